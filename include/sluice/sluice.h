@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_SLUICE_H
+#define SLUICE_SLUICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <sluice/version.h> /* SLUICE_VERSION_*, SLUICE_API; generated */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * Moves bytes between files and memory at the speed of the device.
+ *
+ *	sluice_open -> sluice_file_open -> sluice_pread / sluice_pwrite      blocking
+ *				        -> sluice_submit ... sluice_wait     asynchronous
+ *	            -> sluice_close
+ *
+ * Any offset, any length (0 included) and any address work.  What O_DIRECT can
+ * take goes straight between the device and the caller's memory; the ragged
+ * rest takes a detour that touches no byte it was not asked to touch.
+ *
+ * Errors.  A function that can fail returns >= 0 on success and a negative
+ * errno value on failure; on failure no output argument is written (except
+ * struct sluice_err and struct sluice_done) and nothing is left to free.  A
+ * transfer that fails says so in its own completion: see struct sluice_done.
+ *
+ * Threads.  Every function may be called from several threads at once, on the
+ * same handle too.  sluice_close() is the last call on a handle.
+ *
+ * Processes.  After fork() the handle belongs to the parent.  In the child all
+ * calls on it return -ECHILD, and sluice_close() frees it without any I/O.
+ *
+ * The library does not print, exit, read the environment or touch signals.
+ */
+struct sluice_io;   /* a handle: I/O threads, one queue each */
+struct sluice_file; /* an open file, of one handle */
+
+/* Why a call failed: one line, no newline.  Optional wherever it appears. */
+struct sluice_err {
+	int code; /* the negative errno value that was returned */
+	char msg[508];
+};
+
+/* ------------------------------------------------------------------ handle */
+
+enum sluice_direct {
+	SLUICE_DIRECT_AUTO =
+		0, /* O_DIRECT where it is accepted, else buffered, counted as a fallback */
+	SLUICE_DIRECT_ALWAYS = 1, /* fail where O_DIRECT is refused */
+	SLUICE_DIRECT_NEVER = 2,
+};
+
+enum sluice_durability {
+	SLUICE_DURABLE_NONE =
+		0, /* a completed write has been accepted by the device or the page cache */
+	SLUICE_DURABLE_DATA = 1, /* one fdatasync(2) at the end of each write operation */
+	SLUICE_DURABLE_FULL = 2, /* fsync(2) of the file and of its directory */
+};
+
+enum sluice_huge {
+	SLUICE_HUGE_AUTO = 0,     /* transparent huge pages where the kernel gives them */
+	SLUICE_HUGE_RESERVED = 1, /* hugetlb pages set aside by the administrator, else as AUTO */
+	SLUICE_HUGE_NEVER = 2,
+};
+
+/* Bits of struct sluice_opts.flags. */
+#define SLUICE_SINGLE_SUBMIT 0x1u /* one submission call per block instead of one per batch */
+#define SLUICE_NO_OVERLAP    0x2u /* fill the queue, wait until it is empty, fill it again */
+#define SLUICE_DESCRIBE      0x4u /* give successful completions a message as well */
+
+/* What the library tells the trace callback; pointers are valid during the call. */
+struct sluice_event {
+	uint32_t what; /* enum sluice_trace */
+	int32_t code;  /* 0 or -errno */
+	const char *file;
+	const char *text; /* one line */
+	uint64_t offset;
+	uint64_t len;
+};
+
+enum sluice_trace {
+	SLUICE_TRACE_FALLBACK = 1, /* something was refused and another way was taken */
+	SLUICE_TRACE_RETRY = 2,    /* a block was short, interrupted or told to try again */
+	SLUICE_TRACE_ERROR = 3,    /* an operation failed */
+};
+
+/*
+ * Options of sluice_open().  Start from SLUICE_OPTS_INIT; zero means "default".
+ * Fields are only ever appended, and @size tells the library which ones the
+ * caller knows, so a program keeps working against a newer or older library.
+ */
+struct sluice_opts {
+	uint32_t size;  /* set by SLUICE_OPTS_INIT */
+	uint32_t depth; /* blocks in flight per I/O thread, 1..4096 (32) */
+	uint64_t block; /* split size in bytes, multiple of 512, 512..1 GiB (what suits the device,
+			   near 1 MiB) */
+	const char
+		*engine;  /* NAME or NAME:SETTINGS, see sluice_engine_name(); NULL: first usable */
+	uint32_t threads; /* I/O threads, 1..256 (1) */
+	uint32_t flags;   /* SLUICE_SINGLE_SUBMIT, ... */
+	uint32_t direct;  /* enum sluice_direct */
+	uint32_t durability; /* enum sluice_durability, for every write of the handle */
+	uint32_t huge;       /* enum sluice_huge, for memory the library allocates */
+	uint32_t mode;       /* permissions of files created by path (0644), less the umask */
+	void (*trace)(void *arg, const struct sluice_event *event); /* from any thread; optional */
+	void *trace_arg;
+};
+/* clang-format off */
+#define SLUICE_OPTS_INIT {sizeof(struct sluice_opts), 0, 0, NULL, 0, 0, 0, 0, 0, 0, NULL, NULL}
+/* clang-format on */
+
+/*
+ * Open a handle and start its I/O threads.  @opts may be NULL.  Returns 0, or
+ *   -EINVAL	a field is out of range; err->msg names the field and the range
+ *   -E2BIG	@opts sets a field this library does not know
+ *   -ENOTSUP	the engine asked for is unknown, not built in, or refused here
+ *   -ENOMEM, -EAGAIN	no memory, no threads, or no queues (fs.aio-max-nr)
+ */
+SLUICE_API int sluice_open(struct sluice_io **out, const struct sluice_opts *opts,
+			   struct sluice_err *err);
+
+/*
+ * Wait for what is in flight, close the handle's files, free its buffers and
+ * the handle itself, always.  Returns 0, or the error of the first failed
+ * operation that nobody has collected, so that no failure goes unseen.
+ * NULL is allowed.
+ */
+SLUICE_API int sluice_close(struct sluice_io *io, struct sluice_err *err);
+
+/* ------------------------------------------------------------------- files */
+
+/*
+ * Open @path; @oflags as for open(2) (O_RDONLY, O_RDWR, O_CREAT, O_TRUNC, ...),
+ * O_DIRECT and O_CLOEXEC are the library's business; @mode as for open(2).
+ * The handle owns the file; sluice_file_close() ends it early.
+ */
+SLUICE_API int sluice_file_open(struct sluice_file **out, struct sluice_io *io, const char *path,
+				int oflags, unsigned mode, struct sluice_err *err);
+
+/*
+ * Use the caller's file descriptor, which stays the caller's and must stay open
+ * until the file is closed.  Bulk data goes through it as it was opened, with
+ * O_DIRECT or without; what O_DIRECT cannot take goes through a second
+ * descriptor of the same file.  O_APPEND is refused (-EINVAL): Linux ignores
+ * the offset of writes to such a descriptor.
+ */
+SLUICE_API int sluice_file_from_fd(struct sluice_file **out, struct sluice_io *io, int fd,
+				   struct sluice_err *err);
+
+/*
+ * Wait for the file's operations and close it.  Returns 0, or -errno when
+ * close(2) reported an error.  NULL is allowed.
+ */
+SLUICE_API int sluice_file_close(struct sluice_file *file, struct sluice_err *err);
+
+struct sluice_file_info {
+	uint32_t size;         /* sizeof(struct sluice_file_info), set by the caller */
+	uint32_t direct;       /* 1: O_DIRECT is in use now */
+	uint32_t mem_align;    /* address alignment O_DIRECT asks for, bytes; 1 when buffered */
+	uint32_t offset_align; /* the same for offset and length */
+	uint64_t bytes;        /* size of the file now */
+	uint64_t block;        /* split size in use for it */
+	char why[128];         /* why not direct; empty when direct */
+};
+SLUICE_API int sluice_file_stat(struct sluice_file *file, struct sluice_file_info *info);
+
+/* -------------------------------------------------------------- operations */
+
+enum sluice_opcode {
+	SLUICE_READ = 1,
+	SLUICE_WRITE = 2,
+	SLUICE_SYNC = 3, /* fsync(2): what completed before is durable; needs no buffer */
+};
+
+/* Bits of struct sluice_op.flags. */
+#define SLUICE_OP_EXACT    0x1u /* read: fewer bytes than asked for is -ENODATA */
+#define SLUICE_OP_TRUNCATE 0x2u /* write: afterwards the file ends where this write ends */
+#define SLUICE_OP_DATASYNC 0x4u /* write: as SLUICE_DURABLE_DATA */
+#define SLUICE_OP_FULLSYNC 0x8u /* write: as SLUICE_DURABLE_FULL */
+
+struct sluice_iov {
+	void *addr;
+	uint64_t len;
+};
+
+struct sluice_done;
+
+/*
+ * One transfer between one range of a file and memory.  Zero what you do not
+ * use.  The file is @file, else @path, else @fd.  By path, a read opens an
+ * existing file and a write creates it if need be; the library shares one
+ * descriptor among operations on the same path that are in flight together.
+ */
+struct sluice_op {
+	uint32_t opcode; /* enum sluice_opcode */
+	uint32_t flags;  /* SLUICE_OP_* */
+	struct sluice_file *file;
+	const char *path;
+	int32_t fd;
+	uint32_t nr_iov; /* > 0: @iov describes the memory, @buf and @len are ignored */
+	const struct sluice_iov *iov; /* read at submission, need not outlive it */
+	void *buf;                    /* untouched by the caller until completion */
+	uint64_t len;
+	uint64_t offset;
+	uint64_t tag; /* handed back in the completion */
+	/*
+	 * Optional: called once when the operation is finished, from an I/O
+	 * thread, instead of keeping the result for sluice_wait().  It may
+	 * submit; such work stays on the same I/O thread and costs no hand-over.
+	 * It must not wait, close, or take long.
+	 */
+	void (*on_done)(void *arg, const struct sluice_done *done);
+	void *arg;
+};
+
+/* Bits of struct sluice_done.flags: what happened on the way. */
+#define SLUICE_DONE_EOF      0x1u  /* the read ended at the end of the file */
+#define SLUICE_DONE_DIRECT   0x2u  /* some bytes went by O_DIRECT */
+#define SLUICE_DONE_BUFFERED 0x4u  /* some bytes went through the page cache */
+#define SLUICE_DONE_BOUNCED  0x8u  /* some bytes went through an aligned bounce buffer */
+#define SLUICE_DONE_RETRIED  0x10u /* some blocks had to be submitted again */
+#define SLUICE_DONE_INLINE   0x20u /* done by the calling thread, without a queue */
+
+/*
+ * How an operation ended.
+ *
+ * @res is the number of bytes moved, less than asked for only where a read met
+ * the end of the file, or a negative errno value.  @bytes counts the bytes
+ * moved without a gap from the start of the operation, whatever @res says: of
+ * a write that failed with -ENOSPC, how many are in the file.
+ *
+ * @msg says in one line which operation, file, offset, length and engine, and
+ * what went wrong.  Empty for a plain success unless SLUICE_DESCRIBE is set.
+ */
+struct sluice_done {
+	uint64_t ticket;
+	uint64_t tag;
+	int64_t res;
+	uint64_t bytes;
+	uint32_t flags;
+	uint32_t reserved;
+	char msg[508];
+};
+
+/*
+ * Queue @n operations; never waits for I/O, but opens files named by path and
+ * reserves space for writes that extend a file.  Returns how many were taken,
+ * in order.  When an operation cannot be taken (bad field, file missing) the
+ * ones before it are queued and counted; when it is the first, its error is
+ * returned.  @tickets (may be NULL) receives a ticket each; operations with
+ * on_done get 0 there.
+ */
+SLUICE_API int sluice_submit(struct sluice_io *io, const struct sluice_op *ops, unsigned n,
+			     uint64_t *tickets, struct sluice_err *err);
+
+/*
+ * Wait for one operation, at most @timeout_ns (negative: without limit; 0:
+ * only look).  Returns 0 with *@done filled and the ticket used up, or
+ *   -ETIMEDOUT	it is not finished
+ *   -ENOENT	no such ticket, or already collected
+ * A failed transfer is not a failed wait: look at done->res.
+ */
+SLUICE_API int sluice_wait(struct sluice_io *io, uint64_t ticket, int64_t timeout_ns,
+			   struct sluice_done *done);
+
+/*
+ * Collect finished operations, whichever they are: at least @min, at most
+ * @max, in the order they finished.  Returns how many were stored in @done:
+ * fewer than @min only after @timeout_ns, or when nothing is left to wait for.
+ */
+SLUICE_API int sluice_wait_any(struct sluice_io *io, struct sluice_done *done, unsigned min,
+			       unsigned max, int64_t timeout_ns);
+
+/* What sluice_wait_all() collected. */
+struct sluice_summary {
+	uint64_t ops;    /* operations collected, failed ones included */
+	uint64_t failed; /* of these, how many failed */
+	uint64_t bytes;  /* bytes moved by all of them */
+	int64_t first;   /* -errno of the first failure, or 0 */
+	char msg[508];   /* its message */
+};
+
+/*
+ * Wait until nothing is in flight, whoever submitted it, and collect all
+ * results that no other thread is waiting for.  Returns 0, or -ETIMEDOUT with
+ * nothing collected.  @sum may be NULL only if the caller does not care.
+ */
+SLUICE_API int sluice_wait_all(struct sluice_io *io, int64_t timeout_ns,
+			       struct sluice_summary *sum);
+
+/*
+ * Give up the blocks of an operation that have not been issued yet; it then
+ * completes with -ECANCELED and the bytes that did move.  Returns 0, -EALREADY
+ * when all its blocks are issued or done, -ENOENT when there is no such ticket.
+ */
+SLUICE_API int sluice_cancel(struct sluice_io *io, uint64_t ticket);
+
+/*
+ * The same operations, blocking.  A transfer of one block takes no queue and no
+ * thread: it is one pread(2) or pwrite(2) by the caller.  sluice_run() returns
+ * 0 when the operation was carried out (look at done->res) or the error that
+ * kept it from being taken.  The other two return bytes moved or -errno.
+ */
+SLUICE_API int sluice_run(struct sluice_io *io, const struct sluice_op *op,
+			  struct sluice_done *done, struct sluice_err *err);
+SLUICE_API int64_t sluice_pread(struct sluice_file *file, void *buf, uint64_t len, uint64_t offset,
+				struct sluice_err *err);
+SLUICE_API int64_t sluice_pwrite(struct sluice_file *file, const void *buf, uint64_t len,
+				 uint64_t offset, struct sluice_err *err);
+
+/* ------------------------------------------------------------------ memory */
+
+/* What may be asked of memory, and what it turned out to be. */
+#define SLUICE_BUF_HUGE       0x1u /* on huge pages */
+#define SLUICE_BUF_LOCKED     0x2u /* mlock(2): never swapped */
+#define SLUICE_BUF_REGISTERED 0x4u /* known to the engine: cheaper transfers */
+#define SLUICE_BUF_COLLAPSE   0x8u /* register: ask the kernel to make huge pages of it */
+
+struct sluice_buf_info {
+	uint32_t got;   /* of the bits above, which hold */
+	uint32_t page;  /* page size underneath, bytes, as far as known */
+	char note[244]; /* why something asked for was not given; else empty */
+};
+
+/*
+ * Allocate zeroed memory of at least @len bytes, aligned for O_DIRECT, on huge
+ * pages as the handle's options say, and register it with the engine.  @want
+ * adds SLUICE_BUF_LOCKED.  What a limit (RLIMIT_MEMLOCK, no huge pages) refuses
+ * is left out and told in @info (may be NULL); only lack of memory fails.
+ * The handle owns it; sluice_buf_free() ends it early.
+ */
+SLUICE_API int sluice_buf_alloc(void **out, struct sluice_io *io, uint64_t len, uint32_t want,
+				struct sluice_buf_info *info, struct sluice_err *err);
+
+/* Free memory of sluice_buf_alloc() that no operation uses.  NULL is allowed. */
+SLUICE_API int sluice_buf_free(struct sluice_io *io, void *addr);
+
+/*
+ * Register memory of the caller's with the engine; @want may add
+ * SLUICE_BUF_LOCKED and SLUICE_BUF_COLLAPSE.  Transfers work without; they
+ * cost a little less with.  The memory must stay mapped until it is
+ * unregistered.  Returns 0 even when a limit refused it: see @info.
+ */
+SLUICE_API int sluice_buf_register(struct sluice_io *io, void *addr, uint64_t len, uint32_t want,
+				   struct sluice_buf_info *info, struct sluice_err *err);
+SLUICE_API int sluice_buf_unregister(struct sluice_io *io, void *addr);
+
+/* -------------------------------------------------------------- statistics */
+
+/* Bits of struct sluice_stats.fallbacks: ways that were refused. */
+#define SLUICE_FELL_BUFFERED     0x1u  /* O_DIRECT refused: page cache used */
+#define SLUICE_FELL_UNREGISTERED 0x2u  /* memory not registered with the engine */
+#define SLUICE_FELL_SMALL_PAGES  0x4u  /* no huge pages */
+#define SLUICE_FELL_UNLOCKED     0x8u  /* mlock refused */
+#define SLUICE_FELL_NO_PREALLOC  0x10u /* file system cannot preallocate */
+#define SLUICE_FELL_ENGINE       0x20u /* a better engine was refused when the handle was opened */
+
+struct sluice_stats {
+	uint32_t size; /* sizeof(struct sluice_stats), set by the caller */
+	uint32_t threads;
+	uint32_t depth;
+	uint32_t fallbacks; /* SLUICE_FELL_* */
+	char engine[32];
+	char fallback_why[256]; /* the first reason met for each, separated by "; " */
+	uint64_t ops;
+	uint64_t ops_failed;
+	uint64_t bytes_read;
+	uint64_t bytes_written;
+	uint64_t blocks;          /* submitted for the first time, all kinds */
+	uint64_t blocks_direct;   /* of these: by O_DIRECT */
+	uint64_t blocks_buffered; /* of these: through the page cache */
+	uint64_t blocks_bounced;  /* of these: through a bounce buffer */
+	uint64_t blocks_inline;   /* of these: by the calling thread */
+	uint64_t blocks_fixed;    /* of these: in registered memory */
+	uint64_t resubmissions;   /* blocks submitted again: short, EINTR, EAGAIN, refused */
+	uint64_t preallocations;
+	uint64_t submit_calls; /* calls of the engine's submit */
+	uint64_t wakeups;      /* times a sleeping I/O thread had to be woken */
+	uint64_t cpu_ns;       /* CPU time of the handle's I/O threads */
+};
+
+/* A snapshot; counters of operations in flight may lag. */
+SLUICE_API int sluice_get_stats(struct sluice_io *io, struct sluice_stats *stats);
+
+/* ---------------------------------------------------------------- engines */
+
+/* Name of the @i-th engine built in, best first; NULL past the end. */
+SLUICE_API const char *sluice_engine_name(unsigned i);
+/* One line about it; NULL when there is no such engine. */
+SLUICE_API const char *sluice_engine_descr(const char *name);
+/* Does it work on this machine now?  0, or -errno with the reason in @err. */
+SLUICE_API int sluice_engine_probe(const char *name, struct sluice_err *err);
+
+/* A static string for a negative errno value returned by this library. */
+SLUICE_API const char *sluice_strerror(int code);
+
+/* Version of the library at run time, as SLUICE_VERSION_NUMBER. */
+SLUICE_API unsigned sluice_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

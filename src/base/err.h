@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_BASE_ERR_H
+#define SLUICE_BASE_ERR_H
+
+#include <sluice/sluice.h>
+
+/*
+ * Store @code and one line of explanation in @err (which may be NULL) and
+ * return @code: "return sluice_fail(err, -EINVAL, "depth: %u is ...", n);".
+ */
+int sluice_fail(struct sluice_err *err, int code, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+#endif

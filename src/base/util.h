@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_BASE_UTIL_H
+#define SLUICE_BASE_UTIL_H
+
+/* Small things that libc lacks: cleanup attributes, alignment, min and max, the clock. */
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof(*(a)))
+
+/* Free or close when the variable goes out of scope; TAKE_PTR hands the value over. */
+static inline void sluice_cleanup_free(void *p)
+{
+	free(*(void **)p);
+}
+
+static inline void sluice_cleanup_close(const int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+}
+
+#define CLEANUP_FREE  __attribute__((cleanup(sluice_cleanup_free)))
+#define CLEANUP_CLOSE __attribute__((cleanup(sluice_cleanup_close)))
+
+#define TAKE_PTR(p)                         \
+	({                                  \
+		__typeof__(p) taken_ = (p); \
+		(p) = NULL;                 \
+		taken_;                     \
+	})
+
+static inline uint64_t min_u64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static inline uint64_t max_u64(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static inline bool is_pow2(uint64_t v)
+{
+	return v && !(v & (v - 1));
+}
+
+/* @align is a power of two. */
+static inline uint64_t align_down(uint64_t v, uint64_t align)
+{
+	return v & ~(align - 1);
+}
+
+static inline uint64_t align_up(uint64_t v, uint64_t align)
+{
+	return align_down(v + align - 1, align);
+}
+
+static inline bool is_aligned(uint64_t v, uint64_t align)
+{
+	return !(v & (align - 1));
+}
+
+/* Monotonic clock, nanoseconds. */
+static inline uint64_t clock_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+#endif

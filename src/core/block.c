@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One block: setting up its request, and judging what came back.  This is where
+ * short transfers are finished, interrupted ones repeated, refused O_DIRECT is
+ * replaced by the page cache, and errors get their place.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "core/core.h"
+
+/* Between a block's place in the caller's segments and contiguous memory. */
+static void block_copy(const struct op *op, const struct block *b, void *mem, bool to_mem)
+{
+	uint64_t seg_off = b->seg_off, len = b->len, step;
+	unsigned seg = b->seg;
+	char *m = mem, *user;
+
+	for (; len; seg++, seg_off = 0) {
+		step = min_u64(len, op->iov[seg].len - seg_off);
+		user = (char *)op->iov[seg].addr + seg_off;
+		if (step)
+			memcpy(to_mem ? m : user, to_mem ? user : m, step);
+		m += step;
+		len -= step;
+	}
+}
+
+/* Only what has been moved, which may end early. */
+static void copy_out(const struct op *op, const struct block *b, const void *mem, uint64_t done,
+		     uint64_t got)
+{
+	struct block part = *b;
+	uint64_t step = done;
+
+	while (step) {
+		uint64_t here = min_u64(step, op->iov[part.seg].len - part.seg_off);
+
+		part.seg_off += here;
+		step -= here;
+		if (part.seg_off == op->iov[part.seg].len && (step || got)) {
+			part.seg++;
+			part.seg_off = 0;
+		}
+	}
+	part.len = got;
+	block_copy(op, &part, (void *)(uintptr_t)mem, false);
+}
+
+static int use_plain(struct block *b)
+{
+	int fd = sluice_store_plain(&b->op->file->store);
+
+	if (fd < 0)
+		return fd;
+	b->plain = true;
+	b->req.fd = fd;
+	b->req.file_slot = -1;
+	return 0;
+}
+
+static void set_request(struct block *b)
+{
+	const struct op *op = b->op;
+	struct sluice_store *s = &op->file->store;
+	struct sluice_req *r = &b->req;
+
+	r->code = op->opcode == SLUICE_READ ? SLUICE_REQ_READ : SLUICE_REQ_WRITE;
+	r->off = op->offset + b->pos;
+	r->len = (uint32_t)b->len;
+	r->fd = s->fd;
+	r->file_slot = -1;
+	r->buf_slot = -1;
+	if (b->mode == BLOCK_STRAIGHT) {
+		r->buf = (char *)op->iov[b->seg].addr + b->seg_off;
+		return;
+	}
+	r->buf = b->bounce;
+	if (!b->plain) {
+		r->off -= b->skip;
+		r->len = (uint32_t)align_up(b->skip + b->len, s->off_align);
+	}
+}
+
+/* The slot of registered memory that holds the whole block, or -1. */
+static int find_buf_slot(const struct op *op, const struct sluice_req *r)
+{
+	uint64_t at = (uint64_t)(uintptr_t)r->buf, first, last;
+
+	if (!op->region_len || at < op->region_addr ||
+	    at + r->len > op->region_addr + op->region_len)
+		return -1;
+	first = (at - op->region_addr) / REGION_PIECE;
+	last = (at - op->region_addr + r->len - 1) / REGION_PIECE;
+	return first == last ? (int)(op->region_slot + first) : -1;
+}
+
+/* Files opened by the user are made known to this queue's engine when first met. */
+static int find_file_slot(struct queue *q, struct sluice_file *f)
+{
+	if (f->slot < 0 || q->files[f->slot] == f)
+		return f->slot;
+	if (!q->io->engine->set_file ||
+	    q->io->engine->set_file(q->engine, (unsigned)f->slot, f->store.fd) < 0)
+		return -1;
+	q->files[f->slot] = f;
+	return f->slot;
+}
+
+int block_start(struct sluice_io *io, struct queue *q, struct block *b)
+{
+	struct op *op = b->op;
+	struct counters *c = q ? &q->count : &io->count;
+
+	b->started = true;
+	if (b->mode == BLOCK_SYNC) {
+		b->req.fd = op->file->store.fd;
+		b->req.len = 0;
+		b->req.off = 0;
+		b->req.file_slot = b->req.buf_slot = -1;
+		return 0;
+	}
+	set_request(b);
+	if (b->mode == BLOCK_BOUNCE && op->opcode == SLUICE_WRITE)
+		block_copy(op, b, b->bounce, true);
+	COUNT(c->blocks, 1);
+	if (b->mode == BLOCK_BOUNCE) {
+		b->flags |= SLUICE_DONE_BOUNCED;
+		COUNT(c->bounced, 1);
+	} else if (q) {
+		b->req.buf_slot = find_buf_slot(op, &b->req);
+		if (b->req.buf_slot >= 0)
+			COUNT(c->fixed, 1);
+	}
+	COUNT(*(b->plain ? &c->buffered : &c->direct), 1);
+	if (b->plain)
+		return use_plain(b);
+	if (q)
+		b->req.file_slot = find_file_slot(q, op->file);
+	return 0;
+}
+
+/* The kernel said EINVAL to an aligned direct request: this file does not do O_DIRECT after all. */
+static bool fall_back(struct sluice_io *io, struct block *b)
+{
+	struct sluice_file *f = b->op->file;
+	const char *why = b->req.code == SLUICE_REQ_READ
+				  ? "O_DIRECT was accepted at open and refused by a read"
+				  : "O_DIRECT was accepted at open and refused by a write";
+
+	if (b->plain || io->opts.direct == SLUICE_DIRECT_ALWAYS)
+		return false;
+	if (sluice_store_give_up_direct(&f->store, why) < 0 || use_plain(b) < 0)
+		return false;
+	io_fell(io, SLUICE_FELL_BUFFERED, f->name, why);
+	b->req.off += b->skip;
+	b->req.len = (uint32_t)(b->len - b->moved);
+	b->skip = 0;
+	return true;
+}
+
+/* True: it is over, failed.  False: worth another try. */
+static bool judge_error(struct sluice_io *io, struct block *b, int res)
+{
+	bool later = res == -EAGAIN || res == -ECANCELED;
+
+	b->tries++;
+	if ((later && b->tries < RETRIES_MAX) || (res == -EINTR && b->tries < INTERRUPTS_MAX))
+		return false;
+	if ((res == -EINVAL || res == -EOPNOTSUPP) && b->mode != BLOCK_SYNC && fall_back(io, b))
+		return false;
+	b->code = res;
+	return true;
+}
+
+/* What is left of a short block; where it is not aligned any more the page cache takes it. */
+static bool set_rest(struct block *b, uint64_t step)
+{
+	const struct op *op = b->op;
+	const struct sluice_store *s = &op->file->store;
+	uint32_t align = op->opcode == SLUICE_READ ? s->off_align : s->edge_align;
+	struct sluice_req *r = &b->req;
+	bool read_bounce = b->mode == BLOCK_BOUNCE && op->opcode == SLUICE_READ;
+
+	r->off = op->offset + b->pos + b->moved;
+	r->len = (uint32_t)(b->len - b->moved);
+	r->buf = read_bounce ? b->bounce : (char *)r->buf + step;
+	b->skip = 0;
+	if (b->plain || (is_aligned(r->off, align) && is_aligned(r->len, align) &&
+			 is_aligned((uint64_t)(uintptr_t)r->buf, s->mem_align)))
+		return false;
+	b->code = use_plain(b);
+	return b->code < 0;
+}
+
+bool block_finish(struct sluice_io *io, struct block *b, struct counters *count)
+{
+	struct op *op = b->op;
+	uint64_t n, got;
+
+	if (b->req.res < 0 || b->mode == BLOCK_SYNC) {
+		if (b->req.res < 0 && !judge_error(io, b, b->req.res))
+			goto again;
+		return true;
+	}
+	n = (uint64_t)b->req.res;
+	got = n > b->skip ? min_u64(n - b->skip, b->len - b->moved) : 0;
+	if (b->mode == BLOCK_BOUNCE && op->opcode == SLUICE_READ && got)
+		copy_out(op, b, (char *)b->req.buf + b->skip, b->moved, got);
+	b->moved += got;
+	b->flags |= b->plain ? SLUICE_DONE_BUFFERED : SLUICE_DONE_DIRECT;
+	if (b->moved == b->len)
+		return true;
+	if (op->opcode == SLUICE_READ) {
+		int64_t size = n ? sluice_store_size(&op->file->store) : 0;
+
+		b->eof = !n || (size >= 0 && b->req.off + n >= (uint64_t)size);
+		if (b->eof)
+			return true;
+	} else if (!n) {
+		b->code = -EIO; /* the file system took nothing and said nothing */
+		return true;
+	}
+	b->tries = 0;
+	if (set_rest(b, got))
+		return true;
+again:
+	COUNT(count->resubmissions, 1);
+	b->flags |= SLUICE_DONE_RETRIED;
+	io_trace(io, SLUICE_TRACE_RETRY, b->req.res < 0 ? b->req.res : 0, op->file->name,
+		 b->req.off, b->req.len, "block submitted again");
+	return false;
+}
+
+bool block_account(struct op *op, const struct block *b)
+{
+	uint64_t end = b->pos + b->moved;
+
+	op->inflight--;
+	op->done_flags |= b->flags | (b->eof ? SLUICE_DONE_EOF : 0u);
+	if (b->code < 0 && (!op->code || op->offset + end < op->fail_off)) {
+		op->code = b->code;
+		op->fail_off = op->offset + end;
+		op->fail_len = b->len - b->moved;
+	}
+	if (b->mode != BLOCK_SYNC && b->moved < b->len)
+		op->stop = min_u64(op->stop, end);
+	/* What lies behind a failure or the end of the file is not asked for any more. */
+	if (b->code < 0 || b->eof)
+		op->cursor = op->len;
+	return op_is_over(op);
+}

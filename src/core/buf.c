@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory the library knows: allocated by it, or registered by the caller.  Each
+ * piece of at most 1 GiB (the kernel's limit) has a slot in every queue's engine.
+ * Nothing here is needed for a transfer to work, so nothing here is fatal.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/err.h"
+#include "core/core.h"
+
+bool region_find(struct sluice_io *io, uint64_t addr, uint64_t len, struct region *out)
+{
+	bool found = false;
+
+	if (!io->nr_regions)
+		return false;
+	pthread_mutex_lock(&io->lock);
+	for (unsigned i = 0; i < io->nr_regions && !found; i++) {
+		const struct region *r = &io->regions[i];
+
+		found = addr >= r->addr && addr - r->addr <= r->len &&
+			len <= r->len - (addr - r->addr);
+		if (found)
+			*out = *r;
+	}
+	pthread_mutex_unlock(&io->lock);
+	return found;
+}
+
+/* ------------------------------------------------- slots of the engines */
+
+struct slot_call {
+	unsigned slot;
+	void *addr; /* NULL: take it out */
+	size_t len;
+};
+
+static int set_slot(struct queue *q, void *arg)
+{
+	const struct slot_call *c = arg;
+
+	return q->io->engine->set_buf(q->engine, c->slot, c->addr, c->len);
+}
+
+static void clear_slots(struct sluice_io *io, unsigned slot, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		struct slot_call c = {.slot = slot + i};
+
+		for (unsigned k = 0; k < io->nr_queues; k++)
+			queue_call(&io->queues[k], set_slot, &c);
+	}
+	pthread_mutex_lock(&io->lock);
+	for (unsigned i = 0; i < n; i++)
+		io->buf_slots[slot + i] = false;
+	pthread_mutex_unlock(&io->lock);
+}
+
+/* @n neighbouring free slots, or -ENOSPC. */
+static int take_slots(struct sluice_io *io, uint64_t n)
+{
+	unsigned run = 0;
+	int first = -ENOSPC;
+
+	pthread_mutex_lock(&io->lock);
+	for (unsigned i = 0; i < BUF_SLOTS && first < 0; i++) {
+		run = io->buf_slots[i] ? 0 : run + 1;
+		if (run == n)
+			first = (int)(i + 1 - run);
+	}
+	for (uint64_t i = 0; first >= 0 && i < n; i++)
+		io->buf_slots[(unsigned)first + i] = true;
+	pthread_mutex_unlock(&io->lock);
+	return first;
+}
+
+/* Make a region known to every queue's engine; 0 or why not. */
+static int engine_register(struct sluice_io *io, struct region *r)
+{
+	uint64_t n = (r->len + REGION_PIECE - 1) / REGION_PIECE;
+	int first, res = 0;
+
+	if (!io->engine->set_buf || !r->len)
+		return -ENOTSUP;
+	first = take_slots(io, n);
+	if (first < 0)
+		return first;
+	for (uint64_t i = 0; i < n && !res; i++) {
+		struct slot_call c = {
+			.slot = (unsigned)first + (unsigned)i,
+			.addr = (void *)(uintptr_t)(r->addr + i * REGION_PIECE),
+			.len = min_u64(REGION_PIECE, r->len - i * REGION_PIECE),
+		};
+
+		for (unsigned k = 0; k < io->nr_queues && !res; k++)
+			res = queue_call(&io->queues[k], set_slot, &c);
+	}
+	if (res < 0) {
+		clear_slots(io, (unsigned)first, (unsigned)n);
+		return res;
+	}
+	r->slot = (unsigned)first;
+	r->nr_slots = (unsigned)n;
+	return 0;
+}
+
+/* ---------------------------------------------------------- the regions */
+
+static int region_add(struct sluice_io *io, const struct region *r)
+{
+	struct region *more;
+	int res = -ENOMEM;
+
+	pthread_mutex_lock(&io->lock);
+	more = realloc(io->regions, (io->nr_regions + 1) * sizeof(*more));
+	if (more) {
+		io->regions = more;
+		more[io->nr_regions] = *r;
+		io->nr_regions++;
+		res = 0;
+	}
+	pthread_mutex_unlock(&io->lock);
+	return res;
+}
+
+/* Take out the region that starts at @addr; own: allocated here. */
+static bool region_take(struct sluice_io *io, const void *addr, bool own, struct region *out)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&io->lock);
+	for (unsigned i = 0; i < io->nr_regions && !found; i++) {
+		struct region *r = &io->regions[i];
+
+		if (r->addr != (uint64_t)(uintptr_t)addr || !r->area.addr == own)
+			continue;
+		*out = *r;
+		*r = io->regions[--io->nr_regions];
+		found = true;
+	}
+	pthread_mutex_unlock(&io->lock);
+	return found;
+}
+
+__attribute__((format(printf, 2, 3))) static void add_note(struct sluice_buf_info *info,
+							   const char *fmt, ...)
+{
+	size_t used = strlen(info->note);
+	va_list ap;
+
+	if (used && used + 2 < sizeof(info->note)) {
+		strcpy(info->note + used, "; ");
+		used += 2;
+	}
+	va_start(ap, fmt);
+	vsnprintf(info->note + used, sizeof(info->note) - used, fmt, ap);
+	va_end(ap);
+}
+
+static void note_lock(struct sluice_io *io, struct sluice_buf_info *info, int code)
+{
+	if (!code) {
+		info->got |= SLUICE_BUF_LOCKED;
+		return;
+	}
+	add_note(info, "not locked: %s (RLIMIT_MEMLOCK)", strerror(code));
+	io_fell(io, SLUICE_FELL_UNLOCKED, NULL, "mlock refused (RLIMIT_MEMLOCK)");
+}
+
+static void note_register(struct sluice_io *io, struct sluice_buf_info *info, int r)
+{
+	if (!r) {
+		info->got |= SLUICE_BUF_REGISTERED;
+	} else if (r == -ENOTSUP) {
+		add_note(info, "not registered: engine %s has no such thing", io->engine->name);
+	} else {
+		add_note(info, "not registered: %s%s", strerror(-r),
+			 r == -ENOMEM ? " (RLIMIT_MEMLOCK)" : "");
+		io_fell(io, SLUICE_FELL_UNREGISTERED, NULL,
+			"the engine could not register memory (RLIMIT_MEMLOCK)");
+	}
+}
+
+static int may_register(struct sluice_io *io, struct sluice_err *err)
+{
+	int r = io_check(io, err);
+
+	if (r == 0 && queue_current(io))
+		r = sluice_fail(err, -EDEADLK,
+				"a completion callback must not allocate or register memory");
+	return r;
+}
+
+int sluice_buf_alloc(void **out, struct sluice_io *io, uint64_t len, uint32_t want,
+		     struct sluice_buf_info *info, struct sluice_err *err)
+{
+	struct sluice_buf_info got = {0};
+	struct region r = {0};
+	int res = may_register(io, err);
+
+	if (res < 0)
+		return res;
+	if (want & ~(SLUICE_BUF_HUGE | SLUICE_BUF_LOCKED | SLUICE_BUF_REGISTERED))
+		return sluice_fail(err, -EINVAL, "want: 0x%x has unknown bits", want);
+	res = sluice_area_map(&r.area, len, io->opts.huge, want & SLUICE_BUF_LOCKED);
+	if (res < 0)
+		return sluice_fail(err, res, "cannot allocate %llu bytes: %s",
+				   (unsigned long long)len, strerror(-res));
+	r.addr = (uint64_t)(uintptr_t)r.area.addr;
+	r.len = r.area.len;
+	r.huge = r.area.huge;
+	got.page = r.area.page;
+	got.got = r.huge ? SLUICE_BUF_HUGE : 0;
+	if (r.area.huge_errno) {
+		add_note(&got, "no huge pages: switched off or not in this kernel");
+		io_fell(io, SLUICE_FELL_SMALL_PAGES, NULL, "no transparent huge pages");
+	}
+	if (want & SLUICE_BUF_LOCKED)
+		note_lock(io, &got, r.area.lock_errno);
+	pthread_mutex_lock(&io->region_lock);
+	note_register(io, &got, engine_register(io, &r));
+	res = region_add(io, &r);
+	if (res < 0) {
+		clear_slots(io, r.slot, r.nr_slots);
+		sluice_area_unmap(&r.area);
+		sluice_fail(err, res, "out of memory");
+	} else {
+		*out = r.area.addr;
+		if (info)
+			*info = got;
+	}
+	pthread_mutex_unlock(&io->region_lock);
+	return res;
+}
+
+static int region_end(struct sluice_io *io, const void *addr, bool own)
+{
+	struct region r;
+	int res = may_register(io, NULL);
+
+	if (res < 0 || !addr)
+		return res;
+	pthread_mutex_lock(&io->region_lock);
+	if (region_take(io, addr, own, &r)) {
+		clear_slots(io, r.slot, r.nr_slots);
+		if (r.locked_here)
+			munlock(addr, r.len);
+		sluice_area_unmap(&r.area);
+	} else {
+		res = -ENOENT;
+	}
+	pthread_mutex_unlock(&io->region_lock);
+	return res;
+}
+
+int sluice_buf_free(struct sluice_io *io, void *addr)
+{
+	return region_end(io, addr, true);
+}
+
+int sluice_buf_unregister(struct sluice_io *io, void *addr)
+{
+	return region_end(io, addr, false);
+}
+
+int sluice_buf_register(struct sluice_io *io, void *addr, uint64_t len, uint32_t want,
+			struct sluice_buf_info *info, struct sluice_err *err)
+{
+	struct region r = {.addr = (uint64_t)(uintptr_t)addr, .len = len};
+	struct sluice_buf_info got = {.page = (uint32_t)sysconf(_SC_PAGESIZE)};
+	int res = may_register(io, err);
+
+	if (res < 0)
+		return res;
+	if (!addr || !len || r.addr + len < len)
+		return sluice_fail(err, -EINVAL, "addr, len: NULL or empty memory");
+	if (want & ~(SLUICE_BUF_LOCKED | SLUICE_BUF_COLLAPSE | SLUICE_BUF_REGISTERED))
+		return sluice_fail(err, -EINVAL, "want: 0x%x has unknown bits", want);
+	if (want & SLUICE_BUF_COLLAPSE) {
+		res = sluice_area_collapse(addr, len);
+		r.huge = res == 0;
+		if (r.huge)
+			got.got |= SLUICE_BUF_HUGE | SLUICE_BUF_COLLAPSE;
+		else
+			add_note(&got, "not collapsed to huge pages: %s", strerror(-res));
+	}
+	if (want & SLUICE_BUF_LOCKED) {
+		r.locked_here = mlock(addr, len) == 0;
+		note_lock(io, &got, r.locked_here ? 0 : errno);
+	}
+	pthread_mutex_lock(&io->region_lock);
+	note_register(io, &got, engine_register(io, &r));
+	res = region_add(io, &r);
+	if (res < 0) {
+		clear_slots(io, r.slot, r.nr_slots);
+		sluice_fail(err, res, "out of memory");
+	} else if (info) {
+		*info = got;
+	}
+	pthread_mutex_unlock(&io->region_lock);
+	return res;
+}
+
+/* The handle is going: its engines are closed already, or belong to another process. */
+void regions_free(struct sluice_io *io)
+{
+	for (unsigned i = 0; i < io->nr_regions; i++) {
+		if (io->regions[i].locked_here)
+			munlock((void *)(uintptr_t)io->regions[i].addr, io->regions[i].len);
+		sluice_area_unmap(&io->regions[i].area);
+	}
+	free(io->regions);
+}

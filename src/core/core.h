@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_CORE_CORE_H
+#define SLUICE_CORE_CORE_H
+
+/*
+ * The inside of a handle.  Who touches what:
+ *
+ *  - struct sluice_io: io->lock guards the list of pending operations, the table
+ *    of operations, files, memory regions and waiters.  It is held for list work
+ *    only, never across a system call that does I/O.
+ *  - struct queue: belongs to its I/O thread; the few fields others look at are
+ *    guarded by io->lock or atomic.
+ *  - struct op: while pending or in flight, io->lock guards it.  A *local*
+ *    operation (submitted by a completion callback, one block) belongs to its
+ *    I/O thread alone and needs no lock.
+ *  - struct block: belongs to the thread that runs it.
+ *
+ * Life of an operation: op_prepare() checks it and resolves the file; it becomes
+ * pending; queues take blocks from it (plan_block()); each finished block goes
+ * through block_finish(), which resubmits what is short; when the last one is
+ * back op_conclude() does what remains (truncate, give space back, directory) and
+ * op_publish() hands the result to who waits.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <sluice/sluice.h>
+
+#include "base/util.h"
+#include "engine/engine.h"
+#include "mem/arena.h"
+#include "store/path.h"
+
+enum {
+	FILE_SLOTS = 256, /* registered files of a handle */
+	BUF_SLOTS = 1024, /* registered pieces of memory, of at most REGION_PIECE each */
+	PATH_BUCKETS = 64,
+	OP_CHUNK = 256, /* operations allocated at a time */
+	PULL_MAX = 64,  /* blocks taken from the pending list under one lock */
+	BOUNCE_SLOTS = 16,
+	BOUNCE_BYTES = 1 << 20, /* data of one bounce slot */
+	RETRIES_MAX = 50,       /* of a block that keeps saying EAGAIN, of an engine that fails */
+	INTERRUPTS_MAX = 10000,
+};
+#define REGION_PIECE (1ull << 30)
+
+struct op;
+struct queue;
+
+struct sluice_file {
+	struct sluice_io *io;
+	struct sluice_file *next; /* in its bucket */
+	struct sluice_store store;
+	char *name;
+	atomic_uint refs;    /* operations, plus one while open */
+	atomic_bool closing; /* sluice_file_close() waits for the operations */
+	int slot;            /* for registration with engines, -1: none */
+	bool by_path;        /* closed with the last operation that uses it */
+};
+
+/* Registered or allocated memory. */
+struct region {
+	uint64_t addr;
+	uint64_t len;
+	unsigned slot;           /* of its first piece */
+	unsigned nr_slots;       /* 0: not registered with the engine */
+	struct sluice_area area; /* area.addr NULL: the caller's memory */
+	bool huge;
+	bool locked_here; /* mlocked by sluice_buf_register() */
+};
+
+enum op_state { OP_FREE, OP_PENDING, OP_ISSUED, OP_DONE };
+
+struct op {
+	struct op *next; /* free, pending, done, or a queue's own list */
+	struct op *prev; /* pending and done */
+	struct sluice_file *file;
+	const struct sluice_iov *iov; /* memory; points to one or to an allocated copy */
+	struct sluice_iov one;
+	unsigned nr_iov;
+	uint32_t opcode;
+	uint32_t flags;
+	uint64_t offset;
+	uint64_t len;
+	uint64_t tag;
+	void (*on_done)(void *arg, const struct sluice_done *done);
+	void *arg;
+
+	/* where planning stands */
+	uint64_t cursor; /* bytes handed out */
+	unsigned seg;    /* segment of the cursor */
+	uint64_t seg_off;
+	uint64_t block;                   /* split size */
+	uint64_t est;                     /* share in io->pend_blocks */
+	uint64_t region_addr, region_len; /* registered memory that holds @one, len 0: none */
+	unsigned region_slot;
+
+	/* where doing stands */
+	unsigned inflight;
+	uint64_t stop; /* bytes without a gap: everything before it is moved */
+	int code;      /* 0 or the first failure, -errno */
+	uint64_t fail_off;
+	uint64_t fail_len;
+	uint32_t done_flags;
+	bool extends; /* sluice_extend_end() is owed */
+	bool sync_done;
+	bool cancelled;
+	bool local;
+
+	/* where collecting stands */
+	enum op_state state;
+	uint32_t index;
+	uint32_t gen;
+	unsigned waiters; /* threads in sluice_wait() for this one */
+	char *msg;
+};
+
+enum block_mode {
+	BLOCK_STRAIGHT, /* file <-> caller's memory */
+	BLOCK_BOUNCE,   /* file <-> aligned bounce <-> caller's memory */
+	BLOCK_SYNC,     /* fsync, fdatasync */
+};
+
+struct block {
+	struct sluice_req req; /* first: the engine hands it back */
+	struct op *op;
+	enum block_mode mode;
+	bool plain;    /* through the page cache, by plain_fd */
+	bool started;  /* block_start() has been here */
+	bool inflight; /* the engine has it */
+	bool eof;
+	uint64_t pos;   /* in the operation */
+	uint64_t len;   /* bytes of the operation it stands for */
+	uint64_t moved; /* of these, done */
+	unsigned seg;   /* where its memory starts */
+	uint64_t seg_off;
+	uint32_t skip; /* bounce: bytes before the wanted ones */
+	void *bounce;
+	unsigned tries;
+	uint32_t flags; /* SLUICE_DONE_* */
+	int code;       /* 0 or -errno */
+};
+
+struct counters {
+	atomic_uint_fast64_t ops, ops_failed, bytes_read, bytes_written;
+	atomic_uint_fast64_t blocks, direct, buffered, bounced, inlined, fixed;
+	atomic_uint_fast64_t resubmissions, preallocations, submit_calls, wakeups;
+};
+
+/* Counters of a queue have one writer; those of the handle have many. */
+#define COUNT(c, n) atomic_fetch_add_explicit(&(c), (uint64_t)(n), memory_order_relaxed)
+
+enum queue_state { QUEUE_RUNS, QUEUE_IDLE, QUEUE_REAPS };
+
+struct queue {
+	struct sluice_io *io;
+	unsigned index;
+	pthread_t thread;
+	bool started;
+	void *engine; /* state */
+	struct block *blocks;
+	struct block *free;                /* linked by req.next */
+	struct block *ready, **ready_tail; /* to be submitted, first or again */
+	unsigned inflight;
+	int broken; /* -errno: the engine gave up, all blocks fail */
+	unsigned reap_failures;
+	struct op *local, **local_tail; /* one-block operations of callbacks */
+	struct op *spare;               /* free operations for these */
+	struct sluice_area bounce_area;
+	void **bounce_free;
+	unsigned nr_bounce_free;
+	bool bounce_ready;
+	struct sluice_file *files[FILE_SLOTS]; /* registered with this engine */
+	struct counters count;
+
+	/* under io->lock */
+	enum queue_state state;
+	bool woken;
+	pthread_cond_t work;
+	struct call *calls;
+	atomic_bool called; /* there are calls */
+	bool ready_to_go;   /* the thread has tried to open its engine: see open_result */
+	int open_result;
+	struct sluice_err open_err;
+};
+
+/* Something a queue's own thread must do: register memory, forget a file. */
+struct call {
+	struct call *next;
+	int (*run)(struct queue *q, void *arg);
+	void *arg;
+	int result;
+	bool done;
+};
+
+/* A thread in a wait function. */
+struct waiter {
+	struct waiter *next;
+	pthread_cond_t cond;
+	const struct op *op; /* this one; NULL: see need */
+	unsigned need;       /* so many on the done list; 0: all */
+};
+
+struct sluice_io {
+	struct sluice_opts opts; /* with defaults filled in */
+	const struct sluice_engine *engine;
+	char *settings;  /* of the engine */
+	uint32_t *guard; /* 1 in the process that opened it, 0 after fork() */
+	pthread_mutex_t lock;
+
+	struct op pending;    /* head of the ring of those with blocks to hand out */
+	uint64_t pend_blocks; /* about how many */
+	struct op done;       /* head of the ring of finished ones nobody has collected */
+	unsigned nr_done;
+	atomic_uint_fast64_t active; /* operations not finished */
+	struct op **chunks;
+	unsigned nr_chunks;
+	struct op *free_ops;
+	struct waiter *waiters;
+	pthread_cond_t called; /* a call is done, a file has lost an operation, a thread is ready */
+
+	struct queue *queues;
+	unsigned nr_queues;
+	bool stop;
+
+	struct sluice_file *files[PATH_BUCKETS];
+	struct sluice_file *slots[FILE_SLOTS];
+	struct region *regions;
+	atomic_uint nr_regions;
+	bool buf_slots[BUF_SLOTS];
+	pthread_mutex_t region_lock; /* one registration at a time */
+
+	struct counters count; /* of blocking one-block transfers, and of operations */
+	atomic_uint fallbacks;
+	char fallback_why[256];
+};
+
+/* ---- io.c */
+int io_check(const struct sluice_io *io, struct sluice_err *err); /* -ECHILD after fork() */
+void io_fell(struct sluice_io *io, uint32_t bit, const char *file, const char *why);
+void io_trace(const struct sluice_io *io, enum sluice_trace what, int code, const char *file,
+	      uint64_t offset, uint64_t len, const char *text);
+
+/* ---- file.c */
+int file_for_op(struct sluice_io *io, const struct sluice_op *u, struct sluice_file **out,
+		struct sluice_err *err);
+int file_put(struct sluice_file *f);   /* what close(2) said if that was the last use, else 0 */
+void files_free(struct sluice_io *io); /* when the handle is closed */
+
+/* ---- op.c */
+static inline void ring_init(struct op *head)
+{
+	head->next = head->prev = head;
+}
+
+static inline void ring_add(struct op *head, struct op *op)
+{
+	op->prev = head->prev;
+	op->next = head;
+	head->prev->next = op;
+	head->prev = op;
+}
+
+static inline void ring_del(struct op *op)
+{
+	op->prev->next = op->next;
+	op->next->prev = op->prev;
+}
+
+/* Fill @op, which is zeroed but for its place in the table; takes what op_drop() gives back. */
+int op_prepare(struct sluice_io *io, struct op *op, const struct sluice_op *u,
+	       struct sluice_err *err);
+void op_drop(struct op *op);
+bool op_is_over(const struct op *op); /* nothing left to hand out or in flight */
+/* All blocks are back: truncate, give back space, write the message.  Without io->lock. */
+void op_conclude(struct sluice_io *io, struct op *op);
+void op_result(const struct op *op, struct sluice_done *done);
+struct op *op_alloc(struct sluice_io *io);                 /* under io->lock; NULL: no memory */
+void op_free(struct sluice_io *io, struct op *op);         /* under io->lock */
+struct op *op_find(struct sluice_io *io, uint64_t ticket); /* under io->lock */
+uint64_t op_ticket(const struct op *op);
+bool op_needs_sync(const struct op *op);
+
+/* ---- plan.c */
+/* Fill @b with the next block of @op and move the cursor; false when there is none left. */
+bool plan_block(struct op *op, struct block *b);
+uint64_t plan_split(const struct sluice_io *io, const struct sluice_store *s, bool huge);
+
+/* ---- block.c */
+/* Set up the request of a planned block: descriptor, slots, bounce copy. */
+int block_start(struct sluice_io *io, struct queue *q, struct block *b); /* q NULL: inline */
+/* Look at a finished request.  True: over, see b->moved and b->code; false: submit it again. */
+bool block_finish(struct sluice_io *io, struct block *b, struct counters *count);
+/* Account for a finished block in its operation; true when that was the last one. */
+bool block_account(struct op *op, const struct block *b);
+
+/* ---- queue.c */
+int queue_start(struct queue *q, struct sluice_err *err);
+void queue_free(struct queue *q);
+void pend_add(struct sluice_io *io, struct op *op); /* under io->lock, as the next */
+void pend_del(struct sluice_io *io, struct op *op);
+void queue_wake(struct sluice_io *io); /* under io->lock: somebody sees to what is pending */
+int queue_call(struct queue *q, int (*run)(struct queue *q, void *arg), void *arg);
+struct queue *queue_current(const struct sluice_io *io); /* of the calling I/O thread, or NULL */
+void queue_add_local(struct queue *q, struct op *op);
+struct op *queue_spare(struct queue *q); /* NULL: no memory */
+
+/* ---- wait.c */
+void op_publish(struct sluice_io *io, struct op *op); /* under io->lock, as the next */
+void waiters_notify(struct sluice_io *io);
+void op_finished(struct sluice_io *io); /* io->active less one; not under io->lock */
+
+/* ---- buf.c */
+bool region_find(struct sluice_io *io, uint64_t addr, uint64_t len, struct region *out);
+void regions_free(struct sluice_io *io);
+
+#endif

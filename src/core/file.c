@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files: opened by the user and kept, or opened for an operation by path and
+ * shared by the operations on that path which are in flight together.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/err.h"
+#include "core/core.h"
+
+static unsigned bucket_of(const char *name)
+{
+	uint32_t h = 2166136261u; /* FNV-1a */
+
+	for (; *name; name++)
+		h = (h ^ (unsigned char)*name) * 16777619u;
+	return h % PATH_BUCKETS;
+}
+
+static void link_file(struct sluice_io *io, struct sluice_file *f)
+{
+	struct sluice_file **head = &io->files[bucket_of(f->name)];
+
+	f->next = *head;
+	*head = f;
+}
+
+static void unlink_file(struct sluice_io *io, struct sluice_file *f)
+{
+	struct sluice_file **at = &io->files[bucket_of(f->name)];
+
+	while (*at != f)
+		at = &(*at)->next;
+	*at = f->next;
+}
+
+static struct sluice_file *new_file(struct sluice_io *io, const char *name, struct sluice_err *err)
+{
+	struct sluice_file *f = calloc(1, sizeof(*f));
+
+	if (f)
+		f->name = strdup(name);
+	if (!f || !f->name) {
+		free(f);
+		sluice_fail(err, -ENOMEM, "%s: out of memory", name);
+		return NULL;
+	}
+	f->io = io;
+	f->refs = 1;
+	f->slot = -1;
+	return f;
+}
+
+static void free_file(struct sluice_file *f)
+{
+	free(f->name);
+	free(f);
+}
+
+/* Tell who asked for O_DIRECT, without insisting, that it is not to be had. */
+static void note_buffered(struct sluice_io *io, const struct sluice_file *f)
+{
+	if (!f->store.direct && io->opts.direct == SLUICE_DIRECT_AUTO && f->store.borrowed < 0)
+		io_fell(io, SLUICE_FELL_BUFFERED, f->name, f->store.why);
+}
+
+/* Under io->lock. */
+static void take_slot(struct sluice_io *io, struct sluice_file *f)
+{
+	for (int i = 0; i < FILE_SLOTS && io->engine->set_file; i++)
+		if (!io->slots[i]) {
+			io->slots[i] = f;
+			f->slot = i;
+			return;
+		}
+}
+
+static void settle(struct sluice_io *io, struct sluice_file *f, bool slot)
+{
+	note_buffered(io, f);
+	pthread_mutex_lock(&io->lock);
+	if (slot)
+		take_slot(io, f);
+	link_file(io, f);
+	pthread_mutex_unlock(&io->lock);
+}
+
+int sluice_file_open(struct sluice_file **out, struct sluice_io *io, const char *path, int oflags,
+		     unsigned mode, struct sluice_err *err)
+{
+	struct sluice_file *f;
+	int r = io_check(io, err);
+
+	if (r < 0)
+		return r;
+	if (!path)
+		return sluice_fail(err, -EINVAL, "path: is NULL");
+	f = new_file(io, path, err);
+	if (!f)
+		return -ENOMEM;
+	r = sluice_store_open(&f->store, path, oflags, mode, io->opts.direct, err);
+	if (r < 0) {
+		free_file(f);
+		return r;
+	}
+	settle(io, f, true);
+	*out = f;
+	return 0;
+}
+
+static int adopt(struct sluice_io *io, int fd, bool slot, struct sluice_file **out,
+		 struct sluice_err *err)
+{
+	struct sluice_file *f;
+	char name[32];
+	int r;
+
+	snprintf(name, sizeof(name), "fd %d", fd);
+	f = new_file(io, name, err);
+	if (!f)
+		return -ENOMEM;
+	r = sluice_store_adopt(&f->store, fd, io->opts.direct, err);
+	if (r < 0) {
+		free_file(f);
+		return r;
+	}
+	settle(io, f, slot);
+	*out = f;
+	return 0;
+}
+
+int sluice_file_from_fd(struct sluice_file **out, struct sluice_io *io, int fd,
+			struct sluice_err *err)
+{
+	int r = io_check(io, err);
+
+	return r < 0 ? r : adopt(io, fd, true, out, err);
+}
+
+static int forget(struct queue *q, void *arg)
+{
+	struct sluice_file *f = arg;
+
+	if (q->files[f->slot] == f) {
+		q->io->engine->set_file(q->engine, (unsigned)f->slot, -1);
+		q->files[f->slot] = NULL;
+	}
+	return 0;
+}
+
+int sluice_file_close(struct sluice_file *f, struct sluice_err *err)
+{
+	struct sluice_io *io;
+	int r;
+
+	if (!f)
+		return 0;
+	io = f->io;
+	r = io_check(io, err);
+	if (r < 0)
+		return r;
+	if (queue_current(io))
+		return sluice_fail(err, -EDEADLK, "%s: a completion callback must not close files",
+				   f->name);
+	pthread_mutex_lock(&io->lock);
+	f->closing = true;
+	while (f->refs > 1)
+		pthread_cond_wait(&io->called, &io->lock);
+	unlink_file(io, f);
+	pthread_mutex_unlock(&io->lock);
+	/* An engine that knows the file holds it open. */
+	for (unsigned i = 0; f->slot >= 0 && i < io->nr_queues; i++)
+		queue_call(&io->queues[i], forget, f);
+	pthread_mutex_lock(&io->lock);
+	if (f->slot >= 0)
+		io->slots[f->slot] = NULL;
+	pthread_mutex_unlock(&io->lock);
+	r = sluice_store_close(&f->store);
+	if (r < 0)
+		sluice_fail(err, r, "%s: close: %s", f->name, strerror(-r));
+	free_file(f);
+	return r;
+}
+
+int sluice_file_stat(struct sluice_file *f, struct sluice_file_info *info)
+{
+	int64_t size;
+
+	if (!f || !info || info->size != sizeof(*info))
+		return -EINVAL;
+	size = sluice_store_size(&f->store);
+	if (size < 0)
+		return (int)size;
+	info->direct = f->store.direct;
+	info->mem_align = info->direct ? f->store.mem_align : 1;
+	info->offset_align = info->direct ? f->store.off_align : 1;
+	info->bytes = (uint64_t)size;
+	info->block = plan_split(f->io, &f->store, true);
+	pthread_mutex_lock(&f->store.lock);
+	snprintf(info->why, sizeof(info->why), "%s", info->direct ? "" : f->store.why);
+	pthread_mutex_unlock(&f->store.lock);
+	return 0;
+}
+
+/* The same file still?  It may have been replaced under its name. */
+static bool still_there(const struct sluice_file *f, const struct stat *st)
+{
+	dev_t dev = S_ISBLK(st->st_mode) ? st->st_rdev : st->st_dev;
+
+	return st->st_ino == f->store.ino && dev == f->store.dev;
+}
+
+static struct sluice_file *find_path(struct sluice_io *io, const char *path, int access)
+{
+	struct sluice_file *f;
+	struct stat st;
+
+	if (!io->active || stat(path, &st) < 0)
+		return NULL;
+	pthread_mutex_lock(&io->lock);
+	for (f = io->files[bucket_of(path)]; f; f = f->next)
+		if (f->by_path && f->store.access == access && !strcmp(f->name, path) &&
+		    still_there(f, &st)) {
+			f->refs++;
+			break;
+		}
+	pthread_mutex_unlock(&io->lock);
+	return f;
+}
+
+static int open_path(struct sluice_io *io, const struct sluice_op *u, struct sluice_file **out,
+		     struct sluice_err *err)
+{
+	int access = u->opcode == SLUICE_READ ? O_RDONLY : O_WRONLY;
+	struct sluice_file *f = find_path(io, u->path, access);
+	int r;
+
+	if (f) {
+		*out = f;
+		return 0;
+	}
+	f = new_file(io, u->path, err);
+	if (!f)
+		return -ENOMEM;
+	f->by_path = true;
+	r = sluice_store_open(&f->store, u->path,
+			      access | (u->opcode == SLUICE_WRITE ? O_CREAT : 0), io->opts.mode,
+			      io->opts.direct, err);
+	if (r < 0) {
+		free_file(f);
+		return r;
+	}
+	settle(io, f, false);
+	*out = f;
+	return 0;
+}
+
+int file_for_op(struct sluice_io *io, const struct sluice_op *u, struct sluice_file **out,
+		struct sluice_err *err)
+{
+	int r;
+
+	if (u->file) {
+		if (u->file->io != io)
+			return sluice_fail(err, -EINVAL, "%s: belongs to another handle",
+					   u->file->name);
+		u->file->refs++;
+		*out = u->file;
+		return 0;
+	}
+	if (u->path)
+		return open_path(io, u, out, err);
+	r = adopt(io, u->fd, false, out, err);
+	if (r == 0)
+		(*out)->by_path = true; /* lives as long as the operation */
+	return r;
+}
+
+int file_put(struct sluice_file *f)
+{
+	struct sluice_io *io = f->io;
+	bool last;
+	int r;
+
+	if (!f->by_path) {
+		if (atomic_fetch_sub(&f->refs, 1) == 2 && f->closing) {
+			pthread_mutex_lock(&io->lock);
+			pthread_cond_broadcast(&io->called);
+			pthread_mutex_unlock(&io->lock);
+		}
+		return 0;
+	}
+	pthread_mutex_lock(&io->lock);
+	last = atomic_fetch_sub(&f->refs, 1) == 1;
+	if (last)
+		unlink_file(io, f);
+	pthread_mutex_unlock(&io->lock);
+	if (!last)
+		return 0;
+	r = sluice_store_close(&f->store);
+	free_file(f);
+	return r;
+}
+
+void files_free(struct sluice_io *io)
+{
+	struct sluice_file *f, *next;
+
+	for (unsigned i = 0; i < PATH_BUCKETS; i++)
+		for (f = io->files[i]; f; f = next) {
+			next = f->next;
+			sluice_store_close(&f->store);
+			free_file(f);
+		}
+}

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Handles: options, the choice of an engine, opening, closing, statistics. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/err.h"
+#include "core/core.h"
+
+unsigned sluice_version(void)
+{
+	return SLUICE_VERSION_NUMBER;
+}
+
+int io_check(const struct sluice_io *io, struct sluice_err *err)
+{
+	if (!io)
+		return sluice_fail(err, -EINVAL, "io: is NULL");
+	if (!__atomic_load_n(io->guard, __ATOMIC_RELAXED))
+		return sluice_fail(err, -ECHILD,
+				   "the handle was opened by another process and "
+				   "does not survive fork()");
+	return 0;
+}
+
+void io_trace(const struct sluice_io *io, enum sluice_trace what, int code, const char *file,
+	      uint64_t offset, uint64_t len, const char *text)
+{
+	struct sluice_event e = {what, code, file, text, offset, len};
+
+	if (io->opts.trace)
+		io->opts.trace(io->opts.trace_arg, &e);
+}
+
+void io_fell(struct sluice_io *io, uint32_t bit, const char *file, const char *why)
+{
+	size_t used;
+
+	if (!(atomic_fetch_or(&io->fallbacks, bit) & bit)) {
+		pthread_mutex_lock(&io->lock);
+		used = strlen(io->fallback_why);
+		snprintf(io->fallback_why + used, sizeof(io->fallback_why) - used, "%s%s%s%s",
+			 used ? "; " : "", file ? file : "", file ? ": " : "", why);
+		pthread_mutex_unlock(&io->lock);
+	}
+	io_trace(io, SLUICE_TRACE_FALLBACK, 0, file, 0, 0, why);
+}
+
+/* ---------------------------------------------------------------- options */
+
+static int in_range(const char *field, uint64_t v, uint64_t min, uint64_t max,
+		    struct sluice_err *err)
+{
+	if (v >= min && v <= max)
+		return 0;
+	return sluice_fail(err, -EINVAL, "%s: %llu is outside %llu..%llu", field,
+			   (unsigned long long)v, (unsigned long long)min, (unsigned long long)max);
+}
+
+static int check_opts(const struct sluice_opts *o, struct sluice_err *err)
+{
+	const struct {
+		const char *field;
+		uint64_t value, min, max;
+	} limits[] = {
+		{"depth", o->depth, 1, 4096},
+		{"threads", o->threads, 1, 256},
+		{"direct", o->direct, 0, SLUICE_DIRECT_NEVER},
+		{"durability", o->durability, 0, SLUICE_DURABLE_FULL},
+		{"huge", o->huge, 0, SLUICE_HUGE_NEVER},
+		{"mode", o->mode, 0, 07777},
+		{"flags", o->flags, 0, SLUICE_SINGLE_SUBMIT | SLUICE_NO_OVERLAP | SLUICE_DESCRIBE},
+		{"block", o->block, 0, 1ull << 30},
+	};
+	int r = 0;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(limits) && !r; i++)
+		r = in_range(limits[i].field, limits[i].value, limits[i].min, limits[i].max, err);
+	if (!r && (o->block % 512))
+		r = sluice_fail(err, -EINVAL, "block: %llu is not a multiple of 512",
+				(unsigned long long)o->block);
+	return r;
+}
+
+/* Take the fields the caller knows; refuse those only a newer library would. */
+static int load_opts(struct sluice_opts *o, const struct sluice_opts *user, struct sluice_err *err)
+{
+	const unsigned char *tail = (const unsigned char *)user + sizeof(*o);
+
+	memset(o, 0, sizeof(*o));
+	if (user) {
+		if (user->size < offsetof(struct sluice_opts, engine))
+			return sluice_fail(err, -EINVAL,
+					   "size: %u is too small; start from SLUICE_OPTS_INIT",
+					   user->size);
+		memcpy(o, user, min_u64(user->size, sizeof(*o)));
+		for (uint32_t i = sizeof(*o); i < user->size; i++)
+			if (*tail++)
+				return sluice_fail(err, -E2BIG,
+						   "size: a field is set that this library (%s) "
+						   "does not know",
+						   SLUICE_VERSION_STRING);
+	}
+	o->size = sizeof(*o);
+	o->depth = o->depth ? o->depth : 32;
+	o->threads = o->threads ? o->threads : 1;
+	o->mode = o->mode ? o->mode : 0644;
+	return check_opts(o, err);
+}
+
+/* ---------------------------------------------------------------- opening */
+
+static void stop_queues(struct sluice_io *io)
+{
+	pthread_mutex_lock(&io->lock);
+	io->stop = true;
+	for (unsigned i = 0; i < io->nr_queues; i++)
+		if (io->queues[i].started)
+			pthread_cond_signal(&io->queues[i].work);
+	pthread_mutex_unlock(&io->lock);
+	for (unsigned i = 0; i < io->nr_queues; i++)
+		queue_free(&io->queues[i]);
+	free(io->queues);
+	io->queues = NULL;
+	io->nr_queues = 0;
+	io->stop = false;
+}
+
+static int start_queues(struct sluice_io *io, const struct sluice_engine *engine,
+			struct sluice_err *err)
+{
+	int r = 0;
+
+	io->engine = engine;
+	io->queues = calloc(io->opts.threads, sizeof(*io->queues));
+	if (!io->queues)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	io->nr_queues = io->opts.threads;
+	for (unsigned i = 0; i < io->nr_queues && !r; i++) {
+		io->queues[i].io = io;
+		io->queues[i].index = i;
+		r = queue_start(&io->queues[i], err);
+	}
+	if (r < 0)
+		stop_queues(io);
+	return r;
+}
+
+/* The first engine that works; why the better ones do not is kept for the statistics. */
+static int start_first_usable(struct sluice_io *io, struct sluice_err *err)
+{
+	struct sluice_err why = {-ENOTSUP, "no engine is built in"};
+	const struct sluice_engine *e;
+	int r = -ENOTSUP;
+
+	for (unsigned i = 0; (e = sluice_engines[i]); i++) {
+		if (!e->automatic)
+			continue;
+		r = e->probe(&why);
+		if (r == 0)
+			r = start_queues(io, e, &why);
+		if (r == 0)
+			return 0;
+		io->engine = e;
+		io_fell(io, SLUICE_FELL_ENGINE, NULL, why.msg);
+	}
+	return sluice_fail(err, r, "%s", why.msg);
+}
+
+static int start_named(struct sluice_io *io, struct sluice_err *err)
+{
+	const char *settings;
+	const struct sluice_engine *e = sluice_engine_find(io->opts.engine, &settings);
+	int r;
+
+	if (!e)
+		return sluice_fail(err, -ENOTSUP, "engine: no engine \"%s\" is built in",
+				   io->opts.engine);
+	if (settings && e != &sluice_engine_fault)
+		return sluice_fail(err, -EINVAL, "engine: %s takes no settings, got \"%s\"",
+				   e->name, settings);
+	if (settings) {
+		io->settings = strdup(settings);
+		if (!io->settings)
+			return sluice_fail(err, -ENOMEM, "out of memory");
+	}
+	r = e->probe(err);
+	if (r < 0) {
+		struct sluice_err why = err ? *err : (struct sluice_err){0};
+
+		return sluice_fail(err, -ENOTSUP, "engine: %s", why.msg);
+	}
+	return start_queues(io, e, err);
+}
+
+/* A page that the kernel empties in a child: that is how a forked copy is known. */
+static uint32_t *make_guard(void)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	uint32_t *guard =
+		mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (guard == MAP_FAILED)
+		return NULL;
+	if (madvise(guard, page, MADV_WIPEONFORK) < 0) {
+		munmap(guard, page);
+		return NULL;
+	}
+	*guard = 1;
+	return guard;
+}
+
+static void free_io(struct sluice_io *io)
+{
+	for (unsigned i = 0; i < io->nr_chunks; i++) {
+		for (unsigned k = 0; k < OP_CHUNK; k++)
+			free(io->chunks[i][k].msg);
+		free(io->chunks[i]);
+	}
+	free(io->chunks);
+	free(io->settings);
+	if (io->guard)
+		munmap(io->guard, (size_t)sysconf(_SC_PAGESIZE));
+	pthread_cond_destroy(&io->called);
+	pthread_mutex_destroy(&io->region_lock);
+	pthread_mutex_destroy(&io->lock);
+	free(io);
+}
+
+int sluice_open(struct sluice_io **out, const struct sluice_opts *opts, struct sluice_err *err)
+{
+	struct sluice_opts o;
+	struct sluice_io *io;
+	int r;
+
+	if (!out)
+		return sluice_fail(err, -EINVAL, "out: is NULL");
+	r = load_opts(&o, opts, err);
+	if (r < 0)
+		return r;
+	io = calloc(1, sizeof(*io));
+	if (!io)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	io->opts = o;
+	pthread_mutex_init(&io->lock, NULL);
+	pthread_mutex_init(&io->region_lock, NULL);
+	pthread_cond_init(&io->called, NULL);
+	ring_init(&io->pending);
+	ring_init(&io->done);
+	io->guard = make_guard();
+	if (!io->guard)
+		r = sluice_fail(err, -ENOMEM, "out of memory");
+	else if (o.engine)
+		r = start_named(io, err);
+	else
+		r = start_first_usable(io, err);
+	io->opts.engine = NULL; /* the caller's string need not live on */
+	if (r < 0) {
+		free_io(io);
+		return r;
+	}
+	*out = io;
+	return 0;
+}
+
+/* ---------------------------------------------------------------- closing */
+
+/* In a child of fork(): the threads and the I/O are the parent's, the memory and files ours. */
+static int close_copy(struct sluice_io *io)
+{
+	for (unsigned i = 0; i < io->nr_queues; i++) {
+		struct queue *q = &io->queues[i];
+
+		sluice_area_unmap(&q->bounce_area);
+		free(q->bounce_free);
+		free(q->blocks);
+		free(q->engine);
+	}
+	free(io->queues);
+	files_free(io);
+	regions_free(io);
+	munmap(io->guard, (size_t)sysconf(_SC_PAGESIZE));
+	for (unsigned i = 0; i < io->nr_chunks; i++)
+		free(io->chunks[i]);
+	free(io->chunks);
+	free(io->settings);
+	free(io);
+	return 0;
+}
+
+int sluice_close(struct sluice_io *io, struct sluice_err *err)
+{
+	struct sluice_summary sum;
+	int r;
+
+	if (!io)
+		return 0;
+	if (io_check(io, NULL) < 0)
+		return close_copy(io);
+	r = sluice_wait_all(io, -1, &sum);
+	if (r < 0)
+		return sluice_fail(err, r, "a completion callback must not close its handle");
+	stop_queues(io);
+	files_free(io);
+	regions_free(io);
+	free_io(io);
+	if (sum.failed)
+		return sluice_fail(err, (int)sum.first, "%s", sum.msg);
+	return 0;
+}
+
+/* ------------------------------------------------------------- statistics */
+
+static void add_counters(struct sluice_stats *s, struct counters *c)
+{
+	s->ops += c->ops;
+	s->ops_failed += c->ops_failed;
+	s->bytes_read += c->bytes_read;
+	s->bytes_written += c->bytes_written;
+	s->blocks += c->blocks;
+	s->blocks_direct += c->direct;
+	s->blocks_buffered += c->buffered;
+	s->blocks_bounced += c->bounced;
+	s->blocks_inline += c->inlined;
+	s->blocks_fixed += c->fixed;
+	s->resubmissions += c->resubmissions;
+	s->preallocations += c->preallocations;
+	s->submit_calls += c->submit_calls;
+	s->wakeups += c->wakeups;
+}
+
+static uint64_t thread_cpu(pthread_t thread)
+{
+	struct timespec ts;
+	clockid_t clock;
+
+	if (pthread_getcpuclockid(thread, &clock) || clock_gettime(clock, &ts) < 0)
+		return 0;
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+int sluice_get_stats(struct sluice_io *io, struct sluice_stats *stats)
+{
+	int r = io_check(io, NULL);
+
+	if (r < 0)
+		return r;
+	if (!stats || stats->size != sizeof(*stats))
+		return -EINVAL;
+	memset(stats, 0, sizeof(*stats));
+	stats->size = sizeof(*stats);
+	stats->threads = io->nr_queues;
+	stats->depth = io->opts.depth;
+	stats->fallbacks = io->fallbacks;
+	snprintf(stats->engine, sizeof(stats->engine), "%s", io->engine->name);
+	pthread_mutex_lock(&io->lock);
+	snprintf(stats->fallback_why, sizeof(stats->fallback_why), "%s", io->fallback_why);
+	pthread_mutex_unlock(&io->lock);
+	add_counters(stats, &io->count);
+	for (unsigned i = 0; i < io->nr_queues; i++) {
+		add_counters(stats, &io->queues[i].count);
+		stats->cpu_ns += thread_cpu(io->queues[i].thread);
+	}
+	return 0;
+}

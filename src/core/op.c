@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Operations: checking what the caller asks for, the table that tickets point
+ * into, what is left to do when the last block is back, and the message.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "core/core.h"
+
+static const uint32_t known_flags =
+	SLUICE_OP_EXACT | SLUICE_OP_TRUNCATE | SLUICE_OP_DATASYNC | SLUICE_OP_FULLSYNC;
+
+/* ------------------------------------------------------------------ table */
+
+struct op *op_alloc(struct sluice_io *io)
+{
+	struct op **chunks, *chunk, *op;
+
+	if (!io->free_ops) {
+		chunks = realloc(io->chunks, (io->nr_chunks + 1) * sizeof(*chunks));
+		if (!chunks)
+			return NULL;
+		io->chunks = chunks;
+		chunk = calloc(OP_CHUNK, sizeof(*chunk));
+		if (!chunk)
+			return NULL;
+		for (unsigned i = OP_CHUNK; i-- > 0;) {
+			chunk[i].index = io->nr_chunks * OP_CHUNK + i;
+			chunk[i].next = io->free_ops;
+			io->free_ops = &chunk[i];
+		}
+		io->chunks[io->nr_chunks++] = chunk;
+	}
+	op = io->free_ops;
+	io->free_ops = op->next;
+	return op;
+}
+
+void op_free(struct sluice_io *io, struct op *op)
+{
+	free(op->msg);
+	op->msg = NULL;
+	op->state = OP_FREE;
+	op->gen++;
+	op->next = io->free_ops;
+	io->free_ops = op;
+}
+
+uint64_t op_ticket(const struct op *op)
+{
+	return (uint64_t)op->gen << 32 | (op->index + 1);
+}
+
+struct op *op_find(struct sluice_io *io, uint64_t ticket)
+{
+	uint64_t i = (ticket & UINT32_MAX) - 1;
+	struct op *op;
+
+	if (i >= (uint64_t)io->nr_chunks * OP_CHUNK)
+		return NULL;
+	op = &io->chunks[i / OP_CHUNK][i % OP_CHUNK];
+	if (op->state == OP_FREE || op->on_done || op_ticket(op) != ticket)
+		return NULL;
+	return op;
+}
+
+bool op_is_over(const struct op *op)
+{
+	return op->cursor == op->len && !op->inflight && op->state != OP_PENDING;
+}
+
+bool op_needs_sync(const struct op *op)
+{
+	return op->opcode == SLUICE_WRITE && op->len && !op->code && !op->sync_done &&
+	       !op->cancelled && (op->flags & (SLUICE_OP_DATASYNC | SLUICE_OP_FULLSYNC));
+}
+
+/* --------------------------------------------------------------- checking */
+
+static int check_memory(const struct sluice_op *u, uint64_t *ret_len, struct sluice_err *err)
+{
+	uint64_t total = 0;
+
+	if (u->nr_iov && !u->iov)
+		return sluice_fail(err, -EINVAL, "iov: is NULL but nr_iov is %u", u->nr_iov);
+	for (unsigned i = 0; i < u->nr_iov; i++) {
+		if (u->iov[i].len && !u->iov[i].addr)
+			return sluice_fail(err, -EFAULT, "iov[%u].addr: is NULL", i);
+		if (__builtin_add_overflow(total, u->iov[i].len, &total))
+			return sluice_fail(err, -EINVAL, "iov: lengths add up to more than 2^64");
+	}
+	if (!u->nr_iov) {
+		if (u->len && !u->buf)
+			return sluice_fail(err, -EFAULT, "buf: is NULL but len is %" PRIu64,
+					   u->len);
+		total = u->len;
+	}
+	*ret_len = total;
+	return 0;
+}
+
+static int check(const struct sluice_op *u, uint64_t *ret_len, struct sluice_err *err)
+{
+	uint64_t end;
+	int r;
+
+	*ret_len = 0;
+	if (u->opcode < SLUICE_READ || u->opcode > SLUICE_SYNC)
+		return sluice_fail(err, -EINVAL, "opcode: %u is none of SLUICE_READ, _WRITE, _SYNC",
+				   u->opcode);
+	if (u->flags & ~known_flags)
+		return sluice_fail(err, -EINVAL, "flags: 0x%x has unknown bits", u->flags);
+	if (u->opcode == SLUICE_SYNC)
+		return 0;
+	r = check_memory(u, ret_len, err);
+	if (r < 0)
+		return r;
+	if (__builtin_add_overflow(u->offset, *ret_len, &end) || end > INT64_MAX)
+		return sluice_fail(err, -EOVERFLOW,
+				   "offset: %" PRIu64 " + length %" PRIu64 " is beyond 2^63",
+				   u->offset, *ret_len);
+	return 0;
+}
+
+/* -------------------------------------------------------------- preparing */
+
+static int copy_iov(struct op *op, const struct sluice_op *u)
+{
+	struct sluice_iov *copy;
+
+	if (u->nr_iov <= 1) {
+		op->one = u->nr_iov ? u->iov[0] : (struct sluice_iov){u->buf, u->len};
+		op->iov = &op->one;
+		op->nr_iov = 1;
+		return 0;
+	}
+	copy = malloc(u->nr_iov * sizeof(*copy));
+	if (!copy)
+		return -ENOMEM;
+	memcpy(copy, u->iov, u->nr_iov * sizeof(*copy));
+	op->iov = copy;
+	op->nr_iov = u->nr_iov;
+	return 0;
+}
+
+static void free_iov(struct op *op)
+{
+	if (op->iov != &op->one)
+		free((void *)(uintptr_t)op->iov);
+	op->iov = &op->one;
+}
+
+static int check_access(const struct op *op, struct sluice_err *err)
+{
+	int access = op->file->store.access;
+
+	if (op->opcode == SLUICE_READ && access == O_WRONLY)
+		return sluice_fail(err, -EBADF, "%s: is open for writing only", op->file->name);
+	if (op->opcode == SLUICE_WRITE && access == O_RDONLY)
+		return sluice_fail(err, -EBADF, "%s: is open for reading only", op->file->name);
+	return 0;
+}
+
+/* Space for a file that grows.  No room is an error of the operation, before anything moved. */
+static int reserve(struct sluice_io *io, struct op *op, struct sluice_err *err)
+{
+	struct sluice_store *s = &op->file->store;
+	bool reserved;
+	int r;
+
+	r = sluice_extend_begin(s, op->offset, op->len, &reserved);
+	if (r < 0)
+		return sluice_fail(err, r,
+				   "write %s: offset %" PRIu64 " length %" PRIu64
+				   ": cannot reserve space, 0 bytes written: %s",
+				   op->file->name, op->offset, op->len, strerror(-r));
+	op->extends = r > 0;
+	if (reserved)
+		COUNT(io->count.preallocations, 1);
+	if (op->extends && s->extend.unable)
+		io_fell(io, SLUICE_FELL_NO_PREALLOC, op->file->name,
+			"the file system cannot preallocate");
+	return 0;
+}
+
+/* The part of preparing that concerns registered memory and the split size. */
+static void find_memory(struct sluice_io *io, struct op *op)
+{
+	struct region r;
+	bool huge = false;
+
+	if (op->nr_iov == 1 && region_find(io, (uint64_t)(uintptr_t)op->one.addr, op->len, &r)) {
+		huge = r.huge;
+		if (r.nr_slots) {
+			op->region_addr = r.addr;
+			op->region_len = r.len;
+			op->region_slot = r.slot;
+		}
+	}
+	op->block = plan_split(io, &op->file->store, huge);
+}
+
+static uint32_t durability_flags(const struct sluice_io *io, const struct sluice_op *u)
+{
+	if (u->opcode != SLUICE_WRITE)
+		return 0;
+	if (io->opts.durability == SLUICE_DURABLE_FULL)
+		return SLUICE_OP_FULLSYNC;
+	return io->opts.durability == SLUICE_DURABLE_DATA ? SLUICE_OP_DATASYNC : 0;
+}
+
+int op_prepare(struct sluice_io *io, struct op *op, const struct sluice_op *u,
+	       struct sluice_err *err)
+{
+	struct op keep = {.index = op->index, .gen = op->gen};
+	uint64_t len;
+	int r;
+
+	r = check(u, &len, err);
+	if (r < 0)
+		return r;
+	*op = keep;
+	op->opcode = u->opcode;
+	op->flags = u->flags | durability_flags(io, u);
+	op->offset = u->offset;
+	op->len = op->stop = len;
+	op->tag = u->tag;
+	op->on_done = u->on_done;
+	op->arg = u->arg;
+	if (copy_iov(op, u) < 0)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	r = file_for_op(io, u, &op->file, err);
+	if (r < 0) {
+		free_iov(op);
+		return r;
+	}
+	r = check_access(op, err);
+	if (r == 0 && op->opcode == SLUICE_WRITE)
+		r = reserve(io, op, err);
+	if (r < 0) {
+		op_drop(op);
+		return r;
+	}
+	find_memory(io, op);
+	return 0;
+}
+
+void op_drop(struct op *op)
+{
+	if (op->extends)
+		sluice_extend_end(&op->file->store, op->offset, 0, true);
+	op->extends = false;
+	file_put(op->file);
+	op->file = NULL;
+	free_iov(op);
+}
+
+/* -------------------------------------------------------------- concluding */
+
+static const char *const opcode_names[] = {"", "read", "write", "sync"};
+
+/* One line: which operation, where, by what, and how it went. */
+static char *make_msg(const struct sluice_io *io, const struct op *op, const char *name)
+{
+	uint64_t bytes = op->opcode == SLUICE_SYNC ? 0 : op->stop;
+	char how[200], *msg = NULL;
+
+	if (op->code == -ECANCELED && op->cancelled)
+		snprintf(how, sizeof(how), "cancelled after %" PRIu64 " bytes", bytes);
+	else if (op->code == -ENODATA)
+		snprintf(how, sizeof(how), "the file ends after %" PRIu64 " of these bytes", bytes);
+	else if (op->code < 0 && op->opcode != SLUICE_SYNC)
+		snprintf(how, sizeof(how),
+			 "failed at offset %" PRIu64 " length %" PRIu64 " after %" PRIu64
+			 " bytes: %s",
+			 op->fail_off, op->fail_len, bytes, strerrordesc_np(-op->code));
+	else if (op->code < 0)
+		snprintf(how, sizeof(how), "failed: %s", strerrordesc_np(-op->code));
+	else
+		snprintf(how, sizeof(how), "%" PRIu64 " bytes%s", bytes,
+			 op->done_flags & SLUICE_DONE_EOF ? ", the file ends there" : "");
+	if (asprintf(&msg, "%s %s: offset %" PRIu64 " length %" PRIu64 " by %s (%s): %s",
+		     opcode_names[op->opcode], name, op->offset, op->len, io->engine->name,
+		     op->done_flags & SLUICE_DONE_DIRECT ? "direct" : "buffered", how) < 0)
+		return NULL;
+	return msg;
+}
+
+static int truncate_here(const struct op *op)
+{
+	uint64_t end = op->offset + op->len;
+	int64_t size = sluice_store_size(&op->file->store);
+
+	if (op->file->store.device || size < 0 || (uint64_t)size == end)
+		return size < 0 ? (int)size : 0;
+	return ftruncate(op->file->store.fd, (off_t)end) < 0 ? -errno : 0;
+}
+
+/* A new name is durable when its directory is. */
+static int sync_directory(const char *name)
+{
+	CLEANUP_FREE char *dir = strdup(name);
+	char *slash;
+	int fd, r;
+
+	if (!dir)
+		return -ENOMEM;
+	slash = strrchr(dir, '/');
+	if (slash == dir)
+		slash[1] = '\0';
+	else if (slash)
+		*slash = '\0';
+	fd = open(slash ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	r = fsync(fd) < 0 ? -errno : 0;
+	close(fd);
+	return r;
+}
+
+static void note_failure(struct op *op, int code)
+{
+	if (code < 0 && !op->code) {
+		op->code = code;
+		op->fail_off = op->offset;
+		op->fail_len = op->len;
+	}
+}
+
+static void conclude_write(struct op *op)
+{
+	bool failed;
+
+	if (op->cancelled && op->stop < op->len)
+		note_failure(op, -ECANCELED);
+	failed = op->code < 0;
+	if (op->extends)
+		sluice_extend_end(&op->file->store, op->offset, op->stop,
+				  failed && op->stop < op->len);
+	op->extends = false;
+	if (!failed && (op->flags & SLUICE_OP_TRUNCATE))
+		note_failure(op, truncate_here(op));
+	if (!op->code && (op->flags & SLUICE_OP_FULLSYNC) && op->file->store.borrowed < 0 &&
+	    !op->file->store.device)
+		note_failure(op, sync_directory(op->file->name));
+}
+
+static void count_op(struct sluice_io *io, const struct op *op)
+{
+	COUNT(io->count.ops, 1);
+	if (op->code < 0)
+		COUNT(io->count.ops_failed, 1);
+	if (op->opcode == SLUICE_READ)
+		COUNT(io->count.bytes_read, op->stop);
+	else if (op->opcode == SLUICE_WRITE)
+		COUNT(io->count.bytes_written, op->stop);
+}
+
+static void conclude_read(struct op *op)
+{
+	if (op->cancelled && op->stop < op->len && !(op->done_flags & SLUICE_DONE_EOF))
+		note_failure(op, -ECANCELED);
+	if (!op->code && op->stop < op->len && (op->flags & SLUICE_OP_EXACT))
+		note_failure(op, -ENODATA);
+}
+
+void op_conclude(struct sluice_io *io, struct op *op)
+{
+	char name[256];
+	bool tell;
+	int r;
+
+	if (op->opcode == SLUICE_WRITE)
+		conclude_write(op);
+	else if (op->opcode == SLUICE_READ)
+		conclude_read(op);
+	else if (op->cancelled)
+		note_failure(op, -ECANCELED);
+	/* The last user of a file opened by path closes it, and close(2) may report lost data. */
+	tell = op->code < 0 || op->stop < op->len || (io->opts.flags & SLUICE_DESCRIBE);
+	if (tell || op->file->by_path)
+		snprintf(name, sizeof(name), "%s", op->file->name);
+	r = file_put(op->file);
+	op->file = NULL;
+	if (r < 0 && op->opcode == SLUICE_WRITE) {
+		note_failure(op, r);
+		tell = true;
+	}
+	free_iov(op);
+	if (tell)
+		op->msg = make_msg(io, op, name);
+	if (op->code < 0)
+		io_trace(io, SLUICE_TRACE_ERROR, op->code, name, op->fail_off, op->fail_len,
+			 op->msg ? op->msg : "operation failed");
+	count_op(io, op);
+}
+
+void op_result(const struct op *op, struct sluice_done *done)
+{
+	done->ticket = op->on_done ? 0 : op_ticket(op);
+	done->tag = op->tag;
+	done->bytes = op->opcode == SLUICE_SYNC ? 0 : op->stop;
+	done->res = op->code < 0 ? op->code : (int64_t)done->bytes;
+	done->flags = op->done_flags;
+	done->reserved = 0;
+	done->msg[0] = '\0';
+	if (op->msg)
+		snprintf(done->msg, sizeof(done->msg), "%s", op->msg);
+	else if (op->code < 0)
+		snprintf(done->msg, sizeof(done->msg), "%s: %s", opcode_names[op->opcode],
+			 strerrordesc_np(-op->code));
+}

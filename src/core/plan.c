@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Splitting an operation into blocks, and the way each block takes:
+ *
+ *	read:	straight where file offset and address are aligned; otherwise the
+ *		aligned range around it is read into a bounce buffer
+ *	write:	whole pages straight, or through a bounce buffer where the address
+ *		is not aligned; the part of a page at either end through the page
+ *		cache, which changes those bytes and no others
+ *
+ * Where O_DIRECT is not in use everything goes straight through the page cache.
+ * Blocks of a scatter list end where a segment ends; small segments are gathered
+ * in a bounce buffer.
+ */
+#include <string.h>
+
+#include "core/core.h"
+
+enum {
+	GATHER_BELOW = 64 * 1024
+}; /* a shorter rest of a segment is copied, not a block of its own */
+
+static void skip_empty(struct op *op)
+{
+	while (op->seg < op->nr_iov && op->seg_off == op->iov[op->seg].len) {
+		op->seg++;
+		op->seg_off = 0;
+	}
+}
+
+static void advance(struct op *op, uint64_t len)
+{
+	uint64_t step;
+
+	op->cursor += len;
+	while (len) {
+		step = min_u64(len, op->iov[op->seg].len - op->seg_off);
+		op->seg_off += step;
+		len -= step;
+		skip_empty(op);
+	}
+}
+
+/* Without alignment: as much as the segment has, or a gathered bounce of several small ones. */
+static void plan_plain(const struct op *op, struct block *b, uint64_t seg_left)
+{
+	b->plain = true;
+	if (seg_left < b->len && seg_left < GATHER_BELOW) {
+		b->mode = BLOCK_BOUNCE;
+		b->len = min_u64(b->len, BOUNCE_BYTES);
+		return;
+	}
+	b->mode = BLOCK_STRAIGHT;
+	b->len = min_u64(b->len, seg_left);
+	(void)op;
+}
+
+static void plan_direct_read(const struct op *op, struct block *b, uint64_t addr, uint64_t seg_left)
+{
+	const struct sluice_store *s = &op->file->store;
+	uint64_t align = s->off_align, off = op->offset + b->pos;
+	uint64_t left = op->len - b->pos;
+
+	b->skip = (uint32_t)(off & (align - 1));
+	if (!b->skip && left >= align && seg_left >= align && is_aligned(addr, s->mem_align)) {
+		b->mode = BLOCK_STRAIGHT;
+		b->len = align_down(min_u64(b->len, seg_left), align);
+		return;
+	}
+	b->mode = BLOCK_BOUNCE;
+	/* After a ragged head the address may fit: bounce no more than that, unless all is small.
+	 */
+	if (b->skip && left > GATHER_BELOW && seg_left > align &&
+	    is_aligned(addr + align - b->skip, s->mem_align))
+		b->len = align - b->skip;
+	else
+		b->len = min_u64(b->len, BOUNCE_BYTES - b->skip);
+	/* End on a boundary, so that what follows may go straight. */
+	if (b->len < left && !is_aligned(off + b->len, align))
+		b->len = align_down(off + b->len, align) - off;
+}
+
+static void plan_direct_write(const struct op *op, struct block *b, uint64_t addr,
+			      uint64_t seg_left)
+{
+	const struct sluice_store *s = &op->file->store;
+	uint64_t align = s->edge_align, off = op->offset + b->pos;
+	uint64_t left = op->len - b->pos;
+
+	if (!is_aligned(off, align)) {
+		b->len = min_u64(left, align_up(off, align) - off);
+		plan_plain(op, b, seg_left);
+	} else if (left < align) {
+		b->len = left;
+		plan_plain(op, b, seg_left);
+	} else if (seg_left >= align && is_aligned(addr, s->mem_align)) {
+		b->mode = BLOCK_STRAIGHT;
+		b->len = align_down(min_u64(b->len, seg_left), align);
+	} else {
+		b->mode = BLOCK_BOUNCE;
+		b->len = align_down(min_u64(b->len, BOUNCE_BYTES), align);
+	}
+}
+
+bool plan_block(struct op *op, struct block *b)
+{
+	uint64_t left = op->len - op->cursor, addr, seg_left;
+
+	if (!left)
+		return false;
+	skip_empty(op);
+	memset((char *)b + sizeof(b->req), 0, sizeof(*b) - sizeof(b->req));
+	b->op = op;
+	b->pos = op->cursor;
+	b->seg = op->seg;
+	b->seg_off = op->seg_off;
+	b->len = min_u64(op->block, left);
+	addr = (uint64_t)(uintptr_t)op->iov[op->seg].addr + op->seg_off;
+	seg_left = op->iov[op->seg].len - op->seg_off;
+	if (!op->file->store.direct)
+		plan_plain(op, b, seg_left);
+	else if (op->opcode == SLUICE_READ)
+		plan_direct_read(op, b, addr, seg_left);
+	else
+		plan_direct_write(op, b, addr, seg_left);
+	advance(op, b->len);
+	return true;
+}
+
+/*
+ * The split size.  1 MiB keeps any device busy at a moderate depth.  Memory on
+ * small pages gives a segment per page, and a block with more segments than one
+ * request of the device can carry is split again by the kernel: stay below.
+ */
+uint64_t plan_split(const struct sluice_io *io, const struct sluice_store *s, bool huge)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t block = io->opts.block ? io->opts.block : 1 << 20;
+
+	if (!io->opts.block && !huge && s->max_segments >= 16 && s->max_segments * page < block)
+		block = s->max_segments * page;
+	return s->direct ? align_up(block, s->edge_align) : block;
+}

@@ -1,0 +1,701 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A queue and the I/O thread that owns it.  The thread takes blocks from the
+ * operations that are pending, keeps up to `depth` of them in its engine, and
+ * looks at what comes back.  All queues take from the same list, a few blocks
+ * at a time, so that a large operation spreads over all of them and many small
+ * ones share one.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "base/err.h"
+#include "core/core.h"
+
+/* Set in I/O threads: how a callback finds its queue. */
+static __thread struct queue *current_queue;
+
+struct queue *queue_current(const struct sluice_io *io)
+{
+	return current_queue && current_queue->io == io ? current_queue : NULL;
+}
+
+/* ------------------------------------------------------- the pending list */
+
+void pend_add(struct sluice_io *io, struct op *op)
+{
+	op->state = OP_PENDING;
+	op->est = op->len ? (op->len + op->block - 1) / op->block : 1;
+	io->pend_blocks += op->est;
+	ring_add(&io->pending, op);
+}
+
+void pend_del(struct sluice_io *io, struct op *op)
+{
+	ring_del(op);
+	io->pend_blocks -= op->est;
+	op->est = 0;
+	op->state = OP_ISSUED;
+}
+
+/*
+ * Wake as many sleeping queues as there are blocks for.  One that runs looks at
+ * the list before it sleeps, so it counts as awake.
+ */
+void queue_wake(struct sluice_io *io)
+{
+	uint64_t need = min_u64(io->pend_blocks, io->nr_queues);
+	unsigned awake = 0;
+	struct queue *q;
+
+	for (unsigned i = 0; i < io->nr_queues; i++)
+		awake += io->queues[i].state == QUEUE_RUNS;
+	for (unsigned i = 0; i < io->nr_queues && awake < need; i++) {
+		q = &io->queues[i];
+		if (q->state == QUEUE_RUNS)
+			continue;
+		COUNT(io->count.wakeups, 1);
+		if (q->state == QUEUE_REAPS)
+			io->engine->wake(q->engine);
+		else
+			pthread_cond_signal(&q->work);
+		q->state = QUEUE_RUNS;
+		awake++;
+	}
+}
+
+/* -------------------------------------------------------- taking on blocks */
+
+static void ready_add(struct queue *q, struct block *b)
+{
+	b->req.next = NULL;
+	*q->ready_tail = b;
+	q->ready_tail = (struct block **)&b->req.next;
+}
+
+/* Blocks that have been submitted before go first: they may hold what the others wait for. */
+static void ready_return(struct queue *q, struct block *b)
+{
+	b->req.next = (struct sluice_req *)q->ready;
+	if (!q->ready)
+		q->ready_tail = (struct block **)&b->req.next;
+	q->ready = b;
+}
+
+static struct block *ready_take(struct queue *q)
+{
+	struct block *b = q->ready;
+
+	q->ready = (struct block *)b->req.next;
+	if (!q->ready)
+		q->ready_tail = &q->ready;
+	return b;
+}
+
+static struct block *block_get(struct queue *q)
+{
+	struct block *b = q->free;
+
+	q->free = (struct block *)b->req.next;
+	return b;
+}
+
+static void block_put(struct queue *q, struct block *b)
+{
+	if (b->bounce)
+		q->bounce_free[q->nr_bounce_free++] = b->bounce;
+	b->bounce = NULL;
+	b->req.next = (struct sluice_req *)q->free;
+	q->free = b;
+}
+
+/* Bounce memory is mapped when the first block needs it. */
+static int bounce_get(struct queue *q, struct block *b)
+{
+	int r;
+
+	if (!q->bounce_ready) {
+		r = sluice_area_map(&q->bounce_area, (uint64_t)BOUNCE_SLOTS * BOUNCE_BYTES,
+				    q->io->opts.huge, false);
+		if (r < 0)
+			return r;
+		for (unsigned i = 0; i < BOUNCE_SLOTS; i++)
+			q->bounce_free[i] = (char *)q->bounce_area.addr + (size_t)i * BOUNCE_BYTES;
+		q->nr_bounce_free = BOUNCE_SLOTS;
+		q->bounce_ready = true;
+	}
+	if (!q->nr_bounce_free)
+		return -EBUSY;
+	b->bounce = q->bounce_free[--q->nr_bounce_free];
+	return 0;
+}
+
+static void plan_sync(struct op *op, struct block *b)
+{
+	memset(b, 0, sizeof(*b));
+	b->op = op;
+	b->mode = BLOCK_SYNC;
+	b->req.code = op->opcode == SLUICE_WRITE && !(op->flags & SLUICE_OP_FULLSYNC)
+			      ? SLUICE_REQ_FDATASYNC
+			      : SLUICE_REQ_FSYNC;
+	op->sync_done = true;
+}
+
+static void conclude_all(struct queue *q, struct op *list);
+
+/* Operations that belong to this queue alone; each is one block. */
+static unsigned pull_local(struct queue *q, unsigned room)
+{
+	struct block *b;
+	struct op *op;
+	unsigned n;
+
+	for (n = 0; n < room && q->local; n++) {
+		op = q->local;
+		q->local = op->next;
+		b = block_get(q);
+		plan_block(op, b);
+		op->inflight++;
+		ready_add(q, b);
+	}
+	if (!q->local)
+		q->local_tail = &q->local;
+	return n;
+}
+
+void queue_add_local(struct queue *q, struct op *op)
+{
+	op->local = true;
+	op->state = OP_ISSUED;
+	op->next = NULL;
+	*q->local_tail = op;
+	q->local_tail = &op->next;
+}
+
+struct op *queue_spare(struct queue *q)
+{
+	struct op *op = q->spare;
+
+	if (op) {
+		q->spare = op->next;
+		return op;
+	}
+	pthread_mutex_lock(&q->io->lock);
+	op = op_alloc(q->io);
+	pthread_mutex_unlock(&q->io->lock);
+	return op;
+}
+
+/* Under io->lock.  Operations without any block end up on *over. */
+static void pull_shared(struct queue *q, unsigned room, struct op **over)
+{
+	struct sluice_io *io = q->io;
+	uint64_t share = (io->pend_blocks + io->nr_queues - 1) / io->nr_queues;
+	unsigned limit = (unsigned)min_u64(min_u64(room, PULL_MAX), max_u64(share, 1));
+	struct block *b;
+	struct op *op;
+
+	for (unsigned n = 0; n < limit && io->pending.next != &io->pending; n++) {
+		op = io->pending.next;
+		if (op->opcode == SLUICE_SYNC || op->cursor < op->len) {
+			b = block_get(q);
+			if (op->opcode == SLUICE_SYNC)
+				plan_sync(op, b);
+			else
+				plan_block(op, b);
+			op->inflight++;
+			ready_add(q, b);
+			if (op->est) {
+				op->est--;
+				io->pend_blocks--;
+			}
+		}
+		if (op->cursor < op->len)
+			continue;
+		pend_del(io, op);
+		if (!op->inflight) {
+			op->next = *over;
+			*over = op;
+		}
+	}
+}
+
+static unsigned room_of(const struct queue *q)
+{
+	if (q->ready)
+		return 0; /* these first */
+	if ((q->io->opts.flags & SLUICE_NO_OVERLAP) && q->inflight)
+		return 0;
+	return q->io->opts.depth - q->inflight;
+}
+
+static void pull(struct queue *q)
+{
+	struct sluice_io *io = q->io;
+	unsigned room = room_of(q);
+	struct op *over = NULL;
+
+	if (room && q->local)
+		room -= pull_local(q, room);
+	if (!room)
+		return;
+	pthread_mutex_lock(&io->lock);
+	pull_shared(q, room, &over);
+	pthread_mutex_unlock(&io->lock);
+	conclude_all(q, over);
+}
+
+/* --------------------------------------------------------- what came back */
+
+/* Results of a batch, gathered first so that the lock is taken once. */
+struct harvest {
+	struct block *shared;
+	struct op *local;
+	struct op *over;
+};
+
+static void harvest_block(struct queue *q, struct block *b, struct harvest *h)
+{
+	struct op *op = b->op;
+
+	if (!op->local) {
+		b->req.next = (struct sluice_req *)h->shared;
+		h->shared = b;
+		return;
+	}
+	block_account(op, b);
+	op->next = h->local;
+	h->local = op;
+	block_put(q, b);
+}
+
+/* Under io->lock. */
+static void harvest_shared(struct queue *q, struct harvest *h)
+{
+	struct sluice_io *io = q->io;
+	struct block *b, *next;
+	struct op *op;
+
+	for (b = h->shared; b; b = next) {
+		next = (struct block *)b->req.next;
+		op = b->op;
+		block_account(op, b);
+		if (op->state == OP_PENDING && op->cursor == op->len)
+			pend_del(io, op);
+		block_put(q, b);
+		if (!op_is_over(op))
+			continue;
+		if (op_needs_sync(op)) {
+			b = block_get(q);
+			plan_sync(op, b);
+			op->inflight++;
+			ready_add(q, b);
+			continue;
+		}
+		op->next = h->over;
+		h->over = op;
+	}
+}
+
+static void run_callback(struct sluice_io *io, struct op *op)
+{
+	struct sluice_done done;
+
+	op_result(op, &done);
+	free(op->msg);
+	op->msg = NULL;
+	op->on_done(op->arg, &done);
+	op_finished(io);
+}
+
+/* Finish operations without the lock, then hand all of them over under one. */
+static void conclude_all(struct queue *q, struct op *list)
+{
+	struct sluice_io *io = q->io;
+	struct op *op, *next, *kept = NULL, *called = NULL;
+	uint64_t published = 0;
+
+	if (!list)
+		return;
+	for (op = list; op; op = next) {
+		next = op->next;
+		op_conclude(io, op);
+		if (op->on_done) {
+			run_callback(io, op);
+			op->next = called;
+			called = op;
+		} else {
+			op->next = kept;
+			kept = op;
+			published++;
+		}
+	}
+	pthread_mutex_lock(&io->lock);
+	for (op = kept; op; op = next) {
+		next = op->next;
+		op_publish(io, op);
+	}
+	if (published)
+		waiters_notify(io);
+	for (op = called; op; op = next) {
+		next = op->next;
+		op_free(io, op);
+	}
+	pthread_mutex_unlock(&io->lock);
+	while (published--)
+		op_finished(io);
+}
+
+static void conclude_local(struct queue *q, struct op *list)
+{
+	struct op *op;
+
+	while ((op = list)) {
+		list = op->next;
+		op_conclude(q->io, op);
+		run_callback(q->io, op);
+		op->next = q->spare;
+		q->spare = op;
+	}
+}
+
+/* Account for what is over, then tell. */
+static void deliver(struct queue *q, struct harvest *h)
+{
+	if (h->shared) {
+		pthread_mutex_lock(&q->io->lock);
+		harvest_shared(q, h);
+		pthread_mutex_unlock(&q->io->lock);
+	}
+	conclude_all(q, h->over);
+	conclude_local(q, h->local);
+}
+
+static void harvest(struct queue *q, struct sluice_req *list)
+{
+	struct harvest h = {0};
+	struct block *b;
+
+	while (list) {
+		b = (struct block *)list;
+		list = list->next;
+		b->inflight = false;
+		q->inflight--;
+		if (block_finish(q->io, b, &q->count))
+			harvest_block(q, b, &h);
+		else
+			ready_return(q, b);
+	}
+	deliver(q, &h);
+}
+
+/* A block that cannot be submitted is a block that failed. */
+static void fail_block(struct queue *q, struct block *b, int code)
+{
+	struct harvest h = {0};
+
+	b->code = code;
+	harvest_block(q, b, &h);
+	deliver(q, &h);
+}
+
+/* ------------------------------------------------------------- submitting */
+
+/* Prepare blocks from the ready list; stops where bounce buffers run out. */
+static unsigned gather(struct queue *q, struct sluice_req **reqs, unsigned max)
+{
+	unsigned n = 0;
+	struct block *b;
+	int r;
+
+	while (n < max && q->ready) {
+		b = q->ready;
+		r = q->broken;
+		if (!r && !b->started && b->mode == BLOCK_BOUNCE)
+			r = bounce_get(q, b);
+		if (r == -EBUSY)
+			break;
+		ready_take(q);
+		if (!r && !b->started)
+			r = block_start(q->io, q, b);
+		if (r < 0) {
+			fail_block(q, b, r);
+			continue;
+		}
+		reqs[n++] = &b->req;
+	}
+	return n;
+}
+
+/* Nothing is in flight and the kernel still says "later": give it time, but not for ever. */
+static bool wait_a_little(struct queue *q, const struct block *b)
+{
+	struct timespec ts = {0, 20000};
+
+	if (b->tries > RETRIES_MAX)
+		return false;
+	if (q->inflight)
+		return true;
+	ts.tv_nsec <<= b->tries / 5;
+	nanosleep(&ts, NULL);
+	return true;
+}
+
+static void submit(struct queue *q)
+{
+	struct sluice_req *reqs[PULL_MAX];
+	unsigned max = q->io->opts.flags & SLUICE_SINGLE_SUBMIT ? 1 : PULL_MAX, n;
+	struct block *b;
+	int r;
+
+	while (q->ready) {
+		n = gather(q, reqs, max);
+		if (!n)
+			return;
+		b = (struct block *)reqs[0];
+		if (b->tries > 1)
+			wait_a_little(q, b);
+		COUNT(q->count.submit_calls, 1);
+		r = q->io->engine->submit(q->engine, reqs, n);
+		for (int i = 0; i < r; i++)
+			((struct block *)reqs[i])->inflight = true;
+		q->inflight += r > 0 ? (unsigned)r : 0;
+		if (r == (int)n)
+			continue;
+		for (unsigned i = n; i > (r > 0 ? (unsigned)r : 0); i--)
+			ready_return(q, (struct block *)reqs[i - 1]);
+		if (r < 0 || (r == 0 && (b->tries++, !wait_a_little(q, b)))) {
+			ready_take(q);
+			fail_block(q, b, r < 0 ? r : -EAGAIN);
+		} else if (q->inflight) {
+			return;
+		}
+	}
+}
+
+/* ------------------------------------------------------------- the thread */
+
+static void run_calls(struct queue *q)
+{
+	struct sluice_io *io = q->io;
+	struct call *c;
+
+	pthread_mutex_lock(&io->lock);
+	while ((c = q->calls)) {
+		q->calls = c->next;
+		pthread_mutex_unlock(&io->lock);
+		c->result = c->run(q, c->arg);
+		pthread_mutex_lock(&io->lock);
+		c->done = true;
+		pthread_cond_broadcast(&io->called);
+	}
+	q->called = false;
+	pthread_mutex_unlock(&io->lock);
+}
+
+/* Sleep until there is work.  False: the handle is being closed and nothing is left. */
+static bool idle(struct queue *q)
+{
+	struct sluice_io *io = q->io;
+	bool go_on = true;
+
+	pthread_mutex_lock(&io->lock);
+	while (go_on && io->pending.next == &io->pending && !q->calls) {
+		if (io->stop) {
+			go_on = false;
+			break;
+		}
+		q->state = QUEUE_IDLE;
+		pthread_cond_wait(&q->work, &io->lock);
+	}
+	q->state = QUEUE_RUNS;
+	pthread_mutex_unlock(&io->lock);
+	return go_on;
+}
+
+/*
+ * May the queue sleep in its engine until something comes back?  Yes with no
+ * room for more, or with nothing pending; then *ret_marked says that others know
+ * they have to wake it.
+ */
+static bool may_sleep(struct queue *q, bool *ret_marked)
+{
+	struct sluice_io *io = q->io;
+
+	*ret_marked = false;
+	if (!room_of(q))
+		return !q->called;
+	if (q->local)
+		return false;
+	pthread_mutex_lock(&io->lock);
+	*ret_marked = !q->calls && io->pending.next == &io->pending;
+	if (*ret_marked)
+		q->state = QUEUE_REAPS;
+	pthread_mutex_unlock(&io->lock);
+	return *ret_marked;
+}
+
+/*
+ * reap() failed.  That may pass (no memory); if it does not, what the engine
+ * holds is out of reach: all of it fails, and so does whatever comes after.
+ */
+static void reap_failed(struct queue *q, int code)
+{
+	struct timespec ts = {0, 1000000};
+	struct sluice_req *list = NULL;
+
+	if (q->reap_failures++ < RETRIES_MAX) {
+		nanosleep(&ts, NULL);
+		return;
+	}
+	q->broken = code;
+	for (unsigned i = 0; i < q->io->opts.depth; i++)
+		if (q->blocks[i].inflight) {
+			q->blocks[i].tries = INTERRUPTS_MAX;
+			sluice_req_push(&list, &q->blocks[i].req, -EIO);
+		}
+	harvest(q, list);
+}
+
+static void work(struct queue *q)
+{
+	struct sluice_req *list = NULL;
+	struct sluice_io *io = q->io;
+	bool marked, sleep;
+	int r;
+
+	if (q->called)
+		run_calls(q);
+	pull(q);
+	submit(q);
+	if (!q->inflight)
+		return;
+	sleep = may_sleep(q, &marked);
+	r = io->engine->reap(q->engine, &list, sleep ? -1 : 0);
+	if (marked) {
+		pthread_mutex_lock(&io->lock);
+		q->state = QUEUE_RUNS;
+		pthread_mutex_unlock(&io->lock);
+	}
+	if (r < 0) {
+		reap_failed(q, r);
+		return;
+	}
+	q->reap_failures = 0;
+	harvest(q, list);
+}
+
+static void report_open(struct queue *q, int r)
+{
+	pthread_mutex_lock(&q->io->lock);
+	q->open_result = r;
+	q->ready_to_go = true;
+	pthread_cond_broadcast(&q->io->called);
+	pthread_mutex_unlock(&q->io->lock);
+}
+
+/* The engine is opened by the thread that will use it: a ring has one owner. */
+static void *queue_main(void *arg)
+{
+	struct queue *q = arg;
+	struct sluice_engine_params p = {
+		.depth = q->io->opts.depth,
+		.settings = q->io->settings,
+		.nr_files = FILE_SLOTS,
+		.nr_bufs = BUF_SLOTS,
+	};
+	int r;
+
+	current_queue = q;
+	r = q->io->engine->open(q->engine, &p, &q->open_err);
+	report_open(q, r);
+	if (r < 0)
+		return NULL;
+	do {
+		work(q);
+	} while (q->inflight || q->ready || q->local || idle(q));
+	q->io->engine->close(q->engine);
+	return NULL;
+}
+
+int queue_call(struct queue *q, int (*run)(struct queue *q, void *arg), void *arg)
+{
+	struct sluice_io *io = q->io;
+	struct call c = {.run = run, .arg = arg};
+
+	if (queue_current(io))
+		return -EDEADLK;
+	pthread_mutex_lock(&io->lock);
+	c.next = q->calls;
+	q->calls = &c;
+	q->called = true;
+	if (q->state == QUEUE_IDLE)
+		pthread_cond_signal(&q->work);
+	else
+		io->engine->wake(q->engine);
+	while (!c.done)
+		pthread_cond_wait(&io->called, &io->lock);
+	pthread_mutex_unlock(&io->lock);
+	return c.result;
+}
+
+/* Signals are for the program's own threads: ours start with all of them blocked. */
+static int start_thread(struct queue *q)
+{
+	sigset_t all, old;
+	int r;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	r = pthread_create(&q->thread, NULL, queue_main, q);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	q->started = !r;
+	if (!r)
+		pthread_setname_np(q->thread, "sluice-io");
+	return -r;
+}
+
+int queue_start(struct queue *q, struct sluice_err *err)
+{
+	struct sluice_io *io = q->io;
+	int r;
+
+	pthread_cond_init(&q->work, NULL);
+	q->ready_tail = &q->ready;
+	q->local_tail = &q->local;
+	q->engine = calloc(1, io->engine->state_size);
+	q->blocks = calloc(io->opts.depth, sizeof(*q->blocks));
+	q->bounce_free = calloc(BOUNCE_SLOTS, sizeof(*q->bounce_free));
+	if (!q->engine || !q->blocks || !q->bounce_free)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	for (unsigned i = 0; i < io->opts.depth; i++) {
+		q->blocks[i].req.next = (struct sluice_req *)q->free;
+		q->free = &q->blocks[i];
+	}
+	r = start_thread(q);
+	if (r < 0)
+		return sluice_fail(err, r, "threads: cannot start I/O thread %u of %u: %s",
+				   q->index + 1, io->nr_queues, strerror(-r));
+	pthread_mutex_lock(&io->lock);
+	while (!q->ready_to_go)
+		pthread_cond_wait(&io->called, &io->lock);
+	pthread_mutex_unlock(&io->lock);
+	if (q->open_result < 0)
+		return sluice_fail(err, q->open_result, "%s", q->open_err.msg);
+	return 0;
+}
+
+/* The thread has been told to stop, or never ran. */
+void queue_free(struct queue *q)
+{
+	if (q->started)
+		pthread_join(q->thread, NULL);
+	sluice_area_unmap(&q->bounce_area);
+	free(q->bounce_free);
+	free(q->blocks);
+	free(q->engine);
+	pthread_cond_destroy(&q->work);
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_ENGINE_ENGINE_H
+#define SLUICE_ENGINE_ENGINE_H
+
+/*
+ * The engine interface: one way of moving blocks between a file and memory.
+ *
+ * The core owns everything that is the same for all engines: validation,
+ * splitting into blocks, bounce buffers, retries, accounting.  An engine sees
+ * only blocks that the kernel can take as they are, and knows nothing of
+ * operations, tickets or alignment.
+ *
+ * Contract, checked by tests/engine/conformance.c for every engine:
+ *  - a request that submit() accepted comes out of reap() exactly once;
+ *  - a request that submit() did not accept is not touched;
+ *  - a failed block is a request with a negative res, never a failed reap();
+ *  - all calls on one state come from one thread, the one that opened it,
+ *    except wake(), which may come from any; close() with nothing in flight.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct sluice_err;
+
+enum sluice_req_code {
+	SLUICE_REQ_READ = 1,
+	SLUICE_REQ_WRITE = 2,
+	SLUICE_REQ_FSYNC = 3,
+	SLUICE_REQ_FDATASYNC = 4,
+};
+
+/* What the core tells an engine when it opens a queue; ranges are checked. */
+struct sluice_engine_params {
+	unsigned depth;       /* most requests in flight */
+	const char *settings; /* what followed "NAME:", or NULL */
+	unsigned nr_files;    /* size of the table of registered files */
+	unsigned nr_bufs;     /* size of the table of registered memory */
+};
+
+/* One block in flight.  Lives in the core's pool; the engine may link it. */
+struct sluice_req {
+	struct sluice_req *next;
+	void *buf;
+	uint64_t off;
+	uint32_t len;
+	int fd;
+	int file_slot;        /* of set_file(), or -1 */
+	int buf_slot;         /* of set_buf(), or -1 */
+	uint32_t code;        /* enum sluice_req_code */
+	int32_t res;          /* bytes or -errno */
+	uint64_t engine_data; /* the engine's own while in flight */
+};
+
+struct sluice_engine {
+	const char *name;  /* as typed by the user: "io_uring" */
+	const char *descr; /* one line for `sluice info` */
+	size_t state_size; /* the core allocates and zeroes this per queue */
+	bool automatic;    /* may be picked when the user names none */
+	bool bypass;       /* one-block blocking transfers may use pread(2) and pwrite(2) instead */
+
+	/* Usable on this machine now?  0, or -errno with the reason in *err. */
+	int (*probe)(struct sluice_err *err);
+	int (*open)(void *state, const struct sluice_engine_params *p, struct sluice_err *err);
+	void (*close)(void *state);
+
+	/*
+	 * Returns how many of @reqs were accepted, 0..n, or -errno when the
+	 * queue cannot take any for another reason than being full.
+	 */
+	int (*submit)(void *state, struct sluice_req *const *reqs, unsigned n);
+
+	/*
+	 * Wait until at least one request is finished, wake() was called, or
+	 * @timeout_ns has passed (negative: no limit; 0: do not wait), and push
+	 * every finished request on @done.  Returns how many, or -errno if the
+	 * queue itself is broken.
+	 */
+	int (*reap)(void *state, struct sluice_req **done, int64_t timeout_ns);
+
+	/* End the current or the next waiting reap() soon.  From any thread. */
+	void (*wake)(void *state);
+
+	/* Optional: NULL when the engine has no such notion. */
+	int (*set_file)(void *state, unsigned slot, int fd); /* fd -1: take it out */
+	int (*set_buf)(void *state, unsigned slot, void *addr,
+		       size_t len); /* addr NULL: take it out */
+};
+
+static inline void sluice_req_push(struct sluice_req **list, struct sluice_req *req, int32_t res)
+{
+	req->res = res;
+	req->next = *list;
+	*list = req;
+}
+
+/* Do one request in the calling thread with pread(2) and friends; returns bytes or -errno. */
+int32_t sluice_req_run(const struct sluice_req *req);
+
+/* Engines built into this library, best first, NULL-terminated. */
+extern const struct sluice_engine *const sluice_engines[];
+
+/* By "NAME" or "NAME:SETTINGS"; *ret_settings (may be NULL) points behind the colon or is NULL. */
+const struct sluice_engine *sluice_engine_find(const char *name, const char **ret_settings);
+
+extern const struct sluice_engine sluice_engine_uring;
+extern const struct sluice_engine sluice_engine_libaio;
+extern const struct sluice_engine sluice_engine_threads;
+extern const struct sluice_engine sluice_engine_null;
+extern const struct sluice_engine sluice_engine_fault;
+
+#endif

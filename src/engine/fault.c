@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The fault engine wraps another engine and spoils what passes through, by seed:
+ *
+ *	fault:inner=io_uring,seed=7,error=0.01,errno=5,short=0.2,again=0.05,delay=0.2,reorder=1
+ *
+ * error, short, again and delay are probabilities per request.  "error" fails a
+ * request with "errno" (5, EIO) before the inner engine sees it, "again" does so
+ * with EAGAIN.  "short" lets it through and reports fewer bytes than were moved.
+ * "delay" holds a finished request back for a few calls of reap().  "reorder=1"
+ * shuffles what comes out.  "nth=K" fails the K-th request and no other, and
+ * "only=read" or "only=write" leaves the other kind alone.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/random.h"
+#include "base/util.h"
+#include "engine/engine.h"
+
+struct fault_settings {
+	const struct sluice_engine *inner;
+	uint64_t seed;
+	double error, shorten, again, delay;
+	uint64_t nth;
+	int code;
+	bool reorder;
+	uint32_t only; /* enum sluice_req_code, 0: all */
+};
+
+/* What stands for a request inside the inner engine. */
+struct shadow {
+	struct sluice_req req; /* first: reap() finds the shadow by it */
+	struct sluice_req *real;
+	struct shadow *next;
+	unsigned hold; /* calls of reap() to stay hidden for */
+};
+
+struct fault_state {
+	struct fault_settings set;
+	struct sluice_random rng;
+	void *inner; /* the inner engine's state */
+	struct shadow *pool;
+	struct shadow *free;
+	struct shadow *ready; /* finished, perhaps held back */
+	struct sluice_req **shuffle;
+	unsigned depth;
+	unsigned inside; /* requests in the inner engine */
+	uint64_t count;
+};
+
+static int set_number(double *out, const char *value)
+{
+	char *end;
+
+	*out = strtod(value, &end);
+	return end == value || *end || *out < 0 ? -EINVAL : 0;
+}
+
+static int set_inner(struct fault_settings *f, const char *value)
+{
+	f->inner = sluice_engine_find(value, NULL);
+	return !f->inner || f->inner == &sluice_engine_fault ? -EINVAL : 0;
+}
+
+static int set_only(struct fault_settings *f, const char *value)
+{
+	f->only = !strcmp(value, "read")    ? SLUICE_REQ_READ
+		  : !strcmp(value, "write") ? SLUICE_REQ_WRITE
+					    : 0;
+	return f->only ? 0 : -EINVAL;
+}
+
+static int set_one(struct fault_settings *f, const char *key, const char *value)
+{
+	struct {
+		const char *key;
+		double *probability;
+	} odds[] = {{"error", &f->error},
+		    {"short", &f->shorten},
+		    {"again", &f->again},
+		    {"delay", &f->delay}};
+	double v;
+
+	if (!strcmp(key, "inner"))
+		return set_inner(f, value);
+	if (!strcmp(key, "only"))
+		return set_only(f, value);
+	for (unsigned i = 0; i < ARRAY_SIZE(odds); i++)
+		if (!strcmp(key, odds[i].key))
+			return set_number(odds[i].probability, value);
+	if (set_number(&v, value) < 0 || v > 1e15)
+		return -EINVAL;
+	if (!strcmp(key, "seed"))
+		f->seed = (uint64_t)v;
+	else if (!strcmp(key, "nth"))
+		f->nth = (uint64_t)v;
+	else if (!strcmp(key, "errno") && v >= 1 && v < 4096)
+		f->code = (int)v;
+	else if (!strcmp(key, "reorder"))
+		f->reorder = v != 0;
+	else
+		return -EINVAL;
+	return 0;
+}
+
+static int parse(struct fault_settings *f, const char *text, struct sluice_err *err)
+{
+	CLEANUP_FREE char *copy = strdup(text ? text : "");
+	char *save, *value;
+
+	if (!copy)
+		return sluice_fail(err, -ENOMEM, "fault: out of memory");
+	for (char *item = strtok_r(copy, ",", &save); item; item = strtok_r(NULL, ",", &save)) {
+		value = strchr(item, '=');
+		if (value)
+			*value++ = '\0';
+		if (!value || set_one(f, item, value) < 0)
+			return sluice_fail(err, -EINVAL,
+					   "engine: fault: \"%s%s%s\" is not a setting; known are "
+					   "inner, seed, error, errno, short, again, delay, "
+					   "reorder, nth, only",
+					   item, value ? "=" : "", value ? value : "");
+	}
+	return 0;
+}
+
+static const struct sluice_engine *first_usable(void)
+{
+	for (unsigned i = 0; sluice_engines[i]; i++)
+		if (sluice_engines[i]->automatic && sluice_engines[i]->probe(NULL) == 0)
+			return sluice_engines[i];
+	return &sluice_engine_threads;
+}
+
+static int fault_probe(struct sluice_err *err)
+{
+	(void)err;
+	return 0;
+}
+
+static int fault_open(void *state, const struct sluice_engine_params *p, struct sluice_err *err)
+{
+	struct fault_state *s = state;
+	struct sluice_engine_params inner = *p;
+	CLEANUP_FREE struct shadow *pool = calloc(p->depth, sizeof(*pool));
+	CLEANUP_FREE struct sluice_req **shuffle = calloc(p->depth, sizeof(struct sluice_req *));
+	CLEANUP_FREE void *inner_state = NULL;
+	int r;
+
+	s->set = (struct fault_settings){.code = EIO};
+	r = parse(&s->set, p->settings, err);
+	if (r < 0)
+		return r;
+	if (!s->set.inner)
+		s->set.inner = first_usable();
+	inner_state = calloc(1, s->set.inner->state_size);
+	if (!pool || !shuffle || !inner_state)
+		return sluice_fail(err, -ENOMEM, "fault: out of memory");
+	inner.settings = NULL;
+	r = s->set.inner->open(inner_state, &inner, err);
+	if (r < 0)
+		return r;
+	sluice_random_seed(&s->rng, s->set.seed);
+	for (unsigned i = 0; i < p->depth; i++) {
+		pool[i].next = s->free;
+		s->free = &pool[i];
+	}
+	s->depth = p->depth;
+	s->pool = TAKE_PTR(pool);
+	s->shuffle = TAKE_PTR(shuffle);
+	s->inner = TAKE_PTR(inner_state);
+	return 0;
+}
+
+static void fault_close(void *state)
+{
+	struct fault_state *s = state;
+
+	s->set.inner->close(s->inner);
+	free(s->inner);
+	free(s->shuffle);
+	free(s->pool);
+}
+
+static bool chance(struct fault_state *s, double p)
+{
+	return p > 0 && (double)(sluice_random_next(&s->rng) >> 11) * 0x1p-53 < p;
+}
+
+/* The verdict on a request before it is done: 0, or the error it shall have. */
+static int verdict(struct fault_state *s, const struct sluice_req *req)
+{
+	if (s->set.only && req->code != s->set.only)
+		return 0;
+	s->count++;
+	if (s->set.nth)
+		return s->count == s->set.nth ? -s->set.code : 0;
+	if (chance(s, s->set.error))
+		return -s->set.code;
+	return chance(s, s->set.again) ? -EAGAIN : 0;
+}
+
+static void finish(struct fault_state *s, struct shadow *sh, int32_t res)
+{
+	struct sluice_req *real = sh->real;
+	bool moved = real->code == SLUICE_REQ_READ || real->code == SLUICE_REQ_WRITE;
+
+	if (moved && res > 1 && (!s->set.only || real->code == s->set.only) &&
+	    chance(s, s->set.shorten))
+		res = 1 + (int32_t)sluice_random_below(&s->rng, (uint64_t)res - 1);
+	real->res = res;
+	sh->hold = chance(s, s->set.delay) ? 1 + (unsigned)sluice_random_below(&s->rng, 4) : 0;
+	sh->next = s->ready;
+	s->ready = sh;
+}
+
+static int fault_submit(void *state, struct sluice_req *const *reqs, unsigned n)
+{
+	struct fault_state *s = state;
+	struct sluice_req *one;
+	struct shadow *sh;
+	unsigned i;
+	int r;
+
+	for (i = 0; i < n && s->free; i++) {
+		sh = s->free;
+		sh->real = reqs[i];
+		r = verdict(s, reqs[i]);
+		if (r < 0) {
+			s->free = sh->next;
+			finish(s, sh, r);
+			continue;
+		}
+		sh->req = *reqs[i];
+		one = &sh->req;
+		r = s->set.inner->submit(s->inner, &one, 1);
+		if (r < 0 && i == 0)
+			return r;
+		if (r <= 0)
+			break;
+		s->free = sh->next;
+		s->inside++;
+	}
+	return (int)i;
+}
+
+/* Hand out what is not held back; with nothing else left inside, hold nothing back. */
+static int release(struct fault_state *s, struct sluice_req **done)
+{
+	struct shadow **at = &s->ready, *sh;
+	unsigned n = 0, k;
+	struct sluice_req *swap;
+
+	while ((sh = *at)) {
+		if (sh->hold && s->inside) {
+			sh->hold--;
+			at = &sh->next;
+			continue;
+		}
+		s->shuffle[n++] = sh->real;
+		*at = sh->next;
+		sh->next = s->free;
+		s->free = sh;
+	}
+	for (unsigned i = n; s->set.reorder && i > 1; i--) {
+		k = (unsigned)sluice_random_below(&s->rng, i);
+		swap = s->shuffle[i - 1];
+		s->shuffle[i - 1] = s->shuffle[k];
+		s->shuffle[k] = swap;
+	}
+	for (unsigned i = 0; i < n; i++)
+		sluice_req_push(done, s->shuffle[i], s->shuffle[i]->res);
+	return (int)n;
+}
+
+static int fault_reap(void *state, struct sluice_req **done, int64_t timeout_ns)
+{
+	struct fault_state *s = state;
+	struct sluice_req *list = NULL, *next;
+	int r;
+
+	*done = NULL;
+	r = s->set.inner->reap(s->inner, &list, s->ready ? 0 : timeout_ns);
+	if (r < 0)
+		return r;
+	for (; list; list = next) {
+		next = list->next;
+		s->inside--;
+		finish(s, (struct shadow *)list, list->res);
+	}
+	return release(s, done);
+}
+
+static void fault_wake(void *state)
+{
+	struct fault_state *s = state;
+
+	s->set.inner->wake(s->inner);
+}
+
+static int fault_set_file(void *state, unsigned slot, int fd)
+{
+	struct fault_state *s = state;
+
+	return s->set.inner->set_file ? s->set.inner->set_file(s->inner, slot, fd) : -ENOTSUP;
+}
+
+static int fault_set_buf(void *state, unsigned slot, void *addr, size_t len)
+{
+	struct fault_state *s = state;
+
+	return s->set.inner->set_buf ? s->set.inner->set_buf(s->inner, slot, addr, len) : -ENOTSUP;
+}
+
+const struct sluice_engine sluice_engine_fault = {
+	.name = "fault",
+	.descr = "wraps another engine; errors, short transfers, delays and reordering by seed",
+	.state_size = sizeof(struct fault_state),
+	.probe = fault_probe,
+	.open = fault_open,
+	.close = fault_close,
+	.submit = fault_submit,
+	.reap = fault_reap,
+	.wake = fault_wake,
+	.set_file = fault_set_file,
+	.set_buf = fault_set_buf,
+};

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One request in the calling thread: what the threads engine and small blocking calls use. */
+#include <errno.h>
+#include <unistd.h>
+
+#include "engine/engine.h"
+
+int32_t sluice_req_run(const struct sluice_req *req)
+{
+	ssize_t n = -1;
+
+	switch (req->code) {
+	case SLUICE_REQ_READ:
+		n = pread(req->fd, req->buf, req->len, (off_t)req->off);
+		break;
+	case SLUICE_REQ_WRITE:
+		n = pwrite(req->fd, req->buf, req->len, (off_t)req->off);
+		break;
+	case SLUICE_REQ_FSYNC:
+		n = fsync(req->fd);
+		break;
+	case SLUICE_REQ_FDATASYNC:
+		n = fdatasync(req->fd);
+		break;
+	default:
+		return -EINVAL;
+	}
+	return n < 0 ? -errno : (int32_t)n;
+}

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The io_uring engine: one ring per I/O thread, created and used by that thread
+ * alone, so that the kernel may defer completion work until the thread asks for
+ * it (DEFER_TASKRUN, 6.1).  That is worth a factor of two for small blocks where
+ * the device interrupts the core that submits: completions arrive in batches.
+ *
+ * Small requests are only placed in the ring by submit(); the system call that
+ * waits carries them into the kernel.  Large ones go in at once, so that the
+ * device works while the core prepares the next.
+ */
+#include <errno.h>
+#include <liburing.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "engine/engine.h"
+
+enum { SMALL = 64 * 1024 };
+
+struct uring_state {
+	struct io_uring ring;
+	int wake_fd;
+	bool wake_armed;
+	bool files; /* the table of registered files exists */
+	bool bufs;
+};
+
+/* Newest first; a kernel that does not know a flag answers EINVAL. */
+static const unsigned setup_flags[] = {
+	IORING_SETUP_CLAMP | IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN,
+	IORING_SETUP_CLAMP | IORING_SETUP_COOP_TASKRUN,
+	IORING_SETUP_CLAMP,
+};
+
+static int ring_init(struct io_uring *ring, unsigned entries)
+{
+	int r = -EINVAL;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(setup_flags) && r == -EINVAL; i++) {
+		struct io_uring_params p = {.flags = setup_flags[i]};
+
+		r = io_uring_queue_init_params(entries, ring, &p);
+	}
+	return r;
+}
+
+static int ring_fail(struct sluice_err *err, int r)
+{
+	switch (r) {
+	case -EPERM:
+		return sluice_fail(err, r,
+				   "io_uring: not permitted here (kernel.io_uring_disabled, or a "
+				   "container's seccomp profile)");
+	case -ENOSYS:
+		return sluice_fail(err, r,
+				   "io_uring: this kernel does not have it, or a seccomp "
+				   "profile hides it");
+	case -ENOMEM:
+		return sluice_fail(err, r,
+				   "io_uring: no memory for the ring (RLIMIT_MEMLOCK on "
+				   "kernels before 5.12)");
+	default:
+		return sluice_fail(err, r, "io_uring: cannot set up a ring: %s", strerror(-r));
+	}
+}
+
+static int uring_probe(struct sluice_err *err)
+{
+	struct io_uring ring;
+	unsigned features;
+	int r = ring_init(&ring, 2);
+
+	if (r < 0)
+		return ring_fail(err, r);
+	features = ring.features;
+	io_uring_queue_exit(&ring);
+	if (!(features & IORING_FEAT_EXT_ARG))
+		return sluice_fail(err, -ENOTSUP, "io_uring: kernel 5.11 or later is needed");
+	return 0;
+}
+
+/* Ask for a completion when somebody writes to the event counter: see uring_wake(). */
+static void arm_wake(struct uring_state *s)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&s->ring);
+
+	if (!sqe)
+		return; /* tried again by the next reap */
+	io_uring_prep_poll_add(sqe, s->wake_fd, POLLIN);
+	io_uring_sqe_set_data(sqe, NULL);
+	s->wake_armed = true;
+}
+
+static int uring_open(void *state, const struct sluice_engine_params *p, struct sluice_err *err)
+{
+	struct uring_state *s = state;
+	int r;
+
+	s->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (s->wake_fd < 0)
+		return sluice_fail(err, -errno, "io_uring: eventfd: %s", strerror(errno));
+	r = ring_init(&s->ring, p->depth + 1); /* one more for the wake-up */
+	if (r < 0) {
+		close(s->wake_fd);
+		return ring_fail(err, r);
+	}
+	/* Both tables are 5.19; without them the kernel looks things up for each request. */
+	s->files = io_uring_register_files_sparse(&s->ring, p->nr_files) == 0;
+	s->bufs = io_uring_register_buffers_sparse(&s->ring, p->nr_bufs) == 0;
+	return 0;
+}
+
+static void uring_close(void *state)
+{
+	struct uring_state *s = state;
+
+	io_uring_queue_exit(&s->ring);
+	close(s->wake_fd);
+}
+
+static void prep(struct uring_state *s, struct io_uring_sqe *sqe, struct sluice_req *req)
+{
+	bool fixed_file = s->files && req->file_slot >= 0;
+	int fd = fixed_file ? req->file_slot : req->fd;
+
+	switch (req->code) {
+	case SLUICE_REQ_READ:
+		if (s->bufs && req->buf_slot >= 0)
+			io_uring_prep_read_fixed(sqe, fd, req->buf, req->len, req->off,
+						 req->buf_slot);
+		else
+			io_uring_prep_read(sqe, fd, req->buf, req->len, req->off);
+		break;
+	case SLUICE_REQ_WRITE:
+		if (s->bufs && req->buf_slot >= 0)
+			io_uring_prep_write_fixed(sqe, fd, req->buf, req->len, req->off,
+						  req->buf_slot);
+		else
+			io_uring_prep_write(sqe, fd, req->buf, req->len, req->off);
+		break;
+	default:
+		io_uring_prep_fsync(sqe, fd,
+				    req->code == SLUICE_REQ_FDATASYNC ? IORING_FSYNC_DATASYNC : 0);
+	}
+	if (fixed_file)
+		sqe->flags |= IOSQE_FIXED_FILE;
+	io_uring_sqe_set_data(sqe, req);
+}
+
+/*
+ * What is in the ring is ours: a request the kernel did not take now (EAGAIN,
+ * EBUSY, EINTR) goes in with the next system call.
+ */
+static int uring_submit(void *state, struct sluice_req *const *reqs, unsigned n)
+{
+	struct uring_state *s = state;
+	struct io_uring_sqe *sqe;
+	bool large = false;
+	unsigned i;
+
+	for (i = 0; i < n; i++) {
+		sqe = io_uring_get_sqe(&s->ring);
+		if (!sqe)
+			break;
+		large |= reqs[i]->len >= SMALL;
+		prep(s, sqe, reqs[i]);
+	}
+	if (large)
+		io_uring_submit(&s->ring);
+	return (int)i;
+}
+
+static int collect(struct uring_state *s, struct sluice_req **done)
+{
+	struct io_uring_cqe *cqe;
+	struct sluice_req *req;
+	unsigned head, seen = 0;
+	uint64_t count;
+	int n = 0;
+
+	io_uring_for_each_cqe(&s->ring, head, cqe) {
+		req = io_uring_cqe_get_data(cqe);
+		seen++;
+		if (req) {
+			sluice_req_push(done, req, cqe->res);
+			n++;
+			continue;
+		}
+		s->wake_armed = false;
+		if (read(s->wake_fd, &count, sizeof(count)) < 0)
+			continue; /* nothing to clear */
+	}
+	io_uring_cq_advance(&s->ring, seen);
+	return n;
+}
+
+static int uring_reap(void *state, struct sluice_req **done, int64_t timeout_ns)
+{
+	struct uring_state *s = state;
+	struct __kernel_timespec ts;
+	struct io_uring_cqe *cqe;
+	int r;
+
+	*done = NULL;
+	if (!s->wake_armed)
+		arm_wake(s);
+	if (timeout_ns < 0) {
+		r = io_uring_submit_and_wait(&s->ring, 1);
+	} else {
+		ts.tv_sec = timeout_ns / 1000000000;
+		ts.tv_nsec = timeout_ns % 1000000000;
+		r = io_uring_submit_and_wait_timeout(&s->ring, &cqe, 1, &ts, NULL);
+	}
+	/* Interrupted, timed out, or told to collect before submitting more. */
+	if (r < 0 && r != -EINTR && r != -ETIME && r != -EAGAIN && r != -EBUSY)
+		return r;
+	return collect(s, done);
+}
+
+static void uring_wake(void *state)
+{
+	struct uring_state *s = state;
+	uint64_t one = 1;
+
+	/* The counter cannot overflow: each wake-up clears it. */
+	if (write(s->wake_fd, &one, sizeof(one)) < 0)
+		return;
+}
+
+static int uring_set_file(void *state, unsigned slot, int fd)
+{
+	struct uring_state *s = state;
+	int r;
+
+	if (!s->files)
+		return -ENOTSUP;
+	r = io_uring_register_files_update(&s->ring, slot, &fd, 1);
+	return r < 0 ? r : 0;
+}
+
+static int uring_set_buf(void *state, unsigned slot, void *addr, size_t len)
+{
+	struct uring_state *s = state;
+	struct iovec iov = {addr, len};
+	__u64 tag = 0;
+	int r;
+
+	if (!s->bufs)
+		return -ENOTSUP;
+	r = io_uring_register_buffers_update_tag(&s->ring, slot, &iov, &tag, 1);
+	return r < 0 ? r : 0;
+}
+
+const struct sluice_engine sluice_engine_uring = {
+	.name = "io_uring",
+	.descr = "io_uring: one ring per I/O thread, registered files and memory",
+	.state_size = sizeof(struct uring_state),
+	.automatic = true,
+	.bypass = true,
+	.probe = uring_probe,
+	.open = uring_open,
+	.close = uring_close,
+	.submit = uring_submit,
+	.reap = uring_reap,
+	.wake = uring_wake,
+	.set_file = uring_set_file,
+	.set_buf = uring_set_buf,
+};

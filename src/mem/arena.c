@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory for I/O.  Huge pages decide the speed of large transfers: a 1 MiB block
+ * on 4 KiB pages has 256 segments to look up and to hand to the device, on huge
+ * pages one.  Transparent huge pages need no set-up; hugetlb pages must have been
+ * reserved by the administrator.
+ */
+#include "mem/arena.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <sluice/sluice.h>
+
+#include "base/util.h"
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* Linux 6.1 */
+#endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+
+enum { HUGE = 2 * 1024 * 1024 };
+
+static int map_plain(struct sluice_area *a, size_t len)
+{
+	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		return -ENOMEM;
+	a->addr = p;
+	a->len = len;
+	a->page = (uint32_t)sysconf(_SC_PAGESIZE);
+	return 0;
+}
+
+static int map_reserved(struct sluice_area *a, size_t len)
+{
+	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB,
+		       -1, 0);
+
+	if (p == MAP_FAILED)
+		return -errno;
+	a->addr = p;
+	a->len = len;
+	a->page = HUGE;
+	a->huge = true;
+	return 0;
+}
+
+/* The kernel takes the advice even where the administrator has switched huge pages off. */
+static bool transparent_is_off(void)
+{
+	char mode[64] = "";
+	int fd = open("/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return errno == ENOENT;
+	n = read(fd, mode, sizeof(mode) - 1);
+	close(fd);
+	return n > 0 && strstr(mode, "[never]");
+}
+
+/* Map a huge page more than needed and trim, so that the area starts on a boundary. */
+static int map_transparent(struct sluice_area *a, size_t len)
+{
+	size_t head;
+	char *p;
+
+	if (map_plain(a, len + HUGE) < 0)
+		return -ENOMEM;
+	p = a->addr;
+	head = align_up((uintptr_t)p, HUGE) - (uintptr_t)p;
+	if (head)
+		munmap(p, head);
+	if (head < HUGE)
+		munmap(p + head + len, HUGE - head);
+	a->addr = p + head;
+	a->len = len;
+	if (transparent_is_off() || madvise(a->addr, len, MADV_HUGEPAGE) < 0) {
+		a->huge_errno = EOPNOTSUPP;
+		return 0;
+	}
+	/* Fault it in now: the first transfer should not pay for it. */
+	if (madvise(a->addr, len, MADV_POPULATE_WRITE) < 0 && errno == ENOMEM) {
+		munmap(a->addr, len);
+		return -ENOMEM;
+	}
+	a->huge = true;
+	a->page = HUGE;
+	return 0;
+}
+
+int sluice_area_map(struct sluice_area *a, uint64_t len, uint32_t huge, bool lock)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	size_t small = align_up(len ? len : 1, page), large = align_up(len, HUGE);
+	int r;
+
+	*a = (struct sluice_area){0};
+	if (len > SIZE_MAX / 4)
+		return -ENOMEM;
+	if (huge == SLUICE_HUGE_NEVER || len < HUGE / 2)
+		r = map_plain(a, small);
+	else if (huge == SLUICE_HUGE_RESERVED && map_reserved(a, large) == 0)
+		r = 0;
+	else
+		r = map_transparent(a, large);
+	if (r < 0)
+		return r;
+	if (lock && mlock(a->addr, a->len) < 0)
+		a->lock_errno = errno;
+	a->locked = lock && !a->lock_errno;
+	return 0;
+}
+
+void sluice_area_unmap(struct sluice_area *a)
+{
+	if (a->addr)
+		munmap(a->addr, a->len);
+	a->addr = NULL;
+}
+
+int sluice_area_collapse(void *addr, uint64_t len)
+{
+	uintptr_t from = align_up((uintptr_t)addr, HUGE);
+	uintptr_t to = align_down((uintptr_t)addr + len, HUGE);
+
+	if (to <= from)
+		return -EINVAL;
+	return madvise((void *)from, to - from, MADV_COLLAPSE) < 0 ? -errno : 0;
+}

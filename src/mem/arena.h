@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_MEM_ARENA_H
+#define SLUICE_MEM_ARENA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Anonymous memory for I/O: on huge pages if it can be, locked if asked. */
+struct sluice_area {
+	void *addr;
+	size_t len;    /* what was mapped, a multiple of the page size */
+	uint32_t page; /* page size underneath, as far as known */
+	bool huge;
+	bool locked;
+	int huge_errno; /* why not huge, 0 when not asked */
+	int lock_errno;
+};
+
+/* @huge: enum sluice_huge.  Returns 0 or -ENOMEM. */
+int sluice_area_map(struct sluice_area *a, uint64_t len, uint32_t huge, bool lock);
+void sluice_area_unmap(struct sluice_area *a);
+
+/* Ask the kernel to put memory of the caller's on huge pages (6.1); 0 or -errno. */
+int sluice_area_collapse(void *addr, uint64_t len);
+
+#endif

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_STORE_ALIGN_H
+#define SLUICE_STORE_ALIGN_H
+
+#include <stdint.h>
+
+/*
+ * What O_DIRECT asks of an address (*@mem) and of offset and length (*@off) on
+ * the open file or block device @fd, both powers of two, and who said so:
+ * "statx" (kernel 6.1), else "block device", else "page size".  @from may be
+ * NULL.  Returns 0, or -EOPNOTSUPP when the kernel says that this file cannot
+ * do O_DIRECT, or another -errno when @fd cannot be examined.
+ */
+int sluice_store_align(int fd, uint32_t *mem, uint32_t *off, const char **from);
+
+#endif

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files that grow.  An O_DIRECT write beyond the end of a file is done
+ * synchronously inside the submitting call on ext4 and XFS, so space is
+ * allocated first, which also finds a full file system before any byte moves.
+ * It moves the end of the file ahead of the data; if the data then does not
+ * come, the end is put back to where the data does.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/util.h"
+#include "store/path.h"
+
+static int truncate_to(const struct sluice_store *s, uint64_t size)
+{
+	int r;
+
+	do {
+		r = ftruncate(s->fd, (off_t)size);
+	} while (r < 0 && errno == EINTR);
+	return r < 0 ? -errno : 0;
+}
+
+/* Give back what lies behind the data, unless somebody else has made the file longer still. */
+static void give_back(struct sluice_store *s)
+{
+	struct sluice_extend *x = &s->extend;
+	uint64_t end = max_u64(x->base, x->kept);
+	int64_t size = sluice_store_size(s);
+
+	if (size > 0 && (uint64_t)size > end && (uint64_t)size <= x->reach)
+		truncate_to(s, end);
+	x->failed = false;
+}
+
+static int reserve(struct sluice_store *s, uint64_t from, uint64_t end, bool *ret_reserved)
+{
+	int r;
+
+	if (s->extend.unable)
+		return 0;
+	do {
+		r = fallocate(s->fd, 0, (off_t)from, (off_t)(end - from));
+	} while (r < 0 && errno == EINTR);
+	*ret_reserved = r == 0;
+	if (r == 0)
+		return 0;
+	if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL || errno == EPERM) {
+		s->extend.unable = true;
+		return 0;
+	}
+	return -errno;
+}
+
+int sluice_extend_begin(struct sluice_store *s, uint64_t off, uint64_t len, bool *ret_reserved)
+{
+	struct sluice_extend *x = &s->extend;
+	uint64_t end = off + len;
+	int64_t size;
+	int r;
+
+	*ret_reserved = false;
+	if (s->device || !len)
+		return 0;
+	size = sluice_store_size(s);
+	if (size < 0)
+		return (int)size;
+
+	pthread_mutex_lock(&x->lock);
+	if (!x->active)
+		x->base = x->kept = x->reach = (uint64_t)size;
+	/* Inside what another write has reserved is still beyond the real end. */
+	if (end <= x->base) {
+		pthread_mutex_unlock(&x->lock);
+		return 0;
+	}
+	x->reach = max_u64(x->reach, end);
+	r = end > (uint64_t)size ? reserve(s, max_u64(off, (uint64_t)size), end, ret_reserved) : 0;
+	if (r < 0) {
+		x->failed = true;
+		if (!x->active)
+			give_back(s);
+	} else {
+		x->active++;
+		r = 1;
+	}
+	pthread_mutex_unlock(&x->lock);
+	return r;
+}
+
+void sluice_extend_end(struct sluice_store *s, uint64_t off, uint64_t good, bool failed)
+{
+	struct sluice_extend *x = &s->extend;
+
+	pthread_mutex_lock(&x->lock);
+	if (good)
+		x->kept = max_u64(x->kept, off + good);
+	x->failed |= failed;
+	if (!--x->active && x->failed)
+		give_back(s);
+	pthread_mutex_unlock(&x->lock);
+}

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening files: with O_DIRECT where it is taken, without where it is not, and saying which. */
+#include "store/path.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <linux/fs.h>
+
+#include <sluice/probe.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "store/align.h"
+#include "store/blockdev.h"
+
+/* Open @fd's file once more with other flags; works for renamed and deleted files too. */
+static int reopen(int fd, int flags)
+{
+	char link[32];
+	int r;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	r = open(link, flags | O_CLOEXEC);
+	return r < 0 ? -errno : r;
+}
+
+static void set_why(struct sluice_store *s, const char *why)
+{
+	pthread_mutex_lock(&s->lock);
+	if (!s->why[0])
+		snprintf(s->why, sizeof(s->why), "%s", why);
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* Regular files and block devices have offsets; pipes, sockets and directories do not. */
+static int check_kind(struct sluice_store *s, const char *name, struct sluice_err *err)
+{
+	struct stat st;
+
+	if (fstat(s->fd, &st) < 0)
+		return sluice_fail(err, -errno, "%s: fstat: %s", name, strerror(errno));
+	if (S_ISDIR(st.st_mode))
+		return sluice_fail(err, -EISDIR, "%s: is a directory; a file is needed", name);
+	if (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode))
+		return sluice_fail(err, -ESPIPE, "%s: is neither a regular file nor a block device",
+				   name);
+	s->device = S_ISBLK(st.st_mode);
+	s->dev = s->device ? st.st_rdev : st.st_dev;
+	s->ino = st.st_ino;
+	return 0;
+}
+
+/* What the device and O_DIRECT ask for.  A file system may take the flag and give no alignment. */
+static void find_limits(struct sluice_store *s)
+{
+	uint32_t page = (uint32_t)sysconf(_SC_PAGESIZE);
+	struct sluice_blockdev dev;
+	const char *from;
+
+	s->mem_align = s->off_align = 1;
+	if (sluice_blockdev_load(&dev, major(s->dev), minor(s->dev)) == 0)
+		s->max_segments = dev.max_segments;
+	if (!s->direct)
+		return;
+	if (sluice_store_align(s->fd, &s->mem_align, &s->off_align, &from) < 0) {
+		set_why(s, "the file system does not do direct I/O on this file");
+		s->direct = false;
+		s->mem_align = s->off_align = 1;
+		return;
+	}
+	/*
+	 * Whole pages only for direct writes: a page that is partly written
+	 * through the page cache and partly past it would lose one of the two.
+	 */
+	s->edge_align = s->off_align > page ? s->off_align : page;
+}
+
+static void init(struct sluice_store *s, int fd)
+{
+	memset(s, 0, sizeof(*s));
+	s->fd = fd;
+	s->plain_fd = -1;
+	s->borrowed = -1;
+	s->edge_align = 1;
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_mutex_init(&s->extend.lock, NULL);
+}
+
+static int open_at(const char *path, int flags, unsigned mode)
+{
+	int fd;
+
+	do {
+		fd = open(path, flags, mode);
+	} while (fd < 0 && errno == EINTR);
+	return fd < 0 ? -errno : fd;
+}
+
+/* The caller or the alignment query said no: go on without O_DIRECT. */
+static int drop_direct(struct sluice_store *s)
+{
+	int flags, fd;
+
+	flags = fcntl(s->fd, F_GETFL);
+	if (flags < 0)
+		return -errno;
+	if (!(flags & O_DIRECT))
+		return 0;
+	fd = reopen(s->fd, s->access | (flags & (O_SYNC | O_DSYNC)));
+	if (fd < 0)
+		return fd;
+	if (s->fd != s->borrowed)
+		close(s->fd);
+	s->fd = fd;
+	return 0;
+}
+
+static int settle(struct sluice_store *s, const char *name, uint32_t direct, struct sluice_err *err)
+{
+	int r = check_kind(s, name, err);
+
+	if (r < 0)
+		return r;
+	find_limits(s);
+	if (direct == SLUICE_DIRECT_ALWAYS && !s->direct)
+		return sluice_fail(err, -EINVAL, "%s: O_DIRECT was asked for: %s", name, s->why);
+	if (!s->direct) {
+		r = drop_direct(s);
+		if (r < 0)
+			return sluice_fail(err, r, "%s: cannot reopen without O_DIRECT: %s", name,
+					   strerror(-r));
+		s->plain_fd = s->fd;
+	}
+	return 0;
+}
+
+int sluice_store_open(struct sluice_store *s, const char *path, int oflags, unsigned mode,
+		      uint32_t direct, struct sluice_err *err)
+{
+	int fd = -EINVAL, flags = (oflags & ~(O_DIRECT | O_APPEND)) | O_CLOEXEC | O_NOCTTY;
+	bool refused = false;
+	int r;
+
+	/* O_EXCL succeeds once: create first, then look for O_DIRECT. */
+	if (direct != SLUICE_DIRECT_NEVER && !(oflags & O_EXCL)) {
+		fd = open_at(path, flags | O_DIRECT, mode);
+		refused = fd == -EINVAL || fd == -EOPNOTSUPP;
+	}
+	if (fd < 0 && (refused || direct == SLUICE_DIRECT_NEVER || (oflags & O_EXCL)))
+		fd = open_at(path, flags, mode);
+	if (fd < 0)
+		return sluice_fail(err, fd, "%s: cannot open for %s: %s", path,
+				   (oflags & O_ACCMODE) == O_RDONLY ? "reading" : "writing",
+				   strerror(-fd));
+	init(s, fd);
+	s->access = oflags & O_ACCMODE;
+	s->synced = oflags & (O_SYNC | O_DSYNC);
+	if (direct != SLUICE_DIRECT_NEVER && (oflags & O_EXCL)) {
+		fd = reopen(s->fd, s->access | O_DIRECT | (oflags & (O_SYNC | O_DSYNC)));
+		refused = fd < 0;
+		if (fd >= 0) {
+			s->plain_fd = s->fd;
+			s->fd = fd;
+		}
+	}
+	s->direct = direct != SLUICE_DIRECT_NEVER && !refused;
+	if (refused)
+		set_why(s, "the file system refuses O_DIRECT at open");
+	else if (!s->direct)
+		set_why(s, "O_DIRECT was not asked for");
+	r = settle(s, path, direct, err);
+	if (r < 0)
+		sluice_store_close(s);
+	return r;
+}
+
+int sluice_store_adopt(struct sluice_store *s, int fd, uint32_t direct, struct sluice_err *err)
+{
+	int flags = fcntl(fd, F_GETFL);
+	char name[32];
+	int r;
+
+	snprintf(name, sizeof(name), "fd %d", fd);
+	if (flags < 0)
+		return sluice_fail(err, -errno, "%s: %s", name, strerror(errno));
+	if ((flags & O_APPEND) && (flags & O_ACCMODE) != O_RDONLY)
+		return sluice_fail(err, -EINVAL,
+				   "%s: was opened with O_APPEND, where writes ignore their offset",
+				   name);
+	init(s, fd);
+	s->borrowed = fd;
+	s->access = flags & O_ACCMODE;
+	s->synced = flags & (O_SYNC | O_DSYNC);
+	s->direct = flags & O_DIRECT;
+	if (direct == SLUICE_DIRECT_NEVER) {
+		s->direct = false;
+	} else if (direct == SLUICE_DIRECT_ALWAYS && !s->direct) {
+		r = reopen(fd, s->access | O_DIRECT | (flags & (O_SYNC | O_DSYNC)));
+		if (r >= 0) {
+			s->plain_fd = fd;
+			s->fd = r;
+			s->direct = true;
+		}
+	}
+	if (!s->direct)
+		set_why(s, "the descriptor was opened without O_DIRECT");
+	r = settle(s, name, direct, err);
+	if (r < 0)
+		sluice_store_close(s);
+	return r;
+}
+
+int sluice_store_close(struct sluice_store *s)
+{
+	int plain = s->plain_fd;
+	int r = 0;
+
+	if (plain >= 0 && plain != s->fd && plain != s->borrowed && close(plain) < 0)
+		r = -errno;
+	if (s->fd != s->borrowed && close(s->fd) < 0)
+		r = -errno;
+	pthread_mutex_destroy(&s->extend.lock);
+	pthread_mutex_destroy(&s->lock);
+	return r;
+}
+
+int sluice_store_plain(struct sluice_store *s)
+{
+	int fd = s->plain_fd;
+
+	if (fd >= 0)
+		return fd;
+	pthread_mutex_lock(&s->lock);
+	fd = s->plain_fd;
+	if (fd < 0) {
+		fd = reopen(s->fd, s->access | (s->synced ? O_DSYNC : 0));
+		if (fd >= 0)
+			s->plain_fd = fd;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return fd;
+}
+
+int sluice_store_give_up_direct(struct sluice_store *s, const char *why)
+{
+	int fd = sluice_store_plain(s);
+
+	if (fd < 0)
+		return fd;
+	set_why(s, why);
+	s->direct = false;
+	return 0;
+}
+
+int64_t sluice_store_size(const struct sluice_store *s)
+{
+	struct stat st;
+	uint64_t bytes;
+
+	if (s->device)
+		return ioctl(s->fd, BLKGETSIZE64, &bytes) < 0 ? -errno : (int64_t)bytes;
+	return fstat(s->fd, &st) < 0 ? -errno : (int64_t)st.st_size;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_STORE_PATH_H
+#define SLUICE_STORE_PATH_H
+
+/*
+ * A file as bytes at offsets: how it was opened, what O_DIRECT asks for, and a
+ * second descriptor without O_DIRECT for what O_DIRECT cannot take.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <sluice/sluice.h>
+
+/* Space for a file that grows: who extends it, and where it must end if that fails. */
+struct sluice_extend {
+	pthread_mutex_t lock;
+	uint64_t base;      /* size before the extending writes now in flight */
+	uint64_t kept;      /* end of the bytes that must stay, of those that are done */
+	uint64_t reach;     /* how far space was asked for */
+	unsigned active;    /* extending writes in flight */
+	bool failed;        /* one of them failed */
+	atomic_bool unable; /* the file system cannot preallocate */
+};
+
+struct sluice_store {
+	int fd;              /* for bulk data; O_DIRECT while @direct */
+	atomic_int plain_fd; /* the same file without O_DIRECT, or -1; may equal @fd */
+	atomic_bool direct;
+	int borrowed; /* the caller's descriptor, which is not closed; or -1 */
+	bool device;  /* a block device */
+	bool synced;  /* opened with O_SYNC or O_DSYNC */
+	int access;   /* O_RDONLY, O_WRONLY, O_RDWR */
+	uint32_t mem_align;
+	uint32_t off_align;    /* offset and length, reads */
+	uint32_t edge_align;   /* writes: what is not a multiple of this goes through plain_fd */
+	uint32_t max_segments; /* of one request of the device, 0: unknown */
+	dev_t dev;
+	ino_t ino;
+	pthread_mutex_t lock; /* of plain_fd being opened and of @why */
+	char why[128];        /* why not direct */
+	struct sluice_extend extend;
+};
+
+/* Open @path with open(2)'s flags and mode, O_DIRECT as @direct (enum sluice_direct) says. */
+int sluice_store_open(struct sluice_store *s, const char *path, int oflags, unsigned mode,
+		      uint32_t direct, struct sluice_err *err);
+/* The same for a descriptor that stays the caller's. */
+int sluice_store_adopt(struct sluice_store *s, int fd, uint32_t direct, struct sluice_err *err);
+/* Returns 0 or what close(2) said. */
+int sluice_store_close(struct sluice_store *s);
+
+/* The descriptor without O_DIRECT, opened when first asked for; or -errno. */
+int sluice_store_plain(struct sluice_store *s);
+/* O_DIRECT was accepted at open and refused now: do without from here on; or -errno. */
+int sluice_store_give_up_direct(struct sluice_store *s, const char *why);
+
+/* Size now, or -errno. */
+int64_t sluice_store_size(const struct sluice_store *s);
+
+/*
+ * A write of [off, off + len) is about to start: preallocate what lies behind
+ * the end of the file.  Returns 1 when it extends the file (then
+ * sluice_extend_end() must follow), 0 when it does not, -errno when there is no
+ * room; then the file is as it was.  *ret_reserved: space was allocated.
+ */
+int sluice_extend_begin(struct sluice_store *s, uint64_t off, uint64_t len, bool *ret_reserved);
+/*
+ * That write is over and @good bytes of it are in the file.  When the last one
+ * in flight ends and any failed, what nobody wrote is given back.
+ */
+void sluice_extend_end(struct sluice_store *s, uint64_t off, uint64_t good, bool failed);
+
+#endif
