@@ -157,7 +157,7 @@ SLUICE_API int sluice_file_from_fd(struct sluice_file **out, struct sluice_io *i
 SLUICE_API int sluice_file_close(struct sluice_file *file, struct sluice_err *err);
 
 struct sluice_file_info {
-	uint32_t size;         /* sizeof(struct sluice_file_info), set by the caller */
+	uint32_t size; /* sizeof(struct sluice_file_info), set by the caller; no more is written */
 	uint32_t direct;       /* 1: O_DIRECT is in use now */
 	uint32_t mem_align;    /* address alignment O_DIRECT asks for, bytes; 1 when buffered */
 	uint32_t offset_align; /* the same for offset and length */

@@ -54,10 +54,17 @@ struct sluice_file {
 	struct sluice_file *next; /* in its bucket */
 	struct sluice_store store;
 	char *name;
-	atomic_uint refs;    /* operations, plus one while open */
-	atomic_bool closing; /* sluice_file_close() waits for the operations */
-	int slot;            /* for registration with engines, -1: none */
-	bool by_path;        /* closed with the last operation that uses it */
+	atomic_uint refs;      /* operations, plus one while open */
+	atomic_bool closing;   /* sluice_file_close() waits for the operations */
+	int slot;              /* for registration with engines, -1: none */
+	uint32_t max_segments; /* of one request of its device, 0: unknown */
+	bool by_path;          /* closed with the last operation that uses it */
+};
+
+/* What is worth remembering of a block device: reading it from sysfs takes long. */
+struct device {
+	dev_t dev;
+	uint32_t max_segments;
 };
 
 /* Registered or allocated memory. */
@@ -227,6 +234,8 @@ struct sluice_io {
 
 	struct sluice_file *files[PATH_BUCKETS];
 	struct sluice_file *slots[FILE_SLOTS];
+	struct device devices[8]; /* the last few met */
+	unsigned nr_devices;
 	struct region *regions;
 	atomic_uint nr_regions;
 	bool buf_slots[BUF_SLOTS];
@@ -274,7 +283,10 @@ int op_prepare(struct sluice_io *io, struct op *op, const struct sluice_op *u,
 	       struct sluice_err *err);
 void op_drop(struct op *op);
 bool op_is_over(const struct op *op); /* nothing left to hand out or in flight */
-/* All blocks are back: truncate, give back space, write the message.  Without io->lock. */
+/*
+ * All blocks are back: truncate, give back space, write the message.  Without io->lock.
+ * A file of the user's stays referenced until the result can be seen.
+ */
 void op_conclude(struct sluice_io *io, struct op *op);
 void op_result(const struct op *op, struct sluice_done *done);
 struct op *op_alloc(struct sluice_io *io);                 /* under io->lock; NULL: no memory */
@@ -286,7 +298,7 @@ bool op_needs_sync(const struct op *op);
 /* ---- plan.c */
 /* Fill @b with the next block of @op and move the cursor; false when there is none left. */
 bool plan_block(struct op *op, struct block *b);
-uint64_t plan_split(const struct sluice_io *io, const struct sluice_store *s, bool huge);
+uint64_t plan_split(const struct sluice_file *f, bool huge);
 
 /* ---- block.c */
 /* Set up the request of a planned block: descriptor, slots, bounce copy. */

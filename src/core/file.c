@@ -8,9 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include <sluice/probe.h>
 
 #include "base/err.h"
 #include "core/core.h"
+#include "store/blockdev.h"
 
 static unsigned bucket_of(const char *name)
 {
@@ -79,9 +83,38 @@ static void take_slot(struct sluice_io *io, struct sluice_file *f)
 		}
 }
 
+static bool known_device(struct sluice_io *io, struct sluice_file *f)
+{
+	bool known = false;
+
+	pthread_mutex_lock(&io->lock);
+	for (unsigned i = 0; i < ARRAY_SIZE(io->devices) && i < io->nr_devices && !known; i++) {
+		known = io->devices[i].dev == f->store.dev;
+		if (known)
+			f->max_segments = io->devices[i].max_segments;
+	}
+	pthread_mutex_unlock(&io->lock);
+	return known;
+}
+
+static void find_device(struct sluice_io *io, struct sluice_file *f)
+{
+	struct sluice_blockdev dev;
+
+	if (known_device(io, f))
+		return;
+	if (sluice_blockdev_load(&dev, major(f->store.dev), minor(f->store.dev)) == 0)
+		f->max_segments = dev.max_segments;
+	pthread_mutex_lock(&io->lock);
+	io->devices[io->nr_devices++ % ARRAY_SIZE(io->devices)] =
+		(struct device){f->store.dev, f->max_segments};
+	pthread_mutex_unlock(&io->lock);
+}
+
 static void settle(struct sluice_io *io, struct sluice_file *f, bool slot)
 {
 	note_buffered(io, f);
+	find_device(io, f);
 	pthread_mutex_lock(&io->lock);
 	if (slot)
 		take_slot(io, f);
@@ -188,21 +221,28 @@ int sluice_file_close(struct sluice_file *f, struct sluice_err *err)
 
 int sluice_file_stat(struct sluice_file *f, struct sluice_file_info *info)
 {
+	struct sluice_file_info i = {0};
 	int64_t size;
+	int r;
 
-	if (!f || !info || info->size != sizeof(*info))
+	if (!f || !info || info->size < sizeof(info->size))
 		return -EINVAL;
+	r = io_check(f->io, NULL);
+	if (r < 0)
+		return r;
 	size = sluice_store_size(&f->store);
 	if (size < 0)
 		return (int)size;
-	info->direct = f->store.direct;
-	info->mem_align = info->direct ? f->store.mem_align : 1;
-	info->offset_align = info->direct ? f->store.off_align : 1;
-	info->bytes = (uint64_t)size;
-	info->block = plan_split(f->io, &f->store, true);
+	i.size = info->size;
+	i.direct = f->store.direct;
+	i.mem_align = i.direct ? f->store.mem_align : 1;
+	i.offset_align = i.direct ? f->store.off_align : 1;
+	i.bytes = (uint64_t)size;
+	i.block = plan_split(f, true);
 	pthread_mutex_lock(&f->store.lock);
-	snprintf(info->why, sizeof(info->why), "%s", info->direct ? "" : f->store.why);
+	snprintf(i.why, sizeof(i.why), "%s", i.direct ? "" : f->store.why);
 	pthread_mutex_unlock(&f->store.lock);
+	memcpy(info, &i, min_u64(info->size, sizeof(i)));
 	return 0;
 }
 

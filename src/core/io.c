@@ -342,25 +342,26 @@ static uint64_t thread_cpu(pthread_t thread)
 
 int sluice_get_stats(struct sluice_io *io, struct sluice_stats *stats)
 {
+	struct sluice_stats s = {0};
 	int r = io_check(io, NULL);
 
 	if (r < 0)
 		return r;
-	if (!stats || stats->size != sizeof(*stats))
+	if (!stats || stats->size < sizeof(stats->size))
 		return -EINVAL;
-	memset(stats, 0, sizeof(*stats));
-	stats->size = sizeof(*stats);
-	stats->threads = io->nr_queues;
-	stats->depth = io->opts.depth;
-	stats->fallbacks = io->fallbacks;
-	snprintf(stats->engine, sizeof(stats->engine), "%s", io->engine->name);
+	s.size = stats->size;
+	s.threads = io->nr_queues;
+	s.depth = io->opts.depth;
+	s.fallbacks = io->fallbacks;
+	snprintf(s.engine, sizeof(s.engine), "%s", io->engine->name);
 	pthread_mutex_lock(&io->lock);
-	snprintf(stats->fallback_why, sizeof(stats->fallback_why), "%s", io->fallback_why);
+	snprintf(s.fallback_why, sizeof(s.fallback_why), "%s", io->fallback_why);
 	pthread_mutex_unlock(&io->lock);
-	add_counters(stats, &io->count);
+	add_counters(&s, &io->count);
 	for (unsigned i = 0; i < io->nr_queues; i++) {
-		add_counters(stats, &io->queues[i].count);
-		stats->cpu_ns += thread_cpu(io->queues[i].thread);
+		add_counters(&s, &io->queues[i].count);
+		s.cpu_ns += thread_cpu(io->queues[i].thread);
 	}
+	memcpy(stats, &s, min_u64(stats->size, sizeof(s)));
 	return 0;
 }

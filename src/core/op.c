@@ -203,7 +203,7 @@ static void find_memory(struct sluice_io *io, struct op *op)
 			op->region_slot = r.slot;
 		}
 	}
-	op->block = plan_split(io, &op->file->store, huge);
+	op->block = plan_split(op->file, huge);
 }
 
 static uint32_t durability_flags(const struct sluice_io *io, const struct sluice_op *u)
@@ -386,11 +386,13 @@ void op_conclude(struct sluice_io *io, struct op *op)
 	tell = op->code < 0 || op->stop < op->len || (io->opts.flags & SLUICE_DESCRIBE);
 	if (tell || op->file->by_path)
 		snprintf(name, sizeof(name), "%s", op->file->name);
-	r = file_put(op->file);
-	op->file = NULL;
-	if (r < 0 && op->opcode == SLUICE_WRITE) {
-		note_failure(op, r);
-		tell = true;
+	if (op->file->by_path) {
+		r = file_put(op->file);
+		op->file = NULL;
+		if (r < 0 && op->opcode == SLUICE_WRITE) {
+			note_failure(op, r);
+			tell = true;
+		}
 	}
 	free_iov(op);
 	if (tell)

@@ -132,12 +132,13 @@ bool plan_block(struct op *op, struct block *b)
  * small pages gives a segment per page, and a block with more segments than one
  * request of the device can carry is split again by the kernel: stay below.
  */
-uint64_t plan_split(const struct sluice_io *io, const struct sluice_store *s, bool huge)
+uint64_t plan_split(const struct sluice_file *f, bool huge)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-	uint64_t block = io->opts.block ? io->opts.block : 1 << 20;
+	uint64_t asked = f->io->opts.block;
+	uint64_t block = asked ? asked : 1 << 20;
 
-	if (!io->opts.block && !huge && s->max_segments >= 16 && s->max_segments * page < block)
-		block = s->max_segments * page;
-	return s->direct ? align_up(block, s->edge_align) : block;
+	if (!asked && !huge && f->max_segments >= 16 && f->max_segments * page < block)
+		block = f->max_segments * page;
+	return f->store.direct ? align_up(block, f->store.edge_align) : block;
 }

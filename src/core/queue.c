@@ -308,6 +308,8 @@ static void run_callback(struct sluice_io *io, struct op *op)
 	free(op->msg);
 	op->msg = NULL;
 	op->on_done(op->arg, &done);
+	if (op->file)
+		file_put(op->file);
 	op_finished(io);
 }
 
@@ -430,18 +432,12 @@ static unsigned gather(struct queue *q, struct sluice_req **reqs, unsigned max)
 	return n;
 }
 
-/* Nothing is in flight and the kernel still says "later": give it time, but not for ever. */
-static bool wait_a_little(struct queue *q, const struct block *b)
+/* The kernel says "later": give it time, a little more each time, but not for ever. */
+static void wait_a_little(const struct block *b)
 {
-	struct timespec ts = {0, 20000};
+	struct timespec ts = {0, 20000L << (b->tries < RETRIES_MAX ? b->tries / 5 : 10)};
 
-	if (b->tries > RETRIES_MAX)
-		return false;
-	if (q->inflight)
-		return true;
-	ts.tv_nsec <<= b->tries / 5;
 	nanosleep(&ts, NULL);
-	return true;
 }
 
 static void submit(struct queue *q)
@@ -456,8 +452,8 @@ static void submit(struct queue *q)
 		if (!n)
 			return;
 		b = (struct block *)reqs[0];
-		if (b->tries > 1)
-			wait_a_little(q, b);
+		if (b->tries > 1 && b->req.res == -EAGAIN)
+			wait_a_little(b);
 		COUNT(q->count.submit_calls, 1);
 		r = q->io->engine->submit(q->engine, reqs, n);
 		for (int i = 0; i < r; i++)
@@ -467,11 +463,13 @@ static void submit(struct queue *q)
 			continue;
 		for (unsigned i = n; i > (r > 0 ? (unsigned)r : 0); i--)
 			ready_return(q, (struct block *)reqs[i - 1]);
-		if (r < 0 || (r == 0 && (b->tries++, !wait_a_little(q, b)))) {
+		if (q->inflight && r >= 0)
+			return; /* the engine is full: there will be room when something is back */
+		if (r < 0 || b->tries++ > RETRIES_MAX) {
 			ready_take(q);
 			fail_block(q, b, r < 0 ? r : -EAGAIN);
-		} else if (q->inflight) {
-			return;
+		} else if (!r) {
+			wait_a_little(b);
 		}
 	}
 }

@@ -170,6 +170,8 @@ static void run_inline(struct sluice_io *io, struct op *op)
 		}
 	}
 	op_conclude(io, op);
+	if (op->file)
+		file_put(op->file);
 }
 
 static int run_queued(struct sluice_io *io, const struct sluice_op *u, struct sluice_done *done,

@@ -38,6 +38,10 @@ void op_publish(struct sluice_io *io, struct op *op)
 	op->state = OP_DONE;
 	ring_add(&io->done, op);
 	io->nr_done++;
+	/* Whoever waits to close the file can now collect the result. */
+	if (op->file && atomic_fetch_sub(&op->file->refs, 1) == 2)
+		pthread_cond_broadcast(&io->called);
+	op->file = NULL;
 }
 
 void op_finished(struct sluice_io *io)

@@ -90,7 +90,10 @@ static int set_one(struct fault_settings *f, const char *key, const char *value)
 		return set_only(f, value);
 	for (unsigned i = 0; i < ARRAY_SIZE(odds); i++)
 		if (!strcmp(key, odds[i].key))
-			return set_number(odds[i].probability, value);
+			return set_number(odds[i].probability, value) < 0 ||
+					       *odds[i].probability > 1
+				       ? -EINVAL
+				       : 0;
 	if (set_number(&v, value) < 0 || v > 1e15)
 		return -EINVAL;
 	if (!strcmp(key, "seed"))

@@ -8,17 +8,13 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <linux/fs.h>
 
-#include <sluice/probe.h>
-
 #include "base/err.h"
 #include "base/util.h"
 #include "store/align.h"
-#include "store/blockdev.h"
 
 /* Open @fd's file once more with other flags; works for renamed and deleted files too. */
 static int reopen(int fd, int flags)
@@ -57,16 +53,13 @@ static int check_kind(struct sluice_store *s, const char *name, struct sluice_er
 	return 0;
 }
 
-/* What the device and O_DIRECT ask for.  A file system may take the flag and give no alignment. */
+/* What O_DIRECT asks for.  A file system may take the flag and give no alignment. */
 static void find_limits(struct sluice_store *s)
 {
 	uint32_t page = (uint32_t)sysconf(_SC_PAGESIZE);
-	struct sluice_blockdev dev;
 	const char *from;
 
 	s->mem_align = s->off_align = 1;
-	if (sluice_blockdev_load(&dev, major(s->dev), minor(s->dev)) == 0)
-		s->max_segments = dev.max_segments;
 	if (!s->direct)
 		return;
 	if (sluice_store_align(s->fd, &s->mem_align, &s->off_align, &from) < 0) {

@@ -34,9 +34,8 @@ struct sluice_store {
 	bool synced;  /* opened with O_SYNC or O_DSYNC */
 	int access;   /* O_RDONLY, O_WRONLY, O_RDWR */
 	uint32_t mem_align;
-	uint32_t off_align;    /* offset and length, reads */
-	uint32_t edge_align;   /* writes: what is not a multiple of this goes through plain_fd */
-	uint32_t max_segments; /* of one request of the device, 0: unknown */
+	uint32_t off_align;  /* offset and length, reads */
+	uint32_t edge_align; /* writes: what is not a multiple of this goes through plain_fd */
 	dev_t dev;
 	ino_t ino;
 	pthread_mutex_t lock; /* of plain_fd being opened and of @why */
