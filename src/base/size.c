@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Parses exactly, without floating point: a size that does not come to whole bytes is a mistake. */
 #include "base/size.h"
 
 #include <ctype.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* One open, one read: what the kernel says in a small file is consistent only within one read. */
 #include "base/textfile.h"
 
 #include <ctype.h>

@@ -234,7 +234,8 @@ struct sluice_io {
 
 	struct sluice_file *files[PATH_BUCKETS];
 	struct sluice_file *slots[FILE_SLOTS];
-	struct device devices[8]; /* the last few met */
+	struct sluice_extend *extends; /* files that are being written */
+	struct device devices[8];      /* the last few met */
 	unsigned nr_devices;
 	struct region *regions;
 	atomic_uint nr_regions;

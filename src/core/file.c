@@ -111,15 +111,38 @@ static void find_device(struct sluice_io *io, struct sluice_file *f)
 	pthread_mutex_unlock(&io->lock);
 }
 
-static void settle(struct sluice_io *io, struct sluice_file *f, bool slot)
+/* The store is open: make the file one of the handle's.  Gives it back on failure. */
+static int settle(struct sluice_io *io, struct sluice_file *f, bool slot, struct sluice_err *err)
 {
-	note_buffered(io, f);
+	struct sluice_store *s = &f->store;
+	bool writes = s->access != O_RDONLY && !s->device;
+
 	find_device(io, f);
 	pthread_mutex_lock(&io->lock);
-	if (slot)
-		take_slot(io, f);
-	link_file(io, f);
+	if (writes)
+		s->extend = sluice_extend_get(&io->extends, s->dev, s->ino);
+	if (!writes || s->extend) {
+		if (slot)
+			take_slot(io, f);
+		link_file(io, f);
+		writes = false;
+	}
 	pthread_mutex_unlock(&io->lock);
+	if (writes) {
+		sluice_fail(err, -ENOMEM, "%s: out of memory", f->name);
+		sluice_store_close(s);
+		free_file(f);
+		return -ENOMEM;
+	}
+	note_buffered(io, f);
+	return 0;
+}
+
+/* Under io->lock. */
+static void unsettle(struct sluice_io *io, struct sluice_file *f)
+{
+	unlink_file(io, f);
+	sluice_extend_put(&io->extends, f->store.extend);
 }
 
 int sluice_file_open(struct sluice_file **out, struct sluice_io *io, const char *path, int oflags,
@@ -140,9 +163,10 @@ int sluice_file_open(struct sluice_file **out, struct sluice_io *io, const char 
 		free_file(f);
 		return r;
 	}
-	settle(io, f, true);
-	*out = f;
-	return 0;
+	r = settle(io, f, true, err);
+	if (r == 0)
+		*out = f;
+	return r;
 }
 
 static int adopt(struct sluice_io *io, int fd, bool slot, struct sluice_file **out,
@@ -161,9 +185,10 @@ static int adopt(struct sluice_io *io, int fd, bool slot, struct sluice_file **o
 		free_file(f);
 		return r;
 	}
-	settle(io, f, slot);
-	*out = f;
-	return 0;
+	r = settle(io, f, slot, err);
+	if (r == 0)
+		*out = f;
+	return r;
 }
 
 int sluice_file_from_fd(struct sluice_file **out, struct sluice_io *io, int fd,
@@ -203,7 +228,7 @@ int sluice_file_close(struct sluice_file *f, struct sluice_err *err)
 	f->closing = true;
 	while (f->refs > 1)
 		pthread_cond_wait(&io->called, &io->lock);
-	unlink_file(io, f);
+	unsettle(io, f);
 	pthread_mutex_unlock(&io->lock);
 	/* An engine that knows the file holds it open. */
 	for (unsigned i = 0; f->slot >= 0 && i < io->nr_queues; i++)
@@ -294,9 +319,10 @@ static int open_path(struct sluice_io *io, const struct sluice_op *u, struct slu
 		free_file(f);
 		return r;
 	}
-	settle(io, f, false);
-	*out = f;
-	return 0;
+	r = settle(io, f, false, err);
+	if (r == 0)
+		*out = f;
+	return r;
 }
 
 int file_for_op(struct sluice_io *io, const struct sluice_op *u, struct sluice_file **out,
@@ -337,7 +363,7 @@ int file_put(struct sluice_file *f)
 	pthread_mutex_lock(&io->lock);
 	last = atomic_fetch_sub(&f->refs, 1) == 1;
 	if (last)
-		unlink_file(io, f);
+		unsettle(io, f);
 	pthread_mutex_unlock(&io->lock);
 	if (!last)
 		return 0;
@@ -353,6 +379,7 @@ void files_free(struct sluice_io *io)
 	for (unsigned i = 0; i < PATH_BUCKETS; i++)
 		for (f = io->files[i]; f; f = next) {
 			next = f->next;
+			sluice_extend_put(&io->extends, f->store.extend);
 			sluice_store_close(&f->store);
 			free_file(f);
 		}

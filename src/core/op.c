@@ -183,7 +183,7 @@ static int reserve(struct sluice_io *io, struct op *op, struct sluice_err *err)
 	op->extends = r > 0;
 	if (reserved)
 		COUNT(io->count.preallocations, 1);
-	if (op->extends && s->extend.unable)
+	if (op->extends && s->extend->unable)
 		io_fell(io, SLUICE_FELL_NO_PREALLOC, op->file->name,
 			"the file system cannot preallocate");
 	return 0;

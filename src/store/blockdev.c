@@ -16,8 +16,6 @@
 #include "base/textfile.h"
 #include "base/util.h"
 
-#define SYS_DEV "/sys/dev/block"
-
 static uint32_t queue_u32(const char *dir, const char *name)
 {
 	uint64_t v = 0;
@@ -60,26 +58,21 @@ static void append_name(void *arg, const char *name)
 
 static void load_identity(struct sluice_blockdev *b, const char *dir)
 {
-	char real[320], *base;
-	unsigned maj, min;
-	ssize_t n = -1;
-	CLEANUP_FREE char *full = realpath(dir, NULL);
+	CLEANUP_FREE char *real = realpath(dir, NULL);
+	const char *base = real ? strrchr(real, '/') : NULL;
+	unsigned major, minor;
+	char dev[32];
 
-	if (full) {
-		snprintf(real, sizeof(real), "%s", full);
-		n = (ssize_t)strlen(real);
-	}
-	base = n > 0 ? strrchr(real, '/') : NULL;
-	/* sysfs writes '!' for the '/' in names like cciss/c0d0 */
 	if (base)
-		snprintf(b->name, sizeof(b->name), "%.31s", base + 1);
+		snprintf(b->name, sizeof(b->name), "%s", base + 1);
+	/* sysfs writes '!' for the '/' in names like cciss/c0d0 */
 	for (char *c = b->name; *c; c++)
 		if (*c == '!')
 			*c = '/';
-	if (sluice_textfile_line(real, sizeof(real), "%s/dev", dir) > 0 &&
-	    sscanf(real, "%u:%u", &maj, &min) == 2) {
-		b->major = maj;
-		b->minor = min;
+	if (sluice_textfile_line(dev, sizeof(dev), "%s/dev", dir) > 0 &&
+	    sscanf(dev, "%u:%u", &major, &minor) == 2) {
+		b->major = major;
+		b->minor = minor;
 	}
 	if (sluice_textfile_line(b->model, sizeof(b->model), "%s/device/model", dir) <= 0)
 		sluice_textfile_line(b->model, sizeof(b->model), "%s/dm/name", dir);
@@ -107,30 +100,33 @@ static void load_queue(struct sluice_blockdev *b, const char *dir)
 	b->bytes = sectors * 512; /* sysfs counts in 512 bytes whatever the block size */
 }
 
-int sluice_blockdev_load(struct sluice_blockdev *out, unsigned major, unsigned minor)
+static int load_from(struct sluice_blockdev *out, const char *root, unsigned major, unsigned minor)
 {
-	struct sluice_blockdev b = {.name = ""};
-	char dir[64];
+	struct sluice_blockdev b = {.major = major, .minor = minor};
+	char dir[256], part[280];
 
-	snprintf(dir, sizeof(dir), SYS_DEV "/%u:%u", major, minor);
+	snprintf(dir, sizeof(dir), "%s/%u:%u", root, major, minor);
 	if (major == 0 || access(dir, F_OK) < 0)
 		return -ENODEV;
-	snprintf(dir, sizeof(dir), SYS_DEV "/%u:%u/partition", major, minor);
-	if (access(dir, F_OK) == 0)
-		snprintf(dir, sizeof(dir), SYS_DEV "/%u:%u/..", major, minor);
-	else
-		snprintf(dir, sizeof(dir), SYS_DEV "/%u:%u", major, minor);
-	b.major = major;
-	b.minor = minor;
+	/* A link, so that ".." is where the partition is and not where the link is. */
+	snprintf(part, sizeof(part), "%s/partition", dir);
+	if (access(part, F_OK) == 0)
+		snprintf(dir, sizeof(dir), "%s/%u:%u/..", root, major, minor);
 	load_identity(&b, dir);
 	load_queue(&b, dir);
 	*out = b;
 	return 0;
 }
 
-int sluice_blockdev_udev(char *why, size_t size, unsigned major, unsigned minor, const char *fs)
+int sluice_blockdev_load(struct sluice_blockdev *out, unsigned major, unsigned minor)
 {
-	char path[64], line[256];
+	return load_from(out, "/sys/dev/block", major, minor);
+}
+
+static int udev_from(char *why, size_t size, const char *root, unsigned major, unsigned minor,
+		     const char *fs)
+{
+	char path[128], line[256];
 	bool usage = false, type = false;
 	FILE *f;
 
@@ -139,7 +135,7 @@ int sluice_blockdev_udev(char *why, size_t size, unsigned major, unsigned minor,
 		snprintf(why, size, "%s has no block device that udev knows", fs);
 		return -ENODATA;
 	}
-	snprintf(path, sizeof(path), "/run/udev/data/b%u:%u", major, minor);
+	snprintf(path, sizeof(path), "%s/b%u:%u", root, major, minor);
 	f = fopen(path, "re");
 	while (f && fgets(line, sizeof(line), f)) {
 		usage |= !strncmp(line, "E:ID_FS_USAGE=filesystem", 24);
@@ -154,4 +150,9 @@ int sluice_blockdev_udev(char *why, size_t size, unsigned major, unsigned minor,
 		 "E:ID_FS_USAGE=filesystem and E:ID_FS_TYPE=%s there",
 		 path, f ? "lacks the file system's type" : "is missing", fs);
 	return -ENODATA;
+}
+
+int sluice_blockdev_udev(char *why, size_t size, unsigned major, unsigned minor, const char *fs)
+{
+	return udev_from(why, size, "/run/udev/data", major, minor, fs);
 }

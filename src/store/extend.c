@@ -14,6 +14,38 @@
 #include "base/util.h"
 #include "store/path.h"
 
+struct sluice_extend *sluice_extend_get(struct sluice_extend **list, dev_t dev, ino_t ino)
+{
+	struct sluice_extend *x;
+
+	for (x = *list; x; x = x->next)
+		if (x->dev == dev && x->ino == ino)
+			break;
+	if (!x) {
+		x = calloc(1, sizeof(*x));
+		if (!x)
+			return NULL;
+		x->dev = dev;
+		x->ino = ino;
+		pthread_mutex_init(&x->lock, NULL);
+		x->next = *list;
+		*list = x;
+	}
+	x->refs++;
+	return x;
+}
+
+void sluice_extend_put(struct sluice_extend **list, struct sluice_extend *x)
+{
+	if (!x || --x->refs)
+		return;
+	while (*list != x)
+		list = &(*list)->next;
+	*list = x->next;
+	pthread_mutex_destroy(&x->lock);
+	free(x);
+}
+
 static int truncate_to(const struct sluice_store *s, uint64_t size)
 {
 	int r;
@@ -27,7 +59,7 @@ static int truncate_to(const struct sluice_store *s, uint64_t size)
 /* Give back what lies behind the data, unless somebody else has made the file longer still. */
 static void give_back(struct sluice_store *s)
 {
-	struct sluice_extend *x = &s->extend;
+	struct sluice_extend *x = s->extend;
 	uint64_t end = max_u64(x->base, x->kept);
 	int64_t size = sluice_store_size(s);
 
@@ -40,7 +72,7 @@ static int reserve(struct sluice_store *s, uint64_t from, uint64_t end, bool *re
 {
 	int r;
 
-	if (s->extend.unable)
+	if (s->extend->unable)
 		return 0;
 	do {
 		r = fallocate(s->fd, 0, (off_t)from, (off_t)(end - from));
@@ -49,7 +81,7 @@ static int reserve(struct sluice_store *s, uint64_t from, uint64_t end, bool *re
 	if (r == 0)
 		return 0;
 	if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL || errno == EPERM) {
-		s->extend.unable = true;
+		s->extend->unable = true;
 		return 0;
 	}
 	return -errno;
@@ -57,13 +89,13 @@ static int reserve(struct sluice_store *s, uint64_t from, uint64_t end, bool *re
 
 int sluice_extend_begin(struct sluice_store *s, uint64_t off, uint64_t len, bool *ret_reserved)
 {
-	struct sluice_extend *x = &s->extend;
+	struct sluice_extend *x = s->extend;
 	uint64_t end = off + len;
 	int64_t size;
 	int r;
 
 	*ret_reserved = false;
-	if (s->device || !len)
+	if (s->device || !len || !x)
 		return 0;
 	size = sluice_store_size(s);
 	if (size < 0)
@@ -93,7 +125,7 @@ int sluice_extend_begin(struct sluice_store *s, uint64_t off, uint64_t len, bool
 
 void sluice_extend_end(struct sluice_store *s, uint64_t off, uint64_t good, bool failed)
 {
-	struct sluice_extend *x = &s->extend;
+	struct sluice_extend *x = s->extend;
 
 	pthread_mutex_lock(&x->lock);
 	if (good)

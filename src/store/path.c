@@ -83,7 +83,6 @@ static void init(struct sluice_store *s, int fd)
 	s->borrowed = -1;
 	s->edge_align = 1;
 	pthread_mutex_init(&s->lock, NULL);
-	pthread_mutex_init(&s->extend.lock, NULL);
 }
 
 static int open_at(const char *path, int flags, unsigned mode)
@@ -219,7 +218,6 @@ int sluice_store_close(struct sluice_store *s)
 		r = -errno;
 	if (s->fd != s->borrowed && close(s->fd) < 0)
 		r = -errno;
-	pthread_mutex_destroy(&s->extend.lock);
 	pthread_mutex_destroy(&s->lock);
 	return r;
 }

@@ -14,8 +14,15 @@
 
 #include <sluice/sluice.h>
 
-/* Space for a file that grows: who extends it, and where it must end if that fails. */
+/*
+ * Space for a file that grows: who extends it, and where it must end if that
+ * fails.  One per inode and handle, however often the file is open there.
+ */
 struct sluice_extend {
+	struct sluice_extend *next;
+	dev_t dev;
+	ino_t ino;
+	unsigned refs;
 	pthread_mutex_t lock;
 	uint64_t base;      /* size before the extending writes now in flight */
 	uint64_t kept;      /* end of the bytes that must stay, of those that are done */
@@ -24,6 +31,10 @@ struct sluice_extend {
 	bool failed;        /* one of them failed */
 	atomic_bool unable; /* the file system cannot preallocate */
 };
+
+/* The one for this inode in @list, made if need be; NULL: no memory.  The caller locks @list. */
+struct sluice_extend *sluice_extend_get(struct sluice_extend **list, dev_t dev, ino_t ino);
+void sluice_extend_put(struct sluice_extend **list, struct sluice_extend *x);
 
 struct sluice_store {
 	int fd;              /* for bulk data; O_DIRECT while @direct */
@@ -38,9 +49,9 @@ struct sluice_store {
 	uint32_t edge_align; /* writes: what is not a multiple of this goes through plain_fd */
 	dev_t dev;
 	ino_t ino;
-	pthread_mutex_t lock; /* of plain_fd being opened and of @why */
-	char why[128];        /* why not direct */
-	struct sluice_extend extend;
+	pthread_mutex_t lock;         /* of plain_fd being opened and of @why */
+	char why[128];                /* why not direct */
+	struct sluice_extend *extend; /* the owner of the store sets it; NULL: nothing to track */
 };
 
 /* Open @path with open(2)'s flags and mode, O_DIRECT as @direct (enum sluice_direct) says. */
