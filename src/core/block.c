@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/core.h"
+#include "mem/copy.h"
 
 /* Between a block's place in the caller's segments and contiguous memory. */
 static void block_copy(const struct op *op, const struct block *b, void *mem, bool to_mem)
@@ -20,7 +21,7 @@ static void block_copy(const struct op *op, const struct block *b, void *mem, bo
 		step = min_u64(len, op->iov[seg].len - seg_off);
 		user = (char *)op->iov[seg].addr + seg_off;
 		if (step)
-			memcpy(to_mem ? m : user, to_mem ? user : m, step);
+			sluice_copy_stream(to_mem ? m : user, to_mem ? user : m, step);
 		m += step;
 		len -= step;
 	}
