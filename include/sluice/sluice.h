@@ -357,6 +357,7 @@ SLUICE_API int sluice_buf_unregister(struct sluice_io *io, void *addr);
 #define SLUICE_FELL_UNLOCKED     0x8u  /* mlock refused */
 #define SLUICE_FELL_NO_PREALLOC  0x10u /* file system cannot preallocate */
 #define SLUICE_FELL_ENGINE       0x20u /* a better engine was refused when the handle was opened */
+#define SLUICE_FELL_BLOCKING     0x40u /* one block at a time: the engine is not safe there */
 
 struct sluice_stats {
 	uint32_t size; /* sizeof(struct sluice_stats), set by the caller */

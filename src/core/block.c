@@ -72,6 +72,7 @@ static void set_request(struct block *b)
 	r->fd = s->fd;
 	r->file_slot = -1;
 	r->buf_slot = -1;
+	r->blocking = s->fuse;
 	if (b->mode == BLOCK_STRAIGHT) {
 		r->buf = (char *)op->iov[b->seg].addr + b->seg_off;
 		return;
@@ -119,6 +120,7 @@ int block_start(struct sluice_io *io, struct queue *q, struct block *b)
 		b->req.len = 0;
 		b->req.off = 0;
 		b->req.file_slot = b->req.buf_slot = -1;
+		b->req.blocking = false;
 		return 0;
 	}
 	set_request(b);

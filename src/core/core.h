@@ -49,22 +49,23 @@ enum {
 struct op;
 struct queue;
 
+/* What is worth remembering of a block device: reading it from sysfs takes long. */
+struct device {
+	dev_t dev;
+	uint32_t max_segments; /* of one request, 0: unknown */
+	bool virtual;          /* a hypervisor gets each segment by itself */
+};
+
 struct sluice_file {
 	struct sluice_io *io;
 	struct sluice_file *next; /* in its bucket */
 	struct sluice_store store;
 	char *name;
-	atomic_uint refs;      /* operations, plus one while open */
-	atomic_bool closing;   /* sluice_file_close() waits for the operations */
-	int slot;              /* for registration with engines, -1: none */
-	uint32_t max_segments; /* of one request of its device, 0: unknown */
-	bool by_path;          /* closed with the last operation that uses it */
-};
-
-/* What is worth remembering of a block device: reading it from sysfs takes long. */
-struct device {
-	dev_t dev;
-	uint32_t max_segments;
+	atomic_uint refs;    /* operations, plus one while open */
+	atomic_bool closing; /* sluice_file_close() waits for the operations */
+	int slot;            /* for registration with engines, -1: none */
+	struct device device;
+	bool by_path; /* closed with the last operation that uses it */
 };
 
 /* Registered or allocated memory. */
@@ -115,6 +116,7 @@ struct op {
 	bool sync_done;
 	bool cancelled;
 	bool local;
+	bool small_pages; /* read through bounce buffers, see plan.c */
 
 	/* where collecting stands */
 	enum op_state state;
@@ -174,7 +176,8 @@ struct queue {
 	int broken; /* -errno: the engine gave up, all blocks fail */
 	unsigned reap_failures;
 	struct op *local, **local_tail; /* one-block operations of callbacks */
-	struct op *spare;               /* free operations for these */
+	unsigned nr_local;
+	struct op *spare; /* free operations for these */
 	struct sluice_area bounce_area;
 	void **bounce_free;
 	unsigned nr_bounce_free;
@@ -230,7 +233,9 @@ struct sluice_io {
 
 	struct queue *queues;
 	unsigned nr_queues;
+	atomic_uint nr_idle; /* queues that sleep with nothing to do */
 	bool stop;
+	bool huge_by_default; /* ordinary memory is on huge pages */
 
 	struct sluice_file *files[PATH_BUCKETS];
 	struct sluice_file *slots[FILE_SLOTS];
@@ -247,7 +252,7 @@ struct sluice_io {
 	char fallback_why[256];
 };
 
-/* ---- io.c */
+/* ---- handle.c */
 int io_check(const struct sluice_io *io, struct sluice_err *err); /* -ECHILD after fork() */
 void io_fell(struct sluice_io *io, uint32_t bit, const char *file, const char *why);
 void io_trace(const struct sluice_io *io, enum sluice_trace what, int code, const char *file,
@@ -300,6 +305,7 @@ bool op_needs_sync(const struct op *op);
 /* Fill @b with the next block of @op and move the cursor; false when there is none left. */
 bool plan_block(struct op *op, struct block *b);
 uint64_t plan_split(const struct sluice_file *f, bool huge);
+bool plan_small_pages(const struct op *op, bool huge);
 
 /* ---- block.c */
 /* Set up the request of a planned block: descriptor, slots, bounce copy. */
@@ -317,8 +323,8 @@ void pend_del(struct sluice_io *io, struct op *op);
 void queue_wake(struct sluice_io *io); /* under io->lock: somebody sees to what is pending */
 int queue_call(struct queue *q, int (*run)(struct queue *q, void *arg), void *arg);
 struct queue *queue_current(const struct sluice_io *io); /* of the calling I/O thread, or NULL */
-void queue_add_local(struct queue *q, struct op *op);
-struct op *queue_spare(struct queue *q); /* NULL: no memory */
+bool queue_add_local(struct queue *q, struct op *op);    /* false: others have time, share it */
+struct op *queue_spare(struct queue *q);                 /* NULL: no memory */
 
 /* ---- wait.c */
 void op_publish(struct sluice_io *io, struct op *op); /* under io->lock, as the next */

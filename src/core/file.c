@@ -65,9 +65,17 @@ static void free_file(struct sluice_file *f)
 	free(f);
 }
 
-/* Tell who asked for O_DIRECT, without insisting, that it is not to be had. */
-static void note_buffered(struct sluice_io *io, const struct sluice_file *f)
+/* Tell what was refused, or is not to be trusted, and is done in another way. */
+static void note_ways(struct sluice_io *io, const struct sluice_file *f)
 {
+	/*
+	 * Where a FUSE server does not announce asynchronous direct I/O, the
+	 * kernel (6.18) finishes a short io_uring transfer at the wrong position:
+	 * a read of a 10-byte file returns 1290 bytes, and says all is well.
+	 */
+	if (f->store.fuse && io->engine == sluice_engine_find("io_uring", NULL))
+		io_fell(io, SLUICE_FELL_BLOCKING, f->name,
+			"FUSE: io_uring is not safe there, pread and pwrite are used");
 	if (!f->store.direct && io->opts.direct == SLUICE_DIRECT_AUTO && f->store.borrowed < 0)
 		io_fell(io, SLUICE_FELL_BUFFERED, f->name, f->store.why);
 }
@@ -91,7 +99,7 @@ static bool known_device(struct sluice_io *io, struct sluice_file *f)
 	for (unsigned i = 0; i < ARRAY_SIZE(io->devices) && i < io->nr_devices && !known; i++) {
 		known = io->devices[i].dev == f->store.dev;
 		if (known)
-			f->max_segments = io->devices[i].max_segments;
+			f->device = io->devices[i];
 	}
 	pthread_mutex_unlock(&io->lock);
 	return known;
@@ -103,11 +111,13 @@ static void find_device(struct sluice_io *io, struct sluice_file *f)
 
 	if (known_device(io, f))
 		return;
-	if (sluice_blockdev_load(&dev, major(f->store.dev), minor(f->store.dev)) == 0)
-		f->max_segments = dev.max_segments;
+	f->device.dev = f->store.dev;
+	if (sluice_blockdev_load(&dev, major(f->store.dev), minor(f->store.dev)) == 0) {
+		f->device.max_segments = dev.max_segments;
+		f->device.virtual = !strncmp(dev.name, "vd", 2) || !strncmp(dev.name, "xvd", 3);
+	}
 	pthread_mutex_lock(&io->lock);
-	io->devices[io->nr_devices++ % ARRAY_SIZE(io->devices)] =
-		(struct device){f->store.dev, f->max_segments};
+	io->devices[io->nr_devices++ % ARRAY_SIZE(io->devices)] = f->device;
 	pthread_mutex_unlock(&io->lock);
 }
 
@@ -134,7 +144,7 @@ static int settle(struct sluice_io *io, struct sluice_file *f, bool slot, struct
 		free_file(f);
 		return -ENOMEM;
 	}
-	note_buffered(io, f);
+	note_ways(io, f);
 	return 0;
 }
 

@@ -193,17 +193,18 @@ static int reserve(struct sluice_io *io, struct op *op, struct sluice_err *err)
 static void find_memory(struct sluice_io *io, struct op *op)
 {
 	struct region r;
-	bool huge = false;
+	bool huge = io->huge_by_default;
 
 	if (op->nr_iov == 1 && region_find(io, (uint64_t)(uintptr_t)op->one.addr, op->len, &r)) {
-		huge = r.huge;
+		huge |= r.huge;
 		if (r.nr_slots) {
 			op->region_addr = r.addr;
 			op->region_len = r.len;
 			op->region_slot = r.slot;
 		}
 	}
-	op->block = plan_split(op->file, huge);
+	op->small_pages = plan_small_pages(op, huge);
+	op->block = plan_split(op->file, huge || op->small_pages);
 }
 
 static uint32_t durability_flags(const struct sluice_io *io, const struct sluice_op *u)

@@ -163,16 +163,21 @@ static unsigned pull_local(struct queue *q, unsigned room)
 	}
 	if (!q->local)
 		q->local_tail = &q->local;
+	q->nr_local -= n;
 	return n;
 }
 
-void queue_add_local(struct queue *q, struct op *op)
+bool queue_add_local(struct queue *q, struct op *op)
 {
+	if (q->inflight + q->nr_local >= q->io->opts.depth && q->io->nr_idle)
+		return false;
 	op->local = true;
 	op->state = OP_ISSUED;
 	op->next = NULL;
 	*q->local_tail = op;
 	q->local_tail = &op->next;
+	q->nr_local++;
+	return true;
 }
 
 struct op *queue_spare(struct queue *q)
@@ -376,20 +381,32 @@ static void deliver(struct queue *q, struct harvest *h)
 	conclude_local(q, h->local);
 }
 
+static void pull(struct queue *q);
+static void submit(struct queue *q);
+
 static void harvest(struct queue *q, struct sluice_req *list)
 {
 	struct harvest h = {0};
 	struct block *b;
+	bool copied;
 
 	while (list) {
 		b = (struct block *)list;
 		list = list->next;
 		b->inflight = false;
 		q->inflight--;
+		copied = b->mode == BLOCK_BOUNCE && b->op->opcode == SLUICE_READ;
 		if (block_finish(q->io, b, &q->count))
 			harvest_block(q, b, &h);
 		else
 			ready_return(q, b);
+		/* A copy takes about as long as a transfer: keep the device busy meanwhile. */
+		if (copied && list) {
+			deliver(q, &h);
+			h = (struct harvest){0};
+			pull(q);
+			submit(q);
+		}
 	}
 	deliver(q, &h);
 }
@@ -428,6 +445,8 @@ static unsigned gather(struct queue *q, struct sluice_req **reqs, unsigned max)
 			continue;
 		}
 		reqs[n++] = &b->req;
+		if (b->mode == BLOCK_BOUNCE)
+			break; /* it may have been copied: let it go before the next copy */
 	}
 	return n;
 }
@@ -507,7 +526,9 @@ static bool idle(struct queue *q)
 			break;
 		}
 		q->state = QUEUE_IDLE;
+		io->nr_idle++;
 		pthread_cond_wait(&q->work, &io->lock);
+		io->nr_idle--;
 	}
 	q->state = QUEUE_RUNS;
 	pthread_mutex_unlock(&io->lock);

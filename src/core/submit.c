@@ -80,10 +80,8 @@ static int submit_one(struct sluice_io *io, const struct sluice_op *u, struct ba
 	io->active++;
 	if (ticket)
 		*ticket = u->on_done ? 0 : op_ticket(op);
-	if (q && fits_local(op)) {
-		queue_add_local(q, op);
+	if (q && fits_local(op) && queue_add_local(q, op))
 		return 0;
-	}
 	b->ops[b->n++] = op;
 	if (b->n == PULL_MAX)
 		flush(io, b);

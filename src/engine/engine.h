@@ -48,6 +48,7 @@ struct sluice_req {
 	int file_slot;        /* of set_file(), or -1 */
 	int buf_slot;         /* of set_buf(), or -1 */
 	uint32_t code;        /* enum sluice_req_code */
+	bool blocking;        /* use sluice_req_run(): asynchronous is not safe for this file */
 	int32_t res;          /* bytes or -errno */
 	uint64_t engine_data; /* the engine's own while in flight */
 };

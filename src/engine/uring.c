@@ -28,6 +28,7 @@ struct uring_state {
 	bool wake_armed;
 	bool files; /* the table of registered files exists */
 	bool bufs;
+	struct sluice_req *finished; /* done already, see uring_submit() */
 };
 
 /* Newest first; a kernel that does not know a flag answers EINVAL. */
@@ -164,6 +165,10 @@ static int uring_submit(void *state, struct sluice_req *const *reqs, unsigned n)
 	unsigned i;
 
 	for (i = 0; i < n; i++) {
+		if (reqs[i]->blocking) {
+			sluice_req_push(&s->finished, reqs[i], sluice_req_run(reqs[i]));
+			continue;
+		}
 		sqe = io_uring_get_sqe(&s->ring);
 		if (!sqe)
 			break;
@@ -182,6 +187,11 @@ static int collect(struct uring_state *s, struct sluice_req **done)
 	unsigned head, seen = 0;
 	uint64_t count;
 	int n = 0;
+
+	*done = s->finished;
+	s->finished = NULL;
+	for (req = *done; req; req = req->next)
+		n++;
 
 	io_uring_for_each_cqe(&s->ring, head, cqe) {
 		req = io_uring_cqe_get_data(cqe);
@@ -206,7 +216,8 @@ static int uring_reap(void *state, struct sluice_req **done, int64_t timeout_ns)
 	struct io_uring_cqe *cqe;
 	int r;
 
-	*done = NULL;
+	if (s->finished)
+		timeout_ns = 0;
 	if (!s->wake_armed)
 		arm_wake(s);
 	if (timeout_ns < 0) {

@@ -52,18 +52,23 @@ static int map_reserved(struct sluice_area *a, size_t len)
 	return 0;
 }
 
-/* The kernel takes the advice even where the administrator has switched huge pages off. */
-static bool transparent_is_off(void)
+/* The administrator's choice: "always", "madvise" or "never" is in brackets. */
+static bool transparent_is(const char *choice)
 {
 	char mode[64] = "";
 	int fd = open("/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY | O_CLOEXEC);
 	ssize_t n;
 
 	if (fd < 0)
-		return errno == ENOENT;
+		return errno == ENOENT && !strcmp(choice, "[never]");
 	n = read(fd, mode, sizeof(mode) - 1);
 	close(fd);
-	return n > 0 && strstr(mode, "[never]");
+	return n > 0 && strstr(mode, choice);
+}
+
+bool sluice_area_huge_by_default(void)
+{
+	return transparent_is("[always]");
 }
 
 /* Map a huge page more than needed and trim, so that the area starts on a boundary. */
@@ -82,7 +87,8 @@ static int map_transparent(struct sluice_area *a, size_t len)
 		munmap(p + head + len, HUGE - head);
 	a->addr = p + head;
 	a->len = len;
-	if (transparent_is_off() || madvise(a->addr, len, MADV_HUGEPAGE) < 0) {
+	/* The kernel takes the advice even where huge pages are switched off. */
+	if (transparent_is("[never]") || madvise(a->addr, len, MADV_HUGEPAGE) < 0) {
 		a->huge_errno = EOPNOTSUPP;
 		return 0;
 	}

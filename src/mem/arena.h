@@ -21,6 +21,9 @@ struct sluice_area {
 int sluice_area_map(struct sluice_area *a, uint64_t len, uint32_t huge, bool lock);
 void sluice_area_unmap(struct sluice_area *a);
 
+/* Does the kernel put all large memory on huge pages, unasked? */
+bool sluice_area_huge_by_default(void);
+
 /* Ask the kernel to put memory of the caller's on huge pages (6.1); 0 or -errno. */
 int sluice_area_collapse(void *addr, uint64_t len);
 

@@ -8,9 +8,11 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include <linux/fs.h>
+#include <linux/magic.h>
 
 #include "base/err.h"
 #include "base/util.h"
@@ -38,6 +40,7 @@ static void set_why(struct sluice_store *s, const char *why)
 /* Regular files and block devices have offsets; pipes, sockets and directories do not. */
 static int check_kind(struct sluice_store *s, const char *name, struct sluice_err *err)
 {
+	struct statfs fs;
 	struct stat st;
 
 	if (fstat(s->fd, &st) < 0)
@@ -50,6 +53,7 @@ static int check_kind(struct sluice_store *s, const char *name, struct sluice_er
 	s->device = S_ISBLK(st.st_mode);
 	s->dev = s->device ? st.st_rdev : st.st_dev;
 	s->ino = st.st_ino;
+	s->fuse = fstatfs(s->fd, &fs) == 0 && fs.f_type == FUSE_SUPER_MAGIC;
 	return 0;
 }
 

@@ -42,6 +42,7 @@ struct sluice_store {
 	atomic_bool direct;
 	int borrowed; /* the caller's descriptor, which is not closed; or -1 */
 	bool device;  /* a block device */
+	bool fuse;    /* on a FUSE file system */
 	bool synced;  /* opened with O_SYNC or O_DSYNC */
 	int access;   /* O_RDONLY, O_WRONLY, O_RDWR */
 	uint32_t mem_align;

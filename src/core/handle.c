@@ -248,6 +248,7 @@ int sluice_open(struct sluice_io **out, const struct sluice_opts *opts, struct s
 	pthread_cond_init(&io->called, NULL);
 	ring_init(&io->pending);
 	ring_init(&io->done);
+	io->huge_by_default = sluice_area_huge_by_default();
 	io->guard = make_guard();
 	if (!io->guard)
 		r = sluice_fail(err, -ENOMEM, "out of memory");
