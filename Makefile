@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+# A thin layer over Meson: what to install, which build directories there are, how to run them.
+#
+#	make		build; the command is build/sluice
+#	make bench	install what is missing, build, measure the disk under the current directory
+#	make check	install what is missing, build everything, run every test
+#	make help	the other targets
+
+PYTHON ?= python3
+NINJA  ?= ninja
+MESON  ?= meson
+PREFIX ?= /usr/local
+prefix ?= $(PREFIX)
+
+# One build directory per purpose, and how each is configured.
+BUILDS = build build-clang build-bare build-asan build-tsan build-portable
+
+OPTIONS-build          = -Dtests=disabled
+OPTIONS-build-clang    = -Dtests=enabled -Dwerror=true
+OPTIONS-build-bare     = -Dtests=enabled -Dwerror=true -Dliburing=disabled -Dlibaio=disabled
+OPTIONS-build-asan     = -Dtests=enabled -Dwerror=true -Db_sanitize=address,undefined \
+			 -Db_lundef=false -Doptimization=1
+OPTIONS-build-tsan     = -Dtests=enabled -Dwerror=true -Db_sanitize=thread -Db_lundef=false
+OPTIONS-build-portable = -Dtests=disabled -Dportable=true -Dliburing=enabled -Dlibaio=enabled
+ENV-build-clang        = CC=clang
+
+# Which of Meson's suites run in which directory: DIR all, DIR: none, DIR:A,B those.
+CHECK = build build-clang: build-bare:unit build-asan:$(SANITIZED) build-tsan:$(SANITIZED) \
+	build-portable:portable
+SANITIZED = unit,engine,fault,fuzz
+
+# Does $(1)/ have the Meson option $(2) at the value $(3), as JSON?
+has = grep -q '"name": "$(2)", "value": $(3)[,}]' $(1)/meson-info/intro-buildoptions.json
+
+RUN_TESTS = +@MAKE='$(MAKE)' $(PYTHON) tools/run_tests.py
+
+all: build
+
+# With TESTS=1, which tools/run_tests.py says, the tests too; the plain build, which users need
+# not wait for, then gets them and takes warnings for errors as the others do.
+$(BUILDS): %: %/build.ninja
+	$(if $(TESTS),$(STRICT-$@))
+	@$(NINJA) -C $@ $(if $(TESTS),all meson-test-prereq)
+
+STRICT-build = @$(call has,build,werror,true) && $(call has,build,tests,"enabled") || \
+	$(MESON) configure build -Dwerror=true -Dtests=enabled
+
+$(addsuffix /build.ninja,$(BUILDS)): %/build.ninja:
+	@command -v $(MESON) >/dev/null && command -v $(NINJA) >/dev/null || \
+		{ echo 'meson and ninja are needed: make setup'; exit 1; }
+	$(ENV-$*) $(MESON) setup $(OPTIONS-$*) $(OPTIONS) $*
+
+setup:
+	@tools/setup.sh build
+
+setup-check:
+	@tools/setup.sh build check extra
+
+bench: setup
+	@$(MAKE) --no-print-directory build
+	build/sluice io
+	build/sluice io --read
+
+check: setup-check
+	$(RUN_TESTS) $(CHECK)
+
+asan tsan: %:
+	$(RUN_TESTS) build-$*:$(SANITIZED)
+
+portable: build-portable
+	$(RUN_TESTS) build-portable:portable
+
+perf: setup-check
+	@$(MAKE) --no-print-directory build
+	$(PYTHON) tests/perf/perf.py
+
+format:
+	$(PYTHON) tools/format.py
+
+install: build
+	@$(call has,build,prefix,"$(prefix)") || $(MESON) configure build -Dprefix=$(prefix)
+	DESTDIR='$(DESTDIR)' $(MESON) install -C build
+	@[ -n '$(DESTDIR)' ] || [ "$$(id -u)" != 0 ] || ldconfig
+
+clean:
+	rm -rf $(BUILDS)
+
+help:
+	@sed -n 's/^| `\(make[^`]*\)` | \(.*\) |$$/\1	\2/p' README.md | expand -t 20
+
+.PHONY: all $(BUILDS) setup setup-check bench check asan tsan portable perf format \
+	install clean help

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sluice io: throughput of one configuration.  Speaks the options and the result
+ * lines of DeepSpeed's ds_io; load/run/io.h has the job, load/report the output.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sluice/sluice.h>
+
+#include "base/util.h"
+#include "cli/cli.h"
+#include "cli/json.h"
+#include "cli/places.h"
+#include "cli/progress.h"
+#include "load/report/io_report.h"
+#include "load/report/machine.h"
+#include "load/run/io.h"
+
+struct io_args {
+	struct cli_list folder;
+	struct cli_list mapping;
+	uint64_t io_size;
+	uint64_t block_size;
+	uint64_t seed;
+	uint64_t limit;
+	uint32_t multi_process;
+	uint32_t loops;
+	uint32_t warmup_loops;
+	uint32_t queue_depth;
+	uint32_t io_parallel;
+	uint32_t direct;
+	uint32_t durability;
+	uint32_t huge;
+	uint32_t memory;
+	const char *engine;
+	bool read;
+	bool include_warmup_time;
+	bool different_file;
+	bool single_submit;
+	bool sequential_requests;
+	bool lock;
+	bool gpu;
+	bool use_gds;
+	bool slow_bounce_buffer;
+	bool accelerator_pin;
+	bool validate;
+	bool keep;
+	bool overwrite;
+	bool measure_limit;
+	struct cli_output out;
+};
+
+static const struct cli_opt io_opts[] = {
+	CLI_GROUP("Where"),
+	CLI_LIST(struct io_args, folder, 'f', "folder", "FOLDER", NULL, 1, CLI_PLACES_MAX,
+		 "where the files go, one worker each; default: a folder of its own under the "
+		 "current one, removed at the end"),
+	CLI_LIST(struct io_args, mapping, 0, "folder_to_device_mapping", "FOLDER:DEVICE", NULL, 1,
+		 CLI_PLACES_MAX, "the same; the device number is only a label without a GPU"),
+	CLI_U32(struct io_args, multi_process, 0, "multi_process", "N", "1", 1, CLI_PLACES_MAX,
+		"workers per --folder"),
+	CLI_GROUP("What"),
+	CLI_FLAG(struct io_args, read, 'r', "read", "read; default: write"),
+	CLI_SIZE(struct io_args, io_size, 's', "io_size", "BYTES", NULL, 1, 1ull << 50,
+		 "bytes per operation; default: 1G, or less where space or memory is short"),
+	CLI_U32(struct io_args, loops, 0, "loops", "N", "3", 1, 1000000, "operations measured"),
+	CLI_U32(struct io_args, warmup_loops, 0, "warmup_loops", "N", "1", 0, 1000000,
+		"operations before them"),
+	CLI_FLAG(struct io_args, include_warmup_time, 0, "include_warmup_time",
+		 "count the warm-up too, its time and its bytes"),
+	CLI_FLAG(struct io_args, different_file, 0, "different_file_each_iteration",
+		 "a file per operation instead of one for all"),
+	CLI_FLAG(struct io_args, validate, 0, "validate",
+		 "compare every byte, outside the measured time"),
+	CLI_U64(struct io_args, seed, 0, "seed", "N", "1", 0, INT64_MAX, "of the data"),
+	CLI_GROUP("How"),
+	CLI_STR(struct io_args, engine, 'e', "engine", "NAME", NULL,
+		"as `sluice info' lists them; default, aio_handle and aio_basic: the first usable"),
+	CLI_SIZE(struct io_args, block_size, 'b', "block_size", "BYTES", NULL, 512, 1ull << 30,
+		 "bytes per block; default: what suits the device, near 1M"),
+	CLI_U32(struct io_args, queue_depth, 'd', "queue_depth", "N", "32", 1, 4096,
+		"blocks in flight per I/O thread"),
+	CLI_U32(struct io_args, io_parallel, 't', "io_parallel", "N", "1", 1, 256,
+		"I/O threads per worker"),
+	CLI_ALIAS("threads"),
+	CLI_FLAG(struct io_args, single_submit, 0, "single_submit", "submit blocks one by one"),
+	CLI_FLAG(struct io_args, sequential_requests, 0, "sequential_requests",
+		 "let the queue run empty before it is filled again"),
+	CLI_ENUM(struct io_args, direct, 0, "direct", io_direct_words, "auto",
+		 "use O_DIRECT: where it works, or fail, or not at all"),
+	CLI_ENUM(struct io_args, durability, 0, "durability", io_durability_words, "none",
+		 "end each write with nothing, fdatasync, or fsync of file and folder"),
+	CLI_ENUM(struct io_args, huge, 0, "huge", io_huge_words, "auto",
+		 "huge pages for the library's memory: transparent, set aside by the "
+		 "administrator, or none"),
+	CLI_ENUM(struct io_args, memory, 0, "memory", io_memory_words, "own",
+		 "buffers: the library's own, plain 4 KiB pages, or plain at an odd address"),
+	CLI_FLAG(struct io_args, lock, 0, "lock", "lock the buffers in memory"),
+	CLI_GROUP("Files and limits"),
+	CLI_FLAG(struct io_args, keep, 'k', "keep", "leave the files that were created"),
+	CLI_FLAG(struct io_args, overwrite, 0, "overwrite",
+		 "replace files of these names that hold something else"),
+	CLI_SIZE(struct io_args, limit, 0, "limit", "BYTES", NULL, 1, 1ull << 60,
+		 "what the device can do per second; the result is shown as a share of it"),
+	CLI_FLAG(struct io_args, measure_limit, 0, "measure_limit",
+		 "find that out with plain threads of pread or pwrite; takes 1.5 s"),
+	CLI_GROUP("For scripts written for ds_io"),
+	CLI_FLAG(struct io_args, gpu, 0, "gpu", "not supported by this build: exit status 3"),
+	CLI_FLAG(struct io_args, use_gds, 0, "use_gds", "the same"),
+	CLI_FLAG(struct io_args, slow_bounce_buffer, 0, "slow_bounce_buffer",
+		 "ignored: only means something with --gpu"),
+	CLI_FLAG(struct io_args, accelerator_pin, 0, "use_accelerator_pin_memory",
+		 "ignored: see --memory and --lock"),
+	CLI_GROUP("Output"),
+	CLI_TABLE(struct io_args, out, struct cli_output, cli_output_opts),
+	CLI_END,
+};
+
+/* A job, and what has to be given back after it. */
+struct io_command {
+	const struct io_args *args;
+	struct io_job job;
+	struct cli_places places;
+	struct cli_progress progress;
+	int step; /* shown last */
+};
+
+/* ------------------------------------------------------------- from options */
+
+static bool known_engine(const char *name)
+{
+	size_t len = strcspn(name, ":");
+
+	for (unsigned i = 0; sluice_engine_name(i); i++)
+		if (strlen(sluice_engine_name(i)) == len &&
+		    !strncmp(name, sluice_engine_name(i), len))
+			return true;
+	return false;
+}
+
+static int pick_engine(struct io_command *c)
+{
+	const char *name = c->args->engine;
+	char list[160] = "";
+
+	if (!name || !strcmp(name, "aio_handle") || !strcmp(name, "aio_basic"))
+		return CLI_OK;
+	if (!strcmp(name, "torch_io") || !strcmp(name, "torch_fastio"))
+		return cli_fail(
+			&cmd_io, CLI_UNSUPPORTED,
+			"--engine: '%s' is torch's own I/O, which this command does not have",
+			name);
+	if (known_engine(name)) {
+		c->job.opts.engine = name;
+		return CLI_OK;
+	}
+	for (unsigned i = 0; sluice_engine_name(i); i++)
+		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s", i ? ", " : "",
+			 sluice_engine_name(i));
+	return cli_usage(&cmd_io, "--engine: '%s' is unknown; there are %s", name, list);
+}
+
+static void set_job(struct io_job *job, const struct io_args *a)
+{
+	*job = (struct io_job){
+		.read = a->read,
+		.loops = a->loops,
+		.warmup = a->warmup_loops,
+		.include_warmup = a->include_warmup_time,
+		.different_file = a->different_file,
+		.validate = a->validate,
+		.keep = a->keep,
+		.overwrite = a->overwrite,
+		.seed = a->seed,
+		.memory = a->memory,
+		.lock = a->lock,
+		.opts = SLUICE_OPTS_INIT,
+		.limit = a->limit,
+		.measure_limit = a->measure_limit,
+	};
+	job->opts.depth = a->queue_depth;
+	job->opts.block = a->block_size;
+	job->opts.threads = a->io_parallel;
+	job->opts.flags = (a->single_submit ? SLUICE_SINGLE_SUBMIT : 0) |
+			  (a->sequential_requests ? SLUICE_NO_OVERLAP : 0);
+	job->opts.direct = a->direct;
+	job->opts.durability = a->durability;
+	job->opts.huge = a->huge;
+}
+
+/* What this build cannot do, and what it takes note of. */
+static int check_args(const struct io_args *a)
+{
+	if (a->gpu || a->use_gds)
+		return cli_fail(&cmd_io, CLI_UNSUPPORTED,
+				"--%s: GPU memory is not supported by this build",
+				a->gpu ? "gpu" : "use_gds");
+	if (a->limit && a->measure_limit)
+		return cli_usage(&cmd_io, "--limit and --measure_limit exclude each other");
+	if (a->slow_bounce_buffer)
+		fprintf(stderr, "sluice io: note: --slow_bounce_buffer is ignored without a GPU\n");
+	if (a->accelerator_pin)
+		fprintf(stderr,
+			"sluice io: note: --use_accelerator_pin_memory is ignored without a GPU\n");
+	return CLI_OK;
+}
+
+static int build_job(struct io_command *c)
+{
+	struct sluice_err err = {0, ""};
+	int r;
+
+	set_job(&c->job, c->args);
+	r = check_args(c->args);
+	if (r == CLI_OK)
+		r = pick_engine(c);
+	if (r == CLI_OK)
+		r = cli_places_init(&c->places, &cmd_io, &c->args->folder, &c->args->mapping,
+				    c->args->multi_process);
+	if (r != CLI_OK)
+		return r;
+	c->job.places = c->places.items;
+	c->job.nr_places = c->places.nr;
+	c->job.io_size = c->args->io_size ? c->args->io_size : io_job_default_size(&c->job);
+	r = io_job_check(&c->job, &err);
+	if (r == -EINVAL)
+		return cli_usage(&cmd_io, "%s", err.msg);
+	if (r < 0)
+		return cli_fail(&cmd_io, r == -ENOTSUP ? CLI_UNSUPPORTED : CLI_FAILED, "%s",
+				err.msg);
+	return CLI_OK;
+}
+
+/* --------------------------------------------------------- progress, signals */
+
+static atomic_int stop_signal; /* lock-free, so a handler may set it */
+
+static void on_signal(int sig)
+{
+	atomic_store(&stop_signal, sig);
+}
+
+/* The first signal ends the job and cleans up; a second one of the kind kills. */
+static void catch_signals(void)
+{
+	struct sigaction sa = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	sigaction(SIGHUP, &sa, NULL);
+}
+
+static void show_progress(void *arg, enum io_step step, uint64_t done, uint64_t total)
+{
+	static const char *const labels[] = {"prepare", "measure", "limit", "check"};
+	struct io_command *c = arg;
+
+	if (c->step != (int)step) {
+		c->step = (int)step;
+		cli_progress_label(&c->progress, labels[step], total);
+	}
+	cli_progress_update(&c->progress, done);
+}
+
+/* ---------------------------------------------------------------------- run */
+
+static int run_job(struct io_command *c, struct io_result *res)
+{
+	struct sluice_err err = {0, ""};
+	int r;
+
+	c->step = -1;
+	cli_progress_start(&c->progress, "prepare", 0);
+	c->job.progress = c->progress.on ? show_progress : NULL;
+	c->job.progress_arg = c;
+	c->job.stop = &stop_signal;
+	r = io_job_run(&c->job, res, &err);
+	cli_progress_end(&c->progress);
+	if (r == -ECANCELED && stop_signal)
+		return cli_fail(&cmd_io, 128 + (int)stop_signal, "interrupted; %s",
+				c->job.keep ? "files were kept" : "files it created were removed");
+	return r < 0 ? cli_fail(&cmd_io, CLI_FAILED, "%s", err.msg) : CLI_OK;
+}
+
+/* No result: leave no empty file that looks like one. */
+static void json_abandon(FILE *f, const char *name)
+{
+	struct stat st;
+
+	if (!f || f == stdout)
+		return;
+	if (fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode))
+		unlink(name);
+	fclose(f);
+}
+
+/* Run, then report to where it was asked for. */
+static int run_and_report(struct io_command *c)
+{
+	const char *json = c->args->out.json;
+	bool text = !json || strcmp(json, "-") != 0;
+	FILE *f = json ? cli_json_open(&cmd_io, json) : NULL;
+	struct report_machine machine;
+	struct io_result res;
+	int r;
+
+	if (json && !f)
+		return CLI_FAILED;
+	if (text) {
+		io_report_places(stdout, &c->job);
+		fflush(stdout);
+	}
+	r = run_job(c, &res);
+	if (r != CLI_OK) {
+		json_abandon(f, json);
+		return r;
+	}
+	if (text)
+		io_report_text(stdout, &c->job, &res);
+	if (f) {
+		report_machine_load(&machine);
+		r = cli_json_finish(&cmd_io, f, json,
+				    io_report_json(&c->job, &res, report_machine_json(&machine)));
+	}
+	io_result_fini(&res);
+	if (fflush(stdout) || ferror(stdout))
+		r = cli_fail(&cmd_io, CLI_FAILED, "cannot write the result: %s", strerror(errno));
+	return r;
+}
+
+static int io_main(void *args, int argc, char **argv)
+{
+	struct io_command c = {.args = args};
+	int r;
+
+	(void)argc;
+	(void)argv;
+	catch_signals();
+	r = build_job(&c);
+	if (r == CLI_OK)
+		r = run_and_report(&c);
+	cli_places_fini(&c.places, &cmd_io);
+	return r;
+}
+
+const struct cli_cmd cmd_io = {
+	.name = "io",
+	.summary = "throughput of reading or writing whole files with one configuration",
+	.opts = io_opts,
+	.args_size = sizeof(struct io_args),
+	.run = io_main,
+};

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sluice --dump-options: the tables as JSON, from which manual and completion are made. */
+#include <string.h>
+
+#include <jansson.h>
+#include <sluice/sluice.h>
+
+#include "cli/cli.h"
+
+static const char *const kind_names[] = {
+	[CLI_KIND_FLAG] = "flag",   [CLI_KIND_STR] = "string", [CLI_KIND_U32] = "integer",
+	[CLI_KIND_U64] = "integer", [CLI_KIND_SIZE] = "size",  [CLI_KIND_ENUM] = "choice",
+	[CLI_KIND_LIST] = "list",
+};
+
+static json_t *option(const struct cli_opt *o, const char *group)
+{
+	bool number = o->kind == CLI_KIND_U32 || o->kind == CLI_KIND_U64 ||
+		      o->kind == CLI_KIND_SIZE || o->kind == CLI_KIND_LIST;
+	char letter[2] = {o->letter, 0};
+	json_t *j = json_pack("{s:s, s:s, s:s?, s:s?, s:s?, s:s, s:b, s:[]}", "name", o->name,
+			      "kind", kind_names[o->kind], "group", group, "letter",
+			      o->letter ? letter : NULL, "meta", o->meta, "help", o->help,
+			      "required", o->def == CLI_REQUIRED, "aliases");
+
+	json_object_set_new(j, "default",
+			    o->def && o->def != CLI_REQUIRED ? json_string(o->def) : json_null());
+	/* Bounds are strings: JSON numbers of many readers end at 2^53. */
+	if (number) {
+		char text[24];
+
+		snprintf(text, sizeof(text), "%llu", (unsigned long long)o->min);
+		json_object_set_new(j, "min", json_string(text));
+		snprintf(text, sizeof(text), "%llu", (unsigned long long)o->max);
+		json_object_set_new(j, "max", json_string(text));
+	}
+	if (o->choices) {
+		json_t *words = json_array();
+
+		for (const char *const *c = o->choices; *c; c++)
+			json_array_append_new(words, json_string(*c));
+		json_object_set_new(j, "choices", words);
+	}
+	return j;
+}
+
+/* Returns the group that is open at the end of the table. */
+static const char *table(json_t *out, const struct cli_opt *o, const char *group)
+{
+	for (; o->kind != CLI_KIND_END; o++) {
+		json_t *last = json_array_get(out, json_array_size(out) - 1);
+
+		if (o->kind == CLI_KIND_GROUP)
+			group = o->name;
+		else if (o->kind == CLI_KIND_TABLE)
+			group = table(out, o->sub, group);
+		else if (o->kind == CLI_KIND_ALIAS)
+			json_array_append_new(json_object_get(last, "aliases"),
+					      json_string(o->name));
+		else
+			json_array_append_new(out, option(o, group));
+	}
+	return group;
+}
+
+int cli_dump_options(FILE *f, const struct cli_cmd *const *commands)
+{
+	json_t *all = json_array();
+	json_t *root = json_pack("{s:s, s:i, s:s, s:o}", "program", "sluice", "schema", 1,
+				 "version", SLUICE_VERSION_STRING, "commands", all);
+	int r;
+
+	for (; *commands; commands++) {
+		const struct cli_cmd *c = *commands;
+		json_t *opts = json_array();
+
+		table(opts, c->opts, NULL);
+		json_array_append_new(all, json_pack("{s:s, s:s, s:s?, s:s?, s:o}", "name", c->name,
+						     "summary", c->summary, "usage", c->usage,
+						     "notes", c->notes, "options", opts));
+	}
+	r = json_dumpf(root, f, JSON_INDENT(2) | JSON_ENSURE_ASCII);
+	putc('\n', f);
+	json_decref(root);
+	return r == 0 && fflush(f) == 0 ? CLI_OK : CLI_FAILED;
+}

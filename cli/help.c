@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* --help, from the option tables: two columns, wrapped at 80. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "cli/cli.h"
+
+enum { TEXT_COLUMN = 30, WIDTH = 80 };
+
+void cli_wrap(FILE *f, const char *text, size_t col, size_t indent)
+{
+	while (*text) {
+		size_t len = strcspn(text, " ");
+
+		if (col + len > WIDTH && col > indent) {
+			fprintf(f, "\n%*s", (int)indent, "");
+			col = indent;
+		}
+		fprintf(f, "%.*s", (int)len, text);
+		col += len;
+		text += len;
+		while (*text == ' ')
+			text++;
+		if (*text && col < WIDTH) {
+			putc(' ', f);
+			col++;
+		}
+	}
+	putc('\n', f);
+}
+
+static size_t append(char *buf, size_t size, size_t used, const char *a, const char *b)
+{
+	size_t n = (size_t)snprintf(buf + used, used < size ? size - used : 0, "%s%s", a, b);
+
+	return min_u64(used + n, size - 1);
+}
+
+/* "-m, --mode read|write" */
+static void left_column(char *buf, size_t size, const struct cli_opt *o)
+{
+	size_t used;
+
+	if (o->letter)
+		used = (size_t)snprintf(buf, size, "  -%c, --%s", o->letter, o->name);
+	else
+		used = (size_t)snprintf(buf, size, "      --%s", o->name);
+	used = min_u64(used, size - 1);
+	for (size_t i = 0; o->choices && o->choices[i]; i++)
+		used = append(buf, size, used, i ? "|" : " ", o->choices[i]);
+	if (o->meta)
+		used = append(buf, size, used, " ", o->meta);
+	if (o->kind == CLI_KIND_LIST)
+		append(buf, size, used, "...", "");
+}
+
+static void option(FILE *f, const struct cli_opt *o)
+{
+	char left[160], text[512];
+	size_t used = 0, col;
+
+	left_column(left, sizeof(left), o);
+	used = append(text, sizeof(text), used, o->help, "");
+	if (o->def == CLI_REQUIRED)
+		append(text, sizeof(text), used, " (needed)", "");
+	else if (o->def) {
+		used = append(text, sizeof(text), used, " (", o->def);
+		append(text, sizeof(text), used, ")", "");
+	}
+	col = strlen(left);
+	if (col + 2 > TEXT_COLUMN)
+		fprintf(f, "%s\n%*s", left, TEXT_COLUMN, "");
+	else
+		fprintf(f, "%-*s", TEXT_COLUMN, left);
+	cli_wrap(f, text, TEXT_COLUMN, TEXT_COLUMN);
+}
+
+static void table(FILE *f, const struct cli_opt *o)
+{
+	for (; o->kind != CLI_KIND_END; o++) {
+		if (o->kind == CLI_KIND_GROUP)
+			fprintf(f, "\n%s:\n", o->name);
+		else if (o->kind == CLI_KIND_TABLE)
+			table(f, o->sub);
+		else if (o->kind != CLI_KIND_ALIAS)
+			option(f, o);
+	}
+}
+
+void cli_help(FILE *f, const struct cli_cmd *cmd)
+{
+	fprintf(f, "usage: sluice %s [OPTION...]%s%s\n", cmd->name, cmd->usage ? " " : "",
+		cmd->usage ? cmd->usage : "");
+	cli_wrap(f, cmd->summary, 0, 0);
+	if (cmd->opts[0].kind != CLI_KIND_GROUP)
+		fprintf(f, "\nOptions:\n");
+	table(f, cmd->opts);
+	fprintf(f, "  %-*s%s\n", TEXT_COLUMN - 2, "-h, --help", "show this help");
+	if (cmd->notes)
+		fprintf(f, "\n%s", cmd->notes);
+}

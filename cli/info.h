@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_CLI_INFO_H
+#define SLUICE_CLI_INFO_H
+
+/* What `sluice info` found, printed as text and as JSON from the same struct. */
+#include <jansson.h>
+
+#include <sluice/probe.h>
+
+#include "load/report/machine.h"
+
+struct info_engine {
+	const char *name;
+	const char *descr;
+	bool usable;
+	bool by_name_only; /* for tests and measurements: never picked, not a reason to say "works"
+			    */
+	struct sluice_err why;
+};
+
+struct info_path {
+	const char *path;
+	int code; /* 0 or -errno, with the reason in err */
+	struct sluice_err err;
+	struct sluice_path_info info;
+};
+
+struct info {
+	struct report_machine machine;
+	struct sluice_gpu_info gpu;
+	struct info_engine *engines;
+	size_t nr_engines;
+	struct info_path *paths;
+	size_t nr_paths;
+	bool usable; /* at least one engine that is picked without being named */
+};
+
+json_t *info_json(const struct info *in);
+
+#endif

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `sluice info --json`.  The words are those of the option tables and structs. */
+#include <string.h>
+
+#include "cli/info.h"
+#include "cli/json.h"
+#include "load/report/text.h"
+
+static json_t *u64(uint64_t v)
+{
+	return json_integer((json_int_t)v);
+}
+
+/* 0 means "not known". */
+static json_t *known(uint64_t v)
+{
+	return v ? u64(v) : json_null();
+}
+
+static json_t *device_json(const struct sluice_blockdev *d)
+{
+	json_t *j = json_pack("{s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "name", report_str(d->name),
+			      "model", report_str_or_null(d->model), "scheduler",
+			      report_str_or_null(d->scheduler), "write_cache",
+			      report_str_or_null(d->write_cache), "backing",
+			      report_str_or_null(d->backing), "major", (json_int_t)d->major,
+			      "minor", (json_int_t)d->minor);
+
+	json_object_set_new(j, "bytes", known(d->bytes));
+	json_object_set_new(j, "logical_block", known(d->logical_block));
+	json_object_set_new(j, "physical_block", known(d->physical_block));
+	json_object_set_new(j, "max_segments", known(d->max_segments));
+	json_object_set_new(j, "max_sectors_kb", known(d->max_sectors_kb));
+	json_object_set_new(j, "max_hw_sectors_kb", known(d->max_hw_sectors_kb));
+	json_object_set_new(j, "nr_requests", known(d->nr_requests));
+	json_object_set_new(j, "nr_queues", known(d->nr_queues));
+	json_object_set_new(j, "dma_alignment", known(d->dma_alignment));
+	json_object_set_new(j, "rotational", json_boolean(d->rotational));
+	return j;
+}
+
+static json_t *direct_json(const struct sluice_path_info *p)
+{
+	return json_pack("{s:b, s:o, s:o, s:o, s:o}", "usable", p->direct, "reason",
+			 report_str_or_null(p->direct_why), "mem_align", known(p->mem_align),
+			 "offset_align", known(p->offset_align), "align_from",
+			 report_str_or_null(p->align_from));
+}
+
+static json_t *path_json(const struct info_path *ip)
+{
+	const struct sluice_path_info *p = &ip->info;
+	json_t *j = json_object();
+
+	report_set_path(j, "path", ip->path);
+	if (ip->code < 0) {
+		json_object_set_new(j, "error", report_str(ip->err.msg));
+		json_object_set_new(j, "errno", json_integer(-ip->code));
+		return j;
+	}
+	json_object_set_new(j, "kind",
+			    json_string(p->is_dir      ? "directory"
+					: p->is_device ? "block device"
+						       : "file"));
+	json_object_set_new(j, "direct", direct_json(p));
+	if (!p->is_device) {
+		json_object_set_new(j, "file_system", report_str_or_null(p->fs));
+		report_set_path(j, "mount", p->mount);
+		json_object_set_new(j, "total_bytes", u64(p->fs_bytes));
+		json_object_set_new(j, "free_bytes", u64(p->free_bytes));
+		json_object_set_new(j, "gds_reason", report_str_or_null(p->gds_why));
+	}
+	if (!p->is_dir) {
+		json_object_set_new(j, "bytes", u64(p->file_bytes));
+		json_object_set_new(j, "resident_bytes",
+				    p->resident_why[0] ? json_null() : u64(p->resident_bytes));
+	}
+	json_object_set_new(j, "device", p->has_device ? device_json(&p->device) : json_null());
+	return j;
+}
+
+static json_t *gpu_json(const struct sluice_gpu_info *g)
+{
+	return json_pack("{s:{s:b, s:o, s:o, s:I, s:o}, s:{s:b, s:o, s:o, s:b}}", "cuda", "usable",
+			 g->cuda, "reason", report_str_or_null(g->cuda_why), "version",
+			 known((uint64_t)g->cuda_version), "devices", (json_int_t)g->devices,
+			 "device0", report_str_or_null(g->device0), "cufile", "usable", g->cufile,
+			 "reason", report_str_or_null(g->cufile_why), "version",
+			 known((uint64_t)g->cufile_version), "nvidia_fs", g->nvidia_fs);
+}
+
+json_t *info_json(const struct info *in)
+{
+	json_t *engines = json_array(), *paths = json_array();
+
+	for (size_t i = 0; i < in->nr_engines; i++) {
+		const struct info_engine *e = &in->engines[i];
+
+		json_array_append_new(
+			engines, json_pack("{s:s, s:b, s:b, s:o, s:o}", "name", e->name, "usable",
+					   e->usable, "by_name_only", e->by_name_only, "reason",
+					   report_str_or_null(e->usable ? NULL : e->why.msg),
+					   "description", report_str_or_null(e->descr)));
+	}
+	for (size_t i = 0; i < in->nr_paths; i++)
+		json_array_append_new(paths, path_json(&in->paths[i]));
+	return json_pack("{s:s, s:s, s:b, s:o, s:o, s:o, s:o}", "schema", "sluice-info/1", "sluice",
+			 SLUICE_VERSION_STRING, "usable", in->usable, "machine",
+			 report_machine_json(&in->machine), "engines", engines, "gpu",
+			 gpu_json(&in->gpu), "paths", paths);
+}

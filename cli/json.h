@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_CLI_JSON_H
+#define SLUICE_CLI_JSON_H
+
+/* The file behind --json. */
+#include <jansson.h>
+#include <stdio.h>
+
+struct cli_cmd;
+
+/*
+ * Open @file ("-": standard output) before the job starts, so that a long job
+ * does not end in an unwritable file.  NULL with a message on stderr.
+ */
+FILE *cli_json_open(const struct cli_cmd *cmd, const char *file);
+/* Write @root (the reference is taken) and close.  Returns an exit status. */
+int cli_json_finish(const struct cli_cmd *cmd, FILE *f, const char *file, json_t *root);
+
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_CLI_PLACES_H
+#define SLUICE_CLI_PLACES_H
+
+/* Folders on the command line to places where workers work. */
+#include "cli/cli.h"
+#include "load/run/io.h"
+
+#define CLI_PLACES_MAX 1024
+
+struct cli_places {
+	struct io_place *items;
+	unsigned nr;
+	char **names;            /* folders cut out of mappings */
+	char private_folder[32]; /* made because no folder was named; else empty */
+};
+
+/*
+ * @per workers for each of @folders, or one for each "FOLDER:DEVICE" of @mapping;
+ * with neither, @per workers in a new folder under the current one.  Returns an
+ * exit status, having said what is wrong; cli_places_fini() is due either way.
+ */
+int cli_places_init(struct cli_places *p, const struct cli_cmd *cmd, const struct cli_list *folders,
+		    const struct cli_list *mapping, uint32_t per);
+/* Remove the private folder, if it is empty. */
+void cli_places_fini(struct cli_places *p, const struct cli_cmd *cmd);
+
+#endif

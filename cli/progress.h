@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_CLI_PROGRESS_H
+#define SLUICE_CLI_PROGRESS_H
+
+/*
+ * One line on stderr that says how far a job is, how fast, and how long it will
+ * take; only when stderr is a terminal.  All calls come from one thread.
+ *
+ *	struct cli_progress p;
+ *
+ *	cli_progress_start(&p, "read", total_bytes);
+ *	while (...)
+ *		cli_progress_update(&p, bytes_so_far);	cheap: draws 10 times a second
+ *	cli_progress_end(&p);				wipes the line
+ *
+ * End it before printing anything else.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+struct cli_progress {
+	bool on;
+	char label[48];
+	uint64_t total; /* bytes; 0: not known, so no bar and no time left */
+	uint64_t start_ns;
+	uint64_t drawn_ns;
+};
+
+void cli_progress_start(struct cli_progress *p, const char *label, uint64_t total);
+/* Another step of the same job: the count starts again at 0. */
+void cli_progress_label(struct cli_progress *p, const char *label, uint64_t total);
+void cli_progress_update(struct cli_progress *p, uint64_t done);
+void cli_progress_end(struct cli_progress *p);
+
+/*
+ * The text of the line, without terminal codes: for the tests, and for
+ * cli_progress_update().  @elapsed_ns since the start; at most @width columns.
+ */
+void cli_progress_format(char *out, unsigned size, unsigned width, const char *label, uint64_t done,
+			 uint64_t total, uint64_t elapsed_ns);
+
+#endif

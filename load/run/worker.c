@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One worker of an I/O job.  All workers pass the same barriers, whatever
+ * happens: after a failure anywhere they skip the work between the barriers and
+ * leave the loop together, so nobody waits for a thread that has left.
+ */
+#include "load/run/worker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/err.h"
+#include "base/random.h"
+#include "base/util.h"
+#include "load/run/limit.h"
+
+#define POLL_NS    100000000 /* how soon a stop is noticed */
+#define PAGE_BYTES 4096
+#define POISON     0x5a /* in the buffer before a read that will be compared */
+
+void run_fail(struct run *run, const struct sluice_err *err)
+{
+	pthread_mutex_lock(&run->lock);
+	if (!atomic_load(&run->failed)) {
+		run->err = *err;
+		atomic_store(&run->failed, true);
+	}
+	pthread_mutex_unlock(&run->lock);
+}
+
+bool run_stopped(struct run *run)
+{
+	return atomic_load(&run->failed) || (run->job->stop && atomic_load(run->job->stop));
+}
+
+/* ------------------------------------------------------------------ buffers */
+
+/* Ordinary memory of small pages, to see what callers without our buffers get. */
+static int plain_alloc(struct worker *w, struct sluice_err *err)
+{
+	const struct io_job *job = w->run->job;
+	void *p;
+
+	w->map_len = job->io_size + PAGE_BYTES;
+	p = mmap(NULL, w->map_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED)
+		return sluice_fail(err, -errno, "no memory for a buffer: %s",
+				   sluice_strerror(errno));
+	w->map = p;
+	w->buf = (char *)p + (job->memory == IO_MEMORY_ODD);
+	w->res->buf.page = PAGE_BYTES;
+	madvise(p, w->map_len, MADV_NOHUGEPAGE);
+	if (job->lock && mlock(p, w->map_len) == 0)
+		w->res->buf.got = SLUICE_BUF_LOCKED;
+	else if (job->lock)
+		snprintf(w->res->buf.note, sizeof(w->res->buf.note), "not locked: %s",
+			 sluice_strerror(errno));
+	return 0;
+}
+
+int worker_init(struct worker *w, struct sluice_err *err)
+{
+	const struct io_job *job = w->run->job;
+	int r = sluice_open(&w->io, &job->opts, err);
+
+	if (r < 0)
+		return r;
+	if (job->memory == IO_MEMORY_OWN) {
+		void *p;
+
+		r = sluice_buf_alloc(&p, w->io, job->io_size, job->lock ? SLUICE_BUF_LOCKED : 0,
+				     &w->res->buf, err);
+		if (r == 0)
+			w->buf = p;
+		return r;
+	}
+	return plain_alloc(w, err);
+}
+
+void worker_fini(struct worker *w)
+{
+	sluice_close(w->io, NULL);
+	if (w->map)
+		munmap(w->map, w->map_len);
+}
+
+/* ---------------------------------------------------------------- transfers */
+
+/* Carry out one operation, all of it, giving up when the job is stopped. */
+static int move(struct run *run, struct sluice_io *io, const struct sluice_op *op,
+		struct sluice_err *err)
+{
+	struct sluice_done done;
+	uint64_t ticket;
+	int r = sluice_submit(io, op, 1, &ticket, err);
+
+	if (r < 0)
+		return r;
+	for (;;) {
+		r = sluice_wait(io, ticket, POLL_NS, &done);
+		if (r != -ETIMEDOUT)
+			break;
+		if (run_stopped(run))
+			sluice_cancel(io, ticket);
+	}
+	if (r < 0)
+		return sluice_fail(err, r, "waiting for a transfer: %s", sluice_strerror(r));
+	if (done.res < 0)
+		return sluice_fail(err, (int)done.res, "%s", done.msg);
+	return 0;
+}
+
+static struct sluice_op whole_file(const struct worker *w, bool read, struct sluice_file *file)
+{
+	return (struct sluice_op){
+		.opcode = read ? SLUICE_READ : SLUICE_WRITE,
+		.flags = read ? SLUICE_OP_EXACT : 0,
+		.file = file,
+		.buf = w->buf,
+		.len = w->run->job->io_size,
+	};
+}
+
+/* The operation that is measured: open, move, close. */
+static int transfer(struct worker *w, const struct job_file *f, struct sluice_err *err)
+{
+	bool read = w->run->job->read;
+	struct sluice_file *file;
+	struct sluice_op op;
+	int r = sluice_file_open(&file, w->io, f->path, read ? O_RDONLY : O_RDWR, 0, err);
+
+	if (r < 0)
+		return r;
+	op = whole_file(w, read, file);
+	r = move(w->run, w->io, &op, err);
+	w->res->file.size = sizeof(w->res->file);
+	sluice_file_stat(file, &w->res->file);
+	if (r < 0) {
+		sluice_file_close(file, NULL);
+		return r;
+	}
+	return sluice_file_close(file, err);
+}
+
+/* The same through the helper's handle, for making and checking files; not measured. */
+static int helper_transfer(struct worker *w, const struct job_file *f, bool read,
+			   struct sluice_err *err)
+{
+	struct sluice_op op = whole_file(w, read, NULL);
+
+	op.path = f->path;
+	if (!read)
+		op.flags = SLUICE_OP_DATASYNC;
+	return move(w->run, w->run->helper, &op, err);
+}
+
+/* --------------------------------------------------------------------- data */
+
+static struct job_file *loop_file(const struct worker *w, unsigned loop)
+{
+	return &w->files[w->run->job->different_file ? loop : 0];
+}
+
+/*
+ * Seed of what loop @loop writes.  When it will be compared, each pass over one
+ * file writes something else, or a pass that was lost would not be noticed; the
+ * last one leaves the pattern by which the file is known to be ours.
+ */
+static uint64_t loop_pattern(const struct worker *w, unsigned loop)
+{
+	const struct io_job *job = w->run->job;
+	uint64_t pattern = loop_file(w, loop)->pattern;
+
+	if (job->read || job->different_file || !job->validate)
+		return pattern;
+	return pattern + (job->loops + job->warmup - 1 - loop);
+}
+
+/* The buffer holds what @f should; tell where it does not. */
+static int compare(struct worker *w, const struct job_file *f, struct sluice_err *err)
+{
+	uint64_t len = w->run->job->io_size;
+	size_t at = sluice_pattern_check(w->buf, len, f->pattern, 0);
+	unsigned char right;
+
+	if (at == len)
+		return 0;
+	sluice_pattern_fill(&right, 1, f->pattern, at);
+	return sluice_fail(err, -EBADMSG,
+			   "validation failed: %s: offset %zu holds 0x%02x, should be 0x%02x",
+			   f->path, at, (unsigned char)w->buf[at], right);
+}
+
+/* --------------------------------------------------------------- life of it */
+
+/* Files to write begin empty, files to read begin with the pattern on the device. */
+static int prepare(struct worker *w, struct sluice_err *err)
+{
+	const struct io_job *job = w->run->job;
+	unsigned n = files_per_worker(job);
+	int r = 0;
+
+	memset(w->buf, 0, job->io_size); /* page faults are not what is measured */
+	for (unsigned i = 0; i < n && r == 0 && !run_stopped(w->run); i++) {
+		struct job_file *f = &w->files[i];
+
+		if (f->ours || (f->exists && !job->overwrite))
+			continue;
+		r = file_create(f, err);
+		if (r < 0)
+			return r;
+		w->res->made++;
+		if (job->read) {
+			sluice_pattern_fill(w->buf, job->io_size, f->pattern, 0);
+			r = helper_transfer(w, f, false, err);
+		}
+	}
+	return r;
+}
+
+/* Before the clock starts: a cold cache for reads, the right data for writes. */
+static void prepare_loop(struct worker *w, unsigned loop)
+{
+	const struct io_job *job = w->run->job;
+	int64_t left;
+
+	if (!job->read) {
+		if (loop == 0 || job->different_file || job->validate)
+			sluice_pattern_fill(w->buf, job->io_size, loop_pattern(w, loop), 0);
+		return;
+	}
+	left = file_drop_cache(loop_file(w, loop)->path, job->io_size);
+	if (loop >= w->run->res->first && w->res->resident >= 0)
+		w->res->resident = left < 0 || left > w->res->resident ? left : w->res->resident;
+	if (job->validate)
+		memset(w->buf, POISON, job->io_size);
+}
+
+static double seconds(const struct timeval *from, const struct timeval *to)
+{
+	return (double)(to->tv_sec - from->tv_sec) + (double)(to->tv_usec - from->tv_usec) / 1e6;
+}
+
+static void count_cpu(struct run *run)
+{
+	struct rusage now;
+
+	getrusage(RUSAGE_SELF, &now);
+	run->res->user_sec += seconds(&run->before.ru_utime, &now.ru_utime);
+	run->res->system_sec += seconds(&run->before.ru_stime, &now.ru_stime);
+}
+
+/*
+ * One loop.  The first two barriers keep the preparations of all workers out of
+ * the CPU time, the last one keeps what follows out.
+ */
+static int one_loop(struct worker *w, unsigned loop, struct sluice_err *err)
+{
+	struct run *run = w->run;
+	const struct job_file *f = loop_file(w, loop);
+	uint64_t begin, done, end;
+	int r = 0;
+
+	if (!run_stopped(run))
+		prepare_loop(w, loop);
+	pthread_barrier_wait(&run->barrier);
+	if (w->tid == 0)
+		getrusage(RUSAGE_SELF, &run->before);
+	pthread_barrier_wait(&run->barrier);
+	begin = clock_ns();
+	if (!run_stopped(run))
+		r = transfer(w, f, err);
+	done = clock_ns();
+	if (r < 0)
+		run_fail(run, err);
+	pthread_barrier_wait(&run->barrier);
+	end = clock_ns();
+	if (w->tid == 0) {
+		if (loop >= run->res->first)
+			count_cpu(run);
+		run->leave = run_stopped(run); /* one answer for all, read after the barrier */
+	}
+	pthread_barrier_wait(&run->barrier);
+
+	w->res->task[loop] = (double)(done - begin) / 1e9;
+	w->res->e2e[loop] = (double)(end - begin) / 1e9;
+	if (run->job->read && run->job->validate && !run_stopped(run))
+		r = compare(w, f, err);
+	return r;
+}
+
+/* What a plain loop gets from the same files, now that they are there. */
+static void measure_limit(struct run *run)
+{
+	CLEANUP_FREE struct limit_target *targets = calloc(run->nr_workers, sizeof(*targets));
+	struct limit_result limit;
+
+	if (!targets)
+		return;
+	for (unsigned i = 0; i < run->nr_workers; i++) {
+		struct worker *w = &run->workers[i];
+
+		/* Whatever the job used: this wants aligned memory. */
+		if (w->map && w->buf != w->map)
+			w->buf = memmove(w->map, w->buf, run->job->io_size);
+		targets[i].path = loop_file(w, run->res->nr_loops - 1)->path;
+		targets[i].content = w->buf;
+		targets[i].len = run->job->io_size;
+		targets[i].align = w->res->file.direct ? w->res->file.offset_align : PAGE_BYTES;
+	}
+	limit_measure(&limit, targets, run->nr_workers, run->job->read, run->job->stop);
+	run->res->limit = limit.bytes_per_sec;
+	memcpy(run->res->limit_how, limit.how, sizeof(limit.how));
+}
+
+/* Read back what was written, past the page cache where that is possible, and compare. */
+static int check_written(struct worker *w, struct sluice_err *err)
+{
+	unsigned n = files_per_worker(w->run->job);
+	int r = 0;
+
+	for (unsigned i = 0; i < n && r == 0 && !run_stopped(w->run); i++) {
+		file_drop_cache(w->files[i].path, w->run->job->io_size);
+		memset(w->buf, POISON, w->run->job->io_size);
+		r = helper_transfer(w, &w->files[i], true, err);
+		if (r == 0)
+			r = compare(w, &w->files[i], err);
+	}
+	return r;
+}
+
+/* All workers enter step @step together. */
+static void next_step(struct worker *w, enum io_step step)
+{
+	if (pthread_barrier_wait(&w->run->barrier) == PTHREAD_BARRIER_SERIAL_THREAD)
+		atomic_store(&w->run->step, (int)step);
+}
+
+void *worker_main(void *arg)
+{
+	struct worker *w = arg;
+	struct run *run = w->run;
+	struct sluice_err err = {0, ""};
+
+	pthread_mutex_lock(&run->lock); /* the starting signal */
+	pthread_mutex_unlock(&run->lock);
+	if (run->abandoned)
+		return NULL;
+	if (prepare(w, &err) < 0)
+		run_fail(run, &err);
+	next_step(w, IO_STEP_RUN);
+	for (unsigned i = 0; i < run->res->nr_loops && !run->leave; i++)
+		if (one_loop(w, i, &err) < 0)
+			run_fail(run, &err);
+	next_step(w, IO_STEP_LIMIT);
+	if (w->tid == 0 && run->job->measure_limit && !run_stopped(run))
+		measure_limit(run);
+	next_step(w, IO_STEP_CHECK);
+	if (!run->job->read && run->job->validate && !run_stopped(run) &&
+	    check_written(w, &err) < 0)
+		run_fail(run, &err);
+	return NULL;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_RUN_WORKER_H
+#define SLUICE_RUN_WORKER_H
+
+/* What the threads of one io_job_run() share; see io.h for the idea. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/resource.h>
+
+#include "load/run/files.h"
+#include "load/run/io.h"
+
+struct worker {
+	struct run *run;
+	unsigned tid;
+	pthread_t thread;
+	struct sluice_io *io;
+	char *buf; /* io_size bytes */
+	void *map; /* what buf is part of, when it is not the handle's */
+	size_t map_len;
+	struct job_file *files; /* files_per_worker() of them */
+	struct io_worker_result *res;
+};
+
+struct run {
+	const struct io_job *job;
+	struct io_result *res;
+	unsigned nr_workers;
+	struct worker *workers;
+	struct job_file *files;   /* of all workers */
+	struct sluice_io *helper; /* makes and checks files, with the default settings */
+	struct rusage before;     /* of the loop that is running */
+	pthread_barrier_t barrier;
+	atomic_int step;    /* enum io_step */
+	atomic_bool failed; /* set once, with @err */
+	bool leave;         /* the loop; written by worker 0 between two barriers */
+	bool abandoned;     /* not all workers could be started */
+	pthread_mutex_t lock;
+	struct sluice_err err; /* the first failure */
+};
+
+/* Remember the first failure; all workers then skip what is left. */
+void run_fail(struct run *run, const struct sluice_err *err);
+/* Has a worker failed, or does the user want to stop? */
+bool run_stopped(struct run *run);
+
+int worker_init(struct worker *w, struct sluice_err *err);
+void *worker_main(void *arg);
+void worker_fini(struct worker *w);
+
+#endif

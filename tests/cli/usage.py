@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line as a whole: help, version, and what is said about mistakes.
+
+    usage.py SLUICE
+"""
+import json
+import os
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..'))
+import tap
+
+SLUICE = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ['SLUICE'])
+
+
+def sluice(*args, **more):
+    """Exit status, standard output, standard error."""
+    done = subprocess.run([SLUICE, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
+    return done.returncode, done.stdout.decode(), done.stderr.decode(errors='replace')
+
+
+def tables():
+    status, out, _ = sluice('--dump-options')
+    assert status == 0
+    return json.loads(out)['commands']
+
+
+def refused(*args, says=()):
+    """One line on standard error that names what is wrong, nothing else, status 2."""
+    status, out, err = sluice(*args)
+    assert status == 2, f'{args}: status {status}'
+    assert out == '', f'{args}: {out!r}'
+    assert err.endswith('\n') and err.count('\n') == 1, f'{args}: {err!r}'
+    assert err.startswith('sluice'), err
+    for word in says:
+        assert word in err, f'{args}: {word!r} is not in {err!r}'
+
+
+def help_lists_every_command():
+    for args in (['--help'], ['-h'], ['help']):
+        status, out, err = sluice(*args)
+        assert (status, err) == (0, '')
+        for cmd in tables():
+            assert f'\n  {cmd["name"]} ' in out, cmd['name']
+        assert max(map(len, out.splitlines())) <= 80
+
+
+def help_of_a_command_lists_every_option():
+    for cmd in tables():
+        texts = [sluice('help', cmd['name']), sluice(cmd['name'], '--help'), sluice(cmd['name'], '-h'),
+                 sluice(cmd['name'], 'x', '--help')]
+        for status, out, err in texts:
+            assert (status, err) == (0, '')
+            assert out == texts[0][1]
+        for opt in cmd['options']:
+            assert f'--{opt["name"]}' in out, opt['name']
+            assert not opt['letter'] or f'-{opt["letter"]}, --{opt["name"]}' in out
+        assert max(map(len, out.splitlines())) <= 80
+
+
+def version_is_one_line():
+    for arg in ('--version', '-V'):
+        status, out, err = sluice(arg)
+        assert (status, err) == (0, '')
+        assert out.startswith('sluice ') and out.count('\n') == 1
+
+
+def no_command_shows_the_help_and_is_status_2():
+    status, out, err = sluice()
+    assert (status, out) == (2, '')
+    assert 'usage: sluice COMMAND' in err
+
+
+def an_unknown_command_gets_a_suggestion():
+    refused('inof', says=["unknown command 'inof'", "did you mean 'info'?"])
+    refused('xyzzy', says=["unknown command 'xyzzy'", 'sluice --help'])
+    refused('help', 'inof', says=["did you mean 'info'?"])
+    refused('--versoin', says=["unknown option '--versoin'", "did you mean '--version'?"])
+    refused('', says=["unknown command ''"])
+    refused('info\nx', says=["unknown command 'info?x'"])
+
+
+def every_table_is_sound():
+    """Names are unique in either spelling, letters are unique, each option has a help text."""
+    for cmd in tables():
+        names, letters = set(), set('h')
+        for opt in cmd['options']:
+            for name in [opt['name'], *opt['aliases']]:
+                name = name.replace('_', '-')
+                assert name not in names and name != 'help', f'{cmd["name"]}: --{name} twice'
+                names.add(name)
+            if opt['letter']:
+                assert opt['letter'] not in letters, f'{cmd["name"]}: -{opt["letter"]} twice'
+                letters.add(opt['letter'])
+            assert opt['help'] and opt['group'], opt
+            assert opt['kind'] in ('flag', 'choice') or opt['meta'], opt
+
+
+def every_option_refuses_what_is_wrong():
+    for cmd in tables():
+        for opt in cmd['options']:
+            long, name = f'--{opt["name"]}', cmd['name']
+            if opt['kind'] == 'flag':
+                refused(name, f'{long}=yes', says=[long, "'yes'", 'takes no value'])
+                continue
+            refused(name, long, says=[long, 'needs a value'])
+            if opt['kind'] == 'choice':
+                refused(name, long, 'x-x', says=[long, "'x-x'", *opt['choices']])
+            if opt['kind'] in ('integer', 'size'):
+                for junk in ('', 'x', '1x', '-1', '1 ', '0x', '1e3'):
+                    refused(name, f'{long}={junk}', says=[long, f"'{junk}'"])
+                refused(name, long, '9' * 30, says=[long, 'is outside'])
+                if int(opt['min']) > 0:
+                    refused(name, long, str(int(opt['min']) - 1), says=[long, 'is outside'])
+                if int(opt['max']) < 2**64 - 1:
+                    refused(name, long, str(int(opt['max']) + 1), says=[long, 'is outside'])
+
+
+def unknown_options_are_refused():
+    for cmd in tables():
+        refused(cmd['name'], '--xyzzy', says=["unknown option '--xyzzy'"])
+        refused(cmd['name'], '-\x01', says=['unknown option'])
+        refused(cmd['name'], '--jsno', 'x', says=["did you mean '--json'?"])
+        refused(cmd['name'], '--json\nforged: line', says=['?forged'])
+
+
+def both_spellings_of_every_option_are_known():
+    for cmd in tables():
+        for opt in cmd['options']:
+            for name in [opt['name'], *opt['aliases']]:
+                for spelled in {name.replace('_', '-'), name.replace('-', '_')}:
+                    # stopped by the unknown option behind it, not by this one
+                    args = [f'--{spelled}'] if opt['kind'] == 'flag' else []
+                    refused(cmd['name'], *args, '--xyzzy', says=["'--xyzzy'"])
+                    if not args:
+                        refused(cmd['name'], f'--{spelled}', says=['needs a value'])
+
+
+def operands_are_refused_where_none_are_taken():
+    for cmd in tables():
+        if cmd['usage'] is None:
+            refused(cmd['name'], 'what', says=["'what'", 'takes options only'])
+
+
+def a_full_disk_is_a_failure():
+    if not os.path.exists('/dev/full'):
+        raise tap.Skip('full', 'no /dev/full')
+    for args in (['--help'], ['--dump-options'], ['--version'], ['info']):
+        with open('/dev/full', 'w') as full:
+            done = subprocess.run([SLUICE, *args], stdout=full, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 1, args
+        assert 'No space left' in done.stderr
+
+
+def a_closed_pipe_is_no_crash():
+    for args in (['--help'], ['--dump-options']):
+        read, write = os.pipe()
+        os.close(read)
+        done = subprocess.run([SLUICE, *args], stdout=write, stderr=subprocess.PIPE)
+        os.close(write)
+        assert done.returncode in (1, -13), done.returncode
+
+
+tap.run(help_lists_every_command, help_of_a_command_lists_every_option, version_is_one_line,
+        no_command_shows_the_help_and_is_status_2, an_unknown_command_gets_a_suggestion,
+        every_table_is_sound, every_option_refuses_what_is_wrong, unknown_options_are_refused,
+        both_spellings_of_every_option_are_known, operands_are_refused_where_none_are_taken,
+        a_full_disk_is_a_failure, a_closed_pipe_is_no_crash)

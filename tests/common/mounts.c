@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "tests/common/mounts.h"
+#include "tests/common/t.h"
+
+void mounts_need(void)
+{
+	if (!t_is_root())
+		t_skip_all("root", "only root can mount file systems");
+	if (unshare(CLONE_NEWNS) < 0)
+		t_skip_all("root", "no mount namespace: %s", strerror(errno));
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		t_skip_all("root", "no private mounts: %s", strerror(errno));
+}
+
+int mounts_tmpfs(const char *name, const char *options)
+{
+	const char *at = t_path(name);
+
+	mkdir(at, 0755);
+	return mount("tmpfs", at, "tmpfs", 0, options) < 0 ? -errno : 0;
+}
+
+/* Run a program with its messages away; returns its exit status. */
+static int run(char *const *argv)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		int null = open("/dev/null", O_RDWR);
+
+		dup2(null, 0);
+		dup2(null, 1);
+		dup2(null, 2);
+		execvp(argv[0], argv);
+		_exit(127);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		return -1;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+int mounts_image(const char *name, const char *type, uint64_t bytes)
+{
+	char image[PATH_MAX], at[PATH_MAX], mkfs[64], loop[] = "loop", o[] = "-o", q[] = "-q",
+								 mnt[] = "mount";
+	char *make[] = {mkfs, q, image, NULL};
+	char *attach[] = {mnt, o, loop, image, at, NULL};
+	int fd;
+
+	snprintf(at, sizeof(at), "%s", t_path(name));
+	snprintf(image, sizeof(image), "%s.img", at);
+	snprintf(mkfs, sizeof(mkfs), "mkfs.%s", type);
+	mkdir(at, 0755);
+	fd = open(image, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (fd < 0 || ftruncate(fd, (off_t)bytes) < 0)
+		return -errno;
+	close(fd);
+	if (run(make) != 0) {
+		t_note("%s failed", mkfs);
+		return -ENOTSUP;
+	}
+	if (run(attach) != 0) {
+		t_note("mount of an %s image failed", type);
+		return -ENOTSUP;
+	}
+	return 0;
+}
+
+void mounts_end(const char *name)
+{
+	char image[PATH_MAX];
+
+	umount2(t_path(name), MNT_DETACH);
+	rmdir(t_path(name));
+	snprintf(image, sizeof(image), "%s.img", t_path(name));
+	unlink(image);
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_TESTS_MOUNTS_H
+#define SLUICE_TESTS_MOUNTS_H
+
+/*
+ * File systems of a test.  They live in a mount namespace of its own, so they
+ * are gone when the program ends, however it ends.
+ */
+#include <stdint.h>
+
+/* Root and a private namespace, or the program is skipped. */
+void mounts_need(void);
+
+/* Mount on t_path(@name), which is made.  Return 0, or -errno with a note. */
+int mounts_tmpfs(const char *name, const char *options);
+/* A file system of @type ("ext4") of @bytes in an image file. */
+int mounts_image(const char *name, const char *type, uint64_t bytes);
+void mounts_end(const char *name);
+
+#endif

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What README.md and its companions say is so.
+
+    readme.py SOURCE BUILD LIBSLUICE_SO CC...
+"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..'))
+import tap
+
+source, build, library = sys.argv[1:4]
+cc = sys.argv[4:]
+folder = tempfile.TemporaryDirectory()
+program = os.path.join(folder.name, 'copy')
+
+
+def text(name):
+    with open(os.path.join(source, name)) as f:
+        return f.read()
+
+
+def block(language):
+    found = re.findall(rf'^```{language}\n(.*?)^```$', text('README.md'), re.M | re.S)
+    assert len(found) == 1, f'{len(found)} blocks of {language} in README.md'
+    return found[0]
+
+
+def run_copy(*args):
+    env = dict(os.environ, LD_LIBRARY_PATH=os.path.dirname(library))
+    return subprocess.run([program, *args], env=env, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def the_example_is_the_one_in_examples():
+    assert block('c') == text('examples/copy.c')
+
+
+def the_example_is_C99_without_a_warning():
+    c = os.path.join(folder.name, 'copy.c')
+    with open(c, 'w') as f:
+        f.write(block('c'))
+    subprocess.run([*cc, '-std=c99', '-Wall', '-Wextra', '-pedantic', '-Werror',
+                    f'-I{source}/include', f'-I{build}/include', c, '-o', program,
+                    f'-L{os.path.dirname(library)}', '-lsluice'], check=True)
+
+
+def the_example_copies_a_file():
+    a, b = os.path.join(folder.name, 'a'), os.path.join(folder.name, 'b')
+    for size in (0, 1, 4096, 3 * 1024 * 1024 + 17):
+        data = os.urandom(size)
+        with open(a, 'wb') as f:
+            f.write(data)
+        done = run_copy(a, b)
+        assert done.returncode == 0 and not done.stderr, done
+        with open(b, 'rb') as f:
+            assert f.read() == data, f'{size} bytes differ'
+
+
+def the_example_says_why_it_fails():
+    missing = os.path.join(folder.name, 'missing')
+    done = run_copy(missing, missing)
+    assert done.returncode == 1, done
+    assert missing in done.stderr and done.stderr.count('\n') == 1, done
+
+
+def the_quick_start_is_two_commands():
+    assert block('sh') == 'make bench\nmake check\n'
+
+
+def the_targets_are_those_of_the_Makefile():
+    listed = re.findall(r'^\| `make ?([\w-]*)` \|', text('README.md'), re.M)
+    phony = re.search(r'^\.PHONY: ((?:.*\\\n)*.*)$', text('Makefile'), re.M)[1]
+    exist = set(re.findall(r'(?<![\w$(-])[a-z][\w-]*', phony))
+    # Those in between are for the Makefile and the tests only.
+    internal = {'all', 'help', 'setup-check'}
+    assert set(listed) - {''} == exist - internal, (listed, exist)
+
+
+def links_lead_somewhere():
+    for name in ('README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'docs/architecture.md'):
+        for link in re.findall(r'\]\(([^)#:]+)\)', text(name)):
+            path = os.path.join(source, os.path.dirname(name), link)
+            assert os.path.exists(path), f'{name}: {link}'
+
+
+def the_changelog_knows_the_version():
+    version = re.search(r"version: '([^']+)'", text('meson.build'))[1]
+    assert re.search(rf'^## {re.escape(version)}\b', text('CHANGELOG.md'), re.M), version
+
+
+tap.run(the_example_is_the_one_in_examples, the_example_is_C99_without_a_warning,
+        the_example_copies_a_file, the_example_says_why_it_fails, the_quick_start_is_two_commands,
+        the_targets_are_those_of_the_Makefile, links_lead_somewhere,
+        the_changelog_knows_the_version)

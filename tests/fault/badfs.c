@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A file system in memory that misbehaves as file names ask:
+ *
+ *	badfs MOUNTPOINT [async]
+ *
+ * runs in the foreground, says "ready" on standard output when it is mounted,
+ * and unmounts when it is terminated.  Anywhere in the path of a file:
+ *
+ *	reio=N weio=N   reading, writing byte N fails with EIO; what is before it moves
+ *	short=N         every N-th transfer moves about half of what was asked for
+ *	again=N intr=N  every N-th transfer fails with EAGAIN, EINTR
+ *	nodirect=1      open with O_DIRECT fails with EINVAL
+ *	nodirect=2      ... only transfers through it do
+ *	nodirect=3      ... only writes do
+ *	align=N         transfers with O_DIRECT at other than multiples of N fail with EINVAL
+ *	full=N          bytes from N on do not fit: ENOSPC
+ *	falloc=E        fallocate fails with errno E; without, it is not supported
+ *	fsync=1 flush=1 fsync, close fail with EIO
+ *
+ * The page cache is off, so that every transfer comes here as it was asked for.
+ * With "async" the kernel may cut a direct transfer in pieces and do them at
+ * once; then it makes EIO of a short write.  Without, io_uring of Linux 6.18
+ * goes on after a short transfer at the old position, and says it went well.
+ */
+#define FUSE_USE_VERSION 312
+#include <errno.h>
+#include <fcntl.h>
+#include <fuse.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+enum { NR_NODES = 64 };
+
+struct node {
+	char *path; /* NULL: free */
+	bool is_dir;
+	mode_t mode;
+	char *data;
+	size_t size;
+	size_t room;
+	unsigned transfers;
+};
+
+static struct node nodes[NR_NODES];
+static bool async_dio;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct node *find(const char *path)
+{
+	for (unsigned i = 0; i < NR_NODES; i++)
+		if (nodes[i].path && !strcmp(nodes[i].path, path))
+			return &nodes[i];
+	return NULL;
+}
+
+static struct node *add(const char *path, mode_t mode, bool is_dir)
+{
+	for (unsigned i = 0; i < NR_NODES; i++) {
+		if (nodes[i].path)
+			continue;
+		memset(&nodes[i], 0, sizeof(nodes[i]));
+		nodes[i].path = strdup(path);
+		nodes[i].mode = mode;
+		nodes[i].is_dir = is_dir;
+		return nodes[i].path ? &nodes[i] : NULL;
+	}
+	return NULL;
+}
+
+static int resize(struct node *n, size_t size)
+{
+	if (size > n->room) {
+		char *p = realloc(n->data, size + (1 << 20));
+
+		if (!p)
+			return -ENOMEM;
+		memset(p + n->room, 0, size + (1 << 20) - n->room);
+		n->data = p;
+		n->room = size + (1 << 20);
+	}
+	if (size < n->size)
+		memset(n->data + size, 0, n->size - size);
+	n->size = size;
+	return 0;
+}
+
+/* The value of "key=" in the path, or @absent. */
+static uint64_t setting(const struct node *n, const char *key, uint64_t absent)
+{
+	const char *p = n->path;
+	size_t len = strlen(key);
+
+	for (; (p = strstr(p, key)); p++)
+		if (p[len] == '=' && (p[-1] == '/' || p[-1] == ','))
+			return strtoull(p + len + 1, NULL, 10);
+	return absent;
+}
+
+/* ------------------------------------------------------------------- names */
+
+static void fill_stat(const struct node *n, struct stat *st)
+{
+	memset(st, 0, sizeof(*st));
+	st->st_mode = (n->is_dir ? S_IFDIR : S_IFREG) | (n->mode & 07777);
+	st->st_nlink = n->is_dir ? 2 : 1;
+	st->st_size = (off_t)n->size;
+	st->st_blocks = (blkcnt_t)((n->size + 511) / 512);
+	st->st_blksize = 4096;
+}
+
+static int bad_getattr(const char *path, struct stat *st, struct fuse_file_info *fi)
+{
+	struct node *n;
+
+	pthread_mutex_lock(&lock);
+	n = fi && fi->fh ? (struct node *)(uintptr_t)(fi->fh & ~(uint64_t)1) : find(path);
+	if (n)
+		fill_stat(n, st);
+	pthread_mutex_unlock(&lock);
+	return n ? 0 : -ENOENT;
+}
+
+static int bad_readdir(const char *path, void *buf, fuse_fill_dir_t fill, off_t off,
+		       struct fuse_file_info *fi, enum fuse_readdir_flags flags)
+{
+	size_t len = strcmp(path, "/") ? strlen(path) : 0;
+
+	(void)off;
+	(void)fi;
+	(void)flags;
+	fill(buf, ".", NULL, 0, 0);
+	fill(buf, "..", NULL, 0, 0);
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; i < NR_NODES; i++) {
+		const char *p = nodes[i].path;
+
+		if (p && !strncmp(p, path, len) && p[len] == '/' && p[len + 1] &&
+		    !strchr(p + len + 1, '/'))
+			fill(buf, p + len + 1, NULL, 0, 0);
+	}
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
+static int bad_mkdir(const char *path, mode_t mode)
+{
+	int r;
+
+	pthread_mutex_lock(&lock);
+	r = find(path) ? -EEXIST : add(path, mode, true) ? 0 : -ENOSPC;
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+static int bad_unlink(const char *path)
+{
+	struct node *n;
+
+	pthread_mutex_lock(&lock);
+	n = find(path);
+	if (n) {
+		free(n->path);
+		free(n->data);
+		memset(n, 0, sizeof(*n));
+	}
+	pthread_mutex_unlock(&lock);
+	return n ? 0 : -ENOENT;
+}
+
+static int bad_truncate(const char *path, off_t size, struct fuse_file_info *fi)
+{
+	struct node *n;
+	int r = -ENOENT;
+
+	(void)fi;
+	pthread_mutex_lock(&lock);
+	n = find(path);
+	if (n)
+		r = resize(n, (size_t)size);
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+/* ------------------------------------------------------------------- files */
+
+/* The lowest bit of the handle says O_DIRECT. */
+static int open_node(struct node *n, struct fuse_file_info *fi)
+{
+	bool direct = fi->flags & O_DIRECT;
+
+	if (direct && setting(n, "nodirect", 0) == 1)
+		return -EINVAL;
+	fi->fh = (uint64_t)(uintptr_t)n | direct;
+	fi->direct_io = 1;
+	return 0;
+}
+
+static int bad_open(const char *path, struct fuse_file_info *fi)
+{
+	struct node *n;
+	int r = -ENOENT;
+
+	pthread_mutex_lock(&lock);
+	n = find(path);
+	if (n && (fi->flags & O_TRUNC))
+		resize(n, 0);
+	if (n)
+		r = open_node(n, fi);
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+static int bad_create(const char *path, mode_t mode, struct fuse_file_info *fi)
+{
+	struct node *n;
+	int r = -ENOSPC;
+
+	pthread_mutex_lock(&lock);
+	n = find(path);
+	if (!n)
+		n = add(path, mode, false);
+	if (n)
+		r = open_node(n, fi);
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+/* How many of @len bytes at @off a transfer moves, or -errno. */
+static int64_t spoil(struct node *n, bool direct, bool writes, size_t len, uint64_t off)
+{
+	uint64_t eio = setting(n, writes ? "weio" : "reio", UINT64_MAX);
+	uint64_t full = writes ? setting(n, "full", UINT64_MAX) : UINT64_MAX;
+	uint64_t nodirect = setting(n, "nodirect", 0), align = setting(n, "align", 1);
+	uint64_t every;
+	unsigned nth = ++n->transfers;
+
+	if (direct && (nodirect == 2 || (nodirect == 3 && writes)))
+		return -EINVAL;
+	if (direct && (off % align || len % align))
+		return -EINVAL;
+	every = setting(n, "again", 0);
+	if (every && nth % every == 0)
+		return -EAGAIN;
+	every = setting(n, "intr", 0);
+	if (every && nth % every == 1)
+		return -EINTR;
+	if (off >= full)
+		return -ENOSPC;
+	if (off + len > full)
+		len = full - off;
+	if (off <= eio && off + len > eio) {
+		if (off == eio)
+			return -EIO;
+		len = eio - off;
+	}
+	every = setting(n, "short", 0);
+	if (every && nth % every == 0 && len > 1)
+		len = len / 2 + nth % 3 * (len > 8);
+	return (int64_t)len;
+}
+
+static int bad_read(const char *path, char *buf, size_t len, off_t off, struct fuse_file_info *fi)
+{
+	struct node *n = (struct node *)(uintptr_t)(fi->fh & ~(uint64_t)1);
+	int64_t r;
+
+	(void)path;
+	pthread_mutex_lock(&lock);
+	if ((size_t)off >= n->size)
+		len = 0;
+	else if ((size_t)off + len > n->size)
+		len = n->size - (size_t)off;
+	r = len ? spoil(n, fi->fh & 1, false, len, (uint64_t)off) : 0;
+	if (r > 0)
+		memcpy(buf, n->data + off, (size_t)r);
+	pthread_mutex_unlock(&lock);
+	return (int)r;
+}
+
+static int bad_write(const char *path, const char *buf, size_t len, off_t off,
+		     struct fuse_file_info *fi)
+{
+	struct node *n = (struct node *)(uintptr_t)(fi->fh & ~(uint64_t)1);
+	int64_t r;
+
+	(void)path;
+	pthread_mutex_lock(&lock);
+	r = spoil(n, fi->fh & 1, true, len, (uint64_t)off);
+	if (r > 0 && (size_t)off + (size_t)r > n->size) {
+		int e = resize(n, (size_t)off + (size_t)r);
+
+		r = e < 0 ? e : r;
+	}
+	if (r > 0)
+		memcpy(n->data + off, buf, (size_t)r);
+	pthread_mutex_unlock(&lock);
+	return (int)r;
+}
+
+static int bad_fallocate(const char *path, int mode, off_t off, off_t len,
+			 struct fuse_file_info *fi)
+{
+	struct node *n = (struct node *)(uintptr_t)(fi->fh & ~(uint64_t)1);
+
+	(void)path;
+	(void)mode;
+	(void)off;
+	(void)len;
+	return -(int)setting(n, "falloc", EOPNOTSUPP);
+}
+
+static int bad_fsync(const char *path, int datasync, struct fuse_file_info *fi)
+{
+	(void)path;
+	(void)datasync;
+	return setting((struct node *)(uintptr_t)(fi->fh & ~(uint64_t)1), "fsync", 0) ? -EIO : 0;
+}
+
+static int bad_fsyncdir(const char *path, int datasync, struct fuse_file_info *fi)
+{
+	(void)path;
+	(void)datasync;
+	(void)fi;
+	return 0;
+}
+
+static int bad_flush(const char *path, struct fuse_file_info *fi)
+{
+	(void)path;
+	return setting((struct node *)(uintptr_t)(fi->fh & ~(uint64_t)1), "flush", 0) ? -EIO : 0;
+}
+
+static void *bad_init(struct fuse_conn_info *conn, struct fuse_config *cfg)
+{
+	if (!async_dio)
+		conn->want &= ~(unsigned)FUSE_CAP_ASYNC_DIO;
+	cfg->attr_timeout = 0;
+	cfg->entry_timeout = 0;
+	cfg->negative_timeout = 0;
+	cfg->hard_remove = 1;
+	cfg->nullpath_ok = 0;
+	printf("ready\n");
+	fflush(stdout);
+	return NULL;
+}
+
+static const struct fuse_operations operations = {
+	.init = bad_init,
+	.getattr = bad_getattr,
+	.readdir = bad_readdir,
+	.mkdir = bad_mkdir,
+	.rmdir = bad_unlink,
+	.unlink = bad_unlink,
+	.truncate = bad_truncate,
+	.open = bad_open,
+	.create = bad_create,
+	.read = bad_read,
+	.write = bad_write,
+	.fallocate = bad_fallocate,
+	.fsync = bad_fsync,
+	.fsyncdir = bad_fsyncdir,
+	.flush = bad_flush,
+};
+
+int main(int argc, char **argv)
+{
+	char foreground[] = "-f", o[] = "-o", few[] = "max_threads=8";
+	char *args[] = {argv[0], foreground, o, few, argc > 1 ? argv[1] : NULL, NULL};
+
+	if (argc < 2) {
+		fprintf(stderr, "usage: badfs MOUNTPOINT [async]\n");
+		return 2;
+	}
+	async_dio = argc > 2 && !strcmp(argv[2], "async");
+	prctl(PR_SET_PDEATHSIG, SIGTERM); /* not to outlive the test */
+	add("/", 0755, true);
+	return fuse_main(5, args, &operations, NULL);
+}

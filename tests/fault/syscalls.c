@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every call the library makes fails once, SQLite's method:
+ *
+ *	syscalls ENGINE LIBRARY WRAPPED
+ *
+ * A scenario is run with the first call into libc, liburing or libaio failing,
+ * with each error it may meet, then with the second, and so on until one passes
+ * with nothing left to fail; then again with failures that last.  Whatever fails,
+ * a call of the library succeeds with right data or returns an error; nothing
+ * crashes, hangs or leaks.
+ *
+ * LIBRARY is the static library and WRAPPED the comma-separated list of what
+ * the linker was told to wrap: together with the list below they must be all
+ * that `nm` finds, so that a call added to the library cannot be forgotten here.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+
+#include <sluice/probe.h>
+
+#include "base/random.h"
+#include "tests/common/t.h"
+#include "tests/fault/inject.h"
+
+static const char *engine = "threads", *library = "", *wrapped = "";
+
+/* Cannot fail, or failing changes nothing. */
+static const char *const harmless[] = {
+	"__ctype_b_loc", "__ctype_tolower_loc", "__ctype_toupper_loc", "__errno_location",
+	"__isoc99_sscanf", "__isoc23_sscanf", "__isoc99_strtoull", "__isoc23_strtoull",
+	"__udivti3", "__umodti3", "__stack_chk_fail", "__assert_fail", "abort",
+	"_GLOBAL_OFFSET_TABLE_", "clock_gettime", "closedir", "dlerror", "fclose", "free",
+	"geteuid", "getpid", "getpagesize", "io_uring_queue_exit", "memchr", "memcmp",
+	"memcpy", "memmove", "memset", "munlock", "munmap", "nanosleep", "pthread_cond_broadcast",
+	"pthread_cond_destroy", "pthread_cond_init", "pthread_cond_signal",
+	"pthread_cond_timedwait", "pthread_cond_clockwait", "pthread_cond_wait",
+	"pthread_condattr_destroy", "pthread_condattr_init", "pthread_condattr_setclock",
+	"pthread_join", "pthread_kill", "pthread_mutex_destroy", "pthread_mutex_init",
+	"pthread_mutex_lock", "pthread_mutex_trylock", "pthread_mutex_unlock", "pthread_once",
+	"pthread_self", "pthread_setname_np", "pthread_sigmask", "qsort", "sched_yield",
+	"sigfillset", "snprintf", "strcasecmp", "strchr", "strcmp", "strcpy", "strcspn",
+	"strerror", "strerrordesc_np", "strlen", "strncasecmp", "strncmp", "strnlen", "strpbrk",
+	"strrchr", "strspn", "strstr", "strtod", "strtok_r", "strtol", "strtoul", "strtoull",
+	"sysconf", "vsnprintf",
+};
+
+/* ---------------------------------------------------------------- scenario */
+
+enum { SEED = 91, NR_WRITES = 5 };
+
+/* Writes of the scenario: they share sectors, but no bytes. */
+static const struct {
+	uint64_t off, len;
+} writes[NR_WRITES] = {
+	{100, 5000}, {5100, 40000}, {45100, 3001}, {65536, 16384}, {90000, 100},
+};
+
+static unsigned char data[131072];
+static char path[PATH_MAX];
+static bool written[NR_WRITES];
+static unsigned errors; /* calls and operations that said so */
+
+static int64_t noted(int64_t r)
+{
+	errors += r < 0;
+	return r;
+}
+
+/* A read that succeeded has the right bytes wherever a write has succeeded. */
+static void check_read(const unsigned char *buf, uint64_t off, int64_t n)
+{
+	for (unsigned i = 0; i < NR_WRITES && n > 0; i++) {
+		uint64_t from = writes[i].off > off ? writes[i].off : off;
+		uint64_t to = writes[i].off + writes[i].len;
+
+		to = to < off + (uint64_t)n ? to : off + (uint64_t)n;
+		if (written[i] && from < to && memcmp(buf + (from - off), data + from, to - from))
+			T_FAIL("a read of %lld bytes at %llu has wrong data", (long long)n,
+			       (unsigned long long)off);
+	}
+}
+
+static struct sluice_op write_op(unsigned i, unsigned char *from)
+{
+	return (struct sluice_op){
+		.opcode = SLUICE_WRITE,
+		.path = path,
+		.buf = from + writes[i].off,
+		.len = writes[i].len,
+		.offset = writes[i].off,
+	};
+}
+
+/* Queue three writes and a sync, and collect them in two ways. */
+static void async_part(struct sluice_io *io, struct sluice_file *file, unsigned char *from)
+{
+	struct sluice_op ops[4] = {write_op(1, from), write_op(2, from), write_op(3, from)};
+	uint64_t tickets[4] = {0};
+	struct sluice_done d;
+	int n = 0, taken = 0;
+
+	if (file) {
+		ops[0].path = NULL;
+		ops[0].file = file;
+	}
+	ops[1].flags = SLUICE_OP_DATASYNC;
+	ops[3] = (struct sluice_op){.opcode = SLUICE_SYNC, .path = path};
+	while (taken < 4) {
+		n = sluice_submit(io, ops + taken, (unsigned)(4 - taken), tickets + taken, NULL);
+		if (n <= 0)
+			noted(n < 0 ? n : -1);
+		taken += n > 0 ? n : 1; /* go on behind the one that was refused */
+	}
+	for (unsigned i = 0; i < 4; i++) {
+		if (!tickets[i])
+			continue;
+		n = i == 1 ? sluice_wait(io, tickets[i], 3600000000000, &d)
+			   : sluice_wait(io, tickets[i], T_NO_LIMIT, &d);
+		T_EQ(n, 0); /* an accepted operation always has a result */
+		noted(d.res);
+		if (d.res >= 0 && i < 3) {
+			T_EQ(d.res, ops[i].len);
+			written[i + 1] = true;
+		}
+	}
+}
+
+static void sync_part(struct sluice_io *io, struct sluice_file *file, unsigned char *from)
+{
+	struct sluice_op op = write_op(4, from);
+	struct sluice_done d;
+	int64_t r;
+
+	if (file) {
+		r = noted(sluice_pwrite(file, from + writes[0].off, writes[0].len, writes[0].off,
+					NULL));
+		T_OK(r < 0 || r == (int64_t)writes[0].len);
+		written[0] = r > 0;
+	}
+	op.flags = SLUICE_OP_FULLSYNC;
+	memset(&d, 0, sizeof(d));
+	r = noted(sluice_run(io, &op, &d, NULL));
+	if (r == 0 && noted(d.res) >= 0) {
+		T_EQ(d.res, op.len);
+		written[4] = true;
+	}
+}
+
+static void read_part(struct sluice_io *io, struct sluice_file *file)
+{
+	static unsigned char got[131072];
+	struct sluice_op op = {
+		.opcode = SLUICE_READ, .path = path, .buf = got, .len = 100000, .offset = 1};
+	struct sluice_done d;
+	uint64_t ticket;
+	int64_t r;
+
+	if (file) {
+		r = noted(sluice_pread(file, got, 4096, 4096, NULL));
+		check_read(got, 4096, r);
+		r = noted(sluice_pread(file, got, sizeof(got), 0, NULL));
+		check_read(got, 0, r);
+	}
+	if (noted(sluice_submit(io, &op, 1, &ticket, NULL)) == 1) {
+		T_EQ(sluice_wait(io, ticket, T_NO_LIMIT, &d), 0);
+		check_read(got, 1, noted(d.res));
+		check_read(got, 1, (int64_t)d.bytes);
+	}
+}
+
+static void probes(void)
+{
+	struct sluice_path_info info = {.size = sizeof(info)};
+	struct sluice_gpu_info gpu = {.size = sizeof(gpu)};
+
+	sluice_probe_path(path, &info, NULL);
+	info.size = sizeof(info);
+	sluice_probe_path(t_dir(), &info, NULL);
+	sluice_probe_gpu(&gpu);
+	sluice_engine_probe(engine, NULL);
+}
+
+static void transfers(void)
+{
+	struct sluice_opts o = SLUICE_OPTS_INIT;
+	struct sluice_stats st = {.size = sizeof(st)};
+	struct sluice_io *io = NULL;
+	struct sluice_file *file = NULL;
+	struct sluice_err err;
+	void *mem = NULL;
+	unsigned char *from = data;
+
+	o.engine = engine;
+	o.block = 8192;
+	o.depth = 4;
+	o.threads = 2;
+	if (noted(sluice_open(&io, &o, &err)) < 0) {
+		T_OK(!io);
+		return;
+	}
+	if (noted(sluice_buf_alloc(&mem, io, sizeof(data), SLUICE_BUF_LOCKED, NULL, &err)) == 0) {
+		from = mem;
+		memcpy(from, data, sizeof(data));
+	}
+	if (noted(sluice_file_open(&file, io, path, O_RDWR | O_CREAT, 0644, &err)) < 0)
+		file = NULL;
+	sync_part(io, file, from);
+	async_part(io, file, from);
+	read_part(io, file);
+	sluice_get_stats(io, &st);
+	noted(sluice_file_close(file, NULL));
+	if (mem)
+		noted(sluice_buf_free(io, mem));
+	noted(sluice_close(io, NULL));
+}
+
+/* --------------------------------------------------------------------- runs */
+
+static void (*scenario)(void);
+static unsigned long at;
+static unsigned at_variant;
+static bool at_for_good;
+
+/* A test runner that gives up waiting sends this: say where it hangs. */
+static void on_term(int sig)
+{
+	char line[300];
+	int n = snprintf(line, sizeof(line), "# hangs: call %lu, variant %u%s, %s errno %d\n", at,
+			 at_variant, at_for_good ? ", for good" : "", inject_name(),
+			 inject_errno());
+
+	if (write(1, line, (size_t)n) != n)
+		_exit(3);
+	_exit(sig == SIGTERM ? 2 : 3);
+}
+
+static int nr_threads(void)
+{
+	DIR *d = opendir("/proc/self/task");
+	int n = 0;
+
+	while (d && readdir(d))
+		n++;
+	if (d)
+		closedir(d);
+	return n;
+}
+
+static void file_has_what_was_written(void)
+{
+	static unsigned char got[sizeof(data)];
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? 0 : pread(fd, got, sizeof(got), 0);
+
+	if (fd >= 0)
+		close(fd);
+	for (unsigned i = 0; i < NR_WRITES; i++) {
+		uint64_t end = writes[i].off + writes[i].len;
+
+		if (!written[i])
+			continue;
+		if (n < (ssize_t)end)
+			T_FAIL("write %u succeeded, but the file has %zd bytes", i, n);
+		T_MEM(got + writes[i].off, data + writes[i].off, writes[i].len);
+	}
+}
+
+/* Removing a file right after it was written takes longer than the whole scenario. */
+static void new_path(void)
+{
+	static unsigned nr;
+	char name[32];
+
+	snprintf(name, sizeof(name), "file-%u", nr++);
+	snprintf(path, sizeof(path), "%s", t_path(name));
+}
+
+/* One run; returns what became of the injection. */
+static enum inject_result run_once(unsigned long n, unsigned variant, bool for_good)
+{
+	int fds = t_nr_fds(), threads = nr_threads();
+	enum inject_result what;
+
+	at = n;
+	at_variant = variant;
+	at_for_good = for_good;
+	new_path();
+	errors = 0;
+	memset(written, 0, sizeof(written));
+	inject_arm(n, variant, for_good);
+	scenario();
+	inject_disarm();
+	what = inject_result();
+	if (t_nr_fds() != fds)
+		T_FAIL("%d descriptors are left open", t_nr_fds() - fds);
+	if (nr_threads() != threads)
+		T_FAIL("%d threads are left", nr_threads() - threads);
+	T_EQ(inject_nr_contexts(), 0);
+	file_has_what_was_written();
+	if (what == INJECT_FAILED && inject_errno() == EIO && !errors &&
+	    strstr(inject_name(), "sync"))
+		T_FAIL("nobody heard that %s failed", inject_name());
+	if (what == INJECT_NOT_REACHED) {
+		T_EQ(errors, 0);
+		for (unsigned i = 0; i < NR_WRITES && scenario == transfers; i++)
+			T_OK(written[i]);
+	}
+	return what;
+}
+
+/* Each call with each of its errors; or, for good, with the first of them. */
+static void run_all(void (*what_to_run)(void), bool for_good)
+{
+	enum inject_result what = INJECT_FAILED;
+	unsigned long failed = 0, n;
+
+	scenario = what_to_run;
+	new_path();
+	scenario(); /* what is made once per process is made now, so that it is no leak */
+	for (n = 0; what != INJECT_NOT_REACHED;) {
+		n++;
+		what = INJECT_FAILED;
+		for (unsigned v = 0; what == INJECT_FAILED && v < (for_good ? 1 : 4); v++) {
+			what = run_once(n, v, for_good);
+			failed += what == INJECT_FAILED;
+		}
+	}
+	t_note("%lu calls, %lu failures", n - 1, failed);
+}
+
+static void setup(void)
+{
+	sluice_pattern_fill(data, sizeof(data), SEED, 0);
+}
+
+static void teardown(void)
+{
+	inject_disarm();
+	if (inject_result() == INJECT_FAILED)
+		t_note("the last run: call %lu, variant %u, %s errno %d", at, at_variant,
+		       inject_name(), inject_errno());
+}
+
+static void any_call_of_a_transfer_may_fail_once(void)
+{
+	run_all(transfers, false);
+}
+
+static void any_function_of_a_transfer_may_fail_for_good(void)
+{
+	run_all(transfers, true);
+}
+
+static void any_call_of_a_probe_may_fail_once(void)
+{
+	run_all(probes, false);
+}
+
+static void any_function_of_a_probe_may_fail_for_good(void)
+{
+	run_all(probes, true);
+}
+
+/* --------------------------------------------------------------------- lists */
+
+static bool is_harmless(const char *name)
+{
+	static const char *const tools[] = {"__asan_",	   "__ubsan_", "__tsan_", "__lsan_",
+					    "__sanitizer", "__gcov",   "__llvm",  "sluice_"};
+
+	for (size_t i = 0; i < T_COUNT(tools); i++)
+		if (!strncmp(name, tools[i], strlen(tools[i])))
+			return true;
+	for (size_t i = 0; i < T_COUNT(harmless); i++)
+		if (!strcmp(name, harmless[i]))
+			return true;
+	return false;
+}
+
+/* "__snprintf_chk" is snprintf to us. */
+static bool is_harmless_checked(const char *name)
+{
+	char plain[100];
+	size_t len = strlen(name);
+
+	if (len < 7 || len >= sizeof(plain) || strncmp(name, "__", 2) ||
+	    strcmp(name + len - 4, "_chk"))
+		return false;
+	snprintf(plain, sizeof(plain), "%.*s", (int)(len - 6), name + 2);
+	return is_harmless(plain);
+}
+
+static bool is_defined(char (*names)[100], unsigned nr, const char *name)
+{
+	for (unsigned i = 0; i < nr; i++)
+		if (!strcmp(names[i], name))
+			return true;
+	return false;
+}
+
+static void no_call_of_the_library_is_forgotten_here(void)
+{
+	static char defined[2000][100];
+	char cmd[PATH_MAX + 20], line[300], name[100], kind;
+	unsigned nr = 0, missing = 0;
+
+	for (unsigned pass = 0; pass < 2; pass++) {
+		FILE *f;
+
+		snprintf(cmd, sizeof(cmd), "nm '%s'", library);
+		f = popen(cmd, "re");
+		T_OK(f);
+		while (fgets(line, sizeof(line), f)) {
+			if (sscanf(line, " U %99s", name) == 1) {
+				if (!pass || is_defined(defined, nr, name) || is_harmless(name) ||
+				    is_harmless_checked(name) || t_in_list(wrapped, name))
+					continue;
+				t_note("%s is neither wrapped nor known as harmless", name);
+				missing++;
+			} else if (!pass && nr < T_COUNT(defined) &&
+				   sscanf(line, "%*x %c %99s", &kind, name) == 2) {
+				memcpy(defined[nr++], name, sizeof(name));
+			}
+		}
+		T_EQ(pclose(f), 0);
+	}
+	T_OK(nr > 50);
+	T_EQ(missing, 0);
+}
+
+static const struct t_case cases[] = {
+	T_CASE(any_call_of_a_transfer_may_fail_once),
+	T_CASE(any_function_of_a_transfer_may_fail_for_good),
+	T_CASE(any_call_of_a_probe_may_fail_once),
+	T_CASE(any_function_of_a_probe_may_fail_for_good),
+};
+
+static const struct t_case list_cases[] = {
+	T_CASE(no_call_of_the_library_is_forgotten_here),
+};
+
+int main(int argc, char **argv)
+{
+	static const struct t_group groups[] = {
+		{"lists", NULL, NULL, list_cases, T_COUNT(list_cases)},
+		{"calls", setup, teardown, cases, T_COUNT(cases)},
+	};
+	struct sluice_err err = {0, ""};
+	struct sigaction act = {.sa_handler = on_term};
+	char need[64];
+
+	if (argc < 4) {
+		fprintf(stderr, "usage: syscalls ENGINE LIBRARY WRAPPED\n");
+		return 2;
+	}
+	engine = argv[1];
+	library = argv[2];
+	wrapped = argv[3];
+	snprintf(need, sizeof(need), "%.*s", (int)strcspn(engine, ":"), engine);
+	if (sluice_engine_probe(need, &err) < 0)
+		t_skip_all(need, "%s: %s", engine, err.msg);
+	sigaction(SIGTERM, &act, NULL);
+	t_dir();
+	return t_run(groups, T_COUNT(groups), argc > 4 ? argv + 4 : NULL);
+}

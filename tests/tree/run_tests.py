@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The counting of tools/run_tests.py itself: run_tests.py SOURCE"""
+import importlib.util
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..'))
+import tap
+
+sys.dont_write_bytecode = True
+spec = importlib.util.spec_from_file_location('runner', f'{sys.argv[1]}/tools/run_tests.py')
+runner = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(runner)
+
+
+def counts(stdout, status, stderr=''):
+    out = runner.judge(stdout, stderr, status)
+    return out.passed, len(out.failed), len(out.skipped)
+
+
+def plain_TAP_is_counted():
+    assert counts('1..3\nok 1 - a\nok 2 - b\nnot ok 3 - c\n', 1) == (2, 1, 0)
+    assert counts('ok 1 - a\n1..1\n', 0) == (1, 0, 0)
+
+
+def the_reason_of_a_skip_is_found():
+    out = runner.judge('1..1\nok 1 - mount # SKIP not root\n', '', 0)
+    assert out.skipped == [('mount', 'not root')]
+    out = runner.judge('1..2\n# skip: not root\nnot ok 1 # SKIP mount\n# ok - g\nok 2 # SKIP b\n', '', 0)
+    assert out.skipped == [('mount', 'not root'), ('b', 'no reason given')] and not out.failed
+    out = runner.judge('1..0 # SKIP no io_uring\n', '', 0)
+    assert out.skipped == [('everything', 'no io_uring')] and not out.failed
+
+
+def several_groups_are_one_program():
+    assert counts('1..1\nok 1 - a\n# ok - g\n1..1\nnot ok 1 - b\n# not ok - h\n', 1) == (1, 1, 0)
+
+
+def status_77_is_a_skip():
+    assert runner.judge('', 'no fuse\n', 77).skipped == [('everything', 'no fuse')]
+
+
+def a_crash_is_one_failure():
+    assert counts('1..3\nok 1 - a\n', -11) == (1, 1, 0)
+    assert counts('', -6) == (0, 1, 0)
+
+
+def too_few_cases_are_one_failure():
+    assert counts('1..5\nok 1 - a\n', 0) == (1, 1, 0)
+    assert counts('', 0) == (0, 1, 0)
+    assert counts('no TAP at all\n', 0) == (0, 1, 0)
+
+
+def a_bad_status_is_a_failure_though_all_cases_passed():
+    assert counts('1..1\nok 1 - a\n', 23, 'LeakSanitizer: detected memory leaks\n') == (1, 1, 0)
+
+
+tap.run(plain_TAP_is_counted, the_reason_of_a_skip_is_found, several_groups_are_one_program,
+        status_77_is_a_skip, a_crash_is_one_failure, too_few_cases_are_one_failure,
+        a_bad_status_is_a_failure_though_all_cases_passed)

@@ -1,0 +1,261 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Build, run tests, count them case by case.
+
+    tools/run_tests.py [-k WORD] DIR[:SUITE,...] ...
+
+Each DIR is a build directory the Makefile knows; "DIR" runs all of its tests, "DIR:" none
+(it must build), "DIR:unit,engine" those suites.  -k runs only programs whose name contains WORD.
+
+A test program speaks TAP on standard output.  Exit status 77 means skipped.  A program that
+dies, that stops before its plan is fulfilled, that has no plan, or that exits with an error
+although no case failed counts as one failure.  There is no time limit: a slow machine is not a
+failure; who runs for long is named now and then.
+
+The reason of a skip is what follows "# SKIP", or the comment line before it (cmocka 1.1.5 has
+no place for a reason).  SLUICE_TEST_REQUIRE, which the programs themselves read, turns skips into
+failures on machines that must have what a test needs.
+"""
+import argparse
+import concurrent.futures
+import dataclasses
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+PLAN = re.compile(r'1\.\.(\d+)\s*(?:#\s*skip\w*\s*(.*))?$', re.I)
+RESULT = re.compile(r'(not )?ok\b\s*\d*\s*(?:- )?(.*?)\s*(?:#\s*(skip|todo)\w*:?\s*(.*))?$', re.I)
+GROUP = re.compile(r'#\s*(not )?ok - ')  # cmocka's verdict on a group
+TAIL_LINES = 40
+STILL_RUNNING_SECONDS = 60
+
+
+@dataclasses.dataclass
+class Outcome:
+    passed: int = 0
+    failed: list = dataclasses.field(default_factory=list)   # what failed
+    skipped: list = dataclasses.field(default_factory=list)  # (case, reason)
+
+
+def parse_tap(text, out):
+    """Count the cases of one program's output; returns (planned or None, seen)."""
+    planned, seen, comment = None, 0, ''
+    for line in text.splitlines():
+        line = line.strip()
+        plan, result = PLAN.match(line), RESULT.match(line)
+        if plan:
+            planned = (planned or 0) + int(plan[1])  # one plan per group of a cmocka program
+            if plan[1] == '0':
+                out.skipped.append(('everything', plan[2] or comment or 'no reason given'))
+        elif result:
+            seen += 1
+            case, why = result[2], result[4] or ''
+            if not case:  # cmocka: "not ok 2 # SKIP the_name_of_the_case"
+                case, why = why, ''
+            if result[3]:
+                out.skipped.append((case, why or comment or 'no reason given'))
+            elif result[1]:
+                out.failed.append(case)
+            else:
+                out.passed += 1
+            comment = ''
+        elif line.startswith('#') and not GROUP.match(line):
+            comment = re.sub(r'^#\s*(skip(ped)?:\s*)?', '', line, flags=re.I)
+    return planned, seen
+
+
+def judge(stdout, stderr, status):
+    """The outcome of one finished program."""
+    out = Outcome()
+    planned, seen = parse_tap(stdout, out)
+    if status == 77 and not seen:
+        lines = (stdout + stderr).split('\n')
+        why = next((s.strip('# ') for s in reversed(lines) if s.strip()), 'no reason given')
+        out.skipped = [('everything', why)]
+    elif status < 0:
+        out.failed.append(f'killed by {signal.Signals(-status).name} after {seen} cases')
+    elif planned is None:
+        out.failed.append(f'no plan, exit status {status}')
+    elif seen < planned:
+        out.failed.append(f'stopped after {seen} of {planned} cases, exit status {status}')
+    elif status and not out.failed:
+        out.failed.append(f'exit status {status} although no case failed')
+    return out
+
+
+def remove(folder):
+    """With what is in it, but never into something a test left mounted there."""
+    subprocess.run(['rm', '-rf', '--one-file-system', folder], check=False)
+
+
+class Program:
+    """One test of Meson's."""
+
+    def __init__(self, build, test):
+        self.build = build.dir
+        # "project:suite" in newer versions of Meson
+        self.suites = [s.split(':')[-1] for s in test['suite']]
+        self.name = f'{self.build} {"/".join(self.suites + [test["name"]])}'
+        self.cmd = build.wrapper + test['cmd']
+        self.env = test['env']
+        self.cwd = test.get('workdir')
+        self.parallel = test['is_parallel']
+        self.out = None
+
+    def run(self, running):
+        base = os.path.abspath(f'{self.build}/test-logs/' + re.sub(r'[^-.\w]+', '-', self.name))
+        os.makedirs(os.path.dirname(base), exist_ok=True)
+        # On the disk under the build directory, not in /tmp: O_DIRECT is what we test.
+        tmp = base + '.tmp'
+        remove(tmp)
+        os.makedirs(tmp)
+        env = dict(os.environ, CMOCKA_MESSAGE_OUTPUT='TAP', TMPDIR=tmp, SLUICE_TEST_DIR=tmp)
+        env.update(self.env)
+        env.pop('MAKEFLAGS', None)
+        begin = time.monotonic()
+        with open(base + '.out', 'wb') as o, open(base + '.err', 'wb') as e:
+            child = subprocess.Popen(self.cmd, cwd=self.cwd or tmp, env=env, stdin=subprocess.DEVNULL,
+                                     stdout=o, stderr=e, start_new_session=True)
+            running[self] = child, begin
+            status = child.wait()
+            del running[self]
+        self.seconds = time.monotonic() - begin
+        remove(tmp)
+        with open(base + '.out', errors='replace') as o, open(base + '.err', errors='replace') as e:
+            stdout, stderr = o.read(), e.read()
+        self.out = judge(stdout, stderr, status)
+        self.text = (stdout + stderr).splitlines()
+
+    def report(self):
+        out = self.out
+        counts = [f'{out.passed} passed']
+        if out.failed:
+            counts.append(f'{len(out.failed)} FAILED')
+        if out.skipped:
+            counts.append(f'{len(out.skipped)} skipped')
+        print(f'{self.name}: {", ".join(counts)} ({self.seconds:.1f} s)')
+        if out.failed:
+            for line in [t for t in self.text if not re.match(r'ok \d', t)][-TAIL_LINES:]:
+                print('    ' + line)
+        sys.stdout.flush()
+
+
+class Build:
+    """One build directory, and which of its suites are wanted (None: all)."""
+
+    def __init__(self, arg):
+        self.dir, colon, suites = arg.partition(':')
+        self.suites = [s for s in suites.split(',') if s] if colon else None
+        self.wrapper = []
+
+    def make(self):
+        """Configure and compile; returns whether that worked."""
+        make = [os.environ.get('MAKE', 'make'), '--no-print-directory', self.dir, 'TESTS=1']
+        print(f'{self.dir}: building', flush=True)
+        done = subprocess.run(make, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True)
+        if done.returncode:
+            print('\n'.join(done.stdout.splitlines()[-2 * TAIL_LINES:]))
+        return done.returncode == 0
+
+    def programs(self):
+        with open(f'{self.dir}/meson-info/intro-buildoptions.json') as f:
+            options = {o['name']: o['value'] for o in json.load(f)}
+        if options['b_sanitize'] != 'none':
+            self.wrapper = fixed_addresses()
+        with open(f'{self.dir}/meson-info/intro-tests.json') as f:
+            tests = [Program(self, t) for t in json.load(f)]
+        return [t for t in tests if self.suites is None or set(t.suites) & set(self.suites)]
+
+
+def fixed_addresses():
+    """The sanitizers of gcc 12 die where the kernel randomises addresses too well."""
+    wrapper = ['setarch', '-R']
+    try:
+        ok = subprocess.run(wrapper + ['true'], stderr=subprocess.DEVNULL).returncode == 0
+    except OSError:
+        ok = False
+    return wrapper if ok else []
+
+
+def watch(running, stop):
+    """Name those who run for long, so that a hang can be told from slowness."""
+    while not stop.wait(STILL_RUNNING_SECONDS):
+        for program, (_, begin) in list(running.items()):
+            seconds = time.monotonic() - begin
+            if seconds > STILL_RUNNING_SECONDS:
+                print(f'{program.name}: still running, {seconds:.0f} s', flush=True)
+
+
+def run_all(programs):
+    running, stop = {}, threading.Event()
+    threading.Thread(target=watch, args=(running, stop), daemon=True).start()
+    jobs = len(os.sched_getaffinity(0))
+    try:
+        for group, n in (([p for p in programs if p.parallel], jobs),
+                         ([p for p in programs if not p.parallel], 1)):
+            with concurrent.futures.ThreadPoolExecutor(n) as pool:
+                try:
+                    tasks = {pool.submit(p.run, running): p for p in group}
+                    for task in concurrent.futures.as_completed(tasks):
+                        task.result()
+                        tasks[task].report()
+                except BaseException:
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    for child, _ in list(running.values()):
+                        os.killpg(child.pid, signal.SIGKILL)
+                    raise
+    finally:
+        stop.set()
+
+
+def print_skipped(programs):
+    groups = {}
+    for p in programs:
+        for case, why in p.out.skipped:
+            groups.setdefault((why, p.name), []).append(case)
+    if groups:
+        print('\nSkipped:')
+    for (why, program), cases in sorted(groups.items()):
+        names = ', '.join(cases[:3]) + (f' and {len(cases) - 3} more' if len(cases) > 3 else '')
+        print(f'  {program}: {names}: {why}')
+
+
+def print_failed(programs, broken):
+    if not broken and not any(p.out.failed for p in programs):
+        return
+    print('\nFailed:')
+    for b in broken:
+        print(f'  {b.dir}: does not build')
+    for p in programs:
+        for what in p.out.failed:
+            print(f'  {p.name}: {what}')
+
+
+def main():
+    parser = argparse.ArgumentParser(description='Build, run tests, count them case by case.')
+    parser.add_argument('-k', metavar='WORD', default='', help='only programs whose name has WORD')
+    parser.add_argument('build', nargs='+', metavar='DIR[:SUITE,...]')
+    args = parser.parse_args()
+    builds = [Build(b) for b in args.build]
+    broken = [b for b in builds if not b.make()]
+    programs = [p for b in builds if b not in broken for p in b.programs() if args.k in p.name]
+    run_all(programs)
+
+    print_skipped(programs)
+    print_failed(programs, broken)
+    # That a directory builds, without a warning, is a case too.
+    passed = len(builds) - len(broken) + sum(p.out.passed for p in programs)
+    failed = len(broken) + sum(len(p.out.failed) for p in programs)
+    skipped = sum(len(p.out.skipped) for p in programs)
+    print(f'\n{passed} passed, {failed} failed, {skipped} skipped')
+    return 1 if failed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
