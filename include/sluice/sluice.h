@@ -94,7 +94,7 @@ enum sluice_trace {
  */
 struct sluice_opts {
 	uint32_t size;  /* set by SLUICE_OPTS_INIT */
-	uint32_t depth; /* blocks in flight per I/O thread, 1..4096 (32) */
+	uint32_t depth; /* blocks in flight per I/O thread, 1..4096 (128, within 32 MiB) */
 	uint64_t block; /* split size in bytes, multiple of 512, 512..1 GiB (what suits the device,
 			   near 1 MiB) */
 	const char

@@ -37,8 +37,10 @@ enum {
 	FILE_SLOTS = 256, /* registered files of a handle */
 	BUF_SLOTS = 1024, /* registered pieces of memory, of at most REGION_PIECE each */
 	PATH_BUCKETS = 64,
-	OP_CHUNK = 256, /* operations allocated at a time */
-	PULL_MAX = 64,  /* blocks taken from the pending list under one lock */
+	OP_CHUNK = 256,        /* operations allocated at a time */
+	DEPTH_AUTO = 128,      /* blocks in flight when the caller leaves it to us, */
+	BYTES_AUTO = 32 << 20, /* but no more bytes than this: deeper costs and gains nothing */
+	PULL_MAX = 64,         /* blocks taken from the pending list under one lock */
 	BOUNCE_SLOTS = 16,
 	BOUNCE_BYTES = 1 << 20, /* data of one bounce slot */
 	RETRIES_MAX = 50,       /* of a block that keeps saying EAGAIN, of an engine that fails */
@@ -173,6 +175,7 @@ struct queue {
 	struct block *free;                /* linked by req.next */
 	struct block *ready, **ready_tail; /* to be submitted, first or again */
 	unsigned inflight;
+	uint64_t inflight_bytes;
 	int broken; /* -errno: the engine gave up, all blocks fail */
 	unsigned reap_failures;
 	struct op *local, **local_tail; /* one-block operations of callbacks */
@@ -235,6 +238,7 @@ struct sluice_io {
 	unsigned nr_queues;
 	atomic_uint nr_idle; /* queues that sleep with nothing to do */
 	bool stop;
+	bool auto_depth;
 	bool huge_by_default; /* ordinary memory is on huge pages */
 
 	struct sluice_file *files[PATH_BUCKETS];

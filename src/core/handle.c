@@ -103,7 +103,7 @@ static int load_opts(struct sluice_opts *o, const struct sluice_opts *user, stru
 						   SLUICE_VERSION_STRING);
 	}
 	o->size = sizeof(*o);
-	o->depth = o->depth ? o->depth : 32;
+	o->depth = o->depth ? o->depth : DEPTH_AUTO;
 	o->threads = o->threads ? o->threads : 1;
 	o->mode = o->mode ? o->mode : 0644;
 	return check_opts(o, err);
@@ -243,6 +243,7 @@ int sluice_open(struct sluice_io **out, const struct sluice_opts *opts, struct s
 	if (!io)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	io->opts = o;
+	io->auto_depth = !opts || !opts->depth;
 	pthread_mutex_init(&io->lock, NULL);
 	pthread_mutex_init(&io->region_lock, NULL);
 	pthread_cond_init(&io->called, NULL);

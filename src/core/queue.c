@@ -200,10 +200,13 @@ static void pull_shared(struct queue *q, unsigned room, struct op **over)
 	struct sluice_io *io = q->io;
 	uint64_t share = (io->pend_blocks + io->nr_queues - 1) / io->nr_queues;
 	unsigned limit = (unsigned)min_u64(min_u64(room, PULL_MAX), max_u64(share, 1));
+	uint64_t bytes = q->inflight_bytes;
 	struct block *b;
 	struct op *op;
 
 	for (unsigned n = 0; n < limit && io->pending.next != &io->pending; n++) {
+		if (io->auto_depth && n && bytes >= BYTES_AUTO)
+			break;
 		op = io->pending.next;
 		if (op->opcode == SLUICE_SYNC || op->cursor < op->len) {
 			b = block_get(q);
@@ -211,6 +214,7 @@ static void pull_shared(struct queue *q, unsigned room, struct op **over)
 				plan_sync(op, b);
 			else
 				plan_block(op, b);
+			bytes += b->len;
 			op->inflight++;
 			ready_add(q, b);
 			if (op->est) {
@@ -233,6 +237,8 @@ static unsigned room_of(const struct queue *q)
 	if (q->ready)
 		return 0; /* these first */
 	if ((q->io->opts.flags & SLUICE_NO_OVERLAP) && q->inflight)
+		return 0;
+	if (q->io->auto_depth && q->inflight_bytes >= BYTES_AUTO)
 		return 0;
 	return q->io->opts.depth - q->inflight;
 }
@@ -395,6 +401,7 @@ static void harvest(struct queue *q, struct sluice_req *list)
 		list = list->next;
 		b->inflight = false;
 		q->inflight--;
+		q->inflight_bytes -= b->req.len;
 		copied = b->mode == BLOCK_BOUNCE && b->op->opcode == SLUICE_READ;
 		if (block_finish(q->io, b, &q->count))
 			harvest_block(q, b, &h);
@@ -475,8 +482,10 @@ static void submit(struct queue *q)
 			wait_a_little(b);
 		COUNT(q->count.submit_calls, 1);
 		r = q->io->engine->submit(q->engine, reqs, n);
-		for (int i = 0; i < r; i++)
+		for (int i = 0; i < r; i++) {
 			((struct block *)reqs[i])->inflight = true;
+			q->inflight_bytes += reqs[i]->len;
+		}
 		q->inflight += r > 0 ? (unsigned)r : 0;
 		if (r == (int)n)
 			continue;

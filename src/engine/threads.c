@@ -14,7 +14,7 @@
 #include "base/util.h"
 #include "engine/engine.h"
 
-enum { WORKERS_MAX = 64 };
+enum { WORKERS_MAX = 32 };
 
 struct threads_state {
 	pthread_mutex_t lock;

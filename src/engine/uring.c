@@ -20,7 +20,23 @@
 #include "base/util.h"
 #include "engine/engine.h"
 
-enum { SMALL = 64 * 1024 };
+#ifndef IORING_FEAT_MIN_TIMEOUT
+#define IORING_FEAT_MIN_TIMEOUT (1u << 15) /* Linux 6.12: the pad of io_uring_getevents_arg */
+#endif
+
+/*
+ * Small requests are worth handling in groups, but not all at once: 4 KiB random
+ * reads at depth 32 on a virtio disk ran at 125,000 a second when every completion
+ * there was got looked at before the next submission, at 160,000 with at most 16 of
+ * them, and at 185,000 when also a quarter of what is in flight was waited for, no
+ * longer than 20 us (fio: 169,000; perf-mover randread).
+ */
+enum {
+	SMALL = 64 * 1024,
+	TAKE_MAX = 16,
+	GROUP = 4,
+	GROUP_US = 20,
+};
 
 struct uring_state {
 	struct io_uring ring;
@@ -28,6 +44,7 @@ struct uring_state {
 	bool wake_armed;
 	bool files; /* the table of registered files exists */
 	bool bufs;
+	unsigned small;              /* requests in flight below SMALL */
 	struct sluice_req *finished; /* done already, see uring_submit() */
 };
 
@@ -173,6 +190,7 @@ static int uring_submit(void *state, struct sluice_req *const *reqs, unsigned n)
 		if (!sqe)
 			break;
 		large |= reqs[i]->len >= SMALL;
+		s->small += reqs[i]->len < SMALL;
 		prep(s, sqe, reqs[i]);
 	}
 	if (large)
@@ -194,9 +212,12 @@ static int collect(struct uring_state *s, struct sluice_req **done)
 		n++;
 
 	io_uring_for_each_cqe(&s->ring, head, cqe) {
+		if (seen == TAKE_MAX)
+			break;
 		req = io_uring_cqe_get_data(cqe);
 		seen++;
 		if (req) {
+			s->small -= req->len < SMALL;
 			sluice_req_push(done, req, cqe->res);
 			n++;
 			continue;
@@ -209,24 +230,45 @@ static int collect(struct uring_state *s, struct sluice_req **done)
 	return n;
 }
 
+/* Submit and wait for a few completions, or for one when that takes longer than GROUP_US. */
+static int wait_group(struct uring_state *s, unsigned n)
+{
+	struct io_uring_getevents_arg arg = {0, 0, GROUP_US, 0};
+	int r = io_uring_sq_ready(&s->ring) ? io_uring_submit(&s->ring) : 0;
+
+	if (r < 0)
+		return r;
+	r = io_uring_enter2((unsigned)s->ring.ring_fd, 0, n,
+			    IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG, (sigset_t *)(void *)&arg,
+			    sizeof(arg));
+	return r < 0 ? -errno : r;
+}
+
+static int wait_some(struct uring_state *s, int64_t timeout_ns)
+{
+	struct __kernel_timespec ts;
+	struct io_uring_cqe *cqe;
+
+	if (s->finished || io_uring_cq_ready(&s->ring))
+		return io_uring_sq_ready(&s->ring) ? io_uring_submit(&s->ring) : 0;
+	if (timeout_ns >= 0) {
+		ts.tv_sec = timeout_ns / 1000000000;
+		ts.tv_nsec = timeout_ns % 1000000000;
+		return io_uring_submit_and_wait_timeout(&s->ring, &cqe, 1, &ts, NULL);
+	}
+	if (s->small >= 2 * GROUP && (s->ring.features & IORING_FEAT_MIN_TIMEOUT))
+		return wait_group(s, s->small / GROUP);
+	return io_uring_submit_and_wait(&s->ring, 1);
+}
+
 static int uring_reap(void *state, struct sluice_req **done, int64_t timeout_ns)
 {
 	struct uring_state *s = state;
-	struct __kernel_timespec ts;
-	struct io_uring_cqe *cqe;
 	int r;
 
-	if (s->finished)
-		timeout_ns = 0;
 	if (!s->wake_armed)
 		arm_wake(s);
-	if (timeout_ns < 0) {
-		r = io_uring_submit_and_wait(&s->ring, 1);
-	} else {
-		ts.tv_sec = timeout_ns / 1000000000;
-		ts.tv_nsec = timeout_ns % 1000000000;
-		r = io_uring_submit_and_wait_timeout(&s->ring, &cqe, 1, &ts, NULL);
-	}
+	r = wait_some(s, timeout_ns);
 	/* Interrupted, timed out, or told to collect before submitting more. */
 	if (r < 0 && r != -EINTR && r != -ETIME && r != -EAGAIN && r != -EBUSY)
 		return r;
