@@ -69,7 +69,7 @@ int sluice_textfile_u64(uint64_t *out, const char *fmt, ...)
 		return r;
 	errno = 0;
 	v = strtoull(line, &end, 10);
-	if (end == line || *end || errno)
+	if (!isdigit((unsigned char)line[0]) || *end || errno)
 		return -EINVAL;
 	*out = v;
 	return 0;

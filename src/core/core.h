@@ -45,6 +45,7 @@ enum {
 	BOUNCE_BYTES = 1 << 20, /* data of one bounce slot */
 	RETRIES_MAX = 50,       /* of a block that keeps saying EAGAIN, of an engine that fails */
 	INTERRUPTS_MAX = 10000,
+	REAP_PATIENCE = 2000, /* milliseconds an engine may fail before it is given up */
 };
 #define REGION_PIECE (1ull << 30)
 

@@ -157,9 +157,7 @@ static int start_first_usable(struct sluice_io *io, struct sluice_err *err)
 	for (unsigned i = 0; (e = sluice_engines[i]); i++) {
 		if (!e->automatic)
 			continue;
-		r = e->probe(&why);
-		if (r == 0)
-			r = start_queues(io, e, &why);
+		r = start_queues(io, e, &why);
 		if (r == 0)
 			return 0;
 		io->engine = e;
@@ -172,6 +170,7 @@ static int start_named(struct sluice_io *io, struct sluice_err *err)
 {
 	const char *settings;
 	const struct sluice_engine *e = sluice_engine_find(io->opts.engine, &settings);
+	struct sluice_err why;
 	int r;
 
 	if (!e)
@@ -185,13 +184,11 @@ static int start_named(struct sluice_io *io, struct sluice_err *err)
 		if (!io->settings)
 			return sluice_fail(err, -ENOMEM, "out of memory");
 	}
-	r = e->probe(err);
-	if (r < 0) {
-		struct sluice_err why = err ? *err : (struct sluice_err){0};
-
+	/* Asking first takes longer than trying: libaio's probe waits for the kernel. */
+	r = start_queues(io, e, err);
+	if (r < 0 && r != -ENOMEM && r != -EAGAIN && e->probe(&why) < 0)
 		return sluice_fail(err, -ENOTSUP, "engine: %s", why.msg);
-	}
-	return start_queues(io, e, err);
+	return r;
 }
 
 /* A page that the kernel empties in a child: that is how a forked copy is known. */

@@ -575,7 +575,7 @@ static void reap_failed(struct queue *q, int code)
 	struct timespec ts = {0, 1000000};
 	struct sluice_req *list = NULL;
 
-	if (q->reap_failures++ < RETRIES_MAX) {
+	if (q->reap_failures++ < REAP_PATIENCE) {
 		nanosleep(&ts, NULL);
 		return;
 	}

@@ -114,6 +114,14 @@ static void arm_wake(struct uring_state *s)
 	s->wake_armed = true;
 }
 
+static void uring_close(void *state)
+{
+	struct uring_state *s = state;
+
+	io_uring_queue_exit(&s->ring);
+	close(s->wake_fd);
+}
+
 static int uring_open(void *state, const struct sluice_engine_params *p, struct sluice_err *err)
 {
 	struct uring_state *s = state;
@@ -127,18 +135,14 @@ static int uring_open(void *state, const struct sluice_engine_params *p, struct 
 		close(s->wake_fd);
 		return ring_fail(err, r);
 	}
+	if (!(s->ring.features & IORING_FEAT_EXT_ARG)) {
+		uring_close(s);
+		return sluice_fail(err, -ENOTSUP, "io_uring: kernel 5.11 or later is needed");
+	}
 	/* Both tables are 5.19; without them the kernel looks things up for each request. */
 	s->files = io_uring_register_files_sparse(&s->ring, p->nr_files) == 0;
 	s->bufs = io_uring_register_buffers_sparse(&s->ring, p->nr_bufs) == 0;
 	return 0;
-}
-
-static void uring_close(void *state)
-{
-	struct uring_state *s = state;
-
-	io_uring_queue_exit(&s->ring);
-	close(s->wake_fd);
 }
 
 static void prep(struct uring_state *s, struct io_uring_sqe *sqe, struct sluice_req *req)
@@ -264,15 +268,17 @@ static int wait_some(struct uring_state *s, int64_t timeout_ns)
 static int uring_reap(void *state, struct sluice_req **done, int64_t timeout_ns)
 {
 	struct uring_state *s = state;
-	int r;
+	int r, n;
 
 	if (!s->wake_armed)
 		arm_wake(s);
 	r = wait_some(s, timeout_ns);
-	/* Interrupted, timed out, or told to collect before submitting more. */
+	/* Interrupted, timed out, or told to collect before submitting more: not if there is
+	 * nothing. */
 	if (r < 0 && r != -EINTR && r != -ETIME && r != -EAGAIN && r != -EBUSY)
 		return r;
-	return collect(s, done);
+	n = collect(s, done);
+	return n || (r != -EAGAIN && r != -EBUSY) ? n : r;
 }
 
 static void uring_wake(void *state)

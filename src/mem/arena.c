@@ -8,13 +8,13 @@
 #include "mem/arena.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <sluice/sluice.h>
 
+#include "base/textfile.h"
 #include "base/util.h"
 
 #ifndef MADV_COLLAPSE
@@ -52,23 +52,20 @@ static int map_reserved(struct sluice_area *a, size_t len)
 	return 0;
 }
 
-/* The administrator's choice: "always", "madvise" or "never" is in brackets. */
+/* The administrator's choice: "always", "madvise" or "never"; a kernel without has chosen never. */
 static bool transparent_is(const char *choice)
 {
-	char mode[64] = "";
-	int fd = open("/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY | O_CLOEXEC);
-	ssize_t n;
+	char mode[16];
 
-	if (fd < 0)
-		return errno == ENOENT && !strcmp(choice, "[never]");
-	n = read(fd, mode, sizeof(mode) - 1);
-	close(fd);
-	return n > 0 && strstr(mode, choice);
+	if (sluice_textfile_choice(mode, sizeof(mode),
+				   "/sys/kernel/mm/transparent_hugepage/enabled") < 0)
+		return !strcmp(choice, "never");
+	return !strcmp(mode, choice);
 }
 
 bool sluice_area_huge_by_default(void)
 {
-	return transparent_is("[always]");
+	return transparent_is("always");
 }
 
 /* Map a huge page more than needed and trim, so that the area starts on a boundary. */
@@ -88,7 +85,7 @@ static int map_transparent(struct sluice_area *a, size_t len)
 	a->addr = p + head;
 	a->len = len;
 	/* The kernel takes the advice even where huge pages are switched off. */
-	if (transparent_is("[never]") || madvise(a->addr, len, MADV_HUGEPAGE) < 0) {
+	if (transparent_is("never") || madvise(a->addr, len, MADV_HUGEPAGE) < 0) {
 		a->huge_errno = EOPNOTSUPP;
 		return 0;
 	}

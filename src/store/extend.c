@@ -56,6 +56,28 @@ static int truncate_to(const struct sluice_store *s, uint64_t size)
 	return r < 0 ? -errno : 0;
 }
 
+/*
+ * Somebody else (another process, another handle) may have written between the
+ * end of our data and the start of what failed; reserved space that nobody wrote
+ * reads as a hole.  Returns the end of the last data there, at least @end.
+ */
+static uint64_t end_of_data(const struct sluice_store *s, uint64_t end, uint64_t limit)
+{
+	int fd = sluice_store_reopen(s, O_RDONLY); /* its offset is ours to move */
+	off_t data, hole = (off_t)end;
+
+	if (fd < 0)
+		return limit; /* cannot tell: cut nothing that may be data */
+	while ((data = lseek(fd, hole, SEEK_DATA)) >= 0 && (uint64_t)data < limit) {
+		hole = lseek(fd, data, SEEK_HOLE);
+		if (hole < 0)
+			break;
+		end = min_u64((uint64_t)hole, limit);
+	}
+	close(fd);
+	return end;
+}
+
 /* Give back what lies behind the data, unless somebody else has made the file longer still. */
 static void give_back(struct sluice_store *s)
 {
@@ -63,9 +85,18 @@ static void give_back(struct sluice_store *s)
 	uint64_t end = max_u64(x->base, x->kept);
 	int64_t size = sluice_store_size(s);
 
-	if (size > 0 && (uint64_t)size > end && (uint64_t)size <= x->reach)
-		truncate_to(s, end);
 	x->failed = false;
+	if (size <= 0 || (uint64_t)size <= end || (uint64_t)size > x->reach)
+		return;
+	if (end < x->fail_from)
+		end = end_of_data(s, end, x->fail_from);
+	truncate_to(s, end);
+}
+
+static void note_failure(struct sluice_extend *x, uint64_t off)
+{
+	x->fail_from = x->failed ? min_u64(x->fail_from, off) : off;
+	x->failed = true;
 }
 
 static int reserve(struct sluice_store *s, uint64_t from, uint64_t end, bool *ret_reserved)
@@ -112,7 +143,7 @@ int sluice_extend_begin(struct sluice_store *s, uint64_t off, uint64_t len, bool
 	x->reach = max_u64(x->reach, end);
 	r = end > (uint64_t)size ? reserve(s, max_u64(off, (uint64_t)size), end, ret_reserved) : 0;
 	if (r < 0) {
-		x->failed = true;
+		note_failure(x, off);
 		if (!x->active)
 			give_back(s);
 	} else {
@@ -130,7 +161,8 @@ void sluice_extend_end(struct sluice_store *s, uint64_t off, uint64_t good, bool
 	pthread_mutex_lock(&x->lock);
 	if (good)
 		x->kept = max_u64(x->kept, off + good);
-	x->failed |= failed;
+	if (failed)
+		note_failure(x, off);
 	if (!--x->active && x->failed)
 		give_back(s);
 	pthread_mutex_unlock(&x->lock);

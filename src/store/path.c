@@ -226,6 +226,11 @@ int sluice_store_close(struct sluice_store *s)
 	return r;
 }
 
+int sluice_store_reopen(const struct sluice_store *s, int flags)
+{
+	return reopen(s->fd, flags);
+}
+
 int sluice_store_plain(struct sluice_store *s)
 {
 	int fd = s->plain_fd;

@@ -29,6 +29,7 @@ struct sluice_extend {
 	uint64_t reach;     /* how far space was asked for */
 	unsigned active;    /* extending writes in flight */
 	bool failed;        /* one of them failed */
+	uint64_t fail_from; /* where the first of those that failed starts */
 	atomic_bool unable; /* the file system cannot preallocate */
 };
 
@@ -83,5 +84,8 @@ int sluice_extend_begin(struct sluice_store *s, uint64_t off, uint64_t len, bool
  * in flight ends and any failed, what nobody wrote is given back.
  */
 void sluice_extend_end(struct sluice_store *s, uint64_t off, uint64_t good, bool failed);
+
+/* Open the store's file once more, with other flags; or -errno. */
+int sluice_store_reopen(const struct sluice_store *s, int flags);
 
 #endif
