@@ -242,10 +242,9 @@ static int wait_group(struct uring_state *s, unsigned n)
 
 	if (r < 0)
 		return r;
-	r = io_uring_enter2((unsigned)s->ring.ring_fd, 0, n,
-			    IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG, (sigset_t *)(void *)&arg,
-			    sizeof(arg));
-	return r < 0 ? -errno : r;
+	return io_uring_enter2((unsigned)s->ring.ring_fd, 0, n,
+			       IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG,
+			       (sigset_t *)(void *)&arg, sizeof(arg));
 }
 
 static int wait_some(struct uring_state *s, int64_t timeout_ns)

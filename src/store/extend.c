@@ -14,6 +14,8 @@
 #include "base/util.h"
 #include "store/path.h"
 
+enum { BLOCK = 4096 }; /* of file systems; a larger one only keeps a little more */
+
 struct sluice_extend *sluice_extend_get(struct sluice_extend **list, dev_t dev, ino_t ino)
 {
 	struct sluice_extend *x;
@@ -56,6 +58,17 @@ static int truncate_to(const struct sluice_store *s, uint64_t size)
 	return r < 0 ? -errno : 0;
 }
 
+/* SEEK_DATA counts in blocks: of the one that @end is in, what somebody wrote is not zero. */
+static uint64_t end_in_block(int fd, uint64_t end, uint64_t stop)
+{
+	unsigned char rest[BLOCK];
+	ssize_t n = pread(fd, rest, stop - end, (off_t)end);
+
+	while (n > 0 && !rest[n - 1])
+		n--;
+	return n > 0 ? end + (uint64_t)n : end;
+}
+
 /*
  * Somebody else (another process, another handle) may have written between the
  * end of our data and the start of what failed; reserved space that nobody wrote
@@ -64,10 +77,12 @@ static int truncate_to(const struct sluice_store *s, uint64_t size)
 static uint64_t end_of_data(const struct sluice_store *s, uint64_t end, uint64_t limit)
 {
 	int fd = sluice_store_reopen(s, O_RDONLY); /* its offset is ours to move */
-	off_t data, hole = (off_t)end;
+	uint64_t next = min_u64(align_up(end, BLOCK), limit);
+	off_t data, hole = (off_t)next;
 
 	if (fd < 0)
 		return limit; /* cannot tell: cut nothing that may be data */
+	end = end_in_block(fd, end, next);
 	while ((data = lseek(fd, hole, SEEK_DATA)) >= 0 && (uint64_t)data < limit) {
 		hole = lseek(fd, data, SEEK_HOLE);
 		if (hole < 0)
