@@ -80,8 +80,8 @@ static int ring_fail(struct sluice_err *err, int r)
 				   "profile hides it");
 	case -ENOMEM:
 		return sluice_fail(err, r,
-				   "io_uring: no memory for the ring (RLIMIT_MEMLOCK on "
-				   "kernels before 5.12)");
+				   "io_uring: no memory for the ring, or RLIMIT_MEMLOCK is "
+				   "too low");
 	default:
 		return sluice_fail(err, r, "io_uring: cannot set up a ring: %s", strerror(-r));
 	}
