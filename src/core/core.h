@@ -321,15 +321,21 @@ bool block_finish(struct sluice_io *io, struct block *b, struct counters *count)
 bool block_account(struct op *op, const struct block *b);
 
 /* ---- queue.c */
-int queue_start(struct queue *q, struct sluice_err *err);
-void queue_free(struct queue *q);
 void pend_add(struct sluice_io *io, struct op *op); /* under io->lock, as the next */
 void pend_del(struct sluice_io *io, struct op *op);
+unsigned queue_room(const struct queue *q); /* blocks it can take now */
+void queue_pull(struct queue *q);
+void queue_submit(struct queue *q);
+void queue_harvest(struct queue *q, struct sluice_req *list);
+bool queue_add_local(struct queue *q, struct op *op); /* false: others have time, share it */
+struct op *queue_spare(struct queue *q);              /* NULL: no memory */
+
+/* ---- thread.c */
+int queue_start(struct queue *q, struct sluice_err *err);
+void queue_free(struct queue *q);
 void queue_wake(struct sluice_io *io); /* under io->lock: somebody sees to what is pending */
 int queue_call(struct queue *q, int (*run)(struct queue *q, void *arg), void *arg);
 struct queue *queue_current(const struct sluice_io *io); /* of the calling I/O thread, or NULL */
-bool queue_add_local(struct queue *q, struct op *op);    /* false: others have time, share it */
-struct op *queue_spare(struct queue *q);                 /* NULL: no memory */
 
 /* ---- wait.c */
 void op_publish(struct sluice_io *io, struct op *op); /* under io->lock, as the next */

@@ -19,7 +19,7 @@ static bool fits_local(const struct op *op)
 	const struct sluice_store *s = &op->file->store;
 	uint64_t align = op->opcode == SLUICE_READ ? s->off_align : s->edge_align;
 
-	if (!op->on_done || op->nr_iov != 1 || !op->len || op->len > op->block ||
+	if (!op->on_done || op->nr_iov != 1 || !op->len || op->len > op->block || op->small_pages ||
 	    (op->flags & (SLUICE_OP_DATASYNC | SLUICE_OP_FULLSYNC)))
 		return false;
 	return !s->direct || (is_aligned(op->offset, align) && is_aligned(op->len, align) &&

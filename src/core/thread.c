@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The I/O threads: each owns one queue and its engine, works while there is
+ * something to do, and sleeps either in its engine, when blocks are in flight,
+ * or on a condition, when none are.  Whoever adds work wakes as many as it takes.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/err.h"
+#include "core/core.h"
+
+/* Set in I/O threads: how a callback finds its queue. */
+static __thread struct queue *current_queue;
+
+struct queue *queue_current(const struct sluice_io *io)
+{
+	return current_queue && current_queue->io == io ? current_queue : NULL;
+}
+
+/*
+ * Wake as many sleeping queues as there are blocks for.  One that runs looks at
+ * the list before it sleeps, so it counts as awake.
+ */
+void queue_wake(struct sluice_io *io)
+{
+	uint64_t need = min_u64(io->pend_blocks, io->nr_queues);
+	unsigned awake = 0;
+	struct queue *q;
+
+	for (unsigned i = 0; i < io->nr_queues; i++)
+		awake += io->queues[i].state == QUEUE_RUNS;
+	for (unsigned i = 0; i < io->nr_queues && awake < need; i++) {
+		q = &io->queues[i];
+		if (q->state == QUEUE_RUNS)
+			continue;
+		COUNT(io->count.wakeups, 1);
+		if (q->state == QUEUE_REAPS)
+			io->engine->wake(q->engine);
+		else
+			pthread_cond_signal(&q->work);
+		q->state = QUEUE_RUNS;
+		awake++;
+	}
+}
+
+static void run_calls(struct queue *q)
+{
+	struct sluice_io *io = q->io;
+	struct call *c;
+
+	pthread_mutex_lock(&io->lock);
+	while ((c = q->calls)) {
+		q->calls = c->next;
+		pthread_mutex_unlock(&io->lock);
+		c->result = c->run(q, c->arg);
+		pthread_mutex_lock(&io->lock);
+		c->done = true;
+		pthread_cond_broadcast(&io->called);
+	}
+	q->called = false;
+	pthread_mutex_unlock(&io->lock);
+}
+
+/* Sleep until there is work.  False: the handle is being closed and nothing is left. */
+static bool idle(struct queue *q)
+{
+	struct sluice_io *io = q->io;
+	bool go_on = true;
+
+	pthread_mutex_lock(&io->lock);
+	while (go_on && io->pending.next == &io->pending && !q->calls) {
+		if (io->stop) {
+			go_on = false;
+			break;
+		}
+		q->state = QUEUE_IDLE;
+		io->nr_idle++;
+		pthread_cond_wait(&q->work, &io->lock);
+		io->nr_idle--;
+	}
+	q->state = QUEUE_RUNS;
+	pthread_mutex_unlock(&io->lock);
+	return go_on;
+}
+
+/*
+ * May the queue sleep in its engine until something comes back?  Yes with no
+ * room for more, or with nothing pending; then *ret_marked says that others know
+ * they have to wake it.
+ */
+static bool may_sleep(struct queue *q, bool *ret_marked)
+{
+	struct sluice_io *io = q->io;
+
+	*ret_marked = false;
+	if (!queue_room(q))
+		return !q->called;
+	if (q->local)
+		return false;
+	pthread_mutex_lock(&io->lock);
+	*ret_marked = !q->calls && io->pending.next == &io->pending;
+	if (*ret_marked)
+		q->state = QUEUE_REAPS;
+	pthread_mutex_unlock(&io->lock);
+	return *ret_marked;
+}
+
+/*
+ * reap() failed.  That may pass (no memory); if it does not, what the engine
+ * holds is out of reach: all of it fails, and so does whatever comes after.
+ */
+static void reap_failed(struct queue *q, int code)
+{
+	struct timespec ts = {0, 1000000};
+	struct sluice_req *list = NULL;
+
+	if (q->reap_failures++ < REAP_PATIENCE) {
+		nanosleep(&ts, NULL);
+		return;
+	}
+	q->broken = code;
+	for (unsigned i = 0; i < q->io->opts.depth; i++)
+		if (q->blocks[i].inflight) {
+			q->blocks[i].tries = INTERRUPTS_MAX;
+			sluice_req_push(&list, &q->blocks[i].req, -EIO);
+		}
+	queue_harvest(q, list);
+}
+
+static void work(struct queue *q)
+{
+	struct sluice_req *list = NULL;
+	struct sluice_io *io = q->io;
+	bool marked, sleep;
+	int r;
+
+	if (q->called)
+		run_calls(q);
+	queue_pull(q);
+	queue_submit(q);
+	if (!q->inflight)
+		return;
+	sleep = may_sleep(q, &marked);
+	r = io->engine->reap(q->engine, &list, sleep ? -1 : 0);
+	if (marked) {
+		pthread_mutex_lock(&io->lock);
+		q->state = QUEUE_RUNS;
+		pthread_mutex_unlock(&io->lock);
+	}
+	if (r < 0) {
+		reap_failed(q, r);
+		return;
+	}
+	q->reap_failures = 0;
+	queue_harvest(q, list);
+}
+
+static void report_open(struct queue *q, int r)
+{
+	pthread_mutex_lock(&q->io->lock);
+	q->open_result = r;
+	q->ready_to_go = true;
+	pthread_cond_broadcast(&q->io->called);
+	pthread_mutex_unlock(&q->io->lock);
+}
+
+/* The engine is opened by the thread that will use it: a ring has one owner. */
+static void *queue_main(void *arg)
+{
+	struct queue *q = arg;
+	struct sluice_engine_params p = {
+		.depth = q->io->opts.depth,
+		.settings = q->io->settings,
+		.nr_files = FILE_SLOTS,
+		.nr_bufs = BUF_SLOTS,
+	};
+	int r;
+
+	current_queue = q;
+	r = q->io->engine->open(q->engine, &p, &q->open_err);
+	report_open(q, r);
+	if (r < 0)
+		return NULL;
+	do {
+		work(q);
+	} while (q->inflight || q->ready || q->local || idle(q));
+	q->io->engine->close(q->engine);
+	return NULL;
+}
+
+int queue_call(struct queue *q, int (*run)(struct queue *q, void *arg), void *arg)
+{
+	struct sluice_io *io = q->io;
+	struct call c = {.run = run, .arg = arg};
+
+	if (queue_current(io))
+		return -EDEADLK;
+	pthread_mutex_lock(&io->lock);
+	c.next = q->calls;
+	q->calls = &c;
+	q->called = true;
+	if (q->state == QUEUE_IDLE)
+		pthread_cond_signal(&q->work);
+	else
+		io->engine->wake(q->engine);
+	while (!c.done)
+		pthread_cond_wait(&io->called, &io->lock);
+	pthread_mutex_unlock(&io->lock);
+	return c.result;
+}
+
+/* Signals are for the program's own threads: ours start with all of them blocked. */
+static int start_thread(struct queue *q)
+{
+	sigset_t all, old;
+	int r;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	r = pthread_create(&q->thread, NULL, queue_main, q);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	q->started = !r;
+	if (!r)
+		pthread_setname_np(q->thread, "sluice-io");
+	return -r;
+}
+
+int queue_start(struct queue *q, struct sluice_err *err)
+{
+	struct sluice_io *io = q->io;
+	int r;
+
+	pthread_cond_init(&q->work, NULL);
+	q->ready_tail = &q->ready;
+	q->local_tail = &q->local;
+	q->engine = calloc(1, io->engine->state_size);
+	q->blocks = calloc(io->opts.depth, sizeof(*q->blocks));
+	q->bounce_free = calloc(BOUNCE_SLOTS, sizeof(*q->bounce_free));
+	if (!q->engine || !q->blocks || !q->bounce_free)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	for (unsigned i = 0; i < io->opts.depth; i++) {
+		q->blocks[i].req.next = (struct sluice_req *)q->free;
+		q->free = &q->blocks[i];
+	}
+	r = start_thread(q);
+	if (r < 0)
+		return sluice_fail(err, r, "threads: cannot start I/O thread %u of %u: %s",
+				   q->index + 1, io->nr_queues, strerror(-r));
+	pthread_mutex_lock(&io->lock);
+	while (!q->ready_to_go)
+		pthread_cond_wait(&io->called, &io->lock);
+	pthread_mutex_unlock(&io->lock);
+	if (q->open_result < 0)
+		return sluice_fail(err, q->open_result, "%s", q->open_err.msg);
+	return 0;
+}
+
+/* The thread has been told to stop, or never ran. */
+void queue_free(struct queue *q)
+{
+	if (q->started)
+		pthread_join(q->thread, NULL);
+	sluice_area_unmap(&q->bounce_area);
+	free(q->bounce_free);
+	free(q->blocks);
+	free(q->engine);
+	pthread_cond_destroy(&q->work);
+}
