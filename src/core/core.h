@@ -333,6 +333,7 @@ struct op *queue_spare(struct queue *q);              /* NULL: no memory */
 /* ---- thread.c */
 int queue_start(struct queue *q, struct sluice_err *err);
 void queue_free(struct queue *q);
+void queue_stop(struct sluice_io *io); /* tell all threads to end when they have nothing to do */
 void queue_wake(struct sluice_io *io); /* under io->lock: somebody sees to what is pending */
 int queue_call(struct queue *q, int (*run)(struct queue *q, void *arg), void *arg);
 struct queue *queue_current(const struct sluice_io *io); /* of the calling I/O thread, or NULL */

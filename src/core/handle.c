@@ -113,12 +113,7 @@ static int load_opts(struct sluice_opts *o, const struct sluice_opts *user, stru
 
 static void stop_queues(struct sluice_io *io)
 {
-	pthread_mutex_lock(&io->lock);
-	io->stop = true;
-	for (unsigned i = 0; i < io->nr_queues; i++)
-		if (io->queues[i].started)
-			pthread_cond_signal(&io->queues[i].work);
-	pthread_mutex_unlock(&io->lock);
+	queue_stop(io);
 	for (unsigned i = 0; i < io->nr_queues; i++)
 		queue_free(&io->queues[i]);
 	free(io->queues);

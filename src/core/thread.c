@@ -20,6 +20,25 @@ struct queue *queue_current(const struct sluice_io *io)
 	return current_queue && current_queue->io == io ? current_queue : NULL;
 }
 
+/* Wherever it sleeps, or is about to.  Under io->lock. */
+static void wake_one(struct queue *q)
+{
+	if (q->state == QUEUE_IDLE)
+		pthread_cond_signal(&q->work);
+	else
+		q->io->engine->wake(q->engine);
+}
+
+void queue_stop(struct sluice_io *io)
+{
+	pthread_mutex_lock(&io->lock);
+	io->stop = true;
+	for (unsigned i = 0; i < io->nr_queues; i++)
+		if (io->queues[i].started && !io->queues[i].open_result)
+			wake_one(&io->queues[i]);
+	pthread_mutex_unlock(&io->lock);
+}
+
 /*
  * Wake as many sleeping queues as there are blocks for.  One that runs looks at
  * the list before it sleeps, so it counts as awake.
@@ -37,10 +56,7 @@ void queue_wake(struct sluice_io *io)
 		if (q->state == QUEUE_RUNS)
 			continue;
 		COUNT(io->count.wakeups, 1);
-		if (q->state == QUEUE_REAPS)
-			io->engine->wake(q->engine);
-		else
-			pthread_cond_signal(&q->work);
+		wake_one(q);
 		q->state = QUEUE_RUNS;
 		awake++;
 	}
@@ -64,6 +80,30 @@ static void run_calls(struct queue *q)
 	pthread_mutex_unlock(&io->lock);
 }
 
+/*
+ * Sleep with nothing in flight, in the engine where it can do that: io_uring lets
+ * go of a file only when its thread next enters the ring.  Under io->lock.
+ */
+static void doze(struct queue *q)
+{
+	struct sluice_io *io = q->io;
+	struct sluice_req *none = NULL;
+	bool in_engine = io->engine->idles && !q->reap_failures;
+
+	q->state = in_engine ? QUEUE_REAPS : QUEUE_IDLE;
+	io->nr_idle++;
+	if (in_engine) {
+		pthread_mutex_unlock(&io->lock);
+		if (io->engine->reap(q->engine, &none, -1) < 0)
+			q->reap_failures++;
+		pthread_mutex_lock(&io->lock);
+	} else {
+		pthread_cond_wait(&q->work, &io->lock);
+	}
+	io->nr_idle--;
+	q->state = QUEUE_RUNS;
+}
+
 /* Sleep until there is work.  False: the handle is being closed and nothing is left. */
 static bool idle(struct queue *q)
 {
@@ -72,16 +112,11 @@ static bool idle(struct queue *q)
 
 	pthread_mutex_lock(&io->lock);
 	while (go_on && io->pending.next == &io->pending && !q->calls) {
-		if (io->stop) {
+		if (io->stop)
 			go_on = false;
-			break;
-		}
-		q->state = QUEUE_IDLE;
-		io->nr_idle++;
-		pthread_cond_wait(&q->work, &io->lock);
-		io->nr_idle--;
+		else
+			doze(q);
 	}
-	q->state = QUEUE_RUNS;
 	pthread_mutex_unlock(&io->lock);
 	return go_on;
 }
@@ -202,10 +237,7 @@ int queue_call(struct queue *q, int (*run)(struct queue *q, void *arg), void *ar
 	c.next = q->calls;
 	q->calls = &c;
 	q->called = true;
-	if (q->state == QUEUE_IDLE)
-		pthread_cond_signal(&q->work);
-	else
-		io->engine->wake(q->engine);
+	wake_one(q);
 	while (!c.done)
 		pthread_cond_wait(&io->called, &io->lock);
 	pthread_mutex_unlock(&io->lock);

@@ -59,6 +59,7 @@ struct sluice_engine {
 	size_t state_size; /* the core allocates and zeroes this per queue */
 	bool automatic;    /* may be picked when the user names none */
 	bool bypass;       /* one-block blocking transfers may use pread(2) and pwrite(2) instead */
+	bool idles;        /* reap() without limit and with nothing in flight waits for wake() */
 
 	/* Usable on this machine now?  0, or -errno with the reason in *err. */
 	int (*probe)(struct sluice_err *err);

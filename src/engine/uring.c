@@ -320,6 +320,7 @@ const struct sluice_engine sluice_engine_uring = {
 	.state_size = sizeof(struct uring_state),
 	.automatic = true,
 	.bypass = true,
+	.idles = true,
 	.probe = uring_probe,
 	.open = uring_open,
 	.close = uring_close,
