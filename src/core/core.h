@@ -64,9 +64,8 @@ struct sluice_file {
 	struct sluice_file *next; /* in its bucket */
 	struct sluice_store store;
 	char *name;
-	atomic_uint refs;    /* operations, plus one while open */
-	atomic_bool closing; /* sluice_file_close() waits for the operations */
-	int slot;            /* for registration with engines, -1: none */
+	atomic_uint refs; /* operations, plus one while open */
+	int slot;         /* for registration with engines, -1: none */
 	struct device device;
 	bool by_path; /* closed with the last operation that uses it */
 };
@@ -243,6 +242,7 @@ struct sluice_io {
 	bool huge_by_default; /* ordinary memory is on huge pages */
 
 	struct sluice_file *files[PATH_BUCKETS];
+	atomic_uint closers; /* threads that wait to close a file */
 	struct sluice_file *slots[FILE_SLOTS];
 	struct sluice_extend *extends; /* files that are being written */
 	struct device devices[8];      /* the last few met */

@@ -235,9 +235,10 @@ int sluice_file_close(struct sluice_file *f, struct sluice_err *err)
 		return sluice_fail(err, -EDEADLK, "%s: a completion callback must not close files",
 				   f->name);
 	pthread_mutex_lock(&io->lock);
-	f->closing = true;
+	io->closers++;
 	while (f->refs > 1)
 		pthread_cond_wait(&io->called, &io->lock);
+	io->closers--;
 	unsettle(io, f);
 	pthread_mutex_unlock(&io->lock);
 	/* An engine that knows the file holds it open. */
@@ -363,7 +364,8 @@ int file_put(struct sluice_file *f)
 	int r;
 
 	if (!f->by_path) {
-		if (atomic_fetch_sub(&f->refs, 1) == 2 && f->closing) {
+		/* Somebody may free the file as soon as the reference is gone. */
+		if (atomic_fetch_sub(&f->refs, 1) == 2 && io->closers) {
 			pthread_mutex_lock(&io->lock);
 			pthread_cond_broadcast(&io->called);
 			pthread_mutex_unlock(&io->lock);

@@ -266,6 +266,7 @@ static int close_copy(struct sluice_io *io)
 	for (unsigned i = 0; i < io->nr_queues; i++) {
 		struct queue *q = &io->queues[i];
 
+		io->engine->abandon(q->engine);
 		sluice_area_unmap(&q->bounce_area);
 		free(q->bounce_free);
 		free(q->blocks);

@@ -65,6 +65,8 @@ struct sluice_engine {
 	int (*probe)(struct sluice_err *err);
 	int (*open)(void *state, const struct sluice_engine_params *p, struct sluice_err *err);
 	void (*close)(void *state);
+	/* In a child of fork(): give back descriptors and memory, the queue is the parent's. */
+	void (*abandon)(void *state);
 
 	/*
 	 * Returns how many of @reqs were accepted, 0..n, or -errno when the

@@ -178,14 +178,27 @@ static int fault_open(void *state, const struct sluice_engine_params *p, struct 
 	return 0;
 }
 
+static void free_state(struct fault_state *s)
+{
+	free(s->inner);
+	free(s->shuffle);
+	free(s->pool);
+}
+
+static void fault_abandon(void *state)
+{
+	struct fault_state *s = state;
+
+	s->set.inner->abandon(s->inner);
+	free_state(s);
+}
+
 static void fault_close(void *state)
 {
 	struct fault_state *s = state;
 
 	s->set.inner->close(s->inner);
-	free(s->inner);
-	free(s->shuffle);
-	free(s->pool);
+	free_state(s);
 }
 
 static bool chance(struct fault_state *s, double p)
@@ -325,6 +338,7 @@ const struct sluice_engine sluice_engine_fault = {
 	.probe = fault_probe,
 	.open = fault_open,
 	.close = fault_close,
+	.abandon = fault_abandon,
 	.submit = fault_submit,
 	.reap = fault_reap,
 	.wake = fault_wake,

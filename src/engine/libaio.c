@@ -82,14 +82,21 @@ static int libaio_open(void *state, const struct sluice_engine_params *p, struct
 	return 0;
 }
 
+static void libaio_abandon(void *state)
+{
+	struct libaio_state *s = state;
+
+	close(s->wake_fd);
+	free(s->cbs);
+	free(s->free);
+}
+
 static void libaio_close(void *state)
 {
 	struct libaio_state *s = state;
 
 	io_destroy(s->ctx); /* also ends the wake-up request */
-	close(s->wake_fd);
-	free(s->cbs);
-	free(s->free);
+	libaio_abandon(s);
 }
 
 static void prep(struct iocb *cb, struct sluice_req *req)
@@ -240,6 +247,7 @@ const struct sluice_engine sluice_engine_libaio = {
 	.probe = libaio_probe,
 	.open = libaio_open,
 	.close = libaio_close,
+	.abandon = libaio_abandon,
 	.submit = libaio_submit,
 	.reap = libaio_reap,
 	.wake = libaio_wake,

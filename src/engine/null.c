@@ -64,6 +64,7 @@ const struct sluice_engine sluice_engine_null = {
 	.probe = null_probe,
 	.open = null_open,
 	.close = null_close,
+	.abandon = null_close,
 	.submit = null_submit,
 	.reap = null_reap,
 	.wake = null_wake,

@@ -86,6 +86,14 @@ static int add_worker(struct threads_state *s)
 	return -r;
 }
 
+/* The workers are the parent's, and the locks are as they were left by them. */
+static void threads_abandon(void *state)
+{
+	struct threads_state *s = state;
+
+	free(s->workers);
+}
+
 static void threads_close(void *state)
 {
 	struct threads_state *s = state;
@@ -195,6 +203,7 @@ const struct sluice_engine sluice_engine_threads = {
 	.probe = threads_probe,
 	.open = threads_open,
 	.close = threads_close,
+	.abandon = threads_abandon,
 	.submit = threads_submit,
 	.reap = threads_reap,
 	.wake = threads_wake,

@@ -324,6 +324,7 @@ const struct sluice_engine sluice_engine_uring = {
 	.probe = uring_probe,
 	.open = uring_open,
 	.close = uring_close,
+	.abandon = uring_close, /* unmaps and closes, nothing else */
 	.submit = uring_submit,
 	.reap = uring_reap,
 	.wake = uring_wake,
