@@ -3,6 +3,7 @@
 #define SLUICE_BASE_UTIL_H
 
 /* Small things that libc lacks: cleanup attributes, alignment, min and max, the clock. */
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -70,6 +71,17 @@ static inline uint64_t clock_ns(void)
 	struct timespec ts;
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* CPU time of a thread that has not been joined, nanoseconds. */
+static inline uint64_t thread_cpu_ns(pthread_t thread)
+{
+	struct timespec ts;
+	clockid_t clock;
+
+	if (pthread_getcpuclockid(thread, &clock) || clock_gettime(clock, &ts) < 0)
+		return 0;
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 

@@ -48,12 +48,16 @@ static void copy_out(const struct op *op, const struct block *b, const void *mem
 	block_copy(op, &part, (void *)(uintptr_t)mem, false);
 }
 
-static int use_plain(struct block *b)
+static int use_plain(struct sluice_io *io, struct block *b)
 {
-	int fd = sluice_store_plain(&b->op->file->store);
+	struct sluice_file *f = b->op->file;
+	bool direct = f->store.direct;
+	int fd = sluice_store_plain(&f->store);
 
 	if (fd < 0)
 		return fd;
+	if (direct && !f->store.direct)
+		io_fell(io, SLUICE_FELL_BUFFERED, f->name, "it cannot be opened a second time");
 	b->plain = true;
 	b->req.fd = fd;
 	b->req.file_slot = -1;
@@ -137,7 +141,7 @@ int block_start(struct sluice_io *io, struct queue *q, struct block *b)
 	}
 	COUNT(*(b->plain ? &c->buffered : &c->direct), 1);
 	if (b->plain)
-		return use_plain(b);
+		return use_plain(io, b);
 	if (q)
 		b->req.file_slot = find_file_slot(q, op->file);
 	return 0;
@@ -153,7 +157,7 @@ static bool fall_back(struct sluice_io *io, struct block *b)
 
 	if (b->plain || io->opts.direct == SLUICE_DIRECT_ALWAYS)
 		return false;
-	if (sluice_store_give_up_direct(&f->store, why) < 0 || use_plain(b) < 0)
+	if (sluice_store_give_up_direct(&f->store, why) < 0 || use_plain(io, b) < 0)
 		return false;
 	io_fell(io, SLUICE_FELL_BUFFERED, f->name, why);
 	b->req.off += b->skip;
@@ -177,7 +181,7 @@ static bool judge_error(struct sluice_io *io, struct block *b, int res)
 }
 
 /* What is left of a short block; where it is not aligned any more the page cache takes it. */
-static bool set_rest(struct block *b, uint64_t step)
+static bool set_rest(struct sluice_io *io, struct block *b, uint64_t step)
 {
 	const struct op *op = b->op;
 	const struct sluice_store *s = &op->file->store;
@@ -192,7 +196,7 @@ static bool set_rest(struct block *b, uint64_t step)
 	if (b->plain || (is_aligned(r->off, align) && is_aligned(r->len, align) &&
 			 is_aligned((uint64_t)(uintptr_t)r->buf, s->mem_align)))
 		return false;
-	b->code = use_plain(b);
+	b->code = use_plain(io, b);
 	return b->code < 0;
 }
 
@@ -225,7 +229,7 @@ bool block_finish(struct sluice_io *io, struct block *b, struct counters *count)
 		return true;
 	}
 	b->tries = 0;
-	if (set_rest(b, got))
+	if (set_rest(io, b, got))
 		return true;
 again:
 	COUNT(count->resubmissions, 1);

@@ -199,6 +199,7 @@ static int may_register(struct sluice_io *io, struct sluice_err *err)
 int sluice_buf_alloc(void **out, struct sluice_io *io, uint64_t len, uint32_t want,
 		     struct sluice_buf_info *info, struct sluice_err *err)
 {
+	NO_CANCEL;
 	struct sluice_buf_info got = {0};
 	struct region r = {0};
 	int res = may_register(io, err);
@@ -240,6 +241,7 @@ int sluice_buf_alloc(void **out, struct sluice_io *io, uint64_t len, uint32_t wa
 
 static int region_end(struct sluice_io *io, const void *addr, bool own)
 {
+	NO_CANCEL;
 	struct region r;
 	int res = may_register(io, NULL);
 
@@ -271,6 +273,7 @@ int sluice_buf_unregister(struct sluice_io *io, void *addr)
 int sluice_buf_register(struct sluice_io *io, void *addr, uint64_t len, uint32_t want,
 			struct sluice_buf_info *info, struct sluice_err *err)
 {
+	NO_CANCEL;
 	struct region r = {.addr = (uint64_t)(uintptr_t)addr, .len = len};
 	struct sluice_buf_info got = {.page = (uint32_t)sysconf(_SC_PAGESIZE)};
 	int res = may_register(io, err);

@@ -81,11 +81,18 @@ struct region {
 	bool locked_here; /* mlocked by sluice_buf_register() */
 };
 
-enum op_state { OP_FREE, OP_PENDING, OP_ISSUED, OP_DONE };
+/* OP_NEW: being prepared, or a callback's own: no ticket leads to it. */
+enum op_state { OP_FREE, OP_NEW, OP_PENDING, OP_ISSUED, OP_DONE };
 
 struct op {
 	struct op *next; /* free, pending, done, or a queue's own list */
 	struct op *prev; /* pending and done */
+	/* where collecting stands, under io->lock; the rest is zeroed for each use */
+	enum op_state state;
+	uint32_t index;
+	uint32_t gen;
+	unsigned waiters; /* threads in sluice_wait() for this one */
+
 	struct sluice_file *file;
 	const struct sluice_iov *iov; /* memory; points to one or to an allocated copy */
 	struct sluice_iov one;
@@ -120,11 +127,6 @@ struct op {
 	bool local;
 	bool small_pages; /* read through bounce buffers, see plan.c */
 
-	/* where collecting stands */
-	enum op_state state;
-	uint32_t index;
-	uint32_t gen;
-	unsigned waiters; /* threads in sluice_wait() for this one */
 	char *msg;
 };
 
@@ -187,6 +189,8 @@ struct queue {
 	bool bounce_ready;
 	struct sluice_file *files[FILE_SLOTS]; /* registered with this engine */
 	struct counters count;
+
+	atomic_bool aside; /* may not look at the pending list for long: others should */
 
 	/* under io->lock */
 	enum queue_state state;
@@ -256,6 +260,26 @@ struct sluice_io {
 	atomic_uint fallbacks;
 	char fallback_why[256];
 };
+
+/*
+ * pthread_cancel() must not leave locks held and operations half taken: every public
+ * function starts with this.
+ */
+static inline void cancel_restore(const int *state)
+{
+	pthread_setcancelstate(*state, NULL);
+}
+
+static inline int cancel_disable(void)
+{
+	int old;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+	return old;
+}
+
+#define NO_CANCEL \
+	__attribute__((cleanup(cancel_restore), unused)) int cancel_state_ = cancel_disable()
 
 /* ---- handle.c */
 int io_check(const struct sluice_io *io, struct sluice_err *err); /* -ECHILD after fork() */
@@ -333,8 +357,9 @@ struct op *queue_spare(struct queue *q);              /* NULL: no memory */
 /* ---- thread.c */
 int queue_start(struct queue *q, struct sluice_err *err);
 void queue_free(struct queue *q);
-void queue_stop(struct sluice_io *io); /* tell all threads to end when they have nothing to do */
-void queue_wake(struct sluice_io *io); /* under io->lock: somebody sees to what is pending */
+void queue_stop(struct sluice_io *io);  /* tell all threads to end when they have nothing to do */
+void queue_wake(struct sluice_io *io);  /* under io->lock: somebody sees to what is pending */
+void queue_step_aside(struct queue *q); /* before what may take long; then clear q->aside */
 int queue_call(struct queue *q, int (*run)(struct queue *q, void *arg), void *arg);
 struct queue *queue_current(const struct sluice_io *io); /* of the calling I/O thread, or NULL */
 

@@ -158,6 +158,7 @@ static void unsettle(struct sluice_io *io, struct sluice_file *f)
 int sluice_file_open(struct sluice_file **out, struct sluice_io *io, const char *path, int oflags,
 		     unsigned mode, struct sluice_err *err)
 {
+	NO_CANCEL;
 	struct sluice_file *f;
 	int r = io_check(io, err);
 
@@ -204,6 +205,7 @@ static int adopt(struct sluice_io *io, int fd, bool slot, struct sluice_file **o
 int sluice_file_from_fd(struct sluice_file **out, struct sluice_io *io, int fd,
 			struct sluice_err *err)
 {
+	NO_CANCEL;
 	int r = io_check(io, err);
 
 	return r < 0 ? r : adopt(io, fd, true, out, err);
@@ -222,6 +224,7 @@ static int forget(struct queue *q, void *arg)
 
 int sluice_file_close(struct sluice_file *f, struct sluice_err *err)
 {
+	NO_CANCEL;
 	struct sluice_io *io;
 	int r;
 
@@ -257,6 +260,7 @@ int sluice_file_close(struct sluice_file *f, struct sluice_err *err)
 
 int sluice_file_stat(struct sluice_file *f, struct sluice_file_info *info)
 {
+	NO_CANCEL;
 	struct sluice_file_info i = {0};
 	int64_t size;
 	int r;

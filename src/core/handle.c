@@ -222,6 +222,7 @@ static void free_io(struct sluice_io *io)
 
 int sluice_open(struct sluice_io **out, const struct sluice_opts *opts, struct sluice_err *err)
 {
+	NO_CANCEL;
 	struct sluice_opts o;
 	struct sluice_io *io;
 	int r;
@@ -286,6 +287,7 @@ static int close_copy(struct sluice_io *io)
 
 int sluice_close(struct sluice_io *io, struct sluice_err *err)
 {
+	NO_CANCEL;
 	struct sluice_summary sum;
 	int r;
 
@@ -325,18 +327,9 @@ static void add_counters(struct sluice_stats *s, struct counters *c)
 	s->wakeups += c->wakeups;
 }
 
-static uint64_t thread_cpu(pthread_t thread)
-{
-	struct timespec ts;
-	clockid_t clock;
-
-	if (pthread_getcpuclockid(thread, &clock) || clock_gettime(clock, &ts) < 0)
-		return 0;
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
 int sluice_get_stats(struct sluice_io *io, struct sluice_stats *stats)
 {
+	NO_CANCEL;
 	struct sluice_stats s = {0};
 	int r = io_check(io, NULL);
 
@@ -355,7 +348,9 @@ int sluice_get_stats(struct sluice_io *io, struct sluice_stats *stats)
 	add_counters(&s, &io->count);
 	for (unsigned i = 0; i < io->nr_queues; i++) {
 		add_counters(&s, &io->queues[i].count);
-		s.cpu_ns += thread_cpu(io->queues[i].thread);
+		s.cpu_ns += thread_cpu_ns(io->queues[i].thread);
+		if (io->engine->cpu_ns)
+			s.cpu_ns += io->engine->cpu_ns(io->queues[i].engine);
 	}
 	memcpy(stats, &s, min_u64(stats->size, sizeof(s)));
 	return 0;

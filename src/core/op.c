@@ -13,6 +13,8 @@
 #include "base/err.h"
 #include "core/core.h"
 
+enum { SYNC_FLAGS = SLUICE_OP_DATASYNC | SLUICE_OP_FULLSYNC };
+
 static const uint32_t known_flags =
 	SLUICE_OP_EXACT | SLUICE_OP_TRUNCATE | SLUICE_OP_DATASYNC | SLUICE_OP_FULLSYNC;
 
@@ -39,6 +41,7 @@ struct op *op_alloc(struct sluice_io *io)
 	}
 	op = io->free_ops;
 	io->free_ops = op->next;
+	op->state = OP_NEW;
 	return op;
 }
 
@@ -65,7 +68,7 @@ struct op *op_find(struct sluice_io *io, uint64_t ticket)
 	if (i >= (uint64_t)io->nr_chunks * OP_CHUNK)
 		return NULL;
 	op = &io->chunks[i / OP_CHUNK][i % OP_CHUNK];
-	if (op->state == OP_FREE || op->on_done || op_ticket(op) != ticket)
+	if (op->state <= OP_NEW || op_ticket(op) != ticket || op->on_done)
 		return NULL;
 	return op;
 }
@@ -78,7 +81,7 @@ bool op_is_over(const struct op *op)
 bool op_needs_sync(const struct op *op)
 {
 	return op->opcode == SLUICE_WRITE && op->len && !op->code && !op->sync_done &&
-	       !op->cancelled && (op->flags & (SLUICE_OP_DATASYNC | SLUICE_OP_FULLSYNC));
+	       !op->cancelled && !(op->flags & SLUICE_OP_TRUNCATE) && (op->flags & SYNC_FLAGS);
 }
 
 /* --------------------------------------------------------------- checking */
@@ -219,14 +222,13 @@ static uint32_t durability_flags(const struct sluice_io *io, const struct sluice
 int op_prepare(struct sluice_io *io, struct op *op, const struct sluice_op *u,
 	       struct sluice_err *err)
 {
-	struct op keep = {.index = op->index, .gen = op->gen};
 	uint64_t len;
 	int r;
 
 	r = check(u, &len, err);
 	if (r < 0)
 		return r;
-	*op = keep;
+	memset((char *)op + offsetof(struct op, file), 0, sizeof(*op) - offsetof(struct op, file));
 	op->opcode = u->opcode;
 	op->flags = u->flags | durability_flags(io, u);
 	op->offset = u->offset;
@@ -303,6 +305,20 @@ static int truncate_here(const struct op *op)
 	return ftruncate(op->file->store.fd, (off_t)end) < 0 ? -errno : 0;
 }
 
+static int sync_file(const struct op *op)
+{
+	struct sluice_req req = {
+		.fd = op->file->store.fd,
+		.code = op->flags & SLUICE_OP_FULLSYNC ? SLUICE_REQ_FSYNC : SLUICE_REQ_FDATASYNC,
+	};
+	int r;
+
+	do {
+		r = sluice_req_run(&req);
+	} while (r == -EINTR);
+	return r;
+}
+
 /* A new name is durable when its directory is. */
 static int sync_directory(const char *name)
 {
@@ -347,6 +363,9 @@ static void conclude_write(struct op *op)
 	op->extends = false;
 	if (!failed && (op->flags & SLUICE_OP_TRUNCATE))
 		note_failure(op, truncate_here(op));
+	/* The new end must be durable as well; and what has no blocks has had no turn yet. */
+	if (!op->code && !op->sync_done && (op->flags & SYNC_FLAGS))
+		note_failure(op, sync_file(op));
 	if (!op->code && (op->flags & SLUICE_OP_FULLSYNC) && op->file->store.borrowed < 0 &&
 	    !op->file->store.device)
 		note_failure(op, sync_directory(op->file->name));
@@ -383,6 +402,8 @@ void op_conclude(struct sluice_io *io, struct op *op)
 		conclude_read(op);
 	else if (op->cancelled)
 		note_failure(op, -ECANCELED);
+	else if (!op->sync_done)
+		note_failure(op, sync_file(op));
 	/* The last user of a file opened by path closes it, and close(2) may report lost data. */
 	tell = op->code < 0 || op->stop < op->len || (io->opts.flags & SLUICE_DESCRIBE);
 	if (tell || op->file->by_path)

@@ -135,7 +135,6 @@ bool queue_add_local(struct queue *q, struct op *op)
 	if (q->inflight + q->nr_local >= q->io->opts.depth && q->io->nr_idle)
 		return false;
 	op->local = true;
-	op->state = OP_ISSUED;
 	op->next = NULL;
 	*q->local_tail = op;
 	q->local_tail = &op->next;
@@ -441,7 +440,9 @@ void queue_submit(struct queue *q)
 		if (b->tries > 1 && b->req.res == -EAGAIN)
 			wait_a_little(b);
 		COUNT(q->count.submit_calls, 1);
+		queue_step_aside(q);
 		r = q->io->engine->submit(q->engine, reqs, n);
+		q->aside = false;
 		for (int i = 0; i < r; i++) {
 			((struct block *)reqs[i])->inflight = true;
 			q->inflight_bytes += reqs[i]->len;

@@ -91,6 +91,7 @@ static int submit_one(struct sluice_io *io, const struct sluice_op *u, struct ba
 int sluice_submit(struct sluice_io *io, const struct sluice_op *ops, unsigned n, uint64_t *tickets,
 		  struct sluice_err *err)
 {
+	NO_CANCEL;
 	struct batch b = {.n = 0};
 	unsigned i;
 	int r;
@@ -149,24 +150,6 @@ static void run_inline(struct sluice_io *io, struct op *op)
 		inline_block(io, &b);
 		block_account(op, &b);
 	}
-	if (op->opcode == SLUICE_SYNC || op_needs_sync(op)) {
-		struct sluice_req req = {
-			.fd = op->file->store.fd,
-			.code = op->opcode == SLUICE_SYNC || (op->flags & SLUICE_OP_FULLSYNC)
-					? SLUICE_REQ_FSYNC
-					: SLUICE_REQ_FDATASYNC,
-		};
-		int r;
-
-		do {
-			r = sluice_req_run(&req);
-		} while (r == -EINTR);
-		if (r < 0) {
-			op->code = r;
-			op->fail_off = op->offset;
-			op->fail_len = op->len;
-		}
-	}
 	op_conclude(io, op);
 	if (op->file)
 		file_put(op->file);
@@ -201,6 +184,7 @@ static bool inline_fits(const struct sluice_io *io, const struct sluice_op *u)
 int sluice_run(struct sluice_io *io, const struct sluice_op *u, struct sluice_done *done,
 	       struct sluice_err *err)
 {
+	NO_CANCEL;
 	struct op op = {0};
 	int r = io_check(io, err);
 

@@ -50,7 +50,7 @@ void queue_wake(struct sluice_io *io)
 	struct queue *q;
 
 	for (unsigned i = 0; i < io->nr_queues; i++)
-		awake += io->queues[i].state == QUEUE_RUNS;
+		awake += io->queues[i].state == QUEUE_RUNS && !io->queues[i].aside;
 	for (unsigned i = 0; i < io->nr_queues && awake < need; i++) {
 		q = &io->queues[i];
 		if (q->state == QUEUE_RUNS)
@@ -121,6 +121,19 @@ static bool idle(struct queue *q)
 	return go_on;
 }
 
+void queue_step_aside(struct queue *q)
+{
+	struct sluice_io *io = q->io;
+
+	q->aside = true;
+	if (!io->nr_idle)
+		return;
+	pthread_mutex_lock(&io->lock);
+	if (io->pending.next != &io->pending)
+		queue_wake(io);
+	pthread_mutex_unlock(&io->lock);
+}
+
 /*
  * May the queue sleep in its engine until something comes back?  Yes with no
  * room for more, or with nothing pending; then *ret_marked says that others know
@@ -131,8 +144,10 @@ static bool may_sleep(struct queue *q, bool *ret_marked)
 	struct sluice_io *io = q->io;
 
 	*ret_marked = false;
-	if (!queue_room(q))
+	if (!queue_room(q)) {
+		queue_step_aside(q);
 		return !q->called;
+	}
 	if (q->local)
 		return false;
 	pthread_mutex_lock(&io->lock);
@@ -180,6 +195,7 @@ static void work(struct queue *q)
 		return;
 	sleep = may_sleep(q, &marked);
 	r = io->engine->reap(q->engine, &list, sleep ? -1 : 0);
+	q->aside = false;
 	if (marked) {
 		pthread_mutex_lock(&io->lock);
 		q->state = QUEUE_RUNS;

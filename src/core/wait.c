@@ -112,6 +112,7 @@ static void collect(struct sluice_io *io, struct op *op)
 
 int sluice_wait(struct sluice_io *io, uint64_t ticket, int64_t timeout_ns, struct sluice_done *done)
 {
+	NO_CANCEL;
 	struct waiter w = {0};
 	struct op *op;
 	bool ok;
@@ -147,6 +148,7 @@ int sluice_wait(struct sluice_io *io, uint64_t ticket, int64_t timeout_ns, struc
 int sluice_wait_any(struct sluice_io *io, struct sluice_done *done, unsigned min, unsigned max,
 		    int64_t timeout_ns)
 {
+	NO_CANCEL;
 	struct waiter w = {.need = min};
 	struct op *op, *next;
 	unsigned n = 0;
@@ -190,6 +192,7 @@ static void add_up(struct sluice_summary *sum, const struct op *op)
 
 int sluice_wait_all(struct sluice_io *io, int64_t timeout_ns, struct sluice_summary *sum)
 {
+	NO_CANCEL;
 	struct sluice_summary ignored, *to = sum ? sum : &ignored;
 	struct waiter w = {0};
 	struct op *op, *next;
@@ -218,6 +221,7 @@ int sluice_wait_all(struct sluice_io *io, int64_t timeout_ns, struct sluice_summ
 
 int sluice_cancel(struct sluice_io *io, uint64_t ticket)
 {
+	NO_CANCEL;
 	bool over = false;
 	struct op *op;
 	int r = io_check(io, NULL);

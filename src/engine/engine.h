@@ -85,6 +85,9 @@ struct sluice_engine {
 	/* End the current or the next waiting reap() soon.  From any thread. */
 	void (*wake)(void *state);
 
+	/* Optional: CPU time of threads of the engine's own.  From any thread. */
+	uint64_t (*cpu_ns)(void *state);
+
 	/* Optional: NULL when the engine has no such notion. */
 	int (*set_file)(void *state, unsigned slot, int fd); /* fd -1: take it out */
 	int (*set_buf)(void *state, unsigned slot, void *addr,

@@ -331,6 +331,13 @@ static int fault_set_buf(void *state, unsigned slot, void *addr, size_t len)
 	return s->set.inner->set_buf ? s->set.inner->set_buf(s->inner, slot, addr, len) : -ENOTSUP;
 }
 
+static uint64_t fault_cpu_ns(void *state)
+{
+	struct fault_state *s = state;
+
+	return s->set.inner->cpu_ns ? s->set.inner->cpu_ns(s->inner) : 0;
+}
+
 const struct sluice_engine sluice_engine_fault = {
 	.name = "fault",
 	.descr = "wraps another engine; errors, short transfers, delays and reordering by seed",
@@ -342,6 +349,7 @@ const struct sluice_engine sluice_engine_fault = {
 	.submit = fault_submit,
 	.reap = fault_reap,
 	.wake = fault_wake,
+	.cpu_ns = fault_cpu_ns,
 	.set_file = fault_set_file,
 	.set_buf = fault_set_buf,
 };

@@ -194,6 +194,18 @@ static void threads_wake(void *state)
 	pthread_mutex_unlock(&s->lock);
 }
 
+static uint64_t threads_cpu_ns(void *state)
+{
+	struct threads_state *s = state;
+	uint64_t sum = 0;
+
+	pthread_mutex_lock(&s->lock);
+	for (unsigned i = 0; i < s->nr_workers; i++)
+		sum += thread_cpu_ns(s->workers[i]);
+	pthread_mutex_unlock(&s->lock);
+	return sum;
+}
+
 const struct sluice_engine sluice_engine_threads = {
 	.name = "threads",
 	.descr = "a pool of threads that call pread and pwrite; works everywhere",
@@ -207,4 +219,5 @@ const struct sluice_engine sluice_engine_threads = {
 	.submit = threads_submit,
 	.reap = threads_reap,
 	.wake = threads_wake,
+	.cpu_ns = threads_cpu_ns,
 };

@@ -89,20 +89,34 @@ static void init(struct sluice_store *s, int fd)
 	pthread_mutex_init(&s->lock, NULL);
 }
 
+/* O_NONBLOCK: a FIFO must not hold us up before it can be refused. */
 static int open_at(const char *path, int flags, unsigned mode)
 {
 	int fd;
 
 	do {
-		fd = open(path, flags, mode);
+		fd = open(path, flags | O_NONBLOCK, mode);
 	} while (fd < 0 && errno == EINTR);
 	return fd < 0 ? -errno : fd;
+}
+
+/* Switch flags of an open file description that is ours alone; 0 or -errno. */
+static int set_flags(int fd, int on, int off)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	if (flags < 0 || fcntl(fd, F_SETFL, (flags | on) & ~off) < 0)
+		return -errno;
+	return 0;
 }
 
 /* The caller or the alignment query said no: go on without O_DIRECT. */
 static int drop_direct(struct sluice_store *s)
 {
 	int flags, fd;
+
+	if (s->fd != s->borrowed)
+		return set_flags(s->fd, 0, O_DIRECT);
 
 	flags = fcntl(s->fd, F_GETFL);
 	if (flags < 0)
@@ -112,8 +126,6 @@ static int drop_direct(struct sluice_store *s)
 	fd = reopen(s->fd, s->access | (flags & (O_SYNC | O_DSYNC)));
 	if (fd < 0)
 		return fd;
-	if (s->fd != s->borrowed)
-		close(s->fd);
 	s->fd = fd;
 	return 0;
 }
@@ -137,40 +149,46 @@ static int settle(struct sluice_store *s, const char *name, uint32_t direct, str
 	return 0;
 }
 
+/*
+ * Open with O_DIRECT, or without where it is refused (*ret_direct).  O_EXCL succeeds
+ * once, even when the flag is refused after the file was made: set the flag later.
+ */
+static int open_direct(const char *path, int flags, unsigned mode, bool *ret_direct)
+{
+	int fd = -EINVAL;
+
+	if (!(flags & O_EXCL))
+		fd = open_at(path, flags | O_DIRECT, mode);
+	*ret_direct = fd >= 0;
+	if (fd != -EINVAL && fd != -EOPNOTSUPP)
+		return fd;
+	fd = open_at(path, flags, mode);
+	if (fd >= 0 && (flags & O_EXCL))
+		*ret_direct = set_flags(fd, O_DIRECT, 0) == 0;
+	return fd;
+}
+
 int sluice_store_open(struct sluice_store *s, const char *path, int oflags, unsigned mode,
 		      uint32_t direct, struct sluice_err *err)
 {
-	int fd = -EINVAL, flags = (oflags & ~(O_DIRECT | O_APPEND)) | O_CLOEXEC | O_NOCTTY;
-	bool refused = false;
-	int r;
+	int flags = (oflags & ~(O_DIRECT | O_APPEND)) | O_CLOEXEC | O_NOCTTY;
+	bool never = direct == SLUICE_DIRECT_NEVER, got = false;
+	int r, fd;
 
-	/* O_EXCL succeeds once: create first, then look for O_DIRECT. */
-	if (direct != SLUICE_DIRECT_NEVER && !(oflags & O_EXCL)) {
-		fd = open_at(path, flags | O_DIRECT, mode);
-		refused = fd == -EINVAL || fd == -EOPNOTSUPP;
-	}
-	if (fd < 0 && (refused || direct == SLUICE_DIRECT_NEVER || (oflags & O_EXCL)))
-		fd = open_at(path, flags, mode);
+	fd = never ? open_at(path, flags, mode) : open_direct(path, flags, mode, &got);
 	if (fd < 0)
 		return sluice_fail(err, fd, "%s: cannot open for %s: %s", path,
 				   (oflags & O_ACCMODE) == O_RDONLY ? "reading" : "writing",
 				   strerror(-fd));
 	init(s, fd);
+	set_flags(fd, 0, O_NONBLOCK);
 	s->access = oflags & O_ACCMODE;
 	s->synced = oflags & (O_SYNC | O_DSYNC);
-	if (direct != SLUICE_DIRECT_NEVER && (oflags & O_EXCL)) {
-		fd = reopen(s->fd, s->access | O_DIRECT | (oflags & (O_SYNC | O_DSYNC)));
-		refused = fd < 0;
-		if (fd >= 0) {
-			s->plain_fd = s->fd;
-			s->fd = fd;
-		}
-	}
-	s->direct = direct != SLUICE_DIRECT_NEVER && !refused;
-	if (refused)
-		set_why(s, "the file system refuses O_DIRECT at open");
-	else if (!s->direct)
-		set_why(s, "O_DIRECT was not asked for");
+	s->insist = direct == SLUICE_DIRECT_ALWAYS;
+	s->direct = got;
+	if (!got)
+		set_why(s, never ? "O_DIRECT was not asked for"
+				 : "the file system refuses O_DIRECT at open");
 	r = settle(s, path, direct, err);
 	if (r < 0)
 		sluice_store_close(s);
@@ -195,12 +213,19 @@ int sluice_store_adopt(struct sluice_store *s, int fd, uint32_t direct, struct s
 	s->access = flags & O_ACCMODE;
 	s->synced = flags & (O_SYNC | O_DSYNC);
 	s->direct = flags & O_DIRECT;
+	s->insist = direct == SLUICE_DIRECT_ALWAYS;
+	/* With O_NONBLOCK io_uring answers EAGAIN instead of waiting for the disk. */
+	if (flags & O_NONBLOCK) {
+		r = reopen(fd, s->access | (flags & (O_DIRECT | O_SYNC | O_DSYNC)));
+		if (r >= 0)
+			s->fd = r;
+	}
 	if (direct == SLUICE_DIRECT_NEVER) {
 		s->direct = false;
 	} else if (direct == SLUICE_DIRECT_ALWAYS && !s->direct) {
 		r = reopen(fd, s->access | O_DIRECT | (flags & (O_SYNC | O_DSYNC)));
 		if (r >= 0) {
-			s->plain_fd = fd;
+			s->plain_fd = s->fd;
 			s->fd = r;
 			s->direct = true;
 		}
@@ -231,6 +256,22 @@ int sluice_store_reopen(const struct sluice_store *s, int flags)
 	return reopen(s->fd, flags);
 }
 
+/*
+ * There is no second descriptor to be had: the file may not be opened again (mode
+ * 0444, privileges dropped), /proc is not mounted, or there are too many open files.
+ * The first one is ours and can do without O_DIRECT.  Under s->lock.
+ */
+static int sole_descriptor(struct sluice_store *s, int why)
+{
+	if (s->fd == s->borrowed || s->insist || set_flags(s->fd, 0, O_DIRECT) < 0)
+		return why;
+	if (!s->why[0])
+		snprintf(s->why, sizeof(s->why), "it cannot be opened a second time: %s",
+			 strerror(-why));
+	s->direct = false;
+	return s->fd;
+}
+
 int sluice_store_plain(struct sluice_store *s)
 {
 	int fd = s->plain_fd;
@@ -241,6 +282,8 @@ int sluice_store_plain(struct sluice_store *s)
 	fd = s->plain_fd;
 	if (fd < 0) {
 		fd = reopen(s->fd, s->access | (s->synced ? O_DSYNC : 0));
+		if (fd < 0)
+			fd = sole_descriptor(s, fd);
 		if (fd >= 0)
 			s->plain_fd = fd;
 	}
