@@ -254,6 +254,7 @@ static void catch_signals(void)
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
 	sigaction(SIGHUP, &sa, NULL);
+	signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error like others: EFBIG */
 }
 
 static void show_progress(void *arg, enum io_step step, uint64_t done, uint64_t total)

@@ -32,6 +32,7 @@ struct sluice_blockdev {
 	uint64_t bytes;       /* size of the device */
 	char write_cache[16]; /* "write back": fsync(2) has to flush it; "write through" */
 	char backing[128];    /* loop: the file; dm, md: the devices, separated by blanks */
+	char cached[64];      /* why its data may come from this machine's memory; else empty */
 };
 
 struct sluice_path_info {

@@ -179,24 +179,40 @@ static void run_watch(struct run *run, unsigned started)
 
 /* ------------------------------------------------------------------ results */
 
+/* Why O_DIRECT does not keep this machine's memory out of it, or NULL. */
+static const char *memory_behind(const struct sluice_path_info *p)
+{
+	if (!strcmp(p->fs, "tmpfs") || !strcmp(p->fs, "ramfs"))
+		return "the file system is in memory";
+	return p->has_device && p->device.cached[0] ? p->device.cached : NULL;
+}
+
+static const char *any_memory_behind(const struct io_result *res)
+{
+	const char *why = NULL;
+
+	for (unsigned i = 0; i < res->nr_workers && !why; i++)
+		why = memory_behind(&res->workers[i].path);
+	return why;
+}
+
 /* How warm the cache was before the reads, and whether it was used at all. */
 static void describe_read_cache(struct io_result *res, uint64_t io_size)
 {
 	int64_t worst = 0, unknown = 0;
-	bool in_memory = false;
+	const char *memory = any_memory_behind(res);
 
 	for (unsigned i = 0; i < res->nr_workers; i++) {
 		struct io_worker_result *w = &res->workers[i];
 
 		worst = w->resident > worst ? w->resident : worst;
 		unknown = w->resident < 0 ? w->resident : unknown;
-		in_memory |= !strcmp(w->path.fs, "tmpfs") || !strcmp(w->path.fs, "ramfs");
 	}
 	if (worst > 0)
 		snprintf(res->cache, sizeof(res->cache), "warm (%u %% resident)",
 			 (unsigned)((double)worst / (double)io_size * 100 + 0.999));
-	else if (in_memory)
-		snprintf(res->cache, sizeof(res->cache), "warm (the file system is in memory)");
+	else if (memory)
+		snprintf(res->cache, sizeof(res->cache), "warm (%s)", memory);
 	else if (res->direct)
 		snprintf(res->cache, sizeof(res->cache), "cold (O_DIRECT)");
 	else if (!unknown)
@@ -208,11 +224,15 @@ static void describe_read_cache(struct io_result *res, uint64_t io_size)
 
 static void describe_cache(struct io_result *res, const struct io_job *job)
 {
+	const char *memory = any_memory_behind(res);
+
 	if (!strcmp(res->workers[0].stats.engine, "null"))
 		snprintf(res->cache, sizeof(res->cache),
 			 "not used (the null engine moves nothing)");
 	else if (job->read)
 		describe_read_cache(res, job->io_size);
+	else if (memory)
+		snprintf(res->cache, sizeof(res->cache), "used (%s)", memory);
 	else if (res->direct)
 		snprintf(res->cache, sizeof(res->cache), "not used (O_DIRECT)");
 	else if (job->opts.durability)

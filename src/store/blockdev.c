@@ -80,6 +80,17 @@ static void load_identity(struct sluice_blockdev *b, const char *dir)
 		each_name(dir, "slaves", append_name, b);
 }
 
+/* O_DIRECT ends at the device: some of them are memory, or go through the page cache again. */
+static void load_cached(struct sluice_blockdev *b, const char *dir)
+{
+	uint64_t dio;
+
+	if (!strncmp(b->name, "zram", 4) || !strncmp(b->name, "ram", 3))
+		snprintf(b->cached, sizeof(b->cached), "the device is memory");
+	else if (sluice_textfile_u64(&dio, "%s/loop/dio", dir) == 0 && !dio)
+		snprintf(b->cached, sizeof(b->cached), "loop device, its file is cached");
+}
+
 static void load_queue(struct sluice_blockdev *b, const char *dir)
 {
 	uint64_t sectors = 0, dma;
@@ -114,6 +125,7 @@ static int load_from(struct sluice_blockdev *out, const char *root, unsigned maj
 		snprintf(dir, sizeof(dir), "%s/%u:%u/..", root, major, minor);
 	load_identity(&b, dir);
 	load_queue(&b, dir);
+	load_cached(&b, dir);
 	*out = b;
 	return 0;
 }
