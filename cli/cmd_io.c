@@ -254,6 +254,7 @@ static void catch_signals(void)
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
 	sigaction(SIGHUP, &sa, NULL);
+	signal(SIGPIPE, SIG_IGN); /* files must be removed before we go */
 	signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error like others: EFBIG */
 }
 

@@ -261,7 +261,8 @@ SLUICE_API int sluice_submit(struct sluice_io *io, const struct sluice_op *ops, 
  * only look).  Returns 0 with *@done filled and the ticket used up, or
  *   -ETIMEDOUT	it is not finished
  *   -ENOENT	no such ticket, or already collected
- * A failed transfer is not a failed wait: look at done->res.
+ * A failed transfer is not a failed wait: look at done->res.  Threads that wait for
+ * the same ticket at the same time all get the result.
  */
 SLUICE_API int sluice_wait(struct sluice_io *io, uint64_t ticket, int64_t timeout_ns,
 			   struct sluice_done *done);

@@ -18,6 +18,16 @@ int sluice_fail(struct sluice_err *err, int code, const char *fmt, ...)
 	return code;
 }
 
+const char *sluice_shorten(struct sluice_short *room, const char *name)
+{
+	size_t len = strlen(name), keep = sizeof(room->text) - sizeof("...");
+
+	if (len < sizeof(room->text))
+		return name;
+	snprintf(room->text, sizeof(room->text), "...%s", name + len - keep);
+	return room->text;
+}
+
 const char *sluice_strerror(int code)
 {
 	const char *s = strerrordesc_np(code < 0 ? -code : code);

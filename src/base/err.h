@@ -11,4 +11,13 @@
 int sluice_fail(struct sluice_err *err, int code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/*
+ * A file's name as it fits into a message: of a long one the end, which tells more
+ * than the beginning.  @room is used where it must be shortened.
+ */
+struct sluice_short {
+	char text[256];
+};
+const char *sluice_shorten(struct sluice_short *room, const char *name);
+
 #endif

@@ -359,7 +359,13 @@ int queue_start(struct queue *q, struct sluice_err *err);
 void queue_free(struct queue *q);
 void queue_stop(struct sluice_io *io);  /* tell all threads to end when they have nothing to do */
 void queue_wake(struct sluice_io *io);  /* under io->lock: somebody sees to what is pending */
-void queue_step_aside(struct queue *q); /* before what may take long; then clear q->aside */
+void queue_step_aside(struct queue *q); /* before what may take long: others see to the list */
+
+static inline void queue_step_back(struct queue *q)
+{
+	atomic_store_explicit(&q->aside, false, memory_order_release);
+}
+
 int queue_call(struct queue *q, int (*run)(struct queue *q, void *arg), void *arg);
 struct queue *queue_current(const struct sluice_io *io); /* of the calling I/O thread, or NULL */
 

@@ -174,6 +174,7 @@ static int check_access(const struct op *op, struct sluice_err *err)
 static int reserve(struct sluice_io *io, struct op *op, struct sluice_err *err)
 {
 	struct sluice_store *s = &op->file->store;
+	struct sluice_short room;
 	bool reserved;
 	int r;
 
@@ -182,7 +183,8 @@ static int reserve(struct sluice_io *io, struct op *op, struct sluice_err *err)
 		return sluice_fail(err, r,
 				   "write %s: offset %" PRIu64 " length %" PRIu64
 				   ": cannot reserve space, 0 bytes written: %s",
-				   op->file->name, op->offset, op->len, strerror(-r));
+				   sluice_shorten(&room, op->file->name), op->offset, op->len,
+				   strerror(-r));
 	op->extends = r > 0;
 	if (reserved)
 		COUNT(io->count.preallocations, 1);
@@ -282,9 +284,9 @@ static char *make_msg(const struct sluice_io *io, const struct op *op, const cha
 		snprintf(how, sizeof(how),
 			 "failed at offset %" PRIu64 " length %" PRIu64 " after %" PRIu64
 			 " bytes: %s",
-			 op->fail_off, op->fail_len, bytes, strerrordesc_np(-op->code));
+			 op->fail_off, op->fail_len, bytes, sluice_strerror(op->code));
 	else if (op->code < 0)
-		snprintf(how, sizeof(how), "failed: %s", strerrordesc_np(-op->code));
+		snprintf(how, sizeof(how), "failed: %s", sluice_strerror(op->code));
 	else
 		snprintf(how, sizeof(how), "%" PRIu64 " bytes%s", bytes,
 			 op->done_flags & SLUICE_DONE_EOF ? ", the file ends there" : "");
@@ -319,23 +321,36 @@ static int sync_file(const struct op *op)
 	return r;
 }
 
-/* A new name is durable when its directory is. */
-static int sync_directory(const char *name)
+/* The directory that has the file's name now, wherever the caller's name for it leads. */
+static int open_directory(const struct sluice_file *f)
 {
-	CLEANUP_FREE char *dir = strdup(name);
-	char *slash;
-	int fd, r;
+	char link[32], path[PATH_MAX], *slash;
+	ssize_t n;
+	int fd;
 
-	if (!dir)
-		return -ENOMEM;
-	slash = strrchr(dir, '/');
-	if (slash == dir)
-		slash[1] = '\0';
-	else if (slash)
-		*slash = '\0';
-	fd = open(slash ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", f->store.fd);
+	n = readlink(link, path, sizeof(path) - 1);
+	if (n < 0 && f->store.borrowed < 0)
+		n = snprintf(path, sizeof(path), "%s", f->name);
+	if (n <= 0 || n >= (ssize_t)sizeof(path))
+		return n < 0 ? -errno : -ENAMETOOLONG;
+	path[n] = '\0';
+	if (n > 10 && !strcmp(path + n - 10, " (deleted)"))
+		return -ESTALE; /* there is no name to keep */
+	slash = strrchr(path, '/');
+	if (slash)
+		slash[slash == path] = '\0';
+	fd = open(slash ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+/* A new name is durable when its directory is. */
+static int sync_directory(const struct sluice_file *f)
+{
+	int fd = open_directory(f), r;
+
 	if (fd < 0)
-		return -errno;
+		return fd == -ESTALE ? 0 : fd;
 	r = fsync(fd) < 0 ? -errno : 0;
 	close(fd);
 	return r;
@@ -366,9 +381,8 @@ static void conclude_write(struct op *op)
 	/* The new end must be durable as well; and what has no blocks has had no turn yet. */
 	if (!op->code && !op->sync_done && (op->flags & SYNC_FLAGS))
 		note_failure(op, sync_file(op));
-	if (!op->code && (op->flags & SLUICE_OP_FULLSYNC) && op->file->store.borrowed < 0 &&
-	    !op->file->store.device)
-		note_failure(op, sync_directory(op->file->name));
+	if (!op->code && (op->flags & SLUICE_OP_FULLSYNC) && !op->file->store.device)
+		note_failure(op, sync_directory(op->file));
 }
 
 static void count_op(struct sluice_io *io, const struct op *op)
@@ -390,9 +404,17 @@ static void conclude_read(struct op *op)
 		note_failure(op, -ENODATA);
 }
 
+static void shorten(struct sluice_short *out, const char *name)
+{
+	const char *s = sluice_shorten(out, name);
+
+	if (s != out->text)
+		snprintf(out->text, sizeof(out->text), "%s", s);
+}
+
 void op_conclude(struct sluice_io *io, struct op *op)
 {
-	char name[256];
+	struct sluice_short name;
 	bool tell;
 	int r;
 
@@ -407,7 +429,7 @@ void op_conclude(struct sluice_io *io, struct op *op)
 	/* The last user of a file opened by path closes it, and close(2) may report lost data. */
 	tell = op->code < 0 || op->stop < op->len || (io->opts.flags & SLUICE_DESCRIBE);
 	if (tell || op->file->by_path)
-		snprintf(name, sizeof(name), "%s", op->file->name);
+		shorten(&name, op->file->name);
 	if (op->file->by_path) {
 		r = file_put(op->file);
 		op->file = NULL;
@@ -418,9 +440,9 @@ void op_conclude(struct sluice_io *io, struct op *op)
 	}
 	free_iov(op);
 	if (tell)
-		op->msg = make_msg(io, op, name);
+		op->msg = make_msg(io, op, name.text);
 	if (op->code < 0)
-		io_trace(io, SLUICE_TRACE_ERROR, op->code, name, op->fail_off, op->fail_len,
+		io_trace(io, SLUICE_TRACE_ERROR, op->code, name.text, op->fail_off, op->fail_len,
 			 op->msg ? op->msg : "operation failed");
 	count_op(io, op);
 }
@@ -438,5 +460,5 @@ void op_result(const struct op *op, struct sluice_done *done)
 		snprintf(done->msg, sizeof(done->msg), "%s", op->msg);
 	else if (op->code < 0)
 		snprintf(done->msg, sizeof(done->msg), "%s: %s", opcode_names[op->opcode],
-			 strerrordesc_np(-op->code));
+			 sluice_strerror(op->code));
 }

@@ -273,14 +273,17 @@ static void harvest_shared(struct queue *q, struct harvest *h)
 	}
 }
 
-static void run_callback(struct sluice_io *io, struct op *op)
+static void run_callback(struct queue *q, struct op *op)
 {
+	struct sluice_io *io = q->io;
 	struct sluice_done done;
 
 	op_result(op, &done);
 	free(op->msg);
 	op->msg = NULL;
+	queue_step_aside(q); /* it may take its time */
 	op->on_done(op->arg, &done);
+	queue_step_back(q);
 	if (op->file)
 		file_put(op->file);
 	op_finished(io);
@@ -299,7 +302,7 @@ static void conclude_all(struct queue *q, struct op *list)
 		next = op->next;
 		op_conclude(io, op);
 		if (op->on_done) {
-			run_callback(io, op);
+			run_callback(q, op);
 			op->next = called;
 			called = op;
 		} else {
@@ -331,7 +334,7 @@ static void conclude_local(struct queue *q, struct op *list)
 	while ((op = list)) {
 		list = op->next;
 		op_conclude(q->io, op);
-		run_callback(q->io, op);
+		run_callback(q, op);
 		op->next = q->spare;
 		q->spare = op;
 	}
@@ -442,7 +445,7 @@ void queue_submit(struct queue *q)
 		COUNT(q->count.submit_calls, 1);
 		queue_step_aside(q);
 		r = q->io->engine->submit(q->engine, reqs, n);
-		q->aside = false;
+		queue_step_back(q);
 		for (int i = 0; i < r; i++) {
 			((struct block *)reqs[i])->inflight = true;
 			q->inflight_bytes += reqs[i]->len;

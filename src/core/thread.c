@@ -125,6 +125,8 @@ void queue_step_aside(struct queue *q)
 {
 	struct sluice_io *io = q->io;
 
+	if (io->nr_queues == 1)
+		return;
 	q->aside = true;
 	if (!io->nr_idle)
 		return;
@@ -195,7 +197,7 @@ static void work(struct queue *q)
 		return;
 	sleep = may_sleep(q, &marked);
 	r = io->engine->reap(q->engine, &list, sleep ? -1 : 0);
-	q->aside = false;
+	queue_step_back(q);
 	if (marked) {
 		pthread_mutex_lock(&io->lock);
 		q->state = QUEUE_RUNS;

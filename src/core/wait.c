@@ -134,8 +134,6 @@ int sluice_wait(struct sluice_io *io, uint64_t ticket, int64_t timeout_ns, struc
 	op->waiters--;
 	if (!ok) {
 		r = -ETIMEDOUT;
-	} else if (op_ticket(op) != ticket) {
-		r = -ENOENT; /* two threads waited for it, the other one was faster */
 	} else {
 		op_result(op, done);
 		if (!op->waiters)

@@ -173,13 +173,14 @@ int sluice_store_open(struct sluice_store *s, const char *path, int oflags, unsi
 {
 	int flags = (oflags & ~(O_DIRECT | O_APPEND)) | O_CLOEXEC | O_NOCTTY;
 	bool never = direct == SLUICE_DIRECT_NEVER, got = false;
+	struct sluice_short room;
 	int r, fd;
 
 	fd = never ? open_at(path, flags, mode) : open_direct(path, flags, mode, &got);
 	if (fd < 0)
-		return sluice_fail(err, fd, "%s: cannot open for %s: %s", path,
-				   (oflags & O_ACCMODE) == O_RDONLY ? "reading" : "writing",
-				   strerror(-fd));
+		return sluice_fail(
+			err, fd, "%s: cannot open for %s: %s", sluice_shorten(&room, path),
+			(oflags & O_ACCMODE) == O_RDONLY ? "reading" : "writing", strerror(-fd));
 	init(s, fd);
 	set_flags(fd, 0, O_NONBLOCK);
 	s->access = oflags & O_ACCMODE;
@@ -189,7 +190,7 @@ int sluice_store_open(struct sluice_store *s, const char *path, int oflags, unsi
 	if (!got)
 		set_why(s, never ? "O_DIRECT was not asked for"
 				 : "the file system refuses O_DIRECT at open");
-	r = settle(s, path, direct, err);
+	r = settle(s, sluice_shorten(&room, path), direct, err);
 	if (r < 0)
 		sluice_store_close(s);
 	return r;
