@@ -242,6 +242,8 @@ def main():
     parser.add_argument('-k', metavar='WORD', default='', help='only programs whose name has WORD')
     parser.add_argument('build', nargs='+', metavar='DIR[:SUITE,...]')
     args = parser.parse_args()
+    # As for an interrupt: what was started is ended.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     builds = [Build(b) for b in args.build]
     broken = [b for b in builds if not b.make()]
     programs = [p for b in builds if b not in broken for p in b.programs() if args.k in p.name]

@@ -38,7 +38,7 @@ struct slot {
 	bool by_callback;
 	bool truncates;
 	bool extends;
-	bool alone;	 /* no other one changed the size meanwhile */
+	bool alone;      /* no other one changed the size meanwhile */
 	bool unresolved; /* failed, and what it left in the file is not known yet */
 	struct mfile *f;
 	uint32_t opcode;
@@ -243,7 +243,9 @@ static void adopt(struct model *m, struct slot *s)
 			max = o->off + o->len;
 	}
 	if (size < (int64_t)min || size > (int64_t)max) {
-		wrong(m, "%s: after a failed %s (%lld, %llu bytes) it is %lld bytes long, not %llu..%llu",
+		wrong(m,
+		      "%s: after a failed %s (%lld, %llu bytes) it is %lld bytes long, not "
+		      "%llu..%llu",
 		      f->path, what, (long long)s->done.res, (unsigned long long)s->done.bytes,
 		      (long long)size, (unsigned long long)min, (unsigned long long)max);
 		goto out;

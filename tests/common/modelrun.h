@@ -13,19 +13,19 @@
 
 struct model_source {
 	uint64_t (*below)(void *arg, uint64_t n); /* in [0, n), n > 0 */
-	bool (*more)(void *arg);		  /* false: end here */
+	bool (*more)(void *arg);                  /* false: end here */
 	void *arg;
 };
 
 struct model_config {
 	const char *engine;
-	const char *dir;	/* where the files are made */
-	const char *device;	/* instead: a block device to overwrite */
-	unsigned nr_files;	/* 1..4 */
-	uint64_t max_size;	/* of a file */
-	uint64_t max_len;	/* of an operation */
-	unsigned reopen_every;	/* operations between closing and opening a handle, about */
-	int may_fail;		/* errno value the engine injects, or 0 */
+	const char *dir;       /* where the files are made */
+	const char *device;    /* instead: a block device to overwrite */
+	unsigned nr_files;     /* 1..4 */
+	uint64_t max_size;     /* of a file */
+	uint64_t max_len;      /* of an operation */
+	unsigned reopen_every; /* operations between closing and opening a handle, about */
+	int may_fail;          /* errno value the engine injects, or 0 */
 };
 
 struct model_result {

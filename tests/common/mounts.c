@@ -49,7 +49,7 @@ static int run(char *const *argv)
 int mounts_image(const char *name, const char *type, uint64_t bytes)
 {
 	char image[PATH_MAX], at[PATH_MAX], mkfs[64], loop[] = "loop", o[] = "-o", q[] = "-q",
-								 mnt[] = "mount";
+						      mnt[] = "mount";
 	char *make[] = {mkfs, q, image, NULL};
 	char *attach[] = {mnt, o, loop, image, at, NULL};
 	int fd;

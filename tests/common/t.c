@@ -183,8 +183,8 @@ void t_err(int64_t r, int64_t want, const struct sluice_err *err, const char *wh
 	   const char *file, int line)
 {
 	if (r != want)
-		t_fail(file, line, "%s is %lld, not %lld (%s)", what, (long long)r,
-		       (long long)want, r < 0 && err->code == r ? err->msg : "no message");
+		t_fail(file, line, "%s is %lld, not %lld (%s)", what, (long long)r, (long long)want,
+		       r < 0 && err->code == r ? err->msg : "no message");
 	if (r < 0 && (err->code != r || !err->msg[0]))
 		t_fail(file, line, "%s is %lld, but err is %d \"%s\"", what, (long long)r,
 		       err->code, err->msg);
@@ -389,7 +389,8 @@ void t_mem_check(const struct t_mem *m, const char *file, int line)
 				break;
 		}
 		if (m->map[i] != CANARY)
-			t_fail(file, line, "a byte %td from the start of a %zu-byte buffer was written",
+			t_fail(file, line,
+			       "a byte %td from the start of a %zu-byte buffer was written",
 			       m->map + i - m->buf, m->len);
 	}
 }
@@ -402,6 +403,32 @@ void t_mem_free(struct t_mem *m)
 }
 
 /* ------------------------------------------------------------------- other */
+
+const char *t_engine(const char *name)
+{
+	static const char *const names[][2] = {
+		{"fault", "fault:inner=threads,seed=7,short=0.2,again=0.05,delay=0.2,reorder=1"},
+		{"fault-io_uring",
+		 "fault:inner=io_uring,seed=7,short=0.2,again=0.05,delay=0.2,reorder=1"},
+		{"fault-errors", "fault:inner=threads,seed=7,error=0.01,errno=5,short=0.2,"
+				 "again=0.05,delay=0.2,reorder=1"},
+	};
+
+	for (size_t i = 0; i < T_COUNT(names); i++)
+		if (!strcmp(names[i][0], name))
+			return names[i][1];
+	return name;
+}
+
+const char *t_engine_need(const char *engine)
+{
+	static char need[64];
+	const char *inner = strstr(engine, "inner=");
+	const char *name = inner ? inner + strlen("inner=") : engine;
+
+	snprintf(need, sizeof(need), "%.*s", (int)strcspn(name, ":,"), name);
+	return need;
+}
 
 uint64_t t_seed(void)
 {

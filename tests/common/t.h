@@ -49,14 +49,14 @@
 #define T_ASAN 0
 #endif
 
-#define T_COUNT(a)   (sizeof(a) / sizeof(*(a)))
-#define T_STR_(x)    #x
-#define T_STR(x)     T_STR_(x)
-#define T_BIT(v, b)  (((v) & (b)) != 0)
-#define KIB(n)	     ((uint64_t)(n) << 10)
-#define MIB(n)	     ((uint64_t)(n) << 20)
-#define GIB(n)	     ((uint64_t)(n) << 30)
-#define T_NO_LIMIT   ((int64_t)-1)
+#define T_COUNT(a)  (sizeof(a) / sizeof(*(a)))
+#define T_STR_(x)   #x
+#define T_STR(x)    T_STR_(x)
+#define T_BIT(v, b) (((v) & (b)) != 0)
+#define KIB(n)      ((uint64_t)(n) << 10)
+#define MIB(n)      ((uint64_t)(n) << 20)
+#define GIB(n)      ((uint64_t)(n) << 30)
+#define T_NO_LIMIT  ((int64_t)-1)
 
 /* ------------------------------------------------------------------- cases */
 
@@ -65,7 +65,10 @@ struct t_case {
 	const char *name;
 	void (*fn)(void);
 };
-#define T_CASE(fn) {#fn, fn}
+#define T_CASE(fn)      \
+	{               \
+#fn, fn \
+	}
 
 struct t_group {
 	const char *name;
@@ -101,10 +104,10 @@ void t_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* ------------------------------------------------------------------ checks */
 
 /* In the main thread of the test only: they leave it by longjmp(3). */
-#define T_OK(cond)                                                                   \
-	do {                                                                         \
-		if (!(cond))                                                         \
-			t_fail(__FILE__, __LINE__, "%s", #cond);                     \
+#define T_OK(cond)                                               \
+	do {                                                     \
+		if (!(cond))                                     \
+			t_fail(__FILE__, __LINE__, "%s", #cond); \
 	} while (0)
 #define T_EQ(a, b) t_eq((int64_t)(a), (int64_t)(b), #a, __FILE__, __LINE__)
 /* A call that fills @err; shows its message when the result is not @want. */
@@ -112,7 +115,7 @@ void t_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 #define T_STR_HAS(hay, needle) t_str_has((hay), (needle), #hay, __FILE__, __LINE__)
 /* Bytes are equal; names the first that is not. */
 #define T_MEM(a, b, len) t_mem_eq((a), (b), (len), #a, __FILE__, __LINE__)
-#define T_FAIL(...)	 t_fail(__FILE__, __LINE__, __VA_ARGS__)
+#define T_FAIL(...)      t_fail(__FILE__, __LINE__, __VA_ARGS__)
 
 /* In a thread of the test, which returns NULL or what went wrong. */
 #define T_CHECK(cond)                                                                        \
@@ -122,8 +125,7 @@ void t_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 	} while (0)
 #define T_JOINED(msg) t_joined((msg), __FILE__, __LINE__)
 
-void t_fail(const char *file, int line, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
+void t_fail(const char *file, int line, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 void t_eq(int64_t a, int64_t b, const char *what, const char *file, int line);
 void t_err(int64_t r, int64_t want, const struct sluice_err *err, const char *what,
 	   const char *file, int line);
@@ -169,6 +171,14 @@ void t_mem_check(const struct t_mem *m, const char *file, int line);
 void t_mem_free(struct t_mem *m);
 
 /* ------------------------------------------------------------------- other */
+
+/*
+ * An engine as it is named on the command line of a test.  "fault" alone would
+ * spoil nothing, so it and a few more names stand for useful settings.
+ */
+const char *t_engine(const char *name);
+/* The word SLUICE_TEST_REQUIRE would have for that engine. */
+const char *t_engine_need(const char *engine);
 
 /* From SLUICE_TEST_SEED, else the clock; printed. */
 uint64_t t_seed(void);

@@ -176,23 +176,21 @@ void cf_gate_open(void)
 
 int main(int argc, char **argv)
 {
-	static struct t_group groups[7];
-	const struct t_group *all[] = {&cf_transfer, &cf_large,	  &cf_files, &cf_tickets,
-				       &cf_together, &cf_limits, &cf_memory};
+	static struct t_group groups[8];
+	const struct t_group *all[] = {&cf_transfer, &cf_large,  &cf_files,  &cf_tickets,
+				       &cf_together, &cf_limits, &cf_memory, &cf_corners};
 	char *of_null[] = {(char[]){"tickets"}, (char[]){"limits"}, (char[]){"memory"}, NULL};
 	struct sluice_err err = {0, ""};
 	struct sluice_io *io = NULL;
 	struct sluice_opts o;
-	char need[64];
 
 	if (argc > 1)
-		cf_engine = argv[1];
-	snprintf(need, sizeof(need), "%.*s", (int)strcspn(cf_engine, ":"), cf_engine);
-	cf_null = !strcmp(need, "null");
-	cf_fault = !strcmp(need, "fault");
+		cf_engine = t_engine(argv[1]);
+	cf_null = !strncmp(cf_engine, "null", 4);
+	cf_fault = !strncmp(cf_engine, "fault", 5);
 	o = cf_opts();
 	if (sluice_open(&io, &o, &err) < 0)
-		t_skip_all(need, "%s: %s", cf_engine, err.msg);
+		t_skip_all(t_engine_need(cf_engine), "%s: %s", cf_engine, err.msg);
 	sluice_close(io, NULL);
 
 	for (size_t i = 0; i < T_COUNT(all); i++)

@@ -10,8 +10,8 @@
 #include "tests/common/t.h"
 
 extern const char *cf_engine; /* as given: "threads", "fault:inner=threads,..." */
-extern bool cf_null;	      /* it moves nothing: no look at the data */
-extern bool cf_fault;	      /* it is slower and retries; counters are not exact */
+extern bool cf_null;          /* it moves nothing: no look at the data */
+extern bool cf_fault;         /* it is slower and retries; counters are not exact */
 
 /* Of the running test; cf_teardown() ends what is left of them. */
 extern struct sluice_io *cf_io;
@@ -19,7 +19,7 @@ extern struct sluice_file *cf_file;
 extern const char *cf_path; /* a path in the test directory where nothing is yet */
 
 extern const struct t_group cf_transfer, cf_large, cf_files, cf_tickets, cf_together, cf_limits,
-	cf_memory;
+	cf_memory, cf_corners;
 
 void cf_setup(void);
 void cf_teardown(void);

@@ -67,6 +67,12 @@ static struct sluice_req *req(unsigned i, uint32_t code)
 	return &reqs[i];
 }
 
+/* The fault engine says "again" now and then. */
+static bool spoiled(int32_t res)
+{
+	return engine == &sluice_engine_fault && res == -EAGAIN;
+}
+
 /* Submit all of @list, reaping when the queue is full, until all are back. */
 static unsigned run_all(struct sluice_req **list, unsigned n, unsigned *seen)
 {
@@ -81,11 +87,13 @@ static unsigned run_all(struct sluice_req **list, unsigned n, unsigned *seen)
 			unsigned room = DEPTH - (sent - back);
 
 			r = engine->submit(state, list + sent, n - sent < room ? n - sent : room);
-			T_OK(r >= 0);
+			if (r < 0)
+				T_FAIL("submit: %d", r);
 			sent += (unsigned)r;
 		}
 		r = engine->reap(state, &done, -1);
-		T_OK(r >= 0);
+		if (r < 0)
+			T_FAIL("reap: %d", r);
 		for (; done; done = done->next, pushed++)
 			seen[done - reqs]++;
 		T_EQ(pushed, r);
@@ -105,9 +113,12 @@ static void what_is_accepted_comes_back_once(void)
 	T_EQ(run_all(list, T_COUNT(list), seen), T_COUNT(list));
 	for (unsigned i = 0; i < T_COUNT(list); i++) {
 		T_EQ(seen[i], 1);
+		if (spoiled(reqs[i].res))
+			continue;
 		T_OK(reqs[i].res > 0 && reqs[i].res <= LEN);
 		if (moves)
-			T_EQ(sluice_pattern_check(reqs[i].buf, (size_t)reqs[i].res, SEED, reqs[i].off),
+			T_EQ(sluice_pattern_check(reqs[i].buf, (size_t)reqs[i].res, SEED,
+						  reqs[i].off),
 			     (size_t)reqs[i].res);
 	}
 }
@@ -154,12 +165,12 @@ static void writes_and_syncs_are_requests_too(void)
 	run_all(list, DEPTH, seen);
 	for (unsigned i = 0; i < DEPTH; i++) {
 		if (i == 3 || i == 5) {
-			T_EQ(reqs[i].res, 0);
+			T_OK(reqs[i].res == 0 || spoiled(reqs[i].res));
 			continue;
 		}
-		T_OK(reqs[i].res > 0 && reqs[i].res <= LEN);
-		if (!moves)
+		if (!moves || spoiled(reqs[i].res))
 			continue;
+		T_OK(reqs[i].res > 0 && reqs[i].res <= LEN);
 		T_EQ(pread(fd, got, (size_t)reqs[i].res, (off_t)reqs[i].off), reqs[i].res);
 		T_MEM(got, reqs[i].buf, (size_t)reqs[i].res);
 	}
@@ -177,14 +188,14 @@ static void a_failed_block_is_a_negative_result(void)
 	}
 	for (unsigned i = 0; i < 4; i++)
 		list[i] = req(i, SLUICE_REQ_READ);
-	reqs[0].fd = 99999;		   /* no such descriptor */
-	reqs[1].fd = none;		   /* not for reading */
+	reqs[0].fd = 99999;                /* no such descriptor */
+	reqs[1].fd = none;                 /* not for reading */
 	reqs[2].off = T_COUNT(reqs) * LEN; /* nothing there: 0, not an error */
 	run_all(list, 4, seen);
-	T_EQ(reqs[0].res, -EBADF);
-	T_EQ(reqs[1].res, -EBADF);
-	T_EQ(reqs[2].res, 0);
-	T_OK(reqs[3].res > 0);
+	T_OK(reqs[0].res == -EBADF || spoiled(reqs[0].res));
+	T_OK(reqs[1].res == -EBADF || spoiled(reqs[1].res));
+	T_OK(reqs[2].res == 0 || spoiled(reqs[2].res));
+	T_OK(reqs[3].res > 0 || spoiled(reqs[3].res));
 	close(none);
 }
 
@@ -295,6 +306,8 @@ static void registered_files_and_memory_work_and_can_be_taken_out(void)
 		}
 		run_all(list, DEPTH, seen);
 		for (unsigned i = 0; i < DEPTH; i++) {
+			if (spoiled(reqs[i].res))
+				continue;
 			T_OK(reqs[i].res > 0);
 			if (moves)
 				T_EQ(sluice_pattern_check(reqs[i].buf, (size_t)reqs[i].res, SEED,
@@ -340,12 +353,12 @@ int main(int argc, char **argv)
 	struct sluice_err err = {0, ""};
 
 	if (argc > 1)
-		name = argv[1];
+		name = t_engine(argv[1]);
 	engine = sluice_engine_find(name, &settings);
 	if (!engine)
 		t_skip_all(name, "%s: not built in", name);
 	if (engine->probe(&err) < 0)
-		t_skip_all(engine->name, "%s: %s", name, err.msg);
+		t_skip_all(t_engine_need(name), "%s: %s", name, err.msg);
 	moves = engine != &sluice_engine_null;
 	return t_run(&group, 1, NULL);
 }

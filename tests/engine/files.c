@@ -10,8 +10,8 @@ enum { SEED = 11 };
 
 static const uint64_t spots[][2] = {
 	/* offset, length */
-	{0, 4096},   {0, 4097}, {1, 1},	     {511, 2},	   {4096, 65536},
-	{100, 4096}, {7, 0},	{3000, 150001}, {65536, 65536},
+	{0, 4096},   {0, 4097}, {1, 1},         {511, 2},       {4096, 65536},
+	{100, 4096}, {7, 0},    {3000, 150001}, {65536, 65536},
 };
 
 /* Write and read through @op's way of naming the file, aligned and not. */
@@ -64,8 +64,8 @@ static void path_file_and_descriptor_reach_the_same_bytes(void)
 		}
 		all_spots_work(op, SEED + 2 + i);
 		T_EQ(sluice_file_close(f, NULL), 0);
-		T_OK(fcntl(fd, F_GETFD) >= 0);		  /* still ours, still open */
-		T_EQ(lseek(fd, 0, SEEK_CUR), 0);	  /* its position is untouched */
+		T_OK(fcntl(fd, F_GETFD) >= 0);                     /* still ours, still open */
+		T_EQ(lseek(fd, 0, SEEK_CUR), 0);                   /* its position is untouched */
 		T_EQ(fcntl(fd, F_GETFL) & O_DIRECT, extra[i / 2]); /* and so are its flags */
 		close(fd);
 	}
@@ -496,7 +496,7 @@ static void ten_thousand_operations_by_path_leak_no_descriptor(void)
 	cf_open(NULL);
 	before = t_nr_fds();
 	for (unsigned i = 0; i < 10000; i++) {
-		struct sluice_op op = 
+		struct sluice_op op =
 			cf_path_op(SLUICE_READ, name[i % 4], buf[i % 100], 1 + i % 600, 0);
 		struct sluice_done d;
 
@@ -519,6 +519,30 @@ static void ten_thousand_operations_by_path_leak_no_descriptor(void)
 	cf_close(0);
 	for (unsigned i = 0; i < 4; i++)
 		unlink(name[i]);
+}
+
+/* So that what was written by path can be removed or unmounted right away. */
+static void a_completed_operation_by_path_has_closed_its_file(void)
+{
+	unsigned char buf[600];
+	struct sluice_op op = cf_path_op(SLUICE_WRITE, cf_path, buf, sizeof(buf), 0);
+	int before;
+
+	memset(buf, 1, sizeof(buf));
+	cf_open(NULL);
+	before = t_nr_fds();
+	for (unsigned i = 0; i < 1000; i++) {
+		struct sluice_done d;
+
+		CF_DO(&op, sizeof(buf), i);
+		T_EQ(t_nr_fds(), before);
+		cf_submit(&op);
+		if (i & 2)
+			T_EQ(sluice_wait_any(cf_io, &d, 1, 1, T_NO_LIMIT), 1);
+		else
+			T_EQ(sluice_wait_all(cf_io, T_NO_LIMIT, NULL), 0);
+		T_EQ(t_nr_fds(), before);
+	}
 }
 
 static void a_handle_leaves_no_descriptor_behind(void)
@@ -652,6 +676,7 @@ static const struct t_case cases[] = {
 	T_CASE(direct_is_used_where_the_file_says_so),
 	T_CASE(always_direct_is_direct_or_an_error),
 	T_CASE(ten_thousand_operations_by_path_leak_no_descriptor),
+	T_CASE(a_completed_operation_by_path_has_closed_its_file),
 	T_CASE(a_handle_leaves_no_descriptor_behind),
 	T_CASE(descriptors_are_closed_on_exec),
 	T_CASE(no_descriptor_left_is_an_error_and_passes),

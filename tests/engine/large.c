@@ -134,9 +134,10 @@ static void offsets_beyond_what_a_file_can_have_are_refused(void)
 	static const struct {
 		uint64_t off, len;
 	} rows[] = {
-		{UINT64_MAX, 1},	     {UINT64_MAX - 100, 4096}, {1ull << 63, 1},
-		{INT64_MAX, 1},		     {INT64_MAX - 10, 4096},   {0, UINT64_MAX},
-		{4096, UINT64_MAX - 4096},   {4096, INT64_MAX},
+		{UINT64_MAX, 1},           {UINT64_MAX - 100, 4096},
+		{1ull << 63, 1},           {INT64_MAX, 1},
+		{INT64_MAX - 10, 4096},    {0, UINT64_MAX},
+		{4096, UINT64_MAX - 4096}, {4096, INT64_MAX},
 	};
 	static unsigned char buf[4096];
 

@@ -101,16 +101,14 @@ int main(int argc, char **argv)
 	struct sluice_opts o = SLUICE_OPTS_INIT;
 	struct sluice_err err = {0, ""};
 	struct sluice_io *io = NULL;
-	char need[64];
 
 	if (argc > 1)
-		engine = argv[1];
+		engine = t_engine(argv[1]);
 	if (argc > 2)
 		device = argv[2];
-	snprintf(need, sizeof(need), "%.*s", (int)strcspn(engine, ":"), engine);
 	o.engine = engine;
 	if (sluice_open(&io, &o, &err) < 0)
-		t_skip_all(need, "%s: %s", engine, err.msg);
+		t_skip_all(t_engine_need(engine), "%s: %s", engine, err.msg);
 	sluice_close(io, NULL);
 	seed = t_seed();
 	return t_run(&group, 1, NULL);

@@ -358,7 +358,8 @@ static void fields_out_of_range_are_refused(void)
 	bad[5].nr_iov = 2;
 	bad[5].iov = iov;
 	for (unsigned i = 0; i < 6; i++) {
-		int want = bad[i].opcode == SLUICE_READ && !bad[i].flags && i != 4 ? -EFAULT : -EINVAL;
+		int want =
+			bad[i].opcode == SLUICE_READ && !bad[i].flags && i != 4 ? -EFAULT : -EINVAL;
 
 		T_ERR(sluice_submit(cf_io, &bad[i], 1, NULL, &err), want, &err);
 		T_ERR(sluice_run(cf_io, &bad[i], &d, &err), want, &err);
@@ -381,8 +382,7 @@ static void next_of_chain(void *arg, const struct sluice_done *d)
 {
 	struct chain *c = arg;
 
-	if (d->res != 1000 || d->tag != c->op.tag ||
-	    (pid_t)syscall(SYS_gettid) == c->caller)
+	if (d->res != 1000 || d->tag != c->op.tag || (pid_t)syscall(SYS_gettid) == c->caller)
 		c->bad++;
 	if (++c->count == c->limit) {
 		sem_post(&c->end);

@@ -180,9 +180,9 @@ static void a_handle_belongs_to_no_thread(void)
 
 /* -------------------------------------------------------------------- fork */
 
-#define IN_CHILD(cond)                      \
-	do {                                \
-		if (!(cond))                \
+#define IN_CHILD(cond)                             \
+	do {                                       \
+		if (!(cond))                       \
 			_exit(__LINE__ % 250 + 1); \
 	} while (0)
 

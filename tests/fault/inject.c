@@ -186,14 +186,14 @@ WRAP(int, __open64_2, (const char *p, int flags), (p, flags), return by_errno(e)
      EACCES, EINTR)
 WRAP(ssize_t, pread, (int fd, void *p, size_t n, off_t off), (fd, p, n, off), return by_errno(e),
      EIO, EINVAL, EINTR, EAGAIN)
-WRAP(ssize_t, pread64, (int fd, void *p, size_t n, off_t off), (fd, p, n, off),
-     return by_errno(e), EIO, EINVAL, EINTR, EAGAIN)
+WRAP(ssize_t, pread64, (int fd, void *p, size_t n, off_t off), (fd, p, n, off), return by_errno(e),
+     EIO, EINVAL, EINTR, EAGAIN)
 WRAP(ssize_t, pwrite, (int fd, const void *p, size_t n, off_t off), (fd, p, n, off),
      return by_errno(e), EIO, ENOSPC, EINVAL, EINTR)
 WRAP(ssize_t, pwrite64, (int fd, const void *p, size_t n, off_t off), (fd, p, n, off),
      return by_errno(e), EIO, ENOSPC, EINVAL, EINTR)
-WRAP(int, fallocate, (int fd, int mode, off_t off, off_t n), (fd, mode, off, n),
-     return by_errno(e), EOPNOTSUPP, ENOSPC, EIO, EINTR)
+WRAP(int, fallocate, (int fd, int mode, off_t off, off_t n), (fd, mode, off, n), return by_errno(e),
+     EOPNOTSUPP, ENOSPC, EIO, EINTR)
 WRAP(int, fallocate64, (int fd, int mode, off_t off, off_t n), (fd, mode, off, n),
      return by_errno(e), EOPNOTSUPP, ENOSPC, EIO, EINTR)
 WRAP(int, ftruncate, (int fd, off_t n), (fd, n), return by_errno(e), EIO, EINTR)
@@ -207,8 +207,9 @@ WRAP(int, statx, (int fd, const char *p, int flags, unsigned mask, struct statx 
 WRAP(int, statvfs, (const char *p, struct statvfs *st), (p, st), return by_errno(e), ENOSYS)
 WRAP(int, statvfs64, (const char *p, struct statvfs *st), (p, st), return by_errno(e), ENOSYS)
 WRAP(int, fcntl, (int fd, int cmd, unsigned long arg), (fd, cmd, arg), return by_errno(e), EMFILE)
-WRAP(int, fcntl64, (int fd, int cmd, unsigned long arg), (fd, cmd, arg), return by_errno(e),
-     EMFILE)
+WRAP(int, fcntl64, (int fd, int cmd, unsigned long arg), (fd, cmd, arg), return by_errno(e), EMFILE)
+WRAP(off_t, lseek, (int fd, off_t off, int from), (fd, off, from), return by_errno(e), ENXIO)
+WRAP(off_t, lseek64, (int fd, off_t off, int from), (fd, off, from), return by_errno(e), ENXIO)
 WRAP(int, dup, (int fd), (fd), return by_errno(e), EMFILE)
 WRAP(int, ioctl, (int fd, unsigned long what, void *arg), (fd, what, arg), return by_errno(e),
      ENOTTY)
@@ -256,8 +257,8 @@ WRAP(ssize_t, __getdelim, (char **line, size_t *n, int delim, FILE *f), (line, n
 WRAP(ssize_t, getline, (char **line, size_t *n, FILE *f), (line, n, f), return by_errno(e), EIO,
      ENOMEM)
 WRAP(DIR *, opendir, (const char *p), (p), return null_by_errno(e), EMFILE)
-WRAP(struct dirent *, readdir, (DIR *d), (d), return null_by_errno(e), EIO)
-WRAP(struct dirent *, readdir64, (DIR *d), (d), return null_by_errno(e), EIO)
+WRAP(struct dirent *, readdir, (DIR * d), (d), return null_by_errno(e), EIO)
+WRAP(struct dirent *, readdir64, (DIR * d), (d), return null_by_errno(e), EIO)
 
 /* ------------------------------------------------------- threads and others */
 
@@ -333,8 +334,8 @@ int __wrap_io_destroy(io_context_t ctx)
 	return r;
 }
 
-WRAP(int, io_submit, (io_context_t ctx, long n, struct iocb **list), (ctx, n, list), return -e,
-     EIO, EINVAL, EAGAIN)
+WRAP(int, io_submit, (io_context_t ctx, long n, struct iocb **list), (ctx, n, list), return -e, EIO,
+     EINVAL, EAGAIN)
 WRAP(int, io_getevents,
      (io_context_t ctx, long min, long max, struct io_event *ev, struct timespec *ts),
      (ctx, min, max, ev, ts), return -e, EINTR)
@@ -367,4 +368,7 @@ WRAP(int, io_uring_submit_and_wait_timeout,
      (struct io_uring * ring, struct io_uring_cqe **cqe, unsigned n, struct __kernel_timespec *ts,
       sigset_t *mask),
      (ring, cqe, n, ts, mask), return -e, EAGAIN, EBUSY, EINTR)
+WRAP(int, io_uring_enter2,
+     (unsigned fd, unsigned submit, unsigned n, unsigned flags, sigset_t *mask, size_t size),
+     (fd, submit, n, flags, mask, size), return -e, EAGAIN, EBUSY, EINTR)
 #endif

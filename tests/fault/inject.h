@@ -19,7 +19,7 @@ void inject_disarm(void);
 /* What became of it. */
 enum inject_result {
 	INJECT_NOT_REACHED, /* there were fewer calls */
-	INJECT_PASSED,	    /* the call has no such variant, so it was let through */
+	INJECT_PASSED,      /* the call has no such variant, so it was let through */
 	INJECT_FAILED,
 };
 enum inject_result inject_result(void);

@@ -87,8 +87,7 @@ static void fill_then_name(const char *name)
 
 static struct sluice_done move(uint32_t code, void *buf, uint64_t len, uint64_t off, unsigned turn)
 {
-	struct sluice_op op = {
-		.opcode = code, .path = path, .buf = buf, .len = len, .offset = off};
+	struct sluice_op op = {.opcode = code, .path = path, .buf = buf, .len = len, .offset = off};
 	struct sluice_err err = {0, ""};
 	struct sluice_done d;
 	uint64_t ticket;
@@ -102,17 +101,18 @@ static struct sluice_done move(uint32_t code, void *buf, uint64_t len, uint64_t 
 	return d;
 }
 
-#define MOVED(d, n)                                                                               \
-	do {                                                                                      \
-		if ((d).res != (int64_t)(n))                                                      \
-			T_FAIL("%s: result %lld, not %lld (%s)", strrchr(path, '/'),              \
-			       (long long)(d).res, (long long)(n), (d).msg);                      \
+#define MOVED(d, n)                                                                  \
+	do {                                                                         \
+		if ((d).res != (int64_t)(n))                                         \
+			T_FAIL("%s: result %lld, not %lld (%s)", strrchr(path, '/'), \
+			       (long long)(d).res, (long long)(n), (d).msg);         \
 	} while (0)
 
 static uint32_t all_is_right(void)
 {
-	static const uint64_t spots[][2] = {
-		{0, LEN}, {0, 1}, {1, 4096}, {4096, 4096}, {65535, 65537}, {100, LEN - 200}, {0, 262144}};
+	static const uint64_t spots[][2] = {{0, LEN},     {0, 1},         {1, 4096},
+					    {4096, 4096}, {65535, 65537}, {100, LEN - 200},
+					    {0, 262144}};
 	uint32_t flags = 0;
 
 	for (unsigned i = 0; i < 2 * T_COUNT(spots); i++) {
@@ -188,8 +188,8 @@ static void short_transfers_are_finished(void)
 
 static void busy_and_interrupted_transfers_are_tried_again(void)
 {
-	static const char *const names[] = {"f,again=2", "f,again=3,short=2", "f,intr=2", "f,intr=5",
-					    "f,again=5,intr=3,short=2"};
+	static const char *const names[] = {"f,again=2", "f,again=3,short=2", "f,intr=2",
+					    "f,intr=5", "f,again=5,intr=3,short=2"};
 
 	for (unsigned i = 0; i < T_COUNT(names); i++) {
 		if (!name_fits(names[i]))
@@ -419,8 +419,8 @@ static void a_failed_close_is_an_error(void)
 
 static void a_failed_reservation_is_an_error_or_harmless(void)
 {
-	static const char *const names[] = {"f,falloc=28", "f,falloc=5", "f,falloc=22", "f,falloc=38",
-					    "f,falloc=4"};
+	static const char *const names[] = {"f,falloc=28", "f,falloc=5", "f,falloc=22",
+					    "f,falloc=38", "f,falloc=4"};
 	struct sluice_op op = {.opcode = SLUICE_WRITE, .path = path, .buf = data, .len = LEN};
 	struct sluice_done d;
 
@@ -462,7 +462,10 @@ static bool more(void *arg)
 static void random_operations_agree_with_the_model(void)
 {
 	static const char *const names[] = {
-		"d,short=3", "d,again=4,intr=7", "d,nodirect=2", "d,align=4096,short=5",
+		"d,short=3",
+		"d,again=4,intr=7",
+		"d,nodirect=2",
+		"d,align=4096,short=5",
 		"d,nodirect=3,short=2,again=5,intr=11",
 	};
 	uint64_t seed = t_seed();
@@ -552,17 +555,15 @@ int main(int argc, char **argv)
 {
 	static const struct t_group group = {"misbehaving", setup, teardown, cases, T_COUNT(cases)};
 	struct sluice_err err = {0, ""};
-	char need[64];
 
 	if (argc < 3) {
 		fprintf(stderr, "usage: misbehaving ENGINE BADFS [async]\n");
 		return 2;
 	}
 	async_dio = argc > 3 && !strcmp(argv[3], "async");
-	engine = argv[1];
-	snprintf(need, sizeof(need), "%.*s", (int)strcspn(engine, ":"), engine);
-	if (sluice_engine_probe(need, &err) < 0)
-		t_skip_all(need, "%s: %s", engine, err.msg);
+	engine = t_engine(argv[1]);
+	if (sluice_engine_probe(t_engine_need(engine), &err) < 0)
+		t_skip_all(t_engine_need(engine), "%s: %s", engine, err.msg);
 	if (access("/dev/fuse", R_OK | W_OK) < 0)
 		t_skip_all("fuse", "/dev/fuse: %s", strerror(errno));
 	mounts_need();

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory for I/O. */
+#include "mem/arena.h"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "tests/common/t.h"
+
+static void mapped_memory_is_zero_aligned_and_long_enough(void)
+{
+	static const uint64_t lens[] = {1, 4096, 4097, MIB(1), MIB(2), MIB(2) + 1, MIB(9)};
+
+	for (unsigned huge = SLUICE_HUGE_AUTO; huge <= SLUICE_HUGE_NEVER; huge++)
+		for (size_t i = 0; i < T_COUNT(lens); i++) {
+			struct sluice_area a;
+			unsigned char *p;
+
+			memset(&a, 0xff, sizeof(a));
+			T_EQ(sluice_area_map(&a, lens[i], huge, false), 0);
+			p = a.addr;
+			T_OK(a.len >= lens[i] && a.len % 4096 == 0);
+			T_OK((uintptr_t)p % 4096 == 0);
+			T_OK(a.page >= 4096);
+			T_OK(!a.locked);
+			for (size_t k = 0; k < lens[i]; k += 511)
+				T_EQ(p[k], 0);
+			memset(p, 1, lens[i]);
+			if (huge == SLUICE_HUGE_NEVER)
+				T_OK(!a.huge);
+			sluice_area_unmap(&a);
+		}
+}
+
+static void an_absurd_length_is_no_memory(void)
+{
+	struct sluice_area a;
+
+	T_EQ(sluice_area_map(&a, UINT64_MAX, SLUICE_HUGE_AUTO, false), -ENOMEM);
+	T_EQ(sluice_area_map(&a, UINT64_MAX - 4095, SLUICE_HUGE_NEVER, false), -ENOMEM);
+	T_EQ(sluice_area_map(&a, 1ull << 62, SLUICE_HUGE_RESERVED, false), -ENOMEM);
+}
+
+static void locked_memory_is_locked_or_says_why(void)
+{
+	struct sluice_area a;
+
+	T_EQ(sluice_area_map(&a, 65536, SLUICE_HUGE_NEVER, true), 0);
+	T_OK(a.locked ? a.lock_errno == 0 : a.lock_errno > 0);
+	memset(a.addr, 1, 65536);
+	sluice_area_unmap(&a);
+}
+
+static void any_memory_may_be_collapsed_or_not(void)
+{
+	unsigned char *p =
+		mmap(NULL, MIB(6), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	T_OK(p != MAP_FAILED);
+	memset(p, 7, MIB(6));
+	T_OK(sluice_area_collapse(p, MIB(6)) <= 0);
+	T_OK(sluice_area_collapse(p + 5, MIB(5)) <= 0);
+	T_OK(sluice_area_collapse(p + 5, 10) <= 0);
+	for (size_t i = 0; i < MIB(6); i += 4095)
+		T_EQ(p[i], 7);
+	munmap(p, MIB(6));
+	(void)sluice_area_huge_by_default();
+}
+
+int main(void)
+{
+	static const struct t_case cases[] = {
+		T_CASE(mapped_memory_is_zero_aligned_and_long_enough),
+		T_CASE(an_absurd_length_is_no_memory),
+		T_CASE(locked_memory_is_locked_or_says_why),
+		T_CASE(any_memory_may_be_collapsed_or_not),
+	};
+	static const struct t_group group = {"arena", NULL, NULL, cases, T_COUNT(cases)};
+
+	return t_run(&group, 1, NULL);
+}

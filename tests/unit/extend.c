@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files that grow: what is reserved, what is given back. */
+#include <fcntl.h>
+
+#include "store/path.h"
+#include "tests/common/t.h"
+
+static struct sluice_extend *list;
+static struct sluice_store store;
+
+static void setup(void)
+{
+	struct sluice_err err = {0, ""};
+
+	T_ERR(sluice_store_open(&store, t_path("file"), O_RDWR | O_CREAT | O_TRUNC, 0644,
+				SLUICE_DIRECT_NEVER, &err),
+	      0, &err);
+	store.extend = sluice_extend_get(&list, store.dev, store.ino);
+	T_OK(store.extend);
+}
+
+static void teardown(void)
+{
+	sluice_extend_put(&list, store.extend);
+	sluice_store_close(&store);
+	unlink(t_path("file"));
+}
+
+static void put(uint64_t off, uint64_t len)
+{
+	unsigned char *p = calloc(1, len);
+
+	T_OK(p);
+	T_EQ(pwrite(store.fd, p, len, (off_t)off), len);
+	free(p);
+}
+
+static int64_t size(void)
+{
+	return sluice_store_size(&store);
+}
+
+static void a_write_inside_the_file_needs_nothing(void)
+{
+	bool reserved = true;
+
+	put(0, 10000);
+	T_EQ(sluice_extend_begin(&store, 0, 10000, &reserved), 0);
+	T_OK(!reserved);
+	T_EQ(sluice_extend_begin(&store, 5000, 0, &reserved), 0);
+	T_EQ(sluice_extend_begin(&store, 50000, 0, &reserved), 0);
+	T_EQ(size(), 10000);
+}
+
+static void a_write_that_extends_is_reserved_and_stays(void)
+{
+	bool reserved = false;
+
+	T_EQ(sluice_extend_begin(&store, 0, 100001, &reserved), 1);
+	if (reserved)
+		T_EQ(size(), 100001);
+	put(0, 100001);
+	sluice_extend_end(&store, 0, 100001, false);
+	T_EQ(size(), 100001);
+}
+
+static void a_write_that_fails_leaves_its_good_bytes(void)
+{
+	bool reserved;
+
+	put(0, 5000);
+	T_EQ(sluice_extend_begin(&store, 4000, 100000, &reserved), 1);
+	put(4000, 3000);
+	sluice_extend_end(&store, 4000, 3000, true);
+	T_EQ(size(), 7000);
+	T_EQ(sluice_extend_begin(&store, 20000, 100000, &reserved), 1);
+	sluice_extend_end(&store, 20000, 0, true);
+	T_EQ(size(), 7000);
+}
+
+static void one_that_fails_does_not_cut_another(void)
+{
+	bool reserved;
+
+	T_EQ(sluice_extend_begin(&store, 0, 10000, &reserved), 1);
+	T_EQ(sluice_extend_begin(&store, 10000, 10000, &reserved), 1);
+	T_EQ(sluice_extend_begin(&store, 20000, 10000, &reserved), 1);
+	put(10000, 10000);
+	sluice_extend_end(&store, 10000, 10000, false);
+	sluice_extend_end(&store, 20000, 0, true);
+	put(0, 100);
+	sluice_extend_end(&store, 0, 100, true);
+	T_EQ(size(), 20000);
+}
+
+static void inside_the_reach_of_another_is_still_an_extension(void)
+{
+	bool reserved;
+
+	T_EQ(sluice_extend_begin(&store, 50000, 50000, &reserved), 1);
+	T_EQ(sluice_extend_begin(&store, 1000, 1000, &reserved), 1);
+	put(1000, 1000);
+	sluice_extend_end(&store, 1000, 1000, false);
+	sluice_extend_end(&store, 50000, 0, true);
+	T_EQ(size(), 2000);
+}
+
+static void what_others_appended_is_not_cut(void)
+{
+	bool reserved;
+
+	T_EQ(sluice_extend_begin(&store, 0, 10000, &reserved), 1);
+	put(30000, 1000); /* by another process */
+	sluice_extend_end(&store, 0, 0, true);
+	T_EQ(size(), 31000);
+}
+
+static void one_record_per_inode(void)
+{
+	struct sluice_extend *a = sluice_extend_get(&list, store.dev, store.ino);
+	struct sluice_extend *b = sluice_extend_get(&list, store.dev, store.ino + 1);
+
+	T_OK(a == store.extend && b && b != a);
+	sluice_extend_put(&list, a);
+	sluice_extend_put(&list, b);
+	T_OK(list == store.extend && !list->next);
+	sluice_extend_put(&list, NULL);
+}
+
+int main(void)
+{
+	static const struct t_case cases[] = {
+		T_CASE(a_write_inside_the_file_needs_nothing),
+		T_CASE(a_write_that_extends_is_reserved_and_stays),
+		T_CASE(a_write_that_fails_leaves_its_good_bytes),
+		T_CASE(one_that_fails_does_not_cut_another),
+		T_CASE(inside_the_reach_of_another_is_still_an_extension),
+		T_CASE(what_others_appended_is_not_cut),
+		T_CASE(one_record_per_inode),
+	};
+	static const struct t_group group = {"extend", setup, teardown, cases, T_COUNT(cases)};
+
+	t_dir();
+	return t_run(&group, 1, NULL);
+}
