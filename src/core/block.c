@@ -113,6 +113,18 @@ static int find_file_slot(struct queue *q, struct sluice_file *f)
 	return f->slot;
 }
 
+bool block_may_start(struct block *b)
+{
+	const struct op *op = b->op;
+	struct sluice_store *s = &op->file->store;
+
+	if (b->mode == BLOCK_SYNC || op->opcode != SLUICE_WRITE || !s->extend || !s->direct)
+		return true;
+	b->ranged = sluice_overlap_begin(&s->extend->overlap, &b->range, op->offset + b->pos,
+					 b->len, b->plain);
+	return b->ranged;
+}
+
 int block_start(struct sluice_io *io, struct queue *q, struct block *b)
 {
 	struct op *op = b->op;
@@ -239,9 +251,13 @@ again:
 	return false;
 }
 
-bool block_account(struct op *op, const struct block *b)
+bool block_account(struct op *op, struct block *b)
 {
 	uint64_t end = b->pos + b->moved;
+
+	if (b->ranged)
+		sluice_overlap_end(&op->file->store.extend->overlap, &b->range);
+	b->ranged = false;
 
 	op->inflight--;
 	op->done_flags |= b->flags | (b->eof ? SLUICE_DONE_EOF : 0u);

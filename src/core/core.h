@@ -143,6 +143,8 @@ struct block {
 	bool plain;    /* through the page cache, by plain_fd */
 	bool started;  /* block_start() has been here */
 	bool inflight; /* the engine has it */
+	bool ranged;   /* @range is on its file's list */
+	struct sluice_range range;
 	bool eof;
 	uint64_t pos;   /* in the operation */
 	uint64_t len;   /* bytes of the operation it stands for */
@@ -339,10 +341,12 @@ bool plan_small_pages(const struct op *op, bool huge);
 /* ---- block.c */
 /* Set up the request of a planned block: descriptor, slots, bounce copy. */
 int block_start(struct sluice_io *io, struct queue *q, struct block *b); /* q NULL: inline */
+/* May the block be submitted now?  Not while an overlapping write takes the other way. */
+bool block_may_start(struct block *b);
 /* Look at a finished request.  True: over, see b->moved and b->code; false: submit it again. */
 bool block_finish(struct sluice_io *io, struct block *b, struct counters *count);
 /* Account for a finished block in its operation; true when that was the last one. */
-bool block_account(struct op *op, const struct block *b);
+bool block_account(struct op *op, struct block *b);
 
 /* ---- queue.c */
 void pend_add(struct sluice_io *io, struct op *op); /* under io->lock, as the next */

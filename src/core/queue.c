@@ -402,6 +402,8 @@ static unsigned gather(struct queue *q, struct sluice_req **reqs, unsigned max)
 	while (n < max && q->ready) {
 		b = q->ready;
 		r = q->broken;
+		if (!r && !b->started && !b->ranged && !block_may_start(b))
+			r = -EBUSY;
 		if (!r && !b->started && b->mode == BLOCK_BOUNCE)
 			r = bounce_get(q, b);
 		if (r == -EBUSY)
@@ -437,8 +439,12 @@ void queue_submit(struct queue *q)
 
 	while (q->ready) {
 		n = gather(q, reqs, max);
-		if (!n)
+		if (!n) {
+			/* What it waits for is in flight elsewhere. */
+			if (q->ready && !q->inflight)
+				wait_a_little(q->ready);
 			return;
+		}
 		b = (struct block *)reqs[0];
 		if (b->tries > 1 && b->req.res == -EAGAIN)
 			wait_a_little(b);

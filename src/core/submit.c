@@ -117,6 +117,13 @@ static int inline_block(struct sluice_io *io, struct block *b)
 	struct timespec ts = {0, 0};
 	int r = 0;
 
+	while (!block_may_start(b)) {
+		if (queue_current(io)) { /* what it waits for may be this thread's to finish */
+			b->code = -EDEADLK;
+			return b->code;
+		}
+		nanosleep(&(struct timespec){0, 20000}, NULL);
+	}
 	if (b->mode == BLOCK_BOUNCE) {
 		b->bounce = aligned_alloc((size_t)sysconf(_SC_PAGESIZE), BOUNCE_BYTES);
 		r = b->bounce ? 0 : -ENOMEM;

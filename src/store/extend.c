@@ -30,6 +30,7 @@ struct sluice_extend *sluice_extend_get(struct sluice_extend **list, dev_t dev, 
 		x->dev = dev;
 		x->ino = ino;
 		pthread_mutex_init(&x->lock, NULL);
+		sluice_overlap_init(&x->overlap);
 		x->next = *list;
 		*list = x;
 	}
@@ -45,6 +46,7 @@ void sluice_extend_put(struct sluice_extend **list, struct sluice_extend *x)
 		list = &(*list)->next;
 	*list = x->next;
 	pthread_mutex_destroy(&x->lock);
+	sluice_overlap_fini(&x->overlap);
 	free(x);
 }
 

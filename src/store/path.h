@@ -14,6 +14,8 @@
 
 #include <sluice/sluice.h>
 
+#include "store/overlap.h"
+
 /*
  * Space for a file that grows: who extends it, and where it must end if that
  * fails.  One per inode and handle, however often the file is open there.
@@ -31,6 +33,7 @@ struct sluice_extend {
 	bool failed;        /* one of them failed */
 	uint64_t fail_from; /* where the first of those that failed starts */
 	atomic_bool unable; /* the file system cannot preallocate */
+	struct sluice_overlap overlap;
 };
 
 /* The one for this inode in @list, made if need be; NULL: no memory.  The caller locks @list. */
