@@ -60,37 +60,40 @@ static int truncate_to(const struct sluice_store *s, uint64_t size)
 	return r < 0 ? -errno : 0;
 }
 
-/* SEEK_DATA counts in blocks: of the one that @end is in, what somebody wrote is not zero. */
-static uint64_t end_in_block(int fd, uint64_t end, uint64_t stop)
+/* End of the bytes in [from, to), part of a block, that are not zero; 0 when all are. */
+static uint64_t end_of_bytes(int fd, uint64_t from, uint64_t to)
 {
-	unsigned char rest[BLOCK];
-	ssize_t n = pread(fd, rest, stop - end, (off_t)end);
+	unsigned char part[BLOCK];
+	ssize_t n = to > from ? pread(fd, part, to - from, (off_t)from) : 0;
 
-	while (n > 0 && !rest[n - 1])
+	while (n > 0 && !part[n - 1])
 		n--;
-	return n > 0 ? end + (uint64_t)n : end;
+	return n > 0 ? from + (uint64_t)n : 0;
 }
 
 /*
  * Somebody else (another process, another handle) may have written between the
  * end of our data and the start of what failed; reserved space that nobody wrote
- * reads as a hole.  Returns the end of the last data there, at least @end.
+ * reads as a hole.  SEEK_DATA counts in blocks, so the parts of blocks at either
+ * end are looked at by byte.  Returns the end of the last data there, at least @end.
  */
 static uint64_t end_of_data(const struct sluice_store *s, uint64_t end, uint64_t limit)
 {
 	int fd = sluice_store_reopen(s, O_RDONLY); /* its offset is ours to move */
-	uint64_t next = min_u64(align_up(end, BLOCK), limit);
-	off_t data, hole = (off_t)next;
+	uint64_t first = min_u64(align_up(end, BLOCK), limit);
+	uint64_t last = max_u64(align_down(limit, BLOCK), first);
+	off_t data, hole = (off_t)first;
 
 	if (fd < 0)
 		return limit; /* cannot tell: cut nothing that may be data */
-	end = end_in_block(fd, end, next);
-	while ((data = lseek(fd, hole, SEEK_DATA)) >= 0 && (uint64_t)data < limit) {
+	end = max_u64(end, end_of_bytes(fd, end, first));
+	while ((data = lseek(fd, hole, SEEK_DATA)) >= 0 && (uint64_t)data < last) {
 		hole = lseek(fd, data, SEEK_HOLE);
 		if (hole < 0)
 			break;
-		end = min_u64((uint64_t)hole, limit);
+		end = min_u64((uint64_t)hole, last);
 	}
+	end = max_u64(end, end_of_bytes(fd, last, limit));
 	close(fd);
 	return end;
 }

@@ -217,6 +217,8 @@ WRAP(int, access, (const char *p, int how), (p, how), return by_errno(e), ENOENT
 WRAP(int, unlink, (const char *p), (p), return by_errno(e), EACCES)
 WRAP(ssize_t, read, (int fd, void *p, size_t n), (fd, p, n), return by_errno(e), EIO, EAGAIN)
 WRAP(char *, realpath, (const char *p, char *out), (p, out), return null_by_errno(e), ENOENT)
+WRAP(ssize_t, readlink, (const char *p, char *out, size_t n), (p, out, n), return by_errno(e),
+     ENOENT)
 WRAP(int, fstatfs, (int fd, void *st), (fd, st), return by_errno(e), ENOSYS)
 WRAP(int, fstatfs64, (int fd, void *st), (fd, st), return by_errno(e), ENOSYS)
 

@@ -105,6 +105,30 @@ static void inside_the_reach_of_another_is_still_an_extension(void)
 	T_EQ(size(), 2000);
 }
 
+/* Some of its bytes may have arrived all the same, behind a gap. */
+static void bytes_of_a_failed_write_do_not_keep_the_hole_before_them(void)
+{
+	bool reserved;
+
+	put(0, 700);
+	T_EQ(sluice_extend_begin(&store, 20000, 30000, &reserved), 1);
+	put(20000, 100);
+	put(30000, 5000);
+	sluice_extend_end(&store, 20000, 0, true);
+	T_EQ(size(), 700);
+}
+
+static void what_others_wrote_in_front_of_a_failed_write_stays(void)
+{
+	bool reserved;
+
+	put(0, 700);
+	T_EQ(sluice_extend_begin(&store, 100000, 30000, &reserved), 1);
+	T_EQ(pwrite(store.fd, "others", 6, 50000), 6);
+	sluice_extend_end(&store, 100000, 0, true);
+	T_OK(size() >= 50006 && size() <= 100000);
+}
+
 static void what_others_appended_is_not_cut(void)
 {
 	bool reserved;
@@ -135,6 +159,8 @@ int main(void)
 		T_CASE(a_write_that_fails_leaves_its_good_bytes),
 		T_CASE(one_that_fails_does_not_cut_another),
 		T_CASE(inside_the_reach_of_another_is_still_an_extension),
+		T_CASE(bytes_of_a_failed_write_do_not_keep_the_hole_before_them),
+		T_CASE(what_others_wrote_in_front_of_a_failed_write_stays),
 		T_CASE(what_others_appended_is_not_cut),
 		T_CASE(one_record_per_inode),
 	};
