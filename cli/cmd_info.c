@@ -242,20 +242,26 @@ static bool by_name_only(const char *engine)
 	return !strcmp(engine, "null") || !strcmp(engine, "fault");
 }
 
+/* Engines that need a library, which may have been missing when this was built. */
+static const char *const optional_engines[] = {"io_uring", "libaio"};
+
 static int collect_engines(struct info *in)
 {
 	size_t n = 0;
 
 	while (sluice_engine_name((unsigned)n))
 		n++;
-	in->engines = calloc(n + 1, sizeof(*in->engines));
+	in->engines = calloc(n + ARRAY_SIZE(optional_engines), sizeof(*in->engines));
 	if (!in->engines)
 		return -ENOMEM;
-	in->nr_engines = n;
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < n; i++)
+		in->engines[in->nr_engines++].name = sluice_engine_name((unsigned)i);
+	for (size_t i = 0; i < ARRAY_SIZE(optional_engines); i++)
+		if (!sluice_engine_descr(optional_engines[i]))
+			in->engines[in->nr_engines++].name = optional_engines[i];
+	for (size_t i = 0; i < in->nr_engines; i++) {
 		struct info_engine *e = &in->engines[i];
 
-		e->name = sluice_engine_name((unsigned)i);
 		e->descr = sluice_engine_descr(e->name);
 		e->usable = sluice_engine_probe(e->name, &e->why) == 0;
 		e->by_name_only = by_name_only(e->name);

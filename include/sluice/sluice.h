@@ -144,8 +144,9 @@ SLUICE_API int sluice_file_open(struct sluice_file **out, struct sluice_io *io, 
  * Use the caller's file descriptor, which stays the caller's and must stay open
  * until the file is closed.  Bulk data goes through it as it was opened, with
  * O_DIRECT or without; what O_DIRECT cannot take goes through a second
- * descriptor of the same file.  O_APPEND is refused (-EINVAL): Linux ignores
- * the offset of writes to such a descriptor.
+ * descriptor of the same file, which needs /proc and permission to open it.
+ * O_APPEND is refused (-EINVAL): Linux ignores the offset of writes to such a
+ * descriptor.
  */
 SLUICE_API int sluice_file_from_fd(struct sluice_file **out, struct sluice_io *io, int fd,
 				   struct sluice_err *err);
@@ -261,6 +262,7 @@ SLUICE_API int sluice_submit(struct sluice_io *io, const struct sluice_op *ops, 
  * only look).  Returns 0 with *@done filled and the ticket used up, or
  *   -ETIMEDOUT	it is not finished
  *   -ENOENT	no such ticket, or already collected
+ *   -EDEADLK	a completion callback must not wait (so with the other two)
  * A failed transfer is not a failed wait: look at done->res.  Threads that wait for
  * the same ticket at the same time all get the result.
  */

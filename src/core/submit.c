@@ -99,6 +99,8 @@ int sluice_submit(struct sluice_io *io, const struct sluice_op *ops, unsigned n,
 	r = io_check(io, err);
 	if (r < 0)
 		return r;
+	if (!ops && n)
+		return sluice_fail(err, -EINVAL, "ops: is NULL");
 	if (n > INT32_MAX)
 		return sluice_fail(err, -EINVAL, "n: %u is outside 0..2147483647", n);
 	for (i = 0; i < n; i++) {
@@ -197,6 +199,8 @@ int sluice_run(struct sluice_io *io, const struct sluice_op *u, struct sluice_do
 
 	if (r < 0)
 		return r;
+	if (!u || !done)
+		return sluice_fail(err, -EINVAL, "op, done: one of them is NULL");
 	if (!inline_fits(io, u)) {
 		if (queue_current(io))
 			return sluice_fail(err, -EDEADLK,

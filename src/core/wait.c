@@ -120,6 +120,8 @@ int sluice_wait(struct sluice_io *io, uint64_t ticket, int64_t timeout_ns, struc
 
 	if (r < 0)
 		return r;
+	if (!done)
+		return -EINVAL;
 	if (queue_current(io) && timeout_ns)
 		return -EDEADLK;
 	pthread_mutex_lock(&io->lock);

@@ -56,7 +56,7 @@ static int set_number(double *out, const char *value)
 	char *end;
 
 	*out = strtod(value, &end);
-	return end == value || *end || *out < 0 ? -EINVAL : 0;
+	return end == value || *end || !(*out >= 0) ? -EINVAL : 0; /* nan is not >= 0 */
 }
 
 static int set_inner(struct fault_settings *f, const char *value)
