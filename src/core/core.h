@@ -125,7 +125,7 @@ struct op {
 	bool sync_done;
 	bool cancelled;
 	bool local;
-	bool small_pages; /* read through bounce buffers, see plan.c */
+	bool small_pages; /* goes through bounce buffers, see plan.c */
 
 	char *msg;
 };

@@ -9,9 +9,9 @@
  *		cache, which changes those bytes and no others
  *
  * A virtual disk hands every segment of a request to its hypervisor by itself, and
- * memory on small pages is a segment per page: there large reads go through bounce
- * buffers on huge pages even where they could go straight (6.5 against 8.7 GB/s for
- * 1 GiB on virtio, the disk's limit being 8.8: perf-mover read -m plain).
+ * memory on small pages is a segment per page: there large transfers go through bounce
+ * buffers on huge pages even where they could go straight (reading 1 GiB on virtio 6.5
+ * against 8.7 GB/s, the disk's limit being 8.8: perf-mover read -m plain).
  *
  * Where O_DIRECT is not in use everything goes straight through the page cache.
  * Blocks of a scatter list end where a segment ends; small segments are gathered
@@ -101,7 +101,7 @@ static void plan_direct_write(const struct op *op, struct block *b, uint64_t add
 	} else if (left < align) {
 		b->len = left;
 		plan_plain(op, b, seg_left);
-	} else if (seg_left >= align && is_aligned(addr, s->mem_align)) {
+	} else if (seg_left >= align && is_aligned(addr, s->mem_align) && !op->small_pages) {
 		b->mode = BLOCK_STRAIGHT;
 		b->len = align_down(min_u64(b->len, seg_left), align);
 	} else {
@@ -152,9 +152,9 @@ uint64_t plan_split(const struct sluice_file *f, bool huge)
 	return f->store.direct ? align_up(block, f->store.edge_align) : block;
 }
 
-/* On such a disk, is this read worth the copy? */
+/* On such a disk, is the transfer worth the copy? */
 bool plan_small_pages(const struct op *op, bool huge)
 {
-	return op->opcode == SLUICE_READ && !huge && op->file->device.virtual &&
+	return op->opcode != SLUICE_SYNC && !huge && op->file->device.virtual &&
 	       op->file->store.direct && op->len >= COPY_FROM;
 }
