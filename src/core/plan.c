@@ -156,5 +156,6 @@ uint64_t plan_split(const struct sluice_file *f, bool huge)
 bool plan_small_pages(const struct op *op, bool huge)
 {
 	return op->opcode != SLUICE_SYNC && !huge && op->file->device.virtual &&
+	       op->file->io->engine->bypass && /* it moves data as it is told */
 	       op->file->store.direct && op->len >= COPY_FROM;
 }
