@@ -8,8 +8,8 @@
  * and unmounts when it is terminated.  Anywhere in the path of a file:
  *
  *	reio=N weio=N   reading, writing byte N fails with EIO; what is before it moves
- *	short=N         every N-th transfer moves about half of what was asked for
- *	again=N intr=N  every N-th transfer fails with EAGAIN, EINTR
+ *	short=N         one transfer in N moves about half of what was asked for
+ *	again=N intr=N  one transfer in N fails with EAGAIN, EINTR
  *	nodirect=1      open with O_DIRECT fails with EINVAL
  *	nodirect=2      ... only transfers through it do
  *	nodirect=3      ... only writes do
@@ -233,24 +233,34 @@ static int bad_create(const char *path, mode_t mode, struct fuse_file_info *fi)
 	return r;
 }
 
+/*
+ * Is it the turn of this fault?  By chance, but the same in every run: strictly
+ * every N-th could hit the same block again and again.
+ */
+static bool turn(const struct node *n, const char *key, unsigned nth)
+{
+	uint64_t every = setting(n, key, 0), h = nth;
+
+	for (const char *p = key; *p; p++)
+		h = (h ^ (unsigned char)*p) * 0x9e3779b97f4a7c15;
+	return every && (h >> 32) % every == 0;
+}
+
 /* How many of @len bytes at @off a transfer moves, or -errno. */
 static int64_t spoil(struct node *n, bool direct, bool writes, size_t len, uint64_t off)
 {
 	uint64_t eio = setting(n, writes ? "weio" : "reio", UINT64_MAX);
 	uint64_t full = writes ? setting(n, "full", UINT64_MAX) : UINT64_MAX;
 	uint64_t nodirect = setting(n, "nodirect", 0), align = setting(n, "align", 1);
-	uint64_t every;
 	unsigned nth = ++n->transfers;
 
 	if (direct && (nodirect == 2 || (nodirect == 3 && writes)))
 		return -EINVAL;
 	if (direct && (off % align || len % align))
 		return -EINVAL;
-	every = setting(n, "again", 0);
-	if (every && nth % every == 0)
+	if (turn(n, "again", nth))
 		return -EAGAIN;
-	every = setting(n, "intr", 0);
-	if (every && nth % every == 1)
+	if (turn(n, "intr", nth))
 		return -EINTR;
 	if (off >= full)
 		return -ENOSPC;
@@ -261,8 +271,7 @@ static int64_t spoil(struct node *n, bool direct, bool writes, size_t len, uint6
 			return -EIO;
 		len = eio - off;
 	}
-	every = setting(n, "short", 0);
-	if (every && nth % every == 0 && len > 1)
+	if (len > 1 && turn(n, "short", nth))
 		len = len / 2 + nth % 3 * (len > 8);
 	return (int64_t)len;
 }
