@@ -4,6 +4,7 @@
 
 /* Small things that libc lacks: cleanup attributes, alignment, min and max, the clock. */
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -72,6 +73,22 @@ static inline uint64_t clock_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/*
+ * Start a thread with all signals blocked: they are for the program's own threads.
+ * Returns 0 or -errno.
+ */
+static inline int thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg)
+{
+	sigset_t all, old;
+	int r;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	r = pthread_create(thread, NULL, run, arg);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return -r;
 }
 
 /* CPU time of a thread that has not been joined, nanoseconds. */

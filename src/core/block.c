@@ -113,6 +113,18 @@ static int find_file_slot(struct queue *q, struct sluice_file *f)
 	return f->slot;
 }
 
+void block_pause(const struct block *b)
+{
+	struct timespec ts = {0, 20000L << (b->tries < RETRIES_MAX ? b->tries / 5 : 10)};
+
+	nanosleep(&ts, NULL);
+}
+
+bool block_wants_pause(const struct block *b)
+{
+	return b->tries > 1 && b->req.res == -EAGAIN;
+}
+
 bool block_may_start(struct block *b)
 {
 	const struct op *op = b->op;

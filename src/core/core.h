@@ -341,6 +341,9 @@ bool plan_small_pages(const struct op *op, bool huge);
 /* ---- block.c */
 /* Set up the request of a planned block: descriptor, slots, bounce copy. */
 int block_start(struct sluice_io *io, struct queue *q, struct block *b); /* q NULL: inline */
+/* The kernel said "later": give it time, a little more after each try. */
+bool block_wants_pause(const struct block *b);
+void block_pause(const struct block *b);
 /* May the block be submitted now?  Not while an overlapping write takes the other way. */
 bool block_may_start(struct block *b);
 /* Look at a finished request.  True: over, see b->moved and b->code; false: submit it again. */

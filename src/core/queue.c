@@ -422,14 +422,6 @@ static unsigned gather(struct queue *q, struct sluice_req **reqs, unsigned max)
 	return n;
 }
 
-/* The kernel says "later": give it time, a little more each time, but not for ever. */
-static void wait_a_little(const struct block *b)
-{
-	struct timespec ts = {0, 20000L << (b->tries < RETRIES_MAX ? b->tries / 5 : 10)};
-
-	nanosleep(&ts, NULL);
-}
-
 void queue_submit(struct queue *q)
 {
 	struct sluice_req *reqs[PULL_MAX];
@@ -442,12 +434,12 @@ void queue_submit(struct queue *q)
 		if (!n) {
 			/* What it waits for is in flight elsewhere. */
 			if (q->ready && !q->inflight)
-				wait_a_little(q->ready);
+				block_pause(q->ready);
 			return;
 		}
 		b = (struct block *)reqs[0];
-		if (b->tries > 1 && b->req.res == -EAGAIN)
-			wait_a_little(b);
+		if (block_wants_pause(b))
+			block_pause(b);
 		COUNT(q->count.submit_calls, 1);
 		queue_step_aside(q);
 		r = q->io->engine->submit(q->engine, reqs, n);
@@ -467,7 +459,7 @@ void queue_submit(struct queue *q)
 			ready_take(q);
 			fail_block(q, b, r < 0 ? r : -EAGAIN);
 		} else if (!r) {
-			wait_a_little(b);
+			block_pause(b);
 		}
 	}
 }

@@ -116,7 +116,6 @@ int sluice_submit(struct sluice_io *io, const struct sluice_op *ops, unsigned n,
 
 static int inline_block(struct sluice_io *io, struct block *b)
 {
-	struct timespec ts = {0, 0};
 	int r = 0;
 
 	while (!block_may_start(b)) {
@@ -124,7 +123,7 @@ static int inline_block(struct sluice_io *io, struct block *b)
 			b->code = -EDEADLK;
 			return b->code;
 		}
-		nanosleep(&(struct timespec){0, 20000}, NULL);
+		block_pause(b);
 	}
 	if (b->mode == BLOCK_BOUNCE) {
 		b->bounce = aligned_alloc((size_t)sysconf(_SC_PAGESIZE), BOUNCE_BYTES);
@@ -136,10 +135,8 @@ static int inline_block(struct sluice_io *io, struct block *b)
 		b->code = r;
 	} else {
 		do {
-			if (b->tries > 1) {
-				ts.tv_nsec = 20000L << (b->tries < 50 ? b->tries / 5 : 10);
-				nanosleep(&ts, NULL);
-			}
+			if (block_wants_pause(b))
+				block_pause(b);
 			b->req.res = sluice_req_run(&b->req);
 		} while (!block_finish(io, b, &io->count));
 	}

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The I/O threads: each owns one queue and its engine, works while there is
- * something to do, and sleeps either in its engine, when blocks are in flight,
- * or on a condition, when none are.  Whoever adds work wakes as many as it takes.
+ * something to do, and sleeps in its engine, or on a condition where nothing is
+ * in flight and the engine cannot wait for that.  Whoever adds work wakes as many
+ * as it takes.
  */
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
 #include <time.h>
 
@@ -262,22 +262,6 @@ int queue_call(struct queue *q, int (*run)(struct queue *q, void *arg), void *ar
 	return c.result;
 }
 
-/* Signals are for the program's own threads: ours start with all of them blocked. */
-static int start_thread(struct queue *q)
-{
-	sigset_t all, old;
-	int r;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	r = pthread_create(&q->thread, NULL, queue_main, q);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	q->started = !r;
-	if (!r)
-		pthread_setname_np(q->thread, "sluice-io");
-	return -r;
-}
-
 int queue_start(struct queue *q, struct sluice_err *err)
 {
 	struct sluice_io *io = q->io;
@@ -295,10 +279,12 @@ int queue_start(struct queue *q, struct sluice_err *err)
 		q->blocks[i].req.next = (struct sluice_req *)q->free;
 		q->free = &q->blocks[i];
 	}
-	r = start_thread(q);
+	r = thread_start(&q->thread, queue_main, q);
+	q->started = !r;
 	if (r < 0)
 		return sluice_fail(err, r, "threads: cannot start I/O thread %u of %u: %s",
 				   q->index + 1, io->nr_queues, strerror(-r));
+	pthread_setname_np(q->thread, "sluice-io");
 	pthread_mutex_lock(&io->lock);
 	while (!q->ready_to_go)
 		pthread_cond_wait(&io->called, &io->lock);

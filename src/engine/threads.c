@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,19 +70,13 @@ static void *worker_main(void *arg)
 	return NULL;
 }
 
-/* Signals belong to the program's own threads, so workers start with all of them blocked. */
 static int add_worker(struct threads_state *s)
 {
-	sigset_t all, old;
-	int r;
+	int r = thread_start(&s->workers[s->nr_workers], worker_main, s);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	r = pthread_create(&s->workers[s->nr_workers], NULL, worker_main, s);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (!r)
 		s->nr_workers++;
-	return -r;
+	return r;
 }
 
 /* The workers are the parent's, and the locks are as they were left by them. */
