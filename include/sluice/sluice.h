@@ -343,13 +343,29 @@ SLUICE_API int sluice_buf_free(struct sluice_io *io, void *addr);
 
 /*
  * Register memory of the caller's with the engine; @want may add
- * SLUICE_BUF_LOCKED and SLUICE_BUF_COLLAPSE.  Transfers work without; they
- * cost a little less with.  The memory must stay mapped until it is
- * unregistered.  Returns 0 even when a limit refused it: see @info.
+ * SLUICE_BUF_LOCKED and SLUICE_BUF_COLLAPSE, and SLUICE_BUF_HUGE where the
+ * caller knows that the memory is on huge pages: larger blocks, and no copies
+ * on virtual disks.  Transfers work without; they cost a little less with.
+ * The memory must stay mapped until it is unregistered.  Returns 0 even when
+ * a limit refused it: see @info.
  */
 SLUICE_API int sluice_buf_register(struct sluice_io *io, void *addr, uint64_t len, uint32_t want,
 				   struct sluice_buf_info *info, struct sluice_err *err);
 SLUICE_API int sluice_buf_unregister(struct sluice_io *io, void *addr);
+
+/*
+ * Memory as of sluice_buf_alloc() that belongs to no handle: any handle can
+ * move it, several can, and it outlives them.  @huge is an enum sluice_huge;
+ * @want may be SLUICE_BUF_LOCKED.  For the same speed register it with each
+ * handle that moves it, with SLUICE_BUF_HUGE where info->got has it.
+ */
+SLUICE_API int sluice_mem_alloc(void **out, uint64_t len, uint32_t huge, uint32_t want,
+				struct sluice_buf_info *info, struct sluice_err *err);
+/*
+ * Free it; @len as it was allocated.  No operation may use it, and no handle
+ * may have it registered any more.  NULL is allowed.
+ */
+SLUICE_API void sluice_mem_free(void *addr, uint64_t len);
 
 /* -------------------------------------------------------------- statistics */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory the library knows: allocated by it, or registered by the caller.  Each
+ * Memory the library knows: allocated by it for a handle, or registered by the caller.  Each
  * piece of at most 1 GiB (the kernel's limit) has a slot in every queue's engine.
  * Nothing here is needed for a transfer to work, so nothing here is fatal.
  */
@@ -162,14 +162,18 @@ __attribute__((format(printf, 2, 3))) static void add_note(struct sluice_buf_inf
 	va_end(ap);
 }
 
-static void note_lock(struct sluice_io *io, struct sluice_buf_info *info, int code)
+static void note_lock(struct sluice_buf_info *info, int code)
 {
-	if (!code) {
+	if (!code)
 		info->got |= SLUICE_BUF_LOCKED;
-		return;
-	}
-	add_note(info, "not locked: %s (RLIMIT_MEMLOCK)", strerror(code));
-	io_fell(io, SLUICE_FELL_UNLOCKED, NULL, "mlock refused (RLIMIT_MEMLOCK)");
+	else
+		add_note(info, "not locked: %s (RLIMIT_MEMLOCK)", strerror(code));
+}
+
+static void fell_unlocked(struct sluice_io *io, int code)
+{
+	if (code)
+		io_fell(io, SLUICE_FELL_UNLOCKED, NULL, "mlock refused (RLIMIT_MEMLOCK)");
 }
 
 static void note_register(struct sluice_io *io, struct sluice_buf_info *info, int r)
@@ -196,11 +200,74 @@ static int may_register(struct sluice_io *io, struct sluice_err *err)
 	return r;
 }
 
+/* Map memory and say what it is; *@got is filled in any case. */
+static int area_get(struct sluice_area *a, uint64_t len, uint32_t huge, uint32_t want,
+		    struct sluice_buf_info *got, struct sluice_err *err)
+{
+	int r = sluice_area_map(a, len, huge, want & SLUICE_BUF_LOCKED);
+
+	*got = (struct sluice_buf_info){.page = a->page, .got = a->huge ? SLUICE_BUF_HUGE : 0};
+	if (r < 0)
+		return sluice_fail(err, r, "cannot allocate %llu bytes: %s",
+				   (unsigned long long)len, strerror(-r));
+	if (a->huge_errno)
+		add_note(got, "no huge pages: switched off or not in this kernel");
+	if (want & SLUICE_BUF_LOCKED)
+		note_lock(got, a->lock_errno);
+	return 0;
+}
+
+int sluice_mem_alloc(void **out, uint64_t len, uint32_t huge, uint32_t want,
+		     struct sluice_buf_info *info, struct sluice_err *err)
+{
+	NO_CANCEL;
+	struct sluice_buf_info got;
+	struct sluice_area a;
+	int r;
+
+	if (huge > SLUICE_HUGE_NEVER)
+		return sluice_fail(err, -EINVAL, "huge: %u is outside 0..%d", huge,
+				   SLUICE_HUGE_NEVER);
+	if (want & ~(SLUICE_BUF_HUGE | SLUICE_BUF_LOCKED))
+		return sluice_fail(err, -EINVAL, "want: 0x%x has unknown bits", want);
+	r = area_get(&a, len, huge, want, &got, err);
+	if (r < 0)
+		return r;
+	*out = a.addr;
+	if (info)
+		*info = got;
+	return 0;
+}
+
+void sluice_mem_free(void *addr, uint64_t len)
+{
+	struct sluice_area a = {.addr = addr, .len = len};
+
+	sluice_area_unmap(&a);
+}
+
+/* Make a region known to the engine and to region_find(). */
+static int region_register(struct sluice_io *io, struct region *r, struct sluice_buf_info *got,
+			   struct sluice_err *err)
+{
+	int res;
+
+	pthread_mutex_lock(&io->region_lock);
+	note_register(io, got, engine_register(io, r));
+	res = region_add(io, r);
+	if (res < 0) {
+		clear_slots(io, r->slot, r->nr_slots);
+		sluice_fail(err, res, "out of memory");
+	}
+	pthread_mutex_unlock(&io->region_lock);
+	return res;
+}
+
 int sluice_buf_alloc(void **out, struct sluice_io *io, uint64_t len, uint32_t want,
 		     struct sluice_buf_info *info, struct sluice_err *err)
 {
 	NO_CANCEL;
-	struct sluice_buf_info got = {0};
+	struct sluice_buf_info got;
 	struct region r = {0};
 	int res = may_register(io, err);
 
@@ -208,35 +275,24 @@ int sluice_buf_alloc(void **out, struct sluice_io *io, uint64_t len, uint32_t wa
 		return res;
 	if (want & ~(SLUICE_BUF_HUGE | SLUICE_BUF_LOCKED | SLUICE_BUF_REGISTERED))
 		return sluice_fail(err, -EINVAL, "want: 0x%x has unknown bits", want);
-	res = sluice_area_map(&r.area, len, io->opts.huge, want & SLUICE_BUF_LOCKED);
+	res = area_get(&r.area, len, io->opts.huge, want, &got, err);
 	if (res < 0)
-		return sluice_fail(err, res, "cannot allocate %llu bytes: %s",
-				   (unsigned long long)len, strerror(-res));
+		return res;
 	r.addr = (uint64_t)(uintptr_t)r.area.addr;
 	r.len = r.area.len;
 	r.huge = r.area.huge;
-	got.page = r.area.page;
-	got.got = r.huge ? SLUICE_BUF_HUGE : 0;
-	if (r.area.huge_errno) {
-		add_note(&got, "no huge pages: switched off or not in this kernel");
+	if (r.area.huge_errno)
 		io_fell(io, SLUICE_FELL_SMALL_PAGES, NULL, "no transparent huge pages");
-	}
-	if (want & SLUICE_BUF_LOCKED)
-		note_lock(io, &got, r.area.lock_errno);
-	pthread_mutex_lock(&io->region_lock);
-	note_register(io, &got, engine_register(io, &r));
-	res = region_add(io, &r);
+	fell_unlocked(io, r.area.lock_errno);
+	res = region_register(io, &r, &got, err);
 	if (res < 0) {
-		clear_slots(io, r.slot, r.nr_slots);
 		sluice_area_unmap(&r.area);
-		sluice_fail(err, res, "out of memory");
-	} else {
-		*out = r.area.addr;
-		if (info)
-			*info = got;
+		return res;
 	}
-	pthread_mutex_unlock(&io->region_lock);
-	return res;
+	*out = r.area.addr;
+	if (info)
+		*info = got;
+	return 0;
 }
 
 static int region_end(struct sluice_io *io, const void *addr, bool own)
@@ -270,42 +326,46 @@ int sluice_buf_unregister(struct sluice_io *io, void *addr)
 	return region_end(io, addr, false);
 }
 
+/* What the caller's memory is on, after what can be done about it. */
+static void region_pages(struct region *r, uint32_t want, struct sluice_buf_info *got)
+{
+	void *addr = (void *)(uintptr_t)r->addr;
+	int res = want & SLUICE_BUF_COLLAPSE ? sluice_area_collapse(addr, r->len) : 0;
+
+	if (res < 0)
+		add_note(got, "not collapsed to huge pages: %s", strerror(-res));
+	else
+		got->got |= want & SLUICE_BUF_COLLAPSE;
+	r->huge = want & SLUICE_BUF_HUGE || got->got & SLUICE_BUF_COLLAPSE;
+	got->got |= r->huge ? SLUICE_BUF_HUGE : 0;
+	got->page = r->huge ? SLUICE_AREA_HUGE : (uint32_t)sysconf(_SC_PAGESIZE);
+}
+
 int sluice_buf_register(struct sluice_io *io, void *addr, uint64_t len, uint32_t want,
 			struct sluice_buf_info *info, struct sluice_err *err)
 {
 	NO_CANCEL;
 	struct region r = {.addr = (uint64_t)(uintptr_t)addr, .len = len};
-	struct sluice_buf_info got = {.page = (uint32_t)sysconf(_SC_PAGESIZE)};
-	int res = may_register(io, err);
+	struct sluice_buf_info got = {0};
+	int code, res = may_register(io, err);
 
 	if (res < 0)
 		return res;
 	if (!addr || !len || r.addr + len < len)
 		return sluice_fail(err, -EINVAL, "addr, len: NULL or empty memory");
-	if (want & ~(SLUICE_BUF_LOCKED | SLUICE_BUF_COLLAPSE | SLUICE_BUF_REGISTERED))
+	if (want &
+	    ~(SLUICE_BUF_HUGE | SLUICE_BUF_LOCKED | SLUICE_BUF_COLLAPSE | SLUICE_BUF_REGISTERED))
 		return sluice_fail(err, -EINVAL, "want: 0x%x has unknown bits", want);
-	if (want & SLUICE_BUF_COLLAPSE) {
-		res = sluice_area_collapse(addr, len);
-		r.huge = res == 0;
-		if (r.huge)
-			got.got |= SLUICE_BUF_HUGE | SLUICE_BUF_COLLAPSE;
-		else
-			add_note(&got, "not collapsed to huge pages: %s", strerror(-res));
-	}
+	region_pages(&r, want, &got);
 	if (want & SLUICE_BUF_LOCKED) {
 		r.locked_here = mlock(addr, len) == 0;
-		note_lock(io, &got, r.locked_here ? 0 : errno);
+		code = r.locked_here ? 0 : errno;
+		note_lock(&got, code);
+		fell_unlocked(io, code);
 	}
-	pthread_mutex_lock(&io->region_lock);
-	note_register(io, &got, engine_register(io, &r));
-	res = region_add(io, &r);
-	if (res < 0) {
-		clear_slots(io, r.slot, r.nr_slots);
-		sluice_fail(err, res, "out of memory");
-	} else if (info) {
+	res = region_register(io, &r, &got, err);
+	if (res == 0 && info)
 		*info = got;
-	}
-	pthread_mutex_unlock(&io->region_lock);
 	return res;
 }
 

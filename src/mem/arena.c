@@ -24,7 +24,18 @@
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
 
-enum { HUGE = 2 * 1024 * 1024 };
+enum { HUGE = SLUICE_AREA_HUGE };
+
+/*
+ * How much is mapped for @len bytes, whatever the pages: whoever remembers the length can
+ * unmap.  What huge pages are not worth it for is rounded to small ones.
+ */
+static size_t mapped(uint64_t len)
+{
+	size_t small = align_up(len ? len : 1, (size_t)sysconf(_SC_PAGESIZE));
+
+	return small < HUGE / 2 ? small : align_up(small, HUGE);
+}
 
 static int map_plain(struct sluice_area *a, size_t len)
 {
@@ -101,21 +112,24 @@ static int map_transparent(struct sluice_area *a, size_t len)
 
 int sluice_area_map(struct sluice_area *a, uint64_t len, uint32_t huge, bool lock)
 {
-	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	size_t small = align_up(len ? len : 1, page), large = align_up(len, HUGE);
+	size_t small, size;
 	int r;
 
 	*a = (struct sluice_area){0};
 	if (len > SIZE_MAX / 4)
 		return -ENOMEM;
-	if (huge == SLUICE_HUGE_NEVER || len < HUGE / 2)
-		r = map_plain(a, small);
-	else if (huge == SLUICE_HUGE_RESERVED && map_reserved(a, large) == 0)
+	small = align_up(len ? len : 1, (size_t)sysconf(_SC_PAGESIZE));
+	size = mapped(len);
+	if (huge == SLUICE_HUGE_NEVER || size < HUGE)
+		r = map_plain(a, size);
+	else if (huge == SLUICE_HUGE_RESERVED && map_reserved(a, size) == 0)
 		r = 0;
 	else
-		r = map_transparent(a, large);
+		r = map_transparent(a, size);
 	if (r < 0)
 		return r;
+	if (!a->huge)
+		a->len = small; /* the rest is never touched */
 	if (lock && mlock(a->addr, a->len) < 0)
 		a->lock_errno = errno;
 	a->locked = lock && !a->lock_errno;
@@ -125,7 +139,7 @@ int sluice_area_map(struct sluice_area *a, uint64_t len, uint32_t huge, bool loc
 void sluice_area_unmap(struct sluice_area *a)
 {
 	if (a->addr)
-		munmap(a->addr, a->len);
+		munmap(a->addr, mapped(a->len));
 	a->addr = NULL;
 }
 

@@ -6,10 +6,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { SLUICE_AREA_HUGE = 2 << 20 }; /* bytes of a huge page */
+
 /* Anonymous memory for I/O: on huge pages if it can be, locked if asked. */
 struct sluice_area {
 	void *addr;
-	size_t len;    /* what was mapped, a multiple of the page size */
+	size_t len;    /* what may be used, a multiple of the page size */
 	uint32_t page; /* page size underneath, as far as known */
 	bool huge;
 	bool locked;
@@ -19,6 +21,7 @@ struct sluice_area {
 
 /* @huge: enum sluice_huge.  Returns 0 or -ENOMEM. */
 int sluice_area_map(struct sluice_area *a, uint64_t len, uint32_t huge, bool lock);
+/* Needs no more than @a->addr and, as @a->len, the length that was asked for or given. */
 void sluice_area_unmap(struct sluice_area *a);
 
 /* Does the kernel put all large memory on huge pages, unasked? */

@@ -190,6 +190,116 @@ static void registering_many_and_forgetting_some_is_harmless(void)
 	free(mem);
 }
 
+static void memory_of_no_handle_works_with_any_and_outlives_them(void)
+{
+	static const uint64_t lens[] = {0, 1, 4097, MIB(1) - 1, MIB(3), MIB(6)};
+
+	for (unsigned i = 0; i < T_COUNT(lens); i++) {
+		struct sluice_buf_info info;
+		struct sluice_err err = {0, ""};
+		void *p = NULL;
+
+		memset(&info, 0xff, sizeof(info));
+		T_ERR(sluice_mem_alloc(&p, lens[i], i % 3, 0, &info, &err), 0, &err);
+		T_OK(p && ((uintptr_t)p & 4095) == 0);
+		T_OK(is_zero(p, lens[i]));
+		T_OK(info.page >= 4096 && !(info.got & ~SLUICE_BUF_HUGE));
+		for (unsigned k = 0; k < 2; k++) {
+			cf_open(NULL);
+			cf_file_open(O_RDWR | O_CREAT);
+			moves_through(p, lens[i], 0, i + k);
+			if (lens[i])
+				T_EQ(sluice_buf_register(cf_io, p, lens[i], info.got, NULL, NULL),
+				     0);
+			moves_through(p, lens[i], 3, i);
+			T_OK(sluice_buf_free(cf_io, p) < 0); /* is not the handle's */
+			if (lens[i] && k)
+				T_EQ(sluice_buf_unregister(cf_io, p), 0);
+			cf_close(0);
+			sluice_pattern_fill(p, lens[i], 0, 0); /* still there */
+		}
+		sluice_mem_free(p, lens[i]);
+	}
+	sluice_mem_free(NULL, 0);
+	sluice_mem_free(NULL, MIB(3));
+}
+
+static void memory_of_no_handle_is_locked_or_says_why(void)
+{
+	struct sluice_buf_info info;
+	void *p = NULL;
+
+	T_EQ(sluice_mem_alloc(&p, MIB(3), SLUICE_HUGE_AUTO, SLUICE_BUF_LOCKED, &info, NULL), 0);
+	T_OK(info.got & SLUICE_BUF_LOCKED || info.note[0]);
+	memset(p, 1, MIB(3));
+	sluice_mem_free(p, MIB(3));
+}
+
+static void memory_of_no_handle_names_the_argument_that_is_wrong(void)
+{
+	struct sluice_err err = {0, ""};
+	void *p = NULL;
+
+	T_ERR(sluice_mem_alloc(&p, 1, SLUICE_HUGE_NEVER + 1, 0, NULL, &err), -EINVAL, &err);
+	T_STR_HAS(err.msg, "huge: 3 is outside 0..2");
+	T_ERR(sluice_mem_alloc(&p, 1, 0, SLUICE_BUF_COLLAPSE, NULL, &err), -EINVAL, &err);
+	T_STR_HAS(err.msg, "want: 0x8");
+	T_ERR(sluice_mem_alloc(&p, UINT64_MAX, 0, 0, NULL, &err), -ENOMEM, &err);
+	T_STR_HAS(err.msg, "18446744073709551615 bytes");
+	T_ERR(sluice_mem_alloc(&p, 1ull << 60, 0, 0, NULL, &err), -ENOMEM, &err);
+	T_OK(!p);
+}
+
+/* The blocks are as large, and go as straight, as with memory of the handle's own. */
+static void memory_known_to_be_huge_moves_like_the_handles_own(void)
+{
+	struct sluice_stats st[2] = {{.size = sizeof(*st)}, {.size = sizeof(*st)}};
+	struct sluice_buf_info info;
+	struct sluice_op op;
+	void *p = NULL;
+
+	for (unsigned own = 0; own < 2; own++) {
+		cf_open(NULL);
+		cf_file_open(O_RDWR | O_CREAT);
+		if (own) {
+			T_EQ(sluice_buf_alloc(&p, cf_io, MIB(16), 0, NULL, NULL), 0);
+		} else {
+			T_EQ(sluice_mem_alloc(&p, MIB(16), 0, 0, &info, NULL), 0);
+			T_EQ(sluice_buf_register(cf_io, p, MIB(16), info.got, &info, NULL), 0);
+		}
+		op = cf_op(SLUICE_WRITE, p, MIB(16), 0);
+		CF_DO(&op, MIB(16), 1);
+		T_EQ(sluice_get_stats(cf_io, &st[own]), 0);
+		cf_close(0);
+		if (!own)
+			sluice_mem_free(p, MIB(16));
+	}
+	T_EQ(st[0].blocks, st[1].blocks);
+	T_EQ(st[0].blocks_direct, st[1].blocks_direct);
+	T_EQ(st[0].blocks_bounced, st[1].blocks_bounced);
+}
+
+static void huge_pages_are_taken_at_the_callers_word(void)
+{
+	unsigned char *mem = aligned_alloc(4096, MIB(4));
+	struct sluice_buf_info info;
+
+	T_OK(mem);
+	cf_open(NULL);
+	cf_file_open(O_RDWR | O_CREAT);
+	for (unsigned i = 0; i < 2; i++) {
+		T_EQ(sluice_buf_register(cf_io, mem, MIB(4), i ? SLUICE_BUF_HUGE : 0, &info, NULL),
+		     0);
+		T_EQ(T_BIT(info.got, SLUICE_BUF_HUGE), i);
+		T_OK(!(info.got & SLUICE_BUF_COLLAPSE));
+		T_OK(i ? info.page > 4096 : info.page >= 4096);
+		moves_through(mem, MIB(4), 0, i);
+		T_EQ(sluice_buf_unregister(cf_io, mem), 0);
+	}
+	cf_close(0);
+	free(mem);
+}
+
 struct registrar {
 	unsigned char *mem;
 	_Atomic bool stop;
@@ -368,6 +478,11 @@ static const struct t_case cases[] = {
 	T_CASE(the_callers_memory_can_be_registered),
 	T_CASE(registered_memory_is_used_as_such),
 	T_CASE(registering_many_and_forgetting_some_is_harmless),
+	T_CASE(memory_of_no_handle_works_with_any_and_outlives_them),
+	T_CASE(memory_of_no_handle_is_locked_or_says_why),
+	T_CASE(memory_of_no_handle_names_the_argument_that_is_wrong),
+	T_CASE(memory_known_to_be_huge_moves_like_the_handles_own),
+	T_CASE(huge_pages_are_taken_at_the_callers_word),
 	T_CASE(memory_may_be_registered_while_transfers_run),
 	T_CASE(a_small_memlock_limit_is_survived_and_told),
 	T_CASE(without_memlock_some_engine_still_works),

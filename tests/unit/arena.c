@@ -41,6 +41,31 @@ static void an_absurd_length_is_no_memory(void)
 	T_EQ(sluice_area_map(&a, 1ull << 62, SLUICE_HUGE_RESERVED, false), -ENOMEM);
 }
 
+/* Whatever the pages, and whether the caller remembers what was asked for or what was given. */
+static void the_length_is_enough_to_unmap_all_of_it(void)
+{
+	static const uint64_t lens[] = {0,          1,      4097,       MIB(1) - 5000, MIB(1) - 1,
+					MIB(1) + 1, MIB(2), MIB(2) + 1, MIB(5)};
+
+	for (unsigned i = 0; i < 6 * T_COUNT(lens); i++) {
+		uint64_t len = lens[i / 6];
+		struct sluice_area a;
+		char *p;
+		size_t end;
+
+		T_EQ(sluice_area_map(&a, len, i % 3, false), 0);
+		p = a.addr;
+		end = a.len < MIB(1) ? a.len : (a.len + MIB(2) - 1) / MIB(2) * MIB(2);
+		for (size_t at = 0; at < end; at += 4096)
+			T_EQ(msync(p + at, 4096, MS_ASYNC), 0);
+		if (i % 6 < 3)
+			a.len = len;
+		sluice_area_unmap(&a);
+		for (size_t at = 0; at < end; at += 4096)
+			T_OK(msync(p + at, 4096, MS_ASYNC) < 0 && errno == ENOMEM);
+	}
+}
+
 static void locked_memory_is_locked_or_says_why(void)
 {
 	struct sluice_area a;
@@ -72,6 +97,7 @@ int main(void)
 	static const struct t_case cases[] = {
 		T_CASE(mapped_memory_is_zero_aligned_and_long_enough),
 		T_CASE(an_absurd_length_is_no_memory),
+		T_CASE(the_length_is_enough_to_unmap_all_of_it),
 		T_CASE(locked_memory_is_locked_or_says_why),
 		T_CASE(any_memory_may_be_collapsed_or_not),
 	};
