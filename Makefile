@@ -27,7 +27,7 @@ ENV-build-clang        = CC=clang
 # Which of Meson's suites run in which directory: DIR all, DIR: none, DIR:A,B those.
 CHECK = build build-clang: build-bare:unit build-asan:$(SANITIZED) build-tsan:$(SANITIZED) \
 	build-portable:portable
-SANITIZED = unit,engine,fault,fuzz
+SANITIZED = unit,engine,fault,fuzz,python
 
 # Does $(1)/ have the Meson option $(2) at the value $(3), as JSON?
 has = grep -q '"name": "$(2)", "value": $(3)[,}]' $(1)/meson-info/intro-buildoptions.json
@@ -56,6 +56,20 @@ setup:
 setup-check:
 	@tools/setup.sh build check extra
 
+# Where Python.h was missing when the directory was configured, Meson has to look again.
+WITH-PYTHON = $(call has,$(1),python,"enabled") || $(MESON) configure $(1) -Dpython=enabled
+
+python: setup
+	@$(MAKE) -s build/build.ninja
+	@$(call WITH-PYTHON,build)
+	@$(MAKE) --no-print-directory build
+
+wheel: setup
+	@$(MAKE) -s build-portable/build.ninja
+	@$(call WITH-PYTHON,build-portable)
+	@$(MAKE) --no-print-directory build-portable
+	$(PYTHON) tools/wheel.py build-portable dist
+
 bench: setup
 	@$(MAKE) --no-print-directory build
 	build/sluice io
@@ -83,10 +97,10 @@ install: build
 	@[ -n '$(DESTDIR)' ] || [ "$$(id -u)" != 0 ] || ldconfig
 
 clean:
-	rm -rf $(BUILDS)
+	rm -rf $(BUILDS) dist
 
 help:
 	@sed -n 's/^| `\(make[^`]*\)` | \(.*\) |$$/\1	\2/p' README.md | expand -t 20
 
-.PHONY: all $(BUILDS) setup setup-check bench check asan tsan portable perf format \
+.PHONY: all $(BUILDS) setup setup-check python wheel bench check asan tsan portable perf format \
 	install clean help

@@ -4,7 +4,7 @@
 cd "$(dirname "$0")/.." || exit 1
 
 # Kernel style: the body of a function is between a "{" and a "}" in the first column.
-find include src load cli tests examples -name '*.[ch]' | sort | xargs awk '
+find include src load cli python tests examples -name '*.[ch]' | sort | xargs awk '
 function file_end() {
 	if (lines > 800)
 		printf "%s: %d lines\n", file, lines

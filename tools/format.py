@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 TOOL = 'clang-format-14'
-FOLDERS = ('include', 'src', 'load', 'cli', 'tests', 'examples')
+FOLDERS = ('include', 'src', 'load', 'cli', 'python', 'tests', 'examples')
 
 
 def main():

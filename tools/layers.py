@@ -101,7 +101,7 @@ def check(root, layer, layers):
 
 def unlisted(root, layers):
     """C files of the tree that belong to no layer."""
-    for top in ('include', 'src', 'load', 'cli', 'examples'):
+    for top in ('include', 'src', 'load', 'cli', 'python', 'examples'):
         for path, _, names in os.walk(os.path.join(root, top)):
             folder = os.path.relpath(path, root)
             if any(n.endswith(('.c', '.h')) for n in names) and \

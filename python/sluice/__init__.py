@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors between storage and memory, at the speed of the device.
+
+    import sluice, torch
+
+    with sluice.Handle() as h:
+        h.write(torch.arange(1000), 'numbers')
+        t = sluice.empty(1000, torch.int64)
+        h.read(t, 'numbers')
+
+docs/python.md is the manual; sluice.deepspeed is a drop-in for DeepSpeed's handles.
+"""
+from ._empty import empty
+from ._sluice import File, Future, Handle, Memory, __version__, info
+
+__all__ = ['File', 'Future', 'Handle', 'Memory', '__version__', 'empty', 'info']

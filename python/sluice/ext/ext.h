@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_PYTHON_EXT_H
+#define SLUICE_PYTHON_EXT_H
+
+/*
+ * The Python extension, against the limited API of CPython 3.11.
+ *
+ *	module.c	the module and its state
+ *	handle.c	sluice.Handle: arguments in, operations out
+ *	batch.c		its methods for many transfers at once
+ *	hub.c		what a handle shares with its futures and files
+ *	file.c		sluice.File
+ *	future.c	sluice.Future: one operation, from submission to result
+ *	dispatch.c	the thread that runs callbacks of futures
+ *	memory.c	sluice.Memory, and the list of all memory of this kind
+ *	target.c	from a Python object to addresses
+ *	torch.c		the same for torch tensors, DLPack and device memory
+ *	layout.c	strided memory: runs, packing, unpacking; knows no Python
+ *	info.c		sluice.info()
+ *	args.c		arguments, paths
+ *	error.c		OSError from -errno and a message
+ *
+ * Who may touch what: Python objects only with the GIL.  A completion arrives in an
+ * I/O thread of the library, which has no GIL: it fills the plain fields of its
+ * future, marks it done and puts it on its handle's list (future.c).
+ * Whoever holds the GIL next and looks at the future or the handle settles it:
+ * unpacks, gives up references.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <sluice/sluice.h>
+
+#include "layout.h"
+
+struct module_state {
+	PyTypeObject *handle_type;
+	PyTypeObject *file_type;
+	PyTypeObject *future_type;
+	PyTypeObject *memory_type;
+	PyObject *torch_tensor; /* torch.Tensor once torch has been imported, else NULL */
+};
+
+struct module_state *module_state(void);     /* of the one module; a borrowed pointer, never NULL */
+PyObject *module_function(const char *name); /* new reference, or NULL with an exception */
+
+/* __reduce__ of everything that lives in one process only: raises TypeError. */
+PyObject *refuse_pickle(PyObject *self, PyObject *unused);
+
+/* ---- error.c */
+
+/* Raise OSError(-code, msg, filename); filename may be NULL.  Returns NULL. */
+PyObject *raise_os(int code, const char *msg, PyObject *filename);
+
+/* ---- target.c */
+
+/*
+ * The memory of one Python object, for one transfer.
+ *
+ * Contiguous memory is moved in place: @addr.  Strided memory with runs of some
+ * size is moved in place too, by a scatter list: @iov.  What is strided more
+ * finely, and what the library cannot reach (another device), goes through
+ * @staged, a contiguous copy that is as large as the transfer.
+ */
+struct target {
+	PyObject *keep; /* owns the memory; referenced until the operation is over */
+	Py_buffer view; /* view.obj is NULL when there is none */
+	char *addr;     /* the bytes to move when nr_iov is 0, the copy if there is one */
+	uint64_t bytes; /* how many */
+	struct sluice_iov *iov;
+	unsigned nr_iov;
+	void *staged;          /* malloced copy, or NULL */
+	struct layout *layout; /* where the bytes of @staged belong, or NULL */
+	PyObject *finish;      /* called with the bytes that a read has moved, or NULL */
+};
+
+/*
+ * Find the memory of @obj and fill @t.  @into: the transfer will write to it (a
+ * read from storage), so it must be writable and must not overlap itself; else
+ * what needs a copy is copied now.  @length: only so many bytes from the start in
+ * C order, -1: all of them.  Returns 0, or -1 with an exception set and nothing
+ * to drop:
+ *   TypeError	no memory in this object, object pointers in it, read-only,
+ *		sparse, on a device without data
+ *   ValueError	@length is larger than the object, or negative but not -1; overlaps itself
+ *   BufferError, MemoryError, what the object's own methods raise
+ */
+int target_take(struct target *t, PyObject *obj, bool into, int64_t length);
+
+/*
+ * After a successful read of @bytes bytes: put them where they belong.  Call it
+ * without the GIL; does nothing unless there is a layout.
+ */
+void target_unpack(const struct target *t, uint64_t bytes);
+
+/* With the GIL: the same for what needs Python (@finish).  0, or -1 with an exception set. */
+int target_finish(const struct target *t, uint64_t bytes);
+
+/* With the GIL: give everything back.  May be called twice. */
+void target_drop(struct target *t);
+
+/*
+ * For torch.c.  Fill in what is moved, and how: @bytes bytes that lie together, or an
+ * array in C order, strides in bytes (NULL: without gaps).  0, or -1 with an exception set.
+ */
+int target_fill(struct target *t, void *addr, uint64_t bytes, int64_t length);
+int target_fill_array(struct target *t, void *base, uint64_t itemsize, unsigned ndim,
+		      const int64_t *shape, const int64_t *strides, bool into, int64_t length);
+/* TypeError: "obj: 'NAME' object WHY", with NAME the type of @obj.  Returns -1. */
+int target_refuse(PyObject *obj, const char *why);
+/* 1 with a new reference in *@out, 0 when there is no such attribute, -1 with an exception. */
+int target_attribute(PyObject **out, PyObject *obj, const char *name);
+
+/* ---- torch.c, for target.c */
+
+/* Each: 1 when @obj was of this kind and @t is filled, 0 when it is not, -1 with an exception. */
+int target_torch(struct target *t, PyObject *obj, bool into, int64_t length);
+int target_dlpack(struct target *t, PyObject *obj, bool into, int64_t length);
+int target_cuda_array(struct target *t, PyObject *obj, bool into, int64_t length);
+
+/* ---- memory.c */
+
+extern PyType_Spec memory_spec;
+PyObject *memory_in_memory(PyObject *module, PyObject *args); /* _sluice.in_memory() */
+
+/*
+ * Memory of this kind in which [addr, addr + len) lies, as a new reference; NULL without
+ * an exception when there is none.  With the GIL.
+ */
+PyObject *memory_find(const void *addr, uint64_t len);
+
+/*
+ * Make the memory known to the handle's engine, once per handle; what fails is not
+ * an error, transfers work without.  With the GIL; releases it while registering.
+ */
+void memory_register(PyObject *memory, struct sluice_io *io);
+/* The handle is about to be closed: forget it everywhere.  With the GIL. */
+void memory_forget(struct sluice_io *io);
+
+/* ---- info.c */
+
+PyObject *info_stats(const struct sluice_stats *s); /* as a dict */
+PyObject *info_info(PyObject *module, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
+
+/* ---- future.c, handle.c, file.c, dispatch.c: see handle.h */
+
+#endif

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sluice.File: an open file of one handle, which takes the place of a path. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#include "handle.h"
+
+/* -1: not a mode */
+static int flags_of(const char *mode)
+{
+	static const struct {
+		const char *mode;
+		int flags;
+	} modes[] = {
+		{"r", O_RDONLY},
+		{"r+", O_RDWR},
+		{"w", O_WRONLY | O_CREAT | O_TRUNC},
+		{"w+", O_RDWR | O_CREAT | O_TRUNC},
+		{"x", O_WRONLY | O_CREAT | O_EXCL},
+		{"x+", O_RDWR | O_CREAT | O_EXCL},
+	};
+
+	for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++)
+		if (!strcmp(mode, modes[i].mode))
+			return modes[i].flags;
+	PyErr_Format(PyExc_ValueError, "mode: '%s' is none of 'r', 'r+', 'w', 'w+', 'x', 'x+'",
+		     mode);
+	return -1;
+}
+
+static int open_path(struct hub *h, struct file *f, const struct path *p, int flags)
+{
+	struct sluice_err err = {0, ""};
+	int r;
+
+	if (hub_enter(h) < 0)
+		return -1;
+	Py_BEGIN_ALLOW_THREADS
+	if (p->path)
+		r = sluice_file_open(&f->file, h->io, p->path, flags, h->mode, &err);
+	else
+		r = sluice_file_from_fd(&f->file, h->io, p->fd, &err);
+	Py_END_ALLOW_THREADS
+	hub_leave(h);
+	if (r < 0)
+		raise_os(r, err.msg, p->filename);
+	return r;
+}
+
+PyObject *file_open(struct hub *h, PyObject *path, const char *mode)
+{
+	int flags = flags_of(mode);
+	struct file *f;
+	struct path p;
+
+	if (flags < 0 || path_take(&p, path) < 0)
+		return NULL;
+	f = (struct file *)PyType_GenericAlloc(module_state()->file_type, 0);
+	if (f) {
+		f->hub = hub_get(h);
+		f->name = Py_NewRef(p.filename);
+	}
+	if (f && p.file) {
+		PyErr_SetString(PyExc_TypeError, "path: a sluice.File is open already");
+		Py_CLEAR(f);
+	} else if (f && open_path(h, f, &p, flags) < 0) {
+		Py_CLEAR(f);
+	}
+	path_drop(&p);
+	return (PyObject *)f;
+}
+
+static bool is_closed(const struct file *f)
+{
+	return !f->file || !f->hub->io;
+}
+
+struct sluice_file *file_use(PyObject *file, struct hub *h)
+{
+	struct file *f = (struct file *)file;
+
+	if (f->hub != h)
+		PyErr_Format(PyExc_ValueError, "path: %R belongs to another handle", file);
+	else if (is_closed(f))
+		PyErr_SetString(PyExc_ValueError, "the file is closed");
+	else
+		return f->file;
+	return NULL;
+}
+
+/* ----------------------------------------------------------------- closing */
+
+static bool work_or_unused(struct hub *h, void *arg)
+{
+	struct file *f = arg;
+
+	return h->done || !__atomic_load_n(&f->users, __ATOMIC_RELAXED);
+}
+
+/* Until no future uses it. */
+static int wait_unused(struct file *f)
+{
+	while (f->users) {
+		if (hub_wait(f->hub, work_or_unused, f, -1, true) < 0)
+			return -1;
+		hub_reap(f->hub);
+	}
+	return 0;
+}
+
+/* 0, or -1 with an exception. */
+static int close_file(struct file *f)
+{
+	struct sluice_file *file = f->file;
+	struct sluice_err err = {0, ""};
+	int r;
+
+	if (is_closed(f) || hub_foreign(f->hub))
+		return 0;
+	if (hub_enter(f->hub) < 0) {
+		PyErr_Clear(); /* the handle is closing, and its files with it */
+		return 0;
+	}
+	f->file = NULL;
+	Py_BEGIN_ALLOW_THREADS
+	r = sluice_file_close(file, &err);
+	Py_END_ALLOW_THREADS
+	hub_leave(f->hub);
+	if (r < 0)
+		raise_os(r, err.msg, f->name);
+	return r < 0 ? -1 : 0;
+}
+
+static PyObject *file_close(PyObject *self, PyObject *unused)
+{
+	struct file *f = (struct file *)self;
+
+	(void)unused;
+	if (is_closed(f) || hub_foreign(f->hub))
+		Py_RETURN_NONE;
+	if (wait_unused(f) < 0 || close_file(f) < 0)
+		return NULL;
+	Py_RETURN_NONE;
+}
+
+static PyObject *file_enter(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	if (is_closed((struct file *)self)) {
+		PyErr_SetString(PyExc_ValueError, "the file is closed");
+		return NULL;
+	}
+	return Py_NewRef(self);
+}
+
+static PyObject *file_exit(PyObject *self, PyObject *args)
+{
+	(void)args;
+	return file_close(self, NULL);
+}
+
+static void dealloc(PyObject *self)
+{
+	struct file *f = (struct file *)self;
+	PyTypeObject *type = Py_TYPE(self);
+	PyObject *t, *v, *tb;
+
+	PyErr_Fetch(&t, &v, &tb);
+	if (f->hub && close_file(f) < 0)
+		PyErr_WriteUnraisable(NULL);
+	PyErr_Restore(t, v, tb);
+	Py_XDECREF(f->name);
+	hub_put(f->hub);
+	PyObject_Free(self);
+	Py_DECREF(type);
+}
+
+/* --------------------------------------------------------------- questions */
+
+static PyObject *file_stat(PyObject *self, PyObject *unused)
+{
+	struct sluice_file_info info = {.size = sizeof(info)};
+	struct file *f = (struct file *)self;
+	struct sluice_file *file;
+	int r;
+
+	(void)unused;
+	if (hub_enter(f->hub) < 0)
+		return NULL;
+	file = file_use(self, f->hub);
+	if (file) {
+		Py_BEGIN_ALLOW_THREADS
+		r = sluice_file_stat(file, &info);
+		Py_END_ALLOW_THREADS
+		if (r < 0)
+			raise_os(r, sluice_strerror(r), f->name);
+	}
+	hub_leave(f->hub);
+	if (PyErr_Occurred())
+		return NULL;
+	return Py_BuildValue("{s:K,s:O,s:I,s:I,s:K,s:s}", "bytes", (unsigned long long)info.bytes,
+			     "direct", info.direct ? Py_True : Py_False, "mem_align",
+			     info.mem_align, "offset_align", info.offset_align, "block",
+			     (unsigned long long)info.block, "why", info.why);
+}
+
+static PyObject *get_closed(PyObject *self, void *unused)
+{
+	(void)unused;
+	return PyBool_FromLong(is_closed((struct file *)self));
+}
+
+static PyObject *get_name(PyObject *self, void *unused)
+{
+	(void)unused;
+	return Py_NewRef(((struct file *)self)->name);
+}
+
+static PyObject *repr(PyObject *self)
+{
+	struct file *f = (struct file *)self;
+
+	return PyUnicode_FromFormat("<sluice.File %R%s>", f->name, is_closed(f) ? ", closed" : "");
+}
+
+/* -------------------------------------------------------------------- type */
+
+static PyMethodDef methods[] = {
+	{"stat", file_stat, METH_NOARGS,
+	 "stat($self)\n--\n\nSize, alignment, block size, whether O_DIRECT is in use, and why "
+	 "not."},
+	{"close", file_close, METH_NOARGS,
+	 "close($self)\n--\n\nWait for the file's operations and close it."},
+	{"__enter__", file_enter, METH_NOARGS, "__enter__($self)\n--\n\n"},
+	{"__exit__", file_exit, METH_VARARGS, "__exit__($self, exc_type, exc, tb, /)\n--\n\n"},
+	{"__reduce__", refuse_pickle, METH_NOARGS, NULL},
+	{NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef getset[] = {
+	{"closed", get_closed, NULL, "Whether it, or its handle, is closed.", NULL},
+	{"name", get_name, NULL, "The path or descriptor it was opened with.", NULL},
+	{NULL, NULL, NULL, NULL, NULL},
+};
+
+static char doc[] = "An open file of one handle, by Handle.open(); takes the place of a path.";
+
+static PyType_Slot slots[] = {
+	{Py_tp_doc, doc},         {Py_tp_dealloc, dealloc}, {Py_tp_repr, repr},
+	{Py_tp_methods, methods}, {Py_tp_getset, getset},   {0, NULL},
+};
+
+PyType_Spec file_spec = {
+	.name = "sluice.File",
+	.basicsize = sizeof(struct file),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+	.slots = slots,
+};

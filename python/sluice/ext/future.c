@@ -1,0 +1,553 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sluice.Future: one operation, from submission to result.
+ *
+ * While it is under way the library has a reference.  It becomes `over` in an I/O
+ * thread, which cannot touch Python objects, and is *settled* by the next thread with
+ * the GIL that looks: what was read is put where it belongs, references are dropped,
+ * a failure is remembered until somebody sees it.  All that users see is settled.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "handle.h"
+
+enum { UNPACK_WITHOUT_GIL = 256 * 1024 }; /* bytes */
+
+/* ------------------------------------------------------------- submission */
+
+static void on_done(void *arg, const struct sluice_done *d)
+{
+	struct future *f = arg;
+
+	f->res = d->res;
+	f->flags = d->flags;
+	if (d->res < 0)
+		f->msg = strdup(d->msg);
+	hub_done(f);
+}
+
+/* What only an open handle knows: the file, and whether the engine knows the memory. */
+static int bind(struct hub *h, struct future *f, struct sluice_op *op)
+{
+	const struct target *t = &f->target;
+	PyObject *memory = NULL;
+
+	if (f->path.file) {
+		op->file = file_use(f->path.file, h);
+		if (!op->file)
+			return -1;
+	}
+	if (!t->nr_iov && !t->staged && t->bytes)
+		memory = memory_find(t->addr, t->bytes);
+	if (memory)
+		memory_register(memory, h->io);
+	Py_XDECREF(memory);
+	return 0;
+}
+
+struct future *future_make(struct hub *h, PyObject *obj, PyObject *path,
+			   const struct future_spec_args *a, struct sluice_op *op)
+{
+	PyTypeObject *type = module_state()->future_type;
+	struct future *f = (struct future *)PyType_GenericAlloc(type, 0);
+
+	if (!f)
+		return NULL;
+	f->hub = hub_get(h);
+	f->opcode = a->opcode;
+	f->offset = a->offset;
+	*op = (struct sluice_op){.opcode = a->opcode,
+				 .flags = a->flags,
+				 .offset = a->offset,
+				 .on_done = on_done,
+				 .arg = f};
+	if (path_take(&f->path, path) < 0 ||
+	    target_take(&f->target, obj, a->opcode == SLUICE_READ, a->length) < 0) {
+		Py_DECREF(future_object(f));
+		return NULL;
+	}
+	op->path = f->path.path;
+	op->fd = f->path.fd;
+	op->buf = f->target.addr;
+	op->len = f->target.bytes;
+	op->iov = f->target.iov;
+	op->nr_iov = f->target.nr_iov;
+	return f;
+}
+
+/* From here on it is pending; the reference is the library's. */
+static void begin(struct hub *h, struct future *f)
+{
+	Py_INCREF(future_object(f));
+	if (f->path.file)
+		((struct file *)f->path.file)->users++;
+	f->late = dispatch_is_late();
+	if (f->late)
+		return;
+	pthread_mutex_lock(&h->lock);
+	h->pending++;
+	pthread_mutex_unlock(&h->lock);
+}
+
+/* The library would not take it; its message does not say what for. */
+static void refused(struct future *f, int code, const char *why)
+{
+	char text[640];
+
+	snprintf(text, sizeof(text), "%s (%s of %llu bytes at offset %llu)", why,
+		 f->opcode == SLUICE_READ ? "read" : "write", (unsigned long long)f->target.bytes,
+		 (unsigned long long)f->offset);
+	f->res = code;
+	f->refused = true;
+	f->counted = false;
+	f->msg = strdup(text);
+}
+
+/* Between hub_enter() and hub_leave(), by the calling thread only; 0, or -1 with an exception. */
+static int begin_all(struct hub *h, struct future **f, struct sluice_op *ops, unsigned n)
+{
+	if (hub_enter(h) < 0)
+		return -1;
+	for (unsigned i = 0; i < n; i++)
+		if (bind(h, f[i], &ops[i]) < 0) {
+			hub_leave(h);
+			return -1;
+		}
+	for (unsigned i = 0; i < n; i++)
+		begin(h, f[i]);
+	return 0;
+}
+
+int futures_submit(struct hub *h, struct future **f, struct sluice_op *ops, unsigned n)
+{
+	struct sluice_err err;
+	int r;
+
+	if (begin_all(h, f, ops, n) < 0)
+		return -1;
+	Py_BEGIN_ALLOW_THREADS
+	for (unsigned i = 0; i < n; i += (unsigned)r) {
+		r = sluice_submit(h->io, ops + i, n - i, NULL, &err);
+		if (r <= 0) {
+			refused(f[i], r, err.msg);
+			hub_done(f[i]);
+			r = 1;
+		}
+	}
+	Py_END_ALLOW_THREADS
+	hub_leave(h);
+	return 0;
+}
+
+int future_run(struct hub *h, struct future *f, struct sluice_op *op)
+{
+	struct sluice_done done;
+	struct sluice_err err;
+	int r;
+
+	if (begin_all(h, &f, op, 1) < 0)
+		return -1;
+	op->on_done = NULL;
+	Py_BEGIN_ALLOW_THREADS
+	r = sluice_run(h->io, op, &done, &err);
+	if (r < 0) {
+		refused(f, r, err.msg);
+	} else {
+		f->res = done.res;
+		f->flags = done.flags;
+		f->msg = done.res < 0 ? strdup(done.msg) : NULL;
+	}
+	Py_END_ALLOW_THREADS
+	hub_leave(h);
+	atomic_store(&f->over, true);
+	future_settle(f);
+	Py_DECREF(future_object(f));
+	return 0;
+}
+
+/* --------------------------------------------------------------- settling */
+
+static bool is_settled(struct hub *h, void *arg)
+{
+	struct future *f = arg;
+
+	(void)h;
+	return atomic_load(&f->settled);
+}
+
+static void finish(struct future *f)
+{
+	PyObject *type, *tb;
+
+	if (f->opcode != SLUICE_READ || f->res < 0)
+		return;
+	if (f->target.layout && f->res >= UNPACK_WITHOUT_GIL) {
+		Py_BEGIN_ALLOW_THREADS
+		target_unpack(&f->target, (uint64_t)f->res);
+		Py_END_ALLOW_THREADS
+	} else {
+		target_unpack(&f->target, (uint64_t)f->res);
+	}
+	if (target_finish(&f->target, (uint64_t)f->res) < 0) {
+		PyErr_Fetch(&type, &f->trouble, &tb);
+		PyErr_NormalizeException(&type, &f->trouble, &tb);
+		Py_XDECREF(type);
+		Py_XDECREF(tb);
+	}
+}
+
+static void remember_failure(struct hub *h, struct future *f)
+{
+	f->next_failed = NULL;
+	f->place_failed = h->last;
+	*h->last = f;
+	h->last = &f->next_failed;
+	Py_INCREF(future_object(f));
+}
+
+void future_mark_seen(struct future *f)
+{
+	struct hub *h = f->hub;
+
+	f->seen = true;
+	if (!f->place_failed)
+		return;
+	*f->place_failed = f->next_failed;
+	if (f->next_failed)
+		f->next_failed->place_failed = f->place_failed;
+	else
+		h->last = f->place_failed;
+	f->place_failed = NULL;
+	Py_DECREF(future_object(f));
+}
+
+bool future_failed(const struct future *f)
+{
+	return f->res < 0 || f->trouble;
+}
+
+/* It is over.  Another thread may be at it already, without the GIL. */
+void future_settle(struct future *f)
+{
+	PyObject *type, *value, *tb;
+	struct hub *h = f->hub;
+
+	if (f->settled)
+		return;
+	if (f->settling) {
+		hub_wait(h, is_settled, f, -1, false);
+		return;
+	}
+	f->settling = true;
+	PyErr_Fetch(&type, &value, &tb);
+	finish(f);
+	if (f->path.file)
+		((struct file *)f->path.file)->users--;
+	target_drop(&f->target);
+	Py_CLEAR(f->path.bytes);
+	Py_CLEAR(f->path.file);
+	if (future_failed(f) && !f->seen)
+		remember_failure(h, f);
+	PyErr_Restore(type, value, tb);
+	atomic_store(&f->settled, true);
+	if (!f->late)
+		hub_settled(h);
+}
+
+static bool is_over(struct hub *h, void *arg)
+{
+	struct future *f = arg;
+
+	(void)h;
+	return atomic_load_explicit(&f->over, memory_order_acquire);
+}
+
+int future_wait(struct future *f, int64_t deadline, bool signals)
+{
+	int r = 1;
+
+	if (f->settled)
+		return 1;
+	if (!is_over(f->hub, f))
+		r = hub_wait(f->hub, is_over, f, deadline, signals);
+	if (r > 0) {
+		future_settle(f);
+		hub_reap(f->hub);
+	}
+	return r;
+}
+
+/* ---------------------------------------------------------------- results */
+
+PyObject *future_raise(struct future *f)
+{
+	if (f->trouble) {
+		PyErr_SetObject((PyObject *)Py_TYPE(f->trouble), f->trouble);
+		return NULL;
+	}
+	return raise_os((int)f->res, f->msg ? f->msg : sluice_strerror((int)f->res),
+			f->path.filename);
+}
+
+PyObject *future_outcome(struct future *f)
+{
+	if (!future_failed(f))
+		return PyLong_FromLongLong(f->res);
+	Py_INCREF(future_object(f));
+	future_mark_seen(f);
+	future_raise(f);
+	Py_DECREF(future_object(f));
+	return NULL;
+}
+
+/* Wait as result() and exception() do.  0, or -1 with an exception. */
+static int wait_for_user(struct future *f, const char *function, PyObject *const *args,
+			 Py_ssize_t nargs, PyObject *kwnames)
+{
+	static const char *const names[] = {"timeout", NULL};
+	struct params p = {function, names, 1, 0};
+	PyObject *timeout;
+	int64_t deadline;
+	int r;
+
+	if (args_parse(&p, args, nargs, kwnames, &timeout) < 0 ||
+	    hub_deadline(timeout, &deadline) < 0)
+		return -1;
+	r = future_wait(f, deadline, true);
+	if (r == 0)
+		PyErr_Format(PyExc_TimeoutError, "%s(): not finished within %S seconds", function,
+			     timeout);
+	return r > 0 ? 0 : -1;
+}
+
+static PyObject *result(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+	struct future *f = (struct future *)self;
+
+	if (wait_for_user(f, "result", args, nargs, kwnames) < 0)
+		return NULL;
+	return future_outcome(f);
+}
+
+static PyObject *exception(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+			   PyObject *kwnames)
+{
+	struct future *f = (struct future *)self;
+	PyObject *type, *error, *tb;
+
+	if (wait_for_user(f, "exception", args, nargs, kwnames) < 0)
+		return NULL;
+	if (!future_failed(f))
+		Py_RETURN_NONE;
+	future_mark_seen(f);
+	future_raise(f);
+	PyErr_Fetch(&type, &error, &tb);
+	PyErr_NormalizeException(&type, &error, &tb);
+	Py_XDECREF(type);
+	Py_XDECREF(tb);
+	return error;
+}
+
+static bool look(struct future *f)
+{
+	if (!f->settled && is_over(f->hub, f))
+		future_settle(f);
+	return f->settled;
+}
+
+static PyObject *done(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	return PyBool_FromLong(look((struct future *)self));
+}
+
+static PyObject *running(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	return PyBool_FromLong(!look((struct future *)self));
+}
+
+static PyObject *no(PyObject *self, PyObject *unused)
+{
+	(void)self;
+	(void)unused;
+	Py_RETURN_FALSE;
+}
+
+static PyObject *get_ways(PyObject *self, void *unused)
+{
+	static const struct {
+		uint32_t flag;
+		const char *word;
+	} words[] = {
+		{SLUICE_DONE_DIRECT, "direct"},   {SLUICE_DONE_BUFFERED, "buffered"},
+		{SLUICE_DONE_BOUNCED, "bounced"}, {SLUICE_DONE_RETRIED, "retried"},
+		{SLUICE_DONE_INLINE, "inline"},   {SLUICE_DONE_EOF, "eof"},
+	};
+	struct future *f = (struct future *)self;
+	PyObject *list = PyList_New(0), *tuple;
+
+	(void)unused;
+	for (size_t i = 0; list && look(f) && i < sizeof(words) / sizeof(*words); i++) {
+		PyObject *word;
+
+		if (!(f->flags & words[i].flag))
+			continue;
+		word = PyUnicode_FromString(words[i].word);
+		if (!word || PyList_Append(list, word) < 0)
+			Py_CLEAR(list);
+		Py_XDECREF(word);
+	}
+	tuple = list ? PyList_AsTuple(list) : NULL;
+	Py_XDECREF(list);
+	return tuple;
+}
+
+/* -------------------------------------------------------------- callbacks */
+
+static void call_one(struct future *f, PyObject *fn)
+{
+	PyObject *r = PyObject_CallFunctionObjArgs(fn, (PyObject *)f, NULL);
+
+	if (!r)
+		PyErr_WriteUnraisable(fn);
+	Py_XDECREF(r);
+}
+
+void future_call_back(struct future *f)
+{
+	PyObject *list = f->callbacks;
+
+	f->callbacks = NULL;
+	f->called_back = true;
+	for (Py_ssize_t i = 0; list && i < PyList_Size(list); i++)
+		call_one(f, PyList_GetItem(list, i));
+	Py_XDECREF(list);
+}
+
+/* Have the dispatcher look after it; false when it is too late for that. */
+static bool watch(struct future *f)
+{
+	bool watched;
+
+	pthread_mutex_lock(&f->hub->lock);
+	if (!f->watched && !is_over(f->hub, f)) {
+		f->watched = true;
+		dispatch_expect(f);
+		Py_INCREF(future_object(f)); /* the dispatcher's */
+	}
+	watched = f->watched;
+	pthread_mutex_unlock(&f->hub->lock);
+	return watched && !f->called_back;
+}
+
+static PyObject *add_done_callback(PyObject *self, PyObject *fn)
+{
+	struct future *f = (struct future *)self;
+
+	if (!PyCallable_Check(fn)) {
+		PyErr_Format(PyExc_TypeError, "fn: %R is not callable", fn);
+		return NULL;
+	}
+	if (hub_foreign(f->hub) && !f->settled) {
+		raise_os(-ECHILD, "the operation belongs to the parent process", f->path.filename);
+		return NULL;
+	}
+	if (dispatch_ended())
+		future_wait(f, -1, false);
+	else if (!is_over(f->hub, f) && dispatch_start() < 0)
+		return NULL;
+	if (!f->callbacks && !(f->callbacks = PyList_New(0)))
+		return NULL;
+	if (!f->settled && watch(f))
+		return PyList_Append(f->callbacks, fn) < 0 ? NULL : Py_NewRef(Py_None);
+	future_settle(f);
+	call_one(f, fn);
+	Py_RETURN_NONE;
+}
+
+static PyObject *await(PyObject *self)
+{
+	PyObject *module = PyImport_ImportModule("sluice._await"), *r = NULL;
+
+	if (module)
+		r = PyObject_CallMethod(module, "iterate", "O", self);
+	Py_XDECREF(module);
+	return r;
+}
+
+/* ------------------------------------------------------------------- type */
+
+static void dealloc(PyObject *self)
+{
+	struct future *f = (struct future *)self;
+	PyTypeObject *type = Py_TYPE(self);
+
+	target_drop(&f->target);
+	path_drop(&f->path);
+	Py_CLEAR(f->callbacks);
+	Py_CLEAR(f->trouble);
+	free(f->msg);
+	hub_put(f->hub);
+	PyObject_Free(self);
+	Py_DECREF(type);
+}
+
+static PyObject *repr(PyObject *self)
+{
+	struct future *f = (struct future *)self;
+	const char *state = !look(f) ? "running" : future_failed(f) ? "failed" : "done";
+
+	return PyUnicode_FromFormat("<sluice.Future: %s of %R at offset %llu, %s>",
+				    f->opcode == SLUICE_READ ? "read" : "write", f->path.filename,
+				    (unsigned long long)f->offset, state);
+}
+
+static PyMethodDef methods[] = {
+	{"result", FAST(result),
+	 "result($self, timeout=None)\n--\n\n"
+	 "Wait, at most timeout seconds, and return the bytes moved, or raise what went wrong."},
+	{"exception", FAST(exception),
+	 "exception($self, timeout=None)\n--\n\n"
+	 "Wait, at most timeout seconds, and return what went wrong, or None."},
+	{"done", done, METH_NOARGS, "done($self)\n--\n\nWhether the operation has ended."},
+	{"running", running, METH_NOARGS, "running($self)\n--\n\nWhether it has not."},
+	{"cancel", no, METH_NOARGS,
+	 "cancel($self)\n--\n\nFalse: an operation under way cannot be called back."},
+	{"cancelled", no, METH_NOARGS, "cancelled($self)\n--\n\nFalse, see cancel()."},
+	{"add_done_callback", add_done_callback, METH_O,
+	 "add_done_callback($self, fn, /)\n--\n\n"
+	 "Call fn(future) when the operation has ended: from the callback thread, or now if it "
+	 "has."},
+	{"__reduce__", refuse_pickle, METH_NOARGS, NULL},
+	{NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef getset[] = {
+	{"ways", get_ways, NULL,
+	 "How the bytes went: of 'direct', 'buffered', 'bounced', 'retried', 'inline', 'eof'.",
+	 NULL},
+	{NULL, NULL, NULL, NULL, NULL},
+};
+
+static char doc[] = "One transfer under way; made by the *_async methods only.";
+
+static PyType_Slot slots[] = {
+	{Py_tp_doc, doc},
+	{Py_tp_dealloc, dealloc},
+	{Py_tp_repr, repr},
+	{Py_tp_methods, methods},
+	{Py_tp_getset, getset},
+	{Py_am_await, await},
+	{0, NULL},
+};
+
+PyType_Spec future_spec = {
+	.name = "sluice.Future",
+	.basicsize = sizeof(struct future),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+	.slots = slots,
+};

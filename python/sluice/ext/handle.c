@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sluice.Handle: arguments in, operations out. */
+#include <limits.h>
+#include <string.h>
+
+#include "handle.h"
+
+/* What the library does in the calling thread, and what no signal needs to interrupt. */
+enum { RUN_AT_ONCE = 1 << 20 }; /* bytes */
+
+static struct hub *hub_of(PyObject *self)
+{
+	return ((struct handle *)self)->hub;
+}
+
+/* ----------------------------------------------------------- construction */
+
+static const char *const durabilities[] = {"none", "data", "full", NULL};
+
+static int set_choice(uint32_t *out, const char *what, PyObject *value, const char *const *names)
+{
+	int i = value ? args_choice(what, value, names) : 0;
+
+	*out = (uint32_t)i;
+	return i;
+}
+
+static int set_number(uint32_t *out, const char *what, PyObject *value, int64_t max)
+{
+	int64_t n = args_int(what, value, 0, max, 0);
+
+	*out = (uint32_t)n;
+	return n < 0 ? -1 : 0;
+}
+
+static int set_flag(uint32_t *flags, uint32_t flag, PyObject *value, bool when)
+{
+	int yes = value ? PyObject_IsTrue(value) : -2;
+
+	if (yes == -1)
+		return -1;
+	if (yes == when)
+		*flags |= flag;
+	return 0;
+}
+
+static int parse_opts(struct sluice_opts *o, PyObject *args, PyObject *kwargs)
+{
+	static const char *const directs[] = {"auto", "always", "never", NULL};
+	static const char *const huges[] = {"auto", "reserved", "never", NULL};
+	static const char *const names[] = {"engine",  "threads",    "depth",      "block",
+					    "direct",  "durability", "huge_pages", "single_submit",
+					    "overlap", "mode",       NULL};
+	struct params p = {"Handle", names, 1, 0};
+	int64_t bytes, bits;
+	PyObject *v[10];
+
+	if (args_parse_tuple(&p, args, kwargs, v) < 0)
+		return -1;
+	if (v[0] && v[0] != Py_None && !(o->engine = args_text("engine", v[0])))
+		return -1;
+	if (set_number(&o->threads, "threads", v[1], 256) < 0 ||
+	    set_number(&o->depth, "depth", v[2], 4096) < 0 ||
+	    set_choice(&o->direct, "direct", v[4], directs) < 0 ||
+	    set_choice(&o->durability, "durability", v[5], durabilities) < 0 ||
+	    set_choice(&o->huge, "huge_pages", v[6], huges) < 0 ||
+	    set_flag(&o->flags, SLUICE_SINGLE_SUBMIT, v[7], true) < 0 ||
+	    set_flag(&o->flags, SLUICE_NO_OVERLAP, v[8], false) < 0)
+		return -1;
+	bytes = args_int("block (a multiple of 512)", v[3], 0, 1 << 30, 0);
+	bits = bytes < 0 ? -1 : args_int("mode", v[9], 0, 07777, 0644);
+	if (bits < 0)
+		return -1;
+	o->block = (uint64_t)bytes;
+	o->mode = (uint32_t)bits;
+	return 0;
+}
+
+static int init(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+	struct sluice_opts o = SLUICE_OPTS_INIT;
+	struct handle *h = (struct handle *)self;
+
+	if (h->hub) {
+		PyErr_SetString(PyExc_TypeError, "the handle is open already");
+		return -1;
+	}
+	if (parse_opts(&o, args, kwargs) < 0)
+		return -1;
+	h->hub = hub_new(&o);
+	if (!h->hub)
+		return -1;
+	h->hub->mode = o.mode;
+	return 0;
+}
+
+static void dealloc(PyObject *self)
+{
+	struct handle *h = (struct handle *)self;
+	PyTypeObject *type = Py_TYPE(self);
+	PyObject *t, *v, *tb;
+
+	PyErr_Fetch(&t, &v, &tb);
+	if (hub_close(h->hub, false) < 0)
+		PyErr_WriteUnraisable(NULL);
+	PyErr_Restore(t, v, tb);
+	hub_put(h->hub);
+	PyObject_Free(self);
+	Py_DECREF(type);
+}
+
+/* --------------------------------------------------------------- transfers */
+
+int read_flags(PyObject *partial, uint32_t *flags)
+{
+	int yes = args_flag(partial, false);
+
+	*flags = yes ? 0 : SLUICE_OP_EXACT;
+	return yes < 0 ? -1 : 0;
+}
+
+int write_flags(PyObject *truncate, PyObject *durability, uint32_t *flags)
+{
+	static const uint32_t sync[] = {0, SLUICE_OP_DATASYNC, SLUICE_OP_FULLSYNC};
+	int yes = args_flag(truncate, false), level = 0;
+
+	if (yes < 0)
+		return -1;
+	if (durability && durability != Py_None)
+		level = args_choice("durability", durability, durabilities);
+	if (level < 0)
+		return -1;
+	*flags = (yes ? SLUICE_OP_TRUNCATE : 0) | sync[level];
+	return 0;
+}
+
+struct call {
+	struct future_spec_args a;
+	PyObject *obj;
+	PyObject *path;
+};
+
+static int parse_rest(struct call *c, PyObject *const *v)
+{
+	int64_t offset = args_int("offset", v[2], 0, INT64_MAX, 0);
+
+	if (offset < 0)
+		return -1;
+	c->obj = v[0];
+	c->path = v[1];
+	c->a.offset = (uint64_t)offset;
+	c->a.length = -1;
+	if (v[3] && v[3] != Py_None) {
+		c->a.length = args_int("length", v[3], 0, INT64_MAX, 0);
+		if (c->a.length < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int parse_read(struct call *c, const char *function, PyObject *const *args, Py_ssize_t n,
+		      PyObject *kwnames)
+{
+	static const char *const names[] = {"obj", "path", "offset", "length", "partial", NULL};
+	struct params p = {function, names, 4, 2};
+	PyObject *v[5];
+
+	c->a.opcode = SLUICE_READ;
+	if (args_parse(&p, args, n, kwnames, v) < 0 || parse_rest(c, v) < 0)
+		return -1;
+	return read_flags(v[4], &c->a.flags);
+}
+
+static int parse_write(struct call *c, const char *function, PyObject *const *args, Py_ssize_t n,
+		       PyObject *kwnames)
+{
+	static const char *const names[] = {"obj",      "path",       "offset", "length",
+					    "truncate", "durability", NULL};
+	struct params p = {function, names, 4, 2};
+	PyObject *v[6];
+
+	c->a.opcode = SLUICE_WRITE;
+	if (args_parse(&p, args, n, kwnames, v) < 0 || parse_rest(c, v) < 0)
+		return -1;
+	return write_flags(v[4], v[5], &c->a.flags);
+}
+
+/* A submitted future, or NULL with an exception: one that is refused is raised, not returned. */
+static PyObject *submit(struct hub *h, const struct call *c)
+{
+	struct sluice_op op;
+	struct future *f;
+	PyObject *r;
+
+	if (hub_check(h) < 0)
+		return NULL;
+	hub_reap(h);
+	f = future_make(h, c->obj, c->path, &c->a, &op);
+	if (!f)
+		return NULL;
+	r = future_object(f);
+	f->counted = true;
+	if (futures_submit(h, &f, &op, 1) < 0) {
+		Py_CLEAR(r);
+	} else if (f->refused) {
+		future_settle(f);
+		future_outcome(f);
+		Py_CLEAR(r);
+	}
+	return r;
+}
+
+/* Bytes moved, or NULL with an exception. */
+static PyObject *run(struct hub *h, const struct call *c)
+{
+	PyObject *result = NULL;
+	struct sluice_op op;
+	struct future *f;
+	int r;
+
+	if (hub_check(h) < 0)
+		return NULL;
+	hub_reap(h);
+	f = future_make(h, c->obj, c->path, &c->a, &op);
+	if (!f)
+		return NULL;
+	if (f->target.bytes <= RUN_AT_ONCE)
+		r = future_run(h, f, &op);
+	else
+		r = futures_submit(h, &f, &op, 1);
+	if (r == 0 && future_wait(f, -1, true) > 0)
+		result = future_outcome(f);
+	Py_DECREF(future_object(f));
+	return result;
+}
+
+static PyObject *handle_read(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+	struct call c;
+
+	return parse_read(&c, "read", args, n, kwnames) < 0 ? NULL : run(hub_of(self), &c);
+}
+
+static PyObject *handle_write(PyObject *self, PyObject *const *args, Py_ssize_t n,
+			      PyObject *kwnames)
+{
+	struct call c;
+
+	return parse_write(&c, "write", args, n, kwnames) < 0 ? NULL : run(hub_of(self), &c);
+}
+
+static PyObject *read_async(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+	struct call c;
+
+	return parse_read(&c, "read_async", args, n, kwnames) < 0 ? NULL : submit(hub_of(self), &c);
+}
+
+static PyObject *write_async(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+	struct call c;
+
+	if (parse_write(&c, "write_async", args, n, kwnames) < 0)
+		return NULL;
+	return submit(hub_of(self), &c);
+}
+
+/* ----------------------------------------------------------- other methods */
+
+static PyObject *handle_open(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+	static const char *const names[] = {"path", "mode", NULL};
+	struct params p = {"open", names, 2, 1};
+	struct hub *h = hub_of(self);
+	const char *mode = "r";
+	PyObject *v[2];
+
+	if (args_parse(&p, args, n, kwnames, v) < 0 ||
+	    (v[1] && !(mode = args_text("mode", v[1]))) || hub_check(h) < 0)
+		return NULL;
+	return file_open(h, v[0], mode);
+}
+
+static PyObject *handle_sync(PyObject *self, PyObject *path)
+{
+	struct sluice_op op = {.opcode = SLUICE_SYNC};
+	struct sluice_done done = {.res = 0};
+	struct sluice_err err = {0, ""};
+	struct hub *h = hub_of(self);
+	struct path p;
+	int r = 0;
+
+	if (path_take(&p, path) < 0)
+		return NULL;
+	if (hub_enter(h) < 0) {
+		path_drop(&p);
+		return NULL;
+	}
+	op.path = p.path;
+	op.fd = p.fd;
+	op.file = p.file ? file_use(p.file, h) : NULL;
+	if (!PyErr_Occurred()) {
+		Py_BEGIN_ALLOW_THREADS
+		r = sluice_run(h->io, &op, &done, &err);
+		Py_END_ALLOW_THREADS
+	}
+	hub_leave(h);
+	if (r < 0)
+		raise_os(r, err.msg, p.filename);
+	else if (done.res < 0)
+		raise_os((int)done.res, done.msg, p.filename);
+	path_drop(&p);
+	return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+}
+
+static PyObject *handle_wait(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+			     PyObject *kwnames)
+{
+	static const char *const names[] = {"timeout", NULL};
+	struct params p = {"wait", names, 1, 0};
+	struct hub *h = hub_of(self);
+	PyObject *timeout;
+	int64_t deadline;
+	uint64_t n;
+	int r;
+
+	if (args_parse(&p, args, nargs, kwnames, &timeout) < 0 ||
+	    hub_deadline(timeout, &deadline) < 0 || hub_check(h) < 0)
+		return NULL;
+	r = hub_drain(h, deadline, true);
+	if (r == 0)
+		PyErr_Format(PyExc_TimeoutError, "wait(): not finished within %S seconds", timeout);
+	if (r <= 0)
+		return NULL;
+	n = hub_take_finished(h);
+	return hub_raise_unseen(h) < 0 ? NULL : PyLong_FromUnsignedLongLong(n);
+}
+
+static PyObject *handle_close(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	return hub_close(hub_of(self), true) < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+static PyObject *handle_enter(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	return hub_check(hub_of(self)) < 0 ? NULL : Py_NewRef(self);
+}
+
+/* A failure that comes to light here does not replace the exception that ends the block. */
+static PyObject *handle_exit(PyObject *self, PyObject *args)
+{
+	PyObject *type = Py_None, *value, *tb;
+
+	if (!PyArg_ParseTuple(args, "|OOO:__exit__", &type, &value, &tb))
+		return NULL;
+	if (hub_close(hub_of(self), true) < 0) {
+		if (type == Py_None || !PyErr_ExceptionMatches(PyExc_OSError))
+			return NULL;
+		PyErr_WriteUnraisable(self);
+	}
+	Py_RETURN_NONE;
+}
+
+static PyObject *handle_stats(PyObject *self, PyObject *unused)
+{
+	struct sluice_stats s = {.size = sizeof(s)};
+	struct hub *h = hub_of(self);
+	int r;
+
+	(void)unused;
+	if (hub_enter(h) < 0)
+		return NULL;
+	r = sluice_get_stats(h->io, &s);
+	hub_leave(h);
+	return r < 0 ? raise_os(r, sluice_strerror(r), NULL) : info_stats(&s);
+}
+
+/* -------------------------------------------------------------- properties */
+
+static PyObject *get_closed(PyObject *self, void *unused)
+{
+	struct hub *h = hub_of(self);
+
+	(void)unused;
+	return PyBool_FromLong(!h || !h->io);
+}
+
+static PyObject *get_engine(PyObject *self, void *unused)
+{
+	struct sluice_stats s = {.size = sizeof(s)};
+	struct hub *h = hub_of(self);
+	int r;
+
+	(void)unused;
+	if (hub_enter(h) < 0)
+		return NULL;
+	r = sluice_get_stats(h->io, &s);
+	hub_leave(h);
+	return r < 0 ? raise_os(r, sluice_strerror(r), NULL) : PyUnicode_FromString(s.engine);
+}
+
+static PyObject *get_pending(PyObject *self, void *unused)
+{
+	struct hub *h = hub_of(self);
+	uint64_t n = 0;
+
+	(void)unused;
+	if (h && !hub_foreign(h)) {
+		hub_reap(h);
+		pthread_mutex_lock(&h->lock);
+		n = h->pending;
+		pthread_mutex_unlock(&h->lock);
+	}
+	return PyLong_FromUnsignedLongLong(n);
+}
+
+static PyObject *repr(PyObject *self)
+{
+	struct sluice_stats s = {.size = sizeof(s)};
+	struct hub *h = hub_of(self);
+
+	if (!h || !h->io || h->closing || sluice_get_stats(h->io, &s) < 0)
+		return PyUnicode_FromString("<sluice.Handle, closed>");
+	return PyUnicode_FromFormat("<sluice.Handle: %s, %u thread%s>", s.engine, s.threads,
+				    s.threads == 1 ? "" : "s");
+}
+
+/* -------------------------------------------------------------------- type */
+
+#define READ_ARGS "($self, obj, path, offset=0, length=None, *, partial=False)\n--\n\n"
+#define WRITE_ARGS \
+	"($self, obj, path, offset=0, length=None, *, truncate=False, durability=None)\n--\n\n"
+
+static PyMethodDef methods[] = {
+	{"read", FAST(handle_read),
+	 "read" READ_ARGS "Fill obj, or its first length bytes, from offset of the file on.\n\n"
+	 "Returns the bytes read: fewer than asked for only with partial, at the end of the file."},
+	{"write", FAST(handle_write),
+	 "write" WRITE_ARGS "Write obj, or its first length bytes, at offset of the file.\n\n"
+	 "Creates the file if need be; with truncate it ends where this write ends."},
+	{"read_async", FAST(read_async), "read_async" READ_ARGS "As read(), but returns a Future."},
+	{"write_async", FAST(write_async),
+	 "write_async" WRITE_ARGS "As write(), but returns a Future; leave obj alone until then."},
+	{"read_batch", FAST(read_batch),
+	 "read_batch($self, items, *, partial=False)\n--\n\n"
+	 "Many reads together: (obj, path) or (obj, path, offset) each; returns a list of ints."},
+	{"write_batch", FAST(write_batch),
+	 "write_batch($self, items, *, truncate=False, durability=None)\n--\n\n"
+	 "Many writes together, as read_batch()."},
+	{"read_batch_async", FAST(read_batch_async),
+	 "read_batch_async($self, items, *, partial=False)\n--\n\n"
+	 "As read_batch(), but returns a list of Futures."},
+	{"write_batch_async", FAST(write_batch_async),
+	 "write_batch_async($self, items, *, truncate=False, durability=None)\n--\n\n"
+	 "As write_batch(), but returns a list of Futures."},
+	{"open", FAST(handle_open),
+	 "open($self, path, mode='r')\n--\n\n"
+	 "A File, which takes the place of a path; mode is one of r, r+, w, w+, x, x+."},
+	{"sync", handle_sync, METH_O,
+	 "sync($self, path, /)\n--\n\nMake durable what has been written to the file: fsync(2)."},
+	{"wait", FAST(handle_wait),
+	 "wait($self, timeout=None)\n--\n\n"
+	 "Wait until nothing is under way; returns how many asynchronous operations have ended\n"
+	 "since the last call, and raises the first failure that nobody has seen."},
+	{"stats", handle_stats, METH_NOARGS,
+	 "stats($self)\n--\n\nCounters, CPU time, and what had to fall back and why."},
+	{"close", handle_close, METH_NOARGS,
+	 "close($self)\n--\n\nAs wait(), then end the I/O threads."},
+	{"__enter__", handle_enter, METH_NOARGS, "__enter__($self)\n--\n\n"},
+	{"__exit__", handle_exit, METH_VARARGS, "__exit__($self, exc_type, exc, tb, /)\n--\n\n"},
+	{"__reduce__", refuse_pickle, METH_NOARGS, NULL},
+	{NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef getset[] = {
+	{"closed", get_closed, NULL, "Whether it is closed.", NULL},
+	{"engine", get_engine, NULL, "The engine in use.", NULL},
+	{"pending", get_pending, NULL, "Operations under way.", NULL},
+	{NULL, NULL, NULL, NULL, NULL},
+};
+
+static char doc[] =
+	"Handle(engine=None, *, threads=0, depth=0, block=0, direct='auto', durability='none', "
+	"huge_pages='auto', single_submit=False, overlap=True, mode=420)\n--\n\n"
+	"I/O threads with a queue each; safe to use from several threads.";
+
+static PyType_Slot slots[] = {
+	{Py_tp_doc, doc},   {Py_tp_init, init},       {Py_tp_dealloc, dealloc},
+	{Py_tp_repr, repr}, {Py_tp_methods, methods}, {Py_tp_getset, getset},
+	{0, NULL},
+};
+
+PyType_Spec handle_spec = {
+	.name = "sluice.Handle",
+	.basicsize = sizeof(struct handle),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+	.slots = slots,
+};

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_PYTHON_HANDLE_H
+#define SLUICE_PYTHON_HANDLE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "ext.h"
+
+#define FAST(function) (PyCFunction)(void (*)(void)) function, METH_FASTCALL | METH_KEYWORDS
+
+/*
+ * What a handle, its files and its futures share.  It outlives the handle: a future may
+ * be looked at long after.  Reference counted, under the GIL.
+ *
+ * The lock guards what comes after it; the GIL guards the rest.  The lock is never held
+ * while taking the GIL.
+ */
+struct hub {
+	unsigned refs;
+	struct sluice_io *io; /* NULL: closed */
+	unsigned forks;       /* how many fork()s deep this process was when it was made */
+	unsigned busy;        /* calls into the library under way */
+	bool closing;
+	unsigned mode;                  /* of files it creates */
+	struct future *failed, **last;  /* failures nobody has seen, oldest first; referenced */
+	struct hub *next_open, **place; /* in the list of open ones */
+
+	pthread_mutex_t lock;
+	pthread_cond_t changed; /* an operation is done, a call has ended, a future is settled */
+	unsigned waiters;
+	uint64_t pending;                 /* operations submitted and not settled */
+	uint64_t finished;                /* operations since the last wait() */
+	struct future *done, **done_last; /* to be settled, oldest first */
+	atomic_bool any_done;
+};
+
+/* A path in one of its forms. */
+struct path {
+	PyObject *bytes;    /* owned: the memory of @path */
+	PyObject *filename; /* owned: as OSError shows it */
+	const char *path;   /* NULL: see fd and file */
+	int fd;
+	PyObject *file; /* owned sluice.File, or NULL */
+};
+
+/* One operation.  The library holds a reference while it is under way. */
+struct future {
+	PyObject_HEAD struct hub *hub;
+	struct target target;
+	struct path path;
+	uint64_t offset;
+	uint32_t opcode;
+	bool counted; /* by Handle.wait() */
+	bool late;    /* not pending, see dispatch.c */
+
+	/* filled by the I/O thread, before `over` */
+	int64_t res;
+	uint32_t flags;
+	bool refused;            /* the library did not take it */
+	char *msg;               /* malloced; NULL: none, or no memory for it */
+	struct future *next;     /* on hub->done */
+	struct future *next_due; /* on the dispatcher's list */
+	bool watched;            /* hub->lock: the dispatcher is to be told */
+	atomic_bool over;
+
+	/* under the GIL */
+	bool settling, seen;
+	atomic_bool settled; /* written with the GIL */
+	PyObject *callbacks; /* list, or NULL */
+	bool called_back;
+	PyObject *trouble; /* what target_finish() raised, or NULL */
+	struct future *next_failed, **place_failed;
+};
+
+static inline PyObject *future_object(struct future *f)
+{
+	return (PyObject *)f;
+}
+
+struct file {
+	PyObject_HEAD struct hub *hub;
+	struct sluice_file *file; /* NULL: closed */
+	PyObject *name;
+	unsigned users; /* futures under way */
+};
+
+struct handle {
+	PyObject_HEAD struct hub *hub; /* NULL before __init__ */
+};
+
+/* ---- hub.c */
+int hub_setup(void); /* once, when the module is loaded; 0 or -1 with an exception */
+bool hub_foreign(const struct hub *h); /* made before a fork(): the parent's */
+
+struct hub *hub_new(const struct sluice_opts *opts); /* NULL with an exception */
+struct hub *hub_get(struct hub *h);
+void hub_put(struct hub *h);
+
+/* Is it open, and ours?  0, or -1 with an exception. */
+int hub_check(const struct hub *h);
+/*
+ * Around every call into the library, and nothing else: closing waits for those inside, so
+ * Python code, which may close the handle, must not run there.  0, or -1 as hub_check().
+ */
+int hub_enter(struct hub *h);
+void hub_leave(struct hub *h);
+
+/*
+ * Wait, without the GIL, until over(arg) holds; it is called with h->lock.  @deadline: on
+ * CLOCK_MONOTONIC in nanoseconds, negative: none.  Returns 1, 0 when time is up, -1 with an
+ * exception when a signal handler raised one and @signals is set.
+ */
+int hub_wait(struct hub *h, bool (*over)(struct hub *h, void *arg), void *arg, int64_t deadline,
+	     bool signals);
+
+/* From "timeout" as Python has it: None, or seconds.  -1 with an exception; else 0. */
+int hub_deadline(PyObject *timeout, int64_t *deadline);
+
+/* From an I/O thread: the future is over. */
+void hub_done(struct future *f);
+/* Settle everything that is done. */
+void hub_reap(struct hub *h);
+void hub_settled(struct hub *h);           /* one operation less is pending */
+uint64_t hub_take_finished(struct hub *h); /* and begin to count anew */
+/* Wait until nothing is in flight and everything is settled: as hub_wait(). */
+int hub_drain(struct hub *h, int64_t deadline, bool signals);
+/* Behind the message of an exception: how many more operations failed. */
+void hub_add_note(PyObject *error, unsigned more);
+/* Raise the oldest failure nobody has seen, and forget them all.  0: there is none; -1. */
+int hub_raise_unseen(struct hub *h);
+/* Drain, close, forget.  0, or -1 with an exception; only KeyboardInterrupt leaves it open. */
+int hub_close(struct hub *h, bool signals);
+/* When the interpreter ends: nothing is left in flight, no failure is left untold. */
+void hub_finish_all(void);
+bool hub_any_pending(void);
+
+/* ---- future.c */
+extern PyType_Spec future_spec;
+
+/*
+ * A future for one operation that is not submitted yet, and the operation itself in @op.
+ * @path as given by the user.  NULL with an exception.  Before hub_enter(): runs Python code.
+ */
+struct future_spec_args {
+	uint32_t opcode;
+	uint32_t flags; /* SLUICE_OP_* */
+	uint64_t offset;
+	int64_t length; /* -1: all */
+};
+struct future *future_make(struct hub *h, PyObject *obj, PyObject *path,
+			   const struct future_spec_args *a, struct sluice_op *op);
+/*
+ * Hand over @n of them.  What the library refuses is done at once, with the refusal as its result.
+ * 0, or -1 with an exception and none handed over: the handle or a file is closed.
+ */
+int futures_submit(struct hub *h, struct future **f, struct sluice_op *ops, unsigned n);
+/* The same for one, done now and in this thread: small enough not to be interrupted. */
+int future_run(struct hub *h, struct future *f, struct sluice_op *op);
+/* Wait for it: as hub_wait(). */
+int future_wait(struct future *f, int64_t deadline, bool signals);
+void future_settle(struct future *f);
+/* The result as a new int, or NULL with its exception raised; it counts as seen. */
+PyObject *future_outcome(struct future *f);
+bool future_failed(const struct future *f); /* of a settled one */
+/* Raise the failure of a settled future.  Returns NULL. */
+PyObject *future_raise(struct future *f);
+void future_mark_seen(struct future *f);
+/* With the GIL, by the dispatcher: run and drop the callbacks. */
+void future_call_back(struct future *f);
+
+/* ---- dispatch.c */
+int dispatch_start(void);                     /* 0, or -1 with an exception */
+void dispatch_expect(const struct future *f); /* it will be pushed */
+void dispatch_push(struct future *f); /* from any thread, without the GIL; owns a reference */
+/* When the interpreter ends: finish everything, run what is due, end the thread. */
+void dispatch_end(void);
+bool dispatch_is_late(void); /* does this thread begin something after that? */
+bool dispatch_ended(void);
+PyObject *dispatch_loop(PyObject *module, PyObject *unused);
+
+/* ---- handle.c, for batch.c */
+
+/* The options of a read or a write: what follows the objects.  0, or -1 with an exception. */
+int read_flags(PyObject *partial, uint32_t *flags);
+int write_flags(PyObject *truncate, PyObject *durability, uint32_t *flags);
+
+/* ---- batch.c: methods of sluice.Handle */
+PyObject *read_batch(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
+PyObject *write_batch(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
+PyObject *read_batch_async(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
+PyObject *write_batch_async(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
+
+/* ---- file.c, handle.c */
+extern PyType_Spec file_spec;
+extern PyType_Spec handle_spec;
+PyObject *file_open(struct hub *h, PyObject *path, const char *mode);
+struct sluice_file *file_use(PyObject *file, struct hub *h); /* NULL with an exception */
+
+/* ---- args.c */
+
+/*
+ * Arguments of METH_FASTCALL | METH_KEYWORDS: @names ends with NULL, of these the first
+ * @positional may be given by position and the first @required must be given.  Those not
+ * given stay NULL in @out.  0, or -1 with TypeError.
+ */
+struct params {
+	const char *function;
+	const char *const *names;
+	unsigned positional;
+	unsigned required;
+};
+int args_parse(const struct params *p, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
+	       PyObject **out);
+/* The same for a tuple and a dictionary (which may be NULL); borrowed from these. */
+int args_parse_tuple(const struct params *p, PyObject *args, PyObject *kwargs, PyObject **out);
+const char *args_text(const char *what, PyObject *value); /* UTF-8; NULL with an exception */
+/* Which of @names (NULL-terminated) the string is, by index; -1 with ValueError or TypeError. */
+int args_choice(const char *what, PyObject *value, const char *const *names);
+/* An integer in [min, max], or -1 with an exception; NULL or None give @otherwise. */
+int64_t args_int(const char *what, PyObject *value, int64_t min, int64_t max, int64_t otherwise);
+int args_flag(PyObject *value, bool otherwise); /* truth; -1 with an exception */
+
+int path_take(struct path *p, PyObject *path); /* 0, or -1 with an exception */
+void path_drop(struct path *p);
+
+#endif

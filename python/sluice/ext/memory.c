@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sluice.Memory: memory for I/O that belongs to no handle and lives as long as the object.
+ * What is made of it (memoryview, array, tensor) refers to the object.
+ *
+ * All of them are in one list, sorted by address, so that a transfer finds out whether
+ * its memory is of this kind and can make it known to its handle.  The GIL guards the
+ * list and what each object knows of handles; it is given up during calls of the library.
+ * A call that is under way then is in @calls, for whoever is about to close the handle.
+ */
+#include <errno.h>
+#include <semaphore.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ext.h"
+
+struct memory {
+	PyObject_HEAD char *addr;
+	uint64_t nbytes;
+	struct sluice_io **handles; /* that it has been registered with, or was refused by */
+	unsigned nr_handles;
+	struct sluice_buf_info info;
+};
+
+static struct {
+	struct memory **list; /* by address; not references */
+	size_t nr, room;
+	struct memory *last; /* found */
+} all;
+
+/* ---------------------------------------------------------------- the list */
+
+/* How many objects of the list begin at or below @addr. */
+static size_t place(const void *addr)
+{
+	size_t low = 0, high = all.nr;
+
+	while (low < high) {
+		size_t mid = (low + high) / 2;
+
+		if ((uintptr_t)all.list[mid]->addr <= (uintptr_t)addr)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+static bool holds(const struct memory *m, const void *addr, uint64_t len)
+{
+	uint64_t at = (uint64_t)((uintptr_t)addr - (uintptr_t)m->addr);
+
+	return (uintptr_t)addr >= (uintptr_t)m->addr && at <= m->nbytes && len <= m->nbytes - at;
+}
+
+static struct memory *find(const void *addr, uint64_t len)
+{
+	size_t i;
+
+	if (!all.nr)
+		return NULL;
+	if (all.last && holds(all.last, addr, len))
+		return all.last;
+	i = place(addr);
+	if (!i || !holds(all.list[i - 1], addr, len))
+		return NULL;
+	all.last = all.list[i - 1];
+	return all.last;
+}
+
+static int list_add(struct memory *m)
+{
+	size_t i = place(m->addr);
+
+	if (all.nr == all.room) {
+		size_t room = all.room ? 2 * all.room : 16;
+		struct memory **more = realloc(all.list, room * sizeof(*more));
+
+		if (!more)
+			return -1;
+		all.list = more;
+		all.room = room;
+	}
+	memmove(&all.list[i + 1], &all.list[i], (all.nr - i) * sizeof(*all.list));
+	all.list[i] = m;
+	all.nr++;
+	return 0;
+}
+
+static void list_del(struct memory *m)
+{
+	size_t i = place(m->addr);
+
+	if (all.last == m)
+		all.last = NULL;
+	if (!i || all.list[i - 1] != m)
+		return;
+	memmove(&all.list[i - 1], &all.list[i], (all.nr - i) * sizeof(*all.list));
+	all.nr--;
+}
+
+PyObject *memory_find(const void *addr, uint64_t len)
+{
+	return Py_XNewRef((PyObject *)find(addr, len));
+}
+
+PyObject *memory_in_memory(PyObject *module, PyObject *args)
+{
+	unsigned long long at, len;
+	PyObject *address, *nbytes;
+
+	(void)module;
+	if (!PyArg_ParseTuple(args, "O!O!:in_memory", &PyLong_Type, &address, &PyLong_Type,
+			      &nbytes))
+		return NULL;
+	at = PyLong_AsUnsignedLongLong(address);
+	len = at == UINT64_MAX && PyErr_Occurred() ? 0 : PyLong_AsUnsignedLongLong(nbytes);
+	if (PyErr_Occurred())
+		return NULL;
+	return PyBool_FromLong(find((void *)(uintptr_t)at, len) != NULL);
+}
+
+/* ----------------------------------------------------------------- handles */
+
+struct waiter {
+	sem_t over;
+	struct waiter *next;
+};
+
+/* One call of the library without the GIL. */
+struct call {
+	struct memory *memory;
+	struct sluice_io *io;
+	struct waiter *waiters;
+	struct call *next;
+};
+
+static struct call *calls;
+
+/* In a child of fork() there are no other threads, and no calls of theirs. */
+static struct call **calls_of_process(void)
+{
+	static pid_t process;
+	pid_t self = getpid();
+
+	if (process != self)
+		calls = NULL;
+	process = self;
+	return &calls;
+}
+
+static void call_begin(struct call *c, struct memory *m, struct sluice_io *io)
+{
+	struct call **head = calls_of_process();
+
+	*c = (struct call){.memory = m, .io = io, .next = *head};
+	*head = c;
+}
+
+static void call_end(struct call *c)
+{
+	struct call **at = calls_of_process();
+
+	while (*at && *at != c)
+		at = &(*at)->next;
+	if (*at)
+		*at = c->next;
+	while (c->waiters) {
+		struct waiter *w = c->waiters;
+
+		c->waiters = w->next; /* first: it may be gone as soon as it is told */
+		sem_post(&w->over);
+	}
+}
+
+static struct call *call_find(const struct sluice_io *io)
+{
+	struct call *c = *calls_of_process();
+
+	while (c && c->io != io)
+		c = c->next;
+	return c;
+}
+
+static bool handle_known(const struct memory *m, const struct sluice_io *io)
+{
+	for (unsigned i = 0; i < m->nr_handles; i++)
+		if (m->handles[i] == io)
+			return true;
+	return false;
+}
+
+void memory_register(PyObject *memory, struct sluice_io *io)
+{
+	struct memory *m = (struct memory *)memory;
+	struct sluice_io **more;
+	PyThreadState *save;
+	struct call c;
+
+	if (!m->nbytes || handle_known(m, io))
+		return;
+	more = realloc(m->handles, (m->nr_handles + 1) * sizeof(*more));
+	if (!more)
+		return;
+	m->handles = more;
+	more[m->nr_handles++] = io; /* first, so that memory_forget() finds it */
+	call_begin(&c, m, io);
+	save = PyEval_SaveThread();
+	sluice_buf_register(io, m->addr, m->nbytes, m->info.got & SLUICE_BUF_HUGE, NULL, NULL);
+	PyEval_RestoreThread(save);
+	call_end(&c);
+}
+
+static void unregister(struct memory *m)
+{
+	PyThreadState *save;
+	struct call c;
+
+	while (m->nr_handles) {
+		struct sluice_io *io = m->handles[--m->nr_handles];
+
+		call_begin(&c, m, io);
+		save = PyEval_SaveThread();
+		sluice_buf_unregister(io, m->addr);
+		PyEval_RestoreThread(save);
+		call_end(&c);
+	}
+}
+
+static void handle_forget(struct memory *m, const struct sluice_io *io)
+{
+	for (unsigned i = 0; i < m->nr_handles; i++)
+		if (m->handles[i] == io)
+			m->handles[i--] = m->handles[--m->nr_handles];
+}
+
+void memory_forget(struct sluice_io *io)
+{
+	PyThreadState *save;
+	struct call *c;
+
+	for (size_t i = 0; i < all.nr; i++)
+		handle_forget(all.list[i], io);
+	/* What is being freed is in no list, but in a call: its next one must not be of @io. */
+	for (c = *calls_of_process(); c; c = c->next)
+		handle_forget(c->memory, io);
+	while ((c = call_find(io))) {
+		struct waiter w = {.next = c->waiters};
+
+		sem_init(&w.over, 0, 0);
+		c->waiters = &w;
+		save = PyEval_SaveThread();
+		while (sem_wait(&w.over) < 0)
+			; /* EINTR: the call ends without our help */
+		PyEval_RestoreThread(save);
+		sem_destroy(&w.over);
+	}
+}
+
+/* ---------------------------------------------------------------- the type */
+
+static int allocate(struct memory *m, Py_ssize_t nbytes, bool pinned)
+{
+	struct sluice_err err = {0, ""};
+	PyThreadState *save;
+	void *addr = NULL;
+	int r;
+
+	save = PyEval_SaveThread();
+	r = sluice_mem_alloc(&addr, (uint64_t)nbytes, SLUICE_HUGE_AUTO,
+			     pinned ? SLUICE_BUF_LOCKED : 0, &m->info, &err);
+	PyEval_RestoreThread(save);
+	if (r == -ENOMEM)
+		PyErr_Format(PyExc_MemoryError, "nbytes: %s", err.msg);
+	else if (r < 0)
+		raise_os(r, err.msg, NULL);
+	if (r < 0)
+		return -1;
+	m->addr = addr;
+	m->nbytes = (uint64_t)nbytes;
+	if (list_add(m) < 0) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	return 0;
+}
+
+static PyObject *memory_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	static char nbytes_name[] = "nbytes", pinned_name[] = "pinned";
+	static char *names[] = {nbytes_name, pinned_name, NULL};
+	struct memory *m;
+	Py_ssize_t nbytes;
+	int pinned = true;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "n|$p:Memory", names, &nbytes, &pinned))
+		return NULL;
+	if (nbytes < 0) {
+		PyErr_Format(PyExc_ValueError, "nbytes: %zd is negative", nbytes);
+		return NULL;
+	}
+	m = (struct memory *)PyType_GenericAlloc(type, 0);
+	if (m && allocate(m, nbytes, pinned) < 0)
+		Py_CLEAR(m);
+	return (PyObject *)m;
+}
+
+/* Out of the list first: nobody can come upon it while the GIL is given up. */
+static void memory_dealloc(PyObject *self)
+{
+	struct memory *m = (struct memory *)self;
+	PyTypeObject *type = Py_TYPE(self);
+	freefunc end = (freefunc)PyType_GetSlot(type, Py_tp_free);
+	PyThreadState *save;
+
+	if (m->addr) {
+		list_del(m);
+		unregister(m);
+		save = PyEval_SaveThread();
+		sluice_mem_free(m->addr, m->nbytes);
+		PyEval_RestoreThread(save);
+	}
+	free(m->handles);
+	end(self);
+	Py_DECREF(type);
+}
+
+static int memory_getbuffer(PyObject *self, Py_buffer *view, int flags)
+{
+	struct memory *m = (struct memory *)self;
+
+	return PyBuffer_FillInfo(view, self, m->addr, (Py_ssize_t)m->nbytes, false, flags);
+}
+
+static Py_ssize_t memory_length(PyObject *self)
+{
+	return (Py_ssize_t)((struct memory *)self)->nbytes;
+}
+
+static PyObject *memory_repr(PyObject *self)
+{
+	struct memory *m = (struct memory *)self;
+
+	return PyUnicode_FromFormat("<sluice.Memory of %llu bytes at %p, %s, %s pages>",
+				    (unsigned long long)m->nbytes, m->addr,
+				    m->info.got & SLUICE_BUF_LOCKED ? "pinned" : "not pinned",
+				    m->info.got & SLUICE_BUF_HUGE ? "huge" : "small");
+}
+
+static PyObject *get_address(PyObject *self, void *unused)
+{
+	(void)unused;
+	return PyLong_FromVoidPtr(((struct memory *)self)->addr);
+}
+
+static PyObject *get_nbytes(PyObject *self, void *unused)
+{
+	(void)unused;
+	return PyLong_FromUnsignedLongLong(((struct memory *)self)->nbytes);
+}
+
+static PyObject *get_note(PyObject *self, void *unused)
+{
+	(void)unused;
+	return PyUnicode_FromString(((struct memory *)self)->info.note);
+}
+
+/* @bit: which of the SLUICE_BUF_ bits */
+static PyObject *get_bit(PyObject *self, void *bit)
+{
+	return PyBool_FromLong(((struct memory *)self)->info.got & (uintptr_t)bit ? 1 : 0);
+}
+
+static PyGetSetDef memory_getset[] = {
+	{"address", get_address, NULL, "where it begins", NULL},
+	{"huge", get_bit, NULL, "is it on huge pages?", (void *)(uintptr_t)SLUICE_BUF_HUGE},
+	{"nbytes", get_nbytes, NULL, "size in bytes", NULL},
+	{"note", get_note, NULL, "why something asked for was not given; else empty", NULL},
+	{"pinned", get_bit, NULL, "is it locked: never swapped?",
+	 (void *)(uintptr_t)SLUICE_BUF_LOCKED},
+	{0},
+};
+
+static PyMethodDef memory_methods[] = {
+	{"__reduce__", refuse_pickle, METH_NOARGS, NULL},
+	{0},
+};
+
+static char doc[] = "Memory(nbytes, *, pinned=True)\n--\n\n"
+		    "Writable memory for I/O, with the buffer protocol: on huge pages, aligned,\n"
+		    "locked.  It is zero, belongs to no handle, and is freed with the last object\n"
+		    "that uses it.";
+
+static PyType_Slot memory_slots[] = {
+	{Py_tp_doc, doc},
+	{Py_tp_new, memory_new},
+	{Py_tp_dealloc, memory_dealloc},
+	{Py_tp_repr, memory_repr},
+	{Py_tp_getset, memory_getset},
+	{Py_tp_methods, memory_methods},
+	{Py_sq_length, memory_length},
+	{Py_bf_getbuffer, memory_getbuffer},
+	{0},
+};
+
+PyType_Spec memory_spec = {
+	.name = "sluice.Memory",
+	.basicsize = sizeof(struct memory),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+	.slots = memory_slots,
+};

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The module sluice._sluice. */
+#include "handle.h"
+
+static struct module_state state;
+static PyObject *self; /* borrowed: modules with static state are never unloaded */
+
+struct module_state *module_state(void)
+{
+	return &state;
+}
+
+PyObject *module_function(const char *name)
+{
+	return PyObject_GetAttrString(self, name);
+}
+
+PyObject *refuse_pickle(PyObject *obj, PyObject *unused)
+{
+	PyObject *name = PyType_GetName(Py_TYPE(obj));
+
+	(void)unused;
+	if (name)
+		PyErr_Format(PyExc_TypeError,
+			     "cannot pickle or copy 'sluice.%U': it belongs to this process, "
+			     "with its threads and memory; make one where it is needed",
+			     name);
+	Py_XDECREF(name);
+	return NULL;
+}
+
+/* Registered with atexit: finish what is under way, run what is due, tell what failed. */
+static PyObject *at_exit(PyObject *module, PyObject *unused)
+{
+	(void)module;
+	(void)unused;
+	dispatch_end();
+	Py_RETURN_NONE;
+}
+
+static int add_types(PyObject *m)
+{
+	static const struct {
+		PyType_Spec *spec;
+		PyTypeObject **type;
+	} types[] = {
+		{&handle_spec, &state.handle_type},
+		{&file_spec, &state.file_type},
+		{&future_spec, &state.future_type},
+		{&memory_spec, &state.memory_type},
+	};
+
+	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++) {
+		*types[i].type = (PyTypeObject *)PyType_FromModuleAndSpec(m, types[i].spec, NULL);
+		if (!*types[i].type || PyModule_AddType(m, *types[i].type) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int register_exit(PyObject *m)
+{
+	PyObject *atexit = PyImport_ImportModule("atexit");
+	PyObject *f = PyObject_GetAttrString(m, "_at_exit"), *r = NULL;
+
+	if (atexit && f)
+		r = PyObject_CallMethod(atexit, "register", "O", f);
+	Py_XDECREF(r);
+	Py_XDECREF(f);
+	Py_XDECREF(atexit);
+	return r ? 0 : -1;
+}
+
+static PyMethodDef functions[] = {
+	{"info", FAST(info_info),
+	 "info(path=None)\n--\n\n"
+	 "What the library, this machine and, if given, a path can do, and why not the rest."},
+	{"in_memory", memory_in_memory, METH_VARARGS,
+	 "in_memory(address, nbytes, /)\n--\n\n"
+	 "Whether these bytes of this process lie inside one sluice.Memory."},
+	{"_dispatch", dispatch_loop, METH_NOARGS, NULL},
+	{"_at_exit", at_exit, METH_NOARGS, NULL},
+	{NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+	PyModuleDef_HEAD_INIT,
+	.m_name = "sluice._sluice",
+	.m_doc = "The extension module of sluice.",
+	.m_size = -1,
+	.m_methods = functions,
+};
+
+PyMODINIT_FUNC PyInit__sluice(void);
+
+PyMODINIT_FUNC PyInit__sluice(void)
+{
+	PyObject *m = PyModule_Create(&definition);
+
+	if (!m)
+		return NULL;
+	self = m;
+	if (hub_setup() < 0 || add_types(m) < 0 || register_exit(m) < 0 ||
+	    PyModule_AddStringConstant(m, "__version__", SLUICE_VERSION_STRING) < 0) {
+		Py_DECREF(m);
+		return NULL;
+	}
+	return m;
+}

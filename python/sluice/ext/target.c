@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From a Python object to addresses.  Whoever owns the memory stays referenced; an object
+ * with the buffer protocol is also kept from moving or freeing it.  This file has the buffer
+ * protocol and what is the same for all: length, strides, copies.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ext.h"
+
+enum {
+	RUN_MIN = 4096,   /* shorter runs are not worth an entry of a scatter list */
+	RUNS_MAX = 65536, /* nor are more of them */
+	STAGE_ALIGN = 4096,
+	PACK_ALONE = 65536 /* a copy this large lets other Python threads run */
+};
+
+/* -------------------------------------------------------------- exceptions */
+
+int target_refuse(PyObject *obj, const char *why)
+{
+	PyObject *name = PyType_GetName(Py_TYPE(obj));
+
+	if (name)
+		PyErr_Format(PyExc_TypeError, "obj: '%U' object %s", name, why);
+	Py_XDECREF(name);
+	return -1;
+}
+
+int target_attribute(PyObject **out, PyObject *obj, const char *name)
+{
+	*out = PyObject_GetAttrString(obj, name);
+	if (*out)
+		return 1;
+	if (!PyErr_ExceptionMatches(PyExc_AttributeError))
+		return -1;
+	PyErr_Clear();
+	return 0;
+}
+
+/* ------------------------------------------------------------ what is moved */
+
+/* How many of @total bytes: @length, or all when it is -1. */
+static int limit(struct target *t, uint64_t total, int64_t length)
+{
+	if (length < -1) {
+		PyErr_Format(PyExc_ValueError, "length: %lld is negative", (long long)length);
+		return -1;
+	}
+	if (length >= 0 && (uint64_t)length > total) {
+		PyErr_Format(PyExc_ValueError,
+			     "length: %lld is more than the %llu bytes of the object",
+			     (long long)length, (unsigned long long)total);
+		return -1;
+	}
+	t->bytes = length >= 0 ? (uint64_t)length : total;
+	return 0;
+}
+
+int target_fill(struct target *t, void *addr, uint64_t bytes, int64_t length)
+{
+	t->addr = addr;
+	return limit(t, bytes, length);
+}
+
+static int fill_list(struct target *t, const struct layout *l, uint64_t runs)
+{
+	t->iov = malloc(runs * sizeof(*t->iov));
+	if (!t->iov) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	t->nr_iov = (unsigned)layout_runs(l, t->iov, t->bytes);
+	t->addr = l->base;
+	return 0;
+}
+
+static void pack(const struct target *t, const struct layout *l)
+{
+	PyThreadState *save;
+
+	if (t->bytes < PACK_ALONE) {
+		layout_pack(l, t->staged, t->bytes);
+		return;
+	}
+	save = PyEval_SaveThread();
+	layout_pack(l, t->staged, t->bytes);
+	PyEval_RestoreThread(save);
+}
+
+static int fill_copy(struct target *t, const struct layout *l, bool into)
+{
+	if (t->bytes > PY_SSIZE_T_MAX || posix_memalign(&t->staged, STAGE_ALIGN, t->bytes)) {
+		t->staged = NULL;
+		PyErr_Format(PyExc_MemoryError, "obj: no memory for a copy of its %llu bytes",
+			     (unsigned long long)t->bytes);
+		return -1;
+	}
+	t->addr = t->staged;
+	if (!into)
+		pack(t, l);
+	return 0;
+}
+
+/* Takes over @l. */
+static int fill_layout(struct target *t, struct layout *l, bool into, int64_t length)
+{
+	uint64_t runs;
+	int r;
+
+	t->layout = l;
+	if (limit(t, layout_bytes(l), length) < 0)
+		return -1;
+	if (into && layout_overlaps(l)) {
+		PyErr_SetString(PyExc_ValueError,
+				"obj: some of its elements share memory, so that "
+				"a read would write them twice; read into a copy");
+		return -1;
+	}
+	runs = layout_runs(l, NULL, t->bytes);
+	if (runs <= 1) {
+		t->addr = l->base;
+		r = 0;
+	} else if (l->run >= RUN_MIN && runs <= RUNS_MAX) {
+		r = fill_list(t, l, runs);
+	} else {
+		r = fill_copy(t, l, into);
+	}
+	if (!into || !t->staged) { /* nothing to unpack later */
+		free(t->layout);
+		t->layout = NULL;
+	}
+	return r;
+}
+
+int target_fill_array(struct target *t, void *base, uint64_t itemsize, unsigned ndim,
+		      const int64_t *shape, const int64_t *strides, bool into, int64_t length)
+{
+	struct layout *l = layout_make(base, itemsize, ndim, shape, strides);
+
+	if (!l) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	return fill_layout(t, l, into, length);
+}
+
+/* --------------------------------------------------------- buffer protocol */
+
+/* An 'O' in a format, not in the name of a field, which stands between colons. */
+static bool has_object_format(const char *format)
+{
+	bool name = false;
+
+	for (; format && *format; format++) {
+		if (*format == ':')
+			name = !name;
+		else if (*format == 'O' && !name)
+			return true;
+	}
+	return false;
+}
+
+/* numpy's word for it, where the format cannot tell; 1, 0, or -1 with an exception. */
+static int has_object_dtype(PyObject *obj)
+{
+	PyObject *dtype, *flag = NULL;
+	int r = target_attribute(&dtype, obj, "dtype");
+
+	if (r <= 0)
+		return r;
+	r = target_attribute(&flag, dtype, "hasobject");
+	if (r > 0)
+		r = PyObject_IsTrue(flag);
+	Py_XDECREF(flag);
+	Py_DECREF(dtype);
+	return r;
+}
+
+/* It has no buffer, and said why; 0 when it has DLPack instead (bfloat16 of some), else -1. */
+static int no_view(struct target *t, PyObject *obj)
+{
+	PyObject *type, *value, *tb, *other;
+	int r;
+
+	t->view.obj = NULL;
+	PyErr_Fetch(&type, &value, &tb);
+	r = target_attribute(&other, obj, "__dlpack__");
+	Py_XDECREF(other);
+	if (r == 0) {
+		PyErr_Restore(type, value, tb);
+		return -1;
+	}
+	Py_XDECREF(type);
+	Py_XDECREF(value);
+	Py_XDECREF(tb);
+	return r < 0 ? -1 : 0;
+}
+
+/* Some objects have memory but no format for it (datetime64): ask without.  1, 0, -1. */
+static int get_view(struct target *t, PyObject *obj)
+{
+	int objects;
+
+	if (PyObject_GetBuffer(obj, &t->view, PyBUF_FULL_RO) == 0) {
+		objects = has_object_format(t->view.format);
+	} else {
+		PyErr_Clear();
+		if (PyObject_GetBuffer(obj, &t->view, PyBUF_INDIRECT) < 0)
+			return no_view(t, obj);
+		objects = has_object_dtype(obj);
+	}
+	if (objects > 0)
+		target_refuse(obj, "holds Python objects; only plain data can be moved");
+	return objects ? -1 : 1;
+}
+
+static bool is_indirect(const Py_buffer *v)
+{
+	for (int i = 0; v->suboffsets && i < v->ndim; i++)
+		if (v->suboffsets[i] >= 0)
+			return true;
+	return false;
+}
+
+static int target_buffer(struct target *t, PyObject *obj, bool into, int64_t length)
+{
+	const Py_buffer *v = &t->view;
+	int r = PyObject_CheckBuffer(obj) ? get_view(t, obj) : 0;
+
+	if (r <= 0)
+		return r;
+	if (into && v->readonly)
+		return target_refuse(obj, "is read-only; a read needs writable memory, such as a "
+					  "bytearray or an array of its own");
+	if (is_indirect(v))
+		return target_refuse(obj, "is an array of pointers to its rows; copy it first");
+	t->keep = Py_NewRef(obj);
+	if (!v->shape || PyBuffer_IsContiguous(v, 'C'))
+		return target_fill(t, v->buf, (uint64_t)v->len, length) < 0 ? -1 : 1;
+	return target_fill_array(t, v->buf, (uint64_t)v->itemsize, (unsigned)v->ndim,
+				 (const int64_t *)v->shape, (const int64_t *)v->strides, into,
+				 length) < 0
+		       ? -1
+		       : 1;
+}
+
+/* --------------------------------------------------------------- from outside */
+
+int target_take(struct target *t, PyObject *obj, bool into, int64_t length)
+{
+	static int (*const kinds[])(struct target * t, PyObject * obj, bool into,
+				    int64_t length) = {
+		target_torch,
+		target_buffer,
+		target_dlpack,
+		target_cuda_array,
+	};
+	int r = 0;
+
+	*t = (struct target){0};
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds) && !r; i++)
+		r = kinds[i](t, obj, into, length);
+	if (r > 0)
+		return 0;
+	if (!r)
+		target_refuse(obj, "has no memory to move; give an array, a tensor, a bytearray or "
+				   "another object with the buffer protocol or __dlpack__");
+	target_drop(t);
+	return -1;
+}
+
+void target_unpack(const struct target *t, uint64_t bytes)
+{
+	if (t->layout)
+		layout_unpack(t->layout, t->staged, bytes);
+}
+
+int target_finish(const struct target *t, uint64_t bytes)
+{
+	PyObject *r;
+
+	if (!t->finish)
+		return 0;
+	r = PyObject_CallFunction(t->finish, "K", (unsigned long long)bytes);
+	Py_XDECREF(r);
+	return r ? 0 : -1;
+}
+
+/* With an exception set or without, which stays as it is. */
+void target_drop(struct target *t)
+{
+	PyObject *type, *value, *tb;
+
+	PyErr_Fetch(&type, &value, &tb);
+	if (t->view.obj)
+		PyBuffer_Release(&t->view);
+	free(t->iov);
+	free(t->staged);
+	free(t->layout);
+	t->iov = NULL;
+	t->nr_iov = 0;
+	t->staged = NULL;
+	t->layout = NULL;
+	Py_CLEAR(t->keep);
+	Py_CLEAR(t->finish);
+	PyErr_Restore(type, value, tb);
+}

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The memory of torch tensors, of what speaks DLPack, and of devices.
+ *
+ * torch is never imported from here: a tensor can only come from who has done so.
+ * The usual tensor, contiguous and in host memory, costs a few calls of its methods;
+ * all others are seen to in Python (_torch.py).
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "dlpack.h"
+#include "ext.h"
+
+/* ------------------------------------------------------------------- torch */
+
+/* Names of attributes, and what _torch.py has; made once. */
+static struct {
+	PyObject *torch, *is_cpu, *is_contiguous, *is_conj, *is_neg, *dtype, *numel, *data_ptr;
+	PyObject *describe, *sort; /* functions of _torch.py */
+	PyObject *sorts;           /* dtype: its sort */
+} known;
+
+static int know_names(void)
+{
+	if (!known.torch) {
+		known.is_cpu = PyUnicode_InternFromString("is_cpu");
+		known.is_contiguous = PyUnicode_InternFromString("is_contiguous");
+		known.is_conj = PyUnicode_InternFromString("is_conj");
+		known.is_neg = PyUnicode_InternFromString("is_neg");
+		known.dtype = PyUnicode_InternFromString("dtype");
+		known.numel = PyUnicode_InternFromString("numel");
+		known.data_ptr = PyUnicode_InternFromString("data_ptr");
+		known.torch = PyUnicode_InternFromString("torch");
+	}
+	return PyErr_Occurred() ? -1 : 0;
+}
+
+static int know_helpers(void)
+{
+	PyObject *m;
+
+	if (known.sorts)
+		return 0;
+	m = PyImport_ImportModule("sluice._torch");
+	if (!m)
+		return -1;
+	known.describe = PyObject_GetAttrString(m, "describe");
+	known.sort = PyObject_GetAttrString(m, "sort");
+	if (known.describe && known.sort)
+		known.sorts = PyDict_New();
+	Py_DECREF(m);
+	return known.sorts ? 0 : -1;
+}
+
+/* torch.Tensor, borrowed; NULL without an exception while nobody has imported torch. */
+static PyObject *tensor_type(void)
+{
+	struct module_state *state = module_state();
+	PyObject *torch, *type;
+
+	if (state->torch_tensor || know_names() < 0)
+		return state->torch_tensor;
+	torch = PyImport_GetModule(known.torch);
+	if (!torch)
+		return NULL;
+	/* It may be half imported, or not the real one. */
+	if (target_attribute(&type, torch, "Tensor") > 0 && PyType_Check(type))
+		state->torch_tensor = Py_NewRef(type);
+	Py_XDECREF(type);
+	Py_DECREF(torch);
+	return state->torch_tensor;
+}
+
+/* A property or the result of a method that is true or false; -1 with an exception. */
+static int property(PyObject *obj, PyObject *name)
+{
+	PyObject *v = PyObject_GetAttr(obj, name);
+	int r = v ? PyObject_IsTrue(v) : -1;
+
+	Py_XDECREF(v);
+	return r;
+}
+
+static int is(PyObject *obj, PyObject *method)
+{
+	PyObject *v = PyObject_CallMethodObjArgs(obj, method, NULL);
+	int r = v ? PyObject_IsTrue(v) : -1;
+
+	Py_XDECREF(v);
+	return r;
+}
+
+/* A number that is not negative; UINT64_MAX with an exception. */
+static uint64_t number(PyObject *obj, PyObject *method)
+{
+	PyObject *v = PyObject_CallMethodObjArgs(obj, method, NULL);
+	uint64_t n = v ? PyLong_AsUnsignedLongLong(v) : UINT64_MAX;
+
+	Py_XDECREF(v);
+	return n;
+}
+
+/*
+ * Bytes of an element; negative when the dtype is complex, 0 when it shares a byte with
+ * another.  -1 is no such size, and comes with an exception.
+ */
+static long sort_of(PyObject *tensor)
+{
+	PyObject *dtype = PyObject_GetAttr(tensor, known.dtype), *sort = NULL;
+	long r = -1;
+
+	if (!dtype || know_helpers() < 0)
+		goto out;
+	sort = Py_XNewRef(PyDict_GetItemWithError(known.sorts, dtype));
+	if (!sort && !PyErr_Occurred()) {
+		sort = PyObject_CallFunctionObjArgs(known.sort, dtype, NULL);
+		if (sort && PyDict_SetItem(known.sorts, dtype, sort) < 0)
+			Py_CLEAR(sort);
+	}
+	if (sort)
+		r = PyLong_AsLong(sort);
+out:
+	Py_XDECREF(sort);
+	Py_XDECREF(dtype);
+	return r;
+}
+
+/* 1: @t is filled; 0: not a usual tensor; -1 with an exception, which may only mean the same. */
+static int take_usual(struct target *t, PyObject *obj, int64_t length)
+{
+	uint64_t n, at;
+	long sort;
+	int r;
+
+	r = property(obj, known.is_cpu);
+	if (r > 0)
+		r = is(obj, known.is_contiguous);
+	if (r <= 0)
+		return r;
+	sort = sort_of(obj);
+	if (sort == 0 || sort == -1)
+		return sort ? -1 : 0;
+	r = is(obj, known.is_neg);
+	if (r == 0 && sort < 0)
+		r = is(obj, known.is_conj);
+	if (r)
+		return r < 0 ? -1 : 0;
+	n = number(obj, known.numel);
+	at = n == UINT64_MAX ? n : number(obj, known.data_ptr);
+	if (at == UINT64_MAX || (n && !at))
+		return at ? -1 : 0;
+	t->keep = Py_NewRef(obj);
+	n *= (uint64_t)labs(sort);
+	return target_fill(t, (void *)(uintptr_t)at, n, length) < 0 ? -1 : 1;
+}
+
+/* Numbers of a tuple, with room for at least one; NULL with an exception. */
+static int64_t *numbers(PyObject *tuple, Py_ssize_t n)
+{
+	int64_t *list;
+
+	if (PyTuple_Size(tuple) != n) {
+		PyErr_SetString(PyExc_ValueError, "obj: as many strides as dimensions are needed");
+		return NULL;
+	}
+	list = malloc(((size_t)n + 1) * sizeof(*list));
+	if (!list)
+		PyErr_NoMemory();
+	for (Py_ssize_t i = 0; list && i < n; i++) {
+		list[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple, i));
+		if (list[i] == -1 && PyErr_Occurred()) {
+			free(list);
+			list = NULL;
+		}
+	}
+	return list;
+}
+
+/* As _torch.describe() says. */
+static int take_described(struct target *t, PyObject *obj, bool into, int64_t length)
+{
+	PyObject *d, *keep, *shape, *strides, *finish;
+	unsigned long long at;
+	int64_t *sizes = NULL, *steps = NULL;
+	Py_ssize_t itemsize, ndim;
+	int r = -1;
+
+	if (know_helpers() < 0)
+		return -1;
+	d = PyObject_CallFunctionObjArgs(known.describe, obj, into ? Py_True : Py_False, NULL);
+	if (!d)
+		return -1;
+	if (PyArg_ParseTuple(d, "OKnO!O!O", &keep, &at, &itemsize, &PyTuple_Type, &shape,
+			     &PyTuple_Type, &strides, &finish)) {
+		ndim = PyTuple_Size(shape);
+		sizes = numbers(shape, ndim);
+		steps = sizes ? numbers(strides, ndim) : NULL;
+	}
+	if (steps) {
+		t->keep = Py_NewRef(keep);
+		t->finish = finish == Py_None ? NULL : Py_NewRef(finish);
+		r = target_fill_array(t, (void *)(uintptr_t)at, (uint64_t)itemsize, (unsigned)ndim,
+				      sizes, steps, into, length);
+	}
+	free(sizes);
+	free(steps);
+	Py_DECREF(d);
+	return r < 0 ? -1 : 1;
+}
+
+int target_torch(struct target *t, PyObject *obj, bool into, int64_t length)
+{
+	PyObject *type = tensor_type();
+	int r;
+
+	if (!type)
+		return PyErr_Occurred() ? -1 : 0;
+	/* Not isinstance(): that asks torch's metaclass. */
+	if (!PyType_IsSubtype(Py_TYPE(obj), (PyTypeObject *)type))
+		return 0;
+	r = take_usual(t, obj, length);
+	if (r > 0 || t->keep) /* found; or found and refused for its length */
+		return r;
+	/* A tensor without memory raises an error where it is asked for it. */
+	if (r < 0 && !PyErr_ExceptionMatches(PyExc_Exception))
+		return -1;
+	PyErr_Clear();
+	return take_described(t, obj, into, length);
+}
+
+/* ------------------------------------------------------------------ DLPack */
+
+static const char *device_name(long type)
+{
+	static const char *const names[] = {
+		[2] = "CUDA",    [4] = "OpenCL",   [7] = "Vulkan",        [8] = "Metal",
+		[9] = "VPI",     [10] = "ROCm",    [13] = "managed CUDA", [14] = "oneAPI",
+		[15] = "WebGPU", [16] = "Hexagon",
+	};
+	size_t i = (size_t)type;
+
+	return i < sizeof(names) / sizeof(*names) && names[i] ? names[i] : "foreign";
+}
+
+/* Is the array in memory of the host?  1, or -1 with an exception. */
+static int check_device(PyObject *obj, PyObject *device)
+{
+	char why[128];
+	long type, id;
+
+	if (!PyTuple_Check(device) || !PyArg_ParseTuple(device, "ll", &type, &id)) {
+		PyErr_Clear();
+		return target_refuse(obj, "says with __dlpack_device__ no (type, number)");
+	}
+	if (type == DL_CPU || type == DL_CUDA_HOST || type == DL_ROCM_HOST)
+		return 1;
+	snprintf(why, sizeof(why), "is in %s memory (DLPack device %ld:%ld); copy it to the host",
+		 device_name(type), type, id);
+	return target_refuse(obj, why);
+}
+
+/*
+ * A capsule.  Producers of before 1.0 know no arguments.  Those since then may copy unless
+ * told not to, which would lose what is read into the copy.
+ */
+static PyObject *get_capsule(PyObject *method, bool into)
+{
+	PyObject *none = PyTuple_New(0), *capsule = NULL;
+	PyObject *args = Py_BuildValue("{s(ii)}", "max_version", DL_MAJOR, 0);
+
+	if (none && args && (!into || PyDict_SetItemString(args, "copy", Py_False) == 0))
+		capsule = PyObject_Call(method, none, args);
+	if (!capsule && PyErr_ExceptionMatches(PyExc_TypeError)) {
+		PyErr_Clear();
+		capsule = PyObject_CallNoArgs(method);
+	}
+	Py_XDECREF(none);
+	Py_XDECREF(args);
+	return capsule;
+}
+
+/* The array in a capsule, NULL with an exception. */
+static const struct dl_tensor *open_capsule(PyObject *obj, PyObject *capsule, bool into)
+{
+	const struct dl_managed_versioned *v;
+	const struct dl_managed *m;
+
+	if (PyCapsule_IsValid(capsule, "dltensor")) {
+		m = PyCapsule_GetPointer(capsule, "dltensor");
+		return &m->tensor;
+	}
+	if (!PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+		target_refuse(obj, "gives with __dlpack__ no DLPack capsule");
+		return NULL;
+	}
+	v = PyCapsule_GetPointer(capsule, "dltensor_versioned");
+	if (v->version.major != DL_MAJOR)
+		target_refuse(obj, "gives a DLPack capsule of another version than 1");
+	else if (into && v->flags & DL_FLAG_READ_ONLY)
+		target_refuse(obj, "is read-only; a read needs writable memory");
+	else if (into && v->flags & DL_FLAG_IS_COPIED)
+		target_refuse(obj, "gives only a copy of its memory; what is read would be lost");
+	else
+		return &v->tensor;
+	return NULL;
+}
+
+static int check_dtype(PyObject *obj, const struct dl_tensor *d)
+{
+	if (d->dtype.code == DL_OPAQUE_HANDLE)
+		return target_refuse(obj, "holds pointers; only plain data can be moved");
+	if (d->dtype.bits * d->dtype.lanes % 8)
+		return target_refuse(obj, "has elements that are no whole bytes");
+	return 0;
+}
+
+static int fill_dl(struct target *t, const struct dl_tensor *d, bool into, int64_t length)
+{
+	uint64_t itemsize = (uint64_t)d->dtype.bits * d->dtype.lanes / 8;
+	char *base = (char *)d->data + d->byte_offset;
+	int64_t *steps = NULL;
+	int r;
+
+	if (d->strides) {
+		steps = malloc(((size_t)d->ndim + 1) * sizeof(*steps));
+		if (!steps) {
+			PyErr_NoMemory();
+			return -1;
+		}
+	}
+	for (int i = 0; steps && i < d->ndim; i++)
+		steps[i] = d->strides[i] * (int64_t)itemsize;
+	r = target_fill_array(t, base, itemsize, (unsigned)d->ndim, d->shape, steps, into, length);
+	free(steps);
+	return r < 0 ? -1 : 1;
+}
+
+static int take_dl(struct target *t, PyObject *obj, PyObject *method, bool into, int64_t length)
+{
+	const struct dl_tensor *d;
+
+	t->keep = get_capsule(method, into); /* not taken over: its destructor frees */
+	d = t->keep ? open_capsule(obj, t->keep, into) : NULL;
+	if (!d || check_dtype(obj, d) < 0)
+		return -1;
+	return fill_dl(t, d, into, length);
+}
+
+int target_dlpack(struct target *t, PyObject *obj, bool into, int64_t length)
+{
+	PyObject *where = NULL, *method = NULL, *device;
+	int r;
+
+	if (PyType_Check(obj)) /* a class has its methods, too */
+		return 0;
+	r = target_attribute(&method, obj, "__dlpack__");
+	if (r > 0)
+		r = target_attribute(&where, obj, "__dlpack_device__");
+	if (r > 0) {
+		device = PyObject_CallNoArgs(where);
+		r = device ? check_device(obj, device) : -1;
+		Py_XDECREF(device);
+	}
+	if (r > 0)
+		r = take_dl(t, obj, method, into, length);
+	Py_XDECREF(where);
+	Py_XDECREF(method);
+	return r;
+}
+
+/* ------------------------------------------------------------------ devices */
+
+int target_cuda_array(struct target *t, PyObject *obj, bool into, int64_t length)
+{
+	PyObject *found = NULL;
+	int r = PyType_Check(obj) ? 0 : target_attribute(&found, obj, "__cuda_array_interface__");
+
+	(void)t, (void)into, (void)length;
+	if (r > 0)
+		r = target_refuse(obj, "is in CUDA memory; copy it to the host");
+	Py_XDECREF(found);
+	return r;
+}

@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ctrl-C and other signals end a wait; the operation goes on and the handle stays usable."""
+import contextlib
+import errno
+import os
+import signal
+import threading
+import time
+
+from kit import (MIB, PAGE, Gate, case, cases, child, content, data, handle, make, path, raises,
+                 run)
+
+TICKS = 5
+
+
+class Bell(Exception):
+    pass
+
+
+@contextlib.contextmanager
+def handler(number, function):
+    before = signal.signal(number, function)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+def interrupted(call, kind=KeyboardInterrupt, number=signal.SIGINT):
+    """Call, which must be ended by the signal.
+
+    It is sent when handlers of harmless ones have run several times within the call, which
+    is then certainly waiting.
+    """
+    entered, ticks = threading.Event(), []
+
+    def peer():
+        entered.wait()
+        for n in range(TICKS):
+            os.kill(os.getpid(), signal.SIGUSR1)
+            while len(ticks) <= n:
+                time.sleep(0)
+        os.kill(os.getpid(), number)
+
+    with handler(signal.SIGUSR1, lambda *_: ticks.append(1)):
+        thread = threading.Thread(target=peer)
+        thread.start()
+        try:
+            entered.set()
+            got = call()
+        except kind:
+            return
+        finally:
+            thread.join()
+    raise AssertionError(f'not interrupted, the result is {got!r}')
+
+
+def goes_on(call_of):
+    """A call that waits for one operation is interrupted, and all is well afterwards."""
+    name = make(data(PAGE))
+    with handle() as h, Gate() as gate:
+        future = h.read_async(gate.memory, name)
+        gate.reached()
+        interrupted(call_of(h, future))
+        assert not h.closed and not future.done() and h.pending == 1
+        gate.open()
+        assert future.result() == PAGE and gate.memory[:] == data(PAGE)
+        assert h.read(bytearray(PAGE), name) == PAGE
+        assert h.wait() == 1
+
+
+@case
+def ctrl_C_ends_wait():
+    goes_on(lambda h, future: h.wait)
+
+
+@case
+def ctrl_C_ends_wait_with_a_timeout():
+    goes_on(lambda h, future: lambda: h.wait(1e6))
+
+
+@case
+def ctrl_C_ends_result():
+    goes_on(lambda h, future: future.result)
+
+
+@case
+def ctrl_C_ends_result_with_a_timeout():
+    goes_on(lambda h, future: lambda: future.result(1e6))
+
+
+@case
+def ctrl_C_ends_exception():
+    goes_on(lambda h, future: future.exception)
+
+
+@case
+def ctrl_C_ends_close_and_leaves_the_handle_open():
+    goes_on(lambda h, future: h.close)
+
+
+@case
+def ctrl_C_ends_a_blocking_read_of_several_blocks():
+    want = data(8 * MIB)
+    name = make(want)
+    with handle(block=65536) as h, Gate(bytes(8 * MIB)) as gate:
+        interrupted(lambda: h.read(gate.memory, name))
+        assert h.pending == 1
+        gate.open()
+        h.wait()
+        assert gate.memory[:] == want
+        assert h.pending == 0 and h.read(bytearray(10), name) == 10
+
+
+@case
+def ctrl_C_ends_a_blocking_write_of_several_blocks_and_it_is_written():
+    want, name = data(8 * MIB), path()
+    with handle(block=65536) as h, Gate(want) as gate:
+        interrupted(lambda: h.write(gate.memory, name, truncate=True))
+        gate.open()
+        h.wait()
+        assert content(name) == want
+        assert h.write(b'abc', name) == 3
+
+
+@case
+def ctrl_C_ends_a_blocking_batch():
+    name = make(data(PAGE))
+    buffers = [bytearray(PAGE) for _ in range(10)]
+    with handle() as h, Gate() as gate:
+        interrupted(lambda: h.read_batch([(gate.memory, name)] + [(b, name) for b in buffers]))
+        gate.open()
+        h.wait()
+        assert all(b == data(PAGE) for b in buffers) and gate.memory[:] == data(PAGE)
+
+
+@case
+def the_memory_of_an_interrupted_read_lives_until_it_is_over():
+    want = data(8 * MIB)
+    name = make(want)
+    with handle(block=65536) as h:
+        gate = Gate(bytes(8 * MIB))
+        interrupted(lambda: h.read(gate.memory, name))
+        raises(BufferError, gate.memory.close)
+        gate.open()
+        h.wait()
+        assert gate.memory[:] == want
+        gate.memory.close()
+
+
+@case
+def the_failure_of_an_interrupted_read_is_not_lost():
+    name = make(data(MIB))
+    with handle(block=65536) as h, Gate(bytes(4 * MIB)) as gate:
+        interrupted(lambda: h.read(gate.memory, name))  # longer than the file
+        gate.open()
+        e = raises(OSError, h.wait)
+        assert e.errno == errno.ENODATA and e.filename == name
+
+
+@case
+def a_handler_that_raises_ends_the_wait_with_its_exception():
+    def ring(*_):
+        raise Bell
+
+    name = make(data(PAGE))
+    with handler(signal.SIGUSR2, ring), handle() as h, Gate() as gate:
+        future = h.read_async(gate.memory, name)
+        interrupted(future.result, Bell, signal.SIGUSR2)
+        interrupted(h.wait, Bell, signal.SIGUSR2)
+        gate.open()
+        assert future.result() == PAGE and h.wait() == 1
+
+
+@case
+def a_handler_that_returns_ends_nothing():
+    name = make(data(PAGE))
+    with handle() as h, Gate() as gate:
+        count, entered = [], threading.Event()
+
+        def peer():
+            entered.wait()
+            for n in range(20):
+                os.kill(os.getpid(), signal.SIGUSR1)
+                while len(count) <= n:
+                    time.sleep(0)
+            gate.open()
+
+        with handler(signal.SIGUSR1, lambda *_: count.append(1)):
+            thread = threading.Thread(target=peer)
+            thread.start()
+            future = h.read_async(gate.memory, name)
+            entered.set()
+            assert future.result() == PAGE
+            thread.join()
+        assert len(count) == 20
+
+
+@case
+def a_handler_may_use_the_handle_it_interrupts():
+    name = make(data(PAGE))
+    with handle('threads', threads=2) as h, Gate() as gate:
+        got = []
+
+        def use(*_):
+            got.append(h.read(bytearray(PAGE), name))
+            gate.open()
+
+        with handler(signal.SIGUSR2, use):
+            future = h.read_async(gate.memory, name)
+            gate.reached()
+            threading.Thread(target=os.kill, args=(os.getpid(), signal.SIGUSR2)).start()
+            assert future.result() == PAGE
+        assert got == [PAGE]
+        assert h.wait() == 1
+
+
+@case
+def a_timeout_comes_in_spite_of_signals():
+    with handle() as h, Gate() as gate:
+        future = h.read_async(gate.memory, make(data(PAGE)))
+        with handler(signal.SIGALRM, lambda *_: None):
+            signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+            try:
+                raises(TimeoutError, future.result, 0.05)
+                raises(TimeoutError, h.wait, 0.05)
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+        gate.open()
+        assert future.result() == PAGE
+
+
+@case
+def signals_do_not_disturb_transfers():
+    want, name = data(4 * MIB), path()
+    with handler(signal.SIGALRM, lambda *_: None), handle(block=16384) as h:
+        signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+        try:
+            for i in range(20):
+                assert h.write(want, name) == len(want)
+                got = bytearray(len(want))
+                assert h.read(got, name) == len(want) and got == want
+                small = bytearray(1000)
+                assert h.read(small, name, i) == 1000 and small == want[i:i + 1000]
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+@case
+def other_threads_wait_on():
+    with handle() as h, Gate() as gate:
+        future = h.read_async(gate.memory, make(data(PAGE)))
+        out = []
+        thread = threading.Thread(target=lambda: out.append(future.result()))
+        thread.start()
+        interrupted(future.result)
+        assert not out
+        gate.open()
+        thread.join()
+        assert out == [PAGE]
+
+
+@case
+def io_threads_take_no_signals():
+    """Handlers of the process run in threads that are Python's."""
+    with handle(threads=2) as h:
+        h.read_async(bytearray(PAGE), make(data(PAGE))).result()
+        want = 1 << (signal.SIGINT - 1)
+        python = {t.native_id for t in threading.enumerate()}
+        for task in map(int, os.listdir('/proc/self/task')):
+            if task in python:
+                continue
+            with open(f'/proc/self/task/{task}/status') as f:
+                blocked = next(line for line in f if line.startswith('SigBlk')).split()[1]
+            with open(f'/proc/self/task/{task}/comm') as f:
+                comm = f.read().strip()
+            if comm.startswith('iou-'):
+                continue  # the kernel's own
+            assert int(blocked, 16) & want, f'thread {comm} takes SIGINT'
+
+
+@case
+def ctrl_C_ends_a_program_that_waits_and_the_data_is_complete():
+    name = path()
+    code = '''
+import os, signal, sys, threading, time
+import sluice
+from kit import Gate, data, MIB
+h = sluice.Handle(block=65536)
+gate = Gate(data(4 * MIB))
+def peer():
+    gate.reached()
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=peer).start()
+try:
+    h.write(gate.memory, sys.argv[1])
+    h.write_async(b'never', sys.argv[1])
+except KeyboardInterrupt:
+    print('interrupted', h.pending)
+    gate.open()
+'''
+    Gate().open()  # skips here, not there
+    done = child(code, name)
+    assert done.returncode == 0 and done.stdout == 'interrupted 1\n' and not done.stderr, done
+    assert content(name) == data(4 * MIB)
+
+
+run(*cases)
