@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Locked host memory, one register of it for the whole process.
+
+A region is in the register, and so stays allocated, until it is freed by its address.  A tensor
+that is still in use then keeps its memory; what ends is only the register's hold on it.
+"""
+import bisect
+import threading
+from typing import Any, NoReturn
+
+import torch
+
+from .. import _sluice
+from . import _args
+from ._tensor import extent
+
+
+class Regions:
+    """Memory by address."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._starts: list[int] = []  # sorted
+        self._regions: dict[int, tuple[int, _sluice.Memory]] = {}  # start: end, owner
+
+    def add(self, start: int, size: int, owner: _sluice.Memory) -> None:
+        with self._lock:
+            bisect.insort(self._starts, start)
+            self._regions[start] = start + size, owner
+
+    def remove(self, start: int) -> bool:
+        with self._lock:
+            region = self._regions.pop(start, None)
+            if region is None:
+                return False
+            del self._starts[bisect.bisect_left(self._starts, start)]
+        return True  # and the memory goes here, without the lock
+
+    def hold(self, start: int, size: int) -> bool:
+        """Does one region hold all of it?"""
+        with self._lock:
+            i = bisect.bisect_right(self._starts, start)
+            if i == 0:
+                return False
+            first = self._starts[i - 1]
+            end = self._regions[first][0]
+            return start + size <= end and (start < end or start == first)
+
+
+_regions = Regions()
+
+
+def new_tensor(num_elem: Any, example: torch.Tensor) -> torch.Tensor:
+    number = _args.count('num_elem', num_elem)
+    itemsize = example.element_size()
+    try:
+        memory = _sluice.Memory(max(number, 1) * itemsize, pinned=True)
+    except OverflowError:
+        raise MemoryError(f'num_elem: {number} elements of {itemsize} bytes are too many') from None
+    tensor = torch.frombuffer(memory, dtype=example.dtype)[:number]
+    _regions.add(extent(tensor)[0], number * itemsize, memory)
+    return tensor
+
+
+def in_host_memory(tensor: torch.Tensor) -> bool:
+    return bool(tensor.device.type == 'cpu' and tensor.layout == torch.strided)
+
+
+def free_tensor(tensor: torch.Tensor) -> bool:
+    return in_host_memory(tensor) and _regions.remove(extent(tensor)[0])
+
+
+class Pinning:
+    """What all handles offer."""
+
+    def new_cpu_locked_tensor(
+        self, num_elem: int, example_tensor: torch.Tensor | None = None, *,
+        example_tenosr: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """A 1-D tensor of @num_elem elements, of the example's dtype, in locked memory.
+
+        Ends with free_cpu_locked_tensor(), not with the last reference.
+        """
+        return new_tensor(num_elem, _args.example(example_tensor, example_tenosr))
+
+    def free_cpu_locked_tensor(self, tensor: torch.Tensor) -> bool:
+        """False for a tensor that does not start where a locked one does, or is freed already."""
+        return free_tensor(_args.tensor('tensor', tensor))
+
+    def is_pinned(self, buffer: torch.Tensor) -> bool:
+        """Is all of it in locked memory, torch's or ours?"""
+        if not in_host_memory(_args.tensor('buffer', buffer)):
+            return False
+        return _regions.hold(*extent(buffer)) or bool(buffer.is_pinned())
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(f'{type(self).__name__} cannot be pickled or copied: it belongs to this '
+                        'process; make a new one')
+
+
+class pin_handle(Pinning):
+    """DeepSpeed's pin_memory operator."""
+
+    def free_cpu_locked_tensor(self, locked_tensor: torch.Tensor) -> bool:
+        return free_tensor(_args.tensor('locked_tensor', locked_tensor))
+
+    def free_cpu_locked_tensor_by_ptr(self, address: int) -> bool:
+        """The same by the address of the first byte."""
+        return _regions.remove(_args.integer('address', address, _args.INT64_MAX))

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Transfers on one sluice.Handle, with DeepSpeed's results.
+
+-1 and a line on stderr for a file that cannot be used as asked, which shows at submission; a
+transfer that fails raises OSError where it is waited for, a full disk always there, although
+some file systems tell it at submission already.
+"""
+import errno
+import os
+import stat
+import sys
+from functools import partial
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import torch
+
+from .. import _sluice
+from . import _args, _validate, _wear
+from ._args import Target
+from ._pending import Op, Pending
+from ._tensor import nbytes
+
+Kind: TypeAlias = Literal['read', 'write']
+
+SECTOR = 512
+MAX_BLOCK = 1 << 30
+MAX_DEPTH = 4096
+MAX_THREADS = 256
+INLINE = 1 << 20  # the extension does as much without a thread; there is nothing to interrupt
+
+# What says that a file cannot be used as asked.
+REFUSALS = frozenset({
+    errno.EACCES, errno.EBADF, errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.EMFILE,
+    errno.ENAMETOOLONG, errno.ENFILE, errno.ENODATA, errno.ENODEV, errno.ENOENT, errno.ENOTDIR,
+    errno.ENXIO, errno.EPERM, errno.EROFS, errno.ESPIPE, errno.ETXTBSY,
+})
+
+
+class Call(NamedTuple):
+    """The checked arguments of a method."""
+
+    method: str
+    kind: Kind
+    buffer: torch.Tensor
+    target: Target
+    offset: int
+    validate: bool
+
+
+def call(
+    method: str, kind: Kind, buffer: Any, target: Target, offset: Any, validate: Any = False
+) -> Call:
+    return Call(method, kind, _args.tensor('buffer', buffer), target, _args.offset(offset),
+                _args.flag('validate', validate))
+
+
+def refused(c: Call, error: OSError) -> int:
+    print(f'sluice: {c.method}: {error.strerror}', file=sys.stderr)
+    return -1
+
+
+def need_bytes(c: Call) -> None:
+    """A file that is too short is refused before anything is read from it."""
+    size = nbytes(c.buffer)
+    try:
+        st = os.stat(c.target)
+    except OSError as error:
+        raise OSError(error.errno, f'{name_of(c)}: {error.strerror}') from None
+    if stat.S_ISREG(st.st_mode) and c.offset + size > st.st_size:
+        raise OSError(errno.ENODATA, f'{name_of(c)}: file_offset {c.offset} + {size} bytes of the '
+                      f'buffer are more than the {st.st_size} bytes of the file')
+
+
+def name_of(c: Call) -> str:
+    return f'fd {c.target}' if isinstance(c.target, int) else os.fsdecode(c.target)
+
+
+def report(c: Call) -> None:
+    _validate.report(c.kind, c.target, c.offset, c.buffer)
+
+
+class Transfers:
+    """Queues are always kept full, which DeepSpeed does only with overlap_events."""
+
+    def __init__(
+        self, block_size: int, queue_depth: int, single_submit: bool, threads: int
+    ) -> None:
+        block = min(-(-block_size // SECTOR) * SECTOR, MAX_BLOCK)
+        self._inline_bytes = min(block, INLINE)
+        self._pending = Pending()
+        self._handle = _sluice.Handle(
+            threads=min(threads, MAX_THREADS),
+            depth=min(queue_depth, MAX_DEPTH),
+            block=block,
+            single_submit=single_submit,
+            mode=0o600,
+        )
+
+    def submit(self, c: Call) -> int:
+        """Start it.  0, or -1."""
+        try:
+            op = self._start(c)
+        except OSError as error:
+            return refused(c, error)
+        self._pending.add(op)
+        return 0
+
+    def sync(self, c: Call) -> int:
+        """Carry it out, and wait for all that was pending.  How many that were together, or -1."""
+        if self._pending.empty() and nbytes(c.buffer) <= self._inline_bytes:
+            return self._inline(c)
+        try:
+            batch = self._pending.take_with(lambda: self._start(c))
+        except OSError as error:
+            return refused(c, error)
+        return self._pending.drain(batch)
+
+    def alone(self, c: Call) -> int:
+        """Carry it out, whatever is pending.  0, or -1."""
+        if nbytes(c.buffer) <= self._inline_bytes:
+            return min(self._inline(c), 0)
+        try:
+            op = self._start(c)
+        except OSError as error:
+            return refused(c, error)
+        self._pending.drain([op])
+        return 0
+
+    def wait(self) -> int:
+        return self._pending.wait()
+
+    def close(self) -> None:
+        try:
+            self._pending.wait()
+        finally:
+            self._handle.close()
+
+    def _start(self, c: Call) -> Op:
+        """Raises OSError only for a file that cannot be used."""
+        try:
+            if c.kind == 'read':
+                need_bytes(c)
+                future = self._handle.read_async(c.buffer, c.target, c.offset)
+            else:
+                _wear.warn_once()
+                future = self._handle.write_async(c.buffer, c.target, c.offset)
+        except OSError as error:
+            if error.errno in REFUSALS:
+                raise
+            return Op(None, c.buffer, error)
+        return Op(future, c.buffer, after=partial(report, c) if c.validate else None)
+
+    def _inline(self, c: Call) -> int:
+        """One block: without a thread.  1, or -1."""
+        try:
+            if c.kind == 'read':
+                need_bytes(c)
+                self._handle.read(c.buffer, c.target, c.offset)
+            else:
+                _wear.warn_once()
+                self._handle.write(c.buffer, c.target, c.offset)
+        except OSError as error:
+            if error.errno in REFUSALS:
+                return refused(c, error)
+            raise
+        if c.validate:
+            report(c)
+        return 1
