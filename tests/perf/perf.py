@@ -15,64 +15,22 @@ import os
 import re
 import shutil
 import signal
-import statistics
 import sys
 import time
 
 import fio
 import places
+import pysections
+from bench import Variant, cpu_per_gib, cpu_per_op, fresh_run, iops, ratio, show, speed
 from places import GIB, Unavailable
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RECORD = os.path.join(HERE, 'callgrind.json')
 
 BLOCK, DEPTH = 1 << 20, 32  # the library's defaults, given to the others
-SETTLE = 0.3  # seconds after deleting a large file, whose blocks may be discarded behind our back
 
 FIO_RANDOM = ['--fixedbufs', '--registerfiles', '--iodepth_batch_submit=16',
               '--iodepth_batch_complete_min=1', '--iodepth_batch_complete_max=16']
-
-
-class Variant:
-    """One of the programs that take turns, and its measurements."""
-
-    def __init__(self, name, run):
-        self.name, self.run, self.samples = name, run, []
-
-    def all(self, figure):
-        return [figure(s) for s in self.samples]
-
-    def median(self, figure):
-        return statistics.median(self.all(figure))
-
-    def spread(self, figure, form):
-        values = self.all(figure)
-        return f'{min(values):{form}} .. {max(values):{form}}'
-
-
-def speed(s):
-    return s['bytes'] / s['seconds'] / 1e9
-
-
-def iops(s):
-    return s['iops']
-
-
-def cpu_per_gib(s):
-    return s['cpu_seconds'] / (s['bytes'] / GIB)
-
-
-def cpu_per_op(s):
-    return s['cpu_seconds'] / (s['iops'] * s['seconds']) * 1e6
-
-
-def show(head, rows):
-    """A table: first column to the left, the others to the right."""
-    table = [head] + rows
-    width = [max(len(row[i]) for row in table) for i in range(len(head))]
-    for row in table:
-        print('  ' + row[0].ljust(width[0]) +
-              ''.join('   ' + cell.rjust(w) for cell, w in zip(row[1:], width[1:])))
 
 
 class Bench:
@@ -168,23 +126,7 @@ class Bench:
                              'limit': limit, 'at_most': at_most, 'met': met, 'verdict': verdict})
 
 
-def ratio(a, b, figure):
-    return a.median(figure) / b.median(figure) if a and b else None
-
-
 # ------------------------------------------------------------ 1 GiB transfers
-
-def fresh_run(run, path):
-    """Around each fresh write: the file is not there before and not there after."""
-    def around():
-        places.remove(path)
-        try:
-            return run()
-        finally:
-            places.remove(path)
-            time.sleep(SETTLE)
-    return around
-
 
 def fio_fresh(command, path, size):
     """fio preallocates before its clock starts; done here instead, and added to its time."""
@@ -404,6 +346,7 @@ SECTIONS = {
     'callgrind': callgrind,
     'sync': sync,
     'many': many,
+    **pysections.SECTIONS,
 }
 
 

@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""One measurement from Python, printed as one line of JSON in the words of perf-mover.
+
+    pymover.py MODE -f FILE [-s SIZE] [-m MEMORY] [-w WAY] [-c COUNT]
+
+    read, overwrite, fresh   one blocking transfer of -s bytes, as perf-mover does it; -m pinned is
+                             sluice.empty(), plain a torch tensor as torch allocates it
+    load, store              the same bytes, cold from the file or durable in it, by -w sluice, numpy
+                             (fromfile, tofile), torch (load, save), preadv (os.preadv, os.pwritev
+                             with O_DIRECT, 1 MiB a call); memory is not touched before
+    submit                   -c asynchronous reads of -s bytes on engine null from one thread
+
+For read, overwrite and fresh the clock starts after the transfer has been done WARM_UP times.
+"""
+import argparse
+import json
+import mmap
+import os
+import resource
+import time
+
+import numpy
+import sluice
+import torch
+
+WARM_UP = 3  # as measure.h
+CHUNK = 1 << 20
+
+
+def cpu():
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def timed(function):
+    """What it returns, wall and CPU seconds."""
+    wall, used = time.perf_counter(), cpu()
+    result = function()
+    return result, {'seconds': time.perf_counter() - wall, 'cpu_seconds': cpu() - used}
+
+
+def report(sample, nbytes, **more):
+    print(json.dumps({'bytes': nbytes, **sample, 'peak': peak(), **more}))
+
+
+def plain(size):
+    """A tensor on ordinary pages, filled."""
+    return torch.ones(size, dtype=torch.uint8)
+
+
+# ------------------------------------------------------------- one transfer
+
+def bulk(args):
+    with sluice.Handle() as handle:
+        memory = sluice.empty(args.size, torch.uint8) if args.memory == 'pinned' else plain(args.size)
+        memory.fill_(7)
+        mode = {'read': 'r', 'overwrite': 'r+', 'fresh': 'w+'}[args.mode]
+
+        def move(file):
+            if args.mode == 'read':
+                handle.read(memory, file)
+            else:
+                handle.write(memory, file)
+
+        def fresh():
+            with handle.open(args.file, mode) as file:
+                move(file)
+
+        with handle.open(args.file, mode) as file:
+            for _ in range(WARM_UP):
+                move(file)
+            if args.mode != 'fresh':
+                _, sample = timed(lambda: move(file))
+        if args.mode == 'fresh':
+            os.unlink(args.file)
+            _, sample = timed(fresh)
+        stats = handle.stats()
+    report(sample, args.size, direct=stats['blocks_direct'] > 0, memory=args.memory,
+           fixed=stats['blocks_fixed'])
+
+
+# ------------------------------------------------------- against other ways
+
+def aligned(size):
+    return mmap.mmap(-1, size)
+
+
+def preadv(path, size):
+    memory, fd = aligned(size), os.open(path, os.O_RDONLY | os.O_DIRECT)
+    view = memoryview(memory)
+    for at in range(0, size, CHUNK):
+        os.preadv(fd, [view[at:at + CHUNK]], at)
+    os.close(fd)
+    return memory
+
+
+def pwritev(path, tensor):
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_DIRECT, 0o644)
+    view = memoryview(tensor.numpy())
+    for at in range(0, len(view), CHUNK):
+        os.pwritev(fd, [view[at:at + CHUNK]], at)
+    os.fdatasync(fd)
+    os.close(fd)
+
+
+def sync(path):
+    fd = os.open(path, os.O_RDONLY)
+    os.fdatasync(fd)
+    os.close(fd)
+
+
+def sluice_load(path, size):
+    memory = sluice.empty(size, torch.uint8)
+    with sluice.Handle() as handle:
+        handle.read(memory, path)
+    return memory
+
+
+def sluice_store(path, tensor):
+    with sluice.Handle(durability='data') as handle:
+        handle.write(tensor, path, truncate=True)
+
+
+def numpy_store(path, tensor):
+    tensor.numpy().tofile(path)
+    sync(path)
+
+
+def torch_store(path, tensor):
+    torch.save(tensor, path)
+    sync(path)
+
+
+LOAD = {
+    'sluice': sluice_load,
+    'numpy': lambda path, size: numpy.fromfile(path, dtype=numpy.uint8),
+    'torch': lambda path, size: torch.load(path),
+    'preadv': preadv,
+}
+STORE = {'sluice': sluice_store, 'numpy': numpy_store, 'torch': torch_store, 'preadv': pwritev}
+
+
+def forget(path):
+    """Take a file out of the page cache."""
+    fd = os.open(path, os.O_RDONLY)
+    os.fsync(fd)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(fd)
+
+
+def load(args):
+    path = args.file
+    if args.way == 'torch':  # its own format
+        path += '.pt'
+        torch.save(plain(args.size), path)
+    try:
+        forget(path)
+        before = peak()
+        _, sample = timed(lambda: LOAD[args.way](path, args.size))
+        report(sample, args.size, extra=max(0, peak() - before - args.size))
+    finally:
+        if path != args.file:
+            os.unlink(path)
+
+
+def store(args):
+    if args.way == 'preadv':  # O_DIRECT is particular about addresses
+        tensor = torch.frombuffer(aligned(args.size), dtype=torch.uint8)
+        tensor.fill_(7)
+    else:
+        tensor = plain(args.size)
+    before = peak()
+    _, sample = timed(lambda: STORE[args.way](args.file, tensor))
+    report(sample, args.size, extra=peak() - before)
+
+
+# ------------------------------------------------------------------- submit
+
+def submit(args):
+    memory = torch.empty(args.size, dtype=torch.uint8)
+    count = args.count
+    with sluice.Handle('null') as handle, handle.open(args.file, 'r') as file:
+        def each():
+            for _ in range(count):
+                handle.read_async(memory, file)
+            handle.wait()
+
+        def batch():
+            for at in range(0, count, 1000):
+                handle.read_batch_async([(memory, file)] * min(1000, count - at))
+            handle.wait()
+
+        each()
+        _, sample = timed(each)
+        _, together = timed(batch)
+    report(sample, args.size * count, iops=count / sample['seconds'],
+           batch_iops=count / together['seconds'])
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    modes = {'read': bulk, 'overwrite': bulk, 'fresh': bulk, 'load': load, 'store': store,
+             'submit': submit}
+    p.add_argument('mode', choices=modes)
+    p.add_argument('-f', dest='file', required=True)
+    p.add_argument('-s', dest='size', type=int, default=1 << 30)
+    p.add_argument('-m', dest='memory', choices=['pinned', 'plain'], default='pinned')
+    p.add_argument('-w', dest='way', choices=LOAD, default='sluice')
+    p.add_argument('-c', dest='count', type=int, default=200000)
+    args = p.parse_args()
+    modes[args.mode](args)
+
+
+if __name__ == '__main__':
+    main()
