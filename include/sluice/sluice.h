@@ -22,6 +22,9 @@ extern "C" {
  * take goes straight between the device and the caller's memory; the ragged
  * rest takes a detour that touches no byte it was not asked to touch.
  *
+ * Memory is host memory, or memory of any CUDA device (the driver is asked where
+ * an address lives; nothing has to be declared), or both in one scatter list.
+ *
  * Errors.  A function that can fail returns >= 0 on success and a negative
  * errno value on failure; on failure no output argument is written (except
  * struct sluice_err and struct sluice_done) and nothing is left to free.  A
@@ -177,10 +180,11 @@ enum sluice_opcode {
 };
 
 /* Bits of struct sluice_op.flags. */
-#define SLUICE_OP_EXACT    0x1u /* read: fewer bytes than asked for is -ENODATA */
-#define SLUICE_OP_TRUNCATE 0x2u /* write: afterwards the file ends where this write ends */
-#define SLUICE_OP_DATASYNC 0x4u /* write: as SLUICE_DURABLE_DATA */
-#define SLUICE_OP_FULLSYNC 0x8u /* write: as SLUICE_DURABLE_FULL */
+#define SLUICE_OP_EXACT    0x1u  /* read: fewer bytes than asked for is -ENODATA */
+#define SLUICE_OP_TRUNCATE 0x2u  /* write: afterwards the file ends where this write ends */
+#define SLUICE_OP_DATASYNC 0x4u  /* write: as SLUICE_DURABLE_DATA */
+#define SLUICE_OP_FULLSYNC 0x8u  /* write: as SLUICE_DURABLE_FULL */
+#define SLUICE_OP_STREAM   0x10u /* device memory: only after what is queued in @stream */
 
 struct sluice_iov {
 	void *addr;
@@ -215,6 +219,14 @@ struct sluice_op {
 	 */
 	void (*on_done)(void *arg, const struct sluice_done *done);
 	void *arg;
+	/*
+	 * With SLUICE_OP_STREAM: a CUstream (NULL: the legacy default stream) of
+	 * the context that is current in the calling thread, or the device's
+	 * primary one.  Device memory of the operation is touched only after all
+	 * that was queued there before the submission.  Nothing is queued in it but
+	 * a marker, and a completed operation needs no waiting for: its data are in place.
+	 */
+	void *stream;
 };
 
 /* Bits of struct sluice_done.flags: what happened on the way. */
@@ -224,6 +236,10 @@ struct sluice_op {
 #define SLUICE_DONE_BOUNCED  0x8u  /* some bytes went through an aligned bounce buffer */
 #define SLUICE_DONE_RETRIED  0x10u /* some blocks had to be submitted again */
 #define SLUICE_DONE_INLINE   0x20u /* done by the calling thread, without a queue */
+#define SLUICE_DONE_RING     0x40u /* device memory: through the ring of pinned memory */
+#define SLUICE_DONE_CUFILE   0x80u /* device memory: by cuFile, past the host's memory (GDS) */
+#define SLUICE_DONE_CUFILE_COMPAT \
+	0x100u /* device memory: by cuFile in its compatibility mode, through host memory */
 
 /*
  * How an operation ended.
@@ -377,6 +393,7 @@ SLUICE_API void sluice_mem_free(void *addr, uint64_t len);
 #define SLUICE_FELL_NO_PREALLOC  0x10u /* file system cannot preallocate */
 #define SLUICE_FELL_ENGINE       0x20u /* a better engine was refused when the handle was opened */
 #define SLUICE_FELL_BLOCKING     0x40u /* one block at a time: the engine is not safe there */
+#define SLUICE_FELL_CUFILE       0x80u /* cuFile refused: ring of pinned memory used */
 
 struct sluice_stats {
 	uint32_t size; /* sizeof(struct sluice_stats), set by the caller */
@@ -397,9 +414,12 @@ struct sluice_stats {
 	uint64_t blocks_fixed;    /* of these: in registered memory */
 	uint64_t resubmissions;   /* blocks submitted again: short, EINTR, EAGAIN, refused */
 	uint64_t preallocations;
-	uint64_t submit_calls; /* calls of the engine's submit */
-	uint64_t wakeups;      /* times a sleeping I/O thread had to be woken */
-	uint64_t cpu_ns;       /* CPU time of the handle's I/O threads */
+	uint64_t submit_calls;  /* calls of the engine's submit */
+	uint64_t wakeups;       /* times a sleeping I/O thread had to be woken */
+	uint64_t cpu_ns;        /* CPU time of the handle's I/O threads */
+	uint64_t blocks_ring;   /* of blocks: device memory, through the ring of pinned memory */
+	uint64_t blocks_cufile; /* of blocks: device memory, by cuFile */
+	uint64_t ring_bytes;    /* size of that ring; 0 until device memory is first met */
 };
 
 /* A snapshot; counters of operations in flight may lag. */
