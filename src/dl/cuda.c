@@ -1,46 +1,149 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Two steps, each done at most once in a process: finding the functions, and
+ * cuInit().  What only looks at addresses needs the first alone, and takes it only
+ * where somebody else has loaded the driver.
+ */
 #include "dl/cuda.h"
 
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
+#include "base/err.h"
 #include "base/util.h"
 #include "dl/load.h"
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static const char library[] = "libcuda.so.1";
+
+static pthread_once_t load_once = PTHREAD_ONCE_INIT, init_once = PTHREAD_ONCE_INIT;
 static struct sluice_cuda cuda;
 static char reason[160];
-static bool usable;
+static bool loaded, usable;
 
 static void load(void)
 {
 	const struct sluice_dl_symbol symbols[] = {
 		{"cuInit", (void **)&cuda.init, 0},
 		{"cuDriverGetVersion", (void **)&cuda.driver_version, 0},
-		{"cuDeviceGetCount", (void **)&cuda.device_count, 0},
-		{"cuDeviceGetName", (void **)&cuda.device_name, 0},
+		{"cuGetErrorName", (void **)&cuda.error_name, 0},
 		{"cuGetErrorString", (void **)&cuda.error_string, 0},
+		{"cuDeviceGetCount", (void **)&cuda.device_count, 0},
+		{"cuDeviceGet", (void **)&cuda.device_get, 0},
+		{"cuDeviceGetName", (void **)&cuda.device_name, 0},
+		{"cuDeviceGetAttribute", (void **)&cuda.device_attribute, 0},
+		{"cuDeviceTotalMem_v2", (void **)&cuda.device_memory, 0},
+		{"cuDeviceGetPCIBusId", (void **)&cuda.device_pci, 0},
+		{"cuDevicePrimaryCtxRetain", (void **)&cuda.primary_retain, 0},
+		{"cuDevicePrimaryCtxRelease_v2", (void **)&cuda.primary_release, 0},
+		{"cuCtxGetCurrent", (void **)&cuda.ctx_current, 0},
+		{"cuCtxSetCurrent", (void **)&cuda.ctx_set, 0},
+		{"cuCtxPushCurrent_v2", (void **)&cuda.ctx_push, 0},
+		{"cuCtxPopCurrent_v2", (void **)&cuda.ctx_pop, 0},
+		{"cuPointerGetAttribute", (void **)&cuda.pointer_attribute, 0},
+		{"cuPointerGetAttributes", (void **)&cuda.pointer_attributes, 0},
+		{"cuMemHostRegister_v2", (void **)&cuda.host_register, 0},
+		{"cuMemHostUnregister", (void **)&cuda.host_unregister, 0},
+		{"cuMemAlloc_v2", (void **)&cuda.mem_alloc, 0},
+		{"cuMemFree_v2", (void **)&cuda.mem_free, 0},
+		{"cuMemGetInfo_v2", (void **)&cuda.mem_info, 0},
+		{"cuMemcpyHtoDAsync_v2", (void **)&cuda.copy_to_device, 0},
+		{"cuMemcpyDtoHAsync_v2", (void **)&cuda.copy_from_device, 0},
+		{"cuMemcpyAsync", (void **)&cuda.copy, 0},
+		{"cuStreamCreate", (void **)&cuda.stream_create, 0},
+		{"cuStreamDestroy_v2", (void **)&cuda.stream_destroy, 0},
+		{"cuStreamWaitEvent", (void **)&cuda.stream_wait, 0},
+		{"cuStreamSynchronize", (void **)&cuda.stream_sync, 0},
+		{"cuStreamGetCtx", (void **)&cuda.stream_ctx, 0},
+		{"cuEventCreate", (void **)&cuda.event_create, 0},
+		{"cuEventRecord", (void **)&cuda.event_record, 0},
+		{"cuEventQuery", (void **)&cuda.event_query, 0},
+		{"cuEventSynchronize", (void **)&cuda.event_sync, 0},
+		{"cuEventDestroy_v2", (void **)&cuda.event_destroy, 0},
 	};
+
+	loaded = sluice_dl_load(library, symbols, ARRAY_SIZE(symbols), reason, sizeof(reason)) == 0;
+}
+
+static void init(void)
+{
 	const char *text = NULL;
 	int r;
 
-	if (sluice_dl_load("libcuda.so.1", symbols, ARRAY_SIZE(symbols), reason, sizeof(reason)) <
-	    0)
+	pthread_once(&load_once, load);
+	if (!loaded)
 		return;
 	r = cuda.init(0);
-	if (r != 0) {
-		cuda.error_string(r, &text);
-		snprintf(reason, sizeof(reason), "cuInit: error %d: %s", r,
-			 text ? text : "unknown");
+	usable = r == CUDA_OK;
+	if (usable)
 		return;
-	}
-	usable = true;
+	cuda.error_string(r, &text);
+	snprintf(reason, sizeof(reason), "cuInit: %s: %s", sluice_cuda_name(r),
+		 text ? text : "unknown");
 }
 
 const struct sluice_cuda *sluice_cuda(const char **why)
 {
-	pthread_once(&once, load);
+	pthread_once(&init_once, init);
 	if (why)
 		*why = reason;
 	return usable ? &cuda : NULL;
+}
+
+/* How often anything was loaded into this process; one call for the first object is enough. */
+static int count_loads(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	unsigned long long *adds = arg;
+
+	*adds = size >= offsetof(struct dl_phdr_info, dlpi_subs) ? info->dlpi_adds : 0;
+	return 1;
+}
+
+const struct sluice_cuda *sluice_cuda_present(void)
+{
+	static atomic_bool found;
+	static atomic_ullong looked_at; /* dlpi_adds when it was not there */
+	unsigned long long adds = 0;
+	void *dl;
+
+	if (!atomic_load_explicit(&found, memory_order_acquire)) {
+		dl_iterate_phdr(count_loads, &adds);
+		if (adds && adds == atomic_load_explicit(&looked_at, memory_order_relaxed))
+			return NULL;
+		dl = dlopen(library, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+		if (!dl) {
+			atomic_store_explicit(&looked_at, adds, memory_order_relaxed);
+			return NULL;
+		}
+		pthread_once(&load_once, load);
+		dlclose(dl); /* load() holds it, or found it too old */
+		atomic_store_explicit(&found, true, memory_order_release);
+	}
+	return loaded ? &cuda : NULL;
+}
+
+int sluice_cuda_errno(int code)
+{
+	if (code == CUDA_OK)
+		return 0;
+	return code == CUDA_OUT_OF_MEMORY ? -ENOMEM : -EIO;
+}
+
+const char *sluice_cuda_name(int code)
+{
+	const char *name = NULL;
+
+	if (!loaded || cuda.error_name(code, &name) != CUDA_OK || !name)
+		return "an unknown CUDA error";
+	return name;
+}
+
+int sluice_cuda_check(int code, const char *call, struct sluice_err *err)
+{
+	if (code == CUDA_OK)
+		return 0;
+	return sluice_fail(err, sluice_cuda_errno(code), "%s: %s", call, sluice_cuda_name(code));
 }

@@ -52,6 +52,8 @@ static const char *const harmless[] = {
 	"_GLOBAL_OFFSET_TABLE_",
 	"clock_gettime",
 	"closedir",
+	"dl_iterate_phdr",
+	"dlclose",
 	"dlerror",
 	"fclose",
 	"free",
