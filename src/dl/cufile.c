@@ -1,22 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "dl/cufile.h"
 
+#include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
+#include <string.h>
 
+#include "base/err.h"
 #include "base/util.h"
+#include "dl/cuda.h"
 #include "dl/load.h"
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_once_t once = PTHREAD_ONCE_INIT, open_once = PTHREAD_ONCE_INIT;
 static struct sluice_cufile cufile;
 static char reason[160];
 static bool usable;
+static struct sluice_cufile_driver driver;
+static struct sluice_err open_err;
 
 static void load(void)
 {
-	void *driver_open;
 	const struct sluice_dl_symbol symbols[] = {
-		{"cuFileDriverOpen", &driver_open, 0}, /* is it cuFile at all? */
 		{"cuFileGetVersion", (void **)&cufile.version, 1},
+		{"cuFileDriverOpen", (void **)&cufile.driver_open, 0},
+		{"cuFileDriverGetProperties", (void **)&cufile.properties, 0},
+		{"cuFileHandleRegister", (void **)&cufile.handle_register, 0},
+		{"cuFileHandleDeregister", (void **)&cufile.handle_deregister, 0},
+		{"cuFileBufRegister", (void **)&cufile.buf_register, 0},
+		{"cuFileBufDeregister", (void **)&cufile.buf_deregister, 0},
+		{"cuFileRead", (void **)&cufile.read, 0},
+		{"cuFileWrite", (void **)&cufile.write, 0},
+		{"cuFileGetParameterString", (void **)&cufile.get_string, 1},
+		{"cuFileSetParameterString", (void **)&cufile.set_string, 1},
 	};
 
 	usable = sluice_dl_load("libcufile.so.0", symbols, ARRAY_SIZE(symbols), reason,
@@ -29,4 +44,112 @@ const struct sluice_cufile *sluice_cufile(const char **why)
 	if (why)
 		*why = reason;
 	return usable ? &cufile : NULL;
+}
+
+/*
+ * Unless the user's cufile.json says where its log goes, cuFile puts it into the
+ * current directory, which is not ours to write to.
+ */
+static void move_log(void)
+{
+	char dir[256] = "";
+
+	if (!cufile.get_string || !cufile.set_string)
+		return;
+	if (cufile.get_string(CUFILE_LOG_DIR, dir, sizeof(dir)).err == 0 && dir[0] == '/')
+		return;
+	cufile.set_string(CUFILE_LOG_DIR, "/tmp");
+}
+
+static void open_driver(void)
+{
+	struct sluice_cufile_props props;
+	struct sluice_cufile_error e;
+	const char *why;
+
+	if (!sluice_cufile(&why)) {
+		sluice_fail(&open_err, -ENOTSUP, "%s", why);
+		return;
+	}
+	move_log();
+	e = cufile.driver_open();
+	if (e.err != CUFILE_DRIVER_ALREADY_OPEN &&
+	    sluice_cufile_check(e, "cuFileDriverOpen", &open_err) < 0)
+		return;
+	memset(&props, 0, sizeof(props));
+	if (cufile.properties(&props).err != 0)
+		return; /* nothing is known: everything counts as compatibility mode */
+	driver.nvfs_major = props.nvfs.major;
+	driver.nvfs_minor = props.nvfs.minor;
+	driver.direct = props.nvfs.major || (props.features & CUFILE_FEATURE_P2P);
+}
+
+int sluice_cufile_open(struct sluice_cufile_driver *ret_driver, struct sluice_err *err)
+{
+	pthread_once(&open_once, open_driver);
+	if (open_err.code < 0)
+		return sluice_fail(err, open_err.code, "%s", open_err.msg);
+	*ret_driver = driver;
+	return 0;
+}
+
+/* From 5001 on; those without a name were never given away. */
+static const char *const names[] = {
+	"CU_FILE_DRIVER_NOT_INITIALIZED",
+	"CU_FILE_DRIVER_INVALID_PROPS",
+	"CU_FILE_DRIVER_UNSUPPORTED_LIMIT",
+	"CU_FILE_DRIVER_VERSION_MISMATCH",
+	"CU_FILE_DRIVER_VERSION_READ_ERROR",
+	"CU_FILE_DRIVER_CLOSING",
+	"CU_FILE_PLATFORM_NOT_SUPPORTED",
+	"CU_FILE_IO_NOT_SUPPORTED",
+	"CU_FILE_DEVICE_NOT_SUPPORTED",
+	"CU_FILE_NVFS_DRIVER_ERROR",
+	"CU_FILE_CUDA_DRIVER_ERROR",
+	"CU_FILE_CUDA_POINTER_INVALID",
+	"CU_FILE_CUDA_MEMORY_TYPE_INVALID",
+	"CU_FILE_CUDA_POINTER_RANGE_ERROR",
+	"CU_FILE_CUDA_CONTEXT_MISMATCH",
+	"CU_FILE_INVALID_MAPPING_SIZE",
+	"CU_FILE_INVALID_MAPPING_RANGE",
+	"CU_FILE_INVALID_FILE_TYPE",
+	"CU_FILE_INVALID_FILE_OPEN_FLAG",
+	"CU_FILE_DIO_NOT_SET",
+	NULL,
+	"CU_FILE_INVALID_VALUE",
+	"CU_FILE_MEMORY_ALREADY_REGISTERED",
+	"CU_FILE_MEMORY_NOT_REGISTERED",
+	"CU_FILE_PERMISSION_DENIED",
+	"CU_FILE_DRIVER_ALREADY_OPEN",
+	"CU_FILE_HANDLE_NOT_REGISTERED",
+	"CU_FILE_HANDLE_ALREADY_REGISTERED",
+	"CU_FILE_DEVICE_NOT_FOUND",
+	"CU_FILE_INTERNAL_ERROR",
+	"CU_FILE_GETNEWFD_FAILED",
+	NULL,
+	"CU_FILE_NVFS_SETUP_ERROR",
+	"CU_FILE_IO_DISABLED",
+	"CU_FILE_BATCH_SUBMIT_FAILED",
+	"CU_FILE_GPU_MEMORY_PINNING_FAILED",
+	"CU_FILE_BATCH_FULL",
+	"CU_FILE_ASYNC_NOT_SUPPORTED",
+};
+
+const char *sluice_cufile_name(int code)
+{
+	unsigned i = (unsigned)(code - CUFILE_BASE_ERROR - 1);
+
+	return code > CUFILE_BASE_ERROR && i < ARRAY_SIZE(names) && names[i]
+		       ? names[i]
+		       : "an unknown cuFile error";
+}
+
+int sluice_cufile_check(struct sluice_cufile_error e, const char *call, struct sluice_err *err)
+{
+	if (e.err == 0)
+		return 0;
+	if (e.err == CUFILE_CUDA_DRIVER_ERROR)
+		return sluice_fail(err, -EIO, "%s: %s (%d): %s", call, sluice_cufile_name(e.err),
+				   e.err, sluice_cuda_name(e.cu_err));
+	return sluice_fail(err, -EIO, "%s: %s (%d)", call, sluice_cufile_name(e.err), e.err);
 }
