@@ -236,10 +236,10 @@ static void show(const struct info *in)
 
 /* ----------------------------------------------------------------- collect */
 
-/* These always work and move no bytes by themselves, so they prove nothing. */
+/* Never picked: of no use without a GPU, or moving no bytes by themselves. */
 static bool by_name_only(const char *engine)
 {
-	return !strcmp(engine, "null") || !strcmp(engine, "fault");
+	return !strcmp(engine, "cufile") || !strcmp(engine, "null") || !strcmp(engine, "fault");
 }
 
 /* Engines that need a library, which may have been missing when this was built. */

@@ -51,6 +51,17 @@ struct sluice_req {
 	bool blocking;        /* use sluice_req_run(): asynchronous is not safe for this file */
 	int32_t res;          /* bytes or -errno */
 	uint64_t engine_data; /* the engine's own while in flight */
+	/* Where @buf is device memory, which only engines with .device see; else NULL. */
+	void *context;  /* the CUDA context it is to be used in */
+	void *event;    /* CUDA event to wait for before it is touched, or NULL */
+	void *handle;   /* the file's, from attach() */
+	int32_t detail; /* with res < 0: a CUresult, a CUfileOpError (above 5000), or 0 */
+};
+
+/* What a file is to an engine with .device. */
+struct sluice_attached {
+	void *handle;
+	bool direct; /* bypasses the host's memory; else passes through some of the engine's own */
 };
 
 struct sluice_engine {
@@ -60,6 +71,7 @@ struct sluice_engine {
 	bool automatic;    /* may be picked when the user names none */
 	bool bypass;       /* one-block blocking transfers may use pread(2) and pwrite(2) instead */
 	bool idles;        /* reap() without limit and with nothing in flight waits for wake() */
+	bool device;       /* takes device memory, in files that attach() accepts */
 
 	/* Usable on this machine now?  0, or -errno with the reason in *err. */
 	int (*probe)(struct sluice_err *err);
@@ -92,6 +104,14 @@ struct sluice_engine {
 	int (*set_file)(void *state, unsigned slot, int fd); /* fd -1: take it out */
 	int (*set_buf)(void *state, unsigned slot, void *addr,
 		       size_t len); /* addr NULL: take it out */
+
+	/*
+	 * With .device: make a file known, or say why its transfers of device memory
+	 * must take another way.  Any thread; once per file, not per queue.  set_buf() is
+	 * then for device memory alone, and is called with its context current.
+	 */
+	int (*attach)(int fd, struct sluice_attached *out, struct sluice_err *err);
+	void (*detach)(void *handle);
 };
 
 static inline void sluice_req_push(struct sluice_req **list, struct sluice_req *req, int32_t res)
@@ -113,6 +133,7 @@ const struct sluice_engine *sluice_engine_find(const char *name, const char **re
 extern const struct sluice_engine sluice_engine_uring;
 extern const struct sluice_engine sluice_engine_libaio;
 extern const struct sluice_engine sluice_engine_threads;
+extern const struct sluice_engine sluice_engine_cufile;
 extern const struct sluice_engine sluice_engine_null;
 extern const struct sluice_engine sluice_engine_fault;
 

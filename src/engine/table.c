@@ -17,7 +17,11 @@ const struct sluice_engine *const sluice_engines[] = {
 #if SLUICE_HAVE_LIBAIO
 	&sluice_engine_libaio,
 #endif
-	&sluice_engine_threads, &sluice_engine_null, &sluice_engine_fault, NULL,
+	&sluice_engine_threads,
+	&sluice_engine_cufile,
+	&sluice_engine_null,
+	&sluice_engine_fault,
+	NULL,
 };
 
 const struct sluice_engine *sluice_engine_find(const char *name, const char **ret_settings)

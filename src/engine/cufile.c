@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The cufile engine: a pool of threads that call cuFileRead() and cuFileWrite() for
+ * device memory, and pread(2) and pwrite(2) for the host's.  cuFile does one call
+ * after the other in each thread, so large operations are parallel because the core
+ * splits them.
+ *
+ * What costs time is done once: a file is registered when the core attaches it, memory
+ * when the caller registers it.  Memory that is not registered works too; cuFile then
+ * goes through memory of its own.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "dl/cuda.h"
+#include "dl/cufile.h"
+#include "engine/pool.h"
+
+enum { WORKERS_MAX = 16 };
+
+struct cufile_buf {
+	char *addr; /* NULL: none */
+	bool ours;  /* registered here; else somebody else in the process has done it */
+};
+
+struct cufile_state {
+	struct sluice_pool pool; /* first: the pool's functions take it for the state */
+	const struct sluice_cuda *cuda;
+	const struct sluice_cufile *cufile;
+	struct cufile_buf *bufs;
+	unsigned nr_bufs;
+};
+
+static int cufile_probe(struct sluice_err *err)
+{
+	const struct sluice_cuda *cuda;
+	const char *why;
+	int n = 0;
+
+	if (!sluice_cufile(&why))
+		return sluice_fail(err, -ENOTSUP, "cufile: %s", why);
+	cuda = sluice_cuda(&why);
+	if (!cuda)
+		return sluice_fail(err, -ENOTSUP, "cufile: %s", why);
+	if (cuda->device_count(&n) != CUDA_OK || n < 1)
+		return sluice_fail(err, -ENOTSUP, "cufile: there is no CUDA device");
+	return 0;
+}
+
+/* The worker is in the context of the memory, and what the caller queued before has run. */
+static int enter(const struct cufile_state *s, const struct sluice_req *req)
+{
+	int r = s->cuda->ctx_set(req->context);
+
+	return r == CUDA_OK && req->event ? s->cuda->event_sync(req->event) : r;
+}
+
+static int32_t run_device(const struct cufile_state *s, struct sluice_req *req)
+{
+	char *base = req->buf_slot >= 0 ? s->bufs[req->buf_slot].addr : req->buf;
+	off_t base_off = (char *)req->buf - base;
+	ssize_t n;
+
+	req->detail = enter(s, req);
+	if (req->detail != CUDA_OK)
+		return sluice_cuda_errno(req->detail);
+	errno = 0;
+	if (req->code == SLUICE_REQ_READ)
+		n = s->cufile->read(req->handle, base, req->len, (off_t)req->off, base_off);
+	else
+		n = s->cufile->write(req->handle, base, req->len, (off_t)req->off, base_off);
+	if (n >= 0)
+		return n <= req->len ? (int32_t)n : -EIO;
+	if (n == -1)
+		return errno ? -errno : -EIO;
+	req->detail = (int32_t)-n;
+	return -EIO;
+}
+
+static int32_t cufile_run(struct sluice_pool *pool, struct sluice_req *req)
+{
+	return req->context ? run_device((struct cufile_state *)pool, req) : sluice_req_run(req);
+}
+
+static int cufile_open(void *state, const struct sluice_engine_params *p, struct sluice_err *err)
+{
+	struct cufile_state *s = state;
+	int r = cufile_probe(err);
+
+	if (r < 0)
+		return r;
+	s->cuda = sluice_cuda(NULL);
+	s->cufile = sluice_cufile(NULL);
+	s->nr_bufs = p->nr_bufs;
+	s->bufs = calloc(s->nr_bufs, sizeof(*s->bufs));
+	if (!s->bufs)
+		return sluice_fail(err, -ENOMEM, "cufile: out of memory");
+	s->pool.run = cufile_run;
+	r = sluice_pool_open(&s->pool, (unsigned)min_u64(p->depth, WORKERS_MAX), "cufile", err);
+	if (r < 0)
+		free(s->bufs);
+	return r;
+}
+
+static void take_out(struct cufile_state *s, struct cufile_buf *b)
+{
+	if (b->addr && b->ours)
+		s->cufile->buf_deregister(b->addr);
+	*b = (struct cufile_buf){NULL, false};
+}
+
+static void cufile_close(void *state)
+{
+	struct cufile_state *s = state;
+
+	sluice_pool_close(&s->pool);
+	for (unsigned i = 0; i < s->nr_bufs; i++)
+		take_out(s, &s->bufs[i]);
+	free(s->bufs);
+}
+
+static void cufile_abandon(void *state)
+{
+	struct cufile_state *s = state;
+
+	sluice_pool_abandon(&s->pool);
+	free(s->bufs);
+}
+
+/* cuFile keeps one list for the process: of several queues, the first registers. */
+static int cufile_set_buf(void *state, unsigned slot, void *addr, size_t len)
+{
+	struct cufile_state *s = state;
+	struct sluice_cufile_driver driver;
+	struct sluice_cufile_error e;
+	int r;
+
+	take_out(s, &s->bufs[slot]);
+	if (!addr)
+		return 0;
+	r = sluice_cufile_open(&driver, NULL);
+	if (r < 0)
+		return r;
+	e = s->cufile->buf_register(addr, len, 0);
+	if (e.err && e.err != CUFILE_MEMORY_ALREADY_REGISTERED)
+		return sluice_cufile_check(e, "cuFileBufRegister", NULL);
+	s->bufs[slot] = (struct cufile_buf){addr, !e.err};
+	return 0;
+}
+
+static int cufile_attach(int fd, struct sluice_attached *out, struct sluice_err *err)
+{
+	struct sluice_cufile_descr descr = {.type = CUFILE_TYPE_FD, .handle.fd = fd};
+	const struct sluice_cufile *cufile = sluice_cufile(NULL);
+	struct sluice_cufile_driver driver;
+	void *handle = NULL;
+	int r = sluice_cufile_open(&driver, err);
+
+	if (r == 0)
+		r = sluice_cufile_check(cufile->handle_register(&handle, &descr),
+					"cuFileHandleRegister", err);
+	if (r < 0)
+		return r;
+	out->handle = handle;
+	/* What goes through the page cache does not bypass the host's memory. */
+	out->direct = driver.direct && (fcntl(fd, F_GETFL) & O_DIRECT);
+	return 0;
+}
+
+static void cufile_detach(void *handle)
+{
+	sluice_cufile(NULL)->handle_deregister(handle);
+}
+
+const struct sluice_engine sluice_engine_cufile = {
+	.name = "cufile",
+	.descr = "device memory by cuFile (GPUDirect Storage), the host's by pread and pwrite",
+	.state_size = sizeof(struct cufile_state),
+	.bypass = true,
+	.device = true,
+	.probe = cufile_probe,
+	.open = cufile_open,
+	.close = cufile_close,
+	.abandon = cufile_abandon,
+	.submit = sluice_pool_submit,
+	.reap = sluice_pool_reap,
+	.wake = sluice_pool_wake,
+	.cpu_ns = sluice_pool_cpu_ns,
+	.set_buf = cufile_set_buf,
+	.attach = cufile_attach,
+	.detach = cufile_detach,
+};
