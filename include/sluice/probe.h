@@ -94,6 +94,56 @@ struct sluice_gpu_info {
 /* Look for a GPU and for cuFile.  Returns 0; what is missing is told in @info. */
 SLUICE_API int sluice_probe_gpu(struct sluice_gpu_info *info);
 
+struct sluice_gpu_device {
+	uint32_t size;         /* sizeof(struct sluice_gpu_device), set by the caller */
+	uint32_t capability;   /* compute capability, 10 * major + minor */
+	uint32_t pcie_gen;     /* of the link now; a GPU that idles may go down */
+	uint32_t pcie_width;   /* lanes now */
+	uint32_t pcie_gen_max; /* what device and slot can do */
+	uint32_t pcie_width_max;
+	int32_t numa_node; /* -1: not known */
+	uint32_t reserved;
+	uint64_t memory; /* bytes */
+	char name[64];
+	char pci[16]; /* "0000:17:00.0" */
+};
+
+/*
+ * Describe CUDA device @device.  Returns 0, -ENOTSUP where CUDA does not work,
+ * -ENODEV when there is no such device.
+ */
+SLUICE_API int sluice_probe_gpu_device(unsigned device, struct sluice_gpu_device *info,
+				       struct sluice_err *err);
+
+struct sluice_gpu_speed {
+	uint32_t size; /* sizeof(struct sluice_gpu_speed), set by the caller */
+	uint32_t reserved;
+	uint64_t to_device;   /* bytes per second from pinned host memory */
+	uint64_t from_device; /* and back */
+};
+
+/*
+ * Measure how fast CUDA device @device copies; takes a fraction of a second, 64 MiB of
+ * the device's memory and as much of the host's.
+ */
+SLUICE_API int sluice_probe_gpu_speed(unsigned device, struct sluice_gpu_speed *speed,
+				      struct sluice_err *err);
+
+struct sluice_cufile_info {
+	uint32_t size;       /* sizeof(struct sluice_cufile_info), set by the caller */
+	uint32_t opened;     /* 1: cuFile's driver is open */
+	uint32_t direct;     /* 1: it can bypass the host's memory; else compatibility mode */
+	uint32_t nvfs_major; /* version of nvidia-fs, 0 where it is not in use */
+	uint32_t nvfs_minor;
+	char why[224]; /* why it is not open, or not direct */
+};
+
+/*
+ * Open cuFile's driver and ask what it can do.  That takes a second, starts threads,
+ * pins memory, and lasts as long as the process.  Returns 0; see @info.
+ */
+SLUICE_API int sluice_probe_cufile(struct sluice_cufile_info *info);
+
 #ifdef __cplusplus
 }
 #endif

@@ -20,8 +20,6 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "dl/cuda.h"
-#include "dl/cufile.h"
 #include "store/align.h"
 #include "store/blockdev.h"
 #include "store/mount.h"
@@ -291,44 +289,5 @@ int sluice_probe_path(const char *path, struct sluice_path_info *info, struct sl
 	if (info->size > sizeof(p))
 		memset((char *)info + sizeof(p), 0, info->size - sizeof(p));
 	memcpy(info, &p, min_u64(info->size, sizeof(p)));
-	return 0;
-}
-
-/* --------------------------------------------------------------------- GPU */
-
-int sluice_probe_gpu(struct sluice_gpu_info *info)
-{
-	struct sluice_gpu_info g = {.size = info->size};
-	const struct sluice_cufile *cufile;
-	const struct sluice_cuda *cuda;
-	const char *why;
-	int n;
-
-	if (info->size < sizeof(g.size))
-		return -EINVAL;
-	cuda = sluice_cuda(&why);
-	if (cuda) {
-		g.cuda = 1;
-		cuda->driver_version(&g.cuda_version);
-		if (cuda->device_count(&n) == 0 && n > 0)
-			g.devices = (uint32_t)n;
-		if (g.devices)
-			cuda->device_name(g.device0, sizeof(g.device0), 0);
-	} else {
-		snprintf(g.cuda_why, sizeof(g.cuda_why), "%s", why);
-	}
-	cufile = sluice_cufile(&why);
-	if (cufile) {
-		g.cufile = 1;
-		if (cufile->version)
-			cufile->version(&g.cufile_version);
-	} else {
-		snprintf(g.cufile_why, sizeof(g.cufile_why), "%s", why);
-	}
-	g.nvidia_fs = access("/proc/driver/nvidia-fs", F_OK) == 0;
-
-	if (info->size > sizeof(g))
-		memset((char *)info + sizeof(g), 0, info->size - sizeof(g));
-	memcpy(info, &g, min_u64(info->size, sizeof(g)));
 	return 0;
 }

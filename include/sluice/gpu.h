@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_GPU_H
+#define SLUICE_GPU_H
+
+#include <sluice/sluice.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * Device memory for programs that have no CUDA of their own, as the command `sluice`.
+ * Others use the memory they have: every operation takes it as it is.
+ */
+
+/*
+ * @len bytes of the memory of CUDA device @device, in its primary context, which is
+ * kept alive until sluice_gpu_free().  Returns 0, or
+ *   -ENOTSUP	there is no CUDA driver, or it does not work
+ *   -ENODEV	there is no such device
+ *   -ENOMEM	the device has no more memory
+ */
+SLUICE_API int sluice_gpu_alloc(void **out, unsigned device, uint64_t len, struct sluice_err *err);
+
+/* Free memory of sluice_gpu_alloc() that no operation uses.  NULL is allowed. */
+SLUICE_API int sluice_gpu_free(void *addr);
+
+/* Copy @len bytes, at least one side of which is device memory; done on return. */
+SLUICE_API int sluice_gpu_copy(void *to, const void *from, uint64_t len, struct sluice_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Device memory for programs without CUDA of their own. */
+#include <sluice/gpu.h>
+
+#include <errno.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "core/gpu.h"
+
+int gpu_enter(struct gpu *g, unsigned device, struct sluice_err *err)
+{
+	const char *why;
+	int n = 0, r;
+
+	g->cuda = sluice_cuda(&why);
+	if (!g->cuda)
+		return sluice_fail(err, -ENOTSUP, "%s", why);
+	if (g->cuda->device_count(&n) != CUDA_OK || device >= (unsigned)n)
+		return sluice_fail(err, -ENODEV, "device %u: there %s %d CUDA device%s", device,
+				   n == 1 ? "is" : "are", n, n == 1 ? "" : "s");
+	r = sluice_cuda_check(g->cuda->device_get(&g->device, (int)device), "cuDeviceGet", err);
+	if (r == 0)
+		r = sluice_cuda_check(g->cuda->primary_retain(&g->context, g->device),
+				      "cuDevicePrimaryCtxRetain", err);
+	if (r < 0)
+		return r;
+	r = sluice_cuda_check(g->cuda->ctx_push(g->context), "cuCtxPushCurrent", err);
+	if (r < 0)
+		g->cuda->primary_release(g->device);
+	return r;
+}
+
+void gpu_leave(struct gpu *g)
+{
+	g->cuda->ctx_pop(&g->context);
+	g->cuda->primary_release(g->device);
+}
+
+/* The device that has this memory, or -errno; CUDA must be there for it to have any. */
+static int device_of(const void *addr)
+{
+	const struct sluice_cuda *cuda = sluice_cuda_present();
+	uint64_t ptr = (uint64_t)(uintptr_t)addr;
+	int type = 0, ordinal = -1;
+
+	if (!cuda || cuda->pointer_attribute(&type, CUDA_POINTER_MEMORY_TYPE, ptr) != CUDA_OK ||
+	    type != CUDA_MEMORY_DEVICE ||
+	    cuda->pointer_attribute(&ordinal, CUDA_POINTER_ORDINAL, ptr) != CUDA_OK)
+		return -EINVAL;
+	return ordinal;
+}
+
+int sluice_gpu_alloc(void **out, unsigned device, uint64_t len, struct sluice_err *err)
+{
+	struct gpu g;
+	uint64_t ptr;
+	int r = gpu_enter(&g, device, err);
+
+	if (r < 0)
+		return r;
+	r = sluice_cuda_check(g.cuda->mem_alloc(&ptr, max_u64(len, 1)), "cuMemAlloc", err);
+	if (r < 0) {
+		gpu_leave(&g);
+		return r;
+	}
+	g.cuda->ctx_pop(&g.context); /* it lives as long as the memory */
+	*out = (void *)(uintptr_t)ptr;
+	return 0;
+}
+
+int sluice_gpu_free(void *addr)
+{
+	struct gpu g;
+	int device, r;
+
+	if (!addr)
+		return 0;
+	device = device_of(addr);
+	if (device < 0)
+		return device;
+	r = gpu_enter(&g, (unsigned)device, NULL);
+	if (r < 0)
+		return r;
+	r = sluice_cuda_errno(g.cuda->mem_free((uint64_t)(uintptr_t)addr));
+	if (r == 0)
+		g.cuda->primary_release(g.device);
+	gpu_leave(&g);
+	return r;
+}
+
+int sluice_gpu_copy(void *to, const void *from, uint64_t len, struct sluice_err *err)
+{
+	int device = device_of(to), r;
+	struct gpu g;
+	void *stream;
+
+	if (!len)
+		return 0;
+	if (device < 0)
+		device = device_of(from);
+	if (device < 0)
+		return sluice_fail(err, -EINVAL, "to, from: neither is device memory");
+	r = gpu_enter(&g, (unsigned)device, err);
+	if (r < 0)
+		return r;
+	r = sluice_cuda_check(g.cuda->stream_create(&stream, CUDA_STREAM_NON_BLOCKING),
+			      "cuStreamCreate", err);
+	if (r == 0) {
+		r = sluice_cuda_check(g.cuda->copy((uint64_t)(uintptr_t)to,
+						   (uint64_t)(uintptr_t)from, len, stream),
+				      "cuMemcpyAsync", err);
+		if (r == 0)
+			r = sluice_cuda_check(g.cuda->stream_sync(stream), "cuStreamSynchronize",
+					      err);
+		g.cuda->stream_destroy(stream);
+	}
+	gpu_leave(&g);
+	return r;
+}

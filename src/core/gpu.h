@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_CORE_GPU_H
+#define SLUICE_CORE_GPU_H
+
+#include "dl/cuda.h"
+
+/* The calling thread in a device's primary context, for a while. */
+struct gpu {
+	const struct sluice_cuda *cuda;
+	int device;
+	void *context;
+};
+
+/* Retain the context and make it current; what was current before is so again after leaving. */
+int gpu_enter(struct gpu *g, unsigned device, struct sluice_err *err);
+void gpu_leave(struct gpu *g);
+
+#endif
