@@ -79,6 +79,7 @@ struct cli_opt {
 struct cli_list {
 	const char **items;
 	size_t nr;
+	bool given; /* the option was there, perhaps without a value */
 };
 
 /* As the default of an option: leaving it out is an error. */
@@ -123,7 +124,7 @@ extern const char cli_required[];
 /*
  * struct cli_list: may be repeated, and takes all words up to the next one that
  * begins with `-': --map a:0 b:1 --read.  With --map=a:0 exactly one.  @lo and
- * @hi bound the number of values.
+ * @hi bound the number of values; with @lo 0 the option may stand alone.
  */
 #define CLI_LIST(T, field, short_name, long_name, what, default_, lo, hi, text) \
 	{.kind = CLI_KIND_LIST, .letter = (short_name), .name = (long_name), .meta = (what), \

@@ -37,6 +37,11 @@ static size_t append(char *buf, size_t size, size_t used, const char *a, const c
 	return min_u64(used + n, size - 1);
 }
 
+static bool may_stand_alone(const struct cli_opt *o)
+{
+	return o->kind == CLI_KIND_LIST && !o->min;
+}
+
 /* "-m, --mode read|write" */
 static void left_column(char *buf, size_t size, const struct cli_opt *o)
 {
@@ -50,9 +55,9 @@ static void left_column(char *buf, size_t size, const struct cli_opt *o)
 	for (size_t i = 0; o->choices && o->choices[i]; i++)
 		used = append(buf, size, used, i ? "|" : " ", o->choices[i]);
 	if (o->meta)
-		used = append(buf, size, used, " ", o->meta);
+		used = append(buf, size, used, may_stand_alone(o) ? " [" : " ", o->meta);
 	if (o->kind == CLI_KIND_LIST)
-		append(buf, size, used, "...", "");
+		append(buf, size, used, "...", may_stand_alone(o) ? "]" : "");
 }
 
 static void option(FILE *f, const struct cli_opt *o)

@@ -327,10 +327,17 @@ static int take(struct parser *p, struct slot *s, const char *value)
 	const char *meta = s->opt->meta ? s->opt->meta : "VALUE";
 	int r;
 
+	if (list)
+		((struct cli_list *)(void *)(p->args + s->at))->given = true;
+
 	/* A list is what is given; the default counts only when nothing is. */
 	p->slots[s->main].seen = true;
 	if (!attached) {
-		if (p->next >= p->argc || is_option(p->argv[p->next]))
+		bool alone = p->next >= p->argc || is_option(p->argv[p->next]);
+
+		if (alone && list && !s->opt->min)
+			return CLI_OK;
+		if (alone)
 			return bad(p, "--%s: needs a value (%s)", s->name, meta);
 		value = p->argv[p->next++];
 	}

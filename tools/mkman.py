@@ -141,7 +141,9 @@ def value_of(opt):
         return ''
     if opt['kind'] == 'choice':
         return ' \\fB' + '\\fR|\\fB'.join(esc(c) for c in opt['choices']) + '\\fR'
-    return f' \\fI{esc(opt["meta"])}\\fR' + ('\\&...' if opt['kind'] == 'list' else '')
+    value = f'\\fI{esc(opt["meta"])}\\fR' + ('\\&...' if opt['kind'] == 'list' else '')
+    alone = opt['kind'] == 'list' and opt['min'] == '0'
+    return f' [{value}]' if alone else f' {value}'
 
 
 def facts(opt):

@@ -293,6 +293,29 @@ static void a_list_may_have_a_default(void **state)
 	assert_string_equal(msg.text, "--x: needs at least 2 values");
 }
 
+static void a_list_may_stand_alone(void **state)
+{
+	static const struct cli_opt listed[] = {
+		CLI_LIST(struct args, map, 'x', "x", "X", NULL, 0, 2, "..."),
+		CLI_FLAG(struct args, read, 'r', "read", "..."),
+		CLI_END,
+	};
+	const struct cli_cmd c = {
+		.name = "x", .summary = "", .opts = listed, .args_size = sizeof(struct args)};
+
+	(void)state;
+	assert_int_equal(parse_as(&c, ""), CLI_OK);
+	assert_false(a.map.given);
+	assert_int_equal(parse_as(&c, "--x --read"), CLI_OK);
+	assert_true(a.map.given && a.read);
+	assert_int_equal(a.map.nr, 0);
+	assert_int_equal(parse_as(&c, "-r -x"), CLI_OK);
+	assert_true(a.map.given && a.read);
+	assert_int_equal(parse_as(&c, "-x 1 2 -r"), CLI_OK);
+	assert_true(a.map.given && a.read);
+	assert_int_equal(a.map.nr, 2);
+}
+
 /* Whatever is typed: an answer, and no access outside of what was typed (ASan looks). */
 static void random_words_do_no_harm(void **state)
 {
@@ -416,6 +439,7 @@ int main(void)
 		cmocka_unit_test(unknown_options_are_refused_with_a_suggestion),
 		cmocka_unit_test(what_is_needed_must_be_given),
 		cmocka_unit_test(a_list_may_have_a_default),
+		cmocka_unit_test(a_list_may_stand_alone),
 		cmocka_unit_test(random_words_do_no_harm),
 		cmocka_unit_test(the_help_shows_every_option_within_80_columns),
 		cmocka_unit_test(the_dump_is_json_with_every_option),
