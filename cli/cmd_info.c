@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sluice info: what this machine and these paths can do, and why not the rest.
- * Collects everything first, then prints it; nothing is measured.
+ * Collects everything first, then prints it; nothing is measured unless asked for.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -19,10 +19,14 @@
 #include "cli/json.h"
 
 struct info_args {
+	bool measure_gpu;
 	struct cli_output out;
 };
 
 static const struct cli_opt info_opts[] = {
+	CLI_GROUP("What"),
+	CLI_FLAG(struct info_args, measure_gpu, 0, "measure_gpu",
+		 "measure how fast each GPU copies, and open cuFile's driver; takes seconds"),
 	CLI_GROUP("Output"),
 	CLI_TABLE(struct info_args, out, struct cli_output, cli_output_opts),
 	CLI_END,
@@ -136,30 +140,75 @@ static void show_engines(const struct info *in)
 		row("none", "no engine is built in");
 }
 
-static void show_gpu(const struct sluice_gpu_info *g)
+/* "PCIe 5 x16 (now PCIe 1 x16)"; a GPU that idles goes down. */
+static const char *link_text(char text[64], const struct sluice_gpu_device *d)
 {
+	if (!d->pcie_gen_max || !d->pcie_width_max)
+		snprintf(text, 64, "PCIe link not known");
+	else if (d->pcie_gen != d->pcie_gen_max || d->pcie_width != d->pcie_width_max)
+		snprintf(text, 64, "PCIe %u x%u (now PCIe %u x%u)", d->pcie_gen_max,
+			 d->pcie_width_max, d->pcie_gen, d->pcie_width);
+	else
+		snprintf(text, 64, "PCIe %u x%u", d->pcie_gen_max, d->pcie_width_max);
+	return text;
+}
+
+static void show_one_gpu(uint32_t i, const struct info_gpu *g)
+{
+	char key[24], link[64];
+
+	snprintf(key, sizeof(key), "device %u", i);
+	row(key, "%s, %s, %s%s%s", g->device.name, SIZE(g->device.memory),
+	    link_text(link, &g->device), g->device.pci[0] ? ", " : "", g->device.pci);
+	if (g->speed_code < 0)
+		row("", "its copies could not be measured: %s", g->err.msg);
+	else if (g->speed_code == 0)
+		row("", "copies %.1f GB/s from pinned host memory, %.1f GB/s back",
+		    (double)g->speed.to_device / 1e9, (double)g->speed.from_device / 1e9);
+}
+
+static void show_cufile(const struct info *in)
+{
+	const struct sluice_gpu_info *g = &in->gpu;
+	const struct sluice_cufile_info *c = &in->cufile;
+
+	if (!g->cufile) {
+		row("cuFile", "no: %s", g->cufile_why);
+		return;
+	}
+	if (g->cufile_version)
+		row("cuFile", "yes: version %d.%d", g->cufile_version / 1000,
+		    g->cufile_version % 1000 / 10);
+	else
+		row("cuFile", "yes");
+	if (c->size && !c->opened)
+		row("", "its driver does not open: %s", c->why);
+	else if (c->size && c->direct)
+		row("", "mode: direct (GPUDirect Storage), nvidia-fs %u.%u", c->nvfs_major,
+		    c->nvfs_minor);
+	else if (c->size)
+		row("", "mode: compatibility, through the host: %s", c->why);
+	row("nvidia-fs", "%s",
+	    g->nvidia_fs ? "loaded: GPUDirect Storage may be used"
+			 : "not loaded: cuFile runs in compatibility mode, through the host");
+}
+
+static void show_gpu(const struct info *in)
+{
+	const struct sluice_gpu_info *g = &in->gpu;
+
 	heading("GPU");
 	if (g->cuda && g->devices)
-		row("CUDA", "yes: driver API %d.%d, %u device%s, first %s", g->cuda_version / 1000,
-		    g->cuda_version % 1000 / 10, g->devices, g->devices == 1 ? "" : "s",
-		    g->device0);
+		row("CUDA", "yes: driver API %d.%d, %u device%s", g->cuda_version / 1000,
+		    g->cuda_version % 1000 / 10, g->devices, g->devices == 1 ? "" : "s");
 	else if (g->cuda)
 		row("CUDA", "no: driver API %d.%d works, but there is no device",
 		    g->cuda_version / 1000, g->cuda_version % 1000 / 10);
 	else
 		row("CUDA", "no: %s", g->cuda_why);
-	if (!g->cufile)
-		row("cuFile", "no: %s", g->cufile_why);
-	else if (g->cufile_version)
-		row("cuFile", "yes: version %d.%d", g->cufile_version / 1000,
-		    g->cufile_version % 1000 / 10);
-	else
-		row("cuFile", "yes");
-	if (g->cufile)
-		row("nvidia-fs", "%s",
-		    g->nvidia_fs
-			    ? "loaded: GPUDirect Storage may be used"
-			    : "not loaded: cuFile runs in compatibility mode, through the host");
+	for (uint32_t i = 0; i < g->devices; i++)
+		show_one_gpu(i, &in->gpus[i]);
+	show_cufile(in);
 }
 
 static void show_device(const struct sluice_path_info *p)
@@ -228,7 +277,7 @@ static void show(const struct info *in)
 	show_engines(in);
 	show_limits(m);
 	show_huge(m);
-	show_gpu(&in->gpu);
+	show_gpu(in);
 	for (size_t i = 0; i < in->nr_paths; i++)
 		if (in->paths[i].code == 0)
 			show_path(in, &in->paths[i]);
@@ -270,6 +319,27 @@ static int collect_engines(struct info *in)
 	return 0;
 }
 
+static int collect_gpus(struct info *in, bool measure)
+{
+	in->gpu.size = sizeof(in->gpu);
+	sluice_probe_gpu(&in->gpu);
+	in->gpus = calloc((size_t)in->gpu.devices + 1, sizeof(*in->gpus));
+	if (!in->gpus)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < in->gpu.devices; i++) {
+		struct info_gpu *g = &in->gpus[i];
+
+		g->device.size = sizeof(g->device);
+		sluice_probe_gpu_device(i, &g->device, NULL);
+		g->speed.size = sizeof(g->speed);
+		g->speed_code = measure ? sluice_probe_gpu_speed(i, &g->speed, &g->err) : 1;
+	}
+	in->cufile.size = measure && in->gpu.cufile ? sizeof(in->cufile) : 0;
+	if (in->cufile.size)
+		sluice_probe_cufile(&in->cufile);
+	return 0;
+}
+
 static int collect_paths(struct info *in, int argc, char **argv)
 {
 	in->paths = calloc((size_t)argc + 1, sizeof(*in->paths));
@@ -299,8 +369,7 @@ static int info_run(void *args, int argc, char **argv)
 			return CLI_FAILED;
 	}
 	report_machine_load(&in.machine);
-	in.gpu.size = sizeof(in.gpu);
-	if (sluice_probe_gpu(&in.gpu) < 0 || collect_engines(&in) < 0 ||
+	if (collect_gpus(&in, a->measure_gpu) < 0 || collect_engines(&in) < 0 ||
 	    collect_paths(&in, argc, argv) < 0) {
 		status = cli_fail(&cmd_info, CLI_FAILED, "out of memory");
 		goto out;
@@ -317,6 +386,7 @@ static int info_run(void *args, int argc, char **argv)
 out:
 	free(in.paths);
 	free(in.engines);
+	free(in.gpus);
 	return status;
 }
 

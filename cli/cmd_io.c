@@ -25,6 +25,7 @@
 struct io_args {
 	struct cli_list folder;
 	struct cli_list mapping;
+	struct cli_list gpu;
 	uint64_t io_size;
 	uint64_t block_size;
 	uint64_t seed;
@@ -45,8 +46,7 @@ struct io_args {
 	bool single_submit;
 	bool sequential_requests;
 	bool lock;
-	bool gpu;
-	bool use_gds;
+	bool gds;
 	bool slow_bounce_buffer;
 	bool accelerator_pin;
 	bool validate;
@@ -62,7 +62,7 @@ static const struct cli_opt io_opts[] = {
 		 "where the files go, one worker each; default: a folder of its own under the "
 		 "current one, removed at the end"),
 	CLI_LIST(struct io_args, mapping, 0, "folder_to_device_mapping", "FOLDER:DEVICE", NULL, 1,
-		 CLI_PLACES_MAX, "the same; the device number is only a label without a GPU"),
+		 CLI_PLACES_MAX, "the same; with --gpu, the GPU of each, else only a label"),
 	CLI_U32(struct io_args, multi_process, 0, "multi_process", "N", "1", 1, CLI_PLACES_MAX,
 		"workers per --folder"),
 	CLI_GROUP("What"),
@@ -102,6 +102,10 @@ static const struct cli_opt io_opts[] = {
 	CLI_ENUM(struct io_args, memory, 0, "memory", io_memory_words, "own",
 		 "buffers: the library's own, plain 4 KiB pages, or plain at an odd address"),
 	CLI_FLAG(struct io_args, lock, 0, "lock", "lock the buffers in memory"),
+	CLI_LIST(struct io_args, gpu, 0, "gpu", "ID", NULL, 0, CLI_PLACES_MAX,
+		 "buffers in GPU memory; workers take these devices in turn, default: all"),
+	CLI_FLAG(struct io_args, gds, 0, "gds", "with --gpu: by cuFile (GPUDirect Storage)"),
+	CLI_ALIAS("use_gds"),
 	CLI_GROUP("Files and limits"),
 	CLI_FLAG(struct io_args, keep, 'k', "keep", "leave the files that were created"),
 	CLI_FLAG(struct io_args, overwrite, 0, "overwrite",
@@ -111,10 +115,8 @@ static const struct cli_opt io_opts[] = {
 	CLI_FLAG(struct io_args, measure_limit, 0, "measure_limit",
 		 "find that out with plain threads of pread or pwrite; takes 1.5 s"),
 	CLI_GROUP("For scripts written for ds_io"),
-	CLI_FLAG(struct io_args, gpu, 0, "gpu", "not supported by this build: exit status 3"),
-	CLI_FLAG(struct io_args, use_gds, 0, "use_gds", "the same"),
 	CLI_FLAG(struct io_args, slow_bounce_buffer, 0, "slow_bounce_buffer",
-		 "ignored: only means something with --gpu"),
+		 "ignored: there is one way through the host, the ring"),
 	CLI_FLAG(struct io_args, accelerator_pin, 0, "use_accelerator_pin_memory",
 		 "ignored: see --memory and --lock"),
 	CLI_GROUP("Output"),
@@ -149,6 +151,8 @@ static int pick_engine(struct io_command *c)
 	const char *name = c->args->engine;
 	char list[160] = "";
 
+	if (c->args->gds)
+		c->job.opts.engine = "cufile";
 	if (!name || !strcmp(name, "aio_handle") || !strcmp(name, "aio_basic"))
 		return CLI_OK;
 	if (!strcmp(name, "torch_io") || !strcmp(name, "torch_fastio"))
@@ -180,6 +184,8 @@ static void set_job(struct io_job *job, const struct io_args *a)
 		.seed = a->seed,
 		.memory = a->memory,
 		.lock = a->lock,
+		.gpu = a->gpu.given,
+		.gds = a->gds,
 		.opts = SLUICE_OPTS_INIT,
 		.limit = a->limit,
 		.measure_limit = a->measure_limit,
@@ -194,20 +200,23 @@ static void set_job(struct io_job *job, const struct io_args *a)
 	job->opts.huge = a->huge;
 }
 
-/* What this build cannot do, and what it takes note of. */
+/* What does not go together, and what is taken note of. */
 static int check_args(const struct io_args *a)
 {
-	if (a->gpu || a->use_gds)
-		return cli_fail(&cmd_io, CLI_UNSUPPORTED,
-				"--%s: GPU memory is not supported by this build",
-				a->gpu ? "gpu" : "use_gds");
 	if (a->limit && a->measure_limit)
 		return cli_usage(&cmd_io, "--limit and --measure_limit exclude each other");
+	if (a->gds && !a->gpu.given)
+		return cli_usage(&cmd_io, "--gds moves GPU memory: it needs --gpu");
+	if (a->gds && a->engine && strcmp(a->engine, "cufile") != 0)
+		return cli_usage(&cmd_io, "--gds is the engine cufile: leave out --engine");
+	if (a->gpu.given && a->lock)
+		return cli_usage(&cmd_io, "--lock is for the host's memory: leave it out");
 	if (a->slow_bounce_buffer)
-		fprintf(stderr, "sluice io: note: --slow_bounce_buffer is ignored without a GPU\n");
+		fprintf(stderr, "sluice io: note: --slow_bounce_buffer is ignored: there is one "
+				"way through the host, the ring\n");
 	if (a->accelerator_pin)
-		fprintf(stderr,
-			"sluice io: note: --use_accelerator_pin_memory is ignored without a GPU\n");
+		fprintf(stderr, "sluice io: note: --use_accelerator_pin_memory is ignored: see "
+				"--memory and --lock\n");
 	return CLI_OK;
 }
 
@@ -223,6 +232,8 @@ static int build_job(struct io_command *c)
 	if (r == CLI_OK)
 		r = cli_places_init(&c->places, &cmd_io, &c->args->folder, &c->args->mapping,
 				    c->args->multi_process);
+	if (r == CLI_OK && c->job.gpu)
+		r = cli_places_gpus(&c->places, &cmd_io, &c->args->gpu, c->args->mapping.nr > 0);
 	if (r != CLI_OK)
 		return r;
 	c->job.places = c->places.items;
@@ -232,7 +243,8 @@ static int build_job(struct io_command *c)
 	if (r == -EINVAL)
 		return cli_usage(&cmd_io, "%s", err.msg);
 	if (r < 0)
-		return cli_fail(&cmd_io, r == -ENOTSUP ? CLI_UNSUPPORTED : CLI_FAILED, "%s",
+		return cli_fail(&cmd_io,
+				r == -ENOTSUP || r == -ENODEV ? CLI_UNSUPPORTED : CLI_FAILED, "%s",
 				err.msg);
 	return CLI_OK;
 }

@@ -25,9 +25,18 @@ struct info_path {
 	struct sluice_path_info info;
 };
 
+struct info_gpu {
+	struct sluice_gpu_device device;
+	int speed_code; /* 0 or -errno, with the reason in err; 1: not asked for */
+	struct sluice_gpu_speed speed;
+	struct sluice_err err;
+};
+
 struct info {
 	struct report_machine machine;
 	struct sluice_gpu_info gpu;
+	struct info_gpu *gpus;            /* gpu.devices of them */
+	struct sluice_cufile_info cufile; /* size 0: its driver was not opened */
 	struct info_engine *engines;
 	size_t nr_engines;
 	struct info_path *paths;

@@ -79,14 +79,51 @@ static json_t *path_json(const struct info_path *ip)
 	return j;
 }
 
-static json_t *gpu_json(const struct sluice_gpu_info *g)
+static json_t *device_gpu_json(const struct info_gpu *g)
 {
-	return json_pack("{s:{s:b, s:o, s:o, s:I, s:o}, s:{s:b, s:o, s:o, s:b}}", "cuda", "usable",
-			 g->cuda, "reason", report_str_or_null(g->cuda_why), "version",
+	const struct sluice_gpu_device *d = &g->device;
+	json_t *j = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
+			      report_str(d->name), "pci", report_str_or_null(d->pci), "memory",
+			      known(d->memory), "capability", known(d->capability), "pcie_gen",
+			      known(d->pcie_gen_max), "pcie_width", known(d->pcie_width_max),
+			      "pcie_gen_now", known(d->pcie_gen), "pcie_width_now",
+			      known(d->pcie_width), "numa_node",
+			      d->numa_node < 0 ? json_null() : json_integer(d->numa_node));
+
+	json_object_set_new(j, "to_device_bytes_per_sec",
+			    g->speed_code ? json_null() : u64(g->speed.to_device));
+	json_object_set_new(j, "from_device_bytes_per_sec",
+			    g->speed_code ? json_null() : u64(g->speed.from_device));
+	json_object_set_new(j, "speed_reason",
+			    report_str_or_null(g->speed_code < 0 ? g->err.msg : NULL));
+	return j;
+}
+
+/* What its driver says, once it is open; else null. */
+static json_t *cufile_mode_json(const struct sluice_cufile_info *c)
+{
+	if (!c->size || !c->opened)
+		return json_null();
+	return json_string(c->direct ? "direct" : "compatibility");
+}
+
+static json_t *gpu_json(const struct info *in)
+{
+	const struct sluice_gpu_info *g = &in->gpu;
+	json_t *list = json_array(), *cuda, *cufile;
+
+	for (uint32_t i = 0; i < g->devices; i++)
+		json_array_append_new(list, device_gpu_json(&in->gpus[i]));
+	cuda = json_pack("{s:b, s:o, s:o, s:I, s:o, s:o}", "usable", g->cuda, "reason",
+			 report_str_or_null(g->cuda_why), "version",
 			 known((uint64_t)g->cuda_version), "devices", (json_int_t)g->devices,
-			 "device0", report_str_or_null(g->device0), "cufile", "usable", g->cufile,
-			 "reason", report_str_or_null(g->cufile_why), "version",
-			 known((uint64_t)g->cufile_version), "nvidia_fs", g->nvidia_fs);
+			 "device0", report_str_or_null(g->device0), "list", list);
+	cufile = json_pack("{s:b, s:o, s:o, s:b, s:o, s:o}", "usable", g->cufile, "reason",
+			   report_str_or_null(g->cufile_why), "version",
+			   known((uint64_t)g->cufile_version), "nvidia_fs", g->nvidia_fs, "mode",
+			   cufile_mode_json(&in->cufile), "mode_reason",
+			   report_str_or_null(in->cufile.why));
+	return json_pack("{s:o, s:o}", "cuda", cuda, "cufile", cufile);
 }
 
 json_t *info_json(const struct info *in)
@@ -106,6 +143,6 @@ json_t *info_json(const struct info *in)
 		json_array_append_new(paths, path_json(&in->paths[i]));
 	return json_pack("{s:s, s:s, s:b, s:o, s:o, s:o, s:o}", "schema", "sluice-info/1", "sluice",
 			 SLUICE_VERSION_STRING, "usable", in->usable, "machine",
-			 report_machine_json(&in->machine), "engines", engines, "gpu",
-			 gpu_json(&in->gpu), "paths", paths);
+			 report_machine_json(&in->machine), "engines", engines, "gpu", gpu_json(in),
+			 "paths", paths);
 }

@@ -6,20 +6,32 @@
 #include <string.h>
 #include <unistd.h>
 
+/* The whole text is a number. */
+static bool device_parse(uint32_t *out, const char *text)
+{
+	unsigned long v;
+	char *end;
+
+	errno = 0;
+	v = strtoul(text, &end, 10);
+	if (text[0] < '0' || text[0] > '9' || *end || errno || v > UINT32_MAX)
+		return false;
+	*out = (uint32_t)v;
+	return true;
+}
+
 /* "FOLDER:DEVICE" to a place. */
 static int mapping_parse(struct cli_places *p, const struct cli_cmd *cmd, size_t i,
 			 const char *text)
 {
 	const char *colon = strrchr(text, ':');
-	char *end, *name;
-	unsigned long device;
+	uint32_t device;
+	char *name;
 
 	if (!colon || colon == text)
 		return cli_usage(cmd, "--folder_to_device_mapping: '%s' is not FOLDER:DEVICE",
 				 text);
-	errno = 0;
-	device = strtoul(colon + 1, &end, 10);
-	if (colon[1] < '0' || colon[1] > '9' || *end || errno || device > UINT32_MAX)
+	if (!device_parse(&device, colon + 1))
 		return cli_usage(cmd,
 				 "--folder_to_device_mapping: device '%s' of '%s' is not a number",
 				 colon + 1, text);
@@ -28,7 +40,7 @@ static int mapping_parse(struct cli_places *p, const struct cli_cmd *cmd, size_t
 		return cli_fail(cmd, CLI_FAILED, "out of memory");
 	p->names[i] = name;
 	p->items[i].folder = name;
-	p->items[i].device = (uint32_t)device;
+	p->items[i].device = device;
 	return CLI_OK;
 }
 
@@ -74,6 +86,26 @@ int cli_places_init(struct cli_places *p, const struct cli_cmd *cmd, const struc
 		p->items[i].device = (uint32_t)i;
 	}
 	return r;
+}
+
+int cli_places_gpus(struct cli_places *p, const struct cli_cmd *cmd, const struct cli_list *gpus,
+		    bool mapped)
+{
+	struct sluice_gpu_info info = {.size = sizeof(info)};
+	uint32_t device;
+
+	if (mapped && gpus->nr)
+		return cli_usage(cmd, "--gpu: the mapping names the devices already");
+	sluice_probe_gpu(&info);
+	for (unsigned i = 0; i < p->nr && !mapped; i++) {
+		if (!gpus->nr)
+			device = info.devices ? i % info.devices : 0;
+		else if (!device_parse(&device, gpus->items[i % gpus->nr]))
+			return cli_usage(cmd, "--gpu: '%s' is not a number of a device",
+					 gpus->items[i % gpus->nr]);
+		p->items[i].device = device;
+	}
+	return CLI_OK;
 }
 
 void cli_places_fini(struct cli_places *p, const struct cli_cmd *cmd)

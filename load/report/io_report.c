@@ -22,12 +22,31 @@ static const struct {
 	{SLUICE_FELL_BUFFERED, "buffered"},       {SLUICE_FELL_UNREGISTERED, "unregistered"},
 	{SLUICE_FELL_SMALL_PAGES, "small_pages"}, {SLUICE_FELL_UNLOCKED, "unlocked"},
 	{SLUICE_FELL_NO_PREALLOC, "no_prealloc"}, {SLUICE_FELL_ENGINE, "engine"},
-	{SLUICE_FELL_BLOCKING, "blocking"},
+	{SLUICE_FELL_BLOCKING, "blocking"},       {SLUICE_FELL_CUFILE, "cufile"},
 };
 
 static const char *path_used(const struct io_result *res)
 {
 	return res->direct ? "O_DIRECT" : res->buffered ? "page cache" : "O_DIRECT and page cache";
+}
+
+/* How device memory was reached: the words of the JSON, and the same for people. */
+static const struct {
+	uint32_t bit;
+	const char *word, *text;
+} gpu_ways[] = {
+	{SLUICE_DONE_CUFILE, "cufile", "cuFile, direct (GPUDirect Storage)"},
+	{SLUICE_DONE_CUFILE_COMPAT, "cufile_compat", "cuFile in compatibility mode"},
+	{SLUICE_DONE_RING, "ring", "the ring of pinned memory"},
+};
+
+static uint32_t all_ways(const struct io_result *res)
+{
+	uint32_t ways = 0;
+
+	for (unsigned i = 0; i < res->nr_workers; i++)
+		ways |= res->workers[i].ways;
+	return ways;
 }
 
 static double cpu_per_gib(const struct io_result *res)
@@ -45,9 +64,11 @@ static double limit_share(const struct io_result *res)
 
 void io_report_places(FILE *f, const struct io_job *job)
 {
-	fprintf(f, "Configuring %u process to folder mapping\n", job->nr_places);
+	const char *what = job->gpu ? "gpu" : "process";
+
+	fprintf(f, "Configuring %u %s to folder mapping\n", job->nr_places, what);
 	for (unsigned i = 0; i < job->nr_places; i++)
-		fprintf(f, "[%u]: process %u <----> %s\n", i, job->places[i].device,
+		fprintf(f, "[%u]: %s %u <----> %s\n", i, what, job->places[i].device,
 			job->places[i].folder);
 }
 
@@ -66,11 +87,34 @@ static void text_engine(FILE *f, const struct io_worker_result *w)
 	fprintf(f, "engine:     %s, queue depth %u, %u I/O thread%s, blocks of %s\n",
 		w->stats.engine, w->stats.depth, w->stats.threads, w->stats.threads == 1 ? "" : "s",
 		sluice_size_format(block, w->file.block));
+	if (w->gpu.size)
+		return;
 	fprintf(f, "memory:     %s%s%s%s%s\n",
 		w->buf.got & SLUICE_BUF_HUGE ? "huge pages" : "ordinary pages",
 		w->buf.got & SLUICE_BUF_REGISTERED ? ", registered" : "",
 		w->buf.got & SLUICE_BUF_LOCKED ? ", locked" : "", *w->buf.note ? "; " : "",
 		w->buf.note);
+}
+
+/* Which GPU, its memory, and the way the bytes took. */
+static void text_gpu(FILE *f, const struct io_worker_result *w)
+{
+	char ring[SLUICE_SIZE_TEXT];
+	const char *between = " by ";
+
+	fprintf(f, "memory:     GPU %u (%s%s%s)%s%s%s,", w->device, w->gpu.name,
+		*w->gpu.pci ? " at " : "", w->gpu.pci,
+		w->buf.got & SLUICE_BUF_REGISTERED ? ", registered" : "", *w->buf.note ? "; " : "",
+		w->buf.note);
+	for (unsigned i = 0; i < ARRAY_SIZE(gpu_ways); i++) {
+		if (!(w->ways & gpu_ways[i].bit))
+			continue;
+		fprintf(f, "%s%s", between, gpu_ways[i].text);
+		between = " and ";
+	}
+	if (w->ways & SLUICE_DONE_RING)
+		fprintf(f, " (%s)", sluice_size_format(ring, w->stats.ring_bytes));
+	fputc('\n', f);
 }
 
 static void text_path(FILE *f, const struct io_worker_result *w)
@@ -140,6 +184,9 @@ void io_report_text(FILE *f, const struct io_job *job, const struct io_result *r
 {
 	text_results(f, job->read ? "Read" : "Write", res);
 	text_engine(f, &res->workers[0]);
+	for (unsigned i = 0; job->gpu && i < res->nr_workers; i++)
+		if (!i || res->workers[i].device != res->workers[i - 1].device)
+			text_gpu(f, &res->workers[i]);
 	for (unsigned i = 0; i < res->nr_workers; i++)
 		if (!i || strcmp(res->workers[i].folder, res->workers[i - 1].folder) != 0)
 			text_path(f, &res->workers[i]);
@@ -177,7 +224,33 @@ static json_t *settings_json(const struct io_job *job)
 	json_object_set_new(j, "huge", json_string(io_huge_words[o->huge]));
 	json_object_set_new(j, "memory", json_string(io_memory_words[job->memory]));
 	json_object_set_new(j, "lock", json_boolean(job->lock));
+	json_object_set_new(j, "gpu", json_boolean(job->gpu));
+	json_object_set_new(j, "gds", json_boolean(job->gds));
 	return j;
+}
+
+/* Which ways device memory was reached by; null where there was none. */
+static json_t *gpu_path_json(const struct io_job *job, uint32_t ways)
+{
+	json_t *j;
+
+	if (!job->gpu)
+		return json_null();
+	j = json_array();
+	for (unsigned i = 0; i < ARRAY_SIZE(gpu_ways); i++)
+		if (ways & gpu_ways[i].bit)
+			json_array_append_new(j, json_string(gpu_ways[i].word));
+	return j;
+}
+
+static json_t *gpu_json(const struct sluice_gpu_device *d)
+{
+	if (!d->size)
+		return json_null();
+	return json_pack("{s:o, s:o, s:I, s:I, s:I, s:I}", "name", report_str(d->name), "pci",
+			 report_str_or_null(d->pci), "memory", (json_int_t)d->memory, "numa_node",
+			 (json_int_t)d->numa_node, "pcie_gen", (json_int_t)d->pcie_gen_max,
+			 "pcie_width", (json_int_t)d->pcie_width_max);
 }
 
 static json_t *fallbacks_json(uint32_t bits)
@@ -193,16 +266,18 @@ static json_t *fallbacks_json(uint32_t bits)
 static json_t *ran_json(const struct io_job *job, const struct io_result *res)
 {
 	const struct io_worker_result *w = &res->workers[0];
+	json_t *j = json_pack("{s:s, s:s, s:I, s:I, s:I, s:b, s:b, s:b, s:o, s:o}", "engine",
+			      w->stats.engine, "path", path_used(res), "block_size",
+			      (json_int_t)w->file.block, "queue_depth", (json_int_t)w->stats.depth,
+			      "io_parallel", (json_int_t)w->stats.threads, "huge_pages",
+			      !!(w->buf.got & SLUICE_BUF_HUGE), "registered",
+			      !!(w->buf.got & SLUICE_BUF_REGISTERED), "locked",
+			      !!(w->buf.got & SLUICE_BUF_LOCKED), "fresh_loops",
+			      job->read ? json_null() : json_integer(res->fresh), "fallbacks",
+			      fallbacks_json(res->fallbacks));
 
-	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:b, s:b, s:b, s:o, s:o}", "engine",
-			 w->stats.engine, "path", path_used(res), "block_size",
-			 (json_int_t)w->file.block, "queue_depth", (json_int_t)w->stats.depth,
-			 "io_parallel", (json_int_t)w->stats.threads, "huge_pages",
-			 !!(w->buf.got & SLUICE_BUF_HUGE), "registered",
-			 !!(w->buf.got & SLUICE_BUF_REGISTERED), "locked",
-			 !!(w->buf.got & SLUICE_BUF_LOCKED), "fresh_loops",
-			 job->read ? json_null() : json_integer(res->fresh), "fallbacks",
-			 fallbacks_json(res->fallbacks));
+	json_object_set_new(j, "gpu_path", gpu_path_json(job, all_ways(res)));
+	return j;
 }
 
 static json_t *device_json(const struct sluice_path_info *p)
@@ -221,15 +296,20 @@ static json_t *device_json(const struct sluice_path_info *p)
 
 static json_t *stats_json(const struct sluice_stats *s)
 {
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "ops",
-			 (json_int_t)s->ops, "bytes_read", (json_int_t)s->bytes_read,
-			 "bytes_written", (json_int_t)s->bytes_written, "blocks",
-			 (json_int_t)s->blocks, "blocks_direct", (json_int_t)s->blocks_direct,
-			 "blocks_buffered", (json_int_t)s->blocks_buffered, "blocks_bounced",
-			 (json_int_t)s->blocks_bounced, "blocks_fixed", (json_int_t)s->blocks_fixed,
-			 "resubmissions", (json_int_t)s->resubmissions, "preallocations",
-			 (json_int_t)s->preallocations, "fallback_why",
-			 report_str_or_null(s->fallback_why));
+	json_t *j = json_pack(
+		"{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "ops",
+		(json_int_t)s->ops, "bytes_read", (json_int_t)s->bytes_read, "bytes_written",
+		(json_int_t)s->bytes_written, "blocks", (json_int_t)s->blocks, "blocks_direct",
+		(json_int_t)s->blocks_direct, "blocks_buffered", (json_int_t)s->blocks_buffered,
+		"blocks_bounced", (json_int_t)s->blocks_bounced, "blocks_fixed",
+		(json_int_t)s->blocks_fixed, "resubmissions", (json_int_t)s->resubmissions,
+		"preallocations", (json_int_t)s->preallocations, "fallback_why",
+		report_str_or_null(s->fallback_why));
+
+	json_object_set_new(j, "blocks_ring", json_integer((json_int_t)s->blocks_ring));
+	json_object_set_new(j, "blocks_cufile", json_integer((json_int_t)s->blocks_cufile));
+	json_object_set_new(j, "ring_bytes", json_integer((json_int_t)s->ring_bytes));
+	return j;
 }
 
 static json_t *loops_json(const double *sec, uint32_t from, uint32_t to)
@@ -262,6 +342,8 @@ static json_t *worker_json(const struct io_job *job, const struct io_result *res
 	json_object_set_new(j, "direct", json_boolean(w->file.direct));
 	json_object_set_new(j, "direct_why_not", report_str_or_null(w->file.why));
 	json_object_set_new(j, "memory_note", report_str_or_null(w->buf.note));
+	json_object_set_new(j, "gpu", gpu_json(&w->gpu));
+	json_object_set_new(j, "gpu_path", gpu_path_json(job, w->ways));
 	json_object_set_new(j, "stats", stats_json(&w->stats));
 	return j;
 }

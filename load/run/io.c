@@ -21,6 +21,15 @@ const char *const io_memory_words[] = {"own", "plain", "odd", NULL};
 
 /* -------------------------------------------------------------------- check */
 
+static int check_gpu(uint32_t device, struct sluice_err *err)
+{
+	struct sluice_gpu_device d = {.size = sizeof(d)};
+	struct sluice_err why;
+	int r = sluice_probe_gpu_device(device, &d, &why);
+
+	return r < 0 ? sluice_fail(err, r, "no GPU memory: %s", why.msg) : 0;
+}
+
 static int check_folder(const char *folder, struct sluice_err *err)
 {
 	struct stat st;
@@ -43,6 +52,11 @@ int io_job_check(const struct io_job *job, struct sluice_err *err)
 		return sluice_fail(err, -EINVAL, "too many loops");
 	for (unsigned i = 0; i < job->nr_places; i++) {
 		r = check_folder(job->places[i].folder, err);
+		if (r < 0)
+			return r;
+	}
+	for (unsigned i = 0; job->gpu && i < job->nr_places; i++) {
+		r = check_gpu(job->places[i].device, err);
 		if (r < 0)
 			return r;
 	}
@@ -99,7 +113,7 @@ static int run_files(struct run *run, struct sluice_err *err)
 		}
 	}
 	r = files_room(run->job, run->files, err);
-	return r < 0 ? r : memory_room(run->job, err);
+	return r < 0 || run->job->gpu ? r : memory_room(run->job, err);
 }
 
 static int run_open(struct run *run, struct sluice_err *err)
@@ -252,6 +266,9 @@ static void sum_worker(struct io_result *res, struct worker *w)
 	}
 	r->stats.size = sizeof(r->stats);
 	sluice_get_stats(w->io, &r->stats);
+	r->gpu.size = w->run->job->gpu ? sizeof(r->gpu) : 0;
+	if (r->gpu.size)
+		sluice_probe_gpu_device(r->device, &r->gpu, NULL);
 	r->path.size = sizeof(r->path);
 	sluice_probe_path(r->folder, &r->path, NULL);
 	res->task_sec = r->task_sec > res->task_sec ? r->task_sec : res->task_sec;

@@ -36,7 +36,7 @@ extern const char *const io_memory_words[];
 /* Where one worker works. */
 struct io_place {
 	const char *folder;
-	uint32_t device; /* label from the command line */
+	uint32_t device; /* GPU; a label where the job uses host memory */
 };
 
 enum io_step { IO_STEP_PREPARE, IO_STEP_RUN, IO_STEP_LIMIT, IO_STEP_CHECK };
@@ -55,6 +55,8 @@ struct io_job {
 	bool overwrite;          /* replace files that are not ours */
 	uint64_t seed;           /* of the data */
 	uint32_t memory;         /* enum io_memory */
+	bool gpu;                /* memory of the GPU that a place names, not the host's */
+	bool gds;                /* by cuFile: opts.engine is that */
 	bool lock;               /* mlock the buffers */
 	struct sluice_opts opts; /* of each worker's handle */
 	uint64_t limit;          /* of the device, bytes per second; 0: not known */
@@ -78,6 +80,8 @@ struct io_worker_result {
 	struct sluice_file_info file; /* as the last loop had it open */
 	struct sluice_buf_info buf;
 	struct sluice_stats stats;
+	uint32_t ways; /* what happened on the way, of all loops: SLUICE_DONE_* */
+	struct sluice_gpu_device gpu;
 };
 
 struct io_result {

@@ -11,12 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/err.h"
 #include "base/random.h"
 #include "base/util.h"
 #include "load/run/limit.h"
+#include "load/run/memory.h"
 
 #define POLL_NS    100000000 /* how soon a stop is noticed */
 #define PAGE_BYTES 4096
@@ -37,62 +37,24 @@ bool run_stopped(struct run *run)
 	return atomic_load(&run->failed) || (run->job->stop && atomic_load(run->job->stop));
 }
 
-/* ------------------------------------------------------------------ buffers */
-
-/* Ordinary memory of small pages, to see what callers without our buffers get. */
-static int plain_alloc(struct worker *w, struct sluice_err *err)
-{
-	const struct io_job *job = w->run->job;
-	void *p;
-
-	w->map_len = job->io_size + PAGE_BYTES;
-	p = mmap(NULL, w->map_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (p == MAP_FAILED)
-		return sluice_fail(err, -errno, "no memory for a buffer: %s",
-				   sluice_strerror(errno));
-	w->map = p;
-	w->buf = (char *)p + (job->memory == IO_MEMORY_ODD);
-	w->res->buf.page = PAGE_BYTES;
-	madvise(p, w->map_len, MADV_NOHUGEPAGE);
-	if (job->lock && mlock(p, w->map_len) == 0)
-		w->res->buf.got = SLUICE_BUF_LOCKED;
-	else if (job->lock)
-		snprintf(w->res->buf.note, sizeof(w->res->buf.note), "not locked: %s",
-			 sluice_strerror(errno));
-	return 0;
-}
-
 int worker_init(struct worker *w, struct sluice_err *err)
 {
-	const struct io_job *job = w->run->job;
-	int r = sluice_open(&w->io, &job->opts, err);
+	int r = sluice_open(&w->io, &w->run->job->opts, err);
 
-	if (r < 0)
-		return r;
-	if (job->memory == IO_MEMORY_OWN) {
-		void *p;
-
-		r = sluice_buf_alloc(&p, w->io, job->io_size, job->lock ? SLUICE_BUF_LOCKED : 0,
-				     &w->res->buf, err);
-		if (r == 0)
-			w->buf = p;
-		return r;
-	}
-	return plain_alloc(w, err);
+	return r < 0 ? r : memory_open(w, err);
 }
 
 void worker_fini(struct worker *w)
 {
 	sluice_close(w->io, NULL);
-	if (w->map)
-		munmap(w->map, w->map_len);
+	memory_close(w);
 }
 
 /* ---------------------------------------------------------------- transfers */
 
 /* Carry out one operation, all of it, giving up when the job is stopped. */
 static int move(struct run *run, struct sluice_io *io, const struct sluice_op *op,
-		struct sluice_err *err)
+		uint32_t *ret_ways, struct sluice_err *err)
 {
 	struct sluice_done done;
 	uint64_t ticket;
@@ -111,32 +73,27 @@ static int move(struct run *run, struct sluice_io *io, const struct sluice_op *o
 		return sluice_fail(err, r, "waiting for a transfer: %s", sluice_strerror(r));
 	if (done.res < 0)
 		return sluice_fail(err, (int)done.res, "%s", done.msg);
+	*ret_ways |= done.flags;
 	return 0;
-}
-
-static struct sluice_op whole_file(const struct worker *w, bool read, struct sluice_file *file)
-{
-	return (struct sluice_op){
-		.opcode = read ? SLUICE_READ : SLUICE_WRITE,
-		.flags = read ? SLUICE_OP_EXACT : 0,
-		.file = file,
-		.buf = w->buf,
-		.len = w->run->job->io_size,
-	};
 }
 
 /* The operation that is measured: open, move, close. */
 static int transfer(struct worker *w, const struct job_file *f, struct sluice_err *err)
 {
 	bool read = w->run->job->read;
+	struct sluice_op op = {
+		.opcode = read ? SLUICE_READ : SLUICE_WRITE,
+		.flags = read ? SLUICE_OP_EXACT : 0,
+		.buf = w->buf,
+		.len = w->run->job->io_size,
+	};
 	struct sluice_file *file;
-	struct sluice_op op;
 	int r = sluice_file_open(&file, w->io, f->path, read ? O_RDONLY : O_RDWR, 0, err);
 
 	if (r < 0)
 		return r;
-	op = whole_file(w, read, file);
-	r = move(w->run, w->io, &op, err);
+	op.file = file;
+	r = move(w->run, w->io, &op, &w->res->ways, err);
 	w->res->file.size = sizeof(w->res->file);
 	sluice_file_stat(file, &w->res->file);
 	if (r < 0) {
@@ -146,16 +103,21 @@ static int transfer(struct worker *w, const struct job_file *f, struct sluice_er
 	return sluice_file_close(file, err);
 }
 
-/* The same through the helper's handle, for making and checking files; not measured. */
-static int helper_transfer(struct worker *w, const struct job_file *f, bool read,
-			   struct sluice_err *err)
+/* Between the stage and a file, through the helper's handle; not measured. */
+static int helper_transfer(struct worker *w, const struct job_file *f, bool read, uint64_t offset,
+			   uint64_t len, struct sluice_err *err)
 {
-	struct sluice_op op = whole_file(w, read, NULL);
+	struct sluice_op op = {
+		.opcode = read ? SLUICE_READ : SLUICE_WRITE,
+		.flags = read ? SLUICE_OP_EXACT : SLUICE_OP_DATASYNC,
+		.path = f->path,
+		.buf = w->stage,
+		.len = len,
+		.offset = offset,
+	};
+	uint32_t ways = 0;
 
-	op.path = f->path;
-	if (!read)
-		op.flags = SLUICE_OP_DATASYNC;
-	return move(w->run, w->run->helper, &op, err);
+	return move(w->run, w->run->helper, &op, &ways, err);
 }
 
 /* --------------------------------------------------------------------- data */
@@ -180,19 +142,35 @@ static uint64_t loop_pattern(const struct worker *w, unsigned loop)
 	return pattern + (job->loops + job->warmup - 1 - loop);
 }
 
-/* The buffer holds what @f should; tell where it does not. */
-static int compare(struct worker *w, const struct job_file *f, struct sluice_err *err)
+/* Write what a file to be read holds. */
+static int make_file(struct worker *w, const struct job_file *f, struct sluice_err *err)
 {
-	uint64_t len = w->run->job->io_size;
-	size_t at = sluice_pattern_check(w->buf, len, f->pattern, 0);
-	unsigned char right;
+	uint64_t size = w->run->job->io_size, n;
+	int r = 0;
 
-	if (at == len)
-		return 0;
-	sluice_pattern_fill(&right, 1, f->pattern, at);
-	return sluice_fail(err, -EBADMSG,
-			   "validation failed: %s: offset %zu holds 0x%02x, should be 0x%02x",
-			   f->path, at, (unsigned char)w->buf[at], right);
+	for (uint64_t off = 0; off < size && r == 0; off += n) {
+		n = min_u64(size - off, w->stage_len);
+		sluice_pattern_fill(w->stage, n, f->pattern, off);
+		r = helper_transfer(w, f, false, off, n, err);
+	}
+	return r;
+}
+
+/* Read a file back, past the page cache where that is possible, and compare. */
+static int check_file(struct worker *w, const struct job_file *f, struct sluice_err *err)
+{
+	uint64_t size = w->run->job->io_size, n;
+	int r = 0;
+
+	file_drop_cache(f->path, size);
+	for (uint64_t off = 0; off < size && r == 0; off += n) {
+		n = min_u64(size - off, w->stage_len);
+		memset(w->stage, POISON, n);
+		r = helper_transfer(w, f, true, off, n, err);
+		if (r == 0)
+			r = stage_check(w, f->pattern, off, n, f->path, err);
+	}
+	return r;
 }
 
 /* --------------------------------------------------------------- life of it */
@@ -202,9 +180,8 @@ static int prepare(struct worker *w, struct sluice_err *err)
 {
 	const struct io_job *job = w->run->job;
 	unsigned n = files_per_worker(job);
-	int r = 0;
+	int r = memory_set(w, 0, err); /* page faults are not what is measured */
 
-	memset(w->buf, 0, job->io_size); /* page faults are not what is measured */
 	for (unsigned i = 0; i < n && r == 0 && !run_stopped(w->run); i++) {
 		struct job_file *f = &w->files[i];
 
@@ -214,30 +191,27 @@ static int prepare(struct worker *w, struct sluice_err *err)
 		if (r < 0)
 			return r;
 		w->res->made++;
-		if (job->read) {
-			sluice_pattern_fill(w->buf, job->io_size, f->pattern, 0);
-			r = helper_transfer(w, f, false, err);
-		}
+		if (job->read)
+			r = make_file(w, f, err);
 	}
 	return r;
 }
 
 /* Before the clock starts: a cold cache for reads, the right data for writes. */
-static void prepare_loop(struct worker *w, unsigned loop)
+static int prepare_loop(struct worker *w, unsigned loop, struct sluice_err *err)
 {
 	const struct io_job *job = w->run->job;
 	int64_t left;
 
 	if (!job->read) {
 		if (loop == 0 || job->different_file || job->validate)
-			sluice_pattern_fill(w->buf, job->io_size, loop_pattern(w, loop), 0);
-		return;
+			return memory_fill(w, loop_pattern(w, loop), err);
+		return 0;
 	}
 	left = file_drop_cache(loop_file(w, loop)->path, job->io_size);
 	if (loop >= w->run->res->first && w->res->resident >= 0)
 		w->res->resident = left < 0 || left > w->res->resident ? left : w->res->resident;
-	if (job->validate)
-		memset(w->buf, POISON, job->io_size);
+	return job->validate ? memory_set(w, POISON, err) : 0;
 }
 
 static double seconds(const struct timeval *from, const struct timeval *to)
@@ -265,8 +239,8 @@ static int one_loop(struct worker *w, unsigned loop, struct sluice_err *err)
 	uint64_t begin, done, end;
 	int r = 0;
 
-	if (!run_stopped(run))
-		prepare_loop(w, loop);
+	if (!run_stopped(run) && prepare_loop(w, loop, err) < 0)
+		run_fail(run, err);
 	pthread_barrier_wait(&run->barrier);
 	if (w->tid == 0)
 		getrusage(RUSAGE_SELF, &run->before);
@@ -289,7 +263,7 @@ static int one_loop(struct worker *w, unsigned loop, struct sluice_err *err)
 	w->res->task[loop] = (double)(done - begin) / 1e9;
 	w->res->e2e[loop] = (double)(end - begin) / 1e9;
 	if (run->job->read && run->job->validate && !run_stopped(run))
-		r = compare(w, f, err);
+		r = memory_check(w, f->pattern, f->path, err);
 	return r;
 }
 
@@ -304,11 +278,14 @@ static void measure_limit(struct run *run)
 	for (unsigned i = 0; i < run->nr_workers; i++) {
 		struct worker *w = &run->workers[i];
 
-		/* Whatever the job used: this wants aligned memory. */
-		if (w->map && w->buf != w->map)
-			w->buf = memmove(w->map, w->buf, run->job->io_size);
+		/* Whatever the job used: this wants aligned host memory. */
+		targets[i].content = memory_content(w);
+		if (!targets[i].content) {
+			snprintf(run->res->limit_how, sizeof(run->res->limit_how),
+				 "not measured: out of memory");
+			return;
+		}
 		targets[i].path = loop_file(w, run->res->nr_loops - 1)->path;
-		targets[i].content = w->buf;
 		targets[i].len = run->job->io_size;
 		targets[i].align = w->res->file.direct ? w->res->file.offset_align : PAGE_BYTES;
 	}
@@ -317,19 +294,14 @@ static void measure_limit(struct run *run)
 	memcpy(run->res->limit_how, limit.how, sizeof(limit.how));
 }
 
-/* Read back what was written, past the page cache where that is possible, and compare. */
+/* Everything that was written. */
 static int check_written(struct worker *w, struct sluice_err *err)
 {
 	unsigned n = files_per_worker(w->run->job);
 	int r = 0;
 
-	for (unsigned i = 0; i < n && r == 0 && !run_stopped(w->run); i++) {
-		file_drop_cache(w->files[i].path, w->run->job->io_size);
-		memset(w->buf, POISON, w->run->job->io_size);
-		r = helper_transfer(w, &w->files[i], true, err);
-		if (r == 0)
-			r = compare(w, &w->files[i], err);
-	}
+	for (unsigned i = 0; i < n && r == 0 && !run_stopped(w->run); i++)
+		r = check_file(w, &w->files[i], err);
 	return r;
 }
 

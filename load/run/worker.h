@@ -15,9 +15,12 @@ struct worker {
 	unsigned tid;
 	pthread_t thread;
 	struct sluice_io *io;
-	char *buf; /* io_size bytes */
-	void *map; /* what buf is part of, when it is not the handle's */
+	char *buf;   /* io_size bytes; of a GPU where the job says so: see memory.h */
+	char *stage; /* host memory to look at them through */
+	uint64_t stage_len;
+	void *map; /* host memory of its own */
 	size_t map_len;
+	void *device;           /* device memory of its own */
 	struct job_file *files; /* files_per_worker() of them */
 	struct io_worker_result *res;
 };

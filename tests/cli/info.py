@@ -78,7 +78,7 @@ def engines_have_a_reason_when_they_do_not_work():
         assert (e['reason'] is None) == e['usable'], e
         assert e['description']
     assert [e['name'] for e in i['engines'] if e['usable'] and not e['by_name_only']]
-    assert {e['name'] for e in i['engines'] if e['by_name_only']} <= {'null', 'fault'}
+    assert {e['name'] for e in i['engines'] if e['by_name_only']} <= {'cufile', 'null', 'fault'}
 
 
 def the_gpu_has_a_reason_when_it_is_missing():

@@ -379,6 +379,11 @@ BAD = [
     (['--folder_to_device_mapping', '.:gpu'], 'gpu'),
     (['--folder_to_device_mapping', '.:0', '--multi_process', '2'], 'multi_process'),
     (['--limit', '1G', '--measure_limit'], 'exclude'),
+    (['--use_gds'], 'needs --gpu'),
+    (['--gpu', 'first'], 'first'),
+    (['--gpu', '--lock'], '--lock'),
+    (['--gpu', '--gds', '--engine', 'threads'], 'cufile'),
+    (['--gpu', '0', '--folder_to_device_mapping', '.:0'], 'mapping'),
     (['--no_such_option'], 'no_such_option'),
     (['operand'], 'operand'),
 ]
@@ -397,13 +402,21 @@ def bad_input_case(args, word):
     return 'bad input: ' + ' '.join(args).replace('_', '-'), case
 
 
-def what_needs_a_gpu_or_torch_is_refused_with_status_3():
+def what_needs_torch_is_refused_with_status_3():
     with folder() as f:
-        for args, word in ((['--gpu'], 'GPU'), (['--gpu', '--use_gds'], 'GPU'),
-                           (['--use_gds'], 'GPU'), (['--engine', 'torch_io'], 'torch'),
+        for args, word in ((['--engine', 'torch_io'], 'torch'),
                            (['--engine', 'torch_fastio'], 'torch')):
             out, err = io('--io_size', '64K', *args, status=3)
             assert out == '' and word in err and err.count('\n') == 1, (out, err)
+            assert os.listdir(f) == []
+
+
+def without_a_gpu_there_is_a_reason_and_status_3():
+    with folder() as f:
+        env = {**os.environ, 'CUDA_VISIBLE_DEVICES': ''}
+        for args in ['--gpu'], ['--gpu', '--use_gds'], ['--gpu', '0', '--gds']:
+            out, err = io('--io_size', '64K', *args, status=3, env=env)
+            assert out == '' and 'GPU' in err and err.count('\n') == 1, (out, err)
             assert os.listdir(f) == []
 
 
@@ -684,7 +697,7 @@ tap.run(
     several_folders_have_a_worker_each,
     multi_process_means_workers_in_one_folder,
     *(bad_input_case(*bad) for bad in BAD),
-    what_needs_a_gpu_or_torch_is_refused_with_status_3,
+    what_needs_torch_is_refused_with_status_3, without_a_gpu_there_is_a_reason_and_status_3,
     options_that_mean_nothing_here_are_noted,
     ds_io_engine_names_mean_automatic,
     an_unwritable_json_file_is_noticed_first,

@@ -97,12 +97,18 @@ def every_table_is_sound():
             assert opt['kind'] in ('flag', 'choice') or opt['meta'], opt
 
 
+def stands_alone(opt):
+    return opt['kind'] == 'flag' or opt['kind'] == 'list' and opt['min'] == '0'
+
+
 def every_option_refuses_what_is_wrong():
     for cmd in tables():
         for opt in cmd['options']:
             long, name = f'--{opt["name"]}', cmd['name']
             if opt['kind'] == 'flag':
                 refused(name, f'{long}=yes', says=[long, "'yes'", 'takes no value'])
+                continue
+            if stands_alone(opt):
                 continue
             refused(name, long, says=[long, 'needs a value'])
             if opt['kind'] == 'choice':
@@ -131,7 +137,7 @@ def both_spellings_of_every_option_are_known():
             for name in [opt['name'], *opt['aliases']]:
                 for spelled in {name.replace('_', '-'), name.replace('-', '_')}:
                     # stopped by the unknown option behind it, not by this one
-                    args = [f'--{spelled}'] if opt['kind'] == 'flag' else []
+                    args = [f'--{spelled}'] if stands_alone(opt) else []
                     refused(cmd['name'], *args, '--xyzzy', says=["'--xyzzy'"])
                     if not args:
                         refused(cmd['name'], f'--{spelled}', says=['needs a value'])
