@@ -82,6 +82,7 @@ static void set_request(struct block *b)
 		return;
 	}
 	r->buf = b->bounce;
+	b->data = (char *)b->bounce + b->skip;
 	if (!b->plain) {
 		r->off -= b->skip;
 		r->len = (uint32_t)align_up(b->skip + b->len, s->off_align);
@@ -158,11 +159,15 @@ int block_start(struct sluice_io *io, struct queue *q, struct block *b)
 	if (b->mode == BLOCK_BOUNCE) {
 		b->flags |= SLUICE_DONE_BOUNCED;
 		COUNT(c->bounced, 1);
+	} else if (b->mode == BLOCK_DEVICE) {
+		b->flags |= SLUICE_DONE_RING;
+		COUNT(c->ring, 1);
+		b->req.buf_slot = ring_slot(q);
 	} else if (q) {
 		b->req.buf_slot = find_buf_slot(op, &b->req);
-		if (b->req.buf_slot >= 0)
-			COUNT(c->fixed, 1);
 	}
+	if (b->req.buf_slot >= 0)
+		COUNT(c->fixed, 1);
 	COUNT(*(b->plain ? &c->buffered : &c->direct), 1);
 	if (b->plain)
 		return use_plain(io, b);
@@ -187,6 +192,8 @@ static bool fall_back(struct sluice_io *io, struct block *b)
 	b->req.off += b->skip;
 	b->req.len = (uint32_t)(b->len - b->moved);
 	b->skip = 0;
+	if (b->mode == BLOCK_DEVICE)
+		b->req.buf = b->data + b->moved;
 	return true;
 }
 
@@ -215,7 +222,10 @@ static bool set_rest(struct sluice_io *io, struct block *b, uint64_t step)
 
 	r->off = op->offset + b->pos + b->moved;
 	r->len = (uint32_t)(b->len - b->moved);
-	r->buf = read_bounce ? b->bounce : (char *)r->buf + step;
+	if (b->mode == BLOCK_DEVICE)
+		r->buf = b->data + b->moved;
+	else
+		r->buf = read_bounce ? b->bounce : (char *)r->buf + step;
 	b->skip = 0;
 	if (b->plain || (is_aligned(r->off, align) && is_aligned(r->len, align) &&
 			 is_aligned((uint64_t)(uintptr_t)r->buf, s->mem_align)))
@@ -275,6 +285,7 @@ bool block_account(struct op *op, struct block *b)
 	op->done_flags |= b->flags | (b->eof ? SLUICE_DONE_EOF : 0u);
 	if (b->code < 0 && (!op->code || op->offset + end < op->fail_off)) {
 		op->code = b->code;
+		op->fault = b->fault;
 		op->fail_off = op->offset + end;
 		op->fail_len = b->len - b->moved;
 	}

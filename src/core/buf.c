@@ -61,8 +61,7 @@ static void clear_slots(struct sluice_io *io, unsigned slot, unsigned n)
 	pthread_mutex_unlock(&io->lock);
 }
 
-/* @n neighbouring free slots, or -ENOSPC. */
-static int take_slots(struct sluice_io *io, uint64_t n)
+int buf_slots_take(struct sluice_io *io, uint64_t n)
 {
 	unsigned run = 0;
 	int first = -ENOSPC;
@@ -87,7 +86,7 @@ static int engine_register(struct sluice_io *io, struct region *r)
 
 	if (!io->engine->set_buf || !r->len)
 		return -ENOTSUP;
-	first = take_slots(io, n);
+	first = buf_slots_take(io, n);
 	if (first < 0)
 		return first;
 	for (uint64_t i = 0; i < n && !res; i++) {

@@ -31,6 +31,7 @@
 #include "base/util.h"
 #include "engine/engine.h"
 #include "mem/arena.h"
+#include "mem/device.h"
 #include "store/path.h"
 
 enum {
@@ -46,8 +47,10 @@ enum {
 	RETRIES_MAX = 50,       /* of a block that keeps saying EAGAIN, of an engine that fails */
 	INTERRUPTS_MAX = 10000,
 	REAP_PATIENCE = 2000, /* milliseconds an engine may fail before it is given up */
+	COPY_BLOCKS = 256,    /* that may be in copies to and from devices, of one queue */
 };
 #define REGION_PIECE (1ull << 30)
+#define RING_PIECE   (4ull << 20) /* the largest block of device memory */
 
 struct op;
 struct queue;
@@ -97,6 +100,9 @@ struct op {
 	const struct sluice_iov *iov; /* memory; points to one or to an allocated copy */
 	struct sluice_iov one;
 	unsigned nr_iov;
+	const struct sluice_place *places; /* of each segment; NULL: all in host memory */
+	struct sluice_place one_place;
+	struct sluice_order *order; /* device memory: not before this; NULL: any time */
 	uint32_t opcode;
 	uint32_t flags;
 	uint64_t offset;
@@ -116,8 +122,9 @@ struct op {
 
 	/* where doing stands */
 	unsigned inflight;
-	uint64_t stop; /* bytes without a gap: everything before it is moved */
-	int code;      /* 0 or the first failure, -errno */
+	uint64_t stop;             /* bytes without a gap: everything before it is moved */
+	int code;                  /* 0 or the first failure, -errno */
+	struct sluice_fault fault; /* of CUDA, what made it fail */
 	uint64_t fail_off;
 	uint64_t fail_len;
 	uint32_t done_flags;
@@ -133,6 +140,7 @@ struct op {
 enum block_mode {
 	BLOCK_STRAIGHT, /* file <-> caller's memory */
 	BLOCK_BOUNCE,   /* file <-> aligned bounce <-> caller's memory */
+	BLOCK_DEVICE,   /* file <-> piece of the ring <-> device memory, see device.c */
 	BLOCK_SYNC,     /* fsync, fdatasync */
 };
 
@@ -151,8 +159,11 @@ struct block {
 	uint64_t moved; /* of these, done */
 	unsigned seg;   /* where its memory starts */
 	uint64_t seg_off;
-	uint32_t skip; /* bounce: bytes before the wanted ones */
-	void *bounce;
+	uint32_t skip; /* bounce, ring: bytes before the wanted ones */
+	void *bounce;  /* or a piece of the ring */
+	char *data;    /* device: where in there the wanted bytes start */
+	bool staged;   /* device: a write's bytes are there */
+	struct sluice_fault fault;
 	unsigned tries;
 	uint32_t flags; /* SLUICE_DONE_* */
 	int code;       /* 0 or -errno */
@@ -160,7 +171,7 @@ struct block {
 
 struct counters {
 	atomic_uint_fast64_t ops, ops_failed, bytes_read, bytes_written;
-	atomic_uint_fast64_t blocks, direct, buffered, bounced, inlined, fixed;
+	atomic_uint_fast64_t blocks, direct, buffered, bounced, inlined, fixed, ring, cufile;
 	atomic_uint_fast64_t resubmissions, preallocations, submit_calls, wakeups;
 };
 
@@ -176,7 +187,8 @@ struct queue {
 	bool started;
 	void *engine; /* state */
 	struct block *blocks;
-	struct block *free;                /* linked by req.next */
+	struct block *free; /* linked by req.next */
+	unsigned nr_free;
 	struct block *ready, **ready_tail; /* to be submitted, first or again */
 	unsigned inflight;
 	uint64_t inflight_bytes;
@@ -191,6 +203,21 @@ struct queue {
 	bool bounce_ready;
 	struct sluice_file *files[FILE_SLOTS]; /* registered with this engine */
 	struct counters count;
+
+	/* device memory: see device.c */
+	struct block *more_blocks;             /* the first device block brings them */
+	struct block *starved, **starved_tail; /* that wait for a piece of the ring */
+	unsigned nr_starved;
+	struct sluice_lane **lanes; /* by device, direction and order */
+	struct sluice_lane *open_lanes;
+	void *ctx;           /* current in this thread, as far as we know */
+	unsigned nr_copying; /* blocks in lanes */
+	uint64_t copy_bytes; /* of these */
+	unsigned polls;      /* of lanes, since something moved */
+	bool ring_tried;     /* the engine has been told of the ring; */
+	int ring_slot;       /* -1: and refused */
+	bool ring_waits;     /* for a piece, under ring->lock */
+	struct queue *ring_next;
 
 	atomic_bool aside; /* may not look at the pending list for long: others should */
 
@@ -222,6 +249,17 @@ struct waiter {
 	unsigned need;       /* so many on the done list; 0: all */
 };
 
+/* Pinned memory for transfers of device memory, see ring.c. */
+struct ring {
+	pthread_mutex_t lock;
+	atomic_uint_fast64_t bytes; /* 0: not made yet */
+	struct sluice_area area;
+	struct ring_page *pages;
+	uint32_t *lists; /* of free pieces, by order */
+	int slot;        /* with the engines, -1: none */
+	struct queue *waiters, **waiters_tail;
+};
+
 struct sluice_io {
 	struct sluice_opts opts; /* with defaults filled in */
 	const struct sluice_engine *engine;
@@ -231,6 +269,7 @@ struct sluice_io {
 
 	struct op pending;    /* head of the ring of those with blocks to hand out */
 	uint64_t pend_blocks; /* about how many */
+	uint64_t pend_host;   /* pending operations without device memory */
 	struct op done;       /* head of the ring of finished ones nobody has collected */
 	unsigned nr_done;
 	atomic_uint_fast64_t active; /* operations not finished */
@@ -257,6 +296,8 @@ struct sluice_io {
 	atomic_uint nr_regions;
 	bool buf_slots[BUF_SLOTS];
 	pthread_mutex_t region_lock; /* one registration at a time */
+	struct sluice_gpus gpus;
+	struct ring ring;
 
 	struct counters count; /* of blocking one-block transfers, and of operations */
 	atomic_uint fallbacks;
@@ -351,6 +392,44 @@ bool block_finish(struct sluice_io *io, struct block *b, struct counters *count)
 /* Account for a finished block in its operation; true when that was the last one. */
 bool block_account(struct op *op, struct block *b);
 
+/* ---- device.c */
+/* Ask where the memory of @op lives; sets op->places. */
+int device_find(struct op *op, struct sluice_err *err);
+bool device_any(const struct sluice_op *u);
+/* Device memory of @op waits for the stream it names; *@last is shared by operations in a row. */
+int device_order(struct sluice_io *io, struct op *op, void *stream, struct sluice_order **last,
+		 struct sluice_err *err);
+/* May this queue take on another block of device memory? */
+bool device_room(const struct queue *q);
+/* Before a block is submitted.  0: go ahead; 1: it comes back by device_done(); or -errno. */
+int device_stage(struct queue *q, struct block *b);
+/* A read's block is in the ring: true when it comes back by device_done(). */
+bool device_unload(struct queue *q, struct block *b);
+/* One event for all copies since the last call. */
+void device_flush(struct queue *q);
+/* Blocks whose copies are done, linked by req.next. */
+struct block *device_done(struct queue *q);
+/* Blocks that waited for a piece and may be tried again, linked by req.next. */
+struct block *device_fed(struct queue *q);
+/* Is anything in copies, or waiting for the ring? */
+static inline bool device_busy(const struct queue *q)
+{
+	return q->nr_copying || q->nr_starved;
+}
+int64_t device_patience(struct queue *q); /* how long to sleep before looking again, ns */
+void device_close(struct queue *q);       /* by the queue's thread */
+void device_free(struct queue *q);        /* the memory alone */
+
+/* ---- ring.c */
+void ring_setup(struct ring *ring);
+int ring_make(struct sluice_io *io, struct sluice_fault *fault);
+int ring_get(struct queue *q, uint64_t len, void **out); /* -EBUSY: the queue has to wait */
+void ring_put(struct queue *q, void *piece);
+void ring_leave(struct queue *q); /* it does not wait any more */
+int ring_slot(struct queue *q);   /* the ring's slot in this queue's engine, -1: none */
+void ring_free(struct sluice_io *io);
+void ring_abandon(struct sluice_io *io);
+
 /* ---- queue.c */
 void pend_add(struct sluice_io *io, struct op *op); /* under io->lock, as the next */
 void pend_del(struct sluice_io *io, struct op *op);
@@ -358,6 +437,8 @@ unsigned queue_room(const struct queue *q); /* blocks it can take now */
 void queue_pull(struct queue *q);
 void queue_submit(struct queue *q);
 void queue_harvest(struct queue *q, struct sluice_req *list);
+void queue_copied(struct queue *q);   /* look after blocks of device memory */
+bool pend_any(const struct queue *q); /* under io->lock: is there something it could take? */
 bool queue_add_local(struct queue *q, struct op *op); /* false: others have time, share it */
 struct op *queue_spare(struct queue *q);              /* NULL: no memory */
 
@@ -384,5 +465,6 @@ void op_finished(struct sluice_io *io); /* io->active less one; not under io->lo
 /* ---- buf.c */
 bool region_find(struct sluice_io *io, uint64_t addr, uint64_t len, struct region *out);
 void regions_free(struct sluice_io *io);
+int buf_slots_take(struct sluice_io *io, uint64_t n); /* neighbours; the first, or -ENOSPC */
 
 #endif

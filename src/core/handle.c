@@ -216,6 +216,8 @@ static void free_io(struct sluice_io *io)
 		munmap(io->guard, (size_t)sysconf(_SC_PAGESIZE));
 	pthread_cond_destroy(&io->called);
 	pthread_mutex_destroy(&io->region_lock);
+	ring_free(io);
+	sluice_gpus_fini(&io->gpus);
 	pthread_mutex_destroy(&io->lock);
 	free(io);
 }
@@ -239,6 +241,8 @@ int sluice_open(struct sluice_io **out, const struct sluice_opts *opts, struct s
 	io->auto_depth = !opts || !opts->depth;
 	pthread_mutex_init(&io->lock, NULL);
 	pthread_mutex_init(&io->region_lock, NULL);
+	sluice_gpus_init(&io->gpus);
+	ring_setup(&io->ring);
 	pthread_cond_init(&io->called, NULL);
 	ring_init(&io->pending);
 	ring_init(&io->done);
@@ -270,12 +274,14 @@ static int close_copy(struct sluice_io *io)
 		io->engine->abandon(q->engine);
 		sluice_area_unmap(&q->bounce_area);
 		free(q->bounce_free);
+		device_free(q);
 		free(q->blocks);
 		free(q->engine);
 	}
 	free(io->queues);
 	files_free(io);
 	regions_free(io);
+	ring_abandon(io);
 	munmap(io->guard, (size_t)sysconf(_SC_PAGESIZE));
 	for (unsigned i = 0; i < io->nr_chunks; i++)
 		free(io->chunks[i]);
@@ -321,6 +327,8 @@ static void add_counters(struct sluice_stats *s, struct counters *c)
 	s->blocks_bounced += c->bounced;
 	s->blocks_inline += c->inlined;
 	s->blocks_fixed += c->fixed;
+	s->blocks_ring += c->ring;
+	s->blocks_cufile += c->cufile;
 	s->resubmissions += c->resubmissions;
 	s->preallocations += c->preallocations;
 	s->submit_calls += c->submit_calls;
@@ -352,6 +360,7 @@ int sluice_get_stats(struct sluice_io *io, struct sluice_stats *stats)
 		if (io->engine->cpu_ns)
 			s.cpu_ns += io->engine->cpu_ns(io->queues[i].engine);
 	}
+	s.ring_bytes = atomic_load(&io->ring.bytes);
 	memcpy(stats, &s, min_u64(stats->size, sizeof(s)));
 	return 0;
 }

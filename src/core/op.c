@@ -12,11 +12,12 @@
 
 #include "base/err.h"
 #include "core/core.h"
+#include "dl/cuda.h"
 
 enum { SYNC_FLAGS = SLUICE_OP_DATASYNC | SLUICE_OP_FULLSYNC };
 
-static const uint32_t known_flags =
-	SLUICE_OP_EXACT | SLUICE_OP_TRUNCATE | SLUICE_OP_DATASYNC | SLUICE_OP_FULLSYNC;
+static const uint32_t known_flags = SLUICE_OP_EXACT | SLUICE_OP_TRUNCATE | SLUICE_OP_DATASYNC |
+				    SLUICE_OP_FULLSYNC | SLUICE_OP_STREAM;
 
 /* ------------------------------------------------------------------ table */
 
@@ -152,11 +153,17 @@ static int copy_iov(struct op *op, const struct sluice_op *u)
 	return 0;
 }
 
+/* What concerns memory; may be called twice. */
 static void free_iov(struct op *op)
 {
 	if (op->iov != &op->one)
 		free((void *)(uintptr_t)op->iov);
 	op->iov = &op->one;
+	if (op->places != &op->one_place)
+		free((void *)(uintptr_t)op->places);
+	op->places = NULL;
+	sluice_order_put(op->order);
+	op->order = NULL;
 }
 
 static int check_access(const struct op *op, struct sluice_err *err)
@@ -200,6 +207,10 @@ static void find_memory(struct sluice_io *io, struct op *op)
 	struct region r;
 	bool huge = io->huge_by_default;
 
+	if (op->places) {
+		op->block = min_u64(plan_split(op->file, true), RING_PIECE);
+		return;
+	}
 	if (op->nr_iov == 1 && region_find(io, (uint64_t)(uintptr_t)op->one.addr, op->len, &r)) {
 		huge |= r.huge;
 		if (r.nr_slots) {
@@ -240,7 +251,9 @@ int op_prepare(struct sluice_io *io, struct op *op, const struct sluice_op *u,
 	op->arg = u->arg;
 	if (copy_iov(op, u) < 0)
 		return sluice_fail(err, -ENOMEM, "out of memory");
-	r = file_for_op(io, u, &op->file, err);
+	r = device_find(op, err);
+	if (!r)
+		r = file_for_op(io, u, &op->file, err);
 	if (r < 0) {
 		free_iov(op);
 		return r;
@@ -270,11 +283,28 @@ void op_drop(struct op *op)
 
 static const char *const opcode_names[] = {"", "read", "write", "sync"};
 
+/* How bytes of device memory went. */
+static const char *device_way(const struct op *op)
+{
+	return op->done_flags & SLUICE_DONE_CUFILE          ? ", cuFile"
+	       : op->done_flags & SLUICE_DONE_CUFILE_COMPAT ? ", cuFile in compatibility mode"
+	       : op->done_flags & SLUICE_DONE_RING          ? ", ring"
+							    : "";
+}
+
+static const char *why(const struct op *op, char *room, size_t size)
+{
+	if (!op->fault.code)
+		return sluice_strerror(op->code);
+	snprintf(room, size, "%s: %s", op->fault.call, sluice_cuda_name(op->fault.code));
+	return room;
+}
+
 /* One line: which operation, where, by what, and how it went. */
 static char *make_msg(const struct sluice_io *io, const struct op *op, const char *name)
 {
 	uint64_t bytes = op->opcode == SLUICE_SYNC ? 0 : op->stop;
-	char how[200], *msg = NULL;
+	char how[300], room[120], *msg = NULL;
 
 	if (op->code == -ECANCELED && op->cancelled)
 		snprintf(how, sizeof(how), "cancelled after %" PRIu64 " bytes", bytes);
@@ -284,15 +314,16 @@ static char *make_msg(const struct sluice_io *io, const struct op *op, const cha
 		snprintf(how, sizeof(how),
 			 "failed at offset %" PRIu64 " length %" PRIu64 " after %" PRIu64
 			 " bytes: %s",
-			 op->fail_off, op->fail_len, bytes, sluice_strerror(op->code));
+			 op->fail_off, op->fail_len, bytes, why(op, room, sizeof(room)));
 	else if (op->code < 0)
 		snprintf(how, sizeof(how), "failed: %s", sluice_strerror(op->code));
 	else
 		snprintf(how, sizeof(how), "%" PRIu64 " bytes%s", bytes,
 			 op->done_flags & SLUICE_DONE_EOF ? ", the file ends there" : "");
-	if (asprintf(&msg, "%s %s: offset %" PRIu64 " length %" PRIu64 " by %s (%s): %s",
+	if (asprintf(&msg, "%s %s: offset %" PRIu64 " length %" PRIu64 " by %s (%s%s): %s",
 		     opcode_names[op->opcode], name, op->offset, op->len, io->engine->name,
-		     op->done_flags & SLUICE_DONE_DIRECT ? "direct" : "buffered", how) < 0)
+		     op->done_flags & SLUICE_DONE_DIRECT ? "direct" : "buffered", device_way(op),
+		     how) < 0)
 		return NULL;
 	return msg;
 }

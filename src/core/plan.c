@@ -16,6 +16,9 @@
  * Where O_DIRECT is not in use everything goes straight through the page cache.
  * Blocks of a scatter list end where a segment ends; small segments are gathered
  * in a bounce buffer.
+ *
+ * Device memory goes through pieces of the ring, with the same respect for alignment;
+ * a block has to do with one device, and may have host memory besides.
  */
 #include <string.h>
 
@@ -110,9 +113,78 @@ static void plan_direct_write(const struct op *op, struct block *b, uint64_t add
 	}
 }
 
+static void plan_host(const struct op *op, struct block *b)
+{
+	uint64_t addr = (uint64_t)(uintptr_t)op->iov[op->seg].addr + op->seg_off;
+	uint64_t seg_left = op->iov[op->seg].len - op->seg_off;
+
+	if (!op->file->store.direct)
+		plan_plain(op, b, seg_left);
+	else if (op->opcode == SLUICE_READ)
+		plan_direct_read(op, b, addr, seg_left);
+	else
+		plan_direct_write(op, b, addr, seg_left);
+}
+
+/* How far from the cursor before a second device comes in, at most @len. */
+static uint64_t one_device(const struct op *op, uint64_t len)
+{
+	uint64_t done = 0, seg_off = op->seg_off;
+	int device = -1;
+
+	for (unsigned seg = op->seg; done < len; seg++, seg_off = 0) {
+		int here = op->iov[seg].len > seg_off ? op->places[seg].device : -1;
+
+		if (here >= 0 && device >= 0 && here != device)
+			break;
+		device = here >= 0 ? here : device;
+		done += op->iov[seg].len - seg_off;
+	}
+	return min_u64(done, len);
+}
+
+static void plan_device(const struct op *op, struct block *b)
+{
+	const struct sluice_store *s = &op->file->store;
+	uint64_t off = op->offset + b->pos, left = op->len - b->pos, end;
+	uint64_t align = op->opcode == SLUICE_READ ? s->off_align : s->edge_align;
+
+	b->mode = BLOCK_DEVICE;
+	b->plain = !s->direct;
+	b->skip = 0;
+	b->len = min_u64(op->block, left);
+	if (s->direct && op->opcode == SLUICE_READ) {
+		b->skip = (uint32_t)(off & (align - 1));
+		b->len = min_u64(b->len, op->block - b->skip);
+	} else if (s->direct && (!is_aligned(off, align) || left < align)) {
+		b->plain = true; /* part of a page */
+		b->len = min_u64(left, align_up(off + 1, align) - off);
+	}
+	b->len = one_device(op, b->len);
+	if (b->plain || op->opcode == SLUICE_READ)
+		return;
+	/* Whole pages; one that two devices share is written in two parts. */
+	end = align_down(off + b->len, align);
+	if (end > off)
+		b->len = end - off;
+	else
+		b->plain = true;
+}
+
+/* Large parts of host memory between device memory go their own way. */
+static void plan_mixed(const struct op *op, struct block *b)
+{
+	if (op->places[op->seg].device < 0) {
+		plan_host(op, b);
+		if (b->mode == BLOCK_STRAIGHT)
+			return;
+	}
+	plan_device(op, b);
+}
+
 bool plan_block(struct op *op, struct block *b)
 {
-	uint64_t left = op->len - op->cursor, addr, seg_left;
+	uint64_t left = op->len - op->cursor;
 
 	if (!left)
 		return false;
@@ -123,14 +195,10 @@ bool plan_block(struct op *op, struct block *b)
 	b->seg = op->seg;
 	b->seg_off = op->seg_off;
 	b->len = min_u64(op->block, left);
-	addr = (uint64_t)(uintptr_t)op->iov[op->seg].addr + op->seg_off;
-	seg_left = op->iov[op->seg].len - op->seg_off;
-	if (!op->file->store.direct)
-		plan_plain(op, b, seg_left);
-	else if (op->opcode == SLUICE_READ)
-		plan_direct_read(op, b, addr, seg_left);
+	if (op->places)
+		plan_mixed(op, b);
 	else
-		plan_direct_write(op, b, addr, seg_left);
+		plan_host(op, b);
 	advance(op, b->len);
 	return true;
 }

@@ -19,6 +19,7 @@ void pend_add(struct sluice_io *io, struct op *op)
 	op->state = OP_PENDING;
 	op->est = op->len ? (op->len + op->block - 1) / op->block : 1;
 	io->pend_blocks += op->est;
+	io->pend_host += !op->places;
 	ring_add(&io->pending, op);
 }
 
@@ -26,6 +27,7 @@ void pend_del(struct sluice_io *io, struct op *op)
 {
 	ring_del(op);
 	io->pend_blocks -= op->est;
+	io->pend_host -= !op->places;
 	op->est = 0;
 	op->state = OP_ISSUED;
 }
@@ -63,14 +65,18 @@ static struct block *block_get(struct queue *q)
 	struct block *b = q->free;
 
 	q->free = (struct block *)b->req.next;
+	q->nr_free--;
 	return b;
 }
 
 static void block_put(struct queue *q, struct block *b)
 {
-	if (b->bounce)
+	if (b->bounce && b->mode == BLOCK_DEVICE)
+		ring_put(q, b->bounce);
+	else if (b->bounce)
 		q->bounce_free[q->nr_bounce_free++] = b->bounce;
 	b->bounce = NULL;
+	q->nr_free++;
 	b->req.next = (struct sluice_req *)q->free;
 	q->free = b;
 }
@@ -156,6 +162,22 @@ struct op *queue_spare(struct queue *q)
 	return op;
 }
 
+bool pend_any(const struct queue *q)
+{
+	return q->io->pending.next != &q->io->pending && (q->io->pend_host || device_room(q));
+}
+
+/* The next operation this queue can do something for; there is one. */
+static struct op *pend_first(const struct queue *q)
+{
+	struct op *op = q->io->pending.next;
+
+	if (!device_room(q))
+		while (op->places)
+			op = op->next;
+	return op;
+}
+
 /* Under io->lock.  Operations without any block end up on *over. */
 static void pull_shared(struct queue *q, unsigned room, struct op **over)
 {
@@ -166,10 +188,10 @@ static void pull_shared(struct queue *q, unsigned room, struct op **over)
 	struct block *b;
 	struct op *op;
 
-	for (unsigned n = 0; n < limit && io->pending.next != &io->pending; n++) {
+	for (unsigned n = 0; n < limit && pend_any(q); n++) {
 		if (io->auto_depth && n && bytes >= BYTES_AUTO)
 			break;
-		op = io->pending.next;
+		op = pend_first(q);
 		if (op->opcode == SLUICE_SYNC || op->cursor < op->len) {
 			b = block_get(q);
 			if (op->opcode == SLUICE_SYNC)
@@ -198,11 +220,11 @@ unsigned queue_room(const struct queue *q)
 {
 	if (q->ready)
 		return 0; /* these first */
-	if ((q->io->opts.flags & SLUICE_NO_OVERLAP) && q->inflight)
+	if ((q->io->opts.flags & SLUICE_NO_OVERLAP) && (q->inflight || device_busy(q)))
 		return 0;
 	if (q->io->auto_depth && q->inflight_bytes >= BYTES_AUTO)
 		return 0;
-	return q->io->opts.depth - q->inflight;
+	return (unsigned)min_u64(q->io->opts.depth - q->inflight, q->nr_free);
 }
 
 void queue_pull(struct queue *q)
@@ -284,6 +306,7 @@ static void run_callback(struct queue *q, struct op *op)
 	queue_step_aside(q); /* it may take its time */
 	op->on_done(op->arg, &done);
 	queue_step_back(q);
+	q->ctx = NULL; /* it may have made another one current */
 	if (op->file)
 		file_put(op->file);
 	op_finished(io);
@@ -365,10 +388,10 @@ void queue_harvest(struct queue *q, struct sluice_req *list)
 		q->inflight--;
 		q->inflight_bytes -= b->req.len;
 		copied = b->mode == BLOCK_BOUNCE && b->op->opcode == SLUICE_READ;
-		if (block_finish(q->io, b, &q->count))
-			harvest_block(q, b, &h);
-		else
+		if (!block_finish(q->io, b, &q->count))
 			ready_return(q, b);
+		else if (!device_unload(q, b))
+			harvest_block(q, b, &h);
 		/* A copy takes about as long as a transfer: keep the device busy meanwhile. */
 		if (copied && list) {
 			deliver(q, &h);
@@ -378,6 +401,27 @@ void queue_harvest(struct queue *q, struct sluice_req *list)
 		}
 	}
 	deliver(q, &h);
+	device_flush(q);
+}
+
+/* Blocks that are back from a device, or have got room in the ring at last. */
+void queue_copied(struct queue *q)
+{
+	struct harvest h = {0};
+	struct block *b, *next;
+
+	for (b = device_done(q); b; b = next) {
+		next = (struct block *)b->req.next;
+		if (b->op->opcode == SLUICE_WRITE && !b->code)
+			ready_add(q, b);
+		else
+			harvest_block(q, b, &h);
+	}
+	deliver(q, &h);
+	for (b = device_fed(q); b; b = next) {
+		next = (struct block *)b->req.next;
+		ready_add(q, b);
+	}
 }
 
 /* A block that cannot be submitted is a block that failed. */
@@ -409,6 +453,10 @@ static unsigned gather(struct queue *q, struct sluice_req **reqs, unsigned max)
 		if (r == -EBUSY)
 			break;
 		ready_take(q);
+		if (!r && b->mode == BLOCK_DEVICE)
+			r = device_stage(q, b);
+		if (r > 0)
+			continue;
 		if (!r && !b->started)
 			r = block_start(q->io, q, b);
 		if (r < 0) {
@@ -425,15 +473,16 @@ static unsigned gather(struct queue *q, struct sluice_req **reqs, unsigned max)
 void queue_submit(struct queue *q)
 {
 	struct sluice_req *reqs[PULL_MAX];
-	unsigned max = q->io->opts.flags & SLUICE_SINGLE_SUBMIT ? 1 : PULL_MAX, n;
+	unsigned most = q->io->opts.flags & SLUICE_SINGLE_SUBMIT ? 1 : PULL_MAX, n;
 	struct block *b;
 	int r;
 
 	while (q->ready) {
-		n = gather(q, reqs, max);
+		n = gather(q, reqs, (unsigned)min_u64(most, q->io->opts.depth - q->inflight));
+		device_flush(q);
 		if (!n) {
 			/* What it waits for is in flight elsewhere. */
-			if (q->ready && !q->inflight)
+			if (q->ready && !q->inflight && !device_busy(q))
 				block_pause(q->ready);
 			return;
 		}

@@ -19,8 +19,8 @@ static bool fits_local(const struct op *op)
 	const struct sluice_store *s = &op->file->store;
 	uint64_t align = op->opcode == SLUICE_READ ? s->off_align : s->edge_align;
 
-	if (!op->on_done || op->nr_iov != 1 || !op->len || op->len > op->block || op->small_pages ||
-	    (op->flags & (SLUICE_OP_DATASYNC | SLUICE_OP_FULLSYNC)))
+	if (op->places || !op->on_done || op->nr_iov != 1 || !op->len || op->len > op->block ||
+	    op->small_pages || (op->flags & (SLUICE_OP_DATASYNC | SLUICE_OP_FULLSYNC)))
 		return false;
 	return !s->direct || (is_aligned(op->offset, align) && is_aligned(op->len, align) &&
 			      is_aligned((uint64_t)(uintptr_t)op->one.addr, s->mem_align));
@@ -49,6 +49,7 @@ static void put_op(struct sluice_io *io, struct op *op)
 struct batch {
 	struct op *ops[PULL_MAX];
 	unsigned n;
+	struct sluice_order *order; /* of the last one that asked for one */
 };
 
 static void flush(struct sluice_io *io, struct batch *b)
@@ -73,6 +74,11 @@ static int submit_one(struct sluice_io *io, const struct sluice_op *u, struct ba
 	if (!op)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	r = op_prepare(io, op, u, err);
+	if (!r && op->places && (u->flags & SLUICE_OP_STREAM)) {
+		r = device_order(io, op, u->stream, &b->order, err);
+		if (r < 0)
+			op_drop(op);
+	}
 	if (r < 0) {
 		put_op(io, op);
 		return r;
@@ -109,6 +115,7 @@ int sluice_submit(struct sluice_io *io, const struct sluice_op *ops, unsigned n,
 			break;
 	}
 	flush(io, &b);
+	sluice_order_put(b.order);
 	return i || !n ? (int)i : r;
 }
 
@@ -184,7 +191,7 @@ static bool inline_fits(const struct sluice_io *io, const struct sluice_op *u)
 		return true;
 	for (unsigned i = 0; u->iov && i < u->nr_iov; i++)
 		len += u->iov[i].len;
-	return len <= (io->opts.block ? io->opts.block : 1u << 20);
+	return len <= (io->opts.block ? io->opts.block : 1u << 20) && !device_any(u);
 }
 
 int sluice_run(struct sluice_io *io, const struct sluice_op *u, struct sluice_done *done,

@@ -153,11 +153,20 @@ static bool may_sleep(struct queue *q, bool *ret_marked)
 	if (q->local)
 		return false;
 	pthread_mutex_lock(&io->lock);
-	*ret_marked = !q->calls && io->pending.next == &io->pending;
+	*ret_marked = !q->calls && !pend_any(q);
 	if (*ret_marked)
 		q->state = QUEUE_REAPS;
 	pthread_mutex_unlock(&io->lock);
 	return *ret_marked;
+}
+
+static void give_up(struct block *blocks, unsigned n, struct sluice_req **list)
+{
+	for (unsigned i = 0; blocks && i < n; i++)
+		if (blocks[i].inflight) {
+			blocks[i].tries = INTERRUPTS_MAX;
+			sluice_req_push(list, &blocks[i].req, -EIO);
+		}
 }
 
 /*
@@ -174,11 +183,8 @@ static void reap_failed(struct queue *q, int code)
 		return;
 	}
 	q->broken = code;
-	for (unsigned i = 0; i < q->io->opts.depth; i++)
-		if (q->blocks[i].inflight) {
-			q->blocks[i].tries = INTERRUPTS_MAX;
-			sluice_req_push(&list, &q->blocks[i].req, -EIO);
-		}
+	give_up(q->blocks, q->io->opts.depth, &list);
+	give_up(q->more_blocks, COPY_BLOCKS, &list);
 	queue_harvest(q, list);
 }
 
@@ -191,12 +197,14 @@ static void work(struct queue *q)
 
 	if (q->called)
 		run_calls(q);
+	if (device_busy(q))
+		queue_copied(q);
 	queue_pull(q);
 	queue_submit(q);
-	if (!q->inflight)
+	if (!q->inflight && !device_busy(q))
 		return;
 	sleep = may_sleep(q, &marked);
-	r = io->engine->reap(q->engine, &list, sleep ? -1 : 0);
+	r = io->engine->reap(q->engine, &list, sleep ? device_patience(q) : 0);
 	queue_step_back(q);
 	if (marked) {
 		pthread_mutex_lock(&io->lock);
@@ -239,7 +247,8 @@ static void *queue_main(void *arg)
 		return NULL;
 	do {
 		work(q);
-	} while (q->inflight || q->ready || q->local || idle(q));
+	} while (q->inflight || q->ready || q->local || device_busy(q) || idle(q));
+	device_close(q);
 	q->io->engine->close(q->engine);
 	return NULL;
 }
@@ -270,6 +279,7 @@ int queue_start(struct queue *q, struct sluice_err *err)
 	pthread_cond_init(&q->work, NULL);
 	q->ready_tail = &q->ready;
 	q->local_tail = &q->local;
+	q->starved_tail = &q->starved;
 	q->engine = calloc(1, io->engine->state_size);
 	q->blocks = calloc(io->opts.depth, sizeof(*q->blocks));
 	q->bounce_free = calloc(BOUNCE_SLOTS, sizeof(*q->bounce_free));
@@ -279,6 +289,7 @@ int queue_start(struct queue *q, struct sluice_err *err)
 		q->blocks[i].req.next = (struct sluice_req *)q->free;
 		q->free = &q->blocks[i];
 	}
+	q->nr_free = io->opts.depth;
 	r = thread_start(&q->thread, queue_main, q);
 	q->started = !r;
 	if (r < 0)
@@ -301,6 +312,7 @@ void queue_free(struct queue *q)
 		pthread_join(q->thread, NULL);
 	sluice_area_unmap(&q->bounce_area);
 	free(q->bounce_free);
+	device_free(q);
 	free(q->blocks);
 	free(q->engine);
 	pthread_cond_destroy(&q->work);

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Blocks of device memory.  A read is I/O into a piece of the ring, then a copy to the
+ * device; a write is a copy from the device, then I/O.  Copies are queued in lanes, of
+ * which a queue has one per device, direction, and whether the operation is ordered
+ * behind a stream of the user's: such copies may have to wait for long, and others
+ * should not wait with them.
+ *
+ * The I/O thread never waits for a copy.  Once a round it puts one event behind all
+ * copies it has queued since the last, and asks each lane for the oldest that is
+ * reached; until that says so the pieces are not touched.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "core/core.h"
+#include "dl/cuda.h"
+#include "mem/copy.h"
+
+enum {
+	LANES = 4 * SLUICE_GPUS_MAX,
+	COPY_BYTES = 32 << 20, /* in the lanes of one queue; more waits in the ring for nothing */
+	SPINS = 50,            /* looks at the lanes before sleeping in between */
+	NAP_NS = 20000,        /* the first of these sleeps, */
+	NAP_MAX_NS = 500000,   /* and the longest */
+	FAILURES_MAX = 1000,
+};
+
+/* ------------------------------------------------------------------ places */
+
+bool device_any(const struct sluice_op *u)
+{
+	const struct sluice_cuda *cuda = sluice_cuda_present();
+	bool any = false;
+
+	if (!cuda)
+		return false;
+	if (!u->nr_iov)
+		return u->len && sluice_place_of(cuda, u->buf).device >= 0;
+	for (unsigned i = 0; u->iov && i < u->nr_iov && !any; i++)
+		any = u->iov[i].len && sluice_place_of(cuda, u->iov[i].addr).device >= 0;
+	return any;
+}
+
+int device_find(struct op *op, struct sluice_err *err)
+{
+	const struct sluice_cuda *cuda = op->len ? sluice_cuda_present() : NULL;
+	struct sluice_place *places = &op->one_place;
+	bool any = false;
+
+	if (!cuda)
+		return 0;
+	if (op->nr_iov > 1)
+		places = calloc(op->nr_iov, sizeof(*places));
+	if (!places)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	for (unsigned i = 0; i < op->nr_iov; i++) {
+		places[i] = op->iov[i].len ? sluice_place_of(cuda, op->iov[i].addr)
+					   : (struct sluice_place){-1, false};
+		any |= places[i].device >= 0;
+	}
+	if (any)
+		op->places = places;
+	else if (places != &op->one_place)
+		free(places);
+	return 0;
+}
+
+static int first_device(const struct op *op)
+{
+	unsigned i = 0;
+
+	while (op->places[i].device < 0)
+		i++;
+	return op->places[i].device;
+}
+
+int device_order(struct sluice_io *io, struct op *op, void *stream, struct sluice_order **last,
+		 struct sluice_err *err)
+{
+	struct sluice_fault fault = {0};
+	int r;
+
+	if (!*last || (*last)->stream != stream) {
+		sluice_order_put(*last);
+		*last = NULL;
+		r = sluice_order_new(last, &io->gpus, first_device(op), stream, &fault);
+		if (r < 0 && fault.code)
+			return sluice_fail(err, r, "stream: %s: %s", fault.call,
+					   sluice_cuda_name(fault.code));
+		if (r < 0)
+			return sluice_fail(err, r, "out of memory");
+	}
+	atomic_fetch_add(&(*last)->refs, 1);
+	op->order = *last;
+	return 0;
+}
+
+/* ------------------------------------------------------------------- lanes */
+
+/* Blocks for copies, so that these do not take the place of transfers. */
+static int add_blocks(struct queue *q)
+{
+	if (!q->lanes)
+		q->lanes = calloc(LANES, sizeof(struct sluice_lane *));
+	if (!q->more_blocks) {
+		q->more_blocks = calloc(COPY_BLOCKS, sizeof(*q->more_blocks));
+		for (unsigned i = 0; q->more_blocks && i < COPY_BLOCKS; i++) {
+			q->more_blocks[i].req.next = (struct sluice_req *)q->free;
+			q->free = &q->more_blocks[i];
+			q->nr_free++;
+		}
+	}
+	return q->lanes && q->more_blocks ? 0 : -ENOMEM;
+}
+
+static int set_ctx(struct queue *q, void *ctx, struct sluice_fault *fault)
+{
+	int r;
+
+	if (q->ctx == ctx)
+		return 0;
+	r = sluice_fault_set(fault, "cuCtxSetCurrent", q->io->gpus.cuda->ctx_set(ctx));
+	q->ctx = r < 0 ? NULL : ctx;
+	return r;
+}
+
+static int open_lane(struct queue *q, int device, struct sluice_lane **out,
+		     struct sluice_fault *fault)
+{
+	CLEANUP_FREE struct sluice_lane *lane = calloc(1, sizeof(*lane));
+	int r;
+
+	if (!lane)
+		return -ENOMEM;
+	r = sluice_gpus_ctx(&q->io->gpus, device, &lane->ctx, fault);
+	if (r < 0)
+		return r;
+	lane->cuda = q->io->gpus.cuda;
+	r = set_ctx(q, lane->ctx, fault);
+	if (r < 0)
+		return r;
+	r = sluice_lane_open(lane, fault);
+	if (r < 0)
+		return r;
+	lane->next = q->open_lanes;
+	q->open_lanes = lane;
+	*out = TAKE_PTR(lane);
+	return 0;
+}
+
+static int block_device(const struct block *b)
+{
+	const struct op *op = b->op;
+	uint64_t left = b->len, seg_off = b->seg_off;
+
+	for (unsigned seg = b->seg; left; seg++, seg_off = 0) {
+		uint64_t here = min_u64(left, op->iov[seg].len - seg_off);
+
+		if (here && op->places[seg].device >= 0)
+			return op->places[seg].device;
+		left -= here;
+	}
+	return -1;
+}
+
+/* The lane of a block, with its context current, and behind what the operation waits for. */
+static int get_lane(struct queue *q, struct block *b, struct sluice_lane **out)
+{
+	const struct op *op = b->op;
+	int device = block_device(b), r = 0;
+	unsigned i;
+
+	if (device < 0)
+		device = first_device(op); /* gathered from host memory alone: any will do */
+	i = 4 * (unsigned)device + 2 * (op->opcode == SLUICE_WRITE) + !!op->order;
+	if (!q->lanes[i])
+		r = open_lane(q, device, &q->lanes[i], &b->fault);
+	if (!r)
+		r = set_ctx(q, q->lanes[i]->ctx, &b->fault);
+	if (!r && op->order)
+		r = sluice_lane_wait(q->lanes[i], op->order, &b->fault);
+	*out = q->lanes[i];
+	return r;
+}
+
+/* ------------------------------------------------------------------ copies */
+
+/* One stretch of a segment; *@queued when the lane has something to do. */
+static int copy_stretch(struct sluice_lane *lane, const struct block *b, bool device, char *user,
+			char *piece, uint64_t len, struct sluice_fault *fault)
+{
+	const struct sluice_cuda *cuda = lane->cuda;
+	bool read = b->op->opcode == SLUICE_READ;
+
+	if (!device) {
+		sluice_copy_stream(read ? user : piece, read ? piece : user, len);
+		return 0;
+	}
+	if (read)
+		return sluice_fault_set(
+			fault, "cuMemcpyHtoDAsync",
+			cuda->copy_to_device((uintptr_t)user, piece, len, lane->stream));
+	return sluice_fault_set(fault, "cuMemcpyDtoHAsync",
+				cuda->copy_from_device(piece, (uintptr_t)user, len, lane->stream));
+}
+
+/* Queue the copies of @len bytes of a block.  After a failure some may be queued all the same. */
+static int copy(struct sluice_lane *lane, struct block *b, uint64_t len)
+{
+	const struct op *op = b->op;
+	uint64_t seg_off = b->seg_off, step;
+	unsigned seg = b->seg;
+	char *piece = b->data;
+	int r = 0;
+
+	for (; len && !r; seg++, seg_off = 0) {
+		step = min_u64(len, op->iov[seg].len - seg_off);
+		if (step)
+			r = copy_stretch(lane, b, op->places[seg].device >= 0,
+					 (char *)op->iov[seg].addr + seg_off, piece, step,
+					 &b->fault);
+		piece += step;
+		len -= step;
+	}
+	return r;
+}
+
+/* Give the block to its lane: it comes back by device_done(), failed ones included. */
+static void enlist(struct queue *q, struct sluice_lane *lane, struct block *b)
+{
+	b->req.next = lane->open;
+	lane->open = b;
+	q->nr_copying++;
+	q->copy_bytes += b->len;
+	q->polls = 0;
+}
+
+static void starve(struct queue *q, struct block *b)
+{
+	b->req.next = NULL;
+	*q->starved_tail = b;
+	q->starved_tail = (struct block **)&b->req.next;
+	q->nr_starved++;
+}
+
+static uint64_t piece_len(const struct block *b)
+{
+	return align_up(b->skip + b->len, b->op->file->store.off_align);
+}
+
+bool device_room(const struct queue *q)
+{
+	return !q->nr_starved && q->nr_copying < COPY_BLOCKS && q->copy_bytes < COPY_BYTES;
+}
+
+int device_stage(struct queue *q, struct block *b)
+{
+	struct sluice_lane *lane;
+	int r;
+
+	if (b->started || b->staged)
+		return 0;
+	r = add_blocks(q);
+	/* Whatever fails does so before anything is read. */
+	if (!r)
+		r = get_lane(q, b, &lane);
+	if (!r)
+		r = ring_make(q->io, &b->fault);
+	if (!r && !b->bounce)
+		r = ring_get(q, piece_len(b), &b->bounce);
+	if (r == -EBUSY) {
+		starve(q, b);
+		return 1;
+	}
+	if (r < 0 || b->op->opcode == SLUICE_READ)
+		return r;
+	b->data = b->bounce;
+	b->code = copy(lane, b, b->len);
+	enlist(q, lane, b);
+	return 1;
+}
+
+bool device_unload(struct queue *q, struct block *b)
+{
+	struct sluice_lane *lane;
+	int r;
+
+	if (b->mode != BLOCK_DEVICE || b->op->opcode != SLUICE_READ || !b->moved)
+		return false;
+	r = get_lane(q, b, &lane);
+	if (!r)
+		r = copy(lane, b, b->moved);
+	if (r < 0) {
+		b->code = r;
+		b->moved = 0;
+	}
+	/* Without a lane nothing is queued, and no event need be waited for. */
+	if (!lane)
+		return false;
+	enlist(q, lane, b);
+	return true;
+}
+
+/*
+ * May the lane be looked after?  Not without its context, but that cannot be waited for
+ * for ever: in the end the calls fail for want of it, and so do the blocks.
+ */
+static bool enter(struct queue *q, struct sluice_lane *lane)
+{
+	struct sluice_fault ignored = {0};
+
+	if (!set_ctx(q, lane->ctx, &ignored))
+		lane->failures = 0;
+	else if (++lane->failures < FAILURES_MAX)
+		return false;
+	return true;
+}
+
+void device_flush(struct queue *q)
+{
+	for (struct sluice_lane *lane = q->open_lanes; lane; lane = lane->next)
+		if (lane->open && enter(q, lane))
+			sluice_lane_mark(lane);
+}
+
+/* ------------------------------------------------------------- coming back */
+
+static void copied(struct queue *q, struct block *b, const struct sluice_fault *fault)
+{
+	q->nr_copying--;
+	q->copy_bytes -= b->len;
+	q->polls = 0;
+	b->staged = true;
+	if (!fault->code)
+		return;
+	if (b->op->opcode == SLUICE_READ)
+		b->moved = 0;
+	if (b->code < 0)
+		return;
+	b->code = sluice_cuda_errno(fault->code);
+	b->fault = *fault;
+}
+
+struct block *device_done(struct queue *q)
+{
+	struct block *list = NULL, *b, *next;
+	struct sluice_fault fault;
+
+	device_flush(q);
+	for (struct sluice_lane *lane = q->open_lanes; lane; lane = lane->next)
+		while (lane->first && enter(q, lane) && (b = sluice_lane_reached(lane, &fault)))
+			for (; b; b = next) {
+				next = (struct block *)b->req.next;
+				copied(q, b, &fault);
+				b->req.next = (struct sluice_req *)list;
+				list = b;
+			}
+	return list;
+}
+
+struct block *device_fed(struct queue *q)
+{
+	struct block *list = NULL, **tail = &list, *b;
+
+	while ((b = q->starved) && (q->broken || ring_get(q, piece_len(b), &b->bounce) == 0)) {
+		q->starved = (struct block *)b->req.next;
+		q->nr_starved--;
+		b->req.next = NULL;
+		*tail = b;
+		tail = (struct block **)&b->req.next;
+		q->polls = 0;
+	}
+	if (!q->starved) {
+		q->starved_tail = &q->starved;
+		if (list && q->broken)
+			ring_leave(q);
+	}
+	return list;
+}
+
+/* Copies are over soon, unless they wait for a stream of the user's. */
+int64_t device_patience(struct queue *q)
+{
+	unsigned polls;
+
+	if (!device_busy(q))
+		return -1;
+	polls = q->polls++;
+	if (polls < SPINS)
+		return 0;
+	return (int64_t)min_u64((uint64_t)NAP_NS << min_u64((polls - SPINS) / 8, 16), NAP_MAX_NS);
+}
+
+void device_close(struct queue *q)
+{
+	struct sluice_fault ignored = {0};
+
+	for (struct sluice_lane *lane = q->open_lanes; lane; lane = lane->next) {
+		set_ctx(q, lane->ctx, &ignored);
+		sluice_lane_close(lane);
+	}
+	if (q->open_lanes)
+		q->io->gpus.cuda->ctx_set(NULL);
+}
+
+void device_free(struct queue *q)
+{
+	struct sluice_lane *lane;
+
+	while ((lane = q->open_lanes)) {
+		q->open_lanes = lane->next;
+		free(lane);
+	}
+	free(q->lanes);
+	free(q->more_blocks);
+}
