@@ -27,7 +27,7 @@ ENV-build-clang        = CC=clang
 # Which of Meson's suites run in which directory: DIR all, DIR: none, DIR:A,B those.
 CHECK = build build-clang: build-bare:unit build-asan:$(SANITIZED) build-tsan:$(SANITIZED) \
 	build-portable:portable
-SANITIZED = unit,engine,fault,fuzz,python
+SANITIZED = unit,engine,fault,fuzz,gpu,python
 
 # Does $(1)/ have the Meson option $(2) at the value $(3), as JSON?
 has = grep -q '"name": "$(2)", "value": $(3)[,}]' $(1)/meson-info/intro-buildoptions.json
