@@ -77,7 +77,8 @@ static void set_request(struct block *b)
 	r->file_slot = -1;
 	r->buf_slot = -1;
 	r->blocking = s->fuse;
-	if (b->mode == BLOCK_STRAIGHT) {
+	r->context = NULL;
+	if (b->mode == BLOCK_STRAIGHT || b->mode == BLOCK_CUFILE) {
 		r->buf = (char *)op->iov[b->seg].addr + b->seg_off;
 		return;
 	}
@@ -114,6 +115,16 @@ static int find_file_slot(struct queue *q, struct sluice_file *f)
 	return f->slot;
 }
 
+/* What an engine that takes device memory has to know besides. */
+static int set_device(struct sluice_io *io, struct block *b)
+{
+	const struct sluice_attached *a = &b->op->file->attached;
+
+	b->req.handle = a->handle;
+	b->flags |= a->direct ? SLUICE_DONE_CUFILE : SLUICE_DONE_CUFILE_COMPAT;
+	return sluice_gpus_ctx(&io->gpus, b->op->places[b->seg].device, &b->req.context, &b->fault);
+}
+
 void block_pause(const struct block *b)
 {
 	struct timespec ts = {0, 20000L << (b->tries < RETRIES_MAX ? b->tries / 5 : 10)};
@@ -142,6 +153,7 @@ int block_start(struct sluice_io *io, struct queue *q, struct block *b)
 {
 	struct op *op = b->op;
 	struct counters *c = q ? &q->count : &io->count;
+	int r = 0;
 
 	b->started = true;
 	if (b->mode == BLOCK_SYNC) {
@@ -164,11 +176,17 @@ int block_start(struct sluice_io *io, struct queue *q, struct block *b)
 		COUNT(c->ring, 1);
 		b->req.buf_slot = ring_slot(q);
 	} else if (q) {
+		if (b->mode == BLOCK_CUFILE) {
+			r = set_device(io, b);
+			COUNT(c->cufile, 1);
+		}
 		b->req.buf_slot = find_buf_slot(op, &b->req);
 	}
 	if (b->req.buf_slot >= 0)
 		COUNT(c->fixed, 1);
 	COUNT(*(b->plain ? &c->buffered : &c->direct), 1);
+	if (b->mode == BLOCK_CUFILE)
+		return r;
 	if (b->plain)
 		return use_plain(io, b);
 	if (q)
@@ -184,7 +202,7 @@ static bool fall_back(struct sluice_io *io, struct block *b)
 				  ? "O_DIRECT was accepted at open and refused by a read"
 				  : "O_DIRECT was accepted at open and refused by a write";
 
-	if (b->plain || io->opts.direct == SLUICE_DIRECT_ALWAYS)
+	if (b->plain || b->mode == BLOCK_CUFILE || io->opts.direct == SLUICE_DIRECT_ALWAYS)
 		return false;
 	if (sluice_store_give_up_direct(&f->store, why) < 0 || use_plain(io, b) < 0)
 		return false;
@@ -208,6 +226,8 @@ static bool judge_error(struct sluice_io *io, struct block *b, int res)
 	if ((res == -EINVAL || res == -EOPNOTSUPP) && b->mode != BLOCK_SYNC && fall_back(io, b))
 		return false;
 	b->code = res;
+	if (b->mode == BLOCK_CUFILE && b->req.detail)
+		b->fault = (struct sluice_fault){b->req.call, b->req.detail};
 	return true;
 }
 
@@ -227,8 +247,9 @@ static bool set_rest(struct sluice_io *io, struct block *b, uint64_t step)
 	else
 		r->buf = read_bounce ? b->bounce : (char *)r->buf + step;
 	b->skip = 0;
-	if (b->plain || (is_aligned(r->off, align) && is_aligned(r->len, align) &&
-			 is_aligned((uint64_t)(uintptr_t)r->buf, s->mem_align)))
+	if (b->plain || b->mode == BLOCK_CUFILE ||
+	    (is_aligned(r->off, align) && is_aligned(r->len, align) &&
+	     is_aligned((uint64_t)(uintptr_t)r->buf, s->mem_align)))
 		return false;
 	b->code = use_plain(io, b);
 	return b->code < 0;

@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 #include "core/core.h"
+#include "dl/cuda.h"
 
 bool region_find(struct sluice_io *io, uint64_t addr, uint64_t len, struct region *out)
 {
@@ -38,12 +39,16 @@ struct slot_call {
 	unsigned slot;
 	void *addr; /* NULL: take it out */
 	size_t len;
+	int device; /* whose memory it is, -1: the host's */
 };
 
 static int set_slot(struct queue *q, void *arg)
 {
 	const struct slot_call *c = arg;
+	int r = c->addr && c->device >= 0 ? device_enter(q, c->device) : 0;
 
+	if (r < 0)
+		return r;
 	return q->io->engine->set_buf(q->engine, c->slot, c->addr, c->len);
 }
 
@@ -84,7 +89,7 @@ static int engine_register(struct sluice_io *io, struct region *r)
 	uint64_t n = (r->len + REGION_PIECE - 1) / REGION_PIECE;
 	int first, res = 0;
 
-	if (!io->engine->set_buf || !r->len)
+	if (!io->engine->set_buf || !r->len || io->engine->device != (r->device >= 0))
 		return -ENOTSUP;
 	first = buf_slots_take(io, n);
 	if (first < 0)
@@ -94,6 +99,7 @@ static int engine_register(struct sluice_io *io, struct region *r)
 			.slot = (unsigned)first + (unsigned)i,
 			.addr = (void *)(uintptr_t)(r->addr + i * REGION_PIECE),
 			.len = min_u64(REGION_PIECE, r->len - i * REGION_PIECE),
+			.device = r->device,
 		};
 
 		for (unsigned k = 0; k < io->nr_queues && !res; k++)
@@ -185,7 +191,9 @@ static void note_register(struct sluice_io *io, struct sluice_buf_info *info, in
 		add_note(info, "not registered: %s%s", strerror(-r),
 			 r == -ENOMEM ? " (RLIMIT_MEMLOCK)" : "");
 		io_fell(io, SLUICE_FELL_UNREGISTERED, NULL,
-			"the engine could not register memory (RLIMIT_MEMLOCK)");
+			io->engine->device ? "cuFile could not register device memory"
+					   : "the engine could not register memory "
+					     "(RLIMIT_MEMLOCK)");
 	}
 }
 
@@ -267,7 +275,7 @@ int sluice_buf_alloc(void **out, struct sluice_io *io, uint64_t len, uint32_t wa
 {
 	NO_CANCEL;
 	struct sluice_buf_info got;
-	struct region r = {0};
+	struct region r = {.device = -1};
 	int res = may_register(io, err);
 
 	if (res < 0)
@@ -340,13 +348,34 @@ static void region_pages(struct region *r, uint32_t want, struct sluice_buf_info
 	got->page = r->huge ? SLUICE_AREA_HUGE : (uint32_t)sysconf(_SC_PAGESIZE);
 }
 
+/* What is asked of the kernel for memory that becomes a region. */
+static void ask_kernel(struct sluice_io *io, struct region *r, void *addr, uint32_t want,
+		       struct sluice_buf_info *got)
+{
+	int code;
+
+	if (r->device >= 0) {
+		if (want & (SLUICE_BUF_COLLAPSE | SLUICE_BUF_LOCKED | SLUICE_BUF_HUGE))
+			add_note(got, "device memory is neither locked nor on huge pages");
+		return;
+	}
+	region_pages(r, want, got);
+	if (want & SLUICE_BUF_LOCKED) {
+		r->locked_here = mlock(addr, r->len) == 0;
+		code = r->locked_here ? 0 : errno;
+		note_lock(got, code);
+		fell_unlocked(io, code);
+	}
+}
+
 int sluice_buf_register(struct sluice_io *io, void *addr, uint64_t len, uint32_t want,
 			struct sluice_buf_info *info, struct sluice_err *err)
 {
 	NO_CANCEL;
-	struct region r = {.addr = (uint64_t)(uintptr_t)addr, .len = len};
+	struct region r = {.addr = (uint64_t)(uintptr_t)addr, .len = len, .device = -1};
+	const struct sluice_cuda *cuda = sluice_cuda_present();
 	struct sluice_buf_info got = {0};
-	int code, res = may_register(io, err);
+	int res = may_register(io, err);
 
 	if (res < 0)
 		return res;
@@ -355,13 +384,9 @@ int sluice_buf_register(struct sluice_io *io, void *addr, uint64_t len, uint32_t
 	if (want &
 	    ~(SLUICE_BUF_HUGE | SLUICE_BUF_LOCKED | SLUICE_BUF_COLLAPSE | SLUICE_BUF_REGISTERED))
 		return sluice_fail(err, -EINVAL, "want: 0x%x has unknown bits", want);
-	region_pages(&r, want, &got);
-	if (want & SLUICE_BUF_LOCKED) {
-		r.locked_here = mlock(addr, len) == 0;
-		code = r.locked_here ? 0 : errno;
-		note_lock(&got, code);
-		fell_unlocked(io, code);
-	}
+	if (cuda)
+		r.device = sluice_place_of(cuda, addr).device;
+	ask_kernel(io, &r, addr, want, &got);
 	res = region_register(io, &r, &got, err);
 	if (res == 0 && info)
 		*info = got;

@@ -50,7 +50,8 @@ enum {
 	COPY_BLOCKS = 256,    /* that may be in copies to and from devices, of one queue */
 };
 #define REGION_PIECE (1ull << 30)
-#define RING_PIECE   (4ull << 20) /* the largest block of device memory */
+#define RING_PIECE   (4ull << 20)  /* the largest block of device memory */
+#define CUFILE_BLOCK (16ull << 20) /* the same where the engine takes it as it is */
 
 struct op;
 struct queue;
@@ -62,6 +63,8 @@ struct device {
 	bool virtual;          /* a hypervisor gets each segment by itself */
 };
 
+enum file_attach { ATTACH_UNTRIED, ATTACH_DONE, ATTACH_REFUSED };
+
 struct sluice_file {
 	struct sluice_io *io;
 	struct sluice_file *next; /* in its bucket */
@@ -70,7 +73,9 @@ struct sluice_file {
 	atomic_uint refs; /* operations, plus one while open */
 	int slot;         /* for registration with engines, -1: none */
 	struct device device;
-	bool by_path; /* closed with the last operation that uses it */
+	atomic_int attach;               /* to an engine that takes device memory: */
+	struct sluice_attached attached; /* with ATTACH_DONE */
+	bool by_path;                    /* closed with the last operation that uses it */
 };
 
 /* Registered or allocated memory. */
@@ -82,6 +87,7 @@ struct region {
 	struct sluice_area area; /* area.addr NULL: the caller's memory */
 	bool huge;
 	bool locked_here; /* mlocked by sluice_buf_register() */
+	int device;       /* whose memory it is, -1: the host's */
 };
 
 /* OP_NEW: being prepared, or a callback's own: no ticket leads to it. */
@@ -141,6 +147,7 @@ enum block_mode {
 	BLOCK_STRAIGHT, /* file <-> caller's memory */
 	BLOCK_BOUNCE,   /* file <-> aligned bounce <-> caller's memory */
 	BLOCK_DEVICE,   /* file <-> piece of the ring <-> device memory, see device.c */
+	BLOCK_CUFILE,   /* file <-> device memory, by an engine that takes it */
 	BLOCK_SYNC,     /* fsync, fdatasync */
 };
 
@@ -162,7 +169,7 @@ struct block {
 	uint32_t skip; /* bounce, ring: bytes before the wanted ones */
 	void *bounce;  /* or a piece of the ring */
 	char *data;    /* device: where in there the wanted bytes start */
-	bool staged;   /* device: a write's bytes are there */
+	bool staged;   /* device: a write's bytes are there; cuFile: its turn has come */
 	struct sluice_fault fault;
 	unsigned tries;
 	uint32_t flags; /* SLUICE_DONE_* */
@@ -335,6 +342,8 @@ int file_for_op(struct sluice_io *io, const struct sluice_op *u, struct sluice_f
 		struct sluice_err *err);
 int file_put(struct sluice_file *f);   /* what close(2) said if that was the last use, else 0 */
 void files_free(struct sluice_io *io); /* when the handle is closed */
+/* Can the engine move device memory of this file?  Tried once; why not is told as a fallback. */
+bool file_attach(struct sluice_file *f);
 
 /* ---- op.c */
 static inline void ring_init(struct op *head)
@@ -399,6 +408,8 @@ bool device_any(const struct sluice_op *u);
 /* Device memory of @op waits for the stream it names; *@last is shared by operations in a row. */
 int device_order(struct sluice_io *io, struct op *op, void *stream, struct sluice_order **last,
 		 struct sluice_err *err);
+/* Make the context of @device current in the queue's thread, in which this is called. */
+int device_enter(struct queue *q, int device);
 /* May this queue take on another block of device memory? */
 bool device_room(const struct queue *q);
 /* Before a block is submitted.  0: go ahead; 1: it comes back by device_done(); or -errno. */

@@ -126,6 +126,15 @@ static int set_ctx(struct queue *q, void *ctx, struct sluice_fault *fault)
 	return r;
 }
 
+int device_enter(struct queue *q, int device)
+{
+	struct sluice_fault ignored = {0};
+	void *ctx;
+	int r = sluice_gpus_ctx(&q->io->gpus, device, &ctx, &ignored);
+
+	return r < 0 ? r : set_ctx(q, ctx, &ignored);
+}
+
 static int open_lane(struct queue *q, int device, struct sluice_lane **out,
 		     struct sluice_fault *fault)
 {
@@ -257,15 +266,19 @@ bool device_room(const struct queue *q)
 
 int device_stage(struct queue *q, struct block *b)
 {
-	struct sluice_lane *lane;
+	struct sluice_lane *lane = NULL;
 	int r;
 
-	if (b->started || b->staged)
+	if (b->started || b->staged || (b->mode == BLOCK_CUFILE && !b->op->order))
 		return 0;
 	r = add_blocks(q);
 	/* Whatever fails does so before anything is read. */
 	if (!r)
 		r = get_lane(q, b, &lane);
+	if (!r && b->mode == BLOCK_CUFILE) {
+		enlist(q, lane, b); /* nothing to copy: behind the stream it waits for */
+		return 1;
+	}
 	if (!r)
 		r = ring_make(q->io, &b->fault);
 	if (!r && !b->bounce)

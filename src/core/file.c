@@ -59,6 +59,54 @@ static struct sluice_file *new_file(struct sluice_io *io, const char *name, stru
 	return f;
 }
 
+static void attach(struct sluice_file *f, struct sluice_err *err)
+{
+	if (f->io->engine->attach(f->store.fd, &f->attached, err) < 0) {
+		atomic_store(&f->attach, ATTACH_REFUSED);
+		return;
+	}
+	/* On a disk that a hypervisor makes up nothing bypasses the host's memory. */
+	f->attached.direct = f->attached.direct && !f->device.virtual;
+	atomic_store(&f->attach, ATTACH_DONE);
+}
+
+static void note_refused(struct sluice_file *f, const struct sluice_err *err)
+{
+	char why[700], udev[224] = "";
+
+	/* That has one cause, and a cure. */
+	if (strstr(err->msg, "(5027)"))
+		sluice_blockdev_udev(udev, sizeof(udev), major(f->store.dev), minor(f->store.dev),
+				     "the file system");
+	snprintf(why, sizeof(why), "%s%s%s", err->msg, *udev ? ": " : "", udev);
+	io_fell(f->io, SLUICE_FELL_CUFILE, f->name, why);
+}
+
+bool file_attach(struct sluice_file *f)
+{
+	const struct sluice_engine *engine = f->io->engine;
+	struct sluice_err err = {0, ""};
+
+	if (!engine->device)
+		return false;
+	if (atomic_load(&f->attach) == ATTACH_UNTRIED) {
+		pthread_mutex_lock(&f->store.lock);
+		if (atomic_load(&f->attach) == ATTACH_UNTRIED)
+			attach(f, &err);
+		pthread_mutex_unlock(&f->store.lock);
+	}
+	if (err.code < 0)
+		note_refused(f, &err);
+	return atomic_load(&f->attach) == ATTACH_DONE;
+}
+
+/* Before the descriptor is closed.  In a child of fork() the registration is the parent's. */
+static void detach(struct sluice_file *f)
+{
+	if (atomic_load(&f->attach) == ATTACH_DONE && io_check(f->io, NULL) == 0)
+		f->io->engine->detach(f->attached.handle);
+}
+
 static void free_file(struct sluice_file *f)
 {
 	free(f->name);
@@ -251,6 +299,7 @@ int sluice_file_close(struct sluice_file *f, struct sluice_err *err)
 	if (f->slot >= 0)
 		io->slots[f->slot] = NULL;
 	pthread_mutex_unlock(&io->lock);
+	detach(f);
 	r = sluice_store_close(&f->store);
 	if (r < 0)
 		sluice_fail(err, r, "%s: close: %s", f->name, strerror(-r));
@@ -383,6 +432,7 @@ int file_put(struct sluice_file *f)
 	pthread_mutex_unlock(&io->lock);
 	if (!last)
 		return 0;
+	detach(f);
 	r = sluice_store_close(&f->store);
 	free_file(f);
 	return r;
@@ -396,6 +446,7 @@ void files_free(struct sluice_io *io)
 		for (f = io->files[i]; f; f = next) {
 			next = f->next;
 			sluice_extend_put(&io->extends, f->store.extend);
+			detach(f);
 			sluice_store_close(&f->store);
 			free_file(f);
 		}

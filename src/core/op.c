@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "core/core.h"
 #include "dl/cuda.h"
+#include "dl/cufile.h"
 
 enum { SYNC_FLAGS = SLUICE_OP_DATASYNC | SLUICE_OP_FULLSYNC };
 
@@ -201,24 +202,39 @@ static int reserve(struct sluice_io *io, struct op *op, struct sluice_err *err)
 	return 0;
 }
 
+static bool find_region(struct sluice_io *io, struct op *op)
+{
+	struct region r;
+
+	if (op->nr_iov != 1 || !region_find(io, (uint64_t)(uintptr_t)op->one.addr, op->len, &r))
+		return false;
+	if (r.nr_slots) {
+		op->region_addr = r.addr;
+		op->region_len = r.len;
+		op->region_slot = r.slot;
+	}
+	return r.huge;
+}
+
+static void find_device_memory(struct sluice_io *io, struct op *op)
+{
+	op->block = min_u64(plan_split(op->file, true), RING_PIECE);
+	if (!file_attach(op->file))
+		return;
+	op->block = io->opts.block ? plan_split(op->file, true) : CUFILE_BLOCK;
+	find_region(io, op);
+}
+
 /* The part of preparing that concerns registered memory and the split size. */
 static void find_memory(struct sluice_io *io, struct op *op)
 {
-	struct region r;
 	bool huge = io->huge_by_default;
 
 	if (op->places) {
-		op->block = min_u64(plan_split(op->file, true), RING_PIECE);
+		find_device_memory(io, op);
 		return;
 	}
-	if (op->nr_iov == 1 && region_find(io, (uint64_t)(uintptr_t)op->one.addr, op->len, &r)) {
-		huge |= r.huge;
-		if (r.nr_slots) {
-			op->region_addr = r.addr;
-			op->region_len = r.len;
-			op->region_slot = r.slot;
-		}
-	}
+	huge |= find_region(io, op);
 	op->small_pages = plan_small_pages(op, huge);
 	op->block = plan_split(op->file, huge || op->small_pages);
 }
@@ -296,7 +312,11 @@ static const char *why(const struct op *op, char *room, size_t size)
 {
 	if (!op->fault.code)
 		return sluice_strerror(op->code);
-	snprintf(room, size, "%s: %s", op->fault.call, sluice_cuda_name(op->fault.code));
+	if (op->fault.code > CUFILE_BASE_ERROR)
+		snprintf(room, size, "%s: %s (%d)", op->fault.call,
+			 sluice_cufile_name(op->fault.code), op->fault.code);
+	else
+		snprintf(room, size, "%s: %s", op->fault.call, sluice_cuda_name(op->fault.code));
 	return room;
 }
 

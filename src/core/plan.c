@@ -18,7 +18,8 @@
  * in a bounce buffer.
  *
  * Device memory goes through pieces of the ring, with the same respect for alignment;
- * a block has to do with one device, and may have host memory besides.
+ * a block has to do with one device, and may have host memory besides.  An engine that
+ * takes device memory gets it as it is.
  */
 #include <string.h>
 
@@ -148,14 +149,15 @@ static void plan_device(const struct op *op, struct block *b)
 	const struct sluice_store *s = &op->file->store;
 	uint64_t off = op->offset + b->pos, left = op->len - b->pos, end;
 	uint64_t align = op->opcode == SLUICE_READ ? s->off_align : s->edge_align;
+	uint64_t block = min_u64(op->block, RING_PIECE);
 
 	b->mode = BLOCK_DEVICE;
 	b->plain = !s->direct;
 	b->skip = 0;
-	b->len = min_u64(op->block, left);
+	b->len = min_u64(block, left);
 	if (s->direct && op->opcode == SLUICE_READ) {
 		b->skip = (uint32_t)(off & (align - 1));
-		b->len = min_u64(b->len, op->block - b->skip);
+		b->len = min_u64(b->len, block - b->skip);
 	} else if (s->direct && (!is_aligned(off, align) || left < align)) {
 		b->plain = true; /* part of a page */
 		b->len = min_u64(left, align_up(off + 1, align) - off);
@@ -171,6 +173,35 @@ static void plan_device(const struct op *op, struct block *b)
 		b->plain = true;
 }
 
+/*
+ * Straight between file and device, at any address.  Not so parts of pages that are
+ * written, because cuFile would read the page and write back what it has read, nor
+ * pieces so small that they are better gathered.
+ */
+static bool plan_cufile(const struct op *op, struct block *b)
+{
+	const struct sluice_store *s = &op->file->store;
+	uint64_t off = op->offset + b->pos, left = op->len - b->pos;
+	uint64_t seg_left = op->iov[op->seg].len - op->seg_off, end;
+	uint64_t len = min_u64(min_u64(op->block, left), seg_left);
+	uint64_t at = (uint64_t)(uintptr_t)op->iov[op->seg].addr + op->seg_off;
+	bool whole = s->direct && op->opcode == SLUICE_WRITE;
+
+	if (atomic_load(&op->file->attach) != ATTACH_DONE || op->places[op->seg].managed ||
+	    (seg_left < left && seg_left < GATHER_BELOW))
+		return false;
+	if (op->region_len) /* registered in pieces: no block in two of them */
+		len = min_u64(len, REGION_PIECE - (at - op->region_addr) % REGION_PIECE);
+	end = align_down(off + len, s->edge_align);
+	if (whole && (!is_aligned(off, s->edge_align) || end <= off))
+		return false;
+	b->mode = BLOCK_CUFILE;
+	b->plain = !s->direct;
+	/* Where more follows the border is one of pages. */
+	b->len = end > off && (whole || len < left) ? end - off : len;
+	return true;
+}
+
 /* Large parts of host memory between device memory go their own way. */
 static void plan_mixed(const struct op *op, struct block *b)
 {
@@ -178,6 +209,8 @@ static void plan_mixed(const struct op *op, struct block *b)
 		plan_host(op, b);
 		if (b->mode == BLOCK_STRAIGHT)
 			return;
+	} else if (plan_cufile(op, b)) {
+		return;
 	}
 	plan_device(op, b);
 }

@@ -60,6 +60,12 @@ static struct block *ready_take(struct queue *q)
 	return b;
 }
 
+/* What a block adds to the bytes in flight; an engine for device memory paces itself. */
+static uint64_t weight(const struct block *b, uint64_t len)
+{
+	return b->mode == BLOCK_CUFILE ? 0 : len;
+}
+
 static struct block *block_get(struct queue *q)
 {
 	struct block *b = q->free;
@@ -198,7 +204,7 @@ static void pull_shared(struct queue *q, unsigned room, struct op **over)
 				plan_sync(op, b);
 			else
 				plan_block(op, b);
-			bytes += b->len;
+			bytes += weight(b, b->len);
 			op->inflight++;
 			ready_add(q, b);
 			if (op->est) {
@@ -386,7 +392,7 @@ void queue_harvest(struct queue *q, struct sluice_req *list)
 		list = list->next;
 		b->inflight = false;
 		q->inflight--;
-		q->inflight_bytes -= b->req.len;
+		q->inflight_bytes -= weight(b, b->req.len);
 		copied = b->mode == BLOCK_BOUNCE && b->op->opcode == SLUICE_READ;
 		if (!block_finish(q->io, b, &q->count))
 			ready_return(q, b);
@@ -412,7 +418,7 @@ void queue_copied(struct queue *q)
 
 	for (b = device_done(q); b; b = next) {
 		next = (struct block *)b->req.next;
-		if (b->op->opcode == SLUICE_WRITE && !b->code)
+		if (!b->code && (b->op->opcode == SLUICE_WRITE || b->mode == BLOCK_CUFILE))
 			ready_add(q, b);
 		else
 			harvest_block(q, b, &h);
@@ -453,7 +459,7 @@ static unsigned gather(struct queue *q, struct sluice_req **reqs, unsigned max)
 		if (r == -EBUSY)
 			break;
 		ready_take(q);
-		if (!r && b->mode == BLOCK_DEVICE)
+		if (!r && (b->mode == BLOCK_DEVICE || b->mode == BLOCK_CUFILE))
 			r = device_stage(q, b);
 		if (r > 0)
 			continue;
@@ -495,7 +501,7 @@ void queue_submit(struct queue *q)
 		queue_step_back(q);
 		for (int i = 0; i < r; i++) {
 			((struct block *)reqs[i])->inflight = true;
-			q->inflight_bytes += reqs[i]->len;
+			q->inflight_bytes += weight((struct block *)reqs[i], reqs[i]->len);
 		}
 		q->inflight += r > 0 ? (unsigned)r : 0;
 		if (r == (int)n)

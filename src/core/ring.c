@@ -253,7 +253,7 @@ int ring_slot(struct queue *q)
 		return q->ring_slot;
 	q->ring_tried = true;
 	q->ring_slot = -1;
-	if (!io->engine->set_buf || ring->slot < 0)
+	if (!io->engine->set_buf || io->engine->device || ring->slot < 0)
 		return -1;
 	r = io->engine->set_buf(q->engine, (unsigned)ring->slot, ring->area.addr, ring->area.len);
 	if (!r)

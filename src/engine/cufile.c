@@ -22,8 +22,9 @@
 enum { WORKERS_MAX = 16 };
 
 struct cufile_buf {
-	char *addr; /* NULL: none */
-	bool ours;  /* registered here; else somebody else in the process has done it */
+	char *addr;    /* NULL: none */
+	bool ours;     /* registered here; else somebody else in the process has done it */
+	void *context; /* current then */
 };
 
 struct cufile_state {
@@ -50,28 +51,24 @@ static int cufile_probe(struct sluice_err *err)
 	return 0;
 }
 
-/* The worker is in the context of the memory, and what the caller queued before has run. */
-static int enter(const struct cufile_state *s, const struct sluice_req *req)
-{
-	int r = s->cuda->ctx_set(req->context);
-
-	return r == CUDA_OK && req->event ? s->cuda->event_sync(req->event) : r;
-}
-
 static int32_t run_device(const struct cufile_state *s, struct sluice_req *req)
 {
 	char *base = req->buf_slot >= 0 ? s->bufs[req->buf_slot].addr : req->buf;
 	off_t base_off = (char *)req->buf - base;
 	ssize_t n;
 
-	req->detail = enter(s, req);
+	req->call = "cuCtxSetCurrent";
+	req->detail = s->cuda->ctx_set(req->context);
 	if (req->detail != CUDA_OK)
 		return sluice_cuda_errno(req->detail);
 	errno = 0;
-	if (req->code == SLUICE_REQ_READ)
+	if (req->code == SLUICE_REQ_READ) {
+		req->call = "cuFileRead";
 		n = s->cufile->read(req->handle, base, req->len, (off_t)req->off, base_off);
-	else
+	} else {
+		req->call = "cuFileWrite";
 		n = s->cufile->write(req->handle, base, req->len, (off_t)req->off, base_off);
+	}
 	if (n >= 0)
 		return n <= req->len ? (int32_t)n : -EIO;
 	if (n == -1)
@@ -107,9 +104,14 @@ static int cufile_open(void *state, const struct sluice_engine_params *p, struct
 
 static void take_out(struct cufile_state *s, struct cufile_buf *b)
 {
-	if (b->addr && b->ours)
+	void *context;
+
+	if (b->addr && b->ours) {
+		s->cuda->ctx_push(b->context);
 		s->cufile->buf_deregister(b->addr);
-	*b = (struct cufile_buf){NULL, false};
+		s->cuda->ctx_pop(&context);
+	}
+	*b = (struct cufile_buf){.addr = NULL};
 }
 
 static void cufile_close(void *state)
@@ -147,7 +149,8 @@ static int cufile_set_buf(void *state, unsigned slot, void *addr, size_t len)
 	e = s->cufile->buf_register(addr, len, 0);
 	if (e.err && e.err != CUFILE_MEMORY_ALREADY_REGISTERED)
 		return sluice_cufile_check(e, "cuFileBufRegister", NULL);
-	s->bufs[slot] = (struct cufile_buf){addr, !e.err};
+	s->bufs[slot] = (struct cufile_buf){.addr = addr, .ours = !e.err};
+	s->cuda->ctx_current(&s->bufs[slot].context);
 	return 0;
 }
 

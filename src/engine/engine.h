@@ -52,10 +52,10 @@ struct sluice_req {
 	int32_t res;          /* bytes or -errno */
 	uint64_t engine_data; /* the engine's own while in flight */
 	/* Where @buf is device memory, which only engines with .device see; else NULL. */
-	void *context;  /* the CUDA context it is to be used in */
-	void *event;    /* CUDA event to wait for before it is touched, or NULL */
-	void *handle;   /* the file's, from attach() */
-	int32_t detail; /* with res < 0: a CUresult, a CUfileOpError (above 5000), or 0 */
+	void *context;    /* the CUDA context it is to be used in */
+	void *handle;     /* the file's, from attach() */
+	const char *call; /* with res < 0: which one failed, */
+	int32_t detail;   /* with a CUresult, or a CUfileOpError (above 5000); 0: see res */
 };
 
 /* What a file is to an engine with .device. */

@@ -305,7 +305,6 @@ static int fault_reap(void *state, struct sluice_req **done, int64_t timeout_ns)
 	for (; list; list = next) {
 		next = list->next;
 		s->inside--;
-		((struct shadow *)list)->real->detail = list->detail;
 		finish(s, (struct shadow *)list, list->res);
 	}
 	return release(s, done);

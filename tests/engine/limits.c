@@ -165,7 +165,8 @@ static void more_than_the_machine_has_is_an_error_or_works(void)
 
 static void engines_have_names_words_and_probes(void)
 {
-	static const char *const known[] = {"io_uring", "libaio", "threads", "null", "fault"};
+	static const char *const known[] = {"io_uring", "libaio", "threads",
+					    "cufile",   "null",   "fault"};
 	struct sluice_err err = {0, ""};
 	unsigned found = 0, n = 0;
 

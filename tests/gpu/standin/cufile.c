@@ -5,7 +5,7 @@
  * context must be that of the memory, a descriptor is registered once, memory is used
  * by the base it was registered with.
  */
-#include "cufile.h"
+#include "tests/gpu/standin/cufile.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,17 +18,17 @@
 #include <unistd.h>
 
 #include "dl/cufile.h"
-#include "standin.h"
+#include "tests/gpu/standin/standin.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
 enum {
-	CONTEXT_MISMATCH = 5015,
-	POINTER_INVALID = 5012,
-	POINTER_RANGE = 5014,
-	INVALID_VALUE = 5022,
-	NOT_REGISTERED = 5024,
-	ALREADY_REGISTERED = 5028,
+	E_CONTEXT_MISMATCH = 5015,
+	E_POINTER_INVALID = 5012,
+	E_POINTER_RANGE = 5014,
+	E_INVALID_VALUE = 5022,
+	E_NOT_REGISTERED = 5024,
+	E_ALREADY_REGISTERED = 5028,
 	NR = 4096,
 	PAGE = 4096,
 };
@@ -119,7 +119,7 @@ EXPORT struct sluice_cufile_error cuFileGetParameterString(int parameter, char *
 EXPORT struct sluice_cufile_error cuFileGetParameterString(int parameter, char *text, int size)
 {
 	if (parameter != CUFILE_LOG_DIR)
-		return result(INVALID_VALUE);
+		return result(E_INVALID_VALUE);
 	snprintf(text, (size_t)size, "%s", control.log_dir);
 	return result(0);
 }
@@ -128,7 +128,7 @@ EXPORT struct sluice_cufile_error cuFileSetParameterString(int parameter, const 
 EXPORT struct sluice_cufile_error cuFileSetParameterString(int parameter, const char *text)
 {
 	if (parameter != CUFILE_LOG_DIR)
-		return result(INVALID_VALUE);
+		return result(E_INVALID_VALUE);
 	snprintf(control.log_dir, sizeof(control.log_dir), "%s", text);
 	return result(0);
 }
@@ -144,12 +144,12 @@ static int add_file(void **handle, int fd)
 
 	for (int i = 0; i < NR; i++) {
 		if (files[i] && files[i]->fd == fd)
-			return ALREADY_REGISTERED;
+			return E_ALREADY_REGISTERED;
 		if (!files[i] && at < 0)
 			at = i;
 	}
 	if (flags < 0 || at < 0)
-		return INVALID_VALUE;
+		return E_INVALID_VALUE;
 	f = malloc(sizeof(*f));
 	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
 	f->fd = fd;
@@ -170,7 +170,7 @@ EXPORT struct sluice_cufile_error cuFileHandleRegister(void **handle,
 	if (control.refuse_handle)
 		return result(control.refuse_handle);
 	if (descr->type != CUFILE_TYPE_FD || descr->fs_ops)
-		return result(INVALID_VALUE);
+		return result(E_INVALID_VALUE);
 	pthread_mutex_lock(&lock);
 	r = add_file(handle, descr->handle.fd);
 	pthread_mutex_unlock(&lock);
@@ -211,10 +211,10 @@ static int check_memory(const char *at, size_t len)
 	int ordinal = standin_ordinal((uint64_t)(uintptr_t)at);
 
 	if (ordinal < 0)
-		return POINTER_INVALID;
+		return E_POINTER_INVALID;
 	if (!standin_hidden((uint64_t)(uintptr_t)at, len))
-		return POINTER_RANGE;
-	return standin_context() == ordinal ? 0 : CONTEXT_MISMATCH;
+		return E_POINTER_RANGE;
+	return standin_current() == ordinal ? 0 : E_CONTEXT_MISMATCH;
 }
 
 EXPORT struct sluice_cufile_error cuFileBufRegister(const void *base, size_t len, int flags);
@@ -226,7 +226,7 @@ EXPORT struct sluice_cufile_error cuFileBufRegister(const void *base, size_t len
 	if (control.refuse_buf)
 		return result(control.refuse_buf);
 	if (r || flags)
-		return result(r ? r : INVALID_VALUE);
+		return result(r ? r : E_INVALID_VALUE);
 	pthread_mutex_lock(&lock);
 	for (int i = 0; i < NR && !r; i++) {
 		if (bufs[i].base == base)
@@ -244,7 +244,7 @@ EXPORT struct sluice_cufile_error cuFileBufRegister(const void *base, size_t len
 EXPORT struct sluice_cufile_error cuFileBufDeregister(const void *base);
 EXPORT struct sluice_cufile_error cuFileBufDeregister(const void *base)
 {
-	int r = NOT_REGISTERED;
+	int r = E_NOT_REGISTERED;
 
 	pthread_mutex_lock(&lock);
 	for (int i = 0; i < NR; i++)
@@ -272,7 +272,7 @@ static int check_registered(const char *base, size_t len, off_t base_off)
 			continue;
 		control.in_registered++;
 		if (base == b->base && (size_t)base_off + len > b->len)
-			r = POINTER_RANGE;
+			r = E_POINTER_RANGE;
 	}
 	pthread_mutex_unlock(&lock);
 	return r;
@@ -284,6 +284,8 @@ static void count_begin(void)
 
 	while (n > most && !atomic_compare_exchange_weak(&control.at_once, &most, n))
 		;
+	while (control.at_once < control.together)
+		usleep(1000);
 }
 
 /* 0, or what the call shall return. */

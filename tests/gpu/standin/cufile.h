@@ -22,6 +22,7 @@ struct standin_cufile {
 	atomic_int fail_nth;      /* that read or write from now on fails, 1 being the next */
 	atomic_int fail_with;     /* what it returns: -1, or a negative CUfileOpError */
 	atomic_int fail_errno;    /* with -1 */
+	atomic_int together;      /* no call ends before so many have been there at once */
 
 	/* what was done */
 	atomic_int driver_opens;

@@ -1,0 +1,545 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The cuFile engine, with stand-ins for cuFile and for the CUDA driver:
+ *
+ *	gpu-cufile compat|direct|driver [GROUP...]
+ *
+ * cuFile's driver is opened once in a process, so each way it can turn out is a run of its
+ * own: in compatibility mode, able to bypass the host, and not opening at all.
+ */
+#include "tests/gpu/cufile.h"
+
+#include <pthread.h>
+#include <sys/wait.h>
+
+struct standin_cufile *cf;
+
+enum { SEED = 23, GUARD = 0x5a, SPACE = 8 << 20 };
+
+/* ----------------------------------------------------------------- fixture */
+
+void cf_setup(void)
+{
+	rg_setup();
+	T_EQ(cf->handles, 0);
+	T_EQ(cf->bufs, 0);
+	cf->handle_registers = cf->buf_registers = 0;
+	cf->reads = cf->writes = cf->in_registered = cf->ragged = cf->at_once = 0;
+}
+
+void cf_teardown(void)
+{
+	int handles, bufs;
+
+	cf->refuse_handle = cf->refuse_buf = cf->shorten = cf->fail_nth = cf->together = 0;
+	sluice_close(rg_io, NULL);
+	rg_io = NULL;
+	handles = cf->handles;
+	bufs = cf->bufs;
+	rg_teardown();
+	T_EQ(handles, 0);
+	T_EQ(bufs, 0);
+	T_EQ(cf->ragged, 0);
+}
+
+struct sluice_stats cf_stats(void)
+{
+	struct sluice_stats s = {.size = sizeof(s)};
+
+	T_EQ(sluice_get_stats(rg_io, &s), 0);
+	return s;
+}
+
+/* --------------------------------------------------------------- transfers */
+
+static const uint64_t sizes[] = {1,     511,        512,    513,           4095,
+				 4096,  4097,       12288,  65535,         65536,
+				 65537, MIB(1) - 1, MIB(1), MIB(1) + 4097, MIB(5) + 3};
+static const uint64_t offsets[] = {0, 1, 512, 4095, 4096, 65536 + 513};
+static const unsigned shifts[] = {0, 1, 512, 4093};
+
+static void around_is_untouched(CUdeviceptr dev, uint64_t at, uint64_t len)
+{
+	const unsigned char *p = rg_see(dev, SPACE);
+
+	for (uint64_t i = at - 4096; i < at; i++)
+		T_EQ(p[i], GUARD);
+	for (uint64_t i = at + len; i < at + len + 4096; i++)
+		T_EQ(p[i], GUARD);
+}
+
+static void reads_of_every_size_and_place_arrive(void)
+{
+	CUdeviceptr dev = rg_alloc(0, SPACE);
+	struct sluice_done d;
+	struct sluice_op op;
+	unsigned turn = 0;
+
+	t_file_make(rg_path, SEED, MIB(6));
+	rg_open(NULL);
+	rg_file_open(O_RDONLY);
+	for (unsigned s = 0; s < T_COUNT(sizes); s++)
+		for (unsigned o = 0; o < T_COUNT(offsets); o++, turn++) {
+			uint64_t at = 4096 + shifts[turn % T_COUNT(shifts)];
+
+			op = rg_op(SLUICE_READ, dev + at, sizes[s], offsets[o]);
+			d = RG_DO(&op, sizes[s], turn);
+			T_OK(d.flags & SLUICE_DONE_CUFILE_COMPAT);
+			T_OK(!(d.flags & (SLUICE_DONE_RING | SLUICE_DONE_CUFILE |
+					  SLUICE_DONE_INLINE | SLUICE_DONE_BOUNCED)));
+			T_EQ(sluice_pattern_check(rg_see(dev, SPACE) + at, sizes[s], SEED,
+						  offsets[o]),
+			     sizes[s]);
+			around_is_untouched(dev, at, sizes[s]);
+			memset(rg_see(dev, SPACE), GUARD, SPACE);
+		}
+	T_EQ(cf_stats().blocks_ring, 0);
+	T_EQ(cf_stats().blocks_cufile, cf->reads);
+	T_EQ(cf->handle_registers, 1);
+}
+
+/* Parts of pages take the ring and the page cache, whole ones cuFile. */
+static void writes(CUdeviceptr dev)
+{
+	unsigned char *model = calloc(1, SPACE), *p = rg_see(dev, SPACE);
+	uint64_t end = 0;
+	unsigned turn = 0;
+	struct sluice_op op;
+
+	rg_file_open(O_RDWR | O_CREAT);
+	for (unsigned s = 0; s < T_COUNT(sizes); s++)
+		for (unsigned o = 0; o < T_COUNT(offsets); o++, turn++) {
+			uint64_t shift = shifts[turn % T_COUNT(shifts)], off = offsets[o];
+
+			sluice_pattern_fill(p + shift, sizes[s], SEED + turn, off);
+			memcpy(model + off, p + shift, sizes[s]);
+			op = rg_op(SLUICE_WRITE, dev + shift, sizes[s], off);
+			RG_DO(&op, sizes[s], turn);
+			end = off + sizes[s] > end ? off + sizes[s] : end;
+			T_FILE(rg_path, model, end);
+		}
+	free(model);
+}
+
+static void writes_of_every_size_and_place_arrive(void)
+{
+	rg_open(NULL);
+	writes(rg_alloc(1, SPACE));
+	T_OK(cf->writes > 100);
+	T_EQ(cf->ragged, 0);
+	T_OK(cf_stats().blocks_ring > 100);
+}
+
+static void without_o_direct_cufile_writes_parts_of_pages_too(void)
+{
+	struct sluice_opts o = rg_opts();
+	struct sluice_done d;
+	struct sluice_op op;
+	CUdeviceptr dev;
+
+	o.direct = SLUICE_DIRECT_NEVER;
+	rg_open(&o);
+	dev = rg_alloc(0, SPACE);
+	writes(dev);
+	T_EQ(cf_stats().blocks_ring, 0);
+	op = rg_op(SLUICE_READ, dev, MIB(5), 3);
+	d = RG_DO(&op, MIB(5), 1);
+	T_OK(d.flags & SLUICE_DONE_CUFILE_COMPAT);
+	T_OK(d.flags & SLUICE_DONE_BUFFERED);
+	T_OK(!(d.flags & SLUICE_DONE_DIRECT));
+}
+
+static void the_end_of_the_file_ends_a_read(void)
+{
+	static const uint64_t ends[] = {0, 1, 4096, 70001, 131072};
+	CUdeviceptr dev = rg_alloc(0, SPACE);
+	struct sluice_done d;
+	struct sluice_op op;
+
+	rg_open(NULL);
+	for (unsigned i = 0; i < T_COUNT(ends); i++) {
+		t_file_make(rg_path, SEED, ends[i]);
+		rg_file_open(O_RDONLY);
+		memset(rg_see(dev, SPACE), GUARD, SPACE);
+		op = rg_op(SLUICE_READ, dev + 4096, MIB(1), 0);
+		d = RG_DO(&op, ends[i], 1);
+		T_OK(d.flags & SLUICE_DONE_EOF);
+		T_EQ(sluice_pattern_check(rg_see(dev, SPACE) + 4096, ends[i], SEED, 0), ends[i]);
+		around_is_untouched(dev, 4096, ends[i]);
+		T_EQ(sluice_file_close(rg_file, NULL), 0);
+	}
+}
+
+static void large_operations_are_split_and_run_in_parallel(void)
+{
+	struct sluice_opts o = SLUICE_OPTS_INIT;
+	const uint64_t len = MIB(65) + 1;
+	CUdeviceptr dev = rg_alloc(0, len);
+	struct sluice_op op;
+
+	t_file_make(rg_path, SEED, len);
+	rg_open(&o);
+	rg_file_open(O_RDONLY);
+	cf->together = 4;
+	op = rg_op(SLUICE_READ, dev, len, 0);
+	RG_DO(&op, len, 1);
+	T_EQ(sluice_pattern_check(rg_see(dev, len), len, SEED, 0), len);
+	T_EQ(cf->reads, 5);
+	T_EQ(cf_stats().ring_bytes, 0);
+}
+
+static void host_and_device_memory_mix(void)
+{
+	CUdeviceptr a = rg_alloc(0, SPACE), b = rg_alloc(1, SPACE);
+	unsigned char *host = malloc(MIB(1));
+	struct sluice_iov iov[] = {
+		{(void *)(uintptr_t)(a + 1), 300000},
+		{host, 100001},
+		{(void *)(uintptr_t)(b + 5), 17},
+		{(void *)(uintptr_t)(b + 4096), 500000},
+		{NULL, 0},
+		{host + 200000, 5},
+		{(void *)(uintptr_t)(a + 400000), 65536},
+	};
+	struct sluice_op op;
+	uint64_t len = 0, at = 0;
+
+	for (unsigned i = 0; i < T_COUNT(iov); i++)
+		len += iov[i].len;
+	t_file_make(rg_path, SEED, len);
+	rg_open(NULL);
+	rg_file_open(O_RDWR);
+	op = rg_op(SLUICE_READ, 0, 0, 0);
+	op.iov = iov;
+	op.nr_iov = T_COUNT(iov);
+	RG_DO(&op, len, 1);
+	T_OK(cf->reads > 0);
+	for (unsigned i = 0; i < T_COUNT(iov); at += iov[i].len, i++) {
+		bool dev = standin_ordinal((uintptr_t)iov[i].addr) >= 0;
+		unsigned char *p = dev ? rg_see((uintptr_t)iov[i].addr, iov[i].len) : iov[i].addr;
+
+		T_EQ(sluice_pattern_check(p, iov[i].len, SEED, at), iov[i].len);
+		/* and something else to write */
+		sluice_pattern_fill(p, iov[i].len, SEED + 1, at + 7);
+	}
+	op.opcode = SLUICE_WRITE;
+	op.offset = 7;
+	RG_DO(&op, len, 0);
+	T_EQ(truncate(rg_path, 7), 0);
+	rg_close(0);
+	rg_open(NULL);
+	rg_file_open(O_RDWR);
+	op.file = rg_file;
+	RG_DO(&op, len, 1);
+	T_EQ(truncate(rg_path, (off_t)(len + 7)), 0);
+	free(host);
+}
+
+static void host_memory_takes_no_part(void)
+{
+	unsigned char *host = malloc(MIB(1));
+	struct sluice_op op;
+
+	t_file_make(rg_path, SEED, MIB(1));
+	rg_open(NULL);
+	rg_file_open(O_RDONLY);
+	op = rg_op(SLUICE_READ, 0, MIB(1), 0);
+	op.buf = host;
+	RG_DO(&op, MIB(1), 1);
+	T_EQ(sluice_pattern_check(host, MIB(1), SEED, 0), MIB(1));
+	T_EQ(cf->handle_registers, 0);
+	T_EQ(cf->reads, 0);
+	free(host);
+}
+
+static void managed_memory_takes_the_ring(void)
+{
+	CUdeviceptr ptr;
+	struct sluice_done d;
+	struct sluice_op op;
+
+	T_EQ(cuMemAllocManaged(&ptr, MIB(1), 1), 0);
+	t_file_make(rg_path, SEED, MIB(1));
+	rg_open(NULL);
+	rg_file_open(O_RDONLY);
+	op = rg_op(SLUICE_READ, ptr, MIB(1), 0);
+	d = RG_DO(&op, MIB(1), 1);
+	T_OK(d.flags & SLUICE_DONE_RING);
+	T_EQ(cf->reads, 0);
+	T_EQ(sluice_pattern_check((void *)(uintptr_t)ptr, MIB(1), SEED, 0), MIB(1));
+	rg_close(0);
+	T_EQ(cuMemFree_v2(ptr), 0);
+}
+
+/* ------------------------------------------------------------ registration */
+
+static void a_file_is_registered_once(void)
+{
+	CUdeviceptr dev = rg_alloc(0, SPACE);
+	struct sluice_op op;
+
+	t_file_make(rg_path, SEED, MIB(1));
+	rg_open(NULL);
+	rg_file_open(O_RDONLY);
+	T_EQ(cf->handles, 0);
+	op = rg_op(SLUICE_READ, dev, MIB(1), 0);
+	for (unsigned i = 0; i < 20; i++)
+		RG_DO(&op, MIB(1), i);
+	T_EQ(cf->handle_registers, 1);
+	T_EQ(cf->handles, 1);
+	T_EQ(sluice_file_close(rg_file, NULL), 0);
+	T_EQ(cf->handles, 0);
+	/* By path it is open as long as somebody uses it. */
+	op.file = NULL;
+	op.path = rg_path;
+	RG_DO(&op, MIB(1), 0);
+	T_EQ(cf->handle_registers, 2);
+	T_EQ(cf->handles, 0);
+}
+
+static void closing_the_handle_ends_registrations(void)
+{
+	CUdeviceptr dev = rg_alloc(0, SPACE);
+	struct sluice_buf_info info;
+	struct sluice_op op;
+
+	t_file_make(rg_path, SEED, MIB(1));
+	rg_open(NULL);
+	rg_file_open(O_RDONLY);
+	T_EQ(sluice_buf_register(rg_io, (void *)(uintptr_t)dev, SPACE, 0, &info, NULL), 0);
+	op = rg_op(SLUICE_READ, dev, MIB(1), 0);
+	RG_DO(&op, MIB(1), 0);
+	T_EQ(cf->handles, 1);
+	T_EQ(cf->bufs, 1);
+	rg_close(0);
+	T_EQ(cf->handles, 0);
+	T_EQ(cf->bufs, 0);
+}
+
+static void registered_memory_is_used_as_such(void)
+{
+	CUdeviceptr dev = rg_alloc(1, SPACE);
+	void *addr = (void *)(uintptr_t)(dev + 4096);
+	struct sluice_buf_info info;
+	struct sluice_op op;
+
+	t_file_make(rg_path, SEED, MIB(4));
+	rg_open(NULL);
+	rg_file_open(O_RDONLY);
+	T_EQ(sluice_buf_register(rg_io, addr, MIB(4), SLUICE_BUF_LOCKED, &info, NULL), 0);
+	T_EQ(info.got, SLUICE_BUF_REGISTERED);
+	T_STR_HAS(info.note, "neither locked");
+	T_EQ(cf->bufs, 1);
+	for (unsigned i = 0; i < 10; i++) {
+		op = rg_op(SLUICE_READ, dev + 4096 + i * 1001, MIB(2), i * 999);
+		RG_DO(&op, MIB(2), i);
+		T_EQ(sluice_pattern_check(rg_see(dev, SPACE) + 4096 + i * 1001, MIB(2), SEED,
+					  i * 999),
+		     MIB(2));
+	}
+	T_EQ(cf->in_registered, cf->reads);
+	T_EQ(cf_stats().blocks_fixed, cf->reads);
+	T_EQ(cf->bufs, 1);
+	T_EQ(sluice_buf_unregister(rg_io, addr), 0);
+	T_EQ(cf->bufs, 0);
+	RG_DO(&op, MIB(2), 0);
+}
+
+static void memory_that_cannot_be_registered_works_all_the_same(void)
+{
+	CUdeviceptr dev = rg_alloc(0, SPACE);
+	struct sluice_buf_info info;
+	struct sluice_op op;
+
+	t_file_make(rg_path, SEED, MIB(1));
+	rg_open(NULL);
+	rg_file_open(O_RDONLY);
+	cf->refuse_buf = 5036;
+	T_EQ(sluice_buf_register(rg_io, (void *)(uintptr_t)dev, SPACE, 0, &info, NULL), 0);
+	T_EQ(info.got, 0);
+	T_STR_HAS(info.note, "not registered");
+	T_OK(cf_stats().fallbacks & SLUICE_FELL_UNREGISTERED);
+	op = rg_op(SLUICE_READ, dev, MIB(1), 0);
+	RG_DO(&op, MIB(1), 0);
+	T_EQ(cf->in_registered, 0);
+}
+
+static void host_memory_is_not_registered_with_cufile(void)
+{
+	struct sluice_buf_info info;
+	void *mem;
+
+	rg_open(NULL);
+	T_EQ(sluice_buf_alloc(&mem, rg_io, MIB(1), 0, &info, NULL), 0);
+	T_OK(!(info.got & SLUICE_BUF_REGISTERED));
+	T_EQ(cf->buf_registers, 0);
+}
+
+/* ------------------------------------------------------------------- order */
+
+static void operations_wait_for_their_stream(void)
+{
+	CUdeviceptr dev = rg_alloc(0, SPACE), other = rg_alloc(0, SPACE);
+	struct sluice_op op, free_op;
+	unsigned char *model = malloc(MIB(1));
+	CUstream stream;
+	uint64_t ticket;
+
+	rg_open(NULL);
+	rg_file_open(O_RDWR | O_CREAT);
+	T_EQ(cuStreamCreate(&stream, 1), 0);
+	T_EQ(standin_hold(stream), 0);
+	T_EQ(standin_fill(dev, 0x77, MIB(1), stream), 0);
+	op = rg_op(SLUICE_WRITE, dev, MIB(1), 0);
+	op.flags = SLUICE_OP_STREAM;
+	op.stream = stream;
+	ticket = rg_submit(&op);
+	/* Others do not wait with it. */
+	free_op = rg_op(SLUICE_WRITE, other, MIB(1), MIB(1));
+	RG_DO(&free_op, MIB(1), 1);
+	T_EQ(cf->writes, 16);
+	standin_release();
+	T_EQ(rg_wait(ticket).res, MIB(1));
+	T_EQ(cf->writes, 32);
+	memset(model, 0x77, MIB(1));
+	T_EQ(truncate(rg_path, (off_t)MIB(1)), 0);
+	T_FILE(rg_path, model, MIB(1));
+	op.opcode = SLUICE_READ;
+	T_EQ(standin_hold(stream), 0);
+	T_EQ(standin_fill(dev, 0x11, MIB(1), stream), 0);
+	ticket = rg_submit(&op);
+	standin_release();
+	T_EQ(rg_wait(ticket).res, MIB(1));
+	T_MEM(rg_see(dev, MIB(1)), model, MIB(1));
+	T_EQ(cuStreamDestroy_v2(stream), 0);
+	free(model);
+}
+
+/* ------------------------------------------------------------------ others */
+
+struct reader {
+	struct sluice_io *io;
+	CUdeviceptr dev;
+	unsigned nr;
+};
+
+static void *read_often(void *arg)
+{
+	const struct reader *r = arg;
+	struct sluice_op op = {
+		.opcode = SLUICE_READ, .path = rg_path, .buf = (void *)(uintptr_t)r->dev};
+	struct sluice_done d;
+
+	for (unsigned i = 0; i < 40; i++) {
+		op.offset = (uint64_t)i * 977 * (r->nr + 1);
+		op.len = 100000 + i;
+		T_CHECK(sluice_run(r->io, &op, &d, NULL) == 0);
+		T_CHECK(d.res == (int64_t)op.len);
+		T_CHECK(sluice_pattern_check(standin_hidden(r->dev, op.len), op.len, SEED,
+					     op.offset) == op.len);
+	}
+	return NULL;
+}
+
+static void threads_and_handles_do_not_disturb_each_other(void)
+{
+	struct sluice_opts o = rg_opts();
+	struct sluice_io *second;
+	struct reader readers[4];
+	pthread_t threads[4];
+	void *msg;
+
+	t_file_make(rg_path, SEED, MIB(2));
+	rg_open(NULL);
+	T_EQ(sluice_open(&second, &o, NULL), 0);
+	for (unsigned i = 0; i < 4; i++) {
+		readers[i] = (struct reader){i & 2 ? second : rg_io, rg_alloc(i & 1, MIB(1)), i};
+		T_EQ(pthread_create(&threads[i], NULL, read_often, &readers[i]), 0);
+	}
+	for (unsigned i = 0; i < 4; i++) {
+		pthread_join(threads[i], &msg);
+		T_JOINED(msg);
+	}
+	T_EQ(sluice_close(second, NULL), 0);
+}
+
+static void a_child_leaves_registrations_to_its_parent(void)
+{
+	CUdeviceptr dev = rg_alloc(0, SPACE);
+	struct sluice_buf_info info;
+	struct sluice_op op;
+	int status;
+	pid_t pid;
+
+	t_file_make(rg_path, SEED, MIB(1));
+	rg_open(NULL);
+	rg_file_open(O_RDONLY);
+	T_EQ(sluice_buf_register(rg_io, (void *)(uintptr_t)dev, SPACE, 0, &info, NULL), 0);
+	op = rg_op(SLUICE_READ, dev, MIB(1), 0);
+	RG_DO(&op, MIB(1), 0);
+	pid = fork();
+	T_OK(pid >= 0);
+	if (pid == 0) {
+		struct sluice_done d;
+		int r = sluice_run(rg_io, &op, &d, NULL);
+
+		sluice_close(rg_io, NULL);
+		_exit(r == -ECHILD && cf->handles == 1 && cf->bufs == 1 ? 0 : 1);
+	}
+	T_EQ(waitpid(pid, &status, 0), pid);
+	T_EQ(status, 0);
+	RG_DO(&op, MIB(1), 1);
+}
+
+static void nothing_is_written_to_the_current_directory(void)
+{
+	T_OK(cf->driver_opens <= 1);
+	T_OK(!strcmp(cf->log_dir, "/tmp"));
+}
+
+static const struct t_case transfer_cases[] = {
+	T_CASE(host_memory_takes_no_part), /* first: before the driver is open */
+	T_CASE(reads_of_every_size_and_place_arrive),
+	T_CASE(writes_of_every_size_and_place_arrive),
+	T_CASE(without_o_direct_cufile_writes_parts_of_pages_too),
+	T_CASE(the_end_of_the_file_ends_a_read),
+	T_CASE(large_operations_are_split_and_run_in_parallel),
+	T_CASE(host_and_device_memory_mix),
+	T_CASE(managed_memory_takes_the_ring),
+	T_CASE(a_file_is_registered_once),
+	T_CASE(closing_the_handle_ends_registrations),
+	T_CASE(registered_memory_is_used_as_such),
+	T_CASE(memory_that_cannot_be_registered_works_all_the_same),
+	T_CASE(host_memory_is_not_registered_with_cufile),
+	T_CASE(operations_wait_for_their_stream),
+	T_CASE(threads_and_handles_do_not_disturb_each_other),
+	T_CASE(a_child_leaves_registrations_to_its_parent),
+	T_CASE(nothing_is_written_to_the_current_directory),
+};
+const struct t_group cf_transfer = {"transfer", cf_setup, cf_teardown, transfer_cases,
+				    T_COUNT(transfer_cases)};
+
+/* ------------------------------------------------------------------- table */
+
+int main(int argc, char **argv)
+{
+	const char *mode = argc > 1 ? argv[1] : "compat";
+	struct t_group groups[2];
+	size_t n = 1;
+
+	rg_engine = "cufile";
+	cf = standin_cufile();
+	T_EQ(cuInit(0), 0);
+	if (!strcmp(mode, "compat")) {
+		groups[0] = cf_transfer;
+		groups[1] = cf_fault;
+		n = 2;
+	} else if (!strcmp(mode, "direct")) {
+		cf->nvfs = 2;
+		groups[0] = cf_direct;
+	} else {
+		cf->refuse_driver = 5004;
+		groups[0] = cf_driver;
+	}
+	return t_run(groups, n, argc > 2 ? argv + 2 : NULL);
+}
