@@ -385,7 +385,7 @@ int sluice_buf_register(struct sluice_io *io, void *addr, uint64_t len, uint32_t
 	    ~(SLUICE_BUF_HUGE | SLUICE_BUF_LOCKED | SLUICE_BUF_COLLAPSE | SLUICE_BUF_REGISTERED))
 		return sluice_fail(err, -EINVAL, "want: 0x%x has unknown bits", want);
 	if (cuda)
-		r.device = sluice_place_of(cuda, addr).device;
+		r.device = sluice_place_of(cuda, addr, NULL).device;
 	ask_kernel(io, &r, addr, want, &got);
 	res = region_register(io, &r, &got, err);
 	if (res == 0 && info)

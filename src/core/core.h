@@ -258,7 +258,8 @@ struct waiter {
 
 /* Pinned memory for transfers of device memory, see ring.c. */
 struct ring {
-	pthread_mutex_t lock;
+	pthread_mutex_t making;     /* it takes long: once, and not under the other one */
+	pthread_mutex_t lock;       /* pieces and waiters; may be taken under io->lock */
 	atomic_uint_fast64_t bytes; /* 0: not made yet */
 	struct sluice_area area;
 	struct ring_page *pages;

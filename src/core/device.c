@@ -27,7 +27,26 @@ enum {
 	FAILURES_MAX = 1000,
 };
 
+static int fault_fail(struct sluice_err *err, const char *what, int code,
+		      const struct sluice_fault *fault)
+{
+	if (!code)
+		return 0;
+	if (!fault->code)
+		return sluice_fail(err, code, "out of memory");
+	return sluice_fail(err, code, "%s: %s: %s", what, fault->call,
+			   sluice_cuda_name(fault->code));
+}
+
 /* ------------------------------------------------------------------ places */
+
+/* Also where the driver failed to say: that makes an error later, with its name. */
+static bool is_device(const struct sluice_cuda *cuda, const void *addr, uint64_t len)
+{
+	struct sluice_fault fault = {0};
+
+	return len && (sluice_place_of(cuda, addr, &fault).device >= 0 || fault.code);
+}
 
 bool device_any(const struct sluice_op *u)
 {
@@ -37,9 +56,9 @@ bool device_any(const struct sluice_op *u)
 	if (!cuda)
 		return false;
 	if (!u->nr_iov)
-		return u->len && sluice_place_of(cuda, u->buf).device >= 0;
+		return is_device(cuda, u->buf, u->len);
 	for (unsigned i = 0; u->iov && i < u->nr_iov && !any; i++)
-		any = u->iov[i].len && sluice_place_of(cuda, u->iov[i].addr).device >= 0;
+		any = is_device(cuda, u->iov[i].addr, u->iov[i].len);
 	return any;
 }
 
@@ -47,6 +66,7 @@ int device_find(struct op *op, struct sluice_err *err)
 {
 	const struct sluice_cuda *cuda = op->len ? sluice_cuda_present() : NULL;
 	struct sluice_place *places = &op->one_place;
+	struct sluice_fault fault = {0};
 	bool any = false;
 
 	if (!cuda)
@@ -56,15 +76,15 @@ int device_find(struct op *op, struct sluice_err *err)
 	if (!places)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < op->nr_iov; i++) {
-		places[i] = op->iov[i].len ? sluice_place_of(cuda, op->iov[i].addr)
+		places[i] = op->iov[i].len ? sluice_place_of(cuda, op->iov[i].addr, &fault)
 					   : (struct sluice_place){-1, false};
 		any |= places[i].device >= 0;
 	}
-	if (any)
+	if (any && !fault.code)
 		op->places = places;
 	else if (places != &op->one_place)
 		free(places);
-	return 0;
+	return fault_fail(err, "buf", sluice_cuda_errno(fault.code), &fault);
 }
 
 static int first_device(const struct op *op)
@@ -86,11 +106,8 @@ int device_order(struct sluice_io *io, struct op *op, void *stream, struct sluic
 		sluice_order_put(*last);
 		*last = NULL;
 		r = sluice_order_new(last, &io->gpus, first_device(op), stream, &fault);
-		if (r < 0 && fault.code)
-			return sluice_fail(err, r, "stream: %s: %s", fault.call,
-					   sluice_cuda_name(fault.code));
 		if (r < 0)
-			return sluice_fail(err, r, "out of memory");
+			return fault_fail(err, "stream", r, &fault);
 	}
 	atomic_fetch_add(&(*last)->refs, 1);
 	op->order = *last;

@@ -140,7 +140,7 @@ static int make_of(struct sluice_io *io, uint64_t bytes, struct sluice_fault *fa
 	return r;
 }
 
-/* Under ring->lock, with a context current. */
+/* Under ring->making, with a context current. */
 static int make(struct sluice_io *io, struct sluice_fault *fault)
 {
 	uint64_t bytes = min_u64((uint64_t)io->nr_queues * RING_PER_QUEUE, RING_MAX);
@@ -167,10 +167,10 @@ int ring_make(struct sluice_io *io, struct sluice_fault *fault)
 
 	if (atomic_load(&io->ring.bytes))
 		return 0;
-	pthread_mutex_lock(&io->ring.lock);
+	pthread_mutex_lock(&io->ring.making);
 	if (!atomic_load(&io->ring.bytes))
 		r = make(io, fault);
-	pthread_mutex_unlock(&io->ring.lock);
+	pthread_mutex_unlock(&io->ring.making);
 	return r;
 }
 
@@ -268,6 +268,7 @@ int ring_slot(struct queue *q)
 
 void ring_setup(struct ring *ring)
 {
+	pthread_mutex_init(&ring->making, NULL);
 	pthread_mutex_init(&ring->lock, NULL);
 	ring->waiters_tail = &ring->waiters;
 }
@@ -275,13 +276,19 @@ void ring_setup(struct ring *ring)
 void ring_free(struct sluice_io *io)
 {
 	struct ring *ring = &io->ring;
+	bool entered;
 
-	if (ring->area.addr && sluice_gpus_enter(&io->gpus)) {
-		io->gpus.cuda->host_unregister(ring->area.addr);
-		sluice_gpus_leave(&io->gpus);
+	if (ring->area.addr) {
+		entered = sluice_gpus_enter(&io->gpus);
+		/* Rather lose it than give pages back that a device knows. */
+		if (io->gpus.cuda->host_unregister(ring->area.addr) != CUDA_OK)
+			ring->area.addr = NULL;
+		if (entered)
+			sluice_gpus_leave(&io->gpus);
 	}
 	unmake(ring);
 	pthread_mutex_destroy(&ring->lock);
+	pthread_mutex_destroy(&ring->making);
 }
 
 /* In a child of fork(), which has the tables but neither the memory nor a driver. */

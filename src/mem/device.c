@@ -16,21 +16,34 @@ int sluice_fault_set(struct sluice_fault *fault, const char *call, int code)
 
 /* ------------------------------------------------------------------ places */
 
+/* An address the driver does not know is the host's; so are all before cuInit(). */
+static bool is_ignorance(int code)
+{
+	return code == CUDA_INVALID_VALUE || code == CUDA_NOT_INITIALIZED ||
+	       code == CUDA_DEINITIALIZED || code == CUDA_NO_DEVICE ||
+	       code == CUDA_INVALID_DEVICE || code == CUDA_INVALID_CONTEXT;
+}
+
 /*
  * Asked for each transfer: memory is freed and addresses come back as something
  * else, and the answer takes about as long as looking it up in a cache would.
  */
-struct sluice_place sluice_place_of(const struct sluice_cuda *cuda, const void *addr)
+struct sluice_place sluice_place_of(const struct sluice_cuda *cuda, const void *addr,
+				    struct sluice_fault *fault)
 {
 	int what[] = {CUDA_POINTER_MEMORY_TYPE, CUDA_POINTER_IS_MANAGED, CUDA_POINTER_ORDINAL};
 	unsigned type = 0, managed = 0;
 	int ordinal = -1;
 	void *data[] = {&type, &managed, &ordinal};
 	struct sluice_place place = {-1, false};
+	int r;
 
-	/* An address the driver does not know is the host's; so are all before cuInit(). */
-	if (cuda->pointer_attributes(ARRAY_SIZE(what), what, data, (uintptr_t)addr) != CUDA_OK)
+	r = cuda->pointer_attributes(ARRAY_SIZE(what), what, data, (uintptr_t)addr);
+	if (r != CUDA_OK) {
+		if (!is_ignorance(r))
+			sluice_fault_set(fault, "cuPointerGetAttributes", r);
 		return place;
+	}
 	if (type != CUDA_MEMORY_DEVICE && !managed)
 		return place;
 	place.managed = managed;

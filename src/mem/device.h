@@ -34,7 +34,9 @@ struct sluice_place {
 	bool managed;   /* the CPU could, too, at the price of moving pages about */
 };
 
-struct sluice_place sluice_place_of(const struct sluice_cuda *cuda, const void *addr);
+/* What the driver cannot say is the host's, and *@fault (may be NULL) tells why it could not. */
+struct sluice_place sluice_place_of(const struct sluice_cuda *cuda, const void *addr,
+				    struct sluice_fault *fault);
 
 /* ---------------------------------------------------------------- contexts */
 
