@@ -17,6 +17,7 @@ extern struct sluice_io *rg_io;
 extern struct sluice_file *rg_file;
 extern const char *rg_path; /* a path where nothing is yet */
 extern CUcontext rg_ctx[STANDIN_DEVICES];
+extern unsigned long rg_errors; /* calls that the driver may have refused */
 
 extern const struct t_group rg_transfer, rg_load, rg_order, rg_fault;
 

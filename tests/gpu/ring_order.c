@@ -1,6 +1,246 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Order against streams of the user's. */
 #include "ring.h"
 
+enum { SEED = 31 };
+
+static const uint64_t len = 300001;
+static CUdeviceptr dev;
+static CUstream stream;
+
+static void setup(void)
+{
+	rg_setup();
+	standin_delay_us(100);
+	dev = rg_alloc(0, MIB(1));
+	T_EQ(cuStreamCreate(&stream, 1), 0);
+	rg_open(NULL);
+}
+
+static void teardown(void)
+{
+	struct sluice_io *io = rg_io;
+
+	standin_fail(NULL, 0, 0, false);
+	standin_release();
+	rg_io = NULL;
+	sluice_close(io, NULL);
+	cuStreamDestroy_v2(stream);
+	rg_teardown();
+}
+
+static struct sluice_op ordered(enum sluice_opcode code, CUstream s)
+{
+	struct sluice_op op = rg_op(code, dev + 1, len, 0);
+
+	op.flags = SLUICE_OP_STREAM;
+	op.stream = s;
+	return op;
+}
+
+/* Work that is queued, does not run yet, and is overtaken unless somebody waits for it. */
+static void queue_fill(int byte, CUstream s)
+{
+	T_EQ(standin_hold(s), 0);
+	T_EQ(standin_fill(dev, byte, MIB(1), s), 0);
+}
+
+static bool is_filled(const unsigned char *p, int byte)
+{
+	for (uint64_t i = 0; i < len; i++)
+		if (p[i] != byte)
+			return false;
+	return true;
+}
+
+static void write_after_fill(CUstream s, int byte)
+{
+	struct sluice_op op = ordered(SLUICE_WRITE, s);
+	unsigned char *got = malloc(len);
+	struct sluice_done d;
+	uint64_t t;
+
+	queue_fill(byte, s);
+	t = rg_submit(&op);
+	T_EQ(sluice_wait(rg_io, t, 20000000, &d), -ETIMEDOUT);
+	standin_release();
+	T_EQ(rg_wait(t).res, len);
+	memset(got, byte, len);
+	T_FILE(rg_path, got, len);
+	free(got);
+}
+
+static void a_write_sees_what_was_queued_before_it(void)
+{
+	rg_file_open(O_RDWR | O_CREAT);
+	write_after_fill(stream, 0x11);
+	write_after_fill(NULL, 0x22);
+	write_after_fill(stream, 0x33);
+}
+
+static void a_read_does_not_overtake_what_was_queued_before_it(void)
+{
+	struct sluice_op op;
+	struct sluice_done d;
+	uint64_t t;
+
+	t_file_make(rg_path, SEED, MIB(1));
+	rg_file_open(O_RDONLY);
+	for (unsigned i = 0; i < 2; i++) {
+		CUstream s = i ? NULL : stream;
+
+		op = ordered(SLUICE_READ, s);
+		queue_fill(0x44, s);
+		t = rg_submit(&op);
+		T_EQ(sluice_wait(rg_io, t, 20000000, &d), -ETIMEDOUT);
+		standin_release();
+		T_EQ(rg_wait(t).res, len);
+		T_EQ(sluice_pattern_check(rg_see(dev + 1, len), len, SEED, 0), len);
+	}
+}
+
+static void without_the_flag_nothing_is_waited_for(void)
+{
+	struct sluice_op op;
+
+	t_file_make(rg_path, SEED, MIB(1));
+	rg_file_open(O_RDONLY);
+	queue_fill(0x55, stream);
+	op = ordered(SLUICE_READ, stream);
+	op.flags = 0;
+	RG_DO(&op, len, 0);
+	standin_release();
+	T_EQ(cuStreamSynchronize(stream), 0);
+	T_OK(is_filled(rg_see(dev + 1, len), 0x55));
+}
+
+static void unordered_transfers_pass_ordered_ones(void)
+{
+	CUdeviceptr other = rg_alloc(0, MIB(1));
+	struct sluice_op op, free_op;
+	struct sluice_done d;
+	uint64_t t;
+
+	t_file_make(rg_path, SEED, MIB(1));
+	rg_file_open(O_RDONLY);
+	queue_fill(0x66, stream);
+	op = ordered(SLUICE_READ, stream);
+	t = rg_submit(&op);
+	for (unsigned i = 0; i < 20; i++) {
+		free_op = rg_op(SLUICE_READ, other, MIB(1), 0);
+		RG_DO(&free_op, MIB(1), i);
+	}
+	T_EQ(sluice_wait(rg_io, t, 0, &d), -ETIMEDOUT);
+	standin_release();
+	T_EQ(rg_wait(t).res, len);
+	T_EQ(sluice_pattern_check(rg_see(dev + 1, len), len, SEED, 0), len);
+}
+
+/* One mark in the stream is enough for all that is submitted at once. */
+static void operations_submitted_together_share_a_mark(void)
+{
+	enum { NR = 40 };
+	struct standin_count before, after;
+	struct sluice_op ops[NR];
+	struct sluice_summary sum;
+
+	t_file_make(rg_path, SEED, MIB(1));
+	rg_file_open(O_RDONLY);
+	for (unsigned i = 0; i < NR; i++) {
+		ops[i] = rg_op(SLUICE_READ, dev + i * 4096, 4096, i * 4096);
+		ops[i].flags = SLUICE_OP_STREAM;
+		ops[i].stream = i < NR / 2 ? stream : NULL;
+	}
+	T_EQ(standin_hold(stream), 0);
+	before = standin_count();
+	T_EQ(sluice_submit(rg_io, ops, NR, NULL, NULL), NR);
+	after = standin_count();
+	/* while the gate is shut the copies of the second half may have had events of their own */
+	T_OK(after.records - before.records < NR / 2);
+	T_OK(after.events - before.events < NR / 2);
+	standin_release();
+	T_EQ(sluice_wait_all(rg_io, T_NO_LIMIT, &sum), 0);
+	T_EQ(sum.failed, 0);
+	T_EQ(sluice_pattern_check(rg_see(dev, NR * 4096), NR * 4096, SEED, 0), NR * 4096);
+}
+
+static void a_stream_of_host_memory_is_not_looked_at(void)
+{
+	static unsigned char host[4096];
+	struct sluice_op op;
+
+	t_file_make(rg_path, SEED, MIB(1));
+	rg_file_open(O_RDONLY);
+	op = rg_op(SLUICE_READ, (uintptr_t)host, sizeof(host), 0);
+	op.flags = SLUICE_OP_STREAM;
+	op.stream = (void *)8;
+	RG_DO(&op, sizeof(host), 0);
+	RG_DO(&op, sizeof(host), 1);
+}
+
+static void a_mark_that_fails_refuses_the_operation(void)
+{
+	static const char *const calls[] = {"cuStreamGetCtx", "cuCtxPushCurrent_v2",
+					    "cuEventCreate", "cuEventRecord"};
+	struct sluice_err err = {0, ""};
+	struct sluice_op op;
+	uint64_t t;
+
+	t_file_make(rg_path, SEED, MIB(1));
+	rg_file_open(O_RDONLY);
+	op = ordered(SLUICE_READ, stream);
+	for (unsigned i = 0; i < T_COUNT(calls); i++) {
+		standin_fail(calls[i], 1, 700, false);
+		T_ERR(sluice_submit(rg_io, &op, 1, &t, &err), -EIO, &err);
+		T_STR_HAS(err.msg, "CUDA_ERROR_ILLEGAL_ADDRESS");
+		T_OK(!strcmp(standin_failed(), calls[i]));
+		standin_fail(NULL, 0, 0, false);
+		T_EQ(standin_depth(), 1);
+	}
+	RG_DO(&op, len, 1);
+}
+
+static void a_cancelled_operation_forgets_its_mark(void)
+{
+	struct sluice_opts o = rg_opts();
+	struct sluice_op op;
+	struct sluice_done d;
+	uint64_t tickets[8];
+
+	t_file_make(rg_path, SEED, MIB(8));
+	rg_close(0);
+	o.threads = 1;
+	o.depth = 1;
+	rg_open(&o);
+	rg_file_open(O_RDONLY);
+	queue_fill(0x77, stream);
+	for (unsigned i = 0; i < 8; i++) {
+		op = ordered(SLUICE_READ, stream);
+		tickets[i] = rg_submit(&op);
+	}
+	for (unsigned i = 8; i-- > 0;) {
+		int r = sluice_cancel(rg_io, tickets[i]);
+
+		T_OK(r == 0 || r == -EALREADY);
+	}
+	standin_release();
+	for (unsigned i = 0; i < 8; i++) {
+		d = rg_wait(tickets[i]);
+		T_OK(d.res == -ECANCELED || d.res == (int64_t)len);
+	}
+}
+
+static const struct t_case cases[] = {
+	T_CASE(a_write_sees_what_was_queued_before_it),
+	T_CASE(a_read_does_not_overtake_what_was_queued_before_it),
+	T_CASE(without_the_flag_nothing_is_waited_for),
+	T_CASE(unordered_transfers_pass_ordered_ones),
+	T_CASE(operations_submitted_together_share_a_mark),
+	T_CASE(a_stream_of_host_memory_is_not_looked_at),
+	T_CASE(a_mark_that_fails_refuses_the_operation),
+	T_CASE(a_cancelled_operation_forgets_its_mark),
+};
+
 const struct t_group rg_order = {
-	"order", rg_setup, rg_teardown, NULL, 0,
+	"order", setup, teardown, cases, T_COUNT(cases),
 };
