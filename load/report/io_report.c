@@ -96,6 +96,16 @@ static void text_engine(FILE *f, const struct io_worker_result *w)
 		w->buf.note);
 }
 
+/* Is this the first worker with its GPU? */
+static bool first_with(const struct io_result *res, unsigned i)
+{
+	unsigned k = 0;
+
+	while (res->workers[k].device != res->workers[i].device)
+		k++;
+	return k == i;
+}
+
 /* Which GPU, its memory, and the way the bytes took. */
 static void text_gpu(FILE *f, const struct io_worker_result *w)
 {
@@ -185,7 +195,7 @@ void io_report_text(FILE *f, const struct io_job *job, const struct io_result *r
 	text_results(f, job->read ? "Read" : "Write", res);
 	text_engine(f, &res->workers[0]);
 	for (unsigned i = 0; job->gpu && i < res->nr_workers; i++)
-		if (!i || res->workers[i].device != res->workers[i - 1].device)
+		if (first_with(res, i))
 			text_gpu(f, &res->workers[i]);
 	for (unsigned i = 0; i < res->nr_workers; i++)
 		if (!i || strcmp(res->workers[i].folder, res->workers[i - 1].folder) != 0)

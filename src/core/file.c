@@ -72,12 +72,15 @@ static void attach(struct sluice_file *f, struct sluice_err *err)
 
 static void note_refused(struct sluice_file *f, const struct sluice_err *err)
 {
-	char why[700], udev[224] = "";
+	char why[700], udev[224] = "", *cure;
 
-	/* That has one cause, and a cure. */
+	/* That has one cause; the cure, which is long, is told by `sluice info'. */
 	if (strstr(err->msg, "(5027)"))
 		sluice_blockdev_udev(udev, sizeof(udev), major(f->store.dev), minor(f->store.dev),
 				     "the file system");
+	cure = strstr(udev, ": cuFile");
+	if (cure)
+		*cure = '\0';
 	snprintf(why, sizeof(why), "%s%s%s", err->msg, *udev ? ": " : "", udev);
 	io_fell(f->io, SLUICE_FELL_CUFILE, f->name, why);
 }
@@ -328,6 +331,8 @@ int sluice_file_stat(struct sluice_file *f, struct sluice_file_info *info)
 	i.offset_align = i.direct ? f->store.off_align : 1;
 	i.bytes = (uint64_t)size;
 	i.block = plan_split(f, true);
+	if (atomic_load(&f->attach) == ATTACH_DONE && !f->io->opts.block)
+		i.block = CUFILE_BLOCK;
 	pthread_mutex_lock(&f->store.lock);
 	snprintf(i.why, sizeof(i.why), "%s", i.direct ? "" : f->store.why);
 	pthread_mutex_unlock(&f->store.lock);

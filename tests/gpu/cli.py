@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`sluice io --gpu` and the GPU section of `sluice info`, with stand-ins for CUDA and cuFile.
+
+    cli.py SLUICE
+"""
+import os
+import sys
+
+sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
+
+import contextlib
+import json
+import subprocess
+import tempfile
+
+import tap
+
+SLUICE = os.path.abspath(sys.argv[1])
+ENGINES = ['io_uring', 'libaio', 'threads']
+
+
+@contextlib.contextmanager
+def folder():
+    """An empty folder on a disk, current while it lasts."""
+    back = os.getcwd()
+    with tempfile.TemporaryDirectory(prefix='sluice-test-', dir=back) as name:
+        os.chdir(name)
+        try:
+            yield name
+        finally:
+            os.chdir(back)
+
+
+def run(*args, status=0, cufile='', more=None):
+    env = {**os.environ, 'STANDIN_CUFILE': cufile, **(more or {})}
+    done = subprocess.run([SLUICE, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, env=env)
+    assert done.returncode == status, (args, done.returncode, done.stdout, done.stderr)
+    return done.stdout, done.stderr
+
+
+def result(*args, **more):
+    out, _ = run('io', '--io_size', '3M', *args, '--json', '-', **more)
+    return json.loads(out)
+
+
+def without_gpu():
+    """What LD_LIBRARY_PATH would have been without the stand-ins."""
+    paths = os.environ['LD_LIBRARY_PATH'].split(':')
+    return {'LD_LIBRARY_PATH': ':'.join(p for p in paths if not os.path.exists(p + '/libcuda.so.1'))}
+
+
+def usable(engine):
+    out, _ = run('info', '--json', '-')
+    return any(e['name'] == engine and e['usable'] for e in json.loads(out)['engines'])
+
+
+def every_engine_moves_gpu_memory():
+    with folder():
+        for engine in filter(usable, ENGINES):
+            for read in [], ['--read']:
+                for memory in 'own', 'odd':
+                    r = result('--gpu', '--engine', engine, '--validate', '--memory', memory, *read)
+                    assert r['validation'] == 'passed'
+                    assert r['ran']['gpu_path'] == ['ring'], r['ran']
+                    assert r['settings']['gpu'] is True and r['settings']['gds'] is False
+                    stats = r['workers'][0]['stats']
+                    assert stats['blocks_ring'] > 0 and stats['blocks_cufile'] == 0
+                    assert 0 < stats['ring_bytes'] <= 256 << 20
+
+
+def the_text_names_gpu_and_way():
+    with folder() as f:
+        out, err = run('io', '--io_size', '1M', '--gpu', '1')
+        assert err == '', err
+        assert 'Configuring 1 gpu to folder mapping\n[0]: gpu 1 <----> ' in out, out
+        assert 'memory:     GPU 1 (Stand-in 1 at 0000:02:00.0), by the ring of pinned memory (' in out
+        out, _ = run('io', '--io_size', '1M', '--gpu', '--gds', '--folder', f)
+        assert 'GPU 0 (Stand-in 0 at 0000:01:00.0), registered, by cuFile in compatibility mode\n' \
+            in out, out
+        assert 'engine:     cufile' in out and 'blocks of 16 MiB' in out, out
+        assert os.listdir(f) == []
+
+
+def cufile_in_compatibility_mode():
+    with folder():
+        for read in [], ['--read']:
+            r = result('--gpu', '--gds', '--validate', *read)
+            assert r['ran']['engine'] == 'cufile' and r['ran']['gpu_path'] == ['cufile_compat']
+            assert r['ran']['registered'] is True and r['ran']['fallbacks'] == []
+            assert r['settings']['gds'] is True
+            assert r['workers'][0]['stats']['blocks_cufile'] > 0
+            assert r['workers'][0]['stats']['ring_bytes'] == 0
+        r = result('--gpu', '--use_gds', '--validate', '--memory', 'odd')
+        assert r['ran']['registered'] is False and r['validation'] == 'passed'
+
+
+def refused_files_fall_back_to_the_ring():
+    with folder():
+        r = result('--gpu', '--gds', '--validate', cufile='refuse_handle=5027')
+        assert r['ran']['gpu_path'] == ['ring'] and r['ran']['fallbacks'] == ['cufile'], r['ran']
+        assert '(5027)' in r['workers'][0]['stats']['fallback_why'], r['workers'][0]['stats']
+        out, _ = run('io', '--io_size', '1M', '--gpu', '--gds', cufile='refuse_driver=5004')
+        assert 'cufile (' in out and 'CU_FILE_DRIVER_VERSION_MISMATCH (5004)' in out, out
+
+
+def an_error_of_cufile_has_its_name():
+    with folder() as f:
+        _, err = run('io', '--io_size', '1M', '--gpu', '--gds', '--folder', f, status=1,
+                     cufile='fail_nth=2,fail_with=-5030')
+        assert 'cuFileWrite: CU_FILE_INTERNAL_ERROR (5030)' in err and err.count('\n') == 1, err
+        assert os.listdir(f) == []
+
+
+def workers_take_devices_in_turn():
+    with folder():
+        r = result('--gpu', '--multi_process', '3')
+        assert [w['device'] for w in r['workers']] == [0, 1, 0]
+        r = result('--gpu', '1', '--multi_process', '2')
+        assert [w['device'] for w in r['workers']] == [1, 1]
+        assert r['workers'][0]['gpu']['name'] == 'Stand-in 1', r['workers'][0]['gpu']
+        r = result('--gpu', '--folder_to_device_mapping', '.:1', '.:0')
+        assert [w['device'] for w in r['workers']] == [1, 0]
+        # without --gpu the device is a label
+        r = result('--folder_to_device_mapping', '.:7')
+        assert r['workers'][0]['device'] == 7 and r['ran']['gpu_path'] is None
+        assert r['workers'][0]['gpu'] is None
+
+
+def a_device_that_is_not_there_is_status_3():
+    with folder() as f:
+        for args in ['--gpu', '2'], ['--gpu', '--folder_to_device_mapping', '.:9']:
+            out, err = run('io', '--io_size', '64K', *args, status=3)
+            assert out == '' and 'device' in err and err.count('\n') == 1, err
+        _, err = run('io', '--io_size', '64K', '--gpu', '--gds', status=3, more=without_gpu())
+        assert 'libcuda.so.1' in err, err
+        assert os.listdir(f) == []
+
+
+def the_limit_is_measured_beside_a_gpu():
+    with folder():
+        for read in [], ['--read']:
+            r = result('--gpu', '--measure_limit', '--validate', *read)
+            assert r['limit']['bytes_per_sec'] > 0 and r['validation'] == 'passed', r['limit']
+
+
+def info_describes_gpus():
+    out, _ = run('info', '--json', '-')
+    gpu = json.loads(out)['gpu']
+    assert gpu['cuda']['usable'] and gpu['cuda']['devices'] == 2 and len(gpu['cuda']['list']) == 2
+    one = gpu['cuda']['list'][1]
+    assert one['name'] == 'Stand-in 1' and one['pci'] == '0000:02:00.0' and one['memory'] > 0, one
+    assert one['to_device_bytes_per_sec'] is None and one['speed_reason'] is None
+    assert gpu['cufile']['usable'] and gpu['cufile']['version'] == 1150
+    assert gpu['cufile']['mode'] is None
+    out, _ = run('info')
+    assert 'driver API' in out and 'Stand-in 0' in out and 'Stand-in 1' in out, out
+
+
+def info_measures_gpus_on_request():
+    for nvfs, mode in (0, 'compatibility'), (2, 'direct'):
+        out, _ = run('info', '--measure_gpu', '--json', '-', cufile=f'nvfs={nvfs}')
+        gpu = json.loads(out)['gpu']
+        assert all(d['to_device_bytes_per_sec'] > 0 and d['from_device_bytes_per_sec'] > 0
+                   for d in gpu['cuda']['list']), gpu
+        assert gpu['cufile']['mode'] == mode, gpu
+        assert (gpu['cufile']['mode_reason'] is None) == (nvfs > 0), gpu
+    out, _ = run('info', '--measure_gpu', cufile='refuse_driver=5004')
+    assert "its driver does not open: cuFileDriverOpen: CU_FILE_DRIVER_VERSION_MISMATCH" in \
+        ' '.join(out.split()), out
+
+
+tap.run(
+    every_engine_moves_gpu_memory, the_text_names_gpu_and_way, cufile_in_compatibility_mode,
+    refused_files_fall_back_to_the_ring, an_error_of_cufile_has_its_name,
+    workers_take_devices_in_turn, a_device_that_is_not_there_is_status_3,
+    the_limit_is_measured_beside_a_gpu, info_describes_gpus, info_measures_gpus_on_request)
