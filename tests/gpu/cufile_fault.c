@@ -148,15 +148,12 @@ static bool one_fails(const char *function, unsigned long n, CUdeviceptr dev, CU
 
 static void any_cuda_call_may_fail(void)
 {
-	static const char *const functions[] = {"cuDevicePrimaryCtxRetain",
-						"cuCtxSetCurrent",
-						"cuCtxPushCurrent_v2",
-						"cuStreamGetCtx",
-						"cuStreamCreate",
-						"cuStreamWaitEvent",
-						"cuEventCreate",
-						"cuEventRecord",
-						"cuEventQuery"};
+	static const char *const functions[] = {
+		"cuPointerGetAttributes", "cuDevicePrimaryCtxRetain",
+		"cuCtxSetCurrent",        "cuCtxPushCurrent_v2",
+		"cuStreamGetCtx",         "cuStreamCreate",
+		"cuStreamWaitEvent",      "cuEventCreate",
+		"cuEventRecord",          "cuEventQuery"};
 	CUdeviceptr dev = rg_alloc(1, MIB(1));
 	unsigned total = 0;
 	CUstream stream;
