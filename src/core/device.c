@@ -21,7 +21,7 @@
 enum {
 	LANES = 4 * SLUICE_GPUS_MAX,
 	COPY_BYTES = 32 << 20, /* in the lanes of one queue; more waits in the ring for nothing */
-	SPINS = 50,            /* looks at the lanes before sleeping in between */
+	SPINS = 50,            /* looks at the lanes before sleeping in between, or for longer */
 	NAP_NS = 20000,        /* the first of these sleeps, */
 	NAP_MAX_NS = 500000,   /* and the longest */
 	FAILURES_MAX = 1000,
@@ -410,7 +410,10 @@ struct block *device_fed(struct queue *q)
 	return list;
 }
 
-/* Copies are over soon, unless they wait for a stream of the user's. */
+/*
+ * Copies are over soon, unless they wait for a stream of the user's.  With I/O in flight there
+ * is no hurry: that wakes the thread as well.
+ */
 int64_t device_patience(struct queue *q)
 {
 	unsigned polls;
@@ -418,9 +421,9 @@ int64_t device_patience(struct queue *q)
 	if (!device_busy(q))
 		return -1;
 	polls = q->polls++;
-	if (polls < SPINS)
+	if (polls < SPINS && !q->inflight)
 		return 0;
-	return (int64_t)min_u64((uint64_t)NAP_NS << min_u64((polls - SPINS) / 8, 16), NAP_MAX_NS);
+	return (int64_t)min_u64((uint64_t)NAP_NS << min_u64(polls / SPINS, 16), NAP_MAX_NS);
 }
 
 void device_close(struct queue *q)

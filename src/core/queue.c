@@ -226,7 +226,7 @@ unsigned queue_room(const struct queue *q)
 {
 	if (q->ready)
 		return 0; /* these first */
-	if ((q->io->opts.flags & SLUICE_NO_OVERLAP) && (q->inflight || device_busy(q)))
+	if ((q->io->opts.flags & SLUICE_NO_OVERLAP) && (q->inflight || q->nr_starved))
 		return 0;
 	if (q->io->auto_depth && q->inflight_bytes >= BYTES_AUTO)
 		return 0;

@@ -1,8 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Device memory, as far as it does not concern blocks: questions to the driver, contexts
+ * retained and given back, streams, and the events behind what is queued in them.  A call
+ * that fails is kept by name and code; what must not be lost for it (an event that cannot be
+ * recorded, a stream that cannot be asked) is replaced by waiting.
+ */
 #include "mem/device.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include "base/util.h"
 #include "dl/cuda.h"
@@ -25,6 +33,18 @@ static bool is_ignorance(int code)
 }
 
 /*
+ * After a fault in a kernel the driver may answer everything with that.  What the process
+ * has in host memory can be saved all the same.
+ */
+static bool cpu_can_read(const void *addr)
+{
+	char byte;
+	struct iovec here = {&byte, 1}, there = {(void *)(uintptr_t)addr, 1};
+
+	return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == 1;
+}
+
+/*
  * Asked for each transfer: memory is freed and addresses come back as something
  * else, and the answer takes about as long as looking it up in a cache would.
  */
@@ -40,7 +60,7 @@ struct sluice_place sluice_place_of(const struct sluice_cuda *cuda, const void *
 
 	r = cuda->pointer_attributes(ARRAY_SIZE(what), what, data, (uintptr_t)addr);
 	if (r != CUDA_OK) {
-		if (!is_ignorance(r))
+		if (!is_ignorance(r) && !cpu_can_read(addr))
 			sluice_fault_set(fault, "cuPointerGetAttributes", r);
 		return place;
 	}

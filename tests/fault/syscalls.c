@@ -69,6 +69,7 @@ static const char *const harmless[] = {
 	"munlock",
 	"munmap",
 	"nanosleep",
+	"process_vm_readv",
 	"pthread_cond_broadcast",
 	"pthread_cond_destroy",
 	"pthread_cond_init",

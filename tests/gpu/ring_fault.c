@@ -311,6 +311,27 @@ static void a_smaller_ring_is_made_where_memory_is_short(void)
 	T_EQ(st.ring_bytes, MIB(64));
 }
 
+/* As after a fault in a kernel: what is in host memory can be saved. */
+static void host_memory_outlives_the_driver(void)
+{
+	static unsigned char host[100000];
+	struct sluice_err err = {0, ""};
+	struct sluice_done d;
+	struct sluice_op op;
+
+	rg_open(NULL);
+	rg_file_open(O_RDWR | O_CREAT);
+	sluice_pattern_fill(host, sizeof(host), SEED, 0);
+	standin_fail("cuPointerGetAttributes", 1, ILLEGAL_ADDRESS, true);
+	op = rg_op(SLUICE_WRITE, (uintptr_t)host, sizeof(host), 0);
+	RG_DO(&op, sizeof(host), 0);
+	RG_DO(&op, sizeof(host), 1);
+	op = rg_op(SLUICE_WRITE, dev[0], sizeof(host), 0);
+	T_ERR(sluice_run(rg_io, &op, &d, &err), -EIO, &err);
+	T_STR_HAS(err.msg, "buf: cuPointerGetAttributes: CUDA_ERROR_ILLEGAL_ADDRESS");
+	T_FILE(rg_path, host, sizeof(host));
+}
+
 /* -------------------------------------------------- the other side fails */
 
 static void memory_past_the_allocation_is_an_error_of_the_driver(void)
@@ -389,6 +410,7 @@ static const struct t_case cases[] = {
 	T_CASE(any_function_may_fail_for_good),
 	T_CASE(after_a_failure_the_handle_works),
 	T_CASE(a_smaller_ring_is_made_where_memory_is_short),
+	T_CASE(host_memory_outlives_the_driver),
 	T_CASE(memory_past_the_allocation_is_an_error_of_the_driver),
 	T_CASE(a_limit_on_the_files_size_ends_a_write),
 	T_CASE(a_full_file_system_ends_a_write),
