@@ -383,6 +383,11 @@ struct op *op_find(struct sluice_io *io, uint64_t ticket); /* under io->lock */
 uint64_t op_ticket(const struct op *op);
 bool op_needs_sync(const struct op *op);
 
+/* ---- message.c */
+const char *op_word(const struct op *op); /* "read", ... */
+/* One line: which operation, where, by what, and how it went; NULL: no memory. */
+char *op_message(const struct sluice_io *io, const struct op *op, const char *name);
+
 /* ---- plan.c */
 /* Fill @b with the next block of @op and move the cursor; false when there is none left. */
 bool plan_block(struct op *op, struct block *b);
@@ -442,15 +447,18 @@ int ring_slot(struct queue *q);   /* the ring's slot in this queue's engine, -1:
 void ring_free(struct sluice_io *io);
 void ring_abandon(struct sluice_io *io);
 
-/* ---- queue.c */
-void pend_add(struct sluice_io *io, struct op *op); /* under io->lock, as the next */
+/* ---- pend.c, under io->lock */
+void pend_add(struct sluice_io *io, struct op *op);
 void pend_del(struct sluice_io *io, struct op *op);
+bool pend_any(const struct queue *q);         /* is there something this queue could take? */
+struct op *pend_first(const struct queue *q); /* the first of these; there is one */
+
+/* ---- queue.c */
 unsigned queue_room(const struct queue *q); /* blocks it can take now */
 void queue_pull(struct queue *q);
 void queue_submit(struct queue *q);
 void queue_harvest(struct queue *q, struct sluice_req *list);
-void queue_copied(struct queue *q);   /* look after blocks of device memory */
-bool pend_any(const struct queue *q); /* under io->lock: is there something it could take? */
+void queue_copied(struct queue *q);                   /* look after blocks of device memory */
 bool queue_add_local(struct queue *q, struct op *op); /* false: others have time, share it */
 struct op *queue_spare(struct queue *q);              /* NULL: no memory */
 

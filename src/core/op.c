@@ -12,8 +12,6 @@
 
 #include "base/err.h"
 #include "core/core.h"
-#include "dl/cuda.h"
-#include "dl/cufile.h"
 
 enum { SYNC_FLAGS = SLUICE_OP_DATASYNC | SLUICE_OP_FULLSYNC };
 
@@ -297,57 +295,6 @@ void op_drop(struct op *op)
 
 /* -------------------------------------------------------------- concluding */
 
-static const char *const opcode_names[] = {"", "read", "write", "sync"};
-
-/* How bytes of device memory went. */
-static const char *device_way(const struct op *op)
-{
-	return op->done_flags & SLUICE_DONE_CUFILE          ? ", cuFile"
-	       : op->done_flags & SLUICE_DONE_CUFILE_COMPAT ? ", cuFile in compatibility mode"
-	       : op->done_flags & SLUICE_DONE_RING          ? ", ring"
-							    : "";
-}
-
-static const char *why(const struct op *op, char *room, size_t size)
-{
-	if (!op->fault.code)
-		return sluice_strerror(op->code);
-	if (op->fault.code > CUFILE_BASE_ERROR)
-		snprintf(room, size, "%s: %s (%d)", op->fault.call,
-			 sluice_cufile_name(op->fault.code), op->fault.code);
-	else
-		snprintf(room, size, "%s: %s", op->fault.call, sluice_cuda_name(op->fault.code));
-	return room;
-}
-
-/* One line: which operation, where, by what, and how it went. */
-static char *make_msg(const struct sluice_io *io, const struct op *op, const char *name)
-{
-	uint64_t bytes = op->opcode == SLUICE_SYNC ? 0 : op->stop;
-	char how[300], room[120], *msg = NULL;
-
-	if (op->code == -ECANCELED && op->cancelled)
-		snprintf(how, sizeof(how), "cancelled after %" PRIu64 " bytes", bytes);
-	else if (op->code == -ENODATA)
-		snprintf(how, sizeof(how), "the file ends after %" PRIu64 " of these bytes", bytes);
-	else if (op->code < 0 && op->opcode != SLUICE_SYNC)
-		snprintf(how, sizeof(how),
-			 "failed at offset %" PRIu64 " length %" PRIu64 " after %" PRIu64
-			 " bytes: %s",
-			 op->fail_off, op->fail_len, bytes, why(op, room, sizeof(room)));
-	else if (op->code < 0)
-		snprintf(how, sizeof(how), "failed: %s", sluice_strerror(op->code));
-	else
-		snprintf(how, sizeof(how), "%" PRIu64 " bytes%s", bytes,
-			 op->done_flags & SLUICE_DONE_EOF ? ", the file ends there" : "");
-	if (asprintf(&msg, "%s %s: offset %" PRIu64 " length %" PRIu64 " by %s (%s%s): %s",
-		     opcode_names[op->opcode], name, op->offset, op->len, io->engine->name,
-		     op->done_flags & SLUICE_DONE_DIRECT ? "direct" : "buffered", device_way(op),
-		     how) < 0)
-		return NULL;
-	return msg;
-}
-
 static int truncate_here(const struct op *op)
 {
 	uint64_t end = op->offset + op->len;
@@ -491,7 +438,7 @@ void op_conclude(struct sluice_io *io, struct op *op)
 	}
 	free_iov(op);
 	if (tell)
-		op->msg = make_msg(io, op, name.text);
+		op->msg = op_message(io, op, name.text);
 	if (op->code < 0)
 		io_trace(io, SLUICE_TRACE_ERROR, op->code, name.text, op->fail_off, op->fail_len,
 			 op->msg ? op->msg : "operation failed");
@@ -510,6 +457,6 @@ void op_result(const struct op *op, struct sluice_done *done)
 	if (op->msg)
 		snprintf(done->msg, sizeof(done->msg), "%s", op->msg);
 	else if (op->code < 0)
-		snprintf(done->msg, sizeof(done->msg), "%s: %s", opcode_names[op->opcode],
+		snprintf(done->msg, sizeof(done->msg), "%s: %s", op_word(op),
 			 sluice_strerror(op->code));
 }

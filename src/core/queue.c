@@ -12,26 +12,6 @@
 #include "base/err.h"
 #include "core/core.h"
 
-/* ------------------------------------------------------- the pending list */
-
-void pend_add(struct sluice_io *io, struct op *op)
-{
-	op->state = OP_PENDING;
-	op->est = op->len ? (op->len + op->block - 1) / op->block : 1;
-	io->pend_blocks += op->est;
-	io->pend_host += !op->places;
-	ring_add(&io->pending, op);
-}
-
-void pend_del(struct sluice_io *io, struct op *op)
-{
-	ring_del(op);
-	io->pend_blocks -= op->est;
-	io->pend_host -= !op->places;
-	op->est = 0;
-	op->state = OP_ISSUED;
-}
-
 /* -------------------------------------------------------- taking on blocks */
 
 static void ready_add(struct queue *q, struct block *b)
@@ -165,22 +145,6 @@ struct op *queue_spare(struct queue *q)
 	pthread_mutex_lock(&q->io->lock);
 	op = op_alloc(q->io);
 	pthread_mutex_unlock(&q->io->lock);
-	return op;
-}
-
-bool pend_any(const struct queue *q)
-{
-	return q->io->pending.next != &q->io->pending && (q->io->pend_host || device_room(q));
-}
-
-/* The next operation this queue can do something for; there is one. */
-static struct op *pend_first(const struct queue *q)
-{
-	struct op *op = q->io->pending.next;
-
-	if (!device_room(q))
-		while (op->places)
-			op = op->next;
 	return op;
 }
 

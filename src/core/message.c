@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a completion says in words: one line. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "core/core.h"
+#include "dl/cuda.h"
+#include "dl/cufile.h"
+
+static const char *const opcode_names[] = {"", "read", "write", "sync"};
+
+const char *op_word(const struct op *op)
+{
+	return opcode_names[op->opcode];
+}
+
+/* How bytes of device memory went. */
+static const char *device_way(const struct op *op)
+{
+	return op->done_flags & SLUICE_DONE_CUFILE          ? ", cuFile"
+	       : op->done_flags & SLUICE_DONE_CUFILE_COMPAT ? ", cuFile in compatibility mode"
+	       : op->done_flags & SLUICE_DONE_RING          ? ", ring"
+							    : "";
+}
+
+static const char *why(const struct op *op, char *room, size_t size)
+{
+	if (!op->fault.code)
+		return sluice_strerror(op->code);
+	if (op->fault.code > CUFILE_BASE_ERROR)
+		snprintf(room, size, "%s: %s (%d)", op->fault.call,
+			 sluice_cufile_name(op->fault.code), op->fault.code);
+	else
+		snprintf(room, size, "%s: %s", op->fault.call, sluice_cuda_name(op->fault.code));
+	return room;
+}
+
+char *op_message(const struct sluice_io *io, const struct op *op, const char *name)
+{
+	uint64_t bytes = op->opcode == SLUICE_SYNC ? 0 : op->stop;
+	char how[300], room[120], *msg = NULL;
+
+	if (op->code == -ECANCELED && op->cancelled)
+		snprintf(how, sizeof(how), "cancelled after %" PRIu64 " bytes", bytes);
+	else if (op->code == -ENODATA)
+		snprintf(how, sizeof(how), "the file ends after %" PRIu64 " of these bytes", bytes);
+	else if (op->code < 0 && op->opcode != SLUICE_SYNC)
+		snprintf(how, sizeof(how),
+			 "failed at offset %" PRIu64 " length %" PRIu64 " after %" PRIu64
+			 " bytes: %s",
+			 op->fail_off, op->fail_len, bytes, why(op, room, sizeof(room)));
+	else if (op->code < 0)
+		snprintf(how, sizeof(how), "failed: %s", sluice_strerror(op->code));
+	else
+		snprintf(how, sizeof(how), "%" PRIu64 " bytes%s", bytes,
+			 op->done_flags & SLUICE_DONE_EOF ? ", the file ends there" : "");
+	if (asprintf(&msg, "%s %s: offset %" PRIu64 " length %" PRIu64 " by %s (%s%s): %s",
+		     op_word(op), name, op->offset, op->len, io->engine->name,
+		     op->done_flags & SLUICE_DONE_DIRECT ? "direct" : "buffered", device_way(op),
+		     how) < 0)
+		return NULL;
+	return msg;
+}
