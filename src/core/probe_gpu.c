@@ -159,17 +159,16 @@ static int bench_measure(const struct bench *b, bool to_device, uint64_t *ret, s
 	uint64_t begin = 0;
 	int r = 0;
 
-	/* The first copy wakes the link up. */
 	for (int i = 0; i <= SPEED_LOOPS && !r; i++) {
 		r = bench_copy(b, to_device);
-		if (i == 0 && !r) {
+		if (!r)
 			r = b->gpu.cuda->stream_sync(b->stream);
-			begin = clock_ns();
-		}
+		if (i == 0)
+			begin = clock_ns(); /* the first copy wakes the link up */
 	}
 	if (!r)
-		r = b->gpu.cuda->stream_sync(b->stream);
-	*ret = (uint64_t)((double)SPEED_BYTES * SPEED_LOOPS * 1e9 / (double)(clock_ns() - begin));
+		*ret = (uint64_t)((double)SPEED_BYTES * SPEED_LOOPS * 1e9 /
+				  (double)(clock_ns() - begin));
 	return sluice_cuda_check(r, "copying", e);
 }
 
