@@ -182,6 +182,13 @@ void sluice_order_put(struct sluice_order *o)
 	free(o);
 }
 
+bool sluice_order_reached(struct sluice_order *o)
+{
+	if (!atomic_load(&o->reached) && o->cuda->event_query(o->event) == CUDA_OK)
+		atomic_store(&o->reached, true);
+	return atomic_load(&o->reached);
+}
+
 /* ------------------------------------------------------------------- lanes */
 
 int sluice_lane_open(struct sluice_lane *lane, struct sluice_fault *fault)

@@ -65,7 +65,11 @@ struct sluice_order {
 	uint64_t id; /* never 0 */
 	void *stream;
 	void *event;
+	atomic_bool reached; /* when somebody last looked */
 };
+
+/* Has the stream come that far? */
+bool sluice_order_reached(struct sluice_order *o);
 
 /* Mark where @stream stands now.  In the user's thread; the current context comes back. */
 int sluice_order_new(struct sluice_order **out, struct sluice_gpus *g, int device, void *stream,
