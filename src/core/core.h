@@ -46,8 +46,9 @@ enum {
 	BOUNCE_BYTES = 1 << 20, /* data of one bounce slot */
 	RETRIES_MAX = 50,       /* of a block that keeps saying EAGAIN, of an engine that fails */
 	INTERRUPTS_MAX = 10000,
-	REAP_PATIENCE = 2000, /* milliseconds an engine may fail before it is given up */
-	COPY_BLOCKS = 256,    /* that may be in copies to and from devices, of one queue */
+	REAP_PATIENCE = 2000,  /* milliseconds an engine may fail before it is given up */
+	COPY_BLOCKS = 256,     /* that may be in copies to and from devices, of one queue, */
+	COPY_BYTES = 32 << 20, /* and of how much: more waits in the ring for nothing */
 };
 #define REGION_PIECE (1ull << 30)
 #define RING_PIECE   (4ull << 20)  /* the largest block of device memory */
@@ -366,9 +367,12 @@ static inline void ring_del(struct op *op)
 	op->next->prev = op->prev;
 }
 
-/* Fill @op, which is zeroed but for its place in the table; takes what op_drop() gives back. */
-int op_prepare(struct sluice_io *io, struct op *op, const struct sluice_op *u,
-	       struct sluice_err *err);
+/*
+ * Fill @op, which is zeroed but for its place in the table; takes what op_drop() gives back.
+ * @cuda is what sluice_cuda_present() says, asked once for many.
+ */
+int op_prepare(struct sluice_io *io, const struct sluice_cuda *cuda, struct op *op,
+	       const struct sluice_op *u, struct sluice_err *err);
 void op_drop(struct op *op);
 bool op_is_over(const struct op *op); /* nothing left to hand out or in flight */
 /*
@@ -409,15 +413,19 @@ bool block_account(struct op *op, struct block *b);
 
 /* ---- device.c */
 /* Ask where the memory of @op lives; sets op->places. */
-int device_find(struct op *op, struct sluice_err *err);
-bool device_any(const struct sluice_op *u);
+int device_find(const struct sluice_cuda *cuda, struct op *op, struct sluice_err *err);
+bool device_any(const struct sluice_cuda *cuda, const struct sluice_op *u);
 /* Device memory of @op waits for the stream it names; *@last is shared by operations in a row. */
 int device_order(struct sluice_io *io, struct op *op, void *stream, struct sluice_order **last,
 		 struct sluice_err *err);
 /* Make the context of @device current in the queue's thread, in which this is called. */
 int device_enter(struct queue *q, int device);
 /* May this queue take on another block of device memory? */
-bool device_room(const struct queue *q);
+static inline bool device_room(const struct queue *q)
+{
+	return !q->nr_starved && q->nr_copying < COPY_BLOCKS && q->copy_bytes < COPY_BYTES;
+}
+
 /* Before a block is submitted.  0: go ahead; 1: it comes back by device_done(); or -errno. */
 int device_stage(struct queue *q, struct block *b);
 /* A read's block is in the ring: true when it comes back by device_done(). */
@@ -450,8 +458,13 @@ void ring_abandon(struct sluice_io *io);
 /* ---- pend.c, under io->lock */
 void pend_add(struct sluice_io *io, struct op *op);
 void pend_del(struct sluice_io *io, struct op *op);
-bool pend_any(const struct queue *q);         /* is there something this queue could take? */
-struct op *pend_first(const struct queue *q); /* the first of these; there is one */
+struct op *pend_first_host(const struct sluice_io *io); /* without device memory; there is one */
+
+/* Is there something for a queue that has @room for device memory, or has not? */
+static inline bool pend_any(const struct sluice_io *io, bool room)
+{
+	return io->pending.next != &io->pending && (room || io->pend_host);
+}
 
 /* ---- queue.c */
 unsigned queue_room(const struct queue *q); /* blocks it can take now */

@@ -20,10 +20,9 @@
 
 enum {
 	LANES = 4 * SLUICE_GPUS_MAX,
-	COPY_BYTES = 32 << 20, /* in the lanes of one queue; more waits in the ring for nothing */
-	SPINS = 50,            /* looks at the lanes before sleeping in between, or for longer */
-	NAP_NS = 20000,        /* the first of these sleeps, */
-	NAP_MAX_NS = 500000,   /* and the longest */
+	SPINS = 50,          /* looks at the lanes before sleeping in between, or for longer */
+	NAP_NS = 20000,      /* the first of these sleeps, */
+	NAP_MAX_NS = 500000, /* and the longest */
 	FAILURES_MAX = 1000,
 };
 
@@ -48,13 +47,10 @@ static bool is_device(const struct sluice_cuda *cuda, const void *addr, uint64_t
 	return len && (sluice_place_of(cuda, addr, &fault).device >= 0 || fault.code);
 }
 
-bool device_any(const struct sluice_op *u)
+bool device_any(const struct sluice_cuda *cuda, const struct sluice_op *u)
 {
-	const struct sluice_cuda *cuda = sluice_cuda_present();
 	bool any = false;
 
-	if (!cuda)
-		return false;
 	if (!u->nr_iov)
 		return is_device(cuda, u->buf, u->len);
 	for (unsigned i = 0; u->iov && i < u->nr_iov && !any; i++)
@@ -62,14 +58,13 @@ bool device_any(const struct sluice_op *u)
 	return any;
 }
 
-int device_find(struct op *op, struct sluice_err *err)
+int device_find(const struct sluice_cuda *cuda, struct op *op, struct sluice_err *err)
 {
-	const struct sluice_cuda *cuda = op->len ? sluice_cuda_present() : NULL;
 	struct sluice_place *places = &op->one_place;
 	struct sluice_fault fault = {0};
 	bool any = false;
 
-	if (!cuda)
+	if (!op->len)
 		return 0;
 	if (op->nr_iov > 1)
 		places = calloc(op->nr_iov, sizeof(*places));
@@ -276,11 +271,6 @@ static uint64_t piece_len(const struct block *b)
 	return align_up(b->skip + b->len, b->op->file->store.off_align);
 }
 
-bool device_room(const struct queue *q)
-{
-	return !q->nr_starved && q->nr_copying < COPY_BLOCKS && q->copy_bytes < COPY_BYTES;
-}
-
 int device_stage(struct queue *q, struct block *b)
 {
 	struct sluice_lane *lane = NULL;
@@ -293,6 +283,8 @@ int device_stage(struct queue *q, struct block *b)
 	if (!r)
 		r = get_lane(q, b, &lane);
 	if (!r && b->mode == BLOCK_CUFILE) {
+		if (sluice_order_reached(b->op->order))
+			return 0;
 		enlist(q, lane, b); /* nothing to copy: behind the stream it waits for */
 		return 1;
 	}
@@ -317,7 +309,7 @@ bool device_unload(struct queue *q, struct block *b)
 	struct sluice_lane *lane;
 	int r;
 
-	if (b->mode != BLOCK_DEVICE || b->op->opcode != SLUICE_READ || !b->moved)
+	if (b->op->opcode != SLUICE_READ || !b->moved)
 		return false;
 	r = get_lane(q, b, &lane);
 	if (!r)

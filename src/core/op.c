@@ -246,8 +246,8 @@ static uint32_t durability_flags(const struct sluice_io *io, const struct sluice
 	return io->opts.durability == SLUICE_DURABLE_DATA ? SLUICE_OP_DATASYNC : 0;
 }
 
-int op_prepare(struct sluice_io *io, struct op *op, const struct sluice_op *u,
-	       struct sluice_err *err)
+int op_prepare(struct sluice_io *io, const struct sluice_cuda *cuda, struct op *op,
+	       const struct sluice_op *u, struct sluice_err *err)
 {
 	uint64_t len;
 	int r;
@@ -265,7 +265,7 @@ int op_prepare(struct sluice_io *io, struct op *op, const struct sluice_op *u,
 	op->arg = u->arg;
 	if (copy_iov(op, u) < 0)
 		return sluice_fail(err, -ENOMEM, "out of memory");
-	r = device_find(op, err);
+	r = cuda ? device_find(cuda, op, err) : 0;
 	if (!r)
 		r = file_for_op(io, u, &op->file, err);
 	if (r < 0) {

@@ -23,17 +23,11 @@ void pend_del(struct sluice_io *io, struct op *op)
 	op->state = OP_ISSUED;
 }
 
-bool pend_any(const struct queue *q)
+struct op *pend_first_host(const struct sluice_io *io)
 {
-	return q->io->pending.next != &q->io->pending && (q->io->pend_host || device_room(q));
-}
+	struct op *op = io->pending.next;
 
-struct op *pend_first(const struct queue *q)
-{
-	struct op *op = q->io->pending.next;
-
-	if (!device_room(q))
-		while (op->places)
-			op = op->next;
+	while (op->places)
+		op = op->next;
 	return op;
 }

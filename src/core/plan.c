@@ -114,7 +114,7 @@ static void plan_direct_write(const struct op *op, struct block *b, uint64_t add
 	}
 }
 
-static void plan_host(const struct op *op, struct block *b)
+static inline void plan_host(const struct op *op, struct block *b)
 {
 	uint64_t addr = (uint64_t)(uintptr_t)op->iov[op->seg].addr + op->seg_off;
 	uint64_t seg_left = op->iov[op->seg].len - op->seg_off;

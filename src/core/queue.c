@@ -155,13 +155,14 @@ static void pull_shared(struct queue *q, unsigned room, struct op **over)
 	uint64_t share = (io->pend_blocks + io->nr_queues - 1) / io->nr_queues;
 	unsigned limit = (unsigned)min_u64(min_u64(room, PULL_MAX), max_u64(share, 1));
 	uint64_t bytes = q->inflight_bytes;
+	bool device = device_room(q);
 	struct block *b;
 	struct op *op;
 
-	for (unsigned n = 0; n < limit && pend_any(q); n++) {
+	for (unsigned n = 0; n < limit && pend_any(io, device); n++) {
 		if (io->auto_depth && n && bytes >= BYTES_AUTO)
 			break;
-		op = pend_first(q);
+		op = device ? io->pending.next : pend_first_host(io);
 		if (op->opcode == SLUICE_SYNC || op->cursor < op->len) {
 			b = block_get(q);
 			if (op->opcode == SLUICE_SYNC)
@@ -360,7 +361,7 @@ void queue_harvest(struct queue *q, struct sluice_req *list)
 		copied = b->mode == BLOCK_BOUNCE && b->op->opcode == SLUICE_READ;
 		if (!block_finish(q->io, b, &q->count))
 			ready_return(q, b);
-		else if (!device_unload(q, b))
+		else if (b->mode != BLOCK_DEVICE || !device_unload(q, b))
 			harvest_block(q, b, &h);
 		/* A copy takes about as long as a transfer: keep the device busy meanwhile. */
 		if (copied && list) {
@@ -371,7 +372,8 @@ void queue_harvest(struct queue *q, struct sluice_req *list)
 		}
 	}
 	deliver(q, &h);
-	device_flush(q);
+	if (q->open_lanes)
+		device_flush(q);
 }
 
 /* Blocks that are back from a device, or have got room in the ring at last. */
@@ -449,7 +451,8 @@ void queue_submit(struct queue *q)
 
 	while (q->ready) {
 		n = gather(q, reqs, (unsigned)min_u64(most, q->io->opts.depth - q->inflight));
-		device_flush(q);
+		if (q->open_lanes)
+			device_flush(q);
 		if (!n) {
 			/* What it waits for is in flight elsewhere. */
 			if (q->ready && !q->inflight && !device_busy(q))

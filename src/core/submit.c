@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "core/core.h"
+#include "dl/cuda.h"
 
 /* ----------------------------------------------------------- asynchronous */
 
@@ -49,6 +50,7 @@ static void put_op(struct sluice_io *io, struct op *op)
 struct batch {
 	struct op *ops[PULL_MAX];
 	unsigned n;
+	const struct sluice_cuda *cuda;
 	struct sluice_order *order; /* of the last one that asked for one */
 };
 
@@ -73,7 +75,7 @@ static int submit_one(struct sluice_io *io, const struct sluice_op *u, struct ba
 
 	if (!op)
 		return sluice_fail(err, -ENOMEM, "out of memory");
-	r = op_prepare(io, op, u, err);
+	r = op_prepare(io, b->cuda, op, u, err);
 	if (!r && op->places && (u->flags & SLUICE_OP_STREAM)) {
 		r = device_order(io, op, u->stream, &b->order, err);
 		if (r < 0)
@@ -98,7 +100,7 @@ int sluice_submit(struct sluice_io *io, const struct sluice_op *ops, unsigned n,
 		  struct sluice_err *err)
 {
 	NO_CANCEL;
-	struct batch b = {.n = 0};
+	struct batch b;
 	unsigned i;
 	int r;
 
@@ -109,6 +111,9 @@ int sluice_submit(struct sluice_io *io, const struct sluice_op *ops, unsigned n,
 		return sluice_fail(err, -EINVAL, "ops: is NULL");
 	if (n > INT32_MAX)
 		return sluice_fail(err, -EINVAL, "n: %u is outside 0..2147483647", n);
+	b.n = 0;
+	b.order = NULL;
+	b.cuda = sluice_cuda_present();
 	for (i = 0; i < n; i++) {
 		r = submit_one(io, &ops[i], &b, tickets ? &tickets[i] : NULL, err);
 		if (r < 0)
@@ -181,7 +186,8 @@ static int run_queued(struct sluice_io *io, const struct sluice_op *u, struct sl
 }
 
 /* Whether the caller's thread does it: one block, or nothing to hand over. */
-static bool inline_fits(const struct sluice_io *io, const struct sluice_op *u)
+static bool inline_fits(const struct sluice_io *io, const struct sluice_cuda *cuda,
+			const struct sluice_op *u)
 {
 	uint64_t len = u->nr_iov ? 0 : u->len;
 
@@ -191,13 +197,15 @@ static bool inline_fits(const struct sluice_io *io, const struct sluice_op *u)
 		return true;
 	for (unsigned i = 0; u->iov && i < u->nr_iov; i++)
 		len += u->iov[i].len;
-	return len <= (io->opts.block ? io->opts.block : 1u << 20) && !device_any(u);
+	return len <= (io->opts.block ? io->opts.block : 1u << 20) &&
+	       !(cuda && device_any(cuda, u));
 }
 
 int sluice_run(struct sluice_io *io, const struct sluice_op *u, struct sluice_done *done,
 	       struct sluice_err *err)
 {
 	NO_CANCEL;
+	const struct sluice_cuda *cuda;
 	struct op op = {0};
 	int r = io_check(io, err);
 
@@ -205,13 +213,14 @@ int sluice_run(struct sluice_io *io, const struct sluice_op *u, struct sluice_do
 		return r;
 	if (!u || !done)
 		return sluice_fail(err, -EINVAL, "op, done: one of them is NULL");
-	if (!inline_fits(io, u)) {
+	cuda = sluice_cuda_present();
+	if (!inline_fits(io, cuda, u)) {
 		if (queue_current(io))
 			return sluice_fail(err, -EDEADLK,
 					   "a completion callback must not wait for I/O");
 		return run_queued(io, u, done, err);
 	}
-	r = op_prepare(io, &op, u, err);
+	r = op_prepare(io, cuda, &op, u, err);
 	if (r < 0)
 		return r;
 	run_inline(io, &op);

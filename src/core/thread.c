@@ -153,7 +153,7 @@ static bool may_sleep(struct queue *q, bool *ret_marked)
 	if (q->local)
 		return false;
 	pthread_mutex_lock(&io->lock);
-	*ret_marked = !q->calls && !pend_any(q);
+	*ret_marked = !q->calls && !pend_any(io, device_room(q));
 	if (*ret_marked)
 		q->state = QUEUE_REAPS;
 	pthread_mutex_unlock(&io->lock);
