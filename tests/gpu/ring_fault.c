@@ -156,7 +156,6 @@ static void scenario(void)
 	struct sluice_opts o = rg_opts();
 
 	o.threads = 1;              /* so that the Nth call is the same each time */
-	o.huge = SLUICE_HUGE_NEVER; /* not to be zeroed each time */
 	rg_open(&o);
 	rg_file_open(O_RDWR);
 	write_some(0, false);
