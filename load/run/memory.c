@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Buffers of workers, filled and compared in steps of the stage.  For device memory that
+ * is a copy each, by another way than the transfers that are measured.
+ */
 #include "load/run/memory.h"
 
 #include <errno.h>

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Two steps, each done at most once in a process: finding the functions, and opening the
+ * driver, which only transfers of device memory need.
+ */
 #include "dl/cufile.h"
 
 #include <errno.h>

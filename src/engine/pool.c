@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Two lists under one lock: requests no worker has taken, in order, and finished ones.
+ * The lock is held for list work only.
+ */
 #include "engine/pool.h"
 
 #include <errno.h>
