@@ -159,6 +159,7 @@ struct block {
 	bool plain;    /* through the page cache, by plain_fd */
 	bool started;  /* block_start() has been here */
 	bool inflight; /* the engine has it */
+	bool lost;     /* and may keep it: the engine is broken */
 	bool ranged;   /* @range is on its file's list */
 	struct sluice_range range;
 	bool eof;

@@ -6,9 +6,9 @@
  * behind a stream of the user's: such copies may have to wait for long, and others
  * should not wait with them.
  *
- * The I/O thread never waits for a copy.  Once a round it puts one event behind all
- * copies it has queued since the last, and asks each lane for the oldest that is
- * reached; until that says so the pieces are not touched.
+ * The I/O thread never waits for a copy.  It puts an event behind each large one, and once
+ * a round one behind all small ones since the last, and asks each lane for the oldest
+ * that is reached; until that says so the pieces are not touched.
  */
 #include <errno.h>
 #include <string.h>
@@ -24,6 +24,7 @@ enum {
 	NAP_NS = 20000,      /* the first of these sleeps, */
 	NAP_MAX_NS = 500000, /* and the longest */
 	FAILURES_MAX = 1000,
+	LARGE = 256 << 10, /* a block worth an event of its own */
 };
 
 static int fault_fail(struct sluice_err *err, const char *what, int code,
@@ -248,6 +249,21 @@ static int copy(struct sluice_lane *lane, struct block *b, uint64_t len)
 	return r;
 }
 
+/*
+ * May the lane be looked after?  Not without its context, but that cannot be waited for
+ * for ever: in the end the calls fail for want of it, and so do the blocks.
+ */
+static bool enter(struct queue *q, struct sluice_lane *lane)
+{
+	struct sluice_fault ignored = {0};
+
+	if (!set_ctx(q, lane->ctx, &ignored))
+		lane->failures = 0;
+	else if (++lane->failures < FAILURES_MAX)
+		return false;
+	return true;
+}
+
 /* Give the block to its lane: it comes back by device_done(), failed ones included. */
 static void enlist(struct queue *q, struct sluice_lane *lane, struct block *b)
 {
@@ -256,6 +272,8 @@ static void enlist(struct queue *q, struct sluice_lane *lane, struct block *b)
 	q->nr_copying++;
 	q->copy_bytes += b->len;
 	q->polls = 0;
+	if (b->len >= LARGE && enter(q, lane))
+		sluice_lane_mark(lane); /* else with others, by device_flush() */
 }
 
 static void starve(struct queue *q, struct block *b)
@@ -322,21 +340,6 @@ bool device_unload(struct queue *q, struct block *b)
 	if (!lane)
 		return false;
 	enlist(q, lane, b);
-	return true;
-}
-
-/*
- * May the lane be looked after?  Not without its context, but that cannot be waited for
- * for ever: in the end the calls fail for want of it, and so do the blocks.
- */
-static bool enter(struct queue *q, struct sluice_lane *lane)
-{
-	struct sluice_fault ignored = {0};
-
-	if (!set_ctx(q, lane->ctx, &ignored))
-		lane->failures = 0;
-	else if (++lane->failures < FAILURES_MAX)
-		return false;
 	return true;
 }
 

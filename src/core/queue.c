@@ -57,6 +57,9 @@ static struct block *block_get(struct queue *q)
 
 static void block_put(struct queue *q, struct block *b)
 {
+	/* What a broken engine has may be written yet: that memory is not used again. */
+	if (b->bounce && b->lost)
+		b->bounce = NULL;
 	if (b->bounce && b->mode == BLOCK_DEVICE)
 		ring_put(q, b->bounce);
 	else if (b->bounce)

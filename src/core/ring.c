@@ -201,6 +201,14 @@ static void waiters_del(struct ring *ring, struct queue *q)
 	q->ring_waits = false;
 }
 
+/* Enough for everybody, also for who waits and does not look just now. */
+static bool is_plenty(const struct ring *ring)
+{
+	uint32_t first = ring->lists[ORDERS - 1];
+
+	return first != NONE && ring->pages[first].next != NONE;
+}
+
 int ring_get(struct queue *q, uint64_t len, void **out)
 {
 	struct ring *ring = &q->io->ring;
@@ -210,7 +218,7 @@ int ring_get(struct queue *q, uint64_t len, void **out)
 	while (((uint64_t)RING_PAGE << order) < len)
 		order++;
 	pthread_mutex_lock(&ring->lock);
-	if (!ring->waiters || ring->waiters == q)
+	if (!ring->waiters || ring->waiters == q || is_plenty(ring))
 		i = piece_take(ring, order);
 	if (i == NONE)
 		waiters_add(ring, q);

@@ -165,6 +165,7 @@ static void give_up(struct block *blocks, unsigned n, struct sluice_req **list)
 	for (unsigned i = 0; blocks && i < n; i++)
 		if (blocks[i].inflight) {
 			blocks[i].tries = INTERRUPTS_MAX;
+			blocks[i].lost = true;
 			sluice_req_push(list, &blocks[i].req, -EIO);
 		}
 }

@@ -11,8 +11,8 @@
 
 int main(int argc, char **argv)
 {
-	static struct t_group groups[4];
-	const struct t_group *all[] = {&rg_transfer, &rg_load, &rg_order, &rg_fault};
+	static struct t_group groups[5];
+	const struct t_group *all[] = {&rg_transfer, &rg_load, &rg_order, &rg_fault, &rg_pieces};
 	struct sluice_err err = {0, ""};
 	struct sluice_io *io = NULL;
 	struct sluice_opts o;

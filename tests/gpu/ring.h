@@ -19,7 +19,7 @@ extern const char *rg_path; /* a path where nothing is yet */
 extern CUcontext rg_ctx[STANDIN_DEVICES];
 extern unsigned long rg_errors; /* calls that the driver may have refused */
 
-extern const struct t_group rg_transfer, rg_load, rg_order, rg_fault;
+extern const struct t_group rg_transfer, rg_load, rg_order, rg_fault, rg_pieces;
 
 void rg_setup(void);
 /* Also checks that nothing is left, and that the driver was used as it wants to be. */

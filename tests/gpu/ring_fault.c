@@ -12,7 +12,7 @@
 
 enum { SEED = 41, ILLEGAL_ADDRESS = 700, OUT_OF_MEMORY = 2 };
 
-static const uint64_t len = 200001;
+static uint64_t len, block; /* of the operations: small blocks share events, large ones do not */
 static CUdeviceptr dev[2];
 static CUstream stream;
 static unsigned long failures; /* operations that did */
@@ -25,6 +25,8 @@ static void setup(void)
 	dev[0] = rg_alloc(0, MIB(1));
 	dev[1] = rg_alloc(1, MIB(1));
 	T_EQ(cuStreamCreate(&stream, 1), 0);
+	len = 200001;
+	block = KIB(64);
 }
 
 static void teardown(void)
@@ -155,7 +157,8 @@ static void scenario(void)
 {
 	struct sluice_opts o = rg_opts();
 
-	o.threads = 1;              /* so that the Nth call is the same each time */
+	o.block = block;
+	o.threads = 1; /* so that the Nth call is the same each time */
 	rg_open(&o);
 	rg_file_open(O_RDWR);
 	write_some(0, false);
@@ -260,6 +263,8 @@ static void any_call_may_fail_once(void)
 static void any_call_may_lack_memory_once(void)
 {
 	code = OUT_OF_MEMORY;
+	len = 900001;
+	block = KIB(512);
 	each_call_in_turn();
 }
 
