@@ -520,10 +520,28 @@ static void make_way(struct model *m, struct slot *s)
 	}
 }
 
+static void tell_memory(const struct model *m, const struct slot *s, struct sluice_op *op,
+			struct sluice_iov *iov)
+{
+	for (unsigned i = 0; i < s->nr_iov; i++) {
+		iov[i] = s->iov[i];
+		if (m->c->address)
+			iov[i].addr = m->c->address(iov[i].addr);
+	}
+	if (s->nr_iov == 1) {
+		op->buf = iov[0].addr;
+		op->len = s->len;
+	} else {
+		op->iov = iov;
+		op->nr_iov = s->nr_iov;
+	}
+}
+
 static void submit(struct model *m, struct slot *s)
 {
 	struct sluice_op op = {.opcode = s->opcode, .offset = s->off};
 	struct sluice_err err = {0, ""};
+	struct sluice_iov iov[NR_PIECES];
 	unsigned how = (unsigned)pick(m, 4);
 	char what[200];
 	int r;
@@ -543,13 +561,7 @@ static void submit(struct model *m, struct slot *s)
 	default:
 		op.file = s->f->file;
 	}
-	if (s->nr_iov == 1) {
-		op.buf = s->iov[0].addr;
-		op.len = s->len;
-	} else {
-		op.iov = s->iov;
-		op.nr_iov = s->nr_iov;
-	}
+	tell_memory(m, s, &op, iov);
 	describe(s, what, sizeof(what));
 	if (how == 0) {
 		r = sluice_run(m->io, &op, &s->done, &err);
@@ -683,7 +695,8 @@ static bool prepare(struct model *m)
 {
 	/* a page before, and the shift of lay_out() */
 	m->arena_size = (m->c->max_len + 3 * 4096 + (NR_PIECES + 2) * GAP + 4095) / 4096 * 4096;
-	m->arenas = aligned_alloc(4096, m->arena_size * NR_SLOTS);
+	m->arenas = m->c->memory ? m->c->memory(m->arena_size * NR_SLOTS)
+				 : aligned_alloc(4096, m->arena_size * NR_SLOTS);
 	m->scratch = malloc(m->c->max_size + 4096);
 	if (!m->arenas || !m->scratch)
 		return false;
@@ -763,7 +776,8 @@ bool model_run(const struct model_config *config, const struct model_source *sou
 	}
 	for (unsigned i = 0; i < NR_SLOTS; i++)
 		sem_destroy(&m->slots[i].finished);
-	free(m->arenas);
+	if (!config->memory)
+		free(m->arenas);
 	free(m->scratch);
 	ok = !m->bad;
 	free(m);

@@ -9,6 +9,7 @@
  * and the fuzzer's bytes in tests/fuzz/ops.c.
  */
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct model_source {
@@ -26,6 +27,10 @@ struct model_config {
 	uint64_t max_len;      /* of an operation */
 	unsigned reopen_every; /* operations between closing and opening a handle, about */
 	int may_fail;          /* errno value the engine injects, or 0 */
+	/* Other memory than the heap's, which stays the caller's; NULL: none. */
+	void *(*memory)(size_t len);
+	/* What the library is told for a place in that memory. */
+	void *(*address)(void *at);
 };
 
 struct model_result {
