@@ -94,6 +94,7 @@ static const char *const harmless[] = {
 	"pthread_sigmask",
 	"qsort",
 	"sched_yield",
+	"sigdelset",
 	"sigfillset",
 	"snprintf",
 	"strcasecmp",
