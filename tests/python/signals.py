@@ -277,6 +277,7 @@ def io_threads_take_no_signals():
             if comm.startswith('iou-'):
                 continue  # the kernel's own
             assert int(blocked, 16) & want, f'thread {comm} takes SIGINT'
+            assert not int(blocked, 16) & 1 << (signal.SIGSEGV - 1), f'thread {comm} dies dumb'
 
 
 @case

@@ -317,6 +317,27 @@ print(len(idents))
 
 
 @case
+def a_second_close_waits_for_the_first():
+    seen = []
+    with handle() as h, Gate(data(MIB)) as gate:
+        h.write_async(gate.memory, path())
+        gate.reached()
+
+        def close():
+            h.close()
+            seen.append(h.closed)
+
+        threads = [threading.Thread(target=close) for _ in range(3)]
+        for t in threads:
+            t.start()
+        assert not seen
+        gate.open()
+        for t in threads:
+            t.join()
+    assert seen == [True] * 3
+
+
+@case
 def close_while_others_use_the_handle_tells_them():
     name = make(data(MIB))
 

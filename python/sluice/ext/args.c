@@ -165,7 +165,7 @@ int path_take(struct path *p, PyObject *path)
 		p->filename = Py_NewRef(((struct file *)path)->name);
 		return 0;
 	}
-	if (PyLong_Check(path))
+	if (PyLong_Check(path) && !PyBool_Check(path))
 		return take_fd(p, path);
 	p->filename = PyOS_FSPath(path);
 	if (!p->filename) {

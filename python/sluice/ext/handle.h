@@ -22,9 +22,12 @@ struct hub {
 	unsigned forks;       /* how many fork()s deep this process was when it was made */
 	unsigned busy;        /* calls into the library under way */
 	bool closing;
+	pthread_t closer; /* while closing */
 	unsigned mode;                  /* of files it creates */
 	struct future *failed, **last;  /* failures nobody has seen, oldest first; referenced */
 	struct hub *next_open, **place; /* in the list of open ones */
+	struct registered *registered;  /* memory of users, see register.c */
+	bool registering;               /* somebody is at it, without the GIL */
 
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* an operation is done, a call has ended, a future is settled */
@@ -114,6 +117,9 @@ void hub_leave(struct hub *h);
 int hub_wait(struct hub *h, bool (*over)(struct hub *h, void *arg), void *arg, int64_t deadline,
 	     bool signals);
 
+/* With the GIL: what somebody waits for may have come. */
+void hub_tell(struct hub *h);
+
 /* From "timeout" as Python has it: None, or seconds.  -1 with an exception; else 0. */
 int hub_deadline(PyObject *timeout, int64_t *deadline);
 
@@ -190,6 +196,12 @@ PyObject *read_batch(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObje
 PyObject *write_batch(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 PyObject *read_batch_async(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 PyObject *write_batch_async(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
+
+/* ---- register.c: methods of sluice.Handle */
+PyObject *handle_register(PyObject *self, PyObject *obj);
+PyObject *handle_unregister(PyObject *self, PyObject *obj);
+/* The handle is closed: let go of everything. */
+void registered_forget(struct hub *h);
 
 /* ---- file.c, handle.c */
 extern PyType_Spec file_spec;

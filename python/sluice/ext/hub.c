@@ -132,7 +132,7 @@ int hub_enter(struct hub *h)
 	return 0;
 }
 
-static void notify(struct hub *h)
+void hub_tell(struct hub *h)
 {
 	pthread_mutex_lock(&h->lock);
 	pthread_cond_broadcast(&h->changed);
@@ -143,7 +143,7 @@ void hub_leave(struct hub *h)
 {
 	h->busy--;
 	if (h->closing && !h->busy)
-		notify(h);
+		hub_tell(h);
 }
 
 /* ----------------------------------------------------------------- waiting */
@@ -387,6 +387,7 @@ static int close_library(struct hub *h)
 	Py_BEGIN_ALLOW_THREADS
 	r = sluice_close(io, &err);
 	Py_END_ALLOW_THREADS
+	registered_forget(h);
 	if (r < 0) {
 		raise_os(r, err.msg, NULL);
 		return -1;
@@ -394,26 +395,58 @@ static int close_library(struct hub *h)
 	return 0;
 }
 
+static bool not_closing(struct hub *h, void *arg)
+{
+	(void)arg;
+	return !__atomic_load_n(&h->closing, __ATOMIC_RELAXED);
+}
+
+static void end_closing(struct hub *h)
+{
+	pthread_mutex_lock(&h->lock);
+	h->closing = false;
+	pthread_cond_broadcast(&h->changed);
+	pthread_mutex_unlock(&h->lock);
+}
+
+/* Of another process: nothing to wait for, and the lock is perhaps held for ever. */
+static int close_foreign(struct hub *h)
+{
+	h->closing = true;
+	close_library(h);
+	PyErr_Clear();
+	return 0;
+}
+
+static int close_now(struct hub *h, bool signals)
+{
+	int r;
+
+	h->closer = pthread_self();
+	h->closing = true;
+	r = hub_wait(h, not_busy, NULL, -1, signals);
+	if (r > 0)
+		r = hub_drain(h, -1, signals);
+	if (r > 0)
+		r = close_library(h);
+	end_closing(h);
+	return r;
+}
+
 int hub_close(struct hub *h, bool signals)
 {
-	int r = 1;
-
-	if (!h || !h->io || h->closing)
+	if (!h || (!h->io && !h->closing))
 		return 0;
-	h->closing = true;
-	if (!hub_foreign(h)) {
-		r = hub_wait(h, not_busy, NULL, -1, signals);
-		if (r > 0)
-			r = hub_drain(h, -1, signals);
+	if (hub_foreign(h))
+		return close_foreign(h);
+	if (h->closing) { /* by code that runs while it is closed, or by another thread */
+		if (pthread_equal(h->closer, pthread_self()))
+			return 0;
+		return hub_wait(h, not_closing, NULL, -1, signals) < 0 ? -1 : 0;
 	}
-	if (r < 0) {
-		h->closing = false;
+	if (close_now(h, signals) < 0)
 		return -1;
-	}
-	r = close_library(h);
-	if (r == 0)
-		r = hub_raise_unseen(h);
-	return r;
+	return hub_raise_unseen(h);
 }
 
 bool hub_any_pending(void)
