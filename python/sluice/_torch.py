@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors that are not simply contiguous host memory; ext/torch.c asks, nobody else."""
+"""Tensors that are not simply contiguous memory; ext/torch.c asks, nobody else."""
+import functools
 from collections.abc import Callable
 from typing import TypeAlias
 
 import torch
 
-# What owns the memory, its address, bytes of an element, shape, strides in bytes, and what to
-# call with the number of bytes after a read.
+Finish: TypeAlias = Callable[[int], None]
+
+# What owns the memory, its address, bytes of an element, shape, strides in bytes, what to call
+# with the number of bytes after a read, and of CUDA memory the stream that it is used in.
 Description: TypeAlias = tuple[
-    object, int, int, tuple[int, ...], tuple[int, ...], Callable[[int], None] | None]
+    object, int, int, tuple[int, ...], tuple[int, ...], Finish | None, int | None]
 
 # Elements that share bytes: how many to a byte.
 _PACKED = {getattr(torch, name): n for name, n in (('quint4x2', 2), ('quint2x4', 4))
@@ -26,6 +29,8 @@ def sort(dtype: torch.dtype) -> int:
 def describe(tensor: torch.Tensor, into: bool) -> Description:
     """Where the bytes are; copies what is somewhere else, or looks different in memory."""
     _check(tensor)
+    if stream is not None and tensor.device.type == 'cuda':
+        return _on_cuda(tensor, into)
     if tensor.device.type != 'cpu' or tensor.is_conj() or tensor.is_neg():
         return _stage_read(tensor) if into else _stage_write(tensor)
     if tensor.dtype in _PACKED:
@@ -58,11 +63,11 @@ def _address(tensor: torch.Tensor) -> int:
     return address
 
 
-def _in_place(tensor: torch.Tensor,
-              finish: Callable[[int], None] | None = None) -> Description:
+def _in_place(tensor: torch.Tensor, finish: Finish | None = None,
+              order: int | None = None) -> Description:
     itemsize = tensor.element_size()
     strides = tuple(n * itemsize for n in tensor.stride())
-    return tensor, _address(tensor), itemsize, tuple(tensor.shape), strides, finish
+    return tensor, _address(tensor), itemsize, tuple(tensor.shape), strides, finish, order
 
 
 def _packed(tensor: torch.Tensor) -> Description:
@@ -71,35 +76,109 @@ def _packed(tensor: torch.Tensor) -> Description:
                               'bytes: move a copy')
     per_byte = _PACKED[tensor.dtype]
     nbytes = (tensor.numel() + per_byte - 1) // per_byte
-    return tensor, _address(tensor), 1, (nbytes,), (1,), None
+    return tensor, _address(tensor), 1, (nbytes,), (1,), None, None
 
 
-def _host_copy(tensor: torch.Tensor) -> torch.Tensor:
-    """The values as they are in C order, in host memory."""
-    return tensor.detach().resolve_conj().resolve_neg().contiguous().cpu()
+# ---- copies: of what looks different in memory, or is where the library does not reach
+
+def _values(tensor: torch.Tensor) -> torch.Tensor:
+    """The values as they are in C order, on the tensor's device."""
+    return tensor.detach().resolve_conj().resolve_neg().contiguous()
 
 
 def _stage_write(tensor: torch.Tensor) -> Description:
-    return _in_place(_host_copy(tensor))
+    return _in_place(_values(tensor).cpu())
 
 
 def _stage_read(tensor: torch.Tensor) -> Description:
+    _refuse_shared(tensor)
+    host = torch.empty(tensor.shape, dtype=tensor.dtype)
+    return _in_place(host, lambda nbytes: _put(tensor, host, nbytes))
+
+
+def _refuse_shared(tensor: torch.Tensor) -> None:
     if any(n > 1 and stride == 0 for n, stride in zip(tensor.shape, tensor.stride())):
         raise ValueError('obj: some of its elements share memory, so that a read would write them '
                          'twice; read into a copy')
-    host = torch.empty(tensor.shape, dtype=tensor.dtype)
-    total = host.numel() * host.element_size()
 
-    def finish(nbytes: int) -> None:
-        values = host
-        if nbytes < total:  # the rest keeps its values
-            values = _host_copy(tensor).clone(memory_format=torch.contiguous_format)
-            _as_bytes(values)[:nbytes] = _as_bytes(host)[:nbytes]
-        with torch.inference_mode() if tensor.is_inference() else torch.no_grad():
-            tensor.copy_(values)
 
-    return _in_place(host, finish)
+def _put(tensor: torch.Tensor, came: torch.Tensor, nbytes: int) -> None:
+    """The first bytes of what came, in C order; the rest of the tensor keeps its values."""
+    values = came
+    if nbytes < came.numel() * came.element_size():
+        values = _values(tensor).to(came.device).clone(memory_format=torch.contiguous_format)
+        _as_bytes(values)[:nbytes] = _as_bytes(came)[:nbytes]
+    with torch.inference_mode() if tensor.is_inference() else torch.no_grad():
+        tensor.copy_(values)
 
 
 def _as_bytes(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.reshape(-1).view(torch.uint8)
+
+
+# ---- CUDA
+
+# Pieces of device memory that are copied one by one are at least so large, and not more.
+_PIECE_MIN = 64 << 10
+_PIECES_MAX = 4096
+
+_raw_stream: Callable[[int], int] | None = getattr(torch._C, '_cuda_getCurrentRawStream', None)
+
+
+@functools.cache
+def _side(device: int, use: str) -> torch.cuda.Stream:
+    """A stream of our own."""
+    return torch.cuda.Stream(device)
+
+
+def _current_stream(device: int) -> int:
+    """The current stream of a device, by its address."""
+    current: int = (_raw_stream(device) if _raw_stream
+                    else torch.cuda.current_stream(device).cuda_stream)
+    if current or device == torch.cuda.current_device():
+        return current
+    # 0 would be the default stream of another device, the current one.
+    side = _side(device, 'order')
+    side.wait_stream(torch.cuda.default_stream(device))
+    return side.cuda_stream
+
+
+# None where tensors on 'cuda' are not CUDA's: torch for ROCm, or without any GPU.
+stream: Callable[[int], int] | None = _current_stream if torch.version.cuda else None
+
+
+def _on_cuda(tensor: torch.Tensor, into: bool) -> Description:
+    """Copies are made on the device; they are complete before anybody else sees them."""
+    device = tensor.get_device()
+    if tensor.dtype in _PACKED:
+        return (*_packed(tensor)[:-1], _current_stream(device))
+    if _in_large_pieces(tensor):
+        return _in_place(tensor, order=_current_stream(device))
+    if not into:
+        copy = _values(tensor)  # first: the transfer waits for it, too
+        return _in_place(copy, order=_current_stream(device))
+    _refuse_shared(tensor)
+    came = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+    return _in_place(came, lambda nbytes: _put_on_cuda(tensor, came, nbytes),
+                     _current_stream(device))
+
+
+def _in_large_pieces(tensor: torch.Tensor) -> bool:
+    if tensor.is_conj() or tensor.is_neg():
+        return False
+    run = 1
+    for n, step in zip(reversed(tensor.shape), reversed(tensor.stride())):
+        if n != 1 and step != run:
+            break
+        run *= n
+    if run >= tensor.numel():
+        return True
+    return run * tensor.element_size() >= _PIECE_MIN and tensor.numel() // run <= _PIECES_MAX
+
+
+def _put_on_cuda(tensor: torch.Tensor, came: torch.Tensor, nbytes: int) -> None:
+    """In a stream of our own, so that no work of the user's is waited for."""
+    side = _side(tensor.get_device(), 'copy')
+    with torch.cuda.stream(side):
+        _put(tensor, came, nbytes)
+    side.synchronize()

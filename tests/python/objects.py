@@ -635,7 +635,8 @@ def strides_and_offsets_of_dlpack_count(kind):
 
 @each((Dl, DlVersioned))
 def what_dlpack_cannot_give_is_refused(kind):
-    refused(TypeError, kind(bytes(64), (64,), device=(2, 1)), 'CUDA memory', 'device 2:1')
+    refused(TypeError, kind(bytes(64), (64,), device=(2, 1)), 'is in CUDA memory')
+    refused(TypeError, kind(bytes(64), (64,), device=(10, 1)), 'ROCm memory', 'device 10:1')
     refused(TypeError, kind(bytes(64), (64,), device=(77, 0)), 'foreign memory')
     assert written(kind(bytes(64), (64,), device=(3, 0))) == bytes(64)
     refused(TypeError, kind(bytes(64), (64,), dtype=(1, 4, 1)), 'no whole bytes')

@@ -11,8 +11,10 @@
 
 enum dl_device_type {
 	DL_CPU = 1,
+	DL_CUDA = 2,
 	DL_CUDA_HOST = 3, /* pinned, but the host's */
 	DL_ROCM_HOST = 11,
+	DL_CUDA_MANAGED = 13,
 };
 
 enum dl_type_code {

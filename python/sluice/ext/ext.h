@@ -13,8 +13,10 @@
  *	future.c	sluice.Future: one operation, from submission to result
  *	dispatch.c	the thread that runs callbacks of futures
  *	memory.c	sluice.Memory, and the list of all memory of this kind
+ *	register.c	memory that users make known to a handle's engine
  *	target.c	from a Python object to addresses
- *	torch.c		the same for torch tensors, DLPack and device memory
+ *	torch.c		the same for torch tensors and DLPack
+ *	cuda.c		the same for __cuda_array_interface__
  *	layout.c	strided memory: runs, packing, unpacking; knows no Python
  *	info.c		sluice.info()
  *	args.c		arguments, paths
@@ -62,8 +64,9 @@ PyObject *raise_os(int code, const char *msg, PyObject *filename);
  *
  * Contiguous memory is moved in place: @addr.  Strided memory with runs of some
  * size is moved in place too, by a scatter list: @iov.  What is strided more
- * finely, and what the library cannot reach (another device), goes through
- * @staged, a contiguous copy that is as large as the transfer.
+ * finely goes through @staged, a contiguous copy that is as large as the transfer.
+ * Memory of a CUDA device (@device) is moved in place or not at all: nothing here may
+ * touch it.
  */
 struct target {
 	PyObject *keep; /* owns the memory; referenced until the operation is over */
@@ -75,6 +78,9 @@ struct target {
 	void *staged;          /* malloced copy, or NULL */
 	struct layout *layout; /* where the bytes of @staged belong, or NULL */
 	PyObject *finish;      /* called with the bytes that a read has moved, or NULL */
+	bool device;           /* set before it is filled */
+	bool ordered;          /* only after what is queued in @stream now */
+	void *stream;          /* CUstream; NULL: the legacy default one */
 };
 
 /*
@@ -84,7 +90,7 @@ struct target {
  * C order, -1: all of them.  Returns 0, or -1 with an exception set and nothing
  * to drop:
  *   TypeError	no memory in this object, object pointers in it, read-only,
- *		sparse, on a device without data
+ *		sparse, on a device without data, strided finely on a CUDA device
  *   ValueError	@length is larger than the object, or negative but not -1; overlaps itself
  *   BufferError, MemoryError, what the object's own methods raise
  */
@@ -103,7 +109,7 @@ int target_finish(const struct target *t, uint64_t bytes);
 void target_drop(struct target *t);
 
 /*
- * For torch.c.  Fill in what is moved, and how: @bytes bytes that lie together, or an
+ * For torch.c and cuda.c.  Fill in what is moved, and how: @bytes bytes that lie together, or an
  * array in C order, strides in bytes (NULL: without gaps).  0, or -1 with an exception set.
  */
 int target_fill(struct target *t, void *addr, uint64_t bytes, int64_t length);
@@ -114,12 +120,19 @@ int target_refuse(PyObject *obj, const char *why);
 /* 1 with a new reference in *@out, 0 when there is no such attribute, -1 with an exception. */
 int target_attribute(PyObject **out, PyObject *obj, const char *name);
 
-/* ---- torch.c, for target.c */
+/* ---- torch.c, cuda.c, for target.c */
 
 /* Each: 1 when @obj was of this kind and @t is filled, 0 when it is not, -1 with an exception. */
 int target_torch(struct target *t, PyObject *obj, bool into, int64_t length);
 int target_dlpack(struct target *t, PyObject *obj, bool into, int64_t length);
 int target_cuda_array(struct target *t, PyObject *obj, bool into, int64_t length);
+
+/* For torch.c: as __cuda_array_interface__ and DLPack have it: 1 is the legacy default stream. */
+void target_order(struct target *t, unsigned long long stream);
+/* Does CUDA know the memory that @obj has at @addr?  0, or -1 with TypeError. */
+int target_cuda_check(PyObject *obj, const void *addr);
+/* Numbers of a tuple of @n, with room for at least one; malloced, NULL with an exception. */
+int64_t *target_numbers(PyObject *tuple, Py_ssize_t n);
 
 /* ---- memory.c */
 
@@ -135,8 +148,9 @@ PyObject *memory_find(const void *addr, uint64_t len);
 /*
  * Make the memory known to the handle's engine, once per handle; what fails is not
  * an error, transfers work without.  With the GIL; releases it while registering.
+ * Returns whether the engine took it.
  */
-void memory_register(PyObject *memory, struct sluice_io *io);
+bool memory_register(PyObject *memory, struct sluice_io *io);
 /* The handle is about to be closed: forget it everywhere.  With the GIL. */
 void memory_forget(struct sluice_io *io);
 

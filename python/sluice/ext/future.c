@@ -40,7 +40,7 @@ static int bind(struct hub *h, struct future *f, struct sluice_op *op)
 		if (!op->file)
 			return -1;
 	}
-	if (!t->nr_iov && !t->staged && t->bytes)
+	if (!t->nr_iov && !t->staged && !t->device && t->bytes)
 		memory = memory_find(t->addr, t->bytes);
 	if (memory)
 		memory_register(memory, h->io);
@@ -75,6 +75,10 @@ struct future *future_make(struct hub *h, PyObject *obj, PyObject *path,
 	op->len = f->target.bytes;
 	op->iov = f->target.iov;
 	op->nr_iov = f->target.nr_iov;
+	if (f->target.ordered) {
+		op->flags |= SLUICE_OP_STREAM;
+		op->stream = f->target.stream;
+	}
 	return f;
 }
 
@@ -384,8 +388,10 @@ static PyObject *get_ways(PyObject *self, void *unused)
 		const char *word;
 	} words[] = {
 		{SLUICE_DONE_DIRECT, "direct"},   {SLUICE_DONE_BUFFERED, "buffered"},
-		{SLUICE_DONE_BOUNCED, "bounced"}, {SLUICE_DONE_RETRIED, "retried"},
-		{SLUICE_DONE_INLINE, "inline"},   {SLUICE_DONE_EOF, "eof"},
+		{SLUICE_DONE_BOUNCED, "bounced"}, {SLUICE_DONE_RING, "ring"},
+		{SLUICE_DONE_CUFILE, "cufile"},   {SLUICE_DONE_CUFILE_COMPAT, "cufile-compat"},
+		{SLUICE_DONE_RETRIED, "retried"}, {SLUICE_DONE_INLINE, "inline"},
+		{SLUICE_DONE_EOF, "eof"},
 	};
 	struct future *f = (struct future *)self;
 	PyObject *list = PyList_New(0), *tuple;
@@ -528,7 +534,8 @@ static PyMethodDef methods[] = {
 
 static PyGetSetDef getset[] = {
 	{"ways", get_ways, NULL,
-	 "How the bytes went: of 'direct', 'buffered', 'bounced', 'retried', 'inline', 'eof'.",
+	 "How the bytes went: of 'direct', 'buffered', 'bounced', 'ring', 'cufile', "
+	 "'cufile-compat', 'retried', 'inline', 'eof'.",
 	 NULL},
 	{NULL, NULL, NULL, NULL, NULL},
 };

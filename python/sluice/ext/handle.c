@@ -224,7 +224,7 @@ static PyObject *run(struct hub *h, const struct call *c)
 	f = future_make(h, c->obj, c->path, &c->a, &op);
 	if (!f)
 		return NULL;
-	if (f->target.bytes <= RUN_AT_ONCE)
+	if (f->target.bytes <= RUN_AT_ONCE && !f->target.device) /* a stream may take its time */
 		r = future_run(h, f, &op);
 	else
 		r = futures_submit(h, &f, &op, 1);
@@ -460,6 +460,12 @@ static PyMethodDef methods[] = {
 	 "A File, which takes the place of a path; mode is one of r, r+, w, w+, x, x+."},
 	{"sync", handle_sync, METH_O,
 	 "sync($self, path, /)\n--\n\nMake durable what has been written to the file: fsync(2)."},
+	{"register", handle_register, METH_O,
+	 "register($self, obj, /)\n--\n\n"
+	 "Make the memory of obj known to the engine, until unregister() or close().\n\n"
+	 "Returns whether the engine took it; transfers work either way."},
+	{"unregister", handle_unregister, METH_O,
+	 "unregister($self, obj, /)\n--\n\nUndo register(); nothing may be moving the memory."},
 	{"wait", FAST(handle_wait),
 	 "wait($self, timeout=None)\n--\n\n"
 	 "Wait until nothing is under way; returns how many asynchronous operations have ended\n"

@@ -22,7 +22,7 @@ struct hub {
 	unsigned forks;       /* how many fork()s deep this process was when it was made */
 	unsigned busy;        /* calls into the library under way */
 	bool closing;
-	pthread_t closer; /* while closing */
+	pthread_t closer;               /* while closing */
 	unsigned mode;                  /* of files it creates */
 	struct future *failed, **last;  /* failures nobody has seen, oldest first; referenced */
 	struct hub *next_open, **place; /* in the list of open ones */

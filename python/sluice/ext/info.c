@@ -66,7 +66,7 @@ static PyObject *fallbacks(uint32_t bits)
 {
 	static const char *const words[] = {"buffered", "unregistered", "small_pages",
 					    "unlocked", "no_prealloc",  "engine",
-					    "blocking"};
+					    "blocking", "cufile"};
 	PyObject *list = PyList_New(0);
 
 	for (unsigned i = 0; list && i < sizeof(words) / sizeof(*words); i++) {
@@ -94,7 +94,9 @@ PyObject *info_stats(const struct sluice_stats *s)
 		STAT(blocks_fixed, U64),   STAT(resubmissions, U64),
 		STAT(preallocations, U64), STAT(submit_calls, U64),
 		STAT(wakeups, U64),        STAT(cpu_ns, U64),
-		STAT(fallback_why, TEXT),  {NULL, TEXT, 0},
+		STAT(blocks_ring, U64),    STAT(blocks_cufile, U64),
+		STAT(ring_bytes, U64),     STAT(fallback_why, TEXT),
+		{NULL, TEXT, 0},
 	};
 	PyObject *dict = dict_of(fields, s);
 
@@ -138,6 +140,43 @@ static PyObject *engines(void)
 #name, kind, offsetof(struct sluice_gpu_info, name) \
 	}
 
+#define CUDA(name, kind)                                              \
+	{                                                             \
+#name, kind, offsetof(struct sluice_gpu_device, name) \
+	}
+
+static PyObject *gpu_device(unsigned number)
+{
+	static const struct field fields[] = {
+		CUDA(name, TEXT),        CUDA(capability, U32),     CUDA(memory, U64),
+		CUDA(pci, TEXT),         CUDA(pcie_gen, U32),       CUDA(pcie_width, U32),
+		CUDA(pcie_gen_max, U32), CUDA(pcie_width_max, U32), CUDA(numa_node, I32),
+		{NULL, TEXT, 0},
+	};
+	struct sluice_gpu_device device = {.size = sizeof(device)};
+	struct sluice_err err;
+	int r;
+
+	Py_BEGIN_ALLOW_THREADS
+	r = sluice_probe_gpu_device(number, &device, &err);
+	Py_END_ALLOW_THREADS
+	return r < 0 ? Py_BuildValue("{s:s}", "why", err.msg) : dict_of(fields, &device);
+}
+
+static PyObject *gpu_devices(unsigned n)
+{
+	PyObject *list = PyList_New(0);
+
+	for (unsigned i = 0; list && i < n; i++) {
+		PyObject *d = gpu_device(i);
+
+		if (!d || PyList_Append(list, d) < 0)
+			Py_CLEAR(list);
+		Py_XDECREF(d);
+	}
+	return list;
+}
+
 static PyObject *gpu(void)
 {
 	static const struct field fields[] = {
@@ -147,12 +186,18 @@ static PyObject *gpu(void)
 		{NULL, TEXT, 0},
 	};
 	struct sluice_gpu_info info = {.size = sizeof(info)};
+	PyObject *dict;
 	int r;
 
 	Py_BEGIN_ALLOW_THREADS
 	r = sluice_probe_gpu(&info);
 	Py_END_ALLOW_THREADS
-	return r < 0 ? raise_os(r, sluice_strerror(r), NULL) : dict_of(fields, &info);
+	if (r < 0)
+		return raise_os(r, sluice_strerror(r), NULL);
+	dict = dict_of(fields, &info);
+	if (dict && put(dict, "list", gpu_devices(info.devices)) < 0)
+		Py_CLEAR(dict);
+	return dict;
 }
 
 /* -------------------------------------------------------------------- path */

@@ -16,10 +16,16 @@
 
 #include "ext.h"
 
+/* A handle that the memory has been registered with, or was refused by. */
+struct known {
+	struct sluice_io *io;
+	bool taken;
+};
+
 struct memory {
 	PyObject_HEAD char *addr;
 	uint64_t nbytes;
-	struct sluice_io **handles; /* that it has been registered with, or was refused by */
+	struct known *handles;
 	unsigned nr_handles;
 	struct sluice_buf_info info;
 };
@@ -184,33 +190,45 @@ static struct call *call_find(const struct sluice_io *io)
 	return c;
 }
 
-static bool handle_known(const struct memory *m, const struct sluice_io *io)
+static struct known *handle_known(const struct memory *m, const struct sluice_io *io)
 {
 	for (unsigned i = 0; i < m->nr_handles; i++)
-		if (m->handles[i] == io)
-			return true;
-	return false;
+		if (m->handles[i].io == io)
+			return &m->handles[i];
+	return NULL;
 }
 
-void memory_register(PyObject *memory, struct sluice_io *io)
+/* A place for one more handle, found by memory_forget() from now on; NULL: no memory. */
+static struct known *handle_add(struct memory *m, struct sluice_io *io)
+{
+	struct known *more = realloc(m->handles, (m->nr_handles + 1) * sizeof(*more));
+
+	if (!more)
+		return NULL;
+	m->handles = more;
+	more[m->nr_handles] = (struct known){io, false};
+	return &more[m->nr_handles++];
+}
+
+bool memory_register(PyObject *memory, struct sluice_io *io)
 {
 	struct memory *m = (struct memory *)memory;
-	struct sluice_io **more;
+	struct known *k = handle_known(m, io);
+	struct sluice_buf_info info = {0};
 	PyThreadState *save;
 	struct call c;
 
-	if (!m->nbytes || handle_known(m, io))
-		return;
-	more = realloc(m->handles, (m->nr_handles + 1) * sizeof(*more));
-	if (!more)
-		return;
-	m->handles = more;
-	more[m->nr_handles++] = io; /* first, so that memory_forget() finds it */
+	if (k || !m->nbytes || !handle_add(m, io))
+		return k && k->taken;
 	call_begin(&c, m, io);
 	save = PyEval_SaveThread();
-	sluice_buf_register(io, m->addr, m->nbytes, m->info.got & SLUICE_BUF_HUGE, NULL, NULL);
+	sluice_buf_register(io, m->addr, m->nbytes, m->info.got & SLUICE_BUF_HUGE, &info, NULL);
 	PyEval_RestoreThread(save);
+	k = handle_known(m, io); /* again: the list may have changed meanwhile */
+	if (k)
+		k->taken = info.got & SLUICE_BUF_REGISTERED;
 	call_end(&c);
+	return info.got & SLUICE_BUF_REGISTERED;
 }
 
 static void unregister(struct memory *m)
@@ -219,7 +237,7 @@ static void unregister(struct memory *m)
 	struct call c;
 
 	while (m->nr_handles) {
-		struct sluice_io *io = m->handles[--m->nr_handles];
+		struct sluice_io *io = m->handles[--m->nr_handles].io;
 
 		call_begin(&c, m, io);
 		save = PyEval_SaveThread();
@@ -232,7 +250,7 @@ static void unregister(struct memory *m)
 static void handle_forget(struct memory *m, const struct sluice_io *io)
 {
 	for (unsigned i = 0; i < m->nr_handles; i++)
-		if (m->handles[i] == io)
+		if (m->handles[i].io == io)
 			m->handles[i--] = m->handles[--m->nr_handles];
 }
 

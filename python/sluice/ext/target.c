@@ -103,6 +103,17 @@ static int fill_copy(struct target *t, const struct layout *l, bool into)
 	return 0;
 }
 
+/* A copy on the device is the owner's to make. */
+static int refuse_fine(const struct target *t, const struct layout *l, uint64_t runs)
+{
+	PyErr_Format(PyExc_TypeError,
+		     "obj: its %llu bytes of CUDA memory are in %llu pieces of %llu bytes each; "
+		     "make it contiguous",
+		     (unsigned long long)t->bytes, (unsigned long long)runs,
+		     (unsigned long long)l->run);
+	return -1;
+}
+
 /* Takes over @l. */
 static int fill_layout(struct target *t, struct layout *l, bool into, int64_t length)
 {
@@ -124,6 +135,8 @@ static int fill_layout(struct target *t, struct layout *l, bool into, int64_t le
 		r = 0;
 	} else if (l->run >= RUN_MIN && runs <= RUNS_MAX) {
 		r = fill_list(t, l, runs);
+	} else if (t->device) {
+		r = refuse_fine(t, l, runs);
 	} else {
 		r = fill_copy(t, l, into);
 	}
@@ -254,8 +267,8 @@ int target_take(struct target *t, PyObject *obj, bool into, int64_t length)
 				    int64_t length) = {
 		target_torch,
 		target_buffer,
+		target_cuda_array, /* before DLPack: it names the stream to wait for */
 		target_dlpack,
-		target_cuda_array,
 	};
 	int r = 0;
 
@@ -266,7 +279,8 @@ int target_take(struct target *t, PyObject *obj, bool into, int64_t length)
 		return 0;
 	if (!r)
 		target_refuse(obj, "has no memory to move; give an array, a tensor, a bytearray or "
-				   "another object with the buffer protocol or __dlpack__");
+				   "another object with the buffer protocol, __dlpack__ or "
+				   "__cuda_array_interface__");
 	target_drop(t);
 	return -1;
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory of torch tensors, of what speaks DLPack, and of devices.
+ * The memory of torch tensors, and of what speaks DLPack.
  *
  * torch is never imported from here: a tensor can only come from who has done so.
- * The usual tensor, contiguous and in host memory, costs a few calls of its methods;
- * all others are seen to in Python (_torch.py).
+ * The usual tensor, contiguous and in the memory of the host or a CUDA device, costs a
+ * few calls of its methods; all others are seen to in Python (_torch.py).
  */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,21 +17,24 @@
 
 /* Names of attributes, and what _torch.py has; made once. */
 static struct {
-	PyObject *torch, *is_cpu, *is_contiguous, *is_conj, *is_neg, *dtype, *numel, *data_ptr;
-	PyObject *describe, *sort; /* functions of _torch.py */
-	PyObject *sorts;           /* dtype: its sort */
+	PyObject *torch, *is_cpu, *is_cuda, *is_contiguous, *is_conj, *is_neg, *dtype, *numel;
+	PyObject *data_ptr, *get_device;
+	PyObject *describe, *sort, *stream; /* functions of _torch.py; stream may be None */
+	PyObject *sorts;                    /* dtype: its sort */
 } known;
 
 static int know_names(void)
 {
 	if (!known.torch) {
 		known.is_cpu = PyUnicode_InternFromString("is_cpu");
+		known.is_cuda = PyUnicode_InternFromString("is_cuda");
 		known.is_contiguous = PyUnicode_InternFromString("is_contiguous");
 		known.is_conj = PyUnicode_InternFromString("is_conj");
 		known.is_neg = PyUnicode_InternFromString("is_neg");
 		known.dtype = PyUnicode_InternFromString("dtype");
 		known.numel = PyUnicode_InternFromString("numel");
 		known.data_ptr = PyUnicode_InternFromString("data_ptr");
+		known.get_device = PyUnicode_InternFromString("get_device");
 		known.torch = PyUnicode_InternFromString("torch");
 	}
 	return PyErr_Occurred() ? -1 : 0;
@@ -47,7 +51,8 @@ static int know_helpers(void)
 		return -1;
 	known.describe = PyObject_GetAttrString(m, "describe");
 	known.sort = PyObject_GetAttrString(m, "sort");
-	if (known.describe && known.sort)
+	known.stream = PyObject_GetAttrString(m, "stream");
+	if (known.describe && known.sort && known.stream)
 		known.sorts = PyDict_New();
 	Py_DECREF(m);
 	return known.sorts ? 0 : -1;
@@ -126,6 +131,36 @@ out:
 	return r;
 }
 
+/* The stream that work on the tensor's device is queued in now; 0, or -1 with an exception. */
+static int take_stream(struct target *t, PyObject *obj)
+{
+	PyObject *device = PyObject_CallMethodObjArgs(obj, known.get_device, NULL), *v = NULL;
+	unsigned long long stream = ULLONG_MAX;
+
+	if (device)
+		v = PyObject_CallFunctionObjArgs(known.stream, device, NULL);
+	if (v)
+		stream = PyLong_AsUnsignedLongLong(v);
+	Py_XDECREF(device);
+	Py_XDECREF(v);
+	if (stream == ULLONG_MAX)
+		return -1;
+	target_order(t, stream);
+	return 0;
+}
+
+/* On the host: 1.  On a CUDA device: 1, too, with @t->device set.  Elsewhere: 0.  Or -1. */
+static int take_place(struct target *t, PyObject *obj)
+{
+	int r = property(obj, known.is_cpu);
+
+	if (r || know_helpers() < 0)
+		return r ? r : -1;
+	r = known.stream == Py_None ? 0 : property(obj, known.is_cuda);
+	t->device = r > 0;
+	return r;
+}
+
 /* 1: @t is filled; 0: not a usual tensor; -1 with an exception, which may only mean the same. */
 static int take_usual(struct target *t, PyObject *obj, int64_t length)
 {
@@ -133,7 +168,7 @@ static int take_usual(struct target *t, PyObject *obj, int64_t length)
 	long sort;
 	int r;
 
-	r = property(obj, known.is_cpu);
+	r = take_place(t, obj);
 	if (r > 0)
 		r = is(obj, known.is_contiguous);
 	if (r <= 0)
@@ -150,37 +185,34 @@ static int take_usual(struct target *t, PyObject *obj, int64_t length)
 	at = n == UINT64_MAX ? n : number(obj, known.data_ptr);
 	if (at == UINT64_MAX || (n && !at))
 		return at ? -1 : 0;
+	if (t->device && take_stream(t, obj) < 0)
+		return -1;
 	t->keep = Py_NewRef(obj);
 	n *= (uint64_t)labs(sort);
 	return target_fill(t, (void *)(uintptr_t)at, n, length) < 0 ? -1 : 1;
 }
 
-/* Numbers of a tuple, with room for at least one; NULL with an exception. */
-static int64_t *numbers(PyObject *tuple, Py_ssize_t n)
+/* The last of what _torch.describe() says; 0, or -1 with an exception. */
+static int set_rest(struct target *t, PyObject *keep, PyObject *finish, PyObject *stream)
 {
-	int64_t *list;
+	unsigned long long n = 0;
 
-	if (PyTuple_Size(tuple) != n) {
-		PyErr_SetString(PyExc_ValueError, "obj: as many strides as dimensions are needed");
-		return NULL;
-	}
-	list = malloc(((size_t)n + 1) * sizeof(*list));
-	if (!list)
-		PyErr_NoMemory();
-	for (Py_ssize_t i = 0; list && i < n; i++) {
-		list[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple, i));
-		if (list[i] == -1 && PyErr_Occurred()) {
-			free(list);
-			list = NULL;
-		}
-	}
-	return list;
+	t->keep = Py_NewRef(keep);
+	t->finish = finish == Py_None ? NULL : Py_NewRef(finish);
+	if (stream == Py_None)
+		return 0;
+	n = PyLong_AsUnsignedLongLong(stream);
+	if (n == ULLONG_MAX)
+		return -1;
+	t->device = true;
+	target_order(t, n);
+	return 0;
 }
 
 /* As _torch.describe() says. */
 static int take_described(struct target *t, PyObject *obj, bool into, int64_t length)
 {
-	PyObject *d, *keep, *shape, *strides, *finish;
+	PyObject *d, *keep, *shape, *strides, *finish, *stream;
 	unsigned long long at;
 	int64_t *sizes = NULL, *steps = NULL;
 	Py_ssize_t itemsize, ndim;
@@ -191,18 +223,15 @@ static int take_described(struct target *t, PyObject *obj, bool into, int64_t le
 	d = PyObject_CallFunctionObjArgs(known.describe, obj, into ? Py_True : Py_False, NULL);
 	if (!d)
 		return -1;
-	if (PyArg_ParseTuple(d, "OKnO!O!O", &keep, &at, &itemsize, &PyTuple_Type, &shape,
-			     &PyTuple_Type, &strides, &finish)) {
+	if (PyArg_ParseTuple(d, "OKnO!O!OO", &keep, &at, &itemsize, &PyTuple_Type, &shape,
+			     &PyTuple_Type, &strides, &finish, &stream)) {
 		ndim = PyTuple_Size(shape);
-		sizes = numbers(shape, ndim);
-		steps = sizes ? numbers(strides, ndim) : NULL;
+		sizes = target_numbers(shape, ndim);
+		steps = sizes ? target_numbers(strides, ndim) : NULL;
 	}
-	if (steps) {
-		t->keep = Py_NewRef(keep);
-		t->finish = finish == Py_None ? NULL : Py_NewRef(finish);
+	if (steps && set_rest(t, keep, finish, stream) == 0)
 		r = target_fill_array(t, (void *)(uintptr_t)at, (uint64_t)itemsize, (unsigned)ndim,
 				      sizes, steps, into, length);
-	}
 	free(sizes);
 	free(steps);
 	Py_DECREF(d);
@@ -226,6 +255,7 @@ int target_torch(struct target *t, PyObject *obj, bool into, int64_t length)
 	if (r < 0 && !PyErr_ExceptionMatches(PyExc_Exception))
 		return -1;
 	PyErr_Clear();
+	t->device = t->ordered = false;
 	return take_described(t, obj, into, length);
 }
 
@@ -234,17 +264,16 @@ int target_torch(struct target *t, PyObject *obj, bool into, int64_t length)
 static const char *device_name(long type)
 {
 	static const char *const names[] = {
-		[2] = "CUDA",    [4] = "OpenCL",   [7] = "Vulkan",        [8] = "Metal",
-		[9] = "VPI",     [10] = "ROCm",    [13] = "managed CUDA", [14] = "oneAPI",
-		[15] = "WebGPU", [16] = "Hexagon",
+		[4] = "OpenCL", [7] = "Vulkan",  [8] = "Metal",   [9] = "VPI",
+		[10] = "ROCm",  [14] = "oneAPI", [15] = "WebGPU", [16] = "Hexagon",
 	};
 	size_t i = (size_t)type;
 
 	return i < sizeof(names) / sizeof(*names) && names[i] ? names[i] : "foreign";
 }
 
-/* Is the array in memory of the host?  1, or -1 with an exception. */
-static int check_device(PyObject *obj, PyObject *device)
+/* Is the array in memory of the host or of CUDA?  1, or -1 with an exception. */
+static int check_device(struct target *t, PyObject *obj, PyObject *device)
 {
 	char why[128];
 	long type, id;
@@ -253,30 +282,64 @@ static int check_device(PyObject *obj, PyObject *device)
 		PyErr_Clear();
 		return target_refuse(obj, "says with __dlpack_device__ no (type, number)");
 	}
-	if (type == DL_CPU || type == DL_CUDA_HOST || type == DL_ROCM_HOST)
+	t->device = type == DL_CUDA || type == DL_CUDA_MANAGED;
+	if (t->device || type == DL_CPU || type == DL_CUDA_HOST || type == DL_ROCM_HOST)
 		return 1;
 	snprintf(why, sizeof(why), "is in %s memory (DLPack device %ld:%ld); copy it to the host",
 		 device_name(type), type, id);
 	return target_refuse(obj, why);
 }
 
-/*
- * A capsule.  Producers of before 1.0 know no arguments.  Those since then may copy unless
- * told not to, which would lose what is read into the copy.
- */
-static PyObject *get_capsule(PyObject *method, bool into)
+/* method(**args), which takes over @args; NULL with an exception. */
+static PyObject *call_with(PyObject *method, PyObject *args)
 {
-	PyObject *none = PyTuple_New(0), *capsule = NULL;
-	PyObject *args = Py_BuildValue("{s(ii)}", "max_version", DL_MAJOR, 0);
+	PyObject *none = PyTuple_New(0), *r = NULL;
 
-	if (none && args && (!into || PyDict_SetItemString(args, "copy", Py_False) == 0))
-		capsule = PyObject_Call(method, none, args);
-	if (!capsule && PyErr_ExceptionMatches(PyExc_TypeError)) {
-		PyErr_Clear();
-		capsule = PyObject_CallNoArgs(method);
-	}
+	if (none && args)
+		r = PyObject_Call(method, none, args);
 	Py_XDECREF(none);
 	Py_XDECREF(args);
+	return r;
+}
+
+/*
+ * Arguments of __dlpack__(), fewer with each @attempt; NULL with an exception.  Producers
+ * since 1.0 may copy unless told not to, which would lose what is read into the copy.  Those
+ * of a device let the legacy default stream wait for what they have queued.
+ */
+static PyObject *capsule_args(bool device, bool into, unsigned attempt)
+{
+	PyObject *args = PyDict_New(), *v = NULL;
+	int r = args ? 0 : -1;
+
+	if (r == 0 && attempt == 0) {
+		v = Py_BuildValue("(ii)", DL_MAJOR, 0);
+		r = v ? PyDict_SetItemString(args, "max_version", v) : -1;
+		Py_XDECREF(v);
+		if (r == 0 && into)
+			r = PyDict_SetItemString(args, "copy", Py_False);
+	}
+	if (r == 0 && device && attempt < 2) {
+		v = PyLong_FromLong(1);
+		r = v ? PyDict_SetItemString(args, "stream", v) : -1;
+		Py_XDECREF(v);
+	}
+	if (r < 0)
+		Py_CLEAR(args);
+	return args;
+}
+
+/* A capsule.  Producers of before 1.0 know only the stream, or no arguments at all. */
+static PyObject *get_capsule(PyObject *method, bool device, bool into)
+{
+	PyObject *capsule = NULL;
+
+	for (unsigned attempt = 0; attempt < 3; attempt += device ? 1 : 2) {
+		capsule = call_with(method, capsule_args(device, into, attempt));
+		if (capsule || attempt == 2 || !PyErr_ExceptionMatches(PyExc_TypeError))
+			break;
+		PyErr_Clear();
+	}
 	return capsule;
 }
 
@@ -340,10 +403,15 @@ static int take_dl(struct target *t, PyObject *obj, PyObject *method, bool into,
 {
 	const struct dl_tensor *d;
 
-	t->keep = get_capsule(method, into); /* not taken over: its destructor frees */
+	t->keep = get_capsule(method, t->device, into); /* not taken over: its destructor frees */
 	d = t->keep ? open_capsule(obj, t->keep, into) : NULL;
 	if (!d || check_dtype(obj, d) < 0)
 		return -1;
+	if (t->device) {
+		if (target_cuda_check(obj, (char *)d->data + d->byte_offset) < 0)
+			return -1;
+		target_order(t, 1);
+	}
 	return fill_dl(t, d, into, length);
 }
 
@@ -359,26 +427,12 @@ int target_dlpack(struct target *t, PyObject *obj, bool into, int64_t length)
 		r = target_attribute(&where, obj, "__dlpack_device__");
 	if (r > 0) {
 		device = PyObject_CallNoArgs(where);
-		r = device ? check_device(obj, device) : -1;
+		r = device ? check_device(t, obj, device) : -1;
 		Py_XDECREF(device);
 	}
 	if (r > 0)
 		r = take_dl(t, obj, method, into, length);
 	Py_XDECREF(where);
 	Py_XDECREF(method);
-	return r;
-}
-
-/* ------------------------------------------------------------------ devices */
-
-int target_cuda_array(struct target *t, PyObject *obj, bool into, int64_t length)
-{
-	PyObject *found = NULL;
-	int r = PyType_Check(obj) ? 0 : target_attribute(&found, obj, "__cuda_array_interface__");
-
-	(void)t, (void)into, (void)length;
-	if (r > 0)
-		r = target_refuse(obj, "is in CUDA memory; copy it to the host");
-	Py_XDECREF(found);
 	return r;
 }
