@@ -6,6 +6,7 @@ from typing import Any, Self, TypeAlias
 
 import torch
 
+from .. import _sluice
 from . import _args
 from ._pin import Pinning
 from ._transfer import SECTOR, Transfers, call
@@ -56,8 +57,11 @@ class aio_handle(Pinning):
         self._parallelism = parallelism(
             intra_op_parallelism, num_threads=num_threads, thread_count=thread_count)
         self._pid = os.getpid()
-        self._io = Transfers(self._block_size, self._queue_depth, self._single_submit,
-                             self._parallelism)
+        self._io = self._open()
+
+    def _open(self) -> Transfers:
+        return Transfers(self._block_size, self._queue_depth, self._single_submit,
+                         self._parallelism)
 
     # ---- what it was made with
 
@@ -187,11 +191,18 @@ class aio_handle(Pinning):
 
 
 class gds_handle(aio_handle):
-    """The same for tensors on a GPU.
+    """The same, by cuFile for tensors on a GPU where it works.
 
-    Data takes the library's own way through host memory, for which nothing has to be registered:
-    the methods that pin and unpin succeed without doing anything.
+    Where it does not, and for files it does not take, data goes through the library's ring of
+    pinned host memory.  Nothing has to be pinned for a transfer; cuFile is faster with it.
     """
+
+    def _open(self) -> Transfers:
+        try:
+            return Transfers(self._block_size, self._queue_depth, self._single_submit,
+                             self._parallelism, cufile_engine())
+        except OSError:  # refused in spite of all
+            return super()._open()
 
     def get_alignment(self) -> int:
         return SECTOR
@@ -209,16 +220,37 @@ class gds_handle(aio_handle):
         if not torch.cuda.is_available():
             raise RuntimeError('new_pinned_device_tensor: there is no CUDA device here; '
                                'new_cpu_locked_tensor() gives host memory')
-        return torch.empty(number, dtype=example.dtype, device='cuda')
+        tensor = torch.empty(number, dtype=example.dtype, device='cuda')
+        self.pin_device_tensor(tensor)
+        return tensor
 
     def free_pinned_device_tensor(self, tensor: torch.Tensor) -> bool:
         """The memory goes with the tensor."""
         return self.unpin_device_tensor(tensor)
 
     def pin_device_tensor(self, tensor: torch.Tensor) -> bool:
-        _args.tensor('tensor', tensor)
+        """Make its memory known to cuFile, until it is unpinned or the handle is closed.
+
+        True, also where there is nothing to do: another engine, host memory, gaps.
+        """
+        if on_cuda(_args.tensor('tensor', tensor)):
+            self._io.pin(tensor)
         return True
 
     def unpin_device_tensor(self, tensor: torch.Tensor) -> bool:
-        _args.tensor('tensor', tensor)
+        """True, for a tensor that is not pinned too."""
+        if on_cuda(_args.tensor('tensor', tensor)):
+            self._io.unpin(tensor)
         return True
+
+
+def cufile_engine() -> str | None:
+    """The engine for cuFile, or None for the default where there is no cuFile or no GPU."""
+    gpu = _sluice.info()['gpu']
+    return 'cufile' if gpu['cuda'] and gpu['devices'] and gpu['cufile'] else None
+
+
+def on_cuda(tensor: torch.Tensor) -> bool:
+    """Does it have device memory in one piece, which can be registered?"""
+    return bool(torch.version.cuda and tensor.is_cuda and tensor.layout == torch.strided
+                and tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg())

@@ -26,6 +26,7 @@ SECTOR = 512
 MAX_BLOCK = 1 << 30
 MAX_DEPTH = 4096
 MAX_THREADS = 256
+LARGE_BLOCK = 16 << 20  # smaller ones are left to an engine that has a size of its own
 INLINE = 1 << 20  # the extension does as much without a thread; there is nothing to interrupt
 
 # What says that a file cannot be used as asked.
@@ -83,12 +84,16 @@ class Transfers:
     """Queues are always kept full, which DeepSpeed does only with overlap_events."""
 
     def __init__(
-        self, block_size: int, queue_depth: int, single_submit: bool, threads: int
+        self, block_size: int, queue_depth: int, single_submit: bool, threads: int,
+        engine: str | None = None,
     ) -> None:
         block = min(-(-block_size // SECTOR) * SECTOR, MAX_BLOCK)
         self._inline_bytes = min(block, INLINE)
         self._pending = Pending()
+        if engine and block < LARGE_BLOCK:
+            block = 0
         self._handle = _sluice.Handle(
+            engine,
             threads=min(threads, MAX_THREADS),
             depth=min(queue_depth, MAX_DEPTH),
             block=block,
@@ -128,6 +133,17 @@ class Transfers:
 
     def wait(self) -> int:
         return self._pending.wait()
+
+    def pin(self, buffer: torch.Tensor) -> None:
+        self._handle.register(buffer)
+
+    def unpin(self, buffer: torch.Tensor) -> None:
+        """Nothing to do for one that is not pinned."""
+        try:
+            self._handle.unregister(buffer)
+        except ValueError:
+            if self._handle.closed:
+                raise
 
     def close(self) -> None:
         try:
