@@ -63,11 +63,17 @@ def _address(tensor: torch.Tensor) -> int:
     return address
 
 
+def _keep(tensor: torch.Tensor) -> object:
+    """The tensor and its storage, of which it may be parted while a transfer is under way."""
+    return tensor, tensor.detach()
+
+
 def _in_place(tensor: torch.Tensor, finish: Finish | None = None,
               order: int | None = None) -> Description:
     itemsize = tensor.element_size()
     strides = tuple(n * itemsize for n in tensor.stride())
-    return tensor, _address(tensor), itemsize, tuple(tensor.shape), strides, finish, order
+    address = _address(tensor)
+    return _keep(tensor), address, itemsize, tuple(tensor.shape), strides, finish, order
 
 
 def _packed(tensor: torch.Tensor) -> Description:
@@ -76,7 +82,8 @@ def _packed(tensor: torch.Tensor) -> Description:
                               'bytes: move a copy')
     per_byte = _PACKED[tensor.dtype]
     nbytes = (tensor.numel() + per_byte - 1) // per_byte
-    return tensor, _address(tensor), 1, (nbytes,), (1,), None, None
+    address = _address(tensor)
+    return _keep(tensor), address, 1, (nbytes,), (1,), None, None
 
 
 # ---- copies: of what looks different in memory, or is where the library does not reach

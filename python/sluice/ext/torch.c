@@ -17,7 +17,8 @@
 
 /* Names of attributes, and what _torch.py has; made once. */
 static struct {
-	PyObject *torch, *is_cpu, *is_cuda, *is_contiguous, *is_conj, *is_neg, *dtype, *numel;
+	PyObject *torch, *detach, *is_cpu, *is_cuda, *is_contiguous, *is_conj, *is_neg, *dtype,
+		*numel;
 	PyObject *data_ptr, *get_device;
 	PyObject *describe, *sort, *stream; /* functions of _torch.py; stream may be None */
 	PyObject *sorts;                    /* dtype: its sort */
@@ -32,6 +33,7 @@ static int know_names(void)
 		known.is_conj = PyUnicode_InternFromString("is_conj");
 		known.is_neg = PyUnicode_InternFromString("is_neg");
 		known.dtype = PyUnicode_InternFromString("dtype");
+		known.detach = PyUnicode_InternFromString("detach");
 		known.numel = PyUnicode_InternFromString("numel");
 		known.data_ptr = PyUnicode_InternFromString("data_ptr");
 		known.get_device = PyUnicode_InternFromString("get_device");
@@ -161,6 +163,20 @@ static int take_place(struct target *t, PyObject *obj)
 	return r;
 }
 
+/*
+ * Keep the tensor, and a second one on the same storage: the first may be given other memory
+ * while the transfer is under way (t.data = ..., t.set_()).
+ */
+static int keep_storage(struct target *t, PyObject *obj)
+{
+	PyObject *second = PyObject_CallMethodObjArgs(obj, known.detach, NULL);
+
+	if (second)
+		t->keep = PyTuple_Pack(2, obj, second);
+	Py_XDECREF(second);
+	return t->keep ? 0 : -1;
+}
+
 /* 1: @t is filled; 0: not a usual tensor; -1 with an exception, which may only mean the same. */
 static int take_usual(struct target *t, PyObject *obj, int64_t length)
 {
@@ -187,7 +203,8 @@ static int take_usual(struct target *t, PyObject *obj, int64_t length)
 		return at ? -1 : 0;
 	if (t->device && take_stream(t, obj) < 0)
 		return -1;
-	t->keep = Py_NewRef(obj);
+	if (keep_storage(t, obj) < 0)
+		return -1;
 	n *= (uint64_t)labs(sort);
 	return target_fill(t, (void *)(uintptr_t)at, n, length) < 0 ? -1 : 1;
 }
@@ -407,12 +424,11 @@ static int take_dl(struct target *t, PyObject *obj, PyObject *method, bool into,
 	d = t->keep ? open_capsule(obj, t->keep, into) : NULL;
 	if (!d || check_dtype(obj, d) < 0)
 		return -1;
-	if (t->device) {
-		if (target_cuda_check(obj, (char *)d->data + d->byte_offset) < 0)
-			return -1;
+	if (t->device)
 		target_order(t, 1);
-	}
-	return fill_dl(t, d, into, length);
+	if (fill_dl(t, d, into, length) < 0)
+		return -1;
+	return t->device && target_cuda_check(t, obj) < 0 ? -1 : 1;
 }
 
 int target_dlpack(struct target *t, PyObject *obj, bool into, int64_t length)
