@@ -37,18 +37,18 @@ static pointer_attribute find_driver(void)
 	return function;
 }
 
-int target_cuda_check(PyObject *obj, const void *addr)
+int target_cuda_check(const struct target *t, PyObject *obj)
 {
 	pointer_attribute ask = find_driver();
 	unsigned type;
 	int r;
 
-	if (!addr) /* of an array without elements */
+	if (!t->bytes) /* whose address may be any */
 		return 0;
 	if (!ask)
 		return target_refuse(obj, "is in CUDA memory, but no CUDA driver (libcuda.so.1) is "
 					  "loaded in this process");
-	r = ask(&type, POINTER_MEMORY_TYPE, (uintptr_t)addr);
+	r = ask(&type, POINTER_MEMORY_TYPE, (uintptr_t)t->addr);
 	if (r == CUDA_INVALID_VALUE || r == CUDA_NOT_INITIALIZED)
 		return target_refuse(obj, "is in CUDA memory by its own account, but the driver "
 					  "knows no memory at its address");
@@ -198,10 +198,10 @@ static int take(struct target *t, PyObject *obj, PyObject *dict, bool into, int6
 		return -1;
 	if (into && a.read_only)
 		return target_refuse(obj, "is read-only; a read needs writable memory");
-	if (target_cuda_check(obj, (void *)(uintptr_t)a.at) < 0 || set_order(t, a.stream) < 0)
-		return -1;
 	t->keep = Py_NewRef(obj);
-	return fill(t, &a, into, length) < 0 ? -1 : 1;
+	if (set_order(t, a.stream) < 0 || fill(t, &a, into, length) < 0)
+		return -1;
+	return target_cuda_check(t, obj) < 0 ? -1 : 1;
 }
 
 int target_cuda_array(struct target *t, PyObject *obj, bool into, int64_t length)

@@ -78,6 +78,7 @@ struct target {
 	void *staged;          /* malloced copy, or NULL */
 	struct layout *layout; /* where the bytes of @staged belong, or NULL */
 	PyObject *finish;      /* called with the bytes that a read has moved, or NULL */
+	bool copied;           /* @addr is a copy on its device, which @keep owns */
 	bool device;           /* set before it is filled */
 	bool ordered;          /* only after what is queued in @stream now */
 	void *stream;          /* CUstream; NULL: the legacy default one */
@@ -129,8 +130,8 @@ int target_cuda_array(struct target *t, PyObject *obj, bool into, int64_t length
 
 /* For torch.c: as __cuda_array_interface__ and DLPack have it: 1 is the legacy default stream. */
 void target_order(struct target *t, unsigned long long stream);
-/* Does CUDA know the memory that @obj has at @addr?  0, or -1 with TypeError. */
-int target_cuda_check(PyObject *obj, const void *addr);
+/* Does CUDA know the memory that @t has been filled with?  0, or -1 with TypeError. */
+int target_cuda_check(const struct target *t, PyObject *obj);
 /* Numbers of a tuple of @n, with room for at least one; malloced, NULL with an exception. */
 int64_t *target_numbers(PyObject *tuple, Py_ssize_t n);
 

@@ -53,8 +53,7 @@ static int take_whole(struct target *t, PyObject *obj)
 {
 	if (target_take(t, obj, false, -1) < 0)
 		return -1;
-	/* What is kept is the object or a capsule of its memory; anything else is a copy. */
-	if (!t->staged && !t->nr_iov && (t->keep == obj || PyCapsule_CheckExact(t->keep)))
+	if (!t->staged && !t->nr_iov && !t->copied)
 		return 0;
 	target_drop(t);
 	PyErr_SetString(PyExc_ValueError, "obj: its memory is not in one piece; register the whole "

@@ -226,6 +226,15 @@ static int set_rest(struct target *t, PyObject *keep, PyObject *finish, PyObject
 	return 0;
 }
 
+/* Is what is moved at @at not the memory of the tensor itself? */
+static bool is_copy(PyObject *obj, uint64_t at)
+{
+	uint64_t own = number(obj, known.data_ptr);
+
+	PyErr_Clear(); /* of one without memory */
+	return own != at;
+}
+
 /* As _torch.describe() says. */
 static int take_described(struct target *t, PyObject *obj, bool into, int64_t length)
 {
@@ -246,9 +255,11 @@ static int take_described(struct target *t, PyObject *obj, bool into, int64_t le
 		sizes = target_numbers(shape, ndim);
 		steps = sizes ? target_numbers(strides, ndim) : NULL;
 	}
-	if (steps && set_rest(t, keep, finish, stream) == 0)
+	if (steps && set_rest(t, keep, finish, stream) == 0) {
+		t->copied = is_copy(obj, at);
 		r = target_fill_array(t, (void *)(uintptr_t)at, (uint64_t)itemsize, (unsigned)ndim,
 				      sizes, steps, into, length);
+	}
 	free(sizes);
 	free(steps);
 	Py_DECREF(d);
