@@ -36,7 +36,9 @@ extern "C" {
  * Processes.  After fork() the handle belongs to the parent.  In the child all
  * calls on it return -ECHILD, and sluice_close() frees it without any I/O.
  *
- * The library does not print, exit, read the environment or touch signals.
+ * The library does not print, exit, read the environment or touch signals.  (Engine
+ * "cufile" keeps cuFile from writing a log into the current directory, which needs
+ * the variable CUFILE_LOGFILE_PATH to be set while its driver is opened.)
  */
 struct sluice_io;   /* a handle: I/O threads, one queue each */
 struct sluice_file; /* an open file, of one handle */

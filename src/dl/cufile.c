@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -34,8 +35,6 @@ static void load(void)
 		{"cuFileBufDeregister", (void **)&cufile.buf_deregister, 0},
 		{"cuFileRead", (void **)&cufile.read, 0},
 		{"cuFileWrite", (void **)&cufile.write, 0},
-		{"cuFileGetParameterString", (void **)&cufile.get_string, 1},
-		{"cuFileSetParameterString", (void **)&cufile.set_string, 1},
 	};
 
 	usable = sluice_dl_load("libcufile.so.0", symbols, ARRAY_SIZE(symbols), reason,
@@ -51,18 +50,19 @@ const struct sluice_cufile *sluice_cufile(const char **why)
 }
 
 /*
- * Unless the user's cufile.json says where its log goes, cuFile puts it into the
- * current directory, which is not ours to write to.
+ * Opening the driver puts a log into the current directory, which is not ours to write to.
+ * Its parameters for the log change nothing (1.15); this variable does, and is looked at
+ * now only.  A user who wants the log sets it to a name.
  */
-static void move_log(void)
+static struct sluice_cufile_error open_without_log(void)
 {
-	char dir[256] = "";
+	static const char name[] = "CUFILE_LOGFILE_PATH";
+	bool ours = !getenv(name) && setenv(name, "/dev/null", 0) == 0;
+	struct sluice_cufile_error e = cufile.driver_open();
 
-	if (!cufile.get_string || !cufile.set_string)
-		return;
-	if (cufile.get_string(CUFILE_LOG_DIR, dir, sizeof(dir)).err == 0 && dir[0] == '/')
-		return;
-	cufile.set_string(CUFILE_LOG_DIR, "/tmp");
+	if (ours)
+		unsetenv(name);
+	return e;
 }
 
 static void open_driver(void)
@@ -75,8 +75,7 @@ static void open_driver(void)
 		sluice_fail(&open_err, -ENOTSUP, "%s", why);
 		return;
 	}
-	move_log();
-	e = cufile.driver_open();
+	e = open_without_log();
 	if (e.err != CUFILE_DRIVER_ALREADY_OPEN &&
 	    sluice_cufile_check(e, "cuFileDriverOpen", &open_err) < 0)
 		return;

@@ -61,8 +61,6 @@ struct sluice_cufile {
 	ssize_t (*write)(void *handle, const void *base, size_t len, off_t file_off,
 			 off_t base_off);
 	/* NULL before cuFile 1.14. */
-	struct sluice_cufile_error (*get_string)(int parameter, char *text, int size);
-	struct sluice_cufile_error (*set_string)(int parameter, const char *text);
 };
 
 /* Of cufile.h, those we use. */
@@ -75,7 +73,6 @@ enum {
 
 	CUFILE_TYPE_FD = 1,
 	CUFILE_FEATURE_P2P = 1 << 4, /* PCI peer-to-peer by the kernel, without nvidia-fs */
-	CUFILE_LOG_DIR = 2,          /* a string parameter */
 };
 
 /* What the driver says once it is open. */

@@ -57,6 +57,7 @@ static const char *const harmless[] = {
 	"dlerror",
 	"fclose",
 	"free",
+	"getenv",
 	"geteuid",
 	"getpid",
 	"getpagesize",
@@ -94,6 +95,7 @@ static const char *const harmless[] = {
 	"pthread_sigmask",
 	"qsort",
 	"sched_yield",
+	"setenv",
 	"sigdelset",
 	"sigfillset",
 	"snprintf",
@@ -118,6 +120,7 @@ static const char *const harmless[] = {
 	"strtoul",
 	"strtoull",
 	"sysconf",
+	"unsetenv",
 	"vsnprintf",
 };
 

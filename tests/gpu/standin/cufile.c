@@ -100,7 +100,10 @@ EXPORT struct sluice_cufile_error cuFileGetVersion(int *version)
 EXPORT struct sluice_cufile_error cuFileDriverOpen(void);
 EXPORT struct sluice_cufile_error cuFileDriverOpen(void)
 {
+	const char *log = getenv("CUFILE_LOGFILE_PATH");
+
 	control.driver_opens++;
+	snprintf(control.log, sizeof(control.log), "%s", log ? log : "cufile.log");
 	return result(control.refuse_driver);
 }
 
@@ -112,24 +115,6 @@ EXPORT struct sluice_cufile_error cuFileDriverGetProperties(struct sluice_cufile
 	props->nvfs.major = (unsigned)control.nvfs;
 	props->nvfs.minor = control.nvfs ? 24 : 0;
 	props->features = (unsigned)control.features;
-	return result(0);
-}
-
-EXPORT struct sluice_cufile_error cuFileGetParameterString(int parameter, char *text, int size);
-EXPORT struct sluice_cufile_error cuFileGetParameterString(int parameter, char *text, int size)
-{
-	if (parameter != CUFILE_LOG_DIR)
-		return result(E_INVALID_VALUE);
-	snprintf(text, (size_t)size, "%s", control.log_dir);
-	return result(0);
-}
-
-EXPORT struct sluice_cufile_error cuFileSetParameterString(int parameter, const char *text);
-EXPORT struct sluice_cufile_error cuFileSetParameterString(int parameter, const char *text)
-{
-	if (parameter != CUFILE_LOG_DIR)
-		return result(E_INVALID_VALUE);
-	snprintf(control.log_dir, sizeof(control.log_dir), "%s", text);
 	return result(0);
 }
 
