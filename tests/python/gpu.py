@@ -585,6 +585,50 @@ def threads_register_at_once():
         assert len(done) == 4
 
 
+# ------------------------------------------------------------------ torch
+
+# A tensor of torch without CUDA that is taken for one of a device.
+TENSOR = '''
+import torch
+import sluice._torch
+from gpu import Device, content, cuda, new_stream, ok, path
+
+class Fake(torch.Tensor):
+    is_cpu = property(lambda self: False)
+    is_cuda = property(lambda self: True)
+    def data_ptr(self): return self.there.at
+    def get_device(self): return 1
+
+asked, streams = [], [0, new_stream()]
+sluice._torch.stream = lambda device: asked.append(device) or streams[len(asked) % 2]
+t = torch.zeros(1000, dtype=torch.int64).as_subclass(Fake)
+t.there = Device(bytes(range(250)) * 32)
+name = path('tensor')
+with sluice.Handle() as h:
+    assert h.write(t, name) == 8000 and content(name) == bytes(t.there)
+    ok(cuda.standin_fill(t.there.at, 0, 8000, streams[0]))
+    f = h.read_async(t, name, 0, 7000)
+    assert f.result() == 7000 and 'ring' in f.ways
+    ok(cuda.standin_hold(streams[1]))
+    ok(cuda.standin_fill(t.there.at, 5, 8000, streams[1]))
+    f = h.write_async(t, name)
+    cuda.standin_release()
+    assert f.result() == 8000 and content(name) == bytes([5]) * 8000
+    assert h.register(t) is False
+    h.unregister(t)
+print(asked)
+'''
+
+
+@case
+def a_cuda_tensor_is_moved_after_the_current_stream_of_its_device():
+    try:
+        import torch  # noqa: F401
+    except ImportError as e:
+        raise Skip('torch', str(e))
+    assert child_ok(TENSOR) == '[1, 1, 1, 1, 1]\n'
+
+
 # ------------------------------------------------------------------ DeepSpeed's handles
 
 @case
