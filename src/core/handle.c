@@ -86,7 +86,7 @@ static int check_opts(const struct sluice_opts *o, struct sluice_err *err)
 /* Take the fields the caller knows; refuse those only a newer library would. */
 static int load_opts(struct sluice_opts *o, const struct sluice_opts *user, struct sluice_err *err)
 {
-	const unsigned char *tail = (const unsigned char *)user + sizeof(*o);
+	const unsigned char *bytes = (const unsigned char *)user;
 
 	memset(o, 0, sizeof(*o));
 	if (user) {
@@ -96,7 +96,7 @@ static int load_opts(struct sluice_opts *o, const struct sluice_opts *user, stru
 					   user->size);
 		memcpy(o, user, min_u64(user->size, sizeof(*o)));
 		for (uint32_t i = sizeof(*o); i < user->size; i++)
-			if (*tail++)
+			if (bytes[i])
 				return sluice_fail(err, -E2BIG,
 						   "size: a field is set that this library (%s) "
 						   "does not know",
