@@ -4,9 +4,11 @@ import contextlib
 import errno
 import gc
 import io
+import itertools
 import os
 import re
 import signal
+import sys
 
 import kit
 from kit import MIB, case, cases, content, data, each, make, path, raises, unraisable
@@ -19,7 +21,7 @@ except ImportError:
     print('1..0 # SKIP no torch')
     raise SystemExit(0)
 
-from sluice.deepspeed import aio_handle, aio_read, aio_write, deepspeed_memcpy
+from sluice.deepspeed import _pending, aio_handle, aio_read, aio_write, deepspeed_memcpy
 
 FAULTY = 'fault:inner=threads,errno=5,'
 
@@ -350,6 +352,72 @@ def ctrl_c_ends_a_wait_and_leaves_everything_pending():
         gate.open()
     assert h.wait() == 2
     assert len(content(name)) == 4096
+
+
+@case
+def a_handler_may_use_the_handle_it_interrupts():
+    h, t = aio_handle(), tensor(1000)
+    names, bells, submitted, counts = [path() for _ in range(3)], [], [], []
+
+    def ring(*_):
+        bells.append(1)
+        counts.append(h.wait())
+        submitted.append(h.async_pwrite(t, names[1]))
+        counts.append(h.sync_pwrite(t, names[2]))
+        submitted.append(0)
+        locked = h.new_cpu_locked_tensor(10, t)
+        assert h.is_pinned(locked) and h.free_cpu_locked_tensor(locked)
+        signal.setitimer(signal.ITIMER_REAL, 0.0002)
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, 0.0002)
+    try:
+        while len(bells) < 500:
+            submitted.append(h.async_pwrite(t, names[0]))
+            counts.append(h.sync_pwrite(t, names[0], 1000))
+            submitted.append(0)
+            assert h.free_cpu_locked_tensor(h.new_cpu_locked_tensor(10, t))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    counts.append(h.wait())
+    assert not any(submitted) and sum(counts) == len(submitted), (sum(counts), len(submitted))
+    assert content(names[0]) == 2 * raw(t) and content(names[2]) == raw(t)
+
+
+def interrupted_in_line(number, call):
+    """Call, with Ctrl-C before the line of _pending.py that is the number-th to run."""
+    lines = itertools.count()
+
+    def trace(frame, event, arg):
+        if frame.f_code.co_filename != _pending.__file__:
+            return None
+        if event == 'line' and next(lines) == number:
+            raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(trace)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(None)
+    return False
+
+
+@case
+def ctrl_c_anywhere_in_a_wait_leaves_everything_pending():
+    h, name, t = aio_handle(), path(), tensor(1000)
+    calls = {h.wait: {3}, (lambda: h.sync_pwrite(t, name)): {3, 4}}  # was it submitted already?
+    for call, expected in calls.items():
+        for number in itertools.count():
+            assert [h.async_pwrite(t, name) for _ in range(3)] == [0, 0, 0]
+            if not interrupted_in_line(number, call):
+                break
+            assert h.wait() in expected
+        assert number > 20
+        assert h.wait() == 0
 
 
 @case

@@ -1,80 +1,103 @@
 # SPDX-License-Identifier: Apache-2.0
 """What has been submitted on a handle and not been waited for.
 
-A wait takes everything that is pending, so each operation is counted once, by one thread.  It
-waits without the lock: other threads go on submitting meanwhile.
+A wait claims everything that is pending, so each operation is counted once, by one call.  There
+is no lock, which a signal handler that uses the handle in the midst of such a call would wait for
+in vain: what threads and handlers share changes in single steps that nothing comes between, one
+operation on a dict each.
 """
-import threading
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 from .. import _sluice
 
 
-class Op(NamedTuple):
+@dataclasses.dataclass(eq=False)
+class Op:
     future: _sluice.Future | None
     buffer: Any  # kept until somebody has waited
     error: OSError | None = None  # that the file system gave at submission; there is no future then
     after: Callable[[], None] | None = None  # called when it has succeeded
+    counter: object = dataclasses.field(init=False, repr=False)  # the call that counts it
 
     def finish(self) -> BaseException | None:
         """Wait for the end; returns what went wrong."""
         return self.future.exception() if self.future else self.error
 
+    def settle(self) -> BaseException | None:
+        """The same, for the one who counts it."""
+        error = self.finish()
+        if error is None and self.after:
+            self.after()
+        return error
+
+    def claim(self, call: object) -> bool:
+        """Is it @call that counts it?  The first to ask does, for ever unless it lets go."""
+        return vars(self).setdefault('counter', call) is call
+
+    def claimed(self) -> bool:
+        return 'counter' in vars(self)
+
+    def let_go(self, call: object) -> None:
+        """It was @call that would have counted it, and will not."""
+        if vars(self).get('counter') is call:
+            del self.counter
+
 
 class Pending:
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._ops: list[Op] = []
-        self._taken: list[list[Op]] = []  # by threads that are waiting for them now
+        self._ops: dict[Op, None] = {}  # in the order of submission; not counted yet
 
     def empty(self) -> bool:
-        return not self._ops
+        """Nothing, or only what others are waiting for."""
+        return all(op.claimed() for op in list(self._ops))
 
     def add(self, op: Op) -> None:
-        with self._lock:
-            self._ops.append(op)
+        self._ops[op] = None
 
     def wait(self) -> int:
-        """Until all of it has ended, what other threads are waiting for too; counts only ours."""
-        with self._lock:
-            others = [op for batch in self._taken for op in batch]
-            batch = self._take([])
-        return self.drain(batch, others)
+        """Until all of it has ended, what others are waiting for too; counts only ours."""
+        return self._drain(None)
 
-    def take_with(self, start: Callable[[], Op]) -> list[Op]:
-        """All of it and one more, to be drained; nothing is taken if that one cannot be started."""
-        with self._lock:
-            return self._take([start()])
+    def wait_with(self, op: Op) -> int:
+        """Until one more and all that nobody is waiting for have ended; counts them."""
+        return self._drain(op)
 
-    def _take(self, more: list[Op]) -> list[Op]:
-        batch, self._ops = self._ops + more, []
-        self._taken.append(batch)
-        return batch
-
-    def drain(self, batch: list[Op], others: Sequence[Op] = ()) -> int:
-        """Wait for a batch.  Returns how many there were, or raises the first failure."""
+    def wait_for(self, op: Op) -> None:
+        """Until this one has ended, which nobody counts."""
         try:
-            for op in others:
-                op.finish()
-            errors = [error for op in batch if (error := settle(op)) is not None]
-        except BaseException:  # Ctrl-C: they are still pending
-            with self._lock:
-                self._ops[:0] = batch
+            error = op.settle()
+        except BaseException:  # Ctrl-C: now it is pending
+            self.add(op)
             raise
-        finally:
-            with self._lock:
-                self._taken = [b for b in self._taken if b is not batch]
-        if errors:
-            raise first(errors, len(batch))
-        return len(batch)
+        if error is not None:
+            raise error
 
-
-def settle(op: Op) -> BaseException | None:
-    error = op.finish()
-    if error is None and op.after:
-        op.after()
-    return error
+    def _drain(self, more: Op | None) -> int:
+        """Returns how many operations there were, or raises the first failure."""
+        call = object()
+        ours: list[Op] = []
+        try:
+            if more:
+                more.claim(call)
+                self.add(more)
+            ops = list(self._ops)
+            ours += [op for op in ops if op.claim(call)]
+            for op in () if more else ops:
+                op.finish()
+            errors = [error for op in ours if (error := op.settle()) is not None]
+            for op in ours:
+                del self._ops[op]
+            if not errors:
+                return len(ours)
+        except BaseException:  # Ctrl-C: they are still pending
+            for op in ours:
+                self.add(op)
+            for op in list(self._ops):
+                op.let_go(call)
+            raise
+        raise first(errors, len(ours))
 
 
 def first(errors: list[BaseException], ops: int) -> BaseException:

@@ -4,8 +4,6 @@
 A region is in the register, and so stays allocated, until it is freed by its address.  A tensor
 that is still in use then keeps its memory; what ends is only the register's hold on it.
 """
-import bisect
-import threading
 from typing import Any, NoReturn
 
 import torch
@@ -16,35 +14,25 @@ from ._tensor import extent
 
 
 class Regions:
-    """Memory by address."""
+    """Memory by address.
+
+    There is no lock, which a signal handler in the midst of a call would wait for in vain: one
+    dict, changed and copied in single steps that nothing comes between.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._starts: list[int] = []  # sorted
         self._regions: dict[int, tuple[int, _sluice.Memory]] = {}  # start: end, owner
 
     def add(self, start: int, size: int, owner: _sluice.Memory) -> None:
-        with self._lock:
-            bisect.insort(self._starts, start)
-            self._regions[start] = start + size, owner
+        self._regions[start] = start + size, owner
 
     def remove(self, start: int) -> bool:
-        with self._lock:
-            region = self._regions.pop(start, None)
-            if region is None:
-                return False
-            del self._starts[bisect.bisect_left(self._starts, start)]
-        return True  # and the memory goes here, without the lock
+        return self._regions.pop(start, None) is not None
 
     def hold(self, start: int, size: int) -> bool:
         """Does one region hold all of it?"""
-        with self._lock:
-            i = bisect.bisect_right(self._starts, start)
-            if i == 0:
-                return False
-            first = self._starts[i - 1]
-            end = self._regions[first][0]
-            return start + size <= end and (start < end or start == first)
+        return any(first <= start and start + size <= end and (start < end or start == first)
+                   for first, (end, _) in self._regions.copy().items())
 
 
 _regions = Regions()

@@ -115,10 +115,10 @@ class Transfers:
         if self._pending.empty() and nbytes(c.buffer) <= self._inline_bytes:
             return self._inline(c)
         try:
-            batch = self._pending.take_with(lambda: self._start(c))
+            op = self._start(c)
         except OSError as error:
             return refused(c, error)
-        return self._pending.drain(batch)
+        return self._pending.wait_with(op)
 
     def alone(self, c: Call) -> int:
         """Carry it out, whatever is pending.  0, or -1."""
@@ -128,7 +128,7 @@ class Transfers:
             op = self._start(c)
         except OSError as error:
             return refused(c, error)
-        self._pending.drain([op])
+        self._pending.wait_for(op)
         return 0
 
     def wait(self) -> int:
