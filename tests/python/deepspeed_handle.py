@@ -2,6 +2,7 @@
 """sluice.deepspeed.aio_handle: what it is made with, every method, how operations are counted."""
 import contextlib
 import copy
+import errno
 import filecmp
 import gc
 import inspect
@@ -816,13 +817,15 @@ def fail_inside(name):
 @case
 def a_child_of_fork_leaves_its_parents_handle_alone():
     h = aio_handle()
-    name = path()
+    name, existing = path(), make(data(4096))
     with Gate(data(4096)) as gate:
         assert h.async_pwrite(gate_tensor(gate), name) == 0
 
         def child():
             nonlocal h
-            raises(OSError, h.sync_pwrite, tensor(10), path())
+            for method in METHODS:
+                e = raises(OSError, getattr(h, method), tensor(10), existing)
+                assert e.errno == errno.ECHILD, (method, e)
             del h
             gc.collect()
             return True

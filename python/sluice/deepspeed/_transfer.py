@@ -51,11 +51,14 @@ class Call(NamedTuple):
 def call(
     method: str, kind: Kind, buffer: Any, target: Target, offset: Any, validate: Any = False
 ) -> Call:
-    return Call(method, kind, _args.tensor('buffer', buffer), target, _args.offset(offset),
-                _args.flag('validate', validate))
+    return Call(method, kind, _args.tensor('buffer', buffer), target,
+                _args.count('file_offset', offset), _args.flag('validate', validate))
 
 
 def refused(c: Call, error: OSError) -> int:
+    """-1 for a file that cannot be used; anything else is no answer to that and is raised."""
+    if error.errno not in REFUSALS:
+        raise error
     print(f'sluice: {c.method}: {error.strerror}', file=sys.stderr)
     return -1
 
@@ -152,7 +155,7 @@ class Transfers:
             self._handle.close()
 
     def _start(self, c: Call) -> Op:
-        """Raises OSError only for a file that cannot be used."""
+        """Raises OSError for a file that cannot be used, and in a child of fork()."""
         try:
             if c.kind == 'read':
                 need_bytes(c)
@@ -161,7 +164,7 @@ class Transfers:
                 _wear.warn_once()
                 future = self._handle.write_async(c.buffer, c.target, c.offset)
         except OSError as error:
-            if error.errno in REFUSALS:
+            if error.errno in REFUSALS or error.errno == errno.ECHILD:
                 raise
             return Op(None, c.buffer, error)
         return Op(future, c.buffer, after=partial(report, c) if c.validate else None)
@@ -176,9 +179,7 @@ class Transfers:
                 _wear.warn_once()
                 self._handle.write(c.buffer, c.target, c.offset)
         except OSError as error:
-            if error.errno in REFUSALS:
-                return refused(c, error)
-            raise
+            return refused(c, error)
         if c.validate:
             report(c)
         return 1
