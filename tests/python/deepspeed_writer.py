@@ -493,6 +493,24 @@ def what_is_no_file_is_refused():
     assert os.listdir(folder) == [] and stat.S_ISCHR(os.stat('/dev/null').st_mode)
 
 
+@each(WRITERS)
+def what_fails_does_so_with_the_name_that_was_given(kind):
+    name, before = os.path.join('none', 'file'), os.getcwd()
+    folder = own_folder()
+    os.chdir(folder)
+    try:
+        assert raises(FileNotFoundError, WRITERS[kind], name).filename == name
+        os.symlink('file', 'link')
+        writer = WRITERS[kind]('link')
+        writer.write(bytes(MIB + 1))
+        os.mkdir('file')  # in the way of the rename
+        e = raises(OSError, writer.close)
+        assert e.filename == 'link' and e.filename2 is None, e
+        assert sorted(os.listdir('.')) == ['file', 'link']
+    finally:
+        os.chdir(before)
+
+
 # ------------------------------------------------------------------ failures
 
 @each(['tmpfs', 'ext4'])
@@ -511,7 +529,8 @@ def a_full_file_system_is_an_OSError_and_keeps_the_old_file(kind):
                     writer.write(bytes(room // 2))
                 writer.close()
 
-            assert raises(OSError, save).errno == errno.ENOSPC
+            e = raises(OSError, save)
+            assert e.errno == errno.ENOSPC and e.filename == name, e
             with contextlib.suppress(OSError):
                 writer.close()
             writer.close()

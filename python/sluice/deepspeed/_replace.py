@@ -8,6 +8,16 @@ import errno
 import os
 import secrets
 import stat
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def about(path: str) -> Iterator[None]:
+    """What fails does so with this name: the other one would tell the caller nothing."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from None
 
 
 def fsync_folder(path: str) -> None:
@@ -51,12 +61,14 @@ class Replacement:
     """Open from the start; ends with commit() or abort()."""
 
     def __init__(self, path: str, direct: bool) -> None:
+        self._name = path
         self.path = os.path.realpath(path)  # a link stays, what it points to is replaced
-        mode = mode_of(self.path)
         self.folder = os.path.dirname(self.path)
         self._temporary = os.path.join(self.folder, f'.sluice-{secrets.token_hex(8)}.tmp')
         self._pid = os.getpid()
-        self.fd = open_new(self._temporary, direct)
+        with about(path):
+            mode = mode_of(self.path)
+            self.fd = open_new(self._temporary, direct)
         if mode is not None:
             with contextlib.suppress(OSError):  # a file system without permissions
                 os.fchmod(self.fd, mode)
@@ -64,23 +76,30 @@ class Replacement:
     def size(self) -> int:
         return os.fstat(self.fd).st_size
 
+    def append(self, data: memoryview) -> None:
+        with about(self._name):
+            while data:
+                data = data[os.write(self.fd, data):]
+
     def write(self, data: memoryview, offset: int) -> None:
         """Through the page cache, which takes what O_DIRECT may refuse."""
-        fd = os.open(self._temporary, os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            while data:
-                n = os.pwrite(fd, data, offset)
-                data, offset = data[n:], offset + n
-        finally:
-            os.close(fd)
+        with about(self._name):
+            fd = os.open(self._temporary, os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                while data:
+                    n = os.pwrite(fd, data, offset)
+                    data, offset = data[n:], offset + n
+            finally:
+                os.close(fd)
 
     def commit(self) -> None:
         """Make the new file durable and give it its name."""
-        os.fsync(self.fd)
-        os.replace(self._temporary, self.path)
-        self._temporary = ''
-        self._close()
-        fsync_folder(self.folder)
+        with about(self._name):
+            os.fsync(self.fd)
+            os.replace(self._temporary, self.path)
+            self._temporary = ''
+            self._close()
+            fsync_folder(self.folder)
 
     def abort(self) -> None:
         """As if nothing had been written.  Does nothing after the end."""

@@ -132,8 +132,10 @@ class FastFileWriter(Writer):
             return
         try:
             finished = self._handle.wait()
-        except OSError:
+        except OSError as error:
             self._in_flight = False
+            if error.filename == self._file.fd:  # which tells the caller nothing
+                raise OSError(error.errno, error.strerror, self._path) from error
             raise
         self._in_flight = False
         if finished < 1:

@@ -235,15 +235,11 @@ class PyFileWriter(Writer):
         if len(view) >= self.COLLECT or len(self._small) >= self.COLLECT:
             self._flush_small()
         if len(view) >= self.COLLECT:
-            self._all(view)
+            self._file.append(view)
 
     def _flush_small(self) -> None:
         small, self._small = self._small, bytearray()
-        self._all(memoryview(small))
-
-    def _all(self, view: memoryview) -> None:
-        while view:
-            view = view[os.write(self._file.fd, view):]
+        self._file.append(memoryview(small))
 
     def _finish(self) -> None:
         self._flush_small()
