@@ -15,13 +15,20 @@ class Builder:
 
     def __init__(self) -> None:
         self.name = self.NAME
-        self.error_log: str | None = None
+
+    @property
+    def error_log(self) -> str | None:
+        """Why it cannot be used here."""
+        return None
 
     def absolute_name(self) -> str:
         return self.PLACE
 
     def is_compatible(self, verbose: bool = False) -> bool:
-        return True
+        error = self.error_log
+        if error and verbose:
+            print(f'[WARNING] {error}')
+        return error is None
 
     def load(self, verbose: bool = False) -> ModuleType:
         return import_module('.' + self.MODULE, __package__)
@@ -40,13 +47,10 @@ class GDSBuilder(AsyncIOBuilder):
     MODULE = 'gds_op'
     PLACE = 'deepspeed.ops.gds.gds_op'
 
-    def is_compatible(self, verbose: bool = False) -> bool:
-        if torch.cuda.device_count() > 0:  # asks NVML, so a later fork() is still safe
-            return True
-        self.error_log = 'gds: there is no CUDA device here'
-        if verbose:
-            print(f'[WARNING] {self.error_log}')
-        return False
+    @property
+    def error_log(self) -> str | None:
+        devices = torch.cuda.device_count()  # asks NVML, so a later fork() is still safe
+        return None if devices else 'gds: there is no CUDA device here'
 
 
 class PinMemoryBuilder(Builder):
