@@ -102,7 +102,7 @@ def two_names_must_agree():
 def numbers_are_c_ints(name):
     for value in (1 << 31, 1 << 64, -(1 << 31) - 1, 1.0, '8', [8]):
         e = raises(TypeError, aio_handle, **{name: value})
-        assert name in str(e), e
+        assert name in str(e) and ('1..2147483647' in str(e)) == isinstance(value, int), e
     for value in (0, -1, -(1 << 31)):
         e = raises(ValueError, aio_handle, **{name: value})
         assert name in str(e) and '1..2147483647' in str(e), e
@@ -284,6 +284,33 @@ def a_descriptor_takes_the_place_of_a_name():
         os.close(fd)
     raises(TypeError, h.async_pwrite, want, name, fd=3)
     raises(TypeError, h.async_pwrite, want, file_offset=0)
+
+
+@each(METHODS)
+def a_descriptor_is_any_integer_but_no_bool(method):
+    class Number:
+        def __index__(self):
+            return fd
+
+    call, t = getattr(aio_handle(), method), tensor(100)
+    with open(make(raw(t)), 'r+b') as f:
+        fd = f.fileno()
+        count = 1 if method.startswith('sync') else 0
+        assert call(t, Number()) == call(t, fd=Number()) == count
+        for wrong in (True, False):
+            assert 'fd' in str(raises(TypeError, call, t, fd=wrong))
+            assert 'filename' in str(raises(TypeError, call, t, wrong))
+        for wrong in (1.5, '3', 1 << 31):
+            assert 'fd' in str(raises(TypeError, call, t, fd=wrong))
+
+
+@each(METHODS)
+def every_method_has_its_name_and_its_parameters(method):
+    function = getattr(aio_handle, method)
+    assert function.__name__ == method and function.__qualname__ == f'aio_handle.{method}'
+    names = ['self', 'buffer', 'filename', 'file_offset', 'fd']
+    assert list(inspect.signature(function).parameters) == names
+    assert list(inspect.signature(getattr(aio_handle(), method)).parameters) == names[1:]
 
 
 @case

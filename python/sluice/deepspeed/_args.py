@@ -12,22 +12,32 @@ INT64_MAX = (1 << 63) - 1
 Target: TypeAlias = str | bytes | int  # a path, or the caller's descriptor
 
 
-def integer(name: str, value: Any, top: int) -> int:
-    """An integer of C, whose largest is @top."""
+def integer(name: str, value: Any, top: int, least: int | None = None) -> int:
+    """An integer of C, whose largest is @top, and of these those from @least on."""
     try:
         number = operator.index(value)
     except TypeError:
         raise TypeError(f'{name}: {type(value).__name__} is not an integer') from None
-    if not -top - 1 <= number <= top:
-        raise TypeError(f'{name}: {number} is outside {-top - 1}..{top}')
-    return number
+    lowest = -top - 1
+    first = lowest if least is None else least
+    if first <= number <= top:
+        return number
+    kind = ValueError if lowest <= number <= top else TypeError
+    raise kind(f'{name}: {number} is outside {first}..{top}')
 
 
 def positive(name: str, value: Any) -> int:
-    number = integer(name, value, INT_MAX)
-    if number < 1:
-        raise ValueError(f'{name}: {number} is outside 1..{INT_MAX}')
-    return number
+    return integer(name, value, INT_MAX, 1)
+
+
+def count(name: str, value: Any) -> int:
+    return integer(name, value, INT64_MAX, 0)
+
+
+def descriptor(name: str, value: Any) -> int:
+    if isinstance(value, bool):
+        raise TypeError(f'{name}: bool is not a file descriptor')
+    return integer(name, value, INT_MAX)
 
 
 def flag(name: str, value: Any) -> bool:
@@ -43,33 +53,19 @@ def tensor(name: str, value: Any) -> torch.Tensor:
     return value
 
 
-def offset(value: Any) -> int:
-    number = integer('file_offset', value, INT64_MAX)
-    if number < 0:
-        raise ValueError(f'file_offset: {number} is outside 0..{INT64_MAX}')
-    return number
-
-
-def count(name: str, value: Any) -> int:
-    number = integer(name, value, INT64_MAX)
-    if number < 0:
-        raise ValueError(f'{name}: {number} is outside 0..{INT64_MAX}')
-    return number
-
-
 def target(filename: Any, fd: Any = None) -> Target:
     """The file of a call that may have been given a name or a descriptor."""
     if fd is not None:
         if filename is not None:
             raise TypeError('filename and fd: only one of them can be given')
-        return integer('fd', fd, INT_MAX)
+        return descriptor('fd', fd)
     if isinstance(filename, (str, bytes)):
         return filename
     if isinstance(filename, os.PathLike):
         path: str | bytes = os.fspath(filename)
         return path
-    if isinstance(filename, int) and not isinstance(filename, bool):
-        return integer('fd', filename, INT_MAX)
+    if hasattr(type(filename), '__index__'):
+        return descriptor('filename', filename)
     raise TypeError(f'filename: {type(filename).__name__} is none of str, bytes, os.PathLike, int')
 
 
@@ -94,4 +90,4 @@ def async_and_offset(method: str, rest: tuple[Any, ...], more: dict[str, Any]) -
         given[name] = value
     if 'async' not in given:
         raise TypeError(f"{method}() missing 1 required argument: 'async'")
-    return flag('async', given['async']), offset(given.get('file_offset', 0))
+    return flag('async', given['async']), count('file_offset', given.get('file_offset', 0))

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """DeepSpeed's aio_handle and gds_handle."""
 import os
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, Protocol, Self, SupportsIndex, TypeAlias, cast
 
 import torch
 
 from .. import _sluice
 from . import _args
 from ._pin import Pinning
-from ._transfer import SECTOR, Transfers, call
+from ._transfer import SECTOR, Call, Kind, Transfers, call
 
-Path: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes] | int
+Path: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes] | SupportsIndex
 
 
 class Default(int):
@@ -29,6 +30,27 @@ def parallelism(given: int, **old_names: int | None) -> int:
         said = ', '.join(f'{name}={n}' for name, n in values.items())
         raise TypeError(f'{said}: different values for one thing')
     return next(iter(values.values()), 1)
+
+
+class Method(Protocol):
+    """One that transfers by name or descriptor, as it is called on a handle."""
+
+    def __call__(
+        self, buffer: torch.Tensor, filename: Path | None = None, file_offset: int = 0, *,
+        fd: SupportsIndex | None = None,
+    ) -> int: ...
+
+
+def transfer(name: str, kind: Kind, carry_out: Callable[[Transfers, Call], int]) -> Method:
+    def method(
+        self: 'aio_handle', buffer: torch.Tensor, filename: Path | None = None,
+        file_offset: int = 0, *, fd: SupportsIndex | None = None,
+    ) -> int:
+        return carry_out(
+            self._io, call(name, kind, buffer, _args.target(filename, fd), file_offset))
+
+    method.__name__, method.__qualname__ = name, f'aio_handle.{name}'
+    return cast(Method, method)
 
 
 class aio_handle(Pinning):
@@ -119,49 +141,10 @@ class aio_handle(Pinning):
         c = call('pwrite', 'write', buffer, _args.target(filename), offset, validate)
         return self._io.submit(c) if asynchronous else self._io.sync(c)
 
-    def sync_pread(
-        self,
-        buffer: torch.Tensor,
-        filename: Path | None = None,
-        file_offset: int = 0,
-        *,
-        fd: int | None = None,
-    ) -> int:
-        return self._io.sync(
-            call('sync_pread', 'read', buffer, _args.target(filename, fd), file_offset))
-
-    def sync_pwrite(
-        self,
-        buffer: torch.Tensor,
-        filename: Path | None = None,
-        file_offset: int = 0,
-        *,
-        fd: int | None = None,
-    ) -> int:
-        return self._io.sync(
-            call('sync_pwrite', 'write', buffer, _args.target(filename, fd), file_offset))
-
-    def async_pread(
-        self,
-        buffer: torch.Tensor,
-        filename: Path | None = None,
-        file_offset: int = 0,
-        *,
-        fd: int | None = None,
-    ) -> int:
-        return self._io.submit(
-            call('async_pread', 'read', buffer, _args.target(filename, fd), file_offset))
-
-    def async_pwrite(
-        self,
-        buffer: torch.Tensor,
-        filename: Path | None = None,
-        file_offset: int = 0,
-        *,
-        fd: int | None = None,
-    ) -> int:
-        return self._io.submit(
-            call('async_pwrite', 'write', buffer, _args.target(filename, fd), file_offset))
+    sync_pread = transfer('sync_pread', 'read', Transfers.sync)
+    sync_pwrite = transfer('sync_pwrite', 'write', Transfers.sync)
+    async_pread = transfer('async_pread', 'read', Transfers.submit)
+    async_pwrite = transfer('async_pwrite', 'write', Transfers.submit)
 
     def wait(self) -> int:
         """Until nothing is pending.  Returns how many operations that were, which may be 0."""
