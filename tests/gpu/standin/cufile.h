@@ -35,7 +35,7 @@ struct standin_cufile {
 	atomic_int in_registered; /* of these, in registered memory */
 	atomic_int ragged;        /* writes by O_DIRECT with a part of a page at either end */
 	atomic_int at_once;       /* most calls at the same time */
-	char log[256]; /* where the real one would put it */
+	char log[256];            /* where the real one would put it */
 };
 
 struct standin_cufile *standin_cufile(void);
