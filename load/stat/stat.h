@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_STAT_STAT_H
+#define SLUICE_STAT_STAT_H
+
+/*
+ * What can be said about samples: one set (struct stat_summary), two sets
+ * (stat_rank_test(), stat_ratio()), and the shape of a distribution
+ * (stat_shape()).  Pure functions; random ones take a seed.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/hist.h"
+
+/* The percentiles of every summary, and how results call them ("p99.9"). */
+#define STAT_PERCENTILES 8
+extern const double stat_percentile_at[STAT_PERCENTILES];
+extern const char *const stat_percentile_name[STAT_PERCENTILES];
+enum { STAT_P1, STAT_P5, STAT_P50, STAT_P90, STAT_P95, STAT_P99, STAT_P999, STAT_P9999 };
+
+struct stat_summary {
+	uint64_t n;
+	double mean, median, min, max;
+	double stddev;          /* with n - 1; NAN for n < 2 */
+	double ci_low, ci_high; /* Student's t at 95 %; NAN for n < 2 */
+	double percentile[STAT_PERCENTILES];
+};
+
+/* Of @n > 0 samples.  Returns 0 or -ENOMEM. */
+int stat_summarize(struct stat_summary *ret, const double *v, size_t n);
+
+/* Mean and deviation of a stream, without keeping it (Welford); zeroed is empty. */
+struct stat_moments {
+	uint64_t n;
+	double mean, m2, min, max;
+};
+void stat_moments_add(struct stat_moments *m, double v);
+void stat_moments_merge(struct stat_moments *m, const struct stat_moments *other);
+/* All of a summary but median and percentiles, which become NAN. */
+void stat_moments_summary(struct stat_summary *ret, const struct stat_moments *m);
+
+/* Percentile @p (0..100) of sorted samples, linear between neighbours as numpy's. */
+double stat_percentile(const double *sorted, size_t n, double p);
+void stat_sort(double *v, size_t n);
+double stat_median(double *v, size_t n); /* sorts @v */
+
+/* Quantile of Student's t: P(T <= x) = @p for @df degrees of freedom. */
+double stat_t_quantile(double p, double df);
+/* The two-sided factor at 95 % for @n samples: 1.972 for 200. */
+double stat_t95(uint64_t n);
+/* P(Z <= z) of the normal distribution. */
+double stat_normal_cdf(double z);
+
+/*
+ * Mann-Whitney: are values of @a and @b drawn from the same distribution?  Two
+ * sided.  Exact without ties and with at most STAT_EXACT_MAX samples each, else
+ * by the normal approximation with the corrections for ties and continuity.
+ */
+#define STAT_EXACT_MAX 20
+struct stat_rank {
+	double u; /* of a: pairs in which a's value is larger, ties count half */
+	double p; /* of a difference as large as this by chance */
+	bool exact;
+};
+int stat_rank_test(struct stat_rank *ret, const double *a, size_t na, const double *b, size_t nb);
+
+/*
+ * The ratio median(b) / median(a) and its 95 % interval by @rounds bootstrap
+ * samples (percentile method).  Returns 0, -ENOMEM, or -EINVAL when there are
+ * no samples or the median of @a is not above 0.
+ */
+struct stat_ratio {
+	double ratio, low, high;
+};
+int stat_ratio(struct stat_ratio *ret, const double *a, size_t na, const double *b, size_t nb,
+	       unsigned rounds, uint64_t seed);
+
+/*
+ * Has the distribution two separate peaks?  See shape.c for the method.  With
+ * fewer than STAT_SHAPE_MIN values the answer is no.
+ */
+#define STAT_SHAPE_MIN 30
+struct stat_peak {
+	double ns;    /* where it is highest */
+	double share; /* of all values, 0..1 */
+};
+struct stat_shape {
+	bool bimodal;
+	struct stat_peak peak[2]; /* when bimodal: the faster one first */
+	double split_ns;          /* between them */
+};
+int stat_shape(struct stat_shape *ret, const struct sluice_hist *h);
+
+#endif

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Statistics: against published tables, brute force, and samples whose truth is known. */
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/random.h"
+#include "base/util.h"
+#include "load/stat/stat.h"
+
+static void assert_near(double got, double want, double tolerance)
+{
+	if (!(fabs(got - want) <= tolerance))
+		fail_msg("%.12g, not %.12g", got, want);
+}
+
+/* ----------------------------------------------------------- random samples */
+
+static double uniform(struct sluice_random *r)
+{
+	return ((double)(sluice_random_next(r) >> 11) + 0.5) * 0x1p-53;
+}
+
+static double normal(struct sluice_random *r)
+{
+	return sqrt(-2 * log(uniform(r))) * cos(2 * M_PI * uniform(r));
+}
+
+/* -------------------------------------------------------------- one sample */
+
+static void t_quantiles_are_those_of_the_tables(void **state)
+{
+	static const struct {
+		double p, df, t;
+	} cases[] = {
+		{0.975, 1, 12.706204736}, {0.975, 2, 4.302652730},
+		{0.975, 4, 2.776445105},  {0.975, 9, 2.262157163},
+		{0.975, 29, 2.045229642}, {0.975, 199, 1.971956544},
+		{0.95, 10, 1.812461123},  {0.995, 5, 4.032142984},
+		{0.975, 1e6, 1.959966},   {0.5, 7, 0},
+		{0.025, 9, -2.262157163}, {0.75, 1, 1},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		assert_near(stat_t_quantile(cases[i].p, cases[i].df), cases[i].t, 2e-6);
+	assert_near(stat_t95(200), 1.972, 5e-4);
+	assert_true(isnan(stat_t95(1)));
+}
+
+static void a_summary_is_what_numpy_and_scipy_say(void **state)
+{
+	/* numpy.percentile's linear method by hand: 50 % at rank 2, 90 % at 3.6, 99.99 % at 3.9996
+	 */
+	static const double v[] = {40, 15, 50, 20, 35};
+	struct stat_summary s;
+
+	(void)state;
+	assert_int_equal(stat_summarize(&s, v, 5), 0);
+	assert_int_equal(s.n, 5);
+	assert_near(s.mean, 32, 1e-12);
+	assert_near(s.median, 35, 1e-12);
+	assert_near(s.stddev, 14.404860290887934, 1e-12);
+	assert_near(s.ci_high - s.mean, 2.7764451052 * 14.404860290887934 / sqrt(5), 1e-8);
+	assert_near(s.mean - s.ci_low, s.ci_high - s.mean, 1e-12);
+	assert_near(s.percentile[STAT_P1], 15.2, 1e-12);
+	assert_near(s.percentile[STAT_P5], 16, 1e-12);
+	assert_near(s.percentile[STAT_P90], 46, 1e-12);
+	assert_near(s.percentile[STAT_P99], 49.6, 1e-12);
+	assert_near(s.percentile[STAT_P9999], 49.996, 1e-12);
+	assert_near(s.min, 15, 0);
+	assert_near(s.max, 50, 0);
+}
+
+static void one_sample_has_no_deviation(void **state)
+{
+	const double v = 3;
+	struct stat_summary s;
+
+	(void)state;
+	assert_int_equal(stat_summarize(&s, &v, 1), 0);
+	assert_true(isnan(s.stddev) && isnan(s.ci_low) && isnan(s.ci_high));
+	assert_true(s.mean == 3 && s.median == 3 && s.percentile[STAT_P9999] == 3);
+}
+
+static void moments_of_parts_are_those_of_the_whole(void **state)
+{
+	struct stat_moments a = {0}, b = {0}, all = {0};
+	struct stat_summary x, y;
+	struct sluice_random r;
+
+	(void)state;
+	sluice_random_seed(&r, 1);
+	stat_moments_merge(&all, &a);
+	for (unsigned i = 0; i < 1000; i++) {
+		double v = 1e9 + normal(&r);
+
+		stat_moments_add(i < 300 ? &a : &b, v);
+		stat_moments_add(&all, v);
+	}
+	stat_moments_merge(&a, &b);
+	stat_moments_summary(&x, &a);
+	stat_moments_summary(&y, &all);
+	assert_near(x.mean, y.mean, 1e-6);
+	assert_near(x.stddev, y.stddev, 1e-6);
+	assert_true(x.min == y.min && x.max == y.max && x.n == 1000);
+}
+
+static void nineteen_of_twenty_intervals_contain_the_truth(void **state)
+{
+	struct sluice_random r;
+	unsigned hits = 0;
+
+	(void)state;
+	sluice_random_seed(&r, 2);
+	for (unsigned i = 0; i < 2000; i++) {
+		struct stat_summary s;
+		double v[8];
+
+		for (unsigned k = 0; k < 8; k++)
+			v[k] = 5 + 3 * normal(&r);
+		assert_int_equal(stat_summarize(&s, v, 8), 0);
+		hits += s.ci_low <= 5 && 5 <= s.ci_high;
+	}
+	assert_in_range(hits, 1860, 1940); /* 1900; the standard deviation is 9.7 */
+}
+
+/* -------------------------------------------------------------- two samples */
+
+static void small_rank_tests_are_exact(void **state)
+{
+	static const double a[] = {1.1, 2.2, 3.3, 9, 10}, b[] = {4, 5, 6, 7};
+	static const double c[] = {1, 3, 5, 7, 9, 11, 2.5}, d[] = {2, 4, 6, 8, 10, 12, 14, 16};
+	static const double e[] = {1, 2, 3}, f[] = {4, 5, 6};
+	struct stat_rank t;
+
+	(void)state;
+	/* p by enumeration of all orders */
+	assert_int_equal(stat_rank_test(&t, a, 5, b, 4), 0);
+	assert_true(t.exact && t.u == 8);
+	assert_near(t.p, 0.7301587301587301, 1e-12);
+	assert_int_equal(stat_rank_test(&t, c, 7, d, 8), 0);
+	assert_near(t.p, 0.18927738927738927, 1e-12);
+	assert_int_equal(stat_rank_test(&t, e, 3, f, 3), 0);
+	assert_near(t.p, 0.1, 1e-12);
+	assert_int_equal(stat_rank_test(&t, f, 3, e, 3), 0);
+	assert_true(t.u == 9);
+	assert_near(t.p, 0.1, 1e-12);
+	assert_int_equal(stat_rank_test(&t, e, 3, f, 0), -EINVAL);
+}
+
+static void ties_are_corrected_for(void **state)
+{
+	static const double base_a[] = {1, 2, 2, 3, 5, 5, 5, 8},
+			    base_b[] = {2, 3, 3, 4, 5, 6, 8, 9};
+	double a[32], b[32], same[40];
+	struct stat_rank t;
+
+	(void)state;
+	for (unsigned i = 0; i < 32; i++) {
+		a[i] = base_a[i % 8];
+		b[i] = base_b[i % 8];
+	}
+	assert_int_equal(stat_rank_test(&t, a, 32, b, 32), 0);
+	assert_true(!t.exact && t.u == 368);
+	assert_near(t.p, 0.050243885952573, 1e-12);
+	for (unsigned i = 0; i < 40; i++)
+		same[i] = 7;
+	assert_int_equal(stat_rank_test(&t, same, 40, same, 40), 0);
+	assert_near(t.p, 1, 0);
+}
+
+static void equal_distributions_rarely_look_different(void **state)
+{
+	struct sluice_random r;
+	unsigned alarms = 0;
+
+	(void)state;
+	sluice_random_seed(&r, 6);
+	for (unsigned i = 0; i < 1000; i++) {
+		double a[30], b[40];
+		struct stat_rank t;
+
+		for (unsigned k = 0; k < 30; k++)
+			a[k] = exp(normal(&r));
+		for (unsigned k = 0; k < 40; k++)
+			b[k] = exp(normal(&r));
+		assert_int_equal(stat_rank_test(&t, a, 30, b, 40), 0);
+		alarms += t.p < 0.05;
+	}
+	assert_in_range(alarms, 25, 75);
+}
+
+static void the_ratio_of_medians_has_an_interval_around_it(void **state)
+{
+	struct stat_ratio q, again;
+	struct sluice_random r;
+	double a[200], b[200];
+
+	(void)state;
+	sluice_random_seed(&r, 7);
+	for (unsigned i = 0; i < 200; i++) {
+		a[i] = exp(0.1 * normal(&r));
+		b[i] = 1.2 * exp(0.1 * normal(&r));
+	}
+	assert_int_equal(stat_ratio(&q, a, 200, b, 200, 1000, 1), 0);
+	assert_true(q.low < q.ratio && q.ratio < q.high);
+	assert_true(q.low < 1.2 && 1.2 < q.high && q.high - q.low < 0.1);
+	assert_int_equal(stat_ratio(&again, a, 200, b, 200, 1000, 1), 0);
+	assert_memory_equal(&q, &again, sizeof(q)); /* one seed, one answer */
+	assert_int_equal(stat_ratio(&q, a, 0, b, 200, 1000, 1), -EINVAL);
+}
+
+/* ------------------------------------------------------------------- shapes */
+
+enum noise { LOGNORMAL, GAMMA2, EXPONENTIAL, UNIFORM, LAPLACE, NR_NOISE };
+
+static double noise(struct sluice_random *r, enum noise kind, double sigma)
+{
+	switch (kind) {
+	case GAMMA2: /* shifted by a fixed cost, as latencies are */
+		return 1e5 - 1e5 * sigma * log(uniform(r) * uniform(r));
+	case EXPONENTIAL:
+		return 1e5 - 1e5 * sigma * log(uniform(r));
+	case UNIFORM:
+		return 1e5 * (1 + sigma * uniform(r));
+	case LAPLACE:
+		return 1e5 * exp((uniform(r) < 0.5 ? 1 : -1) * sigma * log(uniform(r)));
+	default:
+		return 1e5 * exp(sigma * normal(r));
+	}
+}
+
+static void one_peak_is_not_called_two(void **state)
+{
+	static const double sigmas[] = {0.01, 0.1, 0.3, 1};
+	static const unsigned sizes[] = {30, 50, 200, 2000};
+	CLEANUP_FREE struct sluice_hist *h = calloc(1, sizeof(*h));
+	struct sluice_random r;
+	unsigned alarms = 0, trials = 0;
+
+	(void)state;
+	assert_non_null(h);
+	sluice_random_seed(&r, 8);
+	for (unsigned i = 0; i < NR_NOISE * 16 * 20; i++) {
+		enum noise kind = (enum noise)(i % NR_NOISE);
+		double sigma = sigmas[i / NR_NOISE % 4];
+		unsigned n = sizes[i / NR_NOISE / 4 % 4];
+		struct stat_shape s;
+
+		memset(h, 0, sizeof(*h));
+		for (unsigned k = 0; k < n; k++)
+			sluice_hist_add(h, (uint64_t)noise(&r, kind, sigma));
+		assert_int_equal(stat_shape(&s, h), 0);
+		trials++;
+		alarms += s.bimodal;
+		if (s.bimodal)
+			print_message("# kind %u sigma %g n %u\n", kind, sigma, n);
+	}
+	if (alarms > trials / 500)
+		fail_msg("%u of %u", alarms, trials);
+}
+
+static void two_peaks_are_found_with_their_shares(void **state)
+{
+	static const struct {
+		double slow, share, sigma;
+		unsigned n;
+	} cases[] = {
+		{3, 0.2, 0.1, 200},    {2, 0.5, 0.1, 200},   {10, 0.1, 0.2, 200},
+		{3, 0.5, 0.05, 60},    {5, 0.06, 0.1, 2000}, {100, 0.3, 0.3, 5000},
+		{1.5, 0.4, 0.02, 200},
+	};
+	CLEANUP_FREE struct sluice_hist *h = calloc(1, sizeof(*h));
+	struct sluice_random r;
+
+	(void)state;
+	assert_non_null(h);
+	sluice_random_seed(&r, 9);
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		unsigned slow = (unsigned)(cases[i].share * cases[i].n);
+		struct stat_shape s;
+
+		memset(h, 0, sizeof(*h));
+		for (unsigned k = 0; k < cases[i].n; k++)
+			sluice_hist_add(h, (uint64_t)(1e6 * (k < slow ? cases[i].slow : 1) *
+						      exp(cases[i].sigma * normal(&r))));
+		assert_int_equal(stat_shape(&s, h), 0);
+		if (!s.bimodal)
+			fail_msg("case %u was not seen", i);
+		assert_near(log(s.peak[0].ns / 1e6), 0, 0.15);
+		assert_near(log(s.peak[1].ns / 1e6 / cases[i].slow), 0, 0.25);
+		assert_near(s.peak[1].share, cases[i].share, 0.03);
+		assert_true(s.peak[0].ns < s.split_ns && s.split_ns < s.peak[1].ns);
+	}
+}
+
+static void a_few_outliers_or_few_values_are_not_a_peak(void **state)
+{
+	CLEANUP_FREE struct sluice_hist *h = calloc(1, sizeof(*h));
+	struct stat_shape s;
+	struct sluice_random r;
+
+	(void)state;
+	assert_non_null(h);
+	assert_int_equal(stat_shape(&s, h), 0);
+	assert_false(s.bimodal);
+	sluice_random_seed(&r, 10);
+	for (unsigned k = 0; k < 29; k++)
+		sluice_hist_add(h, k % 2 ? 1000 : 100000);
+	assert_int_equal(stat_shape(&s, h), 0);
+	assert_false(s.bimodal);
+	memset(h, 0, sizeof(*h));
+	for (unsigned k = 0; k < 200; k++)
+		sluice_hist_add(h, k < 6 ? 1000000000 : (uint64_t)(1e5 * exp(0.1 * normal(&r))));
+	assert_int_equal(stat_shape(&s, h), 0);
+	assert_false(s.bimodal);
+	memset(h, 0, sizeof(*h));
+	for (unsigned k = 0; k < 200; k++)
+		sluice_hist_add(h, 4711);
+	assert_int_equal(stat_shape(&s, h), 0);
+	assert_false(s.bimodal);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(t_quantiles_are_those_of_the_tables),
+		cmocka_unit_test(a_summary_is_what_numpy_and_scipy_say),
+		cmocka_unit_test(one_sample_has_no_deviation),
+		cmocka_unit_test(moments_of_parts_are_those_of_the_whole),
+		cmocka_unit_test(nineteen_of_twenty_intervals_contain_the_truth),
+		cmocka_unit_test(small_rank_tests_are_exact),
+		cmocka_unit_test(ties_are_corrected_for),
+		cmocka_unit_test(equal_distributions_rarely_look_different),
+		cmocka_unit_test(the_ratio_of_medians_has_an_interval_around_it),
+		cmocka_unit_test(one_peak_is_not_called_two),
+		cmocka_unit_test(two_peaks_are_found_with_their_shares),
+		cmocka_unit_test(a_few_outliers_or_few_values_are_not_a_peak),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
