@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "load/run/pool.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/err.h"
+#include "base/random.h"
+#include "base/size.h"
+#include "base/util.h"
+
+#define PAGE_BYTES 4096
+#define HUGE_BYTES (2u << 20)
+#define POISON     0x5a
+
+const char *const pool_words[] = {"own", "plain", "odd", "gpu", NULL};
+
+static int own_open(struct pool *p, uint32_t huge, bool lock, struct sluice_err *err)
+{
+	int r = sluice_mem_alloc(&p->map, p->map_len, huge, lock ? SLUICE_BUF_LOCKED : 0, &p->info,
+				 err);
+
+	p->first = p->map;
+	return r;
+}
+
+/* Ordinary memory of small pages, to see what callers without our buffers get. */
+static int plain_open(struct pool *p, bool lock, struct sluice_err *err)
+{
+	void *m =
+		mmap(NULL, p->map_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (m == MAP_FAILED)
+		return sluice_fail(err, -errno, "no memory for buffers: %s",
+				   sluice_strerror(errno));
+	p->map = m;
+	p->first = (char *)m + (p->memory == POOL_ODD);
+	p->info.page = PAGE_BYTES;
+	madvise(m, p->map_len, MADV_NOHUGEPAGE);
+	if (lock && mlock(m, p->map_len) == 0)
+		p->info.got = SLUICE_BUF_LOCKED;
+	else if (lock)
+		snprintf(p->info.note, sizeof(p->info.note), "not locked: %s",
+			 sluice_strerror(errno));
+	return 0;
+}
+
+int pool_open(struct pool *p, uint32_t memory, uint64_t len, unsigned nr, uint32_t huge, bool lock,
+	      struct sluice_err *err)
+{
+	char size[SLUICE_SIZE_TEXT];
+
+	*p = (struct pool){.memory = memory, .len = len, .nr = nr};
+	if (memory == POOL_GPU)
+		return sluice_fail(err, -ENOTSUP, "GPU memory is not supported by this build");
+	/* Room for an odd address; a large buffer begins on a huge page of its own. */
+	p->step = align_up(len + 1, len < HUGE_BYTES ? PAGE_BYTES : HUGE_BYTES);
+	if (memory == POOL_OWN)
+		p->step = align_up(len, len < HUGE_BYTES ? PAGE_BYTES : HUGE_BYTES);
+	if (p->step < len || __builtin_mul_overflow(p->step, (uint64_t)nr, &p->map_len))
+		return sluice_fail(err, -ENOMEM, "no memory for %u buffers of %s", nr,
+				   sluice_size_format(size, len));
+	return memory == POOL_OWN ? own_open(p, huge, lock, err) : plain_open(p, lock, err);
+}
+
+void pool_close(struct pool *p)
+{
+	if (p->map && p->memory == POOL_OWN)
+		sluice_mem_free(p->map, p->map_len);
+	else if (p->map)
+		munmap(p->map, p->map_len);
+	p->map = NULL;
+}
+
+int pool_register(const struct pool *p, struct sluice_io *io, struct sluice_buf_info *info,
+		  struct sluice_err *err)
+{
+	uint32_t had = p->info.got & (SLUICE_BUF_HUGE | SLUICE_BUF_LOCKED);
+	int r;
+
+	*info = p->info;
+	if (p->memory != POOL_OWN)
+		return 0;
+	r = sluice_buf_register(io, p->map, p->map_len, had & SLUICE_BUF_HUGE, info, err);
+	info->got |= had;
+	if (!info->note[0])
+		memcpy(info->note, p->info.note, sizeof(info->note));
+	return r;
+}
+
+void pool_unregister(const struct pool *p, struct sluice_io *io)
+{
+	if (p->memory == POOL_OWN)
+		sluice_buf_unregister(io, p->map);
+}
+
+int pool_fill(const struct pool *p, void *buf, uint64_t len, uint64_t seed, uint64_t offset,
+	      struct sluice_err *err)
+{
+	(void)p;
+	(void)err;
+	sluice_pattern_fill(buf, len, seed, offset);
+	return 0;
+}
+
+int pool_poison(const struct pool *p, void *buf, uint64_t len, struct sluice_err *err)
+{
+	(void)p;
+	(void)err;
+	memset(buf, POISON, len);
+	return 0;
+}
+
+int pool_check(const struct pool *p, const void *buf, uint64_t len, uint64_t seed, uint64_t offset,
+	       const char *name, struct sluice_err *err)
+{
+	size_t at = sluice_pattern_check(buf, len, seed, offset);
+	unsigned char right;
+
+	(void)p;
+	if (at == len)
+		return 0;
+	sluice_pattern_fill(&right, 1, seed, offset + at);
+	return sluice_fail(err, -EBADMSG,
+			   "verification failed: %s: offset %llu holds 0x%02x, should be 0x%02x",
+			   name, (unsigned long long)(offset + at),
+			   ((const unsigned char *)buf)[at], right);
+}

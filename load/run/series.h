@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_RUN_SERIES_H
+#define SLUICE_RUN_SERIES_H
+
+/*
+ * What was measured of one kind of operation: one entry of a result.  Filled by
+ * run_stream(); the job that called it adds names and what only it knows; and
+ * load/report writes it out.  docs/result.md says what the members mean.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <sluice/sluice.h>
+
+#include "base/hist.h"
+#include "load/stat/stat.h"
+
+/* So many single latencies are kept; of more operations a uniform draw. */
+#define SERIES_SAMPLES 10000
+
+struct series_sample {
+	uint64_t key; /* random: those with the smallest keys are kept, so draws can be merged */
+	uint64_t end_ns;
+	uint64_t latency_ns;
+	uint64_t bytes;
+};
+
+struct series_second {
+	uint64_t ops, bytes;
+	uint64_t latency_sum_ns, latency_max_ns;
+};
+
+struct run_series {
+	/* what it is; by the job */
+	char name[128];
+	bool read;
+	uint64_t size; /* bytes per operation; 0: they differ */
+	struct sluice_opts opts;
+	uint32_t memory; /* enum io_memory */
+	bool lock;
+
+	/* single operations; by run_stream() */
+	uint64_t ops, bytes;   /* counted */
+	uint64_t warmup_bytes; /* moved, not counted */
+	uint64_t errors;
+	char first_error[508];
+	struct sluice_hist *hist;      /* ns */
+	struct stat_moments latency;   /* seconds */
+	struct stat_moments bandwidth; /* bytes per second */
+	struct stat_moments late;      /* seconds */
+	struct series_sample *samples;
+	uint32_t nr_samples;
+	struct series_second *seconds; /* of counted time */
+	uint32_t nr_seconds;
+
+	/* the run it was part of; by run_stream() */
+	double sec; /* counted time */
+	double user_sec, system_sec, library_sec;
+	uint64_t run_bytes; /* of all series of the run: what the CPU time was spent on */
+	struct sluice_stats stats;
+	struct sluice_file_info file;
+	struct sluice_buf_info buf;
+	uint32_t ways; /* SLUICE_DONE_* of all operations together */
+	bool partial;
+	char partial_why[160];
+
+	/* by the job */
+	char cache[80];
+	uint64_t prepared_bytes; /* written for it beforehand */
+	double limit;            /* bytes per second; 0: not known */
+	char limit_how[160];
+	bool verify;
+	uint64_t verified_bytes;
+};
+
+int series_init(struct run_series *s);
+void series_fini(struct run_series *s);
+
+/*
+ * Count an operation of @bytes that took @latency_ns and ended at @at_ns of
+ * counted time; @key is a random number.  Returns 0 or -ENOMEM.
+ */
+int series_add(struct run_series *s, uint64_t bytes, uint64_t latency_ns, uint64_t at_ns,
+	       uint64_t key);
+/* Add what another worker counted.  @other stays as it is. */
+int series_merge(struct run_series *s, const struct run_series *other);
+/* Bring the samples into the order the operations ended in; do this last. */
+void series_finish(struct run_series *s);
+
+/*
+ * Statistics of single operations.  *@exact: median and percentiles are those of
+ * all samples.  Returns 0, -ENODATA when nothing was counted, or -ENOMEM.
+ */
+int series_latency(const struct run_series *s, struct stat_summary *ret, bool *exact);
+int series_bandwidth(const struct run_series *s, struct stat_summary *ret, bool *exact);
+
+/* Bytes per second of the series as a whole. */
+static inline double series_speed(const struct run_series *s)
+{
+	return s->sec > 0 ? (double)s->bytes / s->sec : 0;
+}
+
+/* CPU seconds per GiB; negative when nothing was moved. */
+static inline double series_cpu_per_gib(const struct run_series *s)
+{
+	return s->run_bytes ? (s->user_sec + s->system_sec) / ((double)s->run_bytes / (1u << 30))
+			    : -1;
+}
+
+/* All bytes written to storage because of this series. */
+static inline uint64_t series_written(const struct run_series *s)
+{
+	return s->prepared_bytes + (s->read ? 0 : s->bytes + s->warmup_bytes);
+}
+
+#endif

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The runner: every operation is carried out and counted once, and only when it should be. */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/random.h"
+#include "base/util.h"
+#include "load/run/stream.h"
+
+#define LEN      65536u
+#define NR_FILES 3
+
+/* Operations one after the other over a few files: writes of a pattern, or reads of it. */
+struct source {
+	struct pool pool;
+	uint64_t left, nr, gap_ns;
+	uint64_t warmup; /* the first so many */
+	uint64_t per_file;
+	bool read, verify;
+	int fail_at; /* operation that reads past the end, or -1 */
+	_Atomic uint64_t prepared, finished;
+	atomic_int *stop;
+	uint64_t stop_at;
+};
+
+static char paths[NR_FILES][512];
+static const char *files[NR_FILES];
+
+static int next(void *arg, unsigned worker, struct load_op *op, struct sluice_err *err)
+{
+	struct source *s = arg;
+	uint64_t i = s->nr;
+
+	(void)worker;
+	(void)err;
+	if (i == s->left)
+		return 0;
+	s->nr++;
+	*op = (struct load_op){
+		.read = s->read,
+		.warmup = i < s->warmup,
+		.series = s->read,
+		.file = (uint32_t)(i % NR_FILES),
+		.offset = (int)i == s->fail_at ? 1ull << 40 : i / NR_FILES % s->per_file * LEN,
+		.len = LEN,
+		.not_before = s->gap_ns && i > s->warmup ? (i - s->warmup) * s->gap_ns : 0,
+		.tag = i,
+	};
+	if (s->stop && i == s->stop_at)
+		atomic_store(s->stop, 1);
+	return 1;
+}
+
+static int prepare(void *arg, const struct load_op *op, void *buf, struct sluice_err *err)
+{
+	struct source *s = arg;
+
+	atomic_fetch_add(&s->prepared, 1);
+	if (op->read)
+		return pool_poison(&s->pool, buf, op->len, err);
+	return pool_fill(&s->pool, buf, op->len, op->file, op->offset, err);
+}
+
+static int finish(void *arg, const struct load_op *op, void *buf, struct sluice_err *err)
+{
+	struct source *s = arg;
+
+	atomic_fetch_add(&s->finished, 1);
+	if (!op->read)
+		return 0;
+	return pool_check(&s->pool, buf, op->len, op->file, op->offset, files[op->file], err);
+}
+
+/* Files of the pattern that operations write. */
+static int files_make(void **state)
+{
+	const char *dir = getenv("SLUICE_TEST_DIR");
+	static char content[8 * LEN];
+
+	(void)state;
+	for (unsigned i = 0; i < NR_FILES; i++) {
+		int fd;
+
+		snprintf(paths[i], sizeof(paths[i]), "%s/stream-%d-%u", dir ? dir : ".", getpid(),
+			 i);
+		files[i] = paths[i];
+		fd = open(paths[i], O_CREAT | O_EXCL | O_WRONLY, 0600);
+		sluice_pattern_fill(content, sizeof(content), i, 0);
+		if (fd < 0 || write(fd, content, sizeof(content)) != sizeof(content))
+			return -1;
+		close(fd);
+	}
+	return 0;
+}
+
+static int files_remove(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < NR_FILES; i++)
+		unlink(paths[i]);
+	return 0;
+}
+
+static struct stream_job job_of(struct source *s, unsigned workers, unsigned depth)
+{
+	struct stream_job job = {
+		.source = {next, s->verify ? prepare : NULL, s->verify ? finish : NULL, s},
+		.files = files,
+		.nr_files = NR_FILES,
+		.workers = workers,
+		.depth = depth,
+		.opts = SLUICE_OPTS_INIT,
+		.pool = &s->pool,
+		.nr_series = 2,
+		.seed = 1,
+	};
+	struct sluice_err err;
+
+	s->per_file = s->per_file ? s->per_file : 8;
+	s->fail_at = s->fail_at ? s->fail_at : -1;
+	job.opts.engine = "threads";
+	assert_int_equal(pool_open(&s->pool, POOL_OWN, LEN, workers * depth, 0, false, &err), 0);
+	return job;
+}
+
+static void series_free(struct run_series series[2])
+{
+	series_fini(&series[0]);
+	series_fini(&series[1]);
+}
+
+static void written_is_read_back(void **state)
+{
+	static const unsigned shapes[][2] = {{1, 1}, {1, 4}, {3, 1}, {2, 5}};
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(shapes); i++) {
+		for (int each = 0; each < 2; each++) {
+			for (int read = 0; read < 2; read++) {
+				struct source s = {
+					.left = 50, .read = read, .verify = true, .warmup = 5};
+				struct stream_job job = job_of(&s, shapes[i][0], shapes[i][1]);
+				struct run_series series[2] = {0};
+				struct sluice_err err = {0, ""};
+
+				job.open_each = each;
+				if (run_stream(&job, series, &err) != 0)
+					fail_msg("%s", err.msg);
+				assert_int_equal(series[read].ops, 45);
+				assert_int_equal(series[read].bytes, 45 * LEN);
+				assert_int_equal(series[read].warmup_bytes, 5 * LEN);
+				assert_int_equal(series[!read].ops, 0);
+				assert_int_equal(series[read].nr_samples, 45);
+				assert_int_equal(series[read].hist->count, 45);
+				assert_int_equal(s.prepared, 50);
+				assert_int_equal(s.finished, 50);
+				assert_false(series[read].partial);
+				assert_string_equal(series[read].stats.engine, "threads");
+				series_free(series);
+				pool_close(&s.pool);
+			}
+		}
+	}
+}
+
+static void alone_the_time_is_the_sum_of_latencies(void **state)
+{
+	struct source s = {.left = 100, .verify = true};
+	struct stream_job job = job_of(&s, 1, 1);
+	struct run_series series[2] = {0};
+	uint64_t seconds = 0;
+
+	(void)state;
+	assert_int_equal(run_stream(&job, series, NULL), 0);
+	/* filling the buffers is not in it, but for a few instructions around each operation */
+	assert_true(series[0].sec >= series[0].latency.mean * 100 * 0.999);
+	for (unsigned i = 0; i < series[0].nr_seconds; i++)
+		seconds += series[0].seconds[i].ops;
+	assert_int_equal(seconds, 100);
+	assert_int_equal(series[0].nr_seconds, (unsigned)series[0].sec + 1);
+	for (unsigned i = 1; i < series[0].nr_samples; i++)
+		assert_true(series[0].samples[i - 1].end_ns <= series[0].samples[i].end_ns);
+	assert_true(series[0].run_bytes == series[0].bytes);
+	series_free(series);
+	pool_close(&s.pool);
+}
+
+static void many_operations_leave_a_draw_of_samples(void **state)
+{
+	struct source s = {.left = 25000};
+	struct stream_job job = job_of(&s, 2, 4);
+	struct run_series series[2] = {0};
+	struct stat_summary all, drawn;
+	double *v = calloc(SERIES_SAMPLES, sizeof(*v));
+	bool exact = true;
+
+	(void)state;
+	assert_non_null(v);
+	job.opts.engine = "null";
+	assert_int_equal(run_stream(&job, series, NULL), 0);
+	assert_int_equal(series[0].ops, 25000);
+	assert_int_equal(series[0].nr_samples, SERIES_SAMPLES);
+	assert_int_equal(series_latency(&series[0], &all, &exact), 0);
+	assert_false(exact);
+	for (unsigned i = 0; i < SERIES_SAMPLES; i++)
+		v[i] = (double)series[0].samples[i].latency_ns / 1e9;
+	assert_int_equal(stat_summarize(&drawn, v, SERIES_SAMPLES), 0);
+	/* the draw and the whole agree about the middle */
+	assert_true(fabs(drawn.median / all.median - 1) < 0.1);
+	assert_int_equal(series_bandwidth(&series[0], &all, &exact), 0);
+	series_free(series);
+	pool_close(&s.pool);
+	free(v);
+}
+
+static void nothing_after_the_deadline_counts(void **state)
+{
+	struct source s = {.left = UINT64_MAX};
+	struct stream_job job = job_of(&s, 2, 2);
+	struct run_series series[2] = {0};
+
+	(void)state;
+	job.opts.engine = "null";
+	job.runtime_ns = 50000000;
+	assert_int_equal(run_stream(&job, series, NULL), 0);
+	assert_true(series[0].ops > 0 && series[0].sec <= 0.05 + 1e-9);
+	assert_true(series[0].ops <= s.nr);
+	assert_false(series[0].partial);
+	series_free(series);
+	pool_close(&s.pool);
+}
+
+static void a_stop_leaves_what_was_measured(void **state)
+{
+	for (unsigned depth = 1; depth < 4; depth += 2) {
+		atomic_int stop = 0;
+		struct source s = {.left = 1000, .stop = &stop, .stop_at = 20};
+		struct stream_job job = job_of(&s, 1, depth);
+		struct run_series series[2] = {0};
+
+		(void)state;
+		job.stop = &stop;
+		assert_int_equal(run_stream(&job, series, NULL), 0);
+		assert_true(series[0].partial);
+		assert_string_equal(series[0].partial_why, "interrupted");
+		assert_in_range(series[0].ops, 15, 25);
+		assert_int_equal(series[0].errors, 0);
+		series_free(series);
+		pool_close(&s.pool);
+	}
+}
+
+static void an_operation_that_fails_ends_the_run_with_its_message(void **state)
+{
+	for (unsigned depth = 1; depth < 4; depth += 2) {
+		struct source s = {.left = 1000, .read = true, .fail_at = 12};
+		struct stream_job job = job_of(&s, 1, depth);
+		struct run_series series[2] = {0};
+		struct sluice_err err;
+
+		(void)state;
+		assert_int_equal(run_stream(&job, series, &err), -ENODATA);
+		assert_non_null(strstr(err.msg, files[0]));
+		assert_int_equal(series[1].errors, 1);
+		assert_string_equal(series[1].first_error, err.msg);
+		assert_true(series[1].partial && series[1].ops < 1000 && series[1].ops >= 9);
+		series_free(series);
+		pool_close(&s.pool);
+	}
+}
+
+static void a_source_can_refuse_what_was_read(void **state)
+{
+	struct source s = {.left = 12, .read = true, .verify = true};
+	struct stream_job job = job_of(&s, 1, 1);
+	struct run_series series[2] = {0};
+	struct sluice_err err;
+	int fd = open(files[1], O_WRONLY);
+
+	(void)state;
+	assert_true(fd >= 0 && pwrite(fd, "wrong", 5, 100) == 5);
+	close(fd);
+	assert_int_equal(run_stream(&job, series, &err), -EBADMSG);
+	assert_non_null(strstr(err.msg, files[1]));
+	assert_non_null(strstr(err.msg, "offset 100 holds 0x77"));
+	series_free(series);
+	pool_close(&s.pool);
+}
+
+static void operations_wait_for_their_turn(void **state)
+{
+	struct source s = {.left = 25, .warmup = 5, .gap_ns = 2000000};
+	struct stream_job job = job_of(&s, 1, 2);
+	struct run_series series[2] = {0};
+
+	(void)state;
+	job.opts.engine = "null";
+	assert_int_equal(run_stream(&job, series, NULL), 0);
+	assert_int_equal(series[0].ops, 20);
+	/* 19 gaps between 20 operations: the waits are counted time */
+	assert_true(series[0].sec >= 19 * 0.002 - 1e-6);
+	assert_int_equal(series[0].late.n, 19);
+	assert_true(series[0].late.min >= 0);
+	series_free(series);
+	pool_close(&s.pool);
+}
+
+static void every_kind_of_buffer_moves_the_same_bytes(void **state)
+{
+	static const uint32_t kinds[] = {POOL_OWN, POOL_PLAIN, POOL_ODD};
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(kinds); i++) {
+		for (int read = 0; read < 2; read++) {
+			struct source s = {.left = 12, .read = read, .verify = true};
+			struct stream_job job = job_of(&s, 1, 2);
+			struct run_series series[2] = {0};
+			struct sluice_err err;
+
+			pool_close(&s.pool);
+			assert_int_equal(pool_open(&s.pool, kinds[i], LEN, 2, 0, false, &err), 0);
+			if (run_stream(&job, series, &err) != 0)
+				fail_msg("%s", err.msg);
+			assert_int_equal(series[read].memory, kinds[i]);
+			series_free(series);
+			pool_close(&s.pool);
+		}
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(written_is_read_back, files_make, files_remove),
+		cmocka_unit_test_setup_teardown(alone_the_time_is_the_sum_of_latencies, files_make,
+						files_remove),
+		cmocka_unit_test_setup_teardown(many_operations_leave_a_draw_of_samples, files_make,
+						files_remove),
+		cmocka_unit_test_setup_teardown(nothing_after_the_deadline_counts, files_make,
+						files_remove),
+		cmocka_unit_test_setup_teardown(a_stop_leaves_what_was_measured, files_make,
+						files_remove),
+		cmocka_unit_test_setup_teardown(every_kind_of_buffer_moves_the_same_bytes,
+						files_make, files_remove),
+		cmocka_unit_test_setup_teardown(
+			an_operation_that_fails_ends_the_run_with_its_message, files_make,
+			files_remove),
+		cmocka_unit_test_setup_teardown(operations_wait_for_their_turn, files_make,
+						files_remove),
+		cmocka_unit_test_setup_teardown(a_source_can_refuse_what_was_read, files_make,
+						files_remove),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
