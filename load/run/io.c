@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
+#include "load/run/cache.h"
 #include "load/run/worker.h"
 
 #define TICK_NS 100000000
@@ -193,67 +194,33 @@ static void run_watch(struct run *run, unsigned started)
 
 /* ------------------------------------------------------------------ results */
 
-/* Why O_DIRECT does not keep this machine's memory out of it, or NULL. */
-static const char *memory_behind(const struct sluice_path_info *p)
-{
-	if (!strcmp(p->fs, "tmpfs") || !strcmp(p->fs, "ramfs"))
-		return "the file system is in memory";
-	return p->has_device && p->device.cached[0] ? p->device.cached : NULL;
-}
-
 static const char *any_memory_behind(const struct io_result *res)
 {
 	const char *why = NULL;
 
 	for (unsigned i = 0; i < res->nr_workers && !why; i++)
-		why = memory_behind(&res->workers[i].path);
+		why = cache_memory_behind(&res->workers[i].path);
 	return why;
-}
-
-/* How warm the cache was before the reads, and whether it was used at all. */
-static void describe_read_cache(struct io_result *res, uint64_t io_size)
-{
-	int64_t worst = 0, unknown = 0;
-	const char *memory = any_memory_behind(res);
-
-	for (unsigned i = 0; i < res->nr_workers; i++) {
-		struct io_worker_result *w = &res->workers[i];
-
-		worst = w->resident > worst ? w->resident : worst;
-		unknown = w->resident < 0 ? w->resident : unknown;
-	}
-	if (worst > 0)
-		snprintf(res->cache, sizeof(res->cache), "warm (%u %% resident)",
-			 (unsigned)((double)worst / (double)io_size * 100 + 0.999));
-	else if (memory)
-		snprintf(res->cache, sizeof(res->cache), "warm (%s)", memory);
-	else if (res->direct)
-		snprintf(res->cache, sizeof(res->cache), "cold (O_DIRECT)");
-	else if (!unknown)
-		snprintf(res->cache, sizeof(res->cache), "cold (dropped)");
-	else
-		snprintf(res->cache, sizeof(res->cache), "unknown (residency cannot be read: %s)",
-			 sluice_strerror((int)unknown));
 }
 
 static void describe_cache(struct io_result *res, const struct io_job *job)
 {
-	const char *memory = any_memory_behind(res);
+	struct cache_facts f = {
+		.read = job->read,
+		.engine = res->workers[0].stats.engine,
+		.memory = any_memory_behind(res),
+		.direct = res->direct,
+		.size = job->io_size,
+		.durable = job->opts.durability != SLUICE_DURABLE_NONE,
+	};
 
-	if (!strcmp(res->workers[0].stats.engine, "null"))
-		snprintf(res->cache, sizeof(res->cache),
-			 "not used (the null engine moves nothing)");
-	else if (job->read)
-		describe_read_cache(res, job->io_size);
-	else if (memory)
-		snprintf(res->cache, sizeof(res->cache), "used (%s)", memory);
-	else if (res->direct)
-		snprintf(res->cache, sizeof(res->cache), "not used (O_DIRECT)");
-	else if (job->opts.durability)
-		snprintf(res->cache, sizeof(res->cache), "used, flushed within the time");
-	else
-		snprintf(res->cache, sizeof(res->cache),
-			 "used, not flushed: not the device's speed");
+	for (unsigned i = 0; i < res->nr_workers; i++) {
+		struct io_worker_result *w = &res->workers[i];
+
+		f.resident = w->resident > f.resident ? w->resident : f.resident;
+		f.unknown = w->resident < 0 ? w->resident : f.unknown;
+	}
+	cache_describe(res->cache, &f);
 }
 
 static void sum_worker(struct io_result *res, struct worker *w)

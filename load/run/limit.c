@@ -84,7 +84,8 @@ static void *crew_main(void *arg)
 }
 
 /* All targets at once, one shape.  Returns bytes per second or -errno. */
-static double shape_run(const struct shape *shape, struct trial *trials, unsigned nr)
+static double shape_run(const struct shape *shape, struct trial *trials, unsigned nr,
+			uint64_t *moved)
 {
 	unsigned all = nr * shape->threads, started = 0;
 	struct crew *crew = calloc(all, sizeof(*crew));
@@ -114,6 +115,7 @@ static double shape_run(const struct shape *shape, struct trial *trials, unsigne
 		error = error ? error : atomic_load(&trials[i].error);
 	}
 	free(crew);
+	*moved += bytes;
 	return error ? -error : (double)bytes / (SHAPE_NS / 1e9);
 }
 
@@ -156,5 +158,6 @@ void limit_measure(struct limit_result *ret, const struct limit_target *targets,
 		}
 	}
 	for (unsigned i = 0; i < ARRAY_SIZE(shapes); i++)
-		limit_say(ret, shape_run(&shapes[i], trials, nr), &trials[0].shape, read);
+		limit_say(ret, shape_run(&shapes[i], trials, nr, &ret->bytes), &trials[0].shape,
+			  read);
 }

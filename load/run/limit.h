@@ -24,6 +24,7 @@ struct limit_target {
 
 struct limit_result {
 	double bytes_per_sec; /* of all targets together; 0: could not be measured */
+	uint64_t bytes;       /* moved in all tries */
 	char how[160];        /* in words, or why not */
 };
 

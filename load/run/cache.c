@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "load/run/cache.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *cache_memory_behind(const struct sluice_path_info *p)
+{
+	if (!strcmp(p->fs, "tmpfs") || !strcmp(p->fs, "ramfs"))
+		return "the file system is in memory";
+	return p->has_device && p->device.cached[0] ? p->device.cached : NULL;
+}
+
+static void describe_read(char *out, const struct cache_facts *f)
+{
+	if (f->resident > 0)
+		snprintf(out, CACHE_TEXT, "warm (%u %% resident)",
+			 (unsigned)((double)f->resident / (double)f->size * 100 + 0.999));
+	else if (f->memory)
+		snprintf(out, CACHE_TEXT, "warm (%s)", f->memory);
+	else if (f->direct)
+		snprintf(out, CACHE_TEXT, "cold (O_DIRECT)");
+	else if (!f->unknown)
+		snprintf(out, CACHE_TEXT, "cold (dropped)");
+	else
+		snprintf(out, CACHE_TEXT, "unknown (residency cannot be read: %s)",
+			 sluice_strerror((int)f->unknown));
+}
+
+void cache_describe(char out[CACHE_TEXT], const struct cache_facts *f)
+{
+	if (!strcmp(f->engine, "null"))
+		snprintf(out, CACHE_TEXT, "not used (the null engine moves nothing)");
+	else if (f->read)
+		describe_read(out, f);
+	else if (f->memory)
+		snprintf(out, CACHE_TEXT, "used (%s)", f->memory);
+	else if (f->direct)
+		snprintf(out, CACHE_TEXT, "not used (O_DIRECT)");
+	else if (f->durable)
+		snprintf(out, CACHE_TEXT, "used, flushed within the time");
+	else
+		snprintf(out, CACHE_TEXT, "used, not flushed: not the device's speed");
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_RUN_CACHE_H
+#define SLUICE_RUN_CACHE_H
+
+/*
+ * The state of the page cache, in words for people and programs: "cold (...)" only
+ * where that was seen, "warm (...)", "unknown (...)"; of writes whether it was used.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <sluice/probe.h>
+
+struct cache_facts {
+	bool read;
+	const char *engine; /* that ran */
+	const char *memory; /* why O_DIRECT does not keep this machine's memory out, or NULL */
+	bool direct;        /* every block went by O_DIRECT */
+	int64_t resident;   /* most bytes found in the cache before a read; 0: none */
+	int64_t unknown;    /* -errno where the kernel did not tell, else 0 */
+	uint64_t size;      /* of which @resident are a part */
+	bool durable;       /* writes are flushed within the time */
+};
+
+#define CACHE_TEXT 80
+void cache_describe(char out[CACHE_TEXT], const struct cache_facts *f);
+
+/* For cache_facts.memory. */
+const char *cache_memory_behind(const struct sluice_path_info *p);
+
+#endif
