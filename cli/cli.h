@@ -159,6 +159,7 @@ int cli_usage(const struct cli_cmd *cmd, const char *fmt, ...)
 /* Commands; the table is in main.c. */
 extern const struct cli_cmd cmd_info;
 extern const struct cli_cmd cmd_io;
+extern const struct cli_cmd cmd_report;
 
 /* ---- what follows is for main.c and the tests ---- */
 

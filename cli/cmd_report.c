@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sluice report: results as one HTML page; load/report/html.h makes it. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/err.h"
+#include "cli/cli.h"
+#include "cli/html.h"
+#include "load/report/html.h"
+#include "load/report/read.h"
+
+#define REPORT_MAX 8 /* results in one page: more cannot be told apart */
+
+struct report_args {
+	const char *output;
+};
+
+static const struct cli_opt report_opts[] = {
+	CLI_GROUP("Output"),
+	CLI_STR(struct report_args, output, 'o', "output", "FILE", CLI_REQUIRED,
+		"the page; `-' is standard output"),
+	CLI_ALIAS("html"),
+	CLI_END,
+};
+
+/* The output would replace what it is made of. */
+static bool same_file(const char *a, const char *b)
+{
+	struct stat x, y;
+
+	return strcmp(a, "-") != 0 && strcmp(b, "-") != 0 && stat(a, &x) == 0 && stat(b, &y) == 0 &&
+	       x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+static int load(json_t **results, const char **names, int argc, char **argv,
+		const struct report_args *a)
+{
+	struct sluice_err err = {0, ""};
+
+	for (int i = 0; i < argc; i++) {
+		if (same_file(argv[i], a->output))
+			return cli_usage(&cmd_report, "--output: '%s' is one of the results",
+					 a->output);
+		if (report_read(&results[i], argv[i], &err) < 0)
+			return cli_fail(&cmd_report, CLI_USAGE, "%s", err.msg);
+		names[i] = cli_html_name(argv, argc, i);
+	}
+	return CLI_OK;
+}
+
+static int report_run(void *args, int argc, char **argv)
+{
+	const struct report_args *a = args;
+	json_t *results[REPORT_MAX] = {NULL};
+	const char *names[REPORT_MAX];
+	struct cli_html html;
+	int r;
+
+	if (argc < 1 || argc > REPORT_MAX)
+		return cli_usage(&cmd_report, "between 1 and %d results are needed, not %d",
+				 REPORT_MAX, argc);
+	r = load(results, names, argc, argv, a);
+	if (r == CLI_OK)
+		r = cli_html_open(&html, &cmd_report, "--output", a->output);
+	if (r == CLI_OK)
+		r = cli_html_finish(&html, &(struct report_html){.results = results,
+								 .names = names,
+								 .nr = (size_t)argc});
+	for (int i = 0; i < argc; i++)
+		json_decref(results[i]);
+	return r;
+}
+
+const struct cli_cmd cmd_report = {
+	.name = "report",
+	.summary = "results as one HTML page with charts",
+	.usage = "RESULT.json...",
+	.opts = report_opts,
+	.args_size = sizeof(struct report_args),
+	.run = report_run,
+};

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_CLI_HTML_H
+#define SLUICE_CLI_HTML_H
+
+/*
+ * The file behind --html.  The page is written beside it and takes its name when
+ * it is complete, so nobody meets half a page, and a command that fails leaves
+ * what was there before.
+ */
+#include <jansson.h>
+#include <stdio.h>
+
+struct cli_cmd;
+struct report_html;
+
+struct cli_html {
+	const struct cli_cmd *cmd;
+	const char *option; /* for messages: "--html" */
+	const char *file;   /* "-": standard output */
+	char *temp;         /* what it is called until then */
+	FILE *f;
+};
+
+/*
+ * Before the job starts, so that a long one does not end in a page that cannot
+ * be written.  Returns CLI_OK, or another exit status after a message.
+ */
+int cli_html_open(struct cli_html *h, const struct cli_cmd *cmd, const char *option,
+		  const char *file);
+/* Write the page and let it appear.  Returns an exit status. */
+int cli_html_finish(struct cli_html *h, const struct report_html *page);
+/* The same for one result of a command, whose reference is not taken. */
+int cli_html_result(struct cli_html *h, json_t *result);
+/* Nothing to show: leave no trace.  Safe after finish, and when @h is zeroed. */
+void cli_html_abandon(struct cli_html *h);
+
+/* How the page calls file @i of several: by the last part of its path if that is enough. */
+const char *cli_html_name(char **argv, int argc, int i);
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_REPORT_HTML_H
+#define SLUICE_REPORT_HTML_H
+
+/*
+ * Results as one HTML page that needs nothing else: no network, no other file.
+ * The page holds the results as JSON and its own script draws them, so every
+ * value in it is one of the results'.  It is smaller than 2 MB; what would make
+ * it larger is thinned out, and the page says so.
+ */
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+struct sluice_err;
+
+#define REPORT_HTML_MAX 2000000 /* bytes of a page */
+
+/* Was Chart.js there when this was built?  Else the functions below say -ENOTSUP. */
+bool report_html_built(void);
+int report_html_check(struct sluice_err *err);
+
+struct report_html {
+	json_t *const *results;   /* of schema sluice-result/1 */
+	const char *const *names; /* how the page calls each of them */
+	size_t nr;
+	json_t *comparison; /* of the two results, or NULL; see compare.h */
+};
+
+/*
+ * Write the page to @f.  Takes no reference and changes nothing.  Returns 0,
+ * -ENOTSUP, -ENOMEM, -EFBIG when it cannot be made small enough, or -errno of
+ * the writing.
+ */
+int report_html_write(FILE *f, const struct report_html *page, struct sluice_err *err);
+
+#endif

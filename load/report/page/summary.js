@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The top of the page: title, what must be known first, cards. */
+
+function deviceOf(r) {
+	const names = r.targets.map((t) => t.block_device && (t.block_device.model || t.block_device.name) ||
+		t.file_system || t.folder);
+	return [...new Set(names)].join(', ');
+}
+
+function addTitle() {
+	const first = results[0];
+	const what = page.compare ? 'compare' : [...new Set(results.map((r) => r.command))].join(', ');
+	const title = 'sluice ' + what + ': ' + [...new Set(results.map(deviceOf))].join(', ');
+	const engines = [...new Set(series.map((s) => s.ran.engine + ', ' + s.ran.direct))];
+	document.title = title;
+	document.getElementById('title').textContent = title;
+	document.getElementById('version').textContent = first.sluice;
+	document.getElementById('subtitle').textContent = [
+		several ? results.length + ' results' : first.time.replace('T', ' ').replace('Z', ' UTC'),
+		...new Set(results.map((r) => r.machine.cpu || r.machine.kernel)),
+		engines.length < 4 ? engines.join('; ') : engines.length + ' engines and ways',
+	].join(' \u00b7 ');
+}
+
+function note(kind, text) {
+	document.getElementById('main').append(el('p', {class: 'full note ' + kind}, text));
+}
+
+function addWarnings() {
+	const failed = series.filter((s) => s.errors);
+	const two = plain.filter((s) => s.distribution.bimodal);
+	for (const r of results)
+		if (r.partial)
+			note('warn', (several ? r.label + ': ' : '') + 'Partial result: ' +
+				(r.partial_why || 'it ended early') + '. What follows is what was measured up to there.');
+	if (failed.length)
+		note('bad', failed.map((s) => `${s.label}: ${s.errors} operations failed (${s.first_error})`).join('; '));
+	if (two.length)
+		note('warn', 'Two kinds of latencies: ' +
+			two.map((s) => s.label + ', ' + s.distribution.peaks.map((p) => tick('percent', p.share) +
+				' near ' + show('time', p.latency)).join(' and ')).join('; ') +
+			'. A mean or median describes neither; look at the distribution.');
+	if (page.thinned)
+		note('warn', page.thinned);
+}
+
+/* ------------------------------------------------------------------- cards */
+
+function figures(pairs) {
+	return el('dl', {}, ...pairs.flatMap(([name, value]) =>
+		[el('dt', {}, name), el('dd', {}, value)]));
+}
+
+function meter(s) {
+	const share = s.limit.share;
+	if (share === null)
+		return [el('p', {}, 'Device limit: ' + s.limit.how)];
+	return [
+		el('div', {class: 'meter', role: 'meter', 'aria-valuemin': '0', 'aria-valuemax': '100',
+			'aria-valuenow': (100 * share).toFixed(1), 'aria-label': 'share of the device limit'},
+		el('i', {style: `width: ${Math.min(100, 100 * share)}%`})),
+		el('p', {class: 'share', 'data-value': share, title: s.limit.how},
+			show('percent', share) + ' of the device limit, ' + show('rate', s.limit.bytes_per_sec)),
+	];
+}
+
+/* The best series of one kind of one result. */
+function card(list) {
+	const s = best(list, (x) => x.bytes_per_sec);
+	const [value, unit] = show('rate', s.bytes_per_sec).split('\u00a0');
+	return el('article', {class: 'card', style: `--mark: var(--c${((s.kind === 'read' ? 0 : 1) + 2 * s.result.index) % 8})`},
+		el('h3', {}, (several ? s.result.label + ': ' : '') + (list.length > 1 ? 'best ' : '') + s.kind),
+		el('div', {class: 'big', 'data-series': s.name, 'data-value': s.bytes_per_sec}, value + ' ',
+			el('small', {}, unit)),
+		el('p', {}, s.name),
+		...meter(s),
+		figures([
+			['median latency', show('time', at(s, 'latency.median'))],
+			['99 % are below', show('time', at(s, 'latency.p99'))],
+			['CPU', show('cpu', s.cpu.sec_per_gib)],
+			['page cache', s.cache.replace(/ \(.*/, '')],
+		]));
+}
+
+function costCard(r) {
+	const total = (key) => r.series.reduce((sum, s) => sum + s[key], 0);
+	return el('article', {class: 'card', style: '--mark: var(--c7)'},
+		el('h3', {}, (several ? r.label + ': ' : '') + 'what it took'),
+		el('div', {class: 'big', 'data-value': r.bytes_written},
+			...show('size', r.bytes_written).split('\u00a0').map((x, i) => i ? el('small', {}, ' ' + x) : x)),
+		el('p', {}, 'written to the device: its wear'),
+		figures([
+			['time', show('time', r.duration_sec)],
+			['operations', show('count', total('ops'))],
+			['moved', show('size', total('bytes'))],
+			['failed', show('count', total('errors'))],
+		]));
+}
+
+function addCards() {
+	const rows = results.map((r) => {
+		const cards = el('div', {class: 'cards'});
+		for (const list of by(series.filter((s) => s.result === r), (s) => s.kind).values())
+			cards.append(card(list));
+		cards.append(costCard(r));
+		return cards;
+	});
+	const s = section('summary', 'Summary', {class: 'full plain'}, ...rows);
+	s.querySelector('.head').classList.add('hidden');
+}

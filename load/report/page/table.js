@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tables that can be sorted and copied; machine and settings. */
+
+/*
+ * columns: {head, value(row), kind or show(v), title}.  The first column names the row.
+ * Each cell keeps the value as it is in the JSON in data-value.
+ */
+function dataTable(id, columns, rows, more) {
+	const body = el('tbody', {});
+	const head = el('tr', {});
+	const textOf = (c, v) => c.show ? c.show(v) : show(c.kind, v);
+	const cell = (c, row, first) => {
+		const v = c.value(row);
+		const text = c.badge ? el('span', {class: 'badge ' + c.badge(row)}, textOf(c, v)) : textOf(c, v);
+		return el(first ? 'th' : 'td', {scope: first ? 'row' : null, class: c.kind === 'text' ? 'text' : null,
+			'data-value': v === null || v === undefined ? null : v}, text);
+	};
+	const fill = () => body.replaceChildren(...rows.map((row) =>
+		el('tr', {'data-row': row.label || row.name || null}, ...columns.map((c, i) => cell(c, row, i === 0)))));
+	const sort = (c, th) => {
+		const down = th.getAttribute('aria-sort') !== 'descending';
+		const sign = down ? -1 : 1;
+		for (const other of head.children)
+			other.removeAttribute('aria-sort');
+		th.setAttribute('aria-sort', down ? 'descending' : 'ascending');
+		rows = [...rows].sort((a, b) => {
+			const [x, y] = [c.value(a), c.value(b)];
+			if (x === null || y === null)
+				return (x === null) - (y === null);
+			return sign * (typeof x === 'number' && typeof y === 'number' ? x - y : String(x).localeCompare(String(y), 'en', {numeric: true}));
+		});
+		fill();
+	};
+	for (const c of columns) {
+		const th = el('th', {scope: 'col', title: c.title, class: c.kind === 'text' ? 'text' : null});
+		th.append(el('button', {type: 'button', onclick: () => sort(c, th)}, c.head));
+		head.append(th);
+	}
+	fill();
+	const table = el('table', {id: 'table-' + id}, el('thead', {}, head), body);
+	const box = el('div', {class: 'scroll limited', tabindex: '0', role: 'region', 'aria-label': 'Table'}, table);
+	if (!more || !more.copy)
+		return box;
+	return el('div', {}, copyButtons(columns, () => rows, textOf), box);
+}
+
+/* ------------------------------------------------------------------- copy */
+
+async function toClipboard(text) {
+	try {
+		await navigator.clipboard.writeText(text);
+	} catch (e) {
+		/* A page from a file is not everywhere trusted with the clipboard. */
+		const area = el('textarea', {class: 'hidden'});
+		area.value = text;
+		document.body.append(area);
+		area.select();
+		const done = document.execCommand('copy');
+		area.remove();
+		if (!done)
+			throw e;
+	}
+}
+
+function copyButton(text, what) {
+	const button = el('button', {type: 'button', onclick: async () => {
+		let said = 'Copied';
+		try {
+			await toClipboard(what());
+		} catch (e) {
+			said = 'The browser does not allow it';
+		}
+		button.textContent = said;
+		announce(said);
+		setTimeout(() => {
+			button.textContent = text;
+		}, 1500);
+	}}, text);
+	return button;
+}
+
+/* For spreadsheets the values as they are in the JSON, for text what the page shows. */
+function copyButtons(columns, rows, textOf) {
+	const tsv = () => [columns.map((c) => c.head), ...rows().map((r) => columns.map((c) => c.value(r) ?? ''))]
+		.map((line) => line.join('\t')).join('\n') + '\n';
+	const markdown = () => [
+		columns.map((c) => c.head),
+		columns.map((c) => c.kind === 'text' ? '---' : '---:'),
+		...rows().map((r) => columns.map((c) => textOf(c, c.value(r)).replace(/\|/g, '\\|'))),
+	].map((line) => '| ' + line.join(' | ') + ' |').join('\n') + '\n';
+	return el('div', {class: 'controls'}, copyButton('Copy for a spreadsheet', tsv), copyButton('Copy as Markdown', markdown));
+}
+
+/* ----------------------------------------------------------- all numbers */
+
+const columns = [
+	{head: 'series', value: (s) => s.label, kind: 'text'},
+	{head: 'operations', path: 'ops', kind: 'count'},
+	{head: 'bandwidth', path: 'bytes_per_sec', kind: 'rate', title: 'bytes over seconds of the whole series'},
+	{head: 'of the limit', path: 'limit.share', kind: 'percent'},
+	{head: 'mean latency', path: 'latency.mean', kind: 'time'},
+	{head: 'from', path: 'latency.ci95.0', kind: 'time', title: '95 % interval of the mean latency (Student\'s t)'},
+	{head: 'to', path: 'latency.ci95.1', kind: 'time', title: '95 % interval of the mean latency (Student\'s t)'},
+	{head: 'std dev', path: 'latency.stddev', kind: 'time'},
+	{head: 'min', path: 'latency.min', kind: 'time'},
+	{head: 'median', path: 'latency.median', kind: 'time'},
+	{head: 'p90', path: 'latency.p90', kind: 'time'},
+	{head: 'p99', path: 'latency.p99', kind: 'time'},
+	{head: 'p99.9', path: 'latency.p99.9', kind: 'time'},
+	{head: 'p99.99', path: 'latency.p99.99', kind: 'time'},
+	{head: 'max', path: 'latency.max', kind: 'time'},
+	{head: 'mean bandwidth', path: 'bandwidth.mean', kind: 'rate', title: 'mean of bytes over latency of each operation'},
+	{head: 'CPU', path: 'cpu.sec_per_gib', kind: 'cpu'},
+	{head: 'written', path: 'bytes_written', kind: 'size'},
+	{head: 'page cache', path: 'cache', kind: 'text'},
+	{head: 'engine', path: 'ran.engine', kind: 'text'},
+	{head: 'way', path: 'ran.direct', kind: 'text'},
+	{head: 'memory', path: 'ran.path', kind: 'text'},
+].map((c) => ({...c, value: c.value || ((s) => at(s, c.path))}));
+
+function addTable() {
+	section('numbers', 'All numbers', {class: 'full'}, dataTable('series', columns, series, {copy: true}));
+}
+
+/* ---------------------------------------------------- machine and settings */
+
+function facts(title, pairs) {
+	return el('div', {}, el('h3', {}, title), el('dl', {}, ...pairs.filter(([, v]) => v !== null && v !== undefined && v !== '')
+		.flatMap(([name, v]) => [el('dt', {}, name), el('dd', {}, v)])));
+}
+
+function machineFacts(r) {
+	const m = r.machine;
+	return facts('Machine', [
+		['kernel', m.kernel],
+		['processor', m.cpu],
+		['processors', String(m.cpus)],
+		['memory', show('size', m.memory_bytes)],
+		['GPU', m.gpu || 'none'],
+	]);
+}
+
+function targetFacts(t) {
+	const d = t.block_device;
+	return facts('Storage', [
+		['folder', t.folder],
+		['file system', t.file_system],
+		['mounted at', t.mount],
+		['device', d && d.name],
+		['model', d && d.model],
+		['turns', d ? (d.rotational ? 'yes' : 'no') : null],
+		['O_DIRECT', t.direct ? 'works' : 'no: ' + (t.direct_why_not || 'not known why')],
+	]);
+}
+
+function ranFacts(r) {
+	const one = (f) => [...new Set(r.series.map(f))].join('; ');
+	return facts('What ran', [
+		['command', r.command_line.join(' ')],
+		['started', r.time.replace('T', ' ').replace('Z', ' UTC')],
+		['sluice', r.sluice],
+		['engine', one((s) => s.ran.engine)],
+		['page cache', one((s) => s.cache)],
+		['memory', one((s) => s.ran.memory + (s.ran.huge_pages ? ', huge pages' : '') + (s.ran.registered ? ', registered' : ''))],
+		['fallbacks', one((s) => s.ran.fallbacks.join(', ') + (s.ran.fallback_why ? ` (${s.ran.fallback_why})` : '')) || 'none'],
+		['device limit', one((s) => s.limit.how)],
+		['verified', r.series.some((s) => s.verified_bytes !== null)
+			? show('size', r.series.reduce((n, s) => n + (s.verified_bytes || 0), 0)) + ', all right' : 'not asked for'],
+	]);
+}
+
+function addFacts() {
+	const s = section('machine', 'Machine and settings', {class: 'full'});
+	for (const r of results)
+		s.append(el('div', {class: 'result'}, several ? el('h3', {}, r.label) : null,
+			el('div', {class: 'facts'}, machineFacts(r), ...r.targets.map(targetFacts), ranFacts(r),
+				facts('Settings', Object.entries(r.settings).map(([name, v]) => [words(name), setting(name, v)])))));
+}

@@ -1,0 +1,282 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`sluice report`, from outside: what it writes, refuses and leaves alone.  report.py SLUICE ROOT
+
+What a browser makes of the page is in tests/report/page.py.
+"""
+import os
+import sys
+
+# Instead of this folder, whose names hide modules of Python's own: io, types.
+sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
+
+import contextlib
+import html.parser
+import json
+import re
+import stat
+import subprocess
+import tempfile
+
+import tap
+
+SLUICE, ROOT = map(os.path.abspath, sys.argv[1:3])
+LIMIT = 2_000_000
+
+
+@contextlib.contextmanager
+def folder():
+    back = os.getcwd()
+    with tempfile.TemporaryDirectory(prefix='sluice-test-', dir=back) as name:
+        os.chdir(name)
+        try:
+            yield name
+        finally:
+            os.chdir(back)
+
+
+def sample(name='bench'):
+    with open(f'{ROOT}/tests/report/sample-{name}.json', encoding='utf-8') as f:
+        return json.load(f)
+
+
+def save(name, result):
+    with open(name, 'w', encoding='utf-8') as f:
+        f.write(result if isinstance(result, str) else json.dumps(result))
+    return name
+
+
+def report(*args, status=0, **more):
+    done = subprocess.run([SLUICE, 'report', *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, **more)
+    if done.returncode == 3 and status != 3:
+        raise tap.Skip('chartjs', done.stderr.strip())
+    assert done.returncode == status, (args, done)
+    return done
+
+
+class Page(html.parser.HTMLParser):
+    """The data of a page, and everything in it that names another file."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.data, self.links, self.scripts, self.inside = '', [], 0, None
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        self.inside = attrs.get('id') if tag == 'script' else None
+        self.scripts += tag == 'script'
+        self.links += [attrs[a] for a in ('src', 'href', 'action', 'data') if attrs.get(a)]
+
+    def handle_data(self, data):
+        if self.inside == 'data':
+            self.data += data
+
+    def handle_endtag(self, tag):
+        self.inside = None
+
+
+def page_of(path):
+    with open(path, encoding='utf-8') as f:
+        return Page(f.read())
+
+
+def results_of(path):
+    return [r['result'] for r in json.loads(page_of(path).data)['results']]
+
+
+def a_page_holds_the_results_as_they_are():
+    with folder():
+        save('a.json', sample())
+        save('b.json', sample('sweep'))
+        done = report('a.json', 'b.json', '-o', 'page.html')
+        assert done.stdout == '' and done.stderr == '', done
+        assert results_of('page.html') == [sample(), sample('sweep')]
+        assert sorted(os.listdir()) == ['a.json', 'b.json', 'page.html'], os.listdir()
+        assert os.path.getsize('page.html') < LIMIT
+
+
+def a_page_names_no_other_file():
+    with folder():
+        report(save('a.json', sample()), '-o', 'page.html')
+        page = page_of('page.html')
+        assert all(link.startswith(('#', 'data:')) for link in page.links), page.links
+        assert page.scripts == 3, page.scripts
+        with open('page.html', encoding='utf-8') as f:
+            text = f.read()
+        assert "default-src 'none'" in text
+        assert not re.search(r'@import|url\(', re.search('<style>(.*?)</style>', text, re.S)[1])
+
+
+def the_licence_of_the_charts_is_in_the_page():
+    with folder():
+        report(save('a.json', sample()), '-o', 'page.html')
+        with open('page.html', encoding='utf-8') as f:
+            text = f.read()
+        assert 'Chart.js Contributors' in text and 'Permission is hereby granted, free of charge' in text
+        assert 'THE SOFTWARE IS PROVIDED' in text
+
+
+def markup_in_a_name_stays_data():
+    result = sample()
+    result['series'][0]['name'] = '</script><!--<script>alert(1)'
+    with folder():
+        report(save('a.json', result), '-o', 'page.html')
+        assert page_of('page.html').scripts == 3
+        assert results_of('page.html') == [result]
+
+
+def a_large_result_makes_a_small_page():
+    result = sample()
+    long = result['series'][0]
+    long['samples'] = [1e-3 + i * 1.00001e-9 for i in range(10000)]
+    long['histogram']['buckets'] = [[i * 1000, i * 1000 + 1000, 2] for i in range(1, 4000)]
+    n = 20000
+    long['per_second'] = {'t': list(range(n)), 'span': [1] * n, 'ops': [2] * n, 'bytes': [1 << 20] * n,
+                          'latency_mean': [0.5] * n, 'latency_max': [None] * (n - 1) + [0.75]}
+    result['series'] = [dict(long, name=f'read {i}') for i in range(60)]
+    with folder():
+        report(save('a.json', result), '-o', 'page.html')
+        assert os.path.getsize('page.html') < LIMIT, os.path.getsize('page.html')
+        data = json.loads(page_of('page.html').data)
+        assert 'thinned' in data['thinned'], data['thinned']
+        s = data['results'][0]['result']['series'][0]
+        # What can be added up is not lost.
+        assert sum(b[2] for b in s['histogram']['buckets']) in (0, 2 * 3999), s['histogram']
+        assert sum(s['per_second']['ops']) == 2 * n and sum(s['per_second']['bytes']) == n << 20
+        assert s['per_second']['latency_max'][-1] == 0.75
+        assert s['latency'] == long['latency'], s['latency']
+
+
+def more_than_a_page_can_hold_is_refused():
+    result = sample()
+    result['series'] = [dict(result['series'][0], name=f'read {i}') for i in range(3000)]
+    with folder():
+        done = report(save('a.json', result), '-o', 'page.html', status=1)
+        assert done.stderr.count('\n') == 1 and 'larger than' in done.stderr, done.stderr
+        assert os.listdir() == ['a.json'], os.listdir()
+
+
+def standard_output_takes_the_page():
+    with folder():
+        done = report(save('a.json', sample()), '-o', '-')
+        assert done.stdout.startswith('<!DOCTYPE html>') and done.stdout.rstrip().endswith('</html>')
+        assert os.listdir() == ['a.json']
+
+
+def standard_input_gives_a_result():
+    with folder():
+        with open(save('a.json', sample())) as f:
+            done = subprocess.run([SLUICE, 'report', '-', '-o', 'page.html'], stdin=f, stderr=subprocess.PIPE)
+        if done.returncode == 3:
+            raise tap.Skip('chartjs', done.stderr.decode())
+        assert done.returncode == 0 and results_of('page.html') == [sample()]
+
+
+def an_old_page_is_replaced_at_once():
+    with folder():
+        save('a.json', sample())
+        save('page.html', 'old')
+        os.link('page.html', 'other')
+        report('a.json', '-o', 'page.html', umask=0o027)
+        with open('other') as f:
+            assert f.read() == 'old', 'written into the old file'
+        assert stat.S_IMODE(os.stat('page.html').st_mode) == 0o640
+
+
+def a_pipe_is_written_to_and_not_replaced():
+    with folder():
+        os.mkfifo('pipe')
+        save('a.json', sample())
+        with subprocess.Popen([SLUICE, 'report', 'a.json', '-o', 'pipe'], stderr=subprocess.PIPE) as job:
+            with subprocess.Popen(['cat', 'pipe'], stdout=subprocess.PIPE) as cat:
+                out, _ = cat.communicate()
+        assert job.returncode == 0 and out.startswith(b'<!DOCTYPE'), job.returncode
+        assert stat.S_ISFIFO(os.stat('pipe').st_mode)
+
+
+def a_result_is_not_overwritten_by_its_page():
+    with folder():
+        save('a.json', sample())
+        os.link('a.json', 'same.json')
+        for name in ('a.json', 'same.json', './a.json'):
+            done = report('a.json', '-o', name, status=2)
+            assert 'is one of the results' in done.stderr, done.stderr
+        with open('a.json', encoding='utf-8') as f:
+            assert json.load(f) == sample()
+
+
+def a_page_that_cannot_be_written_fails_and_leaves_nothing():
+    with folder():
+        save('a.json', sample())
+        os.mkdir('d')
+        for where in ('missing/page.html', 'd/x/page.html', 'd'):
+            done = report('a.json', '-o', where, status=1)
+            assert done.stderr.count('\n') == 1 and where in done.stderr, done.stderr
+        assert sorted(os.listdir()) == ['a.json', 'd'] and not os.listdir('d')
+        done = report('a.json', '-o', '/dev/full', status=1)
+        assert 'No space left' in done.stderr, done.stderr
+
+
+def broken(change):
+    """The sample, changed in one thing."""
+    result = sample()
+    change(result)
+    return result
+
+
+BAD = {
+    'no JSON': ('{', 'is not JSON: line 1'),
+    'nothing': ('', 'is not JSON'),
+    'a list': ('[]', 'it has no schema'),
+    'another schema': ('{"schema": "sluice-io/1"}', "has schema 'sluice-io/1'"),
+    'no more than a schema': ('{"schema": "sluice-result/1"}', "'sluice' is missing"),
+    'a key twice': ('{"schema": "a", "schema": "b"}', 'is not JSON'),
+    'a series that is none': (broken(lambda r: r['series'].append(3)), 'series 6: is not an object'),
+    'a member of another type': (broken(lambda r: r['series'][2].update(bytes='many')),
+                                 "series 2: 'bytes' is of the wrong type"),
+    'a missing member': (broken(lambda r: r['series'][1]['ran'].pop('engine')), "'ran.engine' is missing"),
+    'a kind nobody knows': (broken(lambda r: r['series'][0].update(kind='erase')), "kind 'erase' is unknown"),
+    'samples that are no numbers': (broken(lambda r: r['series'][0].update(samples=['x'])), 'is damaged'),
+    'buckets of two': (broken(lambda r: r['series'][0]['histogram'].update(buckets=[[1, 2]])), 'is damaged'),
+    'seconds of different number': (broken(lambda r: r['series'][0]['per_second'].update(ops=[1, 2])), 'is damaged'),
+    'statistics without a mean': (broken(lambda r: r['series'][0]['latency'].pop('mean')),
+                                  "series 0: latency: 'mean' is missing"),
+}
+
+
+def bad_input(text, expected):
+    def case():
+        with folder():
+            done = report(save('a.json', text), '-o', 'page.html', status=2)
+            assert done.stderr.count('\n') == 1 and expected in done.stderr, done.stderr
+            assert os.listdir() == ['a.json'], os.listdir()
+    return case
+
+
+def a_missing_result_is_named():
+    with folder():
+        done = report('gone.json', '-o', 'page.html', status=2)
+        assert "'gone.json' cannot be read: No such file" in done.stderr, done.stderr
+        assert os.listdir() == []
+
+
+def bad_command_lines_are_refused():
+    with folder():
+        save('a.json', sample())
+        for args, expected in ((['-o', 'p.html'], 'results are needed, not 0'), (['a.json'], '--output'),
+                               (['a.json'] * 9 + ['-o', 'p.html'], 'not 9')):
+            done = report(*args, status=2)
+            assert done.stderr.count('\n') == 1 and expected in done.stderr, done.stderr
+        assert os.listdir() == ['a.json']
+
+
+tap.run(a_page_holds_the_results_as_they_are, a_page_names_no_other_file, the_licence_of_the_charts_is_in_the_page,
+        markup_in_a_name_stays_data, a_large_result_makes_a_small_page, more_than_a_page_can_hold_is_refused,
+        standard_output_takes_the_page, standard_input_gives_a_result, an_old_page_is_replaced_at_once,
+        a_pipe_is_written_to_and_not_replaced, a_result_is_not_overwritten_by_its_page,
+        a_page_that_cannot_be_written_fails_and_leaves_nothing,
+        *((f'{name} is refused', bad_input(*rest)) for name, rest in BAD.items()),
+        a_missing_result_is_named, bad_command_lines_are_refused)
