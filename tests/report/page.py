@@ -1,0 +1,425 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The pages of `sluice report` and `sluice compare` in a browser: page.py SLUICE SHOTS
+
+Screenshots of every kind of page at phone and desktop width, light and dark, go to SHOTS.
+"""
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[0] = os.path.join(HERE, '..')
+sys.path.insert(1, HERE)
+
+import json
+import random
+import subprocess
+import tempfile
+
+import browser as chromium
+import tap
+
+SLUICE, SHOTS = map(os.path.abspath, sys.argv[1:3])
+folder = tempfile.TemporaryDirectory(prefix='sluice-page-')
+PIXELS = '''
+const c = arguments[0], data = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+const seen = new Set();
+for (let i = 0; i < data.length; i += 4)
+    if (data[i + 3]) seen.add(data[i] << 16 | data[i + 1] << 8 | data[i + 2]);
+return seen.size'''
+
+pages = {}    # kind -> path
+web = None    # the browser
+
+
+def sample(name):
+    with open(os.path.join(HERE, f'sample-{name}.json'), encoding='utf-8') as f:
+        return json.load(f)
+
+
+def save(name, result):
+    path = os.path.join(folder.name, name)
+    with open(path, 'w', encoding='utf-8') as f:
+        json.dump(result, f)
+    return path
+
+
+def sluice(*args, status=0):
+    done = subprocess.run([SLUICE, *args], text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE)
+    assert done.returncode == status, (args, done)
+    return done.stdout
+
+
+def page(kind):
+    """The path of a page, made when it is first asked for."""
+    if kind not in pages:
+        pages[kind] = os.path.join(folder.name, kind + '.html')
+        MAKERS[kind](pages[kind])
+    return pages[kind]
+
+
+def slower():
+    """The bench sample, its reads of 8M a tenth slower."""
+    result = sample('bench')
+    draw = random.Random(5)
+    for s in result['series']:
+        factor = 1.1 if s['name'] == 'read 8M' else 1
+        s['samples'] = [x * factor * draw.lognormvariate(0, 0.003) for x in s['samples']]
+        s['latency']['median'] = sorted(s['samples'])[100]
+    return result
+
+
+def hostile():
+    """Names that would be markup, script or the end of the data if one let them."""
+    result = sample('bench')
+    result['series'][0]['name'] = '</script><script>window.broken = 1</script><img src=x onerror="window.broken=2">'
+    result['settings']['<b>bold</b>'] = '<!--<script>'
+    result['machine']['cpu'] = '"\u2028</title>\' & more'
+    result['partial'], result['partial_why'] = True, 'interrupted <i>here</i>'
+    return result
+
+
+def tiers():
+    """A cache over three tiers, as kv results have it."""
+    result = sample('bench')
+    result['command'] = 'kv'
+    result['flows'] = [{'from': 'GPU', 'to': 'host', 'bytes': 40 << 30, 'ops': 5120},
+                       {'from': 'host', 'to': 'NVMe', 'bytes': 22 << 30, 'ops': 2816},
+                       {'from': 'NVMe', 'to': 'host', 'bytes': 9 << 30, 'ops': 1152},
+                       {'from': 'host', 'to': 'GPU', 'bytes': 30 << 30, 'ops': 3840}]
+    return result
+
+
+def long_run():
+    """Half an hour, two peaks, failures, no known limit."""
+    result = sample('bench')
+    draw = random.Random(7)
+    for s in result['series']:
+        n = 1800
+        s['per_second'] = {
+            't': list(range(n)), 'span': [1.0] * n, 'ops': [100] * n,
+            'bytes': [int(s['bytes_per_sec'] * draw.uniform(.7, 1.1)) for _ in range(n)],
+            'latency_mean': [s['latency']['mean']] * (n - 1) + [None],
+            'latency_max': [s['latency']['max'] * draw.uniform(.5, 2) for _ in range(n - 1)] + [None]}
+        s['limit'] = {'bytes_per_sec': None, 'share': None, 'how': 'not measured'}
+        s['errors'], s['first_error'] = 3, 'read f: Input/output error'
+    return result
+
+
+MAKERS = {
+    'bench': lambda out: sluice('report', save('bench.json', sample('bench')), '-o', out),
+    'sweep': lambda out: sluice('report', save('sweep.json', sample('sweep')), '-o', out),
+    'both': lambda out: sluice('report', save('nvme0.json', sample('bench')), save('nvme1.json', slower()),
+                               save('grid.json', sample('sweep')), '-o', out),
+    'hostile': lambda out: sluice('report', save('x<y>.json', hostile()), '-o', out),
+    'kv': lambda out: sluice('report', save('kv.json', tiers()), '-o', out),
+    'long': lambda out: sluice('report', save('long.json', long_run()), '-o', out),
+    'compare': lambda out: sluice('compare', save('before.json', sample('bench')), save('after.json', slower()),
+                                  '--fail-if', 'slower:5%', '--html', out, status=1),
+}
+
+
+def show(kind, **how):
+    if web is None:
+        raise tap.Skip('chromium', chromium.missing())
+    web.open(page(kind), **how)
+
+
+def at(value, path):
+    """What the script's at() does: "latency.p99.9" is a percentile."""
+    front, dot, percentile = path.partition('.p')
+    for key in front.split('.'):
+        value = None if value is None else value[int(key)] if isinstance(value, list) else value[key]
+    if dot and percentile[0].isdigit():
+        return None if value is None else value['percentiles']['p' + percentile]
+    return value if not dot else at(value, 'p' + percentile)
+
+
+# ------------------------------------------------------------------------------------------ cases
+
+def all_charts_are_drawn():
+    for kind, expected in (('bench', {'bandwidth', 'latency', 'distribution', 'time'}),
+                           ('sweep', set()), ('compare', {'change', 'bandwidth', 'distribution'})):
+        show(kind)
+        drawn = set()
+        for canvas in web.driver.find_elements('css selector', 'canvas'):
+            colours = web.js(PIXELS, canvas)
+            assert colours > 8, (kind, canvas.get_attribute('id'), colours)
+            drawn.add(canvas.get_attribute('id').replace('chart-', ''))
+        assert drawn >= expected, (kind, drawn)
+
+
+def what_the_charts_show_is_what_the_JSON_says():
+    result = sample('bench')
+    show('bench')
+    bars = web.js('''return charts.find((c) => c.canvas.id === 'chart-bandwidth').chart.data.datasets
+        .map((d) => [d.label, d.data])''')
+    for kind in ('read', 'write'):
+        expected = [s for s in result['series'] if s['kind'] == kind]
+        expected.sort(key=lambda s: s['size'])
+        assert [kind, [s['bytes_per_sec'] for s in expected]] in bars, bars
+        assert [f'limit: {kind}', [s['limit']['bytes_per_sec'] for s in expected]] in bars, bars
+    lines = dict(web.js('''return charts.find((c) => c.canvas.id === 'chart-latency').chart.data.datasets
+        .map((d) => [d.label, d.data])'''))
+    reads = sorted((s for s in result['series'] if s['kind'] == 'read'), key=lambda s: s['size'])
+    assert lines['read p99'] == [s['latency']['percentiles']['p99'] for s in reads], lines
+    shares = web.js('''return charts.find((c) => c.canvas.id === 'chart-distribution').chart.data.datasets
+        .map((d) => d.data.reduce((sum, p) => sum + p.y, 0))''')
+    assert len(shares) == len(result['series']) and all(abs(x - 1) < 1e-9 for x in shares), shares
+
+
+def every_number_of_the_table_equals_the_JSON():
+    for kind in ('bench', 'sweep'):
+        show(kind)
+        paths = web.js('return columns.map((c) => c.path || null)')
+        rows = web.js('''return [...document.querySelectorAll('#table-series tbody tr')].map((r) =>
+            [...r.children].map((c) => c.hasAttribute('data-value') ? c.dataset.value : null))''')
+        series = sample(kind)['series']
+        assert len(rows) == len(series), (len(rows), len(series))
+        for row, s in zip(rows, series):
+            assert row[0] == s['name'], (row[0], s['name'])
+            for path, cell in list(zip(paths, row))[1:]:
+                value = at(s, path)
+                same = cell == value if isinstance(value, str) else \
+                    cell is None if value is None else float(cell) == value
+                assert same, (s['name'], path, cell, value)
+
+
+def numbers_are_readable_and_right():
+    show('bench')
+    said = web.js('''return [format.rate(4147118746.44), format.time(0.0012062), format.time(0), format.size(2097152),
+        format.size(1500), format.percent(0.6686), format.time(12.5), format.rate(0), format.count(123456),
+        show('time', null), tick('rate', 5e9)]''')
+    assert [s.replace('\u00a0', ' ').replace('\u202f', ' ') for s in said] == [
+        '4.15 GB/s', '1.21 ms', '0 s', '2 MiB', '1.46 KiB', '66.9 %', '12.5 s', '0.00 B/s', '123 456', '\u2013',
+        '5 GB/s'], said
+
+
+def the_cards_show_the_best_and_its_share_of_the_limit():
+    result = sample('bench')
+    show('bench')
+    cards = web.js('''return [...document.querySelectorAll('.card .big[data-series]')].map((c) =>
+        [c.dataset.series, +c.dataset.value, +c.parentNode.querySelector('.share').dataset.value])''')
+    expected = []
+    for kind in ('write', 'read'):
+        s = max((s for s in result['series'] if s['kind'] == kind), key=lambda s: s['bytes_per_sec'])
+        expected.append([s['name'], s['bytes_per_sec'], s['limit']['share']])
+    assert cards == expected, (cards, expected)
+
+
+def heat_cells():
+    return {(c['row'], c['column']): (c['series'], c['value']) for c in web.js('''
+        const t = document.querySelector('table.heat');
+        const heads = [...t.tHead.rows[0].cells].slice(1).map((c) => c.textContent);
+        return [...t.tBodies[0].rows].flatMap((r) => [...r.cells].slice(1).map((c, i) => ({row: r.cells[0].textContent,
+            column: heads[i], series: c.dataset.series, value: +c.dataset.value})))''')}
+
+
+def the_heat_map_equals_the_JSON():
+    result = sample('sweep')
+    show('sweep')
+    cells = heat_cells()
+    assert len(cells) == 9, cells
+    for kind in ('read', 'write'):
+        if kind == 'write':
+            web.js('''[...document.querySelectorAll('#heat .toggle button')].find((b) => b.textContent === 'write').click()''')
+            cells = heat_cells()
+        for (block, depth), (name, value) in cells.items():
+            number, unit = block.split('\u00a0')
+            size = int(number) << {'KiB': 10, 'MiB': 20}[unit]
+            best = max((s for s in result['series'] if s['kind'] == kind and
+                        s['settings']['block_size'] == size and s['settings']['queue_depth'] == int(depth)),
+                       key=lambda s: s['bytes_per_sec'])
+            assert (name, value) == (best['name'], best['bytes_per_sec']), (block, depth, name, value)
+        marked = web.js('''return document.querySelector('table.heat td.best').dataset.series''')
+        assert marked == max((s for s in result['series'] if s['kind'] == kind),
+                             key=lambda s: s['bytes_per_sec'])['name'], marked
+
+
+def the_heat_map_can_be_turned_and_filtered():
+    show('sweep')
+    web.js('''const select = [...document.querySelectorAll('#heat select')];
+        const by = (text) => select.find((s) => s.parentNode.textContent.startsWith(text));
+        by('single submit').selectedIndex = 2;
+        by('single submit').dispatchEvent(new Event('change'));''')
+    assert all('single' in name for name, _ in heat_cells().values()), heat_cells()
+    web.js('''const rows = [...document.querySelectorAll('#heat select')].find((s) => s.parentNode.textContent.startsWith('rows'));
+        rows.selectedIndex = [...rows.options].findIndex((o) => o.textContent === 'queue depth');
+        rows.dispatchEvent(new Event('change'));''')
+    assert sorted({row for row, _ in heat_cells()}, key=int) == ['8', '32', '128'], heat_cells()
+
+
+def a_comparison_shows_its_verdicts_and_its_gate():
+    show('compare')
+    comparison = json.loads(sluice('compare', f'{folder.name}/before.json', f'{folder.name}/after.json', '--json', '-'))
+    rows = web.js('''return [...document.querySelectorAll('#table-compare tbody tr')].map((r) =>
+        [...r.children].map((c) => c.dataset.value))''')
+    for row, expected in zip(rows, comparison['rows'], strict=True):
+        assert row[:2] == [expected['name'], expected['verdict']], row
+        assert float(row[4]) == expected['ratio'], row
+    text = web.js('return document.querySelector(".note").textContent')
+    assert 'slower in 1 of 6' in text and 'slower:5%: failed' in text, text
+    assert [r['name'] for r in comparison['rows'] if r['verdict'] == 'slower'] == ['read 8M'], comparison['summary']
+
+
+def nothing_is_asked_of_the_network_and_the_console_is_silent():
+    if web is None:
+        raise tap.Skip('chromium', chromium.missing())
+    for kind in MAKERS:
+        show(kind)
+        web.js('''document.querySelectorAll('details').forEach((d) => { d.open = true; });
+            document.querySelectorAll('.toggle button, th button').forEach((b) => b.click());''')
+        web.listen()
+    assert not web.complaints, web.complaints
+    strange = [u for u in web.requests if not u.startswith(('file:///', 'data:', 'chrome:', 'about:'))]
+    assert not strange and len(web.requests) >= len(MAKERS), strange
+    files = {u for u in web.requests if u.startswith('file:')}
+    assert files <= {'file://' + p for p in pages.values()}, files
+
+
+def names_are_text_whatever_is_in_them():
+    show('hostile')
+    assert web.js('return window.broken') is None
+    assert web.js('''return document.querySelectorAll('main img, main script, main i:not(.meter i), main b').length''') == 0
+    name = hostile()['series'][0]['name']
+    assert web.js('''return document.querySelector('#table-series tbody th').textContent''') == name
+    assert 'interrupted <i>here</i>' in web.js('return document.querySelector(".note").textContent')
+
+
+def flows_between_tiers_are_drawn():
+    show('kv')
+    bands = web.js('''return [...document.querySelectorAll('svg.flows path title')].map((t) => t.textContent)''')
+    assert len(bands) == 4 and any(b.startswith('GPU') and '40\u00a0GiB' in b for b in bands), bands
+
+
+def the_keyboard_reaches_everything():
+    show('bench')
+    from selenium.webdriver.common.keys import Keys
+    wanted = web.js('''return [...document.querySelectorAll('a[href], button, select, input, canvas, summary, [tabindex="0"]')]
+        .filter((e) => e.checkVisibility()).length''')
+    seen, first = 0, None
+    for _ in range(2 * wanted):
+        web.press(Keys.TAB)
+        now = web.js('''const e = document.activeElement; e.dataset.seen = 1;
+            return e.tagName + (e.id || e.textContent.slice(0, 20))''')
+        seen = web.js('return document.querySelectorAll("[data-seen]").length')
+        if first is None:
+            first = now
+            assert 'Skip' in now, now
+        if seen >= wanted:
+            break
+    assert seen >= wanted, (seen, wanted)
+
+
+def arrow_keys_tell_the_points_of_a_chart():
+    show('bench')
+    from selenium.webdriver.common.keys import Keys
+    web.js('document.getElementById("chart-bandwidth").focus()')
+    web.press(Keys.ARROW_RIGHT)
+    first = web.js('return document.getElementById("live").textContent')
+    web.press(Keys.ARROW_RIGHT)
+    second = web.js('return document.getElementById("live").textContent')
+    assert 'MiB' in first and 'GB/s' in first and first != second, (first, second)
+    assert web.js('return charts[0].chart.tooltip.opacity') == 1
+
+
+def a_chart_has_the_same_as_a_table():
+    show('bench')
+    web.js('document.querySelector("#latency details.data").open = true')
+    wait = 'const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(done))'
+    web.driver.execute_async_script(wait)
+    cells = web.js('''return [...document.querySelectorAll('#latency details.data td')].map((c) => c.textContent)''')
+    assert len(cells) == 18 and all(c.split('\u00a0')[1] in ('ms', '\u00b5s') for c in cells), cells
+
+
+def tables_can_be_sorted_and_copied():
+    show('bench')
+    web.js('''[...document.querySelectorAll('#table-series th button')].find((b) => b.textContent === 'bandwidth').click()''')
+    values = [float(v) for v in web.js('''return [...document.querySelectorAll('#table-series tbody tr')].map((r) =>
+        r.cells[2].dataset.value)''')]
+    assert values == sorted(values, reverse=True), values
+    web.js('''window.copied = []; navigator.clipboard.writeText = async (text) => { copied.push(text); };
+        document.querySelectorAll('#numbers .controls button').forEach((b) => b.click());''')
+    tsv, markdown = web.js('return copied')
+    lines = [line.split('\t') for line in tsv.splitlines()]
+    assert len(lines) == 7 and len({len(line) for line in lines}) == 1, lines
+    assert float(lines[1][2]) == values[0], lines[1]
+    assert markdown.count('\n') == 8 and markdown.startswith('| series |'), markdown
+
+
+def nothing_is_wider_than_the_screen():
+    for kind in MAKERS:
+        for size in chromium.SIZES:
+            show(kind, size=size)
+            width, inner = web.js('const d = document.documentElement; return [d.scrollWidth, d.clientWidth]')
+            assert width <= inner, (kind, size, width, inner)
+
+
+def luminance(colour):
+    channels = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
+    r, g, b = (c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+
+def contrast(a, b):
+    x, y = sorted((luminance(a), luminance(b)), reverse=True)
+    return (x + 0.05) / (y + 0.05)
+
+
+def text_has_contrast_in_light_and_in_dark():
+    for dark in (False, True):
+        show('bench', dark=dark)
+        assert web.js('return document.documentElement.classList.contains("dark")') is dark
+        for text, ground in (('text', 'bg'), ('text', 'card'), ('soft', 'card'), ('soft', 'bg'), ('accent', 'card'),
+                             ('good', 'good-bg'), ('bad', 'bad-bg'), ('warn', 'warn-bg')):
+            ratio = contrast(*web.js('return [css("--" + arguments[0]), css("--" + arguments[1])]', text, ground))
+            assert ratio >= 4.5, (dark, text, ground, ratio)
+
+
+def the_button_changes_the_colours():
+    show('bench')
+    before = web.js('return getComputedStyle(document.body).backgroundColor')
+    web.js('document.getElementById("theme").click(); document.getElementById("theme").click()')
+    after = web.js('return [getComputedStyle(document.body).backgroundColor, document.getElementById("theme").textContent]')
+    assert after[0] != before and after[1] == 'Dark', (before, after)
+
+
+def a_long_run_is_thinned_out_and_says_so_only_then():
+    show('long')
+    assert web.js('return charts.find((c) => c.canvas.id === "chart-time").chart.data.datasets[0].data.length') >= 40
+    text = web.js('return document.getElementById("main").textContent')
+    assert 'operations failed' in text and 'not measured' in text
+    assert ('thinned' in text) is bool(web.js('return page.thinned'))
+
+
+def screenshots_are_taken():
+    os.makedirs(SHOTS, exist_ok=True)
+    for kind in MAKERS:
+        for size in chromium.SIZES:
+            for dark in (False, True):
+                show(kind, size=size, dark=dark)
+                path = os.path.join(SHOTS, f'{kind}-{size}-{"dark" if dark else "light"}.png')
+                web.screenshot(path)
+                assert os.path.getsize(path) > 10000, path
+
+
+CASES = [all_charts_are_drawn, what_the_charts_show_is_what_the_JSON_says,
+         every_number_of_the_table_equals_the_JSON, numbers_are_readable_and_right,
+         the_cards_show_the_best_and_its_share_of_the_limit, the_heat_map_equals_the_JSON,
+         the_heat_map_can_be_turned_and_filtered, a_comparison_shows_its_verdicts_and_its_gate,
+         names_are_text_whatever_is_in_them, flows_between_tiers_are_drawn, the_keyboard_reaches_everything,
+         arrow_keys_tell_the_points_of_a_chart, a_chart_has_the_same_as_a_table,
+         tables_can_be_sorted_and_copied, nothing_is_wider_than_the_screen,
+         text_has_contrast_in_light_and_in_dark, the_button_changes_the_colours,
+         a_long_run_is_thinned_out_and_says_so_only_then,
+         nothing_is_asked_of_the_network_and_the_console_is_silent, screenshots_are_taken]
+
+if not chromium.missing():
+    web = chromium.Browser()
+try:
+    tap.run(*CASES)
+finally:
+    if web:
+        web.close()
+    folder.cleanup()
