@@ -73,8 +73,7 @@ wheel: setup
 
 bench: setup
 	@$(MAKE) --no-print-directory build
-	build/sluice io
-	build/sluice io --read
+	build/sluice bench
 
 check: setup-check
 	$(RUN_TESTS) $(CHECK)

@@ -157,6 +157,7 @@ int cli_usage(const struct cli_cmd *cmd, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /* Commands; the table is in main.c. */
+extern const struct cli_cmd cmd_bench;
 extern const struct cli_cmd cmd_compare;
 extern const struct cli_cmd cmd_info;
 extern const struct cli_cmd cmd_io;

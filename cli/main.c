@@ -11,6 +11,7 @@
 static const struct cli_cmd *const commands[] = {
 	&cmd_info,
 	&cmd_io,
+	&cmd_bench,
 	&cmd_report,
 	&cmd_compare,
 	NULL,

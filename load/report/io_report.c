@@ -263,7 +263,7 @@ static json_t *gpu_json(const struct sluice_gpu_device *d)
 			 "pcie_width", (json_int_t)d->pcie_width_max);
 }
 
-static json_t *fallbacks_json(uint32_t bits)
+json_t *report_fallbacks_json(uint32_t bits)
 {
 	json_t *j = json_array();
 
@@ -284,7 +284,7 @@ static json_t *ran_json(const struct io_job *job, const struct io_result *res)
 			      !!(w->buf.got & SLUICE_BUF_REGISTERED), "locked",
 			      !!(w->buf.got & SLUICE_BUF_LOCKED), "fresh_loops",
 			      job->read ? json_null() : json_integer(res->fresh), "fallbacks",
-			      fallbacks_json(res->fallbacks));
+			      report_fallbacks_json(res->fallbacks));
 
 	json_object_set_new(j, "gpu_path", gpu_path_json(job, all_ways(res)));
 	return j;

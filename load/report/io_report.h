@@ -7,6 +7,7 @@
  * Speeds in the text are what ds_io calls GB: 2^30 bytes.
  */
 #include <jansson.h>
+#include <stdint.h>
 #include <stdio.h>
 
 struct io_job;
@@ -23,5 +24,8 @@ void io_report_text(FILE *f, const struct io_job *job, const struct io_result *r
  * @machine describes where it was measured; the reference is taken.
  */
 json_t *io_report_json(const struct io_job *job, const struct io_result *res, json_t *machine);
+
+/* Bits SLUICE_FELL_* as an array of words. */
+json_t *report_fallbacks_json(uint32_t bits);
 
 #endif

@@ -181,8 +181,7 @@ int files_room(const struct io_job *job, const struct job_file *files, struct sl
 	return 0;
 }
 
-/* MemAvailable of the kernel, or 0 when it does not say. */
-static uint64_t available_memory(void)
+uint64_t files_available_memory(void)
 {
 	FILE *f = fopen("/proc/meminfo", "re");
 	unsigned long long kib = 0;
@@ -200,7 +199,7 @@ static uint64_t available_memory(void)
 int memory_room(const struct io_job *job, struct sluice_err *err)
 {
 	char need_text[SLUICE_SIZE_TEXT], have_text[SLUICE_SIZE_TEXT];
-	uint64_t have = available_memory(), need;
+	uint64_t have = files_available_memory(), need;
 
 	if (__builtin_mul_overflow(job->io_size, (uint64_t)job->nr_places, &need))
 		need = UINT64_MAX;
@@ -215,7 +214,7 @@ int memory_room(const struct io_job *job, struct sluice_err *err)
 uint64_t io_job_default_size(const struct io_job *job)
 {
 	uint64_t workers = job->nr_places, files = workers * files_per_worker(job);
-	uint64_t size = 1ull << 30, memory = available_memory();
+	uint64_t size = 1ull << 30, memory = files_available_memory();
 
 	for (unsigned i = 0; i < job->nr_places; i++) {
 		int64_t room = free_bytes(job->places[i].folder);

@@ -118,7 +118,8 @@ static int outside(struct stream_worker *w,
 
 	if (!hook)
 		return 0;
-	if (!w->in_flight)
+	/* Of an operation with a time of its own the wait is counted, whatever it is used for. */
+	if (!w->in_flight && !slot->op.not_before)
 		active_end(w, clock_ns());
 	getrusage(RUSAGE_THREAD, &before);
 	r = hook(w->stream->job->source.arg, &slot->op, slot->buf, err);

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sluice bench: latency and bandwidth per tensor size.  Speaks the options and the
+ * blocks of DS-AIO-Benchmark; load/run/bench.h has the job, load/report the output.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sluice/sluice.h>
+
+#include "base/size.h"
+#include "base/util.h"
+#include "cli/cli.h"
+#include "cli/how.h"
+#include "cli/output.h"
+#include "cli/progress.h"
+#include "cli/stop.h"
+#include "load/report/bench_report.h"
+#include "load/report/result.h"
+#include "load/run/bench.h"
+#include "load/run/fio.h"
+
+#define SIZES_MAX          64
+#define DEFAULT_ITERATIONS 200
+/* Called with nothing it must end within a minute, the measuring of the limit included. */
+#define DEFAULT_BUDGET_NS 45000000000u
+
+struct bench_args {
+	const char *folder;
+	struct cli_list sizes;
+	uint32_t iterations, warmup, rwmix, runtime, files, in_flight;
+	uint64_t rate, span, seed, limit;
+	bool read_only, write_only, random, overwrite, open_once, verify;
+	bool no_limit, compare_fio, dry_run;
+	struct cli_how how;
+	struct cli_result_args out;
+};
+
+static const struct cli_opt bench_opts[] = {
+	CLI_GROUP("Where"),
+	CLI_STR(struct bench_args, folder, 'f', "nvme-path", "FOLDER", ".",
+		"where to measure: in a new folder in this one, removed at the end"),
+	CLI_ALIAS("folder"),
+	CLI_GROUP("What"),
+	CLI_LIST(struct bench_args, sizes, 's', "sizes", "BYTES", NULL, 1, SIZES_MAX,
+		 "tensor sizes; default: 2M 8M 32M"),
+	CLI_U32(struct bench_args, iterations, 'n', "iterations", "N", NULL, 1, 100000000,
+		"operations per series; default: 200, or fewer where that takes too long"),
+	CLI_FLAG(struct bench_args, read_only, 'r', "read-only", "only reads"),
+	CLI_FLAG(struct bench_args, write_only, 'w', "write-only", "only writes"),
+	CLI_U32(struct bench_args, rwmix, 0, "rwmix", "PERCENT", NULL, 1, 99,
+		"reads and writes at the same time: so many reads of a hundred"),
+	CLI_FLAG(struct bench_args, random, 0, "random",
+		 "anywhere in one file, instead of whole files in turn"),
+	CLI_SIZE(struct bench_args, span, 0, "span", "BYTES", NULL, 1, 1ull << 60,
+		 "size of that file; default: 1G, or 16 tensors"),
+	CLI_U32(struct bench_args, runtime, 0, "runtime", "SECONDS", NULL, 1, 1000000,
+		"so long per series, instead of iterations"),
+	CLI_SIZE(struct bench_args, rate, 0, "rate", "BYTES", NULL, 1, 1ull << 60,
+		 "no more than this per second"),
+	CLI_U32(struct bench_args, in_flight, 0, "in-flight", "N", "1", 1, 1024,
+		"operations at the same time"),
+	CLI_U32(struct bench_args, warmup, 0, "warmup", "N", "3", 0, 1000000,
+		"operations before those that count"),
+	CLI_FLAG(struct bench_args, overwrite, 0, "overwrite",
+		 "write over existing data; default: into empty files"),
+	CLI_U32(struct bench_args, files, 0, "files", "N", NULL, 1, 100000,
+		"tensors on disk at a time; default: one per iteration, within 2G"),
+	CLI_FLAG(struct bench_args, open_once, 0, "open-once",
+		 "open files beforehand; default: in each operation"),
+	CLI_FLAG(struct bench_args, verify, 0, "verify",
+		 "compare every byte, outside the measured time"),
+	CLI_ALIAS("validate"),
+	CLI_U64(struct bench_args, seed, 0, "seed", "N", "1", 0, INT64_MAX,
+		"of data, places and the mix"),
+	CLI_GROUP("How"),
+	CLI_TABLE(struct bench_args, how, struct cli_how, cli_how_opts),
+	CLI_GROUP("Yardsticks"),
+	CLI_SIZE(struct bench_args, limit, 0, "limit", "BYTES", NULL, 1, 1ull << 60,
+		 "what the device can do per second; default: plain threads find out"),
+	CLI_FLAG(struct bench_args, no_limit, 0, "no-limit", "do not find that out"),
+	CLI_FLAG(struct bench_args, compare_fio, 0, "compare-fio",
+		 "let fio do the same work and print the ratio"),
+	CLI_GROUP("Output"),
+	CLI_FLAG(struct bench_args, dry_run, 0, "dry-run",
+		 "print what would run, what it would write and how long it would take"),
+	CLI_TABLE(struct bench_args, out, struct cli_result_args, cli_result_opts),
+	CLI_END,
+};
+
+struct bench_command {
+	const struct bench_args *args;
+	struct bench_job job;
+	uint64_t sizes[SIZES_MAX];
+	struct cli_outputs out;
+	struct cli_progress progress;
+	int step;      /* shown last */
+	uint64_t size; /* the same */
+	unsigned printed;
+	struct fio_result *fio;
+	unsigned nr_fio;
+	const atomic_int *stop;
+};
+
+/* ------------------------------------------------------------- from options */
+
+static int parse_sizes(struct bench_command *c)
+{
+	static const uint64_t defaults[] = {2u << 20, 8u << 20, 32u << 20};
+	const struct cli_list *l = &c->args->sizes;
+
+	c->job.nr_sizes = l->nr ? (unsigned)l->nr : (unsigned)ARRAY_SIZE(defaults);
+	c->job.sizes = c->sizes;
+	for (unsigned i = 0; i < c->job.nr_sizes; i++) {
+		if (!l->nr)
+			c->sizes[i] = defaults[i];
+		else if (sluice_size_parse(&c->sizes[i], l->items[i]) < 0 || !c->sizes[i] ||
+			 c->sizes[i] > 1ull << 40)
+			return cli_usage(&cmd_bench,
+					 "--sizes: '%s' is not a size of 1..1T; give bytes, or a "
+					 "number with K, M or G",
+					 l->items[i]);
+	}
+	return CLI_OK;
+}
+
+static int check_args(const struct bench_args *a)
+{
+	const struct {
+		bool both;
+		const char *names;
+	} pairs[] = {
+		{a->read_only && a->write_only, "--read-only and --write-only"},
+		{a->rwmix && (a->read_only || a->write_only),
+		 a->read_only ? "--rwmix and --read-only" : "--rwmix and --write-only"},
+		{a->runtime && a->iterations, "--runtime and --iterations"},
+		{a->random && a->files, "--random and --files"},
+		{a->limit && a->no_limit, "--limit and --no-limit"},
+		{a->read_only && a->overwrite, "--read-only and --overwrite"},
+	};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(pairs); i++)
+		if (pairs[i].both)
+			return cli_usage(&cmd_bench, "%s exclude each other", pairs[i].names);
+	if (a->span && !a->random)
+		return cli_usage(&cmd_bench, "--span goes with --random only");
+	if (a->compare_fio && !a->dry_run && !fio_exists())
+		return cli_fail(&cmd_bench, CLI_UNSUPPORTED, "--compare-fio: fio is not installed");
+	return CLI_OK;
+}
+
+static void set_job(struct bench_job *job, const struct bench_args *a)
+{
+	unsigned nr = a->read_only || a->write_only || a->rwmix ? 1 : 2;
+
+	job->folder = a->folder;
+	job->write = !a->read_only;
+	job->read = !a->write_only;
+	job->rwmix = a->rwmix;
+	job->iterations = a->iterations ? a->iterations : DEFAULT_ITERATIONS;
+	job->runtime_ns = a->runtime * 1000000000ull;
+	if (!a->iterations && !a->runtime)
+		job->max_ns = DEFAULT_BUDGET_NS / (nr * job->nr_sizes);
+	job->rate = a->rate;
+	job->warmup = a->warmup;
+	job->random = a->random;
+	job->span = a->span;
+	job->overwrite = a->overwrite;
+	job->files = a->files;
+	job->in_flight = a->in_flight;
+	job->open_once = a->open_once || a->random;
+	job->verify = a->verify;
+	job->seed = a->seed;
+	job->memory = a->how.memory;
+	job->lock = a->how.lock;
+	job->limit = a->limit;
+	job->measure_limit = !a->no_limit;
+	job->compare_fio = a->compare_fio;
+}
+
+static int build_job(struct bench_command *c)
+{
+	struct sluice_err err = {0, ""};
+	int r = parse_sizes(c);
+
+	if (r == CLI_OK)
+		r = check_args(c->args);
+	if (r == CLI_OK)
+		r = cli_how_set(&c->job.opts, &c->args->how, &cmd_bench);
+	if (r != CLI_OK)
+		return r;
+	set_job(&c->job, c->args);
+	r = bench_check(&c->job, &err);
+	if (r == -EINVAL)
+		return cli_usage(&cmd_bench, "%s", err.msg);
+	if (r < 0)
+		return cli_fail(&cmd_bench, r == -ENOTSUP ? CLI_UNSUPPORTED : CLI_FAILED, "%s",
+				err.msg);
+	return CLI_OK;
+}
+
+/* ----------------------------------------------------------------- meanwhile */
+
+static void show_progress(void *arg, enum bench_step step, uint64_t size, uint64_t done,
+			  uint64_t total)
+{
+	static const char *const labels[] = {
+		"Prepare:", "Writes:", "Reads:", "Mixed:", "Verify:", "Limit:"};
+	struct bench_command *c = arg;
+
+	if (!c->progress.on)
+		cli_progress_start(&c->progress, labels[step], total);
+	else if (c->step != (int)step || c->size != size)
+		cli_progress_label(&c->progress, labels[step], total);
+	c->step = (int)step;
+	c->size = size;
+	cli_progress_update(&c->progress, done);
+}
+
+static void show_series(struct bench_command *c, const struct run_series *s)
+{
+	cli_progress_end(&c->progress);
+	if (c->out.text) {
+		bench_report_series(stdout, s);
+		fflush(stdout);
+	}
+	c->printed++;
+}
+
+static void series_done(void *arg, const char *dir, const struct run_series *s, unsigned nr_files)
+{
+	struct bench_command *c = arg;
+
+	show_series(c, s);
+	if (!c->fio)
+		return;
+	/* A mix is compared as a whole, once. */
+	if (c->job.rwmix && c->printed % 2)
+		return;
+	fio_compare(&c->fio[c->nr_fio++], &c->job, dir, s, nr_files);
+}
+
+/* -------------------------------------------------------------------- results */
+
+static double our_speed(const struct bench_job *job, const struct run_series *s)
+{
+	return s->sec > 0 ? (double)(job->rwmix ? s->run_bytes : s->bytes) / s->sec : 0;
+}
+
+static const struct run_series *series_of(const struct bench_result *res,
+					  const struct fio_result *f)
+{
+	for (unsigned i = 0; i < res->nr_series; i++)
+		if (!strcmp(res->series[i].name, f->series))
+			return &res->series[i];
+	return NULL;
+}
+
+/* fio's numbers beside ours, as text and as JSON. */
+static json_t *fio_report(struct bench_command *c, struct bench_result *res)
+{
+	json_t *all = json_array();
+
+	for (unsigned i = 0; i < c->nr_fio; i++) {
+		const struct fio_result *f = &c->fio[i];
+		const struct run_series *s = series_of(res, f);
+		double ratio =
+			s && f->bytes_per_sec > 0 ? our_speed(&c->job, s) / f->bytes_per_sec : 0;
+		bool known = ratio > 0;
+		json_t *line = json_array();
+
+		for (unsigned k = 0; k < f->nr_args; k++)
+			json_array_append_new(line, json_string(f->args[k]));
+		res->bytes_written += f->bytes_written;
+		json_array_append_new(
+			all,
+			json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "series", f->series,
+				  "command_line", line, "bytes_per_sec",
+				  known ? json_real(f->bytes_per_sec) : json_null(), "latency_mean",
+				  known ? json_real(f->latency_mean) : json_null(), "ratio",
+				  known ? json_real(ratio) : json_null(), "why_not",
+				  *f->why_not ? json_string(f->why_not) : json_null()));
+		if (c->out.text && known)
+			printf("fio:        %s: %.1f MB/s; ratio %.3f\n", f->series,
+			       f->bytes_per_sec / 1e6, ratio);
+		else if (c->out.text)
+			printf("fio:        %s: %s\n", f->series, f->why_not);
+	}
+	return all;
+}
+
+static int report(struct bench_command *c, struct result *r, struct bench_result *res)
+{
+	struct result_target target = {.folder = c->job.folder, .info = res->path};
+
+	r->targets = &target;
+	r->nr_targets = 1;
+	r->settings = bench_settings_json(&c->job);
+	r->series = res->series;
+	r->nr_series = res->nr_series;
+	if (c->out.text) {
+		for (unsigned i = c->printed; i < res->nr_series; i++)
+			show_series(c, &res->series[i]);
+		bench_report_summary(stdout, &c->job, res);
+	}
+	if (c->fio)
+		r->fio = fio_report(c, res);
+	r->bytes_written = res->bytes_written;
+	result_finish(r);
+	return cli_outputs_finish(&c->out, r);
+}
+
+static int run_and_report(struct bench_command *c)
+{
+	struct sluice_err err = {0, ""};
+	struct bench_result res;
+	struct result r;
+	int status, rc;
+
+	result_init(&r, "bench");
+	c->job.stop = c->stop;
+	c->job.progress = isatty(STDERR_FILENO) ? show_progress : NULL;
+	c->job.progress_arg = c;
+	c->job.series_done = series_done;
+	c->job.series_arg = c;
+	rc = bench_run(&c->job, &res, &err);
+	cli_progress_end(&c->progress);
+	if (rc < 0) {
+		r.partial = true;
+		snprintf(r.partial_why, sizeof(r.partial_why), "%s", err.msg);
+	}
+	status = res.began ? report(c, &r, &res) : CLI_OK;
+	if (!res.began && rc < 0)
+		status = cli_usage(&cmd_bench, "%s", err.msg);
+	else if (rc == -ECANCELED && *c->stop)
+		status = cli_fail(&cmd_bench, 128 + *c->stop,
+				  "interrupted; the result is partial, files were removed");
+	else if (rc < 0)
+		status = cli_fail(&cmd_bench, CLI_FAILED, "%s", err.msg);
+	if (fflush(stdout) || ferror(stdout))
+		status = cli_fail(&cmd_bench, CLI_FAILED, "cannot write the result: %s",
+				  strerror(errno));
+	result_fini(&r);
+	bench_result_fini(&res);
+	return status;
+}
+
+static int bench_main(void *args, int argc, char **argv)
+{
+	struct bench_command c = {.args = args, .step = -1};
+	struct bench_plan plan;
+	int r;
+
+	(void)argc;
+	(void)argv;
+	c.stop = cli_stop_catch();
+	r = build_job(&c);
+	if (r != CLI_OK)
+		return r;
+	if (c.args->dry_run) {
+		bench_plan(&c.job, &plan);
+		bench_report_plan(stdout, &c.job, &plan);
+		return CLI_OK;
+	}
+	r = cli_outputs_open(&c.out, &cmd_bench, &c.args->out);
+	if (r != CLI_OK)
+		return r;
+	if (c.args->compare_fio && !(c.fio = calloc(2 * SIZES_MAX, sizeof(*c.fio))))
+		r = cli_fail(&cmd_bench, CLI_FAILED, "out of memory");
+	if (r == CLI_OK)
+		r = run_and_report(&c);
+	cli_outputs_abandon(&c.out);
+	free(c.fio);
+	return r;
+}
+
+const struct cli_cmd cmd_bench = {
+	.name = "bench",
+	.summary = "latency and bandwidth per tensor size, with statistics",
+	.opts = bench_opts,
+	.args_size = sizeof(struct bench_args),
+	.run = bench_main,
+};

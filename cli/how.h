@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_CLI_HOW_H
+#define SLUICE_CLI_HOW_H
+
+/* Options that say how bytes are moved, for commands that measure one configuration. */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <sluice/sluice.h>
+
+#include "cli/cli.h"
+
+struct cli_how {
+	const char *engine;
+	uint64_t block_size;
+	uint32_t queue_depth;
+	uint32_t threads;
+	uint32_t direct, durability, huge, memory;
+	bool single_submit;
+	bool sequential_requests;
+	bool lock;
+};
+extern const struct cli_opt cli_how_opts[];
+
+/* To options of the library.  Returns an exit status, having said what is wrong. */
+int cli_how_set(struct sluice_opts *opts, const struct cli_how *how, const struct cli_cmd *cmd);
+
+/*
+ * "io_uring", "fault:seed=1", or one of ds_io's names, which mean the first usable:
+ * *@ret is what struct sluice_opts.engine takes.  Returns an exit status.
+ */
+int cli_engine(const char **ret, const char *name, const struct cli_cmd *cmd);
+
+#endif

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_CLI_STOP_H
+#define SLUICE_CLI_STOP_H
+
+/*
+ * The first SIGINT, SIGTERM or SIGHUP ends a job cleanly; a second one of the kind
+ * kills.  Returns what is not 0 from then on: the number of the signal.
+ */
+#include <stdatomic.h>
+
+const atomic_int *cli_stop_catch(void);
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_REPORT_BENCH_REPORT_H
+#define SLUICE_REPORT_BENCH_REPORT_H
+
+/* What `sluice bench' prints.  The blocks of statistics are those of DS-AIO-Benchmark: MB = 10^6.
+ */
+#include <jansson.h>
+#include <stdio.h>
+
+struct bench_job;
+struct bench_plan;
+struct bench_result;
+struct run_series;
+
+/* "Write Statistics:" and what it has, percentiles and distribution included. */
+void bench_report_series(FILE *f, const struct run_series *s);
+
+/* One line per series, then what ran and where. */
+void bench_report_summary(FILE *f, const struct bench_job *job, const struct bench_result *res);
+
+/* For --dry-run. */
+void bench_report_plan(FILE *f, const struct bench_job *job, const struct bench_plan *plan);
+
+/* What was asked for; a new object. */
+json_t *bench_settings_json(const struct bench_job *job);
+
+/* "1.234 ms": a time with a unit that suits it. */
+#define REPORT_TIME_TEXT 24
+char *report_time(char buf[REPORT_TIME_TEXT], double sec);
+
+/* Engine, memory and fallbacks of a series, in lines that begin with a word. */
+void report_ran(FILE *f, const struct run_series *s);
+
+#endif

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_REPORT_RESULT_H
+#define SLUICE_REPORT_RESULT_H
+
+/*
+ * The result of a command that measures, and the forms it is written in: JSON of
+ * schema "sluice-result/1" (docs/result.md), CSV, XLSX.  All say the same, from
+ * the same struct.
+ */
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <time.h>
+
+#include <sluice/probe.h>
+
+#include "load/run/series.h"
+
+struct result_target {
+	const char *folder;
+	struct sluice_path_info info;
+};
+
+struct result {
+	const char *command; /* "bench" */
+	time_t started;
+	double duration_sec;
+	bool partial;
+	char partial_why[160];
+	const struct result_target *targets;
+	unsigned nr_targets;
+	json_t *settings; /* what was asked for */
+	uint64_t bytes_written;
+	const struct run_series *series;
+	unsigned nr_series;
+	json_t *grid, *fio, *tune; /* what single commands add; NULL: nothing */
+};
+
+/* Start the clock: everything else is zero. */
+void result_init(struct result *r, const char *command);
+/* Stop it, and say that the result is partial if one of the series is. */
+void result_finish(struct result *r);
+/* Drop the JSON parts. */
+void result_fini(struct result *r);
+
+/* A new object, or NULL for lack of memory. */
+json_t *result_json(const struct result *r);
+/* The settings of one series, as JSON: a new object. */
+json_t *result_settings_json(const struct run_series *s);
+
+/* One line per series under a line of names.  Returns 0 or -errno. */
+int result_csv(FILE *f, const struct result *r);
+
+/*
+ * A workbook at @path.  Returns 0, -ENOTSUP when libxlsxwriter is not installed, or
+ * another -errno; the reason is in @err.
+ */
+int result_xlsx(const char *path, const struct result *r, struct sluice_err *err);
+
+/* How the bytes went, in the words of the JSON: "O_DIRECT", "page cache", ... */
+const char *result_direct_word(const struct run_series *s);
+/* One sentence about the distribution of latencies. */
+void result_shape_text(char *out, size_t size, const struct run_series *s, struct stat_shape *ret);
+
+/*
+ * The columns of CSV and XLSX: name and value of column @i of a series; false
+ * past the last.  A value is a number, or text where *@text is set.
+ */
+struct result_cell {
+	const char *name;
+	double number; /* NAN: unknown */
+	char text[128];
+	bool is_text;
+};
+struct result_row; /* a series with its statistics */
+struct result_row *result_row_new(const struct run_series *s);
+void result_row_free(struct result_row *row);
+bool result_row_cell(const struct result_row *row, unsigned i, struct result_cell *ret);
+
+#endif

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a bench job will do and need, before it does anything. */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include "base/err.h"
+#include "base/size.h"
+#include "base/util.h"
+#include "load/run/bench.h"
+#include "load/run/files.h"
+#include "load/run/pool.h"
+
+#define MAX_ON_DISK  (2ull << 30)  /* tensors of one size, unless the job says how many */
+#define DEFAULT_SPAN (1ull << 30)  /* of the file for random access */
+#define LIMIT_BYTES  (64ull << 20) /* file for measuring the limit */
+#define LIMIT_SEC    1.5
+#define RESERVE      (16ull << 20) /* directories, metadata */
+
+unsigned bench_nr_files(const struct bench_job *job, uint64_t size)
+{
+	uint64_t nr = job->files;
+
+	if (job->random)
+		return 1;
+	if (!nr)
+		nr = max_u64(MAX_ON_DISK / size, job->in_flight);
+	if (!job->runtime_ns && !job->files)
+		nr = min_u64(nr, max_u64(job->iterations, job->in_flight));
+	return (unsigned)max_u64(min_u64(nr, 100000), 1);
+}
+
+static uint64_t bytes_on_disk(const struct bench_job *job, uint64_t size)
+{
+	return job->random ? job->span / size * size : bench_nr_files(job, size) * size;
+}
+
+static uint64_t largest(const struct bench_job *job)
+{
+	uint64_t most = 0;
+
+	for (unsigned i = 0; i < job->nr_sizes; i++)
+		most = max_u64(most, job->sizes[i]);
+	return most;
+}
+
+/* --------------------------------------------------------------------- plan */
+
+/* Without a measurement: what devices of the kind do, cautiously. */
+static void assume_speed(const struct bench_job *job, struct bench_plan *p)
+{
+	struct sluice_path_info info = {.size = sizeof(info)};
+	bool known = sluice_probe_path(job->folder, &info, NULL) == 0 && info.has_device;
+
+	if (job->limit) {
+		p->speed = (double)job->limit;
+		snprintf(p->speed_how, sizeof(p->speed_how), "as --limit says");
+	} else if (known && info.device.rotational && *info.device.model) {
+		/* virtual disks say so too, and have no model */
+		p->speed = 150e6;
+		snprintf(p->speed_how, sizeof(p->speed_how), "assumed for a rotating disk");
+	} else {
+		p->speed = 1e9;
+		snprintf(p->speed_how, sizeof(p->speed_how), "assumed; --limit knows better");
+	}
+	if (job->rate)
+		p->speed = fmin(p->speed, (double)job->rate);
+}
+
+/* Bytes that one series moves, and how long that takes at most. */
+static double series_bytes(const struct bench_job *job, const struct bench_plan *p, uint64_t size,
+			   double *sec)
+{
+	double bytes = (double)(job->iterations + job->warmup) * (double)size;
+	double max = (double)(job->runtime_ns ? job->runtime_ns : job->max_ns) / 1e9;
+
+	if (job->runtime_ns)
+		bytes = max * p->speed + job->warmup * (double)size;
+	*sec = bytes / p->speed;
+	if (max > 0 && *sec > max) {
+		*sec = max;
+		bytes = fmin(bytes, fmax(max * p->speed, (double)size));
+	}
+	return bytes;
+}
+
+static uint64_t whole(double v)
+{
+	return v < 9e18 ? (uint64_t)v : UINT64_MAX / 2;
+}
+
+static void plan_size(const struct bench_job *job, struct bench_plan *p, uint64_t size)
+{
+	bool first_fills = job->overwrite || !job->write;
+	double sec, bytes = series_bytes(job, p, size, &sec),
+		    on_disk = (double)bytes_on_disk(job, size);
+	double reads = job->rwmix ? job->rwmix / 100.0 : job->read;
+	double writes_ = job->rwmix ? 1 - reads : job->write;
+
+	p->nr_series += job->rwmix ? 2 : (unsigned)job->read + job->write;
+	p->space = max_u64(p->space, bytes_on_disk(job, size));
+	p->read_bytes += whole(bytes * reads);
+	p->write_bytes += whole(bytes * writes_ + (first_fills ? on_disk : 0));
+	p->seconds +=
+		sec * (job->rwmix ? 1 : reads + writes_) + (first_fills ? on_disk / p->speed : 0);
+	if (job->verify) {
+		p->read_bytes += whole(writes_ > 0 ? on_disk : 0);
+		p->seconds += writes_ > 0 ? on_disk / p->speed : 0;
+	}
+}
+
+void bench_plan(const struct bench_job *job, struct bench_plan *p)
+{
+	*p = (struct bench_plan){.nr_series = 0};
+	assume_speed(job, p);
+	for (unsigned i = 0; i < job->nr_sizes; i++)
+		plan_size(job, p, job->sizes[i]);
+	p->memory = largest(job) * job->in_flight;
+	if (job->compare_fio) {
+		p->space *= 2;
+		p->write_bytes *= 3;
+		p->read_bytes *= 3;
+		p->seconds *= 3;
+	}
+	if (!job->measure_limit || job->limit)
+		return;
+	p->space = max_u64(p->space, LIMIT_BYTES);
+	p->write_bytes += LIMIT_BYTES;
+	if (job->write || job->rwmix)
+		p->write_bytes += whole(LIMIT_SEC * p->speed);
+	if (job->read || job->rwmix)
+		p->read_bytes += whole(LIMIT_SEC * p->speed);
+	p->seconds += LIMIT_SEC * (job->rwmix ? 2 : (double)job->read + job->write);
+}
+
+/* -------------------------------------------------------------------- check */
+
+static int check_folder(const char *folder, struct sluice_err *err)
+{
+	struct stat st;
+
+	if (stat(folder, &st) < 0)
+		return sluice_fail(err, -EINVAL, "folder: %s: %s", folder, sluice_strerror(errno));
+	if (!S_ISDIR(st.st_mode))
+		return sluice_fail(err, -EINVAL, "folder: %s is not a directory", folder);
+	if (access(folder, W_OK | X_OK) < 0)
+		return sluice_fail(err, -EINVAL, "folder: %s cannot be written to: %s", folder,
+				   sluice_strerror(errno));
+	return 0;
+}
+
+static int check_settings(const struct bench_job *job, struct sluice_err *err)
+{
+	char a[SLUICE_SIZE_TEXT], b[SLUICE_SIZE_TEXT];
+
+	if (!job->nr_sizes || (!job->iterations && !job->runtime_ns) || !job->in_flight ||
+	    (!job->write && !job->read))
+		return sluice_fail(err, -EINVAL,
+				   "a job needs a size, an iteration and a direction");
+	for (unsigned i = 0; i < job->nr_sizes; i++) {
+		for (unsigned k = 0; k < i; k++)
+			if (job->sizes[i] == job->sizes[k])
+				return sluice_fail(err, -EINVAL, "sizes: %s is there twice",
+						   sluice_size_exact(a, job->sizes[i]));
+		if (job->random && job->span && job->sizes[i] > job->span)
+			return sluice_fail(err, -EINVAL, "span: %s is less than a tensor of %s",
+					   sluice_size_exact(a, job->span),
+					   sluice_size_exact(b, job->sizes[i]));
+		if (!job->random && job->verify &&
+		    bench_nr_files(job, job->sizes[i]) < job->in_flight)
+			return sluice_fail(
+				err, -EINVAL,
+				"files: %u are too few to verify %u operations at a time",
+				job->files, job->in_flight);
+	}
+	return 0;
+}
+
+static uint64_t free_space(const char *folder)
+{
+	struct statvfs v;
+
+	if (statvfs(folder, &v) < 0 || !v.f_blocks)
+		return UINT64_MAX; /* it does not say */
+	return (uint64_t)v.f_bavail * v.f_frsize;
+}
+
+static int check_room(const struct bench_job *job, struct sluice_err *err)
+{
+	char need[SLUICE_SIZE_TEXT], have[SLUICE_SIZE_TEXT];
+	uint64_t room = free_space(job->folder), memory = files_available_memory();
+	struct bench_plan plan;
+
+	bench_plan(job, &plan);
+	if (plan.space + RESERVE > room)
+		return sluice_fail(err, -EINVAL,
+				   "%s: not enough free space: %s needed, %s available",
+				   job->folder, sluice_size_format(need, plan.space + RESERVE),
+				   sluice_size_format(have, room));
+	if (memory && plan.memory > memory)
+		return sluice_fail(
+			err, -EINVAL, "not enough memory: %s needed for buffers, %s available",
+			sluice_size_format(need, plan.memory), sluice_size_format(have, memory));
+	return 0;
+}
+
+/* What the job leaves open, as much of it as there is room for. */
+static void choose(struct bench_job *job)
+{
+	uint64_t room = free_space(job->folder), most = largest(job);
+
+	/* A file that is read meanwhile, or of which a part is written, has to be there. */
+	job->overwrite |= job->random || job->rwmix;
+	if (job->random && !job->span) {
+		job->span = max_u64(DEFAULT_SPAN, 16 * most);
+		if (room / 2 < job->span)
+			job->span = max_u64(align_down(room / 2, 1u << 20), most);
+	}
+	if (!job->random && !job->files && room != UINT64_MAX &&
+	    bench_nr_files(job, most) * most > room / 2)
+		job->files = (uint32_t)max_u64(min_u64(room / 2 / most, 100000), job->in_flight);
+}
+
+int bench_check(struct bench_job *job, struct sluice_err *err)
+{
+	struct sluice_io *io;
+	int r = check_folder(job->folder, err);
+
+	if (r == 0)
+		r = check_settings(job, err);
+	if (r < 0)
+		return r;
+	if (job->memory == POOL_GPU)
+		return sluice_fail(err, -ENOTSUP, "GPU memory is not supported by this build");
+	choose(job);
+	r = check_room(job, err);
+	if (r < 0)
+		return r;
+	r = sluice_open(&io, &job->opts, err); /* the library knows its own ranges */
+	return r < 0 ? r : sluice_close(io, err);
+}

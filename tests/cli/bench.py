@@ -1,0 +1,525 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`sluice bench`, from outside: what it prints, measures, leaves behind and refuses.
+
+    bench.py SLUICE ROOT
+"""
+import os
+import sys
+
+# Instead of this folder, whose names hide modules of Python's own: io, types.
+sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
+
+import contextlib
+import csv
+import glob
+import json
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+import resultcheck
+import tap
+
+SLUICE = os.path.abspath(sys.argv[1])
+ROOT = sys.argv[2]
+NUMBER = r'-?\d+\.\d+'
+QUICK = ['--sizes', '64K', '--iterations', 20, '--no-limit']
+
+
+@contextlib.contextmanager
+def folder():
+    """An empty folder on a disk, current while it lasts."""
+    back = os.getcwd()
+    with tempfile.TemporaryDirectory(prefix='sluice-test-', dir=back) as name:
+        os.chdir(name)
+        try:
+            yield name
+        finally:
+            os.chdir(back)
+
+
+def start(*args, **more):
+    return subprocess.Popen([SLUICE, 'bench', *map(str, args)], stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL, **more)
+
+
+def bench(*args, status=0, **more):
+    """Run it; the exit status must be @status.  Returns (stdout, stderr)."""
+    process = start(*args, **more)
+    out, err = process.communicate()
+    assert process.returncode == status, (args, process.returncode, out, err)
+    return out, err
+
+
+def result(*args, **more):
+    """Run it in an empty folder and return its JSON, checked."""
+    with folder() as f:
+        out, _ = bench('--nvme-path', f, '--json', '-', *args, **more)
+        assert os.listdir(f) == [], os.listdir(f)
+    r = json.loads(out)
+    resultcheck.check(ROOT, r)
+    return r
+
+
+def series(r):
+    return {s['name']: s for s in r['series']}
+
+
+# ------------------------------------------------------------------- the text
+
+def the_blocks_are_those_of_ds_aio_benchmark():
+    with folder() as f:
+        out, err = bench('--nvme-path', f, '--sizes', '64K', '256K', '--iterations', 25, '--threads', 2,
+                         '--queue-depth', 8, '--block-size', '64K', '--no-limit')
+    assert err == '', err
+    for kind in 'Write', 'Read':
+        block = [f'{kind} Statistics:']
+        for what, digits, unit in ('Latency', 9, 's'), ('Bandwidth', 3, ' MB/s'):
+            number = rf'-?\d+\.\d{{{digits}}}'  # an interval may reach below 0
+            block += [rf'  {what} Mean: {number}{unit}', rf'  {what} Median: {number}{unit}',
+                      rf'  {what} Std Dev: {number}{unit}',
+                      rf'  {what} 95% CI: \({number}, {number}\)',
+                      rf"  {what} Percentiles: \{{'50th': {number}, '90th': {number}, "
+                      rf"'99th': {number}\}}"]
+        assert len(re.findall('^' + '\n'.join(block) + '$', out, re.M)) == 2, out
+    for name in 'write 64K', 'read 64K', 'write 256K', 'read 256K':
+        assert re.search(rf'^{name}: 25 operations$', out, re.M), out
+
+
+def the_text_and_the_json_agree():
+    with folder() as f:
+        out, _ = bench('--nvme-path', f, *QUICK, '--json', 'r.json')
+        with open('r.json') as file:
+            r = json.load(file)
+        assert os.listdir(f) == ['r.json']
+    for s in r['series']:
+        block = out[out.index(f'{s["name"]}: 20'):]
+        mean = float(re.search(rf'Latency Mean: ({NUMBER})s', block)[1])
+        assert abs(mean - s['latency']['mean']) < 1e-9, (mean, s['latency'])
+        speed = float(re.search(rf'Bandwidth Mean: ({NUMBER}) MB/s', block)[1])
+        assert abs(speed - s['bandwidth']['mean'] / 1e6) < 1e-3, (speed, s['bandwidth'])
+        assert re.search(r'Percentiles: p50 .*, p99 .*, p99.9 .*, p99.99 ', block), block
+        assert 'Distribution: ' in block
+
+
+def percentiles_and_moments_are_those_of_the_samples():
+    r = result('--sizes', '64K', '--iterations', 200, '--no-limit')
+    for s in r['series']:
+        assert s['latency']['exact'] and s['latency']['n'] == 200  # the rest is in resultcheck
+
+
+def one_iteration_has_no_deviation():
+    r = result('--sizes', '4K', '--iterations', 1, '--no-limit')
+    assert series(r)['read 4K']['latency']['stddev'] is None
+    with folder():
+        out, _ = bench('--sizes', '4K', '-n', 1, '--no-limit')
+    assert 'Latency Std Dev: nans' in out, out
+
+
+def a_slow_part_is_called_bimodal():
+    # requests that are told to try again wait before they do
+    r = result('--sizes', '4K', '--iterations', 400, '--no-limit', '--read-only', '--random',
+               '--span', '4M', '--engine', 'fault:inner=null,again=0.5')
+    s = r['series'][0]
+    assert s['distribution']['bimodal'], (s['distribution'], s['latency'])
+    assert 0.05 < s['distribution']['peaks'][1]['share'] < 0.6, s['distribution']
+    assert s['distribution']['text'].startswith('bimodal: '), s['distribution']
+
+
+def a_terminal_sees_both_bars_and_a_pipe_none():
+    with folder() as f:
+        main, other = pty.openpty()
+        process = subprocess.Popen([SLUICE, 'bench', '--nvme-path', f, '--sizes', '8M', '-n', '60',
+                                    '--no-limit'], stdout=subprocess.DEVNULL, stderr=other)
+        os.close(other)
+        seen = b''
+        with contextlib.suppress(OSError):
+            while chunk := os.read(main, 65536):
+                seen += chunk
+        os.close(main)
+        assert process.wait() == 0
+        assert b'Writes:' in seen and b'Reads:' in seen, seen
+        assert b'/s' in seen, seen
+        _, err = bench('--nvme-path', f, *QUICK)
+        assert err == '', err
+
+
+# ------------------------------------------------------------------- the work
+
+def without_arguments_there_are_200_of_three_sizes():
+    with folder() as f:
+        out, _ = bench('--dry-run')
+        assert os.listdir(f) == []
+    for size in '2M', '8M', '32M':
+        assert f'writes, then reads of {size}, 200 iterations each' in out, out
+    assert re.search(r'^writes: +[\d.]+ GiB \(\d+ bytes\)$', out, re.M), out
+    assert re.search(r'^time: +about \d+ s at ', out, re.M), out
+
+
+def without_arguments_it_works_in_a_private_folder():
+    with folder() as f:
+        with open('mine', 'w') as file:
+            file.write('precious')
+        os.mkdir('sub')
+        process = start('--sizes', '1M', '--no-limit')
+        seen = set()
+        while process.poll() is None:
+            seen.update(os.listdir(f))
+        out, err = process.communicate()
+        assert process.returncode == 0, err
+        assert any(re.fullmatch(r'sluice-bench-\w{6}', name) for name in seen), seen
+        assert sorted(os.listdir(f)) == ['mine', 'sub']
+        with open('mine') as file:
+            assert file.read() == 'precious'
+
+
+def every_byte_is_verified():
+    for more in [], ['--overwrite'], ['--in-flight', 4], ['--random', '--span', '1M'], \
+            ['--rwmix', 50], ['--direct', 'never'], ['--memory', 'odd'], ['--memory', 'plain'], \
+            ['--open-once'], ['--engine', 'threads'], \
+            ['--random', '--rwmix', 30, '--in-flight', 3, '--span', '1M']:
+        r = result('--sizes', '20K', '--iterations', 30, '--no-limit', '--verify', *more)
+        assert sum(s['verified_bytes'] for s in r['series']) >= 20 * 1024 * 30, more
+        assert sum(s['ops'] for s in r['series']) == (30 if '--rwmix' in more else 60), more
+
+
+def an_engine_that_moves_nothing_does_not_pass():
+    with folder() as f:
+        _, err = bench(*QUICK, '--verify', '--engine', 'null', status=1)
+        assert err.count('\n') == 1 and 'tensor-0' in err, err
+        assert os.listdir(f) == []
+
+
+def a_wrong_byte_is_found_and_named():
+    with folder() as f:
+        process = start('--sizes', '64K', '--iterations', 1000000, '--files', 3, '--no-limit',
+                        '--verify', '--read-only')
+        while not glob.glob('sluice-bench-*/tensor-2'):
+            assert process.poll() is None, process.communicate()
+        while process.poll() is None:
+            with contextlib.suppress(OSError, IndexError):
+                with open(glob.glob('sluice-bench-*/tensor-1')[0], 'r+b') as file:
+                    file.seek(1000)
+                    file.write(b'xx')
+        out, err = process.communicate()
+        assert process.returncode == 1, (out, err)
+        assert 'tensor-1: offset 1000 holds 0x78' in err or 'tensor-1: offset 1001' in err, err
+        assert os.listdir(f) == []
+
+
+def a_failure_ends_the_run_and_leaves_a_partial_result():
+    with folder() as f:
+        _, err = bench(*QUICK, '--engine', 'fault:nth=15', '--json', 'r.json', status=1)
+        assert err.count('\n') == 1 and 'tensor-' in err, err
+        with open('r.json') as file:
+            r = json.load(file)
+        assert os.listdir(f) == ['r.json']
+    resultcheck.validate(ROOT, r)
+    assert r['partial'] and r['series'][-1]['partial'] and r['series'][-1]['errors'] == 1, r
+
+
+def one_direction_alone():
+    assert list(series(result(*QUICK, '--read-only'))) == ['read 64K']
+    assert list(series(result(*QUICK, '--write-only'))) == ['write 64K']
+
+
+def reads_of_files_that_had_to_be_made_count_as_wear():
+    r = result(*QUICK, '--read-only')
+    assert r['series'][0]['bytes_written'] == r['bytes_written'] == 20 * 65536, r['bytes_written']
+    r = result(*QUICK, '--warmup', 5)
+    assert series(r)['write 64K']['bytes_written'] == 25 * 65536
+    assert series(r)['read 64K']['bytes_written'] == 0
+
+
+def a_mix_has_a_series_of_each_kind():
+    r = result('--sizes', '16K', '--iterations', 400, '--no-limit', '--rwmix', 75)
+    reads, writes = r['series']
+    assert reads['kind'] == 'read' and writes['kind'] == 'write'
+    assert reads['ops'] + writes['ops'] == 400 and 250 < reads['ops'] < 350, reads['ops']
+    assert reads['sec'] == writes['sec'] and reads['cpu'] == writes['cpu'] and reads['cpu']['shared']
+
+
+def one_seed_is_one_mix():
+    counts = [result('--sizes', '4K', '-n', 100, '--no-limit', '--rwmix', 50, '--seed', seed)
+              ['series'][0]['ops'] for seed in (1, 1, 2, 3, 4)]
+    assert counts[0] == counts[1] and len(set(counts)) > 1, counts
+
+
+def a_runtime_ends_in_time():
+    r = result('--sizes', '64K', '--runtime', 1, '--no-limit', '--read-only')
+    s = r['series'][0]
+    assert s['ops'] > 0 and s['sec'] <= 1.000001 and not s['partial'], s['sec']
+    assert r['settings']['iterations'] is None and r['settings']['runtime'] == 1
+
+
+def a_rate_is_not_exceeded():
+    r = result('--sizes', '64K', '--iterations', 21, '--no-limit', '--rate', '1M')
+    for s in r['series']:
+        # 20 gaps of 1/16 s between 21 operations
+        assert s['sec'] >= 20 / 16 - 1e-4, s['sec']
+        assert s['bytes_per_sec'] <= 21 / 20 * 2**20 * 1.001, s['bytes_per_sec']
+        assert s['late']['max'] >= s['late']['mean'] >= 0
+
+
+def fresh_files_and_overwriting_differ_in_wear():
+    r = result(*QUICK, '--write-only', '--overwrite', '--files', 4, '--warmup', 0)
+    assert r['bytes_written'] == (20 + 4) * 65536, r['bytes_written']
+    assert r['settings']['overwrite'] is True
+    r = result(*QUICK, '--write-only', '--files', 4, '--warmup', 0)
+    assert r['bytes_written'] == 20 * 65536, r['bytes_written']
+
+
+def what_ran_is_told():
+    r = result(*QUICK, '--engine', 'threads', '--queue-depth', 7, '--threads', 3, '--direct', 'never',
+               '--memory', 'plain', '--single-submit', '--sequential-requests')
+    for s in r['series']:
+        ran = s['ran']
+        assert (ran['engine'], ran['queue_depth'], ran['io_parallel']) == ('threads', 7, 3), ran
+        assert ran['direct'] == 'page cache' and ran['path'] == 'host' and not ran['registered']
+        assert s['settings']['memory'] == 'plain' and s['settings']['single_submit']
+        assert s['settings']['sequential_requests']
+    assert series(r)['read 64K']['cache'] in ('cold (dropped)',) or \
+        series(r)['read 64K']['cache'].startswith('warm'), r['series'][1]['cache']
+    assert r['machine']['cpus'] >= 1 and r['targets'][0]['file_system']
+
+
+def a_given_limit_gives_a_share():
+    r = result('--sizes', '64K', '-n', 5, '--limit', '1T')
+    for s in r['series']:
+        assert s['limit']['how'] == 'as given' and s['limit']['bytes_per_sec'] == 2**40
+
+
+def the_limit_is_measured():
+    r = result('--sizes', '64K', '-n', 5)
+    for s in r['series']:
+        if s['ran']['direct'] != 'O_DIRECT':
+            raise tap.Skip('direct', 'no O_DIRECT here')
+        assert s['limit']['share'] > 0 and s['limit']['how'].startswith('measured: plain p'), s
+    assert r['bytes_written'] > sum(s['bytes_written'] for s in r['series'])
+
+
+def more_operations_than_samples():
+    r = result('--sizes', '4K', '-n', 12000, '--no-limit', '--engine', 'null', '--random',
+               '--span', '1M', '--read-only')
+    s = r['series'][0]
+    assert s['ops'] == 12000 and len(s['samples']) == 10000 and not s['latency']['exact']
+    middle = resultcheck.percentile(s['samples'], 50)
+    assert abs(middle / s['latency']['median'] - 1) < 0.1, (middle, s['latency']['median'])
+
+
+def fio_does_the_same_work():
+    if not shutil.which('fio'):
+        raise tap.Skip('fio', 'fio is not installed')
+    for more in [], ['--rwmix', 50], ['--random', '--span', '4M']:
+        r = result('--sizes', '256K', '-n', 20, '--no-limit', '--compare-fio', *more)
+        assert len(r['fio']) == (1 if '--rwmix' in more else 2), r['fio']
+        for f in r['fio']:
+            assert f['why_not'] is None and f['ratio'] > 0, f
+            if '--rwmix' not in more:
+                ours = series(r)[f['series']]['bytes_per_sec']
+                assert abs(f['ratio'] / (ours / f['bytes_per_sec']) - 1) < 1e-6
+
+
+def without_fio_it_says_so_first():
+    with folder() as f:
+        _, err = bench(*QUICK, '--compare-fio', status=3, env={'PATH': '/nonexistent'})
+        assert err == 'sluice bench: --compare-fio: fio is not installed\n', err
+        assert os.listdir(f) == []
+
+
+# --------------------------------------------------------------------- files
+
+def csv_and_workbook_have_what_the_json_has():
+    try:
+        import openpyxl
+    except ImportError:
+        raise tap.Skip('openpyxl', 'python3-openpyxl is not installed')
+    with folder() as f:
+        _, err = bench(*QUICK, '--json', 'r.json', '--csv', 'r.csv', '--xlsx', 'r.xlsx')
+        if 'libxlsxwriter' in err:
+            raise tap.Skip('xlsxwriter', err.strip())
+        with open('r.json') as file:
+            r = json.load(file)
+        with open('r.csv', newline='') as file:
+            rows = list(csv.DictReader(file))
+        book = openpyxl.load_workbook('r.xlsx')
+        sheet = list(book['series'].values)
+        assert sorted(os.listdir(f)) == ['r.csv', 'r.json', 'r.xlsx']
+    assert book.sheetnames == ['series', 'per second', 'histogram', 'about'], book.sheetnames
+    assert len(rows) == len(r['series']) == len(sheet) - 1
+    for s, row, line in zip(r['series'], rows, sheet[1:]):
+        cells = dict(zip(sheet[0], line))
+        assert list(cells) == list(row)
+        for name, value in (('latency_p99.9', s['latency']['percentiles']['p99.9']),
+                            ('bandwidth_mean', s['bandwidth']['mean']), ('bytes', s['bytes']),
+                            ('latency_ci95_low', s['latency']['ci95'][0]),
+                            ('cpu_sec_per_gib', s['cpu']['sec_per_gib'])):
+            assert resultcheck.near(float(row[name]), value), (name, row[name], value)
+            assert resultcheck.near(float(cells[name]), value), (name, cells[name], value)
+        assert row['name'] == cells['name'] == s['name'] and row['kind'] == s['kind']
+    counts = [line[3] for line in list(book['histogram'].values)[1:]]
+    assert sum(counts) == sum(s['ops'] for s in r['series'])
+
+
+def a_page_with_plots_can_be_had_at_once():
+    with folder() as f:
+        process = start(*QUICK, '--html', 'r.html')
+        _, err = process.communicate()
+        if process.returncode == 3:
+            raise tap.Skip('chart', err.strip())
+        assert process.returncode == 0, err
+        with open('r.html') as file:
+            assert 'write 64K' in file.read()
+        assert os.listdir(f) == ['r.html']
+
+
+def csv_can_be_the_output():
+    with folder():
+        out, _ = bench(*QUICK, '--csv', '-')
+    assert [line.split(',')[0] for line in out.splitlines()] == ['name', 'write 64K', 'read 64K']
+
+
+def a_result_that_cannot_be_written_is_noticed_first():
+    with folder() as f:
+        for option in '--json', '--csv', '--xlsx':
+            _, err = bench(*QUICK, option, 'no/such/file', status=1)
+            assert err.count('\n') == 1 and 'cannot be written' in err, err
+        assert os.listdir(f) == []
+
+
+def a_failure_leaves_an_older_result_alone():
+    with folder() as f:
+        with open('r.json', 'w') as file:
+            file.write('old')
+        bench(*QUICK, '--json', 'r.json', '--engine', 'nonsense', status=2)
+        with open('r.json') as file:
+            assert file.read() == 'old'
+        assert os.listdir(f) == ['r.json']
+
+
+# ------------------------------------------------------------------- refusals
+
+BAD = {
+    'a size that does not parse': (['--sizes', '2M', 'lots'], "--sizes: 'lots'"),
+    'a size of nothing': (['--sizes', '0'], "--sizes: '0'"),
+    'a size that is there twice': (['--sizes', '1M', '1024K'], '1M is there twice'),
+    'zero iterations': (['--iterations', '0'], "--iterations: '0' is outside"),
+    'iterations that are no number': (['--iterations', 'x'], 'not a whole number'),
+    'a folder that is missing': (['--nvme-path', 'no/such'], 'no/such'),
+    'a file as a folder': (['--nvme-path', '/etc/passwd'], 'not a directory'),
+    'more than fits': (['--sizes', '512G', '--files', '64'], 'not enough free space'),
+    'reads only and writes only': (['--read-only', '--write-only'], 'exclude each other'),
+    'a mix of reads only': (['--rwmix', '50', '--read-only'], 'exclude each other'),
+    'a time and a number': (['--runtime', '1', '--iterations', '5'], 'exclude each other'),
+    'a span without random places': (['--span', '1G'], '--span goes with --random'),
+    'a span below the size': (['--random', '--span', '1M', '--sizes', '2M'], 'span: 1M'),
+    'a limit and none': (['--limit', '1G', '--no-limit'], 'exclude each other'),
+    'an unknown engine': (['--engine', 'warp'], "'warp' is unknown"),
+    'a block size that is odd': (['--block-size', '1000'], 'multiple of 512'),
+    'a depth out of range': (['--queue-depth', '0'], 'outside 1..4096'),
+    'an unknown option': (['--size', '1M'], "did you mean '--sizes'"),
+    'an operand': (['somewhere'], 'not expected'),
+    'all of a mix': (['--rwmix', '100'], 'outside 1..99'),
+    'too few files to verify': (['--verify', '--files', '2', '--in-flight', '3'], 'files: 2'),
+    'two results on standard output': (['--json', '-', '--csv', '-'], 'only one'),
+}
+
+
+def bad_input_case(what):
+    args, message = BAD[what]
+
+    def case():
+        with folder() as f:
+            out, err = bench(*args, status=2)
+            assert out == '' and err.count('\n') == 1 and message in err, (out, err)
+            assert os.listdir(f) == []
+    return f'{what} is refused with one line', case
+
+
+def a_folder_that_cannot_be_written_to_is_refused():
+    if os.geteuid() == 0:
+        args = ['--nvme-path', '/proc']
+    else:
+        args = ['--nvme-path', '/']
+    _, err = bench(*args, status=2)
+    assert err.count('\n') == 1, err
+
+
+def gpu_memory_that_is_not_there_is_status_3():
+    with folder() as f:
+        process = start(*QUICK, '--memory', 'gpu')
+        _, err = process.communicate()
+        if process.returncode == 0:
+            raise tap.Skip('gpu', 'there is a GPU')
+        assert process.returncode == 3 and err.count('\n') == 1, err
+        assert os.listdir(f) == []
+
+
+# ------------------------------------------------------------------- stopping
+
+def stopping_case(number, *args):
+    def case():
+        with folder() as f:
+            process = start('--nvme-path', f, '--sizes', '256K', '--iterations', 100000000, '--files', 4,
+                            '--no-limit', '--json', 'r.json', *args)
+            while not glob.glob('sluice-bench-*/tensor-0') or \
+                    not os.path.getsize(glob.glob('sluice-bench-*/tensor-0')[0]):
+                assert process.poll() is None, process.communicate()
+                time.sleep(0.01)
+            process.send_signal(number)
+            out, err = process.communicate()
+            assert process.returncode == 128 + number, (process.returncode, err)
+            assert err.count('\n') == 1 and 'interrupted' in err, err
+            assert os.listdir(f) == ['r.json'], os.listdir(f)
+            with open('r.json') as file:
+                r = json.load(file)
+        resultcheck.check(ROOT, r)
+        assert r['partial'] and r['partial_why'] == 'interrupted', r['partial_why']
+        # nothing is in it when the signal came while files were being made
+        assert not r['series'] or r['series'][-1]['partial'], r['series']
+    return f'{number.name} with {" ".join(args) or "nothing"} leaves a partial result', case
+
+
+tap.run(
+    the_blocks_are_those_of_ds_aio_benchmark,
+    the_text_and_the_json_agree,
+    percentiles_and_moments_are_those_of_the_samples,
+    one_iteration_has_no_deviation,
+    a_slow_part_is_called_bimodal,
+    a_terminal_sees_both_bars_and_a_pipe_none,
+    without_arguments_there_are_200_of_three_sizes,
+    without_arguments_it_works_in_a_private_folder,
+    every_byte_is_verified,
+    an_engine_that_moves_nothing_does_not_pass,
+    a_wrong_byte_is_found_and_named,
+    a_failure_ends_the_run_and_leaves_a_partial_result,
+    one_direction_alone,
+    reads_of_files_that_had_to_be_made_count_as_wear,
+    a_mix_has_a_series_of_each_kind,
+    one_seed_is_one_mix,
+    a_runtime_ends_in_time,
+    a_rate_is_not_exceeded,
+    fresh_files_and_overwriting_differ_in_wear,
+    what_ran_is_told,
+    a_given_limit_gives_a_share,
+    the_limit_is_measured,
+    more_operations_than_samples,
+    fio_does_the_same_work,
+    without_fio_it_says_so_first,
+    csv_and_workbook_have_what_the_json_has,
+    a_page_with_plots_can_be_had_at_once,
+    csv_can_be_the_output,
+    a_result_that_cannot_be_written_is_noticed_first,
+    a_failure_leaves_an_older_result_alone,
+    *map(bad_input_case, BAD),
+    a_folder_that_cannot_be_written_to_is_refused,
+    gpu_memory_that_is_not_there_is_status_3,
+    stopping_case(signal.SIGINT),
+    stopping_case(signal.SIGTERM, '--in-flight', '4'),
+    stopping_case(signal.SIGINT, '--rwmix', '50'),
+)

@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The schema of results, its samples and its page in docs/ say the same: result.py ROOT"""
+import json
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..'))
+import resultcheck
+import tap
+
+root = sys.argv[1]
+
+
+def load(name):
+    with open(os.path.join(root, name)) as f:
+        return json.load(f)
+
+
+def sample_case(name):
+    def case():
+        resultcheck.check(root, load(f'tests/report/{name}.json'))
+    return f'{name} is a valid result', case
+
+
+def members(schema):
+    """Names of all members that the schema defines."""
+    if isinstance(schema, dict):
+        for name, value in schema.get('properties', {}).items():
+            yield name
+        for value in schema.values():
+            yield from members(value)
+
+
+def every_member_is_explained():
+    with open(os.path.join(root, 'docs/result.md')) as f:
+        text = f.read()
+    schema = load('share/sluice-result-1.schema.json')
+    # what machine, target and device have is told by its value
+    plain = {'kernel', 'cpu', 'cpus', 'memory_bytes', 'folder', 'file_system', 'mount', 'model',
+             'rotational', 'direct_why_not', 'block_device', 'huge_pages', 'registered', 'locked',
+             'fallback_why', 'unit', 'n', 'text'}
+    missing = {m for m in members(schema) if f'`{m}' not in text} - plain
+    assert not missing, missing
+
+
+def a_wrong_result_is_not_valid():
+    def wrong(change):
+        result = load('tests/report/sample-bench.json')
+        change(result)
+        try:
+            resultcheck.validate(root, result)
+        except AssertionError:
+            return
+        raise AssertionError('it passed')
+    wrong(lambda r: r.pop('machine'))
+    wrong(lambda r: r.update(surprise=1))
+    wrong(lambda r: r['series'][0].update(ops=-1))
+    wrong(lambda r: r['series'][0]['histogram']['buckets'].append([1, 2]))
+    wrong(lambda r: r['series'][0]['latency']['percentiles'].pop('p99.99'))
+
+
+tap.run(sample_case('sample-bench'), sample_case('sample-sweep'), every_member_is_explained,
+        a_wrong_result_is_not_valid)

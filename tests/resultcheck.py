@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every result of schema sluice-result/1 must fulfil: the schema, and its own arithmetic.
+
+    from resultcheck import check
+    check(root, result)
+"""
+import json
+import math
+import os
+
+import tap
+
+
+def validate(root, result):
+    try:
+        import jsonschema
+    except ImportError:
+        raise tap.Skip('jsonschema', 'python3-jsonschema is not installed')
+    with open(os.path.join(root, 'share/sluice-result-1.schema.json')) as f:
+        schema = json.load(f)
+    validator = jsonschema.validators.validator_for(schema)
+    validator.check_schema(schema)
+    errors = [f'{"/".join(map(str, e.path))}: {e.message[:200]}'
+              for e in validator(schema).iter_errors(result)]
+    assert not errors, errors
+
+
+def near(a, b, tolerance=1e-6):
+    return abs(a - b) <= tolerance * max(abs(a), abs(b), 1e-12)
+
+
+def percentile(values, p):
+    """numpy's, linear."""
+    values = sorted(values)
+    at = (len(values) - 1) * p / 100
+    k = int(at)
+    if k + 1 >= len(values):
+        return values[-1]
+    return values[k] + (values[k + 1] - values[k]) * (at - k)
+
+
+def check_stats(stats, values):
+    n = len(values)
+    mean = math.fsum(values) / n
+    assert stats['n'] == n and near(stats['mean'], mean), (stats, mean)
+    assert near(stats['median'], percentile(values, 50)), stats
+    assert near(stats['min'], min(values)) and near(stats['max'], max(values))
+    for name, value in stats['percentiles'].items():
+        assert near(value, percentile(values, float(name[1:]))), (name, value)
+    if n == 1:
+        assert stats['stddev'] is None and stats['ci95'] is None, stats
+        return
+    stddev = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1))
+    assert near(stats['stddev'], stddev, 1e-5) or stddev < 1e-9 * mean, (stats['stddev'], stddev)
+    if n == 200 and stddev > 1e-9 * mean:
+        assert near((stats['ci95'][1] - mean) / stddev * math.sqrt(n), 1.971957, 1e-4), stats
+
+
+def check_series(s):
+    assert s['ops'] == sum(s['per_second']['ops']), s['name']
+    assert s['bytes'] == sum(s['per_second']['bytes']), s['name']
+    assert s['ops'] == sum(b[2] for b in s['histogram']['buckets']), s['name']
+    for (_, high, _), (low, _, _) in zip(s['histogram']['buckets'], s['histogram']['buckets'][1:]):
+        assert high <= low, s['name']
+    if s['sec'] > 0:
+        assert near(s['bytes_per_sec'], s['bytes'] / s['sec']), s['name']
+    if not s['ops']:
+        assert s['latency'] is None and s['bandwidth'] is None
+        return
+    if s['size']:
+        assert s['bytes'] == s['ops'] * s['size'], s['name']
+    if s['latency']['exact'] and s['size']:
+        assert len(s['samples']) == s['ops']
+        check_stats(s['latency'], s['samples'])
+        check_stats(s['bandwidth'], [s['size'] / v for v in s['samples']])
+    if s['limit']['share'] is not None:
+        assert near(s['limit']['share'], s['bytes_per_sec'] / s['limit']['bytes_per_sec'])
+
+
+def check(root, result):
+    validate(root, result)
+    names = [s['name'] for s in result['series']]
+    assert len(set(names)) == len(names), names
+    for s in result['series']:
+        check_series(s)
+    assert result['bytes_written'] >= sum(s['bytes_written'] for s in result['series'])
