@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The race on devices that are made up, whose best point is known. */
+#include <math.h>
+
+#include "base/random.h"
+#include "base/util.h"
+#include "common/t.h"
+#include "load/run/race.h"
+
+/* A device: the true score of a point, noise, a drift with time, and what was spent. */
+struct device {
+	struct race_job job;
+	struct sluice_random random;
+	double effect[RACE_AXES][8];
+	double interaction; /* of the first two axes */
+	double noise, drift;
+	double spent;
+	unsigned fail_at; /* the probe that fails, from 1 on */
+	unsigned probes;
+};
+
+static double uniform(struct sluice_random *r)
+{
+	return (double)(sluice_random_next(r) >> 11) / (double)(1ull << 53);
+}
+
+/* Irwin-Hall: near enough to normal. */
+static double gauss(struct sluice_random *r)
+{
+	double sum = 0;
+
+	for (int i = 0; i < 12; i++)
+		sum += uniform(r);
+	return sum - 6;
+}
+
+static double truth(const struct device *d, unsigned point)
+{
+	double score = 0;
+
+	for (unsigned a = 0; a < d->job.nr_axes; a++)
+		score += d->effect[a][race_level(&d->job, point, a)];
+	if (d->job.nr_axes > 1)
+		score += d->interaction *
+			 ((race_level(&d->job, point, 0) + race_level(&d->job, point, 1)) % 2);
+	return score;
+}
+
+static int probe(void *arg, unsigned point, double *ret, struct sluice_err *err)
+{
+	struct device *d = arg;
+
+	(void)err;
+	if (++d->probes == d->fail_at)
+		return -EIO;
+	d->spent += exp(-truth(d, point)); /* what is slow takes longer */
+	*ret = truth(d, point) + d->noise * gauss(&d->random) - d->drift * d->spent;
+	return 0;
+}
+
+/* The lower the numbers of its levels, the cheaper. */
+static double cost(void *arg, unsigned point)
+{
+	struct device *d = arg;
+	double sum = 0;
+
+	for (unsigned a = 0; a < d->job.nr_axes; a++)
+		sum = 8 * sum + race_level(&d->job, point, a);
+	return sum;
+}
+
+static double spent(void *arg)
+{
+	return ((struct device *)arg)->spent;
+}
+
+/* As large as the grid of ds_nvme_tune, with a few more values. */
+static void device_init(struct device *d, uint64_t seed)
+{
+	static const unsigned levels[] = {3, 3, 2, 2, 4};
+
+	*d = (struct device){.noise = 0.02};
+	sluice_random_seed(&d->random, seed);
+	d->job = (struct race_job){.nr_axes = 5,
+				   .probe = probe,
+				   .cost = cost,
+				   .spent = spent,
+				   .arg = d,
+				   .budget = INFINITY,
+				   .tie = 0.01,
+				   .loops = 5,
+				   .seed = seed};
+	for (unsigned a = 0; a < 5; a++) {
+		d->job.levels[a] = levels[a];
+		for (unsigned l = 0; l < levels[a]; l++)
+			d->effect[a][l] = -0.4 * uniform(&d->random);
+	}
+	d->interaction = 0.1 * (uniform(&d->random) - 0.5);
+}
+
+static double best_of(const struct device *d, unsigned nr)
+{
+	double best = -INFINITY;
+
+	for (unsigned i = 0; i < nr; i++)
+		best = fmax(best, truth(d, i));
+	return best;
+}
+
+/* The promise: at least 0.97 of the best, in at most a fifth of the time of the whole grid. */
+static void the_race_finds_what_the_whole_grid_would(void **state)
+{
+	unsigned missed = 0, late = 0, runs = 200;
+	double worst = 0;
+
+	(void)state;
+	for (uint64_t seed = 1; seed <= runs; seed++) {
+		struct race_result res;
+		struct device d, all;
+		double lost;
+
+		device_init(&all, seed);
+		all.job.exhaustive = true;
+		assert_int_equal(race_run(&all.job, &res, NULL), 0);
+		assert_int_equal(res.probes, 5 * res.nr_points);
+		race_fini(&res);
+
+		device_init(&d, seed);
+		d.job.budget = all.spent / 5;
+		assert_int_equal(race_run(&d.job, &res, NULL), 0);
+		lost = best_of(&d, res.nr_points) - truth(&d, res.winner);
+		missed += lost > -log(0.97);
+		worst = fmax(worst, lost);
+		late += d.spent > all.spent / 5 * 1.02;
+		race_fini(&res);
+	}
+	print_message("# missed by more than 3 %%: %u of %u, worst by %.1f %%\n", missed, runs,
+		      100 * worst);
+	assert_true(missed <= runs / 50);
+	assert_int_equal(late, 0);
+}
+
+/* Left alone it ends by itself, long before it has tried everything. */
+static void it_ends_when_the_winner_is_clear(void **state)
+{
+	struct race_result res;
+	struct device d;
+
+	(void)state;
+	device_init(&d, 7);
+	d.effect[1][2] = 0.5; /* one value is far better than the others */
+	d.effect[4][3] = 0.5;
+	assert_int_equal(race_run(&d.job, &res, NULL), 0);
+	assert_true(res.end == RACE_CLEAR || res.end == RACE_TIED);
+	assert_true(res.tried < res.nr_points / 2);
+	assert_int_equal(race_level(&d.job, res.winner, 1), 2);
+	assert_int_equal(race_level(&d.job, res.winner, 4), 3);
+	assert_true(race_importance(&d.job, &res, 1) > 0.4);
+	race_fini(&res);
+}
+
+static void of_equal_points_the_cheapest_wins(void **state)
+{
+	struct race_result res;
+	struct device d;
+
+	(void)state;
+	for (uint64_t seed = 1; seed < 20; seed++) {
+		device_init(&d, seed);
+		for (unsigned l = 0; l < 3; l++)
+			d.effect[0][l] = 0; /* what this axis says does not matter */
+		d.interaction = 0;
+		d.noise = 0.003;
+		assert_int_equal(race_run(&d.job, &res, NULL), 0);
+		assert_int_equal(race_level(&d.job, res.winner, 0), 0);
+		assert_true(res.equals > 1);
+		assert_true(race_importance(&d.job, &res, 0) < 0.02);
+		race_fini(&res);
+	}
+}
+
+/* Without pairing by rounds the drift would decide. */
+static void a_device_that_becomes_slower_misleads_nobody(void **state)
+{
+	struct race_result res;
+	struct device d;
+
+	(void)state;
+	for (uint64_t seed = 1; seed < 20; seed++) {
+		device_init(&d, seed);
+		d.interaction = 0;
+		d.drift = 0.002;
+		assert_int_equal(race_run(&d.job, &res, NULL), 0);
+		assert_true(best_of(&d, res.nr_points) - truth(&d, res.winner) < 0.04);
+		race_fini(&res);
+	}
+}
+
+static void the_budget_is_kept(void **state)
+{
+	struct race_result res;
+	struct device d;
+
+	(void)state;
+	device_init(&d, 3);
+	d.noise = 0.5;
+	d.job.budget = 30;
+	assert_int_equal(race_run(&d.job, &res, NULL), 0);
+	assert_int_equal(res.end, RACE_BUDGET);
+	assert_true(d.spent < 30 + 10);
+	race_fini(&res);
+	d.spent = 100;
+	assert_int_equal(race_run(&d.job, &res, NULL), -ENODATA);
+	race_fini(&res);
+}
+
+static void a_stop_ends_it_with_what_there_is(void **state)
+{
+	atomic_int stop = 2;
+	struct race_result res;
+	struct device d;
+
+	(void)state;
+	device_init(&d, 3);
+	d.job.stop = &stop;
+	assert_int_equal(race_run(&d.job, &res, NULL), -ENODATA);
+	assert_int_equal(res.end, RACE_STOPPED);
+	race_fini(&res);
+}
+
+static void a_probe_that_fails_ends_it(void **state)
+{
+	struct race_result res;
+	struct device d;
+
+	(void)state;
+	for (unsigned at = 1; at < 60; at += 7) {
+		device_init(&d, 3);
+		d.fail_at = at;
+		assert_int_equal(race_run(&d.job, &res, NULL), -EIO);
+		race_fini(&res);
+	}
+}
+
+static void a_grid_of_one_point_is_its_winner(void **state)
+{
+	struct race_result res;
+	struct device d;
+
+	(void)state;
+	device_init(&d, 3);
+	for (unsigned a = 0; a < 5; a++)
+		d.job.levels[a] = 1;
+	assert_int_equal(race_run(&d.job, &res, NULL), 0);
+	assert_int_equal(res.winner, 0);
+	assert_int_equal(res.end, RACE_CLEAR);
+	race_fini(&res);
+	d.job.nr_axes = 0;
+	assert_int_equal(race_run(&d.job, &res, NULL), 0);
+	assert_int_equal(res.winner, 0);
+	race_fini(&res);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_race_finds_what_the_whole_grid_would),
+		cmocka_unit_test(it_ends_when_the_winner_is_clear),
+		cmocka_unit_test(of_equal_points_the_cheapest_wins),
+		cmocka_unit_test(a_device_that_becomes_slower_misleads_nobody),
+		cmocka_unit_test(the_budget_is_kept),
+		cmocka_unit_test(a_stop_ends_it_with_what_there_is),
+		cmocka_unit_test(a_probe_that_fails_ends_it),
+		cmocka_unit_test(a_grid_of_one_point_is_its_winner),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

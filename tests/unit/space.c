@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The configurations of sweep and tune: their number, order, meaning and names. */
+#include "load/run/space.h"
+#include "common/t.h"
+#include "load/run/pool.h"
+
+static void upstreams_spaces_have_their_sizes(void **state)
+{
+	struct space s;
+
+	(void)state;
+	assert_int_equal(space_nvme_tune(&s, NULL), 0);
+	assert_int_equal(space_points(&s), 64);
+	space_fini(&s);
+	assert_int_equal(space_perf_sweep(&s, NULL), 0);
+	assert_int_equal(space_points(&s), 36);
+	space_fini(&s);
+}
+
+static void every_point_is_another_configuration(void **state)
+{
+	struct sluice_opts opts = SLUICE_OPTS_INIT;
+	char names[64][128];
+	struct space s;
+
+	(void)state;
+	assert_int_equal(space_nvme_tune(&s, NULL), 0);
+	for (unsigned i = 0; i < 64; i++) {
+		space_name(names[i], sizeof(names[i]), &s, i, true, 1, &opts);
+		for (unsigned k = 0; k < i; k++)
+			assert_string_not_equal(names[i], names[k]);
+	}
+	/* The last axis varies fastest, as in upstream's product. */
+	assert_string_equal(names[0], "read_block_sequential_ftd1_d32_bs1M_p1");
+	assert_string_equal(names[1], "read_block_sequential_ftd1_d32_bs1M_p2");
+	assert_string_equal(names[4], "read_single_sequential_ftd1_d32_bs1M_p1");
+	assert_string_equal(names[63], "read_single_overlap_ftd1_d128_bs8M_p8");
+	space_fini(&s);
+}
+
+static void a_point_sets_what_it_names_and_nothing_else(void **state)
+{
+	struct sluice_opts opts = SLUICE_OPTS_INIT;
+	struct space s = {.nr = 0};
+	uint32_t memory = POOL_ODD;
+	char name[128];
+
+	(void)state;
+	opts.depth = 7;
+	opts.threads = 3;
+	assert_int_equal(space_add(&s, SPACE_ENGINE, 0, "libaio", NULL), 0);
+	assert_int_equal(space_add(&s, SPACE_ENGINE, 0, "threads", NULL), 0);
+	assert_int_equal(space_add(&s, SPACE_SINGLE, 1, NULL, NULL), 0);
+	assert_int_equal(space_points(&s), 2);
+	space_apply(&s, 1, &opts, &memory);
+	assert_string_equal(opts.engine, "threads");
+	assert_int_equal(opts.flags, SLUICE_SINGLE_SUBMIT);
+	assert_int_equal(opts.depth, 7);
+	assert_int_equal(memory, POOL_ODD);
+	space_name(name, sizeof(name), &s, 0, false, 2, &opts);
+	assert_string_equal(name, "write_single_overlap_ftd2_d7_bs1M_p3_libaio");
+	space_fini(&s);
+}
+
+static void what_makes_no_sense_is_refused(void **state)
+{
+	struct sluice_err err = {0, ""};
+	struct space s = {.nr = 0};
+
+	(void)state;
+	assert_int_equal(space_add(&s, SPACE_QUEUE_DEPTH, 0, NULL, &err), -EINVAL);
+	assert_string_equal(err.msg, "queue_depth: 0 is outside 1..4096");
+	assert_int_equal(space_add(&s, SPACE_BLOCK_SIZE, 1000, NULL, &err), -EINVAL);
+	assert_string_equal(err.msg, "block_size: 1000 is not a multiple of 512");
+	assert_int_equal(space_add(&s, SPACE_IO_PARALLEL, 2, NULL, &err), 0);
+	assert_int_equal(space_add(&s, SPACE_IO_PARALLEL, 2, NULL, &err), -EEXIST);
+	assert_int_equal(space_points(&s), 1);
+	space_fini(&s);
+}
+
+static void fewer_threads_are_cheaper_than_less_memory(void **state)
+{
+	struct sluice_opts a = SLUICE_OPTS_INIT, b = SLUICE_OPTS_INIT;
+
+	(void)state;
+	a.threads = 1;
+	a.depth = 128;
+	a.block = MIB(8);
+	b.threads = 2;
+	b.depth = 1;
+	b.block = 4096;
+	assert_true(space_cost(&a) < space_cost(&b));
+	b = a;
+	b.depth = 64;
+	assert_true(space_cost(&b) < space_cost(&a));
+	b = a;
+	b.flags = SLUICE_SINGLE_SUBMIT;
+	assert_true(space_cost(&a) < space_cost(&b));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(upstreams_spaces_have_their_sizes),
+		cmocka_unit_test(every_point_is_another_configuration),
+		cmocka_unit_test(a_point_sets_what_it_names_and_nothing_else),
+		cmocka_unit_test(what_makes_no_sense_is_refused),
+		cmocka_unit_test(fewer_threads_are_cheaper_than_less_memory),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
