@@ -74,7 +74,8 @@ static void *crew_main(void *arg)
 	if (fd < 0 || !scratch) {
 		atomic_store(&t->error, fd < 0 ? errno : ENOMEM);
 	} else {
-		madvise(scratch, t->shape.block, MADV_HUGEPAGE);
+		/* all of it: less than a huge page would stay on small ones, which cost more */
+		madvise(scratch, align_up(t->shape.block, HUGE_PAGE), MADV_HUGEPAGE);
 		trial_loop(t, fd, scratch);
 	}
 	free(scratch);
