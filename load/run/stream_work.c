@@ -65,15 +65,14 @@ static void active_end(struct stream_worker *w, uint64_t now)
 }
 
 /* The first operation that counts is about to begin: so does the counted time. */
-static void count_begin(struct stream *s, uint64_t now)
+static void count_begin(struct stream *s)
 {
+	uint64_t now;
+
 	if (atomic_load(&s->counting))
 		return;
 	pthread_mutex_lock(&s->lock);
 	if (!atomic_load(&s->counting)) {
-		s->active_ns = 0;
-		s->active_since = now;
-		s->count_start_ns = now;
 		for (unsigned i = 0; i < s->job->workers; i++) {
 			struct sluice_stats stats = {.size = sizeof(stats)};
 
@@ -81,6 +80,10 @@ static void count_begin(struct stream *s, uint64_t now)
 			s->library_ns += stats.cpu_ns;
 		}
 		getrusage(RUSAGE_SELF, &s->before);
+		now = clock_ns(); /* what was done up to here is nobody's time */
+		s->active_ns = 0;
+		s->active_since = now;
+		s->count_start_ns = now;
 		atomic_store(&s->deadline_ns, s->job->runtime_ns ? now + s->job->runtime_ns : 0);
 		atomic_store(&s->counting, true);
 	}
@@ -230,9 +233,9 @@ static void op_start(struct stream_worker *w, struct slot *slot, uint64_t due_ns
 
 	slot->busy = true;
 	w->in_flight++;
-	now = clock_ns();
 	if (!slot->op.warmup)
-		count_begin(w->stream, now);
+		count_begin(w->stream);
+	now = clock_ns();
 	active_begin(w, now);
 	if (!slot->op.warmup && due_ns)
 		stat_moments_add(&w->series[slot->op.series].late,
