@@ -162,6 +162,7 @@ extern const struct cli_cmd cmd_compare;
 extern const struct cli_cmd cmd_info;
 extern const struct cli_cmd cmd_io;
 extern const struct cli_cmd cmd_report;
+extern const struct cli_cmd cmd_sweep;
 
 /* ---- what follows is for main.c and the tests ---- */
 

@@ -12,6 +12,7 @@ static const struct cli_cmd *const commands[] = {
 	&cmd_info,
 	&cmd_io,
 	&cmd_bench,
+	&cmd_sweep,
 	&cmd_report,
 	&cmd_compare,
 	NULL,

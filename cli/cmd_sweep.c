@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sluice sweep: every configuration of a space.  Speaks the options of DeepSpeed's
+ * ds_nvme_tune and aio_bench_perf_sweep and leaves their log files; load/run/sweep.h
+ * has the job, load/report the output.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sluice/sluice.h>
+
+#include "base/size.h"
+#include "base/util.h"
+#include "cli/cli.h"
+#include "cli/how.h"
+#include "cli/output.h"
+#include "cli/progress.h"
+#include "cli/space.h"
+#include "cli/stop.h"
+#include "load/report/result.h"
+#include "load/report/sweep_report.h"
+#include "load/run/io.h"
+#include "load/run/pool.h"
+#include "load/run/sweep.h"
+
+#define FOLDERS_MAX 64
+#define VALUES_MAX  64
+
+struct sweep_args {
+	struct cli_list folders;
+	const char *config;
+	struct cli_list axes[SPACE_KINDS];
+	uint64_t io_size, seed, limit;
+	uint32_t loops, direct, durability;
+	const char *log_dir;
+	bool no_read, no_write, gpu, gds, no_sudo, flush, resume, verbose, no_limit, dry_run;
+	struct cli_result_args out;
+};
+
+static const struct cli_opt sweep_opts[] = {
+	CLI_GROUP("Where"),
+	CLI_LIST(struct sweep_args, folders, 'f', "nvme_dir", "FOLDER", NULL, 1, FOLDERS_MAX,
+		 "where to measure, all at the same time; default: the current folder"),
+	CLI_ALIAS("folder"),
+	CLI_GROUP("Which configurations"),
+	CLI_STR(struct sweep_args, config, 0, "sweep_config", "FILE", NULL,
+		"JSON of lists, as ds_nvme_tune takes; default: its own 64 configurations"),
+	CLI_LIST(struct sweep_args, axes[SPACE_BLOCK_SIZE], 'b', "block_size", "BYTES", NULL, 1,
+		 VALUES_MAX, "these block sizes instead"),
+	CLI_LIST(struct sweep_args, axes[SPACE_QUEUE_DEPTH], 'd', "queue_depth", "N", NULL, 1,
+		 VALUES_MAX, "these depths instead"),
+	CLI_LIST(struct sweep_args, axes[SPACE_IO_PARALLEL], 't', "io_parallel", "N", NULL, 1,
+		 VALUES_MAX, "these numbers of I/O threads instead"),
+	CLI_LIST(struct sweep_args, axes[SPACE_SEQUENTIAL], 0, "requests", "HOW", NULL, 1, 2,
+		 "overlap, sequential or both, instead"),
+	CLI_LIST(struct sweep_args, axes[SPACE_SINGLE], 0, "submit", "HOW", NULL, 1, 2,
+		 "batch, single or both, instead"),
+	CLI_LIST(struct sweep_args, axes[SPACE_ENGINE], 'e', "engine", "NAME", NULL, 1, VALUES_MAX,
+		 "these engines; default: the first usable"),
+	CLI_LIST(struct sweep_args, axes[SPACE_MEMORY], 'm', "memory", "KIND", NULL, 1, VALUES_MAX,
+		 "these kinds of buffers: own, plain, odd, gpu; default: own"),
+	CLI_ALIAS("buffer"),
+	CLI_GROUP("What"),
+	CLI_FLAG(struct sweep_args, no_read, 0, "no_read", "only writes"),
+	CLI_FLAG(struct sweep_args, no_write, 0, "no_write", "only reads"),
+	CLI_SIZE(struct sweep_args, io_size, 's', "io_size", "BYTES", "400M", 1, 1ull << 40,
+		 "bytes per measurement and folder"),
+	CLI_U32(struct sweep_args, loops, 0, "loops", "N", "1", 1, 100000,
+		"measurements of each configuration, interleaved"),
+	CLI_U64(struct sweep_args, seed, 0, "seed", "N", "1", 0, INT64_MAX, "of the order"),
+	CLI_ENUM(struct sweep_args, direct, 0, "direct", io_direct_words, "auto",
+		 "use O_DIRECT: where it works, or fail, or not at all"),
+	CLI_ENUM(struct sweep_args, durability, 0, "durability", io_durability_words, "none",
+		 "end each write with nothing, fdatasync, or fsync of file and folder"),
+	CLI_FLAG(struct sweep_args, gpu, 0, "gpu", "memory of a GPU: as --memory gpu"),
+	CLI_FLAG(struct sweep_args, gds, 0, "gds", "GPUDirect Storage; needs --gpu"),
+	CLI_ALIAS("use_gds"),
+	CLI_FLAG(struct sweep_args, flush, 0, "flush_page_cache",
+		 "drop all of the machine's page cache before each read; needs root"),
+	CLI_FLAG(struct sweep_args, no_sudo, 0, "no_sudo",
+		 "do not do that; sudo is never called anyway"),
+	CLI_SIZE(struct sweep_args, limit, 0, "limit", "BYTES", NULL, 1, 1ull << 60,
+		 "what the device can do per second; default: plain threads find out"),
+	CLI_FLAG(struct sweep_args, no_limit, 0, "no-limit", "do not find that out"),
+	CLI_GROUP("Output"),
+	CLI_STR(struct sweep_args, log_dir, 0, "log_dir", "FOLDER", "_aio_bench_logs",
+		"where the logs go, one file per configuration; must be new or empty"),
+	CLI_FLAG(struct sweep_args, resume, 0, "resume",
+		 "go on where an interrupted sweep with the same options and logs ended"),
+	CLI_FLAG(struct sweep_args, verbose, 'v', "verbose",
+		 "show all configurations, not only the best"),
+	CLI_FLAG(struct sweep_args, dry_run, 0, "dry-run",
+		 "print what would run, what it would write and how long it would take"),
+	CLI_TABLE(struct sweep_args, out, struct cli_result_args, cli_result_opts),
+	CLI_END,
+};
+
+struct sweep_command {
+	const struct sweep_args *args;
+	struct sweep_job job;
+	struct space space;
+	char *state;
+	struct cli_outputs out;
+	struct cli_progress progress;
+	char shown[48]; /* the label */
+};
+
+/* ------------------------------------------------------------- from options */
+
+/* One word of an axis option to its value; false: not understood. */
+static bool axis_value(enum space_kind kind, const char *word, uint64_t *n)
+{
+	static const char *const requests[] = {"overlap", "sequential", NULL};
+	static const char *const submit[] = {"batch", "single", NULL};
+	const char *const *words = kind == SPACE_SEQUENTIAL ? requests
+				   : kind == SPACE_SINGLE   ? submit
+				   : kind == SPACE_MEMORY   ? pool_words
+							    : NULL;
+
+	*n = 0;
+	if (kind == SPACE_ENGINE)
+		return true;
+	for (uint64_t i = 0; words && words[i]; i++) {
+		*n = i;
+		if (!strcmp(words[i], word))
+			return true;
+	}
+	return !words && sluice_size_parse(n, word) == 0;
+}
+
+static int add_axis(struct sweep_command *c, struct space *s, enum space_kind kind)
+{
+	static const char *const names[SPACE_KINDS] = {"block_size", "queue_depth", "requests",
+						       "submit",     "io_parallel", "engine",
+						       "memory"};
+	const struct cli_list *l = &c->args->axes[kind];
+	struct sluice_err err;
+
+	for (size_t i = 0; i < l->nr; i++) {
+		const char *text = NULL;
+		uint64_t n;
+		int r;
+
+		if (!axis_value(kind, l->items[i], &n))
+			return cli_usage(&cmd_sweep, "--%s: '%s' is not understood", names[kind],
+					 l->items[i]);
+		if (kind == SPACE_ENGINE) {
+			r = cli_engine(&text, l->items[i], &cmd_sweep);
+			if (r != CLI_OK)
+				return r;
+			text = l->items[i];
+		}
+		r = space_add(s, kind, n, text, &err);
+		if (r < 0)
+			return r == -ENOMEM ? cli_fail(&cmd_sweep, CLI_FAILED, "%s", err.msg)
+					    : cli_usage(&cmd_sweep, "--%s", err.msg);
+	}
+	return CLI_OK;
+}
+
+/* Of @base those axes that no option replaces, in their order, then what options add. */
+static int merge_axes(struct sweep_command *c, const struct space *base)
+{
+	struct sluice_err err;
+	bool there[SPACE_KINDS] = {false};
+	int r = CLI_OK;
+
+	for (unsigned i = 0; i < base->nr && r == CLI_OK; i++) {
+		const struct space_axis *a = &base->axes[i];
+
+		there[a->kind] = true;
+		if (c->args->axes[a->kind].nr)
+			r = add_axis(c, &c->space, a->kind);
+		for (unsigned k = 0; !c->args->axes[a->kind].nr && k < a->nr && r == CLI_OK; k++)
+			if (space_add(&c->space, a->kind, a->values[k].n, a->values[k].text, &err) <
+			    0)
+				r = cli_fail(&cmd_sweep, CLI_FAILED, "%s", err.msg);
+	}
+	for (unsigned kind = 0; kind < SPACE_KINDS && r == CLI_OK; kind++)
+		if (!there[kind])
+			r = add_axis(c, &c->space, kind);
+	if (r == CLI_OK && space_points(&c->space) > 100000)
+		r = cli_usage(&cmd_sweep, "%u configurations are too many",
+			      space_points(&c->space));
+	return r;
+}
+
+static int build_space(struct sweep_command *c)
+{
+	struct space base = {.nr = 0};
+	struct sluice_err err;
+	int r = CLI_OK;
+
+	if (c->args->config)
+		r = cli_space_read(&base, &cmd_sweep, c->args->config);
+	else if (space_nvme_tune(&base, &err) < 0)
+		r = cli_fail(&cmd_sweep, CLI_FAILED, "%s", err.msg);
+	if (r != CLI_OK)
+		return r;
+	r = merge_axes(c, &base);
+	space_fini(&base);
+	return r;
+}
+
+static int check_args(const struct sweep_args *a)
+{
+	if (a->no_read && a->no_write)
+		return cli_usage(&cmd_sweep, "--no_read and --no_write exclude each other");
+	if (a->flush && a->no_sudo)
+		return cli_usage(&cmd_sweep, "--flush_page_cache and --no_sudo exclude each other");
+	if (a->limit && a->no_limit)
+		return cli_usage(&cmd_sweep, "--limit and --no-limit exclude each other");
+	if (a->gds && !a->gpu)
+		return cli_usage(&cmd_sweep, "--gds goes with --gpu only");
+	if (a->gpu && a->axes[SPACE_MEMORY].nr)
+		return cli_usage(&cmd_sweep, "--gpu and --memory exclude each other");
+	if (a->gds)
+		return cli_fail(&cmd_sweep, CLI_UNSUPPORTED,
+				"--gds: GPUDirect Storage is not supported by this build");
+	if (a->flush && access("/proc/sys/vm/drop_caches", W_OK) < 0)
+		return cli_fail(
+			&cmd_sweep, CLI_UNSUPPORTED,
+			"--flush_page_cache: drop_caches cannot be written: %s; files of the "
+			"sweep are dropped anyway",
+			strerror(errno));
+	return CLI_OK;
+}
+
+static void set_job(struct sweep_command *c)
+{
+	static const char *const here[] = {"."};
+	const struct sweep_args *a = c->args;
+	struct sweep_job *job = &c->job;
+
+	job->folders = a->folders.nr ? a->folders.items : here;
+	job->nr_folders = a->folders.nr ? (unsigned)a->folders.nr : 1;
+	job->space = &c->space;
+	job->opts = (struct sluice_opts)SLUICE_OPTS_INIT;
+	job->opts.direct = a->direct;
+	job->opts.durability = a->durability;
+	job->memory = a->gpu ? POOL_GPU : POOL_OWN;
+	job->read = !a->no_read;
+	job->write = !a->no_write;
+	job->io_size = a->io_size;
+	job->loops = a->loops;
+	job->seed = a->seed;
+	job->flush = a->flush;
+	job->state = c->state;
+	job->resume = a->resume;
+	job->limit = a->limit;
+	job->measure_limit = !a->no_limit;
+}
+
+static int build_job(struct sweep_command *c)
+{
+	struct sluice_err err = {0, ""};
+	int r = check_args(c->args);
+
+	if (r == CLI_OK)
+		r = build_space(c);
+	if (r != CLI_OK)
+		return r;
+	if (asprintf(&c->state, "%s/" SWEEP_STATE, c->args->log_dir) < 0) {
+		c->state = NULL;
+		return cli_fail(&cmd_sweep, CLI_FAILED, "out of memory");
+	}
+	set_job(c);
+	r = sweep_logs_check(c->args->log_dir, c->args->resume, &err);
+	if (r == 0)
+		r = sweep_check(&c->job, &err);
+	if (r == -EINVAL)
+		return cli_usage(&cmd_sweep, "%s", err.msg);
+	if (r < 0)
+		return cli_fail(&cmd_sweep, r == -ENOTSUP ? CLI_UNSUPPORTED : CLI_FAILED, "%s",
+				err.msg);
+	return CLI_OK;
+}
+
+/* ---------------------------------------------------------------------- run */
+
+static void show_progress(void *arg, const char *name, uint64_t done, uint64_t total)
+{
+	struct sweep_command *c = arg;
+
+	/* One bar for all: only its label changes, so the time left is that of the sweep. */
+	if (!c->progress.on)
+		cli_progress_start(&c->progress, name, total);
+	snprintf(c->progress.label, sizeof(c->progress.label), "%s", name);
+	cli_progress_update(&c->progress, done);
+}
+
+static int point_done(void *arg, const struct sweep_job *job, const struct run_series *s,
+		      const struct sweep_point *p, struct sluice_err *err)
+{
+	struct sweep_command *c = arg;
+
+	return sweep_log_write(c->args->log_dir, job, s, p, err);
+}
+
+/* The series that have something to say, for the result. */
+static unsigned pick_series(struct run_series *out, const struct sweep_result *res)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < res->nr; i++)
+		if (res->series[i].ops)
+			out[n++] = res->series[i];
+	return n;
+}
+
+static int report(struct sweep_command *c, struct result *r, const struct sweep_result *res)
+{
+	CLEANUP_FREE struct run_series *series = calloc(res->nr + 1, sizeof(*series));
+	CLEANUP_FREE struct result_target *targets = calloc(c->job.nr_folders, sizeof(*targets));
+
+	if (!series || !targets)
+		return cli_fail(&cmd_sweep, CLI_FAILED, "out of memory");
+	for (unsigned i = 0; i < c->job.nr_folders; i++)
+		targets[i] = (struct result_target){c->job.folders[i], res->paths[i]};
+	r->targets = targets;
+	r->nr_targets = c->job.nr_folders;
+	r->settings = sweep_settings_json(&c->job);
+	r->series = series;
+	r->nr_series = pick_series(series, res);
+	r->grid = sweep_grid_json(&c->job, res);
+	r->bytes_written = res->bytes_written;
+	result_finish(r);
+	if (c->out.text)
+		sweep_report_text(stdout, &c->job, res, c->args->verbose);
+	return cli_outputs_finish(&c->out, r);
+}
+
+static int run_and_report(struct sweep_command *c)
+{
+	struct sluice_err err = {0, ""};
+	struct sweep_result res = {.nr = 0};
+	struct result r;
+	int status = CLI_OK, rc;
+
+	result_init(&r, "sweep");
+	c->job.progress = isatty(STDERR_FILENO) ? show_progress : NULL;
+	c->job.point_done = point_done;
+	c->job.arg = c;
+	rc = sweep_logs_make(c->args->log_dir, &err);
+	if (rc == 0)
+		rc = sweep_run(&c->job, &res, &err);
+	cli_progress_end(&c->progress);
+	if (rc < 0) {
+		r.partial = true;
+		snprintf(r.partial_why, sizeof(r.partial_why), "%s", err.msg);
+	}
+	if (res.began)
+		status = report(c, &r, &res);
+	if (rc == -ECANCELED && *c->job.stop)
+		status = cli_fail(&cmd_sweep, 128 + *c->job.stop,
+				  "interrupted; --resume goes on with what is in %s",
+				  c->args->log_dir);
+	else if (rc < 0)
+		status = cli_fail(&cmd_sweep, res.began ? CLI_FAILED : CLI_USAGE, "%s", err.msg);
+	if (fflush(stdout) || ferror(stdout))
+		status = cli_fail(&cmd_sweep, CLI_FAILED, "cannot write the result: %s",
+				  strerror(errno));
+	result_fini(&r);
+	sweep_result_fini(&res);
+	return status;
+}
+
+static int sweep_main(void *args, int argc, char **argv)
+{
+	struct sweep_command c = {.args = args};
+	int r;
+
+	(void)argc;
+	(void)argv;
+	c.job.stop = cli_stop_catch();
+	r = build_job(&c);
+	if (r == CLI_OK && c.args->dry_run) {
+		sweep_report_plan(stdout, &c.job);
+	} else if (r == CLI_OK) {
+		r = cli_outputs_open(&c.out, &cmd_sweep, &c.args->out);
+		if (r == CLI_OK)
+			r = run_and_report(&c);
+		cli_outputs_abandon(&c.out);
+	}
+	space_fini(&c.space);
+	free(c.state);
+	return r;
+}
+
+const struct cli_cmd cmd_sweep = {
+	.name = "sweep",
+	.summary = "every configuration of a space: logs, table, heat map",
+	.opts = sweep_opts,
+	.args_size = sizeof(struct sweep_args),
+	.run = sweep_main,
+};

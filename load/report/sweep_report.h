@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_REPORT_SWEEP_REPORT_H
+#define SLUICE_REPORT_SWEEP_REPORT_H
+
+/*
+ * What `sluice sweep' prints and the log files it leaves, whose names and result lines
+ * are upstream's, so that upstream's parsers read them:
+ *
+ *	LOG_DIR/_aio_bench_read_logs/read_block_overlap_ftd1_d32_bs1M_p8.txt
+ *	LOG_DIR/_aio_bench_write_logs/...
+ *	LOG_DIR/sluice-sweep-state.jsonl	for --resume
+ *
+ * GB is 2^30 bytes, as upstream has it.
+ */
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include <sluice/sluice.h>
+
+struct run_series;
+struct sweep_job;
+struct sweep_point;
+struct sweep_result;
+
+#define SWEEP_STATE "sluice-sweep-state.jsonl"
+
+/* May a sweep use this folder?  A new one must be empty or absent.  -EINVAL if not. */
+int sweep_logs_check(const char *dir, bool resume, struct sluice_err *err);
+/* Make it and the two in it. */
+int sweep_logs_make(const char *dir, struct sluice_err *err);
+/* The log of one point. */
+int sweep_log_write(const char *dir, const struct sweep_job *job, const struct run_series *s,
+		    const struct sweep_point *p, struct sluice_err *err);
+
+/* Table (the ten best, or @all), heat map, and the best of each direction. */
+void sweep_report_text(FILE *f, const struct sweep_job *job, const struct sweep_result *res,
+		       bool all);
+void sweep_report_plan(FILE *f, const struct sweep_job *job);
+
+/* Members "settings" and "grid" of the result; new objects. */
+json_t *sweep_settings_json(const struct sweep_job *job);
+json_t *sweep_grid_json(const struct sweep_job *job, const struct sweep_result *res);
+
+#endif

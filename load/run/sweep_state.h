@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_RUN_SWEEP_STATE_H
+#define SLUICE_RUN_SWEEP_STATE_H
+
+/*
+ * The state file of a sweep: a first line with the settings of the job, then one
+ * line of JSON per measurement.  A line that is cut off, as by a crash, is dropped.
+ */
+#include <stdio.h>
+
+#include "load/run/sweep.h"
+
+/* One measurement: what one run of a configuration yielded. */
+struct sweep_sample {
+	unsigned index; /* into the result's points */
+	uint32_t loop;
+	double sec;             /* until the last worker was done */
+	double *worker_sec;     /* of each */
+	struct run_series *run; /* CPU time, stats, memory, file */
+	int64_t resident, unknown;
+};
+
+/* Does @file hold the state of this very job?  0; -EINVAL, with what differs; -errno. */
+int sweep_state_check(const struct sweep_job *job, const char *file, struct sluice_err *err);
+
+/* Make the file, which must not exist, or open it at its end. */
+int sweep_state_open(FILE **out, const struct sweep_job *job, struct sluice_err *err);
+int sweep_state_add(FILE *f, const struct sweep_job *job, const struct sweep_sample *m,
+		    struct sluice_err *err);
+/* Call @add for each measurement in the file. */
+int sweep_state_load(const struct sweep_job *job,
+		     int (*add)(void *arg, const struct sweep_sample *m, struct sluice_err *err),
+		     void *arg, struct sluice_err *err);
+
+#endif

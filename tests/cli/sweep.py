@@ -1,0 +1,419 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`sluice sweep`, from outside: grid, logs, interruption, refusals.
+
+    sweep.py SLUICE ROOT
+"""
+import os
+import sys
+
+# Instead of this folder, whose names hide modules of Python's own: io, types.
+sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
+
+import contextlib
+import itertools
+import json
+import pty
+import re
+import signal
+import subprocess
+import tempfile
+import time
+
+import resultcheck
+import tap
+
+SLUICE = os.path.abspath(sys.argv[1])
+ROOT = sys.argv[2]
+SMALL = ['--io_size', '256K', '--block_size', '64K', '128K', '--queue_depth', 4, 8, '--io_parallel', 1, 2,
+         '--requests', 'overlap', '--submit', 'batch', '--no-limit']
+STATE = 'sluice-sweep-state.jsonl'
+
+
+@contextlib.contextmanager
+def folder():
+    """An empty folder on a disk, current while it lasts."""
+    back = os.getcwd()
+    with tempfile.TemporaryDirectory(prefix='sluice-test-', dir=back) as name:
+        os.chdir(name)
+        try:
+            yield name
+        finally:
+            os.chdir(back)
+
+
+def start(*args, **more):
+    return subprocess.Popen([SLUICE, 'sweep', *map(str, args)], stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL, **more)
+
+
+def sweep(*args, status=0):
+    """Run it; the exit status must be @status.  Returns (stdout, stderr)."""
+    process = start(*args)
+    out, err = process.communicate()
+    assert process.returncode == status, (args, process.returncode, out, err)
+    return out, err
+
+
+def result(*args):
+    """Run it in this folder and return its JSON, checked."""
+    out, _ = sweep('--json', '-', *args)
+    r = json.loads(out)
+    resultcheck.check(ROOT, r)
+    return r
+
+
+def logs(kind, log_dir='_aio_bench_logs'):
+    return sorted(os.listdir(f'{log_dir}/_aio_bench_{kind}_logs'))
+
+
+def upstream_speeds(log_dir):
+    """What DeepSpeed's parser would take from the logs: {(key fields): E2E speed}."""
+    units = {'K': 2**10, 'M': 2**20}
+    found = {}
+    for name in os.listdir(log_dir):
+        fields = []
+        for field in name[:-len('.txt')].split('_'):
+            if m := re.fullmatch(r'bs(\d+)([KM])', field):
+                fields.append(int(m[1]) * units[m[2]])
+            elif m := re.fullmatch(r'[dp](\d+)', field):
+                fields.append(int(m[1]))
+            else:
+                fields.append(field)
+        with open(os.path.join(log_dir, name)) as f:
+            for line in f:
+                if line.startswith(('E2E Read Speed', 'E2E Write Speed')):
+                    found[tuple(fields)] = float(line.split()[-2])
+    return found
+
+
+# --------------------------------------------------------------------- the grid
+
+def the_default_space_is_that_of_ds_nvme_tune():
+    with folder() as f:
+        out, _ = sweep('--dry-run')
+        assert os.listdir(f) == []
+    assert 'Would measure 64 configurations, read and write, 1 loop of 400M in 1 folder: 128 measurements' \
+        in out, out
+    assert '  block_size: 1M 8M\n  queue_depth: 32 128\n' in out and 'io_parallel: 1 2 4 8' in out, out
+    assert re.search(r'^writes: +25.* GiB \(\d+ bytes\)$', out, re.M), out
+    assert re.search(r'^time: +about \d+ s', out, re.M), out
+
+
+def every_point_is_there_once():
+    with folder():
+        r = result(*SMALL)
+        names = {f'{kind}_block_overlap_ftd1_d{d}_bs{b}_p{p}' for kind, d, b, p in
+                 itertools.product(('read', 'write'), (4, 8), ('64K', '128K'), (1, 2))}
+        assert {s['name'] for s in r['series']} == names
+        assert r['grid']['axes'][:2] == [{'name': 'block_size', 'values': [65536, 131072]},
+                                         {'name': 'queue_depth', 'values': [4, 8]}], r['grid']
+        for s in r['series']:
+            _, _, _, _, depth, block, parallel = s['name'].split('_')
+            ran = s['ran']
+            assert f'd{ran["queue_depth"]}' == depth and f'p{ran["io_parallel"]}' == parallel, s
+            assert f'bs{ran["block_size"] // 1024}K' == block, s
+            assert s['settings']['queue_depth'] == ran['queue_depth']
+        assert sorted(os.listdir('.')) == ['_aio_bench_logs']
+    assert r['bytes_written'] == 256 * 1024 * (8 + 1), r['bytes_written']
+
+
+def the_best_is_the_fastest():
+    with folder():
+        r = result(*SMALL, '--loops', 2)
+    for kind in 'read', 'write':
+        fastest = max((s for s in r['series'] if s['kind'] == kind), key=lambda s: s['bytes_per_sec'])
+        best = r['grid']['best'][kind]
+        assert resultcheck.near(best['bytes_per_sec'], fastest['bytes_per_sec'])
+        for name, value in best['settings'].items():
+            assert fastest['settings'][name] == value, (best, fastest['settings'])
+        assert all(s['ops'] == 2 for s in r['series'])
+
+
+def the_logs_are_upstreams():
+    with folder():
+        r = result(*SMALL, '--loops', 2, '--requests', 'sequential', '--submit', 'single')
+        for kind in 'read', 'write':
+            found = upstream_speeds(f'_aio_bench_logs/_aio_bench_{kind}_logs')
+            assert len(found) == 32, found
+            for s in (s for s in r['series'] if s['kind'] == kind):
+                _, submit, how, ftd, depth, block, parallel = s['name'].split('_')
+                key = (kind, submit, how, ftd, int(depth[1:]), s['ran']['block_size'], int(parallel[1:]))
+                assert abs(found[key] - s['bytes_per_sec'] / 2**30) < 1e-6 * found[key] + 1e-8, s['name']
+                assert s['settings']['single_submit'] == (submit == 'single')
+                assert s['settings']['sequential_requests'] == (how == 'sequential')
+        with open('_aio_bench_logs/_aio_bench_read_logs/' + logs('read')[0]) as f:
+            lines = f.read().splitlines()
+        number = r'\d+\.\d+'
+        for line, pattern in zip(lines, [
+                r'Configuring 1 process to folder mapping', r'\[0\]: process 0 <----> \.',
+                f'Task Read Latency = {number} sec', f'Task Read Speed = {number} GB/sec',
+                f'E2E Read Latency = {number} sec', f'E2E Read Speed = {number} GB/sec']):
+            assert re.fullmatch(pattern, line), (line, pattern)
+
+
+def a_sweep_json_of_upstream_is_understood():
+    with folder():
+        with open('space.json', 'w') as f:
+            json.dump({'block_size': ['128K', '256K'], 'queue_depth': [4], 'io_parallel': [1, 2],
+                       'sequential_requests': [True, False], 'single_submit': [False],
+                       'threads': [1]}, f)
+        r = result('--sweep_config', 'space.json', '--io_size', '256K', '--no_write', '--no-limit')
+        assert [a['name'] for a in r['grid']['axes']] == ['block_size', 'queue_depth', 'io_parallel',
+                                                          'sequential_requests', 'single_submit']
+        assert len(r['series']) == 8 and {s['kind'] for s in r['series']} == {'read'}
+        assert logs('write') == [] and len(logs('read')) == 8
+
+
+def engines_and_memory_are_axes():
+    with folder():
+        r = result('--io_size', '64K', '--block_size', '64K', '--queue_depth', 2, '--io_parallel', 1,
+                   '--requests', 'overlap', '--submit', 'batch', '--engine', 'threads', 'null',
+                   '--memory', 'own', 'plain', 'odd', '--no-limit')
+        assert len(r['series']) == 12
+        for s in r['series']:
+            assert s['ran']['engine'] == s['settings']['engine'] and \
+                s['ran']['memory'] == s['settings']['memory'], s
+            assert s['name'].endswith(f'_p1_{s["ran"]["engine"]}_{s["ran"]["memory"]}'), s['name']
+
+
+def several_folders_have_a_worker_each():
+    with folder() as f:
+        os.mkdir('a')
+        os.mkdir('b')
+        r = result('--nvme_dir', 'a', 'b', '--io_size', '128K', '--block_size', '64K', '--queue_depth', 4,
+                   '--io_parallel', 1, '--requests', 'overlap', '--submit', 'batch', '--loops', 3,
+                   '--no-limit')
+        assert [t['folder'] for t in r['targets']] == ['a', 'b']
+        assert [s['name'] for s in r['series']] == ['read_block_overlap_ftd2_d4_bs64K_p1',
+                                                    'write_block_overlap_ftd2_d4_bs64K_p1']
+        for s in r['series']:
+            assert s['ops'] == 6 and s['bytes'] == 6 * 128 * 1024
+        assert os.listdir('a') == os.listdir('b') == []
+        assert sorted(os.listdir(f)) == ['_aio_bench_logs', 'a', 'b']
+
+
+def the_text_has_a_table_and_a_heat_map():
+    with folder():
+        out, err = sweep(*SMALL[:-1], '--limit', '1T')
+        assert err == ''
+        assert re.search(r'^ +\d+\.\d{3} +100 % +\d+ % +- +read_block_overlap_ftd1_d\d_bs\d+K_p\d$', out,
+                         re.M), out
+        assert 'read, GB/sec, block_size down, queue_depth across' in out, out
+        assert re.search(r'^ +64K( [█▓▒░] +\d+\.\d{3}){2}$', out, re.M), out
+        assert re.search(r'^Best performance \(GB/sec\): read = [ \d.]+, write = [ \d.]+$', out, re.M)
+
+
+def verbose_shows_all():
+    with folder():
+        args = ['--io_size', '64K', '--no_write', '--no-limit', '--log_dir']
+        short, _ = sweep(*args, 'a')
+        long, _ = sweep(*args, 'b', '--verbose')
+        assert short.count('  read_') == 10 and 'and 54 more' in short, short
+        assert long.count('  read_') == 64, long
+
+
+def a_page_can_be_had_at_once():
+    with folder():
+        process = start(*SMALL, '--html', 'r.html')
+        _, err = process.communicate()
+        if process.returncode == 3:
+            raise tap.Skip('chart', err.strip())
+        assert process.returncode == 0, err
+        assert os.path.getsize('r.html') > 10000
+
+
+def order_of(log_dir):
+    with open(os.path.join(log_dir, STATE)) as f:
+        return [(line['loop'], line['point']) for line in map(json.loads, f.readlines()[1:])]
+
+
+def loops_are_interleaved_in_an_order_of_the_seed():
+    with folder():
+        for name, seed in ('a', 1), ('b', 1), ('c', 2):
+            sweep(*SMALL, '--no_write', '--loops', 3, '--seed', seed, '--log_dir', name)
+        a, b, c = map(order_of, 'abc')
+    assert a == b and a != c
+    assert [loop for loop, _ in a] == sorted(loop for loop, _ in a)
+    rounds = [[point for loop, point in a if loop == i] for i in range(3)]
+    assert all(sorted(r) == list(range(8)) for r in rounds)
+    assert rounds[0] != rounds[1] or rounds[1] != rounds[2]
+
+
+def a_terminal_sees_how_far_it_is():
+    with folder():
+        main, other = pty.openpty()
+        process = subprocess.Popen([SLUICE, 'sweep', '--io_size', '16M', '--no-limit'],
+                                   stdout=subprocess.DEVNULL, stderr=other)
+        os.close(other)
+        seen = b''
+        with contextlib.suppress(OSError):
+            while chunk := os.read(main, 65536):
+                seen += chunk
+        os.close(main)
+        assert process.wait() == 0
+        assert b'_ftd1_d' in seen and b'/s' in seen, seen[:500]
+
+
+# ------------------------------------------------------------ logs, resumption
+
+def a_stale_log_folder_is_refused():
+    with folder():
+        os.makedirs('logs/_aio_bench_read_logs')
+        _, err = sweep(*SMALL, '--log_dir', 'logs', status=2)
+        assert err.count('\n') == 1 and 'logs is not empty' in err, err
+        assert os.listdir('.') == ['logs'] and os.listdir('logs') == ['_aio_bench_read_logs']
+        os.mkdir('empty')
+        sweep(*SMALL, '--log_dir', 'empty')
+        _, err = sweep(*SMALL, '--log_dir', 'empty', status=2)
+        assert 'not empty' in err
+
+
+def an_interrupted_sweep_goes_on_where_it_was():
+    args = ['--io_size', '4M', '--block_size', '128K', '256K', '--queue_depth', 1, 2, 4, '--io_parallel', 1, 2,
+            '--requests', 'sequential', '--submit', 'single', '--loops', 20, '--no-limit',
+            '--engine', 'threads', '--log_dir', 'logs']
+    with folder():
+        process = start(*args, '--json', 'one.json')
+        state = os.path.join('logs', STATE)
+        while not os.path.exists(state) or open(state).read().count('\n') < 20:
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate()
+        assert process.returncode == 130 and err.count('\n') == 1, (process.returncode, err)
+        assert 'interrupted; --resume goes on' in err, err
+        with open('one.json') as f:
+            one = json.load(f)
+        resultcheck.check(ROOT, one)
+        assert one['partial'] and one['partial_why'] == 'interrupted'
+        before = open(state).read()
+        with open(state, 'a') as f:
+            f.write('{"point": 3, "lo')  # as a crash leaves it
+        assert sorted(os.listdir('.')) == ['logs', 'one.json']
+
+        two = result(*args, '--resume')
+        assert not two['partial'], two['partial_why']
+        assert len(two['series']) == 24 and all(s['ops'] == 20 for s in two['series'])
+        assert open(state).read().startswith(before)
+        assert len(logs('read', 'logs')) == len(logs('write', 'logs')) == 12
+        # what the first one measured is in the second, as it was
+        for s in one['series']:
+            (t,) = [t for t in two['series'] if t['name'] == s['name']]
+            assert not set(s['samples']) - set(t['samples']), s['name']
+        moved = sum(s['bytes_written'] for s in one['series'])
+        assert two['bytes_written'] < 24 * 20 * 4 * 2**20 + moved
+
+
+def another_sweep_cannot_be_resumed():
+    with folder():
+        sweep(*SMALL)
+        for more, word in (['--loops', 2], 'loops'), (['--seed', 5], 'seed'), \
+                (['--no_write'], 'write'), (['--direct', 'never'], 'direct'), \
+                (['--memory', 'plain'], 'axes'):
+            _, err = sweep(*SMALL, '--resume', *more, status=2)
+            assert err.count('\n') == 1 and f'another sweep: {word} differs' in err, err
+        _, err = sweep(*SMALL, '--resume', '--log_dir', 'elsewhere', status=2)
+        assert 'nothing to resume' in err and not os.path.exists('elsewhere'), err
+
+
+def a_failure_ends_it_with_one_line():
+    with folder() as f:
+        _, err = sweep(*SMALL, '--engine', 'fault:nth=3', '--json', 'r.json', status=1)
+        assert err.count('\n') == 1 and 'data' in err, err
+        with open('r.json') as file:
+            r = json.load(file)
+        resultcheck.validate(ROOT, r)
+        assert r['partial']
+        assert sorted(os.listdir(f)) == ['_aio_bench_logs', 'r.json']
+
+
+# -------------------------------------------------------------------- refusals
+
+BAD = {
+    'neither reads nor writes': (['--no_read', '--no_write'], 'exclude each other'),
+    'a folder that is missing': (['--nvme_dir', 'no/such'], 'no/such'),
+    'a file as a folder': (['--nvme_dir', '/etc/passwd'], 'not a directory'),
+    'more than fits': (['--io_size', '1T'], 'not enough free space'),
+    'no loops': (['--loops', '0'], 'outside 1..'),
+    'a size that does not parse': (['--io_size', 'much'], 'not a size'),
+    'a block size that does not parse': (['--block_size', 'big'], "--block_size: 'big'"),
+    'a block size that is odd': (['--block_size', '1000'], 'multiple of 512'),
+    'a depth out of range': (['--queue_depth', '5000'], 'outside 1..4096'),
+    'a value twice': (['--queue_depth', '4', '4'], 'there twice'),
+    'an unknown engine': (['--engine', 'warp'], "'warp' is unknown"),
+    'an unknown kind of memory': (['--memory', 'pink'], "--memory: 'pink'"),
+    'an unknown way of submitting': (['--submit', 'twice'], "--submit: 'twice'"),
+    'GDS without a GPU': (['--gds'], '--gds goes with --gpu'),
+    'a flush and none': (['--flush_page_cache', '--no_sudo'], 'exclude each other'),
+    'a space that is missing': (['--sweep_config', 'none.json'], 'none.json'),
+    'a limit and none': (['--limit', '1G', '--no-limit'], 'exclude each other'),
+}
+
+BAD_JSON = {
+    'an unknown key': ('{"block_sizes": ["1M"]}', "unknown key 'block_sizes'"),
+    'a value that is no list': ('{"block_size": "1M"}', 'not a list'),
+    'a string for a flag': ('{"single_submit": ["true"]}', 'not true or false'),
+    'a size that does not parse': ('{"block_size": ["1Q"]}', 'block_size'),
+    'a list instead of an object': ('[1]', 'not an object'),
+    'half a file': ('{"block_size": [', 'line 1'),
+    'an empty list': ('{"queue_depth": []}', 'not a list of values'),
+}
+
+
+def bad_input_case(what):
+    args, message = BAD[what]
+
+    def case():
+        with folder() as f:
+            out, err = sweep(*args, status=2)
+            assert out == '' and err.count('\n') == 1 and message in err, (out, err)
+            assert os.listdir(f) == []
+    return f'{what} is refused with one line', case
+
+
+def bad_json_case(what):
+    text, message = BAD_JSON[what]
+
+    def case():
+        with folder() as f:
+            with open('s.json', 'w') as file:
+                file.write(text)
+            out, err = sweep('--sweep_config', 's.json', status=2)
+            assert out == '' and err.count('\n') == 1 and message in err, (out, err)
+            assert os.listdir(f) == ['s.json']
+    return f'a space with {what} is refused with one line', case
+
+
+def what_needs_a_gpu_is_status_3():
+    with folder() as f:
+        for args in ['--gpu'], ['--gpu', '--gds'], ['--memory', 'own', 'gpu']:
+            process = start('--io_size', '64K', *args)
+            _, err = process.communicate()
+            if process.returncode == 0:
+                raise tap.Skip('gpu', 'there is a GPU')
+            assert process.returncode == 3 and err.count('\n') == 1, (process.returncode, err)
+            assert os.listdir(f) == []
+
+
+tap.run(
+    the_default_space_is_that_of_ds_nvme_tune,
+    every_point_is_there_once,
+    the_best_is_the_fastest,
+    the_logs_are_upstreams,
+    a_sweep_json_of_upstream_is_understood,
+    engines_and_memory_are_axes,
+    several_folders_have_a_worker_each,
+    the_text_has_a_table_and_a_heat_map,
+    verbose_shows_all,
+    a_page_can_be_had_at_once,
+    loops_are_interleaved_in_an_order_of_the_seed,
+    a_terminal_sees_how_far_it_is,
+    a_stale_log_folder_is_refused,
+    an_interrupted_sweep_goes_on_where_it_was,
+    another_sweep_cannot_be_resumed,
+    a_failure_ends_it_with_one_line,
+    *map(bad_input_case, BAD),
+    *map(bad_json_case, BAD_JSON),
+    what_needs_a_gpu_is_status_3,
+)
