@@ -216,6 +216,7 @@ static void show_progress(void *arg, enum bench_step step, uint64_t size, uint64
 		cli_progress_label(&c->progress, labels[step], total);
 	c->step = (int)step;
 	c->size = size;
+	c->progress.total = total; /* a series that ends by time learns it as it goes */
 	cli_progress_update(&c->progress, done);
 }
 

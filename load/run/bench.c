@@ -29,18 +29,32 @@ struct bench {
 	struct pool pool;
 	enum bench_step step;
 	uint64_t size;
+	unsigned use;      /* files, the first so many */
+	uint64_t start_ns; /* of the series */
 };
 
 /* ------------------------------------------------------------------- series */
 
+/* What a series will have moved in the end: known, or as the time goes. */
+static uint64_t expected_bytes(const struct bench *b, uint64_t bytes)
+{
+	const struct bench_job *job = b->job;
+	uint64_t max_ns = job->runtime_ns ? job->runtime_ns : job->max_ns;
+	double passed = (double)(clock_ns() - b->start_ns);
+	double by_time = passed > 0 ? (double)bytes * (double)max_ns / passed : 0;
+	double by_count = (double)(job->iterations + job->warmup) * (double)b->size;
+
+	if (job->runtime_ns)
+		return (uint64_t)by_time;
+	return (uint64_t)(max_ns && bytes && by_time < by_count ? by_time : by_count);
+}
+
 static void on_tick(void *arg, uint64_t ops, uint64_t bytes)
 {
 	struct bench *b = arg;
-	const struct bench_job *job = b->job;
 
 	(void)ops;
-	job->progress(job->progress_arg, b->step, b->size, bytes,
-		      job->runtime_ns ? 0 : (job->iterations + job->warmup) * b->size);
+	b->job->progress(b->job->progress_arg, b->step, b->size, bytes, expected_bytes(b, bytes));
 }
 
 /* Are these files moved by O_DIRECT with these options?  And push them out of the cache. */
@@ -114,7 +128,7 @@ static int run_series(struct bench *b, enum bench_step step, struct sluice_err *
 				   .files = &b->files,
 				   .pool = &b->pool,
 				   .read = step == BENCH_READ,
-				   .nr_files = b->files.nr};
+				   .nr_files = b->use};
 	struct stream_job stream = {
 		.source = bench_source(&src),
 		.files = (const char *const *)b->files.paths,
@@ -135,6 +149,7 @@ static int run_series(struct bench *b, enum bench_step step, struct sluice_err *
 	int r;
 
 	b->step = step;
+	b->start_ns = clock_ns();
 	sluice_random_seed(&src.random, job->seed + b->size);
 	for (unsigned i = 0; i < nr; i++)
 		name_series(b, &s[i], step == BENCH_MIXED ? i == 0 : step == BENCH_READ);
@@ -193,10 +208,17 @@ static int writes(struct bench *b, struct sluice_err *err)
 
 static int reads(struct bench *b, struct sluice_err *err)
 {
-	unsigned first = b->res->nr_series;
-	int r = fill(b, err);
+	unsigned first = b->res->nr_series, full = 0;
+	int r = 0;
 
-	for (unsigned i = 0; i < b->files.nr && r == 0; i++) {
+	/* Writes that ended early are not made up for: what there is will do. */
+	while (full < b->files.nr && b->files.full[full])
+		full++;
+	if (full >= b->job->in_flight && full)
+		b->use = full;
+	else
+		r = fill(b, err);
+	for (unsigned i = 0; i < b->use && r == 0; i++) {
 		file_drop_cache(b->files.paths[i], b->files.bytes);
 		r = bench_stopped(b->job, err);
 	}
@@ -235,6 +257,7 @@ static int one_size(struct bench *b, uint64_t size, struct sluice_err *err)
 		r = bench_files_init(&b->files, job, b->dir, size, err);
 	if (r == 0)
 		r = look_at_files(b, err);
+	b->use = b->files.nr;
 	if (r == 0 && job->rwmix)
 		r = mixed(b, err);
 	if (r == 0 && !job->rwmix && job->write)

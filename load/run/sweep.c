@@ -167,6 +167,18 @@ static int add_sample(void *arg, const struct sweep_sample *m, struct sluice_err
 	return 0;
 }
 
+/* One that an earlier process made: its wear counts as well. */
+static int add_known(void *arg, const struct sweep_sample *m, struct sluice_err *err)
+{
+	struct sweep *w = arg;
+	uint64_t before = m->index < w->res->nr ? w->res->series[m->index].bytes : 0;
+	int r = add_sample(w, m, err);
+
+	if (r == 0 && m->index < w->res->nr && !w->res->series[m->index].read)
+		w->res->bytes_written += w->res->series[m->index].bytes - before;
+	return r;
+}
+
 static int measure(struct sweep *w, unsigned index, uint32_t loop, struct sluice_err *err)
 {
 	struct run_series *s = &w->res->series[index];
@@ -240,6 +252,19 @@ static int one_loop(struct sweep *w, unsigned first, uint32_t loop, unsigned *or
 			r = job->point_done(job->arg, job, &w->res->series[index],
 					    &w->res->points[index], err);
 	}
+	return r;
+}
+
+/* Points that an earlier process completed; it may have ended before it could say so. */
+static int log_known(struct sweep *w, struct sluice_err *err)
+{
+	const struct sweep_job *job = w->job;
+	int r = 0;
+
+	for (unsigned i = 0; job->point_done && i < w->res->nr && r == 0; i++)
+		if (w->res->points[i].loops == job->loops)
+			r = job->point_done(job->arg, job, &w->res->series[i], &w->res->points[i],
+					    err);
 	return r;
 }
 
@@ -328,7 +353,7 @@ int sweep_run(const struct sweep_job *job, struct sweep_result *res, struct slui
 	*res = (struct sweep_result){.nr = 0};
 	r = sweep_alloc_points(&w, err);
 	if (r == 0 && job->state && job->resume)
-		r = sweep_state_load(job, add_sample, &w, err);
+		r = sweep_state_load(job, add_known, &w, err);
 	if (r == 0)
 		sweep_count_left(&w);
 	for (unsigned i = 0; i < job->nr_folders && r == 0; i++)
@@ -337,6 +362,8 @@ int sweep_run(const struct sweep_job *job, struct sweep_result *res, struct slui
 		r = sweep_state_open(&w.state, job, err);
 	for (unsigned i = 0; i < job->nr_folders && r == 0; i++)
 		r = sweep_make_file(&w, i, err);
+	if (r == 0)
+		r = log_known(&w, err);
 	if (r == 0)
 		r = walk(&w, err);
 	if (job->limit) {

@@ -269,40 +269,46 @@ def a_stale_log_folder_is_refused():
         assert 'not empty' in err
 
 
-def an_interrupted_sweep_goes_on_where_it_was():
+def interrupted_case(when, lines):
+    """Stop it when its state has so many lines, and let it go on."""
     args = ['--io_size', '4M', '--block_size', '128K', '256K', '--queue_depth', 1, 2, 4, '--io_parallel', 1, 2,
             '--requests', 'sequential', '--submit', 'single', '--loops', 20, '--no-limit',
             '--engine', 'threads', '--log_dir', 'logs']
-    with folder():
-        process = start(*args, '--json', 'one.json')
-        state = os.path.join('logs', STATE)
-        while not os.path.exists(state) or open(state).read().count('\n') < 20:
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate()
-        assert process.returncode == 130 and err.count('\n') == 1, (process.returncode, err)
-        assert 'interrupted; --resume goes on' in err, err
-        with open('one.json') as f:
-            one = json.load(f)
-        resultcheck.check(ROOT, one)
-        assert one['partial'] and one['partial_why'] == 'interrupted'
-        before = open(state).read()
-        with open(state, 'a') as f:
-            f.write('{"point": 3, "lo')  # as a crash leaves it
-        assert sorted(os.listdir('.')) == ['logs', 'one.json']
 
-        two = result(*args, '--resume')
-        assert not two['partial'], two['partial_why']
-        assert len(two['series']) == 24 and all(s['ops'] == 20 for s in two['series'])
-        assert open(state).read().startswith(before)
-        assert len(logs('read', 'logs')) == len(logs('write', 'logs')) == 12
-        # what the first one measured is in the second, as it was
-        for s in one['series']:
-            (t,) = [t for t in two['series'] if t['name'] == s['name']]
-            assert not set(s['samples']) - set(t['samples']), s['name']
-        moved = sum(s['bytes_written'] for s in one['series'])
-        assert two['bytes_written'] < 24 * 20 * 4 * 2**20 + moved
+    def case():
+        with folder():
+            process = start(*args, '--json', 'one.json')
+            state = os.path.join('logs', STATE)
+            while not os.path.exists(state) or open(state).read().count('\n') < lines:
+                assert process.poll() is None, process.communicate()
+                time.sleep(0.01)
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate()
+            assert process.returncode == 130 and err.count('\n') == 1, (process.returncode, err)
+            assert 'interrupted; --resume goes on' in err, err
+            with open('one.json') as f:
+                one = json.load(f)
+            resultcheck.check(ROOT, one)
+            assert one['partial'] and one['partial_why'] == 'interrupted'
+            before = open(state).read()
+            for name in logs('read', 'logs'):
+                os.unlink(f'logs/_aio_bench_read_logs/{name}')  # as if it had been killed before
+            with open(state, 'a') as f:
+                f.write('{"point": 3, "lo')  # as a crash leaves it
+            assert sorted(os.listdir('.')) == ['logs', 'one.json']
+
+            two = result(*args, '--resume')
+            assert not two['partial'], two['partial_why']
+            assert len(two['series']) == 24 and all(s['ops'] == 20 for s in two['series'])
+            assert open(state).read().startswith(before)
+            assert len(logs('read', 'logs')) == len(logs('write', 'logs')) == 12
+            # what the first one measured is in the second, as it was
+            for s in one['series']:
+                (t,) = [t for t in two['series'] if t['name'] == s['name']]
+                assert not set(s['samples']) - set(t['samples']), s['name']
+            # all measurements once, and the file was made once more
+            assert two['bytes_written'] == (12 * 20 + 1) * 4 * 2**20, two['bytes_written']
+    return f'a sweep that is interrupted {when} goes on where it was', case
 
 
 def another_sweep_cannot_be_resumed():
@@ -410,7 +416,8 @@ tap.run(
     loops_are_interleaved_in_an_order_of_the_seed,
     a_terminal_sees_how_far_it_is,
     a_stale_log_folder_is_refused,
-    an_interrupted_sweep_goes_on_where_it_was,
+    interrupted_case('while it reads', 20),
+    interrupted_case('while it writes', 260),
     another_sweep_cannot_be_resumed,
     a_failure_ends_it_with_one_line,
     *map(bad_input_case, BAD),
