@@ -163,6 +163,7 @@ extern const struct cli_cmd cmd_info;
 extern const struct cli_cmd cmd_io;
 extern const struct cli_cmd cmd_report;
 extern const struct cli_cmd cmd_sweep;
+extern const struct cli_cmd cmd_tune;
 
 /* ---- what follows is for main.c and the tests ---- */
 

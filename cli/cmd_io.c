@@ -15,6 +15,7 @@
 
 #include "base/util.h"
 #include "cli/cli.h"
+#include "cli/config.h"
 #include "cli/json.h"
 #include "cli/places.h"
 #include "cli/progress.h"
@@ -40,6 +41,7 @@ struct io_args {
 	uint32_t huge;
 	uint32_t memory;
 	const char *engine;
+	const char *config;
 	bool read;
 	bool include_warmup_time;
 	bool different_file;
@@ -82,6 +84,8 @@ static const struct cli_opt io_opts[] = {
 	CLI_GROUP("How"),
 	CLI_STR(struct io_args, engine, 'e', "engine", "NAME", NULL,
 		"as `sluice info' lists them; default, aio_handle and aio_basic: the first usable"),
+	CLI_STR(struct io_args, config, 0, "config", "FILE", NULL,
+		"settings as `sluice tune' and DeepSpeed have them; take the place of those below"),
 	CLI_SIZE(struct io_args, block_size, 'b', "block_size", "BYTES", NULL, 512, 1ull << 30,
 		 "bytes per block; default: what suits the device, near 1M"),
 	CLI_U32(struct io_args, queue_depth, 'd', "queue_depth", "N", "32", 1, 4096,
@@ -227,6 +231,8 @@ static int build_job(struct io_command *c)
 
 	set_job(&c->job, c->args);
 	r = check_args(c->args);
+	if (r == CLI_OK && c->args->config)
+		r = cli_config_read(&c->job.opts, &cmd_io, c->args->config);
 	if (r == CLI_OK)
 		r = pick_engine(c);
 	if (r == CLI_OK)

@@ -13,6 +13,7 @@ static const struct cli_cmd *const commands[] = {
 	&cmd_io,
 	&cmd_bench,
 	&cmd_sweep,
+	&cmd_tune,
 	&cmd_report,
 	&cmd_compare,
 	NULL,

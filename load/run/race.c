@@ -3,6 +3,7 @@
 #include "load/run/race.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -14,8 +15,10 @@
 
 #define ALL_BELOW  12   /* grids so small are raced whole */
 #define FIELD      8    /* points that start the race */
-#define JOIN       4    /* neighbours that join in a round */
+#define JOIN       4    /* neighbours that join in a round ... */
+#define CROWD      12   /* ... while there are fewer than this */
 #define SURE_AFTER 3    /* rounds before a point can be dropped by its interval */
+#define LEADERS    20   /* that are tried before one is kept */
 #define HOPELESS   0.35 /* so far behind (30 %) one round is enough */
 
 struct race {
@@ -122,19 +125,28 @@ static unsigned behind(const struct race_point *a, const struct race_point *b, d
 static void find_leader(struct race *r)
 {
 	struct race_result *res = r->res;
-	bool found = false;
+	unsigned most = 0;
 	double d, half;
 
-	for (unsigned i = 0; i < res->nr_points; i++) {
+	for (unsigned i = 0; i < res->nr_points; i++)
+		if (res->points[i].left && res->points[i].nr > most)
+			most = res->points[i].nr;
+	/* A newcomer that was lucky once does not lead. */
+	most = most > SURE_AFTER ? SURE_AFTER : most;
+	if (!res->points[res->leader].left || res->points[res->leader].nr < most)
+		for (unsigned i = 0; i < res->nr_points; i++)
+			if (res->points[i].left && res->points[i].nr >= most)
+				res->leader = i;
+	/* Ahead of one another in a circle is possible, so it ends somewhere. */
+	for (unsigned i = 0, pass = 0; i < res->nr_points; i++) {
 		const struct race_point *p = &res->points[i];
 
-		if (!p->left || !p->nr)
+		if (!p->left || p->nr < most || !behind(&res->points[res->leader], p, &d, &half) ||
+		    d <= 0)
 			continue;
-		if (!found)
-			res->leader = i;
-		else if (behind(&res->points[res->leader], p, &d, &half), d > 0)
-			res->leader = i;
-		found = true;
+		res->leader = i;
+		if (pass++ < LEADERS)
+			i = UINT_MAX; /* from the start */
 	}
 }
 
@@ -157,9 +169,11 @@ static void drop(struct race *r)
 		struct race_point *p = &res->points[i];
 		unsigned n;
 
-		if (!p->left || !p->nr)
+		if (!p->nr)
 			continue;
 		n = behind(p, &res->points[res->leader], &p->behind, &p->behind_half);
+		if (!p->left)
+			continue;
 		if (i == res->leader)
 			p->behind = p->behind_half = 0;
 		else if (!r->job->exhaustive && ((n && p->behind > HOPELESS) ||
@@ -285,7 +299,7 @@ static int run_all(struct race *r, struct sluice_err *err)
 		rc = run_round(r, err);
 	}
 	drop(r);
-	if (!r->over)
+	if (!r->over && rc == 0)
 		r->res->end = RACE_ALL;
 	return rc;
 }
@@ -303,7 +317,8 @@ static int run_race(struct race *r, struct sluice_err *err)
 		if (rc < 0 || r->over || race_model(r->job, r->res, r->predicted) < 0)
 			break;
 		/* A neighbour is worth a look once the leader has proved itself. */
-		if (r->res->points[r->res->leader].nr >= 2 && let_in(r, JOIN, beside_leader))
+		if (r->res->points[r->res->leader].nr >= 2 && nr_left(r) < CROWD &&
+		    let_in(r, JOIN, beside_leader))
 			continue;
 		if (nr_left(r) == 1)
 			r->res->end = RACE_CLEAR;
@@ -319,7 +334,9 @@ static int run_race(struct race *r, struct sluice_err *err)
 /* Can it be told from the leader, by what is known? */
 static bool equal(const struct race *r, const struct race_point *p)
 {
-	return p->left && p->nr && p->behind <= r->job->tie &&
+	double most = p->behind - p->behind_half <= 0 ? 2 * r->job->tie : r->job->tie;
+
+	return p->left && p->nr && p->behind <= most &&
 	       (p->behind_half < INFINITY || r->res->rounds < 2);
 }
 
@@ -369,6 +386,8 @@ int race_run(const struct race_job *job, struct race_result *res, struct sluice_
 	}
 	if (rc == 0 && !r.over)
 		rc = job->exhaustive ? run_all(&r, err) : run_race(&r, err);
+	if (rc < 0)
+		res->end = RACE_STOPPED;
 	if (res->probes) {
 		drop(&r);
 		race_model(job, res, r.predicted);

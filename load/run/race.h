@@ -60,7 +60,7 @@ enum race_end {
 	RACE_CLEAR, /* the winner is better than all others at 95 % */
 	RACE_TIED,  /* those left differ by less than matters; the winner is the cheapest */
 	RACE_BUDGET,
-	RACE_STOPPED,
+	RACE_STOPPED, /* by job->stop, or by a probe that failed */
 	RACE_ALL, /* exhaustive: everything was measured */
 };
 

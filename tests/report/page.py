@@ -110,8 +110,9 @@ def long_run():
 MAKERS = {
     'bench': lambda out: sluice('report', save('bench.json', sample('bench')), '-o', out),
     'sweep': lambda out: sluice('report', save('sweep.json', sample('sweep')), '-o', out),
+    'tune': lambda out: sluice('report', save('tune.json', sample('tune')), '-o', out),
     'both': lambda out: sluice('report', save('nvme0.json', sample('bench')), save('nvme1.json', slower()),
-                               save('grid.json', sample('sweep')), '-o', out),
+                               save('grid.json', sample('sweep')), save('race.json', sample('tune')), '-o', out),
     'hostile': lambda out: sluice('report', save('x<y>.json', hostile()), '-o', out),
     'kv': lambda out: sluice('report', save('kv.json', tiers()), '-o', out),
     'long': lambda out: sluice('report', save('long.json', long_run()), '-o', out),
@@ -235,6 +236,25 @@ def the_heat_map_equals_the_JSON():
         marked = web.js('''return document.querySelector('table.heat td.best').dataset.series''')
         assert marked == max((s for s in result['series'] if s['kind'] == kind),
                              key=lambda s: s['bytes_per_sec'])['name'], marked
+
+
+def the_search_of_tune_equals_the_JSON():
+    tune = sample('tune')['tune']
+    show('tune')
+    assert json.loads(web.js('return document.querySelector("pre.config").textContent')) == tune['config']
+    rows = web.js('''return [...document.querySelectorAll('#table-contenders tbody tr')].map((r) =>
+        [...r.children].slice(0, 5).map((c) => c.dataset.value))''')
+    assert rows[0][0] == tune['winner'] and len(rows) == len(tune['contenders']), rows[0]
+    by_name = {c['name']: c for c in tune['contenders']}
+    for name, read, write, behind, probes in rows:
+        c = by_name[name]
+        assert (float(read), float(write), float(behind), int(probes)) == (
+            c['read_bytes_per_sec'], c['write_bytes_per_sec'], c['behind'], c['probes']), name
+    effects = web.js('''return [...document.querySelectorAll('#table-importance [data-value]')].map((c) => +c.dataset.value)''')
+    assert effects == sorted((i['effect'] for i in tune['importance']), reverse=True), effects
+    card = web.js('return document.querySelector(".card .big").dataset.series')
+    assert card == 'read_' + tune['winner'], card
+    assert web.js('return document.querySelector("table.heat td.best") !== null')
 
 
 def the_heat_map_can_be_turned_and_filtered():
@@ -407,9 +427,9 @@ def screenshots_are_taken():
 CASES = [all_charts_are_drawn, what_the_charts_show_is_what_the_JSON_says,
          every_number_of_the_table_equals_the_JSON, numbers_are_readable_and_right,
          the_cards_show_the_best_and_its_share_of_the_limit, the_heat_map_equals_the_JSON,
-         the_heat_map_can_be_turned_and_filtered, a_comparison_shows_its_verdicts_and_its_gate,
-         names_are_text_whatever_is_in_them, flows_between_tiers_are_drawn, the_keyboard_reaches_everything,
-         arrow_keys_tell_the_points_of_a_chart, a_chart_has_the_same_as_a_table,
+         the_search_of_tune_equals_the_JSON, the_heat_map_can_be_turned_and_filtered,
+         a_comparison_shows_its_verdicts_and_its_gate, names_are_text_whatever_is_in_them,
+         flows_between_tiers_are_drawn, the_keyboard_reaches_everything, arrow_keys_tell_the_points_of_a_chart, a_chart_has_the_same_as_a_table,
          tables_can_be_sorted_and_copied, nothing_is_wider_than_the_screen,
          text_has_contrast_in_light_and_in_dark, the_button_changes_the_colours,
          a_long_run_is_thinned_out_and_says_so_only_then,

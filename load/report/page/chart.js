@@ -30,6 +30,9 @@ const whiskers = {
 		c.save();
 		c.strokeStyle = css('--text');
 		c.lineWidth = 1.5;
+		c.beginPath();
+		c.rect(chart.chartArea.left, chart.chartArea.top, chart.chartArea.width, chart.chartArea.height);
+		c.clip();
 		chart.data.datasets.forEach((d, n) => {
 			if (!d.whiskers || !chart.isDatasetVisible(n))
 				return;

@@ -19,7 +19,7 @@ function heat(x) {
 
 /* The axes that have more than one value. */
 function varying(r) {
-	const names = r.grid ? r.grid.axes.map((a) => a.name) : Object.keys((r.series[0] || {settings: {}}).settings);
+	const names = r.grid ? r.grid.axes.map((a) => a.name) : Object.keys((r.series[0] || {settings: {}}).settings).filter((name) => name in r.settings);
 	return names.map((name) => ({
 		name,
 		values: [...new Map(r.series.map((s) => [JSON.stringify(s.settings[name]), s.settings[name]])).values()]

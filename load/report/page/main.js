@@ -7,7 +7,7 @@ addComparison();
 addWarnings();
 addCards();
 results.forEach(addTune);
-results.forEach((r) => r.grid && addHeat(r));
+results.filter(isGrid).forEach(addHeat);
 results.forEach(addTop);
 if (plain.length) {
 	addBandwidth();

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/config.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "cli/cli.h"
+
+enum { BLOCK, DEPTH, THREADS, SINGLE, OVERLAP, GDS };
+
+static const struct member {
+	const char *name;
+	bool flag;
+	json_int_t min, max;
+} members[] = {
+	[BLOCK] = {"block_size", false, 512, 1 << 30},
+	[DEPTH] = {"queue_depth", false, 1, 4096},
+	[THREADS] = {"intra_op_parallelism", false, 1, 256},
+	[SINGLE] = {"single_submit", true, 0, 0},
+	[OVERLAP] = {"overlap_events", true, 0, 0},
+	[GDS] = {"use_gds", true, 0, 0},
+};
+
+static void set_flag(struct sluice_opts *opts, uint32_t flag, bool on)
+{
+	opts->flags = on ? opts->flags | flag : opts->flags & ~flag;
+}
+
+static void set(struct sluice_opts *opts, unsigned which, const json_t *v)
+{
+	json_int_t n = json_integer_value(v);
+
+	switch (which) {
+	case BLOCK:
+		opts->block = (uint64_t)n;
+		break;
+	case DEPTH:
+		opts->depth = (uint32_t)n;
+		break;
+	case THREADS:
+		opts->threads = (uint32_t)n;
+		break;
+	case SINGLE:
+		set_flag(opts, SLUICE_SINGLE_SUBMIT, json_is_true(v));
+		break;
+	case OVERLAP:
+		set_flag(opts, SLUICE_NO_OVERLAP, !json_is_true(v));
+		break;
+	}
+}
+
+static int read_member(struct sluice_opts *opts, const char *key, const json_t *v,
+		       struct sluice_err *err)
+{
+	for (unsigned i = 0; i < ARRAY_SIZE(members); i++) {
+		const struct member *m = &members[i];
+
+		if (strcmp(m->name, key) != 0)
+			continue;
+		if (m->flag && !json_is_boolean(v))
+			return sluice_fail(err, -EINVAL, "%s is neither true nor false", key);
+		if (i == GDS && json_is_true(v))
+			return sluice_fail(err, -ENOTSUP, "use_gds is not supported by this build");
+		if (!m->flag && (!json_is_integer(v) || json_integer_value(v) < m->min ||
+				 json_integer_value(v) > m->max))
+			return sluice_fail(err, -EINVAL, "%s is not a number of %lld..%lld", key,
+					   (long long)m->min, (long long)m->max);
+		set(opts, i, v);
+		return 0;
+	}
+	return sluice_fail(err, -EINVAL, "unknown member '%s'", key);
+}
+
+int cli_config_read(struct sluice_opts *opts, const struct cli_cmd *cmd, const char *file)
+{
+	json_error_t e;
+	json_t *root = json_load_file(file, JSON_REJECT_DUPLICATES, &e), *aio, *v;
+	struct sluice_err err = {0, ""};
+	const char *key;
+	int r = 0;
+
+	if (!root)
+		return cli_fail(cmd, CLI_USAGE, "--config: '%s': line %d: %s", file,
+				e.line > 0 ? e.line : 0, e.text);
+	aio = json_object_get(root, "aio");
+	if (!json_is_object(aio))
+		r = sluice_fail(&err, -EINVAL, "has no object 'aio'");
+	json_object_foreach(aio, key, v)
+	{
+		if (r == 0)
+			r = read_member(opts, key, v, &err);
+	}
+	json_decref(root);
+	if (r < 0)
+		return cli_fail(cmd, r == -ENOTSUP ? CLI_UNSUPPORTED : CLI_USAGE,
+				"--config: '%s': %s", file, err.msg);
+	return CLI_OK;
+}

@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`sluice tune`, from outside: what it prints, writes, refuses and leaves behind.  tune.py SLUICE ROOT
+
+Whether it finds the best settings is tests/unit/race.c and tests/perf/tune.py.
+"""
+import os
+import sys
+
+# Instead of this folder, whose names hide modules of Python's own: io, types.
+sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
+
+import contextlib
+import json
+import re
+import signal
+import subprocess
+import tempfile
+
+import resultcheck
+import tap
+
+SLUICE, ROOT = map(os.path.abspath, sys.argv[1:3])
+SMALL = {'block_size': ['256K', '1M'], 'queue_depth': [4, 16], 'single_submit': [False, True]}
+QUICK = ['--io_size', '4M', '--no-limit', '--budget', '3']
+
+
+@contextlib.contextmanager
+def folder():
+    """An empty folder on a disk, current while it lasts; a job leaves nothing but what it was told to."""
+    back = os.getcwd()
+    with tempfile.TemporaryDirectory(prefix='sluice-test-', dir=back) as name:
+        os.chdir(name)
+        with open('space.json', 'w', encoding='utf-8') as f:
+            json.dump(SMALL, f)
+        try:
+            yield name
+        finally:
+            os.chdir(back)
+
+
+def start(*args, command='tune', **more):
+    return subprocess.Popen([SLUICE, command, *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True, **more)
+
+
+def tune(*args, status=0, **more):
+    process = start(*args, **more)
+    out, err = process.communicate()
+    assert process.returncode == status, (args, process.returncode, out, err)
+    return out, err
+
+
+def result(*args, **more):
+    out, _ = tune(*args, '--json', '-', **more)
+    return json.loads(out)
+
+
+def left():
+    return sorted(os.listdir())
+
+
+def the_summary_is_ds_nvme_tunes_and_the_JSON_a_configuration():
+    with folder():
+        out, _ = tune('--sweep_config', 'space.json', *QUICK)
+        lines = out.splitlines()
+        assert lines[0] == "Running DeepNVMe performance tuning on ['.']", lines[0]
+        assert re.fullmatch(r'Best performance \(GB/sec\): read = +\d+\.\d\d, write = +\d+\.\d\d', lines[1]), lines[1]
+        end = lines.index('}', 2)
+        config = json.loads('\n'.join(lines[2:end + 1]))
+        assert lines[3] == '   "aio": {', lines[3]
+        aio = config['aio']
+        assert set(aio) == {'single_submit', 'overlap_events', 'intra_op_parallelism', 'queue_depth', 'block_size'}
+        assert isinstance(aio['single_submit'], bool) and aio['overlap_events'] is True
+        assert aio['block_size'] in (256 << 10, 1 << 20) and aio['queue_depth'] in (4, 16), aio
+        for word in ('goal:', 'search:', 'verdict:', 'mattered:', 'limit:', 'written:'):
+            assert any(line.startswith(word) for line in lines[end:]), (word, lines)
+        assert left() == ['space.json'], left()
+
+
+def the_result_follows_the_schema_and_names_every_try():
+    with folder():
+        r = result('--sweep_config', 'space.json', *QUICK)
+        resultcheck.check(ROOT, r)
+        t = r['tune']
+        assert r['command'] == 'tune' and t['configurations'] == 8, t
+        assert t['tried'] == len(t['contenders']) and len(r['series']) == 2 * t['tried']
+        assert sum(c['probes'] for c in t['contenders']) == t['probes']
+        assert t['winner'] in [c['name'] for c in t['contenders']]
+        names = {s['name'] for s in r['series']}
+        assert {f'read_{t["winner"]}', f'write_{t["winner"]}'} <= names, names
+        assert r['series'][0]['name'] == f'read_{t["winner"]}'
+        assert r['bytes_written'] >= sum(s['bytes_written'] for s in r['series']) > 0
+        assert {i['name'] for i in t['importance']} == set(SMALL)
+        for s in r['series']:
+            assert s['cache'].startswith('cold') or s['kind'] == 'write' or s['ran']['direct'] != 'O_DIRECT', s['cache']
+
+
+def what_it_writes_sluice_io_reads():
+    with folder():
+        tune('--sweep_config', 'space.json', *QUICK, '-o', 'best.json')
+        with open('best.json', encoding='utf-8') as f:
+            aio = json.load(f)['aio']
+        process = start('--config', 'best.json', '--io_size', '1M', '--loops', '1', '--json', '-', command='io')
+        out, err = process.communicate()
+        assert process.returncode == 0, err
+        ran = json.loads(out)['ran']
+        assert ran['queue_depth'] == aio['queue_depth'] and ran['block_size'] == aio['block_size'], (ran, aio)
+        assert ran['io_parallel'] == aio['intra_op_parallelism'], (ran, aio)
+
+
+def io_refuses_a_configuration_it_does_not_understand():
+    with folder():
+        for text, says in (('{', 'line'), ('{}', "has no object 'aio'"), ('{"aio": {"depth": 3}}', "unknown member 'depth'"),
+                           ('{"aio": {"queue_depth": "3"}}', 'queue_depth is not a number'),
+                           ('{"aio": {"queue_depth": 0}}', 'queue_depth is not a number of 1..4096'),
+                           ('{"aio": {"single_submit": "false"}}', 'neither true nor false')):
+            with open('c.json', 'w', encoding='utf-8') as f:
+                f.write(text)
+            process = start('--config', 'c.json', command='io')
+            _, err = process.communicate()
+            assert process.returncode == 2 and says in err and err.count('\n') == 1, (text, err)
+
+
+def every_goal_finds_a_winner():
+    with folder():
+        for goal in ('both', 'read', 'write', 'latency', 'cpu'):
+            size = ['--io_size', '64K'] if goal == 'latency' else ['--io_size', '4M']
+            r = result('--sweep_config', 'space.json', '--goal', goal, *size, '--no-limit', '--budget', '3')
+            resultcheck.check(ROOT, r)
+            kinds = {s['kind'] for s in r['series']}
+            assert kinds == ({goal} if goal in ('read', 'write') else {'read', 'write'}), (goal, kinds)
+            assert (r['tune']['floor'] is not None) == (goal in ('latency', 'cpu')), r['tune']['floor']
+            assert r['tune']['goal'] == goal and left() == ['space.json']
+
+
+def exhaustive_measures_everything_as_often_as_asked_for():
+    with folder():
+        r = result('--sweep_config', 'space.json', '--exhaustive', '--loops', '3', '--io_size', '1M', '--no-limit')
+        t = r['tune']
+        assert t['end'] == 'all' and t['tried'] == 8 and t['probes'] == 24 and t['exhaustive'], t
+        assert {c['probes'] for c in t['contenders']} == {3}
+
+
+def several_folders_work_at_once():
+    with folder():
+        os.mkdir('a')
+        os.mkdir('b')
+        r = result('--nvme_dir', 'a', 'b', '--sweep_config', 'space.json', '--no_write', *QUICK)
+        resultcheck.check(ROOT, r)
+        assert [t['folder'] for t in r['targets']] == ['a', 'b']
+        assert all('_ftd2_' in s['name'] and s['kind'] == 'read' for s in r['series'])
+        for s in r['series']:
+            probes = next(c['probes'] for c in r['tune']['contenders'] if s['name'].endswith(c['name']))
+            assert s['bytes'] == 2 * probes * (4 << 20), s
+        assert os.listdir('a') == os.listdir('b') == []
+
+
+def the_limit_and_its_share_are_told():
+    with folder():
+        r = result('--sweep_config', 'space.json', '--goal', 'read', '--io_size', '4M', '--limit', '1G', '--budget', '2')
+        s = r['series'][0]
+        assert s['limit']['bytes_per_sec'] == 1 << 30 and s['limit']['how'] == 'as given', s['limit']
+        assert abs(s['limit']['share'] - s['bytes_per_sec'] / (1 << 30)) < 1e-9
+
+
+def a_dry_run_creates_nothing():
+    with folder():
+        out, err = tune('--dry-run')
+        assert 'configurations: 64' in out and 'would write:' in out and 'would take:' in out and not err, out
+        assert left() == ['space.json']
+
+
+def an_interruption_ends_with_what_is_known():
+    with folder():
+        process = start('--sweep_config', 'space.json', '--exhaustive', '--loops', '1000000', '--io_size', '1M',
+                        '--no-limit', '--verbose', '--json', 'r.json')
+        while 'in the race' not in process.stderr.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+        assert process.returncode == 130 and 'interrupted' in err, (process.returncode, err)
+        assert 'Best performance' in out, out
+        with open('r.json', encoding='utf-8') as f:
+            r = json.load(f)
+        resultcheck.check(ROOT, r)
+        assert r['partial'] and r['tune']['end'] == 'stopped', r['tune']['end']
+        assert left() == ['r.json', 'space.json'], left()
+
+
+def bad_command_lines_create_nothing():
+    with folder():
+        with open('file', 'w', encoding='utf-8') as f:
+            f.write('x')
+        spaces = {'[]': 'is not an object', '{': 'line', '{"depth": [1]}': "unknown key 'depth'",
+                  '{"queue_depth": 3}': 'is not a list', '{"queue_depth": []}': 'is not a list',
+                  '{"queue_depth": [0]}': 'is outside 1..4096', '{"queue_depth": ["x"]}': 'is not a number',
+                  '{"block_size": [1000]}': 'is not a multiple of 512', '{"block_size": ["1X"]}': 'is not a size',
+                  '{"single_submit": [1]}': 'is not true or false', '{"engine": ["warp"]}': 'is not an engine',
+                  '{"queue_depth": [3, 3]}': 'twice', '{"multi_process": [2]}': 'cannot vary here'}
+        cases = [(['--nvme_dir', 'gone'], 'No such file'), (['--nvme_dir', 'file'], 'is not a directory'),
+                 (['--no_read', '--no_write'], 'exclude'), (['--goal', 'read', '--no_read'], 'exclude'),
+                 (['--floor', '1G'], '--floor goes with'), (['--limit', '1G', '--no-limit'], 'exclude'),
+                 (['--budget', '0'], '--budget'), (['--loops', '0'], '--loops'), (['--io_size', 'big'], '--io_size'),
+                 (['--io_size', '900G'], 'not enough'), (['--engine', 'warp'], '--engine'),
+                 (['--sweep_config', 'gone.json'], 'gone.json')]
+        for text, says in spaces.items():
+            with open('bad.json', 'w', encoding='utf-8') as f:
+                f.write(text)
+            _, err = tune('--sweep_config', 'bad.json', status=2)
+            assert err.count('\n') == 1 and says in err, (text, err)
+        for args, says in cases:
+            _, err = tune(*args, '-o', 'out.json', '--json', 'r.json', status=2)
+            assert err.count('\n') == 1 and says in err, (args, err)
+        assert left() == ['bad.json', 'file', 'space.json'], left()
+
+
+tap.run(the_summary_is_ds_nvme_tunes_and_the_JSON_a_configuration, the_result_follows_the_schema_and_names_every_try,
+        what_it_writes_sluice_io_reads, io_refuses_a_configuration_it_does_not_understand, every_goal_finds_a_winner,
+        exhaustive_measures_everything_as_often_as_asked_for, several_folders_work_at_once,
+        the_limit_and_its_share_are_told, a_dry_run_creates_nothing, an_interruption_ends_with_what_is_known,
+        bad_command_lines_create_nothing)
