@@ -23,6 +23,8 @@ import time
 import resultcheck
 import tap
 
+resultcheck.need('jsonschema')
+
 SLUICE = os.path.abspath(sys.argv[1])
 ROOT = sys.argv[2]
 SMALL = ['--io_size', '256K', '--block_size', '64K', '128K', '--queue_depth', 4, 8, '--io_parallel', 1, 2,

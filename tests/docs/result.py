@@ -9,6 +9,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..'))
 import resultcheck
 import tap
 
+resultcheck.need('jsonschema')
+
 root = sys.argv[1]
 
 
