@@ -145,14 +145,14 @@ int sweep_state_add(FILE *f, const struct sweep_job *job, const struct sweep_sam
 		      (json_int_t)m->loop, "sec", m->sec, "workers", workers, "user", s->user_sec,
 		      "system", s->system_sec, "library", s->library_sec);
 	json_object_update_new(
-		j,
-		json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I}", "engine",
-			  st->engine, "depth", (json_int_t)st->depth, "threads",
-			  (json_int_t)st->threads, "block", (json_int_t)s->file.block,
-			  "blocks_direct", (json_int_t)st->blocks_direct, "blocks_buffered",
-			  (json_int_t)st->blocks_buffered, "fallbacks", (json_int_t)st->fallbacks,
-			  "fallback_why", st->fallback_why, "got", (json_int_t)s->buf.got,
-			  "resident", (json_int_t)m->resident, "unknown", (json_int_t)m->unknown));
+		j, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:I}",
+			     "engine", st->engine, "depth", (json_int_t)st->depth, "threads",
+			     (json_int_t)st->threads, "block", (json_int_t)s->file.block,
+			     "blocks_direct", (json_int_t)st->blocks_direct, "blocks_buffered",
+			     (json_int_t)st->blocks_buffered, "fallbacks",
+			     (json_int_t)st->fallbacks, "fallback_why", st->fallback_why, "got",
+			     (json_int_t)s->buf.got, "ways", (json_int_t)s->ways, "resident",
+			     (json_int_t)m->resident, "unknown", (json_int_t)m->unknown));
 	return put_line(f, j, job->state, err);
 }
 
@@ -183,6 +183,7 @@ static void line_series(struct run_series *s, const json_t *j)
 	s->stats.fallbacks = (uint32_t)member(j, "fallbacks");
 	s->file.block = member(j, "block");
 	s->buf.got = (uint32_t)member(j, "got");
+	s->ways = (uint32_t)member(j, "ways");
 }
 
 static int load_line(const struct sweep_job *job, const json_t *j, double *worker_sec,
