@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The options of one configuration, and how they become options of the library. */
 #include "cli/how.h"
 
 #include <stdio.h>

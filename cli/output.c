@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Files of a result: written under another name first, because a long job may still fail. */
 #include "cli/output.h"
 
 #include <errno.h>

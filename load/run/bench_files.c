@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tensors of a bench job: what each file holds, and the operations on them.  A file's
+ * content follows from its number and, where only one operation is in flight, from
+ * how often it was written, so that a write that was lost is noticed too.
+ */
 #include "load/run/bench_files.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Builds fio's command line, runs it in the folder of the job, and reads the JSON it prints. */
 #include "load/run/fio.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Measurements as lines of JSON, one per line so that an interruption costs at most the last. */
 #include "load/run/sweep_state.h"
 
 #include <errno.h>
