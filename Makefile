@@ -87,6 +87,7 @@ portable: build-portable
 perf: setup-check
 	@$(MAKE) --no-print-directory build
 	$(PYTHON) tests/perf/perf.py
+	$(PYTHON) tests/perf/tune.py
 
 format:
 	$(PYTHON) tools/format.py

@@ -108,6 +108,8 @@ static int compare_main(void *args, int argc, char **argv)
 	r = parse_gate(&in.gate, a->fail_if);
 	if (r != CLI_OK)
 		return r;
+	if (a->html && report_html_check(&err) < 0)
+		return cli_fail(&cmd_compare, CLI_UNSUPPORTED, "--html: %s", err.msg);
 	in.a_name = cli_html_name(argv, argc, 0);
 	in.b_name = cli_html_name(argv, argc, 1);
 	r = report_read(&in.a, argv[0], &err);

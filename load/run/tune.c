@@ -163,6 +163,26 @@ static struct lab_job lab_job(const struct tune_job *job)
 	return l;
 }
 
+/* Every kind of memory that is named must be there. */
+static int check_memory(const struct tune_job *job, struct sluice_err *err)
+{
+	bool seen[POOL_GPU + 1] = {false};
+	struct pool pool;
+	uint32_t memory;
+	int r = 0;
+
+	for (unsigned i = 0; i < space_points(job->space) && r == 0; i++) {
+		tune_opts(job, i, &memory);
+		if (seen[memory])
+			continue;
+		seen[memory] = true;
+		r = pool_open(&pool, memory, 4096, 1, SLUICE_HUGE_NEVER, false, err);
+		if (r == 0)
+			pool_close(&pool);
+	}
+	return r;
+}
+
 int tune_check(const struct tune_job *job, struct sluice_err *err)
 {
 	struct lab_job l = lab_job(job);
@@ -175,6 +195,8 @@ int tune_check(const struct tune_job *job, struct sluice_err *err)
 		return sluice_fail(err, -EINVAL, "goal: %s is what is not to be measured",
 				   tune_goal_words[job->goal]);
 	r = lab_check(&l, err);
+	if (r == 0)
+		r = check_memory(job, err);
 	/* Every engine that is named must work, or the search would end in the middle. */
 	for (unsigned i = 0; r == 0 && i < space_points(job->space); i++) {
 		const struct space_value *v = space_value(job->space, i, SPACE_ENGINE);
@@ -328,6 +350,10 @@ int tune_run(const struct tune_job *job, struct tune_result *res, struct sluice_
 	r = res->points ? prepare(&t, err) : sluice_fail(err, -ENOMEM, "out of memory");
 	if (r == 0)
 		r = race_run(&res->race_job, &res->race, err);
+	if (r == -ENODATA)
+		r = sluice_fail(err, -ETIME,
+				"the budget of %.0f s ended before anything was measured",
+				job->budget_sec);
 	finish(&t);
 	lab_close(&t.lab);
 	res->race_job.arg = NULL;

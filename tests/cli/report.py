@@ -188,8 +188,8 @@ def an_old_page_is_replaced_at_once():
 
 def a_pipe_is_written_to_and_not_replaced():
     with folder():
+        report(save('a.json', sample()), '-o', '/dev/null')
         os.mkfifo('pipe')
-        save('a.json', sample())
         with subprocess.Popen([SLUICE, 'report', 'a.json', '-o', 'pipe'], stderr=subprocess.PIPE) as job:
             with subprocess.Popen(['cat', 'pipe'], stdout=subprocess.PIPE) as cat:
                 out, _ = cat.communicate()

@@ -28,6 +28,8 @@ for (let i = 0; i < data.length; i += 4)
     if (data[i + 3]) seen.add(data[i] << 16 | data[i + 1] << 8 | data[i + 2]);
 return seen.size'''
 
+CHARTS = subprocess.run([SLUICE, 'report', os.path.join(HERE, 'sample-bench.json'), '-o', '/dev/null'],
+                        stderr=subprocess.DEVNULL).returncode != 3
 pages = {}    # kind -> path
 web = None    # the browser
 
@@ -124,6 +126,8 @@ MAKERS = {
 def show(kind, **how):
     if web is None:
         raise tap.Skip('chromium', chromium.missing())
+    if not CHARTS:
+        raise tap.Skip('chartjs', 'this build has no Chart.js')
     web.open(page(kind), **how)
 
 
