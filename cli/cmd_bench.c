@@ -196,7 +196,8 @@ static int build_job(struct bench_command *c)
 	if (r == -EINVAL)
 		return cli_usage(&cmd_bench, "%s", err.msg);
 	if (r < 0)
-		return cli_fail(&cmd_bench, r == -ENOTSUP ? CLI_UNSUPPORTED : CLI_FAILED, "%s",
+		return cli_fail(&cmd_bench,
+				r == -ENOTSUP || r == -ENODEV ? CLI_UNSUPPORTED : CLI_FAILED, "%s",
 				err.msg);
 	return CLI_OK;
 }

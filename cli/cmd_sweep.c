@@ -216,9 +216,8 @@ static int check_args(const struct sweep_args *a)
 		return cli_usage(&cmd_sweep, "--gds goes with --gpu only");
 	if (a->gpu && a->axes[SPACE_MEMORY].nr)
 		return cli_usage(&cmd_sweep, "--gpu and --memory exclude each other");
-	if (a->gds)
-		return cli_fail(&cmd_sweep, CLI_UNSUPPORTED,
-				"--gds: GPUDirect Storage is not supported by this build");
+	if (a->gds && a->axes[SPACE_ENGINE].nr)
+		return cli_usage(&cmd_sweep, "--gds is the engine cufile: leave out --engine");
 	if (a->flush && access("/proc/sys/vm/drop_caches", W_OK) < 0)
 		return cli_fail(
 			&cmd_sweep, CLI_UNSUPPORTED,
@@ -241,6 +240,7 @@ static void set_job(struct sweep_command *c)
 	job->opts.direct = a->direct;
 	job->opts.durability = a->durability;
 	job->memory = a->gpu ? POOL_GPU : POOL_OWN;
+	job->opts.engine = a->gds ? "cufile" : NULL;
 	job->read = !a->no_read;
 	job->write = !a->no_write;
 	job->io_size = a->io_size;
@@ -273,7 +273,8 @@ static int build_job(struct sweep_command *c)
 	if (r == -EINVAL)
 		return cli_usage(&cmd_sweep, "%s", err.msg);
 	if (r < 0)
-		return cli_fail(&cmd_sweep, r == -ENOTSUP ? CLI_UNSUPPORTED : CLI_FAILED, "%s",
+		return cli_fail(&cmd_sweep,
+				r == -ENOTSUP || r == -ENODEV ? CLI_UNSUPPORTED : CLI_FAILED, "%s",
 				err.msg);
 	return CLI_OK;
 }

@@ -81,16 +81,24 @@ const char *result_direct_word(const struct run_series *s)
 				    : "O_DIRECT and page cache";
 }
 
+/* Where device memory went through; cuFile's compatibility mode is cuFile. */
+static const char *path_word(const struct run_series *s)
+{
+	if (s->ways & (SLUICE_DONE_CUFILE | SLUICE_DONE_CUFILE_COMPAT))
+		return "cufile";
+	return s->ways & SLUICE_DONE_RING ? "ring" : "host";
+}
+
 static json_t *ran_json(const struct run_series *s)
 {
 	const struct sluice_stats *st = &s->stats;
 
 	return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:s, s:b, s:b, s:b, s:o, s:o}", "engine",
-			 st->engine, "direct", result_direct_word(s), "path", "host", "block_size",
-			 (json_int_t)s->file.block, "queue_depth", (json_int_t)st->depth,
-			 "io_parallel", (json_int_t)st->threads, "memory", pool_words[s->memory],
-			 "huge_pages", !!(s->buf.got & SLUICE_BUF_HUGE), "registered",
-			 !!(s->buf.got & SLUICE_BUF_REGISTERED), "locked",
+			 st->engine, "direct", result_direct_word(s), "path", path_word(s),
+			 "block_size", (json_int_t)s->file.block, "queue_depth",
+			 (json_int_t)st->depth, "io_parallel", (json_int_t)st->threads, "memory",
+			 pool_words[s->memory], "huge_pages", !!(s->buf.got & SLUICE_BUF_HUGE),
+			 "registered", !!(s->buf.got & SLUICE_BUF_REGISTERED), "locked",
 			 !!(s->buf.got & SLUICE_BUF_LOCKED), "fallbacks",
 			 report_fallbacks_json(st->fallbacks), "fallback_why",
 			 report_str_or_null(st->fallback_why));

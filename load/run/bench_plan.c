@@ -201,7 +201,7 @@ static int check_room(const struct bench_job *job, struct sluice_err *err)
 				   "%s: not enough free space: %s needed, %s available",
 				   job->folder, sluice_size_format(need, plan.space + RESERVE),
 				   sluice_size_format(have, room));
-	if (memory && plan.memory > memory)
+	if (memory && job->memory != POOL_GPU && plan.memory > memory)
 		return sluice_fail(
 			err, -EINVAL, "not enough memory: %s needed for buffers, %s available",
 			sluice_size_format(need, plan.memory), sluice_size_format(have, memory));
@@ -234,8 +234,11 @@ int bench_check(struct bench_job *job, struct sluice_err *err)
 		r = check_settings(job, err);
 	if (r < 0)
 		return r;
-	if (job->memory == POOL_GPU)
-		return sluice_fail(err, -ENOTSUP, "GPU memory is not supported by this build");
+	if (job->memory == POOL_GPU) {
+		r = pool_gpu_check(err);
+		if (r < 0)
+			return r;
+	}
 	choose(job);
 	r = check_room(job, err);
 	if (r < 0)

@@ -4,7 +4,8 @@
 
 /*
  * The buffers of a stream: so many of one size, of one kind of memory, which
- * outlive the handles that move them.  What is in them is looked at only here.
+ * outlive the handles that move them.  What is in them is looked at only here, device
+ * memory through a window of host memory, by one thread at a time.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,8 +24,13 @@ struct pool {
 	uint64_t step;
 	void *map;
 	uint64_t map_len;
+	char *stage; /* of device memory: the window */
+	uint64_t stage_len;
 	struct sluice_buf_info info;
 };
+
+/* Is there a GPU?  0, -ENOTSUP or -ENODEV with the reason. */
+int pool_gpu_check(struct sluice_err *err);
 
 /* Returns 0, -ENOMEM, or -ENOTSUP where there is no such memory. */
 int pool_open(struct pool *p, uint32_t memory, uint64_t len, unsigned nr, uint32_t huge, bool lock,
@@ -46,7 +52,7 @@ int pool_fill(const struct pool *p, void *buf, uint64_t len, uint64_t seed, uint
 	      struct sluice_err *err);
 int pool_poison(const struct pool *p, void *buf, uint64_t len, struct sluice_err *err);
 /* Compare; -EBADMSG with @name and the first wrong offset in @err. */
-int pool_check(const struct pool *p, const void *buf, uint64_t len, uint64_t seed, uint64_t offset,
+int pool_check(const struct pool *p, void *buf, uint64_t len, uint64_t seed, uint64_t offset,
 	       const char *name, struct sluice_err *err);
 
 #endif

@@ -70,10 +70,13 @@ static int check_memory(const struct sweep_job *job, struct sluice_err *err)
 
 			used = (v ? v->n : job->memory) == memory;
 		}
-		if (used && memory == POOL_GPU)
-			return sluice_fail(err, -ENOTSUP,
-					   "GPU memory is not supported by this build");
-		kinds += used;
+		if (used && memory == POOL_GPU) {
+			int r = pool_gpu_check(err);
+
+			if (r < 0)
+				return r;
+		}
+		kinds += used && memory != POOL_GPU;
 	}
 	need *= kinds;
 	if (have && need > have)

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`sluice bench` and `sluice sweep` on device memory, with stand-ins for CUDA and cuFile.
+
+    measure.py SLUICE ROOT
+"""
+import os
+import sys
+
+sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
+
+import contextlib
+import json
+import subprocess
+import tempfile
+
+import resultcheck
+import tap
+
+resultcheck.need('jsonschema')
+
+SLUICE = os.path.abspath(sys.argv[1])
+ROOT = sys.argv[2]
+
+
+@contextlib.contextmanager
+def folder():
+    """An empty folder on a disk, current while it lasts."""
+    back = os.getcwd()
+    with tempfile.TemporaryDirectory(prefix='sluice-test-', dir=back) as name:
+        os.chdir(name)
+        try:
+            yield name
+        finally:
+            os.chdir(back)
+
+
+def run(*args, status=0, **more):
+    done = subprocess.run([SLUICE, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, env={**os.environ, **more})
+    assert done.returncode == status, (args, done.returncode, done.stdout, done.stderr)
+    return done.stdout, done.stderr
+
+
+def result(*args):
+    with folder():
+        r = json.loads(run(*args, '--json', '-', '--no-limit')[0])
+    resultcheck.check(ROOT, r)
+    return r
+
+
+def bench_verifies_what_went_through_the_ring():
+    # 20M is more than the window through which the program looks at device memory
+    for more in [], ['--rwmix', 50], ['--random', '--span', '64M', '--in-flight', 3]:
+        r = result('bench', '--sizes', '300K', '20M', '-n', 6, '--memory', 'gpu', '--verify', *more)
+        assert {s['ran']['path'] for s in r['series']} == {'ring'}, r['series']
+        assert all(s['verified_bytes'] > 0 for s in r['series']), more
+        assert r['machine']['gpu'], r['machine']
+
+
+def bench_finds_a_wrong_byte_in_device_memory():
+    with folder() as f:
+        _, err = run('bench', '--sizes', '20M', '-n', 3, '--memory', 'gpu', '--verify', '--no-limit', '--engine',
+                     'null', status=1)
+        assert err.count('\n') == 1, err
+        assert os.listdir(f) == []
+
+
+def cufile_is_a_path_of_its_own():
+    r = result('bench', '--sizes', '1M', '-n', 5, '--memory', 'gpu', '--engine', 'cufile', '--verify')
+    assert {s['ran']['path'] for s in r['series']} == {'cufile'}, r['series']
+
+
+def sweep_has_gpu_rows():
+    args = ['--io_size', '1M', '--block_size', '256K', '--queue_depth', 4, 8, '--io_parallel', 1,
+            '--requests', 'overlap', '--submit', 'batch']
+    r = result('sweep', *args, '--gpu')
+    assert len(r['series']) == 4 and {s['ran']['path'] for s in r['series']} == {'ring'}, r['series']
+    r = result('sweep', *args, '--gpu', '--gds')
+    assert {s['ran']['path'] for s in r['series']} == {'cufile'}, r['series']
+    r = result('sweep', *args, '--memory', 'own', 'gpu')
+    assert {s['ran']['path'] for s in r['series']} == {'host', 'ring'}, r['series']
+
+
+def without_a_gpu_it_is_status_3():
+    paths = os.environ['LD_LIBRARY_PATH'].split(':')
+    no_gpu = ':'.join(p for p in paths if not os.path.exists(p + '/libcuda.so.1'))
+    with folder() as f:
+        for args in ['bench', '--memory', 'gpu'], ['sweep', '--gpu']:
+            _, err = run(*args, status=3, LD_LIBRARY_PATH=no_gpu)
+            assert err.count('\n') == 1 and 'no GPU memory' in err, err
+            assert os.listdir(f) == []
+
+
+tap.run(bench_verifies_what_went_through_the_ring, bench_finds_a_wrong_byte_in_device_memory,
+        cufile_is_a_path_of_its_own, sweep_has_gpu_rows, without_a_gpu_it_is_status_3)
