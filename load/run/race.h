@@ -61,7 +61,7 @@ enum race_end {
 	RACE_TIED,  /* those left differ by less than matters; the winner is the cheapest */
 	RACE_BUDGET,
 	RACE_STOPPED, /* by job->stop, or by a probe that failed */
-	RACE_ALL, /* exhaustive: everything was measured */
+	RACE_ALL,     /* exhaustive: everything was measured */
 };
 
 struct race_result {
