@@ -11,8 +11,10 @@ import sys
 sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
 
 import contextlib
+import copy
 import html.parser
 import json
+import random
 import re
 import stat
 import subprocess
@@ -256,6 +258,38 @@ def bad_input(text, expected):
     return case
 
 
+def mutate(draw, value):
+    """A copy of a JSON value, changed in one place."""
+    if isinstance(value, (dict, list)) and value and draw.random() < 0.93:
+        value = copy.copy(value)
+        key = draw.choice(list(value)) if isinstance(value, dict) else draw.randrange(len(value))
+        if draw.random() < 0.05:
+            del value[key]
+        else:
+            value[key] = mutate(draw, value[key])
+        return value
+    return draw.choice([None, True, 0, -1, 1e308, 10**30, '', '<x>', 'p50', [], {}, [[]], [1, 2, 3], {'t': []}])
+
+
+def damaged_results_never_crash_it():
+    seed = int(os.environ.get('SLUICE_TEST_SEED', 1))
+    print(f'# SLUICE_TEST_SEED={seed}')
+    draw = random.Random(seed)
+    with folder():
+        good = save('good.json', sample())
+        for i in range(150):
+            text = json.dumps(mutate(draw, sample(draw.choice(['bench', 'sweep', 'tune']))))
+            if i % 5 == 0:
+                at = draw.randrange(len(text))
+                text = text[:at] + draw.choice(['', '\0', '\xff', '{', '"']) + text[at + draw.randrange(9):]
+            save('bad.json', text)
+            for args in (['report', 'bad.json', '-o', '/dev/null'], ['compare', 'bad.json', good]):
+                done = subprocess.run([SLUICE, *args], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                      stderr=subprocess.PIPE)
+                assert done.returncode in (0, 2, 3), (i, args, done)
+                assert done.stderr.count(b'\n') == (done.returncode != 0), (i, args, done.stderr)
+
+
 def a_missing_result_is_named():
     with folder():
         done = report('gone.json', '-o', 'page.html', status=2)
@@ -279,4 +313,4 @@ tap.run(a_page_holds_the_results_as_they_are, a_page_names_no_other_file, the_li
         a_pipe_is_written_to_and_not_replaced, a_result_is_not_overwritten_by_its_page,
         a_page_that_cannot_be_written_fails_and_leaves_nothing,
         *((f'{name} is refused', bad_input(*rest)) for name, rest in BAD.items()),
-        a_missing_result_is_named, bad_command_lines_are_refused)
+        damaged_results_never_crash_it, a_missing_result_is_named, bad_command_lines_are_refused)

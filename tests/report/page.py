@@ -93,6 +93,29 @@ def tiers():
     return result
 
 
+def odd():
+    """Everything that may be missing is: nothing counted, sizes that differ, nobody knows the device."""
+    result = sample('bench')
+    for s in result['series']:
+        s['size'] = None
+    empty = result['series'][0]
+    empty.update(ops=0, bytes=0, sec=0, bytes_per_sec=0, latency=None, bandwidth=None, samples=[],
+                 per_second={key: [] for key in empty['per_second']})
+    empty['histogram']['buckets'] = []
+    empty['cpu']['sec_per_gib'] = None
+    empty['limit'] = {'bytes_per_sec': None, 'share': None, 'how': 'nothing was measured'}
+    one = result['series'][1]
+    one['latency'].update(stddev=None, ci95=None)
+    one['bandwidth'].update(stddev=None, ci95=None)
+    result['targets'][0].update(block_device=None, file_system=None, mount=None, direct=False, direct_why_not=None)
+    result['machine'].update(cpu=None, gpu='NVIDIA H200')
+    return result
+
+
+def nothing():
+    return dict(sample('bench'), series=[], fio=[], partial=True, partial_why='interrupted')
+
+
 def long_run():
     """Half an hour, two peaks, failures, no known limit."""
     result = sample('bench')
@@ -116,6 +139,8 @@ MAKERS = {
     'both': lambda out: sluice('report', save('nvme0.json', sample('bench')), save('nvme1.json', slower()),
                                save('grid.json', sample('sweep')), save('race.json', sample('tune')), '-o', out),
     'hostile': lambda out: sluice('report', save('x<y>.json', hostile()), '-o', out),
+    'odd': lambda out: sluice('report', save('odd.json', odd()), '-o', out),
+    'nothing': lambda out: sluice('report', save('nothing.json', nothing()), '-o', out),
     'kv': lambda out: sluice('report', save('kv.json', tiers()), '-o', out),
     'long': lambda out: sluice('report', save('long.json', long_run()), '-o', out),
     'compare': lambda out: sluice('compare', save('before.json', sample('bench')), save('after.json', slower()),

@@ -97,7 +97,7 @@ const format = {
 		return digits(n) + '\u00a0' + unit;
 	},
 	percent: (v) => digits(v * 100) + '\u00a0%',
-	count: (v) => digits(v).replace(/\.00$/, ''),
+	count: (v) => Number.isInteger(v) && Math.abs(v) < 10000 ? String(v) : digits(v),
 	cpu: (v) => digits(v) + '\u00a0s/GiB',
 	text: (v) => Array.isArray(v) ? v.join(', ') : String(v),
 };

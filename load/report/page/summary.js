@@ -19,7 +19,7 @@ function addTitle() {
 		several ? results.length + ' results' : first.time.replace('T', ' ').replace('Z', ' UTC'),
 		...new Set(results.map((r) => r.machine.cpu || r.machine.kernel)),
 		engines.length < 4 ? engines.join('; ') : engines.length + ' engines and ways',
-	].join(' \u00b7 ');
+	].filter(Boolean).join(' \u00b7 ');
 }
 
 function note(kind, text) {

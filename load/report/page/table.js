@@ -148,7 +148,7 @@ function targetFacts(t) {
 		['mounted at', t.mount],
 		['device', d && d.name],
 		['model', d && d.model],
-		['turns', d ? (d.rotational ? 'yes' : 'no') : null],
+		['turns', d && d.model ? (d.rotational ? 'yes' : 'no') : null], /* virtual disks do not know */
 		['O_DIRECT', t.direct ? 'works' : 'no: ' + (t.direct_why_not || 'not known why')],
 	]);
 }
