@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* One table says what "aio" may have and in which range; the rest of the file is not ours. */
 #include "cli/config.h"
 
 #include <errno.h>

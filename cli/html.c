@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The page under a temporary name, its rights, and its way to the name it was given. */
 #include "cli/html.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Upstream takes any key and passes it on; here a key or a value that is not understood ends it. */
 #include "cli/space.h"
 
 #include <errno.h>

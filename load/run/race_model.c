@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An additive model: axes that do not interact add up, in logarithms.  It is fitted by
+ * going round the axes, each explaining what the others leave (backfitting).
+ */
 #include "load/run/race_model.h"
 
 #include <errno.h>
