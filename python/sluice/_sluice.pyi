@@ -32,6 +32,7 @@ class Handle:
         single_submit: bool = False,
         overlap: bool = True,
         mode: int = 0o644,
+        config: str | bytes | PathLike[str] | PathLike[bytes] | dict[str, Any] | None = None,
     ) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """sluice.Handle: options, transfers of every size and place, waiting, closing."""
 import errno
+import json
 import os
+import pathlib
 import stat
 
 import sluice
@@ -287,6 +289,47 @@ def numbers_out_of_range_are_refused_with_the_range():
     _refused('depth', (-1, 4097, 1 << 40), '4096')
     _refused('mode', (-1, 0o10000, 1 << 40))
     _refused('block', (-1, 511, 513, 1000, (1 << 30) + 512, 1 << 70), '512')
+
+
+def _config(**members):
+    return {'aio': members}
+
+
+@case
+def a_configuration_gives_what_the_call_does_not():
+    settings = _config(block_size=131072, queue_depth=16, intra_op_parallelism=3, single_submit=True,
+                       overlap_events=False)
+    name = make(json.dumps(settings).encode())
+    for config in name, os.fsencode(name), pathlib.Path(name), settings, settings['aio']:
+        with handle(config=config) as h:
+            stats = h.stats()
+            assert (stats['threads'], stats['depth']) == (3, 16)
+            h.write(bytes(MIB), path())
+            h.write_async(bytes(MIB), path()).result()
+            assert h.stats()['blocks'] >= 8
+    with handle(config=name, threads=2) as h:
+        assert (h.stats()['threads'], h.stats()['depth']) == (2, 16)
+
+
+@case
+def a_configuration_takes_old_names_and_flags_as_text():
+    for threads in 'num_threads', 'thread_count':
+        with handle(config=_config(**{threads: 2}, single_submit='false', overlap_events='true')) as h:
+            assert h.stats()['threads'] == 2
+
+
+@case
+def a_bad_configuration_is_refused_with_what_is_wrong():
+    for config, kind, words in (
+            (_config(depth=3), ValueError, ("'depth'", 'queue_depth')),
+            (_config(single_submit=1), ValueError, ('single_submit', 'true')),
+            (_config(queue_depth=5000), ValueError, ('depth', '4096')),
+            ({'aio': 3}, ValueError, ('aio',)),
+            (7, TypeError, ('7',)),
+            (make(b'{'), ValueError, ('JSON',)),
+            (path(), FileNotFoundError, ())):
+        text = str(raises(kind, sluice.Handle, config=config))
+        assert all(word in text for word in words), text
 
 
 @case

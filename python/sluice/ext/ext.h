@@ -7,6 +7,7 @@
  *
  *	module.c	the module and its state
  *	handle.c	sluice.Handle: arguments in, operations out
+ *	options.c	its arguments
  *	batch.c		its methods for many transfers at once
  *	hub.c		what a handle shares with its futures and files
  *	file.c		sluice.File

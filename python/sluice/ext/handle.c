@@ -15,79 +15,19 @@ static struct hub *hub_of(PyObject *self)
 
 /* ----------------------------------------------------------- construction */
 
-static const char *const durabilities[] = {"none", "data", "full", NULL};
-
-static int set_choice(uint32_t *out, const char *what, PyObject *value, const char *const *names)
-{
-	int i = value ? args_choice(what, value, names) : 0;
-
-	*out = (uint32_t)i;
-	return i;
-}
-
-static int set_number(uint32_t *out, const char *what, PyObject *value, int64_t max)
-{
-	int64_t n = args_int(what, value, 0, max, 0);
-
-	*out = (uint32_t)n;
-	return n < 0 ? -1 : 0;
-}
-
-static int set_flag(uint32_t *flags, uint32_t flag, PyObject *value, bool when)
-{
-	int yes = value ? PyObject_IsTrue(value) : -2;
-
-	if (yes == -1)
-		return -1;
-	if (yes == when)
-		*flags |= flag;
-	return 0;
-}
-
-static int parse_opts(struct sluice_opts *o, PyObject *args, PyObject *kwargs)
-{
-	static const char *const directs[] = {"auto", "always", "never", NULL};
-	static const char *const huges[] = {"auto", "reserved", "never", NULL};
-	static const char *const names[] = {"engine",  "threads",    "depth",      "block",
-					    "direct",  "durability", "huge_pages", "single_submit",
-					    "overlap", "mode",       NULL};
-	struct params p = {"Handle", names, 1, 0};
-	int64_t bytes, bits;
-	PyObject *v[10];
-
-	if (args_parse_tuple(&p, args, kwargs, v) < 0)
-		return -1;
-	if (v[0] && v[0] != Py_None && !(o->engine = args_text("engine", v[0])))
-		return -1;
-	if (set_number(&o->threads, "threads", v[1], 256) < 0 ||
-	    set_number(&o->depth, "depth", v[2], 4096) < 0 ||
-	    set_choice(&o->direct, "direct", v[4], directs) < 0 ||
-	    set_choice(&o->durability, "durability", v[5], durabilities) < 0 ||
-	    set_choice(&o->huge, "huge_pages", v[6], huges) < 0 ||
-	    set_flag(&o->flags, SLUICE_SINGLE_SUBMIT, v[7], true) < 0 ||
-	    set_flag(&o->flags, SLUICE_NO_OVERLAP, v[8], false) < 0)
-		return -1;
-	bytes = args_int("block (a multiple of 512)", v[3], 0, 1 << 30, 0);
-	bits = bytes < 0 ? -1 : args_int("mode", v[9], 0, 07777, 0644);
-	if (bits < 0)
-		return -1;
-	o->block = (uint64_t)bytes;
-	o->mode = (uint32_t)bits;
-	return 0;
-}
-
 static int init(PyObject *self, PyObject *args, PyObject *kwargs)
 {
 	struct sluice_opts o = SLUICE_OPTS_INIT;
 	struct handle *h = (struct handle *)self;
+	PyObject *settings = NULL;
 
 	if (h->hub) {
 		PyErr_SetString(PyExc_TypeError, "the handle is open already");
 		return -1;
 	}
-	if (parse_opts(&o, args, kwargs) < 0)
-		return -1;
-	h->hub = hub_new(&o);
+	if (handle_options(&o, args, kwargs, &settings) == 0)
+		h->hub = hub_new(&o);
+	Py_XDECREF(settings);
 	if (!h->hub)
 		return -1;
 	h->hub->mode = o.mode;
@@ -489,7 +429,7 @@ static PyGetSetDef getset[] = {
 
 static char doc[] =
 	"Handle(engine=None, *, threads=0, depth=0, block=0, direct='auto', durability='none', "
-	"huge_pages='auto', single_submit=False, overlap=True, mode=420)\n--\n\n"
+	"huge_pages='auto', single_submit=False, overlap=True, mode=420, config=None)\n--\n\n"
 	"I/O threads with a queue each; safe to use from several threads.";
 
 static PyType_Slot slots[] = {

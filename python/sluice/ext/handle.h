@@ -185,6 +185,14 @@ bool dispatch_is_late(void); /* does this thread begin something after that? */
 bool dispatch_ended(void);
 PyObject *dispatch_loop(PyObject *module, PyObject *unused);
 
+/* ---- options.c */
+extern const char *const durabilities[];
+/*
+ * The arguments of Handle(): 0, or -1 with an exception.  *@settings, which may be NULL, is to be
+ * kept as long as @o is in use.
+ */
+int handle_options(struct sluice_opts *o, PyObject *args, PyObject *kwargs, PyObject **settings);
+
 /* ---- handle.c, for batch.c */
 
 /* The options of a read or a write: what follows the objects.  0, or -1 with an exception. */
