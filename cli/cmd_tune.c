@@ -76,7 +76,7 @@ static const struct cli_opt tune_opts_table[] = {
 	CLI_FLAG(struct tune_args, no_limit, 0, "no-limit", "do not find that out"),
 	CLI_GROUP("For scripts written for ds_nvme_tune"),
 	CLI_FLAG(struct tune_args, gpu, 0, "gpu", "the same as --memory gpu"),
-	CLI_FLAG(struct tune_args, gds, 0, "gds", "not supported by this build: exit status 3"),
+	CLI_FLAG(struct tune_args, gds, 0, "gds", "GPUDirect Storage; needs --gpu"),
 	CLI_FLAG(struct tune_args, flush_page_cache, 0, "flush_page_cache",
 		 "ignored: files are pushed out of the page cache before every read, without root"),
 	CLI_STR(struct tune_args, log_dir, 0, "log_dir", "FOLDER", NULL,
@@ -108,9 +108,10 @@ struct tune_command {
 
 static int check_args(const struct tune_args *a)
 {
-	if (a->gds)
-		return cli_fail(&cmd_tune, CLI_UNSUPPORTED,
-				"--gds: GPUDirect Storage is not supported by this build");
+	if (a->gds && !a->gpu && a->memory != POOL_GPU)
+		return cli_usage(&cmd_tune, "--gds goes with --gpu only");
+	if (a->gds && a->engine)
+		return cli_usage(&cmd_tune, "--gds is the engine cufile: leave out --engine");
 	if (a->no_read && a->no_write)
 		return cli_usage(&cmd_tune, "--no_read and --no_write exclude each other");
 	if ((a->goal == TUNE_READ && a->no_read) || (a->goal == TUNE_WRITE && a->no_write))
@@ -159,7 +160,8 @@ static int build_job(struct tune_command *c)
 
 	c->job.opts = (struct sluice_opts)SLUICE_OPTS_INIT;
 	if (r == CLI_OK)
-		r = cli_engine(&c->job.opts.engine, c->args->engine, &cmd_tune);
+		r = cli_engine(&c->job.opts.engine, c->args->gds ? "cufile" : c->args->engine,
+			       &cmd_tune);
 	if (r == CLI_OK && c->args->sweep_config)
 		r = cli_space_read(&c->space, &cmd_tune, c->args->sweep_config);
 	else if (r == CLI_OK && space_nvme_tune(&c->space, &err) < 0)

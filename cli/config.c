@@ -51,6 +51,9 @@ static void set(struct sluice_opts *opts, unsigned which, const json_t *v)
 	case OVERLAP:
 		set_flag(opts, SLUICE_NO_OVERLAP, !json_is_true(v));
 		break;
+	case GDS:
+		opts->engine = json_is_true(v) ? "cufile" : opts->engine;
+		break;
 	}
 }
 
@@ -64,8 +67,6 @@ static int read_member(struct sluice_opts *opts, const char *key, const json_t *
 			continue;
 		if (m->flag && !json_is_boolean(v))
 			return sluice_fail(err, -EINVAL, "%s is neither true nor false", key);
-		if (i == GDS && json_is_true(v))
-			return sluice_fail(err, -ENOTSUP, "use_gds is not supported by this build");
 		if (!m->flag && (!json_is_integer(v) || json_integer_value(v) < m->min ||
 				 json_integer_value(v) > m->max))
 			return sluice_fail(err, -EINVAL, "%s is not a number of %lld..%lld", key,
@@ -97,7 +98,6 @@ int cli_config_read(struct sluice_opts *opts, const struct cli_cmd *cmd, const c
 	}
 	json_decref(root);
 	if (r < 0)
-		return cli_fail(cmd, r == -ENOTSUP ? CLI_UNSUPPORTED : CLI_USAGE,
-				"--config: '%s': %s", file, err.msg);
+		return cli_fail(cmd, CLI_USAGE, "--config: '%s': %s", file, err.msg);
 	return CLI_OK;
 }
