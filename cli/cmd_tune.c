@@ -29,7 +29,7 @@
 struct tune_args {
 	struct cli_list folders;
 	const char *sweep_config, *engine, *output, *log_dir;
-	uint64_t io_size, floor, limit, seed;
+	uint64_t io_size, floor, limit, seed, max_write;
 	uint32_t goal, budget, loops, direct, memory;
 	bool no_read, no_write, exhaustive, no_limit, dry_run, verbose;
 	bool gpu, gds, flush_page_cache;
@@ -54,6 +54,8 @@ static const struct cli_opt tune_opts_table[] = {
 	CLI_GROUP("How long"),
 	CLI_U32(struct tune_args, budget, 't', "budget", "SECONDS", "60", 1, 1000000,
 		"for all of it; it ends earlier when the winner is clear"),
+	CLI_SIZE(struct tune_args, max_write, 0, "max_write", "BYTES", "50G", 1, 1ull << 60,
+		 "wear: the race ends when so much was written"),
 	CLI_FLAG(struct tune_args, exhaustive, 0, "exhaustive",
 		 "measure all configurations, however long that takes"),
 	CLI_U32(struct tune_args, loops, 0, "loops", "N", "5", 1, 1000000,
@@ -144,6 +146,7 @@ static void set_job(struct tune_command *c)
 	job->io_size = a->io_size;
 	job->floor = a->floor;
 	job->budget_sec = a->budget;
+	job->max_write = a->max_write;
 	job->exhaustive = a->exhaustive;
 	job->loops = a->loops;
 	job->seed = a->seed;

@@ -90,8 +90,9 @@ static void verdict(char *buf, size_t size, const struct tune_result *res)
 		snprintf(buf, size, "%s is better than all others at 95 %%", winner);
 	else
 		snprintf(buf, size, "%s is ahead%s", winner,
-			 r->end == RACE_BUDGET ? ", but the budget ended before that was certain"
-					       : "");
+			 r->end == RACE_BUDGET
+				 ? ", but time or wear ended it before that was certain"
+				 : "");
 }
 
 static void text_importance(FILE *f, const struct tune_job *job, const struct tune_result *res)
@@ -302,6 +303,7 @@ json_t *tune_settings_json(const struct tune_job *job)
 	for (unsigned i = 0; i < job->nr_folders; i++)
 		json_array_append_new(folders, report_str(job->folders[i]));
 	json_object_set_new(j, "nvme_dir", folders);
+	json_object_set_new(j, "max_write", json_integer((json_int_t)job->max_write));
 	json_object_set_new(j, "io_size",
 			    job->io_size ? json_integer((json_int_t)job->io_size) : json_null());
 	json_object_set_new(j, "floor",

@@ -134,9 +134,13 @@ static double cost(void *arg, unsigned point)
 	return space_cost(&opts);
 }
 
+/* Time, or the same share of the bytes that may be written. */
 static double spent(void *arg)
 {
-	return seconds(arg);
+	const struct tune *t = arg;
+	double wear = t->job->max_write ? (double)t->lab.written / (double)t->job->max_write : 0;
+
+	return fmax(seconds(t), wear * t->job->budget_sec);
 }
 
 static void round_over(void *arg, unsigned left)
@@ -251,7 +255,8 @@ static void choose_size(struct tune *t)
 			if (i ? job->read : job->write)
 				sec += (double)(size * job->nr_folders) /
 				       (t->res->limit[i] > 0 ? t->res->limit[i] : fill);
-		if (PROBES * sec <= left)
+		if (PROBES * sec <= left && (!job->write || !job->max_write ||
+					     PROBES * size * job->nr_folders <= job->max_write))
 			break;
 	}
 	t->lab.job.op_size = max_u64(size, SMALLEST);
@@ -383,5 +388,7 @@ void tune_plan(const struct tune_job *job, double speed, uint64_t *ret_write, ui
 	if (job->exhaustive && job->write)
 		writes =
 			(double)per_probe * job->nr_folders * job->loops * space_points(job->space);
+	else if (job->max_write)
+		writes = fmin(writes, (double)job->max_write);
 	*ret_write = *ret_space + (uint64_t)writes;
 }

@@ -23,10 +23,11 @@ struct tune_job {
 	unsigned nr_folders;
 	const struct space *space;
 	enum tune_goal goal;
-	bool read, write;  /* directions that are measured; at least one */
-	uint64_t io_size;  /* of an operation; 0: what the budget allows, at most 400M */
-	uint64_t floor;    /* bytes per second, for latency and CPU; 0: a share of the default's */
-	double budget_sec; /* of all, the preparation included */
+	bool read, write;   /* directions that are measured; at least one */
+	uint64_t io_size;   /* of an operation; 0: what the budget allows, at most 400M */
+	uint64_t floor;     /* bytes per second, for latency and CPU; 0: a share of the default's */
+	double budget_sec;  /* of all, the preparation included */
+	uint64_t max_write; /* bytes of wear; 0: no limit.  Not of an exhaustive search */
 	bool exhaustive;
 	uint32_t loops; /* of that */
 	uint64_t seed;

@@ -164,6 +164,15 @@ def the_limit_and_its_share_are_told():
         assert abs(s['limit']['share'] - s['bytes_per_sec'] / (1 << 30)) < 1e-9
 
 
+def the_wear_is_bounded():
+    with folder():
+        r = result('--sweep_config', 'space.json', '--io_size', '4M', '--no-limit', '--budget', '100000',
+                   '--max_write', '100M')
+        # One round may be on its way when the bound is met, and the files are written once.
+        assert r['bytes_written'] <= (100 << 20) + 2 * (5 << 20), r['bytes_written']
+        assert r['tune']['end'] in ('budget', 'clear', 'tied'), r['tune']['end']
+
+
 def a_dry_run_creates_nothing():
     with folder():
         out, err = tune('--dry-run')
@@ -218,5 +227,5 @@ def bad_command_lines_create_nothing():
 tap.run(the_summary_is_ds_nvme_tunes_and_the_JSON_a_configuration, the_result_follows_the_schema_and_names_every_try,
         what_it_writes_sluice_io_reads, io_refuses_a_configuration_it_does_not_understand, every_goal_finds_a_winner,
         exhaustive_measures_everything_as_often_as_asked_for, several_folders_work_at_once,
-        the_limit_and_its_share_are_told, a_dry_run_creates_nothing, an_interruption_ends_with_what_is_known,
+        the_limit_and_its_share_are_told, the_wear_is_bounded, a_dry_run_creates_nothing, an_interruption_ends_with_what_is_known,
         bad_command_lines_create_nothing)
