@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import errno
 import fcntl
+import importlib
 import itertools
 import mmap
 import os
@@ -41,6 +42,26 @@ def each(values):
             cases.append((f'{name}: {value}', lambda value=value: function(value)))
         return function
     return mark
+
+
+def module(name):
+    """A module that not everybody has, or None."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+def numpy_or_skip():
+    return module('numpy') or skip('numpy')
+
+
+def torch_or_skip():
+    return module('torch') or skip('torch')
+
+
+def skip(name):
+    raise Skip(name, f'no {name}')
 
 
 def path(name='file'):

@@ -10,31 +10,11 @@ import threading
 
 import sluice
 from kit import (MIB, PAGE, Skip, case, cases, child_ok, content, data, each, handle, in_fork, make,
-                 path, raises, run)
+                 module, numpy_or_skip, path, raises, run, torch_or_skip)
 from sluice._sluice import in_memory
 
-try:
-    import numpy
-except ImportError:
-    numpy = None
-try:
-    import torch
-except ImportError:
-    torch = None
-
+numpy, torch = module('numpy'), module('torch')
 SIZES = (0, 1, 4095, 4096, 4097, MIB - 1, MIB, 2 * MIB, 2 * MIB + 1, 5 * MIB)
-
-
-def numpy_or_skip():
-    if numpy is None:
-        raise Skip('numpy', 'no numpy')
-    return numpy
-
-
-def torch_or_skip():
-    if torch is None:
-        raise Skip('torch', 'no torch')
-    return torch
 
 
 def mapped_pages():

@@ -8,31 +8,11 @@ import sys
 import weakref
 
 from dl import Capsule, Dl, DlVersioned
-from kit import (PAGE, Gate, Skip, case, cases, child_ok, content, data, each, handle, make, path,
-                 raises, run)
+from kit import (PAGE, Gate, Skip, case, cases, child_ok, content, data, each, handle, make, module,
+                 numpy_or_skip, path, raises, run, torch_or_skip)
 
-try:
-    import numpy
-except ImportError:
-    numpy = None
-try:
-    import torch
-except ImportError:
-    torch = None
-
+numpy, torch = module('numpy'), module('torch')
 LENGTHS = (0, 1, 7, 4096, 5001)
-
-
-def numpy_or_skip():
-    if numpy is None:
-        raise Skip('numpy', 'no numpy')
-    return numpy
-
-
-def torch_or_skip():
-    if torch is None:
-        raise Skip('torch', 'no torch')
-    return torch
 
 
 def written(obj, **options):
