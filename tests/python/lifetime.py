@@ -10,7 +10,7 @@ import weakref
 
 import sluice
 from kit import (MIB, PAGE, Gate, case, cases, child, child_ok, content, data, each, handle,
-                 in_fork, make, path, raises, run)
+                 in_fork, make, path, raises, run, torch_or_skip)
 
 
 class Buffer(bytearray):
@@ -71,6 +71,130 @@ def a_view_of_an_object_is_enough():
         h.write_async(memoryview(bytearray(want))[100:9000], name)
         h.wait()
         assert content(name) == want[100:9000]
+
+
+# ------------------------------------------------------------------ tensors
+
+# Some of these are moved in place, some through a copy.
+TENSORS = {
+    'contiguous': lambda t: t,
+    'long runs': lambda t: t.reshape(4, -1)[:, :2000],
+    'every second': lambda t: t[::2],
+    'conjugated': lambda t: t.view(torch_or_skip().complex64),
+}
+IN_PLACE = ('contiguous', 'long runs')
+LENGTH = 4 * 4000  # elements of four bytes
+
+# What parts a tensor from its memory.
+PARTINGS = {
+    'set_()': lambda t: t.set_(),
+    'data =': lambda t: setattr(t, 'data', torch_or_skip().empty(0, dtype=t.dtype)),
+    'data = as large': lambda t: setattr(t, 'data', torch_or_skip().full_like(t, 7)),
+}
+
+
+def tensor_of(kind, seed=1):
+    """A tensor which is a view of no other, and a reference to what owns its memory."""
+    torch = torch_or_skip()
+    owner = Buffer(data(4 * LENGTH, seed))
+    view = TENSORS[kind](torch.frombuffer(owner, dtype=torch.float32))
+    storage = getattr(view, 'untyped_storage', view.storage)()
+    tensor = torch.empty(0, dtype=view.dtype).set_(storage, view.storage_offset(), view.size(),
+                                                   view.stride())
+    return tensor.conj() if kind == 'conjugated' else tensor, weakref.ref(owner)
+
+
+def values(tensor):
+    return bytes(tensor.resolve_conj().contiguous().numpy())
+
+
+@each(TENSORS)
+def a_tensor_dropped_right_after_submission_is_written_whole(kind):
+    with handle() as h, Gate(data(PAGE)) as gate:
+        h.write_async(gate.memory, path())
+        gate.reached()
+        tensor, gone = tensor_of(kind)
+        want, name = values(tensor), path()
+        h.write_async(tensor, name)
+        del tensor
+        gc.collect()
+        junk = [bytearray(b'\xff' * 4 * LENGTH) for _ in range(100)]
+        if kind in IN_PLACE:
+            assert gone() is not None or content(name) == want
+        gate.open()
+        assert h.wait() == 2
+        assert content(name) == want and gone() is None and junk
+
+
+@each(TENSORS)
+def a_tensor_dropped_right_after_submission_lives_until_it_is_read(kind):
+    with handle() as h, Gate() as gate:
+        held = h.read_async(gate.memory, make(data(PAGE)))
+        gate.reached()
+        tensor, gone = tensor_of(kind)
+        future = h.read_async(tensor, make(values(tensor)))
+        del tensor
+        gc.collect()
+        assert gone() is not None or future.done() or kind == 'conjugated'
+        gate.open()
+        assert held.result() and future.result() and h.wait() == 2
+        gc.collect()
+        assert gone() is None
+
+
+@each(TENSORS)
+def hundreds_of_temporary_tensors_are_written_whole(kind):
+    wants = {}
+    with handle() as h:
+        for i in range(200):
+            tensor, name = tensor_of(kind, seed=i)[0], path()
+            wants[name] = values(tensor)
+            h.write_async(tensor, name)
+            del tensor
+        assert h.wait() == 200
+    assert all(content(name) == want for name, want in wants.items())
+
+
+@each([(kind, parting) for kind in TENSORS for parting in PARTINGS])
+def a_tensor_that_is_given_other_memory_is_written_as_it_was(combination):
+    kind, parting = combination
+    with handle() as h, Gate(data(PAGE)) as gate:
+        h.write_async(gate.memory, path())
+        gate.reached()
+        tensor, gone = tensor_of(kind)
+        want, name = values(tensor), path()
+        h.write_async(tensor, name)
+        PARTINGS[parting](tensor)
+        gc.collect()
+        junk = [bytearray(b'\xff' * 4 * LENGTH) for _ in range(100)]
+        if kind in IN_PLACE:
+            assert gone() is not None or content(name) == want
+        gate.open()
+        assert h.wait() == 2
+        del tensor
+        assert content(name) == want and gone() is None and junk
+
+
+@each([(kind, parting) for kind in TENSORS for parting in PARTINGS])
+def what_is_read_goes_nowhere_but_to_the_memory_a_tensor_had(combination):
+    kind, parting = combination
+    with handle() as h, Gate() as gate:
+        h.read_async(gate.memory, make(data(PAGE)))
+        gate.reached()
+        tensor, gone = tensor_of(kind)
+        future = h.read_async(tensor, make(bytes(len(values(tensor)))))
+        PARTINGS[parting](tensor)
+        gc.collect()
+        assert gone() is not None or future.done() or kind == 'conjugated'
+        junk = [bytearray(b'\xff' * 4 * LENGTH) for _ in range(100)]
+        gate.open()
+        if kind != 'conjugated':  # which is put where the tensor is now, if it fits there
+            assert future.result()
+        future.exception()
+        assert h.wait() == 2
+        del tensor, future
+        gc.collect()
+        assert gone() is None and all(j == b'\xff' * 4 * LENGTH for j in junk)
 
 
 # ------------------------------------------------------------------ handles
