@@ -142,6 +142,19 @@ def more_than_the_library_takes_is_made_to_fit():
     assert content(name) == raw(want)
 
 
+@each([(65536, 16, False, True, 1), (65536, 16, True, False, 3), (MIB, 4, False, False, 2)])
+def what_it_was_made_with_is_what_is_done(options):
+    block, depth, single, overlap, threads = options
+    h = aio_handle(block, depth, single, overlap, threads)
+    t = h.new_cpu_locked_tensor(16 * MIB, torch.empty(0, dtype=torch.uint8))
+    assert h.async_pread(t, make(bytes(16 * MIB))) == 0 and h.wait() == 1
+    stats = h._io._handle.stats()
+    assert stats['threads'] == threads and stats['depth'] == depth, stats
+    assert stats['blocks'] == 16 * MIB // block, stats
+    assert (stats['submit_calls'] == stats['blocks']) is single, stats
+    assert h.free_cpu_locked_tensor(t)
+
+
 @each([aio_handle, gds_handle])
 def it_is_no_thing_to_pickle_or_copy(kind):
     h = kind()

@@ -441,9 +441,17 @@ def a_failure_is_raised_where_it_is_awaited():
         assert h.wait() == 3
 
 
+def trouble_of_the_loop():
+    """What callbacks raise in the loop that is running."""
+    contexts = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))
+    return contexts
+
+
 @case
 def a_cancelled_task_leaves_the_operation_and_the_handle_alone():
     async def work(h, gate):
+        trouble = trouble_of_the_loop()
         future = h.read_async(gate.memory, make(data(PAGE)))
 
         async def awaiter():
@@ -461,6 +469,7 @@ def a_cancelled_task_leaves_the_operation_and_the_handle_alone():
         gate.open()
         assert await future == PAGE
         assert await h.read_async(bytearray(PAGE), make(data(PAGE))) == PAGE
+        assert not trouble, trouble
 
     with handle() as h, Gate() as gate:
         asyncio.run(work(h, gate))
@@ -488,6 +497,7 @@ def the_failure_of_an_operation_whose_task_was_cancelled_is_told_by_wait():
 @case
 def wait_for_ends_at_its_timeout():
     async def work(h, gate):
+        trouble = trouble_of_the_loop()
         future = h.read_async(gate.memory, make(data(PAGE)))
         try:
             await asyncio.wait_for(future, 0.01)
@@ -496,6 +506,7 @@ def wait_for_ends_at_its_timeout():
             pass
         gate.open()
         assert await future == PAGE
+        assert not trouble, trouble
 
     with handle() as h, Gate() as gate:
         asyncio.run(work(h, gate))

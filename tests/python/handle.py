@@ -268,6 +268,26 @@ def all_options_together():
     assert content(name) == want
 
 
+def _stats_of_a_read(engine, **options):
+    """After 256 blocks, at most 16 of them in flight."""
+    with handle(engine, block=65536, depth=16, **options) as h:
+        assert h.read_async(sluice.Memory(16 * MIB, pinned=False), make(bytes(16 * MIB))).result()
+        assert h.stats()['blocks'] == 256, h.stats()
+        return h.stats()
+
+
+@case
+def single_submit_is_one_call_for_each_block():
+    assert _stats_of_a_read('null', single_submit=True)['submit_calls'] == 256
+    assert _stats_of_a_read('null', single_submit=False)['submit_calls'] == 256 / 16
+    assert _stats_of_a_read('null')['submit_calls'] == 256 / 16
+
+
+@case
+def without_overlap_the_queue_is_filled_only_when_it_is_empty():
+    assert _stats_of_a_read('threads', overlap=False)['submit_calls'] == 256 / 16
+
+
 @case
 def zero_is_the_default():
     with handle(None, threads=0, depth=0, block=0, mode=0) as h:

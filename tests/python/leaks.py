@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nothing is left behind: descriptors, threads, references, memory."""
 import asyncio
+import ctypes
 import gc
 import os
 import sys
@@ -8,21 +9,43 @@ import threading
 import weakref
 
 import sluice
-from kit import (PAGE, Gate, case, cases, data, descriptors, handle, make, path, raises, run)
+from kit import (PAGE, Gate, case, cases, data, descriptors, handle, make, module, path, raises,
+                 run)
 
 MANY = 10000
 
 
+def stays_per_call(measure, function, calls=2000):
+    """How much more there is for each call when it is over."""
+    for _ in range(calls):
+        function()
+    gc.collect()
+    before = measure()
+    for _ in range(calls):
+        function()
+    gc.collect()
+    return (measure() - before) / calls
+
+
 def blocks_per_call(function, calls=2000):
     """How many of Python's memory blocks stay allocated for each call."""
-    for _ in range(calls):
-        function()
-    gc.collect()
-    before = sys.getallocatedblocks()
-    for _ in range(calls):
-        function()
-    gc.collect()
-    return (sys.getallocatedblocks() - before) / calls
+    return stays_per_call(sys.getallocatedblocks, function, calls)
+
+
+class Heap(ctypes.Structure):
+    """What mallinfo2(3) tells."""
+
+    _fields_ = [(name, ctypes.c_size_t) for name in (
+        'arena', 'ordblks', 'smblks', 'hblks', 'hblkhd', 'usmblks', 'fsmblks', 'uordblks',
+        'fordblks', 'keepcost')]
+
+
+def heap_bytes():
+    """Bytes that malloc(3) has given out, which is memory of C code, and Python's larger blocks."""
+    mallinfo2 = ctypes.CDLL(None).mallinfo2
+    mallinfo2.restype = Heap
+    info = mallinfo2()
+    return info.uordblks + info.hblkhd
 
 
 def resident():
@@ -262,35 +285,57 @@ def a_cycle_through_a_handle_is_collected():
 
 # ------------------------------------------------------------------ memory
 
-@case
-def python_memory_does_not_grow_with_operations():
+def calls(h, f, name):
+    """Of every kind, and what they are."""
     def call_back(future):
         future.add_done_callback(id)
         future.result()
 
-    name, buffer = make(data(PAGE)), bytearray(512)
+    buffer, strided, large = bytearray(512), memoryview(bytearray(512))[::2], bytearray(3 * PAGE)
+    numpy = module('numpy')
+    runs = numpy.zeros((4, 8192), 'u1')[:, :5000] if numpy else strided
+    return {
+        'read': lambda: h.read(buffer, name),
+        'read of a File': lambda: h.read(buffer, f),
+        'strided': lambda: (h.write(strided, name), h.read_async(strided, name).result()),
+        'long runs': lambda: (h.write(runs, name + '-runs'), h.read(runs, name + '-runs')),
+        'Memory': lambda: h.read(sluice.Memory(512, pinned=False), name),
+        'future': lambda: h.read_async(buffer, name).result(),
+        'future dropped': lambda: (h.read_async(buffer, name), h.wait()),
+        'batch': lambda: h.read_batch([(buffer, name), (buffer, f, 7)]),
+        'callback': lambda: call_back(h.read_async(buffer, name)),
+        'open': lambda: h.open(name).close(),
+        'missing': lambda: raises(OSError, h.read, buffer, '/missing/file'),
+        'missing later': lambda: raises(OSError, h.read_async, buffer, '/missing/file'),
+        'short': lambda: h.engine == 'null' or raises(OSError, h.read, large, f),
+        'short later': lambda: h.read_async(large, f).exception(),
+        'failed future': lambda: h.read_batch_async([(buffer, '/missing/file')])[0].exception(),
+        'failed, unseen': lambda: (h.read_batch_async([(buffer, '/missing/file')]),
+                                   raises(OSError, h.wait)),
+        'refused': lambda: raises(TypeError, h.read, None, name),
+        'refused offset': lambda: raises(ValueError, h.read, buffer, name, -1),
+        'stats': lambda: h.stats(),
+    }
+
+
+@case
+def python_memory_does_not_grow_with_operations():
+    name = make(data(PAGE))
     with handle('null') as h, h.open(name) as f:
-        calls = {
-            'read': lambda: h.read(buffer, name),
-            'read of a File': lambda: h.read(buffer, f),
-            'future': lambda: h.read_async(buffer, name).result(),
-            'future dropped': lambda: (h.read_async(buffer, name), h.wait()),
-            'batch': lambda: h.read_batch([(buffer, name), (buffer, f, 7)]),
-            'callback': lambda: call_back(h.read_async(buffer, name)),
-            'open': lambda: h.open(name).close(),
-            'missing': lambda: raises(OSError, h.read, buffer, '/missing/file'),
-            'missing later': lambda: raises(OSError, h.read_async, buffer, '/missing/file'),
-            'failed future': lambda: h.read_batch_async([(buffer, '/missing/file')])[0].exception(),
-            'failed, unseen': lambda: (h.read_batch_async([(buffer, '/missing/file')]),
-                                       raises(OSError, h.wait)),
-            'refused': lambda: raises(TypeError, h.read, None, name),
-            'refused offset': lambda: raises(ValueError, h.read, buffer, name, -1),
-            'stats': lambda: h.stats(),
-        }
-        for what, call in calls.items():
+        for what, call in calls(h, f, name).items():
             grown = blocks_per_call(call)
             h.wait()
             assert grown < 0.1, f'{what}: {grown} blocks stay for each call'
+
+
+@case
+def memory_of_c_code_does_not_grow_with_operations():
+    name = make(data(PAGE))
+    with handle('threads', direct='never') as h, h.open(name, 'r+') as f:
+        for what, call in calls(h, f, name).items():
+            grown = stays_per_call(heap_bytes, call, 1000)
+            h.wait()
+            assert grown < 10, f'{what}: {grown} bytes stay for each call'
 
 
 @case

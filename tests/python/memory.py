@@ -4,6 +4,7 @@ import copy
 import gc
 import os
 import pickle
+import platform
 import random
 import sys
 import threading
@@ -175,14 +176,22 @@ def memory_goes_through_handles_bytes(size):
         moves_through(third, sluice.Memory(size))
 
 
+def registers_or_skip(stats):
+    """The engine takes memory, unless there is a reason why it cannot."""
+    if 'unregistered' in stats['fallbacks']:
+        raise Skip('memlock', f'the engine takes no memory here: {stats["fallback_why"]}')
+    if tuple(map(int, platform.release().split('.')[:2])) < (5, 19):
+        raise Skip('kernel', f'io_uring of Linux {platform.release()} has no table for memory')
+
+
 @case
 def memory_is_known_to_the_engine_once():
     with handle('io_uring') as h:
         m = sluice.Memory(4 * MIB)
         moves_through(h, m)
         first = h.stats()
-        if not first['blocks_fixed']:
-            raise Skip('memlock', f'the engine takes no memory here: {first["fallback_why"]}')
+        registers_or_skip(first)
+        assert first['blocks_fixed'] > 0, first
         for _ in range(5):
             moves_through(h, m)
         last = h.stats()
@@ -377,6 +386,30 @@ def empty_of_no_elements_works():
                 assert tuple(a.shape) == ((0,) if shape == 0 else shape)
                 with handle() as h:
                     assert h.write(a, path()) == 0
+
+
+def locked_bytes():
+    with open('/proc/self/status') as f:
+        return next(int(line.split()[1]) * 1024 for line in f if line.startswith('VmLck:'))
+
+
+@case
+def memory_is_locked_unless_told_otherwise():
+    if not (probe := sluice.Memory(MIB)).pinned:
+        raise Skip('memlock', probe.note)
+    del probe
+    kinds = {'Memory': sluice.Memory}
+    if numpy is not None:
+        kinds['numpy'] = lambda n, **more: sluice.empty(n, 'u1', **more)
+    if torch is not None:
+        kinds['torch'] = lambda n, **more: sluice.empty(n, torch.uint8, **more)
+    for name, make_one in kinds.items():
+        for more, want in (({}, True), ({'pinned': True}, True), ({'pinned': False}, False)):
+            gc.collect()
+            before = locked_bytes()
+            one = make_one(MIB, **more)
+            assert (locked_bytes() - before >= MIB) is want, (name, more)
+            del one
 
 
 @case
