@@ -513,6 +513,24 @@ def wait_for_ends_at_its_timeout():
 
 
 @case
+def a_shield_keeps_the_cancelling_of_a_task_from_a_future():
+    async def work(h, gate):
+        inner = asyncio.ensure_future(awaiter(h.read_async(gate.memory, make(data(PAGE)))))
+        outer = asyncio.shield(inner)
+        await asyncio.sleep(0)
+        outer.cancel()
+        gate.open()
+        assert await inner == PAGE
+        assert await asyncio.shield(h.read_async(bytearray(PAGE), make(data(PAGE)))) == PAGE
+
+    async def awaiter(future):
+        return await future
+
+    with handle() as h, Gate() as gate:
+        asyncio.run(work(h, gate))
+
+
+@case
 def several_tasks_await_one_future():
     async def work(h, gate):
         future = h.read_async(gate.memory, make(data(PAGE)))
