@@ -94,14 +94,16 @@ struct io_result {
 	double e2e_sec;    /* the same */
 	double user_sec;   /* CPU of the process during the counted loops */
 	double system_sec;
-	uint32_t fallbacks;  /* of all workers: SLUICE_FELL_* */
-	bool direct;         /* every block went by O_DIRECT */
-	bool buffered;       /* every block went through the page cache */
-	uint32_t fresh;      /* writes: counted loops of a worker that filled an empty file */
-	char cache[80];      /* state of the page cache, for people and programs */
-	double limit;        /* bytes per second; 0: not known */
-	char limit_how[160]; /* who says so, or why it was not measured */
-	bool validated;      /* everything was compared and right */
+	double library_sec;   /* of this: the I/O threads of the workers' handles */
+	uint32_t fallbacks;   /* of all workers: SLUICE_FELL_* */
+	bool direct;          /* every block went by O_DIRECT */
+	bool buffered;        /* every block went through the page cache */
+	uint32_t fresh;       /* writes: counted loops of a worker that filled an empty file */
+	char cache[80];       /* state of the page cache, for people and programs */
+	double limit;         /* bytes per second; 0: not known */
+	char limit_how[160];  /* who says so, or why it was not measured */
+	uint64_t limit_bytes; /* moved to measure it */
+	bool validated;       /* everything was compared and right */
 };
 
 /*

@@ -219,11 +219,24 @@ static double seconds(const struct timeval *from, const struct timeval *to)
 	return (double)(to->tv_sec - from->tv_sec) + (double)(to->tv_usec - from->tv_usec) / 1e6;
 }
 
+/* CPU time of the I/O threads of all workers. */
+static uint64_t library_cpu(const struct run *run)
+{
+	struct sluice_stats s = {.size = sizeof(s)};
+	uint64_t ns = 0;
+
+	for (unsigned i = 0; i < run->nr_workers; i++)
+		if (sluice_get_stats(run->workers[i].io, &s) == 0)
+			ns += s.cpu_ns;
+	return ns;
+}
+
 static void count_cpu(struct run *run)
 {
 	struct rusage now;
 
 	getrusage(RUSAGE_SELF, &now);
+	run->res->library_sec += (double)(library_cpu(run) - run->library_ns) / 1e9;
 	run->res->user_sec += seconds(&run->before.ru_utime, &now.ru_utime);
 	run->res->system_sec += seconds(&run->before.ru_stime, &now.ru_stime);
 }
@@ -242,8 +255,10 @@ static int one_loop(struct worker *w, unsigned loop, struct sluice_err *err)
 	if (!run_stopped(run) && prepare_loop(w, loop, err) < 0)
 		run_fail(run, err);
 	pthread_barrier_wait(&run->barrier);
-	if (w->tid == 0)
+	if (w->tid == 0) {
+		run->library_ns = library_cpu(run);
 		getrusage(RUSAGE_SELF, &run->before);
+	}
 	pthread_barrier_wait(&run->barrier);
 	begin = clock_ns();
 	if (!run_stopped(run))
@@ -291,6 +306,7 @@ static void measure_limit(struct run *run)
 	}
 	limit_measure(&limit, targets, run->nr_workers, run->job->read, run->job->stop);
 	run->res->limit = limit.bytes_per_sec;
+	run->res->limit_bytes = limit.bytes;
 	memcpy(run->res->limit_how, limit.how, sizeof(limit.how));
 }
 

@@ -33,6 +33,7 @@ struct run {
 	struct job_file *files;   /* of all workers */
 	struct sluice_io *helper; /* makes and checks files, with the default settings */
 	struct rusage before;     /* of the loop that is running */
+	uint64_t library_ns;      /* the same: CPU time of the workers' I/O threads */
 	pthread_barrier_t barrier;
 	atomic_int step;    /* enum io_step */
 	atomic_bool failed; /* set once, with @err */
