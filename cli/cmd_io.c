@@ -8,19 +8,18 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <sluice/sluice.h>
 
 #include "base/util.h"
 #include "cli/cli.h"
 #include "cli/config.h"
-#include "cli/json.h"
+#include "cli/output.h"
 #include "cli/places.h"
 #include "cli/progress.h"
 #include "load/report/io_report.h"
-#include "load/report/machine.h"
+#include "load/report/result.h"
+#include "load/report/text.h"
 #include "load/run/io.h"
 
 struct io_args {
@@ -55,7 +54,7 @@ struct io_args {
 	bool keep;
 	bool overwrite;
 	bool measure_limit;
-	struct cli_output out;
+	struct cli_result_args out;
 };
 
 static const struct cli_opt io_opts[] = {
@@ -124,7 +123,7 @@ static const struct cli_opt io_opts[] = {
 	CLI_FLAG(struct io_args, accelerator_pin, 0, "use_accelerator_pin_memory",
 		 "ignored: see --memory and --lock"),
 	CLI_GROUP("Output"),
-	CLI_TABLE(struct io_args, out, struct cli_output, cli_output_opts),
+	CLI_TABLE(struct io_args, out, struct cli_result_args, cli_result_opts),
 	CLI_END,
 };
 
@@ -134,6 +133,7 @@ struct io_command {
 	struct io_job job;
 	struct cli_places places;
 	struct cli_progress progress;
+	struct cli_outputs out;
 	int step; /* shown last */
 };
 
@@ -308,46 +308,55 @@ static int run_job(struct io_command *c, struct io_result *res)
 	return r < 0 ? cli_fail(&cmd_io, CLI_FAILED, "%s", err.msg) : CLI_OK;
 }
 
-/* No result: leave no empty file that looks like one. */
-static void json_abandon(FILE *f, const char *name)
+static json_t *words_json(const struct cli_list *list)
 {
-	struct stat st;
+	json_t *j = list->nr ? json_array() : json_null();
 
-	if (!f || f == stdout)
-		return;
-	if (fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode))
-		unlink(name);
-	fclose(f);
+	for (size_t i = 0; i < list->nr; i++)
+		json_array_append_new(j, report_str(list->items[i]));
+	return j;
+}
+
+/* Fill the files that were asked for. */
+static int write_result(struct io_command *c, struct result *r, const struct io_result *res)
+{
+	struct io_report rep;
+	int status;
+
+	if (io_report_result(&rep, r, &c->job, res) < 0) {
+		status = cli_fail(&cmd_io, CLI_FAILED, "out of memory");
+	} else {
+		json_object_set_new(r->settings, "folder", words_json(&c->args->folder));
+		json_object_set_new(r->settings, "folder_to_device_mapping",
+				    words_json(&c->args->mapping));
+		json_object_set_new(r->settings, "multi_process",
+				    json_integer(c->args->multi_process));
+		result_finish(r);
+		status = cli_outputs_finish(&c->out, r);
+	}
+	io_report_fini(&rep);
+	return status;
 }
 
 /* Run, then report to where it was asked for. */
 static int run_and_report(struct io_command *c)
 {
-	const char *json = c->args->out.json;
-	bool text = !json || strcmp(json, "-") != 0;
-	FILE *f = json ? cli_json_open(&cmd_io, json) : NULL;
-	struct report_machine machine;
 	struct io_result res;
+	struct result result;
 	int r;
 
-	if (json && !f)
-		return CLI_FAILED;
-	if (text) {
+	result_init(&result, "io");
+	if (c->out.text) {
 		io_report_places(stdout, &c->job);
 		fflush(stdout);
 	}
 	r = run_job(c, &res);
-	if (r != CLI_OK) {
-		json_abandon(f, json);
+	if (r != CLI_OK)
 		return r;
-	}
-	if (text)
+	if (c->out.text)
 		io_report_text(stdout, &c->job, &res);
-	if (f) {
-		report_machine_load(&machine);
-		r = cli_json_finish(&cmd_io, f, json,
-				    io_report_json(&c->job, &res, report_machine_json(&machine)));
-	}
+	r = write_result(c, &result, &res);
+	result_fini(&result);
 	io_result_fini(&res);
 	if (fflush(stdout) || ferror(stdout))
 		r = cli_fail(&cmd_io, CLI_FAILED, "cannot write the result: %s", strerror(errno));
@@ -364,7 +373,10 @@ static int io_main(void *args, int argc, char **argv)
 	catch_signals();
 	r = build_job(&c);
 	if (r == CLI_OK)
+		r = cli_outputs_open(&c.out, &cmd_io, &c.args->out);
+	if (r == CLI_OK)
 		r = run_and_report(&c);
+	cli_outputs_abandon(&c.out);
 	cli_places_fini(&c.places, &cmd_io);
 	return r;
 }

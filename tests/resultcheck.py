@@ -93,10 +93,32 @@ def check_series(s):
         assert near(s['limit']['share'], s['bytes_per_sec'] / s['limit']['bytes_per_sec'])
 
 
+def check_io(result):
+    """One series; its operations are the counted loops of all workers."""
+    (s,), io = result['series'], result['io']
+    for w in io['workers']:
+        assert len(w['task']) == len(w['e2e']) and len(w['warmup_task']) == len(w['warmup_e2e'])
+        assert all(0 < task <= e2e for task, e2e in zip(w['task'], w['e2e'])), w
+        assert near(w['task_sec'], math.fsum(w['task'])) and near(w['e2e_sec'], math.fsum(w['e2e'])), w
+        assert w['folder'] in {t['folder'] for t in result['targets']}
+    for kind in 'task', 'e2e':
+        assert near(io[f'{kind}_sec'], max(w[f'{kind}_sec'] for w in io['workers'])), io
+        assert near(io[f'{kind}_bytes_per_sec'], s['bytes'] / io[f'{kind}_sec']), io
+    loops = sorted(t for w in io['workers'] for t in w['task'])
+    assert s['ops'] == len(loops) and near(s['sec'], io['e2e_sec'])
+    if s['latency']['exact']:
+        assert all(near(a, b) for a, b in zip(sorted(s['samples']), loops)), (s['samples'], loops)
+    assert (io['fresh_loops'] is None) == (s['kind'] == 'read')
+    assert (io['gpu_path'] is None) == (s['ran']['memory'] != 'gpu')
+
+
 def check(root, result):
     validate(root, result)
     names = [s['name'] for s in result['series']]
     assert len(set(names)) == len(names), names
     for s in result['series']:
         check_series(s)
+    assert ('io' in result) == (result['command'] == 'io')
+    if 'io' in result:
+        check_io(result)
     assert result['bytes_written'] >= sum(s['bytes_written'] for s in result['series'])

@@ -111,6 +111,7 @@ static json_t *thin_result(const json_t *result, const struct thin *thin, bool *
 	json_t *copy = json_deep_copy(result), *one;
 	size_t i;
 
+	json_object_del(copy, "io"); /* not shown; its loops are samples of the series, too */
 	json_array_foreach(json_object_get(copy, "series"), i, one)
 	{
 		json_t *hist = json_object_get(one, "histogram");

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What `sluice io' prints. */
 #include "load/report/io_report.h"
 
 #include <inttypes.h>
 #include <string.h>
-#include <time.h>
-
-#include <sluice/version.h>
 
 #include "base/size.h"
 #include "base/util.h"
-#include "load/report/text.h"
 #include "load/run/io.h"
 
 #define GIB ((double)(1u << 30))
@@ -39,15 +36,6 @@ static const struct {
 	{SLUICE_DONE_CUFILE_COMPAT, "cufile_compat", "cuFile in compatibility mode"},
 	{SLUICE_DONE_RING, "ring", "the ring of pinned memory"},
 };
-
-static uint32_t all_ways(const struct io_result *res)
-{
-	uint32_t ways = 0;
-
-	for (unsigned i = 0; i < res->nr_workers; i++)
-		ways |= res->workers[i].ways;
-	return ways;
-}
 
 static double cpu_per_gib(const struct io_result *res)
 {
@@ -210,58 +198,7 @@ void io_report_text(FILE *f, const struct io_job *job, const struct io_result *r
 		fprintf(f, "validation: passed\n");
 }
 
-/* --------------------------------------------------------------------- JSON */
-
-static json_t *settings_json(const struct io_job *job)
-{
-	const struct sluice_opts *o = &job->opts;
-	json_t *j = json_pack("{s:s, s:I, s:I, s:I, s:b, s:b, s:b, s:I}", "operation",
-			      job->read ? "read" : "write", "io_size", (json_int_t)job->io_size,
-			      "loops", (json_int_t)job->loops, "warmup_loops",
-			      (json_int_t)job->warmup, "include_warmup_time", job->include_warmup,
-			      "different_file_each_iteration", job->different_file, "validate",
-			      job->validate, "seed", (json_int_t)job->seed);
-
-	json_object_set_new(j, "engine", report_str_or_null(o->engine));
-	json_object_set_new(j, "block_size",
-			    o->block ? json_integer((json_int_t)o->block) : json_null());
-	json_object_set_new(j, "queue_depth", json_integer(o->depth));
-	json_object_set_new(j, "io_parallel", json_integer(o->threads));
-	json_object_set_new(j, "single_submit", json_boolean(o->flags & SLUICE_SINGLE_SUBMIT));
-	json_object_set_new(j, "sequential_requests", json_boolean(o->flags & SLUICE_NO_OVERLAP));
-	json_object_set_new(j, "direct", json_string(io_direct_words[o->direct]));
-	json_object_set_new(j, "durability", json_string(io_durability_words[o->durability]));
-	json_object_set_new(j, "huge", json_string(io_huge_words[o->huge]));
-	json_object_set_new(j, "memory", json_string(io_memory_words[job->memory]));
-	json_object_set_new(j, "lock", json_boolean(job->lock));
-	json_object_set_new(j, "gpu", json_boolean(job->gpu));
-	json_object_set_new(j, "gds", json_boolean(job->gds));
-	return j;
-}
-
-/* Which ways device memory was reached by; null where there was none. */
-static json_t *gpu_path_json(const struct io_job *job, uint32_t ways)
-{
-	json_t *j;
-
-	if (!job->gpu)
-		return json_null();
-	j = json_array();
-	for (unsigned i = 0; i < ARRAY_SIZE(gpu_ways); i++)
-		if (ways & gpu_ways[i].bit)
-			json_array_append_new(j, json_string(gpu_ways[i].word));
-	return j;
-}
-
-static json_t *gpu_json(const struct sluice_gpu_device *d)
-{
-	if (!d->size)
-		return json_null();
-	return json_pack("{s:o, s:o, s:I, s:I, s:I, s:I}", "name", report_str(d->name), "pci",
-			 report_str_or_null(d->pci), "memory", (json_int_t)d->memory, "numa_node",
-			 (json_int_t)d->numa_node, "pcie_gen", (json_int_t)d->pcie_gen_max,
-			 "pcie_width", (json_int_t)d->pcie_width_max);
-}
+/* --------------------------------------------------------- words of the JSON */
 
 json_t *report_fallbacks_json(uint32_t bits)
 {
@@ -273,124 +210,12 @@ json_t *report_fallbacks_json(uint32_t bits)
 	return j;
 }
 
-static json_t *ran_json(const struct io_job *job, const struct io_result *res)
-{
-	const struct io_worker_result *w = &res->workers[0];
-	json_t *j = json_pack("{s:s, s:s, s:I, s:I, s:I, s:b, s:b, s:b, s:o, s:o}", "engine",
-			      w->stats.engine, "path", path_used(res), "block_size",
-			      (json_int_t)w->file.block, "queue_depth", (json_int_t)w->stats.depth,
-			      "io_parallel", (json_int_t)w->stats.threads, "huge_pages",
-			      !!(w->buf.got & SLUICE_BUF_HUGE), "registered",
-			      !!(w->buf.got & SLUICE_BUF_REGISTERED), "locked",
-			      !!(w->buf.got & SLUICE_BUF_LOCKED), "fresh_loops",
-			      job->read ? json_null() : json_integer(res->fresh), "fallbacks",
-			      report_fallbacks_json(res->fallbacks));
-
-	json_object_set_new(j, "gpu_path", gpu_path_json(job, all_ways(res)));
-	return j;
-}
-
-static json_t *device_json(const struct sluice_path_info *p)
-{
-	const struct sluice_blockdev *d = &p->device;
-
-	if (!p->has_device)
-		return json_null();
-	return json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:b}", "name", report_str_or_null(d->name),
-			 "model", report_str_or_null(d->model), "scheduler",
-			 report_str_or_null(d->scheduler), "logical_block",
-			 (json_int_t)d->logical_block, "max_segments", (json_int_t)d->max_segments,
-			 "max_sectors_kb", (json_int_t)d->max_sectors_kb, "rotational",
-			 d->rotational != 0);
-}
-
-static json_t *stats_json(const struct sluice_stats *s)
-{
-	json_t *j = json_pack(
-		"{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "ops",
-		(json_int_t)s->ops, "bytes_read", (json_int_t)s->bytes_read, "bytes_written",
-		(json_int_t)s->bytes_written, "blocks", (json_int_t)s->blocks, "blocks_direct",
-		(json_int_t)s->blocks_direct, "blocks_buffered", (json_int_t)s->blocks_buffered,
-		"blocks_bounced", (json_int_t)s->blocks_bounced, "blocks_fixed",
-		(json_int_t)s->blocks_fixed, "resubmissions", (json_int_t)s->resubmissions,
-		"preallocations", (json_int_t)s->preallocations, "fallback_why",
-		report_str_or_null(s->fallback_why));
-
-	json_object_set_new(j, "blocks_ring", json_integer((json_int_t)s->blocks_ring));
-	json_object_set_new(j, "blocks_cufile", json_integer((json_int_t)s->blocks_cufile));
-	json_object_set_new(j, "ring_bytes", json_integer((json_int_t)s->ring_bytes));
-	return j;
-}
-
-static json_t *loops_json(const double *sec, uint32_t from, uint32_t to)
+json_t *report_gpu_path_json(uint32_t ways)
 {
 	json_t *j = json_array();
 
-	for (uint32_t i = from; i < to; i++)
-		json_array_append_new(j, json_real(sec[i]));
+	for (unsigned i = 0; i < ARRAY_SIZE(gpu_ways); i++)
+		if (ways & gpu_ways[i].bit)
+			json_array_append_new(j, json_string(gpu_ways[i].word));
 	return j;
-}
-
-static json_t *worker_json(const struct io_job *job, const struct io_result *res, unsigned i)
-{
-	const struct io_worker_result *w = &res->workers[i];
-	json_t *j = json_pack("{s:i, s:o, s:I, s:I, s:f, s:f}", "worker", (int)i, "folder",
-			      report_str(w->folder), "device", (json_int_t)w->device,
-			      "files_created", (json_int_t)w->made, "task_latency_sec", w->task_sec,
-			      "e2e_latency_sec", w->e2e_sec);
-
-	json_object_set_new(j, "warmup_task_sec", loops_json(w->task, 0, res->first));
-	json_object_set_new(j, "warmup_e2e_sec", loops_json(w->e2e, 0, res->first));
-	json_object_set_new(j, "task_sec", loops_json(w->task, res->first, res->nr_loops));
-	json_object_set_new(j, "e2e_sec", loops_json(w->e2e, res->first, res->nr_loops));
-	json_object_set_new(j, "resident_bytes",
-			    !job->read || w->resident < 0 ? json_null()
-							  : json_integer(w->resident));
-	json_object_set_new(j, "file_system", report_str_or_null(w->path.fs));
-	json_object_set_new(j, "mount", report_str_or_null(w->path.mount));
-	json_object_set_new(j, "block_device", device_json(&w->path));
-	json_object_set_new(j, "direct", json_boolean(w->file.direct));
-	json_object_set_new(j, "direct_why_not", report_str_or_null(w->file.why));
-	json_object_set_new(j, "memory_note", report_str_or_null(w->buf.note));
-	json_object_set_new(j, "gpu", gpu_json(&w->gpu));
-	json_object_set_new(j, "gpu_path", gpu_path_json(job, w->ways));
-	json_object_set_new(j, "stats", stats_json(&w->stats));
-	return j;
-}
-
-static json_t *totals_json(const struct io_result *res)
-{
-	return json_pack("{s:I, s:f, s:f, s:f, s:f}", "bytes", (json_int_t)res->bytes,
-			 "task_latency_sec", res->task_sec, "task_gib_per_sec",
-			 io_speed(res->bytes, res->task_sec), "e2e_latency_sec", res->e2e_sec,
-			 "e2e_gib_per_sec", io_speed(res->bytes, res->e2e_sec));
-}
-
-static json_t *limit_json(const struct io_result *res)
-{
-	if (res->limit <= 0)
-		return json_pack("{s:n, s:n, s:s}", "bytes_per_sec", "share", "how",
-				 *res->limit_how ? res->limit_how : "not measured");
-	return json_pack("{s:f, s:f, s:s}", "bytes_per_sec", res->limit, "share", limit_share(res),
-			 "how", res->limit_how);
-}
-
-json_t *io_report_json(const struct io_job *job, const struct io_result *res, json_t *machine)
-{
-	json_t *workers = json_array();
-	time_t now = time(NULL);
-	struct tm tm;
-	char when[32] = "";
-
-	if (gmtime_r(&now, &tm))
-		strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &tm);
-	for (unsigned i = 0; i < res->nr_workers; i++)
-		json_array_append_new(workers, worker_json(job, res, i));
-	return json_pack(
-		"{s:s, s:s, s:s, s:o, s:o, s:o, s:s, s:o, s:o, s:{s:f, s:f, s:f}, s:o, s:s}",
-		"schema", "sluice-io/1", "sluice", SLUICE_VERSION_STRING, "time", when, "machine",
-		machine, "settings", settings_json(job), "ran", ran_json(job, res), "cache",
-		res->cache, "workers", workers, "totals", totals_json(res), "cpu", "user_sec",
-		res->user_sec, "system_sec", res->system_sec, "sec_per_gib", cpu_per_gib(res),
-		"limit", limit_json(res), "validation", job->validate ? "passed" : "not asked for");
 }

@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "load/report/result.h"
+
 struct io_job;
 struct io_result;
 
@@ -20,12 +22,20 @@ void io_report_places(FILE *f, const struct io_job *job);
 void io_report_text(FILE *f, const struct io_job *job, const struct io_result *res);
 
 /*
- * The same as an object of schema "sluice-io/1"; NULL when there is no memory.
- * @machine describes where it was measured; the reference is taken.
+ * The same as a result: one series, whose operations are the counted loops of all
+ * workers, and the member "io" with what only this command knows.
  */
-json_t *io_report_json(const struct io_job *job, const struct io_result *res, json_t *machine);
+struct io_report {
+	struct run_series series;
+	struct result_target *targets;
+};
+/* Point @r to what @rep then holds.  Returns 0 or -ENOMEM; fini is due in either case. */
+int io_report_result(struct io_report *rep, struct result *r, const struct io_job *job,
+		     const struct io_result *res);
+void io_report_fini(struct io_report *rep);
 
-/* Bits SLUICE_FELL_* as an array of words. */
+/* Bits SLUICE_FELL_*, and SLUICE_DONE_* of device memory, as an array of words. */
 json_t *report_fallbacks_json(uint32_t bits);
+json_t *report_gpu_path_json(uint32_t ways);
 
 #endif

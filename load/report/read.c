@@ -28,7 +28,7 @@ static const struct member result_members[] = {
 	{"machine.cpu", "s0"}, {"machine.cpus", "n"}, {"machine.memory_bytes", "n"},
 	{"targets", "a"},      {"settings", "o"},     {"bytes_written", "n"},
 	{"series", "a"},       {"grid", "o0"},        {"fio", "a0"},
-	{"tune", "o0"},        {"flows", "a0"},
+	{"tune", "o0"},        {"io", "o0"},          {"flows", "a0"},
 };
 
 static const struct member target_members[] = {

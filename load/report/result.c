@@ -39,7 +39,8 @@ void result_fini(struct result *r)
 	json_decref(r->grid);
 	json_decref(r->fio);
 	json_decref(r->tune);
-	r->settings = r->grid = r->fio = r->tune = NULL;
+	json_decref(r->io);
+	r->settings = r->grid = r->fio = r->tune = r->io = NULL;
 }
 
 /* ----------------------------------------------------------------- one series */
@@ -268,11 +269,15 @@ static json_t *target_json(const struct result_target *t)
 	json_t *device = json_null(), *j = json_object();
 
 	if (p->has_device)
-		device = json_pack(
-			"{s:o, s:o, s:o, s:I, s:b}", "name", report_str_or_null(p->device.name),
-			"model", report_str_or_null(p->device.model), "scheduler",
-			report_str_or_null(p->device.scheduler), "bytes",
-			(json_int_t)p->device.bytes, "rotational", p->device.rotational != 0);
+		device = json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:b}", "name",
+				   report_str_or_null(p->device.name), "model",
+				   report_str_or_null(p->device.model), "scheduler",
+				   report_str_or_null(p->device.scheduler), "bytes",
+				   (json_int_t)p->device.bytes, "logical_block",
+				   (json_int_t)p->device.logical_block, "max_segments",
+				   (json_int_t)p->device.max_segments, "max_sectors_kb",
+				   (json_int_t)p->device.max_sectors_kb, "rotational",
+				   p->device.rotational != 0);
 	report_set_path(j, "folder", t->folder);
 	json_object_set_new(j, "file_system", report_str_or_null(p->fs));
 	json_object_set_new(j, "mount", report_str_or_null(p->mount));
@@ -323,5 +328,7 @@ json_t *result_json(const struct result *r)
 		json_object_set(j, "fio", r->fio);
 	if (r->tune)
 		json_object_set(j, "tune", r->tune);
+	if (r->io)
+		json_object_set(j, "io", r->io);
 	return j;
 }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`sluice io`, from outside: what it prints, leaves behind, refuses and finds.
 
-    io.py SLUICE
+    io.py SLUICE ROOT
 """
 import os
 import sys
@@ -11,6 +11,7 @@ import sys
 sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
 
 import contextlib
+import csv
 import ctypes
 import glob
 import json
@@ -22,9 +23,12 @@ import subprocess
 import tempfile
 import time
 
+import resultcheck
 import tap
 
-SLUICE = os.path.abspath(sys.argv[1])
+resultcheck.need('jsonschema', 'openpyxl')
+
+SLUICE, ROOT = map(os.path.abspath, sys.argv[1:3])
 MIB = 1 << 20
 NUMBER = r'\d+\.\d+'
 ENGINES = ['io_uring', 'libaio', 'threads']
@@ -56,9 +60,16 @@ def io(*args, status=0, **more):
 
 
 def result(*args, **more):
-    """Run it and return its JSON."""
+    """Run it and return its JSON, which must be right in itself."""
     out, _ = io(*args, '--json', '-', **more)
-    return json.loads(out)
+    r = json.loads(out)
+    resultcheck.check(ROOT, r)
+    return r
+
+
+def series(*args, **more):
+    """The same, only its series."""
+    return result(*args, **more)['series'][0]
 
 
 def lines_of(out):
@@ -66,10 +77,6 @@ def lines_of(out):
     numbers = {m[1]: float(m[2]) for m in re.finditer(rf'^(\w+ \w+ \w+) = ({NUMBER}) ', out, re.M)}
     facts = dict(re.findall(r'^(\w+): +(.*)$', out, re.M))
     return numbers, facts
-
-
-def near(a, b):
-    return abs(a - b) <= 1e-6 * max(abs(a), abs(b), 1e-9)
 
 
 def need_engine(name):
@@ -184,7 +191,7 @@ def files_of_an_earlier_run_are_used_and_left():
             io('--folder', f, '--io_size', '1M', '--keep', *args)
             kept = os.listdir(f)
             first = result('--folder', f, '--io_size', '1M', '--validate', *args)
-            assert first['workers'][0]['files_created'] == 0
+            assert first['io']['workers'][0]['files_created'] == 0
             assert os.listdir(f) == kept
             for name in kept:
                 os.remove(name)
@@ -291,9 +298,9 @@ def validate_passes_on_every_engine_and_memory():
                 for memory in 'own', 'plain', 'odd':
                     for size in '1M', '1000003':
                         for args in [], ['--read']:
-                            r = result('--folder', f, '--io_size', size, '--engine', engine,
+                            s = series('--folder', f, '--io_size', size, '--engine', engine,
                                        '--memory', memory, '--loops', 2, '--validate', *args)
-                            assert r['validation'] == 'passed'
+                            assert s['verified_bytes'] == (3 if args else 1) * s['size']
         assert os.listdir(f) == []
 
 
@@ -311,8 +318,8 @@ def faults_that_can_be_mended_are_mended():
         for args in [], ['--read']:
             r = result('--folder', f, '--io_size', '1M', '--block_size', '64K', '--validate', *args,
                        '--engine', 'fault:inner=threads,seed=3,short=0.3,again=0.2,reorder=1')
-            assert r['validation'] == 'passed'
-            assert r['workers'][0]['stats']['resubmissions'] > 0, r
+            assert r['series'][0]['verified_bytes'] > 0
+            assert r['io']['workers'][0]['stats']['resubmissions'] > 0, r
 
 
 def a_fault_that_cannot_be_mended_is_a_failure():
@@ -341,8 +348,9 @@ def several_folders_have_a_worker_each():
                 'a/_aio_write_262144.pt.0_0', 'b/_aio_write_262144.pt.1_0',
                 'c/_aio_write_262144.pt.2_0']
             r = result(*args, '--io_size', '256K', '--loops', 2)
-            assert r['totals']['bytes'] == 3 * 2 * 256 * 1024
-            assert [w['folder'] for w in r['workers']] == ['a', 'b', 'c']
+            assert r['series'][0]['bytes'] == 3 * 2 * 256 * 1024
+            assert [w['folder'] for w in r['io']['workers']] == ['a', 'b', 'c']
+            assert [t['folder'] for t in r['targets']] == ['a', 'b', 'c']
             for name in glob.glob('*/_aio_*'):
                 os.remove(name)
 
@@ -350,8 +358,8 @@ def several_folders_have_a_worker_each():
 def multi_process_means_workers_in_one_folder():
     with folder() as f:
         r = result('--folder', f, '--multi_process', 4, '--io_size', '64K', '--validate', '--read')
-    assert len(r['workers']) == 4
-    assert r['totals']['bytes'] == 4 * 3 * 65536
+    assert len(r['io']['workers']) == 4 and len(r['targets']) == 1
+    assert r['series'][0]['bytes'] == 4 * 3 * 65536
 
 
 # ---------------------------------------------------------------- bad input
@@ -429,9 +437,9 @@ def options_that_mean_nothing_here_are_noted():
 
 def ds_io_engine_names_mean_automatic():
     with folder() as f:
-        automatic = result('--folder', f, '--io_size', '64K')['ran']['engine']
+        automatic = series('--folder', f, '--io_size', '64K')['ran']['engine']
         for name in 'aio_handle', 'aio_basic':
-            assert result('--folder', f, '--io_size', '64K', '--engine', name)['ran'][
+            assert series('--folder', f, '--io_size', '64K', '--engine', name)['ran'][
                 'engine'] == automatic
 
 
@@ -483,8 +491,8 @@ def the_default_size_fits_a_small_file_system():
 def files_in_memory_are_never_called_cold():
     with small_tmpfs('16m') as mnt:
         for direct in 'auto', 'never':
-            r = result('--folder', mnt, '--io_size', '1M', '--read', '--direct', direct)
-            assert r['cache'].startswith('warm'), r['cache']
+            s = series('--folder', mnt, '--io_size', '1M', '--read', '--direct', direct)
+            assert s['cache'].startswith('warm'), s['cache']
 
 
 # --------------------------------------------------------------------- JSON
@@ -493,34 +501,44 @@ def the_numbers_of_the_json_agree():
     with folder() as f:
         r = result('--folder', f, '--multi_process', 2, '--io_size', '512K', '--loops', 4,
                    '--warmup_loops', 2, '--read', '--validate', '--seed', 99)
-    assert r['schema'] == 'sluice-io/1'
-    assert {'machine', 'settings', 'ran', 'cache', 'workers', 'totals', 'cpu', 'limit',
-            'validation'} <= r.keys()
-    assert r['settings']['operation'] == 'read' and r['settings']['seed'] == 99
-    for w in r['workers']:
-        assert len(w['task_sec']) == 4 and len(w['e2e_sec']) == 4
-        assert len(w['warmup_task_sec']) == 2
-        assert near(sum(w['task_sec']), w['task_latency_sec'])
-        assert near(sum(w['e2e_sec']), w['e2e_latency_sec'])
-        assert all(0 < t <= e for t, e in zip(w['task_sec'], w['e2e_sec']))
+    assert r['schema'] == 'sluice-result/1' and r['command'] == 'io'
+    assert r['settings']['read'] is True and r['settings']['seed'] == 99
+    assert r['settings']['multi_process'] == 2 and r['settings']['folder'] == [f]
+    for w in r['io']['workers']:
+        assert len(w['task']) == 4 and len(w['warmup_task']) == 2
         assert w['stats']['bytes_read'] == 6 * 512 * 1024
-        assert w['file_system'] and w['files_created'] == 1
-    t = r['totals']
-    assert t['bytes'] == 2 * 4 * 512 * 1024
-    for kind in 'task', 'e2e':
-        assert near(t[f'{kind}_latency_sec'], max(w[f'{kind}_latency_sec'] for w in r['workers']))
-        assert near(t[f'{kind}_gib_per_sec'], t['bytes'] / t[f'{kind}_latency_sec'] / 2**30)
-    c = r['cpu']
-    assert near(c['sec_per_gib'], (c['user_sec'] + c['system_sec']) / (t['bytes'] / 2**30))
-    assert r['limit']['bytes_per_sec'] is None and r['limit']['how'] == 'not measured'
+        assert w['files_created'] == 1
+    (s,), (target,) = r['series'], r['targets']
+    assert s['name'] == 'read 512K' and s['kind'] == 'read' and s['ops'] == 2 * 4
+    assert s['bytes'] == 2 * 4 * 512 * 1024 and s['verified_bytes'] == 2 * 6 * 512 * 1024
+    assert target['folder'] == f and target['file_system']
+    assert s['ran']['path'] == 'host' and s['ran']['memory'] == 'own'
+    c = s['cpu']
+    assert resultcheck.near(c['sec_per_gib'], (c['user_sec'] + c['system_sec']) / (s['bytes'] / 2**30))
+    assert c['shared'] is False and c['library_sec'] <= c['user_sec'] + c['system_sec'] + 0.05, c
+    assert s['limit']['bytes_per_sec'] is None and s['limit']['how'] == 'not measured'
+
+
+def all_that_was_written_is_counted():
+    size = 512 * 1024
+    with folder() as f:
+        args = ['--folder', f, '--io_size', size, '--multi_process', 2]
+        r = result(*args, '--loops', 4, '--warmup_loops', 2)
+        assert r['series'][0]['bytes_written'] == r['bytes_written'] == 2 * 6 * size
+        r = result(*args, '--read', '--keep')
+        assert r['series'][0]['bytes_written'] == r['bytes_written'] == 2 * size
+        assert result(*args, '--read')['bytes_written'] == 0
+        r = result(*args, '--measure_limit')
+        assert r['series'][0]['bytes_written'] == 2 * 4 * size
+        assert (r['bytes_written'] > 2 * 4 * size) == (r['series'][0]['limit']['share'] is not None)
 
 
 def the_warm_up_counts_when_asked_for():
     with folder() as f:
         r = result('--folder', f, '--io_size', '64K', '--loops', 2, '--warmup_loops', 3,
                    '--include_warmup_time')
-    assert r['totals']['bytes'] == 5 * 65536
-    assert len(r['workers'][0]['task_sec']) == 5
+    assert r['series'][0]['bytes'] == r['bytes_written'] == 5 * 65536
+    assert len(r['io']['workers'][0]['task']) == 5
 
 
 def a_json_file_stands_beside_the_text():
@@ -530,9 +548,61 @@ def a_json_file_stands_beside_the_text():
         with open('r.json') as file:
             r = json.load(file)
         numbers, facts = lines_of(out)
-        assert abs(numbers['Task Write Latency'] - r['totals']['task_latency_sec']) < 2e-9
-        assert facts['cache'] == r['cache']
+        for kind in 'Task', 'E2E':
+            assert abs(numbers[f'{kind} Write Latency'] - r['io'][f'{kind.lower()}_sec']) < 2e-9
+            speed = r['io'][f'{kind.lower()}_bytes_per_sec'] / 2**30
+            assert abs(numbers[f'{kind} Write Speed'] - speed) < 2e-9
+        assert facts['cache'] == r['series'][0]['cache']
         assert sorted(os.listdir(f)) == ['data', 'r.json']
+
+
+def csv_and_workbook_say_the_same():
+    try:
+        import openpyxl
+    except ImportError:
+        raise tap.Skip('openpyxl', 'python3-openpyxl is not installed')
+    with folder():
+        os.mkdir('data')
+        _, err = io('--folder', 'data', '--io_size', '64K', '--loops', 5, '--json', 'r.json', '--csv',
+                    'r.csv', '--xlsx', 'book.xlsx')
+        with open('r.json') as file:
+            s = json.load(file)['series'][0]
+        with open('r.csv', newline='') as file:
+            (row,) = csv.DictReader(file)
+        assert row['name'] == s['name'] == 'write 64K' and row['engine'] == s['ran']['engine']
+        for name in 'ops', 'bytes', 'sec', 'bytes_per_sec', 'bytes_written':
+            assert resultcheck.near(float(row[name]), s[name]), (name, row[name], s[name])
+        if 'libxlsxwriter' in err:
+            raise tap.Skip('libxlsxwriter', err.strip())
+        names, values = openpyxl.load_workbook('book.xlsx')['series'].values
+        cells = dict(zip(names, values))
+        assert cells['name'] == s['name'] and resultcheck.near(cells['bytes_per_sec'], s['bytes_per_sec'])
+    with folder():
+        out, err = io('--io_size', '64K', '--csv', '-')
+        assert len(list(csv.reader(out.splitlines()))) == 2 and err == '', (out, err)
+        _, err = io('--io_size', '64K', '--csv', '-', '--json', '-', status=2)
+        assert err.count('\n') == 1 and os.listdir('.') == [], err
+
+
+def report_and_compare_take_the_results():
+    def sluice(*args):
+        return subprocess.run([SLUICE, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True)
+    with folder():
+        for name in 'a.json', 'b.json':
+            io('--io_size', '256K', '--read', '--loops', 20, '--json', name)
+        done = sluice('compare', 'a.json', 'b.json')
+        assert done.returncode == 0 and 'read 256K' in done.stdout, done
+        done = sluice('report', 'a.json', 'b.json', '-o', 'page.html')
+        if done.returncode == 3:
+            raise tap.Skip('page', done.stderr.strip())
+        assert done.returncode == 0 and os.path.getsize('page.html') > 0, done
+        io('--io_size', '4K', '--loops', 30000, '--html', 'own.html', '--engine', 'null',
+           '--direct', 'never')
+        with open('own.html', encoding='utf-8') as page:
+            text = page.read()
+        assert 'write 4K' in text and len(text) < 2 << 20, len(text)
+        assert sorted(os.listdir('.')) == ['a.json', 'b.json', 'own.html', 'page.html']
 
 
 def a_failure_leaves_no_json_file():
@@ -546,8 +616,9 @@ def a_failure_leaves_no_json_file():
 def names_that_are_not_utf8_do_not_break_the_json():
     with folder():
         os.mkdir(b'f\xff\xe9')
-        out, _ = io('--io_size', '64K', '--json', '-', '--folder', os.fsdecode(b'f\xff\xe9'))
-        assert json.loads(out)['workers'][0]['folder'].startswith('f')
+        r = result('--io_size', '64K', '--folder', os.fsdecode(b'f\xff\xe9'))
+        (worker,) = r['io']['workers']
+        assert worker['folder'].startswith('f') and worker['folder_hex'] == '66ffe9', worker
 
 
 # ----------------------------------------------------- what ran, cache, limit
@@ -557,11 +628,11 @@ def each_engine_runs_by_name(name):
         need_engine(name)
         with folder() as f:
             for args in [], ['--read']:
-                r = result('--folder', f, '--io_size', '1M', '--engine', name, '--queue_depth', 4,
-                           '--io_parallel', 2, '--block_size', '64K', *args)
-                assert r['ran']['engine'] == name and r['ran']['block_size'] == 65536, r['ran']
-                assert r['ran']['queue_depth'] == 4 and r['ran']['io_parallel'] == 2
-                assert 'engine' not in r['ran']['fallbacks']
+                ran = series('--folder', f, '--io_size', '1M', '--engine', name, '--queue_depth', 4,
+                             '--io_parallel', 2, '--block_size', '64K', *args)['ran']
+                assert ran['engine'] == name and ran['block_size'] == 65536, ran
+                assert ran['queue_depth'] == 4 and ran['io_parallel'] == 2
+                assert 'engine' not in ran['fallbacks']
     return f'the {name} engine runs by name', case
 
 
@@ -571,22 +642,24 @@ def single_submit_and_sequential_requests_work():
             r = result('--folder', f, '--io_size', '1M', '--block_size', '32K', '--validate',
                        option)
             assert r['settings'][option[2:]] is True
+            assert r['series'][0]['settings'][option[2:]] is True
 
 
 def buffered_reads_are_not_called_direct():
     with folder() as f:
-        r = result('--folder', f, '--io_size', '1M', '--read', '--direct', 'never')
-    assert r['ran']['path'] == 'page cache', r['ran']
-    assert re.fullmatch(r'cold \(dropped\)|warm \(\d+ % resident\)', r['cache']), r['cache']
+        s = series('--folder', f, '--io_size', '1M', '--read', '--direct', 'never')
+    assert s['ran']['direct'] == 'page cache', s['ran']
+    assert re.fullmatch(r'cold \(dropped\)|warm \(\d+ % resident\)', s['cache']), s['cache']
 
 
 def direct_reads_are_cold():
     with folder() as f:
         r = result('--folder', f, '--io_size', '1M', '--read')
-    if r['ran']['path'] != 'O_DIRECT':
+    (s,) = r['series']
+    if s['ran']['direct'] != 'O_DIRECT':
         raise tap.Skip('direct', 'no O_DIRECT here')
-    assert r['cache'] == 'cold (O_DIRECT)', r['cache']
-    assert r['workers'][0]['stats']['blocks_buffered'] == 0
+    assert s['cache'] == 'cold (O_DIRECT)', s['cache']
+    assert r['io']['workers'][0]['stats']['blocks_buffered'] == 0
 
 
 def a_file_that_cannot_be_dropped_is_warm():
@@ -598,17 +671,17 @@ def a_file_that_cannot_be_dropped_is_warm():
             address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
             if libc.mlock(ctypes.c_void_p(address), ctypes.c_size_t(65536)) != 0:
                 raise tap.Skip('mlock', 'mlock is refused')
-            r = result('--folder', f, '--io_size', '64K', '--read', '--direct', 'never')
+            s = series('--folder', f, '--io_size', '64K', '--read', '--direct', 'never')
             libc.munlock(ctypes.c_void_p(address), ctypes.c_size_t(65536))
-            assert r['cache'] == 'warm (100 % resident)', r['cache']
+            assert s['cache'] == 'warm (100 % resident)', s['cache']
 
 
 def a_buffered_write_says_whether_it_was_flushed():
     with folder() as f:
         args = ['--folder', f, '--io_size', '256K', '--direct', 'never']
-        assert 'not flushed' in result(*args)['cache']
+        assert 'not flushed' in series(*args)['cache']
         for level in 'data', 'full':
-            assert 'flushed within' in result(*args, '--durability', level)['cache']
+            assert 'flushed within' in series(*args, '--durability', level)['cache']
 
 
 def fresh_and_repeated_writes_are_told_apart():
@@ -616,27 +689,28 @@ def fresh_and_repeated_writes_are_told_apart():
         args = ['--folder', f, '--io_size', '256K']
         for more, fresh in ([], 0), (['--different_file_each_iteration'], 3), \
                 (['--warmup_loops', 0], 1), (['--include_warmup_time'], 1), (['--keep'], 0):
-            assert result(*args, *more)['ran']['fresh_loops'] == fresh, more
-        assert result(*args, '--warmup_loops', 0)['ran']['fresh_loops'] == 0
-        assert result(*args, '--read')['ran']['fresh_loops'] is None
+            assert result(*args, *more)['io']['fresh_loops'] == fresh, more
+        assert result(*args, '--warmup_loops', 0)['io']['fresh_loops'] == 0
+        assert result(*args, '--read')['io']['fresh_loops'] is None
 
 
 def a_given_limit_gives_a_share():
     with folder() as f:
         r = result('--folder', f, '--io_size', '1M', '--limit', '1T')
-    share = r['totals']['bytes'] / r['totals']['e2e_latency_sec'] / 2**40
-    assert near(r['limit']['share'], share) and r['limit']['how'] == 'as given', r['limit']
+    limit = r['series'][0]['limit']
+    assert resultcheck.near(limit['share'], r['io']['e2e_bytes_per_sec'] / 2**40), limit
+    assert limit['how'] == 'as given' and r['settings']['limit'] == 2**40, limit
 
 
 def the_limit_is_measured_on_the_same_files():
     with folder() as f:
         for args in ['--io_size', '4M', '--read'], ['--io_size', '3000001', '--memory', 'odd']:
-            r = result('--folder', f, '--measure_limit', '--validate', *args)
-            if r['ran']['path'] == 'page cache':
+            s = series('--folder', f, '--measure_limit', '--validate', *args)
+            if s['ran']['direct'] == 'page cache':
                 raise tap.Skip('direct', 'no O_DIRECT here')
-            assert r['limit']['bytes_per_sec'] > 0 and r['limit']['share'] > 0, r['limit']
-            assert r['limit']['how'].startswith('measured: plain p'), r['limit']
-            assert r['validation'] == 'passed'
+            assert s['limit']['bytes_per_sec'] > 0 and s['limit']['share'] > 0, s['limit']
+            assert s['limit']['how'].startswith('measured: plain p'), s['limit']
+            assert s['verified_bytes'] > 0
         assert os.listdir(f) == []
 
 
@@ -706,8 +780,11 @@ tap.run(
     the_default_size_fits_a_small_file_system,
     files_in_memory_are_never_called_cold,
     the_numbers_of_the_json_agree,
+    all_that_was_written_is_counted,
     the_warm_up_counts_when_asked_for,
     a_json_file_stands_beside_the_text,
+    csv_and_workbook_say_the_same,
+    report_and_compare_take_the_results,
     a_failure_leaves_no_json_file,
     names_that_are_not_utf8_do_not_break_the_json,
     *map(each_engine_runs_by_name, ENGINES + ['null']),

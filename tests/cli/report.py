@@ -233,7 +233,7 @@ BAD = {
     'no JSON': ('{', 'is not JSON: line 1'),
     'nothing': ('', 'is not JSON'),
     'a list': ('[]', 'it has no schema'),
-    'another schema': ('{"schema": "sluice-io/1"}', "has schema 'sluice-io/1'"),
+    'another schema': ('{"schema": "sluice-result/2"}', "has schema 'sluice-result/2'"),
     'no more than a schema': ('{"schema": "sluice-result/1"}', "'sluice' is missing"),
     'a key twice': ('{"schema": "a", "schema": "b"}', 'is not JSON'),
     'a series that is none': (broken(lambda r: r['series'].append(3)), 'series 6: is not an object'),

@@ -104,7 +104,7 @@ def what_it_writes_sluice_io_reads():
         process = start('--config', 'best.json', '--io_size', '1M', '--loops', '1', '--json', '-', command='io')
         out, err = process.communicate()
         assert process.returncode == 0, err
-        ran = json.loads(out)['ran']
+        ran = json.loads(out)['series'][0]['ran']
         assert ran['queue_depth'] == aio['queue_depth'] and ran['block_size'] == aio['block_size'], (ran, aio)
         assert ran['io_parallel'] == aio['intra_op_parallelism'], (ran, aio)
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`sluice io --gpu` and the GPU section of `sluice info`, with stand-ins for CUDA and cuFile.
 
-    cli.py SLUICE
+    cli.py SLUICE ROOT
 """
 import os
 import sys
@@ -14,9 +14,12 @@ import json
 import subprocess
 import tempfile
 
+import resultcheck
 import tap
 
-SLUICE = os.path.abspath(sys.argv[1])
+resultcheck.need('jsonschema')
+
+SLUICE, ROOT = map(os.path.abspath, sys.argv[1:3])
 ENGINES = ['io_uring', 'libaio', 'threads']
 
 
@@ -42,7 +45,21 @@ def run(*args, status=0, cufile='', more=None):
 
 def result(*args, **more):
     out, _ = run('io', '--io_size', '3M', *args, '--json', '-', **more)
-    return json.loads(out)
+    r = json.loads(out)
+    resultcheck.check(ROOT, r)
+    return r
+
+
+def ran(r):
+    return r['series'][0]['ran']
+
+
+def stats(r):
+    return r['io']['workers'][0]['stats']
+
+
+def passed(r):
+    return r['series'][0]['verified_bytes'] > 0
 
 
 def without_gpu():
@@ -62,12 +79,11 @@ def every_engine_moves_gpu_memory():
             for read in [], ['--read']:
                 for memory in 'own', 'odd':
                     r = result('--gpu', '--engine', engine, '--validate', '--memory', memory, *read)
-                    assert r['validation'] == 'passed'
-                    assert r['ran']['gpu_path'] == ['ring'], r['ran']
+                    assert passed(r) and ran(r)['memory'] == 'gpu'
+                    assert r['io']['gpu_path'] == ['ring'] and ran(r)['path'] == 'ring', ran(r)
                     assert r['settings']['gpu'] is True and r['settings']['gds'] is False
-                    stats = r['workers'][0]['stats']
-                    assert stats['blocks_ring'] > 0 and stats['blocks_cufile'] == 0
-                    assert 0 < stats['ring_bytes'] <= 256 << 20
+                    assert stats(r)['blocks_ring'] > 0 and stats(r)['blocks_cufile'] == 0
+                    assert 0 < stats(r)['ring_bytes'] <= 256 << 20
 
 
 def the_text_names_gpu_and_way():
@@ -87,20 +103,20 @@ def cufile_in_compatibility_mode():
     with folder():
         for read in [], ['--read']:
             r = result('--gpu', '--gds', '--validate', *read)
-            assert r['ran']['engine'] == 'cufile' and r['ran']['gpu_path'] == ['cufile_compat']
-            assert r['ran']['registered'] is True and r['ran']['fallbacks'] == []
+            assert ran(r)['engine'] == 'cufile' and r['io']['gpu_path'] == ['cufile_compat']
+            assert ran(r)['path'] == 'cufile', ran(r)
+            assert ran(r)['registered'] is True and ran(r)['fallbacks'] == []
             assert r['settings']['gds'] is True
-            assert r['workers'][0]['stats']['blocks_cufile'] > 0
-            assert r['workers'][0]['stats']['ring_bytes'] == 0
+            assert stats(r)['blocks_cufile'] > 0 and stats(r)['ring_bytes'] == 0
         r = result('--gpu', '--use_gds', '--validate', '--memory', 'odd')
-        assert r['ran']['registered'] is False and r['validation'] == 'passed'
+        assert ran(r)['registered'] is False and passed(r)
 
 
 def refused_files_fall_back_to_the_ring():
     with folder():
         r = result('--gpu', '--gds', '--validate', cufile='refuse_handle=5027')
-        assert r['ran']['gpu_path'] == ['ring'] and r['ran']['fallbacks'] == ['cufile'], r['ran']
-        assert '(5027)' in r['workers'][0]['stats']['fallback_why'], r['workers'][0]['stats']
+        assert r['io']['gpu_path'] == ['ring'] and ran(r)['fallbacks'] == ['cufile'], ran(r)
+        assert '(5027)' in ran(r)['fallback_why'] and '(5027)' in stats(r)['fallback_why'], ran(r)
         out, _ = run('io', '--io_size', '1M', '--gpu', '--gds', cufile='refuse_driver=5004')
         assert 'cufile (' in out and 'CU_FILE_DRIVER_VERSION_MISMATCH (5004)' in out, out
 
@@ -116,16 +132,16 @@ def an_error_of_cufile_has_its_name():
 def workers_take_devices_in_turn():
     with folder():
         r = result('--gpu', '--multi_process', '3')
-        assert [w['device'] for w in r['workers']] == [0, 1, 0]
+        assert [w['device'] for w in r['io']['workers']] == [0, 1, 0]
         r = result('--gpu', '1', '--multi_process', '2')
-        assert [w['device'] for w in r['workers']] == [1, 1]
-        assert r['workers'][0]['gpu']['name'] == 'Stand-in 1', r['workers'][0]['gpu']
+        assert [w['device'] for w in r['io']['workers']] == [1, 1]
+        assert r['io']['workers'][0]['gpu']['name'] == 'Stand-in 1', r['io']['workers'][0]['gpu']
         r = result('--gpu', '--folder_to_device_mapping', '.:1', '.:0')
-        assert [w['device'] for w in r['workers']] == [1, 0]
+        assert [w['device'] for w in r['io']['workers']] == [1, 0]
         # without --gpu the device is a label
         r = result('--folder_to_device_mapping', '.:7')
-        assert r['workers'][0]['device'] == 7 and r['ran']['gpu_path'] is None
-        assert r['workers'][0]['gpu'] is None
+        assert r['io']['workers'][0]['device'] == 7 and r['io']['gpu_path'] is None
+        assert r['io']['workers'][0]['gpu'] is None
 
 
 def a_device_that_is_not_there_is_status_3():
@@ -142,7 +158,7 @@ def the_limit_is_measured_beside_a_gpu():
     with folder():
         for read in [], ['--read']:
             r = result('--gpu', '--measure_limit', '--validate', *read)
-            assert r['limit']['bytes_per_sec'] > 0 and r['validation'] == 'passed', r['limit']
+            assert r['series'][0]['limit']['bytes_per_sec'] > 0 and passed(r), r['series'][0]['limit']
 
 
 def info_describes_gpus():

@@ -50,7 +50,7 @@ class Tuner:
         for direction in ([], ['--read']):
             r = self.json('io', '--folder', self.folder, '--io_size', self.args.io_size, '--config', config,
                           '--loops', '3', *direction)
-            total += r['totals']['task_gib_per_sec']
+            total += r['io']['task_bytes_per_sec'] / 2**30
         return total
 
     def config(self, tune, name):
