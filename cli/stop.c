@@ -4,16 +4,31 @@
 #include <signal.h>
 #include <stddef.h>
 
-static atomic_int stop_signal; /* lock-free, so a handler may set it */
+#include "base/util.h"
 
+#define IMPATIENT_NS 1000000000u
+
+static atomic_int stop_signal; /* lock-free, so a handler may set it */
+static atomic_uint_fast64_t stop_ns;
+
+/*
+ * One wish to stop may come as several signals: timeout(1) sends its own to the program and
+ * to the group.
+ */
 static void on_signal(int sig)
 {
-	atomic_store(&stop_signal, sig);
+	if (!atomic_load(&stop_signal)) {
+		atomic_store(&stop_ns, clock_ns());
+		atomic_store(&stop_signal, sig);
+	} else if (clock_ns() - atomic_load(&stop_ns) > IMPATIENT_NS) {
+		signal(sig, SIG_DFL);
+		raise(sig);
+	}
 }
 
 const atomic_int *cli_stop_catch(void)
 {
-	struct sigaction sa = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+	struct sigaction sa = {.sa_handler = on_signal};
 
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);

@@ -3,8 +3,8 @@
 #define SLUICE_CLI_STOP_H
 
 /*
- * The first SIGINT, SIGTERM or SIGHUP ends a job cleanly; a second one of the kind
- * kills.  Returns what is not 0 from then on: the number of the signal.
+ * The first SIGINT, SIGTERM or SIGHUP ends a job cleanly; one that comes more than a second
+ * later kills.  Returns what is not 0 from then on: the number of the signal.
  */
 #include <stdatomic.h>
 

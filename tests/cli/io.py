@@ -741,6 +741,7 @@ def stopping_removes_the_private_folder():
             assert process.poll() is None
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)  # as timeout(1) does: to the program and to its group
         process.communicate()
         assert process.returncode == 130
         assert os.listdir(f) == []
