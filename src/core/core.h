@@ -217,7 +217,7 @@ struct queue {
 	struct block *more_blocks;             /* the first device block brings them */
 	struct block *starved, **starved_tail; /* that wait for a piece of the ring */
 	unsigned nr_starved;
-	struct sluice_lane **lanes; /* by device, direction and order */
+	struct sluice_lane **lanes; /* by device, direction and order, see device.c */
 	struct sluice_lane *open_lanes;
 	void *ctx;           /* current in this thread, as far as we know */
 	unsigned nr_copying; /* blocks in lanes */

@@ -2,9 +2,9 @@
 /*
  * Blocks of device memory.  A read is I/O into a piece of the ring, then a copy to the
  * device; a write is a copy from the device, then I/O.  Copies are queued in lanes, of
- * which a queue has one per device, direction, and whether the operation is ordered
- * behind a stream of the user's: such copies may have to wait for long, and others
- * should not wait with them.
+ * which a queue has several per device and direction: one for what may run at once, and a
+ * few for what has to wait for streams of the user's, which may take long, so that nobody
+ * else waits with them.
  *
  * The I/O thread never waits for a copy.  It puts an event behind each large one, and once
  * a round one behind all small ones since the last, and asks each lane for the oldest
@@ -19,7 +19,8 @@
 #include "mem/copy.h"
 
 enum {
-	LANES = 4 * SLUICE_GPUS_MAX,
+	BEHIND = 3, /* lanes for streams of the user's; with more of these some share one */
+	LANES = 2 * (1 + BEHIND) * SLUICE_GPUS_MAX,
 	SPINS = 50,          /* looks at the lanes before sleeping in between, or for longer */
 	NAP_NS = 20000,      /* the first of these sleeps, */
 	NAP_MAX_NS = 500000, /* and the longest */
@@ -187,23 +188,42 @@ static int block_device(const struct block *b)
 	return -1;
 }
 
+/* Of the lanes for orders that of the stream, else a new one, else one that has nothing to do. */
+static struct sluice_lane **lane_behind(struct sluice_lane **lanes, const void *stream)
+{
+	struct sluice_lane **at = lanes;
+
+	for (unsigned i = 0; i < BEHIND; i++) {
+		if (!lanes[i] || lanes[i]->behind == stream)
+			return &lanes[i];
+		if (!lanes[i]->first && !lanes[i]->open)
+			at = &lanes[i];
+	}
+	return at;
+}
+
 /* The lane of a block, with its context current, and behind what the operation waits for. */
 static int get_lane(struct queue *q, struct block *b, struct sluice_lane **out)
 {
 	const struct op *op = b->op;
 	int device = block_device(b), r = 0;
-	unsigned i;
+	bool waits = op->order && !sluice_order_reached(op->order);
+	struct sluice_lane **at;
 
 	if (device < 0)
 		device = first_device(op); /* gathered from host memory alone: any will do */
-	i = 4 * (unsigned)device + 2 * (op->opcode == SLUICE_WRITE) + !!op->order;
-	if (!q->lanes[i])
-		r = open_lane(q, device, &q->lanes[i], &b->fault);
+	at = q->lanes + (1 + BEHIND) * (2 * device + (op->opcode == SLUICE_WRITE));
+	if (waits)
+		at = lane_behind(at + 1, op->order->stream);
+	if (!*at)
+		r = open_lane(q, device, at, &b->fault);
 	if (!r)
-		r = set_ctx(q, q->lanes[i]->ctx, &b->fault);
-	if (!r && op->order)
-		r = sluice_lane_wait(q->lanes[i], op->order, &b->fault);
-	*out = q->lanes[i];
+		r = set_ctx(q, (*at)->ctx, &b->fault);
+	if (!r && waits) {
+		(*at)->behind = op->order->stream;
+		r = sluice_lane_wait(*at, op->order, &b->fault);
+	}
+	*out = *at;
 	return r;
 }
 

@@ -92,9 +92,10 @@ struct sluice_lane {
 	const struct sluice_cuda *cuda;
 	void *ctx;
 	void *stream;
-	unsigned failures; /* to make its context current, in a row */
-	uint64_t waited;   /* for this order already */
-	void *open;        /* items copied since the last mark, the owner's */
+	unsigned failures;  /* to make its context current, in a row */
+	uint64_t waited;    /* for this order already */
+	const void *behind; /* the owner's: the stream it last waited for */
+	void *open;         /* items copied since the last mark, the owner's */
 	struct sluice_mark *first, **tail;
 	struct sluice_mark *spare;
 };

@@ -136,6 +136,39 @@ static void unordered_transfers_pass_ordered_ones(void)
 	T_EQ(sluice_pattern_check(rg_see(dev + 1, len), len, SEED, 0), len);
 }
 
+/* Also where the other waits already, and whether it reads or writes. */
+static void transfers_behind_one_stream_pass_those_behind_another(void)
+{
+	CUdeviceptr other = rg_alloc(0, MIB(1));
+	struct sluice_op op, passing;
+	struct sluice_done d;
+	CUstream second;
+	uint64_t t;
+
+	T_EQ(cuStreamCreate(&second, 1), 0);
+	t_file_make(rg_path, SEED, MIB(1));
+	rg_file_open(O_RDWR);
+	for (unsigned i = 0; i < 2; i++) {
+		enum sluice_opcode code = i ? SLUICE_WRITE : SLUICE_READ;
+
+		queue_fill(0x77, stream);
+		op = ordered(code, stream);
+		op.offset = code == SLUICE_WRITE ? MIB(1) : 0;
+		t = rg_submit(&op);
+		T_EQ(sluice_wait(rg_io, t, 20000000, &d), -ETIMEDOUT);
+		for (unsigned k = 0; k < 20; k++) {
+			passing = rg_op(code, other, MIB(1), 0);
+			passing.flags = SLUICE_OP_STREAM;
+			passing.stream = second;
+			RG_DO(&passing, MIB(1), k);
+		}
+		T_EQ(sluice_wait(rg_io, t, 0, &d), -ETIMEDOUT);
+		standin_release();
+		T_EQ(rg_wait(t).res, len);
+	}
+	T_EQ(cuStreamDestroy_v2(second), 0);
+}
+
 /* One mark in the stream is enough for all that is submitted at once. */
 static void operations_submitted_together_share_a_mark(void)
 {
@@ -235,6 +268,7 @@ static const struct t_case cases[] = {
 	T_CASE(a_read_does_not_overtake_what_was_queued_before_it),
 	T_CASE(without_the_flag_nothing_is_waited_for),
 	T_CASE(unordered_transfers_pass_ordered_ones),
+	T_CASE(transfers_behind_one_stream_pass_those_behind_another),
 	T_CASE(operations_submitted_together_share_a_mark),
 	T_CASE(a_stream_of_host_memory_is_not_looked_at),
 	T_CASE(a_mark_that_fails_refuses_the_operation),
