@@ -41,12 +41,15 @@ void gpu_leave(struct gpu *g)
 static int device_of(const void *addr)
 {
 	const struct sluice_cuda *cuda = sluice_cuda_present();
-	uint64_t ptr = (uint64_t)(uintptr_t)addr;
-	int type = 0, ordinal = -1;
+	int what[] = {CUDA_POINTER_MEMORY_TYPE, CUDA_POINTER_ORDINAL};
+	unsigned type = 0;
+	int ordinal = -1;
+	void *data[] = {&type, &ordinal};
 
-	if (!cuda || cuda->pointer_attribute(&type, CUDA_POINTER_MEMORY_TYPE, ptr) != CUDA_OK ||
-	    type != CUDA_MEMORY_DEVICE ||
-	    cuda->pointer_attribute(&ordinal, CUDA_POINTER_ORDINAL, ptr) != CUDA_OK)
+	/* Asked in this way, an address that the driver does not know is no error. */
+	if (!cuda ||
+	    cuda->pointer_attributes(ARRAY_SIZE(what), what, data, (uintptr_t)addr) != CUDA_OK ||
+	    type != CUDA_MEMORY_DEVICE || ordinal < 0)
 		return -EINVAL;
 	return ordinal;
 }

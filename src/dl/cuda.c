@@ -43,7 +43,6 @@ static void load(void)
 		{"cuCtxSetCurrent", (void **)&cuda.ctx_set, 0},
 		{"cuCtxPushCurrent_v2", (void **)&cuda.ctx_push, 0},
 		{"cuCtxPopCurrent_v2", (void **)&cuda.ctx_pop, 0},
-		{"cuPointerGetAttribute", (void **)&cuda.pointer_attribute, 0},
 		{"cuPointerGetAttributes", (void **)&cuda.pointer_attributes, 0},
 		{"cuMemHostRegister_v2", (void **)&cuda.host_register, 0},
 		{"cuMemHostUnregister", (void **)&cuda.host_unregister, 0},

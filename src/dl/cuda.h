@@ -33,7 +33,6 @@ struct sluice_cuda {
 	int (*ctx_push)(void *ctx);
 	int (*ctx_pop)(void **ctx);
 
-	int (*pointer_attribute)(void *data, int attribute, uint64_t ptr);
 	int (*pointer_attributes)(unsigned n, int *attributes, void **data, uint64_t ptr);
 	int (*host_register)(void *addr, size_t len, unsigned flags);
 	int (*host_unregister)(void *addr);

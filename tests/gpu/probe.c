@@ -98,10 +98,12 @@ static void use_all(void)
 static void any_call_may_fail(void)
 {
 	static const char *const functions[] = {
-		"cuDeviceGet",           "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2",
-		"cuMemAlloc_v2",         "cuMemHostRegister_v2",     "cuStreamCreate",
-		"cuMemcpyHtoDAsync_v2",  "cuMemcpyDtoHAsync_v2",     "cuMemcpyAsync",
-		"cuPointerGetAttribute", "cuStreamSynchronize",
+		"cuDeviceGet",          "cuDevicePrimaryCtxRetain",
+		"cuCtxPushCurrent_v2",  "cuMemAlloc_v2",
+		"cuMemHostRegister_v2", "cuStreamCreate",
+		"cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2",
+		"cuMemcpyAsync",        "cuPointerGetAttributes",
+		"cuStreamSynchronize",
 	};
 	struct standin_count before, now;
 	unsigned long n;
