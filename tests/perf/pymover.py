@@ -68,8 +68,7 @@ def bulk(args):
                 handle.write(memory, file)
 
         def fresh():
-            with handle.open(args.file, mode) as file:
-                move(file)
+            move(handle.open(args.file, mode))
 
         with handle.open(args.file, mode) as file:
             for _ in range(WARM_UP):
