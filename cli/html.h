@@ -2,23 +2,17 @@
 #ifndef SLUICE_CLI_HTML_H
 #define SLUICE_CLI_HTML_H
 
-/*
- * The file behind --html.  The page is written beside it and takes its name when
- * it is complete, so nobody meets half a page, and a command that fails leaves
- * what was there before.
- */
+/* The page behind --html, in a file as cli/file.h describes it. */
 #include <jansson.h>
-#include <stdio.h>
+
+#include "cli/file.h"
 
 struct cli_cmd;
 struct report_html;
 
 struct cli_html {
 	const struct cli_cmd *cmd;
-	const char *option; /* for messages: "--html" */
-	const char *file;   /* "-": standard output */
-	char *temp;         /* what it is called until then */
-	FILE *f;
+	struct cli_file file;
 };
 
 /*

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of a result: written under another name first, because a long job may still fail. */
+/* The options, and the result in each of their forms. */
 #include "cli/output.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/util.h"
@@ -24,91 +22,6 @@ const struct cli_opt cli_result_opts[] = {
 		"write a page with plots, as `sluice report' does"),
 	CLI_END,
 };
-
-/* --------------------------------------------------------------------- files */
-
-/* A device, a pipe: what cannot be replaced is written to. */
-static bool replaceable(const char *name)
-{
-	struct stat st;
-
-	return stat(name, &st) != 0 || S_ISREG(st.st_mode);
-}
-
-/* An empty file beside the one that was named, with the rights it would have. */
-static int file_temp(struct cli_file *file)
-{
-	mode_t mask = umask(0);
-	int fd;
-
-	umask(mask);
-	if (asprintf(&file->temp, "%s.XXXXXX", file->name) < 0) {
-		file->temp = NULL;
-		return -ENOMEM;
-	}
-	fd = mkostemp(file->temp, O_CLOEXEC);
-	if (fd < 0) {
-		int saved = errno;
-
-		free(file->temp);
-		file->temp = NULL;
-		return -saved;
-	}
-	fchmod(fd, 0666 & ~mask);
-	file->f = fdopen(fd, "w");
-	if (file->f)
-		return 0;
-	close(fd);
-	return -ENOMEM;
-}
-
-static int file_open(struct cli_file *file, const struct cli_cmd *cmd, const char *option,
-		     const char *name)
-{
-	int r = 0;
-
-	*file = (struct cli_file){.option = option, .name = name};
-	if (!name)
-		return CLI_OK;
-	if (!strcmp(name, "-"))
-		file->f = stdout;
-	else if (replaceable(name))
-		r = file_temp(file);
-	else if (!(file->f = fopen(name, "we")))
-		r = -errno;
-	return r == 0 ? CLI_OK
-		      : cli_fail(cmd, CLI_FAILED, "%s: '%s' cannot be written: %s", option, name,
-				 strerror(-r));
-}
-
-static void file_abandon(struct cli_file *file)
-{
-	if (file->f && file->f != stdout)
-		fclose(file->f);
-	if (file->temp)
-		unlink(file->temp);
-	free(file->temp);
-	*file = (struct cli_file){.name = NULL};
-}
-
-/* @r is what writing came to: 0 or -errno.  Let the file appear. */
-static int file_finish(struct cli_file *file, const struct cli_cmd *cmd, int r)
-{
-	const char *option = file->option, *name = file->name;
-
-	if (file->f && (fflush(file->f) || ferror(file->f)) && r == 0)
-		r = errno ? -errno : -EIO;
-	if (r == 0 && file->temp && rename(file->temp, name) < 0)
-		r = -errno;
-	if (r == 0) {
-		free(file->temp);
-		file->temp = NULL;
-	}
-	file_abandon(file);
-	return r == 0 ? CLI_OK
-		      : cli_fail(cmd, CLI_FAILED, "%s: '%s' was not written: %s", option, name,
-				 strerror(-r));
-}
 
 /* -------------------------------------------------------------------- outputs */
 
@@ -129,11 +42,11 @@ int cli_outputs_open(struct cli_outputs *o, const struct cli_cmd *cmd,
 		return cli_usage(cmd, "--json, --csv, --html: only one can be standard output");
 	if (is_stdout(args->xlsx))
 		return cli_usage(cmd, "--xlsx: a workbook needs a file");
-	r = file_open(&o->json, cmd, "--json", args->json);
+	r = cli_file_open(&o->json, cmd, "--json", args->json);
 	if (r == CLI_OK)
-		r = file_open(&o->csv, cmd, "--csv", args->csv);
+		r = cli_file_open(&o->csv, cmd, "--csv", args->csv);
 	if (r == CLI_OK)
-		r = file_open(&o->xlsx, cmd, "--xlsx", args->xlsx);
+		r = cli_file_open(&o->xlsx, cmd, "--xlsx", args->xlsx);
 	if (r == CLI_OK && args->html)
 		r = cli_html_open(&o->html, cmd, "--html", args->html);
 	if (r != CLI_OK)
@@ -143,9 +56,9 @@ int cli_outputs_open(struct cli_outputs *o, const struct cli_cmd *cmd,
 
 void cli_outputs_abandon(struct cli_outputs *o)
 {
-	file_abandon(&o->json);
-	file_abandon(&o->csv);
-	file_abandon(&o->xlsx);
+	cli_file_abandon(&o->json);
+	cli_file_abandon(&o->csv);
+	cli_file_abandon(&o->xlsx);
 	cli_html_abandon(&o->html);
 }
 
@@ -180,7 +93,7 @@ static int csv_instead(struct cli_outputs *o, const struct result *r, const char
 
 	if (asprintf(&name, "%.*s.csv", (int)len, xlsx) < 0)
 		return cli_fail(o->cmd, CLI_FAILED, "out of memory");
-	file_abandon(&o->xlsx);
+	cli_file_abandon(&o->xlsx);
 	f = fopen(name, "wxe");
 	if (!f)
 		return cli_fail(o->cmd, CLI_FAILED, "--xlsx: %s, and '%s' cannot be made: %s", why,
@@ -205,7 +118,7 @@ static int finish_xlsx(struct cli_outputs *o, const struct result *r)
 		return csv_instead(o, r, err.msg);
 	if (e < 0)
 		return cli_fail(o->cmd, CLI_FAILED, "--xlsx: %s", err.msg);
-	return file_finish(&o->xlsx, o->cmd, 0);
+	return cli_file_finish(&o->xlsx, o->cmd, 0, NULL);
 }
 
 int cli_outputs_finish(struct cli_outputs *o, const struct result *r)
@@ -213,18 +126,18 @@ int cli_outputs_finish(struct cli_outputs *o, const struct result *r)
 	int status = CLI_OK, one;
 
 	if (o->json.f) {
-		one = file_finish(&o->json, o->cmd, write_json(o->json.f, r));
+		one = cli_file_finish(&o->json, o->cmd, write_json(o->json.f, r), NULL);
 		status = one != CLI_OK ? one : status;
 	}
 	if (o->csv.f) {
-		one = file_finish(&o->csv, o->cmd, result_csv(o->csv.f, r));
+		one = cli_file_finish(&o->csv, o->cmd, result_csv(o->csv.f, r), NULL);
 		status = one != CLI_OK ? one : status;
 	}
 	if (o->xlsx.f) {
 		one = finish_xlsx(o, r);
 		status = one != CLI_OK ? one : status;
 	}
-	if (o->html.f) {
+	if (o->html.file.f) {
 		one = finish_html(o, r);
 		status = one != CLI_OK ? one : status;
 	}

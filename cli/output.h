@@ -3,14 +3,13 @@
 #define SLUICE_CLI_OUTPUT_H
 
 /*
- * Where the result of a command that measures goes: --json, --csv, --xlsx, --html.  Files
- * are written beside their names and take them when they are complete: nobody meets
- * half a result, and a command that fails leaves what was there before.
+ * Where the result of a command that measures goes: --json, --csv, --xlsx, --html; files as
+ * cli/file.h describes them.
  */
 #include <stdbool.h>
-#include <stdio.h>
 
 #include "cli/cli.h"
+#include "cli/file.h"
 #include "cli/html.h"
 
 struct result;
@@ -22,14 +21,6 @@ struct cli_result_args {
 	const char *html;
 };
 extern const struct cli_opt cli_result_opts[];
-
-/* A file that is being written. */
-struct cli_file {
-	const char *option; /* "--json" */
-	const char *name;   /* "-": standard output; NULL: not asked for */
-	char *temp;
-	FILE *f;
-};
 
 struct cli_outputs {
 	const struct cli_cmd *cmd;

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+/* A device, a pipe: what cannot be replaced is written to. */
+static bool replaceable(const char *name)
+{
+	struct stat st;
+
+	return stat(name, &st) != 0 || S_ISREG(st.st_mode);
+}
+
+/* An empty file beside the one that was named, with the rights it would have. */
+static int open_temp(struct cli_file *file)
+{
+	mode_t mask = umask(0);
+	int fd, r;
+
+	umask(mask);
+	if (asprintf(&file->temp, "%s.XXXXXX", file->name) < 0) {
+		file->temp = NULL;
+		return -ENOMEM;
+	}
+	fd = mkostemp(file->temp, O_CLOEXEC);
+	if (fd >= 0 && fchmod(fd, 0666 & ~mask) == 0 && (file->f = fdopen(fd, "w")))
+		return 0;
+	r = -errno;
+	if (fd >= 0) {
+		unlink(file->temp);
+		close(fd);
+	}
+	free(file->temp);
+	file->temp = NULL;
+	return r;
+}
+
+int cli_file_open(struct cli_file *file, const struct cli_cmd *cmd, const char *option,
+		  const char *name)
+{
+	int r = 0;
+
+	*file = (struct cli_file){.option = option, .name = name};
+	if (!name)
+		return CLI_OK;
+	if (!strcmp(name, "-"))
+		file->f = stdout;
+	else if (replaceable(name))
+		r = open_temp(file);
+	else if (!(file->f = fopen(name, "we")))
+		r = -errno;
+	return r == 0 ? CLI_OK
+		      : cli_fail(cmd, CLI_FAILED, "%s: '%s' cannot be written: %s", option, name,
+				 strerror(-r));
+}
+
+/* What the last bytes came to, which a full disk tells only now; 0 or -errno. */
+static int close_checked(struct cli_file *file)
+{
+	FILE *f = file->f;
+	bool bad;
+
+	file->f = NULL;
+	if (!f)
+		return 0;
+	errno = 0;
+	bad = ferror(f);
+	if (f == stdout ? fflush(f) : fclose(f))
+		bad = true;
+	return !bad ? 0 : errno ? -errno : -EIO;
+}
+
+int cli_file_finish(struct cli_file *file, const struct cli_cmd *cmd, int r, const char *why)
+{
+	const char *option = file->option, *name = file->name;
+	int closed = close_checked(file);
+
+	if (r == 0 && closed < 0) {
+		r = closed;
+		why = NULL;
+	}
+	if (r == 0 && file->temp && rename(file->temp, name) < 0)
+		r = -errno;
+	if (r == 0) {
+		free(file->temp);
+		file->temp = NULL;
+	}
+	cli_file_abandon(file);
+	return r == 0 ? CLI_OK
+		      : cli_fail(cmd, CLI_FAILED, "%s: '%s' was not written: %s", option, name,
+				 why ? why : strerror(-r));
+}
+
+void cli_file_abandon(struct cli_file *file)
+{
+	if (file->f && file->f != stdout)
+		fclose(file->f);
+	if (file->temp)
+		unlink(file->temp);
+	free(file->temp);
+	*file = (struct cli_file){.name = NULL};
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_CLI_FILE_H
+#define SLUICE_CLI_FILE_H
+
+/*
+ * A file that a command writes.  It is written beside its name and takes it when it is
+ * complete: nobody meets half of it, and a command that fails leaves what was there before.
+ */
+#include <stdio.h>
+
+struct cli_cmd;
+
+struct cli_file {
+	const char *option; /* for messages: "--json" */
+	const char *name;   /* "-": standard output; NULL: not asked for */
+	char *temp;         /* what it is called until then */
+	FILE *f;
+};
+
+/*
+ * Before the job starts, so that a long one does not end in a file that cannot be
+ * written.  @name may be NULL.  Returns CLI_OK, or another exit status after a message.
+ */
+int cli_file_open(struct cli_file *file, const struct cli_cmd *cmd, const char *option,
+		  const char *name);
+/*
+ * Let it appear.  @r is what writing came to, 0 or -errno, and @why the reason in words, or
+ * NULL.  Returns an exit status, after a message when it is not CLI_OK.
+ */
+int cli_file_finish(struct cli_file *file, const struct cli_cmd *cmd, int r, const char *why);
+/* Leave no trace.  Safe after finish, and when @file is zeroed. */
+void cli_file_abandon(struct cli_file *file);
+
+#endif
