@@ -303,18 +303,28 @@ static PyObject *handle_exit(PyObject *self, PyObject *args)
 	Py_RETURN_NONE;
 }
 
-static PyObject *handle_stats(PyObject *self, PyObject *unused)
+/* What the library counts; 0, or -1 with an exception. */
+static int get_stats(PyObject *self, struct sluice_stats *s)
 {
-	struct sluice_stats s = {.size = sizeof(s)};
 	struct hub *h = hub_of(self);
 	int r;
 
-	(void)unused;
+	*s = (struct sluice_stats){.size = sizeof(*s)};
 	if (hub_enter(h) < 0)
-		return NULL;
-	r = sluice_get_stats(h->io, &s);
+		return -1;
+	r = sluice_get_stats(h->io, s);
 	hub_leave(h);
-	return r < 0 ? raise_os(r, sluice_strerror(r), NULL) : info_stats(&s);
+	if (r < 0)
+		raise_os(r, sluice_strerror(r), NULL);
+	return r < 0 ? -1 : 0;
+}
+
+static PyObject *handle_stats(PyObject *self, PyObject *unused)
+{
+	struct sluice_stats s;
+
+	(void)unused;
+	return get_stats(self, &s) < 0 ? NULL : info_stats(&s);
 }
 
 /* -------------------------------------------------------------- properties */
@@ -329,16 +339,10 @@ static PyObject *get_closed(PyObject *self, void *unused)
 
 static PyObject *get_engine(PyObject *self, void *unused)
 {
-	struct sluice_stats s = {.size = sizeof(s)};
-	struct hub *h = hub_of(self);
-	int r;
+	struct sluice_stats s;
 
 	(void)unused;
-	if (hub_enter(h) < 0)
-		return NULL;
-	r = sluice_get_stats(h->io, &s);
-	hub_leave(h);
-	return r < 0 ? raise_os(r, sluice_strerror(r), NULL) : PyUnicode_FromString(s.engine);
+	return get_stats(self, &s) < 0 ? NULL : PyUnicode_FromString(s.engine);
 }
 
 static PyObject *get_pending(PyObject *self, void *unused)
