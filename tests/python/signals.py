@@ -8,7 +8,7 @@ import threading
 import time
 
 from kit import (MIB, PAGE, Gate, case, cases, child, content, data, handle, make, path, raises,
-                 run)
+                 run, torch_or_skip)
 
 TICKS = 5
 
@@ -258,6 +258,39 @@ def other_threads_wait_on():
         gate.open()
         thread.join()
         assert out == [PAGE]
+
+
+@case
+def a_handler_may_wait_for_what_it_interrupts_the_end_of():
+    """A read into a conjugated tensor is finished by Python code, in which a handler may run."""
+    torch = torch_or_skip()
+    from sluice import _torch
+    put, waits = _torch._put, []
+    name = make(data(64))
+
+    def interrupted_put(*args):
+        if not waits:
+            signal.raise_signal(signal.SIGUSR1)
+        return put(*args)
+
+    with handle() as h:
+        tensors = [torch.zeros(4, dtype=torch.complex128).conj() for _ in range(3)]
+        futures = []
+
+        def handler(*_):
+            waits.append(None)
+            waits[0] = h.wait(), [f.result() for f in futures]
+
+        before = signal.signal(signal.SIGUSR1, handler)
+        _torch._put = interrupted_put
+        try:
+            futures += [h.read_async(t, name) for t in tensors]
+            h.wait()
+        finally:
+            _torch._put = put
+            signal.signal(signal.SIGUSR1, before)
+        assert waits[0][1] == [64] * 3
+        assert all(bytes(t.resolve_conj().numpy()) == data(64) for t in tensors)
 
 
 @case

@@ -233,19 +233,41 @@ bool future_failed(const struct future *f)
 	return f->res < 0 || f->trouble;
 }
 
-/* It is over.  Another thread may be at it already, without the GIL. */
+static __thread struct settler *innermost;
+
+unsigned settling_here(const struct hub *h)
+{
+	unsigned n = 0;
+
+	for (const struct settler *s = innermost; s; s = s->outer)
+		n += s->hub == h;
+	return n;
+}
+
+static bool settled_by_us(const struct future *f)
+{
+	for (const struct settler *s = innermost; s; s = s->outer)
+		if (f->settler == s)
+			return true;
+	return false;
+}
+
+/* It is over.  Another thread may be at it already, or this one, further down. */
 void future_settle(struct future *f)
 {
-	PyObject *type, *value, *tb;
 	struct hub *h = f->hub;
+	struct settler here = {innermost, f->late ? NULL : h};
+	PyObject *type, *value, *tb;
 
 	if (f->settled)
 		return;
 	if (f->settling) {
-		hub_wait(h, is_settled, f, -1, false);
+		if (!settled_by_us(f))
+			hub_wait(h, is_settled, f, -1, false);
 		return;
 	}
 	f->settling = true;
+	f->settler = innermost = &here;
 	PyErr_Fetch(&type, &value, &tb);
 	finish(f);
 	if (f->path.file)
@@ -256,6 +278,8 @@ void future_settle(struct future *f)
 	if (future_failed(f) && !f->seen)
 		remember_failure(h, f);
 	PyErr_Restore(type, value, tb);
+	innermost = here.outer;
+	f->settler = NULL;
 	atomic_store(&f->settled, true);
 	if (!f->late)
 		hub_settled(h);

@@ -69,8 +69,9 @@ struct future {
 
 	/* under the GIL */
 	bool settling, seen;
-	atomic_bool settled; /* written with the GIL */
-	PyObject *callbacks; /* list, or NULL */
+	struct settler *settler; /* who is at it, while settling */
+	atomic_bool settled;     /* written with the GIL */
+	PyObject *callbacks;     /* list, or NULL */
 	bool called_back;
 	PyObject *trouble; /* what target_finish() raised, or NULL */
 	struct future *next_failed, **place_failed;
@@ -210,6 +211,16 @@ PyObject *handle_register(PyObject *self, PyObject *obj);
 PyObject *handle_unregister(PyObject *self, PyObject *obj);
 /* The handle is closed: let go of everything. */
 void registered_forget(struct hub *h);
+
+/*
+ * A thread that settles runs Python code, and a signal handler in there may wait for the very
+ * futures this thread has not settled yet: how many of a hub's, innermost first.
+ */
+struct settler {
+	struct settler *outer;
+	const struct hub *hub;
+};
+unsigned settling_here(const struct hub *h);
 
 /* ---- file.c, handle.c */
 extern PyType_Spec file_spec;

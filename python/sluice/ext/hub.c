@@ -243,28 +243,31 @@ void hub_done(struct future *f)
 		dispatch_push(f);
 }
 
+/* One at a time: what settling runs may want to settle the rest. */
 static struct future *take_done(struct hub *h)
 {
-	struct future *list;
+	struct future *f;
 
 	pthread_mutex_lock(&h->lock);
-	list = h->done;
-	h->done = NULL;
-	h->done_last = &h->done;
-	atomic_store_explicit(&h->any_done, false, memory_order_relaxed);
+	f = h->done;
+	if (f)
+		h->done = f->next;
+	if (!h->done) {
+		h->done_last = &h->done;
+		atomic_store_explicit(&h->any_done, false, memory_order_relaxed);
+	}
 	pthread_mutex_unlock(&h->lock);
-	return list;
+	return f;
 }
 
 void hub_reap(struct hub *h)
 {
-	struct future *f, *next;
+	struct future *f;
 
 	if (hub_foreign(h) || !atomic_load_explicit(&h->any_done, memory_order_acquire))
 		return;
 	hub_get(h);
-	for (f = take_done(h); f; f = next) {
-		next = f->next;
+	while ((f = take_done(h))) {
 		future_settle(f);
 		Py_DECREF(future_object(f));
 	}
@@ -296,7 +299,7 @@ uint64_t hub_take_finished(struct hub *h)
 static bool work_or_nothing(struct hub *h, void *arg)
 {
 	(void)arg;
-	return h->done || !h->pending;
+	return h->done || h->pending <= settling_here(h);
 }
 
 static uint64_t pending(struct hub *h)
@@ -318,7 +321,7 @@ int hub_drain(struct hub *h, int64_t deadline, bool signals)
 		r = hub_wait(h, work_or_nothing, NULL, deadline, signals);
 		if (r > 0)
 			hub_reap(h);
-	} while (r > 0 && pending(h));
+	} while (r > 0 && pending(h) > settling_here(h));
 	hub_put(h);
 	return r;
 }
