@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_RUN_FLOW_H
+#define SLUICE_RUN_FLOW_H
+
+/*
+ * Whole objects moved between places: what `sluice kv` and `sluice replay` do.
+ *
+ * A chain is a list of operations on objects that run one after the other; many chains run at
+ * once.  Operations on one object happen in the order in which their chains were started: a
+ * read never runs before the write it follows has finished, a write or delete never before the
+ * reads before it.  So waits always point to chains started earlier, and nothing deadlocks.
+ *
+ * Objects are moved in chunks through a pool of aligned buffers that all chains share, so
+ * memory does not depend on the size of objects, and the queues stay full whether there is one
+ * huge object or thousands of small ones.
+ *
+ * One thread (the caller's, inside flow_wait()) submits and completes; copies and checks of
+ * large memory are done by a few threads of the flow's own.
+ */
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <sluice/sluice.h>
+
+/* ---- places: where objects live ---- */
+
+enum place_kind {
+	PLACE_FILES,  /* a file per object in one or more folders */
+	PLACE_SLAB,   /* extents of one file or block device */
+	PLACE_MEMORY, /* host memory */
+	PLACE_GPU,    /* device memory */
+	PLACE_NULL,   /* nothing is kept; optionally at a bandwidth */
+};
+enum place_layout { PLACE_RAW, PLACE_NPY };
+
+struct place_opts {
+	enum place_kind kind;
+	const char *const *paths; /* folders; or the slab: a file, a block device, or a folder in
+				     which to make one */
+	unsigned nr_paths;
+	enum place_layout layout; /* of PLACE_FILES */
+	bool hashed;              /* sub-folders by hash, for very many objects */
+	bool keep;                /* leave the objects for a later run */
+	bool reuse;               /* take over what an earlier run left (keep) */
+	uint64_t capacity;        /* of slab and memory; bytes */
+	uint32_t unit;            /* extents of slab and memory are multiples of it; 0: 64 KiB */
+	double bytes_per_sec;     /* PLACE_NULL; 0: no time */
+	uint32_t durability;      /* SLUICE_DURABLE_* of writes */
+	uint64_t owner;           /* written into the marker: what run it belongs to */
+};
+
+struct place;
+/*
+ * Files made here carry a marker (a file `.sluice-objects' in the folder, a head in the slab):
+ * a folder with anything else in it is refused with -EEXIST and one line that names the file,
+ * what an earlier run that was killed left behind is removed (or taken over with reuse).
+ */
+int place_open(struct place **out, const struct place_opts *o, struct sluice_err *err);
+/* The same checks, creating nothing. */
+int place_check(const struct place_opts *o, struct sluice_err *err);
+/* Removes what it made unless keep; -errno when something could not be removed. */
+int place_close(struct place *p, struct sluice_err *err);
+uint64_t place_used(const struct place *p); /* bytes, with rounding */
+uint64_t place_objects(const struct place *p);
+
+/* ---- the flow ---- */
+
+struct flow_opts {
+	struct sluice_opts io;
+	uint64_t chunk;   /* bytes; 0: by the block size of the engine */
+	unsigned buffers; /* chunks in flight; 0: enough for the queues */
+	bool verify;      /* check the content of what is read */
+	bool fill;        /* write content that can be verified; else whatever is in the buffers */
+	uint64_t seed;    /* of the content */
+	unsigned copiers; /* threads for copies and checks; 0: by the number of processors */
+	const struct place *places[8]; /* by number */
+	unsigned nr_places;
+};
+
+enum flow_type { FLOW_READ, FLOW_WRITE, FLOW_DELETE, FLOW_MOVE, FLOW_PAUSE };
+
+struct flow_op {
+	uint8_t type;
+	uint8_t place, to; /* to: of FLOW_MOVE (read, write, delete: a demotion) */
+	bool alloc_begin;  /* takes one of the allocation permits, in the order of chains ... */
+	bool alloc_end;    /* ... and gives it back when it is done */
+	uint64_t object;   /* number chosen by the caller; names may repeat, numbers of live objects
+			      not */
+	const char *name;  /* of a write: copied; may hold any bytes */
+	uint32_t name_len;
+	uint64_t size;     /* of the object */
+	uint64_t content;  /* seed of the object's content: hash of its key */
+	const char *shape; /* PLACE_NPY: "(32, 2, 10, 8, 128)", NULL: flat; copied */
+	uint8_t element;   /* bytes per element: 2: <f2, 4: <f4, 1: |u1 */
+	uint64_t pause_ns; /* FLOW_PAUSE */
+	uint64_t tag;      /* the caller's */
+};
+
+/* An operation is done. */
+struct flow_done {
+	uint64_t tag;
+	uint8_t type, place, to;
+	int64_t result; /* bytes, or -errno */
+	uint64_t size;
+	uint64_t begin_ns; /* when its turn in the chain came (CLOCK_MONOTONIC) */
+	uint64_t start_ns; /* when it had waited for others' operations on the object */
+	uint64_t end_ns;
+	uint64_t device_ns; /* of end - start: time in which at least one of its chunks was at the
+			       device */
+	/* FLOW_MOVE: the two halves apart */
+	uint64_t read_ns, write_ns, read_device_ns, write_device_ns;
+	char error[300]; /* one line when result < 0 */
+};
+
+struct flow;
+int flow_new(struct flow **out, const struct flow_opts *o, struct sluice_err *err);
+/* Everything must have ended, or flow_abort() been called. */
+void flow_free(struct flow *f);
+
+/* Operations run one after the other; the flow copies them.  A failed one does not end the chain
+ * unless @stop_on_error. */
+int flow_start(struct flow *f, const struct flow_op *ops, unsigned n, uint64_t chain_tag,
+	       bool stop_on_error, struct sluice_err *err);
+
+/* At most so many allocations (alloc_begin .. alloc_end) at once; 0: no limit. */
+void flow_set_allocs(struct flow *f, unsigned n);
+
+struct flow_handler {
+	void (*op)(void *arg, const struct flow_done *d);
+	void (*chain)(void *arg, uint64_t chain_tag, uint64_t end_ns);
+	void *arg;
+};
+/*
+ * Work until @until_ns (CLOCK_MONOTONIC) or until a chain has ended, whichever comes first; the
+ * handler is called from here.  Returns the number of chains still running, or -errno when
+ * nothing can go on.
+ */
+int flow_wait(struct flow *f, uint64_t until_ns, const struct flow_handler *h,
+	      struct sluice_err *err);
+
+/* Start no further operation: chains end with -ECANCELED for what had not begun. */
+void flow_abort(struct flow *f);
+
+struct flow_stats {
+	uint64_t bytes_read, bytes_written; /* of storage places, chunks that completed */
+	uint64_t verified;
+	struct sluice_stats io;
+	struct sluice_file_info file; /* as found at the last file opened */
+	struct sluice_buf_info buf;
+	uint64_t memory; /* bytes of buffers */
+};
+void flow_get_stats(const struct flow *f, struct flow_stats *s);
+
+#endif

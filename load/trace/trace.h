@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_TRACE_TRACE_H
+#define SLUICE_TRACE_TRACE_H
+
+/*
+ * The operation stream on disk: one row per operation, whatever the format.  Readers and
+ * writers stream: their memory does not grow with the length of the trace.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <sluice/sluice.h>
+
+enum trace_op { TRACE_READ, TRACE_WRITE, TRACE_DELETE, TRACE_STAT, TRACE_LIST, TRACE_OPS };
+enum trace_phase { TRACE_NONE, TRACE_PREFILL, TRACE_DECODE, TRACE_EVICT, TRACE_BOTH, TRACE_PHASES };
+
+#define TRACE_NO_TIER 255
+
+struct trace_row {
+	uint64_t time_ns; /* as recorded: since the epoch, or since the beginning */
+	uint64_t size;    /* bytes */
+	uint64_t offset;  /* into the object; fio only */
+	const char *key;  /* name of the object, not 0-terminated; valid until the next row */
+	uint32_t key_len;
+	uint8_t op, phase; /* enum trace_op, enum trace_phase */
+	uint8_t tier;      /* 0, 1, 2 or TRACE_NO_TIER */
+	/* What only some formats know; 0 or -1: nothing.  kv's extended columns and op logs. */
+	int64_t request, user; /* -1: not known */
+	int8_t qos;            /* KV_* or -1 */
+	uint64_t duration_ns;
+	int32_t thread;
+	bool failed; /* the recorded operation had an error */
+};
+
+enum trace_format {
+	TRACE_AUTO,
+	TRACE_KV, /* MLPerf kv-cache CSV: six columns, four in old ones, more in extended ones */
+	TRACE_MOONCAKE, /* JSON lines */
+	TRACE_BURSTGPT, /* CSV of requests */
+	TRACE_SHAREGPT, /* JSON of conversations */
+	TRACE_FIO,      /* iolog version 2 or 3 */
+	TRACE_OPLOG,    /* sai3-bench, warp: TAB-separated */
+	TRACE_FORMATS,
+};
+extern const char *const trace_format_names[TRACE_FORMATS + 1]; /* NULL at the end */
+
+/* ---- writing ---- */
+
+struct trace_writer_opts {
+	enum trace_format format; /* TRACE_AUTO: TRACE_KV */
+	bool extended;            /* kv: more columns, Delete rows */
+	bool lf;                  /* kv: LF instead of CRLF */
+	int zstd_level;           /* 0: 3; used when the name ends in .zst */
+};
+struct trace_writer;
+/*
+ * Create @path ("-": standard output), its folders too.  A name that ends in .zst is compressed,
+ * by a thread of its own, in frames that are finished every few MiB, so that what a killed
+ * program leaves behind can be read up to the last of them.
+ */
+int trace_writer_open(struct trace_writer **out, const char *path,
+		      const struct trace_writer_opts *o, struct sluice_err *err);
+/* Errors of earlier rows may show up here, or at the close. */
+int trace_write(struct trace_writer *w, const struct trace_row *row, struct sluice_err *err);
+/* Everything is in the file when it returns 0.  Frees @w in any case. */
+int trace_writer_close(struct trace_writer *w, struct sluice_err *err);
+
+/* ---- reading ---- */
+
+struct trace_reader_opts {
+	enum trace_format format; /* TRACE_AUTO: by content */
+	bool strict;              /* a bad row is an error */
+	/* Mooncake: */
+	uint64_t block_tokens;    /* per hash id; 0: 512 */
+	uint64_t bytes_per_token; /* 0: an error when the format needs it */
+};
+struct trace_reader;
+int trace_reader_open(struct trace_reader **out, const char *path,
+		      const struct trace_reader_opts *o, struct sluice_err *err);
+/* 1 and a row; 0 at the end; -errno with file name and line number in @err. */
+int trace_read(struct trace_reader *r, struct trace_row *row, struct sluice_err *err);
+enum trace_format trace_reader_format(const struct trace_reader *r);
+uint64_t trace_reader_line(const struct trace_reader *r);
+/* Rows that were skipped, and the first of them in words. */
+uint64_t trace_reader_bad(const struct trace_reader *r, const char **first);
+void trace_reader_close(struct trace_reader *r);
+
+/* ---- recorded requests: inputs of the kv model ---- */
+
+struct trace_request {
+	double time_sec;            /* BurstGPT */
+	uint32_t context, generate; /* tokens; 0 allowed */
+	const char *id; /* ShareGPT: of the conversation; valid until the reader is closed */
+	uint32_t turn;  /* from 1 */
+};
+/* All usable requests of a BurstGPT input: a file, a folder (all *.csv, sorted) or a glob (sorted).
+ */
+int trace_burst_load(struct trace_request **out, size_t *nr, const char *path, uint64_t *skipped,
+		     struct sluice_err *err);
+/* The first @max conversations of a ShareGPT file, in order; tokens: max(1, characters /
+ * chars_per_token), capped. */
+struct trace_sharegpt_opts {
+	uint32_t max_conversations, max_context, max_generation, chars_per_token;
+};
+int trace_sharegpt_load(struct trace_request **out, size_t *nr, const char *path,
+			const struct trace_sharegpt_opts *o, struct sluice_err *err);
+/* Frees what either gave. */
+void trace_requests_free(struct trace_request *v, size_t nr);
+
+#endif
