@@ -11,10 +11,8 @@
 
 #include <sluice/sluice.h>
 
-#include "base/size.h"
 #include "base/util.h"
 #include "cli/cli.h"
-#include "cli/how.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/space.h"
@@ -109,99 +107,16 @@ struct sweep_command {
 
 /* ------------------------------------------------------------- from options */
 
-/* One word of an axis option to its value; false: not understood. */
-static bool axis_value(enum space_kind kind, const char *word, uint64_t *n)
-{
-	static const char *const requests[] = {"overlap", "sequential", NULL};
-	static const char *const submit[] = {"batch", "single", NULL};
-	const char *const *words = kind == SPACE_SEQUENTIAL ? requests
-				   : kind == SPACE_SINGLE   ? submit
-				   : kind == SPACE_MEMORY   ? pool_words
-							    : NULL;
-
-	*n = 0;
-	if (kind == SPACE_ENGINE)
-		return true;
-	for (uint64_t i = 0; words && words[i]; i++) {
-		*n = i;
-		if (!strcmp(words[i], word))
-			return true;
-	}
-	return !words && sluice_size_parse(n, word) == 0;
-}
-
-static int add_axis(struct sweep_command *c, struct space *s, enum space_kind kind)
-{
-	static const char *const names[SPACE_KINDS] = {"block_size", "queue_depth", "requests",
-						       "submit",     "io_parallel", "engine",
-						       "memory"};
-	const struct cli_list *l = &c->args->axes[kind];
-	struct sluice_err err;
-
-	for (size_t i = 0; i < l->nr; i++) {
-		const char *text = NULL;
-		uint64_t n;
-		int r;
-
-		if (!axis_value(kind, l->items[i], &n))
-			return cli_usage(&cmd_sweep, "--%s: '%s' is not understood", names[kind],
-					 l->items[i]);
-		if (kind == SPACE_ENGINE) {
-			r = cli_engine(&text, l->items[i], &cmd_sweep);
-			if (r != CLI_OK)
-				return r;
-			text = l->items[i];
-		}
-		r = space_add(s, kind, n, text, &err);
-		if (r < 0)
-			return r == -ENOMEM ? cli_fail(&cmd_sweep, CLI_FAILED, "%s", err.msg)
-					    : cli_usage(&cmd_sweep, "--%s", err.msg);
-	}
-	return CLI_OK;
-}
-
-/* Of @base those axes that no option replaces, in their order, then what options add. */
-static int merge_axes(struct sweep_command *c, const struct space *base)
-{
-	struct sluice_err err;
-	bool there[SPACE_KINDS] = {false};
-	int r = CLI_OK;
-
-	for (unsigned i = 0; i < base->nr && r == CLI_OK; i++) {
-		const struct space_axis *a = &base->axes[i];
-
-		there[a->kind] = true;
-		if (c->args->axes[a->kind].nr)
-			r = add_axis(c, &c->space, a->kind);
-		for (unsigned k = 0; !c->args->axes[a->kind].nr && k < a->nr && r == CLI_OK; k++)
-			if (space_add(&c->space, a->kind, a->values[k].n, a->values[k].text, &err) <
-			    0)
-				r = cli_fail(&cmd_sweep, CLI_FAILED, "%s", err.msg);
-	}
-	for (unsigned kind = 0; kind < SPACE_KINDS && r == CLI_OK; kind++)
-		if (!there[kind])
-			r = add_axis(c, &c->space, kind);
-	if (r == CLI_OK && space_points(&c->space) > 100000)
-		r = cli_usage(&cmd_sweep, "%u configurations are too many",
-			      space_points(&c->space));
-	return r;
-}
-
 static int build_space(struct sweep_command *c)
 {
-	struct space base = {.nr = 0};
 	struct sluice_err err;
 	int r = CLI_OK;
 
 	if (c->args->config)
-		r = cli_space_read(&base, &cmd_sweep, c->args->config);
-	else if (space_nvme_tune(&base, &err) < 0)
+		r = cli_space_read(&c->space, &cmd_sweep, c->args->config);
+	else if (space_nvme_tune(&c->space, &err) < 0)
 		r = cli_fail(&cmd_sweep, CLI_FAILED, "%s", err.msg);
-	if (r != CLI_OK)
-		return r;
-	r = merge_axes(c, &base);
-	space_fini(&base);
-	return r;
+	return r == CLI_OK ? cli_space_replace(&c->space, &cmd_sweep, c->args->axes) : r;
 }
 
 static int check_args(const struct sweep_args *a)

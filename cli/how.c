@@ -35,7 +35,7 @@ const struct cli_opt cli_how_opts[] = {
 	CLI_END,
 };
 
-static bool known_engine(const char *name)
+bool cli_engine_known(const char *name)
 {
 	size_t len = strcspn(name, ":");
 
@@ -54,7 +54,7 @@ int cli_engine(const char **ret, const char *name, const struct cli_cmd *cmd)
 	if (!name || !strcmp(name, "aio_handle") || !strcmp(name, "aio_basic"))
 		return CLI_OK;
 	*ret = name;
-	if (known_engine(name))
+	if (cli_engine_known(name))
 		return CLI_OK;
 	for (unsigned i = 0; sluice_engine_name(i); i++)
 		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s", i ? ", " : "",

@@ -25,6 +25,9 @@ extern const struct cli_opt cli_how_opts[];
 /* To options of the library.  Returns an exit status, having said what is wrong. */
 int cli_how_set(struct sluice_opts *opts, const struct cli_how *how, const struct cli_cmd *cmd);
 
+/* Is it in this build?  What follows a `:' is left to the engine. */
+bool cli_engine_known(const char *name);
+
 /*
  * "io_uring", "fault:seed=1", or one of ds_io's names, which mean the first usable:
  * *@ret is what struct sluice_opts.engine takes.  Returns an exit status.

@@ -12,6 +12,7 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "cli/cli.h"
+#include "cli/how.h"
 #include "load/run/pool.h"
 
 /* Options of ds_io that have one value here, whatever the configuration. */
@@ -42,14 +43,6 @@ static int word(uint64_t *ret, const char *text, const char *const *words)
 	return -EINVAL;
 }
 
-static bool known_engine(const char *name)
-{
-	for (unsigned i = 0; sluice_engine_name(i); i++)
-		if (!strcmp(sluice_engine_name(i), name))
-			return true;
-	return false;
-}
-
 /* 32, "32", "1M", true, "io_uring": what @kind takes. */
 static int parse(uint64_t *ret, enum space_kind kind, const json_t *v)
 {
@@ -61,7 +54,7 @@ static int parse(uint64_t *ret, enum space_kind kind, const json_t *v)
 		return json_is_boolean(v) ? 0 : -EINVAL;
 	}
 	if (kind == SPACE_ENGINE)
-		return text && known_engine(text) ? 0 : -EINVAL;
+		return text && cli_engine_known(text) ? 0 : -EINVAL;
 	if (kind == SPACE_MEMORY)
 		return text ? word(ret, text, pool_words) : -EINVAL;
 	if (text)
@@ -144,7 +137,7 @@ int cli_space_read(struct space *out, const struct cli_cmd *cmd, const char *fil
 		if (r == 0)
 			r = add_key(&s, key, list, &err);
 	}
-	if (r == 0 && space_points(&s) > 100000)
+	if (r == 0 && space_points(&s) > CLI_SPACE_MAX)
 		r = sluice_fail(&err, -EINVAL, "%u configurations are too many", space_points(&s));
 	json_decref(root);
 	if (r < 0) {
