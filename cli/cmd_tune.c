@@ -25,6 +25,7 @@
 #include "load/run/tune.h"
 
 #define FOLDERS_MAX 64
+#define LOOPS       5 /* of an exhaustive search, unless given */
 
 struct tune_args {
 	struct cli_list folders;
@@ -58,8 +59,8 @@ static const struct cli_opt tune_opts_table[] = {
 		 "wear: the race ends when so much was written"),
 	CLI_FLAG(struct tune_args, exhaustive, 0, "exhaustive",
 		 "measure all configurations, however long that takes"),
-	CLI_U32(struct tune_args, loops, 0, "loops", "N", "5", 1, 1000000,
-		"so many times each, with --exhaustive"),
+	CLI_U32(struct tune_args, loops, 0, "loops", "N", NULL, 1, 1000000,
+		"so many times each, with --exhaustive; default: 5"),
 	CLI_GROUP("What"),
 	CLI_STR(struct tune_args, sweep_config, 0, "sweep_config", "FILE", NULL,
 		"the settings to choose from, as JSON; default: those of ds_nvme_tune"),
@@ -125,6 +126,9 @@ static int check_args(const struct tune_args *a)
 		return cli_usage(&cmd_tune, "--floor goes with --goal latency or cpu only");
 	if (a->flush_page_cache)
 		fprintf(stderr, "sluice tune: note: --flush_page_cache is not needed\n");
+	if (a->loops && !a->exhaustive)
+		fprintf(stderr, "sluice tune: note: --loops is ignored without --exhaustive: the "
+				"race decides\n");
 	if (a->log_dir)
 		fprintf(stderr,
 			"sluice tune: note: --log_dir is ignored; `sluice sweep' writes logs\n");
@@ -148,7 +152,7 @@ static void set_job(struct tune_command *c)
 	job->budget_sec = a->budget;
 	job->max_write = a->max_write;
 	job->exhaustive = a->exhaustive;
-	job->loops = a->loops;
+	job->loops = a->loops ? a->loops : LOOPS;
 	job->seed = a->seed;
 	job->memory = a->gpu ? POOL_GPU : a->memory;
 	job->limit = a->limit;

@@ -8,69 +8,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/err.h"
 #include "base/size.h"
 #include "base/util.h"
 #include "load/run/cache.h"
 #include "load/run/files.h"
+#include "load/run/folders.h"
 #include "load/run/limit.h"
 #include "load/run/stream.h"
 
 #define CHUNK       (8u << 20)
 #define WARMUP      (1u << 20) /* an operation that does not count: threads are awake, pages there */
-#define RESERVE     (16ull << 20)
 #define LIMIT_BYTES (64ull << 20)
 
 /* -------------------------------------------------------------------- check */
-
-static int check_folder(const char *folder, struct sluice_err *err)
-{
-	struct stat st;
-
-	if (stat(folder, &st) < 0)
-		return sluice_fail(err, -EINVAL, "folder: %s: %s", folder, sluice_strerror(errno));
-	if (!S_ISDIR(st.st_mode))
-		return sluice_fail(err, -EINVAL, "folder: %s is not a directory", folder);
-	if (access(folder, W_OK | X_OK) < 0)
-		return sluice_fail(err, -EINVAL, "folder: %s cannot be written to: %s", folder,
-				   sluice_strerror(errno));
-	return 0;
-}
-
-/* Folders on one file system share its room. */
-static int check_room(const struct lab_job *job, unsigned i, struct sluice_err *err)
-{
-	struct sluice_path_info info = {.size = sizeof(info)};
-	char need_text[SLUICE_SIZE_TEXT], have_text[SLUICE_SIZE_TEXT];
-	struct stat here, other;
-	uint64_t need = RESERVE;
-
-	if (stat(job->folders[i], &here) < 0 ||
-	    sluice_probe_path(job->folders[i], &info, NULL) < 0 || !info.fs_bytes)
-		return 0; /* it does not say; writing will tell */
-	for (unsigned k = 0; k < job->nr_folders; k++)
-		if (stat(job->folders[k], &other) == 0 && other.st_dev == here.st_dev)
-			need += job->file_size;
-	if (need <= info.free_bytes)
-		return 0;
-	return sluice_fail(err, -EINVAL, "%s: not enough free space: %s needed, %s available",
-			   job->folders[i], sluice_size_format(need_text, need),
-			   sluice_size_format(have_text, info.free_bytes));
-}
 
 int lab_check(const struct lab_job *job, struct sluice_err *err)
 {
 	uint64_t have = files_available_memory(), need = 0;
 	char need_text[SLUICE_SIZE_TEXT], have_text[SLUICE_SIZE_TEXT];
-	int r = 0;
+	int r = folders_check(job->folders, job->nr_folders, job->file_size, err);
 
-	for (unsigned i = 0; i < job->nr_folders && r == 0; i++) {
-		r = check_folder(job->folders[i], err);
-		if (r == 0)
-			r = check_room(job, i, err);
-	}
 	if (r < 0)
 		return r;
 	if (__builtin_mul_overflow(job->op_size, (uint64_t)job->nr_folders, &need) ||

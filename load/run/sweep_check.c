@@ -3,58 +3,15 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
 
 #include "base/err.h"
 #include "base/size.h"
 #include "base/util.h"
 #include "load/run/files.h"
+#include "load/run/folders.h"
 #include "load/run/pool.h"
 #include "load/run/sweep.h"
 #include "load/run/sweep_state.h"
-
-#define RESERVE (16ull << 20) /* directories, metadata */
-
-static int check_folder(const char *folder, struct stat *st, struct sluice_err *err)
-{
-	if (stat(folder, st) < 0)
-		return sluice_fail(err, -EINVAL, "folder: %s: %s", folder, sluice_strerror(errno));
-	if (!S_ISDIR(st->st_mode))
-		return sluice_fail(err, -EINVAL, "folder: %s is not a directory", folder);
-	if (access(folder, W_OK | X_OK) < 0)
-		return sluice_fail(err, -EINVAL, "folder: %s cannot be written to: %s", folder,
-				   sluice_strerror(errno));
-	return 0;
-}
-
-/* Folders on one file system share its room; in the end each was counted. */
-static int check_folders(const struct sweep_job *job, struct sluice_err *err)
-{
-	char need_text[SLUICE_SIZE_TEXT], have_text[SLUICE_SIZE_TEXT];
-
-	for (unsigned i = 0; i < job->nr_folders; i++) {
-		uint64_t need = RESERVE, have;
-		struct stat st, other;
-		struct statvfs v;
-		int r = check_folder(job->folders[i], &st, err);
-
-		if (r < 0)
-			return r;
-		for (unsigned k = 0; k <= i; k++)
-			if (stat(job->folders[k], &other) == 0 && other.st_dev == st.st_dev)
-				need += job->io_size;
-		if (statvfs(job->folders[i], &v) < 0 || !v.f_blocks)
-			continue;
-		have = (uint64_t)v.f_bavail * v.f_frsize;
-		if (need > have)
-			return sluice_fail(err, -EINVAL,
-					   "%s: not enough free space: %s needed, %s available",
-					   job->folders[i], sluice_size_format(need_text, need),
-					   sluice_size_format(have_text, have));
-	}
-	return 0;
-}
 
 static int check_memory(const struct sweep_job *job, struct sluice_err *err)
 {
@@ -129,7 +86,7 @@ int sweep_check(const struct sweep_job *job, struct sluice_err *err)
 	if (!job->nr_folders || !job->io_size || !job->loops || (!job->read && !job->write))
 		return sluice_fail(err, -EINVAL,
 				   "a sweep needs a folder, a size, a loop and a direction");
-	r = check_folders(job, err);
+	r = folders_check(job->folders, job->nr_folders, job->io_size, err);
 	if (r == 0)
 		r = check_memory(job, err);
 	if (r == 0)

@@ -342,6 +342,7 @@ BAD = {
     'neither reads nor writes': (['--no_read', '--no_write'], 'exclude each other'),
     'a folder that is missing': (['--nvme_dir', 'no/such'], 'no/such'),
     'a file as a folder': (['--nvme_dir', '/etc/passwd'], 'not a directory'),
+    'a folder named twice': (['--nvme_dir', '.', '/proc/self/cwd'], '. and /proc/self/cwd are the same'),
     'more than fits': (['--io_size', '1T'], 'not enough free space'),
     'no loops': (['--loops', '0'], 'outside 1..'),
     'a size that does not parse': (['--io_size', 'much'], 'not a size'),

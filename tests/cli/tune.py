@@ -142,6 +142,16 @@ def exhaustive_measures_everything_as_often_as_asked_for():
         assert {c['probes'] for c in t['contenders']} == {3}
 
 
+def loops_without_a_walk_are_told_to_be_ignored():
+    with folder():
+        _, err = tune('--dry-run', '--loops', '3')
+        assert err == 'sluice tune: note: --loops is ignored without --exhaustive: the race decides\n', err
+        for args in ['--exhaustive', '--loops', '3'], ['--exhaustive'], []:
+            out, err = tune('--dry-run', '--sweep_config', 'space.json', *args)
+            assert err == '', err
+            assert ('3 probes of each' in out) == ('3' in args) and ('5 probes of each' in out) == (len(args) == 1), out
+
+
 def several_folders_work_at_once():
     with folder():
         os.mkdir('a')
@@ -208,6 +218,7 @@ def bad_command_lines_create_nothing():
                   '{"single_submit": [1]}': 'is not true or false', '{"engine": ["warp"]}': 'is not an engine',
                   '{"queue_depth": [3, 3]}': 'twice', '{"multi_process": [2]}': 'cannot vary here'}
         cases = [(['--nvme_dir', 'gone'], 'No such file'), (['--nvme_dir', 'file'], 'is not a directory'),
+                 (['--nvme_dir', '.', '/proc/self/cwd'], 'name each folder once'),
                  (['--no_read', '--no_write'], 'exclude'), (['--goal', 'read', '--no_read'], 'exclude'),
                  (['--floor', '1G'], '--floor goes with'), (['--limit', '1G', '--no-limit'], 'exclude'),
                  (['--budget', '0'], '--budget'), (['--loops', '0'], '--loops'), (['--io_size', 'big'], '--io_size'),
@@ -226,6 +237,6 @@ def bad_command_lines_create_nothing():
 
 tap.run(the_summary_is_ds_nvme_tunes_and_the_JSON_a_configuration, the_result_follows_the_schema_and_names_every_try,
         what_it_writes_sluice_io_reads, io_refuses_a_configuration_it_does_not_understand, every_goal_finds_a_winner,
-        exhaustive_measures_everything_as_often_as_asked_for, several_folders_work_at_once,
+        exhaustive_measures_everything_as_often_as_asked_for, loops_without_a_walk_are_told_to_be_ignored, several_folders_work_at_once,
         the_limit_and_its_share_are_told, the_wear_is_bounded, a_dry_run_creates_nothing, an_interruption_ends_with_what_is_known,
         bad_command_lines_create_nothing)
