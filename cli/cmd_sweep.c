@@ -119,6 +119,19 @@ static int build_space(struct sweep_command *c)
 	return r == CLI_OK ? cli_space_replace(&c->space, &cmd_sweep, c->args->axes) : r;
 }
 
+/* Their parser takes names with K and M only; what was measured counts all the same. */
+static void note_odd_blocks(const struct space *s)
+{
+	for (unsigned i = 0; i < s->nr; i++)
+		for (unsigned k = 0; k < s->axes[i].nr; k++)
+			if (s->axes[i].kind == SPACE_BLOCK_SIZE && s->axes[i].values[k].n % 1024)
+				fprintf(stderr,
+					"sluice sweep: note: block_size %llu is no multiple of 1K: "
+					"DeepSpeed's parser does not understand the names of "
+					"these logs\n",
+					(unsigned long long)s->axes[i].values[k].n);
+}
+
 static int check_args(const struct sweep_args *a)
 {
 	if (a->no_read && a->no_write)
@@ -191,6 +204,7 @@ static int build_job(struct sweep_command *c)
 		return cli_fail(&cmd_sweep,
 				r == -ENOTSUP || r == -ENODEV ? CLI_UNSUPPORTED : CLI_FAILED, "%s",
 				err.msg);
+	note_odd_blocks(&c->space);
 	return CLI_OK;
 }
 

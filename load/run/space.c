@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "base/size.h"
 #include "base/util.h"
 #include "load/run/pool.h"
 
@@ -140,22 +139,44 @@ double space_cost(const struct sluice_opts *opts)
 	       0.125 * !!(opts->flags & SLUICE_NO_OVERLAP);
 }
 
+/* K or M, as upstream's parser knows no other letter; bytes where neither fits. */
+static void block_text(char *buf, size_t size, uint64_t block)
+{
+	unsigned shift = block % (1u << 20) == 0 ? 20 : block % 1024 == 0 ? 10 : 0;
+
+	snprintf(buf, size, "%" PRIu64 "%s", block >> shift, shift == 20 ? "M" : shift ? "K" : "");
+}
+
+/* "-io-uring", where there are several on the axis; fields of a name are split at `_'. */
+static void append_word(char *buf, size_t size, const struct space *s, enum space_kind kind,
+			const char *word)
+{
+	const struct space_axis *axis = find(s, kind);
+	size_t len = strlen(buf);
+
+	if (!axis || axis->nr < 2)
+		return;
+	snprintf(buf + len, size - len, "-%s", word);
+	for (char *c = buf + len; *c; c++)
+		if (*c == '_' || *c == '/')
+			*c = '-';
+}
+
 void space_name(char *buf, size_t size, const struct space *s, unsigned point, bool read,
 		unsigned nr_folders, const struct sluice_opts *opts)
 {
-	const struct space_value *engine = space_value(s, point, SPACE_ENGINE);
-	const struct space_value *kind = space_value(s, point, SPACE_MEMORY);
 	struct sluice_opts o = *opts;
-	char block[SLUICE_SIZE_TEXT];
+	char block[32], more[72] = "";
 	uint32_t memory = 0;
 
 	space_apply(s, point, &o, &memory);
-	snprintf(buf, size, "%s_%s_%s_ftd%u_d%u_bs%s_p%u%s%s%s%s", read ? "read" : "write",
+	block_text(block, sizeof(block), o.block ? o.block : 1u << 20);
+	append_word(more, sizeof(more), s, SPACE_ENGINE, o.engine);
+	append_word(more, sizeof(more), s, SPACE_MEMORY, pool_words[memory]);
+	snprintf(buf, size, "%s_%s_%s_ftd%u%s_d%u_bs%s_p%u", read ? "read" : "write",
 		 o.flags & SLUICE_SINGLE_SUBMIT ? "single" : "block",
-		 o.flags & SLUICE_NO_OVERLAP ? "sequential" : "overlap", nr_folders,
-		 o.depth ? o.depth : 1, sluice_size_exact(block, o.block ? o.block : 1u << 20),
-		 o.threads ? o.threads : 1, engine ? "_" : "", engine ? engine->text : "",
-		 kind ? "_" : "", kind ? pool_words[memory] : "");
+		 o.flags & SLUICE_NO_OVERLAP ? "sequential" : "overlap", nr_folders, more,
+		 o.depth ? o.depth : 1, block, o.threads ? o.threads : 1);
 }
 
 /* ------------------------------------------------------------------ upstream */

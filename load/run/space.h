@@ -67,7 +67,9 @@ double space_cost(const struct sluice_opts *opts);
 /*
  * The name upstream gives to a configuration in one direction, without ".txt":
  * read_block_overlap_ftd1_d32_bs1M_p8.  What is not an axis has the value it has in
- * @opts; engine and memory are appended when they are axes.
+ * @opts.  Engine and memory stand behind the number of folders, where upstream's parser
+ * takes any text, when their axes have several values: ftd1-io-uring-plain.  Block
+ * sizes are in K or M; other letters and odd sizes that parser does not know.
  */
 void space_name(char *buf, size_t size, const struct space *s, unsigned point, bool read,
 		unsigned nr_folders, const struct sluice_opts *opts);

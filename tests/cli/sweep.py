@@ -70,7 +70,7 @@ def logs(kind, log_dir='_aio_bench_logs'):
 
 
 def upstream_speeds(log_dir):
-    """What DeepSpeed's parser would take from the logs: {(key fields): E2E speed}."""
+    """What DeepSpeed's parser would take from the logs: {(key fields): E2E speed}.  Its tuner needs 7 fields."""
     units = {'K': 2**10, 'M': 2**20}
     found = {}
     for name in os.listdir(log_dir):
@@ -82,6 +82,7 @@ def upstream_speeds(log_dir):
                 fields.append(int(m[1]))
             else:
                 fields.append(field)
+        assert len(fields) == 7 and all(isinstance(n, int) for n in fields[4:]), name
         with open(os.path.join(log_dir, name)) as f:
             for line in f:
                 if line.startswith(('E2E Read Speed', 'E2E Write Speed')):
@@ -176,7 +177,21 @@ def engines_and_memory_are_axes():
         for s in r['series']:
             assert s['ran']['engine'] == s['settings']['engine'] and \
                 s['ran']['memory'] == s['settings']['memory'], s
-            assert s['name'].endswith(f'_p1_{s["ran"]["engine"]}_{s["ran"]["memory"]}'), s['name']
+            assert f'_ftd1-{s["ran"]["engine"]}-{s["ran"]["memory"]}_d2_' in s['name'], s['name']
+        assert len(upstream_speeds('_aio_bench_logs/_aio_bench_read_logs')) == 6
+
+
+def names_of_logs_know_k_and_m_only():
+    with folder():
+        args = ['--io_size', '256K', '--queue_depth', 1, '--io_parallel', 1, '--requests', 'overlap', '--submit', 'batch',
+                '--engine', 'threads', '--no_write', '--no-limit', '--block_size', '1G', '64K']
+        _, err = sweep(*args, '--log_dir', 'a')
+        assert err == '' and logs('read', 'a') == ['read_block_overlap_ftd1_d1_bs1024M_p1.txt',
+                                                   'read_block_overlap_ftd1_d1_bs64K_p1.txt'], (err, logs('read', 'a'))
+        assert len(upstream_speeds('a/_aio_bench_read_logs')) == 2
+        _, err = sweep(*args, 512, '--log_dir', 'b')
+        assert err.count('\n') == 1 and 'note: block_size 512 is no multiple of 1K' in err, err
+        assert 'read_block_overlap_ftd1_d1_bs512_p1.txt' in logs('read', 'b')
 
 
 def several_folders_have_a_worker_each():
@@ -412,6 +427,7 @@ tap.run(
     the_logs_are_upstreams,
     a_sweep_json_of_upstream_is_understood,
     engines_and_memory_are_axes,
+    names_of_logs_know_k_and_m_only,
     several_folders_have_a_worker_each,
     the_text_has_a_table_and_a_heat_map,
     verbose_shows_all,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The configurations of sweep and tune: their number, order, meaning and names. */
 #include "load/run/space.h"
+#include "base/util.h"
 #include "common/t.h"
 #include "load/run/pool.h"
 
@@ -58,7 +59,42 @@ static void a_point_sets_what_it_names_and_nothing_else(void **state)
 	assert_int_equal(opts.depth, 7);
 	assert_int_equal(memory, POOL_ODD);
 	space_name(name, sizeof(name), &s, 0, false, 2, &opts);
-	assert_string_equal(name, "write_single_overlap_ftd2_d7_bs1M_p3_libaio");
+	assert_string_equal(name, "write_single_overlap_ftd2-libaio_d7_bs1M_p3");
+	space_fini(&s);
+}
+
+static void a_name_has_seven_fields_that_upstream_reads(void **state)
+{
+	static const struct {
+		uint64_t block;
+		const char *name;
+	} cases[] = {
+		{512, "read_block_overlap_ftd1_d1_bs512_p1"},
+		{1536, "read_block_overlap_ftd1_d1_bs1536_p1"},
+		{KIB(1), "read_block_overlap_ftd1_d1_bs1K_p1"},
+		{KIB(1536), "read_block_overlap_ftd1_d1_bs1536K_p1"},
+		{MIB(1), "read_block_overlap_ftd1_d1_bs1M_p1"},
+		{MIB(1024), "read_block_overlap_ftd1_d1_bs1024M_p1"},
+	};
+	struct sluice_opts opts = SLUICE_OPTS_INIT;
+	struct space s = {.nr = 0};
+	char name[128];
+
+	(void)state;
+	/* One engine, one kind of memory: nothing to tell apart. */
+	assert_int_equal(space_add(&s, SPACE_ENGINE, 0, "io_uring", NULL), 0);
+	assert_int_equal(space_add(&s, SPACE_MEMORY, POOL_PLAIN, NULL, NULL), 0);
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		opts.block = cases[i].block;
+		space_name(name, sizeof(name), &s, 0, true, 1, &opts);
+		assert_string_equal(name, cases[i].name);
+	}
+	assert_int_equal(space_add(&s, SPACE_ENGINE, 0, "threads", NULL), 0);
+	assert_int_equal(space_add(&s, SPACE_MEMORY, POOL_ODD, NULL, NULL), 0);
+	space_name(name, sizeof(name), &s, 0, true, 1, &opts);
+	assert_string_equal(name, "read_block_overlap_ftd1-io-uring-plain_d1_bs1024M_p1");
+	space_name(name, sizeof(name), &s, 3, true, 1, &opts);
+	assert_string_equal(name, "read_block_overlap_ftd1-threads-odd_d1_bs1024M_p1");
 	space_fini(&s);
 }
 
@@ -104,6 +140,7 @@ int main(void)
 		cmocka_unit_test(upstreams_spaces_have_their_sizes),
 		cmocka_unit_test(every_point_is_another_configuration),
 		cmocka_unit_test(a_point_sets_what_it_names_and_nothing_else),
+		cmocka_unit_test(a_name_has_seven_fields_that_upstream_reads),
 		cmocka_unit_test(what_makes_no_sense_is_refused),
 		cmocka_unit_test(fewer_threads_are_cheaper_than_less_memory),
 	};
