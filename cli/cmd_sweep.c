@@ -257,6 +257,7 @@ static int report(struct sweep_command *c, struct result *r, const struct sweep_
 	r->grid = sweep_grid_json(&c->job, res);
 	r->bytes_written = res->bytes_written;
 	result_finish(r);
+	r->duration_sec += res->earlier_sec;
 	if (c->out.text)
 		sweep_report_text(stdout, &c->job, res, c->args->verbose);
 	return cli_outputs_finish(&c->out, r);

@@ -46,21 +46,38 @@ static const struct sweep_point *point_of(const struct sweep_result *res,
 
 /* -------------------------------------------------------------------- table */
 
-static void table(FILE *f, const struct run_series **list, unsigned n, unsigned shown)
+/*
+ * Half the 95 % interval of the mean, as a share of it.  Of fewer than three loops it says
+ * more of Student's t than of the device.
+ */
+static void half_text(char *buf, size_t size, const struct run_series *s, uint32_t loops)
+{
+	struct stat_summary v;
+	double half;
+	bool exact;
+
+	snprintf(buf, size, "-");
+	if (loops < 3 || series_bandwidth(s, &v, &exact) < 0)
+		return;
+	half = (v.ci_high - v.mean) / v.mean * 100;
+	if (half > 100)
+		snprintf(buf, size, "> 100 %%");
+	else
+		snprintf(buf, size, "%.1f %%", half);
+}
+
+static void table(FILE *f, const struct sweep_result *res, const struct run_series **list,
+		  unsigned n, unsigned shown)
 {
 	fprintf(f, "%10s %8s %8s %8s  %s\n", "GB/sec", "of best", "of limit", "+- 95 %",
 		list[0]->read ? "read" : "write");
 	for (unsigned i = 0; i < n && i < shown; i++) {
 		const struct run_series *s = list[i];
-		char limit[16] = "-", half[16] = "-";
-		struct stat_summary v;
-		bool exact;
+		char limit[16] = "-", half[16];
 
 		if (s->limit > 0)
 			snprintf(limit, sizeof(limit), "%.0f %%", series_speed(s) / s->limit * 100);
-		if (series_bandwidth(s, &v, &exact) == 0 && v.n > 1)
-			snprintf(half, sizeof(half), "%.1f %%",
-				 (v.ci_high - v.mean) / v.mean * 100);
+		half_text(half, sizeof(half), s, point_of(res, s)->loops);
 		fprintf(f, "%10.3f %6.0f %% %8s %8s  %s%s\n", series_speed(s) / GIB,
 			series_speed(s) / series_speed(list[0]) * 100, limit, half, s->name,
 			s->partial ? " (partial)" : "");
@@ -167,12 +184,55 @@ static void heat_map(FILE *f, const struct sweep_job *job, const struct sweep_re
 
 /* --------------------------------------------------------------------- text */
 
+/* Of both directions the sum counts, as for ds_nvme_tune.  The reading series, or NULL. */
+static const struct run_series *best_sum(const struct sweep_job *job,
+					 const struct sweep_result *res)
+{
+	unsigned half = res->nr / 2;
+	const struct run_series *best = NULL;
+	double most = 0;
+
+	if (!job->read || !job->write)
+		return NULL;
+	for (unsigned i = 0; i < half; i++) {
+		const struct run_series *r = &res->series[i], *w = &res->series[half + i];
+
+		if (r->ops && w->ops && series_speed(r) + series_speed(w) > most) {
+			most = series_speed(r) + series_speed(w);
+			best = r;
+		}
+	}
+	return best;
+}
+
+/* Upstream's line, which is about one configuration, then the best of each direction. */
+static void best_lines(FILE *f, const struct sweep_job *job, const struct sweep_result *res,
+		       const struct run_series *const best[2])
+{
+	const struct run_series *sum = best_sum(job, res);
+
+	if (sum)
+		fprintf(f,
+			"Best performance (GB/sec): read = %5.2f, write = %5.2f\n"
+			"best sum:   %s\n",
+			series_speed(sum) / GIB, series_speed(sum + res->nr / 2) / GIB,
+			strchr(sum->name, '_') + 1);
+	else if (!best[0] || !best[1])
+		fprintf(f, "Best performance (GB/sec): %s = %5.2f\n", best[1] ? "read" : "write",
+			series_speed(best[1] ? best[1] : best[0]) / GIB);
+	if (best[1])
+		fprintf(f, "best read:  %.2f GB/sec, %s\n", series_speed(best[1]) / GIB,
+			best[1]->name);
+	if (best[0])
+		fprintf(f, "best write: %.2f GB/sec, %s\n", series_speed(best[0]) / GIB,
+			best[0]->name);
+}
+
 void sweep_report_text(FILE *f, const struct sweep_job *job, const struct sweep_result *res,
 		       bool all)
 {
 	CLEANUP_FREE const struct run_series **list = calloc(res->nr + 1, sizeof(*list));
-	double best[2] = {0, 0};
-	const struct run_series *any = NULL;
+	const struct run_series *best[2] = {NULL, NULL};
 	char written[SLUICE_SIZE_TEXT];
 
 	for (int read = 1; list && read >= 0; read--) {
@@ -181,19 +241,13 @@ void sweep_report_text(FILE *f, const struct sweep_job *job, const struct sweep_
 		if (!n)
 			continue;
 		qsort(list, n, sizeof(*list), by_speed);
-		any = list[0];
-		best[read] = series_speed(list[0]);
-		table(f, list, n, all ? n : BEST);
-		heat_map(f, job, res, read, best[read]);
+		best[read] = list[0];
+		table(f, res, list, n, all ? n : BEST);
+		heat_map(f, job, res, read, series_speed(best[read]));
 	}
-	if (!any)
+	if (!best[0] && !best[1])
 		return;
-	if (job->read && job->write)
-		fprintf(f, "Best performance (GB/sec): read = %5.2f, write = %5.2f\n",
-			best[1] / GIB, best[0] / GIB);
-	else
-		fprintf(f, "Best performance (GB/sec): %s = %5.2f\n", job->read ? "read" : "write",
-			best[job->read] / GIB);
+	best_lines(f, job, res, best);
 	for (unsigned i = 0; i < res->nr; i++) {
 		const struct run_series *s = &res->series[i];
 
@@ -202,6 +256,10 @@ void sweep_report_text(FILE *f, const struct sweep_job *job, const struct sweep_
 		fprintf(f, "cache:      %ss: %s\n", s->read ? "read" : "write", s->cache);
 		fprintf(f, "limit:      %ss: %s\n", s->read ? "read" : "write", s->limit_how);
 	}
+	if (res->resumed)
+		fprintf(f,
+			"resumed:    %u of %" PRIu64 " measurements were there, of %.1f s before\n",
+			res->resumed, sweep_measurements(job), res->earlier_sec);
 	fprintf(f, "written:    %s in all\n", sluice_size_format(written, res->bytes_written));
 }
 
@@ -294,27 +352,11 @@ static json_t *best_json(const struct sweep_job *job, unsigned point, double spe
 	return json_pack("{s:o, s:f}", "settings", settings, "bytes_per_sec", speed);
 }
 
-/* Of both directions the sum counts, as for ds_nvme_tune. */
-static json_t *both_json(const struct sweep_job *job, const struct sweep_result *res)
-{
-	unsigned half = res->nr / 2, best = 0;
-	double most = 0;
-
-	for (unsigned i = 0; i < half; i++) {
-		const struct run_series *r = &res->series[i], *w = &res->series[half + i];
-
-		if (r->ops && w->ops && series_speed(r) + series_speed(w) > most) {
-			most = series_speed(r) + series_speed(w);
-			best = res->points[i].point;
-		}
-	}
-	return most > 0 ? best_json(job, best, most) : NULL;
-}
-
 json_t *sweep_grid_json(const struct sweep_job *job, const struct sweep_result *res)
 {
 	CLEANUP_FREE const struct run_series **list = calloc(res->nr + 1, sizeof(*list));
-	json_t *axes = json_array(), *best = json_object(), *both;
+	json_t *axes = json_array(), *best = json_object();
+	const struct run_series *sum = best_sum(job, res);
 
 	for (unsigned i = 0; i < job->space->nr; i++)
 		json_array_append_new(axes, json_pack("{s:s, s:o}", "name",
@@ -330,8 +372,9 @@ json_t *sweep_grid_json(const struct sweep_job *job, const struct sweep_result *
 			best, read ? "read" : "write",
 			best_json(job, point_of(res, list[0])->point, series_speed(list[0])));
 	}
-	both = job->read && job->write ? both_json(job, res) : NULL;
-	if (both)
-		json_object_set_new(best, "both", both);
+	if (sum)
+		json_object_set_new(best, "both",
+				    best_json(job, point_of(res, sum)->point,
+					      series_speed(sum) + series_speed(sum + res->nr / 2)));
 	return json_pack("{s:o, s:o}", "axes", axes, "best", best);
 }

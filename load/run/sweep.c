@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -168,13 +169,14 @@ static int add_sample(void *arg, const struct sweep_sample *m, struct sluice_err
 	return 0;
 }
 
-/* One that an earlier process made: its wear counts as well. */
+/* One that an earlier process made: its wear and time count as well. */
 static int add_known(void *arg, const struct sweep_sample *m, struct sluice_err *err)
 {
 	struct sweep *w = arg;
 	uint64_t before = m->index < w->res->nr ? w->res->series[m->index].bytes : 0;
 	int r = add_sample(w, m, err);
 
+	w->res->earlier_sec = fmax(w->res->earlier_sec, m->elapsed_sec);
 	if (r == 0 && m->index < w->res->nr && !w->res->series[m->index].read)
 		w->res->bytes_written += w->res->series[m->index].bytes - before;
 	return r;
@@ -206,6 +208,7 @@ static int measure(struct sweep *w, unsigned index, uint32_t loop, struct sluice
 		return r;
 	m.sec = runs[0].sec;
 	m.run = &runs[0];
+	m.elapsed_sec = w->res->earlier_sec + (double)(clock_ns() - w->start_ns) / 1e9;
 	if (!s->read)
 		for (unsigned i = 0; i < w->job->nr_folders; i++)
 			file_drop_cache(w->paths[i],
@@ -348,7 +351,7 @@ static void measure_limit(struct sweep *w)
 
 int sweep_run(const struct sweep_job *job, struct sweep_result *res, struct sluice_err *err)
 {
-	struct sweep w = {.job = job, .res = res};
+	struct sweep w = {.job = job, .res = res, .start_ns = clock_ns()};
 	int r;
 
 	*res = (struct sweep_result){.nr = 0};

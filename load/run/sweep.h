@@ -66,6 +66,7 @@ struct sweep_result {
 	struct sweep_point *points;
 	uint64_t bytes_written;
 	unsigned resumed;               /* measurements taken from the state file */
+	double earlier_sec;             /* how long those who made them took, up to the last */
 	struct sluice_path_info *paths; /* of the folders */
 	bool began;                     /* folders were made */
 };

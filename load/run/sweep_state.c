@@ -142,9 +142,10 @@ int sweep_state_add(FILE *f, const struct sweep_job *job, const struct sweep_sam
 
 	for (unsigned i = 0; i < job->nr_folders; i++)
 		json_array_append_new(workers, json_real(m->worker_sec[i]));
-	j = json_pack("{s:I, s:I, s:f, s:o, s:f, s:f, s:f}", "point", (json_int_t)m->index, "loop",
-		      (json_int_t)m->loop, "sec", m->sec, "workers", workers, "user", s->user_sec,
-		      "system", s->system_sec, "library", s->library_sec);
+	j = json_pack("{s:I, s:I, s:f, s:f, s:o, s:f, s:f, s:f}", "point", (json_int_t)m->index,
+		      "loop", (json_int_t)m->loop, "sec", m->sec, "elapsed", m->elapsed_sec,
+		      "workers", workers, "user", s->user_sec, "system", s->system_sec, "library",
+		      s->library_sec);
 	json_object_update_new(
 		j, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:I}",
 			     "engine", st->engine, "depth", (json_int_t)st->depth, "threads",
@@ -197,6 +198,7 @@ static int load_line(const struct sweep_job *job, const json_t *j, double *worke
 		.index = (unsigned)member(j, "point"),
 		.loop = (uint32_t)member(j, "loop"),
 		.sec = json_number_value(json_object_get(j, "sec")),
+		.elapsed_sec = json_number_value(json_object_get(j, "elapsed")),
 		.worker_sec = worker_sec,
 		.run = &run,
 		.resident = json_integer_value(json_object_get(j, "resident")),

@@ -15,6 +15,7 @@ struct sweep_sample {
 	unsigned index; /* into the result's points */
 	uint32_t loop;
 	double sec;             /* until the last worker was done */
+	double elapsed_sec;     /* of the sweep when it was over, earlier processes included */
 	double *worker_sec;     /* of each */
 	struct run_series *run; /* CPU time, stats, memory, file */
 	int64_t resident, unknown;

@@ -21,6 +21,7 @@ struct sweep {
 	double *worker_sec;
 	bool *known; /* [index * loops + loop]: measured, perhaps by an earlier job */
 	FILE *state;
+	uint64_t start_ns;
 	const char *name;    /* what is being measured */
 	uint64_t done_bytes; /* by this process */
 	uint64_t left_bytes; /* when it began */

@@ -221,6 +221,48 @@ def the_text_has_a_table_and_a_heat_map():
         assert re.search(r'^Best performance \(GB/sec\): read = [ \d.]+, write = [ \d.]+$', out, re.M)
 
 
+def the_best_performance_is_that_of_one_configuration():
+    """A state with speeds of our choice: no point is the fastest in both directions, and the best sum is a third."""
+    with folder():
+        sweep(*SMALL)
+        state = os.path.join('_aio_bench_logs', STATE)
+        with open(state) as f:
+            head, *lines = map(json.loads, f)
+        gib = 2**18 / 2**30  # of a measurement
+        for line in lines:
+            point, read = line['point'] % 8, line['point'] < 8
+            line['sec'] = gib / {2: 5 if read else 1, 3: 1 if read else 4, 6: 3.5}.get(point, 0.5)
+        with open(state, 'w') as f:
+            f.writelines(json.dumps(line) + '\n' for line in [head, *lines])
+        out, _ = sweep(*SMALL, '--resume')
+        names = {line['point']: f'block_overlap_ftd1_d{d}_bs{b}_p{p}' for line, (b, d, p) in zip(
+            sorted(lines, key=lambda line: line['point']), itertools.product(('64K', '128K'), (4, 8), (1, 2)))}
+        assert '\nBest performance (GB/sec): read =  3.50, write =  3.50\n' \
+               f'best sum:   {names[6]}\n' \
+               f'best read:  5.00 GB/sec, read_{names[2]}\n' \
+               f'best write: 4.00 GB/sec, write_{names[3]}\n' in out, (names, out)
+        r = result(*SMALL, '--resume')
+        assert resultcheck.near(r['grid']['best']['both']['bytes_per_sec'], 7 * 2**30, 1e-5), r['grid']['best']
+
+
+def what_was_not_measured_has_no_speed():
+    with folder():
+        for no, other in ('write', 'read'), ('read', 'write'):
+            out, _ = sweep(*SMALL, f'--no_{no}', '--log_dir', no)
+            assert re.search(rf'^Best performance \(GB/sec\): {other} = +\d+\.\d\d\nbest {other}:  ?\d', out, re.M), out
+            assert f'{no} =' not in out and f'best {no}:' not in out and 'best sum' not in out, out
+
+
+def an_interval_needs_three_loops():
+    with folder():
+        for loops in 1, 2, 3:
+            out, _ = sweep(*SMALL, '--loops', loops, '--log_dir', str(loops))
+            rows = re.findall(r'^ +\d+\.\d{3} +\d+ % +- +(.*?)  (?:read|write)_', out, re.M)
+            assert len(rows) == 16, out
+            good = re.compile(r'-' if loops < 3 else r'\d{1,2}\.\d %|100\.0 %|> 100 %')
+            assert all(good.fullmatch(row) for row in rows), (loops, rows)
+
+
 def verbose_shows_all():
     with folder():
         args = ['--io_size', '64K', '--no_write', '--no-limit', '--log_dir']
@@ -328,6 +370,24 @@ def interrupted_case(when, lines):
     return f'a sweep that is interrupted {when} goes on where it was', case
 
 
+def the_time_of_the_interrupted_sweep_counts():
+    with folder():
+        first = result(*SMALL)
+        state = os.path.join('_aio_bench_logs', STATE)
+        with open(state) as f:
+            lines = f.read().splitlines()[:-1]
+        assert 0 < json.loads(lines[1])['elapsed'] < json.loads(lines[-1])['elapsed'] < first['duration_sec'], lines
+        lines[-1] = json.dumps(json.loads(lines[-1]) | {'elapsed': 5000})
+        with open(state, 'w') as f:
+            f.write('\n'.join(lines) + '\n')
+        out, _ = sweep(*SMALL, '--resume')
+        assert '\nresumed:    15 of 16 measurements were there, of 5000.0 s before\n' in out, out
+        with open(state) as f:
+            assert json.loads(f.read().splitlines()[-1])['elapsed'] > 5000
+        again = result(*SMALL, '--resume')
+        assert 5000 < again['duration_sec'] < 10000, again['duration_sec']
+
+
 def another_sweep_cannot_be_resumed():
     with folder():
         sweep(*SMALL)
@@ -430,6 +490,9 @@ tap.run(
     names_of_logs_know_k_and_m_only,
     several_folders_have_a_worker_each,
     the_text_has_a_table_and_a_heat_map,
+    the_best_performance_is_that_of_one_configuration,
+    what_was_not_measured_has_no_speed,
+    an_interval_needs_three_loops,
     verbose_shows_all,
     a_page_can_be_had_at_once,
     loops_are_interleaved_in_an_order_of_the_seed,
@@ -437,6 +500,7 @@ tap.run(
     a_stale_log_folder_is_refused,
     interrupted_case('while it reads', 20),
     interrupted_case('while it writes', 260),
+    the_time_of_the_interrupted_sweep_counts,
     another_sweep_cannot_be_resumed,
     a_failure_ends_it_with_one_line,
     *map(bad_input_case, BAD),
