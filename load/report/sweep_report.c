@@ -205,21 +205,29 @@ static const struct run_series *best_sum(const struct sweep_job *job,
 	return best;
 }
 
+void report_best(FILE *f, double read, double write)
+{
+	fprintf(f, "Best performance (GB/sec):");
+	if (read > 0)
+		fprintf(f, " read = %5.2f", read / GIB);
+	if (write > 0)
+		fprintf(f, "%s write = %5.2f", read > 0 ? "," : "", write / GIB);
+	fputc('\n', f);
+}
+
 /* Upstream's line, which is about one configuration, then the best of each direction. */
 static void best_lines(FILE *f, const struct sweep_job *job, const struct sweep_result *res,
 		       const struct run_series *const best[2])
 {
 	const struct run_series *sum = best_sum(job, res);
 
-	if (sum)
-		fprintf(f,
-			"Best performance (GB/sec): read = %5.2f, write = %5.2f\n"
-			"best sum:   %s\n",
-			series_speed(sum) / GIB, series_speed(sum + res->nr / 2) / GIB,
-			strchr(sum->name, '_') + 1);
-	else if (!best[0] || !best[1])
-		fprintf(f, "Best performance (GB/sec): %s = %5.2f\n", best[1] ? "read" : "write",
-			series_speed(best[1] ? best[1] : best[0]) / GIB);
+	if (sum) {
+		report_best(f, series_speed(sum), series_speed(sum + res->nr / 2));
+		fprintf(f, "best sum:   %s\n", strchr(sum->name, '_') + 1);
+	} else if (!best[0] || !best[1]) {
+		report_best(f, best[1] ? series_speed(best[1]) : 0,
+			    best[0] ? series_speed(best[0]) : 0);
+	}
 	if (best[1])
 		fprintf(f, "best read:  %.2f GB/sec, %s\n", series_speed(best[1]) / GIB,
 			best[1]->name);

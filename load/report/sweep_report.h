@@ -38,6 +38,9 @@ void sweep_report_text(FILE *f, const struct sweep_job *job, const struct sweep_
 		       bool all);
 void sweep_report_plan(FILE *f, const struct sweep_job *job);
 
+/* ds_nvme_tune's line, from bytes per second; a direction that was not measured (0) is left out. */
+void report_best(FILE *f, double read, double write);
+
 /* Members "settings" and "grid" of the result; new objects. */
 json_t *sweep_settings_json(const struct sweep_job *job);
 json_t *sweep_grid_json(const struct sweep_job *job, const struct sweep_result *res);

@@ -11,6 +11,7 @@
 
 #include "base/size.h"
 #include "base/util.h"
+#include "load/report/sweep_report.h"
 #include "load/report/text.h"
 #include "load/run/tune.h"
 
@@ -68,6 +69,37 @@ void tune_report_start(FILE *f, const struct tune_job *job)
 	fprintf(f, "]\n");
 }
 
+/* That are behind the leader at 95 %. */
+static unsigned surely_behind(const struct race_result *r)
+{
+	unsigned nr = 0;
+
+	for (unsigned i = 0; i < r->nr_points; i++)
+		nr += r->points[i].shared >= RACE_SURE && i != r->leader &&
+		      r->points[i].behind > r->points[i].behind_half;
+	return nr;
+}
+
+/* What the winner was compared with, and what it was not. */
+static void add_scope(char *buf, size_t size, const struct race_result *r)
+{
+	unsigned sure = surely_behind(r), rest = r->tried - 1 - sure;
+	bool alone = r->equals == 1 && r->end != RACE_STOPPED;
+	size_t len = strlen(buf);
+
+	if (alone && sure)
+		snprintf(buf + len, size - len, "; better than %u other%s at 95 %%", sure,
+			 sure == 1 ? "" : "s");
+	len = strlen(buf);
+	if (alone && r->end == RACE_CLEAR && rest)
+		snprintf(buf + len, size - len, "; %u %s dropped after a first look", rest,
+			 rest == 1 ? "was" : "were");
+	len = strlen(buf);
+	if (r->tried < r->nr_points)
+		snprintf(buf + len, size - len, "; %u of %u configurations were not tried",
+			 r->nr_points - r->tried, r->nr_points);
+}
+
 /* Why it ended, and how sure that is. */
 static void verdict(char *buf, size_t size, const struct tune_result *res)
 {
@@ -87,12 +119,31 @@ static void verdict(char *buf, size_t size, const struct tune_result *res)
 			 "ahead",
 			 r->equals, winner);
 	else if (r->end == RACE_CLEAR)
-		snprintf(buf, size, "%s is better than all others at 95 %%", winner);
+		snprintf(buf, size, "%s is the only one left", winner);
 	else
 		snprintf(buf, size, "%s is ahead%s", winner,
 			 r->end == RACE_BUDGET
 				 ? ", but time or wear ended it before that was certain"
 				 : "");
+	add_scope(buf, size, r);
+}
+
+/* What the winner had to reach, and whether it did: nothing else may have been there. */
+static void text_floor(FILE *f, const struct tune_job *job, const struct tune_result *res)
+{
+	double speed =
+		tune_speed(res, res->race.winner, true) + tune_speed(res, res->race.winner, false);
+
+	if (res->floor <= 0)
+		return;
+	fprintf(f, "floor:      %.2f GB/sec%s, ", res->floor / GIB,
+		job->read && job->write ? " of reading and writing together" : "");
+	if (res->floor_share > 0)
+		fprintf(f, "%.0f %% of what the default settings did", 100 * res->floor_share);
+	else
+		fprintf(f, "as --floor says");
+	fprintf(f, "; the winner did %.2f%s\n", speed / GIB,
+		speed < res->floor ? ", as nothing faster was found" : "");
 }
 
 static void text_importance(FILE *f, const struct tune_job *job, const struct tune_result *res)
@@ -133,8 +184,7 @@ void tune_report_text(FILE *f, const struct tune_job *job, const struct tune_res
 	char *text = config ? json_dumps(config, JSON_INDENT(3)) : NULL;
 	char size[SLUICE_SIZE_TEXT], line[512];
 
-	fprintf(f, "Best performance (GB/sec): read = %5.2f, write = %5.2f\n",
-		tune_speed(res, r->winner, true) / GIB, tune_speed(res, r->winner, false) / GIB);
+	report_best(f, tune_speed(res, r->winner, true), tune_speed(res, r->winner, false));
 	fprintf(f, "%s\n", text ? text : "{}");
 	free(text);
 	json_decref(config);
@@ -145,8 +195,7 @@ void tune_report_text(FILE *f, const struct tune_job *job, const struct tune_res
 		sluice_size_format(size, res->op_size), res->spent_sec);
 	verdict(line, sizeof(line), res);
 	fprintf(f, "verdict:    %s\n", line);
-	if (res->floor > 0)
-		fprintf(f, "floor:      %.2f GB/sec\n", res->floor / GIB);
+	text_floor(f, job, res);
 	text_importance(f, job, res);
 	text_limit(f, res, true);
 	text_limit(f, res, false);
@@ -241,7 +290,7 @@ static json_t *contender_json(const struct tune_job *job, const struct tune_resu
 			 "dropped_in_round",
 			 p->dropped ? json_integer((json_int_t)p->dropped) : json_null(), "behind",
 			 exp(p->behind) - 1, "behind_margin",
-			 isfinite(p->behind_half) ? json_real(p->behind_half) : json_null(),
+			 p->shared >= RACE_SURE ? json_real(p->behind_half) : json_null(),
 			 "read_bytes_per_sec", real_or_null(tune_speed(res, point, true)),
 			 "write_bytes_per_sec", real_or_null(tune_speed(res, point, false)));
 }

@@ -13,13 +13,12 @@
 #include "load/run/race_model.h"
 #include "load/stat/stat.h"
 
-#define ALL_BELOW  12   /* grids so small are raced whole */
-#define FIELD      8    /* points that start the race */
-#define JOIN       4    /* neighbours that join in a round ... */
-#define CROWD      12   /* ... while there are fewer than this */
-#define SURE_AFTER 3    /* rounds before a point can be dropped by its interval */
-#define LEADERS    20   /* that are tried before one is kept */
-#define HOPELESS   0.35 /* so far behind (30 %) one round is enough */
+#define ALL_BELOW 12   /* grids so small are raced whole */
+#define FIELD     8    /* points that start the race */
+#define JOIN      4    /* neighbours that join in a round ... */
+#define CROWD     12   /* ... while there are fewer than this */
+#define LEADERS   20   /* that are tried before one is kept */
+#define HOPELESS  0.35 /* so far behind (30 %) one round is enough */
 
 struct race {
 	const struct race_job *job;
@@ -132,7 +131,7 @@ static void find_leader(struct race *r)
 		if (res->points[i].left && res->points[i].nr > most)
 			most = res->points[i].nr;
 	/* A newcomer that was lucky once does not lead. */
-	most = most > SURE_AFTER ? SURE_AFTER : most;
+	most = most > RACE_SURE ? RACE_SURE : most;
 	if (!res->points[res->leader].left || res->points[res->leader].nr < most)
 		for (unsigned i = 0; i < res->nr_points; i++)
 			if (res->points[i].left && res->points[i].nr >= most)
@@ -171,13 +170,13 @@ static void drop(struct race *r)
 
 		if (!p->nr)
 			continue;
-		n = behind(p, &res->points[res->leader], &p->behind, &p->behind_half);
+		n = p->shared = behind(p, &res->points[res->leader], &p->behind, &p->behind_half);
 		if (!p->left)
 			continue;
 		if (i == res->leader)
 			p->behind = p->behind_half = 0;
 		else if (!r->job->exhaustive && ((n && p->behind > HOPELESS) ||
-						 (n >= SURE_AFTER && p->behind > r->job->tie &&
+						 (n >= RACE_SURE && p->behind > r->job->tie &&
 						  p->behind - p->behind_half > 0))) {
 			p->left = false;
 			p->dropped = res->rounds;

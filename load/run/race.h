@@ -27,6 +27,7 @@
 #include <sluice/sluice.h>
 
 #define RACE_AXES 8
+#define RACE_SURE 3 /* rounds in which two points were together before their interval counts */
 
 struct race_job {
 	unsigned nr_axes;
@@ -52,12 +53,13 @@ struct race_point {
 	unsigned nr;        /* scores */
 	double *scores;     /* of rounds first, first + 1, ... */
 	double mean;        /* of them */
+	unsigned shared;    /* rounds it was in together with the leader */
 	double behind;      /* the leader, in the rounds of both; 0 for the leader itself ... */
 	double behind_half; /* ... with half its 95 % interval; INFINITY: not known */
 };
 
 enum race_end {
-	RACE_CLEAR, /* the winner is better than all others at 95 % */
+	RACE_CLEAR, /* one is left: the others were worse at 95 %, or far behind at a first look */
 	RACE_TIED,  /* those left differ by less than matters; the winner is the cheapest */
 	RACE_BUDGET,
 	RACE_STOPPED, /* by job->stop, or by a probe that failed */

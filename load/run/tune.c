@@ -275,8 +275,8 @@ static int choose_floor(struct tune *t, struct sluice_err *err)
 	t->res->floor = (double)job->floor;
 	if (!job->floor) {
 		r = measure(t, &job->opts, job->memory, &p, n, err);
-		t->res->floor = (n[0].speed + n[1].speed) *
-				(job->goal == TUNE_CPU ? FLOOR_CPU : FLOOR_LATENCY);
+		t->res->floor_share = job->goal == TUNE_CPU ? FLOOR_CPU : FLOOR_LATENCY;
+		t->res->floor = (n[0].speed + n[1].speed) * t->res->floor_share;
 	}
 	series_fini(&p.dir[0]);
 	series_fini(&p.dir[1]);

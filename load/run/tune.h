@@ -54,7 +54,8 @@ struct tune_result {
 	struct tune_point *points; /* race.nr_points */
 	uint64_t op_size;          /* used */
 	unsigned ops;              /* per probe and folder */
-	double floor;              /* used; 0: none */
+	double floor;              /* used; 0: none.  Of both directions together */
+	double floor_share;        /* of what the default settings did; 0: as the job says */
 	double limit[2];           /* write, read; 0: not known */
 	char limit_how[2][160];
 	double spent_sec;

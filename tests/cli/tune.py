@@ -12,6 +12,7 @@ sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
 
 import contextlib
 import json
+import math
 import re
 import signal
 import subprocess
@@ -142,6 +143,48 @@ def exhaustive_measures_everything_as_often_as_asked_for():
         assert {c['probes'] for c in t['contenders']} == {3}
 
 
+def what_was_not_measured_has_no_speed():
+    with folder():
+        for args, word in (['--no_write'], 'read'), (['--goal', 'write'], 'write'):
+            out, _ = tune('--sweep_config', 'space.json', *QUICK, *args)
+            assert re.search(rf'^Best performance \(GB/sec\): {word} = +\d+\.\d\d$', out, re.M), out
+
+
+def the_floor_is_explained():
+    with folder():
+        args = ['--sweep_config', 'space.json', '--io_size', '64K', '--no-limit', '--budget', '3', '--goal', 'latency']
+        number = r'\d+\.\d\d'
+        for more, says in ([], f'{number} GB/sec of reading and writing together, 50 % of what the default settings did; '
+                               f'the winner did {number}'), \
+                (['--floor', '512M', '--no_read'], f'0.50 GB/sec, as --floor says; the winner did {number}'), \
+                (['--floor', '900T'], '921600.00 GB/sec of reading and writing together, as --floor says; '
+                                      f'the winner did {number}, as nothing faster was found'):
+            out, _ = tune(*args, *more)
+            (line,) = re.findall('^floor: +(.*)$', out, re.M)
+            assert re.fullmatch(says + '(, as nothing faster was found)?', line), line
+
+
+def the_verdict_claims_no_more_than_was_compared():
+    big = {'block_size': ['64K', '128K', '256K', '512K'], 'queue_depth': [1, 4, 16, 64], 'io_parallel': [1, 2, 4, 8]}
+    with folder():
+        with open('big.json', 'w', encoding='utf-8') as f:
+            json.dump(big, f)
+        for args in ['--engine', 'null', '--io_size', '1M'], ['--engine', 'threads', '--io_size', '2M']:
+            t = result('--sweep_config', 'big.json', '--no-limit', '--budget', '4', '--goal', 'read', *args)['tune']
+            left = 64 - t['tried']
+            assert left > 0 and t['verdict'].endswith(f'; {left} of 64 configurations were not tried'), t['verdict']
+            assert 'all others' not in t['verdict'], t['verdict']
+            if m := re.search(r'; better than (\d+) others? at 95 %', t['verdict']):
+                sure = [c for c in t['contenders'] if c['behind_margin'] is not None and
+                        math.log1p(c['behind']) > c['behind_margin'] and c['name'] != t['leader']]
+                assert int(m[1]) == len(sure), (t['verdict'], sure)
+            if m := re.search(r'; (\d+) w\w+ dropped after a first look', t['verdict']):
+                better = re.search(r'better than (\d+)', t['verdict'])
+                assert int(m[1]) + (int(better[1]) if better else 0) == t['tried'] - 1, t['verdict']
+            for c in t['contenders']:
+                assert c['behind_margin'] is None or c['probes'] >= 3, c
+
+
 def loops_without_a_walk_are_told_to_be_ignored():
     with folder():
         _, err = tune('--dry-run', '--loops', '3')
@@ -237,6 +280,7 @@ def bad_command_lines_create_nothing():
 
 tap.run(the_summary_is_ds_nvme_tunes_and_the_JSON_a_configuration, the_result_follows_the_schema_and_names_every_try,
         what_it_writes_sluice_io_reads, io_refuses_a_configuration_it_does_not_understand, every_goal_finds_a_winner,
-        exhaustive_measures_everything_as_often_as_asked_for, loops_without_a_walk_are_told_to_be_ignored, several_folders_work_at_once,
+        exhaustive_measures_everything_as_often_as_asked_for, loops_without_a_walk_are_told_to_be_ignored,
+        what_was_not_measured_has_no_speed, the_floor_is_explained, the_verdict_claims_no_more_than_was_compared, several_folders_work_at_once,
         the_limit_and_its_share_are_told, the_wear_is_bounded, a_dry_run_creates_nothing, an_interruption_ends_with_what_is_known,
         bad_command_lines_create_nothing)
