@@ -26,9 +26,6 @@ static bool axis_value(enum space_kind kind, const char *word, uint64_t *n)
 				   : kind == SPACE_MEMORY   ? pool_words
 							    : NULL;
 
-	*n = 0;
-	if (kind == SPACE_ENGINE)
-		return true;
 	for (uint64_t i = 0; words && words[i]; i++) {
 		*n = i;
 		if (!strcmp(words[i], word))
@@ -43,26 +40,34 @@ static int add_value(struct space *s, enum space_kind kind, uint64_t n, const ch
 	struct sluice_err err;
 	int r = space_add(s, kind, n, text, &err);
 
-	if (r < 0)
-		return r == -ENOMEM ? cli_fail(cmd, CLI_FAILED, "%s", err.msg)
-				    : cli_usage(cmd, "--%s", err.msg);
-	return CLI_OK;
+	if (r == -ENOMEM)
+		return cli_fail(cmd, CLI_FAILED, "%s", err.msg);
+	/* it begins with the name of the axis: ours may be another */
+	return r < 0 ? cli_usage(cmd, "--%s%s", names[kind], err.msg + strcspn(err.msg, ":"))
+		     : CLI_OK;
 }
 
 static int add_word(struct space *s, enum space_kind kind, const char *word,
 		    const struct cli_cmd *cmd)
 {
-	const char *text = NULL;
 	uint64_t n;
-	int r = CLI_OK;
 
 	if (!axis_value(kind, word, &n))
 		return cli_usage(cmd, "--%s: '%s' is not understood", names[kind], word);
-	if (kind == SPACE_ENGINE) {
-		r = cli_engine(&text, word, cmd);
-		text = word;
-	}
-	return r == CLI_OK ? add_value(s, kind, n, text, cmd) : r;
+	return add_value(s, kind, n, NULL, cmd);
+}
+
+/* ds_io's names mean the first usable: alone they are no axis. */
+static int add_engine(struct space *s, const char *word, bool alone, const struct cli_cmd *cmd)
+{
+	const char *engine;
+	int r = cli_engine(&engine, word, cmd);
+
+	if (r != CLI_OK || (!engine && alone))
+		return r;
+	if (!engine)
+		return cli_usage(cmd, "--engine: %s is the first usable: name it instead", word);
+	return add_value(s, SPACE_ENGINE, 0, engine, cmd);
 }
 
 static int add_words(struct space *s, enum space_kind kind, const struct cli_list *l,
@@ -70,8 +75,18 @@ static int add_words(struct space *s, enum space_kind kind, const struct cli_lis
 {
 	int r = CLI_OK;
 
-	for (size_t i = 0; i < l->nr && r == CLI_OK; i++)
-		r = add_word(s, kind, l->items[i], cmd);
+	for (size_t i = 0; i < l->nr && r == CLI_OK; i++) {
+		const char *word = l->items[i];
+		bool both =
+			!strcmp(word, "both") && (kind == SPACE_SEQUENTIAL || kind == SPACE_SINGLE);
+
+		if (kind == SPACE_ENGINE)
+			r = add_engine(s, word, l->nr == 1, cmd);
+		else if (!both)
+			r = add_word(s, kind, word, cmd);
+		for (uint64_t n = 0; both && n < 2 && r == CLI_OK; n++)
+			r = add_value(s, kind, n, NULL, cmd);
+	}
 	return r;
 }
 

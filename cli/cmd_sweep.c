@@ -25,6 +25,8 @@
 
 #define FOLDERS_MAX 64
 #define VALUES_MAX  64
+#define LOOPS_MAX   100000
+#define IO_SIZE     (400ull << 20)
 
 struct sweep_args {
 	struct cli_list folders;
@@ -63,10 +65,10 @@ static const struct cli_opt sweep_opts[] = {
 	CLI_GROUP("What"),
 	CLI_FLAG(struct sweep_args, no_read, 0, "no_read", "only writes"),
 	CLI_FLAG(struct sweep_args, no_write, 0, "no_write", "only reads"),
-	CLI_SIZE(struct sweep_args, io_size, 's', "io_size", "BYTES", "400M", 1, 1ull << 40,
-		 "bytes per measurement and folder"),
-	CLI_U32(struct sweep_args, loops, 0, "loops", "N", "1", 1, 100000,
-		"measurements of each configuration, interleaved"),
+	CLI_SIZE(struct sweep_args, io_size, 's', "io_size", "BYTES", NULL, 1, 1ull << 40,
+		 "bytes per measurement and folder; default: 400M"),
+	CLI_U32(struct sweep_args, loops, 0, "loops", "N", NULL, 1, LOOPS_MAX,
+		"measurements of each configuration, interleaved; default: 1"),
 	CLI_U64(struct sweep_args, seed, 0, "seed", "N", "1", 0, INT64_MAX, "of the order"),
 	CLI_ENUM(struct sweep_args, direct, 0, "direct", io_direct_words, "auto",
 		 "use O_DIRECT: where it works, or fail, or not at all"),
@@ -99,6 +101,7 @@ struct sweep_command {
 	const struct sweep_args *args;
 	struct sweep_job job;
 	struct space space;
+	struct cli_space_job more; /* of --sweep_config; options win */
 	char *state;
 	struct cli_outputs out;
 	struct cli_progress progress;
@@ -113,9 +116,12 @@ static int build_space(struct sweep_command *c)
 	int r = CLI_OK;
 
 	if (c->args->config)
-		r = cli_space_read(&c->space, &cmd_sweep, c->args->config);
+		r = cli_space_read(&c->space, &c->more, &cmd_sweep, c->args->config);
 	else if (space_nvme_tune(&c->space, &err) < 0)
 		r = cli_fail(&cmd_sweep, CLI_FAILED, "%s", err.msg);
+	if (r == CLI_OK)
+		r = cli_space_check(&c->space, &c->more, c->args->gpu,
+				    c->args->gds ? "--gds" : NULL, &cmd_sweep);
 	return r == CLI_OK ? cli_space_replace(&c->space, &cmd_sweep, c->args->axes) : r;
 }
 
@@ -159,6 +165,7 @@ static void set_job(struct sweep_command *c)
 {
 	static const char *const here[] = {"."};
 	const struct sweep_args *a = c->args;
+	const struct cli_space_job *more = &c->more;
 	struct sweep_job *job = &c->job;
 
 	job->folders = a->folders.nr ? a->folders.items : here;
@@ -167,12 +174,12 @@ static void set_job(struct sweep_command *c)
 	job->opts = (struct sluice_opts)SLUICE_OPTS_INIT;
 	job->opts.direct = a->direct;
 	job->opts.durability = a->durability;
-	job->memory = a->gpu ? POOL_GPU : POOL_OWN;
-	job->opts.engine = a->gds ? "cufile" : NULL;
+	job->memory = a->gpu || more->gpu ? POOL_GPU : POOL_OWN;
+	job->opts.engine = a->gds || more->gds ? "cufile" : NULL;
 	job->read = !a->no_read;
 	job->write = !a->no_write;
-	job->io_size = a->io_size;
-	job->loops = a->loops;
+	job->io_size = a->io_size ? a->io_size : more->io_size ? more->io_size : IO_SIZE;
+	job->loops = a->loops ? a->loops : more->loops ? (uint32_t)more->loops : 1;
 	job->seed = a->seed;
 	job->flush = a->flush;
 	job->state = c->state;

@@ -99,6 +99,7 @@ struct tune_command {
 	const struct tune_args *args;
 	struct tune_job job;
 	struct space space;
+	struct cli_space_job more; /* of --sweep_config; options win */
 	struct cli_outputs out;
 	FILE *config;
 	struct cli_progress progress;
@@ -126,9 +127,6 @@ static int check_args(const struct tune_args *a)
 		return cli_usage(&cmd_tune, "--floor goes with --goal latency or cpu only");
 	if (a->flush_page_cache)
 		fprintf(stderr, "sluice tune: note: --flush_page_cache is not needed\n");
-	if (a->loops && !a->exhaustive)
-		fprintf(stderr, "sluice tune: note: --loops is ignored without --exhaustive: the "
-				"race decides\n");
 	if (a->log_dir)
 		fprintf(stderr,
 			"sluice tune: note: --log_dir is ignored; `sluice sweep' writes logs\n");
@@ -139,6 +137,7 @@ static void set_job(struct tune_command *c)
 {
 	static const char *here[] = {"."};
 	const struct tune_args *a = c->args;
+	const struct cli_space_job *more = &c->more;
 	struct tune_job *job = &c->job;
 
 	job->folders = a->folders.nr ? a->folders.items : here;
@@ -147,17 +146,36 @@ static void set_job(struct tune_command *c)
 	job->goal = a->goal;
 	job->read = !a->no_read && a->goal != TUNE_WRITE;
 	job->write = !a->no_write && a->goal != TUNE_READ;
-	job->io_size = a->io_size;
+	job->io_size = a->io_size ? a->io_size : more->io_size;
 	job->floor = a->floor;
 	job->budget_sec = a->budget;
 	job->max_write = a->max_write;
 	job->exhaustive = a->exhaustive;
-	job->loops = a->loops ? a->loops : LOOPS;
+	job->loops = a->loops ? a->loops : more->loops ? (uint32_t)more->loops : LOOPS;
 	job->seed = a->seed;
-	job->memory = a->gpu ? POOL_GPU : a->memory;
+	job->memory = a->gpu || (more->gpu && a->memory == POOL_OWN) ? POOL_GPU : a->memory;
 	job->limit = a->limit;
 	job->measure_limit = !a->no_limit;
 	job->opts.direct = a->direct;
+}
+
+static int build_space(struct tune_command *c)
+{
+	const struct tune_args *a = c->args;
+	struct sluice_err err;
+	int r = CLI_OK;
+
+	if (a->sweep_config)
+		r = cli_space_read(&c->space, &c->more, &cmd_tune, a->sweep_config);
+	else if (space_nvme_tune(&c->space, &err) < 0)
+		r = cli_fail(&cmd_tune, CLI_FAILED, "%s", err.msg);
+	if (r == CLI_OK)
+		r = cli_space_check(&c->space, &c->more, a->gpu || a->memory == POOL_GPU,
+				    a->gds      ? "--gds"
+				    : a->engine ? "--engine"
+						: NULL,
+				    &cmd_tune);
+	return r;
 }
 
 static int build_job(struct tune_command *c)
@@ -167,12 +185,12 @@ static int build_job(struct tune_command *c)
 
 	c->job.opts = (struct sluice_opts)SLUICE_OPTS_INIT;
 	if (r == CLI_OK)
-		r = cli_engine(&c->job.opts.engine, c->args->gds ? "cufile" : c->args->engine,
+		r = build_space(c);
+	if (r == CLI_OK)
+		r = cli_engine(&c->job.opts.engine,
+			       c->args->gds || (c->more.gds && !c->args->engine) ? "cufile"
+										 : c->args->engine,
 			       &cmd_tune);
-	if (r == CLI_OK && c->args->sweep_config)
-		r = cli_space_read(&c->space, &cmd_tune, c->args->sweep_config);
-	else if (r == CLI_OK && space_nvme_tune(&c->space, &err) < 0)
-		r = cli_fail(&cmd_tune, CLI_FAILED, "%s", err.msg);
 	if (r != CLI_OK)
 		return r;
 	set_job(c);
@@ -182,6 +200,9 @@ static int build_job(struct tune_command *c)
 	if (r < 0)
 		return cli_fail(&cmd_tune, r == -ENOTSUP ? CLI_UNSUPPORTED : CLI_FAILED, "%s",
 				err.msg);
+	if ((c->args->loops || c->more.loops) && !c->args->exhaustive)
+		fprintf(stderr, "sluice tune: note: loops are ignored without --exhaustive: the "
+				"race decides\n");
 	return CLI_OK;
 }
 

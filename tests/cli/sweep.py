@@ -168,6 +168,43 @@ def a_sweep_json_of_upstream_is_understood():
         assert logs('write') == [] and len(logs('read')) == 8
 
 
+DS_IO = {'io_size': ['128K'], 'loops': [2], 'multi_process': [1], 'validate': [False], 'engine': ['aio_handle'], 'gpu': [False],
+         'use_gds': [False], 'include_warmup_time': [False], 'different_file_each_iteration': [False]}
+DS_IO_IGNORED = {'warmup_loops': [1], 'fast_io_size': ['64M'], 'torch_legacy_save': [True], 'slow_bounce_buffer': [True],
+                 'use_accelerator_pin_memory': [True]}
+
+
+def a_sweep_json_takes_every_option_of_ds_io():
+    with folder():
+        with open('space.json', 'w') as f:
+            json.dump({'queue_depth': [1, 4], **DS_IO}, f)
+        args = ['--sweep_config', 'space.json', '--no_write', '--no-limit']
+        r = result(*args, '--log_dir', 'a')
+        assert r['settings']['io_size'] == 128 << 10 and r['settings']['loops'] == 2, r['settings']
+        assert [s['ops'] for s in r['series']] == [2, 2] and [a['name'] for a in r['grid']['axes']] == ['queue_depth']
+        r = result(*args, '--log_dir', 'b', '--io_size', '256K', '--loops', 3)
+        assert r['settings']['io_size'] == 256 << 10 and r['settings']['loops'] == 3, r['settings']
+        with open('space.json', 'w') as f:
+            json.dump({'queue_depth': [1], **DS_IO, **DS_IO_IGNORED}, f)
+        _, err = sweep(*args, '--log_dir', 'c')
+        assert [line.split()[4] for line in err.splitlines()] == list(DS_IO_IGNORED), err
+        assert all(line.startswith('sluice sweep: note: --sweep_config: ') for line in err.splitlines()), err
+
+
+def both_ways_have_a_word():
+    with folder():
+        r = result(*SMALL[:11], '--no_write', '--submit', 'both', '--requests', 'both', '--no-limit')
+        axes = {a['name']: a['values'] for a in r['grid']['axes']}
+        assert axes['single_submit'] == axes['sequential_requests'] == [False, True], axes
+        assert len(r['series']) == 32
+
+
+def an_engine_of_ds_io_is_the_first_usable():
+    with folder():
+        r = result(*SMALL, '--no_write', '--engine', 'aio_handle')
+        assert 'engine' not in [a['name'] for a in r['grid']['axes']] and r['settings']['engine'] is None, r['grid']
+
+
 def engines_and_memory_are_axes():
     with folder():
         r = result('--io_size', '64K', '--block_size', '64K', '--queue_depth', 2, '--io_parallel', 1,
@@ -428,6 +465,8 @@ BAD = {
     'an unknown engine': (['--engine', 'warp'], "'warp' is unknown"),
     'an unknown kind of memory': (['--memory', 'pink'], "--memory: 'pink'"),
     'an unknown way of submitting': (['--submit', 'twice'], "--submit: 'twice'"),
+    'both ways and one of them': (['--submit', 'both', 'single'], '--submit: a value is there twice'),
+    'ds_io\'s engine beside others': (['--engine', 'aio_handle', 'null'], 'aio_handle is the first usable'),
     'GDS without a GPU': (['--gds'], '--gds goes with --gpu'),
     'a flush and none': (['--flush_page_cache', '--no_sudo'], 'exclude each other'),
     'a space that is missing': (['--sweep_config', 'none.json'], 'none.json'),
@@ -442,7 +481,31 @@ BAD_JSON = {
     'a list instead of an object': ('[1]', 'not an object'),
     'half a file': ('{"block_size": [', 'line 1'),
     'an empty list': ('{"queue_depth": []}', 'not a list of values'),
+    'two sizes': ('{"io_size": ["1M", "2M"]}', 'io_size: cannot vary here: there is one size for all'),
+    'a size of nothing': ('{"io_size": [0]}', 'io_size: 0 is outside 1..'),
+    'a number of loops that is none': ('{"loops": ["3"]}', 'loops: is not a number'),
+    'too many loops': ('{"loops": [100001]}', 'is outside 1..100000'),
+    'a flag that is none': ('{"validate": [0]}', 'validate: is not true or false'),
+    'validation': ('{"validate": [true]}', 'validate: cannot be had here'),
+    'a file for each loop': ('{"different_file_each_iteration": [true]}', 'cannot be had here'),
+    'a folder': ('{"folder": ["/tmp"]}', 'folder: is not a setting: use --nvme_dir'),
+    'a direction': ('{"read": [true]}', 'read: is not a setting: use --no_read or --no_write'),
+    'an engine of torch': ('{"engine": ["torch_io"]}', 'not an engine of this build'),
+    'a GPU and memory': ('{"gpu": [true], "memory": ["own"]}', 'gpu and memory exclude each other'),
+    'GDS and an engine': ('{"gpu": [true], "use_gds": [true], "engine": ["null"]}', 'leave out engine'),
+    'GDS without a GPU': ('{"use_gds": [true]}', 'use_gds goes with gpu only'),
+    'an ignored option and a bad one': ('{"warmup_loops": [2], "depth": [1]}', "unknown key 'depth'"),
 }
+
+
+def a_gpu_asked_for_in_two_places_is_refused():
+    with folder():
+        with open('s.json', 'w') as f:
+            f.write('{"memory": ["own", "plain"], "engine": ["null", "threads"]}')
+        for args, message in (['--gpu'], '--gpu and memory of --sweep_config'), \
+                (['--gds', '--gpu'], '--gpu and memory of --sweep_config'):
+            _, err = sweep('--sweep_config', 's.json', *args, status=2)
+            assert err.count('\n') == 1 and message in err, err
 
 
 def bad_input_case(what):
@@ -486,6 +549,9 @@ tap.run(
     the_best_is_the_fastest,
     the_logs_are_upstreams,
     a_sweep_json_of_upstream_is_understood,
+    a_sweep_json_takes_every_option_of_ds_io,
+    both_ways_have_a_word,
+    an_engine_of_ds_io_is_the_first_usable,
     engines_and_memory_are_axes,
     names_of_logs_know_k_and_m_only,
     several_folders_have_a_worker_each,
@@ -505,5 +571,6 @@ tap.run(
     a_failure_ends_it_with_one_line,
     *map(bad_input_case, BAD),
     *map(bad_json_case, BAD_JSON),
+    a_gpu_asked_for_in_two_places_is_refused,
     what_needs_a_gpu_is_status_3,
 )

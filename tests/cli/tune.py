@@ -152,7 +152,7 @@ def what_was_not_measured_has_no_speed():
 
 def the_floor_is_explained():
     with folder():
-        args = ['--sweep_config', 'space.json', '--io_size', '64K', '--no-limit', '--budget', '3', '--goal', 'latency']
+        args = ['--sweep_config', 'space.json', '--io_size', '64K', '--no-limit', '--budget', '1', '--goal', 'latency']
         number = r'\d+\.\d\d'
         for more, says in ([], f'{number} GB/sec of reading and writing together, 50 % of what the default settings did; '
                                f'the winner did {number}'), \
@@ -170,7 +170,7 @@ def the_verdict_claims_no_more_than_was_compared():
         with open('big.json', 'w', encoding='utf-8') as f:
             json.dump(big, f)
         for args in ['--engine', 'null', '--io_size', '1M'], ['--engine', 'threads', '--io_size', '2M']:
-            t = result('--sweep_config', 'big.json', '--no-limit', '--budget', '4', '--goal', 'read', *args)['tune']
+            t = result('--sweep_config', 'big.json', '--no-limit', '--budget', '2', '--goal', 'read', *args)['tune']
             left = 64 - t['tried']
             assert left > 0 and t['verdict'].endswith(f'; {left} of 64 configurations were not tried'), t['verdict']
             assert 'all others' not in t['verdict'], t['verdict']
@@ -188,11 +188,21 @@ def the_verdict_claims_no_more_than_was_compared():
 def loops_without_a_walk_are_told_to_be_ignored():
     with folder():
         _, err = tune('--dry-run', '--loops', '3')
-        assert err == 'sluice tune: note: --loops is ignored without --exhaustive: the race decides\n', err
+        assert err == 'sluice tune: note: loops are ignored without --exhaustive: the race decides\n', err
         for args in ['--exhaustive', '--loops', '3'], ['--exhaustive'], []:
             out, err = tune('--dry-run', '--sweep_config', 'space.json', *args)
             assert err == '', err
             assert ('3 probes of each' in out) == ('3' in args) and ('5 probes of each' in out) == (len(args) == 1), out
+
+
+def a_space_may_say_what_is_the_same_for_all():
+    with folder():
+        with open('space.json', 'w', encoding='utf-8') as f:
+            json.dump({'queue_depth': [1, 4], 'io_size': ['1M'], 'loops': [2], 'engine': ['aio_handle'], 'gpu': [False]}, f)
+        r = result('--sweep_config', 'space.json', '--exhaustive', '--no-limit')
+        assert r['tune']['op_size'] == 1 << 20 and r['tune']['probes'] == 4, r['tune']
+        r = result('--sweep_config', 'space.json', '--exhaustive', '--no-limit', '--io_size', '2M', '--loops', '3')
+        assert r['tune']['op_size'] == 2 << 20 and r['tune']['probes'] == 6, r['tune']
 
 
 def several_folders_work_at_once():
@@ -259,14 +269,18 @@ def bad_command_lines_create_nothing():
                   '{"queue_depth": [0]}': 'is outside 1..4096', '{"queue_depth": ["x"]}': 'is not a number',
                   '{"block_size": [1000]}': 'is not a multiple of 512', '{"block_size": ["1X"]}': 'is not a size',
                   '{"single_submit": [1]}': 'is not true or false', '{"engine": ["warp"]}': 'is not an engine',
-                  '{"queue_depth": [3, 3]}': 'twice', '{"multi_process": [2]}': 'cannot vary here'}
+                  '{"queue_depth": [3, 3]}': 'twice', '{"multi_process": [2]}': 'multi_process: cannot be had here: one worker per folder',
+                  '{"engine": ["torch_io"]}': 'is not an engine'}
         cases = [(['--nvme_dir', 'gone'], 'No such file'), (['--nvme_dir', 'file'], 'is not a directory'),
                  (['--nvme_dir', '.', '/proc/self/cwd'], 'name each folder once'),
                  (['--no_read', '--no_write'], 'exclude'), (['--goal', 'read', '--no_read'], 'exclude'),
                  (['--floor', '1G'], '--floor goes with'), (['--limit', '1G', '--no-limit'], 'exclude'),
                  (['--budget', '0'], '--budget'), (['--loops', '0'], '--loops'), (['--io_size', 'big'], '--io_size'),
                  (['--io_size', '900G'], 'not enough'), (['--engine', 'warp'], '--engine'),
-                 (['--sweep_config', 'gone.json'], 'gone.json')]
+                 (['--sweep_config', 'gone.json'], 'gone.json'),
+                 (['--sweep_config', 'engines.json', '--engine', 'null'], '--engine and engine of --sweep_config')]
+        with open('engines.json', 'w', encoding='utf-8') as f:
+            json.dump({'engine': ['null', 'threads']}, f)
         for text, says in spaces.items():
             with open('bad.json', 'w', encoding='utf-8') as f:
                 f.write(text)
@@ -275,12 +289,13 @@ def bad_command_lines_create_nothing():
         for args, says in cases:
             _, err = tune(*args, '-o', 'out.json', '--json', 'r.json', status=2)
             assert err.count('\n') == 1 and says in err, (args, err)
-        assert left() == ['bad.json', 'file', 'space.json'], left()
+        assert left() == ['bad.json', 'engines.json', 'file', 'space.json'], left()
 
 
 tap.run(the_summary_is_ds_nvme_tunes_and_the_JSON_a_configuration, the_result_follows_the_schema_and_names_every_try,
         what_it_writes_sluice_io_reads, io_refuses_a_configuration_it_does_not_understand, every_goal_finds_a_winner,
         exhaustive_measures_everything_as_often_as_asked_for, loops_without_a_walk_are_told_to_be_ignored,
+        a_space_may_say_what_is_the_same_for_all,
         what_was_not_measured_has_no_speed, the_floor_is_explained, the_verdict_claims_no_more_than_was_compared, several_folders_work_at_once,
         the_limit_and_its_share_are_told, the_wear_is_bounded, a_dry_run_creates_nothing, an_interruption_ends_with_what_is_known,
         bad_command_lines_create_nothing)
