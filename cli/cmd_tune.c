@@ -48,8 +48,9 @@ static const struct cli_opt tune_opts_table[] = {
 		 "what is to be best: the sum of both speeds, one of them, p99 latency, or CPU "
 		 "time per byte"),
 	CLI_SIZE(struct tune_args, floor, 0, "floor", "BYTES", NULL, 1, 1ull << 60,
-		 "speed per second that latency and CPU must not cost; default: half, or nine "
-		 "tenths, of what the default settings do"),
+		 "bytes per second, both directions added, that settings must reach with latency "
+		 "and "
+		 "CPU; default: half, or nine tenths, of what the default settings do"),
 	CLI_FLAG(struct tune_args, no_read, 0, "no_read", "do not measure reading"),
 	CLI_FLAG(struct tune_args, no_write, 0, "no_write", "do not measure writing: no wear"),
 	CLI_GROUP("How long"),

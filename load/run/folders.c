@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* One way to look at folders for sweep and tune: what both would fail at, told before. */
 #include "load/run/folders.h"
 
 #include <errno.h>
