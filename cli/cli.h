@@ -24,7 +24,9 @@
  *
  * one line in main.c, one declaration below, and docs/man/sluice-NAME.md with a
  * paragraph per option.  Help, manual page, completion, range checks and error
- * messages come from the table.
+ * messages come from the table.  A command can have commands of its own (`subs'):
+ * `sluice kv vectors' is "kv vectors" in cmd_kv_vectors.c, sluice-kv-vectors.md, and in the
+ * list of "kv" instead of main.c.
  *
  * On the command line: --name VALUE, --name=VALUE, -n VALUE, -nVALUE; `-' and
  * `_' are the same letter in long names; options and operands mix freely; `--'
@@ -139,6 +141,11 @@ struct cli_cmd {
 	const char *notes;   /* optional: lines at the end of the help */
 	const struct cli_opt *opts;
 	size_t args_size;
+	/*
+	 * Commands of the command, NULL-terminated, by their whole names: "kv vectors" of "kv".
+	 * The first word decides; without `run' one is needed, and @opts is cli_no_opts.
+	 */
+	const struct cli_cmd *const *subs;
 	/* @args: zeroed, then defaults, then what was given; returns the exit status. */
 	int (*run)(void *args, int argc, char **argv);
 };
@@ -148,6 +155,7 @@ struct cli_output {
 	const char *json; /* file, "-" for standard output, NULL for none; see json.h */
 };
 extern const struct cli_opt cli_output_opts[];
+extern const struct cli_opt cli_no_opts[];
 
 /* One line "sluice NAME: ..." on stderr.  cli_fail() returns @status. */
 int cli_fail(const struct cli_cmd *cmd, int status, const char *fmt, ...)
@@ -182,10 +190,19 @@ void cli_args_fini(const struct cli_cmd *cmd, void *args);
 /* Parse and run; --help is dealt with here. */
 int cli_cmd_run(const struct cli_cmd *cmd, int argc, char **argv);
 
+/* The one of @commands (NULL-terminated, or NULL) that is called @word. */
+const struct cli_cmd *cli_find(const struct cli_cmd *const *commands, const char *word);
+/* Say that @word is none of @commands nor of the words @more; returns CLI_USAGE. */
+int cli_unknown(const struct cli_cmd *cmd, const struct cli_cmd *const *commands,
+		const char *const *more, const char *word);
+int cli_needs_command(const struct cli_cmd *cmd);
+
+void cli_list_commands(FILE *f, const struct cli_cmd *const *commands);
 void cli_help(FILE *f, const struct cli_cmd *cmd);
 /* Print @text from column @col on, in lines of 80 that begin at @indent; ends the line. */
 void cli_wrap(FILE *f, const char *text, size_t col, size_t indent);
-/* All tables as one JSON object; commands ends with NULL.  Returns an exit status. */
+/* All tables as one JSON object, commands of commands behind theirs; @commands ends with NULL.
+ * Returns an exit status. */
 int cli_dump_options(FILE *f, const struct cli_cmd *const *commands);
 /* The word nearest to @word in @words (NULL-terminated), or NULL when none is near. */
 const char *cli_nearest(const char *word, const char *const *words);

@@ -63,6 +63,22 @@ static const char *table(json_t *out, const struct cli_opt *o, const char *group
 	return group;
 }
 
+/* A command, and behind it those it has. */
+static void dump(json_t *all, const struct cli_cmd *const *commands)
+{
+	for (; commands && *commands; commands++) {
+		const struct cli_cmd *c = *commands;
+		json_t *opts = json_array();
+
+		table(opts, c->opts, NULL);
+		json_array_append_new(all,
+				      json_pack("{s:s, s:s, s:s?, s:s?, s:b, s:o}", "name", c->name,
+						"summary", c->summary, "usage", c->usage, "notes",
+						c->notes, "runs", !!c->run, "options", opts));
+		dump(all, c->subs);
+	}
+}
+
 int cli_dump_options(FILE *f, const struct cli_cmd *const *commands)
 {
 	json_t *all = json_array();
@@ -70,15 +86,7 @@ int cli_dump_options(FILE *f, const struct cli_cmd *const *commands)
 				 "version", SLUICE_VERSION_STRING, "commands", all);
 	int r;
 
-	for (; *commands; commands++) {
-		const struct cli_cmd *c = *commands;
-		json_t *opts = json_array();
-
-		table(opts, c->opts, NULL);
-		json_array_append_new(all, json_pack("{s:s, s:s, s:s?, s:s?, s:o}", "name", c->name,
-						     "summary", c->summary, "usage", c->usage,
-						     "notes", c->notes, "options", opts));
-	}
+	dump(all, commands);
 	r = json_dumpf(root, f, JSON_INDENT(2) | JSON_ENSURE_ASCII);
 	putc('\n', f);
 	json_decref(root);

@@ -95,9 +95,19 @@ static void table(FILE *f, const struct cli_opt *o)
 
 void cli_help(FILE *f, const struct cli_cmd *cmd)
 {
-	fprintf(f, "usage: sluice %s [OPTION...]%s%s\n", cmd->name, cmd->usage ? " " : "",
-		cmd->usage ? cmd->usage : "");
+	bool alone = cmd->run || !cmd->subs;
+
+	if (alone)
+		fprintf(f, "usage: sluice %s [OPTION...]%s%s\n", cmd->name, cmd->usage ? " " : "",
+			cmd->usage ? cmd->usage : "");
+	if (cmd->subs)
+		fprintf(f, "%s sluice %s COMMAND [OPTION...]\n",
+			alone ? "      " : "usage:", cmd->name);
 	cli_wrap(f, cmd->summary, 0, 0);
+	if (cmd->subs) {
+		fprintf(f, "\n");
+		cli_list_commands(f, cmd->subs);
+	}
 	if (cmd->opts[0].kind != CLI_KIND_GROUP)
 		fprintf(f, "\nOptions:\n");
 	table(f, cmd->opts);

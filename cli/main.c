@@ -5,7 +5,6 @@
 
 #include <sluice/sluice.h>
 
-#include "base/util.h"
 #include "cli/cli.h"
 
 static const struct cli_cmd *const commands[] = {
@@ -16,12 +15,8 @@ static void help(FILE *f)
 {
 	fprintf(f, "usage: sluice COMMAND [OPTION...] [OPERAND...]\n"
 		   "moves tensors between storage and memory at the speed of the device\n"
-		   "\n"
-		   "Commands:\n");
-	for (size_t i = 0; commands[i]; i++) {
-		fprintf(f, "  %-8s  ", commands[i]->name);
-		cli_wrap(f, commands[i]->summary, 12, 12);
-	}
+		   "\n");
+	cli_list_commands(f, commands);
 	fprintf(f, "\n"
 		   "  sluice help COMMAND, sluice COMMAND --help   options of a command\n"
 		   "  sluice --version                             version of the program\n"
@@ -31,26 +26,26 @@ static void help(FILE *f)
 		   "Exit status: 0 done, 1 failed, 2 bad command line, 3 not supported here.\n");
 }
 
-static const struct cli_cmd *find(const char *name)
+static int unknown(const char *word)
 {
-	for (size_t i = 0; commands[i]; i++)
-		if (!strcmp(commands[i]->name, name))
-			return commands[i];
-	return NULL;
+	static const char *const more[] = {"help", "--help", "--version", "--dump-options", NULL};
+
+	return cli_unknown(NULL, commands, more, word);
 }
 
-static int unknown(const char *what, const char *word)
+/* sluice help COMMAND [COMMAND] */
+static int help_of(int argc, char **argv)
 {
-	const char *words[ARRAY_SIZE(commands) + 5] = {"help", "--help", "--version",
-						       "--dump-options"};
-	const char *near;
+	const struct cli_cmd *cmd = cli_find(commands, argv[0]), *sub = NULL;
 
-	for (size_t i = 0; commands[i]; i++)
-		words[4 + i] = commands[i]->name;
-	near = cli_nearest(word, words);
-	if (near)
-		return cli_usage(NULL, "unknown %s '%s'; did you mean '%s'?", what, word, near);
-	return cli_usage(NULL, "unknown %s '%s'", what, word);
+	if (!cmd)
+		return unknown(argv[0]);
+	if (argc > 1 && cmd->subs)
+		sub = cli_find(cmd->subs, argv[1]);
+	if (argc > 1 && cmd->subs && !sub)
+		return cli_unknown(cmd, cmd->subs, NULL, argv[1]);
+	cli_help(stdout, sub ? sub : cmd);
+	return CLI_OK;
 }
 
 static int run(int argc, char **argv)
@@ -69,19 +64,14 @@ static int run(int argc, char **argv)
 	if (!strcmp(word, "--dump-options"))
 		return cli_dump_options(stdout, commands);
 	if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help")) {
-		if (argc == 2) {
-			help(stdout);
-			return CLI_OK;
-		}
-		cmd = find(argv[2]);
-		if (!cmd)
-			return unknown("command", argv[2]);
-		cli_help(stdout, cmd);
+		if (argc > 2)
+			return help_of(argc - 2, argv + 2);
+		help(stdout);
 		return CLI_OK;
 	}
-	cmd = find(word);
+	cmd = cli_find(commands, word);
 	if (!cmd)
-		return unknown(word[0] == '-' ? "option" : "command", word);
+		return unknown(word);
 	return cli_cmd_run(cmd, argc - 2, argv + 2);
 }
 

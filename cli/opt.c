@@ -24,6 +24,10 @@ const struct cli_opt cli_output_opts[] = {
 	CLI_END,
 };
 
+const struct cli_opt cli_no_opts[] = {
+	CLI_END,
+};
+
 /* One name of one option. */
 struct slot {
 	const char *name;
@@ -526,9 +530,12 @@ int cli_usage(const struct cli_cmd *cmd, const char *fmt, ...)
 int cli_cmd_run(const struct cli_cmd *cmd, int argc, char **argv)
 {
 	CLEANUP_FREE void *args = calloc(1, max_u64(cmd->args_size, 1));
+	const struct cli_cmd *sub = argc ? cli_find(cmd->subs, argv[0]) : NULL;
 	struct cli_msg msg;
 	int r, operands = 0;
 
+	if (sub)
+		return cli_cmd_run(sub, argc - 1, argv + 1);
 	/* A value never begins with a dash, so this cannot be one. */
 	for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
 		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
@@ -538,9 +545,11 @@ int cli_cmd_run(const struct cli_cmd *cmd, int argc, char **argv)
 	}
 	if (!args)
 		return cli_fail(cmd, CLI_FAILED, "out of memory");
+	if (cmd->subs && !cmd->usage && argc && argv[0][0] != '-')
+		return cli_unknown(cmd, cmd->subs, NULL, argv[0]);
 	r = cli_parse(cmd, args, argc, argv, &operands, &msg);
 	if (r == CLI_OK)
-		r = cmd->run(args, operands, argv);
+		r = cmd->run ? cmd->run(args, operands, argv) : cli_needs_command(cmd);
 	else
 		cli_usage(cmd, "%s", msg.text);
 	cli_args_fini(cmd, args);

@@ -183,13 +183,28 @@ def option_list(cmd, prose):
     return '\n'.join(out)
 
 
-def command_page(cmd, folder, version):
-    name = 'sluice-' + cmd['name']
-    prose = Prose(folder, name)
+def page_name(cmd):
+    """Of "kv vectors": sluice-kv-vectors."""
+    return 'sluice-' + cmd['name'].replace(' ', '-')
+
+
+def synopsis(cmd, commands):
+    """One line per form: with options, and with a command of its own."""
     usage = ' ' + ' '.join(f'\\fI{esc(w)}\\fR' for w in cmd['usage'].split()) if cmd['usage'] else ''
+    name, forms = f'\\fBsluice {esc(cmd["name"])}\\fR', []
+    if cmd['runs']:
+        forms.append(f'{name} [\\fIOPTION\\fR]...{usage}')
+    for word in completion.subs(cmd, commands):
+        forms.append(f'{name} \\fB{esc(word)}\\fR [\\fIOPTION\\fR]...')
+    return '\n.PP\n'.join(forms)
+
+
+def command_page(cmd, commands, folder, version):
+    name = page_name(cmd)
+    prose = Prose(folder, name)
     page = title(name, 1, version)
     page += section('Name', f'{name} \\- {esc(cmd["summary"])}')
-    page += section('Synopsis', f'\\fBsluice {esc(cmd["name"])}\\fR [\\fIOPTION\\fR]...{usage}')
+    page += section('Synopsis', synopsis(cmd, commands))
     for heading, body in prose.sections.items():
         if heading == 'Options':
             intro = blocks(body) + '\n' if body else ''
@@ -283,9 +298,9 @@ def main():
     with open(args.options, encoding='utf-8') as f:
         table = json.load(f)
     commands, version = table['commands'], table['version']
-    listed = '\n'.join(f'.TP\n\\fBsluice\\-{esc(c["name"])}\\fR(1)\n{esc(c["summary"])}'
+    listed = '\n'.join(f'.TP\n\\fB{esc(page_name(c))}\\fR(1)\n{esc(c["summary"])}'
                        for c in commands)
-    files = {f'man1/sluice-{c["name"]}.1': command_page(c, args.prose, version) for c in commands}
+    files = {f'man1/{page_name(c)}.1': command_page(c, commands, args.prose, version) for c in commands}
     files['man1/sluice.1'] = prose_page(args.prose, 'sluice', 1, version, listed)
     files['man7/sluice.7'] = prose_page(args.prose, 'sluice', 7, version)
     files['man3/sluice.3'] = api_page(args.header, args.prose, version)

@@ -36,6 +36,10 @@ def mkman(table, prose=ROOT + '/docs/man', out=OUT):
                            *headers, '--out', out], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
+def page_name(cmd):
+    return 'sluice-' + cmd['name'].replace(' ', '-')
+
+
 def read(name):
     with open(os.path.join(OUT, name)) as f:
         return f.read()
@@ -49,17 +53,18 @@ def every_option_has_a_paragraph():
 
 def an_option_without_a_paragraph_is_noticed():
     table = options()
+    some = table['commands'][0]['options'][0]
     for cmd in table['commands']:
-        cmd['options'].append(dict(cmd['options'][0], name='made-up'))
+        cmd['options'].append(dict(some, name='made-up'))
         done = mkman(table, out=WORK.name + '/no')
         assert done.returncode == 1
-        assert f'sluice-{cmd["name"]}.md: no paragraph "### --made-up"' in done.stdout, done.stdout
+        assert f'{page_name(cmd)}.md: no paragraph "### --made-up"' in done.stdout, done.stdout
         cmd['options'].pop()
 
 
 def a_paragraph_without_an_option_is_noticed():
     table = options()
-    for cmd in table['commands']:
+    for cmd in [c for c in table['commands'] if c['options']]:
         gone = cmd['options'].pop()
         done = mkman(table, out=WORK.name + '/no')
         assert done.returncode == 1
@@ -117,9 +122,9 @@ def every_public_function_is_in_the_manual():
             assert re.search(rf'\b{name}\(', text), name
 
 
-def complete(words):
+def complete(words, out=OUT):
     """What bash offers for the last word."""
-    script = f'source {OUT}/bash/sluice; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _sluice; ' \
+    script = f'source {out}/bash/sluice; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _sluice; ' \
              'printf "%s\\n" "${COMPREPLY[@]}"'
     done = subprocess.run(['bash', '-c', script, 'bash', *words], check=True, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True)
@@ -127,18 +132,55 @@ def complete(words):
     return done.stdout.split()
 
 
+def made_up_tables():
+    """The tables with a command `box` that has commands of its own, `box open` and `box shut`."""
+    table, prose = options(), WORK.name + '/prose'
+    shutil.copytree(ROOT + '/docs/man', prose, dirs_exist_ok=True)
+    flag = table['commands'][0]['options'][0]
+    for name, words, runs in (('box', [], False), ('box open', ['wide'], True), ('box shut', ['soft', 'hard'], True)):
+        opts = [dict(flag, name=w, kind='flag', aliases=[], letter=None, required=False, default=None) for w in words]
+        table['commands'].append({'name': name, 'summary': 'a box', 'usage': None, 'notes': None, 'runs': runs,
+                                  'options': opts})
+        with open(f'{prose}/{page_name(table["commands"][-1])}.md', 'w') as f:
+            print(f'# x(1): a box\n\n## Options\n\n' + ''.join(f'### --{w}\n\nHow.\n\n' for w in words), file=f)
+    return table, prose
+
+
+def commands_of_commands_have_pages_and_completion():
+    table, prose = made_up_tables()
+    out = WORK.name + '/box'
+    done = mkman(table, prose, out)
+    assert done.returncode == 0, done.stdout
+    with open(out + '/man1/sluice-box-shut.1') as f:
+        assert 'sluice box shut\\fR [\\fIOPTION' in f.read()
+    with open(out + '/man1/sluice-box.1') as f:
+        text = f.read()
+    assert 'sluice box\\fR \\fBopen' in text and 'sluice box\\fR [' not in text, text
+    assert 'box' in complete(['sluice', ''], out) and 'open' not in complete(['sluice', ''], out)
+    assert complete(['sluice', 'box', ''], out) == ['open', 'shut']
+    assert complete(['sluice', 'help', 'box', 's'], out) == ['shut']
+    assert complete(['sluice', 'box', '--'], out) == ['--help']
+    assert complete(['sluice', 'box', 'shut', '--'], out) == ['--soft', '--hard', '--help']
+    assert complete(['sluice', 'box', 'open', '--'], out) == ['--wide', '--help']
+    for shell, arg, name in (('zsh', '-n', 'zsh/_sluice'), ('fish', '--no-execute', 'fish/sluice.fish')):
+        if shutil.which(shell):
+            subprocess.run([shell, arg, f'{out}/{name}'], check=True)
+
+
 def bash_completes_commands_options_and_words():
     table = options()
-    names = [c['name'] for c in table['commands']]
+    names = [c['name'] for c in table['commands'] if ' ' not in c['name']]
     assert set(names) <= set(complete(['sluice', '']))
     assert complete(['sluice', names[0][:2]])[0].startswith(names[0][:2])
     for cmd in table['commands']:
-        offered = complete(['sluice', cmd['name'], '--'])
+        words = ['sluice', *cmd['name'].split()]
+        offered = complete([*words, '--'])
         for opt in cmd['options']:
             assert f'--{opt["name"]}' in offered
             if opt['kind'] == 'choice':
-                assert complete(['sluice', cmd['name'], f'--{opt["name"]}', '']) == opt['choices']
-        assert complete(['sluice', cmd['name'], '']) == []
+                assert complete([*words, f'--{opt["name"]}', '']) == opt['choices']
+        own = [c['name'].split()[1] for c in table['commands'] if c['name'].startswith(cmd['name'] + ' ')]
+        assert complete([*words, '']) == own
 
 
 def syntax(shell, *args):
@@ -155,6 +197,6 @@ tap.run(every_option_has_a_paragraph, an_option_without_a_paragraph_is_noticed,
         a_paragraph_without_an_option_is_noticed, a_command_without_a_page_is_noticed,
         what_the_build_has_made_is_current, mandoc_finds_nothing_wrong,
         every_page_shows_its_name_and_nothing_raw, every_public_function_is_in_the_manual,
-        bash_completes_commands_options_and_words,
+        bash_completes_commands_options_and_words, commands_of_commands_have_pages_and_completion,
         syntax('bash', '-n', OUT + '/bash/sluice'), syntax('zsh', '-n', OUT + '/zsh/_sluice'),
         syntax('fish', '--no-execute', OUT + '/fish/sluice.fish'))

@@ -21,9 +21,14 @@ def sluice(*args, **more):
 
 
 def tables():
+    """All commands; `words` is what is typed to get there: ['kv', 'vectors']."""
     status, out, _ = sluice('--dump-options')
     assert status == 0
-    return json.loads(out)['commands']
+    commands = json.loads(out)['commands']
+    for cmd in commands:
+        cmd['words'] = cmd['name'].split()
+        cmd['subs'] = [c['name'].split()[1] for c in commands if c['name'].startswith(cmd['name'] + ' ')]
+    return commands
 
 
 def refused(*args, says=()):
@@ -42,17 +47,19 @@ def help_lists_every_command():
         status, out, err = sluice(*args)
         assert (status, err) == (0, '')
         for cmd in tables():
-            assert f'\n  {cmd["name"]} ' in out, cmd['name']
+            assert (f'\n  {cmd["name"]} ' in out) == (len(cmd['words']) == 1), cmd['name']
         assert max(map(len, out.splitlines())) <= 80
 
 
 def help_of_a_command_lists_every_option():
     for cmd in tables():
-        texts = [sluice('help', cmd['name']), sluice(cmd['name'], '--help'), sluice(cmd['name'], '-h'),
-                 sluice(cmd['name'], 'x', '--help')]
+        words = cmd['words']
+        texts = [sluice('help', *words), sluice(*words, '--help'), sluice(*words, '-h'),
+                 sluice(*words, 'x', '--help')]
         for status, out, err in texts:
             assert (status, err) == (0, '')
             assert out == texts[0][1]
+        assert all(f'\n  {sub} ' in out for sub in cmd['subs']), out
         for opt in cmd['options']:
             assert f'--{opt["name"]}' in out, opt['name']
             assert not opt['letter'] or f'-{opt["letter"]}, --{opt["name"]}' in out
@@ -104,32 +111,32 @@ def stands_alone(opt):
 def every_option_refuses_what_is_wrong():
     for cmd in tables():
         for opt in cmd['options']:
-            long, name = f'--{opt["name"]}', cmd['name']
+            long, words = f'--{opt["name"]}', cmd['words']
             if opt['kind'] == 'flag':
-                refused(name, f'{long}=yes', says=[long, "'yes'", 'takes no value'])
+                refused(*words, f'{long}=yes', says=[long, "'yes'", 'takes no value'])
                 continue
             if stands_alone(opt):
                 continue
-            refused(name, long, says=[long, 'needs a value'])
+            refused(*words, long, says=[long, 'needs a value'])
             if opt['kind'] == 'choice':
-                refused(name, long, 'x-x', says=[long, "'x-x'", *opt['choices']])
+                refused(*words, long, 'x-x', says=[long, "'x-x'", *opt['choices']])
             if opt['kind'] in ('integer', 'size'):
                 for junk in ('', 'x', '1x', '-1', '1 ', '0x', '1e3'):
-                    refused(name, f'{long}={junk}', says=[long, f"'{junk}'"])
-                refused(name, long, '9' * 30, says=[long, 'is outside'])
+                    refused(*words, f'{long}={junk}', says=[long, f"'{junk}'"])
+                refused(*words, long, '9' * 30, says=[long, 'is outside'])
                 if int(opt['min']) > 0:
-                    refused(name, long, str(int(opt['min']) - 1), says=[long, 'is outside'])
+                    refused(*words, long, str(int(opt['min']) - 1), says=[long, 'is outside'])
                 if int(opt['max']) < 2**64 - 1:
-                    refused(name, long, str(int(opt['max']) + 1), says=[long, 'is outside'])
+                    refused(*words, long, str(int(opt['max']) + 1), says=[long, 'is outside'])
 
 
 def unknown_options_are_refused():
     for cmd in tables():
-        refused(cmd['name'], '--xyzzy', says=["unknown option '--xyzzy'"])
-        refused(cmd['name'], '-\x01', says=['unknown option'])
+        refused(*cmd['words'], '--xyzzy', says=["unknown option '--xyzzy'"])
+        refused(*cmd['words'], '-\x01', says=['unknown option'])
         if any(opt['name'] == 'json' for opt in cmd['options']):
-            refused(cmd['name'], '--jsno', 'x', says=["did you mean '--json'?"])
-        refused(cmd['name'], '--json\nforged: line', says=['?forged'])
+            refused(*cmd['words'], '--jsno', 'x', says=["did you mean '--json'?"])
+        refused(*cmd['words'], '--json\nforged: line', says=['?forged'])
 
 
 def both_spellings_of_every_option_are_known():
@@ -139,15 +146,29 @@ def both_spellings_of_every_option_are_known():
                 for spelled in {name.replace('_', '-'), name.replace('-', '_')}:
                     # stopped by the unknown option behind it, not by this one
                     args = [f'--{spelled}'] if stands_alone(opt) else []
-                    refused(cmd['name'], *args, '--xyzzy', says=["'--xyzzy'"])
+                    refused(*cmd['words'], *args, '--xyzzy', says=["'--xyzzy'"])
                     if not args:
-                        refused(cmd['name'], f'--{spelled}', says=['needs a value'])
+                        refused(*cmd['words'], f'--{spelled}', says=['needs a value'])
+
+
+def a_command_of_a_command_gets_a_suggestion():
+    for cmd in tables():
+        if not cmd['subs']:
+            continue
+        sub = cmd['subs'][0]
+        for words in ([*cmd['words'], sub + 'x'], ['help', *cmd['words'], sub + 'x']):
+            refused(*words, says=[f"sluice {cmd['name']}: unknown command '{sub}x'; did you mean '{sub}'?",
+                                  f"'sluice {cmd['name']} --help'"])
+        if cmd['usage'] is None:
+            refused(*cmd['words'], 'xyzzy', says=["unknown command 'xyzzy'"])
+        if not cmd['runs']:
+            refused(*cmd['words'], says=['a command is needed: one of', *cmd['subs']])
 
 
 def operands_are_refused_where_none_are_taken():
     for cmd in tables():
-        if cmd['usage'] is None:
-            refused(cmd['name'], 'what', says=["'what'", 'takes options only'])
+        if cmd['usage'] is None and not cmd['subs']:
+            refused(*cmd['words'], 'what', says=["'what'", 'takes options only'])
 
 
 def a_full_disk_is_a_failure():
@@ -172,5 +193,6 @@ def a_closed_pipe_is_no_crash():
 tap.run(help_lists_every_command, help_of_a_command_lists_every_option, version_is_one_line,
         no_command_shows_the_help_and_is_status_2, an_unknown_command_gets_a_suggestion,
         every_table_is_sound, every_option_refuses_what_is_wrong, unknown_options_are_refused,
-        both_spellings_of_every_option_are_known, operands_are_refused_where_none_are_taken,
+        both_spellings_of_every_option_are_known, a_command_of_a_command_gets_a_suggestion,
+        operands_are_refused_where_none_are_taken,
         a_full_disk_is_a_failure, a_closed_pipe_is_no_crash)
