@@ -60,7 +60,10 @@ struct kv_event {
 	struct kv_key key;
 };
 
-/* Carry it out or write it down.  Returns 0, or -errno which ends the call that caused it. */
+/*
+ * Carry it out or write it down.  Returns 0, or -errno which ends the call that caused it; what
+ * was decided up to there stays decided.  It must not call the cache.
+ */
 typedef int kv_emit(void *arg, const struct kv_event *ev);
 
 struct kv_cache;
@@ -70,12 +73,16 @@ void kv_cache_free(struct kv_cache *c);
 
 /*
  * Put an entry in.  Returns the tier it is in (at once, without an event, when it was there
- * already), or -errno.  When no tier takes it, the last one does, whatever its limit.
+ * already), or -errno: that of an event, -ENOMEM, -EOVERFLOW (all bytes together are 2^64).  When
+ * no tier takes it, the last one does, whatever its limit.
  */
 int kv_cache_allocate(struct kv_cache *c, struct kv_key key, uint32_t tokens);
 
 /* Read it: touch, event, tier; or -ENOENT with KV_EV_MISS. */
 int kv_cache_access(struct kv_cache *c, struct kv_key key, enum kv_phase phase, enum kv_kind kind);
+
+/* Some time before one of the above, for many keys at once: ask memory for what it will need. */
+void kv_cache_prefetch(const struct kv_cache *c, struct kv_key key);
 
 /* Is it there?  Without touch and without event: tier or -ENOENT. */
 int kv_cache_where(const struct kv_cache *c, struct kv_key key);

@@ -65,6 +65,8 @@ struct kv_config {
 };
 int kv_config_defaults(struct kv_config *c); /* 0 or -ENOMEM */
 void kv_config_fini(struct kv_config *c);
+/* 0, or -EINVAL and the first value with which the model could not work, by its key in the file. */
+int kv_config_check(const struct kv_config *c, struct sluice_err *err);
 
 struct kv_params {
 	struct kv_config config;

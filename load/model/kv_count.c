@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What events add up to, by upstream's rules. */
+#include "load/model/kv_cache.h"
+
+/* How many ways the objects of this model are cut. */
+static uint32_t shards(const struct kv_cache_opts *o)
+{
+	return kv_model_is_mla(o->model) && !o->compat ? 1 : o->tensor_parallel;
+}
+
+/* An entry has come to a tier other than the first, by itself or from above. */
+static void count_offload(struct kv_counts *n, const struct kv_event *ev, uint64_t tokens)
+{
+	if (ev->tier == KV_CPU)
+		n->offloads_cpu++;
+	if (ev->tier != KV_NVME)
+		return;
+	n->offloads_storage++;
+	n->storage_tokens += (double)tokens;
+}
+
+static void count_write(struct kv_counts *n, const struct kv_event *ev,
+			const struct kv_cache_opts *o)
+{
+	uint64_t per_token;
+
+	n->tier_written[ev->tier] += ev->size;
+	if (ev->phase == KV_EVICT) {
+		per_token = kv_model_bytes_per_token(o->model) / shards(o);
+		n->evictions++;
+		n->tier_evicted_in[ev->tier] += ev->size;
+		count_offload(n, ev, per_token ? ev->size / per_token : 0);
+		return;
+	}
+	n->prefill_writes++;
+	n->write_ops++;
+	n->total_write_bytes += ev->size;
+	count_offload(n, ev, ev->tokens);
+}
+
+static void count_read(struct kv_counts *n, const struct kv_event *ev,
+		       const struct kv_cache_opts *o)
+{
+	n->tier_read[ev->tier] += ev->size;
+	if (ev->phase == KV_EVICT) {
+		n->tier_evicted_out[ev->tier] += ev->size;
+		return;
+	}
+	n->hits++;
+	n->kind_hits[ev->kind]++;
+	n->decode_reads += ev->phase == KV_DECODE;
+	n->read_ops++;
+	n->total_read_bytes += ev->size;
+	if (ev->tier == KV_NVME) {
+		double per_token = (double)kv_model_bytes_per_token(o->model) / shards(o);
+
+		n->storage_tokens += (double)ev->size / per_token;
+		n->storage_tokens_float = true;
+	}
+}
+
+void kv_count(struct kv_counts *n, const struct kv_event *ev, const struct kv_cache_opts *o)
+{
+	switch (ev->type) {
+	case KV_EV_WRITE:
+		count_write(n, ev, o);
+		break;
+	case KV_EV_READ:
+		count_read(n, ev, o);
+		break;
+	case KV_EV_DELETE:
+		n->evictions++;
+		n->tier_deleted[ev->tier] += ev->size;
+		break;
+	case KV_EV_MISS:
+		n->misses++;
+		break;
+	}
+}
+
+void kv_counts_add(struct kv_counts *n, const struct kv_counts *other)
+{
+	n->hits += other->hits;
+	n->misses += other->misses;
+	for (int i = 0; i < KV_KINDS; i++)
+		n->kind_hits[i] += other->kind_hits[i];
+	n->evictions += other->evictions;
+	n->offloads_cpu += other->offloads_cpu;
+	n->offloads_storage += other->offloads_storage;
+	n->prefill_writes += other->prefill_writes;
+	n->decode_reads += other->decode_reads;
+	n->write_ops += other->write_ops;
+	n->read_ops += other->read_ops;
+	n->total_write_bytes += other->total_write_bytes;
+	n->total_read_bytes += other->total_read_bytes;
+	for (int i = 0; i < KV_TIERS; i++) {
+		n->tier_written[i] += other->tier_written[i];
+		n->tier_read[i] += other->tier_read[i];
+		n->tier_evicted_in[i] += other->tier_evicted_in[i];
+		n->tier_evicted_out[i] += other->tier_evicted_out[i];
+		n->tier_deleted[i] += other->tier_deleted[i];
+	}
+	n->storage_tokens += other->storage_tokens;
+	n->storage_tokens_float |= other->storage_tokens_float;
+}
