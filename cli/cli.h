@@ -169,6 +169,7 @@ extern const struct cli_cmd cmd_bench;
 extern const struct cli_cmd cmd_compare;
 extern const struct cli_cmd cmd_info;
 extern const struct cli_cmd cmd_io;
+extern const struct cli_cmd cmd_kv;
 extern const struct cli_cmd cmd_kv_vectors;
 extern const struct cli_cmd cmd_report;
 extern const struct cli_cmd cmd_sweep;
