@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -159,12 +160,11 @@ static void stats_add(struct sluice_stats *sum, const struct sluice_stats *one)
 static void add_run(struct stream *s, struct run_series *series, const struct rusage *after)
 {
 	const struct stream_worker *w = s->workers;
-	double user = 0, system = 0;
+	double user = 0, system = 0, outside = 0;
 
 	for (unsigned i = 0; i < s->job->workers; i++) {
 		stats_add(&series->stats, &w[i].stats);
-		user -= w[i].user_out;
-		system -= w[i].system_out;
+		outside += (double)w[i].outside_ns / 1e9;
 	}
 	if (atomic_load(&s->counting)) {
 		user += timeval_sec(&after->ru_utime) - timeval_sec(&s->before.ru_utime);
@@ -173,8 +173,12 @@ static void add_run(struct stream *s, struct run_series *series, const struct ru
 	series->opts = s->job->opts;
 	series->memory = s->job->pool->memory;
 	series->sec = (double)s->counted_ns / 1e9;
-	series->user_sec = user > 0 ? user : 0;
-	series->system_sec = system > 0 ? system : 0;
+	/*
+	 * The kernel knows the sum well, but divides it by where ticks happened to fall, for a
+	 * thread otherwise than for the process.  Filling and comparing is the user's time.
+	 */
+	series->user_sec = fmax(0, user - outside);
+	series->system_sec = fmax(0, system + fmin(0, user - outside));
 	series->library_sec = (double)(series->stats.cpu_ns - s->library_ns) / 1e9;
 	series->file = w[0].file;
 	series->buf = w[0].buf;

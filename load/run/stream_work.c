@@ -116,7 +116,7 @@ static int outside(struct stream_worker *w,
 		   int (*hook)(void *, const struct load_op *, void *, struct sluice_err *),
 		   const struct slot *slot, struct sluice_err *err)
 {
-	struct rusage before, after;
+	uint64_t before;
 	int r;
 
 	if (!hook)
@@ -124,13 +124,10 @@ static int outside(struct stream_worker *w,
 	/* Of an operation with a time of its own the wait is counted, whatever it is used for. */
 	if (!w->in_flight && !slot->op.not_before)
 		active_end(w, clock_ns());
-	getrusage(RUSAGE_THREAD, &before);
+	before = thread_cpu_ns(pthread_self());
 	r = hook(w->stream->job->source.arg, &slot->op, slot->buf, err);
-	getrusage(RUSAGE_THREAD, &after);
-	if (atomic_load(&w->stream->counting)) {
-		w->user_out += timeval_sec(&after.ru_utime) - timeval_sec(&before.ru_utime);
-		w->system_out += timeval_sec(&after.ru_stime) - timeval_sec(&before.ru_stime);
-	}
+	if (atomic_load(&w->stream->counting))
+		w->outside_ns += thread_cpu_ns(pthread_self()) - before;
 	return r;
 }
 

@@ -38,7 +38,7 @@ struct stream_worker {
 	bool have_next; /* waits for its turn */
 	bool ended;     /* the source has no more for this worker */
 	struct sluice_random random;
-	double user_out, system_out; /* CPU time of prepare() and finish() */
+	uint64_t outside_ns; /* CPU time of prepare() and finish() */
 };
 
 struct stream {

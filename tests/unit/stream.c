@@ -28,7 +28,8 @@ struct source {
 	uint64_t warmup; /* the first so many */
 	uint64_t per_file;
 	bool read, verify;
-	int fail_at; /* operation that reads past the end, or -1 */
+	uint64_t burn_ns; /* CPU time that prepare() and finish() take */
+	int fail_at;      /* operation that reads past the end, or -1 */
 	_Atomic uint64_t prepared, finished;
 	atomic_int *stop;
 	uint64_t stop_at;
@@ -62,11 +63,22 @@ static int next(void *arg, unsigned worker, struct load_op *op, struct sluice_er
 	return 1;
 }
 
+static void burn(uint64_t ns)
+{
+	uint64_t until = thread_cpu_ns(pthread_self()) + ns;
+
+	while (thread_cpu_ns(pthread_self()) < until)
+		for (volatile unsigned i = 0; i < 10000; i++)
+			;
+}
+
 static int prepare(void *arg, const struct load_op *op, void *buf, struct sluice_err *err)
 {
 	struct source *s = arg;
 
 	atomic_fetch_add(&s->prepared, 1);
+	if (s->burn_ns)
+		burn(s->burn_ns);
 	if (op->read)
 		return pool_poison(&s->pool, buf, op->len, err);
 	return pool_fill(&s->pool, buf, op->len, op->file, op->offset, err);
@@ -194,6 +206,22 @@ static void alone_the_time_is_the_sum_of_latencies(void **state)
 	assert_true(series[0].run_bytes == series[0].bytes);
 	series_free(series);
 	pool_close(&s.pool);
+}
+
+static void what_a_source_does_is_not_in_the_CPU_time(void **state)
+{
+	(void)state;
+	for (unsigned workers = 1; workers < 3; workers++) {
+		struct source s = {.left = 1000, .verify = true, .warmup = 2, .burn_ns = 500000};
+		struct stream_job job = job_of(&s, workers, 1);
+		struct run_series series[2] = {0};
+
+		assert_int_equal(run_stream(&job, series, NULL), 0);
+		/* half a second was burnt */
+		assert_true(series[0].user_sec + series[0].system_sec < 0.1);
+		series_free(series);
+		pool_close(&s.pool);
+	}
 }
 
 static void many_operations_leave_a_draw_of_samples(void **state)
@@ -345,6 +373,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(written_is_read_back, files_make, files_remove),
 		cmocka_unit_test_setup_teardown(alone_the_time_is_the_sum_of_latencies, files_make,
 						files_remove),
+		cmocka_unit_test_setup_teardown(what_a_source_does_is_not_in_the_CPU_time,
+						files_make, files_remove),
 		cmocka_unit_test_setup_teardown(many_operations_leave_a_draw_of_samples, files_make,
 						files_remove),
 		cmocka_unit_test_setup_teardown(nothing_after_the_deadline_counts, files_make,
