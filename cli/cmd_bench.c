@@ -261,7 +261,7 @@ static const struct run_series *series_of(const struct bench_result *res,
 }
 
 /* fio's numbers beside ours, as text and as JSON. */
-static json_t *fio_report(struct bench_command *c, struct bench_result *res)
+static json_t *fio_report(struct bench_command *c, const struct bench_result *res)
 {
 	json_t *all = json_array();
 
@@ -275,7 +275,6 @@ static json_t *fio_report(struct bench_command *c, struct bench_result *res)
 
 		for (unsigned k = 0; k < f->nr_args; k++)
 			json_array_append_new(line, json_string(f->args[k]));
-		res->bytes_written += f->bytes_written;
 		json_array_append_new(
 			all,
 			json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "series", f->series,
@@ -302,6 +301,8 @@ static int report(struct bench_command *c, struct result *r, struct bench_result
 	r->settings = bench_settings_json(&c->job);
 	r->series = res->series;
 	r->nr_series = res->nr_series;
+	for (unsigned i = 0; i < c->nr_fio; i++)
+		res->bytes_written += c->fio[i].bytes_written;
 	if (c->out.text) {
 		for (unsigned i = c->printed; i < res->nr_series; i++)
 			show_series(c, &res->series[i]);

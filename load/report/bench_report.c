@@ -210,6 +210,19 @@ void bench_report_summary(FILE *f, const struct bench_job *job, const struct ben
 
 /* ------------------------------------------------------------- plan, settings */
 
+void report_plan_writes(FILE *f, uint64_t bytes, uint64_t limit, bool open_ended)
+{
+	char all[SLUICE_SIZE_TEXT], part[SLUICE_SIZE_TEXT];
+
+	fprintf(f, "writes:     %s %s (%" PRIu64 " bytes)", open_ended ? "about" : "at most",
+		sluice_size_format(all, bytes), bytes);
+	if (limit)
+		fprintf(f, ", up to %s of it to measure the limit",
+			sluice_size_format(part, limit));
+	fprintf(f, "%s\n",
+		open_ended ? "; more on a faster device, as it is time that ends it" : "");
+}
+
 void bench_report_plan(FILE *f, const struct bench_job *job, const struct bench_plan *plan)
 {
 	char a[SLUICE_SIZE_TEXT], b[SLUICE_SIZE_TEXT];
@@ -233,8 +246,7 @@ void bench_report_plan(FILE *f, const struct bench_job *job, const struct bench_
 			fprintf(f, ", in %u file%s\n", bench_nr_files(job, job->sizes[i]),
 				bench_nr_files(job, job->sizes[i]) == 1 ? "" : "s");
 	}
-	fprintf(f, "writes:     %s (%" PRIu64 " bytes)\n", sluice_size_format(a, plan->write_bytes),
-		plan->write_bytes);
+	report_plan_writes(f, plan->write_bytes, plan->limit_bytes, plan->open_ended);
 	fprintf(f, "reads:      %s\n", sluice_size_format(a, plan->read_bytes));
 	fprintf(f, "disk space: %s at a time; memory: %s\n", sluice_size_format(a, plan->space),
 		sluice_size_format(b, plan->memory));

@@ -5,6 +5,8 @@
 /* What `sluice bench' prints.  The blocks of statistics are those of DS-AIO-Benchmark: MB = 10^6.
  */
 #include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 struct bench_job;
@@ -20,6 +22,12 @@ void bench_report_summary(FILE *f, const struct bench_job *job, const struct ben
 
 /* For --dry-run. */
 void bench_report_plan(FILE *f, const struct bench_job *job, const struct bench_plan *plan);
+
+/*
+ * Its line of the bytes that would be written, @limit of them to measure the limit;
+ * @open_ended: there is no bound, the job ends by time.
+ */
+void report_plan_writes(FILE *f, uint64_t bytes, uint64_t limit, bool open_ended);
 
 /* What was asked for; a new object. */
 json_t *bench_settings_json(const struct bench_job *job);

@@ -13,6 +13,7 @@
 #include "load/report/result.h"
 #include "load/report/text.h"
 #include "load/run/io.h"
+#include "load/run/limit.h"
 #include "load/run/pool.h"
 #include "load/run/sweep.h"
 
@@ -274,11 +275,13 @@ void sweep_report_text(FILE *f, const struct sweep_job *job, const struct sweep_
 void sweep_report_plan(FILE *f, const struct sweep_job *job)
 {
 	uint64_t n = sweep_measurements(job), each = sweep_bytes(job);
-	uint64_t writes = job->write ? n / ((unsigned)job->read + 1) * each : 0;
+	uint64_t limit = sweep_limit_writes(job), writes = sweep_writes(job) + limit;
 	double speed = job->limit ? (double)job->limit : 1e9;
+	double sec = (double)(n * each + each) / speed;
 	char a[SLUICE_SIZE_TEXT];
 
-	writes += each; /* files are made first */
+	if (job->measure_limit && !job->limit)
+		sec += LIMIT_SEC * ((double)job->read + job->write);
 	fprintf(f,
 		"Would measure %u configurations, %s%s%s, %u loop%s of %s in %u folder%s: %" PRIu64
 		" measurements\n",
@@ -298,10 +301,9 @@ void sweep_report_plan(FILE *f, const struct sweep_job *job)
 		}
 		fputc('\n', f);
 	}
-	fprintf(f, "writes:     %s (%" PRIu64 " bytes)\n", sluice_size_format(a, writes), writes);
+	report_plan_writes(f, writes, limit, false);
 	fprintf(f, "disk space: %s\n", sluice_size_format(a, each));
-	fprintf(f, "time:       about %.0f s at %.0f MB/s (%s)\n",
-		ceil((double)(n * each + each) / speed), speed / 1e6,
+	fprintf(f, "time:       about %.0f s at %.0f MB/s (%s)\n", ceil(sec), speed / 1e6,
 		job->limit ? "as --limit says" : "assumed; --limit knows better");
 }
 

@@ -214,9 +214,9 @@ void tune_report_plan(FILE *f, const struct tune_job *job)
 {
 	double speed = job->limit ? (double)job->limit : 1e9;
 	char a[SLUICE_SIZE_TEXT], b[SLUICE_SIZE_TEXT];
-	uint64_t bytes, space;
+	struct tune_plan plan;
 
-	tune_plan(job, speed, &bytes, &space);
+	tune_plan(job, speed, &plan);
 	fprintf(f, "configurations: %u\n", space_points(job->space));
 	for (unsigned i = 0; i < job->space->nr; i++) {
 		const struct space_axis *axis = &job->space->axes[i];
@@ -237,10 +237,18 @@ void tune_report_plan(FILE *f, const struct tune_job *job)
 		fputc('\n', f);
 	}
 	fprintf(f, "folders:        %u, %s on disk\n", job->nr_folders,
-		sluice_size_format(a, space));
-	fprintf(f, "would write:    about %s at %s per second (%s)\n", sluice_size_format(a, bytes),
-		sluice_size_format(b, (uint64_t)speed),
-		job->limit ? "as --limit says" : "assumed; --limit knows better");
+		sluice_size_format(a, plan.space));
+	fprintf(f, "would write:    at most %s (%llu bytes)",
+		sluice_size_format(a, plan.write_most), (unsigned long long)plan.write_most);
+	if (plan.limit_writes)
+		fprintf(f, ", up to %s of it to measure the limit",
+			sluice_size_format(a, plan.limit_writes));
+	if (plan.write_likely < plan.write_most)
+		fprintf(f, "; about %s at %s per second (%s)",
+			sluice_size_format(a, plan.write_likely),
+			sluice_size_format(b, (uint64_t)speed),
+			job->limit ? "as --limit says" : "assumed; --limit knows better");
+	fputc('\n', f);
 	if (job->exhaustive)
 		fprintf(f, "would take:     %u probes of each configuration, however long\n",
 			job->loops);

@@ -18,8 +18,6 @@
 #include "load/run/files.h"
 #include "load/run/limit.h"
 
-#define LIMIT_BYTES (64u << 20)
-
 /* A job while it runs. */
 struct bench {
 	const struct bench_job *job;
@@ -166,10 +164,12 @@ static int run_series(struct bench *b, enum bench_step step, struct sluice_err *
 	return r < 0 ? r : bench_stopped(job, err);
 }
 
-static void tell(struct bench *b, unsigned first)
+/* Whoever is told may take its time, and be stopped in it. */
+static int tell(struct bench *b, unsigned first, struct sluice_err *err)
 {
 	for (unsigned i = first; b->job->series_done && i < b->res->nr_series; i++)
 		b->job->series_done(b->job->series_arg, b->dir, &b->res->series[i], b->files.nr);
+	return bench_stopped(b->job, err);
 }
 
 /* Make what the next series needs to be there, outside of its time. */
@@ -202,7 +202,7 @@ static int writes(struct bench *b, struct sluice_err *err)
 	if (r == 0)
 		r = verify_written(b, err);
 	if (r == 0)
-		tell(b, first);
+		r = tell(b, first, err);
 	return r;
 }
 
@@ -225,7 +225,7 @@ static int reads(struct bench *b, struct sluice_err *err)
 	if (r == 0)
 		r = run_series(b, BENCH_READ, err);
 	if (r == 0)
-		tell(b, first);
+		r = tell(b, first, err);
 	return r;
 }
 
@@ -239,7 +239,7 @@ static int mixed(struct bench *b, struct sluice_err *err)
 	if (r == 0)
 		r = verify_written(b, err);
 	if (r == 0)
-		tell(b, first);
+		r = tell(b, first, err);
 	return r;
 }
 
@@ -284,11 +284,11 @@ static void set_limit(struct bench *b, bool read, double limit, const char *how)
 }
 
 /* Ask the device with plain threads, on a file of its own. */
-static int measure_limit(struct bench *b, struct sluice_err *err)
+static int measure_limit(struct bench *b, uint64_t most_written, struct sluice_err *err)
 {
 	const struct bench_job *job = b->job;
 	struct bench_job one = *job;
-	struct limit_target target = {.len = LIMIT_BYTES, .align = 4096};
+	struct limit_target target = {.len = LIMIT_FILE, .align = 4096};
 	struct limit_result limit;
 	void *content;
 	int r;
@@ -298,22 +298,22 @@ static int measure_limit(struct bench *b, struct sluice_err *err)
 	one.seed = 0;
 	if (job->progress)
 		job->progress(job->progress_arg, BENCH_LIMIT, 0, 0, 0);
-	r = bench_files_init(&b->files, &one, b->dir, LIMIT_BYTES, err);
+	r = bench_files_init(&b->files, &one, b->dir, LIMIT_FILE, err);
 	if (r == 0)
 		r = bench_files_fill(&b->files, &b->res->bytes_written, err);
 	if (r == 0)
-		r = sluice_mem_alloc(&content, LIMIT_BYTES, SLUICE_HUGE_AUTO, 0, NULL, err);
+		r = sluice_mem_alloc(&content, LIMIT_FILE, SLUICE_HUGE_AUTO, 0, NULL, err);
 	if (r == 0) {
 		target.path = b->files.paths[0];
 		target.content = content;
 		for (int read = 0; read < 2; read++) {
-			if (!job->rwmix && !(read ? job->read : job->write))
+			if (!(read ? job->read : job->write))
 				continue;
-			limit_measure(&limit, &target, 1, read, job->stop);
+			limit_measure(&limit, &target, 1, read, read ? 0 : most_written, job->stop);
 			set_limit(b, read, limit.bytes_per_sec, limit.how);
 			b->res->bytes_written += read ? 0 : limit.bytes;
 		}
-		sluice_mem_free(content, LIMIT_BYTES);
+		sluice_mem_free(content, LIMIT_FILE);
 	}
 	bench_files_fini(&b->files);
 	return r < 0 ? r : bench_stopped(job, err);
@@ -346,7 +346,7 @@ int bench_run(const struct bench_job *job, struct bench_result *result, struct s
 		set_limit(&b, true, (double)job->limit, "as given");
 		set_limit(&b, false, (double)job->limit, "as given");
 	} else if (r == 0 && job->measure_limit) {
-		r = measure_limit(&b, err);
+		r = measure_limit(&b, plan.limit_bytes, err);
 	}
 	rmdir(b.dir);
 	return r;

@@ -66,7 +66,9 @@ struct bench_plan {
 	unsigned nr_series;
 	uint64_t space;       /* bytes on disk at most */
 	uint64_t memory;      /* bytes of buffers */
-	uint64_t write_bytes; /* wear; with a time limit: at most, or by the speed assumed */
+	uint64_t write_bytes; /* wear, at most ... */
+	bool open_ended;      /* ... or by the speed assumed: it is time that ends it */
+	uint64_t limit_bytes; /* of these: to measure the limit */
 	uint64_t read_bytes;
 	double speed; /* assumed, bytes per second */
 	char speed_how[96];

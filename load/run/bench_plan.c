@@ -13,12 +13,11 @@
 #include "base/util.h"
 #include "load/run/bench.h"
 #include "load/run/files.h"
+#include "load/run/limit.h"
 #include "load/run/pool.h"
 
 #define MAX_ON_DISK  (2ull << 30)  /* tensors of one size, unless the job says how many */
 #define DEFAULT_SPAN (1ull << 30)  /* of the file for random access */
-#define LIMIT_BYTES  (64ull << 20) /* file for measuring the limit */
-#define LIMIT_SEC    1.5
 #define RESERVE      (16ull << 20) /* directories, metadata */
 
 unsigned bench_nr_files(const struct bench_job *job, uint64_t size)
@@ -71,20 +70,18 @@ static void assume_speed(const struct bench_job *job, struct bench_plan *p)
 		p->speed = fmin(p->speed, (double)job->rate);
 }
 
-/* Bytes that one series moves, and how long that takes at most. */
+/* Bytes that one series moves at most, and about how long that takes. */
 static double series_bytes(const struct bench_job *job, const struct bench_plan *p, uint64_t size,
 			   double *sec)
 {
 	double bytes = (double)(job->iterations + job->warmup) * (double)size;
 	double max = (double)(job->runtime_ns ? job->runtime_ns : job->max_ns) / 1e9;
 
-	if (job->runtime_ns)
-		bytes = max * p->speed + job->warmup * (double)size;
+	if (job->runtime_ns) /* what is in flight at the end is moved, too */
+		bytes = max * p->speed + (job->warmup + job->in_flight) * (double)size;
 	*sec = bytes / p->speed;
-	if (max > 0 && *sec > max) {
-		*sec = max;
-		bytes = fmin(bytes, fmax(max * p->speed, (double)size));
-	}
+	if (max > 0)
+		*sec = fmin(*sec, max);
 	return bytes;
 }
 
@@ -93,48 +90,75 @@ static uint64_t whole(double v)
 	return v < 9e18 ? (uint64_t)v : UINT64_MAX / 2;
 }
 
+/* Of @bytes in operations of @size, those of a kind that @share of them is of, at most. */
+static double share_of(double bytes, uint64_t size, double share)
+{
+	double ops = bytes / (double)size;
+
+	/* A mix is drawn: three standard deviations more is as good as never. */
+	if (share > 0 && share < 1)
+		ops = fmin(ops, ops * share + 3 * sqrt(ops * share * (1 - share)) + 1);
+	else
+		ops *= share;
+	return ops * (double)size;
+}
+
+/* fio does each series twice, in files that it makes first where they are read or written over. */
+static void plan_fio(const struct bench_job *job, struct bench_plan *p, double writes, double reads,
+		     double on_disk)
+{
+	unsigned fills = job->rwmix ? 1 : (unsigned)job->read + (job->write && job->overwrite);
+
+	p->write_bytes += whole(2 * writes + fills * on_disk);
+	p->read_bytes += whole(2 * reads);
+	p->seconds += (2 * (writes + reads) + fills * on_disk) / p->speed;
+}
+
 static void plan_size(const struct bench_job *job, struct bench_plan *p, uint64_t size)
 {
 	bool first_fills = job->overwrite || !job->write;
 	double sec, bytes = series_bytes(job, p, size, &sec),
 		    on_disk = (double)bytes_on_disk(job, size);
-	double reads = job->rwmix ? job->rwmix / 100.0 : job->read;
-	double writes_ = job->rwmix ? 1 - reads : job->write;
+	double share = job->rwmix ? job->rwmix / 100.0 : 1;
+	double reads = job->read ? share_of(bytes, size, share) : 0;
+	double writes = job->write ? share_of(bytes, size, job->rwmix ? 1 - share : 1) : 0;
 
 	p->nr_series += job->rwmix ? 2 : (unsigned)job->read + job->write;
 	p->space = max_u64(p->space, bytes_on_disk(job, size));
-	p->read_bytes += whole(bytes * reads);
-	p->write_bytes += whole(bytes * writes_ + (first_fills ? on_disk : 0));
-	p->seconds +=
-		sec * (job->rwmix ? 1 : reads + writes_) + (first_fills ? on_disk / p->speed : 0);
-	if (job->verify) {
-		p->read_bytes += whole(writes_ > 0 ? on_disk : 0);
-		p->seconds += writes_ > 0 ? on_disk / p->speed : 0;
+	p->read_bytes += whole(reads);
+	p->write_bytes += whole(writes + (first_fills ? on_disk : 0));
+	p->seconds += sec * (job->rwmix ? 1 : (double)job->read + job->write) +
+		      (first_fills ? on_disk / p->speed : 0);
+	if (job->verify && writes > 0) {
+		p->read_bytes += whole(on_disk);
+		p->seconds += on_disk / p->speed;
 	}
+	if (job->compare_fio)
+		plan_fio(job, p, writes, reads, on_disk);
+}
+
+/* On a file of its own, in each direction that the job has. */
+static void plan_limit(const struct bench_job *job, struct bench_plan *p)
+{
+	p->space = max_u64(p->space, LIMIT_FILE);
+	p->limit_bytes = job->write ? limit_most_written(p->write_bytes) : 0;
+	p->write_bytes += LIMIT_FILE + p->limit_bytes;
+	if (job->read)
+		p->read_bytes += whole(LIMIT_SEC * p->speed);
+	p->seconds += LIMIT_SEC * ((double)job->read + job->write);
 }
 
 void bench_plan(const struct bench_job *job, struct bench_plan *p)
 {
-	*p = (struct bench_plan){.nr_series = 0};
+	*p = (struct bench_plan){.open_ended = job->runtime_ns && job->write && !job->rate};
 	assume_speed(job, p);
 	for (unsigned i = 0; i < job->nr_sizes; i++)
 		plan_size(job, p, job->sizes[i]);
 	p->memory = largest(job) * job->in_flight;
-	if (job->compare_fio) {
+	if (job->compare_fio)
 		p->space *= 2;
-		p->write_bytes *= 3;
-		p->read_bytes *= 3;
-		p->seconds *= 3;
-	}
-	if (!job->measure_limit || job->limit)
-		return;
-	p->space = max_u64(p->space, LIMIT_BYTES);
-	p->write_bytes += LIMIT_BYTES;
-	if (job->write || job->rwmix)
-		p->write_bytes += whole(LIMIT_SEC * p->speed);
-	if (job->read || job->rwmix)
-		p->read_bytes += whole(LIMIT_SEC * p->speed);
-	p->seconds += LIMIT_SEC * (job->rwmix ? 2 : (double)job->read + job->write);
+	if (job->measure_limit && !job->limit)
+		plan_limit(job, p);
 }
 
 /* -------------------------------------------------------------------- check */

@@ -166,17 +166,17 @@ static void run_once(struct fio_result *r, const char *dir, const struct fio_arg
 	close(fd);
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
-	if (stop && atomic_load(stop)) {
-		snprintf(r->why_not, sizeof(r->why_not), "interrupted");
-		return;
-	}
 	begin = text ? strchr(text, '{') : NULL;
 	root = begin ? json_loads(begin, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
 	job_numbers(r, json_array_get(json_object_get(root, "jobs"), 0), alone);
 	json_decref(root);
-	if (r->bytes_per_sec <= 0)
+	if (stop && atomic_load(stop)) {
+		r->bytes_per_sec = 0; /* not of the whole work; what it wrote it wrote */
+		snprintf(r->why_not, sizeof(r->why_not), "interrupted");
+	} else if (r->bytes_per_sec <= 0) {
 		snprintf(r->why_not, sizeof(r->why_not), "fio failed with status %d",
 			 WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+	}
 }
 
 /* ------------------------------------------------------------------ the work */
@@ -224,6 +224,14 @@ static void build(struct fio_args *a, const struct bench_job *job, const struct 
 	}
 }
 
+/* What fio has filled a file with before it began, which it does not tell. */
+static uint64_t laid_out(const char *name, uint64_t file_bytes)
+{
+	struct stat st;
+
+	return stat(name, &st) == 0 ? min_u64((uint64_t)st.st_blocks * 512, file_bytes) : 0;
+}
+
 void fio_compare(struct fio_result *ret, const struct bench_job *job, const char *dir,
 		 const struct run_series *s, unsigned nr_files)
 {
@@ -235,6 +243,7 @@ void fio_compare(struct fio_result *ret, const struct bench_job *job, const char
 		    {s->size / block * block == s->size ? block : s->size,
 		     s->stats.depth * s->stats.threads}};
 	uint64_t file_bytes = job->random ? job->span / s->size * s->size : nr_files * s->size;
+	bool fresh = !s->read && !job->overwrite;
 	char name[4200];
 
 	*ret = (struct fio_result){.bytes_per_sec = 0};
@@ -248,6 +257,8 @@ void fio_compare(struct fio_result *ret, const struct bench_job *job, const char
 		one.nr_args = a.nr;
 		run_once(&one, dir, &a, ways[i].depth == 1 && !job->rate, job->stop);
 		ret->bytes_written += one.bytes_written;
+		if (i == 0 && !fresh)
+			ret->bytes_written += laid_out(name, file_bytes);
 		if (one.bytes_per_sec > ret->bytes_per_sec) {
 			uint64_t written = ret->bytes_written;
 
@@ -257,7 +268,7 @@ void fio_compare(struct fio_result *ret, const struct bench_job *job, const char
 		} else if (!ret->why_not[0] && ret->bytes_per_sec <= 0) {
 			memcpy(ret->why_not, one.why_not, sizeof(ret->why_not));
 		}
-		if (!s->read && !job->overwrite)
+		if (fresh)
 			unlink(name); /* the next one writes a fresh file as well */
 	}
 	unlink(name);

@@ -18,9 +18,8 @@
 #include "load/run/limit.h"
 #include "load/run/stream.h"
 
-#define CHUNK       (8u << 20)
-#define WARMUP      (1u << 20) /* an operation that does not count: threads are awake, pages there */
-#define LIMIT_BYTES (64ull << 20)
+#define CHUNK   (8u << 20)
+#define WARMUP  (1u << 20) /* an operation that does not count: threads are awake, pages there */
 
 /* -------------------------------------------------------------------- check */
 
@@ -197,6 +196,11 @@ static int next(void *arg, unsigned worker, struct load_op *op, struct sluice_er
 	return 1;
 }
 
+uint64_t lab_probe_bytes(const struct lab_job *job, unsigned ops)
+{
+	return job->nr_folders * (job->op_size * ops + min_u64(WARMUP, job->op_size));
+}
+
 static void drop_caches(struct lab *lab)
 {
 	lab->resident = lab->unknown = 0;
@@ -301,11 +305,11 @@ int lab_probe(struct lab *lab, const struct sluice_opts *opts, uint32_t memory, 
 
 /* -------------------------------------------------------------------- limit */
 
-void lab_limit(struct lab *lab, bool read, double *ret, char how[160])
+void lab_limit(struct lab *lab, bool read, uint64_t most_written, double *ret, char how[160])
 {
 	unsigned nr = lab->job.nr_folders;
 	CLEANUP_FREE struct limit_target *targets = calloc(nr, sizeof(*targets));
-	uint64_t len = min_u64(LIMIT_BYTES, lab->job.file_size) & ~4095ull;
+	uint64_t len = min_u64(LIMIT_FILE, lab->job.file_size) & ~4095ull;
 	struct limit_result limit;
 	void *content;
 
@@ -316,7 +320,7 @@ void lab_limit(struct lab *lab, bool read, double *ret, char how[160])
 		return;
 	for (unsigned i = 0; i < nr; i++)
 		targets[i] = (struct limit_target){lab->paths[i], content, len, 4096};
-	limit_measure(&limit, targets, nr, read, lab->job.stop);
+	limit_measure(&limit, targets, nr, read, read ? 0 : most_written, lab->job.stop);
 	lab->written += read ? 0 : limit.bytes;
 	*ret = limit.bytes_per_sec;
 	snprintf(how, 160, "%s", limit.how);

@@ -73,7 +73,13 @@ int lab_probe(struct lab *lab, const struct sluice_opts *opts, uint32_t memory, 
 	      unsigned ops, struct run_series *sum, struct lab_numbers *last,
 	      struct sluice_err *err);
 
-/* What the devices give to plain threads; see limit.h.  @ret is 0 where that is not known. */
-void lab_limit(struct lab *lab, bool read, double *ret, char how[160]);
+/* Bytes that a probe moves in all folders together. */
+uint64_t lab_probe_bytes(const struct lab_job *job, unsigned ops);
+
+/*
+ * What the devices give to plain threads; see limit.h.  @ret is 0 where that is not known.
+ * @most_written: bytes that writes may take; 0: whatever fits into the time.
+ */
+void lab_limit(struct lab *lab, bool read, uint64_t most_written, double *ret, char how[160]);
 
 #endif

@@ -18,8 +18,6 @@
 #include "load/run/stream.h"
 #include "load/run/sweep_work.h"
 
-#define LIMIT_BYTES (64u << 20)
-
 uint64_t sweep_bytes(const struct sweep_job *job)
 {
 	return job->io_size * job->nr_folders;
@@ -29,6 +27,20 @@ uint64_t sweep_measurements(const struct sweep_job *job)
 {
 	return (uint64_t)space_points(job->space) * job->loops *
 	       ((unsigned)job->read + (unsigned)job->write);
+}
+
+uint64_t sweep_writes(const struct sweep_job *job)
+{
+	uint64_t each = sweep_bytes(job), nr = (uint64_t)space_points(job->space) * job->loops;
+
+	return each + (job->write ? nr * each : 0); /* files are made first */
+}
+
+uint64_t sweep_limit_writes(const struct sweep_job *job)
+{
+	if (!job->write || !job->measure_limit || job->limit)
+		return 0;
+	return limit_most_written(sweep_writes(job));
 }
 
 /* --------------------------------------------------------- one measurement */
@@ -322,31 +334,32 @@ static void set_limit(struct sweep *w, bool read, double limit, const char *how)
 }
 
 /* What plain threads get from the same files. */
-static void measure_limit(struct sweep *w)
+static int measure_limit(struct sweep *w, struct sluice_err *err)
 {
 	const struct sweep_job *job = w->job;
 	CLEANUP_FREE struct limit_target *targets = calloc(job->nr_folders, sizeof(*targets));
 	struct limit_result limit;
 	void *content = NULL;
 
-	if (!targets ||
-	    sluice_mem_alloc(&content, LIMIT_BYTES, SLUICE_HUGE_AUTO, 0, NULL, NULL) < 0)
-		return;
+	if (!targets || sluice_mem_alloc(&content, LIMIT_FILE, SLUICE_HUGE_AUTO, 0, NULL, NULL) < 0)
+		return 0;
 	for (unsigned i = 0; i < job->nr_folders; i++)
 		targets[i] = (struct limit_target){.path = w->paths[i],
 						   .content = content,
-						   .len = min_u64(LIMIT_BYTES, job->io_size),
+						   .len = min_u64(LIMIT_FILE, job->io_size),
 						   .align = 4096};
 	if (job->progress)
 		job->progress(job->arg, "limit", w->done_bytes, w->left_bytes);
 	for (int read = 0; read < 2; read++) {
 		if (!(read ? job->read : job->write))
 			continue;
-		limit_measure(&limit, targets, job->nr_folders, read, job->stop);
+		limit_measure(&limit, targets, job->nr_folders, read,
+			      read ? 0 : sweep_limit_writes(job), job->stop);
 		set_limit(w, read, limit.bytes_per_sec, limit.how);
 		w->res->bytes_written += read ? 0 : limit.bytes;
 	}
-	sluice_mem_free(content, LIMIT_BYTES);
+	sluice_mem_free(content, LIMIT_FILE);
+	return sweep_stopped(job, err);
 }
 
 int sweep_run(const struct sweep_job *job, struct sweep_result *res, struct sluice_err *err)
@@ -374,7 +387,7 @@ int sweep_run(const struct sweep_job *job, struct sweep_result *res, struct slui
 		set_limit(&w, true, (double)job->limit, "as given");
 		set_limit(&w, false, (double)job->limit, "as given");
 	} else if (r == 0 && job->measure_limit) {
-		measure_limit(&w);
+		r = measure_limit(&w, err);
 	}
 	for (unsigned i = 0; i < res->nr; i++)
 		describe(&w, i);

@@ -86,5 +86,8 @@ void sweep_result_fini(struct sweep_result *res);
 /* Measurements of the whole job, and the bytes of one. */
 uint64_t sweep_measurements(const struct sweep_job *job);
 uint64_t sweep_bytes(const struct sweep_job *job);
+/* Bytes that the job writes, and bytes at most that measuring the limit writes besides. */
+uint64_t sweep_writes(const struct sweep_job *job);
+uint64_t sweep_limit_writes(const struct sweep_job *job);
 
 #endif

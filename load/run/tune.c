@@ -14,7 +14,9 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/size.h"
 #include "base/util.h"
+#include "load/run/limit.h"
 
 #define UPSTREAM_SIZE (400ull << 20) /* ds_nvme_tune's io_size */
 #define SMALLEST      (16ull << 20)
@@ -134,13 +136,17 @@ static double cost(void *arg, unsigned point)
 	return space_cost(&opts);
 }
 
-/* Time, or the same share of the bytes that may be written. */
+/* Time, or the same share of the bytes that may be written, with those of the next probe. */
 static double spent(void *arg)
 {
 	const struct tune *t = arg;
-	double wear = t->job->max_write ? (double)t->lab.written / (double)t->job->max_write : 0;
+	uint64_t next = t->job->write ? lab_probe_bytes(&t->lab.job, t->res->ops) : 0;
+	uint64_t most = t->job->max_write;
 
-	return fmax(seconds(t), wear * t->job->budget_sec);
+	if (most && t->lab.written + next > most)
+		return t->job->budget_sec;
+	return fmax(seconds(t),
+		    most ? (double)t->lab.written / (double)most * t->job->budget_sec : 0);
 }
 
 static void round_over(void *arg, unsigned left)
@@ -165,6 +171,67 @@ static struct lab_job lab_job(const struct tune_job *job)
 	l.op_size = job->io_size ? job->io_size : small_ops(job) ? LATENCY_SIZE : UPSTREAM_SIZE;
 	l.file_size = small_ops(job) ? max_u64(LATENCY_FILE, 4 * l.op_size) : l.op_size;
 	return l;
+}
+
+static unsigned probe_ops(const struct tune_job *job)
+{
+	return small_ops(job) ? LATENCY_OPS : 1;
+}
+
+/* Before the race: a measurement with the default settings. */
+static bool finds_floor(const struct tune_job *job)
+{
+	return (job->goal == TUNE_LATENCY || job->goal == TUNE_CPU) && !job->floor;
+}
+
+/* What a probe of operations of @op_size writes; 0: of the size the job has at first. */
+static uint64_t probe_writes(const struct tune_job *job, uint64_t op_size)
+{
+	struct lab_job l = lab_job(job);
+
+	l.op_size = op_size ? op_size : l.op_size;
+	return job->write ? lab_probe_bytes(&l, probe_ops(job)) : 0;
+}
+
+/* What an exhaustive search writes. */
+static uint64_t all_writes(const struct tune_job *job)
+{
+	return (uint64_t)space_points(job->space) * job->loops * probe_writes(job, 0);
+}
+
+/* What measuring the limit may write: most of max_write is for the race. */
+static uint64_t limit_writes(const struct tune_job *job)
+{
+	if (!job->write || !job->measure_limit || job->limit)
+		return 0;
+	if (job->exhaustive)
+		return limit_most_written(all_writes(job));
+	return min_u64(limit_most_written(UINT64_MAX),
+		       job->max_write ? job->max_write / 4 : UINT64_MAX);
+}
+
+/* Bytes written before the race, the measurement that finds the floor being one of @probe. */
+static uint64_t writes_before(const struct tune_job *job, uint64_t probe)
+{
+	struct lab_job l = lab_job(job);
+
+	return l.file_size * l.nr_folders + limit_writes(job) + (finds_floor(job) ? probe : 0);
+}
+
+/* It must be enough for the smallest race there is. */
+static int check_wear(const struct tune_job *job, struct sluice_err *err)
+{
+	char need_text[SLUICE_SIZE_TEXT], most_text[SLUICE_SIZE_TEXT];
+	uint64_t probe = probe_writes(job, job->io_size || small_ops(job) ? 0 : SMALLEST);
+	uint64_t need = writes_before(job, probe) + probe;
+
+	if (!job->max_write || job->exhaustive)
+		return 0;
+	if (need <= job->max_write)
+		return 0;
+	return sluice_fail(
+		err, -EINVAL, "max_write: %s is less than what files and a measurement take: %s",
+		sluice_size_format(most_text, job->max_write), sluice_size_format(need_text, need));
 }
 
 /* Every kind of memory that is named must be there. */
@@ -200,6 +267,8 @@ int tune_check(const struct tune_job *job, struct sluice_err *err)
 				   tune_goal_words[job->goal]);
 	r = lab_check(&l, err);
 	if (r == 0)
+		r = check_wear(job, err);
+	if (r == 0)
 		r = check_memory(job, err);
 	/* Every engine that is named must work, or the search would end in the middle. */
 	for (unsigned i = 0; r == 0 && i < space_points(job->space); i++) {
@@ -234,7 +303,7 @@ static void measure_limits(struct tune *t)
 			continue;
 		if (job->progress)
 			job->progress(job->progress_arg, TUNE_LIMIT, 0, 0, 0);
-		lab_limit(&t->lab, i, &t->res->limit[i], t->res->limit_how[i]);
+		lab_limit(&t->lab, i, limit_writes(job), &t->res->limit[i], t->res->limit_how[i]);
 	}
 }
 
@@ -296,7 +365,7 @@ static int prepare(struct tune *t, struct sluice_err *err)
 	measure_limits(t);
 	choose_size(t);
 	t->res->op_size = t->lab.job.op_size;
-	t->res->ops = small_ops(t->job) ? LATENCY_OPS : 1;
+	t->res->ops = probe_ops(t->job);
 	if (t->job->stop && atomic_load(t->job->stop))
 		return sluice_fail(err, -ECANCELED, "interrupted");
 	return choose_floor(t, err);
@@ -376,19 +445,17 @@ void tune_fini(struct tune_result *res)
 	*res = (struct tune_result){.ops = 0};
 }
 
-void tune_plan(const struct tune_job *job, double speed, uint64_t *ret_write, uint64_t *ret_space)
+void tune_plan(const struct tune_job *job, double speed, struct tune_plan *ret)
 {
 	struct lab_job l = lab_job(job);
-	uint64_t per_probe = job->io_size     ? job->io_size
-			     : small_ops(job) ? LATENCY_SIZE * LATENCY_OPS
-					      : SMALLEST;
-	double writes = job->write ? speed * job->budget_sec * (job->read ? 0.5 : 1) : 0;
+	uint64_t before = writes_before(job, probe_writes(job, 0));
+	double race = job->write ? speed * job->budget_sec * (job->read ? 0.5 : 1) : 0;
 
-	*ret_space = l.file_size * job->nr_folders;
-	if (job->exhaustive && job->write)
-		writes =
-			(double)per_probe * job->nr_folders * job->loops * space_points(job->space);
-	else if (job->max_write)
-		writes = fmin(writes, (double)job->max_write);
-	*ret_write = *ret_space + (uint64_t)writes;
+	*ret = (struct tune_plan){.space = l.file_size * l.nr_folders,
+				  .limit_writes = limit_writes(job)};
+	ret->write_most = job->exhaustive ? before + all_writes(job)
+			  : job->write    ? job->max_write
+					  : ret->space;
+	ret->write_likely = job->exhaustive ? ret->write_most
+					    : min_u64(ret->write_most, before + (uint64_t)race);
 }

@@ -27,7 +27,7 @@ struct tune_job {
 	uint64_t io_size;   /* of an operation; 0: what the budget allows, at most 400M */
 	uint64_t floor;     /* bytes per second, for latency and CPU; 0: a share of the default's */
 	double budget_sec;  /* of all, the preparation included */
-	uint64_t max_write; /* bytes of wear; 0: no limit.  Not of an exhaustive search */
+	uint64_t max_write; /* bytes of wear, of all; 0: no limit.  Not of an exhaustive search */
 	bool exhaustive;
 	uint32_t loops; /* of that */
 	uint64_t seed;
@@ -76,7 +76,14 @@ void tune_fini(struct tune_result *res);
 struct sluice_opts tune_opts(const struct tune_job *job, unsigned point, uint32_t *ret_memory);
 /* Bytes per second of a point in a direction; 0: not measured. */
 double tune_speed(const struct tune_result *res, unsigned point, bool read);
-/* Bytes a run may write at most, at @speed bytes per second; and bytes on disk. */
-void tune_plan(const struct tune_job *job, double speed, uint64_t *ret_write, uint64_t *ret_space);
+
+struct tune_plan {
+	uint64_t space;        /* on disk */
+	uint64_t write_most;   /* bytes that are never exceeded ... */
+	uint64_t write_likely; /* ... and those that a device of that speed takes in the budget */
+	uint64_t limit_writes; /* of write_most: to measure the limit */
+};
+/* What a run would do with a device of @speed bytes per second. */
+void tune_plan(const struct tune_job *job, double speed, struct tune_plan *ret);
 
 #endif

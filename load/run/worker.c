@@ -304,7 +304,11 @@ static void measure_limit(struct run *run)
 		targets[i].len = run->job->io_size;
 		targets[i].align = w->res->file.direct ? w->res->file.offset_align : PAGE_BYTES;
 	}
-	limit_measure(&limit, targets, run->nr_workers, run->job->read, run->job->stop);
+	limit_measure(&limit, targets, run->nr_workers, run->job->read,
+		      run->job->read ? 0
+				     : limit_most_written((uint64_t)run->nr_workers *
+							  run->res->nr_loops * run->job->io_size),
+		      run->job->stop);
 	run->res->limit = limit.bytes_per_sec;
 	run->res->limit_bytes = limit.bytes;
 	memcpy(run->res->limit_how, limit.how, sizeof(limit.how));

@@ -149,8 +149,51 @@ def without_arguments_there_are_200_of_three_sizes():
         assert os.listdir(f) == []
     for size in '2M', '8M', '32M':
         assert f'writes, then reads of {size}, 200 iterations each' in out, out
-    assert re.search(r'^writes: +[\d.]+ GiB \(\d+ bytes\)$', out, re.M), out
+    assert re.search(r'^writes: +at most [\d.]+ GiB \(\d+ bytes\), up to 2 GiB of it to measure the limit$', out, re.M), out
     assert re.search(r'^time: +about \d+ s at ', out, re.M), out
+
+
+def planned(*args):
+    """Bytes that --dry-run says would be written."""
+    with folder() as f:
+        out, _ = bench('--nvme-path', f, *args, '--dry-run')
+        assert os.listdir(f) == []
+    return int(re.search(r'^writes: .*\((\d+) bytes\)', out, re.M)[1])
+
+
+def a_dry_run_promises_no_less_than_is_written():
+    for more in [], ['--overwrite'], ['--read-only'], ['--write-only', '--verify'], ['--rwmix', 30], \
+            ['--random', '--span', '8M'], ['--random', '--rwmix', 60, '--span', '8M']:
+        args = ['--sizes', '64K', '1M', '-n', 40, '--no-limit', *more]
+        said, written = planned(*args), result(*args)['bytes_written']
+        room = 1.5 if '--rwmix' in more else 1.1  # how many of a mix are writes is drawn
+        assert written <= said <= room * written, (more, said, written)
+
+
+def the_limit_is_measured_with_few_writes_that_a_dry_run_tells():
+    for args in ['--sizes', '64K', '-n', 20], ['--sizes', '8M', '-n', 100, '--write-only']:
+        said, alone = planned(*args), planned(*args, '--no-limit')
+        assert said == alone + (64 << 20) + max(alone, 512 << 20), (said, alone)
+        written = result(*args)['bytes_written']
+        assert alone - 100 <= written - (64 << 20) and written <= said, (alone, said, written)
+
+
+def what_fio_writes_is_in_the_dry_run():
+    if not shutil.which('fio'):
+        raise tap.Skip('fio', 'fio is not installed')
+    for more in [], ['--overwrite'], ['--read-only'], ['--rwmix', 50]:
+        args = ['--sizes', '256K', '-n', 40, '--no-limit', '--compare-fio', *more]
+        said, written = planned(*args), result(*args)['bytes_written']
+        room = 1.5 if '--rwmix' in more else 1.1  # how many of a mix are writes is drawn
+        assert written <= said <= room * written, (more, said, written)
+
+
+def a_time_limit_says_that_it_is_no_bound():
+    with folder():
+        out, _ = bench('--runtime', 5, '--dry-run')
+        assert re.search(r'^writes: +about .*; more on a faster device', out, re.M), out
+        out, _ = bench('--runtime', 5, '--dry-run', '--rate', '1M')
+        assert re.search(r'^writes: +at most ', out, re.M), out
 
 
 def without_arguments_it_works_in_a_private_folder():
@@ -178,6 +221,15 @@ def every_byte_is_verified():
         r = result('--sizes', '20K', '--iterations', 30, '--no-limit', '--verify', *more)
         assert sum(s['verified_bytes'] for s in r['series']) >= 20 * 1024 * 30, more
         assert sum(s['ops'] for s in r['series']) == (30 if '--rwmix' in more else 60), more
+
+
+def verifying_is_not_in_the_cpu_time():
+    def cpu(*more):
+        r = result('--sizes', '4M', '-n', 100, '--no-limit', *more)
+        return sum(s['cpu']['sec_per_gib'] for s in r['series'])
+    plain, verified = cpu(), cpu('--verify')
+    # it takes many times what moving the bytes takes
+    assert verified < 3 * plain, (plain, verified)
 
 
 def an_engine_that_moves_nothing_does_not_pass():
@@ -315,6 +367,47 @@ def fio_does_the_same_work():
             if '--rwmix' not in more:
                 ours = series(r)[f['series']]['bytes_per_sec']
                 assert abs(f['ratio'] / (ours / f['bytes_per_sec']) - 1) < 1e-6
+
+
+def size_of(text):
+    """'7.8 GiB' to bytes, about."""
+    number, unit = text.split()
+    return float(number) * 1024 ** ['bytes', 'KiB', 'MiB', 'GiB'].index(unit)
+
+
+def what_fio_writes_is_in_the_text():
+    if not shutil.which('fio'):
+        raise tap.Skip('fio', 'fio is not installed')
+    with folder():
+        out, _ = bench('--sizes', '256K', '-n', 40, '--no-limit', '--compare-fio', '--json', 'r.json')
+        with open('r.json') as file:
+            r = json.load(file)
+    # ours, fio's two ways, and the file that it reads
+    assert r['bytes_written'] == (43 + 2 * 40 + 40) * 262144, r['bytes_written']
+    assert resultcheck.near(size_of(re.search('^written: +(.*) in all$', out, re.M)[1]), r['bytes_written'], 0.01), out
+
+
+def an_interruption_of_fio_leaves_a_partial_result():
+    with folder() as f:
+        os.mkdir('bin')
+        with open('bin/fio', 'w') as file:
+            file.write(f'#!/bin/sh\ntouch {f}/started\nexec sleep 100000\n')
+        os.chmod('bin/fio', 0o755)
+        os.mkdir('data')
+        process = start('--nvme-path', 'data', *QUICK, '--compare-fio', '--json', 'r.json',
+                        env={'PATH': f'{f}/bin:' + os.environ['PATH']})
+        while not os.path.exists('started'):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+        assert process.returncode == 130 and 'interrupted' in err and err.count('\n') == 1, err
+        with open('r.json') as file:
+            r = json.load(file)
+        assert os.listdir('data') == []
+    resultcheck.check(ROOT, r)
+    assert r['partial'] and r['partial_why'] == 'interrupted', r['partial_why']
+    assert [s['name'] for s in r['series']] == ['write 64K'] and r['fio'][0]['why_not'] == 'interrupted', r['fio']
 
 
 def without_fio_it_says_so_first():
@@ -484,8 +577,13 @@ tap.run(
     one_iteration_has_no_deviation,
     a_terminal_sees_both_bars_and_a_pipe_none,
     without_arguments_there_are_200_of_three_sizes,
+    a_dry_run_promises_no_less_than_is_written,
+    the_limit_is_measured_with_few_writes_that_a_dry_run_tells,
+    what_fio_writes_is_in_the_dry_run,
+    a_time_limit_says_that_it_is_no_bound,
     without_arguments_it_works_in_a_private_folder,
     every_byte_is_verified,
+    verifying_is_not_in_the_cpu_time,
     an_engine_that_moves_nothing_does_not_pass,
     a_wrong_byte_is_found_and_named,
     a_failure_ends_the_run_and_leaves_a_partial_result,
@@ -501,6 +599,8 @@ tap.run(
     the_limit_is_measured,
     more_operations_than_samples,
     fio_does_the_same_work,
+    what_fio_writes_is_in_the_text,
+    an_interruption_of_fio_leaves_a_partial_result,
     without_fio_it_says_so_first,
     csv_and_workbook_have_what_the_json_has,
     a_page_with_plots_can_be_had_at_once,

@@ -99,8 +99,26 @@ def the_default_space_is_that_of_ds_nvme_tune():
     assert 'Would measure 64 configurations, read and write, 1 loop of 400M in 1 folder: 128 measurements' \
         in out, out
     assert '  block_size: 1M 8M\n  queue_depth: 32 128\n' in out and 'io_parallel: 1 2 4 8' in out, out
-    assert re.search(r'^writes: +25.* GiB \(\d+ bytes\)$', out, re.M), out
+    assert re.search(r'^writes: +at most 27.* GiB \(\d+ bytes\), up to 2 GiB of it', out, re.M), out
     assert re.search(r'^time: +about \d+ s', out, re.M), out
+
+
+def planned(*args):
+    """Bytes that --dry-run says would be written."""
+    out, _ = sweep('--dry-run', *args)
+    return int(re.search(r'^writes: .*\((\d+) bytes\)', out, re.M)[1])
+
+
+def a_dry_run_promises_no_less_than_is_written():
+    small = [word for word in SMALL if word != '--no-limit']
+    for more in [], ['--no_read'], ['--no_write'], ['--loops', 3]:
+        with folder():
+            said = planned(*SMALL, *more)
+            assert result(*SMALL, *more)['bytes_written'] == said, (more, said)
+        with folder():  # the limit is measured with few writes, and they are in it
+            said = planned(*small, *more)
+            written = result(*small, *more)['bytes_written']
+            assert written <= said <= written + (512 << 20), (more, said, written)
 
 
 def every_point_is_there_once():
@@ -545,6 +563,7 @@ def what_needs_a_gpu_is_status_3():
 
 tap.run(
     the_default_space_is_that_of_ds_nvme_tune,
+    a_dry_run_promises_no_less_than_is_written,
     every_point_is_there_once,
     the_best_is_the_fastest,
     the_logs_are_upstreams,

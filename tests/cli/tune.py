@@ -227,19 +227,44 @@ def the_limit_and_its_share_are_told():
         assert abs(s['limit']['share'] - s['bytes_per_sec'] / (1 << 30)) < 1e-9
 
 
+def planned(*args):
+    """Bytes that --dry-run says would be written at most."""
+    out, err = tune('--dry-run', *args)
+    assert not err and left() == ['space.json'], (err, left())
+    return int(re.search(r'^would write: +at most .*\((\d+) bytes\)', out, re.M)[1])
+
+
 def the_wear_is_bounded():
     with folder():
-        r = result('--sweep_config', 'space.json', '--io_size', '4M', '--no-limit', '--budget', '100000',
-                   '--max_write', '100M')
-        # One round may be on its way when the bound is met, and the files are written once.
-        assert r['bytes_written'] <= (100 << 20) + 2 * (5 << 20), r['bytes_written']
-        assert r['tune']['end'] in ('budget', 'clear', 'tied'), r['tune']['end']
+        for args in ['--no-limit', '--max_write', '100M'], ['--max_write', '600M'], \
+                ['--no-limit', '--max_write', '600M', '--goal', 'cpu'], ['--no_write']:
+            args = ['--sweep_config', 'space.json', '--io_size', '4M', '--budget', '3', *args]
+            said = planned(*args)
+            r = result(*args)
+            assert r['bytes_written'] <= said <= 600 << 20, (args, r['bytes_written'], said)
+            assert r['tune']['end'] in ('budget', 'clear', 'tied'), r['tune']['end']
+
+
+def an_exhaustive_search_writes_what_was_said():
+    with folder():
+        args = ['--sweep_config', 'space.json', '--exhaustive', '--loops', '2', '--io_size', '4M']
+        said = planned(*args, '--no-limit')
+        assert said == (4 + 8 * 2 * 5) << 20, said
+        assert result(*args, '--no-limit')['bytes_written'] == said
+        assert planned(*args) == said + (512 << 20), planned(*args)
+
+
+def a_bound_that_no_measurement_keeps_is_refused():
+    with folder():
+        _, err = tune('--io_size', '16M', '--no-limit', '--max_write', '20M', status=2)
+        assert 'max_write: 20 MiB is less than' in err and '33 MiB' in err and err.count('\n') == 1, err
 
 
 def a_dry_run_creates_nothing():
     with folder():
         out, err = tune('--dry-run')
-        assert 'configurations: 64' in out and 'would write:' in out and 'would take:' in out and not err, out
+        assert 'configurations: 64' in out and 'would take:' in out and not err, out
+        assert 'would write:    at most 50 GiB (53687091200 bytes), up to 2 GiB of it to measure the limit; about ' in out, out
         assert left() == ['space.json']
 
 
@@ -297,5 +322,6 @@ tap.run(the_summary_is_ds_nvme_tunes_and_the_JSON_a_configuration, the_result_fo
         exhaustive_measures_everything_as_often_as_asked_for, loops_without_a_walk_are_told_to_be_ignored,
         a_space_may_say_what_is_the_same_for_all,
         what_was_not_measured_has_no_speed, the_floor_is_explained, the_verdict_claims_no_more_than_was_compared, several_folders_work_at_once,
-        the_limit_and_its_share_are_told, the_wear_is_bounded, a_dry_run_creates_nothing, an_interruption_ends_with_what_is_known,
+        the_limit_and_its_share_are_told, the_wear_is_bounded, an_exhaustive_search_writes_what_was_said,
+        a_bound_that_no_measurement_keeps_is_refused, a_dry_run_creates_nothing, an_interruption_ends_with_what_is_known,
         bad_command_lines_create_nothing)
