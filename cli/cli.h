@@ -71,13 +71,14 @@ struct cli_opt {
 	const char *meta; /* what the value is called in the help */
 	const char *def;  /* as it would be typed; NULL: the field stays 0; or CLI_REQUIRED */
 	uint64_t min, max;
+	bool paths;                 /* of a list: values may have commas */
 	const char *const *choices; /* NULL-terminated */
 	const struct cli_opt *sub;
 	size_t at; /* of the field in the command's struct */
 	const char *help;
 };
 
-/* The values of a CLI_LIST option, in the order given. */
+/* The values of a CLI_LIST option, in the order given; copies. */
 struct cli_list {
 	const char **items;
 	size_t nr;
@@ -125,12 +126,19 @@ extern const char cli_required[];
 	 .def = (default_), .at = CLI_AT(T, field, uint32_t), .help = (text)}
 /*
  * struct cli_list: may be repeated, and takes all words up to the next one that
- * begins with `-': --map a:0 b:1 --read.  With --map=a:0 exactly one.  @lo and
+ * begins with `-': --sizes 1M 2M --read.  Commas do the same: --sizes 1M,2M; but
+ * what begins like a setting belongs to the value before: fault:nth=3,seed=1.
+ * Where a command has operands, --sizes=1M takes exactly that word.  @lo and
  * @hi bound the number of values; with @lo 0 the option may stand alone.
  */
 #define CLI_LIST(T, field, short_name, long_name, what, default_, lo, hi, text) \
 	{.kind = CLI_KIND_LIST, .letter = (short_name), .name = (long_name), .meta = (what), \
 	 .def = (default_), .min = (lo), .max = (hi), .at = CLI_AT(T, field, struct cli_list), .help = (text)}
+/* The same for names of files, in which a comma is a letter like others. */
+#define CLI_PATHS(T, field, short_name, long_name, what, default_, lo, hi, text) \
+	{.kind = CLI_KIND_LIST, .letter = (short_name), .name = (long_name), .meta = (what), \
+	 .def = (default_), .min = (lo), .max = (hi), .paths = true, \
+	 .at = CLI_AT(T, field, struct cli_list), .help = (text)}
 #define CLI_END {.kind = CLI_KIND_END}
 /* clang-format on */
 

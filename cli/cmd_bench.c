@@ -126,6 +126,14 @@ static int parse_sizes(struct bench_command *c)
 	return CLI_OK;
 }
 
+/* With or without settings behind a colon. */
+static bool is_engine(const char *name, const char *engine)
+{
+	size_t len = strlen(engine);
+
+	return name && !strncmp(name, engine, len) && (!name[len] || name[len] == ':');
+}
+
 static int check_args(const struct bench_args *a)
 {
 	const struct {
@@ -139,6 +147,8 @@ static int check_args(const struct bench_args *a)
 		{a->random && a->files, "--random and --files"},
 		{a->limit && a->no_limit, "--limit and --no-limit"},
 		{a->read_only && a->overwrite, "--read-only and --overwrite"},
+		{a->verify && is_engine(a->how.engine, "null"),
+		 "--verify and --engine null, which moves nothing,"},
 	};
 
 	for (unsigned i = 0; i < ARRAY_SIZE(pairs); i++)

@@ -59,11 +59,11 @@ struct io_args {
 
 static const struct cli_opt io_opts[] = {
 	CLI_GROUP("Where"),
-	CLI_LIST(struct io_args, folder, 'f', "folder", "FOLDER", NULL, 1, CLI_PLACES_MAX,
-		 "where the files go, one worker each; default: a folder of its own under the "
-		 "current one, removed at the end"),
-	CLI_LIST(struct io_args, mapping, 0, "folder_to_device_mapping", "FOLDER:DEVICE", NULL, 1,
-		 CLI_PLACES_MAX, "the same; with --gpu, the GPU of each, else only a label"),
+	CLI_PATHS(struct io_args, folder, 'f', "folder", "FOLDER", NULL, 1, CLI_PLACES_MAX,
+		  "where the files go, one worker each; default: a folder of its own under the "
+		  "current one, removed at the end"),
+	CLI_PATHS(struct io_args, mapping, 0, "folder_to_device_mapping", "FOLDER:DEVICE", NULL, 1,
+		  CLI_PLACES_MAX, "the same; with --gpu, the GPU of each, else only a label"),
 	CLI_U32(struct io_args, multi_process, 0, "multi_process", "N", "1", 1, CLI_PLACES_MAX,
 		"workers per --folder"),
 	CLI_GROUP("What"),

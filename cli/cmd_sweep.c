@@ -41,8 +41,8 @@ struct sweep_args {
 
 static const struct cli_opt sweep_opts[] = {
 	CLI_GROUP("Where"),
-	CLI_LIST(struct sweep_args, folders, 'f', "nvme_dir", "FOLDER", NULL, 1, FOLDERS_MAX,
-		 "where to measure, all at the same time; default: the current folder"),
+	CLI_PATHS(struct sweep_args, folders, 'f', "nvme_dir", "FOLDER", NULL, 1, FOLDERS_MAX,
+		  "where to measure, all at the same time; default: the current folder"),
 	CLI_ALIAS("folder"),
 	CLI_GROUP("Which configurations"),
 	CLI_STR(struct sweep_args, config, 0, "sweep_config", "FILE", NULL,

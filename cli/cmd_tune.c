@@ -39,9 +39,9 @@ struct tune_args {
 
 static const struct cli_opt tune_opts_table[] = {
 	CLI_GROUP("Where"),
-	CLI_LIST(struct tune_args, folders, 'f', "nvme_dir", "FOLDER", NULL, 1, FOLDERS_MAX,
-		 "where to measure, all at once: in a new folder in each, removed at the end; "
-		 "default: the current one"),
+	CLI_PATHS(struct tune_args, folders, 'f', "nvme_dir", "FOLDER", NULL, 1, FOLDERS_MAX,
+		  "where to measure, all at once: in a new folder in each, removed at the end; "
+		  "default: the current one"),
 	CLI_ALIAS("folder"),
 	CLI_GROUP("What for"),
 	CLI_ENUM(struct tune_args, goal, 'g', "goal", tune_goal_words, "both",

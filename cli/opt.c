@@ -274,20 +274,56 @@ static int set_enum(struct parser *p, const struct slot *s, const char *value)
 	return bad(p, "--%s: '%.80s' is not one of %s", s->name, value, all);
 }
 
-static int list_add(struct parser *p, const struct slot *s, const char *value)
+static int list_add_one(struct parser *p, const struct slot *s, const char *value, size_t len)
 {
 	struct cli_list *l = (void *)(p->args + s->at);
 	const char **items;
 
+	if (!len && !s->opt->paths)
+		return bad(p, "--%s: there is an empty value", s->name);
 	if (l->nr >= s->opt->max)
-		return bad(p, "--%s: '%.80s' is one too many; at most %" PRIu64 " are taken",
-			   s->name, value, s->opt->max);
+		return bad(p, "--%s: '%.*s' is one too many; at most %" PRIu64 " are taken",
+			   s->name, (int)min_u64(len, 80), value, s->opt->max);
 	items = reallocarray(l->items, l->nr + 1, sizeof(*items));
 	if (!items)
 		return bad(p, "out of memory");
-	items[l->nr++] = value;
 	l->items = items;
+	items[l->nr] = strndup(value, len);
+	if (!items[l->nr])
+		return bad(p, "out of memory");
+	l->nr++;
 	return CLI_OK;
+}
+
+/* Up to the comma behind which there is another value: not `seed=1' of `fault:nth=3,seed=1'. */
+static size_t value_len(const char *value)
+{
+	size_t len = strcspn(value, ",");
+
+	while (value[len]) {
+		const char *next = value + len + 1;
+
+		if (next[strcspn(next, ",:=")] != '=')
+			break;
+		len += 1 + strcspn(next, ",");
+	}
+	return len;
+}
+
+static int list_add(struct parser *p, const struct slot *s, const char *value)
+{
+	int r = CLI_OK;
+
+	if (s->opt->paths)
+		return list_add_one(p, s, value, strlen(value));
+	for (bool more = true; more && r == CLI_OK;) {
+		size_t len = value_len(value);
+
+		r = list_add_one(p, s, value, len);
+		more = value[len];
+		value += len + more;
+	}
+	return r;
 }
 
 static int set_value(struct parser *p, const struct slot *s, const char *value)
@@ -346,7 +382,8 @@ static int take(struct parser *p, struct slot *s, const char *value)
 		value = p->argv[p->next++];
 	}
 	r = set_value(p, s, value);
-	while (r == CLI_OK && list && !attached && p->next < p->argc &&
+	/* After `=' only where a word can be nothing else. */
+	while (r == CLI_OK && list && !(attached && p->cmd->usage) && p->next < p->argc &&
 	       !is_option(p->argv[p->next]))
 		r = set_value(p, s, p->argv[p->next++]);
 	return r;
@@ -469,13 +506,20 @@ int cli_parse(const struct cli_cmd *cmd, void *args, int argc, char **argv, int 
 	return r;
 }
 
+static void list_free(struct cli_list *l)
+{
+	for (size_t i = 0; i < l->nr; i++)
+		free((char *)(uintptr_t)l->items[i]);
+	free(l->items);
+}
+
 static void lists_free(const struct cli_opt *o, char *args)
 {
 	for (; o->kind != CLI_KIND_END; o++) {
 		if (o->kind == CLI_KIND_TABLE)
 			lists_free(o->sub, args + o->at);
 		else if (o->kind == CLI_KIND_LIST)
-			free(((struct cli_list *)(void *)(args + o->at))->items);
+			list_free((void *)(args + o->at));
 	}
 }
 

@@ -293,6 +293,58 @@ static void a_list_may_have_a_default(void **state)
 	assert_string_equal(msg.text, "--x: needs at least 2 values");
 }
 
+static void a_comma_separates_values(void **state)
+{
+	static const struct cli_opt listed[] = {
+		CLI_LIST(struct args, map, 'x', "x", "X", NULL, 0, 4, "..."),
+		CLI_END,
+	};
+	static const struct {
+		const char *line, *items[5];
+	} cases[] = {
+		{"-x a,b c", {"a", "b", "c"}},
+		{"--x=a,b", {"a", "b"}},
+		{"--x=a b,c", {"a", "b", "c"}},
+		{"-xa b", {"a", "b"}},
+		{"-x f:n=3,s=1,g,h:i=2,j=3", {"f:n=3,s=1", "g", "h:i=2,j=3"}},
+	};
+	static const char *const empty[] = {"-x a,", "-x ,a", "-x a,,b", "-x ,", "--x="};
+	const struct cli_cmd c = {
+		.name = "x", .summary = "", .opts = listed, .args_size = sizeof(struct args)};
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		size_t n = 0;
+
+		assert_int_equal(parse_as(&c, cases[i].line), CLI_OK);
+		for (; cases[i].items[n]; n++)
+			assert_string_equal(a.map.items[n], cases[i].items[n]);
+		assert_int_equal(a.map.nr, n);
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(empty); i++) {
+		assert_int_equal(parse_as(&c, empty[i]), CLI_USAGE);
+		assert_string_equal(msg.text, "--x: there is an empty value");
+	}
+	assert_int_equal(parse_as(&c, "-x a,b,c,d,e"), CLI_USAGE);
+	assert_string_equal(msg.text, "--x: 'e' is one too many; at most 4 are taken");
+}
+
+static void a_comma_is_a_letter_of_a_path(void **state)
+{
+	static const struct cli_opt listed[] = {
+		CLI_PATHS(struct args, map, 'x', "x", "X", NULL, 0, 2, "..."),
+		CLI_END,
+	};
+	const struct cli_cmd c = {
+		.name = "x", .summary = "", .opts = listed, .args_size = sizeof(struct args)};
+
+	(void)state;
+	assert_int_equal(parse_as(&c, "--x=a,b c,d"), CLI_OK);
+	assert_int_equal(a.map.nr, 2);
+	assert_string_equal(a.map.items[0], "a,b");
+	assert_string_equal(a.map.items[1], "c,d");
+}
+
 static void a_list_may_stand_alone(void **state)
 {
 	static const struct cli_opt listed[] = {
@@ -440,6 +492,8 @@ int main(void)
 		cmocka_unit_test(what_is_needed_must_be_given),
 		cmocka_unit_test(a_list_may_have_a_default),
 		cmocka_unit_test(a_list_may_stand_alone),
+		cmocka_unit_test(a_comma_separates_values),
+		cmocka_unit_test(a_comma_is_a_letter_of_a_path),
 		cmocka_unit_test(random_words_do_no_harm),
 		cmocka_unit_test(the_help_shows_every_option_within_80_columns),
 		cmocka_unit_test(the_dump_is_json_with_every_option),
