@@ -369,7 +369,9 @@ static int bench_main(void *args, int argc, char **argv)
 	(void)argc;
 	(void)argv;
 	c.stop = cli_stop_catch();
-	r = build_job(&c);
+	r = cli_outputs_check(&cmd_bench, &c.args->out, NULL);
+	if (r == CLI_OK)
+		r = build_job(&c);
 	if (r != CLI_OK)
 		return r;
 	if (c.args->dry_run) {

@@ -15,6 +15,7 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "cli/cli.h"
+#include "cli/file.h"
 #include "cli/info.h"
 #include "cli/json.h"
 
@@ -361,29 +362,27 @@ static int info_run(void *args, int argc, char **argv)
 	const struct info_args *a = args;
 	struct info in = {.usable = false};
 	int status = CLI_OK;
-	FILE *json = NULL;
+	struct cli_file json;
 
-	if (a->out.json) {
-		json = cli_json_open(&cmd_info, a->out.json);
-		if (!json)
-			return CLI_FAILED;
-	}
+	if (cli_file_open(&json, &cmd_info, "--json", a->out.json) != CLI_OK)
+		return CLI_USAGE;
 	report_machine_load(&in.machine);
 	if (collect_gpus(&in, a->measure_gpu) < 0 || collect_engines(&in) < 0 ||
 	    collect_paths(&in, argc, argv) < 0) {
 		status = cli_fail(&cmd_info, CLI_FAILED, "out of memory");
 		goto out;
 	}
-	if (json != stdout)
+	if (json.f != stdout)
 		show(&in);
 	for (size_t i = 0; i < in.nr_paths; i++)
 		if (in.paths[i].code < 0)
 			status = cli_fail(&cmd_info, CLI_FAILED, "%s", in.paths[i].err.msg);
 	if (!in.usable)
 		status = cli_fail(&cmd_info, CLI_UNSUPPORTED, "no engine works on this machine");
-	if (json && cli_json_finish(&cmd_info, json, a->out.json, info_json(&in)) != CLI_OK)
+	if (json.f && cli_json_write(&json, &cmd_info, info_json(&in)) != CLI_OK)
 		status = CLI_FAILED;
 out:
+	cli_file_abandon(&json);
 	free(in.paths);
 	free(in.engines);
 	free(in.gpus);

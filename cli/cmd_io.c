@@ -371,7 +371,9 @@ static int io_main(void *args, int argc, char **argv)
 	(void)argc;
 	(void)argv;
 	catch_signals();
-	r = build_job(&c);
+	r = cli_outputs_check(&cmd_io, &c.args->out, NULL);
+	if (r == CLI_OK)
+		r = build_job(&c);
 	if (r == CLI_OK)
 		r = cli_outputs_open(&c.out, &cmd_io, &c.args->out);
 	if (r == CLI_OK)

@@ -313,7 +313,9 @@ static int sweep_main(void *args, int argc, char **argv)
 	(void)argc;
 	(void)argv;
 	c.job.stop = cli_stop_catch();
-	r = build_job(&c);
+	r = cli_outputs_check(&cmd_sweep, &c.args->out, NULL);
+	if (r == CLI_OK)
+		r = build_job(&c);
 	if (r == CLI_OK && c.args->dry_run) {
 		sweep_report_plan(stdout, &c.job);
 	} else if (r == CLI_OK) {

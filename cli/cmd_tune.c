@@ -102,7 +102,7 @@ struct tune_command {
 	struct space space;
 	struct cli_space_job more; /* of --sweep_config; options win */
 	struct cli_outputs out;
-	FILE *config;
+	struct cli_file config;
 	struct cli_progress progress;
 	int step;
 	unsigned left;
@@ -283,12 +283,8 @@ static int report(struct tune_command *c, struct result *r, const struct tune_re
 
 	if (c->out.text)
 		tune_report_text(stdout, &c->job, res);
-	if (c->config) {
-		FILE *f = TAKE_PTR(c->config);
-
-		status = cli_json_finish(&cmd_tune, f, c->args->output,
-					 tune_config_json(&c->job, res));
-	}
+	if (c->config.f)
+		status = cli_json_write(&c->config, &cmd_tune, tune_config_json(&c->job, res));
 	if (status == CLI_OK)
 		status = write_result(c, r, res);
 	return status;
@@ -329,13 +325,15 @@ static int run_and_report(struct tune_command *c)
 	return status;
 }
 
-/* A file that would look like settings, but is empty. */
-static void abandon_config(struct tune_command *c)
+/* All files, before anything is measured. */
+static int open_outputs(struct tune_command *c)
 {
-	if (!c->config || c->config == stdout)
-		return;
-	fclose(c->config);
-	unlink(c->args->output);
+	int r = cli_outputs_open(&c->out, &cmd_tune, &c->args->out);
+
+	if (r == CLI_OK)
+		r = cli_file_open(&c->config, &cmd_tune, "--output", c->args->output);
+	c->out.text = c->out.text && !cli_is_stdout(c->args->output);
+	return r;
 }
 
 static int tune_main(void *args, int argc, char **argv)
@@ -346,17 +344,17 @@ static int tune_main(void *args, int argc, char **argv)
 	(void)argc;
 	(void)argv;
 	c.job.stop = cli_stop_catch();
-	r = build_job(&c);
+	r = cli_outputs_check(&cmd_tune, &c.args->out,
+			      &(struct cli_name){"--output", c.args->output});
+	if (r == CLI_OK)
+		r = build_job(&c);
 	if (r == CLI_OK && c.args->dry_run) {
 		tune_report_plan(stdout, &c.job);
 	} else if (r == CLI_OK) {
-		r = cli_outputs_open(&c.out, &cmd_tune, &c.args->out);
-		if (r == CLI_OK && c.args->output &&
-		    !(c.config = cli_json_open(&cmd_tune, c.args->output)))
-			r = CLI_FAILED;
+		r = open_outputs(&c);
 		if (r == CLI_OK)
 			r = run_and_report(&c);
-		abandon_config(&c);
+		cli_file_abandon(&c.config);
 		cli_outputs_abandon(&c.out);
 	}
 	space_fini(&c.space);

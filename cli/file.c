@@ -3,13 +3,74 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
+#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/util.h"
 #include "cli/cli.h"
+
+/* -------------------------------------------------------------------- names */
+
+bool cli_is_stdout(const char *name)
+{
+	return name && !strcmp(name, "-");
+}
+
+static bool same_inode(const char *a, const char *b, struct stat *ret)
+{
+	struct stat other;
+
+	return stat(a, ret) == 0 && stat(b, &other) == 0 && ret->st_dev == other.st_dev &&
+	       ret->st_ino == other.st_ino;
+}
+
+/* Files that are not there yet, by the folders they would be in. */
+static bool same_new_file(const char *a, const char *b)
+{
+	CLEANUP_FREE char *dir_a = strdup(a), *dir_b = strdup(b);
+	const char *last_a = strrchr(a, '/'), *last_b = strrchr(b, '/');
+	struct stat st;
+
+	return dir_a && dir_b && !strcmp(last_a ? last_a + 1 : a, last_b ? last_b + 1 : b) &&
+	       same_inode(dirname(dir_a), dirname(dir_b), &st);
+}
+
+static bool same_file(const char *a, const char *b)
+{
+	struct stat st;
+
+	if (same_inode(a, b, &st))
+		return S_ISREG(st.st_mode);
+	return stat(a, &st) != 0 && stat(b, &st) != 0 && same_new_file(a, b);
+}
+
+static int check_pair(const struct cli_cmd *cmd, const struct cli_name *a, const struct cli_name *b)
+{
+	if (!a->name || !b->name)
+		return CLI_OK;
+	if (cli_is_stdout(a->name) && cli_is_stdout(b->name))
+		return cli_usage(cmd, "%s and %s: only one can be standard output", a->option,
+				 b->option);
+	if (cli_is_stdout(a->name) || cli_is_stdout(b->name) || !same_file(a->name, b->name))
+		return CLI_OK;
+	return cli_usage(cmd, "%s and %s: '%s' can be only one of them", a->option, b->option,
+			 b->name);
+}
+
+int cli_names_check(const struct cli_cmd *cmd, const struct cli_name *names, unsigned nr)
+{
+	int r = CLI_OK;
+
+	for (unsigned i = 0; i < nr && r == CLI_OK; i++)
+		for (unsigned k = 0; k < i && r == CLI_OK; k++)
+			r = check_pair(cmd, &names[k], &names[i]);
+	return r;
+}
+
+/* --------------------------------------------------------------------- files */
 
 /* A device, a pipe: what cannot be replaced is written to. */
 static bool replaceable(const char *name)
@@ -26,6 +87,9 @@ static int open_temp(struct cli_file *file)
 	int fd, r;
 
 	umask(mask);
+	/* A file that must not be written to must not be replaced either. */
+	if (access(file->name, W_OK) < 0 && errno != ENOENT)
+		return -errno;
 	if (asprintf(&file->temp, "%s.XXXXXX", file->name) < 0) {
 		file->temp = NULL;
 		return -ENOMEM;
@@ -51,14 +115,16 @@ int cli_file_open(struct cli_file *file, const struct cli_cmd *cmd, const char *
 	*file = (struct cli_file){.option = option, .name = name};
 	if (!name)
 		return CLI_OK;
-	if (!strcmp(name, "-"))
+	if (cli_is_stdout(name))
 		file->f = stdout;
+	else if (!*name)
+		r = -ENOENT;
 	else if (replaceable(name))
 		r = open_temp(file);
 	else if (!(file->f = fopen(name, "we")))
 		r = -errno;
 	return r == 0 ? CLI_OK
-		      : cli_fail(cmd, CLI_FAILED, "%s: '%s' cannot be written: %s", option, name,
+		      : cli_fail(cmd, CLI_USAGE, "%s: '%s' cannot be written: %s", option, name,
 				 strerror(-r));
 }
 

@@ -6,6 +6,7 @@
  * A file that a command writes.  It is written beside its name and takes it when it is
  * complete: nobody meets half of it, and a command that fails leaves what was there before.
  */
+#include <stdbool.h>
 #include <stdio.h>
 
 struct cli_cmd;
@@ -17,9 +18,22 @@ struct cli_file {
 	FILE *f;
 };
 
+/* A file that was named, NULL where none was, and the option that named it. */
+struct cli_name {
+	const char *option, *name;
+};
+
+/*
+ * No two of them may be one file, or standard output.  Returns CLI_OK, or CLI_USAGE after a
+ * message.  Devices and pipes are files that may be named twice.
+ */
+int cli_names_check(const struct cli_cmd *cmd, const struct cli_name *names, unsigned nr);
+/* Is it `-'? */
+bool cli_is_stdout(const char *name);
+
 /*
  * Before the job starts, so that a long one does not end in a file that cannot be
- * written.  @name may be NULL.  Returns CLI_OK, or another exit status after a message.
+ * written.  @name may be NULL.  Returns CLI_OK, or CLI_USAGE after a message.
  */
 int cli_file_open(struct cli_file *file, const struct cli_cmd *cmd, const char *option,
 		  const char *name);

@@ -6,6 +6,25 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/file.h"
+
+int cli_json_dump(FILE *f, const json_t *root, int indent)
+{
+	errno = 0;
+	if (json_dumpf(root, f, JSON_INDENT((size_t)indent)) == 0 && putc('\n', f) != EOF)
+		return 0;
+	if (ferror(f))
+		return errno ? -errno : -EIO;
+	return -ENOMEM;
+}
+
+int cli_json_write(struct cli_file *file, const struct cli_cmd *cmd, json_t *root)
+{
+	int r = root ? cli_json_dump(file->f, root, 2) : -ENOMEM;
+
+	json_decref(root);
+	return cli_file_finish(file, cmd, r, NULL);
+}
 
 FILE *cli_json_open(const struct cli_cmd *cmd, const char *file)
 {

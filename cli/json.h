@@ -7,6 +7,12 @@
 #include <stdio.h>
 
 struct cli_cmd;
+struct cli_file;
+
+/* @root and the end of its line, by steps of @indent.  Returns 0, or -errno of the file. */
+int cli_json_dump(FILE *f, const json_t *root, int indent);
+/* All of @file: @root, whose reference is taken, or NULL for want of memory.  An exit status. */
+int cli_json_write(struct cli_file *file, const struct cli_cmd *cmd, json_t *root);
 
 /*
  * Open @file ("-": standard output) before the job starts, so that a long job

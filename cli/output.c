@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/util.h"
+#include "cli/json.h"
 #include "load/report/result.h"
 
 const struct cli_opt cli_result_opts[] = {
@@ -25,9 +26,20 @@ const struct cli_opt cli_result_opts[] = {
 
 /* -------------------------------------------------------------------- outputs */
 
-static bool is_stdout(const char *name)
+int cli_outputs_check(const struct cli_cmd *cmd, const struct cli_result_args *args,
+		      const struct cli_name *also)
 {
-	return name && !strcmp(name, "-");
+	const struct cli_name names[] = {
+		{"--json", args->json},
+		{"--csv", args->csv},
+		{"--xlsx", args->xlsx},
+		{"--html", args->html},
+		also ? *also : (struct cli_name){.name = NULL},
+	};
+
+	if (cli_is_stdout(args->xlsx))
+		return cli_usage(cmd, "--xlsx: a workbook needs a file");
+	return cli_names_check(cmd, names, ARRAY_SIZE(names));
 }
 
 int cli_outputs_open(struct cli_outputs *o, const struct cli_cmd *cmd,
@@ -36,12 +48,8 @@ int cli_outputs_open(struct cli_outputs *o, const struct cli_cmd *cmd,
 	int r;
 
 	*o = (struct cli_outputs){.cmd = cmd,
-				  .text = !is_stdout(args->json) && !is_stdout(args->csv) &&
-					  !is_stdout(args->html)};
-	if (is_stdout(args->json) + is_stdout(args->csv) + is_stdout(args->html) > 1)
-		return cli_usage(cmd, "--json, --csv, --html: only one can be standard output");
-	if (is_stdout(args->xlsx))
-		return cli_usage(cmd, "--xlsx: a workbook needs a file");
+				  .text = !cli_is_stdout(args->json) && !cli_is_stdout(args->csv) &&
+					  !cli_is_stdout(args->html)};
 	r = cli_file_open(&o->json, cmd, "--json", args->json);
 	if (r == CLI_OK)
 		r = cli_file_open(&o->csv, cmd, "--csv", args->csv);
@@ -75,11 +83,10 @@ static int finish_html(struct cli_outputs *o, const struct result *r)
 static int write_json(FILE *f, const struct result *r)
 {
 	json_t *j = result_json(r);
-	int e = j ? json_dumpf(j, f, JSON_INDENT(1)) : -1;
+	int e = j ? cli_json_dump(f, j, 1) : -ENOMEM;
 
-	putc('\n', f);
 	json_decref(j);
-	return e < 0 ? -ENOMEM : 0;
+	return e;
 }
 
 /* "result.xlsx" to "result.csv", a file that is not there yet. */

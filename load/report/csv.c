@@ -235,7 +235,8 @@ int result_csv(FILE *f, const struct result *r)
 
 	for (unsigned i = 0; i < r->nr_series && rc == 0; i++)
 		rc = put_line(f, &r->series[i], false);
+	errno = 0;
 	if (rc == 0 && (fflush(f) || ferror(f)))
-		rc = -EIO;
+		rc = errno ? -errno : -EIO;
 	return rc;
 }

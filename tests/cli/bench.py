@@ -471,10 +471,33 @@ def csv_can_be_the_output():
 
 def a_result_that_cannot_be_written_is_noticed_first():
     with folder() as f:
-        for option in '--json', '--csv', '--xlsx':
-            _, err = bench(*QUICK, option, 'no/such/file', status=1)
-            assert err.count('\n') == 1 and 'cannot be written' in err, err
+        for option in '--json', '--csv', '--xlsx', '--html':
+            for name, why in ('no/such/file', 'No such file'), ('.', 'Is a directory'), ('', 'No such file'):
+                out, err = bench(*QUICK, option, name, status=2)
+                assert err.count('\n') == 1 and f"{option}: '{name}' cannot be written: {why}" in err and not out, err
         assert os.listdir(f) == []
+
+
+def a_full_device_is_called_so():
+    with folder():
+        for option in '--json', '--csv', '--html':
+            _, err = bench('--sizes', '4K', '-n', 2, '--no-limit', option, '/dev/full', status=1)
+            assert err == f"sluice bench: {option}: '/dev/full' was not written: No space left on device\n", err
+
+
+def one_file_cannot_be_two_results():
+    with folder() as f:
+        with open('old', 'w') as file:
+            file.write('x')
+        os.symlink('old', 'link')
+        for a, b in ('x', 'x'), ('x', './x'), ('x', f + '/x'), ('old', 'link'), ('-', '-'):
+            for more in [], ['--dry-run']:
+                _, err = bench(*QUICK, '--json', a, '--csv', b, *more, status=2)
+                assert err.startswith('sluice bench: --json and --csv: ') and err.count('\n') == 1, err
+        _, err = bench(*QUICK, '--html', 'x', '--xlsx', 'x', status=2)
+        assert '--xlsx and --html' in err, err
+        bench('--sizes', '4K', '-n', 2, '--no-limit', '--json', '/dev/null', '--csv', '/dev/null')
+        assert sorted(os.listdir(f)) == ['link', 'old']
 
 
 def a_failure_leaves_an_older_result_alone():
@@ -608,6 +631,8 @@ tap.run(
     a_page_with_plots_can_be_had_at_once,
     csv_can_be_the_output,
     a_result_that_cannot_be_written_is_noticed_first,
+    a_full_device_is_called_so,
+    one_file_cannot_be_two_results,
     a_failure_leaves_an_older_result_alone,
     *map(bad_input_case, BAD),
     a_folder_that_cannot_be_written_to_is_refused,

@@ -207,7 +207,7 @@ def json_goes_to_a_file_beside_the_text():
         with open(d + '/x.json') as f:
             assert json.load(f)['schema'] == 'sluice-info/1'
         status, out, err = sluice('--json', d + '/no/x.json')
-        assert status == 1 and err.count('\n') == 1 and "'%s/no/x.json'" % d in err, err
+        assert status == 2 and err.count('\n') == 1 and "'%s/no/x.json'" % d in err, err
         assert out == b''
 
 

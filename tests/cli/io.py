@@ -445,7 +445,7 @@ def ds_io_engine_names_mean_automatic():
 
 def an_unwritable_json_file_is_noticed_first():
     with folder() as f:
-        _, err = io('--folder', f, '--io_size', '64K', '--json', 'absent/x.json', status=1)
+        _, err = io('--folder', f, '--io_size', '64K', '--json', 'absent/x.json', status=2)
         assert 'absent/x.json' in err and err.count('\n') == 1, err
         assert os.listdir(f) == []
 

@@ -215,7 +215,7 @@ def a_page_that_cannot_be_written_fails_and_leaves_nothing():
         save('a.json', sample())
         os.mkdir('d')
         for where in ('missing/page.html', 'd/x/page.html', 'd'):
-            done = report('a.json', '-o', where, status=1)
+            done = report('a.json', '-o', where, status=2)
             assert done.stderr.count('\n') == 1 and where in done.stderr, done.stderr
         assert sorted(os.listdir()) == ['a.json', 'd'] and not os.listdir('d')
         done = report('a.json', '-o', '/dev/full', status=1)

@@ -285,6 +285,12 @@ def an_interruption_ends_with_what_is_known():
         assert left() == ['r.json', 'space.json'], left()
 
 
+def the_settings_can_be_the_output():
+    with folder():
+        out, err = tune('--sweep_config', 'space.json', *QUICK, '--output', '-')
+        assert set(json.loads(out)) == {'aio'} and not err, (out, err)
+
+
 def bad_command_lines_create_nothing():
     with folder():
         with open('file', 'w', encoding='utf-8') as f:
@@ -303,7 +309,11 @@ def bad_command_lines_create_nothing():
                  (['--budget', '0'], '--budget'), (['--loops', '0'], '--loops'), (['--io_size', 'big'], '--io_size'),
                  (['--io_size', '900G'], 'not enough'), (['--engine', 'warp'], '--engine'),
                  (['--sweep_config', 'gone.json'], 'gone.json'),
-                 (['--sweep_config', 'engines.json', '--engine', 'null'], '--engine and engine of --sweep_config')]
+                 (['--sweep_config', 'engines.json', '--engine', 'null'], '--engine and engine of --sweep_config'),
+                 (['--output', 'r.json'], "--json and --output: 'r.json' can be only one"),
+                 (['--output', '-', '--csv', '-'], '--csv and --output: only one'),
+                 (['--output', 'no/such'], "--output: 'no/such' cannot be written"),
+                 (['--json', 'no/such'], "--json: 'no/such' cannot be written")]
         with open('engines.json', 'w', encoding='utf-8') as f:
             json.dump({'engine': ['null', 'threads']}, f)
         for text, says in spaces.items():
@@ -312,7 +322,7 @@ def bad_command_lines_create_nothing():
             _, err = tune('--sweep_config', 'bad.json', status=2)
             assert err.count('\n') == 1 and says in err, (text, err)
         for args, says in cases:
-            _, err = tune(*args, '-o', 'out.json', '--json', 'r.json', status=2)
+            _, err = tune('-o', 'out.json', '--json', 'r.json', *args, status=2)
             assert err.count('\n') == 1 and says in err, (args, err)
         assert left() == ['bad.json', 'engines.json', 'file', 'space.json'], left()
 
@@ -324,4 +334,4 @@ tap.run(the_summary_is_ds_nvme_tunes_and_the_JSON_a_configuration, the_result_fo
         what_was_not_measured_has_no_speed, the_floor_is_explained, the_verdict_claims_no_more_than_was_compared, several_folders_work_at_once,
         the_limit_and_its_share_are_told, the_wear_is_bounded, an_exhaustive_search_writes_what_was_said,
         a_bound_that_no_measurement_keeps_is_refused, a_dry_run_creates_nothing, an_interruption_ends_with_what_is_known,
-        bad_command_lines_create_nothing)
+        the_settings_can_be_the_output, bad_command_lines_create_nothing)
