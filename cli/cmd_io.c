@@ -4,8 +4,6 @@
  * lines of DeepSpeed's ds_io; load/run/io.h has the job, load/report the output.
  */
 #include <errno.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,6 +15,7 @@
 #include "cli/output.h"
 #include "cli/places.h"
 #include "cli/progress.h"
+#include "cli/stop.h"
 #include "load/report/io_report.h"
 #include "load/report/result.h"
 #include "load/report/text.h"
@@ -134,6 +133,7 @@ struct io_command {
 	struct cli_places places;
 	struct cli_progress progress;
 	struct cli_outputs out;
+	const atomic_int *stop;
 	int step; /* shown last */
 };
 
@@ -230,6 +230,7 @@ static int build_job(struct io_command *c)
 	int r;
 
 	set_job(&c->job, c->args);
+	c->job.stop = c->stop;
 	r = check_args(c->args);
 	if (r == CLI_OK && c->args->config)
 		r = cli_config_read(&c->job.opts, &cmd_io, c->args->config);
@@ -255,26 +256,7 @@ static int build_job(struct io_command *c)
 	return CLI_OK;
 }
 
-/* --------------------------------------------------------- progress, signals */
-
-static atomic_int stop_signal; /* lock-free, so a handler may set it */
-
-static void on_signal(int sig)
-{
-	atomic_store(&stop_signal, sig);
-}
-
-/* The first signal ends the job and cleans up; a second one of the kind kills. */
-static void catch_signals(void)
-{
-	struct sigaction sa = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
-
-	sigaction(SIGINT, &sa, NULL);
-	sigaction(SIGTERM, &sa, NULL);
-	sigaction(SIGHUP, &sa, NULL);
-	signal(SIGPIPE, SIG_IGN); /* files must be removed before we go */
-	signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error like others: EFBIG */
-}
+/* ----------------------------------------------------------------- progress */
 
 static void show_progress(void *arg, enum io_step step, uint64_t done, uint64_t total)
 {
@@ -290,7 +272,8 @@ static void show_progress(void *arg, enum io_step step, uint64_t done, uint64_t 
 
 /* ---------------------------------------------------------------------- run */
 
-static int run_job(struct io_command *c, struct io_result *res)
+/* Returns what io_job_run() does, having said what went wrong; *@status is the exit status. */
+static int run_job(struct io_command *c, struct io_result *res, int *status)
 {
 	struct sluice_err err = {0, ""};
 	int r;
@@ -299,13 +282,16 @@ static int run_job(struct io_command *c, struct io_result *res)
 	cli_progress_start(&c->progress, "prepare", 0);
 	c->job.progress = c->progress.on ? show_progress : NULL;
 	c->job.progress_arg = c;
-	c->job.stop = &stop_signal;
 	r = io_job_run(&c->job, res, &err);
 	cli_progress_end(&c->progress);
-	if (r == -ECANCELED && stop_signal)
-		return cli_fail(&cmd_io, 128 + (int)stop_signal, "interrupted; %s",
-				c->job.keep ? "files were kept" : "files it created were removed");
-	return r < 0 ? cli_fail(&cmd_io, CLI_FAILED, "%s", err.msg) : CLI_OK;
+	*status = CLI_OK;
+	if (r == -ECANCELED && *c->job.stop)
+		*status = cli_fail(
+			&cmd_io, 128 + *c->job.stop, "interrupted; the result is partial, %s",
+			c->job.keep ? "files were kept" : "files it created were removed");
+	else if (r < 0)
+		*status = cli_fail(&cmd_io, CLI_FAILED, "%s", err.msg);
+	return r;
 }
 
 static json_t *words_json(const struct cli_list *list)
@@ -343,24 +329,28 @@ static int run_and_report(struct io_command *c)
 {
 	struct io_result res;
 	struct result result;
-	int r;
+	int r, status;
 
 	result_init(&result, "io");
 	if (c->out.text) {
 		io_report_places(stdout, &c->job);
 		fflush(stdout);
 	}
-	r = run_job(c, &res);
-	if (r != CLI_OK)
-		return r;
-	if (c->out.text)
+	r = run_job(c, &res, &status);
+	if (r < 0 && !res.partial)
+		return status;
+	if (c->out.text && res.nr_loops > res.first)
 		io_report_text(stdout, &c->job, &res);
+	if (r < 0) {
+		result.partial = true;
+		snprintf(result.partial_why, sizeof(result.partial_why), "interrupted");
+	}
 	r = write_result(c, &result, &res);
 	result_fini(&result);
 	io_result_fini(&res);
 	if (fflush(stdout) || ferror(stdout))
 		r = cli_fail(&cmd_io, CLI_FAILED, "cannot write the result: %s", strerror(errno));
-	return r;
+	return status != CLI_OK ? status : r;
 }
 
 static int io_main(void *args, int argc, char **argv)
@@ -370,7 +360,7 @@ static int io_main(void *args, int argc, char **argv)
 
 	(void)argc;
 	(void)argv;
-	catch_signals();
+	c.stop = cli_stop_catch();
 	r = cli_outputs_check(&cmd_io, &c.args->out, NULL);
 	if (r == CLI_OK)
 		r = build_job(&c);

@@ -269,7 +269,7 @@ static int write_result(struct tune_command *c, struct result *r, const struct t
 	r->settings = tune_settings_json(&c->job);
 	r->series = series;
 	r->bytes_written = res->bytes_written;
-	r->tune = tune_json(&c->job, res);
+	r->tune = res->race.probes ? tune_json(&c->job, res) : NULL;
 	result_finish(r);
 	status = cli_outputs_finish(&c->out, r);
 	free(targets);
@@ -315,6 +315,8 @@ static int run_and_report(struct tune_command *c)
 	}
 	if (res.race.probes)
 		status = report(c, &r, &res);
+	else if (*c->job.stop && res.info)
+		status = write_result(c, &r, &res); /* of what was asked for, where, and the wear */
 	if (*c->job.stop)
 		status = cli_fail(&cmd_tune, 128 + *c->job.stop,
 				  "interrupted; the result is partial, files were removed");

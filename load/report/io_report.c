@@ -194,8 +194,11 @@ void io_report_text(FILE *f, const struct io_job *job, const struct io_result *r
 	fprintf(f, "CPU:        %.4f s per GiB (user %.3f s, system %.3f s)\n", cpu_per_gib(res),
 		res->user_sec, res->system_sec);
 	text_limit(f, res);
-	if (job->validate)
+	if (job->validate && !res->partial)
 		fprintf(f, "validation: passed\n");
+	if (res->partial)
+		fprintf(f, "partial:    interrupted, %u of %u loops\n", res->nr_loops - res->first,
+			job->loops + (job->include_warmup ? job->warmup : 0));
 }
 
 /* --------------------------------------------------------- words of the JSON */

@@ -62,12 +62,20 @@ static void sum_stats(struct run_series *s, const struct io_result *res)
 	}
 }
 
-/* Reads are compared loop by loop, written files as they are in the end. */
-static uint64_t verified(const struct io_job *job, const struct io_result *res)
+/* Bytes of all workers that only they know of. */
+static void sum_bytes(struct run_series *s, const struct io_job *job, const struct io_result *res)
 {
-	uint64_t each = job->read || job->different_file ? res->nr_loops : 1;
+	uint64_t written = 0;
 
-	return job->validate ? res->nr_workers * each * job->io_size : 0;
+	s->warmup_bytes = (uint64_t)res->nr_workers * res->first * job->io_size;
+	for (unsigned i = 0; i < res->nr_workers; i++) {
+		s->prepared_bytes += res->workers[i].prepared_bytes;
+		s->verified_bytes += res->workers[i].verified_bytes;
+		written += res->workers[i].stats.bytes_written;
+	}
+	/* A loop that was interrupted wrote as well. */
+	if (!job->read && written > s->warmup_bytes + res->bytes)
+		s->warmup_bytes = written - res->bytes;
 }
 
 static int make_series(struct run_series *s, const struct io_job *job, const struct io_result *res)
@@ -83,19 +91,21 @@ static int make_series(struct run_series *s, const struct io_job *job, const str
 	s->opts = job->opts;
 	s->memory = job->gpu ? POOL_GPU : job->memory;
 	s->lock = job->lock;
-	s->warmup_bytes = (uint64_t)res->nr_workers * res->first * job->io_size;
 	s->sec = res->e2e_sec;
 	s->user_sec = res->user_sec;
 	s->system_sec = res->system_sec;
 	s->library_sec = res->library_sec;
 	s->run_bytes = res->bytes;
-	for (unsigned i = 0; job->read && i < res->nr_workers; i++)
-		s->prepared_bytes += res->workers[i].made * job->io_size;
 	memcpy(s->cache, res->cache, sizeof(s->cache));
 	s->limit = res->limit;
 	memcpy(s->limit_how, res->limit_how, sizeof(s->limit_how));
 	s->verify = job->validate;
-	s->verified_bytes = verified(job, res);
+	s->partial = res->partial;
+	if (res->partial)
+		snprintf(s->partial_why, sizeof(s->partial_why), "interrupted: %u of %u loops",
+			 res->nr_loops - res->first,
+			 job->loops + (job->include_warmup ? job->warmup : 0));
+	sum_bytes(s, job, res);
 	sum_stats(s, res);
 	return add_loops(s, job, res);
 }

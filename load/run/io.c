@@ -75,7 +75,7 @@ static int run_alloc(struct run *run, struct sluice_err *err)
 	unsigned n = run->job->nr_places, per = files_per_worker(run->job);
 
 	res->nr_workers = n;
-	res->nr_loops = run->job->loops + run->job->warmup;
+	run->nr_loops = run->job->loops + run->job->warmup;
 	res->first = run->job->include_warmup ? 0 : run->job->warmup;
 	res->workers = calloc(n, sizeof(*res->workers));
 	run->workers = calloc(n, sizeof(*run->workers));
@@ -92,8 +92,8 @@ static int run_alloc(struct run *run, struct sluice_err *err)
 		w->res = &res->workers[i];
 		w->res->folder = run->job->places[i].folder;
 		w->res->device = run->job->places[i].device;
-		w->res->task = calloc(res->nr_loops, sizeof(double));
-		w->res->e2e = calloc(res->nr_loops, sizeof(double));
+		w->res->task = calloc(run->nr_loops, sizeof(double));
+		w->res->e2e = calloc(run->nr_loops, sizeof(double));
 		if (!w->res->task || !w->res->e2e)
 			return sluice_fail(err, -ENOMEM, "out of memory");
 	}
@@ -171,7 +171,7 @@ static void tick(struct run *run)
 	} else if (step == IO_STEP_RUN) {
 		for (unsigned i = 0; i < run->nr_workers; i++)
 			done += bytes_moved(run->workers[i].io, job->read);
-		total = (uint64_t)run->nr_workers * run->res->nr_loops * job->io_size;
+		total = (uint64_t)run->nr_workers * run->nr_loops * job->io_size;
 	}
 	job->progress(job->progress_arg, step, done, total);
 }
@@ -264,6 +264,7 @@ static void run_sum(struct run *run)
 	struct io_result *res = run->res;
 	uint64_t direct = 0, buffered = 0;
 
+	res->first = (uint32_t)min_u64(res->first, res->nr_loops);
 	for (unsigned i = 0; i < run->nr_workers; i++) {
 		sum_worker(res, &run->workers[i]);
 		direct += res->workers[i].stats.blocks_direct;
@@ -273,7 +274,6 @@ static void run_sum(struct run *run)
 	res->direct = direct && !buffered;
 	res->buffered = buffered && !direct;
 	res->fresh = fresh_loops(run);
-	res->validated = job->validate;
 	if (job->limit) {
 		res->limit = (double)job->limit;
 		snprintf(res->limit_how, sizeof(res->limit_how), "as given");
@@ -330,6 +330,7 @@ int io_job_run(const struct io_job *job, struct io_result *result, struct sluice
 {
 	struct run run = {.job = job, .res = result};
 	struct sluice_err local;
+	bool keep;
 	int r;
 
 	memset(result, 0, sizeof(*result));
@@ -337,10 +338,12 @@ int io_job_run(const struct io_job *job, struct io_result *result, struct sluice
 	r = run_open(&run, err);
 	if (r == 0)
 		r = run_threads(&run, err);
-	if (r == 0)
+	keep = r == 0 || (r == -ECANCELED && job->stop && atomic_load(job->stop));
+	result->partial = r < 0;
+	if (keep)
 		run_sum(&run);
 	run_close(&run);
-	if (r < 0)
+	if (!keep)
 		io_result_fini(result);
 	return r;
 }

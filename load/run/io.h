@@ -70,11 +70,13 @@ struct io_job {
 struct io_worker_result {
 	const char *folder; /* the job's */
 	uint32_t device;
-	uint32_t made;    /* files created for it */
-	double task_sec;  /* sum over the counted loops */
-	double e2e_sec;   /* the same */
-	double *task;     /* seconds of each loop, warm-up first: io_result.nr_loops */
-	double *e2e;      /* the same */
+	uint32_t made;           /* files created for it */
+	uint64_t prepared_bytes; /* written into them, to be read */
+	uint64_t verified_bytes; /* compared and right */
+	double task_sec;         /* sum over the counted loops */
+	double e2e_sec;          /* the same */
+	double *task;            /* seconds of each loop, warm-up first: io_result.nr_loops */
+	double *e2e;             /* the same */
 	int64_t resident; /* most bytes found in the page cache before a counted loop; -1 unknown */
 	struct sluice_path_info path;
 	struct sluice_file_info file; /* as the last loop had it open */
@@ -87,8 +89,9 @@ struct io_worker_result {
 struct io_result {
 	unsigned nr_workers;
 	struct io_worker_result *workers;
-	uint32_t nr_loops; /* warm-up included */
+	uint32_t nr_loops; /* that all workers completed, warm-up included */
 	uint32_t first;    /* index of the first loop that counts */
+	bool partial;      /* interrupted: fewer than the job has, or not all was compared */
 	uint64_t bytes;    /* moved by the counted loops of all workers */
 	double task_sec;   /* of the slowest worker */
 	double e2e_sec;    /* the same */
@@ -103,7 +106,6 @@ struct io_result {
 	double limit;         /* bytes per second; 0: not known */
 	char limit_how[160];  /* who says so, or why it was not measured */
 	uint64_t limit_bytes; /* moved to measure it */
-	bool validated;       /* everything was compared and right */
 };
 
 /*
@@ -115,7 +117,8 @@ int io_job_check(const struct io_job *job, struct sluice_err *err);
 /*
  * Do it.  Whatever happens, files created on the way are gone afterwards unless
  * the job keeps them.  Returns 0, or -errno with one line in @err and nothing
- * in @result; -ECANCELED when job->stop was set.
+ * in @result; but -ECANCELED when job->stop was set, and the loops that were
+ * complete by then are in @result, marked partial.
  */
 int io_job_run(const struct io_job *job, struct io_result *result, struct sluice_err *err);
 void io_result_fini(struct io_result *result);

@@ -152,6 +152,7 @@ static int make_file(struct worker *w, const struct job_file *f, struct sluice_e
 		n = min_u64(size - off, w->stage_len);
 		sluice_pattern_fill(w->stage, n, f->pattern, off);
 		r = helper_transfer(w, f, false, off, n, err);
+		w->res->prepared_bytes += r == 0 ? n : 0;
 	}
 	return r;
 }
@@ -169,6 +170,7 @@ static int check_file(struct worker *w, const struct job_file *f, struct sluice_
 		r = helper_transfer(w, f, true, off, n, err);
 		if (r == 0)
 			r = stage_check(w, f->pattern, off, n, f->path, err);
+		w->res->verified_bytes += r == 0 ? n : 0;
 	}
 	return r;
 }
@@ -242,6 +244,20 @@ static void count_cpu(struct run *run)
 }
 
 /*
+ * Between two barriers, by worker 0.  A loop that not all workers have completed, because of
+ * a stop or a failure, does not count.
+ */
+static void end_loop(struct run *run, unsigned loop)
+{
+	if (atomic_exchange(&run->moved, 0) == run->nr_workers) {
+		run->res->nr_loops = loop + 1;
+		if (loop >= run->res->first)
+			count_cpu(run);
+	}
+	run->leave = run_stopped(run); /* one answer for all, read after the barrier */
+}
+
+/*
  * One loop.  The first two barriers keep the preparations of all workers out of
  * the CPU time, the last one keeps what follows out.
  */
@@ -261,24 +277,25 @@ static int one_loop(struct worker *w, unsigned loop, struct sluice_err *err)
 	}
 	pthread_barrier_wait(&run->barrier);
 	begin = clock_ns();
-	if (!run_stopped(run))
+	if (!run_stopped(run)) {
 		r = transfer(w, f, err);
+		atomic_fetch_add(&run->moved, r == 0);
+	}
 	done = clock_ns();
 	if (r < 0)
 		run_fail(run, err);
 	pthread_barrier_wait(&run->barrier);
 	end = clock_ns();
-	if (w->tid == 0) {
-		if (loop >= run->res->first)
-			count_cpu(run);
-		run->leave = run_stopped(run); /* one answer for all, read after the barrier */
-	}
+	if (w->tid == 0)
+		end_loop(run, loop);
 	pthread_barrier_wait(&run->barrier);
 
 	w->res->task[loop] = (double)(done - begin) / 1e9;
 	w->res->e2e[loop] = (double)(end - begin) / 1e9;
-	if (run->job->read && run->job->validate && !run_stopped(run))
+	if (run->job->read && run->job->validate && !run_stopped(run)) {
 		r = memory_check(w, f->pattern, f->path, err);
+		w->res->verified_bytes += r == 0 ? run->job->io_size : 0;
+	}
 	return r;
 }
 
@@ -345,7 +362,7 @@ void *worker_main(void *arg)
 	if (prepare(w, &err) < 0)
 		run_fail(run, &err);
 	next_step(w, IO_STEP_RUN);
-	for (unsigned i = 0; i < run->res->nr_loops && !run->leave; i++)
+	for (unsigned i = 0; i < run->nr_loops && !run->leave; i++)
 		if (one_loop(w, i, &err) < 0)
 			run_fail(run, &err);
 	next_step(w, IO_STEP_LIMIT);

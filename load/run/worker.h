@@ -37,6 +37,8 @@ struct run {
 	pthread_barrier_t barrier;
 	atomic_int step;    /* enum io_step */
 	atomic_bool failed; /* set once, with @err */
+	uint32_t nr_loops;  /* to do; those that are done are in the result */
+	atomic_uint moved;  /* workers whose transfer of this loop is done */
 	bool leave;         /* the loop; written by worker 0 between two barriers */
 	bool abandoned;     /* not all workers could be started */
 	pthread_mutex_t lock;

@@ -716,22 +716,54 @@ def the_limit_is_measured_on_the_same_files():
 
 # ------------------------------------------------------------------ stopping
 
+def moved(process, name):
+    """Bytes it has read or written so far, by its own calls."""
+    with open(f'/proc/{process.pid}/io', encoding='ascii') as f:
+        return int(re.search(rf'^{name}: (\d+)$', f.read(), re.M)[1])
+
+
 def stopping_case(number, *args):
     def case():
         with folder() as f:
-            process = start('--folder', f, '--io_size', '16M', '--loops', 1000000, *args)
-            deadline = time.monotonic() + 60
-            while not os.listdir(f) and time.monotonic() < deadline:
+            os.mkdir('data')
+            process = start('--folder', 'data', '--io_size', '4M', '--loops', 1000000, '--engine', 'threads',
+                            '--json', 'r.json', *args)
+            while moved(process, 'rchar' if '--read' in args else 'wchar') < 100 * MIB:
+                assert process.poll() is None, process.communicate()
                 time.sleep(0.01)
-            time.sleep(0.2)
-            assert process.poll() is None, process.communicate()
             process.send_signal(number)
             out, err = process.communicate()
             assert process.returncode == 128 + number, (process.returncode, err)
-            assert err.count('\n') == 1 and 'interrupted' in err, err
-            assert 'Speed' not in out
-            assert os.listdir(f) == []
-    return f'{number.name} during a {" ".join(args) or "write"} leaves nothing behind', case
+            assert err.count('\n') == 1 and 'interrupted; the result is partial' in err, err
+            assert os.listdir('data') == [] and sorted(os.listdir(f)) == ['data', 'r.json']
+            with open('r.json', encoding='utf-8') as file:
+                r = json.load(file)
+        resultcheck.check(ROOT, r)
+        (s,) = r['series']
+        assert r['partial'] and r['partial_why'] == 'interrupted', r['partial_why']
+        assert s['partial'] and s['partial_why'] == f'interrupted: {len(r["io"]["workers"][0]["task"])} of 1000000 loops'
+        assert 5 <= s['ops'] < 1000000 and s['bytes'] == s['ops'] * 4 * MIB, s['ops']
+        if '--validate' in args:
+            assert s['bytes'] + s['ops'] * 4 * MIB >= s['verified_bytes'] > 0, s['verified_bytes']
+        assert r['bytes_written'] >= (4 * MIB if '--read' in args else s['bytes'] + 4 * MIB), r['bytes_written']
+        assert re.search(r'^partial: +interrupted, \d+ of 1000000 loops$', out, re.M) and ' Speed = ' in out, out
+    return f'{number.name} during a {" ".join(args) or "write"} leaves a partial result and no files', case
+
+
+def stopping_before_the_first_loop_leaves_an_empty_result():
+    with folder() as f:
+        process = start('--io_size', '1G', '--loops', 3, '--read', '--json', 'r.json', '--engine', 'threads')
+        while not glob.glob('sluice-io-*/_aio*'):
+            assert process.poll() is None
+            time.sleep(0.001)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+        assert process.returncode == 130 and 'interrupted' in err and ' Speed = ' not in out, (err, out)
+        with open('r.json', encoding='utf-8') as file:
+            r = json.load(file)
+        assert os.listdir(f) == ['r.json']
+    resultcheck.check(ROOT, r)
+    assert r['partial'] and r['series'][0]['ops'] == 0 and r['bytes_written'] <= 1 << 30, r['series']
 
 
 def stopping_removes_the_private_folder():
@@ -799,6 +831,8 @@ tap.run(
     the_limit_is_measured_on_the_same_files,
     stopping_case(signal.SIGINT),
     stopping_case(signal.SIGINT, '--read'),
+    stopping_case(signal.SIGINT, '--read', '--validate'),
     stopping_case(signal.SIGTERM, '--multi_process', '2'),
+    stopping_before_the_first_loop_leaves_an_empty_result,
     stopping_removes_the_private_folder,
 )

@@ -11,6 +11,7 @@ import sys
 sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
 
 import contextlib
+import glob
 import json
 import math
 import re
@@ -291,6 +292,22 @@ def the_settings_can_be_the_output():
         assert set(json.loads(out)) == {'aio'} and not err, (out, err)
 
 
+def an_early_interruption_leaves_a_result_without_a_winner():
+    with folder():
+        process = start('--sweep_config', 'space.json', '--io_size', '1G', '--no-limit', '--max_write', '1T',
+                        '--json', 'r.json', '--html', 'r.html', '--output', 'o.json')
+        while not glob.glob('sluice-lab-*/data'):
+            assert process.poll() is None, process.communicate()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+        assert process.returncode == 130 and 'interrupted' in err, (process.returncode, err)
+        with open('r.json', encoding='utf-8') as f:
+            r = json.load(f)
+        resultcheck.check(ROOT, r)
+        assert r['partial'] and r['partial_why'] == 'interrupted' and r['series'] == [] and 'tune' not in r, r
+        assert left() == ['r.html', 'r.json', 'space.json'], left()
+
+
 def bad_command_lines_create_nothing():
     with folder():
         with open('file', 'w', encoding='utf-8') as f:
@@ -334,4 +351,4 @@ tap.run(the_summary_is_ds_nvme_tunes_and_the_JSON_a_configuration, the_result_fo
         what_was_not_measured_has_no_speed, the_floor_is_explained, the_verdict_claims_no_more_than_was_compared, several_folders_work_at_once,
         the_limit_and_its_share_are_told, the_wear_is_bounded, an_exhaustive_search_writes_what_was_said,
         a_bound_that_no_measurement_keeps_is_refused, a_dry_run_creates_nothing, an_interruption_ends_with_what_is_known,
-        the_settings_can_be_the_output, bad_command_lines_create_nothing)
+        an_early_interruption_leaves_a_result_without_a_winner, the_settings_can_be_the_output, bad_command_lines_create_nothing)
