@@ -12,6 +12,7 @@
 #include "base/util.h"
 #include "cli/cli.h"
 #include "cli/config.h"
+#include "cli/how.h"
 #include "cli/output.h"
 #include "cli/places.h"
 #include "cli/progress.h"
@@ -83,13 +84,14 @@ static const struct cli_opt io_opts[] = {
 	CLI_STR(struct io_args, engine, 'e', "engine", "NAME", NULL,
 		"as `sluice info' lists them; default, aio_handle and aio_basic: the first usable"),
 	CLI_STR(struct io_args, config, 0, "config", "FILE", NULL,
-		"settings as `sluice tune' and DeepSpeed have them; take the place of those below"),
+		"settings as `sluice tune' and DeepSpeed have them, where no option below is "
+		"given"),
 	CLI_SIZE(struct io_args, block_size, 'b', "block_size", "BYTES", NULL, 512, 1ull << 30,
 		 "bytes per block; default: what suits the device, near 1M"),
-	CLI_U32(struct io_args, queue_depth, 'd', "queue_depth", "N", "32", 1, 4096,
-		"blocks in flight per I/O thread"),
-	CLI_U32(struct io_args, io_parallel, 't', "io_parallel", "N", "1", 1, 256,
-		"I/O threads per worker"),
+	CLI_U32(struct io_args, queue_depth, 'd', "queue_depth", "N", NULL, 1, 4096,
+		"blocks in flight per I/O thread; default: 32"),
+	CLI_U32(struct io_args, io_parallel, 't', "io_parallel", "N", NULL, 1, 256,
+		"I/O threads per worker; default: 1"),
 	CLI_ALIAS("threads"),
 	CLI_FLAG(struct io_args, single_submit, 0, "single_submit", "submit blocks one by one"),
 	CLI_FLAG(struct io_args, sequential_requests, 0, "sequential_requests",
@@ -139,39 +141,20 @@ struct io_command {
 
 /* ------------------------------------------------------------- from options */
 
-static bool known_engine(const char *name)
-{
-	size_t len = strcspn(name, ":");
-
-	for (unsigned i = 0; sluice_engine_name(i); i++)
-		if (strlen(sluice_engine_name(i)) == len &&
-		    !strncmp(name, sluice_engine_name(i), len))
-			return true;
-	return false;
-}
-
 static int pick_engine(struct io_command *c)
 {
 	const char *name = c->args->engine;
-	char list[160] = "";
 
 	if (c->args->gds)
-		c->job.opts.engine = "cufile";
-	if (!name || !strcmp(name, "aio_handle") || !strcmp(name, "aio_basic"))
-		return CLI_OK;
+		name = "cufile";
+	if (!name)
+		return CLI_OK; /* or what the configuration says */
 	if (!strcmp(name, "torch_io") || !strcmp(name, "torch_fastio"))
 		return cli_fail(
 			&cmd_io, CLI_UNSUPPORTED,
 			"--engine: '%s' is torch's own I/O, which this command does not have",
 			name);
-	if (known_engine(name)) {
-		c->job.opts.engine = name;
-		return CLI_OK;
-	}
-	for (unsigned i = 0; sluice_engine_name(i); i++)
-		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s", i ? ", " : "",
-			 sluice_engine_name(i));
-	return cli_usage(&cmd_io, "--engine: '%s' is unknown; there are %s", name, list);
+	return cli_engine(&c->job.opts.engine, name, &cmd_io);
 }
 
 static void set_job(struct io_job *job, const struct io_args *a)
@@ -194,14 +177,26 @@ static void set_job(struct io_job *job, const struct io_args *a)
 		.limit = a->limit,
 		.measure_limit = a->measure_limit,
 	};
-	job->opts.depth = a->queue_depth;
-	job->opts.block = a->block_size;
-	job->opts.threads = a->io_parallel;
-	job->opts.flags = (a->single_submit ? SLUICE_SINGLE_SUBMIT : 0) |
-			  (a->sequential_requests ? SLUICE_NO_OVERLAP : 0);
 	job->opts.direct = a->direct;
 	job->opts.durability = a->durability;
 	job->opts.huge = a->huge;
+}
+
+/* Defaults, then what the file says, then what options say. */
+static int set_how(struct sluice_opts *opts, const struct io_args *a)
+{
+	int r = CLI_OK;
+
+	opts->depth = 32;
+	opts->threads = 1;
+	if (a->config)
+		r = cli_config_read(opts, &cmd_io, a->config);
+	opts->depth = a->queue_depth ? a->queue_depth : opts->depth;
+	opts->block = a->block_size ? a->block_size : opts->block;
+	opts->threads = a->io_parallel ? a->io_parallel : opts->threads;
+	opts->flags |= (a->single_submit ? SLUICE_SINGLE_SUBMIT : 0) |
+		       (a->sequential_requests ? SLUICE_NO_OVERLAP : 0);
+	return r;
 }
 
 /* What does not go together, and what is taken note of. */
@@ -232,8 +227,8 @@ static int build_job(struct io_command *c)
 	set_job(&c->job, c->args);
 	c->job.stop = c->stop;
 	r = check_args(c->args);
-	if (r == CLI_OK && c->args->config)
-		r = cli_config_read(&c->job.opts, &cmd_io, c->args->config);
+	if (r == CLI_OK)
+		r = set_how(&c->job.opts, c->args);
 	if (r == CLI_OK)
 		r = pick_engine(c);
 	if (r == CLI_OK)

@@ -11,30 +11,40 @@
 #include "base/util.h"
 #include "cli/cli.h"
 
-enum { BLOCK, DEPTH, THREADS, SINGLE, OVERLAP, GDS };
+enum which { BLOCK, DEPTH, THREADS, SINGLE, OVERLAP, GDS };
 
 static const struct member {
 	const char *name;
+	enum which which;
 	bool flag;
 	json_int_t min, max;
 } members[] = {
-	[BLOCK] = {"block_size", false, 512, 1 << 30},
-	[DEPTH] = {"queue_depth", false, 1, 4096},
-	[THREADS] = {"intra_op_parallelism", false, 1, 256},
-	[SINGLE] = {"single_submit", true, 0, 0},
-	[OVERLAP] = {"overlap_events", true, 0, 0},
-	[GDS] = {"use_gds", true, 0, 0},
+	{"block_size", BLOCK, false, 512, 1 << 30},
+	{"queue_depth", DEPTH, false, 1, 4096},
+	{"intra_op_parallelism", THREADS, false, 1, 256},
+	{"thread_count", THREADS, false, 1, 256}, /* before DeepSpeed 0.16.4, and in its manual */
+	{"num_threads", THREADS, false, 1, 256},  /* what ds_nvme_tune writes */
+	{"single_submit", SINGLE, true, 0, 0},
+	{"overlap_events", OVERLAP, true, 0, 0},
+	{"use_gds", GDS, true, 0, 0},
 };
+
+/* true, false, or the words, which ds_nvme_tune writes.  Returns 0 or -EINVAL. */
+static int flag_value(bool *ret, const json_t *v)
+{
+	const char *word = json_string_value(v);
+
+	*ret = json_is_true(v) || (word && !strcmp(word, "true"));
+	return *ret || json_is_false(v) || (word && !strcmp(word, "false")) ? 0 : -EINVAL;
+}
 
 static void set_flag(struct sluice_opts *opts, uint32_t flag, bool on)
 {
 	opts->flags = on ? opts->flags | flag : opts->flags & ~flag;
 }
 
-static void set(struct sluice_opts *opts, unsigned which, const json_t *v)
+static void set(struct sluice_opts *opts, enum which which, json_int_t n, bool on)
 {
-	json_int_t n = json_integer_value(v);
-
 	switch (which) {
 	case BLOCK:
 		opts->block = (uint64_t)n;
@@ -46,13 +56,13 @@ static void set(struct sluice_opts *opts, unsigned which, const json_t *v)
 		opts->threads = (uint32_t)n;
 		break;
 	case SINGLE:
-		set_flag(opts, SLUICE_SINGLE_SUBMIT, json_is_true(v));
+		set_flag(opts, SLUICE_SINGLE_SUBMIT, on);
 		break;
 	case OVERLAP:
-		set_flag(opts, SLUICE_NO_OVERLAP, !json_is_true(v));
+		set_flag(opts, SLUICE_NO_OVERLAP, !on);
 		break;
 	case GDS:
-		opts->engine = json_is_true(v) ? "cufile" : opts->engine;
+		opts->engine = on ? "cufile" : opts->engine;
 		break;
 	}
 }
@@ -62,16 +72,17 @@ static int read_member(struct sluice_opts *opts, const char *key, const json_t *
 {
 	for (unsigned i = 0; i < ARRAY_SIZE(members); i++) {
 		const struct member *m = &members[i];
+		bool on = false;
 
 		if (strcmp(m->name, key) != 0)
 			continue;
-		if (m->flag && !json_is_boolean(v))
+		if (m->flag && flag_value(&on, v) < 0)
 			return sluice_fail(err, -EINVAL, "%s is neither true nor false", key);
 		if (!m->flag && (!json_is_integer(v) || json_integer_value(v) < m->min ||
 				 json_integer_value(v) > m->max))
 			return sluice_fail(err, -EINVAL, "%s is not a number of %lld..%lld", key,
 					   (long long)m->min, (long long)m->max);
-		set(opts, i, v);
+		set(opts, m->which, json_integer_value(v), on);
 		return 0;
 	}
 	return sluice_fail(err, -EINVAL, "unknown member '%s'", key);

@@ -8,9 +8,9 @@
 struct cli_cmd;
 
 /*
- * Set in @opts what @file says.  Members of other parts of a DeepSpeed configuration
- * are not looked at; of "aio" all must be known.  Returns an exit status, having
- * said what is wrong.
+ * Set in @opts what @file says; names and spellings of earlier DeepSpeeds are taken too.  Members
+ * of other parts of a DeepSpeed configuration are not looked at; of "aio" all must be known.
+ * Returns an exit status, having said what is wrong.
  */
 int cli_config_read(struct sluice_opts *opts, const struct cli_cmd *cmd, const char *file);
 

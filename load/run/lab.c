@@ -18,8 +18,8 @@
 #include "load/run/limit.h"
 #include "load/run/stream.h"
 
-#define CHUNK   (8u << 20)
-#define WARMUP  (1u << 20) /* an operation that does not count: threads are awake, pages there */
+#define CHUNK  (8u << 20)
+#define WARMUP (1u << 20) /* an operation that does not count: threads are awake, pages there */
 
 /* -------------------------------------------------------------------- check */
 

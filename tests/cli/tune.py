@@ -116,12 +116,46 @@ def io_refuses_a_configuration_it_does_not_understand():
         for text, says in (('{', 'line'), ('{}', "has no object 'aio'"), ('{"aio": {"depth": 3}}', "unknown member 'depth'"),
                            ('{"aio": {"queue_depth": "3"}}', 'queue_depth is not a number'),
                            ('{"aio": {"queue_depth": 0}}', 'queue_depth is not a number of 1..4096'),
-                           ('{"aio": {"single_submit": "false"}}', 'neither true nor false')):
+                           ('{"aio": {"single_submit": "no"}}', 'neither true nor false'),
+                           ('{"aio": {"use_gds": 1}}', 'neither true nor false'),
+                           ('{"aio": {"thread_count": 0}}', 'thread_count is not a number of 1..256')):
             with open('c.json', 'w', encoding='utf-8') as f:
                 f.write(text)
             process = start('--config', 'c.json', command='io')
             _, err = process.communicate()
             assert process.returncode == 2 and says in err and err.count('\n') == 1, (text, err)
+
+
+def io_ran(*args, **aio):
+    """The settings of a run with this configuration and these options."""
+    with open('c.json', 'w', encoding='utf-8') as f:
+        json.dump({'aio': aio, 'zero_optimization': {}}, f)
+    process = start('--config', 'c.json', '--io_size', '1M', '--loops', '1', '--json', '-', *args, command='io')
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    return json.loads(out)['series'][0]['settings']
+
+
+def io_takes_the_names_and_words_of_other_tools():
+    with folder():
+        for name in 'intra_op_parallelism', 'thread_count', 'num_threads':
+            s = io_ran(**{name: 3}, single_submit='true', overlap_events='false', use_gds='false')
+            assert s['io_parallel'] == 3 and s['single_submit'] and s['sequential_requests'], s
+            assert s['queue_depth'] == 32 and s['engine'] is None, s
+        s = io_ran(single_submit='false', overlap_events='true')
+        assert not s['single_submit'] and not s['sequential_requests'] and s['io_parallel'] == 1, s
+
+
+def an_option_of_io_wins_over_the_configuration():
+    with folder():
+        aio = {'queue_depth': 7, 'block_size': 65536, 'thread_count': 3, 'single_submit': False,
+               'overlap_events': True, 'use_gds': True}
+        s = io_ran('--queue_depth', 32, '--block_size', '128K', '--io_parallel', 1, '--single_submit',
+                   '--sequential_requests', '--engine', 'aio_handle', **aio)
+        assert (s['queue_depth'], s['block_size'], s['io_parallel']) == (32, 131072, 1), s
+        assert s['single_submit'] and s['sequential_requests'] and s['engine'] is None, s
+        s = io_ran('--engine', 'threads', **aio)
+        assert (s['queue_depth'], s['block_size'], s['io_parallel'], s['engine']) == (7, 65536, 3, 'threads'), s
 
 
 def every_goal_finds_a_winner():
@@ -346,6 +380,7 @@ def bad_command_lines_create_nothing():
 
 tap.run(the_summary_is_ds_nvme_tunes_and_the_JSON_a_configuration, the_result_follows_the_schema_and_names_every_try,
         what_it_writes_sluice_io_reads, io_refuses_a_configuration_it_does_not_understand, every_goal_finds_a_winner,
+        io_takes_the_names_and_words_of_other_tools, an_option_of_io_wins_over_the_configuration,
         exhaustive_measures_everything_as_often_as_asked_for, loops_without_a_walk_are_told_to_be_ignored,
         a_space_may_say_what_is_the_same_for_all,
         what_was_not_measured_has_no_speed, the_floor_is_explained, the_verdict_claims_no_more_than_was_compared, several_folders_work_at_once,
