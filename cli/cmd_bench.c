@@ -67,7 +67,8 @@ static const struct cli_opt bench_opts[] = {
 	CLI_FLAG(struct bench_args, overwrite, 0, "overwrite",
 		 "write over existing data; default: into empty files"),
 	CLI_U32(struct bench_args, files, 0, "files", "N", NULL, 1, 100000,
-		"tensors on disk at a time; default: one per iteration, within 2G"),
+		"tensors on disk at a time; default: one per iteration, within 2G, or fewer with "
+		"--runtime"),
 	CLI_FLAG(struct bench_args, open_once, 0, "open-once",
 		 "open files beforehand; default: in each operation"),
 	CLI_FLAG(struct bench_args, verify, 0, "verify",

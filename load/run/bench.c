@@ -325,6 +325,7 @@ int bench_run(const struct bench_job *job, struct bench_result *result, struct s
 {
 	struct bench b = {.job = job, .res = result};
 	struct bench_plan plan;
+	uint64_t start = clock_ns();
 	int r = 0;
 
 	bench_plan(job, &plan);
@@ -349,6 +350,7 @@ int bench_run(const struct bench_job *job, struct bench_result *result, struct s
 		r = measure_limit(&b, plan.limit_bytes, err);
 	}
 	rmdir(b.dir);
+	result->sec = (double)(clock_ns() - start) / 1e9;
 	return r;
 }
 

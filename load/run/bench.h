@@ -79,6 +79,7 @@ struct bench_result {
 	struct run_series *series;
 	unsigned nr_series;
 	uint64_t bytes_written; /* all */
+	double sec;             /* all, files made and removed included */
 	struct sluice_path_info path;
 	bool began; /* the folder was made */
 };

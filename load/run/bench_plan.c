@@ -16,9 +16,23 @@
 #include "load/run/limit.h"
 #include "load/run/pool.h"
 
-#define MAX_ON_DISK  (2ull << 30)  /* tensors of one size, unless the job says how many */
-#define DEFAULT_SPAN (1ull << 30)  /* of the file for random access */
-#define RESERVE      (16ull << 20) /* directories, metadata */
+#define MAX_ON_DISK (2ull << 30) /* tensors of one size, unless the job says how many */
+/* The same of a job that ends by time, per second: making files must not take longer than it. */
+#define LEAST_ON_DISK   (512ull << 20)
+#define ON_DISK_PER_SEC (128ull << 20)
+#define FILES_PER_SEC   256
+#define LEAST_FILES     1024
+#define DEFAULT_SPAN    (1ull << 30)  /* of the file for random access */
+#define RESERVE         (16ull << 20) /* directories, metadata */
+
+/* As many as a job by time makes; others have one per iteration. */
+static uint64_t files_by_time(const struct bench_job *job, uint64_t size)
+{
+	uint64_t sec = job->runtime_ns / 1000000000;
+	uint64_t bytes = min_u64(max_u64(sec * ON_DISK_PER_SEC, LEAST_ON_DISK), MAX_ON_DISK);
+
+	return min_u64(bytes / size, max_u64(sec * FILES_PER_SEC, LEAST_FILES));
+}
 
 unsigned bench_nr_files(const struct bench_job *job, uint64_t size)
 {
@@ -27,9 +41,9 @@ unsigned bench_nr_files(const struct bench_job *job, uint64_t size)
 	if (job->random)
 		return 1;
 	if (!nr)
-		nr = max_u64(MAX_ON_DISK / size, job->in_flight);
-	if (!job->runtime_ns && !job->files)
-		nr = min_u64(nr, max_u64(job->iterations, job->in_flight));
+		nr = max_u64(job->runtime_ns ? files_by_time(job, size)
+					     : min_u64(MAX_ON_DISK / size, job->iterations),
+			     job->in_flight);
 	return (unsigned)max_u64(min_u64(nr, 100000), 1);
 }
 

@@ -301,6 +301,26 @@ def a_runtime_ends_in_time():
     assert r['settings']['iterations'] is None and r['settings']['runtime'] == 1
 
 
+def a_runtime_makes_few_files():
+    for size, seconds, files in ('4K', 1, 1024), ('4K', 8, 2048), ('1M', 1, 512), ('1M', 100, 2048), ('1G', 1, 1):
+        with folder():
+            out, _ = bench('--sizes', size, '--runtime', seconds, '--dry-run')
+        assert re.search(rf'{size}, {seconds} s each, in {files} files?$', out, re.M), out
+    with folder():
+        out, _ = bench('--sizes', '4K', '--runtime', 1, '--files', 5000, '--dry-run')
+    assert 'in 5000 files' in out, out
+
+
+def the_time_around_the_series_is_told():
+    with folder():
+        out, _ = bench('--sizes', '64K', '--runtime', 1, '--no-limit', '--rwmix', 50, '--json', 'r.json')
+        with open('r.json') as file:
+            r = json.load(file)
+    whole, measured = map(float, re.search(r'^time: +([\d.]+) s in all, ([\d.]+) s of it measured$', out, re.M).groups())
+    assert abs(measured - r['series'][0]['sec']) <= 0.051, (measured, r['series'][0]['sec'])
+    assert measured <= whole <= r['duration_sec'] + 0.051, (whole, r['duration_sec'])
+
+
 def a_rate_is_not_exceeded():
     r = result('--sizes', '64K', '--iterations', 21, '--no-limit', '--rate', '1M')
     for s in r['series']:
@@ -617,6 +637,8 @@ tap.run(
     a_mix_has_a_series_of_each_kind,
     one_seed_is_one_mix,
     a_runtime_ends_in_time,
+    a_runtime_makes_few_files,
+    the_time_around_the_series_is_told,
     a_rate_is_not_exceeded,
     fresh_files_and_overwriting_differ_in_wear,
     what_ran_is_told,
