@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "cli/cli.h"
+#include "cli/json.h"
 
 enum which { BLOCK, DEPTH, THREADS, SINGLE, OVERLAP, GDS };
 
@@ -90,15 +91,13 @@ static int read_member(struct sluice_opts *opts, const char *key, const json_t *
 
 int cli_config_read(struct sluice_opts *opts, const struct cli_cmd *cmd, const char *file)
 {
-	json_error_t e;
-	json_t *root = json_load_file(file, JSON_REJECT_DUPLICATES, &e), *aio, *v;
+	json_t *root = cli_json_load(cmd, "--config", file), *aio, *v;
 	struct sluice_err err = {0, ""};
 	const char *key;
 	int r = 0;
 
 	if (!root)
-		return cli_fail(cmd, CLI_USAGE, "--config: '%s': line %d: %s", file,
-				e.line > 0 ? e.line : 0, e.text);
+		return CLI_USAGE;
 	aio = json_object_get(root, "aio");
 	if (!json_is_object(aio))
 		r = sluice_fail(&err, -EINVAL, "has no object 'aio'");

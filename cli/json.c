@@ -8,6 +8,28 @@
 #include "cli/cli.h"
 #include "cli/file.h"
 
+json_t *cli_json_load(const struct cli_cmd *cmd, const char *option, const char *file)
+{
+	FILE *f = fopen(file, "re");
+	json_error_t e;
+	json_t *root;
+
+	if (!f) {
+		cli_fail(cmd, CLI_USAGE, "%s: '%s' cannot be read: %s", option, file,
+			 strerror(errno));
+		return NULL;
+	}
+	root = json_loadf(f, JSON_REJECT_DUPLICATES, &e);
+	if (!root && ferror(f))
+		cli_fail(cmd, CLI_USAGE, "%s: '%s' cannot be read: %s", option, file,
+			 strerror(errno));
+	else if (!root)
+		cli_fail(cmd, CLI_USAGE, "%s: '%s' is not JSON: line %d: %s", option, file,
+			 e.line > 0 ? e.line : 1, e.text);
+	fclose(f);
+	return root;
+}
+
 int cli_json_dump(FILE *f, const json_t *root, int indent)
 {
 	errno = 0;

@@ -15,6 +15,7 @@
 #include "base/util.h"
 #include "cli/cli.h"
 #include "cli/how.h"
+#include "cli/json.h"
 #include "load/run/pool.h"
 
 /* Options of ds_io that have one value here, whatever the configuration. */
@@ -238,8 +239,7 @@ static int check_whole(const struct reader *r, struct sluice_err *err)
 int cli_space_read(struct space *out, struct cli_space_job *job, const struct cli_cmd *cmd,
 		   const char *file)
 {
-	json_error_t e;
-	json_t *root = json_load_file(file, JSON_REJECT_DUPLICATES, &e), *list;
+	json_t *root = cli_json_load(cmd, "--sweep_config", file), *list;
 	struct reader reader = {.job = job};
 	struct sluice_err err = {0, ""};
 	const char *key;
@@ -247,8 +247,7 @@ int cli_space_read(struct space *out, struct cli_space_job *job, const struct cl
 
 	*job = (struct cli_space_job){.io_size = 0};
 	if (!root)
-		return cli_fail(cmd, CLI_USAGE, "--sweep_config: '%s': line %d: %s", file,
-				e.line > 0 ? e.line : 0, e.text);
+		return CLI_USAGE;
 	if (!json_is_object(root))
 		r = sluice_fail(&err, -EINVAL, "is not an object of lists");
 	json_object_foreach(root, key, list)

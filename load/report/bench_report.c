@@ -165,7 +165,7 @@ static void path_line(FILE *f, const struct bench_job *job, const struct sluice_
 }
 
 /* Once per kind: the first series that has it speaks for the others. */
-static void per_kind_lines(FILE *f, const struct bench_result *res)
+static void per_kind_lines(FILE *f, const struct bench_job *job, const struct bench_result *res)
 {
 	for (int read = 0; read < 2; read++) {
 		for (unsigned i = 0; i < res->nr_series; i++) {
@@ -175,8 +175,11 @@ static void per_kind_lines(FILE *f, const struct bench_result *res)
 				continue;
 			fprintf(f, "cache:      %ss: %s\n", read ? "read" : "write", s->cache);
 			if (s->limit > 0)
-				fprintf(f, "limit:      %ss: %.1f MB/s (%s)\n",
-					read ? "read" : "write", s->limit / MB, s->limit_how);
+				fprintf(f, "limit:      %ss: %.1f MB/s (%s)%s\n",
+					read ? "read" : "write", s->limit / MB, s->limit_how,
+					read || job->overwrite || job->limit
+						? ""
+						: "; writes of this run filled empty files");
 			else
 				fprintf(f, "limit:      %ss: %s\n", read ? "read" : "write",
 					*s->limit_how ? s->limit_how : "not measured");
@@ -211,7 +214,7 @@ void bench_report_summary(FILE *f, const struct bench_job *job, const struct ben
 	fputc('\n', f);
 	report_ran(f, &res->series[0]);
 	path_line(f, job, &res->path);
-	per_kind_lines(f, res);
+	per_kind_lines(f, job, res);
 	fprintf(f, "written:    %s in all\n", sluice_size_format(written, res->bytes_written));
 	time_line(f, job, res);
 	if (job->verify)

@@ -367,6 +367,16 @@ def the_limit_is_measured():
     assert r['bytes_written'] > sum(s['bytes_written'] for s in r['series'])
 
 
+def a_limit_of_other_writes_is_told():
+    for more, said in ([], True), (['--overwrite'], False), (['--limit', '1G'], False):
+        with folder():
+            out, _ = bench('--sizes', '64K', '-n', 5, '--write-only', *more)
+        line = re.search('^limit: +writes: (.*)$', out, re.M)[1]
+        if line.startswith('not measured'):
+            raise tap.Skip('direct', 'no O_DIRECT here')
+        assert line.endswith('; writes of this run filled empty files') == said, line
+
+
 def more_operations_than_samples():
     r = result('--sizes', '4K', '-n', 12000, '--no-limit', '--engine', 'null', '--random',
                '--span', '1M', '--read-only')
@@ -644,6 +654,7 @@ tap.run(
     what_ran_is_told,
     a_given_limit_gives_a_share,
     the_limit_is_measured,
+    a_limit_of_other_writes_is_told,
     more_operations_than_samples,
     fio_does_the_same_work,
     what_fio_writes_is_in_the_text,

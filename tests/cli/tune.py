@@ -117,6 +117,7 @@ def io_refuses_a_configuration_it_does_not_understand():
                            ('{"aio": {"queue_depth": "3"}}', 'queue_depth is not a number'),
                            ('{"aio": {"queue_depth": 0}}', 'queue_depth is not a number of 1..4096'),
                            ('{"aio": {"single_submit": "no"}}', 'neither true nor false'),
+                           ('', 'is not JSON: line 1'),
                            ('{"aio": {"use_gds": 1}}', 'neither true nor false'),
                            ('{"aio": {"thread_count": 0}}', 'thread_count is not a number of 1..256')):
             with open('c.json', 'w', encoding='utf-8') as f:
@@ -359,7 +360,8 @@ def bad_command_lines_create_nothing():
                  (['--floor', '1G'], '--floor goes with'), (['--limit', '1G', '--no-limit'], 'exclude'),
                  (['--budget', '0'], '--budget'), (['--loops', '0'], '--loops'), (['--io_size', 'big'], '--io_size'),
                  (['--io_size', '900G'], 'not enough'), (['--engine', 'warp'], '--engine'),
-                 (['--sweep_config', 'gone.json'], 'gone.json'),
+                 (['--sweep_config', 'gone.json'], "--sweep_config: 'gone.json' cannot be read: No such file"),
+                 (['--sweep_config', '.'], "--sweep_config: '.' cannot be read: Is a directory"),
                  (['--sweep_config', 'engines.json', '--engine', 'null'], '--engine and engine of --sweep_config'),
                  (['--output', 'r.json'], "--json and --output: 'r.json' can be only one"),
                  (['--output', '-', '--csv', '-'], '--csv and --output: only one'),
