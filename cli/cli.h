@@ -30,9 +30,9 @@
  *
  * On the command line: --name VALUE, --name=VALUE, -n VALUE, -nVALUE; `-' and
  * `_' are the same letter in long names; options and operands mix freely; `--'
- * ends the options.  Names are never abbreviated: an option added later must
- * not change what a script means.  A word that begins with `-' is a value only
- * after `=', so that a forgotten value is noticed.
+ * ends the options.  Names are not abbreviated, but for `abbreviated' below: an
+ * option added later must not change what a script means.  A word that begins with `-' is a value
+ *only after `=', so that a forgotten value is noticed.
  *
  * Results go to stdout, everything else to stderr.
  */
@@ -59,6 +59,8 @@ enum cli_kind {
 	CLI_KIND_U32,
 	CLI_KIND_U64,
 	CLI_KIND_SIZE,
+	CLI_KIND_INT,
+	CLI_KIND_DBL,
 	CLI_KIND_ENUM,
 	CLI_KIND_LIST,
 };
@@ -72,6 +74,7 @@ struct cli_opt {
 	const char *def;  /* as it would be typed; NULL: the field stays 0; or CLI_REQUIRED */
 	uint64_t min, max;
 	bool paths;                 /* of a list: values may have commas */
+	double low, high;           /* of CLI_KIND_DBL */
 	const char *const *choices; /* NULL-terminated */
 	const struct cli_opt *sub;
 	size_t at; /* of the field in the command's struct */
@@ -120,6 +123,14 @@ extern const char cli_required[];
 #define CLI_SIZE(T, field, short_name, long_name, what, default_, lo, hi, text) \
 	{.kind = CLI_KIND_SIZE, .letter = (short_name), .name = (long_name), .meta = (what), \
 	 .def = (default_), .min = (lo), .max = (hi), .at = CLI_AT(T, field, uint64_t), .help = (text)}
+/* int64_t: a whole number, its sign included; what is right is the command's to say. */
+#define CLI_INT(T, field, short_name, long_name, what, default_, text) \
+	{.kind = CLI_KIND_INT, .letter = (short_name), .name = (long_name), .meta = (what), \
+	 .def = (default_), .at = CLI_AT(T, field, int64_t), .help = (text)}
+/* double: a finite number, lo <= value <= hi; -INFINITY and INFINITY: any. */
+#define CLI_DBL(T, field, short_name, long_name, what, default_, lo, hi, text) \
+	{.kind = CLI_KIND_DBL, .letter = (short_name), .name = (long_name), .meta = (what), \
+	 .def = (default_), .low = (lo), .high = (hi), .at = CLI_AT(T, field, double), .help = (text)}
 /* uint32_t: index into @words, an array of strings that ends with NULL. */
 #define CLI_ENUM(T, field, short_name, long_name, words, default_, text) \
 	{.kind = CLI_KIND_ENUM, .letter = (short_name), .name = (long_name), .choices = (words), \
@@ -149,6 +160,12 @@ struct cli_cmd {
 	const char *notes;   /* optional: lines at the end of the help */
 	const struct cli_opt *opts;
 	size_t args_size;
+	/*
+	 * Of a command that stands in for another program whose options can be cut short: that
+	 * program's, a table within @opts.  What is short for one of these means it; only else are
+	 * the other options looked at, so that ours take nothing away from theirs.
+	 */
+	const struct cli_opt *abbreviated;
 	/*
 	 * Commands of the command, NULL-terminated, by their whole names: "kv vectors" of "kv".
 	 * The first word decides; without `run' one is needed, and @opts is cli_no_opts.

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sluice --dump-options: the tables as JSON, from which manual and completion are made. */
+#include <math.h>
 #include <string.h>
 
 #include <jansson.h>
@@ -10,7 +11,7 @@
 static const char *const kind_names[] = {
 	[CLI_KIND_FLAG] = "flag",   [CLI_KIND_STR] = "string", [CLI_KIND_U32] = "integer",
 	[CLI_KIND_U64] = "integer", [CLI_KIND_SIZE] = "size",  [CLI_KIND_ENUM] = "choice",
-	[CLI_KIND_LIST] = "list",
+	[CLI_KIND_LIST] = "list",   [CLI_KIND_INT] = "signed", [CLI_KIND_DBL] = "number",
 };
 
 static json_t *option(const struct cli_opt *o, const char *group)
@@ -32,6 +33,14 @@ static json_t *option(const struct cli_opt *o, const char *group)
 		snprintf(text, sizeof(text), "%llu", (unsigned long long)o->min);
 		json_object_set_new(j, "min", json_string(text));
 		snprintf(text, sizeof(text), "%llu", (unsigned long long)o->max);
+		json_object_set_new(j, "max", json_string(text));
+	}
+	if (o->kind == CLI_KIND_DBL && isfinite(o->low) && isfinite(o->high)) {
+		char text[32];
+
+		snprintf(text, sizeof(text), "%.17g", o->low);
+		json_object_set_new(j, "min", json_string(text));
+		snprintf(text, sizeof(text), "%.17g", o->high);
 		json_object_set_new(j, "max", json_string(text));
 	}
 	if (o->choices) {

@@ -15,6 +15,7 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "cli/cli.h"
+#include "cli/number.h"
 
 const char cli_required[] = "";
 
@@ -35,6 +36,7 @@ struct slot {
 	size_t at;
 	size_t main; /* index of the slot that is not an alias */
 	bool seen;
+	bool first; /* abbreviations mean this one before others */
 };
 
 struct parser {
@@ -114,49 +116,87 @@ const char *cli_nearest(const char *word, const char *const *words)
 /* ------------------------------------------------------------------- slots */
 
 /* Called with NULL slots to count. */
-static size_t flatten(const struct cli_opt *o, size_t base, struct slot *slots, size_t nr)
+static size_t flatten(const struct cli_cmd *cmd, const struct cli_opt *o, size_t base,
+		      struct slot *slots, size_t nr)
 {
+	bool first = o == cmd->abbreviated;
 	size_t main = nr;
 
 	for (; o->kind != CLI_KIND_END; o++) {
 		if (o->kind == CLI_KIND_GROUP)
 			continue;
 		if (o->kind == CLI_KIND_TABLE) {
-			nr = flatten(o->sub, base + o->at, slots, nr);
+			nr = flatten(cmd, o->sub, base + o->at, slots, nr);
 			continue;
 		}
 		if (o->kind != CLI_KIND_ALIAS)
 			main = nr;
 		if (slots && o->kind == CLI_KIND_ALIAS)
-			slots[nr] = (struct slot){o->name, slots[main].opt, slots[main].at, main,
-						  false};
+			slots[nr] = (struct slot){o->name, slots[main].opt, slots[main].at,
+						  main,    false,           first};
 		else if (slots)
-			slots[nr] = (struct slot){o->name, o, base + o->at, main, false};
+			slots[nr] = (struct slot){o->name, o, base + o->at, main, false, first};
 		nr++;
 	}
 	return nr;
 }
 
 /* `-' and `_' are the same letter. */
-static bool same_name(const char *name, const char *word, size_t len)
+static bool begins_with(const char *name, const char *word, size_t len)
 {
-	size_t i;
-
-	for (i = 0; i < len; i++) {
+	for (size_t i = 0; i < len; i++) {
 		char a = name[i] == '_' ? '-' : name[i], b = word[i] == '_' ? '-' : word[i];
 
 		if (a != b || !a)
 			return false;
 	}
-	return !name[i];
+	return true;
 }
 
+static bool same_name(const char *name, const char *word, size_t len)
+{
+	return begins_with(name, word, len) && !name[len];
+}
+
+/* One of those that @word, cut short, may mean, and their number; @all: their names. */
+static struct slot *find_short(struct parser *p, const char *word, size_t len, bool first,
+			       size_t *ret_nr, char *all, size_t size)
+{
+	struct slot *found = NULL;
+
+	for (size_t i = 0; i < p->nr; i++) {
+		struct slot *s = &p->slots[i];
+
+		if (s->first != first || !begins_with(s->name, word, len))
+			continue;
+		if (*ret_nr < 5)
+			snprintf(all + strlen(all), size - strlen(all), "%s--%s",
+				 *ret_nr ? ", " : "", s->name);
+		found = s;
+		++*ret_nr;
+	}
+	return found;
+}
+
+/* The option @word names, or NULL; several that it may be cut short from are in p->msg. */
 static struct slot *find_long(struct parser *p, const char *word, size_t len)
 {
+	char all[300] = "";
+	struct slot *s;
+	size_t nr = 0;
+
 	for (size_t i = 0; i < p->nr; i++)
 		if (same_name(p->slots[i].name, word, len))
 			return &p->slots[i];
-	return NULL;
+	if (!p->cmd->abbreviated || !len)
+		return NULL;
+	s = find_short(p, word, len, true, &nr, all, sizeof(all));
+	if (!nr)
+		s = find_short(p, word, len, false, &nr, all, sizeof(all));
+	if (nr > 1)
+		bad(p, "'--%.*s' may be short for %s%s", (int)len, word, all,
+		    nr > 5 ? ", ..." : "");
+	return nr == 1 ? s : NULL;
 }
 
 static struct slot *find_letter(struct parser *p, char letter)
@@ -256,6 +296,29 @@ static int set_number(struct parser *p, const struct slot *s, const char *value)
 	return CLI_OK;
 }
 
+static int set_signed(struct parser *p, const struct slot *s, const char *value)
+{
+	int r = cli_int_parse((int64_t *)(void *)(p->args + s->at), value);
+
+	if (r == -ERANGE)
+		return bad(p, "--%s: '%.80s' is outside %" PRId64 "..%" PRId64, s->name, value,
+			   INT64_MIN, INT64_MAX);
+	return r < 0 ? bad(p, "--%s: '%.80s' is not a whole number", s->name, value) : CLI_OK;
+}
+
+static int set_real(struct parser *p, const struct slot *s, const char *value)
+{
+	const struct cli_opt *o = s->opt;
+	double v;
+
+	if (cli_dbl_parse(&v, value) < 0)
+		return bad(p, "--%s: '%.80s' is not a number", s->name, value);
+	if (v < o->low || v > o->high)
+		return bad(p, "--%s: '%.80s' is outside %g..%g", s->name, value, o->low, o->high);
+	*(double *)(void *)(p->args + s->at) = v;
+	return CLI_OK;
+}
+
 static int set_enum(struct parser *p, const struct slot *s, const char *value)
 {
 	const char *const *c = s->opt->choices;
@@ -339,6 +402,10 @@ static int set_value(struct parser *p, const struct slot *s, const char *value)
 	case CLI_KIND_U64:
 	case CLI_KIND_SIZE:
 		return set_number(p, s, value);
+	case CLI_KIND_INT:
+		return set_signed(p, s, value);
+	case CLI_KIND_DBL:
+		return set_real(p, s, value);
 	case CLI_KIND_ENUM:
 		return set_enum(p, s, value);
 	case CLI_KIND_LIST:
@@ -354,10 +421,12 @@ static int set_value(struct parser *p, const struct slot *s, const char *value)
 
 /* ------------------------------------------------------------------- words */
 
-/* "-" is a value (standard output), "-1" a number that is out of range: not options. */
+/* "-" is a value (standard output), "-1" and "-.5" are numbers: not options. */
 static bool is_option(const char *word)
 {
-	return word[0] == '-' && word[1] && !isdigit((unsigned char)word[1]);
+	const char *digit = word[0] == '-' && word[1] == '.' ? word + 2 : word + 1;
+
+	return word[0] == '-' && word[1] && !isdigit((unsigned char)*digit);
 }
 
 /* Store @value (what followed `=' or the letter), or else the words that follow. */
@@ -396,7 +465,7 @@ static int long_option(struct parser *p, const char *word)
 	struct slot *s = find_long(p, word, len);
 
 	if (!s)
-		return unknown_long(p, word, len);
+		return *p->msg->text ? CLI_USAGE : unknown_long(p, word, len);
 	if (s->opt->kind != CLI_KIND_FLAG)
 		return take(p, s, eq ? eq + 1 : NULL);
 	if (eq)
@@ -489,11 +558,12 @@ int cli_parse(const struct cli_cmd *cmd, void *args, int argc, char **argv, int 
 	int r;
 
 	memset(args, 0, cmd->args_size);
-	p.nr = flatten(cmd->opts, 0, NULL, 0);
+	msg->text[0] = 0;
+	p.nr = flatten(cmd, cmd->opts, 0, NULL, 0);
 	p.slots = slots = calloc(p.nr + 1, sizeof(*slots));
 	if (!slots)
 		return bad(&p, "out of memory");
-	flatten(cmd->opts, 0, slots, 0);
+	flatten(cmd, cmd->opts, 0, slots, 0);
 	r = defaults(&p);
 	if (r == CLI_OK)
 		r = words(&p);

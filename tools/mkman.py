@@ -157,6 +157,8 @@ def facts(opt):
         show = size if opt['kind'] == 'size' else str
         if int(opt['max']) < 2**63 - 1:
             out.append(f'Range: {show(opt["min"])} to {show(opt["max"])}.')
+    if opt['kind'] == 'number' and 'max' in opt:
+        out.append(f'Range: {opt["min"]} to {opt["max"]}.')
     if opt['aliases']:
         out.append('Also: ' + ', '.join('`--' + a + '`' for a in opt['aliases']) + '.')
     return ' '.join(out)

@@ -16,7 +16,7 @@ SOURCE = '''
 #include "cli/cli.h"
 struct sub { uint32_t n; };
 struct args {
-	bool flag; int number; uint32_t u32; uint64_t u64; const char *text; char *mutable_text;
+	bool flag; int number; int64_t i64; double real; uint32_t u32; uint64_t u64; const char *text; char *mutable_text;
 	struct cli_list list; struct sub sub;
 };
 static const char *const words[] = {"a", "b", NULL};
@@ -31,14 +31,17 @@ GOOD = {
     'CLI_U32': 'CLI_U32(struct args, {}, 0, "x", "N", "1", 0, 9, "help")',
     'CLI_U64': 'CLI_U64(struct args, {}, 0, "x", "N", "1", 0, 9, "help")',
     'CLI_SIZE': 'CLI_SIZE(struct args, {}, 0, "x", "N", "1", 0, 9, "help")',
+    'CLI_INT': 'CLI_INT(struct args, {}, 0, "x", "N", "1", "help")',
+    'CLI_DBL': 'CLI_DBL(struct args, {}, 0, "x", "N", "1", 0, 9, "help")',
     'CLI_ENUM': 'CLI_ENUM(struct args, {}, 0, "x", words, "a", "help")',
     'CLI_LIST': 'CLI_LIST(struct args, {}, 0, "x", "X", NULL, 0, 9, "help")',
     'CLI_PATHS': 'CLI_PATHS(struct args, {}, 0, "x", "X", NULL, 0, 9, "help")',
     'CLI_TABLE': 'CLI_TABLE(struct args, {}, struct sub, sub_opts)',
 }
 FIELD = {'CLI_FLAG': 'flag', 'CLI_STR': 'text', 'CLI_U32': 'u32', 'CLI_U64': 'u64', 'CLI_SIZE': 'u64',
-         'CLI_ENUM': 'u32', 'CLI_LIST': 'list', 'CLI_PATHS': 'list', 'CLI_TABLE': 'sub'}
-FIELDS = ('flag', 'number', 'u32', 'u64', 'text', 'mutable_text', 'list', 'sub')
+         'CLI_INT': 'i64', 'CLI_DBL': 'real', 'CLI_ENUM': 'u32', 'CLI_LIST': 'list', 'CLI_PATHS': 'list',
+         'CLI_TABLE': 'sub'}
+FIELDS = ('flag', 'number', 'i64', 'real', 'u32', 'u64', 'text', 'mutable_text', 'list', 'sub')
 
 
 def compiles(line):

@@ -128,6 +128,11 @@ def every_option_refuses_what_is_wrong():
                     refused(*words, long, str(int(opt['min']) - 1), says=[long, 'is outside'])
                 if int(opt['max']) < 2**64 - 1:
                     refused(*words, long, str(int(opt['max']) + 1), says=[long, 'is outside'])
+            if opt['kind'] in ('signed', 'number'):
+                for junk in ('', 'x', '1x', '1 ', ' 1', '0x1', '--1', '1.5.', 'nan', 'inf'):
+                    refused(*words, f'{long}={junk}', says=[long, f"'{junk}'", 'is not a'])
+                if 'max' in opt:
+                    refused(*words, long, str(float(opt['max']) * 2 + 1), says=[long, 'is outside'])
 
 
 def unknown_options_are_refused():

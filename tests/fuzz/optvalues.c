@@ -15,6 +15,8 @@ struct fuzz_args {
 	uint32_t u32;
 	uint64_t u64;
 	uint64_t size;
+	int64_t whole;
+	double real;
 	uint32_t choice;
 	bool flag;
 	struct cli_list list;
@@ -29,6 +31,8 @@ static const struct cli_opt opts[] = {
 	CLI_U64(struct fuzz_args, u64, 'u', "unsigned", "N", "0", 0, UINT64_MAX, "any number"),
 	CLI_SIZE(struct fuzz_args, size, 's', "size", "BYTES", "1M", 512, 1ull << 30, "a size"),
 	CLI_ALIAS("bytes"),
+	CLI_INT(struct fuzz_args, whole, 'w', "whole", "N", "-3", "a whole number"),
+	CLI_DBL(struct fuzz_args, real, 'r', "real", "N", "0.5", -8, 8, "a number"),
 	CLI_GROUP("Words"),
 	CLI_STR(struct fuzz_args, str, 't', "text", "TEXT", NULL, "a text"),
 	CLI_ENUM(struct fuzz_args, choice, 'm', "mode", choices, "write", "one of three"),
@@ -52,6 +56,7 @@ static const struct cli_cmd cmd = {
 	.usage = "[WORD...]",
 	.opts = opts,
 	.args_size = sizeof(struct fuzz_args),
+	.abbreviated = opts,
 	.run = no_run,
 };
 
@@ -82,6 +87,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (r == CLI_OK) {
 		FUZZ_CHECK(args.u32 >= 1 && args.u32 <= 4096);
 		FUZZ_CHECK(args.size >= 512 && args.size <= 1ull << 30);
+		FUZZ_CHECK(args.real >= -8 && args.real <= 8);
 		FUZZ_CHECK(args.choice < 3);
 		FUZZ_CHECK(args.list.nr <= 8);
 		for (size_t i = 0; i < args.list.nr; i++)
