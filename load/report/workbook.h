@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_REPORT_WORKBOOK_H
+#define SLUICE_REPORT_WORKBOOK_H
+
+/*
+ * A workbook of sheets, written line by line through libxlsxwriter.  Errors of single cells are
+ * remembered and told at the end.
+ */
+#include <stdint.h>
+
+#include <sluice/sluice.h>
+
+struct workbook;
+
+/* One sheet: cells go into line @row. */
+struct sheet {
+	struct workbook *book;
+	void *ws;
+	uint32_t row;
+};
+
+/* 0, -ENOTSUP when libxlsxwriter is not installed, or another -errno; the reason is in @err. */
+int workbook_open(struct workbook **out, const char *path, struct sluice_err *err);
+struct sheet workbook_sheet(struct workbook *b, const char *name);
+/* Write the file, free @b.  0 or -errno with the reason in @err. */
+int workbook_close(struct workbook *b, struct sluice_err *err);
+
+void sheet_text(struct sheet *s, unsigned col, const char *text);
+/* A cell of what is not known (NAN) stays empty. */
+void sheet_number(struct sheet *s, unsigned col, double v);
+/* A line of texts, NULL-terminated. */
+void sheet_names(struct sheet *s, const char *const *names);
+
+#endif
