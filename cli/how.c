@@ -8,7 +8,7 @@
 #include "load/run/io.h"
 #include "load/run/pool.h"
 
-const struct cli_opt cli_how_opts[] = {
+const struct cli_opt cli_engine_opts[] = {
 	CLI_STR(struct cli_how, engine, 'e', "engine", "NAME", NULL,
 		"as `sluice info' lists them; default: the first usable"),
 	CLI_SIZE(struct cli_how, block_size, 'b', "block-size", "BYTES", NULL, 512, 1ull << 30,
@@ -22,11 +22,16 @@ const struct cli_opt cli_how_opts[] = {
 		 "let the queue run empty before it is filled again"),
 	CLI_ENUM(struct cli_how, direct, 0, "direct", io_direct_words, "auto",
 		 "use O_DIRECT: where it works, or fail, or not at all"),
-	CLI_ENUM(struct cli_how, durability, 0, "durability", io_durability_words, "none",
-		 "end each write with nothing, fdatasync, or fsync of file and folder"),
 	CLI_ENUM(struct cli_how, huge, 0, "huge", io_huge_words, "auto",
 		 "huge pages for the library's memory: transparent, set aside by the "
 		 "administrator, or none"),
+	CLI_END,
+};
+
+const struct cli_opt cli_how_opts[] = {
+	{.kind = CLI_KIND_TABLE, .sub = cli_engine_opts},
+	CLI_ENUM(struct cli_how, durability, 0, "durability", io_durability_words, "none",
+		 "end each write with nothing, fdatasync, or fsync of file and folder"),
 	CLI_ENUM(struct cli_how, memory, 'm', "memory", pool_words, "own",
 		 "buffers: the library's own, plain (unpinned, 4 KiB pages), plain at an odd "
 		 "address, or a GPU's"),

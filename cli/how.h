@@ -21,6 +21,8 @@ struct cli_how {
 	bool lock;
 };
 extern const struct cli_opt cli_how_opts[];
+/* Those of them that a command with memory of its own has: fields of struct cli_how, too. */
+extern const struct cli_opt cli_engine_opts[];
 
 /* To options of the library.  Returns an exit status, having said what is wrong. */
 int cli_how_set(struct sluice_opts *opts, const struct cli_how *how, const struct cli_cmd *cmd);

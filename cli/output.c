@@ -12,15 +12,20 @@
 #include "cli/json.h"
 #include "load/report/result.h"
 
-const struct cli_opt cli_result_opts[] = {
+const struct cli_opt cli_result_plain_opts[] = {
 	CLI_STR(struct cli_result_args, json, 'j', "json", "FILE", NULL,
 		"write the result as JSON; - is standard output"),
 	CLI_STR(struct cli_result_args, csv, 0, "csv", "FILE", NULL,
 		"write one line per series; - is standard output"),
-	CLI_STR(struct cli_result_args, xlsx, 0, "xlsx", "FILE", NULL,
-		"write a workbook, or CSV where libxlsxwriter is missing"),
 	CLI_STR(struct cli_result_args, html, 0, "html", "FILE", NULL,
 		"write a page with plots, as `sluice report' does"),
+	CLI_END,
+};
+
+const struct cli_opt cli_result_opts[] = {
+	{.kind = CLI_KIND_TABLE, .sub = cli_result_plain_opts},
+	CLI_STR(struct cli_result_args, xlsx, 0, "xlsx", "FILE", NULL,
+		"write a workbook, or CSV where libxlsxwriter is missing"),
 	CLI_END,
 };
 

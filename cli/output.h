@@ -21,6 +21,8 @@ struct cli_result_args {
 	const char *html;
 };
 extern const struct cli_opt cli_result_opts[];
+/* Without --xlsx, for a command that has workbooks of its own. */
+extern const struct cli_opt cli_result_plain_opts[];
 
 struct cli_outputs {
 	const struct cli_cmd *cmd;
