@@ -230,3 +230,39 @@ int samples_merge(struct samples *s, const struct samples *other)
 	s->max = other->max > s->max ? other->max : s->max;
 	return 0;
 }
+
+/* Their histogram is that of one, times @n; of the list as many as can ever be kept are needed. */
+static int fill(struct samples *s, double sec, uint64_t n)
+{
+	s->hist = calloc(1, sizeof(*s->hist));
+	s->v = malloc(min_u64(n, SAMPLE_KEEP) * sizeof(*s->v));
+	if (!s->hist || !s->v)
+		return -ENOMEM;
+	sluice_hist_add(s->hist, (uint64_t)(sec * 1e9 + 0.5));
+	for (unsigned i = 0; i < SLUICE_HIST_SIZE; i++)
+		s->hist->bucket[i] *= n;
+	s->hist->count = s->n = n;
+	s->sum = sec * (double)n;
+	s->max = sec;
+	for (uint64_t i = 0; i < kept(s); i++)
+		s->v[i] = sec;
+	return 0;
+}
+
+int samples_add_n(struct samples *s, double sec, uint64_t n)
+{
+	struct samples equal = {0};
+	int r = 0;
+
+	sec = sec > 0 ? sec : 0;
+	if (n < 64 || s->n + n <= SAMPLE_KEEP) {
+		while (n-- && r == 0)
+			r = samples_add(s, sec);
+		return r;
+	}
+	r = fill(&equal, sec, n);
+	if (r == 0)
+		r = samples_merge(s, &equal);
+	samples_fini(&equal);
+	return r;
+}

@@ -23,6 +23,8 @@ struct samples {
 };
 
 int samples_add(struct samples *s, double sec); /* 0 or -ENOMEM */
+/* @n equal ones, at a cost that does not grow with @n. */
+int samples_add_n(struct samples *s, double sec, uint64_t n);
 /* As if those of @other had come after those of @s. */
 int samples_merge(struct samples *s, const struct samples *other);
 void samples_fini(struct samples *s);

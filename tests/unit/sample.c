@@ -148,6 +148,34 @@ static void merged_many_are_a_fair_draw_of_both(void **state)
 	}
 }
 
+static void many_equal_ones_at_once_are_as_if_added(void **state)
+{
+	static const uint64_t numbers[] = {0, 1, 50, SAMPLE_KEEP, MANY};
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(numbers); i++) {
+		uint64_t ones = 0, n = numbers[i];
+		struct samples s = {0};
+		double *list;
+
+		count_up(&s, 0, SAMPLE_KEEP);
+		assert_int_equal(samples_add_n(&s, 1000, n), 0);
+		assert_int_equal(s.n, SAMPLE_KEEP + n);
+		assert_int_equal(s.hist->count, s.n);
+		assert_near(s.sum, SAMPLE_KEEP / 2e3 * (SAMPLE_KEEP - 1) + 1000.0 * (double)n,
+			    1e-3);
+		assert_near(s.max, n ? 1000 : (SAMPLE_KEEP - 1) / 1e3, 0);
+		list = samples_list(&s);
+		for (uint64_t k = 0; k < SAMPLE_KEEP; k++)
+			ones += list[k] == 1000;
+		/* the last of what is kept came last */
+		assert_true(n < SAMPLE_KEEP || list[SAMPLE_KEEP - 1] == 1000);
+		assert_near((double)ones, (double)n / (double)s.n * SAMPLE_KEEP, 3000);
+		free(list);
+		samples_fini(&s);
+	}
+}
+
 static void what_is_below_zero_counts_as_zero(void **state)
 {
 	struct samples s = {0};
@@ -168,6 +196,7 @@ int main(void)
 		cmocka_unit_test(of_many_a_fair_draw_stays_in_order),
 		cmocka_unit_test(merged_few_are_as_if_added),
 		cmocka_unit_test(merged_many_are_a_fair_draw_of_both),
+		cmocka_unit_test(many_equal_ones_at_once_are_as_if_added),
 		cmocka_unit_test(what_is_below_zero_counts_as_zero),
 	};
 
