@@ -15,23 +15,32 @@
 enum trace_op { TRACE_READ, TRACE_WRITE, TRACE_DELETE, TRACE_STAT, TRACE_LIST, TRACE_OPS };
 enum trace_phase { TRACE_NONE, TRACE_PREFILL, TRACE_DECODE, TRACE_EVICT, TRACE_BOTH, TRACE_PHASES };
 
+extern const char *const trace_op_names[TRACE_OPS];       /* "Read", "Write", ... */
+extern const char *const trace_phase_names[TRACE_PHASES]; /* "", "Prefill", "Decode", ... */
+
 #define TRACE_NO_TIER 255
+#define TRACE_TIERS   3
+#define TRACE_KEY_MAX 65536 /* bytes of the longest key */
 
 struct trace_row {
-	uint64_t time_ns; /* as recorded: since the epoch, or since the beginning */
-	uint64_t size;    /* bytes */
-	uint64_t offset;  /* into the object; fio only */
-	const char *key;  /* name of the object, not 0-terminated; valid until the next row */
-	uint32_t key_len;
+	uint64_t time_ns;  /* as recorded: since the epoch, or since the beginning */
+	uint64_t size;     /* bytes */
+	uint64_t offset;   /* into the object; fio only */
+	const char *key;   /* name of the object, not 0-terminated; valid until the next row */
+	uint32_t key_len;  /* 0: the trace has no names (kv traces of four columns) */
 	uint8_t op, phase; /* enum trace_op, enum trace_phase */
 	uint8_t tier;      /* 0, 1, 2 or TRACE_NO_TIER */
 	/* What only some formats know; 0 or -1: nothing.  kv's extended columns and op logs. */
 	int64_t request, user; /* -1: not known */
 	int8_t qos;            /* KV_* or -1 */
 	uint64_t duration_ns;
-	int32_t thread;
-	bool failed; /* the recorded operation had an error */
+	int32_t thread; /* -1: not known */
+	bool failed;    /* the recorded operation had an error */
 };
+/* Nothing but what every format has: all of the above not known. */
+#define TRACE_ROW_INIT       \
+	((struct trace_row){ \
+		.tier = TRACE_NO_TIER, .request = -1, .user = -1, .qos = -1, .thread = -1})
 
 enum trace_format {
 	TRACE_AUTO,
@@ -47,21 +56,40 @@ extern const char *const trace_format_names[TRACE_FORMATS + 1]; /* NULL at the e
 
 /* ---- writing ---- */
 
+/* The extra columns of a kv trace, in this order behind the six. */
+enum {
+	TRACE_COL_REQUEST = 1,
+	TRACE_COL_USER = 2,
+	TRACE_COL_OFFSET = 4,
+	TRACE_COL_DURATION = 8,
+	TRACE_COL_THREAD = 16,
+	TRACE_COL_FAILED = 32,
+	TRACE_COL_QOS = 64,
+};
+enum trace_pack { TRACE_PACK_NAME, TRACE_PACK_NO, TRACE_PACK_ZSTD };
+
 struct trace_writer_opts {
 	enum trace_format format; /* TRACE_AUTO: TRACE_KV */
-	bool extended;            /* kv: more columns, Delete rows */
+	bool extended;            /* kv: more columns; Delete, Stat and List rows are kept */
+	unsigned columns;         /* which, TRACE_COL_*; 0: request, user and QoS */
 	bool lf;                  /* kv: LF instead of CRLF */
-	int zstd_level;           /* 0: 3; used when the name ends in .zst */
+	enum trace_pack pack;     /* compressed or not; TRACE_PACK_NAME: when it ends in .zst */
+	int zstd_level;           /* 0: 3 */
 };
 struct trace_writer;
 /*
- * Create @path ("-": standard output), its folders too.  A name that ends in .zst is compressed,
- * by a thread of its own, in frames that are finished every few MiB, so that what a killed
- * program leaves behind can be read up to the last of them.
+ * Create @path ("-": standard output), its folders too.  A thread takes rows to the file when
+ * there are many of them, and once a second; what is compressed becomes a frame of its own each
+ * time.  So what a killed program leaves behind can be read, and lacks at most its last second; a
+ * plain file may end in a torn row.
  */
 int trace_writer_open(struct trace_writer **out, const char *path,
 		      const struct trace_writer_opts *o, struct sluice_err *err);
-/* Errors of earlier rows may show up here, or at the close. */
+/*
+ * Errors of earlier rows may show up here, or at the close.  What the format has no place for is
+ * left out: fields of the row, and rows of a kv trace that are neither Read nor Write unless it is
+ * extended.  -EINVAL when the key is longer than TRACE_KEY_MAX.
+ */
 int trace_write(struct trace_writer *w, const struct trace_row *row, struct sluice_err *err);
 /* Everything is in the file when it returns 0.  Frees @w in any case. */
 int trace_writer_close(struct trace_writer *w, struct sluice_err *err);

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The CSV of MLPerf's kv-cache benchmark, as Python's csv module writes it: CRLF, quotes only
+ * where a field needs them.  The extended form has more columns behind the six.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "load/trace/digits.h"
+#include "load/trace/kv_csv.h"
+#include "load/trace/writer.h"
+
+const struct kv_column kv_columns[KV_COLUMNS] = {
+	{"Timestamp", 0},
+	{"Operation", 0},
+	{"Object_Size_Bytes", 0},
+	{"Tier", 0},
+	{"Key", 0},
+	{"Phase", 0},
+	{"Request", TRACE_COL_REQUEST},
+	{"User", TRACE_COL_USER},
+	{"Offset", TRACE_COL_OFFSET},
+	{"Duration_ns", TRACE_COL_DURATION},
+	{"Thread", TRACE_COL_THREAD},
+	{"Failed", TRACE_COL_FAILED},
+	{"QoS", TRACE_COL_QOS},
+};
+const char *const kv_qos_words[KV_QOS_WORDS] = {"interactive", "responsive", "batch"};
+
+struct kv_out {
+	uint64_t second; /* whose text this is: most rows have that of the row before */
+	unsigned len;
+	char text[PUT_U64_MAX];
+	unsigned columns;
+	const char *eol;
+	unsigned eol_len;
+};
+
+enum { FIXED_ROOM = 512 }; /* all of a row but the key */
+
+static bool needs_quotes(const char *s, size_t len)
+{
+	static const bool special[256] = {[','] = true, ['"'] = true, ['\r'] = true, ['\n'] = true};
+	unsigned any = 0;
+
+	for (size_t i = 0; i < len; i++)
+		any |= special[(unsigned char)s[i]];
+	return any;
+}
+
+static char *put_quoted(char *to, const char *s, size_t len)
+{
+	*to++ = '"';
+	for (size_t i = 0; i < len; i++) {
+		if (s[i] == '"')
+			*to++ = '"';
+		*to++ = s[i];
+	}
+	*to++ = '"';
+	return to;
+}
+
+static char *put_time(struct kv_out *k, char *to, uint64_t ns)
+{
+	uint64_t second = ns / 1000000000;
+
+	if (second != k->second) {
+		k->second = second;
+		k->len = (unsigned)(put_u64(k->text, second) - k->text);
+	}
+	memcpy(to, k->text, sizeof(k->text));
+	to += k->len;
+	*to++ = '.';
+	return put_6(to, (uint32_t)(ns - second * 1000000000) / 1000);
+}
+
+static char *put_op(char *to, unsigned op)
+{
+	if (op == TRACE_READ)
+		return PUT_TEXT(to, ",Read,");
+	if (op == TRACE_WRITE)
+		return PUT_TEXT(to, ",Write,");
+	*to++ = ',';
+	to = put_bytes(to, trace_op_names[op], strlen(trace_op_names[op]));
+	*to++ = ',';
+	return to;
+}
+
+static char *put_tier(char *to, unsigned tier)
+{
+	if (tier < TRACE_TIERS) {
+		to = PUT_TEXT(to, ",Tier-");
+		*to++ = (char)('0' + tier);
+	} else {
+		*to++ = ',';
+	}
+	*to++ = ',';
+	return to;
+}
+
+static char *put_phase(char *to, unsigned phase)
+{
+	switch (phase) {
+	case TRACE_PREFILL:
+		return PUT_TEXT(to, ",Prefill");
+	case TRACE_DECODE:
+		return PUT_TEXT(to, ",Decode");
+	case TRACE_EVICT:
+		return PUT_TEXT(to, ",Evict");
+	case TRACE_BOTH:
+		return PUT_TEXT(to, ",Both");
+	}
+	*to++ = ',';
+	return to;
+}
+
+/* Empty when it is not known. */
+static char *put_known(char *to, int64_t v)
+{
+	*to++ = ',';
+	return v < 0 ? to : put_u64(to, (uint64_t)v);
+}
+
+static char *put_extra(char *to, unsigned columns, const struct trace_row *row)
+{
+	if (columns & TRACE_COL_REQUEST)
+		to = put_known(to, row->request);
+	if (columns & TRACE_COL_USER)
+		to = put_known(to, row->user);
+	if (columns & TRACE_COL_OFFSET) {
+		*to++ = ',';
+		to = put_u64(to, row->offset);
+	}
+	if (columns & TRACE_COL_DURATION) {
+		*to++ = ',';
+		to = put_u64(to, row->duration_ns);
+	}
+	if (columns & TRACE_COL_THREAD)
+		to = put_known(to, row->thread);
+	if (columns & TRACE_COL_FAILED) {
+		*to++ = ',';
+		*to++ = row->failed ? '1' : '0';
+	}
+	if (columns & TRACE_COL_QOS) {
+		*to++ = ',';
+		if (row->qos >= 0 && row->qos < KV_QOS_WORDS)
+			to = put_bytes(to, kv_qos_words[row->qos], strlen(kv_qos_words[row->qos]));
+	}
+	return to;
+}
+
+static int kv_out_row(struct trace_writer *w, const struct trace_row *row, struct sluice_err *err)
+{
+	struct kv_out *k = w->state;
+	char *to;
+
+	if (row->op > TRACE_WRITE && !w->o.extended)
+		return 0;
+	to = sink_room(&w->sink, FIXED_ROOM + 2 * (size_t)row->key_len, err);
+	if (!to)
+		return sink_error(&w->sink);
+	to = put_time(k, to, row->time_ns);
+	to = put_op(to, row->op);
+	to = put_u64(to, row->size);
+	to = put_tier(to, row->tier);
+	if (needs_quotes(row->key, row->key_len))
+		to = put_quoted(to, row->key, row->key_len);
+	else
+		to = put_bytes(to, row->key, row->key_len);
+	to = put_phase(to, row->phase);
+	if (k->columns)
+		to = put_extra(to, k->columns, row);
+	to = put_bytes(to, k->eol, k->eol_len);
+	sink_commit(&w->sink, to);
+	return 0;
+}
+
+static int kv_out_begin(struct trace_writer *w, struct sluice_err *err)
+{
+	struct kv_out *k = w->state;
+	char *to = sink_room(&w->sink, FIXED_ROOM, err);
+
+	k->second = UINT64_MAX;
+	k->eol = w->o.lf ? "\n" : "\r\n";
+	k->eol_len = (unsigned)strlen(k->eol);
+	if (w->o.extended)
+		k->columns = w->o.columns ? w->o.columns
+					  : TRACE_COL_REQUEST | TRACE_COL_USER | TRACE_COL_QOS;
+	for (unsigned i = 0; i < KV_COLUMNS; i++) {
+		if (i >= KV_SIX && !(kv_columns[i].bit & k->columns))
+			continue;
+		if (i)
+			*to++ = ',';
+		to = put_bytes(to, kv_columns[i].name, strlen(kv_columns[i].name));
+	}
+	to = put_bytes(to, k->eol, k->eol_len);
+	sink_commit(&w->sink, to);
+	return 0;
+}
+
+const struct trace_output trace_kv_output = {
+	.state_size = sizeof(struct kv_out),
+	.begin = kv_out_begin,
+	.row = kv_out_row,
+};

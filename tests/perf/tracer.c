@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One measurement of load/trace, printed as one line of JSON:
+ *
+ *	perf-tracer write FILE ROWS	rows like those of `sluice kv', formatted and written
+ *	perf-tracer read FILE		all rows of a trace, and what they add up to
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/random.h"
+#include "base/util.h"
+#include "load/trace/trace.h"
+
+struct used {
+	double wall, cpu;
+};
+
+static struct used now(void)
+{
+	struct rusage u;
+
+	getrusage(RUSAGE_SELF, &u);
+	return (struct used){
+		(double)clock_ns() / 1e9,
+		(double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+			(double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6,
+	};
+}
+
+static int report(struct used from, uint64_t rows, uint64_t bytes)
+{
+	struct used to = now();
+	struct rusage u;
+
+	getrusage(RUSAGE_SELF, &u);
+	printf("{\"rows\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"seconds\": %.6f, "
+	       "\"cpu_seconds\": %.6f, \"peak\": %ld}\n",
+	       rows, bytes, to.wall - from.wall, to.cpu - from.cpu, u.ru_maxrss << 10);
+	return 0;
+}
+
+static int failed(const struct sluice_err *err)
+{
+	fprintf(stderr, "perf-tracer: %s\n", err->msg);
+	return 1;
+}
+
+enum { KEYS = 4096 };
+
+/* Keys are made before the clock starts: what is measured is the writer. */
+static int write_rows(const char *path, uint64_t rows)
+{
+	static char keys[KEYS][64];
+	struct trace_row row = TRACE_ROW_INIT;
+	struct trace_writer *w;
+	struct sluice_random random;
+	struct sluice_err err;
+	uint64_t bytes = 0;
+	struct used from;
+
+	sluice_random_seed(&random, 1);
+	for (unsigned i = 0; i < KEYS; i++)
+		snprintf(keys[i], sizeof(keys[i]), "conv_user_%04u_%" PRIu64 "_turn_%u", i % 1000,
+			 1735689600000 + sluice_random_below(&random, 1000000), 1 + i % 9);
+	from = now();
+	if (trace_writer_open(&w, path, &(struct trace_writer_opts){.format = TRACE_KV}, &err) < 0)
+		return failed(&err);
+	row.time_ns = 1735689600000000000;
+	for (uint64_t i = 0; i < rows; i++) {
+		uint64_t draw = sluice_random_next(&random);
+
+		row.time_ns += 1000 + draw % 65536;
+		row.key = keys[draw % KEYS];
+		row.key_len = (uint32_t)strlen(row.key);
+		row.size = (1 + (draw >> 16) % 4096) << 17;
+		row.tier = (uint8_t)((draw >> 32) % 3);
+		row.op = (draw >> 40) % 4 == 0;
+		row.phase = row.op == TRACE_READ ? TRACE_DECODE : TRACE_PREFILL;
+		bytes += row.size;
+		if (trace_write(w, &row, &err) < 0)
+			return failed(&err);
+	}
+	if (trace_writer_close(w, &err) < 0)
+		return failed(&err);
+	return report(from, rows, bytes);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 4 && !strcmp(argv[1], "write"))
+		return write_rows(argv[2], strtoull(argv[3], NULL, 10));
+	fprintf(stderr, "usage: perf-tracer write FILE ROWS | read FILE\n");
+	return 2;
+}
