@@ -16,7 +16,11 @@
  *		storage takes no time and workers are busy while they generate.  Trace mode, and the
  *		order of a real run.
  *   live	kv_load_advance(), kv_load_pop(), kv_load_done(): the caller's clock; requests wait
- *		in the queue by (priority, arrival), as upstream.  Closed loops need this one.
+ *		in the queue by (priority, arrival), as upstream.  Closed loops of a real run need
+ *		this one.
+ *
+ * A request is made when it is started, not when it arrives: what waits takes no memory, however
+ * far the workers are behind.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,14 +42,15 @@ enum kv_request_type {
 };
 
 struct kv_request {
-	uint64_t id;              /* 0, 1, ... in the order of arrival */
+	uint64_t id;              /* 0, 1, ... in the order of starts; of INGEST: the document */
 	uint64_t arrival_ns;      /* when it was put into the queue */
-	uint64_t start_ns;        /* when a worker took it; by kv_load_next() */
+	uint64_t start_ns;        /* when a worker took it */
 	uint8_t type, qos, phase; /* phase: KV_PREFILL: prefill only; KV_DECODE: decode only;
 				     KV_PHASES: both */
 	uint32_t user;
-	uint32_t conv; /* slot of the conversation manager; UINT32_MAX: none */
-	uint32_t turn;
+	uint32_t conv;  /* conversation: slot of the manager or number in the input; UINT32_MAX */
+	uint32_t turn;  /* from 1 */
+	uint32_t turns; /* registered of the conversation so far, this one included */
 	uint32_t context, generate; /* tokens */
 	uint32_t doc;               /* of RAG and INGEST */
 	struct kv_key key;
@@ -53,26 +58,57 @@ struct kv_request {
 };
 
 struct kv_load;
+/*
+ * @p and @texts stay the caller's and must outlive the load.  Returns 0, -ENOMEM, -EINVAL (a
+ * setting makes no sense), or the error of reading the recorded input.
+ */
 int kv_load_new(struct kv_load **out, const struct kv_params *p, struct kv_texts *texts,
 		struct sluice_err *err);
 void kv_load_free(struct kv_load *l);
 
-/* Virtual: 1 and the next start; 0 when the load has ended (duration, max_requests, input); -errno.
+/*
+ * Virtual: 1 and the next start; 0 when the load has ended (duration, max_requests, input).
+ * KV_LOAD_PAUSE: nothing starts before the time kv_load_pause_at() was told; call again to go on.
  */
-int kv_load_next(struct kv_load *l, struct kv_request *ret, struct sluice_err *err);
+#define KV_LOAD_PAUSE 2
+int kv_load_next(struct kv_load *l, struct kv_request *ret);
+void kv_load_pause_at(struct kv_load *l, uint64_t at_ns);
 
-/* Live: put what arrives up to @now_ns into the queue; *@next_ns is when the next one arrives
- * (UINT64_MAX: not known). */
-int kv_load_advance(struct kv_load *l, uint64_t now_ns, uint64_t *next_ns, struct sluice_err *err);
+/*
+ * The virtual clock in rows: each operation of the cache takes a microsecond of its own, so rows
+ * are in strict order and a flood comes to an end.  To be called for each event but KV_EV_MISS,
+ * in a trace and in a real run on kv_load_next() alike, or the two will not do the same.  Returns
+ * the time of the row, nanoseconds since the epoch (p->epoch_ns).
+ */
+uint64_t kv_load_row(struct kv_load *l);
+/* When the virtual clock gets to the next row; the first request cannot start earlier. */
+uint64_t kv_load_clock(const struct kv_load *l);
+/* What the clock showed at the beginning: since the epoch, and not before rows made earlier. */
+uint64_t kv_load_epoch(const struct kv_load *l);
+
+/*
+ * Live: the time is @now_ns.  *@next_ns is when kv_load_pop() will have something: not after now
+ * when it has, UINT64_MAX when that is not known (closed loops) or will not be.
+ */
+void kv_load_advance(struct kv_load *l, uint64_t now_ns, uint64_t *next_ns);
 bool kv_load_pop(struct kv_load *l, struct kv_request *ret);
+/* @r is done: a closed loop's user goes on. */
 void kv_load_done(struct kv_load *l, const struct kv_request *r, uint64_t now_ns);
-/* The recorded input or max_requests is used up, and the queue is empty. */
+/* Nothing will ever start again: duration, max_requests, or the recorded input is used up and the
+ * queue is empty.  While a closed loop's requests are in flight, it is not. */
 bool kv_load_ended(const struct kv_load *l);
-uint64_t kv_load_queued(const struct kv_load *l);
 
-/* How many of the users are active; at most as many as were made at the start times the scaler's
- * cap. */
-int kv_load_set_users(struct kv_load *l, uint32_t users, uint64_t now_ns);
+/* Requests that have arrived and not been started. */
+uint64_t kv_load_queued(struct kv_load *l);
+
+/*
+ * How many of the users are active, and workers with them; at most kv_load_max_users().  A user
+ * that goes takes its waiting requests along.
+ */
+void kv_load_set_users(struct kv_load *l, uint32_t users, uint64_t now_ns);
+uint32_t kv_load_max_users(const struct kv_load *l);
+/* As many as the autoscaler may ask for, times so much. */
+uint64_t kv_load_memory(const struct kv_load *l);
 
 /* What a request did, beside its events. */
 struct kv_planned {
@@ -96,14 +132,21 @@ enum kv_step {
 	KV_STEPS
 };
 
-/* Carry a request out on the cache; its events come through the cache's emit function. */
+/*
+ * Carry a request out on the cache; its events come through the cache's emit function.  Returns 0,
+ * or -errno of an emit.
+ */
 int kv_plan(struct kv_load *l, struct kv_cache *c, const struct kv_request *r,
 	    void (*step)(void *arg, enum kv_step s), void *arg, struct kv_planned *ret);
 
 /* The users' worker count: min(users, 500). */
-uint32_t kv_load_workers(const struct kv_params *p);
+uint32_t kv_load_workers(uint32_t users);
 
-/* Preconditioning and decode-only pre-population: entry @i, or false past the last. */
-bool kv_prepop(const struct kv_params *p, uint64_t i, struct kv_key *key, uint32_t *tokens);
+/*
+ * What is put into the cache before the run, preconditioning first, then the entries decode-only
+ * reads: entry @i, or false past the last.
+ */
+bool kv_prepop(const struct kv_params *p, uint64_t nvme_limit, uint64_t i, struct kv_key *key,
+	       uint32_t *tokens);
 
 #endif
