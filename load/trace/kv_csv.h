@@ -23,13 +23,13 @@ enum kv_column_nr {
 	KV_COLUMNS,
 };
 
-struct kv_column {
+struct trace_kv_column {
 	const char *name;
 	unsigned bit; /* TRACE_COL_*; 0: one of the six */
 };
-extern const struct kv_column kv_columns[KV_COLUMNS];
+extern const struct trace_kv_column trace_kv_columns[KV_COLUMNS];
 
 #define KV_QOS_WORDS 3
-extern const char *const kv_qos_words[KV_QOS_WORDS]; /* by number */
+extern const char *const trace_qos_words[KV_QOS_WORDS]; /* by number */
 
 #endif

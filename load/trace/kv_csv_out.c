@@ -11,7 +11,7 @@
 #include "load/trace/kv_csv.h"
 #include "load/trace/writer.h"
 
-const struct kv_column kv_columns[KV_COLUMNS] = {
+const struct trace_kv_column trace_kv_columns[KV_COLUMNS] = {
 	{"Timestamp", 0},
 	{"Operation", 0},
 	{"Object_Size_Bytes", 0},
@@ -26,7 +26,7 @@ const struct kv_column kv_columns[KV_COLUMNS] = {
 	{"Failed", TRACE_COL_FAILED},
 	{"QoS", TRACE_COL_QOS},
 };
-const char *const kv_qos_words[KV_QOS_WORDS] = {"interactive", "responsive", "batch"};
+const char *const trace_qos_words[KV_QOS_WORDS] = {"interactive", "responsive", "batch"};
 
 struct kv_out {
 	uint64_t second; /* whose text this is: most rows have that of the row before */
@@ -145,7 +145,8 @@ static char *put_extra(char *to, unsigned columns, const struct trace_row *row)
 	if (columns & TRACE_COL_QOS) {
 		*to++ = ',';
 		if (row->qos >= 0 && row->qos < KV_QOS_WORDS)
-			to = put_bytes(to, kv_qos_words[row->qos], strlen(kv_qos_words[row->qos]));
+			to = put_bytes(to, trace_qos_words[row->qos],
+				       strlen(trace_qos_words[row->qos]));
 	}
 	return to;
 }
@@ -188,11 +189,11 @@ static int kv_out_begin(struct trace_writer *w, struct sluice_err *err)
 		k->columns = w->o.columns ? w->o.columns
 					  : TRACE_COL_REQUEST | TRACE_COL_USER | TRACE_COL_QOS;
 	for (unsigned i = 0; i < KV_COLUMNS; i++) {
-		if (i >= KV_SIX && !(kv_columns[i].bit & k->columns))
+		if (i >= KV_SIX && !(trace_kv_columns[i].bit & k->columns))
 			continue;
 		if (i)
 			*to++ = ',';
-		to = put_bytes(to, kv_columns[i].name, strlen(kv_columns[i].name));
+		to = put_bytes(to, trace_kv_columns[i].name, strlen(trace_kv_columns[i].name));
 	}
 	to = put_bytes(to, k->eol, k->eol_len);
 	sink_commit(&w->sink, to);

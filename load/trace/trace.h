@@ -119,17 +119,22 @@ void trace_reader_close(struct trace_reader *r);
 struct trace_request {
 	double time_sec;            /* BurstGPT */
 	uint32_t context, generate; /* tokens; 0 allowed */
-	const char *id; /* ShareGPT: of the conversation; valid until the reader is closed */
-	uint32_t turn;  /* from 1 */
+	const char *id;             /* ShareGPT: of the conversation; freed with the requests */
+	uint32_t turn;              /* from 1 */
 };
-/* All usable requests of a BurstGPT input: a file, a folder (all *.csv, sorted) or a glob (sorted).
+/*
+ * All usable requests of a BurstGPT input: a file, a folder (all *.csv, sorted) or a glob
+ * (sorted).  *@skipped (may be NULL) is the number of rows that cannot be used.  -ENOENT when
+ * there is no such file.
  */
 int trace_burst_load(struct trace_request **out, size_t *nr, const char *path, uint64_t *skipped,
 		     struct sluice_err *err);
-/* The first @max conversations of a ShareGPT file, in order; tokens: max(1, characters /
- * chars_per_token), capped. */
+/*
+ * The first @max_conversations of a ShareGPT file, in order, turn by turn; tokens: max(1,
+ * characters / chars_per_token), capped (0: not).  Memory does not grow with the rest of the file.
+ */
 struct trace_sharegpt_opts {
-	uint32_t max_conversations, max_context, max_generation, chars_per_token;
+	uint32_t max_conversations, max_context, max_generation, chars_per_token; /* 0: 4 */
 };
 int trace_sharegpt_load(struct trace_request **out, size_t *nr, const char *path,
 			const struct trace_sharegpt_opts *o, struct sluice_err *err);

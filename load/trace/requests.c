@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "load/trace/requests.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Room for @need elements, twice as much each time; NULL when there is no memory. */
+static void *grow(void *v, size_t *room, size_t need, size_t size)
+{
+	size_t n = *room ? *room : 1024;
+
+	if (need <= *room)
+		return v;
+	while (n < need)
+		n *= 2;
+	v = reallocarray(v, n, size);
+	if (v)
+		*room = n;
+	return v;
+}
+
+int request_text(struct request_list *l, const char *text, size_t *ret)
+{
+	size_t len = strlen(text) + 1;
+	char *v = grow(l->texts, &l->texts_room, l->texts_len + len, 1);
+
+	if (!v)
+		return -ENOMEM;
+	l->texts = v;
+	*ret = l->texts_len;
+	memcpy(v + l->texts_len, text, len);
+	l->texts_len += len;
+	return 0;
+}
+
+int request_add(struct request_list *l, const struct trace_request *r, size_t text)
+{
+	struct request_item *v = grow(l->v, &l->room, l->nr + 1, sizeof(*v));
+
+	if (!v)
+		return -ENOMEM;
+	l->v = v;
+	v[l->nr++] = (struct request_item){*r, text};
+	return 0;
+}
+
+int request_finish(const struct request_list *l, struct trace_request **out, size_t *nr)
+{
+	struct trace_request *v = malloc(l->nr * sizeof(*v) + l->texts_len + 1);
+	char *texts = (char *)(v + l->nr);
+
+	if (!v)
+		return -ENOMEM;
+	if (l->texts_len)
+		memcpy(texts, l->texts, l->texts_len);
+	for (size_t i = 0; i < l->nr; i++) {
+		v[i] = l->v[i].r;
+		v[i].id = l->texts_len ? texts + l->v[i].text : NULL;
+	}
+	*out = v;
+	*nr = l->nr;
+	return 0;
+}
+
+void request_list_fini(struct request_list *l)
+{
+	free(l->v);
+	free(l->texts);
+	*l = (struct request_list){.v = NULL};
+}
+
+void trace_requests_free(struct trace_request *v, size_t nr)
+{
+	(void)nr; /* one block */
+	free(v);
+}

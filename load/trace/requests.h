@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_TRACE_REQUESTS_H
+#define SLUICE_TRACE_REQUESTS_H
+
+/* A list of requests that grows, and the texts they point to.  Zeroed is empty. */
+#include "load/trace/trace.h"
+
+struct request_list {
+	struct request_item {
+		struct trace_request r;
+		size_t text; /* where in @texts */
+	} * v;
+	size_t nr, room;
+	char *texts; /* each with its final 0 */
+	size_t texts_len, texts_room;
+};
+
+/* Returns 0 or -ENOMEM.  @text, from request_text(), is what the request's id will be. */
+int request_add(struct request_list *l, const struct trace_request *r, size_t text);
+int request_text(struct request_list *l, const char *text, size_t *ret);
+/* All of it as one block of memory, for trace_requests_free(). */
+int request_finish(const struct request_list *l, struct trace_request **out, size_t *nr);
+void request_list_fini(struct request_list *l);
+
+#endif
