@@ -358,12 +358,20 @@ bool kv_load_pop(struct kv_load *l, struct kv_request *ret)
 	return !used_up(l) && l->now_ns < l->limit_ns && take_request(l, ret);
 }
 
+bool kv_load_exhausted(const struct kv_load *l)
+{
+	return used_up(l) || (l->begun && l->rag.end >= l->docs && !l->in_flight &&
+			      kv_queue_first(&l->queue) == UINT64_MAX);
+}
+
 bool kv_load_ended(const struct kv_load *l)
 {
-	if (used_up(l) || l->now_ns >= l->limit_ns)
-		return true;
-	return l->begun && l->rag.end >= l->docs && !l->in_flight &&
-	       kv_queue_first(&l->queue) == UINT64_MAX;
+	return l->now_ns >= l->limit_ns || kv_load_exhausted(l);
+}
+
+uint64_t kv_load_limit(const struct kv_load *l)
+{
+	return l->limit_ns;
 }
 
 /* -------------------------------------------------------------------------- users */

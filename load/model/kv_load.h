@@ -94,9 +94,14 @@ void kv_load_advance(struct kv_load *l, uint64_t now_ns, uint64_t *next_ns);
 bool kv_load_pop(struct kv_load *l, struct kv_request *ret);
 /* @r is done: a closed loop's user goes on. */
 void kv_load_done(struct kv_load *l, const struct kv_request *r, uint64_t now_ns);
-/* Nothing will ever start again: duration, max_requests, or the recorded input is used up and the
- * queue is empty.  While a closed loop's requests are in flight, it is not. */
+/* Nothing will ever start again: the time is over, or it is exhausted. */
 bool kv_load_ended(const struct kv_load *l);
+/* max_requests were started, or the recorded input is used up and nothing waits.  While requests
+ * of a closed loop are in flight, more may come. */
+bool kv_load_exhausted(const struct kv_load *l);
+/* Nothing starts at this time or later: the duration, or less where a recorded input ends the run.
+ */
+uint64_t kv_load_limit(const struct kv_load *l);
 
 /* Requests that have arrived and not been started. */
 uint64_t kv_load_queued(struct kv_load *l);
@@ -107,7 +112,7 @@ uint64_t kv_load_queued(struct kv_load *l);
  */
 void kv_load_set_users(struct kv_load *l, uint32_t users, uint64_t now_ns);
 uint32_t kv_load_max_users(const struct kv_load *l);
-/* As many as the autoscaler may ask for, times so much. */
+/* Bytes of memory the load uses, all told. */
 uint64_t kv_load_memory(const struct kv_load *l);
 
 /* What a request did, beside its events. */
