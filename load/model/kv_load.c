@@ -40,51 +40,6 @@ void kv_request_tokens(struct kv_request *r, uint64_t context, uint64_t generate
 
 /* ------------------------------------------------------------------ begin and end */
 
-static const struct {
-	const char *name;
-	size_t at;
-	int64_t min;
-} bounds[] = {
-#define BOUND(name, field, min)                              \
-	{                                                    \
-		name, offsetof(struct kv_config, field), min \
-	}
-	BOUND("decode.batch_size", decode_batch, 1),
-	BOUND("conversation.max_conversations", max_conversations, 1),
-	BOUND("conversation.max_turns_per_conv", max_turns, 1),
-	BOUND("rag.chunk_size_tokens", rag_chunk_tokens, 1),
-	BOUND("rag.top_k_chunks", rag_top_k, 0),
-	BOUND("rag.max_chunk_bytes", rag_max_chunk_bytes, 1),
-	BOUND("rag.max_documents", rag_max_documents, 0),
-	BOUND("rag.large_model_doc_tokens_min", rag_large_tokens[0], 1),
-	BOUND("rag.small_model_doc_tokens_min", rag_small_tokens[0], 1),
-	BOUND("prefix_cache.min_prefix_length", min_prefix_length, 0),
-	BOUND("prefix_cache.max_prefix_entries", max_prefix_entries, 0),
-	BOUND("autoscaler.min_users", min_users, 1),
-	BOUND("autoscaler.max_users", max_users, 1),
-	BOUND("autoscaler.consecutive_samples_required", consecutive_samples, 1),
-	BOUND("sharegpt.max_context_tokens", sharegpt_max_context, 1),
-	BOUND("sharegpt.max_generation_tokens", sharegpt_max_generation, 1),
-	BOUND("sharegpt.chars_per_token_estimate", sharegpt_chars_per_token, 1),
-	BOUND("saturation_detection.queue_depth_threshold", queue_depth_threshold, 0),
-	BOUND("saturation_detection.history_window_size", history_window, 1),
-#undef BOUND
-};
-
-static int check(const struct kv_params *p, struct sluice_err *err)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(bounds); i++) {
-		int64_t v = *(const int64_t *)((const char *)&p->config + bounds[i].at);
-
-		if (v < bounds[i].min)
-			return sluice_fail(err, -EINVAL, "%s: %lld is less than %lld",
-					   bounds[i].name, (long long)v, (long long)bounds[i].min);
-	}
-	if (!p->users)
-		return sluice_fail(err, -EINVAL, "num-users: 0 is less than 1");
-	return 0;
-}
-
 static void set_period(struct kv_load *l)
 {
 	double rate = l->p->compat ? 0 : l->p->request_rate;
@@ -123,8 +78,10 @@ int kv_load_new(struct kv_load **out, const struct kv_params *p, struct kv_texts
 		struct sluice_err *err)
 {
 	struct kv_load *l;
-	int r = check(p, err);
+	int r = kv_config_check(&p->config, err);
 
+	if (r == 0 && !p->users)
+		r = sluice_fail(err, -EINVAL, "num-users: 0 is less than 1");
 	if (r < 0)
 		return r;
 	l = calloc(1, sizeof(*l));
@@ -376,19 +333,32 @@ uint64_t kv_load_limit(const struct kv_load *l)
 
 /* -------------------------------------------------------------------------- users */
 
+/* Closed loop: whoever waits is in the queue. */
+static uint64_t waiting(const struct kv_load *l, uint64_t now_ns)
+{
+	uint64_t nr = 0;
+
+	for (int i = 0; i < KV_QOS; i++)
+		for (uint32_t j = 0; j < l->queue.level[i].nr; j++)
+			nr += l->queue.level[i].v[j].at_ns <= now_ns;
+	return nr;
+}
+
+uint64_t kv_load_queued_at(struct kv_load *l, uint64_t now_ns)
+{
+	begin(l);
+	if (l->p->closed_loop)
+		return waiting(l, now_ns);
+	if (kv_load_is_recorded(l))
+		kv_rec_count(l, now_ns);
+	else
+		kv_synth_count(l, now_ns);
+	return l->arrived - l->started;
+}
+
 uint64_t kv_load_queued(struct kv_load *l)
 {
-	if (l->p->closed_loop) {
-		l->arrived = l->started;
-		for (int i = 0; i < KV_QOS; i++)
-			for (uint32_t j = 0; j < l->queue.level[i].nr; j++)
-				l->arrived += l->queue.level[i].v[j].at_ns <= l->now_ns;
-	} else if (kv_load_is_recorded(l)) {
-		kv_rec_count(l);
-	} else {
-		kv_synth_count(l);
-	}
-	return l->arrived - l->started;
+	return kv_load_queued_at(l, l->now_ns);
 }
 
 uint32_t kv_load_max_users(const struct kv_load *l)

@@ -103,8 +103,12 @@ bool kv_load_exhausted(const struct kv_load *l);
  */
 uint64_t kv_load_limit(const struct kv_load *l);
 
-/* Requests that have arrived and not been started. */
+/*
+ * Requests that have arrived and not been started: now, or at a later time (which must not go
+ * back) for those whose clock is ahead of the starts.
+ */
 uint64_t kv_load_queued(struct kv_load *l);
+uint64_t kv_load_queued_at(struct kv_load *l, uint64_t now_ns);
 
 /*
  * How many of the users are active, and workers with them; at most kv_load_max_users().  A user

@@ -106,7 +106,7 @@ void kv_synth_fini(struct kv_load *l);
 void kv_synth_begin(struct kv_load *l, uint32_t from, uint32_t to);
 void kv_synth_take(struct kv_load *l, struct kv_heap_item who, struct kv_request *r);
 void kv_synth_done(struct kv_load *l, uint32_t user, uint64_t now_ns);
-void kv_synth_count(struct kv_load *l);
+void kv_synth_count(struct kv_load *l, uint64_t now_ns);
 void kv_synth_recount(struct kv_load *l);
 
 int kv_rec_init(struct kv_load *l, struct sluice_err *err);
@@ -114,7 +114,7 @@ void kv_rec_fini(struct kv_load *l);
 void kv_rec_begin(struct kv_load *l);
 void kv_rec_take(struct kv_load *l, struct kv_heap_item who, struct kv_request *r);
 void kv_rec_done(struct kv_load *l, uint32_t user, uint64_t now_ns);
-void kv_rec_count(struct kv_load *l);
+void kv_rec_count(struct kv_load *l, uint64_t now_ns);
 /* The request before @i of the same conversation: its turn; 0: none. */
 uint32_t kv_rec_turn(const struct kv_load *l, uint32_t conv, uint32_t i);
 

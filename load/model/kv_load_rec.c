@@ -209,7 +209,7 @@ void kv_rec_take(struct kv_load *l, struct kv_heap_item who, struct kv_request *
 	}
 }
 
-void kv_rec_count(struct kv_load *l)
+void kv_rec_count(struct kv_load *l, uint64_t now_ns)
 {
 	struct kv_recorded *v = &l->rec;
 	struct kv_cursor *c = &v->ahead;
@@ -217,10 +217,10 @@ void kv_rec_count(struct kv_load *l)
 	if (v->share) {
 		uint64_t all = v->passes > UINT64_MAX / v->nr ? UINT64_MAX : v->passes * v->nr;
 
-		l->arrived = v->nr ? min_u64(l->now_ns / v->step_ns + 1, all) : 0;
+		l->arrived = v->nr ? min_u64(now_ns / v->step_ns + 1, all) : 0;
 		return;
 	}
-	while (!at_end(l, c) && recorded_at(l, c) <= l->now_ns) {
+	while (!at_end(l, c) && recorded_at(l, c) <= now_ns) {
 		l->arrived++;
 		step(l, c, 1);
 	}

@@ -179,12 +179,12 @@ void kv_synth_done(struct kv_load *l, uint32_t user, uint64_t now_ns)
 
 /* ---------------------------------------------------------------------- counting */
 
-void kv_synth_count(struct kv_load *l)
+void kv_synth_count(struct kv_load *l, uint64_t now_ns)
 {
 	for (uint32_t i = 0; i < l->active; i++) {
 		struct kv_person *s = &l->people[i];
 
-		while (s->ahead_ns <= l->now_ns) {
+		while (s->ahead_ns <= now_ns) {
 			l->arrived += 1 + draw(l, i, s->ahead_k).rag;
 			s->ahead_k++;
 			s->ahead_ns = arrival(l, i, s->ahead_k, s->ahead_ns, s->ahead_ns);

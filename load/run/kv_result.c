@@ -75,7 +75,8 @@ double kv_qos_target_ms(const struct kv_params *p, int qos)
 int kv_result_request(struct kv_result *r, const struct kv_params *p,
 		      const struct kv_request_done *d)
 {
-	struct kv_second *sec = kv_result_second(r, d->end_ns);
+	/* what ends with a second is part of it */
+	struct kv_second *sec = kv_result_second(r, d->end_ns ? d->end_ns - 1 : 0);
 
 	if (!sec || samples_add(&r->end_to_end, d->end_to_end) < 0 ||
 	    samples_add(&r->storage, d->storage) < 0 ||

@@ -46,6 +46,7 @@ struct tracer {
 
 	bool counting;            /* the run has begun */
 	struct kv_second *second; /* of the request */
+	uint64_t left;            /* seconds that have ended */
 	uint64_t ops[KV_TIERS][2], evict_ops[KV_TIERS][2];
 	uint64_t steps[KV_STEPS];
 
@@ -194,20 +195,23 @@ static void begin_generation(struct tracer *t, const struct kv_request *r,
 	};
 }
 
-/* The second in which @at_ns is; what waited when those before it ended. */
+/* Of the seconds that have ended by now: what waits. */
+static void leave_seconds(struct tracer *t, uint64_t now_ns)
+{
+	for (; (t->left + 1) * SECOND_NS <= now_ns && t->left < t->r->nr_seconds; t->left++) {
+		struct kv_second *s = &t->r->seconds[t->left];
+
+		s->queued = (uint32_t)min_u64(kv_load_queued_at(t->load, now_ns), UINT32_MAX);
+		s->in_flight = t->ends.nr;
+	}
+}
+
 static int enter_second(struct tracer *t, uint64_t at_ns)
 {
-	uint32_t old = t->r->nr_seconds;
-
 	t->second = kv_result_second(t->r, at_ns);
 	if (!t->second)
 		return sluice_fail(t->err, -ENOMEM, "out of memory");
-	if (t->r->nr_seconds == old)
-		return 0;
-	for (uint32_t i = old ? old - 1 : 0; i + 1 < t->r->nr_seconds; i++) {
-		t->r->seconds[i].queued = (uint32_t)min_u64(kv_load_queued(t->load), UINT32_MAX);
-		t->r->seconds[i].in_flight = t->ends.nr;
-	}
+	leave_seconds(t, at_ns);
 	return 0;
 }
 
@@ -377,6 +381,7 @@ static int finish(struct tracer *t, uint64_t end_ns)
 	/* upstream waits for what is being generated, and counts it */
 	int e = complete(t, t->params.compat ? UINT64_MAX : end_ns);
 
+	leave_seconds(t, end_ns);
 	r->elapsed_sec = (double)end_ns / 1e9;
 	r->has_gpu = t->opts.has_gpu;
 	snprintf(r->gpu_how, sizeof(r->gpu_how), "bookkeeping: a trace moves nothing");
