@@ -217,7 +217,7 @@ void kv_synth_begin(struct kv_load *l, uint32_t from, uint32_t to)
 		if (s->in_flight)
 			continue;
 		s->rag_due = false;
-		put(l, i, max_u64(arrival(l, i, s->k, l->now_ns, 0), l->now_ns + turn));
+		put(l, i, l->period_ns ? l->now_ns + turn : arrival(l, i, s->k, l->now_ns, 0));
 	}
 }
 
