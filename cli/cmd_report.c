@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/err.h"
 #include "cli/cli.h"
@@ -25,22 +24,14 @@ static const struct cli_opt report_opts[] = {
 	CLI_END,
 };
 
-/* The output would replace what it is made of. */
-static bool same_file(const char *a, const char *b)
-{
-	struct stat x, y;
-
-	return strcmp(a, "-") != 0 && strcmp(b, "-") != 0 && stat(a, &x) == 0 && stat(b, &y) == 0 &&
-	       x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
 static int load(json_t **results, const char **names, int argc, char **argv,
 		const struct report_args *a)
 {
 	struct sluice_err err = {0, ""};
 
 	for (int i = 0; i < argc; i++) {
-		if (same_file(argv[i], a->output))
+		/* The page would replace what it is made of. */
+		if (strcmp(argv[i], "-") != 0 && cli_file_same(argv[i], a->output))
 			return cli_usage(&cmd_report, "--output: '%s' is one of the results",
 					 a->output);
 		if (report_read(&results[i], argv[i], &err) < 0)
@@ -64,6 +55,8 @@ static int report_run(void *args, int argc, char **argv)
 	r = load(results, names, argc, argv, a);
 	if (r == CLI_OK)
 		r = cli_html_open(&html, &cmd_report, "--output", a->output);
+	if (r == CLI_FAILED)
+		r = CLI_USAGE; /* nothing was done yet */
 	if (r == CLI_OK)
 		r = cli_html_finish(&html, &(struct report_html){.results = results,
 								 .names = names,

@@ -38,10 +38,14 @@ static bool same_new_file(const char *a, const char *b)
 	       same_inode(dirname(dir_a), dirname(dir_b), &st);
 }
 
-static bool same_file(const char *a, const char *b)
+bool cli_file_same(const char *a, const char *b)
 {
 	struct stat st;
 
+	if (!a || !b)
+		return false;
+	if (cli_is_stdout(a) || cli_is_stdout(b))
+		return cli_is_stdout(a) && cli_is_stdout(b);
 	if (same_inode(a, b, &st))
 		return S_ISREG(st.st_mode);
 	return stat(a, &st) != 0 && stat(b, &st) != 0 && same_new_file(a, b);
@@ -54,7 +58,7 @@ static int check_pair(const struct cli_cmd *cmd, const struct cli_name *a, const
 	if (cli_is_stdout(a->name) && cli_is_stdout(b->name))
 		return cli_usage(cmd, "%s and %s: only one can be standard output", a->option,
 				 b->option);
-	if (cli_is_stdout(a->name) || cli_is_stdout(b->name) || !same_file(a->name, b->name))
+	if (!cli_file_same(a->name, b->name))
 		return CLI_OK;
 	return cli_usage(cmd, "%s and %s: '%s' can be only one of them", a->option, b->option,
 			 b->name);

@@ -11,6 +11,12 @@
 
 struct cli_cmd;
 
+/*
+ * Are these two names one file, or would they be?  By what they lead to, not how they are
+ * spelt.  NULL is no file; standard output is one.
+ */
+bool cli_file_same(const char *a, const char *b);
+
 struct cli_file {
 	const char *option; /* for messages: "--json" */
 	const char *name;   /* "-": standard output; NULL: not asked for */

@@ -5,28 +5,19 @@
 #include <errno.h>
 #include <string.h>
 
+#include <sluice/sluice.h>
+
 #include "cli/cli.h"
 #include "cli/file.h"
+#include "load/report/read.h"
 
 json_t *cli_json_load(const struct cli_cmd *cmd, const char *option, const char *file)
 {
-	FILE *f = fopen(file, "re");
-	json_error_t e;
-	json_t *root;
+	struct sluice_err err = {0, ""};
+	json_t *root = NULL;
 
-	if (!f) {
-		cli_fail(cmd, CLI_USAGE, "%s: '%s' cannot be read: %s", option, file,
-			 strerror(errno));
-		return NULL;
-	}
-	root = json_loadf(f, JSON_REJECT_DUPLICATES, &e);
-	if (!root && ferror(f))
-		cli_fail(cmd, CLI_USAGE, "%s: '%s' cannot be read: %s", option, file,
-			 strerror(errno));
-	else if (!root)
-		cli_fail(cmd, CLI_USAGE, "%s: '%s' is not JSON: line %d: %s", option, file,
-			 e.line > 0 ? e.line : 1, e.text);
-	fclose(f);
+	if (report_json_read(&root, file, &err) < 0)
+		cli_fail(cmd, CLI_USAGE, "%s: %s", option, err.msg);
 	return root;
 }
 

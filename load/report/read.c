@@ -217,22 +217,40 @@ int report_check(const json_t *root, const char *name, struct sluice_err *err)
 	return 0;
 }
 
-int report_read(json_t **out, const char *path, struct sluice_err *err)
+int report_json_read(json_t **out, const char *path, struct sluice_err *err)
 {
 	bool standard = !strcmp(path, "-");
 	FILE *f = standard ? stdin : fopen(path, "re");
 	json_error_t e;
 	json_t *root;
-	int r;
+	int r = 0;
 
 	if (!f)
 		return sluice_fail(err, -errno, "'%s' cannot be read: %s", path, strerror(errno));
+	errno = 0;
 	root = json_loadf(f, JSON_REJECT_DUPLICATES, &e);
+	if (ferror(f)) { /* a folder, for example; the parser calls it an early end */
+		r = errno ? -errno : -EIO;
+		json_decref(root);
+		sluice_fail(err, r, "'%s' cannot be read: %s", path, strerror(-r));
+	} else if (!root) {
+		r = sluice_fail(err, -EINVAL, "'%s' is not JSON: line %d: %s", path,
+				e.line > 0 ? e.line : 1, e.text);
+	} else {
+		*out = root;
+	}
 	if (!standard)
 		fclose(f);
-	if (!root)
-		return sluice_fail(err, -EINVAL, "'%s' is not JSON: line %d: %s", path, e.line,
-				   e.text);
+	return r;
+}
+
+int report_read(json_t **out, const char *path, struct sluice_err *err)
+{
+	json_t *root;
+	int r = report_json_read(&root, path, err);
+
+	if (r < 0)
+		return r;
 	r = report_check(root, path, err);
 	if (r < 0)
 		json_decref(root);

@@ -8,6 +8,12 @@
 struct sluice_err;
 
 /*
+ * Read JSON, of whatever kind, from @path ("-": standard input); a key twice is an error.
+ * Returns 0, -errno of the reading, or -EINVAL with what is wrong and where in @err.
+ */
+int report_json_read(json_t **out, const char *path, struct sluice_err *err);
+
+/*
  * Read a result of schema sluice-result/1 from @path ("-": standard input) and
  * look whether it has what reports need, each member of the right type.
  * Returns 0, -errno of the reading, or -EINVAL with what is wrong in @err.
