@@ -77,7 +77,8 @@ struct cli_opt {
 	double low, high;           /* of CLI_KIND_DBL */
 	const char *const *choices; /* NULL-terminated */
 	const struct cli_opt *sub;
-	size_t at; /* of the field in the command's struct */
+	bool single; /* a list of which each value needs the option anew */
+	size_t at;   /* of the field in the command's struct */
 	const char *help;
 };
 
@@ -150,6 +151,10 @@ extern const char cli_required[];
 	{.kind = CLI_KIND_LIST, .letter = (short_name), .name = (long_name), .meta = (what), \
 	 .def = (default_), .min = (lo), .max = (hi), .paths = true, \
 	 .at = CLI_AT(T, field, struct cli_list), .help = (text)}
+/* The same for one value each time: --fail-if a --fail-if b, operands may follow. */
+#define CLI_EACH(T, field, short_name, long_name, what, hi, text) \
+	{.kind = CLI_KIND_LIST, .single = true, .letter = (short_name), .name = (long_name), \
+	 .meta = (what), .min = 1, .max = (hi), .at = CLI_AT(T, field, struct cli_list), .help = (text)}
 #define CLI_END {.kind = CLI_KIND_END}
 /* clang-format on */
 

@@ -7,22 +7,28 @@
 
 #include "base/err.h"
 #include "cli/cli.h"
+#include "cli/file.h"
 #include "cli/html.h"
-#include "cli/json.h"
 #include "load/report/compare.h"
 #include "load/report/html.h"
 #include "load/report/read.h"
 
 struct compare_args {
-	const char *fail_if;
+	struct cli_list fail_if;
+	bool allow_missing;
 	const char *html;
 	struct cli_output out;
 };
 
 static const struct cli_opt compare_opts[] = {
 	CLI_GROUP("Gate"),
-	CLI_STR(struct compare_args, fail_if, 0, "fail_if", "slower:PERCENT", NULL,
-		"exit with 1 when a series of B, or all together, is slower by more than that"),
+	CLI_EACH(struct compare_args, fail_if, 0, "fail_if", "slower[:FIGURE]:PERCENT",
+		 COMPARE_GATES,
+		 "exit with 1 when B is slower by more than that in its median latency, bandwidth "
+		 "or p99, or only in the FIGURE named (median, bandwidth, p99); may be repeated"),
+	CLI_FLAG(struct compare_args, allow_missing, 0, "allow_missing",
+		 "let the gate pass where series are missing or cannot be compared, and B is "
+		 "partial or has errors"),
 	CLI_GROUP("Output"),
 	CLI_STR(struct compare_args, html, 0, "html", "FILE", NULL,
 		"write a page with both results too; `-' is standard output"),
@@ -30,99 +36,182 @@ static const struct cli_opt compare_opts[] = {
 	CLI_END,
 };
 
-/* "slower:5%", "slower:2.5": a percentage, as a share in *@ret. */
-static int parse_gate(double *ret, const char *text)
+/* --------------------------------------------------------------------- gate */
+
+/* What follows @word and a colon, or NULL. */
+static const char *after(const char *text, const char *word)
 {
-	static const char word[] = "slower:";
+	size_t n = strlen(word);
+
+	return !strncmp(text, word, n) && text[n] == ':' ? text + n + 1 : NULL;
+}
+
+/* "slower:5%", "slower:p99:2.5": percentages, as shares in @ret. */
+static int parse_gate(struct compare_gate *ret, const char *text)
+{
+	const char *from = after(text, "slower"), *rest;
 	double v;
 	char *end;
 
-	*ret = -1;
-	if (!text)
-		return CLI_OK;
-	if (!strncmp(text, word, strlen(word))) {
-		const char *from = text + strlen(word);
-
-		v = strtod(from, &end);
-		if (end != from && *from >= '0' && *from <= '9' && v <= 1000 &&
-		    (!*end || !strcmp(end, "%"))) {
-			*ret = v / 100;
-			return CLI_OK;
+	*ret = (struct compare_gate){.text = text, .figure = -1};
+	for (int i = 0; from && i < COMPARE_FIGURES; i++) {
+		rest = after(from, compare_figure_names[i]);
+		if (rest) {
+			ret->figure = i;
+			from = rest;
+			break;
 		}
 	}
-	return cli_usage(&cmd_compare, "--fail_if: '%s' is not slower:PERCENT, as in slower:5%%",
+	if (from && *from >= '0' && *from <= '9') {
+		v = strtod(from, &end);
+		ret->limit = v / 100;
+		if (v <= 1000 && (!*end || !strcmp(end, "%")))
+			return CLI_OK;
+	}
+	return cli_usage(&cmd_compare,
+			 "--fail_if: '%s' is not slower:PERCENT or slower:FIGURE:PERCENT, as in "
+			 "slower:5%% or slower:p99:10%%",
 			 text);
 }
 
-static int write_json(const char *file, json_t *root)
+static int parse_gates(struct compare_input *in, const struct compare_args *a)
 {
-	FILE *f = cli_json_open(&cmd_compare, file);
+	int r = CLI_OK;
 
-	if (!f)
-		return CLI_FAILED;
-	return cli_json_finish(&cmd_compare, f, file, json_incref(root));
+	for (size_t i = 0; i < a->fail_if.nr && r == CLI_OK; i++)
+		r = parse_gate(&in->gates[in->nr_gates++], a->fail_if.items[i]);
+	if (r == CLI_OK && a->allow_missing && !in->nr_gates)
+		return cli_usage(&cmd_compare, "--allow_missing: there is no gate; see --fail_if");
+	in->allow_missing = a->allow_missing;
+	return r;
 }
 
-static int write_html(const char *file, const struct compare *c, json_t *comparison)
+/* ------------------------------------------------------------------ outputs */
+
+struct outputs {
+	struct cli_file json;
+	struct cli_html html;
+};
+
+/* One name for two files, or for a file and what it is made of. */
+static int check_names(const struct compare_args *a, char **argv)
+{
+	if (cli_file_same(a->html, a->out.json))
+		return cli_usage(&cmd_compare, "--html, --json: '%s' is one file for both",
+				 a->html);
+	for (int i = 0; i < 2; i++) {
+		if (!strcmp(argv[i], "-"))
+			continue;
+		if (cli_file_same(argv[i], a->html))
+			return cli_usage(&cmd_compare, "--html: '%s' is one of the results",
+					 a->html);
+		if (cli_file_same(argv[i], a->out.json))
+			return cli_usage(&cmd_compare, "--json: '%s' is one of the results",
+					 a->out.json);
+	}
+	return CLI_OK;
+}
+
+static void outputs_abandon(struct outputs *o)
+{
+	cli_file_abandon(&o->json);
+	cli_html_abandon(&o->html);
+}
+
+/* Before anything is told, so that a name that cannot be written is bad input. */
+static int outputs_open(struct outputs *o, const struct compare_args *a)
+{
+	int r;
+
+	*o = (struct outputs){.json = {.name = NULL}};
+	r = cli_file_open(&o->json, &cmd_compare, "--json", a->out.json);
+	if (r == CLI_OK && a->html)
+		r = cli_html_open(&o->html, &cmd_compare, "--html", a->html);
+	if (r != CLI_OK)
+		outputs_abandon(o);
+	return r == CLI_FAILED ? CLI_USAGE : r;
+}
+
+static int write_json(struct cli_file *file, json_t *root)
+{
+	int r;
+
+	errno = 0;
+	r = json_dumpf(root, file->f, JSON_INDENT(2));
+	putc('\n', file->f);
+	return cli_file_finish(file, &cmd_compare, r < 0 ? (errno ? -errno : -ENOMEM) : 0, NULL);
+}
+
+static int write_html(struct cli_html *html, const struct compare *c, json_t *comparison)
 {
 	json_t *const results[] = {c->in.a, c->in.b};
 	const char *const names[] = {c->in.a_name, c->in.b_name};
-	struct cli_html html;
-	int r = cli_html_open(&html, &cmd_compare, "--html", file);
 
-	if (r != CLI_OK)
-		return r;
-	return cli_html_finish(&html, &(struct report_html){.results = results,
-							    .names = names,
-							    .nr = 2,
-							    .comparison = comparison});
+	return cli_html_finish(html, &(struct report_html){.results = results,
+							   .names = names,
+							   .nr = 2,
+							   .comparison = comparison});
 }
 
-static int tell(const struct compare_args *a, const struct compare *c)
+static int tell(struct outputs *o, const struct compare *c)
 {
-	bool text = (!a->out.json || strcmp(a->out.json, "-") != 0) &&
-		    (!a->html || strcmp(a->html, "-") != 0);
+	bool text = o->json.f != stdout && o->html.file.f != stdout;
 	json_t *json = compare_json(c);
 	int r = json ? CLI_OK : cli_fail(&cmd_compare, CLI_FAILED, "out of memory");
 
 	if (text && r == CLI_OK)
 		compare_text(stdout, c);
-	if (a->out.json && r == CLI_OK)
-		r = write_json(a->out.json, json);
-	if (a->html && r == CLI_OK)
-		r = write_html(a->html, c, json);
+	if (o->json.f && r == CLI_OK)
+		r = write_json(&o->json, json);
+	if (o->html.file.f && r == CLI_OK)
+		r = write_html(&o->html, c, json);
 	json_decref(json);
 	return r == CLI_OK && c->failed ? CLI_FAILED : r;
+}
+
+/* --------------------------------------------------------------------- main */
+
+static int compare_files(struct compare_input *in, const struct compare_args *a, char **argv)
+{
+	struct sluice_err err = {0, ""};
+	struct outputs o;
+	struct compare c;
+	int r = report_read(&in->a, argv[0], &err);
+
+	if (r == 0)
+		r = report_read(&in->b, argv[1], &err);
+	if (r == 0)
+		r = compare_run(&c, in, &err);
+	if (r < 0)
+		return cli_fail(&cmd_compare, r == -ENOMEM ? CLI_FAILED : CLI_USAGE, "%s", err.msg);
+	r = outputs_open(&o, a);
+	if (r == CLI_OK) {
+		r = tell(&o, &c);
+		outputs_abandon(&o);
+	}
+	compare_fini(&c);
+	return r;
 }
 
 static int compare_main(void *args, int argc, char **argv)
 {
 	const struct compare_args *a = args;
-	struct compare_input in = {.gate_text = a->fail_if};
+	struct compare_input in = {.nr_gates = 0};
 	struct sluice_err err = {0, ""};
-	struct compare c;
 	int r;
 
 	if (argc != 2)
 		return cli_usage(&cmd_compare, "two results are needed, not %d", argc);
-	r = parse_gate(&in.gate, a->fail_if);
+	r = parse_gates(&in, a);
+	if (r == CLI_OK)
+		r = check_names(a, argv);
 	if (r != CLI_OK)
 		return r;
 	if (a->html && report_html_check(&err) < 0)
 		return cli_fail(&cmd_compare, CLI_UNSUPPORTED, "--html: %s", err.msg);
 	in.a_name = cli_html_name(argv, argc, 0);
 	in.b_name = cli_html_name(argv, argc, 1);
-	r = report_read(&in.a, argv[0], &err);
-	if (r == 0)
-		r = report_read(&in.b, argv[1], &err);
-	if (r == 0)
-		r = compare_run(&c, &in, &err);
-	if (r == 0) {
-		r = tell(a, &c);
-		compare_fini(&c);
-	} else {
-		r = cli_fail(&cmd_compare, r == -ENOMEM ? CLI_FAILED : CLI_USAGE, "%s", err.msg);
-	}
+	r = compare_files(&in, a, argv);
 	json_decref(in.a);
 	json_decref(in.b);
 	return r;

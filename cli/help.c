@@ -56,7 +56,7 @@ static void left_column(char *buf, size_t size, const struct cli_opt *o)
 		used = append(buf, size, used, i ? "|" : " ", o->choices[i]);
 	if (o->meta)
 		used = append(buf, size, used, may_stand_alone(o) ? " [" : " ", o->meta);
-	if (o->kind == CLI_KIND_LIST)
+	if (o->kind == CLI_KIND_LIST && !o->single)
 		append(buf, size, used, "...", may_stand_alone(o) ? "]" : "");
 }
 

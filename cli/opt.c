@@ -452,8 +452,8 @@ static int take(struct parser *p, struct slot *s, const char *value)
 	}
 	r = set_value(p, s, value);
 	/* After `=' only where a word can be nothing else. */
-	while (r == CLI_OK && list && !(attached && p->cmd->usage) && p->next < p->argc &&
-	       !is_option(p->argv[p->next]))
+	while (r == CLI_OK && list && !s->opt->single && !(attached && p->cmd->usage) &&
+	       p->next < p->argc && !is_option(p->argv[p->next]))
 		r = set_value(p, s, p->argv[p->next++]);
 	return r;
 }

@@ -7,31 +7,40 @@
 #include <sluice/version.h>
 
 #include "base/util.h"
+#include "load/report/bench_report.h"
 #include "load/report/compare.h"
 #include "load/report/text.h"
 
-const char *const compare_words[] = {"no difference seen", "slower", "faster", "not comparable"};
-
 static const char method[] =
-	"Series of the same name are compared by the latencies of their operations. A difference "
-	"is called one when a Mann-Whitney test finds it (5 % for all series together, Holm's "
-	"correction) and the 95 % interval of the ratio of the medians, by bootstrap, does not "
-	"contain 1. Operations that resemble their neighbours count once.";
+	"Series of the same name are compared by their median latency, the bandwidth of the whole "
+	"run and the 99th percentile of the latency. A difference is called one when the 95 % "
+	"interval of the ratio does not contain 1 and a test finds it (5 % for all series "
+	"together, "
+	"Holm's correction): Mann-Whitney for the median, Fisher's of the slowest 2 % for p99, "
+	"which "
+	"needs 100 operations, both with an interval by bootstrap; for the bandwidth a bootstrap "
+	"of "
+	"seconds or operations. A handful of operations, such as the loops of a sweep, are "
+	"compared "
+	"by Student's t. Operations that resemble their neighbours count less.";
 
 void compare_summary(char *buf, size_t size, const struct compare *c)
 {
-	size_t judged = c->slower + c->faster + c->same;
+	size_t judged = c->slower + c->faster + c->same + c->mixed;
 	size_t unknown = c->nr - judged;
 
 	if (!judged)
 		snprintf(buf, size, "None of %zu series can be compared.", c->nr);
-	else if (!c->slower && !c->faster)
+	else if (c->same == judged)
 		snprintf(buf, size, "No difference seen in %zu series.", c->same);
 	else
 		snprintf(buf, size,
 			 "B is slower in %zu of %zu series and faster in %zu; in %zu no "
 			 "difference is seen.",
 			 c->slower, judged, c->faster, c->same);
+	if (c->mixed)
+		snprintf(buf + strlen(buf), size - strlen(buf),
+			 " In %zu it is slower in one figure and faster in another.", c->mixed);
 	if (judged && unknown)
 		snprintf(buf + strlen(buf), size - strlen(buf), " %zu cannot be compared.",
 			 unknown);
@@ -39,58 +48,68 @@ void compare_summary(char *buf, size_t size, const struct compare *c)
 
 /* --------------------------------------------------------------------- text */
 
-#define FIELD 32
-
-static const char *duration(char buf[FIELD], double sec)
-{
-	if (!isfinite(sec))
-		snprintf(buf, FIELD, "-");
-	else if (sec < 1e-3)
-		snprintf(buf, FIELD, "%.1f us", sec * 1e6);
-	else if (sec < 1)
-		snprintf(buf, FIELD, "%.3f ms", sec * 1e3);
-	else
-		snprintf(buf, FIELD, "%.3f s", sec);
-	return buf;
-}
-
-static const char *change(char buf[FIELD], double ratio)
+const char *compare_percent(char buf[COMPARE_TEXT], double ratio)
 {
 	if (isfinite(ratio))
-		snprintf(buf, FIELD, "%+.1f %%", 100 * (ratio - 1));
+		snprintf(buf, COMPARE_TEXT, "%+.1f %%", 100 * (ratio - 1));
 	else
-		snprintf(buf, FIELD, "-");
+		snprintf(buf, COMPARE_TEXT, "-");
 	return buf;
 }
 
-static const char *interval(char buf[FIELD], double low, double high)
+const char *compare_interval(char buf[COMPARE_TEXT], double low, double high)
 {
 	if (isfinite(low) && isfinite(high))
-		snprintf(buf, FIELD, "%+.1f to %+.1f %%", 100 * (low - 1), 100 * (high - 1));
+		snprintf(buf, COMPARE_TEXT, "%+.1f to %+.1f %%", 100 * (low - 1), 100 * (high - 1));
 	else
-		snprintf(buf, FIELD, "-");
+		snprintf(buf, COMPARE_TEXT, "-");
 	return buf;
 }
 
-static const char *chance(char buf[FIELD], const struct compare_row *row)
+static const char *value(char buf[COMPARE_TEXT], double v, enum compare_figure figure)
 {
-	if (row->why || !isfinite(row->p))
-		snprintf(buf, FIELD, "-");
-	else if (row->p < 0.0001)
-		snprintf(buf, FIELD, "<0.0001");
+	char time[REPORT_TIME_TEXT];
+
+	if (!isfinite(v))
+		snprintf(buf, COMPARE_TEXT, "-");
+	else if (figure == COMPARE_BANDWIDTH)
+		snprintf(buf, COMPARE_TEXT, "%.1f MB/s", v / 1e6);
 	else
-		snprintf(buf, FIELD, "%.4f", row->p);
+		snprintf(buf, COMPARE_TEXT, "%s", report_time(time, v));
 	return buf;
 }
 
+static const char *chance(char buf[COMPARE_TEXT], const struct compare_change *x)
+{
+	if (x->why || !isfinite(x->p))
+		snprintf(buf, COMPARE_TEXT, "-");
+	else if (x->p < 0.0001)
+		snprintf(buf, COMPARE_TEXT, "<0.0001");
+	else
+		snprintf(buf, COMPARE_TEXT, "%.4f", x->p);
+	return buf;
+}
+
+static void text_change(FILE *f, const struct compare_row *row, enum compare_figure figure,
+			int width)
+{
+	const struct compare_change *x = &row->by[figure];
+	char a[COMPARE_TEXT], b[COMPARE_TEXT], d[COMPARE_TEXT], i[COMPARE_TEXT], p[COMPARE_TEXT];
+
+	fprintf(f, "%-*s  %-9s  %13s  %13s  %9s  %19s  %8s  %s%s%s", width, figure ? "" : row->name,
+		compare_figure_names[figure], value(a, x->a, figure), value(b, x->b, figure),
+		compare_percent(d, x->ratio), compare_interval(i, x->low, x->high), chance(p, x),
+		compare_words[x->verdict], x->why ? ": " : "", x->why ? x->why : "");
+	if (x->method && !strcmp(x->method, "t"))
+		fprintf(f, " (of %zu and %zu operations)", row->a.n, row->b.n);
+	fprintf(f, "%s\n", x->fails ? "  <- gate" : "");
+}
+
+/* A series that cannot be compared at all needs one line only. */
 static void text_row(FILE *f, const struct compare_row *row, int width)
 {
-	char a[FIELD], b[FIELD], d[FIELD], i[FIELD], p[FIELD];
-
-	fprintf(f, "%-*s  %11s  %11s  %9s  %19s  %8s  %s%s%s%s\n", width, row->name,
-		duration(a, row->a.median), duration(b, row->b.median), change(d, row->ratio),
-		interval(i, row->low, row->high), chance(p, row), compare_words[row->verdict],
-		row->why ? ": " : "", row->why ? row->why : "", row->fails ? "  <- gate" : "");
+	for (unsigned i = 0; i < (row->why ? 1 : COMPARE_FIGURES); i++)
+		text_change(f, row, i, width);
 }
 
 static void text_names(FILE *f, const char *what, const json_t *names)
@@ -105,22 +124,51 @@ static void text_names(FILE *f, const char *what, const json_t *names)
 	fputc('\n', f);
 }
 
+static void text_overall(FILE *f, const struct compare *c)
+{
+	char change[COMPARE_TEXT], interval[COMPARE_TEXT];
+	const char *between = "All series together: ";
+
+	for (unsigned i = 0; i < COMPARE_FIGURES; i++) {
+		const struct compare_overall *o = &c->overall[i];
+
+		if (!isfinite(o->low))
+			continue;
+		fprintf(f, "%s%s %s (95 %%: %s)", between, compare_figure_names[i],
+			compare_percent(change, o->ratio),
+			compare_interval(interval, o->low, o->high));
+		between = ", ";
+	}
+	if (*between == ',')
+		fputc('\n', f);
+}
+
+/* "slower:5%, slower:p99:10%" */
+static void gates_text(char *buf, size_t size, const struct compare *c)
+{
+	*buf = 0;
+	for (unsigned i = 0; i < c->in.nr_gates; i++)
+		snprintf(buf + strlen(buf), size - strlen(buf), "%s%.60s", i ? ", " : "",
+			 c->in.gates[i].text);
+}
+
 static void text_end(FILE *f, const struct compare *c)
 {
-	char summary[256], buf[FIELD], d[FIELD];
-	const json_t *note;
+	char summary[256], gates[COMPARE_GATES * 64];
+	const json_t *line;
 	size_t i;
 
 	compare_summary(summary, sizeof(summary), c);
 	fprintf(f, "%s\n", summary);
-	if (isfinite(c->overall_low))
-		fprintf(f, "All series together: %s (95 %%: %s)\n", change(d, c->overall),
-			interval(buf, c->overall_low, c->overall_high));
+	text_overall(f, c);
 	text_names(f, "Only in A", c->only_a);
 	text_names(f, "Only in B", c->only_b);
-	json_array_foreach(c->notes, i, note) fprintf(f, "Note: %s\n", json_string_value(note));
-	if (c->in.gate >= 0)
-		fprintf(f, "Gate %s: %s\n", c->in.gate_text, c->failed ? "failed" : "passed");
+	json_array_foreach(c->notes, i, line) fprintf(f, "Note: %s\n", json_string_value(line));
+	if (!c->in.nr_gates)
+		return;
+	gates_text(gates, sizeof(gates), c);
+	fprintf(f, "Gate %s: %s\n", gates, c->failed ? "failed" : "passed");
+	json_array_foreach(c->reasons, i, line) fprintf(f, "  %s\n", json_string_value(line));
 }
 
 void compare_text(FILE *f, const struct compare *c)
@@ -131,8 +179,8 @@ void compare_text(FILE *f, const struct compare *c)
 		if ((int)strlen(c->rows[i].name) > width)
 			width = (int)strlen(c->rows[i].name);
 	fprintf(f, "A: %s\nB: %s\n\n", c->in.a_name, c->in.b_name);
-	fprintf(f, "%-*s  %11s  %11s  %9s  %19s  %8s  %s\n", width, "series", "median A",
-		"median B", "change", "95 % interval", "p", "verdict");
+	fprintf(f, "%-*s  %-9s  %13s  %13s  %9s  %19s  %8s  %s\n", width, "series", "figure", "A",
+		"B", "change", "95 % interval", "p", "verdict");
 	for (size_t i = 0; i < c->nr; i++)
 		text_row(f, &c->rows[i], width);
 	fputc('\n', f);
@@ -146,14 +194,6 @@ static json_t *real_or_null(double v)
 	return isfinite(v) ? json_real(v) : json_null();
 }
 
-static json_t *side_json(const struct compare_side *s)
-{
-	return json_pack("{s:o, s:o, s:o, s:o, s:I, s:I}", "median", real_or_null(s->median), "p99",
-			 real_or_null(s->p99), "bytes_per_sec", real_or_null(s->bytes_per_sec),
-			 "cpu_sec_per_gib", real_or_null(s->cpu), "samples", (json_int_t)s->n,
-			 "independent", (json_int_t)s->used);
-}
-
 static json_t *interval_json(double low, double high)
 {
 	if (!isfinite(low) || !isfinite(high))
@@ -161,22 +201,67 @@ static json_t *interval_json(double low, double high)
 	return json_pack("[f, f]", low, high);
 }
 
+static json_t *side_json(const struct compare_side *s)
+{
+	return json_pack("{s:o, s:I, s:I}", "cpu_sec_per_gib", real_or_null(s->cpu), "samples",
+			 (json_int_t)s->n, "independent", (json_int_t)s->used);
+}
+
+static json_t *change_json(const struct compare_change *x)
+{
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:s?, s:s, s:s?, s:b}", "a", real_or_null(x->a),
+			 "b", real_or_null(x->b), "ratio", real_or_null(x->ratio), "interval",
+			 interval_json(x->low, x->high), "p",
+			 x->why ? json_null() : real_or_null(x->p), "method", x->method, "verdict",
+			 compare_words[x->verdict], "why", x->why, "fails", x->fails);
+}
+
 static json_t *row_json(const struct compare_row *row)
 {
-	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:s?, s:b}", "name", row->name,
-			 "kind", row->kind, "a", side_json(&row->a), "b", side_json(&row->b),
-			 "ratio", real_or_null(row->ratio), "interval",
-			 interval_json(row->low, row->high), "p",
-			 row->why ? json_null() : real_or_null(row->p), "verdict",
-			 compare_words[row->verdict], "why", row->why, "fails", row->fails);
+	json_t *j = json_pack("{s:s, s:s, s:o, s:o, s:s, s:s?}", "name", row->name, "kind",
+			      row->kind, "a", side_json(&row->a), "b", side_json(&row->b),
+			      "verdict", compare_words[row->verdict], "why", row->why);
+
+	for (unsigned i = 0; i < COMPARE_FIGURES; i++)
+		json_object_set_new(j, compare_figure_names[i], change_json(&row->by[i]));
+	return j;
+}
+
+static json_t *overall_json(const struct compare *c)
+{
+	json_t *j = json_object();
+
+	for (unsigned i = 0; i < COMPARE_FIGURES; i++) {
+		const struct compare_overall *o = &c->overall[i];
+
+		json_object_set_new(j, compare_figure_names[i],
+				    json_pack("{s:o, s:o}", "ratio", real_or_null(o->ratio),
+					      "interval", interval_json(o->low, o->high)));
+	}
+	return j;
 }
 
 static json_t *gate_json(const struct compare *c)
 {
-	if (c->in.gate < 0)
+	char text[COMPARE_GATES * 64];
+	json_t *limits = json_array();
+
+	if (!c->in.nr_gates) {
+		json_decref(limits);
 		return json_null();
-	return json_pack("{s:s, s:f, s:b}", "text", c->in.gate_text, "slower", c->in.gate, "failed",
-			 c->failed);
+	}
+	for (unsigned i = 0; i < c->in.nr_gates; i++) {
+		const struct compare_gate *g = &c->in.gates[i];
+
+		json_array_append_new(
+			limits, json_pack("{s:s?, s:f}", "figure",
+					  g->figure < 0 ? NULL : compare_figure_names[g->figure],
+					  "slower", g->limit));
+	}
+	gates_text(text, sizeof(text), c);
+	return json_pack("{s:s, s:o, s:b, s:b, s:O}", "text", text, "limits", limits,
+			 "allow_missing", c->in.allow_missing, "failed", c->failed, "reasons",
+			 c->reasons);
 }
 
 static json_t *name_json(const json_t *result, const char *name)
@@ -194,13 +279,11 @@ json_t *compare_json(const struct compare *c)
 		json_array_append_new(rows, row_json(&c->rows[i]));
 	compare_summary(summary, sizeof(summary), c);
 	return json_pack(
-		"{s:s, s:s, s:o, s:o, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:O, s:O, s:O, s:o, "
-		"s:o}",
+		"{s:s, s:s, s:o, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:O, s:O, s:O, s:o, s:o}",
 		"schema", "sluice-compare/1", "sluice", SLUICE_VERSION_STRING, "a",
 		name_json(c->in.a, c->in.a_name), "b", name_json(c->in.b, c->in.b_name), "summary",
 		summary, "method", method, "slower", (json_int_t)c->slower, "faster",
-		(json_int_t)c->faster, "same", (json_int_t)c->same, "overall",
-		real_or_null(c->overall), "overall_interval",
-		interval_json(c->overall_low, c->overall_high), "only_a", c->only_a, "only_b",
-		c->only_b, "notes", c->notes, "gate", gate_json(c), "rows", rows);
+		(json_int_t)c->faster, "same", (json_int_t)c->same, "mixed", (json_int_t)c->mixed,
+		"overall", overall_json(c), "only_a", c->only_a, "only_b", c->only_b, "notes",
+		c->notes, "gate", gate_json(c), "rows", rows);
 }

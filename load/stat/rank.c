@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two sets of samples: the test of Mann and Whitney, and the bootstrap of the ratio of medians. */
+/* Two sets of samples, by their ranks: the test of Mann and Whitney, and one of the tails. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/random.h"
 #include "base/util.h"
 #include "load/stat/stat.h"
 
@@ -85,18 +83,25 @@ static double normal_p(double u, double na, double nb, double ties)
 	return 2 * stat_normal_cdf(-away / sqrt(var));
 }
 
+static struct ranked *pool(const double *a, size_t na, const double *b, size_t nb)
+{
+	struct ranked *all = calloc(na + nb + 1, sizeof(*all));
+
+	for (size_t i = 0; all && i < na + nb; i++)
+		all[i] = (struct ranked){i < na ? a[i] : b[i - na], i < na};
+	return all;
+}
+
 int stat_rank_test(struct stat_rank *ret, const double *a, size_t na, const double *b, size_t nb)
 {
 	size_t n = na + nb;
-	CLEANUP_FREE struct ranked *all = n ? calloc(n, sizeof(*all)) : NULL;
+	CLEANUP_FREE struct ranked *all = pool(a, na, b, nb);
 	double ties, small;
 
 	if (!na || !nb)
 		return -EINVAL;
 	if (!all)
 		return -ENOMEM;
-	for (size_t i = 0; i < n; i++)
-		all[i] = (struct ranked){i < na ? a[i] : b[i - na], i < na};
 	ret->u = rank_sum(all, n, &ties) - (double)na * ((double)na + 1) / 2;
 	ret->exact = ties == 0 && na <= STAT_EXACT_MAX && nb <= STAT_EXACT_MAX;
 	small = fmin(ret->u, (double)na * (double)nb - ret->u);
@@ -108,41 +113,42 @@ int stat_rank_test(struct stat_rank *ret, const double *a, size_t na, const doub
 	return 0;
 }
 
-/* Median of a sample drawn from @v with replacement. */
-static double drawn_median(double *room, const double *v, size_t n, struct sluice_random *r)
+/* --------------------------------------------------------------------- tail */
+
+static double log_choose(double n, double k)
 {
-	for (size_t i = 0; i < n; i++)
-		room[i] = v[sluice_random_below(r, n)];
-	return stat_median(room, n);
+	return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1);
 }
 
-int stat_ratio(struct stat_ratio *ret, const double *a, size_t na, const double *b, size_t nb,
-	       unsigned rounds, uint64_t seed)
+/* P(X <= @x) when @t of @n values, @na of them marked, are drawn: marked ones among them. */
+static double hypergeometric_cdf(size_t x, size_t t, size_t na, size_t n)
 {
-	size_t most = na > nb ? na : nb;
-	CLEANUP_FREE double *room = most ? calloc(most, sizeof(*room)) : NULL;
-	CLEANUP_FREE double *ratios = rounds ? calloc(rounds, sizeof(*ratios)) : NULL;
-	struct sluice_random r;
-	double ma;
+	double sum = 0;
 
-	if (!na || !nb || !rounds)
+	for (size_t i = t > n - na ? t - (n - na) : 0; i <= x && i <= na; i++)
+		sum += exp(log_choose((double)na, (double)i) +
+			   log_choose((double)(n - na), (double)(t - i)) -
+			   log_choose((double)n, (double)t));
+	return fmin(sum, 1);
+}
+
+int stat_tail_test(double *ret_p, const double *a, size_t na, const double *b, size_t nb)
+{
+	size_t n = na + nb, top = n / 50 > STAT_TAIL_MIN ? n / 50 : STAT_TAIL_MIN, of_a = 0;
+	CLEANUP_FREE struct ranked *all = pool(a, na, b, nb);
+	double low, high;
+
+	if (!na || !nb || top >= n)
 		return -EINVAL;
-	if (!room || !ratios)
+	if (!all)
 		return -ENOMEM;
-	memcpy(room, a, na * sizeof(*a));
-	ma = stat_median(room, na);
-	if (!(ma > 0))
-		return -EINVAL;
-	memcpy(room, b, nb * sizeof(*b));
-	ret->ratio = stat_median(room, nb) / ma;
-	sluice_random_seed(&r, seed);
-	for (unsigned i = 0; i < rounds; i++) {
-		double x = drawn_median(room, a, na, &r), y = drawn_median(room, b, nb, &r);
-
-		ratios[i] = x > 0 ? y / x : INFINITY;
-	}
-	stat_sort(ratios, rounds);
-	ret->low = stat_percentile(ratios, rounds, 2.5);
-	ret->high = stat_percentile(ratios, rounds, 97.5);
+	qsort(all, n, sizeof(*all), by_value);
+	while (top < n && all[n - top - 1].v >= all[n - top].v) /* ties belong together */
+		top++;
+	for (size_t i = n - top; i < n; i++)
+		of_a += all[i].of_a;
+	low = hypergeometric_cdf(of_a, top, na, n);
+	high = hypergeometric_cdf(top - of_a, top, nb, n);
+	*ret_p = fmin(1, 2 * fmin(low, high));
 	return 0;
 }

@@ -58,7 +58,7 @@ static double beta_inc(double x, double a, double b)
 	return 1 - front * beta_fraction(1 - x, b, a) / b;
 }
 
-static double t_cdf(double t, double df)
+double stat_t_cdf(double t, double df)
 {
 	double tail = beta_inc(df / (df + t * t), df / 2, 0.5) / 2;
 
@@ -73,12 +73,12 @@ double stat_t_quantile(double p, double df)
 		return -stat_t_quantile(1 - p, df);
 	if (p == 0.5)
 		return 0;
-	while (t_cdf(high, df) < p && high < 1e12)
+	while (stat_t_cdf(high, df) < p && high < 1e12)
 		high *= 2;
 	for (int i = 0; i < 200 && high - low > 1e-13 * high; i++) {
 		double mid = (low + high) / 2;
 
-		if (t_cdf(mid, df) < p)
+		if (stat_t_cdf(mid, df) < p)
 			low = mid;
 		else
 			high = mid;
@@ -132,8 +132,10 @@ void stat_moments_summary(struct stat_summary *ret, const struct stat_moments *m
 
 	*ret = (struct stat_summary){.n = m->n, .mean = m->mean, .min = m->min, .max = m->max};
 	ret->stddev = m->n > 1 ? sqrt(m->m2 / (double)(m->n - 1)) : NAN;
-	half = m->n > 1 ? stat_t95(m->n) * ret->stddev / sqrt((double)m->n) : NAN;
+	half = m->n >= STAT_CI_MIN ? stat_t95(m->n) * ret->stddev / sqrt((double)m->n) : NAN;
 	ret->ci_low = m->mean - half;
+	if (m->min >= 0 && ret->ci_low < 0) /* of times and rates: none is below 0 */
+		ret->ci_low = 0;
 	ret->ci_high = m->mean + half;
 	ret->median = NAN;
 	for (unsigned i = 0; i < STAT_PERCENTILES; i++)

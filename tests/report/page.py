@@ -69,6 +69,8 @@ def slower():
         factor = 1.1 if s['name'] == 'read 8M' else 1
         s['samples'] = [x * factor * draw.lognormvariate(0, 0.003) for x in s['samples']]
         s['latency']['median'] = sorted(s['samples'])[100]
+        s['latency']['percentiles']['p99'] *= factor
+        s['bytes_per_sec'] /= factor
     return result
 
 
@@ -306,9 +308,19 @@ def a_comparison_shows_its_verdicts_and_its_gate():
         [...r.children].map((c) => c.dataset.value))''')
     for row, expected in zip(rows, comparison['rows'], strict=True):
         assert row[:2] == [expected['name'], expected['verdict']], row
-        assert float(row[4]) == expected['ratio'], row
+        for at, figure in ((2, 'median'), (8, 'bandwidth'), (14, 'p99')):
+            said = [None if v is None else float(v) for v in row[at:at + 6]]
+            x = expected[figure]
+            assert said == [x['a'], x['b'], x['ratio'], *x['interval'], x['p']], (figure, said, x)
     text = web.js('return document.querySelector(".note").textContent')
     assert 'slower in 1 of 6' in text and 'slower:5%: failed' in text, text
+    reasons = web.js('return [...document.querySelectorAll(".note .reasons li")].map((e) => e.textContent)')
+    assert reasons and all(r.startswith('read 8M: ') for r in reasons), reasons
+    change = '''return charts.find((c) => c.canvas.id === 'chart-change').chart.data.datasets[0].data'''
+    for figure, button in (('bandwidth', 'bandwidth'), ('p99', 'p99 latency'), ('median', 'median latency')):
+        web.js('''[...document.querySelectorAll('#comparison .toggle button')].find((b) =>
+            b.textContent === arguments[0]).click()''', button)
+        assert web.js(change) == [r[figure]['ratio'] - 1 for r in comparison['rows']], figure
     assert [r['name'] for r in comparison['rows'] if r['verdict'] == 'slower'] == ['read 8M'], comparison['summary']
 
 

@@ -90,6 +90,18 @@ static void one_sample_has_no_deviation(void **state)
 	assert_true(s.mean == 3 && s.median == 3 && s.percentile[STAT_P9999] == 3);
 }
 
+static void an_interval_needs_three_samples_and_is_not_below_zero(void **state)
+{
+	static const double v[] = {1, 9, 1};
+	struct stat_summary s;
+
+	(void)state;
+	assert_int_equal(stat_summarize(&s, v, 2), 0);
+	assert_true(isnan(s.ci_low) && isnan(s.ci_high) && s.stddev > 5);
+	assert_int_equal(stat_summarize(&s, v, 3), 0);
+	assert_true(s.ci_low == 0 && s.ci_high > 10);
+}
+
 static void moments_of_parts_are_those_of_the_whole(void **state)
 {
 	struct stat_moments a = {0}, b = {0}, all = {0};
@@ -177,6 +189,37 @@ static void ties_are_corrected_for(void **state)
 	assert_near(t.p, 1, 0);
 }
 
+static void tails_are_compared_by_whose_the_largest_values_are(void **state)
+{
+	double a[200], b[200], p;
+	struct sluice_random r;
+	unsigned wrong = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 200; i++) {
+		a[i] = 1 + i;
+		b[i] = 1.5 + i;
+	}
+	assert_int_equal(stat_tail_test(&p, a, 200, b, 200), 0);
+	assert_near(p, 1, 0);
+	for (unsigned i = 0; i < 10; i++)
+		b[i] = 1000 + i;
+	assert_int_equal(stat_tail_test(&p, a, 200, b, 200), 0);
+	/* All 8 are b's: twice C(200, 8) / C(400, 8). */
+	assert_near(p, 0.00727456, 1e-7);
+	assert_int_equal(stat_tail_test(&p, b, 200, a, 200), 0);
+	assert_near(p, 0.00727456, 1e-7);
+	assert_int_equal(stat_tail_test(&p, a, 4, b, 4), -EINVAL);
+	sluice_random_seed(&r, 61);
+	for (unsigned t = 0; t < 500; t++) {
+		for (unsigned i = 0; i < 400; i++)
+			(i < 200 ? a : b)[i % 200] = floor(20 * exp(normal(&r)));
+		assert_int_equal(stat_tail_test(&p, a, 200, b, 200), 0);
+		wrong += p < 0.05;
+	}
+	assert_in_range(wrong, 0, 30);
+}
+
 static void equal_distributions_rarely_look_different(void **state)
 {
 	struct sluice_random r;
@@ -198,11 +241,13 @@ static void equal_distributions_rarely_look_different(void **state)
 	assert_in_range(alarms, 25, 75);
 }
 
-static void the_ratio_of_medians_has_an_interval_around_it(void **state)
+static void the_ratio_of_figures_has_an_interval_around_it(void **state)
 {
+	static const enum stat_figure figures[] = {STAT_MEDIAN, STAT_MEAN, STAT_99TH};
 	struct stat_ratio q, again;
 	struct sluice_random r;
 	double a[200], b[200];
+	const struct stat_sample x = {a, 200, 1}, y = {b, 200, 1}, none = {a, 0, 1};
 
 	(void)state;
 	sluice_random_seed(&r, 7);
@@ -210,12 +255,91 @@ static void the_ratio_of_medians_has_an_interval_around_it(void **state)
 		a[i] = exp(0.1 * normal(&r));
 		b[i] = 1.2 * exp(0.1 * normal(&r));
 	}
-	assert_int_equal(stat_ratio(&q, a, 200, b, 200, 1000, 1), 0);
-	assert_true(q.low < q.ratio && q.ratio < q.high);
-	assert_true(q.low < 1.2 && 1.2 < q.high && q.high - q.low < 0.1);
-	assert_int_equal(stat_ratio(&again, a, 200, b, 200, 1000, 1), 0);
-	assert_memory_equal(&q, &again, sizeof(q)); /* one seed, one answer */
-	assert_int_equal(stat_ratio(&q, a, 0, b, 200, 1000, 1), -EINVAL);
+	for (unsigned i = 0; i < ARRAY_SIZE(figures); i++) {
+		assert_int_equal(stat_ratio(&q, figures[i], &x, &y, NAN, 1000, 1), 0);
+		assert_true(q.low < q.ratio && q.ratio < q.high && q.p < 0.01);
+		assert_true(q.low < 1.2 && 1.2 < q.high && q.high - q.low < (i == 2 ? 0.4 : 0.1));
+		assert_int_equal(stat_ratio(&again, figures[i], &x, &y, NAN, 1000, 1), 0);
+		assert_memory_equal(&q, &again, sizeof(q)); /* one seed, one answer */
+		assert_int_equal(stat_ratio(&again, figures[i], &x, &y, 2, 1000, 1), 0);
+		assert_near(again.ratio, 2, 1e-12); /* what is known better moves the interval */
+		assert_near(again.low, q.low * 2 / q.ratio, 1e-9);
+	}
+	assert_int_equal(stat_ratio(&q, STAT_MEDIAN, &none, &y, NAN, 1000, 1), -EINVAL);
+}
+
+static void figures_are_those_of_sorted_values(void **state)
+{
+	static const double unit = 1;
+	struct sluice_random r;
+	struct stat_ratio q;
+	double a[501], b[501];
+
+	(void)state;
+	sluice_random_seed(&r, 71);
+	for (unsigned t = 0; t < 200; t++) {
+		size_t n = 1 + sluice_random_below(&r, 500);
+		const struct stat_sample one = {&unit, 1, 1}, s = {a, n, 1};
+
+		for (size_t i = 0; i < n; i++)
+			b[i] = a[i] = 1 + (double)sluice_random_below(&r, t % 2 ? 1000000 : 7);
+		stat_sort(b, n);
+		assert_int_equal(stat_ratio(&q, STAT_99TH, &one, &s, NAN, 1, 1), 0);
+		assert_near(q.ratio, stat_percentile(b, n, 99), 1e-9);
+		assert_int_equal(stat_ratio(&q, STAT_MEDIAN, &one, &s, NAN, 1, 1), 0);
+		assert_near(q.ratio, stat_percentile(b, n, 50), 1e-9);
+	}
+}
+
+/* Values that remember the one before, of the same distribution: how often are they "different"? */
+static unsigned false_ratios(enum stat_figure of, size_t block, double memory)
+{
+	struct sluice_random r;
+	unsigned wrong = 0;
+
+	sluice_random_seed(&r, 72);
+	for (unsigned t = 0; t < 200; t++) {
+		double v[2][200], z = 0;
+		const struct stat_sample a = {v[0], 200, block}, b = {v[1], 200, block};
+		struct stat_ratio q;
+
+		for (unsigned i = 0; i < 400; i++) {
+			z = memory * z + sqrt(1 - memory * memory) * normal(&r);
+			v[i / 200][i % 200] = exp(0.2 * z);
+		}
+		assert_int_equal(stat_ratio(&q, of, &a, &b, NAN, 400, t), 0);
+		wrong += (q.low > 1 || q.high < 1) && q.p < 0.05;
+	}
+	return wrong;
+}
+
+static void equal_runs_rarely_have_a_ratio_other_than_one(void **state)
+{
+	(void)state;
+	assert_in_range(false_ratios(STAT_MEAN, 1, 0), 1, 20);
+	assert_in_range(false_ratios(STAT_99TH, 1, 0), 0, 20);
+	/* In blocks they count as what they are worth; one by one they would not. */
+	assert_in_range(false_ratios(STAT_MEAN, 10, 0.6), 0, 30);
+	assert_in_range(false_ratios(STAT_MEAN, 1, 0.6), 40, 200);
+}
+
+static void a_handful_is_compared_by_students_t(void **state)
+{
+	static const double a[] = {1, 1.02, 0.98}, b[] = {1.2, 1.23, 1.18}, flat[] = {2, 2};
+	const struct stat_sample x = {a, 3, 1}, y = {b, 3, 1}, one = {a, 1, 1}, same = {flat, 2, 1};
+	struct stat_ratio q;
+
+	(void)state;
+	assert_int_equal(stat_ratio_few(&q, &x, &y, NAN), 0);
+	/* Welch's test of the logarithms, by hand. */
+	assert_near(q.ratio, 1.20332, 1e-5);
+	assert_near(q.p, 0.00037999, 1e-7);
+	assert_near(q.low, 1.148786, 1e-5);
+	assert_near(q.high, 1.260440, 1e-5);
+	assert_int_equal(stat_ratio_few(&q, &one, &y, NAN), -EINVAL);
+	/* Two equal values say nothing of how far a third would be. */
+	assert_int_equal(stat_ratio_few(&q, &same, &same, NAN), 0);
+	assert_near(q.p, 1, 0);
 }
 
 /* ------------------------------------------------------------------- shapes */
@@ -390,12 +514,17 @@ int main(void)
 		cmocka_unit_test(t_quantiles_are_those_of_the_tables),
 		cmocka_unit_test(a_summary_is_what_numpy_and_scipy_say),
 		cmocka_unit_test(one_sample_has_no_deviation),
+		cmocka_unit_test(an_interval_needs_three_samples_and_is_not_below_zero),
 		cmocka_unit_test(moments_of_parts_are_those_of_the_whole),
 		cmocka_unit_test(nineteen_of_twenty_intervals_contain_the_truth),
 		cmocka_unit_test(small_rank_tests_are_exact),
 		cmocka_unit_test(ties_are_corrected_for),
+		cmocka_unit_test(tails_are_compared_by_whose_the_largest_values_are),
 		cmocka_unit_test(equal_distributions_rarely_look_different),
-		cmocka_unit_test(the_ratio_of_medians_has_an_interval_around_it),
+		cmocka_unit_test(the_ratio_of_figures_has_an_interval_around_it),
+		cmocka_unit_test(figures_are_those_of_sorted_values),
+		cmocka_unit_test(equal_runs_rarely_have_a_ratio_other_than_one),
+		cmocka_unit_test(a_handful_is_compared_by_students_t),
 		cmocka_unit_test(one_peak_is_not_called_two),
 		cmocka_unit_test(of_lognormal_latencies_2_in_100_look_like_two_peaks_at_most),
 		cmocka_unit_test(two_peaks_are_found_with_their_shares),

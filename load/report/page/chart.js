@@ -162,6 +162,34 @@ function axis(title, kind, more) {
 	};
 }
 
+/*
+ * Names beside bars.  Long ones are cut in two lines, or more on a phone, and begin where the
+ * room begins: what they differ in is at their end.
+ */
+function nameAxis() {
+	const narrow = innerWidth < 700;
+	const room = narrow ? 18 : 40;
+	const parts = (text) => {
+		const lines = [''];
+		for (const word of text.split(/(?<=[_\s])/)) {
+			if (lines[lines.length - 1] && (lines[lines.length - 1] + word).length > room)
+				lines.push('');
+			lines[lines.length - 1] += word;
+		}
+		return lines;
+	};
+	return axis('', null, {
+		grid: {display: false},
+		ticks: {
+			autoSkip: false,
+			font: {size: narrow ? 10 : 12},
+			callback(value) {
+				return parts(this.getLabelForValue(value));
+			},
+		},
+	});
+}
+
 /* Logarithmic: a tick at 1, 2 and 5 of every decade, of many decades at 1. */
 function logAxis(title, kind, more) {
 	return axis(title, kind, {

@@ -1,21 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two results side by side, as `sluice compare` judged them. */
 
-const judged = {slower: 'bad', faster: 'good', 'no difference seen': '', 'not comparable': 'warn'};
+const judged = {slower: 'bad', faster: 'good', mixed: 'warn', 'no difference seen': '', 'not comparable': 'warn'};
 
-/* Change of the latency in percent, with the interval; right of zero is slower. */
-function changeChart(rows) {
+const compared = {
+	median: {text: 'median latency', short: 'median', kind: 'time', slower: 'right of zero is slower'},
+	bandwidth: {text: 'bandwidth', short: 'bandwidth', kind: 'rate', slower: 'left of zero is slower'},
+	p99: {text: 'p99 latency', short: 'p99', kind: 'time', slower: 'right of zero is slower'},
+};
+
+/* Change of one figure in percent, with the interval. */
+function changeChart(all, name) {
+	const figure = compared[name];
+	const rows = all.filter((r) => r[name].ratio !== null);
 	const change = (x) => x === null ? null : x - 1;
+	const ends = rows.flatMap((r) => r[name].interval || []).map((v) => (v - 1) * 1.1);
+	const mark = (v) => v === 'slower' ? '--bad' : v === 'faster' ? '--good' : '--soft';
 	return {
 		type: 'bar',
-		title: 'Change of the median latency from ' + page.compare.a.name + ' to ' + page.compare.b.name,
+		title: `Change of the ${figure.text} from ${page.compare.a.name} to ${page.compare.b.name}`,
 		data: {
 			labels: rows.map((r) => r.name),
 			datasets: [{
 				label: 'change',
-				data: rows.map((r) => change(r.ratio)),
-				whiskers: rows.map((r) => r.ratio === null || r.interval === null ? null : r.interval.map(change)),
-				backgroundColor: rows.map((r) => faint(css(r.verdict === 'slower' ? '--bad' : r.verdict === 'faster' ? '--good' : '--soft'), 0.55)),
+				data: rows.map((r) => change(r[name].ratio)),
+				whiskers: rows.map((r) => r[name].interval && r[name].interval.map(change)),
+				backgroundColor: rows.map((r) => faint(css(mark(r[name].verdict)), 0.55)),
 				maxBarThickness: 22,
 			}],
 		},
@@ -24,48 +34,77 @@ function changeChart(rows) {
 			interaction: {mode: 'nearest', axis: 'y', intersect: false},
 			plugins: {legend: {display: false}, tooltip: tip('percent')},
 			scales: {
-				x: axis('change of the median latency; right of zero is slower', 'percent', {
-					suggestedMin: Math.min(-0.02, ...rows.flatMap((r) => r.interval || []).map((v) => (v - 1) * 1.1)),
-					suggestedMax: Math.max(0.02, ...rows.flatMap((r) => r.interval || []).map((v) => (v - 1) * 1.1)),
-				}),
-				y: axis('', null, {grid: {display: false}}),
+				x: axis(`change of the ${figure.text}; ${figure.slower}`, 'percent',
+					{suggestedMin: Math.min(-0.02, ...ends), suggestedMax: Math.max(0.02, ...ends)}),
+				y: nameAxis(),
 			},
 		},
 		table: {
 			head: ['series', 'change', 'from', 'to'],
-			rows: rows.map((r) => [r.name, show('percent', change(r.ratio)), ...(r.interval || [null, null]).map((v) => show('percent', v === null ? null : v - 1))]),
+			rows: rows.map((r) => [r.name, ...[r[name].ratio, ...(r[name].interval || [null, null])]
+				.map((v) => show('percent', change(v)))]),
 		},
 	};
+}
+
+function figureColumns(name) {
+	const {short, kind} = compared[name];
+	const ratio = (v) => v === null ? missing : v.toFixed(3);
+	const end = (i) => (r) => r[name].interval && r[name].interval[i];
+	return [
+		{head: short + ' of A', value: (r) => r[name].a, kind},
+		{head: short + ' of B', value: (r) => r[name].b, kind},
+		{head: 'B / A', value: (r) => r[name].ratio, show: ratio, title: short},
+		{head: 'from', value: end(0), show: ratio, title: '95 % interval of ' + short},
+		{head: 'to', value: end(1), show: ratio, title: '95 % interval of ' + short},
+		{head: 'p', value: (r) => r[name].p, title: 'chance of such a difference of ' + short + ' without one',
+			show: (v) => v === null ? missing : v < 0.0001 ? '< 0.0001' : v.toFixed(4)},
+	];
+}
+
+/* Which figures the verdict is about. */
+function verdictText(r) {
+	const of = Object.keys(compared).filter((name) => ['slower', 'faster'].includes(r[name].verdict));
+	return r.verdict + (r.why ? ': ' + r.why : of.length && of.length < 3
+		? ': ' + of.map((name) => name + (r.verdict === 'mixed' ? ' ' + r[name].verdict : '')).join(', ') : '');
+}
+
+function addGate(c) {
+	const gate = c.gate;
+	const kind = gate ? (gate.failed ? 'bad' : 'good') : c.slower || c.mixed ? 'bad' : c.faster ? 'good' : 'warn';
+	note(kind, c.summary + (gate ? ` Gate ${gate.text}: ${gate.failed ? 'failed' : 'passed'}.` : ''));
+	if (gate && gate.reasons.length)
+		document.getElementById('main').lastChild.append(
+			el('ul', {class: 'reasons'}, ...gate.reasons.map((text) => el('li', {}, text))));
+	c.notes.forEach((text) => note('warn', text));
 }
 
 function addComparison() {
 	const c = page.compare;
 	if (!c)
 		return;
-	const gate = c.gate;
-	note(gate ? (gate.failed ? 'bad' : 'good') : c.slower ? 'bad' : c.faster ? 'good' : 'warn',
-		c.summary + (gate ? ` Gate ${gate.text}: ${gate.failed ? 'failed' : 'passed'}.` : ''));
-	c.notes.forEach((text) => note('warn', text));
+	addGate(c);
 	const s = section('comparison', `${c.a.name} and ${c.b.name}`, {class: 'full', nav: 'Comparison'},
 		el('p', {class: 'lead'}, c.method));
-	const rows = c.rows.filter((r) => r.ratio !== null);
-	if (rows.length) {
-		const entry = addChart(s, 'chart-change', () => changeChart(rows));
-		entry.canvas.parentNode.style.height = Math.max(12, 4 + 2.2 * rows.length) + 'rem';
+	const names = Object.keys(compared).filter((name) => c.rows.some((r) => r[name].ratio !== null));
+	if (names.length) {
+		let name = names[0];
+		const entry = addChart(s, 'chart-change', () => changeChart(c.rows, name));
+		const fit = () => {
+			entry.canvas.parentNode.style.height =
+				Math.max(12, 4 + 2.2 * c.rows.filter((r) => r[name].ratio !== null).length) + 'rem';
+		};
+		s.querySelector('.head').append(toggle('Which figure', names.map((n) => [n, compared[n].text]), name, (v) => {
+			name = v;
+			fit();
+			redraw(entry);
+		}));
+		fit();
 	}
 	s.append(dataTable('compare', [
 		{head: 'series', value: (r) => r.name, kind: 'text'},
-		{head: 'verdict', value: (r) => r.verdict, kind: 'text', badge: (r) => judged[r.verdict]},
-		{head: 'median of A', value: (r) => at(r, 'a.median'), kind: 'time'},
-		{head: 'median of B', value: (r) => at(r, 'b.median'), kind: 'time'},
-		{head: 'B / A', value: (r) => r.ratio, show: (v) => v === null ? missing : v.toFixed(3)},
-		{head: 'from', value: (r) => r.interval && r.interval[0], show: (v) => v === null ? missing : v.toFixed(3), title: '95 % interval'},
-		{head: 'to', value: (r) => r.interval && r.interval[1], show: (v) => v === null ? missing : v.toFixed(3), title: '95 % interval'},
-		{head: 'p', value: (r) => r.p, show: (v) => v === null ? missing : v < 0.0001 ? '< 0.0001' : v.toFixed(4)},
-		{head: 'p99 of A', value: (r) => r.a.p99, kind: 'time'},
-		{head: 'p99 of B', value: (r) => r.b.p99, kind: 'time'},
-		{head: 'bandwidth of A', value: (r) => at(r, 'a.bytes_per_sec'), kind: 'rate'},
-		{head: 'bandwidth of B', value: (r) => at(r, 'b.bytes_per_sec'), kind: 'rate'},
+		{head: 'verdict', value: (r) => r.verdict, kind: 'text', text: verdictText, badge: (r) => judged[r.verdict]},
+		...Object.keys(compared).flatMap(figureColumns),
 		{head: 'CPU of A', value: (r) => at(r, 'a.cpu_sec_per_gib'), kind: 'cpu'},
 		{head: 'CPU of B', value: (r) => at(r, 'b.cpu_sec_per_gib'), kind: 'cpu'},
 	], c.rows, {copy: true}));

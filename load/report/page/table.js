@@ -2,7 +2,7 @@
 /* Tables that can be sorted and copied; machine and settings. */
 
 /*
- * columns: {head, value(row), kind or show(v), title}.  The first column names the row.
+ * columns: {head, value(row), kind, show(v) or text(row), title}.  The first column names the row.
  * Each cell keeps the value as it is in the JSON in data-value.
  */
 function dataTable(id, columns, rows, more) {
@@ -11,7 +11,8 @@ function dataTable(id, columns, rows, more) {
 	const textOf = (c, v) => c.show ? c.show(v) : show(c.kind, v);
 	const cell = (c, row, first) => {
 		const v = c.value(row);
-		const text = c.badge ? el('span', {class: 'badge ' + c.badge(row)}, textOf(c, v)) : textOf(c, v);
+		const said = c.text ? c.text(row) : textOf(c, v);
+		const text = c.badge ? el('span', {class: 'badge ' + c.badge(row)}, said) : said;
 		return el(first ? 'th' : 'td', {scope: first ? 'row' : null, class: c.kind === 'text' ? 'text' : null,
 			'data-value': v === null || v === undefined ? null : v}, text);
 	};
