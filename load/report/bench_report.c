@@ -164,6 +164,16 @@ static void path_line(FILE *f, const struct bench_job *job, const struct sluice_
 	fputc('\n', f);
 }
 
+static double best_share(const struct bench_result *res, bool read)
+{
+	double best = 0;
+
+	for (unsigned i = 0; i < res->nr_series; i++)
+		if (res->series[i].read == read && res->series[i].limit > 0)
+			best = fmax(best, series_speed(&res->series[i]) / res->series[i].limit);
+	return best;
+}
+
 /* Once per kind: the first series that has it speaks for the others. */
 static void per_kind_lines(FILE *f, const struct bench_job *job, const struct bench_result *res)
 {
@@ -183,6 +193,9 @@ static void per_kind_lines(FILE *f, const struct bench_job *job, const struct be
 			else
 				fprintf(f, "limit:      %ss: %s\n", read ? "read" : "write",
 					*s->limit_how ? s->limit_how : "not measured");
+			if (s->limit > 0)
+				report_limit_line(f, best_share(res, read),
+						  !read && !job->overwrite, s->limit_how);
 			break;
 		}
 	}

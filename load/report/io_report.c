@@ -7,6 +7,7 @@
 
 #include "base/size.h"
 #include "base/util.h"
+#include "load/report/text.h"
 #include "load/run/io.h"
 
 #define GIB ((double)(1u << 30))
@@ -158,6 +159,8 @@ static void text_limit(FILE *f, const struct io_result *res)
 			res->limit / GIB, res->limit_how);
 	else
 		fprintf(f, "limit:      %s\n", *res->limit_how ? res->limit_how : "not measured");
+	if (res->limit > 0)
+		report_limit_line(f, limit_share(res), res->fresh, res->limit_how);
 }
 
 static void text_counted(FILE *f, const struct io_job *job, const struct io_result *res)

@@ -77,6 +77,7 @@ static const struct member series_members[] = {
 	{"limit.bytes_per_sec", "n0"},
 	{"limit.share", "n0"},
 	{"limit.how", "s"},
+	{"limit.note", "s0"},
 };
 
 static const struct member stats_members[] = {

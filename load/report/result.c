@@ -9,6 +9,7 @@
 #include <sluice/version.h>
 
 #include "base/util.h"
+#include "load/report/bench_report.h"
 #include "load/report/io_report.h"
 #include "load/report/machine.h"
 #include "load/report/text.h"
@@ -117,7 +118,7 @@ static json_t *stats_json(int (*get)(const struct run_series *, struct stat_summ
 	percentiles = json_object();
 	for (unsigned i = 0; i < STAT_PERCENTILES; i++)
 		json_object_set_new(percentiles, stat_percentile_name[i], real(v.percentile[i]));
-	ci = v.n > 1 ? json_pack("[f, f]", v.ci_low, v.ci_high) : json_null();
+	ci = v.n >= STAT_CI_MIN ? json_pack("[f, f]", v.ci_low, v.ci_high) : json_null();
 	return json_pack("{s:I, s:b, s:f, s:f, s:o, s:o, s:f, s:f, s:o}", "n", (json_int_t)v.n,
 			 "exact", exact, "mean", v.mean, "median", v.median, "stddev",
 			 real(v.stddev), "ci95", ci, "min", v.min, "max", v.max, "percentiles",
@@ -147,6 +148,8 @@ static json_t *histogram_json(const struct run_series *s)
 
 void result_shape_text(char *out, size_t size, const struct run_series *s, struct stat_shape *ret)
 {
+	char a[REPORT_TIME_TEXT], b[REPORT_TIME_TEXT];
+
 	memset(ret, 0, sizeof(*ret));
 	if (s->ops < STAT_SHAPE_MIN)
 		snprintf(out, size, "too few operations to tell");
@@ -155,9 +158,9 @@ void result_shape_text(char *out, size_t size, const struct run_series *s, struc
 	else if (!ret->bimodal)
 		snprintf(out, size, "one peak");
 	else
-		snprintf(out, size, "bimodal: %.0f %% near %.3f ms, %.0f %% near %.3f ms",
-			 ret->peak[0].share * 100, ret->peak[0].ns / 1e6, ret->peak[1].share * 100,
-			 ret->peak[1].ns / 1e6);
+		snprintf(out, size, "bimodal: %.0f %% near %s, %.0f %% near %s",
+			 ret->peak[0].share * 100, report_time(a, ret->peak[0].ns / 1e9),
+			 ret->peak[1].share * 100, report_time(b, ret->peak[1].ns / 1e9));
 }
 
 static json_t *distribution_json(const struct run_series *s)
@@ -207,17 +210,30 @@ static json_t *cpu_json(const struct run_series *s)
 			 s->run_bytes != s->bytes);
 }
 
-static json_t *limit_json(const struct run_series *s)
+/* Did the writes fill empty files?  Settings and counters of the commands know. */
+static bool fresh_writes(const struct result *r)
 {
-	bool known = s->limit > 0;
-
-	return json_pack("{s:o, s:o, s:o}", "bytes_per_sec",
-			 known ? json_real(s->limit) : json_null(), "share",
-			 known && s->sec > 0 ? json_real(series_speed(s) / s->limit) : json_null(),
-			 "how", report_str(*s->limit_how ? s->limit_how : "not measured"));
+	if (!strcmp(r->command, "bench"))
+		return json_is_false(json_object_get(r->settings, "overwrite"));
+	return json_integer_value(json_object_get(r->io, "fresh_loops")) > 0;
 }
 
-static json_t *series_json(const struct run_series *s)
+static json_t *limit_json(const struct run_series *s, bool fresh)
+{
+	bool known = s->limit > 0 && s->sec > 0;
+	double share = known ? series_speed(s) / s->limit : 0;
+	char note[REPORT_LIMIT_NOTE] = "";
+
+	if (known)
+		report_limit_note(note, share, fresh && !s->read, s->limit_how);
+	return json_pack("{s:o, s:o, s:o, s:o}", "bytes_per_sec",
+			 s->limit > 0 ? json_real(s->limit) : json_null(), "share",
+			 known ? json_real(share) : json_null(), "how",
+			 report_str(*s->limit_how ? s->limit_how : "not measured"), "note",
+			 report_str_or_null(note));
+}
+
+static json_t *series_json(const struct run_series *s, bool fresh)
 {
 	json_t *j = json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:b, s:o}", "name",
 			      report_str(s->name), "kind", s->read ? "read" : "write", "size",
@@ -242,7 +258,7 @@ static json_t *series_json(const struct run_series *s)
 	json_object_set_new(j, "late",
 			    json_pack("{s:f, s:f}", "mean", s->late.mean, "max", s->late.max));
 	json_object_set_new(j, "cpu", cpu_json(s));
-	json_object_set_new(j, "limit", limit_json(s));
+	json_object_set_new(j, "limit", limit_json(s, fresh));
 	json_object_set_new(j, "verified_bytes",
 			    s->verify ? count(s->verified_bytes) : json_null());
 	return j;
@@ -314,7 +330,7 @@ json_t *result_json(const struct result *r)
 	for (unsigned i = 0; i < r->nr_targets; i++)
 		json_array_append_new(targets, target_json(&r->targets[i]));
 	for (unsigned i = 0; i < r->nr_series; i++)
-		json_array_append_new(series, series_json(&r->series[i]));
+		json_array_append_new(series, series_json(&r->series[i], fresh_writes(r)));
 	j = json_pack("{s:s, s:s, s:s, s:o, s:s, s:f, s:b, s:o, s:o, s:o, s:O?, s:I, s:o}",
 		      "schema", "sluice-result/1", "sluice", SLUICE_VERSION_STRING, "command",
 		      r->command, "command_line", command_line_json(), "time", when, "duration_sec",

@@ -264,6 +264,9 @@ void sweep_report_text(FILE *f, const struct sweep_job *job, const struct sweep_
 			continue;
 		fprintf(f, "cache:      %ss: %s\n", s->read ? "read" : "write", s->cache);
 		fprintf(f, "limit:      %ss: %s\n", s->read ? "read" : "write", s->limit_how);
+		if (s->limit > 0)
+			report_limit_line(f, series_speed(best[s->read]) / s->limit, false,
+					  s->limit_how);
 	}
 	if (res->resumed)
 		fprintf(f,

@@ -175,6 +175,8 @@ static void text_limit(FILE *f, const struct tune_result *res, bool read)
 			res->limit_how[read]);
 	else
 		fprintf(f, "limit:      %s %s\n", read ? "read" : "write", res->limit_how[read]);
+	if (res->limit[read] > 0)
+		report_limit_line(f, speed / res->limit[read], false, res->limit_how[read]);
 }
 
 void tune_report_text(FILE *f, const struct tune_job *job, const struct tune_result *res)

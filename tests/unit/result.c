@@ -15,6 +15,7 @@
 #include "base/util.h"
 #include "load/report/bench_report.h"
 #include "load/report/result.h"
+#include "load/run/bench.h"
 
 /* @n operations of 1 ms, of which every @slow-th takes ten times as long; within 1 %. */
 static void fill(struct run_series *s, unsigned n, unsigned slow)
@@ -54,13 +55,13 @@ static char *text_of(const struct run_series *s)
 	return text;
 }
 
-static json_t *json_of(const struct run_series *s)
+static json_t *json_with(const struct run_series *s, json_t *settings)
 {
 	struct result r;
 	json_t *j;
 
 	result_init(&r, "bench");
-	r.settings = json_object();
+	r.settings = settings;
 	r.series = s;
 	r.nr_series = 1;
 	result_finish(&r);
@@ -68,6 +69,11 @@ static json_t *json_of(const struct run_series *s)
 	assert_non_null(j);
 	result_fini(&r);
 	return j;
+}
+
+static json_t *json_of(const struct run_series *s)
+{
+	return json_with(s, json_object());
 }
 
 static const json_t *series_of(json_t *result)
@@ -132,12 +138,107 @@ static void what_is_not_known_is_null(void **state)
 	assert_true(json_is_null(json_object_get(x, "verified_bytes")));
 	json_decref(j);
 	series_fini(&s);
-	fill(&s, 1, 0);
-	j = json_of(&s);
-	x = json_object_get(series_of(j), "latency");
-	assert_true(json_is_null(json_object_get(x, "stddev")));
-	assert_true(json_is_null(json_object_get(x, "ci95")));
+	for (unsigned n = 1; n <= 3; n++) {
+		fill(&s, n, 0);
+		j = json_of(&s);
+		x = json_object_get(series_of(j), "latency");
+		assert_int_equal(json_is_null(json_object_get(x, "stddev")), n < 2);
+		assert_int_equal(json_is_null(json_object_get(x, "ci95")), n < 3);
+		json_decref(j);
+		series_fini(&s);
+	}
+}
+
+static void peaks_of_fast_operations_are_told_in_microseconds(void **state)
+{
+	struct stat_shape shape;
+	struct run_series s;
+	char text[128];
+
+	(void)state;
+	memset(&s, 0, sizeof(s));
+	assert_int_equal(series_init(&s), 0);
+	for (unsigned i = 0; i < 200; i++)
+		assert_int_equal(series_add(&s, 4096, i % 4 ? 9950 + i : 40000 + i, i, i), 0);
+	result_shape_text(text, sizeof(text), &s, &shape);
+	assert_true(!strncmp(text, "bimodal: 75 % near 10.", 22));
+	assert_non_null(strstr(text, " us, 25 % near 40."));
+	series_fini(&s);
+}
+
+/* The note of a series that reached @share of its limit; free it. */
+static char *note_of(bool read, bool overwrite, double share, const char *how)
+{
+	struct run_series s;
+	const json_t *note;
+	char *text;
+	json_t *j;
+
+	fill(&s, 5, 0);
+	s.read = read;
+	s.limit = series_speed(&s) / share;
+	snprintf(s.limit_how, sizeof(s.limit_how), "%s", how);
+	j = json_with(&s, json_pack("{s:b}", "overwrite", overwrite));
+	note = json_object_get(json_object_get(series_of(j), "limit"), "note");
+	text = json_is_null(note) ? NULL : strdup(json_string_value(note));
 	json_decref(j);
+	series_fini(&s);
+	return text;
+}
+
+static void a_share_of_the_limit_says_what_it_compares(void **state)
+{
+	static const struct {
+		bool read, overwrite;
+		double share;
+		const char *how, *begins, *has; /* NULL: no note */
+	} cases[] = {
+		{true, false, 0.8, "measured", NULL, NULL},
+		{false, true, 0.8, "measured", NULL, NULL},
+		{false, false, 0.8, "measured", "these writes fill fresh files", "existing data"},
+		{false, false, 0.8, "as given", NULL, NULL},
+		{true, false, 1.1, "measured", "above 100 %", "a few short tries"},
+		{true, false, 1.1, "as given", "above 100 %", "that was given"},
+		{false, false, 1.1, "measured", "these writes fill fresh files", "above 100 %"},
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		char *note =
+			note_of(cases[i].read, cases[i].overwrite, cases[i].share, cases[i].how);
+
+		if (!!note != !!cases[i].begins)
+			fail_msg("case %u: %s", i, note ? note : "no note");
+		if (note && (strncmp(note, cases[i].begins, strlen(cases[i].begins)) != 0 ||
+			     !strstr(note, cases[i].has)))
+			fail_msg("case %u: %s", i, note);
+		free(note);
+	}
+}
+
+static void the_summary_of_bench_says_what_its_share_compares(void **state)
+{
+	struct run_series s;
+	struct bench_job job = {.folder = "."};
+	struct bench_result res = {.series = &s, .nr_series = 1};
+
+	(void)state;
+	fill(&s, 5, 0);
+	s.read = false;
+	s.limit = 2 * series_speed(&s);
+	snprintf(s.limit_how, sizeof(s.limit_how), "measured");
+	for (unsigned overwrite = 0; overwrite < 2; overwrite++) {
+		char *text = NULL;
+		size_t size;
+		FILE *f = open_memstream(&text, &size);
+
+		job.overwrite = overwrite;
+		bench_report_summary(f, &job, &res);
+		fclose(f);
+		assert_non_null(strstr(text, " 50 % "));
+		assert_int_equal(!strstr(text, "(these writes fill fresh files"), overwrite);
+		free(text);
+	}
 	series_fini(&s);
 }
 
@@ -186,6 +287,9 @@ int main(void)
 		cmocka_unit_test(two_peaks_are_told_in_text_and_json),
 		cmocka_unit_test(one_peak_and_too_few_are_told_too),
 		cmocka_unit_test(what_is_not_known_is_null),
+		cmocka_unit_test(peaks_of_fast_operations_are_told_in_microseconds),
+		cmocka_unit_test(a_share_of_the_limit_says_what_it_compares),
+		cmocka_unit_test(the_summary_of_bench_says_what_its_share_compares),
 		cmocka_unit_test(a_partial_series_makes_a_partial_result),
 		cmocka_unit_test(commas_and_quotes_stay_within_their_column),
 	};
