@@ -114,6 +114,14 @@ def odd():
     return result
 
 
+def limits():
+    """Writes whose limit needs a word, and reads that are faster than theirs, of a version that had no note."""
+    result = sample('bench')
+    for s in result['series']:
+        s['limit'].update({'note': 'these writes fill fresh files'} if s['kind'] == 'write' else {'share': 1.2})
+    return result
+
+
 def nothing():
     return dict(sample('bench'), series=[], fio=[], partial=True, partial_why='interrupted')
 
@@ -143,6 +151,7 @@ MAKERS = {
     'hostile': lambda out: sluice('report', save('x<y>.json', hostile()), '-o', out),
     'odd': lambda out: sluice('report', save('odd.json', odd()), '-o', out),
     'nothing': lambda out: sluice('report', save('nothing.json', nothing()), '-o', out),
+    'limits': lambda out: sluice('report', save('limits.json', limits()), '-o', out),
     'kv': lambda out: sluice('report', save('kv.json', tiers()), '-o', out),
     'long': lambda out: sluice('report', save('long.json', long_run()), '-o', out),
     'compare': lambda out: sluice('compare', save('before.json', sample('bench')), save('after.json', slower()),
@@ -286,6 +295,53 @@ def the_search_of_tune_equals_the_JSON():
     card = web.js('return document.querySelector(".card .big").dataset.series')
     assert card == 'read_' + tune['winner'], card
     assert web.js('return document.querySelector("table.heat td.best") !== null')
+
+
+def nothing_of_what_tune_found_is_cut():
+    for size in chromium.SIZES:
+        show('tune', size=size)
+        width, room = web.js('''const t = document.getElementById('table-importance');
+            return [t.scrollWidth, t.parentNode.clientWidth]''')
+        assert width <= room, (size, width, room)
+        labels, room = web.js('''const y = charts.find((c) => c.canvas.id === 'chart-behind').chart.scales.y;
+            const c = y.ctx; c.save(); c.font = Chart.helpers.toFont(y.options.ticks.font).string;
+            const widths = y.ticks.map((t) => [].concat(t.label)).flat().map((l) => [l, c.measureText(l).width]);
+            c.restore(); return [widths, y.width]''')
+        names = {c['name'] for c in sample('tune')['tune']['contenders']}
+        assert ''.join(label for label, _ in labels) and all(w <= room for _, w in labels), (size, labels, room)
+        whole = web.js('''const y = charts.find((c) => c.canvas.id === 'chart-behind').chart.scales.y;
+            return y.ticks.map((t) => [].concat(t.label).join(''))''')
+        assert len(whole) == 12 and set(whole) <= names, (size, whole)
+
+
+def reads_are_cold_and_writes_are_warm_in_every_chart():
+    for kind in ('bench', 'both'):
+        show(kind)
+        families = web.js('''return ['r', 'w'].map((f) => [0, 1, 2, 3, 4].map((i) => css('--' + f + i)))''')
+        drawn = web.js('''return charts.flatMap((c) => c.chart.data.datasets.map((d) =>
+            [c.canvas.id, d.series ? d.series.kind : (/ ?(read|write)( |$)/.exec(d.label) || [])[1], d.borderColor]))
+            .filter(([id, kind]) => kind)''')
+        assert {chart for chart, _, _ in drawn} >= {'chart-bandwidth', 'chart-latency', 'chart-distribution', 'chart-time'}
+        for chart, direction, colour in drawn:
+            assert colour[:7] in families[direction == 'write'], (kind, chart, direction, colour)
+
+
+def units_and_limits_are_explained_beside_the_cards():
+    show('bench')
+    assert '1 GB = 10' in web.js('return document.querySelector("#summary .units").textContent')
+    assert web.js('return document.querySelectorAll(".limit-note").length') == 0
+    show('tune')
+    assert '1.07 GB/s' in web.js('return document.querySelector("#summary .units").textContent')
+    show('limits')
+    notes = web.js('return [...document.querySelectorAll(".limit-note")].map((e) => e.textContent)')
+    assert notes[0] == 'These writes fill fresh files.' and notes[1].startswith('Above 100 %: '), notes
+
+
+def a_result_without_series_says_so_in_one_sentence():
+    show('nothing')
+    notes = web.js('return [...document.querySelectorAll(".note")].map((e) => e.textContent)')
+    assert 'Nothing was measured: this result has no series.' in notes, notes
+    assert web.js('return document.getElementById("numbers")') is None
 
 
 def the_heat_map_can_be_turned_and_filtered():
@@ -468,7 +524,9 @@ def screenshots_are_taken():
 CASES = [all_charts_are_drawn, what_the_charts_show_is_what_the_JSON_says,
          every_number_of_the_table_equals_the_JSON, numbers_are_readable_and_right,
          the_cards_show_the_best_and_its_share_of_the_limit, the_heat_map_equals_the_JSON,
-         the_search_of_tune_equals_the_JSON, the_heat_map_can_be_turned_and_filtered,
+         the_search_of_tune_equals_the_JSON, nothing_of_what_tune_found_is_cut,
+         reads_are_cold_and_writes_are_warm_in_every_chart, units_and_limits_are_explained_beside_the_cards,
+         a_result_without_series_says_so_in_one_sentence, the_heat_map_can_be_turned_and_filtered,
          a_comparison_shows_its_verdicts_and_its_gate, names_are_text_whatever_is_in_them,
          flows_between_tiers_are_drawn, the_keyboard_reaches_everything, arrow_keys_tell_the_points_of_a_chart, a_chart_has_the_same_as_a_table,
          tables_can_be_sorted_and_copied, nothing_is_wider_than_the_screen,

@@ -7,13 +7,16 @@ function css(name) {
 	return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-function colour(i) {
-	return css('--c' + i % 8);
+/*
+ * Reads are cold colours and writes are warm ones, in every chart.  Where there are several
+ * of a kind, be it sizes or results, the number @n tells them apart.
+ */
+function kindVariable(s, n) {
+	return (s.kind === 'read' ? '--r' : '--w') + n % 5;
 }
 
-/* One colour per series of a chart; read and write keep theirs where there are only two kinds. */
 function kindColour(s) {
-	return colour((s.kind === 'read' ? 0 : 1) + 2 * s.result.index);
+	return css(kindVariable(s, s.result.index));
 }
 
 function faint(c, amount) {

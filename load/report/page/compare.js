@@ -85,7 +85,7 @@ function addComparison() {
 		return;
 	addGate(c);
 	const s = section('comparison', `${c.a.name} and ${c.b.name}`, {class: 'full', nav: 'Comparison'},
-		el('p', {class: 'lead'}, c.method));
+		el('details', {class: 'lead'}, el('summary', {}, 'How a difference is told from chance'), c.method));
 	const names = Object.keys(compared).filter((name) => c.rows.some((r) => r[name].ratio !== null));
 	if (names.length) {
 		let name = names[0];

@@ -3,12 +3,15 @@
 
 /*
  * A series has the same colour in all results, which differ in their dashes and
- * dots.  Of many series those chosen have the colours in turn.
+ * dots.  Of many series those chosen have the colours of their kind in turn.
  */
 const dashes = [[], [7, 4], [2, 3], [10, 3, 2, 3]];
 const dots = ['circle', 'triangle', 'rectRot', 'crossRot'];
 const many = (list) => list.length > 12;
-const colourIndex = (list, chosen, s) => list.some((x) => x.position > 7) ? [...chosen].indexOf(s) : s.position;
+function lineVariable(list, chosen, s) {
+	const others = many(list) ? [...chosen] : s.result.series;
+	return kindVariable(s, Math.max(0, others.filter((x) => x.kind === s.kind).findIndex((x) => x.name === s.name)));
+}
 
 /*
  * Which series a chart shows: a checkbox each, or, when there are many, those
@@ -39,7 +42,7 @@ function picker(label, list, chosen, change) {
 	};
 	const pick = (s) => {
 		const input = el('input', {type: 'checkbox', checked: chosen.has(s), onchange: () => set(s, input.checked)});
-		return el('label', {style: `--mark: var(--c${Math.max(0, colourIndex(list, chosen, s)) % 8})`}, input, s.label);
+		return el('label', {style: `--mark: var(${lineVariable(list, chosen, s)})`}, input, s.label);
 	};
 	update();
 	return box;
@@ -96,7 +99,7 @@ function nines(x) {
 
 function lines(list, chosen, points, more) {
 	return list.filter((s) => chosen.has(s)).map((s) => {
-		const c = colour(colourIndex(list, chosen, s));
+		const c = css(lineVariable(list, chosen, s));
 		const n = s.result.index % 4;
 		return {label: s.label, series: s, data: points(s), borderColor: c, backgroundColor: faint(c, 0.16),
 			borderWidth: 2, borderDash: dashes[n], pointStyle: dots[n], pointRadius: 0, pointHoverRadius: 4, pointHitRadius: 8, showLine: true, ...more};

@@ -35,6 +35,9 @@ function addWarnings() {
 				(r.partial_why || 'it ended early') + '. What follows is what was measured up to there.');
 	if (failed.length)
 		note('bad', failed.map((s) => `${s.label}: ${s.errors} operations failed (${s.first_error})`).join('; '));
+	for (const r of results)
+		if (!r.series.length)
+			note('warn', (several ? r.label + ': ' : '') + 'Nothing was measured: this result has no series.');
 	if (two.length)
 		note('warn', 'Two kinds of latencies: ' +
 			two.map((s) => s.label + ', ' + s.distribution.peaks.map((p) => tick('percent', p.share) +
@@ -55,12 +58,14 @@ function meter(s) {
 	const share = s.limit.share;
 	if (share === null)
 		return [el('p', {}, 'Device limit: ' + s.limit.how)];
+	const note = s.limit.note || (share > 1 ? 'above 100 %: faster than the plain threads that measured the limit' : null);
 	return [
 		el('div', {class: 'meter', role: 'meter', 'aria-valuemin': '0', 'aria-valuemax': '100',
 			'aria-valuenow': (100 * share).toFixed(1), 'aria-label': 'share of the device limit'},
 		el('i', {style: `width: ${Math.min(100, 100 * share)}%`})),
 		el('p', {class: 'share', 'data-value': share, title: s.limit.how},
 			show('percent', share) + ' of the device limit, ' + show('rate', s.limit.bytes_per_sec)),
+		...(note ? [el('p', {class: 'limit-note'}, note[0].toUpperCase() + note.slice(1) + '.')] : []),
 	];
 }
 
@@ -70,7 +75,7 @@ function card(list) {
 	const winner = t && list.find((x) => x.name === x.kind + '_' + t.winner);
 	const s = winner || best(list, (x) => x.bytes_per_sec);
 	const [value, unit] = show('rate', s.bytes_per_sec).split('\u00a0');
-	return el('article', {class: 'card', style: `--mark: var(--c${((s.kind === 'read' ? 0 : 1) + 2 * s.result.index) % 8})`},
+	return el('article', {class: 'card', style: `--mark: var(${kindVariable(s, s.result.index)})`},
 		el('h3', {}, (several ? s.result.label + ': ' : '') + (winner ? 'tuned ' : list.length > 1 ? 'best ' : '') + s.kind),
 		el('div', {class: 'big', 'data-series': s.name, 'data-value': s.bytes_per_sec}, value + ' ',
 			el('small', {}, unit)),
@@ -107,6 +112,9 @@ function addCards() {
 		cards.append(costCard(r));
 		return cards;
 	});
-	const s = section('summary', 'Summary', {class: 'full plain'}, ...rows);
+	const gib = results.some((r) => ['io', 'sweep', 'tune'].includes(r.command));
+	const s = section('summary', 'Summary', {class: 'full plain'}, ...rows, el('p', {class: 'units'},
+		'Bandwidth is in decimal units, 1 GB = 10\u2079 bytes; sizes and amounts are in binary ones, 1 GiB = 2\u00b3\u2070 bytes.' +
+		(gib ? ' The commands io, sweep and tune print GB/sec of 2\u00b3\u2070 bytes, as DeepSpeed\u2019s do: 1.07 GB/s here are 1 GB/sec there.' : '')));
 	s.querySelector('.head').classList.add('hidden');
 }

@@ -120,6 +120,8 @@ const columns = [
 ].map((c) => ({...c, value: c.value || ((s) => at(s, c.path))}));
 
 function addTable() {
+	if (!series.length)
+		return;
 	section('numbers', 'All numbers', {class: 'full'}, dataTable('series', columns, series, {copy: true}));
 }
 

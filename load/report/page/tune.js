@@ -30,7 +30,7 @@ function behindChart(rows) {
 			indexAxis: 'y',
 			interaction: {mode: 'nearest', axis: 'y', intersect: false},
 			plugins: {legend: {display: false}, tooltip: tip('percent')},
-			scales: {x: axis('behind the leader; the winner is green', 'percent'), y: axis('', null, {grid: {display: false}})},
+			scales: {x: axis('behind the leader; the winner is green', 'percent'), y: nameAxis()},
 		},
 		table: {head: ['configuration', 'behind'], rows: rows.map((c) => [c.name, show('percent', c.behind)])},
 	};
@@ -39,11 +39,13 @@ function behindChart(rows) {
 function importance(t) {
 	const most = Math.max(0.01, ...t.importance.map((i) => i.effect));
 	return el('div', {}, el('h3', {}, 'What mattered'),
-		el('div', {class: 'scroll'}, el('table', {id: 'table-importance'}, el('tbody', {}, ...[...t.importance].sort((a, b) => b.effect - a.effect).map((i) => el('tr', {},
-			el('th', {scope: 'row'}, words(i.name)),
-			el('td', {style: 'min-width: 5rem; width: 40%'}, el('div', {class: 'meter'}, el('i', {style: `width: ${100 * i.effect / most}%`}))),
-			el('td', {'data-value': i.effect}, show('percent', i.effect)),
-			el('td', {class: 'text'}, 'best: ' + setting(i.name, i.best))))))));
+		el('table', {id: 'table-importance', class: 'effects'},
+			el('thead', {}, el('tr', {}, ...['setting', 'best', 'effect', ''].map((h, i) => el('th', {scope: 'col', class: i < 2 ? 'text' : null}, h)))),
+			el('tbody', {}, ...[...t.importance].sort((a, b) => b.effect - a.effect).map((i) => el('tr', {},
+				el('th', {scope: 'row'}, words(i.name)),
+				el('td', {class: 'text'}, setting(i.name, i.best)),
+				el('td', {'data-value': i.effect}, show('percent', i.effect)),
+				el('td', {class: 'bar'}, el('div', {class: 'meter'}, el('i', {style: `width: ${100 * i.effect / most}%`}))))))));
 }
 
 function addTune(r) {
@@ -58,12 +60,12 @@ function addTune(r) {
 	const s = section('tune' + id, (several ? r.label + ': ' : '') + 'Tuned settings', {class: 'full', nav: 'Tuned'},
 		el('p', {class: 'lead'}, el('span', {class: 'badge ' + kind}, end), ' ' + t.verdict + '. Goal: ' + t.goal + '. ' +
 			`${t.tried} of ${t.configurations} configurations in ${t.rounds} rounds, ${t.probes} probes, ${show('time', t.spent_sec)}.`),
-		el('div', {class: 'facts'},
+		el('div', {class: 'pair'},
 			el('div', {}, el('h3', {}, 'For DeepSpeed and sluice'), el('pre', {class: 'config', tabindex: '0'}, config),
 				copyButton('Copy', () => config + '\n')),
 			importance(t)));
 	const entry = addChart(s, 'chart-behind' + id, () => behindChart(rows));
-	entry.canvas.parentNode.style.height = Math.max(12, 4 + 2 * rows.length) + 'rem';
+	entry.canvas.parentNode.style.height = Math.max(12, 4 + 2.4 * rows.length) + 'rem';
 	s.append(dataTable('contenders' + id, [
 		{head: 'configuration', value: (c) => c.name, kind: 'text'},
 		{head: 'read', value: (c) => c.read_bytes_per_sec, kind: 'rate'},
