@@ -12,29 +12,12 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/trace/csvrow.h"
 #include "load/trace/digits.h"
 #include "load/trace/requests.h"
+#include "load/trace/table.h"
 
 enum { TIME, REQUEST, RESPONSE, COLUMNS };
 static const char *const names[COLUMNS] = {"Timestamp", "Request tokens", "Response tokens"};
-
-/* Where the columns are; -1: not there. */
-struct header {
-	int at[COLUMNS];
-	int nr;
-};
-
-static void read_header(struct header *h, const struct csv_field *f, int nr)
-{
-	for (int i = 0; i < COLUMNS; i++) {
-		h->at[i] = -1;
-		for (int k = 0; k < nr && k < CSV_FIELDS; k++)
-			if (f[k].len == strlen(names[i]) && !memcmp(f[k].at, names[i], f[k].len))
-				h->at[i] = k;
-	}
-	h->nr = nr;
-}
 
 static struct csv_field trimmed(struct csv_field f)
 {
@@ -71,25 +54,25 @@ static bool get_seconds(double *out, struct csv_field f)
 	return end == text + f.len && isfinite(*out);
 }
 
-static bool get_request(struct trace_request *out, const struct header *h, char *row, size_t len)
+static bool get_request(struct trace_request *out, const struct table *t, char *row, size_t len)
 {
 	struct csv_field f[CSV_FIELDS];
 	int nr = csv_split(row, len, ',', f);
 
 	*out = (struct trace_request){.time_sec = 0};
 	for (int i = REQUEST; i < COLUMNS; i++)
-		if (h->at[i] < 0 || h->at[i] >= nr)
+		if (t->at[i] < 0 || t->at[i] >= nr)
 			return false;
-	if (h->at[TIME] >= nr || (h->at[TIME] >= 0 && !get_seconds(&out->time_sec, f[h->at[TIME]])))
+	if (t->at[TIME] >= nr || (t->at[TIME] >= 0 && !get_seconds(&out->time_sec, f[t->at[TIME]])))
 		return false;
-	return get_tokens(&out->context, f[h->at[REQUEST]]) &&
-	       get_tokens(&out->generate, f[h->at[RESPONSE]]);
+	return get_tokens(&out->context, f[t->at[REQUEST]]) &&
+	       get_tokens(&out->generate, f[t->at[RESPONSE]]);
 }
 
 static int load_rows(struct request_list *l, struct source *s, uint64_t *skipped,
 		     struct sluice_err *err)
 {
-	struct header h = {.nr = 0};
+	struct table t = {.names = names, .nr_names = COLUMNS};
 	struct trace_request req;
 	char *row;
 	size_t len;
@@ -101,13 +84,13 @@ static int load_rows(struct request_list *l, struct source *s, uint64_t *skipped
 			return r;
 		if (r == 1 && !len) /* as Python's csv module */
 			continue;
-		if (r == 1 && !h.nr) {
+		if (r == 1 && !t.nr) {
 			struct csv_field f[CSV_FIELDS];
 
-			read_header(&h, f, csv_split(row, len, ',', f));
+			table_columns(&t, f, csv_split(row, len, ',', f));
 			continue;
 		}
-		if (r < 0 || !get_request(&req, &h, row, len))
+		if (r < 0 || !get_request(&req, &t, row, len))
 			++*skipped;
 		else if (request_add(l, &req, 0) < 0)
 			return sluice_fail(err, -ENOMEM, "out of memory");

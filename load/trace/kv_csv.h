@@ -23,11 +23,9 @@ enum kv_column_nr {
 	KV_COLUMNS,
 };
 
-struct trace_kv_column {
-	const char *name;
-	unsigned bit; /* TRACE_COL_*; 0: one of the six */
-};
-extern const struct trace_kv_column trace_kv_columns[KV_COLUMNS];
+extern const char *const trace_kv_columns[KV_COLUMNS];
+/* TRACE_COL_* of a column behind the six. */
+#define KV_COLUMN_BIT(column) (1u << ((column)-KV_SIX))
 
 #define KV_QOS_WORDS 3
 extern const char *const trace_qos_words[KV_QOS_WORDS]; /* by number */

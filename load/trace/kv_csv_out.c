@@ -9,23 +9,16 @@
 #include "base/err.h"
 #include "load/trace/digits.h"
 #include "load/trace/kv_csv.h"
+#include "load/trace/quote.h"
 #include "load/trace/writer.h"
 
-const struct trace_kv_column trace_kv_columns[KV_COLUMNS] = {
-	{"Timestamp", 0},
-	{"Operation", 0},
-	{"Object_Size_Bytes", 0},
-	{"Tier", 0},
-	{"Key", 0},
-	{"Phase", 0},
-	{"Request", TRACE_COL_REQUEST},
-	{"User", TRACE_COL_USER},
-	{"Offset", TRACE_COL_OFFSET},
-	{"Duration_ns", TRACE_COL_DURATION},
-	{"Thread", TRACE_COL_THREAD},
-	{"Failed", TRACE_COL_FAILED},
-	{"QoS", TRACE_COL_QOS},
+const char *const trace_kv_columns[KV_COLUMNS] = {
+	"Timestamp", "Operation", "Object_Size_Bytes", "Tier",   "Key",    "Phase", "Request",
+	"User",      "Offset",    "Duration_ns",       "Thread", "Failed", "QoS",
 };
+_Static_assert(TRACE_COL_REQUEST == KV_COLUMN_BIT(KV_COL_REQUEST), "order of columns");
+_Static_assert(TRACE_COL_FAILED == KV_COLUMN_BIT(KV_COL_FAILED), "order of columns");
+_Static_assert(TRACE_COL_QOS == KV_COLUMN_BIT(KV_COL_QOS), "order of columns");
 const char *const trace_qos_words[KV_QOS_WORDS] = {"interactive", "responsive", "batch"};
 
 struct kv_out {
@@ -38,28 +31,6 @@ struct kv_out {
 };
 
 enum { FIXED_ROOM = 512 }; /* all of a row but the key */
-
-static bool needs_quotes(const char *s, size_t len)
-{
-	static const bool special[256] = {[','] = true, ['"'] = true, ['\r'] = true, ['\n'] = true};
-	unsigned any = 0;
-
-	for (size_t i = 0; i < len; i++)
-		any |= special[(unsigned char)s[i]];
-	return any;
-}
-
-static char *put_quoted(char *to, const char *s, size_t len)
-{
-	*to++ = '"';
-	for (size_t i = 0; i < len; i++) {
-		if (s[i] == '"')
-			*to++ = '"';
-		*to++ = s[i];
-	}
-	*to++ = '"';
-	return to;
-}
 
 static char *put_time(struct kv_out *k, char *to, uint64_t ns)
 {
@@ -153,22 +124,20 @@ static char *put_extra(char *to, unsigned columns, const struct trace_row *row)
 
 static int kv_out_row(struct trace_writer *w, const struct trace_row *row, struct sluice_err *err)
 {
+	static const bool special[256] = QUOTE_SPECIAL(',');
 	struct kv_out *k = w->state;
 	char *to;
 
 	if (row->op > TRACE_WRITE && !w->o.extended)
 		return 0;
-	to = sink_room(&w->sink, FIXED_ROOM + 2 * (size_t)row->key_len, err);
+	to = sink_room(&w->sink, FIXED_ROOM + QUOTE_ROOM(row->key_len), err);
 	if (!to)
 		return sink_error(&w->sink);
 	to = put_time(k, to, row->time_ns);
 	to = put_op(to, row->op);
 	to = put_u64(to, row->size);
 	to = put_tier(to, row->tier);
-	if (needs_quotes(row->key, row->key_len))
-		to = put_quoted(to, row->key, row->key_len);
-	else
-		to = put_bytes(to, row->key, row->key_len);
+	to = put_field(to, row->key, row->key_len, special);
 	to = put_phase(to, row->phase);
 	if (k->columns)
 		to = put_extra(to, k->columns, row);
@@ -189,11 +158,11 @@ static int kv_out_begin(struct trace_writer *w, struct sluice_err *err)
 		k->columns = w->o.columns ? w->o.columns
 					  : TRACE_COL_REQUEST | TRACE_COL_USER | TRACE_COL_QOS;
 	for (unsigned i = 0; i < KV_COLUMNS; i++) {
-		if (i >= KV_SIX && !(trace_kv_columns[i].bit & k->columns))
+		if (i >= KV_SIX && !(KV_COLUMN_BIT(i) & k->columns))
 			continue;
 		if (i)
 			*to++ = ',';
-		to = put_bytes(to, trace_kv_columns[i].name, strlen(trace_kv_columns[i].name));
+		to = put_bytes(to, trace_kv_columns[i], strlen(trace_kv_columns[i]));
 	}
 	to = put_bytes(to, k->eol, k->eol_len);
 	sink_commit(&w->sink, to);

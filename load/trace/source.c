@@ -228,19 +228,20 @@ int source_find(struct source *s, size_t from, size_t *ret, struct sluice_err *e
 		r = source_more(s, err);
 		if (r == 1)
 			continue;
-		if (r == 0 && have && from == have) {
-			*ret = have;
-			return 1;
-		}
-		return r;
+		if (r == 0 && s->torn)
+			s->at = s->end; /* half a line */
+		if (r != 0 || from != have || s->at == s->end)
+			return r;
+		*ret = have;
+		return 1;
 	}
 }
 
 void source_take(struct source *s, size_t len, uint64_t lines)
 {
 	s->at += len;
-	if (s->at < s->end)
-		s->at++;
+	s->unended = s->at == s->end;
+	s->at += !s->unended;
 	s->line += lines;
 }
 

@@ -17,6 +17,7 @@ struct source {
 	char *at, *end; /* behind @end there are SOURCE_PAD bytes that may be read: zeros */
 	uint64_t line;  /* lines passed by source_line(), source_take() */
 	bool torn;      /* the compressed data ends inside a frame */
+	bool unended;   /* the line that was passed last has no newline: the file ends there */
 	struct source_private *p;
 };
 

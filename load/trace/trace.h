@@ -56,6 +56,8 @@ extern const char *const trace_format_names[TRACE_FORMATS + 1]; /* NULL at the e
 
 /* ---- writing ---- */
 
+#define TRACE_BLOCK_TOKENS 512 /* of Mooncake's published traces */
+
 /* The extra columns of a kv trace, in this order behind the six. */
 enum {
 	TRACE_COL_REQUEST = 1,
@@ -75,6 +77,8 @@ struct trace_writer_opts {
 	bool lf;                  /* kv: LF instead of CRLF */
 	enum trace_pack pack;     /* compressed or not; TRACE_PACK_NAME: when it ends in .zst */
 	int zstd_level;           /* 0: 3 */
+	uint64_t block_tokens;    /* mooncake: per hash id; 0: TRACE_BLOCK_TOKENS */
+	bool raw;                 /* rows come by trace_write_raw() only, a header too */
 };
 struct trace_writer;
 /*
@@ -91,6 +95,8 @@ int trace_writer_open(struct trace_writer **out, const char *path,
  * extended.  -EINVAL when the key is longer than TRACE_KEY_MAX.
  */
 int trace_write(struct trace_writer *w, const struct trace_row *row, struct sluice_err *err);
+/* A row as it was in another file of the same format; a newline is put behind it. */
+int trace_write_raw(struct trace_writer *w, const char *text, size_t len, struct sluice_err *err);
 /* Everything is in the file when it returns 0.  Frees @w in any case. */
 int trace_writer_close(struct trace_writer *w, struct sluice_err *err);
 
@@ -99,11 +105,18 @@ int trace_writer_close(struct trace_writer *w, struct sluice_err *err);
 struct trace_reader_opts {
 	enum trace_format format; /* TRACE_AUTO: by content */
 	bool strict;              /* a bad row is an error */
+	bool raw;                 /* keep the text of rows for trace_reader_raw() */
 	/* Mooncake: */
-	uint64_t block_tokens;    /* per hash id; 0: 512 */
+	uint64_t block_tokens;    /* per hash id; 0: TRACE_BLOCK_TOKENS */
 	uint64_t bytes_per_token; /* 0: an error when the format needs it */
 };
 struct trace_reader;
+/* What @path looks like; TRACE_AUTO when it is nothing known.  "-" cannot be read again. */
+int trace_detect(enum trace_format *out, const char *path, struct sluice_err *err);
+/*
+ * "-" is standard input; compressed or not is told by content.  BurstGPT and ShareGPT hold
+ * requests: -ENOTSUP.  -EINVAL when the format is not known, or bytes_per_token is needed.
+ */
 int trace_reader_open(struct trace_reader **out, const char *path,
 		      const struct trace_reader_opts *o, struct sluice_err *err);
 /* 1 and a row; 0 at the end; -errno with file name and line number in @err. */
@@ -112,6 +125,12 @@ enum trace_format trace_reader_format(const struct trace_reader *r);
 uint64_t trace_reader_line(const struct trace_reader *r);
 /* Rows that were skipped, and the first of them in words. */
 uint64_t trace_reader_bad(const struct trace_reader *r, const char **first);
+/*
+ * The text of the row that was read last, and of the header (empty when there is none), without
+ * the newline.  False for formats whose rows are not lines: mooncake, fio.
+ */
+bool trace_reader_raw(const struct trace_reader *r, const char **text, size_t *len);
+void trace_reader_head(const struct trace_reader *r, const char **text, size_t *len);
 void trace_reader_close(struct trace_reader *r);
 
 /* ---- recorded requests: inputs of the kv model ---- */

@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
+#include "load/trace/digits.h"
 
 const char *const trace_op_names[TRACE_OPS] = {"Read", "Write", "Delete", "Stat", "List"};
 const char *const trace_phase_names[TRACE_PHASES] = {"", "Prefill", "Decode", "Evict", "Both"};
@@ -16,8 +17,9 @@ const char *const trace_format_names[TRACE_FORMATS + 1] = {
 };
 
 static const struct trace_output *const outputs[TRACE_FORMATS] = {
-	[TRACE_AUTO] = &trace_kv_output,
-	[TRACE_KV] = &trace_kv_output,
+	[TRACE_AUTO] = &trace_kv_output,           [TRACE_KV] = &trace_kv_output,
+	[TRACE_MOONCAKE] = &trace_mooncake_output, [TRACE_FIO] = &trace_fio_output,
+	[TRACE_OPLOG] = &trace_oplog_output,
 };
 
 static bool ends_in_zst(const char *path)
@@ -53,7 +55,7 @@ int trace_writer_open(struct trace_writer **out, const char *path,
 	r = sink_open(&w->sink, path, &so, err);
 	if (r < 0)
 		return r;
-	r = w->out->begin(w, err);
+	r = o->raw ? 0 : w->out->begin(w, err);
 	if (r < 0) {
 		sink_close(&w->sink, &ignored);
 		return r;
@@ -71,6 +73,27 @@ int trace_write(struct trace_writer *w, const struct trace_row *row, struct slui
 	return w->row(w, row, err);
 }
 
+int trace_write_raw(struct trace_writer *w, const char *text, size_t len, struct sluice_err *err)
+{
+	char *to;
+
+	while (len > SINK_RECORD_MAX - 1) {
+		to = sink_room(&w->sink, SINK_RECORD_MAX, err);
+		if (!to)
+			return sink_error(&w->sink);
+		sink_commit(&w->sink, put_bytes(to, text, SINK_RECORD_MAX));
+		text += SINK_RECORD_MAX;
+		len -= SINK_RECORD_MAX;
+	}
+	to = sink_room(&w->sink, len + 1, err);
+	if (!to)
+		return sink_error(&w->sink);
+	to = put_bytes(to, text, len);
+	*to++ = '\n';
+	sink_commit(&w->sink, to);
+	return 0;
+}
+
 int trace_writer_close(struct trace_writer *w, struct sluice_err *err)
 {
 	struct sluice_err second;
@@ -78,7 +101,7 @@ int trace_writer_close(struct trace_writer *w, struct sluice_err *err)
 
 	if (!w)
 		return 0;
-	if (w->out->end)
+	if (w->out->end && !w->o.raw)
 		r = w->out->end(w, err);
 	closed = sink_close(&w->sink, r < 0 ? &second : err);
 	if (w->out->fini)

@@ -26,5 +26,8 @@ struct trace_writer {
 };
 
 extern const struct trace_output trace_kv_output;
+extern const struct trace_output trace_mooncake_output;
+extern const struct trace_output trace_fio_output;
+extern const struct trace_output trace_oplog_output;
 
 #endif

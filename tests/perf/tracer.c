@@ -89,10 +89,31 @@ static int write_rows(const char *path, uint64_t rows)
 	return report(from, rows, bytes);
 }
 
+static int read_rows(const char *path)
+{
+	struct trace_row row;
+	struct trace_reader *r;
+	struct sluice_err err;
+	uint64_t rows = 0, bytes = 0;
+	struct used from = now();
+	int n;
+
+	if (trace_reader_open(&r, path, &(struct trace_reader_opts){.strict = true}, &err) < 0)
+		return failed(&err);
+	while ((n = trace_read(r, &row, &err)) == 1) {
+		rows++;
+		bytes += row.size;
+	}
+	trace_reader_close(r);
+	return n < 0 ? failed(&err) : report(from, rows, bytes);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 4 && !strcmp(argv[1], "write"))
 		return write_rows(argv[2], strtoull(argv[3], NULL, 10));
+	if (argc == 3 && !strcmp(argv[1], "read"))
+		return read_rows(argv[2]);
 	fprintf(stderr, "usage: perf-tracer write FILE ROWS | read FILE\n");
 	return 2;
 }

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fio's iolog, version 3.  Objects are files; one is added and opened when it is met first, for
+ * which a hash of every name is kept.
+ */
+#include "load/trace/fio_log.h"
+
+#include <errno.h>
+
+#include "load/trace/digits.h"
+#include "load/trace/idset.h"
+#include "load/trace/keyhash.h"
+#include "load/trace/writer.h"
+
+struct fio_out {
+	bool begun;
+	uint64_t first_ns;
+	struct idset known;
+};
+
+bool fio_name_fits(const char *key, size_t len)
+{
+	if (!len || len > FIO_NAME_MAX)
+		return false;
+	for (size_t i = 0; i < len; i++)
+		if ((unsigned char)key[i] <= ' ' || key[i] == 0x7f)
+			return false;
+	return true;
+}
+
+/* What does not fit gets a hash at its end, so that names stay different. */
+static size_t file_name(char name[FIO_NAME_MAX], const char *key, size_t len)
+{
+	static const char digits[] = "0123456789abcdef";
+	size_t n = 0;
+
+	if (fio_name_fits(key, len))
+		return (size_t)(put_bytes(name, key, len) - name);
+	for (; n < len && n < FIO_NAME_MAX - 17; n++)
+		name[n] = (unsigned char)key[n] <= ' ' || key[n] == 0x7f ? '_' : key[n];
+	name[n++] = '-';
+	for (uint64_t h = trace_key_hash(key, len, 0), i = 0; i < 16; i++, h <<= 4)
+		name[n++] = digits[h >> 60];
+	return n;
+}
+
+static char *put_action(char *to, uint64_t us, const char *name, size_t len, const char *action)
+{
+	to = put_u64(to, us);
+	*to++ = ' ';
+	to = put_bytes(to, name, len);
+	*to++ = ' ';
+	return put_bytes(to, action, strlen(action));
+}
+
+static int fio_out_row(struct trace_writer *w, const struct trace_row *row, struct sluice_err *err)
+{
+	static const char *const actions[] = {"read ", "write ", "trim "};
+	struct fio_out *f = w->state;
+	char name[FIO_NAME_MAX], *to;
+	uint64_t us;
+	size_t len;
+	int new;
+
+	if (row->op > TRACE_DELETE || !row->size)
+		return 0;
+	if (!f->begun)
+		f->first_ns = row->time_ns;
+	f->begun = true;
+	us = row->time_ns > f->first_ns ? (row->time_ns - f->first_ns) / 1000 : 0;
+	len = file_name(name, row->key, row->key_len);
+	new = idset_add(&f->known, trace_key_hash(name, len, 0));
+	to = sink_room(&w->sink, 4 * (FIO_NAME_MAX + 64), err);
+	if (new < 0 || !to)
+		return new < 0 ? new : sink_error(&w->sink);
+	if (new) {
+		to = put_action(to, us, name, len, "add\n");
+		to = put_action(to, us, name, len, "open\n");
+	}
+	to = put_action(to, us, name, len, actions[row->op]);
+	to = put_u64(to, row->offset);
+	*to++ = ' ';
+	to = put_u64(to, row->size);
+	*to++ = '\n';
+	sink_commit(&w->sink, to);
+	return 0;
+}
+
+static int fio_out_begin(struct trace_writer *w, struct sluice_err *err)
+{
+	char *to = sink_room(&w->sink, 64, err);
+
+	sink_commit(&w->sink, PUT_TEXT(to, "fio version 3 iolog\n"));
+	return 0;
+}
+
+static void fio_out_fini(void *state)
+{
+	struct fio_out *f = state;
+
+	idset_fini(&f->known);
+}
+
+const struct trace_output trace_fio_output = {
+	.state_size = sizeof(struct fio_out),
+	.begin = fio_out_begin,
+	.row = fio_out_row,
+	.fini = fio_out_fini,
+};

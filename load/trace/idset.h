@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_TRACE_IDSET_H
+#define SLUICE_TRACE_IDSET_H
+
+/* A set of 64-bit numbers: 11 to 27 bytes each, nothing else.  Zeroed is empty. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct idset {
+	uint64_t *slots; /* 0: free */
+	size_t nr, room; /* room: power of two */
+	bool zero;       /* 0 is in */
+};
+
+/* 1: it was not in and is now; 0: it was in; -ENOMEM. */
+int idset_add(struct idset *s, uint64_t id);
+void idset_fini(struct idset *s);
+
+#endif

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "load/trace/table.h"
+
+#include <errno.h>
+
+#include "base/err.h"
+
+void table_columns(struct table *t, const struct csv_field *f, int nr)
+{
+	t->nr = nr;
+	t->need = 0;
+	for (int i = 0; i < t->nr_names; i++) {
+		t->at[i] = -1;
+		for (int c = 0; c < nr && c < CSV_FIELDS && t->at[i] < 0; c++)
+			if (field_is(f[c], t->names[i]))
+				t->at[i] = c;
+		t->need = t->at[i] >= t->need ? t->at[i] + 1 : t->need;
+	}
+}
+
+/* With the CR that csv_row() has taken off, if there was one. */
+static size_t whole(const char *text, size_t len)
+{
+	return len + (text[len] == '\r');
+}
+
+int table_header(struct trace_reader *r, struct table *t, const int *needed, int nr,
+		 const char *what, struct sluice_err *err)
+{
+	struct csv_field f[CSV_FIELDS];
+	struct sluice_short room;
+	uint64_t line;
+	char *text;
+	size_t len;
+	int n = csv_row(&r->s, t->separator, &text, &len, &line, err);
+
+	if (n < 0 && n != -E2BIG)
+		return n;
+	if (n == 1 && r->o.raw && reader_keep(&r->head, text, whole(text, len)) < 0)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	table_columns(t, f, n == 1 ? csv_split(text, len, t->separator, f) : 0);
+	for (int i = 0; i < nr; i++)
+		if (t->at[needed[i]] < 0)
+			return sluice_fail(
+				err, -EINVAL,
+				"%s: line 1: is not the header of %s: there is no column "
+				"'%s'",
+				sluice_shorten(&room, source_path(&r->s)), what,
+				t->names[needed[i]]);
+	return 0;
+}
+
+int table_row(struct trace_reader *r, const struct table *t, struct trace_row *row,
+	      table_field *set, struct sluice_err *err)
+{
+	struct csv_field f[CSV_FIELDS];
+	uint64_t line;
+	char *text;
+	size_t len;
+	int n;
+
+	do {
+		n = csv_row(&r->s, t->separator, &text, &len, &line, err);
+		if (n != 1)
+			return n;
+	} while (!len || (t->comment && *text == t->comment));
+	r->row_line = line;
+	if (r->o.raw && reader_keep(&r->raw, text, whole(text, len)) < 0)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	n = csv_split(text, len, t->separator, f);
+	if (n < 0)
+		return reader_bad(r, line, "a quote is not closed, or not at the end of its field");
+	if (n < t->need || n > t->nr)
+		return reader_bad(r, line, "%d columns instead of %d", n, t->nr);
+	/* Half a word is not valid, but nothing at all may be. */
+	if (r->s.unended && n <= CSV_FIELDS && !f[n - 1].len)
+		return reader_bad(r, line, "is cut off");
+	*row = TRACE_ROW_INIT;
+	for (int i = 0; i < t->nr_names; i++) {
+		struct csv_field one = t->at[i] >= 0 ? f[t->at[i]] : (struct csv_field){NULL, 0};
+
+		if (t->at[i] >= 0 && !set(row, i, one))
+			return reader_bad(r, line, "%s '%.*s' is not valid", t->names[i],
+					  (int)(one.len < 40 ? one.len : 40), one.at);
+	}
+	return 1;
+}
