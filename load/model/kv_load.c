@@ -317,8 +317,8 @@ bool kv_load_pop(struct kv_load *l, struct kv_request *ret)
 
 bool kv_load_exhausted(const struct kv_load *l)
 {
-	return used_up(l) || (l->begun && l->rag.end >= l->docs && !l->in_flight &&
-			      kv_queue_first(&l->queue) == UINT64_MAX);
+	return used_up(l) || (l->begun && !l->rec.abandons && l->rag.end >= l->docs &&
+			      !l->in_flight && kv_queue_first(&l->queue) == UINT64_MAX);
 }
 
 bool kv_load_ended(const struct kv_load *l)

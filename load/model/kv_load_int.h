@@ -47,6 +47,7 @@ struct kv_recorded {
 	uint64_t step_ns;  /* between requests; ShareGPT */
 	uint64_t span_ns;  /* of a pass */
 	uint64_t passes;   /* UINT64_MAX: no end */
+	bool abandons;     /* the end of the input is the end of the run, whatever waits */
 	struct kv_cursor *cursor; /* open: one per level, closed: one per user */
 	uint32_t nr_cursors;
 	struct kv_cursor ahead; /* as of the clock, whatever was started */

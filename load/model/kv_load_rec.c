@@ -111,20 +111,19 @@ static bool has_level(const struct kv_params *p, int level)
 	return level == KV_INTERACTIVE ? i > 0 : level == KV_RESPONSIVE ? r > i : i < 1 && r < 1;
 }
 
-/* Open loop: on to the first request of its level at or behind the cursor. */
+/*
+ * Open loop: on to the first request of its level at or behind the cursor, or to the end of time.
+ */
 static void put_level(struct kv_load *l, uint32_t level)
 {
 	struct kv_cursor *c = &l->rec.cursor[level];
 
 	if (!has_level(l->p, (int)level))
 		return;
-	while (!at_end(l, c) && recorded_at(l, c) < l->limit_ns) {
-		if (level_at(l, c) == (int)level) {
-			kv_heap_put(&l->queue.level[level], recorded_at(l, c), level);
-			return;
-		}
+	while (!at_end(l, c) && recorded_at(l, c) < l->limit_ns && level_at(l, c) != (int)level)
 		step(l, c, 1);
-	}
+	if (!at_end(l, c))
+		kv_heap_put(&l->queue.level[level], recorded_at(l, c), level);
 }
 
 /* Closed loop: the user's next request, not before @from_ns. */
@@ -316,9 +315,11 @@ static void end_with_input(struct kv_load *l)
 {
 	uint64_t end;
 
-	if (l->p->compat && !l->p->closed_loop &&
-	    !__builtin_mul_overflow(l->rec.passes, l->rec.span_ns, &end))
-		l->limit_ns = min_u64(l->limit_ns, end);
+	if (!l->p->compat || l->p->closed_loop ||
+	    __builtin_mul_overflow(l->rec.passes, l->rec.span_ns, &end))
+		return;
+	l->limit_ns = min_u64(l->limit_ns, end);
+	l->rec.abandons = true;
 }
 
 int kv_rec_init(struct kv_load *l, struct sluice_err *err)
