@@ -43,42 +43,68 @@ struct place_opts {
 	bool hashed;              /* sub-folders by hash, for very many objects */
 	bool keep;                /* leave the objects for a later run */
 	bool reuse;               /* take over what an earlier run left (keep) */
-	uint64_t capacity;        /* of slab and memory; bytes */
-	uint32_t unit;            /* extents of slab and memory are multiples of it; 0: 64 KiB */
-	double bytes_per_sec;     /* PLACE_NULL; 0: no time */
-	uint32_t durability;      /* SLUICE_DURABLE_* of writes */
-	uint64_t owner;           /* written into the marker: what run it belongs to */
+	uint64_t capacity; /* bytes; of PLACE_FILES and PLACE_NULL 0: no limit, of a block device 0:
+			      all of it */
+	uint32_t unit;     /* extents of slab and memory are multiples of it; 0: 64 KiB */
+	double bytes_per_sec; /* PLACE_NULL: in each direction; 0: no time */
+	uint32_t durability;  /* SLUICE_DURABLE_* of writes */
+	unsigned device;      /* PLACE_GPU: which */
+	uint64_t owner;       /* written into the marker: what run it belongs to */
 };
+
+/*
+ * Capacity.  An object takes its size, rounded up to units.  A write waits until the deletes and
+ * moves of chains started before it have made the room it needs, those of chains started later do
+ * not take it away: a place as large as the caller's own account of it never overflows
+ * (-ENOSPC), but one with room to spare waits less.
+ */
 
 struct place;
 /*
- * Files made here carry a marker (a file `.sluice-objects' in the folder, a head in the slab):
- * a folder with anything else in it is refused with -EEXIST and one line that names the file,
- * what an earlier run that was killed left behind is removed (or taken over with reuse).
+ * Files made here are written down in a marker (a file `.sluice-objects' in the folder, a head in
+ * the slab): a folder with anything else in it is refused with -EEXIST and one line that names
+ * the file, what an earlier run that was killed left behind is removed (or taken over with
+ * reuse).  -EBUSY: another process is using it.
  */
 int place_open(struct place **out, const struct place_opts *o, struct sluice_err *err);
-/* The same checks, creating nothing. */
+/* The same checks, creating nothing; -ENOSPC or -ENOMEM where the capacity is not there. */
 int place_check(const struct place_opts *o, struct sluice_err *err);
-/* Removes what it made unless keep; -errno when something could not be removed. */
+/* Bytes of objects that would fit now, what place_open() would remove counted as free. */
+int place_room(const struct place_opts *o, uint64_t *ret_bytes, struct sluice_err *err);
+/* Removes what it made unless keep; -errno when something could not be removed or kept. */
 int place_close(struct place *p, struct sluice_err *err);
 uint64_t place_used(const struct place *p); /* bytes, with rounding */
 uint64_t place_objects(const struct place *p);
+
+/* What an earlier run left (reuse), before a flow adopts it: start with *@pos = 0. */
+struct place_found {
+	const char *name;
+	uint32_t name_len;
+	uint64_t size;
+};
+bool place_next(const struct place *p, uint64_t *pos, struct place_found *ret);
 
 /* ---- the flow ---- */
 
 struct flow_opts {
 	struct sluice_opts io;
-	uint64_t chunk;   /* bytes; 0: by the block size of the engine */
+	uint64_t chunk;   /* bytes, a multiple of 1 MiB; 0: 1 MiB */
 	unsigned buffers; /* chunks in flight; 0: enough for the queues */
-	bool verify;      /* check the content of what is read */
+	bool verify;      /* check the content of what is read; needs fill */
 	bool fill;        /* write content that can be verified; else whatever is in the buffers */
 	uint64_t seed;    /* of the content */
 	unsigned copiers; /* threads for copies and checks; 0: by the number of processors */
-	const struct place *places[8]; /* by number */
+	struct place *places[8]; /* by number */
 	unsigned nr_places;
 };
 
 enum flow_type { FLOW_READ, FLOW_WRITE, FLOW_DELETE, FLOW_MOVE, FLOW_PAUSE };
+
+/*
+ * An object is in one place at a time.  A write replaces what it held; a write or move that fails
+ * leaves nothing, neither here nor there.  Reading, moving or deleting what is not in @place is
+ * -ENOENT.
+ */
 
 struct flow_op {
 	uint8_t type;
@@ -87,10 +113,10 @@ struct flow_op {
 	bool alloc_end;    /* ... and gives it back when it is done */
 	uint64_t object;   /* number chosen by the caller; names may repeat, numbers of live objects
 			      not */
-	const char *name;  /* of a write: copied; may hold any bytes */
+	const char *name;  /* of a write: copied; may hold any bytes; NULL: the number */
 	uint32_t name_len;
-	uint64_t size;     /* of the object */
-	uint64_t content;  /* seed of the object's content: hash of its key */
+	uint64_t size;     /* of the object: for writes and moves */
+	uint64_t content;  /* seed of the object's content: content_id() of its key */
 	const char *shape; /* PLACE_NPY: "(32, 2, 10, 8, 128)", NULL: flat; copied */
 	uint8_t element;   /* bytes per element: 2: <f2, 4: <f4, 1: |u1 */
 	uint64_t pause_ns; /* FLOW_PAUSE */
@@ -108,15 +134,23 @@ struct flow_done {
 	uint64_t end_ns;
 	uint64_t device_ns; /* of end - start: time in which at least one of its chunks was at the
 			       device */
-	/* FLOW_MOVE: the two halves apart */
+	/*
+	 * FLOW_MOVE: the two halves, which overlap.  0: there was no such half, storage was written
+	 * straight from the memory or read straight into it; a copy from memory to memory is both.
+	 */
 	uint64_t read_ns, write_ns, read_device_ns, write_device_ns;
 	char error[300]; /* one line when result < 0 */
 };
 
 struct flow;
+/* One flow at a time uses a place, and ends before it. */
 int flow_new(struct flow **out, const struct flow_opts *o, struct sluice_err *err);
-/* Everything must have ended, or flow_abort() been called. */
+/* Waits for what is under way; chains that have not ended are forgotten. */
 void flow_free(struct flow *f);
+
+/* From now on @object is what an earlier run left in @place under @name: -ENOENT if nothing. */
+int flow_adopt(struct flow *f, unsigned place, uint64_t object, const char *name, uint32_t name_len,
+	       uint64_t content, struct sluice_err *err);
 
 /* Operations run one after the other; the flow copies them.  A failed one does not end the chain
  * unless @stop_on_error. */
@@ -133,8 +167,9 @@ struct flow_handler {
 };
 /*
  * Work until @until_ns (CLOCK_MONOTONIC) or until a chain has ended, whichever comes first; the
- * handler is called from here.  Returns the number of chains still running, or -errno when
- * nothing can go on.
+ * handler is called from here, and may start chains.  With no chain running it sleeps until then,
+ * or returns at once when @until_ns is UINT64_MAX.  Returns the number of chains still running,
+ * or -errno when nothing can go on.
  */
 int flow_wait(struct flow *f, uint64_t until_ns, const struct flow_handler *h,
 	      struct sluice_err *err);

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_RUN_FLOW_CREW_H
+#define SLUICE_RUN_FLOW_CREW_H
+
+/*
+ * Threads that do what must not hold up the flow's own thread, and the inbox in which
+ * everything that was done elsewhere, by them or by the library, comes back to it.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct task {
+	struct task *next;
+	void (*run)(struct task *t);               /* by a thread of the crew */
+	void (*done)(struct task *t, void *owner); /* by the owner of the inbox */
+};
+
+struct inbox {
+	_Atomic(struct task *) head; /* the latest first */
+	atomic_bool asleep;
+	pthread_mutex_t lock;
+	pthread_cond_t cond;
+};
+
+void inbox_init(struct inbox *b);
+void inbox_fini(struct inbox *b);
+/* From any thread. */
+void inbox_push(struct inbox *b, struct task *t);
+/* All that is there, in the order in which it came; NULL: nothing. */
+struct task *inbox_take(struct inbox *b);
+/* Sleep until there is something, or until @until_ns (CLOCK_MONOTONIC). */
+void inbox_wait(struct inbox *b, uint64_t until_ns);
+
+struct crew {
+	struct inbox *inbox;
+	pthread_t *threads;
+	unsigned nr, idle;
+	pthread_mutex_t lock;
+	pthread_cond_t work;
+	struct task *first, *last;
+	bool stop;
+};
+
+/* 0 or -errno. */
+int crew_start(struct crew *c, unsigned nr, const char *name, struct inbox *inbox);
+/* Everything it was given has been done. */
+void crew_stop(struct crew *c);
+void crew_push(struct crew *c, struct task *t);
+
+#endif

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "load/run/place_book.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "load/run/content.h"
+#include "load/run/place.h"
+
+#define BOOK_TITLE "sluice-objects 1 "
+
+static struct book_entry **bucket_of(const struct book *b, const char *name)
+{
+	return &b->buckets[content_id(name, strlen(name)) & (b->nr_buckets - 1)];
+}
+
+static int grow(struct book *b)
+{
+	struct book old = *b;
+	struct book_entry *e, *next;
+
+	b->nr_buckets = old.nr_buckets ? 2 * old.nr_buckets : 1024;
+	b->buckets = calloc(b->nr_buckets, sizeof(struct book_entry *));
+	if (!b->buckets) {
+		*b = old;
+		return -ENOMEM;
+	}
+	for (uint64_t i = 0; i < old.nr_buckets; i++)
+		for (e = old.buckets[i]; e; e = next) {
+			next = e->next;
+			e->next = *bucket_of(b, e->name);
+			*bucket_of(b, e->name) = e;
+		}
+	free(old.buckets);
+	return 0;
+}
+
+static struct book_entry *look_up(const struct book *b, const char *name)
+{
+	struct book_entry *e;
+
+	for (e = b->nr_buckets ? *bucket_of(b, name) : NULL; e; e = e->next)
+		if (!strcmp(e->name, name))
+			break;
+	return e;
+}
+
+static struct book_entry *add(struct book *b, const char *name)
+{
+	struct book_entry *e;
+
+	if (b->nr >= b->nr_buckets && grow(b) < 0)
+		return NULL;
+	e = calloc(1, sizeof(*e) + strlen(name) + 1);
+	if (!e)
+		return NULL;
+	strcpy(e->name, name);
+	e->next = *bucket_of(b, name);
+	*bucket_of(b, name) = e;
+	b->nr++;
+	return e;
+}
+
+static int set_key(struct book_entry *e, const char *text)
+{
+	int64_t n;
+
+	free(e->key);
+	e->key = malloc(strlen(text) + 1);
+	if (!e->key)
+		return -ENOMEM;
+	n = place_unescape(e->key, text, strlen(text));
+	if (n < 0)
+		return -EINVAL;
+	e->key_len = (uint32_t)n;
+	return 0;
+}
+
+/* A name in the folder or in one of its sub-folders, and nowhere else. */
+static bool stays_inside(const char *name)
+{
+	const char *slash = strchr(name, '/');
+
+	if (slash && (slash != name + 3 || strspn(name, "0123456789abcdef") != 3))
+		return false;
+	name = slash ? slash + 1 : name;
+	return name[0] && name[0] != '.' && !strchr(name, '/');
+}
+
+/* One line without its end.  One that could not be written to its end is as good as none. */
+static int take_line(struct book *b, char *line)
+{
+	char *key = strchr(line, ' '), what = line[0];
+	struct book_entry *e;
+
+	if (key)
+		*key++ = '\0';
+	if (!line[0] || !line[1])
+		return 0;
+	if (!strchr("+=-", what) || !stays_inside(line + 1))
+		return -EINVAL;
+	e = look_up(b, line + 1);
+	if (!e)
+		e = add(b, line + 1);
+	if (!e)
+		return -ENOMEM;
+	if (what == '=')
+		e->complete = true;
+	else
+		e->count += what == '+' ? 1 : -1;
+	if (e->count <= 0)
+		e->complete = false;
+	return key ? set_key(e, key) : 0;
+}
+
+static bool take_title(struct book *b, const char *line)
+{
+	if (strncmp(line, BOOK_TITLE, strlen(BOOK_TITLE)) != 0)
+		return false;
+	line += strlen(BOOK_TITLE);
+	b->npy = !strncmp(line, "npy ", 4);
+	b->slab = !strncmp(line, "slab ", 5);
+	b->hashed = strstr(line, " hashed ") != NULL;
+	return true;
+}
+
+int book_load(struct book *b, int fd, const char *path, struct sluice_err *err)
+{
+	CLEANUP_FREE char *line = NULL;
+	size_t room = 0;
+	ssize_t n;
+	FILE *f = fdopen(dup(fd), "r");
+	int r = 0;
+
+	*b = (struct book){0};
+	if (!f)
+		return sluice_fail(err, -errno, "%s/%s: %s", path, BOOK_NAME, strerror(errno));
+	rewind(f);
+	n = getline(&line, &room, f);
+	if (n <= 0 || !take_title(b, line))
+		r = sluice_fail(err, -EEXIST, "%s/%s: was not made by sluice; remove it", path,
+				BOOK_NAME);
+	for (uint64_t nr = 2; r == 0 && (n = getline(&line, &room, f)) > 0; nr++) {
+		if (line[n - 1] != '\n')
+			break; /* the program was killed while writing it: nothing was made */
+		line[n - 1] = '\0';
+		r = take_line(b, line);
+		if (r < 0)
+			sluice_fail(err, r, "%s/%s: line %" PRIu64 ": %s", path, BOOK_NAME, nr,
+				    r == -ENOMEM ? "out of memory" : "makes no sense");
+	}
+	fclose(f);
+	if (r < 0)
+		book_free(b);
+	return r;
+}
+
+void book_free(struct book *b)
+{
+	struct book_entry *e, *next;
+
+	for (uint64_t i = 0; i < b->nr_buckets; i++)
+		for (e = b->buckets[i]; e; e = next) {
+			next = e->next;
+			free(e->key);
+			free(e);
+		}
+	free(b->buckets);
+	*b = (struct book){0};
+}
+
+struct book_entry *book_find(const struct book *b, const char *name)
+{
+	struct book_entry *e = look_up(b, name);
+
+	return e && e->count > 0 ? e : NULL;
+}
+
+struct book_entry *book_next(const struct book *b, uint64_t *pos, struct book_entry *e)
+{
+	e = e ? e->next : NULL;
+	for (;;) {
+		for (; e; e = e->next)
+			if (e->count > 0)
+				return e;
+		if (*pos >= b->nr_buckets)
+			return NULL;
+		e = b->buckets[(*pos)++];
+	}
+}
+
+int book_begin(int fd, const struct place_opts *o)
+{
+	char line[128];
+	int n = snprintf(line, sizeof(line), BOOK_TITLE "%s %s owner=%016" PRIx64 "\n",
+			 o->kind == PLACE_SLAB    ? "slab"
+			 : o->layout == PLACE_NPY ? "npy"
+						  : "raw",
+			 o->hashed ? "hashed" : "flat", o->owner);
+
+	if (ftruncate(fd, 0) < 0)
+		return -errno;
+	return write(fd, line, (size_t)n) == n ? 0 : errno ? -errno : -EIO;
+}

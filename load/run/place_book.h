@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_RUN_PLACE_BOOK_H
+#define SLUICE_RUN_PLACE_BOOK_H
+
+/*
+ * The marker of a folder, `.sluice-objects', is the book of the files made in it.  Its first line
+ * says what they are, every other one what happened to one of them:
+ *
+ *	+NAME[ KEY]	is about to be made; KEY where the name was cut, escaped
+ *	=NAME		is complete
+ *	-NAME		is gone, or was not made after all
+ *
+ * A name that was made more often than it went is ours.  Lines are appended with one write(2)
+ * each, so that they survive a killed program and several threads.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "load/run/flow.h"
+
+#define BOOK_NAME ".sluice-objects"
+
+struct book_entry {
+	struct book_entry *next; /* in its bucket */
+	int32_t count;           /* > 0: ours */
+	bool complete;
+	char *key; /* NULL: follows from the name */
+	uint32_t key_len;
+	char name[];
+};
+
+struct book {
+	struct book_entry **buckets;
+	uint64_t nr_buckets, nr;
+	bool npy, hashed, slab;
+};
+
+/* Read it from @fd.  -EEXIST: it is something else; -EINVAL: a line makes no sense. */
+int book_load(struct book *b, int fd, const char *path, struct sluice_err *err);
+void book_free(struct book *b);
+/* NULL: not ours. */
+struct book_entry *book_find(const struct book *b, const char *name);
+/* One after the other: start with *@pos = 0 and NULL. */
+struct book_entry *book_next(const struct book *b, uint64_t *pos, struct book_entry *e);
+/* The first line, for a new one. */
+int book_begin(int fd, const struct place_opts *o);
+
+#endif
