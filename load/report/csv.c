@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/util.h"
+#include "load/report/csv.h"
 #include "load/report/result.h"
 #include "load/run/pool.h"
 
@@ -182,8 +183,7 @@ bool result_row_cell(const struct result_row *row, unsigned i, struct result_cel
 
 /* --------------------------------------------------------------------- CSV */
 
-/* RFC 4180: quoted where it must be. */
-static void put_text(FILE *f, const char *s)
+void csv_text(FILE *f, const char *s)
 {
 	if (!s[strcspn(s, ",\"\n\r")]) {
 		fputs(s, f);
@@ -198,7 +198,7 @@ static void put_text(FILE *f, const char *s)
 	putc('"', f);
 }
 
-static void put_number(FILE *f, double v)
+void csv_number(FILE *f, double v)
 {
 	if (isfinite(v) && v == floor(v) && fabs(v) < 1e15)
 		fprintf(f, "%.0f", v);
@@ -217,11 +217,11 @@ static int put_line(FILE *f, const struct run_series *s, bool names)
 		if (i)
 			putc(',', f);
 		if (names)
-			put_text(f, c.name);
+			csv_text(f, c.name);
 		else if (c.is_text)
-			put_text(f, c.text);
+			csv_text(f, c.text);
 		else
-			put_number(f, c.number);
+			csv_number(f, c.number);
 	}
 	putc('\n', f);
 	result_row_free(row);
