@@ -29,6 +29,82 @@ static const struct member result_members[] = {
 	{"targets", "a"},      {"settings", "o"},     {"bytes_written", "n"},
 	{"series", "a"},       {"grid", "o0"},        {"fio", "a0"},
 	{"tune", "o0"},        {"io", "o0"},          {"flows", "a0"},
+	{"kv", "o0"},
+};
+
+static const struct member kv_members[] = {
+	{"mode", "s"},
+	{"compat", "b"},
+	{"model", "o"},
+	{"model.key", "s"},
+	{"elapsed_sec", "n"},
+	{"wall_sec", "n"},
+	{"requests", "n"},
+	{"tokens", "n"},
+	{"late_operations", "n"},
+	{"rows", "n"},
+	{"errors", "o"},
+	{"errors.reads", "n"},
+	{"errors.writes", "n"},
+	{"errors.verify", "n"},
+	{"errors.requests", "n"},
+	{"errors.first", "s0"},
+	{"cache", "o"},
+	{"cache.hits", "n"},
+	{"cache.misses", "n"},
+	{"cache.hit_rate", "n0"},
+	{"tiers", "a"},
+	{"latency", "o"},
+	{"latency.end_to_end", "o0"},
+	{"latency.qos", "o"},
+	{"storage_health", "o"},
+	{"storage_health.criteria", "a"},
+	{"seconds", "o"},
+	{"seconds.t", "a"},
+};
+
+static const struct member tier_members[] = {
+	{"name", "s"},
+	{"kind", "s"},
+	{"how", "s0"},
+	{"limit_bytes", "n0"},
+	{"used_bytes", "n"},
+	{"entries", "n"},
+	{"read_bytes", "n"},
+	{"written_bytes", "n"},
+	{"read", "o0"},
+	{"write", "o0"},
+	{"evicted_in_bytes", "n"},
+	{"evicted_out_bytes", "n"},
+	{"deleted_bytes", "n"},
+};
+
+static const struct member flow_members[] = {
+	{"from", "s"},
+	{"to", "s"},
+	{"bytes", "n"},
+	{"ops", "n"},
+};
+
+/* What the page draws of each second. */
+static const char *const second_members[] = {
+	"span",
+	"requests",
+	"tokens",
+	"hits",
+	"misses",
+	"gpu_read_bytes",
+	"cpu_read_bytes",
+	"nvme_read_bytes",
+	"read_ops",
+	"read_latency_sum",
+	"gpu_write_bytes",
+	"cpu_write_bytes",
+	"nvme_write_bytes",
+	"write_ops",
+	"write_latency_sum",
+	"queued",
+	"in_flight",
 };
 
 static const struct member target_members[] = {
@@ -186,6 +262,39 @@ static int check_series(const json_t *s, const char *name, size_t index, struct 
 	return 0;
 }
 
+/* Each of the objects of @array. */
+static int check_each(const json_t *array, const struct member *m, size_t nr, const char *name,
+		      const char *where, struct sluice_err *err)
+{
+	const json_t *j;
+	size_t i;
+	int r = 0;
+
+	json_array_foreach(array, i, j)
+	{
+		if (r == 0)
+			r = check_members(j, m, nr, name, where, err);
+	}
+	return r;
+}
+
+static int check_kv(const json_t *kv, const char *name, struct sluice_err *err)
+{
+	const json_t *seconds = json_object_get(kv, "seconds");
+	int r = check_members(kv, kv_members, ARRAY_SIZE(kv_members), name, "kv: ", err);
+
+	for (unsigned i = 0; i < ARRAY_SIZE(second_members) && r == 0; i++)
+		if (!json_object_get(seconds, second_members[i]))
+			r = sluice_fail(err, -EINVAL, "'%s': kv: seconds: '%s' is missing", name,
+					second_members[i]);
+	if (r == 0 && !seconds_ok(seconds))
+		r = sluice_fail(err, -EINVAL, "'%s': kv: seconds is damaged", name);
+	if (r == 0)
+		r = check_each(json_object_get(kv, "tiers"), tier_members, ARRAY_SIZE(tier_members),
+			       name, "kv: tier: ", err);
+	return r;
+}
+
 int report_check(const json_t *root, const char *name, struct sluice_err *err)
 {
 	const char *schema = json_string_value(json_object_get(root, "schema"));
@@ -202,13 +311,15 @@ int report_check(const json_t *root, const char *name, struct sluice_err *err)
 	r = check_members(root, result_members, ARRAY_SIZE(result_members), name, "", err);
 	if (r < 0)
 		return r;
-	json_array_foreach(json_object_get(root, "targets"), i, j)
-	{
-		r = check_members(j, target_members, ARRAY_SIZE(target_members), name,
-				  "target: ", err);
-		if (r < 0)
-			return r;
-	}
+	r = check_each(json_object_get(root, "targets"), target_members, ARRAY_SIZE(target_members),
+		       name, "target: ", err);
+	if (r == 0)
+		r = check_each(json_object_get(root, "flows"), flow_members,
+			       ARRAY_SIZE(flow_members), name, "flow: ", err);
+	if (r == 0 && json_is_object(json_object_get(root, "kv")))
+		r = check_kv(json_object_get(root, "kv"), name, err);
+	if (r < 0)
+		return r;
 	json_array_foreach(json_object_get(root, "series"), i, j)
 	{
 		r = check_series(j, name, i, err);
@@ -247,11 +358,18 @@ int report_json_read(json_t **out, const char *path, struct sluice_err *err)
 
 int report_read(json_t **out, const char *path, struct sluice_err *err)
 {
-	json_t *root;
+	json_t *root, *inner;
 	int r = report_json_read(&root, path, err);
 
 	if (r < 0)
 		return r;
+	inner = json_object_get(root, "sluice");
+	if (json_is_object(inner)) {
+		/* what `sluice kv' writes by --output has the result inside */
+		json_incref(inner);
+		json_decref(root);
+		root = inner;
+	}
 	r = report_check(root, path, err);
 	if (r < 0)
 		json_decref(root);

@@ -41,7 +41,9 @@ void result_fini(struct result *r)
 	json_decref(r->fio);
 	json_decref(r->tune);
 	json_decref(r->io);
-	r->settings = r->grid = r->fio = r->tune = r->io = NULL;
+	json_decref(r->kv);
+	json_decref(r->flows);
+	r->settings = r->grid = r->fio = r->tune = r->io = r->kv = r->flows = NULL;
 }
 
 /* ----------------------------------------------------------------- one series */
@@ -346,5 +348,9 @@ json_t *result_json(const struct result *r)
 		json_object_set(j, "tune", r->tune);
 	if (r->io)
 		json_object_set(j, "io", r->io);
+	if (r->kv)
+		json_object_set(j, "kv", r->kv);
+	if (r->flows)
+		json_object_set(j, "flows", r->flows);
 	return j;
 }
