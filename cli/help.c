@@ -93,6 +93,13 @@ static void table(FILE *f, const struct cli_opt *o)
 	}
 }
 
+static const struct cli_opt *first_of(const struct cli_opt *o)
+{
+	while (o->kind == CLI_KIND_TABLE)
+		o = o->sub;
+	return o;
+}
+
 void cli_help(FILE *f, const struct cli_cmd *cmd)
 {
 	bool alone = cmd->run || !cmd->subs;
@@ -108,7 +115,7 @@ void cli_help(FILE *f, const struct cli_cmd *cmd)
 		fprintf(f, "\n");
 		cli_list_commands(f, cmd->subs);
 	}
-	if (cmd->opts[0].kind != CLI_KIND_GROUP)
+	if (first_of(cmd->opts)->kind != CLI_KIND_GROUP)
 		fprintf(f, "\nOptions:\n");
 	table(f, cmd->opts);
 	fprintf(f, "  %-*s%s\n", TEXT_COLUMN - 2, "-h, --help", "show this help");
