@@ -296,7 +296,7 @@ static int vectors_run(void *args, int argc, char **argv)
 
 const struct cli_cmd cmd_kv_vectors = {
 	.name = "kv vectors",
-	.summary = "decisions of the KV cache for a file of operations, to compare",
+	.summary = "what the KV cache decides, for comparisons",
 	.usage = "OPS.csv",
 	.opts = vectors_opts,
 	.args_size = sizeof(struct vectors_args),
