@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Names that are given for files, and files that appear when they are complete. */
 #include "cli/file.h"
 
 #include <errno.h>

@@ -424,7 +424,7 @@ def an_interruption_of_fio_leaves_a_partial_result():
             file.write(f'#!/bin/sh\ntouch {f}/started\nexec sleep 100000\n')
         os.chmod('bin/fio', 0o755)
         os.mkdir('data')
-        process = start('--nvme-path', 'data', *QUICK, '--compare-fio', '--json', 'r.json',
+        process = start('--nvme-path', 'data', *QUICK, '--write-only', '--compare-fio', '--json', 'r.json',
                         env={'PATH': f'{f}/bin:' + os.environ['PATH']})
         while not os.path.exists('started'):
             assert process.poll() is None, process.communicate()

@@ -752,7 +752,7 @@ def stopping_case(number, *args):
 
 def stopping_before_the_first_loop_leaves_an_empty_result():
     with folder() as f:
-        process = start('--io_size', '1G', '--loops', 3, '--read', '--json', 'r.json', '--engine', 'threads')
+        process = start('--io_size', '1G', '--loops', 3, '--warmup_loops', 0, '--read', '--json', 'r.json')
         while not glob.glob('sluice-io-*/_aio*'):
             assert process.poll() is None
             time.sleep(0.001)
