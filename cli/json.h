@@ -16,12 +16,4 @@ int cli_json_dump(FILE *f, const json_t *root, int indent);
 /* All of @file: @root, whose reference is taken, or NULL for want of memory.  An exit status. */
 int cli_json_write(struct cli_file *file, const struct cli_cmd *cmd, json_t *root);
 
-/*
- * Open @file ("-": standard output) before the job starts, so that a long job
- * does not end in an unwritable file.  NULL with a message on stderr.
- */
-FILE *cli_json_open(const struct cli_cmd *cmd, const char *file);
-/* Write @root (the reference is taken) and close.  Returns an exit status. */
-int cli_json_finish(const struct cli_cmd *cmd, FILE *f, const char *file, json_t *root);
-
 #endif

@@ -185,11 +185,8 @@ static void per_kind_lines(FILE *f, const struct bench_job *job, const struct be
 				continue;
 			fprintf(f, "cache:      %ss: %s\n", read ? "read" : "write", s->cache);
 			if (s->limit > 0)
-				fprintf(f, "limit:      %ss: %.1f MB/s (%s)%s\n",
-					read ? "read" : "write", s->limit / MB, s->limit_how,
-					read || job->overwrite || job->limit
-						? ""
-						: "; writes of this run filled empty files");
+				fprintf(f, "limit:      %ss: %.1f MB/s (%s)\n",
+					read ? "read" : "write", s->limit / MB, s->limit_how);
 			else
 				fprintf(f, "limit:      %ss: %s\n", read ? "read" : "write",
 					*s->limit_how ? s->limit_how : "not measured");
