@@ -160,6 +160,18 @@ static void a_rate_holds_back_what_comes_too_fast(void)
 	T_OK(r[1].arrival_ns < SEC / 10);
 }
 
+static void from_10000_tokens_on_a_request_is_prefill_only(void)
+{
+	struct kv_request r[2];
+
+	t_kv.params.burst_path = make("long.csv", "Timestamp,Request tokens,Response tokens\n"
+						  "0,9999,1\n1,10000,1\n");
+	t_kv.params.replay_cycles = 1;
+	T_EQ(all(r, 2), 2);
+	T_EQ(r[0].phase, KV_PHASES);
+	T_EQ(r[1].phase, KV_PREFILL);
+}
+
 static void levels_of_service_are_drawn_for_each_request(void)
 {
 	struct kv_request r[2000];
@@ -406,6 +418,7 @@ static const struct t_case bursts[] = {
 	T_CASE(endless_passes_end_with_the_time),
 	T_CASE(upstream_abandons_the_queue_at_the_end_of_the_input),
 	T_CASE(a_rate_holds_back_what_comes_too_fast),
+	T_CASE(from_10000_tokens_on_a_request_is_prefill_only),
 	T_CASE(levels_of_service_are_drawn_for_each_request),
 	T_CASE(a_level_that_never_occurs_is_not_waited_for),
 	T_CASE(what_waits_of_a_flood_is_counted),
