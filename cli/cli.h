@@ -203,6 +203,10 @@ extern const struct cli_cmd cmd_kv;
 extern const struct cli_cmd cmd_kv_vectors;
 extern const struct cli_cmd cmd_report;
 extern const struct cli_cmd cmd_sweep;
+extern const struct cli_cmd cmd_trace;
+extern const struct cli_cmd cmd_trace_convert;
+extern const struct cli_cmd cmd_trace_cut;
+extern const struct cli_cmd cmd_trace_stat;
 extern const struct cli_cmd cmd_tune;
 
 /* ---- what follows is for main.c and the tests ---- */

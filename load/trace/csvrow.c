@@ -59,7 +59,7 @@ int csv_row(struct source *s, char separator, char **ret_row, size_t *ret_len, u
 		lines++;
 		if (r == 1)
 			continue;
-		if (r != 0 && r != -E2BIG)
+		if ((r == 0 && s->torn) || (r != 0 && r != -E2BIG))
 			return r;
 		/* Never closed: the row is the line, which csv_split() will refuse. */
 		len = first;

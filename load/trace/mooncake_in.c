@@ -106,6 +106,8 @@ static int next_request(struct trace_reader *r, struct sluice_err *err)
 			len--;
 	} while (!len);
 	r->row_line = r->s.line;
+	if (r->o.raw && reader_keep(&r->raw, line, len) < 0)
+		return sluice_fail(err, -ENOMEM, "out of memory");
 	n = read_request(r, line, len, err);
 	if (n != 1)
 		m->ids.nr = 0;

@@ -173,7 +173,7 @@ bool trace_reader_raw(const struct trace_reader *r, const char **text, size_t *l
 {
 	*text = r->raw.text;
 	*len = r->raw.len;
-	return r->o.raw && (r->format == TRACE_KV || r->format == TRACE_OPLOG);
+	return r->o.raw && r->format != TRACE_FIO;
 }
 
 void trace_reader_head(const struct trace_reader *r, const char **text, size_t *len)

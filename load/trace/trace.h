@@ -126,8 +126,9 @@ uint64_t trace_reader_line(const struct trace_reader *r);
 /* Rows that were skipped, and the first of them in words. */
 uint64_t trace_reader_bad(const struct trace_reader *r, const char **first);
 /*
- * The text of the row that was read last, and of the header (empty when there is none), without
- * the newline.  False for formats whose rows are not lines: mooncake, fio.
+ * The text of the line that the last row came from, and of the header (empty when there is none),
+ * without the newline.  False for fio, where a line needs others before it.  Several rows of
+ * mooncake come from one line.
  */
 bool trace_reader_raw(const struct trace_reader *r, const char **text, size_t *len);
 void trace_reader_head(const struct trace_reader *r, const char **text, size_t *len);

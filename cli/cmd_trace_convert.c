@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sluice trace convert: a trace in another format; see load/trace/copy.h. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "cli/cli.h"
+#include "cli/trace.h"
+
+struct convert_args {
+	struct cli_trace_in in;
+	uint32_t to, level, tier;
+	bool extended, lf;
+};
+
+/* The same order as TRACE_NO_TIER first, then the tiers. */
+static const char *const tier_words[] = {"none", "0", "1", "2", NULL};
+
+static const struct cli_opt convert_opts[] = {
+	CLI_TABLE(struct convert_args, in, struct cli_trace_in, cli_trace_in_opts),
+	CLI_GROUP("Output"),
+	CLI_ENUM(struct convert_args, to, 't', "to", trace_format_names, "auto",
+		 "what OUT is; auto: by its name (.csv kv, .jsonl mooncake, .iolog fio, .tsv "
+		 "oplog), which may end in .zst"),
+	CLI_FLAG(struct convert_args, extended, 0, "extended",
+		 "kv: more columns for what the six cannot hold; Delete, Stat and List rows too"),
+	CLI_FLAG(struct convert_args, lf, 0, "lf", "kv: lines end in LF instead of CRLF"),
+	CLI_ENUM(struct convert_args, tier, 0, "tier", tier_words, "none",
+		 "kv: the tier of rows that have none"),
+	CLI_U32(struct convert_args, level, 0, "level", "N", "3", 1, 19, "of compression"),
+	CLI_END,
+};
+
+/* By what the name ends in, without .zst. */
+static enum trace_format by_name(const char *out)
+{
+	static const struct {
+		const char *end;
+		enum trace_format format;
+	} ends[] = {
+		{".csv", TRACE_KV},
+		{".jsonl", TRACE_MOONCAKE},
+		{".iolog", TRACE_FIO},
+		{".tsv", TRACE_OPLOG},
+	};
+	size_t len = strlen(out);
+
+	if (len >= 4 && !strcmp(out + len - 4, ".zst"))
+		len -= 4;
+	for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
+		size_t n = strlen(ends[i].end);
+
+		if (len >= n && !memcmp(out + len - n, ends[i].end, n))
+			return ends[i].format;
+	}
+	return TRACE_AUTO;
+}
+
+static void tell_losses(const struct trace_copy *c)
+{
+	const char *out = c->raw ? NULL : trace_left_out(c->format);
+
+	if (out)
+		cli_fail(&cmd_trace_convert, 0, "lost: %s", out);
+	for (int i = 0; i < TRACE_LOSSES; i++) {
+		if (c->lost[i] && i == TRACE_LOSS_EPOCH)
+			cli_fail(&cmd_trace_convert, 0, "lost: %s", trace_loss_texts[i]);
+		else if (c->lost[i])
+			cli_fail(&cmd_trace_convert, 0,
+				 "lost: %s (%" PRIu64 " of %" PRIu64 " rows)", trace_loss_texts[i],
+				 c->lost[i], c->rows_in);
+	}
+}
+
+static int convert_run(void *args, int argc, char **argv)
+{
+	const struct convert_args *a = args;
+	struct trace_copy c = {
+		.tier = a->tier ? a->tier - 1 : TRACE_NO_TIER,
+		.writer = {.format = (enum trace_format)a->to,
+			   .extended = a->extended,
+			   .lf = a->lf,
+			   .zstd_level = (int)a->level},
+	};
+	int r = cli_trace_in(&c.reader, &a->in, &cmd_trace_convert);
+
+	if (r != CLI_OK)
+		return r;
+	if (argc != 2)
+		return cli_usage(&cmd_trace_convert, "IN and OUT are needed, not %d operands",
+				 argc);
+	if (c.writer.format == TRACE_AUTO)
+		c.writer.format = by_name(argv[1]);
+	if (c.writer.format == TRACE_AUTO)
+		return cli_usage(
+			&cmd_trace_convert,
+			"'%s' does not say what it is to be; give --to kv, mooncake, fio or "
+			"oplog",
+			argv[1]);
+	if (c.writer.format == TRACE_BURSTGPT || c.writer.format == TRACE_SHAREGPT)
+		return cli_usage(&cmd_trace_convert,
+				 "--to: %s is a list of requests, which cannot be had from "
+				 "operations; kv, mooncake, fio and oplog can",
+				 trace_format_names[c.writer.format]);
+	if ((a->extended || a->lf || a->tier) && c.writer.format != TRACE_KV)
+		return cli_usage(&cmd_trace_convert, "--%s is for kv traces, not for %s",
+				 a->extended ? "extended"
+				 : a->lf     ? "lf"
+					     : "tier",
+				 trace_format_names[c.writer.format]);
+	c.in = argv[0];
+	if (c.writer.format == TRACE_MOONCAKE)
+		c.writer.block_tokens = c.reader.block_tokens;
+	r = cli_trace_copy(&c, argv[1], &cmd_trace_convert);
+	if (r == CLI_OK)
+		tell_losses(&c);
+	return r;
+}
+
+const struct cli_cmd cmd_trace_convert = {
+	.name = "trace convert",
+	.summary = "write a trace in another format, and say what is lost",
+	.usage = "IN OUT",
+	.opts = convert_opts,
+	.args_size = sizeof(struct convert_args),
+	.run = convert_run,
+};

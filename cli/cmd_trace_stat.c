@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sluice trace stat: what is in a trace; see load/trace/summary.h. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "cli/cli.h"
+#include "cli/file.h"
+#include "cli/json.h"
+#include "cli/stop.h"
+#include "cli/trace.h"
+#include "load/report/trace_report.h"
+
+struct stat_args {
+	struct cli_trace_in in;
+	uint32_t tier;
+	struct cli_output out;
+};
+
+static const char *const tier_words[] = {"all", "0", "1", "2", "none", NULL};
+
+static const struct cli_opt stat_opts[] = {
+	CLI_TABLE(struct stat_args, in, struct cli_trace_in, cli_trace_in_opts),
+	CLI_GROUP("What"),
+	CLI_ENUM(struct stat_args, tier, 0, "tier", tier_words, "all",
+		 "rows of this tier only; what is moved into it then counts as used"),
+	CLI_GROUP("Output"),
+	CLI_TABLE(struct stat_args, out, struct cli_output, cli_output_opts),
+	CLI_END,
+};
+
+static int show(struct cli_file *json, const struct trace_summary *s, const char *name)
+{
+	cli_trace_tell_bad(s->bad, s->first_bad, &cmd_trace_stat);
+	if (!cli_is_stdout(json->name))
+		report_trace_text(stdout, s, name);
+	return json->name ? cli_json_write(json, &cmd_trace_stat, report_trace_json(s, name))
+			  : CLI_OK;
+}
+
+static int summarize(const struct stat_args *a, const char *name, struct cli_file *json)
+{
+	struct trace_summary_opts o = {.tiers = a->tier ? 1u << (a->tier - 1) : 0,
+				       .stop = cli_stop_catch()};
+	struct sluice_err err = {0, ""};
+	struct trace_reader_opts ro;
+	struct trace_summary *s;
+	int r = cli_trace_in(&ro, &a->in, &cmd_trace_stat);
+
+	if (r != CLI_OK)
+		return r;
+	r = trace_summary_make(&s, name, &ro, &o, &err);
+	if (r < 0)
+		return cli_fail(&cmd_trace_stat,
+				r == -ENOMEM || r == -EINTR ? CLI_FAILED : CLI_USAGE, "%s",
+				err.msg);
+	r = show(json, s, name);
+	free(s);
+	return r;
+}
+
+static int stat_run(void *args, int argc, char **argv)
+{
+	const struct stat_args *a = args;
+	struct cli_file json = {0};
+	int r;
+
+	if (argc != 1)
+		return cli_usage(&cmd_trace_stat, "one trace is needed, not %d", argc);
+	r = cli_file_open(&json, &cmd_trace_stat, "--json", a->out.json);
+	if (r == CLI_OK)
+		r = summarize(a, argv[0], &json);
+	cli_file_abandon(&json);
+	return r;
+}
+
+const struct cli_cmd cmd_trace_stat = {
+	.name = "trace stat",
+	.summary = "what is in a trace: counts, sizes, reuse, working set",
+	.usage = "IN",
+	.opts = stat_opts,
+	.args_size = sizeof(struct stat_args),
+	.run = stat_run,
+};

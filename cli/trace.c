@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/trace.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/file.h"
+#include "cli/stop.h"
+#include "load/model/kv_model.h"
+
+const struct cli_opt cli_trace_in_opts[] = {
+	CLI_GROUP("Input"),
+	CLI_ENUM(struct cli_trace_in, format, 'f', "format", trace_format_names, "auto",
+		 "what IN is; auto: by content"),
+	CLI_FLAG(struct cli_trace_in, strict, 0, "strict",
+		 "stop at the first bad row; otherwise bad rows are counted and left out"),
+	CLI_U64(struct cli_trace_in, block_tokens, 0, "block-tokens", "N", "512", 1, 1 << 30,
+		"mooncake: tokens of a hash id"),
+	CLI_SIZE(struct cli_trace_in, bytes_per_token, 0, "bytes-per-token", "BYTES", NULL, 1,
+		 1ull << 40, "mooncake: KV cache of a token"),
+	CLI_STR(struct cli_trace_in, model, 0, "model", "NAME", NULL,
+		"mooncake: instead of bytes per token, a model of 'sluice kv --model list'"),
+	CLI_END,
+};
+
+static int model_bytes(uint64_t *out, const char *name, const struct cli_cmd *cmd)
+{
+	const struct kv_model *m;
+
+	for (unsigned i = 0; (m = kv_model_builtin(i)); i++) {
+		if (!strcmp(m->key, name)) {
+			*out = kv_model_bytes_per_token(m);
+			return CLI_OK;
+		}
+	}
+	return cli_usage(cmd, "--model: '%s' is not one of 'sluice kv --model list'", name);
+}
+
+int cli_trace_in(struct trace_reader_opts *o, const struct cli_trace_in *a,
+		 const struct cli_cmd *cmd)
+{
+	*o = (struct trace_reader_opts){
+		.format = (enum trace_format)a->format,
+		.strict = a->strict,
+		.block_tokens = a->block_tokens,
+		.bytes_per_token = a->bytes_per_token,
+	};
+	if (a->model && a->bytes_per_token)
+		return cli_usage(cmd, "--model and --bytes-per-token exclude each other");
+	return a->model ? model_bytes(&o->bytes_per_token, a->model, cmd) : CLI_OK;
+}
+
+void cli_trace_tell_bad(uint64_t bad, const char *first, const struct cli_cmd *cmd)
+{
+	if (bad)
+		cli_fail(cmd, 0, "%" PRIu64 " bad %s left out%s: %s", bad,
+			 bad == 1 ? "row was" : "rows were", bad == 1 ? "" : ", the first", first);
+}
+
+/* An output that is the input would be gone before it is read. */
+static bool is_same_file(const char *a, const char *b)
+{
+	struct stat sa, sb;
+
+	return stat(a, &sa) == 0 && stat(b, &sb) == 0 && S_ISREG(sa.st_mode) &&
+	       sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
+}
+
+static bool ends_in(const char *s, const char *end)
+{
+	size_t len = strlen(s), n = strlen(end);
+
+	return len >= n && !strcmp(s + len - n, end);
+}
+
+int cli_trace_copy(struct trace_copy *c, const char *out, const struct cli_cmd *cmd)
+{
+	struct sluice_err err = {0, ""};
+	struct cli_file file;
+	int r;
+
+	if (is_same_file(c->in, out))
+		return cli_usage(cmd, "'%s' is the input; another file is needed", out);
+	r = cli_file_open(&file, cmd, "OUT", out);
+	if (r != CLI_OK)
+		return r;
+	c->out = file.temp ? file.temp : out;
+	c->writer.pack = ends_in(out, ".zst") ? TRACE_PACK_ZSTD : TRACE_PACK_NO;
+	c->stop = cli_stop_catch();
+	r = trace_copy(c, &err);
+	if (r < 0) {
+		cli_file_abandon(&file);
+		return cli_fail(cmd,
+				c->output_failed || r == -ENOMEM || r == -EINTR ? CLI_FAILED
+										: CLI_USAGE,
+				"%s", err.msg);
+	}
+	cli_trace_tell_bad(c->bad, c->first_bad, cmd);
+	return cli_file_finish(&file, cmd, 0, NULL);
+}

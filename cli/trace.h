@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_CLI_TRACE_H
+#define SLUICE_CLI_TRACE_H
+
+/* What the commands of `sluice trace' share: how a trace is read, and how it is written. */
+#include "cli/cli.h"
+#include "load/trace/copy.h"
+
+struct cli_trace_in {
+	uint32_t format;
+	bool strict;
+	uint64_t block_tokens, bytes_per_token;
+	const char *model;
+};
+extern const struct cli_opt cli_trace_in_opts[];
+/* Fill @o.  CLI_OK, or CLI_USAGE after a message. */
+int cli_trace_in(struct trace_reader_opts *o, const struct cli_trace_in *a,
+		 const struct cli_cmd *cmd);
+
+/* Carry out @c to the file @out, which appears when it is complete.  An exit status. */
+int cli_trace_copy(struct trace_copy *c, const char *out, const struct cli_cmd *cmd);
+/* "3 bad rows were left out, the first: line 5: ..." on stderr, if there are any. */
+void cli_trace_tell_bad(uint64_t bad, const char *first, const struct cli_cmd *cmd);
+
+#endif

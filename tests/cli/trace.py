@@ -1,0 +1,480 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`sluice trace convert`, `stat` and `cut`, from outside.  trace.py SLUICE"""
+import os
+import sys
+
+# Instead of this folder, whose names hide modules of Python's own: io, types.
+sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
+
+import contextlib
+import csv
+import io
+import json
+import random
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+import tap
+
+SLUICE = os.path.abspath(sys.argv[1])
+SIX = 'Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase'
+OPLOG = 'idx thread op client_id n_objects bytes endpoint file error start first_byte end duration_ns'.split()
+
+
+@contextlib.contextmanager
+def folder():
+    back = os.getcwd()
+    with tempfile.TemporaryDirectory(prefix='sluice-test-', dir=back) as name:
+        os.chdir(name)
+        try:
+            yield name
+        finally:
+            os.chdir(back)
+
+
+def case(function):
+    """In a folder of its own."""
+    def run():
+        with folder():
+            function()
+    run.__name__ = function.__name__
+    return run
+
+
+def trace(*args, status=0, stdin=None):
+    done = subprocess.run([SLUICE, 'trace', *args], input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert done.returncode == status, (args, done)
+    done.err = done.stderr.decode()
+    assert status == 0 or done.err.count('\n') == 1, done
+    return done
+
+
+def save(name, data):
+    with open(name, 'wb') as f:
+        f.write(data if isinstance(data, bytes) else data.encode())
+    return name
+
+
+def load(name):
+    with open(name, 'rb') as f:
+        return f.read()
+
+
+def unpack(name):
+    trace('convert', name, 'unpacked.csv')
+    return load('unpacked.csv')
+
+
+KEYS = ['conv_user_0001_17_turn_1', 'plain', 'with/slash', 'a,b', 'say "hi"', 'two\r\nlines', 'grüß', 'k' * 4096, 'blank in it']
+
+
+def kv_rows(n, seed=1):
+    draw = random.Random(seed)
+    us = 1735689600_000000
+    rows = []
+    for _ in range(n):
+        us += draw.randrange(100000) - draw.choice([0, 0, 0, 0, 9000])
+        op = draw.choice(['Read', 'Write'])
+        size = draw.choice([0, 1, 1 << 40, draw.randrange(1 << 30)])
+        rows.append([f'{us // 1000000}.{us % 1000000:06d}', op, str(size), f'Tier-{draw.randrange(3)}', draw.choice(KEYS),
+                     draw.choice(['Prefill', 'Decode', 'Evict'])])
+    return rows
+
+
+def kv_text(rows, header=SIX, end='\r\n'):
+    out = io.StringIO(newline='')
+    writer = csv.writer(out, lineterminator=end)
+    writer.writerow(header.split(','))
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def kv_read(name):
+    """As the benchmark's own tools would."""
+    with open(name, encoding='utf-8', newline='') as f:
+        return list(csv.reader(f))
+
+
+# ------------------------------------------------------------------- convert
+
+@case
+def a_kv_trace_there_and_back_is_identical():
+    text = kv_text(kv_rows(3000))
+    save('a.csv', text)
+    done = trace('convert', 'a.csv', 'b.csv.zst')
+    assert done.stderr == b'' and done.stdout == b'', done
+    assert load('b.csv.zst')[:4] == b'\x28\xb5\x2f\xfd' and len(load('b.csv.zst')) < len(text) / 2
+    trace('convert', 'b.csv.zst', 'c.csv')
+    assert load('c.csv') == text.encode()
+
+
+@case
+def rows_written_anew_are_those_of_pythons_csv_module():
+    rows = kv_rows(3000)
+    save('a.csv', kv_text(rows, end='\n'))
+    trace('convert', '--tier', '1', 'a.csv', 'b.csv')  # an option, so that rows are not copied as they are
+    assert load('b.csv') == kv_text(rows).encode()
+    trace('convert', '--lf', 'b.csv', 'c.csv')
+    assert load('c.csv') == load('a.csv')
+
+
+@case
+def unknown_columns_and_other_orders_survive():
+    text = 'Note,' + SIX + '\n"x,y",1.5,Read,1,Tier-0,a,Decode\nz,2.5,Read,1,Tier-0,b,Decode\n'
+    save('a.csv', text)
+    trace('convert', 'a.csv', 'b.csv.zst')
+    assert unpack('b.csv.zst').decode() == text
+
+
+@case
+def an_operation_log_goes_to_kv_and_back():
+    rows = [['0', '3', 'PUT', 'c', '1', '1048576', 'http://h', 'bucket/ä b', '', '2025-01-01T00:00:00.000001Z', '',
+             '2025-01-01T00:00:01.5Z', '1499999000'],
+            ['1', '0', 'GET', 'c', '1', '0', 'http://h', 'k', 'broken', '2025-01-01T00:00:02Z', '', '2025-01-01T00:00:02Z', '0'],
+            ['2', '7', 'DELETE', 'c', '1', '0', '', 'k', '', '2025-01-01T00:00:03+01:00', '', '', '5']]
+    save('a.tsv', '\n'.join('\t'.join(r) for r in [OPLOG, *rows]) + '\n# end\n')
+    done = trace('convert', '--extended', 'a.tsv', 'b.csv')
+    assert 'lost: client_id' in done.err and done.err.count('\n') == 1, done
+    assert kv_read('b.csv') == [
+        SIX.split(',') + ['Duration_ns', 'Thread', 'Failed'],
+        ['1735689600.000001', 'Write', '1048576', '', 'bucket/ä b', '', '1499999000', '3', '0'],
+        ['1735689602.000000', 'Read', '0', '', 'k', '', '0', '0', '1'],
+        ['1735686003.000000', 'Delete', '0', '', 'k', '', '5', '7', '0']], kv_read('b.csv')
+    assert trace('convert', 'b.csv', 'c.tsv').err == ''
+    assert [line.split('\t') for line in load('c.tsv').decode().splitlines()] == [
+        OPLOG,
+        ['0', '3', 'PUT', '', '1', '1048576', '', 'bucket/ä b', '', '2025-01-01T00:00:00.000001Z', '',
+         '2025-01-01T00:00:01.5Z', '1499999000'],
+        ['1', '0', 'GET', '', '1', '0', '', 'k', 'failed', '2025-01-01T00:00:02Z', '', '2025-01-01T00:00:02Z', '0'],
+        ['2', '7', 'DELETE', '', '1', '0', '', 'k', '', '2024-12-31T23:00:03Z', '', '2024-12-31T23:00:03.000000005Z', '5']]
+    trace('convert', '--extended', 'c.tsv', 'd.csv')
+    assert load('d.csv') == load('b.csv')
+
+
+@case
+def a_fio_log_goes_to_kv_and_back():
+    text = ('fio version 3 iolog\n0 /f add\n0 /f open\n0 /f read 0 4096\n5 /f write 8192 512\n'
+            '7 g add\n7 g open\n7 g trim 1 2\n9 /f read 0 4096\n')
+    save('a.iolog', text)
+    done = trace('convert', '--extended', 'a.iolog', 'b.csv')
+    assert done.err == 'sluice trace convert: lost: lines that open, close and sync files\n', done
+    assert kv_read('b.csv')[2] == ['0.000005', 'Write', '512', '', '/f', '', '8192'], kv_read('b.csv')
+    assert trace('convert', 'b.csv', 'c.iolog').err == ''
+    assert load('c.iolog').decode() == text
+
+
+@case
+def a_mooncake_trace_goes_to_kv_and_back():
+    save('a.jsonl', '{"timestamp": 5, "input_length": 1000, "output_length": 3, "hash_ids": [0, 1]}\n'
+                    '{"timestamp": 27.5, "input_length": 1500, "output_length": 3, "hash_ids": [0, 1, 2]}\n')
+    done = trace('convert', '--model', 'llama3.1-8b', '--extended', '--tier', '2', 'a.jsonl', 'b.csv')
+    assert 'lost: input_length and output_length' in done.err, done
+    assert kv_read('b.csv')[1:] == [['0.005000', 'Write', '67108864', 'Tier-2', '0', 'Prefill', '0'],
+                                    ['0.005000', 'Write', '67108864', 'Tier-2', '1', 'Prefill', '0'],
+                                    ['0.027500', 'Read', '67108864', 'Tier-2', '0', 'Decode', '1'],
+                                    ['0.027500', 'Read', '67108864', 'Tier-2', '1', 'Decode', '1'],
+                                    ['0.027500', 'Write', '67108864', 'Tier-2', '2', 'Prefill', '1']]
+    done = trace('convert', 'b.csv', 'c.jsonl')
+    for word in 'size', 'tier', 'phase', 'operation':
+        assert f'lost: {word}' in done.err, done
+    got = [json.loads(line) for line in load('c.jsonl').splitlines()]
+    assert got == [{'timestamp': 5, 'input_length': 1024, 'output_length': 0, 'hash_ids': [0, 1]},
+                   {'timestamp': 27.5, 'input_length': 1536, 'output_length': 0, 'hash_ids': [0, 1, 2]}], got
+    trace('convert', '--bytes-per-token', '128K', '--extended', '--tier', '2', 'c.jsonl', 'd.csv')
+    assert load('d.csv') == load('b.csv')
+    assert trace('convert', '--bytes-per-token', '1', 'a.jsonl', 'e.jsonl').err == ''
+    assert load('e.jsonl') == load('a.jsonl')
+
+
+@case
+def what_is_lost_is_said_with_the_number_of_rows():
+    save('a.csv', kv_text([['1.5', 'Read', '5', 'Tier-0', 'a b', 'Decode'], ['1.5', 'Read', '0', '', 'c', ''],
+                           ['1.5', 'Stat', '5', '', 'c', ''], ['1.5000005', 'Read', '7', '', 'c', '']]))
+    done = trace('convert', 'a.csv', 'b.iolog')
+    assert done.err.splitlines() == [
+        'sluice trace convert: lost: rows whose operation the format does not have (1 of 4 rows)',
+        'sluice trace convert: lost: rows of 0 bytes (1 of 4 rows)',
+        'sluice trace convert: lost: fractions of a microsecond (1 of 4 rows)',
+        'sluice trace convert: lost: the date: times count from the first row',
+        'sluice trace convert: lost: tier (1 of 4 rows)',
+        'sluice trace convert: lost: phase (1 of 4 rows)',
+        'sluice trace convert: lost: name: the object has another one (1 of 4 rows)'], done.err
+    lines = load('b.iolog').decode().splitlines()
+    assert len(lines) == 7 and lines[1].startswith('0 a_b-') and lines[1].endswith(' add'), lines
+    done = trace('convert', 'a.csv', 'c.csv', '--lf')
+    assert '(1 of 4 rows)' in done.err and kv_read('c.csv')[-1][0] == '1.500000', done
+
+
+@case
+def fio_takes_what_is_written_for_it():
+    if not shutil.which('fio'):
+        raise tap.Skip('fio', 'no fio')
+    rows = [['1.0', 'Write', '4096', 'Tier-2', 'one', 'Prefill'], ['1.1', 'Write', '8192', 'Tier-2', 'two', 'Prefill'],
+            ['1.2', 'Read', '4096', 'Tier-2', 'one', 'Decode']]
+    save('a.csv', kv_text(rows))
+    trace('convert', 'a.csv', 'b.iolog')
+    for name in 'one', 'two':
+        save(name, b'\0' * 8192)
+    done = subprocess.run(['fio', '--name=x', '--read_iolog=b.iolog', '--replay_no_stall=1', '--ioengine=psync', '--output-format=json'],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 0, done
+    job = json.loads(done.stdout[done.stdout.index('{'):])['jobs'][0]
+    assert job['write']['io_bytes'] == 12288 and job['read']['io_bytes'] == 4096, job
+
+
+@case
+def standard_input_and_output_are_files_too():
+    text = kv_text(kv_rows(100)).encode()
+    assert trace('convert', '--to', 'kv', '-', '-', stdin=text).stdout == text
+    assert json.loads(trace('stat', '--json', '-', '-', stdin=text).stdout)['rows'] == 100
+
+
+# ------------------------------------------------------------------ mistakes
+
+@case
+def bad_rows_are_counted_or_end_it():
+    save('a.csv', kv_text(kv_rows(10)) + 'oops\r\n' + '1.0,Read,x,Tier-0,k,Decode\r\n')
+    done = trace('convert', 'a.csv', 'b.csv')
+    assert done.err == ('sluice trace convert: 2 bad rows were left out, the first: line ' +
+                        str(load('a.csv').split(b'oops')[0].count(b'\n') + 1) + ': 1 columns instead of 6\n'), done
+    assert len(kv_read('b.csv')) == 11
+    os.unlink('b.csv')
+    for command in ['convert', 'a.csv', 'b.csv'], ['stat', 'a.csv'], ['cut', '--keys', '50%', 'a.csv', 'b.csv']:
+        done = trace(*command, '--strict', status=2)
+        assert 'a.csv: line ' in done.err and '1 columns instead of 6' in done.err, done
+        assert os.listdir('.') == ['a.csv'], os.listdir('.')
+
+
+@case
+def a_compressed_trace_that_was_cut_off_gives_its_rows():
+    text = kv_text(kv_rows(20000))
+    save('a.csv', text)
+    trace('convert', 'a.csv', 'a.csv.zst')
+    whole = load('a.csv.zst')
+    save('b.csv.zst', whole[:len(whole) * 3 // 4])
+    done = trace('convert', 'b.csv.zst', 'c.csv')
+    assert '1 bad row was left out: line ' in done.err and 'ends inside a frame' in done.err, done
+    got = load('c.csv').decode()
+    assert len(got) > 1000 and text.startswith(got)
+    done = trace('convert', '--strict', 'b.csv.zst', 'd.csv', status=2)
+    assert 'ends inside a frame' in done.err and not os.path.exists('d.csv'), done
+    save('e.csv.zst', whole[:-5] + bytes(5))
+    done = trace('convert', 'e.csv.zst', 'd.csv', status=2)
+    assert 'damaged' in done.err and not os.path.exists('d.csv'), done
+
+
+@case
+def what_cannot_be_done_is_refused_before_anything_is_created():
+    save('a.csv', kv_text(kv_rows(3)))
+    save('junk', 'hello\n')
+    save('s.json', '[{"conversations": []}]')
+    save('m.jsonl', '{"timestamp": 0, "hash_ids": [1]}\n')
+    before = sorted(os.listdir('.'))
+    for args, word in (
+            (['convert', 'a.csv'], 'IN and OUT'),
+            (['convert', 'a.csv', 'b.csv', 'c.csv'], 'IN and OUT'),
+            (['convert', 'a.csv', 'a.csv'], "'a.csv' is the input"),
+            (['convert', 'a.csv', './a.csv'], 'is the input'),
+            (['convert', 'a.csv', 'b'], '--to'),
+            (['convert', 'a.csv', 'b.zst'], '--to'),
+            (['convert', 'a.csv', 'b', '--to', 'sharegpt'], 'requests'),
+            (['convert', 'a.csv', 'b', '--to', 'csv'], "'csv' is not one of"),
+            (['convert', 'a.csv', 'b.iolog', '--extended'], '--extended is for kv'),
+            (['convert', 'a.csv', 'b.iolog', '--lf'], '--lf is for kv'),
+            (['convert', 'a.csv', 'b.csv', '--tier', '3'], "'3' is not one of"),
+            (['convert', 'nowhere', 'b.csv'], 'nowhere: No such file'),
+            (['convert', '.', 'b.csv'], 'directory'),
+            (['convert', 'junk', 'b.csv'], 'known format'),
+            (['convert', 's.json', 'b.csv'], 'sluice kv'),
+            (['convert', 'm.jsonl', 'b.csv'], 'bytes per token'),
+            (['convert', 'm.jsonl', 'b.csv', '--model', 'gpt-9'], "'gpt-9'"),
+            (['convert', 'm.jsonl', 'b.csv', '--model', 'tiny-1b', '--bytes-per-token', '5'], 'exclude'),
+            (['convert', '--format', 'fio', 'a.csv', 'b.csv'], 'fio version'),
+            (['stat'], 'one trace'),
+            (['stat', 'a.csv', 'junk'], 'one trace'),
+            (['stat', 'junk'], 'known format'),
+            (['cut', 'a.csv', 'b.csv'], '--from, --to or --keys'),
+            (['cut', '--from', 'noon', 'a.csv', 'b.csv'], "'noon' is not a time"),
+            (['cut', '--to', '+-1', 'a.csv', 'b.csv'], 'is not a time'),
+            (['cut', '--keys', '0%', 'a.csv', 'b.csv'], "'0%' is not a share"),
+            (['cut', '--keys', '101%', 'a.csv', 'b.csv'], 'is not a share'),
+            (['cut', '--keys', '0.1', 'a.csv', 'b.csv'], 'is not a share'),
+            (['cut', '--keys', '1/0', 'a.csv', 'b.csv'], 'is not a share'),
+            (['cut', '--keys', '1/10x', 'a.csv', 'b.csv'], 'is not a share'),
+            (['paste'], "'paste'")):
+        done = trace(*args, status=2)
+        assert word in done.err, (args, done)
+        assert sorted(os.listdir('.')) == before, (args, os.listdir('.'))
+
+
+@case
+def an_output_that_cannot_be_written_is_a_failure():
+    save('a.csv', kv_text(kv_rows(30000)))
+    done = trace('convert', '--to', 'kv', 'a.csv', '/dev/full', status=1)
+    assert '/dev/full' in done.err and 'No space' in done.err, done
+    done = trace('convert', 'a.csv', 'nowhere/b.csv', status=1)
+    assert 'nowhere/b.csv' in done.err, done
+
+
+@case
+def a_file_that_was_there_stays_until_the_new_one_is_complete():
+    save('b.csv', 'old')
+    save('a.csv', kv_text(kv_rows(10)) + 'oops\r\n')
+    trace('convert', '--strict', 'a.csv', 'b.csv', status=2)
+    assert load('b.csv') == b'old'
+    trace('convert', 'a.csv', 'b.csv')
+    assert len(kv_read('b.csv')) == 11
+
+
+@case
+def an_interrupted_command_leaves_nothing():
+    os.mkfifo('in')
+    child = subprocess.Popen([SLUICE, 'trace', 'convert', 'in', 'b.csv'], stderr=subprocess.PIPE)
+    with open('in', 'wb') as f:
+        while not any(name.startswith('b.csv.') for name in os.listdir('.')):  # it reads, and writes
+            f.write(kv_text(kv_rows(10)).encode())
+            f.flush()
+            time.sleep(0.001)
+        child.send_signal(signal.SIGINT)
+        with contextlib.suppress(BrokenPipeError):
+            while child.poll() is None:
+                f.write(b'1.0,Read,1,Tier-0,k,Decode\r\n' * 1000)
+                f.flush()
+    assert child.wait() == 1 and child.stderr.read() == b'sluice trace convert: stopped\n'
+    assert os.listdir('.') == ['in'], os.listdir('.')
+
+
+# ----------------------------------------------------------------------- cut
+
+def window(*args):
+    trace('cut', *args, 'a.csv', 'b.csv')
+    return kv_read('b.csv')[1:]
+
+
+@case
+def a_window_is_cut_by_recorded_or_relative_time():
+    rows = [[f'{100 + i}.500000', 'Read', str(i), 'Tier-0', f'k{i}', 'Decode'] for i in range(10)]
+    save('a.csv', kv_text(rows))
+    assert window('--from', '103.5') == rows[3:]
+    assert window('--to', '103.5') == rows[:3]
+    assert window('--from', '101', '--to', '104') == rows[1:4]
+    assert window('--from', '+2', '--to', '+4.000001') == rows[2:5]
+    assert window('--from', '+1', '--to', '105') == rows[1:5]
+    assert window('--from', '+100') == []
+    assert load('b.csv') == kv_text([]).encode()
+
+
+@case
+def rows_out_of_order_are_judged_by_their_own_time():
+    rows = [[t, 'Read', '1', 'Tier-0', 'k', 'Decode'] for t in ('10.0', '12.0', '11.0', '13.0', '9.0')]
+    save('a.csv', kv_text(rows))
+    assert [r[0] for r in window('--from', '11', '--to', '13')] == ['12.0', '11.0']
+
+
+@case
+def a_share_of_the_keys_keeps_all_rows_of_each():
+    draw = random.Random(3)
+    rows = [[f'{i}.000000', 'Read', '1', 'Tier-0', f'key_{draw.randrange(2000)}', 'Decode'] for i in range(20000)]
+    save('a.csv', kv_text(rows))
+    some = window('--keys', '1/10')
+    kept = {r[4] for r in some}
+    assert some == [r for r in rows if r[4] in kept]
+    assert 140 < len(kept) < 260, len(kept)
+    assert window('--keys', '10%') == some
+    assert {r[4] for r in window('--keys', '5%')} < kept < {r[4] for r in window('--keys', '20%')}
+    other = {r[4] for r in window('--keys', '10%', '--seed', '7')}
+    assert other != kept and len(other & kept) < 60
+    assert window('--keys', '100%') == rows
+    # for good: samples that were published stay what they are
+    assert sorted(kept)[:5] == ['key_1017', 'key_1079', 'key_1082', 'key_1083', 'key_1089'], sorted(kept)[:5]
+
+
+@case
+def other_formats_are_cut_too():
+    save('a.jsonl', ''.join(json.dumps({'timestamp': 1000 * i, 'hash_ids': list(range(10 * i + 10)), 'extra': i}) + '\n' for i in range(5)))
+    model = ['--bytes-per-token', '1']
+    trace('cut', *model, '--from', '1', '--to', '3', 'a.jsonl', 'b.jsonl')
+    assert load('b.jsonl') == b''.join(load('a.jsonl').splitlines(True)[1:3])
+    trace('cut', *model, '--keys', '50%', 'a.jsonl', 'c.jsonl')
+    got = [json.loads(line) for line in load('c.jsonl').splitlines()]
+    assert len(got) == 5 and 10 < len(got[4]['hash_ids']) < 40
+    assert set(got[3]['hash_ids']) == {i for i in got[4]['hash_ids'] if i < 40}
+    save('a.iolog', 'fio version 2 iolog\nf add\nf open\nf read 0 1\nf wait 2000000 0\nf read 5 6\n')
+    trace('cut', '--from', '1', 'a.iolog', 'b.iolog')
+    assert load('b.iolog').decode().splitlines() == ['fio version 3 iolog', '0 f add', '0 f open', '0 f read 5 6']
+
+
+# ---------------------------------------------------------------------- stat
+
+@case
+def stat_tells_what_is_in_a_trace():
+    save('a.csv', SIX + '\n' + '100.0,Write,1024,Tier-0,a,Prefill\n100.5,Write,2048,Tier-0,b,Prefill\n'
+         '101.0,Read,1024,Tier-0,a,Decode\n101.0,Read,1024,Tier-0,a,Evict\n101.0,Write,1024,Tier-2,a,Evict\n'
+         '100.9,Read,1024,Tier-2,a,Decode\n110.0,Read,4096,Tier-2,c,Decode\n')
+    got = json.loads(trace('stat', '--json', '-', 'a.csv').stdout)
+    assert got['schema'] == 'sluice-trace/1' and got['format'] == 'kv' and got['rows'] == 7 and got['bytes'] == 11264, got
+    assert got['span_seconds'] == 10 and got['first_seconds'] == 100 and got['backwards'] == 1
+    assert {'tier': 'Tier-2', 'phase': 'Evict', 'operation': 'Write', 'rows': 1, 'bytes': 1024} in got['operations']
+    assert sum(o['rows'] for o in got['operations']) == 7
+    assert got['sizes']['min'] == 1024 and got['sizes']['max'] == 4096
+    assert got['sizes']['powers_of_two'] == [{'from': 1024, 'rows': 5}, {'from': 2048, 'rows': 1}, {'from': 4096, 'rows': 1}]
+    assert got['objects'] == {'keys': 3, 'bytes': 7168, 'peak_bytes': 7168, 'exact': True, 'one_of': 1}, got
+    assert got['reuse']['reads'] == 3 and got['reuse']['first_reads'] == 1
+    assert sum(w['rows'] for w in got['working_set']['windows']) == 7
+    text = trace('stat', 'a.csv').stdout.decode()
+    for line in ('a.csv: kv, 7 rows over 10.000 s', 'Tier-2  Evict    Write', 'Objects: 3 different ones, 7 KiB', 'LRU cache'):
+        assert line in text, text
+    got = json.loads(trace('stat', '--tier', '2', '--json', 'x.json', 'a.csv').stdout and load('x.json'))
+    assert got['rows'] == 3 and got['objects']['keys'] == 2 and got['reuse']['reads'] == 2, got
+
+
+@case
+def stat_says_when_it_estimates():
+    n = 600000
+    save('a.csv', SIX + '\n' + ''.join(f'{i}.0,Write,10,Tier-0,key_{i},Prefill\n' for i in range(n)))
+    got = json.loads(trace('stat', '--json', '-', 'a.csv').stdout)['objects']
+    assert not got['exact'] and got['one_of'] == 2 and abs(got['keys'] - n) < n / 50, got
+    assert 'estimates' in trace('stat', 'a.csv').stdout.decode()
+
+
+@case
+def stat_of_an_empty_trace_is_nothing():
+    save('a.csv', SIX + '\n')
+    assert json.loads(trace('stat', '--json', '-', 'a.csv').stdout)['rows'] == 0
+    assert '0 rows' in trace('stat', 'a.csv').stdout.decode()
+
+
+@case
+def huge_sizes_do_not_become_negative():
+    save('a.csv', SIX + '\n' + f'0.0,Read,{2**64 - 1},Tier-0,a,Decode\n' * 2)
+    got = json.loads(trace('stat', '--json', '-', 'a.csv').stdout)
+    assert got['sizes']['max'] == 2**63 - 1 and got['objects']['bytes'] == 2**63 - 1, got
+
+
+tap.run(a_kv_trace_there_and_back_is_identical,
+        rows_written_anew_are_those_of_pythons_csv_module,
+        unknown_columns_and_other_orders_survive,
+        an_operation_log_goes_to_kv_and_back,
+        a_fio_log_goes_to_kv_and_back,
+        a_mooncake_trace_goes_to_kv_and_back,
+        what_is_lost_is_said_with_the_number_of_rows,
+        fio_takes_what_is_written_for_it,
+        standard_input_and_output_are_files_too,
+        bad_rows_are_counted_or_end_it,
+        a_compressed_trace_that_was_cut_off_gives_its_rows,
+        what_cannot_be_done_is_refused_before_anything_is_created,
+        an_output_that_cannot_be_written_is_a_failure,
+        a_file_that_was_there_stays_until_the_new_one_is_complete,
+        an_interrupted_command_leaves_nothing,
+        a_window_is_cut_by_recorded_or_relative_time,
+        rows_out_of_order_are_judged_by_their_own_time,
+        a_share_of_the_keys_keeps_all_rows_of_each,
+        other_formats_are_cut_too,
+        stat_tells_what_is_in_a_trace,
+        stat_says_when_it_estimates,
+        stat_of_an_empty_trace_is_nothing,
+        huge_sizes_do_not_become_negative)
