@@ -72,6 +72,12 @@ void op_claim(struct flow *f, struct op *op)
 			(unsigned long long)o->number, label_print(name, o->label), op->place);
 		return;
 	}
+	if (op->type == FLOW_MOVE && op->size != o->size) { /* the caller was told wrong */
+		uint64_t charge = place_charge(op_dst(op), o->size);
+
+		f->space[op->to].asked += charge - op->charge;
+		op->charge = charge;
+	}
 	op->size = o->size;
 	if (op->type == FLOW_READ && o->file)
 		o->file_users++;

@@ -56,6 +56,18 @@ static void what_is_moved_is_the_same_elsewhere(void)
 	fk_close();
 }
 
+static void a_move_goes_by_the_size_of_the_object(void)
+{
+	open_all();
+	FK_DO(fk_write(SLAB, 3, "moved", MIB(3)), MIB(3));
+	FK_DO(fk_move(SLAB, MEMORY, 3, 100), MIB(3));
+	FK_DO(fk_read(MEMORY, 3), MIB(3));
+	T_EQ(place_used(fk_place[MEMORY]), MIB(3));
+	FK_DO(fk_move(MEMORY, SLAB, 3, MIB(60)), MIB(3));
+	FK_DO(fk_write(SLAB, 4, "rest", MIB(61)), MIB(61)); /* nothing was lost */
+	fk_close();
+}
+
 static void a_write_replaces_what_was_there(void)
 {
 	open_all();
@@ -162,6 +174,7 @@ static void moves_by_the_way_of_a_null_place_make_the_content_anew(void)
 static const struct t_case cases[] = {
 	T_CASE(what_was_written_is_read_and_deleted),
 	T_CASE(what_is_moved_is_the_same_elsewhere),
+	T_CASE(a_move_goes_by_the_size_of_the_object),
 	T_CASE(a_write_replaces_what_was_there),
 	T_CASE(many_at_once_share_the_buffers),
 	T_CASE(times_add_up),

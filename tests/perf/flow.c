@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whole objects through a flow: one measurement per run, printed as one line of JSON.
+ *
+ *	perf-flow read|write|mixed -k slab|raw|npy|memory|null -f PATH [OPTION...]
+ *
+ *	-s SIZE  of objects (64K)	-n COUNT  of objects (1024)
+ *	-q CHAINS  at once (128)	-w SECONDS  (5)
+ *	-e ENGINE  -d DEPTH  -t THREADS	-C COPIERS	-v  verify	-F  no stamps
+ *
+ * The objects are written first; then each chain is one operation on an object drawn at
+ * random.  A write replaces the object; `mixed' reads three times as often as it writes.
+ */
+#include <inttypes.h>
+#include <stdbool.h>
+#include <unistd.h>
+
+#include "load/run/content.h"
+#include "load/run/flow.h"
+
+#include "measure.h"
+
+struct args {
+	const char *mode, *kind, *path;
+	struct flow_opts flow;
+	uint64_t size, count;
+	unsigned chains;
+	double seconds;
+};
+
+struct state {
+	const struct args *a;
+	struct flow *flow;
+	uint64_t random, next, ops, bytes, failed;
+	uint64_t device_ns, total_ns;
+	bool stop, filling;
+};
+
+static struct sluice_err err;
+
+static struct place *open_place(const struct args *a)
+{
+	static const char *const kinds[] = {"raw", "slab", "memory", "gpu", "null", "npy"};
+	struct place_opts o = {.paths = &a->path, .nr_paths = 1};
+	struct place *p;
+	unsigned k = 0;
+
+	while (k < 6 && strcmp(kinds[k], a->kind) != 0)
+		k++;
+	if (k == 6)
+		die("%s: none of raw, npy, slab, memory, gpu, null", a->kind);
+	o.kind = k == 5 ? PLACE_FILES : (enum place_kind)k;
+	o.layout = k == 5 ? PLACE_NPY : PLACE_RAW;
+	if (o.kind != PLACE_FILES)
+		o.capacity = (a->count + 2 * a->chains) * ((a->size + 65535) / 65536 * 65536);
+	if (place_open(&p, &o, &err) < 0)
+		die("%s", err.msg);
+	return p;
+}
+
+static void start_one(struct state *s)
+{
+	const struct args *a = s->a;
+	uint64_t object = s->filling ? s->next++ : random_next(&s->random) % a->count;
+	bool write = s->filling || *a->mode == 'w' ||
+		     (*a->mode == 'm' && random_next(&s->random) % 4 == 0);
+	char name[32];
+	int n = snprintf(name, sizeof(name), "object-%" PRIu64, object);
+	struct flow_op op = {.type = write ? FLOW_WRITE : FLOW_READ,
+			     .object = object,
+			     .name = name,
+			     .name_len = (uint32_t)n,
+			     .size = a->size,
+			     .content = content_id(name, (size_t)n),
+			     .element = 2};
+
+	if (flow_start(s->flow, &op, 1, 0, false, &err) < 0)
+		die("%s", err.msg);
+}
+
+static void on_op(void *arg, const struct flow_done *d)
+{
+	struct state *s = arg;
+
+	if (d->result < 0)
+		die("%s", d->error);
+	s->ops++;
+	s->bytes += d->size;
+	s->device_ns += d->device_ns;
+	s->total_ns += d->end_ns - d->start_ns;
+	if (s->filling ? s->next < s->a->count : !s->stop)
+		start_one(s);
+}
+
+/* Until the objects are there, or the time is over. */
+static void run(struct state *s, double until)
+{
+	struct flow_handler h = {on_op, NULL, s};
+	int r = 1;
+
+	for (unsigned i = 0; i < s->a->chains && (!s->filling || s->next < s->a->count); i++)
+		start_one(s);
+	while (r > 0) {
+		r = flow_wait(s->flow, UINT64_MAX, &h, &err);
+		s->stop = wall_now() >= until;
+	}
+	if (r < 0)
+		die("%s", err.msg);
+}
+
+static void report(const struct state *s, struct span t)
+{
+	struct flow_stats st;
+
+	flow_get_stats(s->flow, &st);
+	printf("{\"mode\": \"%s\", \"kind\": \"%s\", \"engine\": \"%s\", \"direct\": %s, "
+	       "\"fallbacks\": %u, \"size\": %" PRIu64 ", \"ops\": %" PRIu64 ", \"bytes\": %" PRIu64
+	       ", \"seconds\": %.6f, \"cpu_seconds\": %.6f, \"library_cpu_seconds\": %.6f, "
+	       "\"iops\": %.1f, \"submit_calls\": %" PRIu64 ", \"blocks_fixed\": %" PRIu64
+	       ", \"blocks\": %" PRIu64 ", \"latency_us\": %.1f, \"device_us\": %.1f, "
+	       "\"memory\": %" PRIu64 ", \"verified\": %" PRIu64 "}\n",
+	       s->a->mode, s->a->kind, st.io.engine, st.file.direct ? "true" : "false",
+	       st.io.fallbacks, s->a->size, s->ops, s->bytes, t.wall, t.cpu,
+	       1e-9 * (double)st.io.cpu_ns, (double)s->ops / t.wall, st.io.submit_calls,
+	       st.io.blocks_fixed, st.io.blocks, 1e-3 * (double)s->total_ns / (double)s->ops,
+	       1e-3 * (double)s->device_ns / (double)s->ops, st.memory, st.verified);
+}
+
+static void parse(struct args *a, int argc, char **argv)
+{
+	int c;
+
+	if (argc < 2)
+		die("read, write or mixed?");
+	a->mode = argv[1];
+	while ((c = getopt(argc - 1, argv + 1, "k:f:s:n:q:w:e:d:t:C:vF")) >= 0)
+		switch (c) {
+		case 'k':
+			a->kind = optarg;
+			break;
+		case 'f':
+			a->path = optarg;
+			break;
+		case 's':
+			a->size = size_arg(optarg);
+			break;
+		case 'n':
+			a->count = size_arg(optarg);
+			break;
+		case 'q':
+			a->chains = (unsigned)size_arg(optarg);
+			break;
+		case 'w':
+			a->seconds = strtod(optarg, NULL);
+			break;
+		case 'e':
+			a->flow.io.engine = optarg;
+			break;
+		case 'd':
+			a->flow.io.depth = (uint32_t)size_arg(optarg);
+			break;
+		case 't':
+			a->flow.io.threads = (uint32_t)size_arg(optarg);
+			break;
+		case 'C':
+			a->flow.copiers = (unsigned)size_arg(optarg);
+			break;
+		case 'v':
+			a->flow.verify = true;
+			break;
+		case 'F':
+			a->flow.fill = false;
+			break;
+		default:
+			die("see the head of flow.c");
+		}
+}
+
+int main(int argc, char **argv)
+{
+	struct args a = {.kind = "slab",
+			 .path = "",
+			 .size = 64 << 10,
+			 .count = 1024,
+			 .chains = 128,
+			 .seconds = 5,
+			 .flow = {.io = SLUICE_OPTS_INIT, .fill = true, .seed = 1}};
+	struct state s = {.a = &a, .random = 20011029, .filling = true};
+	struct place *p;
+	struct span t;
+
+	parse(&a, argc, argv);
+	p = open_place(&a);
+	a.flow.places[0] = p;
+	a.flow.nr_places = 1;
+	if (flow_new(&s.flow, &a.flow, &err) < 0)
+		die("%s", err.msg);
+	run(&s, 0);
+	s = (struct state){.a = &a, .flow = s.flow, .random = 20011029};
+	t = span_start();
+	run(&s, t.wall + a.seconds);
+	t = span_since(t);
+	report(&s, t);
+	flow_free(s.flow);
+	if (place_close(p, &err) < 0)
+		die("%s", err.msg);
+	return 0;
+}
