@@ -129,7 +129,7 @@ static void gate(struct flow *f, struct op *op, bool force)
 		return;
 	}
 	op->state = OP_OBJECT;
-	if (!op->enabled)
+	if (!op->enabled || (op->object->closing && op->type != FLOW_READ))
 		return;
 	if (!op->claimed)
 		op_claim(f, op);
@@ -427,7 +427,7 @@ void flow_abort(struct flow *f)
 		while (f->space[i].waiting.n)
 			flow_ready(f, heap_pop(&f->space[i].waiting));
 	for (struct chain *c = f->first; c; c = c->next)
-		if (c->ops->state == OP_OBJECT && !c->ops->enabled)
+		if (c->ops->state == OP_OBJECT)
 			flow_ready(f, c->ops);
 	f->cut_short = true;
 }

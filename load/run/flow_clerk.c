@@ -119,6 +119,7 @@ struct errand {
 	struct task task;
 	struct flow *flow;
 	struct sluice_file *file;
+	struct object *object;
 	unsigned place;
 	uint64_t from, len; /* units */
 	int code;
@@ -151,15 +152,23 @@ static void discard(struct task *t)
 	sluice_file_close(container_of(t, struct errand, task)->file, NULL);
 }
 
-void clerk_discard(struct flow *f, struct sluice_file *file)
+static void discarded(struct task *t, void *owner)
 {
-	struct errand *e = errand(f, discard, errand_done);
+	object_closed(owner, container_of(t, struct errand, task)->object);
+	errand_done(t, owner);
+}
+
+void clerk_discard(struct flow *f, struct object *o, struct sluice_file *file)
+{
+	struct errand *e = errand(f, discard, discarded);
 
 	if (!e) {
 		sluice_file_close(file, NULL);
 		return;
 	}
 	e->file = file;
+	e->object = o;
+	o->closing++;
 	crew_push(&f->clerks, &e->task);
 }
 

@@ -135,6 +135,7 @@ struct object {
 	struct label *label;      /* of what exists */
 	struct sluice_file *file; /* left open by a read for the next one */
 	uint32_t file_users;
+	uint32_t closing; /* files of it that clerks are closing */
 	struct place_ref ref;
 	uint64_t size, content;
 	struct extents where;
@@ -292,6 +293,8 @@ struct object *object_get(struct flow *f, uint64_t number); /* made if need be; 
 void object_join(struct object *o, struct op *op);          /* at the end of its queue */
 /* The operation is over: those it held up become ready. */
 void object_leave(struct flow *f, struct op *op);
+/* A file of it has been closed. */
+void object_closed(struct flow *f, struct object *o);
 /* It exists no more: give back what it has but files. */
 /* Nothing is known of it any more, unless it exists or an operation follows. */
 void object_forget(struct flow *f, struct object *o);
@@ -325,8 +328,8 @@ struct place *op_src(const struct op *op);
 /* ---- flow_clerk.c */
 void clerk_open(struct task *t);
 void clerk_close(struct task *t);
-/* Close a file sometime. */
-void clerk_discard(struct flow *f, struct sluice_file *file);
+/* Close a file of an object; what writes or removes it waits for that. */
+void clerk_discard(struct flow *f, struct object *o, struct sluice_file *file);
 /* Make more of the memory of a place usable. */
 void clerk_grow(struct flow *f, unsigned place, uint64_t units);
 

@@ -58,7 +58,7 @@ void object_forget(struct flow *f, struct object *o)
 {
 	struct object **at = bucket_of(f, o->number);
 
-	if (o->first || o->exists)
+	if (o->first || o->exists || o->closing)
 		return;
 	while (*at != o)
 		at = &(*at)->next;
@@ -101,11 +101,20 @@ static void leave_file(struct flow *f, struct object *o, struct op *op)
 	else if (!o->file && o->first)
 		o->file = file;
 	else
-		clerk_discard(f, file);
+		clerk_discard(f, o, file);
 	if (o->file && !o->first && !o->file_users) {
-		clerk_discard(f, o->file);
+		clerk_discard(f, o, o->file);
 		o->file = NULL;
 	}
+}
+
+void object_closed(struct flow *f, struct object *o)
+{
+	if (--o->closing)
+		return;
+	if (o->first && o->first->state == OP_OBJECT)
+		flow_ready(f, o->first);
+	object_forget(f, o);
 }
 
 void object_leave(struct flow *f, struct op *op)

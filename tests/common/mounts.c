@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -81,4 +82,50 @@ void mounts_end(const char *name)
 	rmdir(t_path(name));
 	snprintf(image, sizeof(image), "%s.img", t_path(name));
 	unlink(image);
+}
+
+/* ------------------------------------------------------------------- badfs */
+
+static pid_t server = -1;
+static char server_at[PATH_MAX];
+
+static void stop_server(void)
+{
+	int status;
+
+	if (server <= 0)
+		return;
+	kill(server, SIGTERM); /* it unmounts */
+	waitpid(server, &status, 0);
+	umount2(server_at, MNT_DETACH);
+	server = -1;
+}
+
+void mounts_badfs(const char *name, const char *program, bool async)
+{
+	char line[16] = "";
+	int out[2];
+	ssize_t n;
+
+	if (access("/dev/fuse", R_OK | W_OK) < 0)
+		t_skip_all("fuse", "/dev/fuse: %s", strerror(errno));
+	t_dir(); /* so that it is removed after the server is gone */
+	snprintf(server_at, sizeof(server_at), "%s", t_path(name));
+	if (mkdir(server_at, 0755) < 0 || pipe2(out, O_CLOEXEC) < 0)
+		t_skip_all("fuse", "%s: %s", server_at, strerror(errno));
+	fflush(stdout);
+	server = fork();
+	if (server == 0) {
+		dup2(out[1], 1);
+		execl(program, program, server_at, async ? "async" : "sync", (char *)NULL);
+		_exit(127);
+	}
+	close(out[1]);
+	n = read(out[0], line, sizeof(line) - 1);
+	close(out[0]);
+	if (n <= 0 || strncmp(line, "ready", 5)) {
+		stop_server();
+		t_skip_all("fuse", "%s cannot be mounted here", program);
+	}
+	atexit(stop_server);
 }

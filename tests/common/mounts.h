@@ -6,6 +6,7 @@
  * File systems of a test.  They live in a mount namespace of its own, so they
  * are gone when the program ends, however it ends.
  */
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Root and a private namespace, or the program is skipped. */
@@ -16,5 +17,11 @@ int mounts_tmpfs(const char *name, const char *options);
 /* A file system of @type ("ext4") of @bytes in an image file. */
 int mounts_image(const char *name, const char *type, uint64_t bytes);
 void mounts_end(const char *name);
+
+/*
+ * The file system of @program (see tests/fault/badfs.c) on t_path(@name) until the program ends,
+ * or the program is skipped.
+ */
+void mounts_badfs(const char *name, const char *program, bool async);
 
 #endif

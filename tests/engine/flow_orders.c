@@ -367,8 +367,8 @@ static void a_flow_can_be_freed_in_the_middle(void)
 	fk_open();
 	for (unsigned i = 0; i < 40; i++) {
 		snprintf(name, sizeof(name), "x-%u", i);
-		FK_CHAIN(fk_write(i % 2 ? p : s, i, name, MIB(1)), fk_move(i % 2 ? p : s, p, i, MIB(1)),
-			 fk_read(p, i));
+		FK_CHAIN(fk_write(i % 2 ? p : s, i, name, MIB(1)),
+			 fk_move(i % 2 ? p : s, p, i, MIB(1)), fk_read(p, i));
 	}
 	flow_wait(fk_flow, 0, NULL, NULL);
 	fk_close();

@@ -8,10 +8,7 @@
  * does, the data are right or the error is clear.
  */
 #include <fcntl.h>
-#include <signal.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 #include "base/random.h"
 #include "tests/common/modelrun.h"
@@ -490,48 +487,6 @@ static void random_operations_agree_with_the_model(void)
 	}
 }
 
-/* ------------------------------------------------------------------- badfs */
-
-static pid_t server = -1;
-
-static void stop_server(void)
-{
-	int status;
-
-	if (server <= 0)
-		return;
-	kill(server, SIGTERM); /* it unmounts */
-	waitpid(server, &status, 0);
-	umount2(t_path("bad"), MNT_DETACH);
-	server = -1;
-}
-
-static void start_server(const char *program)
-{
-	char at[PATH_MAX], line[16] = "";
-	int out[2];
-	ssize_t n;
-
-	snprintf(at, sizeof(at), "%s", t_path("bad"));
-	if (mkdir(at, 0755) < 0 || pipe2(out, O_CLOEXEC) < 0)
-		t_skip_all("fuse", "%s: %s", at, strerror(errno));
-	fflush(stdout);
-	server = fork();
-	if (server == 0) {
-		dup2(out[1], 1);
-		execl(program, program, at, async_dio ? "async" : "sync", (char *)NULL);
-		_exit(127);
-	}
-	close(out[1]);
-	n = read(out[0], line, sizeof(line) - 1);
-	close(out[0]);
-	if (n <= 0 || strncmp(line, "ready", 5)) {
-		stop_server();
-		t_skip_all("fuse", "%s cannot be mounted here", program);
-	}
-	atexit(stop_server);
-}
-
 static const struct t_case cases[] = {
 	T_CASE(a_file_without_faults_works),
 	T_CASE(a_read_past_the_end_is_short),
@@ -564,10 +519,7 @@ int main(int argc, char **argv)
 	engine = t_engine(argv[1]);
 	if (sluice_engine_probe(t_engine_need(engine), &err) < 0)
 		t_skip_all(t_engine_need(engine), "%s: %s", engine, err.msg);
-	if (access("/dev/fuse", R_OK | W_OK) < 0)
-		t_skip_all("fuse", "/dev/fuse: %s", strerror(errno));
 	mounts_need();
-	t_dir(); /* so that it is removed after the server is gone */
-	start_server(argv[2]);
+	mounts_badfs("bad", argv[2], async_dio);
 	return t_run(&group, 1, NULL);
 }

@@ -107,8 +107,8 @@ static void any_changed_byte_is_found_where_it_is(void)
 		p[i] ^= 0x10;
 	}
 	T_EQ(content_check(&c, p, len, 5, 0), len);
-	T_OK(content_check(&c, p, len, 6, 0) < 8);                         /* another object */
-	T_OK(content_check(&c, p + BLOCK, BLOCK, 5, 0) < 16);              /* another place */
+	T_OK(content_check(&c, p, len, 6, 0) < 8);                           /* another object */
+	T_OK(content_check(&c, p + BLOCK, BLOCK, 5, 0) < 16);                /* another place */
 	T_OK(content_check(&c, p, BLOCK, 5, (uint64_t)CONTENT_PERIOD) < 16); /* of the same noise */
 	free(p);
 	content_fini(&c);

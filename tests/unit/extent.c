@@ -176,10 +176,8 @@ static void a_piece_can_be_claimed_once(void)
 }
 
 static const struct t_case cases[] = {
-	T_CASE(each_unit_has_one_owner_or_none),
-	T_CASE(the_same_from_the_beginning_and_growing),
-	T_CASE(space_is_given_however_it_lies),
-	T_CASE(what_goes_in_turn_stays_in_one_piece),
+	T_CASE(each_unit_has_one_owner_or_none), T_CASE(the_same_from_the_beginning_and_growing),
+	T_CASE(space_is_given_however_it_lies),  T_CASE(what_goes_in_turn_stays_in_one_piece),
 	T_CASE(a_piece_can_be_claimed_once),
 };
 

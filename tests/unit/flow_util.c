@@ -214,8 +214,8 @@ static void keys_of_any_bytes_and_length_have_names_of_their_own(void)
 
 static void names_that_no_key_gives_are_refused(void)
 {
-	static const char *const bad[] = {"a.txt", ".npy", "a b.npy", "a%2.npy", "a%zz.npy", "%",
-					  "a/b.npy"};
+	static const char *const bad[] = {"a.txt",    ".npy", "a b.npy", "a%2.npy",
+					  "a%zz.npy", "%",    "a/b.npy"};
 	char key[PLACE_NAME];
 	uint32_t len;
 

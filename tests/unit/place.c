@@ -463,7 +463,8 @@ static void room_is_what_would_fit(void)
 	o.capacity = UINT64_MAX / 2;
 	T_EQ(place_check(&o, &err), -ENOSPC);
 	T_STR_HAS(err.msg, "r0");
-	o = (struct place_opts){.kind = PLACE_SLAB, .capacity = 1ull << 60, .paths = paths, .nr_paths = 1};
+	o = (struct place_opts){
+		.kind = PLACE_SLAB, .capacity = 1ull << 60, .paths = paths, .nr_paths = 1};
 	T_EQ(place_check(&o, &err), -ENOSPC);
 	o = (struct place_opts){.kind = PLACE_MEMORY, .capacity = 1ull << 60};
 	T_EQ(place_check(&o, &err), -ENOMEM);
