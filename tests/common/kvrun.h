@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_TESTS_KVRUN_H
+#define SLUICE_TESTS_KVRUN_H
+
+/*
+ * Small real runs of the KV-cache workload, watched while they go on.  One at a time: setup, change
+ * kvrun.params and kvrun.job, run, look at kvrun.r, teardown.
+ */
+#include <stdatomic.h>
+
+#include "load/run/kv_real.h"
+
+struct kvrun_op {
+	uint8_t type, tier, to, kind, phase;
+	bool alloc_begin, alloc_end, request;
+	int64_t result;
+	uint64_t size, chain; /* chain: of whichever request */
+	uint64_t begin_ns, start_ns, end_ns;
+};
+
+struct kvrun {
+	struct kv_params params;
+	struct kv_job job;
+	struct kv_result r;
+	struct sluice_err err;
+	atomic_int stop;
+	char dir[PATH_MAX];
+
+	/* what was seen */
+	struct kv_event *events; /* as planned */
+	size_t nr_events;
+	struct kvrun_op *ops; /* as completed */
+	size_t nr_ops;
+	uint64_t begin_ns;
+	uint64_t capacity[KV_TIERS], most[KV_TIERS]; /* bytes of places */
+	uint32_t most_active;
+	uint64_t objects[KV_TIERS], entries[KV_TIERS], place_used[KV_TIERS]; /* at the end */
+	uint64_t running, works;
+	unsigned files; /* in the folder at the end, but for dot files */
+	bool consistent;
+
+	/* what to do meanwhile: after so many operations */
+	size_t at;
+	void (*act)(struct kvrun *);
+	uint64_t scale_ns;
+};
+extern struct kvrun kvrun;
+
+void kvrun_setup(void); /* 8 users, entries of 0.2 to 1.6 MB, tiers of 4, 6 and 8 MiB */
+void kvrun_teardown(void);
+/* kv_run_real(); the result is what it returned. */
+int kvrun_go(void);
+/* The same, which must succeed. */
+void kvrun_ok(void);
+/* It did, without any error, and to its end. */
+void kvrun_clean(void);
+/* What left a tier arrived in the next one, and what is in a tier is what came and stayed. */
+void kvrun_conserved(void);
+/* Documents of a few small chunks. */
+void kvrun_documents(uint32_t nr);
+/* More to do than can be done in the second that the run takes. */
+void kvrun_overload(void);
+void kvrun_stop(struct kvrun *k); /* for act */
+/* Names in the folder, but for "." and "..". */
+unsigned kvrun_names(const char *dir);
+double kvrun_mib(double mib); /* in GiB, as parameters are */
+
+#endif

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The KV-cache workload on storage that fails:
+ *
+ *	kvfail ENGINE
+ *
+ * What fails is counted and told, what was lost is missed from then on, and the run goes on to its
+ * end.  The reference counts what failed as if it had been done.
+ */
+#include "common/t.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+
+#include "common/kvrun.h"
+#include "common/mounts.h"
+
+static char engine[32];
+static char settings[128];
+
+static void setup(void)
+{
+	kvrun_setup();
+	kvrun.job.opts.engine = engine;
+	kvrun.params.gpu_gb = kvrun.params.cpu_gb = 0;
+	kvrun.params.max_requests = 120;
+}
+
+static void use(const char *faults)
+{
+	snprintf(settings, sizeof(settings), "fault:inner=%s,seed=7,%s", engine, faults);
+	kvrun.job.opts.engine = settings;
+}
+
+/* Whatever happened, the books agree. */
+static void all_is_accounted_for(void)
+{
+	const struct kv_counts *n = &kvrun.r.counts;
+	uint64_t read = 0, hits = 0, wrote = 0;
+
+	T_EQ(kvrun.r.requests + kvrun.r.failed_requests, 120);
+	for (size_t i = 0; i < kvrun.nr_ops; i++) {
+		const struct kvrun_op *op = &kvrun.ops[i];
+
+		if (op->type == FLOW_READ && op->result >= 0) {
+			read += op->size;
+			hits++;
+		}
+		wrote += op->type == FLOW_WRITE && op->result >= 0 ? op->size : 0;
+	}
+	T_EQ(n->total_read_bytes, read);
+	T_EQ(n->hits, hits);
+	T_EQ(n->total_write_bytes, wrote);
+	for (int t = 0; t < KV_TIERS; t++)
+		T_EQ(kvrun.objects[t], kvrun.entries[t]);
+	T_EQ(kvrun_names(kvrun.dir), 0);
+}
+
+static void failed_reads_are_counted_and_missed_afterwards(void)
+{
+	for (int layout = KV_LAYOUT_NPY; layout <= KV_LAYOUT_SLAB; layout++) {
+		kvrun.job.layout = layout;
+		use("error=0.02,errno=5,only=read");
+		kvrun_ok();
+		all_is_accounted_for();
+		T_OK(kvrun.r.errors[0] > 0);
+		T_EQ(kvrun.r.errors[1], 0);
+		T_OK(kvrun.r.failed_requests > 0 && kvrun.r.requests > 0);
+		T_OK(kvrun.r.counts.misses > 0);
+		T_STR_HAS(kvrun.r.first_error, "Input/output error");
+		T_OK(!strchr(kvrun.r.first_error, '\n'));
+	}
+}
+
+static void failed_writes_are_counted_and_leave_nothing(void)
+{
+	for (int layout = KV_LAYOUT_NPY; layout <= KV_LAYOUT_SLAB; layout++) {
+		kvrun.job.layout = layout;
+		use("error=0.05,errno=5,only=write");
+		kvrun_ok();
+		all_is_accounted_for();
+		T_OK(kvrun.r.errors[1] > 0);
+		T_EQ(kvrun.r.errors[0], 0);
+		T_OK(kvrun.r.counts.misses > 0);
+	}
+}
+
+static void failed_demotions_are_counted_and_lose_the_entry(void)
+{
+	for (int layout = KV_LAYOUT_NPY; layout <= KV_LAYOUT_SLAB; layout++) {
+		kvrun.job.layout = layout;
+		kvrun.params.cpu_gb = kvrun_mib(16);
+		use("error=0.05,errno=5,only=write");
+		kvrun_ok();
+		all_is_accounted_for();
+		T_OK(kvrun.r.errors[1] > 0);
+		T_EQ(kvrun.r.errors[0], 0);
+		T_EQ(kvrun.r.counts.tier_evicted_out[KV_CPU],
+		     kvrun.r.counts.tier_evicted_in[KV_NVME]);
+	}
+}
+
+static void upstream_counts_what_failed(void)
+{
+	use("error=0.05,errno=5");
+	kvrun.params.compat = true;
+	kvrun_ok();
+	T_EQ(kvrun.r.requests, 120);
+	T_EQ(kvrun.r.failed_requests, 0);
+	T_OK(kvrun.r.errors[0] > 0 && kvrun.r.errors[1] > 0);
+	T_OK(kvrun.r.counts.prefill_writes >= 120);
+}
+
+/* ------------------------------------------------------------------ vanished files */
+
+/* Of the objects' files the first one there is. */
+static bool find_object(char path[PATH_MAX + 300])
+{
+	DIR *d = opendir(kvrun.dir);
+	const struct dirent *e;
+	bool found = false;
+
+	while (d && !found && (e = readdir(d))) {
+		found = e->d_name[0] != '.';
+		snprintf(path, PATH_MAX + 300, "%s/%s", kvrun.dir, e->d_name);
+	}
+	if (d)
+		closedir(d);
+	return found;
+}
+
+static void remove_all(struct kvrun *k)
+{
+	char path[PATH_MAX + 300];
+
+	(void)k;
+	while (find_object(path) && unlink(path) == 0)
+		;
+}
+
+static void files_that_vanish_are_errors_and_then_misses(void)
+{
+	kvrun.at = 300;
+	kvrun.act = remove_all;
+	kvrun_ok();
+	T_OK(kvrun.r.errors[0] > 0);
+	T_OK(kvrun.r.failed_requests > 0 && kvrun.r.requests > kvrun.r.failed_requests);
+	T_STR_HAS(kvrun.r.first_error, kvrun.dir);
+	T_EQ(kvrun_names(kvrun.dir), 0);
+}
+
+static void cut_all(struct kvrun *k)
+{
+	DIR *d = opendir(k->dir);
+	const struct dirent *e;
+	char path[PATH_MAX + 300];
+
+	while (d && (e = readdir(d))) {
+		snprintf(path, sizeof(path), "%s/%s", k->dir, e->d_name);
+		if (e->d_name[0] != '.')
+			(void)!truncate(path, 5000);
+	}
+	if (d)
+		closedir(d);
+}
+
+static void files_that_were_cut_are_errors(void)
+{
+	kvrun.at = 300;
+	kvrun.act = cut_all;
+	kvrun_ok();
+	T_OK(kvrun.r.errors[0] > 0);
+	T_OK(kvrun.r.failed_requests > 0);
+}
+
+static void spoil_all(struct kvrun *k)
+{
+	DIR *d = opendir(k->dir);
+	const struct dirent *e;
+	char path[PATH_MAX + 300];
+
+	while (d && (e = readdir(d))) {
+		int fd;
+
+		snprintf(path, sizeof(path), "%s/%s", k->dir, e->d_name);
+		fd = e->d_name[0] == '.' ? -1 : open(path, O_WRONLY | O_CLOEXEC);
+		if (fd < 0)
+			continue;
+		(void)!pwrite(fd, "spoilt", 6, 8192);
+		fsync(fd);
+		close(fd);
+	}
+	if (d)
+		closedir(d);
+}
+
+static void content_that_is_not_what_was_written_is_found(void)
+{
+	kvrun.at = 300;
+	kvrun.act = spoil_all;
+	kvrun_ok();
+	T_OK(kvrun.r.verify_errors > 0);
+	T_EQ(kvrun.r.verify_errors, kvrun.r.errors[0]);
+	T_OK(kvrun.r.failed_requests > 0);
+	kvrun.job.verify = false;
+	kvrun_ok();
+	T_EQ(kvrun.r.errors[0], 0);
+}
+
+/* -------------------------------------------------------------------- a full disk */
+
+static char ballast[PATH_MAX];
+
+/* Somebody else takes what is left. */
+static void fill_up(struct kvrun *k)
+{
+	static char block[1 << 16];
+	int fd = open(ballast, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+	(void)k;
+	memset(block, 1, sizeof(block));
+	while (fd >= 0 && write(fd, block, sizeof(block)) > 0)
+		;
+	if (fd >= 0)
+		close(fd);
+}
+
+static void a_disk_that_fills_up_is_counted_and_survived(void)
+{
+	int r = mounts_image("mnt", "ext4", MIB(96));
+
+	if (r < 0)
+		T_SKIP("ext4", "no ext4 here: %s", strerror(-r));
+	snprintf(ballast, sizeof(ballast), "%s", t_path("mnt/ballast"));
+	snprintf(kvrun.dir, sizeof(kvrun.dir), "%s", t_path("mnt/cache"));
+	kvrun.params.storage_gb = kvrun_mib(48);
+	kvrun.at = 60;
+	kvrun.act = fill_up;
+	kvrun_ok();
+	T_EQ(kvrun.r.requests + kvrun.r.failed_requests, 120);
+	T_OK(kvrun.r.errors[1] > 0);
+	T_OK(kvrun.r.failed_requests > 0);
+	T_STR_HAS(kvrun.r.first_error, "No space left on device");
+	for (int t = 0; t < KV_TIERS; t++)
+		T_EQ(kvrun.objects[t], kvrun.entries[t]);
+	T_EQ(kvrun_names(kvrun.dir), 0);
+	mounts_end("mnt");
+}
+
+/* ------------------------------------------------------------------ before the run */
+
+static void a_run_that_cannot_be_prepared_says_why(void)
+{
+	kvrun.params.precondition = true;
+	kvrun.params.precondition_gb = 100;
+	kvrun.params.storage_gb = 1;
+	use("error=1,errno=5,only=write");
+	T_EQ(kvrun_go(), -EIO);
+	T_STR_HAS(kvrun.err.msg, "writes in a row failed");
+	T_STR_HAS(kvrun.err.msg, "Input/output error");
+	T_EQ(kvrun_names(kvrun.dir), 0);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct t_case cases[] = {
+		T_CASE(failed_reads_are_counted_and_missed_afterwards),
+		T_CASE(failed_writes_are_counted_and_leave_nothing),
+		T_CASE(failed_demotions_are_counted_and_lose_the_entry),
+		T_CASE(upstream_counts_what_failed),
+		T_CASE(files_that_vanish_are_errors_and_then_misses),
+		T_CASE(files_that_were_cut_are_errors),
+		T_CASE(content_that_is_not_what_was_written_is_found),
+		T_CASE(a_run_that_cannot_be_prepared_says_why),
+	};
+	static const struct t_case full[] = {
+		T_CASE(a_disk_that_fills_up_is_counted_and_survived),
+	};
+	static const struct t_group groups[] = {
+		{"faults", setup, kvrun_teardown, cases, T_COUNT(cases)},
+		{"full", setup, kvrun_teardown, full, T_COUNT(full)},
+	};
+
+	if (argc > 1)
+		snprintf(engine, sizeof(engine), "%s", argv[1]);
+	mounts_need();
+	return t_run(groups, T_COUNT(groups), argc > 2 ? argv + 2 : NULL);
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The KV-cache workload on real storage in all its modes, and the folder it does that in. */
+#include "common/t.h"
+
+#include <sys/stat.h>
+
+#include "common/kvrun.h"
+
+#define TOKEN 24576u /* bytes, of tiny-1b */
+
+/* --------------------------------------------------------------------------- modes */
+
+static void a_closed_loop_has_one_request_per_user(void)
+{
+	kvrun_overload();
+	kvrun.params.closed_loop = true;
+	kvrun.params.users = 10;
+	kvrun_ok();
+	kvrun_clean();
+	T_OK(kvrun.most_active <= 10);
+	T_OK(kvrun.r.seconds[0].queued <= 10);
+	T_OK(kvrun.r.requests > 0);
+	/* nobody waits for a worker, so nothing but storage and generation takes time */
+	for (uint64_t i = 0; i < kvrun.r.end_to_end.n; i++)
+		T_OK(kvrun.r.end_to_end.v[i] < 1.0);
+}
+
+static void the_live_order_serves_by_priority(void)
+{
+	kvrun.job.order = KV_ORDER_LIVE;
+	kvrun_ok();
+	kvrun_clean();
+	kvrun_conserved();
+	T_EQ(kvrun.r.requests, 60);
+}
+
+static void prefill_only_reads_nothing_back(void)
+{
+	kvrun.params.prefill_only = true;
+	kvrun.params.multi_turn = kvrun.params.prefix = false;
+	kvrun_ok();
+	kvrun_clean();
+	T_EQ(kvrun.r.counts.prefill_writes, 60);
+	T_EQ(kvrun.r.counts.read_ops, 0);
+	T_EQ(kvrun.r.decode.n, 0);
+}
+
+static void decode_only_reads_what_was_put_in_before(void)
+{
+	for (int i = 0; i < 2; i++) {
+		kvrun.params.decode_only = true;
+		kvrun.params.prefix = false;
+		kvrun.params.users = 2;
+		kvrun.params.gpu_gb = kvrun.params.cpu_gb = 0;
+		kvrun.params.storage_gb = i ? kvrun_mib(500) : 2; /* of 20 entries of 48 MiB */
+		kvrun_ok();
+		kvrun_clean();
+		T_EQ(kvrun.r.counts.prefill_writes, 0);
+		T_EQ(kvrun.r.counts.tier_written[KV_NVME], 0);
+		T_EQ(kvrun.r.series[1].ops, 0);
+		T_OK(kvrun.r.counts.hits > 0);
+		T_EQ(kvrun.r.counts.misses != 0, i);
+		T_EQ(kvrun.r.entries[KV_NVME], i ? 10 : 20);
+		T_OK(kvrun.r.bytes_written >= 20ull * 2048 * TOKEN);
+		T_EQ(kvrun.r.prefill.n, 0);
+	}
+}
+
+static void preconditioning_fills_the_cache_and_counts_nothing(void)
+{
+	uint64_t precond = 0;
+
+	kvrun.params.precondition = true;
+	kvrun.params.precondition_gb = kvrun_mib(480);
+	kvrun.params.precondition_threads = 3;
+	kvrun.params.prefix = false;
+	kvrun.params.storage_gb = kvrun_mib(200);
+	kvrun_ok();
+	kvrun_clean();
+	for (size_t i = 0; i < kvrun.nr_events; i++)
+		precond += kvrun.events[i].key.kind == KV_KEY_PRECOND &&
+			   kvrun.events[i].type == KV_EV_WRITE &&
+			   kvrun.events[i].phase == KV_PREFILL;
+	T_EQ(precond, 10);
+	T_EQ(kvrun.r.counts.prefill_writes, 60);
+	T_OK(kvrun.r.counts.tier_deleted[KV_NVME] > 0); /* it was full from the beginning */
+	T_OK(kvrun.r.bytes_written >= MIB(480));
+}
+
+static void documents_are_put_in_and_read(void)
+{
+	kvrun_documents(2);
+	kvrun.params.config.rag_request_probability = 1;
+	kvrun_ok();
+	kvrun_clean();
+	T_EQ(kvrun.r.requests, 60);
+	T_OK(kvrun.r.counts.kind_hits[KV_USER] > 60);
+	T_EQ(kvrun.r.prefill.n + kvrun.r.decode.n > 0, 1);
+}
+
+/* Documents that had to go are gone from the places too. */
+static void documents_that_are_forgotten_leave_the_tiers(void)
+{
+	kvrun_documents(6);
+	kvrun.params.config.rag_max_documents = 2;
+	kvrun.params.max_requests = 10;
+	kvrun.params.storage_gb = 1;
+	kvrun_ok();
+	kvrun_clean();
+	for (int t = 0; t < KV_TIERS; t++)
+		T_EQ(kvrun.objects[t], kvrun.entries[t]);
+}
+
+static void the_autoscaler_changes_the_load(void)
+{
+	kvrun.params.autoscale = true;
+	kvrun.params.autoscale_mode = KV_SCALE_CAPACITY;
+	kvrun.params.max_requests = 0;
+	kvrun.params.duration_sec = 2;
+	kvrun.scale_ns = 100000000;
+	kvrun_ok();
+	T_OK(kvrun.r.nr_scale > 1 && kvrun.r.nr_timeline == kvrun.r.nr_scale);
+	T_EQ(kvrun.r.users_start, 8);
+	T_OK(!strcmp(kvrun.r.scale[0].action, "scale_up"));
+	T_OK(kvrun.r.scale[0].users > 8);
+	T_OK(kvrun.most_active > 8);
+	T_OK(kvrun.r.peak_tokens_per_sec > 0);
+	T_OK(kvrun.r.elapsed_sec <= 2.0);
+}
+
+static void upstreams_autoscaler_changes_a_number(void)
+{
+	kvrun_overload();
+	kvrun.params.users = 8;
+	kvrun.params.autoscale = true;
+	kvrun.params.autoscale_mode = KV_SCALE_CAPACITY;
+	kvrun.params.compat = true;
+	kvrun.scale_ns = 100000000;
+	kvrun_ok();
+	T_OK(kvrun.r.users_peak > 8);
+	T_OK(kvrun.most_active <= 8);
+}
+
+/* Requests of a recorded input, and what they come to. */
+static void a_recorded_input_is_carried_out_so_many_times(void)
+{
+	char path[PATH_MAX];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s", t_path("burst.csv"));
+	f = fopen(path, "w");
+	T_OK(f != NULL);
+	fprintf(f, "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n");
+	for (int i = 0; i < 8; i++)
+		fprintf(f, "%d,m,%d,%d,%d,log\n", 100 * i, 10 + i, 20, 30 + i);
+	fclose(f);
+	kvrun.params.max_requests = 0;
+	kvrun.params.burst_path = path;
+	kvrun.params.trace_speedup = 0;
+	for (uint32_t cycles = 1; cycles <= 2; cycles++) {
+		kvrun.params.replay_cycles = cycles;
+		kvrun_ok();
+		kvrun_clean();
+		T_EQ(kvrun.r.requests, 8 * cycles);
+		T_EQ(kvrun.r.tokens, 160 * cycles);
+		T_OK(kvrun.r.elapsed_sec < 600);
+	}
+}
+
+static void without_a_gpu_the_tier_is_bookkeeping(void)
+{
+	kvrun_ok();
+	T_OK(kvrun.r.has_gpu && !kvrun.r.gpu_real);
+	T_STR_HAS(kvrun.r.gpu_how, "bookkeeping at 64 GB/s");
+	T_OK(kvrun.r.counts.tier_written[KV_GPU] > 0);
+	T_EQ(kvrun.r.limit[KV_GPU], MIB(4));
+}
+
+/* --------------------------------------------------------------------------- folder */
+
+static void a_folder_of_its_own_is_made_and_removed(void)
+{
+	char root[PATH_MAX];
+
+	snprintf(root, sizeof(root), "%s", t_path("temporary"));
+	T_EQ(mkdir(root, 0700), 0);
+	T_EQ(setenv("TMPDIR", root, 1), 0);
+	kvrun.job.cache_dir = NULL;
+	T_ERR(kv_check(&kvrun.job, &kvrun.err), 0, &kvrun.err);
+	T_EQ(kvrun_names(root), 0);
+	kvrun_ok();
+	T_EQ(kvrun.r.requests, 60);
+	T_OK(kvrun.r.path.fs[0]);
+	T_EQ(kvrun_names(root), 0);
+	unsetenv("TMPDIR");
+}
+
+static void foreign_files_are_refused_and_left_alone(void)
+{
+	char file[PATH_MAX + 16];
+
+	T_EQ(mkdir(kvrun.dir, 0700), 0);
+	snprintf(file, sizeof(file), "%s/mine.npy", kvrun.dir);
+	t_file_make(file, 1, 1000);
+	T_OK(kv_check(&kvrun.job, &kvrun.err) < 0);
+	T_STR_HAS(kvrun.err.msg, "mine.npy");
+	T_OK(kvrun_go() < 0);
+	T_STR_HAS(kvrun.err.msg, "mine.npy");
+	T_FILE_PATTERN(file, 1, 1000);
+	T_EQ(kvrun_names(kvrun.dir), 1);
+}
+
+static void too_little_space_is_refused_before_anything_is_made(void)
+{
+	kvrun.params.storage_gb = 1e9;
+	for (int layout = KV_LAYOUT_NPY; layout <= KV_LAYOUT_SLAB; layout++) {
+		kvrun.job.layout = layout;
+		T_EQ(kv_check(&kvrun.job, &kvrun.err), -ENOSPC);
+		T_STR_HAS(kvrun.err.msg, "storage tier");
+		T_STR_HAS(kvrun.err.msg, kvrun.dir);
+		T_OK(access(kvrun.dir, F_OK) < 0);
+	}
+}
+
+static void too_little_memory_is_refused_before_anything_is_made(void)
+{
+	kvrun.params.cpu_gb = 10000;
+	T_EQ(kv_check(&kvrun.job, &kvrun.err), -ENOMEM);
+	T_STR_HAS(kvrun.err.msg, "CPU tier");
+	T_STR_HAS(kvrun.err.msg, "9.77 TiB"); /* what is asked for; what there is follows */
+	T_OK(access(kvrun.dir, F_OK) < 0);
+}
+
+static void the_storage_tier_is_most_of_the_free_space_unless_told(void)
+{
+	kvrun.params.storage_gb = 0;
+	kvrun.params.max_requests = 5;
+	kvrun_ok();
+	T_OK(kvrun.r.limit[KV_NVME] > MIB(64));
+	T_OK((double)kvrun.r.limit[KV_NVME] < 0.96 * (double)kvrun.r.path.fs_bytes);
+	T_EQ(kvrun.r.counts.tier_deleted[KV_NVME], 0);
+}
+
+#define CASES(list) #list, kvrun_setup, kvrun_teardown, list, T_COUNT(list)
+
+int main(int argc, char **argv)
+{
+	static const struct t_case modes[] = {
+		T_CASE(a_closed_loop_has_one_request_per_user),
+		T_CASE(the_live_order_serves_by_priority),
+		T_CASE(prefill_only_reads_nothing_back),
+		T_CASE(decode_only_reads_what_was_put_in_before),
+		T_CASE(preconditioning_fills_the_cache_and_counts_nothing),
+		T_CASE(documents_are_put_in_and_read),
+		T_CASE(documents_that_are_forgotten_leave_the_tiers),
+		T_CASE(the_autoscaler_changes_the_load),
+		T_CASE(upstreams_autoscaler_changes_a_number),
+		T_CASE(a_recorded_input_is_carried_out_so_many_times),
+		T_CASE(without_a_gpu_the_tier_is_bookkeeping),
+	};
+	static const struct t_case folder[] = {
+		T_CASE(a_folder_of_its_own_is_made_and_removed),
+		T_CASE(foreign_files_are_refused_and_left_alone),
+		T_CASE(too_little_space_is_refused_before_anything_is_made),
+		T_CASE(too_little_memory_is_refused_before_anything_is_made),
+		T_CASE(the_storage_tier_is_most_of_the_free_space_unless_told),
+	};
+	static const struct t_group groups[] = {
+		{CASES(modes)},
+		{CASES(folder)},
+	};
+
+	return t_run(groups, T_COUNT(groups), argc > 1 ? argv + 1 : NULL);
+}
