@@ -1,0 +1,601 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`sluice kv`, from outside: its options, its configuration and what it writes.  kv.py SLUICE ROOT
+
+Bounds, defaults and names are those of kv-cache.py, written down here once more.
+"""
+import os
+import sys
+
+sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
+
+import contextlib
+import json
+import re
+import subprocess
+import tempfile
+
+import resultcheck
+import tap
+
+resultcheck.need('numpy', 'jsonschema', 'openpyxl')
+
+SLUICE, ROOT = map(os.path.abspath, sys.argv[1:3])
+QUICK = ['--num-users', '5', '--duration', '5', '--generation-mode', 'none', '--seed', '42']
+
+
+@contextlib.contextmanager
+def folder():
+    """An empty folder, current while it lasts."""
+    back = os.getcwd()
+    with tempfile.TemporaryDirectory(prefix='sluice-test-', dir=back) as name:
+        os.chdir(name)
+        try:
+            yield name
+        finally:
+            os.chdir(back)
+
+
+def kv(*args, status=0):
+    done = subprocess.run([SLUICE, 'kv', *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True)
+    assert done.returncode == status, (args, done)
+    return done.stdout, done.stderr
+
+
+def accepted(*args):
+    """All options are looked at before the list of models is printed; nothing is run."""
+    out, err = kv('--model', 'list', *args)
+    assert 'llama3.1-8b' in out, out
+    return err
+
+
+def problems(*args):
+    """What is wrong, a line each, without the name of the program."""
+    out, err = kv('--model', 'list', *args, status=1)
+    assert not out and err.endswith('\n'), (out, err)
+    lines = err.splitlines()
+    assert all(line.startswith('sluice kv: ') for line in lines), lines
+    return [line[len('sluice kv: '):] for line in lines]
+
+
+def refused(*args):
+    """A bad command line: one line, status 2."""
+    out, err = kv(*args, status=2)
+    assert not out and err.count('\n') == 1, (args, out, err)
+    return err
+
+
+def trace(*args, status=0):
+    """A run that stores nothing: text, and the result as upstream writes it."""
+    out, err = kv(*QUICK, '--io-trace-log', 'trace.csv', '--output', 'out.json', *args, status=status)
+    with open('out.json', encoding='utf-8') as f:
+        return out, err, json.load(f)
+
+
+def write(name, text):
+    with open(name, 'w', encoding='utf-8') as f:
+        f.write(text)
+    return name
+
+
+# ---------------------------------------------------------------------------------------- options
+
+# name: (default, bad values, good values)
+BOUNDS = {
+    'num-users': ('100', [0, -1, 100001], [1, 100000]),
+    'duration': ('60', [0, -5, 86401], [1, 86400]),
+    'gpu-mem-gb': ('16', [-1, -0.5, 65537], [0, 0.5, 65536]),
+    'num-gpus': ('1', [0, -2], [1, 4096]),
+    'tensor-parallel': ('1', [0, -1, 2], [1]),
+    'cpu-mem-gb': ('32', [-1, 131073], [0, 1.5, 131072]),
+    'rag-num-docs': ('10', [-1], [0, 1000]),
+    'target-saturation': ('0.8', [-0.1, 1.1], [0, 0.5, 1]),
+    'max-conversations': ('500', [0, -3], [1, 100000]),
+    'max-concurrent-allocs': ('0', [-1], [0, 16]),
+    'request-rate': ('0', [-1, -0.001], [0, 0.5, 1000]),
+    'max-requests': ('0', [-1], [0, 10 ** 12]),
+    'storage-capacity-gb': ('0', [-1], [0, 0.001, 100000]),
+    'precondition-size-gb': ('0', [-0.1], [0, 10]),
+    'precondition-threads': ('0', [-1], [0, 64]),
+    'trace-speedup': ('1.0', [-1], [0, 0.1, 100]),
+    'replay-cycles': ('0', [-1], [0, 7]),
+}
+WHOLE = ['num-users', 'duration', 'num-gpus', 'tensor-parallel', 'rag-num-docs', 'max-conversations',
+         'max-concurrent-allocs', 'max-requests', 'precondition-threads', 'replay-cycles', 'seed']
+CHOICES = {
+    'log-level': ('INFO', ['DEBUG', 'INFO', 'WARNING', 'ERROR', 'CRITICAL']),
+    'generation-mode': ('realistic', ['none', 'fast', 'realistic']),
+    'performance-profile': ('latency', ['latency', 'throughput']),
+    'autoscaler-mode': ('qos', ['qos', 'capacity']),
+}
+FLAGS = ['disable-multi-turn', 'disable-prefix-caching', 'enable-rag', 'enable-autoscaling', 'use-burst-trace',
+         'precondition', 'prefill-only', 'decode-only', 'enable-latency-tracing']
+TEXTS = {'model': 'llama3.1-8b', 'cache-dir': None, 'burst-trace-path': 'BurstGPT/data/BurstGPT_1.csv',
+         'validation-trace': None, 'dataset-path': None, 'output': None, 'seed': None, 'xlsx-output': None,
+         'config': None, 'io-trace-log': None}
+UPSTREAM = sorted([*BOUNDS, *CHOICES, *FLAGS, *TEXTS])
+
+
+def table():
+    done = subprocess.run([SLUICE, '--dump-options'], stdout=subprocess.PIPE, check=True)
+    return {o['name']: o for c in json.loads(done.stdout)['commands'] if c['name'] == 'kv' for o in c['options']}
+
+
+def every_option_of_upstream_is_there_with_its_default():
+    options = table()
+    assert not set(UPSTREAM) - set(options), set(UPSTREAM) - set(options)
+    for name, (default, *_) in {**BOUNDS, **CHOICES}.items():
+        assert options[name]['default'] == default, (name, options[name]['default'])
+    for name, default in TEXTS.items():
+        assert options[name]['default'] == default, (name, options[name]['default'])
+    for name, (_, words) in CHOICES.items():
+        assert options[name]['choices'] == words, name
+    for name in FLAGS:
+        assert options[name]['kind'] == 'flag', name
+
+
+def every_bound_is_upstreams():
+    for name, (_, bad, good) in BOUNDS.items():
+        for v in bad:
+            lines = problems(f'--{name}={v}')
+            assert len(lines) == 1 and lines[0].startswith(f'--{name}: {v} is '), (name, v, lines)
+        for v in good:
+            accepted(f'--{name}', v)
+    accepted('--num-gpus', 8, '--tensor-parallel', 8)
+    assert problems('--num-gpus', 2, '--tensor-parallel', 4) == ['--tensor-parallel: 4 is more than --num-gpus 2']
+
+
+def everything_wrong_is_said_at_once():
+    with folder():
+        write('c.yaml', 'rag: {tok_k: 1}\nfoo: 1\n')
+        lines = problems('--num-users', '0', '--duration', '-1', '--gpu-mem-gb', '-1', '--seed', '-3', '--cache-dir',
+                         '/etc/kv', '--config', 'c.yaml', '--trace-speedup', '-2')
+        for part in ('--num-users', '--duration', '--gpu-mem-gb', '--seed', '--cache-dir', "'rag.tok_k'", "'foo'",
+                     '--trace-speedup'):
+            assert sum(part in line for line in lines) == 1, (part, lines)
+        assert len(lines) == 8, lines
+        lines = kv('--model', 'gpt5', '--num-users', '0', status=1)[1].splitlines()
+        assert len(lines) == 2 and 'tiny-1b' in lines[1], lines
+        assert os.listdir() == ['c.yaml'], os.listdir()
+
+
+def what_is_no_number_or_no_choice_is_status_2():
+    for name in [*BOUNDS, 'seed']:
+        for junk in ('x', '', '1x', 'nan'):
+            assert f'--{name}' in refused(f'--{name}={junk}')
+    for name in WHOLE:
+        refused(f'--{name}', '1.5')
+    for name in CHOICES:
+        assert CHOICES[name][1][0] in refused(f'--{name}', 'nothing')
+        assert f'--{name}' in refused(f'--{name}')
+    for name in FLAGS:
+        refused(f'--{name}=1')
+    assert 'exclude' in refused('--prefill-only', '--decode-only')
+    assert 'exclude' in refused('--closed-loop', '--order', 'seed')
+    assert 'exclude' in refused('--verify', '--io-trace-log', 'x')
+    assert 'a.json' in refused('--output', 'a.json', '--json', 'a.json')
+    refused('what')
+
+
+def names_can_be_cut_short_as_long_as_upstream_knows_what_is_meant():
+    options = table()
+    values = {**{n: v[2][0] for n, v in BOUNDS.items()}, **{n: v[0] for n, v in CHOICES.items()},
+              **{n: 'list' if n == 'model' else '1' if n == 'seed' else 'x' for n in TEXTS}}
+    for name in UPSTREAM:
+        for n in range(1, len(name)):
+            short = name[:n]
+            meant = [other for other in UPSTREAM if other.startswith(short)]
+            if short in options:
+                assert short in UPSTREAM, f'--{short} of ours hides --{name} cut short'
+                continue
+            args = [f'--{short}'] + ([] if name in FLAGS else [values[name]])
+            if len(meant) > 1:
+                err = refused(*args)
+                assert f"'--{short}' may be short for" in err and f'--{meant[0]}' in err, err
+                continue
+            # stopped by what comes behind, not by the option
+            assert "'--xyzzy'" in refused(*args, '--xyzzy'), args
+
+
+def a_folder_of_the_system_is_refused():
+    with folder() as here:
+        os.symlink('/etc', 'link')
+        os.symlink('/usr/bin', 'bin')
+        for path in ('/etc', '/etc/kv/x', '/bin/x', '/sbin', '/usr/bin', '/usr/sbin/kv', '/boot/kv', '/sys/x', '/proc/1',
+                     '/dev/shm/kv', '/root', '/root/kv', '/rootfs', 'link', 'link/deep/er', 'bin/../bin/x',
+                     '/tmp/../etc/kv', '/tmp/gone/../../etc/kv', './gone/.././link/x'):
+            lines = problems('--cache-dir', path)
+            assert len(lines) == 1 and 'cannot be a system directory' in lines[0] and path in lines[0], (path, lines)
+        for path in ('kv', './kv/deep', f'{here}/new/folder', '/var/tmp/kv', 'etc', '/etc/../var/tmp/kv'):
+            accepted('--cache-dir', path)
+        assert sorted(os.listdir()) == ['bin', 'link'], os.listdir()
+        if os.getuid():
+            os.mkdir('closed', 0o500)
+            assert 'cannot be written to' in problems('--cache-dir', 'closed/kv')[0]
+
+
+def odd_but_possible_options_give_a_warning():
+    err = accepted('--num-gpus', 6, '--tensor-parallel', 6)
+    assert 'warning: --tensor-parallel: 6 is not a power of two' in err, err
+    err = accepted('--dataset-path', 'gone.json')
+    assert 'warning: --dataset-path' in err and 'synthetic' in err, err
+    err = accepted('--enable-latency-tracing')
+    assert 'warning: --enable-latency-tracing' in err and 'bpftrace' in err, err
+    for level in ('ERROR', 'CRITICAL'):
+        assert accepted('--enable-latency-tracing', '--log-level', level) == ''
+
+
+# ----------------------------------------------------------------------------------- configuration
+
+with open(os.path.join(ROOT, 'tests/fuzz/corpus/kvconfig/all-keys'), encoding='utf-8') as full:
+    ALL_KEYS = full.read()
+
+
+def config(text, *args):
+    return problems('--config', write('c.yaml', text), *args)
+
+
+def a_file_with_every_key_is_taken():
+    with folder():
+        assert accepted('--config', write('c.yaml', ALL_KEYS)) == ''
+        for text in ('', '# nothing\n', '{}\n', '~\n', '---\n', 'rag: {}\n'):
+            assert accepted('--config', write('c.yaml', text)) == '', text
+
+
+def an_unknown_key_is_answered_with_the_valid_ones():
+    with folder():
+        for text, key, valid in (
+                ('foo: {a: 1}\n', 'foo', 'user_templates'), ('rag: {top_k: 5}\n', 'rag.top_k', 'top_k_chunks'),
+                ('user_templates: {poet: {}}\n', 'user_templates.poet', 'chatbot, coding, document'),
+                ('user_templates: {coding: {range: [1, 2]}}\n', 'user_templates.coding.range', 'context_range'),
+                ('qos_profiles: {batch: {p95: 3}}\n', 'qos_profiles.batch.p95', 'target_latency_p95_ms'),
+                ('"rag.top_k_chunks": 5\n', 'rag.top_k_chunks', 'model_configs')):
+            lines = config(text)
+            assert len(lines) == 1 and f"Unknown configuration key: '{key}'" in lines[0] and valid in lines[0], lines
+        assert len(config('a: 1\nb: 2\nrag: {c: 3, d: 4}\n')) == 4
+
+
+def sections_and_values_of_the_wrong_kind_are_refused():
+    with folder():
+        for text, says in (
+                ('rag:\n', 'rag: is not a mapping'), ('rag: 5\n', 'rag: is not a mapping'),
+                ('rag: [a]\n', 'rag: is not a mapping'), ('- rag\n', 'is not a mapping'), ('rag\n', 'is not a mapping'),
+                ('model_configs:\n', 'model_configs: is not'), ('model_configs: {m: 3}\n', 'model_configs.m: is not'),
+                ('decode: {batch_size: "32"}\n', "'32' is not a whole number"),
+                ('decode: {batch_size: 32.5}\n', "'32.5' is not a whole number"),
+                ('decode: {batch_size: [32]}\n', 'a list of 1 is not'), ('decode: {batch_size: }\n', 'is not a whole'),
+                ('decode: {batch_size: 0}\n', 'of 1 or more'),
+                ('eviction: {target_usage_ratio: high}\n', "'high' is not a number"),
+                ('eviction: {target_usage_ratio: 2}\n', 'of 0 to 1'),
+                ('rag: {retrieval_distribution: 5}\n', 'one of zipfian'),
+                ('user_templates: {coding: {context_range: 5}}\n', "'5' is not a list of two"),
+                ('user_templates: {coding: {context_range: [5]}}\n', 'a list of 1 is not a list of two'),
+                ('user_templates: {coding: {context_range: [9, 5]}}\n', '9 is larger than 5'),
+                ('user_templates: {coding: {context_range: [1.5, 5]}}\n', "'1.5' is not a whole number"),
+                ('decode: {batch_size: 3\n', 'line'), ('decode: {batch_size: 3, batch_size: 4}\n', 'duplicate'),
+                ('a: b: c\n', 'line'), ('rag: {}\n---\nrag: {}\n', 'more than one document'), ('\x00', 'not text')):
+            lines = config(text)
+            assert len(lines) == 1 and says in lines[0] and 'c.yaml' in lines[0], (text, lines)
+        assert 'No such file' in problems('--config', 'gone.yaml')[0]
+        assert problems('--config', '.')
+
+
+def numbers_are_read_as_upstream_reads_them():
+    with folder():
+        for text in ('eviction: {target_usage_ratio: 1}\n', 'decode: {batch_size: true}\n',
+                     'decode: {batch_size: 1_000}\n', 'rag: {max_chunk_bytes: 0x10000}\n',
+                     'decode: {batch_size: yes}\n', 'rag: {max_documents: 010}\n',
+                     'user_templates: {coding: {think_time_range: [1, 2]}}\n', 'decode: &x {batch_size: 3}\n'):
+            assert accepted('--config', write('c.yaml', text)) == '', text
+        err = accepted('--config', write('c.yaml', 'rag: {retrieval_distribution: normal}\n'))
+        assert "'normal' is not one of zipfian, uniform, random; zipfian is used" in err, err
+
+
+def models_can_be_described_and_changed():
+    with folder():
+        write('c.yaml', '''model_configs:
+  mine: {name: My own, num_layers: 10, hidden_dim: 1000, num_heads: 10, kv_heads: 5}
+  latent: {attention_type: mla, num_layers: 61, kv_lora_rank: 512, qk_rope_head_dim: 64}
+  plain: {}
+  tiny-1b: {num_layers: 24, anything: [else, {is: ignored}]}
+  bytes: {dtype: int8, num_layers: 1, kv_heads: 1, kv_dim_per_head: 7}
+''')
+        out, _ = kv('--config', 'c.yaml', '--model', 'list')
+        sizes = {line.split()[0]: int(line.split()[-1]) for line in out.splitlines()[1:]}
+        assert sizes['mine'] == 10 * 5 * 100 * 2 * 2 and sizes['latent'] == 61 * 576 * 2, sizes
+        assert sizes['plain'] == 32 * 8 * 128 * 2 * 2 and sizes['tiny-1b'] == 2 * 24576 and sizes['bytes'] == 14, sizes
+        assert sizes['llama3.1-8b'] == 131072 and len(sizes) == 13, sizes
+        result = trace('--config', 'c.yaml', '--model', 'mine')[2]
+        assert result['sluice']['kv']['model']['bytes_per_token'] == 20000
+        assert 'num_layers is 0' in config('model_configs: {m: {num_layers: 0}}\n')[0]
+        lines = kv('--model', 'mine', status=1)[1]
+        assert "'mine' is unknown" in lines and 'gpt-oss-20b' in lines, lines
+
+
+def keys_that_are_dead_upstream_live_here_unless_compat():
+    with folder():
+        c = write('c.yaml', 'validation_limits: {max_users: 10, max_duration_seconds: 20, max_gpu_memory_gb: 3, '
+                            'max_cpu_memory_gb: 4}\n')
+        small = ['--num-users', 10, '--duration', 20, '--gpu-mem-gb', 3, '--cpu-mem-gb', 4]
+        accepted('--config', c, *small)
+        large = ['--num-users', 11, '--duration', 21, '--gpu-mem-gb', 3.5, '--cpu-mem-gb', 4.5]
+        assert len(problems('--config', c, *large)) == 4
+        accepted('--config', c, '--compat', *large)
+        # a bad value of a dead key is still one
+        assert problems('--config', write('d.yaml', 'validation_limits: {max_users: x}\n'), '--compat')
+        q = write('q.yaml', 'qos_profiles: {interactive: {target_latency_p95_ms: 7}}\n')
+        for more, want in ([], 7), (['--compat'], 50):
+            result = trace('--config', q, '--num-users', 60, '--enable-rag', *more)[2]
+            sla = result['summary']['qos_metrics']['interactive']['sla']
+            assert sla['target_p95_ms'] == want, (more, sla)
+
+
+# ------------------------------------------------------------------------------------------ results
+
+TOP = ['requests_completed', 'total_tokens_generated', 'total_storage_io_latency', 'total_generation_latency',
+       'end_to_end_latencies', 'storage_latencies', 'generation_latencies', 'throughput_timeline', 'prefill_latencies',
+       'decode_latencies', 'multi_turn_cache_hits', 'multi_turn_cache_misses', 'seed', 'summary']
+SUMMARY = ['total_requests', 'total_tokens', 'elapsed_time', 'avg_throughput_tokens_per_sec', 'total_storage_io_time',
+           'storage_throughput_tokens_per_sec', 'requests_per_second', 'end_to_end_latency_ms', 'storage_io_latency_ms',
+           'generation_latency_ms', 'cache_stats', 'qos_metrics', 'prefix_cache_stats', 'autoscaling_stats',
+           'autoscaling_summary', 'multi_turn_stats']
+LEVELS = ['p50', 'p95', 'p99', 'p999', 'p9999']
+TIERS = ['gpu', 'cpu', 'storage']
+CACHE = ['cache_hit_rate', 'cache_hits', 'cache_misses', 'gpu_entries', 'cpu_entries', 'storage_entries',
+         'gpu_memory_used_gb', 'cpu_memory_used_gb', 'offloads_cpu', 'offloads_storage', 'storage_health',
+         'prefill_writes', 'decode_reads',
+         *[f'tier_{t}_kv_bytes_{w}_gb' for t in TIERS for w in ('written', 'read')],
+         *[f'tier_{t}_{w}_bandwidth_gbps' for t in TIERS for w in ('read', 'write')],
+         'system_prompt_hits', 'common_phrase_hits', 'user_cache_hits', 'multi_turn_hits', 'total_read_bytes',
+         'total_write_bytes', 'total_read_gb', 'total_write_gb', 'read_write_ratio', 'read_iops', 'write_iops',
+         'storage_tokens_processed']
+
+
+def the_JSON_has_upstreams_names():
+    with folder():
+        _, _, result = trace('--num-users', '30')
+        assert list(result) == [*TOP, 'sluice'], list(result)
+        summary = result['summary']
+        assert list(summary) == SUMMARY, list(summary)
+        for name in ('end_to_end', 'storage_io', 'generation'):
+            assert list(summary[f'{name}_latency_ms']) == ['mean', *LEVELS]
+        cache = summary['cache_stats']
+        assert [n for n in cache if n in CACHE] == CACHE, list(cache)
+        rest = [n for n in cache if n not in CACHE]
+        known = {f'{t}_{w}_{p}_ms' for t in TIERS for w in ('read', 'write') for p in LEVELS} | \
+                {f'storage_{w}_{k}_{p}_ms' for w in ('read', 'write') for k in ('device', 'host') for p in LEVELS}
+        assert set(rest) <= known and {'gpu_read_p9999_ms', 'storage_write_device_p50_ms'} <= set(rest), rest
+        assert list(cache['storage_health']) == ['overall_status', 'criteria', 'passed_count', 'total_count']
+        assert list(summary['prefix_cache_stats']) == ['prefix_hits', 'prefix_misses', 'system_prompt_reuse',
+                                                       'common_phrase_reuse', 'bytes_saved']
+        assert list(summary['multi_turn_stats']) == ['cache_hits', 'cache_misses', 'hit_rate']
+        assert summary['autoscaling_summary'] is None and summary['autoscaling_stats'] == []
+        assert list(summary['qos_metrics']) == ['interactive', 'responsive', 'batch']
+        batch = summary['qos_metrics']['batch']
+        assert list(batch) == ['total_requests', 'latency_ms', 'sla'], batch
+        assert list(batch['latency_ms']) == ['mean', 'p50', 'p95', 'p99', 'max']
+        assert list(batch['sla']) == ['target_p95_ms', 'actual_p95_ms', 'compliance', 'met']
+        with open('out.json', encoding='utf-8') as f:
+            text = f.read()
+        assert text.startswith('{\n    "requests_completed": ') and text.endswith('}\n'), text[:40]
+
+
+def the_numbers_fit_together():
+    import numpy
+    with folder():
+        _, _, result = trace('--num-users', '30', '--generation-mode', 'fast')
+        s, c = result['summary'], result['summary']['cache_stats']
+        assert s['total_requests'] == result['requests_completed'] == len(result['end_to_end_latencies']) > 50
+        assert s['elapsed_time'] == 5 and result['seed'] == 42
+        assert s['avg_throughput_tokens_per_sec'] == s['total_tokens'] / 5
+        assert abs(s['requests_per_second'] - s['total_requests'] / 5) < 1e-9
+        for name, values in ('end_to_end', result['end_to_end_latencies']), ('generation', result['generation_latencies']):
+            stats = s[f'{name}_latency_ms']
+            assert abs(stats['mean'] - numpy.mean(values) * 1e3) < 1e-6, name
+            for level, p in zip(LEVELS, (50, 95, 99, 99.9, 99.99)):
+                assert abs(stats[level] - numpy.percentile(values, p) * 1e3) < 1e-6, (name, level)
+        assert abs(sum(result['generation_latencies']) - result['total_generation_latency']) < 1e-6
+        assert c['cache_hit_rate'] == c['cache_hits'] / (c['cache_hits'] + c['cache_misses'])
+        assert c['total_read_gb'] == c['total_read_bytes'] / 2 ** 30
+        assert c['read_write_ratio'] == c['total_read_bytes'] / c['total_write_bytes']
+        assert c['cache_hits'] == sum(c[n] for n in ('system_prompt_hits', 'common_phrase_hits', 'user_cache_hits',
+                                                     'multi_turn_hits'))
+        for t in TIERS:
+            assert abs(c[f'tier_{t}_read_bandwidth_gbps'] - c[f'tier_{t}_kv_bytes_read_gb'] / 5) < 1e-9
+        requests = sum(q.get('total_requests', 0) for q in s['qos_metrics'].values())
+        assert requests == s['total_requests']
+
+
+def the_common_result_is_inside_and_follows_the_schema():
+    with folder():
+        _, _, result = trace('--json', 'common.json', '--html', 'page.html', '--csv', 'series.csv')
+        with open('common.json', encoding='utf-8') as f:
+            common = json.load(f)
+        inside = result['sluice']
+        assert {k: v for k, v in common.items() if k != 'duration_sec'} == \
+               {k: v for k, v in inside.items() if k != 'duration_sec'}
+        resultcheck.check(ROOT, common)
+        k = common['kv']
+        assert common['command'] == 'kv' and k['mode'] == 'trace' and common['series'] == [], k['mode']
+        assert [t['name'] for t in k['tiers']] == ['gpu', 'cpu', 'nvme']
+        assert {t['kind'] for t in k['tiers']} == {'trace'} and k['tiers'][2]['limit_bytes'] is None
+        assert k['requests'] == result['requests_completed'] == sum(k['seconds']['requests'])
+        assert sum(k['seconds']['hits']) == k['cache']['hits']
+        assert len(k['seconds']['t']) == 5, k['seconds']['t']
+        assert common['settings']['num_users'] == 5 and common['settings']['seed'] == 42
+        with open('trace.csv', encoding='utf-8', newline='') as f:
+            rows = f.read().count('\r\n') - 1
+        assert k['rows'] == rows > 0
+        for name in ('common.json', 'out.json'):
+            subprocess.run([SLUICE, 'report', name, '-o', 'again.html'], check=True)
+            assert os.path.getsize('again.html') > 10000 and os.path.getsize('page.html') > 10000
+
+
+COLUMNS = '''Timestamp, Model, Num Users, Duration (s), GPU Memory per Card (GiB), Num GPUs, Tensor Parallel, Total GPU Memory (GiB),
+CPU Memory (GiB), Generation Mode, Performance Profile, Multi-turn, Prefix Caching, RAG Enabled, Autoscaling, Seed,
+Max Concurrent Allocs, Request Rate, Max Requests, Dataset Path, Cache Dir, Storage Capacity (GiB), Precondition,
+Precondition Size (GiB), Precondition Threads, Trace Speedup, Replay Cycles'''
+METRICS = ['Total Requests', 'Total Tokens', 'Elapsed Time (s)', 'Avg Throughput (tok/s)', 'Storage Throughput (tok/s)',
+           'Requests/sec',
+           *[f'{k} Latency {p} (ms)' for k in ('E2E', 'Storage') for p in ('Mean', 'P50', 'P95', 'P99', 'P99.9', 'P99.99')],
+           *[f'Gen Latency {p} (ms)' for p in ('Mean', 'P50', 'P95', 'P99')],
+           *[f'Storage Tier {w} {k} {p} (ms)' for k in ('Total', 'Device', 'Host') for w in ('Read', 'Write')
+             for p in ('P50', 'P95', 'P99', 'P99.9', 'P99.99')],
+           'Cache Hit Rate', 'Read/Write Ratio', 'Total Read (GiB)', 'Total Write (GiB)',
+           *[f'Tier {t} KV Bytes {w} (GiB)' for w in ('Written', 'Read') for t in ('GPU', 'CPU', 'Storage')],
+           *[f'Tier {t} {w} Bandwidth (GiB/s)' for t in ('GPU', 'CPU', 'Storage') for w in ('Read', 'Write')],
+           'GPU Entries', 'CPU Entries', 'Storage Entries', 'Multi-turn Hit Rate']
+
+
+def columns():
+    return [c.strip() for c in COLUMNS.replace('\n', ' ').split(',')]
+
+
+def the_workbook_has_upstreams_sheets_and_columns():
+    import openpyxl
+    with folder():
+        _, err, result = trace('--xlsx-output', 'out.xlsx')
+        if 'libxlsxwriter' in err:
+            raise tap.Skip('xlsxwriter', err.strip())
+        book = openpyxl.load_workbook('out.xlsx')
+        assert book.sheetnames == ['Summary', 'Run Parameters', 'Performance Metrics', 'QoS Metrics']
+        names, values = book['Summary'].values
+        assert list(names) == columns() + METRICS and len(names) == 99, names
+        row = dict(zip(names, values))
+        s = result['summary']
+        assert row['Model'] == 'llama3.1-8b' and row['Num Users'] == 5 and row['Seed'] == 42
+        assert row['Dataset Path'] == 'N/A' and row['Cache Dir'] == 'temp'
+        assert row['Total Requests'] == s['total_requests']
+        assert abs(row['Cache Hit Rate'] - s['cache_stats']['cache_hit_rate']) < 1e-12
+        assert abs(row['E2E Latency P99.9 (ms)'] - s['end_to_end_latency_ms']['p999']) < 1e-9
+        assert row['Storage Tier Read Device P95 (ms)'] == s['cache_stats'].get('storage_read_device_p95_ms')
+        upright = list(book['Run Parameters'].values)
+        assert upright[0] == ('Parameter', 'Value') and [r[0] for r in upright[1:]] == columns()
+        upright = list(book['Performance Metrics'].values)
+        assert upright[0] == ('Metric', 'Value') and [r[0] for r in upright[1:]] == METRICS and len(upright) == 73
+        qos = list(book['QoS Metrics'].values)
+        assert qos[0] == ('QoS Level', 'Total Requests', 'Latency P95 (ms)', 'Latency P99 (ms)', 'SLA Met', 'SLA Compliance')
+        assert sum(r[1] for r in qos[1:]) == s['total_requests'], qos
+        trace('--xlsx-output', 'through.xlsx', '--performance-profile', 'throughput')
+        qos = list(openpyxl.load_workbook('through.xlsx')['QoS Metrics'].values)
+        assert all(r[4] == r[5] == 'N/A (throughput mode)' for r in qos[1:]), qos
+
+
+def a_table_with_another_name_is_CSV():
+    import csv
+    with folder():
+        for name, becomes in ('out.csv', 'out.csv'), ('table', 'table.csv'), ('a.txt', 'a.txt.csv'):
+            trace('--xlsx-output', name)
+            with open(becomes, encoding='utf-8', newline='') as f:
+                names, values = csv.reader(f)
+            assert names == columns() + METRICS and len(values) == 99, becomes
+            assert values[1] == 'llama3.1-8b' and float(values[names.index('Avg Throughput (tok/s)')]) > 0
+            assert name == becomes or not os.path.exists(name)
+
+
+def the_output_has_upstreams_name_when_none_is_given():
+    with folder():
+        kv(*QUICK, '--io-trace-log', 'trace.csv')
+        names = os.listdir()
+        names.remove('trace.csv')
+        assert len(names) == 1 and re.fullmatch(r'benchmark_results_\d{8}_\d{6}\.json', names[0]), names
+
+
+def a_seed_that_is_not_given_is_null_and_told():
+    with folder():
+        out, _ = kv(*QUICK[:-2], '--io-trace-log', 't.csv', '--output', 'o.json')
+        with open('o.json', encoding='utf-8') as f:
+            result = json.load(f)
+        seed = result['sluice']['settings']['seed']
+        assert result['seed'] is None and f'seed {seed} (drawn)' in out, (seed, out)
+        again = trace('--seed', seed)[2]
+        with open('t.csv', 'rb') as a, open('trace.csv', 'rb') as b:
+            assert a.read() == b.read() and again['seed'] == seed
+
+
+def without_requests_there_is_no_summary():
+    with folder():
+        slow = write('slow.yaml', ''.join(f'  {t}: {{think_time_range: [1000, 1000]}}\n' for t in
+                                          ('chatbot', 'coding', 'document')).join(['user_templates:\n', '']))
+        for more, status in ([], 1), (['--compat'], 0):
+            out, err, result = trace('--config', slow, '--xlsx-output', 'o.xlsx', *more, status=status)
+            assert list(result) == [n for n in TOP if n != 'summary'] + ['sluice'], list(result)
+            assert result['requests_completed'] == 0 and not os.path.exists('o.xlsx'), os.listdir()
+            assert 'No request was completed' in out and ('no request was completed' in err) == bool(status), err
+            resultcheck.check(ROOT, result['sluice'])
+
+
+def only_one_output_is_standard_output():
+    with folder():
+        out, _ = kv(*QUICK, '--io-trace-log', 't.csv', '--output', '-')
+        assert json.loads(out)['requests_completed'] > 0
+        out, _ = kv(*QUICK, '--io-trace-log', '-', '--output', 'o.json')
+        assert out.startswith('Timestamp,Operation,') and 'Overall' not in out
+        refused(*QUICK, '--io-trace-log', '-', '--output', '-')
+        refused(*QUICK, '--xlsx-output', '-')
+
+
+def the_hit_rate_is_compared_with_a_recorded_one():
+    with folder():
+        rate = trace()[2]['summary']['cache_stats']['cache_hit_rate']
+        record = {'timestamp': 1.0, 'request_id': 'r', 'user_id': 'u', 'context_tokens': 100, 'generation_tokens': 10,
+                  'phase': 'decode', 'cache_tier': 'gpu', 'read_bytes': 5, 'write_bytes': 0, 'read_latency_ms': 1.0,
+                  'write_latency_ms': 0.0, 'model_name': 'm'}
+        for hits, passed in (round(rate * 1000), True), (500, False):
+            write('v.json', json.dumps([dict(record, cache_hit=i < hits) for i in range(1000)]))
+            out, _, result = trace('--validation-trace', 'v.json')
+            v = result['validation']
+            assert list(v) == ['passed', 'avg_error_pct', 'comparison', 'trace_stats'] and v['passed'] is passed, v
+            error = abs(rate - hits / 1000) / (hits / 1000) * 100
+            assert abs(v['avg_error_pct'] - error) < 1e-9 and v['trace_stats']['total_requests'] == 1000, v
+            assert ('passed' if passed else 'failed') in out
+        v = trace('--validation-trace', 'gone.json')[2]['validation']
+        assert v['trace_stats']['cache_hit_rate'] == 0.65, v
+        for text in ('{}', '[', '[]', '[{"a": 1}]'):
+            err = kv(*QUICK, '--io-trace-log', 't.csv', '--output', 'o.json', '--validation-trace', write('v.json', text),
+                     status=1)[1]
+            assert '--validation-trace' in err, err
+
+
+def a_dry_run_tells_and_creates_nothing():
+    with folder():
+        out, err = kv('--dry-run', *QUICK, '--cache-dir', 'cache', '--gpu-mem-gb', 0, '--cpu-mem-gb', 0)
+        assert 'requests' in out and 'Would write' in out and 'cache' in out and not err, (out, err)
+        assert not re.search(r'storage +0 B written', out), out
+        out, _ = kv('--dry-run', *QUICK, '--io-trace-log', 't.csv')
+        rows = int(re.search(r'Would write (\d+) rows', out)[1])
+        assert os.listdir() == [], os.listdir()
+        kv(*QUICK, '--io-trace-log', 't.csv', '--output', 'o.json')
+        with open('t.csv', encoding='utf-8') as f:
+            assert len(f.readlines()) == rows + 1
+
+
+def health_is_judged_by_the_profile():
+    with folder():
+        for profile in 'latency', 'throughput':
+            health = trace('--performance-profile', profile, '--gpu-mem-gb', 0,
+                           '--cpu-mem-gb', 0)[2]['summary']['cache_stats']['storage_health']
+            names = [c['name'] for c in health['criteria']]
+            if profile == 'latency':
+                assert names == ['Storage Tier Write Device P95 < 500ms', 'Storage Tier Read Device P95 < 200ms',
+                                 'Cache Hit Rate > 30%'], names
+                assert health['criteria'][2]['unit'] == 'ratio' and health['criteria'][2]['target'] == 0.3
+            else:
+                assert names == ['Storage KV Read Bandwidth', 'Storage KV Write Bandwidth'], names
+                assert all(c['target'] == '>0' and re.fullmatch(r'\d+\.\d\d', c['actual']) and c['unit'] == 'GiB/s'
+                           for c in health['criteria']), health
+            assert health['overall_status'] == 'PASS' and health['passed_count'] == health['total_count'] == len(names)
+
+
+tap.run(every_option_of_upstream_is_there_with_its_default, every_bound_is_upstreams, everything_wrong_is_said_at_once,
+        what_is_no_number_or_no_choice_is_status_2, names_can_be_cut_short_as_long_as_upstream_knows_what_is_meant,
+        a_folder_of_the_system_is_refused, odd_but_possible_options_give_a_warning, a_file_with_every_key_is_taken,
+        an_unknown_key_is_answered_with_the_valid_ones, sections_and_values_of_the_wrong_kind_are_refused,
+        numbers_are_read_as_upstream_reads_them, models_can_be_described_and_changed,
+        keys_that_are_dead_upstream_live_here_unless_compat, the_JSON_has_upstreams_names, the_numbers_fit_together,
+        the_common_result_is_inside_and_follows_the_schema, the_workbook_has_upstreams_sheets_and_columns,
+        a_table_with_another_name_is_CSV, the_output_has_upstreams_name_when_none_is_given,
+        a_seed_that_is_not_given_is_null_and_told, without_requests_there_is_no_summary,
+        only_one_output_is_standard_output, the_hit_rate_is_compared_with_a_recorded_one,
+        a_dry_run_tells_and_creates_nothing, health_is_judged_by_the_profile)
