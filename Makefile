@@ -88,6 +88,7 @@ perf: setup-check
 	@$(MAKE) --no-print-directory build
 	$(PYTHON) tests/perf/perf.py
 	$(PYTHON) tests/perf/tune.py
+	$(PYTHON) tests/perf/kv_cache.py
 
 format:
 	$(PYTHON) tools/format.py

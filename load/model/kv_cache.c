@@ -135,6 +135,15 @@ static void take_out(struct kv_cache *c, uint32_t i)
 		entry(c, e->next)->prev = e->prev;
 }
 
+/* Ask memory for what taking it out of its list will look at. */
+static void expect_neighbours(const struct kv_cache *c, const struct kv_entry *e)
+{
+	if (e->prev != KV_NONE)
+		__builtin_prefetch(entry(c, e->prev));
+	if (e->next != KV_NONE)
+		__builtin_prefetch(entry(c, e->next));
+}
+
 /* The one not touched for longest, or KV_NONE. */
 static uint32_t oldest(const struct kv_cache *c, int tier)
 {
@@ -179,6 +188,11 @@ static void leave(struct kv_cache *c, uint32_t i)
 	take_out(c, i);
 	t->used -= e->size * t->weight;
 	t->entries--;
+	/* The next ones of the list leave next. */
+	if (e->next != KV_NONE) {
+		kv_entries_expect(&c->s, entry(c, e->next)->hash);
+		expect_neighbours(c, entry(c, e->next));
+	}
 }
 
 static void forget(struct kv_cache *c, uint32_t i)
@@ -380,9 +394,21 @@ int kv_cache_access(struct kv_cache *c, struct kv_key key, enum kv_phase phase, 
 	return done(c, r);
 }
 
-void kv_cache_prefetch(const struct kv_cache *c, struct kv_key key)
+/* In steps, each of which needs what the one before has asked for. */
+void kv_cache_prefetch(const struct kv_cache *c, const struct kv_key *keys, unsigned n)
 {
-	kv_entries_prefetch(&c->s, (uint32_t)kv_key_hash(key));
+	uint32_t hash[32], found[32];
+
+	n = (unsigned)min_u64(n, ARRAY_SIZE(hash));
+	for (unsigned k = 0; k < n; k++) {
+		hash[k] = (uint32_t)kv_key_hash(keys[k]);
+		kv_entries_expect(&c->s, hash[k]);
+	}
+	for (unsigned k = 0; k < n; k++)
+		found[k] = kv_entries_expect_entry(&c->s, hash[k]);
+	for (unsigned k = 0; k < n; k++)
+		if (found[k] != KV_NONE)
+			expect_neighbours(c, entry(c, found[k]));
 }
 
 int kv_cache_where(const struct kv_cache *c, struct kv_key key)

@@ -81,8 +81,11 @@ int kv_cache_allocate(struct kv_cache *c, struct kv_key key, uint32_t tokens);
 /* Read it: touch, event, tier; or -ENOENT with KV_EV_MISS. */
 int kv_cache_access(struct kv_cache *c, struct kv_key key, enum kv_phase phase, enum kv_kind kind);
 
-/* Some time before one of the above, for many keys at once: ask memory for what it will need. */
-void kv_cache_prefetch(const struct kv_cache *c, struct kv_key key);
+/*
+ * Before operations on many keys: ask memory for what they will need, all at once.  Up to 32 keys
+ * are of use, and only in a cache that is larger than the processor's.
+ */
+void kv_cache_prefetch(const struct kv_cache *c, const struct kv_key *keys, unsigned n);
 
 /* Is it there?  Without touch and without event: tier or -ENOENT. */
 int kv_cache_where(const struct kv_cache *c, struct kv_key key);

@@ -110,7 +110,7 @@ void kv_cache_checked_done(struct kv_cache *c)
 	for (int i = 0; i < KV_TIERS && ok; i++)
 		ok = c->cut_short || conserved(c, i);
 	/* All of it as often as costs about the same per operation, however many there are. */
-	if (ok && ++c->unchecked * 16 >= c->s.live) {
+	if (ok && ++c->unchecked * 16 >= c->s.entries.made) {
 		c->unchecked = 0;
 		ok = kv_cache_check(c, &err) == 0;
 	}

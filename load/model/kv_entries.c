@@ -9,15 +9,15 @@
 
 #include "base/util.h"
 
-/* Buckets hold KV_NONE or the first entry of their chain; half an entry each on average. */
-enum {
-	ENTRY_CHUNK = sizeof(struct kv_entry) << KV_CHUNK_SHIFT,
-	HEAD_CHUNK = sizeof(uint32_t) << KV_HEADS_SHIFT,
-	FIRST_BUCKETS = 1024,
-	BUCKETS_PER_ENTRY = 2
-};
+/*
+ * Four entries to a bucket on average: those not yet split have up to eight, and few of them need a
+ * second line.
+ */
+enum { FIRST_BUCKETS = 256, PER_BUCKET = 4 };
 
-static int chunks_grow(struct kv_chunks *c, size_t size)
+/* ---- chunks ---- */
+
+static int chunks_grow(struct kv_chunks *c)
 {
 	char *chunk;
 
@@ -30,14 +30,24 @@ static int chunks_grow(struct kv_chunks *c, size_t size)
 		c->v = v;
 		c->room = room;
 	}
-	chunk = aligned_alloc(size, size);
+	chunk = aligned_alloc(KV_CHUNK_BYTES, KV_CHUNK_BYTES);
 	if (!chunk)
 		return -ENOMEM;
 	/* Small caches do not need a huge page; large ones are all about misses of the TLB. */
 	if (c->nr)
-		madvise(chunk, size, MADV_HUGEPAGE);
+		madvise(chunk, KV_CHUNK_BYTES, MADV_HUGEPAGE);
 	c->v[c->nr++] = chunk;
 	return 0;
+}
+
+/* One more line at the end; KV_NONE: no memory. */
+static uint32_t chunks_extend(struct kv_chunks *c)
+{
+	if (c->made == KV_NONE)
+		return KV_NONE;
+	if (c->made >> KV_CHUNK_SHIFT >= c->nr && chunks_grow(c) < 0)
+		return KV_NONE;
+	return c->made++;
 }
 
 static void chunks_fini(struct kv_chunks *c)
@@ -49,11 +59,22 @@ static void chunks_fini(struct kv_chunks *c)
 
 /* ---- buckets ---- */
 
-static uint32_t *head(const struct kv_entries *s, uint32_t b)
+static struct kv_line *bucket(const struct kv_entries *s, uint32_t b)
 {
-	char *chunk = s->buckets.v[b >> KV_HEADS_SHIFT];
+	return kv_chunks_at(&s->buckets, b);
+}
 
-	return (uint32_t *)(void *)chunk + (b & ((1u << KV_HEADS_SHIFT) - 1));
+/* The line behind @l, or NULL. */
+static struct kv_line *next_line(const struct kv_entries *s, const struct kv_line *l)
+{
+	return l->more == KV_NONE ? NULL : kv_chunks_at(&s->more, l->more);
+}
+
+static struct kv_line *last_line(const struct kv_entries *s, struct kv_line *l)
+{
+	while (l->more != KV_NONE)
+		l = next_line(s, l);
+	return l;
 }
 
 /* Those before `split' are split already: one more bit counts for them. */
@@ -64,25 +85,74 @@ static uint32_t bucket_of(const struct kv_entries *s, uint32_t hash)
 	return b < s->split ? hash & (2 * s->mask + 1) : b;
 }
 
-/* The new bucket is the one above: what is in its memory does not matter. */
+static uint32_t take_line(struct kv_entries *s)
+{
+	uint32_t n = s->more.free;
+
+	if (n == KV_NONE)
+		return chunks_extend(&s->more);
+	s->more.free = ((struct kv_line *)kv_chunks_at(&s->more, n))->more;
+	return n;
+}
+
+/* Give back the line behind @l. */
+static void free_next_line(struct kv_entries *s, struct kv_line *l)
+{
+	struct kv_line *next = next_line(s, l);
+	uint32_t n = l->more;
+
+	l->more = next->more;
+	next->more = s->more.free;
+	s->more.free = n;
+}
+
+static int put(struct kv_entries *s, struct kv_line *l, uint32_t hash, uint32_t i)
+{
+	l = last_line(s, l);
+	if (l->nr == KV_LINE_SLOTS) {
+		uint32_t n = take_line(s);
+
+		if (n == KV_NONE)
+			return -ENOMEM;
+		l->more = n;
+		l = next_line(s, l);
+		l->nr = 0;
+		l->more = KV_NONE;
+	}
+	l->hash[l->nr] = hash;
+	l->entry[l->nr++] = i;
+	return 0;
+}
+
+/*
+ * Share a bucket out among itself and a new one.  A line is given back before what was in it is
+ * put elsewhere, and the two never need more lines than the one had: put() finds a free one.
+ */
 static int split_one(struct kv_entries *s)
 {
-	uint32_t from = s->split, to = from + s->mask + 1, bit = s->mask + 1, *stay, *go, next;
+	uint32_t bit = s->mask + 1, to = chunks_extend(&s->buckets);
+	struct kv_line *from = bucket(s, s->split), *go, old = *from;
+	bool again = true;
 
-	if (to >> KV_HEADS_SHIFT >= s->buckets.nr && chunks_grow(&s->buckets, HEAD_CHUNK) < 0)
+	if (to == KV_NONE)
 		return -ENOMEM;
-	stay = head(s, from);
-	go = head(s, to);
-	for (uint32_t i = *stay; i != KV_NONE; i = next) {
-		struct kv_entry *e = kv_entry(s, i);
-		uint32_t **at = e->hash & bit ? &go : &stay;
+	go = bucket(s, to);
+	go->nr = from->nr = 0;
+	go->more = from->more = KV_NONE;
+	while (again) {
+		struct kv_line now = old;
 
-		next = e->chain;
-		**at = i;
-		*at = &e->chain;
+		again = now.more != KV_NONE;
+		if (again) {
+			struct kv_line *next = next_line(s, &now);
+
+			old = *next;
+			next->more = s->more.free;
+			s->more.free = now.more;
+		}
+		for (uint32_t k = 0; k < now.nr; k++)
+			put(s, now.hash[k] & bit ? go : from, now.hash[k], now.entry[k]);
 	}
-	*stay = KV_NONE;
-	*go = KV_NONE;
 	if (++s->split > s->mask) {
 		s->mask = 2 * s->mask + 1;
 		s->split = 0;
@@ -90,48 +160,66 @@ static int split_one(struct kv_entries *s)
 	return 0;
 }
 
-static uint64_t nr_buckets(const struct kv_entries *s)
-{
-	return (uint64_t)s->mask + 1 + s->split;
-}
-
 uint32_t kv_entries_find(const struct kv_entries *s, struct kv_key key, uint32_t hash)
 {
-	uint32_t i = *head(s, bucket_of(s, hash));
-
-	while (i != KV_NONE) {
-		const struct kv_entry *e = kv_entry(s, i);
-
-		if (kv_key_equal(e->key, key))
-			return i;
-		i = e->chain;
-	}
+	for (const struct kv_line *l = bucket(s, bucket_of(s, hash)); l; l = next_line(s, l))
+		for (uint32_t k = 0; k < l->nr; k++)
+			if (l->hash[k] == hash && kv_key_equal(kv_entry(s, l->entry[k])->key, key))
+				return l->entry[k];
 	return KV_NONE;
 }
 
-void kv_entries_prefetch(const struct kv_entries *s, uint32_t hash)
+/* The last slot of the bucket takes the place of the one that is freed. */
+static void take_out(struct kv_entries *s, uint32_t i, uint32_t hash)
 {
-	__builtin_prefetch(head(s, bucket_of(s, hash)));
+	struct kv_line *l = bucket(s, bucket_of(s, hash)), *before = NULL, *end = l;
+	uint32_t k = 0;
+
+	while (l->entry[k] != i) {
+		if (++k == l->nr) {
+			l = next_line(s, l);
+			k = 0;
+		}
+	}
+	for (; end->more != KV_NONE; end = next_line(s, end))
+		before = end;
+	end->nr--;
+	l->hash[k] = end->hash[end->nr];
+	l->entry[k] = end->entry[end->nr];
+	if (!end->nr && before)
+		free_next_line(s, before);
 }
 
-static void unchain(struct kv_entries *s, uint32_t i)
+void kv_entries_expect(const struct kv_entries *s, uint32_t hash)
 {
-	uint32_t *at = head(s, bucket_of(s, kv_entry(s, i)->hash));
+	__builtin_prefetch(bucket(s, bucket_of(s, hash)));
+}
 
-	while (*at != i)
-		at = &kv_entry(s, *at)->chain;
-	*at = kv_entry(s, i)->chain;
+uint32_t kv_entries_expect_entry(const struct kv_entries *s, uint32_t hash)
+{
+	const struct kv_line *l = bucket(s, bucket_of(s, hash));
+
+	for (uint32_t k = 0; k < l->nr; k++) {
+		if (l->hash[k] == hash) {
+			__builtin_prefetch(kv_entry(s, l->entry[k]));
+			return l->entry[k];
+		}
+	}
+	return KV_NONE;
 }
 
 /* ---- entries ---- */
 
 int kv_entries_init(struct kv_entries *s)
 {
-	*s = (struct kv_entries){
-		.free = KV_NONE, .oldest = KV_NONE, .newest = KV_NONE, .mask = FIRST_BUCKETS - 1};
-	if (chunks_grow(&s->buckets, HEAD_CHUNK) < 0)
-		return -ENOMEM;
-	memset(head(s, 0), 0xff, FIRST_BUCKETS * sizeof(uint32_t));
+	*s = (struct kv_entries){.oldest = KV_NONE, .newest = KV_NONE, .mask = FIRST_BUCKETS - 1};
+	s->entries.free = s->buckets.free = s->more.free = KV_NONE;
+	for (uint32_t b = 0; b < FIRST_BUCKETS; b++) {
+		if (chunks_extend(&s->buckets) == KV_NONE)
+			return -ENOMEM;
+		bucket(s, b)->nr = 0;
+		bucket(s, b)->more = KV_NONE;
+	}
 	return 0;
 }
 
@@ -139,45 +227,49 @@ void kv_entries_fini(struct kv_entries *s)
 {
 	chunks_fini(&s->entries);
 	chunks_fini(&s->buckets);
+	chunks_fini(&s->more);
 }
 
-static uint32_t take_free(struct kv_entries *s)
+static uint32_t take_entry(struct kv_entries *s)
 {
-	uint32_t i = s->free;
+	uint32_t i = s->entries.free;
 
-	if (i != KV_NONE) {
-		s->free = kv_entry(s, i)->chain;
-		return i;
-	}
-	if (s->made == KV_NONE)
-		return KV_NONE;
-	if (s->made >> KV_CHUNK_SHIFT >= s->entries.nr && chunks_grow(&s->entries, ENTRY_CHUNK) < 0)
-		return KV_NONE;
-	return s->made++;
+	if (i == KV_NONE)
+		return chunks_extend(&s->entries);
+	s->entries.free = kv_entry(s, i)->newer;
+	return i;
+}
+
+static void free_entry(struct kv_entries *s, uint32_t i)
+{
+	kv_entry(s, i)->live = false;
+	kv_entry(s, i)->newer = s->entries.free;
+	s->entries.free = i;
 }
 
 uint32_t kv_entries_add(struct kv_entries *s, struct kv_key key, uint32_t hash)
 {
 	struct kv_entry *e;
-	uint32_t i, *at;
+	uint32_t i;
 
-	while (nr_buckets(s) < BUCKETS_PER_ENTRY * ((uint64_t)s->live + 1) && s->mask < 1u << 31)
+	while ((uint64_t)s->buckets.made * PER_BUCKET <= s->live)
 		if (split_one(s) < 0)
 			return KV_NONE;
-	i = take_free(s);
+	i = take_entry(s);
 	if (i == KV_NONE)
 		return i;
-	at = head(s, bucket_of(s, hash));
 	e = kv_entry(s, i);
+	if (put(s, bucket(s, bucket_of(s, hash)), hash, i) < 0) {
+		free_entry(s, i);
+		return KV_NONE;
+	}
 	*e = (struct kv_entry){.key = key,
 			       .hash = hash,
-			       .chain = *at,
 			       .older = s->newest,
 			       .newer = KV_NONE,
 			       .prev = KV_NONE,
 			       .next = KV_NONE,
 			       .live = true};
-	*at = i;
 	if (s->newest == KV_NONE)
 		s->oldest = i;
 	else
@@ -189,9 +281,9 @@ uint32_t kv_entries_add(struct kv_entries *s, struct kv_key key, uint32_t hash)
 
 void kv_entries_remove(struct kv_entries *s, uint32_t i)
 {
-	struct kv_entry *e = kv_entry(s, i);
+	const struct kv_entry *e = kv_entry(s, i);
 
-	unchain(s, i);
+	take_out(s, i, e->hash);
 	if (e->older == KV_NONE)
 		s->oldest = e->newer;
 	else
@@ -200,16 +292,37 @@ void kv_entries_remove(struct kv_entries *s, uint32_t i)
 		s->newest = e->older;
 	else
 		kv_entry(s, e->newer)->older = e->older;
-	e->live = false;
-	e->chain = s->free;
-	s->free = i;
+	free_entry(s, i);
 	s->live--;
+}
+
+static uint64_t chunks_memory(const struct kv_chunks *c)
+{
+	return (uint64_t)c->nr * KV_CHUNK_BYTES + c->room * sizeof(*c->v);
 }
 
 uint64_t kv_entries_memory(const struct kv_entries *s)
 {
-	return (uint64_t)s->entries.nr * ENTRY_CHUNK + (uint64_t)s->buckets.nr * HEAD_CHUNK +
-	       (uint64_t)(s->entries.room + s->buckets.room) * sizeof(char *);
+	return chunks_memory(&s->entries) + chunks_memory(&s->buckets) + chunks_memory(&s->more);
+}
+
+/* Every line and every entry that was ever made is in use or free. */
+static bool none_lost(const struct kv_entries *s)
+{
+	uint32_t lines = 0, entries = s->live, slots = 0;
+
+	for (uint32_t b = 0; b < s->buckets.made; b++) {
+		const struct kv_line *l = bucket(s, b);
+
+		slots += l->nr;
+		while ((l = next_line(s, l)) && lines++ <= s->more.made)
+			slots += l->nr;
+	}
+	for (uint32_t i = s->more.free; i != KV_NONE && lines <= s->more.made; lines++)
+		i = ((struct kv_line *)kv_chunks_at(&s->more, i))->more;
+	for (uint32_t i = s->entries.free; i != KV_NONE && entries <= s->entries.made; entries++)
+		i = kv_entry(s, i)->newer;
+	return slots == s->live && lines == s->more.made && entries == s->entries.made;
 }
 
 bool kv_entries_sound(const struct kv_entries *s)
@@ -225,5 +338,5 @@ bool kv_entries_sound(const struct kv_entries *s)
 			return false;
 		before = i;
 	}
-	return n == s->live && before == s->newest;
+	return n == s->live && before == s->newest && none_lost(s);
 }

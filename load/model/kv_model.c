@@ -79,9 +79,10 @@ struct kv_model *kv_models_add(struct kv_models *m, const char *key)
 	return v;
 }
 
+/* Asked for with every event: words are compared as bytes, which needs no call. */
 bool kv_model_is_mla(const struct kv_model *m)
 {
-	return !strcmp(m->attention, "mla");
+	return !memcmp(m->attention, "mla", sizeof("mla"));
 }
 
 uint32_t kv_model_head_dim(const struct kv_model *m)
@@ -93,9 +94,9 @@ uint32_t kv_model_head_dim(const struct kv_model *m)
 
 uint32_t kv_model_element_size(const struct kv_model *m)
 {
-	if (!strcmp(m->dtype, "float32"))
+	if (!memcmp(m->dtype, "float32", sizeof("float32")))
 		return 4;
-	return !strcmp(m->dtype, "int8") ? 1 : 2;
+	return !memcmp(m->dtype, "int8", sizeof("int8")) ? 1 : 2;
 }
 
 /* UINT64_MAX when it does not fit. */
