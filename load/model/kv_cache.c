@@ -202,13 +202,13 @@ static void forget(struct kv_cache *c, uint32_t i)
 	kv_entries_remove(&c->s, i);
 }
 
-/* Drop the oldest of the last tier. */
-static int drop_out(struct kv_cache *c, uint32_t i)
+/* Forget it and say so. */
+static int drop_out(struct kv_cache *c, uint32_t i, enum kv_phase why)
 {
 	struct kv_event ev = event_of(entry(c, i), i);
 
 	ev.type = KV_EV_DELETE;
-	ev.phase = KV_EVICT;
+	ev.phase = (uint8_t)why;
 	forget(c, i);
 	return tell(c, &ev);
 }
@@ -259,7 +259,7 @@ static int evict(struct kv_cache *c, int tier, uint32_t i, uint32_t depth)
 	int r;
 
 	if (c->tiers[tier].last) {
-		r = drop_out(c, i);
+		r = drop_out(c, i, KV_EVICT);
 		return r < 0 ? r : 1;
 	}
 	r = ensure(c, tier + 1, entry(c, i)->size, depth + 1);
@@ -315,6 +315,11 @@ static int place(struct kv_cache *c, uint64_t size)
 }
 
 /* ---- the interface ---- */
+
+static uint32_t find(const struct kv_cache *c, struct kv_key key)
+{
+	return kv_entries_find(&c->s, key, (uint32_t)kv_key_hash(key));
+}
 
 /* Every operation ends with this. */
 static int done(struct kv_cache *c, int r)
@@ -372,7 +377,7 @@ int kv_cache_allocate(struct kv_cache *c, struct kv_key key, uint32_t tokens)
 
 int kv_cache_access(struct kv_cache *c, struct kv_key key, enum kv_phase phase, enum kv_kind kind)
 {
-	uint32_t i = kv_entries_find(&c->s, key, (uint32_t)kv_key_hash(key));
+	uint32_t i = find(c, key);
 	struct kv_event ev = {.type = KV_EV_MISS, .key = key};
 	struct kv_entry *e;
 	int r;
@@ -413,14 +418,14 @@ void kv_cache_prefetch(const struct kv_cache *c, const struct kv_key *keys, unsi
 
 int kv_cache_where(const struct kv_cache *c, struct kv_key key)
 {
-	uint32_t i = kv_entries_find(&c->s, key, (uint32_t)kv_key_hash(key));
+	uint32_t i = find(c, key);
 
 	return i == KV_NONE ? -ENOENT : entry(c, i)->tier;
 }
 
 int kv_cache_drop(struct kv_cache *c, struct kv_key key)
 {
-	uint32_t i = kv_entries_find(&c->s, key, (uint32_t)kv_key_hash(key));
+	uint32_t i = find(c, key);
 
 	if (i == KV_NONE)
 		return -ENOENT;
@@ -428,6 +433,13 @@ int kv_cache_drop(struct kv_cache *c, struct kv_key key)
 		kv_cache_checked_drop(c, i);
 	forget(c, i);
 	return done(c, 0);
+}
+
+int kv_cache_delete(struct kv_cache *c, struct kv_key key)
+{
+	uint32_t i = find(c, key);
+
+	return i == KV_NONE ? -ENOENT : done(c, drop_out(c, i, KV_PREFILL));
 }
 
 uint64_t kv_cache_used(const struct kv_cache *c, enum kv_tier t)

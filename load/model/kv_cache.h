@@ -48,7 +48,7 @@ enum kv_kind { KV_USER, KV_SYSTEM, KV_COMMON, KV_MULTI_TURN, KV_KINDS };
 enum kv_event_type {
 	KV_EV_WRITE,  /* phase PREFILL: a new entry;  EVICT: the second half of a demotion */
 	KV_EV_READ,   /* phase DECODE (or PREFILL): a hit;  EVICT: the first half of a demotion */
-	KV_EV_DELETE, /* dropped from the last tier */
+	KV_EV_DELETE, /* phase EVICT: dropped from the last tier;  PREFILL: kv_cache_delete() */
 	KV_EV_MISS,   /* asked for and not there; tier is meaningless, size 0 */
 };
 
@@ -90,8 +90,14 @@ void kv_cache_prefetch(const struct kv_cache *c, const struct kv_key *keys, unsi
 /* Is it there?  Without touch and without event: tier or -ENOENT. */
 int kv_cache_where(const struct kv_cache *c, struct kv_key key);
 
-/* Forget an entry (its write failed, or its owner is done with it): no event. -ENOENT. */
+/* Forget an entry whose write failed: no event.  0 or -ENOENT. */
 int kv_cache_drop(struct kv_cache *c, struct kv_key key);
+
+/*
+ * Its owner is done with an entry: KV_EV_DELETE from the tier it is in, of phase KV_PREFILL, since
+ * it is no eviction.  0, -ENOENT or what the event came to.
+ */
+int kv_cache_delete(struct kv_cache *c, struct kv_key key);
 
 uint64_t kv_cache_used(const struct kv_cache *c, enum kv_tier t); /* bytes, weighted */
 uint64_t kv_cache_entries(const struct kv_cache *c, enum kv_tier t);

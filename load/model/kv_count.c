@@ -69,7 +69,7 @@ void kv_count(struct kv_counts *n, const struct kv_event *ev, const struct kv_ca
 		count_read(n, ev, o);
 		break;
 	case KV_EV_DELETE:
-		n->evictions++;
+		n->evictions += ev->phase == KV_EVICT;
 		n->tier_deleted[ev->tier] += ev->size;
 		break;
 	case KV_EV_MISS:

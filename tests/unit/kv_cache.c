@@ -188,6 +188,26 @@ static void a_dropped_entry_is_gone_without_an_event(void)
 	T_EQ(allocate(0, 50), KV_GPU);
 }
 
+static void a_deleted_entry_is_an_event_but_no_eviction(void)
+{
+	open_cache(100, 100, 100);
+	allocate(0, 50);
+	allocate(1, 50); /* 0 moves down */
+	counts = (struct kv_counts){0};
+	nr_events = 0;
+	T_EQ(kv_cache_delete(cache, key(0)), 0);
+	is_event(0, KV_EV_DELETE, KV_CPU, KV_PREFILL, 0);
+	T_EQ(events[0].size, 50 * 24576);
+	T_EQ(counts.evictions, 0);
+	T_EQ(counts.tier_deleted[KV_CPU], 50 * 24576);
+	T_EQ(kv_cache_delete(cache, key(0)), -ENOENT);
+	T_EQ(nr_events, 1);
+	T_EQ(kv_cache_used(cache, KV_CPU), 0);
+	fail_at = 2;
+	T_EQ(kv_cache_delete(cache, key(1)), -EIO);
+	T_EQ(kv_cache_where(cache, key(1)), -ENOENT);
+}
+
 static void entries_come_in_the_order_of_allocation(void)
 {
 	static const uint64_t want[] = {2, 3, 4, 1};
@@ -419,6 +439,7 @@ int main(int argc, char **argv)
 		T_CASE(a_pool_of_many_gpus_holds_the_parts_of_all),
 		T_CASE(a_miss_is_an_event_and_no_more),
 		T_CASE(a_dropped_entry_is_gone_without_an_event),
+		T_CASE(a_deleted_entry_is_an_event_but_no_eviction),
 		T_CASE(entries_come_in_the_order_of_allocation),
 		T_CASE(live_entries_have_numbers_of_their_own),
 		T_CASE(a_failed_event_ends_the_call_and_leaves_the_cache_sound),

@@ -196,12 +196,14 @@ static int model_access(struct model *m, unsigned key, int phase, int kind)
 	return it->tier;
 }
 
-static int model_drop(struct model *m, unsigned key)
+static int model_drop(struct model *m, unsigned key, bool with_event)
 {
 	struct item *it = &m->items[key];
 
 	if (!it->there)
 		return -ENOENT;
+	if (with_event)
+		model_event(m, KV_EV_DELETE, it->tier, KV_PREFILL, 0, key);
 	m->used[it->tier] -= it->size * m->o->weight[it->tier];
 	it->there = false;
 	return 0;
@@ -334,8 +336,10 @@ static void one_operation(const struct kv_cache_opts *o, unsigned keys, uint32_t
 
 		T_EQ(kv_cache_access(cache, k, phase, kind),
 		     model_access(&model, key, (int)phase, (int)kind));
+	} else if (what < 98) {
+		T_EQ(kv_cache_drop(cache, k), model_drop(&model, key, false));
 	} else {
-		T_EQ(kv_cache_drop(cache, k), model_drop(&model, key));
+		T_EQ(kv_cache_delete(cache, k), model_drop(&model, key, true));
 	}
 }
 
