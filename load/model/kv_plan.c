@@ -9,6 +9,8 @@
 /* The system prompts, as numbers of words; KV_KEY_SYSTEM knows their names. */
 static const uint32_t prompt_words[] = {5, 9, 6};
 
+#define PREFETCH 16 /* turns; as many cache lines as can be on their way at once */
+
 struct plan {
 	struct kv_load *l;
 	struct kv_cache *c;
@@ -94,16 +96,37 @@ static int prefix(struct plan *p)
 
 /* ------------------------------------------------------------------ earlier turns */
 
-static int read_turn(struct plan *p, uint32_t turn)
+static struct kv_key turn_key(const struct plan *p, uint32_t turn)
 {
 	struct kv_key key = p->r->key;
-	int r;
 
 	key.turn = (uint16_t)turn;
-	r = read_entry(p, key, KV_MULTI_TURN);
+	return key;
+}
+
+static int read_turn(struct plan *p, uint32_t turn)
+{
+	int r = read_entry(p, turn_key(p, turn), KV_MULTI_TURN);
+
 	p->ret->turn_hits += r > 0;
 	p->ret->turn_misses += r == 0;
 	return r < 0 ? r : 0;
+}
+
+static bool reads_turns(const struct plan *p)
+{
+	return !p->l->p->decode_only && p->r->turn > 1 && p->r->conv != KV_NO_CONV;
+}
+
+/* All it will need of the cache's tables, while there is other work to do. */
+static void prefetch(const struct plan *p)
+{
+	uint32_t turn = p->r->turn;
+
+	kv_cache_prefetch(p->c, p->r->key);
+	if (reads_turns(p))
+		for (uint32_t i = 0; i < PREFETCH && --turn; i++)
+			kv_cache_prefetch(p->c, turn_key(p, turn));
 }
 
 /* Of recorded conversations some numbers may be missing. */
@@ -120,7 +143,7 @@ static int earlier_turns(struct plan *p)
 {
 	int r = 0;
 
-	if (p->l->p->decode_only || p->r->turn < 2 || p->r->conv == KV_NO_CONV)
+	if (!reads_turns(p))
 		return 0;
 	begin_step(p, KV_STEP_TURNS);
 	if (kv_load_is_recorded(p->l))
@@ -224,6 +247,7 @@ int kv_plan(struct kv_load *l, struct kv_cache *c, const struct kv_request *r,
 	*ret = (struct kv_planned){0};
 	if (r->type == KV_REQ_INGEST)
 		return ingest(&p);
+	prefetch(&p);
 	sluice_random_seed(&p.random, r->random);
 	ret->tokens = r->generate;
 	ret->generation_ns = (uint64_t)(r->generate * l->token_ns);
