@@ -22,15 +22,28 @@ enum kv_stream {
 /* Odd, and no multiple of what sluice_random_seed() steps by: streams do not overlap. */
 #define KV_STREAM_STEP 0xd1342543de82ef95ull
 
-static inline struct sluice_random kv_stream(uint64_t seed, enum kv_stream kind, uint64_t number,
-					     uint64_t n)
+/* All streams of one kind and number, for those who draw from many of them. */
+static inline uint64_t kv_stream_key(uint64_t seed, enum kv_stream kind, uint64_t number)
 {
 	struct sluice_random r;
 
 	sluice_random_seed(&r, seed ^ ((uint64_t)(kind + 1) << 56));
 	sluice_random_seed(&r, sluice_random_next(&r) + number * KV_STREAM_STEP);
-	sluice_random_seed(&r, sluice_random_next(&r) + n * KV_STREAM_STEP);
+	return sluice_random_next(&r);
+}
+
+static inline struct sluice_random kv_stream_at(uint64_t key, uint64_t n)
+{
+	struct sluice_random r;
+
+	sluice_random_seed(&r, key + n * KV_STREAM_STEP);
 	return r;
+}
+
+static inline struct sluice_random kv_stream(uint64_t seed, enum kv_stream kind, uint64_t number,
+					     uint64_t n)
+{
+	return kv_stream_at(kv_stream_key(seed, kind, number), n);
 }
 
 /* Uniform in [0, 1). */

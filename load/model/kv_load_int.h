@@ -17,6 +17,7 @@
 
 /* A user of the synthetic load. */
 struct kv_person {
+	uint64_t key;      /* of its streams */
 	uint64_t at_ns;    /* arrival of its next request */
 	uint64_t k;        /* number of that request */
 	uint64_t conv_ms;  /* of the conversation it is in, or was in last */

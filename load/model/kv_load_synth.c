@@ -28,7 +28,7 @@ struct draws {
 static struct draws draw(const struct kv_load *l, uint32_t user, uint64_t k)
 {
 	const struct kv_params *p = l->p;
-	struct draws d = {.random = kv_stream(p->seed, KV_STREAM_USER, user, k)};
+	struct draws d = {.random = kv_stream_at(l->people[user].key, k)};
 	double end = p->compat ? COMPAT_END : p->config.end_conversation_probability;
 
 	d.think = l->users[user].think * (0.8 + 0.4 * kv_unit(&d.random));
@@ -185,7 +185,7 @@ void kv_synth_count(struct kv_load *l, uint64_t now_ns)
 		struct kv_person *s = &l->people[i];
 
 		while (s->ahead_ns <= now_ns) {
-			l->arrived += 1 + draw(l, i, s->ahead_k).rag;
+			l->arrived += 1 + (l->docs && draw(l, i, s->ahead_k).rag);
 			s->ahead_k++;
 			s->ahead_ns = arrival(l, i, s->ahead_k, s->ahead_ns, s->ahead_ns);
 		}
@@ -233,8 +233,10 @@ int kv_synth_init(struct kv_load *l, struct sluice_err *err)
 	if (!l->users || !l->people || kv_convs_init(&l->convs, p.config.max_conversations) < 0)
 		return sluice_fail(err, -ENOMEM, "out of memory for %u users", p.users);
 	kv_users_make(&p, l->users);
-	for (uint32_t i = 0; i < p.users; i++)
+	for (uint32_t i = 0; i < p.users; i++) {
+		l->people[i].key = kv_stream_key(p.seed, KV_STREAM_USER, i);
 		l->people[i].conv = KV_NO_CONV;
+	}
 	return 0;
 }
 
