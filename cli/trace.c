@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The options of reading a trace, and copying one into a file that appears when it is complete. */
 #include "cli/trace.h"
 
 #include <errno.h>

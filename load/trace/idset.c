@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A hash table with open addressing, at most three quarters full. */
 #include "load/trace/idset.h"
 
 #include <errno.h>

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Traces have their numbers as text, and a double would lose the nanoseconds of a date: everything
+ * is whole numbers, but for what was written with an exponent.
+ */
 #include "load/trace/numbers.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What a loader has found goes into one block of memory, requests first, their texts behind. */
 #include "load/trace/requests.h"
 
 #include <errno.h>

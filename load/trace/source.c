@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One buffer of fixed size.  What is left of it moves to the front before more is read, so that a
+ * row is always in one piece; compressed data is decompressed straight into it.
+ */
 #include "load/trace/source.h"
 
 #include <errno.h>

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One pass over the rows.  Counts are exact and take fixed memory; what depends on which objects
+ * were seen before is reuse.c's.
+ */
 #include "load/trace/summary.h"
 
 #include <errno.h>

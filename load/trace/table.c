@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Which column is where, and what is wrong with a row, for all formats that have columns. */
 #include "load/trace/table.h"
 
 #include <errno.h>
