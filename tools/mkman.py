@@ -213,6 +213,8 @@ def command_page(cmd, commands, folder, version):
             page += section(heading, intro + option_list(cmd, prose))
         else:
             page += prose.render(heading, body)
+    if 'Options' not in prose.sections:
+        option_list(cmd, prose)  # which says what is missing
     return page
 
 
