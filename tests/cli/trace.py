@@ -316,7 +316,7 @@ def an_output_that_cannot_be_written_is_a_failure():
     save('a.csv', kv_text(kv_rows(30000)))
     done = trace('convert', '--to', 'kv', 'a.csv', '/dev/full', status=1)
     assert '/dev/full' in done.err and 'No space' in done.err, done
-    done = trace('convert', 'a.csv', 'nowhere/b.csv', status=1)
+    done = trace('convert', 'a.csv', 'nowhere/b.csv', status=2)
     assert 'nowhere/b.csv' in done.err, done
 
 
