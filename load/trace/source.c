@@ -60,12 +60,11 @@ static bool is_packed(const unsigned char *m, size_t len)
 	return (m[0] & 0xf0) == 0x50 && !memcmp(m + 1, "\x2a\x4d\x18", 3); /* to be skipped */
 }
 
-static int damaged(const struct source *s, size_t code, struct sluice_err *err)
+static int unreadable(const struct source *s, size_t code, struct sluice_err *err)
 {
 	struct sluice_short room;
 
-	return sluice_fail(err, -EIO,
-			   "%s: the compressed data is damaged behind line %" PRIu64 ": %s",
+	return sluice_fail(err, -EIO, "%s: cannot be decompressed behind line %" PRIu64 ": %s",
 			   sluice_shorten(&room, s->p->path), s->line, ZSTD_getErrorName(code));
 }
 
@@ -90,7 +89,7 @@ static ssize_t unpack(struct source *s, char *to, size_t len, struct sluice_err 
 			return 0;
 		r = ZSTD_decompressStream(p->dctx, &out, &p->in);
 		if (ZSTD_isError(r))
-			return damaged(s, r, err);
+			return unreadable(s, r, err);
 		p->in_frame = r != 0;
 		if (out.pos)
 			return (ssize_t)out.pos;

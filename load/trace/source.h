@@ -31,7 +31,7 @@ const char *source_path(const struct source *s);
 
 /*
  * 1: there is more behind @at; 0: there will not be; -E2BIG: the buffer is full; another -errno,
- * with file and line in @err: the file cannot be read, or its compressed data is damaged.
+ * with file and line in @err: the file cannot be read or decompressed.
  */
 int source_more(struct source *s, struct sluice_err *err);
 
