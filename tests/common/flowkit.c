@@ -4,6 +4,7 @@
 #include <dirent.h>
 
 const char *fk_engine = "threads";
+bool fk_gpu;
 struct flow *fk_flow;
 struct place *fk_place[FK_PLACES];
 struct flow_opts fk_opts;
@@ -67,6 +68,11 @@ unsigned fk_slab(const char *name, uint64_t capacity)
 unsigned fk_memory(uint64_t capacity)
 {
 	return fk_add((struct place_opts){.kind = PLACE_MEMORY, .capacity = capacity}, NULL);
+}
+
+unsigned fk_device(uint64_t capacity)
+{
+	return fk_add((struct place_opts){.kind = PLACE_GPU, .capacity = capacity}, NULL);
 }
 
 unsigned fk_null(double bytes_per_sec)

@@ -10,6 +10,7 @@
 enum { FK_DONE = 4096, FK_PLACES = 8 };
 
 extern const char *fk_engine;
+extern bool fk_gpu; /* there is device memory */
 extern struct flow *fk_flow;
 extern struct place *fk_place[FK_PLACES];
 extern struct flow_opts fk_opts; /* changed before fk_open() */
@@ -28,6 +29,7 @@ unsigned fk_add(struct place_opts o, const char *name);
 unsigned fk_files(const char *name, enum place_layout layout);
 unsigned fk_slab(const char *name, uint64_t capacity);
 unsigned fk_memory(uint64_t capacity);
+unsigned fk_device(uint64_t capacity);
 unsigned fk_null(double bytes_per_sec);
 /* The flow over all of them. */
 void fk_open(void);

@@ -5,7 +5,9 @@
 static const uint64_t sizes[] = {0,           1,        100,    4096,       5000,       KIB(64),
 				 KIB(64) + 1, KIB(300), MIB(1), MIB(1) + 7, MIB(5) - 3, MIB(9)};
 
-enum { FILES, RAW, SLAB, MEMORY, SMALL_UNITS, EMPTY, KINDS };
+enum { FILES, RAW, SLAB, MEMORY, SMALL_UNITS, EMPTY, DEVICE };
+
+static unsigned kinds;
 
 static void open_all(void)
 {
@@ -15,13 +17,16 @@ static void open_all(void)
 	fk_memory(MIB(64));
 	fk_add((struct place_opts){.kind = PLACE_SLAB, .capacity = MIB(64), .unit = 4096}, "small");
 	fk_null(0);
+	if (fk_gpu)
+		fk_device(MIB(64));
+	kinds = fk_opts.nr_places;
 	fk_open();
 }
 
 static void what_was_written_is_read_and_deleted(void)
 {
 	open_all();
-	for (unsigned p = 0; p < KINDS; p++)
+	for (unsigned p = 0; p < kinds; p++)
 		for (unsigned i = 0; i < T_COUNT(sizes); i++) {
 			FK_DO(fk_write(p, 7, "an-object", sizes[i]), sizes[i]);
 			T_EQ(place_objects(fk_place[p]), 1);
@@ -41,8 +46,8 @@ static void what_was_written_is_read_and_deleted(void)
 static void what_is_moved_is_the_same_elsewhere(void)
 {
 	open_all();
-	for (unsigned from = 0; from < KINDS; from++)
-		for (unsigned to = 0; to < KINDS; to++)
+	for (unsigned from = 0; from < kinds; from++)
+		for (unsigned to = 0; to < kinds; to++)
 			for (unsigned i = 0; i < T_COUNT(sizes); i++) {
 				uint64_t n = sizes[i];
 
@@ -71,8 +76,8 @@ static void a_move_goes_by_the_size_of_the_object(void)
 static void a_write_replaces_what_was_there(void)
 {
 	open_all();
-	for (unsigned from = 0; from < KINDS; from++)
-		for (unsigned to = 0; to < KINDS; to++) {
+	for (unsigned from = 0; from < kinds; from++)
+		for (unsigned to = 0; to < kinds; to++) {
 			FK_DO(fk_write(from, 1, "first", MIB(2)), MIB(2));
 			FK_DO(fk_write(to, 1, "second", KIB(100)), KIB(100));
 			FK_DO(fk_read(to, 1), KIB(100));
@@ -96,8 +101,8 @@ static void many_at_once_share_the_buffers(void)
 
 		snprintf(name, sizeof(name), "object-%u", i);
 		FK_CHAIN(fk_write(p, i, name, size), fk_read(p, i),
-			 fk_move(p, (i / 7) % KINDS, i, size), fk_read((i / 7) % KINDS, i),
-			 fk_delete((i / 7) % KINDS, i));
+			 fk_move(p, (i / 7) % kinds, i, size), fk_read((i / 7) % kinds, i),
+			 fk_delete((i / 7) % kinds, i));
 	}
 	fk_wait();
 	for (unsigned i = 0; i < fk_nr_done; i++)
@@ -105,7 +110,7 @@ static void many_at_once_share_the_buffers(void)
 			T_FAIL("%u: %s", i, fk_done[i].error);
 	T_EQ(fk_nr_done, 5 * NR);
 	T_EQ(fk_nr_chains, NR);
-	for (unsigned p = 0; p < KINDS; p++)
+	for (unsigned p = 0; p < kinds; p++)
 		T_EQ(place_used(fk_place[p]), 0);
 	fk_close();
 }

@@ -384,12 +384,14 @@ CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t len, CUstream s
 	return queue_copy(stream, from, to, false, len);
 }
 
-/* Which of the two it is the addresses tell. */
+/* What it is the addresses tell; from device to device, too. */
 CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t len, CUstream stream)
 {
+	void *inside = standin_hidden(from, len);
+
 	ENTER();
 	if (standin_hidden(to, len))
-		return queue_copy(stream, to, (void *)(uintptr_t)from, true, len);
+		return queue_copy(stream, to, inside ? inside : (void *)(uintptr_t)from, true, len);
 	return queue_copy(stream, from, (void *)(uintptr_t)to, false, len);
 }
 
