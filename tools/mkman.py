@@ -37,6 +37,10 @@ def plain(text):
     return re.sub(r"^([.'])", r'\\&\1', text, flags=re.M)
 
 
+def fill(text):
+    return plain(textwrap.fill(text, 80, break_long_words=False, break_on_hyphens=False))
+
+
 def inline(text):
     """`code`, **bold**, *italic*."""
     out = []
@@ -49,7 +53,7 @@ def inline(text):
             out.append(f'\\fI{esc(part[1:-1])}\\fR')
         else:
             out.append(esc(part).replace('\\(aq', "'").replace('\\-', '-'))
-    return plain(textwrap.fill(''.join(out), 80, break_long_words=False, break_on_hyphens=False))
+    return fill(''.join(out))
 
 
 def code(text):
@@ -164,8 +168,8 @@ def facts(opt):
     return ' '.join(out)
 
 
-def option_list(cmd, prose):
-    out, group = [], None
+def check_options(cmd, prose):
+    """Every option has a paragraph, and every paragraph an option."""
     missing = [o['name'] for o in cmd['options'] if o['name'] not in prose.options]
     extra = set(prose.options) - {o['name'] for o in cmd['options']}
     for name in missing:
@@ -174,6 +178,10 @@ def option_list(cmd, prose):
         print(f'mkman: {prose.path}: "### --{name}": the command has no such option', file=sys.stderr)
     if missing or extra:
         sys.exit(1)
+
+
+def option_list(cmd, prose):
+    out, group = [], None
     for opt in cmd['options']:
         if opt['group'] != group:
             group = opt['group']
@@ -204,8 +212,9 @@ def synopsis(cmd, commands):
 def command_page(cmd, commands, folder, version):
     name = page_name(cmd)
     prose = Prose(folder, name)
+    check_options(cmd, prose)
     page = title(name, 1, version)
-    page += section('Name', f'{name} \\- {esc(cmd["summary"])}')
+    page += section('Name', fill(f'{name} \\- {esc(cmd["summary"])}'))
     page += section('Synopsis', synopsis(cmd, commands))
     for heading, body in prose.sections.items():
         if heading == 'Options':
