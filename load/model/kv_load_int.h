@@ -11,9 +11,10 @@
 
 #define KV_US           1000ull
 #define KV_SEC          1000000000ull
-#define KV_LONG_CONTEXT 10000 /* from here on a request is prefill only */
-#define KV_TRACE_USERS  1000  /* BurstGPT's requests belong to so many */
-#define KV_PREPOP_EACH  10    /* entries per user that decode-only reads */
+#define KV_NEVER        (1ull << 62) /* 146 years; two of them can be added */
+#define KV_LONG_CONTEXT 10000        /* from here on a request is prefill only */
+#define KV_TRACE_USERS  1000         /* BurstGPT's requests belong to so many */
+#define KV_PREPOP_EACH  10           /* entries per user that decode-only reads */
 
 /* A user of the synthetic load. */
 struct kv_person {
@@ -95,7 +96,7 @@ static inline bool kv_load_is_recorded(const struct kv_load *l)
 
 static inline uint64_t kv_ns(double sec)
 {
-	return sec <= 0 ? 0 : sec * 1e9 >= 0x1p62 ? 1ull << 62 : (uint64_t)(sec * 1e9);
+	return sec <= 0 ? 0 : sec * 1e9 >= (double)KV_NEVER ? KV_NEVER : (uint64_t)(sec * 1e9);
 }
 
 /* Level of service by the mix of the configuration. */

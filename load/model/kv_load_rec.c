@@ -249,7 +249,7 @@ static int time_burst(struct kv_load *l, struct sluice_err *err)
 
 		if (gap > 0 && speed > 0)
 			sec += gap / speed;
-		v->offset[i] = max_u64(kv_ns(sec), v->offset[i - 1] + step_ns);
+		v->offset[i] = min_u64(max_u64(kv_ns(sec), v->offset[i - 1] + step_ns), KV_NEVER);
 	}
 	v->span_ns = v->offset[v->nr - 1] + step_ns;
 	v->nr_convs = (uint32_t)v->nr;
@@ -285,7 +285,8 @@ static int find_convs(struct kv_load *l, struct sluice_err *err)
 	}
 	v->first[v->nr_convs] = (uint32_t)v->nr;
 	v->step_ns = pace(l->p);
-	v->span_ns = v->nr * v->step_ns;
+	if (__builtin_mul_overflow(v->nr, v->step_ns, &v->span_ns))
+		v->span_ns = KV_NEVER;
 	return 0;
 }
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What runs of both kinds put into a result, and the memory of one. */
 #include "load/run/kv_result.h"
 
 #include <errno.h>

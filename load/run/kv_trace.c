@@ -415,18 +415,24 @@ static uint64_t epoch_now(void)
 	return (uint64_t)ts.tv_sec * SECOND_NS + (uint64_t)ts.tv_nsec;
 }
 
+static uint64_t storage_limit(const struct kv_params *p)
+{
+	double bytes = p->storage_gb * GIB;
+
+	return bytes > 0 && bytes < 0x1p63 ? (uint64_t)bytes : KV_UNLIMITED;
+}
+
 /* Everything that can be wrong is found before the file is made. */
 static int prepare(struct tracer *t)
 {
 	struct trace_writer_opts o = {.extended = t->job->trace_extended};
-	double gb = t->params.storage_gb;
 	int r;
 
 	if (t->job->clock == KV_CLOCK_REAL)
 		t->params.epoch_ns = epoch_now();
 	t->row = TRACE_ROW_INIT;
 	t->r->users_start = t->params.users;
-	kv_params_cache(&t->params, gb > 0 ? (uint64_t)(gb * GIB) : KV_UNLIMITED, true, &t->opts);
+	kv_params_cache(&t->params, storage_limit(&t->params), true, &t->opts);
 	t->texts = kv_texts_new();
 	t->name = malloc(KEY_ROOM);
 	if (!t->texts || !t->name || prepare_pending(t) < 0 ||

@@ -172,6 +172,18 @@ static void from_10000_tokens_on_a_request_is_prefill_only(void)
 	T_EQ(r[1].phase, KV_PREFILL);
 }
 
+static void a_rate_of_once_in_an_age_is_one_request(void)
+{
+	t_kv.params.request_rate = 1e-12;
+	use_burst(3);
+	T_EQ(t_kv_count(), 1);
+	t_kv.params.burst_path = NULL;
+	use_share(3);
+	T_EQ(t_kv_count(), 1);
+	t_kv.params.sharegpt_path = NULL;
+	T_EQ(t_kv_count(), 1);
+}
+
 static void levels_of_service_are_drawn_for_each_request(void)
 {
 	struct kv_request r[2000];
@@ -419,6 +431,7 @@ static const struct t_case bursts[] = {
 	T_CASE(upstream_abandons_the_queue_at_the_end_of_the_input),
 	T_CASE(a_rate_holds_back_what_comes_too_fast),
 	T_CASE(from_10000_tokens_on_a_request_is_prefill_only),
+	T_CASE(a_rate_of_once_in_an_age_is_one_request),
 	T_CASE(levels_of_service_are_drawn_for_each_request),
 	T_CASE(a_level_that_never_occurs_is_not_waited_for),
 	T_CASE(what_waits_of_a_flood_is_counted),
