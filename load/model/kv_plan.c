@@ -9,7 +9,7 @@
 /* The system prompts, as numbers of words; KV_KEY_SYSTEM knows their names. */
 static const uint32_t prompt_words[] = {5, 9, 6};
 
-#define PREFETCH 16 /* turns; as many cache lines as can be on their way at once */
+#define PREFETCH 16 /* keys; as many cache lines as can be on their way at once */
 
 struct plan {
 	struct kv_load *l;
@@ -121,12 +121,14 @@ static bool reads_turns(const struct plan *p)
 /* All it will need of the cache's tables, while there is other work to do. */
 static void prefetch(const struct plan *p)
 {
+	struct kv_key keys[PREFETCH] = {p->r->key};
 	uint32_t turn = p->r->turn;
+	unsigned nr = 1;
 
-	kv_cache_prefetch(p->c, p->r->key);
 	if (reads_turns(p))
-		for (uint32_t i = 0; i < PREFETCH && --turn; i++)
-			kv_cache_prefetch(p->c, turn_key(p, turn));
+		while (nr < PREFETCH && --turn)
+			keys[nr++] = turn_key(p, turn);
+	kv_cache_prefetch(p->c, keys, nr);
 }
 
 /* Of recorded conversations some numbers may be missing. */
@@ -219,9 +221,13 @@ static int decode(struct plan *p)
 /* What was forgotten need not be kept either; upstream keeps it. */
 static int forget(struct plan *p, uint32_t doc)
 {
-	for (uint32_t i = 0; i < kv_rag_doc_chunks(&p->l->rag, doc); i++)
-		kv_cache_drop(p->c, chunk_key(doc, i));
-	return 0;
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < kv_rag_doc_chunks(&p->l->rag, doc); i++) {
+		r = kv_cache_delete(p->c, chunk_key(doc, i));
+		r = r == -ENOENT ? 0 : r;
+	}
+	return r;
 }
 
 static int ingest(struct plan *p)

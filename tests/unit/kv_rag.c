@@ -293,6 +293,7 @@ static void chunks_of_forgotten_documents_are_given_back(void)
 	run();
 	last3 = all_chunks(10) - all_chunks(7);
 	T_EQ(chunks_left(), last3);
+	T_EQ(chunk_deletes, all_chunks(7));
 	t_kv.params.compat = true;
 	run();
 	T_EQ(chunks_left(), all_chunks(10));
