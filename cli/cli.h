@@ -31,8 +31,8 @@
  * On the command line: --name VALUE, --name=VALUE, -n VALUE, -nVALUE; `-' and
  * `_' are the same letter in long names; options and operands mix freely; `--'
  * ends the options.  Names are not abbreviated, but for `abbreviated' below: an
- * option added later must not change what a script means.  A word that begins with `-' is a value
- *only after `=', so that a forgotten value is noticed.
+ * option added later must not change what a script means.  A word that begins
+ * with `-' is a value only after `=', so that a forgotten value is noticed.
  *
  * Results go to stdout, everything else to stderr.
  */
@@ -200,6 +200,7 @@ extern const struct cli_cmd cmd_compare;
 extern const struct cli_cmd cmd_info;
 extern const struct cli_cmd cmd_io;
 extern const struct cli_cmd cmd_kv;
+extern const struct cli_cmd cmd_kv_mlperf;
 extern const struct cli_cmd cmd_kv_vectors;
 extern const struct cli_cmd cmd_report;
 extern const struct cli_cmd cmd_sweep;

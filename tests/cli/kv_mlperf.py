@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`sluice kv mlperf`, from outside: what it runs, where results go, the summary.  kv_mlperf.py SLUICE"""
+import os
+import sys
+
+sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
+
+import contextlib
+import glob
+import json
+import re
+import signal
+import subprocess
+import tempfile
+
+import tap
+
+SLUICE = os.path.abspath(sys.argv[1])
+# The least that is a run: a small model, few users, few requests, in whatever time they take.
+SHORT = ['--duration', '3600', '--delay', '0']
+SMALL = ['--', '--model=tiny-1b', '--num-users=2', '--storage-capacity-gb=1', '--max-requests=4']
+SUMS = {'aggregated_read_bandwidth_gbps': 'cache_stats.tier_storage_read_bandwidth_gbps',
+        'aggregated_write_bandwidth_gbps': 'cache_stats.tier_storage_write_bandwidth_gbps',
+        'aggregated_avg_throughput_tokens_per_sec': 'avg_throughput_tokens_per_sec',
+        'aggregated_storage_throughput_tokens_per_sec': 'storage_throughput_tokens_per_sec'}
+WORST = {'aggregated_p95_latency_ms': 'storage_io_latency_ms.p95',
+         'aggregated_device_read_p95_ms': 'cache_stats.storage_read_device_p95_ms',
+         'aggregated_device_write_p95_ms': 'cache_stats.storage_write_device_p95_ms'}
+
+
+@contextlib.contextmanager
+def folder():
+    back = os.getcwd()
+    with tempfile.TemporaryDirectory(prefix='sluice-test-', dir=back) as name:
+        os.chdir(name)
+        try:
+            yield name
+        finally:
+            os.chdir(back)
+
+
+def start(*args, **env):
+    return subprocess.Popen([SLUICE, 'kv', 'mlperf', *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True, env={**os.environ, **env})
+
+
+def mlperf(*args, status=0, **env):
+    process = start(*args, **env)
+    out, err = process.communicate()
+    assert process.returncode == status, (args, process.returncode, out, err)
+    return out, err
+
+
+def load(path):
+    with open(path, encoding='utf-8') as f:
+        return json.load(f)
+
+
+def at(result, path):
+    for name in path.split('.'):
+        result = result[name]
+    return result
+
+
+def results(option, trial, ranks):
+    """The summaries of all ranks."""
+    found = []
+    for r in range(ranks):
+        files = glob.glob(f'run/option_{option}/trial_{trial}/rank_{r}/kvcache_results_*.json')
+        assert len(files) == 1 and re.search(r'_\d{8}_\d{6}\.json$', files[0]), files
+        found.append(load(files[0]))
+    return found
+
+
+def check_option(o, option, trials, ranks):
+    """The arithmetic of the summary, from the results themselves."""
+    runs = [results(option, t, ranks) for t in range(1, trials + 1)]
+    for name, path in SUMS.items():
+        sums = [sum(at(r['summary'], path) for r in trial) for trial in runs]
+        assert abs(o[name] - sum(sums) / trials) < 1e-9 * max(1, o[name]), (name, o[name], sums)
+    for name, path in WORST.items():
+        worst = max(at(r['summary'], path) for trial in runs for r in trial)
+        assert o[name] == worst, (name, o[name], worst)
+    assert (o['option'], o['rank_count'], o['trial_count']) == (option, ranks, trials), o
+    assert o['partial_failure'] is False and o['missing_files'] == [] and o['cpu_tier_ranks'] == [], o
+    assert sorted({r['seed'] for trial in runs for r in trial}) == [42 + r for r in range(ranks)]
+
+
+def the_options_are_those_of_a_submission():
+    with folder():
+        out, err = mlperf('--cache-dir', 'cache', '--dry-run')
+        lines = [line for line in out.splitlines() if line.startswith('  sluice kv')]
+        want = [('llama3.1-8b', 200, 0, 16), ('llama3.1-8b', 100, 4, 16), ('llama3.1-70b-instruct', 70, 0, 4)]
+        assert len(lines) == 3 and not err and 'submission' not in out, out
+        for line, (model, users, cpu, allocs) in zip(lines, want):
+            for word in (f'--model={model}', f'--num-users={users}', '--duration=300', '--gpu-mem-gb=0',
+                         f'--cpu-mem-gb={cpu}', f'--max-concurrent-allocs={allocs}', '--generation-mode=none',
+                         '--seed=42+RANK', '--cache-dir=cache/rank_RANK'):
+                assert word in line.split(), (word, line)
+        assert os.listdir() == []
+
+
+def a_run_leaves_results_and_a_summary():
+    with folder():
+        out, err = mlperf('--cache-dir', 'cache', '--results-dir', 'run', '--trials', 2, '--options', '1,3', *SHORT, *SMALL)
+        s = load('run/summary.json')
+        assert list(s) == ['schema_version', 'run_datetime', 'npernode', 'host_count', 'total_ranks', 'trials_per_option',
+                           'options', 'partial_failure', 'sluice'], list(s)
+        assert s['schema_version'] == '1.0' and s['partial_failure'] is False and s['trials_per_option'] == 2
+        assert (s['npernode'], s['host_count'], s['total_ranks']) == (1, 1, 1)
+        assert load(f'run/kvcache_run_summary_{s["run_datetime"]}.json') == s
+        assert list(s['options']) == ['1', '3']
+        for option in 1, 3:
+            check_option(s['options'][str(option)], option, 2, 1)
+        assert s['sluice']['as_submitted'] is False
+        for word in ('--duration', '--trials', 'options'):
+            assert word in s['sluice']['why_not'] and word in out, out
+        assert err.splitlines() == [f'option {o} ({n}), trial {t} of 2, 1 rank' for o, n in
+                                    ((1, 'Max Storage Stress'), (3, 'Large Model')) for t in (1, 2)], err
+        assert not os.path.exists('cache'), os.listdir('cache')
+        with open('run/option_1/trial_1/rank_0/kv.log', encoding='utf-8') as f:
+            assert 'Requests completed' in f.read()
+
+
+def several_ranks_are_added_up():
+    with folder():
+        os.mkdir('cache')
+        mlperf('--cache-dir', 'cache', '--results-dir', 'run', '--trials', 1, '--options', 1, '--npernode', 2, *SHORT, *SMALL)
+        s = load('run/summary.json')
+        assert (s['npernode'], s['host_count'], s['total_ranks']) == (2, 1, 2)
+        check_option(s['options']['1'], 1, 1, 2)
+        assert os.listdir('cache') == [], 'ours must be gone, the folder itself was there'
+
+
+def ranks_of_mpirun_wait_for_each_other_and_the_first_writes_the_summary():
+    with folder():
+        args = ['--cache-dir', 'cache', '--results-dir', 'run', '--trials', 2, '--options', 1, *SHORT, *SMALL]
+        for names in (('OMPI_COMM_WORLD_RANK', 'OMPI_COMM_WORLD_SIZE'), ('PMI_RANK', 'PMI_SIZE')):
+            ranks = [start(*args, **{names[0]: str(r), names[1]: '3', 'OMPI_COMM_WORLD_LOCAL_SIZE': '1'}) for r in range(3)]
+            outs = [p.communicate() for p in ranks]
+            assert [p.returncode for p in ranks] == [0, 0, 0], outs
+            assert 'Summary' in outs[0][0] and outs[1][0] == outs[2][0] == '', outs
+            s = load('run/summary.json')
+            assert (s['npernode'], s['host_count'], s['total_ranks']) == (1, 3, 3), s
+            check_option(s['options']['1'], 1, 2, 3)
+            assert not [n for n in os.listdir('run') if n.startswith('.')], os.listdir('run')
+            subprocess.run(['rm', '-r', 'run'], check=True)
+
+
+def what_is_in_memory_is_named():
+    with folder():
+        mlperf('--cache-dir', 'cache', '--results-dir', 'run', '--trials', 1, '--options', 1, *SHORT, *SMALL, '--cpu-mem-gb=2')
+        o = load('run/summary.json')['options']['1']
+        assert o['cpu_tier_ranks'] == [0] and o['aggregated_device_read_p95_ms'] is None, o
+        assert o['aggregated_read_bandwidth_gbps'] == 0 and o['aggregated_p95_latency_ms'] > 0, o
+
+
+def a_run_that_fails_is_missing_and_told():
+    with folder():
+        os.mkdir('cache')
+        os.mkdir('cache/rank_1')
+        with open('cache/rank_1/precious.txt', 'w', encoding='utf-8') as f:
+            f.write('not ours')
+        out, err = mlperf('--cache-dir', 'cache', '--results-dir', 'run', '--trials', 1, '--options', 1, '--npernode', 2,
+                          *SHORT, *SMALL, status=1)
+        s = load('run/summary.json')
+        o = s['options']['1']
+        assert s['partial_failure'] and o['partial_failure'] and o['missing_files'] == ['option_1/trial_1/rank_1'], o
+        assert s['trial_failures'] == [{'option': 1, 'trial': 1, 'rank': 1, 'exit_status': 1}], s['trial_failures']
+        assert o['rank_count'] == 2 and o['trial_count'] == 1 and o['aggregated_read_bandwidth_gbps'] > 0
+        assert 'incomplete' in out and 'rank_1: exit status 1' in err and 'kv.log' in err, (out, err)
+        with open('cache/rank_1/precious.txt', encoding='utf-8') as f:
+            assert f.read() == 'not ours'
+        with open('run/option_1/trial_1/rank_1/kv.log', encoding='utf-8') as f:
+            assert 'precious.txt' in f.read()
+
+
+def a_rank_of_the_front_end_runs_once():
+    with folder():
+        out, _ = mlperf('--rank-output-base', 'out', '--rank-cache-base', 'cache', '--start-delay', 0, '--end-delay', 0,
+                        '--seed-base', 7, *SMALL, '--duration=3600', '--generation-mode=none', '--gpu-mem-gb=0',
+                        '--cpu-mem-gb=0', OMPI_COMM_WORLD_RANK='5')
+        names = os.listdir('out/rank_5')
+        assert len(names) == 1 and re.fullmatch(r'kvcache_results_\d{8}_\d{6}\.json', names[0]), names
+        r = load(f'out/rank_5/{names[0]}')
+        assert r['seed'] == 12 and r['sluice']['settings']['cache_dir'] == 'cache/rank_5', r['seed']
+        assert 'Requests completed' in out
+        _, err = mlperf('--rank-output-base', 'out', '--rank-cache-base', 'cache', '--start-delay', 0, '--end-delay', 0,
+                        '--', '--num-users=0', status=1)
+        assert '--num-users: 0' in err, err
+
+
+def an_interruption_ends_with_what_there_is():
+    with folder():
+        process = start('--cache-dir', 'cache', '--results-dir', 'run', '--options', 1, '--trials', 1000, *SHORT, *SMALL)
+        while 'trial 2' not in process.stderr.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+        assert process.returncode == 130, process.returncode
+        s = load('run/summary.json')
+        assert s['partial_failure'] and 1 <= s['options']['1']['trial_count'] < 1000, s['options']['1']['trial_count']
+        assert not os.path.exists('cache')
+
+
+def bad_command_lines_create_nothing():
+    with folder():
+        os.makedirs('old/option_2')
+        cases = [([], '--cache-dir: is needed'), (['--cache-dir', 'c', '--options', '4'], "'4' is not one of 1, 2, 3"),
+                 (['--cache-dir', 'c', '--options', '1,x'], "'x' is not one of"), (['--cache-dir', 'c', '--trials', '0'], '--trials'),
+                 (['--cache-dir', 'c', '--results-dir', 'old'], 'has results already'),
+                 (['--rank-output-base', 'o'], 'go together')]
+        for args, says in cases:
+            _, err = mlperf(*args, status=2)
+            assert says in err and err.count('\n') == 1, (args, err)
+        _, err = mlperf('--cache-dir', '/etc/kv', status=1)
+        assert 'cannot be a system directory' in err
+        _, err = mlperf('--cache-dir', 'c', status=2, OMPI_COMM_WORLD_RANK='0', OMPI_COMM_WORLD_SIZE='2')
+        assert '--results-dir: is needed' in err
+        _, err = mlperf('--cache-dir', 'c', status=1, PMI_RANK='x')
+        assert 'not a number' in err
+        assert os.listdir() == ['old'], os.listdir()
+
+
+tap.run(the_options_are_those_of_a_submission, a_run_leaves_results_and_a_summary, several_ranks_are_added_up,
+        ranks_of_mpirun_wait_for_each_other_and_the_first_writes_the_summary, what_is_in_memory_is_named,
+        a_run_that_fails_is_missing_and_told, a_rank_of_the_front_end_runs_once,
+        an_interruption_ends_with_what_there_is, bad_command_lines_create_nothing)
