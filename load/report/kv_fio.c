@@ -65,9 +65,11 @@ static void split(FILE *f, const struct sizes *n, uint64_t block)
 		percent = percent > left ? left : percent;
 		left -= percent;
 		if (percent)
-			fprintf(f, "%s/%u:", sluice_size_exact(text, step_bytes(i)), percent);
+			fprintf(f, "%s/%u%s", sluice_size_exact(text, step_bytes(i)), percent,
+				left ? ":" : "");
 	}
-	fprintf(f, "%s/%u", sluice_size_exact(text, block), left);
+	if (left)
+		fprintf(f, "%s/%u", sluice_size_exact(text, block), left);
 }
 
 int kv_report_fio(FILE *f, const struct kv_report *r)

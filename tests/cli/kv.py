@@ -10,6 +10,7 @@ import sys
 sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
 
 import contextlib
+import glob
 import json
 import re
 import subprocess
@@ -588,6 +589,78 @@ def health_is_judged_by_the_profile():
             assert health['overall_status'] == 'PASS' and health['passed_count'] == health['total_count'] == len(names)
 
 
+# -------------------------------------------------------------------------------------- on storage
+
+# Few small requests, in whatever time they take.
+REAL = ['--model', 'tiny-1b', '--num-users', '2', '--duration', '3600', '--max-requests', '6', '--generation-mode', 'none',
+        '--gpu-mem-gb', '0', '--cpu-mem-gb', '0', '--storage-capacity-gb', '2', '--seed', '42', '--output', 'out.json']
+
+
+def real(*args, status=0):
+    out, err = kv(*REAL, *args, status=status)
+    with open('out.json', encoding='utf-8') as f:
+        return out, err, json.load(f)
+
+
+def a_run_on_storage_is_measured_and_leaves_nothing():
+    with folder():
+        out, err, result = real('--cache-dir', 'cache', '--verify', '--export-fio', 'job.fio', '--csv', 'series.csv')
+        assert sorted(os.listdir()) == ['job.fio', 'out.json', 'series.csv'] and not err, (os.listdir(), err)
+        common = result['sluice']
+        resultcheck.check(ROOT, common)
+        k, c = common['kv'], result['summary']['cache_stats']
+        assert k['mode'] == 'real' and result['requests_completed'] == 6
+        assert [t['kind'] for t in k['tiers']][1:] == ['host memory', 'storage'] and k['tiers'][0]['how'], k['tiers'][0]
+        read, written = common['series']
+        assert read['kind'] == 'read' and written['kind'] == 'write'
+        assert read['bytes'] == k['tiers'][2]['read_bytes'] == c['total_read_bytes'] > 0
+        assert written['bytes'] == k['tiers'][2]['written_bytes'] == c['total_write_bytes'] > 0
+        for name in ('storage_read_device_p95_ms', 'storage_write_host_p50_ms', 'storage_read_p9999_ms'):
+            assert c[name] >= 0, name
+        assert c['storage_read_device_p50_ms'] <= c['storage_read_p50_ms']
+        assert common['bytes_written'] >= written['bytes']
+        assert 'compared with what was written' in out
+        with open('job.fio', encoding='utf-8') as f:
+            job = f.read()
+        assert 'rw=randrw' in job and 'bssplit=' in job and 'ioengine=libaio' in job, job
+
+
+def the_same_seed_does_the_same_on_storage_and_in_a_trace():
+    with folder():
+        a = real('--cache-dir', 'cache')[2]['summary']['cache_stats']
+        b = real('--layout', 'slab', '--cache-dir', 'cache')[2]['summary']['cache_stats']
+        c = real('--io-trace-log', 't.csv')[2]['summary']['cache_stats']
+        for name in ('cache_hits', 'cache_misses', 'total_read_bytes', 'total_write_bytes', 'storage_entries', 'decode_reads'):
+            assert a[name] == b[name] == c[name], (name, a[name], b[name], c[name])
+
+
+def files_of_others_are_not_touched():
+    with folder():
+        os.mkdir('cache')
+        write('cache/mine.npy', 'precious')
+        _, err = kv(*REAL, '--cache-dir', 'cache', status=1)
+        assert 'mine.npy' in err and os.listdir('cache') == ['mine.npy'] and not os.path.exists('out.json'), err
+        with open('cache/mine.npy', encoding='utf-8') as f:
+            assert f.read() == 'precious'
+
+
+def an_interruption_ends_with_what_was_measured():
+    import signal
+    with folder():
+        args = [a for a in REAL if a not in ('--max-requests', '6')]
+        process = subprocess.Popen([SLUICE, 'kv', *args, '--cache-dir', 'cache', '--json', 'j.json'], text=True,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        while not glob.glob('cache/*.npy'):
+            assert process.poll() is None, process.communicate()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate()
+        assert process.returncode == 130 and 'interrupted' in err, (process.returncode, err)
+        with open('j.json', encoding='utf-8') as f:
+            result = json.load(f)
+        resultcheck.check(ROOT, result)
+        assert result['partial'] and not os.path.exists('cache'), os.listdir()
+
+
 tap.run(every_option_of_upstream_is_there_with_its_default, every_bound_is_upstreams, everything_wrong_is_said_at_once,
         what_is_no_number_or_no_choice_is_status_2, names_can_be_cut_short_as_long_as_upstream_knows_what_is_meant,
         a_folder_of_the_system_is_refused, odd_but_possible_options_give_a_warning, a_file_with_every_key_is_taken,
@@ -598,4 +671,6 @@ tap.run(every_option_of_upstream_is_there_with_its_default, every_bound_is_upstr
         a_table_with_another_name_is_CSV, the_output_has_upstreams_name_when_none_is_given,
         a_seed_that_is_not_given_is_null_and_told, without_requests_there_is_no_summary,
         only_one_output_is_standard_output, the_hit_rate_is_compared_with_a_recorded_one,
-        a_dry_run_tells_and_creates_nothing, health_is_judged_by_the_profile)
+        a_dry_run_tells_and_creates_nothing, health_is_judged_by_the_profile,
+        a_run_on_storage_is_measured_and_leaves_nothing, the_same_seed_does_the_same_on_storage_and_in_a_trace,
+        files_of_others_are_not_touched, an_interruption_ends_with_what_was_measured)
