@@ -38,7 +38,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "fast_row() reads numb
 
 static const uint32_t pow10s[9] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
 
-/* 1 to 15 digits; NULL when there are none or more. */
+/* 1 to 16 digits; NULL when there are none.  Of more, those behind are left. */
 static inline const char *fast_number(uint64_t *out, const char *p)
 {
 	uint64_t text = load8(p);
@@ -55,7 +55,7 @@ static inline const char *fast_number(uint64_t *out, const char *p)
 	if (!n)
 		return p;
 	*out = *out * pow10s[n] + eight_digits(text << (64 - 8 * n));
-	return n < 8 ? p + n : NULL;
+	return p + n;
 }
 
 /* "1794705084.739724" */
@@ -69,7 +69,7 @@ static inline const char *fast_time(uint64_t *out, const char *p)
 		return NULL;
 	text = load8(++p);
 	n = nr_digits(text);
-	if (!n || n == 8)
+	if (!n)
 		return NULL;
 	*out = seconds * 1000000000 +
 	       (uint64_t)eight_digits(text << (64 - 8 * n)) * 10 * pow10s[8 - n];

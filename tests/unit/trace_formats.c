@@ -162,7 +162,7 @@ static void operation_logs_are_understood(void)
 	open_text(OPLOG "0\t3\tPUT\tc\t1\t1048576\thttp://h\tbucket/a b\t\t2025-01-01T00:00:00Z\t\t"
 			"2025-01-01T00:00:00.5Z\t500000000\n"
 			"1\t0\tGET\tc\t1\t5\t\t\"k\"\"\"\tbroken "
-			"pipe\t2025-01-01T01:00:00.000000001+01:00\t"
+			"pipe\t2025-01-01T01:00:00.0000000019+01:00\t"
 			"\t2025-01-01T00:00:02Z\t\n"
 			"# a comment, \"as warp has them\n"
 			"2\t0\tDELETE\tc\t1\t0\t\tx\t\t2000-02-29t23:59:59.1z\t\t\t7\n"

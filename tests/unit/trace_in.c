@@ -178,6 +178,7 @@ static void rows_that_are_none_are_told_by_line(void)
 		{"", "1 columns"},
 		{"x", "1 columns"},
 		{"1.0,Read,1,Tier-0,k", "5 columns"},
+		{"1.000000,Read,1,Tier-0,Decode", "5 columns"},
 		{"1.0,Read,1,Tier-0,k,Decode,", "7 columns"},
 		{"1.0,Read,1,Tier-0,k,k,Decode", "7 columns"},
 		{"-1.0,Read,1,Tier-0,k,Decode", "Timestamp '-1.0'"},
