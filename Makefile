@@ -89,6 +89,7 @@ perf: setup-check
 	$(PYTHON) tests/perf/perf.py
 	$(PYTHON) tests/perf/tune.py
 	$(PYTHON) tests/perf/kv_cache.py
+	$(PYTHON) tests/perf/trace.py
 
 format:
 	$(PYTHON) tools/format.py
