@@ -90,6 +90,7 @@ perf: setup-check
 	$(PYTHON) tests/perf/tune.py
 	$(PYTHON) tests/perf/kv_cache.py
 	$(PYTHON) tests/perf/trace.py
+	$(PYTHON) tests/perf/kv_trace.py
 
 format:
 	$(PYTHON) tools/format.py
