@@ -57,13 +57,31 @@ void content_noise(const struct content *c, void *buf, uint64_t len, uint64_t po
 	}
 }
 
+/* How much of [pos, pos + len) is in the first block. */
+static uint64_t in_block(uint64_t pos, uint64_t len)
+{
+	return min_u64(len, CONTENT_BLOCK - pos % CONTENT_BLOCK);
+}
+
+/* And of its first @n bytes, how many are of the stamp. */
+static uint64_t in_stamp(uint64_t pos, uint64_t n)
+{
+	uint64_t into = pos % CONTENT_BLOCK;
+
+	return into < CONTENT_STAMP ? min_u64(n, CONTENT_STAMP - into) : 0;
+}
+
 void content_stamp(const struct content *c, void *buf, uint64_t len, uint64_t id, uint64_t pos)
 {
-	uint64_t stamp[WORDS];
+	uint64_t stamp[WORDS], n, head;
 
-	for (uint64_t at = 0; at < len; at += CONTENT_BLOCK) {
-		make_stamp(stamp, c, id, pos + at);
-		memcpy((char *)buf + at, stamp, min_u64(len - at, CONTENT_STAMP));
+	for (char *p = buf; len; p += n, pos += n, len -= n) {
+		n = in_block(pos, len);
+		head = in_stamp(pos, n);
+		if (!head)
+			continue;
+		make_stamp(stamp, c, id, align_down(pos, CONTENT_BLOCK));
+		memcpy(p, (const char *)stamp + pos % CONTENT_BLOCK, head);
 	}
 }
 
@@ -82,17 +100,20 @@ static uint64_t first_difference(const unsigned char *a, const unsigned char *b,
 	return i;
 }
 
-/* The same for one block, or the part of one at the end of an object. */
+/* The same for a block, or a part of one. */
 static uint64_t check_block(const struct content *c, const unsigned char *block, uint64_t len,
 			    uint64_t id, uint64_t pos)
 {
-	const unsigned char *noise = c->noise + pos % CONTENT_PERIOD;
-	uint64_t head = min_u64(len, CONTENT_STAMP);
+	const unsigned char *noise = c->noise + pos % CONTENT_PERIOD, *right;
+	uint64_t head = in_stamp(pos, len);
 	uint64_t stamp[WORDS];
 
-	make_stamp(stamp, c, id, pos);
-	if (memcmp(block, stamp, head))
-		return first_difference(block, (const unsigned char *)stamp, head);
+	if (head) {
+		make_stamp(stamp, c, id, align_down(pos, CONTENT_BLOCK));
+		right = (const unsigned char *)stamp + pos % CONTENT_BLOCK;
+		if (memcmp(block, right, head))
+			return first_difference(block, right, head);
+	}
 	if (memcmp(block + head, noise + head, len - head))
 		return head + first_difference(block + head, noise + head, len - head);
 	return len;
@@ -102,11 +123,13 @@ uint64_t content_check(const struct content *c, const void *buf, uint64_t len, u
 		       uint64_t pos)
 {
 	const unsigned char *p = buf;
+	uint64_t n;
 
-	for (uint64_t at = 0; at < len; at += CONTENT_BLOCK) {
-		uint64_t n = min_u64(len - at, CONTENT_BLOCK);
-		uint64_t good = check_block(c, p + at, n, id, pos + at);
+	for (uint64_t at = 0; at < len; at += n) {
+		uint64_t good;
 
+		n = in_block(pos + at, len - at);
+		good = check_block(c, p + at, n, id, pos + at);
 		if (good < n)
 			return at + good;
 	}

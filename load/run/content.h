@@ -23,10 +23,7 @@ struct content {
 int content_init(struct content *c, uint64_t seed); /* 0 or -ENOMEM */
 void content_fini(struct content *c);
 
-/*
- * Bytes [@pos, @pos + @len) of object @id; @pos is a multiple of CONTENT_BLOCK.  Noise and stamps
- * apart, and both.
- */
+/* Bytes [@pos, @pos + @len) of object @id.  Noise and stamps apart, and both. */
 void content_noise(const struct content *c, void *buf, uint64_t len, uint64_t pos);
 void content_stamp(const struct content *c, void *buf, uint64_t len, uint64_t id, uint64_t pos);
 void content_fill(const struct content *c, void *buf, uint64_t len, uint64_t id, uint64_t pos);

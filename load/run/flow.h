@@ -56,7 +56,8 @@ struct place_opts {
  * Capacity.  An object takes its size, rounded up to units.  A write waits until the deletes and
  * moves of chains started before it have made the room it needs, those of chains started later do
  * not take it away: a place as large as the caller's own account of it never overflows
- * (-ENOSPC), but one with room to spare waits less.
+ * (-ENOSPC), but one with room to spare waits less.  When nothing earlier is left to wait
+ * for, PLACE_FILES and PLACE_NULL take an object whatever their capacity.
  */
 
 struct place;
@@ -103,7 +104,7 @@ enum flow_type { FLOW_READ, FLOW_WRITE, FLOW_DELETE, FLOW_MOVE, FLOW_PAUSE };
 /*
  * An object is in one place at a time.  A write replaces what it held; a write or move that fails
  * leaves nothing, neither here nor there.  Reading, moving or deleting what is not in @place is
- * -ENOENT.
+ * -ENOENT; deleting what is nowhere is no error.
  */
 
 struct flow_op {
@@ -115,7 +116,13 @@ struct flow_op {
 			      not */
 	const char *name;  /* of a write: copied; may hold any bytes; NULL: the number */
 	uint32_t name_len;
-	uint64_t size;     /* of the object: for writes and moves */
+	uint64_t size; /* of the object: for writes and moves */
+	/*
+	 * A range of the object, cut where it ends; len 0: all of it.  A read moves only that;
+	 * a write overwrites it in an object that exists (else -ENOENT), and size, name and content
+	 * are not looked at.  Ranges that do not overlap do not wait for each other.
+	 */
+	uint64_t offset, len;
 	uint64_t content;  /* seed of the object's content: content_id() of its key */
 	const char *shape; /* PLACE_NPY: "(32, 2, 10, 8, 128)", NULL: flat; copied */
 	uint8_t element;   /* bytes per element: 2: <f2, 4: <f4, 1: |u1 */
@@ -127,9 +134,9 @@ struct flow_op {
 struct flow_done {
 	uint64_t tag;
 	uint8_t type, place, to;
-	int64_t result; /* bytes, or -errno */
-	uint64_t size;
-	uint64_t begin_ns; /* when its turn in the chain came (CLOCK_MONOTONIC) */
+	int64_t result;    /* bytes, or -errno */
+	uint64_t size;     /* of the object, or of the range */
+	uint64_t begin_ns; /* when its turn in the chain came (CLOCK_MONOTONIC); 0: it never did */
 	uint64_t start_ns; /* when it had waited for others' operations on the object */
 	uint64_t end_ns;
 	uint64_t device_ns; /* of end - start: time in which at least one of its chunks was at the
@@ -174,7 +181,10 @@ struct flow_handler {
 int flow_wait(struct flow *f, uint64_t until_ns, const struct flow_handler *h,
 	      struct sluice_err *err);
 
-/* Start no further operation: chains end with -ECANCELED for what had not begun. */
+/*
+ * Chains end as soon as what is at the device has come back: operations that had not ended do so
+ * with -ECANCELED, and what was half written is removed.
+ */
 void flow_abort(struct flow *f);
 
 struct flow_stats {

@@ -70,7 +70,8 @@ void clerk_open(struct task *t)
 	if (op->code < 0)
 		return;
 	if (src && src->o.kind == PLACE_FILES && !op->src_file)
-		r = open_file(op, src, op->object->ref, op->object->label, O_RDONLY, &op->src_file);
+		r = open_file(op, src, op->object->ref, op->object->label,
+			      op->rw ? O_RDWR : O_RDONLY, &op->src_file);
 	if (r == 0 && dst && dst->o.kind == PLACE_FILES)
 		make_file(op, dst);
 }

@@ -11,10 +11,14 @@
  * chains that were started earlier.  Then files are opened by a clerk, the bytes move in
  * chunks, and a clerk closes.
  *
- *	flow.c		chains, gates, the loop
+ *	flow.c		the flow as a whole, the loop
+ *	flow_chain.c	chains: started, ended
+ *	flow_gate.c	what an operation waits for
  *	flow_object.c	objects by number, the order of operations on one
  *	flow_op.c	what an operation does, step by step
- *	flow_chunk.c	chunks: buffers, lanes, submission
+ *	flow_lane.c	buffers, and who gets them
+ *	flow_chunk.c	chunks: submitted, completed
+ *	flow_copy.c	where bytes are; copies and checks
  *	flow_clerk.c	files: open, close, remove
  *	flow_util.c	ledgers, heaps, spans of time, labels
  */
@@ -37,6 +41,7 @@ enum {
 	FLOW_BATCH = 64,       /* operations handed to the library at once */
 	FLOW_SPANS = 4,
 	FLOW_CLERKS = 4,
+	FLOW_SERVED = 16, /* large objects that share the device; others wait for their turn */
 	FLOW_NAME_MAX = 65535,
 	FLOW_SHAPE_MAX = 1000,
 };
@@ -128,22 +133,32 @@ void arena_fini(struct arena *a);
 
 /* ---- objects */
 
+/* An open file that operations on an object share. */
+struct handle {
+	struct sluice_file *file;
+	uint32_t users;
+	bool rw;
+};
+
 struct object {
 	uint64_t number;
-	struct object *next;      /* in its bucket */
-	struct op *first, *last;  /* operations that have not ended, in order */
-	struct label *label;      /* of what exists */
-	struct sluice_file *file; /* left open by a read for the next one */
-	uint32_t file_users;
-	uint32_t closing; /* files of it that clerks are closing */
+	struct object *next;       /* in its bucket */
+	struct op *first, *last;   /* operations that have not ended, in order */
+	struct label *label;       /* of what exists */
+	struct handle *handle;     /* left open for those that follow */
+	uint32_t nr_ops, nr_alone; /* of these operations, and those that are no reads */
+	uint32_t closing;          /* files of it that clerks are closing */
 	struct place_ref ref;
 	uint64_t size, content;
 	struct extents where;
 	uint8_t place, element;
 	bool exists;
+	bool patched; /* ranges are written: open its file for that, too */
 };
 
 /* ---- operations */
+
+enum { FLOW_PATCH = FLOW_PAUSE + 1 }; /* a write of a range */
 
 enum op_state {
 	OP_TURN,   /* others of its chain come first */
@@ -181,6 +196,8 @@ struct op {
 	struct op *next;          /* in the chain */
 	struct op *onext, *oprev; /* on the same object */
 	struct op *lnext, *lprev; /* in a lane */
+	struct handle *handle;    /* it shares; src_file is its file */
+	uint64_t offset, len;     /* of a range; len 0: none */
 	struct object *object;    /* NULL: pause */
 	struct label *label;      /* of a write */
 	uint64_t size, content, tag, pause_ns;
@@ -190,16 +207,18 @@ struct op {
 	uint8_t type, place, to, element;
 	uint8_t state, mode;
 	bool alloc_begin, alloc_end;
-	bool permitted; /* it has been given its permit */
-	bool enabled;   /* no operation on the object is before it */
-	bool charged;   /* space has been asked for and not been returned */
-	bool claimed;   /* the object is its own: what it replaces is gone */
-	bool taken;     /* it has space at its destination */
-	bool made;      /* and a file */
-	bool queued;    /* in a lane */
-	bool cancelled; /* nothing happens to the object */
-	bool header;    /* of an NPY file: still to be written */
-	bool timed;     /* waits for a timer, too */
+	bool permitted;    /* it has been given its permit */
+	uint32_t blockers; /* operations on the object that must end before */
+	bool charged;      /* space has been asked for and not been returned */
+	bool claimed;      /* the object is its own: what it replaces is gone */
+	bool taken;        /* it has space at its destination */
+	bool made;         /* and a file */
+	bool rw;           /* its file is open for writing, too */
+	bool queued;       /* in a lane, */
+	bool waiting;      /* and not served yet */
+	bool cancelled;    /* nothing happens to the object */
+	bool header;       /* of an NPY file: still to be written */
+	bool timed;        /* waits for a timer, too */
 	bool syncing;
 	/* the source is the object's place, unless the operation is a write */
 	struct sluice_file *src_file, *dst_file;
@@ -211,8 +230,8 @@ struct op {
 	struct place_ref old_ref;
 	struct sluice_file *old_file;
 	uint8_t old_place;
-	uint64_t pos;      /* of the next chunk */
-	unsigned inflight; /* chunks, and the sync */
+	uint64_t from, pos, end; /* of what it moves: where it began, is, ends */
+	unsigned inflight;       /* chunks, and the sync */
 	int code;
 	char *msg;
 	uint64_t read_end, write_begin, timer_ns, sync_ns;
@@ -226,7 +245,9 @@ enum { LANE_READ, LANE_READ_SMALL, LANE_WRITE, LANE_WRITE_SMALL, LANE_DIRECT, LA
 struct slot {
 	struct task task;
 	struct op *op;
-	char *buf; /* NULL in LANE_DIRECT */
+	char *buf;  /* NULL in LANE_DIRECT */
+	char *data; /* where in there the bytes are */
+	bool noisy; /* it holds the noise from the beginning on */
 	uint64_t pos, len;
 	uint64_t start_ns;
 	uint8_t lane;
@@ -242,8 +263,10 @@ struct slot {
 struct lane {
 	struct slot *slots, *unused; /* linked by task.next */
 	unsigned nr;
-	char *memory;
-	struct op *first, *last;
+	struct oplist {
+		struct op *first, *last;
+	} served, waits; /* in turn; and behind them, in the order in which they came */
+	unsigned nr_served;
 };
 
 struct flow {
@@ -259,7 +282,7 @@ struct flow {
 	/* objects */
 	struct object **buckets;
 	uint64_t nr_buckets, nr_objects;
-	struct arena objects, ops, chains;
+	struct arena objects, ops, chains, handles;
 	struct labels labels;
 	/* chains */
 	struct chain *first, *last;
@@ -291,6 +314,9 @@ static inline struct place *flow_place(const struct flow *f, unsigned i)
 /* ---- flow_object.c */
 struct object *object_get(struct flow *f, uint64_t number); /* made if need be; NULL: no memory */
 void object_join(struct object *o, struct op *op);          /* at the end of its queue */
+/* Let it use the open file, or have it for itself. */
+void object_share_file(struct object *o, struct op *op);
+struct sluice_file *object_take_file(struct flow *f, struct object *o);
 /* The operation is over: those it held up become ready. */
 void object_leave(struct flow *f, struct op *op);
 /* A file of it has been closed. */
@@ -301,10 +327,24 @@ void object_forget(struct flow *f, struct object *o);
 void object_vanish(struct flow *f, struct object *o);
 void objects_fini(struct flow *f);
 
-/* ---- flow.c */
+/* ---- flow_gate.c */
 void flow_ready(struct flow *f, struct op *op); /* for the gates */
-void flow_timer(struct flow *f, struct op *op, uint64_t at_ns);
 void space_return(struct flow *f, unsigned place, uint64_t amount);
+void permits_return(struct flow *f, uint32_t nr);
+/* Let those that are ready go as far as they can. */
+void gates_run(struct flow *f);
+/*
+ * The oldest chain waits for nobody but itself: what is not there for it now will not come.  True
+ * when that got something going.
+ */
+bool gates_force(struct flow *f);
+/* Nobody waits any more: the flow has been aborted. */
+void gates_open(struct flow *f);
+
+/* ---- flow.c */
+void flow_timer(struct flow *f, struct op *op, uint64_t at_ns);
+
+/* ---- flow_chain.c */
 /* The operation is over. */
 void op_end(struct flow *f, struct op *op);
 __attribute__((format(printf, 3, 4))) void op_fail(struct op *op, int code, const char *fmt, ...);
@@ -324,6 +364,8 @@ bool op_has_src(const struct op *op);
 bool op_has_dst(const struct op *op);
 struct place *op_dst(const struct op *op);
 struct place *op_src(const struct op *op);
+/* Where it writes, be it in the place of its object. */
+struct place *op_target(const struct op *op);
 
 /* ---- flow_clerk.c */
 void clerk_open(struct task *t);
@@ -333,14 +375,40 @@ void clerk_discard(struct flow *f, struct object *o, struct sluice_file *file);
 /* Make more of the memory of a place usable. */
 void clerk_grow(struct flow *f, unsigned place, uint64_t units);
 
-/* ---- flow_chunk.c */
+/* ---- flow_copy.c */
+/* One end of a transfer. */
+struct end {
+	struct place *place;
+	const struct extents *where;
+	struct sluice_file *file;
+	struct extent_hint *hint;
+};
+struct end src_end(struct op *op, struct extent_hint *hint);
+struct end dst_end(struct op *op, struct extent_hint *hint);
+/* Address in memory, offset in a file, of byte @pos; *@len is cut to what lies there in a row. */
+char *end_addr(const struct end *e, uint64_t pos, uint64_t *len);
+uint64_t end_offset(const struct end *e, uint64_t pos, uint64_t *len);
+void slot_fail(struct slot *s, int code, const char *msg); /* the first failure counts */
+void copier_check(struct task *t);
+void copier_out(struct task *t);
+void copier_fill(struct task *t);
+void copier_copy(struct task *t);
+
+/* ---- flow_lane.c */
 int lanes_init(struct flow *f, struct sluice_err *err);
 void lanes_fini(struct flow *f);
-void lane_add(struct flow *f, struct op *op);
-void lane_remove(struct flow *f, struct op *op);
+void lane_enter(struct flow *f, struct op *op);
+void lane_leave(struct flow *f, struct op *op);
+/* The next chunk that can be moved now, in its slot; NULL: none. */
+struct slot *lanes_cut(struct flow *f);
+void slot_free(struct flow *f, struct slot *s);
+uint64_t slot_bytes(const struct flow *f, unsigned lane); /* of its buffer */
+bool device_full(const struct flow *f);
 bool op_idle(const struct op *op); /* nothing left to issue or in flight */
+
+/* ---- flow_chunk.c */
 /* Hand out what can be handed out, and submit. */
 void chunks_issue(struct flow *f);
-void chunk_sync(struct flow *f, struct op *op, struct sluice_file *file);
+void chunk_sync(struct flow *f, struct op *op);
 
 #endif

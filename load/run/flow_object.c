@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Objects by number, and the order of operations on each.  An operation joins the queue of its
- * object when its chain is started; it is enabled when only reads are before it and it is a
- * read itself, or when nothing is.
+ * object when its chain is started, and waits for those before it that it must not run beside:
+ * reads never wait for reads, and ranges only where they overlap.
  */
 #include <stdlib.h>
 
@@ -68,43 +68,68 @@ void object_forget(struct flow *f, struct object *o)
 	arena_put(&f->objects, o);
 }
 
-void object_join(struct object *o, struct op *op)
+/* ------------------------------------------------------------ their files */
+
+void object_share_file(struct object *o, struct op *op)
 {
-	op->oprev = o->last;
-	op->onext = NULL;
-	op->enabled = !o->last ||
-		      (op->type == FLOW_READ && o->last->enabled && o->last->type == FLOW_READ);
-	if (o->last)
-		o->last->onext = op;
-	else
-		o->first = op;
-	o->last = op;
+	op->rw = op->type == FLOW_PATCH || o->patched;
+	if (!o->handle || (op->rw && !o->handle->rw))
+		return;
+	op->handle = o->handle;
+	op->src_file = o->handle->file;
+	o->handle->users++;
 }
 
-static void enable(struct flow *f, struct op *op)
+struct sluice_file *object_take_file(struct flow *f, struct object *o)
 {
-	op->enabled = true;
-	if (op->state == OP_OBJECT)
-		flow_ready(f, op);
+	struct sluice_file *file = o->handle ? o->handle->file : NULL;
+
+	if (o->handle)
+		arena_put(&f->handles, o->handle);
+	o->handle = NULL;
+	return file;
 }
 
-/* The file stays open for a read that follows; whoever writes or removes it closes it himself. */
+static void drop_handle(struct flow *f, struct object *o, struct handle *h)
+{
+	clerk_discard(f, o, h->file);
+	arena_put(&f->handles, h);
+}
+
+/* The file of an operation becomes the object's, where others follow that can use it. */
+static bool donate(struct flow *f, struct object *o, const struct op *op)
+{
+	struct handle *h, *old = o->handle;
+
+	if (!o->first || (old && (old->rw || !op->rw)))
+		return false;
+	h = arena_get(&f->handles);
+	if (!h)
+		return false;
+	h->file = op->src_file;
+	h->rw = op->rw;
+	o->handle = h;
+	if (old && !old->users)
+		drop_handle(f, o, old);
+	return true;
+}
+
+/* The file stays open for those that follow; whoever replaces or removes it closes it himself. */
 static void leave_file(struct flow *f, struct object *o, struct op *op)
 {
-	struct sluice_file *file = op->src_file;
+	struct handle *h = op->handle;
 
-	if (!file)
-		return;
+	if (h) {
+		if (!--h->users && h != o->handle)
+			drop_handle(f, o, h);
+	} else if (op->src_file && !donate(f, o, op)) {
+		clerk_discard(f, o, op->src_file);
+	}
+	op->handle = NULL;
 	op->src_file = NULL;
-	if (file == o->file)
-		o->file_users--;
-	else if (!o->file && o->first)
-		o->file = file;
-	else
-		clerk_discard(f, o, file);
-	if (o->file && !o->first && !o->file_users) {
-		clerk_discard(f, o, o->file);
-		o->file = NULL;
+	if (o->handle && !o->first && !o->handle->users) {
+		drop_handle(f, o, o->handle);
+		o->handle = NULL;
 	}
 }
 
@@ -112,27 +137,70 @@ void object_closed(struct flow *f, struct object *o)
 {
 	if (--o->closing)
 		return;
-	if (o->first && o->first->state == OP_OBJECT)
+	if (o->first && o->first->state == OP_OBJECT && !o->first->blockers)
 		flow_ready(f, o->first);
 	object_forget(f, o);
+}
+
+/* ------------------------------------------------------------ their order */
+
+static bool ranged(const struct op *op)
+{
+	return op->len && (op->type == FLOW_READ || op->type == FLOW_PATCH);
+}
+
+/* Must one of them wait for the other? */
+static bool conflict(const struct op *a, const struct op *b)
+{
+	if (a->type == FLOW_READ && b->type == FLOW_READ)
+		return false;
+	if (!ranged(a) || !ranged(b))
+		return true;
+	return a->offset < b->offset + b->len && b->offset < a->offset + a->len;
+}
+
+static uint32_t count_blockers(const struct object *o, const struct op *op)
+{
+	uint32_t n = 0;
+
+	if (op->type == FLOW_READ && !o->nr_alone)
+		return 0;
+	if (op->type != FLOW_READ && !ranged(op))
+		return o->nr_ops;
+	for (const struct op *before = o->first; before; before = before->onext)
+		n += conflict(before, op);
+	return n;
+}
+
+void object_join(struct object *o, struct op *op)
+{
+	op->blockers = count_blockers(o, op);
+	op->oprev = o->last;
+	op->onext = NULL;
+	*(o->last ? &o->last->onext : &o->first) = op;
+	o->last = op;
+	o->nr_ops++;
+	o->nr_alone += op->type != FLOW_READ;
+}
+
+static void unblock(struct flow *f, const struct op *op)
+{
+	for (struct op *next = op->onext; next; next = next->onext)
+		if (conflict(op, next) && --next->blockers == 0 && next->state == OP_OBJECT)
+			flow_ready(f, next);
 }
 
 void object_leave(struct flow *f, struct op *op)
 {
 	struct object *o = op->object;
-	struct op *next;
 
 	*(op->oprev ? &op->oprev->onext : &o->first) = op->onext;
 	*(op->onext ? &op->onext->oprev : &o->last) = op->oprev;
+	o->nr_ops--;
+	o->nr_alone -= op->type != FLOW_READ;
 	leave_file(f, o, op);
-	next = o->first;
-	if (next && !next->enabled) {
-		enable(f, next);
-		while (next->type == FLOW_READ && next->onext && next->onext->type == FLOW_READ) {
-			next = next->onext;
-			enable(f, next);
-		}
-	}
+	if (op->type != FLOW_READ || o->nr_alone)
+		unblock(f, op);
 	object_forget(f, o);
 }
 

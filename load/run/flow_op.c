@@ -9,7 +9,7 @@
 
 bool op_has_src(const struct op *op)
 {
-	return op->type == FLOW_READ || op->type == FLOW_MOVE || op->type == FLOW_DELETE;
+	return op->type != FLOW_WRITE && op->type != FLOW_PAUSE;
 }
 
 bool op_has_dst(const struct op *op)
@@ -19,7 +19,7 @@ bool op_has_dst(const struct op *op)
 
 static unsigned dst_number(const struct op *op)
 {
-	return op->type == FLOW_WRITE ? op->place : op->to;
+	return op->type == FLOW_MOVE ? op->to : op->place;
 }
 
 struct place *op_dst(const struct op *op)
@@ -30,6 +30,11 @@ struct place *op_dst(const struct op *op)
 struct place *op_src(const struct op *op)
 {
 	return op_has_src(op) ? flow_place(op->flow, op->place) : NULL;
+}
+
+struct place *op_target(const struct op *op)
+{
+	return op->type == FLOW_PATCH ? op_src(op) : op_dst(op);
 }
 
 static bool in_files(const struct place *p)
@@ -47,11 +52,10 @@ static void replace(struct flow *f, struct op *op)
 		op->old_label = o->label;
 		op->old_ref = o->ref;
 		op->old_place = o->place;
-		op->old_file = o->file;
+		op->old_file = object_take_file(f, o);
 	} else {
 		label_free(&f->labels, o->label);
 	}
-	o->file = NULL;
 	o->label = NULL;
 	object_vanish(f, o);
 }
@@ -62,11 +66,14 @@ void op_claim(struct flow *f, struct op *op)
 	char name[LABEL_TEXT];
 
 	op->claimed = true;
+	op->end = op->size;
 	if (op->type == FLOW_WRITE) {
 		if (o->exists)
 			replace(f, op);
 		return;
 	}
+	if (op->type == FLOW_DELETE && !o->exists)
+		return; /* as it should be */
 	if (!o->exists || o->place != op->place) {
 		op_fail(op, -ENOENT, "object %llu (%s): is not in place %u",
 			(unsigned long long)o->number, label_print(name, o->label), op->place);
@@ -79,11 +86,12 @@ void op_claim(struct flow *f, struct op *op)
 		op->charge = charge;
 	}
 	op->size = o->size;
-	if (op->type == FLOW_READ && o->file)
-		o->file_users++;
-	op->src_file = o->file;
-	if (op->type != FLOW_READ)
-		o->file = NULL;
+	op->from = op->len ? min_u64(op->offset, o->size) : 0;
+	op->end = op->len ? min_u64(op->offset + op->len, o->size) : o->size;
+	if (op->type == FLOW_READ || op->type == FLOW_PATCH)
+		object_share_file(o, op);
+	else
+		op->src_file = object_take_file(f, o);
 }
 
 /* Units are there, or will be. */
@@ -108,7 +116,7 @@ int op_take_space(struct flow *f, struct op *op, bool force)
 	struct place *p = flow_place(f, place);
 	int r = 0;
 
-	if (op->charge > f->space[place].limit)
+	if (p->map && op->charge > f->space[place].limit)
 		return -ENOSPC;
 	if (!force && !ledger_may(&f->space[place], op->space_asked))
 		return -EAGAIN;
@@ -129,6 +137,8 @@ static enum op_mode choose_mode(const struct op *op)
 	const struct place *src = op_src(op), *dst = op_dst(op);
 	bool from = src && src->o.kind != PLACE_NULL, to = dst && dst->o.kind != PLACE_NULL;
 
+	if (op->type == FLOW_PATCH && from)
+		return place_is_storage(src) ? MODE_WRITE : MODE_FILL;
 	if (op->type == FLOW_DELETE || (!from && !to))
 		return MODE_NONE;
 	if (from && to) {
@@ -152,7 +162,7 @@ static void use_link(struct flow *f, struct op *op, unsigned place, bool write)
 	if (rate <= 0)
 		return;
 	from = max_u64(f->now, *free_at);
-	*free_at = from + (uint64_t)((double)op->size / rate * 1e9);
+	*free_at = from + (uint64_t)((double)(op->end - op->from) / rate * 1e9);
 	span_add(&op->device, from, *free_at);
 	span_add(write ? &op->write_device : &op->read_device, from, *free_at);
 	op->timer_ns = max_u64(op->timer_ns, *free_at);
@@ -169,7 +179,7 @@ static void use_links(struct flow *f, struct op *op)
 	if (op->type == FLOW_DELETE)
 		return;
 	if (src && src->o.kind == PLACE_NULL)
-		use_link(f, op, op->place, false);
+		use_link(f, op, op->place, op->type == FLOW_PATCH);
 	if (dst && dst->o.kind == PLACE_NULL)
 		use_link(f, op, dst_number(op), true);
 	if (op->timer_ns > f->now) {
@@ -180,6 +190,8 @@ static void use_links(struct flow *f, struct op *op)
 
 void op_opened(struct flow *f, struct op *op)
 {
+	if (f->aborted)
+		op_fail(op, -ECANCELED, "cancelled");
 	if (op->code < 0) {
 		op_moved(f, op);
 		return;
@@ -190,11 +202,10 @@ void op_opened(struct flow *f, struct op *op)
 	}
 	op->mode = (uint8_t)choose_mode(op);
 	op->header = in_files(op_dst(op)) && op_dst(op)->o.layout == PLACE_NPY;
-	if (op->mode == MODE_NONE)
-		op->pos = op->size;
+	op->pos = op->mode == MODE_NONE ? op->end : op->from;
 	use_links(f, op);
-	if (op->header || op->pos < op->size)
-		lane_add(f, op);
+	if (op->header || op->pos < op->end)
+		lane_enter(f, op);
 	else if (!op->timed)
 		op_moved(f, op);
 }
@@ -254,12 +265,12 @@ static void close_op(struct flow *f, struct op *op)
 
 void op_moved(struct flow *f, struct op *op)
 {
-	struct place *dst = op_dst(op);
+	struct place *to = op_target(op);
 
-	if (op->code == 0 && dst && place_is_storage(dst) && !op->syncing &&
-	    dst->o.durability != SLUICE_DURABLE_NONE) {
+	if (op->code == 0 && to && place_is_storage(to) && !op->syncing &&
+	    to->o.durability != SLUICE_DURABLE_NONE) {
 		op->syncing = true;
-		chunk_sync(f, op, op->dst_file ? op->dst_file : f->slab[dst_number(op)]);
+		chunk_sync(f, op);
 		return;
 	}
 	close_op(f, op);

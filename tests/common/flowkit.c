@@ -144,6 +144,13 @@ struct flow_op fk_pause(uint64_t ns)
 	return (struct flow_op){.type = FLOW_PAUSE, .pause_ns = ns};
 }
 
+struct flow_op fk_range(struct flow_op op, uint64_t offset, uint64_t len)
+{
+	op.offset = offset;
+	op.len = len;
+	return op;
+}
+
 unsigned fk_start(const struct flow_op *ops, unsigned n)
 {
 	struct flow_op copy[64];
@@ -159,7 +166,7 @@ unsigned fk_start(const struct flow_op *ops, unsigned n)
 	return first;
 }
 
-static void on_op(void *arg, const struct flow_done *d)
+void fk_on_op(void *arg, const struct flow_done *d)
 {
 	(void)arg;
 	fk_done[d->tag] = *d;
@@ -176,7 +183,7 @@ static void on_chain(void *arg, uint64_t tag, uint64_t end_ns)
 
 void fk_wait(void)
 {
-	static const struct flow_handler handler = {on_op, on_chain, NULL};
+	static const struct flow_handler handler = {fk_on_op, on_chain, NULL};
 	struct sluice_err err = {0, ""};
 	int r;
 

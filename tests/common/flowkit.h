@@ -41,6 +41,8 @@ struct flow_op fk_read(unsigned place, uint64_t object);
 struct flow_op fk_move(unsigned place, unsigned to, uint64_t object, uint64_t size);
 struct flow_op fk_delete(unsigned place, uint64_t object);
 struct flow_op fk_pause(uint64_t ns);
+/* Of a read or write only this range. */
+struct flow_op fk_range(struct flow_op op, uint64_t offset, uint64_t len);
 
 /* Start a chain; tags of operations are given in the order of fk_start(). Returns the first. */
 unsigned fk_start(const struct flow_op *ops, unsigned n);
@@ -48,6 +50,8 @@ unsigned fk_start(const struct flow_op *ops, unsigned n);
 	fk_start((const struct flow_op[]){__VA_ARGS__},                     \
 		 (unsigned)(sizeof((const struct flow_op[]){__VA_ARGS__}) / \
 			    sizeof(struct flow_op)))
+/* Takes a result down. */
+void fk_on_op(void *arg, const struct flow_done *d);
 /* Until no chain runs. */
 void fk_wait(void);
 /* One operation by itself: its result. */
@@ -59,6 +63,6 @@ const char *fk_error(void);
 /* Number of entries of a folder, the marker not counted; -1: there is none. */
 int fk_entries(const char *name);
 
-extern const struct t_group fk_moves, fk_orders, fk_folders, fk_faults;
+extern const struct t_group fk_moves, fk_orders, fk_ranges;
 
 #endif

@@ -8,7 +8,7 @@
 
 int main(int argc, char **argv)
 {
-	struct t_group groups[] = {fk_moves, fk_orders};
+	struct t_group groups[] = {fk_moves, fk_orders, fk_ranges};
 	struct sluice_err err = {0, ""};
 
 	if (argc > 1)

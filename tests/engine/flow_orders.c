@@ -41,6 +41,8 @@ static struct flow_op draw(struct sluice_random *random, struct fate *fates, str
 		e->result = (int64_t)size;
 		return fk_write(to, n, names[n], size);
 	case 2:
+		if (!f->exists)
+			e->result = 0;
 		if (there)
 			f->exists = false;
 		return fk_delete(place, n);
@@ -262,6 +264,23 @@ static void what_does_not_fit_is_an_error_and_nothing_hangs(void)
 	fk_close();
 }
 
+/* Files know no end but the file system's: the last tier takes what no other does. */
+static void a_folder_takes_more_than_its_capacity_when_nothing_is_left_to_wait_for(void)
+{
+	struct place_opts o = {.kind = PLACE_FILES, .capacity = MIB(2)};
+	unsigned p = fk_add(o, "raw");
+
+	fk_open();
+	FK_CHAIN(fk_write(p, 1, "large", MIB(3)), fk_pause(2000000), fk_delete(p, 1));
+	FK_CHAIN(fk_write(p, 2, "small", MIB(1))); /* waits for the room it was promised */
+	fk_wait();
+	T_EQ(fk_done[0].result, MIB(3));
+	T_EQ(fk_done[3].result, MIB(1));
+	T_OK(fk_done[3].start_ns >= fk_done[2].end_ns);
+	FK_DO(fk_write(p, 3, "large", MIB(3)), MIB(3));
+	fk_close();
+}
+
 static void a_move_into_a_full_place_drops_the_object(void)
 {
 	unsigned from = fk_files("raw", PLACE_RAW), to = fk_memory(MIB(1));
@@ -306,6 +325,27 @@ static void a_small_object_does_not_wait_for_a_huge_one(void)
 	T_EQ(fk_done[2].result, MIB(128));
 	T_EQ(fk_done[3].result, KIB(64));
 	T_OK(fk_done[3].end_ns < fk_done[2].end_ns);
+	fk_close();
+}
+
+static void large_objects_end_in_the_order_in_which_they_came(void)
+{
+	enum { NR = 48, FIRST = 16, LAST = 8 };
+	unsigned p = fk_slab("slab", NR * MIB(4)), early = 0;
+	char name[16];
+
+	fk_open();
+	for (unsigned i = 0; i < NR; i++) {
+		snprintf(name, sizeof(name), "o-%u", i);
+		FK_CHAIN(fk_write(p, i, name, MIB(4)));
+	}
+	fk_wait();
+	for (unsigned i = 0; i < NR; i++)
+		FK_CHAIN(fk_read(p, i));
+	fk_wait();
+	for (unsigned i = NR; fk_order[i] < 2 * NR - LAST; i++)
+		early += fk_order[i] < NR + FIRST;
+	T_EQ(early, FIRST);
 	fk_close();
 }
 
@@ -355,8 +395,40 @@ static void abort_ends_every_chain(void)
 	for (unsigned i = 0; i < fk_nr_done; i++)
 		cancelled += fk_done[i].result == -ECANCELED;
 	T_OK(cancelled >= 60);
+	T_EQ(fk_done[89].begin_ns, 0);
 	fk_close();
 	T_EQ(fk_entries("raw"), -1);
+}
+
+static void abort_does_not_wait_for_huge_objects(void)
+{
+	unsigned files = fk_files("raw", PLACE_RAW), slab = fk_slab("slab", GIB(1));
+	unsigned slow = fk_null(1000);
+
+	fk_open();
+	FK_DO(fk_write(slab, 1, "read", MIB(256)), MIB(256));
+	FK_CHAIN(fk_read(slab, 1));
+	FK_CHAIN(fk_write(files, 2, "written", MIB(256)));
+	FK_CHAIN(fk_write(slab, 3, "moved", KIB(100)), fk_move(slab, slow, 3, KIB(100)));
+	FK_CHAIN(fk_write(slab, 4, "whole", KIB(100)));
+	while (fk_nr_done < 3) { /* the small ones are through */
+		static const struct flow_handler handler = {fk_on_op, NULL, NULL};
+
+		flow_wait(fk_flow, clock_ns() + 100000, &handler, NULL);
+	}
+	flow_abort(fk_flow);
+	fk_wait();
+	if (fk_opts.verify) { /* null is through at once */
+		T_EQ(fk_done[1].result, -ECANCELED);
+		T_EQ(fk_done[2].result, -ECANCELED);
+		T_EQ(fk_entries("raw"), 0);
+		T_EQ(place_used(fk_place[files]), 0);
+	}
+	T_EQ(fk_done[3].result, KIB(100));
+	T_EQ(fk_done[4].result, -ECANCELED);
+	T_OK(fk_done[1].begin_ns && fk_done[4].begin_ns);
+	T_EQ(place_objects(fk_place[slab]), 2);
+	fk_close();
 }
 
 static void a_flow_can_be_freed_in_the_middle(void)
@@ -405,11 +477,14 @@ static const struct t_case cases[] = {
 	T_CASE(permits_and_objects_do_not_wait_for_each_other),
 	T_CASE(a_place_as_large_as_its_account_never_overflows),
 	T_CASE(what_does_not_fit_is_an_error_and_nothing_hangs),
+	T_CASE(a_folder_takes_more_than_its_capacity_when_nothing_is_left_to_wait_for),
 	T_CASE(a_move_into_a_full_place_drops_the_object),
 	T_CASE(the_room_of_an_earlier_chain_is_not_taken_by_a_later_one),
 	T_CASE(a_small_object_does_not_wait_for_a_huge_one),
+	T_CASE(large_objects_end_in_the_order_in_which_they_came),
 	T_CASE(a_chain_that_stops_on_errors_stops),
 	T_CASE(abort_ends_every_chain),
+	T_CASE(abort_does_not_wait_for_huge_objects),
 	T_CASE(a_flow_can_be_freed_in_the_middle),
 	T_CASE(bad_chains_are_refused),
 };

@@ -72,11 +72,13 @@ static void blocks_are_not_alike_within_and_across_objects(void)
 	content_fini(&c);
 }
 
-static void any_range_of_blocks_is_part_of_the_whole(void)
+static void any_range_is_part_of_the_whole(void)
 {
 	struct content c = made(3);
 	unsigned char *whole = object(&c, 42, MIB(3) + 1000), *part = malloc(MIB(2));
-	static const uint64_t from[] = {0, BLOCK, MIB(1) - BLOCK, MIB(1), MIB(2) + 3 * BLOCK};
+	static const uint64_t from[] = {
+		0,  BLOCK, MIB(1) - BLOCK, MIB(1),     MIB(2) + 3 * BLOCK, 1, 63,
+		64, 65,    BLOCK - 1,      BLOCK + 10, MIB(1) - 3};
 	static const uint64_t len[] = {1, 63, 64, 65, BLOCK, BLOCK + 1, KIB(700)};
 
 	T_OK(part);
@@ -86,7 +88,8 @@ static void any_range_of_blocks_is_part_of_the_whole(void)
 			T_MEM(part, whole + from[i], len[k]);
 			T_EQ(content_check(&c, part, len[k], 42, from[i]), len[k]);
 			content_noise(&c, part, len[k], from[i]);
-			T_OK(content_check(&c, part, len[k], 42, from[i]) < 64);
+			if (from[i] % BLOCK == 0)
+				T_OK(content_check(&c, part, len[k], 42, from[i]) < 64);
 			content_stamp(&c, part, len[k], 42, from[i]);
 			T_MEM(part, whole + from[i], len[k]);
 		}
@@ -136,7 +139,7 @@ static void ids_differ_for_names_that_are_nearly_alike(void)
 static const struct t_case cases[] = {
 	T_CASE(the_same_key_and_seed_give_the_same_bytes),
 	T_CASE(blocks_are_not_alike_within_and_across_objects),
-	T_CASE(any_range_of_blocks_is_part_of_the_whole),
+	T_CASE(any_range_is_part_of_the_whole),
 	T_CASE(any_changed_byte_is_found_where_it_is),
 	T_CASE(ids_differ_for_names_that_are_nearly_alike),
 };
