@@ -109,6 +109,27 @@ for size in 4K 256M 3G; do
 	io "read, $size, cuFile" cuFile -s "$size" --gds --read
 done
 
+# measured NAME PATTERN COMMAND...: a command of the GPU's memory whose result says so.
+measured() {
+	local name=$1 pattern=$2
+	shift 2
+	step "$name" sh -c 'p=$1; shift; "$@" --json result.json || exit; grep -q "$p" result.json' sh \
+		"$pattern" "$@"
+}
+measured "bench, verified" '"memory": "gpu"' "$sluice" bench -m gpu --sizes 2M 32M -n 20 --verify --no-limit
+measured "bench, cuFile, verified" '"memory": "gpu"' "$sluice" bench -m gpu -e cufile --sizes 2M 32M -n 20 \
+	--verify --no-limit
+measured "sweep" '"memory": "gpu"' "$sluice" sweep --gpu --io_size 64M --loops 1 --block_size 1M 8M \
+	--queue_depth 32 --no-limit --log_dir logs
+measured "sweep, cuFile" '"memory": "gpu"' "$sluice" sweep --gpu --gds --io_size 64M --loops 1 --block_size 1M 8M \
+	--queue_depth 32 --no-limit --log_dir logs
+measured "tune" '"memory": "gpu"' "$sluice" tune --gpu --budget 8 --io_size 64M --no-limit -o best.json
+for layout in npy raw slab; do
+	measured "kv, $layout, verified" 'memory of' "$sluice" kv --model tiny-1b --num-users 20 --duration 10 \
+		--max-requests 60 --gpu-mem-gb 1 --cpu-mem-gb 0.25 --storage-capacity-gb 2 \
+		--generation-mode none --seed 1 --layout $layout --verify --cache-dir cache --output kv.json
+done
+
 step "checksums on the device" "$python" "$root/tests/gpu/device.py" \
 	"$([ -e /proc/driver/nvidia-fs ] && echo cufile || echo cufile-compat)"
 for test in cuda objects memory handle futures deepspeed_handle deepspeed_pinned \
