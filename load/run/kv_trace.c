@@ -425,7 +425,10 @@ static uint64_t storage_limit(const struct kv_params *p)
 /* Everything that can be wrong is found before the file is made. */
 static int prepare(struct tracer *t)
 {
-	struct trace_writer_opts o = {.extended = t->job->trace_extended};
+	struct trace_writer_opts o = {
+		.extended = t->job->trace_extended,
+		.steady = t->job->clock == KV_CLOCK_VIRTUAL,
+	};
 	int r;
 
 	if (t->job->clock == KV_CLOCK_REAL)

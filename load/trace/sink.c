@@ -28,6 +28,7 @@ static const uint64_t flush_ns = 1000000000;
 struct sink_private {
 	char *buf[2];
 	size_t size;
+	bool steady;
 	int fd;
 	char *path;
 	pthread_t thread;
@@ -79,7 +80,7 @@ static int emit(struct sink_private *p, const char *from, size_t len)
 	return write_all(p->fd, p->packed, n);
 }
 
-/* Sleep until a buffer is full or the next flush is due; called with the lock. */
+/* Sleep until a buffer is full, or the next flush is due if there is one; called with the lock. */
 static void wait_for_work(struct sink_private *p)
 {
 	struct timespec until;
@@ -87,9 +88,12 @@ static void wait_for_work(struct sink_private *p)
 
 	until.tv_sec = (time_t)(at / 1000000000);
 	until.tv_nsec = (long)(at % 1000000000);
-	while (!p->full)
-		if (pthread_cond_timedwait(&p->changed, &p->lock, &until) == ETIMEDOUT)
+	while (!p->full) {
+		if (p->steady)
+			pthread_cond_wait(&p->changed, &p->lock);
+		else if (pthread_cond_timedwait(&p->changed, &p->lock, &until) == ETIMEDOUT)
 			break;
+	}
 }
 
 /* What there is to take: all of a full buffer, or what is committed in the one being filled. */
@@ -302,6 +306,7 @@ int sink_open(struct sink *s, const char *path, const struct sink_opts *o, struc
 	if (!p)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	s->p = p;
+	p->steady = o->steady;
 	r = setup_memory(p, o);
 	if (r < 0) {
 		sluice_fail(err, r, "%s", sluice_strerror(r));

@@ -31,7 +31,8 @@ struct sink {
 
 struct sink_opts {
 	bool zstd;
-	int level; /* 0: 3 */
+	int level;   /* 0: 3 */
+	bool steady; /* full buffers only, no flush by the clock: the same bytes each time */
 };
 
 /* Create @path ("-": standard output) and the folders it is in. */

@@ -78,8 +78,13 @@ struct trace_writer_opts {
 	bool lf;                  /* kv: LF instead of CRLF */
 	enum trace_pack pack;     /* compressed or not; TRACE_PACK_NAME: when it ends in .zst */
 	int zstd_level;           /* 0: 3 */
-	uint64_t block_tokens;    /* mooncake: per hash id; 0: TRACE_BLOCK_TOKENS */
-	bool raw;                 /* rows come by trace_write_raw() only, a header too */
+	/*
+	 * The same rows give the same file, compressed too: frames end by their size, not by the
+	 * clock.  For rows that come without pauses.
+	 */
+	bool steady;
+	uint64_t block_tokens; /* mooncake: per hash id; 0: TRACE_BLOCK_TOKENS */
+	bool raw;              /* rows come by trace_write_raw() only, a header too */
 };
 struct trace_writer;
 /*

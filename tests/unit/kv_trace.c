@@ -138,6 +138,33 @@ static void the_same_seed_gives_the_same_file(void)
 	T_OK(file_sum() != sum);
 }
 
+/* Longer than a writer would wait that writes by the clock. */
+static void dawdle(void *arg, double at_sec, uint64_t requests, uint64_t bytes)
+{
+	struct timespec ts = {1, 500000000};
+
+	(void)at_sec;
+	(void)bytes;
+	if (requests == 0 && ++*(int *)arg == 1)
+		while (nanosleep(&ts, &ts) < 0)
+			;
+}
+
+static void a_compressed_file_is_the_same_however_long_it_took(void)
+{
+	int calls = 0;
+	uint64_t sum;
+
+	snprintf(path, sizeof(path), "%s", t_path("trace.csv.zst"));
+	run();
+	sum = file_sum();
+	job.progress = dawdle;
+	job.progress_arg = &calls;
+	run();
+	T_OK(calls > 0 && result.wall_sec > 1.4);
+	T_EQ(file_sum(), sum);
+}
+
 /* To be changed together with anything that is meant to change what a seed gives. */
 static void this_seed_gives_this_file(void)
 {
@@ -469,6 +496,7 @@ static void the_real_clock_does_the_same_and_takes_its_time(void)
 static const struct t_case rows[] = {
 	T_CASE(rows_are_strictly_in_order),
 	T_CASE(the_same_seed_gives_the_same_file),
+	T_CASE(a_compressed_file_is_the_same_however_long_it_took),
 	T_CASE(this_seed_gives_this_file),
 	T_CASE(every_object_is_where_the_rows_before_say),
 	T_CASE(what_was_counted_is_what_was_written),
