@@ -445,6 +445,157 @@ static void a_damaged_index_is_found_out(void)
 	T_OK(!exists("k"));
 }
 
+/* ---------------------------------------------------------------- block devices */
+
+/* A loop device of 64 MiB, which goes with the descriptor; -1: there are none here. */
+static int loop_make(char *device, size_t size)
+{
+	char command[PATH_MAX + 64];
+	int fd = -1;
+	FILE *f;
+
+	touch("image", "");
+	T_EQ(truncate(t_path("image"), (off_t)MIB(64)), 0);
+	snprintf(command, sizeof(command), "losetup -f --show '%s' 2>/dev/null", t_path("image"));
+	f = popen(command, "r");
+	if (!f || !fgets(device, (int)size, f))
+		device[0] = '\0';
+	if (f)
+		pclose(f);
+	device[strcspn(device, "\n")] = '\0';
+	if (device[0]) {
+		fd = open(device, O_RDWR | O_CLOEXEC);
+		snprintf(command, sizeof(command), "losetup -d %s", device);
+		T_EQ(system(command), 0);
+	}
+	return fd;
+}
+
+static int open_device(const char *device, struct place_opts o)
+{
+	struct place *p;
+	int r;
+
+	o.kind = PLACE_SLAB;
+	o.paths = &device;
+	o.nr_paths = 1;
+	r = place_open(&p, &o, &err);
+	return r < 0 ? r : place_close(p, &err);
+}
+
+static void a_block_device_is_a_slab_when_nothing_is_on_it(void)
+{
+	char device[64], name[64] = "ext4 superblock";
+	struct place_opts keep = {.keep = true, .kind = PLACE_SLAB}, reuse = {.reuse = true};
+	const char *path = device;
+	int fd = t_is_root() ? loop_make(device, sizeof(device)) : -1;
+
+	if (fd < 0)
+		T_SKIP("root", "no loop devices");
+	T_EQ(pwrite(fd, name, sizeof(name), 1024), sizeof(name));
+	fsync(fd);
+	T_EQ(open_device(device, reuse), -EEXIST);
+	T_STR_HAS(err.msg, device);
+	T_EQ(pread(fd, name, sizeof(name), 1024), sizeof(name));
+	T_EQ(strcmp(name, "ext4 superblock"), 0);
+	memset(name, 0, sizeof(name));
+	T_EQ(pwrite(fd, name, sizeof(name), 1024), sizeof(name));
+	T_EQ(pwrite(fd, "GPT", 3, (off_t)MIB(64) - 512), 3); /* its copy at the end */
+	fsync(fd);
+	T_EQ(open_device(device, reuse), -EEXIST);
+	T_EQ(pwrite(fd, name, 3, (off_t)MIB(64) - 512), 3);
+	fsync(fd);
+	T_EQ(open_device(device, (struct place_opts){.capacity = MIB(65)}), -ENOSPC);
+	T_ERR(open_device(device, (struct place_opts){.capacity = MIB(8)}), 0, &err);
+	/* all of it; kept, taken over, and used again */
+	fk_setup();
+	keep.paths = &path;
+	keep.nr_paths = 1;
+	fk_add(keep, NULL);
+	fk_open();
+	FK_DO(fk_write(0, 1, "large", MIB(60)), MIB(60));
+	FK_DO(fk_write(0, 2, "too-large", MIB(10)), -ENOSPC);
+	fk_close();
+	fk_setup();
+	keep.reuse = true;
+	keep.keep = false;
+	fk_add(keep, NULL);
+	fk_open();
+	adopt(7, "large", 0);
+	FK_DO(fk_read(0, 7), MIB(60));
+	fk_close();
+	T_ERR(open_device(device, (struct place_opts){.owner = 1}), 0, &err);
+	close(fd);
+	clean("image");
+}
+
+/* ----------------------------------------------------------------------- numpy */
+
+static void numpy_reads_an_object(void)
+{
+	static const char script[] =
+		"import sys\n"
+		"try: import numpy\n"
+		"except ImportError: sys.exit(77)\n"
+		"d = sys.argv[1]\n"
+		"for name, shape, kind in (('kv', (4, 2, 10, 8, 128), '<f2'), ('flat', (50001,), "
+		"'|u1'),\n"
+		"                          ('f4', (25, 1000), '<f4'), ('empty', (0,), '<f2')):\n"
+		"    a = numpy.load(d + '/' + name + '.npy')\n"
+		"    raw = open(d + '/' + name + '.npy', 'rb').read()\n"
+		"    assert a.shape == shape and a.dtype == numpy.dtype(kind), (name, a.shape, "
+		"a.dtype)\n"
+		"    assert raw[:8] == b'\\x93NUMPY\\x01\\x00' and raw[4095] == 10, name\n"
+		"    assert len(raw) == 4096 + a.nbytes and raw[4096:] == a.tobytes(), name\n"
+		"    assert a.flags.c_contiguous, name\n"
+		"    m = numpy.load(d + '/' + name + '.npy', mmap_mode='r') if a.size else None\n"
+		"    assert m is None or m.offset == 4096, name\n";
+	struct flow_op ops[] = {fk_write(0, 1, "kv", 4 * 2 * 10 * 8 * 128 * 2),
+				fk_write(0, 2, "flat", 50001), fk_write(0, 3, "f4", 100000),
+				fk_write(0, 4, "empty", 0)};
+	char command[sizeof(script) + PATH_MAX + 64];
+	int r;
+
+	ops[0].shape = "(4, 2, 10, 8, 128)";
+	ops[1].element = 1;
+	ops[2].shape = "(25, 1000)";
+	ops[2].element = 4;
+	fk_files("numpy", PLACE_NPY);
+	fk_open();
+	for (unsigned i = 0; i < T_COUNT(ops); i++)
+		FK_DO(ops[i], ops[i].size);
+	snprintf(command, sizeof(command), "/usr/bin/python3 -c \"%s\" '%s'", script,
+		 t_path("numpy"));
+	r = system(command);
+	fk_close();
+	if (!WIFEXITED(r) || WEXITSTATUS(r) == 77 || WEXITSTATUS(r) == 127)
+		T_SKIP("numpy", "no numpy");
+	T_EQ(WEXITSTATUS(r), 0);
+}
+
+static void a_shape_too_long_for_a_header_is_an_error(void)
+{
+	char shape[1000];
+	struct flow_op op = fk_write(0, 1, "x", 100);
+
+	memset(shape, '1', sizeof(shape) - 1);
+	shape[sizeof(shape) - 1] = '\0';
+	op.shape = shape;
+	fk_files("shaped", PLACE_NPY);
+	fk_open();
+	FK_DO(op, 100);
+	fk_close();
+	{
+		char header[PLACE_HEADER], *huge = malloc(5000);
+
+		T_OK(huge);
+		memset(huge, '1', 4999);
+		huge[4999] = '\0';
+		T_EQ(place_npy_header(header, huge, 2, 100), -EINVAL);
+		free(huge);
+	}
+}
+
 /* ------------------------------------------------------------------------ room */
 
 static void room_is_what_would_fit(void)
@@ -513,6 +664,9 @@ static const struct t_case cases[] = {
 	T_CASE(another_layout_does_not_take_over_and_does_no_harm),
 	T_CASE(half_an_object_is_not_taken_over),
 	T_CASE(a_damaged_index_is_found_out),
+	T_CASE(a_block_device_is_a_slab_when_nothing_is_on_it),
+	T_CASE(numpy_reads_an_object),
+	T_CASE(a_shape_too_long_for_a_header_is_an_error),
 	T_CASE(room_is_what_would_fit),
 	T_CASE(bad_options_are_refused),
 };
