@@ -92,6 +92,11 @@ struct kv_result {
 	double peak_tokens_per_sec;
 	double cpu_user_sec, cpu_system_sec;
 	uint64_t bytes_written; /* to storage, all told: wear */
+	/*
+	 * What storage read and wrote inside the interval, block by block: of operations that
+	 * were under way at its end, the part that was done.  The counts have whole objects only.
+	 */
+	uint64_t storage_bytes[2];
 	uint64_t rows;          /* of a trace */
 	uint64_t memory_bytes;  /* of the model */
 	bool gpu_real;          /* the tier is device memory */
@@ -102,6 +107,7 @@ struct kv_result {
 	/* for the common result: storage tier read and write */
 	struct run_series series[2];
 	struct sluice_path_info path;
+	char folder[512]; /* of the storage tier; a temporary one is gone by now */
 };
 
 int kv_result_init(struct kv_result *r);

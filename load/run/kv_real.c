@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
+#include "load/run/cache.h"
 #include "load/run/kv_result.h"
 #include "load/run/stream_work.h"
 
@@ -198,6 +199,21 @@ static uint64_t interval(struct kv_real *k)
 
 /* ------------------------------------------------------------------------- end */
 
+static void describe_cache(const struct kv_real *k, struct run_series *s)
+{
+	struct cache_facts f = {
+		.read = s->read,
+		.engine = s->stats.engine,
+		.memory = cache_memory_behind(&k->r->path),
+		.direct = s->stats.blocks_direct && !s->stats.blocks_buffered,
+		.durable = k->job->durability != SLUICE_DURABLE_NONE,
+	};
+
+	if (s->read && !f.direct && !f.memory)
+		f.memory = "written through the page cache before";
+	cache_describe(s->cache, &f);
+}
+
 static void series_end(struct kv_real *k, unsigned i, const struct flow_stats *f)
 {
 	static const char *const names[] = {"storage read", "storage write"};
@@ -212,9 +228,10 @@ static void series_end(struct kv_real *k, unsigned i, const struct flow_stats *f
 	s->system_sec = r->cpu_system_sec;
 	s->run_bytes = r->series[0].bytes + r->series[1].bytes;
 	s->stats = f->io;
-	s->library_sec = (double)(f->io.cpu_ns - k->library_ns) / 1e9;
+	s->library_sec = (double)(f->io.cpu_ns - k->stats.io.cpu_ns) / 1e9;
 	s->file = f->file;
 	s->buf = f->buf;
+	describe_cache(k, s);
 	s->verify = k->job->verify;
 	s->verified_bytes = i == 0 ? f->verified : 0;
 	s->partial = r->partial;
@@ -228,9 +245,13 @@ static void series_end(struct kv_real *k, unsigned i, const struct flow_stats *f
 static void interval_end(struct kv_real *k, uint64_t end_ns)
 {
 	struct kv_result *r = k->r;
+	struct flow_stats f;
 	struct rusage after;
 
 	getrusage(RUSAGE_SELF, &after);
+	flow_get_stats(k->flow, &f);
+	r->storage_bytes[0] = f.bytes_read - k->stats.bytes_read;
+	r->storage_bytes[1] = f.bytes_written - k->stats.bytes_written;
 	r->cpu_user_sec = timeval_sec(&after.ru_utime) - timeval_sec(&k->before.ru_utime);
 	r->cpu_system_sec = timeval_sec(&after.ru_stime) - timeval_sec(&k->before.ru_stime);
 	r->elapsed_sec = (double)(end_ns - k->begin_ns) / 1e9;
@@ -266,8 +287,7 @@ static void run(struct kv_real *k)
 
 	if (real_fill(k) < 0)
 		return;
-	flow_get_stats(k->flow, &f);
-	k->library_ns = f.io.cpu_ns;
+	flow_get_stats(k->flow, &k->stats);
 	interval_end(k, interval(k));
 	if (k->p->compat && !k->failed)
 		drain(k);

@@ -133,7 +133,7 @@ struct kv_real {
 	uint64_t progress_ns;
 	struct sluice_random random;
 	struct rusage before;
-	uint64_t library_ns;    /* CPU time of the flow's threads before */
+	struct flow_stats stats; /* as they were at the beginning */
 	unsigned fill_failures; /* in a row */
 	int failed;             /* -errno: the run cannot go on */
 	struct sluice_err err;

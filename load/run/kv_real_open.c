@@ -228,6 +228,7 @@ static int flow_open(struct kv_real *k, struct sluice_err *err)
 		.nr_places = KV_TIERS,
 	};
 
+	o.io.durability = SLUICE_DURABLE_NONE; /* whole objects are made durable, by their place */
 	for (int t = 0; t < KV_TIERS; t++)
 		o.places[t] = k->places[t];
 	return flow_new(&k->flow, &o, err);
@@ -247,6 +248,7 @@ int real_open(struct kv_real *k, struct sluice_err *err)
 		return r;
 	k->r->path.size = sizeof(k->r->path);
 	sluice_probe_path(k->folder, &k->r->path, NULL);
+	snprintf(k->r->folder, sizeof(k->r->folder), "%s", k->folder);
 	k->r->gpu_real = k->pl.gpu_real;
 	k->r->has_gpu = k->pl.has_gpu;
 	memcpy(k->r->gpu_how, k->pl.gpu_how, sizeof(k->r->gpu_how));

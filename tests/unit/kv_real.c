@@ -25,6 +25,8 @@ static void a_layout(int layout)
 	T_EQ(kvrun.r.late, 0);
 	T_EQ(kvrun.r.series[0].bytes, kvrun.r.counts.tier_read[KV_NVME]);
 	T_EQ(kvrun.r.series[1].bytes, kvrun.r.counts.tier_written[KV_NVME]);
+	T_OK(kvrun.r.series[0].cache[0] && kvrun.r.series[1].cache[0]);
+	T_STR_HAS(kvrun.r.folder, kvrun.dir);
 	T_OK(kvrun.r.series[0].verify && kvrun.r.series[0].verified_bytes > 0);
 	T_EQ(kvrun_names(kvrun.dir), 0); /* nothing is left behind */
 }
