@@ -85,23 +85,30 @@ static json_t *join(const json_t *array, size_t from, size_t to, bool largest)
 	return any ? json_real(v) : json_null();
 }
 
-/* Join neighbours; the first second of each gives the time. */
-static void thin_seconds(json_t *per_second, size_t room)
+/* Of these the largest stands for all; other columns are added up. */
+static bool is_level(const char *key)
 {
-	static const char *const keys[] = {"t",     "span",         "ops",
-					   "bytes", "latency_mean", "latency_max"};
-	size_t nr = json_array_size(json_object_get(per_second, "t"));
+	return !strncmp(key, "latency", 7) || !strcmp(key, "queued") || !strcmp(key, "in_flight");
+}
+
+/* Join neighbours in every column; the first second of each gives the time. */
+static void thin_seconds(json_t *seconds, size_t room)
+{
+	size_t nr = json_array_size(json_object_get(seconds, "t"));
 	size_t step = room ? (nr + room - 1) / room : 1;
 
-	for (unsigned k = 0; k < ARRAY_SIZE(keys) && step > 1; k++) {
-		const json_t *from = json_object_get(per_second, keys[k]);
+	for (void *it = json_object_iter(seconds); it && step > 1;
+	     it = json_object_iter_next(seconds, it)) {
+		const char *key = json_object_iter_key(it);
+		const json_t *from = json_object_iter_value(it);
 		json_t *to = json_array();
 
 		for (size_t i = 0; i < nr; i += step)
-			json_array_append_new(to, k == 0 ? json_incref(json_array_get(from, i))
-							 : join(from, i, min_u64(i + step, nr),
-								!strncmp(keys[k], "latency", 7)));
-		json_object_set_new(per_second, keys[k], to);
+			json_array_append_new(
+				to, !strcmp(key, "t")
+					    ? json_incref(json_array_get(from, i))
+					    : join(from, i, min_u64(i + step, nr), is_level(key)));
+		json_object_iter_set_new(seconds, it, to);
 	}
 }
 
@@ -126,6 +133,10 @@ static json_t *thin_result(const json_t *result, const struct thin *thin, bool *
 		json_object_set_new(hist, "buckets", thin_buckets(buckets, thin->buckets));
 		thin_seconds(json_object_get(one, "per_second"), thin->seconds);
 	}
+	one = json_object_get(json_object_get(copy, "kv"), "seconds");
+	if (json_array_size(json_object_get(one, "t")) > thin->seconds)
+		*ret_less = true;
+	thin_seconds(one, thin->seconds);
 	return copy;
 }
 

@@ -95,6 +95,43 @@ def tiers():
     return result
 
 
+def kv_trace():
+    """A trace of two hours: nothing was stored, and more seconds than a page keeps."""
+    result = sample('kv')
+    k = result['kv']
+    k['mode'], result['series'] = 'trace', []
+    for t in k['tiers']:
+        t['kind'] = 'trace'
+    k['tiers'][2]['limit_bytes'] = None
+    n = len(k['seconds']['t'])
+    for name, column in k['seconds'].items():
+        k['seconds'][name] = list(range(7200)) if name == 't' else [column[i % n] for i in range(7200)]
+    return result
+
+
+def kv_odd():
+    """What a run on storage may lack: no hits, no samples, no GPU; failures; counted as upstream does."""
+    result = sample('kv')
+    k = result['kv']
+    k['cache'].update(hits=0, misses=0, hit_rate=None)
+    k['errors'].update(reads=3, writes=1, verify=2, first='cache/a.npy: Input/output error <b>')
+    k['compat'], k['late_operations'] = True, 0
+    k['tiers'][0].update(kind='absent', how=None, limit_bytes=0)
+    for t in k['tiers']:
+        for name in ('read', 'write', 'evict_read', 'evict_write'):
+            t[name] = None
+    k['latency'] = dict.fromkeys(k['latency'], None) | {'qos': dict.fromkeys(k['latency']['qos'], None)}
+    k['storage_health'].update(criteria=[], passed_count=0, total_count=0)
+    k['seconds'] = {name: [] for name in k['seconds']}
+    for s in result['series']:
+        s.update(ops=0, bytes=0, bytes_per_sec=0, latency=None, bandwidth=None, samples=[],
+                 per_second={key: [] for key in s['per_second']})
+        s['histogram']['buckets'] = []
+    for f in result['flows']:
+        f.update(bytes=0, ops=0)
+    return result
+
+
 def odd():
     """Everything that may be missing is: nothing counted, sizes that differ, nobody knows the device."""
     result = sample('bench')
@@ -152,7 +189,11 @@ MAKERS = {
     'odd': lambda out: sluice('report', save('odd.json', odd()), '-o', out),
     'nothing': lambda out: sluice('report', save('nothing.json', nothing()), '-o', out),
     'limits': lambda out: sluice('report', save('limits.json', limits()), '-o', out),
-    'kv': lambda out: sluice('report', save('kv.json', tiers()), '-o', out),
+    'tiers': lambda out: sluice('report', save('tiers.json', tiers()), '-o', out),
+    'kv': lambda out: sluice('report', save('kv.json', {'requests_completed': 1, 'sluice': sample('kv')}), '-o', out),
+    'kv_trace': lambda out: sluice('report', save('kvtrace.json', kv_trace()), '-o', out),
+    'kv_odd': lambda out: sluice('report', save('kvodd.json', kv_odd()), '-o', out),
+    'kv_both': lambda out: sluice('report', save('a.json', sample('kv')), save('b.json', kv_trace()), '-o', out),
     'long': lambda out: sluice('report', save('long.json', long_run()), '-o', out),
     'compare': lambda out: sluice('compare', save('before.json', sample('bench')), save('after.json', slower()),
                                   '--fail-if', 'slower:5%', '--html', out, status=1),
@@ -181,7 +222,7 @@ def at(value, path):
 
 def all_charts_are_drawn():
     for kind, expected in (('bench', {'bandwidth', 'latency', 'distribution', 'time'}),
-                           ('sweep', set()), ('compare', {'change', 'bandwidth', 'distribution'})):
+                           ('sweep', set()), ('kv', {'kv-time', 'distribution', 'time'}), ('compare', {'change', 'bandwidth', 'distribution'})):
         show(kind)
         drawn = set()
         for canvas in web.driver.find_elements('css selector', 'canvas'):
@@ -405,9 +446,77 @@ def names_are_text_whatever_is_in_them():
 
 
 def flows_between_tiers_are_drawn():
-    show('kv')
+    show('tiers')
     bands = web.js('''return [...document.querySelectorAll('svg.flows path title')].map((t) => t.textContent)''')
     assert len(bands) == 4 and any(b.startswith('GPU') and '40\u00a0GiB' in b for b in bands), bands
+
+
+def the_cards_of_a_cache_equal_the_JSON():
+    k = sample('kv')['kv']
+    show('kv')
+    cards = dict(web.js("""return [...document.querySelectorAll('[data-kv]')].map((c) => [c.dataset.kv, +c.dataset.value])"""))
+    sec, storage = k['elapsed_sec'], k['tiers'][2]
+    assert cards == {'tokens': k['tokens'] / sec, 'hits': k['cache']['hit_rate'], 'read': storage['read_bytes'] / sec,
+                     'written': storage['written_bytes'] / sec}, cards
+    tiers = web.js("""return [...document.querySelectorAll('[data-tier]')].map((c) => c.textContent)""")
+    assert [t.split(':')[0] for t in tiers] == ['GPU', 'CPU', 'storage'], tiers
+    assert f"{k['tiers'][1]['entries']} entries" in tiers[1] and 'bookkeeping at 64 GB/s' in tiers[0], tiers
+
+
+def the_flows_of_a_cache_equal_the_JSON():
+    flows = [f for f in sample('kv')['flows'] if f['bytes']]
+    show('kv')
+    rows = web.js("""return [...document.querySelectorAll('#table-flows tbody tr')].map((r) => [...r.cells].map((c) => c.dataset.value))""")
+    assert rows == [[f['from'], f['to'], str(f['bytes']), str(f['ops'])] for f in flows], rows
+    bands = web.js("""return [...document.querySelectorAll('svg.flows path title')].map((t) => t.textContent)""")
+    assert len(bands) == len(flows) > 4, bands
+    heights = web.js("""return [...document.querySelectorAll('svg.flows rect')].map((r) => +r.getAttribute('height'))""")
+    assert max(heights) <= 300 and min(heights) >= 4, heights
+
+
+def the_run_over_time_equals_the_JSON():
+    s = sample('kv')['kv']['seconds']
+    show('kv')
+
+    def column(choice):
+        return web.js("""const select = document.querySelector('#kvtime select');
+            select.selectedIndex = [...select.options].findIndex((o) => o.textContent === arguments[0]);
+            select.dispatchEvent(new Event('change'));
+            return charts.find((c) => c.canvas.id === 'chart-kv-time').chart.data.datasets.map((d) => d.data.map((p) => p.y))""", choice)
+
+    def over(a, b):
+        return [x / y if y else None for x, y in zip(a, b)]
+    asked = [h + m for h, m in zip(s['hits'], s['misses'])]
+    assert column('hit rate') == [over(s['hits'], asked)]
+    assert column('storage bandwidth') == [over(s['nvme_read_bytes'], s['span']), over(s['nvme_write_bytes'], s['span'])]
+    assert column('storage latency') == [over(s['read_latency_sum'], s['read_ops']), over(s['write_latency_sum'], s['write_ops'])]
+    assert column('requests') == [over(s['requests'], s['span']), s['queued'], s['in_flight']]
+    assert column('tokens') == [over(s['tokens'], s['span'])]
+    assert len(column('all tiers')) == 3
+
+
+def the_latencies_of_a_cache_equal_the_JSON():
+    k = sample('kv')['kv']
+    show('kv')
+    rows = {r[0]: r[1:] for r in web.js("""return [...document.querySelectorAll('#table-kv-latency tbody tr')].map((r) =>
+        [r.cells[0].textContent, ...[...r.cells].slice(1).map((c) => +c.dataset.value)])""")}
+    names = ['n', 'mean', 'p50', 'p95', 'p99', 'p99.9', 'p99.99', 'max']
+    for row, stats in (('request, end to end', k['latency']['end_to_end']), ('storage: object read', k['tiers'][2]['read']),
+                       ('storage: write, at the device', k['tiers'][2]['device_write']), ('request, batch', k['latency']['qos']['batch'])):
+        assert rows[row] == [stats[n] for n in names], (row, rows[row])
+
+
+def a_trace_and_a_poor_run_say_what_they_are():
+    show('kv_trace')
+    text = web.js('return document.getElementById("main").textContent')
+    assert 'nothing was stored' in text and 'no limit' in text and 'Latencies' not in text and 'thinned' in text
+    total = sum(kv_trace()['kv']['seconds']['tokens'])
+    web.js("""const select = document.querySelector('#kvtime select'); select.selectedIndex = 5; select.dispatchEvent(new Event('change'))""")
+    assert web.js('return kvResults[0].kv.seconds.t.length') <= 3600
+    assert web.js('return kvResults[0].kv.seconds.tokens.reduce((a, b) => a + b, 0)') == total, 'joined, not left out'
+    show('kv_odd')
+    text = web.js('return document.getElementById("main").textContent')
+    assert '3 reads and 1 writes failed' in text and '<b>' in text and '--compat' in text and 'there is none' in text, text
 
 
 def the_keyboard_reaches_everything():
@@ -528,7 +637,9 @@ CASES = [all_charts_are_drawn, what_the_charts_show_is_what_the_JSON_says,
          reads_are_cold_and_writes_are_warm_in_every_chart, units_and_limits_are_explained_beside_the_cards,
          a_result_without_series_says_so_in_one_sentence, the_heat_map_can_be_turned_and_filtered,
          a_comparison_shows_its_verdicts_and_its_gate, names_are_text_whatever_is_in_them,
-         flows_between_tiers_are_drawn, the_keyboard_reaches_everything, arrow_keys_tell_the_points_of_a_chart, a_chart_has_the_same_as_a_table,
+         flows_between_tiers_are_drawn, the_cards_of_a_cache_equal_the_JSON,
+         the_flows_of_a_cache_equal_the_JSON, the_run_over_time_equals_the_JSON, the_latencies_of_a_cache_equal_the_JSON,
+         a_trace_and_a_poor_run_say_what_they_are, the_keyboard_reaches_everything, arrow_keys_tell_the_points_of_a_chart, a_chart_has_the_same_as_a_table,
          tables_can_be_sorted_and_copied, nothing_is_wider_than_the_screen,
          text_has_contrast_in_light_and_in_dark, the_button_changes_the_colours,
          a_long_run_is_thinned_out_and_says_so_only_then,

@@ -170,4 +170,4 @@ function best(list, value) {
 
 /* Results whose series are points of a grid are shown as such. */
 const isGrid = (r) => Boolean(r.grid || r.tune);
-const plain = series.filter((s) => !isGrid(s.result));
+const plain = series.filter((s) => !isGrid(s.result) && !s.result.kv);

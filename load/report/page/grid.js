@@ -131,18 +131,24 @@ function addTop(r) {
 
 /* ------------------------------------------------------------------ flows */
 
+/* From where bytes come to where they go, in the order of a cache's tiers; other names as they come. */
+const flowOrder = ['requests', 'new entries', 'GPU', 'CPU', 'storage', 'deleted'];
+const flowColours = [7, 3, 2, 4, 0, 5];
+
 /* Bytes that went from tier to tier: bands as thick as their share. */
 function flowsOf(r) {
-	const flows = [...r.flows].filter((f) => f.bytes > 0).sort((a, b) => b.bytes - a.bytes);
+	const place = (f, key) => flowOrder.includes(f[key]) ? flowOrder.indexOf(f[key]) : flowOrder.length;
+	const flows = r.flows.filter((f) => f.bytes > 0).sort((a, b) => place(a, 'from') - place(b, 'from') || place(a, 'to') - place(b, 'to'));
 	const total = flows.reduce((sum, f) => sum + f.bytes, 0);
-	const room = 300, gap = 14, width = 760;
+	const narrow = innerWidth < 600;
+	const room = 300, gap = 14, least = 36, width = narrow ? 380 : 760, edge = narrow ? 96 : 150;
 	const side = (key) => {
 		const places = new Map();
-		let y = 10;
-		for (const [name, list] of by(flows, (f) => f[key])) {
+		let y = 14;
+		for (const [name, list] of [...by(flows, (f) => f[key])].sort((a, b) => place(a[1][0], key) - place(b[1][0], key))) {
 			const h = Math.max(4, room * list.reduce((sum, f) => sum + f.bytes, 0) / total);
 			places.set(name, {y, h, used: 0});
-			y += h + gap;
+			y += Math.max(h + gap, least); /* two lines of text beside each */
 		}
 		return {places, end: y};
 	};
@@ -150,20 +156,21 @@ function flowsOf(r) {
 	const svg = el('svg', {class: 'flows', viewBox: `0 0 ${width} ${Math.max(left.end, right.end)}`, role: 'img',
 		'aria-label': flows.map((f) => `${f.from} to ${f.to}: ${show('size', f.bytes)}`).join('; ')});
 	const tiers = [...new Set(flows.flatMap((f) => [f.from, f.to]))];
+	const mark = (name) => `var(--c${flowOrder.includes(name) ? flowColours[flowOrder.indexOf(name)] : tiers.indexOf(name) % 8})`;
 	for (const f of flows) {
 		const a = left.places.get(f.from), b = right.places.get(f.to), h = Math.max(1.5, room * f.bytes / total);
-		const y1 = a.y + a.used, y2 = b.y + b.used, x1 = 150, x2 = width - 150, m = (x1 + x2) / 2;
+		const y1 = a.y + a.used, y2 = b.y + b.used, x1 = edge, x2 = width - edge, m = (x1 + x2) / 2;
 		a.used += h;
 		b.used += h;
-		svg.append(el('path', {fill: `var(--c${tiers.indexOf(f.from) % 8})`, opacity: '.45',
+		svg.append(el('path', {fill: mark(f.from), opacity: '.45',
 			d: `M${x1},${y1}C${m},${y1} ${m},${y2} ${x2},${y2}V${y2 + h}C${m},${y2 + h} ${m},${y1 + h} ${x1},${y1 + h}Z`},
 		el('title', {}, `${f.from} \u2192 ${f.to}: ${show('size', f.bytes)}`)));
 	}
 	for (const [from, places] of [[true, left.places], [false, right.places]])
 		for (const [name, p] of places) {
 			const sum = flows.filter((f) => f[from ? 'from' : 'to'] === name).reduce((n, f) => n + f.bytes, 0);
-			const anchor = {x: from ? 138 : width - 138, 'text-anchor': from ? 'end' : 'start'};
-			svg.append(el('rect', {x: from ? 144 : width - 150, y: p.y, width: 6, height: p.h, fill: `var(--c${tiers.indexOf(name) % 8})`}),
+			const anchor = {x: from ? edge - 12 : width - edge + 12, 'text-anchor': from ? 'end' : 'start'};
+			svg.append(el('rect', {x: from ? edge - 6 : width - edge, y: p.y, width: 6, height: p.h, fill: mark(name)}),
 				el('text', {...anchor, y: p.y + p.h / 2}, name),
 				el('text', {...anchor, y: p.y + p.h / 2 + 15, class: 'amount'}, show('size', sum)));
 		}
@@ -180,5 +187,5 @@ function addFlows(r) {
 			{head: 'to', value: (f) => f.to, kind: 'text'},
 			{head: 'bytes', value: (f) => f.bytes, kind: 'size'},
 			{head: 'operations', value: (f) => f.ops, kind: 'count'},
-		], r.flows));
+		], r.flows.filter((f) => f.bytes > 0)));
 }

@@ -5,7 +5,13 @@ applyTheme();
 addTitle();
 addComparison();
 addWarnings();
+kvResults.forEach(addKvNotes);
 addCards();
+kvResults.forEach(addTiers);
+results.forEach(addFlows);
+addKvTime();
+addKvLatency();
+kvResults.forEach(addHealth);
 results.forEach(addTune);
 results.filter(isGrid).forEach(addHeat);
 results.forEach(addTop);
@@ -13,7 +19,6 @@ if (plain.length) {
 	addBandwidth();
 	addLatency();
 }
-results.forEach(addFlows);
 addDistribution();
 addTime();
 addFio();

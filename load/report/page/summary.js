@@ -36,7 +36,7 @@ function addWarnings() {
 	if (failed.length)
 		note('bad', failed.map((s) => `${s.label}: ${s.errors} operations failed (${s.first_error})`).join('; '));
 	for (const r of results)
-		if (!r.series.length)
+		if (!r.series.length && !r.kv)
 			note('warn', (several ? r.label + ': ' : '') + 'Nothing was measured: this result has no series.');
 	if (two.length)
 		note('warn', 'Two kinds of latencies: ' +
@@ -107,7 +107,9 @@ function costCard(r) {
 function addCards() {
 	const rows = results.map((r) => {
 		const cards = el('div', {class: 'cards'});
-		for (const list of by(series.filter((s) => s.result === r), (s) => s.kind).values())
+		if (r.kv)
+			cards.append(...kvCards(r));
+		for (const list of r.kv ? [] : by(series.filter((s) => s.result === r), (s) => s.kind).values())
 			cards.append(card(list));
 		cards.append(costCard(r));
 		return cards;
