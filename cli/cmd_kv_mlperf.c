@@ -436,7 +436,7 @@ static int mlperf_main(void *args, int argc, char **argv)
 
 const struct cli_cmd cmd_kv_mlperf = {
 	.name = "kv mlperf",
-	.summary = "the options and trials of an MLPerf submission, and their summary",
+	.summary = "what an MLPerf submission runs, and its summary",
 	.usage = "[-- KV_OPTION...]",
 	.opts = mlperf_opts,
 	.args_size = sizeof(struct mlperf_args),

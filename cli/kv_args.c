@@ -291,8 +291,11 @@ static int check_pairs(const struct kv_args *a, const struct cli_cmd *cmd)
 {
 	if (a->up.prefill_only && a->up.decode_only)
 		return cli_usage(cmd, "--prefill-only and --decode-only exclude each other");
-	if (a->closed_loop && a->order == KV_ORDER_SEED + 1)
-		return cli_usage(cmd, "--closed-loop and --order seed exclude each other");
+	if (a->order == KV_ORDER_SEED + 1 && (a->closed_loop || a->compat || a->up.autoscale))
+		return cli_usage(cmd, "--order seed and %s exclude each other",
+				 a->closed_loop ? "--closed-loop"
+				 : a->compat    ? "--compat"
+						: "--enable-autoscaling");
 	if (a->verify && a->up.trace)
 		return cli_usage(cmd, "--verify and --io-trace-log exclude each other");
 	return CLI_OK;

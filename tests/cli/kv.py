@@ -173,7 +173,8 @@ def what_is_no_number_or_no_choice_is_status_2():
     for name in FLAGS:
         refused(f'--{name}=1')
     assert 'exclude' in refused('--prefill-only', '--decode-only')
-    assert 'exclude' in refused('--closed-loop', '--order', 'seed')
+    for live in '--closed-loop', '--compat', '--enable-autoscaling':
+        assert 'exclude' in refused(live, '--order', 'seed')
     assert 'exclude' in refused('--verify', '--io-trace-log', 'x')
     assert 'a.json' in refused('--output', 'a.json', '--json', 'a.json')
     refused('what')
@@ -242,6 +243,14 @@ def a_file_with_every_key_is_taken():
         assert accepted('--config', write('c.yaml', ALL_KEYS)) == ''
         for text in ('', '# nothing\n', '{}\n', '~\n', '---\n', 'rag: {}\n'):
             assert accepted('--config', write('c.yaml', text)) == '', text
+
+
+def every_key_is_in_the_documentation():
+    with open(os.path.join(ROOT, 'docs/kv.md'), encoding='utf-8') as f:
+        text = f.read()
+    for key in set(re.findall(r'(\w+):', ALL_KEYS)) - {'mine', 'anything', 'a', '1b'}:
+        words = [key, re.sub(r'_(min|max)$', '', key), re.sub(r'^target_latency', '', key)]
+        assert any(word in text for word in words), key
 
 
 def an_unknown_key_is_answered_with_the_valid_ones():
@@ -663,7 +672,7 @@ def an_interruption_ends_with_what_was_measured():
 
 tap.run(every_option_of_upstream_is_there_with_its_default, every_bound_is_upstreams, everything_wrong_is_said_at_once,
         what_is_no_number_or_no_choice_is_status_2, names_can_be_cut_short_as_long_as_upstream_knows_what_is_meant,
-        a_folder_of_the_system_is_refused, odd_but_possible_options_give_a_warning, a_file_with_every_key_is_taken,
+        a_folder_of_the_system_is_refused, odd_but_possible_options_give_a_warning, a_file_with_every_key_is_taken, every_key_is_in_the_documentation,
         an_unknown_key_is_answered_with_the_valid_ones, sections_and_values_of_the_wrong_kind_are_refused,
         numbers_are_read_as_upstream_reads_them, models_can_be_described_and_changed,
         keys_that_are_dead_upstream_live_here_unless_compat, the_JSON_has_upstreams_names, the_numbers_fit_together,
