@@ -255,7 +255,7 @@ static const struct cli_cmd *const kv_subs[] = {&cmd_kv_mlperf, &cmd_kv_vectors,
 
 const struct cli_cmd cmd_kv = {
 	.name = "kv",
-	.summary = "the KV cache of a language model on storage, as MLPerf's kv-cache.py",
+	.summary = "a language model's KV cache on storage, like kv-cache.py",
 	.opts = kv_opts,
 	.args_size = sizeof(struct kv_args),
 	.abbreviated = kv_upstream_opts,
