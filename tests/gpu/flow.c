@@ -7,7 +7,7 @@
 #include "standin.h"
 #include "tests/common/flowkit.h"
 
-enum { ILLEGAL_ADDRESS = 700 };
+enum { ILLEGAL_ADDRESS = 700, OUT_OF_MEMORY = 2 };
 
 static struct standin_count before;
 
@@ -77,8 +77,9 @@ static void more_than_the_device_has_is_refused(void)
 
 	T_EQ(place_check(&o, &err), -ENOMEM);
 	T_STR_HAS(err.msg, "GPU memory");
-	T_OK(place_open(&p, &o, &err) < 0);
 	o.capacity = MIB(1);
+	standin_fail("cuMemAlloc_v2", 1, OUT_OF_MEMORY, false);
+	T_EQ(place_open(&p, &o, &err), -ENOMEM);
 	o.device = 77;
 	T_EQ(place_check(&o, &err), -ENODEV);
 	T_EQ(place_open(&p, &o, &err), -ENODEV);
