@@ -51,14 +51,21 @@ static double ratio(double a, double b)
 static const double levels[] = {50, 95, 99, 99.9, 99.99};
 static const char *const level_names[] = {"p50", "p95", "p99", "p999", "p9999"};
 
-/* All that are kept, in the order of arrival. */
+/* All that are kept, in the order of arrival.  Equal neighbours, such as the zeros of a trace, are
+ * one object. */
 static json_t *list_json(const struct samples *s)
 {
 	CLEANUP_FREE double *list = samples_list(s);
-	json_t *j = json_array();
+	json_t *j = json_array(), *last = NULL;
 
-	for (uint64_t i = 0; list && i < min_u64(s->n, SAMPLE_KEEP); i++)
-		json_array_append_new(j, json_real(list[i]));
+	for (uint64_t i = 0; list && i < min_u64(s->n, SAMPLE_KEEP); i++) {
+		if (!last || list[i] != list[i - 1]) {
+			json_decref(last);
+			last = json_real(list[i]);
+		}
+		json_array_append(j, last);
+	}
+	json_decref(last);
 	return j;
 }
 

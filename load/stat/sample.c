@@ -11,6 +11,7 @@
 #include "load/stat/stat.h"
 
 #define FIRST_ROOM 16
+#define FEW        1000 /* so many equal ones are kept like others */
 
 static uint64_t kept(const struct samples *s)
 {
@@ -77,12 +78,40 @@ static int keep(struct samples *s, double sec)
 	return 0;
 }
 
+/* Only known to be equal: a list of them is not there. */
+static bool is_compact(const struct samples *s)
+{
+	return s->n && !s->v;
+}
+
+/* Make the list: something else is coming. */
+static int unfold(struct samples *s)
+{
+	/* room as grow() would have made it */
+	uint64_t room = FIRST_ROOM;
+
+	while (room < s->n && room < SAMPLE_KEEP)
+		room = min_u64(2 * room, SAMPLE_KEEP);
+	if (s->n > SAMPLE_KEEP && number(s) < 0)
+		return -ENOMEM;
+	s->v = malloc(room * sizeof(*s->v));
+	if (!s->v)
+		return -ENOMEM;
+	for (uint64_t i = 0; i < kept(s); i++) {
+		s->v[i] = s->max;
+		if (s->at)
+			s->at[i] = i * (s->n / SAMPLE_KEEP);
+	}
+	return 0;
+}
+
 int samples_add(struct samples *s, double sec)
 {
-	int r;
+	int r = is_compact(s) ? unfold(s) : 0;
 
 	sec = sec > 0 ? sec : 0;
-	r = keep(s, sec);
+	if (r == 0)
+		r = keep(s, sec);
 	if (r < 0)
 		return r;
 	sluice_hist_add(s->hist, (uint64_t)(sec * 1e9 + 0.5));
@@ -111,7 +140,7 @@ int samples_percentiles(const struct samples *s, const double *p, double *ret, u
 {
 	CLEANUP_FREE double *sorted = NULL;
 
-	if (s->n && samples_exact(s)) {
+	if (s->v && samples_exact(s)) {
 		sorted = malloc(s->n * sizeof(*sorted));
 		if (!sorted)
 			return -ENOMEM;
@@ -119,9 +148,10 @@ int samples_percentiles(const struct samples *s, const double *p, double *ret, u
 		stat_sort(sorted, s->n);
 	}
 	for (unsigned i = 0; i < nr; i++)
-		ret[i] = !s->n    ? NAN
-			 : sorted ? stat_percentile(sorted, s->n, p[i])
-				  : sluice_hist_percentile(s->hist, p[i]) / 1e9;
+		ret[i] = !s->n           ? NAN
+			 : is_compact(s) ? s->max
+			 : sorted        ? stat_percentile(sorted, s->n, p[i])
+					 : sluice_hist_percentile(s->hist, p[i]) / 1e9;
 	return 0;
 }
 
@@ -149,7 +179,7 @@ static struct arrival *arrivals(const struct samples *s)
 	struct arrival *a = calloc(kept(s) + 1, sizeof(*a));
 
 	for (uint64_t i = 0; a && i < kept(s); i++)
-		a[i] = (struct arrival){s->at ? s->at[i] : i, s->v[i]};
+		a[i] = (struct arrival){s->at ? s->at[i] : i, s->v ? s->v[i] : s->max};
 	if (a && s->at)
 		qsort(a, kept(s), sizeof(*a), by_arrival);
 	return a;
@@ -212,8 +242,12 @@ static int redraw(struct samples *s, const struct samples *other)
 
 int samples_merge(struct samples *s, const struct samples *other)
 {
-	int r = 0;
+	int r = is_compact(s) && other->n ? unfold(s) : 0;
 
+	if (r < 0 || !other->n)
+		return r;
+	if (is_compact(other))
+		return samples_add_n(s, other->max, other->n);
 	if (s->n + other->n <= SAMPLE_KEEP) {
 		for (uint64_t i = 0; i < other->n && r == 0; i++)
 			r = samples_add(s, other->v[i]);
@@ -231,12 +265,10 @@ int samples_merge(struct samples *s, const struct samples *other)
 	return 0;
 }
 
-/* Their histogram is that of one, times @n; of the list as many as can ever be kept are needed. */
+/* The histogram is that of one, times @n. */
 static int fill(struct samples *s, double sec, uint64_t n)
 {
-	s->hist = calloc(1, sizeof(*s->hist));
-	s->v = malloc(min_u64(n, SAMPLE_KEEP) * sizeof(*s->v));
-	if (!s->hist || !s->v)
+	if (!s->hist && !(s->hist = calloc(1, sizeof(*s->hist))))
 		return -ENOMEM;
 	sluice_hist_add(s->hist, (uint64_t)(sec * 1e9 + 0.5));
 	for (unsigned i = 0; i < SLUICE_HIST_SIZE; i++)
@@ -244,8 +276,6 @@ static int fill(struct samples *s, double sec, uint64_t n)
 	s->hist->count = s->n = n;
 	s->sum = sec * (double)n;
 	s->max = sec;
-	for (uint64_t i = 0; i < kept(s); i++)
-		s->v[i] = sec;
 	return 0;
 }
 
@@ -255,12 +285,16 @@ int samples_add_n(struct samples *s, double sec, uint64_t n)
 	int r = 0;
 
 	sec = sec > 0 ? sec : 0;
-	if (n < 64 || s->n + n <= SAMPLE_KEEP) {
+	if (n < FEW || (s->v && s->n + n <= SAMPLE_KEEP)) {
 		while (n-- && r == 0)
 			r = samples_add(s, sec);
 		return r;
 	}
+	if (!s->n)
+		return fill(s, sec, n);
 	r = fill(&equal, sec, n);
+	if (r == 0)
+		r = unfold(&equal);
 	if (r == 0)
 		r = samples_merge(s, &equal);
 	samples_fini(&equal);

@@ -16,14 +16,17 @@
 struct samples {
 	uint64_t n;
 	double sum, max;
-	double *v;                /* seconds; min(n, SAMPLE_KEEP) of them */
-	uint64_t *at;             /* which sample each is, once not all are kept */
+	double *v;    /* seconds; min(n, SAMPLE_KEEP) of them; NULL: see samples_add_n() */
+	uint64_t *at; /* which sample each is, once not all are kept */
 	struct sluice_hist *hist; /* ns; all of them */
 	uint64_t random;
 };
 
 int samples_add(struct samples *s, double sec); /* 0 or -ENOMEM */
-/* @n equal ones, at a cost that does not grow with @n. */
+/*
+ * @n equal ones, at a cost that does not grow with @n.  Many of them with no others take no
+ * memory: v is NULL then, and all are max.
+ */
 int samples_add_n(struct samples *s, double sec, uint64_t n);
 /* As if those of @other had come after those of @s. */
 int samples_merge(struct samples *s, const struct samples *other);

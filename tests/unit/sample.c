@@ -176,6 +176,57 @@ static void many_equal_ones_at_once_are_as_if_added(void **state)
 	}
 }
 
+static void equal_ones_alone_take_no_room_until_others_come(void **state)
+{
+	static const uint64_t numbers[] = {5000, SAMPLE_KEEP, MANY};
+	static const double p[] = {0, 50, 99.99};
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(numbers); i++) {
+		struct samples s = {0}, other = {0};
+		double got[3], *list;
+		uint64_t n = numbers[i], kept = min_u64(n, SAMPLE_KEEP);
+
+		assert_int_equal(samples_add_n(&s, 0.25, n), 0);
+		assert_null(s.v);
+		assert_int_equal(s.n, n);
+		assert_near(samples_mean(&s), 0.25, 1e-12);
+		assert_int_equal(samples_percentiles(&s, p, got, 3), 0);
+		assert_true(got[0] == 0.25 && got[1] == 0.25 && got[2] == 0.25);
+		list = samples_list(&s);
+		assert_true(list[0] == 0.25 && list[kept - 1] == 0.25);
+		free(list);
+		assert_int_equal(samples_merge(&other, &s), 0);
+		assert_true(other.n == n && !other.v && other.hist->count == n);
+		samples_fini(&other);
+		/* they come first */
+		count_up(&s, 1000000, 1000000 + SAMPLE_KEEP);
+		assert_int_equal(s.n, n + SAMPLE_KEEP);
+		list = samples_list(&s);
+		assert_true(list[0] == 0.25 && list[SAMPLE_KEEP - 1] > 1);
+		free(list);
+		assert_near(samples_percentile(&s, 0), 0.25, 0.003);
+		samples_fini(&s);
+	}
+}
+
+static void equal_ones_that_are_merged_stay_where_they_were(void **state)
+{
+	struct samples s = {0}, other = {0};
+
+	(void)state;
+	count_up(&s, 0, 100);
+	assert_int_equal(samples_add_n(&other, 7, 2000), 0);
+	assert_int_equal(samples_merge(&s, &other), 0);
+	assert_int_equal(s.n, 2100);
+	assert_true(s.v[99] == 0.099 && s.v[100] == 7 && s.v[2099] == 7);
+	assert_int_equal(samples_merge(&other, &s), 0);
+	assert_int_equal(other.n, 4100);
+	assert_true(other.v[0] == 7 && other.v[2000] == 0 && other.v[2001] == 0.001);
+	samples_fini(&s);
+	samples_fini(&other);
+}
+
 static void what_is_below_zero_counts_as_zero(void **state)
 {
 	struct samples s = {0};
@@ -197,6 +248,8 @@ int main(void)
 		cmocka_unit_test(merged_few_are_as_if_added),
 		cmocka_unit_test(merged_many_are_a_fair_draw_of_both),
 		cmocka_unit_test(many_equal_ones_at_once_are_as_if_added),
+		cmocka_unit_test(equal_ones_alone_take_no_room_until_others_come),
+		cmocka_unit_test(equal_ones_that_are_merged_stay_where_they_were),
 		cmocka_unit_test(what_is_below_zero_counts_as_zero),
 	};
 
