@@ -105,7 +105,8 @@ struct sweep_command {
 	char *state;
 	struct cli_outputs out;
 	struct cli_progress progress;
-	char shown[48]; /* the label */
+	char shown[48];     /* the label */
+	unsigned logs_made; /* of sweep_logs_make() */
 };
 
 /* ------------------------------------------------------------- from options */
@@ -205,6 +206,8 @@ static int build_job(struct sweep_command *c)
 	r = sweep_logs_check(c->args->log_dir, c->args->resume, &err);
 	if (r == 0)
 		r = sweep_check(&c->job, &err);
+	if (r == 0 && c->args->resume)
+		r = sweep_logs_own(c->args->log_dir, &c->job, &err);
 	if (r == -EINVAL)
 		return cli_usage(&cmd_sweep, "%s", err.msg);
 	if (r < 0)
@@ -234,6 +237,13 @@ static int point_done(void *arg, const struct sweep_job *job, const struct run_s
 	struct sweep_command *c = arg;
 
 	return sweep_log_write(c->args->log_dir, job, s, p, err);
+}
+
+static int make_logs(void *arg, struct sluice_err *err)
+{
+	struct sweep_command *c = arg;
+
+	return sweep_logs_make(c->args->log_dir, &c->logs_made, err);
 }
 
 /* The series that have something to say, for the result. */
@@ -279,11 +289,12 @@ static int run_and_report(struct sweep_command *c)
 
 	result_init(&r, "sweep");
 	c->job.progress = isatty(STDERR_FILENO) ? show_progress : NULL;
+	c->job.ready = make_logs;
 	c->job.point_done = point_done;
 	c->job.arg = c;
-	rc = sweep_logs_make(c->args->log_dir, &err);
-	if (rc == 0)
-		rc = sweep_run(&c->job, &res, &err);
+	rc = sweep_run(&c->job, &res, &err);
+	if (!res.began)
+		sweep_logs_undo(c->args->log_dir, c->logs_made);
 	cli_progress_end(&c->progress);
 	if (rc < 0) {
 		r.partial = true;
@@ -305,6 +316,17 @@ static int run_and_report(struct sweep_command *c)
 	return status;
 }
 
+static int dry_run(const struct sweep_command *c)
+{
+	struct sluice_err err = {0, ""};
+	struct sweep_plan plan;
+
+	if (sweep_plan(&c->job, &plan, &err) < 0)
+		return cli_fail(&cmd_sweep, CLI_FAILED, "%s", err.msg);
+	sweep_report_plan(stdout, &c->job, &plan);
+	return CLI_OK;
+}
+
 static int sweep_main(void *args, int argc, char **argv)
 {
 	struct sweep_command c = {.args = args};
@@ -317,7 +339,7 @@ static int sweep_main(void *args, int argc, char **argv)
 	if (r == CLI_OK)
 		r = build_job(&c);
 	if (r == CLI_OK && c.args->dry_run) {
-		sweep_report_plan(stdout, &c.job);
+		r = dry_run(&c);
 	} else if (r == CLI_OK) {
 		r = cli_outputs_open(&c.out, &cmd_sweep, &c.args->out);
 		if (r == CLI_OK)

@@ -13,6 +13,7 @@
 #include "load/report/bench_report.h"
 #include "load/report/sweep_report.h"
 #include "load/run/io.h"
+#include "load/run/space.h"
 #include "load/run/sweep.h"
 
 /* Is there anything in it?  -errno when it cannot be read. */
@@ -57,19 +58,120 @@ static const char *sub_folder(bool read)
 	return read ? "_aio_bench_read_logs" : "_aio_bench_write_logs";
 }
 
-int sweep_logs_make(const char *dir, struct sluice_err *err)
+/* The folder itself, and the two in it. */
+static char *folder_name(const char *dir, int i)
+{
+	char *name;
+
+	if (asprintf(&name, "%s%s%s", dir, i ? "/" : "", i ? sub_folder(i == 1) : "") < 0)
+		return NULL;
+	return name;
+}
+
+int sweep_logs_make(const char *dir, unsigned *made, struct sluice_err *err)
 {
 	for (int i = 0; i < 3; i++) {
-		CLEANUP_FREE char *name = NULL;
+		CLEANUP_FREE char *name = folder_name(dir, i);
 
-		if (asprintf(&name, "%s%s%s", dir, i ? "/" : "", i ? sub_folder(i == 1) : "") < 0)
+		if (!name)
 			return sluice_fail(err, -ENOMEM, "out of memory");
-		if (mkdir(name, 0777) < 0 && errno != EEXIST)
+		if (mkdir(name, 0777) == 0)
+			*made |= 1u << i;
+		else if (errno != EEXIST)
 			return sluice_fail(err, -errno, "log_dir: %s: %s", name,
 					   sluice_strerror(errno));
 	}
 	return 0;
 }
+
+void sweep_logs_undo(const char *dir, unsigned made)
+{
+	for (int i = 3; i-- > 0;) {
+		CLEANUP_FREE char *name = made & 1u << i ? folder_name(dir, i) : NULL;
+
+		if (name)
+			rmdir(name);
+	}
+}
+
+/* --------------------------------------------------------------------- foreign */
+
+struct names {
+	char **items;
+	unsigned nr;
+};
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The logs that the job leaves of one direction, sorted. */
+static int names_of(struct names *n, const struct sweep_job *job, bool read)
+{
+	unsigned nr = space_points(job->space);
+	char name[128];
+
+	*n = (struct names){.items = calloc(nr + 1, sizeof(*n->items))};
+	for (; n->items && n->nr < nr; n->nr++) {
+		space_name(name, sizeof(name), job->space, n->nr, read, job->nr_folders,
+			   &job->opts);
+		if (asprintf(&n->items[n->nr], "%s.txt", name) < 0)
+			return -ENOMEM;
+	}
+	if (!n->items)
+		return -ENOMEM;
+	qsort(n->items, n->nr, sizeof(*n->items), by_name);
+	return 0;
+}
+
+static void names_fini(struct names *n)
+{
+	while (n->items && n->nr)
+		free(n->items[--n->nr]);
+	free(n->items);
+}
+
+static int check_sub_folder(const char *dir, const struct names *n, struct sluice_err *err)
+{
+	struct dirent *e;
+	DIR *d = opendir(dir);
+	int r = 0;
+
+	while (d && r == 0 && (e = readdir(d))) {
+		const char *name = e->d_name;
+
+		if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0 &&
+		    !bsearch(&name, n->items, n->nr, sizeof(*n->items), by_name))
+			r = sluice_fail(err, -EINVAL,
+					"log_dir: %s/%s is not of this sweep; move it away", dir,
+					name);
+	}
+	if (d)
+		closedir(d);
+	return r;
+}
+
+int sweep_logs_own(const char *dir, const struct sweep_job *job, struct sluice_err *err)
+{
+	int r = 0;
+
+	for (int i = 1; i < 3 && r == 0; i++) {
+		CLEANUP_FREE char *sub = folder_name(dir, i);
+		bool read = i == 1;
+		struct names n = {.nr = 0};
+
+		/* without that direction there are no logs of it at all */
+		if (!sub || ((read ? job->read : job->write) && names_of(&n, job, read) < 0))
+			r = sluice_fail(err, -ENOMEM, "out of memory");
+		if (r == 0)
+			r = check_sub_folder(sub, &n, err);
+		names_fini(&n);
+	}
+	return r;
+}
+
+/* ------------------------------------------------------------------------- log */
 
 static void log_lines(FILE *f, const struct sweep_job *job, const struct run_series *s,
 		      const struct sweep_point *p)

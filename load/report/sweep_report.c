@@ -275,23 +275,28 @@ void sweep_report_text(FILE *f, const struct sweep_job *job, const struct sweep_
 	fprintf(f, "written:    %s in all\n", sluice_size_format(written, res->bytes_written));
 }
 
-void sweep_report_plan(FILE *f, const struct sweep_job *job)
+void sweep_report_plan(FILE *f, const struct sweep_job *job, const struct sweep_plan *plan)
 {
 	uint64_t n = sweep_measurements(job), each = sweep_bytes(job);
-	uint64_t limit = sweep_limit_writes(job), writes = sweep_writes(job) + limit;
+	uint64_t limit = sweep_limit_writes(job), writes = plan->writes + limit;
 	double speed = job->limit ? (double)job->limit : 1e9;
-	double sec = (double)(n * each + each) / speed;
+	double sec = (double)(plan->left * each + each) / speed;
 	char a[SLUICE_SIZE_TEXT];
 
 	if (job->measure_limit && !job->limit)
 		sec += LIMIT_SEC * ((double)job->read + job->write);
 	fprintf(f,
-		"Would measure %u configurations, %s%s%s, %u loop%s of %s in %u folder%s: %" PRIu64
-		" measurements\n",
-		space_points(job->space), job->read ? "read" : "",
-		job->read && job->write ? " and " : "", job->write ? "write" : "", job->loops,
-		job->loops == 1 ? "" : "s", sluice_size_exact(a, job->io_size), job->nr_folders,
-		job->nr_folders == 1 ? "" : "s", n);
+		"Would measure %u configuration%s, %s%s%s, %u loop%s of %s in %u folder%s: %" PRIu64
+		" measurement%s\n",
+		space_points(job->space), space_points(job->space) == 1 ? "" : "s",
+		job->read ? "read" : "", job->read && job->write ? " and " : "",
+		job->write ? "write" : "", job->loops, job->loops == 1 ? "" : "s",
+		sluice_size_exact(a, job->io_size), job->nr_folders,
+		job->nr_folders == 1 ? "" : "s", n, n == 1 ? "" : "s");
+	if (job->resume)
+		fprintf(f,
+			"resumes:    %" PRIu64 " of %" PRIu64 " are there, %" PRIu64 " are left\n",
+			n - plan->left, n, plan->left);
 	for (unsigned i = 0; i < job->space->nr; i++) {
 		const struct space_axis *axis = &job->space->axes[i];
 

@@ -20,6 +20,7 @@
 
 struct run_series;
 struct sweep_job;
+struct sweep_plan;
 struct sweep_point;
 struct sweep_result;
 
@@ -27,8 +28,14 @@ struct sweep_result;
 
 /* May a sweep use this folder?  A new one must be empty or absent.  -EINVAL if not. */
 int sweep_logs_check(const char *dir, bool resume, struct sluice_err *err);
-/* Make it and the two in it. */
-int sweep_logs_make(const char *dir, struct sluice_err *err);
+/* Are all logs in it such as this job leaves?  -EINVAL if not, with the name of one. */
+int sweep_logs_own(const char *dir, const struct sweep_job *job, struct sluice_err *err);
+/*
+ * Make it and the two in it.  *@made, zeroed before, says which of them were not there;
+ * sweep_logs_undo() removes those again, if they are empty.
+ */
+int sweep_logs_make(const char *dir, unsigned *made, struct sluice_err *err);
+void sweep_logs_undo(const char *dir, unsigned made);
 /* The log of one point. */
 int sweep_log_write(const char *dir, const struct sweep_job *job, const struct run_series *s,
 		    const struct sweep_point *p, struct sluice_err *err);
@@ -36,7 +43,7 @@ int sweep_log_write(const char *dir, const struct sweep_job *job, const struct r
 /* Table (the ten best, or @all), heat map, and the best of each direction. */
 void sweep_report_text(FILE *f, const struct sweep_job *job, const struct sweep_result *res,
 		       bool all);
-void sweep_report_plan(FILE *f, const struct sweep_job *job);
+void sweep_report_plan(FILE *f, const struct sweep_job *job, const struct sweep_plan *plan);
 
 /* ds_nvme_tune's line, from bytes per second; a direction that was not measured (0) is left out. */
 void report_best(FILE *f, double read, double write);

@@ -29,20 +29,6 @@ uint64_t sweep_measurements(const struct sweep_job *job)
 	       ((unsigned)job->read + (unsigned)job->write);
 }
 
-uint64_t sweep_writes(const struct sweep_job *job)
-{
-	uint64_t each = sweep_bytes(job), nr = (uint64_t)space_points(job->space) * job->loops;
-
-	return each + (job->write ? nr * each : 0); /* files are made first */
-}
-
-uint64_t sweep_limit_writes(const struct sweep_job *job)
-{
-	if (!job->write || !job->measure_limit || job->limit)
-		return 0;
-	return limit_most_written(sweep_writes(job));
-}
-
 /* --------------------------------------------------------- one measurement */
 
 /* One operation for each worker. */
@@ -362,21 +348,47 @@ static int measure_limit(struct sweep *w, struct sluice_err *err)
 	return sweep_stopped(job, err);
 }
 
+/* Take the state file for us alone, then look at what is in it. */
+static int take_up(struct sweep *w, struct sluice_err *err)
+{
+	int r = sweep_state_open(&w->state, w->job, err);
+
+	if (r == 0)
+		sweep_state_remove_work(w->job);
+	return r < 0 ? r : sweep_state_load(w->job, add_known, w, err);
+}
+
+/* Folders first: where one cannot be made nothing else is, and a failure undoes the others. */
+static int begin(struct sweep *w, struct sluice_err *err)
+{
+	const struct sweep_job *job = w->job;
+	int r = sweep_alloc_points(w, err);
+
+	if (r == 0 && job->state && job->resume)
+		r = take_up(w, err);
+	if (r == 0)
+		sweep_count_left(w);
+	for (unsigned i = 0; i < job->nr_folders && r == 0; i++)
+		r = sweep_make_folder(w, i, err);
+	if (r == 0 && job->ready)
+		r = job->ready(job->arg, err);
+	if (r == 0 && job->state && !w->state)
+		r = sweep_state_open(&w->state, job, err);
+	if (r == 0 && w->state)
+		r = sweep_state_add_work(w->state, job, w->dirs, err);
+	if (r < 0 && w->state && !job->resume)
+		unlink(job->state);
+	w->res->began = r == 0;
+	return r;
+}
+
 int sweep_run(const struct sweep_job *job, struct sweep_result *res, struct sluice_err *err)
 {
 	struct sweep w = {.job = job, .res = res, .start_ns = clock_ns()};
 	int r;
 
 	*res = (struct sweep_result){.nr = 0};
-	r = sweep_alloc_points(&w, err);
-	if (r == 0 && job->state && job->resume)
-		r = sweep_state_load(job, add_known, &w, err);
-	if (r == 0)
-		sweep_count_left(&w);
-	for (unsigned i = 0; i < job->nr_folders && r == 0; i++)
-		r = sweep_make_folder(&w, i, err);
-	if (r == 0 && job->state)
-		r = sweep_state_open(&w.state, job, err);
+	r = begin(&w, err);
 	for (unsigned i = 0; i < job->nr_folders && r == 0; i++)
 		r = sweep_make_file(&w, i, err);
 	if (r == 0)

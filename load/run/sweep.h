@@ -44,6 +44,8 @@ struct sweep_job {
 	const atomic_int *stop;
 	/* Optional: a few times a second. */
 	void (*progress)(void *arg, const char *name, uint64_t done_bytes, uint64_t total_bytes);
+	/* Optional: folders to measure in are there, the state file is made next. */
+	int (*ready)(void *arg, struct sluice_err *err);
 	/* Optional: all loops of a point are done. */
 	int (*point_done)(void *arg, const struct sweep_job *job, const struct run_series *s,
 			  const struct sweep_point *p, struct sluice_err *err);
@@ -68,7 +70,7 @@ struct sweep_result {
 	unsigned resumed;               /* measurements taken from the state file */
 	double earlier_sec;             /* how long those who made them took, up to the last */
 	struct sluice_path_info *paths; /* of the folders */
-	bool began;                     /* folders were made */
+	bool began;                     /* if not, nothing was left behind but what ready() made */
 };
 
 /*
@@ -86,8 +88,15 @@ void sweep_result_fini(struct sweep_result *res);
 /* Measurements of the whole job, and the bytes of one. */
 uint64_t sweep_measurements(const struct sweep_job *job);
 uint64_t sweep_bytes(const struct sweep_job *job);
-/* Bytes that the job writes, and bytes at most that measuring the limit writes besides. */
-uint64_t sweep_writes(const struct sweep_job *job);
+/* Bytes at most that measuring the limit writes. */
 uint64_t sweep_limit_writes(const struct sweep_job *job);
+
+struct sweep_plan {
+	uint64_t known[2]; /* measurements that the state file has: writes, reads */
+	uint64_t left;     /* measurements still to be made */
+	uint64_t writes;   /* bytes of all that is left, but for the limit's */
+};
+/* What a run would do now.  Returns 0 or -errno. */
+int sweep_plan(const struct sweep_job *job, struct sweep_plan *ret, struct sluice_err *err);
 
 #endif

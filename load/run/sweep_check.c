@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What can be said against a sweep before it begins. */
+/* What can be said of a sweep before it begins: for it, and against it. */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -9,9 +10,64 @@
 #include "base/util.h"
 #include "load/run/files.h"
 #include "load/run/folders.h"
+#include "load/run/limit.h"
 #include "load/run/pool.h"
 #include "load/run/sweep.h"
 #include "load/run/sweep_state.h"
+
+/* --------------------------------------------------------------------- plan */
+
+/* Which measurements are known, each once. */
+struct known {
+	const struct sweep_job *job;
+	struct sweep_plan *plan;
+	bool *seen;
+};
+
+static uint64_t per_direction(const struct sweep_job *job)
+{
+	return (uint64_t)space_points(job->space) * job->loops;
+}
+
+static int count_known(void *arg, const struct sweep_sample *m, struct sluice_err *err)
+{
+	struct known *k = arg;
+	uint64_t at = (uint64_t)m->index * k->job->loops + m->loop;
+
+	(void)err;
+	if (m->loop >= k->job->loops || at >= sweep_measurements(k->job) || k->seen[at])
+		return 0;
+	k->seen[at] = true;
+	k->plan->known[k->job->read && at < per_direction(k->job)]++;
+	return 0;
+}
+
+int sweep_plan(const struct sweep_job *job, struct sweep_plan *ret, struct sluice_err *err)
+{
+	CLEANUP_FREE bool *seen = calloc(sweep_measurements(job) + 1, sizeof(*seen));
+	struct known known = {.job = job, .plan = ret, .seen = seen};
+	int r = 0;
+
+	*ret = (struct sweep_plan){.left = sweep_measurements(job)};
+	if (!seen)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	if (job->state && job->resume)
+		r = sweep_state_load(job, count_known, &known, err);
+	ret->left -= ret->known[0] + ret->known[1];
+	ret->writes = sweep_bytes(job); /* files are made first */
+	if (job->write)
+		ret->writes += (per_direction(job) - ret->known[0]) * sweep_bytes(job);
+	return r;
+}
+
+uint64_t sweep_limit_writes(const struct sweep_job *job)
+{
+	if (!job->write || !job->measure_limit || job->limit)
+		return 0;
+	return limit_most_written((1 + per_direction(job)) * sweep_bytes(job));
+}
+
+/* -------------------------------------------------------------------- check */
 
 static int check_memory(const struct sweep_job *job, struct sluice_err *err)
 {

@@ -67,7 +67,7 @@ int sweep_make_folder(struct sweep *w, unsigned i, struct sluice_err *err)
 {
 	char *dir = NULL;
 
-	if (asprintf(&dir, "%s/sluice-sweep-XXXXXX", w->job->folders[i]) < 0)
+	if (asprintf(&dir, "%s/" SWEEP_WORK "XXXXXX", w->job->folders[i]) < 0)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	if (!mkdtemp(dir)) {
 		int saved = errno;
@@ -77,7 +77,6 @@ int sweep_make_folder(struct sweep *w, unsigned i, struct sluice_err *err)
 				   w->job->folders[i], sluice_strerror(saved));
 	}
 	w->dirs[i] = dir;
-	w->res->began = true;
 	if (asprintf(&w->paths[i], "%s/data", dir) < 0) {
 		w->paths[i] = NULL;
 		return sluice_fail(err, -ENOMEM, "out of memory");

@@ -6,7 +6,9 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <sluice/version.h>
 
@@ -114,6 +116,14 @@ static void mend_end(FILE *f)
 	fseek(f, 0, SEEK_END);
 }
 
+/* Where the file system knows no locks, there is none. */
+static int lock(FILE *f, const char *name, struct sluice_err *err)
+{
+	if (flock(fileno(f), LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
+		return sluice_fail(err, -EBUSY, "%s: the sweep is still running", name);
+	return 0;
+}
+
 int sweep_state_open(FILE **out, const struct sweep_job *job, struct sluice_err *err)
 {
 	FILE *f = fopen(job->state, job->resume ? "r+e" : "wxe");
@@ -122,14 +132,18 @@ int sweep_state_open(FILE **out, const struct sweep_job *job, struct sluice_err 
 	if (!f)
 		return sluice_fail(err, -errno, "%s: cannot be written: %s", job->state,
 				   sluice_strerror(errno));
-	if (job->resume)
+	r = lock(f, job->state, err);
+	if (r == 0 && job->resume)
 		mend_end(f);
-	else
+	else if (r == 0)
 		r = put_line(f, header_json(job), job->state, err);
-	if (r < 0)
-		fclose(f);
-	else
+	if (r == 0) {
 		*out = f;
+		return 0;
+	}
+	fclose(f);
+	if (!job->resume)
+		unlink(job->state);
 	return r;
 }
 
@@ -188,6 +202,54 @@ static void line_series(struct run_series *s, const json_t *j)
 	s->ways = (uint32_t)member(j, "ways");
 }
 
+/* ---------------------------------------------------------------- work folders */
+
+/* Without the folder they are in: that is the same, by the header. */
+int sweep_state_add_work(FILE *f, const struct sweep_job *job, char *const *dirs,
+			 struct sluice_err *err)
+{
+	json_t *names = json_array();
+
+	for (unsigned i = 0; i < job->nr_folders; i++)
+		json_array_append_new(names, json_string(strrchr(dirs[i], '/') + 1));
+	return put_line(f, json_pack("{s:o}", "work", names), job->state, err);
+}
+
+static void remove_one(const char *folder, const char *name)
+{
+	CLEANUP_FREE char *dir = NULL, *data = NULL;
+
+	if (strncmp(name, SWEEP_WORK, strlen(SWEEP_WORK)) != 0 || strchr(name, '/'))
+		return;
+	if (asprintf(&dir, "%s/%s", folder, name) < 0 || asprintf(&data, "%s/data", dir) < 0)
+		return;
+	unlink(data);
+	rmdir(dir);
+}
+
+void sweep_state_remove_work(const struct sweep_job *job)
+{
+	CLEANUP_FREE char *line = NULL;
+	size_t room = 0;
+	FILE *f = fopen(job->state, "re");
+
+	while (f && getline(&line, &room, f) > 0) {
+		json_t *j = json_loads(line, 0, NULL), *work = json_object_get(j, "work");
+
+		for (unsigned i = 0; i < job->nr_folders; i++) {
+			const char *name = json_string_value(json_array_get(work, i));
+
+			if (name)
+				remove_one(job->folders[i], name);
+		}
+		json_decref(j);
+	}
+	if (f)
+		fclose(f);
+}
+
+/* ------------------------------------------------------------------ read again */
+
 static int load_line(const struct sweep_job *job, const json_t *j, double *worker_sec,
 		     int (*add)(void *arg, const struct sweep_sample *m, struct sluice_err *err),
 		     void *arg, struct sluice_err *err)
@@ -231,7 +293,7 @@ int sweep_state_load(const struct sweep_job *job,
 	while (r == 0 && getline(&line, &room, f) > 0) {
 		json_t *j = json_loads(line, 0, NULL);
 
-		if (!header && j)
+		if (!header && j && !json_object_get(j, "work"))
 			r = load_line(job, j, worker_sec, add, arg, err);
 		header = false;
 		json_decref(j);

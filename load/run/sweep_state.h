@@ -4,11 +4,17 @@
 
 /*
  * The state file of a sweep: a first line with the settings of the job, then one
- * line of JSON per measurement.  A line that is cut off, as by a crash, is dropped.
+ * line of JSON per measurement, and one with the names of the work folders for each
+ * process that made some.  A line that is cut off, as by a crash, is dropped.
+ *
+ * Whoever writes to it holds a lock on it, so a sweep cannot be resumed while it runs.
  */
 #include <stdio.h>
 
 #include "load/run/sweep.h"
+
+/* What the names of work folders begin with; mkdtemp() adds the rest. */
+#define SWEEP_WORK "sluice-sweep-"
 
 /* One measurement: what one run of a configuration yielded. */
 struct sweep_sample {
@@ -24,10 +30,15 @@ struct sweep_sample {
 /* Does @file hold the state of this very job?  0; -EINVAL, with what differs; -errno. */
 int sweep_state_check(const struct sweep_job *job, const char *file, struct sluice_err *err);
 
-/* Make the file, which must not exist, or open it at its end. */
+/* Make the file, which must not exist, or open it at its end.  -EBUSY: a sweep is using it. */
 int sweep_state_open(FILE **out, const struct sweep_job *job, struct sluice_err *err);
 int sweep_state_add(FILE *f, const struct sweep_job *job, const struct sweep_sample *m,
 		    struct sluice_err *err);
+/* Note the names of the work folders, so that a later process can remove what a crash left. */
+int sweep_state_add_work(FILE *f, const struct sweep_job *job, char *const *dirs,
+			 struct sluice_err *err);
+/* Remove the work folders of earlier processes that are still there, with our file in them. */
+void sweep_state_remove_work(const struct sweep_job *job);
 /* Call @add for each measurement in the file. */
 int sweep_state_load(const struct sweep_job *job,
 		     int (*add)(void *arg, const struct sweep_sample *m, struct sluice_err *err),

@@ -282,13 +282,13 @@ def the_best_performance_is_that_of_one_configuration():
         sweep(*SMALL)
         state = os.path.join('_aio_bench_logs', STATE)
         with open(state) as f:
-            head, *lines = map(json.loads, f)
+            head, work, *lines = map(json.loads, f)
         gib = 2**18 / 2**30  # of a measurement
         for line in lines:
             point, read = line['point'] % 8, line['point'] < 8
             line['sec'] = gib / {2: 5 if read else 1, 3: 1 if read else 4, 6: 3.5}.get(point, 0.5)
         with open(state, 'w') as f:
-            f.writelines(json.dumps(line) + '\n' for line in [head, *lines])
+            f.writelines(json.dumps(line) + '\n' for line in [head, work, *lines])
         out, _ = sweep(*SMALL, '--resume')
         names = {line['point']: f'block_overlap_ftd1_d{d}_bs{b}_p{p}' for line, (b, d, p) in zip(
             sorted(lines, key=lambda line: line['point']), itertools.product(('64K', '128K'), (4, 8), (1, 2)))}
@@ -339,7 +339,7 @@ def a_page_can_be_had_at_once():
 
 def order_of(log_dir):
     with open(os.path.join(log_dir, STATE)) as f:
-        return [(line['loop'], line['point']) for line in map(json.loads, f.readlines()[1:])]
+        return [(line['loop'], line['point']) for line in map(json.loads, f.readlines()[2:])]
 
 
 def loops_are_interleaved_in_an_order_of_the_seed():
@@ -431,7 +431,7 @@ def the_time_of_the_interrupted_sweep_counts():
         state = os.path.join('_aio_bench_logs', STATE)
         with open(state) as f:
             lines = f.read().splitlines()[:-1]
-        assert 0 < json.loads(lines[1])['elapsed'] < json.loads(lines[-1])['elapsed'] < first['duration_sec'], lines
+        assert 0 < json.loads(lines[2])['elapsed'] < json.loads(lines[-1])['elapsed'] < first['duration_sec'], lines
         lines[-1] = json.dumps(json.loads(lines[-1]) | {'elapsed': 5000})
         with open(state, 'w') as f:
             f.write('\n'.join(lines) + '\n')
@@ -453,6 +453,92 @@ def another_sweep_cannot_be_resumed():
             assert err.count('\n') == 1 and f'another sweep: {word} differs' in err, err
         _, err = sweep(*SMALL, '--resume', '--log_dir', 'elsewhere', status=2)
         assert 'nothing to resume' in err and not os.path.exists('elsewhere'), err
+
+
+def started(*args):
+    """A sweep that would take long, with a measurement behind it."""
+    process = start(*SMALL, '--loops', 100000, '--log_dir', 'logs', *args)
+    state = os.path.join('logs', STATE)
+    while not os.path.exists(state) or open(state).read().count('\n') < 4:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    return process
+
+
+def a_sweep_that_still_runs_cannot_be_resumed():
+    with folder():
+        process = started()
+        try:
+            out, err = sweep(*SMALL, '--loops', 100000, '--log_dir', 'logs', '--resume', status=2)
+            assert out == '' and err.count('\n') == 1 and 'the sweep is still running' in err, (out, err)
+            assert process.poll() is None
+        finally:
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate()
+        assert process.returncode == 130, (process.returncode, err)
+        assert os.listdir('.') == ['logs']
+        with open(os.path.join('logs', STATE)) as f:
+            lines = [json.loads(line) for line in f]  # nobody wrote into another's lines
+        assert len([line for line in lines if 'work' in line]) == 1
+
+
+def what_a_killed_sweep_left_is_removed_by_resume():
+    with folder():
+        os.mkdir('d')
+        process = started('--nvme_dir', 'd')
+        process.kill()
+        process.communicate()
+        (left,) = os.listdir('d')
+        os.mkdir('d/sluice-sweep-mine')  # of somebody else
+        again = start(*SMALL, '--loops', 100000, '--log_dir', 'logs', '--nvme_dir', 'd', '--resume')
+        state = os.path.join('logs', STATE)
+        before = open(state).read().count('\n')
+        while open(state).read().count('\n') < before + 3:
+            assert again.poll() is None, again.communicate()
+            time.sleep(0.01)
+        again.send_signal(signal.SIGINT)
+        again.communicate()
+        assert left.startswith('sluice-sweep-') and os.listdir('d') == ['sluice-sweep-mine'], os.listdir('d')
+
+
+def a_dry_run_of_a_resumption_counts_what_is_left():
+    with folder():
+        whole, _ = sweep(*SMALL, '--dry-run')
+        assert planned(*SMALL) == 9 * 256 * 1024
+        sweep(*SMALL)
+        state = os.path.join('_aio_bench_logs', STATE)
+        with open(state) as f:
+            lines = f.read().splitlines()
+        with open(state, 'w') as f:
+            f.write('\n'.join(lines[:-3]) + '\n')  # all reads, and 5 of 8 writes
+        out, _ = sweep(*SMALL, '--dry-run', '--resume')
+        assert 'resumes:    13 of 16 are there, 3 are left\n' in out and 'resumes' not in whole, (out, whole)
+        assert planned(*SMALL, '--resume') == 4 * 256 * 1024
+
+
+def a_log_of_another_sweep_is_not_resumed_with():
+    with folder():
+        sweep(*SMALL)
+        foreign = '_aio_bench_logs/_aio_bench_read_logs/read_block_overlap_ftd1_d77_bs1M_p1.txt'
+        with open(foreign, 'w') as f:
+            f.write('E2E Read Speed = 99.0 GB/sec\n')
+        for more in [], ['--dry-run']:
+            out, err = sweep(*SMALL, '--resume', *more, status=2)
+            assert out == '' and err.count('\n') == 1 and foreign in err, (out, err)
+        os.unlink(foreign)
+        sweep(*SMALL, '--resume')
+
+
+def a_folder_that_takes_no_files_is_bad_input():
+    with folder():
+        os.mkdir('d')
+        for where in ['/proc'], ['d', '/proc']:
+            out, err = sweep(*SMALL, '--nvme_dir', *where, '--log_dir', 'logs', '--json', 'r.json', status=2)
+            assert out == '' and err.count('\n') == 1 and '/proc' in err, (out, err)
+            assert os.listdir('.') == ['d'] and os.listdir('d') == [], where
+        out, err = sweep(*SMALL, '--nvme_dir', 'd', '--log_dir', '/proc/logs', status=2)
+        assert out == '' and err.count('\n') == 1 and 'log_dir: /proc/logs' in err, (out, err)
+        assert os.listdir('.') == ['d'] and os.listdir('d') == []
 
 
 def a_failure_ends_it_with_one_line():
@@ -587,6 +673,11 @@ tap.run(
     interrupted_case('while it writes', 260),
     the_time_of_the_interrupted_sweep_counts,
     another_sweep_cannot_be_resumed,
+    a_sweep_that_still_runs_cannot_be_resumed,
+    what_a_killed_sweep_left_is_removed_by_resume,
+    a_dry_run_of_a_resumption_counts_what_is_left,
+    a_log_of_another_sweep_is_not_resumed_with,
+    a_folder_that_takes_no_files_is_bad_input,
     a_failure_ends_it_with_one_line,
     *map(bad_input_case, BAD),
     *map(bad_json_case, BAD_JSON),
