@@ -138,6 +138,7 @@ struct op {
 	bool extends; /* sluice_extend_end() is owed */
 	bool sync_done;
 	bool cancelled;
+	bool direct; /* the file, when the operation was over */
 	bool local;
 	bool small_pages; /* goes through bounce buffers, see plan.c */
 

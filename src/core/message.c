@@ -36,6 +36,15 @@ static const char *why(const struct op *op, char *room, size_t size)
 	return room;
 }
 
+/* By what was moved; where nothing was, as the file would have been. */
+static const char *file_way(const struct op *op)
+{
+	uint32_t moved = op->done_flags & (SLUICE_DONE_DIRECT | SLUICE_DONE_BUFFERED);
+	bool direct = moved ? moved & SLUICE_DONE_DIRECT : op->direct;
+
+	return direct ? "direct" : "buffered";
+}
+
 char *op_message(const struct sluice_io *io, const struct op *op, const char *name)
 {
 	uint64_t bytes = op->opcode == SLUICE_SYNC ? 0 : op->stop;
@@ -56,9 +65,8 @@ char *op_message(const struct sluice_io *io, const struct op *op, const char *na
 		snprintf(how, sizeof(how), "%" PRIu64 " bytes%s", bytes,
 			 op->done_flags & SLUICE_DONE_EOF ? ", the file ends there" : "");
 	if (asprintf(&msg, "%s %s: offset %" PRIu64 " length %" PRIu64 " by %s (%s%s): %s",
-		     op_word(op), name, op->offset, op->len, io->engine->name,
-		     op->done_flags & SLUICE_DONE_DIRECT ? "direct" : "buffered", device_way(op),
-		     how) < 0)
+		     op_word(op), name, op->offset, op->len, io->engine->name, file_way(op),
+		     device_way(op), how) < 0)
 		return NULL;
 	return msg;
 }

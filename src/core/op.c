@@ -428,6 +428,7 @@ void op_conclude(struct sluice_io *io, struct op *op)
 	tell = op->code < 0 || op->stop < op->len || (io->opts.flags & SLUICE_DESCRIBE);
 	if (tell || op->file->by_path)
 		shorten(&name, op->file->name);
+	op->direct = op->file->store.direct;
 	if (op->file->by_path) {
 		r = file_put(op->file);
 		op->file = NULL;

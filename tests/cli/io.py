@@ -333,6 +333,16 @@ def a_fault_that_cannot_be_mended_is_a_failure():
             assert os.listdir(f) == []
 
 
+def a_failure_names_the_way_of_the_file_even_where_nothing_moved():
+    with folder() as f:
+        args = ['--folder', f, '--io_size', '1M']
+        if series(*args)['ran']['direct'] != 'O_DIRECT':
+            raise tap.Skip('disk', 'no O_DIRECT here')
+        for direct, way in ('always', 'direct'), ('never', 'buffered'):
+            _, err = io(*args, '--direct', direct, '--engine', 'fault:nth=1', status=1)
+            assert f'({way})' in err and 'after 0 bytes' in err, err
+
+
 # ------------------------------------------------------------------ workers
 
 def several_folders_have_a_worker_each():
@@ -801,6 +811,7 @@ tap.run(
     an_engine_that_moves_nothing_does_not_pass,
     faults_that_can_be_mended_are_mended,
     a_fault_that_cannot_be_mended_is_a_failure,
+    a_failure_names_the_way_of_the_file_even_where_nothing_moved,
     several_folders_have_a_worker_each,
     multi_process_means_workers_in_one_folder,
     *(bad_input_case(*bad) for bad in BAD),
