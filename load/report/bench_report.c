@@ -102,8 +102,9 @@ void bench_report_series(FILE *f, const struct run_series *s)
 	struct stat_summary latency, bandwidth;
 	bool exact;
 
-	fprintf(f, "%s: %" PRIu64 " operations%s%s\n", s->name, s->ops,
-		s->partial ? ", partial: " : "", s->partial_why);
+	fprintf(f, "%s: %" PRIu64 " operation%s%s%s%s%s\n", s->name, s->ops, s->ops == 1 ? "" : "s",
+		s->partial ? ", partial: " : "", s->partial_why,
+		*s->time_limit ? ", ended by the " : "", s->time_limit);
 	if (series_latency(s, &latency, &exact) < 0 ||
 	    series_bandwidth(s, &bandwidth, &exact) < 0) {
 		fprintf(f, "  nothing was measured\n\n");

@@ -124,6 +124,9 @@ const char *compare_interval(char buf[COMPARE_TEXT], double low, double high);
 
 /* Fill all of @row but the corrected p and the verdicts.  Returns 0 or -ENOMEM. */
 int compare_judge(struct compare_row *row, const json_t *a, const json_t *b);
+/* A line for each series of @result, which is called @which, with failed operations: they are in no
+ * figure. */
+void compare_errors(json_t *lines, const json_t *result, const char *which);
 /* Put what else differs into c->notes. */
 void compare_notes(struct compare *c);
 /* Decide c->failed, and say why in c->reasons. */

@@ -62,27 +62,6 @@ static void check_gate(struct compare *c, const struct compare_gate *gate)
 	}
 }
 
-/* Operations of B that failed are not in its figures. */
-static void check_errors(struct compare *c)
-{
-	const json_t *s;
-	size_t i;
-
-	json_array_foreach(json_object_get(c->in.b, "series"), i, s)
-	{
-		json_int_t errors = json_integer_value(json_object_get(s, "errors"));
-		const char *why = json_string_value(json_object_get(s, "first_error"));
-
-		if (errors > 0)
-			json_array_append_new(
-				c->reasons,
-				json_sprintf("%s: %" JSON_INTEGER_FORMAT
-					     " operations of B failed%s%s",
-					     json_string_value(json_object_get(s, "name")), errors,
-					     why ? ": " : "", why ? why : ""));
-	}
-}
-
 static void check_missing(struct compare *c)
 {
 	const char *why = json_string_value(json_object_get(c->in.b, "partial_why"));
@@ -102,7 +81,7 @@ static void check_missing(struct compare *c)
 	if (json_is_true(json_object_get(c->in.b, "partial")))
 		json_array_append_new(c->reasons, json_sprintf("B is a partial result%s%s",
 							       why ? ": " : "", why ? why : ""));
-	check_errors(c);
+	compare_errors(c->reasons, c->in.b, "B");
 }
 
 void compare_gate(struct compare *c)

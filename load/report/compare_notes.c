@@ -52,6 +52,26 @@ static const json_t *device(const json_t *result)
 	return json_object_get(json_object_get(target, "block_device"), "model");
 }
 
+void compare_errors(json_t *lines, const json_t *result, const char *which)
+{
+	const json_t *s;
+	size_t i;
+
+	json_array_foreach(json_object_get(result, "series"), i, s)
+	{
+		json_int_t errors = json_integer_value(json_object_get(s, "errors"));
+		const char *why = json_string_value(json_object_get(s, "first_error"));
+
+		if (errors > 0)
+			json_array_append_new(
+				lines, json_sprintf("%s: %" JSON_INTEGER_FORMAT
+						    " operation%s of %s failed%s%s",
+						    json_string_value(json_object_get(s, "name")),
+						    errors, errors == 1 ? "" : "s", which,
+						    why ? ": " : "", why ? why : ""));
+	}
+}
+
 void compare_notes(struct compare *c)
 {
 	static const char *const machine[] = {"kernel", "cpu", "cpus", "memory_bytes", "gpu", NULL};
@@ -68,4 +88,6 @@ void compare_notes(struct compare *c)
 		json_array_append_new(c->notes, json_string("A is a partial result."));
 	if (json_is_true(json_object_get(c->in.b, "partial")))
 		json_array_append_new(c->notes, json_string("B is a partial result."));
+	compare_errors(c->notes, c->in.a, "A");
+	compare_errors(c->notes, c->in.b, "B");
 }

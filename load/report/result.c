@@ -244,6 +244,7 @@ static json_t *series_json(const struct run_series *s, bool fresh)
 			      report_str(s->cache), "partial", s->partial, "partial_why",
 			      report_str_or_null(s->partial_why));
 
+	json_object_set_new(j, "ended_by", *s->time_limit ? json_string("time") : json_null());
 	json_object_set_new(j, "ops", count(s->ops));
 	json_object_set_new(j, "errors", count(s->errors));
 	json_object_set_new(j, "first_error", report_str_or_null(s->first_error));

@@ -110,8 +110,7 @@ static void note_limit(const struct bench_job *job, struct run_series *s, uint64
 {
 	if (job->runtime_ns || s->partial || !job->max_ns || done >= job->iterations)
 		return;
-	s->partial = true;
-	snprintf(s->partial_why, sizeof(s->partial_why),
+	snprintf(s->time_limit, sizeof(s->time_limit),
 		 "time limit of %.0f s: %llu of %llu iterations", (double)job->max_ns / 1e9,
 		 (unsigned long long)done, (unsigned long long)job->iterations);
 }

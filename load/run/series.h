@@ -65,6 +65,7 @@ struct run_series {
 	char partial_why[160];
 
 	/* by the job */
+	char time_limit[96]; /* its own limit of time ended it, not the last iteration; or empty */
 	char cache[80];
 	uint64_t prepared_bytes; /* written for it beforehand */
 	double limit;            /* bytes per second; 0: not known */

@@ -306,6 +306,18 @@ def what_else_differs_is_named():
     assert len(c['rows']) == 5
 
 
+def failed_operations_are_named_without_a_gate():
+    a, b = copy.deepcopy(SAMPLE), copy.deepcopy(SAMPLE)
+    a['series'][0].update(errors=1, first_error='write: EIO')
+    b['series'][3].update(errors=7, first_error=None)
+    expected = [f'{a["series"][0]["name"]}: 1 operation of A failed: write: EIO',
+                f'{b["series"][3]["name"]}: 7 operations of B failed']
+    assert verdicts(a, b)['notes'] == expected, verdicts(a, b)['notes']
+    with folder():
+        out = compare(save('a.json', a), save('b.json', b)).stdout
+    assert [line[6:] for line in out.splitlines() if line.startswith('Note: ')] == expected, out
+
+
 def what_cannot_be_compared_says_why():
     b = copy.deepcopy(SAMPLE)
     b['series'][0]['size'] = 4096
@@ -396,6 +408,7 @@ tap.run(no_difference_is_seen_where_there_is_none, operations_that_resemble_thei
         a_slower_tail_and_a_faster_middle_are_mixed, many_series_that_are_a_little_slower_are_a_fact_together,
         a_few_loops_are_compared_with_wide_intervals, one_operation_cannot_be_compared,
         what_was_not_compared_has_not_passed, a_figure_asked_for_by_name_must_be_there,
-        the_text_says_the_same_as_the_JSON, what_else_differs_is_named, what_cannot_be_compared_says_why,
+        the_text_says_the_same_as_the_JSON, what_else_differs_is_named,
+        failed_operations_are_named_without_a_gate, what_cannot_be_compared_says_why,
         a_page_comes_with_it, outputs_that_cannot_be_written_are_found_first, one_name_is_not_taken_for_two_files,
         bad_command_lines_are_refused)

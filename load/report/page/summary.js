@@ -33,6 +33,10 @@ function addWarnings() {
 		if (r.partial)
 			note('warn', (several ? r.label + ': ' : '') + 'Partial result: ' +
 				(r.partial_why || 'it ended early') + '. What follows is what was measured up to there.');
+	const timed = series.filter((s) => s.ended_by === 'time');
+	if (timed.length)
+		note('warn', 'Ended by the limit of time, with fewer operations than asked for: ' +
+			timed.map((s) => `${s.label}, ${s.ops}`).join('; ') + '.');
 	if (failed.length)
 		note('bad', failed.map((s) => `${s.label}: ${s.errors} operations failed (${s.first_error})`).join('; '));
 	for (const r of results)
