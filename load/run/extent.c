@@ -163,7 +163,7 @@ static int add_piece(struct extents *e, struct extent piece)
 		return 0;
 	}
 	if (e->nr && e->nr >= e->room) {
-		room = max_u64(8, 2 * (uint64_t)e->room);
+		room = e->room ? 2 * e->room : 8;
 		more = realloc(e->more, room * sizeof(*more));
 		if (!more)
 			return -ENOMEM;

@@ -97,9 +97,9 @@ struct kv_result {
 	 * were under way at its end, the part that was done.  The counts have whole objects only.
 	 */
 	uint64_t storage_bytes[2];
-	uint64_t rows;          /* of a trace */
-	uint64_t memory_bytes;  /* of the model */
-	bool gpu_real;          /* the tier is device memory */
+	uint64_t rows;         /* of a trace */
+	uint64_t memory_bytes; /* of the model */
+	bool gpu_real;         /* the tier is device memory */
 	bool has_gpu;
 	char gpu_how[200]; /* in words: which, or "bookkeeping at 64 GB/s" */
 	bool partial;

@@ -134,8 +134,8 @@ struct kv_real {
 	struct sluice_random random;
 	struct rusage before;
 	struct flow_stats stats; /* as they were at the beginning */
-	unsigned fill_failures; /* in a row */
-	int failed;             /* -errno: the run cannot go on */
+	unsigned fill_failures;  /* in a row */
+	int failed;              /* -errno: the run cannot go on */
 	struct sluice_err err;
 
 	struct kv_scale scale;

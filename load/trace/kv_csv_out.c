@@ -124,7 +124,6 @@ static char *put_extra(char *to, unsigned columns, const struct trace_row *row)
 
 static int kv_out_row(struct trace_writer *w, const struct trace_row *row, struct sluice_err *err)
 {
-	static const bool special[256] = QUOTE_SPECIAL(',');
 	struct kv_out *k = w->state;
 	char *to;
 
@@ -137,7 +136,7 @@ static int kv_out_row(struct trace_writer *w, const struct trace_row *row, struc
 	to = put_op(to, row->op);
 	to = put_u64(to, row->size);
 	to = put_tier(to, row->tier);
-	to = put_field(to, row->key, row->key_len, special);
+	to = put_field(to, row->key, row->key_len, ',');
 	to = put_phase(to, row->phase);
 	if (k->columns)
 		to = put_extra(to, k->columns, row);

@@ -25,7 +25,6 @@ static int op_out_row(struct trace_writer *w, const struct trace_row *row, struc
 {
 	static const char *const ops[TRACE_OPS] = {"GET\t", "PUT\t", "DELETE\t", "STAT\t",
 						   "LIST\t"};
-	static const bool special[256] = QUOTE_SPECIAL('\t');
 	struct op_out *o = w->state;
 	char *to = sink_room(&w->sink, FIXED_ROOM + QUOTE_ROOM(row->key_len), err);
 
@@ -37,7 +36,7 @@ static int op_out_row(struct trace_writer *w, const struct trace_row *row, struc
 	to = PUT_TEXT(to, "\t1\t"); /* one object, of a client without a name */
 	to = put_known(to, row->size);
 	*to++ = '\t';
-	to = put_field(to, row->key, row->key_len, special);
+	to = put_field(to, row->key, row->key_len, '\t');
 	*to++ = '\t';
 	to = row->failed ? PUT_TEXT(to, "failed\t") : PUT_TEXT(to, "\t");
 	to = trace_time_put(to, row->time_ns);

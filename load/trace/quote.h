@@ -11,10 +11,10 @@
 #define QUOTE_ROOM(len) (2 * (size_t)(len) + 2)
 
 /* What a field with a separator of ',' or '\t' cannot have without quotes. */
-#define QUOTE_SPECIAL(separator)                                                             \
-	{                                                                                    \
-		[(separator)] = true, ['"'] = true, ['\r'] = true, ['\n'] = true,            \
-	}
+static inline bool quote_special(char c, char separator)
+{
+	return c == separator || c == '"' || c == '\r' || c == '\n';
+}
 
 static inline char *put_quoted(char *to, const char *s, size_t len)
 {
@@ -28,12 +28,12 @@ static inline char *put_quoted(char *to, const char *s, size_t len)
 	return to;
 }
 
-static inline char *put_field(char *to, const char *s, size_t len, const bool special[256])
+static inline char *put_field(char *to, const char *s, size_t len, char separator)
 {
 	unsigned any = 0;
 
 	for (size_t i = 0; i < len; i++)
-		any |= special[(unsigned char)s[i]];
+		any |= (unsigned)quote_special(s[i], separator);
 	return any ? put_quoted(to, s, len) : len ? put_bytes(to, s, len) : to;
 }
 

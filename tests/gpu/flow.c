@@ -4,8 +4,8 @@
  *
  *	flow ENGINE [GROUP...]
  */
-#include "standin.h"
 #include "tests/common/flowkit.h"
+#include "tests/gpu/standin/standin.h"
 
 enum { ILLEGAL_ADDRESS = 700, OUT_OF_MEMORY = 2 };
 

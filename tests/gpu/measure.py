@@ -61,7 +61,7 @@ def bench_verifies_what_went_through_the_ring():
 def bench_finds_a_wrong_byte_in_device_memory():
     with folder() as f:
         _, err = run('bench', '--sizes', '20M', '-n', 3, '--memory', 'gpu', '--verify', '--no-limit', '--engine',
-                     'null', status=1)
+                     'fault:inner=null', status=1)
         assert err.count('\n') == 1, err
         assert os.listdir(f) == []
 
