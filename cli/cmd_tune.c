@@ -26,12 +26,15 @@
 
 #define FOLDERS_MAX 64
 #define LOOPS       5 /* of an exhaustive search, unless given */
+#define BUDGET      60
+#define MAX_WRITE   (50ull << 30)
 
 struct tune_args {
 	struct cli_list folders;
 	const char *sweep_config, *engine, *output, *log_dir;
 	uint64_t io_size, floor, limit, seed, max_write;
-	uint32_t goal, budget, loops, direct, memory;
+	uint32_t goal, budget, loops, direct;
+	struct cli_list memory;
 	bool no_read, no_write, exhaustive, no_limit, dry_run, verbose;
 	bool gpu, gds, flush_page_cache;
 	struct cli_result_args out;
@@ -54,10 +57,10 @@ static const struct cli_opt tune_opts_table[] = {
 	CLI_FLAG(struct tune_args, no_read, 0, "no_read", "do not measure reading"),
 	CLI_FLAG(struct tune_args, no_write, 0, "no_write", "do not measure writing: no wear"),
 	CLI_GROUP("How long"),
-	CLI_U32(struct tune_args, budget, 't', "budget", "SECONDS", "60", 1, 1000000,
-		"for all of it; it ends earlier when the winner is clear"),
-	CLI_SIZE(struct tune_args, max_write, 0, "max_write", "BYTES", "50G", 1, 1ull << 60,
-		 "wear: the race ends when so much was written"),
+	CLI_U32(struct tune_args, budget, 't', "budget", "SECONDS", NULL, 1, 1000000,
+		"for all of it; it ends earlier when the winner is clear; default: 60"),
+	CLI_SIZE(struct tune_args, max_write, 0, "max_write", "BYTES", NULL, 1, 1ull << 60,
+		 "wear: the race ends when so much was written; default: 50G"),
 	CLI_FLAG(struct tune_args, exhaustive, 0, "exhaustive",
 		 "measure all configurations, however long that takes"),
 	CLI_U32(struct tune_args, loops, 0, "loops", "N", NULL, 1, 1000000,
@@ -71,8 +74,9 @@ static const struct cli_opt tune_opts_table[] = {
 		"as `sluice info' lists them; default: the first usable"),
 	CLI_ENUM(struct tune_args, direct, 0, "direct", io_direct_words, "auto",
 		 "use O_DIRECT: where it works, or fail, or not at all"),
-	CLI_ENUM(struct tune_args, memory, 'm', "memory", pool_words, "own",
-		 "buffers: the library's own, plain, plain at an odd address, or a GPU's"),
+	CLI_LIST(struct tune_args, memory, 'm', "memory", "KIND", NULL, 1, 1,
+		 "buffers: the library's own (own, the default), plain, plain at an odd address "
+		 "(odd), or a GPU's (gpu)"),
 	CLI_U64(struct tune_args, seed, 0, "seed", "N", "1", 0, INT64_MAX,
 		"of the order and the data"),
 	CLI_SIZE(struct tune_args, limit, 0, "limit", "BYTES", NULL, 1, 1ull << 60,
@@ -99,6 +103,7 @@ static const struct cli_opt tune_opts_table[] = {
 struct tune_command {
 	const struct tune_args *args;
 	struct tune_job job;
+	uint32_t memory; /* of --memory and --gpu */
 	struct space space;
 	struct cli_space_job more; /* of --sweep_config; options win */
 	struct cli_outputs out;
@@ -111,9 +116,36 @@ struct tune_command {
 
 /* ------------------------------------------------------------- from options */
 
-static int check_args(const struct tune_args *a)
+/* What an exhaustive search does not heed. */
+static void note_ignored(const struct tune_args *a)
 {
-	if (a->gds && !a->gpu && a->memory != POOL_GPU)
+	if (a->exhaustive && a->budget)
+		fprintf(stderr, "sluice tune: note: --budget is ignored with --exhaustive\n");
+	if (a->exhaustive && a->max_write)
+		fprintf(stderr, "sluice tune: note: --max_write is ignored with --exhaustive\n");
+}
+
+static int pick_memory(struct tune_command *c)
+{
+	const struct tune_args *a = c->args;
+
+	c->memory = a->gpu ? POOL_GPU : POOL_OWN;
+	if (!a->memory.nr)
+		return CLI_OK;
+	if (a->gpu)
+		return cli_usage(&cmd_tune, "--gpu and --memory exclude each other");
+	for (uint32_t i = 0; pool_words[i]; i++)
+		if (!strcmp(pool_words[i], a->memory.items[0])) {
+			c->memory = i;
+			return CLI_OK;
+		}
+	return cli_usage(&cmd_tune, "--memory: '%s' is not own, plain, odd or gpu",
+			 a->memory.items[0]);
+}
+
+static int check_args(const struct tune_args *a, uint32_t memory)
+{
+	if (a->gds && memory != POOL_GPU)
 		return cli_usage(&cmd_tune, "--gds goes with --gpu only");
 	if (a->gds && a->engine)
 		return cli_usage(&cmd_tune, "--gds is the engine cufile: leave out --engine");
@@ -149,12 +181,12 @@ static void set_job(struct tune_command *c)
 	job->write = !a->no_write && a->goal != TUNE_READ;
 	job->io_size = a->io_size ? a->io_size : more->io_size;
 	job->floor = a->floor;
-	job->budget_sec = a->budget;
-	job->max_write = a->max_write;
+	job->budget_sec = a->budget ? a->budget : BUDGET;
+	job->max_write = a->max_write ? a->max_write : MAX_WRITE;
 	job->exhaustive = a->exhaustive;
 	job->loops = a->loops ? a->loops : more->loops ? (uint32_t)more->loops : LOOPS;
 	job->seed = a->seed;
-	job->memory = a->gpu || (more->gpu && a->memory == POOL_OWN) ? POOL_GPU : a->memory;
+	job->memory = more->gpu && !a->memory.nr ? POOL_GPU : c->memory;
 	job->limit = a->limit;
 	job->measure_limit = !a->no_limit;
 	job->opts.direct = a->direct;
@@ -171,7 +203,7 @@ static int build_space(struct tune_command *c)
 	else if (space_nvme_tune(&c->space, &err) < 0)
 		r = cli_fail(&cmd_tune, CLI_FAILED, "%s", err.msg);
 	if (r == CLI_OK)
-		r = cli_space_check(&c->space, &c->more, a->gpu || a->memory == POOL_GPU,
+		r = cli_space_check(&c->space, &c->more, c->memory == POOL_GPU,
 				    a->gds      ? "--gds"
 				    : a->engine ? "--engine"
 						: NULL,
@@ -182,8 +214,10 @@ static int build_space(struct tune_command *c)
 static int build_job(struct tune_command *c)
 {
 	struct sluice_err err = {0, ""};
-	int r = check_args(c->args);
+	int r = pick_memory(c);
 
+	if (r == CLI_OK)
+		r = check_args(c->args, c->memory);
 	c->job.opts = (struct sluice_opts)SLUICE_OPTS_INIT;
 	if (r == CLI_OK)
 		r = build_space(c);
@@ -201,6 +235,7 @@ static int build_job(struct tune_command *c)
 	if (r < 0)
 		return cli_fail(&cmd_tune, r == -ENOTSUP ? CLI_UNSUPPORTED : CLI_FAILED, "%s",
 				err.msg);
+	note_ignored(c->args);
 	if ((c->args->loops || c->more.loops) && !c->args->exhaustive)
 		fprintf(stderr, "sluice tune: note: loops are ignored without --exhaustive: the "
 				"race decides\n");
@@ -218,7 +253,7 @@ static void show_race(struct tune_command *c, uint64_t done, uint64_t total)
 		return;
 	fprintf(stderr, "\r\033[KRace: ");
 	if (c->left)
-		fprintf(stderr, "%u configurations left, ", c->left);
+		fprintf(stderr, "%u configuration%s left, ", c->left, c->left == 1 ? "" : "s");
 	if (total)
 		fprintf(stderr, "%.0f s left", (double)(total > done ? total - done : 0) / 1e3);
 	else
@@ -234,8 +269,8 @@ static void show_progress(void *arg, enum tune_step step, uint64_t done, uint64_
 
 	if (c->args->verbose && step == TUNE_RACE && left != c->left && left) {
 		cli_progress_end(&c->progress);
-		fprintf(stderr, "sluice tune: %.1f s: %u configurations in the race\n",
-			(double)done / 1e3, left);
+		fprintf(stderr, "sluice tune: %.1f s: %u configuration%s in the race\n",
+			(double)done / 1e3, left, left == 1 ? "" : "s");
 		c->progress.on = false;
 	}
 	c->left = left;
@@ -277,17 +312,29 @@ static int write_result(struct tune_command *c, struct result *r, const struct t
 	return status;
 }
 
-static int report(struct tune_command *c, struct result *r, const struct tune_result *res)
+/* @failed: a measurement did, so no settings are recommended. */
+static int report(struct tune_command *c, struct result *r, const struct tune_result *res,
+		  bool failed)
 {
 	int status = CLI_OK;
 
 	if (c->out.text)
 		tune_report_text(stdout, &c->job, res);
-	if (c->config.f)
+	if (c->config.f && !failed)
 		status = cli_json_write(&c->config, &cmd_tune, tune_config_json(&c->job, res));
 	if (status == CLI_OK)
 		status = write_result(c, r, res);
 	return status;
+}
+
+static void began(void *arg)
+{
+	struct tune_command *c = arg;
+
+	if (c->out.text) {
+		tune_report_start(stdout, &c->job);
+		fflush(stdout);
+	}
 }
 
 static int run_and_report(struct tune_command *c)
@@ -300,10 +347,7 @@ static int run_and_report(struct tune_command *c)
 	result_init(&r, "tune");
 	c->job.progress = c->args->verbose || isatty(STDERR_FILENO) ? show_progress : NULL;
 	c->job.progress_arg = c;
-	if (c->out.text) {
-		tune_report_start(stdout, &c->job);
-		fflush(stdout);
-	}
+	c->job.began = began;
 	rc = tune_run(&c->job, &res, &err);
 	cli_progress_end(&c->progress);
 	if (c->raced)
@@ -314,14 +358,14 @@ static int run_and_report(struct tune_command *c)
 			 rc < 0 ? err.msg : "interrupted");
 	}
 	if (res.race.probes)
-		status = report(c, &r, &res);
+		status = report(c, &r, &res, rc < 0 && !*c->job.stop);
 	else if (*c->job.stop && res.info)
 		status = write_result(c, &r, &res); /* of what was asked for, where, and the wear */
 	if (*c->job.stop)
 		status = cli_fail(&cmd_tune, 128 + *c->job.stop,
 				  "interrupted; the result is partial, files were removed");
 	else if (rc < 0)
-		status = cli_fail(&cmd_tune, CLI_FAILED, "%s", err.msg);
+		status = cli_fail(&cmd_tune, res.began ? CLI_FAILED : CLI_USAGE, "%s", err.msg);
 	result_fini(&r);
 	tune_fini(&res);
 	return status;

@@ -68,9 +68,24 @@ static void set(struct sluice_opts *opts, enum which which, json_int_t n, bool o
 	}
 }
 
+/* Ours; DeepSpeed does not look at it.  The name outlives the JSON. */
+static int read_engine(struct sluice_opts *opts, const json_t *v, struct sluice_err *err)
+{
+	const char *name = json_string_value(v);
+
+	for (unsigned i = 0; name && sluice_engine_name(i); i++)
+		if (!strcmp(sluice_engine_name(i), name)) {
+			opts->engine = sluice_engine_name(i);
+			return 0;
+		}
+	return sluice_fail(err, -EINVAL, "engine is none of this build; see `sluice info'");
+}
+
 static int read_member(struct sluice_opts *opts, const char *key, const json_t *v,
 		       struct sluice_err *err)
 {
+	if (!strcmp(key, "engine"))
+		return read_engine(opts, v, err);
 	for (unsigned i = 0; i < ARRAY_SIZE(members); i++) {
 		const struct member *m = &members[i];
 		bool on = false;

@@ -52,11 +52,18 @@ json_t *tune_config_json(const struct tune_job *job, const struct tune_result *r
 	struct sluice_opts o = tune_opts(job, res->race.winner, NULL);
 	const struct run_series *s = some_series(res, res->race.winner);
 
-	return json_pack("{s:{s:b, s:b, s:I, s:I, s:I}}", "aio", "single_submit",
-			 !!(o.flags & SLUICE_SINGLE_SUBMIT), "overlap_events",
-			 !(o.flags & SLUICE_NO_OVERLAP), "intra_op_parallelism",
-			 (json_int_t)s->stats.threads, "queue_depth", (json_int_t)s->stats.depth,
-			 "block_size", (json_int_t)s->file.block);
+	json_t *aio = json_pack(
+		"{s:b, s:b, s:I, s:I, s:I}", "single_submit", !!(o.flags & SLUICE_SINGLE_SUBMIT),
+		"overlap_events", !(o.flags & SLUICE_NO_OVERLAP), "intra_op_parallelism",
+		(json_int_t)s->stats.threads, "queue_depth", (json_int_t)s->stats.depth,
+		"block_size", (json_int_t)s->file.block);
+
+	/* DeepSpeed knows a key for one engine only, and looks at no other key. */
+	if (o.engine && !strcmp(o.engine, "cufile"))
+		json_object_set_new(aio, "use_gds", json_true());
+	else if (o.engine)
+		json_object_set_new(aio, "engine", report_str(o.engine));
+	return json_pack("{s:o}", "aio", aio);
 }
 
 /* --------------------------------------------------------------------- text */
@@ -110,16 +117,18 @@ static void verdict(char *buf, size_t size, const struct tune_result *res)
 		snprintf(buf, size, "ended early; the best so far is %s", winner);
 	else if (r->equals > 1 && r->winner != r->leader)
 		snprintf(buf, size,
-			 "%u configurations cannot be told apart; the cheapest of them is %s (%s "
-			 "was ahead by %.1f %%)",
-			 r->equals, winner, leader, 100 * (exp(r->points[r->winner].behind) - 1));
+			 "%u configurations cannot be told apart; %s cannot be told from %s, the "
+			 "leader, and is the cheapest of them",
+			 r->equals, winner, leader);
 	else if (r->equals > 1)
 		snprintf(buf, size,
 			 "%u configurations cannot be told apart; %s is the cheapest of them, and "
 			 "ahead",
 			 r->equals, winner);
 	else if (r->end == RACE_CLEAR)
-		snprintf(buf, size, "%s is the only one left", winner);
+		snprintf(buf, size, "%s is the only one left after %u round%s, measured %u time%s",
+			 winner, r->rounds, r->rounds == 1 ? "" : "s", r->points[r->winner].nr,
+			 r->points[r->winner].nr == 1 ? "" : "s");
 	else
 		snprintf(buf, size, "%s is ahead%s", winner,
 			 r->end == RACE_BUDGET
@@ -192,8 +201,10 @@ void tune_report_text(FILE *f, const struct tune_job *job, const struct tune_res
 	json_decref(config);
 	fprintf(f, "goal:       %s\n", tune_goal_words[job->goal]);
 	fprintf(f,
-		"search:     %u of %u configurations in %u rounds, %u probes of %u x %s, %.1f s\n",
-		r->tried, r->nr_points, r->rounds, r->probes, res->ops,
+		"search:     %u of %u configuration%s in %u round%s, %u probe%s of %u x %s, %.1f "
+		"s\n",
+		r->tried, r->nr_points, r->nr_points == 1 ? "" : "s", r->rounds,
+		r->rounds == 1 ? "" : "s", r->probes, r->probes == 1 ? "" : "s", res->ops,
 		sluice_size_format(size, res->op_size), res->spent_sec);
 	verdict(line, sizeof(line), res);
 	fprintf(f, "verdict:    %s\n", line);
@@ -215,6 +226,7 @@ void tune_report_text(FILE *f, const struct tune_job *job, const struct tune_res
 void tune_report_plan(FILE *f, const struct tune_job *job)
 {
 	double speed = job->limit ? (double)job->limit : 1e9;
+	const char *how = job->limit ? "as --limit says" : "assumed; --limit knows better";
 	char a[SLUICE_SIZE_TEXT], b[SLUICE_SIZE_TEXT];
 	struct tune_plan plan;
 
@@ -248,12 +260,14 @@ void tune_report_plan(FILE *f, const struct tune_job *job)
 	if (plan.write_likely < plan.write_most)
 		fprintf(f, "; about %s at %s per second (%s)",
 			sluice_size_format(a, plan.write_likely),
-			sluice_size_format(b, (uint64_t)speed),
-			job->limit ? "as --limit says" : "assumed; --limit knows better");
+			sluice_size_format(b, (uint64_t)speed), how);
 	fputc('\n', f);
 	if (job->exhaustive)
-		fprintf(f, "would take:     %u probes of each configuration, however long\n",
-			job->loops);
+		fprintf(f,
+			"would take:     %u probe%s of each configuration, about %.0f s at %s per "
+			"second (%s)\n",
+			job->loops, job->loops == 1 ? "" : "s", ceil(plan.seconds),
+			sluice_size_format(b, (uint64_t)speed), how);
 	else
 		fprintf(f, "would take:     at most about %.0f s, less when the winner is clear\n",
 			job->budget_sec);

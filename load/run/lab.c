@@ -92,7 +92,7 @@ static int make_place(struct lab *lab, unsigned i, struct sluice_err *err)
 	return 0;
 }
 
-static int fill_all(struct lab *lab, struct sluice_err *err)
+int lab_fill(struct lab *lab, struct sluice_err *err)
 {
 	uint64_t start = clock_ns();
 	struct sluice_io *io;
@@ -123,7 +123,7 @@ int lab_open(struct lab *lab, const struct lab_job *job, struct sluice_err *err)
 	sluice_random_seed(&lab->random, job->seed);
 	for (unsigned i = 0; i < job->nr_folders && r == 0; i++)
 		r = make_place(lab, i, err);
-	return r < 0 ? r : fill_all(lab, err);
+	return r;
 }
 
 void lab_close(struct lab *lab)

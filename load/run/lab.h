@@ -6,7 +6,7 @@
  * A place to try configurations one after the other, without starting anew: one
  * file per folder and the buffers stay, only the handle is another each time.
  *
- *	lab_check() -> lab_open() -> lab_probe() ... lab_limit() -> lab_close()
+ *	lab_check() -> lab_open() -> lab_fill() -> lab_probe() ... lab_limit() -> lab_close()
  *
  * The files are in a new folder inside each of the folders named; lab_close()
  * removes both.
@@ -54,8 +54,10 @@ struct lab {
  */
 int lab_check(const struct lab_job *job, struct sluice_err *err);
 
-/* Returns 0 or -errno; lab_close() is due either way. */
+/* Make the folders.  Returns 0 or -errno; lab_close() is due either way. */
 int lab_open(struct lab *lab, const struct lab_job *job, struct sluice_err *err);
+/* Make the files.  Returns 0 or -errno. */
+int lab_fill(struct lab *lab, struct sluice_err *err);
 void lab_close(struct lab *lab);
 
 /*

@@ -360,6 +360,11 @@ static int prepare(struct tune *t, struct sluice_err *err)
 	l.progress = t->job->progress ? on_fill : NULL;
 	l.progress_arg = t;
 	r = lab_open(&t->lab, &l, err);
+	t->res->began = r == 0;
+	if (r == 0 && t->job->began)
+		t->job->began(t->job->progress_arg);
+	if (r == 0)
+		r = lab_fill(&t->lab, err);
 	if (r < 0)
 		return r;
 	measure_limits(t);
@@ -445,6 +450,18 @@ void tune_fini(struct tune_result *res)
 	*res = (struct tune_result){.ops = 0};
 }
 
+/* All that an exhaustive search moves, and the time of the limits. */
+static double all_seconds(const struct tune_job *job, double speed)
+{
+	struct lab_job l = lab_job(job);
+	unsigned dirs = (unsigned)job->read + job->write;
+	double probes = (double)space_points(job->space) * job->loops + finds_floor(job);
+	double bytes = probes * dirs * (double)lab_probe_bytes(&l, probe_ops(job)) +
+		       (double)(l.file_size * l.nr_folders);
+
+	return bytes / speed + (job->measure_limit && !job->limit ? LIMIT_SEC * dirs : 0);
+}
+
 void tune_plan(const struct tune_job *job, double speed, struct tune_plan *ret)
 {
 	struct lab_job l = lab_job(job);
@@ -452,7 +469,8 @@ void tune_plan(const struct tune_job *job, double speed, struct tune_plan *ret)
 	double race = job->write ? speed * job->budget_sec * (job->read ? 0.5 : 1) : 0;
 
 	*ret = (struct tune_plan){.space = l.file_size * l.nr_folders,
-				  .limit_writes = limit_writes(job)};
+				  .limit_writes = limit_writes(job),
+				  .seconds = job->exhaustive ? all_seconds(job, speed) : 0};
 	ret->write_most = job->exhaustive ? before + all_writes(job)
 			  : job->write    ? job->max_write
 					  : ret->space;

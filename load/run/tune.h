@@ -41,6 +41,8 @@ struct tune_job {
 	void (*progress)(void *arg, enum tune_step step, uint64_t done, uint64_t total,
 			 unsigned left);
 	void *progress_arg;
+	/* Optional: the folders to measure in are there; called once, with progress_arg. */
+	void (*began)(void *arg);
 };
 
 /* One configuration, as far as it was measured. */
@@ -61,6 +63,7 @@ struct tune_result {
 	double spent_sec;
 	uint64_t bytes_written;
 	struct sluice_path_info *info; /* of each folder */
+	bool began;                    /* if not, nothing was made and nothing is left */
 };
 
 /* Is it possible?  0, -EINVAL, -ENOTSUP; creates nothing. */
@@ -82,6 +85,7 @@ struct tune_plan {
 	uint64_t write_most;   /* bytes that are never exceeded ... */
 	uint64_t write_likely; /* ... and those that a device of that speed takes in the budget */
 	uint64_t limit_writes; /* of write_most: to measure the limit */
+	double seconds;        /* of an exhaustive search, about; 0: the budget says it */
 };
 /* What a run would do with a device of @speed bytes per second. */
 void tune_plan(const struct tune_job *job, double speed, struct tune_plan *ret);

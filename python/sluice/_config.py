@@ -15,6 +15,7 @@ _NAMES = {
     'single_submit': 'single_submit',
     'overlap_events': 'overlap',
     'use_gds': 'engine',
+    'engine': 'engine',  # ours; DeepSpeed does not look at it
 }
 _FLAGS = ('single_submit', 'overlap_events', 'use_gds')
 _WORDS = {'true': True, 'false': False}  # ds_nvme_tune writes these as text

@@ -118,6 +118,7 @@ def io_refuses_a_configuration_it_does_not_understand():
                            ('{"aio": {"queue_depth": 0}}', 'queue_depth is not a number of 1..4096'),
                            ('{"aio": {"single_submit": "no"}}', 'neither true nor false'),
                            ('', 'is not JSON: line 1'),
+                           ('{"aio": {"engine": "warp"}}', 'engine is none of this build'),
                            ('{"aio": {"use_gds": 1}}', 'neither true nor false'),
                            ('{"aio": {"thread_count": 0}}', 'thread_count is not a number of 1..256')):
             with open('c.json', 'w', encoding='utf-8') as f:
@@ -343,6 +344,67 @@ def an_early_interruption_leaves_a_result_without_a_winner():
         assert left() == ['r.html', 'r.json', 'space.json'], left()
 
 
+def a_folder_that_takes_no_files_is_bad_input():
+    with folder():
+        os.mkdir('d')
+        for where in ['/proc'], ['d', '/proc']:
+            out, err = tune('--nvme_dir', *where, '--io_size', '1M', '-o', 'out.json', '--json', 'r.json', status=2)
+            assert out == '' and err.count('\n') == 1 and '/proc' in err, (out, err)
+            assert left() == ['d', 'space.json'] and os.listdir('d') == [], left()
+
+
+def a_failed_measurement_leaves_no_settings():
+    with folder():
+        with open('space.json', 'w', encoding='utf-8') as f:
+            json.dump({'engine': ['threads', 'fault:nth=1'], 'queue_depth': [1, 2, 4, 8]}, f)
+        for seed in range(20):
+            _, err = tune('--sweep_config', 'space.json', '--io_size', '1M', '--no-limit', '--seed', seed, '--exhaustive',
+                          '-o', 'out.json', '--json', 'r.json', status=1)
+            assert err.count('\n') == 1 and 'by fault' in err, err
+            assert 'out.json' not in left(), left()
+            if 'r.json' in left():
+                return  # something had been measured before
+        raise AssertionError('the failure always came first')
+
+
+def the_engine_is_among_the_settings():
+    with folder():
+        args = ['--io_size', '1M', '--no-limit', '--budget', '1', '--json', 'r.json', '-o', 'best.json']
+        for engine, more in ('threads', ['--sweep_config', 'space.json', '--engine', 'threads']), \
+                ('threads', ['--sweep_config', 'engines.json']), (None, ['--sweep_config', 'space.json']):
+            with open('engines.json', 'w', encoding='utf-8') as f:
+                json.dump({'engine': ['threads'], 'queue_depth': [1, 4]}, f)
+            tune(*args, *more)
+            with open('r.json', encoding='utf-8') as f:
+                resultcheck.check(ROOT, json.load(f))
+            with open('best.json', encoding='utf-8') as f:
+                aio = json.load(f)['aio']
+            assert aio.get('engine') == engine, aio
+            ran = io_ran(**aio)
+            assert not engine or ran['engine'] == engine, ran
+
+
+def an_exhaustive_search_says_how_long_it_takes_and_what_it_ignores():
+    with folder():
+        args = ['--dry-run', '--sweep_config', 'space.json', '--exhaustive', '--loops', '2', '--io_size', '4M', '--no-limit',
+                '--limit', '1M']
+        out, err = tune(*[a for a in args if a != '--no-limit'])
+        # the file once, then 8 configurations, 2 times, both directions, 1M of each to warm up
+        assert f'2 probes of each configuration, about {4 + 8 * 2 * 2 * 5} s at 1 MiB per second (as --limit says)' in out, out
+        assert err == '', err
+        for option in ['--budget', '5'], ['--max_write', '1G']:
+            _, err = tune('--dry-run', '--exhaustive', *option)
+            assert err == f'sluice tune: note: {option[0]} is ignored with --exhaustive\n', err
+
+
+def one_of_a_kind_is_told_so():
+    with folder():
+        with open('space.json', 'w', encoding='utf-8') as f:
+            json.dump({'queue_depth': [4]}, f)
+        out, _ = tune('--sweep_config', 'space.json', '--exhaustive', '--loops', '1', '--io_size', '1M', '--no-limit')
+        assert re.search(r'^search: +1 of 1 configuration in 1 round, 1 probe of ', out, re.M), out
+
+
 def bad_command_lines_create_nothing():
     with folder():
         with open('file', 'w', encoding='utf-8') as f:
@@ -358,6 +420,7 @@ def bad_command_lines_create_nothing():
                  (['--nvme_dir', '.', '/proc/self/cwd'], 'name each folder once'),
                  (['--no_read', '--no_write'], 'exclude'), (['--goal', 'read', '--no_read'], 'exclude'),
                  (['--floor', '1G'], '--floor goes with'), (['--limit', '1G', '--no-limit'], 'exclude'),
+                 (['--gpu', '--memory', 'own'], '--gpu and --memory exclude'), (['--memory', 'soft'], "'soft' is not own"),
                  (['--budget', '0'], '--budget'), (['--loops', '0'], '--loops'), (['--io_size', 'big'], '--io_size'),
                  (['--io_size', '900G'], 'not enough'), (['--engine', 'warp'], '--engine'),
                  (['--sweep_config', 'gone.json'], "--sweep_config: 'gone.json' cannot be read: No such file"),
@@ -388,4 +451,7 @@ tap.run(the_summary_is_ds_nvme_tunes_and_the_JSON_a_configuration, the_result_fo
         what_was_not_measured_has_no_speed, the_floor_is_explained, the_verdict_claims_no_more_than_was_compared, several_folders_work_at_once,
         the_limit_and_its_share_are_told, the_wear_is_bounded, an_exhaustive_search_writes_what_was_said,
         a_bound_that_no_measurement_keeps_is_refused, a_dry_run_creates_nothing, an_interruption_ends_with_what_is_known,
-        an_early_interruption_leaves_a_result_without_a_winner, the_settings_can_be_the_output, bad_command_lines_create_nothing)
+        an_early_interruption_leaves_a_result_without_a_winner, the_settings_can_be_the_output,
+        a_folder_that_takes_no_files_is_bad_input, a_failed_measurement_leaves_no_settings, the_engine_is_among_the_settings,
+        an_exhaustive_search_says_how_long_it_takes_and_what_it_ignores, one_of_a_kind_is_told_so,
+        bad_command_lines_create_nothing)

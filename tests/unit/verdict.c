@@ -33,6 +33,7 @@ static void made_up_init(struct made_up *m, enum race_end end)
 	m->res.race = (struct race_result){.nr_points = POINTS,
 					   .points = m->race,
 					   .tried = 1,
+					   .rounds = 9,
 					   .equals = 1,
 					   .end = end,
 					   .effect = {m->effect}};
@@ -66,14 +67,14 @@ static void those_that_were_compared_are_counted(void **state)
 	add(&m, 2, 0.5, 0.1); /* too few rounds for that interval */
 	add(&m, 1, 0.5, INFINITY);
 	assert_verdict(
-		&m, "d1 is the only one left; better than 2 others at 95 %; 3 were dropped after a "
-		    "first look; 2 of 8 configurations were not tried");
+		&m,
+		"d1 is the only one left after 9 rounds, measured 9 times; better than 2 others at "
+		"95 %; 3 were dropped after a first look; 2 of 8 configurations were not tried");
 	made_up_init(&m, RACE_CLEAR);
 	add(&m, 4, 0.1, 0.01);
-	assert_verdict(
-		&m,
-		"d1 is the only one left; better than 1 other at 95 %; 6 of 8 configurations were "
-		"not tried");
+	assert_verdict(&m, "d1 is the only one left after 9 rounds, measured 9 times; better than "
+			   "1 other at 95 %; 6 of 8 configurations were "
+			   "not tried");
 }
 
 static void nothing_is_dropped_where_the_budget_ended_it(void **state)
@@ -113,6 +114,32 @@ static void equals_are_not_said_to_be_worse(void **state)
 			   "8 configurations were not tried");
 }
 
+static void a_winner_that_does_not_lead_is_only_said_to_be_cheaper(void **state)
+{
+	struct made_up m;
+
+	(void)state;
+	made_up_init(&m, RACE_TIED);
+	add(&m, 5, -0.016, 0.03); /* ahead of the leader in their common rounds */
+	m.res.race.equals = 2;
+	m.res.race.winner = 1;
+	assert_verdict(&m, "2 configurations cannot be told apart; d2 cannot be told from d1, the "
+			   "leader, and is the cheapest of them; 6 of 8 configurations were not "
+			   "tried");
+}
+
+static void one_round_is_not_called_rounds(void **state)
+{
+	struct made_up m;
+
+	(void)state;
+	made_up_init(&m, RACE_CLEAR);
+	m.res.race.rounds = m.race[0].nr = 1;
+	m.res.race.tried = POINTS;
+	assert_verdict(&m, "d1 is the only one left after 1 round, measured 1 time; 7 were dropped "
+			   "after a first look");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -120,6 +147,8 @@ int main(void)
 		cmocka_unit_test(nothing_is_dropped_where_the_budget_ended_it),
 		cmocka_unit_test(all_of_the_grid_leaves_nothing_untried),
 		cmocka_unit_test(equals_are_not_said_to_be_worse),
+		cmocka_unit_test(a_winner_that_does_not_lead_is_only_said_to_be_cheaper),
+		cmocka_unit_test(one_round_is_not_called_rounds),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
