@@ -150,6 +150,8 @@ static int check_args(const struct bench_args *a)
 		{a->read_only && a->overwrite, "--read-only and --overwrite"},
 		{a->verify && is_engine(a->how.engine, "null"),
 		 "--verify and --engine null, which moves nothing,"},
+		{a->compare_fio && is_engine(a->how.engine, "null"),
+		 "--compare-fio and --engine null, which moves nothing,"},
 	};
 
 	for (unsigned i = 0; i < ARRAY_SIZE(pairs); i++)

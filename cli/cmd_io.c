@@ -136,7 +136,8 @@ struct io_command {
 	struct cli_progress progress;
 	struct cli_outputs out;
 	const atomic_int *stop;
-	int step; /* shown last */
+	int step;   /* shown last */
+	bool ready; /* what was refused before is bad input */
 };
 
 /* ------------------------------------------------------------- from options */
@@ -265,6 +266,17 @@ static void show_progress(void *arg, enum io_step step, uint64_t done, uint64_t 
 	cli_progress_update(&c->progress, done);
 }
 
+static void on_ready(void *arg)
+{
+	struct io_command *c = arg;
+
+	c->ready = true;
+	if (c->out.text) {
+		io_report_places(stdout, &c->job);
+		fflush(stdout);
+	}
+}
+
 /* ---------------------------------------------------------------------- run */
 
 /* Returns what io_job_run() does, having said what went wrong; *@status is the exit status. */
@@ -277,6 +289,7 @@ static int run_job(struct io_command *c, struct io_result *res, int *status)
 	cli_progress_start(&c->progress, "prepare", 0);
 	c->job.progress = c->progress.on ? show_progress : NULL;
 	c->job.progress_arg = c;
+	c->job.ready = on_ready;
 	r = io_job_run(&c->job, res, &err);
 	cli_progress_end(&c->progress);
 	*status = CLI_OK;
@@ -285,7 +298,10 @@ static int run_job(struct io_command *c, struct io_result *res, int *status)
 			&cmd_io, 128 + *c->job.stop, "interrupted; the result is partial, %s",
 			c->job.keep ? "files were kept" : "files it created were removed");
 	else if (r < 0)
-		*status = cli_fail(&cmd_io, CLI_FAILED, "%s", err.msg);
+		*status = cli_fail(&cmd_io,
+				   !c->ready && (r == -ENOSPC || r == -ENOMEM) ? CLI_USAGE
+									       : CLI_FAILED,
+				   "%s", err.msg);
 	return r;
 }
 
@@ -327,10 +343,6 @@ static int run_and_report(struct io_command *c)
 	int r, status;
 
 	result_init(&result, "io");
-	if (c->out.text) {
-		io_report_places(stdout, &c->job);
-		fflush(stdout);
-	}
 	r = run_job(c, &res, &status);
 	if (r < 0 && !res.partial)
 		return status;

@@ -263,8 +263,8 @@ void bench_report_plan(FILE *f, const struct bench_job *job, const struct bench_
 		if (job->runtime_ns)
 			fprintf(f, "%.0f s each", (double)job->runtime_ns / 1e9);
 		else
-			fprintf(f, "%" PRIu64 " iterations each after %u to warm up",
-				job->iterations, job->warmup);
+			fprintf(f, "%" PRIu64 " iteration%s each after %u to warm up",
+				job->iterations, job->iterations == 1 ? "" : "s", job->warmup);
 		if (job->random)
 			fprintf(f, ", in a file of %s\n", sluice_size_format(b, job->span));
 		else

@@ -80,8 +80,10 @@ static void assume_speed(const struct bench_job *job, struct bench_plan *p)
 		p->speed = 1e9;
 		snprintf(p->speed_how, sizeof(p->speed_how), "assumed; --limit knows better");
 	}
-	if (job->rate)
-		p->speed = fmin(p->speed, (double)job->rate);
+	if (job->rate && (double)job->rate < p->speed) {
+		p->speed = (double)job->rate;
+		snprintf(p->speed_how, sizeof(p->speed_how), "as --rate says");
+	}
 }
 
 /* Bytes that one series moves at most, and about how long that takes. */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/err.h"
 #include "base/util.h"
@@ -31,7 +32,7 @@ static int check_gpu(uint32_t device, struct sluice_err *err)
 	return r < 0 ? sluice_fail(err, r, "no GPU memory: %s", why.msg) : 0;
 }
 
-static int check_folder(const char *folder, struct sluice_err *err)
+static int check_folder(const char *folder, bool write, struct sluice_err *err)
 {
 	struct stat st;
 
@@ -39,6 +40,9 @@ static int check_folder(const char *folder, struct sluice_err *err)
 		return sluice_fail(err, -EINVAL, "folder: %s: %s", folder, sluice_strerror(errno));
 	if (!S_ISDIR(st.st_mode))
 		return sluice_fail(err, -EINVAL, "folder: %s is not a directory", folder);
+	if (write && access(folder, W_OK | X_OK) < 0)
+		return sluice_fail(err, -EINVAL, "folder: %s cannot be written to: %s", folder,
+				   sluice_strerror(errno));
 	return 0;
 }
 
@@ -52,7 +56,7 @@ int io_job_check(const struct io_job *job, struct sluice_err *err)
 	if (job->loops > UINT32_MAX - job->warmup)
 		return sluice_fail(err, -EINVAL, "too many loops");
 	for (unsigned i = 0; i < job->nr_places; i++) {
-		r = check_folder(job->places[i].folder, err);
+		r = check_folder(job->places[i].folder, !job->read, err);
 		if (r < 0)
 			return r;
 	}
@@ -124,6 +128,8 @@ static int run_open(struct run *run, struct sluice_err *err)
 	if (r < 0)
 		return r;
 	r = run_files(run, err);
+	if (r == 0 && run->job->ready)
+		run->job->ready(run->job->progress_arg);
 	for (unsigned i = 0; r == 0 && i < run->nr_workers; i++)
 		r = worker_init(&run->workers[i], err);
 	if (r == 0 && (run->job->read || run->job->validate))

@@ -64,7 +64,10 @@ struct io_job {
 	const atomic_int *stop; /* optional: give up when it is not 0 */
 	/* Optional: called a few times a second from the thread that called io_job_run(). */
 	void (*progress)(void *arg, enum io_step step, uint64_t done, uint64_t total);
-	void *progress_arg;
+	/* Optional, from the same thread: files may be used and there is room; nothing is made yet.
+	 */
+	void (*ready)(void *arg);
+	void *progress_arg; /* of both */
 };
 
 struct io_worker_result {

@@ -168,6 +168,15 @@ def planned(*args):
     return int(re.search(r'^writes: .*\((\d+) bytes\)', out, re.M)[1])
 
 
+def a_dry_run_knows_the_rate():
+    with folder():
+        out, _ = bench('--rate', '5M', '--iterations', 1, '--sizes', '1M', '--dry-run')
+        assert re.search(r'^time: +about \d+ s at 5 MB/s \(as --rate says\)$', out, re.M), out
+        assert ', 1 iteration each' in out, out
+        out, _ = bench('--rate', '900G', '--dry-run')
+        assert 'assumed' in out and 'as --rate says' not in out, out
+
+
 def a_dry_run_promises_no_less_than_is_written():
     for more in [], ['--overwrite'], ['--read-only'], ['--write-only', '--verify'], ['--rwmix', 30], \
             ['--random', '--span', '8M'], ['--random', '--rwmix', 60, '--span', '8M']:
@@ -557,6 +566,7 @@ BAD = {
     'a span below the size': (['--random', '--span', '1M', '--sizes', '2M'], 'span: 1M'),
     'a limit and none': (['--limit', '1G', '--no-limit'], 'exclude each other'),
     'a check of what is not moved': (['--verify', '--engine', 'null'], 'which moves nothing, exclude'),
+    'fio against what is not moved': (['--compare-fio', '--engine', 'null'], 'which moves nothing, exclude'),
     'an empty size': (['--sizes', '1M,,2M'], 'there is an empty value'),
     'an unknown engine': (['--engine', 'warp'], "'warp' is unknown"),
     'a block size that is odd': (['--block-size', '1000'], 'multiple of 512'),
@@ -632,6 +642,7 @@ tap.run(
     one_iteration_has_no_deviation,
     a_terminal_sees_both_bars_and_a_pipe_none,
     without_arguments_there_are_200_of_three_sizes,
+    a_dry_run_knows_the_rate,
     a_dry_run_promises_no_less_than_is_written,
     the_limit_is_measured_with_few_writes_that_a_dry_run_tells,
     what_fio_writes_is_in_the_dry_run,

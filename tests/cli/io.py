@@ -462,9 +462,19 @@ def an_unwritable_json_file_is_noticed_first():
 
 def too_little_space_is_noticed_first():
     with folder() as f:
-        _, err = io('--folder', f, '--io_size', '900T', status=1)
-        assert err.count('\n') == 1 and 'free space' in err and 'available' in err, err
+        out, err = io('--folder', f, '--io_size', '900T', status=2)
+        assert out == '' and err.count('\n') == 1 and 'free space' in err and 'available' in err, err
         assert os.listdir(f) == []
+
+
+def a_folder_that_cannot_be_written_to_is_bad_input():
+    for where in '/proc/self/fdinfo', '/sys/kernel':
+        if not os.access(where, os.W_OK):
+            with folder() as f:
+                out, err = io('--folder', where, '--io_size', '64K', status=2)
+                assert out == '' and err.count('\n') == 1 and f'{where} cannot be written to' in err, (out, err)
+            return
+    raise tap.Skip('user', 'every folder can be written to')
 
 
 @contextlib.contextmanager
@@ -485,8 +495,8 @@ def a_file_system_that_is_too_small_is_refused_before_it_is_full():
         for args in ['--io_size', '5M'], ['--io_size', '3M', '--multi_process', '2'], \
                 ['--io_size', '2M', '--different_file_each_iteration']:
             for more in [], ['--read']:
-                _, err = io('--folder', mnt, *args, *more, status=1)
-                assert err.count('\n') == 1 and 'not enough free space' in err, err
+                out, err = io('--folder', mnt, *args, *more, status=2)
+                assert out == '' and err.count('\n') == 1 and 'not enough free space' in err, err
                 assert os.listdir(mnt) == []
         io('--folder', mnt, '--io_size', '3M', '--validate')
 
@@ -820,6 +830,7 @@ tap.run(
     ds_io_engine_names_mean_automatic,
     an_unwritable_json_file_is_noticed_first,
     too_little_space_is_noticed_first,
+    a_folder_that_cannot_be_written_to_is_bad_input,
     a_file_system_that_is_too_small_is_refused_before_it_is_full,
     the_default_size_fits_a_small_file_system,
     files_in_memory_are_never_called_cold,
