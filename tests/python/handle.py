@@ -327,6 +327,8 @@ def a_configuration_gives_what_the_call_does_not():
             h.write(bytes(MIB), path())
             h.write_async(bytes(MIB), path()).result()
             assert h.stats()['blocks'] >= 8
+    with handle(config=_config(engine='threads')) as h:  # as `sluice tune' writes it where one was named
+        assert h.stats()['engine'] == 'threads'
     with handle(config=name, threads=2) as h:
         assert (h.stats()['threads'], h.stats()['depth']) == (2, 16)
 
