@@ -468,11 +468,16 @@ def started(*args):
 def a_sweep_that_still_runs_cannot_be_resumed():
     with folder():
         process = started()
+        second = start(*SMALL, '--loops', 100000, '--log_dir', 'logs', '--resume')
         try:
-            out, err = sweep(*SMALL, '--loops', 100000, '--log_dir', 'logs', '--resume', status=2)
+            while second.poll() is None:  # a second process that begins says so in the state
+                assert open(os.path.join('logs', STATE)).read().count('"work"') == 1
+                time.sleep(0.01)
+            out, err = second.communicate()
+            assert second.returncode == 2 and process.poll() is None, (second.returncode, process.poll())
             assert out == '' and err.count('\n') == 1 and 'the sweep is still running' in err, (out, err)
-            assert process.poll() is None
         finally:
+            second.kill()
             process.send_signal(signal.SIGINT)
             _, err = process.communicate()
         assert process.returncode == 130, (process.returncode, err)
