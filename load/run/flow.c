@@ -82,7 +82,7 @@ static void take_inbox(struct flow *f)
 	}
 }
 
-/* Everything that can be done without waiting. */
+/* What can be done without waiting; what becomes ready meanwhile is left for the next time. */
 static void step(struct flow *f)
 {
 	f->now = clock_ns();
@@ -90,10 +90,10 @@ static void step(struct flow *f)
 	if (f->cut_short)
 		cut_short(f);
 	run_timers(f);
-	do {
-		gates_run(f);
-		chunks_issue(f);
-	} while (f->ready || gates_force(f));
+	gates_run(f);
+	if (!f->ready)
+		gates_force(f);
+	chunks_issue(f);
 }
 
 int flow_wait(struct flow *f, uint64_t until_ns, const struct flow_handler *h,
@@ -106,7 +106,8 @@ int flow_wait(struct flow *f, uint64_t until_ns, const struct flow_handler *h,
 		step(f);
 		if (f->ended || f->now >= until_ns || (!f->running && until_ns == UINT64_MAX))
 			break;
-		inbox_wait(&f->inbox, min_u64(until_ns, heap_key(&f->timers)));
+		if (!f->ready)
+			inbox_wait(&f->inbox, min_u64(until_ns, heap_key(&f->timers)));
 	}
 	f->handler = NULL;
 	return (int)f->running;

@@ -137,31 +137,30 @@ static void gate(struct flow *f, struct op *op, bool force)
 
 void gates_run(struct flow *f)
 {
-	struct task *t;
+	struct task *t = f->ready, *next;
 
-	while ((t = f->ready)) {
-		f->ready = t->next;
-		if (!f->ready)
-			f->ready_tail = &f->ready;
+	f->ready = NULL;
+	f->ready_tail = &f->ready;
+	for (; t; t = next) {
+		next = t->next;
 		gate(f, container_of(t, struct op, task), false);
 	}
 }
 
-bool gates_force(struct flow *f)
+void gates_force(struct flow *f)
 {
 	struct op *op = f->first ? f->first->ops : NULL;
 	struct heap *h;
 
 	if (!op || op->state != OP_SPACE)
-		return false;
+		return;
 	h = &f->space[op->type == FLOW_WRITE ? op->place : op->to].waiting;
 	for (uint64_t i = 0; i < h->n; i++)
 		if (h->v[i].op == op) {
 			heap_remove(h, i);
 			gate(f, op, true);
-			return !f->first || f->first->ops != op || op->state != OP_SPACE;
+			return;
 		}
-	return false;
 }
 
 void flow_set_allocs(struct flow *f, unsigned n)

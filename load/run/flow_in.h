@@ -331,13 +331,10 @@ void objects_fini(struct flow *f);
 void flow_ready(struct flow *f, struct op *op); /* for the gates */
 void space_return(struct flow *f, unsigned place, uint64_t amount);
 void permits_return(struct flow *f, uint32_t nr);
-/* Let those that are ready go as far as they can. */
+/* Let those that are ready now go as far as they can. */
 void gates_run(struct flow *f);
-/*
- * The oldest chain waits for nobody but itself: what is not there for it now will not come.  True
- * when that got something going.
- */
-bool gates_force(struct flow *f);
+/* The oldest chain waits for nobody but itself: what is not there for it now will not come. */
+void gates_force(struct flow *f);
 /* Nobody waits any more: the flow has been aborted. */
 void gates_open(struct flow *f);
 

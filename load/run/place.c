@@ -36,7 +36,7 @@ static int check_opts(const struct place_opts *o, struct sluice_err *err)
 	if ((files && !o->nr_paths) || (slab && o->nr_paths != 1))
 		return sluice_fail(err, -EINVAL, "paths: %u given, %s needed", o->nr_paths,
 				   slab ? "one is" : "at least one is");
-	for (unsigned i = 0; i < o->nr_paths; i++)
+	for (unsigned i = 0; (files || slab) && i < o->nr_paths; i++)
 		if (!o->paths[i] || !o->paths[i][0])
 			return sluice_fail(err, -EINVAL, "paths: an empty one");
 	if (o->nr_paths > UINT16_MAX)
