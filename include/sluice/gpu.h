@@ -25,8 +25,19 @@ SLUICE_API int sluice_gpu_alloc(void **out, unsigned device, uint64_t len, struc
 /* Free memory of sluice_gpu_alloc() that no operation uses.  NULL is allowed. */
 SLUICE_API int sluice_gpu_free(void *addr);
 
-/* Copy @len bytes, at least one side of which is device memory; done on return. */
+/*
+ * Copy @len bytes, at least one side of which is device memory; done on return.  Host
+ * memory that is pinned is copied several times as fast.
+ */
 SLUICE_API int sluice_gpu_copy(void *to, const void *from, uint64_t len, struct sluice_err *err);
+
+/*
+ * Pin host memory for copies to and from every device, until sluice_gpu_unpin() of the
+ * same address; it must stay mapped until then.  Returns 0, -ENOTSUP or -ENODEV as
+ * above, or -ENOMEM where a limit refuses it.
+ */
+SLUICE_API int sluice_gpu_pin(void *addr, uint64_t len, struct sluice_err *err);
+SLUICE_API int sluice_gpu_unpin(void *addr);
 
 #ifdef __cplusplus
 }

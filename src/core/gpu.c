@@ -121,3 +121,34 @@ int sluice_gpu_copy(void *to, const void *from, uint64_t len, struct sluice_err 
 	gpu_leave(&g);
 	return r;
 }
+
+/* Pinned memory belongs to the context of the first device, which lives as long as it does. */
+int sluice_gpu_pin(void *addr, uint64_t len, struct sluice_err *err)
+{
+	struct gpu g;
+	int r = gpu_enter(&g, 0, err);
+
+	if (r < 0)
+		return r;
+	r = sluice_cuda_check(g.cuda->host_register(addr, len, CUDA_HOST_PORTABLE),
+			      "cuMemHostRegister", err);
+	if (r < 0)
+		gpu_leave(&g);
+	else
+		g.cuda->ctx_pop(&g.context);
+	return r;
+}
+
+int sluice_gpu_unpin(void *addr)
+{
+	struct gpu g;
+	int r = gpu_enter(&g, 0, NULL);
+
+	if (r < 0)
+		return r;
+	r = sluice_cuda_errno(g.cuda->host_unregister(addr));
+	if (r == 0)
+		g.cuda->primary_release(g.device);
+	gpu_leave(&g);
+	return r;
+}

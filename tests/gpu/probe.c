@@ -34,6 +34,30 @@ static void memory_is_handed_out_and_copied(void)
 	free(b);
 }
 
+static void host_memory_is_pinned_until_it_is_not(void)
+{
+	struct standin_count was = standin_count();
+	unsigned char *a = malloc(MIB(1));
+	struct sluice_err err = {0, ""};
+	void *mem;
+
+	T_ERR(sluice_gpu_alloc(&mem, 1, MIB(1), &err), 0, &err);
+	T_ERR(sluice_gpu_pin(a, MIB(1), &err), 0, &err);
+	T_EQ(standin_count().registrations, was.registrations + 1);
+	T_ERR(sluice_gpu_copy(mem, a, MIB(1), &err), 0, &err);
+	T_ERR(sluice_gpu_copy(a, mem, MIB(1), &err), 0, &err);
+	T_EQ(standin_count().unpinned, was.unpinned);
+	T_EQ(sluice_gpu_unpin(a), 0);
+	T_EQ(standin_count().registrations, was.registrations);
+	T_OK(sluice_gpu_unpin(a) < 0);
+	rg_errors = 1; /* that one */
+	standin_fail("cuMemHostRegister_v2", 1, 2, false);
+	T_EQ(sluice_gpu_pin(a, MIB(1), &err), -ENOMEM);
+	T_STR_HAS(err.msg, "cuMemHostRegister");
+	T_EQ(sluice_gpu_free(mem), 0);
+	free(a);
+}
+
 static void what_is_not_there_is_told(void)
 {
 	struct sluice_gpu_device d = {.size = sizeof(d)};
@@ -75,7 +99,7 @@ static void devices_are_described(void)
 	T_EQ(newer.d.name[0], 0x55);
 }
 
-static char host[100];
+static char host[100], pinned[100];
 
 static void use_all(void)
 {
@@ -83,6 +107,10 @@ static void use_all(void)
 	void *mem = NULL;
 
 	sluice_probe_gpu_speed(0, &s, NULL);
+	if (sluice_gpu_pin(pinned, sizeof(pinned), NULL) == 0 && sluice_gpu_unpin(pinned) < 0) {
+		standin_fail(NULL, 0, 0, false);
+		T_EQ(sluice_gpu_unpin(pinned), 0);
+	}
 	if (sluice_gpu_alloc(&mem, 1, sizeof(host), NULL) < 0)
 		return;
 	sluice_gpu_copy(mem, host, sizeof(host), NULL);
@@ -129,6 +157,7 @@ static void any_call_may_fail(void)
 
 static const struct t_case cases[] = {
 	T_CASE(memory_is_handed_out_and_copied),
+	T_CASE(host_memory_is_pinned_until_it_is_not),
 	T_CASE(what_is_not_there_is_told),
 	T_CASE(devices_are_described),
 	T_CASE(any_call_may_fail),
