@@ -119,9 +119,12 @@ static int check_opts(struct flow_opts *o, struct sluice_err *err)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 
-	if (o->nr_places > FLOW_PLACES)
-		return sluice_fail(err, -EINVAL, "places: %u, at most %d", o->nr_places,
-				   FLOW_PLACES);
+	if (o->nr_places > FLOW_PLACES) {
+		unsigned given = o->nr_places;
+
+		o->nr_places = 0;
+		return sluice_fail(err, -EINVAL, "places: %u, at most %d", given, FLOW_PLACES);
+	}
 	if (!o->chunk)
 		o->chunk = CONTENT_PERIOD;
 	if (o->chunk % CONTENT_PERIOD)
@@ -161,6 +164,8 @@ static int join_place(struct flow *f, unsigned i, struct sluice_err *err)
 		}
 	} else if (place_is_memory(p) && ready && (!gpu || knows_gpu(f->io))) {
 		sluice_buf_register(f->io, p->base, ready, p->huge, NULL, NULL);
+		if (!gpu && f->gpu)
+			place_pin(p, p->base, ready);
 	}
 	return r;
 }
@@ -179,6 +184,8 @@ static int start(struct flow *f, struct sluice_err *err)
 		r = crew_start(&f->clerks, FLOW_CLERKS, "sluice-file", &f->inbox);
 	if (r < 0)
 		return sluice_fail(err, r, "cannot start threads: %s", strerror(-r));
+	for (unsigned i = 0; i < f->o.nr_places; i++)
+		f->gpu |= flow_place(f, i)->o.kind == PLACE_GPU;
 	r = lanes_init(f, err);
 	for (unsigned i = 0; r == 0 && i < f->o.nr_places; i++)
 		r = join_place(f, i, err);
@@ -232,8 +239,10 @@ void flow_free(struct flow *f)
 	crew_stop(&f->copiers);
 	crew_stop(&f->clerks);
 	objects_fini(f);
-	sluice_close(f->io, NULL);
 	lanes_fini(f);
+	for (unsigned i = 0; i < f->o.nr_places; i++)
+		place_unpin(flow_place(f, i));
+	sluice_close(f->io, NULL);
 	for (unsigned i = 0; i < FLOW_PLACES; i++)
 		free(f->space[i].waiting.v);
 	free(f->permits.waiting.v);

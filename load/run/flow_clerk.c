@@ -182,6 +182,8 @@ static void grow(struct task *t)
 	if (e->code == 0 && e->flow->io)
 		sluice_buf_register(e->flow->io, p->base + e->from * p->unit, e->len * p->unit,
 				    p->huge, NULL, NULL);
+	if (e->code == 0 && e->flow->gpu)
+		place_pin(p, p->base + e->from * p->unit, e->len * p->unit);
 }
 
 static void grown(struct task *t, void *owner)

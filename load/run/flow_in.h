@@ -267,6 +267,7 @@ struct lane {
 		struct op *first, *last;
 	} served, waits; /* in turn; and behind them, in the order in which they came */
 	unsigned nr_served;
+	void *pinned; /* for a GPU */
 };
 
 struct flow {
@@ -277,6 +278,7 @@ struct flow {
 	struct ledger space[FLOW_PLACES], permits;
 	uint64_t link[FLOW_PLACES][2]; /* until when a null place reads and writes */
 	bool growing[FLOW_PLACES], no_memory[FLOW_PLACES];
+	bool gpu; /* one of the places is device memory */
 	struct inbox inbox;
 	struct crew copiers, clerks;
 	/* objects */

@@ -13,6 +13,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include <sluice/gpu.h>
+
 #include "base/err.h"
 #include "base/util.h"
 #include "load/run/flow_in.h"
@@ -21,12 +23,16 @@ enum {
 	PAGE_BYTES = 4096,
 	AUTO_BYTES = 32 << 20, /* in flight per I/O thread: more gains nothing, see core.h */
 	SMALL_MAX = 512,
+	GPU_COPY = 8 << 20,     /* a copy to or from a GPU has a price of its own: larger chunks, */
+	GPU_TRANSFER = 4 << 20, /* and between its memory and storage */
 };
 
 uint64_t slot_bytes(const struct flow *f, unsigned lane)
 {
 	if (lane == LANE_DIRECT)
 		return 0;
+	if (lane == LANE_COPY && f->gpu)
+		return max_u64(GPU_COPY, f->o.chunk);
 	return lane == LANE_READ_SMALL || lane == LANE_WRITE_SMALL ? FLOW_SMALL : f->o.chunk;
 }
 
@@ -45,6 +51,8 @@ static int lane_init(struct flow *f, unsigned lane, unsigned nr, struct sluice_e
 		if (r < 0)
 			return r;
 		f->stats.memory += nr * bytes;
+		if (lane == LANE_COPY && f->gpu && sluice_gpu_pin(memory, nr * bytes, NULL) == 0)
+			l->pinned = memory;
 	}
 	for (unsigned i = nr; i-- > 0;) {
 		struct slot *s = &l->slots[i];
@@ -60,10 +68,18 @@ static int lane_init(struct flow *f, unsigned lane, unsigned nr, struct sluice_e
 	return 0;
 }
 
+static bool uses_storage(const struct flow *f)
+{
+	for (unsigned i = 0; i < f->o.nr_places; i++)
+		if (place_is_storage(flow_place(f, i)))
+			return true;
+	return false;
+}
+
 int lanes_init(struct flow *f, struct sluice_err *err)
 {
 	struct sluice_stats st = {.size = sizeof(st)};
-	unsigned big, copiers = f->o.copiers, ops;
+	unsigned big, small, copiers = f->o.copiers, ops;
 	int r;
 
 	sluice_get_stats(f->io, &st);
@@ -73,31 +89,59 @@ int lanes_init(struct flow *f, struct sluice_err *err)
 	big = (unsigned)min_u64(ops, max_u64(2, f->max_dev_bytes / f->o.chunk));
 	if (f->o.buffers)
 		big = f->o.buffers;
+	small = (unsigned)min_u64(ops, SMALL_MAX);
+	r = lane_init(f, LANE_COPY, f->gpu ? copiers + 2 : 2 * copiers + 2, err);
+	if (r < 0 || !uses_storage(f))
+		return r;
 	r = lane_init(f, LANE_READ, big + 2 * copiers, err);
 	if (r == 0)
 		r = lane_init(f, LANE_WRITE, big, err);
 	if (r == 0)
-		r = lane_init(f, LANE_READ_SMALL, (unsigned)min_u64(ops, SMALL_MAX) + 4 * copiers,
-			      err);
+		r = lane_init(f, LANE_READ_SMALL, small + 4 * copiers, err);
 	if (r == 0)
-		r = lane_init(f, LANE_WRITE_SMALL, (unsigned)min_u64(ops, SMALL_MAX), err);
+		r = lane_init(f, LANE_WRITE_SMALL, small, err);
 	if (r == 0)
 		r = lane_init(f, LANE_DIRECT, ops, err);
-	if (r == 0)
-		r = lane_init(f, LANE_COPY, 2 * copiers + 2, err);
 	return r;
 }
 
 void lanes_fini(struct flow *f)
 {
-	for (unsigned i = 0; i < LANES; i++)
+	for (unsigned i = 0; i < LANES; i++) {
+		if (f->lanes[i].pinned)
+			sluice_gpu_unpin(f->lanes[i].pinned);
 		free(f->lanes[i].slots);
+	}
+}
+
+static bool on_gpu(const struct place *p)
+{
+	return p && p->o.kind == PLACE_GPU;
+}
+
+static uint64_t chunk_of(const struct op *op)
+{
+	uint64_t chunk = op->flow->o.chunk;
+
+	if (!op->flow->gpu || (!on_gpu(op_src(op)) && !on_gpu(op_dst(op))))
+		return chunk;
+	switch (op->mode) {
+	case MODE_LOAD:
+	case MODE_STORE:
+		return max_u64(chunk, GPU_TRANSFER);
+	case MODE_COPY_OUT:
+	case MODE_FILL:
+	case MODE_COPY:
+		return max_u64(chunk, GPU_COPY);
+	default:
+		return chunk;
+	}
 }
 
 /* Bytes of the next chunk: none crosses a multiple of the chunk size, where the noise repeats. */
 static uint64_t next_len(const struct op *op)
 {
-	uint64_t chunk = op->flow->o.chunk;
+	uint64_t chunk = chunk_of(op);
 
 	return min_u64(op->end - op->pos, chunk - op->pos % chunk);
 }

@@ -178,6 +178,25 @@ int place_memory_grow(struct place *p, uint64_t from, uint64_t len)
 	return 0;
 }
 
+void place_pin(struct place *p, char *from, uint64_t len)
+{
+	void **more = realloc(p->pins, (p->nr_pins + 1) * sizeof(*more));
+
+	if (!more)
+		return;
+	p->pins = more;
+	if (sluice_gpu_pin(from, len, NULL) == 0)
+		p->pins[p->nr_pins++] = from;
+}
+
+void place_unpin(struct place *p)
+{
+	while (p->nr_pins)
+		sluice_gpu_unpin(p->pins[--p->nr_pins]);
+	free(p->pins);
+	p->pins = NULL;
+}
+
 static int gpu_open(struct place *p, struct sluice_err *err)
 {
 	uint64_t bytes = align_up(p->o.capacity, p->unit);

@@ -66,6 +66,8 @@ struct place {
 	void *index; /* of objects to keep */
 	uint64_t index_len, index_room, index_nr;
 	bool index_failed;
+	void **pins; /* memory that is pinned for a GPU */
+	unsigned nr_pins;
 	/* what an earlier run left */
 	struct place_old *old;
 	uint64_t nr_old;
@@ -130,6 +132,9 @@ int slab_keep(struct place *p, const struct place_old *o);
 /* ---- place.c */
 /* Make more of the host memory usable: called outside the flow's thread; 0 or -ENOMEM. */
 int place_memory_grow(struct place *p, uint64_t from, uint64_t len);
+/* Pin some of it for a GPU, if that can be done; one thread at a time. */
+void place_pin(struct place *p, char *from, uint64_t len);
+void place_unpin(struct place *p);
 void place_old_free(struct place_old *o);
 struct place_old *place_old_find(struct place *p, const char *name, uint32_t len);
 struct place_old *place_old_add(struct place *p); /* NULL: no memory */

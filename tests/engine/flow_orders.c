@@ -469,6 +469,49 @@ static void bad_chains_are_refused(void)
 	fk_close();
 }
 
+static void bad_flows_are_refused(void)
+{
+	struct flow_opts good = fk_opts, bad[] = {good, good, good, good};
+	struct sluice_err err;
+	struct flow *f;
+
+	bad[0].nr_places = 9;
+	bad[1].chunk = 5000;
+	bad[2].verify = true;
+	bad[2].fill = false;
+	bad[3].io.engine = "none";
+	for (unsigned i = 0; i < T_COUNT(bad); i++) {
+		memset(&err, 0, sizeof(err));
+		T_OK(flow_new(&f, &bad[i], &err) < 0);
+		T_OK(err.msg[0]);
+	}
+}
+
+/* Each chain that ends starts another one, and none takes any time. */
+static void start_again(void *arg, const struct flow_done *d)
+{
+	struct flow_op op = fk_write(0, d->size + 1, "again", d->size + 1);
+	unsigned *left = arg;
+
+	if (*left && --*left)
+		flow_start(fk_flow, &op, 1, 0, false, NULL);
+}
+
+static void a_flow_returns_though_there_is_always_something_to_do(void)
+{
+	unsigned left = 1000, returns = 0;
+	struct flow_handler handler = {start_again, NULL, &left};
+
+	fk_null(0);
+	fk_open();
+	FK_CHAIN(fk_write(0, 1, "first", 1));
+	while (flow_wait(fk_flow, UINT64_MAX, &handler, NULL) > 0)
+		returns++;
+	T_EQ(left, 0);
+	T_EQ(returns, 999);
+	fk_close();
+}
+
 static const struct t_case cases[] = {
 	T_CASE(operations_on_an_object_happen_in_the_order_of_their_chains),
 	T_CASE(reads_of_one_object_run_beside_each_other),
@@ -487,6 +530,8 @@ static const struct t_case cases[] = {
 	T_CASE(abort_does_not_wait_for_huge_objects),
 	T_CASE(a_flow_can_be_freed_in_the_middle),
 	T_CASE(bad_chains_are_refused),
+	T_CASE(bad_flows_are_refused),
+	T_CASE(a_flow_returns_though_there_is_always_something_to_do),
 };
 
 const struct t_group fk_orders = {"orders", fk_setup, fk_teardown, cases, T_COUNT(cases)};

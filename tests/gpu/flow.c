@@ -28,6 +28,7 @@ static void teardown(void)
 	T_EQ(now.allocations, before.allocations);
 	T_EQ(now.contexts, before.contexts);
 	T_EQ(now.streams, before.streams);
+	T_EQ(now.registrations, before.registrations);
 }
 
 static void a_copy_that_fails_is_the_result(void)
@@ -35,14 +36,14 @@ static void a_copy_that_fails_is_the_result(void)
 	unsigned gpu = fk_device(MIB(16)), slab = fk_slab("slab", MIB(16));
 
 	fk_open();
-	FK_DO(fk_write(gpu, 1, "on-the-device", MIB(3)), MIB(3));
+	FK_DO(fk_write(gpu, 1, "on-the-device", MIB(12)), MIB(12));
 	standin_fail("cuMemcpyAsync", 2, ILLEGAL_ADDRESS, false);
 	FK_DO(fk_read(gpu, 1), -EIO);
 	T_STR_HAS(fk_error(), "on-the-device");
 	T_STR_HAS(fk_error(), "CUDA_ERROR_ILLEGAL_ADDRESS");
-	FK_DO(fk_read(gpu, 1), MIB(3));
+	FK_DO(fk_read(gpu, 1), MIB(12));
 	standin_fail("cuMemcpyDtoHAsync_v2", 1, ILLEGAL_ADDRESS, false);
-	FK_DO(fk_move(gpu, slab, 1, MIB(3)), -EIO);
+	FK_DO(fk_move(gpu, slab, 1, MIB(12)), -EIO);
 	T_STR_HAS(fk_error(), "on-the-device");
 	T_EQ(place_used(fk_place[gpu]) + place_used(fk_place[slab]), 0);
 	fk_close();
@@ -66,6 +67,14 @@ static void demotion_goes_straight_from_the_device_to_storage(void)
 	FK_DO(fk_move(gpu, mem, 1, MIB(9)), MIB(9));
 	T_OK(fk_done[5].read_ns > 0 && fk_done[5].write_ns > 0);
 	FK_DO(fk_read(mem, 1), MIB(9));
+	T_EQ(standin_count().unpinned, before.unpinned);
+	fk_close_flow();
+	T_EQ(standin_count().registrations, before.registrations);
+	fk_open(); /* the memory has grown already */
+	FK_DO(fk_write(mem, 2, "up", MIB(9)), MIB(9));
+	FK_DO(fk_move(mem, gpu, 2, MIB(9)), MIB(9));
+	FK_DO(fk_read(gpu, 2), MIB(9));
+	T_EQ(standin_count().unpinned, before.unpinned);
 	fk_close();
 }
 
