@@ -91,6 +91,7 @@ perf: setup-check
 	$(PYTHON) tests/perf/kv_cache.py
 	$(PYTHON) tests/perf/trace.py
 	$(PYTHON) tests/perf/kv_trace.py
+	$(PYTHON) tests/perf/kv.py
 
 format:
 	$(PYTHON) tools/format.py

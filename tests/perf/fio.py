@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 
+from places import text_of
+
 
 class Broken(Exception):
     """A program of the benchmark failed: this, unlike slowness, is an error."""
@@ -26,6 +28,18 @@ def call(command, cwd=None):
     if child.returncode:
         raise Broken(f'{" ".join(command)}\nended with status {child.returncode}: {err or out}')
     return out, err
+
+
+def measured(command, cwd):
+    """Run it: what it printed, CPU seconds and peak memory of it and its children."""
+    out = os.path.join(cwd, 'stdout')
+    with open(out, 'w') as f, open(os.path.join(cwd, 'stderr'), 'w') as err:
+        child = subprocess.Popen(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=f, stderr=err)
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        raise Broken(f'{" ".join(command)}\nended with status {child.returncode}: {text_of(err.name)}')
+    return text_of(out), {'cpu_seconds': usage.ru_utime + usage.ru_stime, 'rss': usage.ru_maxrss << 10}
 
 
 def program(command, cwd=None):
