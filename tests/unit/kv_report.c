@@ -117,6 +117,31 @@ static void rates_and_ratios_are_of_the_counts(void **state)
 	json_decref(j);
 }
 
+static void a_target_is_met_by_95_of_100(void **state)
+{
+	static const struct {
+		uint64_t violations;
+		bool met;
+	} cases[] = {{0, true}, {5, true}, {6, false}, {100, false}};
+
+	(void)state;
+	samples_fini(&res.qos[KV_BATCH]);
+	assert_int_equal(samples_add_n(&res.qos[KV_BATCH], 0.1, 100), 0);
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		json_t *j, *sla;
+
+		res.qos_violations[KV_BATCH] = cases[i].violations;
+		j = kv_report_json(&rep);
+		sla = json_object_get(j, "summary");
+		sla = json_object_get(json_object_get(sla, "qos_metrics"), "batch");
+		sla = json_object_get(sla, "sla");
+		assert_int_equal(json_is_true(json_object_get(sla, "met")), cases[i].met);
+		assert_at(sla, "compliance", 1 - (double)cases[i].violations / 100);
+		assert_at(sla, "target_p95_ms", 1000);
+		json_decref(j);
+	}
+}
+
 static void tokens_are_whole_until_a_read_divided_them(void **state)
 {
 	json_t *j = kv_report_json(&rep), *v;
@@ -339,6 +364,7 @@ int main(void)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		CASE(rates_and_ratios_are_of_the_counts),
+		CASE(a_target_is_met_by_95_of_100),
 		CASE(tokens_are_whole_until_a_read_divided_them),
 		CASE(what_has_no_samples_is_left_out),
 		CASE(health_takes_the_device_where_it_is_known),
