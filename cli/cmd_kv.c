@@ -54,13 +54,11 @@ static void find_target(struct result_target *t, const struct kv_command *c, cha
 {
 	const char *trace = c->setup.job.trace_path, *slash = trace ? strrchr(trace, '/') : NULL;
 
-	*t = (struct result_target){.folder = c->setup.job.cache_dir, .info = c->report.res->path};
-	if (!trace && t->folder)
+	*t = (struct result_target){.folder = c->report.res->folder, .info = c->report.res->path};
+	if (!trace)
 		return;
 	snprintf(folder, 4096, "%.*s", slash ? (int)(slash - trace + (slash == trace)) : 1,
 		 slash ? trace : ".");
-	if (!trace)
-		snprintf(folder, 4096, "%s", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
 	t->folder = folder;
 	t->info.size = sizeof(t->info);
 	sluice_probe_path(folder, &t->info, NULL);

@@ -308,6 +308,11 @@ static void check_odd(struct kv_setup *s, const struct kv_args *a)
 	if (u->tensor_parallel > 1 && (u->tensor_parallel & (u->tensor_parallel - 1)))
 		kv_problem(&s->warnings, "--tensor-parallel: %" PRId64 " is not a power of two",
 			   u->tensor_parallel);
+	if (u->precondition && u->trace && u->storage_gb <= 0 && u->precondition_gb <= 0)
+		kv_problem(&s->warnings,
+			   "--precondition: a trace has no limit of storage to fill; nothing is "
+			   "written beforehand without --storage-capacity-gb or "
+			   "--precondition-size-gb");
 	if (u->latency_tracing)
 		kv_problem(&s->warnings,
 			   "--enable-latency-tracing: sluice does not trace the block layer with "

@@ -224,6 +224,10 @@ def odd_but_possible_options_give_a_warning():
     assert 'warning: --dataset-path' in err and 'synthetic' in err, err
     err = accepted('--enable-latency-tracing')
     assert 'warning: --enable-latency-tracing' in err and 'bpftrace' in err, err
+    err = accepted('--precondition', '--io-trace-log', 'x')
+    assert 'warning: --precondition' in err, err
+    for more in (['--storage-capacity-gb', 1], ['--precondition-size-gb', 1]):
+        assert accepted('--precondition', '--io-trace-log', 'x', *more) == ''
     for level in ('ERROR', 'CRITICAL'):
         assert accepted('--enable-latency-tracing', '--log-level', level) == ''
 
