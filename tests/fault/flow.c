@@ -312,6 +312,12 @@ static void errors_are_results_and_nothing_half_stays(void)
 	for (unsigned p = 0; p < 3; p++)
 		T_EQ(place_objects(fk_place[p]), live[p]);
 	T_EQ(fk_entries("raw"), (int)live[0]);
+	for (unsigned i = 0; i < OBJECTS; i++)
+		fk_do(fk_delete(known[i].place, i));
+	for (unsigned p = 1; p < 3; p++) { /* no space is lost */
+		T_EQ(place_used(fk_place[p]), 0);
+		T_EQ(extent_map_unused(fk_place[p]->map), extent_map_ready(fk_place[p]->map));
+	}
 	fk_close();
 }
 
