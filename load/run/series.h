@@ -68,6 +68,7 @@ struct run_series {
 	char time_limit[96]; /* its own limit of time ended it, not the last iteration; or empty */
 	char cache[80];
 	uint64_t prepared_bytes; /* written for it beforehand */
+	bool no_storage;         /* nothing of it went to storage */
 	double limit;            /* bytes per second; 0: not known */
 	char limit_how[160];
 	bool verify;
@@ -111,7 +112,7 @@ static inline double series_cpu_per_gib(const struct run_series *s)
 /* All bytes written to storage because of this series. */
 static inline uint64_t series_written(const struct run_series *s)
 {
-	return s->prepared_bytes + (s->read ? 0 : s->bytes + s->warmup_bytes);
+	return s->prepared_bytes + (s->read || s->no_storage ? 0 : s->bytes + s->warmup_bytes);
 }
 
 #endif
