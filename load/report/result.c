@@ -43,7 +43,8 @@ void result_fini(struct result *r)
 	json_decref(r->io);
 	json_decref(r->kv);
 	json_decref(r->flows);
-	r->settings = r->grid = r->fio = r->tune = r->io = r->kv = r->flows = NULL;
+	json_decref(r->replay);
+	r->settings = r->grid = r->fio = r->tune = r->io = r->kv = r->flows = r->replay = NULL;
 }
 
 /* ----------------------------------------------------------------- one series */
@@ -353,5 +354,7 @@ json_t *result_json(const struct result *r)
 		json_object_set(j, "kv", r->kv);
 	if (r->flows)
 		json_object_set(j, "flows", r->flows);
+	if (r->replay)
+		json_object_set(j, "replay", r->replay);
 	return j;
 }

@@ -34,7 +34,8 @@ struct result {
 	uint64_t bytes_written;
 	const struct run_series *series;
 	unsigned nr_series;
-	json_t *grid, *fio, *tune, *io, *kv, *flows; /* what single commands add; NULL: nothing */
+	/* what single commands add; NULL: nothing */
+	json_t *grid, *fio, *tune, *io, *kv, *flows, *replay;
 };
 
 /* Start the clock: everything else is zero. */
