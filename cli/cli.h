@@ -202,6 +202,7 @@ extern const struct cli_cmd cmd_io;
 extern const struct cli_cmd cmd_kv;
 extern const struct cli_cmd cmd_kv_mlperf;
 extern const struct cli_cmd cmd_kv_vectors;
+extern const struct cli_cmd cmd_replay;
 extern const struct cli_cmd cmd_report;
 extern const struct cli_cmd cmd_sweep;
 extern const struct cli_cmd cmd_trace;

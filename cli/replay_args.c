@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From options to a replay. */
+#include "cli/replay_args.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "base/util.h"
+#include "cli/number.h"
+#include "load/report/replay_report.h"
+#include "load/run/io.h"
+
+#define DEPTH_PACED    1024 /* enough that the pace is the trace's */
+#define DEPTH_FLAT_OUT 64
+#define FOREVER        1e9 /* seconds of the model's clock: an input ends by itself */
+#define EPOCH_NS       1735689600000000000ull
+
+static const struct cli_opt request_opts[] = {
+	CLI_U32(struct replay_requests, users, 0, "num-users", "N", "100", 1, 100000,
+		"users of the model: how many requests it serves at a time"),
+	CLI_DBL(struct replay_requests, gpu_gb, 0, "gpu-mem-gb", "GIB", "16", 0, 65536,
+		"memory of a GPU of the model"),
+	CLI_U32(struct replay_requests, gpus, 0, "num-gpus", "N", "1", 1, 1 << 20, "its GPUs"),
+	CLI_U32(struct replay_requests, tensor_parallel, 0, "tensor-parallel", "N", "1", 1, 1 << 20,
+		"ranks an entry is divided among, at most --num-gpus"),
+	CLI_DBL(struct replay_requests, cpu_gb, 0, "cpu-mem-gb", "GIB", "32", 0, 131072,
+		"its second tier"),
+	CLI_DBL(struct replay_requests, storage_gb, 0, "storage-capacity-gb", "GIB", "0", 0, 1e12,
+		"its third tier; 0: no limit"),
+	CLI_U32(struct replay_requests, conversations, 0, "max-conversations", "N", "500", 1,
+		UINT32_MAX, "conversations of a ShareGPT file"),
+	CLI_U64(struct replay_requests, max_requests, 0, "max-requests", "N", "0", 0, INT64_MAX,
+		"end after so many requests; 0: all"),
+	CLI_ENUM(struct replay_requests, generation, 0, "generation-mode", kv_gen_names,
+		 "realistic", "0, 2 or 30 ms per generated token"),
+	CLI_END,
+};
+
+/* One value each time, and a comma is a letter like others. */
+#define TARGETS(field_, letter_, name_, meta_, help_)                                       \
+	{                                                                                   \
+		.kind = CLI_KIND_LIST, .single = true, .paths = true, .letter = (letter_),  \
+		.name = (name_), .meta = (meta_), .min = 1, .max = 64,                      \
+		.at = CLI_AT(struct replay_args, field_, struct cli_list), .help = (help_), \
+	}
+
+const struct cli_opt replay_opts[] = {
+	CLI_TABLE(struct replay_args, in, struct cli_trace_in, cli_trace_in_opts),
+	CLI_GROUP("Where"),
+	TARGETS(target, 'T', "target", "TARGET",
+		"for rows of Tier-2 and rows without a tier: a folder, a file, a block device, "
+		"memory, gpu[:N] or null[:BYTES_PER_SECOND]; several folders share the objects"),
+	TARGETS(tier, 0, "tier", "N=TARGET",
+		"for rows of one tier; rows of tiers without a target are passed over"),
+	CLI_ENUM(struct replay_args, layout, 0, "layout", replay_layout_words, "files",
+		 "of a folder: a file per object, the same in sub-folders by hash, or one file for "
+		 "all"),
+	CLI_SIZE(
+		struct replay_args, capacity, 0, "capacity", "BYTES", NULL, 4096, 1ull << 60,
+		"of each target: what has not been used for longest is deleted; default: no limit"),
+	CLI_FLAG(struct replay_args, keep, 0, "keep", "leave the objects for a later run"),
+	CLI_FLAG(struct replay_args, reuse, 0, "reuse", "begin with what --keep has left"),
+	CLI_FLAG(struct replay_args, no_check, 0, "no-check",
+		 "do not read the trace beforehand, to see what it needs"),
+	CLI_GROUP("When"),
+	CLI_STR(struct replay_args, pace, 'p', "pace", "recorded|FACTOR|flat-out", "recorded",
+		"at the times of the trace, so many times as fast, or as fast as possible"),
+	CLI_U32(struct replay_args, depth, 0, "depth", "N", NULL, 1, 65536,
+		"operations in flight at most; default: 64 flat out, else 1024"),
+	CLI_U32(struct replay_args, workers, 'w', "workers", "N", NULL, 1, 256,
+		"I/O threads, as --threads"),
+	CLI_GROUP("What"),
+	CLI_ENUM(struct replay_args, missing, 0, "missing", replay_missing_words, "create",
+		 "reads of what was never written: make it, pass over them, or stop"),
+	CLI_FLAG(struct replay_args, prefill, 0, "prefill",
+		 "make what is read before it is written beforehand, unmeasured"),
+	CLI_FLAG(struct replay_args, verify, 0, "verify", "compare every byte that is read"),
+	CLI_U64(struct replay_args, seed, 0, "seed", "N", "1", 0, INT64_MAX,
+		"of the content, and of the model"),
+	CLI_GROUP("How"),
+	CLI_TABLE(struct replay_args, how, struct cli_how, cli_engine_opts),
+	CLI_ENUM(struct replay_args, durability, 0, "durability", io_durability_words, "none",
+		 "end each write with nothing, fdatasync, or fsync of file and folder"),
+	CLI_GROUP("BurstGPT and ShareGPT: the model the requests go through"),
+	CLI_TABLE(struct replay_args, requests, struct replay_requests, request_opts),
+	CLI_GROUP("Output"),
+	CLI_FLAG(struct replay_args, dry_run, 0, "dry-run",
+		 "print what would be done and how much room it needs"),
+	CLI_STR(struct replay_args, export_fio, 0, "export-fio", "FILE", NULL,
+		"write a job for fio with the same sizes, mix and depth"),
+	CLI_TABLE(struct replay_args, out, struct cli_result_args, cli_result_opts),
+	CLI_END,
+};
+
+/* --------------------------------------------------------------------- targets */
+
+/* "gpu", or "gpu:1": what is behind the colon, or NULL when it is something else. */
+static const char *after_word(const char *text, const char *word)
+{
+	size_t n = strlen(word);
+
+	if (strncmp(text, word, n) != 0 || (text[n] && text[n] != ':'))
+		return NULL;
+	return text[n] ? text + n + 1 : text + n;
+}
+
+static int set_words(struct replay_target *t, const char *option, const char *text, bool *known)
+{
+	const char *rest;
+	uint64_t rate = 0;
+	int64_t device = 0;
+
+	*known = true;
+	if ((rest = after_word(text, "memory")) && !*rest) {
+		t->kind = PLACE_MEMORY;
+	} else if ((rest = after_word(text, "gpu"))) {
+		t->kind = PLACE_GPU;
+		if (*rest && (cli_int_parse(&device, rest) < 0 || device < 0 || device > 255))
+			return cli_usage(&cmd_replay, "%s: '%s': the number of a GPU is 0..255",
+					 option, text);
+		t->device = (unsigned)device;
+	} else if ((rest = after_word(text, "null"))) {
+		t->kind = PLACE_NULL;
+		if (*rest && (sluice_size_parse(&rate, rest) < 0 || !rate))
+			return cli_usage(&cmd_replay,
+					 "%s: '%s': give bytes per second, or a number with K, M "
+					 "or G",
+					 option, text);
+		t->bytes_per_sec = (double)rate;
+	} else {
+		*known = false;
+	}
+	return CLI_OK;
+}
+
+static int add_target(struct replay_setup *s, unsigned tier, const char *option, const char *text)
+{
+	struct replay_target *t = &s->job.tiers[tier], other = {.used = true};
+	bool known;
+	int r = set_words(&other, option, text, &known);
+
+	if (r != CLI_OK)
+		return r;
+	if (!*text)
+		return cli_usage(&cmd_replay, "%s: a target has no name", option);
+	if (t->used && (known || t->kind != PLACE_FILES))
+		return cli_usage(&cmd_replay,
+				 "%s: '%s': only folders, files and devices can be several", option,
+				 text);
+	if (known) {
+		*t = other;
+		return CLI_OK;
+	}
+	if (t->nr_paths == ARRAY_SIZE(s->paths[0]))
+		return cli_usage(&cmd_replay, "%s: more than %zu targets", option,
+				 ARRAY_SIZE(s->paths[0]));
+	t->used = true;
+	t->kind = PLACE_FILES;
+	t->paths = s->paths[tier];
+	s->paths[tier][t->nr_paths++] = text;
+	return CLI_OK;
+}
+
+static int set_tier(struct replay_setup *s, const char *text)
+{
+	if (text[0] < '0' || text[0] >= '0' + TRACE_TIERS || text[1] != '=')
+		return cli_usage(&cmd_replay, "--tier: '%s': give 0, 1 or 2, = and a target", text);
+	return add_target(s, (unsigned)(text[0] - '0'), "--tier", text + 2);
+}
+
+static int set_targets(struct replay_setup *s, const struct replay_args *a)
+{
+	int r = CLI_OK;
+
+	for (size_t i = 0; r == CLI_OK && i < a->tier.nr; i++)
+		r = set_tier(s, a->tier.items[i]);
+	if (r == CLI_OK && a->target.nr && s->job.tiers[2].used)
+		return cli_usage(&cmd_replay, "--target and --tier 2= exclude each other");
+	for (size_t i = 0; r == CLI_OK && i < a->target.nr; i++) {
+		r = add_target(s, 2, "--target", a->target.items[i]);
+		if (r == CLI_OK)
+			r = add_target(s, REPLAY_NO_TIER, "--target", a->target.items[i]);
+	}
+	if (r == CLI_OK && !a->target.nr && !a->tier.nr)
+		return cli_usage(&cmd_replay,
+				 "--target: one is needed: a folder, a file, a block device, "
+				 "memory, gpu or null");
+	return r;
+}
+
+/* --------------------------------------------------------------------- the rest */
+
+static int set_pace(struct replay_job *job, const struct replay_args *a)
+{
+	if (!strcmp(a->pace, "recorded"))
+		job->pace = 1;
+	else if (!strcmp(a->pace, "flat-out"))
+		job->pace = 0;
+	else if (cli_dbl_parse(&job->pace, a->pace) < 0 || job->pace < 1e-6 || job->pace > 1e9)
+		return cli_usage(&cmd_replay,
+				 "--pace: '%s': give recorded, flat-out or a number above 0, as 2 "
+				 "for twice as fast",
+				 a->pace);
+	job->depth = a->depth ? a->depth : job->pace > 0 ? DEPTH_PACED : DEPTH_FLAT_OUT;
+	return CLI_OK;
+}
+
+/* Requests: through the model. */
+static int set_model(struct replay_setup *s, const struct replay_args *a, enum trace_format format)
+{
+	const struct replay_requests *q = &a->requests;
+	const char *model = a->in.model ? a->in.model : "llama3.1-8b";
+	struct kv_params *p = &s->params;
+
+	if (q->tensor_parallel > q->gpus)
+		return cli_usage(&cmd_replay, "--tensor-parallel: %u is more than --num-gpus %u",
+				 q->tensor_parallel, q->gpus);
+	*p = (struct kv_params){.seed = a->seed,
+				.seed_given = true,
+				.users = q->users,
+				.duration_sec = FOREVER,
+				.gpu_gb = q->gpu_gb,
+				.cpu_gb = q->cpu_gb,
+				.storage_gb = q->storage_gb,
+				.gpus = q->gpus,
+				.tensor_parallel = q->tensor_parallel,
+				.generation = (int)q->generation,
+				.multi_turn = true,
+				.prefix = true,
+				.target_saturation = 0.8,
+				.sharegpt_conversations = q->conversations,
+				.max_requests = q->max_requests,
+				.trace_speedup = 1,
+				.replay_cycles = 1,
+				.epoch_ns = EPOCH_NS};
+	if (kv_config_defaults(&p->config) < 0)
+		return cli_fail(&cmd_replay, CLI_FAILED, "out of memory");
+	p->model = kv_models_find(&p->config.models, model);
+	*(format == TRACE_BURSTGPT ? &p->burst_path : &p->sharegpt_path) = s->job.trace;
+	s->job.params = p;
+	return CLI_OK;
+}
+
+static int set_input(struct replay_setup *s, const struct replay_args *a, const char *trace)
+{
+	struct replay_job *job = &s->job;
+	enum trace_format format = (enum trace_format)a->in.format;
+	struct sluice_err err = {0, ""};
+	int r = cli_trace_in(&job->reader, &a->in, &cmd_replay);
+
+	if (r != CLI_OK)
+		return r;
+	job->trace = trace;
+	s->once = a->no_check || !strcmp(trace, "-");
+	if (format == TRACE_AUTO && strcmp(trace, "-") != 0) {
+		r = trace_detect(&format, trace, &err);
+		if (r < 0)
+			return cli_usage(&cmd_replay, "%s", err.msg);
+	}
+	return format == TRACE_BURSTGPT || format == TRACE_SHAREGPT ? set_model(s, a, format)
+								    : CLI_OK;
+}
+
+static int check_pairs(const struct replay_setup *s, const struct replay_args *a)
+{
+	bool null = false;
+
+	for (unsigned t = 0; t < REPLAY_TIERS; t++)
+		null |= s->job.tiers[t].used && s->job.tiers[t].kind == PLACE_NULL && t != 0 &&
+			t != 1;
+	if (a->verify && null)
+		return cli_usage(&cmd_replay,
+				 "--verify and null, which keeps nothing, exclude each other");
+	if (a->prefill && s->once)
+		return cli_usage(&cmd_replay, "--prefill: the trace has to be read twice: give a "
+					      "file, without --no-check");
+	if ((a->dry_run || a->export_fio) && s->once)
+		return cli_usage(&cmd_replay,
+				 "%s: the trace has to be read beforehand: give a file, without "
+				 "--no-check",
+				 a->dry_run ? "--dry-run" : "--export-fio");
+	return CLI_OK;
+}
+
+int replay_setup(struct replay_setup *s, const struct replay_args *a, const char *trace)
+{
+	struct replay_job *job = &s->job;
+	int r;
+
+	*s = (struct replay_setup){.once = false};
+	job->layout = (enum replay_layout)a->layout;
+	job->missing = (enum replay_missing)a->missing;
+	job->capacity = a->capacity;
+	job->keep = a->keep;
+	job->reuse = a->reuse;
+	job->durability = a->durability;
+	job->prefill = a->prefill;
+	job->verify = a->verify;
+	job->seed = a->seed;
+	r = set_targets(s, a);
+	if (r == CLI_OK)
+		r = set_pace(job, a);
+	if (r == CLI_OK)
+		r = cli_how_set(&job->opts, &a->how, &cmd_replay);
+	if (r == CLI_OK && a->workers)
+		job->opts.threads = a->workers;
+	if (r == CLI_OK)
+		r = set_input(s, a, trace);
+	return r == CLI_OK ? check_pairs(s, a) : r;
+}
+
+void replay_setup_fini(struct replay_setup *s)
+{
+	if (s->job.params)
+		kv_config_fini(&s->params.config);
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_CLI_REPLAY_ARGS_H
+#define SLUICE_CLI_REPLAY_ARGS_H
+
+/* The options of `sluice replay', and how they become a job. */
+#include "cli/cli.h"
+#include "cli/how.h"
+#include "cli/output.h"
+#include "cli/trace.h"
+#include "load/run/replay.h"
+
+/* Of traces that hold requests, not operations. */
+struct replay_requests {
+	uint32_t users, gpus, tensor_parallel, conversations, generation;
+	uint64_t max_requests;
+	double gpu_gb, cpu_gb, storage_gb;
+};
+
+struct replay_args {
+	struct cli_trace_in in;
+	struct replay_requests requests;
+	struct cli_list target, tier;
+	uint32_t layout, missing, durability, depth, workers;
+	uint64_t capacity, seed;
+	const char *pace, *export_fio;
+	bool keep, reuse, no_check, prefill, verify, dry_run;
+	struct cli_how how;
+	struct cli_result_args out;
+};
+extern const struct cli_opt replay_opts[];
+
+struct replay_setup {
+	struct replay_job job;
+	struct kv_params params;
+	const char *paths[REPLAY_TIERS][REPLAY_PLACES * 8];
+	bool once; /* the trace cannot be read twice, or is not to be */
+};
+/* CLI_OK, or another exit status after a message.  replay_setup_fini() is due in any case. */
+int replay_setup(struct replay_setup *s, const struct replay_args *a, const char *trace);
+void replay_setup_fini(struct replay_setup *s);
+
+#endif

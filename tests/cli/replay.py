@@ -1,0 +1,654 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`sluice replay` from outside.  replay.py SLUICE ROOT"""
+import os
+import sys
+
+# Instead of this folder, whose names hide modules of Python's own: io, types.
+sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
+import resultcheck
+
+resultcheck.need('jsonschema')
+
+import contextlib
+import csv
+import json
+import random
+import signal
+import subprocess
+import tempfile
+
+import tap
+
+SLUICE, ROOT = map(os.path.abspath, sys.argv[1:3])
+SIX = 'Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase'
+EPOCH = 1735689600
+FLAT = '--pace', 'flat-out'
+
+
+@contextlib.contextmanager
+def folder():
+    back = os.getcwd()
+    with tempfile.TemporaryDirectory(prefix='sluice-test-', dir=back) as name:
+        os.chdir(name)
+        try:
+            yield name
+        finally:
+            os.chdir(back)
+
+
+def case(function):
+    """In a folder of its own."""
+    def run():
+        with folder():
+            function()
+    run.__name__ = function.__name__
+    return run
+
+
+def call(*args, stdin=None):
+    done = subprocess.run([SLUICE, *map(str, args)], input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    done.out, done.err = done.stdout.decode(), done.stderr.decode()
+    return done
+
+
+def replay(*args, status=0, stdin=None):
+    """The result, checked."""
+    done = call('replay', *args, '--json', 'result.json', stdin=stdin)
+    assert done.returncode == status, (args, done.returncode, done.err)
+    assert status == 0 or done.err, args
+    with open('result.json') as f:
+        result = json.load(f)
+    resultcheck.check(ROOT, result)
+    result['text'], result['said'] = done.out, done.err
+    return result
+
+
+def refused(*args, says, status=2):
+    """One line, and nothing is made."""
+    before = tree()
+    done = call('replay', *args)
+    assert done.returncode == status, (args, done.returncode, done.err)
+    assert says in done.err and done.out == '', (says, done.err)
+    assert done.err.count('\n') <= 2, done.err
+    assert tree() == before, args
+
+
+def tree():
+    return sorted(os.path.join(top, name) for top, folders, files in os.walk('.') for name in folders + files)
+
+
+def write_trace(name, rows, header=SIX, end='\r\n'):
+    """Rows of (seconds, operation, size, tier, key, phase)."""
+    with open(name, 'w', encoding='utf-8', newline='') as f:
+        writer = csv.writer(f, lineterminator=end)
+        writer.writerow(header.split(','))
+        for at, op, size, tier, key, phase in rows:
+            writer.writerow([f'{EPOCH + at:.6f}', op, size, f'Tier-{tier}', key, phase][:len(header.split(','))])
+    return name
+
+
+def write_rows(name, text):
+    """One operation a line: "W key 4096"."""
+    rows = []
+    for i, line in enumerate(text.split('\n')):
+        op, key, size = line.split()
+        rows.append((i * 1e-3, {'R': 'Read', 'W': 'Write'}[op[0]], int(size), 2, key, 'Evict' if 'E' in op else 'Decode'))
+    return write_trace(name, rows)
+
+
+def some_rows(n=400, seed=1, keys=None):
+    draw, at, live, rows = random.Random(seed), 0.0, [], []
+    for i in range(n):
+        at += draw.expovariate(10000)
+        if not live or draw.random() < 0.3:
+            key = keys[i % len(keys)] if keys else f'conv_user_{i:04d}_turn_{i % 5}'
+            live.append((key, draw.choice([1, 4096, 65536, 100000, 1 << 20, 3000001])))
+            rows.append((at, 'Write', live[-1][1], 2, key, 'Evict'))
+            if keys:  # the last one counts
+                live = list(dict(live).items())
+        else:
+            key, size = draw.choice(live)
+            rows.append((at, 'Read', size, 2, key, 'Decode'))
+    return rows
+
+
+def done_of(result):
+    return {(d['tier'], d['operation']): (d['ops'], d['bytes']) for d in result['replay']['done']}
+
+
+def counts(rows, tiers=(2,)):
+    sums = {}
+    for _, op, size, tier, _, _ in rows:
+        if tier in tiers:
+            ops, total = sums.get((f'Tier-{tier}', op), (0, 0))
+            sums[f'Tier-{tier}', op] = ops + 1, total + size
+    return sums
+
+
+# ------------------------------------------------------------------- targets
+
+def every_target(*more):
+    return [['files'], ['hashed', '--layout', 'hashed'], ['slab/', '--layout', 'slab'], ['one.slab', '--layout', 'slab'], ['memory'],
+            ['a', '--target', 'b'], ['a.slab', '--target', 'b.slab', '--layout', 'slab']]
+
+
+@case
+def every_target_does_the_same_operations_and_verifies():
+    rows = some_rows()
+    write_trace('t.csv', rows)
+    before = tree()
+    for target in every_target():
+        result = replay('t.csv', *FLAT, '--verify', '--target', *target)
+        assert done_of(result) == counts(rows), target
+        cache = result['replay']['cache']
+        assert cache['misses'] == 0 and cache['objects'] == sum(r[1] == 'Write' for r in rows), (target, cache)
+        assert result['series'][0]['verified_bytes'] is not None
+        assert sum(s['verified_bytes'] for s in result['series'] if s['kind'] == 'read') >= counts(rows)['Tier-2', 'Read'][1]
+        os.unlink('result.json')
+        assert tree() == before, target
+
+
+@case
+def nothing_is_a_target_too_and_has_a_bandwidth_on_request():
+    rows = some_rows()
+    write_trace('t.csv', rows)
+    assert done_of(replay('t.csv', *FLAT, '--target', 'null')) == counts(rows)
+    slow = replay('t.csv', *FLAT, '--target', 'null:500M')
+    total = max(size for _, size in done_of(slow).values())
+    assert slow['replay']['elapsed_sec'] >= total / (500 << 20), slow['replay']['elapsed_sec']
+
+
+@case
+def objects_of_several_folders_are_spread():
+    write_trace('t.csv', some_rows())
+    replay('t.csv', *FLAT, '--target', 'a', '--target', 'b', '--keep')
+    names = [set(os.listdir(d)) for d in 'ab']
+    assert min(map(len, names)) > 20 and len(names[0] & names[1] - {'.sluice-objects'}) == 0, names
+
+
+@case
+def tiers_have_targets_of_their_own_and_moves_leave():
+    rows = [(0, 'Write', 5000, 0, 'k', 'Prefill'), (.001, 'Read', 5000, 0, 'k', 'Evict'), (.001, 'Write', 5000, 1, 'k', 'Evict'),
+            (.002, 'Read', 5000, 1, 'k', 'Decode'), (.003, 'Read', 5000, 1, 'k', 'Evict'), (.003, 'Write', 5000, 2, 'k', 'Evict'),
+            (.004, 'Read', 5000, 2, 'k', 'Decode')]
+    write_trace('t.csv', rows)
+    result = replay('t.csv', *FLAT, '--verify', '--tier', '0=memory', '--tier', '1=slab', '--tier', '2=files', '--keep', '--layout', 'slab')
+    assert done_of(result) == counts(rows, (0, 1, 2))
+    assert result['replay']['cache']['objects'] == 1, result['replay']['cache']
+    result = replay('t.csv', *FLAT, '--target', 'two')
+    assert done_of(result) == counts(rows) and result['replay']['passed_tier'] == 5
+    names = {s['name'] for s in result['series']}
+    assert names == {'Read Tier-2 Decode', 'Write Tier-2 Evict'}, names
+
+
+@case
+def a_kv_trace_gives_the_operations_that_were_recorded():
+    made = call('kv', '--model', 'tiny-1b', '--num-users', 20, '--duration', 20, '--gpu-mem-gb', 1, '--cpu-mem-gb', 1, '--storage-capacity-gb', 8,
+                '--generation-mode', 'none', '--seed', 7, '--io-trace-log', 't.csv.zst', '--trace-extended', '--output', 'kv.json')
+    assert made.returncode == 0, made.err
+    assert call('trace', 'convert', 't.csv.zst', 't.csv').returncode == 0
+    sums = {}
+    with open('t.csv', newline='') as f:
+        for row in csv.DictReader(f):
+            ops, size = sums.get((row['Tier'], row['Operation']), (0, 0))
+            sums[row['Tier'], row['Operation']] = ops + 1, size + int(row['Object_Size_Bytes']) * (row['Operation'] != 'Delete')
+    assert sums['Tier-2', 'Delete'][0] > 10, sums
+    result = replay('t.csv.zst', *FLAT, '--tier', '0=null', '--tier', '1=null', '--tier', '2=null')
+    assert done_of(result) == sums
+    assert result['replay']['cache']['misses'] == 0
+    by = {}
+    for c in result['replay']['classes']:
+        by[c['tier'], c['operation']] = by.get((c['tier'], c['operation']), 0) + c['ops']
+    assert by == {k: v[0] for k, v in sums.items()}
+
+
+@case
+def requests_go_through_the_model():
+    with open('burst.csv', 'w') as f:
+        f.write('Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n')
+        f.writelines(f'{i},ChatGPT,{100 + i},{20 + i},{120 + 2 * i},Conversation log\n' for i in range(40))
+    with open('share.json', 'w') as f:
+        json.dump([{'id': f'c{i}', 'conversations': [{'from': who, 'value': 'word ' * (40 + i)} for who in ('human', 'gpt') * 2]}
+                   for i in range(20)], f)
+    for name, kind in ('burst.csv', 'burstgpt'), ('share.json', 'sharegpt'):
+        result = replay(name, *FLAT, '--target', 'd', '--verify', '--model', 'tiny-1b', '--gpu-mem-gb', 0, '--cpu-mem-gb', 0)
+        assert result['replay']['trace']['format'] == kind
+        assert done_of(result)['Tier-2', 'Write'][0] >= 20 and done_of(result)['Tier-2', 'Read'][0] >= 20, done_of(result)
+    again = replay('share.json', *FLAT, '--target', 'null', '--model', 'tiny-1b', '--gpu-mem-gb', 0, '--cpu-mem-gb', 0)
+    assert done_of(again) == done_of(result)
+
+
+@case
+def hash_ids_of_mooncake_are_objects():
+    with open('m.jsonl', 'w') as f:
+        for i in range(30):
+            f.write(json.dumps({'timestamp': i * 10, 'input_length': 1024, 'output_length': 5, 'hash_ids': [i // 2, 1000 + i]}) + '\n')
+    result = replay('m.jsonl', *FLAT, '--target', 'd', '--verify', '--bytes-per-token', 100)
+    assert done_of(result) == {('no tier', 'Write'): (45, 45 * 51200), ('no tier', 'Read'): (15, 15 * 51200)}
+    refused('m.jsonl', '--target', 'd', says='bytes per token')
+
+
+@case
+def operation_logs_are_replayed_failed_and_other_operations_passed_over():
+    head = 'idx thread op client_id n_objects bytes endpoint file error start first_byte end duration_ns'.split()
+    rows = [(op, size, name, error) for op, size, name, error in [
+        ('PUT', 100000, 'b/x', ''), ('GET', 100000, 'b/x', ''), ('GET', 100000, 'b/y', 'gone'), ('STAT', 0, 'b/x', ''),
+        ('DELETE', 0, 'b/x', ''), ('PUT', 5, 'b/x', ''), ('GET', 5, 'b/x', '')]]
+    with open('log.tsv', 'w') as f:
+        f.write('\t'.join(head) + '\n')
+        for i, (op, size, name, error) in enumerate(rows):
+            f.write('\t'.join(map(str, [i, 0, op, 'c', 1, size, 'http://h', name, error, f'2025-01-01T00:00:00.{i:06d}Z', '',
+                                        f'2025-01-01T00:00:01.{i:06d}Z', 1000000])) + '\n')
+    result = replay('log.tsv', *FLAT, '--target', 'd', '--verify')
+    assert done_of(result) == {('no tier', 'Write'): (2, 100005), ('no tier', 'Read'): (2, 100005), ('no tier', 'Delete'): (1, 0)}
+    assert result['replay']['passed_failed'] == 1 and result['replay']['passed_operation'] == 1
+
+
+def fio_log(name, version, rows):
+    """Rows of (file, operation, offset, length), each a millisecond after the one before."""
+    names = list(dict.fromkeys(r[0] for r in rows))
+    with open(name, 'w') as f:
+        f.write(f'fio version {version} iolog\n')
+        for i, (file, *rest) in enumerate([(n, 'add') for n in names] + [(n, 'open') for n in names] + rows):
+            f.write(' '.join(map(str, ([i] if version == 3 else []) + [file, *rest])) + '\n')
+    return name
+
+
+@case
+def a_fio_log_reads_and_writes_parts_of_files():
+    draw, rows = random.Random(3), []
+    for _ in range(300):
+        at, size = draw.randrange(4000) * 512, draw.choice([512, 1024, 4096, 65536, 1 << 20])
+        rows.append((draw.choice(['/data/a', '/data/b']), draw.choice(['read', 'write']), at, size))
+    rows += [('/data/a', 'trim', 0, 4096), ('/data/a', 'read', 12345, 6789), ('/data/b', 'write', 777, 10001)]
+    want = {('no tier', op.capitalize()): (len(sizes), sum(sizes)) for op in ('read', 'write')
+            for sizes in [[r[3] for r in rows if r[1] == op]]}
+    ends = [max(r[2] + r[3] for r in rows if r[0] == n and r[1] != 'trim') for n in ('/data/a', '/data/b')]
+    for version in 2, 3:
+        fio_log('t.log', version, rows)
+        for target in ['d'], ['s/', '--layout', 'slab'], ['memory']:
+            result = replay('t.log', *FLAT, '--verify', '--target', *target)
+            assert done_of(result) == want, (version, target)
+            assert result['replay']['cache']['prefilled'] == {'ops': 2, 'bytes': sum(ends)}
+            assert result['replay']['passed_operation'] == 1 and result['replay']['cache']['objects'] == 2
+    replay('t.log', *FLAT, '--target', 'd', '--keep')
+    assert sorted(os.path.getsize(f'd/{n}') for n in left_behind('d')) == sorted(ends)
+    with open('t.log', 'rb') as f:
+        refused_input = call('replay', '-', '--target', 'e', stdin=f.read())
+    assert refused_input.returncode == 2 and 'twice' in refused_input.err and not os.path.exists('e'), refused_input.err
+
+
+@case
+def a_part_of_an_object_is_its_beginning_and_none_is_nothing():
+    write_rows('t.csv', 'W a 100000\nR a 4097\nR a 0\nR a 100000\nR a 200000')
+    result = replay('t.csv', *FLAT, '--target', 'd', '--verify')
+    assert done_of(result)['Tier-2', 'Read'] == (4, 4097 + 100000 + 100000)
+    assert max(x['verified_bytes'] for x in result['series']) == 4097 + 100000 + 100000
+    assert result['replay']['cache']['clipped'] == 1
+
+
+# --------------------------------------------------------------- odd contents
+
+ODD = ['with/slash', '../up', '/etc/passwd', 'grüß dich', 'k' * 4096, '.', '..', 'a,b', 'say "hi"', 'two\r\nlines', '.sluice-objects', 'CON', '~', '%41']
+
+
+@case
+def odd_keys_are_files_in_the_folder_and_nowhere_else():
+    rows = some_rows(keys=ODD)
+    write_trace('t.csv', rows)
+    for target in ['files'], ['hashed', '--layout', 'hashed'], ['slab/', '--layout', 'slab'], ['memory']:
+        result = replay('t.csv', *FLAT, '--verify', '--target', *target, '--keep')
+        assert done_of(result) == counts(rows), target
+        assert result['replay']['cache']['objects'] == len({r[4] for r in rows if r[1] == 'Write'})
+    again = replay('t.csv', *FLAT, '--verify', '--target', 'files', '--reuse')
+    assert again['replay']['cache']['reused'] == result['replay']['cache']['objects']
+    assert not [n for n in tree() if n.split('/')[1] not in ('t.csv', 'result.json', 'files', 'hashed', 'slab')], tree()
+
+
+@case
+def objects_of_no_bytes_and_of_a_tebibyte():
+    write_rows('t.csv', 'W empty 0\nR empty 0\nW huge 1099511627776\nR huge 1099511627776')
+    assert done_of(replay('t.csv', *FLAT, '--target', 'null')) == {('Tier-2', 'Write'): (2, 1 << 40), ('Tier-2', 'Read'): (2, 1 << 40)}
+    refused('t.csv', '--target', 'd', says='needs 1 TiB at once', status=1)
+    write_rows('t.csv', 'W empty 0\nR empty 0')
+    for target in ['d'], ['slab/', '--layout', 'slab'], ['memory']:
+        replay('t.csv', *FLAT, '--verify', '--target', *target)
+
+
+@case
+def time_that_goes_back_stands_still():
+    rows = [(at, 'Write', 100, 2, f'k{i}', 'Evict') for i, at in enumerate([0, .05, .02, .06, .01])]
+    write_trace('t.csv', rows)
+    result = replay('t.csv', '--target', 'null')
+    assert result['replay']['trace']['rows_back'] == 2 and abs(result['replay']['trace']['longest_step_back_sec'] - .05) < 1e-6
+    assert result['replay']['elapsed_sec'] >= .06
+    assert done_of(result) == counts(rows)
+
+
+@case
+def traces_of_four_columns_and_of_other_line_ends():
+    rows = some_rows(100)
+    write_trace('four.csv', rows, header='Timestamp,Operation,Object_Size_Bytes,Tier', end='\n')
+    result = replay('four.csv', *FLAT, '--target', 'd', '--verify')
+    assert done_of(result) == counts(rows)
+    assert result['replay']['cache']['objects'] == len({r[2] for r in rows})
+
+
+@case
+def bad_rows_are_counted_or_stop_it():
+    rows = some_rows(50)
+    write_trace('t.csv', rows)
+    with open('t.csv', 'a') as f:
+        f.write('nonsense\n')
+    result = replay('t.csv', *FLAT, '--target', 'd')
+    assert result['replay']['bad_rows'] == 1 and '52' in result['replay']['first_bad'] and '1 bad row' in result['said']
+    assert done_of(result) == counts(rows)
+    refused('t.csv', *FLAT, '--target', 'e', '--strict', says='52')
+
+
+@case
+def a_compressed_trace_that_is_cut_off_is_replayed_up_to_there_or_refused():
+    rows = some_rows(3000)
+    write_trace('t.csv', rows)
+    call('trace', 'convert', 't.csv', 't.csv.zst')
+    with open('t.csv.zst', 'rb') as f:
+        data = f.read()
+    with open('cut.csv.zst', 'wb') as f:
+        f.write(data[:len(data) * 3 // 4])
+    result = replay('cut.csv.zst', *FLAT, '--target', 'null')
+    n = result['replay']['rows']
+    assert 100 < n < 3000 and done_of(result) == counts(rows[:n]), n
+    assert 'ends inside a frame' in result['said'] and result['replay']['bad_rows'] == 1
+    refused('cut.csv.zst', *FLAT, '--target', 'd', '--strict', says='ends inside a frame')
+
+
+@case
+def standard_input_is_read_once():
+    rows = some_rows(200)
+    write_trace('t.csv', rows)
+    with open('t.csv', 'rb') as f:
+        text = f.read()
+    result = replay('-', *FLAT, '--target', 'd', '--verify', stdin=text)
+    assert done_of(result) == counts(rows) and result['replay']['trace'] is None
+    assert 'not checked' in result['said']
+    result = replay('-', *FLAT, '--target', 'slab/', '--layout', 'slab', '--capacity', '1G', stdin=text)
+    assert done_of(result) == counts(rows)
+    result = replay('t.csv', '--no-check', *FLAT, '--target', 'd')
+    assert done_of(result) == counts(rows) and result['said'] == ''
+    for args in ['--target', 'memory'], ['--target', 's.slab', '--layout', 'slab']:
+        refused('t.csv', '--no-check', *args, says='--capacity')
+    refused('t.csv', '--no-check', '--target', 'd', '--prefill', says='twice')
+
+
+# ------------------------------------------------------- missing, capacity, reuse
+
+MISSING = 'W a 5000\nR a 5000\nR b 70000\nR b 70000\nW b 100\nR b 100\nR c 1'
+
+
+@case
+def what_is_missing_is_created_skipped_or_fails():
+    write_rows('t.csv', MISSING)
+    made = replay('t.csv', *FLAT, '--target', 'd', '--verify')
+    cache = made['replay']['cache']
+    assert (cache['hits'], cache['misses'], cache['created']) == (3, 2, {'ops': 2, 'bytes': 70001}), cache
+    assert done_of(made)['Tier-2', 'Read'] == (5, 5000 + 140000 + 100 + 1)
+    assert made['bytes_written'] >= 5000 + 70000 + 100 + 1
+    skipped = replay('t.csv', *FLAT, '--target', 'd', '--missing', 'skip')
+    cache = skipped['replay']['cache']
+    assert (cache['hits'], cache['misses'], cache['skipped'], cache['created']['ops']) == (2, 3, 3, 0), cache
+    assert done_of(skipped)['Tier-2', 'Read'] == (2, 5100)
+    failed = replay('t.csv', *FLAT, '--target', 'd', '--missing', 'fail', status=1)
+    assert failed['partial'] and 't.csv:4' in failed['said'] and 'b is read' in failed['said'], failed['said']
+    assert not os.path.exists('d')
+
+
+@case
+def prefill_makes_what_is_read_before_it_is_written():
+    write_rows('t.csv', MISSING)
+    for target in ['d'], ['s/', '--layout', 'slab'], ['memory']:
+        result = replay('t.csv', *FLAT, '--target', *target, '--verify', '--prefill', '--missing', 'fail')
+        cache = result['replay']['cache']
+        assert (cache['hits'], cache['misses'], cache['created']['ops']) == (5, 0, 0), cache
+        assert cache['prefilled'] == {'ops': 2, 'bytes': 70001}
+        assert done_of(result) == {('Tier-2', 'Write'): (2, 5100), ('Tier-2', 'Read'): (5, 145101)}
+        need, = result['replay']['needs']
+        assert need == {'peak_bytes': 8192 + 73728 + 4096, 'peak_objects': 3, 'initial_objects': 2, 'initial_bytes': 70001, 'largest_bytes': 70000}, need
+
+
+@case
+def capacity_deletes_what_was_not_used_for_longest():
+    write_rows('t.csv', '\n'.join(['W a 4096', 'W b 4096', 'W c 4096', 'R a 4096', 'W d 4096', 'R b 4096', 'R a 4096', 'R d 4096', 'R c 4096', 'R a 4096']))
+    for target in ['d'], ['s/', '--layout', 'slab'], ['memory']:
+        result = replay('t.csv', *FLAT, '--target', *target, '--capacity', 3 * 4096, '--missing', 'skip', '--verify')
+        cache = result['replay']['cache']
+        assert (cache['hits'], cache['misses'], cache['evicted']) == (5, 1, {'ops': 1, 'bytes': 4096}), (target, cache)
+        assert cache['objects'] == 3 and cache['used_bytes'] == 3 * 4096
+    result = replay('t.csv', *FLAT, '--target', 'd', '--capacity', 2 * 4096, '--verify')
+    cache = result['replay']['cache']  # a b | b c | c a | a d | d b | b a | a d | d c | c a
+    assert (cache['hits'], cache['misses'], cache['evicted']['ops'], cache['created']['ops']) == (0, 6, 8, 6), cache
+
+
+@case
+def what_is_larger_than_the_capacity_is_not_written():
+    write_rows('t.csv', 'W a 4096\nW a 9000\nR a 9000\nW b 4096')
+    result = replay('t.csv', *FLAT, '--target', 'd', '--capacity', 8192, '--missing', 'skip')
+    cache = result['replay']['cache']
+    assert (cache['too_large'], cache['misses'], cache['objects']) == (1, 1, 1), cache
+
+
+@case
+def kept_objects_serve_another_run():
+    rows = some_rows()
+    write_trace('t.csv', rows)
+    write_trace('reads.csv', [r for r in rows if r[1] == 'Read'])
+    for target in ['d'], ['h', '--layout', 'hashed'], ['s/', '--layout', 'slab', '--capacity', '512M']:
+        replay('t.csv', *FLAT, '--target', *target, '--keep')
+        again = replay('reads.csv', *FLAT, '--target', *target, '--reuse', '--keep', '--verify', '--missing', 'fail')
+        assert again['replay']['cache']['reused'] == sum(r[1] == 'Write' for r in rows), target
+        assert again['bytes_written'] == 0 and again['replay']['cache']['misses'] == 0
+        fresh = replay('reads.csv', *FLAT, '--target', *target, '--missing', 'skip')
+        assert fresh['replay']['cache']['reused'] == 0 and fresh['replay']['cache']['hits'] == 0
+
+
+# -------------------------------------------------------------------- verifying
+
+@case
+def a_flipped_byte_is_found_with_key_and_offset():
+    write_rows('t.csv', 'W some/key 300000\nW other 5000')
+    write_rows('r.csv', 'R some/key 300000\nR other 5000')
+    replay('t.csv', *FLAT, '--target', 'd', '--keep')
+    name, = [n for n in os.listdir('d') if n.startswith('some')]
+    with open(f'd/{name}', 'r+b') as f:
+        f.seek(200123)
+        byte = f.read(1)[0]
+        f.seek(200123)
+        f.write(bytes([byte ^ 1]))
+    result = replay('r.csv', *FLAT, '--target', 'd', '--reuse', '--verify', '--keep', status=1)
+    assert result['replay']['errors']['verify'] == 1 and result['replay']['errors']['reads'] == 1
+    assert 'some%2Fkey' in result['said'] or 'some/key' in result['said'], result['said']
+    assert 'offset 200123' in result['said'], result['said']
+    assert done_of(result) == {('Tier-2', 'Read'): (1, 5000)}
+    unseen = replay('r.csv', *FLAT, '--target', 'd', '--reuse', '--keep')
+    assert done_of(unseen)['Tier-2', 'Read'] == (2, 305000)
+    other = replay('r.csv', *FLAT, '--target', 'd', '--reuse', '--verify', '--seed', 2, status=1)
+    assert other['replay']['errors']['verify'] == 2
+
+
+@case
+def a_file_that_vanished_is_an_error_and_the_rest_goes_on():
+    write_rows('t.csv', 'W a 5000\nW b 5000')
+    write_rows('r.csv', 'R a 5000\nR b 5000')
+    replay('t.csv', *FLAT, '--target', 'd', '--keep')
+    done = call('replay', 'r.csv', *FLAT, '--target', 'd', '--reuse', '--keep')
+    assert done.returncode == 0, done.err
+    os.unlink('d/a')
+    result = replay('r.csv', *FLAT, '--target', 'd', '--reuse', '--missing', 'skip')
+    assert result['replay']['cache']['misses'] == 1 and done_of(result) == {('Tier-2', 'Read'): (1, 5000)}
+
+
+@case
+def failures_are_counted_and_the_rest_goes_on():
+    rows = some_rows(300)
+    write_trace('t.csv', rows)
+    for layout in 'files', 'slab':
+        result = replay('t.csv', *FLAT, '--target', 'd/', '--layout', layout, '--engine', 'fault:seed=3,error=0.1', '--depth', 4, '--missing', 'skip', status=1)
+        errors = result['replay']['errors']
+        failed = errors['reads'] + errors['writes']
+        assert failed > 3 and errors['first'] in result['said'] and not result['partial'], errors
+        done, missed = sum(ops for ops, _ in done_of(result).values()), result['replay']['cache']['skipped']
+        assert done + failed + missed == len(rows) and missed > 0, (done, failed, missed)
+        assert sum(c['errors'] for c in result['replay']['classes']) == failed == sum(s['errors'] for s in result['series'])
+        assert not os.path.exists('d') or not os.listdir('d')
+
+
+# ----------------------------------------------------------------------- safety
+
+@case
+def foreign_files_are_refused_and_untouched():
+    write_trace('t.csv', some_rows(50))
+    os.mkdir('d')
+    for name in 'd/mine', 'file':
+        with open(name, 'w') as f:
+            f.write('mine')
+    refused('t.csv', *FLAT, '--target', 'd', says='mine')
+    refused('t.csv', *FLAT, '--target', 'd', '--layout', 'slab', says='mine')
+    refused('t.csv', *FLAT, '--target', 'file', says='file')
+    for name in 'd/mine', 'file':
+        with open(name) as f:
+            assert f.read() == 'mine'
+
+
+def left_behind(name):
+    return {n for n in os.listdir(name) if n != '.sluice-objects'}
+
+
+@case
+def after_a_kill_the_next_run_is_right_and_foreign_files_stay():
+    rows = [(i * .001, 'Write', 100000, 2, f'k{i}', 'Evict') for i in range(3000)]
+    write_trace('t.csv', rows)
+    for target in ['d'], ['h', '--layout', 'hashed'], ['s/', '--layout', 'slab']:
+        with subprocess.Popen([SLUICE, 'replay', 't.csv', '--target', *target], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+            folder_name = target[0]
+            while not (os.path.isdir(folder_name) and left_behind(folder_name)):
+                assert running.poll() is None, running.stderr.read()
+            running.send_signal(signal.SIGKILL)
+            running.wait()
+        assert left_behind(folder_name), target
+        outside = 'beside'
+        with open(outside, 'w') as f:
+            f.write('mine')
+        result = replay('t.csv', *FLAT, '--target', *target, '--verify')
+        assert done_of(result) == counts(rows) and result['replay']['cache']['objects'] == 3000
+        assert not os.path.exists(folder_name) or not os.listdir(folder_name), os.listdir(folder_name)
+        with open(outside) as f:
+            assert f.read() == 'mine'
+    # A foreign file that came into what a killed run left: refused, and still there.
+    with subprocess.Popen([SLUICE, 'replay', 't.csv', '--target', 'd'], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        while not (os.path.isdir('d') and left_behind('d')):
+            assert running.poll() is None
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+    with open('d/mine', 'w') as f:
+        f.write('mine')
+    refused('t.csv', *FLAT, '--target', 'd', says='mine')
+
+
+@case
+def an_interruption_leaves_a_partial_result_and_no_objects():
+    rows = [(i * .01, 'Write', 4096, 2, f'k{i}', 'Evict') for i in range(100000)]
+    write_trace('t.csv', rows)
+    with subprocess.Popen([SLUICE, 'replay', 't.csv', '--target', 'd', '--json', 'r.json'], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as running:
+        while not (os.path.isdir('d') and len(left_behind('d')) >= 5):
+            assert running.poll() is None
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate()
+    assert running.returncode == 130 and b'partial' in err, (running.returncode, err)
+    with open('r.json') as f:
+        result = json.load(f)
+    resultcheck.check(ROOT, result)
+    assert result['partial'] and not os.path.exists('d')
+    assert 0 < sum(ops for ops, _ in done_of(result).values()) < len(rows)
+
+
+# ----------------------------------------------------------- pace, output, usage
+
+@case
+def the_recorded_pace_is_kept_or_changed_by_a_factor():
+    rows = [(i * .01, 'Write', 100, 2, f'k{i}', 'Evict') for i in range(31)]
+    write_trace('t.csv', rows)
+    for pace, sec in ([], .3), (['--pace', '3'], .1), (['--pace', '0.5'], .6):
+        result = replay('t.csv', '--target', 'null', *pace)
+        assert result['replay']['elapsed_sec'] >= sec, (pace, result['replay']['elapsed_sec'])
+        assert result['replay']['lag']['max'] >= 0 and result['replay']['lag']['spread']['n'] == 31
+    flat = replay('t.csv', '--target', 'null', *FLAT)
+    assert flat['replay']['lag'] is None and flat['settings']['pace'] is None
+
+
+@case
+def a_target_that_cannot_keep_up_is_overloaded():
+    rows = [(i * .01, 'Write', 1 << 20, 2, f'k{i}', 'Evict') for i in range(60)]  # 100 MiB/s for 0.6 s
+    write_trace('t.csv', rows)
+    result = replay('t.csv', '--target', 'null:20M', '--depth', 1)
+    lag = result['replay']['lag']
+    assert lag['overloaded'] and lag['slope'] > 1 and lag['last'] > 1 and 'OVERLOADED' in result['text'], lag
+
+
+@case
+def a_dry_run_tells_and_makes_nothing():
+    write_trace('t.csv', some_rows())
+    before = tree()
+    done = call('replay', 't.csv', '--target', 'd', '--dry-run')
+    assert done.returncode == 0 and 'needs:' in done.out and 'Tier-2' in done.out, done
+    assert tree() == before
+
+
+@case
+def a_job_for_fio_has_sizes_mix_and_depth():
+    write_rows('t.csv', 'W a 65536\nR a 65536\nR a 65536\nR a 65536\nW b 2097152\nR c 3000000')
+    done = call('replay', 't.csv', '--target', 'd', '--dry-run', '--export-fio', 'job.fio', '--depth', 16, *FLAT)
+    assert done.returncode == 0, done.err
+    with open('job.fio') as f:
+        job = dict(line.strip().split('=', 1) for line in f if '=' in line and line[0] != ';')
+    assert job['rw'] == 'randrw' and job['rwmixread'] == '67', job  # 3 + 3 blocks of 9
+    reads, writes = [dict(part.split('/') for part in side.split(':')) for side in job['bssplit'].split(',')]
+    assert reads == {'64K': '50', '1M': '50'} and writes == {'64K': '33', '1M': '67'}, job
+    assert 1 <= int(job['iodepth']) <= 32
+    assert all(sum(map(int, side.values())) == 100 for side in (reads, writes))
+
+
+@case
+def other_forms_of_the_result():
+    write_trace('t.csv', some_rows(100))
+    done = call('replay', 't.csv', *FLAT, '--target', 'd', '--csv', 'o.csv', '--xlsx', 'o.xlsx', '--html', 'o.html')
+    assert done.returncode == 0, done.err
+    with open('o.csv') as f:
+        assert len(f.readlines()) == 3
+    assert os.path.getsize('o.html') > 1000 and os.path.getsize('o.xlsx') > 100
+    done = call('replay', 't.csv', *FLAT, '--target', 'd', '--json', '-')
+    assert json.loads(done.out)['command'] == 'replay'
+
+
+@case
+def a_bad_command_line_makes_nothing():
+    write_trace('t.csv', some_rows(20))
+    with open('empty.csv', 'w') as f:
+        f.write(SIX + '\n')
+    with open('text', 'w') as f:
+        f.write('Lorem ipsum\n')
+    write_trace('upper.csv', [(0, 'Write', 5, 0, 'k', 'Prefill')])
+    for args, says in [
+            (['t.csv'], '--target'), ([], 'one trace'), (['t.csv', 't.csv', '--target', 'd'], 'one trace'),
+            (['gone.csv', '--target', 'd'], 'gone.csv'), (['text', '--target', 'd'], 'text'), (['empty.csv', '--target', 'd'], 'no operation'),
+            (['upper.csv', '--target', 'd'], 'Tier-0'), (['t.csv', '--target', 'd', '--pace', 'fast'], '--pace'),
+            (['t.csv', '--target', 'd', '--pace', '0'], '--pace'), (['t.csv', '--target', 'd', '--pace', '-1'], '--pace'),
+            (['t.csv', '--target', 'd', '--missing', 'maybe'], '--missing'), (['t.csv', '--tier', '3=d'], '--tier'),
+            (['t.csv', '--tier', '2'], '--tier'), (['t.csv', '--tier', '2=d', '--target', 'e'], 'exclude'),
+            (['t.csv', '--target', 'memory', '--target', 'd'], 'several'), (['t.csv', '--target', 'null:fast'], 'bytes per second'),
+            (['t.csv', '--target', 'gpu:x'], 'GPU'), (['t.csv', '--target', 'null', '--verify'], '--verify'),
+            (['t.csv', '--target', '/dev/null'], 'neither'), (['t.csv', '--target', 'd', '--depth', '0'], '--depth')]:
+        refused(*args, says=says)
+
+
+tap.run(*[f for name, f in list(globals().items()) if getattr(f, '__module__', None) == '__main__' and f.__code__.co_name == 'run' and name != 'run'])
