@@ -109,6 +109,15 @@ def kv_trace():
     return result
 
 
+def replay_late():
+    """A replay that did not keep up, and in which something failed."""
+    result = sample('replay')
+    r = result['replay']
+    r['lag'].update(slope=0.25, last=1.5, overloaded=True)
+    r['errors'].update(reads=3, verify=2, first='k7: offset 4096 holds 0x00 <b>')
+    return result
+
+
 def kv_odd():
     """What a run on storage may lack: no hits, no samples, no GPU; failures; counted as upstream does."""
     result = sample('kv')
@@ -194,6 +203,8 @@ MAKERS = {
     'kv_trace': lambda out: sluice('report', save('kvtrace.json', kv_trace()), '-o', out),
     'kv_odd': lambda out: sluice('report', save('kvodd.json', kv_odd()), '-o', out),
     'kv_both': lambda out: sluice('report', save('a.json', sample('kv')), save('b.json', kv_trace()), '-o', out),
+    'replay': lambda out: sluice('report', save('replay.json', sample('replay')), '-o', out),
+    'replay_late': lambda out: sluice('report', save('late.json', replay_late()), save('fine.json', sample('replay')), '-o', out),
     'long': lambda out: sluice('report', save('long.json', long_run()), '-o', out),
     'compare': lambda out: sluice('compare', save('before.json', sample('bench')), save('after.json', slower()),
                                   '--fail-if', 'slower:5%', '--html', out, status=1),
@@ -222,7 +233,8 @@ def at(value, path):
 
 def all_charts_are_drawn():
     for kind, expected in (('bench', {'bandwidth', 'latency', 'distribution', 'time'}),
-                           ('sweep', set()), ('kv', {'kv-time', 'distribution', 'time'}), ('compare', {'change', 'bandwidth', 'distribution'})):
+                           ('sweep', set()), ('kv', {'kv-time', 'distribution', 'time'}),
+                           ('replay', {'replay-time', 'distribution', 'time'}), ('compare', {'change', 'bandwidth', 'distribution'})):
         show(kind)
         drawn = set()
         for canvas in web.driver.find_elements('css selector', 'canvas'):
@@ -495,6 +507,29 @@ def the_run_over_time_equals_the_JSON():
     assert len(column('all tiers')) == 3
 
 
+def a_replay_over_time_and_by_operation_equals_the_JSON():
+    r = sample('replay')['replay']
+    s = r['seconds']
+    show('replay')
+
+    def column(choice):
+        return web.js("""const select = document.querySelector('#replaytime select');
+            select.selectedIndex = [...select.options].findIndex((o) => o.textContent === arguments[0]);
+            select.dispatchEvent(new Event('change'));
+            return charts.find((c) => c.canvas.id === 'chart-replay-time').chart.data.datasets.map((d) => d.data.map((p) => p.y))""", choice)
+    assert column('bandwidth') == [[b / t for b, t in zip(s[name], s['span'])] for name in ('read_bytes', 'write_bytes')]
+    assert column('lag') == [s['lag_mean'], s['lag_max']]
+    assert column('operations')[2] == s['in_flight']
+    rows = web.js("""return [...document.querySelectorAll('#table-replay-classes tbody tr')].map((r) => [...r.cells].map((c) => c.dataset.value))""")
+    assert [(row[0], row[1]) for row in rows] == [(' '.join([c['operation'], c['tier'], c['phase'], c['size']]), str(c['ops'])) for c in r['classes']]
+    assert [float(row[4]) for row in rows] == [c['latency']['mean'] for c in r['classes']]
+    text = web.js('return document.getElementById("main").textContent')
+    assert 'Overloaded' not in text and f"{r['cache']['created']['ops']} objects were made on the way" in text
+    show('replay_late')
+    text = web.js('return document.getElementById("main").textContent')
+    assert 'Overloaded' in text and '0.25 s in each second' in text and '<b>' in text and '3 reads' in text, text[:2000]
+
+
 def the_latencies_of_a_cache_equal_the_JSON():
     k = sample('kv')['kv']
     show('kv')
@@ -639,6 +674,7 @@ CASES = [all_charts_are_drawn, what_the_charts_show_is_what_the_JSON_says,
          a_comparison_shows_its_verdicts_and_its_gate, names_are_text_whatever_is_in_them,
          flows_between_tiers_are_drawn, the_cards_of_a_cache_equal_the_JSON,
          the_flows_of_a_cache_equal_the_JSON, the_run_over_time_equals_the_JSON, the_latencies_of_a_cache_equal_the_JSON,
+         a_replay_over_time_and_by_operation_equals_the_JSON,
          a_trace_and_a_poor_run_say_what_they_are, the_keyboard_reaches_everything, arrow_keys_tell_the_points_of_a_chart, a_chart_has_the_same_as_a_table,
          tables_can_be_sorted_and_copied, nothing_is_wider_than_the_screen,
          text_has_contrast_in_light_and_in_dark, the_button_changes_the_colours,

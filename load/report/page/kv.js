@@ -108,9 +108,9 @@ const kvTimes = {
 	tokens: {text: 'tokens', kind: 'count', lines: (s) => [['tokens per second', '--c3', per(s, 'tokens', 'span')]], from: 0},
 };
 
-function kvTimeChart(mode) {
-	const m = kvTimes[mode];
-	const datasets = kvResults.flatMap((r) => m.lines(r.kv.seconds).map(([name, c, data]) => ({
+/* Columns of seconds, of several results: @m is one of the lists above. */
+function secondsChart(m, list, secondsOf) {
+	const datasets = list.flatMap((r) => m.lines(secondsOf(r)).map(([name, c, data]) => ({
 		label: (several ? r.label + ': ' : '') + name, data, borderColor: css(c), backgroundColor: faint(css(c), 0.16),
 		borderWidth: 2, borderDash: dashes[r.index % 4], pointStyle: dots[r.index % 4], pointRadius: data.length < 60 ? 3 : 0,
 		pointHoverRadius: 4, pointHitRadius: 8, showLine: true,
@@ -142,7 +142,7 @@ function addKvTime() {
 		mode = v;
 		redraw(entry);
 	}));
-	const entry = addChart(s, 'chart-kv-time', () => kvTimeChart(mode), true);
+	const entry = addChart(s, 'chart-kv-time', () => secondsChart(kvTimes[mode], kvResults, (r) => r.kv.seconds), true);
 }
 
 /* -------------------------------------------------------------- latencies */
