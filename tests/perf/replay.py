@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replays flat out, in turn with fio doing I/O of the same sizes, mix and depth.
+
+    replay.py [--dir DIR] [--build BUILD] [--rounds N] [--requests N] [--objects N] [--only kv,small] [--json FILE]
+
+    kv      a storage-only KV-cache trace, as files and in a slab
+    small   objects of 64 KiB in a slab, written once and read at random; a million of them by default, which
+            takes 61 GiB of disk
+
+Speed is bytes over time, CPU seconds are per GiB; the ratio is the median over the rounds of ours to fio's of
+the same round.  What it needs is written to DIR and removed.
+"""
+import argparse
+import csv
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import fio
+
+GIB = 1 << 30
+
+
+def sluice_replay(sluice, trace, target, layout, *more):
+    """One replay: bytes, seconds, CPU seconds of the measured part."""
+    out, _ = fio.call([sluice, 'replay', trace, '--pace', 'flat-out', '--target', target, '--layout', layout, '--json', '-', *more])
+    result = json.loads(out)
+    r = result['replay']
+    assert not result['partial'] and not r['errors']['reads'] + r['errors']['writes'], r['errors']
+    return {'bytes': sum(d['bytes'] for d in r['done']), 'seconds': r['elapsed_sec'],
+            'cpu': r['cpu']['user_sec'] + r['cpu']['system_sec'], 'ops': sum(d['ops'] for d in r['done'])}
+
+
+def fio_job(sluice, trace, *more):
+    """The job that sluice exports for a trace, as options."""
+    with tempfile.NamedTemporaryFile('r', suffix='.fio') as f:
+        fio.call([sluice, 'replay', trace, '--target', 'null', '--pace', 'flat-out', '--dry-run', '--export-fio', f.name, *more])
+        with open(f.name) as job:
+            lines = [line.strip() for line in job]
+    keep = ('rw=', 'rwmixread=', 'bssplit=', 'iodepth=')
+    return [f'--{line}' for line in lines if line.startswith(keep)]
+
+
+def run_fio(path, size, total, job):
+    text, _ = fio.call(['fio', '--name=job', f'--filename={path}', '--ioengine=io_uring', '--direct=1', f'--size={size}',
+                        f'--io_size={total}', '--norandommap', '--randrepeat=0', '--output-format=json', *job])
+    job = json.loads(text[text.index('{'):])['jobs'][0]
+    moved = job['read']['io_bytes'] + job['write']['io_bytes']
+    return {'bytes': moved, 'seconds': job['job_runtime'] / 1e3, 'ops': job['read']['total_ios'] + job['write']['total_ios'],
+            'cpu': (job['usr_cpu'] + job['sys_cpu']) / 100 * job['job_runtime'] / 1e3}
+
+
+def lay_out(path, size):
+    """fio's file, written through: what it measures must not be the allocation."""
+    fio.call(['fio', '--name=lay', f'--filename={path}', '--rw=write', '--bs=1M', '--ioengine=io_uring', '--iodepth=32', '--direct=1',
+              f'--size={size}', '--output-format=json'])
+
+
+def kv_trace(sluice, path, requests):
+    fio.call([sluice, 'kv', '--model', 'tiny-1b', '--num-users', '20', '--duration', '600', '--gpu-mem-gb', '0', '--cpu-mem-gb', '0',
+              '--storage-capacity-gb', '4', '--generation-mode', 'none', '--seed', '42', '--max-requests', str(requests),
+              '--io-trace-log', path, '--trace-extended', '--output', path + '.json'])
+
+
+def small_trace(path, objects):
+    """Every object once, then as many reads of any of them."""
+    draw = random.Random(1)
+    with open(path, 'w', newline='') as f:
+        writer = csv.writer(f)
+        writer.writerow('Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase'.split(','))
+        writer.writerows([f'{i * 1e-6:.6f}', 'Write', 65536, 'Tier-2', f'key_{i}', 'Prefill'] for i in range(objects))
+        writer.writerows([f'{(objects + i) * 1e-6:.6f}', 'Read', 65536, 'Tier-2', f'key_{draw.randrange(objects)}', 'Decode']
+                         for i in range(objects))
+
+
+def rates(m):
+    return m['bytes'] / m['seconds'], m['cpu'] / (m['bytes'] / GIB)
+
+
+def compare(name, rounds, ours, theirs):
+    pairs = []
+    for i in range(rounds):
+        order = [ours, theirs] if i % 2 else [theirs, ours]
+        got = {f: f() for f in order}
+        pairs.append((got[ours], got[theirs]))
+        print(f'  {name}, round {i + 1}: ' + ', '.join(
+            f'{who} {rates(m)[0] / 1e6:8.1f} MB/s {m["ops"] / m["seconds"]:9.0f} ops/s {rates(m)[1]:6.3f} CPU s/GiB'
+            for who, m in zip(('sluice', 'fio'), pairs[-1])), flush=True)
+    speed = statistics.median(rates(a)[0] / rates(b)[0] for a, b in pairs)
+    cpu = statistics.median(rates(a)[1] / rates(b)[1] for a, b in pairs)
+    print(f'{name}: {speed:.3f} of the speed of fio, {cpu:.2f} of its CPU time', flush=True)
+    return {'name': name, 'speed': speed, 'cpu': cpu, 'rounds': pairs}
+
+
+def measure_kv(a, work):
+    trace, file = f'{work}/kv.csv', f'{work}/fio.file'
+    kv_trace(a.sluice, trace, a.requests)
+    job, size = fio_job(a.sluice, trace), 4 * GIB
+    lay_out(file, size)
+    total = sluice_replay(a.sluice, trace, 'null', 'files')['bytes']
+    print(f'kv: {total / GIB:.1f} GiB, fio {" ".join(job)}')
+    results = [compare(f'kv, {layout}', a.rounds, lambda layout=layout: sluice_replay(a.sluice, trace, f'{work}/target/', layout),
+                       lambda: run_fio(file, size, total, job)) for layout in ('files', 'slab')]
+    os.unlink(file)
+    return results
+
+
+def measure_small(a, work):
+    trace, file = f'{work}/small.csv', f'{work}/fio.file'
+    small_trace(trace, a.objects)
+    size = a.objects * 65536
+    job = [o for o in fio_job(a.sluice, trace) if o.startswith('--iodepth')] + ['--bs=64K']
+
+    def theirs():
+        """The same: all of it written, then as much read at random."""
+        parts = [run_fio(file, size, size, job + [f'--rw={rw}']) for rw in ('randwrite', 'randread')]
+        return {k: sum(p[k] for p in parts) for k in parts[0]}
+    lay_out(file, size)
+    if os.statvfs(work).f_bavail * os.statvfs(work).f_frsize < size * 1.1:
+        print(f'small: no room for {a.objects} objects twice; use --objects')
+        os.unlink(file)
+        return []
+    result = compare(f'{a.objects} objects of 64 KiB, slab', a.rounds, lambda: sluice_replay(a.sluice, trace, f'{work}/target/', 'slab'), theirs)
+    os.unlink(file)
+    return [result]
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument('--dir', default='.')
+    p.add_argument('--build', default='build')
+    p.add_argument('--rounds', type=int, default=5)
+    p.add_argument('--requests', type=int, default=60)
+    p.add_argument('--objects', type=int, default=1000000)
+    p.add_argument('--only', default='kv,small')
+    p.add_argument('--json')
+    a = p.parse_args()
+    a.sluice = os.path.join(a.build, 'sluice')
+    results = []
+    with tempfile.TemporaryDirectory(prefix='sluice-perf-', dir=a.dir) as work:
+        for part, measure in ('kv', measure_kv), ('small', measure_small):
+            if part in a.only.split(','):
+                results += measure(a, work)
+    if a.json:
+        with open(a.json, 'w') as f:
+            json.dump(results, f, indent=1)
+
+
+try:
+    main()
+except (fio.Broken, subprocess.SubprocessError) as e:
+    sys.exit(f'replay.py: {e}')
