@@ -12,8 +12,10 @@
 
 /* -------------------------------------------------------------------- ending */
 
+/* The end is read from the clock here: what the device did last may be younger than f->now. */
 static void tell(struct flow *f, const struct op *op)
 {
+	uint64_t now = f->now = clock_ns();
 	struct flow_done d = {
 		.tag = op->tag,
 		.type = op->type == FLOW_PATCH ? FLOW_WRITE : op->type,
@@ -21,8 +23,8 @@ static void tell(struct flow *f, const struct op *op)
 		.to = op->to,
 		.size = op->len ? op->end - op->from : op->size,
 		.begin_ns = op->begin_ns,
-		.start_ns = op->start_ns ? op->start_ns : f->now,
-		.end_ns = f->now,
+		.start_ns = op->start_ns ? op->start_ns : now,
+		.end_ns = now,
 	};
 
 	if (op->code < 0)

@@ -111,11 +111,10 @@ static void transfer(struct flow *f, struct slot *s, const struct end *storage,
 static void sync_over(struct task *t, void *owner)
 {
 	struct op *op = container_of(t, struct op, task);
-	uint64_t now = clock_ns();
 
 	op->inflight--;
-	span_add(&op->device, op->sync_ns, now);
-	span_add(&op->write_device, op->sync_ns, now);
+	span_add(&op->device, op->sync_ns, op->synced_ns);
+	span_add(&op->write_device, op->sync_ns, op->synced_ns);
 	op_moved(owner, op);
 }
 
@@ -123,6 +122,7 @@ static void sync_done(void *arg, const struct sluice_done *done)
 {
 	struct op *op = arg;
 
+	op->synced_ns = clock_ns();
 	if (done->res < 0)
 		op_fail(op, (int)done->res, "%s", done->msg);
 	inbox_push(&op->flow->inbox, &op->task);
@@ -137,7 +137,7 @@ void chunk_sync(struct flow *f, struct op *op)
 	int r;
 
 	op->inflight++;
-	op->sync_ns = clock_ns();
+	op->sync_ns = op->synced_ns = clock_ns();
 	op->task.done = sync_over;
 	r = sluice_submit(f->io, &u, 1, NULL, &err);
 	if (r < 0) {

@@ -234,7 +234,7 @@ struct op {
 	unsigned inflight;       /* chunks, and the sync */
 	int code;
 	char *msg;
-	uint64_t read_end, write_begin, timer_ns, sync_ns;
+	uint64_t read_end, write_begin, timer_ns, sync_ns, synced_ns;
 	struct span device, read_device, write_device;
 };
 

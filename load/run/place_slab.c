@@ -450,15 +450,28 @@ static int write_index(struct place *p)
 	return r;
 }
 
+/*
+ * Give the space of a slab of our own back now: a ring that is being taken down holds the file
+ * for a moment after it has been removed.
+ */
+static void give_back(const struct place *p)
+{
+	if (p->slab_made && ftruncate(p->slab_fd, 0) < 0)
+		return; /* it goes with the file */
+}
+
 int slab_close(struct place *p, struct sluice_err *err)
 {
 	bool folder = p->dirs != NULL;
 	int r = 0, first = 0;
 
-	if (p->slab_fd >= 0 && p->o.keep && p->ready)
+	if (p->slab_fd >= 0 && p->o.keep && p->ready) {
 		r = write_index(p);
-	else if (p->slab_fd >= 0 && p->slab_made && !folder && unlink(p->slab) < 0)
-		r = -errno;
+	} else if (p->slab_fd >= 0) {
+		give_back(p);
+		if (p->slab_made && !folder && unlink(p->slab) < 0)
+			r = -errno;
+	}
 	if (r < 0)
 		first = sluice_fail(err, r, "%s: %s", p->slab, strerror(-r));
 	if (p->slab_fd >= 0)

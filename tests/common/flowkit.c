@@ -169,6 +169,10 @@ unsigned fk_start(const struct flow_op *ops, unsigned n)
 void fk_on_op(void *arg, const struct flow_done *d)
 {
 	(void)arg;
+	/* The device had its part inside the time of the operation, and of each half. */
+	T_OK(d->end_ns >= d->start_ns);
+	T_OK(d->result < 0 || d->device_ns <= d->end_ns - d->start_ns);
+	T_OK(d->result < 0 || !d->write_ns || d->write_device_ns <= d->write_ns);
 	fk_done[d->tag] = *d;
 	fk_order[fk_nr_done++] = (unsigned)d->tag;
 }
