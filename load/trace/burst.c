@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/err.h"
 #include "base/util.h"
@@ -112,13 +113,40 @@ static int load_file(struct request_list *l, const char *path, uint64_t *skipped
 	return r;
 }
 
-/* What glob(3) makes of it, sorted. */
-static int load_pattern(struct request_list *l, const char *pattern, const char *path,
-			uint64_t *skipped, struct sluice_err *err)
+/* A folder's name may have characters that mean something to glob(3). */
+static char *folder_pattern(const char *path)
+{
+	char *pattern = malloc(2 * strlen(path) + sizeof("/*.csv")), *to = pattern;
+
+	if (!pattern)
+		return NULL;
+	for (const char *p = path; *p; p++) {
+		if (strchr("*?[\\", *p))
+			*to++ = '\\';
+		*to++ = *p;
+	}
+	strcpy(to, "/*.csv");
+	return pattern;
+}
+
+/* What has to be searched for with glob(3), or NULL: a single file. */
+static int pattern_of(char **out, const char *path, struct sluice_err *err)
+{
+	struct stat st;
+	bool there = stat(path, &st) == 0;
+
+	*out = NULL;
+	if (there ? !S_ISDIR(st.st_mode) : !strpbrk(path, "*?"))
+		return 0;
+	*out = there ? folder_pattern(path) : strdup(path);
+	return *out ? 0 : sluice_fail(err, -ENOMEM, "out of memory");
+}
+
+/* Sorted; globfree() is due when it returns 0. */
+static int search(glob_t *g, const char *pattern, const char *path, struct sluice_err *err)
 {
 	struct sluice_short room;
-	glob_t g;
-	int r = glob(pattern, 0, NULL, &g);
+	int r = glob(pattern, 0, NULL, g);
 
 	if (r == GLOB_NOMATCH)
 		return sluice_fail(err, -ENOENT, "%s: no CSV file there",
@@ -126,45 +154,52 @@ static int load_pattern(struct request_list *l, const char *pattern, const char 
 	if (r)
 		return sluice_fail(err, r == GLOB_NOSPACE ? -ENOMEM : -EIO,
 				   "%s: cannot be searched", sluice_shorten(&room, path));
+	return 0;
+}
+
+static int load_pattern(struct request_list *l, const char *pattern, const char *path,
+			uint64_t *skipped, struct sluice_err *err)
+{
+	glob_t g;
+	int r = search(&g, pattern, path, err);
+
+	if (r < 0)
+		return r;
 	for (size_t i = 0; i < g.gl_pathc && r == 0; i++)
 		r = load_file(l, g.gl_pathv[i], skipped, err);
 	globfree(&g);
 	return r;
 }
 
-/* A folder's name may have characters that mean something to glob(3). */
-static int load_folder(struct request_list *l, const char *path, uint64_t *skipped,
-		       struct sluice_err *err)
+int trace_burst_find(const char *path, struct sluice_err *err)
 {
-	CLEANUP_FREE char *pattern = malloc(2 * strlen(path) + sizeof("/*.csv"));
-	char *to = pattern;
+	CLEANUP_FREE char *pattern = NULL;
+	struct sluice_short room;
+	glob_t g;
+	int r = pattern_of(&pattern, path, err);
 
-	if (!pattern)
-		return sluice_fail(err, -ENOMEM, "out of memory");
-	for (const char *p = path; *p; p++) {
-		if (strchr("*?[\\", *p))
-			*to++ = '\\';
-		*to++ = *p;
+	if (r == 0 && pattern) {
+		r = search(&g, pattern, path, err);
+		if (r == 0)
+			globfree(&g);
+	} else if (r == 0 && access(path, R_OK) < 0) {
+		r = sluice_fail(err, -errno, "%s: %s", sluice_shorten(&room, path),
+				strerror(errno));
 	}
-	strcpy(to, "/*.csv");
-	return load_pattern(l, pattern, path, skipped, err);
+	return r;
 }
 
 int trace_burst_load(struct trace_request **out, size_t *nr, const char *path, uint64_t *skipped,
 		     struct sluice_err *err)
 {
 	struct request_list l = {.nr = 0};
+	CLEANUP_FREE char *pattern = NULL;
 	uint64_t bad = 0;
-	struct stat st;
-	int r;
+	int r = pattern_of(&pattern, path, err);
 
-	if (stat(path, &st) == 0)
-		r = S_ISDIR(st.st_mode) ? load_folder(&l, path, &bad, err)
-					: load_file(&l, path, &bad, err);
-	else if (strpbrk(path, "*?"))
-		r = load_pattern(&l, path, path, &bad, err);
-	else
-		r = load_file(&l, path, &bad, err); /* which says why not */
+	if (r == 0)
+		r = pattern ? load_pattern(&l, pattern, path, &bad, err)
+			    : load_file(&l, path, &bad, err); /* which says why not */
 	if (r == 0 && request_finish(&l, out, nr) < 0)
 		r = sluice_fail(err, -ENOMEM, "out of memory");
 	request_list_fini(&l);

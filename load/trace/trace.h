@@ -155,6 +155,8 @@ struct trace_request {
  */
 int trace_burst_load(struct trace_request **out, size_t *nr, const char *path, uint64_t *skipped,
 		     struct sluice_err *err);
+/* Is there anything it could be loaded from?  0, or what is wrong in @err. */
+int trace_burst_find(const char *path, struct sluice_err *err);
 /*
  * The first @max_conversations of a ShareGPT file, in order, turn by turn; tokens: max(1,
  * characters / chars_per_token), capped (0: not).  Memory does not grow with the rest of the file.
