@@ -331,6 +331,11 @@ uint64_t kv_load_limit(const struct kv_load *l)
 	return l->limit_ns;
 }
 
+bool kv_load_is_empty(const struct kv_load *l)
+{
+	return kv_load_is_recorded(l) && !l->rec.nr;
+}
+
 /* -------------------------------------------------------------------------- users */
 
 /* Closed loop: whoever waits is in the queue. */

@@ -102,6 +102,8 @@ bool kv_load_exhausted(const struct kv_load *l);
 /* Nothing starts at this time or later: the duration, or less where a recorded input ends the run.
  */
 uint64_t kv_load_limit(const struct kv_load *l);
+/* The recorded input has no request that can be used. */
+bool kv_load_is_empty(const struct kv_load *l);
 
 /*
  * Requests that have arrived and not been started: now, or at a later time (which must not go

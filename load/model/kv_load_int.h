@@ -91,7 +91,7 @@ struct kv_load {
 
 static inline bool kv_load_is_recorded(const struct kv_load *l)
 {
-	return l->rec.v != NULL;
+	return l->p->burst_path || l->p->sharegpt_path;
 }
 
 static inline uint64_t kv_ns(double sec)

@@ -333,8 +333,15 @@ int kv_rec_init(struct kv_load *l, struct sluice_err *err)
 
 	if (r < 0)
 		return r;
-	if (v->nr == 0 || v->nr >= UINT32_MAX)
-		return sluice_fail(err, -EINVAL, "%s: %zu usable requests; 1 to %u are possible",
+	if (v->nr == 0 && !v->share)
+		return 0; /* no request ever, as upstream */
+	if (v->nr == 0)
+		return sluice_fail(err, -EINVAL,
+				   "%s: has no conversation that can be used; it takes a user's "
+				   "turn and an answer",
+				   path);
+	if (v->nr >= UINT32_MAX)
+		return sluice_fail(err, -EINVAL, "%s: has %zu requests; at most %u are possible",
 				   path, v->nr, UINT32_MAX - 1);
 	v->passes = l->p->replay_cycles ? l->p->replay_cycles : UINT64_MAX;
 	r = v->share ? find_convs(l, err) : time_burst(l, err);

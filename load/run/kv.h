@@ -78,7 +78,8 @@ struct kv_result {
 	uint64_t turn_hits, turn_misses;
 	uint64_t prefix_hits, prefix_misses, prefix_bytes_saved;
 	uint64_t errors[2], verify_errors; /* failed reads and writes */
-	uint64_t late; /* operations that ended after the interval: not counted */
+	uint64_t vanished; /* evicted entries whose file somebody else had removed */
+	uint64_t late;     /* operations that ended after the interval: not counted */
 	char first_error[508];
 	struct kv_second *seconds;
 	uint32_t nr_seconds;
@@ -102,6 +103,7 @@ struct kv_result {
 	bool gpu_real;         /* the tier is device memory */
 	bool has_gpu;
 	char gpu_how[200]; /* in words: which, or "bookkeeping at 64 GB/s" */
+	bool input_empty;  /* a recorded input without a request that can be used */
 	bool partial;
 	char partial_why[160];
 	/* for the common result: storage tier read and write */

@@ -248,10 +248,31 @@ static void what_cannot_be_read_is_an_error(void)
 	t_kv.params.burst_path = t_path("nothing.csv");
 	T_OK(kv_load_new(&none, &t_kv.params, t_kv.texts, &err) < 0);
 	T_STR_HAS(err.msg, "nothing.csv");
-	t_kv.params.burst_path = make("empty.csv", "Timestamp,Request tokens,Response tokens\n");
-	T_OK(kv_load_new(&none, &t_kv.params, t_kv.texts, &err) < 0);
-	T_STR_HAS(err.msg, "empty.csv");
 	T_OK(none == NULL);
+}
+
+static void an_input_without_usable_rows_is_a_load_without_requests(void)
+{
+	struct kv_request r;
+
+	t_kv.params.burst_path =
+		make("empty.csv", "Timestamp,Request tokens,Response tokens\nx,y\n");
+	for (int closed = 0; closed < 2; closed++) {
+		uint64_t next;
+
+		t_kv.params.closed_loop = closed;
+		t_kv_begin();
+		T_OK(kv_load_is_empty(t_kv.load));
+		T_OK(!t_kv_next(&r));
+		T_EQ(kv_load_queued(t_kv.load), 0);
+		t_kv_begin();
+		kv_load_advance(t_kv.load, 1000, &next);
+		T_EQ(next, UINT64_MAX);
+		T_OK(!kv_load_pop(t_kv.load, &r) && kv_load_exhausted(t_kv.load));
+	}
+	t_kv.params.burst_path = NULL;
+	t_kv_begin();
+	T_OK(!kv_load_is_empty(t_kv.load));
 }
 
 /* ---------------------------------------------------------------------- ShareGPT */
@@ -437,6 +458,7 @@ static const struct t_case bursts[] = {
 	T_CASE(what_waits_of_a_flood_is_counted),
 	T_CASE(documents_are_there_for_recorded_requests_too),
 	T_CASE(what_cannot_be_read_is_an_error),
+	T_CASE(an_input_without_usable_rows_is_a_load_without_requests),
 };
 
 static const struct t_case shares[] = {
