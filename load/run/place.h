@@ -42,9 +42,9 @@ struct place_old {
 struct place_dir {
 	char *path;
 	int fd;
-	int journal; /* -1: not ours yet */
-	bool made;   /* the folder, just now */
-	bool marked; /* the marker, just now */
+	int journal;      /* -1: not ours yet */
+	size_t made_from; /* folders made just now: length of the path of the first; 0: none */
+	bool marked;      /* the marker, just now */
 };
 
 struct place {
@@ -126,6 +126,8 @@ int place_npy_header(char out[PLACE_HEADER], const char *shape, unsigned element
 int slab_check(const struct place_opts *o, uint64_t *ret_room, struct sluice_err *err);
 int slab_open(struct place *p, struct sluice_err *err);
 int slab_close(struct place *p, struct sluice_err *err);
+/* Room for @units more, if that can be had. */
+int slab_stretch(struct place *p, uint64_t units);
 /* Remember a live object for the index. */
 int slab_keep(struct place *p, const struct place_old *o);
 

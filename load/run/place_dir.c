@@ -156,22 +156,33 @@ static void look_end(struct look *l)
 	book_free(&l->book);
 }
 
-/* A folder that can be made is as good as one. */
+/* Cut the last name off; false: there is nothing above. */
+static bool to_parent(char *path)
+{
+	size_t n = strlen(path);
+
+	while (n > 1 && path[n - 1] == '/')
+		n--;
+	while (n && path[n - 1] != '/')
+		n--;
+	while (n > 1 && path[n - 1] == '/')
+		n--;
+	path[n] = '\0';
+	return n > 0 && strcmp(path, "/") != 0;
+}
+
+/* A folder that can be made is as good as one; those above it are made, too. */
 static int look_parent(const char *path, struct sluice_err *err)
 {
 	CLEANUP_FREE char *copy = strdup(path);
-	char *slash;
+	bool more = true;
 
 	if (!copy)
 		return sluice_fail(err, -ENOMEM, "out of memory");
-	for (size_t n = strlen(copy); n > 1 && copy[n - 1] == '/'; n--)
-		copy[n - 1] = '\0';
-	slash = strrchr(copy, '/');
-	if (slash == copy)
-		slash++;
-	if (slash)
-		*slash = '\0';
-	if (access(slash ? copy : ".", W_OK | X_OK) < 0)
+	do {
+		more = to_parent(copy);
+	} while (more && access(copy, F_OK) < 0 && errno == ENOENT);
+	if (access(*copy ? copy : ".", W_OK | X_OK) < 0)
 		return sluice_fail(err, -errno, "%s: cannot be made: %s", path, strerror(errno));
 	return 0;
 }
@@ -314,6 +325,39 @@ static int take_over(struct place *p, unsigned dir, struct look *l, struct sluic
 	return r < 0 ? sluice_fail(err, r, "%s/%s: %s", l->path, BOOK_NAME, strerror(-r)) : 0;
 }
 
+/* The folder and those above it, as far as they are missing. */
+static int make_folders(struct place_dir *d)
+{
+	size_t len = strlen(d->path);
+	int r = 0;
+
+	for (size_t n = 1; r == 0 && n <= len; n++) {
+		char end = d->path[n];
+
+		if ((end && end != '/') || d->path[n - 1] == '/')
+			continue;
+		d->path[n] = '\0';
+		if (mkdir(d->path, 0755) == 0)
+			d->made_from = d->made_from ? d->made_from : n;
+		else if (errno != EEXIST && access(d->path, F_OK) < 0)
+			r = -errno;
+		d->path[n] = end;
+	}
+	return r;
+}
+
+/* Unless somebody else has put something there. */
+static void remove_folders(const struct place_dir *d)
+{
+	CLEANUP_FREE char *path = d->made_from ? strdup(d->path) : NULL;
+
+	if (!path)
+		return;
+	do {
+		rmdir(path);
+	} while (to_parent(path) && strlen(path) >= d->made_from);
+}
+
 static int dir_open(struct place *p, unsigned i, struct sluice_err *err)
 {
 	struct place_dir *d = &p->dirs[i];
@@ -321,11 +365,11 @@ static int dir_open(struct place *p, unsigned i, struct sluice_err *err)
 	int r;
 
 	d->path = p->paths[i];
-	if (mkdir(d->path, 0755) == 0)
-		d->made = true;
-	else if (errno != EEXIST)
-		return sluice_fail(err, -errno, "%s: cannot be made: %s", d->path, strerror(errno));
-	r = look_begin(&l, err);
+	r = make_folders(d);
+	if (r < 0)
+		sluice_fail(err, r, "%s: cannot be made: %s", d->path, strerror(-r));
+	else
+		r = look_begin(&l, err);
 	if (r == 0)
 		r = take_over(p, i, &l, err);
 	if (l.marked || r == 0) {
@@ -333,8 +377,8 @@ static int dir_open(struct place *p, unsigned i, struct sluice_err *err)
 		d->journal = l.marker;
 		d->marked = l.marked;
 		l.fd = l.marker = -1;
-	} else if (d->made) {
-		rmdir(d->path);
+	} else {
+		remove_folders(d);
 	}
 	look_end(&l);
 	return r;
@@ -382,8 +426,7 @@ static int dir_empty(const struct place *p, struct place_dir *d, struct sluice_e
 				   strerror(-r));
 	if (unlinkat(d->fd, BOOK_NAME, 0) < 0 && errno != ENOENT)
 		return sluice_fail(err, -errno, "%s/%s: %s", d->path, BOOK_NAME, strerror(errno));
-	if (d->made)
-		rmdir(d->path); /* unless somebody else has put something there */
+	remove_folders(d);
 	return 0;
 }
 
