@@ -119,6 +119,27 @@ void extent_map_grow(struct extent_map *m, uint64_t ready)
 	}
 }
 
+int extent_map_extend(struct extent_map *m, uint64_t units)
+{
+	struct extent_map *n = extent_map_new(units, units, m->good, m->low), old = *m;
+
+	if (!n)
+		return -ENOMEM;
+	for (uint64_t w = 0; w * 64 < m->units; w++) {
+		uint64_t taken = ~m->level[0][w] & word_mask(0, m->units - w * 64);
+
+		n->level[0][w] &= ~taken;
+		n->unused -= (unsigned)__builtin_popcountll(taken);
+		if (taken)
+			tell(n, w);
+	}
+	n->next = m->next;
+	*m = *n;
+	*n = old;
+	extent_map_free(n);
+	return 0;
+}
+
 /* The first set bit of level @l at @from or behind it; m->bits[l] when there is none. */
 static uint64_t next_set(const struct extent_map *m, unsigned l, uint64_t from)
 {

@@ -40,6 +40,8 @@ uint64_t extent_map_units(const struct extent_map *m);
 uint64_t extent_map_ready(const struct extent_map *m);
 uint64_t extent_map_unused(const struct extent_map *m); /* of those that are ready */
 void extent_map_grow(struct extent_map *m, uint64_t ready);
+/* More units, ready at once, in a map all of which is: 0 or -ENOMEM. */
+int extent_map_extend(struct extent_map *m, uint64_t units);
 
 /* 0, -ENOSPC or -ENOMEM, then with nothing taken. */
 int extents_take(struct extents *e, struct extent_map *m, uint64_t units);

@@ -43,6 +43,8 @@ struct place_opts {
 	bool hashed;              /* sub-folders by hash, for very many objects */
 	bool keep;                /* leave the objects for a later run */
 	bool reuse;               /* take over what an earlier run left (keep) */
+	bool stretch; /* a slab that is a file grows beyond its capacity for an object that does not
+			 fit, when there is nothing to wait for */
 	uint64_t capacity; /* bytes; of PLACE_FILES and PLACE_NULL 0: no limit, of a block device 0:
 			      all of it */
 	uint32_t unit;     /* extents of slab and memory are multiples of it; 0: 64 KiB */
@@ -57,7 +59,8 @@ struct place_opts {
  * moves of chains started before it have made the room it needs, those of chains started later do
  * not take it away: a place as large as the caller's own account of it never overflows
  * (-ENOSPC), but one with room to spare waits less.  When nothing earlier is left to wait
- * for, PLACE_FILES and PLACE_NULL take an object whatever their capacity.
+ * for, PLACE_FILES and PLACE_NULL take an object whatever their capacity, and so does a slab
+ * that may stretch.
  */
 
 struct place;

@@ -107,6 +107,8 @@ static int take_units(struct flow *f, struct op *op, bool force)
 		clerk_grow(f, place, r == -ENOSPC ? units : 0);
 	if (r == -ENOSPC && (f->growing[place] || !force))
 		return -EAGAIN;
+	if (r == -ENOSPC && slab_stretch(p, units - extent_map_unused(p->map)) == 0)
+		r = extents_take(&op->where, p->map, units);
 	return r;
 }
 
@@ -116,7 +118,7 @@ int op_take_space(struct flow *f, struct op *op, bool force)
 	struct place *p = flow_place(f, place);
 	int r = 0;
 
-	if (p->map && op->charge > f->space[place].limit)
+	if (p->map && !p->o.stretch && op->charge > f->space[place].limit)
 		return -ENOSPC;
 	if (!force && !ledger_may(&f->space[place], op->space_asked))
 		return -EAGAIN;

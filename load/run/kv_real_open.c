@@ -32,6 +32,7 @@ static void choose_storage(struct real_places *pl, const struct kv_job *job, con
 		.paths = pl->paths,
 		.nr_paths = 1,
 		.durability = job->durability,
+		.stretch = job->layout == KV_LAYOUT_SLAB, /* an entry may be larger than it */
 	};
 }
 
@@ -215,6 +216,7 @@ static int model_open(struct kv_real *k, struct sluice_err *err)
 	if (!k->texts || kv_cache_new(&k->cache, &k->pl.cache, real_emit, k) < 0)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	r = kv_load_new(&k->load, k->p, k->texts, err);
+	k->r->input_empty = r == 0 && kv_load_is_empty(k->load);
 	return r;
 }
 

@@ -48,6 +48,8 @@ static int check_opts(const struct place_opts *o, struct sluice_err *err)
 				   o->unit);
 	if ((o->kind == PLACE_MEMORY || o->kind == PLACE_GPU) && !o->capacity)
 		return sluice_fail(err, -EINVAL, "capacity: memory needs one");
+	if (o->stretch && !slab)
+		return sluice_fail(err, -EINVAL, "stretch: only a slab can do that");
 	if (o->bytes_per_sec < 0)
 		return sluice_fail(err, -EINVAL, "bytes_per_sec: %g is negative", o->bytes_per_sec);
 	return 0;

@@ -306,9 +306,9 @@ static int open_file(struct place *p, const struct slab_look *l, struct sluice_e
 	return 0;
 }
 
-static int reserve(struct place *p, struct sluice_err *err)
+static int reserve(struct place *p, uint64_t units, struct sluice_err *err)
 {
-	uint64_t bytes = index_offset(extent_map_units(p->map), p->unit);
+	uint64_t bytes = index_offset(units, p->unit);
 	char text[SLUICE_SIZE_TEXT];
 	int r;
 
@@ -423,10 +423,21 @@ int slab_open(struct place *p, struct sluice_err *err)
 	r = write_head(p, false);
 	if (r < 0)
 		return sluice_fail(err, r, "%s: %s", p->slab, strerror(-r));
-	r = reserve(p, err);
+	r = reserve(p, extent_map_units(p->map), err);
 	if (r == 0)
 		p->slab_made = !l.device; /* what an earlier run made is ours now */
 	return r;
+}
+
+int slab_stretch(struct place *p, uint64_t units)
+{
+	int r;
+
+	if (!p->o.stretch || p->slab_device)
+		return -ENOSPC;
+	units += extent_map_units(p->map);
+	r = reserve(p, units, NULL);
+	return r < 0 ? r : extent_map_extend(p->map, units);
 }
 
 static int write_index(struct place *p)

@@ -133,6 +133,28 @@ static void space_is_given_however_it_lies(void)
 	extent_map_free(m);
 }
 
+static void a_map_that_is_extended_keeps_its_owners(void)
+{
+	struct extent_map *m = extent_map_new(70, 70, 1, false);
+	struct extents old = {0}, more = {0};
+
+	T_OK(m);
+	T_EQ(extents_claim(&old, m, (struct extent){3, 66}), 0);
+	T_EQ(extent_map_extend(m, 5000), 0);
+	T_EQ(extent_map_units(m), 5000);
+	T_EQ(extent_map_ready(m), 5000);
+	T_EQ(extent_map_unused(m), 5000 - 66);
+	T_EQ(extents_claim(&more, m, (struct extent){68, 1}), -EEXIST);
+	T_EQ(extents_take(&more, m, 5000 - 66), 0);
+	T_EQ(extent_map_unused(m), 0);
+	extents_give(&old, m);
+	T_EQ(extent_map_unused(m), 66);
+	T_EQ(extents_claim(&old, m, (struct extent){3, 66}), 0);
+	extents_give(&old, m);
+	extents_give(&more, m);
+	extent_map_free(m);
+}
+
 static void what_goes_in_turn_stays_in_one_piece(void)
 {
 	struct extent_map *m = extent_map_new(10000, 10000, 16, false);
@@ -178,7 +200,7 @@ static void a_piece_can_be_claimed_once(void)
 static const struct t_case cases[] = {
 	T_CASE(each_unit_has_one_owner_or_none), T_CASE(the_same_from_the_beginning_and_growing),
 	T_CASE(space_is_given_however_it_lies),  T_CASE(what_goes_in_turn_stays_in_one_piece),
-	T_CASE(a_piece_can_be_claimed_once),
+	T_CASE(a_piece_can_be_claimed_once),     T_CASE(a_map_that_is_extended_keeps_its_owners),
 };
 
 int main(void)

@@ -220,10 +220,14 @@ static void an_entry_larger_than_the_storage_tier_is_kept(void)
 	for (int i = 0; i < KV_TEMPLATES; i++)
 		kvrun.params.config.user[i].context[0] = kvrun.params.config.user[i].context[1] =
 			4000;
-	kvrun_ok();
-	kvrun_clean();
-	T_EQ(kvrun.r.requests, 5);
-	T_OK(kvrun.r.used[KV_NVME] > kvrun.r.limit[KV_NVME]);
+	for (int layout = KV_LAYOUT_NPY; layout <= KV_LAYOUT_SLAB; layout++) {
+		kvrun.job.layout = layout;
+		kvrun_ok();
+		kvrun_clean();
+		T_EQ(kvrun.r.requests, 5);
+		T_OK(kvrun.r.used[KV_NVME] > kvrun.r.limit[KV_NVME]);
+		T_OK(kvrun.r.series[0].verified_bytes > 0);
+	}
 }
 
 /* --------------------------------------------------------------- who may do what */
