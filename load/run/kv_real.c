@@ -17,7 +17,7 @@
 #include "load/run/stream_work.h"
 
 #define SLICE_NS     100000000ull  /* how soon a stop is noticed, and progress told */
-#define MOST_PENDING (1u << 16)    /* operations in the flow; documents need no worker */
+#define MOST_PENDING (1u << 16)    /* operations of requests in the flow */
 #define DRAIN_NS     2000000000ull /* upstream waits so long for each of its threads */
 
 int real_fail(struct kv_real *k, int code, const char *fmt, ...)
@@ -43,9 +43,11 @@ bool real_stopped(const struct kv_real *k)
 static void on_op(void *arg, const struct flow_done *d)
 {
 	struct kv_real *k = arg;
+	struct real_op *op = (struct real_op *)(uintptr_t)d->tag;
 
 	k->pending--;
-	real_count_op(k, (struct real_op *)(uintptr_t)d->tag, d);
+	k->documents -= op->work->kind == REAL_INGEST;
+	real_count_op(k, op, d);
 	if (k->hook && k->hook->done)
 		k->hook->done(k->hook->arg, k, d);
 }
@@ -84,13 +86,22 @@ int real_wait(struct kv_real *k, uint64_t until_ns)
 
 /* --------------------------------------------------------------------- dispatch */
 
-static bool has_worker(const struct kv_real *k, const struct kv_request *r)
+static bool has_worker(const struct kv_real *k)
 {
-	return (r->type == KV_REQ_INGEST || k->active < k->workers) && k->pending < MOST_PENDING;
+	return k->active < k->workers && k->pending - k->documents < MOST_PENDING;
+}
+
+/* What is planned first is started first: requests may read what documents write. */
+static void start(struct kv_real *k, const struct kv_request *r)
+{
+	if (r->type == KV_REQ_INGEST)
+		real_add_document(k, r);
+	else if (real_start_documents(k) == 0)
+		real_start_request(k, r);
 }
 
 /* In the order of the virtual clock.  Returns when to look again; a chain's end is one more. */
-static uint64_t dispatch_seed(struct kv_real *k, uint64_t now_ns)
+static uint64_t start_seed(struct kv_real *k, uint64_t now_ns)
 {
 	while (!k->failed) {
 		if (!k->has_next && !k->load_over) {
@@ -99,32 +110,40 @@ static uint64_t dispatch_seed(struct kv_real *k, uint64_t now_ns)
 		}
 		if (!k->has_next)
 			return UINT64_MAX;
-		if (k->begin_ns + k->next.start_ns > now_ns)
+		if (k->next.type != KV_REQ_INGEST && k->begin_ns + k->next.start_ns > now_ns)
 			return k->begin_ns + k->next.start_ns;
-		if (!has_worker(k, &k->next))
+		if (k->next.type != KV_REQ_INGEST && !has_worker(k))
 			return UINT64_MAX;
 		k->has_next = false;
-		real_start_request(k, &k->next);
+		start(k, &k->next);
 	}
 	return 0;
 }
 
 /* The queue by priority, on the real clock. */
-static uint64_t dispatch_live(struct kv_real *k, uint64_t now_ns)
+static uint64_t start_live(struct kv_real *k, uint64_t now_ns)
 {
 	struct kv_request req;
 	uint64_t next;
 
 	do {
 		kv_load_advance(k->load, now_ns - k->begin_ns, &next);
-		if (k->active >= k->workers || k->pending >= MOST_PENDING)
+		if (!has_worker(k))
 			return UINT64_MAX;
 		if (next > now_ns - k->begin_ns || !kv_load_pop(k->load, &req))
 			break;
-		real_start_request(k, &req);
+		start(k, &req);
 	} while (!k->failed);
 	k->load_over = kv_load_exhausted(k->load);
 	return next == UINT64_MAX ? next : k->begin_ns + next;
+}
+
+static uint64_t dispatch(struct kv_real *k, uint64_t now_ns)
+{
+	uint64_t due = k->live ? start_live(k, now_ns) : start_seed(k, now_ns);
+
+	real_start_documents(k);
+	return due;
 }
 
 /* --------------------------------------------------------------------- interval */
@@ -187,7 +206,7 @@ static uint64_t interval(struct kv_real *k)
 		real_count_seconds(k, now);
 		real_scale_tick(k, now);
 		tell(k, now);
-		due = k->live ? dispatch_live(k, now) : dispatch_seed(k, now);
+		due = dispatch(k, now);
 		due = min_u64(due, k->begin_ns + kv_load_limit(k->load));
 		due = min_u64(due, k->begin_ns + k->tick_sec * KV_REAL_SEC);
 		due = min_u64(due, min_u64(real_scale_due(k), now + SLICE_NS));

@@ -48,7 +48,7 @@ struct real_op {
 
 enum real_kind {
 	REAL_REQUEST,
-	REAL_INGEST, /* a document: takes no worker, is no request */
+	REAL_INGEST, /* all documents, one after the other: no request, takes no worker */
 	REAL_FILL,   /* before the interval */
 	REAL_CLEAN,  /* what is left of an entry that was lost */
 };
@@ -112,8 +112,9 @@ struct kv_real {
 	struct real_work *planning;
 	uint8_t step;
 	struct real_work *works;
-	struct real_work *clean; /* to be started */
-	struct flow_op *ops;     /* on their way into the flow */
+	struct real_work *ingest; /* documents that are planned and not started */
+	struct real_work *clean;  /* to be started */
+	struct flow_op *ops;      /* on their way into the flow */
 	unsigned ops_room;
 	char *text; /* names and shapes of them */
 	size_t text_room;
@@ -123,7 +124,8 @@ struct kv_real {
 	bool load_over;
 	struct kv_request next;
 	uint32_t workers, active;
-	uint64_t pending; /* operations in the flow */
+	uint64_t pending; /* operations in the flow, of documents, too */
+	uint64_t documents;
 
 	bool measuring;
 	uint64_t begin_ns;
@@ -161,6 +163,9 @@ void real_work_free(struct kv_real *k, struct real_work *w);
 void real_forget_all(struct kv_real *k);
 /* Plan it, and hand the operations over to the flow. */
 int real_start_request(struct kv_real *k, const struct kv_request *req);
+/* Plan one document more; the operations of all of them are one chain beside the requests. */
+int real_add_document(struct kv_real *k, const struct kv_request *req);
+int real_start_documents(struct kv_real *k);
 int real_start_fill(struct kv_real *k, struct kv_key key, uint32_t tokens);
 /* @op failed: its entry is no longer in the cache.  False: that was known. */
 bool real_lose(struct kv_real *k, const struct real_op *op);

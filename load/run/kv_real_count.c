@@ -195,6 +195,7 @@ static void count_done(struct kv_real *k, const struct real_op *op, const struct
 		break;
 	case FLOW_DELETE:
 		count_event(k, &op->ev);
+		k->r->vanished += d->result == -ENOENT;
 		break;
 	}
 }
@@ -259,6 +260,12 @@ static void count_failure(struct kv_real *k, struct real_op *op, const struct fl
 		count_not_there(k, op);
 }
 
+/* What was to be deleted is not there: as it should be, whoever did it. */
+static bool is_gone(const struct real_op *op, const struct flow_done *d)
+{
+	return op->type == FLOW_DELETE && d->result == -ENOENT;
+}
+
 void real_count_op(struct kv_real *k, struct real_op *op, const struct flow_done *d)
 {
 	enum real_kind kind = op->work->kind;
@@ -272,7 +279,7 @@ void real_count_op(struct kv_real *k, struct real_op *op, const struct flow_done
 	}
 	if (d->result == -ECANCELED)
 		return;
-	if (d->result < 0) {
+	if (d->result < 0 && !is_gone(op, d)) {
 		count_failure(k, op, d);
 		return;
 	}

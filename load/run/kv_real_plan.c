@@ -134,6 +134,8 @@ static void allocation(struct real_work *w)
 {
 	unsigned i = w->nr - 1;
 
+	if (w->kind == REAL_INGEST)
+		return; /* permits go by turns, and requests must not wait behind all documents */
 	w->ops[i].alloc_end = true;
 	while (i && (w->ops[i - 1].type == FLOW_MOVE || w->ops[i - 1].type == FLOW_DELETE))
 		i--;
@@ -306,25 +308,47 @@ static int work_start(struct kv_real *k, struct real_work *w)
 	if (r < 0)
 		return real_fail(k, r, "%s", err.msg);
 	k->pending += w->nr;
+	k->documents += w->kind == REAL_INGEST ? w->nr : 0;
 	return 0;
 }
 
-int real_start_request(struct kv_real *k, const struct kv_request *req)
+static int plan(struct kv_real *k, struct real_work *w, const struct kv_request *req)
 {
-	bool ingest = req->type == KV_REQ_INGEST;
-	struct real_work *w = work_new(k, ingest ? REAL_INGEST : REAL_REQUEST);
 	int r;
 
-	if (!w)
-		return real_fail(k, -ENOMEM, "out of memory");
 	w->req = *req;
 	k->planning = w;
 	r = kv_plan(k->load, k->cache, req, on_step, k, &w->planned);
 	k->planning = NULL;
+	return r < 0 ? real_fail(k, r, "cannot plan a request: %s", sluice_strerror(r)) : 0;
+}
+
+int real_start_request(struct kv_real *k, const struct kv_request *req)
+{
+	struct real_work *w = work_new(k, REAL_REQUEST);
+	int r;
+
+	if (!w)
+		return real_fail(k, -ENOMEM, "out of memory");
+	r = plan(k, w, req);
 	if (r < 0)
-		return real_fail(k, r, "cannot plan a request: %s", sluice_strerror(r));
-	k->active += !ingest;
+		return r;
+	k->active++;
 	return work_start(k, w);
+}
+
+int real_add_document(struct kv_real *k, const struct kv_request *req)
+{
+	if (!k->ingest)
+		k->ingest = work_new(k, REAL_INGEST);
+	return k->ingest ? plan(k, k->ingest, req) : real_fail(k, -ENOMEM, "out of memory");
+}
+
+int real_start_documents(struct kv_real *k)
+{
+	struct real_work *w = TAKE_PTR(k->ingest);
+
+	return w && !k->failed ? work_start(k, w) : 0;
 }
 
 int real_start_fill(struct kv_real *k, struct kv_key key, uint32_t tokens)
