@@ -95,6 +95,7 @@ static int report(struct kv_command *c, struct result *r)
 static int judge(const struct kv_command *c)
 {
 	const struct kv_result *res = c->report.res;
+	char failures[120];
 
 	if (res->verify_errors)
 		return cli_fail(&cmd_kv, CLI_FAILED,
@@ -103,10 +104,8 @@ static int judge(const struct kv_command *c)
 				res->verify_errors, res->first_error);
 	if (c->setup.params.compat)
 		return CLI_OK;
-	if (res->errors[0] || res->errors[1])
-		return cli_fail(&cmd_kv, CLI_FAILED,
-				"%" PRIu64 " reads and %" PRIu64 " writes failed: %s",
-				res->errors[0], res->errors[1], res->first_error);
+	if (kv_report_failures(failures, sizeof(failures), res))
+		return cli_fail(&cmd_kv, CLI_FAILED, "%s: %s", failures, res->first_error);
 	if (!res->requests)
 		return cli_fail(&cmd_kv, CLI_FAILED, "no request was completed");
 	return CLI_OK;
@@ -141,6 +140,11 @@ static int run_and_report(struct kv_command *c, struct kv_result *res)
 		status = report(c, &r);
 	if (rc < 0 && status == CLI_OK)
 		status = cli_fail(&cmd_kv, CLI_FAILED, "%s", err.msg);
+	if (res->input_empty && c->args->up.log_level <= KV_LOG_WARNING)
+		cli_fail(&cmd_kv, CLI_OK,
+			 "warning: --burst-trace-path: '%s' has no row that can be used, so there "
+			 "was no request",
+			 c->args->up.burst_path);
 	if (status == CLI_OK && *c->stop)
 		status = cli_fail(&cmd_kv, 128 + *c->stop, "interrupted; the result is partial");
 	if (status == CLI_OK)
@@ -151,11 +155,17 @@ static int run_and_report(struct kv_command *c, struct kv_result *res)
 
 /* ---------------------------------------------------------------------- main */
 
-static int check_job(const struct kv_job *job)
+static int check_job(const struct kv_command *c)
 {
+	const struct kv_job *job = &c->setup.job;
 	struct sluice_err err = {0, ""};
 	int r = job->trace_path ? 0 : kv_check(job, &err);
 
+	if (c->args->dry_run && (r == -ENOMEM || r == -ENOSPC)) {
+		if (c->args->up.log_level <= KV_LOG_WARNING)
+			cli_fail(&cmd_kv, CLI_OK, "warning: a run would be refused: %s", err.msg);
+		return CLI_OK;
+	}
 	if (r == -ENOTSUP || r == -ENODEV)
 		return cli_fail(&cmd_kv, CLI_UNSUPPORTED, "%s", err.msg);
 	return r < 0 ? cli_fail(&cmd_kv, CLI_FAILED, "%s", err.msg) : CLI_OK;
@@ -198,7 +208,7 @@ static int dry_run(struct kv_command *c, struct kv_result *res)
 static int do_job(struct kv_command *c)
 {
 	struct kv_result res;
-	int r = check_job(&c->setup.job);
+	int r = check_job(c);
 
 	if (r != CLI_OK)
 		return r;

@@ -15,6 +15,7 @@
 #include "base/util.h"
 #include "cli/kv_config.h"
 #include "cli/number.h"
+#include "load/trace/trace.h"
 
 /* ------------------------------------------------------------------- ranges */
 
@@ -144,6 +145,10 @@ int kv_cache_dir_check(const char *path, struct sluice_err *err)
 	const char *folder;
 	char *slash;
 
+	if (!*path)
+		return sluice_fail(err, -EINVAL,
+				   "--cache-dir: is empty; name a folder, or leave the option away "
+				   "for a temporary one");
 	if (!full)
 		return sluice_fail(err, -EINVAL, "--cache-dir: '%s': %s", path,
 				   strerror(errno ? errno : ENOMEM));
@@ -219,6 +224,8 @@ static int set_seed(struct kv_setup *s, const char *text, const struct cli_cmd *
 /* ShareGPT goes before BurstGPT, even where its file is missing. */
 static void set_inputs(struct kv_setup *s, const struct kv_upstream *u)
 {
+	struct sluice_err err = {0, ""};
+
 	if (u->dataset && access(u->dataset, R_OK) == 0)
 		s->params.sharegpt_path = u->dataset;
 	else if (u->dataset)
@@ -227,6 +234,8 @@ static void set_inputs(struct kv_setup *s, const struct kv_upstream *u)
 			   u->dataset, strerror(errno));
 	else if (u->burst)
 		s->params.burst_path = u->burst_path;
+	if (s->params.burst_path && trace_burst_find(u->burst_path, &err) < 0)
+		kv_problem(&s->problems, "--burst-trace-path: %s", err.msg);
 }
 
 static void set_params(struct kv_params *p, const struct kv_args *a)

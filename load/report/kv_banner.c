@@ -9,8 +9,17 @@
 #include "base/util.h"
 #include "load/report/kv_report.h"
 
-static void features(FILE *f, const struct kv_params *p)
+/* A trace whose storage has no end has nothing to be filled up to. */
+static bool preconditions(const struct kv_job *job)
 {
+	const struct kv_params *p = job->params;
+
+	return p->precondition && (!job->trace_path || p->storage_gb > 0 || p->precondition_gb > 0);
+}
+
+static void features(FILE *f, const struct kv_job *job)
+{
+	const struct kv_params *p = job->params;
 	const struct {
 		bool on;
 		const char *name;
@@ -19,7 +28,7 @@ static void features(FILE *f, const struct kv_params *p)
 		{p->prefix, "prefix caching"},
 		{p->rag, "RAG"},
 		{p->autoscale, "autoscaling"},
-		{p->precondition, "preconditioning"},
+		{preconditions(job), "preconditioning"},
 		{p->prefill_only, "prefill only"},
 		{p->decode_only, "decode only"},
 		{p->closed_loop, "closed loop"},
@@ -87,7 +96,7 @@ void kv_report_banner(FILE *f, const struct kv_report *r)
 		p->users, kv_load_workers(p->users), p->duration_sec,
 		p->max_requests ? " or until enough requests are done" : "", p->seed,
 		p->seed_given ? "" : " (drawn)", kv_gen_names[p->generation]);
-	features(f, p);
+	features(f, r->job);
 	users(f, p);
 }
 

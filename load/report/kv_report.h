@@ -65,6 +65,8 @@ int kv_report_csv(FILE *f, const struct kv_report *r, const json_t *json);
 void kv_report_banner(FILE *f, const struct kv_report *r);
 void kv_report_text(FILE *f, const struct kv_report *r, const json_t *json);
 void kv_report_plan(FILE *f, const struct kv_report *r);
+/* "2 reads failed, 1 write failed": what there is of it; false: nothing. */
+bool kv_report_failures(char *buf, size_t size, const struct kv_result *res);
 
 /* A job file for fio: the same sizes and mix.  0, or -ENODATA when nothing was read or written. */
 int kv_report_fio(FILE *f, const struct kv_report *r);

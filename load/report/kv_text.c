@@ -254,10 +254,31 @@ static void validation(FILE *f, const struct kv_report *r)
 
 /* --------------------------------------------------------------------- notes */
 
+bool kv_report_failures(char *buf, size_t size, const struct kv_result *res)
+{
+	const struct {
+		uint64_t nr;
+		const char *one, *many;
+	} all[] = {
+		{res->errors[0], "read failed", "reads failed"},
+		{res->errors[1], "write failed", "writes failed"},
+		{res->verify_errors, "object was not what was written",
+		 "objects were not what was written"},
+	};
+	size_t used = 0;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(all); i++)
+		if (all[i].nr && used < size)
+			used += (size_t)snprintf(buf + used, size - used, "%s%" PRIu64 " %s",
+						 used ? ", " : "", all[i].nr,
+						 all[i].nr == 1 ? all[i].one : all[i].many);
+	return used;
+}
+
 static void notes(FILE *f, const struct kv_report *r)
 {
 	const struct kv_result *res = r->res;
-	char text[SLUICE_SIZE_TEXT];
+	char text[SLUICE_SIZE_TEXT], failures[120];
 
 	heading(f, "Notes");
 	if (r->job->trace_path)
@@ -270,11 +291,14 @@ static void notes(FILE *f, const struct kv_report *r)
 		fprintf(f,
 			"  %" PRIu64 " operations ended after the interval and are not counted\n",
 			res->late);
-	if (res->errors[0] || res->errors[1] || res->verify_errors)
+	if (res->vanished)
 		fprintf(f,
-			"  %" PRIu64 " reads and %" PRIu64 " writes failed, %" PRIu64
-			" objects were not what was written: %s\n",
-			res->errors[0], res->errors[1], res->verify_errors, res->first_error);
+			"  %" PRIu64
+			" entries to be evicted were gone: somebody else removed their "
+			"files\n",
+			res->vanished);
+	if (kv_report_failures(failures, sizeof(failures), res))
+		fprintf(f, "  %s: %s\n", failures, res->first_error);
 	if (r->job->verify && !res->verify_errors)
 		fprintf(f, "  every object read was compared with what was written\n");
 	if (res->partial)

@@ -151,11 +151,12 @@ def everything_wrong_is_said_at_once():
     with folder():
         write('c.yaml', 'rag: {tok_k: 1}\nfoo: 1\n')
         lines = problems('--num-users', '0', '--duration', '-1', '--gpu-mem-gb', '-1', '--seed', '-3', '--cache-dir',
-                         '/etc/kv', '--config', 'c.yaml', '--trace-speedup', '-2')
+                         '/etc/kv', '--config', 'c.yaml', '--trace-speedup', '-2', '--use-burst-trace',
+                         '--burst-trace-path', 'gone*.csv')
         for part in ('--num-users', '--duration', '--gpu-mem-gb', '--seed', '--cache-dir', "'rag.tok_k'", "'foo'",
-                     '--trace-speedup'):
+                     '--trace-speedup', "--burst-trace-path: gone*.csv: no CSV file there"):
             assert sum(part in line for line in lines) == 1, (part, lines)
-        assert len(lines) == 8, lines
+        assert len(lines) == 9, lines
         lines = kv('--model', 'gpt5', '--num-users', '0', status=1)[1].splitlines()
         assert len(lines) == 2 and 'tiny-1b' in lines[1], lines
         assert os.listdir() == ['c.yaml'], os.listdir()
@@ -212,6 +213,7 @@ def a_folder_of_the_system_is_refused():
         for path in ('kv', './kv/deep', f'{here}/new/folder', '/var/tmp/kv', 'etc', '/etc/../var/tmp/kv'):
             accepted('--cache-dir', path)
         assert sorted(os.listdir()) == ['bin', 'link'], os.listdir()
+        assert problems('--cache-dir', '')[0].startswith('--cache-dir: is empty; name a folder')
         if os.getuid():
             os.mkdir('closed', 0o500)
             assert 'cannot be written to' in problems('--cache-dir', 'closed/kv')[0]
@@ -228,6 +230,10 @@ def odd_but_possible_options_give_a_warning():
     assert 'warning: --precondition' in err, err
     for more in (['--storage-capacity-gb', 1], ['--precondition-size-gb', 1]):
         assert accepted('--precondition', '--io-trace-log', 'x', *more) == ''
+    with folder():
+        for more, told in ([], False), (['--storage-capacity-gb', 1], True):
+            out, err, _ = trace('--precondition', *more)
+            assert ('preconditioning' in out) == told, (more, out)
     for level in ('ERROR', 'CRITICAL'):
         assert accepted('--enable-latency-tracing', '--log-level', level) == ''
 
@@ -612,6 +618,35 @@ def a_dry_run_tells_and_creates_nothing():
             assert len(f.readlines()) == rows + 1
 
 
+def what_a_run_is_refused_for_is_a_warning_of_a_dry_run():
+    with folder():
+        for much in ['--cpu-mem-gb', 131072], ['--cpu-mem-gb', 0, '--storage-capacity-gb', 1e9]:
+            args = [*QUICK, '--cache-dir', 'cache', '--gpu-mem-gb', 0, *much]
+            _, err = kv(*args, status=1)
+            assert 'needed' in err and 'warning' not in err, err
+            out, err = kv('--dry-run', *args)
+            assert 'Would write' in out and 'warning: a run would be refused: ' in err and 'needed' in err, err
+            assert kv('--dry-run', *args, '--log-level', 'ERROR')[1] == ''
+        write('mine', 'precious')
+        assert 'mine' in kv('--dry-run', *QUICK, '--cache-dir', '.', '--cpu-mem-gb', 0, '--gpu-mem-gb', 0, status=1)[1]
+
+
+def a_recorded_input_is_looked_for_first_and_may_be_empty():
+    burst = ['--use-burst-trace', '--burst-trace-path']
+    with folder():
+        os.mkdir('[none]')
+        for path, why in ('gone.csv', 'No such file'), ('[none]', 'no CSV file there'), ('g?ne', 'no CSV file there'):
+            assert problems(*burst, path) == [f'--burst-trace-path: {path}: {why}' + ' or directory' * (why[0] == 'N')]
+        write('[none]/a.csv', 'Timestamp,Request tokens,Response tokens\n1,two,three\n')
+        for path in '[none]', '[none]/a.csv', '?none?/*.csv':
+            assert accepted(*burst, path) == ''
+        out, err, result = trace(*burst, '[none]', status=1)
+        assert "warning: --burst-trace-path: '[none]' has no row that can be used" in err, err
+        assert 'no request was completed' in err and 'No request was completed' in out and 'summary' not in result, (out, err)
+        assert trace(*burst, '[none]', '--compat')[1].count('\n') == 1
+        assert 'has no row that can be used' in real(*burst, '[none]', '--cache-dir', 'cache', status=1)[1]
+
+
 def health_is_judged_by_the_profile():
     with folder():
         for profile in 'latency', 'throughput':
@@ -711,6 +746,7 @@ tap.run(every_option_of_upstream_is_there_with_its_default, every_bound_is_upstr
         a_table_with_another_name_is_CSV, the_output_has_upstreams_name_when_none_is_given,
         a_seed_that_is_not_given_is_null_and_told, without_requests_there_is_no_summary,
         only_one_output_is_standard_output, the_hit_rate_is_compared_with_a_recorded_one,
-        a_dry_run_tells_and_creates_nothing, health_is_judged_by_the_profile,
+        a_dry_run_tells_and_creates_nothing, what_a_run_is_refused_for_is_a_warning_of_a_dry_run,
+        a_recorded_input_is_looked_for_first_and_may_be_empty, health_is_judged_by_the_profile,
         a_run_on_storage_is_measured_and_leaves_nothing, the_same_seed_does_the_same_on_storage_and_in_a_trace,
         files_of_others_are_not_touched, an_interruption_ends_with_what_was_measured)

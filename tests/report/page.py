@@ -551,7 +551,7 @@ def a_trace_and_a_poor_run_say_what_they_are():
     assert web.js('return kvResults[0].kv.seconds.tokens.reduce((a, b) => a + b, 0)') == total, 'joined, not left out'
     show('kv_odd')
     text = web.js('return document.getElementById("main").textContent')
-    assert '3 reads and 1 writes failed' in text and '<b>' in text and '--compat' in text and 'there is none' in text, text
+    assert '3 reads failed, 1 write failed' in text and '<b>' in text and '--compat' in text and 'there is none' in text, text
 
 
 def the_keyboard_reaches_everything():

@@ -359,6 +359,21 @@ static void the_job_for_fio_has_the_blocks_and_the_mix(void **state)
 	free(text);
 }
 
+static void only_what_failed_is_named(void **state)
+{
+	char text[120];
+
+	(void)state;
+	assert_false(kv_report_failures(text, sizeof(text), &res));
+	res.errors[0] = 15;
+	assert_true(kv_report_failures(text, sizeof(text), &res));
+	assert_string_equal(text, "15 reads failed");
+	res.errors[1] = res.verify_errors = 1;
+	assert_true(kv_report_failures(text, sizeof(text), &res));
+	assert_string_equal(text,
+			    "15 reads failed, 1 write failed, 1 object was not what was written");
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -373,6 +388,7 @@ int main(void)
 		CASE(what_moves_down_is_a_flow_and_no_request),
 		CASE(the_tier_of_a_gpu_says_what_it_is),
 		CASE(the_job_for_fio_has_the_blocks_and_the_mix),
+		CASE(only_what_failed_is_named),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -50,8 +50,11 @@ function kvCards(r) {
 /* What must be known first. */
 function addKvNotes(r) {
 	const k = r.kv, e = k.errors, head = several ? r.label + ': ' : '';
-	if (e.reads || e.writes || e.verify)
-		note('bad', `${head}${e.reads} reads and ${e.writes} writes failed, ${e.verify} objects were not what was written: ${e.first}`);
+	const failed = [[e.reads, 'read failed', 'reads failed'], [e.writes, 'write failed', 'writes failed'],
+		[e.verify, 'object was not what was written', 'objects were not what was written']]
+		.filter(([n]) => n).map(([n, one, many]) => `${n} ${n === 1 ? one : many}`);
+	if (failed.length)
+		note('bad', `${head}${failed.join(', ')}: ${e.first}`);
 	if (k.mode === 'trace')
 		note('warn', head + 'A trace: nothing was stored, so operations took no time.');
 	if (k.compat)
