@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_CLI_PARSER_H
+#define SLUICE_CLI_PARSER_H
+
+/* What opt.c, which finds the option of a word, and value.c, which stores its value, share. */
+#include "cli/cli.h"
+
+/* One name of one option. */
+struct slot {
+	const char *name;
+	const struct cli_opt *opt;
+	size_t at;
+	size_t main; /* index of the slot that is not an alias */
+	bool seen;
+	bool first; /* abbreviations mean this one before others */
+};
+
+struct parser {
+	const struct cli_cmd *cmd;
+	char *args;
+	struct cli_msg *msg;
+	struct slot *slots;
+	size_t nr;
+	char **argv;
+	int argc;
+	int next;     /* word to look at */
+	int operands; /* words moved to the front so far */
+};
+
+/* One line into the parser's message; returns CLI_USAGE. */
+int cli_bad(struct parser *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Is @name the word of @len letters?  `-' and `_' are the same. */
+bool cli_same_name(const char *name, const char *word, size_t len);
+/* How far @word is from @candidate; 99 is too far. */
+unsigned cli_distance(const char *word, const char *candidate);
+
+/* Store @value as the option's kind wants it: CLI_OK, or CLI_USAGE with the reason. */
+int cli_set_value(struct parser *p, const struct slot *s, const char *value);
+
+#endif
