@@ -103,10 +103,12 @@ static void on_done(void *arg, const struct kv_real *k, const struct flow_done *
 		.phase = op->ev.phase,
 		.alloc_begin = op->alloc_begin,
 		.alloc_end = op->alloc_end,
-		.request = op->work->kind == REAL_REQUEST,
 		.result = d->result,
 		.size = op->ev.size,
 		.chain = (uintptr_t)op->work,
+		.request = op->work->req.id,
+		.arrival_ns = k->begin_ns + op->work->req.arrival_ns,
+		.user = op->work->req.user,
 		.begin_ns = d->begin_ns,
 		.start_ns = d->start_ns,
 		.end_ns = d->end_ns,
@@ -185,6 +187,20 @@ void kvrun_documents(uint32_t nr)
 	kvrun.params.config.rag_small_tokens[0] = 32;
 	kvrun.params.config.rag_small_tokens[1] = 64;
 	kvrun.params.config.rag_chunk_tokens = 16;
+}
+
+void kvrun_burst(unsigned nr)
+{
+	FILE *f;
+
+	snprintf(kvrun.burst, sizeof(kvrun.burst), "%s", t_path("burst.csv"));
+	f = fopen(kvrun.burst, "w");
+	T_OK(f != NULL);
+	fprintf(f, "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n");
+	for (unsigned i = 0; i < nr; i++)
+		fprintf(f, "%u,m,%u,20,%u,log\n", 100 * i, 10 + i % 8, 30 + i % 8);
+	fclose(f);
+	kvrun.params.burst_path = kvrun.burst;
 }
 
 void kvrun_overload(void)

@@ -12,9 +12,11 @@
 
 struct kvrun_op {
 	uint8_t type, tier, to, kind, phase;
-	bool alloc_begin, alloc_end, request;
+	bool alloc_begin, alloc_end;
 	int64_t result;
 	uint64_t size, chain; /* chain: of whichever request */
+	uint64_t request, arrival_ns;
+	uint32_t user;
 	uint64_t begin_ns, start_ns, end_ns;
 };
 
@@ -24,7 +26,7 @@ struct kvrun {
 	struct kv_result r;
 	struct sluice_err err;
 	atomic_int stop;
-	char dir[PATH_MAX];
+	char dir[PATH_MAX], burst[PATH_MAX];
 
 	/* what was seen */
 	struct kv_event *events; /* as planned */
@@ -58,6 +60,8 @@ void kvrun_clean(void);
 void kvrun_conserved(void);
 /* Documents of a few small chunks. */
 void kvrun_documents(uint32_t nr);
+/* A recorded input of @nr requests of 10 to 17 and 20 tokens, 100 s apart. */
+void kvrun_burst(unsigned nr);
 /* More to do than can be done in the second that the run takes. */
 void kvrun_overload(void);
 void kvrun_stop(struct kvrun *k); /* for act */

@@ -11,6 +11,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/statvfs.h>
 
 #include "common/kvrun.h"
 #include "common/mounts.h"
@@ -36,7 +37,7 @@ static void use(const char *faults)
 static void all_is_accounted_for(void)
 {
 	const struct kv_counts *n = &kvrun.r.counts;
-	uint64_t read = 0, hits = 0, wrote = 0;
+	uint64_t read = 0, hits = 0, wrote = 0, failed = 0, misses = 0;
 
 	T_EQ(kvrun.r.requests + kvrun.r.failed_requests, 120);
 	for (size_t i = 0; i < kvrun.nr_ops; i++) {
@@ -47,7 +48,12 @@ static void all_is_accounted_for(void)
 			hits++;
 		}
 		wrote += op->type == FLOW_WRITE && op->result >= 0 ? op->size : 0;
+		failed += op->type == FLOW_READ && op->result < 0;
 	}
+	for (size_t i = 0; i < kvrun.nr_events; i++)
+		misses += kvrun.events[i].type == KV_EV_MISS;
+	/* the first failure is an error; what was planned on the entry is missed after that */
+	T_EQ(n->misses, misses + failed - kvrun.r.errors[0]);
 	T_EQ(n->total_read_bytes, read);
 	T_EQ(n->hits, hits);
 	T_EQ(n->total_write_bytes, wrote);
@@ -70,6 +76,16 @@ static void failed_reads_are_counted_and_missed_afterwards(void)
 		T_STR_HAS(kvrun.r.first_error, "Input/output error");
 		T_OK(!strchr(kvrun.r.first_error, '\n'));
 	}
+}
+
+/* What came down from another tier, too. */
+static void a_failed_read_of_what_was_demoted_leaves_nothing(void)
+{
+	kvrun.params.cpu_gb = kvrun_mib(6);
+	use("error=0.1,errno=5,only=read");
+	kvrun_ok();
+	all_is_accounted_for();
+	T_OK(kvrun.r.errors[0] > 0);
 }
 
 static void failed_writes_are_counted_and_leave_nothing(void)
@@ -247,6 +263,24 @@ static void a_disk_that_fills_up_is_counted_and_survived(void)
 	mounts_end("mnt");
 }
 
+static void the_storage_tier_is_most_of_the_free_space_unless_told(void)
+{
+	struct statvfs st;
+	int r = mounts_image("mnt", "ext4", MIB(96));
+	double room;
+
+	if (r < 0)
+		T_SKIP("ext4", "no ext4 here: %s", strerror(-r));
+	T_EQ(statvfs(t_path("mnt"), &st), 0);
+	room = (double)st.f_bavail * (double)st.f_frsize;
+	snprintf(kvrun.dir, sizeof(kvrun.dir), "%s", t_path("mnt/cache"));
+	kvrun.params.storage_gb = 0;
+	kvrun_ok();
+	T_OK((double)kvrun.r.limit[KV_NVME] <= 0.95 * room);
+	T_OK((double)kvrun.r.limit[KV_NVME] > 0.94 * room);
+	mounts_end("mnt");
+}
+
 /* ------------------------------------------------------------------ before the run */
 
 static void a_run_that_cannot_be_prepared_says_why(void)
@@ -265,6 +299,7 @@ int main(int argc, char **argv)
 {
 	static const struct t_case cases[] = {
 		T_CASE(failed_reads_are_counted_and_missed_afterwards),
+		T_CASE(a_failed_read_of_what_was_demoted_leaves_nothing),
 		T_CASE(failed_writes_are_counted_and_leave_nothing),
 		T_CASE(failed_demotions_are_counted_and_lose_the_entry),
 		T_CASE(upstream_counts_what_failed),
@@ -275,6 +310,7 @@ int main(int argc, char **argv)
 	};
 	static const struct t_case full[] = {
 		T_CASE(a_disk_that_fills_up_is_counted_and_survived),
+		T_CASE(the_storage_tier_is_most_of_the_free_space_unless_told),
 	};
 	static const struct t_group groups[] = {
 		{"faults", setup, kvrun_teardown, cases, T_COUNT(cases)},

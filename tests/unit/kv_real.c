@@ -13,6 +13,15 @@
 
 /* ----------------------------------------------------------------- what is done */
 
+static uint64_t last_end(void)
+{
+	uint64_t last = 0;
+
+	for (size_t i = 0; i < kvrun.nr_ops; i++)
+		last = kvrun.ops[i].end_ns > last ? kvrun.ops[i].end_ns : last;
+	return last;
+}
+
 static void a_layout(int layout)
 {
 	kvrun.job.layout = layout;
@@ -28,6 +37,10 @@ static void a_layout(int layout)
 	T_OK(kvrun.r.series[0].cache[0] && kvrun.r.series[1].cache[0]);
 	T_STR_HAS(kvrun.r.folder, kvrun.dir);
 	T_OK(kvrun.r.series[0].verify && kvrun.r.series[0].verified_bytes > 0);
+	T_EQ(kvrun.r.storage_bytes[0], kvrun.r.series[0].bytes);
+	T_OK(kvrun.r.storage_bytes[1] >= kvrun.r.series[1].bytes); /* with headers */
+	T_OK(fabs((double)(last_end() - kvrun.begin_ns) / 1e9 - kvrun.r.elapsed_sec) < 1e-6);
+	T_OK(kvrun.r.elapsed_sec < kvrun.r.wall_sec);
 	T_EQ(kvrun_names(kvrun.dir), 0); /* nothing is left behind */
 }
 
@@ -106,7 +119,7 @@ static void compare_with_trace(FILE *f)
 	T_OK(!fgets(line, sizeof(line), f));
 }
 
-static void a_real_run_does_what_the_trace_says(void)
+static void compare(void)
 {
 	char path[PATH_MAX];
 	struct kv_result traced;
@@ -114,11 +127,11 @@ static void a_real_run_does_what_the_trace_says(void)
 	FILE *f;
 
 	snprintf(path, sizeof(path), "%s", t_path("trace.csv"));
-	kvrun_documents(10);
 	kvrun.job.trace_path = path;
 	T_EQ(kv_result_init(&traced), 0);
 	T_ERR(kv_run_trace(&kvrun.job, &traced, &err), 0, &err);
 	kvrun_ok();
+	kvrun_clean();
 	f = fopen(path, "r");
 	compare_with_trace(f);
 	fclose(f);
@@ -128,7 +141,26 @@ static void a_real_run_does_what_the_trace_says(void)
 	T_EQ(kvrun.r.turn_hits, traced.turn_hits);
 	T_EQ(kvrun.r.turn_misses, traced.turn_misses);
 	T_EQ(kvrun.r.prefix_hits, traced.prefix_hits);
+	T_EQ(kvrun.r.prefix_misses, traced.prefix_misses);
+	T_EQ(kvrun.r.prefix_bytes_saved, traced.prefix_bytes_saved);
 	kv_result_fini(&traced);
+}
+
+static void a_real_run_does_what_the_trace_says(void)
+{
+	kvrun_documents(10);
+	compare();
+}
+
+/* Who waits when a request starts depends on how long those before it took on the virtual clock. */
+static void a_flood_is_carried_out_as_the_trace_says(void)
+{
+	kvrun_burst(300);
+	kvrun.params.trace_speedup = 0;
+	kvrun.params.max_requests = 0;
+	kvrun.params.replay_cycles = 1;
+	compare();
+	T_EQ(kvrun.r.requests, 300);
 }
 
 /* At all times, and not only by the books. */
@@ -149,6 +181,7 @@ static void no_tier_is_ever_over_its_limit(void)
 
 			T_OK(kvrun.most[t] > kvrun.r.limit[t] / 2);
 			T_OK(kvrun.most[t] <= kvrun.r.limit[t] + more);
+			T_EQ(kvrun.capacity[t] > kvrun.r.limit[t], more > 0);
 		}
 	}
 }
@@ -269,6 +302,25 @@ static size_t allocations(struct allocation *v, size_t room)
 	return nr;
 }
 
+/* Whatever makes room does so within an allocation. */
+static bool evictions_are_inside(void)
+{
+	for (size_t i = 0; i < kvrun.nr_ops; i++) {
+		const struct kvrun_op *op = &kvrun.ops[i];
+		size_t k = i;
+
+		if (op->type != FLOW_MOVE && op->type != FLOW_DELETE)
+			continue;
+		while (kvrun.ops[k].chain != op->chain ||
+		       !(kvrun.ops[k].alloc_begin || kvrun.ops[k].alloc_end))
+			if (!k--)
+				return false;
+		if (!kvrun.ops[k].alloc_begin)
+			return false;
+	}
+	return true;
+}
+
 static unsigned most_at_once(const struct allocation *v, size_t nr)
 {
 	unsigned most = 0;
@@ -301,6 +353,7 @@ static void at_most_so_many_allocations_run_as_were_permitted(void)
 	nr = allocations(v, T_COUNT(v));
 	T_OK(nr >= 60);
 	T_OK(most_at_once(v, nr) <= 2);
+	T_OK(kvrun.r.counts.evictions > 0 && evictions_are_inside());
 }
 
 /* ------------------------------------------------------------------- the interval */
@@ -350,7 +403,7 @@ static void seconds_add_up_to_the_whole(void)
 	kvrun_overload();
 	kvrun_ok();
 	T_EQ(kvrun.r.nr_seconds, 1);
-	T_OK(kvrun.r.seconds[0].queued > 0 && kvrun.r.seconds[0].in_flight == 40);
+	T_OK(kvrun.r.seconds[0].queued > 0 && kvrun.r.seconds[0].in_flight > 0);
 	for (uint32_t i = 0; i < kvrun.r.nr_seconds; i++) {
 		hits += kvrun.r.seconds[i].hits;
 		misses += kvrun.r.seconds[i].misses;
@@ -400,9 +453,11 @@ static void latencies_are_consistent(void)
 		T_OK(kvrun.r.device[0].v[i] > 0 && kvrun.r.host[0].v[i] >= 0);
 		T_OK(fabs(sum - kvrun.r.tier[KV_NVME][0].v[i]) < 1e-6);
 	}
-	for (uint64_t i = 0; i < 60; i++)
+	for (uint64_t i = 0; i < 60; i++) {
 		T_OK(kvrun.r.end_to_end.v[i] >=
 		     kvrun.r.storage.v[i] + kvrun.r.generation.v[i] - 1e-6);
+		T_OK(kvrun.r.decode.v[i] > 0 && kvrun.r.decode.v[i] <= kvrun.r.storage.v[i]);
+	}
 }
 
 static void upstream_leaves_evictions_out_of_latencies(void)
@@ -415,10 +470,13 @@ static void upstream_leaves_evictions_out_of_latencies(void)
 	T_OK(evicted > 0);
 	T_EQ(kvrun.r.tier[KV_NVME][1].n + kvrun.r.tier[KV_CPU][1].n, kvrun.r.counts.write_ops);
 	T_EQ(kvrun.r.series[1].ops, kvrun.r.tier[KV_NVME][1].n + evicted);
+	T_EQ(kvrun.r.device[1].n, kvrun.r.tier[KV_NVME][1].n);
 }
 
 static void a_run_that_is_stopped_says_so(void)
 {
+	uint64_t until, ops;
+
 	kvrun_overload();
 	kvrun.params.duration_sec = 600;
 	kvrun.at = 100;
@@ -427,6 +485,8 @@ static void a_run_that_is_stopped_says_so(void)
 	T_OK(kvrun.r.partial);
 	T_STR_HAS(kvrun.r.partial_why, "interrupted");
 	T_OK(kvrun.r.elapsed_sec > 0 && kvrun.r.elapsed_sec < 600);
+	until = kvrun.begin_ns + (uint64_t)(kvrun.r.elapsed_sec * 1e9 + 0.5);
+	T_EQ(kvrun.r.counts.total_read_bytes, read_until(until, &ops));
 	T_EQ(kvrun_names(kvrun.dir), 0);
 }
 
@@ -453,6 +513,7 @@ int main(int argc, char **argv)
 		T_CASE(one_file_for_all_is_written_and_read_back),
 		T_CASE(the_same_seed_does_the_same),
 		T_CASE(a_real_run_does_what_the_trace_says),
+		T_CASE(a_flood_is_carried_out_as_the_trace_says),
 		T_CASE(no_tier_is_ever_over_its_limit),
 		T_CASE(a_conversation_reads_its_earlier_turns),
 		T_CASE(turns_that_had_to_go_are_misses),
