@@ -50,7 +50,8 @@ enum {
 
 /* How long anything of several things went on: the union of their intervals. */
 struct span {
-	uint64_t sum; /* of those that are over for good */
+	uint64_t sum;  /* of those that are over for good */
+	uint64_t past; /* up to here all is in the sum: what comes late is counted from here on */
 	unsigned n;
 	struct {
 		uint64_t from, to;

@@ -20,6 +20,7 @@ static void fold_oldest(struct span *s)
 		if (s->v[i].from < s->v[first].from)
 			first = i;
 	s->sum += s->v[first].to - s->v[first].from;
+	s->past = s->v[first].to;
 	s->v[first] = s->v[--s->n];
 }
 
@@ -27,6 +28,7 @@ void span_add(struct span *s, uint64_t from, uint64_t to)
 {
 	unsigned kept = 0;
 
+	from = max_u64(from, s->past);
 	if (to <= from)
 		return;
 	for (unsigned i = 0; i < s->n; i++) {

@@ -48,6 +48,8 @@ static void a_late_interval_fills_the_gap_between_two(void)
 	for (unsigned i = 0; i < 20; i++)
 		span_add(&s, 100 * i + 100, 100 * i + 101);
 	T_EQ(span_total(&s), 50);
+	span_add(&s, 0, 100 * 20 + 101); /* late, over what was folded: never more than the whole */
+	T_OK(span_total(&s) <= 100 * 20 + 101);
 }
 
 /* ------------------------------------------------------------------- heaps */
