@@ -231,6 +231,7 @@ static int set_model(struct replay_setup *s, const struct replay_args *a, enum t
 				.prefix = true,
 				.target_saturation = 0.8,
 				.sharegpt_conversations = q->conversations,
+				.input = a->in.strict ? KV_INPUT_STRICT : KV_INPUT_CHECKED,
 				.max_requests = q->max_requests,
 				.trace_speedup = 1,
 				.replay_cycles = 1,

@@ -65,6 +65,8 @@ struct kv_load;
 int kv_load_new(struct kv_load **out, const struct kv_params *p, struct kv_texts *texts,
 		struct sluice_err *err);
 void kv_load_free(struct kv_load *l);
+/* How much of the recorded input cannot be used, and the first of it in words or "". */
+uint64_t kv_load_bad(const struct kv_load *l, const char **first);
 
 /*
  * Virtual: 1 and the next start; 0 when the load has ended (duration, max_requests, input).

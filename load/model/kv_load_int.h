@@ -52,6 +52,7 @@ struct kv_recorded {
 	bool abandons;     /* the end of the input is the end of the run, whatever waits */
 	struct kv_cursor *cursor; /* open: one per level, closed: one per user */
 	uint32_t nr_cursors;
+	struct trace_bad bad;
 	struct kv_cursor ahead; /* as of the clock, whatever was started */
 };
 

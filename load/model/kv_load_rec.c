@@ -308,7 +308,8 @@ static int load_share(struct kv_load *l, struct sluice_err *err)
 		o.chars_per_token = COMPAT_CHARS;
 	}
 	l->rec.share = true;
-	return trace_sharegpt_load(&l->rec.v, &l->rec.nr, l->p->sharegpt_path, &o, err);
+	return trace_sharegpt_load(&l->rec.v, &l->rec.nr, l->p->sharegpt_path, &o, &l->rec.bad,
+				   err);
 }
 
 /* Upstream stops when the last request of the last pass has been put into the queue. */
@@ -327,12 +328,16 @@ int kv_rec_init(struct kv_load *l, struct sluice_err *err)
 {
 	struct kv_recorded *v = &l->rec;
 	const char *path = l->p->sharegpt_path ? l->p->sharegpt_path : l->p->burst_path;
-	uint64_t skipped;
-	int r = l->p->sharegpt_path ? load_share(l, err)
-				    : trace_burst_load(&v->v, &v->nr, path, &skipped, err);
+	int r;
 
+	v->bad.strict = l->p->input == KV_INPUT_STRICT;
+	r = l->p->sharegpt_path ? load_share(l, err)
+				: trace_burst_load(&v->v, &v->nr, path, &v->bad, err);
 	if (r < 0)
 		return r;
+	if (v->nr == 0 && v->bad.nr && l->p->input != KV_INPUT_ANY)
+		return sluice_fail(err, -EINVAL, "%s: has no request that can be used: %s", path,
+				   v->bad.first);
 	if (v->nr == 0 && !v->share)
 		return 0; /* no request ever, as upstream */
 	if (v->nr == 0)
@@ -353,6 +358,12 @@ int kv_rec_init(struct kv_load *l, struct sluice_err *err)
 		return sluice_fail(err, -ENOMEM, "out of memory for %u users", l->p->users);
 	end_with_input(l);
 	return 0;
+}
+
+uint64_t kv_load_bad(const struct kv_load *l, const char **first)
+{
+	*first = l->rec.bad.first;
+	return l->rec.bad.nr;
 }
 
 void kv_rec_fini(struct kv_load *l)

@@ -85,6 +85,8 @@ struct kv_params {
 	double target_saturation;
 	const char *burst_path; /* NULL: not used */
 	const char *sharegpt_path;
+	/* Without requests an input is an error; KV_INPUT_STRICT: with bad rows as well. */
+	enum { KV_INPUT_ANY, KV_INPUT_CHECKED, KV_INPUT_STRICT } input;
 	uint32_t sharegpt_conversations;
 	uint32_t max_concurrent_allocs;
 	double request_rate;

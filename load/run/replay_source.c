@@ -180,8 +180,7 @@ enum trace_format replay_source_format(const struct replay_source *s)
 
 uint64_t replay_source_bad(const struct replay_source *s, const char **first)
 {
-	*first = "";
-	return s->reader ? trace_reader_bad(s->reader, first) : 0;
+	return s->reader ? trace_reader_bad(s->reader, first) : kv_load_bad(s->load, first);
 }
 
 uint64_t replay_source_line(const struct replay_source *s)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * BurstGPT: CSV files of requests.  Columns are found by their names in the header; rows that
- * cannot be used are counted and left out, as the benchmark does.
+ * cannot be used are counted and left out, as the benchmark does, and the first is told.
  */
 #include <errno.h>
 #include <glob.h>
@@ -14,6 +14,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/trace/digits.h"
+#include "load/trace/reader.h"
 #include "load/trace/requests.h"
 #include "load/trace/table.h"
 
@@ -55,60 +56,92 @@ static bool get_seconds(double *out, struct csv_field f)
 	return end == text + f.len && isfinite(*out);
 }
 
-static bool get_request(struct trace_request *out, const struct table *t, char *row, size_t len)
+static bool get_field(struct trace_request *out, int column, struct csv_field f)
 {
-	struct csv_field f[CSV_FIELDS];
-	int nr = csv_split(row, len, ',', f);
-
-	*out = (struct trace_request){.time_sec = 0};
-	for (int i = REQUEST; i < COLUMNS; i++)
-		if (t->at[i] < 0 || t->at[i] >= nr)
-			return false;
-	if (t->at[TIME] >= nr || (t->at[TIME] >= 0 && !get_seconds(&out->time_sec, f[t->at[TIME]])))
-		return false;
-	return get_tokens(&out->context, f[t->at[REQUEST]]) &&
-	       get_tokens(&out->generate, f[t->at[RESPONSE]]);
+	switch (column) {
+	case TIME:
+		return get_seconds(&out->time_sec, f);
+	case REQUEST:
+		return get_tokens(&out->context, f);
+	default:
+		return get_tokens(&out->generate, f);
+	}
 }
 
-static int load_rows(struct request_list *l, struct source *s, uint64_t *skipped,
-		     struct sluice_err *err)
+struct loader {
+	struct request_list list;
+	struct trace_bad *bad;
+	struct request_place at;
+	struct table t;
+	struct sluice_err *err;
+};
+
+/* Says what is missing; rows are bad then. */
+static int load_header(struct loader *l, char *row, size_t len, uint64_t line)
 {
-	struct table t = {.names = names, .nr_names = COLUMNS};
-	struct trace_request req;
-	char *row;
-	size_t len;
-	uint64_t line;
-	int r;
+	struct csv_field f[CSV_FIELDS];
 
-	while ((r = csv_row(s, ',', &row, &len, &line, err)) != 0) {
-		if (r < 0 && r != -E2BIG)
-			return r;
-		if (r == 1 && !len) /* as Python's csv module */
-			continue;
-		if (r == 1 && !t.nr) {
-			struct csv_field f[CSV_FIELDS];
-
-			table_columns(&t, f, csv_split(row, len, ',', f));
-			continue;
-		}
-		if (r < 0 || !get_request(&req, &t, row, len))
-			++*skipped;
-		else if (request_add(l, &req, 0) < 0)
-			return sluice_fail(err, -ENOMEM, "out of memory");
-	}
+	table_columns(&l->t, f, csv_split(row, len, ',', f));
+	for (int i = REQUEST; i < COLUMNS; i++)
+		if (l->t.at[i] < 0)
+			return request_bad(l->bad, &l->at, line, l->err,
+					   "is not the header of BurstGPT: there is no column '%s'",
+					   names[i]);
 	return 0;
 }
 
-static int load_file(struct request_list *l, const char *path, uint64_t *skipped,
-		     struct sluice_err *err)
+static int load_row(struct loader *l, char *row, size_t len, uint64_t line)
+{
+	struct trace_request req = {.time_sec = 0};
+	struct csv_field f[CSV_FIELDS];
+	int nr = csv_split(row, len, ',', f);
+
+	if (nr < 0)
+		return request_bad(l->bad, &l->at, line, l->err, CSV_BAD_QUOTES);
+	for (int i = 0; i < COLUMNS; i++) {
+		int at = l->t.at[i];
+
+		if (at < 0 && i == TIME)
+			continue;
+		if (at < 0 || at >= nr)
+			return request_bad(l->bad, &l->at, line, l->err, "has no '%s'", names[i]);
+		if (!get_field(&req, i, f[at]))
+			return request_bad(l->bad, &l->at, line, l->err, "%s '%.*s' is not valid",
+					   names[i], READER_SHOW(f[at]));
+	}
+	return request_add(&l->list, &req, 0) < 0 ? sluice_fail(l->err, -ENOMEM, "out of memory")
+						  : 0;
+}
+
+static int load_rows(struct loader *l, struct source *s)
+{
+	uint64_t line;
+	size_t len;
+	char *row;
+	int r;
+
+	l->t = (struct table){.names = names, .nr_names = COLUMNS};
+	while ((r = csv_row(s, ',', &row, &len, &line, l->err)) != 0) {
+		if (r == -E2BIG)
+			r = request_bad(l->bad, &l->at, line, l->err, "is longer than %u bytes",
+					SOURCE_BYTES);
+		else if (r == 1 && len) /* no empty ones, as Python's csv module */
+			r = l->t.nr ? load_row(l, row, len, line) : load_header(l, row, len, line);
+		if (r < 0)
+			return r;
+	}
+	return s->torn ? request_bad(l->bad, &l->at, s->line + 1, l->err, SOURCE_TORN) : 0;
+}
+
+static int load_file(struct loader *l, const char *path)
 {
 	struct source s;
-	int r = source_open(&s, path, err);
+	int r = source_open(&s, path, l->err);
 
 	if (r < 0)
 		return r;
-	r = load_rows(l, &s, skipped, err);
-	*skipped += s.torn;
+	l->at.path = path;
+	r = load_rows(l, &s);
 	source_close(&s);
 	return r;
 }
@@ -157,16 +190,16 @@ static int search(glob_t *g, const char *pattern, const char *path, struct sluic
 	return 0;
 }
 
-static int load_pattern(struct request_list *l, const char *pattern, const char *path,
-			uint64_t *skipped, struct sluice_err *err)
+static int load_pattern(struct loader *l, const char *pattern, const char *path)
 {
 	glob_t g;
-	int r = search(&g, pattern, path, err);
+	int r = search(&g, pattern, path, l->err);
 
 	if (r < 0)
 		return r;
+	l->at.named = true;
 	for (size_t i = 0; i < g.gl_pathc && r == 0; i++)
-		r = load_file(l, g.gl_pathv[i], skipped, err);
+		r = load_file(l, g.gl_pathv[i]);
 	globfree(&g);
 	return r;
 }
@@ -189,21 +222,19 @@ int trace_burst_find(const char *path, struct sluice_err *err)
 	return r;
 }
 
-int trace_burst_load(struct trace_request **out, size_t *nr, const char *path, uint64_t *skipped,
-		     struct sluice_err *err)
+int trace_burst_load(struct trace_request **out, size_t *nr, const char *path,
+		     struct trace_bad *bad, struct sluice_err *err)
 {
-	struct request_list l = {.nr = 0};
+	struct trace_bad unseen = {.nr = 0};
+	struct loader l = {.bad = bad ? bad : &unseen, .at = {.unit = "line"}, .err = err};
 	CLEANUP_FREE char *pattern = NULL;
-	uint64_t bad = 0;
 	int r = pattern_of(&pattern, path, err);
 
 	if (r == 0)
-		r = pattern ? load_pattern(&l, pattern, path, &bad, err)
-			    : load_file(&l, path, &bad, err); /* which says why not */
-	if (r == 0 && request_finish(&l, out, nr) < 0)
+		r = pattern ? load_pattern(&l, pattern, path)
+			    : load_file(&l, path); /* which says why not */
+	if (r == 0 && request_finish(&l.list, out, nr) < 0)
 		r = sluice_fail(err, -ENOMEM, "out of memory");
-	request_list_fini(&l);
-	if (r == 0 && skipped)
-		*skipped = bad;
+	request_list_fini(&l.list);
 	return r;
 }

@@ -20,6 +20,7 @@ int csv_row(struct source *s, char separator, char **ret_row, size_t *ret_len, u
  * Cut a row into fields, unquoted where it lies.  Returns how many there are, or -EINVAL when
  * the quotes are wrong: one is never closed, or followed by something else than a separator.
  */
+#define CSV_BAD_QUOTES "a quote is not closed, or not at the end of its field"
 int csv_split(char *row, size_t len, char separator, struct csv_field fields[CSV_FIELDS]);
 
 #endif

@@ -22,6 +22,13 @@ static const struct trace_input *const inputs[TRACE_FORMATS] = {
 	[TRACE_OPLOG] = &trace_oplog_input,
 };
 
+void trace_printable(char *text)
+{
+	for (; *text; text++)
+		if ((unsigned char)*text < ' ' || *text == 0x7f)
+			*text = '?';
+}
+
 int reader_bad(struct trace_reader *r, uint64_t line, const char *fmt, ...)
 {
 	va_list ap;
@@ -30,10 +37,7 @@ int reader_bad(struct trace_reader *r, uint64_t line, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(r->why, sizeof(r->why), fmt, ap);
 	va_end(ap);
-	/* What a message shows of a row must not look like another line. */
-	for (char *c = r->why; *c; c++)
-		if ((unsigned char)*c < ' ' || *c == 0x7f)
-			*c = '?';
+	trace_printable(r->why);
 	return -EBADMSG;
 }
 
@@ -130,7 +134,7 @@ static int at_end(struct trace_reader *r, struct sluice_err *err)
 	if (!r->s.torn || r->torn_told)
 		return 0;
 	r->torn_told = true;
-	reader_bad(r, r->s.line + 1, "the compressed data ends inside a frame");
+	reader_bad(r, r->s.line + 1, SOURCE_TORN);
 	return count_bad(r, err);
 }
 

@@ -42,6 +42,8 @@ struct trace_reader {
 /* The row that begins in @line is none, and why not. */
 int reader_bad(struct trace_reader *r, uint64_t line, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+/* What a message shows of a row must not look like another line. */
+void trace_printable(char *text);
 /* "%.*s" of a field that may hold anything, cut to what fits into a message. */
 #define READER_SHOW(field) (int)((field).len < 40 ? (field).len : 40), (field).at
 

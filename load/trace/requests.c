@@ -3,8 +3,14 @@
 #include "load/trace/requests.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/err.h"
+#include "load/trace/reader.h"
 
 /* Room for @need elements, twice as much each time; NULL when there is no memory. */
 static void *grow(void *v, size_t *room, size_t need, size_t size)
@@ -75,4 +81,28 @@ void trace_requests_free(struct trace_request *v, size_t nr)
 {
 	(void)nr; /* one block */
 	free(v);
+}
+
+int request_bad(struct trace_bad *b, const struct request_place *at, uint64_t number,
+		struct sluice_err *err, const char *fmt, ...)
+{
+	const char *slash = strrchr(at->path, '/');
+	struct sluice_short room;
+	char why[120];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(why, sizeof(why), fmt, ap);
+	va_end(ap);
+	trace_printable(why);
+	if (b->strict)
+		return sluice_fail(err, -EBADMSG, "%s: %s %" PRIu64 ": %s",
+				   sluice_shorten(&room, at->path), at->unit, number, why);
+	if (!b->nr++)
+		snprintf(b->first, sizeof(b->first), "%.50s%s%s %" PRIu64 ": %s",
+			 !at->named ? ""
+			 : slash    ? slash + 1
+				    : at->path,
+			 at->named ? ": " : "", at->unit, number, why);
+	return 0;
 }

@@ -22,4 +22,15 @@ int request_text(struct request_list *l, const char *text, size_t *ret);
 int request_finish(const struct request_list *l, struct trace_request **out, size_t *nr);
 void request_list_fini(struct request_list *l);
 
+/*
+ * @unit ("line", "item") @number of @path is bad, and why.  0 where that was counted, -EBADMSG
+ * where it is the end.  @named: the file's name is part of what is kept, there are several.
+ */
+struct request_place {
+	const char *path, *unit;
+	bool named;
+};
+int request_bad(struct trace_bad *b, const struct request_place *at, uint64_t number,
+		struct sluice_err *err, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+
 #endif

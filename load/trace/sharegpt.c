@@ -19,14 +19,31 @@ enum { ID_MAX = 1024 };
 struct message {
 	enum { OTHER, HUMAN, GPT } from;
 	uint64_t chars;
+	bool whole; /* it says who and what */
 };
 
 struct loader {
 	struct jscan j;
 	struct request_list list;
 	const struct trace_sharegpt_opts *o;
-	bool no_memory;
+	struct trace_bad *bad;
+	struct request_place at;
+	uint64_t item; /* from 1 */
+	bool listed;   /* the item has its list */
+	int failed;    /* -errno: told already */
 };
+
+static bool item_bad(struct loader *l, const char *why)
+{
+	l->failed = request_bad(l->bad, &l->at, l->item, l->j.err, "%s", why);
+	return l->failed == 0;
+}
+
+static bool no_memory(struct loader *l)
+{
+	l->failed = sluice_fail(l->j.err, -ENOMEM, "out of memory");
+	return false;
+}
 
 static uint32_t tokens(uint64_t chars, uint32_t per_token, uint32_t cap)
 {
@@ -36,30 +53,32 @@ static uint32_t tokens(uint64_t chars, uint32_t per_token, uint32_t cap)
 }
 
 /* A string; what is something else is passed over. */
-static bool text_or_other(struct jscan *j, char *out, size_t size, uint64_t *chars)
+static bool text_or_other(struct jscan *j, char *out, size_t size, uint64_t *chars, int *texts)
 {
-	if (jscan_next(j) == '"')
-		return jscan_string(j, out, size, chars);
-	return jscan_skip(j);
+	if (jscan_next(j) != '"')
+		return jscan_skip(j);
+	++*texts;
+	return jscan_string(j, out, size, chars);
 }
 
 static bool read_message(struct jscan *j, struct message *m)
 {
 	enum jscan_at it = JSCAN_BEGIN;
 	char key[16], from[16] = "";
-	int r;
+	int r, texts = 0;
 
-	*m = (struct message){OTHER, 0};
+	*m = (struct message){OTHER, 0, false};
 	if (jscan_next(j) != '{')
 		return jscan_skip(j);
 	while ((r = jscan_member(j, &it, key, sizeof(key))) == 1) {
-		bool ok = !strcmp(key, "from")    ? text_or_other(j, from, sizeof(from), NULL)
-			  : !strcmp(key, "value") ? text_or_other(j, NULL, 0, &m->chars)
+		bool ok = !strcmp(key, "from") ? text_or_other(j, from, sizeof(from), NULL, &texts)
+			  : !strcmp(key, "value") ? text_or_other(j, NULL, 0, &m->chars, &texts)
 						  : jscan_skip(j);
 
 		if (!ok)
 			return false;
 	}
+	m->whole = texts >= 2;
 	m->from = !strcmp(from, "human") ? HUMAN : !strcmp(from, "gpt") ? GPT : OTHER;
 	return r == 0;
 }
@@ -73,19 +92,20 @@ static bool read_messages(struct loader *l)
 
 	if (jscan_next(&l->j) != '[')
 		return jscan_skip(&l->j);
+	l->listed = true;
 	for (uint32_t i = 0; (r = jscan_element(&l->j, &it)) == 1; i++) {
 		struct trace_request req = {.turn = i / 2 + 1};
 
 		if (!read_message(&l->j, &m[i & 1]))
 			return false;
+		if (!m[i & 1].whole && !item_bad(l, "a message has no text 'from' and 'value'"))
+			return false;
 		if (!(i & 1) || m[0].from != HUMAN || m[1].from != GPT)
 			continue;
 		req.context = tokens(m[0].chars, l->o->chars_per_token, l->o->max_context);
 		req.generate = tokens(m[1].chars, l->o->chars_per_token, l->o->max_generation);
-		if (request_add(&l->list, &req, 0) < 0) {
-			l->no_memory = true;
-			return false;
-		}
+		if (request_add(&l->list, &req, 0) < 0)
+			return no_memory(l);
 	}
 	return r == 0;
 }
@@ -108,8 +128,10 @@ static bool read_conversation(struct loader *l, uint32_t index)
 	char key[16], id[ID_MAX];
 	int r;
 
+	l->item = index + 1ull;
+	l->listed = false;
 	if (jscan_next(&l->j) != '{')
-		return jscan_skip(&l->j);
+		return jscan_skip(&l->j) && item_bad(l, "is not an object");
 	snprintf(id, sizeof(id), "conv_%" PRIu32, index);
 	while ((r = jscan_member(&l->j, &it, key, sizeof(key))) == 1) {
 		bool ok = !strcmp(key, "id")              ? read_id(&l->j, id)
@@ -121,12 +143,12 @@ static bool read_conversation(struct loader *l, uint32_t index)
 	}
 	if (r < 0)
 		return false;
+	if (!l->listed)
+		return item_bad(l, "has no list 'conversations'");
 	if (first == l->list.nr)
 		return true;
-	if (request_text(&l->list, id, &text) < 0) {
-		l->no_memory = true;
-		return false;
-	}
+	if (request_text(&l->list, id, &text) < 0)
+		return no_memory(l);
 	for (size_t i = first; i < l->list.nr; i++)
 		l->list.v[i].text = text;
 	return true;
@@ -145,22 +167,27 @@ static int read_all(struct loader *l, const char *path, struct sluice_err *err)
 			break;
 		ok = read_conversation(l, i);
 	}
-	if (l->no_memory)
-		return sluice_fail(err, -ENOMEM, "out of memory");
+	if (l->failed < 0)
+		return l->failed;
 	if (l->j.error < 0)
 		return l->j.error;
 	if (ok && r >= 0)
 		return 0;
 	return sluice_fail(err, -EINVAL, "%s: line %" PRIu64 ": not the JSON of ShareGPT%s",
 			   sluice_shorten(&room, path), l->j.source->line + 1,
-			   l->j.at == l->j.end ? ": it ends too early" : "");
+			   l->j.source->torn     ? ": " SOURCE_TORN
+			   : l->j.at == l->j.end ? ": it ends too early"
+						 : "");
 }
 
 int trace_sharegpt_load(struct trace_request **out, size_t *nr, const char *path,
-			const struct trace_sharegpt_opts *o, struct sluice_err *err)
+			const struct trace_sharegpt_opts *o, struct trace_bad *bad,
+			struct sluice_err *err)
 {
+	struct trace_bad unseen = {.nr = 0};
+	struct loader l = {
+		.o = o, .bad = bad ? bad : &unseen, .at = {.path = path, .unit = "item"}};
 	struct source s;
-	struct loader l = {.o = o};
 	int r = source_open(&s, path, err);
 
 	if (r < 0)

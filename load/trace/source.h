@@ -23,6 +23,7 @@ struct source {
 
 #define SOURCE_BYTES (512u << 10) /* of the buffer: the longest row */
 #define SOURCE_PAD   64
+#define SOURCE_TORN  "the compressed data ends inside a frame"
 
 /* "-" is standard input.  Skips a byte order mark. */
 int source_open(struct source *s, const char *path, struct sluice_err *err);

@@ -70,7 +70,7 @@ int table_row(struct trace_reader *r, const struct table *t, struct trace_row *r
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	n = csv_split(text, len, t->separator, f);
 	if (n < 0)
-		return reader_bad(r, line, "a quote is not closed, or not at the end of its field");
+		return reader_bad(r, line, CSV_BAD_QUOTES);
 	if (n < t->need || n > t->nr)
 		return reader_bad(r, line, "%d columns instead of %d", n, t->nr);
 	/* Half a word is not valid, but nothing at all may be. */

@@ -148,24 +148,32 @@ struct trace_request {
 	const char *id;             /* ShareGPT: of the conversation; freed with the requests */
 	uint32_t turn;              /* from 1 */
 };
+/* What of an input cannot be used and is left out. */
+struct trace_bad {
+	bool strict; /* in: the first one is an error, -EBADMSG */
+	uint64_t nr;
+	char first[200]; /* "line 5: ..." or "item 3: ..." */
+};
 /*
  * All usable requests of a BurstGPT input: a file, a folder (all *.csv, sorted) or a glob
- * (sorted).  *@skipped (may be NULL) is the number of rows that cannot be used.  -ENOENT when
- * there is no such file.
+ * (sorted).  @bad, zeroed but for strict, may be NULL.  -ENOENT when there is no such file.
  */
-int trace_burst_load(struct trace_request **out, size_t *nr, const char *path, uint64_t *skipped,
-		     struct sluice_err *err);
+int trace_burst_load(struct trace_request **out, size_t *nr, const char *path,
+		     struct trace_bad *bad, struct sluice_err *err);
 /* Is there anything it could be loaded from?  0, or what is wrong in @err. */
 int trace_burst_find(const char *path, struct sluice_err *err);
 /*
  * The first @max_conversations of a ShareGPT file, in order, turn by turn; tokens: max(1,
  * characters / chars_per_token), capped (0: not).  Memory does not grow with the rest of the file.
+ * Bad are items without a list of conversations, and messages that are none; a conversation without
+ * a question and its answer is not.
  */
 struct trace_sharegpt_opts {
 	uint32_t max_conversations, max_context, max_generation, chars_per_token; /* 0: 4 */
 };
 int trace_sharegpt_load(struct trace_request **out, size_t *nr, const char *path,
-			const struct trace_sharegpt_opts *o, struct sluice_err *err);
+			const struct trace_sharegpt_opts *o, struct trace_bad *bad,
+			struct sluice_err *err);
 /* Frees what either gave. */
 void trace_requests_free(struct trace_request *v, size_t nr);
 

@@ -220,6 +220,23 @@ def requests_go_through_the_model():
 
 
 @case
+def bad_requests_are_told_and_counted_or_end_it():
+    with open('burst.csv', 'w') as f:
+        f.write('Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n1,m,100,20,120,l\n2,m,many,20,1,l\n3,m,1\n')
+    with open('share.json', 'w') as f:
+        json.dump([{'conversations': [{'from': who, 'value': 'word ' * 40} for who in ('human', 'gpt')]}, 7, {'id': 'none'}], f)
+    cache = '--model', 'tiny-1b', '--gpu-mem-gb', 0, '--cpu-mem-gb', 0
+    for name, first in ('burst.csv', "line 3: Request tokens 'many' is not valid"), ('share.json', 'item 2: is not an object'):
+        result = replay(name, *FLAT, '--target', 'null', *cache)
+        assert f'2 bad rows were left out, the first: {first}' in result['said'], result['said']
+        assert result['replay']['bad_rows'] == 2 and result['replay']['first_bad'] == first, result['replay']
+        refused(name, *FLAT, '--target', 'd', *cache, '--strict', says=f'{name}: {first}')
+    write_trace('t.csv', some_rows(5))
+    refused('t.csv', '--format', 'burstgpt', '--target', 'd',
+            says="t.csv: has no request that can be used: line 1: is not the header of BurstGPT: there is no column 'Request tokens'")
+
+
+@case
 def hash_ids_of_mooncake_are_objects():
     with open('m.jsonl', 'w') as f:
         for i in range(30):

@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct trace_request *v = NULL;
 	struct sluice_err err = {0, ""};
 	char path[64];
-	uint64_t skipped = 0;
+	struct trace_bad bad = {.strict = size > 1 && data[1] & 1};
 	size_t nr = 0;
 	bool chats;
 	int fd, r;
@@ -43,8 +43,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	fd = memfd_create("fuzz", MFD_CLOEXEC);
 	FUZZ_CHECK(fd >= 0 && write(fd, data + 1, size - 1) == (ssize_t)(size - 1));
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	r = chats ? trace_sharegpt_load(&v, &nr, path, &o, &err)
-		  : trace_burst_load(&v, &nr, path, &skipped, &err);
+	r = chats ? trace_sharegpt_load(&v, &nr, path, &o, &bad, &err)
+		  : trace_burst_load(&v, &nr, path, &bad, &err);
+	FUZZ_CHECK(!bad.nr == !bad.first[0]);
 	FUZZ_CHECK(r == 0 || (r < 0 && err.msg[0] && err.code == r));
 	check_requests(v, nr, chats);
 	trace_requests_free(v, nr);

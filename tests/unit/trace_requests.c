@@ -9,7 +9,7 @@
 
 static struct trace_request *v;
 static size_t nr;
-static uint64_t skipped;
+static struct trace_bad bad;
 static struct sluice_err err;
 
 static const char *make(const char *name, const char *text)
@@ -31,8 +31,9 @@ static void forget(void)
 static int burst(const char *path)
 {
 	forget();
-	skipped = 99;
-	return trace_burst_load(&v, &nr, path, &skipped, &err);
+	bad.nr = 0;
+	bad.first[0] = 0;
+	return trace_burst_load(&v, &nr, path, &bad, &err);
 }
 
 static void rows_of_burstgpt_are_requests(void)
@@ -42,7 +43,7 @@ static void rows_of_burstgpt_are_requests(void)
 					 "1e2,\"a,b\", 0 ,\"7\",,\n")),
 	      0, &err);
 	T_EQ(nr, 3);
-	T_EQ(skipped, 0);
+	T_EQ(bad.nr, 0);
 	T_OK(v[0].time_sec == 5 && v[0].context == 472 && v[0].generate == 18 && !v[0].id);
 	T_OK(v[1].time_sec == 45.5 && v[1].context == 1087 && v[1].generate == 230);
 	T_OK(v[2].time_sec == 100 && v[2].context == 0 && v[2].generate == 7);
@@ -56,7 +57,9 @@ static void columns_are_found_by_name(void)
 	T_OK(v[0].time_sec == 0 && v[0].context == 3 && v[0].generate == 1);
 	T_ERR(burst(make("b.csv", "Timestamp,Request tokens\n1,2\n3,4\n")), 0, &err);
 	T_EQ(nr, 0);
-	T_EQ(skipped, 2);
+	T_EQ(bad.nr, 3); /* the header and both rows */
+	T_STR_HAS(bad.first, "line 1: is not the header of BurstGPT: there is no column "
+			     "'Response tokens'");
 }
 
 static void rows_that_cannot_be_used_are_counted(void)
@@ -74,7 +77,29 @@ static void rows_that_cannot_be_used_are_counted(void)
 	      0, &err);
 	T_EQ(nr, 1);
 	T_OK(v[0].time_sec == 7);
-	T_EQ(skipped, 8);
+	T_EQ(bad.nr, 8);
+	T_STR_HAS(bad.first, "line 2: Request tokens 'x' is not valid");
+}
+
+static void a_strict_burst_ends_at_the_first_bad_row(void)
+{
+	bad.strict = true;
+	T_EQ(burst(make("b.csv", HEADER "1,m,1,1,1,l\n\n2,m,1,-5,1,l\n3,m,x,1,1,l\n")), -EBADMSG);
+	T_STR_HAS(err.msg, "b.csv: line 4: Response tokens '-5' is not valid");
+	T_EQ(burst(make("b.csv", HEADER "3,m,1\n")), -EBADMSG);
+	T_STR_HAS(err.msg, "line 2: has no 'Response tokens'");
+	T_ERR(burst(make("b.csv", HEADER "1,m,1,1,1,l\n")), 0, &err);
+	bad.strict = false;
+}
+
+static void bad_rows_of_several_files_are_told_with_the_file(void)
+{
+	T_EQ(mkdir(t_path("two"), 0777), 0);
+	make("two/1.csv", HEADER "1,m,2,2,4,l\n");
+	make("two/2.csv", HEADER "soon,m,1,1,2,l\n");
+	T_ERR(burst(t_path("two")), 0, &err);
+	T_EQ(bad.nr, 1);
+	T_STR_HAS(bad.first, "2.csv: line 2: Timestamp 'soon' is not valid");
 }
 
 static void an_empty_burst_has_no_requests(void)
@@ -83,7 +108,7 @@ static void an_empty_burst_has_no_requests(void)
 	T_EQ(nr, 0);
 	T_ERR(burst(make("b.csv", HEADER)), 0, &err);
 	T_EQ(nr, 0);
-	T_EQ(skipped, 0);
+	T_EQ(bad.nr, 0);
 }
 
 static void folders_and_patterns_are_read_in_order(void)
@@ -120,7 +145,9 @@ static int chats(const char *text, uint32_t max)
 	const struct trace_sharegpt_opts o = {max, 16384, 2048, 4};
 
 	forget();
-	return trace_sharegpt_load(&v, &nr, make("s.json", text), &o, &err);
+	bad.nr = 0;
+	bad.first[0] = 0;
+	return trace_sharegpt_load(&v, &nr, make("s.json", text), &o, &bad, &err);
 }
 
 #define SAY(who, what) "{\"from\":\"" who "\",\"value\":\"" what "\"}"
@@ -161,6 +188,27 @@ static void other_pairs_are_left_out_but_numbered(void)
 	T_EQ(nr, 1);
 	T_EQ(v[0].turn, 2);
 	T_OK(!strcmp(v[0].id, "17"));
+}
+
+static void what_is_no_conversation_is_told_with_its_number(void)
+{
+	static const char text[] = "[{\"conversations\":[" SAY("human", "x") "," SAY(
+		"gpt", "y") "]},5,{\"id\":\"a\"},{\"conversations\":[]},"
+			    "{\"conversations\":[{\"from\":\"human\",\"value\":7}]}]";
+
+	T_ERR(chats(text, 10), 0, &err);
+	T_EQ(nr, 1);
+	T_EQ(bad.nr, 3);
+	T_STR_HAS(bad.first, "item 2: is not an object");
+	T_ERR(chats("[{\"id\":1}]", 10), 0, &err);
+	T_STR_HAS(bad.first, "item 1: has no list 'conversations'");
+	T_ERR(chats("[{\"conversations\":[[]]}]", 10), 0, &err);
+	T_STR_HAS(bad.first, "item 1: a message has no text 'from' and 'value'");
+	bad.strict = true;
+	T_EQ(chats(text, 10), -EBADMSG);
+	T_STR_HAS(err.msg, "s.json: item 2: is not an object");
+	T_ERR(chats(text, 1), 0, &err);
+	bad.strict = false;
 }
 
 static void characters_are_counted_not_bytes(void)
@@ -209,7 +257,7 @@ static void only_the_first_conversations_are_read(void)
 
 static void json_that_is_not_is_refused(void)
 {
-	static const char *const bad[] = {
+	static const char *const junk[] = {
 		"",
 		"x",
 		"{}",
@@ -224,9 +272,9 @@ static void json_that_is_not_is_refused(void)
 	};
 	char deep[500];
 
-	for (size_t i = 0; i < T_COUNT(bad); i++) {
-		if (chats(bad[i], 10) != -EINVAL)
-			T_FAIL("%s is taken", bad[i]);
+	for (size_t i = 0; i < T_COUNT(junk); i++) {
+		if (chats(junk[i], 10) != -EINVAL)
+			T_FAIL("%s is taken", junk[i]);
 		T_STR_HAS(err.msg, "s.json: line ");
 	}
 	memset(deep, '[', sizeof(deep) - 1);
@@ -240,11 +288,14 @@ static const struct t_case cases[] = {
 	T_CASE(rows_of_burstgpt_are_requests),
 	T_CASE(columns_are_found_by_name),
 	T_CASE(rows_that_cannot_be_used_are_counted),
+	T_CASE(a_strict_burst_ends_at_the_first_bad_row),
+	T_CASE(bad_rows_of_several_files_are_told_with_the_file),
 	T_CASE(an_empty_burst_has_no_requests),
 	T_CASE(folders_and_patterns_are_read_in_order),
 	T_CASE(a_burst_that_is_not_there_is_named),
 	T_CASE(pairs_of_sharegpt_are_requests),
 	T_CASE(other_pairs_are_left_out_but_numbered),
+	T_CASE(what_is_no_conversation_is_told_with_its_number),
 	T_CASE(characters_are_counted_not_bytes),
 	T_CASE(long_messages_are_capped),
 	T_CASE(only_the_first_conversations_are_read),
