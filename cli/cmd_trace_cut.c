@@ -94,6 +94,9 @@ static int cut_run(void *args, int argc, char **argv)
 		return cli_usage(&cmd_trace_cut, "IN and OUT are needed, not %d operands", argc);
 	if (!a->from && !a->to && !a->keys)
 		return cli_usage(&cmd_trace_cut, "nothing to cut; give --from, --to or --keys");
+	if (c.from.given && c.to.given && c.from.relative == c.to.relative && c.to.ns <= c.from.ns)
+		return cli_usage(&cmd_trace_cut, "--to: '%s' is not later than --from '%s'", a->to,
+				 a->from);
 	c.in = argv[0];
 	return cli_trace_copy(&c, argv[1], &cmd_trace_cut);
 }
