@@ -63,9 +63,11 @@ static int pick_format(struct trace_reader *r, struct sluice_err *err)
 	struct sluice_short room;
 	const char *path = sluice_shorten(&room, source_path(&r->s));
 
-	r->format = r->o.format;
-	if (r->format == TRACE_AUTO)
-		r->format = trace_detect_source(&r->s);
+	r->format = trace_detect_source(&r->s);
+	if (r->s.torn && r->s.at == r->s.end)
+		return sluice_fail(err, -EINVAL, "%s: line 1: " SOURCE_TORN, path);
+	if (r->o.format != TRACE_AUTO)
+		r->format = r->o.format;
 	if (r->format == TRACE_AUTO && r->s.at == r->s.end)
 		return sluice_fail(err, -EINVAL, "%s: is empty", path);
 	if (r->format == TRACE_AUTO)
@@ -76,10 +78,13 @@ static int pick_format(struct trace_reader *r, struct sluice_err *err)
 			path);
 	r->in = inputs[r->format];
 	if (!r->in)
-		return sluice_fail(err, -ENOTSUP,
-				   "%s: holds requests (%s), not operations; 'sluice kv' makes "
-				   "operations of them",
-				   path, trace_format_names[r->format]);
+		return sluice_fail(
+			err, -ENOTSUP,
+			"%s: holds requests (%s), not operations; make operations of them "
+			"with 'sluice kv %s --io-trace-log OUT.csv'",
+			path, trace_format_names[r->format],
+			r->format == TRACE_BURSTGPT ? "--use-burst-trace --burst-trace-path IN"
+						    : "--dataset-path IN");
 	return 0;
 }
 

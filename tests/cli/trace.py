@@ -282,6 +282,10 @@ def a_compressed_trace_that_was_cut_off_gives_its_rows():
     assert len(got) > 1000 and text.startswith(got)
     done = trace('convert', '--strict', 'b.csv.zst', 'd.csv', status=2)
     assert 'ends inside a frame' in done.err and not os.path.exists('d.csv'), done
+    save('f.csv.zst', whole[:40])
+    for more in [], ['--format', 'kv']:
+        done = trace('convert', *more, 'f.csv.zst', 'd.csv', status=2)
+        assert 'f.csv.zst: line 1: the compressed data ends inside a frame' in done.err and not os.path.exists('d.csv'), done
     save('e.csv.zst', whole[:-5] + bytes(5))
     done = trace('convert', 'e.csv.zst', 'd.csv', status=2)
     assert 'cannot be decompressed' in done.err and not os.path.exists('d.csv'), done
@@ -292,6 +296,7 @@ def what_cannot_be_done_is_refused_before_anything_is_created():
     save('a.csv', kv_text(kv_rows(3)))
     save('junk', 'hello\n')
     save('s.json', '[{"conversations": []}]')
+    save('burst.csv', 'Timestamp,Request tokens,Response tokens\n1,2,3\n')
     save('m.jsonl', '{"timestamp": 0, "hash_ids": [1]}\n')
     before = sorted(os.listdir('.'))
     for args, word in (
@@ -309,7 +314,8 @@ def what_cannot_be_done_is_refused_before_anything_is_created():
             (['convert', 'nowhere', 'b.csv'], 'nowhere: No such file'),
             (['convert', '.', 'b.csv'], 'directory'),
             (['convert', 'junk', 'b.csv'], 'known format'),
-            (['convert', 's.json', 'b.csv'], 'sluice kv'),
+            (['convert', 's.json', 'b.csv'], "'sluice kv --dataset-path IN --io-trace-log OUT.csv'"),
+            (['stat', 'burst.csv'], "'sluice kv --use-burst-trace --burst-trace-path IN --io-trace-log OUT.csv'"),
             (['convert', 'm.jsonl', 'b.csv'], 'bytes per token'),
             (['convert', 'm.jsonl', 'b.csv', '--model', 'gpt-9'], "'gpt-9'"),
             (['convert', 'm.jsonl', 'b.csv', '--model', 'tiny-1b', '--bytes-per-token', '5'], 'exclude'),
@@ -320,6 +326,8 @@ def what_cannot_be_done_is_refused_before_anything_is_created():
             (['cut', 'a.csv', 'b.csv'], '--from, --to or --keys'),
             (['cut', '--from', 'noon', 'a.csv', 'b.csv'], "'noon' is not a time"),
             (['cut', '--to', '+-1', 'a.csv', 'b.csv'], 'is not a time'),
+            (['cut', '--from', '+10', '--to', '+5', 'a.csv', 'b.csv'], "--to: '+5' is not later than --from '+10'"),
+            (['cut', '--from', '7', '--to', '7', 'a.csv', 'b.csv'], "--to: '7' is not later than --from '7'"),
             (['cut', '--keys', '0%', 'a.csv', 'b.csv'], "'0%' is not a share"),
             (['cut', '--keys', '101%', 'a.csv', 'b.csv'], 'is not a share'),
             (['cut', '--keys', '0.1', 'a.csv', 'b.csv'], 'is not a share'),
