@@ -15,6 +15,7 @@
 #include "cli/kv_output.h"
 #include "cli/progress.h"
 #include "cli/stop.h"
+#include "cli/trace.h"
 #include "load/report/kv_report.h"
 #include "load/report/result.h"
 
@@ -121,6 +122,20 @@ static int run(struct kv_command *c, struct kv_result *res, struct sluice_err *e
 	return job->trace_path ? kv_run_trace(job, res, err) : kv_run_real(job, res, err);
 }
 
+/* Recorded requests that were not used. */
+static void tell_input(const struct kv_command *c, const struct kv_result *res)
+{
+	uint32_t level = c->args->up.log_level;
+
+	if (res->input_empty && level <= KV_LOG_WARNING)
+		cli_fail(&cmd_kv, CLI_OK,
+			 "warning: --burst-trace-path: '%s' has no row that can be used, so there "
+			 "was no request",
+			 c->args->up.burst_path);
+	else if (level <= KV_LOG_INFO)
+		cli_trace_tell_bad(res->input_bad, res->input_first_bad, &cmd_kv);
+}
+
 static int run_and_report(struct kv_command *c, struct kv_result *res)
 {
 	struct sluice_err err = {0, ""};
@@ -140,11 +155,7 @@ static int run_and_report(struct kv_command *c, struct kv_result *res)
 		status = report(c, &r);
 	if (rc < 0 && status == CLI_OK)
 		status = cli_fail(&cmd_kv, CLI_FAILED, "%s", err.msg);
-	if (res->input_empty && c->args->up.log_level <= KV_LOG_WARNING)
-		cli_fail(&cmd_kv, CLI_OK,
-			 "warning: --burst-trace-path: '%s' has no row that can be used, so there "
-			 "was no request",
-			 c->args->up.burst_path);
+	tell_input(c, res);
 	if (status == CLI_OK && *c->stop)
 		status = cli_fail(&cmd_kv, 128 + *c->stop, "interrupted; the result is partial");
 	if (status == CLI_OK)

@@ -67,8 +67,8 @@ static void tell_losses(const struct trace_copy *c)
 			cli_fail(&cmd_trace_convert, 0, "lost: %s", trace_loss_texts[i]);
 		else if (c->lost[i])
 			cli_fail(&cmd_trace_convert, 0,
-				 "lost: %s (%" PRIu64 " of %" PRIu64 " rows)", trace_loss_texts[i],
-				 c->lost[i], c->rows_in);
+				 "lost: %s (%" PRIu64 " of %" PRIu64 " row%s)", trace_loss_texts[i],
+				 c->lost[i], c->rows_in, c->rows_in == 1 ? "" : "s");
 	}
 }
 

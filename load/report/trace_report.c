@@ -137,16 +137,18 @@ static void text_span(FILE *f, const struct trace_summary *s)
 	char text[32];
 	struct tm tm;
 
-	fprintf(f, "%" PRIu64 " rows over %.3f s", s->rows, seconds(s->last_ns - s->first_ns));
+	fprintf(f, "%" PRIu64 " row%s over %.3f s", s->rows, s->rows == 1 ? "" : "s",
+		seconds(s->last_ns - s->first_ns));
 	if (s->first_ns >= 1000000000ull * 1000000000 && gmtime_r(&at, &tm) &&
 	    strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &tm))
 		fprintf(f, " from %s UTC", text);
 	fprintf(f, "\n");
 	if (s->backwards)
-		fprintf(f, "  %" PRIu64 " rows are earlier than the one before, by up to %.6f s\n",
-			s->backwards, seconds(s->back_max_ns));
+		fprintf(f, "  %" PRIu64 " row%s earlier than the one before, by up to %.6f s\n",
+			s->backwards, s->backwards == 1 ? " is" : "s are", seconds(s->back_max_ns));
 	if (s->failed)
-		fprintf(f, "  %" PRIu64 " operations had failed\n", s->failed);
+		fprintf(f, "  %" PRIu64 " operation%s had failed\n", s->failed,
+			s->failed == 1 ? "" : "s");
 }
 
 void report_trace_text(FILE *f, const struct trace_summary *s, const char *name)

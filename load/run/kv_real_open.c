@@ -14,6 +14,7 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "load/run/kv_real.h"
+#include "load/run/kv_result.h"
 
 #define GIB           0x1p30
 #define FREE_SHARE    0.95 /* of the free space, unless the user says how much; upstream's */
@@ -216,7 +217,8 @@ static int model_open(struct kv_real *k, struct sluice_err *err)
 	if (!k->texts || kv_cache_new(&k->cache, &k->pl.cache, real_emit, k) < 0)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	r = kv_load_new(&k->load, k->p, k->texts, err);
-	k->r->input_empty = r == 0 && kv_load_is_empty(k->load);
+	if (r == 0)
+		kv_result_input(k->r, k->load);
 	return r;
 }
 

@@ -3,6 +3,7 @@
 #define SLUICE_RUN_KV_RESULT_H
 
 /* Filling a struct kv_result: what real runs and traces do alike. */
+#include "load/model/kv_load.h"
 #include "load/model/kv_scale.h"
 #include "load/run/kv.h"
 
@@ -31,6 +32,9 @@ int kv_result_scaled(struct kv_result *r, const struct kv_scale *s, enum kv_scal
 
 /* Latency beyond which a request of this level violates its target, ms. */
 double kv_qos_target_ms(const struct kv_params *p, int qos);
+
+/* What is wrong with a recorded input. */
+void kv_result_input(struct kv_result *r, const struct kv_load *l);
 
 /* What is in the tiers now. */
 void kv_result_tiers(struct kv_result *r, const struct kv_cache *c);

@@ -444,7 +444,7 @@ static int prepare(struct tracer *t)
 	r = kv_load_new(&t->load, &t->params, t->texts, t->err);
 	if (r < 0)
 		return r;
-	t->r->input_empty = kv_load_is_empty(t->load);
+	kv_result_input(t->r, t->load);
 	r = kv_cache_new(&t->cache, &t->opts, emit, t);
 	if (r < 0)
 		return sluice_fail(t->err, r, "out of memory");

@@ -72,7 +72,8 @@ int table_row(struct trace_reader *r, const struct table *t, struct trace_row *r
 	if (n < 0)
 		return reader_bad(r, line, CSV_BAD_QUOTES);
 	if (n < t->need || n > t->nr)
-		return reader_bad(r, line, "%d columns instead of %d", n, t->nr);
+		return reader_bad(r, line, "%d column%s instead of %d", n, n == 1 ? "" : "s",
+				  t->nr);
 	/* Half a word is not valid, but nothing at all may be. */
 	if (r->s.unended && n <= CSV_FIELDS && !f[n - 1].len)
 		return reader_bad(r, line, "is cut off");

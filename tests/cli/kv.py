@@ -645,6 +645,10 @@ def a_recorded_input_is_looked_for_first_and_may_be_empty():
         assert 'no request was completed' in err and 'No request was completed' in out and 'summary' not in result, (out, err)
         assert trace(*burst, '[none]', '--compat')[1].count('\n') == 1
         assert 'has no row that can be used' in real(*burst, '[none]', '--cache-dir', 'cache', status=1)[1]
+        write('some.csv', 'Timestamp,Request tokens,Response tokens\n1,20,3\n1,two,3\n')
+        for run in trace(*burst, 'some.csv'), real(*burst, 'some.csv', '--cache-dir', 'cache'):
+            assert "1 bad row was left out: line 3: Request tokens 'two' is not valid" in run[1], run[1]
+        assert trace(*burst, 'some.csv', '--log-level', 'WARNING')[1] == ''
 
 
 def health_is_judged_by_the_profile():

@@ -260,12 +260,12 @@ def bad_rows_are_counted_or_end_it():
     save('a.csv', kv_text(kv_rows(10)) + 'oops\r\n' + '1.0,Read,x,Tier-0,k,Decode\r\n')
     done = trace('convert', 'a.csv', 'b.csv')
     assert done.err == ('sluice trace convert: 2 bad rows were left out, the first: line ' +
-                        str(load('a.csv').split(b'oops')[0].count(b'\n') + 1) + ': 1 columns instead of 6\n'), done
+                        str(load('a.csv').split(b'oops')[0].count(b'\n') + 1) + ': 1 column instead of 6\n'), done
     assert len(kv_read('b.csv')) == 11
     os.unlink('b.csv')
     for command in ['convert', 'a.csv', 'b.csv'], ['stat', 'a.csv'], ['cut', '--keys', '50%', 'a.csv', 'b.csv']:
         done = trace(*command, '--strict', status=2)
-        assert 'a.csv: line ' in done.err and '1 columns instead of 6' in done.err, done
+        assert 'a.csv: line ' in done.err and '1 column instead of 6' in done.err, done
         assert os.listdir('.') == ['a.csv'], os.listdir('.')
 
 
@@ -337,6 +337,15 @@ def what_cannot_be_done_is_refused_before_anything_is_created():
         done = trace(*args, status=2)
         assert word in done.err, (args, done)
         assert sorted(os.listdir('.')) == before, (args, os.listdir('.'))
+
+
+@case
+def one_row_is_not_told_as_several():
+    save('a.csv', SIX + '\n2,Write,1,Tier-2,k,Prefill\n')
+    assert b'kv, 1 row over 0.000 s' in trace('stat', 'a.csv').stdout
+    assert '(1 of 1 row)' in trace('convert', 'a.csv', 'b.iolog').err
+    save('a.csv', SIX + '\n2,Write,1,Tier-2,k,Prefill\n1,Read,1,Tier-2,k,Decode\n')
+    assert b'  1 row is earlier than the one before' in trace('stat', 'a.csv').stdout
 
 
 @case
@@ -496,6 +505,7 @@ tap.run(a_kv_trace_there_and_back_is_identical,
         bad_rows_are_counted_or_end_it,
         a_compressed_trace_that_was_cut_off_gives_its_rows,
         what_cannot_be_done_is_refused_before_anything_is_created,
+        one_row_is_not_told_as_several,
         an_output_that_cannot_be_written_is_a_failure,
         a_file_that_was_there_stays_until_the_new_one_is_complete,
         an_interrupted_command_leaves_nothing,

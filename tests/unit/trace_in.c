@@ -175,8 +175,8 @@ static void numbers_of_any_length_are_read(void)
 static void rows_that_are_none_are_told_by_line(void)
 {
 	static const char *const bad[][2] = {
-		{"", "1 columns"},
-		{"x", "1 columns"},
+		{"", "1 column"},
+		{"x", "1 column"},
 		{"1.0,Read,1,Tier-0,k", "5 columns"},
 		{"1.000000,Read,1,Tier-0,Decode", "5 columns"},
 		{"1.0,Read,1,Tier-0,k,Decode,", "7 columns"},
