@@ -140,13 +140,32 @@ static int places_choose(struct real_places *pl, const struct kv_job *job, const
 
 /* ------------------------------------------------------------------------ check */
 
-static int places_check(const struct real_places *pl, struct sluice_err *err)
+/* Of a GPU not all is taken. */
+static int gpu_check(const struct real_places *pl, double share, struct sluice_err *err)
+{
+	char want[SLUICE_SIZE_TEXT], have[SLUICE_SIZE_TEXT];
+	uint64_t room;
+	int r = place_room(&pl->opts[KV_GPU], &room, err);
+
+	if (r < 0 || (double)pl->opts[KV_GPU].capacity <= share * (double)room)
+		return r;
+	return sluice_fail(
+		err, -ENOMEM,
+		"%s needed, of %s no more than gpu_backend.memory_fraction, %g, is taken",
+		sluice_size_format(want, pl->opts[KV_GPU].capacity), sluice_size_format(have, room),
+		share);
+}
+
+static int places_check(const struct real_places *pl, const struct kv_params *p,
+			struct sluice_err *err)
 {
 	static const char *const names[KV_TIERS] = {"GPU tier", "CPU tier", "storage tier"};
 	struct sluice_err why;
 
 	for (int t = KV_TIERS - 1; t >= 0; t--) {
-		int r = place_check(&pl->opts[t], &why);
+		bool gpu = t == KV_GPU && pl->gpu_real;
+		int r = gpu ? gpu_check(pl, p->config.gpu_memory_fraction, &why)
+			    : place_check(&pl->opts[t], &why);
 
 		if (r < 0)
 			return sluice_fail(err, r, "%s: %s", names[t], why.msg);
@@ -182,7 +201,7 @@ int kv_check(const struct kv_job *job, struct sluice_err *err)
 	if (!name)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	r = places_choose(&pl, job, name, err);
-	return r < 0 ? r : places_check(&pl, err);
+	return r < 0 ? r : places_check(&pl, job->params, err);
 }
 
 /* --------------------------------------------------------------- open and close */
