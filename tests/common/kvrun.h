@@ -13,9 +13,10 @@
 struct kvrun_op {
 	uint8_t type, tier, to, kind, phase;
 	bool alloc_begin, alloc_end;
+	bool request; /* it belongs to one */
 	int64_t result;
-	uint64_t size, chain; /* chain: of whichever request */
-	uint64_t request, arrival_ns;
+	uint64_t size, chain;    /* chain: of whichever request */
+	uint64_t id, arrival_ns; /* of the request */
 	uint32_t user;
 	uint64_t begin_ns, start_ns, end_ns;
 };

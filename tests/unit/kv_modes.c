@@ -19,9 +19,9 @@ static bool nobody_asks_before_the_answer(void)
 		const struct kvrun_op *op = &kvrun.ops[i];
 
 		T_OK(op->user < 10);
-		if (op->request != request[op->user] && op->arrival_ns < end[op->user])
+		if (op->id != request[op->user] && op->arrival_ns < end[op->user])
 			return false;
-		request[op->user] = op->request;
+		request[op->user] = op->id;
 		end[op->user] = op->end_ns;
 	}
 	return true;
