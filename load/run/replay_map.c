@@ -226,6 +226,20 @@ int replay_check(const struct replay_job *job, const struct replay_scan *scan,
 
 /* ------------------------------------------------------------------------- rows */
 
+/*
+ * Whose objects those of @tier are.  What stays in a place has the name of its key only: rows of no
+ * tier that share the places of Tier-2 must find there what a run before them has left.
+ */
+static unsigned owner_tier(const struct replay_map *m, unsigned tier)
+{
+	unsigned last = TRACE_TIERS - 1;
+
+	return tier == REPLAY_NO_TIER && m->tiers[last].nr &&
+			       m->tiers[last].first == m->tiers[tier].first
+		       ? last
+		       : tier;
+}
+
 void replay_what(struct replay_what *w, const struct replay_map *m, const struct trace_row *row)
 {
 	w->tier = row->tier < TRACE_TIERS ? row->tier : REPLAY_NO_TIER;
@@ -245,6 +259,6 @@ void replay_what(struct replay_what *w, const struct replay_map *m, const struct
 						row->size);
 		w->key = w->made_up;
 	}
-	w->id = replay_id(w->key, w->key_len, w->tier);
+	w->id = replay_id(w->key, w->key_len, owner_tier(m, w->tier));
 	w->place = m->tiers[w->tier].first + (unsigned)(w->id.b % m->tiers[w->tier].nr);
 }

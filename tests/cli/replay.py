@@ -246,17 +246,22 @@ def hash_ids_of_mooncake_are_objects():
     refused('m.jsonl', '--target', 'd', says='bytes per token')
 
 
+def op_log(name, rows):
+    """Rows of (operation, bytes, name, error), each a microsecond after the one before."""
+    head = 'idx thread op client_id n_objects bytes endpoint file error start first_byte end duration_ns'.split()
+    with open(name, 'w') as f:
+        f.write('\t'.join(head) + '\n')
+        for i, (op, size, file, error) in enumerate(rows):
+            f.write('\t'.join(map(str, [i, 0, op, 'c', 1, size, 'http://h', file, error, f'2025-01-01T00:00:00.{i:06d}Z', '',
+                                        f'2025-01-01T00:00:01.{i:06d}Z', 1000000])) + '\n')
+    return name
+
+
 @case
 def operation_logs_are_replayed_failed_and_other_operations_passed_over():
-    head = 'idx thread op client_id n_objects bytes endpoint file error start first_byte end duration_ns'.split()
-    rows = [(op, size, name, error) for op, size, name, error in [
+    op_log('log.tsv', [
         ('PUT', 100000, 'b/x', ''), ('GET', 100000, 'b/x', ''), ('GET', 100000, 'b/y', 'gone'), ('STAT', 0, 'b/x', ''),
-        ('DELETE', 0, 'b/x', ''), ('PUT', 5, 'b/x', ''), ('GET', 5, 'b/x', '')]]
-    with open('log.tsv', 'w') as f:
-        f.write('\t'.join(head) + '\n')
-        for i, (op, size, name, error) in enumerate(rows):
-            f.write('\t'.join(map(str, [i, 0, op, 'c', 1, size, 'http://h', name, error, f'2025-01-01T00:00:00.{i:06d}Z', '',
-                                        f'2025-01-01T00:00:01.{i:06d}Z', 1000000])) + '\n')
+        ('DELETE', 0, 'b/x', ''), ('PUT', 5, 'b/x', ''), ('GET', 5, 'b/x', '')])
     result = replay('log.tsv', *FLAT, '--target', 'd', '--verify')
     assert done_of(result) == {('no tier', 'Write'): (2, 100005), ('no tier', 'Read'): (2, 100005), ('no tier', 'Delete'): (1, 0)}
     assert result['replay']['passed_failed'] == 1 and result['replay']['passed_operation'] == 1
@@ -466,6 +471,27 @@ def kept_objects_serve_another_run():
         assert again['bytes_written'] == 0 and again['replay']['cache']['misses'] == 0
         fresh = replay('reads.csv', *FLAT, '--target', *target, '--missing', 'skip')
         assert fresh['replay']['cache']['reused'] == 0 and fresh['replay']['cache']['hits'] == 0
+
+
+@case
+def kept_objects_of_traces_without_tiers_serve_another_run():
+    with open('moon.jsonl', 'w') as f:
+        for i in range(20):
+            f.write(json.dumps({'timestamp': i, 'input_length': 2048, 'output_length': 10, 'hash_ids': [i, i + 1, i + 2, i + 3]}) + '\n')
+    op_log('ops.tsv', [(op, 70000, f'b/{i}', '') for i in range(10) for op in ('PUT', 'GET')])
+    fio_log('log.fio', 3, [('/f', 'write', 0, 65536), ('/f', 'read', 65536, 65536)])
+    traces = {'moon.jsonl': (23, '--bytes-per-token', 1000), 'ops.tsv': (10,), 'log.fio': (1,)}
+    for trace, (objects, *more) in traces.items():
+        for target in ['d'], ['s/', '--layout', 'slab'], ['a.slab', '--target', 'b.slab', '--layout', 'slab']:
+            args = trace, *more, *FLAT, '--target', *target, '--keep'
+            first = replay(*args)
+            for _ in range(3):
+                again = replay(*args, '--reuse', '--verify')
+                cache = again['replay']['cache']
+                assert (cache['reused'], cache['objects']) == (objects, objects), (args, cache)
+                assert cache['used_bytes'] == first['replay']['cache']['used_bytes'], (args, cache)
+                assert done_of(again) == done_of(first), args
+            replay(*args[:-1])
 
 
 # -------------------------------------------------------------------- verifying
