@@ -55,6 +55,7 @@ static int refuse(int r, const char *why)
 	case -ENOSPC:
 	case -ENOMEM:
 	case -EBUSY:
+	case -EIO:
 		return cli_fail(&cmd_replay, CLI_FAILED, "%s", why);
 	case -ENOTSUP:
 	case -ENODEV:
@@ -114,7 +115,7 @@ static int run_and_report(struct replay_command *c, struct replay_result *res)
 	c->report.res = res;
 	rc = replay_run(&c->setup.job, c->report.scan, res, &err);
 	cli_progress_end(&c->progress);
-	if (rc < 0 && !res->started && !*c->stop) {
+	if (rc < 0 && !res->started && !res->absent && !*c->stop) {
 		result_fini(&r);
 		return refuse(rc, err.msg);
 	}

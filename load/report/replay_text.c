@@ -252,6 +252,8 @@ void replay_report_text(FILE *f, const struct replay_report *r)
 	trace_lines(f, r);
 	target_lines(f, r);
 	class_lines(f, res);
+	if (res->partial)
+		fprintf(f, "partial:    %s\n", res->partial_why);
 	total_line(f, r);
 	lag_lines(f, r);
 	cache_lines(f, r);

@@ -163,7 +163,7 @@ static int run_rows(struct replay *p)
 	int r = 1;
 
 	while (!p->failed && !replay_stopped(p)) {
-		if (!have && r > 0) {
+		if (!have && r > 0 && !p->absent) {
 			r = replay_source_next(p->source, &row, &err);
 			if (r < 0)
 				return replay_fail(p, r, "%s", err.msg);
@@ -183,7 +183,7 @@ static int run_rows(struct replay *p)
 		wait_for(p, have && p->in_flight < p->job->depth ? due : UINT64_MAX);
 		now = clock_ns();
 	}
-	return p->failed;
+	return p->absent && !p->failed ? p->failed = p->err.code : p->failed;
 }
 
 static void abort_all(struct replay *p)
@@ -197,22 +197,37 @@ static void abort_all(struct replay *p)
 		;
 }
 
+/* The result, and all in it, are of a part of the trace. */
+static void mark_partial(struct replay *p)
+{
+	struct replay_result *r = p->r;
+
+	r->partial = true;
+	snprintf(r->partial_why, sizeof(r->partial_why), "%s",
+		 p->failed ? p->err.msg : "interrupted");
+	for (unsigned i = 0; i < r->nr_series; i++) {
+		r->series[i].partial = true;
+		snprintf(r->series[i].partial_why, sizeof(r->series[i].partial_why), "%s",
+			 r->partial_why);
+	}
+}
+
 static void run(struct replay *p)
 {
 	bool cut;
 
-	if (prefill(p) < 0)
+	if (prefill(p) < 0) {
+		mark_partial(p);
 		return;
+	}
 	begin_interval(p);
 	run_rows(p);
 	cut = replay_stopped(p) || p->failed;
 	p->measuring = false; /* what ends later does not count */
 	replay_count_end(p, cut ? clock_ns() : p->last_end_ns);
 	abort_all(p);
-	p->r->partial = cut;
 	if (cut)
-		snprintf(p->r->partial_why, sizeof(p->r->partial_why), "%s",
-			 p->failed ? p->err.msg : "interrupted");
+		mark_partial(p);
 }
 
 int replay_run(const struct replay_job *job, const struct replay_scan *scan,

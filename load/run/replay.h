@@ -186,6 +186,7 @@ struct replay_result {
 	struct sluice_path_info path[REPLAY_PLACES];
 	const char *path_name[REPLAY_PLACES]; /* the job's */
 	unsigned nr_paths;
+	bool absent; /* REPLAY_FAIL ended it */
 	bool partial;
 	char partial_why[160];
 };

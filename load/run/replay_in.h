@@ -103,6 +103,7 @@ struct replay {
 	unsigned nr_chain, chain_room;
 	bool ranges; /* a fio log: parts of files that are there from the beginning */
 	bool measuring;
+	bool absent; /* REPLAY_FAIL: what is under way ends, then it fails; p->err says why */
 	uint64_t begin_ns, last_end_ns, tick_sec, told_ns;
 	struct sluice_random random;
 	struct rusage before;

@@ -170,8 +170,10 @@ static struct replay_key *missing(struct replay *p, const struct replay_what *w,
 	case REPLAY_FAIL:
 		snprintf(key, sizeof(key), "%.*s", (int)min_u64(w->key_len, sizeof(key) - 1),
 			 w->key);
-		replay_fail(p, -ENODATA, "%s:%" PRIu64 ": %s is read, but nothing has written it",
-			    p->job->trace, replay_source_line(p->source), key);
+		p->r->absent = p->absent = true;
+		sluice_fail(&p->err, -ENODATA,
+			    "%s:%" PRIu64 ": %s is read, but nothing has written it", p->job->trace,
+			    replay_source_line(p->source), key);
 		return NULL;
 	default:
 		p->r->skipped++;
@@ -240,7 +242,7 @@ int replay_start_row(struct replay *p, const struct trace_row *row, uint64_t due
 		start_read(p, &op, &w, row);
 	else
 		start_delete(p, &op, &w);
-	if (p->failed)
+	if (p->failed || p->absent)
 		return p->failed;
 	replay_count_start(p, &op, clock_ns());
 	return start_chain(p, &op, row->op == TRACE_READ && !op.hit);

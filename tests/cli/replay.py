@@ -422,6 +422,14 @@ def what_is_missing_is_created_skipped_or_fails():
     assert done_of(skipped)['Tier-2', 'Read'] == (2, 5100)
     failed = replay('t.csv', *FLAT, '--target', 'd', '--missing', 'fail', status=1)
     assert failed['partial'] and 't.csv:4' in failed['said'] and 'b is read' in failed['said'], failed['said']
+    assert done_of(failed) == {('Tier-2', 'Write'): (1, 5000), ('Tier-2', 'Read'): (1, 5000)}, done_of(failed)
+    assert '1 of what was there, 0 of what was not' in failed['text'], failed['text']
+    write_rows('only.csv', 'R a 100')
+    failed = replay('only.csv', *FLAT, '--target', 'd', '--missing', 'fail', status=1)
+    assert failed['partial'] and failed['replay']['cache']['hits'] == 0 and 'only.csv:2: a is read' in failed['said'], failed['said']
+    write_rows('left.csv', 'W a 100\nRE a 100\nR a 100')
+    failed = replay('left.csv', *FLAT, '--target', 'd', '--missing', 'fail', status=1)
+    assert failed['replay']['cache']['hits'] == 1 and 'left.csv:4: a is read' in failed['said'], failed['said']
     assert not os.path.exists('d')
 
 
@@ -601,7 +609,7 @@ def after_a_kill_the_next_run_is_right_and_foreign_files_stay():
 def an_interruption_leaves_a_partial_result_and_no_objects():
     rows = [(i * .01, 'Write', 4096, 2, f'k{i}', 'Evict') for i in range(100000)]
     write_trace('t.csv', rows)
-    with subprocess.Popen([SLUICE, 'replay', 't.csv', '--target', 'd', '--json', 'r.json'], stdout=subprocess.PIPE,
+    with subprocess.Popen([SLUICE, 'replay', 't.csv', '--target', 'd', '--json', 'r.json', '--csv', 'r.csv'], stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE) as running:
         while not (os.path.isdir('d') and len(left_behind('d')) >= 5):
             assert running.poll() is None
@@ -612,6 +620,9 @@ def an_interruption_leaves_a_partial_result_and_no_objects():
         result = json.load(f)
     resultcheck.check(ROOT, result)
     assert result['partial'] and not os.path.exists('d')
+    assert [s['partial_why'] for s in result['series'] if s['partial']] == ['interrupted'] and b'partial:    interrupted' in out
+    with open('r.csv', newline='') as f:
+        assert {row['partial'] for row in csv.DictReader(f)} == {'1'}
     assert 0 < sum(ops for ops, _ in done_of(result).values()) < len(rows)
 
 
