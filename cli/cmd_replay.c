@@ -158,6 +158,10 @@ static int look(struct replay_command *c)
 	cli_progress_end(&c->progress);
 	if (r == -ECANCELED && *c->stop)
 		return cli_fail(&cmd_replay, 128 + *c->stop, "interrupted; nothing was done");
+	if (r == -ENOSPC && c->args->dry_run) { /* what is missing is easier to see beside it */
+		replay_report_plan(stdout, &c->report);
+		fflush(stdout);
+	}
 	return r < 0 ? refuse(r, err.msg) : CLI_OK;
 }
 

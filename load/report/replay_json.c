@@ -168,14 +168,15 @@ static json_t *cache_json(const struct replay_result *r)
 {
 	uint64_t asked = r->hits + r->misses;
 
-	return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "hits",
-			 (json_int_t)r->hits, "misses", (json_int_t)r->misses, "hit_rate",
+	return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+			 "hits", (json_int_t)r->hits, "misses", (json_int_t)r->misses, "hit_rate",
 			 asked ? json_real((double)r->hits / (double)asked) : json_null(),
 			 "prefilled", count_json(&r->prefilled), "created", count_json(&r->created),
 			 "evicted", count_json(&r->evicted), "skipped", (json_int_t)r->skipped,
-			 "too_large", (json_int_t)r->too_large, "clipped", (json_int_t)r->clipped,
-			 "reused", (json_int_t)r->reused, "objects", (json_int_t)r->objects,
-			 "used_bytes", (json_int_t)r->used_bytes);
+			 "skipped_deletes", (json_int_t)r->skipped_deletes, "too_large",
+			 (json_int_t)r->too_large, "clipped", (json_int_t)r->clipped, "reused",
+			 (json_int_t)r->reused, "objects", (json_int_t)r->objects, "used_bytes",
+			 (json_int_t)r->used_bytes);
 }
 
 static json_t *errors_json(const struct replay_result *r)

@@ -97,15 +97,21 @@ static void need_lines(FILE *f, const struct replay_report *r)
 {
 	char peak[SLUICE_SIZE_TEXT], initial[SLUICE_SIZE_TEXT];
 	struct replay_need all = {0};
+	uint64_t most = 0;
 
 	for (unsigned i = 0; i < REPLAY_PLACES; i++) {
 		all.peak += r->scan->need[i].peak;
+		most += min_u64(r->scan->need[i].peak, r->job->capacity);
 		all.objects += r->scan->need[i].objects;
 		all.initial += r->scan->need[i].initial;
 		all.initial_bytes += r->scan->need[i].initial_bytes;
 	}
-	fprintf(f, "needs:      %s at once, in %" PRIu64 " objects\n",
-		sluice_size_format(peak, all.peak), all.objects);
+	fprintf(f, "needs:      ");
+	if (r->job->capacity && most < all.peak)
+		fprintf(f, "%s at once, for --capacity; without it ",
+			sluice_size_format(peak, most));
+	fprintf(f, "%s at once, in %" PRIu64 " objects\n", sluice_size_format(peak, all.peak),
+		all.objects);
 	if (all.initial)
 		fprintf(f,
 			"            %" PRIu64 " objects (%s) are read before they are written\n",
@@ -221,8 +227,11 @@ static void cache_lines(FILE *f, const struct replay_report *r)
 			"created:    %" PRIu64 " objects, %s, on the way to their first read%s\n",
 			res->created.ops, sluice_size_format(text, res->created.bytes),
 			r->job->prefill ? "" : "; --prefill makes them beforehand");
-	if (res->skipped)
-		fprintf(f, "skipped:    %" PRIu64 " reads of what was not there\n", res->skipped);
+	if (res->skipped + res->skipped_deletes)
+		fprintf(f,
+			"skipped:    %" PRIu64 " reads and %" PRIu64
+			" deletions of what was not there\n",
+			res->skipped, res->skipped_deletes);
 	if (res->evicted.ops)
 		fprintf(f, "capacity:   %" PRIu64 " objects, %s deleted for it\n", res->evicted.ops,
 			sluice_size_format(text, res->evicted.bytes));

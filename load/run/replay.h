@@ -166,10 +166,11 @@ struct replay_result {
 	struct replay_count done[REPLAY_TIERS][TRACE_OPS]; /* without error */
 	uint64_t hits, misses; /* reads of objects that were there, and not */
 	struct replay_count prefilled, created, evicted;
-	uint64_t skipped;   /* reads of what was not there */
-	uint64_t too_large; /* writes of more than the capacity */
-	uint64_t clipped;   /* reads beyond the end of the object */
-	uint64_t reused;    /* objects of an earlier run */
+	uint64_t skipped;         /* reads of what was not there ... */
+	uint64_t skipped_deletes; /* ... and deletions */
+	uint64_t too_large;       /* writes of more than the capacity */
+	uint64_t clipped;         /* reads beyond the end of the object */
+	uint64_t reused;          /* objects of an earlier run */
 	uint64_t errors[TRACE_OPS], verify_errors, verified_bytes;
 	char first_error[508];
 	struct replay_lag lag;

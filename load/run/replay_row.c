@@ -210,8 +210,10 @@ static void start_delete(struct replay *p, struct replay_op *op, const struct re
 {
 	struct replay_key *e = replay_keys_find(&p->keys, w->id);
 
-	if (!e)
+	if (!e) {
+		p->r->skipped_deletes++;
 		return;
+	}
 	op->size = 0;
 	set_object(op, e);
 	add_delete(p, e, REPLAY_MAIN);
@@ -242,7 +244,7 @@ int replay_start_row(struct replay *p, const struct trace_row *row, uint64_t due
 		start_read(p, &op, &w, row);
 	else
 		start_delete(p, &op, &w);
-	if (p->failed || p->absent)
+	if (p->failed)
 		return p->failed;
 	replay_count_start(p, &op, clock_ns());
 	return start_chain(p, &op, row->op == TRACE_READ && !op.hit);

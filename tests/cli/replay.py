@@ -423,14 +423,23 @@ def what_is_missing_is_created_skipped_or_fails():
     failed = replay('t.csv', *FLAT, '--target', 'd', '--missing', 'fail', status=1)
     assert failed['partial'] and 't.csv:4' in failed['said'] and 'b is read' in failed['said'], failed['said']
     assert done_of(failed) == {('Tier-2', 'Write'): (1, 5000), ('Tier-2', 'Read'): (1, 5000)}, done_of(failed)
-    assert '1 of what was there, 0 of what was not' in failed['text'], failed['text']
+    assert '1 of what was there, 1 of what was not' in failed['text'], failed['text']
     write_rows('only.csv', 'R a 100')
     failed = replay('only.csv', *FLAT, '--target', 'd', '--missing', 'fail', status=1)
-    assert failed['partial'] and failed['replay']['cache']['hits'] == 0 and 'only.csv:2: a is read' in failed['said'], failed['said']
+    assert failed['partial'] and failed['replay']['cache']['misses'] == 1 and 'only.csv:2: a is read' in failed['said'], failed['said']
     write_rows('left.csv', 'W a 100\nRE a 100\nR a 100')
     failed = replay('left.csv', *FLAT, '--target', 'd', '--missing', 'fail', status=1)
     assert failed['replay']['cache']['hits'] == 1 and 'left.csv:4: a is read' in failed['said'], failed['said']
     assert not os.path.exists('d')
+
+
+@case
+def deletions_of_what_is_not_there_are_counted():
+    op_log('log.tsv', [('DELETE', 0, 'b/x', ''), ('PUT', 5, 'b/x', ''), ('DELETE', 0, 'b/x', ''), ('DELETE', 0, 'b/x', ''), ('GET', 5, 'b/x', '')])
+    result = replay('log.tsv', *FLAT, '--target', 'd', '--missing', 'skip')
+    cache = result['replay']['cache']
+    assert (cache['skipped'], cache['skipped_deletes']) == (1, 2) and '1 reads and 2 deletions of what was not there' in result['text'], cache
+    assert result['replay']['started'] == 5 == sum(ops for ops, _ in done_of(result).values()) + 3
 
 
 @case
@@ -655,7 +664,20 @@ def a_dry_run_tells_and_makes_nothing():
     before = tree()
     done = call('replay', 't.csv', '--target', 'd', '--dry-run')
     assert done.returncode == 0 and 'needs:' in done.out and 'Tier-2' in done.out, done
+    done = call('replay', 't.csv', '--target', 'd', '--dry-run', '--capacity', '1M')
+    assert done.returncode == 0 and 'needs:      1 MiB at once, for --capacity; without it 72.3 MiB at once' in done.out, done
     assert tree() == before
+
+
+@case
+def a_dry_run_tells_what_the_trace_holds_where_there_is_no_room_too():
+    write_trace('t.csv', [(i, 'Write', 1 << 55, 2, f'k{i}', 'Evict') for i in range(3)])
+    before = tree()
+    for target in ['d'], ['s/', '--layout', 'slab']:
+        done = call('replay', 't.csv', '--target', *target, '--dry-run')
+        assert done.returncode == 1 and 'needs:' in done.out and 'Tier-2' in done.out, done
+        assert done.err.count('\n') == 1 and 'free' in done.err, done
+        assert tree() == before
 
 
 @case
