@@ -42,9 +42,9 @@ struct place_old {
 struct place_dir {
 	char *path;
 	int fd;
-	int journal;      /* -1: not ours yet */
-	size_t made_from; /* folders made just now: length of the path of the first; 0: none */
-	bool marked;      /* the marker, just now */
+	int journal;   /* -1: not ours yet */
+	unsigned made; /* names at the end of the path whose folders were made just now */
+	bool marked;   /* the marker, just now */
 };
 
 struct place {

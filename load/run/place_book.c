@@ -121,8 +121,11 @@ static int take_line(struct book *b, char *line)
 
 static bool take_title(struct book *b, const char *line)
 {
+	const char *made = strstr(line, " made=");
+
 	if (strncmp(line, BOOK_TITLE, strlen(BOOK_TITLE)) != 0)
 		return false;
+	b->made = made ? (unsigned)strtoul(made + strlen(" made="), NULL, 10) : 0;
 	line += strlen(BOOK_TITLE);
 	b->npy = !strncmp(line, "npy ", 4);
 	b->slab = !strncmp(line, "slab ", 5);
@@ -195,14 +198,14 @@ struct book_entry *book_next(const struct book *b, uint64_t *pos, struct book_en
 	}
 }
 
-int book_begin(int fd, const struct place_opts *o)
+int book_begin(int fd, const struct place_opts *o, unsigned made)
 {
 	char line[128];
-	int n = snprintf(line, sizeof(line), BOOK_TITLE "%s %s owner=%016" PRIx64 "\n",
+	int n = snprintf(line, sizeof(line), BOOK_TITLE "%s %s owner=%016" PRIx64 " made=%u\n",
 			 o->kind == PLACE_SLAB    ? "slab"
 			 : o->layout == PLACE_NPY ? "npy"
 						  : "raw",
-			 o->hashed ? "hashed" : "flat", o->owner);
+			 o->hashed ? "hashed" : "flat", o->owner, made);
 
 	if (ftruncate(fd, 0) < 0)
 		return -errno;

@@ -4,7 +4,8 @@
 
 /*
  * The marker of a folder, `.sluice-objects', is the book of the files made in it.  Its first line
- * says what they are, every other one what happened to one of them:
+ * says what they are, and how many folders were made for them, every other one what happened to one
+ *of them:
  *
  *	+NAME[ KEY]	is about to be made; KEY where the name was cut, escaped
  *	=NAME		is complete
@@ -33,6 +34,7 @@ struct book {
 	struct book_entry **buckets;
 	uint64_t nr_buckets, nr;
 	bool npy, hashed, slab;
+	unsigned made; /* folders: this one and so many above it, itself included; 0: none */
 };
 
 /* Read it from @fd.  -EEXIST: it is something else; -EINVAL: a line makes no sense. */
@@ -42,7 +44,7 @@ void book_free(struct book *b);
 struct book_entry *book_find(const struct book *b, const char *name);
 /* One after the other: start with *@pos = 0 and NULL. */
 struct book_entry *book_next(const struct book *b, uint64_t *pos, struct book_entry *e);
-/* The first line, for a new one. */
-int book_begin(int fd, const struct place_opts *o);
+/* The first line, for a new one; @made as in struct book. */
+int book_begin(int fd, const struct place_opts *o, unsigned made);
 
 #endif

@@ -128,8 +128,8 @@ static int look_marker(struct look *l, struct sluice_err *err)
 			"to take them over",
 			l->path,
 			l->book.slab  ? "in a slab"
-			: l->book.npy ? "npy"
-				      : "raw",
+			: l->book.npy ? "npy files"
+				      : "raw files",
 			l->book.hashed ? " in sub-folders" : "");
 	return 0;
 }
@@ -321,7 +321,7 @@ static int take_over(struct place *p, unsigned dir, struct look *l, struct sluic
 		return sluice_fail(err, -errno, "%s/%s: %s", l->path, BOOK_NAME, strerror(errno));
 	if (reuse)
 		return p->o.kind == PLACE_FILES ? remember(p, dir, l, err) : 0;
-	r = book_begin(l->marker, &p->o);
+	r = book_begin(l->marker, &p->o, p->dirs[dir].made ? p->dirs[dir].made : l->book.made);
 	return r < 0 ? sluice_fail(err, r, "%s/%s: %s", l->path, BOOK_NAME, strerror(-r)) : 0;
 }
 
@@ -329,6 +329,7 @@ static int take_over(struct place *p, unsigned dir, struct look *l, struct sluic
 static int make_folders(struct place_dir *d)
 {
 	size_t len = strlen(d->path);
+	bool made;
 	int r = 0;
 
 	for (size_t n = 1; r == 0 && n <= len; n++) {
@@ -337,25 +338,25 @@ static int make_folders(struct place_dir *d)
 		if ((end && end != '/') || d->path[n - 1] == '/')
 			continue;
 		d->path[n] = '\0';
-		if (mkdir(d->path, 0755) == 0)
-			d->made_from = d->made_from ? d->made_from : n;
-		else if (errno != EEXIST && access(d->path, F_OK) < 0)
+		made = mkdir(d->path, 0755) == 0;
+		if (!made && errno != EEXIST && access(d->path, F_OK) < 0)
 			r = -errno;
+		d->made += made || d->made;
 		d->path[n] = end;
 	}
 	return r;
 }
 
-/* Unless somebody else has put something there. */
-static void remove_folders(const struct place_dir *d)
+/* Unless somebody else has put something there.  @made: names at the end of the path. */
+static void remove_folders(const struct place_dir *d, unsigned made)
 {
-	CLEANUP_FREE char *path = d->made_from ? strdup(d->path) : NULL;
+	CLEANUP_FREE char *path = made ? strdup(d->path) : NULL;
 
 	if (!path)
 		return;
 	do {
 		rmdir(path);
-	} while (to_parent(path) && strlen(path) >= d->made_from);
+	} while (--made && to_parent(path));
 }
 
 static int dir_open(struct place *p, unsigned i, struct sluice_err *err)
@@ -378,7 +379,7 @@ static int dir_open(struct place *p, unsigned i, struct sluice_err *err)
 		d->marked = l.marked;
 		l.fd = l.marker = -1;
 	} else {
-		remove_folders(d);
+		remove_folders(d, d->made);
 	}
 	look_end(&l);
 	return r;
@@ -414,6 +415,7 @@ static int dir_empty(const struct place *p, struct place_dir *d, struct sluice_e
 {
 	struct book book;
 	int r = book_load(&book, d->journal, d->path, err);
+	unsigned made = book.made; /* by this run or one that kept its objects */
 
 	if (r < 0)
 		return r;
@@ -426,7 +428,7 @@ static int dir_empty(const struct place *p, struct place_dir *d, struct sluice_e
 				   strerror(-r));
 	if (unlinkat(d->fd, BOOK_NAME, 0) < 0 && errno != ENOENT)
 		return sluice_fail(err, -errno, "%s/%s: %s", d->path, BOOK_NAME, strerror(errno));
-	remove_folders(d);
+	remove_folders(d, made);
 	return 0;
 }
 

@@ -491,6 +491,28 @@ def kept_objects_serve_another_run():
 
 
 @case
+def folders_that_were_made_go_with_the_objects_whichever_run_removes_them():
+    write_rows('t.csv', 'W a 5000\nR a 5000')
+    os.mkdir('mine')
+    before = tree()
+    for target in ['new/deep/d'], ['new/h', '--layout', 'hashed'], ['new//s/', '--layout', 'slab'], ['mine'], ['mine/d']:
+        for more in [], ['--reuse']:
+            replay('t.csv', *FLAT, '--target', *target, '--keep')
+            os.remove('result.json')
+            replay('t.csv', *FLAT, '--target', *target, '--keep', *more)
+            replay('t.csv', *FLAT, '--target', *target, *more)
+            os.remove('result.json')
+            assert tree() == before, (target, more, tree())
+    replay('t.csv', *FLAT, '--target', 'new/d', '--keep')
+    with open('new/foreign', 'w'):
+        pass
+    replay('t.csv', *FLAT, '--target', 'new/d')
+    assert os.listdir('new') == ['foreign']
+    replay('t.csv', *FLAT, '--target', 'f', '--keep')
+    refused('t.csv', *FLAT, '--target', 'f', '--layout', 'hashed', '--reuse', says='are raw files; use the same layout')
+
+
+@case
 def kept_objects_of_traces_without_tiers_serve_another_run():
     with open('moon.jsonl', 'w') as f:
         for i in range(20):
