@@ -143,50 +143,64 @@ void replay_report_plan(FILE *f, const struct replay_report *r)
 
 /* ----------------------------------------------------------------- what was done */
 
-static void class_line(FILE *f, const struct replay_class *c, double sec)
+/* Bytes for which nothing takes any time have no bandwidth. */
+static bool has_speed(const struct replay_job *job, unsigned tier)
+{
+	const struct replay_target *t = &job->tiers[tier];
+
+	return t->kind != PLACE_NULL || t->bytes_per_sec > 0;
+}
+
+static void class_line(FILE *f, const struct replay_report *r, const struct replay_class *c)
 {
 	static const double levels[] = {50, 99};
 	char mean[REPORT_TIME_TEXT], p50[REPORT_TIME_TEXT], p99[REPORT_TIME_TEXT],
 		max[REPORT_TIME_TEXT];
 	const char *phase = trace_phase_names[c->phase];
-	double v[2] = {NAN, NAN};
+	double v[2] = {NAN, NAN}, sec = r->res->elapsed_sec;
+	char speed[32] = "-";
 
 	if (!c->latency.n || samples_percentiles(&c->latency, levels, v, 2) < 0)
 		return;
-	fprintf(f, "%-7s %-8s %-8s %-14s %10" PRIu64 " %10.1f %10.1f %11s %11s %11s %11s\n",
+	if (has_speed(r->job, c->tier))
+		snprintf(speed, sizeof(speed), "%.1f", sec > 0 ? (double)c->bytes / sec / 1e6 : 0);
+	fprintf(f, "%-7s %-8s %-8s %-14s %10" PRIu64 " %10.1f %10s %11s %11s %11s %11s\n",
 		trace_op_names[c->op], replay_tier_names[c->tier], *phase ? phase : "-",
-		replay_size_names[c->size], c->ops, sec > 0 ? (double)c->ops / sec : 0,
-		sec > 0 ? (double)c->bytes / sec / 1e6 : 0,
+		replay_size_names[c->size], c->ops, sec > 0 ? (double)c->ops / sec : 0, speed,
 		report_time(mean, samples_mean(&c->latency)), report_time(p50, v[0]),
 		report_time(p99, v[1]), report_time(max, c->latency.max));
 }
 
-static void class_lines(FILE *f, const struct replay_result *r)
+static void class_lines(FILE *f, const struct replay_report *r)
 {
-	if (!r->nr_classes)
+	if (!r->res->nr_classes)
 		return;
 	fprintf(f, "\n%-7s %-8s %-8s %-14s %10s %10s %10s %11s %11s %11s %11s\n", "", "tier",
 		"phase", "size", "ops", "ops/s", "MB/s", "mean", "p50", "p99", "max");
-	for (unsigned i = 0; i < r->nr_classes; i++)
-		class_line(f, &r->classes[i], r->elapsed_sec);
+	for (unsigned i = 0; i < r->res->nr_classes; i++)
+		class_line(f, r, &r->res->classes[i]);
 	fputc('\n', f);
 }
 
 static void total_line(FILE *f, const struct replay_report *r)
 {
 	const struct replay_result *res = r->res;
+	double sec = res->elapsed_sec;
 	uint64_t ops = 0, bytes = 0;
-	char text[SLUICE_SIZE_TEXT], pace[REPLAY_PACE_TEXT], sec[REPORT_TIME_TEXT];
+	bool speed = true;
+	char text[SLUICE_SIZE_TEXT], pace[REPLAY_PACE_TEXT], took[REPORT_TIME_TEXT];
 
 	for (unsigned t = 0; t < REPLAY_TIERS; t++)
 		for (unsigned o = 0; o <= TRACE_DELETE; o++) {
 			ops += res->done[t][o].ops;
 			bytes += res->done[t][o].bytes;
+			speed &= !res->done[t][o].bytes || has_speed(r->job, t);
 		}
-	fprintf(f, "replayed:   %" PRIu64 " operations, %s in %s: %.1f MB/s, %.0f ops/s\n", ops,
-		sluice_size_format(text, bytes), report_time(sec, res->elapsed_sec),
-		res->elapsed_sec > 0 ? (double)bytes / res->elapsed_sec / 1e6 : 0,
-		res->elapsed_sec > 0 ? (double)ops / res->elapsed_sec : 0);
+	fprintf(f, "replayed:   %" PRIu64 " operations, %s in %s: ", ops,
+		sluice_size_format(text, bytes), report_time(took, sec));
+	if (speed)
+		fprintf(f, "%.1f MB/s, ", sec > 0 ? (double)bytes / sec / 1e6 : 0);
+	fprintf(f, "%.0f ops/s\n", sec > 0 ? (double)ops / sec : 0);
 	fprintf(f, "pace:       %s, %u operations in flight at most\n",
 		replay_pace_text(pace, r->job->pace), r->job->depth);
 }
@@ -253,6 +267,27 @@ static void passed_line(FILE *f, const struct replay_result *res)
 			n[REPLAY_PASSED_TIER], n[REPLAY_PASSED_OP], n[REPLAY_PASSED_FAILED]);
 }
 
+/* The first series that went to storage speaks for the others. */
+static void ran_lines(FILE *f, const struct replay_result *res)
+{
+	for (unsigned i = 0; i < res->nr_series; i++)
+		if (!res->series[i].no_storage) {
+			report_ran(f, &res->series[i]);
+			return;
+		}
+}
+
+static void error_lines(FILE *f, const struct replay_result *res)
+{
+	const uint64_t *n = res->errors;
+
+	if (n[TRACE_READ] + n[TRACE_WRITE] + n[TRACE_DELETE])
+		fprintf(f,
+			"failed:     %" PRIu64 " reads, %" PRIu64 " writes, %" PRIu64
+			" deletions; the first: %s\n",
+			n[TRACE_READ], n[TRACE_WRITE], n[TRACE_DELETE], res->first_error);
+}
+
 void replay_report_text(FILE *f, const struct replay_report *r)
 {
 	const struct replay_result *res = r->res;
@@ -260,19 +295,19 @@ void replay_report_text(FILE *f, const struct replay_report *r)
 
 	trace_lines(f, r);
 	target_lines(f, r);
-	class_lines(f, res);
+	class_lines(f, r);
 	if (res->partial)
 		fprintf(f, "partial:    %s\n", res->partial_why);
 	total_line(f, r);
 	lag_lines(f, r);
 	cache_lines(f, r);
 	passed_line(f, res);
-	if (res->nr_series)
-		report_ran(f, &res->series[0]);
+	ran_lines(f, res);
 	fprintf(f, "cpu:        %.3f s user, %.3f s system\n", res->cpu_user_sec,
 		res->cpu_system_sec);
 	fprintf(f, "written:    %s in all\n", sluice_size_format(text, res->bytes_written));
 	if (r->job->verify)
 		fprintf(f, "verified:   %s compared, %" PRIu64 " reads were wrong\n",
 			sluice_size_format(text, res->verified_bytes), res->verify_errors);
+	error_lines(f, res);
 }

@@ -153,7 +153,11 @@ def every_target_does_the_same_operations_and_verifies():
 def nothing_is_a_target_too_and_has_a_bandwidth_on_request():
     rows = some_rows()
     write_trace('t.csv', rows)
-    assert done_of(replay('t.csv', *FLAT, '--target', 'null')) == counts(rows)
+    null = replay('t.csv', *FLAT, '--target', 'null')
+    assert done_of(null) == counts(rows)
+    for word in 'MB/s, ', 'engine:', 'memory:':
+        assert word not in null['text'] and (word == 'MB/s, ') == (word in replay('t.csv', *FLAT, '--target', 'null:5G')['text']), word
+    assert all(line.split()[9] == '-' for line in null['text'].split('\n') if 'up to' in line), null['text']
     slow = replay('t.csv', *FLAT, '--target', 'null:500M')
     total = max(size for _, size in done_of(slow).values())
     assert slow['replay']['elapsed_sec'] >= total / (500 << 20), slow['replay']['elapsed_sec']
@@ -550,6 +554,8 @@ def a_flipped_byte_is_found_with_key_and_offset():
     assert result['replay']['errors']['verify'] == 1 and result['replay']['errors']['reads'] == 1
     assert 'some%2Fkey' in result['said'] or 'some/key' in result['said'], result['said']
     assert 'offset 200123' in result['said'], result['said']
+    assert '1 reads were wrong' in result['text'] and 'failed:     1 reads, 0 writes, 0 deletions; the first: ' in result['text'], result['text']
+    assert 'offset 200123' in result['text'], result['text']
     assert done_of(result) == {('Tier-2', 'Read'): (1, 5000)}
     unseen = replay('r.csv', *FLAT, '--target', 'd', '--reuse', '--keep')
     assert done_of(unseen)['Tier-2', 'Read'] == (2, 305000)
