@@ -8,22 +8,16 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/size.h"
 #include "base/util.h"
+#include "load/report/fio_job.h"
 #include "load/report/kv_report.h"
-
-#define STEPS 12 /* 4K, 8K, ... 8M: what is smaller than a block is rounded up to one of these */
-
-struct sizes {
-	double whole, steps[STEPS]; /* blocks */
-};
 
 static uint64_t step_bytes(unsigned i)
 {
 	return 4096ull << i;
 }
 
-static void count(struct sizes *n, const struct run_series *s, uint64_t block)
+static void count(struct fio_blocks *n, const struct run_series *s, uint64_t block)
 {
 	double each = s->nr_samples ? (double)s->ops / s->nr_samples : 0;
 
@@ -34,7 +28,7 @@ static void count(struct sizes *n, const struct run_series *s, uint64_t block)
 		n->whole += each * (double)(s->samples[i].bytes / block);
 		if (!rest)
 			continue;
-		while (k + 1 < STEPS && step_bytes(k) < rest)
+		while (k + 1 < FIO_STEPS && step_bytes(k) < rest)
 			k++;
 		if (step_bytes(k) >= block)
 			n->whole += each;
@@ -43,71 +37,31 @@ static void count(struct sizes *n, const struct run_series *s, uint64_t block)
 	}
 }
 
-static double total(const struct sizes *n)
-{
-	double sum = n->whole;
-
-	for (unsigned i = 0; i < STEPS; i++)
-		sum += n->steps[i];
-	return sum;
-}
-
-/* fio wants whole percents that add up to 100: the block of full size takes what is left. */
-static void split(FILE *f, const struct sizes *n, uint64_t block)
-{
-	double sum = total(n);
-	char text[SLUICE_SIZE_TEXT];
-	unsigned left = 100;
-
-	for (unsigned i = 0; i < STEPS; i++) {
-		unsigned percent = sum > 0 ? (unsigned)(n->steps[i] / sum * 100 + 0.5) : 0;
-
-		percent = percent > left ? left : percent;
-		left -= percent;
-		if (percent)
-			fprintf(f, "%s/%u%s", sluice_size_exact(text, step_bytes(i)), percent,
-				left ? ":" : "");
-	}
-	if (left)
-		fprintf(f, "%s/%u", sluice_size_exact(text, block), left);
-}
-
 int kv_report_fio(FILE *f, const struct kv_report *r)
 {
 	const struct run_series *read = &r->res->series[0], *write = &r->res->series[1];
 	uint64_t block = read->file.block ? read->file.block : write->file.block;
-	struct sizes in = {0}, out = {0};
+	struct fio_blocks in = {0}, out = {0};
 	uint32_t depth = r->res->series[0].stats.depth;
 	double share;
 
 	block = block ? block : 1u << 20;
 	count(&in, read, block);
 	count(&out, write, block);
-	if (total(&in) + total(&out) <= 0)
+	if (fio_blocks_total(&in) + fio_blocks_total(&out) <= 0)
 		return -ENODATA;
-	share = total(&in) / (total(&in) + total(&out));
+	share = fio_blocks_total(&in) / (fio_blocks_total(&in) + fio_blocks_total(&out));
 	fprintf(f,
 		"; Blocks, mix and depth of a KV-cache run, made by sluice kv --export-fio.\n"
-		"; %" PRIu64 " objects read, %" PRIu64 " written, model %s.\n"
-		"; Give the file to work on: fio THIS --filename=FILE --size=64G\n"
-		"[global]\n"
-		"ioengine=libaio\n"
-		"direct=1\n"
-		"time_based\n"
-		"runtime=300\n"
-		"refill_buffers\n"
-		"norandommap\n"
-		"randrepeat=0\n"
-		"percentile_list=50:95:99:99.9:99.99\n"
-		"\n"
+		"; %" PRIu64 " objects read, %" PRIu64 " written, model %s.\n",
+		read->ops, write->ops, r->job->params->model->name);
+	fio_job_head(f);
+	fprintf(f,
 		"[kv-cache]\n"
 		"rw=randrw\n"
 		"rwmixread=%.0f\n",
-		read->ops, write->ops, r->job->params->model->name, share * 100);
-	fprintf(f, "bssplit=");
-	split(f, &in, block);
-	putc(',', f);
-	split(f, &out, block);
-	fprintf(f, "\niodepth=%u\n", depth > 32 ? depth : 32);
+		share * 100);
+	fio_job_split(f, &in, &out, block);
+	fprintf(f, "iodepth=%u\n", depth > 32 ? depth : 32);
 	return fflush(f) || ferror(f) ? -EIO : 0;
 }

@@ -6,42 +6,20 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#include "base/size.h"
 #include "base/util.h"
+#include "load/report/fio_job.h"
 #include "load/report/replay_report.h"
 
 #define AUTO_BYTES (32u << 20) /* in flight where no queue depth is given */
 
-static uint64_t total(const struct replay_mix *m)
+static struct fio_blocks blocks_of(const struct replay_mix *m)
 {
-	uint64_t sum = m->whole;
+	struct fio_blocks b = {.whole = (double)m->whole};
 
-	for (unsigned i = 0; i < REPLAY_BLOCKS; i++)
-		sum += m->ends[i];
-	return sum;
-}
-
-/* fio wants whole percents that add up to 100: the most frequent takes what rounding leaves. */
-static void split(FILE *f, const struct replay_mix *m, uint32_t block)
-{
-	uint64_t sum = total(m), n[REPLAY_BLOCKS + 1], size;
-	unsigned percent[REPLAY_BLOCKS + 1], left = 100, most = REPLAY_BLOCKS, shown = 0;
-	char text[SLUICE_SIZE_TEXT];
-
-	for (unsigned i = 0; i <= REPLAY_BLOCKS; i++) {
-		n[i] = i < REPLAY_BLOCKS ? m->ends[i] : m->whole;
-		percent[i] = sum ? (unsigned)(100.0 * (double)n[i] / (double)sum) : 0;
-		left -= percent[i];
-		if (n[i] > n[most])
-			most = i;
-	}
-	percent[most] += left;
-	for (unsigned i = 0; i <= REPLAY_BLOCKS; i++) {
-		size = i < REPLAY_BLOCKS ? 4096ull << i : block;
-		if (percent[i])
-			fprintf(f, "%s%s/%u", shown++ ? ":" : "", sluice_size_exact(text, size),
-				percent[i]);
-	}
+	_Static_assert(REPLAY_BLOCKS == FIO_STEPS, "the same ends");
+	for (unsigned i = 0; i < FIO_STEPS; i++)
+		b.steps[i] = (double)m->ends[i];
+	return b;
 }
 
 /* Blocks in flight: those of all operations, as many as the queues take. */
@@ -62,37 +40,25 @@ static uint64_t blocks_in_flight(const struct replay_report *r, uint64_t blocks)
 
 int replay_report_fio(FILE *f, const struct replay_report *r)
 {
-	const struct replay_mix *m = r->scan->mix;
-	uint64_t reads = total(&m[0]), writes = total(&m[1]);
+	struct fio_blocks in = blocks_of(&r->scan->mix[0]), out = blocks_of(&r->scan->mix[1]);
+	double reads = fio_blocks_total(&in), writes = fio_blocks_total(&out);
 
-	if (!(reads + writes))
+	if (reads + writes <= 0)
 		return -ENODATA;
 	fprintf(f,
 		"; Blocks, mix and depth of a trace, made by sluice replay --export-fio.\n"
-		"; %" PRIu64 " rows of %" PRIu64 " of %s\n"
-		"; Give the file to work on: fio THIS --filename=FILE --size=64G\n"
-		"[global]\n"
-		"ioengine=libaio\n"
-		"direct=1\n"
-		"time_based\n"
-		"runtime=300\n"
-		"refill_buffers\n"
-		"norandommap\n"
-		"randrepeat=0\n"
-		"percentile_list=50:95:99:99.9:99.99\n"
-		"\n"
+		"; %" PRIu64 " rows of %" PRIu64 " of %s\n",
+		r->scan->used_rows, r->scan->rows, r->job->trace);
+	fio_job_head(f);
+	fprintf(f,
 		"[replay]\n"
 		"rw=%s\n",
-		r->scan->used_rows, r->scan->rows, r->job->trace,
-		!writes  ? "randread"
-		: !reads ? "randwrite"
-			 : "randrw");
-	if (reads && writes)
-		fprintf(f, "rwmixread=%.0f\n", 100.0 * (double)reads / (double)(reads + writes));
-	fprintf(f, "bssplit=");
-	split(f, &m[0], r->scan->block);
-	putc(',', f);
-	split(f, &m[1], r->scan->block);
-	fprintf(f, "\niodepth=%" PRIu64 "\n", blocks_in_flight(r, reads + writes));
+		writes <= 0  ? "randread"
+		: reads <= 0 ? "randwrite"
+			     : "randrw");
+	if (reads > 0 && writes > 0)
+		fprintf(f, "rwmixread=%.0f\n", 100 * reads / (reads + writes));
+	fio_job_split(f, &in, &out, r->scan->block);
+	fprintf(f, "iodepth=%" PRIu64 "\n", blocks_in_flight(r, (uint64_t)(reads + writes)));
 	return fflush(f) || ferror(f) ? -EIO : 0;
 }
