@@ -63,8 +63,7 @@ struct kv_result {
 	double elapsed_sec; /* the measured interval */
 	double wall_sec;    /* of the whole call */
 	uint64_t requests, tokens, failed_requests;
-	struct kv_counts counts;       /* of what completed inside the interval */
-	struct kv_counts evict_counts; /* unused fields are 0; kept apart by upstream's names */
+	struct kv_counts counts; /* of what completed inside the interval */
 	uint64_t entries[KV_TIERS], used[KV_TIERS], limit[KV_TIERS];
 	double storage_io_sec, generation_sec;          /* sums over requests */
 	struct samples end_to_end, storage, generation; /* per request */

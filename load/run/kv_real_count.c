@@ -98,8 +98,6 @@ static void count_half(struct kv_real *k, const struct half *h, uint64_t end_ns)
 static void count_event(struct kv_real *k, const struct kv_event *ev)
 {
 	kv_count(&k->r->counts, ev, &k->pl.cache);
-	if (ev->phase == KV_EVICT)
-		kv_count(&k->r->evict_counts, ev, &k->pl.cache);
 }
 
 static void count_read(struct kv_real *k, const struct real_op *op, const struct flow_done *d)

@@ -116,8 +116,6 @@ static int emit(void *arg, const struct kv_event *ev)
 
 	if (t->counting) {
 		kv_count(&t->r->counts, ev, &t->opts);
-		if (ev->phase == KV_EVICT)
-			kv_count(&t->r->evict_counts, ev, &t->opts);
 		if (ev->type == KV_EV_READ || ev->type == KV_EV_WRITE)
 			count_io(t, ev);
 		t->second->misses += ev->type == KV_EV_MISS;
