@@ -26,6 +26,13 @@ class Variant:
         return f'{min(values):{form}} .. {max(values):{form}}'
 
 
+def interleave(rounds, all_variants):
+    for i in range(rounds):
+        at = i % len(all_variants)
+        for v in all_variants[at:] + all_variants[:at]:
+            v.samples.append(v.run())
+
+
 def speed(s):
     return s['bytes'] / s['seconds'] / 1e9
 

@@ -6,7 +6,8 @@ import os
 import signal
 import subprocess
 
-from places import text_of
+import places
+from places import Unavailable, text_of
 
 
 class Broken(Exception):
@@ -76,3 +77,13 @@ def run(command, cwd=None):
 
 
 RESOLUTION_CPU = 0.002  # see run()
+
+
+def memories(undo, size):
+    """Its buffers of @size bytes in all: on small pages, and on huge ones where there are some; names, options."""
+    try:
+        undo.enter_context(places.hugetlb(size + (16 << 20)))
+    except Unavailable as why:
+        print(f'skipped: fio on huge pages: {why}')
+        return [('', [])]
+    return [('', []), (', huge pages', ['--iomem=mmaphuge'])]

@@ -24,7 +24,7 @@ import sys
 
 import fio
 import places
-from bench import Variant, cpu_per_gib, show, speed
+from bench import Variant, cpu_per_gib, interleave, show, speed
 from fio import measured
 from places import GIB, Unavailable
 
@@ -62,8 +62,9 @@ class Workload:
                              '--output', output, '--json', os.path.join(self.folder, 'result.json')], self.folder)
         with open(output) as f:
             stats = json.load(f)['summary']
-        cache = stats['cache_stats']
-        read, written = (cache[f'tier_storage_kv_bytes_{x}_gb'] * GIB for x in ('read', 'written'))
+        with open(os.path.join(self.folder, 'result.json')) as f:
+            moved = json.load(f)['kv']['storage_moved']
+        read, written = moved['read_bytes'], moved['written_bytes']
         return {'bytes': read + written, 'seconds': stats['elapsed_time'], 'read': read, **usage}
 
     def operations(self):
@@ -138,16 +139,6 @@ class Fio:
         return self.run(f'--read_iolog={log}', *options)
 
 
-def memories(undo):
-    """fio's buffers: on small pages, and on huge ones where there are some."""
-    try:
-        undo.enter_context(places.hugetlb(BLOCK * DEPTH + (16 << 20)))
-    except Unavailable as why:
-        print(f'skipped: fio on huge pages: {why}')
-        return [('', [])]
-    return [('', []), (', huge pages', ['--iomem=mmaphuge'])]
-
-
 def variants(args, folder, undo):
     """sluice first; the others move the share of reads that its first run had."""
     kv, other = Workload(args, folder), Fio(args, folder)
@@ -160,17 +151,10 @@ def variants(args, folder, undo):
     print(f'of {first["bytes"] / GIB:.1f} GiB {share} % are reads')
     log = os.path.join(folder, 'iolog')
     iolog(log, other.data, kv.operations(), other.size, first['bytes'])
-    for name, memory in memories(undo):
-        result += [Variant(f'fio, mixed{name}', lambda m=memory: other.mixed(share, *m)),
-                   Variant(f'fio, replayed{name}', lambda m=memory: other.replayed(log, *m))]
+    for name, memory in fio.memories(undo, BLOCK * DEPTH):
+        result += [Variant(f'fio mixed{name}', lambda m=memory: other.mixed(share, *m)),
+                   Variant(f'fio replayed{name}', lambda m=memory: other.replayed(log, *m))]
     return result
-
-
-def interleave(rounds, all_variants):
-    for i in range(rounds):
-        at = i % len(all_variants)
-        for v in all_variants[at:] + all_variants[:at]:
-            v.samples.append(v.run())
 
 
 def report(all_variants):

@@ -3,27 +3,29 @@
 
     replay.py [--dir DIR] [--build BUILD] [--rounds N] [--requests N] [--objects N] [--only kv,small] [--json FILE]
 
-    kv      a storage-only KV-cache trace, as files and in a slab
+    kv      a storage-only KV-cache trace, as files and in a slab; fio has a file of its own
     small   objects of 64 KiB in a slab, written once and read at random; a million of them by default, which
-            takes 61 GiB of disk
+            takes 61 GiB of disk.  The slab is made beforehand, and fio works in the same file
 
-Speed is bytes over time, CPU seconds are per GiB; the ratio is the median over the rounds of ours to fio's of
-the same round.  What it needs is written to DIR and removed.
+fio has its buffers on small pages and, where there are some, on huge ones.  Speed is bytes over time, CPU seconds
+are per GiB; ratios are of medians, to the fastest fio.  What it needs is written to DIR and removed.
 """
 import argparse
+import contextlib
 import csv
 import json
 import os
 import random
-import statistics
 import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import fio
+import places
+from bench import Variant, cpu_per_gib, interleave, show, speed
+from places import GIB, Unavailable
 
-GIB = 1 << 30
+SLAB_HEAD = 1 << 20  # bytes of a slab before the first object
 
 
 def sluice_replay(sluice, trace, target, layout, *more):
@@ -33,7 +35,7 @@ def sluice_replay(sluice, trace, target, layout, *more):
     r = result['replay']
     assert not result['partial'] and not r['errors']['reads'] + r['errors']['writes'], r['errors']
     return {'bytes': sum(d['bytes'] for d in r['done']), 'seconds': r['elapsed_sec'],
-            'cpu': r['cpu']['user_sec'] + r['cpu']['system_sec'], 'ops': sum(d['ops'] for d in r['done'])}
+            'cpu_seconds': r['cpu']['user_sec'] + r['cpu']['system_sec'], 'ops': sum(d['ops'] for d in r['done'])}
 
 
 def fio_job(sluice, trace, *more):
@@ -52,7 +54,7 @@ def run_fio(path, size, total, job):
     job = json.loads(text[text.index('{'):])['jobs'][0]
     moved = job['read']['io_bytes'] + job['write']['io_bytes']
     return {'bytes': moved, 'seconds': job['job_runtime'] / 1e3, 'ops': job['read']['total_ios'] + job['write']['total_ios'],
-            'cpu': (job['usr_cpu'] + job['sys_cpu']) / 100 * job['job_runtime'] / 1e3}
+            'cpu_seconds': (job['usr_cpu'] + job['sys_cpu']) / 100 * job['job_runtime'] / 1e3}
 
 
 def lay_out(path, size):
@@ -78,55 +80,52 @@ def small_trace(path, objects):
                          for i in range(objects))
 
 
-def rates(m):
-    return m['bytes'] / m['seconds'], m['cpu'] / (m['bytes'] / GIB)
+def compare(name, rounds, variants):
+    """The first against the fastest of the others."""
+    interleave(rounds, variants)
+    print(f'{name}:')
+    show(['', 'GB/s', 'from .. to', 'ops/s', 'CPU s/GiB'],
+         [[v.name, f'{v.median(speed):.2f}', v.spread(speed, '.2f'),
+           f'{v.median(lambda s: s["ops"] / s["seconds"]):.0f}', f'{v.median(cpu_per_gib):.3f}'] for v in variants])
+    best = max(variants[1:], key=lambda v: v.median(speed))
+    ratio = variants[0].median(speed) / best.median(speed)
+    print(f'{name}: {ratio:.3f} of the speed of the fastest ({best.name}), '
+          f'{variants[0].median(cpu_per_gib) / best.median(cpu_per_gib):.2f} of its CPU time (promised 0.9)', flush=True)
+    return {'name': name, 'speed': ratio, 'rounds': {v.name: v.samples for v in variants}}
 
 
-def compare(name, rounds, ours, theirs):
-    pairs = []
-    for i in range(rounds):
-        order = [ours, theirs] if i % 2 else [theirs, ours]
-        got = {f: f() for f in order}
-        pairs.append((got[ours], got[theirs]))
-        print(f'  {name}, round {i + 1}: ' + ', '.join(
-            f'{who} {rates(m)[0] / 1e6:8.1f} MB/s {m["ops"] / m["seconds"]:9.0f} ops/s {rates(m)[1]:6.3f} CPU s/GiB'
-            for who, m in zip(('sluice', 'fio'), pairs[-1])), flush=True)
-    speed = statistics.median(rates(a)[0] / rates(b)[0] for a, b in pairs)
-    cpu = statistics.median(rates(a)[1] / rates(b)[1] for a, b in pairs)
-    print(f'{name}: {speed:.3f} of the speed of fio, {cpu:.2f} of its CPU time', flush=True)
-    return {'name': name, 'speed': speed, 'cpu': cpu, 'rounds': pairs}
-
-
-def measure_kv(a, work):
+def measure_kv(a, work, undo):
     trace, file = f'{work}/kv.csv', f'{work}/fio.file'
     kv_trace(a.sluice, trace, a.requests)
     job, size = fio_job(a.sluice, trace), 4 * GIB
     lay_out(file, size)
     total = sluice_replay(a.sluice, trace, 'null', 'files')['bytes']
     print(f'kv: {total / GIB:.1f} GiB, fio {" ".join(job)}')
-    results = [compare(f'kv, {layout}', a.rounds, lambda layout=layout: sluice_replay(a.sluice, trace, f'{work}/target/', layout),
-                       lambda: run_fio(file, size, total, job)) for layout in ('files', 'slab')]
+    results = []
+    for layout in 'files', 'slab':
+        variants = [Variant('sluice', lambda layout=layout: sluice_replay(a.sluice, trace, f'{work}/target/', layout))]
+        variants += [Variant(f'fio{name}', lambda memory=memory: run_fio(file, size, total, job + memory))
+                     for name, memory in fio.memories(undo, 64 << 20)]
+        results.append(compare(f'kv, {layout}', a.rounds, variants))
     os.unlink(file)
     return results
 
 
-def measure_small(a, work):
-    trace, file = f'{work}/small.csv', f'{work}/fio.file'
+def measure_small(a, work, undo):
+    trace, slab, size = f'{work}/small.csv', f'{work}/slab', a.objects * 65536
     small_trace(trace, a.objects)
-    size = a.objects * 65536
-    job = [o for o in fio_job(a.sluice, trace) if o.startswith('--iodepth')] + ['--bs=64K']
+    job = [o for o in fio_job(a.sluice, trace) if o.startswith('--iodepth')] + ['--bs=64K', f'--offset={SLAB_HEAD}']
+    places.need_space(work, int(size * 1.01))
+    sluice_replay(a.sluice, trace, slab, 'slab', '--keep')
 
-    def theirs():
+    def theirs(memory):
         """The same: all of it written, then as much read at random."""
-        parts = [run_fio(file, size, size, job + [f'--rw={rw}']) for rw in ('randwrite', 'randread')]
+        parts = [run_fio(slab, size, size, job + memory + [f'--rw={rw}']) for rw in ('randwrite', 'randread')]
         return {k: sum(p[k] for p in parts) for k in parts[0]}
-    lay_out(file, size)
-    if os.statvfs(work).f_bavail * os.statvfs(work).f_frsize < size * 1.1:
-        print(f'small: no room for {a.objects} objects twice; use --objects')
-        os.unlink(file)
-        return []
-    result = compare(f'{a.objects} objects of 64 KiB, slab', a.rounds, lambda: sluice_replay(a.sluice, trace, f'{work}/target/', 'slab'), theirs)
-    os.unlink(file)
+    variants = [Variant('sluice', lambda: sluice_replay(a.sluice, trace, slab, 'slab', '--keep', '--reuse'))]
+    variants += [Variant(f'fio{name}', lambda memory=memory: theirs(memory)) for name, memory in fio.memories(undo, 64 << 16)]
+    result = compare(f'{a.objects} objects of 64 KiB, slab', a.rounds, variants)
+    os.unlink(slab)
     return [result]
 
 
@@ -142,10 +141,10 @@ def main():
     a = p.parse_args()
     a.sluice = os.path.join(a.build, 'sluice')
     results = []
-    with tempfile.TemporaryDirectory(prefix='sluice-perf-', dir=a.dir) as work:
+    with tempfile.TemporaryDirectory(prefix='sluice-perf-', dir=a.dir) as work, contextlib.ExitStack() as undo:
         for part, measure in ('kv', measure_kv), ('small', measure_small):
             if part in a.only.split(','):
-                results += measure(a, work)
+                results += measure(a, work, undo)
     if a.json:
         with open(a.json, 'w') as f:
             json.dump(results, f, indent=1)
@@ -153,5 +152,7 @@ def main():
 
 try:
     main()
+except Unavailable as why:
+    print(f'replay: skipped: {why}')
 except (fio.Broken, subprocess.SubprocessError) as e:
     sys.exit(f'replay.py: {e}')
