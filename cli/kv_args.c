@@ -284,6 +284,7 @@ static void set_job(struct kv_setup *s, const struct kv_args *a)
 	job->order = a->order != KV_ORDER_AUTO ? (int)a->order - 1
 		     : live                    ? KV_ORDER_LIVE
 					       : KV_ORDER_SEED;
+	job->new_files = a->new_files || a->compat;
 	job->verify = a->verify;
 	job->gpu_simulated = a->simulated_gpu;
 	job->gpu_bandwidth = a->gpu_bandwidth * 1e9;

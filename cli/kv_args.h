@@ -29,7 +29,7 @@ enum { KV_LOG_DEBUG, KV_LOG_INFO, KV_LOG_WARNING, KV_LOG_ERROR, KV_LOG_CRITICAL 
 struct kv_args {
 	struct kv_upstream up;
 	uint32_t layout, order, clock, durability;
-	bool verify, compat, closed_loop, trace_extended, simulated_gpu, dry_run;
+	bool new_files, verify, compat, closed_loop, trace_extended, simulated_gpu, dry_run;
 	uint64_t trace_epoch;
 	double gpu_bandwidth;
 	const char *export_fio;

@@ -105,6 +105,8 @@ const struct cli_opt kv_opts[] = {
 		 "requests in the order of the seed, or as the queue has them"),
 	CLI_ENUM(struct kv_args, layout, 0, "layout", kv_layout_names, "npy",
 		 "of the third tier: a file per entry with NumPy's head or bare, or one file"),
+	CLI_FLAG(struct kv_args, new_files, 0, "new-files",
+		 "make new files instead of writing over those of deleted entries"),
 	CLI_FLAG(struct kv_args, verify, 0, "verify", "compare what is read with what was written"),
 	CLI_DBL(struct kv_args, gpu_bandwidth, 0, "gpu-bandwidth-gbs", "GB", "64", 0.001, 1e6,
 		"speed of a GPU that is not there, 10^9 bytes per second"),

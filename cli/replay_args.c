@@ -62,6 +62,8 @@ const struct cli_opt replay_opts[] = {
 		"of each target: what has not been used for longest is deleted; default: no limit"),
 	CLI_FLAG(struct replay_args, keep, 0, "keep", "leave the objects for a later run"),
 	CLI_FLAG(struct replay_args, reuse, 0, "reuse", "begin with what --keep has left"),
+	CLI_FLAG(struct replay_args, new_files, 0, "new-files",
+		 "make new files instead of writing over those of deleted objects"),
 	CLI_FLAG(struct replay_args, no_check, 0, "no-check",
 		 "do not read the trace beforehand, to see what it needs"),
 	CLI_GROUP("When"),
@@ -295,6 +297,7 @@ int replay_setup(struct replay_setup *s, const struct replay_args *a, const char
 	job->missing = (enum replay_missing)a->missing;
 	job->capacity = a->capacity;
 	job->keep = a->keep;
+	job->new_files = a->new_files;
 	job->reuse = a->reuse;
 	job->durability = a->durability;
 	job->prefill = a->prefill;

@@ -366,6 +366,11 @@ static json_t *kv_json(const struct kv_report *r)
 		      "wall_sec", res->wall_sec, "requests", (json_int_t)res->requests, "tokens",
 		      (json_int_t)res->tokens, "late_operations", (json_int_t)res->late, "rows",
 		      (json_int_t)res->rows);
+	if (!r->job->trace_path)
+		json_object_set_new(j, "storage_moved",
+				    json_pack("{s:o, s:o}", "read_bytes",
+					      count(res->storage_bytes[0]), "written_bytes",
+					      count(res->storage_bytes[1])));
 	json_object_set_new(j, "memory_bytes", count(res->memory_bytes));
 	json_object_set_new(j, "errors", errors_json(res));
 	json_object_set_new(j, "cache", cache_json(res));

@@ -275,18 +275,32 @@ bool kv_report_failures(char *buf, size_t size, const struct kv_result *res)
 	return used;
 }
 
+static void storage_notes(FILE *f, const struct kv_result *res)
+{
+	double moved = (double)res->storage_bytes[0] + (double)res->storage_bytes[1];
+	char read[SLUICE_SIZE_TEXT], written[SLUICE_SIZE_TEXT], all[SLUICE_SIZE_TEXT];
+
+	if (res->elapsed_sec > 0)
+		fprintf(f,
+			"  storage moved %.2f GB/s in the interval, block by block: %s read, %s "
+			"written\n",
+			moved / res->elapsed_sec / 1e9,
+			sluice_size_format(read, res->storage_bytes[0]),
+			sluice_size_format(written, res->storage_bytes[1]));
+	fprintf(f, "  %s written to storage in all\n", sluice_size_format(all, res->bytes_written));
+}
+
 static void notes(FILE *f, const struct kv_report *r)
 {
 	const struct kv_result *res = r->res;
-	char text[SLUICE_SIZE_TEXT], failures[120];
+	char failures[120];
 
 	heading(f, "Notes");
 	if (r->job->trace_path)
 		fprintf(f, "  %" PRIu64 " rows in %s; nothing was stored, so latencies are 0\n",
 			res->rows, r->job->trace_path);
 	else
-		fprintf(f, "  %s written to storage in all\n",
-			sluice_size_format(text, res->bytes_written));
+		storage_notes(f, res);
 	if (res->late)
 		fprintf(f,
 			"  %" PRIu64 " operations ended after the interval and are not counted\n",

@@ -43,6 +43,7 @@ struct place_opts {
 	bool hashed;              /* sub-folders by hash, for very many objects */
 	bool keep;                /* leave the objects for a later run */
 	bool reuse;               /* take over what an earlier run left (keep) */
+	bool recycle;             /* write new objects over the files of deleted ones */
 	bool stretch; /* a slab that is a file grows beyond its capacity for an object that does not
 			 fit, when there is nothing to wait for */
 	uint64_t capacity; /* bytes; of PLACE_FILES and PLACE_NULL 0: no limit, of a block device 0:

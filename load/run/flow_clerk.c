@@ -42,7 +42,7 @@ static void remove_old(struct op *op)
 	if (!l)
 		return;
 	sluice_file_close(TAKE_PTR(op->old_file), NULL);
-	r = place_file_remove(p, op->old_ref, l->text, l->name_len, &err);
+	r = place_file_retire(p, op->old_ref, l->text, l->name_len, &err);
 	if (r < 0 && r != -ENOENT)
 		fail(op, l, r, &err);
 }
@@ -98,7 +98,7 @@ static void remove_src(struct op *op, struct place *p)
 	int r;
 
 	sluice_file_close(TAKE_PTR(op->src_file), NULL);
-	r = place_file_remove(p, op->object->ref, l->text, l->name_len, &err);
+	r = place_file_retire(p, op->object->ref, l->text, l->name_len, &err);
 	if (r < 0 && op->type == FLOW_DELETE)
 		fail(op, l, r, &err);
 }

@@ -125,8 +125,7 @@ int op_take_space(struct flow *f, struct op *op, bool force)
 	if (p->map)
 		r = take_units(f, op, force);
 	if (r == 0) {
-		p->used += op->charge;
-		p->objects++;
+		place_take(p, op->charge);
 		op->taken = true;
 	}
 	return r;

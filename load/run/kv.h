@@ -26,7 +26,8 @@ struct kv_job {
 	/* real */
 	const char *cache_dir; /* NULL: a private temporary folder, removed at the end */
 	int layout;
-	int order; /* KV_ORDER_LIVE: the queue by priority; closed loops are always live */
+	int order;      /* KV_ORDER_LIVE: the queue by priority; closed loops are always live */
+	bool new_files; /* do not write over those of deleted entries */
 	bool verify;
 	bool gpu_simulated;   /* do not look for a GPU */
 	double gpu_bandwidth; /* bytes per second of a GPU tier that is only bookkeeping */

@@ -33,6 +33,7 @@ static void choose_storage(struct real_places *pl, const struct kv_job *job, con
 		.paths = pl->paths,
 		.nr_paths = 1,
 		.durability = job->durability,
+		.recycle = !job->new_files,
 		.stretch = job->layout == KV_LAYOUT_SLAB, /* an entry may be larger than it */
 	};
 }

@@ -389,6 +389,17 @@ uint64_t place_charge(const struct place *p, uint64_t size)
 	return align_up(size, p->unit);
 }
 
+void place_take(struct place *p, uint64_t charge)
+{
+	uint64_t limit;
+
+	p->used += charge;
+	p->objects++;
+	p->most = max_u64(p->most, p->used);
+	limit = p->o.capacity ? p->o.capacity : p->most;
+	atomic_store(&p->slack, limit > p->used ? limit - p->used : 0);
+}
+
 uint64_t place_used(const struct place *p)
 {
 	return p->used;

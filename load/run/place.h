@@ -7,6 +7,7 @@
  * Functions that touch files may be called from several threads at once; the rest belongs to
  * the flow's own thread.
  */
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -54,6 +55,9 @@ struct place {
 	uint64_t used, objects;
 	/* files, and a slab in a folder */
 	struct place_dir *dirs;
+	uint64_t most;          /* there was of @used */
+	_Atomic uint64_t slack; /* bytes that files without an object may take */
+	struct spares *spares;  /* NULL: none are kept */
 	/* slab, memory, GPU */
 	struct extent_map *map;
 	uint32_t unit;
@@ -85,6 +89,8 @@ static inline bool place_is_memory(const struct place *p)
 
 /* What an object of @size bytes takes of the capacity. */
 uint64_t place_charge(const struct place *p, uint64_t size);
+/* An object takes so much of it now. */
+void place_take(struct place *p, uint64_t charge);
 
 /* ---- place_name.c */
 /* "key.npy": readable where the key is ordinary, else escaped, long ones ended by a hash. */
@@ -119,8 +125,21 @@ int place_file_done(struct place *p, struct place_ref ref, const char *key, uint
 		    struct sluice_err *err);
 int place_file_remove(struct place *p, struct place_ref ref, const char *key, uint32_t len,
 		      struct sluice_err *err);
+/* The same of a file with nothing wrong about it: another object may be written over it. */
+int place_file_retire(struct place *p, struct place_ref ref, const char *key, uint32_t len,
+		      struct sluice_err *err);
 /* An NPY 1.0 header of PLACE_HEADER bytes. */
 int place_npy_header(char out[PLACE_HEADER], const char *shape, unsigned element, uint64_t size);
+
+/* ---- place_spare.c: files that objects can be written over; paths are below their folder */
+int spares_open(struct place *p);
+void spares_close(struct place *p);
+/* No more than so many bytes of them. */
+void spares_trim(struct place *p, uint64_t bytes);
+/* Instead of removing @name; false: it is still there. */
+bool spare_keep(struct place *p, unsigned dir, const char *name);
+/* @name from now on, at most @bytes long, open for writing; -ENOENT: none fits; -EEXIST. */
+int spare_take(struct place *p, unsigned dir, const char *name, uint64_t bytes);
 
 /* ---- place_slab.c */
 int slab_check(const struct place_opts *o, uint64_t *ret_room, struct sluice_err *err);

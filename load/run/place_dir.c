@@ -396,6 +396,8 @@ int dirs_open(struct place *p, struct sluice_err *err)
 		p->dirs[i].fd = p->dirs[i].journal = -1;
 	for (unsigned i = 0; r == 0 && i < p->o.nr_paths; i++)
 		r = dir_open(p, i, err);
+	if (r == 0 && spares_open(p) < 0)
+		r = sluice_fail(err, -ENOMEM, "out of memory");
 	return r;
 }
 
@@ -436,6 +438,7 @@ int dirs_close(struct place *p, struct sluice_err *err)
 {
 	int r = 0, first = 0;
 
+	spares_close(p);
 	for (unsigned i = 0; p->dirs && i < p->o.nr_paths; i++) {
 		struct place_dir *d = &p->dirs[i];
 		bool keep = p->ready ? p->o.keep : !d->marked; /* as it was found */

@@ -38,30 +38,49 @@ int place_file_path(const struct place *p, struct place_ref ref, const char *key
 	return snprintf(out, PLACE_PATH, "%s/%s", p->dirs[ref.dir].path, name);
 }
 
-static int make_at(struct place_dir *d, const char *name)
+/* Of a name in a sub-folder that is not there yet. */
+static int make_sub(const struct place *p, struct place_ref ref, const char *name)
 {
 	char sub[4] = "";
-	int fd = openat(d->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
 
-	if (fd >= 0 || errno != ENOENT || strlen(name) < 4 || name[3] != '/')
-		return fd >= 0 ? fd : -errno;
+	if (!p->o.hashed)
+		return 0;
 	memcpy(sub, name, 3);
-	if (mkdirat(d->fd, sub, 0755) < 0 && errno != EEXIST)
-		return -errno;
-	fd = openat(d->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+	return mkdirat(p->dirs[ref.dir].fd, sub, 0755) < 0 && errno != EEXIST ? -errno : 0;
+}
+
+/* A file of that name, which there is not yet: one that is not needed any more, or a new one. */
+static int make_at(struct place *p, struct place_ref ref, const char *name, uint64_t bytes)
+{
+	int fd = make_sub(p, ref, name);
+
+	if (fd < 0)
+		return fd;
+	fd = spare_take(p, ref.dir, name, bytes);
+	if (fd != -ENOENT)
+		return fd;
+	fd = openat(p->dirs[ref.dir].fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+		    0644);
 	return fd >= 0 ? fd : -errno;
 }
 
 /* All of it at once; where the file system cannot, the library does what can be done. */
-static int reserve(int fd, uint64_t bytes)
+static int reserve(struct place *p, int fd, uint64_t bytes)
 {
+	bool again = p->spares;
 	int r;
 
 	if (!bytes)
 		return 0;
-	do {
+	for (;;) {
 		r = fallocate(fd, 0, 0, (off_t)bytes);
-	} while (r < 0 && errno == EINTR);
+		if (r == 0 || (errno != EINTR && (errno != ENOSPC || !again)))
+			break;
+		if (errno == ENOSPC) {
+			again = false;
+			spares_trim(p, 0);
+		}
+	}
 	if (r < 0 && (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL || errno == EPERM))
 		return 0;
 	return r < 0 ? -errno : 0;
@@ -92,7 +111,7 @@ int place_file_make(struct place *p, struct place_ref *ref, const char *key, uin
 		r = dir_note(d, '+', name, key, len);
 		if (r < 0)
 			return fail(p, *ref, name, "cannot write it down", r, err);
-		fd = make_at(d, name);
+		fd = make_at(p, *ref, name, bytes);
 		if (fd >= 0 || ref->variant == UINT16_MAX)
 			break;
 		if (fd == -EEXIST)
@@ -102,7 +121,8 @@ int place_file_make(struct place *p, struct place_ref *ref, const char *key, uin
 		dir_note(d, '-', name, NULL, 0);
 		return fail(p, *ref, name, "cannot make it", fd, err);
 	}
-	r = reserve(fd, bytes);
+	spares_trim(p, atomic_load(&p->slack));
+	r = reserve(p, fd, bytes);
 	close(fd);
 	if (r == 0)
 		return 0;
@@ -138,6 +158,18 @@ int place_file_remove(struct place *p, struct place_ref ref, const char *key, ui
 		return fail(p, ref, name, "cannot remove it", r, err);
 	}
 	dir_note(d, '-', name, NULL, 0);
+	return 0;
+}
+
+int place_file_retire(struct place *p, struct place_ref ref, const char *key, uint32_t len,
+		      struct sluice_err *err)
+{
+	char name[PLACE_NAME + 8];
+
+	relative_name(p, ref, key, len, name);
+	if (!spare_keep(p, ref.dir, name))
+		return place_file_remove(p, ref, key, len, err);
+	dir_note(&p->dirs[ref.dir], '-', name, NULL, 0);
 	return 0;
 }
 

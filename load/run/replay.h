@@ -51,6 +51,7 @@ struct replay_job {
 	enum replay_layout layout;
 	uint64_t capacity; /* of each target, bytes; the longest unused go.  0: no limit */
 	bool keep, reuse;
+	bool new_files; /* do not write over those of deleted objects */
 	uint32_t durability;
 	/* how */
 	double pace;    /* 1: as recorded, 2: twice as fast; 0: flat out */

@@ -61,6 +61,7 @@ static int add_paths(struct replay_map *m, const struct replay_target *t,
 			       .hashed = job->layout == REPLAY_HASHED,
 			       .keep = job->keep,
 			       .reuse = job->reuse,
+			       .recycle = !job->new_files,
 			       .durability = job->durability};
 	enum place_kind kind;
 	int r = 0;

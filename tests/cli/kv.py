@@ -15,6 +15,7 @@ import json
 import re
 import subprocess
 import tempfile
+import time
 
 import resultcheck
 import tap
@@ -723,6 +724,29 @@ def files_of_others_are_not_touched():
             assert f.read() == 'precious'
 
 
+def book_of_a_run(*args):
+    """What the run wrote down about its files, up to the last look at it."""
+    book = ''
+    with open('said', 'w', encoding='utf-8') as said:
+        process = subprocess.Popen([SLUICE, 'kv', *QUICK, '--model', 'tiny-1b', '--gpu-mem-gb', '0', '--cpu-mem-gb', '0',
+                                    '--storage-capacity-gb', '0.2', '--max-requests', '40', '--cache-dir', 'cache', *args],
+                                   stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+        while process.poll() is None:
+            with contextlib.suppress(FileNotFoundError), open('cache/.sluice-objects', encoding='utf-8') as f:
+                book = f.read() or book
+            time.sleep(0.001)
+    assert process.returncode == 0, process.returncode
+    return book
+
+
+def files_of_evicted_entries_are_written_over_unless_new_ones_are_asked_for():
+    with folder():
+        assert '~spare~' in book_of_a_run()
+        for option in '--new-files', '--compat':
+            book = book_of_a_run(option)
+            assert '\n-' in book and 'spare' not in book, option
+
+
 def an_interruption_ends_with_what_was_measured():
     import signal
     with folder():
@@ -753,4 +777,5 @@ tap.run(every_option_of_upstream_is_there_with_its_default, every_bound_is_upstr
         a_dry_run_tells_and_creates_nothing, what_a_run_is_refused_for_is_a_warning_of_a_dry_run,
         a_recorded_input_is_looked_for_first_and_may_be_empty, health_is_judged_by_the_profile,
         a_run_on_storage_is_measured_and_leaves_nothing, the_same_seed_does_the_same_on_storage_and_in_a_trace,
-        files_of_others_are_not_touched, an_interruption_ends_with_what_was_measured)
+        files_of_others_are_not_touched,
+        files_of_evicted_entries_are_written_over_unless_new_ones_are_asked_for, an_interruption_ends_with_what_was_measured)

@@ -12,6 +12,7 @@ resultcheck.need('jsonschema')
 
 import contextlib
 import csv
+import glob
 import json
 import random
 import signal
@@ -492,6 +493,16 @@ def kept_objects_serve_another_run():
         assert again['bytes_written'] == 0 and again['replay']['cache']['misses'] == 0
         fresh = replay('reads.csv', *FLAT, '--target', *target, '--missing', 'skip')
         assert fresh['replay']['cache']['reused'] == 0 and fresh['replay']['cache']['hits'] == 0
+
+
+@case
+def files_of_deleted_objects_are_written_over_unless_new_ones_are_asked_for():
+    op_log('log.tsv', [('PUT', 100000, 'b/x', ''), ('DELETE', 0, 'b/x', ''), ('PUT', 90000, 'b/y', ''), ('GET', 90000, 'b/y', '')])
+    for more in [], ['--new-files']:
+        replay('log.tsv', *FLAT, '--target', 'd', '--depth', 1, '--verify', '--keep', *more)
+        with open('d/.sluice-objects', encoding='utf-8') as f:
+            assert ('spare' in f.read()) == (not more)
+        assert [os.path.getsize(f) for f in glob.glob('d/*')] == [90000], os.listdir('d')
 
 
 @case
