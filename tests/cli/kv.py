@@ -729,7 +729,7 @@ def book_of_a_run(*args):
     book = ''
     with open('said', 'w', encoding='utf-8') as said:
         process = subprocess.Popen([SLUICE, 'kv', *QUICK, '--model', 'tiny-1b', '--gpu-mem-gb', '0', '--cpu-mem-gb', '0',
-                                    '--storage-capacity-gb', '0.2', '--max-requests', '40', '--cache-dir', 'cache', *args],
+                                    '--storage-capacity-gb', '0.1', '--max-requests', '10', '--cache-dir', 'cache', *args],
                                    stdin=subprocess.DEVNULL, stdout=said, stderr=said)
         while process.poll() is None:
             with contextlib.suppress(FileNotFoundError), open('cache/.sluice-objects', encoding='utf-8') as f:

@@ -84,6 +84,8 @@ class Slots:
         self.free, self.of = list(range(blocks - 1, -1, -1)), {}
 
     def write(self, key, size):
+        if key in self.of:
+            self.delete(key)
         self.of[key] = [self.free.pop() for _ in range(-(-size // BLOCK))]
         return self.of[key]
 
@@ -115,7 +117,7 @@ class Fio:
 
     def __init__(self, args, folder):
         self.args, self.folder = args, folder
-        self.size = int(args.capacity * GIB) // BLOCK * BLOCK
+        self.size = int(args.capacity * GIB * 1.05) // BLOCK * BLOCK  # objects take whole blocks here
         self.data = os.path.join(folder, 'data')
 
     def make(self):

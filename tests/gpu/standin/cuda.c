@@ -358,13 +358,10 @@ static CUresult allocate(CUdeviceptr *ptr, size_t len, bool managed)
 	close(fd);
 	if (seen == MAP_FAILED || hidden == MAP_FAILED)
 		abort();
-	*a = (struct alloc){.ptr = (uintptr_t)seen,
-			    .len = len,
-			    .hidden = hidden,
-			    .device = ctx->device,
-			    .managed = managed};
-	LOCKED(static unsigned long ids; a->id = ++ids; a->next = allocs; allocs = a;
-	       standin_counts.allocations++);
+	*a = (struct alloc){
+		.ptr = (uintptr_t)seen, .len = len, .hidden = hidden, .managed = managed};
+	LOCKED(static unsigned long ids; a->id = ++ids; a->device = ctx->device; a->next = allocs;
+	       allocs = a; standin_counts.allocations++);
 	*ptr = a->ptr;
 	return OK;
 }
