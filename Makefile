@@ -16,12 +16,13 @@ prefix ?= $(PREFIX)
 BUILDS = build build-clang build-bare build-asan build-tsan build-portable
 
 OPTIONS-build          = -Dtests=disabled
-OPTIONS-build-clang    = -Dtests=enabled -Dwerror=true
+OPTIONS-build-clang    = -Dtests=enabled -Dwerror=true -Doptimization=0
 OPTIONS-build-bare     = -Dtests=enabled -Dwerror=true -Dliburing=disabled -Dlibaio=disabled \
 			 -Dchartjs=
 OPTIONS-build-asan     = -Dtests=enabled -Dwerror=true -Db_sanitize=address,undefined \
 			 -Db_lundef=false -Doptimization=1
-OPTIONS-build-tsan     = -Dtests=enabled -Dwerror=true -Db_sanitize=thread -Db_lundef=false
+OPTIONS-build-tsan     = -Dtests=enabled -Dwerror=true -Db_sanitize=thread -Db_lundef=false \
+			 -Doptimization=1
 OPTIONS-build-portable = -Dtests=disabled -Dportable=true -Dliburing=enabled -Dlibaio=enabled
 ENV-build-clang        = CC=clang
 

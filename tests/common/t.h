@@ -49,6 +49,8 @@
 #define T_ASAN 0
 #endif
 
+/* Of things that are tried in turn, ThreadSanitizer, slow as it is, sees only some. */
+#define T_STEP      (T_TSAN ? 5 : 1)
 #define T_COUNT(a)  (sizeof(a) / sizeof(*(a)))
 #define T_STR_(x)   #x
 #define T_STR(x)    T_STR_(x)

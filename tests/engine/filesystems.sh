@@ -17,6 +17,7 @@ conformance=$1
 model=$2
 here=${SLUICE_TEST_DIR:-.}
 engines=${SLUICE_TEST_ENGINES:-"io_uring libaio threads"}
+only=${SLUICE_TEST_FILESYSTEMS:-} # names as below; all of them
 n=0
 failed=0
 
@@ -170,15 +171,23 @@ on_device() {
 	exec 9>&-
 }
 
-on_image ext4-512 "mkfs.ext4 -q -F" 128 512
-on_image ext4-4096 "mkfs.ext4 -q -F" 128 4096
-on_image ext4-1k-blocks "mkfs.ext4 -q -F -b 1024" 128 512
-on_image xfs-512 "mkfs.xfs -q -f" 320 512
-on_image xfs-4096 "mkfs.xfs -q -f -s size=4096" 320 4096
-on_image btrfs "mkfs.btrfs -q -f" 256 512
-on_tmpfs
-on_overlay
-on_device 512
-on_device 4096
+# Is this one wanted?
+wanted() {
+	case " ${only:-$1} " in
+	*" $1 "*) return 0 ;;
+	esac
+	return 1
+}
+
+wanted ext4-512 && on_image ext4-512 "mkfs.ext4 -q -F" 128 512
+wanted ext4-4096 && on_image ext4-4096 "mkfs.ext4 -q -F" 128 4096
+wanted ext4-1k-blocks && on_image ext4-1k-blocks "mkfs.ext4 -q -F -b 1024" 128 512
+wanted xfs-512 && on_image xfs-512 "mkfs.xfs -q -f" 320 512
+wanted xfs-4096 && on_image xfs-4096 "mkfs.xfs -q -f -s size=4096" 320 4096
+wanted btrfs && on_image btrfs "mkfs.btrfs -q -f" 256 512
+wanted tmpfs && on_tmpfs
+wanted overlayfs && on_overlay
+wanted device && on_device 512
+wanted device && on_device 4096
 echo "1..$n"
 exit $failed

@@ -440,14 +440,14 @@ static void run_all(void (*what_to_run)(void), bool for_good)
 	new_path();
 	scenario(); /* what is made once per process is made now, so that it is no leak */
 	for (n = 0; what != INJECT_NOT_REACHED;) {
-		n++;
+		n += n ? T_STEP : 1;
 		what = INJECT_FAILED;
 		for (unsigned v = 0; what == INJECT_FAILED && v < (for_good ? 1 : 4); v++) {
 			what = run_once(n, v, for_good);
 			failed += what == INJECT_FAILED;
 		}
 	}
-	t_note("%lu calls, %lu failures", n - 1, failed);
+	t_note("%lu calls, %lu failures", n / T_STEP, failed);
 }
 
 static void setup(void)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transfers of 0 bytes to 3 GiB, through sluice.Handle and through the drop-in for DeepSpeed.
+"""Transfers of 0 bytes to 2.5 GiB, through sluice.Handle and through the drop-in for DeepSpeed.
 
 Sizes around 2 GiB are where counts in 32 bits end.  Every byte is looked at, in chunks.
 """
@@ -20,7 +20,7 @@ from sluice.deepspeed import FastFileWriter, FastFileWriterConfig, aio_handle
 
 GIB = 1 << 30
 CHUNK = 64 * MIB
-SIZES = [0, 1, 4095, MIB + 1, 100 * MIB + 3, 2 * GIB - 1, 2 * GIB + 1, 3 * GIB]
+SIZES = [0, 1, 4095, MIB + 1, 100 * MIB + 3, 2 * GIB + 1]
 
 _words = torch.arange(CHUNK // 8, dtype=torch.int64) * 0x1E3779B97F4A7C15
 
@@ -93,7 +93,7 @@ def a_tensor_is_written_and_read_bytes(size):
     os.unlink(name)
 
 
-@each([4095, 3 * GIB + 513])
+@each([3 * GIB + 513])
 def it_may_begin_anywhere_at(offset):
     size = 2 * GIB + 1
     room(size, size)
