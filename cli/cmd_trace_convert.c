@@ -5,10 +5,13 @@
 
 #include "base/util.h"
 #include "cli/cli.h"
+#include "cli/requests.h"
 #include "cli/trace.h"
 
 struct convert_args {
 	struct cli_trace_in in;
+	struct cli_requests_args requests;
+	uint64_t seed;
 	uint32_t to, level, tier;
 	bool extended, lf;
 };
@@ -28,6 +31,8 @@ static const struct cli_opt convert_opts[] = {
 	CLI_ENUM(struct convert_args, tier, 0, "tier", tier_words, "none",
 		 "kv: the tier of rows that have none"),
 	CLI_U32(struct convert_args, level, 0, "level", "N", "3", 1, 19, "of compression"),
+	CLI_TABLE(struct convert_args, requests, struct cli_requests_args, cli_requests_opts),
+	CLI_U64(struct convert_args, seed, 0, "seed", "N", "1", 0, INT64_MAX, "of the model"),
 	CLI_END,
 };
 
@@ -72,6 +77,20 @@ static void tell_losses(const struct trace_copy *c)
 	}
 }
 
+static int copy(struct trace_copy *c, const struct convert_args *a, const char *out)
+{
+	struct cli_requests requests = {.params.users = 0};
+	int r = cli_requests(&requests, &c->reader, &a->requests, a->in.model, a->seed, c->in,
+			     &cmd_trace_convert);
+
+	if (r == CLI_OK)
+		r = cli_trace_copy(c, out, &cmd_trace_convert);
+	if (r == CLI_OK)
+		tell_losses(c);
+	cli_requests_fini(&requests);
+	return r;
+}
+
 static int convert_run(void *args, int argc, char **argv)
 {
 	const struct convert_args *a = args;
@@ -111,10 +130,7 @@ static int convert_run(void *args, int argc, char **argv)
 	c.in = argv[0];
 	if (c.writer.format == TRACE_MOONCAKE)
 		c.writer.block_tokens = c.reader.block_tokens;
-	r = cli_trace_copy(&c, argv[1], &cmd_trace_convert);
-	if (r == CLI_OK)
-		tell_losses(&c);
-	return r;
+	return copy(&c, a, argv[1]);
 }
 
 const struct cli_cmd cmd_trace_convert = {

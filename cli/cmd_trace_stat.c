@@ -6,12 +6,15 @@
 #include "cli/cli.h"
 #include "cli/file.h"
 #include "cli/json.h"
+#include "cli/requests.h"
 #include "cli/stop.h"
 #include "cli/trace.h"
 #include "load/report/trace_report.h"
 
 struct stat_args {
 	struct cli_trace_in in;
+	struct cli_requests_args requests;
+	uint64_t seed;
 	uint32_t tier;
 	struct cli_output out;
 };
@@ -23,6 +26,8 @@ static const struct cli_opt stat_opts[] = {
 	CLI_GROUP("What"),
 	CLI_ENUM(struct stat_args, tier, 0, "tier", tier_words, "all",
 		 "rows of this tier only; what is moved into it then counts as used"),
+	CLI_TABLE(struct stat_args, requests, struct cli_requests_args, cli_requests_opts),
+	CLI_U64(struct stat_args, seed, 0, "seed", "N", "1", 0, INT64_MAX, "of the model"),
 	CLI_GROUP("Output"),
 	CLI_TABLE(struct stat_args, out, struct cli_output, cli_output_opts),
 	CLI_END,
@@ -37,24 +42,36 @@ static int show(struct cli_file *json, const struct trace_summary *s, const char
 			  : CLI_OK;
 }
 
-static int summarize(const struct stat_args *a, const char *name, struct cli_file *json)
+static int summarize(const struct stat_args *a, const char *name,
+		     const struct trace_reader_opts *ro, struct cli_file *json)
 {
 	struct trace_summary_opts o = {.tiers = a->tier ? 1u << (a->tier - 1) : 0,
 				       .stop = cli_stop_catch()};
 	struct sluice_err err = {0, ""};
-	struct trace_reader_opts ro;
 	struct trace_summary *s;
-	int r = cli_trace_in(&ro, &a->in, &cmd_trace_stat);
+	int r = trace_summary_make(&s, name, ro, &o, &err);
 
-	if (r != CLI_OK)
-		return r;
-	r = trace_summary_make(&s, name, &ro, &o, &err);
 	if (r < 0)
 		return cli_fail(&cmd_trace_stat,
 				r == -ENOMEM || r == -EINTR ? CLI_FAILED : CLI_USAGE, "%s",
 				err.msg);
 	r = show(json, s, name);
 	free(s);
+	return r;
+}
+
+static int read_in(const struct stat_args *a, const char *name, struct cli_file *json)
+{
+	struct cli_requests requests = {.params.users = 0};
+	struct trace_reader_opts ro;
+	int r = cli_trace_in(&ro, &a->in, &cmd_trace_stat);
+
+	if (r == CLI_OK)
+		r = cli_requests(&requests, &ro, &a->requests, a->in.model, a->seed, name,
+				 &cmd_trace_stat);
+	if (r == CLI_OK)
+		r = summarize(a, name, &ro, json);
+	cli_requests_fini(&requests);
 	return r;
 }
 
@@ -68,7 +85,7 @@ static int stat_run(void *args, int argc, char **argv)
 		return cli_usage(&cmd_trace_stat, "one trace is needed, not %d", argc);
 	r = cli_file_open(&json, &cmd_trace_stat, "--json", a->out.json);
 	if (r == CLI_OK)
-		r = summarize(a, argv[0], &json);
+		r = read_in(a, argv[0], &json);
 	cli_file_abandon(&json);
 	return r;
 }

@@ -14,29 +14,6 @@
 
 #define DEPTH_PACED    1024 /* enough that the pace is the trace's */
 #define DEPTH_FLAT_OUT 64
-#define FOREVER        1e9 /* seconds of the model's clock: an input ends by itself */
-#define EPOCH_NS       1735689600000000000ull
-
-static const struct cli_opt request_opts[] = {
-	CLI_U32(struct replay_requests, users, 0, "num-users", "N", "100", 1, 100000,
-		"users of the model: how many requests it serves at a time"),
-	CLI_DBL(struct replay_requests, gpu_gb, 0, "gpu-mem-gb", "GIB", "16", 0, 65536,
-		"memory of a GPU of the model"),
-	CLI_U32(struct replay_requests, gpus, 0, "num-gpus", "N", "1", 1, 1 << 20, "its GPUs"),
-	CLI_U32(struct replay_requests, tensor_parallel, 0, "tensor-parallel", "N", "1", 1, 1 << 20,
-		"ranks an entry is divided among, at most --num-gpus"),
-	CLI_DBL(struct replay_requests, cpu_gb, 0, "cpu-mem-gb", "GIB", "32", 0, 131072,
-		"its second tier"),
-	CLI_DBL(struct replay_requests, storage_gb, 0, "storage-capacity-gb", "GIB", "0", 0, 1e12,
-		"its third tier; 0: no limit"),
-	CLI_U32(struct replay_requests, conversations, 0, "max-conversations", "N", "500", 1,
-		UINT32_MAX, "conversations of a ShareGPT file"),
-	CLI_U64(struct replay_requests, max_requests, 0, "max-requests", "N", "0", 0, INT64_MAX,
-		"end after so many requests; 0: all"),
-	CLI_ENUM(struct replay_requests, generation, 0, "generation-mode", kv_gen_names,
-		 "realistic", "0, 2 or 30 ms per generated token"),
-	CLI_END,
-};
 
 /* One value each time, and a comma is a letter like others. */
 #define TARGETS(field_, letter_, name_, meta_, help_)                                       \
@@ -85,8 +62,7 @@ const struct cli_opt replay_opts[] = {
 	CLI_TABLE(struct replay_args, how, struct cli_how, cli_engine_opts),
 	CLI_ENUM(struct replay_args, durability, 0, "durability", io_durability_words, "none",
 		 "end each write with nothing, fdatasync, or fsync of file and folder"),
-	CLI_GROUP("BurstGPT and ShareGPT: the model the requests go through"),
-	CLI_TABLE(struct replay_args, requests, struct replay_requests, request_opts),
+	CLI_TABLE(struct replay_args, requests, struct cli_requests_args, cli_requests_opts),
 	CLI_GROUP("Output"),
 	CLI_FLAG(struct replay_args, dry_run, 0, "dry-run",
 		 "print what would be done and how much room it needs"),
@@ -209,61 +185,17 @@ static int set_pace(struct replay_job *job, const struct replay_args *a)
 	return CLI_OK;
 }
 
-/* Requests: through the model. */
-static int set_model(struct replay_setup *s, const struct replay_args *a, enum trace_format format)
-{
-	const struct replay_requests *q = &a->requests;
-	const char *model = a->in.model ? a->in.model : "llama3.1-8b";
-	struct kv_params *p = &s->params;
-
-	if (q->tensor_parallel > q->gpus)
-		return cli_usage(&cmd_replay, "--tensor-parallel: %u is more than --num-gpus %u",
-				 q->tensor_parallel, q->gpus);
-	*p = (struct kv_params){.seed = a->seed,
-				.seed_given = true,
-				.users = q->users,
-				.duration_sec = FOREVER,
-				.gpu_gb = q->gpu_gb,
-				.cpu_gb = q->cpu_gb,
-				.storage_gb = q->storage_gb,
-				.gpus = q->gpus,
-				.tensor_parallel = q->tensor_parallel,
-				.generation = (int)q->generation,
-				.multi_turn = true,
-				.prefix = true,
-				.target_saturation = 0.8,
-				.sharegpt_conversations = q->conversations,
-				.input = a->in.strict ? KV_INPUT_STRICT : KV_INPUT_CHECKED,
-				.max_requests = q->max_requests,
-				.trace_speedup = 1,
-				.replay_cycles = 1,
-				.epoch_ns = EPOCH_NS};
-	if (kv_config_defaults(&p->config) < 0)
-		return cli_fail(&cmd_replay, CLI_FAILED, "out of memory");
-	p->model = kv_models_find(&p->config.models, model);
-	*(format == TRACE_BURSTGPT ? &p->burst_path : &p->sharegpt_path) = s->job.trace;
-	s->job.params = p;
-	return CLI_OK;
-}
-
 static int set_input(struct replay_setup *s, const struct replay_args *a, const char *trace)
 {
 	struct replay_job *job = &s->job;
-	enum trace_format format = (enum trace_format)a->in.format;
-	struct sluice_err err = {0, ""};
 	int r = cli_trace_in(&job->reader, &a->in, &cmd_replay);
 
 	if (r != CLI_OK)
 		return r;
 	job->trace = trace;
 	s->once = a->no_check || !strcmp(trace, "-");
-	if (format == TRACE_AUTO && strcmp(trace, "-") != 0) {
-		r = trace_detect(&format, trace, &err);
-		if (r < 0)
-			return cli_usage(&cmd_replay, "%s", err.msg);
-	}
-	return format == TRACE_BURSTGPT || format == TRACE_SHAREGPT ? set_model(s, a, format)
-								    : CLI_OK;
+	return cli_requests(&s->requests, &job->reader, &a->requests, a->in.model, a->seed, trace,
+			    &cmd_replay);
 }
 
 static int check_pairs(const struct replay_setup *s, const struct replay_args *a)
@@ -317,6 +249,5 @@ int replay_setup(struct replay_setup *s, const struct replay_args *a, const char
 
 void replay_setup_fini(struct replay_setup *s)
 {
-	if (s->job.params)
-		kv_config_fini(&s->params.config);
+	cli_requests_fini(&s->requests);
 }

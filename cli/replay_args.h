@@ -6,19 +6,13 @@
 #include "cli/cli.h"
 #include "cli/how.h"
 #include "cli/output.h"
+#include "cli/requests.h"
 #include "cli/trace.h"
 #include "load/run/replay.h"
 
-/* Of traces that hold requests, not operations. */
-struct replay_requests {
-	uint32_t users, gpus, tensor_parallel, conversations, generation;
-	uint64_t max_requests;
-	double gpu_gb, cpu_gb, storage_gb;
-};
-
 struct replay_args {
 	struct cli_trace_in in;
-	struct replay_requests requests;
+	struct cli_requests_args requests;
 	struct cli_list target, tier;
 	uint32_t layout, missing, durability, depth, workers;
 	uint64_t capacity, seed;
@@ -31,7 +25,7 @@ extern const struct cli_opt replay_opts[];
 
 struct replay_setup {
 	struct replay_job job;
-	struct kv_params params;
+	struct cli_requests requests;
 	const char *paths[REPLAY_TIERS][REPLAY_PLACES * 8];
 	bool once; /* the trace cannot be read twice, or is not to be */
 };

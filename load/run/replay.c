@@ -164,7 +164,7 @@ static int run_rows(struct replay *p)
 
 	while (!p->failed && !replay_stopped(p)) {
 		if (!have && r > 0 && !p->absent) {
-			r = replay_source_next(p->source, &row, &err);
+			r = trace_read(p->source, &row, &err);
 			if (r < 0)
 				return replay_fail(p, r, "%s", err.msg);
 			have = r > 0;

@@ -45,7 +45,6 @@ struct replay_job {
 	/* in */
 	const char *trace; /* "-": standard input, which can be read once only */
 	struct trace_reader_opts reader;
-	const struct kv_params *params; /* the trace is requests: through the model; else NULL */
 	/* where */
 	struct replay_target tiers[REPLAY_TIERS];
 	enum replay_layout layout;

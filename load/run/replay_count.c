@@ -311,7 +311,7 @@ void replay_count_end(struct replay *p, uint64_t end_ns)
 	flow_get_stats(p->flow, &f);
 	r->bytes_written = f.bytes_written;
 	r->verified_bytes = f.verified;
-	r->bad_rows = replay_source_bad(p->source, &first);
+	r->bad_rows = trace_reader_bad(p->source, &first);
 	snprintf(r->first_bad, sizeof(r->first_bad), "%s", first ? first : "");
 	for (unsigned i = 0; i < r->nr_series; i++)
 		bytes += r->series[i].bytes;

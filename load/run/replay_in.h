@@ -13,24 +13,12 @@
  *	replay_pace.c	when rows are due, lag
  *	replay_row.c	rows become chains of the flow
  *	replay_scan.c	the pass before
- *	replay_source.c	rows, from a file or the model
  */
 #include <sys/resource.h>
 
 #include "base/random.h"
 #include "load/run/replay.h"
 #include "load/run/replay_keys.h"
-
-/* ---- replay_source.c: rows, the same each time it is opened */
-struct replay_source;
-int replay_source_open(struct replay_source **out, const struct replay_job *job,
-		       struct sluice_err *err);
-/* 1 and a row, whose key is valid until the next; 0 at the end; -errno. */
-int replay_source_next(struct replay_source *s, struct trace_row *row, struct sluice_err *err);
-enum trace_format replay_source_format(const struct replay_source *s);
-uint64_t replay_source_bad(const struct replay_source *s, const char **first);
-uint64_t replay_source_line(const struct replay_source *s); /* 0: not known */
-void replay_source_close(struct replay_source *s);
 
 /* ---- replay_map.c */
 struct replay_map {
@@ -95,7 +83,7 @@ struct replay {
 	struct flow *flow;
 	struct replay_keys keys;
 	uint64_t used[REPLAY_PLACES]; /* as started */
-	struct replay_source *source;
+	struct trace_reader *source;
 	struct replay_pace pace;
 	struct replay_op *ops;
 	uint32_t unused, in_flight; /* of ops; index + 1 */

@@ -86,10 +86,10 @@ int replay_open(struct replay *p, struct sluice_err *err)
 	if (r == 0)
 		r = replay_map_size(&p->map, p->job, p->scan, err);
 	if (r == 0)
-		r = replay_source_open(&p->source, p->job, err);
+		r = trace_reader_open(&p->source, p->job->trace, &p->job->reader, err);
 	if (r < 0)
 		return r;
-	p->ranges = replay_source_format(p->source) == TRACE_FIO;
+	p->ranges = trace_reader_format(p->source) == TRACE_FIO;
 	if ((p->ranges || p->job->prefill) && !p->scan)
 		return sluice_fail(
 			err, -EINVAL, "%s: has to be read twice for %s; give it as a file",
@@ -117,7 +117,7 @@ int replay_close(struct replay *p, struct sluice_err *err)
 		e = place_close(p->places[i], r == 0 ? err : NULL);
 		r = r < 0 ? r : e;
 	}
-	replay_source_close(p->source);
+	trace_reader_close(p->source);
 	replay_keys_fini(&p->keys);
 	free(p->ops);
 	free(p->chain);

@@ -173,7 +173,7 @@ static struct replay_key *missing(struct replay *p, const struct replay_what *w,
 		p->r->absent = p->absent = true;
 		sluice_fail(&p->err, -ENODATA,
 			    "%s:%" PRIu64 ": %s is read, but nothing has written it", p->job->trace,
-			    replay_source_line(p->source), key);
+			    trace_reader_line(p->source), key);
 		return NULL;
 	default:
 		p->r->skipped++;

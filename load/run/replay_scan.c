@@ -177,12 +177,12 @@ static bool stopped(const struct replay_job *job)
 	return job->stop && atomic_load_explicit(job->stop, memory_order_relaxed);
 }
 
-static int read_all(struct scan *s, struct replay_source *src, struct sluice_err *err)
+static int read_all(struct scan *s, struct trace_reader *src, struct sluice_err *err)
 {
 	struct trace_row row;
 	int r;
 
-	while ((r = replay_source_next(src, &row, err)) > 0) {
+	while ((r = trace_read(src, &row, err)) > 0) {
 		if (++s->r->rows % PROGRESS_EVERY == 0) {
 			if (stopped(s->job))
 				return sluice_fail(err, -ECANCELED, "interrupted");
@@ -196,12 +196,12 @@ static int read_all(struct scan *s, struct replay_source *src, struct sluice_err
 	return r;
 }
 
-static void finish(struct scan *s, struct replay_source *src)
+static void finish(struct scan *s, struct trace_reader *src)
 {
 	struct replay_scan *r = s->r;
 	const char *first;
 
-	r->bad_rows = replay_source_bad(src, &first);
+	r->bad_rows = trace_reader_bad(src, &first);
 	snprintf(r->first_bad, sizeof(r->first_bad), "%s", first ? first : "");
 	r->back = s->pace.back;
 	r->max_step_back_ns = s->pace.max_back_ns;
@@ -237,23 +237,23 @@ static int scan(const struct replay_job *job, struct replay_scan *ret, replay_in
 		void *arg, struct sluice_err *err)
 {
 	struct scan s = {.job = job, .r = ret, .found = found, .arg = arg};
-	struct replay_source *src;
+	struct trace_reader *src;
 	int r;
 
 	*ret = (struct replay_scan){.block =
 					    job->opts.block ? (uint32_t)job->opts.block : 1u << 20};
 	r = replay_map_make(&s.map, job, err);
 	if (r == 0)
-		r = replay_source_open(&src, job, err);
+		r = trace_reader_open(&src, job->trace, &job->reader, err);
 	if (r < 0)
 		return r;
-	ret->format = replay_source_format(src);
+	ret->format = trace_reader_format(src);
 	r = read_all(&s, src, err);
 	if (r == 0)
 		finish(&s, src);
 	if (r == 0 && !ret->used_rows)
 		r = nothing(ret, job, err);
-	replay_source_close(src);
+	trace_reader_close(src);
 	replay_keys_fini(&s.keys);
 	if (r < 0)
 		replay_scan_fini(ret);

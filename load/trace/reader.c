@@ -81,10 +81,8 @@ static int pick_format(struct trace_reader *r, struct sluice_err *err)
 		return sluice_fail(
 			err, -ENOTSUP,
 			"%s: holds requests (%s), not operations; make operations of them "
-			"with 'sluice kv %s --io-trace-log OUT.csv'",
-			path, trace_format_names[r->format],
-			r->format == TRACE_BURSTGPT ? "--use-burst-trace --burst-trace-path IN"
-						    : "--dataset-path IN");
+			"with 'sluice trace convert IN OUT.csv'",
+			path, trace_format_names[r->format]);
 	return 0;
 }
 
@@ -101,6 +99,19 @@ static int reader_begin(struct trace_reader *r, struct sluice_err *err)
 	return r->in->begin(r, err);
 }
 
+static int next_made(struct trace_reader *r, struct trace_row *row, struct sluice_err *err)
+{
+	return r->o.maker->next(r->made, row, err);
+}
+
+static int maker_begin(struct trace_reader *r, struct sluice_err *err)
+{
+	r->format = r->o.maker->format;
+	r->next = next_made;
+	r->o.raw = false;
+	return r->o.maker->open(&r->made, r->o.maker->arg, err);
+}
+
 int trace_reader_open(struct trace_reader **out, const char *path,
 		      const struct trace_reader_opts *o, struct sluice_err *err)
 {
@@ -110,9 +121,13 @@ int trace_reader_open(struct trace_reader **out, const char *path,
 	if (!r)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	r->o = *o;
-	n = source_open(&r->s, path, err);
-	if (n == 0)
-		n = reader_begin(r, err);
+	if (o->maker) {
+		n = maker_begin(r, err);
+	} else {
+		n = source_open(&r->s, path, err);
+		if (n == 0)
+			n = reader_begin(r, err);
+	}
 	if (n < 0)
 		trace_reader_close(r);
 	else
@@ -173,6 +188,8 @@ uint64_t trace_reader_line(const struct trace_reader *r)
 
 uint64_t trace_reader_bad(const struct trace_reader *r, const char **first)
 {
+	if (r->o.maker)
+		return r->o.maker->bad(r->made, first);
 	if (first)
 		*first = r->bad ? r->first : NULL;
 	return r->bad;
@@ -197,10 +214,13 @@ void trace_reader_close(struct trace_reader *r)
 		return;
 	if (r->in && r->in->fini && r->state)
 		r->in->fini(r->state);
+	if (r->made)
+		r->o.maker->close(r->made);
 	free(r->state);
 	free(r->raw.text);
 	free(r->head.text);
-	source_close(&r->s);
+	if (!r->o.maker)
+		source_close(&r->s);
 	free(r);
 }
 

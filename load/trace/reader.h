@@ -29,6 +29,7 @@ struct trace_reader {
 	struct trace_reader_opts o;
 	const struct trace_input *in;
 	enum trace_format format;
+	void *made; /* the maker's */
 	uint64_t bad;
 	bool torn_told;
 	struct reader_text {

@@ -108,10 +108,21 @@ int trace_writer_close(struct trace_writer *w, struct sluice_err *err);
 
 /* ---- reading ---- */
 
+/* Rows that somebody makes of a file of requests. */
+struct trace_maker {
+	enum trace_format format;
+	const void *arg;
+	int (*open)(void **state, const void *arg, struct sluice_err *err);
+	int (*next)(void *state, struct trace_row *row, struct sluice_err *err); /* trace_read() */
+	uint64_t (*bad)(const void *state, const char **first); /* trace_reader_bad() */
+	void (*close)(void *state);
+};
+
 struct trace_reader_opts {
-	enum trace_format format; /* TRACE_AUTO: by content */
-	bool strict;              /* a bad row is an error */
-	bool raw;                 /* keep the text of rows for trace_reader_raw() */
+	enum trace_format format;        /* TRACE_AUTO: by content */
+	const struct trace_maker *maker; /* NULL: the file holds operations */
+	bool strict;                     /* a bad row is an error */
+	bool raw;                        /* keep the text of rows for trace_reader_raw() */
 	/* Mooncake: */
 	uint64_t block_tokens;    /* per hash id; 0: TRACE_BLOCK_TOKENS */
 	uint64_t bytes_per_token; /* 0: an error when the format needs it */
@@ -121,14 +132,15 @@ struct trace_reader;
 int trace_detect(enum trace_format *out, const char *path, struct sluice_err *err);
 /*
  * "-" is standard input; compressed or not is told by content.  BurstGPT and ShareGPT hold
- * requests: -ENOTSUP.  -EINVAL when the format is not known, or bytes_per_token is needed.
+ * requests: -ENOTSUP without a maker.  -EINVAL when the format is not known, or bytes_per_token is
+ * needed.
  */
 int trace_reader_open(struct trace_reader **out, const char *path,
 		      const struct trace_reader_opts *o, struct sluice_err *err);
 /* 1 and a row; 0 at the end; -errno with file name and line number in @err. */
 int trace_read(struct trace_reader *r, struct trace_row *row, struct sluice_err *err);
 enum trace_format trace_reader_format(const struct trace_reader *r);
-uint64_t trace_reader_line(const struct trace_reader *r);
+uint64_t trace_reader_line(const struct trace_reader *r); /* 0: rows are made */
 /* Rows that were skipped, and the first of them in words. */
 uint64_t trace_reader_bad(const struct trace_reader *r, const char **first);
 /*

@@ -292,6 +292,35 @@ def a_compressed_trace_that_was_cut_off_gives_its_rows():
 
 
 @case
+def requests_become_the_operations_of_the_model():
+    save('burst.csv', 'Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n' +
+         ''.join(f'{i},ChatGPT,{100 + i},{20 + i},{120 + 2 * i},Conversation log\n' for i in range(40)) + '41,m,many,1,1,l\n')
+    save('share.json', json.dumps([{'id': f'c{i}', 'conversations': [{'from': who, 'value': 'word ' * (40 + i)} for who in ('human', 'gpt') * 2]}
+                                   for i in range(20)]))
+    storage = '--model', 'tiny-1b', '--gpu-mem-gb', '0', '--cpu-mem-gb', '0'
+    for name, bad in ('burst.csv', 1), ('share.json', 0):
+        done = trace('convert', name, 'out.csv', *storage)
+        assert ('1 bad row was left out' in done.err) == bool(bad), done
+        with open('out.csv', newline='') as f:
+            rows = list(csv.reader(f))
+        assert rows[0] == 'Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase'.split(','), rows[0]
+        assert {r[3] for r in rows[1:]} == {'Tier-2'} and {r[1] for r in rows[1:]} == {'Read', 'Write'}
+        writes = sum(r[1] == 'Write' for r in rows[1:])
+        assert writes >= 20, writes
+        # stat says the same of the requests as of the operations
+        told = [json.loads(trace('stat', file, *more, '--json', '-').out) for file, more in ((name, storage), ('out.csv', ()))]
+        assert told[0]['format'] == {'burst.csv': 'burstgpt', 'share.json': 'sharegpt'}[name] and told[0]['bad_rows'] == bad, told[0]
+        assert all(told[0][k] == told[1][k] for k in ('rows', 'bytes', 'keys')), told
+        # and the same requests, the same rows
+        trace('convert', name, 'again.csv', *storage)
+        with open('out.csv', 'rb') as a, open('again.csv', 'rb') as b:
+            assert a.read() == b.read()
+        if bad:
+            done = trace('convert', name, 'strict.csv', *storage, '--strict', status=2)
+            assert 'line 42' in done.err and not os.path.exists('strict.csv'), done
+
+
+@case
 def what_cannot_be_done_is_refused_before_anything_is_created():
     save('a.csv', kv_text(kv_rows(3)))
     save('junk', 'hello\n')
@@ -314,8 +343,9 @@ def what_cannot_be_done_is_refused_before_anything_is_created():
             (['convert', 'nowhere', 'b.csv'], 'nowhere: No such file'),
             (['convert', '.', 'b.csv'], 'directory'),
             (['convert', 'junk', 'b.csv'], 'known format'),
-            (['convert', 's.json', 'b.csv'], "'sluice kv --dataset-path IN --io-trace-log OUT.csv'"),
-            (['stat', 'burst.csv'], "'sluice kv --use-burst-trace --burst-trace-path IN --io-trace-log OUT.csv'"),
+            (['convert', 's.json', 'b.csv'], 'has no conversation that can be used'),
+            (['convert', 'burst.csv', 'b.csv', '--tensor-parallel', '2'], '--tensor-parallel: 2 is more than --num-gpus 1'),
+            (['cut', '--from', '+1', 'burst.csv', 'b.csv'], "'sluice trace convert IN OUT.csv'"),
             (['convert', 'm.jsonl', 'b.csv'], 'bytes per token'),
             (['convert', 'm.jsonl', 'b.csv', '--model', 'gpt-9'], "'gpt-9'"),
             (['convert', 'm.jsonl', 'b.csv', '--model', 'tiny-1b', '--bytes-per-token', '5'], 'exclude'),

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Rows: those of a trace, or those that the model of a KV cache makes of recorded requests, on
- * its virtual clock.
+/* Rows of operations that the model of a KV cache makes of recorded requests, on its virtual clock.
  */
+#include "load/run/kv_rows.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/model/kv_load.h"
-#include "load/run/replay_in.h"
 
 #define KEY_ROOM (TRACE_KEY_MAX + KV_KEY_MAX)
 
@@ -21,9 +19,7 @@ struct made_row {
 	uint8_t op, phase, tier;
 };
 
-struct replay_source {
-	struct trace_reader *reader; /* NULL: the model */
-	enum trace_format format;
+struct kv_rows {
 	struct kv_params params;
 	struct kv_texts *texts;
 	struct kv_load *load;
@@ -35,13 +31,11 @@ struct replay_source {
 	char *name;
 };
 
-/* --------------------------------------------------------------------- the model */
-
 static int emit(void *arg, const struct kv_event *ev)
 {
 	static const uint8_t ops[] = {TRACE_WRITE, TRACE_READ, TRACE_DELETE};
 	static const uint8_t phases[] = {TRACE_PREFILL, TRACE_DECODE, TRACE_EVICT};
-	struct replay_source *s = arg;
+	struct kv_rows *s = arg;
 
 	if (ev->type == KV_EV_MISS)
 		return 0;
@@ -64,7 +58,7 @@ static int emit(void *arg, const struct kv_event *ev)
 }
 
 /* What is in the cache before. */
-static int prepare(struct replay_source *s)
+static int prepare(struct kv_rows *s)
 {
 	uint64_t limit = kv_cache_limit(s->cache, KV_NVME);
 	uint32_t tokens;
@@ -77,7 +71,7 @@ static int prepare(struct replay_source *s)
 }
 
 /* The rows of the next request.  1, 0 at the end, or -errno. */
-static int plan_next(struct replay_source *s)
+static int plan_next(struct kv_rows *s)
 {
 	struct kv_planned planned;
 	struct kv_request q;
@@ -98,8 +92,9 @@ static int plan_next(struct replay_source *s)
 	return r < 0 ? r : 1;
 }
 
-static int next_made(struct replay_source *s, struct trace_row *row, struct sluice_err *err)
+static int rows_next(void *state, struct trace_row *row, struct sluice_err *err)
 {
+	struct kv_rows *s = state;
 	const struct made_row *m;
 	size_t len;
 	int r;
@@ -127,13 +122,12 @@ static int next_made(struct replay_source *s, struct trace_row *row, struct slui
 	return 1;
 }
 
-static int model_open(struct replay_source *s, struct sluice_err *err)
+static int model_open(struct kv_rows *s, struct sluice_err *err)
 {
 	struct kv_cache_opts o;
 	uint64_t limit =
 		s->params.storage_gb > 0 ? (uint64_t)(s->params.storage_gb * 0x1p30) : KV_UNLIMITED;
 
-	s->format = s->params.burst_path ? TRACE_BURSTGPT : TRACE_SHAREGPT;
 	s->texts = kv_texts_new();
 	s->name = malloc(KEY_ROOM);
 	kv_params_cache(&s->params, limit, true, &o);
@@ -142,62 +136,49 @@ static int model_open(struct replay_source *s, struct sluice_err *err)
 	return kv_load_new(&s->load, &s->params, s->texts, err);
 }
 
-/* ---------------------------------------------------------------------- both */
-
-int replay_source_open(struct replay_source **out, const struct replay_job *job,
-		       struct sluice_err *err)
+static uint64_t rows_bad(const void *state, const char **first)
 {
-	struct replay_source *s = calloc(1, sizeof(*s));
-	int r;
+	const struct kv_rows *s = state;
 
-	if (!s)
-		return sluice_fail(err, -ENOMEM, "out of memory");
-	if (job->params) {
-		s->params = *job->params;
-		r = model_open(s, err);
-	} else {
-		r = trace_reader_open(&s->reader, job->trace, &job->reader, err);
-		if (r == 0)
-			s->format = trace_reader_format(s->reader);
-	}
-	if (r < 0) {
-		replay_source_close(s);
-		return r;
-	}
-	*out = s;
-	return 0;
+	return kv_load_bad(s->load, first);
 }
 
-int replay_source_next(struct replay_source *s, struct trace_row *row, struct sluice_err *err)
+static void rows_close(void *state)
 {
-	return s->reader ? trace_read(s->reader, row, err) : next_made(s, row, err);
-}
+	struct kv_rows *s = state;
 
-enum trace_format replay_source_format(const struct replay_source *s)
-{
-	return s->format;
-}
-
-uint64_t replay_source_bad(const struct replay_source *s, const char **first)
-{
-	return s->reader ? trace_reader_bad(s->reader, first) : kv_load_bad(s->load, first);
-}
-
-uint64_t replay_source_line(const struct replay_source *s)
-{
-	return s->reader ? trace_reader_line(s->reader) : 0;
-}
-
-void replay_source_close(struct replay_source *s)
-{
-	if (!s)
-		return;
-	if (s->reader)
-		trace_reader_close(s->reader);
 	kv_load_free(s->load);
 	kv_cache_free(s->cache);
 	kv_texts_free(s->texts);
 	free(s->made);
 	free(s->name);
 	free(s);
+}
+
+static int rows_open(void **state, const void *arg, struct sluice_err *err)
+{
+	struct kv_rows *s = calloc(1, sizeof(*s));
+	int r;
+
+	if (!s)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	s->params = *(const struct kv_params *)arg;
+	r = model_open(s, err);
+	if (r < 0)
+		rows_close(s);
+	else
+		*state = s;
+	return r;
+}
+
+struct trace_maker kv_rows_maker(const struct kv_params *p)
+{
+	return (struct trace_maker){
+		.format = p->burst_path ? TRACE_BURSTGPT : TRACE_SHAREGPT,
+		.arg = p,
+		.open = rows_open,
+		.next = rows_next,
+		.bad = rows_bad,
+		.close = rows_close,
+	};
 }
