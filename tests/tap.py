@@ -8,8 +8,10 @@
 
     run(a_sentence_that_should_hold)
 """
+import contextlib
 import os
 import sys
+import tempfile
 import traceback
 
 
@@ -22,6 +24,18 @@ class Skip(Exception):
     def __init__(self, need, why):
         super().__init__(why)
         self.required = need in os.environ.get('SLUICE_TEST_REQUIRE', '').split(',')
+
+
+@contextlib.contextmanager
+def folder():
+    """An empty folder on the disk of the tests, current while it lasts."""
+    back = os.getcwd()
+    with tempfile.TemporaryDirectory(prefix='sluice-test-', dir=back) as name:
+        os.chdir(name)
+        try:
+            yield name
+        finally:
+            os.chdir(back)
 
 
 def run(*cases):

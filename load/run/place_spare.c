@@ -17,7 +17,7 @@
 
 enum {
 	SPARES = 256,
-	MISFIT = 2, /* a file so many times too large or too small is left for others */
+	MISFIT = 2, /* a file so many times too large is left for others */
 	SPARE_NAME = 32,
 };
 
@@ -161,25 +161,24 @@ bool spare_keep(struct place *p, unsigned dir, const char *name)
 	return true;
 }
 
-static uint64_t misfit(uint64_t a, uint64_t b)
+/* Is @a a better file for @bytes than @b?  The more can be written over the better, then the
+ * smaller. */
+static bool better(const struct spare *a, const struct spare *b, uint64_t bytes)
 {
-	return a > b ? a - b : b - a;
+	uint64_t ours = min_u64(a->bytes, bytes), others = min_u64(b->bytes, bytes);
+
+	return ours != others ? ours > others : a->bytes < b->bytes;
 }
 
-/* The one whose size is nearest to @bytes. */
 static bool find(struct spares *s, unsigned dir, uint64_t bytes, struct spare *ret)
 {
 	unsigned best = SPARES;
 
 	pthread_mutex_lock(&s->lock);
-	for (unsigned i = 0; i < s->nr; i++) {
-		uint64_t b = s->v[i].bytes;
-
-		if (s->v[i].dir != dir || b / MISFIT > bytes || bytes / MISFIT > b)
-			continue;
-		if (best == SPARES || misfit(b, bytes) < misfit(s->v[best].bytes, bytes))
+	for (unsigned i = 0; i < s->nr; i++)
+		if (s->v[i].dir == dir && s->v[i].bytes / MISFIT <= bytes &&
+		    (best == SPARES || better(&s->v[i], &s->v[best], bytes)))
 			best = i;
-	}
 	if (best < SPARES)
 		*ret = take_out(s, best);
 	pthread_mutex_unlock(&s->lock);

@@ -19,11 +19,11 @@ import re
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 
 import resultcheck
 import tap
+from tap import folder
 
 resultcheck.need('jsonschema', 'openpyxl')
 
@@ -31,18 +31,6 @@ SLUICE = os.path.abspath(sys.argv[1])
 ROOT = sys.argv[2]
 NUMBER = r'-?\d+\.\d+'
 QUICK = ['--sizes', '64K', '--iterations', 20, '--no-limit']
-
-
-@contextlib.contextmanager
-def folder():
-    """An empty folder on a disk, current while it lasts."""
-    back = os.getcwd()
-    with tempfile.TemporaryDirectory(prefix='sluice-test-', dir=back) as name:
-        os.chdir(name)
-        try:
-            yield name
-        finally:
-            os.chdir(back)
 
 
 def start(*args, **more):

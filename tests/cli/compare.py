@@ -7,29 +7,17 @@ import sys
 # Instead of this folder, whose names hide modules of Python's own: io, types.
 sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
 
-import contextlib
 import copy
 import json
 import math
 import random
 import statistics
 import subprocess
-import tempfile
 
 import tap
+from tap import folder
 
 SLUICE, ROOT = map(os.path.abspath, sys.argv[1:3])
-
-
-@contextlib.contextmanager
-def folder():
-    back = os.getcwd()
-    with tempfile.TemporaryDirectory(prefix='sluice-test-', dir=back) as name:
-        os.chdir(name)
-        try:
-            yield name
-        finally:
-            os.chdir(back)
 
 
 with open(f'{ROOT}/tests/report/sample-bench.json', encoding='utf-8') as f:

@@ -20,11 +20,11 @@ import pty
 import re
 import signal
 import subprocess
-import tempfile
 import time
 
 import resultcheck
 import tap
+from tap import folder
 
 resultcheck.need('jsonschema', 'openpyxl')
 
@@ -32,18 +32,6 @@ SLUICE, ROOT = map(os.path.abspath, sys.argv[1:3])
 MIB = 1 << 20
 NUMBER = r'\d+\.\d+'
 ENGINES = ['io_uring', 'libaio', 'threads']
-
-
-@contextlib.contextmanager
-def folder():
-    """An empty folder on a disk, current while it lasts."""
-    back = os.getcwd()
-    with tempfile.TemporaryDirectory(prefix='sluice-test-', dir=back) as name:
-        os.chdir(name)
-        try:
-            yield name
-        finally:
-            os.chdir(back)
 
 
 def start(*args, **more):

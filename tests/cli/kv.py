@@ -14,28 +14,16 @@ import glob
 import json
 import re
 import subprocess
-import tempfile
 import time
 
 import resultcheck
 import tap
+from tap import folder
 
 resultcheck.need('numpy', 'jsonschema', 'openpyxl')
 
 SLUICE, ROOT = map(os.path.abspath, sys.argv[1:3])
 QUICK = ['--num-users', '5', '--duration', '5', '--generation-mode', 'none', '--seed', '42']
-
-
-@contextlib.contextmanager
-def folder():
-    """An empty folder, current while it lasts."""
-    back = os.getcwd()
-    with tempfile.TemporaryDirectory(prefix='sluice-test-', dir=back) as name:
-        os.chdir(name)
-        try:
-            yield name
-        finally:
-            os.chdir(back)
 
 
 def kv(*args, status=0):

@@ -6,15 +6,14 @@ import sys
 
 sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
 
-import contextlib
 import glob
 import json
 import re
 import signal
 import subprocess
-import tempfile
 
 import tap
+from tap import folder
 
 SLUICE = os.path.abspath(sys.argv[1])
 # The least that is a run: a small model, few users, few requests, in whatever time they take.
@@ -27,17 +26,6 @@ SUMS = {'aggregated_read_bandwidth_gbps': 'cache_stats.tier_storage_read_bandwid
 WORST = {'aggregated_p95_latency_ms': 'storage_io_latency_ms.p95',
          'aggregated_device_read_p95_ms': 'cache_stats.storage_read_device_p95_ms',
          'aggregated_device_write_p95_ms': 'cache_stats.storage_write_device_p95_ms'}
-
-
-@contextlib.contextmanager
-def folder():
-    back = os.getcwd()
-    with tempfile.TemporaryDirectory(prefix='sluice-test-', dir=back) as name:
-        os.chdir(name)
-        try:
-            yield name
-        finally:
-            os.chdir(back)
 
 
 def start(*args, **env):

@@ -10,32 +10,20 @@ import resultcheck
 
 resultcheck.need('jsonschema')
 
-import contextlib
 import csv
 import glob
 import json
 import random
 import signal
 import subprocess
-import tempfile
 
 import tap
+from tap import folder
 
 SLUICE, ROOT = map(os.path.abspath, sys.argv[1:3])
 SIX = 'Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase'
 EPOCH = 1735689600
 FLAT = '--pace', 'flat-out'
-
-
-@contextlib.contextmanager
-def folder():
-    back = os.getcwd()
-    with tempfile.TemporaryDirectory(prefix='sluice-test-', dir=back) as name:
-        os.chdir(name)
-        try:
-            yield name
-        finally:
-            os.chdir(back)
 
 
 def case(function):

@@ -10,7 +10,6 @@ import sys
 # Instead of this folder, whose names hide modules of Python's own: io, types.
 sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
 
-import contextlib
 import copy
 import html.parser
 import json
@@ -18,23 +17,12 @@ import random
 import re
 import stat
 import subprocess
-import tempfile
 
 import tap
+from tap import folder
 
 SLUICE, ROOT = map(os.path.abspath, sys.argv[1:3])
 LIMIT = 2_000_000
-
-
-@contextlib.contextmanager
-def folder():
-    back = os.getcwd()
-    with tempfile.TemporaryDirectory(prefix='sluice-test-', dir=back) as name:
-        os.chdir(name)
-        try:
-            yield name
-        finally:
-            os.chdir(back)
 
 
 def sample(name='bench'):

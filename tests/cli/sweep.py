@@ -17,11 +17,11 @@ import pty
 import re
 import signal
 import subprocess
-import tempfile
 import time
 
 import resultcheck
 import tap
+from tap import folder
 
 resultcheck.need('jsonschema')
 
@@ -30,18 +30,6 @@ ROOT = sys.argv[2]
 SMALL = ['--io_size', '256K', '--block_size', '64K', '128K', '--queue_depth', 4, 8, '--io_parallel', 1, 2,
          '--requests', 'overlap', '--submit', 'batch', '--no-limit']
 STATE = 'sluice-sweep-state.jsonl'
-
-
-@contextlib.contextmanager
-def folder():
-    """An empty folder on a disk, current while it lasts."""
-    back = os.getcwd()
-    with tempfile.TemporaryDirectory(prefix='sluice-test-', dir=back) as name:
-        os.chdir(name)
-        try:
-            yield name
-        finally:
-            os.chdir(back)
 
 
 def start(*args, **more):

@@ -16,25 +16,14 @@ import resource
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 
 import tap
+from tap import folder
 
 SLUICE = os.path.abspath(sys.argv[1])
 SIX = 'Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase'
 OPLOG = 'idx thread op client_id n_objects bytes endpoint file error start first_byte end duration_ns'.split()
-
-
-@contextlib.contextmanager
-def folder():
-    back = os.getcwd()
-    with tempfile.TemporaryDirectory(prefix='sluice-test-', dir=back) as name:
-        os.chdir(name)
-        try:
-            yield name
-        finally:
-            os.chdir(back)
 
 
 def case(function):

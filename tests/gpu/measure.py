@@ -9,30 +9,17 @@ import sys
 
 sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
 
-import contextlib
 import json
 import subprocess
-import tempfile
 
 import resultcheck
 import tap
+from tap import folder
 
 resultcheck.need('jsonschema')
 
 SLUICE = os.path.abspath(sys.argv[1])
 ROOT = sys.argv[2]
-
-
-@contextlib.contextmanager
-def folder():
-    """An empty folder on a disk, current while it lasts."""
-    back = os.getcwd()
-    with tempfile.TemporaryDirectory(prefix='sluice-test-', dir=back) as name:
-        os.chdir(name)
-        try:
-            yield name
-        finally:
-            os.chdir(back)
 
 
 def run(*args, status=0, **more):

@@ -86,7 +86,7 @@ static void a_file_of_about_the_size_is_written_over(void)
 	} pairs[] = {
 		{MIB(3), MIB(3), true},        {MIB(3), MIB(3) - 5000, true},
 		{MIB(3), MIB(4) + 77, true},   {MIB(3), MIB(2) + 1, true},
-		{MIB(1), MIB(16), false},      {MIB(16), MIB(1), false},
+		{MIB(1), MIB(16), true},       {MIB(16), MIB(1), false},
 		{KIB(64), KIB(64) - 77, true}, {4096, 1, false},
 	};
 
