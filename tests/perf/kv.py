@@ -3,7 +3,7 @@
 """Storage bandwidth of `sluice kv` beside fio's, on the same disk.
 
     kv.py [--build DIR] [--dir DIR] [--rounds N] [--seconds N] [--users N] [--capacity GIB] [--model NAME]
-          [--layout NAME] [--json FILE]
+          [--layout NAME,...] [--precondition] [--huge] [--json FILE]
 
 A run on storage alone (no GPU or CPU memory, no time for generation) takes turns with fio, which moves
 blocks of the same size with the same share of reads and the same number in flight:
@@ -11,8 +11,9 @@ blocks of the same size with the same share of reads and the same number in flig
     mixed      reads and writes of one file as large as the cache
     replayed   block by block what the run does, in its order, in one such file
 
-both with buffers on small pages and on huge ones.  Promised is 0.9 of the best of them.  CPU seconds and peak memory are those of whole processes.  The exit
-status says whether everything ran, never how fast.
+both with buffers on small pages and on huge ones (--huge: only these, which are faster).  Promised is 0.9 of the
+best of them.  The file of fio has been written before; the storage of sluice only with --precondition.  The bytes of `sluice kv` are those storage moved inside the interval.  CPU seconds and peak memory are
+those of whole processes.  The exit status says whether everything ran, never how fast.
 """
 import argparse
 import contextlib
@@ -41,7 +42,9 @@ def arguments():
     p.add_argument('--users', type=int, default=100)
     p.add_argument('--capacity', type=float, default=8)
     p.add_argument('--model', default='llama3.1-8b')
-    p.add_argument('--layout', default='npy')
+    p.add_argument('--layout', default='npy,slab')
+    p.add_argument('--precondition', action='store_true')
+    p.add_argument('--huge', action='store_true')
     p.add_argument('--json')
     return p.parse_args()
 
@@ -54,11 +57,12 @@ class Workload:
         self.options = ['kv', '--model', args.model, '--num-users', str(args.users), '--duration', str(args.seconds),
                         '--gpu-mem-gb', '0', '--cpu-mem-gb', '0', '--generation-mode', 'none', '--seed', '42',
                         '--storage-capacity-gb', str(args.capacity), '--log-level', 'ERROR']
+        self.before = ['--precondition'] if args.precondition else []
 
-    def run(self):
+    def run(self, layout):
         """The run itself; bytes and time are of its measured interval."""
         output = os.path.join(self.folder, 'kv.json')
-        _, usage = measured([self.sluice, *self.options, '--cache-dir', self.cache, '--layout', self.args.layout,
+        _, usage = measured([self.sluice, *self.options, *self.before, '--cache-dir', self.cache, '--layout', layout,
                              '--output', output, '--json', os.path.join(self.folder, 'result.json')], self.folder)
         with open(output) as f:
             stats = json.load(f)['summary']
@@ -144,31 +148,34 @@ class Fio:
 def variants(args, folder, undo):
     """sluice first; the others move the share of reads that its first run had."""
     kv, other = Workload(args, folder), Fio(args, folder)
-    result = [Variant('sluice kv', kv.run)]
+    layouts = args.layout.split(',')
+    result = [Variant(f'sluice kv, {x}', lambda x=x: kv.run(x)) for x in layouts]
     if not shutil.which('fio'):
         raise Unavailable('fio is not installed')
     other.make()
-    first = kv.run()
+    first = kv.run(layouts[0])
     share = round(first['read'] / first['bytes'] * 100)
     print(f'of {first["bytes"] / GIB:.1f} GiB {share} % are reads')
     log = os.path.join(folder, 'iolog')
     iolog(log, other.data, kv.operations(), other.size, first['bytes'])
-    for name, memory in fio.memories(undo, BLOCK * DEPTH):
+    for name, memory in fio.memories(undo, BLOCK * DEPTH)[args.huge:]:
         result += [Variant(f'fio mixed{name}', lambda m=memory: other.mixed(share, *m)),
                    Variant(f'fio replayed{name}', lambda m=memory: other.replayed(log, *m))]
     return result
 
 
 def report(all_variants):
-    kv, others = all_variants[0], all_variants[1:]
+    ours = [v for v in all_variants if v.name.startswith('sluice')]
+    others = [v for v in all_variants if v not in ours]
     show(['', 'GB/s', 'from .. to', 'reads', 'CPU s/GiB', 'peak memory'],
          [[v.name, f'{v.median(speed):.2f}', v.spread(speed, '.2f'),
            f'{v.median(lambda s: s["read"] / s["bytes"]):.2f}', f'{v.median(cpu_per_gib):.3f}',
            f'{v.median(lambda s: s["rss"]) / (1 << 20):.0f} MiB'] for v in all_variants])
-    for v in others:
-        print(f'sluice kv is at {kv.median(speed) / v.median(speed):.2f} of {v.name}')
+    for v in ours:
+        print(f'{v.name}: ' + ', '.join(f'{v.median(speed) / o.median(speed):.2f} of {o.name}' for o in others))
     best = max(v.median(speed) for v in others)
-    print(f'kv: {kv.median(speed) / best:.2f} of the best of fio (promised 0.9)')
+    for v in ours:
+        print(f'kv: {v.name}: {v.median(speed) / best:.2f} of the fastest fio (promised 0.9)')
 
 
 def main():
