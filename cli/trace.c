@@ -22,7 +22,8 @@ const struct cli_opt cli_trace_in_opts[] = {
 	CLI_SIZE(struct cli_trace_in, bytes_per_token, 0, "bytes-per-token", "BYTES", NULL, 1,
 		 1ull << 40, "mooncake: KV cache of a token"),
 	CLI_STR(struct cli_trace_in, model, 0, "model", "NAME", NULL,
-		"mooncake: instead of bytes per token, a model of 'sluice kv --model list'"),
+		"mooncake: instead of bytes per token, a model of 'sluice kv --model list'; "
+		"burstgpt, sharegpt: whose requests they are"),
 	CLI_END,
 };
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replays flat out, in turn with fio doing I/O of the same sizes, mix and depth.
 
-    replay.py [--dir DIR] [--build BUILD] [--rounds N] [--requests N] [--objects N] [--only kv,small] [--json FILE]
+    replay.py [--dir DIR] [--build BUILD] [--rounds N] [--requests N] [--objects N] [--only kv,small] [--layouts files,slab] [--json FILE]
 
     kv      a storage-only KV-cache trace, as files and in a slab; fio has a file of its own
     small   objects of 64 KiB in a slab, written once and read at random; a million of them by default, which
@@ -102,7 +102,7 @@ def measure_kv(a, work, undo):
     total = sluice_replay(a.sluice, trace, 'null', 'files')['bytes']
     print(f'kv: {total / GIB:.1f} GiB, fio {" ".join(job)}')
     results = []
-    for layout in 'files', 'slab':
+    for layout in a.layouts.split(','):
         variants = [Variant('sluice', lambda layout=layout: sluice_replay(a.sluice, trace, f'{work}/target/', layout))]
         variants += [Variant(f'fio{name}', lambda memory=memory: run_fio(file, size, total, job + memory))
                      for name, memory in fio.memories(undo, 64 << 20)]
@@ -137,6 +137,7 @@ def main():
     p.add_argument('--requests', type=int, default=60)
     p.add_argument('--objects', type=int, default=1000000)
     p.add_argument('--only', default='kv,small')
+    p.add_argument('--layouts', default='files,slab')
     p.add_argument('--json')
     a = p.parse_args()
     a.sluice = os.path.join(a.build, 'sluice')
