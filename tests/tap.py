@@ -38,6 +38,16 @@ def folder():
             os.chdir(back)
 
 
+def in_folder(function):
+    """A case that has such a folder of its own."""
+    def run_there():
+        with folder():
+            function()
+    run_there.__name__ = function.__name__
+    run_there.is_case = True
+    return run_there
+
+
 def run(*cases):
     """Run functions, or (name, function) pairs; exits with 1 if one failed."""
     failed = 0
@@ -59,3 +69,8 @@ def run(*cases):
                 print(f'# {line}')
         sys.stdout.flush()
     sys.exit(1 if failed else 0)
+
+
+def run_all(names):
+    """Run what of globals() is marked @in_folder, in order: none can be forgotten."""
+    run(*[f for f in list(names.values()) if getattr(f, 'is_case', False)])

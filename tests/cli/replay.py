@@ -18,21 +18,12 @@ import signal
 import subprocess
 
 import tap
-from tap import folder
+from tap import in_folder
 
 SLUICE, ROOT = map(os.path.abspath, sys.argv[1:3])
 SIX = 'Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase'
 EPOCH = 1735689600
 FLAT = '--pace', 'flat-out'
-
-
-def case(function):
-    """In a folder of its own."""
-    def run():
-        with folder():
-            function()
-    run.__name__ = function.__name__
-    return run
 
 
 def call(*args, stdin=None):
@@ -122,7 +113,7 @@ def every_target(*more):
             ['a', '--target', 'b'], ['a.slab', '--target', 'b.slab', '--layout', 'slab']]
 
 
-@case
+@in_folder
 def every_target_does_the_same_operations_and_verifies():
     rows = some_rows()
     write_trace('t.csv', rows)
@@ -138,7 +129,7 @@ def every_target_does_the_same_operations_and_verifies():
         assert tree() == before, target
 
 
-@case
+@in_folder
 def nothing_is_a_target_too_and_has_a_bandwidth_on_request():
     rows = some_rows()
     write_trace('t.csv', rows)
@@ -152,7 +143,7 @@ def nothing_is_a_target_too_and_has_a_bandwidth_on_request():
     assert slow['replay']['elapsed_sec'] >= total / (500 << 20), slow['replay']['elapsed_sec']
 
 
-@case
+@in_folder
 def objects_of_several_folders_are_spread():
     write_trace('t.csv', some_rows())
     replay('t.csv', *FLAT, '--target', 'a', '--target', 'b', '--keep')
@@ -160,7 +151,7 @@ def objects_of_several_folders_are_spread():
     assert min(map(len, names)) > 20 and len(names[0] & names[1] - {'.sluice-objects'}) == 0, names
 
 
-@case
+@in_folder
 def tiers_have_targets_of_their_own_and_moves_leave():
     rows = [(0, 'Write', 5000, 0, 'k', 'Prefill'), (.001, 'Read', 5000, 0, 'k', 'Evict'), (.001, 'Write', 5000, 1, 'k', 'Evict'),
             (.002, 'Read', 5000, 1, 'k', 'Decode'), (.003, 'Read', 5000, 1, 'k', 'Evict'), (.003, 'Write', 5000, 2, 'k', 'Evict'),
@@ -175,7 +166,7 @@ def tiers_have_targets_of_their_own_and_moves_leave():
     assert names == {'Read Tier-2 Decode', 'Write Tier-2 Evict'}, names
 
 
-@case
+@in_folder
 def a_kv_trace_gives_the_operations_that_were_recorded():
     made = call('kv', '--model', 'tiny-1b', '--num-users', 20, '--duration', 20, '--gpu-mem-gb', 1, '--cpu-mem-gb', 1, '--storage-capacity-gb', 8,
                 '--generation-mode', 'none', '--seed', 7, '--io-trace-log', 't.csv.zst', '--trace-extended', '--output', 'kv.json')
@@ -196,7 +187,7 @@ def a_kv_trace_gives_the_operations_that_were_recorded():
     assert by == {k: v[0] for k, v in sums.items()}
 
 
-@case
+@in_folder
 def requests_go_through_the_model():
     with open('burst.csv', 'w') as f:
         f.write('Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n')
@@ -212,7 +203,7 @@ def requests_go_through_the_model():
     assert done_of(again) == done_of(result)
 
 
-@case
+@in_folder
 def bad_requests_are_told_and_counted_or_end_it():
     with open('burst.csv', 'w') as f:
         f.write('Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n1,m,100,20,120,l\n2,m,many,20,1,l\n3,m,1\n')
@@ -229,7 +220,7 @@ def bad_requests_are_told_and_counted_or_end_it():
             says="t.csv: has no request that can be used: line 1: is not the header of BurstGPT: there is no column 'Request tokens'")
 
 
-@case
+@in_folder
 def hash_ids_of_mooncake_are_objects():
     with open('m.jsonl', 'w') as f:
         for i in range(30):
@@ -250,7 +241,7 @@ def op_log(name, rows):
     return name
 
 
-@case
+@in_folder
 def operation_logs_are_replayed_failed_and_other_operations_passed_over():
     op_log('log.tsv', [
         ('PUT', 100000, 'b/x', ''), ('GET', 100000, 'b/x', ''), ('GET', 100000, 'b/y', 'gone'), ('STAT', 0, 'b/x', ''),
@@ -270,7 +261,7 @@ def fio_log(name, version, rows):
     return name
 
 
-@case
+@in_folder
 def a_fio_log_reads_and_writes_parts_of_files():
     draw, rows = random.Random(3), []
     for _ in range(300):
@@ -294,7 +285,7 @@ def a_fio_log_reads_and_writes_parts_of_files():
     assert refused_input.returncode == 2 and 'twice' in refused_input.err and not os.path.exists('e'), refused_input.err
 
 
-@case
+@in_folder
 def a_part_of_an_object_is_its_beginning_and_none_is_nothing():
     write_rows('t.csv', 'W a 100000\nR a 4097\nR a 0\nR a 100000\nR a 200000')
     result = replay('t.csv', *FLAT, '--target', 'd', '--verify')
@@ -308,7 +299,7 @@ def a_part_of_an_object_is_its_beginning_and_none_is_nothing():
 ODD = ['with/slash', '../up', '/etc/passwd', 'grüß dich', 'k' * 4096, '.', '..', 'a,b', 'say "hi"', 'two\r\nlines', '.sluice-objects', 'CON', '~', '%41']
 
 
-@case
+@in_folder
 def odd_keys_are_files_in_the_folder_and_nowhere_else():
     rows = some_rows(keys=ODD)
     write_trace('t.csv', rows)
@@ -321,7 +312,7 @@ def odd_keys_are_files_in_the_folder_and_nowhere_else():
     assert not [n for n in tree() if n.split('/')[1] not in ('t.csv', 'result.json', 'files', 'hashed', 'slab')], tree()
 
 
-@case
+@in_folder
 def objects_of_no_bytes_and_of_a_tebibyte():
     write_rows('t.csv', 'W empty 0\nR empty 0\nW huge 1099511627776\nR huge 1099511627776')
     assert done_of(replay('t.csv', *FLAT, '--target', 'null')) == {('Tier-2', 'Write'): (2, 1 << 40), ('Tier-2', 'Read'): (2, 1 << 40)}
@@ -331,7 +322,7 @@ def objects_of_no_bytes_and_of_a_tebibyte():
         replay('t.csv', *FLAT, '--verify', '--target', *target)
 
 
-@case
+@in_folder
 def time_that_goes_back_stands_still():
     rows = [(at, 'Write', 100, 2, f'k{i}', 'Evict') for i, at in enumerate([0, .05, .02, .06, .01])]
     write_trace('t.csv', rows)
@@ -341,7 +332,7 @@ def time_that_goes_back_stands_still():
     assert done_of(result) == counts(rows)
 
 
-@case
+@in_folder
 def traces_of_four_columns_and_of_other_line_ends():
     rows = some_rows(100)
     write_trace('four.csv', rows, header='Timestamp,Operation,Object_Size_Bytes,Tier', end='\n')
@@ -350,7 +341,7 @@ def traces_of_four_columns_and_of_other_line_ends():
     assert result['replay']['cache']['objects'] == len({r[2] for r in rows})
 
 
-@case
+@in_folder
 def bad_rows_are_counted_or_stop_it():
     rows = some_rows(50)
     write_trace('t.csv', rows)
@@ -362,7 +353,7 @@ def bad_rows_are_counted_or_stop_it():
     refused('t.csv', *FLAT, '--target', 'e', '--strict', says='52')
 
 
-@case
+@in_folder
 def a_compressed_trace_that_is_cut_off_is_replayed_up_to_there_or_refused():
     rows = some_rows(3000)
     write_trace('t.csv', rows)
@@ -378,7 +369,7 @@ def a_compressed_trace_that_is_cut_off_is_replayed_up_to_there_or_refused():
     refused('cut.csv.zst', *FLAT, '--target', 'd', '--strict', says='ends inside a frame')
 
 
-@case
+@in_folder
 def standard_input_is_read_once():
     rows = some_rows(200)
     write_trace('t.csv', rows)
@@ -401,7 +392,7 @@ def standard_input_is_read_once():
 MISSING = 'W a 5000\nR a 5000\nR b 70000\nR b 70000\nW b 100\nR b 100\nR c 1'
 
 
-@case
+@in_folder
 def what_is_missing_is_created_skipped_or_fails():
     write_rows('t.csv', MISSING)
     made = replay('t.csv', *FLAT, '--target', 'd', '--verify')
@@ -426,7 +417,7 @@ def what_is_missing_is_created_skipped_or_fails():
     assert not os.path.exists('d')
 
 
-@case
+@in_folder
 def deletions_of_what_is_not_there_are_counted():
     op_log('log.tsv', [('DELETE', 0, 'b/x', ''), ('PUT', 5, 'b/x', ''), ('DELETE', 0, 'b/x', ''), ('DELETE', 0, 'b/x', ''), ('GET', 5, 'b/x', '')])
     result = replay('log.tsv', *FLAT, '--target', 'd', '--missing', 'skip')
@@ -435,7 +426,7 @@ def deletions_of_what_is_not_there_are_counted():
     assert result['replay']['started'] == 5 == sum(ops for ops, _ in done_of(result).values()) + 3
 
 
-@case
+@in_folder
 def prefill_makes_what_is_read_before_it_is_written():
     write_rows('t.csv', MISSING)
     for target in ['d'], ['s/', '--layout', 'slab'], ['memory']:
@@ -448,7 +439,7 @@ def prefill_makes_what_is_read_before_it_is_written():
         assert need == {'peak_bytes': 8192 + 73728 + 4096, 'peak_objects': 3, 'initial_objects': 2, 'initial_bytes': 70001, 'largest_bytes': 70000}, need
 
 
-@case
+@in_folder
 def capacity_deletes_what_was_not_used_for_longest():
     write_rows('t.csv', '\n'.join(['W a 4096', 'W b 4096', 'W c 4096', 'R a 4096', 'W d 4096', 'R b 4096', 'R a 4096', 'R d 4096', 'R c 4096', 'R a 4096']))
     for target in ['d'], ['s/', '--layout', 'slab'], ['memory']:
@@ -461,7 +452,7 @@ def capacity_deletes_what_was_not_used_for_longest():
     assert (cache['hits'], cache['misses'], cache['evicted']['ops'], cache['created']['ops']) == (0, 6, 8, 6), cache
 
 
-@case
+@in_folder
 def what_is_larger_than_the_capacity_is_not_written():
     write_rows('t.csv', 'W a 4096\nW a 9000\nR a 9000\nW b 4096')
     result = replay('t.csv', *FLAT, '--target', 'd', '--capacity', 8192, '--missing', 'skip')
@@ -469,7 +460,7 @@ def what_is_larger_than_the_capacity_is_not_written():
     assert (cache['too_large'], cache['misses'], cache['objects']) == (1, 1, 1), cache
 
 
-@case
+@in_folder
 def kept_objects_serve_another_run():
     rows = some_rows()
     write_trace('t.csv', rows)
@@ -483,7 +474,7 @@ def kept_objects_serve_another_run():
         assert fresh['replay']['cache']['reused'] == 0 and fresh['replay']['cache']['hits'] == 0
 
 
-@case
+@in_folder
 def files_of_deleted_objects_are_written_over_unless_new_ones_are_asked_for():
     op_log('log.tsv', [('PUT', 100000, 'b/x', ''), ('DELETE', 0, 'b/x', ''), ('PUT', 90000, 'b/y', ''), ('GET', 90000, 'b/y', '')])
     for more in [], ['--new-files']:
@@ -493,7 +484,7 @@ def files_of_deleted_objects_are_written_over_unless_new_ones_are_asked_for():
         assert [os.path.getsize(f) for f in glob.glob('d/*')] == [90000], os.listdir('d')
 
 
-@case
+@in_folder
 def folders_that_were_made_go_with_the_objects_whichever_run_removes_them():
     write_rows('t.csv', 'W a 5000\nR a 5000')
     os.mkdir('mine')
@@ -515,7 +506,7 @@ def folders_that_were_made_go_with_the_objects_whichever_run_removes_them():
     refused('t.csv', *FLAT, '--target', 'f', '--layout', 'hashed', '--reuse', says='are raw files; use the same layout')
 
 
-@case
+@in_folder
 def kept_objects_of_traces_without_tiers_serve_another_run():
     with open('moon.jsonl', 'w') as f:
         for i in range(20):
@@ -538,7 +529,7 @@ def kept_objects_of_traces_without_tiers_serve_another_run():
 
 # -------------------------------------------------------------------- verifying
 
-@case
+@in_folder
 def a_flipped_byte_is_found_with_key_and_offset():
     write_rows('t.csv', 'W some/key 300000\nW other 5000')
     write_rows('r.csv', 'R some/key 300000\nR other 5000')
@@ -562,7 +553,7 @@ def a_flipped_byte_is_found_with_key_and_offset():
     assert other['replay']['errors']['verify'] == 2
 
 
-@case
+@in_folder
 def a_file_that_vanished_is_an_error_and_the_rest_goes_on():
     write_rows('t.csv', 'W a 5000\nW b 5000')
     write_rows('r.csv', 'R a 5000\nR b 5000')
@@ -574,7 +565,7 @@ def a_file_that_vanished_is_an_error_and_the_rest_goes_on():
     assert result['replay']['cache']['misses'] == 1 and done_of(result) == {('Tier-2', 'Read'): (1, 5000)}
 
 
-@case
+@in_folder
 def failures_are_counted_and_the_rest_goes_on():
     rows = some_rows(300)
     write_trace('t.csv', rows)
@@ -591,7 +582,7 @@ def failures_are_counted_and_the_rest_goes_on():
 
 # ----------------------------------------------------------------------- safety
 
-@case
+@in_folder
 def foreign_files_are_refused_and_untouched():
     write_trace('t.csv', some_rows(50))
     os.mkdir('d')
@@ -610,7 +601,7 @@ def left_behind(name):
     return {n for n in os.listdir(name) if n != '.sluice-objects'}
 
 
-@case
+@in_folder
 def after_a_kill_the_next_run_is_right_and_foreign_files_stay():
     rows = [(i * .001, 'Write', 100000, 2, f'k{i}', 'Evict') for i in range(3000)]
     write_trace('t.csv', rows)
@@ -641,7 +632,7 @@ def after_a_kill_the_next_run_is_right_and_foreign_files_stay():
     refused('t.csv', *FLAT, '--target', 'd', says='mine')
 
 
-@case
+@in_folder
 def an_interruption_leaves_a_partial_result_and_no_objects():
     rows = [(i * .01, 'Write', 4096, 2, f'k{i}', 'Evict') for i in range(100000)]
     write_trace('t.csv', rows)
@@ -664,7 +655,7 @@ def an_interruption_leaves_a_partial_result_and_no_objects():
 
 # ----------------------------------------------------------- pace, output, usage
 
-@case
+@in_folder
 def the_recorded_pace_is_kept_or_changed_by_a_factor():
     rows = [(i * .01, 'Write', 100, 2, f'k{i}', 'Evict') for i in range(31)]
     write_trace('t.csv', rows)
@@ -676,7 +667,7 @@ def the_recorded_pace_is_kept_or_changed_by_a_factor():
     assert flat['replay']['lag'] is None and flat['settings']['pace'] is None
 
 
-@case
+@in_folder
 def a_target_that_cannot_keep_up_is_overloaded():
     rows = [(i * .01, 'Write', 1 << 20, 2, f'k{i}', 'Evict') for i in range(60)]  # 100 MiB/s for 0.6 s
     write_trace('t.csv', rows)
@@ -685,7 +676,7 @@ def a_target_that_cannot_keep_up_is_overloaded():
     assert lag['overloaded'] and lag['slope'] > 1 and lag['last'] > 1 and 'OVERLOADED' in result['text'], lag
 
 
-@case
+@in_folder
 def a_dry_run_tells_and_makes_nothing():
     write_trace('t.csv', some_rows())
     before = tree()
@@ -696,7 +687,7 @@ def a_dry_run_tells_and_makes_nothing():
     assert tree() == before
 
 
-@case
+@in_folder
 def a_dry_run_tells_what_the_trace_holds_where_there_is_no_room_too():
     write_trace('t.csv', [(i, 'Write', 1 << 55, 2, f'k{i}', 'Evict') for i in range(3)])
     before = tree()
@@ -707,7 +698,7 @@ def a_dry_run_tells_what_the_trace_holds_where_there_is_no_room_too():
         assert tree() == before
 
 
-@case
+@in_folder
 def a_job_for_fio_has_sizes_mix_and_depth():
     write_rows('t.csv', 'W a 65536\nR a 65536\nR a 65536\nR a 65536\nW b 2097152\nR c 3000000')
     done = call('replay', 't.csv', '--target', 'd', '--dry-run', '--export-fio', 'job.fio', '--depth', 16, *FLAT)
@@ -721,7 +712,7 @@ def a_job_for_fio_has_sizes_mix_and_depth():
     assert all(sum(map(int, side.values())) == 100 for side in (reads, writes))
 
 
-@case
+@in_folder
 def other_forms_of_the_result():
     write_trace('t.csv', some_rows(100))
     done = call('replay', 't.csv', *FLAT, '--target', 'd', '--csv', 'o.csv', '--xlsx', 'o.xlsx', '--html', 'o.html')
@@ -733,7 +724,7 @@ def other_forms_of_the_result():
     assert json.loads(done.out)['command'] == 'replay'
 
 
-@case
+@in_folder
 def a_bad_command_line_makes_nothing():
     write_trace('t.csv', some_rows(20))
     with open('empty.csv', 'w') as f:
@@ -754,4 +745,4 @@ def a_bad_command_line_makes_nothing():
         refused(*args, says=says)
 
 
-tap.run(*[f for name, f in list(globals().items()) if getattr(f, '__module__', None) == '__main__' and f.__code__.co_name == 'run' and name != 'run'])
+tap.run_all(globals())

@@ -19,20 +19,11 @@ import subprocess
 import time
 
 import tap
-from tap import folder
+from tap import in_folder
 
 SLUICE = os.path.abspath(sys.argv[1])
 SIX = 'Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase'
 OPLOG = 'idx thread op client_id n_objects bytes endpoint file error start first_byte end duration_ns'.split()
-
-
-def case(function):
-    """In a folder of its own."""
-    def run():
-        with folder():
-            function()
-    run.__name__ = function.__name__
-    return run
 
 
 def trace(*args, status=0, stdin=None):
@@ -91,7 +82,7 @@ def kv_read(name):
 
 # ------------------------------------------------------------------- convert
 
-@case
+@in_folder
 def a_kv_trace_there_and_back_is_identical():
     text = kv_text(kv_rows(3000))
     save('a.csv', text)
@@ -102,7 +93,7 @@ def a_kv_trace_there_and_back_is_identical():
     assert load('c.csv') == text.encode()
 
 
-@case
+@in_folder
 def rows_written_anew_are_those_of_pythons_csv_module():
     rows = kv_rows(3000)
     save('a.csv', kv_text(rows, end='\n'))
@@ -112,7 +103,7 @@ def rows_written_anew_are_those_of_pythons_csv_module():
     assert load('c.csv') == load('a.csv')
 
 
-@case
+@in_folder
 def unknown_columns_and_other_orders_survive():
     text = 'Note,' + SIX + '\n"x,y",1.5,Read,1,Tier-0,a,Decode\nz,2.5,Read,1,Tier-0,b,Decode\n'
     save('a.csv', text)
@@ -120,7 +111,7 @@ def unknown_columns_and_other_orders_survive():
     assert unpack('b.csv.zst').decode() == text
 
 
-@case
+@in_folder
 def an_operation_log_goes_to_kv_and_back():
     rows = [['0', '3', 'PUT', 'c', '1', '1048576', 'http://h', 'bucket/ä b', '', '2025-01-01T00:00:00.000001Z', '',
              '2025-01-01T00:00:01.5Z', '1499999000'],
@@ -145,7 +136,7 @@ def an_operation_log_goes_to_kv_and_back():
     assert load('d.csv') == load('b.csv')
 
 
-@case
+@in_folder
 def a_fio_log_goes_to_kv_and_back():
     text = ('fio version 3 iolog\n0 /f add\n0 /f open\n0 /f read 0 4096\n5 /f write 8192 512\n'
             '7 g add\n7 g open\n7 g trim 1 2\n9 /f read 0 4096\n')
@@ -157,7 +148,7 @@ def a_fio_log_goes_to_kv_and_back():
     assert load('c.iolog').decode() == text
 
 
-@case
+@in_folder
 def a_mooncake_trace_goes_to_kv_and_back():
     save('a.jsonl', '{"timestamp": 5, "input_length": 1000, "output_length": 3, "hash_ids": [0, 1]}\n'
                     '{"timestamp": 27.5, "input_length": 1500, "output_length": 3, "hash_ids": [0, 1, 2]}\n')
@@ -180,7 +171,7 @@ def a_mooncake_trace_goes_to_kv_and_back():
     assert load('e.jsonl') == load('a.jsonl')
 
 
-@case
+@in_folder
 def what_is_lost_is_said_with_the_number_of_rows():
     save('a.csv', kv_text([['1.5', 'Read', '5', 'Tier-0', 'a b', 'Decode'], ['1.5', 'Read', '0', '', 'c', ''],
                            ['1.5', 'Stat', '5', '', 'c', ''], ['1.5000005', 'Read', '7', '', 'c', '']]))
@@ -199,7 +190,7 @@ def what_is_lost_is_said_with_the_number_of_rows():
     assert '(1 of 4 rows)' in done.err and kv_read('c.csv')[-1][0] == '1.500000', done
 
 
-@case
+@in_folder
 def fio_takes_what_is_written_for_it():
     if not shutil.which('fio'):
         raise tap.Skip('fio', 'no fio')
@@ -216,14 +207,14 @@ def fio_takes_what_is_written_for_it():
     assert job['write']['io_bytes'] == 12288 and job['read']['io_bytes'] == 4096, job
 
 
-@case
+@in_folder
 def standard_input_and_output_are_files_too():
     text = kv_text(kv_rows(100)).encode()
     assert trace('convert', '--to', 'kv', '-', '-', stdin=text).stdout == text
     assert json.loads(trace('stat', '--json', '-', '-', stdin=text).stdout)['rows'] == 100
 
 
-@case
+@in_folder
 def memory_does_not_grow_with_the_length():
     """A hundred megabytes of rows in 80 of address space; the buffers of compression take most of it."""
     block = ''.join(','.join(row) + '\r\n' for row in kv_rows(2000) if not set('",\n') & set(row[4]) and len(row[4]) < 100).encode()
@@ -244,7 +235,7 @@ def memory_does_not_grow_with_the_length():
 
 # ------------------------------------------------------------------ mistakes
 
-@case
+@in_folder
 def bad_rows_are_counted_or_end_it():
     save('a.csv', kv_text(kv_rows(10)) + 'oops\r\n' + '1.0,Read,x,Tier-0,k,Decode\r\n')
     done = trace('convert', 'a.csv', 'b.csv')
@@ -258,7 +249,7 @@ def bad_rows_are_counted_or_end_it():
         assert os.listdir('.') == ['a.csv'], os.listdir('.')
 
 
-@case
+@in_folder
 def a_compressed_trace_that_was_cut_off_gives_its_rows():
     text = kv_text(kv_rows(20000))
     save('a.csv', text)
@@ -280,7 +271,7 @@ def a_compressed_trace_that_was_cut_off_gives_its_rows():
     assert 'cannot be decompressed' in done.err and not os.path.exists('d.csv'), done
 
 
-@case
+@in_folder
 def requests_become_the_operations_of_the_model():
     save('burst.csv', 'Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n' +
          ''.join(f'{i},ChatGPT,{100 + i},{20 + i},{120 + 2 * i},Conversation log\n' for i in range(40)) + '41,m,many,1,1,l\n')
@@ -297,9 +288,9 @@ def requests_become_the_operations_of_the_model():
         writes = sum(r[1] == 'Write' for r in rows[1:])
         assert writes >= 20, writes
         # stat says the same of the requests as of the operations
-        told = [json.loads(trace('stat', file, *more, '--json', '-').out) for file, more in ((name, storage), ('out.csv', ()))]
-        assert told[0]['format'] == {'burst.csv': 'burstgpt', 'share.json': 'sharegpt'}[name] and told[0]['bad_rows'] == bad, told[0]
-        assert all(told[0][k] == told[1][k] for k in ('rows', 'bytes', 'keys')), told
+        told = [json.loads(trace('stat', file, *more, '--json', '-').stdout) for file, more in ((name, storage), ('out.csv', ()))]
+        assert told[0]['format'] == {'burst.csv': 'burstgpt', 'share.json': 'sharegpt'}[name] and told[0]['bad']['rows'] == bad, told[0]
+        assert all(told[0][k] == told[1][k] for k in ('rows', 'bytes', 'operations', 'objects')), told
         # and the same requests, the same rows
         trace('convert', name, 'again.csv', *storage)
         with open('out.csv', 'rb') as a, open('again.csv', 'rb') as b:
@@ -309,7 +300,7 @@ def requests_become_the_operations_of_the_model():
             assert 'line 42' in done.err and not os.path.exists('strict.csv'), done
 
 
-@case
+@in_folder
 def what_cannot_be_done_is_refused_before_anything_is_created():
     save('a.csv', kv_text(kv_rows(3)))
     save('junk', 'hello\n')
@@ -358,7 +349,7 @@ def what_cannot_be_done_is_refused_before_anything_is_created():
         assert sorted(os.listdir('.')) == before, (args, os.listdir('.'))
 
 
-@case
+@in_folder
 def one_row_is_not_told_as_several():
     save('a.csv', SIX + '\n2,Write,1,Tier-2,k,Prefill\n')
     assert b'kv, 1 row over 0.000 s' in trace('stat', 'a.csv').stdout
@@ -367,7 +358,7 @@ def one_row_is_not_told_as_several():
     assert b'  1 row is earlier than the one before' in trace('stat', 'a.csv').stdout
 
 
-@case
+@in_folder
 def an_output_that_cannot_be_written_is_a_failure():
     save('a.csv', kv_text(kv_rows(30000)))
     done = trace('convert', '--to', 'kv', 'a.csv', '/dev/full', status=1)
@@ -376,7 +367,7 @@ def an_output_that_cannot_be_written_is_a_failure():
     assert 'nowhere/b.csv' in done.err, done
 
 
-@case
+@in_folder
 def a_file_that_was_there_stays_until_the_new_one_is_complete():
     save('b.csv', 'old')
     save('a.csv', kv_text(kv_rows(10)) + 'oops\r\n')
@@ -386,7 +377,7 @@ def a_file_that_was_there_stays_until_the_new_one_is_complete():
     assert len(kv_read('b.csv')) == 11
 
 
-@case
+@in_folder
 def an_interrupted_command_leaves_nothing():
     os.mkfifo('in')
     child = subprocess.Popen([SLUICE, 'trace', 'convert', 'in', 'b.csv'], stderr=subprocess.PIPE)
@@ -411,7 +402,7 @@ def window(*args):
     return kv_read('b.csv')[1:]
 
 
-@case
+@in_folder
 def a_window_is_cut_by_recorded_or_relative_time():
     rows = [[f'{100 + i}.500000', 'Read', str(i), 'Tier-0', f'k{i}', 'Decode'] for i in range(10)]
     save('a.csv', kv_text(rows))
@@ -424,14 +415,14 @@ def a_window_is_cut_by_recorded_or_relative_time():
     assert load('b.csv') == kv_text([]).encode()
 
 
-@case
+@in_folder
 def rows_out_of_order_are_judged_by_their_own_time():
     rows = [[t, 'Read', '1', 'Tier-0', 'k', 'Decode'] for t in ('10.0', '12.0', '11.0', '13.0', '9.0')]
     save('a.csv', kv_text(rows))
     assert [r[0] for r in window('--from', '11', '--to', '13')] == ['12.0', '11.0']
 
 
-@case
+@in_folder
 def a_share_of_the_keys_keeps_all_rows_of_each():
     draw = random.Random(3)
     rows = [[f'{i}.000000', 'Read', '1', 'Tier-0', f'key_{draw.randrange(2000)}', 'Decode'] for i in range(20000)]
@@ -449,7 +440,7 @@ def a_share_of_the_keys_keeps_all_rows_of_each():
     assert sorted(kept)[:5] == ['key_1017', 'key_1079', 'key_1082', 'key_1083', 'key_1089'], sorted(kept)[:5]
 
 
-@case
+@in_folder
 def other_formats_are_cut_too():
     save('a.jsonl', ''.join(json.dumps({'timestamp': 1000 * i, 'hash_ids': list(range(10 * i + 10)), 'extra': i}) + '\n' for i in range(5)))
     model = ['--bytes-per-token', '1']
@@ -466,7 +457,7 @@ def other_formats_are_cut_too():
 
 # ---------------------------------------------------------------------- stat
 
-@case
+@in_folder
 def stat_tells_what_is_in_a_trace():
     save('a.csv', SIX + '\n' + '100.0,Write,1024,Tier-0,a,Prefill\n100.5,Write,2048,Tier-0,b,Prefill\n'
          '101.0,Read,1024,Tier-0,a,Decode\n101.0,Read,1024,Tier-0,a,Evict\n101.0,Write,1024,Tier-2,a,Evict\n'
@@ -488,7 +479,7 @@ def stat_tells_what_is_in_a_trace():
     assert got['rows'] == 3 and got['objects']['keys'] == 2 and got['reuse']['reads'] == 2, got
 
 
-@case
+@in_folder
 def stat_says_when_it_estimates():
     n = 600000
     save('a.csv', SIX + '\n' + ''.join(f'{i}.0,Write,10,Tier-0,key_{i},Prefill\n' for i in range(n)))
@@ -497,42 +488,18 @@ def stat_says_when_it_estimates():
     assert 'estimates' in trace('stat', 'a.csv').stdout.decode()
 
 
-@case
+@in_folder
 def stat_of_an_empty_trace_is_nothing():
     save('a.csv', SIX + '\n')
     assert json.loads(trace('stat', '--json', '-', 'a.csv').stdout)['rows'] == 0
     assert '0 rows' in trace('stat', 'a.csv').stdout.decode()
 
 
-@case
+@in_folder
 def huge_sizes_do_not_become_negative():
     save('a.csv', SIX + '\n' + f'0.0,Read,{2**64 - 1},Tier-0,a,Decode\n' * 2)
     got = json.loads(trace('stat', '--json', '-', 'a.csv').stdout)
     assert got['sizes']['max'] == 2**63 - 1 and got['objects']['bytes'] == 2**63 - 1, got
 
 
-tap.run(a_kv_trace_there_and_back_is_identical,
-        rows_written_anew_are_those_of_pythons_csv_module,
-        unknown_columns_and_other_orders_survive,
-        an_operation_log_goes_to_kv_and_back,
-        a_fio_log_goes_to_kv_and_back,
-        a_mooncake_trace_goes_to_kv_and_back,
-        what_is_lost_is_said_with_the_number_of_rows,
-        fio_takes_what_is_written_for_it,
-        standard_input_and_output_are_files_too,
-        memory_does_not_grow_with_the_length,
-        bad_rows_are_counted_or_end_it,
-        a_compressed_trace_that_was_cut_off_gives_its_rows,
-        what_cannot_be_done_is_refused_before_anything_is_created,
-        one_row_is_not_told_as_several,
-        an_output_that_cannot_be_written_is_a_failure,
-        a_file_that_was_there_stays_until_the_new_one_is_complete,
-        an_interrupted_command_leaves_nothing,
-        a_window_is_cut_by_recorded_or_relative_time,
-        rows_out_of_order_are_judged_by_their_own_time,
-        a_share_of_the_keys_keeps_all_rows_of_each,
-        other_formats_are_cut_too,
-        stat_tells_what_is_in_a_trace,
-        stat_says_when_it_estimates,
-        stat_of_an_empty_trace_is_nothing,
-        huge_sizes_do_not_become_negative)
+tap.run_all(globals())
