@@ -21,6 +21,7 @@
 #define SLAB_HEAD    (1u << 20)     /* bytes before the first unit */
 #define PLACE_NAME   256            /* of a file name, with the final 0 */
 #define PLACE_PATH   (4096 + 512)
+#define PLACE_SUBS   4096 /* sub-folders by hash, 000 to fff */
 
 /* Which file of its name an object has: names may repeat. */
 struct place_ref {
@@ -46,6 +47,7 @@ struct place_dir {
 	int journal;   /* -1: not ours yet */
 	unsigned made; /* names at the end of the path whose folders were made just now */
 	bool marked;   /* the marker, just now */
+	_Atomic uint64_t subs[PLACE_SUBS / 64]; /* sub-folders that are there, a bit each */
 };
 
 struct place {

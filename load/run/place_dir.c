@@ -407,7 +407,7 @@ static void remove_subfolders(int fd)
 {
 	char name[4];
 
-	for (unsigned i = 0; i < 4096; i++) {
+	for (unsigned i = 0; i < PLACE_SUBS; i++) {
 		snprintf(name, sizeof(name), "%03x", i);
 		unlinkat(fd, name, AT_REMOVEDIR);
 	}

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,8 +13,6 @@
 #include "base/util.h"
 #include "load/run/content.h"
 #include "load/run/place.h"
-
-enum { SUBFOLDERS = 4096 };
 
 /* The name below its folder. */
 static void relative_name(const struct place *p, struct place_ref ref, const char *key,
@@ -24,7 +23,7 @@ static void relative_name(const struct place *p, struct place_ref ref, const cha
 	place_file_name(name, key, len, ref.variant, place_suffix(&p->o));
 	if (p->o.hashed)
 		snprintf(out, PLACE_NAME + 8, "%03x/%s",
-			 (unsigned)(content_id(key, len) >> 20) % SUBFOLDERS, name);
+			 (unsigned)(content_id(key, len) >> 20) % PLACE_SUBS, name);
 	else
 		snprintf(out, PLACE_NAME + 8, "%s", name);
 }
@@ -38,15 +37,21 @@ int place_file_path(const struct place *p, struct place_ref ref, const char *key
 	return snprintf(out, PLACE_PATH, "%s/%s", p->dirs[ref.dir].path, name);
 }
 
-/* Of a name in a sub-folder that is not there yet. */
+/* The sub-folder of a name, if it is in one; asked for once only. */
 static int make_sub(const struct place *p, struct place_ref ref, const char *name)
 {
+	struct place_dir *d = &p->dirs[ref.dir];
+	unsigned nr = p->o.hashed ? (unsigned)strtoul(name, NULL, 16) : 0;
+	uint64_t bit = 1ull << nr % 64;
 	char sub[4] = "";
 
-	if (!p->o.hashed)
+	if (!p->o.hashed || (atomic_load(&d->subs[nr / 64]) & bit))
 		return 0;
 	memcpy(sub, name, 3);
-	return mkdirat(p->dirs[ref.dir].fd, sub, 0755) < 0 && errno != EEXIST ? -errno : 0;
+	if (mkdirat(d->fd, sub, 0755) < 0 && errno != EEXIST)
+		return -errno;
+	atomic_fetch_or(&d->subs[nr / 64], bit);
+	return 0;
 }
 
 /* A file of that name, which there is not yet: one that is not needed any more, or a new one. */
