@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/err.h"
 #include "base/size.h"
 #include "base/util.h"
 #include "cli/parser.h"
@@ -33,7 +34,7 @@ int cli_bad(struct parser *p, const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(p->msg->text, sizeof(p->msg->text), fmt, ap);
+	sluice_vline(p->msg->text, sizeof(p->msg->text), fmt, ap);
 	va_end(ap);
 	return CLI_USAGE;
 }
@@ -353,7 +354,7 @@ static void say(const struct cli_cmd *cmd, const char *tail, const char *fmt, va
 {
 	char text[1024];
 
-	vsnprintf(text, sizeof(text), fmt, ap);
+	sluice_vline(text, sizeof(text), fmt, ap);
 	for (char *c = text; *c; c++)
 		if ((unsigned char)*c < ' ' || *c == 0x7f)
 			*c = '?';

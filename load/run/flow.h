@@ -150,7 +150,7 @@ struct flow_done {
 	 * straight from the memory or read straight into it; a copy from memory to memory is both.
 	 */
 	uint64_t read_ns, write_ns, read_device_ns, write_device_ns;
-	char error[300]; /* one line when result < 0 */
+	char error[508]; /* one line when result < 0 */
 };
 
 struct flow;

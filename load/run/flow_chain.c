@@ -39,7 +39,8 @@ static void tell(struct flow *f, const struct op *op)
 		d.write_ns = op->write_begin ? d.end_ns - op->write_begin : 0;
 	}
 	if (op->code < 0)
-		snprintf(d.error, sizeof(d.error), "%s", op->msg ? op->msg : strerror(-op->code));
+		sluice_line(d.error, sizeof(d.error), "%s",
+			    op->msg ? op->msg : strerror(-op->code));
 	if (f->handler && f->handler->op)
 		f->handler->op(f->handler->arg, &d);
 }

@@ -28,7 +28,7 @@ int real_fail(struct kv_real *k, int code, const char *fmt, ...)
 		return k->failed;
 	k->failed = k->err.code = code;
 	va_start(ap, fmt);
-	vsnprintf(k->err.msg, sizeof(k->err.msg), fmt, ap);
+	sluice_vline(k->err.msg, sizeof(k->err.msg), fmt, ap);
 	va_end(ap);
 	return code;
 }

@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/err.h"
 #include "base/util.h"
 #include "load/run/replay_in.h"
 
@@ -22,7 +23,7 @@ int replay_fail(struct replay *p, int code, const char *fmt, ...)
 		return p->failed;
 	p->failed = p->err.code = code;
 	va_start(ap, fmt);
-	vsnprintf(p->err.msg, sizeof(p->err.msg), fmt, ap);
+	sluice_vline(p->err.msg, sizeof(p->err.msg), fmt, ap);
 	va_end(ap);
 	return code;
 }

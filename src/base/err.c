@@ -1,9 +1,53 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/err.h"
 
-#include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* A byte at which a text may be parted: not within a character. */
+static bool starts_character(char c)
+{
+	return ((unsigned char)c & 0xc0) != 0x80;
+}
+
+/* What does not fit is left out of the middle: what was done stands first, why it failed last. */
+static void leave_out_the_middle(char *room, size_t size, const char *text, size_t len)
+{
+	size_t head = (size - sizeof("...")) / 2, tail = size - sizeof("...") - head;
+	const char *rest = text + len - tail;
+
+	while (head && !starts_character(text[head]))
+		head--;
+	while (!starts_character(*rest))
+		rest++;
+	snprintf(room, size, "%.*s...%s", (int)head, text, rest);
+}
+
+void sluice_vline(char *room, size_t size, const char *fmt, va_list ap)
+{
+	char *text;
+	va_list again;
+	int len;
+
+	va_copy(again, ap);
+	len = vsnprintf(room, size, fmt, ap);
+	if (len >= (int)size && vasprintf(&text, fmt, again) >= 0) {
+		leave_out_the_middle(room, size, text, (size_t)len);
+		free(text);
+	}
+	va_end(again);
+}
+
+void sluice_line(char *room, size_t size, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	sluice_vline(room, size, fmt, ap);
+	va_end(ap);
+}
 
 int sluice_fail(struct sluice_err *err, int code, const char *fmt, ...)
 {
@@ -13,7 +57,7 @@ int sluice_fail(struct sluice_err *err, int code, const char *fmt, ...)
 		return code;
 	err->code = code;
 	va_start(ap, fmt);
-	vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
+	sluice_vline(err->msg, sizeof(err->msg), fmt, ap);
 	va_end(ap);
 	return code;
 }

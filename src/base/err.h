@@ -3,6 +3,17 @@
 #define SLUICE_BASE_ERR_H
 
 #include <sluice/sluice.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+/*
+ * Print one line of explanation into @room.  Of one that is too long for @size bytes the
+ * middle is left out ("open /a/very...name: No space left on device"), never the reason.
+ */
+void sluice_line(char *room, size_t size, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+void sluice_vline(char *room, size_t size, const char *fmt, va_list ap)
+	__attribute__((format(printf, 3, 0)));
 
 /*
  * Store @code and one line of explanation in @err (which may be NULL) and

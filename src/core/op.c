@@ -456,7 +456,7 @@ void op_result(const struct op *op, struct sluice_done *done)
 	done->reserved = 0;
 	done->msg[0] = '\0';
 	if (op->msg)
-		snprintf(done->msg, sizeof(done->msg), "%s", op->msg);
+		sluice_line(done->msg, sizeof(done->msg), "%s", op->msg);
 	else if (op->code < 0)
 		snprintf(done->msg, sizeof(done->msg), "%s: %s", op_word(op),
 			 sluice_strerror(op->code));

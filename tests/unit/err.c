@@ -23,9 +23,36 @@ static void a_long_message_is_cut(void)
 
 	memset(text, 'x', sizeof(text) - 1);
 	text[sizeof(text) - 1] = '\0';
-	T_EQ(sluice_fail(&e.err, -EINVAL, "%s", text), -EINVAL);
+	T_EQ(sluice_fail(&e.err, -EINVAL, "open %s: no room", text), -EINVAL);
 	T_EQ(strlen(e.err.msg), sizeof(e.err.msg) - 1);
+	T_OK(!strncmp(e.err.msg, "open xxx", 8));
+	T_STR_HAS(e.err.msg, "xxx...xxx");
+	T_OK(!strcmp(e.err.msg + sizeof(e.err.msg) - 13, "xxx: no room"));
 	T_OK(!strcmp(e.after, "intact"));
+}
+
+/* Each length of the text, so that each cut falls at each byte of a character once. */
+static void a_cut_parts_no_character(void)
+{
+	char text[200] = "", room[50];
+
+	for (int n = 0; n < 60; n++) {
+		size_t len;
+
+		text[0] = '\0';
+		for (int i = 0; i < n; i++)
+			strcat(text, i % 7 == 3 ? "a" : "\u20ac");
+		sluice_line(room, sizeof(room), "%s", text);
+		len = strlen(room);
+		T_OK(len < sizeof(room) && (len == strlen(text) || len > sizeof(room) - 6));
+		for (size_t i = 0; i < len; i++)
+			if ((room[i] & 0xf0) == 0xe0) {
+				T_OK(!memcmp(room + i, "\u20ac", 3));
+				i += 2;
+			} else {
+				T_OK(room[i] == 'a' || room[i] == '.');
+			}
+	}
 }
 
 static void every_code_has_words(void)
@@ -42,6 +69,7 @@ int main(void)
 	static const struct t_case cases[] = {
 		T_CASE(a_failure_stores_code_and_message),
 		T_CASE(a_long_message_is_cut),
+		T_CASE(a_cut_parts_no_character),
 		T_CASE(every_code_has_words),
 	};
 	static const struct t_group group = {"err", NULL, NULL, cases, T_COUNT(cases)};
