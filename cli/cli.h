@@ -36,6 +36,7 @@
  *
  * Results go to stdout, everything else to stderr.
  */
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -79,6 +80,7 @@ struct cli_opt {
 	const struct cli_opt *sub;
 	bool single; /* a list of which each value needs the option anew */
 	size_t at;   /* of the field in the command's struct */
+	size_t told; /* of a bool there: it was given; 0: nobody asks */
 	const char *help;
 };
 
@@ -132,6 +134,11 @@ extern const char cli_required[];
 #define CLI_DBL(T, field, short_name, long_name, what, default_, lo, hi, text) \
 	{.kind = CLI_KIND_DBL, .letter = (short_name), .name = (long_name), .meta = (what), \
 	 .def = (default_), .low = (lo), .high = (hi), .at = CLI_AT(T, field, double), .help = (text)}
+/* The same, and a bool that tells a value from the default. */
+#define CLI_DBL_TOLD(T, field, told_field, short_name, long_name, what, default_, text) \
+	{.kind = CLI_KIND_DBL, .letter = (short_name), .name = (long_name), .meta = (what), \
+	 .def = (default_), .low = -INFINITY, .high = INFINITY, .at = CLI_AT(T, field, double), \
+	 .told = CLI_AT(T, told_field, bool), .help = (text)}
 /* uint32_t: index into @words, an array of strings that ends with NULL. */
 #define CLI_ENUM(T, field, short_name, long_name, words, default_, text) \
 	{.kind = CLI_KIND_ENUM, .letter = (short_name), .name = (long_name), .choices = (words), \

@@ -12,9 +12,11 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/size.h"
 #include "base/util.h"
 #include "cli/kv_config.h"
 #include "cli/number.h"
+#include "load/run/ram.h"
 #include "load/trace/trace.h"
 
 /* ------------------------------------------------------------------- ranges */
@@ -273,6 +275,25 @@ static void set_params(struct kv_params *p, const struct kv_args *a)
 	p->epoch_ns = a->trace_epoch * 1000000000ull;
 }
 
+/*
+ * The default of the second tier is upstream's, which needs memory only for what comes to lie
+ * there.  Ours is checked beforehand, so that a small machine gets a smaller one.
+ */
+static void fit_memory(struct kv_setup *s)
+{
+	struct ram ram = ram_look("");
+	double asked = s->params.cpu_gb, gib = (double)(1u << 30);
+	char total[SLUICE_SIZE_TEXT], left[SLUICE_SIZE_TEXT];
+
+	s->params.cpu_gb = (double)ram_share(&ram, (uint64_t)(asked * gib)) / gib;
+	if (s->params.cpu_gb < asked)
+		kv_problem(&s->warnings,
+			   "--cpu-mem-gb: %g instead of the default of %g, since there are %s of "
+			   "memory, %s of them free",
+			   s->params.cpu_gb, asked, sluice_size_format(total, ram.total),
+			   sluice_size_format(left, ram.available));
+}
+
 static void set_job(struct kv_setup *s, const struct kv_args *a)
 {
 	struct kv_job *job = &s->job;
@@ -357,6 +378,8 @@ int kv_setup(struct kv_setup *s, const struct kv_args *a, const struct cli_cmd *
 	check_odd(s, a);
 	set_inputs(s, u);
 	set_params(&s->params, a);
+	if (!u->cpu_told && !u->trace && s->params.model && !s->problems.nr)
+		fit_memory(s);
 	set_job(s, a);
 	return CLI_OK;
 }

@@ -20,6 +20,7 @@ struct kv_upstream {
 	int64_t users, duration, gpus, tensor_parallel, rag_docs, conversations;
 	int64_t concurrent_allocs, max_requests, precondition_threads, replay_cycles;
 	double gpu_gb, cpu_gb, saturation, request_rate, storage_gb, precondition_gb, speedup;
+	bool cpu_told; /* cpu_gb is not the default */
 	bool no_multi_turn, no_prefix, rag, autoscale, burst, precondition, prefill_only,
 		decode_only, latency_tracing;
 };

@@ -35,8 +35,9 @@ const struct cli_opt kv_upstream_opts[] = {
 	CLI_INT(struct kv_upstream, gpus, 0, "num-gpus", "N", "1", "GPUs of the first tier"),
 	CLI_INT(struct kv_upstream, tensor_parallel, 0, "tensor-parallel", "N", "1",
 		"ranks an entry is divided among, at most --num-gpus"),
-	CLI_DBL(struct kv_upstream, cpu_gb, 0, "cpu-mem-gb", "GIB", "32", -ALL, ALL,
-		"memory of the second tier: 0..131072"),
+	CLI_DBL_TOLD(struct kv_upstream, cpu_gb, cpu_told, 0, "cpu-mem-gb", "GIB", "32",
+		     "memory of the second tier: 0..131072; where nothing is said and the "
+		     "machine has less, half of what it has"),
 	CLI_DBL(struct kv_upstream, storage_gb, 0, "storage-capacity-gb", "GIB", "0", -ALL, ALL,
 		"limit of the third tier; 0: 95 % of what is free"),
 	CLI_STR(struct kv_upstream, cache_dir, 0, "cache-dir", "FOLDER", NULL,

@@ -282,6 +282,8 @@ static int finish(struct parser *p)
 
 		if (s->main != i)
 			continue;
+		if (s->seen && o->told)
+			*(bool *)(p->args + s->at - o->at + o->told) = true;
 		if (!s->seen && o->def == cli_required)
 			r = cli_bad(p, "--%s: is needed (%s: %s)", s->name,
 				    o->meta ? o->meta : "VALUE", o->help);

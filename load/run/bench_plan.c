@@ -15,6 +15,7 @@
 #include "load/run/files.h"
 #include "load/run/limit.h"
 #include "load/run/pool.h"
+#include "load/run/ram.h"
 
 #define MAX_ON_DISK (2ull << 30) /* tensors of one size, unless the job says how many */
 /* The same of a job that ends by time, per second: making files must not take longer than it. */
@@ -232,7 +233,7 @@ static uint64_t free_space(const char *folder)
 static int check_room(const struct bench_job *job, struct sluice_err *err)
 {
 	char need[SLUICE_SIZE_TEXT], have[SLUICE_SIZE_TEXT];
-	uint64_t room = free_space(job->folder), memory = files_available_memory();
+	uint64_t room = free_space(job->folder), memory = ram_available();
 	struct bench_plan plan;
 
 	bench_plan(job, &plan);

@@ -17,6 +17,7 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "load/run/io.h"
+#include "load/run/ram.h"
 
 /* How much of each end of a file is compared to tell whose it is. */
 #define OWN_BYTES 4096
@@ -181,25 +182,10 @@ int files_room(const struct io_job *job, const struct job_file *files, struct sl
 	return 0;
 }
 
-uint64_t files_available_memory(void)
-{
-	FILE *f = fopen("/proc/meminfo", "re");
-	unsigned long long kib = 0;
-	char line[128];
-
-	if (!f)
-		return 0;
-	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, "MemAvailable: %llu", &kib) == 1)
-			break;
-	fclose(f);
-	return (uint64_t)kib << 10;
-}
-
 int memory_room(const struct io_job *job, struct sluice_err *err)
 {
 	char need_text[SLUICE_SIZE_TEXT], have_text[SLUICE_SIZE_TEXT];
-	uint64_t have = files_available_memory(), need;
+	uint64_t have = ram_available(), need;
 
 	if (__builtin_mul_overflow(job->io_size, (uint64_t)job->nr_places, &need))
 		need = UINT64_MAX;
@@ -214,7 +200,7 @@ int memory_room(const struct io_job *job, struct sluice_err *err)
 uint64_t io_job_default_size(const struct io_job *job)
 {
 	uint64_t workers = job->nr_places, files = workers * files_per_worker(job);
-	uint64_t size = 1ull << 30, memory = files_available_memory();
+	uint64_t size = 1ull << 30, memory = ram_available();
 
 	for (unsigned i = 0; i < job->nr_places; i++) {
 		int64_t room = free_bytes(job->places[i].folder);

@@ -54,7 +54,4 @@ int memory_room(const struct io_job *job, struct sluice_err *err);
  */
 int64_t file_drop_cache(const char *path, uint64_t len);
 
-/* MemAvailable of the kernel, or 0 when it does not say. */
-uint64_t files_available_memory(void);
-
 #endif

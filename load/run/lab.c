@@ -16,6 +16,7 @@
 #include "load/run/files.h"
 #include "load/run/folders.h"
 #include "load/run/limit.h"
+#include "load/run/ram.h"
 #include "load/run/stream.h"
 
 #define CHUNK  (8u << 20)
@@ -25,7 +26,7 @@
 
 int lab_check(const struct lab_job *job, struct sluice_err *err)
 {
-	uint64_t have = files_available_memory(), need = 0;
+	uint64_t have = ram_available(), need = 0;
 	char need_text[SLUICE_SIZE_TEXT], have_text[SLUICE_SIZE_TEXT];
 	int r = folders_check(job->folders, job->nr_folders, job->file_size, err);
 

@@ -18,6 +18,7 @@
 #include "base/util.h"
 #include "load/run/content.h"
 #include "load/run/files.h"
+#include "load/run/ram.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
@@ -107,7 +108,7 @@ int place_room(const struct place_opts *o, uint64_t *ret_bytes, struct sluice_er
 	case PLACE_SLAB:
 		return slab_check(o, ret_bytes, err);
 	case PLACE_MEMORY:
-		*ret_bytes = files_available_memory();
+		*ret_bytes = ram_available();
 		return 0;
 	case PLACE_GPU:
 		return gpu_room(o, ret_bytes, err);

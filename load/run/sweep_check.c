@@ -12,6 +12,7 @@
 #include "load/run/folders.h"
 #include "load/run/limit.h"
 #include "load/run/pool.h"
+#include "load/run/ram.h"
 #include "load/run/sweep.h"
 #include "load/run/sweep_state.h"
 
@@ -72,7 +73,7 @@ uint64_t sweep_limit_writes(const struct sweep_job *job)
 static int check_memory(const struct sweep_job *job, struct sluice_err *err)
 {
 	char need_text[SLUICE_SIZE_TEXT], have_text[SLUICE_SIZE_TEXT];
-	uint64_t have = files_available_memory(), need = sweep_bytes(job);
+	uint64_t have = ram_available(), need = sweep_bytes(job);
 	unsigned kinds = 0;
 
 	for (uint32_t memory = 0; memory <= POOL_GPU; memory++) {

@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@ static int read_line(char *out, size_t size, const char *fmt, va_list ap)
 static int read_line(char *out, size_t size, const char *fmt, va_list ap)
 {
 	CLEANUP_CLOSE int fd = -1;
-	char path[512], text[1024];
+	char path[PATH_MAX], text[1024];
 	char *s = text;
 	ssize_t n;
 	size_t len;

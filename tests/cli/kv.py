@@ -620,6 +620,20 @@ def what_a_run_is_refused_for_is_a_warning_of_a_dry_run():
         assert 'mine' in kv('--dry-run', *QUICK, '--cache-dir', '.', '--cpu-mem-gb', 0, '--gpu-mem-gb', 0, status=1)[1]
 
 
+def the_default_of_memory_fits_the_machine():
+    with open('/proc/meminfo', encoding='utf-8') as f:
+        total = int(f.readline().split()[1]) << 10
+    args = ['--model', 'tiny-1b', '--num-users', 2, '--duration', 1, '--cache-dir', 'cache', '--dry-run']
+    with folder():
+        out, err = kv(*args)
+        gib = float(re.search(r'CPU memory: ([0-9.]+) GiB', out)[1])
+        if total < 64 << 30:
+            assert gib <= total / 2 ** 31 and f'--cpu-mem-gb: {gib:g} instead of the default of 32' in err, (out, err)
+        assert 'would be refused' not in err, err
+        assert 'CPU memory: 32 GiB' in kv(*args, '--io-trace-log', 't.csv')[0]
+        assert 'instead of' not in kv(*args, '--cpu-mem-gb', 32)[1]
+
+
 def a_recorded_input_is_looked_for_first_and_may_be_empty():
     burst = ['--use-burst-trace', '--burst-trace-path']
     with folder():
@@ -762,7 +776,7 @@ tap.run(every_option_of_upstream_is_there_with_its_default, every_bound_is_upstr
         a_table_with_another_name_is_CSV, the_output_has_upstreams_name_when_none_is_given,
         a_seed_that_is_not_given_is_null_and_told, without_requests_there_is_no_summary,
         only_one_output_is_standard_output, the_hit_rate_is_compared_with_a_recorded_one,
-        a_dry_run_tells_and_creates_nothing, what_a_run_is_refused_for_is_a_warning_of_a_dry_run,
+        a_dry_run_tells_and_creates_nothing, what_a_run_is_refused_for_is_a_warning_of_a_dry_run, the_default_of_memory_fits_the_machine,
         a_recorded_input_is_looked_for_first_and_may_be_empty, health_is_judged_by_the_profile,
         a_run_on_storage_is_measured_and_leaves_nothing, the_same_seed_does_the_same_on_storage_and_in_a_trace,
         files_of_others_are_not_touched,
