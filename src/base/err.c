@@ -27,13 +27,15 @@ static void leave_out_the_middle(char *room, size_t size, const char *text, size
 
 void sluice_vline(char *room, size_t size, const char *fmt, va_list ap)
 {
-	char *text;
 	va_list again;
+	char *text;
 	int len;
 
 	va_copy(again, ap);
 	len = vsnprintf(room, size, fmt, ap);
-	if (len >= (int)size && vasprintf(&text, fmt, again) >= 0) {
+	text = len >= (int)size ? malloc((size_t)len + 1) : NULL;
+	if (text) {
+		vsnprintf(text, (size_t)len + 1, fmt, again);
 		leave_out_the_middle(room, size, text, (size_t)len);
 		free(text);
 	}
