@@ -148,7 +148,8 @@ static int look(struct replay_command *c)
 	if (c->setup.once) {
 		if (!c->args->no_check)
 			cli_fail(&cmd_replay, 0,
-				 "standard input is read once: free space is not checked");
+				 "what comes through a pipe is read once: free space is not "
+				 "checked");
 	} else {
 		r = replay_scan(&c->setup.job, &c->scan, &err);
 		c->report.scan = &c->scan;

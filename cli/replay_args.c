@@ -193,7 +193,7 @@ static int set_input(struct replay_setup *s, const struct replay_args *a, const 
 	if (r != CLI_OK)
 		return r;
 	job->trace = trace;
-	s->once = a->no_check || !strcmp(trace, "-");
+	s->once = a->no_check || !cli_trace_twice(trace);
 	return cli_requests(&s->requests, &job->reader, &a->requests, a->in.model, a->seed, trace,
 			    &cmd_replay);
 }

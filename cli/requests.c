@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/requests.h"
 
-#include <string.h>
+#include "cli/trace.h"
 
 #define FOREVER  1e9 /* seconds of the model's clock: an input ends by itself */
 #define EPOCH_NS 1735689600000000000ull
@@ -67,7 +67,7 @@ int cli_requests(struct cli_requests *q, struct trace_reader_opts *o,
 	struct sluice_err err = {0, ""};
 	int r;
 
-	if (format == TRACE_AUTO && strcmp(trace, "-") != 0 &&
+	if (format == TRACE_AUTO && cli_trace_twice(trace) &&
 	    trace_detect(&format, trace, &err) < 0)
 		return cli_usage(cmd, "%s", err.msg);
 	if (format != TRACE_BURSTGPT && format != TRACE_SHAREGPT)

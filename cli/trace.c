@@ -61,6 +61,14 @@ void cli_trace_tell_bad(uint64_t bad, const char *first, const struct cli_cmd *c
 			 bad == 1 ? "row was" : "rows were", bad == 1 ? "" : ", the first", first);
 }
 
+bool cli_trace_twice(const char *path)
+{
+	struct stat st;
+
+	return strcmp(path, "-") != 0 &&
+	       (stat(path, &st) < 0 || S_ISREG(st.st_mode) || S_ISBLK(st.st_mode));
+}
+
 /* An output that is the input would be gone before it is read. */
 static bool is_same_file(const char *a, const char *b)
 {

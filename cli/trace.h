@@ -17,6 +17,9 @@ extern const struct cli_opt cli_trace_in_opts[];
 int cli_trace_in(struct trace_reader_opts *o, const struct cli_trace_in *a,
 		 const struct cli_cmd *cmd);
 
+/* May the trace be read a second time?  What comes through a pipe may not even be looked at. */
+bool cli_trace_twice(const char *path);
+
 /* Carry out @c to the file @out, which appears when it is complete.  An exit status. */
 int cli_trace_copy(struct trace_copy *c, const char *out, const struct cli_cmd *cmd);
 /* "3 bad rows were left out, the first: line 5: ..." on stderr, if there are any. */

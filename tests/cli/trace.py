@@ -368,6 +368,16 @@ def an_output_that_cannot_be_written_is_a_failure():
 
 
 @in_folder
+def what_comes_through_a_pipe_is_all_there():
+    for n in 50, 5000:
+        save('in.csv', kv_text(kv_rows(n)))
+        for args, out in ('convert <(cat in.csv) out.csv', 'out.csv'), ('stat --json stat.json <(cat in.csv)', 'stat.json'):
+            subprocess.run(['bash', '-c', f'"$0" trace {args}', SLUICE], check=True, stdout=subprocess.DEVNULL)
+        assert load('out.csv') == load('in.csv')
+        assert json.loads(load('stat.json'))['rows'] == n
+
+
+@in_folder
 def a_file_that_was_there_stays_until_the_new_one_is_complete():
     save('b.csv', 'old')
     save('a.csv', kv_text(kv_rows(10)) + 'oops\r\n')
