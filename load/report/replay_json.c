@@ -230,9 +230,9 @@ static json_t *seconds_json(const struct replay_result *r)
 		json_array_append_new(t, json_real(i));
 		json_array_append_new(span, json_real(rest < 0 ? 0 : rest < 1 ? rest : 1));
 		json_array_append_new(flying, whole(s->in_flight));
-		json_array_append_new(mean, s->started ? json_real(s->lag_sum / (double)s->started)
-						       : json_null());
-		json_array_append_new(max, s->started ? json_real(s->lag_max) : json_null());
+		json_array_append_new(mean, s->lags ? json_real(s->lag_sum / (double)s->lags)
+						    : json_null());
+		json_array_append_new(max, s->lags ? json_real(s->lag_max) : json_null());
 	}
 	j = json_pack("{s:o, s:o, s:o, s:o, s:o}", "t", t, "span", span, "in_flight", flying,
 		      "lag_mean", mean, "lag_max", max);

@@ -397,7 +397,7 @@ void place_take(struct place *p, uint64_t charge)
 	p->used += charge;
 	p->objects++;
 	p->most = max_u64(p->most, p->used);
-	limit = p->o.capacity ? p->o.capacity : p->most;
+	limit = p->o.capacity ? min_u64(p->o.capacity, p->most) : p->most;
 	atomic_store(&p->slack, limit > p->used ? limit - p->used : 0);
 }
 

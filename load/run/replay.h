@@ -151,8 +151,8 @@ struct replay_class {
 struct replay_second {
 	uint64_t read_ops, write_ops, read_bytes, write_bytes;
 	uint64_t hits, misses;
-	double lag_sum, lag_max; /* seconds; of operations started in it */
-	uint64_t started;
+	double lag_sum, lag_max; /* seconds; of operations that ended in it: @lags of them */
+	uint64_t lags, started;
 	uint32_t in_flight; /* at its end */
 };
 

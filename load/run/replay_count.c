@@ -97,13 +97,27 @@ void replay_count_start(struct replay *p, const struct replay_op *op, uint64_t n
 		r->hits += op->hit;
 		r->misses += !op->hit;
 	}
-	if (p->job->pace <= 0)
+}
+
+/* What was due at @due_ns, and waited for its turn so long; known at @now_ns. */
+static void count_lag(struct replay *p, uint64_t due_ns, uint64_t waited_ns, uint64_t now_ns)
+{
+	struct replay_second *s = p->job->pace > 0 ? second_at(p, now_ns) : NULL;
+	struct replay_result *r = p->r;
+
+	if (!s)
 		return;
-	replay_lag_add(&r->lag, op->due_ns - p->begin_ns, now_ns - p->begin_ns);
+	replay_lag_add(&r->lag, due_ns - p->begin_ns, waited_ns);
 	add_sample(p, &r->lag_samples, r->lag.last);
+	s->lags++;
 	s->lag_sum += r->lag.last;
 	if (r->lag.last > s->lag_max)
 		s->lag_max = r->lag.last;
+}
+
+void replay_count_nothing(struct replay *p, const struct replay_op *op, uint64_t now_ns)
+{
+	count_lag(p, op->due_ns, now_ns - min_u64(now_ns, op->due_ns), now_ns);
 }
 
 /* ------------------------------------------------------------ series and classes */
@@ -193,6 +207,8 @@ static void count_main(struct replay *p, const struct replay_op *op, const struc
 	c->bytes += op->size;
 	add_sample(p, &c->latency, seconds(d->start_ns, d->end_ns));
 	add_sample(p, &p->r->wait, seconds(d->begin_ns, d->start_ns));
+	count_lag(p, op->due_ns, d->end_ns - min_u64(d->end_ns, op->due_ns + d->device_ns),
+		  d->end_ns);
 	if (op->op == TRACE_DELETE)
 		return;
 	count_series(p, op, d);

@@ -164,13 +164,38 @@ static uint64_t need_bytes(const struct place_opts *o, const struct replay_need 
 	return align_up(max_u64(bytes, o->unit), o->unit);
 }
 
+/*
+ * Files: what the user allows, else most of what is free, so that writes wait for deletions before
+ * they fill the file system.  Less than the trace needs at once would be of no use.
+ */
+static int files_size(struct place_opts *o, const struct replay_job *job,
+		      const struct replay_need *n, struct sluice_err *err)
+{
+	struct place_opts emptied = *o;
+	uint64_t room;
+	int r;
+
+	o->capacity = job->capacity;
+	if (o->capacity)
+		return 0;
+	emptied.reuse = false; /* what is there counts as used */
+	r = place_room(&emptied, &room, err);
+	o->capacity = max_u64(room - room / SLACK_SHARE, n ? n->peak : 0);
+	return r;
+}
+
 int replay_map_size(struct replay_map *m, const struct replay_job *job,
 		    const struct replay_scan *scan, struct sluice_err *err)
 {
+	int r;
+
 	for (unsigned i = 0; i < m->nr; i++) {
 		struct place_opts *o = &m->opts[i];
 		const struct replay_need *n = scan ? &scan->need[i] : NULL;
 
+		r = o->kind == PLACE_FILES ? files_size(o, job, n, err) : 0;
+		if (r < 0)
+			return r;
 		if (!has_units(o))
 			continue;
 		if (!n && !job->capacity)

@@ -19,10 +19,9 @@ uint64_t replay_due(struct replay_pace *p, uint64_t time_ns)
 	return (uint64_t)((double)(p->last_ns - p->first_ns) / p->factor);
 }
 
-void replay_lag_add(struct replay_lag *l, uint64_t due_ns, uint64_t start_ns)
+void replay_lag_add(struct replay_lag *l, uint64_t due_ns, uint64_t waited_ns)
 {
-	double lag = start_ns > due_ns ? (double)(start_ns - due_ns) / 1e9 : 0;
-	double t = (double)due_ns / 1e9;
+	double lag = (double)waited_ns / 1e9, t = (double)due_ns / 1e9;
 
 	l->n++;
 	l->sum += lag;

@@ -21,9 +21,10 @@ struct replay_pace {
 uint64_t replay_due(struct replay_pace *p, uint64_t time_ns);
 
 /*
- * Lag: how much later than due operations were started.  Its slope is what is lost per second of
- * the schedule; a replay that loses more than REPLAY_SLOPE and ends more than REPLAY_LATE
- * behind cannot keep up.
+ * Lag: how long operations that were due waited, for others before them, for room or for storage
+ * to take them; all of the time until they ended but that at the device.  Its slope is what is lost
+ * per second of the schedule; a replay that loses more than REPLAY_SLOPE and ends more than
+ * REPLAY_LATE behind cannot keep up.
  */
 #define REPLAY_SLOPE 0.01
 #define REPLAY_LATE  0.1
@@ -33,7 +34,7 @@ struct replay_lag {
 	double sum, max, last; /* seconds */
 	double t_sum, tt_sum, tl_sum;
 };
-void replay_lag_add(struct replay_lag *l, uint64_t due_ns, uint64_t start_ns);
+void replay_lag_add(struct replay_lag *l, uint64_t due_ns, uint64_t waited_ns);
 /* Seconds lost per second of the schedule: least squares; 0 when that cannot be told. */
 double replay_lag_slope(const struct replay_lag *l);
 bool replay_overloaded(const struct replay_lag *l);

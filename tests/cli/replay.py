@@ -10,6 +10,7 @@ import resultcheck
 
 resultcheck.need('jsonschema')
 
+import contextlib
 import csv
 import glob
 import json
@@ -456,6 +457,31 @@ def capacity_deletes_what_was_not_used_for_longest():
     assert (cache['hits'], cache['misses'], cache['evicted']['ops'], cache['created']['ops']) == (0, 6, 8, 6), cache
 
 
+def allocated(top):
+    """Bytes of the files below, of those that do not vanish meanwhile."""
+    total = 0
+    for folder, _, files in os.walk(top):
+        for name in files:
+            with contextlib.suppress(FileNotFoundError):
+                total += os.stat(os.path.join(folder, name)).st_blocks * 512
+    return total
+
+
+@in_folder
+def writes_wait_for_deletions_before_they_exceed_the_capacity():
+    mib = 1 << 20
+    write_trace('t.csv', [(i, op, mib, 2, f'k{i}', 'Evict') for i in range(1500) for op in ('Write', 'Read')])  # written, read, gone
+    for more in [], ['--new-files'], ['--layout', 'hashed']:
+        most = 0
+        command = [SLUICE, 'replay', 't.csv', *FLAT, '--target', 'd', '--capacity', '4M', '--json', 'r.json', *more]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as running:
+            while running.poll() is None:
+                most = max(most, allocated('d'))
+        with open('r.json') as f:
+            assert sum(ops for ops, _ in done_of(json.load(f)).values()) == 3000 and running.returncode == 0
+        assert mib <= most <= 8 * mib, most  # files come and go while they are added up
+
+
 @in_folder
 def what_is_larger_than_the_capacity_is_not_written():
     write_rows('t.csv', 'W a 4096\nW a 9000\nR a 9000\nW b 4096')
@@ -675,9 +701,15 @@ def the_recorded_pace_is_kept_or_changed_by_a_factor():
 def a_target_that_cannot_keep_up_is_overloaded():
     rows = [(i * .01, 'Write', 1 << 20, 2, f'k{i}', 'Evict') for i in range(60)]  # 100 MiB/s for 0.6 s
     write_trace('t.csv', rows)
-    result = replay('t.csv', '--target', 'null:20M', '--depth', 1)
-    lag = result['replay']['lag']
-    assert lag['overloaded'] and lag['slope'] > 1 and lag['last'] > 1 and 'OVERLOADED' in result['text'], lag
+    write_trace('one.csv', [row[:4] + ('k',) + row[5:] for row in rows])
+    # whether rows wait for a free place, for storage, or for the one before them on their object
+    for trace, depth in ('t.csv', 1), ('t.csv', 1024), ('one.csv', 1024):
+        result = replay(trace, '--target', 'null:20M', '--depth', depth)
+        lag = result['replay']['lag']
+        assert lag['overloaded'] and lag['slope'] > 1 and lag['last'] > 1 and 'OVERLOADED' in result['text'], (trace, depth, lag)
+        assert max(x for x in result['replay']['seconds']['lag_max'] if x is not None) == lag['max']
+    lag = replay('t.csv', '--target', 'null:2G')['replay']['lag']
+    assert not lag['overloaded'] and lag['spread']['n'] == len(rows), lag
 
 
 @in_folder

@@ -52,7 +52,7 @@ static void steady_lag_is_no_overload(void)
 	struct replay_lag l = {0};
 
 	for (uint64_t i = 0; i < 1000; i++)
-		replay_lag_add(&l, i * 10 * MS, i * 10 * MS + 200 * MS);
+		replay_lag_add(&l, i * 10 * MS, 200 * MS);
 	T_OK(replay_lag_slope(&l) < 1e-6 && replay_lag_slope(&l) > -1e-6);
 	T_OK(!replay_overloaded(&l));
 	T_OK(l.max > 0.199 && l.max < 0.201);
@@ -63,7 +63,7 @@ static void growing_lag_is_overload(void)
 	struct replay_lag l = {0};
 
 	for (uint64_t i = 0; i < 1000; i++) /* it takes 1.25 s for a second */
-		replay_lag_add(&l, i * 10 * MS, i * 12500000);
+		replay_lag_add(&l, i * 10 * MS, i * 2500000);
 	T_OK(replay_lag_slope(&l) > 0.2499 && replay_lag_slope(&l) < 0.2501);
 	T_OK(replay_overloaded(&l));
 }
@@ -72,21 +72,10 @@ static void a_stall_that_was_made_up_for_is_no_overload(void)
 {
 	struct replay_lag l = {0};
 
-	for (uint64_t i = 0; i < 1000; i++) {
-		uint64_t due = i * 10 * MS;
-
-		replay_lag_add(&l, due, i >= 400 && i < 500 ? due + 900 * MS : due);
-	}
+	for (uint64_t i = 0; i < 1000; i++)
+		replay_lag_add(&l, i * 10 * MS, i >= 400 && i < 500 ? 900 * MS : 0);
 	T_OK(!replay_overloaded(&l));
 	T_OK(l.last < 1e-9);
-}
-
-static void what_is_started_early_has_no_lag(void)
-{
-	struct replay_lag l = {0};
-
-	replay_lag_add(&l, 5 * SEC, 4 * SEC);
-	T_OK(l.max == 0 && l.n == 1);
 }
 
 static void rows_of_one_moment_have_no_slope(void)
@@ -94,7 +83,7 @@ static void rows_of_one_moment_have_no_slope(void)
 	struct replay_lag l = {0};
 
 	for (uint64_t i = 0; i < 100; i++)
-		replay_lag_add(&l, SEC, SEC + i * SEC);
+		replay_lag_add(&l, SEC, i * SEC);
 	T_OK(replay_lag_slope(&l) == 0);
 	T_OK(!replay_overloaded(&l));
 }
@@ -107,7 +96,6 @@ static const struct t_case cases[] = {
 	T_CASE(steady_lag_is_no_overload),
 	T_CASE(growing_lag_is_overload),
 	T_CASE(a_stall_that_was_made_up_for_is_no_overload),
-	T_CASE(what_is_started_early_has_no_lag),
 	T_CASE(rows_of_one_moment_have_no_slope),
 };
 
