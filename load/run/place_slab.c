@@ -28,6 +28,7 @@
 
 enum {
 	INDEX_SHARE = 256, /* of a block device one part in so many is left for the index */
+	PROBES = 1024,     /* blocks of a device that are looked at before it is taken */
 };
 
 struct slab_head {
@@ -84,9 +85,32 @@ static int write_at(int fd, const void *buf, uint64_t len, uint64_t at)
 
 static bool all_zero(int fd, uint64_t at, uint64_t len)
 {
-	CLEANUP_FREE char *buf = malloc(len);
+	char buf[4096];
+	uint64_t n;
 
-	return buf && read_at(fd, buf, len, at) == 0 && !buf[0] && !memcmp(buf, buf + 1, len - 1);
+	for (uint64_t end = at + len; at < end; at += n) {
+		n = min_u64(end - at, sizeof(buf));
+		if (read_at(fd, buf, n, at) < 0 || buf[0] || memcmp(buf, buf + 1, n - 1))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Tables and file systems are at one of the ends, which are read; what has neither is looked for
+ * in a block here and there.
+ */
+static bool looks_empty(int fd, uint64_t bytes)
+{
+	uint64_t step = align_down(max_u64(bytes / PROBES, 4096), 4096);
+
+	if (bytes <= 2 * SLAB_HEAD || !all_zero(fd, 0, SLAB_HEAD) ||
+	    !all_zero(fd, bytes - SLAB_HEAD, SLAB_HEAD))
+		return false;
+	for (uint64_t at = SLAB_HEAD; at < bytes - SLAB_HEAD; at += step)
+		if (!all_zero(fd, at, 4096))
+			return false;
+	return true;
 }
 
 static int look_inside(struct slab_look *l, int fd, const char *path, struct sluice_err *err)
@@ -100,12 +124,10 @@ static int look_inside(struct slab_look *l, int fd, const char *path, struct slu
 		return sluice_fail(err, -errno, "%s: %s", path, strerror(errno));
 	if (l->ours)
 		return 0;
-	/* Tables and file systems are at one of the ends. */
-	if (l->device && l->bytes > 2 * SLAB_HEAD && all_zero(fd, 0, SLAB_HEAD) &&
-	    all_zero(fd, l->bytes - SLAB_HEAD, SLAB_HEAD))
+	if (l->device && looks_empty(fd, l->bytes))
 		return 0;
 	return sluice_fail(err, -EEXIST, "%s: is not a slab of sluice's; %s", path,
-			   l->device ? "clear its first and last MiB if nothing on it is needed"
+			   l->device ? "clear it (blkdiscard -z) if nothing on it is needed"
 				     : "remove it, or use another name");
 }
 

@@ -485,6 +485,7 @@ static int open_device(const char *device, struct place_opts o)
 
 static void a_block_device_is_a_slab_when_nothing_is_on_it(void)
 {
+	static char image_data[MIB(1)];
 	char device[64], name[64] = "ext4 superblock";
 	struct place_opts keep = {.keep = true, .kind = PLACE_SLAB}, reuse = {.reuse = true};
 	const char *path = device;
@@ -492,6 +493,7 @@ static void a_block_device_is_a_slab_when_nothing_is_on_it(void)
 
 	if (fd < 0)
 		T_SKIP("root", "no loop devices");
+	memset(image_data, 'x', sizeof(image_data));
 	T_EQ(pwrite(fd, name, sizeof(name), 1024), sizeof(name));
 	fsync(fd);
 	T_EQ(open_device(device, reuse), -EEXIST);
@@ -504,6 +506,14 @@ static void a_block_device_is_a_slab_when_nothing_is_on_it(void)
 	fsync(fd);
 	T_EQ(open_device(device, reuse), -EEXIST);
 	T_EQ(pwrite(fd, name, 3, (off_t)MIB(64) - 512), 3);
+	fsync(fd);
+	/* somebody's data, without a table */
+	T_EQ(pwrite(fd, image_data, sizeof(image_data), (off_t)MIB(40)), sizeof(image_data));
+	fsync(fd);
+	T_EQ(open_device(device, reuse), -EEXIST);
+	T_STR_HAS(err.msg, "blkdiscard");
+	memset(image_data, 0, sizeof(image_data));
+	T_EQ(pwrite(fd, image_data, sizeof(image_data), (off_t)MIB(40)), sizeof(image_data));
 	fsync(fd);
 	T_EQ(open_device(device, (struct place_opts){.capacity = MIB(65)}), -ENOSPC);
 	T_ERR(open_device(device, (struct place_opts){.capacity = MIB(8)}), 0, &err);
