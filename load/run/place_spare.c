@@ -23,9 +23,11 @@ enum {
 
 struct spares {
 	pthread_mutex_t lock;
+	pthread_cond_t settled;
 	bool off; /* they cannot be had here */
 	uint32_t next;
 	uint64_t bytes;
+	uint64_t leaving; /* of files that some thread is about to remove or to make shorter */
 	unsigned nr;
 	struct spare {
 		uint64_t bytes;
@@ -48,6 +50,7 @@ int spares_open(struct place *p)
 	if (!p->spares)
 		return -ENOMEM;
 	pthread_mutex_init(&p->spares->lock, NULL);
+	pthread_cond_init(&p->spares->settled, NULL);
 	return 0;
 }
 
@@ -56,20 +59,33 @@ void spares_close(struct place *p)
 	if (!p->spares)
 		return;
 	spares_trim(p, 0);
+	pthread_cond_destroy(&p->spares->settled);
 	pthread_mutex_destroy(&p->spares->lock);
 	free(TAKE_PTR(p->spares));
 }
 
-/* Take number @i out; the lock is held. */
-static struct spare take_out(struct spares *s, unsigned i)
+/* Take number @i out, of which @leaving bytes will go; the lock is held. */
+static struct spare take_out(struct spares *s, unsigned i, uint64_t leaving)
 {
 	struct spare taken = s->v[i];
 
 	s->bytes -= taken.bytes;
+	s->leaving += leaving;
 	s->nr--;
 	for (; i < s->nr; i++)
 		s->v[i] = s->v[i + 1];
 	return taken;
+}
+
+/* They have gone. */
+static void settle(struct spares *s, uint64_t leaving)
+{
+	if (!leaving)
+		return;
+	pthread_mutex_lock(&s->lock);
+	s->leaving -= leaving;
+	pthread_cond_broadcast(&s->settled);
+	pthread_mutex_unlock(&s->lock);
 }
 
 static void discard(struct place *p, const struct spare *s)
@@ -98,20 +114,28 @@ static void put(struct place *p, const struct spare *new)
 		discard(p, new);
 }
 
+/* The oldest one as long as there is too much; then wait for those that others remove. */
+static bool next_to_go(struct spares *s, uint64_t bytes, struct spare *ret)
+{
+	bool found;
+
+	pthread_mutex_lock(&s->lock);
+	while (!s->nr && s->leaving > bytes)
+		pthread_cond_wait(&s->settled, &s->lock);
+	found = s->nr && s->bytes + s->leaving > bytes;
+	if (found)
+		*ret = take_out(s, 0, s->v[0].bytes);
+	pthread_mutex_unlock(&s->lock);
+	return found;
+}
+
 void spares_trim(struct place *p, uint64_t bytes)
 {
-	struct spares *s = p->spares;
-	struct spare old = {0};
-	bool more = s != NULL;
+	struct spare old;
 
-	while (more) {
-		pthread_mutex_lock(&s->lock);
-		more = s->nr && s->bytes > bytes;
-		if (more)
-			old = take_out(s, 0);
-		pthread_mutex_unlock(&s->lock);
-		if (more)
-			discard(p, &old);
+	while (p->spares && next_to_go(p->spares, bytes, &old)) {
+		discard(p, &old);
+		settle(p->spares, old.bytes);
 	}
 }
 
@@ -170,6 +194,12 @@ static bool better(const struct spare *a, const struct spare *b, uint64_t bytes)
 	return ours != others ? ours > others : a->bytes < b->bytes;
 }
 
+/* What is cut off for @bytes. */
+static uint64_t excess(const struct spare *s, uint64_t bytes)
+{
+	return s->bytes - min_u64(s->bytes, bytes);
+}
+
 static bool find(struct spares *s, unsigned dir, uint64_t bytes, struct spare *ret)
 {
 	unsigned best = SPARES;
@@ -180,45 +210,51 @@ static bool find(struct spares *s, unsigned dir, uint64_t bytes, struct spare *r
 		    (best == SPARES || better(&s->v[i], &s->v[best], bytes)))
 			best = i;
 	if (best < SPARES)
-		*ret = take_out(s, best);
+		*ret = take_out(s, best, excess(&s->v[best], bytes));
 	pthread_mutex_unlock(&s->lock);
 	return best < SPARES;
 }
 
-/* Its name could not be changed. */
-static int unusable(struct place *p, const struct spare *s, int code)
+/* @s as @name, open and no longer than @bytes.  -EEXIST: it stays a spare file; else it is gone. */
+static int rename_to(struct place *p, const struct spare *s, const char *name, uint64_t bytes)
 {
-	if (code == -EEXIST) {
-		put(p, s);
-		return code;
-	}
-	discard(p, s);
-	give_up(p);
-	return -ENOENT;
-}
-
-int spare_take(struct place *p, unsigned dir, const char *name, uint64_t bytes)
-{
-	struct place_dir *d = &p->dirs[dir];
+	struct place_dir *d = &p->dirs[s->dir];
 	char from[SPARE_NAME];
-	struct spare s;
 	int fd, r;
 
-	if (!p->spares || !find(p->spares, dir, bytes, &s))
-		return -ENOENT;
-	name_of(from, &s);
-	if (renameat2(d->fd, from, d->fd, name, RENAME_NOREPLACE) < 0)
-		return unusable(p, &s, -errno);
+	name_of(from, s);
+	if (renameat2(d->fd, from, d->fd, name, RENAME_NOREPLACE) < 0) {
+		r = -errno;
+		if (r == -EEXIST)
+			put(p, s);
+		else
+			discard(p, s);
+		return r;
+	}
 	dir_note(d, '-', from, NULL, 0);
 	fd = openat(d->fd, name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
 	r = fd < 0 ? -errno : 0;
-	if (fd >= 0 && s.bytes > bytes && ftruncate(fd, (off_t)bytes) < 0)
+	if (fd >= 0 && s->bytes > bytes && ftruncate(fd, (off_t)bytes) < 0)
 		r = -errno;
 	if (r == 0)
 		return fd;
 	if (fd >= 0)
 		close(fd);
 	unlinkat(d->fd, name, 0);
+	return r;
+}
+
+int spare_take(struct place *p, unsigned dir, const char *name, uint64_t bytes)
+{
+	struct spare s;
+	int fd;
+
+	if (!p->spares || !find(p->spares, dir, bytes, &s))
+		return -ENOENT;
+	fd = rename_to(p, &s, name, bytes);
+	settle(p->spares, excess(&s, bytes));
+	if (fd >= 0 || fd == -EEXIST)
+		return fd;
 	give_up(p);
 	return -ENOENT;
 }

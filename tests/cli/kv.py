@@ -634,6 +634,18 @@ def the_default_of_memory_fits_the_machine():
         assert 'instead of' not in kv(*args, '--cpu-mem-gb', 32)[1]
 
 
+def a_small_file_system_is_never_filled():
+    """Not even while files that wait to be written over are cut or removed."""
+    if os.geteuid():
+        raise tap.Skip('root', 'a file system of memory cannot be mounted')
+    script = ('mount -t tmpfs -o size=600m none mnt && "$0" kv --model tiny-1b --num-users 8 --duration 5 --gpu-mem-gb 0 --cpu-mem-gb 0 '
+              '--generation-mode none --seed 3 --cache-dir mnt/kv --output out.json')
+    with folder():
+        os.mkdir('mnt')
+        done = subprocess.run(['unshare', '-m', 'sh', '-c', script, SLUICE], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 0 and not done.stderr, done
+
+
 def a_recorded_input_is_looked_for_first_and_may_be_empty():
     burst = ['--use-burst-trace', '--burst-trace-path']
     with folder():
@@ -777,6 +789,7 @@ tap.run(every_option_of_upstream_is_there_with_its_default, every_bound_is_upstr
         a_seed_that_is_not_given_is_null_and_told, without_requests_there_is_no_summary,
         only_one_output_is_standard_output, the_hit_rate_is_compared_with_a_recorded_one,
         a_dry_run_tells_and_creates_nothing, what_a_run_is_refused_for_is_a_warning_of_a_dry_run, the_default_of_memory_fits_the_machine,
+        a_small_file_system_is_never_filled,
         a_recorded_input_is_looked_for_first_and_may_be_empty, health_is_judged_by_the_profile,
         a_run_on_storage_is_measured_and_leaves_nothing, the_same_seed_does_the_same_on_storage_and_in_a_trace,
         files_of_others_are_not_touched,
