@@ -113,8 +113,11 @@ int dir_check(const char *path, const struct place_opts *o, uint64_t *ret_freed,
 int dir_free_bytes(const char *path, uint64_t *ret, dev_t *ret_dev, struct sluice_err *err);
 int dirs_open(struct place *p, struct sluice_err *err);
 int dirs_close(struct place *p, struct sluice_err *err);
-/* Add a line to the marker. */
+
+/* ---- place_book.c: a line more in the marker of a file that is to come or has gone; is complete
+ */
 int dir_note(struct place_dir *d, char what, const char *name, const char *key, uint32_t len);
+int dir_note_complete(struct place_dir *d, const char *name);
 
 /* ---- place_file.c: files of objects */
 int place_file_path(const struct place *p, struct place_ref ref, const char *key, uint32_t len,

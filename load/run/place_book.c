@@ -2,10 +2,12 @@
 #include "load/run/place_book.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/err.h"
@@ -82,6 +84,51 @@ static int set_key(struct book_entry *e, const char *text)
 	return 0;
 }
 
+static int set_complete(struct book_entry *e, const char *text)
+{
+	struct book_file *f = &e->file;
+
+	e->complete = true;
+	*f = (struct book_file){0};
+	if (text && sscanf(text, "%" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64, &f->bytes,
+			   &f->inode, &f->birth_ns, &f->mtime_ns) != 4)
+		return -EINVAL;
+	return 0;
+}
+
+static uint64_t time_ns(struct statx_timestamp t)
+{
+	return (uint64_t)t.tv_sec * 1000000000u + t.tv_nsec;
+}
+
+int book_look(struct book_file *f, int dir, const char *name)
+{
+	struct statx st;
+
+	if (statx(dir, name, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS | STATX_BTIME, &st) < 0)
+		return -errno;
+	*f = (struct book_file){
+		.bytes = st.stx_size,
+		.inode = st.stx_ino,
+		.birth_ns = st.stx_mask & STATX_BTIME ? time_ns(st.stx_btime) : 0,
+		.mtime_ns = time_ns(st.stx_mtime),
+		.allocated = st.stx_blocks * 512,
+		.regular = S_ISREG(st.stx_mode),
+		.folder = S_ISDIR(st.stx_mode),
+	};
+	return 0;
+}
+
+/* Numbers are given again to new files, but not with the same birth. */
+bool book_same_file(const struct book_entry *e, const struct book_file *now)
+{
+	const struct book_file *was = &e->file;
+
+	return !e->complete || !was->inode ||
+	       (now->inode == was->inode && now->birth_ns == was->birth_ns) ||
+	       (now->bytes == was->bytes && now->mtime_ns == was->mtime_ns);
+}
+
 /* A name in the folder or in one of its sub-folders, and nowhere else. */
 static bool stays_inside(const char *name)
 {
@@ -96,11 +143,11 @@ static bool stays_inside(const char *name)
 /* One line without its end.  One that could not be written to its end is as good as none. */
 static int take_line(struct book *b, char *line)
 {
-	char *key = strchr(line, ' '), what = line[0];
+	char *rest = strchr(line, ' '), what = line[0];
 	struct book_entry *e;
 
-	if (key)
-		*key++ = '\0';
+	if (rest)
+		*rest++ = '\0';
 	if (!line[0] || !line[1])
 		return 0;
 	if (!strchr("+=-", what) || !stays_inside(line + 1))
@@ -111,12 +158,11 @@ static int take_line(struct book *b, char *line)
 	if (!e)
 		return -ENOMEM;
 	if (what == '=')
-		e->complete = true;
-	else
-		e->count += what == '+' ? 1 : -1;
+		return set_complete(e, rest);
+	e->count += what == '+' ? 1 : -1;
 	if (e->count <= 0)
 		e->complete = false;
-	return key ? set_key(e, key) : 0;
+	return rest ? set_key(e, rest) : 0;
 }
 
 static bool take_title(struct book *b, const char *line)
@@ -210,4 +256,50 @@ int book_begin(int fd, const struct place_opts *o, unsigned made)
 	if (ftruncate(fd, 0) < 0)
 		return -errno;
 	return write(fd, line, (size_t)n) == n ? 0 : errno ? -errno : -EIO;
+}
+
+/* ------------------------------------------------------------------ writing */
+
+/* One write(2) each, so that lines of several threads do not mix. */
+static int append(struct place_dir *d, const char *line, size_t len)
+{
+	ssize_t done = write(d->journal, line, len);
+
+	if (done == (ssize_t)len)
+		return 0;
+	if (done < 0)
+		return -errno;
+	done = write(d->journal, "\n", 1); /* part of a line: the next one needs one of its own */
+	return -ENOSPC;
+}
+
+int dir_note(struct place_dir *d, char what, const char *name, const char *key, uint32_t len)
+{
+	bool cut = key && place_name_cut(key, len);
+	CLEANUP_FREE char *big = cut ? malloc(PLACE_NAME + 16 + 3 * (uint64_t)len) : NULL;
+	char small[PLACE_NAME + 16], *line = cut ? big : small;
+	int n;
+
+	if (!line)
+		return -ENOMEM;
+	n = sprintf(line, "%c%s", what, name);
+	if (cut) {
+		line[n++] = ' ';
+		n += (int)place_escape(line + n, key, len);
+	}
+	line[n++] = '\n';
+	return append(d, line, (size_t)n);
+}
+
+int dir_note_complete(struct place_dir *d, const char *name)
+{
+	char line[PLACE_NAME + 100];
+	struct book_file f;
+	int n, r = book_look(&f, d->fd, name);
+
+	if (r < 0)
+		return r;
+	n = snprintf(line, sizeof(line), "=%s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
+		     name, f.bytes, f.inode, f.birth_ns, f.mtime_ns);
+	return append(d, line, (size_t)n);
 }

@@ -44,15 +44,10 @@ static int strange(const struct look *l, const char *sub, const char *name, stru
 			   l->path, sub, name);
 }
 
-/* What the name @entry (below the folder) is; type 0: it cannot be looked at. */
-static mode_t type_of(const struct look *l, const char *name, uint64_t *ret_bytes)
+/* The file that the book knows, not another one under its name. */
+static bool is_ours(const struct book_entry *e, const struct book_file *file)
 {
-	struct stat st;
-
-	if (fstatat(l->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return 0;
-	*ret_bytes = (uint64_t)st.st_blocks * 512;
-	return st.st_mode & S_IFMT;
+	return e && file->regular && book_same_file(e, file);
 }
 
 static int look_folder(struct look *l, const char *sub, struct sluice_err *err);
@@ -60,24 +55,24 @@ static int look_folder(struct look *l, const char *sub, struct sluice_err *err);
 static int look_entry(struct look *l, const char *sub, const char *name, struct sluice_err *err)
 {
 	char below[NAME_MAX + 8];
-	uint64_t bytes = 0;
-	mode_t type;
+	struct book_file file;
 
 	if (!strcmp(name, ".") || !strcmp(name, ".."))
 		return 0;
 	snprintf(below, sizeof(below), "%s%s", sub, name);
-	type = type_of(l, below, &bytes);
-	if (!sub[0] && !strcmp(name, "lost+found") && type == S_IFDIR)
+	if (book_look(&file, l->fd, below) < 0)
+		return strange(l, sub, name, err);
+	if (!sub[0] && !strcmp(name, "lost+found") && file.folder)
 		return 0; /* of the file system */
 	if (!sub[0] && !strcmp(name, BOOK_NAME))
 		return 0;
-	if (!sub[0] && type == S_IFDIR && l->book.hashed && is_subfolder(name)) {
+	if (!sub[0] && file.folder && l->book.hashed && is_subfolder(name)) {
 		snprintf(below, sizeof(below), "%s/", name);
 		return look_folder(l, below, err);
 	}
-	if (type != S_IFREG || !book_find(&l->book, below))
+	if (!is_ours(book_find(&l->book, below), &file))
 		return strange(l, sub, name, err);
-	l->freed += bytes;
+	l->freed += file.allocated;
 	return 0;
 }
 
@@ -235,14 +230,14 @@ int dir_check(const char *path, const struct place_opts *o, uint64_t *ret_freed,
 static int remove_all(int dir, const struct book *book, bool halves_only)
 {
 	struct book_entry *e = NULL;
-	struct stat st;
+	struct book_file file;
 	uint64_t pos = 0;
 	int r = 0;
 
 	while ((e = book_next(book, &pos, e))) {
 		if (halves_only && e->complete)
 			continue;
-		if (fstatat(dir, e->name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
+		if (book_look(&file, dir, e->name) < 0 || !is_ours(e, &file))
 			continue;
 		if (unlinkat(dir, e->name, 0) < 0 && errno != ENOENT && r == 0)
 			r = -errno;
@@ -276,18 +271,20 @@ static int remember_entry(struct place *p, unsigned dir, const struct book_entry
 	return 0;
 }
 
-/* Objects of an earlier run that are complete. */
+/*
+ * Objects of an earlier run that are complete.  One whose file has become shorter is still as long
+ * as it was: who reads it shall hear of that.
+ */
 static int remember(struct place *p, unsigned dir, const struct look *l, struct sluice_err *err)
 {
 	struct book_entry *e = NULL;
-	struct stat st;
+	struct book_file file;
 	uint64_t pos = 0;
 	int r = 0;
 
 	while (r == 0 && (e = book_next(&l->book, &pos, e)))
-		if (e->complete && fstatat(l->fd, e->name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-		    S_ISREG(st.st_mode))
-			r = remember_entry(p, dir, e, (uint64_t)st.st_size);
+		if (e->complete && book_look(&file, l->fd, e->name) == 0 && is_ours(e, &file))
+			r = remember_entry(p, dir, e, e->file.inode ? e->file.bytes : file.bytes);
 	return r < 0 ? sluice_fail(err, r, "%s: %s", l->path, strerror(-r)) : 0;
 }
 
@@ -455,29 +452,4 @@ int dirs_close(struct place *p, struct sluice_err *err)
 	free(p->dirs);
 	p->dirs = NULL;
 	return first;
-}
-
-int dir_note(struct place_dir *d, char what, const char *name, const char *key, uint32_t len)
-{
-	bool cut = key && place_name_cut(key, len);
-	CLEANUP_FREE char *big = cut ? malloc(PLACE_NAME + 16 + 3 * (uint64_t)len) : NULL;
-	char small[PLACE_NAME + 16], *line = cut ? big : small;
-	ssize_t done;
-	int n;
-
-	if (!line)
-		return -ENOMEM;
-	n = sprintf(line, "%c%s", what, name);
-	if (cut) {
-		line[n++] = ' ';
-		n += (int)place_escape(line + n, key, len);
-	}
-	line[n++] = '\n';
-	done = write(d->journal, line, (size_t)n);
-	if (done == n)
-		return 0;
-	if (done < 0)
-		return -errno;
-	done = write(d->journal, "\n", 1); /* part of a line: the next one needs one of its own */
-	return -ENOSPC;
 }

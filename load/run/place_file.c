@@ -146,7 +146,7 @@ int place_file_done(struct place *p, struct place_ref ref, const char *key, uint
 	if (p->o.durability == SLUICE_DURABLE_FULL && fsync(d->fd) < 0)
 		r = -errno;
 	if (r == 0)
-		r = dir_note(d, '=', name, NULL, 0);
+		r = dir_note_complete(d, name);
 	return r < 0 ? fail(p, ref, name, "cannot write it down", r, err) : 0;
 }
 

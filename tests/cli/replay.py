@@ -483,6 +483,37 @@ def writes_wait_for_deletions_before_they_exceed_the_capacity():
 
 
 @in_folder
+def another_file_under_the_name_of_an_object_is_somebody_elses():
+    write_rows('w.csv', 'W a 5000\nW b 70000')
+    for layout in 'files', 'hashed':
+        args = ['w.csv', *FLAT, '--target', layout, '--layout', layout]
+        replay(*args, '--keep')
+        mine = next(name for name in tree() if name.endswith('/a'))
+        os.remove(mine)
+        refused_as_it_was = tree()
+        with open(mine, 'w') as f:
+            f.write('mine')
+        for more in [], ['--reuse']:
+            refused(*args, *more, says='was not made here')
+        with open(mine) as f:
+            assert f.read() == 'mine' and set(tree()) == {*refused_as_it_was, mine}
+        os.remove(mine)
+        assert replay(*args, '--reuse')['replay']['cache']['reused'] == 1  # b; and it is removed
+        assert not os.path.exists(layout)
+
+
+@in_folder
+def a_kept_object_that_became_shorter_is_an_error():
+    write_rows('w.csv', 'W a 100000\nW b 100000')
+    write_rows('r.csv', 'R a 100000\nR b 100000')
+    replay('w.csv', *FLAT, '--target', 'd', '--keep')
+    os.truncate('d/a', 50000)
+    for more in [], ['--verify']:
+        result = replay('r.csv', *FLAT, '--target', 'd', '--reuse', '--keep', *more, status=1)
+        assert result['replay']['errors']['reads'] == 1 and ' d/a: ' in result['said'] and '50000' in result['said'], result['said']
+
+
+@in_folder
 def what_is_larger_than_the_capacity_is_not_written():
     write_rows('t.csv', 'W a 4096\nW a 9000\nR a 9000\nW b 4096')
     result = replay('t.csv', *FLAT, '--target', 'd', '--capacity', 8192, '--missing', 'skip')
