@@ -20,8 +20,8 @@
 #include "base/util.h"
 
 enum {
-	PLAIN_BYTES = 512 << 10,  /* of a buffer */
-	FRAME_BYTES = 4096 << 10, /* of a buffer that becomes a frame */
+	PLAIN_BYTES = 512 << 10, /* of a buffer */
+	ZSTD_BYTES = 4096 << 10, /* of one that is compressed, then flushed */
 };
 static const uint64_t flush_ns = 1000000000;
 
@@ -66,18 +66,29 @@ static int write_all(int fd, const char *from, size_t len)
 	return 0;
 }
 
+/* All is one frame; what was flushed can be read whatever becomes of us. */
+static int compress(struct sink_private *p, const char *from, size_t len, ZSTD_EndDirective end)
+{
+	ZSTD_inBuffer in = {from, len, 0};
+	size_t left;
+	int r = 0;
+
+	do {
+		ZSTD_outBuffer out = {p->packed, p->packed_size, 0};
+
+		left = ZSTD_compressStream2(p->cctx, &out, &in, end);
+		if (ZSTD_isError(left))
+			return -ENOMEM; /* the only thing that can go wrong */
+		r = write_all(p->fd, p->packed, out.pos);
+	} while (r == 0 && left);
+	return r;
+}
+
 static int emit(struct sink_private *p, const char *from, size_t len)
 {
-	size_t n;
-
 	if (!len)
 		return 0;
-	if (!p->cctx)
-		return write_all(p->fd, from, len);
-	n = ZSTD_compress2(p->cctx, p->packed, p->packed_size, from, len);
-	if (ZSTD_isError(n))
-		return -ENOMEM; /* the only thing that can go wrong */
-	return write_all(p->fd, p->packed, n);
+	return p->cctx ? compress(p, from, len, ZSTD_e_flush) : write_all(p->fd, from, len);
 }
 
 /* Sleep until a buffer is full, or the next flush is due if there is one; called with the lock. */
@@ -216,6 +227,8 @@ int sink_close(struct sink *s, struct sluice_err *err)
 	pthread_mutex_unlock(&p->lock);
 	pthread_join(p->thread, NULL);
 	r = p->error;
+	if (r == 0 && p->cctx)
+		r = compress(p, NULL, 0, ZSTD_e_end);
 	if (p->fd != STDOUT_FILENO && close(p->fd) < 0 && r == 0)
 		r = -errno;
 	if (r < 0)
@@ -260,7 +273,7 @@ static int open_file(struct sink_private *p, struct sluice_err *err)
 
 static int setup_zstd(struct sink_private *p, int level)
 {
-	p->packed_size = ZSTD_compressBound(p->size);
+	p->packed_size = ZSTD_CStreamOutSize();
 	p->packed = malloc(p->packed_size);
 	p->cctx = ZSTD_createCCtx();
 	if (!p->packed || !p->cctx)
@@ -274,7 +287,7 @@ static int setup_zstd(struct sink_private *p, int level)
 
 static int setup_memory(struct sink_private *p, const struct sink_opts *o)
 {
-	p->size = o->zstd ? FRAME_BYTES : PLAIN_BYTES;
+	p->size = o->zstd ? ZSTD_BYTES : PLAIN_BYTES;
 	p->buf[0] = malloc(p->size);
 	p->buf[1] = malloc(p->size);
 	if (!p->path || !p->buf[0] || !p->buf[1])

@@ -12,7 +12,8 @@
  *	... write it at @at ...
  *	sink_commit(s, end);			up to here it may go to the file
  *
- * What the thread takes at a time is whole records; compressed, it becomes a frame of its own.
+ * What the thread takes at a time is whole records; compressed, all of it is one frame that is
+ * flushed each time.
  * A struct sink stays where it is while it is open.
  */
 #include <stdatomic.h>

@@ -79,7 +79,7 @@ struct trace_writer_opts {
 	enum trace_pack pack;     /* compressed or not; TRACE_PACK_NAME: when it ends in .zst */
 	int zstd_level;           /* 0: 3 */
 	/*
-	 * The same rows give the same file, compressed too: frames end by their size, not by the
+	 * The same rows give the same file, compressed too: it is flushed by size, not by the
 	 * clock.  For rows that come without pauses.
 	 */
 	bool steady;
@@ -89,7 +89,7 @@ struct trace_writer_opts {
 struct trace_writer;
 /*
  * Create @path ("-": standard output), its folders too.  A thread takes rows to the file when
- * there are many of them, and once a second; what is compressed becomes a frame of its own each
+ * there are many of them, and once a second; what is compressed is one frame, flushed each
  * time.  So what a killed program leaves behind can be read, and lacks at most its last second; a
  * plain file may end in a torn row.
  */
