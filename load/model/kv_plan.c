@@ -69,7 +69,7 @@ static bool choose_prompt(struct plan *p, uint32_t *prompt)
 
 /*
  * Upstream never writes the prompt it then wants to read, and counts its bytes as saved all the
- * same.
+ * same.  Where nothing is to be written it is missing here, too.
  */
 static int prefix(struct plan *p)
 {
@@ -86,7 +86,7 @@ static int prefix(struct plan *p)
 	r = read_entry(p, key, KV_SYSTEM);
 	if (r > 0 || (r == 0 && o->compat))
 		p->ret->prefix_bytes_saved = words * kv_model_bytes_per_token(o->model);
-	if (r == 0 && keep_prompt(p->l, prompt))
+	if (r == 0 && !o->decode_only && keep_prompt(p->l, prompt))
 		r = write_entry(p, key, words);
 	p->ret->prefix_hit = true;
 	p->kind = KV_SYSTEM;

@@ -231,8 +231,8 @@ static void autoscaling(FILE *f, const struct kv_report *r)
 	if (!r->job->params->autoscale)
 		return;
 	heading(f, "Autoscaling");
-	fprintf(f, "  %u users at first, %u at the end, %u at most\n", res->users_start,
-		res->users_end, res->users_peak);
+	fprintf(f, "  %u users at first, %u at the end; the most tokens per second with %u\n",
+		res->users_start, res->users_end, res->users_peak);
 	for (uint32_t i = 0; i < res->nr_scale; i++)
 		if (strcmp(res->scale[i].action, "hold") != 0)
 			fprintf(f, "  %8.1f s  %-10s to %u users (saturation %.2f)\n",

@@ -89,6 +89,20 @@ static void decode_only_reads_what_was_put_in_before(void)
 	}
 }
 
+static void decode_only_writes_no_prompts(void)
+{
+	kvrun.params.decode_only = true;
+	kvrun.params.config.system_prompt_hit_probability = 1;
+	kvrun.params.users = 2;
+	kvrun.params.gpu_gb = kvrun.params.cpu_gb = 0;
+	kvrun.params.storage_gb = 2;
+	kvrun_ok();
+	kvrun_clean();
+	T_EQ(kvrun.r.counts.prefill_writes, 0);
+	T_EQ(kvrun.r.counts.tier_written[KV_NVME], 0);
+	T_EQ(kvrun.r.entries[KV_NVME], 20);
+}
+
 static void preconditioning_fills_the_cache_and_counts_nothing(void)
 {
 	uint64_t precond = 0;
@@ -262,6 +276,7 @@ int main(int argc, char **argv)
 		T_CASE(the_live_order_serves_by_priority),
 		T_CASE(prefill_only_reads_nothing_back),
 		T_CASE(decode_only_reads_what_was_put_in_before),
+		T_CASE(decode_only_writes_no_prompts),
 		T_CASE(preconditioning_fills_the_cache_and_counts_nothing),
 		T_CASE(documents_are_put_in_and_read),
 		T_CASE(documents_that_are_forgotten_leave_the_tiers),
