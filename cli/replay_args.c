@@ -38,7 +38,10 @@ const struct cli_opt replay_opts[] = {
 		struct replay_args, capacity, 0, "capacity", "BYTES", NULL, 4096, 1ull << 60,
 		"of each target: what has not been used for longest is deleted; default: no limit"),
 	CLI_FLAG(struct replay_args, keep, 0, "keep", "leave the objects for a later run"),
-	CLI_FLAG(struct replay_args, reuse, 0, "reuse", "begin with what --keep has left"),
+	CLI_FLAG(struct replay_args, reuse, 0, "reuse",
+		 "begin with what an earlier run has left, even one that was killed"),
+	CLI_FLAG(struct replay_args, fresh, 0, "fresh",
+		 "remove what --keep has left, which is used otherwise"),
 	CLI_FLAG(struct replay_args, new_files, 0, "new-files",
 		 "make new files instead of writing over those of deleted objects"),
 	CLI_FLAG(struct replay_args, no_check, 0, "no-check",
@@ -208,6 +211,8 @@ static int check_pairs(const struct replay_setup *s, const struct replay_args *a
 	if (a->verify && null)
 		return cli_usage(&cmd_replay,
 				 "--verify and null, which keeps nothing, exclude each other");
+	if (a->reuse && a->fresh)
+		return cli_usage(&cmd_replay, "--reuse and --fresh exclude each other");
 	if (a->prefill && s->once)
 		return cli_usage(&cmd_replay, "--prefill: the trace has to be read twice: give a "
 					      "file, without --no-check");
@@ -231,6 +236,7 @@ int replay_setup(struct replay_setup *s, const struct replay_args *a, const char
 	job->keep = a->keep;
 	job->new_files = a->new_files;
 	job->reuse = a->reuse;
+	job->fresh = a->fresh;
 	job->durability = a->durability;
 	job->prefill = a->prefill;
 	job->verify = a->verify;

@@ -17,7 +17,7 @@ struct replay_args {
 	uint32_t layout, missing, durability, depth, workers;
 	uint64_t capacity, seed;
 	const char *pace, *export_fio;
-	bool keep, reuse, new_files, no_check, prefill, verify, dry_run;
+	bool keep, reuse, fresh, new_files, no_check, prefill, verify, dry_run;
 	struct cli_how how;
 	struct cli_result_args out;
 };

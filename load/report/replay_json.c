@@ -64,6 +64,7 @@ static json_t *settings_json(const struct replay_job *job)
 	json_object_set_new(j, "capacity", job->capacity ? whole(job->capacity) : json_null());
 	json_object_set_new(j, "keep", json_boolean(job->keep));
 	json_object_set_new(j, "reuse", json_boolean(job->reuse));
+	json_object_set_new(j, "fresh", json_boolean(job->fresh));
 	json_object_set_new(j, "pace", job->pace > 0 ? json_real(job->pace) : json_null());
 	json_object_set_new(j, "depth", whole(job->depth));
 	json_object_set_new(j, "missing", json_string(replay_missing_words[job->missing]));

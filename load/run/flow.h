@@ -74,6 +74,8 @@ struct place;
 int place_open(struct place **out, const struct place_opts *o, struct sluice_err *err);
 /* The same checks, creating nothing; -ENOSPC or -ENOMEM where the capacity is not there. */
 int place_check(const struct place_opts *o, struct sluice_err *err);
+/* Has an earlier run left objects there with keep? */
+bool place_is_kept(const struct place_opts *o);
 /* Bytes of objects that would fit now, what place_open() would remove counted as free. */
 int place_room(const struct place_opts *o, uint64_t *ret_bytes, struct sluice_err *err);
 /* Removes what it made unless keep; -errno when something could not be removed or kept. */

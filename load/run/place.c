@@ -18,6 +18,7 @@
 #include "base/util.h"
 #include "load/run/content.h"
 #include "load/run/files.h"
+#include "load/run/place_book.h"
 #include "load/run/ram.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -116,6 +117,16 @@ int place_room(const struct place_opts *o, uint64_t *ret_bytes, struct sluice_er
 		*ret_bytes = UINT64_MAX;
 		return 0;
 	}
+}
+
+bool place_is_kept(const struct place_opts *o)
+{
+	if (o->kind == PLACE_SLAB)
+		return o->nr_paths && slab_is_kept(o->paths[0]);
+	for (unsigned i = 0; o->kind == PLACE_FILES && i < o->nr_paths; i++)
+		if (book_is_kept(o->paths[i]))
+			return true;
+	return false;
 }
 
 int place_check(const struct place_opts *o, struct sluice_err *err)

@@ -147,6 +147,7 @@ bool spare_keep(struct place *p, unsigned dir, const char *name);
 int spare_take(struct place *p, unsigned dir, const char *name, uint64_t bytes);
 
 /* ---- place_slab.c */
+bool slab_is_kept(const char *path);
 int slab_check(const struct place_opts *o, uint64_t *ret_room, struct sluice_err *err);
 int slab_open(struct place *p, struct sluice_err *err);
 int slab_close(struct place *p, struct sluice_err *err);

@@ -16,6 +16,8 @@
 #include "load/run/place.h"
 
 #define BOOK_TITLE "sluice-objects 1 "
+#define BOOK_KEPT  "\n!kept\n"
+#define BOOK_USED  "\n!used\n" /* the last line may have no end */
 
 static struct book_entry **bucket_of(const struct book *b, const char *name)
 {
@@ -148,7 +150,7 @@ static int take_line(struct book *b, char *line)
 
 	if (rest)
 		*rest++ = '\0';
-	if (!line[0] || !line[1])
+	if (!line[0] || !line[1] || what == '!')
 		return 0;
 	if (!strchr("+=-", what) || !stays_inside(line + 1))
 		return -EINVAL;
@@ -244,6 +246,18 @@ struct book_entry *book_next(const struct book *b, uint64_t *pos, struct book_en
 	}
 }
 
+bool book_is_kept(const char *folder)
+{
+	char path[PLACE_PATH], end[sizeof(BOOK_KEPT) - 1];
+	off_t at;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, BOOK_NAME);
+	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	at = fd < 0 ? -1 : lseek(fd, -(off_t)sizeof(end), SEEK_END);
+	return at > 0 && pread(fd, end, sizeof(end), at) == sizeof(end) &&
+	       !memcmp(end, BOOK_KEPT, sizeof(end));
+}
+
 int book_begin(int fd, const struct place_opts *o, unsigned made)
 {
 	char line[128];
@@ -261,15 +275,15 @@ int book_begin(int fd, const struct place_opts *o, unsigned made)
 /* ------------------------------------------------------------------ writing */
 
 /* One write(2) each, so that lines of several threads do not mix. */
-static int append(struct place_dir *d, const char *line, size_t len)
+static int append(int fd, const char *line, size_t len)
 {
-	ssize_t done = write(d->journal, line, len);
+	ssize_t done = write(fd, line, len);
 
 	if (done == (ssize_t)len)
 		return 0;
 	if (done < 0)
 		return -errno;
-	done = write(d->journal, "\n", 1); /* part of a line: the next one needs one of its own */
+	done = write(fd, "\n", 1); /* part of a line: the next one needs one of its own */
 	return -ENOSPC;
 }
 
@@ -288,7 +302,7 @@ int dir_note(struct place_dir *d, char what, const char *name, const char *key, 
 		n += (int)place_escape(line + n, key, len);
 	}
 	line[n++] = '\n';
-	return append(d, line, (size_t)n);
+	return append(d->journal, line, (size_t)n);
 }
 
 int dir_note_complete(struct place_dir *d, const char *name)
@@ -301,5 +315,12 @@ int dir_note_complete(struct place_dir *d, const char *name)
 		return r;
 	n = snprintf(line, sizeof(line), "=%s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
 		     name, f.bytes, f.inode, f.birth_ns, f.mtime_ns);
-	return append(d, line, (size_t)n);
+	return append(d->journal, line, (size_t)n);
+}
+
+int book_note_all(int fd, bool kept)
+{
+	const char *line = kept ? BOOK_KEPT : BOOK_USED;
+
+	return append(fd, line, strlen(line));
 }

@@ -11,6 +11,7 @@
  *	=NAME BYTES INODE BIRTH MTIME
  *			is complete; its size, number and times (ns) then
  *	-NAME		is gone, or was not made after all
+ *	!WORD		of all of them: "kept" by the run that ends here, "used" by another one
  *
  * A name that was made more often than it went is ours, unless another file has it now.  Lines are
  *appended with one write(2) each, so that they survive a killed program and several threads.
@@ -57,6 +58,10 @@ struct book_entry *book_find(const struct book *b, const char *name);
 bool book_same_file(const struct book_entry *e, const struct book_file *now);
 /* One after the other: start with *@pos = 0 and NULL. */
 struct book_entry *book_next(const struct book *b, uint64_t *pos, struct book_entry *e);
+/* A line on all of them: kept, or used. */
+int book_note_all(int fd, bool kept);
+/* Does the last line of the one in the folder say that its objects were kept? */
+bool book_is_kept(const char *folder);
 /* The first line, for a new one; @made as in struct book. */
 int book_begin(int fd, const struct place_opts *o, unsigned made);
 

@@ -120,7 +120,7 @@ static int look_marker(struct look *l, struct sluice_err *err)
 		return sluice_fail(
 			err, -EINVAL,
 			"%s: the objects of the earlier run are %s%s; use the same layout "
-			"to take them over",
+			"to take them over, or have them removed (--fresh)",
 			l->path,
 			l->book.slab  ? "in a slab"
 			: l->book.npy ? "npy files"
@@ -303,7 +303,7 @@ static int new_marker(struct look *l, struct sluice_err *err)
 static int take_over(struct place *p, unsigned dir, struct look *l, struct sluice_err *err)
 {
 	bool reuse = p->o.reuse && l->marker >= 0 && l->book.nr;
-	int r;
+	int r = 0;
 
 	if (l->marker < 0) {
 		r = new_marker(l, err);
@@ -314,8 +314,10 @@ static int take_over(struct place *p, unsigned dir, struct look *l, struct sluic
 	if (r < 0)
 		return sluice_fail(err, r, "%s: cannot remove what an earlier run left: %s",
 				   l->path, strerror(-r));
-	if (reuse && write(l->marker, "\n", 1) != 1) /* the last line may have no end */
-		return sluice_fail(err, -errno, "%s/%s: %s", l->path, BOOK_NAME, strerror(errno));
+	if (reuse)
+		r = book_note_all(l->marker, false);
+	if (r < 0)
+		return sluice_fail(err, r, "%s/%s: %s", l->path, BOOK_NAME, strerror(-r));
 	if (reuse)
 		return p->o.kind == PLACE_FILES ? remember(p, dir, l, err) : 0;
 	r = book_begin(l->marker, &p->o, p->dirs[dir].made ? p->dirs[dir].made : l->book.made);
@@ -443,6 +445,11 @@ int dirs_close(struct place *p, struct sluice_err *err)
 		if (d->journal >= 0 && !keep) {
 			r = dir_empty(p, d, first ? NULL : err);
 			first = first ? first : r;
+		} else if (d->journal >= 0 && p->ready) {
+			r = book_note_all(d->journal, true);
+			if (r < 0 && !first)
+				first = sluice_fail(err, r, "%s/%s: %s", d->path, BOOK_NAME,
+						    strerror(-r));
 		}
 		if (d->journal >= 0)
 			close(d->journal);

@@ -155,6 +155,19 @@ static int look(struct slab_look *l, const char *path, struct sluice_err *err)
 	return r;
 }
 
+bool slab_is_kept(const char *path)
+{
+	struct slab_look l;
+	char inside[PLACE_PATH];
+
+	if (look(&l, path, NULL) < 0)
+		return false;
+	snprintf(inside, sizeof(inside), "%s/%s", path, SLAB_FILE);
+	if (l.folder && look(&l, inside, NULL) < 0)
+		return false;
+	return l.ours && l.head.kept;
+}
+
 /* Units that a device has room for, beside head and index. */
 static uint64_t device_units(uint64_t bytes, uint32_t unit)
 {
@@ -362,16 +375,19 @@ static int make_map(struct place *p, uint64_t units, struct sluice_err *err)
 static int reopen(struct place *p, const struct slab_look *l, struct sluice_err *err)
 {
 	const struct slab_head *h = &l->head;
-	uint64_t want = p->o.capacity / p->unit;
+	uint64_t units = max_u64(h->units, p->o.capacity / p->unit);
 	int r;
 
-	if (h->unit != p->unit || (want && want != h->units))
-		return sluice_fail(err, -EINVAL,
-				   "%s: has %" PRIu64
-				   " units of %u bytes; use the same capacity to "
-				   "take over its objects",
-				   p->slab, h->units, h->unit);
-	r = make_map(p, h->units, err);
+	if (h->unit != p->unit)
+		return sluice_fail(
+			err, -EINVAL,
+			"%s: has units of %u bytes, %u are needed; use the same capacity "
+			"to take over its objects, or have them removed (--fresh)",
+			p->slab, h->unit, p->unit);
+	if (l->device && units > device_units(l->bytes, p->unit))
+		return sluice_fail(err, -ENOSPC, "%s: has room for %" PRIu64 " bytes only", p->slab,
+				   h->units * h->unit);
+	r = make_map(p, units, err);
 	if (r == 0)
 		r = load_index(p, h, err);
 	return r;

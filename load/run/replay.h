@@ -49,8 +49,9 @@ struct replay_job {
 	struct replay_target tiers[REPLAY_TIERS];
 	enum replay_layout layout;
 	uint64_t capacity; /* of each target, bytes; the longest unused go.  0: no limit */
-	bool keep, reuse;
-	bool new_files; /* do not write over those of deleted objects */
+	bool keep;
+	bool reuse, fresh; /* what is there; neither: what was kept is used, the rest is not */
+	bool new_files;    /* do not write over those of deleted objects */
 	uint32_t durability;
 	/* how */
 	double pace;    /* 1: as recorded, 2: twice as fast; 0: flat out */

@@ -60,7 +60,6 @@ static int add_paths(struct replay_map *m, const struct replay_target *t,
 	struct place_opts o = {.layout = PLACE_RAW,
 			       .hashed = job->layout == REPLAY_HASHED,
 			       .keep = job->keep,
-			       .reuse = job->reuse,
 			       .recycle = !job->new_files,
 			       .durability = job->durability};
 	enum place_kind kind;
@@ -78,8 +77,10 @@ static int add_paths(struct replay_map *m, const struct replay_target *t,
 	}
 	o.paths = t->paths;
 	o.nr_paths = o.kind == PLACE_SLAB ? 1 : t->nr_paths;
-	for (unsigned i = 0; r == 0 && i < t->nr_paths; i += o.nr_paths, o.paths += o.nr_paths)
+	for (unsigned i = 0; r == 0 && i < t->nr_paths; i += o.nr_paths, o.paths += o.nr_paths) {
+		o.reuse = job->reuse || (!job->fresh && place_is_kept(&o));
 		r = add_place(m, &o, err);
+	}
 	return r;
 }
 

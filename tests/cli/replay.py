@@ -526,20 +526,31 @@ def kept_objects_serve_another_run():
     rows = some_rows()
     write_trace('t.csv', rows)
     write_trace('reads.csv', [r for r in rows if r[1] == 'Read'])
-    for target in ['d'], ['h', '--layout', 'hashed'], ['s/', '--layout', 'slab', '--capacity', '512M']:
+    for target in ['d'], ['h', '--layout', 'hashed'], ['s/', '--layout', 'slab'], ['a.slab', '--layout', 'slab', '--capacity', '512M']:
         replay('t.csv', *FLAT, '--target', *target, '--keep')
-        again = replay('reads.csv', *FLAT, '--target', *target, '--reuse', '--keep', '--verify', '--missing', 'fail')
-        assert again['replay']['cache']['reused'] == sum(r[1] == 'Write' for r in rows), target
-        assert again['bytes_written'] == 0 and again['replay']['cache']['misses'] == 0
-        fresh = replay('reads.csv', *FLAT, '--target', *target, '--missing', 'skip')
+        for more in [], ['--reuse']:
+            again = replay('reads.csv', *FLAT, '--target', *target, '--keep', '--verify', '--missing', 'fail', *more)
+            assert again['replay']['cache']['reused'] == sum(r[1] == 'Write' for r in rows), target
+            assert again['bytes_written'] == 0 and again['replay']['cache']['misses'] == 0
+        refused('reads.csv', *FLAT, '--target', *target, '--reuse', '--fresh', says='exclude each other')
+        fresh = replay('reads.csv', *FLAT, '--target', *target, '--missing', 'skip', '--fresh')
         assert fresh['replay']['cache']['reused'] == 0 and fresh['replay']['cache']['hits'] == 0
+
+
+@in_folder
+def a_kept_slab_grows_for_a_larger_trace():
+    write_rows('small.csv', 'W a 100000')
+    write_rows('large.csv', 'R a 100000\nW b 3000000\nR b 3000000')
+    replay('small.csv', *FLAT, '--target', 'x.slab', '--layout', 'slab', '--keep')
+    result = replay('large.csv', *FLAT, '--target', 'x.slab', '--layout', 'slab', '--verify', '--missing', 'fail')
+    assert result['replay']['cache']['reused'] == 1 and not os.path.exists('x.slab')
 
 
 @in_folder
 def files_of_deleted_objects_are_written_over_unless_new_ones_are_asked_for():
     op_log('log.tsv', [('PUT', 100000, 'b/x', ''), ('DELETE', 0, 'b/x', ''), ('PUT', 90000, 'b/y', ''), ('GET', 90000, 'b/y', '')])
     for more in [], ['--new-files']:
-        replay('log.tsv', *FLAT, '--target', 'd', '--depth', 1, '--verify', '--keep', *more)
+        replay('log.tsv', *FLAT, '--target', 'd', '--depth', 1, '--verify', '--keep', '--fresh', *more)
         with open('d/.sluice-objects', encoding='utf-8') as f:
             assert ('spare' in f.read()) == (not more)
         assert [os.path.getsize(f) for f in glob.glob('d/*')] == [90000], os.listdir('d')

@@ -353,7 +353,7 @@ static void without_reuse_kept_objects_are_removed(void)
 
 static void another_layout_does_not_take_over_and_does_no_harm(void)
 {
-	struct place_opts o = raw, larger = slab;
+	struct place_opts o = raw, finer = slab;
 
 	earlier_run(npy, "k");
 	o.reuse = true;
@@ -369,16 +369,16 @@ static void another_layout_does_not_take_over_and_does_no_harm(void)
 	take_over(npy, "k");
 	clean("k");
 	earlier_run(slab, "k");
-	larger.reuse = true;
-	larger.capacity = MIB(9);
+	finer.reuse = true;
+	finer.unit = 4096;
 	{
 		const char *path = t_path("k");
 		struct place *p;
 
-		larger.paths = &path;
-		larger.nr_paths = 1;
-		T_EQ(place_open(&p, &larger, &err), -EINVAL);
-		T_STR_HAS(err.msg, "128 units");
+		finer.paths = &path;
+		finer.nr_paths = 1;
+		T_EQ(place_open(&p, &finer, &err), -EINVAL);
+		T_STR_HAS(err.msg, "units of 65536 bytes, 4096 are needed");
 	}
 	take_over(slab, "k");
 	clean("k");
