@@ -12,50 +12,33 @@
 #include "load/report/fio_job.h"
 #include "load/report/kv_report.h"
 
-static uint64_t step_bytes(unsigned i)
-{
-	return 4096ull << i;
-}
-
-static void count(struct fio_blocks *n, const struct run_series *s, uint64_t block)
+static void count(struct blocks *n, const struct run_series *s, uint64_t block)
 {
 	double each = s->nr_samples ? (double)s->ops / s->nr_samples : 0;
 
-	for (uint32_t i = 0; i < s->nr_samples; i++) {
-		uint64_t rest = s->samples[i].bytes % block;
-		unsigned k = 0;
-
-		n->whole += each * (double)(s->samples[i].bytes / block);
-		if (!rest)
-			continue;
-		while (k + 1 < FIO_STEPS && step_bytes(k) < rest)
-			k++;
-		if (step_bytes(k) >= block)
-			n->whole += each;
-		else
-			n->steps[k] += each;
-	}
+	for (uint32_t i = 0; i < s->nr_samples; i++)
+		blocks_add(n, s->samples[i].bytes, block, each);
 }
 
 int kv_report_fio(FILE *f, const struct kv_report *r)
 {
 	const struct run_series *read = &r->res->series[0], *write = &r->res->series[1];
 	uint64_t block = read->file.block ? read->file.block : write->file.block;
-	struct fio_blocks in = {0}, out = {0};
+	struct blocks in = {0}, out = {0};
 	uint32_t depth = r->res->series[0].stats.depth;
 	double share;
 
 	block = block ? block : 1u << 20;
 	count(&in, read, block);
 	count(&out, write, block);
-	if (fio_blocks_total(&in) + fio_blocks_total(&out) <= 0)
+	if (blocks_total(&in) + blocks_total(&out) <= 0)
 		return -ENODATA;
-	share = fio_blocks_total(&in) / (fio_blocks_total(&in) + fio_blocks_total(&out));
+	share = blocks_total(&in) / (blocks_total(&in) + blocks_total(&out));
 	fprintf(f,
 		"; Blocks, mix and depth of a KV-cache run, made by sluice kv --export-fio.\n"
 		"; %" PRIu64 " objects read, %" PRIu64 " written, model %s.\n",
 		read->ops, write->ops, r->job->params->model->name);
-	fio_job_head(f);
+	fio_job_head(f, r->res->used[KV_NVME]);
 	fprintf(f,
 		"[kv-cache]\n"
 		"rw=randrw\n"

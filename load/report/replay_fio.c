@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A job for fio with the block sizes, the mix and the depth of a trace: an object is moved in
- * blocks of the engine's size, and an end that is rounded up to a power of two.
+ * blocks of the engine's size, and an end.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -12,14 +12,14 @@
 
 #define AUTO_BYTES (32u << 20) /* in flight where no queue depth is given */
 
-static struct fio_blocks blocks_of(const struct replay_mix *m)
+/* As much as the trace has at once, in all places. */
+static uint64_t working_set(const struct replay_scan *s)
 {
-	struct fio_blocks b = {.whole = (double)m->whole};
+	uint64_t bytes = 0;
 
-	_Static_assert(REPLAY_BLOCKS == FIO_STEPS, "the same ends");
-	for (unsigned i = 0; i < FIO_STEPS; i++)
-		b.steps[i] = (double)m->ends[i];
-	return b;
+	for (unsigned i = 0; i < REPLAY_PLACES; i++)
+		bytes += s->need[i].peak;
+	return bytes;
 }
 
 /* Blocks in flight: those of all operations, as many as the queues take. */
@@ -40,8 +40,8 @@ static uint64_t blocks_in_flight(const struct replay_report *r, uint64_t blocks)
 
 int replay_report_fio(FILE *f, const struct replay_report *r)
 {
-	struct fio_blocks in = blocks_of(&r->scan->mix[0]), out = blocks_of(&r->scan->mix[1]);
-	double reads = fio_blocks_total(&in), writes = fio_blocks_total(&out);
+	const struct blocks *in = &r->scan->mix[0], *out = &r->scan->mix[1];
+	double reads = blocks_total(in), writes = blocks_total(out);
 
 	if (reads + writes <= 0)
 		return -ENODATA;
@@ -49,7 +49,7 @@ int replay_report_fio(FILE *f, const struct replay_report *r)
 		"; Blocks, mix and depth of a trace, made by sluice replay --export-fio.\n"
 		"; %" PRIu64 " rows of %" PRIu64 " of %s\n",
 		r->scan->used_rows, r->scan->rows, r->job->trace);
-	fio_job_head(f);
+	fio_job_head(f, working_set(r->scan));
 	fprintf(f,
 		"[replay]\n"
 		"rw=%s\n",
@@ -58,7 +58,7 @@ int replay_report_fio(FILE *f, const struct replay_report *r)
 			     : "randrw");
 	if (reads > 0 && writes > 0)
 		fprintf(f, "rwmixread=%.0f\n", 100 * reads / (reads + writes));
-	fio_job_split(f, &in, &out, r->scan->block);
+	fio_job_split(f, in, out, r->scan->block);
 	fprintf(f, "iodepth=%" PRIu64 "\n", blocks_in_flight(r, (uint64_t)(reads + writes)));
 	return fflush(f) || ferror(f) ? -EIO : 0;
 }

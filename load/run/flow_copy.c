@@ -94,7 +94,7 @@ static void check_content(struct slot *s)
 	const struct op *op = s->op;
 	const struct flow *f = op->flow;
 	uint64_t good = content_check(&f->content, s->data, s->len, op->object->content, s->pos);
-	char name[LABEL_TEXT], msg[300];
+	char name[LABEL_TEXT], msg[LABEL_TEXT + 120];
 
 	if (good == s->len)
 		return;

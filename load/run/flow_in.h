@@ -118,7 +118,7 @@ static inline const char *label_shape(const struct label *l)
 	return l->shape_len ? l->text + l->name_len : NULL;
 }
 /* The name for messages: printable and short. */
-#define LABEL_TEXT 100
+#define LABEL_TEXT 260
 const char *label_print(char out[LABEL_TEXT], const struct label *l);
 
 /* Structs of one size, never given back before the end. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/err.h"
 #include "base/util.h"
 #include "load/run/flow_in.h"
 
@@ -233,16 +234,16 @@ void labels_fini(struct labels *l)
 
 const char *label_print(char out[LABEL_TEXT], const struct label *l)
 {
-	enum { KEEP = 25 }; /* bytes that fit however much of them is escaped */
+	enum { KEEP = 85 }; /* bytes that fit however much of them is escaped */
 	char text[3 * KEEP + 1];
-	bool printable = l && l->name_len < LABEL_TEXT;
+	bool printable = true;
 
 	if (!l)
 		return "object";
 	for (uint32_t i = 0; printable && i < l->name_len; i++)
 		printable = l->text[i] > ' ' && l->text[i] < 0x7f;
 	if (printable) {
-		snprintf(out, LABEL_TEXT, "%.*s", (int)l->name_len, l->text);
+		sluice_line(out, LABEL_TEXT, "%.*s", (int)l->name_len, l->text);
 		return out;
 	}
 	place_escape(text, l->text, min_u64(l->name_len, KEEP));

@@ -18,6 +18,7 @@
 #include <sluice/sluice.h>
 
 #include "load/model/kv_params.h"
+#include "load/run/blocks.h"
 #include "load/run/flow.h"
 #include "load/run/replay_pace.h"
 #include "load/run/series.h"
@@ -81,13 +82,6 @@ struct replay_count {
 	uint64_t ops, bytes;
 };
 
-enum { REPLAY_BLOCKS = 12 }; /* 4K, 8K, ... 8M */
-
-/* Blocks the device sees: whole ones, and ends rounded up to a power of two. */
-struct replay_mix {
-	uint64_t whole, ends[REPLAY_BLOCKS];
-};
-
 struct replay_need {
 	uint64_t peak;    /* bytes at once, rounded as the place does; with initial objects */
 	uint64_t objects; /* at once */
@@ -114,8 +108,8 @@ struct replay_scan {
 	uint64_t max_step_back_ns;
 	struct replay_count count[REPLAY_TIERS][TRACE_OPS]; /* of all rows, used or not */
 	struct replay_need need[REPLAY_PLACES];
-	struct replay_mix mix[2]; /* of rows that are used: read, write */
-	uint32_t block;           /* of the mix */
+	struct blocks mix[2]; /* of rows that are used: read, write */
+	uint32_t block;       /* of the mix */
 	struct replay_file *files;
 	unsigned nr_files;
 };

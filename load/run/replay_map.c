@@ -127,21 +127,19 @@ int replay_map_make(struct replay_map *m, const struct replay_job *job, struct s
 	return r;
 }
 
-uint64_t replay_charge(const struct replay_map *m, unsigned place, uint64_t size)
-{
-	const struct place_opts *o = &m->opts[place];
-
-	if (o->kind == PLACE_NULL)
-		return size;
-	return align_up(size, o->kind == PLACE_FILES ? FS_BLOCK : o->unit);
-}
-
-/* ------------------------------------------------------------------------ sizes */
-
 static bool has_units(const struct place_opts *o)
 {
 	return o->kind == PLACE_SLAB || o->kind == PLACE_MEMORY || o->kind == PLACE_GPU;
 }
+
+uint64_t replay_charge(const struct replay_map *m, unsigned place, uint64_t size)
+{
+	const struct place_opts *o = &m->opts[place];
+
+	return align_up(size, has_units(o) ? o->unit : FS_BLOCK);
+}
+
+/* ------------------------------------------------------------------------ sizes */
 
 /*
  * Objects of a MiB and more are not cut into pieces of 4 KiB; but what stays must fit another

@@ -31,24 +31,6 @@ struct scan {
 	void *arg;
 };
 
-/* --------------------------------------------------------------------- the mix */
-
-static void count_blocks(struct replay_mix *m, uint64_t size, uint32_t block)
-{
-	uint64_t end = size % block;
-	unsigned k = 0;
-
-	m->whole += size / block;
-	if (!end)
-		return;
-	while (k + 1 < REPLAY_BLOCKS && 4096ull << k < end)
-		k++;
-	if (4096ull << k >= block)
-		m->whole++;
-	else
-		m->ends[k]++;
-}
-
 /* ---------------------------------------------------------------- what exists */
 
 /* @bytes more, or less, of @place. */
@@ -168,7 +150,7 @@ static int do_row(struct scan *s, const struct trace_row *row)
 	}
 	r->used_rows++;
 	if (row->op <= TRACE_WRITE)
-		count_blocks(&r->mix[row->op == TRACE_WRITE], row->size, r->block);
+		blocks_add(&r->mix[row->op == TRACE_WRITE], row->size, r->block, 1);
 	return r->format == TRACE_FIO ? grow_file(s, &w, row) : object_row(s, &w, row);
 }
 

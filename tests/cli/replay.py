@@ -15,6 +15,7 @@ import csv
 import glob
 import json
 import random
+import shutil
 import signal
 import subprocess
 
@@ -514,6 +515,15 @@ def a_kept_object_that_became_shorter_is_an_error():
 
 
 @in_folder
+def capacity_is_counted_in_blocks_everywhere():
+    keys = 'abcdefghij'
+    write_rows('t.csv', '\n'.join([f'W {k} 1000' for k in keys] + [f'R {k} 1000' for k in keys]))
+    for target in ['d'], ['memory'], ['null'], ['x.slab', '--layout', 'slab']:
+        cache = replay('t.csv', *FLAT, '--target', *target, '--capacity', 10000, '--missing', 'skip')['replay']['cache']
+        assert (cache['hits'], cache['misses']) == (2, 8), (target, cache)
+
+
+@in_folder
 def what_is_larger_than_the_capacity_is_not_written():
     write_rows('t.csv', 'W a 4096\nW a 9000\nR a 9000\nW b 4096')
     result = replay('t.csv', *FLAT, '--target', 'd', '--capacity', 8192, '--missing', 'skip')
@@ -623,6 +633,10 @@ def a_flipped_byte_is_found_with_key_and_offset():
     assert done_of(unseen)['Tier-2', 'Read'] == (2, 305000)
     other = replay('r.csv', *FLAT, '--target', 'd', '--reuse', '--verify', '--seed', 2, status=1)
     assert other['replay']['errors']['verify'] == 2
+    for key, shown in ('k' * 200, 'k' * 200), ('a' * 3000 + 'z' * 1000, 'a' * 100), ('grüß ' * 5, 'gr%C3%BC%C3%9F%20' * 5):
+        write_trace('long.csv', [(i, op, 5000, 2, key, 'Decode') for i, op in enumerate(['Write', 'Read'])])
+        result = replay('long.csv', *FLAT, '--target', 'd', '--verify', '--engine', 'fault:seed=3,error=1,only=read', status=1)
+        assert shown in result['said'] and shown in result['replay']['errors']['first'], result['said']
 
 
 @in_folder
@@ -785,9 +799,16 @@ def a_job_for_fio_has_sizes_mix_and_depth():
         job = dict(line.strip().split('=', 1) for line in f if '=' in line and line[0] != ';')
     assert job['rw'] == 'randrw' and job['rwmixread'] == '67', job  # 3 + 3 blocks of 9
     reads, writes = [dict(part.split('/') for part in side.split(':')) for side in job['bssplit'].split(',')]
-    assert reads == {'64K': '50', '1M': '50'} and writes == {'64K': '33', '1M': '67'}, job
-    assert 1 <= int(job['iodepth']) <= 32
+    assert reads == {'64K': '51', '884K': '16', '1M': '33'} and writes == {'64K': '33', '1M': '67'}, job
+    assert 1 <= int(job['iodepth']) <= 32 and job['size'] == '64M'
     assert all(sum(map(int, side.values())) == 100 for side in (reads, writes))
+    if not shutil.which('fio'):
+        raise tap.Skip('fio', 'fio is not installed')
+    with open('job.fio') as f:
+        short = f.read().replace('runtime=300', 'runtime=1')
+    with open('short.fio', 'w') as f:
+        f.write(short)
+    subprocess.run(['fio', 'short.fio'], check=True, stdout=subprocess.DEVNULL)
 
 
 @in_folder

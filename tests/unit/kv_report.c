@@ -346,7 +346,7 @@ static void the_job_for_fio_has_the_blocks_and_the_mix(void **state)
 	free(text);
 	in->file.block = out->file.block = 1 << 20;
 	in->stats.depth = 64;
-	/* 3 blocks of 1 MiB and one of 100 KiB, which is counted as one of 128 KiB */
+	/* 3 blocks of 1 MiB and one of 100 KiB, which is an end */
 	for (unsigned i = 0; i < 10; i++)
 		assert_int_equal(series_add(in, (3 << 20) + (100 << 10), 1000, 1000, i), 0);
 	for (unsigned i = 0; i < 10; i++)
@@ -354,7 +354,7 @@ static void the_job_for_fio_has_the_blocks_and_the_mix(void **state)
 	text = fio_text(&r);
 	assert_int_equal(r, 0);
 	assert_non_null(strstr(text, "\nrwmixread=80\n"));
-	assert_non_null(strstr(text, "\nbssplit=128K/25:1M/75,4K/100\n"));
+	assert_non_null(strstr(text, "\nbssplit=100K/25:1M/75,4K/100\n"));
 	assert_non_null(strstr(text, "\niodepth=64\n"));
 	free(text);
 }
