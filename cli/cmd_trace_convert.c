@@ -67,6 +67,8 @@ static void tell_losses(const struct trace_copy *c)
 
 	if (out)
 		cli_fail(&cmd_trace_convert, 0, "lost: %s", out);
+	if (c->unknown[0])
+		cli_fail(&cmd_trace_convert, 0, "lost: columns of unknown meaning: %s", c->unknown);
 	for (int i = 0; i < TRACE_LOSSES; i++) {
 		if (c->lost[i] && i == TRACE_LOSS_EPOCH)
 			cli_fail(&cmd_trace_convert, 0, "lost: %s", trace_loss_texts[i]);

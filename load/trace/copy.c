@@ -100,21 +100,6 @@ static int copy_all(struct copier *p, struct sluice_err *err)
 	return n;
 }
 
-/* The columns that rows of the format may fill. */
-static unsigned columns_for(enum trace_format format)
-{
-	switch (format) {
-	case TRACE_FIO:
-		return TRACE_COL_OFFSET;
-	case TRACE_MOONCAKE:
-		return TRACE_COL_REQUEST;
-	case TRACE_OPLOG:
-		return TRACE_COL_DURATION | TRACE_COL_THREAD | TRACE_COL_FAILED;
-	default:
-		return 0;
-	}
-}
-
 /* The same format, and nothing that a row's text would not have. */
 static bool can_be_raw(const struct trace_copy *c, enum trace_format from, enum trace_format to)
 {
@@ -138,7 +123,9 @@ static int open_output(struct copier *p, struct sluice_err *err)
 	c->raw = can_be_raw(c, c->format, p->wo.format);
 	p->wo.raw = p->r->o.raw = c->raw;
 	if (p->wo.extended && !p->wo.columns)
-		p->wo.columns = columns_for(c->format);
+		p->wo.columns = p->r->columns;
+	if (!c->raw)
+		snprintf(c->unknown, sizeof(c->unknown), "%s", p->r->unknown);
 	n = trace_writer_open(&p->w, c->out, &p->wo, err);
 	trace_reader_head(p->r, &head, &len);
 	if (n == 0 && c->raw && len)

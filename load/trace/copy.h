@@ -50,6 +50,7 @@ struct trace_copy {
 	enum trace_format format; /* of the input */
 	bool raw;                 /* rows were copied as they are */
 	bool output_failed;       /* of an error: it was the output's */
+	char unknown[256];        /* columns that are lost as nobody here knows them: "'Foo'" */
 	uint64_t rows_in, rows_out, bad;
 	uint64_t lost[TRACE_LOSSES]; /* rows */
 	char first_bad[200];

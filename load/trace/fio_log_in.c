@@ -153,6 +153,7 @@ static int fio_in_begin(struct trace_reader *r, struct sluice_err *err)
 
 const struct trace_input trace_fio_input = {
 	.state_size = sizeof(struct fio_in),
+	.columns = TRACE_COL_OFFSET,
 	.begin = fio_in_begin,
 	.next = fio_in_next,
 };

@@ -290,6 +290,8 @@ static int kv_in_begin(struct trace_reader *r, struct sluice_err *err)
 	else
 		n = table_header(r, t, needed, ARRAY_SIZE(needed), "a kv trace", err);
 	k->fast = n == 0 && in_order(t) ? (unsigned)t->nr : 0;
+	for (unsigned i = KV_SIX; i < KV_COLUMNS; i++)
+		r->columns |= t->at[i] >= 0 ? KV_COLUMN_BIT(i) : 0;
 	return n;
 }
 

@@ -41,8 +41,8 @@ static unsigned has(const struct trace_row *row)
 	return bits;
 }
 
-/* What the extra columns hold. */
-static unsigned extended(const struct trace_writer_opts *o)
+/* What of the row the extra columns hold. */
+static unsigned extended(const struct trace_writer_opts *o, const struct trace_row *row)
 {
 	unsigned c = o->columns, bits = 0;
 
@@ -51,7 +51,9 @@ static unsigned extended(const struct trace_writer_opts *o)
 	if (!c)
 		return BIT(REQUEST) | BIT(USER);
 	bits |= c & TRACE_COL_REQUEST ? BIT(REQUEST) : 0;
-	bits |= (c & TRACE_COL_USER) && (c & TRACE_COL_QOS) ? BIT(USER) : 0;
+	bits |= (row->user < 0 || c & TRACE_COL_USER) && (row->qos < 0 || c & TRACE_COL_QOS)
+			? BIT(USER)
+			: 0;
 	bits |= c & TRACE_COL_OFFSET ? BIT(OFFSET) : 0;
 	bits |= c & TRACE_COL_DURATION ? BIT(DURATION) : 0;
 	bits |= c & TRACE_COL_THREAD ? BIT(THREAD) : 0;
@@ -63,7 +65,7 @@ static unsigned of_kv(const struct trace_writer_opts *o, const struct trace_row 
 {
 	if (row->op > TRACE_WRITE && !o->extended)
 		return BIT(ROW);
-	return has(row) & ~(BIT(OP) | BIT(SIZE) | BIT(TIER) | BIT(PHASE) | extended(o));
+	return has(row) & ~(BIT(OP) | BIT(SIZE) | BIT(TIER) | BIT(PHASE) | extended(o, row));
 }
 
 static unsigned of_fio(const struct trace_row *row)

@@ -168,6 +168,7 @@ static void mooncake_in_fini(void *state)
 
 const struct trace_input trace_mooncake_input = {
 	.state_size = sizeof(struct mooncake_in),
+	.columns = TRACE_COL_REQUEST,
 	.begin = mooncake_in_begin,
 	.next = mooncake_in_next,
 	.fini = mooncake_in_fini,

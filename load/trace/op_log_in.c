@@ -99,6 +99,7 @@ static int op_in_begin(struct trace_reader *r, struct sluice_err *err)
 
 const struct trace_input trace_oplog_input = {
 	.state_size = sizeof(struct table),
+	.columns = TRACE_COL_DURATION | TRACE_COL_THREAD | TRACE_COL_FAILED,
 	.begin = op_in_begin,
 	.next = op_in_next,
 };

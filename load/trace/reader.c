@@ -93,6 +93,7 @@ static int reader_begin(struct trace_reader *r, struct sluice_err *err)
 	if (n < 0)
 		return n;
 	r->next = r->in->next;
+	r->columns = r->in->columns;
 	r->state = calloc(1, r->in->state_size);
 	if (!r->state)
 		return sluice_fail(err, -ENOMEM, "out of memory");

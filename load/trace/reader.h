@@ -11,6 +11,7 @@ struct trace_reader;
 /* One format. */
 struct trace_input {
 	size_t state_size; /* zeroed */
+	unsigned columns;  /* of the extra ones of kv, those its rows may fill: TRACE_COL_* */
 	/* Read what is before the first row.  0 or -errno. */
 	int (*begin)(struct trace_reader *r, struct sluice_err *err);
 	/*
@@ -29,7 +30,9 @@ struct trace_reader {
 	struct trace_reader_opts o;
 	const struct trace_input *in;
 	enum trace_format format;
-	void *made; /* the maker's */
+	unsigned columns;  /* as struct trace_input.columns; of a kv trace those it has */
+	char unknown[256]; /* columns of the file that nobody here knows: "'Foo', 'Bar'" */
+	void *made;        /* the maker's */
 	uint64_t bad;
 	bool torn_told;
 	struct reader_text {
@@ -46,7 +49,9 @@ int reader_bad(struct trace_reader *r, uint64_t line, const char *fmt, ...)
 /* What a message shows of a row must not look like another line. */
 void trace_printable(char *text);
 /* "%.*s" of a field that may hold anything, cut to what fits into a message. */
-#define READER_SHOW(field) (int)((field).len < 40 ? (field).len : 40), (field).at
+#define READER_SHOW_MAX 40
+#define READER_SHOW(field) \
+	(int)((field).len < READER_SHOW_MAX ? (field).len : READER_SHOW_MAX), (field).at
 
 /* Keep the text of a row, or of the header.  0 or -ENOMEM. */
 int reader_keep(struct reader_text *t, const char *text, size_t len);

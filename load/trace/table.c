@@ -3,6 +3,7 @@
 #include "load/trace/table.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #include "base/err.h"
 
@@ -17,6 +18,35 @@ void table_columns(struct table *t, const struct csv_field *f, int nr)
 				t->at[i] = c;
 		t->need = t->at[i] >= t->need ? t->at[i] + 1 : t->need;
 	}
+}
+
+static bool is_known(const struct table *t, int column)
+{
+	for (int i = 0; i < t->nr_names; i++)
+		if (t->at[i] == column)
+			return true;
+	return false;
+}
+
+/* Those that do not fit into @text are counted. */
+static void name_unknown(char *text, size_t size, const struct table *t, const struct csv_field *f)
+{
+	int n = t->nr < CSV_FIELDS ? t->nr : CSV_FIELDS, more = t->nr - n;
+	size_t len = 0, one = READER_SHOW_MAX + strlen(", ''"),
+	       last = strlen(", and 2147483647 more");
+
+	for (int c = 0; c < n; c++) {
+		if (is_known(t, c))
+			continue;
+		if (len + one + last >= size)
+			more++;
+		else
+			len += (size_t)snprintf(text + len, size - len, "%s'%.*s'", len ? ", " : "",
+						READER_SHOW(f[c]));
+	}
+	if (more > 0)
+		snprintf(text + len, size - len, "%s%d more", len ? ", and " : "", more);
+	trace_printable(text);
 }
 
 /* With the CR that csv_row() has taken off, if there was one. */
@@ -48,6 +78,7 @@ int table_header(struct trace_reader *r, struct table *t, const int *needed, int
 				"'%s'",
 				sluice_shorten(&room, source_path(&r->s)), what,
 				t->names[needed[i]]);
+	name_unknown(r->unknown, sizeof(r->unknown), t, f);
 	return 0;
 }
 
@@ -83,7 +114,7 @@ int table_row(struct trace_reader *r, const struct table *t, struct trace_row *r
 
 		if (t->at[i] >= 0 && !set(row, i, one))
 			return reader_bad(r, line, "%s '%.*s' is not valid", t->names[i],
-					  (int)(one.len < 40 ? one.len : 40), one.at);
+					  READER_SHOW(one));
 	}
 	return 1;
 }

@@ -137,6 +137,43 @@ def an_operation_log_goes_to_kv_and_back():
 
 
 @in_folder
+def extended_columns_of_a_kv_trace_stay():
+    header = SIX + ',Offset,Duration_ns,Thread,Failed'
+    rows = [['1.000000', 'Read', '5', 'Tier-2', 'a', 'Decode', '4096', '77', '3', '0'],
+            ['2.000000', 'Delete', '0', '', 'a', '', '0', '0', '', '1']]
+    save('a.csv', kv_text(rows, header=header))
+    assert trace('convert', '--extended', '--lf', 'a.csv', 'b.csv').err == ''
+    assert load('b.csv').decode() == kv_text(rows, header=header, end='\n')
+    assert trace('convert', '--extended', 'b.csv', 'c.csv').err == ''
+    assert load('c.csv') == load('a.csv')
+    # one of two that are lost together where there is no column for them
+    save('u.csv', kv_text([['1.000000', 'Read', '5', 'Tier-2', 'a', 'Decode', '9']], header=SIX + ',User'))
+    assert trace('convert', '--extended', 'u.csv', 'v.csv').err == '' and load('v.csv') == load('u.csv')
+    assert 'lost: user and QoS (1 of 1 row)' in trace('convert', '--lf', 'u.csv', 'v.csv').err
+    # and none of them: those of the model
+    save('n.csv', kv_text([['1.000000', 'Read', '5', 'Tier-2', 'a', 'Decode']]))
+    trace('convert', '--extended', 'n.csv', 'v.csv')
+    assert kv_read('v.csv')[0] == SIX.split(',') + ['Request', 'User', 'QoS'], kv_read('v.csv')
+
+
+@in_folder
+def columns_nobody_knows_are_named_where_they_are_lost():
+    save('a.csv', kv_text([['1.000000', 'Read', '5', 'Tier-2', 'a', 'Decode', 'x', '7', 'y']], header=SIX + ',Foo,Thread,B\tr'))
+    told = "sluice trace convert: lost: columns of unknown meaning: 'Foo', 'B?r'\n"
+    assert trace('convert', '--extended', 'a.csv', 'b.csv').err == told
+    assert kv_read('b.csv') == [SIX.split(',') + ['Thread'], ['1.000000', 'Read', '5', 'Tier-2', 'a', 'Decode', '7']]
+    assert told in trace('convert', 'a.csv', 'b.iolog').err
+    assert trace('convert', 'a.csv', 'c.csv').err == '' and load('c.csv') == load('a.csv')
+    names = [f'column-{i:02}' + 'x' * 60 for i in range(60)]
+    save('a.csv', kv_text([['1.000000', 'Read', '5', 'Tier-2', 'a', 'Decode', *names]], header=','.join([SIX, *names])))
+    err = trace('convert', '--lf', 'a.csv', 'b.csv').err
+    shown = err.count('column-')
+    assert 1 < shown < 10 and f", and {60 - shown} more\n" in err and 'x' * 40 not in err, err
+    save('a.tsv', '\t'.join([*OPLOG, 'zone']) + '\n0\t1\tGET\tc\t1\t5\th\tk\t\t2025-01-01T00:00:00Z\t\t\t9\teast\n')
+    assert "lost: columns of unknown meaning: 'zone'\n" in trace('convert', 'a.tsv', 'b.csv').err
+
+
+@in_folder
 def a_fio_log_goes_to_kv_and_back():
     text = ('fio version 3 iolog\n0 /f add\n0 /f open\n0 /f read 0 4096\n5 /f write 8192 512\n'
             '7 g add\n7 g open\n7 g trim 1 2\n9 /f read 0 4096\n')
