@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "load/trace/keyhash.h"
 #include "load/trace/reader.h"
+#include "load/trace/writer.h"
 
 struct copier {
 	struct trace_copy *c;
@@ -84,11 +85,8 @@ static int copy_all(struct copier *p, struct sluice_err *err)
 	int n;
 
 	while ((n = trace_read(p->r, &row, err)) == 1) {
-		if (!c->rows_in++) {
+		if (!c->rows_in++)
 			set_window(p, row.time_ns);
-			if (p->wo.format == TRACE_FIO && !c->raw && row.time_ns)
-				c->lost[TRACE_LOSS_EPOCH] = 1;
-		}
 		if (is_wanted(p, &row)) {
 			n = copy_row(p, &row, err);
 			if (n < 0)
@@ -97,6 +95,8 @@ static int copy_all(struct copier *p, struct sluice_err *err)
 		if (c->stop && atomic_load_explicit(c->stop, memory_order_relaxed))
 			return sluice_fail(err, -EINTR, "stopped");
 	}
+	c->lost[TRACE_LOSS_EPOCH] = p->w->first_ns > 0;
+	c->lost[TRACE_LOSS_EARLY] = p->w->early;
 	return n;
 }
 

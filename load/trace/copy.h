@@ -13,6 +13,7 @@ enum trace_loss {
 	TRACE_LOSS_EMPTY, /* all of the row: 0 bytes */
 	TRACE_LOSS_TIME,  /* what is shorter than the format's unit of time */
 	TRACE_LOSS_EPOCH, /* when it was: times count from the first row */
+	TRACE_LOSS_EARLY, /* the time of rows earlier than that */
 	TRACE_LOSS_OP,
 	TRACE_LOSS_SIZE,
 	TRACE_LOSS_OFFSET,

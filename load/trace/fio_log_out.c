@@ -14,7 +14,6 @@
 
 struct fio_out {
 	bool begun;
-	uint64_t first_ns;
 	struct idset known;
 };
 
@@ -26,6 +25,20 @@ bool fio_name_fits(const char *key, size_t len)
 		if ((unsigned char)key[i] <= ' ' || key[i] == 0x7f)
 			return false;
 	return true;
+}
+
+/* Microseconds since the first row; there is no time before it. */
+static uint64_t since_first(struct trace_writer *w, uint64_t ns)
+{
+	struct fio_out *f = w->state;
+
+	if (!f->begun)
+		w->first_ns = ns;
+	f->begun = true;
+	if (ns >= w->first_ns)
+		return (ns - w->first_ns) / 1000;
+	w->early++;
+	return 0;
 }
 
 /* What does not fit gets a hash at its end, so that names stay different. */
@@ -64,10 +77,7 @@ static int fio_out_row(struct trace_writer *w, const struct trace_row *row, stru
 
 	if (row->op > TRACE_DELETE || !row->size)
 		return 0;
-	if (!f->begun)
-		f->first_ns = row->time_ns;
-	f->begun = true;
-	us = row->time_ns > f->first_ns ? (row->time_ns - f->first_ns) / 1000 : 0;
+	us = since_first(w, row->time_ns);
 	len = file_name(name, row->key, row->key_len);
 	new = idset_add(&f->known, trace_key_hash(name, len, 0));
 	to = sink_room(&w->sink, 4 * (FIO_NAME_MAX + 64), err);

@@ -11,6 +11,7 @@ const char *const trace_loss_texts[TRACE_LOSSES] = {
 	[TRACE_LOSS_EMPTY] = "rows of 0 bytes",
 	[TRACE_LOSS_TIME] = "fractions of a microsecond",
 	[TRACE_LOSS_EPOCH] = "the date: times count from the first row",
+	[TRACE_LOSS_EARLY] = "times earlier than that of the first row: they become 0",
 	[TRACE_LOSS_OP] = "operation: an id that is new is written, any other one read",
 	[TRACE_LOSS_SIZE] = "size",
 	[TRACE_LOSS_OFFSET] = "offset",

@@ -23,6 +23,8 @@ struct trace_writer {
 	struct trace_writer_opts o;
 	const struct trace_output *out;
 	void *state;
+	/* Where times count from the first row: its own, and how many rows are earlier. */
+	uint64_t first_ns, early;
 };
 
 extern const struct trace_output trace_kv_output;

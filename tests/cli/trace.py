@@ -228,6 +228,23 @@ def what_is_lost_is_said_with_the_number_of_rows():
 
 
 @in_folder
+def times_before_the_first_row_are_told_where_they_are_lost():
+    times = '5.000000', '3.000000', '5.100000', '1.000000'
+    save('a.csv', kv_text([[t, 'Read', '5', '', 'k', ''] for t in times]))
+    told = 'sluice trace convert: lost: times earlier than that of the first row: they become 0 (2 of 4 rows)'
+    assert told in trace('convert', 'a.csv', 'b.iolog').err.splitlines()
+    assert [line.split()[0] for line in load('b.iolog').decode().splitlines()[3:]] == ['0', '0', '100000', '0']
+    # a row that is left out is not the first
+    save('c.csv', kv_text([[t, 'Read', str(i), '', 'k', ''] for i, t in enumerate(('1.0', '0.0', '0.5'))]))
+    err = trace('convert', 'c.csv', 'c.iolog').err
+    assert 'times' not in err and load('c.iolog').decode().splitlines()[-1] == '500000 k read 0 2', err
+    for name in 'b.tsv', 'b.jsonl':  # keep all of them, in their order
+        assert 'time' not in trace('convert', 'a.csv', name).err
+        trace('convert', '--bytes-per-token', '1', name, 'back.csv')
+        assert [row[0] for row in kv_read('back.csv')[1:]] == list(times)
+
+
+@in_folder
 def fio_takes_what_is_written_for_it():
     if not shutil.which('fio'):
         raise tap.Skip('fio', 'no fio')
