@@ -133,7 +133,7 @@ static void tell_input(const struct kv_command *c, const struct kv_result *res)
 			 "was no request",
 			 c->args->up.burst_path);
 	else if (level <= KV_LOG_INFO)
-		cli_trace_tell_bad(res->input_bad, res->input_first_bad, &cmd_kv);
+		cli_trace_tell_bad(&res->input_bad, &cmd_kv);
 }
 
 static int run_and_report(struct kv_command *c, struct kv_result *res)

@@ -119,7 +119,7 @@ static int run_and_report(struct replay_command *c, struct replay_result *res)
 		result_fini(&r);
 		return refuse(rc, err.msg);
 	}
-	cli_trace_tell_bad(res->bad_rows, res->first_bad, &cmd_replay);
+	cli_trace_tell_bad(&res->bad, &cmd_replay);
 	status = report(c, &r);
 	if (status == CLI_OK)
 		status = write_fio(c);

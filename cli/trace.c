@@ -54,11 +54,12 @@ int cli_trace_in(struct trace_reader_opts *o, const struct cli_trace_in *a,
 	return a->model ? model_bytes(&o->bytes_per_token, a->model, cmd) : CLI_OK;
 }
 
-void cli_trace_tell_bad(uint64_t bad, const char *first, const struct cli_cmd *cmd)
+void cli_trace_tell_bad(const struct trace_bad *bad, const struct cli_cmd *cmd)
 {
-	if (bad)
-		cli_fail(cmd, 0, "%" PRIu64 " bad %s left out%s: %s", bad,
-			 bad == 1 ? "row was" : "rows were", bad == 1 ? "" : ", the first", first);
+	for (unsigned i = 0; i < bad->nr && i < TRACE_BAD_TEXTS; i++)
+		cli_fail(cmd, 0, "a bad row was left out: %s", bad->text[i]);
+	if (bad->nr > TRACE_BAD_TEXTS)
+		cli_fail(cmd, 0, "%" PRIu64 " bad rows were left out in all", bad->nr);
 }
 
 bool cli_trace_twice(const char *path)
@@ -107,6 +108,6 @@ int cli_trace_copy(struct trace_copy *c, const char *out, const struct cli_cmd *
 										: CLI_USAGE,
 				"%s", err.msg);
 	}
-	cli_trace_tell_bad(c->bad, c->first_bad, cmd);
+	cli_trace_tell_bad(&c->bad, cmd);
 	return cli_file_finish(&file, cmd, 0, NULL);
 }

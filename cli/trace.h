@@ -22,7 +22,7 @@ bool cli_trace_twice(const char *path);
 
 /* Carry out @c to the file @out, which appears when it is complete.  An exit status. */
 int cli_trace_copy(struct trace_copy *c, const char *out, const struct cli_cmd *cmd);
-/* "3 bad rows were left out, the first: line 5: ..." on stderr, if there are any. */
-void cli_trace_tell_bad(uint64_t bad, const char *first, const struct cli_cmd *cmd);
+/* The first bad rows on stderr, a line each, and how many there are if that is more. */
+void cli_trace_tell_bad(const struct trace_bad *bad, const struct cli_cmd *cmd);
 
 #endif

@@ -58,6 +58,7 @@ struct kv_request {
 };
 
 struct kv_load;
+struct trace_bad;
 /*
  * @p and @texts stay the caller's and must outlive the load.  Returns 0, -ENOMEM, -EINVAL (a
  * setting makes no sense), or the error of reading the recorded input.
@@ -65,8 +66,8 @@ struct kv_load;
 int kv_load_new(struct kv_load **out, const struct kv_params *p, struct kv_texts *texts,
 		struct sluice_err *err);
 void kv_load_free(struct kv_load *l);
-/* How much of the recorded input cannot be used, and the first of it in words or "". */
-uint64_t kv_load_bad(const struct kv_load *l, const char **first);
+/* What of the recorded input cannot be used. */
+const struct trace_bad *kv_load_bad(const struct kv_load *l);
 
 /*
  * Virtual: 1 and the next start; 0 when the load has ended (duration, max_requests, input).

@@ -337,7 +337,7 @@ int kv_rec_init(struct kv_load *l, struct sluice_err *err)
 		return r;
 	if (v->nr == 0 && v->bad.nr && l->p->input != KV_INPUT_ANY)
 		return sluice_fail(err, -EINVAL, "%s: has no request that can be used: %s", path,
-				   v->bad.first);
+				   v->bad.text[0]);
 	if (v->nr == 0 && !v->share)
 		return 0; /* no request ever, as upstream */
 	if (v->nr == 0)
@@ -360,10 +360,9 @@ int kv_rec_init(struct kv_load *l, struct sluice_err *err)
 	return 0;
 }
 
-uint64_t kv_load_bad(const struct kv_load *l, const char **first)
+const struct trace_bad *kv_load_bad(const struct kv_load *l)
 {
-	*first = l->rec.bad.first;
-	return l->rec.bad.nr;
+	return &l->rec.bad;
 }
 
 void kv_rec_fini(struct kv_load *l)

@@ -93,7 +93,7 @@ static json_t *scan_json(const struct replay_scan *s)
 	}
 	j = json_pack("{s:s, s:I, s:I, s:I, s:f, s:I, s:f, s:o}", "format",
 		      trace_format_names[s->format], "rows", (json_int_t)s->rows, "used_rows",
-		      (json_int_t)s->used_rows, "bad_rows", (json_int_t)s->bad_rows, "span_sec",
+		      (json_int_t)s->used_rows, "bad_rows", (json_int_t)s->bad.nr, "span_sec",
 		      (double)(s->last_ns - s->first_ns) / 1e9, "rows_back", (json_int_t)s->back,
 		      "longest_step_back_sec", (double)s->max_step_back_ns / 1e9, "tiers", tiers);
 	return j;
@@ -250,12 +250,12 @@ static json_t *replay_json(const struct replay_report *r)
 			      r->scan ? scan_json(r->scan) : json_null(), "elapsed_sec",
 			      res->elapsed_sec, "prefill_sec", res->prefill_sec, "wall_sec",
 			      res->wall_sec, "rows", (json_int_t)res->rows, "started",
-			      (json_int_t)res->started, "bad_rows", (json_int_t)res->bad_rows,
+			      (json_int_t)res->started, "bad_rows", (json_int_t)res->bad.nr,
 			      "passed_tier", (json_int_t)res->passed[REPLAY_PASSED_TIER],
 			      "passed_operation", (json_int_t)res->passed[REPLAY_PASSED_OP],
 			      "passed_failed", (json_int_t)res->passed[REPLAY_PASSED_FAILED]);
 
-	json_object_set_new(j, "first_bad", report_str_or_null(res->first_bad));
+	json_object_set_new(j, "first_bad", report_str_or_null(res->bad.text[0]));
 	json_object_set_new(j, "needs", r->scan ? needs_json(r->scan, REPLAY_PLACES) : json_null());
 	json_object_set_new(j, "done", done_json(res));
 	json_object_set_new(j, "classes", classes_json(res));

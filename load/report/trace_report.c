@@ -267,7 +267,7 @@ json_t *report_trace_json(const struct trace_summary *s, const char *name)
 		"first_seconds", seconds(s->first_ns), "span_seconds",
 		seconds(s->last_ns - s->first_ns), "backwards", num(s->backwards),
 		"backwards_seconds", seconds(s->back_max_ns), "failed", num(s->failed), "bad",
-		"rows", num(s->bad), "first", report_str_or_null(s->first_bad), "operations",
+		"rows", num(s->bad.nr), "first", report_str_or_null(s->bad.text[0]), "operations",
 		sums_json(s), "sizes", sizes_json(s), "objects", "keys", num(s->keys.keys), "bytes",
 		num(s->keys.bytes), "peak_bytes", num(s->keys.peak_bytes), "exact",
 		s->keys.weight == 1, "one_of", num(s->keys.weight), "reuse", reuse_json(s),

@@ -16,6 +16,7 @@
 #include "load/model/kv_load.h"
 #include "load/run/series.h"
 #include "load/stat/sample.h"
+#include "load/trace/trace.h"
 
 enum { KV_LAYOUT_NPY, KV_LAYOUT_RAW, KV_LAYOUT_SLAB };
 enum { KV_CLOCK_VIRTUAL, KV_CLOCK_REAL };
@@ -102,10 +103,9 @@ struct kv_result {
 	uint64_t memory_bytes; /* of the model */
 	bool gpu_real;         /* the tier is device memory */
 	bool has_gpu;
-	char gpu_how[200];  /* in words: which, or "bookkeeping at 64 GB/s" */
-	bool input_empty;   /* a recorded input without a request that can be used */
-	uint64_t input_bad; /* rows or items of it that cannot be used */
-	char input_first_bad[200];
+	char gpu_how[200];          /* in words: which, or "bookkeeping at 64 GB/s" */
+	bool input_empty;           /* a recorded input without a request that can be used */
+	struct trace_bad input_bad; /* rows or items of it that cannot be used */
 	bool partial;
 	char partial_why[160];
 	/* for the common result: storage tier read and write */

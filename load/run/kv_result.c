@@ -151,9 +151,6 @@ void kv_result_tiers(struct kv_result *r, const struct kv_cache *c)
 
 void kv_result_input(struct kv_result *r, const struct kv_load *l)
 {
-	const char *first;
-
 	r->input_empty = kv_load_is_empty(l);
-	r->input_bad = kv_load_bad(l, &first);
-	snprintf(r->input_first_bad, sizeof(r->input_first_bad), "%s", first);
+	r->input_bad = *kv_load_bad(l);
 }

@@ -136,11 +136,11 @@ static int model_open(struct kv_rows *s, struct sluice_err *err)
 	return kv_load_new(&s->load, &s->params, s->texts, err);
 }
 
-static uint64_t rows_bad(const void *state, const char **first)
+static const struct trace_bad *rows_bad(const void *state)
 {
 	const struct kv_rows *s = state;
 
-	return kv_load_bad(s->load, first);
+	return kv_load_bad(s->load);
 }
 
 static void rows_close(void *state)

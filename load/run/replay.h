@@ -101,8 +101,7 @@ struct replay_file {
 struct replay_scan {
 	enum trace_format format;
 	uint64_t rows, used_rows, passed[REPLAY_PASSED];
-	uint64_t bad_rows;
-	char first_bad[200];
+	struct trace_bad bad;
 	uint64_t back; /* rows whose time is before that of an earlier one */
 	uint64_t first_ns, last_ns;
 	uint64_t max_step_back_ns;
@@ -156,8 +155,7 @@ struct replay_result {
 	double prefill_sec, wall_sec;
 	uint64_t rows; /* read in the second pass */
 	uint64_t started, passed[REPLAY_PASSED];
-	uint64_t bad_rows;
-	char first_bad[200];
+	struct trace_bad bad;
 	struct replay_count done[REPLAY_TIERS][TRACE_OPS]; /* without error */
 	uint64_t hits, misses; /* reads of objects that were there, and not */
 	struct replay_count prefilled, created, evicted;

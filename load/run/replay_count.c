@@ -318,7 +318,6 @@ void replay_count_end(struct replay *p, uint64_t end_ns)
 	struct flow_stats f;
 	struct rusage after;
 	uint64_t bytes = 0;
-	const char *first;
 
 	getrusage(RUSAGE_SELF, &after);
 	r->cpu_user_sec = timeval_sec(&after.ru_utime) - timeval_sec(&p->before.ru_utime);
@@ -327,8 +326,7 @@ void replay_count_end(struct replay *p, uint64_t end_ns)
 	flow_get_stats(p->flow, &f);
 	r->bytes_written = f.bytes_written;
 	r->verified_bytes = f.verified;
-	r->bad_rows = trace_reader_bad(p->source, &first);
-	snprintf(r->first_bad, sizeof(r->first_bad), "%s", first ? first : "");
+	r->bad = *trace_reader_bad(p->source);
 	for (unsigned i = 0; i < r->nr_series; i++)
 		bytes += r->series[i].bytes;
 	for (unsigned i = 0; i < r->nr_series; i++)

@@ -181,10 +181,8 @@ static int read_all(struct scan *s, struct trace_reader *src, struct sluice_err 
 static void finish(struct scan *s, struct trace_reader *src)
 {
 	struct replay_scan *r = s->r;
-	const char *first;
 
-	r->bad_rows = trace_reader_bad(src, &first);
-	snprintf(r->first_bad, sizeof(r->first_bad), "%s", first ? first : "");
+	r->bad = *trace_reader_bad(src);
 	r->back = s->pace.back;
 	r->max_step_back_ns = s->pace.max_back_ns;
 	r->first_ns = s->pace.first_ns;
@@ -207,7 +205,7 @@ static int nothing(const struct replay_scan *r, const struct replay_job *job,
 				 tiers[0] ? ", " : "", replay_tier_names[i]);
 	if (!r->rows)
 		return sluice_fail(err, -ENODATA, "%s: holds no operation%s%s", job->trace,
-				   r->bad_rows ? ": " : "", r->first_bad);
+				   r->bad.nr ? ": " : "", r->bad.text[0]);
 	return sluice_fail(err, -ENODATA,
 			   "%s: none of its %" PRIu64
 			   " rows has a target; it has rows of %s: give them one with --tier",

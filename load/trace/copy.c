@@ -139,7 +139,6 @@ int trace_copy(struct trace_copy *c, struct sluice_err *err)
 	struct copier p = {.c = c, .wo = c->writer, .to_ns = UINT64_MAX};
 	struct trace_reader_opts ro = c->reader;
 	struct sluice_err second;
-	const char *first;
 	int n, closed;
 
 	if (c->share > 0 && c->share < 1)
@@ -150,10 +149,8 @@ int trace_copy(struct trace_copy *c, struct sluice_err *err)
 		n = open_output(&p, err);
 	if (n == 0)
 		n = copy_all(&p, err);
-	if (p.r) {
-		c->bad = trace_reader_bad(p.r, &first);
-		snprintf(c->first_bad, sizeof(c->first_bad), "%s", c->bad ? first : "");
-	}
+	if (p.r)
+		c->bad = *trace_reader_bad(p.r);
 	closed = trace_writer_close(p.w, n < 0 ? &second : err);
 	trace_reader_close(p.r);
 	if (n == 0 && closed < 0)

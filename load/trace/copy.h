@@ -52,9 +52,9 @@ struct trace_copy {
 	bool raw;                 /* rows were copied as they are */
 	bool output_failed;       /* of an error: it was the output's */
 	char unknown[256];        /* columns that are lost as nobody here knows them: "'Foo'" */
-	uint64_t rows_in, rows_out, bad;
+	uint64_t rows_in, rows_out;
 	uint64_t lost[TRACE_LOSSES]; /* rows */
-	char first_bad[200];
+	struct trace_bad bad;
 };
 /* The output is created when the input has turned out to be a trace. */
 int trace_copy(struct trace_copy *c, struct sluice_err *err);

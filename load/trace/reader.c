@@ -29,6 +29,18 @@ void trace_printable(char *text)
 			*text = '?';
 }
 
+void trace_bad_add(struct trace_bad *b, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (b->nr < TRACE_BAD_TEXTS) {
+		va_start(ap, fmt);
+		vsnprintf(b->text[b->nr], sizeof(b->text[0]), fmt, ap);
+		va_end(ap);
+	}
+	b->nr++;
+}
+
 int reader_bad(struct trace_reader *r, uint64_t line, const char *fmt, ...)
 {
 	va_list ap;
@@ -144,8 +156,7 @@ static int count_bad(struct trace_reader *r, struct sluice_err *err)
 	if (r->o.strict)
 		return sluice_fail(err, -EBADMSG, "%s: line %" PRIu64 ": %s",
 				   sluice_shorten(&room, source_path(&r->s)), r->row_line, r->why);
-	if (!r->bad++)
-		snprintf(r->first, sizeof(r->first), "line %" PRIu64 ": %s", r->row_line, r->why);
+	trace_bad_add(&r->bad, "line %" PRIu64 ": %s", r->row_line, r->why);
 	return 0;
 }
 
@@ -187,13 +198,9 @@ uint64_t trace_reader_line(const struct trace_reader *r)
 	return r->row_line;
 }
 
-uint64_t trace_reader_bad(const struct trace_reader *r, const char **first)
+const struct trace_bad *trace_reader_bad(const struct trace_reader *r)
 {
-	if (r->o.maker)
-		return r->o.maker->bad(r->made, first);
-	if (first)
-		*first = r->bad ? r->first : NULL;
-	return r->bad;
+	return r->o.maker ? r->o.maker->bad(r->made) : &r->bad;
 }
 
 bool trace_reader_raw(const struct trace_reader *r, const char **text, size_t *len)

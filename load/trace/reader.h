@@ -33,19 +33,20 @@ struct trace_reader {
 	unsigned columns;  /* as struct trace_input.columns; of a kv trace those it has */
 	char unknown[256]; /* columns of the file that nobody here knows: "'Foo', 'Bar'" */
 	void *made;        /* the maker's */
-	uint64_t bad;
+	struct trace_bad bad;
 	bool torn_told;
 	struct reader_text {
 		char *text;
 		size_t len, room;
 	} raw, head;   /* with opts.raw: as they are in the file, without the newline */
 	char why[160]; /* what is wrong with the row */
-	char first[200];
 };
 
 /* The row that begins in @line is none, and why not. */
 int reader_bad(struct trace_reader *r, uint64_t line, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+/* One more, in words if it is one of the first. */
+void trace_bad_add(struct trace_bad *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* What a message shows of a row must not look like another line. */
 void trace_printable(char *text);
 /* "%.*s" of a field that may hold anything, cut to what fits into a message. */

@@ -98,11 +98,10 @@ int request_bad(struct trace_bad *b, const struct request_place *at, uint64_t nu
 	if (b->strict)
 		return sluice_fail(err, -EBADMSG, "%s: %s %" PRIu64 ": %s",
 				   sluice_shorten(&room, at->path), at->unit, number, why);
-	if (!b->nr++)
-		snprintf(b->first, sizeof(b->first), "%.50s%s%s %" PRIu64 ": %s",
-			 !at->named ? ""
-			 : slash    ? slash + 1
-				    : at->path,
-			 at->named ? ": " : "", at->unit, number, why);
+	trace_bad_add(b, "%.50s%s%s %" PRIu64 ": %s",
+		      !at->named ? ""
+		      : slash    ? slash + 1
+				 : at->path,
+		      at->named ? ": " : "", at->unit, number, why);
 	return 0;
 }

@@ -6,7 +6,6 @@
 #include "load/trace/summary.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -178,7 +177,6 @@ static void finish(struct maker *m, const struct trace_reader *r)
 {
 	struct trace_summary *s = m->s;
 	uint64_t objects[REUSE_WINDOWS], bytes[REUSE_WINDOWS];
-	const char *first;
 
 	reuse_totals(m->reuse, &s->keys);
 	reuse_windows(m->reuse, objects, bytes);
@@ -189,9 +187,7 @@ static void finish(struct maker *m, const struct trace_reader *r)
 		s->window[i].bytes = bytes[i];
 	}
 	s->format = trace_reader_format(r);
-	s->bad = trace_reader_bad(r, &first);
-	if (s->bad)
-		snprintf(s->first_bad, sizeof(s->first_bad), "%s", first);
+	s->bad = *trace_reader_bad(r);
 }
 
 static int read_all(struct maker *m, struct trace_reader *r, struct sluice_err *err)

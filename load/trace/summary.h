@@ -34,8 +34,7 @@ struct trace_window {
 struct trace_summary {
 	enum trace_format format;
 	uint64_t rows, bytes;
-	uint64_t bad;
-	char first_bad[200];
+	struct trace_bad bad;
 	uint64_t first_ns, last_ns;      /* earliest and latest */
 	uint64_t backwards, back_max_ns; /* rows earlier than the one before, by how much at most */
 	uint64_t failed;

@@ -108,13 +108,21 @@ int trace_writer_close(struct trace_writer *w, struct sluice_err *err);
 
 /* ---- reading ---- */
 
+/* What of an input cannot be used and is left out. */
+#define TRACE_BAD_TEXTS 10
+struct trace_bad {
+	bool strict; /* in: the first one is an error, -EBADMSG */
+	uint64_t nr;
+	char text[TRACE_BAD_TEXTS][200]; /* the first of them: "line 5: ..." or "item 3: ..." */
+};
+
 /* Rows that somebody makes of a file of requests. */
 struct trace_maker {
 	enum trace_format format;
 	const void *arg;
 	int (*open)(void **state, const void *arg, struct sluice_err *err);
 	int (*next)(void *state, struct trace_row *row, struct sluice_err *err); /* trace_read() */
-	uint64_t (*bad)(const void *state, const char **first); /* trace_reader_bad() */
+	const struct trace_bad *(*bad)(const void *state); /* trace_reader_bad() */
 	void (*close)(void *state);
 };
 
@@ -141,8 +149,8 @@ int trace_reader_open(struct trace_reader **out, const char *path,
 int trace_read(struct trace_reader *r, struct trace_row *row, struct sluice_err *err);
 enum trace_format trace_reader_format(const struct trace_reader *r);
 uint64_t trace_reader_line(const struct trace_reader *r); /* 0: rows are made */
-/* Rows that were skipped, and the first of them in words. */
-uint64_t trace_reader_bad(const struct trace_reader *r, const char **first);
+/* Rows that were skipped so far. */
+const struct trace_bad *trace_reader_bad(const struct trace_reader *r);
 /*
  * The text of the line that the last row came from, and of the header (empty when there is none),
  * without the newline.  False for fio, where a line needs others before it.  Several rows of
@@ -159,12 +167,6 @@ struct trace_request {
 	uint32_t context, generate; /* tokens; 0 allowed */
 	const char *id;             /* ShareGPT: of the conversation; freed with the requests */
 	uint32_t turn;              /* from 1 */
-};
-/* What of an input cannot be used and is left out. */
-struct trace_bad {
-	bool strict; /* in: the first one is an error, -EBADMSG */
-	uint64_t nr;
-	char first[200]; /* "line 5: ..." or "item 3: ..." */
 };
 /*
  * All usable requests of a BurstGPT input: a file, a folder (all *.csv, sorted) or a glob

@@ -662,7 +662,7 @@ def a_recorded_input_is_looked_for_first_and_may_be_empty():
         assert 'has no row that can be used' in real(*burst, '[none]', '--cache-dir', 'cache')[1]
         write('some.csv', 'Timestamp,Request tokens,Response tokens\n1,20,3\n1,two,3\n')
         for run in trace(*burst, 'some.csv'), real(*burst, 'some.csv', '--cache-dir', 'cache'):
-            assert "1 bad row was left out: line 3: Request tokens 'two' is not valid" in run[1], run[1]
+            assert "a bad row was left out: line 3: Request tokens 'two' is not valid" in run[1], run[1]
         assert trace(*burst, 'some.csv', '--log-level', 'WARNING')[1] == ''
 
 

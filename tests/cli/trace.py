@@ -293,14 +293,32 @@ def memory_does_not_grow_with_the_length():
 def bad_rows_are_counted_or_end_it():
     save('a.csv', kv_text(kv_rows(10)) + 'oops\r\n' + '1.0,Read,x,Tier-0,k,Decode\r\n')
     done = trace('convert', 'a.csv', 'b.csv')
-    assert done.err == ('sluice trace convert: 2 bad rows were left out, the first: line ' +
-                        str(load('a.csv').split(b'oops')[0].count(b'\n') + 1) + ': 1 column instead of 6\n'), done
+    at = load('a.csv').split(b'oops')[0].count(b'\n') + 1
+    told = f'''sluice trace convert: a bad row was left out: line {at}: 1 column instead of 6
+sluice trace convert: a bad row was left out: line {at + 1}: Object_Size_Bytes 'x' is not valid
+'''
+    assert done.err == told, done
     assert len(kv_read('b.csv')) == 11
     os.unlink('b.csv')
     for command in ['convert', 'a.csv', 'b.csv'], ['stat', 'a.csv'], ['cut', '--keys', '50%', 'a.csv', 'b.csv']:
         done = trace(*command, '--strict', status=2)
         assert 'a.csv: line ' in done.err and '1 column instead of 6' in done.err, done
         assert os.listdir('.') == ['a.csv'], os.listdir('.')
+
+
+@in_folder
+def ten_bad_rows_are_told_and_how_many_there_are():
+    good = '1.0,Read,1,Tier-0,k,Decode\n'
+    for bad in 9, 10, 11, 200:
+        save('a.csv', SIX + '\n' + (good + 'oops\n') * bad)
+        lines = [f'a bad row was left out: line {3 + 2 * i}: 1 column instead of 6' for i in range(min(bad, 10))]
+        if bad > 10:
+            lines.append(f'{bad} bad rows were left out in all')
+        for name, args in ('convert', ['a.csv', 'b.csv']), ('stat', ['a.csv']), ('cut', ['--from', '+0', 'a.csv', 'b.csv']):
+            assert trace(name, *args).err.splitlines() == [f'sluice trace {name}: {line}' for line in lines]
+    save('burst.csv', 'Timestamp,Request tokens,Response tokens\n' + '1,2,3\n1,two,3\n' * 12)
+    told = trace('stat', 'burst.csv').err.splitlines()
+    assert len(told) == 11 and told[9].endswith("line 21: Request tokens 'two' is not valid") and '12 bad rows' in told[10], told
 
 
 @in_folder
@@ -311,7 +329,7 @@ def a_compressed_trace_that_was_cut_off_gives_its_rows():
     whole = load('a.csv.zst')
     save('b.csv.zst', whole[:len(whole) * 3 // 4])
     done = trace('convert', 'b.csv.zst', 'c.csv')
-    assert '1 bad row was left out: line ' in done.err and 'ends inside a frame' in done.err, done
+    assert 'a bad row was left out: line ' in done.err and 'ends inside a frame' in done.err, done
     got = load('c.csv').decode()
     assert len(got) > 1000 and text.startswith(got)
     done = trace('convert', '--strict', 'b.csv.zst', 'd.csv', status=2)
@@ -334,7 +352,7 @@ def requests_become_the_operations_of_the_model():
     storage = '--model', 'tiny-1b', '--gpu-mem-gb', '0', '--cpu-mem-gb', '0'
     for name, bad in ('burst.csv', 1), ('share.json', 0):
         done = trace('convert', name, 'out.csv', *storage)
-        assert ('1 bad row was left out' in done.err) == bool(bad), done
+        assert ('a bad row was left out' in done.err) == bool(bad), done
         with open('out.csv', newline='') as f:
             rows = list(csv.reader(f))
         assert rows[0] == 'Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase'.split(','), rows[0]

@@ -45,7 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	r = chats ? trace_sharegpt_load(&v, &nr, path, &o, &bad, &err)
 		  : trace_burst_load(&v, &nr, path, &bad, &err);
-	FUZZ_CHECK(!bad.nr == !bad.first[0]);
+	FUZZ_CHECK(!bad.nr == !bad.text[0][0]);
 	FUZZ_CHECK(r == 0 || (r < 0 && err.msg[0] && err.code == r));
 	check_requests(v, nr, chats);
 	trace_requests_free(v, nr);

@@ -77,7 +77,7 @@ static void lines_of_mooncake_that_are_none_are_told(void)
 		open_text(text);
 		if (rest(&n) != 2 || n != 1)
 			T_FAIL("'%s' is taken", bad[i][0]);
-		trace_reader_bad(reader, &first);
+		first = trace_reader_bad(reader)->text[0];
 		T_STR_HAS(first, "line 2: ");
 		T_STR_HAS(first, bad[i][1]);
 	}
@@ -101,7 +101,7 @@ static void fio_logs_of_version_3_have_times(void)
 	T_OK(row.op == TRACE_DELETE && row.offset == 5 && row.size == 6);
 	T_EQ(trace_reader_line(reader), 8);
 	END();
-	T_EQ(trace_reader_bad(reader, NULL), 0);
+	T_EQ(trace_reader_bad(reader)->nr, 0);
 }
 
 static void fio_logs_of_version_2_wait(void)
@@ -140,7 +140,7 @@ static void lines_of_fio_that_are_none_are_told(void)
 		open_text(text);
 		if (rest(&n) != 2 || n != 1)
 			T_FAIL("'%s' is taken", bad[i][0]);
-		trace_reader_bad(reader, &first);
+		first = trace_reader_bad(reader)->text[0];
 		T_STR_HAS(first, "line 3: ");
 		T_STR_HAS(first, bad[i][1]);
 	}
@@ -213,7 +213,7 @@ static void rows_of_operation_logs_that_are_none_are_told(void)
 		open_text(text);
 		if (rest(&n) != 0 || n != 1)
 			T_FAIL("'%s' is taken", bad[i][0]);
-		trace_reader_bad(reader, &first);
+		first = trace_reader_bad(reader)->text[0];
 		T_STR_HAS(first, "line 2: ");
 		T_STR_HAS(first, bad[i][1]);
 	}

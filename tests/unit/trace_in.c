@@ -46,7 +46,7 @@ static void both_line_ends_and_a_missing_last_one_are_the_same(void)
 		T_OK(key_is("b") && row.phase == TRACE_BOTH && row.size == 8);
 		T_EQ(trace_reader_line(reader), 4);
 		END();
-		T_EQ(trace_reader_bad(reader, NULL), 0);
+		T_EQ(trace_reader_bad(reader)->nr, 0);
 	}
 }
 
@@ -134,7 +134,7 @@ static void a_quote_that_is_never_closed_spoils_one_row(void)
 		      "3.0,Read,1,Tier-0,b,Decode\n");
 	T_EQ(rest(&bad), 2);
 	T_EQ(bad, 1);
-	trace_reader_bad(reader, &first);
+	first = trace_reader_bad(reader)->text[0];
 	T_STR_HAS(first, "line 2: a quote");
 }
 
@@ -215,7 +215,7 @@ static void rows_that_are_none_are_told_by_line(void)
 		open_text(text);
 		if (rest(&n) != 2 || n != 1)
 			T_FAIL("'%s' is taken", bad[i][0]);
-		trace_reader_bad(reader, &first);
+		first = trace_reader_bad(reader)->text[0];
 		T_STR_HAS(first, "line 3: ");
 		T_STR_HAS(first, bad[i][1]);
 		opts.strict = true;
@@ -422,7 +422,7 @@ static void a_compressed_trace_that_was_cut_off_gives_its_rows_and_is_told(void)
 		T_OK(n >= before && n < ROWS);
 		before = n;
 		T_EQ(bad, 1);
-		trace_reader_bad(reader, &first);
+		first = trace_reader_bad(reader)->text[0];
 		T_STR_HAS(first, "ends inside a frame");
 		opts.strict = true;
 		T_ERR(open_bytes(packed, cut), 0, &err);

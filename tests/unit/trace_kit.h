@@ -69,7 +69,7 @@ static inline uint64_t rest(uint64_t *bad)
 	while ((r = next()) == 1)
 		n++;
 	T_ERR(r, 0, &err);
-	*bad = trace_reader_bad(reader, NULL);
+	*bad = trace_reader_bad(reader)->nr;
 	return n;
 }
 

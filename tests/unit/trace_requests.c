@@ -32,7 +32,7 @@ static int burst(const char *path)
 {
 	forget();
 	bad.nr = 0;
-	bad.first[0] = 0;
+	bad.text[0][0] = 0;
 	return trace_burst_load(&v, &nr, path, &bad, &err);
 }
 
@@ -58,8 +58,8 @@ static void columns_are_found_by_name(void)
 	T_ERR(burst(make("b.csv", "Timestamp,Request tokens\n1,2\n3,4\n")), 0, &err);
 	T_EQ(nr, 0);
 	T_EQ(bad.nr, 3); /* the header and both rows */
-	T_STR_HAS(bad.first, "line 1: is not the header of BurstGPT: there is no column "
-			     "'Response tokens'");
+	T_STR_HAS(bad.text[0], "line 1: is not the header of BurstGPT: there is no column "
+			       "'Response tokens'");
 }
 
 static void rows_that_cannot_be_used_are_counted(void)
@@ -78,7 +78,7 @@ static void rows_that_cannot_be_used_are_counted(void)
 	T_EQ(nr, 1);
 	T_OK(v[0].time_sec == 7);
 	T_EQ(bad.nr, 8);
-	T_STR_HAS(bad.first, "line 2: Request tokens 'x' is not valid");
+	T_STR_HAS(bad.text[0], "line 2: Request tokens 'x' is not valid");
 }
 
 static void a_strict_burst_ends_at_the_first_bad_row(void)
@@ -99,7 +99,7 @@ static void bad_rows_of_several_files_are_told_with_the_file(void)
 	make("two/2.csv", HEADER "soon,m,1,1,2,l\n");
 	T_ERR(burst(t_path("two")), 0, &err);
 	T_EQ(bad.nr, 1);
-	T_STR_HAS(bad.first, "2.csv: line 2: Timestamp 'soon' is not valid");
+	T_STR_HAS(bad.text[0], "2.csv: line 2: Timestamp 'soon' is not valid");
 }
 
 static void an_empty_burst_has_no_requests(void)
@@ -146,7 +146,7 @@ static int chats(const char *text, uint32_t max)
 
 	forget();
 	bad.nr = 0;
-	bad.first[0] = 0;
+	bad.text[0][0] = 0;
 	return trace_sharegpt_load(&v, &nr, make("s.json", text), &o, &bad, &err);
 }
 
@@ -199,11 +199,11 @@ static void what_is_no_conversation_is_told_with_its_number(void)
 	T_ERR(chats(text, 10), 0, &err);
 	T_EQ(nr, 1);
 	T_EQ(bad.nr, 3);
-	T_STR_HAS(bad.first, "item 2: is not an object");
+	T_STR_HAS(bad.text[0], "item 2: is not an object");
 	T_ERR(chats("[{\"id\":1}]", 10), 0, &err);
-	T_STR_HAS(bad.first, "item 1: has no list 'conversations'");
+	T_STR_HAS(bad.text[0], "item 1: has no list 'conversations'");
 	T_ERR(chats("[{\"conversations\":[[]]}]", 10), 0, &err);
-	T_STR_HAS(bad.first, "item 1: a message has no text 'from' and 'value'");
+	T_STR_HAS(bad.text[0], "item 1: a message has no text 'from' and 'value'");
 	bad.strict = true;
 	T_EQ(chats(text, 10), -EBADMSG);
 	T_STR_HAS(err.msg, "s.json: item 2: is not an object");

@@ -221,8 +221,8 @@ static void sums_are_right(void)
 	T_ERR(summarize(trace, 0), 0, &err);
 	T_EQ(s->rows, 7);
 	T_EQ(s->bytes, 100);
-	T_EQ(s->bad, 1);
-	T_STR_HAS(s->first_bad, "line 8");
+	T_EQ(s->bad.nr, 1);
+	T_STR_HAS(s->bad.text[0], "line 8");
 	T_EQ(s->first_ns, 100000000000);
 	T_EQ(s->last_ns, 110000000000);
 	T_EQ(s->backwards, 1);
