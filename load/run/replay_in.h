@@ -47,11 +47,6 @@ struct replay_what {
 };
 /* @w->key may point into @row and @w itself. */
 void replay_what(struct replay_what *w, const struct replay_map *m, const struct trace_row *row);
-/* The object is gone when this row has been done: a demotion. */
-static inline bool replay_leaves(const struct trace_row *row)
-{
-	return row->op == TRACE_READ && row->phase == TRACE_EVICT;
-}
 
 /* ---- replay_scan.c */
 /* An object that is read while it does not exist.  0, or -errno which ends the pass. */

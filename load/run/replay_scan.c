@@ -115,7 +115,7 @@ static int object_row(struct scan *s, const struct replay_what *w, const struct 
 		return 0;
 	case TRACE_READ:
 		r = e ? 0 : add_object(s, w, row->size, true);
-		if (r < 0 || !replay_leaves(row))
+		if (r < 0 || !trace_leaves(row))
 			return r;
 		e = replay_keys_find(&s->keys, w->id);
 		break;

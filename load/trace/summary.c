@@ -131,6 +131,8 @@ static int add_use(struct maker *m, const struct trace_row *row, unsigned window
 	if (row->op > TRACE_WRITE || !row->key_len)
 		return 0;
 	r = reuse_touch(m->reuse, hash, row->size, window, &hit);
+	if (trace_leaves(row))
+		reuse_remove(m->reuse, hash);
 	if (r != 1 || row->op != TRACE_READ)
 		return r;
 	s->reads += hit.weight;

@@ -43,6 +43,12 @@ struct trace_row {
 	((struct trace_row){ \
 		.tier = TRACE_NO_TIER, .request = -1, .user = -1, .qos = -1, .thread = -1})
 
+/* The object is gone from its tier when this row has been done: a demotion. */
+static inline bool trace_leaves(const struct trace_row *row)
+{
+	return row->op == TRACE_READ && row->phase == TRACE_EVICT;
+}
+
 enum trace_format {
 	TRACE_AUTO,
 	TRACE_KV, /* MLPerf kv-cache CSV: six columns, four in old ones, more in extended ones */

@@ -562,6 +562,25 @@ def stat_tells_what_is_in_a_trace():
 
 
 @in_folder
+def an_object_that_moves_out_is_not_in_its_tier_any_more():
+    rows = []
+    for i in range(50):  # one at a time, each of 1000 bytes: comes, is read, leaves
+        rows += [[f'{i}.0', 'Write', '1000', 'Tier-1', f'k{i}', 'Evict'], [f'{i}.1', 'Read', '1000', 'Tier-1', f'k{i}', 'Decode'],
+                 [f'{i}.2', 'Read', '1000', 'Tier-1', f'k{i}', 'Evict'], [f'{i}.2', 'Write', '1000', 'Tier-2', f'k{i}', 'Evict']]
+    rows.append(['60.0', 'Read', '1000', 'Tier-1', 'k7', 'Decode'])  # is not there
+    save('a.csv', kv_text(rows))
+
+    def stat(tier):
+        return json.loads(trace('stat', '--tier', tier, '--json', '-', 'a.csv').stdout)
+
+    got = stat('1')
+    assert got['objects'] == {'keys': 50, 'bytes': 50000, 'peak_bytes': 1000, 'exact': True, 'one_of': 1}, got['objects']
+    assert got['reuse']['reads'] == 101 and got['reuse']['first_reads'] == 1, got['reuse']
+    assert {'tier': 'Tier-1', 'phase': 'Evict', 'operation': 'Read', 'rows': 50, 'bytes': 50000} in got['operations'], got['operations']
+    assert stat('2')['objects']['peak_bytes'] == 50000
+
+
+@in_folder
 def stat_says_when_it_estimates():
     n = 600000
     save('a.csv', SIX + '\n' + ''.join(f'{i}.0,Write,10,Tier-0,key_{i},Prefill\n' for i in range(n)))
