@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sluice trace convert: a trace in another format; see load/trace/copy.h. */
-#include <inttypes.h>
 #include <string.h>
 
 #include "base/util.h"
@@ -61,24 +60,6 @@ static enum trace_format by_name(const char *out)
 	return TRACE_AUTO;
 }
 
-static void tell_losses(const struct trace_copy *c)
-{
-	const char *out = c->raw ? NULL : trace_left_out(c->format);
-
-	if (out)
-		cli_fail(&cmd_trace_convert, 0, "lost: %s", out);
-	if (c->unknown[0])
-		cli_fail(&cmd_trace_convert, 0, "lost: columns of unknown meaning: %s", c->unknown);
-	for (int i = 0; i < TRACE_LOSSES; i++) {
-		if (c->lost[i] && i == TRACE_LOSS_EPOCH)
-			cli_fail(&cmd_trace_convert, 0, "lost: %s", trace_loss_texts[i]);
-		else if (c->lost[i])
-			cli_fail(&cmd_trace_convert, 0,
-				 "lost: %s (%" PRIu64 " of %" PRIu64 " row%s)", trace_loss_texts[i],
-				 c->lost[i], c->rows_in, c->rows_in == 1 ? "" : "s");
-	}
-}
-
 static int copy(struct trace_copy *c, const struct convert_args *a, const char *out)
 {
 	struct cli_requests requests = {.params.users = 0};
@@ -87,8 +68,6 @@ static int copy(struct trace_copy *c, const struct convert_args *a, const char *
 
 	if (r == CLI_OK)
 		r = cli_trace_copy(c, out, &cmd_trace_convert);
-	if (r == CLI_OK)
-		tell_losses(c);
 	cli_requests_fini(&requests);
 	return r;
 }

@@ -98,6 +98,7 @@ static int cut_run(void *args, int argc, char **argv)
 		return cli_usage(&cmd_trace_cut, "--to: '%s' is not later than --from '%s'", a->to,
 				 a->from);
 	c.in = argv[0];
+	c.writer.block_tokens = c.reader.block_tokens;
 	return cli_trace_copy(&c, argv[1], &cmd_trace_cut);
 }
 

@@ -86,6 +86,24 @@ static bool ends_in(const char *s, const char *end)
 	return len >= n && !strcmp(s + len - n, end);
 }
 
+static void tell_losses(const struct trace_copy *c, const struct cli_cmd *cmd)
+{
+	const char *out = c->raw ? NULL : trace_left_out(c->format);
+
+	if (out)
+		cli_fail(cmd, 0, "lost: %s", out);
+	if (c->unknown[0])
+		cli_fail(cmd, 0, "lost: columns of unknown meaning: %s", c->unknown);
+	for (int i = 0; i < TRACE_LOSSES; i++) {
+		if (c->lost[i] && i == TRACE_LOSS_EPOCH)
+			cli_fail(cmd, 0, "lost: %s", trace_loss_texts[i]);
+		else if (c->lost[i])
+			cli_fail(cmd, 0, "lost: %s (%" PRIu64 " of %" PRIu64 " row%s)",
+				 trace_loss_texts[i], c->lost[i], c->rows_in,
+				 c->rows_in == 1 ? "" : "s");
+	}
+}
+
 int cli_trace_copy(struct trace_copy *c, const char *out, const struct cli_cmd *cmd)
 {
 	struct sluice_err err = {0, ""};
@@ -109,5 +127,8 @@ int cli_trace_copy(struct trace_copy *c, const char *out, const struct cli_cmd *
 				"%s", err.msg);
 	}
 	cli_trace_tell_bad(&c->bad, cmd);
-	return cli_file_finish(&file, cmd, 0, NULL);
+	r = cli_file_finish(&file, cmd, 0, NULL);
+	if (r == CLI_OK)
+		tell_losses(c, cmd);
+	return r;
 }

@@ -20,7 +20,10 @@ int cli_trace_in(struct trace_reader_opts *o, const struct cli_trace_in *a,
 /* May the trace be read a second time?  What comes through a pipe may not even be looked at. */
 bool cli_trace_twice(const char *path);
 
-/* Carry out @c to the file @out, which appears when it is complete.  An exit status. */
+/*
+ * Carry out @c to the file @out, which appears when it is complete, and say on stderr what is lost.
+ * An exit status.
+ */
 int cli_trace_copy(struct trace_copy *c, const char *out, const struct cli_cmd *cmd);
 /* The first bad rows on stderr, a line each, and how many there are if that is more. */
 void cli_trace_tell_bad(const struct trace_bad *bad, const struct cli_cmd *cmd);

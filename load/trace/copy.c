@@ -70,7 +70,7 @@ static int copy_row(struct copier *p, struct trace_row *row, struct sluice_err *
 	} else {
 		if (row->tier == TRACE_NO_TIER)
 			row->tier = (uint8_t)p->c->tier;
-		for (lost = trace_losses(&p->wo, row); lost; lost &= lost - 1)
+		for (lost = trace_losses(&p->wo, p->c->format, row); lost; lost &= lost - 1)
 			p->c->lost[__builtin_ctz(lost)]++;
 		n = trace_write(p->w, row, err);
 	}
@@ -144,6 +144,7 @@ int trace_copy(struct trace_copy *c, struct sluice_err *err)
 	if (c->share > 0 && c->share < 1)
 		p.below = (uint64_t)(c->share * 18446744073709551616.0);
 	ro.raw = true; /* for the header; rows are kept when they are needed */
+	ro.sizeless = c->writer.format == TRACE_AUTO || c->writer.format == TRACE_MOONCAKE;
 	n = trace_reader_open(&p.r, c->in, &ro, err);
 	if (n == 0)
 		n = open_output(&p, err);

@@ -28,8 +28,9 @@ enum trace_loss {
 	TRACE_LOSSES
 };
 extern const char *const trace_loss_texts[TRACE_LOSSES];
-/* Bits of what a writer with these options would lose of a row. */
-unsigned trace_losses(const struct trace_writer_opts *o, const struct trace_row *row);
+/* Bits of what a writer with these options would lose of a row that was read as @from. */
+unsigned trace_losses(const struct trace_writer_opts *o, enum trace_format from,
+		      const struct trace_row *row);
 /* What a reader of that format leaves out, in words; NULL: nothing. */
 const char *trace_left_out(enum trace_format format);
 

@@ -90,13 +90,15 @@ static unsigned of_mooncake(const struct trace_row *row)
 	       (mooncake_id(&id, row->key, row->key_len) ? 0 : BIT(NAME));
 }
 
-unsigned trace_losses(const struct trace_writer_opts *o, const struct trace_row *row)
+unsigned trace_losses(const struct trace_writer_opts *o, enum trace_format from,
+		      const struct trace_row *row)
 {
 	switch (o->format) {
 	case TRACE_FIO:
 		return of_fio(row);
 	case TRACE_MOONCAKE:
-		return of_mooncake(row);
+		/* What its reader makes up, it makes up again. */
+		return from == TRACE_MOONCAKE ? 0 : of_mooncake(row);
 	case TRACE_OPLOG:
 		return has(row) & (BIT(OFFSET) | BIT(TIER) | BIT(PHASE) | BIT(REQUEST) | BIT(USER));
 	default:
@@ -110,7 +112,7 @@ const char *trace_left_out(enum trace_format format)
 	case TRACE_FIO:
 		return "lines that open, close and sync files";
 	case TRACE_MOONCAKE:
-		return "input_length and output_length";
+		return "input_length and output_length, and what else its lines have";
 	case TRACE_OPLOG:
 		return "client_id, n_objects, endpoint, first_byte, and what an error was";
 	default:

@@ -144,7 +144,7 @@ static int mooncake_in_begin(struct trace_reader *r, struct sluice_err *err)
 	uint64_t tokens = r->o.block_tokens ? r->o.block_tokens : TRACE_BLOCK_TOKENS;
 
 	m->request = -1;
-	if (!r->o.bytes_per_token)
+	if (!r->o.bytes_per_token && !r->o.sizeless)
 		return sluice_fail(
 			err, -EINVAL,
 			"%s: a mooncake trace has no sizes: bytes per token (or a model) "

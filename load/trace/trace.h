@@ -137,9 +137,10 @@ struct trace_reader_opts {
 	const struct trace_maker *maker; /* NULL: the file holds operations */
 	bool strict;                     /* a bad row is an error */
 	bool raw;                        /* keep the text of rows for trace_reader_raw() */
+	bool sizeless;                   /* nobody looks at the size of rows */
 	/* Mooncake: */
 	uint64_t block_tokens;    /* per hash id; 0: TRACE_BLOCK_TOKENS */
-	uint64_t bytes_per_token; /* 0: an error when the format needs it */
+	uint64_t bytes_per_token; /* 0: an error when the format needs it, unless sizeless */
 };
 struct trace_reader;
 /* What @path looks like; TRACE_AUTO when it is nothing known.  "-" cannot be read again. */

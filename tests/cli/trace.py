@@ -204,7 +204,7 @@ def a_mooncake_trace_goes_to_kv_and_back():
                    {'timestamp': 27.5, 'input_length': 1536, 'output_length': 0, 'hash_ids': [0, 1, 2]}], got
     trace('convert', '--bytes-per-token', '128K', '--extended', '--tier', '2', 'c.jsonl', 'd.csv')
     assert load('d.csv') == load('b.csv')
-    assert trace('convert', '--bytes-per-token', '1', 'a.jsonl', 'e.jsonl').err == ''
+    assert trace('convert', 'a.jsonl', 'e.jsonl').err == ''
     assert load('e.jsonl') == load('a.jsonl')
 
 
@@ -525,15 +525,17 @@ def a_share_of_the_keys_keeps_all_rows_of_each():
 @in_folder
 def other_formats_are_cut_too():
     save('a.jsonl', ''.join(json.dumps({'timestamp': 1000 * i, 'hash_ids': list(range(10 * i + 10)), 'extra': i}) + '\n' for i in range(5)))
-    model = ['--bytes-per-token', '1']
-    trace('cut', *model, '--from', '1', '--to', '3', 'a.jsonl', 'b.jsonl')
+    assert trace('cut', '--from', '1', '--to', '3', 'a.jsonl', 'b.jsonl').err == ''
     assert load('b.jsonl') == b''.join(load('a.jsonl').splitlines(True)[1:3])
-    trace('cut', *model, '--keys', '50%', 'a.jsonl', 'c.jsonl')
+    done = trace('cut', '--keys', '50%', '--block-tokens', '16', 'a.jsonl', 'c.jsonl')
+    assert done.err == 'sluice trace cut: lost: input_length and output_length, and what else its lines have\n', done
     got = [json.loads(line) for line in load('c.jsonl').splitlines()]
     assert len(got) == 5 and 10 < len(got[4]['hash_ids']) < 40
+    assert all(line['input_length'] == 16 * len(line['hash_ids']) for line in got), got
     assert set(got[3]['hash_ids']) == {i for i in got[4]['hash_ids'] if i < 40}
     save('a.iolog', 'fio version 2 iolog\nf add\nf open\nf read 0 1\nf wait 2000000 0\nf read 5 6\n')
-    trace('cut', '--from', '1', 'a.iolog', 'b.iolog')
+    done = trace('cut', '--from', '1', 'a.iolog', 'b.iolog')
+    assert 'sluice trace cut: lost: the date: times count from the first row\n' in done.err, done
     assert load('b.iolog').decode().splitlines() == ['fio version 3 iolog', '0 f add', '0 f open', '0 f read 5 6']
 
 
