@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * BurstGPT: CSV files of requests.  Columns are found by their names in the header; rows that
- * cannot be used are counted and left out, as the benchmark does, and the first is told.
+ * cannot be used are counted and left out, as the benchmark does, and the first are told.
  */
+#include "load/trace/burst.h"
+
 #include <errno.h>
-#include <glob.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/err.h"
 #include "base/util.h"
@@ -68,173 +68,175 @@ static bool get_field(struct trace_request *out, int column, struct csv_field f)
 	}
 }
 
-struct loader {
-	struct request_list list;
-	struct trace_bad *bad;
-	struct request_place at;
+struct trace_burst {
+	struct burst_files files;
+	size_t next; /* file that comes when this one has ended */
+	bool open;
+	struct source s;
 	struct table t;
-	struct sluice_err *err;
+	struct request_place at;
+	struct trace_bad *bad, unseen;
 };
 
 /* Says what is missing; rows are bad then. */
-static int load_header(struct loader *l, char *row, size_t len, uint64_t line)
+static int read_header(struct trace_burst *b, char *row, size_t len, uint64_t line,
+		       struct sluice_err *err)
 {
 	struct csv_field f[CSV_FIELDS];
 
-	table_columns(&l->t, f, csv_split(row, len, ',', f));
+	table_columns(&b->t, f, csv_split(row, len, ',', f));
 	for (int i = REQUEST; i < COLUMNS; i++)
-		if (l->t.at[i] < 0)
-			return request_bad(l->bad, &l->at, line, l->err,
+		if (b->t.at[i] < 0)
+			return request_bad(b->bad, &b->at, line, err,
 					   "is not the header of BurstGPT: there is no column '%s'",
 					   names[i]);
 	return 0;
 }
 
-static int load_row(struct loader *l, char *row, size_t len, uint64_t line)
+/* 1, or what request_bad() gives. */
+static int read_row(struct trace_burst *b, struct trace_request *ret, char *row, size_t len,
+		    uint64_t line, struct sluice_err *err)
 {
-	struct trace_request req = {.time_sec = 0};
 	struct csv_field f[CSV_FIELDS];
 	int nr = csv_split(row, len, ',', f);
 
+	*ret = (struct trace_request){.time_sec = 0};
 	if (nr < 0)
-		return request_bad(l->bad, &l->at, line, l->err, CSV_BAD_QUOTES);
+		return request_bad(b->bad, &b->at, line, err, CSV_BAD_QUOTES);
 	for (int i = 0; i < COLUMNS; i++) {
-		int at = l->t.at[i];
+		int at = b->t.at[i];
 
 		if (at < 0 && i == TIME)
 			continue;
 		if (at < 0 || at >= nr)
-			return request_bad(l->bad, &l->at, line, l->err, "has no '%s'", names[i]);
-		if (!get_field(&req, i, f[at]))
-			return request_bad(l->bad, &l->at, line, l->err, "%s '%.*s' is not valid",
+			return request_bad(b->bad, &b->at, line, err, "has no '%s'", names[i]);
+		if (!get_field(ret, i, f[at]))
+			return request_bad(b->bad, &b->at, line, err, "%s '%.*s' is not valid",
 					   names[i], READER_SHOW(f[at]));
 	}
-	return request_add(&l->list, &req, 0) < 0 ? sluice_fail(l->err, -ENOMEM, "out of memory")
-						  : 0;
+	return 1;
 }
 
-static int load_rows(struct loader *l, struct source *s)
+/* The next of this file: as trace_burst_next(). */
+static int next_of_file(struct trace_burst *b, struct trace_request *ret, struct sluice_err *err)
 {
 	uint64_t line;
 	size_t len;
 	char *row;
 	int r;
 
-	l->t = (struct table){.names = names, .nr_names = COLUMNS};
-	while ((r = csv_row(s, ',', &row, &len, &line, l->err)) != 0) {
+	while ((r = csv_row(&b->s, ',', &row, &len, &line, err)) != 0) {
 		if (r == -E2BIG)
-			r = request_bad(l->bad, &l->at, line, l->err, "is longer than %u bytes",
+			r = request_bad(b->bad, &b->at, line, err, "is longer than %u bytes",
 					SOURCE_BYTES);
-		else if (r == 1 && len) /* no empty ones, as Python's csv module */
-			r = l->t.nr ? load_row(l, row, len, line) : load_header(l, row, len, line);
-		if (r < 0)
+		else if (r == 1 && !len) /* no empty ones, as Python's csv module */
+			r = 0;
+		else if (r == 1)
+			r = b->t.nr ? read_row(b, ret, row, len, line, err)
+				    : read_header(b, row, len, line, err);
+		if (r != 0)
 			return r;
 	}
-	return s->torn ? request_bad(l->bad, &l->at, s->line + 1, l->err, SOURCE_TORN) : 0;
+	return b->s.torn ? request_bad(b->bad, &b->at, b->s.line + 1, err, SOURCE_TORN) : 0;
 }
 
-static int load_file(struct loader *l, const char *path)
+static void close_file(struct trace_burst *b)
 {
-	struct source s;
-	int r = source_open(&s, path, l->err);
+	if (b->open)
+		source_close(&b->s);
+	b->open = false;
+}
 
-	if (r < 0)
-		return r;
-	l->at.path = path;
-	r = load_rows(l, &s);
-	source_close(&s);
+static int open_file(struct trace_burst *b, struct sluice_err *err)
+{
+	int r;
+
+	b->at.path = burst_files_name(&b->files, b->next);
+	b->t = (struct table){.names = names, .nr_names = COLUMNS};
+	r = source_open(&b->s, b->at.path, err);
+	b->open = r == 0;
+	b->next++;
 	return r;
 }
 
-/* A folder's name may have characters that mean something to glob(3). */
-static char *folder_pattern(const char *path)
+int trace_burst_next(struct trace_burst *b, struct trace_request *ret, struct sluice_err *err)
 {
-	char *pattern = malloc(2 * strlen(path) + sizeof("/*.csv")), *to = pattern;
+	int r = 0;
 
-	if (!pattern)
-		return NULL;
-	for (const char *p = path; *p; p++) {
-		if (strchr("*?[\\", *p))
-			*to++ = '\\';
-		*to++ = *p;
+	while (r == 0) {
+		if (!b->open && b->next == burst_files_nr(&b->files))
+			return 0;
+		if (!b->open)
+			r = open_file(b, err);
+		if (r == 0)
+			r = next_of_file(b, ret, err);
+		if (r == 0)
+			close_file(b);
 	}
-	strcpy(to, "/*.csv");
-	return pattern;
+	return r;
 }
 
-/* What has to be searched for with glob(3), or NULL: a single file. */
-static int pattern_of(char **out, const char *path, struct sluice_err *err)
+void trace_burst_rewind(struct trace_burst *b)
+{
+	close_file(b);
+	b->next = 0;
+}
+
+bool trace_burst_lasts(const struct trace_burst *b)
 {
 	struct stat st;
-	bool there = stat(path, &st) == 0;
 
-	*out = NULL;
-	if (there ? !S_ISDIR(st.st_mode) : !strpbrk(path, "*?"))
-		return 0;
-	*out = there ? folder_pattern(path) : strdup(path);
-	return *out ? 0 : sluice_fail(err, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < burst_files_nr(&b->files); i++) {
+		const char *name = burst_files_name(&b->files, i);
+
+		if (!strcmp(name, "-") || stat(name, &st) < 0 || !S_ISREG(st.st_mode))
+			return false;
+	}
+	return true;
 }
 
-/* Sorted; globfree() is due when it returns 0. */
-static int search(glob_t *g, const char *pattern, const char *path, struct sluice_err *err)
+int trace_burst_open(struct trace_burst **out, const char *path, struct trace_bad *bad,
+		     struct sluice_err *err)
 {
-	struct sluice_short room;
-	int r = glob(pattern, 0, NULL, g);
+	CLEANUP_FREE struct trace_burst *b = calloc(1, sizeof(*b));
+	int r;
 
-	if (r == GLOB_NOMATCH)
-		return sluice_fail(err, -ENOENT, "%s: no CSV file there",
-				   sluice_shorten(&room, path));
-	if (r)
-		return sluice_fail(err, r == GLOB_NOSPACE ? -ENOMEM : -EIO,
-				   "%s: cannot be searched", sluice_shorten(&room, path));
+	if (!b)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	r = burst_files_find(&b->files, path, err);
+	if (r < 0)
+		return r;
+	b->at = (struct request_place){.unit = "line", .named = !b->files.one};
+	b->bad = bad ? bad : &b->unseen;
+	*out = TAKE_PTR(b);
 	return 0;
 }
 
-static int load_pattern(struct loader *l, const char *pattern, const char *path)
+void trace_burst_close(struct trace_burst *b)
 {
-	glob_t g;
-	int r = search(&g, pattern, path, l->err);
-
-	if (r < 0)
-		return r;
-	l->at.named = true;
-	for (size_t i = 0; i < g.gl_pathc && r == 0; i++)
-		r = load_file(l, g.gl_pathv[i]);
-	globfree(&g);
-	return r;
-}
-
-int trace_burst_find(const char *path, struct sluice_err *err)
-{
-	CLEANUP_FREE char *pattern = NULL;
-	struct sluice_short room;
-	glob_t g;
-	int r = pattern_of(&pattern, path, err);
-
-	if (r == 0 && pattern) {
-		r = search(&g, pattern, path, err);
-		if (r == 0)
-			globfree(&g);
-	} else if (r == 0 && access(path, R_OK) < 0) {
-		r = sluice_fail(err, -errno, "%s: %s", sluice_shorten(&room, path),
-				strerror(errno));
-	}
-	return r;
+	if (!b)
+		return;
+	close_file(b);
+	burst_files_fini(&b->files);
+	free(b);
 }
 
 int trace_burst_load(struct trace_request **out, size_t *nr, const char *path,
 		     struct trace_bad *bad, struct sluice_err *err)
 {
-	struct trace_bad unseen = {.nr = 0};
-	struct loader l = {.bad = bad ? bad : &unseen, .at = {.unit = "line"}, .err = err};
-	CLEANUP_FREE char *pattern = NULL;
-	int r = pattern_of(&pattern, path, err);
+	struct request_list list = {.v = NULL};
+	struct trace_request req;
+	struct trace_burst *b;
+	int r = trace_burst_open(&b, path, bad, err);
 
-	if (r == 0)
-		r = pattern ? load_pattern(&l, pattern, path)
-			    : load_file(&l, path); /* which says why not */
-	if (r == 0 && request_finish(&l.list, out, nr) < 0)
+	if (r < 0)
+		return r;
+	while ((r = trace_burst_next(b, &req, err)) == 1)
+		if (request_add(&list, &req, 0) < 0)
+			break;
+	if (r == 1 || (r == 0 && request_finish(&list, out, nr) < 0))
 		r = sluice_fail(err, -ENOMEM, "out of memory");
-	request_list_fini(&l.list);
+	request_list_fini(&list);
+	trace_burst_close(b);
 	return r;
 }

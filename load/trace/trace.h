@@ -176,9 +176,20 @@ struct trace_request {
 	uint32_t turn;              /* from 1 */
 };
 /*
- * All usable requests of a BurstGPT input: a file, a folder (all *.csv, sorted) or a glob
- * (sorted).  @bad, zeroed but for strict, may be NULL.  -ENOENT when there is no such file.
+ * A BurstGPT input, request by request: a file, a folder (all *.csv, sorted) or a glob (sorted).
+ * @bad, zeroed but for strict, may be NULL; otherwise it stays in use until the end.  -ENOENT when
+ * there is no such file.
  */
+struct trace_burst;
+int trace_burst_open(struct trace_burst **out, const char *path, struct trace_bad *bad,
+		     struct sluice_err *err);
+/* 1 and a request that can be used; 0 at the end; -errno. */
+int trace_burst_next(struct trace_burst *b, struct trace_request *ret, struct sluice_err *err);
+void trace_burst_rewind(struct trace_burst *b); /* the first one is next */
+/* Can it be read again?  What comes through a pipe cannot. */
+bool trace_burst_lasts(const struct trace_burst *b);
+void trace_burst_close(struct trace_burst *b);
+/* All of its requests. */
 int trace_burst_load(struct trace_request **out, size_t *nr, const char *path,
 		     struct trace_bad *bad, struct sluice_err *err);
 /* Is there anything it could be loaded from?  0, or what is wrong in @err. */
