@@ -118,7 +118,8 @@ uint64_t kv_load_memory(const struct kv_load *l)
 		room += l->queue.level[i].room;
 	return sizeof(*l) + room * sizeof(struct kv_heap_item) +
 	       l->nr_people * (sizeof(*l->people) + sizeof(*l->users)) +
-	       l->convs.room * sizeof(*l->convs.v) + l->rec.nr * (sizeof(*l->rec.v) + 8) +
+	       l->convs.room * sizeof(*l->convs.v) +
+	       (l->rec.v ? l->rec.nr * (sizeof(*l->rec.v) + 8) : 0) +
 	       l->rec.nr_cursors * sizeof(*l->rec.cursor);
 }
 

@@ -68,6 +68,11 @@ int kv_load_new(struct kv_load **out, const struct kv_params *p, struct kv_texts
 void kv_load_free(struct kv_load *l);
 /* What of the recorded input cannot be used. */
 const struct trace_bad *kv_load_bad(const struct kv_load *l);
+/*
+ * For when the load has ended: 0, or why the rest of the recorded input could not be read.  @err
+ * may be NULL.
+ */
+int kv_load_error(const struct kv_load *l, struct sluice_err *err);
 
 /*
  * Virtual: 1 and the next start; 0 when the load has ended (duration, max_requests, input).

@@ -2,7 +2,10 @@
 #ifndef SLUICE_MODEL_KV_LOAD_INT_H
 #define SLUICE_MODEL_KV_LOAD_INT_H
 
-/* What the files of the load share: kv_load.c, kv_load_synth.c, kv_load_rec.c, kv_plan.c. */
+/*
+ * What the files of the load share: kv_load.c, kv_load_synth.c, kv_load_rec.c, kv_load_burst.c,
+ * kv_plan.c.
+ */
 #include "load/model/kv_conv.h"
 #include "load/model/kv_load.h"
 #include "load/model/kv_queue.h"
@@ -36,20 +39,30 @@ struct kv_cursor {
 	uint32_t conv; /* place in the order of this pass */
 	uint32_t turn; /* request of the conversation, from 0 */
 	uint64_t at_ns;
+	struct kv_walk *walk; /* BurstGPT, where requests are not kept; kv_load_burst.c */
+};
+
+/* Of requests of BurstGPT, one after the other. */
+struct kv_burst_clock {
+	uint64_t nr;        /* so far, in this pass */
+	double time_sec;    /* of the last, as recorded */
+	double sec;         /* and in the run */
+	uint64_t offset_ns; /* the same, never less than a step behind the one before */
 };
 
 struct kv_recorded {
-	struct trace_request *v;
+	struct trace_request *v; /* NULL: they are not kept */
 	size_t nr;
 	bool share;        /* ShareGPT: conversations, shuffled on each pass */
 	uint32_t *first;   /* of each conversation its first request, and the end; ShareGPT */
 	uint32_t *name;    /* of each conversation the number of its text; ShareGPT */
 	uint32_t nr_convs; /* BurstGPT: each request is one */
 	uint64_t *offset;  /* of each request from the beginning of its pass, ns; BurstGPT */
-	uint64_t step_ns;  /* between requests; ShareGPT */
-	uint64_t span_ns;  /* of a pass */
-	uint64_t passes;   /* UINT64_MAX: no end */
-	bool abandons;     /* the end of the input is the end of the run, whatever waits */
+	struct kv_walk *walks;
+	uint64_t step_ns;         /* between requests; BurstGPT: at least */
+	uint64_t span_ns;         /* of a pass */
+	uint64_t passes;          /* UINT64_MAX: no end */
+	bool abandons;            /* the end of the input is the end of the run, whatever waits */
 	struct kv_cursor *cursor; /* open: one per level, closed: one per user */
 	uint32_t nr_cursors;
 	struct trace_bad bad;
@@ -121,5 +134,16 @@ void kv_rec_done(struct kv_load *l, uint32_t user, uint64_t now_ns);
 void kv_rec_count(struct kv_load *l, uint64_t now_ns);
 /* The request before @i of the same conversation: its turn; 0: none. */
 uint32_t kv_rec_turn(const struct kv_load *l, uint32_t conv, uint32_t i);
+
+/* Find out how many requests there are, and how long a pass takes: rec.nr, rec.span_ns. */
+int kv_burst_init(struct kv_load *l, struct sluice_err *err);
+/* For the cursors, and the one ahead.  0 or -ENOMEM. */
+int kv_burst_walks(struct kv_load *l);
+void kv_burst_fini(struct kv_load *l);
+/* The request at the cursor, and when it comes; for ever where reading has failed. */
+const struct trace_request *kv_burst_at(const struct kv_load *l, const struct kv_cursor *c,
+					uint64_t *ret_offset_ns);
+/* 0, or why reading for this cursor has failed. */
+int kv_burst_error(const struct kv_cursor *c, struct sluice_err *err);
 
 #endif

@@ -60,13 +60,17 @@ static uint32_t conv_len(const struct kv_load *l, uint32_t conv)
 static uint64_t recorded_at(const struct kv_load *l, const struct kv_cursor *c)
 {
 	const struct kv_recorded *v = &l->rec;
+	uint64_t offset;
 
-	return v->share ? c->n * v->step_ns : c->pass * v->span_ns + v->offset[c->conv];
+	if (v->share)
+		return c->n * v->step_ns;
+	kv_burst_at(l, c, &offset);
+	return c->pass * v->span_ns + offset;
 }
 
 static bool at_end(const struct kv_load *l, const struct kv_cursor *c)
 {
-	return c->pass >= l->rec.passes;
+	return c->pass >= l->rec.passes || kv_burst_error(c, NULL) < 0;
 }
 
 /* Go on by @convs conversations. */
@@ -188,8 +192,9 @@ void kv_rec_take(struct kv_load *l, struct kv_heap_item who, struct kv_request *
 {
 	struct kv_cursor *c = &l->rec.cursor[who.who];
 	uint32_t conv = conv_at(l, c);
+	uint64_t offset;
 	const struct trace_request *t =
-		&l->rec.v[l->rec.share ? l->rec.first[conv] + c->turn : conv];
+		l->rec.share ? &l->rec.v[l->rec.first[conv] + c->turn] : kv_burst_at(l, c, &offset);
 	struct sluice_random random = kv_stream(l->p->seed, KV_STREAM_RECORDED, c->pass + 1,
 						(uint64_t)conv << 32 | c->turn);
 
@@ -234,28 +239,6 @@ static uint64_t pace(const struct kv_params *p)
 	return rate > 0 ? max_u64(kv_ns(1 / rate), KV_US) : KV_US;
 }
 
-/* Gaps between requests, divided; even a flood takes a microsecond per request. */
-static int time_burst(struct kv_load *l, struct sluice_err *err)
-{
-	struct kv_recorded *v = &l->rec;
-	double speed = l->p->trace_speedup, sec = 0;
-	uint64_t step_ns = pace(l->p);
-
-	v->offset = calloc(v->nr, sizeof(*v->offset));
-	if (!v->offset)
-		return sluice_fail(err, -ENOMEM, "out of memory for %zu requests", v->nr);
-	for (size_t i = 1; i < v->nr; i++) {
-		double gap = v->v[i].time_sec - v->v[i - 1].time_sec;
-
-		if (gap > 0 && speed > 0)
-			sec += gap / speed;
-		v->offset[i] = min_u64(max_u64(kv_ns(sec), v->offset[i - 1] + step_ns), KV_NEVER);
-	}
-	v->span_ns = v->offset[v->nr - 1] + step_ns;
-	v->nr_convs = (uint32_t)v->nr;
-	return 0;
-}
-
 static bool begins_conv(const struct trace_request *v, size_t i)
 {
 	return i == 0 || strcmp(v[i].id, v[i - 1].id) != 0 || v[i].turn <= v[i - 1].turn;
@@ -284,7 +267,6 @@ static int find_convs(struct kv_load *l, struct sluice_err *err)
 		v->name[v->nr_convs++] = (uint32_t)text;
 	}
 	v->first[v->nr_convs] = (uint32_t)v->nr;
-	v->step_ns = pace(l->p);
 	if (__builtin_mul_overflow(v->nr, v->step_ns, &v->span_ns))
 		v->span_ns = KV_NEVER;
 	return 0;
@@ -331,8 +313,8 @@ int kv_rec_init(struct kv_load *l, struct sluice_err *err)
 	int r;
 
 	v->bad.strict = l->p->input == KV_INPUT_STRICT;
-	r = l->p->sharegpt_path ? load_share(l, err)
-				: trace_burst_load(&v->v, &v->nr, path, &v->bad, err);
+	v->step_ns = pace(l->p);
+	r = l->p->sharegpt_path ? load_share(l, err) : kv_burst_init(l, err);
 	if (r < 0)
 		return r;
 	if (v->nr == 0 && v->bad.nr && l->p->input != KV_INPUT_ANY)
@@ -349,12 +331,12 @@ int kv_rec_init(struct kv_load *l, struct sluice_err *err)
 		return sluice_fail(err, -EINVAL, "%s: has %zu requests; at most %u are possible",
 				   path, v->nr, UINT32_MAX - 1);
 	v->passes = l->p->replay_cycles ? l->p->replay_cycles : UINT64_MAX;
-	r = v->share ? find_convs(l, err) : time_burst(l, err);
+	r = v->share ? find_convs(l, err) : 0;
 	if (r < 0)
 		return r;
 	v->nr_cursors = l->p->closed_loop ? l->p->users : KV_QOS;
 	v->cursor = calloc(v->nr_cursors, sizeof(*v->cursor));
-	if (!v->cursor)
+	if (!v->cursor || (!v->share && kv_burst_walks(l) < 0))
 		return sluice_fail(err, -ENOMEM, "out of memory for %u users", l->p->users);
 	end_with_input(l);
 	return 0;
@@ -365,12 +347,21 @@ const struct trace_bad *kv_load_bad(const struct kv_load *l)
 	return &l->rec.bad;
 }
 
+int kv_load_error(const struct kv_load *l, struct sluice_err *err)
+{
+	int r = kv_burst_error(&l->rec.ahead, err);
+
+	for (uint32_t i = 0; r == 0 && i < l->rec.nr_cursors; i++)
+		r = kv_burst_error(&l->rec.cursor[i], err);
+	return r;
+}
+
 void kv_rec_fini(struct kv_load *l)
 {
+	kv_burst_fini(l);
 	if (l->rec.v)
 		trace_requests_free(l->rec.v, l->rec.nr);
 	free(l->rec.first);
 	free(l->rec.name);
-	free(l->rec.offset);
 	free(l->rec.cursor);
 }

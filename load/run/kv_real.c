@@ -303,6 +303,8 @@ static void stop_all(struct kv_real *k)
 static void run(struct kv_real *k)
 {
 	struct flow_stats f;
+	struct sluice_err err;
+	int r;
 
 	if (real_fill(k) < 0)
 		return;
@@ -311,6 +313,9 @@ static void run(struct kv_real *k)
 	if (k->p->compat && !k->failed)
 		drain(k);
 	stop_all(k);
+	r = kv_load_error(k->load, &err);
+	if (r < 0)
+		real_fail(k, r, "%s", err.msg);
 	if (k->hook && k->hook->end)
 		k->hook->end(k->hook->arg, k);
 	if (k->failed)

@@ -102,7 +102,8 @@ static int rows_next(void *state, struct trace_row *row, struct sluice_err *err)
 	while (s->pos == s->nr) {
 		r = plan_next(s);
 		if (r <= 0)
-			return r ? sluice_fail(err, r, "the model: %s", strerror(-r)) : 0;
+			return r ? sluice_fail(err, r, "the model: %s", strerror(-r))
+				 : kv_load_error(s->load, err);
 	}
 	m = &s->made[s->pos++];
 	len = kv_key_format(s->name, KEY_ROOM, m->key, s->texts);

@@ -316,7 +316,7 @@ static int run(struct tracer *t, uint64_t *end_ns)
 		what = kv_load_next(t->load, &q);
 		if (what == 0) {
 			*end_ns = natural_end(t);
-			return 0;
+			return kv_load_error(t->load, t->err);
 		}
 		r = do_next(t, what, &q);
 		if (n % PROGRESS_EVERY == 0)
@@ -476,7 +476,8 @@ static int trace(struct tracer *t)
 	if (r == 0)
 		r = run(t, &end_ns);
 	if (r < 0)
-		mark_partial(t->r, "writing the trace failed");
+		mark_partial(t->r, kv_load_error(t->load, NULL) < 0 ? "reading the input failed"
+								    : "writing the trace failed");
 	e = finish(t, end_ns);
 	r = r < 0 ? r : e;
 	e = trace_writer_close(t->writer, r < 0 ? NULL : t->err);

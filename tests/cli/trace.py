@@ -287,6 +287,26 @@ def memory_does_not_grow_with_the_length():
         assert child.wait() == 0, (args, told)
 
 
+@in_folder
+def memory_does_not_grow_with_the_number_of_requests():
+    """A million of them, which would not fit into the address space; and what is kept, from a pipe, gives the same rows."""
+    header = 'Timestamp,Request tokens,Response tokens\n'
+    storage = '--model', 'tiny-1b', '--gpu-mem-gb', '0.01', '--cpu-mem-gb', '0.01', '--storage-capacity-gb', '1'
+    save('many.csv', header + '0.1,20,3\n' * 1100000)
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (80 << 20, 80 << 20))
+
+    done = subprocess.run([SLUICE, 'trace', 'convert', *storage, 'many.csv', 'many.tsv.zst'], stderr=subprocess.PIPE, preexec_fn=limit)
+    assert done.returncode == 0, done
+    draw = random.Random(5)
+    text = header + ''.join(f'{i / 9:.3f},{draw.randrange(3000)},{draw.randrange(500)}\n' for i in range(70000)) + 'soon,1,1\n'
+    save('burst.csv', text)
+    told = trace('convert', *storage, 'burst.csv', 'a.csv').err
+    assert told.count('bad row') == 1 and told == trace('convert', '--format', 'burstgpt', *storage, '-', 'b.csv', stdin=text.encode()).err
+    assert load('a.csv') == load('b.csv')
+
+
 # ------------------------------------------------------------------ mistakes
 
 @in_folder

@@ -240,6 +240,66 @@ static void documents_are_there_for_recorded_requests_too(void)
 	T_EQ(r.type, KV_REQ_NORMAL);
 }
 
+#define LONG 70000 /* more than are kept */
+
+static uint32_t long_context(uint64_t i)
+{
+	return (uint32_t)(1 + i * 7919 % 1999);
+}
+
+/* A request each 100 us. */
+static void use_long(uint32_t cycles)
+{
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s", t_path("long.csv"));
+	f = fopen(path, "w");
+	T_OK(f && fputs("Timestamp,Request tokens,Response tokens\n", f) >= 0);
+	for (unsigned i = 0; i < LONG; i++)
+		fprintf(f, "%.4f,%u,1\n", i / 1e4, long_context(i));
+	T_OK(fclose(f) == 0);
+	t_kv.params.burst_path = path;
+	t_kv.params.replay_cycles = cycles;
+}
+
+static void a_long_input_is_read_when_it_is_needed(void)
+{
+	uint64_t span = (LONG - 1) * 100 * US + US;
+	struct kv_request *r = calloc(3 * LONG, sizeof(*r));
+
+	use_long(2);
+	T_EQ(all(r, 3 * LONG), 2 * LONG);
+	for (uint64_t i = 0; i < 2 * LONG; i++) {
+		uint64_t at = i / LONG * span + i % LONG * 100 * US;
+
+		T_EQ(r[i].context, long_context(i % LONG));
+		T_EQ(r[i].key.n, i);
+		T_OK(r[i].arrival_ns + US > at && r[i].arrival_ns < at + US);
+	}
+	T_OK(kv_load_exhausted(t_kv.load) && kv_load_error(t_kv.load, NULL) == 0);
+	T_EQ(kv_load_queued(t_kv.load), 0);
+	T_OK(kv_load_memory(t_kv.load) < LONG);
+	free(r);
+}
+
+static void an_input_that_becomes_shorter_is_an_error(void)
+{
+	struct kv_request *r = calloc(LONG, sizeof(*r));
+	struct sluice_err err;
+	unsigned nr = 0;
+
+	use_long(1);
+	t_kv_begin();
+	T_EQ(truncate(path, 500000), 0);
+	while (nr < LONG && t_kv_next(&r[nr]))
+		nr++;
+	T_OK(nr > LONG / 10 && nr < LONG);
+	T_OK(kv_load_exhausted(t_kv.load));
+	T_EQ(kv_load_error(t_kv.load, &err), -EIO);
+	T_STR_HAS(err.msg, "long.csv: has become shorter");
+	free(r);
+}
+
 static void what_cannot_be_read_is_an_error(void)
 {
 	struct kv_load *none = NULL;
@@ -457,6 +517,8 @@ static const struct t_case bursts[] = {
 	T_CASE(a_level_that_never_occurs_is_not_waited_for),
 	T_CASE(what_waits_of_a_flood_is_counted),
 	T_CASE(documents_are_there_for_recorded_requests_too),
+	T_CASE(a_long_input_is_read_when_it_is_needed),
+	T_CASE(an_input_that_becomes_shorter_is_an_error),
 	T_CASE(what_cannot_be_read_is_an_error),
 	T_CASE(an_input_without_usable_rows_is_a_load_without_requests),
 };

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * BurstGPT: which request comes when.  A long input is not kept: each cursor of an open loop has a
+ * walk, which reads the input for itself, so that a level of service may lag behind another as far
+ * as it likes.  Requests are kept where there are few of them, where each user of a closed loop
+ * has a cursor, and of what comes through a pipe, which can be read only once.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "load/model/kv_load_int.h"
+
+#define KEPT (1u << 16) /* few: up to so many */
+
+struct kv_walk {
+	struct trace_burst *in;
+	uint64_t pass;
+	struct kv_burst_clock clock;
+	struct trace_request r; /* the last that was read */
+	int error;
+	struct sluice_err err;
+};
+
+/* Gaps between requests, divided; even a flood takes a microsecond per request. */
+static void tick(struct kv_burst_clock *c, const struct kv_load *l, double time_sec)
+{
+	double speed = l->p->trace_speedup, gap = time_sec - c->time_sec;
+
+	if (c->nr && gap > 0 && speed > 0)
+		c->sec += gap / speed;
+	if (c->nr)
+		c->offset_ns =
+			min_u64(max_u64(kv_ns(c->sec), c->offset_ns + l->rec.step_ns), KV_NEVER);
+	c->time_sec = time_sec;
+	c->nr++;
+}
+
+/* ------------------------------------------------------------------------ walking */
+
+static void fail(struct kv_walk *w, int code)
+{
+	w->error = code;
+	w->clock.offset_ns = KV_NEVER;
+}
+
+static void walk_on(const struct kv_load *l, struct kv_walk *w)
+{
+	int r = trace_burst_next(w->in, &w->r, &w->err);
+
+	if (r == 1)
+		tick(&w->clock, l, w->r.time_sec);
+	else
+		fail(w,
+		     r < 0 ? r
+			   : sluice_fail(&w->err, -EIO, "%s: has become shorter while it was read",
+					 l->p->burst_path));
+}
+
+/* Cursors go forward only. */
+static void walk_to(const struct kv_load *l, struct kv_walk *w, const struct kv_cursor *c)
+{
+	int r = w->in ? 0 : trace_burst_open(&w->in, l->p->burst_path, NULL, &w->err);
+
+	if (r < 0) {
+		fail(w, r);
+	} else if (w->pass != c->pass) {
+		trace_burst_rewind(w->in);
+		w->clock = (struct kv_burst_clock){.nr = 0};
+		w->pass = c->pass;
+	}
+	while (!w->error && w->clock.nr <= c->conv)
+		walk_on(l, w);
+}
+
+const struct trace_request *kv_burst_at(const struct kv_load *l, const struct kv_cursor *c,
+					uint64_t *ret_offset_ns)
+{
+	const struct kv_recorded *v = &l->rec;
+
+	if (v->v) {
+		*ret_offset_ns = v->offset[c->conv];
+		return &v->v[c->conv];
+	}
+	walk_to(l, c->walk, c);
+	*ret_offset_ns = c->walk->clock.offset_ns;
+	return &c->walk->r;
+}
+
+int kv_burst_error(const struct kv_cursor *c, struct sluice_err *err)
+{
+	if (!c->walk || !c->walk->error)
+		return 0;
+	if (err)
+		*err = c->walk->err;
+	return c->walk->error;
+}
+
+/* ------------------------------------------------------------------------ loading */
+
+static int keep(struct kv_load *l, struct trace_bad *bad, struct sluice_err *err)
+{
+	struct kv_recorded *v = &l->rec;
+	struct kv_burst_clock clock = {.nr = 0};
+	int r = trace_burst_load(&v->v, &v->nr, l->p->burst_path, bad, err);
+
+	if (r < 0 || !v->nr)
+		return r;
+	v->offset = calloc(v->nr, sizeof(*v->offset));
+	if (!v->offset)
+		return sluice_fail(err, -ENOMEM, "out of memory for %zu requests", v->nr);
+	for (size_t i = 0; i < v->nr; i++) {
+		tick(&clock, l, v->v[i].time_sec);
+		v->offset[i] = clock.offset_ns;
+	}
+	v->span_ns = clock.offset_ns + v->step_ns;
+	return 0;
+}
+
+/* How many there are, and how long they take. */
+static int look_through(struct kv_load *l, struct trace_burst *in, struct sluice_err *err)
+{
+	struct kv_burst_clock clock = {.nr = 0};
+	struct trace_request t;
+	int r;
+
+	while ((r = trace_burst_next(in, &t, err)) == 1)
+		tick(&clock, l, t.time_sec);
+	l->rec.nr = clock.nr;
+	l->rec.span_ns = clock.offset_ns + l->rec.step_ns;
+	return r;
+}
+
+int kv_burst_init(struct kv_load *l, struct sluice_err *err)
+{
+	struct kv_recorded *v = &l->rec;
+	struct trace_burst *in;
+	bool once;
+	int r = trace_burst_open(&in, l->p->burst_path, &v->bad, err);
+
+	if (r < 0)
+		return r;
+	once = l->p->closed_loop || !trace_burst_lasts(in);
+	if (!once)
+		r = look_through(l, in, err);
+	trace_burst_close(in);
+	if (once)
+		r = keep(l, &v->bad, err);
+	else if (r == 0 && v->nr <= KEPT)
+		r = keep(l, NULL, err);
+	v->nr_convs = (uint32_t)min_u64(v->nr, UINT32_MAX);
+	return r;
+}
+
+int kv_burst_walks(struct kv_load *l)
+{
+	struct kv_recorded *v = &l->rec;
+
+	if (v->v)
+		return 0;
+	v->walks = calloc(v->nr_cursors + 1, sizeof(*v->walks));
+	if (!v->walks)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < v->nr_cursors; i++)
+		v->cursor[i].walk = &v->walks[i];
+	v->ahead.walk = &v->walks[v->nr_cursors];
+	return 0;
+}
+
+void kv_burst_fini(struct kv_load *l)
+{
+	for (uint32_t i = 0; l->rec.walks && i <= l->rec.nr_cursors; i++)
+		trace_burst_close(l->rec.walks[i].in);
+	free(l->rec.walks);
+	free(l->rec.offset);
+}
