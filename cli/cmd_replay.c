@@ -180,6 +180,7 @@ static int do_job(struct replay_command *c)
 		r = cli_file_open(&c->fio, &cmd_replay, "--export-fio", c->args->export_fio);
 	if (r == CLI_OK && c->args->dry_run) {
 		replay_report_plan(stdout, &c->report);
+		cli_trace_tell_bad(&c->scan.bad, &cmd_replay);
 		r = write_fio(c);
 	} else if (r == CLI_OK) {
 		r = cli_outputs_open(&c->out, &cmd_replay, &c->args->out);

@@ -352,6 +352,7 @@ def bad_rows_are_counted_or_stop_it():
     result = replay('t.csv', *FLAT, '--target', 'd')
     assert result['replay']['bad_rows'] == 1 and '52' in result['replay']['first_bad'] and 'a bad row' in result['said']
     assert done_of(result) == counts(rows)
+    assert 'a bad row was left out: line 52' in call('replay', 't.csv', '--target', 'd', '--dry-run').err
     refused('t.csv', *FLAT, '--target', 'e', '--strict', says='52')
 
 
