@@ -102,6 +102,9 @@ void bench_plan(const struct bench_job *job, struct bench_plan *ret);
 int bench_run(const struct bench_job *job, struct bench_result *result, struct sluice_err *err);
 void bench_result_fini(struct bench_result *result);
 
+/* When @n operations of @size have had their time at the job's rate, ns. */
+uint64_t bench_turn_ns(const struct bench_job *job, uint64_t size, uint64_t n);
+
 /* How many tensors of @size are on disk at a time. */
 unsigned bench_nr_files(const struct bench_job *job, uint64_t size);
 

@@ -184,9 +184,9 @@ static int next(void *arg, unsigned worker, struct load_op *op, struct sluice_er
 		.tag = i,
 	};
 	op->series = job->rwmix && !op->read;
+	/* After its share of the time, not before it: whenever that ends, no more was moved. */
 	if (job->rate && !warmup)
-		op->not_before = 1 + (uint64_t)((double)(i - job->warmup) * (double)size /
-						(double)job->rate * 1e9);
+		op->not_before = bench_turn_ns(job, size, i - job->warmup + 1);
 	return 1;
 }
 

@@ -26,6 +26,11 @@
 #define DEFAULT_SPAN    (1ull << 30)  /* of the file for random access */
 #define RESERVE         (16ull << 20) /* directories, metadata */
 
+static uint64_t whole(double v)
+{
+	return v < 9e18 ? (uint64_t)v : UINT64_MAX / 2;
+}
+
 /* As many as a job by time makes; others have one per iteration. */
 static uint64_t files_by_time(const struct bench_job *job, uint64_t size)
 {
@@ -46,6 +51,11 @@ unsigned bench_nr_files(const struct bench_job *job, uint64_t size)
 					     : min_u64(MAX_ON_DISK / size, job->iterations),
 			     job->in_flight);
 	return (unsigned)max_u64(min_u64(nr, 100000), 1);
+}
+
+uint64_t bench_turn_ns(const struct bench_job *job, uint64_t size, uint64_t n)
+{
+	return whole(ceil((double)n * (double)size / (double)job->rate * 1e9));
 }
 
 static uint64_t bytes_on_disk(const struct bench_job *job, uint64_t size)
@@ -100,11 +110,6 @@ static double series_bytes(const struct bench_job *job, const struct bench_plan 
 	if (max > 0)
 		*sec = fmin(*sec, max);
 	return bytes;
-}
-
-static uint64_t whole(double v)
-{
-	return v < 9e18 ? (uint64_t)v : UINT64_MAX / 2;
 }
 
 /* Of @bytes in operations of @size, those of a kind that @share of them is of, at most. */
@@ -194,6 +199,22 @@ static int check_folder(const char *folder, struct sluice_err *err)
 	return 0;
 }
 
+/* At its rate a series must come to an operation before its time is over. */
+static int check_rate(const struct bench_job *job, uint64_t size, struct sluice_err *err)
+{
+	uint64_t max_ns = job->runtime_ns ? job->runtime_ns : job->max_ns;
+	char a[SLUICE_SIZE_TEXT], b[SLUICE_SIZE_TEXT];
+
+	if (!job->rate || !max_ns || bench_turn_ns(job, size, 1) < max_ns)
+		return 0;
+	return sluice_fail(
+		err, -EINVAL,
+		"rate: at %s per second a tensor of %s takes %.1f s, but a series %.1f s%s",
+		sluice_size_exact(a, job->rate), sluice_size_exact(b, size),
+		(double)bench_turn_ns(job, size, 1) / 1e9, (double)max_ns / 1e9,
+		job->runtime_ns ? "" : "; give --iterations or --runtime");
+}
+
 static int check_settings(const struct bench_job *job, struct sluice_err *err)
 {
 	char a[SLUICE_SIZE_TEXT], b[SLUICE_SIZE_TEXT];
@@ -207,6 +228,8 @@ static int check_settings(const struct bench_job *job, struct sluice_err *err)
 			if (job->sizes[i] == job->sizes[k])
 				return sluice_fail(err, -EINVAL, "sizes: %s is there twice",
 						   sluice_size_exact(a, job->sizes[i]));
+		if (check_rate(job, job->sizes[i], err) < 0)
+			return -EINVAL;
 		if (job->random && job->span && job->sizes[i] > job->span)
 			return sluice_fail(err, -EINVAL, "span: %s is less than a tensor of %s",
 					   sluice_size_exact(a, job->span),

@@ -16,9 +16,9 @@
  * it, opening and closing the file included where the job says so.  Counted time
  * is the time in which an operation was in flight or waited for its turn, by any
  * worker; what a source does in prepare() and finish() is in it only while
- * others are in flight.  It begins with the first operation that is not warm-up
- * and ends with the last one that was counted; one that ends after the deadline
- * is not.  CPU time of prepare() and finish() is left out.
+ * others are in flight.  It begins with the first operation that is not warm-up,
+ * or with its wait, and ends with the last one that was counted; one that ends
+ * after the deadline is not.  CPU time of prepare() and finish() is left out.
  */
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -36,7 +36,7 @@ struct load_op {
 	uint32_t file;   /* index < stream_job.nr_files */
 	uint64_t offset;
 	uint64_t len;        /* <= pool.len */
-	uint64_t not_before; /* ns since the first operation that counts began */
+	uint64_t not_before; /* ns since counted time began; 0: at once, as is all warm-up */
 	uint64_t tag;        /* the source's own */
 };
 

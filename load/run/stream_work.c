@@ -64,7 +64,7 @@ static void active_end(struct stream_worker *w, uint64_t now)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* The first operation that counts is about to begin: so does the counted time. */
+/* The first operation that counts, or its wait, is about to begin: so does the counted time. */
 static void count_begin(struct stream *s)
 {
 	uint64_t now;
@@ -260,8 +260,9 @@ static struct slot *free_slot(struct stream_worker *w)
 /* When the next operation may begin; 0: at once. */
 static uint64_t due_time(const struct stream_worker *w)
 {
-	if (!w->next.not_before || !atomic_load(&w->stream->counting))
+	if (!w->next.not_before || w->next.warmup)
 		return 0;
+	count_begin(w->stream);
 	return w->stream->count_start_ns + w->next.not_before;
 }
 

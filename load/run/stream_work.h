@@ -46,7 +46,7 @@ struct stream {
 	struct stream_worker *workers;
 	struct run_series *series; /* the caller's */
 	pthread_mutex_t lock;      /* for the rest */
-	uint64_t count_start_ns;   /* when the first operation that counts began */
+	uint64_t count_start_ns;   /* when counted time began */
 	uint64_t library_ns;       /* CPU time of the handles up to there */
 	unsigned nr_active;
 	uint64_t active_since;

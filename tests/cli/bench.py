@@ -196,7 +196,7 @@ def a_time_limit_says_that_it_is_no_bound():
     with folder():
         out, _ = bench('--runtime', 5, '--dry-run')
         assert re.search(r'^writes: +about .*; more on a faster device', out, re.M), out
-        out, _ = bench('--runtime', 5, '--dry-run', '--rate', '1M')
+        out, _ = bench('--runtime', 5, '--dry-run', '--rate', '1M', '--sizes', '1M')
         assert re.search(r'^writes: +at most ', out, re.M), out
 
 
@@ -319,12 +319,26 @@ def the_time_around_the_series_is_told():
 
 
 def a_rate_is_not_exceeded():
-    r = result('--sizes', '64K', '--iterations', 21, '--no-limit', '--rate', '1M')
-    for s in r['series']:
-        # 20 gaps of 1/16 s between 21 operations
-        assert s['sec'] >= 20 / 16 - 1e-4, s['sec']
-        assert s['bytes_per_sec'] <= 21 / 20 * 2**20 * 1.001, s['bytes_per_sec']
-        assert s['late']['max'] >= s['late']['mean'] >= 0
+    for more in ['-n', 3], ['--runtime', 1], ['-n', 6, '--in-flight', 3], ['-n', 6, '--rwmix', 50]:
+        r = result('--sizes', '256K', '--no-limit', '--rate', '1M', *more)
+        for s in r['series']:
+            assert s['bytes_per_sec'] <= 2**20, (more, s['bytes_per_sec'])
+            assert not s['ops'] or s['late']['max'] >= s['late']['mean'] >= 0
+        if '--rwmix' in more:
+            assert sum(s['bytes_per_sec'] for s in r['series']) <= 2**20, r['series']
+
+
+def a_rate_is_not_exceeded_by_what_an_interruption_leaves():
+    with folder():
+        process = start('--sizes', '1M', '-n', 1000, '--warmup', 0, '--no-limit', '--rate', '4M', '--json', 'r.json')
+        while not any(map(os.path.getsize, glob.glob('sluice-bench-*/tensor-1'))):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+        with open('r.json') as file:
+            s = json.load(file)['series'][0]
+    assert s['partial'] and s['ops'] >= 1 and s['bytes_per_sec'] <= 4 << 20, (s['ops'], s['bytes_per_sec'])
 
 
 def fresh_files_and_overwriting_differ_in_wear():
@@ -552,6 +566,9 @@ BAD = {
     'a time and a number': (['--runtime', '1', '--iterations', '5'], 'exclude each other'),
     'a span without random places': (['--span', '1G'], '--span goes with --random'),
     'a span below the size': (['--random', '--span', '1M', '--sizes', '2M'], 'span: 1M'),
+    'a rate too low for the time': (['--rate', '1M', '--runtime', '5', '--sizes', '8M'],
+                                    'rate: at 1M per second a tensor of 8M takes 8.0 s, but a series 5.0 s'),
+    'a rate too low for the default': (['--rate', '1M'], '; give --iterations or --runtime'),
     'a limit and none': (['--limit', '1G', '--no-limit'], 'exclude each other'),
     'a check of what is not moved': (['--verify', '--engine', 'null'], 'which moves nothing, exclude'),
     'fio against what is not moved': (['--compare-fio', '--engine', 'null'], 'which moves nothing, exclude'),
@@ -648,6 +665,7 @@ tap.run(
     a_runtime_makes_few_files,
     the_time_around_the_series_is_told,
     a_rate_is_not_exceeded,
+    a_rate_is_not_exceeded_by_what_an_interruption_leaves,
     fresh_files_and_overwriting_differ_in_wear,
     what_ran_is_told,
     a_given_limit_gives_a_share,

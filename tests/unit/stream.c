@@ -55,7 +55,7 @@ static int next(void *arg, unsigned worker, struct load_op *op, struct sluice_er
 		.file = (uint32_t)(i % NR_FILES),
 		.offset = (int)i == s->fail_at ? 1ull << 40 : i / NR_FILES % s->per_file * LEN,
 		.len = LEN,
-		.not_before = s->gap_ns && i > s->warmup ? (i - s->warmup) * s->gap_ns : 0,
+		.not_before = i < s->warmup ? 0 : (i - s->warmup + 1) * s->gap_ns,
 		.tag = i,
 	};
 	if (s->stop && i == s->stop_at)
@@ -346,12 +346,39 @@ static void operations_wait_for_their_turn(void **state)
 	job.opts.engine = "null";
 	assert_int_equal(run_stream(&job, series, NULL), 0);
 	assert_int_equal(series[0].ops, 20);
-	/* 19 gaps between 20 operations: the waits are counted time */
-	assert_true(series[0].sec >= 19 * 0.002 - 1e-6);
-	assert_int_equal(series[0].late.n, 19);
+	/* 20 waits, the one before the first operation too: they are counted time */
+	assert_true(series[0].sec >= 20 * 0.002);
+	assert_int_equal(series[0].late.n, 20);
 	assert_true(series[0].late.min >= 0);
 	series_free(series);
 	pool_close(&s.pool);
+}
+
+/* However the run ends: no more operations than their waits fit into the counted time. */
+static void a_run_that_ends_while_waiting_is_not_faster(void **state)
+{
+	for (int by_stop = 0; by_stop < 2; by_stop++) {
+		atomic_int stop = 0;
+		struct source s = {.left = 1000, .gap_ns = 20000000};
+		struct stream_job job = job_of(&s, 1, 1);
+		struct run_series series[2] = {0};
+
+		(void)state;
+		job.opts.engine = "null";
+		job.stop = &stop;
+		if (by_stop) { /* while the second waits */
+			s.stop = &stop;
+			s.stop_at = 1;
+		} else {
+			job.runtime_ns = 30000000;
+		}
+		assert_int_equal(run_stream(&job, series, NULL), 0);
+		assert_true(series[0].ops <= 1);
+		assert_true(series[0].sec >= (double)series[0].ops * 0.02);
+		assert_true(!by_stop || series[0].ops == 1);
+		series_free(series);
+		pool_close(&s.pool);
+	}
 }
 
 static void every_kind_of_buffer_moves_the_same_bytes(void **state)
@@ -398,6 +425,8 @@ int main(void)
 			files_remove),
 		cmocka_unit_test_setup_teardown(operations_wait_for_their_turn, files_make,
 						files_remove),
+		cmocka_unit_test_setup_teardown(a_run_that_ends_while_waiting_is_not_faster,
+						files_make, files_remove),
 		cmocka_unit_test_setup_teardown(a_source_can_refuse_what_was_read, files_make,
 						files_remove),
 	};
