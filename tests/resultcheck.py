@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every result of schema sluice-result/1 must fulfil: the schema, and its own arithmetic.
+"""What every result of schema sluice-result/1 must fulfil: the schema, and its own arithmetic; of other
+schemas, such as sluice-compare/1, the schema.
 
     from resultcheck import check
     check(root, result)
@@ -27,13 +28,17 @@ def need(*modules):
         os.execv(DEBIAN, [DEBIAN, *sys.argv])
 
 
-def validate(root, result):
+def schema_of(root, name):
+    with open(os.path.join(root, f'share/{name.replace("/", "-")}.schema.json')) as f:
+        return json.load(f)
+
+
+def validate(root, result, name='sluice-result/1'):
     try:
         import jsonschema
     except ImportError:
         raise tap.Skip('jsonschema', 'python3-jsonschema is not installed')
-    with open(os.path.join(root, 'share/sluice-result-1.schema.json')) as f:
-        schema = json.load(f)
+    schema = schema_of(root, name)
     validator = jsonschema.validators.validator_for(schema)
     validator.check_schema(schema)
     errors = [f'{"/".join(map(str, e.path))}: {e.message[:200]}'

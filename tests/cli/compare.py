@@ -14,10 +14,14 @@ import random
 import statistics
 import subprocess
 
+import resultcheck
 import tap
 from tap import folder
 
+resultcheck.need('jsonschema')
+
 SLUICE, ROOT = map(os.path.abspath, sys.argv[1:3])
+SEEN = []    # all comparisons
 
 
 with open(f'{ROOT}/tests/report/sample-bench.json', encoding='utf-8') as f:
@@ -87,7 +91,8 @@ def verdicts(a, b, *args, status=0):
     """The JSON of comparing two results."""
     with folder():
         done = compare(save('a.json', a), save('b.json', b), '--json', '-', *args, status=status)
-        return json.loads(done.stdout)
+        SEEN.append(json.loads(done.stdout))
+    return SEEN[-1]
 
 
 def no_difference_is_seen_where_there_is_none():
@@ -316,6 +321,14 @@ def what_cannot_be_compared_says_why():
                                                  None, None], [r['why'] for r in c['rows']]
 
 
+def every_comparison_is_of_the_schema():
+    assert {c['gate'] is None for c in SEEN} == {True, False}
+    figures = [row[name] for c in SEEN for row in c['rows'] for name in FIGURES]
+    assert {f['method'] for f in figures} == {'rank', 'tail', 'seconds', 'operations', 't', None}
+    for c in SEEN:
+        resultcheck.validate(ROOT, c, 'sluice-compare/1')
+
+
 def a_page_comes_with_it():
     with folder():
         save('a.json', SAMPLE)
@@ -397,6 +410,6 @@ tap.run(no_difference_is_seen_where_there_is_none, operations_that_resemble_thei
         a_few_loops_are_compared_with_wide_intervals, one_operation_cannot_be_compared,
         what_was_not_compared_has_not_passed, a_figure_asked_for_by_name_must_be_there,
         the_text_says_the_same_as_the_JSON, what_else_differs_is_named,
-        failed_operations_are_named_without_a_gate, what_cannot_be_compared_says_why,
+        failed_operations_are_named_without_a_gate, what_cannot_be_compared_says_why, every_comparison_is_of_the_schema,
         a_page_comes_with_it, outputs_that_cannot_be_written_are_found_first, one_name_is_not_taken_for_two_files,
         bad_command_lines_are_refused)

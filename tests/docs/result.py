@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The schema of results, its samples and its page in docs/ say the same: result.py ROOT"""
+"""The schemas of results and comparisons, samples and their page in docs/ say the same: result.py ROOT"""
 import json
 import os
 import sys
@@ -37,13 +37,16 @@ def members(schema):
 def every_member_is_explained():
     with open(os.path.join(root, 'docs/result.md')) as f:
         text = f.read()
-    schema = load('share/sluice-result-1.schema.json')
     # what machine, target and device have is told by its value
     plain = {'kernel', 'cpu', 'cpus', 'memory_bytes', 'folder', 'file_system', 'mount', 'model',
              'rotational', 'direct_why_not', 'block_device', 'huge_pages', 'registered', 'locked',
              'fallback_why', 'unit', 'n', 'text'}
-    missing = {m for m in members(schema) if f'`{m}' not in text} - plain
-    assert not missing, missing
+    results, comparisons = text.split('\n## Comparisons\n')
+    comparisons, more = comparisons.split('\n## ', 1)
+    for name, page in ('sluice-result/1', results + more), ('sluice-compare/1', comparisons):
+        found = set(members(resultcheck.schema_of(root, name)))
+        missing = {m for m in found if f'`{m}' not in page} - plain
+        assert found and not missing, (name, missing)
 
 
 def a_wrong_result_is_not_valid():

@@ -31,7 +31,7 @@ def everything_is_there():
     for name in ('bin/sluice', 'lib/**/libsluice.a', 'lib/**/libsluice.so', 'lib/**/libsluice.so.0',
                  'include/sluice/sluice.h', 'include/sluice/probe.h', 'include/sluice/version.h',
                  'lib/**/pkgconfig/sluice.pc', 'man/man1/sluice-io.1*', 'man/man1/sluice-info.1*',
-                 'share/sluice/sluice-result-1.schema.json',
+                 'share/sluice/sluice-result-1.schema.json', 'share/sluice/sluice-compare-1.schema.json',
                  'bash-completion/completions/sluice'):
         one(name)
 
