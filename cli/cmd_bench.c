@@ -259,52 +259,6 @@ static void series_done(void *arg, const char *dir, const struct run_series *s, 
 
 /* -------------------------------------------------------------------- results */
 
-static double our_speed(const struct bench_job *job, const struct run_series *s)
-{
-	return s->sec > 0 ? (double)(job->rwmix ? s->run_bytes : s->bytes) / s->sec : 0;
-}
-
-static const struct run_series *series_of(const struct bench_result *res,
-					  const struct fio_result *f)
-{
-	for (unsigned i = 0; i < res->nr_series; i++)
-		if (!strcmp(res->series[i].name, f->series))
-			return &res->series[i];
-	return NULL;
-}
-
-/* fio's numbers beside ours, as text and as JSON. */
-static json_t *fio_report(struct bench_command *c, const struct bench_result *res)
-{
-	json_t *all = json_array();
-
-	for (unsigned i = 0; i < c->nr_fio; i++) {
-		const struct fio_result *f = &c->fio[i];
-		const struct run_series *s = series_of(res, f);
-		double ratio =
-			s && f->bytes_per_sec > 0 ? our_speed(&c->job, s) / f->bytes_per_sec : 0;
-		bool known = ratio > 0;
-		json_t *line = json_array();
-
-		for (unsigned k = 0; k < f->nr_args; k++)
-			json_array_append_new(line, json_string(f->args[k]));
-		json_array_append_new(
-			all,
-			json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "series", f->series,
-				  "command_line", line, "bytes_per_sec",
-				  known ? json_real(f->bytes_per_sec) : json_null(), "latency_mean",
-				  known ? json_real(f->latency_mean) : json_null(), "ratio",
-				  known ? json_real(ratio) : json_null(), "why_not",
-				  *f->why_not ? json_string(f->why_not) : json_null()));
-		if (c->out.text && known)
-			printf("fio:        %s: %.1f MB/s; ratio %.3f\n", f->series,
-			       f->bytes_per_sec / 1e6, ratio);
-		else if (c->out.text)
-			printf("fio:        %s: %s\n", f->series, f->why_not);
-	}
-	return all;
-}
-
 static int report(struct bench_command *c, struct result *r, struct bench_result *res)
 {
 	struct result_target target = {.folder = c->job.folder, .info = res->path};
@@ -322,7 +276,7 @@ static int report(struct bench_command *c, struct result *r, struct bench_result
 		bench_report_summary(stdout, &c->job, res);
 	}
 	if (c->fio)
-		r->fio = fio_report(c, res);
+		r->fio = bench_report_fio(c->out.text ? stdout : NULL, c->fio, c->nr_fio);
 	r->bytes_written = res->bytes_written;
 	result_finish(r);
 	return cli_outputs_finish(&c->out, r);

@@ -12,6 +12,7 @@
 struct bench_job;
 struct bench_plan;
 struct bench_result;
+struct fio_result;
 struct run_series;
 
 /* "Write Statistics:" and what it has, percentiles and distribution included. */
@@ -28,6 +29,10 @@ void bench_report_plan(FILE *f, const struct bench_job *job, const struct bench_
  * @open_ended: there is no bound, the job ends by time.
  */
 void report_plan_writes(FILE *f, uint64_t bytes, uint64_t limit, bool open_ended);
+
+/* fio's numbers beside ours: the member `fio', a new array; and lines to @out, unless that is NULL.
+ */
+json_t *bench_report_fio(FILE *out, const struct fio_result *fio, unsigned nr);
 
 /* What was asked for; a new object. */
 json_t *bench_settings_json(const struct bench_job *job);

@@ -89,20 +89,25 @@ static void describe(struct bench *b, struct run_series *s, const struct bench_s
 	cache_describe(s->cache, &f);
 }
 
+void bench_name(char *buf, size_t len, const struct bench_job *job, uint64_t size, const char *what)
+{
+	char text[SLUICE_SIZE_TEXT], mix[24] = "";
+
+	if (job->rwmix)
+		snprintf(mix, sizeof(mix), " of %u%% reads", job->rwmix);
+	snprintf(buf, len, "%s%s %s%s", job->random ? "random " : "", what,
+		 sluice_size_exact(text, size), mix);
+}
+
 static void name_series(struct bench *b, struct run_series *s, bool read)
 {
 	const struct bench_job *job = b->job;
-	char size[SLUICE_SIZE_TEXT];
 
 	s->read = read;
 	s->size = b->size;
 	s->lock = job->lock;
 	s->verify = job->verify;
-	snprintf(s->name, sizeof(s->name), "%s%s %s", job->random ? "random " : "",
-		 read ? "read" : "write", sluice_size_exact(size, b->size));
-	if (job->rwmix)
-		snprintf(s->name + strlen(s->name), sizeof(s->name) - strlen(s->name),
-			 " of %u%% reads", job->rwmix);
+	bench_name(s->name, sizeof(s->name), job, b->size, read ? "read" : "write");
 }
 
 /* The time limit of a job that did not ask for one: fewer iterations, and said so. */

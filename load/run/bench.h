@@ -105,6 +105,10 @@ void bench_result_fini(struct bench_result *result);
 /* When @n operations of @size have had their time at the job's rate, ns. */
 uint64_t bench_turn_ns(const struct bench_job *job, uint64_t size, uint64_t n);
 
+/* What operations of @size are called; @what: "read", "write", "read and write". */
+void bench_name(char *buf, size_t len, const struct bench_job *job, uint64_t size,
+		const char *what);
+
 /* How many tensors of @size are on disk at a time. */
 unsigned bench_nr_files(const struct bench_job *job, uint64_t size);
 

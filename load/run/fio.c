@@ -246,8 +246,12 @@ void fio_compare(struct fio_result *ret, const struct bench_job *job, const char
 	bool fresh = !s->read && !job->overwrite;
 	char name[4200];
 
-	*ret = (struct fio_result){.bytes_per_sec = 0};
-	snprintf(ret->series, sizeof(ret->series), "%s", s->name);
+	*ret = (struct fio_result){
+		.ours = s->sec > 0 ? (double)(job->rwmix ? s->run_bytes : s->bytes) / s->sec : 0};
+	bench_name(ret->series, sizeof(ret->series), job, s->size,
+		   job->rwmix ? "read and write"
+		   : s->read  ? "read"
+			      : "write");
 	snprintf(name, sizeof(name), "%s/fio", dir);
 	for (unsigned i = 0; i < ARRAY_SIZE(ways); i++) {
 		struct fio_result one = {.bytes_per_sec = 0};
@@ -263,6 +267,7 @@ void fio_compare(struct fio_result *ret, const struct bench_job *job, const char
 			uint64_t written = ret->bytes_written;
 
 			memcpy(one.series, ret->series, sizeof(one.series));
+			one.ours = ret->ours;
 			*ret = one;
 			ret->bytes_written = written;
 		} else if (!ret->why_not[0] && ret->bytes_per_sec <= 0) {

@@ -21,7 +21,8 @@ struct run_series;
 #define FIO_ARGS 24
 
 struct fio_result {
-	char series[128];
+	char series[128];        /* the name, or that of a mix of both */
+	double ours;             /* bytes per second of that; 0: nothing was measured */
 	double bytes_per_sec;    /* 0: not known */
 	double latency_mean;     /* seconds, of one operation of that way of asking */
 	char args[FIO_ARGS][96]; /* of the better one */

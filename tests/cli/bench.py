@@ -404,9 +404,25 @@ def fio_does_the_same_work():
         assert len(r['fio']) == (1 if '--rwmix' in more else 2), r['fio']
         for f in r['fio']:
             assert f['why_not'] is None and f['ratio'] > 0, f
-            if '--rwmix' not in more:
+            if '--rwmix' in more:
+                assert f['series'] == 'read and write 256K of 50% reads', f
+                ours = sum(s['bytes_per_sec'] for s in r['series'])
+            else:
                 ours = series(r)[f['series']]['bytes_per_sec']
-                assert abs(f['ratio'] / (ours / f['bytes_per_sec']) - 1) < 1e-6
+            assert resultcheck.near(f['ours_bytes_per_sec'], ours), (f, ours)
+            assert resultcheck.near(f['ratio'], ours / f['bytes_per_sec']), (f, ours)
+
+
+def the_line_of_fio_has_both_figures_and_their_ratio():
+    if not shutil.which('fio'):
+        raise tap.Skip('fio', 'fio is not installed')
+    with folder():
+        out, _ = bench('--sizes', '256K', '-n', 40, '--no-limit', '--compare-fio', '--random', '--span', '4M', '--rwmix', 60)
+    table = re.findall(r'^random (?:read|write) 256K of 60% reads +\d+ +([\d.]+) ', out, re.M)
+    theirs, ours, ratio = map(float, re.search(r'^fio: +random read and write 256K of 60% reads: ([\d.]+) MB/s, '
+                                               r'ours ([\d.]+) MB/s; ratio ([\d.]+)$', out, re.M).groups())
+    assert len(table) == 2 and abs(ours - sum(map(float, table))) < 0.16, (table, ours)
+    assert resultcheck.near(ratio, ours / theirs, 0.01), out
 
 
 def size_of(text):
@@ -673,6 +689,7 @@ tap.run(
     a_limit_of_other_writes_is_told,
     more_operations_than_samples,
     fio_does_the_same_work,
+    the_line_of_fio_has_both_figures_and_their_ratio,
     what_fio_writes_is_in_the_text,
     an_interruption_of_fio_leaves_a_partial_result,
     without_fio_it_says_so_first,

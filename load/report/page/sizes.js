@@ -128,14 +128,14 @@ function addLatency() {
 /* ----------------------------------------------------------------- fio */
 
 function addFio() {
-	const rows = results.flatMap((r) => (r.fio || []).map((f) => ({r, f, s: r.series.find((s) => s.name === f.series)})));
+	const rows = results.flatMap((r) => (r.fio || []).map((f) => ({r, f})));
 	if (!rows.length)
 		return;
 	section('fio', 'Against fio', {class: 'full'},
 		el('p', {class: 'lead'}, 'The same work done by fio. A ratio above 1 means that sluice is faster.'),
 		dataTable('fio', [
 			{head: several ? 'result, series' : 'series', value: (x) => (several ? x.r.label + ': ' : '') + x.f.series, kind: 'text'},
-			{head: 'sluice', value: (x) => x.s ? x.s.bytes_per_sec : null, kind: 'rate'},
+			{head: 'sluice', value: (x) => x.f.ours_bytes_per_sec, kind: 'rate'},
 			{head: 'fio', value: (x) => x.f.bytes_per_sec, kind: 'rate'},
 			{head: 'ratio', value: (x) => x.f.ratio, kind: 'count'},
 			{head: 'mean latency of fio', value: (x) => x.f.latency_mean, kind: 'time'},
