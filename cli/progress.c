@@ -38,13 +38,27 @@ static void bar_text(char *out, unsigned cells, double share)
 	out[2 + cells] = 0;
 }
 
+/* @label in at most @room columns; a long one loses its middle. */
+static void label_text(char *out, unsigned size, const char *label, unsigned room)
+{
+	unsigned len = (unsigned)strlen(label), head = room < 2 ? 0 : (room - 2) / 2;
+
+	if (len <= room)
+		snprintf(out, size, "%s ", label);
+	else if (room < 5) /* of which nothing can be told */
+		*out = 0;
+	else
+		snprintf(out, size, "%.*s..%s ", (int)head, label, label + len - (room - 2 - head));
+}
+
 void cli_progress_format(char *out, unsigned size, unsigned width, const char *label, uint64_t done,
 			 uint64_t total, uint64_t elapsed_ns)
 {
 	double seconds = (double)elapsed_ns / 1e9;
 	double rate = elapsed_ns ? (double)done / seconds : 0;
 	double share = total ? (double)min_u64(done, total) / (double)total : 0;
-	char tail[128], bar[72] = "", moved[SLUICE_SIZE_TEXT], clock[24], speed[SLUICE_SIZE_TEXT];
+	char tail[128], bar[72] = "", name[128], moved[SLUICE_SIZE_TEXT], clock[24],
+			speed[SLUICE_SIZE_TEXT];
 	unsigned used, cells;
 
 	/* Fixed widths, so that the bar does not jump. */
@@ -58,12 +72,14 @@ void cli_progress_format(char *out, unsigned size, unsigned width, const char *l
 		time_text(clock, seconds);
 		snprintf(tail, sizeof(tail), "%9s %9s/s %7s", moved, speed, clock);
 	}
-	used = (unsigned)(strlen(label) + strlen(tail) + 5);
+	used = (unsigned)strlen(tail);
+	label_text(name, sizeof(name), label, width > used ? width - used - 1 : 0);
+	used += (unsigned)strlen(name) + 4;
 	/* The bar takes what is left, if that is enough to be one. */
 	cells = total && width > used + 8 ? (unsigned)min_u64(width - used, sizeof(bar) - 3) : 0;
 	if (cells)
 		bar_text(bar, cells, share);
-	snprintf(out, min_u64(size, width + 1), "%s %s%s%s", label, bar, cells ? " " : "", tail);
+	snprintf(out, min_u64(size, width + 1), "%s%s%s%s", name, bar, cells ? " " : "", tail);
 }
 
 static void draw(struct cli_progress *p, uint64_t done, uint64_t now)

@@ -20,7 +20,7 @@
 
 struct cli_progress {
 	bool on;
-	char label[48];
+	char label[112];
 	uint64_t total; /* bytes; 0: not known, so no bar and no time left */
 	uint64_t start_ns;
 	uint64_t drawn_ns;
@@ -34,7 +34,8 @@ void cli_progress_end(struct cli_progress *p);
 
 /*
  * The text of the line, without terminal codes: for the tests, and for
- * cli_progress_update().  @elapsed_ns since the start; at most @width columns.
+ * cli_progress_update().  @elapsed_ns since the start; at most @width columns, for
+ * which a long label is shortened first.
  */
 void cli_progress_format(char *out, unsigned size, unsigned width, const char *label, uint64_t done,
 			 uint64_t total, uint64_t elapsed_ns);

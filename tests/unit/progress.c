@@ -43,6 +43,24 @@ static void it_fits_any_width(void **state)
 	}
 }
 
+static void a_long_label_is_shortened_and_not_what_is_left(void **state)
+{
+	static const char label[] = "write single_overlap_t4_p1_d128_bs1048576_io_uring_pinned";
+	char line[256];
+
+	(void)state;
+	cli_progress_format(line, sizeof(line), 79, label, GIB, 4 * GIB, SECS);
+	assert_int_equal(strlen(line), 79);
+	assert_memory_equal(line, "write single", 12);
+	assert_non_null(strstr(line, ".."));
+	assert_non_null(strstr(line, "uring_pinned  25%"));
+	assert_string_equal(line + 79 - strlen("0:03 left"), "0:03 left");
+	cli_progress_format(line, sizeof(line), 120, label, GIB, 4 * GIB, SECS);
+	assert_memory_equal(line, label, strlen(label));
+	cli_progress_format(line, sizeof(line), 44, label, GIB, 4 * GIB, SECS);
+	assert_string_equal(line + strlen(line) - strlen("0:03 left"), "0:03 left");
+}
+
 static void the_bar_grows_from_empty_to_full(void **state)
 {
 	size_t before = 0;
@@ -112,6 +130,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(it_says_share_rate_and_time_left),
 		cmocka_unit_test(it_fits_any_width),
+		cmocka_unit_test(a_long_label_is_shortened_and_not_what_is_left),
 		cmocka_unit_test(the_bar_grows_from_empty_to_full),
 		cmocka_unit_test(more_than_all_and_nothing_at_all_are_harmless),
 		cmocka_unit_test(long_times_have_hours),
