@@ -21,6 +21,7 @@
 #include "load/report/result.h"
 #include "load/run/bench.h"
 #include "load/run/fio.h"
+#include "load/run/null.h"
 
 #define SIZES_MAX          64
 #define DEFAULT_ITERATIONS 200
@@ -127,16 +128,9 @@ static int parse_sizes(struct bench_command *c)
 	return CLI_OK;
 }
 
-/* With or without settings behind a colon. */
-static bool is_engine(const char *name, const char *engine)
-{
-	size_t len = strlen(engine);
-
-	return name && !strncmp(name, engine, len) && (!name[len] || name[len] == ':');
-}
-
 static int check_args(const struct bench_args *a)
 {
+	bool null = engine_is_null(a->how.engine);
 	const struct {
 		bool both;
 		const char *names;
@@ -148,10 +142,9 @@ static int check_args(const struct bench_args *a)
 		{a->random && a->files, "--random and --files"},
 		{a->limit && a->no_limit, "--limit and --no-limit"},
 		{a->read_only && a->overwrite, "--read-only and --overwrite"},
-		{a->verify && is_engine(a->how.engine, "null"),
-		 "--verify and --engine null, which moves nothing,"},
-		{a->compare_fio && is_engine(a->how.engine, "null"),
-		 "--compare-fio and --engine null, which moves nothing,"},
+		{a->verify && null, "--verify and --engine null, which moves nothing,"},
+		{a->compare_fio && null, "--compare-fio and --engine null, which moves nothing,"},
+		{a->limit && null, "--limit and --engine null, which moves nothing,"},
 	};
 
 	for (unsigned i = 0; i < ARRAY_SIZE(pairs); i++)

@@ -21,6 +21,7 @@
 #include "load/report/result.h"
 #include "load/report/text.h"
 #include "load/run/io.h"
+#include "load/run/null.h"
 
 struct io_args {
 	struct cli_list folder;
@@ -205,6 +206,10 @@ static int check_args(const struct io_args *a)
 {
 	if (a->limit && a->measure_limit)
 		return cli_usage(&cmd_io, "--limit and --measure_limit exclude each other");
+	if ((a->limit || a->measure_limit) && engine_is_null(a->engine))
+		return cli_usage(&cmd_io,
+				 "%s and --engine null, which moves nothing, exclude each other",
+				 a->limit ? "--limit" : "--measure_limit");
 	if (a->gds && !a->gpu.given)
 		return cli_usage(&cmd_io, "--gds moves GPU memory: it needs --gpu");
 	if (a->gds && a->engine && strcmp(a->engine, "cufile") != 0)

@@ -203,6 +203,10 @@ static int build_job(struct sweep_command *c)
 		return cli_fail(&cmd_sweep, CLI_FAILED, "out of memory");
 	}
 	set_job(c);
+	if (c->args->limit && !sweep_moves(&c->job))
+		return cli_usage(&cmd_sweep,
+				 "--limit and --engine null, which moves nothing, exclude "
+				 "each other");
 	r = sweep_logs_check(c->args->log_dir, c->args->resume, &err);
 	if (r == 0)
 		r = sweep_check(&c->job, &err);

@@ -11,6 +11,7 @@
 #include "load/report/io_report.h"
 #include "load/report/text.h"
 #include "load/run/io.h"
+#include "load/run/null.h"
 #include "load/run/pool.h"
 
 /* ------------------------------------------------------------------- series */
@@ -91,6 +92,7 @@ static int make_series(struct run_series *s, const struct io_job *job, const str
 	s->opts = job->opts;
 	s->memory = job->gpu ? POOL_GPU : job->memory;
 	s->lock = job->lock;
+	s->no_storage = engine_is_null(job->opts.engine);
 	s->sec = res->e2e_sec;
 	s->user_sec = res->user_sec;
 	s->system_sec = res->system_sec;

@@ -79,7 +79,7 @@ const char *result_direct_word(const struct run_series *s)
 {
 	const struct sluice_stats *st = &s->stats;
 
-	if (!st->blocks_direct && !st->blocks_buffered)
+	if (s->no_storage || (!st->blocks_direct && !st->blocks_buffered))
 		return "nothing moved";
 	return !st->blocks_buffered ? "O_DIRECT"
 	       : !st->blocks_direct ? "page cache"

@@ -237,6 +237,30 @@ static void best_lines(FILE *f, const struct sweep_job *job, const struct sweep_
 			best[0]->name);
 }
 
+/* The first series that moved something speaks for its direction, else the first. */
+static void limit_lines(FILE *f, const struct sweep_result *res, bool read)
+{
+	const struct run_series *s = NULL;
+	double fastest = 0;
+
+	for (unsigned i = 0; i < res->nr; i++) {
+		const struct run_series *one = &res->series[i];
+
+		if (one->read != read || !one->ops)
+			continue;
+		if (!s || (s->no_storage && !one->no_storage))
+			s = one;
+		if (!one->no_storage)
+			fastest = fmax(fastest, series_speed(one));
+	}
+	if (!s)
+		return;
+	fprintf(f, "cache:      %ss: %s\n", read ? "read" : "write", s->cache);
+	fprintf(f, "limit:      %ss: %s\n", read ? "read" : "write", s->limit_how);
+	if (s->limit > 0)
+		report_limit_line(f, fastest / s->limit, false, s->limit_how);
+}
+
 void sweep_report_text(FILE *f, const struct sweep_job *job, const struct sweep_result *res,
 		       bool all)
 {
@@ -257,17 +281,8 @@ void sweep_report_text(FILE *f, const struct sweep_job *job, const struct sweep_
 	if (!best[0] && !best[1])
 		return;
 	best_lines(f, job, res, best);
-	for (unsigned i = 0; i < res->nr; i++) {
-		const struct run_series *s = &res->series[i];
-
-		if (!s->ops || (i && res->series[i - 1].read == s->read))
-			continue;
-		fprintf(f, "cache:      %ss: %s\n", s->read ? "read" : "write", s->cache);
-		fprintf(f, "limit:      %ss: %s\n", s->read ? "read" : "write", s->limit_how);
-		if (s->limit > 0)
-			report_limit_line(f, series_speed(best[s->read]) / s->limit, false,
-					  s->limit_how);
-	}
+	for (int read = 1; read >= 0; read--)
+		limit_lines(f, res, read);
 	if (res->resumed)
 		fprintf(f,
 			"resumed:    %u of %" PRIu64 " measurements were there, of %.1f s before\n",
@@ -283,7 +298,7 @@ void sweep_report_plan(FILE *f, const struct sweep_job *job, const struct sweep_
 	double sec = (double)(plan->left * each + each) / speed;
 	char a[SLUICE_SIZE_TEXT];
 
-	if (job->measure_limit && !job->limit)
+	if (job->measure_limit && !job->limit && sweep_moves(job))
 		sec += LIMIT_SEC * ((double)job->read + job->write);
 	fprintf(f,
 		"Would measure %u configuration%s, %s%s%s, %u loop%s of %s in %u folder%s: %" PRIu64

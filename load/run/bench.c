@@ -17,6 +17,7 @@
 #include "load/run/cache.h"
 #include "load/run/files.h"
 #include "load/run/limit.h"
+#include "load/run/null.h"
 
 /* A job while it runs. */
 struct bench {
@@ -161,7 +162,7 @@ static int run_series(struct bench *b, enum bench_step step, struct sluice_err *
 		done += s[i].ops;
 		s[i].verified_bytes = i == 0 ? atomic_load(&src.verified) : 0;
 		describe(b, &s[i], &src);
-		b->res->bytes_written += s[i].read ? 0 : s[i].bytes + s[i].warmup_bytes;
+		b->res->bytes_written += series_wear(&s[i]);
 	}
 	for (unsigned i = 0; i < nr; i++)
 		note_limit(job, &s[i], done);
@@ -350,6 +351,9 @@ int bench_run(const struct bench_job *job, struct bench_result *result, struct s
 	if (r == 0 && job->limit) {
 		set_limit(&b, true, (double)job->limit, "as given");
 		set_limit(&b, false, (double)job->limit, "as given");
+	} else if (engine_is_null(job->opts.engine)) {
+		set_limit(&b, true, 0, NULL_LIMIT);
+		set_limit(&b, false, 0, NULL_LIMIT);
 	} else if (r == 0 && job->measure_limit) {
 		r = measure_limit(&b, plan.limit_bytes, err);
 	}

@@ -14,6 +14,7 @@
 #include "load/run/bench.h"
 #include "load/run/files.h"
 #include "load/run/limit.h"
+#include "load/run/null.h"
 #include "load/run/pool.h"
 #include "load/run/ram.h"
 
@@ -145,6 +146,8 @@ static void plan_size(const struct bench_job *job, struct bench_plan *p, uint64_
 	double reads = job->read ? share_of(bytes, size, share) : 0;
 	double writes = job->write ? share_of(bytes, size, job->rwmix ? 1 - share : 1) : 0;
 
+	if (engine_is_null(job->opts.engine))
+		reads = writes = 0;
 	p->nr_series += job->rwmix ? 2 : (unsigned)job->read + job->write;
 	p->space = max_u64(p->space, bytes_on_disk(job, size));
 	p->read_bytes += whole(reads);
@@ -172,14 +175,17 @@ static void plan_limit(const struct bench_job *job, struct bench_plan *p)
 
 void bench_plan(const struct bench_job *job, struct bench_plan *p)
 {
-	*p = (struct bench_plan){.open_ended = job->runtime_ns && job->write && !job->rate};
+	bool moves = !engine_is_null(job->opts.engine);
+
+	*p = (struct bench_plan){.open_ended =
+					 job->runtime_ns && job->write && !job->rate && moves};
 	assume_speed(job, p);
 	for (unsigned i = 0; i < job->nr_sizes; i++)
 		plan_size(job, p, job->sizes[i]);
 	p->memory = largest(job) * job->in_flight;
 	if (job->compare_fio)
 		p->space *= 2;
-	if (job->measure_limit && !job->limit)
+	if (job->measure_limit && !job->limit && moves)
 		plan_limit(job, p);
 }
 

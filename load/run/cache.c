@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "load/run/null.h"
+
 const char *cache_memory_behind(const struct sluice_path_info *p)
 {
 	if (!strcmp(p->fs, "tmpfs") || !strcmp(p->fs, "ramfs"))
@@ -29,7 +31,7 @@ static void describe_read(char *out, const struct cache_facts *f)
 
 void cache_describe(char out[CACHE_TEXT], const struct cache_facts *f)
 {
-	if (!strcmp(f->engine, "null"))
+	if (engine_is_null(f->engine))
 		snprintf(out, CACHE_TEXT, "not used (the null engine moves nothing)");
 	else if (f->read)
 		describe_read(out, f);

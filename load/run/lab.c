@@ -247,6 +247,7 @@ static int add(struct run_series *sum, const struct run_series *one)
 	}
 	sum->warmup_bytes += one->warmup_bytes;
 	sum->ways |= one->ways;
+	sum->no_storage = one->no_storage;
 	sum->sec += one->sec;
 	sum->user_sec += one->user_sec;
 	sum->system_sec += one->system_sec;
@@ -288,7 +289,8 @@ int lab_probe(struct lab *lab, const struct sluice_opts *opts, uint32_t memory, 
 	if (read)
 		drop_caches(lab);
 	r = run_stream(&stream, &one, err);
-	lab->written += read ? 0 : one.bytes + one.warmup_bytes;
+	one.read = read;
+	lab->written += series_wear(&one);
 	describe(lab, &one, opts);
 	if (r == 0 && last) {
 		*last = (struct lab_numbers){.speed = series_speed(&one),

@@ -109,10 +109,16 @@ static inline double series_cpu_per_gib(const struct run_series *s)
 			    : -1;
 }
 
+/* Bytes that its operations wrote to storage. */
+static inline uint64_t series_wear(const struct run_series *s)
+{
+	return s->read || s->no_storage ? 0 : s->bytes + s->warmup_bytes;
+}
+
 /* All bytes written to storage because of this series. */
 static inline uint64_t series_written(const struct run_series *s)
 {
-	return s->prepared_bytes + (s->read || s->no_storage ? 0 : s->bytes + s->warmup_bytes);
+	return s->prepared_bytes + series_wear(s);
 }
 
 #endif

@@ -14,6 +14,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
+#include "load/run/null.h"
 #include "load/run/stream_work.h"
 
 #define TICK_NS 100000000
@@ -171,6 +172,7 @@ static void add_run(struct stream *s, struct run_series *series, const struct ru
 		system += timeval_sec(&after->ru_stime) - timeval_sec(&s->before.ru_stime);
 	}
 	series->opts = s->job->opts;
+	series->no_storage = engine_is_null(series->stats.engine);
 	series->memory = s->job->pool->memory;
 	series->sec = (double)s->counted_ns / 1e9;
 	/*

@@ -171,12 +171,12 @@ static int add_sample(void *arg, const struct sweep_sample *m, struct sluice_err
 static int add_known(void *arg, const struct sweep_sample *m, struct sluice_err *err)
 {
 	struct sweep *w = arg;
-	uint64_t before = m->index < w->res->nr ? w->res->series[m->index].bytes : 0;
+	uint64_t before = m->index < w->res->nr ? series_wear(&w->res->series[m->index]) : 0;
 	int r = add_sample(w, m, err);
 
 	w->res->earlier_sec = fmax(w->res->earlier_sec, m->elapsed_sec);
-	if (r == 0 && m->index < w->res->nr && !w->res->series[m->index].read)
-		w->res->bytes_written += w->res->series[m->index].bytes - before;
+	if (r == 0 && m->index < w->res->nr)
+		w->res->bytes_written += series_wear(&w->res->series[m->index]) - before;
 	return r;
 }
 
@@ -196,7 +196,8 @@ static int measure(struct sweep *w, unsigned index, uint32_t loop, struct sluice
 	r = run_point(w, s, pool, runs, err);
 	for (unsigned i = 0; i < w->job->nr_folders; i++) {
 		m.worker_sec[i] = runs[i].latency.mean;
-		w->res->bytes_written += s->read ? 0 : runs[i].bytes;
+		runs[i].read = s->read;
+		w->res->bytes_written += series_wear(&runs[i]);
 		w->done_bytes += runs[i].bytes;
 		if (r == 0 && !runs[i].ops)
 			r = sweep_stopped(w->job, err); /* given up: not a measurement */
@@ -312,7 +313,7 @@ static void set_limit(struct sweep *w, bool read, double limit, const char *how)
 	for (unsigned i = 0; i < w->res->nr; i++) {
 		struct run_series *s = &w->res->series[i];
 
-		if (s->read != read)
+		if (s->read != read || s->no_storage)
 			continue;
 		s->limit = limit;
 		snprintf(s->limit_how, sizeof(s->limit_how), "%s", how);
@@ -398,7 +399,7 @@ int sweep_run(const struct sweep_job *job, struct sweep_result *res, struct slui
 	if (job->limit) {
 		set_limit(&w, true, (double)job->limit, "as given");
 		set_limit(&w, false, (double)job->limit, "as given");
-	} else if (r == 0 && job->measure_limit) {
+	} else if (r == 0 && job->measure_limit && sweep_moves(job)) {
 		r = measure_limit(&w, err);
 	}
 	for (unsigned i = 0; i < res->nr; i++)

@@ -85,6 +85,8 @@ int sweep_check(const struct sweep_job *job, struct sluice_err *err);
 int sweep_run(const struct sweep_job *job, struct sweep_result *res, struct sluice_err *err);
 void sweep_result_fini(struct sweep_result *res);
 
+/* How many configurations move something, and not only pretend to. */
+unsigned sweep_moves(const struct sweep_job *job);
 /* Measurements of the whole job, and the bytes of one. */
 uint64_t sweep_measurements(const struct sweep_job *job);
 uint64_t sweep_bytes(const struct sweep_job *job);
@@ -92,9 +94,8 @@ uint64_t sweep_bytes(const struct sweep_job *job);
 uint64_t sweep_limit_writes(const struct sweep_job *job);
 
 struct sweep_plan {
-	uint64_t known[2]; /* measurements that the state file has: writes, reads */
-	uint64_t left;     /* measurements still to be made */
-	uint64_t writes;   /* bytes of all that is left, but for the limit's */
+	uint64_t left;   /* measurements still to be made */
+	uint64_t writes; /* bytes of all that is left, but for the limit's */
 };
 /* What a run would do now.  Returns 0 or -errno. */
 int sweep_plan(const struct sweep_job *job, struct sweep_plan *ret, struct sluice_err *err);

@@ -11,6 +11,7 @@
 #include "load/run/files.h"
 #include "load/run/folders.h"
 #include "load/run/limit.h"
+#include "load/run/null.h"
 #include "load/run/pool.h"
 #include "load/run/ram.h"
 #include "load/run/sweep.h"
@@ -39,8 +40,34 @@ static int count_known(void *arg, const struct sweep_sample *m, struct sluice_er
 	if (m->loop >= k->job->loops || at >= sweep_measurements(k->job) || k->seen[at])
 		return 0;
 	k->seen[at] = true;
-	k->plan->known[k->job->read && at < per_direction(k->job)]++;
+	k->plan->left--;
 	return 0;
+}
+
+static bool moves(const struct sweep_job *job, unsigned point)
+{
+	const struct space_value *v = space_value(job->space, point, SPACE_ENGINE);
+
+	return !engine_is_null(v ? v->text : job->opts.engine);
+}
+
+unsigned sweep_moves(const struct sweep_job *job)
+{
+	unsigned n = 0;
+
+	for (unsigned p = 0; p < space_points(job->space); p++)
+		n += moves(job, p);
+	return n;
+}
+
+/* Measurements that write and are not known. */
+static uint64_t writes_left(const struct sweep_job *job, const bool *seen)
+{
+	uint64_t n = 0, first = job->read ? per_direction(job) : 0;
+
+	for (uint64_t at = 0; job->write && at < per_direction(job); at++)
+		n += !seen[first + at] && moves(job, (unsigned)(at / job->loops));
+	return n;
 }
 
 int sweep_plan(const struct sweep_job *job, struct sweep_plan *ret, struct sluice_err *err)
@@ -54,18 +81,18 @@ int sweep_plan(const struct sweep_job *job, struct sweep_plan *ret, struct sluic
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	if (job->state && job->resume)
 		r = sweep_state_load(job, count_known, &known, err);
-	ret->left -= ret->known[0] + ret->known[1];
-	ret->writes = sweep_bytes(job); /* files are made first */
-	if (job->write)
-		ret->writes += (per_direction(job) - ret->known[0]) * sweep_bytes(job);
+	/* files are made first */
+	ret->writes = (1 + writes_left(job, seen)) * sweep_bytes(job);
 	return r;
 }
 
 uint64_t sweep_limit_writes(const struct sweep_job *job)
 {
-	if (!job->write || !job->measure_limit || job->limit)
+	uint64_t points = sweep_moves(job);
+
+	if (!job->write || !job->measure_limit || job->limit || !points)
 		return 0;
-	return limit_most_written((1 + per_direction(job)) * sweep_bytes(job));
+	return limit_most_written((1 + points * job->loops) * sweep_bytes(job));
 }
 
 /* -------------------------------------------------------------------- check */

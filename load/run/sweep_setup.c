@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "base/random.h"
 #include "base/util.h"
+#include "load/run/null.h"
 #include "load/run/sweep_work.h"
 
 #define CHUNK (8u << 20)
@@ -33,7 +34,9 @@ static void name_point(struct sweep *w, unsigned index)
 	space_apply(job->space, p->point, &s->opts, &s->memory);
 	space_name(s->name, sizeof(s->name), job->space, p->point, s->read, job->nr_folders,
 		   &job->opts);
-	snprintf(s->limit_how, sizeof(s->limit_how), "not measured");
+	s->no_storage = engine_is_null(s->opts.engine);
+	snprintf(s->limit_how, sizeof(s->limit_how), "%s",
+		 s->no_storage ? NULL_LIMIT : "not measured");
 }
 
 int sweep_alloc_points(struct sweep *w, struct sluice_err *err)

@@ -387,6 +387,17 @@ def a_limit_of_other_writes_is_told():
         assert out.count('fill fresh files') == said, out
 
 
+def the_null_engine_wears_nothing_and_has_no_limit():
+    args = ['--sizes', '64K', '-n', 50, '--engine', 'null']
+    r = result(*args)
+    assert r['bytes_written'] == 0 and planned(*args) == 0, r['bytes_written']
+    for s in r['series']:
+        assert s['bytes_written'] == 0 and s['ran']['direct'] == 'nothing moved', s
+        assert s['limit']['bytes_per_sec'] is s['limit']['share'] is None, s['limit']
+    # files that are made beforehand are real
+    assert result(*args, '--read-only')['bytes_written'] == planned(*args, '--read-only') == 50 * 65536
+
+
 def more_operations_than_samples():
     r = result('--sizes', '4K', '-n', 12000, '--no-limit', '--engine', 'null', '--random',
                '--span', '1M', '--read-only')
@@ -588,6 +599,7 @@ BAD = {
     'a limit and none': (['--limit', '1G', '--no-limit'], 'exclude each other'),
     'a check of what is not moved': (['--verify', '--engine', 'null'], 'which moves nothing, exclude'),
     'fio against what is not moved': (['--compare-fio', '--engine', 'null'], 'which moves nothing, exclude'),
+    'a limit of what is not moved': (['--limit', '1G', '--engine', 'null'], 'which moves nothing, exclude'),
     'an empty size': (['--sizes', '1M,,2M'], 'there is an empty value'),
     'an unknown engine': (['--engine', 'warp'], "'warp' is unknown"),
     'a block size that is odd': (['--block-size', '1000'], 'multiple of 512'),
@@ -687,6 +699,7 @@ tap.run(
     a_given_limit_gives_a_share,
     the_limit_is_measured,
     a_limit_of_other_writes_is_told,
+    the_null_engine_wears_nothing_and_has_no_limit,
     more_operations_than_samples,
     fio_does_the_same_work,
     the_line_of_fio_has_both_figures_and_their_ratio,

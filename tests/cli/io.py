@@ -301,6 +301,12 @@ def an_engine_that_moves_nothing_does_not_pass():
             assert os.listdir(f) == []
 
 
+def the_null_engine_wears_nothing():
+    with folder() as f:
+        r = result('--folder', f, '--io_size', '64K', '--engine', 'null')
+        assert r['bytes_written'] == r['series'][0]['bytes_written'] == 0, r['bytes_written']
+
+
 def faults_that_can_be_mended_are_mended():
     with folder() as f:
         for args in [], ['--read']:
@@ -364,6 +370,8 @@ def multi_process_means_workers_in_one_folder():
 
 BAD = [
     (['--io_size', '0'], 'io'),
+    (['--limit', '1G', '--engine', 'null'], 'which moves nothing'),
+    (['--measure_limit', '--engine', 'null'], 'which moves nothing'),
     (['--io_size', 'many'], 'many'),
     (['--io_size'], 'io_size'),
     (['--block_size', '100'], '100'),
@@ -802,7 +810,7 @@ tap.run(
     what_was_kept_by_a_write_is_what_the_seed_says,
     validate_names_the_first_byte_that_is_wrong,
     validate_passes_on_every_engine_and_memory,
-    an_engine_that_moves_nothing_does_not_pass,
+    an_engine_that_moves_nothing_does_not_pass, the_null_engine_wears_nothing,
     faults_that_can_be_mended_are_mended,
     a_fault_that_cannot_be_mended_is_a_failure,
     a_failure_names_the_way_of_the_file_even_where_nothing_moved,

@@ -224,6 +224,22 @@ def engines_and_memory_are_axes():
         assert len(upstream_speeds('_aio_bench_logs/_aio_bench_read_logs')) == 6
 
 
+def the_null_engine_wears_nothing_and_has_no_limit():
+    args = ['--io_size', '64K', '--block_size', '64K', '--queue_depth', 2, '--io_parallel', 1, '--requests', 'overlap',
+            '--submit', 'batch', '--loops', 3]
+    with folder():
+        assert planned(*args, '--engine', 'null') == 65536  # the file is real
+        assert result(*args, '--engine', 'null')['bytes_written'] == 65536
+    with folder():
+        assert planned(*args, '--engine', 'null', 'threads', '--no-limit') == 4 * 65536
+        r = result(*args, '--engine', 'null', 'threads', '--limit', '1G')
+        assert r['bytes_written'] == 4 * 65536, r['bytes_written']
+        for s in r['series']:
+            null = s['ran']['engine'] == 'null'
+            assert (s['limit']['share'] is None) == null, s['limit']
+            assert s['bytes_written'] == (0 if null or s['kind'] == 'read' else 3 * 65536), s
+
+
 def names_of_logs_know_k_and_m_only():
     with folder():
         args = ['--io_size', '256K', '--queue_depth', 1, '--io_parallel', 1, '--requests', 'overlap', '--submit', 'batch',
@@ -567,6 +583,7 @@ BAD = {
     'GDS without a GPU': (['--gds'], '--gds goes with --gpu'),
     'a flush and none': (['--flush_page_cache', '--no_sudo'], 'exclude each other'),
     'a space that is missing': (['--sweep_config', 'none.json'], 'none.json'),
+    'a limit of what is not moved': (['--limit', '1G', '--engine', 'null'], 'which moves nothing, exclude'),
     'a limit and none': (['--limit', '1G', '--no-limit'], 'exclude each other'),
 }
 
@@ -651,6 +668,7 @@ tap.run(
     both_ways_have_a_word,
     an_engine_of_ds_io_is_the_first_usable,
     engines_and_memory_are_axes,
+    the_null_engine_wears_nothing_and_has_no_limit,
     names_of_logs_know_k_and_m_only,
     several_folders_have_a_worker_each,
     the_text_has_a_table_and_a_heat_map,
