@@ -22,6 +22,7 @@
 #include "load/run/bench.h"
 #include "load/run/fio.h"
 #include "load/run/null.h"
+#include "load/run/pool.h"
 
 #define SIZES_MAX          64
 #define DEFAULT_ITERATIONS 200
@@ -142,6 +143,10 @@ static int check_args(const struct bench_args *a)
 		{a->random && a->files, "--random and --files"},
 		{a->limit && a->no_limit, "--limit and --no-limit"},
 		{a->read_only && a->overwrite, "--read-only and --overwrite"},
+		{a->read_only && a->how.durability,
+		 "--read-only and --durability, which is of writes,"},
+		{a->how.lock && a->how.memory == POOL_GPU,
+		 "--lock, which is for the host's memory, and --memory gpu"},
 		{a->verify && null, "--verify and --engine null, which moves nothing,"},
 		{a->compare_fio && null, "--compare-fio and --engine null, which moves nothing,"},
 		{a->limit && null, "--limit and --engine null, which moves nothing,"},

@@ -206,6 +206,9 @@ static int check_args(const struct io_args *a)
 {
 	if (a->limit && a->measure_limit)
 		return cli_usage(&cmd_io, "--limit and --measure_limit exclude each other");
+	if (a->read && a->durability)
+		return cli_usage(&cmd_io, "--read and --durability, which is of writes, exclude "
+					  "each other");
 	if ((a->limit || a->measure_limit) && engine_is_null(a->engine))
 		return cli_usage(&cmd_io,
 				 "%s and --engine null, which moves nothing, exclude each other",

@@ -143,6 +143,12 @@ static int check_args(const struct sweep_args *a)
 {
 	if (a->no_read && a->no_write)
 		return cli_usage(&cmd_sweep, "--no_read and --no_write exclude each other");
+	if (a->no_write && a->durability)
+		return cli_usage(&cmd_sweep, "--no_write and --durability, which is of writes, "
+					     "exclude each other");
+	if (a->no_read && a->flush)
+		return cli_usage(&cmd_sweep, "--no_read and --flush_page_cache, which is of reads, "
+					     "exclude each other");
 	if (a->flush && a->no_sudo)
 		return cli_usage(&cmd_sweep, "--flush_page_cache and --no_sudo exclude each other");
 	if (a->limit && a->no_limit)

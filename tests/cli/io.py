@@ -371,6 +371,7 @@ def multi_process_means_workers_in_one_folder():
 BAD = [
     (['--io_size', '0'], 'io'),
     (['--limit', '1G', '--engine', 'null'], 'which moves nothing'),
+    (['--read', '--durability', 'data'], 'of writes, exclude'),
     (['--measure_limit', '--engine', 'null'], 'which moves nothing'),
     (['--io_size', 'many'], 'many'),
     (['--io_size'], 'io_size'),

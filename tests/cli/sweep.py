@@ -583,6 +583,8 @@ BAD = {
     'GDS without a GPU': (['--gds'], '--gds goes with --gpu'),
     'a flush and none': (['--flush_page_cache', '--no_sudo'], 'exclude each other'),
     'a space that is missing': (['--sweep_config', 'none.json'], 'none.json'),
+    'durable reads': (['--no_write', '--durability', 'data'], 'of writes, exclude each other'),
+    'a flush before no read': (['--no_read', '--flush_page_cache'], 'of reads, exclude each other'),
     'a limit of what is not moved': (['--limit', '1G', '--engine', 'null'], 'which moves nothing, exclude'),
     'a limit and none': (['--limit', '1G', '--no-limit'], 'exclude each other'),
 }
