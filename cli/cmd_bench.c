@@ -96,6 +96,7 @@ static const struct cli_opt bench_opts[] = {
 struct bench_command {
 	const struct bench_args *args;
 	struct bench_job job;
+	json_t *settings; /* as they were asked for: bench_check() fills in the job */
 	uint64_t sizes[SIZES_MAX];
 	struct cli_outputs out;
 	struct cli_progress progress;
@@ -181,7 +182,7 @@ static void set_job(struct bench_job *job, const struct bench_args *a)
 	job->overwrite = a->overwrite;
 	job->files = a->files;
 	job->in_flight = a->in_flight;
-	job->open_once = a->open_once || a->random;
+	job->open_once = a->open_once;
 	job->verify = a->verify;
 	job->seed = a->seed;
 	job->memory = a->how.memory;
@@ -203,6 +204,7 @@ static int build_job(struct bench_command *c)
 	if (r != CLI_OK)
 		return r;
 	set_job(&c->job, c->args);
+	c->settings = bench_settings_json(&c->job);
 	r = bench_check(&c->job, &err);
 	if (r == -EINVAL)
 		return cli_usage(&cmd_bench, "%s", err.msg);
@@ -263,7 +265,7 @@ static int report(struct bench_command *c, struct result *r, struct bench_result
 
 	r->targets = &target;
 	r->nr_targets = 1;
-	r->settings = bench_settings_json(&c->job);
+	r->settings = json_incref(c->settings);
 	r->series = res->series;
 	r->nr_series = res->nr_series;
 	for (unsigned i = 0; i < c->nr_fio; i++)
@@ -327,21 +329,19 @@ static int bench_main(void *args, int argc, char **argv)
 	r = cli_outputs_check(&cmd_bench, &c.args->out, NULL);
 	if (r == CLI_OK)
 		r = build_job(&c);
-	if (r != CLI_OK)
-		return r;
-	if (c.args->dry_run) {
+	if (r == CLI_OK && c.args->dry_run) {
 		bench_plan(&c.job, &plan);
 		bench_report_plan(stdout, &c.job, &plan);
-		return CLI_OK;
+	} else if (r == CLI_OK) {
+		r = cli_outputs_open(&c.out, &cmd_bench, &c.args->out);
+		if (r == CLI_OK && c.args->compare_fio &&
+		    !(c.fio = calloc(2 * SIZES_MAX, sizeof(*c.fio))))
+			r = cli_fail(&cmd_bench, CLI_FAILED, "out of memory");
+		if (r == CLI_OK)
+			r = run_and_report(&c);
+		cli_outputs_abandon(&c.out);
 	}
-	r = cli_outputs_open(&c.out, &cmd_bench, &c.args->out);
-	if (r != CLI_OK)
-		return r;
-	if (c.args->compare_fio && !(c.fio = calloc(2 * SIZES_MAX, sizeof(*c.fio))))
-		r = cli_fail(&cmd_bench, CLI_FAILED, "out of memory");
-	if (r == CLI_OK)
-		r = run_and_report(&c);
-	cli_outputs_abandon(&c.out);
+	json_decref(c.settings);
 	free(c.fio);
 	return r;
 }

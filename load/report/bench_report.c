@@ -310,5 +310,8 @@ json_t *bench_settings_json(const struct bench_job *job)
 	json_object_set_new(j, "open_once", json_boolean(job->open_once));
 	json_object_set_new(j, "verify", json_boolean(job->verify));
 	json_object_set_new(j, "seed", json_integer((json_int_t)job->seed));
+	json_object_set_new(j, "limit", size_or_null(job->limit));
+	json_object_set_new(j, "no_limit", json_boolean(!job->measure_limit));
+	json_object_set_new(j, "compare_fio", json_boolean(job->compare_fio));
 	return j;
 }

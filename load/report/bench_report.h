@@ -34,7 +34,7 @@ void report_plan_writes(FILE *f, uint64_t bytes, uint64_t limit, bool open_ended
  */
 json_t *bench_report_fio(FILE *out, const struct fio_result *fio, unsigned nr);
 
-/* What was asked for; a new object. */
+/* What was asked for, by a job before bench_check(); a new object. */
 json_t *bench_settings_json(const struct bench_job *job);
 
 /* "1.234 ms": a time with a unit that suits it. */

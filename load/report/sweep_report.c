@@ -369,6 +369,9 @@ json_t *sweep_settings_json(const struct sweep_job *job)
 	json_object_set_new(j, "loops", json_integer(job->loops));
 	json_object_set_new(j, "seed", json_integer((json_int_t)job->seed));
 	json_object_set_new(j, "flush_page_cache", json_boolean(job->flush));
+	json_object_set_new(j, "limit",
+			    job->limit ? json_integer((json_int_t)job->limit) : json_null());
+	json_object_set_new(j, "no_limit", json_boolean(!job->measure_limit));
 	return j;
 }
 

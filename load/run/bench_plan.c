@@ -285,6 +285,7 @@ static void choose(struct bench_job *job)
 
 	/* A file that is read meanwhile, or of which a part is written, has to be there. */
 	job->overwrite |= job->random || job->rwmix;
+	job->open_once |= job->random;
 	if (job->random && !job->span) {
 		job->span = max_u64(DEFAULT_SPAN, 16 * most);
 		if (room / 2 < job->span)

@@ -363,6 +363,18 @@ def what_ran_is_told():
     assert r['machine']['cpus'] >= 1 and r['targets'][0]['file_system']
 
 
+def settings_have_every_option_as_it_was_asked_for():
+    done = subprocess.run([SLUICE, '--dump-options'], stdout=subprocess.PIPE, text=True, check=True)
+    command, = (c for c in json.loads(done.stdout)['commands'] if c['name'] == 'bench')
+    other = {'read_only': 'read', 'write_only': 'write', 'threads': 'io_parallel'}
+    names = [o['name'].replace('-', '_') for o in command['options'] if o['group'] != 'Output']
+    asked = result('--sizes', '64K', '-n', 2, '--random', '--no-limit')['settings']
+    assert {other.get(n, n) for n in names} == set(asked), set(asked) ^ {other.get(n, n) for n in names}
+    # what it chose itself, or what follows, was not asked for
+    assert asked['files'] is asked['span'] is asked['limit'] is None, asked
+    assert not asked['overwrite'] and not asked['open_once'] and not asked['compare_fio'] and asked['no_limit'], asked
+
+
 def a_given_limit_gives_a_share():
     r = result('--sizes', '64K', '-n', 5, '--limit', '1T')
     for s in r['series']:
@@ -699,6 +711,7 @@ tap.run(
     a_rate_is_not_exceeded_by_what_an_interruption_leaves,
     fresh_files_and_overwriting_differ_in_wear,
     what_ran_is_told,
+    settings_have_every_option_as_it_was_asked_for,
     a_given_limit_gives_a_share,
     the_limit_is_measured,
     a_limit_of_other_writes_is_told,
