@@ -250,6 +250,7 @@ void report_plan_writes(FILE *f, uint64_t bytes, uint64_t limit, bool open_ended
 
 void bench_report_plan(FILE *f, const struct bench_job *job, const struct bench_plan *plan)
 {
+	const char *each = job->rwmix ? "in all" : "each"; /* of a mix, for both together */
 	char a[SLUICE_SIZE_TEXT], b[SLUICE_SIZE_TEXT];
 
 	fprintf(f, "Would run %u series in a new folder in %s:\n", plan->nr_series, job->folder);
@@ -261,10 +262,11 @@ void bench_report_plan(FILE *f, const struct bench_job *job, const struct bench_
 						  : "writes",
 			sluice_size_exact(a, job->sizes[i]));
 		if (job->runtime_ns)
-			fprintf(f, "%.0f s each", (double)job->runtime_ns / 1e9);
+			fprintf(f, "%.0f s %s", (double)job->runtime_ns / 1e9, each);
 		else
-			fprintf(f, "%" PRIu64 " iteration%s each after %u to warm up",
-				job->iterations, job->iterations == 1 ? "" : "s", job->warmup);
+			fprintf(f, "%" PRIu64 " iteration%s %s after %u to warm up",
+				job->iterations, job->iterations == 1 ? "" : "s", each,
+				job->warmup);
 		if (job->random)
 			fprintf(f, ", in a file of %s\n", sluice_size_format(b, job->span));
 		else

@@ -148,6 +148,13 @@ def without_arguments_there_are_200_of_three_sizes():
     assert re.search(r'^time: +about \d+ s at ', out, re.M), out
 
 
+def a_dry_run_counts_a_mix_once():
+    with folder():
+        for args, text in (['--iterations', 200], '200 iterations in all after 3'), (['--runtime', 9], '9 s in all'):
+            out, _ = bench('--random', '--rwmix', 70, '--sizes', '64K', '--dry-run', *args)
+            assert f'random reads and writes of 64K, {text}' in out, out
+
+
 def planned(*args):
     """Bytes that --dry-run says would be written."""
     with folder() as f:
@@ -690,6 +697,7 @@ tap.run(
     one_iteration_has_no_deviation,
     a_terminal_sees_both_bars_and_a_pipe_none,
     without_arguments_there_are_200_of_three_sizes,
+    a_dry_run_counts_a_mix_once,
     a_dry_run_knows_the_rate,
     a_dry_run_promises_no_less_than_is_written,
     the_limit_is_measured_with_few_writes_that_a_dry_run_tells,
