@@ -186,6 +186,7 @@ static int measure(struct sweep *w, unsigned index, uint32_t loop, struct sluice
 	CLEANUP_FREE struct run_series *runs = calloc(w->job->nr_folders, sizeof(*runs));
 	struct sweep_sample m = {.index = index, .loop = loop, .worker_sec = w->worker_sec};
 	const struct pool *pool;
+	uint64_t written = 0;
 	int r = get_pool(w, s->memory, &pool, err);
 
 	if (r < 0 || !runs)
@@ -197,14 +198,17 @@ static int measure(struct sweep *w, unsigned index, uint32_t loop, struct sluice
 	for (unsigned i = 0; i < w->job->nr_folders; i++) {
 		m.worker_sec[i] = runs[i].latency.mean;
 		runs[i].read = s->read;
-		w->res->bytes_written += series_wear(&runs[i]);
+		written += series_wear(&runs[i]);
 		w->done_bytes += runs[i].bytes;
 		if (r == 0 && !runs[i].ops)
 			r = sweep_stopped(w->job, err); /* given up: not a measurement */
 		series_fini(&runs[i]);
 	}
-	if (r < 0)
+	if (r < 0) { /* which makes it none: what was written was written */
+		sweep_add_wear(w, written, NULL);
 		return r;
+	}
+	w->res->bytes_written += written;
 	m.sec = runs[0].sec;
 	m.run = &runs[0];
 	m.elapsed_sec = w->res->earlier_sec + (double)(clock_ns() - w->start_ns) / 1e9;
@@ -327,6 +331,7 @@ static int measure_limit(struct sweep *w, struct sluice_err *err)
 	CLEANUP_FREE struct limit_target *targets = calloc(job->nr_folders, sizeof(*targets));
 	struct limit_result limit;
 	void *content = NULL;
+	int r = 0;
 
 	if (!targets || sluice_mem_alloc(&content, LIMIT_FILE, SLUICE_HUGE_AUTO, 0, NULL, NULL) < 0)
 		return 0;
@@ -343,10 +348,11 @@ static int measure_limit(struct sweep *w, struct sluice_err *err)
 		limit_measure(&limit, targets, job->nr_folders, read,
 			      read ? 0 : sweep_limit_writes(job), job->stop);
 		set_limit(w, read, limit.bytes_per_sec, limit.how);
-		w->res->bytes_written += read ? 0 : limit.bytes;
+		if (!read)
+			r = sweep_add_wear(w, limit.bytes, err);
 	}
 	sluice_mem_free(content, LIMIT_FILE);
-	return sweep_stopped(job, err);
+	return r < 0 ? r : sweep_stopped(job, err);
 }
 
 /* Take the state file for us alone, then look at what is in it. */
@@ -356,6 +362,8 @@ static int take_up(struct sweep *w, struct sluice_err *err)
 
 	if (r == 0)
 		sweep_state_remove_work(w->job);
+	if (r == 0)
+		w->res->bytes_written += sweep_state_wear(w->job);
 	return r < 0 ? r : sweep_state_load(w->job, add_known, w, err);
 }
 

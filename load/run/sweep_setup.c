@@ -89,14 +89,20 @@ int sweep_make_folder(struct sweep *w, unsigned i, struct sluice_err *err)
 	return 0;
 }
 
+int sweep_add_wear(struct sweep *w, uint64_t bytes, struct sluice_err *err)
+{
+	w->res->bytes_written += bytes;
+	return sweep_state_add_wear(w->state, w->job, bytes, err);
+}
+
 /* A file to read and to write over, in pieces so that a stop is noticed. */
 int sweep_make_file(struct sweep *w, unsigned i, struct sluice_err *err)
 {
 	struct sluice_file *file;
 	struct sluice_io *io;
 	void *buf;
-	uint64_t n;
-	int r = sluice_open(&io, NULL, err);
+	uint64_t n, written = 0;
+	int r = sluice_open(&io, NULL, err), noted;
 
 	if (r < 0)
 		return r;
@@ -110,12 +116,13 @@ int sweep_make_file(struct sweep *w, unsigned i, struct sluice_err *err)
 		sluice_pattern_fill(buf, n, w->job->seed + i, off);
 		moved = sluice_pwrite(file, buf, n, off, err);
 		r = moved < 0 ? (int)moved : sweep_stopped(w->job, err);
-		w->res->bytes_written += moved < 0 ? 0 : (uint64_t)moved;
+		written += moved < 0 ? 0 : (uint64_t)moved;
 		if (w->job->progress)
 			w->job->progress(w->job->arg, "prepare", 0, w->left_bytes);
 	}
 	sluice_close(io, NULL);
-	return r;
+	noted = sweep_add_wear(w, written, r == 0 ? err : NULL);
+	return r < 0 ? r : noted;
 }
 
 void sweep_count_left(struct sweep *w)

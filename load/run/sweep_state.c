@@ -227,25 +227,66 @@ static void remove_one(const char *folder, const char *name)
 	rmdir(dir);
 }
 
-void sweep_state_remove_work(const struct sweep_job *job)
+static void each_line(const struct sweep_job *job,
+		      void (*look)(const struct sweep_job *job, const json_t *line, void *arg),
+		      void *arg)
 {
 	CLEANUP_FREE char *line = NULL;
 	size_t room = 0;
 	FILE *f = fopen(job->state, "re");
 
 	while (f && getline(&line, &room, f) > 0) {
-		json_t *j = json_loads(line, 0, NULL), *work = json_object_get(j, "work");
+		json_t *j = json_loads(line, 0, NULL);
 
-		for (unsigned i = 0; i < job->nr_folders; i++) {
-			const char *name = json_string_value(json_array_get(work, i));
-
-			if (name)
-				remove_one(job->folders[i], name);
-		}
+		look(job, j, arg);
 		json_decref(j);
 	}
 	if (f)
 		fclose(f);
+}
+
+static void remove_work(const struct sweep_job *job, const json_t *line, void *arg)
+{
+	const json_t *work = json_object_get(line, "work");
+
+	(void)arg;
+	for (unsigned i = 0; i < job->nr_folders; i++) {
+		const char *name = json_string_value(json_array_get(work, i));
+
+		if (name)
+			remove_one(job->folders[i], name);
+	}
+}
+
+void sweep_state_remove_work(const struct sweep_job *job)
+{
+	each_line(job, remove_work, NULL);
+}
+
+/* ------------------------------------------------------------------------ wear */
+
+int sweep_state_add_wear(FILE *f, const struct sweep_job *job, uint64_t bytes,
+			 struct sluice_err *err)
+{
+	if (!f || !bytes)
+		return 0;
+	return put_line(f, json_pack("{s:I}", "wear", (json_int_t)bytes), job->state, err);
+}
+
+static void add_wear(const struct sweep_job *job, const json_t *line, void *arg)
+{
+	uint64_t *sum = arg;
+
+	(void)job;
+	*sum += member(line, "wear");
+}
+
+uint64_t sweep_state_wear(const struct sweep_job *job)
+{
+	uint64_t sum = 0;
+
+	each_line(job, add_wear, &sum);
+	return sum;
 }
 
 /* ------------------------------------------------------------------ read again */
@@ -293,7 +334,7 @@ int sweep_state_load(const struct sweep_job *job,
 	while (r == 0 && getline(&line, &room, f) > 0) {
 		json_t *j = json_loads(line, 0, NULL);
 
-		if (!header && j && !json_object_get(j, "work"))
+		if (!header && j && !json_object_get(j, "work") && !json_object_get(j, "wear"))
 			r = load_line(job, j, worker_sec, add, arg, err);
 		header = false;
 		json_decref(j);

@@ -4,8 +4,9 @@
 
 /*
  * The state file of a sweep: a first line with the settings of the job, then one
- * line of JSON per measurement, and one with the names of the work folders for each
- * process that made some.  A line that is cut off, as by a crash, is dropped.
+ * line of JSON per measurement, and for each process one with the names of the work
+ * folders it made and some with what it wrote beside measurements.  A line that is cut off, as by a
+ * crash, is dropped.
  *
  * Whoever writes to it holds a lock on it, so a sweep cannot be resumed while it runs.
  */
@@ -39,6 +40,11 @@ int sweep_state_add_work(FILE *f, const struct sweep_job *job, char *const *dirs
 			 struct sluice_err *err);
 /* Remove the work folders of earlier processes that are still there, with our file in them. */
 void sweep_state_remove_work(const struct sweep_job *job);
+/* Note bytes that were written and are of no measurement, so that a later process can tell all. */
+int sweep_state_add_wear(FILE *f, const struct sweep_job *job, uint64_t bytes,
+			 struct sluice_err *err);
+/* All that earlier processes noted of these. */
+uint64_t sweep_state_wear(const struct sweep_job *job);
 /* Call @add for each measurement in the file. */
 int sweep_state_load(const struct sweep_job *job,
 		     int (*add)(void *arg, const struct sweep_sample *m, struct sluice_err *err),

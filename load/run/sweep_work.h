@@ -31,6 +31,8 @@ int sweep_stopped(const struct sweep_job *job, struct sluice_err *err);
 
 int sweep_alloc_points(struct sweep *w, struct sluice_err *err);
 int sweep_make_folder(struct sweep *w, unsigned i, struct sluice_err *err);
+/* Count bytes that are of no measurement, for a process that goes on with this, too. */
+int sweep_add_wear(struct sweep *w, uint64_t bytes, struct sluice_err *err);
 int sweep_make_file(struct sweep *w, unsigned i, struct sluice_err *err);
 void sweep_count_left(struct sweep *w);
 /* Remove files and folders, free all but the result. */
