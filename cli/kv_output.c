@@ -117,14 +117,13 @@ static int csv_instead(struct kv_outputs *o, const struct kv_report *rep, const 
 
 static int write_table(struct kv_outputs *o, const struct kv_report *rep, const json_t *json)
 {
-	const char *path = o->table.temp ? o->table.temp : o->table.name;
 	struct sluice_err err = {0, ""};
 	int e;
 
 	if (o->csv)
 		return cli_file_finish(&o->table, o->cmd, kv_report_csv(o->table.f, rep, json),
 				       NULL);
-	e = kv_report_xlsx(path, rep, json, &err);
+	e = kv_report_xlsx(o->table.f, rep, json, &err);
 	if (e == -ENOTSUP)
 		return csv_instead(o, rep, json, err.msg);
 	return cli_file_finish(&o->table, o->cmd, e, e < 0 ? err.msg : NULL);

@@ -122,15 +122,12 @@ static int csv_instead(struct cli_outputs *o, const struct result *r, const char
 
 static int finish_xlsx(struct cli_outputs *o, const struct result *r)
 {
-	const char *path = o->xlsx.temp ? o->xlsx.temp : o->xlsx.name;
 	struct sluice_err err = {0, ""};
-	int e = result_xlsx(path, r, &err);
+	int e = result_xlsx(o->xlsx.f, r, &err);
 
 	if (e == -ENOTSUP)
 		return csv_instead(o, r, err.msg);
-	if (e < 0)
-		return cli_fail(o->cmd, CLI_FAILED, "--xlsx: %s", err.msg);
-	return cli_file_finish(&o->xlsx, o->cmd, 0, NULL);
+	return cli_file_finish(&o->xlsx, o->cmd, e, e < 0 ? err.msg : NULL);
 }
 
 int cli_outputs_finish(struct cli_outputs *o, const struct result *r)

@@ -246,12 +246,11 @@ static void qos_sheet(struct workbook *b, const struct kv_report *r, const json_
 	}
 }
 
-int kv_report_xlsx(const char *path, const struct kv_report *r, const json_t *json,
-		   struct sluice_err *err)
+int kv_report_xlsx(FILE *f, const struct kv_report *r, const json_t *json, struct sluice_err *err)
 {
 	struct cell c[PARAMETERS];
 	struct workbook *b;
-	int e = workbook_open(&b, path, err);
+	int e = workbook_open(&b, err);
 
 	if (e < 0)
 		return e;
@@ -260,7 +259,7 @@ int kv_report_xlsx(const char *path, const struct kv_report *r, const json_t *js
 	parameters_sheet(b, c);
 	metrics_sheet(b, json);
 	qos_sheet(b, r, json);
-	return workbook_close(b, err);
+	return workbook_close(b, f, err);
 }
 
 /* ----------------------------------------------------------------------- CSV */

@@ -54,10 +54,10 @@ json_t *result_settings_json(const struct run_series *s);
 int result_csv(FILE *f, const struct result *r);
 
 /*
- * A workbook at @path.  Returns 0, -ENOTSUP when libxlsxwriter is not installed, or
+ * A workbook to @f.  Returns 0, -ENOTSUP when libxlsxwriter is not installed, or
  * another -errno; the reason is in @err.
  */
-int result_xlsx(const char *path, const struct result *r, struct sluice_err *err);
+int result_xlsx(FILE *f, const struct result *r, struct sluice_err *err);
 
 /* How the bytes went, in the words of the JSON: "O_DIRECT", "page cache", ... */
 const char *result_direct_word(const struct run_series *s);

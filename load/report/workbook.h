@@ -3,10 +3,11 @@
 #define SLUICE_REPORT_WORKBOOK_H
 
 /*
- * A workbook of sheets, written line by line through libxlsxwriter.  Errors of single cells are
- * remembered and told at the end.
+ * A workbook of sheets, put together line by line in memory through libxlsxwriter.  Errors of
+ * single cells are remembered and told at the end.
  */
 #include <stdint.h>
+#include <stdio.h>
 
 #include <sluice/sluice.h>
 
@@ -20,10 +21,10 @@ struct sheet {
 };
 
 /* 0, -ENOTSUP when libxlsxwriter is not installed, or another -errno; the reason is in @err. */
-int workbook_open(struct workbook **out, const char *path, struct sluice_err *err);
+int workbook_open(struct workbook **out, struct sluice_err *err);
 struct sheet workbook_sheet(struct workbook *b, const char *name);
-/* Write the file, free @b.  0 or -errno with the reason in @err. */
-int workbook_close(struct workbook *b, struct sluice_err *err);
+/* Write it to @f, free @b.  0 or -errno with the reason in @err. */
+int workbook_close(struct workbook *b, FILE *f, struct sluice_err *err);
 
 void sheet_text(struct sheet *s, unsigned col, const char *text);
 /* A cell of what is not known (NAN) stays empty. */

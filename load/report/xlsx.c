@@ -119,7 +119,7 @@ static int about_sheet(struct sheet *s, const struct result *r)
 	return all ? 0 : -ENOMEM;
 }
 
-int result_xlsx(const char *path, const struct result *r, struct sluice_err *err)
+int result_xlsx(FILE *f, const struct result *r, struct sluice_err *err)
 {
 	static const struct {
 		const char *name;
@@ -131,7 +131,7 @@ int result_xlsx(const char *path, const struct result *r, struct sluice_err *err
 		{"about", about_sheet},
 	};
 	struct workbook *book;
-	int e = workbook_open(&book, path, err), closed;
+	int e = workbook_open(&book, err), closed;
 
 	if (e < 0)
 		return e;
@@ -140,6 +140,6 @@ int result_xlsx(const char *path, const struct result *r, struct sluice_err *err
 
 		e |= sheets[i].write(&s, r);
 	}
-	closed = workbook_close(book, err);
+	closed = workbook_close(book, f, err);
 	return e ? sluice_fail(err, -ENOMEM, "out of memory") : closed;
 }

@@ -571,6 +571,16 @@ def a_full_device_is_called_so():
             assert err == f"sluice bench: {option}: '/dev/full' was not written: No space left on device\n", err
 
 
+def a_workbook_that_cannot_be_written_is_one_line():
+    with folder() as f:
+        _, err = bench('--sizes', '4K', '-n', 2, '--no-limit', '--xlsx', 'r.xlsx')
+        if 'libxlsxwriter' in err:
+            raise tap.Skip('xlsxwriter', err.strip())
+        _, err = bench('--sizes', '4K', '-n', 2, '--no-limit', '--xlsx', '/dev/full', status=1)
+        assert err == "sluice bench: --xlsx: '/dev/full' was not written: No space left on device\n", err
+        assert os.listdir(f) == ['r.xlsx'], os.listdir(f)
+
+
 def one_file_cannot_be_two_results():
     with folder() as f:
         with open('old', 'w') as file:
@@ -735,6 +745,7 @@ tap.run(
     csv_can_be_the_output,
     a_result_that_cannot_be_written_is_noticed_first,
     a_full_device_is_called_so,
+    a_workbook_that_cannot_be_written_is_one_line,
     one_file_cannot_be_two_results,
     a_failure_leaves_an_older_result_alone,
     *map(bad_input_case, BAD),
