@@ -10,7 +10,8 @@
 #include "load/report/html.h"
 #include "load/report/read.h"
 
-#define REPORT_MAX 8 /* results in one page: more cannot be told apart */
+#define REPORT_MAX      64 /* results in one page */
+#define REPORT_MAX_TEXT "64"
 
 struct report_args {
 	const char *output;
@@ -70,6 +71,7 @@ const struct cli_cmd cmd_report = {
 	.name = "report",
 	.summary = "results as one HTML page with charts",
 	.usage = "RESULT.json...",
+	.notes = "Up to " REPORT_MAX_TEXT " results; the page stays below 2 MB.\n",
 	.opts = report_opts,
 	.args_size = sizeof(struct report_args),
 	.run = report_run,

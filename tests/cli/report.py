@@ -88,6 +88,15 @@ def a_page_holds_the_results_as_they_are():
         assert os.path.getsize('page.html') < LIMIT
 
 
+def many_results_fit_into_a_page():
+    with folder():
+        names = [save(f'{i}.json', sample()) for i in range(64)]
+        report(*names, '-o', 'page.html')
+        assert len(results_of('page.html')) == 64 and os.path.getsize('page.html') < LIMIT
+        help_text = subprocess.run([SLUICE, 'report', '--help'], stdout=subprocess.PIPE, text=True).stdout
+        assert 'Up to 64 results' in help_text, help_text
+
+
 def a_page_names_no_other_file():
     with folder():
         report(save('a.json', sample()), '-o', 'page.html')
@@ -288,14 +297,14 @@ def a_missing_result_is_named():
 def bad_command_lines_are_refused():
     with folder():
         save('a.json', sample())
-        for args, expected in ((['-o', 'p.html'], 'results are needed, not 0'), (['a.json'], '--output'),
-                               (['a.json'] * 9 + ['-o', 'p.html'], 'not 9')):
+        for args, expected in ((['-o', 'p.html'], 'results are needed, not 0'),
+                               (['a.json'] * 65 + ['-o', 'p.html'], 'between 1 and 64 results are needed, not 65'), (['a.json'], '--output')):
             done = report(*args, status=2)
             assert done.stderr.count('\n') == 1 and expected in done.stderr, done.stderr
         assert os.listdir() == ['a.json']
 
 
-tap.run(a_page_holds_the_results_as_they_are, a_page_names_no_other_file, the_licence_of_the_charts_is_in_the_page,
+tap.run(a_page_holds_the_results_as_they_are, many_results_fit_into_a_page, a_page_names_no_other_file, the_licence_of_the_charts_is_in_the_page,
         markup_in_a_name_stays_data, a_large_result_makes_a_small_page, more_than_a_page_can_hold_is_refused,
         standard_output_takes_the_page, standard_input_gives_a_result, an_old_page_is_replaced_at_once,
         a_pipe_is_written_to_and_not_replaced, a_result_is_not_overwritten_by_its_page,

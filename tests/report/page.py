@@ -194,6 +194,7 @@ MAKERS = {
     'tune': lambda out: sluice('report', save('tune.json', sample('tune')), '-o', out),
     'both': lambda out: sluice('report', save('nvme0.json', sample('bench')), save('nvme1.json', slower()),
                                save('grid.json', sample('sweep')), save('race.json', sample('tune')), '-o', out),
+    'many': lambda out: sluice('report', *(save(f'run{i}.json', sample('bench')) for i in range(30)), '-o', out),
     'hostile': lambda out: sluice('report', save('x<y>.json', hostile()), '-o', out),
     'odd': lambda out: sluice('report', save('odd.json', odd()), '-o', out),
     'nothing': lambda out: sluice('report', save('nothing.json', nothing()), '-o', out),
