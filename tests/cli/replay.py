@@ -18,6 +18,7 @@ import random
 import shutil
 import signal
 import subprocess
+import time
 
 import tap
 from tap import in_folder
@@ -472,15 +473,16 @@ def allocated(top):
 @in_folder
 def writes_wait_for_deletions_before_they_exceed_the_capacity():
     mib = 1 << 20
-    write_trace('t.csv', [(i, op, mib, 2, f'k{i}', 'Evict') for i in range(1500) for op in ('Write', 'Read')])  # written, read, gone
+    write_trace('t.csv', [(i, op, mib, 2, f'k{i}', 'Evict') for i in range(600) for op in ('Write', 'Read')])  # written, read, gone
     for more in [], ['--new-files'], ['--layout', 'hashed']:
         most = 0
         command = [SLUICE, 'replay', 't.csv', *FLAT, '--target', 'd', '--capacity', '4M', '--json', 'r.json', *more]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as running:
             while running.poll() is None:
                 most = max(most, allocated('d'))
+                time.sleep(0.002)
         with open('r.json') as f:
-            assert sum(ops for ops, _ in done_of(json.load(f)).values()) == 3000 and running.returncode == 0
+            assert sum(ops for ops, _ in done_of(json.load(f)).values()) == 1200 and running.returncode == 0
         assert mib <= most <= 8 * mib, most  # files come and go while they are added up
 
 
@@ -756,12 +758,12 @@ def the_recorded_pace_is_kept_or_changed_by_a_factor():
 
 @in_folder
 def a_target_that_cannot_keep_up_is_overloaded():
-    rows = [(i * .01, 'Write', 1 << 20, 2, f'k{i}', 'Evict') for i in range(60)]  # 100 MiB/s for 0.6 s
+    rows = [(i * .01, 'Write', 1 << 20, 2, f'k{i}', 'Evict') for i in range(30)]  # 100 MiB/s for 0.3 s
     write_trace('t.csv', rows)
     write_trace('one.csv', [row[:4] + ('k',) + row[5:] for row in rows])
     # whether rows wait for a free place, for storage, or for the one before them on their object
     for trace, depth in ('t.csv', 1), ('t.csv', 1024), ('one.csv', 1024):
-        result = replay(trace, '--target', 'null:20M', '--depth', depth)
+        result = replay(trace, '--target', 'null:15M', '--depth', depth)
         lag = result['replay']['lag']
         assert lag['overloaded'] and lag['slope'] > 1 and lag['last'] > 1 and 'OVERLOADED' in result['text'], (trace, depth, lag)
         assert max(x for x in result['replay']['seconds']['lag_max'] if x is not None) == lag['max']
