@@ -143,6 +143,11 @@ extern const char cli_required[];
 #define CLI_ENUM(T, field, short_name, long_name, words, default_, text) \
 	{.kind = CLI_KIND_ENUM, .letter = (short_name), .name = (long_name), .choices = (words), \
 	 .def = (default_), .at = CLI_AT(T, field, uint32_t), .help = (text)}
+/* The same, and a bool that tells a word from the default. */
+#define CLI_ENUM_TOLD(T, field, told_field, short_name, long_name, words, default_, text) \
+	{.kind = CLI_KIND_ENUM, .letter = (short_name), .name = (long_name), .choices = (words), \
+	 .def = (default_), .at = CLI_AT(T, field, uint32_t), .told = CLI_AT(T, told_field, bool), \
+	 .help = (text)}
 /*
  * struct cli_list: may be repeated, and takes all words up to the next one that
  * begins with `-': --sizes 1M 2M --read.  Commas do the same: --sizes 1M,2M; but

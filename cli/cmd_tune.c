@@ -35,6 +35,7 @@ struct tune_args {
 	uint64_t io_size, floor, limit, seed, max_write;
 	uint32_t goal, budget, loops, direct;
 	struct cli_list memory;
+	bool goal_told;
 	bool no_read, no_write, exhaustive, no_limit, dry_run, verbose;
 	bool gpu, gds, flush_page_cache;
 	struct cli_result_args out;
@@ -47,9 +48,9 @@ static const struct cli_opt tune_opts_table[] = {
 		  "default: the current one"),
 	CLI_ALIAS("folder"),
 	CLI_GROUP("What for"),
-	CLI_ENUM(struct tune_args, goal, 'g', "goal", tune_goal_words, "both",
-		 "what is to be best: the sum of both speeds, one of them, p99 latency, or CPU "
-		 "time per byte"),
+	CLI_ENUM_TOLD(struct tune_args, goal, goal_told, 'g', "goal", tune_goal_words, "both",
+		      "what is to be best: the sum of both speeds, one of them, p99 latency, or "
+		      "CPU time per byte"),
 	CLI_SIZE(struct tune_args, floor, 0, "floor", "BYTES", NULL, 1, 1ull << 60,
 		 "bytes per second, both directions added, that settings must reach with latency "
 		 "and "
@@ -62,7 +63,7 @@ static const struct cli_opt tune_opts_table[] = {
 	CLI_SIZE(struct tune_args, max_write, 0, "max_write", "BYTES", NULL, 1, 1ull << 60,
 		 "wear: the race ends when so much was written; default: 50G"),
 	CLI_FLAG(struct tune_args, exhaustive, 0, "exhaustive",
-		 "measure all configurations, however long that takes"),
+		 "measure all configurations, however long that takes; not with --budget"),
 	CLI_U32(struct tune_args, loops, 0, "loops", "N", NULL, 1, 1000000,
 		"so many times each, with --exhaustive; default: 5"),
 	CLI_GROUP("What"),
@@ -116,15 +117,6 @@ struct tune_command {
 
 /* ------------------------------------------------------------- from options */
 
-/* What an exhaustive search does not heed. */
-static void note_ignored(const struct tune_args *a)
-{
-	if (a->exhaustive && a->budget)
-		fprintf(stderr, "sluice tune: note: --budget is ignored with --exhaustive\n");
-	if (a->exhaustive && a->max_write)
-		fprintf(stderr, "sluice tune: note: --max_write is ignored with --exhaustive\n");
-}
-
 static int pick_memory(struct tune_command *c)
 {
 	const struct tune_args *a = c->args;
@@ -143,19 +135,35 @@ static int pick_memory(struct tune_command *c)
 			 a->memory.items[0]);
 }
 
+/* What one option asks for and another one rules out. */
+static int check_contradictions(const struct tune_args *a)
+{
+	bool needs_read = a->goal == TUNE_READ || (a->goal == TUNE_BOTH && a->goal_told);
+	bool needs_write = a->goal == TUNE_WRITE || (a->goal == TUNE_BOTH && a->goal_told);
+
+	if (a->no_read && a->no_write)
+		return cli_usage(&cmd_tune, "--no_read and --no_write exclude each other");
+	if ((needs_read && a->no_read) || (needs_write && a->no_write))
+		return cli_usage(&cmd_tune, "--goal %s and --no_%s exclude each other",
+				 tune_goal_words[a->goal], a->no_read ? "read" : "write");
+	if (a->exhaustive && (a->budget || a->max_write))
+		return cli_usage(&cmd_tune, "--exhaustive and --%s exclude each other",
+				 a->budget ? "budget" : "max_write");
+	if (a->limit && a->no_limit)
+		return cli_usage(&cmd_tune, "--limit and --no-limit exclude each other");
+	return CLI_OK;
+}
+
 static int check_args(const struct tune_args *a, uint32_t memory)
 {
+	int r = check_contradictions(a);
+
+	if (r != CLI_OK)
+		return r;
 	if (a->gds && memory != POOL_GPU)
 		return cli_usage(&cmd_tune, "--gds goes with --gpu only");
 	if (a->gds && a->engine)
 		return cli_usage(&cmd_tune, "--gds is the engine cufile: leave out --engine");
-	if (a->no_read && a->no_write)
-		return cli_usage(&cmd_tune, "--no_read and --no_write exclude each other");
-	if ((a->goal == TUNE_READ && a->no_read) || (a->goal == TUNE_WRITE && a->no_write))
-		return cli_usage(&cmd_tune, "--goal %s and --no_%s exclude each other",
-				 tune_goal_words[a->goal], tune_goal_words[a->goal]);
-	if (a->limit && a->no_limit)
-		return cli_usage(&cmd_tune, "--limit and --no-limit exclude each other");
 	if (a->floor && a->goal != TUNE_LATENCY && a->goal != TUNE_CPU)
 		return cli_usage(&cmd_tune, "--floor goes with --goal latency or cpu only");
 	if (a->flush_page_cache)
@@ -164,6 +172,14 @@ static int check_args(const struct tune_args *a, uint32_t memory)
 		fprintf(stderr,
 			"sluice tune: note: --log_dir is ignored; `sluice sweep' writes logs\n");
 	return CLI_OK;
+}
+
+/* The best of both speeds, where nobody named a goal, is that of the one that is measured. */
+static enum tune_goal goal_of(const struct tune_args *a)
+{
+	if (a->goal != TUNE_BOTH)
+		return a->goal;
+	return a->no_write ? TUNE_READ : a->no_read ? TUNE_WRITE : TUNE_BOTH;
 }
 
 static void set_job(struct tune_command *c)
@@ -176,9 +192,9 @@ static void set_job(struct tune_command *c)
 	job->folders = a->folders.nr ? a->folders.items : here;
 	job->nr_folders = a->folders.nr ? (unsigned)a->folders.nr : 1;
 	job->space = &c->space;
-	job->goal = a->goal;
-	job->read = !a->no_read && a->goal != TUNE_WRITE;
-	job->write = !a->no_write && a->goal != TUNE_READ;
+	job->goal = goal_of(a);
+	job->read = !a->no_read && job->goal != TUNE_WRITE;
+	job->write = !a->no_write && job->goal != TUNE_READ;
 	job->io_size = a->io_size ? a->io_size : more->io_size;
 	job->floor = a->floor;
 	job->budget_sec = a->budget ? a->budget : BUDGET;
@@ -235,7 +251,6 @@ static int build_job(struct tune_command *c)
 	if (r < 0)
 		return cli_fail(&cmd_tune, r == -ENOTSUP ? CLI_UNSUPPORTED : CLI_FAILED, "%s",
 				err.msg);
-	note_ignored(c->args);
 	if ((c->args->loops || c->more.loops) && !c->args->exhaustive)
 		fprintf(stderr, "sluice tune: note: loops are ignored without --exhaustive: the "
 				"race decides\n");

@@ -182,8 +182,10 @@ def exhaustive_measures_everything_as_often_as_asked_for():
 
 def what_was_not_measured_has_no_speed():
     with folder():
-        for args, word in (['--no_write'], 'read'), (['--goal', 'write'], 'write'):
+        for args, word in (['--no_write'], 'read'), (['--no_read'], 'write'), (['--goal', 'write'], 'write'), \
+                (['--goal', 'read', '--no_write'], 'read'):
             out, _ = tune('--sweep_config', 'space.json', *QUICK, *args)
+            assert re.search(rf'^goal: +{word}$', out, re.M), out
             assert re.search(rf'^Best performance \(GB/sec\): {word} = +\d+\.\d\d$', out, re.M), out
 
 
@@ -384,7 +386,7 @@ def the_engine_is_among_the_settings():
             assert not engine or ran['engine'] == engine, ran
 
 
-def an_exhaustive_search_says_how_long_it_takes_and_what_it_ignores():
+def an_exhaustive_search_says_how_long_it_takes():
     with folder():
         args = ['--dry-run', '--sweep_config', 'space.json', '--exhaustive', '--loops', '2', '--io_size', '4M', '--no-limit',
                 '--limit', '1M']
@@ -392,9 +394,6 @@ def an_exhaustive_search_says_how_long_it_takes_and_what_it_ignores():
         # the file once, then 8 configurations, 2 times, both directions, 1M of each to warm up
         assert f'2 probes of each configuration, about {4 + 8 * 2 * 2 * 5} s at 1 MiB per second (as --limit says)' in out, out
         assert err == '', err
-        for option in ['--budget', '5'], ['--max_write', '1G']:
-            _, err = tune('--dry-run', '--exhaustive', *option)
-            assert err == f'sluice tune: note: {option[0]} is ignored with --exhaustive\n', err
 
 
 def one_of_a_kind_is_told_so():
@@ -419,6 +418,11 @@ def bad_command_lines_create_nothing():
         cases = [(['--nvme_dir', 'gone'], 'No such file'), (['--nvme_dir', 'file'], 'is not a directory'),
                  (['--nvme_dir', '.', '/proc/self/cwd'], 'name each folder once'),
                  (['--no_read', '--no_write'], 'exclude'), (['--goal', 'read', '--no_read'], 'exclude'),
+                 (['--goal', 'both', '--no_write'], '--goal both and --no_write exclude'),
+                 (['--goal', 'both', '--no_read'], '--goal both and --no_read exclude'),
+                 (['--goal', 'write', '--no_write'], '--goal write and --no_write exclude'),
+                 (['--exhaustive', '--budget', '60'], '--exhaustive and --budget exclude'),
+                 (['--exhaustive', '--max_write', '1G'], '--exhaustive and --max_write exclude'),
                  (['--floor', '1G'], '--floor goes with'), (['--limit', '1G', '--no-limit'], 'exclude'),
                  (['--gpu', '--memory', 'own'], '--gpu and --memory exclude'), (['--memory', 'soft'], "'soft' is not own"),
                  (['--budget', '0'], '--budget'), (['--loops', '0'], '--loops'), (['--io_size', 'big'], '--io_size'),
@@ -453,5 +457,5 @@ tap.run(the_summary_is_ds_nvme_tunes_and_the_JSON_a_configuration, the_result_fo
         a_bound_that_no_measurement_keeps_is_refused, a_dry_run_creates_nothing, an_interruption_ends_with_what_is_known,
         an_early_interruption_leaves_a_result_without_a_winner, the_settings_can_be_the_output,
         a_folder_that_takes_no_files_is_bad_input, a_failed_measurement_leaves_no_settings, the_engine_is_among_the_settings,
-        an_exhaustive_search_says_how_long_it_takes_and_what_it_ignores, one_of_a_kind_is_told_so,
+        an_exhaustive_search_says_how_long_it_takes, one_of_a_kind_is_told_so,
         bad_command_lines_create_nothing)
