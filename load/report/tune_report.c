@@ -6,6 +6,7 @@
 #include "load/report/tune_report.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,35 +77,32 @@ void tune_report_start(FILE *f, const struct tune_job *job)
 	fprintf(f, "]\n");
 }
 
-/* That are behind the leader at 95 %. */
-static unsigned surely_behind(const struct race_result *r)
+static void append(char *buf, size_t size, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+static void append(char *buf, size_t size, const char *fmt, ...)
 {
-	unsigned nr = 0;
+	size_t len = strlen(buf);
+	va_list ap;
 
-	for (unsigned i = 0; i < r->nr_points; i++)
-		nr += r->points[i].shared >= RACE_SURE && i != r->leader &&
-		      r->points[i].behind > r->points[i].behind_half;
-	return nr;
+	va_start(ap, fmt);
+	vsnprintf(buf + len, size - len, fmt, ap);
+	va_end(ap);
 }
 
-/* What the winner was compared with, and what it was not. */
+/* How those stand that were tried, and how many were not. */
 static void add_scope(char *buf, size_t size, const struct race_result *r)
 {
-	unsigned sure = surely_behind(r), rest = r->tried - 1 - sure;
-	bool alone = r->equals == 1 && r->end != RACE_STOPPED;
-	size_t len = strlen(buf);
-
-	if (alone && sure)
-		snprintf(buf + len, size - len, "; better than %u other%s at 95 %%", sure,
-			 sure == 1 ? "" : "s");
-	len = strlen(buf);
-	if (alone && r->end == RACE_CLEAR && rest)
-		snprintf(buf + len, size - len, "; %u %s dropped after a first look", rest,
-			 rest == 1 ? "was" : "were");
-	len = strlen(buf);
+	if (r->end != RACE_STOPPED && r->worse && r->equals == 1)
+		append(buf, size, "; better than %u other%s at 95 %%", r->worse,
+		       r->worse == 1 ? "" : "s");
+	else if (r->end != RACE_STOPPED && r->worse)
+		append(buf, size, "; %u other%s worse at 95 %%", r->worse,
+		       r->worse == 1 ? " is" : "s are");
+	if (r->end != RACE_STOPPED && r->open)
+		append(buf, size, "; %u %s undecided", r->open, r->open == 1 ? "is" : "are");
 	if (r->tried < r->nr_points)
-		snprintf(buf + len, size - len, "; %u of %u configurations were not tried",
-			 r->nr_points - r->tried, r->nr_points);
+		append(buf, size, "; %u of %u configurations were not tried",
+		       r->nr_points - r->tried, r->nr_points);
 }
 
 /* Why it ended, and how sure that is. */
@@ -131,9 +129,10 @@ static void verdict(char *buf, size_t size, const struct tune_result *res)
 			 r->points[r->winner].nr == 1 ? "" : "s");
 	else
 		snprintf(buf, size, "%s is ahead%s", winner,
-			 r->end == RACE_BUDGET
-				 ? ", but time or wear ended it before that was certain"
-				 : "");
+			 r->end != RACE_BUDGET ? ""
+			 : res->worn
+				 ? ", but what may be written was used up before that was certain"
+				 : ", but the budget ended it before that was certain");
 	add_scope(buf, size, r);
 }
 
@@ -309,11 +308,12 @@ static json_t *contender_json(const struct tune_job *job, const struct tune_resu
 {
 	const struct race_point *p = &res->race.points[point];
 
-	return json_pack("{s:s, s:o, s:I, s:o, s:f, s:o, s:o, s:o}", "name", name_of(res, point),
-			 "settings", point_settings(job, point), "probes", (json_int_t)p->nr,
-			 "dropped_in_round",
-			 p->dropped ? json_integer((json_int_t)p->dropped) : json_null(), "behind",
-			 exp(p->behind) - 1, "behind_margin",
+	return json_pack("{s:s, s:o, s:I, s:o, s:o, s:f, s:o, s:o, s:o}", "name",
+			 name_of(res, point), "settings", point_settings(job, point), "probes",
+			 (json_int_t)p->nr, "dropped_in_round",
+			 p->dropped ? json_integer((json_int_t)p->dropped) : json_null(), "against",
+			 p->against == point ? json_null() : json_string(name_of(res, p->against)),
+			 "behind", exp(p->behind) - 1, "behind_margin",
 			 p->shared >= RACE_SURE ? json_real(p->behind_half) : json_null(),
 			 "read_bytes_per_sec", real_or_null(tune_speed(res, point, true)),
 			 "write_bytes_per_sec", real_or_null(tune_speed(res, point, false)));
@@ -350,14 +350,15 @@ json_t *tune_json(const struct tune_job *job, const struct tune_result *res)
 	verdict(text, sizeof(text), res);
 	return json_pack(
 		"{s:s, s:o, s:f, s:f, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:I, "
-		"s:o, s:o, s:o, s:o, s:o}",
+		"s:I, s:I, s:o, s:o, s:o, s:o, s:o}",
 		"goal", tune_goal_words[job->goal], "floor", real_or_null(res->floor), "budget_sec",
 		job->budget_sec, "spent_sec", res->spent_sec, "exhaustive", job->exhaustive,
 		"op_size", (json_int_t)res->op_size, "ops_per_probe", (json_int_t)res->ops,
 		"configurations", (json_int_t)r->nr_points, "tried", (json_int_t)r->tried, "rounds",
 		(json_int_t)r->rounds, "probes", (json_int_t)r->probes, "end", end_words[r->end],
 		"verdict", text, "winner", name_of(res, r->winner), "leader",
-		name_of(res, r->leader), "equals", (json_int_t)r->equals, "config",
+		name_of(res, r->leader), "equals", (json_int_t)r->equals, "worse",
+		(json_int_t)r->worse, "undecided", (json_int_t)r->open, "config",
 		tune_config_json(job, res), "fastest_read",
 		job->read ? json_string(name_of(res, fastest(res, true))) : json_null(),
 		"fastest_write",

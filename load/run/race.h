@@ -11,14 +11,15 @@
  *  1. Screen.  A fraction of the grid, drawn so that every value of every axis
  *     comes equally often, is probed once.  Axes that do not interact add up, so
  *     this predicts all points.
- *  2. Race.  The most promising points are probed round by round, in random
- *     order.  Two points are compared only within the rounds both were in, so a
- *     device that becomes slower with time treats all alike.  A point that is
- *     worse than the leader at 95 % is dropped.  Points beside the leader that
- *     were never tried join.
- *  3. It ends when one point is left, when those that are left differ by less
- *     than matters, or when the budget is used.  Of points that cannot be told
- *     apart the cheapest wins.
+ *  2. Race.  In every round the leader, the best of the others, and those of whom
+ *     least is known, the promising ones first, are probed in random order: what
+ *     time there is goes to contenders, and nobody is forgotten.  Two points are
+ *     compared only within the rounds both were in, so a device that becomes slower
+ *     with time treats all alike.  A point that is worse than the leader at 95 % is
+ *     dropped, and none for another reason.
+ *  3. It ends when all points were tried and all but one were dropped, or differ
+ *     from the leader by less than matters; or when the budget is used.  Of points
+ *     that cannot be told apart the cheapest wins.
  */
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -27,7 +28,7 @@
 #include <sluice/sluice.h>
 
 #define RACE_AXES 8
-#define RACE_SURE 3 /* rounds in which two points were together before their interval counts */
+#define RACE_SURE 2 /* rounds in which two points were together before their interval counts */
 
 struct race_job {
 	unsigned nr_axes;
@@ -38,8 +39,8 @@ struct race_job {
 	double (*spent)(void *arg);                 /* of the budget */
 	void (*round)(void *arg, unsigned nr_left); /* optional: a round is over */
 	void *arg;
-	double budget;   /* what may be spent */
-	double tie;      /* differences below this do not matter: 0.01 */
+	double budget; /* what may be spent */
+	double tie; /* 0.01: nobody is worse by less than this, nor equal by more than twice that */
 	bool exhaustive; /* probe all points ... */
 	unsigned loops;  /* ... so many times, whatever that takes */
 	uint64_t seed;
@@ -47,19 +48,21 @@ struct race_job {
 };
 
 struct race_point {
-	bool left;          /* not dropped */
-	unsigned dropped;   /* in which round, from 1 on; 0: never */
-	unsigned first;     /* round of its first score */
-	unsigned nr;        /* scores */
-	double *scores;     /* of rounds first, first + 1, ... */
-	double mean;        /* of them */
-	unsigned shared;    /* rounds it was in together with the leader */
-	double behind;      /* the leader, in the rounds of both; 0 for the leader itself ... */
+	bool left;        /* not dropped */
+	unsigned dropped; /* in which round, from 1 on; 0: never */
+	unsigned nr;      /* scores */
+	double *scores;
+	unsigned *rounds; /* of the scores, ascending */
+	double mean;      /* of the scores, less what all of a round have in common */
+	/* Compared with the leader, or with the one that led when it was dropped: */
+	unsigned against;
+	unsigned shared;    /* rounds both were in */
+	double behind;      /* in these; 0 for the leader itself ... */
 	double behind_half; /* ... with half its 95 % interval; INFINITY: not known */
 };
 
 enum race_end {
-	RACE_CLEAR, /* one is left: the others were worse at 95 %, or far behind at a first look */
+	RACE_CLEAR, /* one is left: all others were tried, and worse at 95 % */
 	RACE_TIED,  /* those left differ by less than matters; the winner is the cheapest */
 	RACE_BUDGET,
 	RACE_STOPPED, /* by job->stop, or by a probe that failed */
@@ -70,9 +73,12 @@ struct race_result {
 	unsigned nr_points;
 	struct race_point *points; /* of the whole grid; nr == 0: never tried */
 	unsigned tried, rounds, probes;
-	unsigned leader; /* highest score */
+	unsigned leader; /* nobody left is ahead of it */
 	unsigned winner; /* the leader, or a cheaper one that cannot be told from it */
-	unsigned equals; /* points that cannot be told from the leader, itself included */
+	/* How the points stand to the leader: these and those not tried are all. */
+	unsigned equals; /* cannot be told from it, itself included */
+	unsigned worse;  /* at 95 % */
+	unsigned open;   /* neither: the difference may be chance */
 	enum race_end end;
 	/* What each axis is worth: effect[axis][level], 0 on average. */
 	double *effect[RACE_AXES];

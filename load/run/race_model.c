@@ -11,7 +11,8 @@
 
 #include "base/util.h"
 
-#define SWEEPS 30 /* of backfitting: the effects of few axes settle in less */
+#define SWEEPS 30 /* of backfitting: the effects of few axes settle in less ... */
+#define LEVELS 10 /* ... and means need not be exact to tell who promises more */
 
 unsigned race_level(const struct race_job *job, unsigned point, unsigned axis)
 {
@@ -33,16 +34,15 @@ static void deal_axis(unsigned *hand, unsigned nr, unsigned levels, struct sluic
 	}
 }
 
-void race_deal(const struct race_job *job, struct sluice_random *random, unsigned nr,
-	       struct race_point *points)
+void race_deal(const struct race_job *job, struct sluice_random *random, unsigned nr, bool *in)
 {
 	CLEANUP_FREE unsigned *at = calloc(nr, sizeof(*at));
 	CLEANUP_FREE unsigned *hand = calloc(nr, sizeof(*hand));
 
-	points[0].left = true; /* at least one, whatever memory says */
+	in[0] = true; /* at least one, whatever memory says */
 	if (!at || !hand)
 		return;
-	points[0].left = false;
+	in[0] = false;
 	for (unsigned a = 0; a < job->nr_axes; a++) {
 		deal_axis(hand, nr, job->levels[a], random);
 		for (unsigned i = 0; i < nr; i++)
@@ -50,7 +50,48 @@ void race_deal(const struct race_job *job, struct sluice_random *random, unsigne
 	}
 	/* Two hands may be the same point: then there is one point less. */
 	for (unsigned i = 0; i < nr; i++)
-		points[at[i]].left = true;
+		in[at[i]] = true;
+}
+
+/* What the scores of each round have in common, beyond what the means of their points say. */
+static void fit_rounds(const struct race_result *res, double *common, unsigned *nr)
+{
+	for (unsigned k = 0; k < res->rounds; k++)
+		common[k] = nr[k] = 0;
+	for (unsigned i = 0; i < res->nr_points; i++) {
+		const struct race_point *p = &res->points[i];
+
+		for (unsigned k = 0; k < p->nr; k++) {
+			common[p->rounds[k]] += p->scores[k] - p->mean;
+			nr[p->rounds[k]]++;
+		}
+	}
+	for (unsigned k = 0; k < res->rounds; k++)
+		common[k] = nr[k] ? common[k] / nr[k] : 0;
+}
+
+static void fit_means(struct race_result *res, const double *common)
+{
+	for (unsigned i = 0; i < res->nr_points; i++) {
+		struct race_point *p = &res->points[i];
+		double sum = 0;
+
+		for (unsigned k = 0; k < p->nr; k++)
+			sum += p->scores[k] - (common ? common[p->rounds[k]] : 0);
+		p->mean = p->nr ? sum / p->nr : 0;
+	}
+}
+
+void race_level_out(struct race_result *res)
+{
+	CLEANUP_FREE double *common = calloc(res->rounds + 1, sizeof(*common));
+	CLEANUP_FREE unsigned *nr = calloc(res->rounds + 1, sizeof(*nr));
+
+	fit_means(res, NULL);
+	for (unsigned sweep = 0; common && nr && sweep < LEVELS; sweep++) {
+		fit_rounds(res, common, nr);
+		fit_means(res, common);
+	}
 }
 
 /* The mean of what the other axes leave unexplained, for each level of @axis. */

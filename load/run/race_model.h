@@ -6,9 +6,15 @@
 #include "base/random.h"
 #include "load/run/race.h"
 
-/* Set .left of @nr points so that each value of each axis comes as often as the others. */
-void race_deal(const struct race_job *job, struct sluice_random *random, unsigned nr,
-	       struct race_point *points);
+/* Set @in of @nr points so that each value of each axis comes as often as the others. */
+void race_deal(const struct race_job *job, struct sluice_random *random, unsigned nr, bool *in);
+
+/*
+ * Set .mean of all points: the mean of their scores, after that was taken away which the
+ * points of a round have in common.  What is probed late on a device that becomes slower is
+ * not worse for that.
+ */
+void race_level_out(struct race_result *res);
 
 /*
  * Fit "score = base + effect of each axis" to the points that were tried; fills

@@ -22,12 +22,14 @@
 #define SMALLEST      (16ull << 20)
 #define LATENCY_SIZE  (1ull << 20) /* of an operation whose latency matters ... */
 #define LATENCY_FILE  (256ull << 20)
-#define LATENCY_OPS   64 /* ... and their number per probe */
-#define PROBES        80 /* that a race of a few dozen configurations takes, about */
+#define LATENCY_OPS   200 /* ... and their number per probe: p99 is the third largest */
+#define PROBES        4   /* that a race takes, about, per configuration, ... */
+#define PROBES_LEAST  80  /* ... of all ... */
+#define PROBES_MOST   256 /* ... and with which those that matter have had their share */
 #define TIE           0.01
 #define FLOOR_LATENCY 0.5 /* of what the default configuration does */
 #define FLOOR_CPU     0.9
-#define BELOW_FLOOR   0.4 /* as if so much worse: beyond what a race follows */
+#define BELOW_FLOOR   0.4 /* as if so much worse */
 
 const char *const tune_goal_words[] = {"both", "read", "write", "latency", "cpu", NULL};
 
@@ -136,17 +138,15 @@ static double cost(void *arg, unsigned point)
 	return space_cost(&opts);
 }
 
-/* Time, or the same share of the bytes that may be written, with those of the next probe. */
+/* Time, unless the next probe would write more than may be written. */
 static double spent(void *arg)
 {
-	const struct tune *t = arg;
+	struct tune *t = arg;
 	uint64_t next = t->job->write ? lab_probe_bytes(&t->lab.job, t->res->ops) : 0;
 	uint64_t most = t->job->max_write;
 
-	if (most && t->lab.written + next > most)
-		return t->job->budget_sec;
-	return fmax(seconds(t),
-		    most ? (double)t->lab.written / (double)most * t->job->budget_sec : 0);
+	t->res->worn = most && t->lab.written + next > most;
+	return t->res->worn ? t->job->budget_sec : seconds(t);
 }
 
 static void round_over(void *arg, unsigned left)
@@ -307,25 +307,33 @@ static void measure_limits(struct tune *t)
 	}
 }
 
+/* About so many a race needs until its winner is clear, or time is better spent no more. */
+static double probes_wanted(const struct tune_job *job)
+{
+	return fmin(fmax(PROBES * space_points(job->space), PROBES_LEAST), PROBES_MOST);
+}
+
 /* The largest operations with which the race has its rounds within the budget. */
 static void choose_size(struct tune *t)
 {
 	const struct tune_job *job = t->job;
 	double bytes = (double)(t->lab.job.file_size * job->nr_folders);
 	double fill = bytes / fmax(t->lab.fill_sec, 1e-6), sec, left;
+	double probes = probes_wanted(job);
 	uint64_t size = t->lab.job.file_size;
 
 	if (job->io_size || small_ops(job))
 		return;
 	left = 0.8 * (job->budget_sec - seconds(t));
-	for (; size > SMALLEST; size = align_down(size / 2, 1u << 20)) {
+	for (; size > SMALLEST; size = align_down(size / 4 * 3, 1u << 20)) {
 		sec = 0;
 		for (unsigned i = 0; i < 2; i++)
 			if (i ? job->read : job->write)
 				sec += (double)(size * job->nr_folders) /
 				       (t->res->limit[i] > 0 ? t->res->limit[i] : fill);
-		if (PROBES * sec <= left && (!job->write || !job->max_write ||
-					     PROBES * size * job->nr_folders <= job->max_write))
+		if (probes * sec <= left &&
+		    (!job->write || !job->max_write ||
+		     probes * (double)(size * job->nr_folders) <= (double)job->max_write))
 			break;
 	}
 	t->lab.job.op_size = max_u64(size, SMALLEST);

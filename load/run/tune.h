@@ -62,6 +62,7 @@ struct tune_result {
 	char limit_how[2][160];
 	double spent_sec;
 	uint64_t bytes_written;
+	bool worn;                     /* max_write ended it, not the time */
 	struct sluice_path_info *info; /* of each folder */
 	bool began;                    /* if not, nothing was made and nothing is left */
 };

@@ -9,7 +9,7 @@
 
 #define POINTS 8
 
-/* A leader, and others that were behind it in so many rounds by so much, give or take. */
+/* A leader, and others that stand to it as the test says. */
 struct made_up {
 	struct space space;
 	struct tune_job job;
@@ -40,10 +40,16 @@ static void made_up_init(struct made_up *m, enum race_end end)
 	m->race[0] = (struct race_point){.nr = 9, .shared = 9};
 }
 
-static void add(struct made_up *m, unsigned shared, double behind, double half)
+/* So many others that were tried: worse at 95 %, equal to the leader, neither. */
+static void add(struct made_up *m, unsigned worse, unsigned equal, unsigned open)
 {
-	m->race[m->res.race.tried++] = (struct race_point){
-		.nr = shared, .shared = shared, .behind = behind, .behind_half = half};
+	struct race_result *r = &m->res.race;
+
+	r->worse = worse;
+	r->equals = 1 + equal;
+	r->open = open;
+	for (unsigned i = 0; i < worse + equal + open; i++)
+		m->race[r->tried++] = (struct race_point){.nr = 5, .shared = 5, .behind = 0.1};
 }
 
 static void assert_verdict(struct made_up *m, const char *text)
@@ -55,39 +61,33 @@ static void assert_verdict(struct made_up *m, const char *text)
 	space_fini(&m->space);
 }
 
+static void a_clear_winner_is_better_than_all(void **state)
+{
+	struct made_up m;
+
+	(void)state;
+	made_up_init(&m, RACE_CLEAR);
+	add(&m, 7, 0, 0);
+	assert_verdict(&m, "d1 is the only one left after 9 rounds, measured 9 times; better than "
+			   "7 others at 95 %");
+}
+
 static void those_that_were_compared_are_counted(void **state)
 {
 	struct made_up m;
 
 	(void)state;
-	made_up_init(&m, RACE_CLEAR);
-	add(&m, 3, 0.1, 0.05);
-	add(&m, 5, 0.1, 0.09);
-	add(&m, 5, 0.1, 0.2); /* not certain */
-	add(&m, 2, 0.5, 0.1); /* too few rounds for that interval */
-	add(&m, 1, 0.5, INFINITY);
-	assert_verdict(
-		&m,
-		"d1 is the only one left after 9 rounds, measured 9 times; better than 2 others at "
-		"95 %; 3 were dropped after a first look; 2 of 8 configurations were not tried");
-	made_up_init(&m, RACE_CLEAR);
-	add(&m, 4, 0.1, 0.01);
-	assert_verdict(&m, "d1 is the only one left after 9 rounds, measured 9 times; better than "
-			   "1 other at 95 %; 6 of 8 configurations were "
-			   "not tried");
-}
-
-static void nothing_is_dropped_where_the_budget_ended_it(void **state)
-{
-	struct made_up m;
-
-	(void)state;
 	made_up_init(&m, RACE_BUDGET);
-	add(&m, 4, 0.1, 0.01);
-	add(&m, 4, 0.1, 0.2);
-	assert_verdict(&m, "d1 is ahead, but time or wear ended it before that was certain; better "
-			   "than 1 other "
-			   "at 95 %; 5 of 8 configurations were not tried");
+	add(&m, 3, 0, 2);
+	assert_verdict(&m, "d1 is ahead, but the budget ended it before that was certain; better "
+			   "than 3 others at 95 %; 2 are undecided; 2 of 8 "
+			   "configurations were not tried");
+	made_up_init(&m, RACE_BUDGET);
+	add(&m, 1, 0, 1);
+	m.res.worn = true;
+	assert_verdict(&m, "d1 is ahead, but what may be written was used up before that was "
+			   "certain; better than 1 other at 95 %; 1 is undecided; 5 of 8 "
+			   "configurations were not tried");
 }
 
 static void all_of_the_grid_leaves_nothing_untried(void **state)
@@ -96,9 +96,8 @@ static void all_of_the_grid_leaves_nothing_untried(void **state)
 
 	(void)state;
 	made_up_init(&m, RACE_ALL);
-	for (unsigned i = 1; i < POINTS; i++)
-		add(&m, 5, 0.1, i < 4 ? 0.01 : 0.2);
-	assert_verdict(&m, "d1 is ahead; better than 3 others at 95 %");
+	add(&m, 3, 0, 4);
+	assert_verdict(&m, "d1 is ahead; better than 3 others at 95 %; 4 are undecided");
 }
 
 static void equals_are_not_said_to_be_worse(void **state)
@@ -107,11 +106,14 @@ static void equals_are_not_said_to_be_worse(void **state)
 
 	(void)state;
 	made_up_init(&m, RACE_TIED);
-	add(&m, 5, 0.005, 0.001);
-	m.res.race.equals = 2;
+	add(&m, 6, 1, 0);
 	assert_verdict(&m, "2 configurations cannot be told apart; d1 is the cheapest of them, and "
-			   "ahead; 6 of "
-			   "8 configurations were not tried");
+			   "ahead; 6 others are worse at 95 %");
+	made_up_init(&m, RACE_BUDGET);
+	add(&m, 1, 1, 3);
+	assert_verdict(&m, "2 configurations cannot be told apart; d1 is the cheapest of them, and "
+			   "ahead; 1 other is worse at 95 %; 3 are undecided; 2 "
+			   "of 8 configurations were not tried");
 }
 
 static void a_winner_that_does_not_lead_is_only_said_to_be_cheaper(void **state)
@@ -120,8 +122,7 @@ static void a_winner_that_does_not_lead_is_only_said_to_be_cheaper(void **state)
 
 	(void)state;
 	made_up_init(&m, RACE_TIED);
-	add(&m, 5, -0.016, 0.03); /* ahead of the leader in their common rounds */
-	m.res.race.equals = 2;
+	add(&m, 0, 1, 0);
 	m.res.race.winner = 1;
 	assert_verdict(&m, "2 configurations cannot be told apart; d2 cannot be told from d1, the "
 			   "leader, and is the cheapest of them; 6 of 8 configurations were not "
@@ -135,20 +136,42 @@ static void one_round_is_not_called_rounds(void **state)
 	(void)state;
 	made_up_init(&m, RACE_CLEAR);
 	m.res.race.rounds = m.race[0].nr = 1;
-	m.res.race.tried = POINTS;
-	assert_verdict(&m, "d1 is the only one left after 1 round, measured 1 time; 7 were dropped "
-			   "after a first look");
+	m.res.race.nr_points = 1;
+	assert_verdict(&m, "d1 is the only one left after 1 round, measured 1 time");
+}
+
+/* Of one that was dropped the comparison is the one with which it was. */
+static void what_a_point_was_compared_with_is_named(void **state)
+{
+	struct made_up m;
+	json_t *j, *c;
+
+	(void)state;
+	made_up_init(&m, RACE_BUDGET);
+	add(&m, 1, 0, 1);
+	m.race[1].against = 2;
+	m.race[1].behind_half = 0.05;
+	j = tune_json(&m.job, &m.res);
+	assert_int_equal(json_integer_value(json_object_get(j, "worse")), 1);
+	assert_int_equal(json_integer_value(json_object_get(j, "undecided")), 1);
+	c = json_object_get(j, "contenders");
+	assert_true(json_is_null(json_object_get(json_array_get(c, 0), "against")));
+	assert_string_equal(json_string_value(json_object_get(json_array_get(c, 1), "against")),
+			    "d3");
+	json_decref(j);
+	space_fini(&m.space);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_clear_winner_is_better_than_all),
 		cmocka_unit_test(those_that_were_compared_are_counted),
-		cmocka_unit_test(nothing_is_dropped_where_the_budget_ended_it),
 		cmocka_unit_test(all_of_the_grid_leaves_nothing_untried),
 		cmocka_unit_test(equals_are_not_said_to_be_worse),
 		cmocka_unit_test(a_winner_that_does_not_lead_is_only_said_to_be_cheaper),
 		cmocka_unit_test(one_round_is_not_called_rounds),
+		cmocka_unit_test(what_a_point_was_compared_with_is_named),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

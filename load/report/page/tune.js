@@ -30,7 +30,7 @@ function behindChart(rows) {
 			indexAxis: 'y',
 			interaction: {mode: 'nearest', axis: 'y', intersect: false},
 			plugins: {legend: {display: false}, tooltip: tip('percent')},
-			scales: {x: axis('behind the leader; the winner is green', 'percent'), y: nameAxis()},
+			scales: {x: axis('behind the leader, of those dropped the one of then; the winner is green', 'percent'), y: nameAxis()},
 		},
 		table: {head: ['configuration', 'behind'], rows: rows.map((c) => [c.name, show('percent', c.behind)])},
 	};
