@@ -314,7 +314,8 @@ static int measure_limit(struct bench *b, uint64_t most_written, struct sluice_e
 		for (int read = 0; read < 2; read++) {
 			if (!(read ? job->read : job->write))
 				continue;
-			limit_measure(&limit, &target, 1, read, read ? 0 : most_written, job->stop);
+			limit_measure(&limit, &target, 1, read, read ? 0 : most_written, LIMIT_SEC,
+				      job->stop);
 			set_limit(b, read, limit.bytes_per_sec, limit.how);
 			b->res->bytes_written += read ? 0 : limit.bytes;
 		}

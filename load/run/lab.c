@@ -308,7 +308,8 @@ int lab_probe(struct lab *lab, const struct sluice_opts *opts, uint32_t memory, 
 
 /* -------------------------------------------------------------------- limit */
 
-void lab_limit(struct lab *lab, bool read, uint64_t most_written, double *ret, char how[160])
+void lab_limit(struct lab *lab, bool read, uint64_t most_written, double sec, double *ret,
+	       char how[160])
 {
 	unsigned nr = lab->job.nr_folders;
 	CLEANUP_FREE struct limit_target *targets = calloc(nr, sizeof(*targets));
@@ -323,7 +324,7 @@ void lab_limit(struct lab *lab, bool read, uint64_t most_written, double *ret, c
 		return;
 	for (unsigned i = 0; i < nr; i++)
 		targets[i] = (struct limit_target){lab->paths[i], content, len, 4096};
-	limit_measure(&limit, targets, nr, read, read ? 0 : most_written, lab->job.stop);
+	limit_measure(&limit, targets, nr, read, read ? 0 : most_written, sec, lab->job.stop);
 	lab->written += read ? 0 : limit.bytes;
 	*ret = limit.bytes_per_sec;
 	snprintf(how, 160, "%s", limit.how);

@@ -80,8 +80,9 @@ uint64_t lab_probe_bytes(const struct lab_job *job, unsigned ops);
 
 /*
  * What the devices give to plain threads; see limit.h.  @ret is 0 where that is not known.
- * @most_written: bytes that writes may take; 0: whatever fits into the time.
+ * @most_written: bytes that writes may take; 0: whatever fits into the time, @sec.
  */
-void lab_limit(struct lab *lab, bool read, uint64_t most_written, double *ret, char how[160]);
+void lab_limit(struct lab *lab, bool read, uint64_t most_written, double sec, double *ret,
+	       char how[160]);
 
 #endif

@@ -30,13 +30,12 @@ static const struct shape shapes[] = {
 	{1u << 20, 32},
 };
 
-#define SHAPE_NS ((uint64_t)(LIMIT_SEC * 1e9) / ARRAY_SIZE(shapes))
-
 /* One shape on all files at once. */
 struct round {
 	bool read;
 	const atomic_int *stop;
 	uint64_t most;             /* bytes that may be begun */
+	uint64_t ns;               /* time for it */
 	_Atomic uint64_t begun;    /* bytes of all blocks handed out */
 	_Atomic uint64_t start_ns; /* of the first block; 0: there was none yet */
 	_Atomic uint64_t end_ns;   /* a block that ends later is not counted */
@@ -64,7 +63,7 @@ static void start_clock(struct round *r)
 	uint64_t none = 0, now = clock_ns();
 
 	if (atomic_compare_exchange_strong(&r->start_ns, &none, now))
-		atomic_store(&r->end_ns, now + SHAPE_NS);
+		atomic_store(&r->end_ns, now + r->ns);
 }
 
 /*
@@ -165,8 +164,9 @@ static double shape_run(const struct shape *shape, struct round *r, struct trial
 }
 
 static void limit_say(struct limit_result *ret, double speed, uint64_t bytes, unsigned threads,
-		      bool read)
+		      const struct round *r)
 {
+	bool read = r->read;
 	char block[SLUICE_SIZE_TEXT];
 
 	if (speed < 0 && !ret->bytes_per_sec)
@@ -179,7 +179,7 @@ static void limit_say(struct limit_result *ret, double speed, uint64_t bytes, un
 		 "measured: plain %s, O_DIRECT, %u threads a file, blocks of %s, best of %zu tries "
 		 "of up to %.1f s",
 		 read ? "pread" : "pwrite over existing data", threads,
-		 sluice_size_format(block, bytes), ARRAY_SIZE(shapes), (double)SHAPE_NS / 1e9);
+		 sluice_size_format(block, bytes), ARRAY_SIZE(shapes), (double)r->ns / 1e9);
 }
 
 uint64_t limit_most_written(uint64_t job_bytes)
@@ -198,7 +198,7 @@ static const char *why_not(const struct limit_target *targets, unsigned nr, uint
 }
 
 void limit_measure(struct limit_result *ret, const struct limit_target *targets, unsigned nr,
-		   bool read, uint64_t most, const atomic_int *stop)
+		   bool read, uint64_t most, double sec, const atomic_int *stop)
 {
 	CLEANUP_FREE struct trial *trials = calloc(nr, sizeof(*trials));
 	const char *why = trials ? why_not(targets, nr, most) : "out of memory";
@@ -213,12 +213,13 @@ void limit_measure(struct limit_result *ret, const struct limit_target *targets,
 	for (unsigned i = 0; i < ARRAY_SIZE(shapes); i++) {
 		struct round r = {.read = read,
 				  .stop = stop,
-				  .most = most ? most / ARRAY_SIZE(shapes) : UINT64_MAX / 2};
+				  .most = most ? most / ARRAY_SIZE(shapes) : UINT64_MAX / 2,
+				  .ns = (uint64_t)(sec * 1e9) / ARRAY_SIZE(shapes)};
 		double speed = shape_run(&shapes[i], &r, trials, nr);
 
 		ret->bytes += atomic_load(&r.moved);
 		if (stop && atomic_load(stop))
 			break; /* a round that was cut short tells nothing */
-		limit_say(ret, speed, trials[0].block, shapes[i].threads, read);
+		limit_say(ret, speed, trials[0].block, shapes[i].threads, &r);
 	}
 }

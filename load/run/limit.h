@@ -5,7 +5,7 @@
 /*
  * What the device gives to the plainest program: a few threads, each with
  * nothing but pread(2) or pwrite(2) with O_DIRECT in a loop, on the files of the
- * job.  Several shapes are tried for half a second each; the best one counts.
+ * job.  Several shapes are tried, a third of the time each; the best one counts.
  * Writes end earlier when their share of a number of bytes is used up, so that
  * measuring the limit does not wear a device more than what it is measured for.
  */
@@ -13,8 +13,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define LIMIT_FILE (64u << 20) /* enough of a file for it */
-#define LIMIT_SEC  1.5         /* that one direction takes at most */
+#define LIMIT_FILE      (64u << 20) /* enough of a file for it */
+#define LIMIT_SEC       1.5         /* that one direction takes at most ... */
+#define LIMIT_LEAST_SEC 0.3         /* ... and in less it would tell nothing */
 
 struct limit_target {
 	const char *path;
@@ -33,9 +34,12 @@ struct limit_result {
 	char how[160];        /* in words, or why not */
 };
 
-/* @most: bytes that all tries together may move; 0: whatever fits into the time. */
+/*
+ * @most: bytes that all tries together may move; 0: whatever fits into the time, which is @sec
+ * for all of them, LIMIT_SEC unless there is a reason for less.
+ */
 void limit_measure(struct limit_result *ret, const struct limit_target *targets, unsigned nr,
-		   bool read, uint64_t most, const atomic_int *stop);
+		   bool read, uint64_t most, double sec, const atomic_int *stop);
 
 /* How many bytes it may write beside a job that writes @job_bytes: as many, 512M..2G. */
 uint64_t limit_most_written(uint64_t job_bytes);

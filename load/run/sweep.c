@@ -346,7 +346,7 @@ static int measure_limit(struct sweep *w, struct sluice_err *err)
 		if (!(read ? job->read : job->write))
 			continue;
 		limit_measure(&limit, targets, job->nr_folders, read,
-			      read ? 0 : sweep_limit_writes(job), job->stop);
+			      read ? 0 : sweep_limit_writes(job), LIMIT_SEC, job->stop);
 		set_limit(w, read, limit.bytes_per_sec, limit.how);
 		if (!read)
 			r = sweep_add_wear(w, limit.bytes, err);

@@ -16,13 +16,8 @@
 #include "base/err.h"
 #include "base/size.h"
 #include "base/util.h"
-#include "load/run/limit.h"
+#include "load/run/tune_plan.h"
 
-#define UPSTREAM_SIZE (400ull << 20) /* ds_nvme_tune's io_size */
-#define SMALLEST      (16ull << 20)
-#define LATENCY_SIZE  (1ull << 20) /* of an operation whose latency matters ... */
-#define LATENCY_FILE  (256ull << 20)
-#define LATENCY_OPS   200 /* ... and their number per probe: p99 is the third largest */
 #define PROBES        4   /* that a race takes, about, per configuration, ... */
 #define PROBES_LEAST  80  /* ... of all ... */
 #define PROBES_MOST   256 /* ... and with which those that matter have had their share */
@@ -40,11 +35,6 @@ struct tune {
 	uint64_t start_ns;
 	unsigned left;
 };
-
-static bool small_ops(const struct tune_job *job)
-{
-	return job->goal == TUNE_LATENCY;
-}
 
 static double seconds(const struct tune *t)
 {
@@ -138,7 +128,10 @@ static double cost(void *arg, unsigned point)
 	return space_cost(&opts);
 }
 
-/* Time, unless the next probe would write more than may be written. */
+/*
+ * Time, unless the next probe would write more than may be written.  The first probe has its
+ * time whatever the preparation took: a result of one is better than none.
+ */
 static double spent(void *arg)
 {
 	struct tune *t = arg;
@@ -146,6 +139,8 @@ static double spent(void *arg)
 	uint64_t most = t->job->max_write;
 
 	t->res->worn = most && t->lab.written + next > most;
+	if (!t->res->worn && !t->res->race.probes)
+		return 0;
 	return t->res->worn ? t->job->budget_sec : seconds(t);
 }
 
@@ -159,131 +154,6 @@ static void round_over(void *arg, unsigned left)
 
 /* ------------------------------------------------------------------ prepare */
 
-static struct lab_job lab_job(const struct tune_job *job)
-{
-	struct lab_job l = {.folders = job->folders,
-			    .nr_folders = job->nr_folders,
-			    .huge = job->opts.huge,
-			    .lock = job->lock,
-			    .seed = job->seed,
-			    .stop = job->stop};
-
-	l.op_size = job->io_size ? job->io_size : small_ops(job) ? LATENCY_SIZE : UPSTREAM_SIZE;
-	l.file_size = small_ops(job) ? max_u64(LATENCY_FILE, 4 * l.op_size) : l.op_size;
-	return l;
-}
-
-static unsigned probe_ops(const struct tune_job *job)
-{
-	return small_ops(job) ? LATENCY_OPS : 1;
-}
-
-/* Before the race: a measurement with the default settings. */
-static bool finds_floor(const struct tune_job *job)
-{
-	return (job->goal == TUNE_LATENCY || job->goal == TUNE_CPU) && !job->floor;
-}
-
-/* What a probe of operations of @op_size writes; 0: of the size the job has at first. */
-static uint64_t probe_writes(const struct tune_job *job, uint64_t op_size)
-{
-	struct lab_job l = lab_job(job);
-
-	l.op_size = op_size ? op_size : l.op_size;
-	return job->write ? lab_probe_bytes(&l, probe_ops(job)) : 0;
-}
-
-/* What an exhaustive search writes. */
-static uint64_t all_writes(const struct tune_job *job)
-{
-	return (uint64_t)space_points(job->space) * job->loops * probe_writes(job, 0);
-}
-
-/* What measuring the limit may write: most of max_write is for the race. */
-static uint64_t limit_writes(const struct tune_job *job)
-{
-	if (!job->write || !job->measure_limit || job->limit)
-		return 0;
-	if (job->exhaustive)
-		return limit_most_written(all_writes(job));
-	return min_u64(limit_most_written(UINT64_MAX),
-		       job->max_write ? job->max_write / 4 : UINT64_MAX);
-}
-
-/* Bytes written before the race, the measurement that finds the floor being one of @probe. */
-static uint64_t writes_before(const struct tune_job *job, uint64_t probe)
-{
-	struct lab_job l = lab_job(job);
-
-	return l.file_size * l.nr_folders + limit_writes(job) + (finds_floor(job) ? probe : 0);
-}
-
-/* It must be enough for the smallest race there is. */
-static int check_wear(const struct tune_job *job, struct sluice_err *err)
-{
-	char need_text[SLUICE_SIZE_TEXT], most_text[SLUICE_SIZE_TEXT];
-	uint64_t probe = probe_writes(job, job->io_size || small_ops(job) ? 0 : SMALLEST);
-	uint64_t need = writes_before(job, probe) + probe;
-
-	if (!job->max_write || job->exhaustive)
-		return 0;
-	if (need <= job->max_write)
-		return 0;
-	return sluice_fail(
-		err, -EINVAL, "max_write: %s is less than what files and a measurement take: %s",
-		sluice_size_format(most_text, job->max_write), sluice_size_format(need_text, need));
-}
-
-/* Every kind of memory that is named must be there. */
-static int check_memory(const struct tune_job *job, struct sluice_err *err)
-{
-	bool seen[POOL_GPU + 1] = {false};
-	struct pool pool;
-	uint32_t memory;
-	int r = 0;
-
-	for (unsigned i = 0; i < space_points(job->space) && r == 0; i++) {
-		tune_opts(job, i, &memory);
-		if (seen[memory])
-			continue;
-		seen[memory] = true;
-		r = pool_open(&pool, memory, 4096, 1, SLUICE_HUGE_NEVER, false, err);
-		if (r == 0)
-			pool_close(&pool);
-	}
-	return r;
-}
-
-int tune_check(const struct tune_job *job, struct sluice_err *err)
-{
-	struct lab_job l = lab_job(job);
-	struct sluice_io *io;
-	int r;
-
-	if (!job->read && !job->write)
-		return sluice_fail(err, -EINVAL, "neither reading nor writing is to be measured");
-	if ((job->goal == TUNE_READ && !job->read) || (job->goal == TUNE_WRITE && !job->write))
-		return sluice_fail(err, -EINVAL, "goal: %s is what is not to be measured",
-				   tune_goal_words[job->goal]);
-	r = lab_check(&l, err);
-	if (r == 0)
-		r = check_wear(job, err);
-	if (r == 0)
-		r = check_memory(job, err);
-	/* Every engine that is named must work, or the search would end in the middle. */
-	for (unsigned i = 0; r == 0 && i < space_points(job->space); i++) {
-		const struct space_value *v = space_value(job->space, i, SPACE_ENGINE);
-		struct sluice_opts opts = tune_opts(job, i, NULL);
-
-		if (i && !v)
-			break;
-		r = sluice_open(&io, &opts, err);
-		if (r == 0)
-			sluice_close(io, NULL);
-	}
-	return r;
-}
-
 static void on_fill(void *arg, uint64_t done, uint64_t total)
 {
 	struct tune *t = arg;
@@ -294,16 +164,21 @@ static void on_fill(void *arg, uint64_t done, uint64_t total)
 static void measure_limits(struct tune *t)
 {
 	const struct tune_job *job = t->job;
+	double sec = tune_limit_sec(job);
 
 	for (unsigned i = 0; i < 2; i++) {
 		snprintf(t->res->limit_how[i], sizeof(t->res->limit_how[i]), "%s",
-			 job->limit ? "as given" : "not measured");
+			 job->limit ? "as given"
+			 : job->measure_limit && sec <= 0
+				 ? "not measured: the budget is too short for it"
+				 : "not measured");
 		t->res->limit[i] = (double)job->limit;
-		if (job->limit || !job->measure_limit || !(i ? job->read : job->write))
+		if (job->limit || !job->measure_limit || sec <= 0 || !(i ? job->read : job->write))
 			continue;
 		if (job->progress)
 			job->progress(job->progress_arg, TUNE_LIMIT, 0, 0, 0);
-		lab_limit(&t->lab, i, limit_writes(job), &t->res->limit[i], t->res->limit_how[i]);
+		lab_limit(&t->lab, i, tune_limit_writes(job), sec, &t->res->limit[i],
+			  t->res->limit_how[i]);
 	}
 }
 
@@ -322,10 +197,10 @@ static void choose_size(struct tune *t)
 	double probes = probes_wanted(job);
 	uint64_t size = t->lab.job.file_size;
 
-	if (job->io_size || small_ops(job))
+	if (job->io_size || tune_small_ops(job))
 		return;
 	left = 0.8 * (job->budget_sec - seconds(t));
-	for (; size > SMALLEST; size = align_down(size / 4 * 3, 1u << 20)) {
+	for (; size > TUNE_SMALLEST; size = align_down(size / 4 * 3, 1u << 20)) {
 		sec = 0;
 		for (unsigned i = 0; i < 2; i++)
 			if (i ? job->read : job->write)
@@ -336,7 +211,7 @@ static void choose_size(struct tune *t)
 		     probes * (double)(size * job->nr_folders) <= (double)job->max_write))
 			break;
 	}
-	t->lab.job.op_size = max_u64(size, SMALLEST);
+	t->lab.job.op_size = max_u64(size, TUNE_SMALLEST);
 }
 
 /* What must be reached while latency or CPU time is made small. */
@@ -362,7 +237,7 @@ static int choose_floor(struct tune *t, struct sluice_err *err)
 
 static int prepare(struct tune *t, struct sluice_err *err)
 {
-	struct lab_job l = lab_job(t->job);
+	struct lab_job l = tune_lab_job(t->job);
 	int r;
 
 	l.progress = t->job->progress ? on_fill : NULL;
@@ -378,7 +253,7 @@ static int prepare(struct tune *t, struct sluice_err *err)
 	measure_limits(t);
 	choose_size(t);
 	t->res->op_size = t->lab.job.op_size;
-	t->res->ops = probe_ops(t->job);
+	t->res->ops = tune_probe_ops(t->job);
 	if (t->job->stop && atomic_load(t->job->stop))
 		return sluice_fail(err, -ECANCELED, "interrupted");
 	return choose_floor(t, err);
@@ -437,10 +312,8 @@ int tune_run(const struct tune_job *job, struct tune_result *res, struct sluice_
 	r = res->points ? prepare(&t, err) : sluice_fail(err, -ENOMEM, "out of memory");
 	if (r == 0)
 		r = race_run(&res->race_job, &res->race, err);
-	if (r == -ENODATA)
-		r = sluice_fail(err, -ETIME,
-				"the budget of %.0f s ended before anything was measured",
-				job->budget_sec);
+	if (r == -ENODATA && job->stop && atomic_load(job->stop))
+		r = sluice_fail(err, -ECANCELED, "interrupted");
 	finish(&t);
 	lab_close(&t.lab);
 	res->race_job.arg = NULL;
@@ -456,32 +329,4 @@ void tune_fini(struct tune_result *res)
 	free(res->points);
 	free(res->info);
 	*res = (struct tune_result){.ops = 0};
-}
-
-/* All that an exhaustive search moves, and the time of the limits. */
-static double all_seconds(const struct tune_job *job, double speed)
-{
-	struct lab_job l = lab_job(job);
-	unsigned dirs = (unsigned)job->read + job->write;
-	double probes = (double)space_points(job->space) * job->loops + finds_floor(job);
-	double bytes = probes * dirs * (double)lab_probe_bytes(&l, probe_ops(job)) +
-		       (double)(l.file_size * l.nr_folders);
-
-	return bytes / speed + (job->measure_limit && !job->limit ? LIMIT_SEC * dirs : 0);
-}
-
-void tune_plan(const struct tune_job *job, double speed, struct tune_plan *ret)
-{
-	struct lab_job l = lab_job(job);
-	uint64_t before = writes_before(job, probe_writes(job, 0));
-	double race = job->write ? speed * job->budget_sec * (job->read ? 0.5 : 1) : 0;
-
-	*ret = (struct tune_plan){.space = l.file_size * l.nr_folders,
-				  .limit_writes = limit_writes(job),
-				  .seconds = job->exhaustive ? all_seconds(job, speed) : 0};
-	ret->write_most = job->exhaustive ? before + all_writes(job)
-			  : job->write    ? job->max_write
-					  : ret->space;
-	ret->write_likely = job->exhaustive ? ret->write_most
-					    : min_u64(ret->write_most, before + (uint64_t)race);
 }

@@ -325,7 +325,7 @@ static void measure_limit(struct run *run)
 		      run->job->read ? 0
 				     : limit_most_written((uint64_t)run->nr_workers *
 							  run->res->nr_loops * run->job->io_size),
-		      run->job->stop);
+		      LIMIT_SEC, run->job->stop);
 	run->res->limit = limit.bytes_per_sec;
 	run->res->limit_bytes = limit.bytes;
 	memcpy(run->res->limit_how, limit.how, sizeof(limit.how));

@@ -274,6 +274,21 @@ def the_limit_and_its_share_are_told():
         assert abs(s['limit']['share'] - s['bytes_per_sec'] / (1 << 30)) < 1e-9
 
 
+def a_short_budget_is_mostly_for_the_race():
+    with folder():
+        for args in ['--budget', '2'], ['--budget', '1', '--io_size', '4M'], ['--budget', '1', '--goal', 'latency']:
+            r = result(*args)
+            resultcheck.check(ROOT, r)
+            assert r['tune']['probes'] > 0 and r['tune']['winner'], r['tune']
+            how = {s['limit']['how'] for s in r['series']}
+            assert how == {'not measured: the budget is too short for it'}, how
+        # the time is over when the files are there, and still there is a result
+        t = result('--budget', '1', '--io_size', '512M', '--no-limit', '--max_write', '1T')['tune']
+        assert t['probes'] > 0 and t['end'] == 'budget', t
+        out, _ = tune('--sweep_config', 'space.json', '--budget', '4', '--io_size', '4M')
+        assert re.search(r'^limit: .*tries of up to 0\.2 s', out, re.M), out
+
+
 def planned(*args):
     """Bytes that --dry-run says would be written at most."""
     out, err = tune('--dry-run', *args)
@@ -461,7 +476,7 @@ tap.run(the_summary_is_ds_nvme_tunes_and_the_JSON_a_configuration, the_result_fo
         exhaustive_measures_everything_as_often_as_asked_for, loops_without_a_walk_are_told_to_be_ignored,
         a_space_may_say_what_is_the_same_for_all,
         what_was_not_measured_has_no_speed, the_floor_is_explained, the_verdict_claims_no_more_than_was_compared, several_folders_work_at_once,
-        the_limit_and_its_share_are_told, the_wear_is_bounded, an_exhaustive_search_writes_what_was_said,
+        the_limit_and_its_share_are_told, a_short_budget_is_mostly_for_the_race, the_wear_is_bounded, an_exhaustive_search_writes_what_was_said,
         a_bound_that_no_measurement_keeps_is_refused, a_dry_run_creates_nothing, an_interruption_ends_with_what_is_known,
         an_early_interruption_leaves_a_result_without_a_winner, the_settings_can_be_the_output,
         a_folder_that_takes_no_files_is_bad_input, a_failed_measurement_leaves_no_settings, the_engine_is_among_the_settings,
