@@ -65,7 +65,9 @@ static json_t *path_json(const struct info_path *ip)
 	json_object_set_new(j, "direct", direct_json(p));
 	if (!p->is_device) {
 		json_object_set_new(j, "file_system", report_str_or_null(p->fs));
-		report_set_path(j, "mount", p->mount);
+		json_object_set_new(j, "mount", json_null());
+		if (p->mount[0])
+			report_set_path(j, "mount", p->mount);
 		json_object_set_new(j, "total_bytes", u64(p->fs_bytes));
 		json_object_set_new(j, "free_bytes", u64(p->free_bytes));
 		json_object_set_new(j, "gds_reason", report_str_or_null(p->gds_why));

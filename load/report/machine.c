@@ -130,7 +130,7 @@ json_t *report_machine_json(const struct report_machine *m)
 						(json_int_t)h->reserved));
 	}
 	return json_pack("{s:o, s:o, s:I, s:I, s:{s:o, s:o, s:b}, s:{s:o, s:o}, s:o, s:{s:o, s:o, "
-			 "s:I}, s:o}",
+			 "s:o}, s:o}",
 			 "kernel", report_str(m->kernel), "cpu", report_str_or_null(m->cpu), "cpus",
 			 (json_int_t)m->cpus, "memory_bytes", (json_int_t)m->memory, "memlock",
 			 "soft", limit_json(m->memlock_soft), "hard", limit_json(m->memlock_hard),
@@ -141,6 +141,7 @@ json_t *report_machine_json(const struct report_machine *m)
 			 m->io_uring_disabled >= 0 ? json_integer(m->io_uring_disabled)
 						   : json_null(),
 			 "transparent_huge_pages", "enabled", report_str_or_null(m->thp), "defrag",
-			 report_str_or_null(m->thp_defrag), "page_bytes", (json_int_t)m->thp_page,
+			 report_str_or_null(m->thp_defrag), "page_bytes",
+			 m->thp_page ? json_integer((json_int_t)m->thp_page) : json_null(),
 			 "hugetlb", hugetlb);
 }

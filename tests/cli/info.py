@@ -63,6 +63,20 @@ def the_machine_is_this_one():
         assert h['total'] == int(line(folder + '/nr_hugepages'))
 
 
+def what_the_kernel_does_not_tell_is_null():
+    hidden = 'mount -t tmpfs none /proc && mount -t tmpfs none /sys && exec "$@"'
+    away = ['unshare', '--user', '--map-root-user', '--mount', 'sh', '-c', hidden, 'sh']
+    quiet = {'stdout': subprocess.DEVNULL, 'stderr': subprocess.DEVNULL}
+    # a sanitizer does not start without /proc
+    if not shutil.which('unshare') or subprocess.run([*away, SLUICE, '--version'], **quiet).returncode:
+        raise tap.Skip('namespaces', '/proc and /sys cannot be hidden')
+    i = json.loads(subprocess.run([*away, SLUICE, 'info', '--json', '-'], stdout=subprocess.PIPE, check=True).stdout)
+    m, (p,) = i['machine'], i['paths']
+    assert m['cpu'] is None and m['io_uring_disabled'] is None and set(m['aio'].values()) == {None}, m
+    assert set(m['transparent_huge_pages'].values()) == {None} and m['hugetlb'] == [], m
+    assert (p['file_system'], p['mount'], p['device']) == (None, None, None), p
+
+
 def limits_of_the_process_are_told():
     def lower():
         import resource
@@ -218,7 +232,8 @@ def a_full_disk_under_the_json_is_noticed():
     assert status == 1 and 'No space left' in err and err.count('\n') == 1, err
 
 
-tap.run(text_has_every_part_and_fits, the_machine_is_this_one, limits_of_the_process_are_told,
+tap.run(text_has_every_part_and_fits, the_machine_is_this_one,
+        what_the_kernel_does_not_tell_is_null, limits_of_the_process_are_told,
         engines_have_a_reason_when_they_do_not_work, the_gpu_has_a_reason_when_it_is_missing,
         a_directory_is_described, a_device_is_what_sysfs_says, a_directory_is_left_as_it_was,
         the_page_cache_of_a_file_is_seen, several_paths_are_told_in_order,
