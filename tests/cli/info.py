@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """sluice info, against what Python finds out about the same machine.
 
-    info.py SLUICE
+    info.py SLUICE ROOT
 """
+import copy
 import json
 import os
 import re
@@ -12,9 +13,13 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..'))
+import resultcheck
 import tap
 
-SLUICE = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ['SLUICE'])
+resultcheck.need('jsonschema')
+
+SLUICE, ROOT = map(os.path.abspath, sys.argv[1:3])
+SEEN = []    # all that --json wrote
 
 
 def sluice(*args, **more):
@@ -26,7 +31,12 @@ def info(*args, status=0, **more):
     """What --json - says."""
     got, out, err = sluice('--json', '-', *args, **more)
     assert got == status, f'status {got}: {err}'
-    return json.loads(out.decode('utf-8'))
+    return seen(out)
+
+
+def seen(out):
+    SEEN.append(json.loads(out.decode('utf-8')))
+    return SEEN[-1]
 
 
 def line(path):
@@ -70,7 +80,7 @@ def what_the_kernel_does_not_tell_is_null():
     # a sanitizer does not start without /proc
     if not shutil.which('unshare') or subprocess.run([*away, SLUICE, '--version'], **quiet).returncode:
         raise tap.Skip('namespaces', '/proc and /sys cannot be hidden')
-    i = json.loads(subprocess.run([*away, SLUICE, 'info', '--json', '-'], stdout=subprocess.PIPE, check=True).stdout)
+    i = seen(subprocess.run([*away, SLUICE, 'info', '--json', '-'], stdout=subprocess.PIPE, check=True).stdout)
     m, (p,) = i['machine'], i['paths']
     assert m['cpu'] is None and m['io_uring_disabled'] is None and set(m['aio'].values()) == {None}, m
     assert set(m['transparent_huge_pages'].values()) == {None} and m['hugetlb'] == [], m
@@ -131,6 +141,16 @@ def a_directory_is_left_as_it_was():
         assert os.listdir(d) == []
         p, = info(d)['paths']
         assert p['path'] == d
+
+
+def a_block_device_is_described():
+    under, = info('.')['paths']
+    path = f'/dev/{under["device"]["name"]}' if under['device'] else '/dev/none'
+    if not os.path.exists(path):
+        raise tap.Skip('disk', f'{under["file_system"]} has no block device in /dev')
+    p, = info(path)['paths']
+    assert p['kind'] == 'block device' and p['device'] == under['device'], p
+    assert not p.keys() & {'file_system', 'mount', 'total_bytes', 'free_bytes', 'gds_reason'}, p
 
 
 def the_page_cache_of_a_file_is_seen():
@@ -206,7 +226,7 @@ def a_file_that_may_not_be_read_is_still_described():
         done = subprocess.run([d + '/sluice', 'info', '--json', '-', d + '/secret', d + '/public', d],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd='/', user=user, group=user)
         assert done.returncode == 0, done.stderr
-        secret, public, folder = json.loads(done.stdout)['paths']
+        secret, public, folder = seen(done.stdout)['paths']
         assert secret['resident_bytes'] is None and 'Permission denied' in secret['direct']['reason']
         # Another user's file: kernels keep it to themselves (mincore) or tell (cachestat before 6.16).
         assert public['resident_bytes'] in (None, 8192)
@@ -218,8 +238,8 @@ def json_goes_to_a_file_beside_the_text():
         status, out, err = sluice('--json', d + '/x.json', d)
         assert (status, err) == (0, '')
         assert out.startswith(b'sluice ')
-        with open(d + '/x.json') as f:
-            assert json.load(f)['schema'] == 'sluice-info/1'
+        with open(d + '/x.json', 'rb') as f:
+            assert seen(f.read())['schema'] == 'sluice-info/1'
         status, out, err = sluice('--json', d + '/no/x.json')
         assert status == 2 and err.count('\n') == 1 and "'%s/no/x.json'" % d in err, err
         assert out == b''
@@ -232,11 +252,45 @@ def a_full_disk_under_the_json_is_noticed():
     assert status == 1 and 'No space left' in err and err.count('\n') == 1, err
 
 
+def all_that_was_written_is_of_the_schema():
+    paths = [p for i in SEEN for p in i['paths']]
+    assert {'directory', 'file', None} <= {p.get('kind') for p in paths}
+    assert {'path_hex' in p for p in paths} == {True, False}
+    for i in SEEN:
+        resultcheck.validate(ROOT, i, 'sluice-info/1')
+
+
+def a_wrong_one_is_not_of_the_schema():
+    with tempfile.NamedTemporaryFile(dir='.') as f:
+        whole = info('/no/such', '.', f.name, status=1)
+
+    def wrong(change):
+        i = copy.deepcopy(whole)
+        change(*i['paths'], i)
+        try:
+            resultcheck.validate(ROOT, i, 'sluice-info/1')
+        except AssertionError:
+            return
+        raise AssertionError('it passed')
+    wrong(lambda missing, folder, file, i: i.update(surprise=1))
+    wrong(lambda missing, folder, file, i: i.update(paths=[]))
+    wrong(lambda missing, folder, file, i: i['machine']['transparent_huge_pages'].update(page_bytes=0))
+    wrong(lambda missing, folder, file, i: i['machine']['memlock'].update(soft='much'))
+    wrong(lambda missing, folder, file, i: missing.update(kind='file'))
+    wrong(lambda missing, folder, file, i: missing.pop('errno'))
+    wrong(lambda missing, folder, file, i: folder.update(bytes=1))
+    wrong(lambda missing, folder, file, i: folder.update(mount=''))
+    wrong(lambda missing, folder, file, i: file.pop('resident_bytes'))
+    wrong(lambda missing, folder, file, i: file.update(kind='block device'))
+    wrong(lambda missing, folder, file, i: file['direct'].pop('reason'))
+
+
 tap.run(text_has_every_part_and_fits, the_machine_is_this_one,
         what_the_kernel_does_not_tell_is_null, limits_of_the_process_are_told,
         engines_have_a_reason_when_they_do_not_work, the_gpu_has_a_reason_when_it_is_missing,
-        a_directory_is_described, a_device_is_what_sysfs_says, a_directory_is_left_as_it_was,
+        a_directory_is_described, a_device_is_what_sysfs_says, a_directory_is_left_as_it_was, a_block_device_is_described,
         the_page_cache_of_a_file_is_seen, several_paths_are_told_in_order,
         a_missing_path_is_one_line_and_status_1, what_is_no_file_is_refused_without_hanging,
         odd_names_do_not_break_the_json, a_file_that_may_not_be_read_is_still_described,
-        json_goes_to_a_file_beside_the_text, a_full_disk_under_the_json_is_noticed)
+        json_goes_to_a_file_beside_the_text, a_full_disk_under_the_json_is_noticed,
+        all_that_was_written_is_of_the_schema, a_wrong_one_is_not_of_the_schema)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The schemas of results and comparisons, samples and their page in docs/ say the same: result.py ROOT"""
+"""The schemas of what is written as JSON, samples and their page in docs/ say the same: result.py ROOT"""
 import json
 import os
 import sys
@@ -12,6 +12,7 @@ import tap
 resultcheck.need('jsonschema')
 
 root = sys.argv[1]
+OTHERS = {'Comparisons': 'sluice-compare/1', 'info': 'sluice-info/1'}    # by section of the page; the rest is of results
 
 
 def load(name):
@@ -41,9 +42,9 @@ def every_member_is_explained():
     plain = {'kernel', 'cpu', 'cpus', 'memory_bytes', 'folder', 'file_system', 'mount', 'model',
              'rotational', 'direct_why_not', 'block_device', 'huge_pages', 'registered', 'locked',
              'fallback_why', 'unit', 'n', 'text'}
-    results, comparisons = text.split('\n## Comparisons\n')
-    comparisons, more = comparisons.split('\n## ', 1)
-    for name, page in ('sluice-result/1', results + more), ('sluice-compare/1', comparisons):
+    sections = dict(section.split('\n', 1) for section in text.split('\n## '))
+    pages = [(name, sections.pop(title)) for title, name in OTHERS.items()]
+    for name, page in ('sluice-result/1', ''.join(sections.values())), *pages:
         found = set(members(resultcheck.schema_of(root, name)))
         missing = {m for m in found if f'`{m}' not in page} - plain
         assert found and not missing, (name, missing)

@@ -148,9 +148,15 @@ def the_limit_is_measured_beside_a_gpu():
             assert r['series'][0]['limit']['bytes_per_sec'] > 0 and passed(r), r['series'][0]['limit']
 
 
+def gpu_info(*args, **more):
+    out, _ = run('info', '--json', '-', *args, **more)
+    i = json.loads(out)
+    resultcheck.validate(ROOT, i, 'sluice-info/1')
+    return i['gpu']
+
+
 def info_describes_gpus():
-    out, _ = run('info', '--json', '-')
-    gpu = json.loads(out)['gpu']
+    gpu = gpu_info()
     assert gpu['cuda']['usable'] and gpu['cuda']['devices'] == 2 and len(gpu['cuda']['list']) == 2
     one = gpu['cuda']['list'][1]
     assert one['name'] == 'Stand-in 1' and one['pci'] == '0000:02:00.0' and one['memory'] > 0, one
@@ -163,8 +169,7 @@ def info_describes_gpus():
 
 def info_measures_gpus_on_request():
     for nvfs, mode in (0, 'compatibility'), (2, 'direct'):
-        out, _ = run('info', '--measure_gpu', '--json', '-', cufile=f'nvfs={nvfs}')
-        gpu = json.loads(out)['gpu']
+        gpu = gpu_info('--measure_gpu', cufile=f'nvfs={nvfs}')
         assert all(d['to_device_bytes_per_sec'] > 0 and d['from_device_bytes_per_sec'] > 0
                    for d in gpu['cuda']['list']), gpu
         assert gpu['cufile']['mode'] == mode, gpu
