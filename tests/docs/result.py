@@ -12,7 +12,8 @@ import tap
 resultcheck.need('jsonschema')
 
 root = sys.argv[1]
-OTHERS = {'Comparisons': 'sluice-compare/1', 'info': 'sluice-info/1'}    # by section of the page; the rest is of results
+# By section of the page; the rest is of results.
+OTHERS = {'Comparisons': 'sluice-compare/1', 'info': 'sluice-info/1', 'trace stat': 'sluice-trace/1'}
 
 
 def load(name):
