@@ -18,6 +18,7 @@ failures on machines that must have what a test needs.
 """
 import argparse
 import concurrent.futures
+import contextlib
 import dataclasses
 import json
 import os
@@ -25,6 +26,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -33,6 +35,7 @@ RESULT = re.compile(r'(not )?ok\b\s*\d*\s*(?:- )?(.*?)\s*(?:#\s*(skip|todo)\w*:?
 GROUP = re.compile(r'#\s*(not )?ok - ')  # cmocka's verdict on a group
 TAIL_LINES = 40
 STILL_RUNNING_SECONDS = 60
+SHORT_NAME = 70
 
 
 @dataclasses.dataclass
@@ -93,6 +96,17 @@ def remove(folder):
     subprocess.run(['rm', '-rf', '--one-file-system', folder], check=False)
 
 
+@contextlib.contextmanager
+def short_name(folder):
+    """The folder by a name that a socket in it can have: the kernel takes 107 bytes of a path."""
+    if len(folder) <= SHORT_NAME:
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix='sluice-') as place:
+        os.symlink(folder, os.path.join(place, 't'))
+        yield os.path.join(place, 't')
+
+
 class Program:
     """One test of Meson's."""
 
@@ -114,11 +128,11 @@ class Program:
         tmp = base + '.tmp'
         remove(tmp)
         os.makedirs(tmp)
-        env = dict(os.environ, CMOCKA_MESSAGE_OUTPUT='TAP', TMPDIR=tmp, SLUICE_TEST_DIR=tmp)
-        env.update(self.env)
-        env.pop('MAKEFLAGS', None)
         begin = time.monotonic()
-        with open(base + '.out', 'wb') as o, open(base + '.err', 'wb') as e:
+        with short_name(tmp) as short, open(base + '.out', 'wb') as o, open(base + '.err', 'wb') as e:
+            env = dict(os.environ, CMOCKA_MESSAGE_OUTPUT='TAP', TMPDIR=short, SLUICE_TEST_DIR=tmp)
+            env.update(self.env)
+            env.pop('MAKEFLAGS', None)
             child = subprocess.Popen(self.cmd, cwd=self.cwd or tmp, env=env, stdin=subprocess.DEVNULL,
                                      stdout=o, stderr=e, start_new_session=True)
             running[self] = child, begin
