@@ -66,8 +66,8 @@ bool cli_trace_twice(const char *path)
 {
 	struct stat st;
 
-	return strcmp(path, "-") != 0 &&
-	       (stat(path, &st) < 0 || S_ISREG(st.st_mode) || S_ISBLK(st.st_mode));
+	return strcmp(path, "-") != 0 && (stat(path, &st) < 0 || S_ISREG(st.st_mode) ||
+					  S_ISBLK(st.st_mode) || S_ISDIR(st.st_mode));
 }
 
 /* An output that is the input would be gone before it is read. */

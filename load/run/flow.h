@@ -78,6 +78,8 @@ int place_check(const struct place_opts *o, struct sluice_err *err);
 bool place_is_kept(const struct place_opts *o);
 /* Bytes of objects that would fit now, what place_open() would remove counted as free. */
 int place_room(const struct place_opts *o, uint64_t *ret_bytes, struct sluice_err *err);
+/* Keep what an earlier run left there after all, whatever the options said: before a flow ends. */
+void place_leave(struct place *p);
 /* Removes what it made unless keep; -errno when something could not be removed or kept. */
 int place_close(struct place *p, struct sluice_err *err);
 uint64_t place_used(const struct place *p); /* bytes, with rounding */

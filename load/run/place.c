@@ -362,6 +362,11 @@ int place_open(struct place **out, const struct place_opts *o, struct sluice_err
 	return 0;
 }
 
+void place_leave(struct place *p)
+{
+	p->o.keep = p->o.keep || p->o.reuse;
+}
+
 int place_close(struct place *p, struct sluice_err *err)
 {
 	int r = 0;

@@ -86,16 +86,13 @@ static int set_key(struct book_entry *e, const char *text)
 	return 0;
 }
 
-static int set_complete(struct book_entry *e, const char *text)
+static void set_complete(struct book_entry *e, const char *text)
 {
-	struct book_file *f = &e->file;
+	struct book_file f = {0};
 
-	e->complete = true;
-	*f = (struct book_file){0};
-	if (text && sscanf(text, "%" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64, &f->bytes,
-			   &f->inode, &f->birth_ns, &f->mtime_ns) != 4)
-		return -EINVAL;
-	return 0;
+	e->complete = !text || sscanf(text, "%" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64,
+				      &f.bytes, &f.inode, &f.birth_ns, &f.mtime_ns) == 4;
+	e->file = e->complete ? f : (struct book_file){0};
 }
 
 static uint64_t time_ns(struct statx_timestamp t)
@@ -159,8 +156,10 @@ static int take_line(struct book *b, char *line)
 		e = add(b, line + 1);
 	if (!e)
 		return -ENOMEM;
-	if (what == '=')
-		return set_complete(e, rest);
+	if (what == '=') {
+		set_complete(e, rest);
+		return 0;
+	}
 	e->count += what == '+' ? 1 : -1;
 	if (e->count <= 0)
 		e->complete = false;
@@ -316,6 +315,16 @@ int dir_note_complete(struct place_dir *d, const char *name)
 	n = snprintf(line, sizeof(line), "=%s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
 		     name, f.bytes, f.inode, f.birth_ns, f.mtime_ns);
 	return append(d->journal, line, (size_t)n);
+}
+
+int book_note_gone(int fd, const struct book_entry *e)
+{
+	char line[PLACE_NAME + 16];
+	int r = 0, n = snprintf(line, sizeof(line), "\n-%s\n", e->name);
+
+	for (int32_t i = 0; r == 0 && i < e->count; i++)
+		r = append(fd, line, (size_t)n);
+	return r;
 }
 
 int book_note_all(int fd, bool kept)

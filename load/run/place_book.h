@@ -58,6 +58,8 @@ struct book_entry *book_find(const struct book *b, const char *name);
 bool book_same_file(const struct book_entry *e, const struct book_file *now);
 /* One after the other: start with *@pos = 0 and NULL. */
 struct book_entry *book_next(const struct book *b, uint64_t *pos, struct book_entry *e);
+/* It was removed, however often it was made. */
+int book_note_gone(int fd, const struct book_entry *e);
 /* A line on all of them: kept, or used. */
 int book_note_all(int fd, bool kept);
 /* Does the last line of the one in the folder say that its objects were kept? */

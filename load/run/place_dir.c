@@ -219,15 +219,18 @@ int dir_check(const char *path, const struct place_opts *o, uint64_t *ret_freed,
 	r = look_begin(&l, err);
 	if (r == 0 && access(path, W_OK | X_OK) < 0)
 		r = sluice_fail(err, -errno, "%s: %s", path, strerror(errno));
-	*ret_freed = o->reuse ? 0 : l.freed;
+	*ret_freed = o->reuse && o->kind == PLACE_FILES ? 0 : l.freed;
 	look_end(&l);
 	return r;
 }
 
 /* ------------------------------------------------------------- taking it over */
 
-/* Remove what the book names.  -errno of the first that stays. */
-static int remove_all(int dir, const struct book *book, bool halves_only)
+/*
+ * Remove what the book names; what is complete, too, unless there is a @journal, in which what goes
+ * is struck out then.  -errno of the first that stays.
+ */
+static int remove_all(int dir, const struct book *book, int journal)
 {
 	struct book_entry *e = NULL;
 	struct book_file file;
@@ -235,12 +238,14 @@ static int remove_all(int dir, const struct book *book, bool halves_only)
 	int r = 0;
 
 	while ((e = book_next(book, &pos, e))) {
-		if (halves_only && e->complete)
+		if (journal >= 0 && e->complete)
 			continue;
 		if (book_look(&file, dir, e->name) < 0 || !is_ours(e, &file))
 			continue;
 		if (unlinkat(dir, e->name, 0) < 0 && errno != ENOENT && r == 0)
 			r = -errno;
+		else if (journal >= 0 && r == 0)
+			r = book_note_gone(journal, e);
 	}
 	return r;
 }
@@ -310,14 +315,10 @@ static int take_over(struct place *p, unsigned dir, struct look *l, struct sluic
 		if (r < 0)
 			return r;
 	}
-	r = remove_all(l->fd, &l->book, reuse);
+	r = remove_all(l->fd, &l->book, reuse ? l->marker : -1);
 	if (r < 0)
 		return sluice_fail(err, r, "%s: cannot remove what an earlier run left: %s",
 				   l->path, strerror(-r));
-	if (reuse)
-		r = book_note_all(l->marker, false);
-	if (r < 0)
-		return sluice_fail(err, r, "%s/%s: %s", l->path, BOOK_NAME, strerror(-r));
 	if (reuse)
 		return p->o.kind == PLACE_FILES ? remember(p, dir, l, err) : 0;
 	r = book_begin(l->marker, &p->o, p->dirs[dir].made ? p->dirs[dir].made : l->book.made);
@@ -384,6 +385,19 @@ static int dir_open(struct place *p, unsigned i, struct sluice_err *err)
 	return r;
 }
 
+/* All of them could be opened: what was kept there is kept no more. */
+static int note_use(struct place *p, struct sluice_err *err)
+{
+	int r = 0;
+
+	for (unsigned i = 0; r == 0 && p->o.reuse && i < p->o.nr_paths; i++) {
+		r = book_note_all(p->dirs[i].journal, false);
+		if (r < 0)
+			sluice_fail(err, r, "%s/%s: %s", p->dirs[i].path, BOOK_NAME, strerror(-r));
+	}
+	return r;
+}
+
 int dirs_open(struct place *p, struct sluice_err *err)
 {
 	int r = 0;
@@ -397,7 +411,7 @@ int dirs_open(struct place *p, struct sluice_err *err)
 		r = dir_open(p, i, err);
 	if (r == 0 && spares_open(p) < 0)
 		r = sluice_fail(err, -ENOMEM, "out of memory");
-	return r;
+	return r == 0 ? note_use(p, err) : r;
 }
 
 /* ------------------------------------------------------------------ the end */
@@ -420,7 +434,7 @@ static int dir_empty(const struct place *p, struct place_dir *d, struct sluice_e
 
 	if (r < 0)
 		return r;
-	r = remove_all(d->fd, &book, false);
+	r = remove_all(d->fd, &book, -1);
 	book_free(&book);
 	if (p->o.hashed)
 		remove_subfolders(d->fd);

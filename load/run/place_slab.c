@@ -138,8 +138,9 @@ static int look(struct slab_look *l, const char *path, struct sluice_err *err)
 	int r;
 
 	*l = (struct slab_look){.folder = n && path[n - 1] == '/'};
-	if (stat(path, &st) < 0 && errno == ENOENT)
-		return 0;
+	if (stat(path, &st) < 0)
+		return errno == ENOENT ? 0
+				       : sluice_fail(err, -errno, "%s: %s", path, strerror(errno));
 	l->exists = true;
 	l->folder = S_ISDIR(st.st_mode);
 	l->device = S_ISBLK(st.st_mode);
@@ -162,6 +163,8 @@ bool slab_is_kept(const char *path)
 
 	if (look(&l, path, NULL) < 0)
 		return false;
+	if (l.folder && book_is_kept(path))
+		return true;
 	snprintf(inside, sizeof(inside), "%s/%s", path, SLAB_FILE);
 	if (l.folder && look(&l, inside, NULL) < 0)
 		return false;
@@ -456,15 +459,15 @@ int slab_open(struct place *p, struct sluice_err *err)
 		r = reopen(p, &l, err);
 	else
 		r = start_anew(p, &l, err);
+	if (r == 0)
+		r = reserve(p, extent_map_units(p->map), err);
 	if (r < 0)
 		return r;
-	r = write_head(p, false);
+	r = write_head(p, false); /* from here on there is no index */
 	if (r < 0)
 		return sluice_fail(err, r, "%s: %s", p->slab, strerror(-r));
-	r = reserve(p, extent_map_units(p->map), err);
-	if (r == 0)
-		p->slab_made = !l.device; /* what an earlier run made is ours now */
-	return r;
+	p->slab_made = !l.device; /* what an earlier run made is ours now */
+	return 0;
 }
 
 int slab_stretch(struct place *p, uint64_t units)

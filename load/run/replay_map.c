@@ -167,7 +167,10 @@ static uint64_t need_bytes(const struct place_opts *o, const struct replay_need 
 static int room_for_all(const struct place_opts *o, uint64_t *ret, struct sluice_err *err)
 {
 	struct place_opts emptied = *o;
+	int r = place_room(o, ret, err);
 
+	if (r < 0 || !o->reuse)
+		return r;
 	emptied.reuse = false;
 	return place_room(&emptied, ret, err);
 }
@@ -186,7 +189,8 @@ static int files_size(struct place_opts *o, const struct replay_job *job,
 	if (o->capacity)
 		return 0;
 	r = room_for_all(o, &room, err);
-	o->capacity = max_u64(room - room / SLACK_SHARE, n ? n->peak : 0);
+	if (r == 0)
+		o->capacity = max_u64(room - room / SLACK_SHARE, n ? n->peak : 0);
 	return r;
 }
 
@@ -210,6 +214,8 @@ int replay_map_size(struct replay_map *m, const struct replay_job *job,
 					   "--capacity",
 					   m->paths[i] ? m->paths[i] : "memory");
 		choose_unit(o, n, n ? n->peak : job->capacity);
+		/* what was kept may be in the way of what the trace needs */
+		o->stretch = o->kind == PLACE_SLAB && o->reuse && !job->capacity;
 		o->capacity = n ? need_bytes(o, n) : job->capacity;
 		if (job->capacity)
 			o->capacity = o->keep || o->reuse ? job->capacity

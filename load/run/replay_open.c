@@ -79,7 +79,7 @@ static void probe_paths(struct replay *p)
 	}
 }
 
-int replay_open(struct replay *p, struct sluice_err *err)
+static int open_all(struct replay *p, struct sluice_err *err)
 {
 	int r = replay_map_make(&p->map, p->job, err);
 
@@ -101,6 +101,17 @@ int replay_open(struct replay *p, struct sluice_err *err)
 		r = adopt_all(p, err);
 	if (r == 0)
 		probe_paths(p);
+	return r;
+}
+
+/* A run that cannot begin leaves the objects of an earlier one alone. */
+int replay_open(struct replay *p, struct sluice_err *err)
+{
+	int r = open_all(p, err);
+
+	for (unsigned i = 0; r < 0 && i < p->map.nr; i++)
+		if (p->places[i])
+			place_leave(p->places[i]);
 	return r;
 }
 

@@ -551,6 +551,51 @@ def kept_objects_serve_another_run():
 
 
 @in_folder
+def kept_objects_survive_a_run_that_cannot_begin():
+    write_rows('w.csv', 'W a 100000\nW b 100000')
+    write_rows('r.csv', 'R a 100000\nR b 100000')
+    for target, layout in ('d', 'files'), ('h', 'hashed'), ('s/', 'slab'), ('x.slab', 'slab'):
+        args = [*FLAT, '--target', target, '--layout', layout]
+        replay('w.csv', *args, '--keep')
+        refused('r.csv', *args, '--engine', 'fault:inner=nothing', says='nothing')
+        other = 'hashed' if layout == 'files' else 'files'
+        if target != 'x.slab':
+            refused('r.csv', *FLAT, '--target', target, '--layout', other, says='--fresh')
+            refused('r.csv', *FLAT, '--target', target, '--layout', other, '--dry-run', says='--fresh')
+        if layout == 'files':
+            refused('r.csv', *FLAT, '--target', target, '--layout', 'slab', says='--fresh')
+        if call('replay', 'r.csv', *args, '--engine', 'cufile').returncode:  # there is none here; all else was opened
+            assert replay('r.csv', *args, '--verify', '--missing', 'fail')['replay']['cache']['reused'] == 2
+        assert not os.path.exists(target)
+
+
+@in_folder
+def a_kept_slab_has_room_for_what_else_a_trace_writes():
+    write_rows('a.csv', 'W a 3000000')
+    write_rows('b.csv', 'W b 3000000\nR a 3000000\nR b 3000000')
+    for target in 's/', 'x.slab':
+        replay('a.csv', *FLAT, '--target', target, '--layout', 'slab', '--keep')
+        result = replay('b.csv', *FLAT, '--target', target, '--layout', 'slab', '--verify', '--missing', 'fail')
+        assert result['replay']['cache']['reused'] == 1 and result['replay']['cache']['objects'] == 2
+
+
+@in_folder
+def a_line_of_the_marker_that_was_cut_off_spoils_nothing():
+    write_rows('w.csv', 'W a 100000\nW b 100000')
+    write_rows('r.csv', 'R a 100000\nR b 100000')
+    for more, found in ([], 0), (['--reuse'], 1):
+        replay('w.csv', *FLAT, '--target', 'd', '--keep')
+        with open('d/.sluice-objects') as f:
+            lines = f.read().replace('!kept\n', '').splitlines()
+        at = next(i for i, line in enumerate(lines) if line.startswith('=b '))
+        lines[at] = lines[at][:8]
+        with open('d/.sluice-objects', 'w') as f:
+            f.write('\n'.join(lines) + '\n')
+        result = replay('r.csv', *FLAT, '--target', 'd', '--missing', 'skip', *more)
+        assert result['replay']['cache']['reused'] == found and not os.path.exists('d'), result['replay']['cache']
+
+
+@in_folder
 def a_kept_slab_grows_for_a_larger_trace():
     write_rows('small.csv', 'W a 100000')
     write_rows('large.csv', 'R a 100000\nW b 3000000\nR b 3000000')
