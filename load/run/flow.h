@@ -76,7 +76,7 @@ int place_open(struct place **out, const struct place_opts *o, struct sluice_err
 int place_check(const struct place_opts *o, struct sluice_err *err);
 /* Has an earlier run left objects there with keep? */
 bool place_is_kept(const struct place_opts *o);
-/* Bytes of objects that would fit now, what place_open() would remove counted as free. */
+/* Bytes of objects that would fit, those of an earlier run counted as free. */
 int place_room(const struct place_opts *o, uint64_t *ret_bytes, struct sluice_err *err);
 /* Keep what an earlier run left there after all, whatever the options said: before a flow ends. */
 void place_leave(struct place *p);

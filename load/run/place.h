@@ -114,8 +114,7 @@ int dir_free_bytes(const char *path, uint64_t *ret, dev_t *ret_dev, struct sluic
 int dirs_open(struct place *p, struct sluice_err *err);
 int dirs_close(struct place *p, struct sluice_err *err);
 
-/* ---- place_book.c: a line more in the marker of a file that is to come or has gone; is complete
- */
+/* ---- place_book.c: a line more in the marker, on a file to come, or gone; on one that is done */
 int dir_note(struct place_dir *d, char what, const char *name, const char *key, uint32_t len);
 int dir_note_complete(struct place_dir *d, const char *name);
 

@@ -13,8 +13,9 @@
  *	-NAME		is gone, or was not made after all
  *	!WORD		of all of them: "kept" by the run that ends here, "used" by another one
  *
- * A name that was made more often than it went is ours, unless another file has it now.  Lines are
- *appended with one write(2) each, so that they survive a killed program and several threads.
+ * A name that was made more often than it went is ours, unless another file has it now.  Lines
+ * are appended with one write(2) each, so that they survive a killed program and several
+ * threads.
  */
 #include <stdbool.h>
 #include <stdint.h>

@@ -219,7 +219,7 @@ int dir_check(const char *path, const struct place_opts *o, uint64_t *ret_freed,
 	r = look_begin(&l, err);
 	if (r == 0 && access(path, W_OK | X_OK) < 0)
 		r = sluice_fail(err, -errno, "%s: %s", path, strerror(errno));
-	*ret_freed = o->reuse && o->kind == PLACE_FILES ? 0 : l.freed;
+	*ret_freed = l.freed;
 	look_end(&l);
 	return r;
 }

@@ -163,18 +163,6 @@ static uint64_t need_bytes(const struct place_opts *o, const struct replay_need 
 	return align_up(max_u64(bytes, o->unit), o->unit);
 }
 
-/* Bytes of objects that fit, those of an earlier run included. */
-static int room_for_all(const struct place_opts *o, uint64_t *ret, struct sluice_err *err)
-{
-	struct place_opts emptied = *o;
-	int r = place_room(o, ret, err);
-
-	if (r < 0 || !o->reuse)
-		return r;
-	emptied.reuse = false;
-	return place_room(&emptied, ret, err);
-}
-
 /*
  * Files: what the user allows, else most of what is free, so that writes wait for deletions before
  * they fill the file system.  Less than the trace needs at once would be of no use.
@@ -188,7 +176,7 @@ static int files_size(struct place_opts *o, const struct replay_job *job,
 	o->capacity = job->capacity;
 	if (o->capacity)
 		return 0;
-	r = room_for_all(o, &room, err);
+	r = place_room(o, &room, err);
 	if (r == 0)
 		o->capacity = max_u64(room - room / SLACK_SHARE, n ? n->peak : 0);
 	return r;
@@ -232,7 +220,7 @@ static int check_room(const struct replay_map *m, unsigned i, const struct repla
 	const struct place_opts *o = &m->opts[i];
 	char want[SLUICE_SIZE_TEXT], have[SLUICE_SIZE_TEXT];
 	uint64_t need = scan ? scan->need[i].peak : job->capacity, room;
-	int r = room_for_all(o, &room, err);
+	int r = place_room(o, &room, err);
 
 	if (job->capacity)
 		need = min_u64(need, job->capacity);
