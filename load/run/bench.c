@@ -15,7 +15,6 @@
 #include "base/util.h"
 #include "load/run/bench_files.h"
 #include "load/run/cache.h"
-#include "load/run/files.h"
 #include "load/run/limit.h"
 #include "load/run/null.h"
 
@@ -224,7 +223,7 @@ static int reads(struct bench *b, struct sluice_err *err)
 	else
 		r = fill(b, err);
 	for (unsigned i = 0; i < b->use && r == 0; i++) {
-		file_drop_cache(b->files.paths[i], b->files.bytes);
+		cache_drop(b->files.paths[i], b->files.bytes);
 		r = bench_stopped(b->job, err);
 	}
 	if (r == 0)

@@ -15,7 +15,7 @@
 #include "base/err.h"
 #include "base/random.h"
 #include "base/util.h"
-#include "load/run/files.h"
+#include "load/run/cache.h"
 
 #define CHUNK (8u << 20) /* for filling and verifying files */
 
@@ -135,7 +135,7 @@ static int all_files(struct bench_files *f, bool read, uint64_t *bytes, struct s
 		if (f->full[i] != read)
 			continue;
 		if (read)
-			file_drop_cache(f->paths[i], f->bytes);
+			cache_drop(f->paths[i], f->bytes);
 		r = each_chunk(f, io, buf, i, read, err);
 		if (r < 0)
 			break;
@@ -193,7 +193,7 @@ static int next(void *arg, unsigned worker, struct load_op *op, struct sluice_er
 /* What the kernel had of the file in memory; a file that was written may be all there. */
 static void drop_cache(struct bench_source *s, unsigned file)
 {
-	int64_t left = file_drop_cache(s->files->paths[file], s->files->bytes);
+	int64_t left = cache_drop(s->files->paths[file], s->files->bytes);
 
 	if (left < 0)
 		s->unknown = left;

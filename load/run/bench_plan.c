@@ -12,7 +12,6 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "load/run/bench.h"
-#include "load/run/files.h"
 #include "load/run/limit.h"
 #include "load/run/null.h"
 #include "load/run/pool.h"

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "load/run/cache.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/util.h"
 #include "load/run/null.h"
 
 const char *cache_memory_behind(const struct sluice_path_info *p)
@@ -43,4 +46,22 @@ void cache_describe(char out[CACHE_TEXT], const struct cache_facts *f)
 		snprintf(out, CACHE_TEXT, "used, flushed within the time");
 	else
 		snprintf(out, CACHE_TEXT, "used, not flushed: not the device's speed");
+}
+
+int64_t cache_drop(const char *path, uint64_t len)
+{
+	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int64_t left = 0;
+
+	if (fd < 0)
+		return -errno;
+	/* Dirty pages cannot be dropped; a page just in use may need a second try. */
+	fdatasync(fd);
+	for (int i = 0; i < 3; i++) {
+		posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+		left = sluice_probe_resident(fd, 0, len);
+		if (left <= 0)
+			break;
+	}
+	return left;
 }

@@ -28,4 +28,10 @@ void cache_describe(char out[CACHE_TEXT], const struct cache_facts *f);
 /* For cache_facts.memory. */
 const char *cache_memory_behind(const struct sluice_path_info *p);
 
+/*
+ * Push @path out of the page cache.  Returns how many of its @len bytes are in
+ * there still, or -errno where the kernel does not tell.
+ */
+int64_t cache_drop(const char *path, uint64_t len);
+
 #endif

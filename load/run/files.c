@@ -212,21 +212,3 @@ uint64_t io_job_default_size(const struct io_job *job)
 		size = min_u64(size, memory / 4 / workers);
 	return max_u64(align_down(size, 1u << 20), 1u << 20);
 }
-
-int64_t file_drop_cache(const char *path, uint64_t len)
-{
-	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
-	int64_t left = 0;
-
-	if (fd < 0)
-		return -errno;
-	/* Dirty pages cannot be dropped; a page just in use may need a second try. */
-	fdatasync(fd);
-	for (int i = 0; i < 3; i++) {
-		posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-		left = sluice_probe_resident(fd, 0, len);
-		if (left <= 0)
-			break;
-	}
-	return left;
-}

@@ -48,10 +48,4 @@ int files_room(const struct io_job *job, const struct job_file *files, struct sl
 /* Is there memory for the buffers of all workers?  -ENOMEM if not. */
 int memory_room(const struct io_job *job, struct sluice_err *err);
 
-/*
- * Push @path out of the page cache.  Returns how many of its @len bytes are in
- * there still, or -errno where the kernel does not tell.
- */
-int64_t file_drop_cache(const char *path, uint64_t len);
-
 #endif

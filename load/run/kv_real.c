@@ -13,8 +13,8 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/run/cache.h"
+#include "load/run/cpu_time.h"
 #include "load/run/kv_result.h"
-#include "load/run/stream_work.h"
 
 #define SLICE_NS     100000000ull  /* how soon a stop is noticed, and progress told */
 #define MOST_PENDING (1u << 16)    /* operations of requests in the flow */
@@ -265,14 +265,11 @@ static void interval_end(struct kv_real *k, uint64_t end_ns)
 {
 	struct kv_result *r = k->r;
 	struct flow_stats f;
-	struct rusage after;
 
-	getrusage(RUSAGE_SELF, &after);
 	flow_get_stats(k->flow, &f);
 	r->storage_bytes[0] = f.bytes_read - k->stats.bytes_read;
 	r->storage_bytes[1] = f.bytes_written - k->stats.bytes_written;
-	r->cpu_user_sec = timeval_sec(&after.ru_utime) - timeval_sec(&k->before.ru_utime);
-	r->cpu_system_sec = timeval_sec(&after.ru_stime) - timeval_sec(&k->before.ru_stime);
+	cpu_time_since(&k->before, &r->cpu_user_sec, &r->cpu_system_sec);
 	r->elapsed_sec = (double)(end_ns - k->begin_ns) / 1e9;
 	r->memory_bytes = kv_cache_memory(k->cache) + kv_load_memory(k->load);
 	kv_result_tiers(r, k->cache);

@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/model/kv_queue.h"
+#include "load/run/cpu_time.h"
 #include "load/run/kv_result.h"
 #include "load/trace/trace.h"
 
@@ -460,11 +461,6 @@ static void clean_up(struct tracer *t)
 	free(t->name);
 }
 
-static double seconds_of(struct timeval tv)
-{
-	return (double)tv.tv_sec + (double)tv.tv_usec / 1e6;
-}
-
 /* The trace from its first row to the end of the file. */
 static int trace(struct tracer *t)
 {
@@ -488,7 +484,7 @@ int kv_run_trace(const struct kv_job *job, struct kv_result *r, struct sluice_er
 {
 	struct tracer t = {.job = job, .params = *job->params, .r = r, .err = err};
 	uint64_t begin = clock_ns();
-	struct rusage before, after;
+	struct rusage before;
 	int e;
 
 	getrusage(RUSAGE_SELF, &before);
@@ -496,9 +492,7 @@ int kv_run_trace(const struct kv_job *job, struct kv_result *r, struct sluice_er
 	if (e == 0)
 		e = trace(&t);
 	clean_up(&t);
-	getrusage(RUSAGE_SELF, &after);
 	r->wall_sec = (double)(clock_ns() - begin) / 1e9;
-	r->cpu_user_sec = seconds_of(after.ru_utime) - seconds_of(before.ru_utime);
-	r->cpu_system_sec = seconds_of(after.ru_stime) - seconds_of(before.ru_stime);
+	cpu_time_since(&before, &r->cpu_user_sec, &r->cpu_system_sec);
 	return e;
 }

@@ -13,7 +13,6 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "load/run/cache.h"
-#include "load/run/files.h"
 #include "load/run/folders.h"
 #include "load/run/limit.h"
 #include "load/run/ram.h"
@@ -206,7 +205,7 @@ static void drop_caches(struct lab *lab)
 {
 	lab->resident = lab->unknown = 0;
 	for (unsigned i = 0; i < lab->job.nr_folders; i++) {
-		int64_t left = file_drop_cache(lab->paths[i], lab->job.file_size);
+		int64_t left = cache_drop(lab->paths[i], lab->job.file_size);
 
 		if (left < 0)
 			lab->unknown = left;

@@ -17,7 +17,6 @@
 #include "base/textfile.h"
 #include "base/util.h"
 #include "load/run/content.h"
-#include "load/run/files.h"
 #include "load/run/place_book.h"
 #include "load/run/ram.h"
 

@@ -7,9 +7,9 @@
 
 #include "base/err.h"
 #include "base/util.h"
+#include "load/run/cpu_time.h"
 #include "load/run/place.h"
 #include "load/run/replay_in.h"
-#include "load/run/stream_work.h"
 
 #define SECOND_NS 1000000000ull
 /* A replay of so many seconds (11 days) goes on, but its last second gets the rest. */
@@ -316,12 +316,9 @@ void replay_count_end(struct replay *p, uint64_t end_ns)
 {
 	struct replay_result *r = p->r;
 	struct flow_stats f;
-	struct rusage after;
 	uint64_t bytes = 0;
 
-	getrusage(RUSAGE_SELF, &after);
-	r->cpu_user_sec = timeval_sec(&after.ru_utime) - timeval_sec(&p->before.ru_utime);
-	r->cpu_system_sec = timeval_sec(&after.ru_stime) - timeval_sec(&p->before.ru_stime);
+	cpu_time_since(&p->before, &r->cpu_user_sec, &r->cpu_system_sec);
 	r->elapsed_sec = seconds(p->begin_ns, end_ns);
 	flow_get_stats(p->flow, &f);
 	r->bytes_written = f.bytes_written;

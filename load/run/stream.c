@@ -14,6 +14,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
+#include "load/run/cpu_time.h"
 #include "load/run/null.h"
 #include "load/run/stream_work.h"
 

@@ -68,9 +68,4 @@ bool stream_stopped(struct stream *s);
 /* Carry out operations until there are no more; @arg is a struct stream_worker. */
 void *stream_work(void *arg);
 
-static inline double timeval_sec(const struct timeval *t)
-{
-	return (double)t->tv_sec + (double)t->tv_usec / 1e6;
-}
-
 #endif

@@ -13,7 +13,6 @@
 #include "base/random.h"
 #include "base/util.h"
 #include "load/run/cache.h"
-#include "load/run/files.h"
 #include "load/run/limit.h"
 #include "load/run/stream.h"
 #include "load/run/sweep_work.h"
@@ -79,7 +78,7 @@ static int get_pool(struct sweep *w, uint32_t memory, const struct pool **ret,
 static void cool(struct sweep *w, struct sweep_sample *m)
 {
 	for (unsigned i = 0; i < w->job->nr_folders; i++) {
-		int64_t left = file_drop_cache(w->paths[i], w->job->io_size);
+		int64_t left = cache_drop(w->paths[i], w->job->io_size);
 
 		if (left < 0)
 			m->unknown = left;
@@ -214,8 +213,7 @@ static int measure(struct sweep *w, unsigned index, uint32_t loop, struct sluice
 	m.elapsed_sec = w->res->earlier_sec + (double)(clock_ns() - w->start_ns) / 1e9;
 	if (!s->read)
 		for (unsigned i = 0; i < w->job->nr_folders; i++)
-			file_drop_cache(w->paths[i],
-					w->job->io_size); /* leave nothing to the next */
+			cache_drop(w->paths[i], w->job->io_size); /* leave nothing to the next */
 	r = add_sample(w, &m, err);
 	if (r == 0 && w->state)
 		r = sweep_state_add(w->state, w->job, &m, err);

@@ -8,7 +8,6 @@
 #include "base/err.h"
 #include "base/size.h"
 #include "base/util.h"
-#include "load/run/files.h"
 #include "load/run/folders.h"
 #include "load/run/limit.h"
 #include "load/run/null.h"

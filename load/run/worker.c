@@ -15,6 +15,8 @@
 #include "base/err.h"
 #include "base/random.h"
 #include "base/util.h"
+#include "load/run/cache.h"
+#include "load/run/cpu_time.h"
 #include "load/run/limit.h"
 #include "load/run/memory.h"
 
@@ -163,7 +165,7 @@ static int check_file(struct worker *w, const struct job_file *f, struct sluice_
 	uint64_t size = w->run->job->io_size, n;
 	int r = 0;
 
-	file_drop_cache(f->path, size);
+	cache_drop(f->path, size);
 	for (uint64_t off = 0; off < size && r == 0; off += n) {
 		n = min_u64(size - off, w->stage_len);
 		memset(w->stage, POISON, n);
@@ -210,15 +212,10 @@ static int prepare_loop(struct worker *w, unsigned loop, struct sluice_err *err)
 			return memory_fill(w, loop_pattern(w, loop), err);
 		return 0;
 	}
-	left = file_drop_cache(loop_file(w, loop)->path, job->io_size);
+	left = cache_drop(loop_file(w, loop)->path, job->io_size);
 	if (loop >= w->run->res->first && w->res->resident >= 0)
 		w->res->resident = left < 0 || left > w->res->resident ? left : w->res->resident;
 	return job->validate ? memory_set(w, POISON, err) : 0;
-}
-
-static double seconds(const struct timeval *from, const struct timeval *to)
-{
-	return (double)(to->tv_sec - from->tv_sec) + (double)(to->tv_usec - from->tv_usec) / 1e6;
 }
 
 /* CPU time of the I/O threads of all workers. */
@@ -235,12 +232,12 @@ static uint64_t library_cpu(const struct run *run)
 
 static void count_cpu(struct run *run)
 {
-	struct rusage now;
+	double user, system;
 
-	getrusage(RUSAGE_SELF, &now);
+	cpu_time_since(&run->before, &user, &system);
 	run->res->library_sec += (double)(library_cpu(run) - run->library_ns) / 1e9;
-	run->res->user_sec += seconds(&run->before.ru_utime, &now.ru_utime);
-	run->res->system_sec += seconds(&run->before.ru_stime, &now.ru_stime);
+	run->res->user_sec += user;
+	run->res->system_sec += system;
 }
 
 /*
