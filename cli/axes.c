@@ -9,7 +9,7 @@
 #include "cli/cli.h"
 #include "cli/how.h"
 #include "cli/space.h"
-#include "load/run/pool.h"
+#include "load/bed/pool.h"
 
 /* As options are called; "requests" and "submit" take words, not flags. */
 static const char *const names[SPACE_KINDS] = {

@@ -17,12 +17,12 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/stop.h"
+#include "load/bed/pool.h"
+#include "load/jobs/bench.h"
+#include "load/jobs/fio.h"
+#include "load/measure/null.h"
 #include "load/report/bench_report.h"
 #include "load/report/result.h"
-#include "load/run/bench.h"
-#include "load/run/fio.h"
-#include "load/run/null.h"
-#include "load/run/pool.h"
 
 #define SIZES_MAX          64
 #define DEFAULT_ITERATIONS 200

@@ -17,11 +17,11 @@
 #include "cli/places.h"
 #include "cli/progress.h"
 #include "cli/stop.h"
+#include "load/jobs/io.h"
+#include "load/measure/null.h"
 #include "load/report/io_report.h"
 #include "load/report/result.h"
 #include "load/report/text.h"
-#include "load/run/io.h"
-#include "load/run/null.h"
 
 struct io_args {
 	struct cli_list folder;

@@ -17,11 +17,11 @@
 #include "cli/progress.h"
 #include "cli/space.h"
 #include "cli/stop.h"
+#include "load/bed/pool.h"
+#include "load/jobs/io.h"
+#include "load/jobs/sweep.h"
 #include "load/report/result.h"
 #include "load/report/sweep_report.h"
-#include "load/run/io.h"
-#include "load/run/pool.h"
-#include "load/run/sweep.h"
 
 #define FOLDERS_MAX 64
 #define VALUES_MAX  64

@@ -19,10 +19,10 @@
 #include "cli/progress.h"
 #include "cli/space.h"
 #include "cli/stop.h"
+#include "load/jobs/io.h"
+#include "load/jobs/tune.h"
 #include "load/report/result.h"
 #include "load/report/tune_report.h"
-#include "load/run/io.h"
-#include "load/run/tune.h"
 
 #define FOLDERS_MAX 64
 #define LOOPS       5 /* of an exhaustive search, unless given */

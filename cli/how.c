@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "load/run/io.h"
-#include "load/run/pool.h"
+#include "load/bed/pool.h"
+#include "load/jobs/io.h"
 
 const struct cli_opt cli_engine_opts[] = {
 	CLI_STR(struct cli_how, engine, 'e', "engine", "NAME", NULL,

@@ -16,7 +16,7 @@
 #include "base/util.h"
 #include "cli/kv_config.h"
 #include "cli/number.h"
-#include "load/run/ram.h"
+#include "load/measure/ram.h"
 #include "load/trace/trace.h"
 
 /* ------------------------------------------------------------------- ranges */

@@ -10,7 +10,7 @@
 #include "cli/how.h"
 #include "cli/kv_problems.h"
 #include "cli/output.h"
-#include "load/run/kv.h"
+#include "load/kv/kv.h"
 
 /* Those of kv-cache.py.  Ranges are checked when all options are known, all of them at once. */
 struct kv_upstream {

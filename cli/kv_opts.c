@@ -3,8 +3,8 @@
 #include <math.h>
 
 #include "cli/kv_args.h"
+#include "load/jobs/io.h"
 #include "load/report/kv_report.h"
-#include "load/run/io.h"
 
 static const char *const log_words[] = {"DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", NULL};
 static const char *const scaler_words[] = {"qos", "capacity", NULL};

@@ -4,7 +4,7 @@
 
 /* Folders on the command line to places where workers work. */
 #include "cli/cli.h"
-#include "load/run/io.h"
+#include "load/jobs/io.h"
 
 #define CLI_PLACES_MAX 1024
 

@@ -9,8 +9,8 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "cli/number.h"
+#include "load/jobs/io.h"
 #include "load/report/replay_report.h"
-#include "load/run/io.h"
 
 #define DEPTH_PACED    1024 /* enough that the pace is the trace's */
 #define DEPTH_FLAT_OUT 64

@@ -8,7 +8,7 @@
 #include "cli/output.h"
 #include "cli/requests.h"
 #include "cli/trace.h"
-#include "load/run/replay.h"
+#include "load/replay/replay.h"
 
 struct replay_args {
 	struct cli_trace_in in;

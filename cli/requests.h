@@ -4,7 +4,7 @@
 
 /* Traces that hold requests, not operations: the model they go through. */
 #include "cli/cli.h"
-#include "load/run/kv_rows.h"
+#include "load/kv/kv_rows.h"
 
 struct cli_requests_args {
 	uint32_t users, gpus, tensor_parallel, conversations, generation;

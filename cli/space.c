@@ -16,7 +16,7 @@
 #include "cli/cli.h"
 #include "cli/how.h"
 #include "cli/json.h"
-#include "load/run/pool.h"
+#include "load/bed/pool.h"
 
 /* Options of ds_io that have one value here, whatever the configuration. */
 enum other_type { FLAG, COUNT, SIZE };

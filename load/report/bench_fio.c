@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fio's numbers beside ours, as text and as JSON. */
+#include "load/jobs/fio.h"
 #include "load/report/bench_report.h"
 #include "load/report/text.h"
-#include "load/run/fio.h"
 
 #define MB 1e6
 

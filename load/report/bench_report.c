@@ -8,11 +8,11 @@
 
 #include "base/size.h"
 #include "base/util.h"
+#include "load/bed/pool.h"
+#include "load/jobs/bench.h"
+#include "load/jobs/io.h"
 #include "load/report/result.h"
 #include "load/report/text.h"
-#include "load/run/bench.h"
-#include "load/run/io.h"
-#include "load/run/pool.h"
 
 #define MB   1e6
 #define BARS 32

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/util.h"
+#include "load/bed/pool.h"
 #include "load/report/csv.h"
 #include "load/report/result.h"
-#include "load/run/pool.h"
 
 struct result_row {
 	const struct run_series *s;

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "load/run/blocks.h"
+#include "load/measure/blocks.h"
 
 /* What every job begins with, after lines of its own about where it comes from; @bytes of a file.
  */

@@ -7,8 +7,8 @@
 
 #include "base/size.h"
 #include "base/util.h"
+#include "load/jobs/io.h"
 #include "load/report/text.h"
-#include "load/run/io.h"
 
 #define GIB ((double)(1u << 30))
 

@@ -8,11 +8,11 @@
 #include "base/random.h"
 #include "base/size.h"
 #include "base/util.h"
+#include "load/bed/pool.h"
+#include "load/jobs/io.h"
+#include "load/measure/null.h"
 #include "load/report/io_report.h"
 #include "load/report/text.h"
-#include "load/run/io.h"
-#include "load/run/null.h"
-#include "load/run/pool.h"
 
 /* ------------------------------------------------------------------- series */
 

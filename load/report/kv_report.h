@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "load/run/kv.h"
+#include "load/kv/kv.h"
 
 struct result;
 struct result_target;

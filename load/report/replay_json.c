@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "base/util.h"
+#include "load/jobs/io.h"
 #include "load/report/replay_report.h"
 #include "load/report/result.h"
 #include "load/report/text.h"
-#include "load/run/io.h"
 
 const char *const replay_layout_words[] = {"files", "hashed", "slab", NULL};
 const char *const replay_missing_words[] = {"create", "skip", "fail", NULL};

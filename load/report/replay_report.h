@@ -6,8 +6,8 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "load/replay/replay.h"
 #include "load/report/result.h"
-#include "load/run/replay.h"
 
 extern const char *const replay_layout_words[];  /* NULL at the end */
 extern const char *const replay_missing_words[]; /* NULL at the end */

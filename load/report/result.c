@@ -9,12 +9,12 @@
 #include <sluice/version.h>
 
 #include "base/util.h"
+#include "load/bed/pool.h"
+#include "load/jobs/io.h"
 #include "load/report/bench_report.h"
 #include "load/report/io_report.h"
 #include "load/report/machine.h"
 #include "load/report/text.h"
-#include "load/run/io.h"
-#include "load/run/pool.h"
 
 void result_init(struct result *r, const char *command)
 {

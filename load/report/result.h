@@ -15,7 +15,7 @@
 
 #include <sluice/probe.h>
 
-#include "load/run/series.h"
+#include "load/measure/series.h"
 
 struct result_target {
 	const char *folder;

@@ -10,11 +10,11 @@
 
 #include "base/err.h"
 #include "base/util.h"
+#include "load/jobs/io.h"
+#include "load/jobs/space.h"
+#include "load/jobs/sweep.h"
 #include "load/report/bench_report.h"
 #include "load/report/sweep_report.h"
-#include "load/run/io.h"
-#include "load/run/space.h"
-#include "load/run/sweep.h"
 
 /* Is there anything in it?  -errno when it cannot be read. */
 static int folder_used(const char *dir)

@@ -9,13 +9,13 @@
 
 #include "base/size.h"
 #include "base/util.h"
+#include "load/bed/pool.h"
+#include "load/jobs/io.h"
+#include "load/jobs/sweep.h"
+#include "load/measure/limit.h"
 #include "load/report/bench_report.h"
 #include "load/report/result.h"
 #include "load/report/text.h"
-#include "load/run/io.h"
-#include "load/run/limit.h"
-#include "load/run/pool.h"
-#include "load/run/sweep.h"
 
 #define GIB  ((double)(1u << 30))
 #define BEST 10

@@ -12,9 +12,9 @@
 
 #include "base/size.h"
 #include "base/util.h"
+#include "load/jobs/tune.h"
 #include "load/report/sweep_report.h"
 #include "load/report/text.h"
-#include "load/run/tune.h"
 
 #define GIB ((double)(1u << 30))
 

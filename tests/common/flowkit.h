@@ -3,8 +3,8 @@
 #define SLUICE_TESTS_FLOWKIT_H
 
 /* A flow with its places for a test, and small words for chains. */
-#include "load/run/content.h"
-#include "load/run/flow.h"
+#include "load/object/content.h"
+#include "load/object/flow.h"
 #include "tests/common/t.h"
 
 enum { FK_DONE = 4096, FK_PLACES = 8 };

@@ -8,7 +8,7 @@
  */
 #include <stdatomic.h>
 
-#include "load/run/kv_real.h"
+#include "load/kv/kv_real.h"
 
 struct kvrun_op {
 	uint8_t type, tier, to, kind, phase;

@@ -4,7 +4,7 @@
 
 #include "base/random.h"
 #include "base/util.h"
-#include "load/run/place.h"
+#include "load/object/place.h"
 #include "tests/common/flowkit.h"
 
 #define SIZE (MIB(3) + 777)

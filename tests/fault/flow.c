@@ -13,7 +13,7 @@
 #include <sys/statvfs.h>
 
 #include "base/random.h"
-#include "load/run/place.h"
+#include "load/object/place.h"
 #include "tests/common/flowkit.h"
 #include "tests/common/mounts.h"
 

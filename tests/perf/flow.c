@@ -17,8 +17,8 @@
 #include <stdbool.h>
 #include <unistd.h>
 
-#include "load/run/content.h"
-#include "load/run/flow.h"
+#include "load/object/content.h"
+#include "load/object/flow.h"
 
 #include "measure.h"
 

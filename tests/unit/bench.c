@@ -4,9 +4,9 @@
 
 #include "base/util.h"
 #include "common/t.h"
+#include "load/jobs/bench.h"
 #include "load/report/bench_report.h"
 #include "load/report/result.h"
-#include "load/run/bench.h"
 
 static const uint64_t sizes[] = {4096};
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What objects hold: the same for the same key and seed, and no two blocks alike. */
-#include "load/run/content.h"
+#include "load/object/content.h"
 
 #include "tests/common/t.h"
 

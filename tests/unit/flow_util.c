@@ -2,7 +2,7 @@
 /* Parts of a flow: spans of time, heaps, ledgers, labels, names of files. */
 #include "base/random.h"
 #include "base/util.h"
-#include "load/run/flow_in.h"
+#include "load/object/flow_in.h"
 #include "tests/common/t.h"
 
 /* ------------------------------------------------------------------- spans */

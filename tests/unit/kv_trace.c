@@ -6,7 +6,7 @@
 #include "base/util.h"
 #include "common/kvparams.h"
 #include "common/t.h"
-#include "load/run/kv.h"
+#include "load/kv/kv.h"
 #include "load/trace/trace.h"
 
 #define SEC 1000000000ull

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whose files are whose: folders and slabs that are refused, emptied, kept and taken over. */
-#include "load/run/place.h"
+#include "load/object/place.h"
 
 #include <fcntl.h>
 #include <signal.h>

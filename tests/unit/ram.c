@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 
 #include "base/util.h"
-#include "load/run/ram.h"
+#include "load/measure/ram.h"
 #include "tests/common/t.h"
 
 static char root[4096];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of objects against an array of them, with the order of their last use. */
-#include "load/run/replay_keys.h"
+#include "load/replay/replay_keys.h"
 
 #include "base/random.h"
 #include "tests/common/t.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When rows are due and how far a replay is behind, by a clock of the test's own. */
-#include "load/run/replay_pace.h"
+#include "load/replay/replay_pace.h"
 
 #include "tests/common/t.h"
 

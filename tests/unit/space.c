@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The configurations of sweep and tune: their number, order, meaning and names. */
-#include "load/run/space.h"
+#include "load/jobs/space.h"
 #include "base/util.h"
 #include "common/t.h"
-#include "load/run/pool.h"
+#include "load/bed/pool.h"
 
 static void upstreams_spaces_have_their_sizes(void **state)
 {

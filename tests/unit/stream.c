@@ -16,7 +16,7 @@
 
 #include "base/random.h"
 #include "base/util.h"
-#include "load/run/stream.h"
+#include "load/stream/stream.h"
 
 #define LEN      65536u
 #define NR_FILES 3

@@ -4,8 +4,8 @@
 
 #include "base/util.h"
 #include "common/t.h"
+#include "load/jobs/tune.h"
 #include "load/report/tune_report.h"
-#include "load/run/tune.h"
 
 #define POINTS 8
 

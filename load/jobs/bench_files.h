@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_RUN_BENCH_FILES_H
+#define SLUICE_RUN_BENCH_FILES_H
+
+/*
+ * The tensors of a bench job on disk, and the source of operations on them.  What a
+ * file holds is known from its number, and from how often it was written where
+ * that is clear, so that whatever is read can be checked.
+ */
+#include "base/random.h"
+#include "load/bed/pool.h"
+#include "load/jobs/bench.h"
+#include "load/stream/stream.h"
+
+struct bench_files {
+	const struct bench_job *job;
+	const char *dir;
+	uint64_t size;  /* of one operation */
+	uint64_t bytes; /* of one file */
+	unsigned nr;
+	char **paths;
+	uint64_t *version; /* of the content: how often it was written */
+	bool *full;        /* has all its bytes */
+	bool direct;       /* O_DIRECT is used on them */
+};
+
+/* Make @nr empty files.  bench_files_fini() is due either way, and removes them. */
+int bench_files_init(struct bench_files *f, const struct bench_job *job, const char *dir,
+		     uint64_t size, struct sluice_err *err);
+void bench_files_fini(struct bench_files *f);
+/* Write those that are not full; *@written is increased. */
+int bench_files_fill(struct bench_files *f, uint64_t *written, struct sluice_err *err);
+/* Read all full ones back and compare; *@verified is increased. */
+int bench_files_verify(struct bench_files *f, uint64_t *verified, struct sluice_err *err);
+
+struct bench_source {
+	const struct bench_job *job;
+	struct bench_files *files;
+	const struct pool *pool;
+	bool read;         /* unless the job mixes */
+	unsigned nr_files; /* in use */
+	uint64_t issued;
+	struct sluice_random random;
+	int64_t resident; /* most bytes found in the page cache before a read */
+	int64_t unknown;  /* -errno where the kernel does not tell */
+	_Atomic uint64_t verified;
+};
+
+/* The hooks and the state as an op_source. */
+struct op_source bench_source(struct bench_source *s);
+
+/* Give up as the job's stop says: -ECANCELED. */
+int bench_stopped(const struct bench_job *job, struct sluice_err *err);
+
+#endif

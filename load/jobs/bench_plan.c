@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a bench job will do and need, before it does anything. */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include "base/err.h"
+#include "base/size.h"
+#include "base/util.h"
+#include "load/bed/pool.h"
+#include "load/jobs/bench.h"
+#include "load/measure/limit.h"
+#include "load/measure/null.h"
+#include "load/measure/ram.h"
+
+#define MAX_ON_DISK (2ull << 30) /* tensors of one size, unless the job says how many */
+/* The same of a job that ends by time, per second: making files must not take longer than it. */
+#define LEAST_ON_DISK   (512ull << 20)
+#define ON_DISK_PER_SEC (128ull << 20)
+#define FILES_PER_SEC   256
+#define LEAST_FILES     1024
+#define DEFAULT_SPAN    (1ull << 30)  /* of the file for random access */
+#define RESERVE         (16ull << 20) /* directories, metadata */
+
+static uint64_t whole(double v)
+{
+	return v < 9e18 ? (uint64_t)v : UINT64_MAX / 2;
+}
+
+/* As many as a job by time makes; others have one per iteration. */
+static uint64_t files_by_time(const struct bench_job *job, uint64_t size)
+{
+	uint64_t sec = job->runtime_ns / 1000000000;
+	uint64_t bytes = min_u64(max_u64(sec * ON_DISK_PER_SEC, LEAST_ON_DISK), MAX_ON_DISK);
+
+	return min_u64(bytes / size, max_u64(sec * FILES_PER_SEC, LEAST_FILES));
+}
+
+unsigned bench_nr_files(const struct bench_job *job, uint64_t size)
+{
+	uint64_t nr = job->files;
+
+	if (job->random)
+		return 1;
+	if (!nr)
+		nr = max_u64(job->runtime_ns ? files_by_time(job, size)
+					     : min_u64(MAX_ON_DISK / size, job->iterations),
+			     job->in_flight);
+	return (unsigned)max_u64(min_u64(nr, 100000), 1);
+}
+
+uint64_t bench_turn_ns(const struct bench_job *job, uint64_t size, uint64_t n)
+{
+	return whole(ceil((double)n * (double)size / (double)job->rate * 1e9));
+}
+
+static uint64_t bytes_on_disk(const struct bench_job *job, uint64_t size)
+{
+	return job->random ? job->span / size * size : bench_nr_files(job, size) * size;
+}
+
+static uint64_t largest(const struct bench_job *job)
+{
+	uint64_t most = 0;
+
+	for (unsigned i = 0; i < job->nr_sizes; i++)
+		most = max_u64(most, job->sizes[i]);
+	return most;
+}
+
+/* --------------------------------------------------------------------- plan */
+
+/* Without a measurement: what devices of the kind do, cautiously. */
+static void assume_speed(const struct bench_job *job, struct bench_plan *p)
+{
+	struct sluice_path_info info = {.size = sizeof(info)};
+	bool known = sluice_probe_path(job->folder, &info, NULL) == 0 && info.has_device;
+
+	if (job->limit) {
+		p->speed = (double)job->limit;
+		snprintf(p->speed_how, sizeof(p->speed_how), "as --limit says");
+	} else if (known && info.device.rotational && *info.device.model) {
+		/* virtual disks say so too, and have no model */
+		p->speed = 150e6;
+		snprintf(p->speed_how, sizeof(p->speed_how), "assumed for a rotating disk");
+	} else {
+		p->speed = 1e9;
+		snprintf(p->speed_how, sizeof(p->speed_how), "assumed; --limit knows better");
+	}
+	if (job->rate && (double)job->rate < p->speed) {
+		p->speed = (double)job->rate;
+		snprintf(p->speed_how, sizeof(p->speed_how), "as --rate says");
+	}
+}
+
+/* Bytes that one series moves at most, and about how long that takes. */
+static double series_bytes(const struct bench_job *job, const struct bench_plan *p, uint64_t size,
+			   double *sec)
+{
+	double bytes = (double)(job->iterations + job->warmup) * (double)size;
+	double max = (double)(job->runtime_ns ? job->runtime_ns : job->max_ns) / 1e9;
+
+	if (job->runtime_ns) /* what is in flight at the end is moved, too */
+		bytes = max * p->speed + (job->warmup + job->in_flight) * (double)size;
+	*sec = bytes / p->speed;
+	if (max > 0)
+		*sec = fmin(*sec, max);
+	return bytes;
+}
+
+/* Of @bytes in operations of @size, those of a kind that @share of them is of, at most. */
+static double share_of(double bytes, uint64_t size, double share)
+{
+	double ops = bytes / (double)size;
+
+	/* A mix is drawn: three standard deviations more is as good as never. */
+	if (share > 0 && share < 1)
+		ops = fmin(ops, ops * share + 3 * sqrt(ops * share * (1 - share)) + 1);
+	else
+		ops *= share;
+	return ops * (double)size;
+}
+
+/* fio does each series twice, in files that it makes first where they are read or written over. */
+static void plan_fio(const struct bench_job *job, struct bench_plan *p, double writes, double reads,
+		     double on_disk)
+{
+	unsigned fills = job->rwmix ? 1 : (unsigned)job->read + (job->write && job->overwrite);
+
+	p->write_bytes += whole(2 * writes + fills * on_disk);
+	p->read_bytes += whole(2 * reads);
+	p->seconds += (2 * (writes + reads) + fills * on_disk) / p->speed;
+}
+
+static void plan_size(const struct bench_job *job, struct bench_plan *p, uint64_t size)
+{
+	bool first_fills = job->overwrite || !job->write;
+	double sec, bytes = series_bytes(job, p, size, &sec),
+		    on_disk = (double)bytes_on_disk(job, size);
+	double share = job->rwmix ? job->rwmix / 100.0 : 1;
+	double reads = job->read ? share_of(bytes, size, share) : 0;
+	double writes = job->write ? share_of(bytes, size, job->rwmix ? 1 - share : 1) : 0;
+
+	if (engine_is_null(job->opts.engine))
+		reads = writes = 0;
+	p->nr_series += job->rwmix ? 2 : (unsigned)job->read + job->write;
+	p->space = max_u64(p->space, bytes_on_disk(job, size));
+	p->read_bytes += whole(reads);
+	p->write_bytes += whole(writes + (first_fills ? on_disk : 0));
+	p->seconds += sec * (job->rwmix ? 1 : (double)job->read + job->write) +
+		      (first_fills ? on_disk / p->speed : 0);
+	if (job->verify && writes > 0) {
+		p->read_bytes += whole(on_disk);
+		p->seconds += on_disk / p->speed;
+	}
+	if (job->compare_fio)
+		plan_fio(job, p, writes, reads, on_disk);
+}
+
+/* On a file of its own, in each direction that the job has. */
+static void plan_limit(const struct bench_job *job, struct bench_plan *p)
+{
+	p->space = max_u64(p->space, LIMIT_FILE);
+	p->limit_bytes = job->write ? limit_most_written(p->write_bytes) : 0;
+	p->write_bytes += LIMIT_FILE + p->limit_bytes;
+	if (job->read)
+		p->read_bytes += whole(LIMIT_SEC * p->speed);
+	p->seconds += LIMIT_SEC * ((double)job->read + job->write);
+}
+
+void bench_plan(const struct bench_job *job, struct bench_plan *p)
+{
+	bool moves = !engine_is_null(job->opts.engine);
+
+	*p = (struct bench_plan){.open_ended =
+					 job->runtime_ns && job->write && !job->rate && moves};
+	assume_speed(job, p);
+	for (unsigned i = 0; i < job->nr_sizes; i++)
+		plan_size(job, p, job->sizes[i]);
+	p->memory = largest(job) * job->in_flight;
+	if (job->compare_fio)
+		p->space *= 2;
+	if (job->measure_limit && !job->limit && moves)
+		plan_limit(job, p);
+}
+
+/* -------------------------------------------------------------------- check */
+
+static int check_folder(const char *folder, struct sluice_err *err)
+{
+	struct stat st;
+
+	if (stat(folder, &st) < 0)
+		return sluice_fail(err, -EINVAL, "folder: %s: %s", folder, sluice_strerror(errno));
+	if (!S_ISDIR(st.st_mode))
+		return sluice_fail(err, -EINVAL, "folder: %s is not a directory", folder);
+	if (access(folder, W_OK | X_OK) < 0)
+		return sluice_fail(err, -EINVAL, "folder: %s cannot be written to: %s", folder,
+				   sluice_strerror(errno));
+	return 0;
+}
+
+/* At its rate a series must come to an operation before its time is over. */
+static int check_rate(const struct bench_job *job, uint64_t size, struct sluice_err *err)
+{
+	uint64_t max_ns = job->runtime_ns ? job->runtime_ns : job->max_ns;
+	char a[SLUICE_SIZE_TEXT], b[SLUICE_SIZE_TEXT];
+
+	if (!job->rate || !max_ns || bench_turn_ns(job, size, 1) < max_ns)
+		return 0;
+	return sluice_fail(
+		err, -EINVAL,
+		"rate: at %s per second a tensor of %s takes %.1f s, but a series %.1f s%s",
+		sluice_size_exact(a, job->rate), sluice_size_exact(b, size),
+		(double)bench_turn_ns(job, size, 1) / 1e9, (double)max_ns / 1e9,
+		job->runtime_ns ? "" : "; give --iterations or --runtime");
+}
+
+static int check_settings(const struct bench_job *job, struct sluice_err *err)
+{
+	char a[SLUICE_SIZE_TEXT], b[SLUICE_SIZE_TEXT];
+
+	if (!job->nr_sizes || (!job->iterations && !job->runtime_ns) || !job->in_flight ||
+	    (!job->write && !job->read))
+		return sluice_fail(err, -EINVAL,
+				   "a job needs a size, an iteration and a direction");
+	for (unsigned i = 0; i < job->nr_sizes; i++) {
+		for (unsigned k = 0; k < i; k++)
+			if (job->sizes[i] == job->sizes[k])
+				return sluice_fail(err, -EINVAL, "sizes: %s is there twice",
+						   sluice_size_exact(a, job->sizes[i]));
+		if (check_rate(job, job->sizes[i], err) < 0)
+			return -EINVAL;
+		if (job->random && job->span && job->sizes[i] > job->span)
+			return sluice_fail(err, -EINVAL, "span: %s is less than a tensor of %s",
+					   sluice_size_exact(a, job->span),
+					   sluice_size_exact(b, job->sizes[i]));
+		if (!job->random && job->verify &&
+		    bench_nr_files(job, job->sizes[i]) < job->in_flight)
+			return sluice_fail(
+				err, -EINVAL,
+				"files: %u are too few to verify %u operations at a time",
+				job->files, job->in_flight);
+	}
+	return 0;
+}
+
+static uint64_t free_space(const char *folder)
+{
+	struct statvfs v;
+
+	if (statvfs(folder, &v) < 0 || !v.f_blocks)
+		return UINT64_MAX; /* it does not say */
+	return (uint64_t)v.f_bavail * v.f_frsize;
+}
+
+static int check_room(const struct bench_job *job, struct sluice_err *err)
+{
+	char need[SLUICE_SIZE_TEXT], have[SLUICE_SIZE_TEXT];
+	uint64_t room = free_space(job->folder), memory = ram_available();
+	struct bench_plan plan;
+
+	bench_plan(job, &plan);
+	if (plan.space + RESERVE > room)
+		return sluice_fail(err, -EINVAL,
+				   "%s: not enough free space: %s needed, %s available",
+				   job->folder, sluice_size_format(need, plan.space + RESERVE),
+				   sluice_size_format(have, room));
+	if (memory && job->memory != POOL_GPU && plan.memory > memory)
+		return sluice_fail(
+			err, -EINVAL, "not enough memory: %s needed for buffers, %s available",
+			sluice_size_format(need, plan.memory), sluice_size_format(have, memory));
+	return 0;
+}
+
+/* What the job leaves open, as much of it as there is room for. */
+static void choose(struct bench_job *job)
+{
+	uint64_t room = free_space(job->folder), most = largest(job);
+
+	/* A file that is read meanwhile, or of which a part is written, has to be there. */
+	job->overwrite |= job->random || job->rwmix;
+	job->open_once |= job->random;
+	if (job->random && !job->span) {
+		job->span = max_u64(DEFAULT_SPAN, 16 * most);
+		if (room / 2 < job->span)
+			job->span = max_u64(align_down(room / 2, 1u << 20), most);
+	}
+	if (!job->random && !job->files && room != UINT64_MAX &&
+	    bench_nr_files(job, most) * most > room / 2)
+		job->files = (uint32_t)max_u64(min_u64(room / 2 / most, 100000), job->in_flight);
+}
+
+int bench_check(struct bench_job *job, struct sluice_err *err)
+{
+	struct sluice_io *io;
+	int r = check_folder(job->folder, err);
+
+	if (r == 0)
+		r = check_settings(job, err);
+	if (r < 0)
+		return r;
+	if (job->memory == POOL_GPU) {
+		r = pool_gpu_check(err);
+		if (r < 0)
+			return r;
+	}
+	choose(job);
+	r = check_room(job, err);
+	if (r < 0)
+		return r;
+	r = sluice_open(&io, &job->opts, err); /* the library knows its own ranges */
+	return r < 0 ? r : sluice_close(io, err);
+}

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The files and buffers of lab.h, and one configuration after the other on them. */
+#include "load/jobs/lab.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/size.h"
+#include "base/util.h"
+#include "load/bed/folders.h"
+#include "load/measure/cache.h"
+#include "load/measure/limit.h"
+#include "load/measure/ram.h"
+#include "load/stream/stream.h"
+
+#define CHUNK  (8u << 20)
+#define WARMUP (1u << 20) /* an operation that does not count: threads are awake, pages there */
+
+/* -------------------------------------------------------------------- check */
+
+int lab_check(const struct lab_job *job, struct sluice_err *err)
+{
+	uint64_t have = ram_available(), need = 0;
+	char need_text[SLUICE_SIZE_TEXT], have_text[SLUICE_SIZE_TEXT];
+	int r = folders_check(job->folders, job->nr_folders, job->file_size, err);
+
+	if (r < 0)
+		return r;
+	if (__builtin_mul_overflow(job->op_size, (uint64_t)job->nr_folders, &need) ||
+	    (have && need > have / 10 * 9))
+		return sluice_fail(
+			err, -EINVAL, "not enough memory: %s needed for buffers, %s available",
+			sluice_size_format(need_text, need), sluice_size_format(have_text, have));
+	return 0;
+}
+
+/* --------------------------------------------------------------------- open */
+
+static int fill(struct lab *lab, struct sluice_io *io, void *buf, unsigned i,
+		struct sluice_err *err)
+{
+	const struct lab_job *job = &lab->job;
+	struct sluice_file *file;
+	int r = sluice_file_open(&file, io, lab->paths[i], O_RDWR | O_CREAT | O_EXCL, 0600, err);
+	uint64_t n;
+
+	for (uint64_t off = 0; r == 0 && off < job->file_size; off += n) {
+		int64_t moved;
+
+		n = min_u64(CHUNK, job->file_size - off);
+		sluice_pattern_fill(buf, n, job->seed + i, off);
+		moved = sluice_pwrite(file, buf, n, off, err);
+		if (moved < 0)
+			return (int)moved;
+		lab->written += n;
+		if (job->stop && atomic_load(job->stop))
+			return sluice_fail(err, -ECANCELED, "interrupted");
+		if (job->progress)
+			job->progress(job->progress_arg, lab->written,
+				      job->nr_folders * job->file_size);
+	}
+	return r < 0 ? r : sluice_file_close(file, err);
+}
+
+static int make_place(struct lab *lab, unsigned i, struct sluice_err *err)
+{
+	const char *folder = lab->job.folders[i];
+	char *dir;
+
+	if (asprintf(&dir, "%s/sluice-lab-XXXXXX", folder) < 0)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	if (!mkdtemp(dir)) {
+		int r = sluice_fail(err, -errno, "%s: cannot make a folder in it: %s", folder,
+				    sluice_strerror(errno));
+
+		free(dir);
+		return r;
+	}
+	lab->dirs[i] = dir;
+	if (asprintf(&lab->paths[i], "%s/data", dir) < 0) {
+		lab->paths[i] = NULL;
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	}
+	lab->info[i].size = sizeof(lab->info[i]);
+	sluice_probe_path(dir, &lab->info[i], NULL);
+	lab->direct[i] = lab->info[i].direct;
+	return 0;
+}
+
+int lab_fill(struct lab *lab, struct sluice_err *err)
+{
+	uint64_t start = clock_ns();
+	struct sluice_io *io;
+	void *buf;
+	int r = sluice_open(&io, NULL, err);
+
+	if (r < 0)
+		return r;
+	r = sluice_buf_alloc(&buf, io, CHUNK, 0, NULL, err);
+	for (unsigned i = 0; i < lab->job.nr_folders && r == 0; i++)
+		r = fill(lab, io, buf, i, err);
+	sluice_close(io, NULL);
+	lab->fill_sec = (double)(clock_ns() - start) / 1e9;
+	return r;
+}
+
+int lab_open(struct lab *lab, const struct lab_job *job, struct sluice_err *err)
+{
+	int r = 0;
+
+	*lab = (struct lab){.job = *job};
+	lab->dirs = calloc(job->nr_folders, sizeof(*lab->dirs));
+	lab->paths = calloc(job->nr_folders, sizeof(*lab->paths));
+	lab->direct = calloc(job->nr_folders, sizeof(*lab->direct));
+	lab->info = calloc(job->nr_folders, sizeof(*lab->info));
+	if (!lab->dirs || !lab->paths || !lab->direct || !lab->info)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	sluice_random_seed(&lab->random, job->seed);
+	for (unsigned i = 0; i < job->nr_folders && r == 0; i++)
+		r = make_place(lab, i, err);
+	return r;
+}
+
+void lab_close(struct lab *lab)
+{
+	for (unsigned i = 0; i < lab->job.nr_folders; i++) {
+		if (lab->paths && lab->paths[i])
+			unlink(lab->paths[i]);
+		if (lab->dirs && lab->dirs[i])
+			rmdir(lab->dirs[i]);
+		free(lab->paths ? lab->paths[i] : NULL);
+		free(lab->dirs ? lab->dirs[i] : NULL);
+	}
+	for (unsigned i = 0; i <= POOL_GPU; i++)
+		if (lab->pools[i].nr)
+			pool_close(&lab->pools[i]);
+	free(lab->paths);
+	free(lab->dirs);
+	free(lab->direct);
+	free(lab->info);
+	*lab = (struct lab){.turn = 0};
+}
+
+static int need_pool(struct lab *lab, uint32_t memory, struct sluice_err *err)
+{
+	struct pool *p = &lab->pools[memory];
+	int r;
+
+	if (p->nr)
+		return 0;
+	r = pool_open(p, memory, lab->job.op_size, lab->job.nr_folders, lab->job.huge,
+		      lab->job.lock, err);
+	if (r < 0) {
+		p->nr = 0;
+		return r;
+	}
+	/* Written back is what the file holds, or other parts of the same pattern. */
+	for (unsigned i = 0; i < p->nr && r == 0; i++)
+		r = pool_fill(p, pool_buf(p, i), p->len, lab->job.seed + i, 0, err);
+	return r;
+}
+
+/* -------------------------------------------------------------------- probe */
+
+struct probe {
+	struct lab *lab;
+	bool read;
+	unsigned ops;
+	unsigned *done; /* per worker */
+};
+
+static int next(void *arg, unsigned worker, struct load_op *op, struct sluice_err *err)
+{
+	struct probe *p = arg;
+	const struct lab_job *job = &p->lab->job;
+	uint64_t places = job->file_size / job->op_size;
+
+	(void)err;
+	if (p->done[worker] > p->ops)
+		return 0;
+	*op = (struct load_op){
+		.read = p->read,
+		.warmup = p->done[worker] == 0,
+		.file = worker,
+		.len = job->op_size,
+		.offset = sluice_random_below(&p->lab->random, places) * job->op_size,
+	};
+	if (op->warmup)
+		op->len = min_u64(WARMUP, op->len);
+	p->done[worker]++;
+	return 1;
+}
+
+uint64_t lab_probe_bytes(const struct lab_job *job, unsigned ops)
+{
+	return job->nr_folders * (job->op_size * ops + min_u64(WARMUP, job->op_size));
+}
+
+static void drop_caches(struct lab *lab)
+{
+	lab->resident = lab->unknown = 0;
+	for (unsigned i = 0; i < lab->job.nr_folders; i++) {
+		int64_t left = cache_drop(lab->paths[i], lab->job.file_size);
+
+		if (left < 0)
+			lab->unknown = left;
+		else if (left > lab->resident)
+			lab->resident = left;
+	}
+}
+
+static void describe(struct lab *lab, struct run_series *s, const struct sluice_opts *opts)
+{
+	struct cache_facts f = {
+		.read = s->read,
+		.engine = s->stats.engine,
+		.memory = cache_memory_behind(&lab->info[0]),
+		.direct = s->stats.blocks_direct && !s->stats.blocks_buffered,
+		.resident = lab->resident,
+		.unknown = lab->unknown,
+		.size = lab->job.file_size,
+		.durable = opts->durability != SLUICE_DURABLE_NONE,
+	};
+
+	cache_describe(s->cache, &f);
+}
+
+/*
+ * Add a probe to what is known of its configuration; its time comes behind what there
+ * is.  A probe has few operations, so all of them are among its samples.
+ */
+static int add(struct run_series *sum, const struct run_series *one)
+{
+	uint64_t before = (uint64_t)(sum->sec * 1e9);
+	int r = sum->hist ? 0 : series_init(sum);
+
+	for (uint32_t i = 0; i < one->nr_samples && r == 0; i++) {
+		const struct series_sample *s = &one->samples[i];
+
+		r = series_add(sum, s->bytes, s->latency_ns, before + s->end_ns, s->key);
+	}
+	sum->warmup_bytes += one->warmup_bytes;
+	sum->ways |= one->ways;
+	sum->no_storage = one->no_storage;
+	sum->sec += one->sec;
+	sum->user_sec += one->user_sec;
+	sum->system_sec += one->system_sec;
+	sum->library_sec += one->library_sec;
+	sum->run_bytes += one->run_bytes;
+	sum->stats = one->stats;
+	sum->file = one->file;
+	sum->buf = one->buf;
+	sum->partial |= one->partial;
+	snprintf(sum->cache, sizeof(sum->cache), "%s", one->cache);
+	return r;
+}
+
+int lab_probe(struct lab *lab, const struct sluice_opts *opts, uint32_t memory, bool read,
+	      unsigned ops, struct run_series *sum, struct lab_numbers *last,
+	      struct sluice_err *err)
+{
+	CLEANUP_FREE unsigned *done = calloc(lab->job.nr_folders, sizeof(*done));
+	struct probe p = {.lab = lab, .read = read, .ops = ops, .done = done};
+	struct run_series one = {.read = read};
+	struct stream_job stream = {
+		.source = {.next = next, .arg = &p},
+		.files = (const char *const *)lab->paths,
+		.nr_files = lab->job.nr_folders,
+		.workers = lab->job.nr_folders,
+		.depth = 1,
+		.opts = *opts,
+		.pool = &lab->pools[memory],
+		.nr_series = 1,
+		.seed = lab->job.seed + lab->turn++,
+		.stop = lab->job.stop,
+	};
+	struct stat_summary latency;
+	bool exact;
+	int r = done ? need_pool(lab, memory, err) : sluice_fail(err, -ENOMEM, "out of memory");
+
+	if (r < 0)
+		return r;
+	if (read)
+		drop_caches(lab);
+	r = run_stream(&stream, &one, err);
+	one.read = read;
+	lab->written += series_wear(&one);
+	describe(lab, &one, opts);
+	if (r == 0 && last) {
+		*last = (struct lab_numbers){.speed = series_speed(&one),
+					     .cpu = series_cpu_per_gib(&one)};
+		if (series_latency(&one, &latency, &exact) == 0)
+			last->p99 = latency.percentile[STAT_P99];
+	}
+	if (r == 0 && add(sum, &one) < 0)
+		r = sluice_fail(err, -ENOMEM, "out of memory");
+	series_fini(&one);
+	if (r == 0 && lab->job.stop && atomic_load(lab->job.stop))
+		r = sluice_fail(err, -ECANCELED, "interrupted");
+	return r;
+}
+
+/* -------------------------------------------------------------------- limit */
+
+void lab_limit(struct lab *lab, bool read, uint64_t most_written, double sec, double *ret,
+	       char how[160])
+{
+	unsigned nr = lab->job.nr_folders;
+	CLEANUP_FREE struct limit_target *targets = calloc(nr, sizeof(*targets));
+	uint64_t len = min_u64(LIMIT_FILE, lab->job.file_size) & ~4095ull;
+	struct limit_result limit;
+	void *content;
+
+	*ret = 0;
+	snprintf(how, 160, "out of memory");
+	if (!targets ||
+	    sluice_mem_alloc(&content, len ? len : 4096, SLUICE_HUGE_AUTO, 0, NULL, NULL))
+		return;
+	for (unsigned i = 0; i < nr; i++)
+		targets[i] = (struct limit_target){lab->paths[i], content, len, 4096};
+	limit_measure(&limit, targets, nr, read, read ? 0 : most_written, sec, lab->job.stop);
+	lab->written += read ? 0 : limit.bytes;
+	*ret = limit.bytes_per_sec;
+	snprintf(how, 160, "%s", limit.how);
+	sluice_mem_free(content, len ? len : 4096);
+}

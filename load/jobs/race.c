@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rounds of race.h; race_model.c predicts and explains, race_judge.c compares. */
+#include "load/jobs/race.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/err.h"
+#include "base/random.h"
+#include "base/util.h"
+#include "load/jobs/race_judge.h"
+#include "load/jobs/race_model.h"
+
+#define ALL_BELOW 12 /* grids so small are probed whole in the first round */
+#define FIELD     8  /* points of a round: the leader, ... */
+#define TOP       4  /* ... the best of the others, and those of whom least is known */
+
+struct race {
+	const struct race_job *job;
+	struct race_result *res;
+	struct sluice_random random;
+	unsigned *order; /* points of the round, room for all ... */
+	unsigned nr;     /* ... their number ... */
+	bool *in;        /* ... and whether a point is one of them */
+	double *predicted;
+	bool over; /* budget or stop */
+};
+
+/* ------------------------------------------------------------------- probes */
+
+static bool out_of_budget(struct race *r)
+{
+	const struct race_job *job = r->job;
+
+	if (job->stop && atomic_load(job->stop)) {
+		r->res->end = RACE_STOPPED;
+		r->over = true;
+	} else if (!job->exhaustive && job->spent(job->arg) >= job->budget) {
+		r->res->end = RACE_BUDGET;
+		r->over = true;
+	}
+	return r->over;
+}
+
+/* Room for one more score. */
+static int grow(struct race_point *p)
+{
+	double *scores = reallocarray(p->scores, p->nr + 1, sizeof(*scores));
+	unsigned *rounds;
+
+	if (!scores)
+		return -ENOMEM;
+	p->scores = scores;
+	rounds = reallocarray(p->rounds, p->nr + 1, sizeof(*rounds));
+	if (!rounds)
+		return -ENOMEM;
+	p->rounds = rounds;
+	return 0;
+}
+
+static int probe(struct race *r, unsigned point, struct sluice_err *err)
+{
+	struct race_point *p = &r->res->points[point];
+	double score;
+	int rc = r->job->probe(r->job->arg, point, &score, err);
+
+	if (rc < 0)
+		return rc;
+	if (grow(p) < 0)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	r->res->tried += !p->nr;
+	p->rounds[p->nr] = r->res->rounds;
+	p->scores[p->nr++] = score;
+	r->res->probes++;
+	return 0;
+}
+
+/* Probe those of the round in random order.  One that ends early counts for those it met. */
+static int run_round(struct race *r, struct sluice_err *err)
+{
+	int rc = 0;
+
+	for (unsigned i = r->nr; i > 1; i--) {
+		unsigned k = (unsigned)sluice_random_below(&r->random, i), t = r->order[k];
+
+		r->order[k] = r->order[i - 1];
+		r->order[i - 1] = t;
+	}
+	for (unsigned i = 0; i < r->nr && rc == 0 && !out_of_budget(r); i++)
+		rc = probe(r, r->order[i], err);
+	r->res->rounds++;
+	race_level_out(r->res);
+	race_judge(r->job, r->res);
+	if (r->res->tried < r->res->nr_points)
+		race_model(r->job, r->res, r->predicted);
+	return rc;
+}
+
+/* -------------------------------------------------------------- who is in it */
+
+static void none(struct race *r)
+{
+	r->nr = 0;
+	for (unsigned i = 0; i < r->res->nr_points; i++)
+		r->in[i] = false;
+}
+
+static void enter(struct race *r, unsigned point)
+{
+	r->in[point] = true;
+	r->order[r->nr++] = point;
+}
+
+/*
+ * The first round: all of a small grid; of a large one a draw in which each
+ * value of an axis comes equally often, by dealing the values of each axis.
+ */
+static void first_round(struct race *r)
+{
+	const struct race_job *job = r->job;
+	unsigned n = r->res->nr_points, most = 1, deal = n;
+
+	for (unsigned a = 0; a < job->nr_axes; a++)
+		most = job->levels[a] > most ? job->levels[a] : most;
+	if (!job->exhaustive && n > ALL_BELOW) {
+		deal = 4 * most < (n + 7) / 8 ? (n + 7) / 8 : 4 * most;
+		deal = deal > (n + 2) / 3 ? (n + 2) / 3 : deal;
+	}
+	none(r);
+	if (deal < n)
+		race_deal(job, &r->random, deal, r->in);
+	for (unsigned i = 0; i < n; i++)
+		if (deal == n || r->in[i])
+			enter(r, i);
+}
+
+/* The one that is least behind, of those that more can be told about. */
+static bool better(const struct race *r, unsigned a, unsigned b)
+{
+	const struct race_point *p = r->res->points;
+
+	return p[a].nr && (!p[b].nr || p[a].behind < p[b].behind);
+}
+
+/* The one of whom less is known, and of those the one that promises more. */
+static bool less_known(const struct race *r, unsigned a, unsigned b)
+{
+	const struct race_point *p = r->res->points;
+
+	if (p[a].nr != p[b].nr)
+		return p[a].nr < p[b].nr;
+	return (p[a].nr ? p[a].mean : r->predicted[a]) > (p[b].nr ? p[b].mean : r->predicted[b]);
+}
+
+/* Up to @most more points, those that come @before others first. */
+static void enter_some(struct race *r, unsigned most,
+		       bool (*before)(const struct race *, unsigned, unsigned))
+{
+	while (most-- > 0) {
+		int found = -1;
+
+		for (unsigned i = 0; i < r->res->nr_points; i++)
+			if (!r->in[i] && race_undecided(r->job, r->res, i) &&
+			    (found < 0 || before(r, i, (unsigned)found)))
+				found = (int)i;
+		if (found < 0)
+			return;
+		enter(r, (unsigned)found);
+	}
+}
+
+/* The leader and others of whom more can be told; the leader alone: nobody is left of these. */
+static void next_round(struct race *r)
+{
+	none(r);
+	enter(r, r->res->leader);
+	enter_some(r, TOP, better);
+	enter_some(r, FIELD - r->nr, less_known);
+}
+
+static unsigned nr_left(const struct race *r)
+{
+	unsigned nr = 0;
+
+	for (unsigned i = 0; i < r->res->nr_points; i++)
+		nr += r->res->points[i].left;
+	return nr;
+}
+
+/* ---------------------------------------------------------------------- run */
+
+static void tell(const struct race *r)
+{
+	if (r->job->round)
+		r->job->round(r->job->arg, nr_left(r));
+}
+
+static int run_all(struct race *r, struct sluice_err *err)
+{
+	int rc = 0;
+
+	for (unsigned i = 1; i < r->job->loops && rc == 0 && !r->over; i++) {
+		tell(r);
+		rc = run_round(r, err);
+	}
+	if (!r->over && rc == 0)
+		r->res->end = RACE_ALL;
+	return rc;
+}
+
+static int run_race(struct race *r, struct sluice_err *err)
+{
+	int rc = 0;
+
+	for (next_round(r); r->nr > 1 && rc == 0 && !r->over; next_round(r)) {
+		tell(r);
+		rc = run_round(r, err);
+	}
+	if (!r->over && rc == 0)
+		r->res->end = nr_left(r) > 1 ? RACE_TIED : RACE_CLEAR;
+	return rc;
+}
+
+static int run(struct race *r, struct sluice_err *err)
+{
+	int rc;
+
+	for (unsigned i = 0; i < r->res->nr_points; i++)
+		r->res->points[i].left = true;
+	sluice_random_seed(&r->random, r->job->seed);
+	first_round(r);
+	rc = run_round(r, err);
+	if (rc == 0 && !r->over)
+		rc = r->job->exhaustive ? run_all(r, err) : run_race(r, err);
+	if (rc < 0)
+		r->res->end = RACE_STOPPED;
+	if (!r->res->probes)
+		return rc < 0 ? rc : sluice_fail(err, -ENODATA, "nothing was measured");
+	race_model(r->job, r->res, r->predicted);
+	race_choose(r->job, r->res);
+	return rc;
+}
+
+int race_run(const struct race_job *job, struct race_result *res, struct sluice_err *err)
+{
+	struct race r = {.job = job, .res = res};
+	unsigned n = 1;
+	int rc;
+
+	*res = (struct race_result){.end = RACE_CLEAR};
+	for (unsigned a = 0; a < job->nr_axes; a++) {
+		n *= job->levels[a];
+		res->effect[a] = calloc(job->levels[a], sizeof(double));
+		if (!res->effect[a])
+			return sluice_fail(err, -ENOMEM, "out of memory");
+	}
+	res->points = calloc(n, sizeof(*res->points));
+	r.order = calloc(n, sizeof(*r.order));
+	r.in = calloc(n, sizeof(*r.in));
+	r.predicted = calloc(n, sizeof(*r.predicted));
+	res->nr_points = res->points ? n : 0;
+	rc = res->points && r.order && r.in && r.predicted
+		     ? run(&r, err)
+		     : sluice_fail(err, -ENOMEM, "out of memory");
+	free(r.order);
+	free(r.in);
+	free(r.predicted);
+	return rc;
+}
+
+void race_fini(struct race_result *res)
+{
+	for (unsigned i = 0; i < res->nr_points; i++) {
+		free(res->points[i].scores);
+		free(res->points[i].rounds);
+	}
+	for (unsigned a = 0; a < RACE_AXES; a++)
+		free(res->effect[a]);
+	free(res->points);
+	*res = (struct race_result){.nr_points = 0};
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_RUN_RACE_JUDGE_H
+#define SLUICE_RUN_RACE_JUDGE_H
+
+/* Who leads, who is worse for sure, and who cannot be told apart: see race.h. */
+#include "load/jobs/race.h"
+
+/* After a round: find the leader, compare all with it, drop what is worse (not if exhaustive). */
+void race_judge(const struct race_job *job, struct race_result *res);
+
+/* More rounds would tell something about @point: untried, or neither worse nor equal for sure. */
+bool race_undecided(const struct race_job *job, const struct race_result *res, unsigned point);
+
+/* At the end: the winner, and how many stand how to the leader. */
+void race_choose(const struct race_job *job, struct race_result *res);
+
+#endif

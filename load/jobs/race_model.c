@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An additive model: axes that do not interact add up, in logarithms.  It is fitted by
+ * going round the axes, each explaining what the others leave (backfitting).
+ */
+#include "load/jobs/race_model.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/util.h"
+
+#define SWEEPS 30 /* of backfitting: the effects of few axes settle in less ... */
+#define LEVELS 10 /* ... and means need not be exact to tell who promises more */
+
+unsigned race_level(const struct race_job *job, unsigned point, unsigned axis)
+{
+	for (unsigned a = job->nr_axes; a-- > axis + 1;)
+		point /= job->levels[a];
+	return point % job->levels[axis];
+}
+
+/* A shuffled hand in which each of @levels comes equally often. */
+static void deal_axis(unsigned *hand, unsigned nr, unsigned levels, struct sluice_random *random)
+{
+	for (unsigned i = 0; i < nr; i++)
+		hand[i] = i % levels;
+	for (unsigned i = nr; i > 1; i--) {
+		unsigned k = (unsigned)sluice_random_below(random, i), t = hand[k];
+
+		hand[k] = hand[i - 1];
+		hand[i - 1] = t;
+	}
+}
+
+void race_deal(const struct race_job *job, struct sluice_random *random, unsigned nr, bool *in)
+{
+	CLEANUP_FREE unsigned *at = calloc(nr, sizeof(*at));
+	CLEANUP_FREE unsigned *hand = calloc(nr, sizeof(*hand));
+
+	in[0] = true; /* at least one, whatever memory says */
+	if (!at || !hand)
+		return;
+	in[0] = false;
+	for (unsigned a = 0; a < job->nr_axes; a++) {
+		deal_axis(hand, nr, job->levels[a], random);
+		for (unsigned i = 0; i < nr; i++)
+			at[i] = at[i] * job->levels[a] + hand[i];
+	}
+	/* Two hands may be the same point: then there is one point less. */
+	for (unsigned i = 0; i < nr; i++)
+		in[at[i]] = true;
+}
+
+/* What the scores of each round have in common, beyond what the means of their points say. */
+static void fit_rounds(const struct race_result *res, double *common, unsigned *nr)
+{
+	for (unsigned k = 0; k < res->rounds; k++)
+		common[k] = nr[k] = 0;
+	for (unsigned i = 0; i < res->nr_points; i++) {
+		const struct race_point *p = &res->points[i];
+
+		for (unsigned k = 0; k < p->nr; k++) {
+			common[p->rounds[k]] += p->scores[k] - p->mean;
+			nr[p->rounds[k]]++;
+		}
+	}
+	for (unsigned k = 0; k < res->rounds; k++)
+		common[k] = nr[k] ? common[k] / nr[k] : 0;
+}
+
+static void fit_means(struct race_result *res, const double *common)
+{
+	for (unsigned i = 0; i < res->nr_points; i++) {
+		struct race_point *p = &res->points[i];
+		double sum = 0;
+
+		for (unsigned k = 0; k < p->nr; k++)
+			sum += p->scores[k] - (common ? common[p->rounds[k]] : 0);
+		p->mean = p->nr ? sum / p->nr : 0;
+	}
+}
+
+void race_level_out(struct race_result *res)
+{
+	CLEANUP_FREE double *common = calloc(res->rounds + 1, sizeof(*common));
+	CLEANUP_FREE unsigned *nr = calloc(res->rounds + 1, sizeof(*nr));
+
+	fit_means(res, NULL);
+	for (unsigned sweep = 0; common && nr && sweep < LEVELS; sweep++) {
+		fit_rounds(res, common, nr);
+		fit_means(res, common);
+	}
+}
+
+/* The mean of what the other axes leave unexplained, for each level of @axis. */
+static void fit_axis(const struct race_job *job, struct race_result *res, unsigned axis,
+		     double base)
+{
+	for (unsigned l = 0; l < job->levels[axis]; l++) {
+		double sum = 0, weight = 0;
+
+		for (unsigned i = 0; i < res->nr_points; i++) {
+			double rest = res->points[i].mean - base, w = sqrt(res->points[i].nr);
+
+			if (!res->points[i].nr || race_level(job, i, axis) != l)
+				continue;
+			for (unsigned a = 0; a < job->nr_axes; a++)
+				if (a != axis)
+					rest -= res->effect[a][race_level(job, i, a)];
+			sum += w * rest;
+			weight += w;
+		}
+		/* One more of 0 keeps a level that was seen once from being believed at once. */
+		res->effect[axis][l] = sum / (weight + 0.2);
+	}
+}
+
+int race_model(const struct race_job *job, struct race_result *res, double *predicted)
+{
+	double sum = 0, weight = 0, base;
+
+	for (unsigned i = 0; i < res->nr_points; i++) {
+		double w = sqrt(res->points[i].nr);
+
+		sum += w * res->points[i].mean;
+		weight += w;
+	}
+	if (weight <= 0)
+		return -ENODATA;
+	base = sum / weight;
+	for (unsigned sweep = 0; sweep < SWEEPS; sweep++)
+		for (unsigned a = 0; a < job->nr_axes; a++)
+			fit_axis(job, res, a, base);
+	for (unsigned i = 0; i < res->nr_points; i++) {
+		predicted[i] = base;
+		for (unsigned a = 0; a < job->nr_axes; a++)
+			predicted[i] += res->effect[a][race_level(job, i, a)];
+	}
+	return 0;
+}
+
+double race_importance(const struct race_job *job, const struct race_result *res, unsigned axis)
+{
+	double low = INFINITY, high = -INFINITY;
+
+	for (unsigned l = 0; l < job->levels[axis]; l++) {
+		bool tried = false;
+
+		for (unsigned i = 0; i < res->nr_points && !tried; i++)
+			tried = res->points[i].nr && race_level(job, i, axis) == l;
+		if (!tried)
+			continue;
+		low = fmin(low, res->effect[axis][l]);
+		high = fmax(high, res->effect[axis][l]);
+	}
+	return high > low ? exp(high - low) - 1 : 0;
+}

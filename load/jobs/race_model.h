@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_RUN_RACE_MODEL_H
+#define SLUICE_RUN_RACE_MODEL_H
+
+/* What the scores of some points say about all: see race.h. */
+#include "base/random.h"
+#include "load/jobs/race.h"
+
+/* Set @in of @nr points so that each value of each axis comes as often as the others. */
+void race_deal(const struct race_job *job, struct sluice_random *random, unsigned nr, bool *in);
+
+/*
+ * Set .mean of all points: the mean of their scores, after that was taken away which the
+ * points of a round have in common.  What is probed late on a device that becomes slower is
+ * not worse for that.
+ */
+void race_level_out(struct race_result *res);
+
+/*
+ * Fit "score = base + effect of each axis" to the points that were tried; fills
+ * res->effect and predicts all points.  Returns 0, or -ENODATA when none was.
+ */
+int race_model(const struct race_job *job, struct race_result *res, double *predicted);
+
+#endif

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Axes and their values; what they mean to the library is in space_apply(). */
+#include "load/jobs/space.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "load/bed/pool.h"
+
+const char *const space_names[SPACE_KINDS] = {
+	"block_size", "queue_depth", "sequential_requests", "single_submit", "io_parallel",
+	"engine",     "memory",
+};
+
+static const struct {
+	uint64_t min, max;
+} ranges[SPACE_KINDS] = {
+	{512, 1ull << 30}, {1, 4096}, {0, 1}, {0, 1}, {1, 256}, {0, UINT64_MAX}, {0, POOL_GPU},
+};
+
+static struct space_axis *find(const struct space *s, enum space_kind kind)
+{
+	for (unsigned i = 0; i < s->nr; i++)
+		if (s->axes[i].kind == kind)
+			return (struct space_axis *)(uintptr_t)&s->axes[i];
+	return NULL;
+}
+
+static int check(const struct space_axis *axis, enum space_kind kind, uint64_t n, const char *text,
+		 struct sluice_err *err)
+{
+	if (n < ranges[kind].min || n > ranges[kind].max)
+		return sluice_fail(err, -EINVAL, "%s: %" PRIu64 " is outside %" PRIu64 "..%" PRIu64,
+				   space_names[kind], n, ranges[kind].min, ranges[kind].max);
+	if (kind == SPACE_BLOCK_SIZE && n % 512)
+		return sluice_fail(err, -EINVAL, "block_size: %" PRIu64 " is not a multiple of 512",
+				   n);
+	for (unsigned i = 0; axis && i < axis->nr; i++)
+		if (axis->values[i].n == n && (!text || !strcmp(text, axis->values[i].text)))
+			return sluice_fail(err, -EEXIST, "%s: a value is there twice",
+					   space_names[kind]);
+	return 0;
+}
+
+int space_add(struct space *s, enum space_kind kind, uint64_t n, const char *text,
+	      struct sluice_err *err)
+{
+	struct space_axis *axis = find(s, kind);
+	struct space_value v = {.n = n}, *room;
+	int r = check(axis, kind, n, text, err);
+
+	if (r < 0)
+		return r;
+	if (!axis) {
+		axis = &s->axes[s->nr++];
+		*axis = (struct space_axis){.kind = kind};
+	}
+	if (text && !(v.text = strdup(text)))
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	room = reallocarray(axis->values, axis->nr + 1, sizeof(*room));
+	if (!room) {
+		free(v.text);
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	}
+	axis->values = room;
+	axis->values[axis->nr++] = v;
+	return 0;
+}
+
+void space_fini(struct space *s)
+{
+	for (unsigned i = 0; i < s->nr; i++) {
+		for (unsigned k = 0; k < s->axes[i].nr; k++)
+			free(s->axes[i].values[k].text);
+		free(s->axes[i].values);
+	}
+	*s = (struct space){.nr = 0};
+}
+
+unsigned space_points(const struct space *s)
+{
+	unsigned n = 1;
+
+	for (unsigned i = 0; i < s->nr; i++)
+		if (__builtin_mul_overflow(n, s->axes[i].nr, &n))
+			return UINT32_MAX;
+	return n;
+}
+
+const struct space_value *space_value(const struct space *s, unsigned point, enum space_kind kind)
+{
+	for (unsigned i = s->nr; i-- > 0;) {
+		if (s->axes[i].kind == kind)
+			return &s->axes[i].values[point % s->axes[i].nr];
+		point /= s->axes[i].nr;
+	}
+	return NULL;
+}
+
+static void set_flag(struct sluice_opts *opts, uint32_t flag, const struct space_value *v)
+{
+	if (v)
+		opts->flags = v->n ? opts->flags | flag : opts->flags & ~flag;
+}
+
+void space_apply(const struct space *s, unsigned point, struct sluice_opts *opts, uint32_t *memory)
+{
+	const struct space_value *v[SPACE_KINDS];
+
+	for (unsigned k = 0; k < SPACE_KINDS; k++)
+		v[k] = space_value(s, point, k);
+	if (v[SPACE_BLOCK_SIZE])
+		opts->block = v[SPACE_BLOCK_SIZE]->n;
+	if (v[SPACE_QUEUE_DEPTH])
+		opts->depth = (uint32_t)v[SPACE_QUEUE_DEPTH]->n;
+	if (v[SPACE_IO_PARALLEL])
+		opts->threads = (uint32_t)v[SPACE_IO_PARALLEL]->n;
+	if (v[SPACE_ENGINE])
+		opts->engine = v[SPACE_ENGINE]->text;
+	if (v[SPACE_MEMORY])
+		*memory = (uint32_t)v[SPACE_MEMORY]->n;
+	set_flag(opts, SLUICE_NO_OVERLAP, v[SPACE_SEQUENTIAL]);
+	set_flag(opts, SLUICE_SINGLE_SUBMIT, v[SPACE_SINGLE]);
+}
+
+double space_cost(const struct sluice_opts *opts)
+{
+	double threads = opts->threads ? opts->threads : 1;
+	double block = opts->block ? (double)opts->block : 1u << 20;
+	double depth = opts->depth ? opts->depth : 32;
+
+	return threads * 1e13 + threads * depth * block +
+	       0.25 * !!(opts->flags & SLUICE_SINGLE_SUBMIT) +
+	       0.125 * !!(opts->flags & SLUICE_NO_OVERLAP);
+}
+
+/* K or M, as upstream's parser knows no other letter; bytes where neither fits. */
+static void block_text(char *buf, size_t size, uint64_t block)
+{
+	unsigned shift = block % (1u << 20) == 0 ? 20 : block % 1024 == 0 ? 10 : 0;
+
+	snprintf(buf, size, "%" PRIu64 "%s", block >> shift, shift == 20 ? "M" : shift ? "K" : "");
+}
+
+/* "-io-uring", where there are several on the axis; fields of a name are split at `_'. */
+static void append_word(char *buf, size_t size, const struct space *s, enum space_kind kind,
+			const char *word)
+{
+	const struct space_axis *axis = find(s, kind);
+	size_t len = strlen(buf);
+
+	if (!axis || axis->nr < 2)
+		return;
+	snprintf(buf + len, size - len, "-%s", word);
+	for (char *c = buf + len; *c; c++)
+		if (*c == '_' || *c == '/')
+			*c = '-';
+}
+
+void space_name(char *buf, size_t size, const struct space *s, unsigned point, bool read,
+		unsigned nr_folders, const struct sluice_opts *opts)
+{
+	struct sluice_opts o = *opts;
+	char block[32], more[72] = "";
+	uint32_t memory = 0;
+
+	space_apply(s, point, &o, &memory);
+	block_text(block, sizeof(block), o.block ? o.block : 1u << 20);
+	append_word(more, sizeof(more), s, SPACE_ENGINE, o.engine);
+	append_word(more, sizeof(more), s, SPACE_MEMORY, pool_words[memory]);
+	snprintf(buf, size, "%s_%s_%s_ftd%u%s_d%u_bs%s_p%u", read ? "read" : "write",
+		 o.flags & SLUICE_SINGLE_SUBMIT ? "single" : "block",
+		 o.flags & SLUICE_NO_OVERLAP ? "sequential" : "overlap", nr_folders, more,
+		 o.depth ? o.depth : 1, block, o.threads ? o.threads : 1);
+}
+
+/* ------------------------------------------------------------------ upstream */
+
+struct defaults {
+	uint64_t blocks[4], depths[4], sequential[4], single[4], parallel[8];
+};
+
+static int add_all(struct space *s, enum space_kind kind, const uint64_t *v, size_t most,
+		   struct sluice_err *err)
+{
+	int r = 0;
+
+	/* Flags end with 9, which none of them is; the others with 0. */
+	for (size_t i = 0; i < most && v[i] != 9 && r == 0; i++) {
+		if (!v[i] && kind != SPACE_SEQUENTIAL && kind != SPACE_SINGLE)
+			break;
+		r = space_add(s, kind, v[i], NULL, err);
+	}
+	return r;
+}
+
+static int make(struct space *s, const struct defaults *d, struct sluice_err *err)
+{
+	int r;
+
+	*s = (struct space){.nr = 0};
+	r = add_all(s, SPACE_BLOCK_SIZE, d->blocks, ARRAY_SIZE(d->blocks), err);
+	if (r == 0)
+		r = add_all(s, SPACE_QUEUE_DEPTH, d->depths, ARRAY_SIZE(d->depths), err);
+	if (r == 0)
+		r = add_all(s, SPACE_SEQUENTIAL, d->sequential, ARRAY_SIZE(d->sequential), err);
+	if (r == 0)
+		r = add_all(s, SPACE_SINGLE, d->single, ARRAY_SIZE(d->single), err);
+	if (r == 0)
+		r = add_all(s, SPACE_IO_PARALLEL, d->parallel, ARRAY_SIZE(d->parallel), err);
+	if (r < 0)
+		space_fini(s);
+	return r;
+}
+
+int space_nvme_tune(struct space *s, struct sluice_err *err)
+{
+	static const struct defaults d = {
+		{1u << 20, 8u << 20}, {32, 128}, {1, 0, 9}, {0, 1, 9}, {1, 2, 4, 8}};
+
+	return make(s, &d, err);
+}
+
+int space_perf_sweep(struct space *s, struct sluice_err *err)
+{
+	static const struct defaults d = {
+		{128u << 10, 1u << 20}, {32, 64, 128}, {1, 0, 9}, {0, 9}, {1, 2, 8}};
+
+	return make(s, &d, err);
+}

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Measurements as lines of JSON, one per line so that an interruption costs at most the last. */
+#include "load/jobs/sweep_state.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sluice/version.h>
+
+#include "base/err.h"
+#include "base/util.h"
+
+/* --------------------------------------------------------------------- header */
+
+static json_t *axis_json(const struct space_axis *a)
+{
+	json_t *j = json_array();
+
+	for (unsigned i = 0; i < a->nr; i++)
+		json_array_append_new(j, a->values[i].text
+						 ? json_string(a->values[i].text)
+						 : json_integer((json_int_t)a->values[i].n));
+	return j;
+}
+
+/* Everything that would make another measurement. */
+static json_t *header_json(const struct sweep_job *job)
+{
+	json_t *axes = json_object(), *folders = json_array();
+
+	for (unsigned i = 0; i < job->space->nr; i++)
+		json_object_set_new(axes, space_names[job->space->axes[i].kind],
+				    axis_json(&job->space->axes[i]));
+	for (unsigned i = 0; i < job->nr_folders; i++) {
+		CLEANUP_FREE char *real = realpath(job->folders[i], NULL);
+
+		/* names need not be UTF-8: their bytes as numbers */
+		for (const char *c = real ? real : job->folders[i]; *c; c++)
+			json_array_append_new(folders, json_integer((unsigned char)*c));
+		json_array_append_new(folders, json_integer(0));
+	}
+	return json_pack("{s:s, s:s, s:o, s:o, s:b, s:b, s:I, s:I, s:I, s:i, s:i, s:i, s:b}",
+			 "sweep", "sluice-sweep-state/1", "version", SLUICE_VERSION_STRING, "axes",
+			 axes, "folders", folders, "read", job->read, "write", job->write,
+			 "io_size", (json_int_t)job->io_size, "loops", (json_int_t)job->loops,
+			 "seed", (json_int_t)job->seed, "direct", (int)job->opts.direct,
+			 "durability", (int)job->opts.durability, "memory", (int)job->memory,
+			 "flush", job->flush);
+}
+
+/* Name of the first member in which they differ; NULL: in none. */
+static const char *difference(json_t *a, const json_t *b)
+{
+	const char *key;
+	json_t *v;
+
+	json_object_foreach(a, key, v)
+	{
+		if (!json_equal(v, json_object_get(b, key)))
+			return key;
+	}
+	return NULL;
+}
+
+int sweep_state_check(const struct sweep_job *job, const char *file, struct sluice_err *err)
+{
+	CLEANUP_FREE char *line = NULL;
+	json_t *ours = header_json(job), *theirs = NULL;
+	const char *differs;
+	size_t room = 0;
+	FILE *f = fopen(file, "re");
+	int r = 0;
+
+	if (!f)
+		r = sluice_fail(err, -errno, "%s: %s", file, sluice_strerror(errno));
+	else if (getline(&line, &room, f) > 0)
+		theirs = json_loads(line, 0, NULL);
+	if (f)
+		fclose(f);
+	if (r == 0 && !json_is_object(theirs))
+		r = sluice_fail(err, -EINVAL, "%s: is not the state of a sweep", file);
+	if (r == 0 && (differs = difference(ours, theirs)))
+		r = sluice_fail(err, -EINVAL, "%s: is of another sweep: %s differs", file, differs);
+	json_decref(ours);
+	json_decref(theirs);
+	return r;
+}
+
+/* ----------------------------------------------------------------------- lines */
+
+/* One line, on its way to the disk before the next measurement begins. */
+static int put_line(FILE *f, json_t *j, const char *name, struct sluice_err *err)
+{
+	bool bad = !j || json_dumpf(j, f, JSON_COMPACT) < 0;
+
+	putc('\n', f);
+	json_decref(j);
+	if (bad || fflush(f))
+		return sluice_fail(err, errno ? -errno : -ENOMEM, "%s: cannot be written: %s", name,
+				   sluice_strerror(errno ? errno : ENOMEM));
+	return 0;
+}
+
+/* A line without an end is of a crash: what comes next must not be glued to it. */
+static void mend_end(FILE *f)
+{
+	if (fseek(f, -1, SEEK_END) == 0 && getc(f) != '\n') {
+		fseek(f, 0, SEEK_END);
+		putc('\n', f);
+	}
+	fseek(f, 0, SEEK_END);
+}
+
+/* Where the file system knows no locks, there is none. */
+static int lock(FILE *f, const char *name, struct sluice_err *err)
+{
+	if (flock(fileno(f), LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
+		return sluice_fail(err, -EBUSY, "%s: the sweep is still running", name);
+	return 0;
+}
+
+int sweep_state_open(FILE **out, const struct sweep_job *job, struct sluice_err *err)
+{
+	FILE *f = fopen(job->state, job->resume ? "r+e" : "wxe");
+	int r = 0;
+
+	if (!f)
+		return sluice_fail(err, -errno, "%s: cannot be written: %s", job->state,
+				   sluice_strerror(errno));
+	r = lock(f, job->state, err);
+	if (r == 0 && job->resume)
+		mend_end(f);
+	else if (r == 0)
+		r = put_line(f, header_json(job), job->state, err);
+	if (r == 0) {
+		*out = f;
+		return 0;
+	}
+	fclose(f);
+	if (!job->resume)
+		unlink(job->state);
+	return r;
+}
+
+int sweep_state_add(FILE *f, const struct sweep_job *job, const struct sweep_sample *m,
+		    struct sluice_err *err)
+{
+	const struct run_series *s = m->run;
+	const struct sluice_stats *st = &s->stats;
+	json_t *workers = json_array(), *j;
+
+	for (unsigned i = 0; i < job->nr_folders; i++)
+		json_array_append_new(workers, json_real(m->worker_sec[i]));
+	j = json_pack("{s:I, s:I, s:f, s:f, s:o, s:f, s:f, s:f}", "point", (json_int_t)m->index,
+		      "loop", (json_int_t)m->loop, "sec", m->sec, "elapsed", m->elapsed_sec,
+		      "workers", workers, "user", s->user_sec, "system", s->system_sec, "library",
+		      s->library_sec);
+	json_object_update_new(
+		j, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:I}",
+			     "engine", st->engine, "depth", (json_int_t)st->depth, "threads",
+			     (json_int_t)st->threads, "block", (json_int_t)s->file.block,
+			     "blocks_direct", (json_int_t)st->blocks_direct, "blocks_buffered",
+			     (json_int_t)st->blocks_buffered, "fallbacks",
+			     (json_int_t)st->fallbacks, "fallback_why", st->fallback_why, "got",
+			     (json_int_t)s->buf.got, "ways", (json_int_t)s->ways, "resident",
+			     (json_int_t)m->resident, "unknown", (json_int_t)m->unknown));
+	return put_line(f, j, job->state, err);
+}
+
+static uint64_t member(const json_t *j, const char *key)
+{
+	return (uint64_t)json_integer_value(json_object_get(j, key));
+}
+
+static void text_member(char *out, size_t size, const json_t *j, const char *key)
+{
+	const char *s = json_string_value(json_object_get(j, key));
+
+	snprintf(out, size, "%s", s ? s : "");
+}
+
+static void line_series(struct run_series *s, const json_t *j)
+{
+	s->user_sec = json_number_value(json_object_get(j, "user"));
+	s->system_sec = json_number_value(json_object_get(j, "system"));
+	s->library_sec = json_number_value(json_object_get(j, "library"));
+	text_member(s->stats.engine, sizeof(s->stats.engine), j, "engine");
+	text_member(s->stats.fallback_why, sizeof(s->stats.fallback_why), j, "fallback_why");
+	s->stats.size = sizeof(s->stats);
+	s->stats.depth = (uint32_t)member(j, "depth");
+	s->stats.threads = (uint32_t)member(j, "threads");
+	s->stats.blocks_direct = member(j, "blocks_direct");
+	s->stats.blocks_buffered = member(j, "blocks_buffered");
+	s->stats.fallbacks = (uint32_t)member(j, "fallbacks");
+	s->file.block = member(j, "block");
+	s->buf.got = (uint32_t)member(j, "got");
+	s->ways = (uint32_t)member(j, "ways");
+}
+
+/* ---------------------------------------------------------------- work folders */
+
+/* Without the folder they are in: that is the same, by the header. */
+int sweep_state_add_work(FILE *f, const struct sweep_job *job, char *const *dirs,
+			 struct sluice_err *err)
+{
+	json_t *names = json_array();
+
+	for (unsigned i = 0; i < job->nr_folders; i++)
+		json_array_append_new(names, json_string(strrchr(dirs[i], '/') + 1));
+	return put_line(f, json_pack("{s:o}", "work", names), job->state, err);
+}
+
+static void remove_one(const char *folder, const char *name)
+{
+	CLEANUP_FREE char *dir = NULL, *data = NULL;
+
+	if (strncmp(name, SWEEP_WORK, strlen(SWEEP_WORK)) != 0 || strchr(name, '/'))
+		return;
+	if (asprintf(&dir, "%s/%s", folder, name) < 0 || asprintf(&data, "%s/data", dir) < 0)
+		return;
+	unlink(data);
+	rmdir(dir);
+}
+
+static void each_line(const struct sweep_job *job,
+		      void (*look)(const struct sweep_job *job, const json_t *line, void *arg),
+		      void *arg)
+{
+	CLEANUP_FREE char *line = NULL;
+	size_t room = 0;
+	FILE *f = fopen(job->state, "re");
+
+	while (f && getline(&line, &room, f) > 0) {
+		json_t *j = json_loads(line, 0, NULL);
+
+		look(job, j, arg);
+		json_decref(j);
+	}
+	if (f)
+		fclose(f);
+}
+
+static void remove_work(const struct sweep_job *job, const json_t *line, void *arg)
+{
+	const json_t *work = json_object_get(line, "work");
+
+	(void)arg;
+	for (unsigned i = 0; i < job->nr_folders; i++) {
+		const char *name = json_string_value(json_array_get(work, i));
+
+		if (name)
+			remove_one(job->folders[i], name);
+	}
+}
+
+void sweep_state_remove_work(const struct sweep_job *job)
+{
+	each_line(job, remove_work, NULL);
+}
+
+/* ------------------------------------------------------------------------ wear */
+
+int sweep_state_add_wear(FILE *f, const struct sweep_job *job, uint64_t bytes,
+			 struct sluice_err *err)
+{
+	if (!f || !bytes)
+		return 0;
+	return put_line(f, json_pack("{s:I}", "wear", (json_int_t)bytes), job->state, err);
+}
+
+static void add_wear(const struct sweep_job *job, const json_t *line, void *arg)
+{
+	uint64_t *sum = arg;
+
+	(void)job;
+	*sum += member(line, "wear");
+}
+
+uint64_t sweep_state_wear(const struct sweep_job *job)
+{
+	uint64_t sum = 0;
+
+	each_line(job, add_wear, &sum);
+	return sum;
+}
+
+/* ------------------------------------------------------------------ read again */
+
+static int load_line(const struct sweep_job *job, const json_t *j, double *worker_sec,
+		     int (*add)(void *arg, const struct sweep_sample *m, struct sluice_err *err),
+		     void *arg, struct sluice_err *err)
+{
+	const json_t *workers = json_object_get(j, "workers");
+	struct run_series run = {.ops = 0};
+	struct sweep_sample m = {
+		.index = (unsigned)member(j, "point"),
+		.loop = (uint32_t)member(j, "loop"),
+		.sec = json_number_value(json_object_get(j, "sec")),
+		.elapsed_sec = json_number_value(json_object_get(j, "elapsed")),
+		.worker_sec = worker_sec,
+		.run = &run,
+		.resident = json_integer_value(json_object_get(j, "resident")),
+		.unknown = json_integer_value(json_object_get(j, "unknown")),
+	};
+
+	if (json_array_size(workers) != job->nr_folders || !(m.sec > 0))
+		return sluice_fail(err, -EINVAL, "%s: holds something else", job->state);
+	for (unsigned i = 0; i < job->nr_folders; i++)
+		worker_sec[i] = json_number_value(json_array_get(workers, i));
+	line_series(&run, j);
+	return add(arg, &m, err);
+}
+
+int sweep_state_load(const struct sweep_job *job,
+		     int (*add)(void *arg, const struct sweep_sample *m, struct sluice_err *err),
+		     void *arg, struct sluice_err *err)
+{
+	CLEANUP_FREE double *worker_sec = calloc(job->nr_folders, sizeof(*worker_sec));
+	CLEANUP_FREE char *line = NULL;
+	size_t room = 0;
+	FILE *f = fopen(job->state, "re");
+	bool header = true;
+	int r = 0;
+
+	if (!f)
+		return sluice_fail(err, -errno, "%s: %s", job->state, sluice_strerror(errno));
+	if (!worker_sec)
+		r = sluice_fail(err, -ENOMEM, "out of memory");
+	while (r == 0 && getline(&line, &room, f) > 0) {
+		json_t *j = json_loads(line, 0, NULL);
+
+		if (!header && j && !json_object_get(j, "work") && !json_object_get(j, "wear"))
+			r = load_line(job, j, worker_sec, add, arg, err);
+		header = false;
+		json_decref(j);
+	}
+	fclose(f);
+	return r;
+}

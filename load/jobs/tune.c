@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A probe of a configuration is one operation per folder and direction, as ds_io
+ * does it: submit, wait.  Its size is what lets the race have the rounds it needs
+ * within the budget; it is the same for all configurations.  For latency a probe is
+ * many small operations.
+ */
+#include "load/jobs/tune.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/size.h"
+#include "base/util.h"
+#include "load/jobs/tune_plan.h"
+
+#define PROBES        4   /* that a race takes, about, per configuration, ... */
+#define PROBES_LEAST  80  /* ... of all ... */
+#define PROBES_MOST   256 /* ... and with which those that matter have had their share */
+#define TIE           0.01
+#define FLOOR_LATENCY 0.5 /* of what the default configuration does */
+#define FLOOR_CPU     0.9
+#define BELOW_FLOOR   0.4 /* as if so much worse */
+
+const char *const tune_goal_words[] = {"both", "read", "write", "latency", "cpu", NULL};
+
+struct tune {
+	const struct tune_job *job;
+	struct tune_result *res;
+	struct lab lab;
+	uint64_t start_ns;
+	unsigned left;
+};
+
+static double seconds(const struct tune *t)
+{
+	return (double)(clock_ns() - t->start_ns) / 1e9;
+}
+
+struct sluice_opts tune_opts(const struct tune_job *job, unsigned point, uint32_t *ret_memory)
+{
+	struct sluice_opts opts = job->opts;
+	uint32_t memory = job->memory;
+
+	space_apply(job->space, point, &opts, &memory);
+	if (ret_memory)
+		*ret_memory = memory;
+	return opts;
+}
+
+double tune_speed(const struct tune_result *res, unsigned point, bool read)
+{
+	return series_speed(&res->points[point].dir[read]);
+}
+
+/* -------------------------------------------------------------------- probe */
+
+static double score(const struct tune *t, const struct lab_numbers n[2])
+{
+	const struct tune_job *job = t->job;
+	double speed = n[0].speed + n[1].speed, p99 = fmax(n[0].p99, n[1].p99);
+	double cpu = (job->write ? n[0].cpu : 0) + (job->read ? n[1].cpu : 0);
+	double v = job->goal == TUNE_LATENCY ? -log(fmax(p99, 1e-9))
+		   : job->goal == TUNE_CPU   ? -log(fmax(cpu, 1e-6))
+					     : log(fmax(speed, 1));
+
+	if (speed < t->res->floor)
+		v -= BELOW_FLOOR + log(t->res->floor / fmax(speed, 1));
+	return v;
+}
+
+/* Both directions of a configuration, once. */
+static int measure(struct tune *t, const struct sluice_opts *opts, uint32_t memory,
+		   struct tune_point *p, struct lab_numbers n[2], struct sluice_err *err)
+{
+	int r = 0;
+
+	n[0] = n[1] = (struct lab_numbers){.speed = 0};
+	if (t->job->write)
+		r = lab_probe(&t->lab, opts, memory, false, t->res->ops, &p->dir[0], &n[0], err);
+	if (r == 0 && t->job->read)
+		r = lab_probe(&t->lab, opts, memory, true, t->res->ops, &p->dir[1], &n[1], err);
+	return r;
+}
+
+static void tell(struct tune *t)
+{
+	if (t->job->progress)
+		t->job->progress(t->job->progress_arg, TUNE_RACE, (uint64_t)(1000 * seconds(t)),
+				 t->job->exhaustive ? 0 : (uint64_t)(1000 * t->job->budget_sec),
+				 t->left);
+}
+
+static int probe(void *arg, unsigned point, double *ret_score, struct sluice_err *err)
+{
+	struct tune *t = arg;
+	struct tune_point *p = &t->res->points[point];
+	struct lab_numbers n[2];
+	uint32_t memory;
+	struct sluice_opts opts = tune_opts(t->job, point, &memory);
+	int r;
+
+	tell(t);
+	for (unsigned i = 0; i < 2; i++) {
+		p->dir[i].opts = opts;
+		p->dir[i].memory = memory;
+		p->dir[i].lock = t->job->lock;
+		p->dir[i].read = i;
+		p->dir[i].size = t->res->op_size;
+		space_name(p->dir[i].name, sizeof(p->dir[i].name), t->job->space, point, i,
+			   t->job->nr_folders, &t->job->opts);
+	}
+	r = measure(t, &opts, memory, p, n, err);
+	if (r == 0)
+		*ret_score = score(t, n);
+	return r;
+}
+
+static double cost(void *arg, unsigned point)
+{
+	struct tune *t = arg;
+	struct sluice_opts opts = tune_opts(t->job, point, NULL);
+
+	return space_cost(&opts);
+}
+
+/*
+ * Time, unless the next probe would write more than may be written.  The first probe has its
+ * time whatever the preparation took: a result of one is better than none.
+ */
+static double spent(void *arg)
+{
+	struct tune *t = arg;
+	uint64_t next = t->job->write ? lab_probe_bytes(&t->lab.job, t->res->ops) : 0;
+	uint64_t most = t->job->max_write;
+
+	t->res->worn = most && t->lab.written + next > most;
+	if (!t->res->worn && !t->res->race.probes)
+		return 0;
+	return t->res->worn ? t->job->budget_sec : seconds(t);
+}
+
+static void round_over(void *arg, unsigned left)
+{
+	struct tune *t = arg;
+
+	t->left = left;
+	tell(t);
+}
+
+/* ------------------------------------------------------------------ prepare */
+
+static void on_fill(void *arg, uint64_t done, uint64_t total)
+{
+	struct tune *t = arg;
+
+	t->job->progress(t->job->progress_arg, TUNE_PREPARE, done, total, 0);
+}
+
+static void measure_limits(struct tune *t)
+{
+	const struct tune_job *job = t->job;
+	double sec = tune_limit_sec(job);
+
+	for (unsigned i = 0; i < 2; i++) {
+		snprintf(t->res->limit_how[i], sizeof(t->res->limit_how[i]), "%s",
+			 job->limit ? "as given"
+			 : job->measure_limit && sec <= 0
+				 ? "not measured: the budget is too short for it"
+				 : "not measured");
+		t->res->limit[i] = (double)job->limit;
+		if (job->limit || !job->measure_limit || sec <= 0 || !(i ? job->read : job->write))
+			continue;
+		if (job->progress)
+			job->progress(job->progress_arg, TUNE_LIMIT, 0, 0, 0);
+		lab_limit(&t->lab, i, tune_limit_writes(job), sec, &t->res->limit[i],
+			  t->res->limit_how[i]);
+	}
+}
+
+/* About so many a race needs until its winner is clear, or time is better spent no more. */
+static double probes_wanted(const struct tune_job *job)
+{
+	return fmin(fmax(PROBES * space_points(job->space), PROBES_LEAST), PROBES_MOST);
+}
+
+/* The largest operations with which the race has its rounds within the budget. */
+static void choose_size(struct tune *t)
+{
+	const struct tune_job *job = t->job;
+	double bytes = (double)(t->lab.job.file_size * job->nr_folders);
+	double fill = bytes / fmax(t->lab.fill_sec, 1e-6), sec, left;
+	double probes = probes_wanted(job);
+	uint64_t size = t->lab.job.file_size;
+
+	if (job->io_size || tune_small_ops(job))
+		return;
+	left = 0.8 * (job->budget_sec - seconds(t));
+	for (; size > TUNE_SMALLEST; size = align_down(size / 4 * 3, 1u << 20)) {
+		sec = 0;
+		for (unsigned i = 0; i < 2; i++)
+			if (i ? job->read : job->write)
+				sec += (double)(size * job->nr_folders) /
+				       (t->res->limit[i] > 0 ? t->res->limit[i] : fill);
+		if (probes * sec <= left &&
+		    (!job->write || !job->max_write ||
+		     probes * (double)(size * job->nr_folders) <= (double)job->max_write))
+			break;
+	}
+	t->lab.job.op_size = max_u64(size, TUNE_SMALLEST);
+}
+
+/* What must be reached while latency or CPU time is made small. */
+static int choose_floor(struct tune *t, struct sluice_err *err)
+{
+	const struct tune_job *job = t->job;
+	struct tune_point p = {.dir = {{.read = false}, {.read = true}}};
+	struct lab_numbers n[2];
+	int r = 0;
+
+	if (job->goal != TUNE_LATENCY && job->goal != TUNE_CPU)
+		return 0;
+	t->res->floor = (double)job->floor;
+	if (!job->floor) {
+		r = measure(t, &job->opts, job->memory, &p, n, err);
+		t->res->floor_share = job->goal == TUNE_CPU ? FLOOR_CPU : FLOOR_LATENCY;
+		t->res->floor = (n[0].speed + n[1].speed) * t->res->floor_share;
+	}
+	series_fini(&p.dir[0]);
+	series_fini(&p.dir[1]);
+	return r;
+}
+
+static int prepare(struct tune *t, struct sluice_err *err)
+{
+	struct lab_job l = tune_lab_job(t->job);
+	int r;
+
+	l.progress = t->job->progress ? on_fill : NULL;
+	l.progress_arg = t;
+	r = lab_open(&t->lab, &l, err);
+	t->res->began = r == 0;
+	if (r == 0 && t->job->began)
+		t->job->began(t->job->progress_arg);
+	if (r == 0)
+		r = lab_fill(&t->lab, err);
+	if (r < 0)
+		return r;
+	measure_limits(t);
+	choose_size(t);
+	t->res->op_size = t->lab.job.op_size;
+	t->res->ops = tune_probe_ops(t->job);
+	if (t->job->stop && atomic_load(t->job->stop))
+		return sluice_fail(err, -ECANCELED, "interrupted");
+	return choose_floor(t, err);
+}
+
+/* ---------------------------------------------------------------------- run */
+
+static void set_race(struct tune *t)
+{
+	const struct tune_job *job = t->job;
+	struct race_job *r = &t->res->race_job;
+
+	*r = (struct race_job){
+		.nr_axes = job->space->nr,
+		.probe = probe,
+		.cost = cost,
+		.spent = spent,
+		.round = round_over,
+		.arg = t,
+		.budget = job->budget_sec,
+		.tie = TIE,
+		.exhaustive = job->exhaustive,
+		.loops = job->loops,
+		.seed = job->seed,
+		.stop = job->stop,
+	};
+	for (unsigned i = 0; i < r->nr_axes; i++)
+		r->levels[i] = job->space->axes[i].nr;
+}
+
+static void finish(struct tune *t)
+{
+	struct tune_result *res = t->res;
+
+	for (unsigned i = 0; i < res->race.nr_points; i++)
+		for (unsigned k = 0; k < 2; k++) {
+			struct run_series *s = &res->points[i].dir[k];
+
+			series_finish(s);
+			s->limit = res->limit[k];
+			snprintf(s->limit_how, sizeof(s->limit_how), "%s", res->limit_how[k]);
+		}
+	res->bytes_written = t->lab.written;
+	res->info = TAKE_PTR(t->lab.info);
+	res->spent_sec = seconds(t);
+}
+
+int tune_run(const struct tune_job *job, struct tune_result *res, struct sluice_err *err)
+{
+	struct tune t = {.job = job, .res = res, .start_ns = clock_ns()};
+	int r;
+
+	*res = (struct tune_result){.ops = 1};
+	set_race(&t);
+	res->points = calloc(space_points(job->space), sizeof(*res->points));
+	r = res->points ? prepare(&t, err) : sluice_fail(err, -ENOMEM, "out of memory");
+	if (r == 0)
+		r = race_run(&res->race_job, &res->race, err);
+	if (r == -ENODATA && job->stop && atomic_load(job->stop))
+		r = sluice_fail(err, -ECANCELED, "interrupted");
+	finish(&t);
+	lab_close(&t.lab);
+	res->race_job.arg = NULL;
+	return r;
+}
+
+void tune_fini(struct tune_result *res)
+{
+	for (unsigned i = 0; res->points && i < res->race.nr_points; i++)
+		for (unsigned k = 0; k < 2; k++)
+			series_fini(&res->points[i].dir[k]);
+	race_fini(&res->race);
+	free(res->points);
+	free(res->info);
+	*res = (struct tune_result){.ops = 0};
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_RUN_TUNE_PLAN_H
+#define SLUICE_RUN_TUNE_PLAN_H
+
+/* The sizes and shares of a search that follow from its job alone: see tune.h. */
+#include "load/jobs/tune.h"
+
+#define TUNE_SMALLEST (16ull << 20) /* operation that the search chooses itself */
+
+/* A probe is many small operations, and not one. */
+bool tune_small_ops(const struct tune_job *job);
+unsigned tune_probe_ops(const struct tune_job *job);
+
+/* Files and operations, the latter as large as they may become. */
+struct lab_job tune_lab_job(const struct tune_job *job);
+
+/* Seconds to measure the limit of a direction, most of the budget being for the race; 0: too few.
+ */
+double tune_limit_sec(const struct tune_job *job);
+/* The bytes it may write: most of max_write is for the race. */
+uint64_t tune_limit_writes(const struct tune_job *job);
+
+#endif

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A KV-cache workload on real storage: requests are started when it is their time and a worker is
+ * free, until the interval is over.  What is still under way then does not count.
+ */
+#include "load/kv/kv_real.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "load/kv/kv_result.h"
+#include "load/measure/cache.h"
+#include "load/measure/cpu_time.h"
+
+#define SLICE_NS     100000000ull  /* how soon a stop is noticed, and progress told */
+#define MOST_PENDING (1u << 16)    /* operations of requests in the flow */
+#define DRAIN_NS     2000000000ull /* upstream waits so long for each of its threads */
+
+int real_fail(struct kv_real *k, int code, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (k->failed)
+		return k->failed;
+	k->failed = k->err.code = code;
+	va_start(ap, fmt);
+	sluice_vline(k->err.msg, sizeof(k->err.msg), fmt, ap);
+	va_end(ap);
+	return code;
+}
+
+bool real_stopped(const struct kv_real *k)
+{
+	return k->job->stop && atomic_load_explicit(k->job->stop, memory_order_relaxed);
+}
+
+/* ------------------------------------------------------------------ completions */
+
+static void on_op(void *arg, const struct flow_done *d)
+{
+	struct kv_real *k = arg;
+	struct real_op *op = (struct real_op *)(uintptr_t)d->tag;
+
+	k->pending--;
+	k->documents -= op->work->kind == REAL_INGEST;
+	real_count_op(k, op, d);
+	if (k->hook && k->hook->done)
+		k->hook->done(k->hook->arg, k, d);
+}
+
+void real_work_end(struct kv_real *k, struct real_work *w, uint64_t end_ns)
+{
+	if (w->kind == REAL_REQUEST) {
+		real_count_request(k, w, end_ns);
+		if (k->live)
+			kv_load_done(k->load, &w->req, end_ns - k->begin_ns);
+	}
+	k->active -= w->kind == REAL_REQUEST || w->kind == REAL_FILL;
+	if (w->kind != REAL_CLEAN)
+		k->last_end_ns = max_u64(k->last_end_ns, end_ns);
+	real_work_free(k, w);
+}
+
+static void on_chain(void *arg, uint64_t tag, uint64_t end_ns)
+{
+	real_work_end(arg, (struct real_work *)(uintptr_t)tag, end_ns);
+}
+
+int real_wait(struct kv_real *k, uint64_t until_ns)
+{
+	struct flow_handler h = {on_op, on_chain, k};
+	struct sluice_err err;
+	int r = flow_wait(k->flow, until_ns, &h, &err);
+
+	if (r < 0)
+		return real_fail(k, r, "%s", err.msg);
+	k->running = (unsigned)r;
+	if (k->failed)
+		return k->failed;
+	return real_clean(k);
+}
+
+/* --------------------------------------------------------------------- dispatch */
+
+static bool has_worker(const struct kv_real *k)
+{
+	return k->active < k->workers && k->pending - k->documents < MOST_PENDING;
+}
+
+/* What is planned first is started first: requests may read what documents write. */
+static void start(struct kv_real *k, const struct kv_request *r)
+{
+	if (r->type == KV_REQ_INGEST)
+		real_add_document(k, r);
+	else if (real_start_documents(k) == 0)
+		real_start_request(k, r);
+}
+
+/* In the order of the virtual clock.  Returns when to look again; a chain's end is one more. */
+static uint64_t start_seed(struct kv_real *k, uint64_t now_ns)
+{
+	while (!k->failed) {
+		if (!k->has_next && !k->load_over) {
+			k->has_next = kv_load_next(k->load, &k->next) == 1;
+			k->load_over = !k->has_next;
+		}
+		if (!k->has_next)
+			return UINT64_MAX;
+		if (k->next.type != KV_REQ_INGEST && k->begin_ns + k->next.start_ns > now_ns)
+			return k->begin_ns + k->next.start_ns;
+		if (k->next.type != KV_REQ_INGEST && !has_worker(k))
+			return UINT64_MAX;
+		k->has_next = false;
+		start(k, &k->next);
+	}
+	return 0;
+}
+
+/* The queue by priority, on the real clock. */
+static uint64_t start_live(struct kv_real *k, uint64_t now_ns)
+{
+	struct kv_request req;
+	uint64_t next;
+
+	do {
+		kv_load_advance(k->load, now_ns - k->begin_ns, &next);
+		if (!has_worker(k))
+			return UINT64_MAX;
+		if (next > now_ns - k->begin_ns || !kv_load_pop(k->load, &req))
+			break;
+		start(k, &req);
+	} while (!k->failed);
+	k->load_over = kv_load_exhausted(k->load);
+	return next == UINT64_MAX ? next : k->begin_ns + next;
+}
+
+static uint64_t dispatch(struct kv_real *k, uint64_t now_ns)
+{
+	uint64_t due = k->live ? start_live(k, now_ns) : start_seed(k, now_ns);
+
+	real_start_documents(k);
+	return due;
+}
+
+/* --------------------------------------------------------------------- interval */
+
+static void tell(struct kv_real *k, uint64_t now_ns)
+{
+	const struct kv_counts *n = &k->r->counts;
+
+	if (!k->job->progress || now_ns < k->progress_ns)
+		return;
+	k->progress_ns = now_ns + SLICE_NS;
+	k->job->progress(k->job->progress_arg, (double)(now_ns - k->begin_ns) / 1e9, k->r->requests,
+			 n->total_read_bytes + n->total_write_bytes);
+}
+
+static void mark_partial(struct kv_real *k, const char *why)
+{
+	k->r->partial = true;
+	snprintf(k->r->partial_why, sizeof(k->r->partial_why), "%s", why);
+}
+
+/* Has the interval ended, and when? */
+static bool interval_over(struct kv_real *k, uint64_t now_ns, uint64_t *end_ns)
+{
+	uint64_t limit = k->begin_ns + kv_load_limit(k->load);
+
+	*end_ns = min_u64(now_ns, limit);
+	if (k->failed)
+		return true;
+	if (now_ns >= limit || k->scale_stop)
+		return true;
+	if (real_stopped(k)) {
+		mark_partial(k, "interrupted");
+		return true;
+	}
+	if (!k->load_over || k->works || !kv_load_exhausted(k->load))
+		return false;
+	*end_ns = k->last_end_ns;
+	return true;
+}
+
+static void interval_begin(struct kv_real *k)
+{
+	getrusage(RUSAGE_SELF, &k->before);
+	k->begin_ns = k->progress_ns = k->last_end_ns = clock_ns();
+	k->until_ns = k->p->compat ? UINT64_MAX : k->begin_ns + kv_load_limit(k->load);
+	k->tick_sec = 1;
+	k->measuring = true;
+	k->workers = kv_load_workers(k->p->users);
+	real_scale_begin(k);
+}
+
+/* Returns when the interval ended. */
+static uint64_t interval(struct kv_real *k)
+{
+	uint64_t now, due, end;
+
+	interval_begin(k);
+	for (now = k->begin_ns; !interval_over(k, now, &end); now = clock_ns()) {
+		real_count_seconds(k, now);
+		real_scale_tick(k, now);
+		tell(k, now);
+		due = dispatch(k, now);
+		due = min_u64(due, k->begin_ns + kv_load_limit(k->load));
+		due = min_u64(due, k->begin_ns + k->tick_sec * KV_REAL_SEC);
+		due = min_u64(due, min_u64(real_scale_due(k), now + SLICE_NS));
+		if (!interval_over(k, now, &end))
+			real_wait(k, due);
+	}
+	return end;
+}
+
+/* ------------------------------------------------------------------------- end */
+
+static void describe_cache(const struct kv_real *k, struct run_series *s)
+{
+	struct cache_facts f = {
+		.read = s->read,
+		.engine = s->stats.engine,
+		.memory = cache_memory_behind(&k->r->path),
+		.direct = s->stats.blocks_direct && !s->stats.blocks_buffered,
+		.durable = k->job->durability != SLUICE_DURABLE_NONE,
+	};
+
+	if (s->read && !f.direct && !f.memory)
+		f.memory = "written through the page cache before";
+	cache_describe(s->cache, &f);
+}
+
+static void series_end(struct kv_real *k, unsigned i, const struct flow_stats *f)
+{
+	static const char *const names[] = {"storage read", "storage write"};
+	struct kv_result *r = k->r;
+	struct run_series *s = &r->series[i];
+
+	snprintf(s->name, sizeof(s->name), "%s", names[i]);
+	s->read = i == 0;
+	s->opts = k->job->opts;
+	s->sec = r->elapsed_sec;
+	s->user_sec = r->cpu_user_sec;
+	s->system_sec = r->cpu_system_sec;
+	s->run_bytes = r->series[0].bytes + r->series[1].bytes;
+	s->stats = f->io;
+	s->library_sec = (double)(f->io.cpu_ns - k->stats.io.cpu_ns) / 1e9;
+	s->file = f->file;
+	s->buf = f->buf;
+	describe_cache(k, s);
+	s->verify = k->job->verify;
+	s->verified_bytes = i == 0 ? f->verified : 0;
+	s->partial = r->partial;
+	memcpy(s->partial_why, r->partial_why, sizeof(s->partial_why));
+	if (!s->first_error[0])
+		memcpy(s->first_error, r->first_error, sizeof(s->first_error));
+	series_finish(s);
+}
+
+/* What is known when the interval is over. */
+static void interval_end(struct kv_real *k, uint64_t end_ns)
+{
+	struct kv_result *r = k->r;
+	struct flow_stats f;
+
+	flow_get_stats(k->flow, &f);
+	r->storage_bytes[0] = f.bytes_read - k->stats.bytes_read;
+	r->storage_bytes[1] = f.bytes_written - k->stats.bytes_written;
+	cpu_time_since(&k->before, &r->cpu_user_sec, &r->cpu_system_sec);
+	r->elapsed_sec = (double)(end_ns - k->begin_ns) / 1e9;
+	r->memory_bytes = kv_cache_memory(k->cache) + kv_load_memory(k->load);
+	kv_result_tiers(r, k->cache);
+	real_count_seconds(k, end_ns);
+	if (!k->p->compat)
+		k->until_ns = end_ns;
+}
+
+/* Upstream waits for what its threads are doing, and counts it. */
+static void drain(struct kv_real *k)
+{
+	uint64_t until = clock_ns() + DRAIN_NS * k->workers;
+
+	while (k->works && !k->failed && !real_stopped(k) && clock_ns() < until)
+		real_wait(k, min_u64(until, clock_ns() + SLICE_NS));
+}
+
+static void stop_all(struct kv_real *k)
+{
+	struct flow_handler h = {on_op, on_chain, k};
+
+	k->until_ns = min_u64(k->until_ns, clock_ns());
+	flow_abort(k->flow);
+	while (flow_wait(k->flow, UINT64_MAX, &h, NULL) > 0)
+		;
+}
+
+static void run(struct kv_real *k)
+{
+	struct flow_stats f;
+	struct sluice_err err;
+	int r;
+
+	if (real_fill(k) < 0)
+		return;
+	flow_get_stats(k->flow, &k->stats);
+	interval_end(k, interval(k));
+	if (k->p->compat && !k->failed)
+		drain(k);
+	stop_all(k);
+	r = kv_load_error(k->load, &err);
+	if (r < 0)
+		real_fail(k, r, "%s", err.msg);
+	if (k->hook && k->hook->end)
+		k->hook->end(k->hook->arg, k);
+	if (k->failed)
+		mark_partial(k, k->err.msg);
+	flow_get_stats(k->flow, &f);
+	k->r->bytes_written = f.bytes_written;
+	series_end(k, 0, &f);
+	series_end(k, 1, &f);
+}
+
+int kv_real_run(const struct kv_job *job, const struct kv_real_hook *hook, struct kv_result *r,
+		struct sluice_err *err)
+{
+	struct kv_real k = {.job = job, .p = job->params, .hook = hook, .r = r};
+	uint64_t begin = clock_ns();
+	int e, closed;
+
+	k.live = job->order == KV_ORDER_LIVE || k.p->compat || k.p->closed_loop || k.p->autoscale;
+	sluice_random_seed(&k.random, k.p->seed);
+	e = real_open(&k, err);
+	if (e == 0)
+		run(&k);
+	if (k.failed) {
+		*err = k.err;
+		e = k.failed;
+	}
+	real_scale_end(&k);
+	closed = real_close(&k, e < 0 ? NULL : err);
+	r->wall_sec = (double)(clock_ns() - begin) / 1e9;
+	return e < 0 ? e : closed;
+}
+
+int kv_run_real(const struct kv_job *job, struct kv_result *r, struct sluice_err *err)
+{
+	struct sluice_err local;
+
+	return kv_real_run(job, NULL, r, err ? err : &local);
+}

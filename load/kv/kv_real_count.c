@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What counts.  An operation does when it completed without error inside the interval; a request
+ * when its last operation did.  Upstream counts reads before they are done, keeps them when they
+ * fail, and goes on counting after the end: compat.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "load/kv/kv_real.h"
+#include "load/kv/kv_result.h"
+
+static double seconds(uint64_t from, uint64_t to)
+{
+	return to > from ? (double)(to - from) / 1e9 : 0;
+}
+
+static void add_sample(struct kv_real *k, struct samples *s, double sec)
+{
+	if (samples_add(s, sec) < 0)
+		real_fail(k, -ENOMEM, "out of memory");
+}
+
+/* The second in which @at_ns lies; NULL when there is no memory for it. */
+static struct kv_second *second_at(struct kv_real *k, uint64_t at_ns)
+{
+	struct kv_second *s = kv_result_second(k->r, at_ns > k->begin_ns ? at_ns - k->begin_ns : 0);
+
+	if (!s)
+		real_fail(k, -ENOMEM, "out of memory");
+	return s;
+}
+
+void real_count_seconds(struct kv_real *k, uint64_t now_ns)
+{
+	while (now_ns - k->begin_ns >= k->tick_sec * KV_REAL_SEC) {
+		struct kv_second *s = second_at(k, k->begin_ns + (k->tick_sec - 1) * KV_REAL_SEC);
+
+		if (!s)
+			return;
+		s->queued = (uint32_t)min_u64(kv_load_queued_at(k->load, k->tick_sec * KV_REAL_SEC),
+					      UINT32_MAX);
+		s->in_flight = k->active;
+		k->tick_sec++;
+	}
+}
+
+/* ------------------------------------------------------------------- operations */
+
+/* One half of an operation that moved data. */
+struct half {
+	enum kv_tier tier;
+	bool write, evict;
+	uint64_t size, ns, device_ns;
+};
+
+static void count_storage(struct kv_real *k, const struct half *h, uint64_t end_ns)
+{
+	struct kv_second *s = second_at(k, end_ns);
+	double sec = (double)h->ns / 1e9;
+
+	if (series_add(&k->r->series[h->write], h->size, h->ns, end_ns - k->begin_ns,
+		       sluice_random_next(&k->random)) < 0)
+		real_fail(k, -ENOMEM, "out of memory");
+	if (k->scaling)
+		add_sample(k, &k->window[h->write], sec);
+	if (!s)
+		return;
+	s->read_ops += !h->write;
+	s->write_ops += h->write;
+	*(h->write ? &s->write_latency_sum : &s->read_latency_sum) += sec;
+	if (h->evict && k->p->compat)
+		return;
+	add_sample(k, &k->r->device[h->write], (double)h->device_ns / 1e9);
+	add_sample(k, &k->r->host[h->write], (double)(h->ns - h->device_ns) / 1e9);
+}
+
+static void count_half(struct kv_real *k, const struct half *h, uint64_t end_ns)
+{
+	struct kv_second *s = second_at(k, end_ns);
+	double sec = (double)h->ns / 1e9;
+
+	if (s)
+		(h->write ? s->write_bytes : s->read_bytes)[h->tier] += h->size;
+	if (h->evict && !h->ns)
+		return; /* memory that the other half moved straight from or to */
+	if (h->evict)
+		add_sample(k, &k->r->evict[h->tier][h->write], sec);
+	if (!h->evict || !k->p->compat)
+		add_sample(k, &k->r->tier[h->tier][h->write], sec);
+	if (h->tier == KV_NVME)
+		count_storage(k, h, end_ns);
+}
+
+static void count_event(struct kv_real *k, const struct kv_event *ev)
+{
+	kv_count(&k->r->counts, ev, &k->pl.cache);
+}
+
+static void count_read(struct kv_real *k, const struct real_op *op, const struct flow_done *d)
+{
+	struct half h = {.tier = op->ev.tier,
+			 .size = op->ev.size,
+			 .ns = d->end_ns - d->start_ns,
+			 .device_ns = d->device_ns};
+	struct kv_second *s = second_at(k, d->end_ns);
+
+	count_event(k, &op->ev);
+	k->r->turn_hits += op->ev.kind == KV_MULTI_TURN;
+	if (s)
+		s->hits++;
+	count_half(k, &h, d->end_ns);
+}
+
+static void count_write(struct kv_real *k, const struct real_op *op, const struct flow_done *d)
+{
+	const struct real_work *w = op->work;
+	struct half h = {.tier = op->ev.tier,
+			 .write = true,
+			 .size = op->ev.size,
+			 .ns = d->end_ns - d->start_ns,
+			 .device_ns = d->device_ns};
+
+	count_event(k, &op->ev);
+	count_half(k, &h, d->end_ns);
+	if (op->step == KV_STEP_PREFILL && w->kind == REAL_REQUEST)
+		add_sample(k, &k->r->prefill,
+			   (double)h.ns / 1e9 + (k->p->compat ? 0 : w->alloc_sec));
+}
+
+static void count_move(struct kv_real *k, const struct real_op *op, const struct flow_done *d)
+{
+	struct kv_event ev = op->ev;
+	struct half from = {.tier = ev.tier,
+			    .evict = true,
+			    .size = ev.size,
+			    .ns = d->read_ns,
+			    .device_ns = d->read_device_ns};
+	struct half to = {.tier = op->to,
+			  .write = true,
+			  .evict = true,
+			  .size = ev.size,
+			  .ns = d->write_ns,
+			  .device_ns = d->write_device_ns};
+
+	count_event(k, &ev);
+	ev.type = KV_EV_WRITE;
+	ev.tier = op->to;
+	count_event(k, &ev);
+	count_half(k, &from, d->end_ns);
+	count_half(k, &to, d->end_ns);
+}
+
+/* Whatever the interval: what the request is the sum of. */
+static void add_to_work(const struct kv_real *k, struct real_op *op, const struct flow_done *d)
+{
+	double sec = seconds(d->start_ns, d->end_ns);
+	struct real_work *w = op->work;
+
+	switch (op->type) {
+	case FLOW_PAUSE:
+		w->generation_sec += sec;
+		return;
+	case FLOW_READ:
+		w->decode_sec += op->step == KV_STEP_DECODE ? sec : 0;
+		break;
+	case FLOW_WRITE:
+		w->alloc_sec = 0;
+		break;
+	default:
+		w->alloc_sec += sec;
+		if (k->p->compat)
+			return;
+		break;
+	}
+	w->storage_sec += sec;
+}
+
+static void count_done(struct kv_real *k, const struct real_op *op, const struct flow_done *d)
+{
+	switch (op->type) {
+	case FLOW_READ:
+		count_read(k, op, d);
+		break;
+	case FLOW_WRITE:
+		count_write(k, op, d);
+		break;
+	case FLOW_MOVE:
+		count_move(k, op, d);
+		break;
+	case FLOW_DELETE:
+		count_event(k, &op->ev);
+		k->r->vanished += d->result == -ENOENT;
+		break;
+	}
+}
+
+/* --------------------------------------------------------------------- failures */
+
+static void note_error(struct kv_real *k, const struct real_op *op, const struct flow_done *d)
+{
+	struct kv_result *r = k->r;
+	bool write = op->type != FLOW_READ; /* moves come from memory */
+
+	r->errors[write]++;
+	r->verify_errors += d->result == -EBADMSG;
+	if (!r->first_error[0])
+		snprintf(r->first_error, sizeof(r->first_error), "%s", d->error);
+	if (op->ev.tier == KV_NVME || op->to == KV_NVME)
+		r->series[write].errors++;
+}
+
+/* What was planned as a hit and is not there, because an operation before it failed. */
+static void count_not_there(struct kv_real *k, const struct real_op *op)
+{
+	struct kv_event ev = op->ev;
+
+	if (op->type != FLOW_READ)
+		return;
+	ev.type = KV_EV_MISS;
+	real_count_miss(k, &ev);
+}
+
+/* Upstream has counted it before it tried. */
+static void count_as_upstream(struct kv_real *k, const struct real_op *op)
+{
+	if (op->type == FLOW_READ) {
+		kv_count(&k->r->counts, &op->ev, &k->pl.cache);
+		k->r->turn_hits += op->ev.kind == KV_MULTI_TURN;
+	} else if (op->type == FLOW_WRITE) {
+		k->r->counts.prefill_writes++;
+		k->r->counts.write_ops++;
+		k->r->counts.total_write_bytes += op->ev.size;
+	}
+}
+
+static void count_failure(struct kv_real *k, struct real_op *op, const struct flow_done *d)
+{
+	bool news = real_lose(k, op);
+
+	op->work->failed |= op->type == FLOW_READ || op->type == FLOW_WRITE;
+	if (op->work->kind == REAL_FILL) {
+		k->fill_failures += op->type == FLOW_WRITE;
+		if (!k->r->first_error[0])
+			snprintf(k->r->first_error, sizeof(k->r->first_error), "%s", d->error);
+		return;
+	}
+	if (d->end_ns > k->until_ns)
+		return;
+	if (news)
+		note_error(k, op, d);
+	if (k->p->compat)
+		count_as_upstream(k, op);
+	else if (!news)
+		count_not_there(k, op);
+}
+
+/* What was to be deleted is not there: as it should be, whoever did it. */
+static bool is_gone(const struct real_op *op, const struct flow_done *d)
+{
+	return op->type == FLOW_DELETE && d->result == -ENOENT;
+}
+
+void real_count_op(struct kv_real *k, struct real_op *op, const struct flow_done *d)
+{
+	enum real_kind kind = op->work->kind;
+	bool counts = kind == REAL_REQUEST || kind == REAL_INGEST;
+
+	if (kind == REAL_CLEAN)
+		return;
+	if (counts && d->end_ns > k->until_ns) {
+		k->r->late += op->type != FLOW_PAUSE && d->begin_ns;
+		return;
+	}
+	if (d->result == -ECANCELED)
+		return;
+	if (d->result < 0 && !is_gone(op, d)) {
+		count_failure(k, op, d);
+		return;
+	}
+	if (counts)
+		count_done(k, op, d);
+	else if (op->type == FLOW_WRITE)
+		k->fill_failures = 0;
+	add_to_work(k, op, d);
+}
+
+void real_count_miss(struct kv_real *k, const struct kv_event *ev)
+{
+	struct kv_second *s;
+
+	if (!k->measuring)
+		return;
+	kv_count(&k->r->counts, ev, &k->pl.cache);
+	k->r->turn_misses += ev->kind == KV_MULTI_TURN;
+	s = second_at(k, clock_ns());
+	if (s)
+		s->misses++;
+}
+
+/* --------------------------------------------------------------------- requests */
+
+void real_count_request(struct kv_real *k, const struct real_work *w, uint64_t end_ns)
+{
+	struct kv_request_done d = {
+		.end_ns = end_ns - k->begin_ns,
+		.tokens = w->planned.tokens,
+		.qos = w->req.qos,
+		.end_to_end = seconds(k->begin_ns + w->req.arrival_ns, end_ns),
+		.storage = w->storage_sec,
+		.generation = w->generation_sec,
+	};
+	struct kv_planned planned = w->planned;
+
+	if (end_ns > k->until_ns)
+		return;
+	if (w->failed && !k->p->compat) {
+		k->r->failed_requests++;
+		return;
+	}
+	if (kv_result_request(k->r, k->p, &d) < 0)
+		real_fail(k, -ENOMEM, "out of memory");
+	if (w->prefilled && !w->wrote) /* it was there: no time at all, says upstream */
+		add_sample(k, &k->r->prefill, 0);
+	if (w->decoded)
+		add_sample(k, &k->r->decode, w->decode_sec);
+	planned.turn_hits = planned.turn_misses = 0; /* counted one by one */
+	kv_result_planned(k->r, k->p, &planned);
+}

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the cache decides, as operations of the flow.  A demotion, two events, is one move; an
+ * allocation is what it makes room by and its write, and holds a permit from the first to the last.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "load/kv/kv_real.h"
+#include "load/object/content.h"
+
+#define SHAPE_MAX 96
+
+/* ---------------------------------------------------------------------- objects */
+
+static void object_put(struct real_object *o)
+{
+	if (o && !--o->refs)
+		free(o);
+}
+
+static int entries_grow(struct kv_real *k, uint32_t entry)
+{
+	uint32_t n = k->nr_entries ? k->nr_entries : 1024;
+	struct real_object **v;
+
+	while (n <= entry)
+		n *= 2;
+	v = realloc(k->entries, n * sizeof(struct real_object *));
+	if (!v)
+		return -ENOMEM;
+	memset(v + k->nr_entries, 0, (n - k->nr_entries) * sizeof(struct real_object *));
+	k->entries = v;
+	k->nr_entries = n;
+	return 0;
+}
+
+/* A new entry has come into the cache. */
+static int object_new(struct kv_real *k, const struct kv_event *ev)
+{
+	struct real_object *o;
+
+	if (ev->entry >= k->nr_entries && entries_grow(k, ev->entry) < 0)
+		return -ENOMEM;
+	o = calloc(1, sizeof(*o));
+	if (!o)
+		return -ENOMEM;
+	object_put(k->entries[ev->entry]);
+	*o = (struct real_object){
+		.number = ++k->objects, .refs = 1, .tier = ev->tier, .live = true};
+	k->entries[ev->entry] = o;
+	return 0;
+}
+
+/* ------------------------------------------------------------------------ works */
+
+static struct real_work *work_new(struct kv_real *k, enum real_kind kind)
+{
+	struct real_work *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return NULL;
+	w->kind = kind;
+	w->next = k->works;
+	if (w->next)
+		w->next->prev = w;
+	k->works = w;
+	return w;
+}
+
+void real_work_free(struct kv_real *k, struct real_work *w)
+{
+	for (unsigned i = 0; i < w->nr; i++)
+		object_put(w->ops[i].object);
+	if (w->next)
+		w->next->prev = w->prev;
+	if (w->prev)
+		w->prev->next = w->next;
+	else
+		k->works = w->next;
+	free(w->ops);
+	free(w);
+}
+
+void real_forget_all(struct kv_real *k)
+{
+	while (k->works)
+		real_work_free(k, k->works);
+	for (uint32_t i = 0; i < k->nr_entries; i++)
+		object_put(k->entries[i]);
+	free(k->entries);
+	free(k->ops);
+	free(k->text);
+}
+
+static struct real_op *op_add(struct real_work *w, uint8_t type, uint8_t step)
+{
+	struct real_op *op;
+
+	if (w->nr == w->room) {
+		unsigned room = w->room ? w->room * 2 : 16;
+		struct real_op *v = realloc(w->ops, room * sizeof(*v));
+
+		if (!v)
+			return NULL;
+		w->ops = v;
+		w->room = room;
+	}
+	op = &w->ops[w->nr++];
+	*op = (struct real_op){.work = w, .type = type, .step = step};
+	return op;
+}
+
+static int op_of_event(struct kv_real *k, struct real_work *w, enum flow_type type,
+		       const struct kv_event *ev)
+{
+	struct real_op *op = op_add(w, (uint8_t)type, k->step);
+
+	if (!op)
+		return -ENOMEM;
+	op->ev = *ev;
+	op->object = k->entries[ev->entry];
+	op->object->refs++;
+	return 0;
+}
+
+/* ----------------------------------------------------------------------- events */
+
+/* From the first thing done to make room for it, the write needs a permit. */
+static void allocation(struct real_work *w)
+{
+	unsigned i = w->nr - 1;
+
+	if (w->kind == REAL_INGEST)
+		return; /* permits go by turns, and requests must not wait behind all documents */
+	w->ops[i].alloc_end = true;
+	while (i && (w->ops[i - 1].type == FLOW_MOVE || w->ops[i - 1].type == FLOW_DELETE))
+		i--;
+	w->ops[i].alloc_begin = true;
+}
+
+static int on_write(struct kv_real *k, struct real_work *w, const struct kv_event *ev)
+{
+	int r;
+
+	if (ev->phase == KV_EVICT) {
+		w->ops[w->nr - 1].to = ev->tier;
+		k->entries[ev->entry]->tier = ev->tier;
+		return 0;
+	}
+	w->wrote |= k->step == KV_STEP_PREFILL;
+	r = object_new(k, ev);
+	if (r == 0)
+		r = op_of_event(k, w, FLOW_WRITE, ev);
+	if (r == 0)
+		allocation(w);
+	return r;
+}
+
+int real_emit(void *arg, const struct kv_event *ev)
+{
+	struct kv_real *k = arg;
+	struct real_work *w = k->planning;
+	int r;
+
+	if (k->hook && k->hook->event)
+		k->hook->event(k->hook->arg, ev);
+	if (ev->type == KV_EV_MISS) {
+		real_count_miss(k, ev);
+		return 0;
+	}
+	if (!k->live)
+		kv_load_row(k->load);
+	switch (ev->type) {
+	case KV_EV_WRITE:
+		return on_write(k, w, ev);
+	case KV_EV_DELETE:
+		r = op_of_event(k, w, FLOW_DELETE, ev);
+		k->entries[ev->entry]->live = false;
+		return r;
+	default:
+		return op_of_event(k, w, ev->phase == KV_EVICT ? FLOW_MOVE : FLOW_READ, ev);
+	}
+}
+
+static void on_step(void *arg, enum kv_step s)
+{
+	struct kv_real *k = arg;
+
+	k->step = (uint8_t)s;
+	k->planning->prefilled |= s == KV_STEP_PREFILL;
+	k->planning->decoded |= s == KV_STEP_DECODE;
+}
+
+/* ---------------------------------------------------------------- into the flow */
+
+static void shape(char out[SHAPE_MAX], const struct kv_real *k, const struct kv_event *ev)
+{
+	const struct kv_model *m = k->p->model;
+
+	out[0] = 0;
+	if (ev->size != kv_model_bytes_per_token(m) * ev->tokens)
+		return; /* a shard: flat */
+	if (kv_model_is_mla(m))
+		snprintf(out, SHAPE_MAX, "(%u, %u, %u)", m->layers, ev->tokens,
+			 m->kv_lora_rank + m->qk_rope_head_dim);
+	else
+		snprintf(out, SHAPE_MAX, "(%u, 2, %u, %u, %u)", m->layers, ev->tokens, m->kv_heads,
+			 kv_model_head_dim(m));
+}
+
+/* Name and shape are put at @at; returns where the next text may begin. */
+static char *write_texts(const struct kv_real *k, const struct real_op *op, struct flow_op *f,
+			 char *at)
+{
+	uint32_t element = kv_model_element_size(k->p->model);
+	size_t len = kv_key_format(NULL, 0, op->ev.key, k->texts);
+
+	kv_key_format(at, len + 1, op->ev.key, k->texts);
+	f->name = at;
+	f->name_len = (uint32_t)len;
+	f->content = content_id(at, len);
+	at += len + 1;
+	shape(at, k, &op->ev);
+	f->shape = at[0] ? at : NULL;
+	f->element = (uint8_t)(op->ev.size % element ? 1 : element);
+	return at + SHAPE_MAX;
+}
+
+static int texts_room(struct kv_real *k, const struct real_work *w)
+{
+	size_t need = 0;
+	char *v;
+
+	for (unsigned i = 0; i < w->nr; i++)
+		if (w->ops[i].type == FLOW_WRITE)
+			need += kv_key_format(NULL, 0, w->ops[i].ev.key, k->texts) + 1 + SHAPE_MAX;
+	if (need <= k->text_room)
+		return 0;
+	v = realloc(k->text, need * 2);
+	if (!v)
+		return -ENOMEM;
+	k->text = v;
+	k->text_room = need * 2;
+	return 0;
+}
+
+static int ops_room(struct kv_real *k, unsigned n)
+{
+	struct flow_op *v;
+
+	if (n <= k->ops_room)
+		return 0;
+	v = realloc(k->ops, n * 2 * sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	k->ops = v;
+	k->ops_room = n * 2;
+	return 0;
+}
+
+static int flow_ops(struct kv_real *k, const struct real_work *w)
+{
+	char *text;
+
+	if (ops_room(k, w->nr) < 0 || texts_room(k, w) < 0)
+		return -ENOMEM;
+	text = k->text;
+	for (unsigned i = 0; i < w->nr; i++) {
+		const struct real_op *op = &w->ops[i];
+		struct flow_op *f = &k->ops[i];
+
+		*f = (struct flow_op){
+			.type = op->type,
+			.place = op->ev.tier,
+			.to = op->to,
+			.alloc_begin = op->alloc_begin,
+			.alloc_end = op->alloc_end,
+			.object = op->object ? op->object->number : 0,
+			.size = op->ev.size,
+			.pause_ns = op->type == FLOW_PAUSE ? w->planned.generation_ns : 0,
+			.tag = (uintptr_t)op,
+		};
+		if (op->type == FLOW_WRITE)
+			text = write_texts(k, op, f, text);
+	}
+	return 0;
+}
+
+static int work_start(struct kv_real *k, struct real_work *w)
+{
+	struct sluice_err err;
+	int r;
+
+	if (w->kind == REAL_REQUEST && w->planned.generation_ns && !op_add(w, FLOW_PAUSE, KV_STEPS))
+		return real_fail(k, -ENOMEM, "out of memory");
+	if (!w->nr) {
+		real_work_end(k, w, clock_ns());
+		return 0;
+	}
+	r = flow_ops(k, w);
+	if (r < 0)
+		return real_fail(k, r, "out of memory");
+	r = flow_start(k->flow, k->ops, w->nr, (uintptr_t)w, false, &err);
+	if (r < 0)
+		return real_fail(k, r, "%s", err.msg);
+	k->pending += w->nr;
+	k->documents += w->kind == REAL_INGEST ? w->nr : 0;
+	return 0;
+}
+
+static int plan(struct kv_real *k, struct real_work *w, const struct kv_request *req)
+{
+	int r;
+
+	w->req = *req;
+	k->planning = w;
+	r = kv_plan(k->load, k->cache, req, on_step, k, &w->planned);
+	k->planning = NULL;
+	return r < 0 ? real_fail(k, r, "cannot plan a request: %s", sluice_strerror(r)) : 0;
+}
+
+int real_start_request(struct kv_real *k, const struct kv_request *req)
+{
+	struct real_work *w = work_new(k, REAL_REQUEST);
+	int r;
+
+	if (!w)
+		return real_fail(k, -ENOMEM, "out of memory");
+	r = plan(k, w, req);
+	if (r < 0)
+		return r;
+	k->active++;
+	return work_start(k, w);
+}
+
+int real_add_document(struct kv_real *k, const struct kv_request *req)
+{
+	if (!k->ingest)
+		k->ingest = work_new(k, REAL_INGEST);
+	return k->ingest ? plan(k, k->ingest, req) : real_fail(k, -ENOMEM, "out of memory");
+}
+
+int real_start_documents(struct kv_real *k)
+{
+	struct real_work *w = TAKE_PTR(k->ingest);
+
+	return w && !k->failed ? work_start(k, w) : 0;
+}
+
+int real_start_fill(struct kv_real *k, struct kv_key key, uint32_t tokens)
+{
+	struct real_work *w = work_new(k, REAL_FILL);
+	int r;
+
+	if (!w)
+		return real_fail(k, -ENOMEM, "out of memory");
+	k->planning = w;
+	k->step = KV_STEP_PREFILL;
+	r = kv_cache_allocate(k->cache, key, tokens);
+	k->planning = NULL;
+	if (r < 0)
+		return real_fail(k, r, "cannot plan an entry: %s", sluice_strerror(r));
+	k->active++;
+	return work_start(k, w);
+}
+
+/* ----------------------------------------------------------------------- losses */
+
+/* The object of a failed read still takes up room. */
+static void clean_later(struct kv_real *k, const struct real_op *lost)
+{
+	struct real_work *w = work_new(k, REAL_CLEAN);
+	struct real_op *op = w ? op_add(w, FLOW_DELETE, KV_STEPS) : NULL;
+
+	if (!op) {
+		real_fail(k, -ENOMEM, "out of memory");
+		return;
+	}
+	op->ev = lost->ev;
+	op->ev.tier = lost->object->tier;
+	op->object = lost->object;
+	op->object->refs++;
+	w->later = k->clean;
+	k->clean = w;
+}
+
+int real_clean(struct kv_real *k)
+{
+	int r = 0;
+
+	while (k->clean && r == 0) {
+		struct real_work *w = k->clean;
+
+		k->clean = w->later;
+		r = work_start(k, w);
+	}
+	return r;
+}
+
+bool real_lose(struct kv_real *k, const struct real_op *op)
+{
+	struct real_object *o = op->object;
+
+	if (o->lost)
+		return false;
+	o->lost = true;
+	if (!o->live)
+		return true; /* to be deleted anyway */
+	o->live = false;
+	kv_cache_drop(k->cache, op->ev.key);
+	if (op->type == FLOW_READ)
+		clean_later(k, op);
+	return true;
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What runs of both kinds put into a result, and the memory of one. */
+#include "load/kv/kv_result.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+
+#define SECOND_NS   1000000000ull
+#define MAX_SECONDS 1000000u /* the last one gets the rest */
+
+static const double compat_target_ms[KV_QOS] = {50, 100, 1000};
+
+int kv_result_init(struct kv_result *r)
+{
+	*r = (struct kv_result){0};
+	for (int i = 0; i < 2; i++) {
+		if (series_init(&r->series[i]) < 0) {
+			kv_result_fini(r);
+			return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
+void kv_result_fini(struct kv_result *r)
+{
+	struct samples *single[] = {&r->end_to_end, &r->storage, &r->generation,
+				    &r->prefill,    &r->decode,  &r->device[0],
+				    &r->device[1],  &r->host[0], &r->host[1]};
+
+	for (size_t i = 0; i < ARRAY_SIZE(single); i++)
+		samples_fini(single[i]);
+	for (int i = 0; i < KV_QOS; i++)
+		samples_fini(&r->qos[i]);
+	for (int i = 0; i < KV_TIERS; i++) {
+		for (int j = 0; j < 2; j++) {
+			samples_fini(&r->tier[i][j]);
+			samples_fini(&r->evict[i][j]);
+		}
+	}
+	for (int i = 0; i < 2; i++)
+		series_fini(&r->series[i]);
+	free(r->seconds);
+	free(r->timeline);
+	free(r->scale);
+	*r = (struct kv_result){0};
+}
+
+struct kv_second *kv_result_second(struct kv_result *r, uint64_t at_ns)
+{
+	uint32_t i = (uint32_t)min_u64(at_ns / SECOND_NS, MAX_SECONDS - 1);
+	/* in steps: a long run must not copy its seconds every second */
+	uint32_t room = i / 256 * 256 + 256, had = (r->nr_seconds + 255) / 256 * 256;
+
+	if (room > had) {
+		struct kv_second *v = reallocarray(r->seconds, room, sizeof(*v));
+
+		if (!v)
+			return NULL;
+		memset(v + had, 0, (room - had) * sizeof(*v));
+		r->seconds = v;
+	}
+	r->nr_seconds = i >= r->nr_seconds ? i + 1 : r->nr_seconds;
+	return &r->seconds[i];
+}
+
+double kv_qos_target_ms(const struct kv_params *p, int qos)
+{
+	return p->compat ? compat_target_ms[qos] : p->config.qos[qos].p95_ms;
+}
+
+int kv_result_request(struct kv_result *r, const struct kv_params *p,
+		      const struct kv_request_done *d)
+{
+	/* what ends with a second is part of it */
+	struct kv_second *sec = kv_result_second(r, d->end_ns ? d->end_ns - 1 : 0);
+
+	if (!sec || samples_add(&r->end_to_end, d->end_to_end) < 0 ||
+	    samples_add(&r->storage, d->storage) < 0 ||
+	    samples_add(&r->generation, d->generation) < 0 ||
+	    samples_add(&r->qos[d->qos], d->end_to_end) < 0)
+		return -ENOMEM;
+	sec->requests++;
+	sec->tokens += d->tokens;
+	r->requests++;
+	r->tokens += d->tokens;
+	r->storage_io_sec += d->storage;
+	r->generation_sec += d->generation;
+	r->qos_violations[d->qos] += d->end_to_end * 1e3 > kv_qos_target_ms(p, d->qos);
+	return 0;
+}
+
+void kv_result_planned(struct kv_result *r, const struct kv_params *p, const struct kv_planned *d)
+{
+	r->turn_hits += d->turn_hits;
+	r->turn_misses += d->turn_misses;
+	if (!p->prefix)
+		return;
+	r->prefix_hits += d->prefix_hit;
+	r->prefix_misses += !d->prefix_hit;
+	r->prefix_bytes_saved += d->prefix_bytes_saved;
+}
+
+/* Room for one more in an array that doubles. */
+static void *grow(void *v, uint32_t nr, size_t size)
+{
+	return nr && !is_pow2(nr) ? v : reallocarray(v, nr ? 2 * (size_t)nr : 1, size);
+}
+
+int kv_result_scaled(struct kv_result *r, const struct kv_scale *s, enum kv_scale_action action,
+		     double at_sec, double tokens_per_sec)
+{
+	void *timeline = grow(r->timeline, r->nr_timeline, sizeof(*r->timeline));
+	struct kv_scale_event *event;
+
+	if (!timeline)
+		return -ENOMEM;
+	r->timeline = timeline;
+	event = grow(r->scale, r->nr_scale, sizeof(*event));
+	if (!event)
+		return -ENOMEM;
+	r->scale = event;
+	r->timeline[r->nr_timeline].at_sec = at_sec;
+	r->timeline[r->nr_timeline++].tokens_per_sec = tokens_per_sec;
+	r->users_end = s->users;
+	r->users_peak = s->peak_users;
+	r->peak_tokens_per_sec = s->peak_tokens_per_sec;
+	event += r->nr_scale++;
+	*event = (struct kv_scale_event){
+		.at_sec = at_sec,
+		.users = s->users,
+		.saturation = s->saturation,
+		.tokens_per_sec = tokens_per_sec,
+	};
+	snprintf(event->action, sizeof(event->action), "%s", kv_scale_names[action]);
+	return 0;
+}
+
+void kv_result_tiers(struct kv_result *r, const struct kv_cache *c)
+{
+	for (int i = 0; i < KV_TIERS; i++) {
+		r->entries[i] = kv_cache_entries(c, (enum kv_tier)i);
+		r->used[i] = kv_cache_used(c, (enum kv_tier)i);
+		r->limit[i] = kv_cache_limit(c, (enum kv_tier)i);
+	}
+}
+
+void kv_result_input(struct kv_result *r, const struct kv_load *l)
+{
+	r->input_empty = kv_load_is_empty(l);
+	r->input_bad = *kv_load_bad(l);
+}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Counting.  Samples are kept by bottom-k sampling: each operation has a random
+ * key, and the ones with the smallest keys stay, in a heap with the largest key
+ * on top.  That is a uniform draw without replacement, and the draws of several
+ * workers merge into a draw of the whole.
+ */
+#include "load/measure/series.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+
+#define SECOND_NS 1000000000u
+/* A series of so many seconds (11 days) goes on, but its last second gets the rest. */
+#define MAX_SECONDS 1000000u
+
+int series_init(struct run_series *s)
+{
+	s->hist = calloc(1, sizeof(*s->hist));
+	return s->hist ? 0 : -ENOMEM;
+}
+
+void series_fini(struct run_series *s)
+{
+	free(s->hist);
+	free(s->samples);
+	free(s->seconds);
+	s->hist = NULL;
+	s->samples = NULL;
+	s->seconds = NULL;
+	s->nr_samples = s->nr_seconds = 0;
+}
+
+/* ------------------------------------------------------------------ samples */
+
+static void sift_down(struct series_sample *h, uint32_t n, uint32_t i)
+{
+	for (uint32_t k; (k = 2 * i + 1) < n; i = k) {
+		struct series_sample t = h[i];
+
+		if (k + 1 < n && h[k + 1].key > h[k].key)
+			k++;
+		if (h[k].key <= t.key)
+			return;
+		h[i] = h[k];
+		h[k] = t;
+	}
+}
+
+static void sift_up(struct series_sample *h, uint32_t i)
+{
+	for (uint32_t up; i && h[up = (i - 1) / 2].key < h[i].key; i = up) {
+		struct series_sample t = h[i];
+
+		h[i] = h[up];
+		h[up] = t;
+	}
+}
+
+static int sample_add(struct run_series *s, const struct series_sample *sample)
+{
+	if (s->nr_samples == SERIES_SAMPLES) {
+		if (sample->key >= s->samples[0].key)
+			return 0;
+		s->samples[0] = *sample;
+		sift_down(s->samples, s->nr_samples, 0);
+		return 0;
+	}
+	/* Doubles from 64 up: sizes at which the array is full are the powers of two. */
+	if (s->nr_samples == 0 || (s->nr_samples >= 64 && is_pow2(s->nr_samples))) {
+		uint32_t room = s->nr_samples ? 2 * s->nr_samples : 64;
+		struct series_sample *p = reallocarray(s->samples, room, sizeof(*p));
+
+		if (!p)
+			return -ENOMEM;
+		s->samples = p;
+	}
+	s->samples[s->nr_samples] = *sample;
+	sift_up(s->samples, s->nr_samples++);
+	return 0;
+}
+
+static int by_end(const void *a, const void *b)
+{
+	const struct series_sample *x = a, *y = b;
+
+	if (x->end_ns != y->end_ns)
+		return x->end_ns < y->end_ns ? -1 : 1;
+	return (x->key > y->key) - (x->key < y->key);
+}
+
+void series_finish(struct run_series *s)
+{
+	if (s->nr_samples)
+		qsort(s->samples, s->nr_samples, sizeof(*s->samples), by_end);
+}
+
+/* ------------------------------------------------------------------ seconds */
+
+static struct series_second *second_at(struct run_series *s, uint64_t at_ns)
+{
+	uint32_t i = (uint32_t)min_u64(at_ns / SECOND_NS, MAX_SECONDS - 1);
+
+	if (i >= s->nr_seconds) {
+		/* in steps: a long run must not copy its seconds every second */
+		uint32_t room = i / 64 * 64 + 64, had = (s->nr_seconds + 63) / 64 * 64;
+
+		if (room > had) {
+			struct series_second *p = reallocarray(s->seconds, room, sizeof(*p));
+
+			if (!p)
+				return NULL;
+			memset(p + had, 0, (room - had) * sizeof(*p));
+			s->seconds = p;
+		}
+		s->nr_seconds = i + 1;
+	}
+	return &s->seconds[i];
+}
+
+/* ----------------------------------------------------------------- counting */
+
+int series_add(struct run_series *s, uint64_t bytes, uint64_t latency_ns, uint64_t at_ns,
+	       uint64_t key)
+{
+	struct series_sample sample = {key, at_ns, latency_ns, bytes};
+	struct series_second *sec = second_at(s, at_ns);
+	double seconds = (double)latency_ns / 1e9;
+
+	if (!sec)
+		return -ENOMEM;
+	sec->ops++;
+	sec->bytes += bytes;
+	sec->latency_sum_ns += latency_ns;
+	sec->latency_max_ns = max_u64(sec->latency_max_ns, latency_ns);
+	s->ops++;
+	s->bytes += bytes;
+	sluice_hist_add(s->hist, latency_ns);
+	stat_moments_add(&s->latency, seconds);
+	/* A clock that did not move would make a rate infinite. */
+	stat_moments_add(&s->bandwidth, (double)bytes / (latency_ns ? seconds : 1e-9));
+	return sample_add(s, &sample);
+}
+
+int series_merge(struct run_series *s, const struct run_series *other)
+{
+	if (other->nr_seconds && !second_at(s, (uint64_t)(other->nr_seconds - 1) * SECOND_NS))
+		return -ENOMEM;
+	for (uint32_t i = 0; i < other->nr_seconds; i++) {
+		s->seconds[i].ops += other->seconds[i].ops;
+		s->seconds[i].bytes += other->seconds[i].bytes;
+		s->seconds[i].latency_sum_ns += other->seconds[i].latency_sum_ns;
+		s->seconds[i].latency_max_ns =
+			max_u64(s->seconds[i].latency_max_ns, other->seconds[i].latency_max_ns);
+	}
+	s->ops += other->ops;
+	s->bytes += other->bytes;
+	s->warmup_bytes += other->warmup_bytes;
+	if (!s->errors && other->errors)
+		memcpy(s->first_error, other->first_error, sizeof(s->first_error));
+	s->errors += other->errors;
+	s->ways |= other->ways;
+	sluice_hist_merge(s->hist, other->hist);
+	stat_moments_merge(&s->latency, &other->latency);
+	stat_moments_merge(&s->bandwidth, &other->bandwidth);
+	stat_moments_merge(&s->late, &other->late);
+	for (uint32_t i = 0; i < other->nr_samples; i++)
+		if (sample_add(s, &other->samples[i]) < 0)
+			return -ENOMEM;
+	return 0;
+}
+
+/* --------------------------------------------------------------- statistics */
+
+/* Percentiles from the samples: all of them, or a draw. */
+static int from_samples(const struct run_series *s, struct stat_summary *ret, bool latency)
+{
+	CLEANUP_FREE double *v = calloc(s->nr_samples, sizeof(*v));
+
+	if (!v)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < s->nr_samples; i++) {
+		uint64_t ns = s->samples[i].latency_ns;
+
+		v[i] = latency ? (double)ns / 1e9
+			       : (double)s->samples[i].bytes / ((double)(ns ? ns : 1) / 1e9);
+	}
+	ret->median = stat_median(v, s->nr_samples);
+	for (unsigned i = 0; i < STAT_PERCENTILES; i++)
+		ret->percentile[i] = stat_percentile(v, s->nr_samples, stat_percentile_at[i]);
+	return 0;
+}
+
+int series_latency(const struct run_series *s, struct stat_summary *ret, bool *exact)
+{
+	if (!s->ops)
+		return -ENODATA;
+	stat_moments_summary(ret, &s->latency);
+	*exact = s->nr_samples == s->ops;
+	if (*exact)
+		return from_samples(s, ret, true);
+	ret->median = sluice_hist_percentile(s->hist, 50) / 1e9;
+	for (unsigned i = 0; i < STAT_PERCENTILES; i++)
+		ret->percentile[i] = sluice_hist_percentile(s->hist, stat_percentile_at[i]) / 1e9;
+	return 0;
+}
+
+static double hist_bandwidth(const struct run_series *s, double p)
+{
+	return (double)s->size / (fmax(sluice_hist_percentile(s->hist, 100 - p), 1) / 1e9);
+}
+
+int series_bandwidth(const struct run_series *s, struct stat_summary *ret, bool *exact)
+{
+	if (!s->ops)
+		return -ENODATA;
+	stat_moments_summary(ret, &s->bandwidth);
+	*exact = s->nr_samples == s->ops;
+	if (*exact || !s->size)
+		return from_samples(s, ret, false);
+	ret->median = hist_bandwidth(s, 50);
+	for (unsigned i = 0; i < STAT_PERCENTILES; i++)
+		ret->percentile[i] = hist_bandwidth(s, stat_percentile_at[i]);
+	return 0;
+}

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A flow as a whole: opening and closing it, and the loop that drives it. */
+#include "load/object/flow.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "load/object/flow_in.h"
+
+/* -------------------------------------------------------------------- timers */
+
+void flow_timer(struct flow *f, struct op *op, uint64_t at_ns)
+{
+	if (heap_add(&f->timers, at_ns, op) < 0)
+		op_fail(op, -ENOMEM, "out of memory");
+}
+
+static void timer_over(struct flow *f, struct op *op)
+{
+	op->timed = false;
+	if (op->type == FLOW_PAUSE)
+		op_end(f, op);
+	else if (op_idle(op))
+		op_moved(f, op);
+}
+
+static void run_timers(struct flow *f)
+{
+	while (f->timers.n && (heap_key(&f->timers) <= f->now))
+		timer_over(f, heap_pop(&f->timers));
+}
+
+void flow_abort(struct flow *f)
+{
+	if (f->aborted)
+		return;
+	f->aborted = true;
+	gates_open(f);
+	f->cut_short = true;
+}
+
+/* Of what is under way, issue no more and wait for no clock. */
+static void cut_short(struct flow *f)
+{
+	struct chain *c, *next;
+	struct op *op;
+
+	f->cut_short = false;
+	while (f->timers.n) {
+		op = heap_pop(&f->timers);
+		op_fail(op, -ECANCELED, "cancelled");
+		timer_over(f, op);
+	}
+	for (c = f->first; c; c = next) {
+		next = c->next;
+		op = c->ops;
+		if (op->state != OP_RUNS || !op->queued)
+			continue;
+		op_fail(op, -ECANCELED, "cancelled");
+		lane_leave(f, op);
+		if (op_idle(op))
+			op_moved(f, op);
+	}
+}
+
+/* ------------------------------------------------------------------ the loop */
+
+static void take_inbox(struct flow *f)
+{
+	struct task *t, *next;
+
+	for (t = inbox_take(&f->inbox); t; t = next) {
+		next = t->next;
+		t->done(t, f);
+	}
+}
+
+/* What can be done without waiting; what becomes ready meanwhile is left for the next time. */
+static void step(struct flow *f)
+{
+	f->now = clock_ns();
+	take_inbox(f);
+	if (f->cut_short)
+		cut_short(f);
+	run_timers(f);
+	gates_run(f);
+	if (!f->ready)
+		gates_force(f);
+	chunks_issue(f);
+}
+
+int flow_wait(struct flow *f, uint64_t until_ns, const struct flow_handler *h,
+	      struct sluice_err *err)
+{
+	(void)err;
+	f->handler = h;
+	f->ended = 0;
+	for (;;) {
+		step(f);
+		if (f->ended || f->now >= until_ns || (!f->running && until_ns == UINT64_MAX))
+			break;
+		if (!f->ready)
+			inbox_wait(&f->inbox, min_u64(until_ns, heap_key(&f->timers)));
+	}
+	f->handler = NULL;
+	return (int)f->running;
+}
+
+/* ---------------------------------------------------------------- open, close */
+
+static int check_opts(struct flow_opts *o, struct sluice_err *err)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+	if (o->nr_places > FLOW_PLACES) {
+		unsigned given = o->nr_places;
+
+		o->nr_places = 0;
+		return sluice_fail(err, -EINVAL, "places: %u, at most %d", given, FLOW_PLACES);
+	}
+	if (!o->chunk)
+		o->chunk = CONTENT_PERIOD;
+	if (o->chunk % CONTENT_PERIOD)
+		return sluice_fail(err, -EINVAL, "chunk: %" PRIu64 " is not a multiple of %u",
+				   o->chunk, CONTENT_PERIOD);
+	if (o->verify && !o->fill)
+		return sluice_fail(err, -EINVAL, "verify: needs fill");
+	if (!o->copiers)
+		o->copiers = (unsigned)min_u64(8, max_u64(2, cpus > 0 ? (uint64_t)cpus / 2 : 0));
+	return 0;
+}
+
+/* Only cuFile gains from knowing device memory in advance. */
+static bool knows_gpu(struct sluice_io *io)
+{
+	struct sluice_stats st = {.size = sizeof(st)};
+
+	return sluice_get_stats(io, &st) == 0 && !strcmp(st.engine, "cufile");
+}
+
+static int join_place(struct flow *f, unsigned i, struct sluice_err *err)
+{
+	struct place *p = flow_place(f, i);
+	bool gpu = p->o.kind == PLACE_GPU;
+	uint64_t ready = p->map ? extent_map_ready(p->map) * p->unit : 0;
+	int r = 0;
+
+	f->space[i].limit = p->map          ? extent_map_units(p->map) * p->unit
+			    : p->o.capacity ? p->o.capacity
+					    : UINT64_MAX;
+	ledger_ask(&f->space[i], p->used);
+	if (p->o.kind == PLACE_SLAB) {
+		r = sluice_file_open(&f->slab[i], f->io, p->slab, O_RDWR, 0, err);
+		if (r == 0) {
+			f->stats.file.size = sizeof(f->stats.file);
+			sluice_file_stat(f->slab[i], &f->stats.file);
+		}
+	} else if (place_is_memory(p) && ready && (!gpu || knows_gpu(f->io))) {
+		sluice_buf_register(f->io, p->base, ready, p->huge, NULL, NULL);
+		if (!gpu && f->gpu)
+			place_pin(p, p->base, ready);
+	}
+	return r;
+}
+
+static int start(struct flow *f, struct sluice_err *err)
+{
+	int r = content_init(&f->content, f->o.seed);
+
+	if (r < 0)
+		return sluice_fail(err, r, "out of memory");
+	r = sluice_open(&f->io, &f->o.io, err);
+	if (r < 0)
+		return r;
+	r = crew_start(&f->copiers, f->o.copiers, "sluice-copy", &f->inbox);
+	if (r == 0)
+		r = crew_start(&f->clerks, FLOW_CLERKS, "sluice-file", &f->inbox);
+	if (r < 0)
+		return sluice_fail(err, r, "cannot start threads: %s", strerror(-r));
+	for (unsigned i = 0; i < f->o.nr_places; i++)
+		f->gpu |= flow_place(f, i)->o.kind == PLACE_GPU;
+	r = lanes_init(f, err);
+	for (unsigned i = 0; r == 0 && i < f->o.nr_places; i++)
+		r = join_place(f, i, err);
+	return r;
+}
+
+int flow_new(struct flow **out, const struct flow_opts *o, struct sluice_err *err)
+{
+	struct flow *f = calloc(1, sizeof(*f));
+	int r;
+
+	if (!f)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	f->o = *o;
+	f->ready_tail = &f->ready;
+	f->objects.size = sizeof(struct object);
+	f->ops.size = sizeof(struct op);
+	f->chains.size = sizeof(struct chain);
+	f->handles.size = sizeof(struct handle);
+	f->permits.limit = UINT64_MAX;
+	inbox_init(&f->inbox);
+	r = check_opts(&f->o, err);
+	if (r == 0)
+		r = start(f, err);
+	if (r < 0) {
+		flow_free(f);
+		return r;
+	}
+	*out = f;
+	return 0;
+}
+
+/* What is under way comes to its end; what is not never begins. */
+static void run_down(struct flow *f)
+{
+	flow_abort(f);
+	while (f->running)
+		flow_wait(f, UINT64_MAX, NULL, NULL);
+	while (f->elsewhere) {
+		inbox_wait(&f->inbox, UINT64_MAX);
+		take_inbox(f);
+	}
+}
+
+void flow_free(struct flow *f)
+{
+	if (!f)
+		return;
+	if (f->io)
+		run_down(f);
+	crew_stop(&f->copiers);
+	crew_stop(&f->clerks);
+	objects_fini(f);
+	lanes_fini(f);
+	for (unsigned i = 0; i < f->o.nr_places; i++)
+		place_unpin(flow_place(f, i));
+	sluice_close(f->io, NULL);
+	for (unsigned i = 0; i < FLOW_PLACES; i++)
+		free(f->space[i].waiting.v);
+	free(f->permits.waiting.v);
+	free(f->timers.v);
+	arena_fini(&f->ops);
+	arena_fini(&f->chains);
+	arena_fini(&f->handles);
+	labels_fini(&f->labels);
+	content_fini(&f->content);
+	inbox_fini(&f->inbox);
+	free(f);
+}
+
+int flow_adopt(struct flow *f, unsigned place, uint64_t object, const char *name, uint32_t name_len,
+	       uint64_t content, struct sluice_err *err)
+{
+	struct place_old *old = place < f->o.nr_places
+					? place_old_find(flow_place(f, place), name, name_len)
+					: NULL;
+	struct object *o;
+
+	if (!old)
+		return sluice_fail(err, -ENOENT, "%.*s: no earlier run left it in place %u",
+				   (int)min_u64(name_len, 100), name, place);
+	o = object_get(f, object);
+	if (!o || o->exists || o->first)
+		return sluice_fail(err, o ? -EEXIST : -ENOMEM, "object %" PRIu64 ": %s", object,
+				   o ? "is in use" : "out of memory");
+	o->label = label_new(&f->labels, name, name_len, old->shape);
+	if (!o->label) {
+		object_forget(f, o);
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	}
+	o->size = old->size;
+	o->content = content;
+	o->element = old->element;
+	o->ref = old->ref;
+	o->where = old->where;
+	o->place = (uint8_t)place;
+	o->exists = true;
+	old->where = (struct extents){0};
+	old->adopted = true;
+	return 0;
+}
+
+void flow_get_stats(const struct flow *f, struct flow_stats *s)
+{
+	*s = f->stats;
+	s->io.size = sizeof(s->io);
+	sluice_get_stats(f->io, &s->io);
+}

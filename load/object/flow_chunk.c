@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Chunks: what is done with each, by the library or by copiers, and what follows. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "load/object/flow_in.h"
+
+enum { PAGE_BYTES = 4096 };
+
+/* ------------------------------------------------------------------- the library */
+
+/* One less of what the library has of the slot. */
+static void piece_over(struct slot *s)
+{
+	if (atomic_fetch_sub(&s->pieces, 1) != 1)
+		return;
+	s->end_ns = clock_ns();
+	inbox_push(&s->op->flow->inbox, &s->task);
+}
+
+static void piece_done(void *arg, const struct sluice_done *done)
+{
+	struct slot *s = arg;
+
+	if (done->res < 0)
+		slot_fail(s, (int)done->res, done->msg);
+	piece_over(s);
+}
+
+static void batch_flush(struct flow *f)
+{
+	uint64_t now = clock_ns();
+	struct sluice_err err;
+	unsigned i = 0;
+	int r;
+
+	for (unsigned k = 0; k < f->nr_batch; k++)
+		if (!f->batch_slot[k]->start_ns)
+			f->batch_slot[k]->start_ns = now;
+	while (i < f->nr_batch) {
+		r = sluice_submit(f->io, f->batch + i, f->nr_batch - i, NULL, &err);
+		if (r < 0) { /* this one; the others are not to blame */
+			slot_fail(f->batch_slot[i], r, err.msg);
+			piece_over(f->batch_slot[i]);
+			r = 1;
+		}
+		i += (unsigned)r;
+	}
+	f->nr_batch = 0;
+}
+
+static void batch_add(struct flow *f, struct slot *s, struct sluice_file *file, char *buf,
+		      uint64_t len, uint64_t offset)
+{
+	if (f->nr_batch == FLOW_BATCH)
+		batch_flush(f);
+	f->batch_slot[f->nr_batch] = s;
+	f->batch[f->nr_batch++] = (struct sluice_op){
+		.opcode = s->writing ? SLUICE_WRITE : SLUICE_READ,
+		.flags = s->writing ? 0 : SLUICE_OP_EXACT,
+		.file = file,
+		.buf = buf,
+		.len = len,
+		.offset = offset,
+		.on_done = piece_done,
+		.arg = s,
+	};
+	atomic_fetch_add(&s->pieces, 1);
+	s->nr_pieces++;
+	s->bytes += len;
+	f->dev_ops++;
+	f->dev_bytes += len;
+}
+
+static void slot_begin(struct slot *s, bool writing)
+{
+	s->writing = writing;
+	s->nr_pieces = 0;
+	s->bytes = 0;
+	s->start_ns = 0;
+	atomic_store(&s->pieces, 1); /* not over before all have been added */
+}
+
+/* Transfers of a slot between storage and its buffer, or the memory of a place. */
+static void transfer(struct flow *f, struct slot *s, const struct end *storage,
+		     const struct end *memory, bool writing)
+{
+	uint64_t end = s->len, n;
+
+	/* What is behind an object in a slab or in memory is its own: no ragged end. */
+	if (storage->place->o.kind == PLACE_SLAB && s->pos + s->len == s->op->size)
+		end = align_up(s->pos + s->len, PAGE_BYTES) - s->pos;
+	slot_begin(s, writing);
+	for (uint64_t at = 0; at < end; at += n) {
+		uint64_t offset;
+		char *addr;
+
+		n = end - at;
+		offset = end_offset(storage, s->pos + at, &n);
+		addr = memory ? end_addr(memory, s->pos + at, &n) : s->data + at;
+		batch_add(f, s, storage->file, addr, n, offset);
+	}
+	piece_over(s);
+}
+
+static void sync_over(struct task *t, void *owner)
+{
+	struct op *op = container_of(t, struct op, task);
+
+	op->inflight--;
+	span_add(&op->device, op->sync_ns, op->synced_ns);
+	span_add(&op->write_device, op->sync_ns, op->synced_ns);
+	op_moved(owner, op);
+}
+
+static void sync_done(void *arg, const struct sluice_done *done)
+{
+	struct op *op = arg;
+
+	op->synced_ns = clock_ns();
+	if (done->res < 0)
+		op_fail(op, (int)done->res, "%s", done->msg);
+	inbox_push(&op->flow->inbox, &op->task);
+}
+
+void chunk_sync(struct flow *f, struct op *op)
+{
+	struct end dst = dst_end(op, NULL);
+	struct sluice_op u = {
+		.opcode = SLUICE_SYNC, .file = dst.file, .on_done = sync_done, .arg = op};
+	struct sluice_err err;
+	int r;
+
+	op->inflight++;
+	op->sync_ns = op->synced_ns = clock_ns();
+	op->task.done = sync_over;
+	r = sluice_submit(f->io, &u, 1, NULL, &err);
+	if (r < 0) {
+		op_fail(op, r, "%s", err.msg);
+		inbox_push(&f->inbox, &op->task);
+	}
+}
+
+/* ------------------------------------------------------------------- completion */
+
+static void account(struct flow *f, struct slot *s)
+{
+	struct op *op = s->op;
+	bool writes = s->writing || s->lane == LANE_COPY,
+	     reads = !s->writing || s->lane == LANE_COPY;
+
+	if (op->mode == MODE_COPY_OUT)
+		writes = false;
+	if (op->mode == MODE_FILL)
+		reads = false;
+	span_add(&op->device, s->start_ns, s->end_ns);
+	if (reads) {
+		span_add(&op->read_device, s->start_ns, s->end_ns);
+		op->read_end = max_u64(op->read_end, s->end_ns);
+	}
+	if (writes) {
+		span_add(&op->write_device, s->start_ns, s->end_ns);
+		if (!op->write_begin)
+			op->write_begin = s->start_ns;
+		op->write_begin = min_u64(op->write_begin, s->start_ns);
+	}
+	if (s->lane == LANE_COPY)
+		return;
+	f->dev_ops -= s->nr_pieces;
+	f->dev_bytes -= s->bytes;
+	if (s->code == 0)
+		*(s->writing ? &f->stats.bytes_written : &f->stats.bytes_read) += s->bytes;
+}
+
+static void chunk_over(struct flow *f, struct slot *s)
+{
+	struct op *op = s->op;
+	char name[LABEL_TEXT];
+
+	if (s->code < 0) {
+		const struct label *l = op->label ? op->label : op->object->label;
+
+		if (op->queued)
+			lane_leave(f, op);
+		op_fail(op, s->code, s->code == -EBADMSG ? "%.0s%s" : "%s: %s",
+			label_print(name, l), s->msg ? s->msg : "out of memory");
+	}
+	if (s->header) /* the noise that was there */
+		content_noise(&f->content, s->buf, PLACE_HEADER, 0);
+	op->inflight--;
+	slot_free(f, s);
+	if (op_idle(op) && !op->timed)
+		op_moved(f, op);
+}
+
+static void check_over(struct task *t, void *owner)
+{
+	struct flow *f = owner;
+	struct slot *s = container_of(t, struct slot, task);
+
+	if (s->code == 0)
+		f->stats.verified += s->len;
+	chunk_over(f, s);
+}
+
+static void slot_over(struct task *t, void *owner)
+{
+	struct slot *s = container_of(t, struct slot, task);
+	struct flow *f = owner;
+
+	account(f, s);
+	if (s->code == 0 && s->op->mode == MODE_READ && f->o.verify && s->op->type == FLOW_READ) {
+		s->task.run = copier_check;
+		s->task.done = check_over;
+		crew_push(&f->copiers, &s->task);
+	} else if (s->code == 0 && s->op->mode == MODE_PASS && !s->writing && !s->header &&
+		   s->op->code == 0) {
+		s->task.next = f->again ? &f->again->task : NULL;
+		f->again = s;
+	} else {
+		if (s->code == 0 && s->op->mode == MODE_COPY_OUT && f->o.verify)
+			f->stats.verified += s->len;
+		chunk_over(f, s);
+	}
+}
+
+/* ------------------------------------------------------------------------ issue */
+
+static void issue_header(struct flow *f, struct slot *s)
+{
+	struct op *op = s->op;
+	const struct label *l = op->label ? op->label : op->object->label;
+	unsigned element = op->type == FLOW_WRITE ? op->element : op->object->element;
+
+	s->header = true;
+	slot_begin(s, true);
+	if (place_npy_header(s->buf, label_shape(l), element, op->size) < 0)
+		slot_fail(s, -EINVAL, "the shape is too long for an NPY header");
+	else
+		batch_add(f, s, op->dst_file, s->buf, PLACE_HEADER, 0);
+	if (!s->start_ns && !s->nr_pieces)
+		s->start_ns = clock_ns();
+	piece_over(s);
+}
+
+static void issue_copy(struct flow *f, struct slot *s)
+{
+	static void (*const how[])(struct task * t) = {
+		[MODE_COPY_OUT] = copier_out,
+		[MODE_FILL] = copier_fill,
+		[MODE_COPY] = copier_copy,
+	};
+
+	s->task.run = how[s->op->mode];
+	crew_push(&f->copiers, &s->task);
+}
+
+/* Put the noise that belongs there into the buffer unless it is there, and the stamps. */
+static void prepare(struct flow *f, struct slot *s)
+{
+	const struct op *op = s->op;
+	uint64_t at = (uint64_t)(s->data - s->buf);
+
+	if ((s->pos - at) % CONTENT_PERIOD) { /* a range in a small buffer */
+		content_noise(&f->content, s->data, s->len, s->pos);
+		s->noisy = false;
+	} else if (!s->noisy) {
+		content_noise(&f->content, s->buf, slot_bytes(f, s->lane), 0);
+		s->noisy = true;
+	}
+	if (f->o.fill)
+		content_stamp(&f->content, s->data, s->len,
+			      op->type == FLOW_WRITE ? op->content : op->object->content, s->pos);
+}
+
+static void issue_write(struct flow *f, struct slot *s)
+{
+	struct op *op = s->op;
+	struct end dst = dst_end(op, &op->dst_hint);
+
+	if (op->mode == MODE_WRITE)
+		prepare(f, s);
+	transfer(f, s, &dst, NULL, true);
+}
+
+static void issue_transfer(struct flow *f, struct slot *s)
+{
+	struct op *op = s->op;
+	struct end src, dst;
+
+	switch (op->mode) {
+	case MODE_READ:
+	case MODE_PASS:
+		src = src_end(op, &op->src_hint);
+		transfer(f, s, &src, NULL, false);
+		break;
+	case MODE_LOAD:
+		src = src_end(op, &op->src_hint);
+		dst = dst_end(op, &op->dst_hint);
+		transfer(f, s, &src, &dst, false);
+		break;
+	case MODE_STORE:
+		src = src_end(op, &op->src_hint);
+		dst = dst_end(op, &op->dst_hint);
+		transfer(f, s, &dst, &src, true);
+		break;
+	default:
+		issue_write(f, s);
+		break;
+	}
+}
+
+static void issue(struct flow *f, struct slot *s)
+{
+	s->task.done = slot_over;
+	if (s->header)
+		issue_header(f, s);
+	else if (s->lane == LANE_COPY)
+		issue_copy(f, s);
+	else
+		issue_transfer(f, s);
+}
+
+void chunks_issue(struct flow *f)
+{
+	struct slot *s;
+
+	while (f->again && !device_full(f)) {
+		s = f->again;
+		f->again = s->task.next ? container_of(s->task.next, struct slot, task) : NULL;
+		if (s->op->code < 0)
+			chunk_over(f, s);
+		else
+			issue_write(f, s);
+	}
+	while ((s = lanes_cut(f)))
+		issue(f, s);
+	if (f->nr_batch)
+		batch_flush(f);
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What clerks do: open, make, close and remove files, and make memory usable.  An operation that a
+ * clerk has is the clerk's alone; of its object he only reads.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "load/object/flow_in.h"
+
+static int fail(struct op *op, const struct label *l, int code, const struct sluice_err *err)
+{
+	char name[LABEL_TEXT];
+
+	op_fail(op, code, "%s: %s", label_print(name, l), err->msg);
+	return code;
+}
+
+static int open_file(struct op *op, const struct place *p, struct place_ref ref,
+		     const struct label *l, int flags, struct sluice_file **out)
+{
+	struct sluice_err err;
+	char path[PLACE_PATH];
+	int r;
+
+	place_file_path(p, ref, l->text, l->name_len, path);
+	r = sluice_file_open(out, op->flow->io, path, flags | O_NOFOLLOW, 0644, &err);
+	return r < 0 ? fail(op, l, r, &err) : 0;
+}
+
+/* What a write replaces; that it is gone already is no reason not to write. */
+static void remove_old(struct op *op)
+{
+	struct place *p = flow_place(op->flow, op->old_place);
+	const struct label *l = op->old_label;
+	struct sluice_err err;
+	int r;
+
+	if (!l)
+		return;
+	sluice_file_close(TAKE_PTR(op->old_file), NULL);
+	r = place_file_retire(p, op->old_ref, l->text, l->name_len, &err);
+	if (r < 0 && r != -ENOENT)
+		fail(op, l, r, &err);
+}
+
+static int make_file(struct op *op, struct place *p)
+{
+	const struct label *l = op->label ? op->label : op->object->label;
+	uint64_t head = p->o.layout == PLACE_NPY ? PLACE_HEADER : 0;
+	struct sluice_err err;
+	int r = place_file_make(p, &op->ref, l->text, l->name_len, op->size + head, &err);
+
+	if (r < 0)
+		return fail(op, l, r, &err);
+	op->made = true;
+	return open_file(op, p, op->ref, l, O_RDWR, &op->dst_file);
+}
+
+void clerk_open(struct task *t)
+{
+	struct op *op = container_of(t, struct op, task);
+	struct place *src = op_src(op), *dst = op_dst(op);
+	int r = 0;
+
+	remove_old(op);
+	if (op->code < 0)
+		return;
+	if (src && src->o.kind == PLACE_FILES && !op->src_file)
+		r = open_file(op, src, op->object->ref, op->object->label,
+			      op->rw ? O_RDWR : O_RDONLY, &op->src_file);
+	if (r == 0 && dst && dst->o.kind == PLACE_FILES)
+		make_file(op, dst);
+}
+
+/* The destination: complete, or as if it had never been. */
+static void close_dst(struct op *op, struct place *p)
+{
+	const struct label *l = op->label ? op->label : op->object->label;
+	struct sluice_err err;
+	int r = sluice_file_close(TAKE_PTR(op->dst_file), &err);
+
+	if (r == 0 && op->code == 0)
+		r = place_file_done(p, op->ref, l->text, l->name_len, &err);
+	if (r < 0)
+		fail(op, l, r, &err);
+	if (op->code < 0)
+		place_file_remove(p, op->ref, l->text, l->name_len, NULL);
+}
+
+static void remove_src(struct op *op, struct place *p)
+{
+	const struct label *l = op->object->label;
+	struct sluice_err err;
+	int r;
+
+	sluice_file_close(TAKE_PTR(op->src_file), NULL);
+	r = place_file_retire(p, op->object->ref, l->text, l->name_len, &err);
+	if (r < 0 && op->type == FLOW_DELETE)
+		fail(op, l, r, &err);
+}
+
+void clerk_close(struct task *t)
+{
+	struct op *op = container_of(t, struct op, task);
+	struct place *src = op_src(op), *dst = op_dst(op);
+
+	if (op->made)
+		close_dst(op, dst);
+	if (op_leaves(op) && src->o.kind == PLACE_FILES)
+		remove_src(op, src);
+}
+
+/* ------------------------------------------------------------ no operation's */
+
+struct errand {
+	struct task task;
+	struct flow *flow;
+	struct sluice_file *file;
+	struct object *object;
+	unsigned place;
+	uint64_t from, len; /* units */
+	int code;
+};
+
+static void errand_done(struct task *t, void *owner)
+{
+	struct flow *f = owner;
+
+	f->elsewhere--;
+	free(t);
+}
+
+static struct errand *errand(struct flow *f, void (*run)(struct task *t),
+			     void (*done)(struct task *t, void *owner))
+{
+	struct errand *e = calloc(1, sizeof(*e));
+
+	if (e) {
+		e->task.run = run;
+		e->task.done = done;
+		e->flow = f;
+		f->elsewhere++;
+	}
+	return e;
+}
+
+static void discard(struct task *t)
+{
+	sluice_file_close(container_of(t, struct errand, task)->file, NULL);
+}
+
+static void discarded(struct task *t, void *owner)
+{
+	object_closed(owner, container_of(t, struct errand, task)->object);
+	errand_done(t, owner);
+}
+
+void clerk_discard(struct flow *f, struct object *o, struct sluice_file *file)
+{
+	struct errand *e = errand(f, discard, discarded);
+
+	if (!e) {
+		sluice_file_close(file, NULL);
+		return;
+	}
+	e->file = file;
+	e->object = o;
+	o->closing++;
+	crew_push(&f->clerks, &e->task);
+}
+
+static void grow(struct task *t)
+{
+	struct errand *e = container_of(t, struct errand, task);
+	struct place *p = flow_place(e->flow, e->place);
+
+	e->code = place_memory_grow(p, e->from * p->unit, e->len * p->unit);
+	if (e->code == 0 && e->flow->io)
+		sluice_buf_register(e->flow->io, p->base + e->from * p->unit, e->len * p->unit,
+				    p->huge, NULL, NULL);
+	if (e->code == 0 && e->flow->gpu)
+		place_pin(p, p->base + e->from * p->unit, e->len * p->unit);
+}
+
+static void grown(struct task *t, void *owner)
+{
+	struct errand *e = container_of(t, struct errand, task);
+	struct flow *f = owner;
+	struct place *p = flow_place(f, e->place);
+
+	f->growing[e->place] = false;
+	if (e->code == 0)
+		extent_map_grow(p->map, e->from + e->len);
+	else
+		f->no_memory[e->place] = true;
+	space_return(f, e->place, 0);
+	errand_done(t, owner);
+}
+
+void clerk_grow(struct flow *f, unsigned place, uint64_t units)
+{
+	struct place *p = flow_place(f, place);
+	uint64_t ready = extent_map_ready(p->map), all = extent_map_units(p->map), step;
+	struct errand *e;
+
+	if (f->growing[place] || f->no_memory[place])
+		return;
+	e = errand(f, grow, grown);
+	if (!e)
+		return;
+	step = max_u64(1, PLACE_STEP / p->unit);
+	e->place = place;
+	e->from = ready;
+	e->len = min_u64((max_u64(units, 1) + step - 1) / step * step, all - ready);
+	f->growing[place] = true;
+	crew_push(&f->clerks, &e->task);
+}

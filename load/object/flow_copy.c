@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where the bytes of an object are, and what copiers do with them: copy between the memory of
+ * places and buffers, make content, check it.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <sluice/gpu.h>
+
+#include "base/util.h"
+#include "load/object/flow_in.h"
+
+void slot_fail(struct slot *s, int code, const char *msg)
+{
+	int none = 0;
+
+	if (atomic_compare_exchange_strong(&s->code, &none, code))
+		s->msg = strdup(msg);
+}
+
+/* --------------------------------------------------------------- where bytes are */
+
+static struct extent units_at(const struct place *p, const struct extents *where, uint64_t pos,
+			      struct extent_hint *hint)
+{
+	return extents_find(where, pos / p->unit, hint);
+}
+
+/* Offset in the slab or arena of byte @pos of the object; *@len is cut to what lies there in a row.
+ */
+static uint64_t place_offset(const struct place *p, const struct extents *where, uint64_t pos,
+			     uint64_t *len, struct extent_hint *hint)
+{
+	struct extent x = units_at(p, where, pos, hint);
+	uint64_t into = pos % p->unit;
+
+	*len = min_u64(*len, (uint64_t)x.count * p->unit - into);
+	return (uint64_t)x.start * p->unit + into;
+}
+
+struct end src_end(struct op *op, struct extent_hint *hint)
+{
+	struct place *p = op_src(op);
+
+	return (struct end){p, &op->object->where,
+			    p->o.kind == PLACE_SLAB ? op->flow->slab[op->place] : op->src_file,
+			    hint};
+}
+
+struct end dst_end(struct op *op, struct extent_hint *hint)
+{
+	unsigned place = op->type == FLOW_MOVE ? op->to : op->place;
+	struct place *p = op_dst(op);
+
+	if (op->type == FLOW_PATCH)
+		return src_end(op, hint);
+
+	return (struct end){p, &op->where,
+			    p->o.kind == PLACE_SLAB ? op->flow->slab[place] : op->dst_file, hint};
+}
+
+char *end_addr(const struct end *e, uint64_t pos, uint64_t *len)
+{
+	return e->place->base + place_offset(e->place, e->where, pos, len, e->hint);
+}
+
+uint64_t end_offset(const struct end *e, uint64_t pos, uint64_t *len)
+{
+	if (e->place->o.kind == PLACE_FILES)
+		return pos + (e->place->o.layout == PLACE_NPY ? PLACE_HEADER : 0);
+	return SLAB_HEAD + place_offset(e->place, e->where, pos, len, e->hint);
+}
+
+/* ------------------------------------------------------------------- the copiers */
+
+static bool is_gpu(const struct end *e)
+{
+	return e->place->o.kind == PLACE_GPU;
+}
+
+static int copy(char *to, const char *from, uint64_t len, bool gpu, struct sluice_err *err)
+{
+	if (gpu)
+		return sluice_gpu_copy(to, from, len, err);
+	memcpy(to, from, len);
+	return 0;
+}
+
+static void check_content(struct slot *s)
+{
+	const struct op *op = s->op;
+	const struct flow *f = op->flow;
+	uint64_t good = content_check(&f->content, s->data, s->len, op->object->content, s->pos);
+	char name[LABEL_TEXT], msg[LABEL_TEXT + 120];
+
+	if (good == s->len)
+		return;
+	snprintf(msg, sizeof(msg), "verification failed: %s: offset %" PRIu64 " holds 0x%02x%s",
+		 label_print(name, op->object->label), s->pos + good, (unsigned char)s->data[good],
+		 (s->pos + good) % CONTENT_BLOCK < 16 ? ", a block of another object or place"
+						      : "");
+	slot_fail(s, -EBADMSG, msg);
+}
+
+void copier_check(struct task *t)
+{
+	check_content(container_of(t, struct slot, task));
+}
+
+void copier_out(struct task *t)
+{
+	struct slot *s = container_of(t, struct slot, task);
+	struct extent_hint hint = {0};
+	struct end src = src_end(s->op, &hint);
+	struct sluice_err err;
+	int r = 0;
+
+	s->start_ns = clock_ns();
+	for (uint64_t at = 0, n; r == 0 && at < s->len; at += n) {
+		n = s->len - at;
+		const char *from = end_addr(&src, s->pos + at, &n);
+		r = copy(s->data + at, from, n, is_gpu(&src), &err);
+	}
+	s->end_ns = clock_ns();
+	if (r < 0)
+		slot_fail(s, r, err.msg);
+	else if (s->op->flow->o.verify && s->op->type == FLOW_READ)
+		check_content(s);
+}
+
+static void make_content(const struct op *op, char *to, uint64_t len, uint64_t pos)
+{
+	const struct flow *f = op->flow;
+
+	if (f->o.fill)
+		content_fill(&f->content, to, len,
+			     op->type == FLOW_WRITE ? op->content : op->object->content, pos);
+	else
+		content_noise(&f->content, to, len, pos);
+}
+
+/* Host memory is filled where it is, device memory through the buffer. */
+void copier_fill(struct task *t)
+{
+	struct slot *s = container_of(t, struct slot, task);
+	struct extent_hint hint = {0};
+	struct end dst = dst_end(s->op, &hint);
+	struct sluice_err err;
+	int r = 0;
+
+	if (is_gpu(&dst))
+		make_content(s->op, s->data, s->len, s->pos);
+	s->start_ns = clock_ns();
+	for (uint64_t at = 0, n; r == 0 && at < s->len; at += n) {
+		n = s->len - at;
+		char *to = end_addr(&dst, s->pos + at, &n);
+		if (is_gpu(&dst))
+			r = copy(to, s->data + at, n, true, &err);
+		else
+			make_content(s->op, to, n, s->pos + at);
+	}
+	s->end_ns = clock_ns();
+	if (r < 0)
+		slot_fail(s, r, err.msg);
+}
+
+void copier_copy(struct task *t)
+{
+	struct slot *s = container_of(t, struct slot, task);
+	struct extent_hint here = {0}, there = {0};
+	struct end src = src_end(s->op, &here), dst = dst_end(s->op, &there);
+	struct sluice_err err;
+	int r = 0;
+
+	s->start_ns = clock_ns();
+	for (uint64_t at = 0, n; r == 0 && at < s->len; at += n) {
+		n = s->len - at;
+		const char *from = end_addr(&src, s->pos + at, &n);
+		char *to = end_addr(&dst, s->pos + at, &n);
+		r = copy(to, from, n, is_gpu(&src) || is_gpu(&dst), &err);
+	}
+	s->end_ns = clock_ns();
+	if (r < 0)
+		slot_fail(s, r, err.msg);
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The gates an operation passes: its turn, a permit, its object, space. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/util.h"
+#include "load/object/flow_in.h"
+
+void op_fail(struct op *op, int code, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (op->code < 0)
+		return;
+	op->code = code;
+	va_start(ap, fmt);
+	if (vasprintf(&op->msg, fmt, ap) < 0)
+		op->msg = NULL;
+	va_end(ap);
+}
+
+void flow_ready(struct flow *f, struct op *op)
+{
+	op->state = OP_TURN;
+	op->task.next = NULL;
+	*f->ready_tail = &op->task;
+	f->ready_tail = &op->task.next;
+}
+
+/* Whoever waits for the ledger and may go now. */
+static void ledger_wake(struct flow *f, struct ledger *l)
+{
+	while (l->waiting.n && ledger_may(l, heap_key(&l->waiting)))
+		flow_ready(f, heap_pop(&l->waiting));
+}
+
+static void ledger_return(struct flow *f, struct ledger *l, uint64_t amount)
+{
+	l->returned += amount;
+	ledger_wake(f, l);
+}
+
+void permits_return(struct flow *f, uint32_t nr)
+{
+	ledger_return(f, &f->permits, nr);
+}
+
+void space_return(struct flow *f, unsigned place, uint64_t amount)
+{
+	ledger_return(f, &f->space[place], amount);
+}
+
+/* Wait at a ledger; without the memory for that, fail. */
+static void wait_at(struct flow *f, struct op *op, struct ledger *l, uint64_t asked)
+{
+	if (heap_add(&l->waiting, asked, op) < 0) {
+		op_fail(op, -ENOMEM, "out of memory");
+		op_end(f, op);
+	}
+}
+
+static bool pass_permit(struct flow *f, struct op *op)
+{
+	if (!op->alloc_begin || op->permitted)
+		return true;
+	op->state = OP_PERMIT;
+	if (!ledger_may(&f->permits, op->permit_asked)) {
+		wait_at(f, op, &f->permits, op->permit_asked);
+		return false;
+	}
+	op->permitted = true;
+	op->chain->permits++;
+	return true;
+}
+
+static bool pass_space(struct flow *f, struct op *op, bool force)
+{
+	unsigned place = op->type == FLOW_WRITE ? op->place : op->to;
+	char name[LABEL_TEXT];
+	int r;
+
+	if (!op_has_dst(op) || op->taken || op->code < 0)
+		return true;
+	op->state = OP_SPACE;
+	r = op_take_space(f, op, force);
+	if (r == -EAGAIN) {
+		wait_at(f, op, &f->space[place], op->space_asked);
+		return false;
+	}
+	if (r < 0)
+		op_fail(op, r, "%s: no room for %" PRIu64 " bytes in place %u, which has %" PRIu64,
+			label_print(name, op->label ? op->label : op->object->label), op->size,
+			place, f->space[place].limit);
+	return true;
+}
+
+/* It does not begin; one that has replaced something already still has to remove that. */
+static void cancel(struct flow *f, struct op *op)
+{
+	op_fail(op, -ECANCELED, "cancelled");
+	op->cancelled = true;
+	if (op->old_label)
+		op_start(f, op);
+	else
+		op_end(f, op);
+}
+
+/* Let an operation whose turn has come go as far as it can. */
+static void gate(struct flow *f, struct op *op, bool force)
+{
+	if (f->aborted || op->chain->stopped) {
+		cancel(f, op);
+		return;
+	}
+	if (!op->begin_ns)
+		op->begin_ns = f->now;
+	if (!pass_permit(f, op))
+		return;
+	if (op->type == FLOW_PAUSE) {
+		op->state = OP_RUNS;
+		op->start_ns = f->now;
+		flow_timer(f, op, f->now + op->pause_ns);
+		return;
+	}
+	op->state = OP_OBJECT;
+	if (op->blockers ||
+	    (op->object->closing && op->type != FLOW_READ && op->type != FLOW_PATCH))
+		return;
+	if (!op->claimed)
+		op_claim(f, op);
+	if (pass_space(f, op, force))
+		op_start(f, op);
+}
+
+void gates_run(struct flow *f)
+{
+	struct task *t = f->ready, *next;
+
+	f->ready = NULL;
+	f->ready_tail = &f->ready;
+	for (; t; t = next) {
+		next = t->next;
+		gate(f, container_of(t, struct op, task), false);
+	}
+}
+
+void gates_force(struct flow *f)
+{
+	struct op *op = f->first ? f->first->ops : NULL;
+	struct heap *h;
+
+	if (!op || op->state != OP_SPACE)
+		return;
+	h = &f->space[op->type == FLOW_WRITE ? op->place : op->to].waiting;
+	for (uint64_t i = 0; i < h->n; i++)
+		if (h->v[i].op == op) {
+			heap_remove(h, i);
+			gate(f, op, true);
+			return;
+		}
+}
+
+void flow_set_allocs(struct flow *f, unsigned n)
+{
+	f->permits.limit = n ? n : UINT64_MAX;
+	ledger_wake(f, &f->permits);
+}
+
+void gates_open(struct flow *f)
+{
+	while (f->permits.waiting.n)
+		flow_ready(f, heap_pop(&f->permits.waiting));
+	for (unsigned i = 0; i < f->o.nr_places; i++)
+		while (f->space[i].waiting.n)
+			flow_ready(f, heap_pop(&f->space[i].waiting));
+	for (struct chain *c = f->first; c; c = c->next)
+		if (c->ops->state == OP_OBJECT)
+			flow_ready(f, c->ops);
+}

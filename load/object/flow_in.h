@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_RUN_FLOW_IN_H
+#define SLUICE_RUN_FLOW_IN_H
+
+/*
+ * The inside of a flow.  All of it belongs to the flow's own thread, but for operations and slots
+ * while a thread of a crew or the library has them.
+ *
+ * An operation passes its gates in this order: its turn in the chain, a permit, the object,
+ * space.  Permits and space are granted by ledgers (see below), so that waits always point to
+ * chains that were started earlier.  Then files are opened by a clerk, the bytes move in
+ * chunks, and a clerk closes.
+ *
+ *	flow.c		the flow as a whole, the loop
+ *	flow_chain.c	chains: started, ended
+ *	flow_gate.c	what an operation waits for
+ *	flow_object.c	objects by number, the order of operations on one
+ *	flow_op.c	what an operation does, step by step
+ *	flow_lane.c	buffers, and who gets them
+ *	flow_chunk.c	chunks: submitted, completed
+ *	flow_copy.c	where bytes are; copies and checks
+ *	flow_clerk.c	files: open, close, remove
+ *	flow_util.c	ledgers, heaps, spans of time, labels
+ */
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "load/object/content.h"
+#include "load/object/extent.h"
+#include "load/object/flow.h"
+#include "load/object/flow_crew.h"
+#include "load/object/place.h"
+
+#define container_of(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
+
+enum {
+	FLOW_PLACES = 8,
+	FLOW_SMALL = 64 << 10, /* a chunk that takes one of the small buffers */
+	FLOW_BATCH = 64,       /* operations handed to the library at once */
+	FLOW_SPANS = 4,
+	FLOW_CLERKS = 4,
+	FLOW_SERVED = 16, /* large objects that share the device; others wait for their turn */
+	FLOW_NAME_MAX = 65535,
+	FLOW_SHAPE_MAX = 1000,
+};
+
+/* ---- flow_util.c */
+
+/* How long anything of several things went on: the union of their intervals. */
+struct span {
+	uint64_t sum;  /* of those that are over for good */
+	uint64_t past; /* up to here all is in the sum: what comes late is counted from here on */
+	unsigned n;
+	struct {
+		uint64_t from, to;
+	} v[FLOW_SPANS];
+};
+void span_add(struct span *s, uint64_t from, uint64_t to);
+uint64_t span_total(const struct span *s);
+
+struct op;
+struct heap {
+	struct heap_item {
+		uint64_t key;
+		struct op *op;
+	} * v;
+	uint64_t n, room;
+};
+int heap_add(struct heap *h, uint64_t key, struct op *op); /* 0 or -ENOMEM */
+struct op *heap_pop(struct heap *h);
+void heap_remove(struct heap *h, uint64_t i);
+static inline uint64_t heap_key(const struct heap *h)
+{
+	return h->n ? h->v[0].key : UINT64_MAX;
+}
+
+/*
+ * Something of which there is only so much, handed out in the order in which it was asked for:
+ * whoever asks is told what has been asked for up to and including him, and may go when all but
+ * the limit of that has been returned.  So nobody takes what somebody who asked earlier needs, yet
+ * nobody waits for those who asked earlier as long as there is enough for all.
+ */
+struct ledger {
+	uint64_t limit; /* UINT64_MAX: none */
+	uint64_t asked, returned;
+	struct heap waiting;
+};
+static inline uint64_t ledger_ask(struct ledger *l, uint64_t amount)
+{
+	return l->asked += amount;
+}
+static inline bool ledger_may(const struct ledger *l, uint64_t asked)
+{
+	return l->limit == UINT64_MAX || asked - l->returned <= l->limit || asked <= l->returned;
+}
+
+/* Name and shape of an object; from a pool. */
+struct label {
+	struct label *next; /* free */
+	uint32_t name_len;
+	uint16_t shape_len;
+	uint8_t class;
+	char text[]; /* the name, the shape, 0 */
+};
+enum { LABEL_CLASSES = 3 }; /* of sizes; a larger one is allocated by itself */
+struct labels {
+	struct label *unused[LABEL_CLASSES];
+	void **slabs;
+	unsigned nr_slabs;
+};
+struct label *label_new(struct labels *l, const char *name, uint32_t name_len, const char *shape);
+void label_free(struct labels *l, struct label *label);
+void labels_fini(struct labels *l);
+static inline const char *label_shape(const struct label *l)
+{
+	return l->shape_len ? l->text + l->name_len : NULL;
+}
+/* The name for messages: printable and short. */
+#define LABEL_TEXT 260
+const char *label_print(char out[LABEL_TEXT], const struct label *l);
+
+/* Structs of one size, never given back before the end. */
+struct arena {
+	size_t size;
+	void *unused;
+	void **slabs;
+	unsigned nr_slabs;
+};
+void *arena_get(struct arena *a); /* zeroed; NULL: no memory */
+void arena_put(struct arena *a, void *p);
+void arena_fini(struct arena *a);
+
+/* ---- objects */
+
+/* An open file that operations on an object share. */
+struct handle {
+	struct sluice_file *file;
+	uint32_t users;
+	bool rw;
+};
+
+struct object {
+	uint64_t number;
+	struct object *next;       /* in its bucket */
+	struct op *first, *last;   /* operations that have not ended, in order */
+	struct label *label;       /* of what exists */
+	struct handle *handle;     /* left open for those that follow */
+	uint32_t nr_ops, nr_alone; /* of these operations, and those that are no reads */
+	uint32_t closing;          /* files of it that clerks are closing */
+	struct place_ref ref;
+	uint64_t size, content;
+	struct extents where;
+	uint8_t place, element;
+	bool exists;
+	bool patched; /* ranges are written: open its file for that, too */
+};
+
+/* ---- operations */
+
+enum { FLOW_PATCH = FLOW_PAUSE + 1 }; /* a write of a range */
+
+enum op_state {
+	OP_TURN,   /* others of its chain come first */
+	OP_PERMIT, /* waits for a permit, */
+	OP_OBJECT, /* for operations on its object, */
+	OP_SPACE,  /* for space */
+	OP_RUNS,
+};
+
+/* How the bytes go. */
+enum op_mode {
+	MODE_NONE,     /* not at all: null */
+	MODE_READ,     /* storage -> buffer */
+	MODE_WRITE,    /* buffer -> storage */
+	MODE_PASS,     /* storage -> buffer -> storage */
+	MODE_LOAD,     /* storage -> memory of a place */
+	MODE_STORE,    /* memory of a place -> storage */
+	MODE_COPY_OUT, /* memory of a place -> buffer */
+	MODE_FILL,     /* content -> memory of a place */
+	MODE_COPY,     /* memory -> memory of a place */
+};
+
+struct chain {
+	struct chain *next, *prev; /* in the order of their starts */
+	struct op *ops;            /* those that have not ended */
+	uint64_t tag;
+	uint32_t permits; /* it holds */
+	bool stop_on_error, stopped;
+};
+
+struct op {
+	struct task task; /* of clerks; and on the list of what is ready */
+	struct flow *flow;
+	struct chain *chain;
+	struct op *next;          /* in the chain */
+	struct op *onext, *oprev; /* on the same object */
+	struct op *lnext, *lprev; /* in a lane */
+	struct handle *handle;    /* it shares; src_file is its file */
+	uint64_t offset, len;     /* of a range; len 0: none */
+	struct object *object;    /* NULL: pause */
+	struct label *label;      /* of a write */
+	uint64_t size, content, tag, pause_ns;
+	uint64_t permit_asked, space_asked, charge;
+	uint64_t seq; /* in the lanes: who waits longest */
+	uint64_t begin_ns, start_ns;
+	uint8_t type, place, to, element;
+	uint8_t state, mode;
+	bool alloc_begin, alloc_end;
+	bool permitted;    /* it has been given its permit */
+	uint32_t blockers; /* operations on the object that must end before */
+	bool charged;      /* space has been asked for and not been returned */
+	bool claimed;      /* the object is its own: what it replaces is gone */
+	bool taken;        /* it has space at its destination */
+	bool made;         /* and a file */
+	bool rw;           /* its file is open for writing, too */
+	bool queued;       /* in a lane, */
+	bool waiting;      /* and not served yet */
+	bool cancelled;    /* nothing happens to the object */
+	bool header;       /* of an NPY file: still to be written */
+	bool timed;        /* waits for a timer, too */
+	bool syncing;
+	/* the source is the object's place, unless the operation is a write */
+	struct sluice_file *src_file, *dst_file;
+	struct place_ref ref; /* of the destination */
+	struct extents where;
+	struct extent_hint src_hint, dst_hint;
+	/* what a write replaces, to be removed by a clerk */
+	struct label *old_label;
+	struct place_ref old_ref;
+	struct sluice_file *old_file;
+	uint8_t old_place;
+	uint64_t from, pos, end; /* of what it moves: where it began, is, ends */
+	unsigned inflight;       /* chunks, and the sync */
+	int code;
+	char *msg;
+	uint64_t read_end, write_begin, timer_ns, sync_ns, synced_ns;
+	struct span device, read_device, write_device;
+};
+
+/* ---- chunks */
+
+enum { LANE_READ, LANE_READ_SMALL, LANE_WRITE, LANE_WRITE_SMALL, LANE_DIRECT, LANE_COPY, LANES };
+
+struct slot {
+	struct task task;
+	struct op *op;
+	char *buf;  /* NULL in LANE_DIRECT */
+	char *data; /* where in there the bytes are */
+	bool noisy; /* it holds the noise from the beginning on */
+	uint64_t pos, len;
+	uint64_t start_ns;
+	uint8_t lane;
+	bool header, writing; /* what the library does with it */
+	uint32_t nr_pieces;
+	uint64_t bytes;     /* of the pieces */
+	atomic_uint pieces; /* the library has */
+	atomic_int code;
+	_Atomic uint64_t end_ns;
+	char *msg;
+};
+
+struct lane {
+	struct slot *slots, *unused; /* linked by task.next */
+	unsigned nr;
+	struct oplist {
+		struct op *first, *last;
+	} served, waits; /* in turn; and behind them, in the order in which they came */
+	unsigned nr_served;
+	void *pinned; /* for a GPU */
+};
+
+struct flow {
+	struct flow_opts o;
+	struct sluice_io *io;
+	struct content content;
+	struct sluice_file *slab[FLOW_PLACES];
+	struct ledger space[FLOW_PLACES], permits;
+	uint64_t link[FLOW_PLACES][2]; /* until when a null place reads and writes */
+	bool growing[FLOW_PLACES], no_memory[FLOW_PLACES];
+	bool gpu; /* one of the places is device memory */
+	struct inbox inbox;
+	struct crew copiers, clerks;
+	/* objects */
+	struct object **buckets;
+	uint64_t nr_buckets, nr_objects;
+	struct arena objects, ops, chains, handles;
+	struct labels labels;
+	/* chains */
+	struct chain *first, *last;
+	unsigned running;
+	struct task *ready, **ready_tail; /* operations for gate() */
+	struct heap timers;
+	bool aborted, cut_short;
+	/* chunks */
+	struct lane lanes[LANES];
+	struct slot *again; /* read, to be written */
+	uint64_t seq;
+	uint64_t dev_ops, dev_bytes, max_dev_ops, max_dev_bytes;
+	struct sluice_op batch[FLOW_BATCH];
+	struct slot *batch_slot[FLOW_BATCH];
+	unsigned nr_batch;
+	unsigned elsewhere; /* tasks with crews that are no operation's */
+	/* the caller */
+	const struct flow_handler *handler;
+	unsigned ended;
+	uint64_t now;
+	struct flow_stats stats;
+};
+
+static inline struct place *flow_place(const struct flow *f, unsigned i)
+{
+	return f->o.places[i];
+}
+
+/* ---- flow_object.c */
+struct object *object_get(struct flow *f, uint64_t number); /* made if need be; NULL: no memory */
+void object_join(struct object *o, struct op *op);          /* at the end of its queue */
+/* Let it use the open file, or have it for itself. */
+void object_share_file(struct object *o, struct op *op);
+struct sluice_file *object_take_file(struct flow *f, struct object *o);
+/* The operation is over: those it held up become ready. */
+void object_leave(struct flow *f, struct op *op);
+/* A file of it has been closed. */
+void object_closed(struct flow *f, struct object *o);
+/* It exists no more: give back what it has but files. */
+/* Nothing is known of it any more, unless it exists or an operation follows. */
+void object_forget(struct flow *f, struct object *o);
+void object_vanish(struct flow *f, struct object *o);
+void objects_fini(struct flow *f);
+
+/* ---- flow_gate.c */
+void flow_ready(struct flow *f, struct op *op); /* for the gates */
+void space_return(struct flow *f, unsigned place, uint64_t amount);
+void permits_return(struct flow *f, uint32_t nr);
+/* Let those that are ready now go as far as they can. */
+void gates_run(struct flow *f);
+/* The oldest chain waits for nobody but itself: what is not there for it now will not come. */
+void gates_force(struct flow *f);
+/* Nobody waits any more: the flow has been aborted. */
+void gates_open(struct flow *f);
+
+/* ---- flow.c */
+void flow_timer(struct flow *f, struct op *op, uint64_t at_ns);
+
+/* ---- flow_chain.c */
+/* The operation is over. */
+void op_end(struct flow *f, struct op *op);
+__attribute__((format(printf, 3, 4))) void op_fail(struct op *op, int code, const char *fmt, ...);
+
+/* ---- flow_op.c */
+/* The object is the operation's: what a write replaces goes. */
+void op_claim(struct flow *f, struct op *op);
+/* Take the space: 0, -EAGAIN (later, and it will be called again) or -errno. */
+int op_take_space(struct flow *f, struct op *op, bool force);
+void op_start(struct flow *f, struct op *op);
+/* Called when a clerk is done with it, and when nothing of it is in flight. */
+void op_opened(struct flow *f, struct op *op);
+void op_moved(struct flow *f, struct op *op);
+void op_closed(struct flow *f, struct op *op);
+bool op_leaves(const struct op *op);
+bool op_has_src(const struct op *op);
+bool op_has_dst(const struct op *op);
+struct place *op_dst(const struct op *op);
+struct place *op_src(const struct op *op);
+/* Where it writes, be it in the place of its object. */
+struct place *op_target(const struct op *op);
+
+/* ---- flow_clerk.c */
+void clerk_open(struct task *t);
+void clerk_close(struct task *t);
+/* Close a file of an object; what writes or removes it waits for that. */
+void clerk_discard(struct flow *f, struct object *o, struct sluice_file *file);
+/* Make more of the memory of a place usable. */
+void clerk_grow(struct flow *f, unsigned place, uint64_t units);
+
+/* ---- flow_copy.c */
+/* One end of a transfer. */
+struct end {
+	struct place *place;
+	const struct extents *where;
+	struct sluice_file *file;
+	struct extent_hint *hint;
+};
+struct end src_end(struct op *op, struct extent_hint *hint);
+struct end dst_end(struct op *op, struct extent_hint *hint);
+/* Address in memory, offset in a file, of byte @pos; *@len is cut to what lies there in a row. */
+char *end_addr(const struct end *e, uint64_t pos, uint64_t *len);
+uint64_t end_offset(const struct end *e, uint64_t pos, uint64_t *len);
+void slot_fail(struct slot *s, int code, const char *msg); /* the first failure counts */
+void copier_check(struct task *t);
+void copier_out(struct task *t);
+void copier_fill(struct task *t);
+void copier_copy(struct task *t);
+
+/* ---- flow_lane.c */
+int lanes_init(struct flow *f, struct sluice_err *err);
+void lanes_fini(struct flow *f);
+void lane_enter(struct flow *f, struct op *op);
+void lane_leave(struct flow *f, struct op *op);
+/* The next chunk that can be moved now, in its slot; NULL: none. */
+struct slot *lanes_cut(struct flow *f);
+void slot_free(struct flow *f, struct slot *s);
+uint64_t slot_bytes(const struct flow *f, unsigned lane); /* of its buffer */
+bool device_full(const struct flow *f);
+bool op_idle(const struct op *op); /* nothing left to issue or in flight */
+
+/* ---- flow_chunk.c */
+/* Hand out what can be handed out, and submit. */
+void chunks_issue(struct flow *f);
+void chunk_sync(struct flow *f, struct op *op);
+
+#endif

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Lanes.  Bytes move in chunks through slots; a slot has a buffer, or stands for a transfer
+ * that needs none.  Operations with chunks to cut off stand in the lane of the slots they need,
+ * and the one that has waited longest gets the next free slot: so all share the queues of
+ * the device alike, one huge object and thousands of small ones.  Of large objects only so
+ * many take part at once, in the order in which they came: a hundred that took turns would all
+ * end late.
+ *
+ * No more is given to the library than it can give to the device: what waits, waits here, and
+ * is not taken for the device's time.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include <sluice/gpu.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "load/object/flow_in.h"
+
+enum {
+	PAGE_BYTES = 4096,
+	AUTO_BYTES = 32 << 20, /* in flight per I/O thread: more gains nothing, see core.h */
+	SMALL_MAX = 512,
+	GPU_COPY = 8 << 20,     /* a copy to or from a GPU has a price of its own: larger chunks, */
+	GPU_TRANSFER = 4 << 20, /* and between its memory and storage */
+};
+
+uint64_t slot_bytes(const struct flow *f, unsigned lane)
+{
+	if (lane == LANE_DIRECT)
+		return 0;
+	if (lane == LANE_COPY && f->gpu)
+		return max_u64(GPU_COPY, f->o.chunk);
+	return lane == LANE_READ_SMALL || lane == LANE_WRITE_SMALL ? FLOW_SMALL : f->o.chunk;
+}
+
+static int lane_init(struct flow *f, unsigned lane, unsigned nr, struct sluice_err *err)
+{
+	struct lane *l = &f->lanes[lane];
+	uint64_t bytes = slot_bytes(f, lane);
+	void *memory = NULL;
+	int r;
+
+	l->slots = calloc(nr, sizeof(*l->slots));
+	if (!l->slots)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	if (bytes) {
+		r = sluice_buf_alloc(&memory, f->io, nr * bytes, 0, &f->stats.buf, err);
+		if (r < 0)
+			return r;
+		f->stats.memory += nr * bytes;
+		if (lane == LANE_COPY && f->gpu && sluice_gpu_pin(memory, nr * bytes, NULL) == 0)
+			l->pinned = memory;
+	}
+	for (unsigned i = nr; i-- > 0;) {
+		struct slot *s = &l->slots[i];
+
+		s->buf = memory ? (char *)memory + i * bytes : NULL;
+		s->lane = (uint8_t)lane;
+		s->noisy = true;
+		s->task.next = l->unused ? &l->unused->task : NULL;
+		l->unused = s;
+		if (lane == LANE_WRITE || lane == LANE_WRITE_SMALL)
+			content_noise(&f->content, s->buf, bytes, 0);
+	}
+	return 0;
+}
+
+static bool uses_storage(const struct flow *f)
+{
+	for (unsigned i = 0; i < f->o.nr_places; i++)
+		if (place_is_storage(flow_place(f, i)))
+			return true;
+	return false;
+}
+
+int lanes_init(struct flow *f, struct sluice_err *err)
+{
+	struct sluice_stats st = {.size = sizeof(st)};
+	unsigned big, small, copiers = f->o.copiers, ops;
+	int r;
+
+	sluice_get_stats(f->io, &st);
+	ops = st.depth * st.threads;
+	f->max_dev_ops = ops;
+	f->max_dev_bytes = f->o.io.depth ? UINT64_MAX : (uint64_t)AUTO_BYTES * st.threads;
+	big = (unsigned)min_u64(ops, max_u64(2, f->max_dev_bytes / f->o.chunk));
+	if (f->o.buffers)
+		big = f->o.buffers;
+	small = (unsigned)min_u64(ops, SMALL_MAX);
+	r = lane_init(f, LANE_COPY, f->gpu ? copiers + 2 : 2 * copiers + 2, err);
+	if (r < 0 || !uses_storage(f))
+		return r;
+	r = lane_init(f, LANE_READ, big + 2 * copiers, err);
+	if (r == 0)
+		r = lane_init(f, LANE_WRITE, big, err);
+	if (r == 0)
+		r = lane_init(f, LANE_READ_SMALL, small + 4 * copiers, err);
+	if (r == 0)
+		r = lane_init(f, LANE_WRITE_SMALL, small, err);
+	if (r == 0)
+		r = lane_init(f, LANE_DIRECT, ops, err);
+	return r;
+}
+
+void lanes_fini(struct flow *f)
+{
+	for (unsigned i = 0; i < LANES; i++) {
+		if (f->lanes[i].pinned)
+			sluice_gpu_unpin(f->lanes[i].pinned);
+		free(f->lanes[i].slots);
+	}
+}
+
+static bool on_gpu(const struct place *p)
+{
+	return p && p->o.kind == PLACE_GPU;
+}
+
+static uint64_t chunk_of(const struct op *op)
+{
+	uint64_t chunk = op->flow->o.chunk;
+
+	if (!op->flow->gpu || (!on_gpu(op_src(op)) && !on_gpu(op_dst(op))))
+		return chunk;
+	switch (op->mode) {
+	case MODE_LOAD:
+	case MODE_STORE:
+		return max_u64(chunk, GPU_TRANSFER);
+	case MODE_COPY_OUT:
+	case MODE_FILL:
+	case MODE_COPY:
+		return max_u64(chunk, GPU_COPY);
+	default:
+		return chunk;
+	}
+}
+
+/* Bytes of the next chunk: none crosses a multiple of the chunk size, where the noise repeats. */
+static uint64_t next_len(const struct op *op)
+{
+	uint64_t chunk = chunk_of(op);
+
+	return min_u64(op->end - op->pos, chunk - op->pos % chunk);
+}
+
+static bool is_small(const struct op *op)
+{
+	return next_len(op) + op->pos % PAGE_BYTES <= FLOW_SMALL;
+}
+
+static unsigned lane_of(const struct op *op)
+{
+	if (op->header)
+		return LANE_WRITE_SMALL;
+	switch (op->mode) {
+	case MODE_READ:
+	case MODE_PASS:
+		return is_small(op) ? LANE_READ_SMALL : LANE_READ;
+	case MODE_WRITE:
+		return is_small(op) ? LANE_WRITE_SMALL : LANE_WRITE;
+	case MODE_LOAD:
+	case MODE_STORE:
+		return LANE_DIRECT;
+	default:
+		return LANE_COPY;
+	}
+}
+
+static void list_add(struct oplist *l, struct op *op)
+{
+	op->lnext = NULL;
+	op->lprev = l->last;
+	*(l->last ? &l->last->lnext : &l->first) = op;
+	l->last = op;
+}
+
+static void list_del(struct oplist *l, struct op *op)
+{
+	*(op->lprev ? &op->lprev->lnext : &l->first) = op->lnext;
+	*(op->lnext ? &op->lnext->lprev : &l->last) = op->lprev;
+}
+
+static void serve(struct flow *f, struct lane *l, struct op *op)
+{
+	op->waiting = false;
+	op->seq = f->seq++;
+	list_add(&l->served, op);
+}
+
+void lane_enter(struct flow *f, struct op *op)
+{
+	unsigned lane = lane_of(op);
+	struct lane *l = &f->lanes[lane];
+	bool small = lane == LANE_READ_SMALL || lane == LANE_WRITE_SMALL;
+
+	op->queued = true;
+	if (l->nr_served >= FLOW_SERVED && !small) {
+		op->waiting = true;
+		list_add(&l->waits, op);
+		return;
+	}
+	l->nr_served++;
+	serve(f, l, op);
+}
+
+/* Who is served leaves its place to the first that waits. */
+static void served(struct flow *f, struct lane *l)
+{
+	struct op *next = l->waits.first;
+
+	if (next) {
+		list_del(&l->waits, next);
+		serve(f, l, next);
+	} else {
+		l->nr_served--;
+	}
+}
+
+void lane_leave(struct flow *f, struct op *op)
+{
+	struct lane *l = &f->lanes[lane_of(op)];
+
+	op->queued = false;
+	list_del(op->waiting ? &l->waits : &l->served, op);
+	if (!op->waiting)
+		served(f, l);
+}
+
+bool op_idle(const struct op *op)
+{
+	return !op->queued && !op->inflight;
+}
+
+void slot_free(struct flow *f, struct slot *s)
+{
+	struct lane *l = &f->lanes[s->lane];
+
+	free(s->msg);
+	s->msg = NULL;
+	s->op = NULL;
+	s->task.next = l->unused ? &l->unused->task : NULL;
+	l->unused = s;
+}
+
+bool device_full(const struct flow *f)
+{
+	return f->dev_ops >= f->max_dev_ops || f->dev_bytes >= f->max_dev_bytes;
+}
+
+/* The lane whose first operation has waited longest, of those that can go on. */
+static unsigned pick(const struct flow *f)
+{
+	bool full = device_full(f);
+	unsigned best = LANES;
+
+	for (unsigned i = 0; i < LANES; i++) {
+		const struct lane *l = &f->lanes[i];
+
+		if (l->served.first && l->unused && (i == LANE_COPY || !full) &&
+		    (best == LANES || l->served.first->seq < f->lanes[best].served.first->seq))
+			best = i;
+	}
+	return best;
+}
+
+/* Where in the buffer byte @pos goes: as aligned as it is in the file, and where its noise is. */
+static char *slot_data(const struct flow *f, const struct slot *s)
+{
+	return s->buf ? s->buf + s->pos % (s->lane == LANE_WRITE ? f->o.chunk : PAGE_BYTES) : NULL;
+}
+
+/* A chunk has been cut off: again behind the others, or out of the lane. */
+static void lane_next(struct flow *f, struct lane *l, struct op *op)
+{
+	if (op->pos < op->end && &f->lanes[lane_of(op)] == l) {
+		serve(f, l, op);
+		return;
+	}
+	op->queued = false;
+	served(f, l);
+	if (op->pos < op->end)
+		lane_enter(f, op);
+}
+
+/* Cut a chunk off the operation that has waited longest in @lane. */
+static struct slot *lane_cut(struct flow *f, unsigned lane)
+{
+	struct lane *l = &f->lanes[lane];
+	struct op *op = l->served.first;
+	struct slot *s = l->unused;
+
+	l->unused = s->task.next ? container_of(s->task.next, struct slot, task) : NULL;
+	list_del(&l->served, op);
+	s->op = op;
+	s->header = op->header;
+	s->writing = false;
+	s->code = 0;
+	s->pos = op->pos;
+	s->len = op->header ? PLACE_HEADER : next_len(op);
+	s->data = slot_data(f, s);
+	op->inflight++;
+	if (op->header)
+		op->header = false;
+	else
+		op->pos += s->len;
+	lane_next(f, l, op);
+	return s;
+}
+
+struct slot *lanes_cut(struct flow *f)
+{
+	unsigned lane = pick(f);
+
+	return lane < LANES ? lane_cut(f, lane) : NULL;
+}

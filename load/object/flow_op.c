@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What an operation does once its turn has come: take space, open, move, sync, close. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "load/object/flow_in.h"
+
+bool op_has_src(const struct op *op)
+{
+	return op->type != FLOW_WRITE && op->type != FLOW_PAUSE;
+}
+
+bool op_has_dst(const struct op *op)
+{
+	return op->type == FLOW_WRITE || op->type == FLOW_MOVE;
+}
+
+static unsigned dst_number(const struct op *op)
+{
+	return op->type == FLOW_MOVE ? op->to : op->place;
+}
+
+struct place *op_dst(const struct op *op)
+{
+	return op_has_dst(op) ? flow_place(op->flow, dst_number(op)) : NULL;
+}
+
+struct place *op_src(const struct op *op)
+{
+	return op_has_src(op) ? flow_place(op->flow, op->place) : NULL;
+}
+
+struct place *op_target(const struct op *op)
+{
+	return op->type == FLOW_PATCH ? op_src(op) : op_dst(op);
+}
+
+static bool in_files(const struct place *p)
+{
+	return p && p->o.kind == PLACE_FILES;
+}
+
+/* ------------------------------------------------------------ object and space */
+
+static void replace(struct flow *f, struct op *op)
+{
+	struct object *o = op->object;
+
+	if (in_files(flow_place(f, o->place))) {
+		op->old_label = o->label;
+		op->old_ref = o->ref;
+		op->old_place = o->place;
+		op->old_file = object_take_file(f, o);
+	} else {
+		label_free(&f->labels, o->label);
+	}
+	o->label = NULL;
+	object_vanish(f, o);
+}
+
+void op_claim(struct flow *f, struct op *op)
+{
+	struct object *o = op->object;
+	char name[LABEL_TEXT];
+
+	op->claimed = true;
+	op->end = op->size;
+	if (op->type == FLOW_WRITE) {
+		if (o->exists)
+			replace(f, op);
+		return;
+	}
+	if (op->type == FLOW_DELETE && !o->exists)
+		return; /* as it should be */
+	if (!o->exists || o->place != op->place) {
+		op_fail(op, -ENOENT, "object %llu (%s): is not in place %u",
+			(unsigned long long)o->number, label_print(name, o->label), op->place);
+		return;
+	}
+	if (op->type == FLOW_MOVE && op->size != o->size) { /* the caller was told wrong */
+		uint64_t charge = place_charge(op_dst(op), o->size);
+
+		f->space[op->to].asked += charge - op->charge;
+		op->charge = charge;
+	}
+	op->size = o->size;
+	op->from = op->len ? min_u64(op->offset, o->size) : 0;
+	op->end = op->len ? min_u64(op->offset + op->len, o->size) : o->size;
+	if (op->type == FLOW_READ || op->type == FLOW_PATCH)
+		object_share_file(o, op);
+	else
+		op->src_file = object_take_file(f, o);
+}
+
+/* Units are there, or will be. */
+static int take_units(struct flow *f, struct op *op, bool force)
+{
+	unsigned place = dst_number(op);
+	struct place *p = flow_place(f, place);
+	uint64_t units = op->charge / p->unit, ready = extent_map_ready(p->map);
+	int r = extents_take(&op->where, p->map, units);
+
+	if (ready < extent_map_units(p->map) &&
+	    (r == -ENOSPC || extent_map_unused(p->map) * p->unit < PLACE_STEP / 2))
+		clerk_grow(f, place, r == -ENOSPC ? units : 0);
+	if (r == -ENOSPC && (f->growing[place] || !force))
+		return -EAGAIN;
+	if (r == -ENOSPC && slab_stretch(p, units - extent_map_unused(p->map)) == 0)
+		r = extents_take(&op->where, p->map, units);
+	return r;
+}
+
+int op_take_space(struct flow *f, struct op *op, bool force)
+{
+	unsigned place = dst_number(op);
+	struct place *p = flow_place(f, place);
+	int r = 0;
+
+	if (p->map && !p->o.stretch && op->charge > f->space[place].limit)
+		return -ENOSPC;
+	if (!force && !ledger_may(&f->space[place], op->space_asked))
+		return -EAGAIN;
+	if (p->map)
+		r = take_units(f, op, force);
+	if (r == 0) {
+		place_take(p, op->charge);
+		op->taken = true;
+	}
+	return r;
+}
+
+/* ------------------------------------------------------------------- starting */
+
+static enum op_mode choose_mode(const struct op *op)
+{
+	const struct place *src = op_src(op), *dst = op_dst(op);
+	bool from = src && src->o.kind != PLACE_NULL, to = dst && dst->o.kind != PLACE_NULL;
+
+	if (op->type == FLOW_PATCH && from)
+		return place_is_storage(src) ? MODE_WRITE : MODE_FILL;
+	if (op->type == FLOW_DELETE || (!from && !to))
+		return MODE_NONE;
+	if (from && to) {
+		if (place_is_storage(src))
+			return place_is_storage(dst) ? MODE_PASS : MODE_LOAD;
+		return place_is_storage(dst) ? MODE_STORE : MODE_COPY;
+	}
+	if (to)
+		return place_is_storage(dst) ? MODE_WRITE : MODE_FILL;
+	if (place_is_storage(src))
+		return MODE_READ;
+	return op->type == FLOW_READ ? MODE_COPY_OUT : MODE_NONE;
+}
+
+/* A place that keeps nothing takes its time all the same, one object after the other. */
+static void use_link(struct flow *f, struct op *op, unsigned place, bool write)
+{
+	double rate = flow_place(f, place)->o.bytes_per_sec;
+	uint64_t *free_at = &f->link[place][write], from;
+
+	if (rate <= 0)
+		return;
+	from = max_u64(f->now, *free_at);
+	*free_at = from + (uint64_t)((double)(op->end - op->from) / rate * 1e9);
+	span_add(&op->device, from, *free_at);
+	span_add(write ? &op->write_device : &op->read_device, from, *free_at);
+	op->timer_ns = max_u64(op->timer_ns, *free_at);
+	if (write)
+		op->write_begin = from;
+	else
+		op->read_end = *free_at;
+}
+
+static void use_links(struct flow *f, struct op *op)
+{
+	const struct place *src = op_src(op), *dst = op_dst(op);
+
+	if (op->type == FLOW_DELETE)
+		return;
+	if (src && src->o.kind == PLACE_NULL)
+		use_link(f, op, op->place, op->type == FLOW_PATCH);
+	if (dst && dst->o.kind == PLACE_NULL)
+		use_link(f, op, dst_number(op), true);
+	if (op->timer_ns > f->now) {
+		op->timed = true;
+		flow_timer(f, op, op->timer_ns);
+	}
+}
+
+void op_opened(struct flow *f, struct op *op)
+{
+	if (f->aborted)
+		op_fail(op, -ECANCELED, "cancelled");
+	if (op->code < 0) {
+		op_moved(f, op);
+		return;
+	}
+	if (op->dst_file && !f->stats.file.size) {
+		f->stats.file.size = sizeof(f->stats.file);
+		sluice_file_stat(op->dst_file, &f->stats.file);
+	}
+	op->mode = (uint8_t)choose_mode(op);
+	op->header = in_files(op_dst(op)) && op_dst(op)->o.layout == PLACE_NPY;
+	op->pos = op->mode == MODE_NONE ? op->end : op->from;
+	use_links(f, op);
+	if (op->header || op->pos < op->end)
+		lane_enter(f, op);
+	else if (!op->timed)
+		op_moved(f, op);
+}
+
+static void opened(struct task *t, void *owner)
+{
+	op_opened(owner, container_of(t, struct op, task));
+}
+
+void op_start(struct flow *f, struct op *op)
+{
+	bool read = in_files(op_src(op)) && op->type != FLOW_DELETE && !op->src_file;
+
+	op->state = OP_RUNS;
+	op->start_ns = f->now;
+	if (op->old_label || (op->code == 0 && (read || in_files(op_dst(op))))) {
+		op->task.run = clerk_open;
+		op->task.done = opened;
+		crew_push(&f->clerks, &op->task);
+	} else {
+		op_opened(f, op);
+	}
+}
+
+/* --------------------------------------------------------------------- ending */
+
+static void closed(struct task *t, void *owner)
+{
+	op_closed(owner, container_of(t, struct op, task));
+}
+
+/* Whether the object is gone from its place when the operation ends, however it does. */
+bool op_leaves(const struct op *op)
+{
+	const struct object *o = op->object;
+
+	return (op->type == FLOW_MOVE || op->type == FLOW_DELETE) && !op->cancelled && o->exists &&
+	       o->place == op->place;
+}
+
+/* Whether a clerk has to close or remove something. */
+static bool needs_clerk(const struct op *op)
+{
+	return op->made || (op_leaves(op) && in_files(op_src(op)));
+}
+
+static void close_op(struct flow *f, struct op *op)
+{
+	if (needs_clerk(op)) {
+		op->task.run = clerk_close;
+		op->task.done = closed;
+		crew_push(&f->clerks, &op->task);
+	} else {
+		op_closed(f, op);
+	}
+}
+
+void op_moved(struct flow *f, struct op *op)
+{
+	struct place *to = op_target(op);
+
+	if (op->code == 0 && to && place_is_storage(to) && !op->syncing &&
+	    to->o.durability != SLUICE_DURABLE_NONE) {
+		op->syncing = true;
+		chunk_sync(f, op);
+		return;
+	}
+	close_op(f, op);
+}
+
+static void settle(struct op *op)
+{
+	struct object *o = op->object;
+
+	if (op->type == FLOW_WRITE) {
+		o->label = TAKE_PTR(op->label);
+		o->size = op->size;
+		o->content = op->content;
+		o->element = op->element;
+	}
+	o->exists = true;
+	o->place = (uint8_t)dst_number(op);
+	o->where = op->where;
+	o->ref = op->ref;
+	op->where = (struct extents){0};
+	op->taken = op->charged = false; /* the object has it now */
+}
+
+static void give_space(struct op *op)
+{
+	struct place *p = op_dst(op);
+
+	if (p->map)
+		extents_give(&op->where, p->map);
+	p->used -= op->charge;
+	p->objects--;
+	op->taken = false;
+}
+
+void op_closed(struct flow *f, struct op *op)
+{
+	if (op_leaves(op))
+		object_vanish(f, op->object);
+	if (op_has_dst(op) && op->code == 0)
+		settle(op);
+	else if (op->taken)
+		give_space(op);
+	op_end(f, op);
+}

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Small parts of a flow that know nothing of it: spans of time, heaps, pools. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "load/object/flow_in.h"
+
+enum { SLAB = 256 }; /* structs allocated at a time */
+
+/* ------------------------------------------------------------------ spans */
+
+static void fold_oldest(struct span *s)
+{
+	unsigned first = 0;
+
+	for (unsigned i = 1; i < s->n; i++)
+		if (s->v[i].from < s->v[first].from)
+			first = i;
+	s->sum += s->v[first].to - s->v[first].from;
+	s->past = s->v[first].to;
+	s->v[first] = s->v[--s->n];
+}
+
+void span_add(struct span *s, uint64_t from, uint64_t to)
+{
+	unsigned kept = 0;
+
+	from = max_u64(from, s->past);
+	if (to <= from)
+		return;
+	for (unsigned i = 0; i < s->n; i++) {
+		if (s->v[i].to < from || s->v[i].from > to) {
+			s->v[kept++] = s->v[i];
+			continue;
+		}
+		from = min_u64(from, s->v[i].from);
+		to = max_u64(to, s->v[i].to);
+	}
+	s->n = kept;
+	if (s->n == FLOW_SPANS)
+		fold_oldest(s);
+	s->v[s->n].from = from;
+	s->v[s->n++].to = to;
+}
+
+uint64_t span_total(const struct span *s)
+{
+	uint64_t sum = s->sum;
+
+	for (unsigned i = 0; i < s->n; i++)
+		sum += s->v[i].to - s->v[i].from;
+	return sum;
+}
+
+/* ------------------------------------------------------------------ heaps */
+
+int heap_add(struct heap *h, uint64_t key, struct op *op)
+{
+	struct heap_item *more;
+	uint64_t i, up;
+
+	if (h->n == h->room) {
+		uint64_t room = max_u64(64, 2 * h->room);
+
+		more = realloc(h->v, room * sizeof(*more));
+		if (!more)
+			return -ENOMEM;
+		h->v = more;
+		h->room = room;
+	}
+	for (i = h->n++; i > 0; i = up) {
+		up = (i - 1) / 2;
+		if (h->v[up].key <= key)
+			break;
+		h->v[i] = h->v[up];
+	}
+	h->v[i] = (struct heap_item){key, op};
+	return 0;
+}
+
+/* Put @item where slot @i is free, or further down. */
+static void sift_down(struct heap *h, uint64_t i, struct heap_item item)
+{
+	uint64_t down;
+
+	for (; (down = 2 * i + 1) < h->n; i = down) {
+		if (down + 1 < h->n && h->v[down + 1].key < h->v[down].key)
+			down++;
+		if (item.key <= h->v[down].key)
+			break;
+		h->v[i] = h->v[down];
+	}
+	h->v[i] = item;
+}
+
+struct op *heap_pop(struct heap *h)
+{
+	struct op *op = h->v[0].op;
+
+	h->n--;
+	if (h->n)
+		sift_down(h, 0, h->v[h->n]);
+	return op;
+}
+
+void heap_remove(struct heap *h, uint64_t i)
+{
+	for (; i > 0; i = (i - 1) / 2)
+		h->v[i] = h->v[(i - 1) / 2];
+	heap_pop(h);
+}
+
+/* ------------------------------------------------------------------ pools */
+
+/* Room for one more in an array of pointers. */
+static int slabs_grow(void ***slabs, unsigned nr)
+{
+	void **more = realloc(*slabs, (nr + 1) * sizeof(*more));
+
+	if (!more)
+		return -ENOMEM;
+	*slabs = more;
+	return 0;
+}
+
+void *arena_get(struct arena *a)
+{
+	void *p = a->unused;
+	char *slab;
+
+	if (!p) {
+		if (slabs_grow(&a->slabs, a->nr_slabs) < 0)
+			return NULL;
+		slab = malloc(SLAB * a->size);
+		if (!slab)
+			return NULL;
+		a->slabs[a->nr_slabs++] = slab;
+		for (unsigned i = 1; i < SLAB; i++)
+			arena_put(a, slab + i * a->size);
+		p = slab;
+	} else {
+		a->unused = *(void **)p;
+	}
+	memset(p, 0, a->size);
+	return p;
+}
+
+void arena_put(struct arena *a, void *p)
+{
+	*(void **)p = a->unused;
+	a->unused = p;
+}
+
+void arena_fini(struct arena *a)
+{
+	for (unsigned i = 0; i < a->nr_slabs; i++)
+		free(a->slabs[i]);
+	free(a->slabs);
+	*a = (struct arena){.size = a->size};
+}
+
+/* ----------------------------------------------------------------- labels */
+
+static const size_t label_sizes[LABEL_CLASSES] = {64, 128, 256};
+
+static struct label *label_from(struct labels *l, unsigned class)
+{
+	struct label *label = l->unused[class];
+	char *slab;
+
+	if (label) {
+		l->unused[class] = label->next;
+		return label;
+	}
+	if (slabs_grow(&l->slabs, l->nr_slabs) < 0)
+		return NULL;
+	slab = malloc(SLAB * label_sizes[class]);
+	if (!slab)
+		return NULL;
+	l->slabs[l->nr_slabs++] = slab;
+	for (unsigned i = 1; i < SLAB; i++) {
+		label = (struct label *)(void *)(slab + i * label_sizes[class]);
+		label->next = l->unused[class];
+		l->unused[class] = label;
+	}
+	return (struct label *)(void *)slab;
+}
+
+struct label *label_new(struct labels *l, const char *name, uint32_t name_len, const char *shape)
+{
+	size_t shape_len = shape ? strlen(shape) : 0;
+	size_t size = sizeof(struct label) + name_len + shape_len + 1;
+	struct label *label;
+	unsigned class = 0;
+
+	while (class < ARRAY_SIZE(label_sizes) && size > label_sizes[class])
+		class ++;
+	label = class < ARRAY_SIZE(label_sizes) ? label_from(l, class) : malloc(size);
+	if (!label)
+		return NULL;
+	label->class = (uint8_t) class;
+	label->name_len = name_len;
+	label->shape_len = (uint16_t)shape_len;
+	memcpy(label->text, name, name_len);
+	if (shape_len)
+		memcpy(label->text + name_len, shape, shape_len);
+	label->text[name_len + shape_len] = '\0';
+	return label;
+}
+
+void label_free(struct labels *l, struct label *label)
+{
+	if (!label)
+		return;
+	if (label->class >= ARRAY_SIZE(label_sizes)) {
+		free(label);
+		return;
+	}
+	label->next = l->unused[label->class];
+	l->unused[label->class] = label;
+}
+
+void labels_fini(struct labels *l)
+{
+	for (unsigned i = 0; i < l->nr_slabs; i++)
+		free(l->slabs[i]);
+	free(l->slabs);
+	*l = (struct labels){.nr_slabs = 0};
+}
+
+const char *label_print(char out[LABEL_TEXT], const struct label *l)
+{
+	enum { KEEP = 85 }; /* bytes that fit however much of them is escaped */
+	char text[3 * KEEP + 1];
+	bool printable = true;
+
+	if (!l)
+		return "object";
+	for (uint32_t i = 0; printable && i < l->name_len; i++)
+		printable = l->text[i] > ' ' && l->text[i] < 0x7f;
+	if (printable) {
+		sluice_line(out, LABEL_TEXT, "%.*s", (int)l->name_len, l->text);
+		return out;
+	}
+	place_escape(text, l->text, min_u64(l->name_len, KEEP));
+	snprintf(out, LABEL_TEXT, "%s%s", text, l->name_len > KEEP ? "..." : "");
+	return out;
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_RUN_PLACE_H
+#define SLUICE_RUN_PLACE_H
+
+/*
+ * The inside of places, for the flow: where the bytes of an object are, and the names of files.
+ * Functions that touch files may be called from several threads at once; the rest belongs to
+ * the flow's own thread.
+ */
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "load/object/extent.h"
+#include "load/object/flow.h"
+
+#define PLACE_HEADER 4096u          /* bytes of an NPY header, padding included */
+#define PLACE_UNIT   (64u << 10)    /* of extents, unless the caller says otherwise */
+#define PLACE_STEP   (256ull << 20) /* by which host memory grows */
+#define SLAB_HEAD    (1u << 20)     /* bytes before the first unit */
+#define PLACE_NAME   256            /* of a file name, with the final 0 */
+#define PLACE_PATH   (4096 + 512)
+#define PLACE_SUBS   4096 /* sub-folders by hash, 000 to fff */
+
+/* Which file of its name an object has: names may repeat. */
+struct place_ref {
+	uint16_t dir;
+	uint16_t variant; /* 0: the plain name */
+};
+
+/* An object of an earlier run. */
+struct place_old {
+	char *name;
+	uint32_t name_len;
+	uint64_t size, content;
+	struct place_ref ref;
+	struct extents where;
+	uint8_t element;
+	char *shape;
+	bool adopted;
+};
+
+struct place_dir {
+	char *path;
+	int fd;
+	int journal;   /* -1: not ours yet */
+	unsigned made; /* names at the end of the path whose folders were made just now */
+	bool marked;   /* the marker, just now */
+	_Atomic uint64_t subs[PLACE_SUBS / 64]; /* sub-folders that are there, a bit each */
+};
+
+struct place {
+	struct place_opts o; /* with copies of the paths */
+	char **paths;
+	bool ready; /* it was opened: what is removed or kept at the end is decided by @o */
+	uint64_t used, objects;
+	/* files, and a slab in a folder */
+	struct place_dir *dirs;
+	uint64_t most;          /* there was of @used */
+	_Atomic uint64_t slack; /* bytes that files without an object may take */
+	struct spares *spares;  /* NULL: none are kept */
+	/* slab, memory, GPU */
+	struct extent_map *map;
+	uint32_t unit;
+	char *base; /* address of unit 0 */
+	uint64_t mapped;
+	uint32_t huge; /* SLUICE_BUF_HUGE where the memory is on huge pages */
+	char *slab;    /* path of it */
+	int slab_fd;
+	bool slab_made, slab_device;
+	void *index; /* of objects to keep */
+	uint64_t index_len, index_room, index_nr;
+	bool index_failed;
+	void **pins; /* memory that is pinned for a GPU */
+	unsigned nr_pins;
+	/* what an earlier run left */
+	struct place_old *old;
+	uint64_t nr_old;
+};
+
+static inline bool place_is_storage(const struct place *p)
+{
+	return p->o.kind == PLACE_FILES || p->o.kind == PLACE_SLAB;
+}
+
+static inline bool place_is_memory(const struct place *p)
+{
+	return p->o.kind == PLACE_MEMORY || p->o.kind == PLACE_GPU;
+}
+
+/* What an object of @size bytes takes of the capacity. */
+uint64_t place_charge(const struct place *p, uint64_t size);
+/* An object takes so much of it now. */
+void place_take(struct place *p, uint64_t charge);
+
+/* ---- place_name.c */
+/* "key.npy": readable where the key is ordinary, else escaped, long ones ended by a hash. */
+void place_file_name(char out[PLACE_NAME], const char *key, uint32_t len, unsigned variant,
+		     const char *suffix);
+/* Was the key cut, so that it does not follow from the name? */
+bool place_name_cut(const char *key, uint32_t len);
+/* The key of a name that was not cut; @key has room for strlen(name).  -EINVAL: not ours. */
+int place_name_key(char *key, uint32_t *ret_len, const char *name, const char *suffix);
+/* Any bytes as a line of text without blanks, and back; both return the length. */
+uint64_t place_escape(char *out, const char *key, uint64_t len); /* 3 * len + 1 bytes of room */
+int64_t place_unescape(char *out, const char *text, uint64_t len);
+const char *place_suffix(const struct place_opts *o);
+
+/* ---- place_dir.c: folders and their markers */
+int dir_check(const char *path, const struct place_opts *o, uint64_t *ret_freed,
+	      struct sluice_err *err);
+int dir_free_bytes(const char *path, uint64_t *ret, dev_t *ret_dev, struct sluice_err *err);
+int dirs_open(struct place *p, struct sluice_err *err);
+int dirs_close(struct place *p, struct sluice_err *err);
+
+/* ---- place_book.c: a line more in the marker, on a file to come, or gone; on one that is done */
+int dir_note(struct place_dir *d, char what, const char *name, const char *key, uint32_t len);
+int dir_note_complete(struct place_dir *d, const char *name);
+
+/* ---- place_file.c: files of objects */
+int place_file_path(const struct place *p, struct place_ref ref, const char *key, uint32_t len,
+		    char out[PLACE_PATH]);
+/* Make the file and reserve its space; the name that was free is in @ref. */
+int place_file_make(struct place *p, struct place_ref *ref, const char *key, uint32_t len,
+		    uint64_t bytes, struct sluice_err *err);
+/* It is complete. */
+int place_file_done(struct place *p, struct place_ref ref, const char *key, uint32_t len,
+		    struct sluice_err *err);
+int place_file_remove(struct place *p, struct place_ref ref, const char *key, uint32_t len,
+		      struct sluice_err *err);
+/* The same of a file with nothing wrong about it: another object may be written over it. */
+int place_file_retire(struct place *p, struct place_ref ref, const char *key, uint32_t len,
+		      struct sluice_err *err);
+/* An NPY 1.0 header of PLACE_HEADER bytes. */
+int place_npy_header(char out[PLACE_HEADER], const char *shape, unsigned element, uint64_t size);
+
+/* ---- place_spare.c: files that objects can be written over; paths are below their folder */
+int spares_open(struct place *p);
+void spares_close(struct place *p);
+/* No more than so many bytes of them. */
+void spares_trim(struct place *p, uint64_t bytes);
+/* Instead of removing @name; false: it is still there. */
+bool spare_keep(struct place *p, unsigned dir, const char *name);
+/* @name from now on, at most @bytes long, open for writing; -ENOENT: none fits; -EEXIST. */
+int spare_take(struct place *p, unsigned dir, const char *name, uint64_t bytes);
+
+/* ---- place_slab.c */
+bool slab_is_kept(const char *path);
+int slab_check(const struct place_opts *o, uint64_t *ret_room, struct sluice_err *err);
+int slab_open(struct place *p, struct sluice_err *err);
+int slab_close(struct place *p, struct sluice_err *err);
+/* Room for @units more, if that can be had. */
+int slab_stretch(struct place *p, uint64_t units);
+/* Remember a live object for the index. */
+int slab_keep(struct place *p, const struct place_old *o);
+
+/* ---- place.c */
+/* Make more of the host memory usable: called outside the flow's thread; 0 or -ENOMEM. */
+int place_memory_grow(struct place *p, uint64_t from, uint64_t len);
+/* Pin some of it for a GPU, if that can be done; one thread at a time. */
+void place_pin(struct place *p, char *from, uint64_t len);
+void place_unpin(struct place *p);
+void place_old_free(struct place_old *o);
+struct place_old *place_old_find(struct place *p, const char *name, uint32_t len);
+struct place_old *place_old_add(struct place *p); /* NULL: no memory */
+
+#endif

@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Folders of a place.  All of a folder is looked at before anything in it is touched; what the
+ * book of the folder does not name is a stranger's, and then nothing is touched at all.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "load/object/place.h"
+#include "load/object/place_book.h"
+
+/* ------------------------------------------------------------ looking at it */
+
+/* A folder being looked at. */
+struct look {
+	const char *path;
+	const struct place_opts *o;
+	struct book book;
+	int fd;         /* of the folder */
+	int marker;     /* its book, -1: none */
+	bool marked;    /* just now */
+	uint64_t freed; /* bytes that would be free if it were emptied */
+};
+
+static bool is_subfolder(const char *name)
+{
+	return strlen(name) == 3 && strspn(name, "0123456789abcdef") == 3;
+}
+
+static int strange(const struct look *l, const char *sub, const char *name, struct sluice_err *err)
+{
+	return sluice_fail(err, -EEXIST,
+			   "%s/%s%s: was not made here; use an empty folder, or move it away",
+			   l->path, sub, name);
+}
+
+/* The file that the book knows, not another one under its name. */
+static bool is_ours(const struct book_entry *e, const struct book_file *file)
+{
+	return e && file->regular && book_same_file(e, file);
+}
+
+static int look_folder(struct look *l, const char *sub, struct sluice_err *err);
+
+static int look_entry(struct look *l, const char *sub, const char *name, struct sluice_err *err)
+{
+	char below[NAME_MAX + 8];
+	struct book_file file;
+
+	if (!strcmp(name, ".") || !strcmp(name, ".."))
+		return 0;
+	snprintf(below, sizeof(below), "%s%s", sub, name);
+	if (book_look(&file, l->fd, below) < 0)
+		return strange(l, sub, name, err);
+	if (!sub[0] && !strcmp(name, "lost+found") && file.folder)
+		return 0; /* of the file system */
+	if (!sub[0] && !strcmp(name, BOOK_NAME))
+		return 0;
+	if (!sub[0] && file.folder && l->book.hashed && is_subfolder(name)) {
+		snprintf(below, sizeof(below), "%s/", name);
+		return look_folder(l, below, err);
+	}
+	if (!is_ours(book_find(&l->book, below), &file))
+		return strange(l, sub, name, err);
+	l->freed += file.allocated;
+	return 0;
+}
+
+/* @sub: "" or "abc/". */
+static int look_folder(struct look *l, const char *sub, struct sluice_err *err)
+{
+	int fd = openat(l->fd, sub[0] ? sub : ".", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct dirent *e;
+	int r = 0;
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+
+	if (!dir) {
+		r = sluice_fail(err, -errno, "%s/%s: %s", l->path, sub, strerror(errno));
+		if (fd >= 0)
+			close(fd);
+		return r;
+	}
+	while (r == 0 && (e = readdir(dir)))
+		r = look_entry(l, sub, e->d_name, err);
+	closedir(dir);
+	return r;
+}
+
+static int look_marker(struct look *l, struct sluice_err *err)
+{
+	struct stat st;
+	int r;
+
+	l->marker = openat(l->fd, BOOK_NAME, O_RDWR | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
+	if (l->marker < 0 && errno == ENOENT)
+		return 0;
+	if (l->marker < 0)
+		return sluice_fail(err, -errno, "%s/%s: %s", l->path, BOOK_NAME, strerror(errno));
+	if (fstat(l->marker, &st) < 0 || !S_ISREG(st.st_mode))
+		return sluice_fail(err, -EEXIST, "%s/%s: is not a regular file", l->path,
+				   BOOK_NAME);
+	if (flock(l->marker, LOCK_EX | LOCK_NB) < 0)
+		return sluice_fail(err, -EBUSY, "%s: is in use by another run", l->path);
+	r = st.st_size ? book_load(&l->book, l->marker, l->path, err) : 0;
+	if (r < 0 || !l->o->reuse || !st.st_size)
+		return r;
+	if (l->book.slab != (l->o->kind == PLACE_SLAB) ||
+	    (!l->book.slab &&
+	     (l->book.npy != (l->o->layout == PLACE_NPY) || l->book.hashed != l->o->hashed)))
+		return sluice_fail(
+			err, -EINVAL,
+			"%s: the objects of the earlier run are %s%s; use the same layout "
+			"to take them over, or have them removed (--fresh)",
+			l->path,
+			l->book.slab  ? "in a slab"
+			: l->book.npy ? "npy files"
+				      : "raw files",
+			l->book.hashed ? " in sub-folders" : "");
+	return 0;
+}
+
+/* The folder is there. */
+static int look_begin(struct look *l, struct sluice_err *err)
+{
+	int r;
+
+	l->marker = -1;
+	l->fd = open(l->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (l->fd < 0)
+		return sluice_fail(err, -errno, "%s: %s", l->path, strerror(errno));
+	r = look_marker(l, err);
+	return r < 0 ? r : look_folder(l, "", err);
+}
+
+static void look_end(struct look *l)
+{
+	if (l->fd >= 0)
+		close(l->fd);
+	if (l->marker >= 0)
+		close(l->marker);
+	book_free(&l->book);
+}
+
+/* Cut the last name off; false: there is nothing above. */
+static bool to_parent(char *path)
+{
+	size_t n = strlen(path);
+
+	while (n > 1 && path[n - 1] == '/')
+		n--;
+	while (n && path[n - 1] != '/')
+		n--;
+	while (n > 1 && path[n - 1] == '/')
+		n--;
+	path[n] = '\0';
+	return n > 0 && strcmp(path, "/") != 0;
+}
+
+/* A folder that can be made is as good as one; those above it are made, too. */
+static int look_parent(const char *path, struct sluice_err *err)
+{
+	CLEANUP_FREE char *copy = strdup(path);
+	bool more = true;
+
+	if (!copy)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	do {
+		more = to_parent(copy);
+	} while (more && access(copy, F_OK) < 0 && errno == ENOENT);
+	if (access(*copy ? copy : ".", W_OK | X_OK) < 0)
+		return sluice_fail(err, -errno, "%s: cannot be made: %s", path, strerror(errno));
+	return 0;
+}
+
+/* The folder, or the nearest one above it that exists. */
+int dir_free_bytes(const char *path, uint64_t *ret, dev_t *ret_dev, struct sluice_err *err)
+{
+	CLEANUP_FREE char *dir = strdup(path);
+	struct statvfs fs;
+	struct stat st;
+	char *slash;
+
+	if (!dir)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	while (stat(dir, &st) < 0 || statvfs(dir, &fs) < 0) {
+		slash = strrchr(dir, '/');
+		if (errno != ENOENT || !strcmp(dir, ".") || !strcmp(dir, "/"))
+			return sluice_fail(err, -errno, "%s: %s", path, strerror(errno));
+		if (!slash)
+			strcpy(dir, ".");
+		else
+			slash[slash == dir] = '\0';
+	}
+	*ret = (uint64_t)fs.f_bavail * fs.f_frsize;
+	*ret_dev = st.st_dev;
+	return 0;
+}
+
+int dir_check(const char *path, const struct place_opts *o, uint64_t *ret_freed,
+	      struct sluice_err *err)
+{
+	struct look l = {.path = path, .o = o, .fd = -1, .marker = -1};
+	struct stat st;
+	int r;
+
+	*ret_freed = 0;
+	if (stat(path, &st) < 0 && errno == ENOENT)
+		return look_parent(path, err);
+	r = look_begin(&l, err);
+	if (r == 0 && access(path, W_OK | X_OK) < 0)
+		r = sluice_fail(err, -errno, "%s: %s", path, strerror(errno));
+	*ret_freed = l.freed;
+	look_end(&l);
+	return r;
+}
+
+/* ------------------------------------------------------------- taking it over */
+
+/*
+ * Remove what the book names; what is complete, too, unless there is a @journal, in which what goes
+ * is struck out then.  -errno of the first that stays.
+ */
+static int remove_all(int dir, const struct book *book, int journal)
+{
+	struct book_entry *e = NULL;
+	struct book_file file;
+	uint64_t pos = 0;
+	int r = 0;
+
+	while ((e = book_next(book, &pos, e))) {
+		if (journal >= 0 && e->complete)
+			continue;
+		if (book_look(&file, dir, e->name) < 0 || !is_ours(e, &file))
+			continue;
+		if (unlinkat(dir, e->name, 0) < 0 && errno != ENOENT && r == 0)
+			r = -errno;
+		else if (journal >= 0 && r == 0)
+			r = book_note_gone(journal, e);
+	}
+	return r;
+}
+
+static int remember_entry(struct place *p, unsigned dir, const struct book_entry *e, uint64_t bytes)
+{
+	const char *slash = strrchr(e->name, '/'), *name = slash ? slash + 1 : e->name;
+	uint64_t head = p->o.layout == PLACE_NPY ? PLACE_HEADER : 0;
+	const char *tilde = strrchr(name, '~');
+	struct place_old *o;
+
+	if (bytes < head)
+		return 0;
+	o = place_old_add(p);
+	if (!o)
+		return -ENOMEM;
+	o->name = malloc(e->key ? e->key_len + 1 : strlen(name) + 1);
+	if (!o->name)
+		return -ENOMEM;
+	o->name_len = e->key_len;
+	if (e->key)
+		memcpy(o->name, e->key, e->key_len);
+	else if (place_name_key(o->name, &o->name_len, name, place_suffix(&p->o)) < 0)
+		return -EINVAL;
+	o->size = bytes - head;
+	o->ref.dir = (uint16_t)dir;
+	o->ref.variant = tilde ? (uint16_t)strtoul(tilde + 1, NULL, 10) : 0;
+	return 0;
+}
+
+/*
+ * Objects of an earlier run that are complete.  One whose file has become shorter is still as long
+ * as it was: who reads it shall hear of that.
+ */
+static int remember(struct place *p, unsigned dir, const struct look *l, struct sluice_err *err)
+{
+	struct book_entry *e = NULL;
+	struct book_file file;
+	uint64_t pos = 0;
+	int r = 0;
+
+	while (r == 0 && (e = book_next(&l->book, &pos, e)))
+		if (e->complete && book_look(&file, l->fd, e->name) == 0 && is_ours(e, &file))
+			r = remember_entry(p, dir, e, e->file.inode ? e->file.bytes : file.bytes);
+	return r < 0 ? sluice_fail(err, r, "%s: %s", l->path, strerror(-r)) : 0;
+}
+
+static int new_marker(struct look *l, struct sluice_err *err)
+{
+	l->marker = openat(l->fd, BOOK_NAME,
+			   O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+	if (l->marker < 0)
+		return sluice_fail(err, -errno, "%s/%s: %s", l->path, BOOK_NAME, strerror(errno));
+	l->marked = true;
+	if (flock(l->marker, LOCK_EX | LOCK_NB) < 0)
+		return sluice_fail(err, -EBUSY, "%s: is in use by another run", l->path);
+	return 0;
+}
+
+static int take_over(struct place *p, unsigned dir, struct look *l, struct sluice_err *err)
+{
+	bool reuse = p->o.reuse && l->marker >= 0 && l->book.nr;
+	int r = 0;
+
+	if (l->marker < 0) {
+		r = new_marker(l, err);
+		if (r < 0)
+			return r;
+	}
+	r = remove_all(l->fd, &l->book, reuse ? l->marker : -1);
+	if (r < 0)
+		return sluice_fail(err, r, "%s: cannot remove what an earlier run left: %s",
+				   l->path, strerror(-r));
+	if (reuse)
+		return p->o.kind == PLACE_FILES ? remember(p, dir, l, err) : 0;
+	r = book_begin(l->marker, &p->o, p->dirs[dir].made ? p->dirs[dir].made : l->book.made);
+	return r < 0 ? sluice_fail(err, r, "%s/%s: %s", l->path, BOOK_NAME, strerror(-r)) : 0;
+}
+
+/* The folder and those above it, as far as they are missing. */
+static int make_folders(struct place_dir *d)
+{
+	size_t len = strlen(d->path);
+	bool made;
+	int r = 0;
+
+	for (size_t n = 1; r == 0 && n <= len; n++) {
+		char end = d->path[n];
+
+		if ((end && end != '/') || d->path[n - 1] == '/')
+			continue;
+		d->path[n] = '\0';
+		made = mkdir(d->path, 0755) == 0;
+		if (!made && errno != EEXIST && access(d->path, F_OK) < 0)
+			r = -errno;
+		d->made += made || d->made;
+		d->path[n] = end;
+	}
+	return r;
+}
+
+/* Unless somebody else has put something there.  @made: names at the end of the path. */
+static void remove_folders(const struct place_dir *d, unsigned made)
+{
+	CLEANUP_FREE char *path = made ? strdup(d->path) : NULL;
+
+	if (!path)
+		return;
+	do {
+		rmdir(path);
+	} while (--made && to_parent(path));
+}
+
+static int dir_open(struct place *p, unsigned i, struct sluice_err *err)
+{
+	struct place_dir *d = &p->dirs[i];
+	struct look l = {.path = p->paths[i], .o = &p->o, .fd = -1, .marker = -1};
+	int r;
+
+	d->path = p->paths[i];
+	r = make_folders(d);
+	if (r < 0)
+		sluice_fail(err, r, "%s: cannot be made: %s", d->path, strerror(-r));
+	else
+		r = look_begin(&l, err);
+	if (r == 0)
+		r = take_over(p, i, &l, err);
+	if (l.marked || r == 0) {
+		d->fd = l.fd;
+		d->journal = l.marker;
+		d->marked = l.marked;
+		l.fd = l.marker = -1;
+	} else {
+		remove_folders(d, d->made);
+	}
+	look_end(&l);
+	return r;
+}
+
+/* All of them could be opened: what was kept there is kept no more. */
+static int note_use(struct place *p, struct sluice_err *err)
+{
+	int r = 0;
+
+	for (unsigned i = 0; r == 0 && p->o.reuse && i < p->o.nr_paths; i++) {
+		r = book_note_all(p->dirs[i].journal, false);
+		if (r < 0)
+			sluice_fail(err, r, "%s/%s: %s", p->dirs[i].path, BOOK_NAME, strerror(-r));
+	}
+	return r;
+}
+
+int dirs_open(struct place *p, struct sluice_err *err)
+{
+	int r = 0;
+
+	p->dirs = calloc(p->o.nr_paths, sizeof(*p->dirs));
+	if (!p->dirs)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	for (unsigned i = 0; i < p->o.nr_paths; i++)
+		p->dirs[i].fd = p->dirs[i].journal = -1;
+	for (unsigned i = 0; r == 0 && i < p->o.nr_paths; i++)
+		r = dir_open(p, i, err);
+	if (r == 0 && spares_open(p) < 0)
+		r = sluice_fail(err, -ENOMEM, "out of memory");
+	return r == 0 ? note_use(p, err) : r;
+}
+
+/* ------------------------------------------------------------------ the end */
+
+static void remove_subfolders(int fd)
+{
+	char name[4];
+
+	for (unsigned i = 0; i < PLACE_SUBS; i++) {
+		snprintf(name, sizeof(name), "%03x", i);
+		unlinkat(fd, name, AT_REMOVEDIR);
+	}
+}
+
+static int dir_empty(const struct place *p, struct place_dir *d, struct sluice_err *err)
+{
+	struct book book;
+	int r = book_load(&book, d->journal, d->path, err);
+	unsigned made = book.made; /* by this run or one that kept its objects */
+
+	if (r < 0)
+		return r;
+	r = remove_all(d->fd, &book, -1);
+	book_free(&book);
+	if (p->o.hashed)
+		remove_subfolders(d->fd);
+	if (r < 0)
+		return sluice_fail(err, r, "%s: cannot remove an object: %s", d->path,
+				   strerror(-r));
+	if (unlinkat(d->fd, BOOK_NAME, 0) < 0 && errno != ENOENT)
+		return sluice_fail(err, -errno, "%s/%s: %s", d->path, BOOK_NAME, strerror(errno));
+	remove_folders(d, made);
+	return 0;
+}
+
+int dirs_close(struct place *p, struct sluice_err *err)
+{
+	int r = 0, first = 0;
+
+	spares_close(p);
+	for (unsigned i = 0; p->dirs && i < p->o.nr_paths; i++) {
+		struct place_dir *d = &p->dirs[i];
+		bool keep = p->ready ? p->o.keep : !d->marked; /* as it was found */
+
+		if (d->journal >= 0 && !keep) {
+			r = dir_empty(p, d, first ? NULL : err);
+			first = first ? first : r;
+		} else if (d->journal >= 0 && p->ready) {
+			r = book_note_all(d->journal, true);
+			if (r < 0 && !first)
+				first = sluice_fail(err, r, "%s/%s: %s", d->path, BOOK_NAME,
+						    strerror(-r));
+		}
+		if (d->journal >= 0)
+			close(d->journal);
+		if (d->fd >= 0)
+			close(d->fd);
+	}
+	free(p->dirs);
+	p->dirs = NULL;
+	return first;
+}

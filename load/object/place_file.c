@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files of objects: made with their space reserved, written down in the marker, removed. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "load/object/content.h"
+#include "load/object/place.h"
+
+/* The name below its folder. */
+static void relative_name(const struct place *p, struct place_ref ref, const char *key,
+			  uint32_t len, char out[PLACE_NAME + 8])
+{
+	char name[PLACE_NAME];
+
+	place_file_name(name, key, len, ref.variant, place_suffix(&p->o));
+	if (p->o.hashed)
+		snprintf(out, PLACE_NAME + 8, "%03x/%s",
+			 (unsigned)(content_id(key, len) >> 20) % PLACE_SUBS, name);
+	else
+		snprintf(out, PLACE_NAME + 8, "%s", name);
+}
+
+int place_file_path(const struct place *p, struct place_ref ref, const char *key, uint32_t len,
+		    char out[PLACE_PATH])
+{
+	char name[PLACE_NAME + 8];
+
+	relative_name(p, ref, key, len, name);
+	return snprintf(out, PLACE_PATH, "%s/%s", p->dirs[ref.dir].path, name);
+}
+
+/* The sub-folder of a name, if it is in one; asked for once only. */
+static int make_sub(const struct place *p, struct place_ref ref, const char *name)
+{
+	struct place_dir *d = &p->dirs[ref.dir];
+	unsigned nr = p->o.hashed ? (unsigned)strtoul(name, NULL, 16) : 0;
+	uint64_t bit = 1ull << nr % 64;
+	char sub[4] = "";
+
+	if (!p->o.hashed || (atomic_load(&d->subs[nr / 64]) & bit))
+		return 0;
+	memcpy(sub, name, 3);
+	if (mkdirat(d->fd, sub, 0755) < 0 && errno != EEXIST)
+		return -errno;
+	atomic_fetch_or(&d->subs[nr / 64], bit);
+	return 0;
+}
+
+/* A file of that name, which there is not yet: one that is not needed any more, or a new one. */
+static int make_at(struct place *p, struct place_ref ref, const char *name, uint64_t bytes)
+{
+	int fd = make_sub(p, ref, name);
+
+	if (fd < 0)
+		return fd;
+	fd = spare_take(p, ref.dir, name, bytes);
+	if (fd != -ENOENT)
+		return fd;
+	fd = openat(p->dirs[ref.dir].fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+		    0644);
+	return fd >= 0 ? fd : -errno;
+}
+
+/* All of it at once; where the file system cannot, the library does what can be done. */
+static int reserve(struct place *p, int fd, uint64_t bytes)
+{
+	bool again = p->spares;
+	int r;
+
+	if (!bytes)
+		return 0;
+	for (;;) {
+		r = fallocate(fd, 0, 0, (off_t)bytes);
+		if (r == 0 || (errno != EINTR && (errno != ENOSPC || !again)))
+			break;
+		if (errno == ENOSPC) {
+			again = false;
+			spares_trim(p, 0);
+		}
+	}
+	if (r < 0 && (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL || errno == EPERM))
+		return 0;
+	return r < 0 ? -errno : 0;
+}
+
+static int fail(const struct place *p, struct place_ref ref, const char *name, const char *what,
+		int code, struct sluice_err *err)
+{
+	return sluice_fail(err, code, "%s/%s: %s: %s", p->dirs[ref.dir].path, name, what,
+			   strerror(-code));
+}
+
+/*
+ * Written down before it is made, so that a run that is killed in between leaves a name without a
+ * file and never a file without a name.
+ */
+int place_file_make(struct place *p, struct place_ref *ref, const char *key, uint32_t len,
+		    uint64_t bytes, struct sluice_err *err)
+{
+	char name[PLACE_NAME + 8];
+	struct place_dir *d;
+	int fd = -EEXIST, r;
+
+	ref->dir = (uint16_t)(content_id(key, len) % p->o.nr_paths);
+	d = &p->dirs[ref->dir];
+	for (ref->variant = 0; fd == -EEXIST; ref->variant++) {
+		relative_name(p, *ref, key, len, name);
+		r = dir_note(d, '+', name, key, len);
+		if (r < 0)
+			return fail(p, *ref, name, "cannot write it down", r, err);
+		fd = make_at(p, *ref, name, bytes);
+		if (fd >= 0 || ref->variant == UINT16_MAX)
+			break;
+		if (fd == -EEXIST)
+			dir_note(d, '-', name, NULL, 0);
+	}
+	if (fd < 0) {
+		dir_note(d, '-', name, NULL, 0);
+		return fail(p, *ref, name, "cannot make it", fd, err);
+	}
+	spares_trim(p, atomic_load(&p->slack));
+	r = reserve(p, fd, bytes);
+	close(fd);
+	if (r == 0)
+		return 0;
+	place_file_remove(p, *ref, key, len, NULL);
+	return fail(p, *ref, name, "cannot reserve its space", r, err);
+}
+
+int place_file_done(struct place *p, struct place_ref ref, const char *key, uint32_t len,
+		    struct sluice_err *err)
+{
+	struct place_dir *d = &p->dirs[ref.dir];
+	char name[PLACE_NAME + 8];
+	int r = 0;
+
+	relative_name(p, ref, key, len, name);
+	if (p->o.durability == SLUICE_DURABLE_FULL && fsync(d->fd) < 0)
+		r = -errno;
+	if (r == 0)
+		r = dir_note_complete(d, name);
+	return r < 0 ? fail(p, ref, name, "cannot write it down", r, err) : 0;
+}
+
+int place_file_remove(struct place *p, struct place_ref ref, const char *key, uint32_t len,
+		      struct sluice_err *err)
+{
+	struct place_dir *d = &p->dirs[ref.dir];
+	char name[PLACE_NAME + 8];
+	int r;
+
+	relative_name(p, ref, key, len, name);
+	if (unlinkat(d->fd, name, 0) < 0) {
+		r = -errno;
+		return fail(p, ref, name, "cannot remove it", r, err);
+	}
+	dir_note(d, '-', name, NULL, 0);
+	return 0;
+}
+
+int place_file_retire(struct place *p, struct place_ref ref, const char *key, uint32_t len,
+		      struct sluice_err *err)
+{
+	char name[PLACE_NAME + 8];
+
+	relative_name(p, ref, key, len, name);
+	if (!spare_keep(p, ref.dir, name))
+		return place_file_remove(p, ref, key, len, err);
+	dir_note(&p->dirs[ref.dir], '-', name, NULL, 0);
+	return 0;
+}
+
+static const char *descr(unsigned element)
+{
+	return element == 4 ? "<f4" : element == 1 ? "|u1" : "<f2";
+}
+
+int place_npy_header(char out[PLACE_HEADER], const char *shape, unsigned element, uint64_t size)
+{
+	enum { PREFIX = 10 };
+	char flat[32];
+	int n;
+
+	if (!element || size % element)
+		element = 1;
+	if (!shape) {
+		snprintf(flat, sizeof(flat), "(%" PRIu64 ",)", size / element);
+		shape = flat;
+	}
+	memset(out, ' ', PLACE_HEADER);
+	memcpy(out, "\x93NUMPY\x01\x00", 8);
+	out[8] = (char)((PLACE_HEADER - PREFIX) & 0xff);
+	out[9] = (char)((PLACE_HEADER - PREFIX) >> 8);
+	n = snprintf(out + PREFIX, PLACE_HEADER - PREFIX,
+		     "{'descr': '%s', 'fortran_order': False, 'shape': %s, }", descr(element),
+		     shape);
+	if (n < 0 || n >= (int)(PLACE_HEADER - PREFIX - 1))
+		return -EINVAL;
+	out[PREFIX + n] = ' ';
+	out[PLACE_HEADER - 1] = '\n';
+	return 0;
+}

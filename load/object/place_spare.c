@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files of deleted objects, kept under another name so that new objects are written over them:
+ * the file system then neither frees nor finds nor zeroes space, and the storage is what is
+ * measured.  Spare files are in the book of their folder like all others, never complete.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/util.h"
+#include "load/object/place.h"
+
+enum {
+	SPARES = 256,
+	MISFIT = 2, /* a file so many times too large is left for others */
+	SPARE_NAME = 32,
+};
+
+struct spares {
+	pthread_mutex_t lock;
+	pthread_cond_t settled;
+	bool off; /* they cannot be had here */
+	uint32_t next;
+	uint64_t bytes;
+	uint64_t leaving; /* of files that some thread is about to remove or to make shorter */
+	unsigned nr;
+	struct spare {
+		uint64_t bytes;
+		uint32_t number;
+		uint16_t dir;
+	} v[SPARES]; /* the oldest first */
+};
+
+/* No key gives such a name. */
+static void name_of(char out[SPARE_NAME], const struct spare *s)
+{
+	snprintf(out, SPARE_NAME, "~spare~%u", s->number);
+}
+
+int spares_open(struct place *p)
+{
+	if (!p->o.recycle)
+		return 0;
+	p->spares = calloc(1, sizeof(*p->spares));
+	if (!p->spares)
+		return -ENOMEM;
+	pthread_mutex_init(&p->spares->lock, NULL);
+	pthread_cond_init(&p->spares->settled, NULL);
+	return 0;
+}
+
+void spares_close(struct place *p)
+{
+	if (!p->spares)
+		return;
+	spares_trim(p, 0);
+	pthread_cond_destroy(&p->spares->settled);
+	pthread_mutex_destroy(&p->spares->lock);
+	free(TAKE_PTR(p->spares));
+}
+
+/* Take number @i out, of which @leaving bytes will go; the lock is held. */
+static struct spare take_out(struct spares *s, unsigned i, uint64_t leaving)
+{
+	struct spare taken = s->v[i];
+
+	s->bytes -= taken.bytes;
+	s->leaving += leaving;
+	s->nr--;
+	for (; i < s->nr; i++)
+		s->v[i] = s->v[i + 1];
+	return taken;
+}
+
+/* They have gone. */
+static void settle(struct spares *s, uint64_t leaving)
+{
+	if (!leaving)
+		return;
+	pthread_mutex_lock(&s->lock);
+	s->leaving -= leaving;
+	pthread_cond_broadcast(&s->settled);
+	pthread_mutex_unlock(&s->lock);
+}
+
+static void discard(struct place *p, const struct spare *s)
+{
+	char name[SPARE_NAME];
+
+	name_of(name, s);
+	if (unlinkat(p->dirs[s->dir].fd, name, 0) == 0)
+		dir_note(&p->dirs[s->dir], '-', name, NULL, 0);
+}
+
+/* As the newest of them. */
+static void put(struct place *p, const struct spare *new)
+{
+	struct spares *s = p->spares;
+	bool room;
+
+	pthread_mutex_lock(&s->lock);
+	room = !s->off && s->nr < SPARES;
+	if (room) {
+		s->v[s->nr++] = *new;
+		s->bytes += new->bytes;
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (!room)
+		discard(p, new);
+}
+
+/* The oldest one as long as there is too much; then wait for those that others remove. */
+static bool next_to_go(struct spares *s, uint64_t bytes, struct spare *ret)
+{
+	bool found;
+
+	pthread_mutex_lock(&s->lock);
+	while (!s->nr && s->leaving > bytes)
+		pthread_cond_wait(&s->settled, &s->lock);
+	found = s->nr && s->bytes + s->leaving > bytes;
+	if (found)
+		*ret = take_out(s, 0, s->v[0].bytes);
+	pthread_mutex_unlock(&s->lock);
+	return found;
+}
+
+void spares_trim(struct place *p, uint64_t bytes)
+{
+	struct spare old;
+
+	while (p->spares && next_to_go(p->spares, bytes, &old)) {
+		discard(p, &old);
+		settle(p->spares, old.bytes);
+	}
+}
+
+/* From now on files are removed and made. */
+static void give_up(struct place *p)
+{
+	pthread_mutex_lock(&p->spares->lock);
+	p->spares->off = true;
+	pthread_mutex_unlock(&p->spares->lock);
+	spares_trim(p, 0);
+}
+
+/* Written over is only what has no other name, too. */
+static bool is_ours_alone(const struct place_dir *d, const char *name, uint64_t *ret_bytes)
+{
+	struct stat st;
+
+	if (fstatat(d->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return false;
+	*ret_bytes = (uint64_t)st.st_size;
+	return S_ISREG(st.st_mode) && st.st_nlink == 1 && st.st_size > 0;
+}
+
+bool spare_keep(struct place *p, unsigned dir, const char *name)
+{
+	struct spares *s = p->spares;
+	struct spare new = {.dir = (uint16_t)dir};
+	struct place_dir *d = &p->dirs[dir];
+	char to[SPARE_NAME];
+	bool room;
+
+	if (!s || !is_ours_alone(d, name, &new.bytes))
+		return false;
+	pthread_mutex_lock(&s->lock);
+	room = !s->off && s->nr < SPARES;
+	new.number = s->next++;
+	pthread_mutex_unlock(&s->lock);
+	name_of(to, &new);
+	if (!room || dir_note(d, '+', to, NULL, 0) < 0)
+		return false;
+	if (renameat2(d->fd, name, d->fd, to, RENAME_NOREPLACE) < 0) {
+		dir_note(d, '-', to, NULL, 0);
+		give_up(p);
+		return false;
+	}
+	put(p, &new);
+	return true;
+}
+
+/* Is @a a better file for @bytes than @b?  The more can be written over the better, then the
+ * smaller. */
+static bool better(const struct spare *a, const struct spare *b, uint64_t bytes)
+{
+	uint64_t ours = min_u64(a->bytes, bytes), others = min_u64(b->bytes, bytes);
+
+	return ours != others ? ours > others : a->bytes < b->bytes;
+}
+
+/* What is cut off for @bytes. */
+static uint64_t excess(const struct spare *s, uint64_t bytes)
+{
+	return s->bytes - min_u64(s->bytes, bytes);
+}
+
+static bool find(struct spares *s, unsigned dir, uint64_t bytes, struct spare *ret)
+{
+	unsigned best = SPARES;
+
+	pthread_mutex_lock(&s->lock);
+	for (unsigned i = 0; i < s->nr; i++)
+		if (s->v[i].dir == dir && s->v[i].bytes / MISFIT <= bytes &&
+		    (best == SPARES || better(&s->v[i], &s->v[best], bytes)))
+			best = i;
+	if (best < SPARES)
+		*ret = take_out(s, best, excess(&s->v[best], bytes));
+	pthread_mutex_unlock(&s->lock);
+	return best < SPARES;
+}
+
+/* @s as @name, open and no longer than @bytes.  -EEXIST: it stays a spare file; else it is gone. */
+static int rename_to(struct place *p, const struct spare *s, const char *name, uint64_t bytes)
+{
+	struct place_dir *d = &p->dirs[s->dir];
+	char from[SPARE_NAME];
+	int fd, r;
+
+	name_of(from, s);
+	if (renameat2(d->fd, from, d->fd, name, RENAME_NOREPLACE) < 0) {
+		r = -errno;
+		if (r == -EEXIST)
+			put(p, s);
+		else
+			discard(p, s);
+		return r;
+	}
+	dir_note(d, '-', from, NULL, 0);
+	fd = openat(d->fd, name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+	r = fd < 0 ? -errno : 0;
+	if (fd >= 0 && s->bytes > bytes && ftruncate(fd, (off_t)bytes) < 0)
+		r = -errno;
+	if (r == 0)
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	unlinkat(d->fd, name, 0);
+	return r;
+}
+
+int spare_take(struct place *p, unsigned dir, const char *name, uint64_t bytes)
+{
+	struct spare s;
+	int fd;
+
+	if (!p->spares || !find(p->spares, dir, bytes, &s))
+		return -ENOENT;
+	fd = rename_to(p, &s, name, bytes);
+	settle(p->spares, excess(&s, bytes));
+	if (fd >= 0 || fd == -EEXIST)
+		return fd;
+	give_up(p);
+	return -ENOENT;
+}

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What counts: operations of the trace that were started after the prefill and had no error. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "load/measure/cpu_time.h"
+#include "load/object/place.h"
+#include "load/replay/replay_in.h"
+
+#define SECOND_NS 1000000000ull
+/* A replay of so many seconds (11 days) goes on, but its last second gets the rest. */
+#define MAX_SECONDS 1000000u
+
+const char *const replay_size_names[REPLAY_SIZES] = {"up to 4 KiB",   "up to 64 KiB",
+						     "up to 1 MiB",   "up to 16 MiB",
+						     "up to 256 MiB", "above 256 MiB"};
+
+unsigned replay_size_class(uint64_t size)
+{
+	unsigned i = 0;
+
+	while (i + 1 < REPLAY_SIZES && size > 4096ull << 4 * i)
+		i++;
+	return i;
+}
+
+static double seconds(uint64_t from, uint64_t to)
+{
+	return to > from ? (double)(to - from) / 1e9 : 0;
+}
+
+static void no_memory(struct replay *p)
+{
+	replay_fail(p, -ENOMEM, "out of memory");
+}
+
+static void add_sample(struct replay *p, struct samples *s, double sec)
+{
+	if (samples_add(s, sec) < 0)
+		no_memory(p);
+}
+
+/* ---------------------------------------------------------------------- seconds */
+
+static struct replay_second *second_at(struct replay *p, uint64_t at_ns)
+{
+	struct replay_result *r = p->r;
+	uint64_t since = at_ns > p->begin_ns ? at_ns - p->begin_ns : 0;
+	uint32_t i = (uint32_t)min_u64(since / SECOND_NS, MAX_SECONDS - 1);
+
+	if (i >= r->nr_seconds) {
+		uint32_t room = i / 64 * 64 + 64, had = (r->nr_seconds + 63) / 64 * 64;
+		struct replay_second *more = r->seconds;
+
+		if (room > had) {
+			more = reallocarray(r->seconds, room, sizeof(*more));
+			if (!more) {
+				no_memory(p);
+				return NULL;
+			}
+			memset(more + had, 0, (room - had) * sizeof(*more));
+			r->seconds = more;
+		}
+		r->nr_seconds = i + 1;
+	}
+	return &r->seconds[i];
+}
+
+void replay_count_seconds(struct replay *p, uint64_t now_ns)
+{
+	while (now_ns - p->begin_ns >= p->tick_sec * SECOND_NS) {
+		struct replay_second *s = second_at(p, p->begin_ns + (p->tick_sec - 1) * SECOND_NS);
+
+		if (!s)
+			return;
+		s->in_flight = p->in_flight;
+		p->tick_sec++;
+	}
+}
+
+void replay_count_start(struct replay *p, const struct replay_op *op, uint64_t now_ns)
+{
+	struct replay_second *s = second_at(p, now_ns);
+	struct replay_result *r = p->r;
+
+	r->started++;
+	if (!s)
+		return;
+	s->started++;
+	if (op->op == TRACE_READ) {
+		s->hits += op->hit;
+		s->misses += !op->hit;
+		r->hits += op->hit;
+		r->misses += !op->hit;
+	}
+}
+
+/* What was due at @due_ns, and waited for its turn so long; known at @now_ns. */
+static void count_lag(struct replay *p, uint64_t due_ns, uint64_t waited_ns, uint64_t now_ns)
+{
+	struct replay_second *s = p->job->pace > 0 ? second_at(p, now_ns) : NULL;
+	struct replay_result *r = p->r;
+
+	if (!s)
+		return;
+	replay_lag_add(&r->lag, due_ns - p->begin_ns, waited_ns);
+	add_sample(p, &r->lag_samples, r->lag.last);
+	s->lags++;
+	s->lag_sum += r->lag.last;
+	if (r->lag.last > s->lag_max)
+		s->lag_max = r->lag.last;
+}
+
+void replay_count_nothing(struct replay *p, const struct replay_op *op, uint64_t now_ns)
+{
+	count_lag(p, op->due_ns, now_ns - min_u64(now_ns, op->due_ns), now_ns);
+}
+
+/* ------------------------------------------------------------ series and classes */
+
+static struct run_series *series_of(struct replay *p, const struct replay_op *op)
+{
+	int8_t *at = &p->series_at[op->tier][op->op == TRACE_WRITE][op->phase];
+	struct replay_result *r = p->r;
+	struct run_series *more, *s;
+	const char *phase = trace_phase_names[op->phase];
+
+	if (*at)
+		return &r->series[*at - 1];
+	more = reallocarray(r->series, r->nr_series + 1, sizeof(*more));
+	if (!more)
+		return NULL;
+	r->series = more;
+	s = &more[r->nr_series];
+	*s = (struct run_series){.read = op->op == TRACE_READ,
+				 .opts = p->job->opts,
+				 .no_storage = !place_is_storage(p->places[op->place])};
+	if (series_init(s) < 0)
+		return NULL;
+	snprintf(s->name, sizeof(s->name), "%s%s%s%s%s", trace_op_names[op->op],
+		 op->tier == REPLAY_NO_TIER ? "" : " ",
+		 op->tier == REPLAY_NO_TIER ? "" : replay_tier_names[op->tier], *phase ? " " : "",
+		 phase);
+	*at = (int8_t)++r->nr_series;
+	return s;
+}
+
+static struct replay_class *class_of(struct replay *p, const struct replay_op *op)
+{
+	unsigned size = replay_size_class(op->size);
+	int16_t *at = &p->class_at[op->tier][op->op][op->phase][size];
+	struct replay_result *r = p->r;
+	struct replay_class *more;
+
+	if (*at)
+		return &r->classes[*at - 1];
+	more = reallocarray(r->classes, r->nr_classes + 1, sizeof(*more));
+	if (!more)
+		return NULL;
+	r->classes = more;
+	more[r->nr_classes] = (struct replay_class){
+		.op = op->op, .tier = op->tier, .phase = op->phase, .size = (uint8_t)size};
+	*at = (int16_t)++r->nr_classes;
+	return &more[*at - 1];
+}
+
+static void count_series(struct replay *p, const struct replay_op *op, const struct flow_done *d)
+{
+	struct run_series *s = series_of(p, op);
+
+	if (!s || series_add(s, op->size, d->end_ns - d->start_ns, d->end_ns - p->begin_ns,
+			     sluice_random_next(&p->random)) < 0)
+		no_memory(p);
+}
+
+static void count_second(struct replay *p, const struct replay_op *op, uint64_t end_ns)
+{
+	struct replay_second *s = second_at(p, end_ns);
+
+	if (!s)
+		return;
+	if (op->op == TRACE_READ) {
+		s->read_ops++;
+		s->read_bytes += op->size;
+	} else {
+		s->write_ops++;
+		s->write_bytes += op->size;
+	}
+}
+
+static void count_main(struct replay *p, const struct replay_op *op, const struct flow_done *d)
+{
+	struct replay_count *n = &p->r->done[op->tier][op->op];
+	struct replay_class *c = class_of(p, op);
+
+	n->ops++;
+	n->bytes += op->size;
+	if (!c) {
+		no_memory(p);
+		return;
+	}
+	c->ops++;
+	c->bytes += op->size;
+	add_sample(p, &c->latency, seconds(d->start_ns, d->end_ns));
+	add_sample(p, &p->r->wait, seconds(d->begin_ns, d->start_ns));
+	count_lag(p, op->due_ns, d->end_ns - min_u64(d->end_ns, op->due_ns + d->device_ns),
+		  d->end_ns);
+	if (op->op == TRACE_DELETE)
+		return;
+	count_series(p, op, d);
+	count_second(p, op, d->end_ns);
+}
+
+/* --------------------------------------------------------------------- failures */
+
+/* What should have been written is not there. */
+static void lose(struct replay *p, const struct replay_op *op)
+{
+	struct replay_key *e = replay_keys_find(&p->keys, op->id);
+
+	if (!e || e->number != op->number)
+		return;
+	p->used[e->place] -= replay_charge(&p->map, e->place, e->size);
+	replay_keys_remove(&p->keys, e);
+}
+
+static void count_error(struct replay *p, const struct replay_op *op, unsigned role,
+			const struct flow_done *d)
+{
+	static const uint8_t ops[] = {
+		[FLOW_READ] = TRACE_READ, [FLOW_WRITE] = TRACE_WRITE, [FLOW_DELETE] = TRACE_DELETE};
+	struct replay_result *r = p->r;
+	struct run_series *s;
+	struct replay_class *c;
+
+	r->errors[ops[d->type]]++;
+	r->verify_errors += d->result == -EBADMSG;
+	if (!r->first_error[0])
+		snprintf(r->first_error, sizeof(r->first_error), "%s", d->error);
+	if (d->type == FLOW_WRITE && !p->ranges)
+		lose(p, op);
+	if (role != REPLAY_MAIN || !op->measured || !p->measuring)
+		return;
+	c = class_of(p, op);
+	if (c)
+		c->errors++;
+	s = d->type == FLOW_DELETE ? NULL : series_of(p, op);
+	if (!s)
+		return;
+	s->errors++;
+	if (!s->first_error[0])
+		snprintf(s->first_error, sizeof(s->first_error), "%s", d->error);
+}
+
+static void add(struct replay_count *n, uint64_t bytes)
+{
+	n->ops++;
+	n->bytes += bytes;
+}
+
+void replay_count_done(struct replay *p, const struct flow_done *d)
+{
+	const struct replay_op *op = &p->ops[d->tag / REPLAY_ROLES];
+	unsigned role = d->tag % REPLAY_ROLES;
+
+	if (d->result == -ECANCELED)
+		return;
+	if (d->result < 0)
+		count_error(p, op, role, d);
+	else if (role == REPLAY_MAKE)
+		add(&p->r->created, d->size);
+	else if (role == REPLAY_DROP)
+		add(&p->r->evicted, d->size);
+	else if (role == REPLAY_MAIN && !op->measured)
+		add(&p->r->prefilled, d->size);
+	else if (role == REPLAY_MAIN && p->measuring)
+		count_main(p, op, d);
+}
+
+/* -------------------------------------------------------------------------- end */
+
+static void end_series(struct replay *p, struct run_series *s, const struct flow_stats *f,
+		       uint64_t all_bytes)
+{
+	struct replay_result *r = p->r;
+
+	s->sec = r->elapsed_sec;
+	s->user_sec = r->cpu_user_sec;
+	s->system_sec = r->cpu_system_sec;
+	s->library_sec = (double)(f->io.cpu_ns - p->library_ns) / 1e9;
+	s->run_bytes = all_bytes;
+	s->stats = f->io;
+	s->file = f->file;
+	s->buf = f->buf;
+	s->verify = p->job->verify;
+	s->verified_bytes = s->read ? f->verified : 0;
+	snprintf(s->cache, sizeof(s->cache), "%s",
+		 f->io.blocks_buffered ? "through the page cache, in part or all" : "O_DIRECT");
+	series_finish(s);
+}
+
+static int by_class(const void *a, const void *b)
+{
+	const struct replay_class *x = a, *y = b;
+	unsigned i = x->tier << 24 | x->op << 16 | x->phase << 8 | x->size;
+	unsigned k = y->tier << 24 | y->op << 16 | y->phase << 8 | y->size;
+
+	return (i > k) - (i < k);
+}
+
+void replay_count_end(struct replay *p, uint64_t end_ns)
+{
+	struct replay_result *r = p->r;
+	struct flow_stats f;
+	uint64_t bytes = 0;
+
+	cpu_time_since(&p->before, &r->cpu_user_sec, &r->cpu_system_sec);
+	r->elapsed_sec = seconds(p->begin_ns, end_ns);
+	flow_get_stats(p->flow, &f);
+	r->bytes_written = f.bytes_written;
+	r->verified_bytes = f.verified;
+	r->bad = *trace_reader_bad(p->source);
+	for (unsigned i = 0; i < r->nr_series; i++)
+		bytes += r->series[i].bytes;
+	for (unsigned i = 0; i < r->nr_series; i++)
+		end_series(p, &r->series[i], &f, bytes);
+	if (r->nr_classes)
+		qsort(r->classes, r->nr_classes, sizeof(*r->classes), by_class);
+}
+
+void replay_result_fini(struct replay_result *r)
+{
+	for (unsigned i = 0; i < r->nr_series; i++)
+		series_fini(&r->series[i]);
+	for (unsigned i = 0; i < r->nr_classes; i++)
+		samples_fini(&r->classes[i].latency);
+	samples_fini(&r->lag_samples);
+	samples_fini(&r->wait);
+	free(r->series);
+	free(r->classes);
+	free(r->seconds);
+	*r = (struct replay_result){.rows = 0};
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_RUN_REPLAY_IN_H
+#define SLUICE_RUN_REPLAY_IN_H
+
+/*
+ * The inside of a replay.
+ *
+ *	replay.c	the run
+ *	replay_count.c	completions become results
+ *	replay_keys.c	objects that exist
+ *	replay_map.c	tiers, targets, places
+ *	replay_open.c	opening and closing
+ *	replay_pace.c	when rows are due, lag
+ *	replay_row.c	rows become chains of the flow
+ *	replay_scan.c	the pass before
+ */
+#include <sys/resource.h>
+
+#include "base/random.h"
+#include "load/replay/replay.h"
+#include "load/replay/replay_keys.h"
+
+/* ---- replay_map.c */
+struct replay_map {
+	struct place_opts opts[REPLAY_PLACES];
+	const char *paths[REPLAY_PLACES]; /* of the first folder of each; NULL: none */
+	unsigned nr;
+	struct {
+		unsigned first, nr;
+	} tiers[REPLAY_TIERS]; /* places of each; nr 0: not used */
+};
+int replay_map_make(struct replay_map *m, const struct replay_job *job, struct sluice_err *err);
+/* Capacities and units from what the trace needs. */
+int replay_map_size(struct replay_map *m, const struct replay_job *job,
+		    const struct replay_scan *scan, struct sluice_err *err);
+/* What an object of @size takes of @place. */
+uint64_t replay_charge(const struct replay_map *m, unsigned place, uint64_t size);
+
+/* What becomes of a row. */
+struct replay_what {
+	enum replay_passed passed; /* REPLAY_PASSED: it is used */
+	unsigned tier, place;
+	struct replay_id id;
+	const char *key; /* as far as objects go: the row's, or one made up */
+	uint32_t key_len;
+	char made_up[40];
+};
+/* @w->key may point into @row and @w itself. */
+void replay_what(struct replay_what *w, const struct replay_map *m, const struct trace_row *row);
+
+/* ---- replay_scan.c */
+/* An object that is read while it does not exist.  0, or -errno which ends the pass. */
+typedef int replay_initial(void *arg, const struct replay_what *w, uint64_t size);
+int replay_find_initial(const struct replay_job *job, replay_initial *found, void *arg,
+			struct sluice_err *err);
+
+/* ---- replay.c */
+
+/* An operation in flight. */
+struct replay_op {
+	struct replay_id id;
+	uint64_t number, size;
+	uint64_t due_ns, start_ns;
+	uint32_t next; /* unused */
+	uint8_t op, tier, phase, place;
+	bool measured, hit;
+};
+
+/* What an operation of a chain is for: in the low bits of its tag. */
+enum { REPLAY_MAIN, REPLAY_MAKE, REPLAY_DROP, REPLAY_LEAVE, REPLAY_ROLES };
+
+struct replay {
+	const struct replay_job *job;
+	const struct replay_scan *scan;
+	struct replay_result *r;
+	struct replay_map map;
+	struct place *places[REPLAY_PLACES];
+	struct flow *flow;
+	struct replay_keys keys;
+	uint64_t used[REPLAY_PLACES]; /* as started */
+	struct trace_reader *source;
+	struct replay_pace pace;
+	struct replay_op *ops;
+	uint32_t unused, in_flight; /* of ops; index + 1 */
+	struct flow_op *chain;
+	unsigned nr_chain, chain_room;
+	bool ranges; /* a fio log: parts of files that are there from the beginning */
+	bool measuring;
+	bool absent; /* REPLAY_FAIL: what is under way ends, then it fails; p->err says why */
+	uint64_t begin_ns, last_end_ns, tick_sec, told_ns;
+	struct sluice_random random;
+	struct rusage before;
+	uint64_t library_ns;
+	int8_t series_at[REPLAY_TIERS][2][TRACE_PHASES]; /* index + 1 */
+	int16_t class_at[REPLAY_TIERS][TRACE_DELETE + 1][TRACE_PHASES][REPLAY_SIZES];
+	int failed; /* -errno: it cannot go on */
+	struct sluice_err err;
+};
+
+int replay_fail(struct replay *p, int code, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+bool replay_stopped(const struct replay *p);
+/* Wait until no more than @most operations are in flight.  0 or -errno: it cannot go on. */
+int replay_drain(struct replay *p, uint32_t most);
+
+/* ---- replay_open.c */
+int replay_open(struct replay *p, struct sluice_err *err);
+int replay_close(struct replay *p, struct sluice_err *err);
+
+/* ---- replay_row.c */
+/* There is room for one more operation. */
+int replay_start_row(struct replay *p, const struct trace_row *row, uint64_t due_ns);
+/* An object that is to be there before the first row. */
+int replay_start_fill(struct replay *p, const struct replay_what *w, uint64_t size);
+
+/* ---- replay_count.c */
+void replay_count_done(struct replay *p, const struct flow_done *d);
+/* A row is started, perhaps for nothing: of a read, @op->hit. */
+void replay_count_start(struct replay *p, const struct replay_op *op, uint64_t now_ns);
+/* There was nothing to do for it. */
+void replay_count_nothing(struct replay *p, const struct replay_op *op, uint64_t now_ns);
+void replay_count_seconds(struct replay *p, uint64_t now_ns); /* those that are over */
+void replay_count_end(struct replay *p, uint64_t end_ns);
+
+#endif

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The runner: sets workers up, watches them, and adds up what they counted.  Each
+ * is a thread with a handle, a share of the buffers and counts of its own.
+ */
+#include "load/stream/stream.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "load/measure/cpu_time.h"
+#include "load/measure/null.h"
+#include "load/stream/stream_work.h"
+
+#define TICK_NS 100000000
+
+/* ------------------------------------------------------------------ workers */
+
+/* What files and blocks are like, whoever opens them later. */
+static int look_at_file(struct stream_worker *w, struct sluice_err *err)
+{
+	struct sluice_file *file;
+	int r = sluice_file_open(&file, w->io, w->stream->job->files[0], O_RDWR, 0, err);
+
+	if (r < 0)
+		return r;
+	w->file.size = sizeof(w->file);
+	sluice_file_stat(file, &w->file);
+	return sluice_file_close(file, err);
+}
+
+static int open_files(struct stream_worker *w, struct sluice_err *err)
+{
+	const struct stream_job *job = w->stream->job;
+	int r = look_at_file(w, err);
+
+	if (r < 0 || job->open_each)
+		return r;
+	w->files = calloc(job->nr_files, sizeof(struct sluice_file *));
+	if (!w->files)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	for (unsigned i = 0; i < job->nr_files && r == 0; i++)
+		r = sluice_file_open(&w->files[i], w->io, job->files[i], O_RDWR, 0, err);
+	return r;
+}
+
+static int worker_open(struct stream_worker *w, struct sluice_err *err)
+{
+	const struct stream_job *job = w->stream->job;
+	int r;
+
+	sluice_random_seed(&w->random, job->seed + w->id);
+	w->slots = calloc(job->depth, sizeof(*w->slots));
+	w->series = calloc(job->nr_series, sizeof(*w->series));
+	if (!w->slots || !w->series)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	for (unsigned i = 0; i < job->nr_series; i++)
+		if (series_init(&w->series[i]) < 0)
+			return sluice_fail(err, -ENOMEM, "out of memory");
+	for (unsigned i = 0; i < job->depth; i++)
+		w->slots[i].buf = pool_buf(job->pool, w->id * job->depth + i);
+	r = sluice_open(&w->io, &job->opts, err);
+	if (r == 0)
+		r = pool_register(job->pool, w->io, &w->buf, err);
+	return r < 0 ? r : open_files(w, err);
+}
+
+static void worker_close(struct stream_worker *w)
+{
+	if (w->io)
+		pool_unregister(w->stream->job->pool, w->io);
+	sluice_close(w->io, NULL);
+	for (unsigned i = 0; w->series && i < w->stream->job->nr_series; i++)
+		series_fini(&w->series[i]);
+	free(w->series);
+	free(w->slots);
+	free(w->files);
+}
+
+static void tick(struct stream *s)
+{
+	if (s->job->progress)
+		s->job->progress(s->job->progress_arg, atomic_load(&s->ops),
+				 atomic_load(&s->bytes));
+}
+
+/* Wait for a worker, showing how far all are meanwhile. */
+static void watch(struct stream *s, struct stream_worker *w)
+{
+	struct timespec until;
+
+	do {
+		tick(s);
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += TICK_NS;
+		until.tv_sec += until.tv_nsec / 1000000000;
+		until.tv_nsec %= 1000000000;
+	} while (pthread_timedjoin_np(w->thread, NULL, &until) == ETIMEDOUT);
+}
+
+static void run_workers(struct stream *s)
+{
+	const struct stream_job *job = s->job;
+	struct sluice_err err;
+
+	for (unsigned i = 0; i < job->workers; i++) {
+		struct stream_worker *w = &s->workers[i];
+		int r = thread_start(&w->thread, stream_work, w);
+
+		w->started = r == 0;
+		if (r < 0) {
+			sluice_fail(&err, r, "cannot start thread %u of %u: %s", i + 1,
+				    job->workers, sluice_strerror(r));
+			stream_fail(s, &err);
+			break;
+		}
+	}
+	for (unsigned i = 0; i < job->workers; i++)
+		if (s->workers[i].started)
+			watch(s, &s->workers[i]);
+	tick(s);
+}
+
+/* ------------------------------------------------------------------ results */
+
+static void stats_add(struct sluice_stats *sum, const struct sluice_stats *one)
+{
+	struct sluice_stats t = *sum;
+
+	if (!sum->size) {
+		*sum = *one;
+		return;
+	}
+	*sum = *one; /* engine, depth, threads and the first reason are the same for all */
+	if (!sum->fallback_why[0])
+		memcpy(sum->fallback_why, t.fallback_why, sizeof(t.fallback_why));
+	sum->fallbacks |= t.fallbacks;
+	sum->ops += t.ops;
+	sum->ops_failed += t.ops_failed;
+	sum->bytes_read += t.bytes_read;
+	sum->bytes_written += t.bytes_written;
+	sum->blocks += t.blocks;
+	sum->blocks_direct += t.blocks_direct;
+	sum->blocks_buffered += t.blocks_buffered;
+	sum->blocks_bounced += t.blocks_bounced;
+	sum->blocks_inline += t.blocks_inline;
+	sum->blocks_fixed += t.blocks_fixed;
+	sum->resubmissions += t.resubmissions;
+	sum->preallocations += t.preallocations;
+	sum->submit_calls += t.submit_calls;
+	sum->wakeups += t.wakeups;
+	sum->cpu_ns += t.cpu_ns;
+}
+
+/* What all series of a run share. */
+static void add_run(struct stream *s, struct run_series *series, const struct rusage *after)
+{
+	const struct stream_worker *w = s->workers;
+	double user = 0, system = 0, outside = 0;
+
+	for (unsigned i = 0; i < s->job->workers; i++) {
+		stats_add(&series->stats, &w[i].stats);
+		outside += (double)w[i].outside_ns / 1e9;
+	}
+	if (atomic_load(&s->counting)) {
+		user += timeval_sec(&after->ru_utime) - timeval_sec(&s->before.ru_utime);
+		system += timeval_sec(&after->ru_stime) - timeval_sec(&s->before.ru_stime);
+	}
+	series->opts = s->job->opts;
+	series->no_storage = engine_is_null(series->stats.engine);
+	series->memory = s->job->pool->memory;
+	series->sec = (double)s->counted_ns / 1e9;
+	/*
+	 * The kernel knows the sum well, but divides it by where ticks happened to fall, for a
+	 * thread otherwise than for the process.  Filling and comparing is the user's time.
+	 */
+	series->user_sec = fmax(0, user - outside);
+	series->system_sec = fmax(0, system + fmin(0, user - outside));
+	series->library_sec = (double)(series->stats.cpu_ns - s->library_ns) / 1e9;
+	series->file = w[0].file;
+	series->buf = w[0].buf;
+	if (!stream_stopped(s))
+		return;
+	series->partial = true;
+	snprintf(series->partial_why, sizeof(series->partial_why), "%s",
+		 atomic_load(&s->failed) ? s->err.msg : "interrupted");
+}
+
+static int collect(struct stream *s, const struct rusage *after, struct sluice_err *err)
+{
+	unsigned n = s->job->nr_series;
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		for (unsigned k = 0; k < s->job->workers; k++)
+			if (series_merge(&s->series[i], &s->workers[k].series[i]) < 0)
+				return sluice_fail(err, -ENOMEM, "out of memory");
+		series_finish(&s->series[i]);
+		add_run(s, &s->series[i], after);
+		bytes += s->series[i].bytes;
+	}
+	for (unsigned i = 0; i < n; i++)
+		s->series[i].run_bytes = bytes;
+	return 0;
+}
+
+static int stream_open(struct stream *s, struct sluice_err *err)
+{
+	int r = 0;
+
+	s->workers = calloc(s->job->workers, sizeof(*s->workers));
+	if (!s->workers)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	for (unsigned i = 0; i < s->job->workers; i++)
+		s->workers[i].stream = s;
+	for (unsigned i = 0; i < s->job->nr_series && r == 0; i++)
+		if (series_init(&s->series[i]) < 0)
+			r = sluice_fail(err, -ENOMEM, "out of memory");
+	for (unsigned i = 0; i < s->job->workers && r == 0; i++) {
+		s->workers[i].id = i;
+		r = worker_open(&s->workers[i], err);
+	}
+	return r;
+}
+
+int run_stream(const struct stream_job *job, struct run_series *series, struct sluice_err *err)
+{
+	struct stream s = {.job = job, .series = series};
+	struct sluice_err local;
+	struct rusage after;
+	int r;
+
+	err = err ? err : &local;
+	pthread_mutex_init(&s.lock, NULL);
+	r = stream_open(&s, err);
+	if (r == 0) {
+		run_workers(&s);
+		getrusage(RUSAGE_SELF, &after);
+		r = collect(&s, &after, err);
+	}
+	if (r == 0 && atomic_load(&s.failed)) {
+		*err = s.err;
+		r = s.err.code;
+	}
+	for (unsigned i = 0; s.workers && i < job->workers; i++)
+		worker_close(&s.workers[i]);
+	free(s.workers);
+	pthread_mutex_destroy(&s.lock);
+	return r;
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_RUN_STREAM_H
+#define SLUICE_RUN_STREAM_H
+
+/*
+ * The operation stream, and the one runner that carries it out.
+ *
+ * A source yields operations: what, which file, where, how much, and not before
+ * when.  run_stream() carries them out through the public API with a bounded
+ * number in flight and counts.  bench, sweep and tune differ only in their
+ * sources.
+ *
+ *	struct op_source + struct stream_job -> run_stream() -> struct run_series[]
+ *
+ * Time.  A latency is the time from submission to completion as the caller sees
+ * it, opening and closing the file included where the job says so.  Counted time
+ * is the time in which an operation was in flight or waited for its turn, by any
+ * worker; what a source does in prepare() and finish() is in it only while
+ * others are in flight.  It begins with the first operation that is not warm-up,
+ * or with its wait, and ends with the last one that was counted; one that ends
+ * after the deadline is not.  CPU time of prepare() and finish() is left out.
+ */
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <sluice/sluice.h>
+
+#include "load/bed/pool.h"
+#include "load/measure/series.h"
+
+struct load_op {
+	bool read;       /* else write */
+	bool warmup;     /* carried out, not counted */
+	uint32_t series; /* where to count it: index < stream_job.nr_series */
+	uint32_t file;   /* index < stream_job.nr_files */
+	uint64_t offset;
+	uint64_t len;        /* <= pool.len */
+	uint64_t not_before; /* ns since counted time began; 0: at once, as is all warm-up */
+	uint64_t tag;        /* the source's own */
+};
+
+struct op_source {
+	/*
+	 * The next operation of @worker: 1, or 0 when there is none left, or
+	 * -errno.  One call at a time, from any worker's thread; must be quick.
+	 */
+	int (*next)(void *arg, unsigned worker, struct load_op *op, struct sluice_err *err);
+	/* Optional: before the submission, and after a completion without error. */
+	int (*prepare)(void *arg, const struct load_op *op, void *buf, struct sluice_err *err);
+	int (*finish)(void *arg, const struct load_op *op, void *buf, struct sluice_err *err);
+	void *arg;
+};
+
+struct stream_job {
+	struct op_source source;
+	const char *const *files; /* paths; they exist */
+	unsigned nr_files;
+	bool open_each;   /* open and close the file in each operation, as DeepSpeed does */
+	unsigned workers; /* threads with a handle each, >= 1 */
+	unsigned depth;   /* operations in flight per worker, >= 1 */
+	struct sluice_opts opts;
+	const struct pool *pool; /* at least workers * depth buffers */
+	unsigned nr_series;
+	uint64_t runtime_ns;    /* of counted operations; 0: until the source ends */
+	uint64_t seed;          /* of the draw of samples */
+	const atomic_int *stop; /* optional: end with what there is when it is not 0 */
+	/* Optional: called a few times a second, by the thread that called run_stream(). */
+	void (*progress)(void *arg, uint64_t ops, uint64_t bytes);
+	void *progress_arg;
+};
+
+/*
+ * Carry it out.  @series are nr_series zeroed structs; the caller frees them with
+ * series_fini() whatever is returned: 0, or -errno with one line in @err when an
+ * operation or the source failed, which ends the run.  What was counted up to
+ * there is in @series, marked partial, as it is when stop was set.
+ */
+int run_stream(const struct stream_job *job, struct run_series *series, struct sluice_err *err);
+
+#endif

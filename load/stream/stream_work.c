@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One worker of a stream: take operations, wait for their turn, submit, collect,
+ * count.  The source and the clock of counted time are shared by all workers,
+ * under one lock; counts are the worker's own.
+ */
+#include "load/stream/stream_work.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/err.h"
+#include "base/util.h"
+
+#define POLL_NS 50000000 /* how soon a stop is noticed */
+#define REAP    64
+/* One block or so: done by sluice_run(), which needs no queue, but cannot be given up. */
+#define INLINE_MAX (1u << 20)
+
+/* ------------------------------------------------------------------ failure */
+
+void stream_fail(struct stream *s, const struct sluice_err *err)
+{
+	pthread_mutex_lock(&s->lock);
+	if (!atomic_load(&s->failed)) {
+		s->err = *err;
+		atomic_store(&s->failed, true);
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+bool stream_stopped(struct stream *s)
+{
+	return atomic_load(&s->failed) || (s->job->stop && atomic_load(s->job->stop));
+}
+
+/* ------------------------------------------------------------- counted time */
+
+static void active_begin(struct stream_worker *w, uint64_t now)
+{
+	struct stream *s = w->stream;
+
+	if (w->active)
+		return;
+	w->active = true;
+	pthread_mutex_lock(&s->lock);
+	if (!s->nr_active++)
+		s->active_since = now;
+	pthread_mutex_unlock(&s->lock);
+}
+
+static void active_end(struct stream_worker *w, uint64_t now)
+{
+	struct stream *s = w->stream;
+
+	if (!w->active)
+		return;
+	w->active = false;
+	pthread_mutex_lock(&s->lock);
+	if (!--s->nr_active && now > s->active_since)
+		s->active_ns += now - s->active_since;
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* The first operation that counts, or its wait, is about to begin: so does the counted time. */
+static void count_begin(struct stream *s)
+{
+	uint64_t now;
+
+	if (atomic_load(&s->counting))
+		return;
+	pthread_mutex_lock(&s->lock);
+	if (!atomic_load(&s->counting)) {
+		for (unsigned i = 0; i < s->job->workers; i++) {
+			struct sluice_stats stats = {.size = sizeof(stats)};
+
+			sluice_get_stats(s->workers[i].io, &stats);
+			s->library_ns += stats.cpu_ns;
+		}
+		getrusage(RUSAGE_SELF, &s->before);
+		now = clock_ns(); /* what was done up to here is nobody's time */
+		s->active_ns = 0;
+		s->active_since = now;
+		s->count_start_ns = now;
+		atomic_store(&s->deadline_ns, s->job->runtime_ns ? now + s->job->runtime_ns : 0);
+		atomic_store(&s->counting, true);
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+static bool past_deadline(struct stream *s, uint64_t now)
+{
+	uint64_t deadline = atomic_load(&s->deadline_ns);
+
+	return deadline && now > deadline;
+}
+
+/* An operation ended at @now: counted time up to there. */
+static uint64_t count_time(struct stream *s, uint64_t now)
+{
+	uint64_t at;
+
+	pthread_mutex_lock(&s->lock);
+	at = s->active_ns + (s->nr_active && now > s->active_since ? now - s->active_since : 0);
+	s->counted_ns = max_u64(s->counted_ns, at);
+	pthread_mutex_unlock(&s->lock);
+	return at;
+}
+
+/* -------------------------------------------------------------------- hooks */
+
+/* Call prepare() or finish(), which do not belong to the measurement. */
+static int outside(struct stream_worker *w,
+		   int (*hook)(void *, const struct load_op *, void *, struct sluice_err *),
+		   const struct slot *slot, struct sluice_err *err)
+{
+	uint64_t before;
+	int r;
+
+	if (!hook)
+		return 0;
+	/* Of an operation with a time of its own the wait is counted, whatever it is used for. */
+	if (!w->in_flight && !slot->op.not_before)
+		active_end(w, clock_ns());
+	before = thread_cpu_ns(pthread_self());
+	r = hook(w->stream->job->source.arg, &slot->op, slot->buf, err);
+	if (atomic_load(&w->stream->counting))
+		w->outside_ns += thread_cpu_ns(pthread_self()) - before;
+	return r;
+}
+
+/* --------------------------------------------------------------- operations */
+
+/* Look for the next operation, unless one is waiting already.  False when there is none. */
+static bool take(struct stream_worker *w, struct sluice_err *err)
+{
+	struct stream *s = w->stream;
+	int r;
+
+	if (w->have_next || w->ended)
+		return w->have_next;
+	if (stream_stopped(s) || past_deadline(s, clock_ns())) {
+		w->ended = true;
+		return false;
+	}
+	pthread_mutex_lock(&s->lock);
+	r = s->job->source.next(s->job->source.arg, w->id, &w->next, err);
+	pthread_mutex_unlock(&s->lock);
+	w->have_next = r == 1;
+	w->ended = r != 1;
+	if (r < 0)
+		stream_fail(s, err);
+	return w->have_next;
+}
+
+static void op_failed(struct stream_worker *w, const struct slot *slot, int code, const char *msg)
+{
+	struct run_series *series = &w->series[slot->op.series];
+	struct sluice_err err;
+
+	/* What was given up because of a stop did not fail. */
+	if (code == -ECANCELED && stream_stopped(w->stream))
+		return;
+	if (!series->errors++)
+		snprintf(series->first_error, sizeof(series->first_error), "%s", msg);
+	sluice_fail(&err, code, "%s", msg);
+	stream_fail(w->stream, &err);
+}
+
+/* Count a completed operation, then let the source look at it. */
+static void op_done(struct stream_worker *w, struct slot *slot, const struct sluice_done *done,
+		    uint64_t now)
+{
+	struct stream *s = w->stream;
+	struct run_series *series = &w->series[slot->op.series];
+	struct sluice_err err = {0, ""};
+	uint64_t bytes = done->bytes;
+
+	slot->busy = false;
+	w->in_flight--;
+	if (done->res < 0) {
+		op_failed(w, slot, (int)done->res, done->msg);
+		return;
+	}
+	series->ways |= done->flags;
+	if (slot->op.warmup || past_deadline(s, now)) {
+		series->warmup_bytes += bytes;
+	} else {
+		uint64_t at = count_time(s, now);
+
+		if (series_add(series, bytes, now - slot->begin_ns, at,
+			       sluice_random_next(&w->random)) < 0) {
+			sluice_fail(&err, -ENOMEM, "out of memory");
+			stream_fail(s, &err);
+		}
+	}
+	atomic_fetch_add(&s->ops, 1);
+	atomic_fetch_add(&s->bytes, bytes);
+	if (outside(w, s->job->source.finish, slot, &err) < 0)
+		stream_fail(s, &err);
+}
+
+static struct sluice_op make_op(const struct stream_worker *w, const struct slot *slot)
+{
+	const struct load_op *op = &slot->op;
+
+	return (struct sluice_op){
+		.opcode = op->read ? SLUICE_READ : SLUICE_WRITE,
+		.flags = op->read ? SLUICE_OP_EXACT : 0,
+		.file = w->files ? w->files[op->file] : NULL,
+		.path = w->stream->job->files[op->file],
+		.buf = slot->buf,
+		.len = op->len,
+		.offset = op->offset,
+		.tag = (uint64_t)(slot - w->slots),
+	};
+}
+
+/* Submit; a small operation that is alone is carried out on the spot. */
+static void op_start(struct stream_worker *w, struct slot *slot, uint64_t due_ns)
+{
+	const struct sluice_op op = make_op(w, slot);
+	bool inline_ = w->stream->job->depth == 1 && op.len <= INLINE_MAX;
+	struct sluice_err err = {0, ""};
+	struct sluice_done done;
+	uint64_t now;
+	int r;
+
+	slot->busy = true;
+	w->in_flight++;
+	if (!slot->op.warmup)
+		count_begin(w->stream);
+	now = clock_ns();
+	active_begin(w, now);
+	if (!slot->op.warmup && due_ns)
+		stat_moments_add(&w->series[slot->op.series].late,
+				 now > due_ns ? (double)(now - due_ns) / 1e9 : 0);
+	slot->begin_ns = clock_ns();
+	r = inline_ ? sluice_run(w->io, &op, &done, &err)
+		    : sluice_submit(w->io, &op, 1, &slot->ticket, &err);
+	if (r < 0) {
+		slot->busy = false;
+		w->in_flight--;
+		op_failed(w, slot, r, err.msg);
+	} else if (inline_) {
+		op_done(w, slot, &done, clock_ns());
+	}
+}
+
+static struct slot *free_slot(struct stream_worker *w)
+{
+	for (unsigned i = 0; i < w->stream->job->depth; i++)
+		if (!w->slots[i].busy)
+			return &w->slots[i];
+	return NULL;
+}
+
+/* When the next operation may begin; 0: at once. */
+static uint64_t due_time(const struct stream_worker *w)
+{
+	if (!w->next.not_before || w->next.warmup)
+		return 0;
+	count_begin(w->stream);
+	return w->stream->count_start_ns + w->next.not_before;
+}
+
+/* Start what can be started.  Returns how long the next operation has to wait, ns. */
+static uint64_t fill_queue(struct stream_worker *w)
+{
+	struct sluice_err err = {0, ""};
+	struct slot *slot;
+
+	while ((slot = free_slot(w)) && take(w, &err)) {
+		uint64_t due = due_time(w), now = clock_ns();
+
+		if (now < due)
+			return due - now;
+		slot->op = w->next;
+		w->have_next = false;
+		if (outside(w, w->stream->job->source.prepare, slot, &err) < 0)
+			stream_fail(w->stream, &err);
+		else
+			op_start(w, slot, due);
+	}
+	return 0;
+}
+
+static void give_up(struct stream_worker *w)
+{
+	for (unsigned i = 0; i < w->stream->job->depth; i++)
+		if (w->slots[i].busy)
+			sluice_cancel(w->io, w->slots[i].ticket);
+}
+
+/* Collect what is finished; wait at most @wait_ns for the first. */
+static void reap(struct stream_worker *w, int64_t wait_ns)
+{
+	struct sluice_done done[REAP];
+	uint64_t now;
+	int n;
+
+	if (stream_stopped(w->stream))
+		give_up(w);
+	n = sluice_wait_any(w->io, done, 1, w->in_flight < REAP ? w->in_flight : REAP, wait_ns);
+	now = clock_ns(); /* one for all: what finish() takes is nobody's latency */
+	for (int i = 0; i < n; i++)
+		op_done(w, &w->slots[done[i].tag], &done[i], now);
+}
+
+/* Nothing in flight, and the next operation is not due: its wait is counted. */
+static void wait_turn(struct stream_worker *w, uint64_t ns)
+{
+	struct timespec t = {0, (long)min_u64(ns, POLL_NS)};
+
+	if (atomic_load(&w->stream->counting))
+		active_begin(w, clock_ns());
+	nanosleep(&t, NULL);
+	if (stream_stopped(w->stream) || past_deadline(w->stream, clock_ns()))
+		w->have_next = false;
+}
+
+static void work(struct stream_worker *w)
+{
+	for (;;) {
+		uint64_t wait = fill_queue(w);
+
+		if (w->in_flight)
+			reap(w, (int64_t)(wait ? min_u64(wait, POLL_NS) : POLL_NS));
+		else if (w->have_next)
+			wait_turn(w, wait);
+		else if (w->ended || stream_stopped(w->stream))
+			break;
+	}
+	active_end(w, clock_ns());
+}
+
+void *stream_work(void *arg)
+{
+	struct stream_worker *w = arg;
+
+	work(w);
+	w->stats.size = sizeof(w->stats);
+	sluice_get_stats(w->io, &w->stats);
+	return NULL;
+}

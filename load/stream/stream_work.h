@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_RUN_STREAM_WORK_H
+#define SLUICE_RUN_STREAM_WORK_H
+
+/* What stream.c, which sets up and adds up, and stream_work.c, which works, share. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/resource.h>
+
+#include "base/random.h"
+#include "load/stream/stream.h"
+
+struct slot {
+	struct load_op op;
+	char *buf;
+	uint64_t ticket;
+	uint64_t begin_ns;
+	bool busy;
+};
+
+struct stream;
+
+struct stream_worker {
+	struct stream *stream;
+	unsigned id;
+	pthread_t thread;
+	bool started;
+	struct sluice_io *io;
+	struct sluice_file **files; /* open ones; NULL with open_each */
+	struct sluice_buf_info buf;
+	struct sluice_file_info file;
+	struct sluice_stats stats;
+	struct run_series *series;
+	struct slot *slots;
+	unsigned in_flight;
+	bool active; /* in counted time */
+	struct load_op next;
+	bool have_next; /* waits for its turn */
+	bool ended;     /* the source has no more for this worker */
+	struct sluice_random random;
+	uint64_t outside_ns; /* CPU time of prepare() and finish() */
+};
+
+struct stream {
+	const struct stream_job *job;
+	struct stream_worker *workers;
+	struct run_series *series; /* the caller's */
+	pthread_mutex_t lock;      /* for the rest */
+	uint64_t count_start_ns;   /* when counted time began */
+	uint64_t library_ns;       /* CPU time of the handles up to there */
+	unsigned nr_active;
+	uint64_t active_since;
+	uint64_t active_ns;  /* counted time up to active_since */
+	uint64_t counted_ns; /* of the last operation that counts */
+	struct rusage before;
+	atomic_bool counting;         /* the warm-up is over */
+	_Atomic uint64_t deadline_ns; /* 0: none (yet) */
+	atomic_bool failed;
+	struct sluice_err err;
+	_Atomic uint64_t ops, bytes;
+};
+
+/* Remember the first failure, which ends the run. */
+void stream_fail(struct stream *s, const struct sluice_err *err);
+/* Has something failed, or does the user want to stop? */
+bool stream_stopped(struct stream *s);
+
+/* Carry out operations until there are no more; @arg is a struct stream_worker. */
+void *stream_work(void *arg);
+
+#endif
