@@ -13,7 +13,7 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "cli/cli.h"
-#include "cli/how.h"
+#include "cli/opt/how.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/stop.h"
@@ -21,8 +21,8 @@
 #include "load/jobs/bench.h"
 #include "load/jobs/fio.h"
 #include "load/measure/null.h"
-#include "load/report/bench_report.h"
-#include "load/report/result.h"
+#include "load/report/jobs/bench_report.h"
+#include "load/report/result/result.h"
 
 #define SIZES_MAX          64
 #define DEFAULT_ITERATIONS 200

@@ -9,9 +9,9 @@
 #include "cli/cli.h"
 #include "cli/file.h"
 #include "cli/html.h"
-#include "load/report/compare.h"
-#include "load/report/html.h"
-#include "load/report/read.h"
+#include "load/report/compare/compare.h"
+#include "load/report/page/html.h"
+#include "load/report/result/read.h"
 
 struct compare_args {
 	struct cli_list fail_if;

@@ -11,17 +11,17 @@
 
 #include "base/util.h"
 #include "cli/cli.h"
-#include "cli/config.h"
-#include "cli/how.h"
+#include "cli/opt/config.h"
+#include "cli/opt/how.h"
+#include "cli/opt/places.h"
 #include "cli/output.h"
-#include "cli/places.h"
 #include "cli/progress.h"
 #include "cli/stop.h"
 #include "load/jobs/io.h"
 #include "load/measure/null.h"
-#include "load/report/io_report.h"
-#include "load/report/result.h"
-#include "load/report/text.h"
+#include "load/report/jobs/io_report.h"
+#include "load/report/result/result.h"
+#include "load/report/result/text.h"
 
 struct io_args {
 	struct cli_list folder;

@@ -13,8 +13,8 @@
 #include "cli/progress.h"
 #include "cli/replay_args.h"
 #include "cli/stop.h"
-#include "load/report/replay_report.h"
-#include "load/report/result.h"
+#include "load/report/jobs/replay_report.h"
+#include "load/report/result/result.h"
 
 struct replay_command {
 	const struct replay_args *args;

@@ -7,8 +7,8 @@
 #include "base/err.h"
 #include "cli/cli.h"
 #include "cli/html.h"
-#include "load/report/html.h"
-#include "load/report/read.h"
+#include "load/report/page/html.h"
+#include "load/report/result/read.h"
 
 #define REPORT_MAX      64 /* results in one page */
 #define REPORT_MAX_TEXT "64"

@@ -13,15 +13,15 @@
 
 #include "base/util.h"
 #include "cli/cli.h"
+#include "cli/opt/space.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "cli/space.h"
 #include "cli/stop.h"
 #include "load/bed/pool.h"
 #include "load/jobs/io.h"
 #include "load/jobs/sweep.h"
-#include "load/report/result.h"
-#include "load/report/sweep_report.h"
+#include "load/report/jobs/sweep_report.h"
+#include "load/report/result/result.h"
 
 #define FOLDERS_MAX 64
 #define VALUES_MAX  64

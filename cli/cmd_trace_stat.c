@@ -9,7 +9,7 @@
 #include "cli/requests.h"
 #include "cli/stop.h"
 #include "cli/trace.h"
-#include "load/report/trace_report.h"
+#include "load/report/jobs/trace_report.h"
 
 struct stat_args {
 	struct cli_trace_in in;

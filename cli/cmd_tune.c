@@ -13,16 +13,16 @@
 
 #include "base/util.h"
 #include "cli/cli.h"
-#include "cli/how.h"
 #include "cli/json.h"
+#include "cli/opt/how.h"
+#include "cli/opt/space.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "cli/space.h"
 #include "cli/stop.h"
 #include "load/jobs/io.h"
 #include "load/jobs/tune.h"
-#include "load/report/result.h"
-#include "load/report/tune_report.h"
+#include "load/report/jobs/tune_report.h"
+#include "load/report/result/result.h"
 
 #define FOLDERS_MAX 64
 #define LOOPS       5 /* of an exhaustive search, unless given */

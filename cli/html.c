@@ -6,7 +6,7 @@
 
 #include "base/err.h"
 #include "cli/cli.h"
-#include "load/report/html.h"
+#include "load/report/page/html.h"
 
 int cli_html_open(struct cli_html *h, const struct cli_cmd *cmd, const char *option,
 		  const char *file)

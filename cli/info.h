@@ -7,7 +7,7 @@
 
 #include <sluice/probe.h>
 
-#include "load/report/machine.h"
+#include "load/report/result/machine.h"
 
 struct info_engine {
 	const char *name;

@@ -4,7 +4,7 @@
 
 #include "cli/info.h"
 #include "cli/json.h"
-#include "load/report/text.h"
+#include "load/report/result/text.h"
 
 static json_t *u64(uint64_t v)
 {

@@ -9,7 +9,7 @@
 
 #include "cli/cli.h"
 #include "cli/file.h"
-#include "load/report/read.h"
+#include "load/report/result/read.h"
 
 json_t *cli_json_load(const struct cli_cmd *cmd, const char *option, const char *file)
 {

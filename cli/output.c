@@ -10,7 +10,7 @@
 
 #include "base/util.h"
 #include "cli/json.h"
-#include "load/report/result.h"
+#include "load/report/result/result.h"
 
 const struct cli_opt cli_result_plain_opts[] = {
 	CLI_STR(struct cli_result_args, json, 'j', "json", "FILE", NULL,

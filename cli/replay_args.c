@@ -8,9 +8,9 @@
 
 #include "base/size.h"
 #include "base/util.h"
-#include "cli/number.h"
+#include "cli/opt/number.h"
 #include "load/jobs/io.h"
-#include "load/report/replay_report.h"
+#include "load/report/jobs/replay_report.h"
 
 #define DEPTH_PACED    1024 /* enough that the pace is the trace's */
 #define DEPTH_FLAT_OUT 64

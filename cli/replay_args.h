@@ -4,7 +4,7 @@
 
 /* The options of `sluice replay', and how they become a job. */
 #include "cli/cli.h"
-#include "cli/how.h"
+#include "cli/opt/how.h"
 #include "cli/output.h"
 #include "cli/requests.h"
 #include "cli/trace.h"

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "cli/kv_config.h"
-#include "cli/kv_problems.h"
+#include "cli/kv/kv_config.h"
+#include "cli/kv/kv_problems.h"
 #include "tests/fuzz/fuzz.h"
 
 static void check_lines(const struct kv_problems *p)

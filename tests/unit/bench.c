@@ -5,8 +5,8 @@
 #include "base/util.h"
 #include "common/t.h"
 #include "load/jobs/bench.h"
-#include "load/report/bench_report.h"
-#include "load/report/result.h"
+#include "load/report/jobs/bench_report.h"
+#include "load/report/result/result.h"
 
 static const uint64_t sizes[] = {4096};
 

@@ -3,8 +3,8 @@
 #include <errno.h>
 
 #include "common/t.h"
-#include "load/report/html.h"
-#include "load/report/page.h"
+#include "load/report/page/html.h"
+#include "load/report/page/page.h"
 
 const char report_page_before[] = "";
 const char report_page_behind[] = "";

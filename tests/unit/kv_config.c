@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "cli/kv_config.h"
-#include "cli/kv_problems.h"
+#include "cli/kv/kv_config.h"
+#include "cli/kv/kv_problems.h"
 
 /* Values no key has by default; one of them suits each. */
 static const char *const values[] = {"7", "70000", "0.37", "[3, 9]", "uniform"};

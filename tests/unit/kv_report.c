@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "load/report/kv_report.h"
-#include "load/report/result.h"
+#include "load/report/kv/kv_report.h"
+#include "load/report/result/result.h"
 
 #define GIB ((uint64_t)1 << 30)
 

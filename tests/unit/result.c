@@ -14,8 +14,8 @@
 #include "base/random.h"
 #include "base/util.h"
 #include "load/jobs/bench.h"
-#include "load/report/bench_report.h"
-#include "load/report/result.h"
+#include "load/report/jobs/bench_report.h"
+#include "load/report/result/result.h"
 
 /* @n operations of 1 ms, of which every @slow-th takes ten times as long; within 1 %. */
 static void fill(struct run_series *s, unsigned n, unsigned slow)

@@ -5,7 +5,7 @@
 #include "base/util.h"
 #include "common/t.h"
 #include "load/jobs/tune.h"
-#include "load/report/tune_report.h"
+#include "load/report/jobs/tune_report.h"
 
 #define POINTS 8
 

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files are opened before the run and written after it. */
+#include "cli/kv/kv_output.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/util.h"
+#include "cli/json.h"
+#include "load/report/kv/kv_report.h"
+#include "load/report/result/result.h"
+
+static bool ends_with(const char *s, const char *end)
+{
+	size_t n = strlen(s), m = strlen(end);
+
+	return n >= m && !strcmp(s + n - m, end);
+}
+
+static char *default_name(void)
+{
+	time_t now = time(NULL);
+	char name[64] = "";
+	struct tm tm;
+
+	if (localtime_r(&now, &tm))
+		strftime(name, sizeof(name), "benchmark_results_%Y%m%d_%H%M%S.json", &tm);
+	return strdup(name);
+}
+
+/* As upstream makes the name: .xlsx becomes .csv, and what is neither gets it appended. */
+static char *csv_name(const char *xlsx)
+{
+	size_t len = strlen(xlsx) - (ends_with(xlsx, ".xlsx") ? strlen(".xlsx") : 0);
+	char *name = NULL;
+
+	if (ends_with(xlsx, ".csv"))
+		return strdup(xlsx);
+	return asprintf(&name, "%.*s.csv", (int)len, xlsx) < 0 ? NULL : name;
+}
+
+int kv_outputs_check(const struct cli_cmd *cmd, const struct kv_args *a)
+{
+	const struct cli_name names[] = {
+		{"--output", a->up.output},      {"--xlsx-output", a->up.xlsx},
+		{"--io-trace-log", a->up.trace}, {"--export-fio", a->export_fio},
+		{"--json", a->out.json},         {"--csv", a->out.csv},
+		{"--html", a->out.html},
+	};
+
+	if (cli_is_stdout(a->up.xlsx))
+		return cli_usage(cmd, "--xlsx-output: a workbook needs a file");
+	return cli_names_check(cmd, names, ARRAY_SIZE(names));
+}
+
+static int open_table(struct kv_outputs *o, const char *xlsx)
+{
+	o->csv = !ends_with(xlsx, ".xlsx");
+	o->csv_name = csv_name(xlsx);
+	if (!o->csv_name)
+		return cli_fail(o->cmd, CLI_FAILED, "out of memory");
+	return cli_file_open(&o->table, o->cmd, "--xlsx-output", o->csv ? o->csv_name : xlsx);
+}
+
+int kv_outputs_open(struct kv_outputs *o, const struct cli_cmd *cmd, const struct kv_args *a)
+{
+	int r;
+
+	*o = (struct kv_outputs){.cmd = cmd};
+	o->json_name = a->up.output ? strdup(a->up.output) : default_name();
+	if (!o->json_name)
+		return cli_fail(cmd, CLI_FAILED, "out of memory");
+	r = cli_outputs_open(&o->common, cmd, &a->out);
+	o->text = o->common.text && !cli_is_stdout(o->json_name) && !cli_is_stdout(a->up.trace) &&
+		  !cli_is_stdout(a->export_fio);
+	if (r == CLI_OK)
+		r = cli_file_open(&o->json, cmd, "--output", o->json_name);
+	if (r == CLI_OK && a->up.xlsx)
+		r = open_table(o, a->up.xlsx);
+	if (r == CLI_OK)
+		r = cli_file_open(&o->fio, cmd, "--export-fio", a->export_fio);
+	if (r != CLI_OK)
+		kv_outputs_abandon(o);
+	return r;
+}
+
+void kv_outputs_abandon(struct kv_outputs *o)
+{
+	cli_outputs_abandon(&o->common);
+	cli_file_abandon(&o->json);
+	cli_file_abandon(&o->table);
+	cli_file_abandon(&o->fio);
+	free(o->json_name);
+	free(o->csv_name);
+	o->json_name = o->csv_name = NULL;
+}
+
+/* -------------------------------------------------------------------- writing */
+
+/* Where libxlsxwriter is missing. */
+static int csv_instead(struct kv_outputs *o, const struct kv_report *rep, const json_t *json,
+		       const char *why)
+{
+	int r;
+
+	cli_file_abandon(&o->table);
+	r = cli_file_open(&o->table, o->cmd, "--xlsx-output", o->csv_name);
+	if (r != CLI_OK)
+		return r;
+	fprintf(stderr, "sluice %s: note: --xlsx-output: %s; wrote %s\n", o->cmd->name, why,
+		o->csv_name);
+	return cli_file_finish(&o->table, o->cmd, kv_report_csv(o->table.f, rep, json), NULL);
+}
+
+static int write_table(struct kv_outputs *o, const struct kv_report *rep, const json_t *json)
+{
+	struct sluice_err err = {0, ""};
+	int e;
+
+	if (o->csv)
+		return cli_file_finish(&o->table, o->cmd, kv_report_csv(o->table.f, rep, json),
+				       NULL);
+	e = kv_report_xlsx(o->table.f, rep, json, &err);
+	if (e == -ENOTSUP)
+		return csv_instead(o, rep, json, err.msg);
+	return cli_file_finish(&o->table, o->cmd, e, e < 0 ? err.msg : NULL);
+}
+
+static int write_fio(struct kv_outputs *o, const struct kv_report *rep)
+{
+	int e = kv_report_fio(o->fio.f, rep);
+
+	return cli_file_finish(&o->fio, o->cmd, e,
+			       e == -ENODATA ? "nothing was read from storage or written to it"
+					     : NULL);
+}
+
+static int worse(int a, int b)
+{
+	return a != CLI_OK ? a : b;
+}
+
+int kv_outputs_finish(struct kv_outputs *o, const struct kv_report *rep, const struct result *r)
+{
+	json_t *json = kv_report_json(rep);
+	int status = CLI_OK;
+
+	if (!json)
+		return cli_fail(o->cmd, CLI_FAILED, "out of memory");
+	if (o->text)
+		kv_report_text(stdout, rep, json);
+	json_object_set_new(json, "sluice", result_json(r));
+	status = cli_file_finish(&o->json, o->cmd, cli_json_dump(o->json.f, json, 4), NULL);
+	if (o->table.f && rep->res->requests)
+		status = worse(status, write_table(o, rep, json));
+	if (o->fio.f)
+		status = worse(status, write_fio(o, rep));
+	status = worse(status, cli_outputs_finish(&o->common, r));
+	if (o->text && status == CLI_OK)
+		printf("\nResult: %s\n", o->json_name);
+	json_decref(json);
+	kv_outputs_abandon(o);
+	return status;
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Options that each are an axis of a space: --queue_depth 4 8, --submit single. */
+#include <errno.h>
+#include <string.h>
+
+#include <sluice/sluice.h>
+
+#include "base/size.h"
+#include "cli/cli.h"
+#include "cli/opt/how.h"
+#include "cli/opt/space.h"
+#include "load/bed/pool.h"
+
+/* As options are called; "requests" and "submit" take words, not flags. */
+static const char *const names[SPACE_KINDS] = {
+	"block_size", "queue_depth", "requests", "submit", "io_parallel", "engine", "memory",
+};
+
+/* One word to its value; false: not understood. */
+static bool axis_value(enum space_kind kind, const char *word, uint64_t *n)
+{
+	static const char *const requests[] = {"overlap", "sequential", NULL};
+	static const char *const submit[] = {"batch", "single", NULL};
+	const char *const *words = kind == SPACE_SEQUENTIAL ? requests
+				   : kind == SPACE_SINGLE   ? submit
+				   : kind == SPACE_MEMORY   ? pool_words
+							    : NULL;
+
+	for (uint64_t i = 0; words && words[i]; i++) {
+		*n = i;
+		if (!strcmp(words[i], word))
+			return true;
+	}
+	return !words && sluice_size_parse(n, word) == 0;
+}
+
+static int add_value(struct space *s, enum space_kind kind, uint64_t n, const char *text,
+		     const struct cli_cmd *cmd)
+{
+	struct sluice_err err;
+	int r = space_add(s, kind, n, text, &err);
+
+	if (r == -ENOMEM)
+		return cli_fail(cmd, CLI_FAILED, "%s", err.msg);
+	/* it begins with the name of the axis: ours may be another */
+	return r < 0 ? cli_usage(cmd, "--%s%s", names[kind], err.msg + strcspn(err.msg, ":"))
+		     : CLI_OK;
+}
+
+static int add_word(struct space *s, enum space_kind kind, const char *word,
+		    const struct cli_cmd *cmd)
+{
+	uint64_t n;
+
+	if (!axis_value(kind, word, &n))
+		return cli_usage(cmd, "--%s: '%s' is not understood", names[kind], word);
+	return add_value(s, kind, n, NULL, cmd);
+}
+
+/* ds_io's names mean the first usable: alone they are no axis. */
+static int add_engine(struct space *s, const char *word, bool alone, const struct cli_cmd *cmd)
+{
+	const char *engine;
+	int r = cli_engine(&engine, word, cmd);
+
+	if (r != CLI_OK || (!engine && alone))
+		return r;
+	if (!engine)
+		return cli_usage(cmd, "--engine: %s is the first usable: name it instead", word);
+	return add_value(s, SPACE_ENGINE, 0, engine, cmd);
+}
+
+static int add_words(struct space *s, enum space_kind kind, const struct cli_list *l,
+		     const struct cli_cmd *cmd)
+{
+	int r = CLI_OK;
+
+	for (size_t i = 0; i < l->nr && r == CLI_OK; i++) {
+		const char *word = l->items[i];
+		bool both =
+			!strcmp(word, "both") && (kind == SPACE_SEQUENTIAL || kind == SPACE_SINGLE);
+
+		if (kind == SPACE_ENGINE)
+			r = add_engine(s, word, l->nr == 1, cmd);
+		else if (!both)
+			r = add_word(s, kind, word, cmd);
+		for (uint64_t n = 0; both && n < 2 && r == CLI_OK; n++)
+			r = add_value(s, kind, n, NULL, cmd);
+	}
+	return r;
+}
+
+static int copy_axis(struct space *s, const struct space_axis *a, const struct cli_cmd *cmd)
+{
+	int r = CLI_OK;
+
+	for (unsigned i = 0; i < a->nr && r == CLI_OK; i++)
+		r = add_value(s, a->kind, a->values[i].n, a->values[i].text, cmd);
+	return r;
+}
+
+int cli_space_replace(struct space *s, const struct cli_cmd *cmd, const struct cli_list *axes)
+{
+	struct space base = *s;
+	bool there[SPACE_KINDS] = {false};
+	int r = CLI_OK;
+
+	*s = (struct space){.nr = 0};
+	for (unsigned i = 0; i < base.nr && r == CLI_OK; i++) {
+		const struct space_axis *a = &base.axes[i];
+
+		there[a->kind] = true;
+		r = axes[a->kind].nr ? add_words(s, a->kind, &axes[a->kind], cmd)
+				     : copy_axis(s, a, cmd);
+	}
+	for (unsigned kind = 0; kind < SPACE_KINDS && r == CLI_OK; kind++)
+		if (!there[kind])
+			r = add_words(s, kind, &axes[kind], cmd);
+	if (r == CLI_OK && space_points(s) > CLI_SPACE_MAX)
+		r = cli_usage(cmd, "%u configurations are too many", space_points(s));
+	space_fini(&base);
+	return r;
+}

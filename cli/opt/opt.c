@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The command line, from tables.  A table (with the tables it includes) is
+ * flattened into slots, one per name an option goes by; then each word of the
+ * command line finds its slot, and the slot's kind knows how to store a value
+ * and how to say what is wrong with it.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/size.h"
+#include "base/util.h"
+#include "cli/opt/parser.h"
+
+const char cli_required[] = "";
+
+const struct cli_opt cli_output_opts[] = {
+	CLI_STR(struct cli_output, json, 'j', "json", "FILE", NULL,
+		"write the result as JSON; - is standard output"),
+	CLI_END,
+};
+
+const struct cli_opt cli_no_opts[] = {
+	CLI_END,
+};
+
+int cli_bad(struct parser *p, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	sluice_vline(p->msg->text, sizeof(p->msg->text), fmt, ap);
+	va_end(ap);
+	return CLI_USAGE;
+}
+
+/* ------------------------------------------------------------------- slots */
+
+/* Called with NULL slots to count. */
+static size_t flatten(const struct cli_cmd *cmd, const struct cli_opt *o, size_t base,
+		      struct slot *slots, size_t nr)
+{
+	bool first = o == cmd->abbreviated;
+	size_t main = nr;
+
+	for (; o->kind != CLI_KIND_END; o++) {
+		if (o->kind == CLI_KIND_GROUP)
+			continue;
+		if (o->kind == CLI_KIND_TABLE) {
+			nr = flatten(cmd, o->sub, base + o->at, slots, nr);
+			continue;
+		}
+		if (o->kind != CLI_KIND_ALIAS)
+			main = nr;
+		if (slots && o->kind == CLI_KIND_ALIAS)
+			slots[nr] = (struct slot){o->name, slots[main].opt, slots[main].at,
+						  main,    false,           first};
+		else if (slots)
+			slots[nr] = (struct slot){o->name, o, base + o->at, main, false, first};
+		nr++;
+	}
+	return nr;
+}
+
+/* `-' and `_' are the same letter. */
+static bool begins_with(const char *name, const char *word, size_t len)
+{
+	for (size_t i = 0; i < len; i++) {
+		char a = name[i] == '_' ? '-' : name[i], b = word[i] == '_' ? '-' : word[i];
+
+		if (a != b || !a)
+			return false;
+	}
+	return true;
+}
+
+bool cli_same_name(const char *name, const char *word, size_t len)
+{
+	return begins_with(name, word, len) && !name[len];
+}
+
+/* One of those that @word, cut short, may mean, and their number; @all: their names. */
+static struct slot *find_short(struct parser *p, const char *word, size_t len, bool first,
+			       size_t *ret_nr, char *all, size_t size)
+{
+	struct slot *found = NULL;
+
+	for (size_t i = 0; i < p->nr; i++) {
+		struct slot *s = &p->slots[i];
+
+		if (s->first != first || !begins_with(s->name, word, len))
+			continue;
+		if (*ret_nr < 5)
+			snprintf(all + strlen(all), size - strlen(all), "%s--%s",
+				 *ret_nr ? ", " : "", s->name);
+		found = s;
+		++*ret_nr;
+	}
+	return found;
+}
+
+/* The option @word names, or NULL; several that it may be cut short from are in p->msg. */
+static struct slot *find_long(struct parser *p, const char *word, size_t len)
+{
+	char all[300] = "";
+	struct slot *s;
+	size_t nr = 0;
+
+	for (size_t i = 0; i < p->nr; i++)
+		if (cli_same_name(p->slots[i].name, word, len))
+			return &p->slots[i];
+	if (!p->cmd->abbreviated || !len)
+		return NULL;
+	s = find_short(p, word, len, true, &nr, all, sizeof(all));
+	if (!nr)
+		s = find_short(p, word, len, false, &nr, all, sizeof(all));
+	if (nr > 1)
+		cli_bad(p, "'--%.*s' may be short for %s%s", (int)len, word, all,
+			nr > 5 ? ", ..." : "");
+	return nr == 1 ? s : NULL;
+}
+
+static struct slot *find_letter(struct parser *p, char letter)
+{
+	for (size_t i = 0; i < p->nr; i++)
+		if (p->slots[i].main == i && p->slots[i].opt->letter == letter)
+			return &p->slots[i];
+	return NULL;
+}
+
+static int unknown_long(struct parser *p, const char *word, size_t len)
+{
+	CLEANUP_FREE char *name = strndup(word, len);
+	const char *near = NULL;
+	unsigned least = 99;
+
+	if (!name)
+		return cli_bad(p, "out of memory");
+	for (char *c = name; *c; c++)
+		if (*c == '_')
+			*c = '-';
+	for (size_t i = 0; i < p->nr; i++) {
+		char other[64];
+		unsigned d;
+
+		snprintf(other, sizeof(other), "%s", p->slots[i].name);
+		for (char *c = other; *c; c++)
+			if (*c == '_')
+				*c = '-';
+		d = cli_distance(name, other);
+		if (d < least) {
+			least = d;
+			near = p->slots[i].name;
+		}
+	}
+	if (near)
+		return cli_bad(p, "unknown option '--%.*s'; did you mean '--%s'?", (int)len, word,
+			       near);
+	return cli_bad(p, "unknown option '--%.*s'", (int)len, word);
+}
+
+/* ------------------------------------------------------------------- words */
+
+/* "-" is a value (standard output), "-1" and "-.5" are numbers: not options. */
+static bool is_option(const char *word)
+{
+	const char *digit = word[0] == '-' && word[1] == '.' ? word + 2 : word + 1;
+
+	return word[0] == '-' && word[1] && !isdigit((unsigned char)*digit);
+}
+
+/* Store @value (what followed `=' or the letter), or else the words that follow. */
+static int take(struct parser *p, struct slot *s, const char *value)
+{
+	bool attached = value, list = s->opt->kind == CLI_KIND_LIST;
+	const char *meta = s->opt->meta ? s->opt->meta : "VALUE";
+	int r;
+
+	if (list)
+		((struct cli_list *)(void *)(p->args + s->at))->given = true;
+
+	/* A list is what is given; the default counts only when nothing is. */
+	p->slots[s->main].seen = true;
+	if (!attached) {
+		bool alone = p->next >= p->argc || is_option(p->argv[p->next]);
+
+		if (alone && list && !s->opt->min)
+			return CLI_OK;
+		if (alone)
+			return cli_bad(p, "--%s: needs a value (%s)", s->name, meta);
+		value = p->argv[p->next++];
+	}
+	r = cli_set_value(p, s, value);
+	/* After `=' only where a word can be nothing else. */
+	while (r == CLI_OK && list && !s->opt->single && !(attached && p->cmd->usage) &&
+	       p->next < p->argc && !is_option(p->argv[p->next]))
+		r = cli_set_value(p, s, p->argv[p->next++]);
+	return r;
+}
+
+static int long_option(struct parser *p, const char *word)
+{
+	const char *eq = strchr(word, '=');
+	size_t len = eq ? (size_t)(eq - word) : strlen(word);
+	struct slot *s = find_long(p, word, len);
+
+	if (!s)
+		return *p->msg->text ? CLI_USAGE : unknown_long(p, word, len);
+	if (s->opt->kind != CLI_KIND_FLAG)
+		return take(p, s, eq ? eq + 1 : NULL);
+	if (eq)
+		return cli_bad(p, "--%s: takes no value, but '%.80s' was given", s->name, eq + 1);
+	return cli_set_value(p, s, NULL);
+}
+
+/* -abc is -a -b -c as long as they are flags; -d32 is -d 32. */
+static int short_options(struct parser *p, const char *letters)
+{
+	int r = CLI_OK;
+
+	for (; *letters && r == CLI_OK; letters++) {
+		struct slot *s = find_letter(p, *letters);
+
+		if (!s)
+			return cli_bad(p, "unknown option '-%c' in '-%s'", *letters, letters);
+		if (s->opt->kind != CLI_KIND_FLAG)
+			return take(p, s, letters[1] ? letters + 1 : NULL);
+		r = cli_set_value(p, s, NULL);
+	}
+	return r;
+}
+
+static int words(struct parser *p)
+{
+	int r = CLI_OK;
+
+	while (p->next < p->argc && r == CLI_OK) {
+		char *word = p->argv[p->next++];
+
+		if (!strcmp(word, "--")) {
+			while (p->next < p->argc)
+				p->argv[p->operands++] = p->argv[p->next++];
+			break;
+		}
+		if (!strncmp(word, "--", 2))
+			r = long_option(p, word + 2);
+		else if (is_option(word))
+			r = short_options(p, word + 1);
+		else
+			p->argv[p->operands++] = word;
+	}
+	return r;
+}
+
+static int defaults(struct parser *p)
+{
+	int r = CLI_OK;
+
+	for (size_t i = 0; i < p->nr && r == CLI_OK; i++) {
+		const struct slot *s = &p->slots[i];
+
+		if (s->main == i && s->opt->def && s->opt->def != cli_required &&
+		    s->opt->kind != CLI_KIND_LIST)
+			r = cli_set_value(p, s, s->opt->def);
+	}
+	return r;
+}
+
+/* What can be said only at the end: what is missing, and lists left at their default. */
+static int finish(struct parser *p)
+{
+	int r = CLI_OK;
+
+	for (size_t i = 0; i < p->nr && r == CLI_OK; i++) {
+		const struct slot *s = &p->slots[i];
+		const struct cli_opt *o = s->opt;
+
+		if (s->main != i)
+			continue;
+		if (s->seen && o->told)
+			*(bool *)(p->args + s->at - o->at + o->told) = true;
+		if (!s->seen && o->def == cli_required)
+			r = cli_bad(p, "--%s: is needed (%s: %s)", s->name,
+				    o->meta ? o->meta : "VALUE", o->help);
+		else if (o->kind != CLI_KIND_LIST)
+			continue;
+		else if (!s->seen && o->def)
+			r = cli_set_value(p, s, o->def);
+		else if (s->seen && ((struct cli_list *)(void *)(p->args + s->at))->nr < o->min)
+			r = cli_bad(p, "--%s: needs at least %" PRIu64 " values", s->name, o->min);
+	}
+	return r;
+}
+
+int cli_parse(const struct cli_cmd *cmd, void *args, int argc, char **argv, int *ret_argc,
+	      struct cli_msg *msg)
+{
+	CLEANUP_FREE struct slot *slots = NULL;
+	struct parser p = {.cmd = cmd, .args = args, .msg = msg, .argv = argv, .argc = argc};
+	int r;
+
+	memset(args, 0, cmd->args_size);
+	msg->text[0] = 0;
+	p.nr = flatten(cmd, cmd->opts, 0, NULL, 0);
+	p.slots = slots = calloc(p.nr + 1, sizeof(*slots));
+	if (!slots)
+		return cli_bad(&p, "out of memory");
+	flatten(cmd, cmd->opts, 0, slots, 0);
+	r = defaults(&p);
+	if (r == CLI_OK)
+		r = words(&p);
+	if (r == CLI_OK)
+		r = finish(&p);
+	if (r == CLI_OK && p.operands && !cmd->usage)
+		r = cli_bad(&p, "'%s' is not expected: '%s' takes options only", argv[0],
+			    cmd->name);
+	if (r == CLI_OK)
+		*ret_argc = p.operands;
+	return r;
+}
+
+static void list_free(struct cli_list *l)
+{
+	for (size_t i = 0; i < l->nr; i++)
+		free((char *)(uintptr_t)l->items[i]);
+	free(l->items);
+}
+
+static void lists_free(const struct cli_opt *o, char *args)
+{
+	for (; o->kind != CLI_KIND_END; o++) {
+		if (o->kind == CLI_KIND_TABLE)
+			lists_free(o->sub, args + o->at);
+		else if (o->kind == CLI_KIND_LIST)
+			list_free((void *)(args + o->at));
+	}
+}
+
+void cli_args_fini(const struct cli_cmd *cmd, void *args)
+{
+	lists_free(cmd->opts, args);
+	memset(args, 0, cmd->args_size);
+}
+
+/* ---------------------------------------------------------------- messages */
+
+/* One line whatever is in it: a newline in a file's name must not look like another message. */
+static void say(const struct cli_cmd *cmd, const char *tail, const char *fmt, va_list ap)
+	__attribute__((format(printf, 3, 0)));
+static void say(const struct cli_cmd *cmd, const char *tail, const char *fmt, va_list ap)
+{
+	char text[1024];
+
+	sluice_vline(text, sizeof(text), fmt, ap);
+	for (char *c = text; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			*c = '?';
+	if (!cmd)
+		fprintf(stderr, "sluice: %s%s\n", text, tail ? " (see 'sluice --help')" : "");
+	else if (tail)
+		fprintf(stderr, "sluice %s: %s (see 'sluice %s --help')\n", cmd->name, text,
+			cmd->name);
+	else
+		fprintf(stderr, "sluice %s: %s\n", cmd->name, text);
+}
+
+int cli_fail(const struct cli_cmd *cmd, int status, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	say(cmd, NULL, fmt, ap);
+	va_end(ap);
+	return status;
+}
+
+int cli_usage(const struct cli_cmd *cmd, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	say(cmd, "help", fmt, ap);
+	va_end(ap);
+	return CLI_USAGE;
+}
+
+int cli_cmd_run(const struct cli_cmd *cmd, int argc, char **argv)
+{
+	CLEANUP_FREE void *args = calloc(1, max_u64(cmd->args_size, 1));
+	const struct cli_cmd *sub = argc ? cli_find(cmd->subs, argv[0]) : NULL;
+	struct cli_msg msg;
+	int r, operands = 0;
+
+	if (sub)
+		return cli_cmd_run(sub, argc - 1, argv + 1);
+	/* A value never begins with a dash, so this cannot be one. */
+	for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
+			cli_help(stdout, cmd);
+			return CLI_OK;
+		}
+	}
+	if (!args)
+		return cli_fail(cmd, CLI_FAILED, "out of memory");
+	if (cmd->subs && !cmd->usage && argc && argv[0][0] != '-')
+		return cli_unknown(cmd, cmd->subs, NULL, argv[0]);
+	r = cli_parse(cmd, args, argc, argv, &operands, &msg);
+	if (r == CLI_OK)
+		r = cmd->run ? cmd->run(args, operands, argv) : cli_needs_command(cmd);
+	else
+		cli_usage(cmd, "%s", msg.text);
+	cli_args_fini(cmd, args);
+	return r;
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/opt/places.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The whole text is a number. */
+static bool device_parse(uint32_t *out, const char *text)
+{
+	unsigned long v;
+	char *end;
+
+	errno = 0;
+	v = strtoul(text, &end, 10);
+	if (text[0] < '0' || text[0] > '9' || *end || errno || v > UINT32_MAX)
+		return false;
+	*out = (uint32_t)v;
+	return true;
+}
+
+/* "FOLDER:DEVICE" to a place. */
+static int mapping_parse(struct cli_places *p, const struct cli_cmd *cmd, size_t i,
+			 const char *text)
+{
+	const char *colon = strrchr(text, ':');
+	uint32_t device;
+	char *name;
+
+	if (!colon || colon == text)
+		return cli_usage(cmd, "--folder_to_device_mapping: '%s' is not FOLDER:DEVICE",
+				 text);
+	if (!device_parse(&device, colon + 1))
+		return cli_usage(cmd,
+				 "--folder_to_device_mapping: device '%s' of '%s' is not a number",
+				 colon + 1, text);
+	name = strndup(text, (size_t)(colon - text));
+	if (!name)
+		return cli_fail(cmd, CLI_FAILED, "out of memory");
+	p->names[i] = name;
+	p->items[i].folder = name;
+	p->items[i].device = device;
+	return CLI_OK;
+}
+
+/* A folder nobody else has. */
+static int private_folder(struct cli_places *p, const struct cli_cmd *cmd)
+{
+	char name[] = "./sluice-io-XXXXXX";
+
+	if (!mkdtemp(name))
+		return cli_fail(
+			cmd, CLI_FAILED,
+			"cannot make a folder in the current one: %s; name one with --folder",
+			strerror(errno));
+	memcpy(p->private_folder, name, sizeof(name));
+	return CLI_OK;
+}
+
+int cli_places_init(struct cli_places *p, const struct cli_cmd *cmd, const struct cli_list *folders,
+		    const struct cli_list *mapping, uint32_t per)
+{
+	size_t nr = mapping->nr ? mapping->nr : (folders->nr ? folders->nr : 1) * per;
+	int r = CLI_OK;
+
+	if (folders->nr && mapping->nr)
+		return cli_usage(cmd, "--folder and --folder_to_device_mapping exclude each other");
+	if (mapping->nr && per > 1)
+		return cli_usage(cmd, "--multi_process goes with --folder only");
+	if (nr > CLI_PLACES_MAX)
+		return cli_usage(cmd, "%zu workers are too many; at most %d", nr, CLI_PLACES_MAX);
+	p->items = calloc(nr, sizeof(*p->items));
+	p->names = calloc(nr, sizeof(*p->names));
+	if (!p->items || !p->names)
+		return cli_fail(cmd, CLI_FAILED, "out of memory");
+	p->nr = (unsigned)nr;
+	if (!folders->nr && !mapping->nr)
+		r = private_folder(p, cmd);
+	for (size_t i = 0; i < nr && r == CLI_OK; i++) {
+		if (mapping->nr) {
+			r = mapping_parse(p, cmd, i, mapping->items[i]);
+			continue;
+		}
+		p->items[i].folder = folders->nr ? folders->items[i / per] : p->private_folder;
+		p->items[i].device = (uint32_t)i;
+	}
+	return r;
+}
+
+int cli_places_gpus(struct cli_places *p, const struct cli_cmd *cmd, const struct cli_list *gpus,
+		    bool mapped)
+{
+	struct sluice_gpu_info info = {.size = sizeof(info)};
+	uint32_t device;
+
+	if (mapped && gpus->nr)
+		return cli_usage(cmd, "--gpu: the mapping names the devices already");
+	sluice_probe_gpu(&info);
+	for (unsigned i = 0; i < p->nr && !mapped; i++) {
+		if (!gpus->nr)
+			device = info.devices ? i % info.devices : 0;
+		else if (!device_parse(&device, gpus->items[i % gpus->nr]))
+			return cli_usage(cmd, "--gpu: '%s' is not a number of a device",
+					 gpus->items[i % gpus->nr]);
+		p->items[i].device = device;
+	}
+	return CLI_OK;
+}
+
+void cli_places_fini(struct cli_places *p, const struct cli_cmd *cmd)
+{
+	if (*p->private_folder && rmdir(p->private_folder) < 0)
+		fprintf(stderr, "sluice %s: note: %s was left: %s\n", cmd->name, p->private_folder,
+			strerror(errno));
+	for (unsigned i = 0; i < p->nr; i++)
+		free(p->names[i]);
+	free(p->names);
+	free(p->items);
+}

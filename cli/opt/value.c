@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Values of options, each kind in its way. */
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "base/util.h"
+#include "cli/opt/number.h"
+#include "cli/opt/parser.h"
+
+static int number_parse(uint64_t *out, const char *s)
+{
+	int base = s[0] == '0' && (s[1] == 'x' || s[1] == 'X') ? 16 : 10;
+	const char *digits = base == 16 ? s + 2 : s;
+	unsigned long long v;
+	char *end;
+
+	/* strtoull() would take signs, blanks and, after 0x, another 0x */
+	if (!isxdigit((unsigned char)digits[0]) || digits[1] == 'x' || digits[1] == 'X')
+		return -EINVAL;
+	errno = 0;
+	v = strtoull(digits, &end, base);
+	if (end == digits || *end)
+		return -EINVAL;
+	if (errno == ERANGE)
+		return -ERANGE;
+	*out = v;
+	return 0;
+}
+
+static int outside(struct parser *p, const struct slot *s, const char *value)
+{
+	const struct cli_opt *o = s->opt;
+	char lo[SLUICE_SIZE_TEXT], hi[SLUICE_SIZE_TEXT];
+
+	if (o->kind == CLI_KIND_SIZE)
+		return cli_bad(p, "--%s: '%.80s' is outside %s..%s", s->name, value,
+			       sluice_size_exact(lo, o->min), sluice_size_exact(hi, o->max));
+	return cli_bad(p, "--%s: '%.80s' is outside %" PRIu64 "..%" PRIu64, s->name, value, o->min,
+		       o->max);
+}
+
+static int set_number(struct parser *p, const struct slot *s, const char *value)
+{
+	const struct cli_opt *o = s->opt;
+	bool size = o->kind == CLI_KIND_SIZE;
+	uint64_t v;
+	int r = size ? sluice_size_parse(&v, value) : number_parse(&v, value);
+
+	if (r == -EINVAL && size)
+		return cli_bad(
+			p, "--%s: '%.80s' is not a size; give bytes, or a number with K, M, G or T",
+			s->name, value);
+	if (r == -EINVAL)
+		return cli_bad(
+			p, "--%s: '%.80s' is not a whole number; give one in %" PRIu64 "..%" PRIu64,
+			s->name, value, o->min, o->max);
+	if (r < 0 || v < o->min || v > o->max)
+		return outside(p, s, value);
+	if (o->kind == CLI_KIND_U32)
+		*(uint32_t *)(void *)(p->args + s->at) = (uint32_t)v;
+	else
+		*(uint64_t *)(void *)(p->args + s->at) = v;
+	return CLI_OK;
+}
+
+static int set_signed(struct parser *p, const struct slot *s, const char *value)
+{
+	int r = cli_int_parse((int64_t *)(void *)(p->args + s->at), value);
+
+	if (r == -ERANGE)
+		return cli_bad(p, "--%s: '%.80s' is outside %" PRId64 "..%" PRId64, s->name, value,
+			       INT64_MIN, INT64_MAX);
+	return r < 0 ? cli_bad(p, "--%s: '%.80s' is not a whole number", s->name, value) : CLI_OK;
+}
+
+static int set_real(struct parser *p, const struct slot *s, const char *value)
+{
+	const struct cli_opt *o = s->opt;
+	double v;
+
+	if (cli_dbl_parse(&v, value) < 0)
+		return cli_bad(p, "--%s: '%.80s' is not a number", s->name, value);
+	if (v < o->low || v > o->high)
+		return cli_bad(p, "--%s: '%.80s' is outside %g..%g", s->name, value, o->low,
+			       o->high);
+	*(double *)(void *)(p->args + s->at) = v;
+	return CLI_OK;
+}
+
+static int set_enum(struct parser *p, const struct slot *s, const char *value)
+{
+	const char *const *c = s->opt->choices;
+	char all[256] = "";
+	size_t used = 0;
+
+	for (uint32_t i = 0; c[i]; i++) {
+		if (cli_same_name(c[i], value, strlen(value))) {
+			*(uint32_t *)(void *)(p->args + s->at) = i;
+			return CLI_OK;
+		}
+		if (used < sizeof(all))
+			used += (size_t)snprintf(all + used, sizeof(all) - used, "%s%s",
+						 i ? ", " : "", c[i]);
+	}
+	return cli_bad(p, "--%s: '%.80s' is not one of %s", s->name, value, all);
+}
+
+static int list_add_one(struct parser *p, const struct slot *s, const char *value, size_t len)
+{
+	struct cli_list *l = (void *)(p->args + s->at);
+	const char **items;
+
+	if (!len && !s->opt->paths)
+		return cli_bad(p, "--%s: there is an empty value", s->name);
+	if (l->nr >= s->opt->max)
+		return cli_bad(p, "--%s: '%.*s' is one too many; at most %" PRIu64 " are taken",
+			       s->name, (int)min_u64(len, 80), value, s->opt->max);
+	items = reallocarray(l->items, l->nr + 1, sizeof(*items));
+	if (!items)
+		return cli_bad(p, "out of memory");
+	l->items = items;
+	items[l->nr] = strndup(value, len);
+	if (!items[l->nr])
+		return cli_bad(p, "out of memory");
+	l->nr++;
+	return CLI_OK;
+}
+
+/* Up to the comma behind which there is another value: not `seed=1' of `fault:nth=3,seed=1'. */
+static size_t value_len(const char *value)
+{
+	size_t len = strcspn(value, ",");
+
+	while (value[len]) {
+		const char *next = value + len + 1;
+
+		if (next[strcspn(next, ",:=")] != '=')
+			break;
+		len += 1 + strcspn(next, ",");
+	}
+	return len;
+}
+
+static int list_add(struct parser *p, const struct slot *s, const char *value)
+{
+	int r = CLI_OK;
+
+	if (s->opt->paths)
+		return list_add_one(p, s, value, strlen(value));
+	for (bool more = true; more && r == CLI_OK;) {
+		size_t len = value_len(value);
+
+		r = list_add_one(p, s, value, len);
+		more = value[len];
+		value += len + more;
+	}
+	return r;
+}
+
+int cli_set_value(struct parser *p, const struct slot *s, const char *value)
+{
+	switch (s->opt->kind) {
+	case CLI_KIND_FLAG:
+		*(bool *)(p->args + s->at) = true;
+		return CLI_OK;
+	case CLI_KIND_STR:
+		*(const char **)(void *)(p->args + s->at) = value;
+		return CLI_OK;
+	case CLI_KIND_U32:
+	case CLI_KIND_U64:
+	case CLI_KIND_SIZE:
+		return set_number(p, s, value);
+	case CLI_KIND_INT:
+		return set_signed(p, s, value);
+	case CLI_KIND_DBL:
+		return set_real(p, s, value);
+	case CLI_KIND_ENUM:
+		return set_enum(p, s, value);
+	case CLI_KIND_LIST:
+		return list_add(p, s, value);
+	case CLI_KIND_END:
+	case CLI_KIND_GROUP:
+	case CLI_KIND_TABLE:
+	case CLI_KIND_ALIAS:
+		break;
+	}
+	return cli_bad(p, "--%s: has no kind", s->name);
+}

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Text of bench results, for people, and for scripts that read DS-AIO-Benchmark's blocks. */
+#include "load/report/jobs/bench_report.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "base/util.h"
+#include "load/bed/pool.h"
+#include "load/jobs/bench.h"
+#include "load/jobs/io.h"
+#include "load/report/result/result.h"
+#include "load/report/result/text.h"
+
+#define MB   1e6
+#define BARS 32
+
+char *report_time(char buf[REPORT_TIME_TEXT], double sec)
+{
+	double v = fabs(sec);
+
+	if (v < 1e-6)
+		snprintf(buf, REPORT_TIME_TEXT, "%.0f ns", sec * 1e9);
+	else if (v < 1e-3)
+		snprintf(buf, REPORT_TIME_TEXT, "%.1f us", sec * 1e6);
+	else if (v < 1)
+		snprintf(buf, REPORT_TIME_TEXT, "%.3f ms", sec * 1e3);
+	else
+		snprintf(buf, REPORT_TIME_TEXT, "%.3f s", sec);
+	return buf;
+}
+
+/* ------------------------------------------------- blocks of DS-AIO-Benchmark */
+
+/* With one sample there is no deviation: numpy says nan. */
+static void stats_lines(FILE *f, const char *what, const struct stat_summary *v, double unit,
+			int digits, const char *suffix)
+{
+	const double *p = v->percentile;
+
+	fprintf(f, "  %s Mean: %.*f%s\n", what, digits, v->mean / unit, suffix);
+	fprintf(f, "  %s Median: %.*f%s\n", what, digits, v->median / unit, suffix);
+	fprintf(f, "  %s Std Dev: %.*f%s\n", what, digits, v->stddev / unit, suffix);
+	fprintf(f, "  %s 95%% CI: (%.*f, %.*f)\n", what, digits, v->ci_low / unit, digits,
+		v->ci_high / unit);
+	fprintf(f, "  %s Percentiles: {'50th': %.*f, '90th': %.*f, '99th': %.*f}\n", what, digits,
+		p[STAT_P50] / unit, digits, p[STAT_P90] / unit, digits, p[STAT_P99] / unit);
+}
+
+/* ------------------------------------------------------------- the distribution */
+
+/* Counts of @BARS steps between the fastest and the slowest, on a logarithmic axis. */
+static uint64_t bars(uint64_t counts[BARS], const struct sluice_hist *h)
+{
+	double low = log((double)max_u64(h->min, 1)), high = log((double)max_u64(h->max, 1));
+	double step = (high - low) / BARS;
+	struct sluice_hist_bucket b;
+	uint64_t most = 0;
+
+	memset(counts, 0, BARS * sizeof(*counts));
+	for (unsigned pos = 0; sluice_hist_next(h, &pos, &b);) {
+		double x = log(fmax((double)(b.low + b.high) / 2, 1));
+		int i = step > 0 ? (int)((x - low) / step) : 0;
+
+		i = i < 0 ? 0 : i >= BARS ? BARS - 1 : i;
+		counts[i] += b.count;
+		most = max_u64(most, counts[i]);
+	}
+	return most;
+}
+
+static void distribution_lines(FILE *f, const struct run_series *s)
+{
+	static const char *const blocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+	char text[128], lo[REPORT_TIME_TEXT], hi[REPORT_TIME_TEXT];
+	uint64_t counts[BARS], most = bars(counts, s->hist);
+	struct stat_shape shape;
+
+	result_shape_text(text, sizeof(text), s, &shape);
+	fprintf(f, "  Distribution: %s\n    %s ", text,
+		report_time(lo, (double)s->hist->min / 1e9));
+	for (unsigned i = 0; i < BARS; i++)
+		fputs(counts[i] ? blocks[(counts[i] * 7 + most - 1) / most] : " ", f);
+	fprintf(f, " %s\n", report_time(hi, (double)s->hist->max / 1e9));
+}
+
+static void percentile_line(FILE *f, const struct stat_summary *v)
+{
+	char t[REPORT_TIME_TEXT];
+
+	fprintf(f, "  Percentiles:");
+	for (unsigned i = STAT_P50; i < STAT_PERCENTILES; i++)
+		fprintf(f, "%s %s %s", i > STAT_P50 ? "," : "", stat_percentile_name[i],
+			report_time(t, v->percentile[i]));
+	fputc('\n', f);
+}
+
+void bench_report_series(FILE *f, const struct run_series *s)
+{
+	struct stat_summary latency, bandwidth;
+	bool exact;
+
+	fprintf(f, "%s: %" PRIu64 " operation%s%s%s%s%s\n", s->name, s->ops, s->ops == 1 ? "" : "s",
+		s->partial ? ", partial: " : "", s->partial_why,
+		*s->time_limit ? ", ended by the " : "", s->time_limit);
+	if (series_latency(s, &latency, &exact) < 0 ||
+	    series_bandwidth(s, &bandwidth, &exact) < 0) {
+		fprintf(f, "  nothing was measured\n\n");
+		return;
+	}
+	fprintf(f, "%s Statistics:\n", s->read ? "Read" : "Write");
+	stats_lines(f, "Latency", &latency, 1, 9, "s");
+	stats_lines(f, "Bandwidth", &bandwidth, MB, 3, " MB/s");
+	percentile_line(f, &latency);
+	distribution_lines(f, s);
+	fputc('\n', f);
+}
+
+/* ------------------------------------------------------------------ summary */
+
+static void summary_line(FILE *f, const struct run_series *s)
+{
+	char mean[REPORT_TIME_TEXT], p50[REPORT_TIME_TEXT], p99[REPORT_TIME_TEXT];
+	char share[16] = "-", cpu[16] = "-";
+	struct stat_summary v;
+	bool exact;
+
+	if (series_latency(s, &v, &exact) < 0)
+		return;
+	if (s->limit > 0)
+		snprintf(share, sizeof(share), "%.0f %%", series_speed(s) / s->limit * 100);
+	if (series_cpu_per_gib(s) >= 0)
+		snprintf(cpu, sizeof(cpu), "%.3f", series_cpu_per_gib(s));
+	fprintf(f, "%-30s %7" PRIu64 " %9.1f %8s %11s %11s %11s %9s\n", s->name, s->ops,
+		series_speed(s) / MB, share, report_time(mean, v.mean),
+		report_time(p50, v.percentile[STAT_P50]), report_time(p99, v.percentile[STAT_P99]),
+		cpu);
+}
+
+void report_ran(FILE *f, const struct run_series *s)
+{
+	char block[SLUICE_SIZE_TEXT];
+
+	fprintf(f, "engine:     %s, queue depth %u, %u I/O thread%s, blocks of %s, %s\n",
+		s->stats.engine, s->stats.depth, s->stats.threads, s->stats.threads == 1 ? "" : "s",
+		sluice_size_format(block, s->file.block), result_direct_word(s));
+	fprintf(f, "memory:     %s%s%s%s%s%s\n", pool_words[s->memory],
+		s->buf.got & SLUICE_BUF_HUGE ? ", huge pages" : ", ordinary pages",
+		s->buf.got & SLUICE_BUF_REGISTERED ? ", registered" : "",
+		s->buf.got & SLUICE_BUF_LOCKED ? ", locked" : "", *s->buf.note ? "; " : "",
+		s->buf.note);
+	if (s->stats.fallbacks)
+		fprintf(f, "fallbacks:  %s\n", s->stats.fallback_why);
+}
+
+static void path_line(FILE *f, const struct bench_job *job, const struct sluice_path_info *p)
+{
+	fprintf(f, "path:       %s: %s", job->folder, *p->fs ? p->fs : "unknown file system");
+	if (p->has_device && *p->device.name)
+		fprintf(f, " on %s", p->device.name);
+	if (p->has_device && *p->device.model)
+		fprintf(f, " (%s)", p->device.model);
+	fputc('\n', f);
+}
+
+static double best_share(const struct bench_result *res, bool read)
+{
+	double best = 0;
+
+	for (unsigned i = 0; i < res->nr_series; i++)
+		if (res->series[i].read == read && res->series[i].limit > 0)
+			best = fmax(best, series_speed(&res->series[i]) / res->series[i].limit);
+	return best;
+}
+
+/* Once per kind: the first series that has it speaks for the others. */
+static void per_kind_lines(FILE *f, const struct bench_job *job, const struct bench_result *res)
+{
+	for (int read = 0; read < 2; read++) {
+		for (unsigned i = 0; i < res->nr_series; i++) {
+			const struct run_series *s = &res->series[i];
+
+			if (s->read != read)
+				continue;
+			fprintf(f, "cache:      %ss: %s\n", read ? "read" : "write", s->cache);
+			if (s->limit > 0)
+				fprintf(f, "limit:      %ss: %.1f MB/s (%s)\n",
+					read ? "read" : "write", s->limit / MB, s->limit_how);
+			else
+				fprintf(f, "limit:      %ss: %s\n", read ? "read" : "write",
+					*s->limit_how ? s->limit_how : "not measured");
+			if (s->limit > 0)
+				report_limit_line(f, best_share(res, read),
+						  !read && !job->overwrite, s->limit_how);
+			break;
+		}
+	}
+}
+
+/* A run by time takes longer than the time it was given: files are made, caches emptied. */
+static void time_line(FILE *f, const struct bench_job *job, const struct bench_result *res)
+{
+	double measured = 0;
+
+	for (unsigned i = 0; i < res->nr_series; i += job->rwmix ? 2 : 1)
+		measured += res->series[i].sec;
+	fprintf(f, "time:       %.1f s in all, %.1f s of it measured\n", res->sec, measured);
+}
+
+void bench_report_summary(FILE *f, const struct bench_job *job, const struct bench_result *res)
+{
+	char written[SLUICE_SIZE_TEXT], verified[SLUICE_SIZE_TEXT];
+	uint64_t sum = 0;
+
+	if (!res->nr_series)
+		return;
+	fprintf(f, "%-30s %7s %9s %8s %11s %11s %11s %9s\n", "", "ops", "MB/s", "of limit", "mean",
+		"p50", "p99", "CPU s/GiB");
+	for (unsigned i = 0; i < res->nr_series; i++) {
+		summary_line(f, &res->series[i]);
+		sum += res->series[i].verified_bytes;
+	}
+	fputc('\n', f);
+	report_ran(f, &res->series[0]);
+	path_line(f, job, &res->path);
+	per_kind_lines(f, job, res);
+	fprintf(f, "written:    %s in all\n", sluice_size_format(written, res->bytes_written));
+	time_line(f, job, res);
+	if (job->verify)
+		fprintf(f, "verified:   %s compared, all right\n",
+			sluice_size_format(verified, sum));
+}
+
+/* ------------------------------------------------------------- plan, settings */
+
+void report_plan_writes(FILE *f, uint64_t bytes, uint64_t limit, bool open_ended)
+{
+	char all[SLUICE_SIZE_TEXT], part[SLUICE_SIZE_TEXT];
+
+	fprintf(f, "writes:     %s %s (%" PRIu64 " bytes)", open_ended ? "about" : "at most",
+		sluice_size_format(all, bytes), bytes);
+	if (limit)
+		fprintf(f, ", up to %s of it to measure the limit",
+			sluice_size_format(part, limit));
+	fprintf(f, "%s\n",
+		open_ended ? "; more on a faster device, as it is time that ends it" : "");
+}
+
+void bench_report_plan(FILE *f, const struct bench_job *job, const struct bench_plan *plan)
+{
+	const char *each = job->rwmix ? "in all" : "each"; /* of a mix, for both together */
+	char a[SLUICE_SIZE_TEXT], b[SLUICE_SIZE_TEXT];
+
+	fprintf(f, "Would run %u series in a new folder in %s:\n", plan->nr_series, job->folder);
+	for (unsigned i = 0; i < job->nr_sizes; i++) {
+		fprintf(f, "  %s%s of %s, ", job->random ? "random " : "",
+			job->rwmix                ? "reads and writes"
+			: job->read && job->write ? "writes, then reads"
+			: job->read               ? "reads"
+						  : "writes",
+			sluice_size_exact(a, job->sizes[i]));
+		if (job->runtime_ns)
+			fprintf(f, "%.0f s %s", (double)job->runtime_ns / 1e9, each);
+		else
+			fprintf(f, "%" PRIu64 " iteration%s %s after %u to warm up",
+				job->iterations, job->iterations == 1 ? "" : "s", each,
+				job->warmup);
+		if (job->random)
+			fprintf(f, ", in a file of %s\n", sluice_size_format(b, job->span));
+		else
+			fprintf(f, ", in %u file%s\n", bench_nr_files(job, job->sizes[i]),
+				bench_nr_files(job, job->sizes[i]) == 1 ? "" : "s");
+	}
+	report_plan_writes(f, plan->write_bytes, plan->limit_bytes, plan->open_ended);
+	fprintf(f, "reads:      %s\n", sluice_size_format(a, plan->read_bytes));
+	fprintf(f, "disk space: %s at a time; memory: %s\n", sluice_size_format(a, plan->space),
+		sluice_size_format(b, plan->memory));
+	fprintf(f, "time:       about %.0f s at %.0f MB/s (%s)\n", ceil(plan->seconds),
+		plan->speed / MB, plan->speed_how);
+}
+
+static json_t *size_or_null(uint64_t v)
+{
+	return v ? json_integer((json_int_t)v) : json_null();
+}
+
+json_t *bench_settings_json(const struct bench_job *job)
+{
+	struct run_series how = {.opts = job->opts, .memory = job->memory, .lock = job->lock};
+	json_t *j = result_settings_json(&how), *sizes = json_array();
+
+	for (unsigned i = 0; i < job->nr_sizes; i++)
+		json_array_append_new(sizes, json_integer((json_int_t)job->sizes[i]));
+	json_object_set_new(j, "nvme_path", report_str(job->folder));
+	json_object_set_new(j, "sizes", sizes);
+	json_object_set_new(j, "iterations", size_or_null(job->runtime_ns ? 0 : job->iterations));
+	json_object_set_new(j, "runtime",
+			    job->runtime_ns ? json_real((double)job->runtime_ns / 1e9)
+					    : json_null());
+	json_object_set_new(j, "write", json_boolean(job->write));
+	json_object_set_new(j, "read", json_boolean(job->read));
+	json_object_set_new(j, "random", json_boolean(job->random));
+	json_object_set_new(j, "span", size_or_null(job->random ? job->span : 0));
+	json_object_set_new(j, "rwmix", size_or_null(job->rwmix));
+	json_object_set_new(j, "rate", size_or_null(job->rate));
+	json_object_set_new(j, "warmup", json_integer(job->warmup));
+	json_object_set_new(j, "overwrite", json_boolean(job->overwrite));
+	json_object_set_new(j, "files", size_or_null(job->files));
+	json_object_set_new(j, "in_flight", json_integer(job->in_flight));
+	json_object_set_new(j, "open_once", json_boolean(job->open_once));
+	json_object_set_new(j, "verify", json_boolean(job->verify));
+	json_object_set_new(j, "seed", json_integer((json_int_t)job->seed));
+	json_object_set_new(j, "limit", size_or_null(job->limit));
+	json_object_set_new(j, "no_limit", json_boolean(!job->measure_limit));
+	json_object_set_new(j, "compare_fio", json_boolean(job->compare_fio));
+	return j;
+}

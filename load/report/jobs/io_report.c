@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `sluice io' prints. */
+#include "load/report/jobs/io_report.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "base/util.h"
+#include "load/jobs/io.h"
+#include "load/report/result/text.h"
+
+#define GIB ((double)(1u << 30))
+
+/* Ways that were refused, in the words of the JSON and of the text. */
+static const struct {
+	uint32_t bit;
+	const char *word;
+} fallback_words[] = {
+	{SLUICE_FELL_BUFFERED, "buffered"},       {SLUICE_FELL_UNREGISTERED, "unregistered"},
+	{SLUICE_FELL_SMALL_PAGES, "small_pages"}, {SLUICE_FELL_UNLOCKED, "unlocked"},
+	{SLUICE_FELL_NO_PREALLOC, "no_prealloc"}, {SLUICE_FELL_ENGINE, "engine"},
+	{SLUICE_FELL_BLOCKING, "blocking"},       {SLUICE_FELL_CUFILE, "cufile"},
+};
+
+static const char *path_used(const struct io_result *res)
+{
+	return res->direct ? "O_DIRECT" : res->buffered ? "page cache" : "O_DIRECT and page cache";
+}
+
+/* How device memory was reached: the words of the JSON, and the same for people. */
+static const struct {
+	uint32_t bit;
+	const char *word, *text;
+} gpu_ways[] = {
+	{SLUICE_DONE_CUFILE, "cufile", "cuFile, direct (GPUDirect Storage)"},
+	{SLUICE_DONE_CUFILE_COMPAT, "cufile_compat", "cuFile in compatibility mode"},
+	{SLUICE_DONE_RING, "ring", "the ring of pinned memory"},
+};
+
+static double cpu_per_gib(const struct io_result *res)
+{
+	return res->bytes ? (res->user_sec + res->system_sec) / ((double)res->bytes / GIB) : 0;
+}
+
+static double limit_share(const struct io_result *res)
+{
+	return res->limit > 0 && res->e2e_sec > 0 ? (double)res->bytes / res->e2e_sec / res->limit
+						  : 0;
+}
+
+/* --------------------------------------------------------------------- text */
+
+void io_report_places(FILE *f, const struct io_job *job)
+{
+	const char *what = job->gpu ? "gpu" : "process";
+
+	fprintf(f, "Configuring %u %s to folder mapping\n", job->nr_places, what);
+	for (unsigned i = 0; i < job->nr_places; i++)
+		fprintf(f, "[%u]: %s %u <----> %s\n", i, what, job->places[i].device,
+			job->places[i].folder);
+}
+
+static void text_results(FILE *f, const char *word, const struct io_result *res)
+{
+	fprintf(f, "Task %s Latency = %.9f sec\n", word, res->task_sec);
+	fprintf(f, "Task %s Speed = %.9f GB/sec\n", word, io_speed(res->bytes, res->task_sec));
+	fprintf(f, "E2E %s Latency = %.9f sec\n", word, res->e2e_sec);
+	fprintf(f, "E2E %s Speed = %.9f GB/sec\n", word, io_speed(res->bytes, res->e2e_sec));
+}
+
+static void text_engine(FILE *f, const struct io_worker_result *w)
+{
+	char block[SLUICE_SIZE_TEXT];
+
+	fprintf(f, "engine:     %s, queue depth %u, %u I/O thread%s, blocks of %s\n",
+		w->stats.engine, w->stats.depth, w->stats.threads, w->stats.threads == 1 ? "" : "s",
+		sluice_size_format(block, w->file.block));
+	if (w->gpu.size)
+		return;
+	fprintf(f, "memory:     %s%s%s%s%s\n",
+		w->buf.got & SLUICE_BUF_HUGE ? "huge pages" : "ordinary pages",
+		w->buf.got & SLUICE_BUF_REGISTERED ? ", registered" : "",
+		w->buf.got & SLUICE_BUF_LOCKED ? ", locked" : "", *w->buf.note ? "; " : "",
+		w->buf.note);
+}
+
+/* Is this the first worker with its GPU? */
+static bool first_with(const struct io_result *res, unsigned i)
+{
+	unsigned k = 0;
+
+	while (res->workers[k].device != res->workers[i].device)
+		k++;
+	return k == i;
+}
+
+/* Which GPU, its memory, and the way the bytes took. */
+static void text_gpu(FILE *f, const struct io_worker_result *w)
+{
+	char ring[SLUICE_SIZE_TEXT];
+	const char *between = " by ";
+
+	fprintf(f, "memory:     GPU %u (%s%s%s)%s%s%s,", w->device, w->gpu.name,
+		*w->gpu.pci ? " at " : "", w->gpu.pci,
+		w->buf.got & SLUICE_BUF_REGISTERED ? ", registered" : "", *w->buf.note ? "; " : "",
+		w->buf.note);
+	for (unsigned i = 0; i < ARRAY_SIZE(gpu_ways); i++) {
+		if (!(w->ways & gpu_ways[i].bit))
+			continue;
+		fprintf(f, "%s%s", between, gpu_ways[i].text);
+		between = " and ";
+	}
+	if (w->ways & SLUICE_DONE_RING)
+		fprintf(f, " (%s)", sluice_size_format(ring, w->stats.ring_bytes));
+	fputc('\n', f);
+}
+
+static void text_path(FILE *f, const struct io_worker_result *w)
+{
+	const struct sluice_blockdev *d = &w->path.device;
+
+	fprintf(f, "path:       %s: %s", w->folder,
+		*w->path.fs ? w->path.fs : "unknown file system");
+	if (w->path.has_device && *d->name)
+		fprintf(f, " on %s", d->name);
+	if (w->path.has_device && *d->model)
+		fprintf(f, " (%s)", d->model);
+	fprintf(f, ", %s%s%s\n", w->file.direct ? "O_DIRECT" : "page cache",
+		*w->file.why ? ": " : "", w->file.why);
+}
+
+static void text_fallbacks(FILE *f, const struct io_result *res)
+{
+	const char *between = "";
+
+	if (!res->fallbacks)
+		return;
+	fprintf(f, "fallbacks:  ");
+	for (unsigned i = 0; i < ARRAY_SIZE(fallback_words); i++) {
+		if (!(res->fallbacks & fallback_words[i].bit))
+			continue;
+		fprintf(f, "%s%s", between, fallback_words[i].word);
+		between = ", ";
+	}
+	for (unsigned i = 0; i < res->nr_workers; i++) {
+		if (!*res->workers[i].stats.fallback_why)
+			continue;
+		fprintf(f, " (%s)", res->workers[i].stats.fallback_why);
+		break;
+	}
+	fputc('\n', f);
+}
+
+static void text_limit(FILE *f, const struct io_result *res)
+{
+	if (res->limit > 0)
+		fprintf(f, "limit:      %.1f %% of %.3f GB/sec (%s)\n", 100 * limit_share(res),
+			res->limit / GIB, res->limit_how);
+	else
+		fprintf(f, "limit:      %s\n", *res->limit_how ? res->limit_how : "not measured");
+	if (res->limit > 0)
+		report_limit_line(f, limit_share(res), res->fresh, res->limit_how);
+}
+
+static void text_counted(FILE *f, const struct io_job *job, const struct io_result *res)
+{
+	uint32_t loops = res->nr_loops - res->first;
+	char size[SLUICE_SIZE_TEXT];
+
+	fprintf(f, "counted:    %u loop%s of %s by %u worker%s, ", loops, loops == 1 ? "" : "s",
+		sluice_size_format(size, job->io_size), res->nr_workers,
+		res->nr_workers == 1 ? "" : "s");
+	if (job->read)
+		fprintf(f, "%s\n", path_used(res));
+	else if (!res->fresh || res->fresh == loops)
+		fprintf(f, "%s, %s\n", path_used(res),
+			res->fresh ? "into fresh files" : "over existing data");
+	else
+		fprintf(f, "%s, %u into fresh files, the rest over existing data\n", path_used(res),
+			res->fresh);
+}
+
+void io_report_text(FILE *f, const struct io_job *job, const struct io_result *res)
+{
+	text_results(f, job->read ? "Read" : "Write", res);
+	text_engine(f, &res->workers[0]);
+	for (unsigned i = 0; job->gpu && i < res->nr_workers; i++)
+		if (first_with(res, i))
+			text_gpu(f, &res->workers[i]);
+	for (unsigned i = 0; i < res->nr_workers; i++)
+		if (!i || strcmp(res->workers[i].folder, res->workers[i - 1].folder) != 0)
+			text_path(f, &res->workers[i]);
+	text_counted(f, job, res);
+	text_fallbacks(f, res);
+	fprintf(f, "cache:      %s\n", res->cache);
+	fprintf(f, "CPU:        %.4f s per GiB (user %.3f s, system %.3f s)\n", cpu_per_gib(res),
+		res->user_sec, res->system_sec);
+	text_limit(f, res);
+	if (job->validate && !res->partial)
+		fprintf(f, "validation: passed\n");
+	if (res->partial)
+		fprintf(f, "partial:    interrupted, %u of %u loops\n", res->nr_loops - res->first,
+			job->loops + (job->include_warmup ? job->warmup : 0));
+}
+
+/* --------------------------------------------------------- words of the JSON */
+
+json_t *report_fallbacks_json(uint32_t bits)
+{
+	json_t *j = json_array();
+
+	for (unsigned i = 0; i < ARRAY_SIZE(fallback_words); i++)
+		if (bits & fallback_words[i].bit)
+			json_array_append_new(j, json_string(fallback_words[i].word));
+	return j;
+}
+
+json_t *report_gpu_path_json(uint32_t ways)
+{
+	json_t *j = json_array();
+
+	for (unsigned i = 0; i < ARRAY_SIZE(gpu_ways); i++)
+		if (ways & gpu_ways[i].bit)
+			json_array_append_new(j, json_string(gpu_ways[i].word));
+	return j;
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A replay as a result like that of the other commands; docs/result.md. */
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "load/jobs/io.h"
+#include "load/report/jobs/replay_report.h"
+#include "load/report/result/result.h"
+#include "load/report/result/text.h"
+
+const char *const replay_layout_words[] = {"files", "hashed", "slab", NULL};
+const char *const replay_missing_words[] = {"create", "skip", "fail", NULL};
+
+static json_t *whole(uint64_t v)
+{
+	return json_integer((json_int_t)v);
+}
+
+static json_t *spread_json(const struct samples *s)
+{
+	static const double levels[] = {50, 90, 95, 99, 99.9, 99.99};
+	static const char *const names[] = {"p50", "p90", "p95", "p99", "p99.9", "p99.99"};
+	double v[ARRAY_SIZE(levels)];
+	json_t *j;
+
+	if (!s->n || samples_percentiles(s, levels, v, ARRAY_SIZE(levels)) < 0)
+		return json_null();
+	j = json_pack("{s:I, s:b, s:f, s:f}", "n", (json_int_t)s->n, "exact", samples_exact(s),
+		      "mean", samples_mean(s), "max", s->max);
+	for (unsigned i = 0; i < ARRAY_SIZE(levels); i++)
+		json_object_set_new(j, names[i], json_real(v[i]));
+	return j;
+}
+
+static json_t *count_json(const struct replay_count *n)
+{
+	return json_pack("{s:I, s:I}", "ops", (json_int_t)n->ops, "bytes", (json_int_t)n->bytes);
+}
+
+/* ------------------------------------------------------------------- settings */
+
+static json_t *settings_json(const struct replay_job *job)
+{
+	struct run_series how = {.opts = job->opts};
+	char text[REPLAY_TARGET_TEXT], line[REPLAY_TARGET_TEXT + 16];
+	json_t *j, *tiers = json_array();
+
+	how.opts.durability = job->durability;
+	j = result_settings_json(&how);
+	json_object_del(j, "memory"); /* buffers are the replay's own */
+	json_object_del(j, "lock");
+	for (unsigned t = 0; t < REPLAY_TIERS; t++) {
+		if (!job->tiers[t].used)
+			continue;
+		snprintf(line, sizeof(line), "%s: %s", replay_tier_names[t],
+			 replay_target_text(text, job, t));
+		json_array_append_new(tiers, report_str(line));
+	}
+	report_set_path(j, "trace", job->trace);
+	json_object_set_new(j, "targets", tiers);
+	json_object_set_new(j, "layout", json_string(replay_layout_words[job->layout]));
+	json_object_set_new(j, "capacity", job->capacity ? whole(job->capacity) : json_null());
+	json_object_set_new(j, "keep", json_boolean(job->keep));
+	json_object_set_new(j, "reuse", json_boolean(job->reuse));
+	json_object_set_new(j, "fresh", json_boolean(job->fresh));
+	json_object_set_new(j, "pace", job->pace > 0 ? json_real(job->pace) : json_null());
+	json_object_set_new(j, "depth", whole(job->depth));
+	json_object_set_new(j, "missing", json_string(replay_missing_words[job->missing]));
+	json_object_set_new(j, "prefill", json_boolean(job->prefill));
+	json_object_set_new(j, "verify", json_boolean(job->verify));
+	json_object_set_new(j, "seed", whole(job->seed));
+	return j;
+}
+
+/* --------------------------------------------------------------------- sections */
+
+static json_t *scan_json(const struct replay_scan *s)
+{
+	json_t *j, *tiers = json_object(), *ops;
+
+	for (unsigned t = 0; t < REPLAY_TIERS; t++) {
+		ops = json_object();
+		for (unsigned o = 0; o < TRACE_OPS; o++)
+			if (s->count[t][o].ops)
+				json_object_set_new(ops, trace_op_names[o],
+						    count_json(&s->count[t][o]));
+		if (json_object_size(ops))
+			json_object_set_new(tiers, replay_tier_names[t], ops);
+		else
+			json_decref(ops);
+	}
+	j = json_pack("{s:s, s:I, s:I, s:I, s:f, s:I, s:f, s:o}", "format",
+		      trace_format_names[s->format], "rows", (json_int_t)s->rows, "used_rows",
+		      (json_int_t)s->used_rows, "bad_rows", (json_int_t)s->bad.nr, "span_sec",
+		      (double)(s->last_ns - s->first_ns) / 1e9, "rows_back", (json_int_t)s->back,
+		      "longest_step_back_sec", (double)s->max_step_back_ns / 1e9, "tiers", tiers);
+	return j;
+}
+
+static json_t *needs_json(const struct replay_scan *s, unsigned nr)
+{
+	json_t *j = json_array();
+
+	for (unsigned i = 0; i < nr; i++) {
+		const struct replay_need *n = &s->need[i];
+
+		if (n->objects)
+			json_array_append_new(j,
+					      json_pack("{s:I, s:I, s:I, s:I, s:I}", "peak_bytes",
+							(json_int_t)n->peak, "peak_objects",
+							(json_int_t)n->objects, "initial_objects",
+							(json_int_t)n->initial, "initial_bytes",
+							(json_int_t)n->initial_bytes,
+							"largest_bytes", (json_int_t)n->largest));
+	}
+	return j;
+}
+
+static json_t *class_json(const struct replay_class *c)
+{
+	return json_pack("{s:s, s:s, s:o, s:s, s:I, s:I, s:I, s:o}", "operation",
+			 trace_op_names[c->op], "tier", replay_tier_names[c->tier], "phase",
+			 report_str_or_null(trace_phase_names[c->phase]), "size",
+			 replay_size_names[c->size], "ops", (json_int_t)c->ops, "bytes",
+			 (json_int_t)c->bytes, "errors", (json_int_t)c->errors, "latency",
+			 spread_json(&c->latency));
+}
+
+static json_t *classes_json(const struct replay_result *r)
+{
+	json_t *j = json_array();
+
+	for (unsigned i = 0; i < r->nr_classes; i++)
+		json_array_append_new(j, class_json(&r->classes[i]));
+	return j;
+}
+
+static json_t *done_json(const struct replay_result *r)
+{
+	json_t *j = json_array();
+
+	for (unsigned t = 0; t < REPLAY_TIERS; t++)
+		for (unsigned o = 0; o <= TRACE_DELETE; o++)
+			if (r->done[t][o].ops)
+				json_array_append_new(
+					j,
+					json_pack("{s:s, s:s, s:I, s:I}", "operation",
+						  trace_op_names[o], "tier", replay_tier_names[t],
+						  "ops", (json_int_t)r->done[t][o].ops, "bytes",
+						  (json_int_t)r->done[t][o].bytes));
+	return j;
+}
+
+static json_t *lag_json(const struct replay_report *r)
+{
+	const struct replay_lag *l = &r->res->lag;
+
+	if (r->job->pace <= 0)
+		return json_null();
+	return json_pack("{s:f, s:f, s:f, s:f, s:b, s:o}", "mean",
+			 l->n ? l->sum / (double)l->n : 0.0, "max", l->max, "last", l->last,
+			 "slope", replay_lag_slope(l), "overloaded", replay_overloaded(l), "spread",
+			 spread_json(&r->res->lag_samples));
+}
+
+static json_t *cache_json(const struct replay_result *r)
+{
+	uint64_t asked = r->hits + r->misses;
+
+	return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+			 "hits", (json_int_t)r->hits, "misses", (json_int_t)r->misses, "hit_rate",
+			 asked ? json_real((double)r->hits / (double)asked) : json_null(),
+			 "prefilled", count_json(&r->prefilled), "created", count_json(&r->created),
+			 "evicted", count_json(&r->evicted), "skipped", (json_int_t)r->skipped,
+			 "skipped_deletes", (json_int_t)r->skipped_deletes, "too_large",
+			 (json_int_t)r->too_large, "clipped", (json_int_t)r->clipped, "reused",
+			 (json_int_t)r->reused, "objects", (json_int_t)r->objects, "used_bytes",
+			 (json_int_t)r->used_bytes);
+}
+
+static json_t *errors_json(const struct replay_result *r)
+{
+	return json_pack("{s:I, s:I, s:I, s:I, s:o}", "reads", (json_int_t)r->errors[TRACE_READ],
+			 "writes", (json_int_t)r->errors[TRACE_WRITE], "deletes",
+			 (json_int_t)r->errors[TRACE_DELETE], "verify",
+			 (json_int_t)r->verify_errors, "first", report_str_or_null(r->first_error));
+}
+
+/* ---------------------------------------------------------------------- seconds */
+
+/* One array per column, so that a page can draw them as they are. */
+static void whole_columns(json_t *j, const struct replay_result *r)
+{
+	static const struct {
+		const char *name;
+		size_t at;
+	} columns[] = {
+		{"read_ops", offsetof(struct replay_second, read_ops)},
+		{"write_ops", offsetof(struct replay_second, write_ops)},
+		{"read_bytes", offsetof(struct replay_second, read_bytes)},
+		{"write_bytes", offsetof(struct replay_second, write_bytes)},
+		{"hits", offsetof(struct replay_second, hits)},
+		{"misses", offsetof(struct replay_second, misses)},
+	};
+
+	for (unsigned c = 0; c < ARRAY_SIZE(columns); c++) {
+		json_t *a = json_array();
+
+		for (uint32_t i = 0; i < r->nr_seconds; i++) {
+			const char *x = (const char *)&r->seconds[i] + columns[c].at;
+			uint64_t v;
+
+			memcpy(&v, x, sizeof(v));
+			json_array_append_new(a, whole(v));
+		}
+		json_object_set_new(j, columns[c].name, a);
+	}
+}
+
+static json_t *seconds_json(const struct replay_result *r)
+{
+	json_t *t = json_array(), *span = json_array(), *flying = json_array();
+	json_t *mean = json_array(), *max = json_array(), *j;
+
+	for (uint32_t i = 0; i < r->nr_seconds; i++) {
+		const struct replay_second *s = &r->seconds[i];
+		double rest = r->elapsed_sec - i;
+
+		json_array_append_new(t, json_real(i));
+		json_array_append_new(span, json_real(rest < 0 ? 0 : rest < 1 ? rest : 1));
+		json_array_append_new(flying, whole(s->in_flight));
+		json_array_append_new(mean, s->lags ? json_real(s->lag_sum / (double)s->lags)
+						    : json_null());
+		json_array_append_new(max, s->lags ? json_real(s->lag_max) : json_null());
+	}
+	j = json_pack("{s:o, s:o, s:o, s:o, s:o}", "t", t, "span", span, "in_flight", flying,
+		      "lag_mean", mean, "lag_max", max);
+	whole_columns(j, r);
+	return j;
+}
+
+/* ------------------------------------------------------------------------ result */
+
+static json_t *replay_json(const struct replay_report *r)
+{
+	const struct replay_result *res = r->res;
+	json_t *j = json_pack("{s:o, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I}", "trace",
+			      r->scan ? scan_json(r->scan) : json_null(), "elapsed_sec",
+			      res->elapsed_sec, "prefill_sec", res->prefill_sec, "wall_sec",
+			      res->wall_sec, "rows", (json_int_t)res->rows, "started",
+			      (json_int_t)res->started, "bad_rows", (json_int_t)res->bad.nr,
+			      "passed_tier", (json_int_t)res->passed[REPLAY_PASSED_TIER],
+			      "passed_operation", (json_int_t)res->passed[REPLAY_PASSED_OP],
+			      "passed_failed", (json_int_t)res->passed[REPLAY_PASSED_FAILED]);
+
+	json_object_set_new(j, "first_bad", report_str_or_null(res->bad.text[0]));
+	json_object_set_new(j, "needs", r->scan ? needs_json(r->scan, REPLAY_PLACES) : json_null());
+	json_object_set_new(j, "done", done_json(res));
+	json_object_set_new(j, "classes", classes_json(res));
+	json_object_set_new(j, "cache", cache_json(res));
+	json_object_set_new(j, "lag", lag_json(r));
+	json_object_set_new(j, "wait", spread_json(&res->wait));
+	json_object_set_new(j, "errors", errors_json(res));
+	json_object_set_new(j, "cpu",
+			    json_pack("{s:f, s:f}", "user_sec", res->cpu_user_sec, "system_sec",
+				      res->cpu_system_sec));
+	json_object_set_new(j, "seconds", seconds_json(res));
+	return j;
+}
+
+void replay_report_result(const struct replay_report *r, struct result *common,
+			  struct result_target targets[REPLAY_PLACES])
+{
+	const struct replay_result *res = r->res;
+
+	for (unsigned i = 0; i < res->nr_paths; i++)
+		targets[i] = (struct result_target){res->path_name[i], res->path[i]};
+	if (!res->nr_paths)
+		targets[0] = (struct result_target){.folder = "memory or nothing"};
+	common->targets = targets;
+	common->nr_targets = res->nr_paths ? res->nr_paths : 1;
+	common->settings = settings_json(r->job);
+	common->replay = replay_json(r);
+	common->bytes_written = res->bytes_written;
+	common->series = res->series;
+	common->nr_series = res->nr_series;
+	common->partial = res->partial;
+	snprintf(common->partial_why, sizeof(common->partial_why), "%s", res->partial_why);
+}

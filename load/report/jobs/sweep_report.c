@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Table and heat map of a sweep as text, and its parts of the JSON. */
+#include "load/report/jobs/sweep_report.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "base/util.h"
+#include "load/bed/pool.h"
+#include "load/jobs/io.h"
+#include "load/jobs/sweep.h"
+#include "load/measure/limit.h"
+#include "load/report/jobs/bench_report.h"
+#include "load/report/result/result.h"
+#include "load/report/result/text.h"
+
+#define GIB  ((double)(1u << 30))
+#define BEST 10
+
+/* Points of one direction that have something to say. */
+static unsigned direction(const struct sweep_result *res, bool read, const struct run_series **list)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < res->nr; i++)
+		if (res->series[i].read == read && res->series[i].ops)
+			list[n++] = &res->series[i];
+	return n;
+}
+
+static int by_speed(const void *a, const void *b)
+{
+	double x = series_speed(*(const struct run_series *const *)a);
+	double y = series_speed(*(const struct run_series *const *)b);
+
+	return (x < y) - (x > y);
+}
+
+static const struct sweep_point *point_of(const struct sweep_result *res,
+					  const struct run_series *s)
+{
+	return &res->points[s - res->series];
+}
+
+/* -------------------------------------------------------------------- table */
+
+/*
+ * Half the 95 % interval of the mean, as a share of it.  Of fewer than three loops it says
+ * more of Student's t than of the device.
+ */
+static void half_text(char *buf, size_t size, const struct run_series *s, uint32_t loops)
+{
+	struct stat_summary v;
+	double half;
+	bool exact;
+
+	snprintf(buf, size, "-");
+	if (loops < 3 || series_bandwidth(s, &v, &exact) < 0)
+		return;
+	half = (v.ci_high - v.mean) / v.mean * 100;
+	if (half > 100)
+		snprintf(buf, size, "> 100 %%");
+	else
+		snprintf(buf, size, "%.1f %%", half);
+}
+
+static void table(FILE *f, const struct sweep_result *res, const struct run_series **list,
+		  unsigned n, unsigned shown)
+{
+	fprintf(f, "%10s %8s %8s %8s  %s\n", "GB/sec", "of best", "of limit", "+- 95 %",
+		list[0]->read ? "read" : "write");
+	for (unsigned i = 0; i < n && i < shown; i++) {
+		const struct run_series *s = list[i];
+		char limit[16] = "-", half[16];
+
+		if (s->limit > 0)
+			snprintf(limit, sizeof(limit), "%.0f %%", series_speed(s) / s->limit * 100);
+		half_text(half, sizeof(half), s, point_of(res, s)->loops);
+		fprintf(f, "%10.3f %6.0f %% %8s %8s  %s%s\n", series_speed(s) / GIB,
+			series_speed(s) / series_speed(list[0]) * 100, limit, half, s->name,
+			s->partial ? " (partial)" : "");
+	}
+	if (n > shown)
+		fprintf(f, "%10s and %u more; --verbose shows all\n", "...", n - shown);
+	fputc('\n', f);
+}
+
+/* ----------------------------------------------------------------- heat map */
+
+static void value_text(char *buf, size_t size, const struct space_axis *a, unsigned i)
+{
+	char text[SLUICE_SIZE_TEXT];
+	uint64_t n = a->values[i].n;
+
+	if (a->kind == SPACE_BLOCK_SIZE)
+		snprintf(buf, size, "%s", sluice_size_exact(text, n));
+	else if (a->kind == SPACE_SEQUENTIAL)
+		snprintf(buf, size, "%s", n ? "sequential" : "overlap");
+	else if (a->kind == SPACE_SINGLE)
+		snprintf(buf, size, "%s", n ? "single" : "batch");
+	else if (a->kind == SPACE_ENGINE)
+		snprintf(buf, size, "%s", a->values[i].text);
+	else if (a->kind == SPACE_MEMORY)
+		snprintf(buf, size, "%s", pool_words[n]);
+	else
+		snprintf(buf, size, "%" PRIu64, n);
+}
+
+/* The two axes with the most values; false when there are not two. */
+static bool pick_axes(const struct space *s, const struct space_axis *ret[2])
+{
+	ret[0] = ret[1] = NULL;
+	for (unsigned i = 0; i < s->nr; i++) {
+		const struct space_axis *a = &s->axes[i];
+
+		if (a->nr < 2)
+			continue;
+		if (!ret[0] || a->nr > ret[0]->nr) {
+			ret[1] = ret[0];
+			ret[0] = a;
+		} else if (!ret[1] || a->nr > ret[1]->nr) {
+			ret[1] = a;
+		}
+	}
+	return ret[1];
+}
+
+/* The fastest point with these values of both axes, whatever the others have; 0: none. */
+static double cell(const struct sweep_job *job, const struct sweep_result *res, bool read,
+		   const struct space_axis *const axes[2], unsigned row, unsigned col)
+{
+	double best = 0;
+
+	for (unsigned i = 0; i < res->nr; i++) {
+		const struct run_series *s = &res->series[i];
+		unsigned p = res->points[i].point;
+
+		if (s->read == read && s->ops &&
+		    space_value(job->space, p, axes[0]->kind) == &axes[0]->values[row] &&
+		    space_value(job->space, p, axes[1]->kind) == &axes[1]->values[col])
+			best = fmax(best, series_speed(s));
+	}
+	return best;
+}
+
+static const char *shade(double share)
+{
+	return share >= 0.95 ? "█" : share >= 0.8 ? "▓" : share >= 0.5 ? "▒" : "░";
+}
+
+static void heat_map(FILE *f, const struct sweep_job *job, const struct sweep_result *res,
+		     bool read, double best)
+{
+	const struct space_axis *axes[2];
+	char text[32];
+
+	if (!pick_axes(job->space, axes))
+		return;
+	fprintf(f, "%s, GB/sec, %s down, %s across; the best of the other settings\n",
+		read ? "read" : "write", space_names[axes[0]->kind], space_names[axes[1]->kind]);
+	fprintf(f, "%12s", "");
+	for (unsigned c = 0; c < axes[1]->nr; c++) {
+		value_text(text, sizeof(text), axes[1], c);
+		fprintf(f, " %10s", text);
+	}
+	fputc('\n', f);
+	for (unsigned r = 0; r < axes[0]->nr; r++) {
+		value_text(text, sizeof(text), axes[0], r);
+		fprintf(f, "%12s", text);
+		for (unsigned c = 0; c < axes[1]->nr; c++) {
+			double v = cell(job, res, read, axes, r, c);
+
+			if (v > 0)
+				fprintf(f, " %s %8.3f", shade(v / best), v / GIB);
+			else
+				fprintf(f, " %10s", "-");
+		}
+		fputc('\n', f);
+	}
+	fputc('\n', f);
+}
+
+/* --------------------------------------------------------------------- text */
+
+/* Of both directions the sum counts, as for ds_nvme_tune.  The reading series, or NULL. */
+static const struct run_series *best_sum(const struct sweep_job *job,
+					 const struct sweep_result *res)
+{
+	unsigned half = res->nr / 2;
+	const struct run_series *best = NULL;
+	double most = 0;
+
+	if (!job->read || !job->write)
+		return NULL;
+	for (unsigned i = 0; i < half; i++) {
+		const struct run_series *r = &res->series[i], *w = &res->series[half + i];
+
+		if (r->ops && w->ops && series_speed(r) + series_speed(w) > most) {
+			most = series_speed(r) + series_speed(w);
+			best = r;
+		}
+	}
+	return best;
+}
+
+void report_best(FILE *f, double read, double write)
+{
+	fprintf(f, "Best performance (GB/sec):");
+	if (read > 0)
+		fprintf(f, " read = %5.2f", read / GIB);
+	if (write > 0)
+		fprintf(f, "%s write = %5.2f", read > 0 ? "," : "", write / GIB);
+	fputc('\n', f);
+}
+
+/* Upstream's line, which is about one configuration, then the best of each direction. */
+static void best_lines(FILE *f, const struct sweep_job *job, const struct sweep_result *res,
+		       const struct run_series *const best[2])
+{
+	const struct run_series *sum = best_sum(job, res);
+
+	if (sum) {
+		report_best(f, series_speed(sum), series_speed(sum + res->nr / 2));
+		fprintf(f, "best sum:   %s\n", strchr(sum->name, '_') + 1);
+	} else if (!best[0] || !best[1]) {
+		report_best(f, best[1] ? series_speed(best[1]) : 0,
+			    best[0] ? series_speed(best[0]) : 0);
+	}
+	if (best[1])
+		fprintf(f, "best read:  %.2f GB/sec, %s\n", series_speed(best[1]) / GIB,
+			best[1]->name);
+	if (best[0])
+		fprintf(f, "best write: %.2f GB/sec, %s\n", series_speed(best[0]) / GIB,
+			best[0]->name);
+}
+
+/* The first series that moved something speaks for its direction, else the first. */
+static void limit_lines(FILE *f, const struct sweep_result *res, bool read)
+{
+	const struct run_series *s = NULL;
+	double fastest = 0;
+
+	for (unsigned i = 0; i < res->nr; i++) {
+		const struct run_series *one = &res->series[i];
+
+		if (one->read != read || !one->ops)
+			continue;
+		if (!s || (s->no_storage && !one->no_storage))
+			s = one;
+		if (!one->no_storage)
+			fastest = fmax(fastest, series_speed(one));
+	}
+	if (!s)
+		return;
+	fprintf(f, "cache:      %ss: %s\n", read ? "read" : "write", s->cache);
+	fprintf(f, "limit:      %ss: %s\n", read ? "read" : "write", s->limit_how);
+	if (s->limit > 0)
+		report_limit_line(f, fastest / s->limit, false, s->limit_how);
+}
+
+void sweep_report_text(FILE *f, const struct sweep_job *job, const struct sweep_result *res,
+		       bool all)
+{
+	CLEANUP_FREE const struct run_series **list = calloc(res->nr + 1, sizeof(*list));
+	const struct run_series *best[2] = {NULL, NULL};
+	char written[SLUICE_SIZE_TEXT];
+
+	for (int read = 1; list && read >= 0; read--) {
+		unsigned n = direction(res, read, list);
+
+		if (!n)
+			continue;
+		qsort(list, n, sizeof(*list), by_speed);
+		best[read] = list[0];
+		table(f, res, list, n, all ? n : BEST);
+		heat_map(f, job, res, read, series_speed(best[read]));
+	}
+	if (!best[0] && !best[1])
+		return;
+	best_lines(f, job, res, best);
+	for (int read = 1; read >= 0; read--)
+		limit_lines(f, res, read);
+	if (res->resumed)
+		fprintf(f,
+			"resumed:    %u of %" PRIu64 " measurements were there, of %.1f s before\n",
+			res->resumed, sweep_measurements(job), res->earlier_sec);
+	fprintf(f, "written:    %s in all\n", sluice_size_format(written, res->bytes_written));
+}
+
+void sweep_report_plan(FILE *f, const struct sweep_job *job, const struct sweep_plan *plan)
+{
+	uint64_t n = sweep_measurements(job), each = sweep_bytes(job);
+	uint64_t limit = sweep_limit_writes(job), writes = plan->writes + limit;
+	double speed = job->limit ? (double)job->limit : 1e9;
+	double sec = (double)(plan->left * each + each) / speed;
+	char a[SLUICE_SIZE_TEXT];
+
+	if (job->measure_limit && !job->limit && sweep_moves(job))
+		sec += LIMIT_SEC * ((double)job->read + job->write);
+	fprintf(f,
+		"Would measure %u configuration%s, %s%s%s, %u loop%s of %s in %u folder%s: %" PRIu64
+		" measurement%s\n",
+		space_points(job->space), space_points(job->space) == 1 ? "" : "s",
+		job->read ? "read" : "", job->read && job->write ? " and " : "",
+		job->write ? "write" : "", job->loops, job->loops == 1 ? "" : "s",
+		sluice_size_exact(a, job->io_size), job->nr_folders,
+		job->nr_folders == 1 ? "" : "s", n, n == 1 ? "" : "s");
+	if (job->resume)
+		fprintf(f,
+			"resumes:    %" PRIu64 " of %" PRIu64 " are there, %" PRIu64 " are left\n",
+			n - plan->left, n, plan->left);
+	for (unsigned i = 0; i < job->space->nr; i++) {
+		const struct space_axis *axis = &job->space->axes[i];
+
+		fprintf(f, "  %s:", space_names[axis->kind]);
+		for (unsigned k = 0; k < axis->nr; k++) {
+			char text[32];
+
+			value_text(text, sizeof(text), axis, k);
+			fprintf(f, " %s", text);
+		}
+		fputc('\n', f);
+	}
+	report_plan_writes(f, writes, limit, false);
+	fprintf(f, "disk space: %s\n", sluice_size_format(a, each));
+	fprintf(f, "time:       about %.0f s at %.0f MB/s (%s)\n", ceil(sec), speed / 1e6,
+		job->limit ? "as --limit says" : "assumed; --limit knows better");
+}
+
+/* --------------------------------------------------------------------- JSON */
+
+static json_t *value_json(const struct space_axis *a, const struct space_value *v)
+{
+	if (a->kind == SPACE_SEQUENTIAL || a->kind == SPACE_SINGLE)
+		return json_boolean(v->n);
+	if (a->kind == SPACE_ENGINE)
+		return report_str(v->text);
+	if (a->kind == SPACE_MEMORY)
+		return json_string(pool_words[v->n]);
+	return json_integer((json_int_t)v->n);
+}
+
+static json_t *values_json(const struct space_axis *a)
+{
+	json_t *j = json_array();
+
+	for (unsigned i = 0; i < a->nr; i++)
+		json_array_append_new(j, value_json(a, &a->values[i]));
+	return j;
+}
+
+json_t *sweep_settings_json(const struct sweep_job *job)
+{
+	struct run_series how = {.opts = job->opts, .memory = job->memory};
+	json_t *j = result_settings_json(&how), *folders = json_array();
+
+	for (unsigned i = 0; i < job->nr_folders; i++)
+		json_array_append_new(folders, report_str(job->folders[i]));
+	for (unsigned i = 0; i < job->space->nr; i++)
+		json_object_set_new(j, space_names[job->space->axes[i].kind],
+				    values_json(&job->space->axes[i]));
+	json_object_set_new(j, "nvme_dir", folders);
+	json_object_set_new(j, "read", json_boolean(job->read));
+	json_object_set_new(j, "write", json_boolean(job->write));
+	json_object_set_new(j, "io_size", json_integer((json_int_t)job->io_size));
+	json_object_set_new(j, "loops", json_integer(job->loops));
+	json_object_set_new(j, "seed", json_integer((json_int_t)job->seed));
+	json_object_set_new(j, "flush_page_cache", json_boolean(job->flush));
+	json_object_set_new(j, "limit",
+			    job->limit ? json_integer((json_int_t)job->limit) : json_null());
+	json_object_set_new(j, "no_limit", json_boolean(!job->measure_limit));
+	return j;
+}
+
+static json_t *best_json(const struct sweep_job *job, unsigned point, double speed)
+{
+	json_t *settings = json_object();
+
+	for (unsigned i = 0; i < job->space->nr; i++) {
+		const struct space_axis *a = &job->space->axes[i];
+
+		json_object_set_new(settings, space_names[a->kind],
+				    value_json(a, space_value(job->space, point, a->kind)));
+	}
+	return json_pack("{s:o, s:f}", "settings", settings, "bytes_per_sec", speed);
+}
+
+json_t *sweep_grid_json(const struct sweep_job *job, const struct sweep_result *res)
+{
+	CLEANUP_FREE const struct run_series **list = calloc(res->nr + 1, sizeof(*list));
+	json_t *axes = json_array(), *best = json_object();
+	const struct run_series *sum = best_sum(job, res);
+
+	for (unsigned i = 0; i < job->space->nr; i++)
+		json_array_append_new(axes, json_pack("{s:s, s:o}", "name",
+						      space_names[job->space->axes[i].kind],
+						      "values", values_json(&job->space->axes[i])));
+	for (int read = 1; list && read >= 0; read--) {
+		unsigned n = direction(res, read, list);
+
+		if (!n)
+			continue;
+		qsort(list, n, sizeof(*list), by_speed);
+		json_object_set_new(
+			best, read ? "read" : "write",
+			best_json(job, point_of(res, list[0])->point, series_speed(list[0])));
+	}
+	if (sum)
+		json_object_set_new(best, "both",
+				    best_json(job, point_of(res, sum)->point,
+					      series_speed(sum) + series_speed(sum + res->nr / 2)));
+	return json_pack("{s:o, s:o}", "axes", axes, "best", best);
+}

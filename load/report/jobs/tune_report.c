@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ds_nvme_tune's lines come first and as it prints them, but for the JSON: there the
+ * booleans are booleans and the threads have the name that DeepSpeed reads.
+ */
+#include "load/report/jobs/tune_report.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "base/util.h"
+#include "load/jobs/tune.h"
+#include "load/report/jobs/sweep_report.h"
+#include "load/report/result/text.h"
+
+#define GIB ((double)(1u << 30))
+
+static const char *const end_words[] = {"clear", "tied", "budget", "stopped", "all"};
+
+/* The name of a configuration without its direction. */
+static const char *name_of(const struct tune_result *res, unsigned point)
+{
+	const struct tune_point *p = &res->points[point];
+
+	return strchr(p->dir[1].name, '_') ? strchr(p->dir[1].name, '_') + 1 : p->dir[1].name;
+}
+
+/* A series of the point that has something in it. */
+static const struct run_series *some_series(const struct tune_result *res, unsigned point)
+{
+	const struct tune_point *p = &res->points[point];
+
+	return p->dir[1].ops ? &p->dir[1] : &p->dir[0];
+}
+
+/* The tried point that is fastest in one direction. */
+static unsigned fastest(const struct tune_result *res, bool read)
+{
+	unsigned best = res->race.winner;
+
+	for (unsigned i = 0; i < res->race.nr_points; i++)
+		if (tune_speed(res, i, read) > tune_speed(res, best, read) &&
+		    res->race.points[i].nr >= res->race.points[best].nr)
+			best = i;
+	return best;
+}
+
+json_t *tune_config_json(const struct tune_job *job, const struct tune_result *res)
+{
+	struct sluice_opts o = tune_opts(job, res->race.winner, NULL);
+	const struct run_series *s = some_series(res, res->race.winner);
+
+	json_t *aio = json_pack(
+		"{s:b, s:b, s:I, s:I, s:I}", "single_submit", !!(o.flags & SLUICE_SINGLE_SUBMIT),
+		"overlap_events", !(o.flags & SLUICE_NO_OVERLAP), "intra_op_parallelism",
+		(json_int_t)s->stats.threads, "queue_depth", (json_int_t)s->stats.depth,
+		"block_size", (json_int_t)s->file.block);
+
+	/* DeepSpeed knows a key for one engine only, and looks at no other key. */
+	if (o.engine && !strcmp(o.engine, "cufile"))
+		json_object_set_new(aio, "use_gds", json_true());
+	else if (o.engine)
+		json_object_set_new(aio, "engine", report_str(o.engine));
+	return json_pack("{s:o}", "aio", aio);
+}
+
+/* --------------------------------------------------------------------- text */
+
+void tune_report_start(FILE *f, const struct tune_job *job)
+{
+	fprintf(f, "Running DeepNVMe performance tuning on [");
+	for (unsigned i = 0; i < job->nr_folders; i++)
+		fprintf(f, "%s'%s'", i ? ", " : "", job->folders[i]);
+	fprintf(f, "]\n");
+}
+
+static void append(char *buf, size_t size, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+static void append(char *buf, size_t size, const char *fmt, ...)
+{
+	size_t len = strlen(buf);
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(buf + len, size - len, fmt, ap);
+	va_end(ap);
+}
+
+/* How those stand that were tried, and how many were not. */
+static void add_scope(char *buf, size_t size, const struct race_result *r)
+{
+	if (r->end != RACE_STOPPED && r->worse && r->equals == 1)
+		append(buf, size, "; better than %u other%s at 95 %%", r->worse,
+		       r->worse == 1 ? "" : "s");
+	else if (r->end != RACE_STOPPED && r->worse)
+		append(buf, size, "; %u other%s worse at 95 %%", r->worse,
+		       r->worse == 1 ? " is" : "s are");
+	if (r->end != RACE_STOPPED && r->open)
+		append(buf, size, "; %u %s undecided", r->open, r->open == 1 ? "is" : "are");
+	if (r->tried < r->nr_points)
+		append(buf, size, "; %u of %u configurations were not tried",
+		       r->nr_points - r->tried, r->nr_points);
+}
+
+/* Why it ended, and how sure that is. */
+static void verdict(char *buf, size_t size, const struct tune_result *res)
+{
+	const struct race_result *r = &res->race;
+	const char *winner = name_of(res, r->winner), *leader = name_of(res, r->leader);
+
+	if (r->end == RACE_STOPPED)
+		snprintf(buf, size, "ended early; the best so far is %s", winner);
+	else if (r->equals > 1 && r->winner != r->leader)
+		snprintf(buf, size,
+			 "%u configurations cannot be told apart; %s cannot be told from %s, the "
+			 "leader, and is the cheapest of them",
+			 r->equals, winner, leader);
+	else if (r->equals > 1)
+		snprintf(buf, size,
+			 "%u configurations cannot be told apart; %s is the cheapest of them, and "
+			 "ahead",
+			 r->equals, winner);
+	else if (r->end == RACE_CLEAR)
+		snprintf(buf, size, "%s is the only one left after %u round%s, measured %u time%s",
+			 winner, r->rounds, r->rounds == 1 ? "" : "s", r->points[r->winner].nr,
+			 r->points[r->winner].nr == 1 ? "" : "s");
+	else
+		snprintf(buf, size, "%s is ahead%s", winner,
+			 r->end != RACE_BUDGET ? ""
+			 : res->worn
+				 ? ", but what may be written was used up before that was certain"
+				 : ", but the budget ended it before that was certain");
+	add_scope(buf, size, r);
+}
+
+/* What the winner had to reach, and whether it did: nothing else may have been there. */
+static void text_floor(FILE *f, const struct tune_job *job, const struct tune_result *res)
+{
+	double speed =
+		tune_speed(res, res->race.winner, true) + tune_speed(res, res->race.winner, false);
+
+	if (res->floor <= 0)
+		return;
+	fprintf(f, "floor:      %.2f GB/sec%s, ", res->floor / GIB,
+		job->read && job->write ? " of reading and writing together" : "");
+	if (res->floor_share > 0)
+		fprintf(f, "%.0f %% of what the default settings did", 100 * res->floor_share);
+	else
+		fprintf(f, "as --floor says");
+	fprintf(f, "; the winner did %.2f%s\n", speed / GIB,
+		speed < res->floor ? ", as nothing faster was found" : "");
+}
+
+static void text_importance(FILE *f, const struct tune_job *job, const struct tune_result *res)
+{
+	bool any = false;
+
+	fprintf(f, "mattered:   ");
+	for (unsigned a = 0; a < job->space->nr; a++) {
+		double v = race_importance(&res->race_job, &res->race, a);
+
+		if (v < 0.02)
+			continue;
+		fprintf(f, "%s%s %.0f %%", any ? ", " : "", space_names[job->space->axes[a].kind],
+			100 * v);
+		any = true;
+	}
+	fprintf(f, "%s\n", any ? " between best and worst value" : "none of the settings");
+}
+
+static void text_limit(FILE *f, const struct tune_result *res, bool read)
+{
+	double speed = tune_speed(res, res->race.winner, read);
+
+	if (speed <= 0)
+		return;
+	if (res->limit[read] > 0)
+		fprintf(f, "limit:      %s %.1f %% of %.2f GB/sec (%s)\n", read ? "read" : "write",
+			100 * speed / res->limit[read], res->limit[read] / GIB,
+			res->limit_how[read]);
+	else
+		fprintf(f, "limit:      %s %s\n", read ? "read" : "write", res->limit_how[read]);
+	if (res->limit[read] > 0)
+		report_limit_line(f, speed / res->limit[read], false, res->limit_how[read]);
+}
+
+void tune_report_text(FILE *f, const struct tune_job *job, const struct tune_result *res)
+{
+	const struct race_result *r = &res->race;
+	json_t *config = tune_config_json(job, res);
+	char *text = config ? json_dumps(config, JSON_INDENT(3)) : NULL;
+	char size[SLUICE_SIZE_TEXT], line[512];
+
+	report_best(f, tune_speed(res, r->winner, true), tune_speed(res, r->winner, false));
+	fprintf(f, "%s\n", text ? text : "{}");
+	free(text);
+	json_decref(config);
+	fprintf(f, "goal:       %s\n", tune_goal_words[job->goal]);
+	fprintf(f,
+		"search:     %u of %u configuration%s in %u round%s, %u probe%s of %u x %s, %.1f "
+		"s\n",
+		r->tried, r->nr_points, r->nr_points == 1 ? "" : "s", r->rounds,
+		r->rounds == 1 ? "" : "s", r->probes, r->probes == 1 ? "" : "s", res->ops,
+		sluice_size_format(size, res->op_size), res->spent_sec);
+	verdict(line, sizeof(line), res);
+	fprintf(f, "verdict:    %s\n", line);
+	text_floor(f, job, res);
+	text_importance(f, job, res);
+	text_limit(f, res, true);
+	text_limit(f, res, false);
+	if (job->read && job->write && fastest(res, true) != fastest(res, false))
+		fprintf(f,
+			"separately: %s is the fastest to read (%.2f GB/sec), %s to write "
+			"(%.2f GB/sec)\n",
+			name_of(res, fastest(res, true)),
+			tune_speed(res, fastest(res, true), true) / GIB,
+			name_of(res, fastest(res, false)),
+			tune_speed(res, fastest(res, false), false) / GIB);
+	fprintf(f, "written:    %s\n", sluice_size_format(size, res->bytes_written));
+}
+
+void tune_report_plan(FILE *f, const struct tune_job *job)
+{
+	double speed = job->limit ? (double)job->limit : 1e9;
+	const char *how = job->limit ? "as --limit says" : "assumed; --limit knows better";
+	char a[SLUICE_SIZE_TEXT], b[SLUICE_SIZE_TEXT];
+	struct tune_plan plan;
+
+	tune_plan(job, speed, &plan);
+	fprintf(f, "configurations: %u\n", space_points(job->space));
+	for (unsigned i = 0; i < job->space->nr; i++) {
+		const struct space_axis *axis = &job->space->axes[i];
+
+		fprintf(f, "  %s:", space_names[axis->kind]);
+		for (unsigned k = 0; k < axis->nr; k++)
+			fprintf(f, " %s",
+				axis->values[k].text ? axis->values[k].text
+				: axis->kind == SPACE_BLOCK_SIZE
+					? sluice_size_exact(a, axis->values[k].n)
+				: axis->kind == SPACE_SEQUENTIAL || axis->kind == SPACE_SINGLE
+					? (axis->values[k].n ? "true" : "false")
+				: axis->kind == SPACE_MEMORY
+					? pool_words[axis->values[k].n]
+					: (snprintf(a, sizeof(a), "%llu",
+						    (unsigned long long)axis->values[k].n),
+					   a));
+		fputc('\n', f);
+	}
+	fprintf(f, "folders:        %u, %s on disk\n", job->nr_folders,
+		sluice_size_format(a, plan.space));
+	fprintf(f, "would write:    at most %s (%llu bytes)",
+		sluice_size_format(a, plan.write_most), (unsigned long long)plan.write_most);
+	if (plan.limit_writes)
+		fprintf(f, ", up to %s of it to measure the limit",
+			sluice_size_format(a, plan.limit_writes));
+	if (plan.write_likely < plan.write_most)
+		fprintf(f, "; about %s at %s per second (%s)",
+			sluice_size_format(a, plan.write_likely),
+			sluice_size_format(b, (uint64_t)speed), how);
+	fputc('\n', f);
+	if (job->exhaustive)
+		fprintf(f,
+			"would take:     %u probe%s of each configuration, about %.0f s at %s per "
+			"second (%s)\n",
+			job->loops, job->loops == 1 ? "" : "s", ceil(plan.seconds),
+			sluice_size_format(b, (uint64_t)speed), how);
+	else
+		fprintf(f, "would take:     at most about %.0f s, less when the winner is clear\n",
+			job->budget_sec);
+}
+
+/* --------------------------------------------------------------------- JSON */
+
+static json_t *value_json(const struct space_axis *axis, const struct space_value *v)
+{
+	if (v->text)
+		return json_string(v->text);
+	if (axis->kind == SPACE_SEQUENTIAL || axis->kind == SPACE_SINGLE)
+		return json_boolean(v->n);
+	if (axis->kind == SPACE_MEMORY)
+		return json_string(pool_words[v->n]);
+	return json_integer((json_int_t)v->n);
+}
+
+static json_t *point_settings(const struct tune_job *job, unsigned point)
+{
+	json_t *j = json_object();
+
+	for (unsigned i = 0; i < job->space->nr; i++) {
+		const struct space_axis *axis = &job->space->axes[i];
+
+		json_object_set_new(j, space_names[axis->kind],
+				    value_json(axis, space_value(job->space, point, axis->kind)));
+	}
+	return j;
+}
+
+static json_t *real_or_null(double v)
+{
+	return isfinite(v) && v > 0 ? json_real(v) : json_null();
+}
+
+static json_t *contender_json(const struct tune_job *job, const struct tune_result *res,
+			      unsigned point)
+{
+	const struct race_point *p = &res->race.points[point];
+
+	return json_pack("{s:s, s:o, s:I, s:o, s:o, s:f, s:o, s:o, s:o}", "name",
+			 name_of(res, point), "settings", point_settings(job, point), "probes",
+			 (json_int_t)p->nr, "dropped_in_round",
+			 p->dropped ? json_integer((json_int_t)p->dropped) : json_null(), "against",
+			 p->against == point ? json_null() : json_string(name_of(res, p->against)),
+			 "behind", exp(p->behind) - 1, "behind_margin",
+			 p->shared >= RACE_SURE ? json_real(p->behind_half) : json_null(),
+			 "read_bytes_per_sec", real_or_null(tune_speed(res, point, true)),
+			 "write_bytes_per_sec", real_or_null(tune_speed(res, point, false)));
+}
+
+static json_t *importance_json(const struct tune_job *job, const struct tune_result *res)
+{
+	json_t *all = json_array();
+
+	for (unsigned a = 0; a < job->space->nr; a++) {
+		const struct space_axis *axis = &job->space->axes[a];
+		unsigned best = 0;
+
+		for (unsigned l = 1; l < axis->nr; l++)
+			if (res->race.effect[a][l] > res->race.effect[a][best])
+				best = l;
+		json_array_append_new(
+			all, json_pack("{s:s, s:f, s:o}", "name", space_names[axis->kind], "effect",
+				       race_importance(&res->race_job, &res->race, a), "best",
+				       value_json(axis, &axis->values[best])));
+	}
+	return all;
+}
+
+json_t *tune_json(const struct tune_job *job, const struct tune_result *res)
+{
+	const struct race_result *r = &res->race;
+	json_t *contenders = json_array();
+	char text[512];
+
+	for (unsigned i = 0; i < r->nr_points; i++)
+		if (r->points[i].nr)
+			json_array_append_new(contenders, contender_json(job, res, i));
+	verdict(text, sizeof(text), res);
+	return json_pack(
+		"{s:s, s:o, s:f, s:f, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:I, "
+		"s:I, s:I, s:o, s:o, s:o, s:o, s:o}",
+		"goal", tune_goal_words[job->goal], "floor", real_or_null(res->floor), "budget_sec",
+		job->budget_sec, "spent_sec", res->spent_sec, "exhaustive", job->exhaustive,
+		"op_size", (json_int_t)res->op_size, "ops_per_probe", (json_int_t)res->ops,
+		"configurations", (json_int_t)r->nr_points, "tried", (json_int_t)r->tried, "rounds",
+		(json_int_t)r->rounds, "probes", (json_int_t)r->probes, "end", end_words[r->end],
+		"verdict", text, "winner", name_of(res, r->winner), "leader",
+		name_of(res, r->leader), "equals", (json_int_t)r->equals, "worse",
+		(json_int_t)r->worse, "undecided", (json_int_t)r->open, "config",
+		tune_config_json(job, res), "fastest_read",
+		job->read ? json_string(name_of(res, fastest(res, true))) : json_null(),
+		"fastest_write",
+		job->write ? json_string(name_of(res, fastest(res, false))) : json_null(),
+		"importance", importance_json(job, res), "contenders", contenders);
+}
+
+json_t *tune_settings_json(const struct tune_job *job)
+{
+	json_t *j = json_pack("{s:s, s:b, s:b, s:f, s:b, s:I, s:I}", "goal",
+			      tune_goal_words[job->goal], "read", job->read, "write", job->write,
+			      "budget", job->budget_sec, "exhaustive", job->exhaustive, "loops",
+			      (json_int_t)job->loops, "seed", (json_int_t)job->seed);
+	json_t *folders = json_array();
+
+	for (unsigned i = 0; i < job->nr_folders; i++)
+		json_array_append_new(folders, report_str(job->folders[i]));
+	json_object_set_new(j, "nvme_dir", folders);
+	json_object_set_new(j, "max_write", json_integer((json_int_t)job->max_write));
+	json_object_set_new(j, "io_size",
+			    job->io_size ? json_integer((json_int_t)job->io_size) : json_null());
+	json_object_set_new(j, "floor",
+			    job->floor ? json_integer((json_int_t)job->floor) : json_null());
+	for (unsigned i = 0; i < job->space->nr; i++) {
+		const struct space_axis *axis = &job->space->axes[i];
+		json_t *values = json_array();
+
+		for (unsigned k = 0; k < axis->nr; k++)
+			json_array_append_new(values, value_json(axis, &axis->values[k]));
+		json_object_set_new(j, space_names[axis->kind], values);
+	}
+	return j;
+}
+
+struct run_series *tune_series(const struct tune_job *job, const struct tune_result *res,
+			       unsigned *ret_nr)
+{
+	struct run_series *all = calloc(2 * (size_t)res->race.nr_points + 1, sizeof(*all));
+	unsigned nr = 0;
+
+	(void)job;
+	for (unsigned k = 0; all && k <= res->race.nr_points; k++) {
+		unsigned i = k ? k - 1 : res->race.winner;
+
+		if (k && i == res->race.winner)
+			continue;
+		for (unsigned d = 2; d-- > 0;)
+			if (res->points[i].dir[d].ops)
+				all[nr++] = res->points[i].dir[d];
+	}
+	*ret_nr = nr;
+	return all;
+}

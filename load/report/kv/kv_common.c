@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `sluice kv' found out as a result like that of the other commands; docs/result.md. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "load/report/kv/kv_report.h"
+#include "load/report/result/result.h"
+#include "load/report/result/text.h"
+
+static json_t *count(uint64_t v)
+{
+	return json_integer((json_int_t)v);
+}
+
+static json_t *real(double v)
+{
+	return isfinite(v) ? json_real(v) : json_null();
+}
+
+static json_t *limit_json(uint64_t v)
+{
+	return v == KV_UNLIMITED ? json_null() : count(v);
+}
+
+/* ------------------------------------------------------------------ settings */
+
+static void set_switches(json_t *j, const struct kv_params *p)
+{
+	const struct {
+		const char *name;
+		bool on;
+	} switches[] = {
+		{"disable_multi_turn", !p->multi_turn},
+		{"disable_prefix_caching", !p->prefix},
+		{"enable_rag", p->rag},
+		{"enable_autoscaling", p->autoscale},
+		{"precondition", p->precondition},
+		{"prefill_only", p->prefill_only},
+		{"decode_only", p->decode_only},
+		{"closed_loop", p->closed_loop},
+		{"compat", p->compat},
+	};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(switches); i++)
+		json_object_set_new(j, switches[i].name, json_boolean(switches[i].on));
+}
+
+static void set_numbers(json_t *j, const struct kv_params *p)
+{
+	const struct {
+		const char *name;
+		double v;
+	} numbers[] = {
+		{"gpu_mem_gb", p->gpu_gb},
+		{"cpu_mem_gb", p->cpu_gb},
+		{"storage_capacity_gb", p->storage_gb},
+		{"duration", p->duration_sec},
+		{"target_saturation", p->target_saturation},
+		{"request_rate", p->request_rate},
+		{"precondition_size_gb", p->precondition_gb},
+		{"trace_speedup", p->trace_speedup},
+	};
+	const struct {
+		const char *name;
+		uint64_t v;
+	} counts[] = {
+		{"num_users", p->users},
+		{"num_gpus", p->gpus},
+		{"tensor_parallel", p->tensor_parallel},
+		{"rag_num_docs", p->rag_docs},
+		{"max_conversations", p->sharegpt_conversations},
+		{"max_concurrent_allocs", p->max_concurrent_allocs},
+		{"max_requests", p->max_requests},
+		{"precondition_threads", p->precondition_threads},
+		{"replay_cycles", p->replay_cycles},
+	};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(counts); i++)
+		json_object_set_new(j, counts[i].name, count(counts[i].v));
+	for (unsigned i = 0; i < ARRAY_SIZE(numbers); i++)
+		json_object_set_new(j, numbers[i].name, json_real(numbers[i].v));
+}
+
+static json_t *settings_json(const struct kv_report *r)
+{
+	const struct kv_job *job = r->job;
+	const struct kv_params *p = job->params;
+	struct run_series how = {.opts = job->opts};
+	json_t *j;
+
+	how.opts.durability = job->durability;
+	j = result_settings_json(&how);
+
+	/* buffers are the workload's own */
+	json_object_del(j, "memory");
+	json_object_del(j, "lock");
+	json_object_set_new(j, "model", report_str(p->model->key));
+	set_numbers(j, p);
+	set_switches(j, p);
+	json_object_set_new(j, "generation_mode", json_string(kv_gen_names[p->generation]));
+	json_object_set_new(j, "performance_profile", json_string(kv_profile_names[r->profile]));
+	json_object_set_new(
+		j, "autoscaler_mode",
+		json_string(p->autoscale_mode == KV_SCALE_CAPACITY ? "capacity" : "qos"));
+	json_object_set_new(j, "seed", count(p->seed));
+	json_object_set_new(j, "seed_given", json_boolean(p->seed_given));
+	json_object_set_new(j, "burst_trace_path", report_str_or_null(p->burst_path));
+	json_object_set_new(j, "dataset_path", report_str_or_null(r->dataset_path));
+	json_object_set_new(j, "cache_dir", report_str_or_null(job->cache_dir));
+	json_object_set_new(j, "io_trace_log", report_str_or_null(job->trace_path));
+	json_object_set_new(j, "layout", json_string(kv_layout_names[job->layout]));
+	json_object_set_new(j, "order", json_string(kv_order_names[job->order]));
+	json_object_set_new(j, "clock", json_string(kv_clock_names[job->clock]));
+	json_object_set_new(j, "verify", json_boolean(job->verify));
+	json_object_set_new(j, "trace_extended", json_boolean(job->trace_extended));
+	json_object_set_new(j, "gpu_bandwidth_gbs", json_real(job->gpu_bandwidth / 1e9));
+	return j;
+}
+
+/* --------------------------------------------------------------------- flows */
+
+/* Of what happened in a tier: how much of it was an entry on its way down. */
+struct part {
+	uint64_t bytes, ops;
+};
+
+static uint64_t less(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+/* @way 0: what was read for users; 1: what was written new. */
+static struct part used(const struct kv_report *r, unsigned tier, unsigned way)
+{
+	const struct kv_result *res = r->res;
+	const struct kv_counts *n = &res->counts;
+	uint64_t ops = res->tier[tier][way].n;
+
+	/* with --compat the samples of the tier are without those of evictions already */
+	if (!r->job->params->compat)
+		ops = less(ops, res->evict[tier][way].n);
+	return way ? (struct part){less(n->tier_written[tier], n->tier_evicted_in[tier]), ops}
+		   : (struct part){less(n->tier_read[tier], n->tier_evicted_out[tier]), ops};
+}
+
+static void flow(json_t *all, const char *from, const char *to, struct part p)
+{
+	json_array_append_new(all,
+			      json_pack("{s:s, s:s, s:I, s:I}", "from", from, "to", to, "bytes",
+					(json_int_t)p.bytes, "ops", (json_int_t)p.ops));
+}
+
+static json_t *flows_json(const struct kv_report *r)
+{
+	static const char *const names[KV_TIERS] = {"GPU", "CPU", "storage"};
+	const struct kv_result *res = r->res;
+	const struct kv_counts *n = &res->counts;
+	json_t *j = json_array();
+	uint64_t moved = 0;
+
+	for (unsigned t = 0; t < KV_TIERS; t++)
+		flow(j, "new entries", names[t], used(r, t, 1));
+	for (unsigned t = 0; t + 1 < KV_TIERS; t++) {
+		/* either half may be too quick to be measured */
+		struct part p = {n->tier_evicted_out[t],
+				 max_u64(res->evict[t][0].n, res->evict[t + 1][1].n)};
+
+		moved += p.ops;
+		flow(j, names[t], names[t + 1], p);
+	}
+	flow(j, names[KV_NVME], "deleted",
+	     (struct part){n->tier_deleted[KV_NVME], less(n->evictions, moved)});
+	for (unsigned t = 0; t < KV_TIERS; t++)
+		flow(j, names[t], "requests", used(r, t, 0));
+	return j;
+}
+
+/* --------------------------------------------------------------------- tiers */
+
+static json_t *samples_json(const struct samples *s)
+{
+	static const double levels[] = {50, 95, 99, 99.9, 99.99};
+	double v[ARRAY_SIZE(levels)];
+
+	if (!s->n || samples_percentiles(s, levels, v, ARRAY_SIZE(levels)) < 0)
+		return json_null();
+	return json_pack("{s:I, s:b, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "n", (json_int_t)s->n,
+			 "exact", samples_exact(s), "mean", samples_mean(s), "max", s->max, "p50",
+			 v[0], "p95", v[1], "p99", v[2], "p99.9", v[3], "p99.99", v[4]);
+}
+
+/* What is real in a run, and what is only counted. */
+static const char *tier_kind(const struct kv_report *r, unsigned tier)
+{
+	const struct kv_result *res = r->res;
+
+	if (r->job->trace_path)
+		return "trace";
+	if (tier == KV_GPU)
+		return !res->has_gpu ? "absent" : res->gpu_real ? "device memory" : "bookkeeping";
+	return tier == KV_CPU ? "host memory" : "storage";
+}
+
+static json_t *tier_json(const struct kv_report *r, unsigned t)
+{
+	const struct kv_result *res = r->res;
+	const struct kv_counts *n = &res->counts;
+	json_t *j = json_pack("{s:s, s:s, s:o, s:o, s:I, s:I}", "name", kv_tier_names[t], "kind",
+			      tier_kind(r, t), "how",
+			      report_str_or_null(t == KV_GPU ? res->gpu_how : ""), "limit_bytes",
+			      limit_json(res->limit[t]), "used_bytes", (json_int_t)res->used[t],
+			      "entries", (json_int_t)res->entries[t]);
+
+	json_object_set_new(j, "read_bytes", count(n->tier_read[t]));
+	json_object_set_new(j, "written_bytes", count(n->tier_written[t]));
+	json_object_set_new(j, "evicted_in_bytes", count(n->tier_evicted_in[t]));
+	json_object_set_new(j, "evicted_out_bytes", count(n->tier_evicted_out[t]));
+	json_object_set_new(j, "deleted_bytes", count(n->tier_deleted[t]));
+	json_object_set_new(j, "read", samples_json(&res->tier[t][0]));
+	json_object_set_new(j, "write", samples_json(&res->tier[t][1]));
+	json_object_set_new(j, "evict_read", samples_json(&res->evict[t][0]));
+	json_object_set_new(j, "evict_write", samples_json(&res->evict[t][1]));
+	if (t == KV_NVME) {
+		json_object_set_new(j, "device_read", samples_json(&res->device[0]));
+		json_object_set_new(j, "device_write", samples_json(&res->device[1]));
+		json_object_set_new(j, "host_read", samples_json(&res->host[0]));
+		json_object_set_new(j, "host_write", samples_json(&res->host[1]));
+	}
+	return j;
+}
+
+/* ------------------------------------------------------------------- seconds */
+
+/* One array per column, so that a page can draw them as they are. */
+static void column(json_t *j, const struct kv_result *res, const char *name, size_t at)
+{
+	json_t *a = json_array();
+
+	for (uint32_t i = 0; i < res->nr_seconds; i++) {
+		const char *x = (const char *)&res->seconds[i] + at;
+		uint64_t v;
+
+		memcpy(&v, x, sizeof(v));
+		json_array_append_new(a, count(v));
+	}
+	json_object_set_new(j, name, a);
+}
+
+static void number_columns(json_t *j, const struct kv_result *res)
+{
+	json_t *t = json_array(), *span = json_array(), *read = json_array(), *write = json_array(),
+	       *queued = json_array(), *flying = json_array();
+
+	for (uint32_t i = 0; i < res->nr_seconds; i++) {
+		const struct kv_second *x = &res->seconds[i];
+		double rest = res->elapsed_sec - i;
+
+		json_array_append_new(t, json_real(i));
+		json_array_append_new(span, json_real(rest < 0 ? 0 : rest < 1 ? rest : 1));
+		json_array_append_new(read, real(x->read_latency_sum));
+		json_array_append_new(write, real(x->write_latency_sum));
+		json_array_append_new(queued, count(x->queued));
+		json_array_append_new(flying, count(x->in_flight));
+	}
+	json_object_set_new(j, "t", t);
+	json_object_set_new(j, "span", span);
+	json_object_set_new(j, "read_latency_sum", read);
+	json_object_set_new(j, "write_latency_sum", write);
+	json_object_set_new(j, "queued", queued);
+	json_object_set_new(j, "in_flight", flying);
+}
+
+#define SECOND(field) offsetof(struct kv_second, field)
+
+static json_t *seconds_json(const struct kv_result *res)
+{
+	static const struct {
+		const char *name;
+		size_t at;
+	} columns[] = {
+		{"requests", SECOND(requests)},
+		{"tokens", SECOND(tokens)},
+		{"hits", SECOND(hits)},
+		{"misses", SECOND(misses)},
+		{"gpu_read_bytes", SECOND(read_bytes[KV_GPU])},
+		{"cpu_read_bytes", SECOND(read_bytes[KV_CPU])},
+		{"nvme_read_bytes", SECOND(read_bytes[KV_NVME])},
+		{"gpu_write_bytes", SECOND(write_bytes[KV_GPU])},
+		{"cpu_write_bytes", SECOND(write_bytes[KV_CPU])},
+		{"nvme_write_bytes", SECOND(write_bytes[KV_NVME])},
+		{"read_ops", SECOND(read_ops)},
+		{"write_ops", SECOND(write_ops)},
+	};
+	json_t *j = json_object();
+
+	number_columns(j, res);
+	for (unsigned i = 0; i < ARRAY_SIZE(columns); i++)
+		column(j, res, columns[i].name, columns[i].at);
+	return j;
+}
+
+/* ------------------------------------------------------------------------ kv */
+
+static json_t *model_json(const struct kv_params *p)
+{
+	const struct kv_model *m = p->model;
+
+	return json_pack("{s:o, s:o, s:I, s:I, s:o}", "key", report_str(m->key), "name",
+			 report_str(m->name), "bytes_per_token",
+			 (json_int_t)kv_model_bytes_per_token(m), "object_bytes_per_1000_tokens",
+			 (json_int_t)kv_model_object_bytes(m, 1000, p->tensor_parallel, p->compat),
+			 "attention", report_str(m->attention));
+}
+
+static json_t *cache_json(const struct kv_result *res)
+{
+	const struct kv_counts *n = &res->counts;
+	uint64_t asked = n->hits + n->misses;
+
+	return json_pack("{s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "hits",
+			 (json_int_t)n->hits, "misses", (json_int_t)n->misses, "hit_rate",
+			 asked ? json_real((double)n->hits / (double)asked) : json_null(),
+			 "user_hits", (json_int_t)n->kind_hits[KV_USER], "system_hits",
+			 (json_int_t)n->kind_hits[KV_SYSTEM], "common_hits",
+			 (json_int_t)n->kind_hits[KV_COMMON], "multi_turn_hits",
+			 (json_int_t)n->kind_hits[KV_MULTI_TURN], "turn_hits",
+			 (json_int_t)res->turn_hits, "turn_misses", (json_int_t)res->turn_misses,
+			 "evictions", (json_int_t)n->evictions);
+}
+
+static json_t *errors_json(const struct kv_result *res)
+{
+	return json_pack("{s:I, s:I, s:I, s:I, s:o}", "reads", (json_int_t)res->errors[0], "writes",
+			 (json_int_t)res->errors[1], "verify", (json_int_t)res->verify_errors,
+			 "requests", (json_int_t)res->failed_requests, "first",
+			 report_str_or_null(res->first_error));
+}
+
+static json_t *latencies_json(const struct kv_report *r)
+{
+	const struct kv_result *res = r->res;
+	json_t *qos = json_object(), *j;
+
+	for (unsigned i = 0; i < KV_QOS; i++)
+		json_object_set_new(qos, kv_qos_names[i], samples_json(&res->qos[i]));
+	j = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "end_to_end",
+		      samples_json(&res->end_to_end), "storage", samples_json(&res->storage),
+		      "generation", samples_json(&res->generation), "prefill",
+		      samples_json(&res->prefill), "decode", samples_json(&res->decode), "qos",
+		      qos);
+	return j;
+}
+
+static json_t *kv_json(const struct kv_report *r)
+{
+	const struct kv_result *res = r->res;
+	json_t *tiers = json_array(), *j;
+
+	for (unsigned t = 0; t < KV_TIERS; t++)
+		json_array_append_new(tiers, tier_json(r, t));
+	j = json_pack("{s:s, s:b, s:o, s:f, s:f, s:I, s:I, s:I, s:I}", "mode",
+		      r->job->trace_path ? "trace" : "real", "compat", r->job->params->compat,
+		      "model", model_json(r->job->params), "elapsed_sec", res->elapsed_sec,
+		      "wall_sec", res->wall_sec, "requests", (json_int_t)res->requests, "tokens",
+		      (json_int_t)res->tokens, "late_operations", (json_int_t)res->late, "rows",
+		      (json_int_t)res->rows);
+	if (!r->job->trace_path)
+		json_object_set_new(j, "storage_moved",
+				    json_pack("{s:o, s:o}", "read_bytes",
+					      count(res->storage_bytes[0]), "written_bytes",
+					      count(res->storage_bytes[1])));
+	json_object_set_new(j, "memory_bytes", count(res->memory_bytes));
+	json_object_set_new(j, "errors", errors_json(res));
+	json_object_set_new(j, "cache", cache_json(res));
+	json_object_set_new(j, "tiers", tiers);
+	json_object_set_new(j, "latency", latencies_json(r));
+	json_object_set_new(j, "storage_health", kv_health_json(r));
+	json_object_set_new(j, "seconds", seconds_json(res));
+	return j;
+}
+
+void kv_report_result(const struct kv_report *r, struct result *common,
+		      const struct result_target *target)
+{
+	const struct kv_result *res = r->res;
+
+	common->targets = target;
+	common->nr_targets = 1;
+	common->settings = settings_json(r);
+	common->kv = kv_json(r);
+	common->flows = flows_json(r);
+	common->bytes_written = res->bytes_written;
+	/* a trace moves nothing */
+	common->series = res->series;
+	common->nr_series = r->job->trace_path ? 0 : 2;
+	if (res->partial) {
+		common->partial = true;
+		snprintf(common->partial_why, sizeof(common->partial_why), "%s", res->partial_why);
+	}
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A job for fio with the block sizes, the mix and the depth of a run.  An object is moved in
+ * blocks of the engine's size and one that is smaller: so what the device saw follows from the
+ * sizes of the objects.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "load/report/jobs/fio_job.h"
+#include "load/report/kv/kv_report.h"
+
+static void count(struct blocks *n, const struct run_series *s, uint64_t block)
+{
+	double each = s->nr_samples ? (double)s->ops / s->nr_samples : 0;
+
+	for (uint32_t i = 0; i < s->nr_samples; i++)
+		blocks_add(n, s->samples[i].bytes, block, each);
+}
+
+int kv_report_fio(FILE *f, const struct kv_report *r)
+{
+	const struct run_series *read = &r->res->series[0], *write = &r->res->series[1];
+	uint64_t block = read->file.block ? read->file.block : write->file.block;
+	struct blocks in = {0}, out = {0};
+	uint32_t depth = r->res->series[0].stats.depth;
+	double share;
+
+	block = block ? block : 1u << 20;
+	count(&in, read, block);
+	count(&out, write, block);
+	if (blocks_total(&in) + blocks_total(&out) <= 0)
+		return -ENODATA;
+	share = blocks_total(&in) / (blocks_total(&in) + blocks_total(&out));
+	fprintf(f,
+		"; Blocks, mix and depth of a KV-cache run, made by sluice kv --export-fio.\n"
+		"; %" PRIu64 " objects read, %" PRIu64 " written, model %s.\n",
+		read->ops, write->ops, r->job->params->model->name);
+	fio_job_head(f, r->res->used[KV_NVME]);
+	fprintf(f,
+		"[kv-cache]\n"
+		"rw=randrw\n"
+		"rwmixread=%.0f\n",
+		share * 100);
+	fio_job_split(f, &in, &out, block);
+	fprintf(f, "iodepth=%u\n", depth > 32 ? depth : 32);
+	return fflush(f) || ferror(f) ? -EIO : 0;
+}

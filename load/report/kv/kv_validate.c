@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The hit rate beside that of a recorded trace; nothing else of it is compared. */
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "load/report/kv/kv_report.h"
+
+#define REFERENCE 0.65 /* upstream's, where there is no file */
+#define TOLERANCE 5.0  /* per cent */
+
+struct trace_sums {
+	uint64_t records, hits;
+	double context, generation, read_bytes, write_bytes;
+};
+
+/* A record without "cache_hit" says nothing about the hit rate. */
+static int add(struct trace_sums *s, const json_t *record)
+{
+	const json_t *hit = json_object_get(record, "cache_hit");
+
+	if (!json_is_boolean(hit) && !json_is_number(hit))
+		return -EINVAL;
+	s->records++;
+	s->hits += json_is_true(hit) || (json_is_number(hit) && json_number_value(hit) != 0);
+	s->context += json_number_value(json_object_get(record, "context_tokens"));
+	s->generation += json_number_value(json_object_get(record, "generation_tokens"));
+	s->read_bytes += json_number_value(json_object_get(record, "read_bytes"));
+	s->write_bytes += json_number_value(json_object_get(record, "write_bytes"));
+	return 0;
+}
+
+static int sum(struct trace_sums *s, const json_t *root, const char *path, struct sluice_err *err)
+{
+	const json_t *record;
+	size_t i;
+
+	if (!json_is_array(root))
+		return sluice_fail(err, -EINVAL, "'%s' is not a list of records", path);
+	json_array_foreach(root, i, record)
+	{
+		if (add(s, record) < 0)
+			return sluice_fail(err, -EINVAL,
+					   "'%s': record %zu has no \"cache_hit\" of true or false",
+					   path, i);
+	}
+	if (!s->records)
+		return sluice_fail(err, -EINVAL, "'%s' has no records", path);
+	return 0;
+}
+
+static json_t *compare(double ours, double theirs, const char *source, const struct trace_sums *s)
+{
+	double percent = theirs > 0 ? fabs(ours - theirs) / theirs * 100 : ours > 0 ? 100 : 0;
+	json_t *stats = json_pack("{s:s, s:I, s:f}", "source", source, "total_requests",
+				  (json_int_t)s->records, "cache_hit_rate", theirs);
+
+	if (s->records) {
+		json_object_set_new(stats, "total_context_tokens", json_real(s->context));
+		json_object_set_new(stats, "total_generation_tokens", json_real(s->generation));
+		json_object_set_new(stats, "total_read_bytes", json_real(s->read_bytes));
+		json_object_set_new(stats, "total_write_bytes", json_real(s->write_bytes));
+	}
+	return json_pack("{s:b, s:f, s:{s:{s:f, s:f, s:f, s:b}}, s:o}", "passed",
+			 percent <= TOLERANCE, "avg_error_pct", percent, "comparison",
+			 "cache_hit_rate", "benchmark", ours, "trace", theirs, "error_pct", percent,
+			 "passed", percent <= TOLERANCE, "trace_stats", stats);
+}
+
+int kv_validation(json_t **out, const char *path, double hit_rate, struct sluice_err *err)
+{
+	FILE *f = fopen(path, "re");
+	struct trace_sums s = {0};
+	json_error_t e;
+	json_t *root;
+	int r;
+
+	if (!f && errno == ENOENT) {
+		*out = compare(hit_rate, REFERENCE, "built-in", &s);
+		return 0;
+	}
+	if (!f)
+		return sluice_fail(err, -errno, "'%s' cannot be read: %s", path, strerror(errno));
+	root = json_loadf(f, 0, &e);
+	fclose(f);
+	if (!root)
+		return sluice_fail(err, -EINVAL, "'%s' is not JSON: line %d: %s", path, e.line,
+				   e.text);
+	r = sum(&s, root, path, err);
+	json_decref(root);
+	if (r == 0)
+		*out = compare(hit_rate, (double)s.hits / (double)s.records, "file", &s);
+	return r;
+}

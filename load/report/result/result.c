@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A result as JSON; docs/result.md and share/sluice-result-1.schema.json are the definition. */
+#include "load/report/result/result.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sluice/version.h>
+
+#include "base/util.h"
+#include "load/bed/pool.h"
+#include "load/jobs/io.h"
+#include "load/report/jobs/bench_report.h"
+#include "load/report/jobs/io_report.h"
+#include "load/report/result/machine.h"
+#include "load/report/result/text.h"
+
+void result_init(struct result *r, const char *command)
+{
+	*r = (struct result){.command = command, .started = time(NULL)};
+	r->duration_sec = -(double)clock_ns() / 1e9;
+}
+
+void result_finish(struct result *r)
+{
+	r->duration_sec += (double)clock_ns() / 1e9;
+	for (unsigned i = 0; i < r->nr_series && !r->partial; i++) {
+		if (!r->series[i].partial)
+			continue;
+		r->partial = true;
+		snprintf(r->partial_why, sizeof(r->partial_why), "%.60s: %.90s", r->series[i].name,
+			 r->series[i].partial_why);
+	}
+}
+
+void result_fini(struct result *r)
+{
+	json_decref(r->settings);
+	json_decref(r->grid);
+	json_decref(r->fio);
+	json_decref(r->tune);
+	json_decref(r->io);
+	json_decref(r->kv);
+	json_decref(r->flows);
+	json_decref(r->replay);
+	r->settings = r->grid = r->fio = r->tune = r->io = r->kv = r->flows = r->replay = NULL;
+}
+
+/* ----------------------------------------------------------------- one series */
+
+/* JSON has no word for what is not a number. */
+static json_t *real(double v)
+{
+	return isfinite(v) ? json_real(v) : json_null();
+}
+
+static json_t *count(uint64_t v)
+{
+	return json_integer((json_int_t)v);
+}
+
+json_t *result_settings_json(const struct run_series *s)
+{
+	const struct sluice_opts *o = &s->opts;
+
+	return json_pack("{s:o, s:o, s:o, s:I, s:b, s:b, s:s, s:s, s:s, s:s, s:b}", "engine",
+			 report_str_or_null(o->engine), "block_size",
+			 o->block ? count(o->block) : json_null(), "queue_depth",
+			 o->depth ? count(o->depth) : json_null(), "io_parallel",
+			 (json_int_t)(o->threads ? o->threads : 1), "single_submit",
+			 !!(o->flags & SLUICE_SINGLE_SUBMIT), "sequential_requests",
+			 !!(o->flags & SLUICE_NO_OVERLAP), "direct", io_direct_words[o->direct],
+			 "durability", io_durability_words[o->durability], "huge",
+			 io_huge_words[o->huge], "memory", pool_words[s->memory], "lock", s->lock);
+}
+
+const char *result_direct_word(const struct run_series *s)
+{
+	const struct sluice_stats *st = &s->stats;
+
+	if (s->no_storage || (!st->blocks_direct && !st->blocks_buffered))
+		return "nothing moved";
+	return !st->blocks_buffered ? "O_DIRECT"
+	       : !st->blocks_direct ? "page cache"
+				    : "O_DIRECT and page cache";
+}
+
+/* Where device memory went through; cuFile's compatibility mode is cuFile. */
+static const char *path_word(const struct run_series *s)
+{
+	if (s->ways & (SLUICE_DONE_CUFILE | SLUICE_DONE_CUFILE_COMPAT))
+		return "cufile";
+	return s->ways & SLUICE_DONE_RING ? "ring" : "host";
+}
+
+static json_t *ran_json(const struct run_series *s)
+{
+	const struct sluice_stats *st = &s->stats;
+
+	return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:s, s:b, s:b, s:b, s:o, s:o}", "engine",
+			 st->engine, "direct", result_direct_word(s), "path", path_word(s),
+			 "block_size", (json_int_t)s->file.block, "queue_depth",
+			 (json_int_t)st->depth, "io_parallel", (json_int_t)st->threads, "memory",
+			 pool_words[s->memory], "huge_pages", !!(s->buf.got & SLUICE_BUF_HUGE),
+			 "registered", !!(s->buf.got & SLUICE_BUF_REGISTERED), "locked",
+			 !!(s->buf.got & SLUICE_BUF_LOCKED), "fallbacks",
+			 report_fallbacks_json(st->fallbacks), "fallback_why",
+			 report_str_or_null(st->fallback_why));
+}
+
+static json_t *stats_json(int (*get)(const struct run_series *, struct stat_summary *, bool *),
+			  const struct run_series *s)
+{
+	struct stat_summary v;
+	json_t *percentiles, *ci;
+	bool exact;
+
+	if (get(s, &v, &exact) < 0)
+		return json_null();
+	percentiles = json_object();
+	for (unsigned i = 0; i < STAT_PERCENTILES; i++)
+		json_object_set_new(percentiles, stat_percentile_name[i], real(v.percentile[i]));
+	ci = v.n >= STAT_CI_MIN ? json_pack("[f, f]", v.ci_low, v.ci_high) : json_null();
+	return json_pack("{s:I, s:b, s:f, s:f, s:o, s:o, s:f, s:f, s:o}", "n", (json_int_t)v.n,
+			 "exact", exact, "mean", v.mean, "median", v.median, "stddev",
+			 real(v.stddev), "ci95", ci, "min", v.min, "max", v.max, "percentiles",
+			 percentiles);
+}
+
+static json_t *samples_json(const struct run_series *s)
+{
+	json_t *j = json_array();
+
+	for (uint32_t i = 0; i < s->nr_samples; i++)
+		json_array_append_new(j, json_real((double)s->samples[i].latency_ns / 1e9));
+	return j;
+}
+
+static json_t *histogram_json(const struct run_series *s)
+{
+	json_t *buckets = json_array();
+	struct sluice_hist_bucket b;
+
+	for (unsigned pos = 0; s->hist && sluice_hist_next(s->hist, &pos, &b);)
+		json_array_append_new(buckets, json_pack("[I, I, I]", (json_int_t)b.low,
+							 (json_int_t)b.high, (json_int_t)b.count));
+	return json_pack("{s:s, s:f, s:o}", "unit", "ns", "max_error", SLUICE_HIST_ERROR, "buckets",
+			 buckets);
+}
+
+void result_shape_text(char *out, size_t size, const struct run_series *s, struct stat_shape *ret)
+{
+	char a[REPORT_TIME_TEXT], b[REPORT_TIME_TEXT];
+
+	memset(ret, 0, sizeof(*ret));
+	if (s->ops < STAT_SHAPE_MIN)
+		snprintf(out, size, "too few operations to tell");
+	else if (!s->hist || stat_shape(ret, s->hist) < 0)
+		snprintf(out, size, "unknown: out of memory");
+	else if (!ret->bimodal)
+		snprintf(out, size, "one peak");
+	else
+		snprintf(out, size, "bimodal: %.0f %% near %s, %.0f %% near %s",
+			 ret->peak[0].share * 100, report_time(a, ret->peak[0].ns / 1e9),
+			 ret->peak[1].share * 100, report_time(b, ret->peak[1].ns / 1e9));
+}
+
+static json_t *distribution_json(const struct run_series *s)
+{
+	json_t *peaks = json_array();
+	struct stat_shape shape;
+	char text[128];
+
+	result_shape_text(text, sizeof(text), s, &shape);
+	for (unsigned i = 0; shape.bimodal && i < 2; i++)
+		json_array_append_new(peaks,
+				      json_pack("{s:f, s:f}", "latency", shape.peak[i].ns / 1e9,
+						"share", shape.peak[i].share));
+	return json_pack("{s:b, s:o, s:s}", "bimodal", shape.bimodal, "peaks", peaks, "text", text);
+}
+
+static json_t *seconds_json(const struct run_series *s)
+{
+	json_t *t = json_array(), *span = json_array(), *ops = json_array(), *bytes = json_array();
+	json_t *mean = json_array(), *max = json_array();
+
+	for (uint32_t i = 0; i < s->nr_seconds; i++) {
+		const struct series_second *x = &s->seconds[i];
+		double rest = s->sec - i;
+
+		json_array_append_new(t, json_real(i));
+		json_array_append_new(span, json_real(rest < 0 ? 0 : rest < 1 ? rest : 1));
+		json_array_append_new(ops, count(x->ops));
+		json_array_append_new(bytes, count(x->bytes));
+		json_array_append_new(
+			mean, x->ops ? json_real((double)x->latency_sum_ns / (double)x->ops / 1e9)
+				     : json_null());
+		json_array_append_new(max, x->ops ? json_real((double)x->latency_max_ns / 1e9)
+						  : json_null());
+	}
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "t", t, "span", span, "ops", ops,
+			 "bytes", bytes, "latency_mean", mean, "latency_max", max);
+}
+
+static json_t *cpu_json(const struct run_series *s)
+{
+	double per_gib = series_cpu_per_gib(s);
+
+	return json_pack("{s:f, s:f, s:f, s:o, s:b}", "user_sec", s->user_sec, "system_sec",
+			 s->system_sec, "library_sec", s->library_sec, "sec_per_gib",
+			 per_gib < 0 ? json_null() : json_real(per_gib), "shared",
+			 s->run_bytes != s->bytes);
+}
+
+/* Did the writes fill empty files?  Settings and counters of the commands know. */
+static bool fresh_writes(const struct result *r)
+{
+	if (!strcmp(r->command, "bench"))
+		return json_is_false(json_object_get(r->settings, "overwrite"));
+	return json_integer_value(json_object_get(r->io, "fresh_loops")) > 0;
+}
+
+static json_t *limit_json(const struct run_series *s, bool fresh)
+{
+	bool known = s->limit > 0 && s->sec > 0;
+	double share = known ? series_speed(s) / s->limit : 0;
+	char note[REPORT_LIMIT_NOTE] = "";
+
+	if (known)
+		report_limit_note(note, share, fresh && !s->read, s->limit_how);
+	return json_pack("{s:o, s:o, s:o, s:o}", "bytes_per_sec",
+			 s->limit > 0 ? json_real(s->limit) : json_null(), "share",
+			 known ? json_real(share) : json_null(), "how",
+			 report_str(*s->limit_how ? s->limit_how : "not measured"), "note",
+			 report_str_or_null(note));
+}
+
+static json_t *series_json(const struct run_series *s, bool fresh)
+{
+	json_t *j = json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:b, s:o}", "name",
+			      report_str(s->name), "kind", s->read ? "read" : "write", "size",
+			      s->size ? count(s->size) : json_null(), "settings",
+			      result_settings_json(s), "ran", ran_json(s), "cache",
+			      report_str(s->cache), "partial", s->partial, "partial_why",
+			      report_str_or_null(s->partial_why));
+
+	json_object_set_new(j, "ended_by", *s->time_limit ? json_string("time") : json_null());
+	json_object_set_new(j, "ops", count(s->ops));
+	json_object_set_new(j, "errors", count(s->errors));
+	json_object_set_new(j, "first_error", report_str_or_null(s->first_error));
+	json_object_set_new(j, "bytes", count(s->bytes));
+	json_object_set_new(j, "bytes_written", count(series_written(s)));
+	json_object_set_new(j, "sec", json_real(s->sec));
+	json_object_set_new(j, "bytes_per_sec", json_real(series_speed(s)));
+	json_object_set_new(j, "latency", stats_json(series_latency, s));
+	json_object_set_new(j, "bandwidth", stats_json(series_bandwidth, s));
+	json_object_set_new(j, "samples", samples_json(s));
+	json_object_set_new(j, "histogram", histogram_json(s));
+	json_object_set_new(j, "distribution", distribution_json(s));
+	json_object_set_new(j, "per_second", seconds_json(s));
+	json_object_set_new(j, "late",
+			    json_pack("{s:f, s:f}", "mean", s->late.mean, "max", s->late.max));
+	json_object_set_new(j, "cpu", cpu_json(s));
+	json_object_set_new(j, "limit", limit_json(s, fresh));
+	json_object_set_new(j, "verified_bytes",
+			    s->verify ? count(s->verified_bytes) : json_null());
+	return j;
+}
+
+/* ------------------------------------------------------------------ the whole */
+
+static json_t *machine_json(void)
+{
+	struct sluice_gpu_info gpu = {.size = sizeof(gpu)};
+	struct report_machine m;
+	json_t *j;
+
+	report_machine_load(&m);
+	j = report_machine_json(&m);
+	sluice_probe_gpu(&gpu);
+	json_object_set_new(j, "gpu", report_str_or_null(gpu.devices ? gpu.device0 : ""));
+	return j;
+}
+
+static json_t *target_json(const struct result_target *t)
+{
+	const struct sluice_path_info *p = &t->info;
+	json_t *device = json_null(), *j = json_object();
+
+	if (p->has_device)
+		device = json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:b}", "name",
+				   report_str_or_null(p->device.name), "model",
+				   report_str_or_null(p->device.model), "scheduler",
+				   report_str_or_null(p->device.scheduler), "bytes",
+				   (json_int_t)p->device.bytes, "logical_block",
+				   (json_int_t)p->device.logical_block, "max_segments",
+				   (json_int_t)p->device.max_segments, "max_sectors_kb",
+				   (json_int_t)p->device.max_sectors_kb, "rotational",
+				   p->device.rotational != 0);
+	report_set_path(j, "folder", t->folder);
+	json_object_set_new(j, "file_system", report_str_or_null(p->fs));
+	json_object_set_new(j, "mount", report_str_or_null(p->mount));
+	json_object_set_new(j, "direct", json_boolean(p->direct));
+	json_object_set_new(j, "direct_why_not", report_str_or_null(p->direct_why));
+	json_object_set_new(j, "free_bytes", count(p->free_bytes));
+	json_object_set_new(j, "block_device", device);
+	return j;
+}
+
+/* The words this process was started with. */
+static json_t *command_line_json(void)
+{
+	FILE *f = fopen("/proc/self/cmdline", "re");
+	CLEANUP_FREE char *word = NULL;
+	json_t *j = json_array();
+	size_t room = 0;
+
+	while (f && getdelim(&word, &room, 0, f) > 0)
+		json_array_append_new(j, report_str(word));
+	if (f)
+		fclose(f);
+	return j;
+}
+
+json_t *result_json(const struct result *r)
+{
+	json_t *targets = json_array(), *series = json_array(), *j;
+	char when[32] = "";
+	struct tm tm;
+
+	if (gmtime_r(&r->started, &tm))
+		strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &tm);
+	for (unsigned i = 0; i < r->nr_targets; i++)
+		json_array_append_new(targets, target_json(&r->targets[i]));
+	for (unsigned i = 0; i < r->nr_series; i++)
+		json_array_append_new(series, series_json(&r->series[i], fresh_writes(r)));
+	j = json_pack("{s:s, s:s, s:s, s:o, s:s, s:f, s:b, s:o, s:o, s:o, s:O?, s:I, s:o}",
+		      "schema", "sluice-result/1", "sluice", SLUICE_VERSION_STRING, "command",
+		      r->command, "command_line", command_line_json(), "time", when, "duration_sec",
+		      r->duration_sec, "partial", r->partial, "partial_why",
+		      report_str_or_null(r->partial_why), "machine", machine_json(), "targets",
+		      targets, "settings", r->settings, "bytes_written",
+		      (json_int_t)r->bytes_written, "series", series);
+	if (r->grid)
+		json_object_set(j, "grid", r->grid);
+	if (r->fio)
+		json_object_set(j, "fio", r->fio);
+	if (r->tune)
+		json_object_set(j, "tune", r->tune);
+	if (r->io)
+		json_object_set(j, "io", r->io);
+	if (r->kv)
+		json_object_set(j, "kv", r->kv);
+	if (r->flows)
+		json_object_set(j, "flows", r->flows);
+	if (r->replay)
+		json_object_set(j, "replay", r->replay);
+	return j;
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* JSON is UTF-8 and names of files are bytes: here the two meet.  Sentences several reports have.
+ */
+#include "load/report/result/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+
+/* Length of the UTF-8 character at @s, 0 when it is none (RFC 3629: no overlong, no surrogates). */
+static unsigned utf8_len(const unsigned char *s)
+{
+	unsigned len = s[0] < 0x80             ? 1
+		       : (s[0] & 0xe0) == 0xc0 ? 2
+		       : (s[0] & 0xf0) == 0xe0 ? 3
+		       : (s[0] & 0xf8) == 0xf0 ? 4
+					       : 0;
+
+	for (unsigned i = 1; i < len; i++)
+		if ((s[i] & 0xc0) != 0x80)
+			return 0;
+	if (len == 2 && s[0] < 0xc2)
+		return 0;
+	if (len == 3 && ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f)))
+		return 0;
+	if (len == 4 &&
+	    ((s[0] == 0xf0 && s[1] < 0x90) || s[0] > 0xf4 || (s[0] == 0xf4 && s[1] > 0x8f)))
+		return 0;
+	return len;
+}
+
+char *report_limit_note(char buf[REPORT_LIMIT_NOTE], double share, bool fresh, const char *how)
+{
+	bool given = !strcmp(how, "as given");
+
+	*buf = 0;
+	if (fresh && !given)
+		snprintf(buf, REPORT_LIMIT_NOTE,
+			 "these writes fill fresh files, whose blocks the file system has to "
+			 "allocate; the limit was measured by writing over existing data");
+	if (share > 1)
+		snprintf(buf + strlen(buf), REPORT_LIMIT_NOTE - strlen(buf), "%s%s",
+			 *buf ? "; " : "",
+			 given ? "above 100 %: faster than the limit that was given"
+			       : "above 100 %: the limit is the best of a few short tries of plain "
+				 "threads, and this was faster than those");
+	return buf;
+}
+
+void report_limit_line(FILE *f, double share, bool fresh, const char *how)
+{
+	char note[REPORT_LIMIT_NOTE];
+
+	if (*report_limit_note(note, share, fresh, how))
+		fprintf(f, "            (%s)\n", note);
+}
+
+json_t *report_str(const char *s)
+{
+	CLEANUP_FREE char *out = malloc(3 * strlen(s) + 1);
+	char *o = out;
+
+	if (!out)
+		return NULL;
+	while (*s) {
+		unsigned len = utf8_len((const unsigned char *)s);
+
+		if (len) {
+			memcpy(o, s, len);
+			o += len;
+			s += len;
+		} else {
+			memcpy(o, "\xef\xbf\xbd", 3);
+			o += 3;
+			s++;
+		}
+	}
+	*o = 0;
+	return json_string(out);
+}
+
+json_t *report_str_or_null(const char *s)
+{
+	return s && *s ? report_str(s) : json_null();
+}
+
+void report_set_path(json_t *obj, const char *key, const char *path)
+{
+	CLEANUP_FREE char *hex = NULL;
+	char name[64];
+	size_t len = strlen(path);
+
+	json_object_set_new(obj, key, report_str(path));
+	for (const char *s = path; *s;) {
+		unsigned n = utf8_len((const unsigned char *)s);
+
+		if (!n)
+			break;
+		s += n;
+		if (!*s)
+			return;
+	}
+	if (!len)
+		return;
+	hex = malloc(2 * len + 1);
+	if (!hex)
+		return;
+	for (size_t i = 0; i < len; i++)
+		snprintf(hex + 2 * i, 3, "%02x", (unsigned char)path[i]);
+	snprintf(name, sizeof(name), "%s_hex", key);
+	json_object_set_new(obj, name, json_string(hex));
+}

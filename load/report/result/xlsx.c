@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A result as a workbook: the series, their seconds, their histograms, and what it is about. */
+#include <errno.h>
+#include <math.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "load/report/result/result.h"
+#include "load/report/result/workbook.h"
+
+static int series_sheet(struct sheet *s, const struct result *r)
+{
+	for (unsigned i = 0; i < r->nr_series; i++) {
+		struct result_row *row = result_row_new(&r->series[i]);
+		struct result_cell c;
+
+		if (!row)
+			return -ENOMEM;
+		for (unsigned k = 0; i == 0 && result_row_cell(row, k, &c); k++)
+			sheet_text(s, k, c.name);
+		s->row = i + 1;
+		for (unsigned k = 0; result_row_cell(row, k, &c); k++) {
+			if (c.is_text)
+				sheet_text(s, k, c.text);
+			else
+				sheet_number(s, k, c.number);
+		}
+		result_row_free(row);
+	}
+	return 0;
+}
+
+static int seconds_sheet(struct sheet *s, const struct result *r)
+{
+	static const char *const names[] = {"name",         "t",           "ops", "bytes",
+					    "latency_mean", "latency_max", NULL};
+
+	sheet_names(s, names);
+	for (unsigned i = 0; i < r->nr_series; i++) {
+		for (unsigned k = 0; k < r->series[i].nr_seconds; k++, s->row++) {
+			const struct series_second *x = &r->series[i].seconds[k];
+			double n = x->ops ? (double)x->ops : NAN;
+
+			sheet_text(s, 0, r->series[i].name);
+			sheet_number(s, 1, k);
+			sheet_number(s, 2, (double)x->ops);
+			sheet_number(s, 3, (double)x->bytes);
+			sheet_number(s, 4, (double)x->latency_sum_ns / 1e9 / n);
+			sheet_number(s, 5, x->ops ? (double)x->latency_max_ns / 1e9 : NAN);
+		}
+	}
+	return 0;
+}
+
+static int histogram_sheet(struct sheet *s, const struct result *r)
+{
+	static const char *const names[] = {"name", "low_ns", "high_ns", "count", NULL};
+
+	sheet_names(s, names);
+	for (unsigned i = 0; i < r->nr_series; i++) {
+		struct sluice_hist_bucket b;
+
+		for (unsigned pos = 0;
+		     r->series[i].hist && sluice_hist_next(r->series[i].hist, &pos, &b); s->row++) {
+			sheet_text(s, 0, r->series[i].name);
+			sheet_number(s, 1, (double)b.low);
+			sheet_number(s, 2, (double)b.high);
+			sheet_number(s, 3, (double)b.count);
+		}
+	}
+	return 0;
+}
+
+/* Members of a JSON object, one line each: "machine.memlock.soft", value. */
+static void json_rows(struct sheet *s, const char *prefix, const json_t *v)
+{
+	const char *key;
+	json_t *member;
+	size_t i;
+
+	json_object_foreach((json_t *)(uintptr_t)v, key, member)
+	{
+		char name[200];
+
+		snprintf(name, sizeof(name), "%s.%s", prefix, key);
+		json_rows(s, name, member);
+	}
+	json_array_foreach(v, i, member)
+	{
+		char name[200];
+
+		snprintf(name, sizeof(name), "%s.%zu", prefix, i);
+		json_rows(s, name, member);
+	}
+	if (json_is_object(v) || json_is_array(v))
+		return;
+	sheet_text(s, 0, prefix);
+	if (json_is_number(v))
+		sheet_number(s, 1, json_number_value(v));
+	else
+		sheet_text(s, 1,
+			   json_is_string(v)    ? json_string_value(v)
+			   : json_is_true(v)    ? "true"
+			   : json_is_boolean(v) ? "false"
+						: "");
+	s->row++;
+}
+
+static int about_sheet(struct sheet *s, const struct result *r)
+{
+	static const char *const parts[] = {"command",  "time",        "duration_sec",
+					    "partial",  "partial_why", "bytes_written",
+					    "settings", "targets",     "machine"};
+	json_t *all = result_json(r);
+
+	for (unsigned i = 0; all && i < ARRAY_SIZE(parts); i++)
+		json_rows(s, parts[i], json_object_get(all, parts[i]));
+	json_decref(all);
+	return all ? 0 : -ENOMEM;
+}
+
+int result_xlsx(FILE *f, const struct result *r, struct sluice_err *err)
+{
+	static const struct {
+		const char *name;
+		int (*write)(struct sheet *, const struct result *);
+	} sheets[] = {
+		{"series", series_sheet},
+		{"per second", seconds_sheet},
+		{"histogram", histogram_sheet},
+		{"about", about_sheet},
+	};
+	struct workbook *book;
+	int e = workbook_open(&book, err), closed;
+
+	if (e < 0)
+		return e;
+	for (unsigned i = 0; i < ARRAY_SIZE(sheets); i++) {
+		struct sheet s = workbook_sheet(book, sheets[i].name);
+
+		e |= sheets[i].write(&s, r);
+	}
+	closed = workbook_close(book, f, err);
+	return e ? sluice_fail(err, -ENOMEM, "out of memory") : closed;
+}
