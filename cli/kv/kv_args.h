@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CLI_KV_ARGS_H
-#define SLUICE_CLI_KV_ARGS_H
+#ifndef SLUICE_CLI_KV_KV_ARGS_H
+#define SLUICE_CLI_KV_KV_ARGS_H
 
 /* The options of `sluice kv', and how they become a job. */
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CLI_KV_CONFIG_H
-#define SLUICE_CLI_KV_CONFIG_H
+#ifndef SLUICE_CLI_KV_KV_CONFIG_H
+#define SLUICE_CLI_KV_KV_CONFIG_H
 
 /* --config of `sluice kv': the YAML file of kv-cache.py, as strict as there. */
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CLI_KV_OUTPUT_H
-#define SLUICE_CLI_KV_OUTPUT_H
+#ifndef SLUICE_CLI_KV_KV_OUTPUT_H
+#define SLUICE_CLI_KV_KV_OUTPUT_H
 
 /* Where the result of `sluice kv' goes: upstream's files beside those all commands have. */
 #include "cli/kv/kv_args.h"

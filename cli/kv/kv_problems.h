@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CLI_KV_PROBLEMS_H
-#define SLUICE_CLI_KV_PROBLEMS_H
+#ifndef SLUICE_CLI_KV_KV_PROBLEMS_H
+#define SLUICE_CLI_KV_KV_PROBLEMS_H
 
 /* What is wrong, collected so that all of it can be said at once; zeroed is empty. */
 struct cli_cmd;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CLI_KV_RANKS_H
-#define SLUICE_CLI_KV_RANKS_H
+#ifndef SLUICE_CLI_KV_KV_RANKS_H
+#define SLUICE_CLI_KV_KV_RANKS_H
 
 /*
  * Ranks of a run: processes of `sluice kv', each with its own seed, cache folder and result, as the

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CLI_CONFIG_H
-#define SLUICE_CLI_CONFIG_H
+#ifndef SLUICE_CLI_OPT_CONFIG_H
+#define SLUICE_CLI_OPT_CONFIG_H
 
 /* --config: settings as `sluice tune' writes and DeepSpeed reads them, {"aio": {...}}. */
 #include <sluice/sluice.h>

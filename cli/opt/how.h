@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CLI_HOW_H
-#define SLUICE_CLI_HOW_H
+#ifndef SLUICE_CLI_OPT_HOW_H
+#define SLUICE_CLI_OPT_HOW_H
 
 /* Options that say how bytes are moved, for commands that measure one configuration. */
 #include <stdbool.h>

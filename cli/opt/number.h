@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CLI_NUMBER_H
-#define SLUICE_CLI_NUMBER_H
+#ifndef SLUICE_CLI_OPT_NUMBER_H
+#define SLUICE_CLI_OPT_NUMBER_H
 
 /* Numbers as people type them, in the "C" locale whatever the user's is. */
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CLI_PARSER_H
-#define SLUICE_CLI_PARSER_H
+#ifndef SLUICE_CLI_OPT_PARSER_H
+#define SLUICE_CLI_OPT_PARSER_H
 
 /* What opt.c, which finds the option of a word, and value.c, which stores its value, share. */
 #include "cli/cli.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_RUN_FOLDERS_H
-#define SLUICE_RUN_FOLDERS_H
+#ifndef SLUICE_BED_FOLDERS_H
+#define SLUICE_BED_FOLDERS_H
 
 /* The folders a job measures in, looked at before it begins. */
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_RUN_BENCH_H
-#define SLUICE_RUN_BENCH_H
+#ifndef SLUICE_JOBS_BENCH_H
+#define SLUICE_JOBS_BENCH_H
 
 /*
  * The job of `sluice bench': latency and bandwidth of moving tensors of several

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_RUN_BENCH_FILES_H
-#define SLUICE_RUN_BENCH_FILES_H
+#ifndef SLUICE_JOBS_BENCH_FILES_H
+#define SLUICE_JOBS_BENCH_FILES_H
 
 /*
  * The tensors of a bench job on disk, and the source of operations on them.  What a

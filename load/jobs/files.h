@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_RUN_FILES_H
-#define SLUICE_RUN_FILES_H
+#ifndef SLUICE_JOBS_FILES_H
+#define SLUICE_JOBS_FILES_H
 
 /*
  * The files of a job: their names, whose they are, what is in them, and whether

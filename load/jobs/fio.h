@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_RUN_FIO_H
-#define SLUICE_RUN_FIO_H
+#ifndef SLUICE_JOBS_FIO_H
+#define SLUICE_JOBS_FIO_H
 
 /*
  * fio on the same work as a series, as a yardstick: as many bytes by operations of

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_RUN_IO_H
-#define SLUICE_RUN_IO_H
+#ifndef SLUICE_JOBS_IO_H
+#define SLUICE_JOBS_IO_H
 
 /*
  * One configuration, throughput: each of several workers moves one whole buffer

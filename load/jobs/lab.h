@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_RUN_LAB_H
-#define SLUICE_RUN_LAB_H
+#ifndef SLUICE_JOBS_LAB_H
+#define SLUICE_JOBS_LAB_H
 
 /*
  * A place to try configurations one after the other, without starting anew: one

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_RUN_MEMORY_H
-#define SLUICE_RUN_MEMORY_H
+#ifndef SLUICE_JOBS_MEMORY_H
+#define SLUICE_JOBS_MEMORY_H
 
 /*
  * The memory a worker's operations use: the library's buffers, ordinary memory, or

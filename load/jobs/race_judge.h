@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_RUN_RACE_JUDGE_H
-#define SLUICE_RUN_RACE_JUDGE_H
+#ifndef SLUICE_JOBS_RACE_JUDGE_H
+#define SLUICE_JOBS_RACE_JUDGE_H
 
 /* Who leads, who is worse for sure, and who cannot be told apart: see race.h. */
 #include "load/jobs/race.h"

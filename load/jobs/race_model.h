@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_RUN_RACE_MODEL_H
-#define SLUICE_RUN_RACE_MODEL_H
+#ifndef SLUICE_JOBS_RACE_MODEL_H
+#define SLUICE_JOBS_RACE_MODEL_H
 
 /* What the scores of some points say about all: see race.h. */
 #include "base/random.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_RUN_SWEEP_H
-#define SLUICE_RUN_SWEEP_H
+#ifndef SLUICE_JOBS_SWEEP_H
+#define SLUICE_JOBS_SWEEP_H
 
 /*
  * The job of `sluice sweep': every configuration of a space, in one process.

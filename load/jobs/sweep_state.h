@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_RUN_SWEEP_STATE_H
-#define SLUICE_RUN_SWEEP_STATE_H
+#ifndef SLUICE_JOBS_SWEEP_STATE_H
+#define SLUICE_JOBS_SWEEP_STATE_H
 
 /*
  * The state file of a sweep: a first line with the settings of the job, then one

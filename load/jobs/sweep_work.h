@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_RUN_SWEEP_WORK_H
-#define SLUICE_RUN_SWEEP_WORK_H
+#ifndef SLUICE_JOBS_SWEEP_WORK_H
+#define SLUICE_JOBS_SWEEP_WORK_H
 
 /* A sweep while it runs: what sweep.c, which walks, and sweep_setup.c share. */
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_RUN_TUNE_H
-#define SLUICE_RUN_TUNE_H
+#ifndef SLUICE_JOBS_TUNE_H
+#define SLUICE_JOBS_TUNE_H
 
 /*
  * The job of `sluice tune': the best configuration of a space for a goal, found

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_RUN_WORKER_H
-#define SLUICE_RUN_WORKER_H
+#ifndef SLUICE_JOBS_WORKER_H
+#define SLUICE_JOBS_WORKER_H
 
 /* What the threads of one io_job_run() share; see io.h for the idea. */
 #include <pthread.h>

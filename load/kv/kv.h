@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_RUN_KV_H
-#define SLUICE_RUN_KV_H
+#ifndef SLUICE_KV_KV_H
+#define SLUICE_KV_KV_H
 
 /*
  * A KV-cache workload carried out: on real storage (kv_run_real()) or as a trace on the virtual

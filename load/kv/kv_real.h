@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_RUN_KV_REAL_H
-#define SLUICE_RUN_KV_REAL_H
+#ifndef SLUICE_KV_KV_REAL_H
+#define SLUICE_KV_KV_REAL_H
 
 /*
  * The inside of kv_run_real().  Requests are started in order; a started one is planned on the

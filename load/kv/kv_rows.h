@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_RUN_KV_ROWS_H
-#define SLUICE_RUN_KV_ROWS_H
+#ifndef SLUICE_KV_KV_ROWS_H
+#define SLUICE_KV_KV_ROWS_H
 
 /* What the KV model does with recorded requests, as the rows of a trace; the same each time. */
 #include "load/model/kv_load.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_RUN_CACHE_H
-#define SLUICE_RUN_CACHE_H
+#ifndef SLUICE_MEASURE_CACHE_H
+#define SLUICE_MEASURE_CACHE_H
 
 /*
  * The state of the page cache, in words for people and programs: "cold (...)" only

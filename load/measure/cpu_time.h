@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_RUN_CPU_TIME_H
-#define SLUICE_RUN_CPU_TIME_H
+#ifndef SLUICE_MEASURE_CPU_TIME_H
+#define SLUICE_MEASURE_CPU_TIME_H
 
 /* CPU time of this process between two moments. */
 #include <sys/resource.h>

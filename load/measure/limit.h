@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_RUN_LIMIT_H
-#define SLUICE_RUN_LIMIT_H
+#ifndef SLUICE_MEASURE_LIMIT_H
+#define SLUICE_MEASURE_LIMIT_H
 
 /*
  * What the device gives to the plainest program: a few threads, each with

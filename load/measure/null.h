@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_RUN_NULL_H
-#define SLUICE_RUN_NULL_H
+#ifndef SLUICE_MEASURE_NULL_H
+#define SLUICE_MEASURE_NULL_H
 
 /* The null engine moves nothing: no wear comes from it, and no device limits it. */
 #include <stdbool.h>

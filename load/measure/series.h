@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_RUN_SERIES_H
-#define SLUICE_RUN_SERIES_H
+#ifndef SLUICE_MEASURE_SERIES_H
+#define SLUICE_MEASURE_SERIES_H
 
 /*
  * What was measured of one kind of operation: one entry of a result.  Filled by

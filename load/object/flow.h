@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_RUN_FLOW_H
-#define SLUICE_RUN_FLOW_H
+#ifndef SLUICE_OBJECT_FLOW_H
+#define SLUICE_OBJECT_FLOW_H
 
 /*
  * Whole objects moved between places: what `sluice kv` and `sluice replay` do.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_RUN_FLOW_IN_H
-#define SLUICE_RUN_FLOW_IN_H
+#ifndef SLUICE_OBJECT_FLOW_IN_H
+#define SLUICE_OBJECT_FLOW_IN_H
 
 /*
  * The inside of a flow.  All of it belongs to the flow's own thread, but for operations and slots

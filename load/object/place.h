@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_RUN_PLACE_H
-#define SLUICE_RUN_PLACE_H
+#ifndef SLUICE_OBJECT_PLACE_H
+#define SLUICE_OBJECT_PLACE_H
 
 /*
  * The inside of places, for the flow: where the bytes of an object are, and the names of files.

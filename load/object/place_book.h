@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_RUN_PLACE_BOOK_H
-#define SLUICE_RUN_PLACE_BOOK_H
+#ifndef SLUICE_OBJECT_PLACE_BOOK_H
+#define SLUICE_OBJECT_PLACE_BOOK_H
 
 /*
  * The marker of a folder, `.sluice-objects', is the book of the files made in it.  Its first line

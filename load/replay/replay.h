@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_RUN_REPLAY_H
-#define SLUICE_RUN_REPLAY_H
+#ifndef SLUICE_REPLAY_REPLAY_H
+#define SLUICE_REPLAY_REPLAY_H
 
 /*
  * A trace carried out on storage.  Rows become operations on objects: an object is a key at a

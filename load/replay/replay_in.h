@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_RUN_REPLAY_IN_H
-#define SLUICE_RUN_REPLAY_IN_H
+#ifndef SLUICE_REPLAY_REPLAY_IN_H
+#define SLUICE_REPLAY_REPLAY_IN_H
 
 /*
  * The inside of a replay.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_RUN_REPLAY_KEYS_H
-#define SLUICE_RUN_REPLAY_KEYS_H
+#ifndef SLUICE_REPLAY_REPLAY_KEYS_H
+#define SLUICE_REPLAY_REPLAY_KEYS_H
 
 /*
  * The objects that exist at a point of the trace, and for each place the order in which they were

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_RUN_STREAM_H
-#define SLUICE_RUN_STREAM_H
+#ifndef SLUICE_STREAM_STREAM_H
+#define SLUICE_STREAM_STREAM_H
 
 /*
  * The operation stream, and the one runner that carries it out.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_RUN_STREAM_WORK_H
-#define SLUICE_RUN_STREAM_WORK_H
+#ifndef SLUICE_STREAM_STREAM_WORK_H
+#define SLUICE_STREAM_STREAM_WORK_H
 
 /* What stream.c, which sets up and adds up, and stream_work.c, which works, share. */
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_COMPARE_H
-#define SLUICE_REPORT_COMPARE_H
+#ifndef SLUICE_REPORT_COMPARE_COMPARE_H
+#define SLUICE_REPORT_COMPARE_COMPARE_H
 
 /*
  * Two results side by side: is B slower or faster than A, and how sure is that?

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_BENCH_REPORT_H
-#define SLUICE_REPORT_BENCH_REPORT_H
+#ifndef SLUICE_REPORT_JOBS_BENCH_REPORT_H
+#define SLUICE_REPORT_JOBS_BENCH_REPORT_H
 
 /* What `sluice bench' prints.  The blocks of statistics are those of DS-AIO-Benchmark: MB = 10^6.
  */

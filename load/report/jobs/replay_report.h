@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_REPLAY_REPORT_H
-#define SLUICE_REPORT_REPLAY_REPORT_H
+#ifndef SLUICE_REPORT_JOBS_REPLAY_REPORT_H
+#define SLUICE_REPORT_JOBS_REPLAY_REPORT_H
 
 /* What `sluice replay' found in a trace, and what came of it: text, JSON, a job for fio. */
 #include <jansson.h>

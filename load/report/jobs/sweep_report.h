@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_SWEEP_REPORT_H
-#define SLUICE_REPORT_SWEEP_REPORT_H
+#ifndef SLUICE_REPORT_JOBS_SWEEP_REPORT_H
+#define SLUICE_REPORT_JOBS_SWEEP_REPORT_H
 
 /*
  * What `sluice sweep' prints and the log files it leaves, whose names and result lines

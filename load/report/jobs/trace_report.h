@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_TRACE_REPORT_H
-#define SLUICE_REPORT_TRACE_REPORT_H
+#ifndef SLUICE_REPORT_JOBS_TRACE_REPORT_H
+#define SLUICE_REPORT_JOBS_TRACE_REPORT_H
 
 /* What is in a trace, for people and for programs. */
 #include <jansson.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_KV_MLPERF_H
-#define SLUICE_REPORT_KV_MLPERF_H
+#ifndef SLUICE_REPORT_KV_KV_MLPERF_H
+#define SLUICE_REPORT_KV_KV_MLPERF_H
 
 /* A submission of MLPerf's KV-cache benchmark: its options, its folders, its summary. */
 #include <jansson.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_KV_REPORT_H
-#define SLUICE_REPORT_KV_REPORT_H
+#ifndef SLUICE_REPORT_KV_KV_REPORT_H
+#define SLUICE_REPORT_KV_KV_REPORT_H
 
 /*
  * What `sluice kv' found out, in upstream's names and forms (JSON, workbook, CSV, text) and as a

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_HTML_H
-#define SLUICE_REPORT_HTML_H
+#ifndef SLUICE_REPORT_PAGE_HTML_H
+#define SLUICE_REPORT_PAGE_HTML_H
 
 /*
  * Results as one HTML page that needs nothing else: no network, no other file.

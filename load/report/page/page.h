@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_PAGE_H
-#define SLUICE_REPORT_PAGE_H
+#ifndef SLUICE_REPORT_PAGE_PAGE_H
+#define SLUICE_REPORT_PAGE_PAGE_H
 
 /*
  * The HTML page, made from the files in page/ and Chart.js by tools/mkpage.py:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_CSV_H
-#define SLUICE_REPORT_CSV_H
+#ifndef SLUICE_REPORT_RESULT_CSV_H
+#define SLUICE_REPORT_RESULT_CSV_H
 
 /* Cells of CSV files, as RFC 4180 has them. */
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_MACHINE_H
-#define SLUICE_REPORT_MACHINE_H
+#ifndef SLUICE_REPORT_RESULT_MACHINE_H
+#define SLUICE_REPORT_RESULT_MACHINE_H
 
 /*
  * The machine as far as it matters for I/O, from /proc and /sys.  Every result

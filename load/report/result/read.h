@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_READ_H
-#define SLUICE_REPORT_READ_H
+#ifndef SLUICE_REPORT_RESULT_READ_H
+#define SLUICE_REPORT_RESULT_READ_H
 
 /* Results that were written before, possibly by another version or edited by hand. */
 #include <jansson.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_RESULT_H
-#define SLUICE_REPORT_RESULT_H
+#ifndef SLUICE_REPORT_RESULT_RESULT_H
+#define SLUICE_REPORT_RESULT_RESULT_H
 
 /*
  * The result of a command that measures, and the forms it is written in: JSON of

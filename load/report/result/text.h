@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_TEXT_H
-#define SLUICE_REPORT_TEXT_H
+#ifndef SLUICE_REPORT_RESULT_TEXT_H
+#define SLUICE_REPORT_RESULT_TEXT_H
 
 /* Text in results: what jansson leaves to us. */
 #include <jansson.h>

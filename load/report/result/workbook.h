@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_WORKBOOK_H
-#define SLUICE_REPORT_WORKBOOK_H
+#ifndef SLUICE_REPORT_RESULT_WORKBOOK_H
+#define SLUICE_REPORT_RESULT_WORKBOOK_H
 
 /*
  * A workbook of sheets, put together line by line in memory through libxlsxwriter.  Errors of
