@@ -135,6 +135,20 @@ SLUICE_API int sluice_open(struct sluice_io **out, const struct sluice_opts *opt
  */
 SLUICE_API int sluice_close(struct sluice_io *io, struct sluice_err *err);
 
+/* What a field of struct sluice_opts may be. */
+struct sluice_bounds {
+	uint64_t min;
+	uint64_t max;
+	uint64_t step;   /* it is a multiple of this */
+	uint64_t preset; /* what 0, "default", stands for; 0: the handle finds out */
+};
+
+/*
+ * Ask by the name of a number among the fields, "depth".  Returns 0, or -ENOENT when
+ * this library has no such field.
+ */
+SLUICE_API int sluice_get_bounds(const char *field, struct sluice_bounds *out);
+
 /* ------------------------------------------------------------------- files */
 
 /*
@@ -422,6 +436,9 @@ struct sluice_stats {
 	uint64_t blocks_ring;   /* of blocks: device memory, through the ring of pinned memory */
 	uint64_t blocks_cufile; /* of blocks: device memory, by cuFile */
 	uint64_t ring_bytes;    /* size of that ring; 0 until device memory is first met */
+	uint64_t inline_bytes;  /* a blocking transfer up to this is done by the calling thread */
+	uint64_t flight_bytes;  /* most bytes in flight per I/O thread, but for one block;
+				   0: as many as depth allows */
 };
 
 /* A snapshot; counters of operations in flight may lag. */

@@ -39,6 +39,7 @@ enum {
 	BUF_SLOTS = 1024, /* registered pieces of memory, of at most REGION_PIECE each */
 	PATH_BUCKETS = 64,
 	OP_CHUNK = 256,        /* operations allocated at a time */
+	BLOCK_AUTO = 1 << 20,  /* split size where nothing speaks against it */
 	DEPTH_AUTO = 128,      /* blocks in flight when the caller leaves it to us, */
 	BYTES_AUTO = 32 << 20, /* but no more bytes than this: deeper costs and gains nothing */
 	PULL_MAX = 64,         /* blocks taken from the pending list under one lock */
@@ -335,11 +336,21 @@ static inline int cancel_disable(void)
 #define NO_CANCEL \
 	__attribute__((cleanup(cancel_restore), unused)) int cancel_state_ = cancel_disable()
 
+/* ---- opts.c */
+/* The fields that the caller knows, with defaults filled in. */
+int opts_load(struct sluice_opts *o, const struct sluice_opts *user, struct sluice_err *err);
+
 /* ---- handle.c */
 int io_check(const struct sluice_io *io, struct sluice_err *err); /* -ECHILD after fork() */
 void io_fell(struct sluice_io *io, uint32_t bit, const char *file, const char *why);
 void io_trace(const struct sluice_io *io, enum sluice_trace what, int code, const char *file,
 	      uint64_t offset, uint64_t len, const char *text);
+
+/* A blocking transfer of one block takes no queue; 0: an engine that all must go through. */
+static inline uint64_t io_inline_bytes(const struct sluice_io *io)
+{
+	return io->engine->bypass ? io->opts.block ? io->opts.block : BLOCK_AUTO : 0;
+}
 
 /* ---- file.c */
 int file_for_op(struct sluice_io *io, const struct sluice_op *u, struct sluice_file **out,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Handles: options, the choice of an engine, opening, closing, statistics. */
+/* Handles: the choice of an engine, opening, closing, statistics. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,68 +45,6 @@ void io_fell(struct sluice_io *io, uint32_t bit, const char *file, const char *w
 		pthread_mutex_unlock(&io->lock);
 	}
 	io_trace(io, SLUICE_TRACE_FALLBACK, 0, file, 0, 0, why);
-}
-
-/* ---------------------------------------------------------------- options */
-
-static int in_range(const char *field, uint64_t v, uint64_t min, uint64_t max,
-		    struct sluice_err *err)
-{
-	if (v >= min && v <= max)
-		return 0;
-	return sluice_fail(err, -EINVAL, "%s: %llu is outside %llu..%llu", field,
-			   (unsigned long long)v, (unsigned long long)min, (unsigned long long)max);
-}
-
-static int check_opts(const struct sluice_opts *o, struct sluice_err *err)
-{
-	const struct {
-		const char *field;
-		uint64_t value, min, max;
-	} limits[] = {
-		{"depth", o->depth, 1, 4096},
-		{"threads", o->threads, 1, 256},
-		{"direct", o->direct, 0, SLUICE_DIRECT_NEVER},
-		{"durability", o->durability, 0, SLUICE_DURABLE_FULL},
-		{"huge", o->huge, 0, SLUICE_HUGE_NEVER},
-		{"mode", o->mode, 0, 07777},
-		{"flags", o->flags, 0, SLUICE_SINGLE_SUBMIT | SLUICE_NO_OVERLAP | SLUICE_DESCRIBE},
-		{"block", o->block, 0, 1ull << 30},
-	};
-	int r = 0;
-
-	for (unsigned i = 0; i < ARRAY_SIZE(limits) && !r; i++)
-		r = in_range(limits[i].field, limits[i].value, limits[i].min, limits[i].max, err);
-	if (!r && (o->block % 512))
-		r = sluice_fail(err, -EINVAL, "block: %llu is not a multiple of 512",
-				(unsigned long long)o->block);
-	return r;
-}
-
-/* Take the fields the caller knows; refuse those only a newer library would. */
-static int load_opts(struct sluice_opts *o, const struct sluice_opts *user, struct sluice_err *err)
-{
-	const unsigned char *bytes = (const unsigned char *)user;
-
-	memset(o, 0, sizeof(*o));
-	if (user) {
-		if (user->size < offsetof(struct sluice_opts, engine))
-			return sluice_fail(err, -EINVAL,
-					   "size: %u is too small; start from SLUICE_OPTS_INIT",
-					   user->size);
-		memcpy(o, user, min_u64(user->size, sizeof(*o)));
-		for (uint32_t i = sizeof(*o); i < user->size; i++)
-			if (bytes[i])
-				return sluice_fail(err, -E2BIG,
-						   "size: a field is set that this library (%s) "
-						   "does not know",
-						   SLUICE_VERSION_STRING);
-	}
-	o->size = sizeof(*o);
-	o->depth = o->depth ? o->depth : DEPTH_AUTO;
-	o->threads = o->threads ? o->threads : 1;
-	o->mode = o->mode ? o->mode : 0644;
-	return check_opts(o, err);
 }
 
 /* ---------------------------------------------------------------- opening */
@@ -231,7 +169,7 @@ int sluice_open(struct sluice_io **out, const struct sluice_opts *opts, struct s
 
 	if (!out)
 		return sluice_fail(err, -EINVAL, "out: is NULL");
-	r = load_opts(&o, opts, err);
+	r = opts_load(&o, opts, err);
 	if (r < 0)
 		return r;
 	io = calloc(1, sizeof(*io));
@@ -361,6 +299,8 @@ int sluice_get_stats(struct sluice_io *io, struct sluice_stats *stats)
 			s.cpu_ns += io->engine->cpu_ns(io->queues[i].engine);
 	}
 	s.ring_bytes = atomic_load(&io->ring.bytes);
+	s.inline_bytes = io_inline_bytes(io);
+	s.flight_bytes = io->auto_depth ? BYTES_AUTO : 0;
 	memcpy(stats, &s, min_u64(stats->size, sizeof(s)));
 	return 0;
 }

@@ -245,7 +245,7 @@ uint64_t plan_split(const struct sluice_file *f, bool huge)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	uint64_t asked = f->io->opts.block;
-	uint64_t block = asked ? asked : 1 << 20;
+	uint64_t block = asked ? asked : BLOCK_AUTO;
 
 	if (!asked && !huge && f->device.max_segments >= 16 &&
 	    f->device.max_segments * page < block)
