@@ -36,6 +36,16 @@ extern "C" {
  * Processes.  After fork() the handle belongs to the parent.  In the child all
  * calls on it return -ECHILD, and sluice_close() frees it without any I/O.
  *
+ * Versions.  From 1.0 on a program built against one version runs with every later
+ * one of the same major version, and with an earlier one as long as it uses nothing new:
+ *  - a struct with @size first only ever grows at its end; @size tells which fields
+ *    the caller knows;
+ *  - struct sluice_op keeps its 128 bytes, and every other struct its size and layout;
+ *    what is reserved must be zero, and becomes a field whose zero means "as before";
+ *  - a field or flag that the library does not know is refused, not ignored: -E2BIG, or
+ *    -EINVAL where it is a bit or a value of a field that it does know;
+ *  - functions, constants and what they mean stay; there will be more of them.
+ *
  * The library does not print, exit, read the environment or touch signals.  (Engine
  * "cufile" keeps cuFile from writing a log into the current directory, which needs
  * the variable CUFILE_LOGFILE_PATH to be set while its driver is opened.)
@@ -207,11 +217,21 @@ struct sluice_iov {
 	uint64_t len;
 };
 
+/* What @buf and @iov of an operation stand for. */
+enum sluice_memory {
+	SLUICE_MEMORY_ANY = 0,  /* addresses; the CUDA driver, if any, is asked where they are */
+	SLUICE_MEMORY_HOST = 1, /* addresses in host memory: nobody is asked */
+				/*
+				 * Memory without an address (a dma-buf, memory of a network card) will be a kind of
+				 * its own: @memory_handle says which one, and @buf and @iov are offsets into it.
+				 */
+};
+
 struct sluice_done;
 
 /*
  * One transfer between one range of a file and memory.  Zero what you do not
- * use.  The file is @file, else @path, else @fd.  By path, a read opens an
+ * use, @reserved above all.  The file is @file, else @path, else @fd.  By path, a read opens an
  * existing file and a write creates it if need be; the library shares one
  * descriptor among operations on the same path that are in flight together.
  */
@@ -243,6 +263,9 @@ struct sluice_op {
 	 * a marker, and a completed operation needs no waiting for: its data are in place.
 	 */
 	void *stream;
+	uint64_t memory_handle; /* of memory that is not named by addresses; else 0 */
+	uint32_t memory;        /* enum sluice_memory */
+	uint32_t reserved[5];   /* 0 */
 };
 
 /* Bits of struct sluice_done.flags: what happened on the way. */

@@ -108,12 +108,38 @@ static int check_memory(const struct sluice_op *u, uint64_t *ret_len, struct slu
 	return 0;
 }
 
-static int check(const struct sluice_op *u, uint64_t *ret_len, struct sluice_err *err)
+/* What a newer header has in its place, or names by a kind that only a newer library knows. */
+static int check_newer(const struct sluice_op *u, struct sluice_err *err)
+{
+	uint32_t set = 0;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(u->reserved); i++)
+		set |= u->reserved[i];
+	if (set)
+		return sluice_fail(err, -E2BIG,
+				   "reserved: a field is set that this library (%s) does not know",
+				   SLUICE_VERSION_STRING);
+	if (u->memory > SLUICE_MEMORY_HOST)
+		return sluice_fail(err, -EINVAL,
+				   "memory: %u is none of SLUICE_MEMORY_ANY, _HOST, which is what "
+				   "this library (%s) knows",
+				   u->memory, SLUICE_VERSION_STRING);
+	if (u->memory_handle)
+		return sluice_fail(err, -EINVAL,
+				   "memory_handle: is %" PRIu64 " but memory is named by addresses",
+				   u->memory_handle);
+	return 0;
+}
+
+static int op_check(const struct sluice_op *u, uint64_t *ret_len, struct sluice_err *err)
 {
 	uint64_t end;
 	int r;
 
 	*ret_len = 0;
+	r = check_newer(u, err);
+	if (r < 0)
+		return r;
 	if (u->opcode < SLUICE_READ || u->opcode > SLUICE_SYNC)
 		return sluice_fail(err, -EINVAL, "opcode: %u is none of SLUICE_READ, _WRITE, _SYNC",
 				   u->opcode);
@@ -252,7 +278,7 @@ int op_prepare(struct sluice_io *io, const struct sluice_cuda *cuda, struct op *
 	uint64_t len;
 	int r;
 
-	r = check(u, &len, err);
+	r = op_check(u, &len, err);
 	if (r < 0)
 		return r;
 	memset((char *)op + offsetof(struct op, file), 0, sizeof(*op) - offsetof(struct op, file));
@@ -265,7 +291,7 @@ int op_prepare(struct sluice_io *io, const struct sluice_cuda *cuda, struct op *
 	op->arg = u->arg;
 	if (copy_iov(op, u) < 0)
 		return sluice_fail(err, -ENOMEM, "out of memory");
-	r = cuda ? device_find(cuda, op, err) : 0;
+	r = cuda && u->memory != SLUICE_MEMORY_HOST ? device_find(cuda, op, err) : 0;
 	if (!r)
 		r = file_for_op(io, u, &op->file, err);
 	if (r < 0) {

@@ -197,8 +197,8 @@ static bool inline_fits(const struct sluice_io *io, const struct sluice_cuda *cu
 		return true;
 	for (unsigned i = 0; u->iov && i < u->nr_iov; i++)
 		len += u->iov[i].len;
-	return len <= (io->opts.block ? io->opts.block : 1u << 20) &&
-	       !(cuda && device_any(cuda, u));
+	return len <= io_inline_bytes(io) &&
+	       !(cuda && u->memory != SLUICE_MEMORY_HOST && device_any(cuda, u));
 }
 
 int sluice_run(struct sluice_io *io, const struct sluice_op *u, struct sluice_done *done,

@@ -248,6 +248,24 @@ static void an_address_that_changes_its_kind_is_asked_again(void)
 	}
 }
 
+static void memory_called_the_hosts_is_taken_at_that_word(void)
+{
+	CUdeviceptr dev = rg_alloc(0, SPACE);
+	struct sluice_op op;
+
+	if (rg_faulty)
+		T_SKIP("", "the engine fails for other reasons, too");
+	t_file_make(rg_path, SEED, KIB(64));
+	rg_open(NULL);
+	rg_file_open(O_RDONLY);
+	op = rg_op(SLUICE_READ, dev, KIB(64), 0);
+	op.memory = SLUICE_MEMORY_HOST;
+	RG_DO(&op, -EFAULT, 0);
+	RG_DO(&op, -EFAULT, 1);
+	op.memory = SLUICE_MEMORY_ANY;
+	RG_DO(&op, KIB(64), 0);
+}
+
 static void statistics_and_messages_name_the_ring(void)
 {
 	struct sluice_stats st = {.size = sizeof(st)};
@@ -331,6 +349,7 @@ static const struct t_case cases[] = {
 	T_CASE(scatter_lists_may_mix_memory_of_all_kinds),
 	T_CASE(managed_and_registered_memory_work),
 	T_CASE(an_address_that_changes_its_kind_is_asked_again),
+	T_CASE(memory_called_the_hosts_is_taken_at_that_word),
 	T_CASE(statistics_and_messages_name_the_ring),
 	T_CASE(the_callers_context_is_left_alone),
 	T_CASE(the_users_streams_are_not_used),
