@@ -184,6 +184,10 @@ WRAP(int, __open_2, (const char *p, int flags), (p, flags), return by_errno(e), 
      EACCES, EINTR)
 WRAP(int, __open64_2, (const char *p, int flags), (p, flags), return by_errno(e), EMFILE, EINVAL,
      EACCES, EINTR)
+WRAP(int, openat, (int fd, const char *p, int flags, unsigned mode), (fd, p, flags, mode),
+     return by_errno(e), EMFILE)
+WRAP(int, openat64, (int fd, const char *p, int flags, unsigned mode), (fd, p, flags, mode),
+     return by_errno(e), EMFILE)
 WRAP(ssize_t, pread, (int fd, void *p, size_t n, off_t off), (fd, p, n, off), return by_errno(e),
      EIO, EINVAL, EINTR, EAGAIN)
 WRAP(ssize_t, pread64, (int fd, void *p, size_t n, off_t off), (fd, p, n, off), return by_errno(e),
@@ -215,6 +219,7 @@ WRAP(int, ioctl, (int fd, unsigned long what, void *arg), (fd, what, arg), retur
      ENOTTY)
 WRAP(int, access, (const char *p, int how), (p, how), return by_errno(e), ENOENT)
 WRAP(int, unlink, (const char *p), (p), return by_errno(e), EACCES)
+WRAP(int, unlinkat, (int fd, const char *p, int flags), (fd, p, flags), return by_errno(e), EACCES)
 WRAP(ssize_t, read, (int fd, void *p, size_t n), (fd, p, n), return by_errno(e), EIO, EAGAIN)
 WRAP(char *, realpath, (const char *p, char *out), (p, out), return null_by_errno(e), ENOENT)
 WRAP(ssize_t, readlink, (const char *p, char *out, size_t n), (p, out, n), return by_errno(e),

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_BASE_BENEATH_H
+#define SLUICE_BASE_BENEATH_H
+
+/*
+ * Files below a folder that is open, whatever others make of the names on the way to them: no
+ * symbolic link is followed, and nothing outside the folder is reached.
+ */
+#include <sys/types.h>
+
+/*
+ * As openat(2).  A descriptor, or -errno: -ELOOP or -ENOTDIR where a name is a link, -EXDEV where
+ * the name leads out of the folder.
+ */
+int sluice_beneath_open(int dir, const char *name, int flags, mode_t mode);
+
+/*
+ * The folder that holds @name, for calls that take a folder and a name in it, which is *@ret_last.
+ * It is @dir itself where @name has no slash; else it is closed by sluice_beneath_done().
+ */
+int sluice_beneath_parent(int dir, const char *name, const char **ret_last);
+void sluice_beneath_done(int dir, int parent);
+
+/* As unlinkat(2): 0 or -errno. */
+int sluice_beneath_unlink(int dir, const char *name, int flags);
+
+#endif
