@@ -12,7 +12,7 @@ static size_t slot_of(const struct idset *s, uint64_t id)
 	return (size_t)(h ^ h >> 32) & (s->room - 1);
 }
 
-static size_t find(const struct idset *s, uint64_t id)
+static size_t idset_slot(const struct idset *s, uint64_t id)
 {
 	size_t i = slot_of(s, id);
 
@@ -21,44 +21,70 @@ static size_t find(const struct idset *s, uint64_t id)
 	return i;
 }
 
-static int grow(struct idset *s)
+static int idset_grow(struct idset *s, bool valued)
 {
-	struct idset bigger = {.nr = s->nr, .room = s->room ? s->room * 2 : 1024};
+	struct idset bigger = *s;
 
+	bigger.room = s->room ? s->room * 2 : 1024;
 	bigger.slots = calloc(bigger.room, sizeof(*bigger.slots));
-	if (!bigger.slots)
+	bigger.values = valued ? calloc(bigger.room, sizeof(*bigger.values)) : NULL;
+	if (!bigger.slots || (valued && !bigger.values)) {
+		free(bigger.slots);
+		free(bigger.values);
 		return -ENOMEM;
-	for (size_t i = 0; i < s->room; i++)
-		if (s->slots[i])
-			bigger.slots[find(&bigger, s->slots[i])] = s->slots[i];
-	bigger.zero = s->zero;
+	}
+	for (size_t i = 0; i < s->room; i++) {
+		size_t to;
+
+		if (!s->slots[i])
+			continue;
+		to = idset_slot(&bigger, s->slots[i]);
+		bigger.slots[to] = s->slots[i];
+		if (valued)
+			bigger.values[to] = s->values[i];
+	}
 	free(s->slots);
+	free(s->values);
 	*s = bigger;
 	return 0;
 }
 
-int idset_add(struct idset *s, uint64_t id)
+/* @kept is where the value is, or NULL. */
+static int remember(bool was, uint32_t *kept, uint32_t *value)
 {
+	if (kept && was)
+		*value = *kept;
+	else if (kept)
+		*kept = *value;
+	return !was;
+}
+
+int idset_add_value(struct idset *s, uint64_t id, uint32_t *value)
+{
+	bool was = s->zero;
 	size_t i;
 
 	if (!id) {
-		bool was = s->zero;
-
 		s->zero = true;
-		return !was;
+		return remember(was, value ? &s->zero_value : NULL, value);
 	}
-	if (s->nr >= s->room / 4 * 3 && grow(s) < 0)
+	if (s->nr >= s->room / 4 * 3 && idset_grow(s, value) < 0)
 		return -ENOMEM;
-	i = find(s, id);
-	if (s->slots[i])
-		return 0;
+	i = idset_slot(s, id);
+	was = s->slots[i];
 	s->slots[i] = id;
-	s->nr++;
-	return 1;
+	s->nr += !was;
+	return remember(was, value ? &s->values[i] : NULL, value);
+}
+
+int idset_add(struct idset *s, uint64_t id)
+{
+	return idset_add_value(s, id, NULL);
 }
 
 void idset_fini(struct idset *s)
 {
 	free(s->slots);
+	free(s->values);
 	*s = (struct idset){.slots = NULL};
 }

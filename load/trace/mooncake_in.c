@@ -3,7 +3,8 @@
  * Mooncake's JSON lines, one request each.  Every hash id is an object of one block of tokens: an
  * id the trace has had before is read, a new one is written.  What is kept of the past is the set
  * of ids, so memory grows with the number of different blocks and not with the length of the trace.
- * The last block of a request may be partly filled; it takes a whole one all the same.
+ * The last block of a request is as long as input_length leaves it, and has that size whenever it
+ * comes again.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/util.h"
 #include "load/trace/digits.h"
 #include "load/trace/idset.h"
 #include "load/trace/jsonscan.h"
@@ -19,7 +21,8 @@
 #include "load/trace/reader.h"
 
 struct mooncake_in {
-	uint64_t block_bytes;
+	uint64_t block_tokens, bytes_per_token;
+	uint64_t input_length; /* 0: not known */
 	uint64_t time_ns;
 	int64_t request; /* number of the one whose ids are in @ids */
 	struct id_list ids;
@@ -44,6 +47,13 @@ static int read_ids(struct mooncake_in *m, struct jscan *j)
 			return -ENOMEM;
 	}
 	return r;
+}
+
+static bool read_length(struct mooncake_in *m, struct jscan *j)
+{
+	char text[JSCAN_NUMBER];
+
+	return jscan_number(j, text) && get_u64(&m->input_length, text, strlen(text));
 }
 
 static bool read_time(struct mooncake_in *m, struct jscan *j)
@@ -78,6 +88,10 @@ static int read_request(struct trace_reader *r, char *line, size_t len, struct s
 				return reader_bad(r, r->s.line,
 						  "hash_ids is not a list of numbers");
 			has_ids = true;
+		} else if (!strcmp(key, "input_length")) {
+			if (!read_length(m, &j))
+				return reader_bad(r, r->s.line,
+						  "input_length is not a number of tokens");
 		} else if (!jscan_skip(&j)) {
 			break;
 		}
@@ -90,6 +104,16 @@ static int read_request(struct trace_reader *r, char *line, size_t len, struct s
 	return 1;
 }
 
+/* Of the next id: a whole block, or at the end what is left of the input. */
+static uint32_t next_tokens(const struct mooncake_in *m)
+{
+	uint64_t before = m->next * m->block_tokens, whole = m->block_tokens;
+
+	if (m->next + 1 < m->ids.nr || m->input_length <= before)
+		return (uint32_t)whole;
+	return (uint32_t)min_u64(m->input_length - before, whole);
+}
+
 static int next_request(struct trace_reader *r, struct sluice_err *err)
 {
 	struct mooncake_in *m = r->state;
@@ -98,6 +122,7 @@ static int next_request(struct trace_reader *r, struct sluice_err *err)
 	int n;
 
 	m->next = m->ids.nr = 0;
+	m->input_length = 0;
 	do {
 		n = source_line(&r->s, &line, &len, err);
 		if (n != 1)
@@ -117,6 +142,7 @@ static int next_request(struct trace_reader *r, struct sluice_err *err)
 static int mooncake_in_next(struct trace_reader *r, struct trace_row *row, struct sluice_err *err)
 {
 	struct mooncake_in *m = r->state;
+	uint32_t tokens;
 	int n = 1;
 
 	while (m->next == m->ids.nr && n == 1)
@@ -124,13 +150,14 @@ static int mooncake_in_next(struct trace_reader *r, struct trace_row *row, struc
 	if (n != 1)
 		return n;
 	*row = TRACE_ROW_INIT;
-	n = idset_add(&m->seen, m->ids.v[m->next]);
+	tokens = next_tokens(m);
+	n = idset_add_value(&m->seen, m->ids.v[m->next], &tokens);
 	if (n < 0)
 		return sluice_fail(err, n, "out of memory");
 	row->op = n ? TRACE_WRITE : TRACE_READ;
 	row->phase = n ? TRACE_PREFILL : TRACE_DECODE;
 	row->time_ns = m->time_ns;
-	row->size = m->block_bytes;
+	row->size = tokens * m->bytes_per_token;
 	row->request = m->request;
 	row->key = m->key;
 	row->key_len = (uint32_t)(put_u64(m->key, m->ids.v[m->next++]) - m->key);
@@ -141,7 +168,7 @@ static int mooncake_in_begin(struct trace_reader *r, struct sluice_err *err)
 {
 	struct mooncake_in *m = r->state;
 	struct sluice_short room;
-	uint64_t tokens = r->o.block_tokens ? r->o.block_tokens : TRACE_BLOCK_TOKENS;
+	uint64_t tokens = r->o.block_tokens ? r->o.block_tokens : TRACE_BLOCK_TOKENS, bytes;
 
 	m->request = -1;
 	if (!r->o.bytes_per_token && !r->o.sizeless)
@@ -150,7 +177,9 @@ static int mooncake_in_begin(struct trace_reader *r, struct sluice_err *err)
 			"%s: a mooncake trace has no sizes: bytes per token (or a model) "
 			"are needed",
 			sluice_shorten(&room, source_path(&r->s)));
-	if (__builtin_mul_overflow(tokens, r->o.bytes_per_token, &m->block_bytes))
+	m->block_tokens = tokens;
+	m->bytes_per_token = r->o.bytes_per_token;
+	if (tokens > UINT32_MAX || __builtin_mul_overflow(tokens, m->bytes_per_token, &bytes))
 		return sluice_fail(err, -EINVAL,
 				   "a block of %" PRIu64 " tokens of %" PRIu64
 				   " bytes is too large",

@@ -83,6 +83,11 @@ static bool read_message(struct jscan *j, struct message *m)
 	return r == 0;
 }
 
+static bool is_request(const struct message m[2])
+{
+	return m[0].whole && m[0].from == HUMAN && m[1].whole && m[1].from == GPT;
+}
+
 /* Requests are added at once; their id comes when it is known. */
 static bool read_messages(struct loader *l)
 {
@@ -100,7 +105,7 @@ static bool read_messages(struct loader *l)
 			return false;
 		if (!m[i & 1].whole && !item_bad(l, "a message has no text 'from' and 'value'"))
 			return false;
-		if (!(i & 1) || m[0].from != HUMAN || m[1].from != GPT)
+		if (!(i & 1) || !is_request(m))
 			continue;
 		req.context = tokens(m[0].chars, l->o->chars_per_token, l->o->max_context);
 		req.generate = tokens(m[1].chars, l->o->chars_per_token, l->o->max_generation);

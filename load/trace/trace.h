@@ -5,7 +5,7 @@
 /*
  * The operation stream on disk: one row per operation, whatever the format.  Readers and
  * writers stream: their memory does not grow with the length of the trace.  The reader of Mooncake
- * and the writer of fio remember 11 to 27 bytes of every different object.
+ * and the writer of fio remember a few bytes of every different object.
  */
 #include <stdbool.h>
 #include <stddef.h>

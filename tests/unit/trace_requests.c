@@ -204,6 +204,10 @@ static void what_is_no_conversation_is_told_with_its_number(void)
 	T_STR_HAS(bad.text[0], "item 1: has no list 'conversations'");
 	T_ERR(chats("[{\"conversations\":[[]]}]", 10), 0, &err);
 	T_STR_HAS(bad.text[0], "item 1: a message has no text 'from' and 'value'");
+	T_ERR(chats("[{\"conversations\":[{\"from\":\"human\"}," SAY("gpt", "y") "]}]", 10), 0,
+	      &err);
+	T_EQ(bad.nr, 1);
+	T_EQ(nr, 0); /* told as left out, so it is */
 	bad.strict = true;
 	T_EQ(chats(text, 10), -EBADMSG);
 	T_STR_HAS(err.msg, "s.json: item 2: is not an object");
