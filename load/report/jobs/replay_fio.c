@@ -7,8 +7,8 @@
 #include <inttypes.h>
 
 #include "base/util.h"
-#include "load/report/jobs/fio_job.h"
 #include "load/report/jobs/replay_report.h"
+#include "load/report/result/fio_job.h"
 
 #define AUTO_BYTES (32u << 20) /* in flight where no queue depth is given */
 

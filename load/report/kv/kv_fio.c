@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "load/report/jobs/fio_job.h"
 #include "load/report/kv/kv_report.h"
+#include "load/report/result/fio_job.h"
 
 static void count(struct blocks *n, const struct run_series *s, uint64_t block)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "load/report/jobs/fio_job.h"
+#include "load/report/result/fio_job.h"
 
 #include "base/size.h"
 #include "base/util.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_REPORT_JOBS_FIO_JOB_H
-#define SLUICE_REPORT_JOBS_FIO_JOB_H
+#ifndef SLUICE_REPORT_RESULT_FIO_JOB_H
+#define SLUICE_REPORT_RESULT_FIO_JOB_H
 
 /* Jobs for fio with the block sizes of what was run. */
 #include <stdint.h>
