@@ -16,9 +16,6 @@
 
 #define TICK_NS 100000000
 
-const char *const io_direct_words[] = {"auto", "always", "never", NULL};
-const char *const io_durability_words[] = {"none", "data", "full", NULL};
-const char *const io_huge_words[] = {"auto", "reserved", "never", NULL};
 const char *const io_memory_words[] = {"own", "plain", "odd", NULL};
 
 /* -------------------------------------------------------------------- check */

@@ -21,16 +21,15 @@
 #include <sluice/probe.h>
 #include <sluice/sluice.h>
 
+#include "load/measure/words.h"
+
 enum io_memory {
 	IO_MEMORY_OWN,   /* sluice_buf_alloc(): huge pages, registered */
 	IO_MEMORY_PLAIN, /* page aligned, 4 KiB pages, not registered */
 	IO_MEMORY_ODD,   /* the same at an odd address */
 };
 
-/* How users spell the values of enum sluice_direct, ..., in their order; NULL-terminated. */
-extern const char *const io_direct_words[];
-extern const char *const io_durability_words[];
-extern const char *const io_huge_words[];
+/* How users spell them, in their order; NULL-terminated. */
 extern const char *const io_memory_words[];
 
 /* Where one worker works. */

@@ -8,7 +8,7 @@
 
 #include "base/util.h"
 #include "load/report/compare/compare.h"
-#include "load/report/jobs/bench_report.h"
+#include "load/report/result/lines.h"
 #include "load/report/result/text.h"
 
 static const char method[] =

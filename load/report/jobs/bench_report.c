@@ -8,29 +8,13 @@
 
 #include "base/size.h"
 #include "base/util.h"
-#include "load/bed/pool.h"
 #include "load/jobs/bench.h"
-#include "load/jobs/io.h"
+#include "load/report/result/lines.h"
 #include "load/report/result/result.h"
 #include "load/report/result/text.h"
 
 #define MB   1e6
 #define BARS 32
-
-char *report_time(char buf[REPORT_TIME_TEXT], double sec)
-{
-	double v = fabs(sec);
-
-	if (v < 1e-6)
-		snprintf(buf, REPORT_TIME_TEXT, "%.0f ns", sec * 1e9);
-	else if (v < 1e-3)
-		snprintf(buf, REPORT_TIME_TEXT, "%.1f us", sec * 1e6);
-	else if (v < 1)
-		snprintf(buf, REPORT_TIME_TEXT, "%.3f ms", sec * 1e3);
-	else
-		snprintf(buf, REPORT_TIME_TEXT, "%.3f s", sec);
-	return buf;
-}
 
 /* ------------------------------------------------- blocks of DS-AIO-Benchmark */
 
@@ -139,32 +123,6 @@ static void summary_line(FILE *f, const struct run_series *s)
 		cpu);
 }
 
-void report_ran(FILE *f, const struct run_series *s)
-{
-	char block[SLUICE_SIZE_TEXT];
-
-	fprintf(f, "engine:     %s, queue depth %u, %u I/O thread%s, blocks of %s, %s\n",
-		s->stats.engine, s->stats.depth, s->stats.threads, s->stats.threads == 1 ? "" : "s",
-		sluice_size_format(block, s->file.block), result_direct_word(s));
-	fprintf(f, "memory:     %s%s%s%s%s%s\n", pool_words[s->memory],
-		s->buf.got & SLUICE_BUF_HUGE ? ", huge pages" : ", ordinary pages",
-		s->buf.got & SLUICE_BUF_REGISTERED ? ", registered" : "",
-		s->buf.got & SLUICE_BUF_LOCKED ? ", locked" : "", *s->buf.note ? "; " : "",
-		s->buf.note);
-	if (s->stats.fallbacks)
-		fprintf(f, "fallbacks:  %s\n", s->stats.fallback_why);
-}
-
-static void path_line(FILE *f, const struct bench_job *job, const struct sluice_path_info *p)
-{
-	fprintf(f, "path:       %s: %s", job->folder, *p->fs ? p->fs : "unknown file system");
-	if (p->has_device && *p->device.name)
-		fprintf(f, " on %s", p->device.name);
-	if (p->has_device && *p->device.model)
-		fprintf(f, " (%s)", p->device.model);
-	fputc('\n', f);
-}
-
 static double best_share(const struct bench_result *res, bool read)
 {
 	double best = 0;
@@ -224,7 +182,8 @@ void bench_report_summary(FILE *f, const struct bench_job *job, const struct ben
 	}
 	fputc('\n', f);
 	report_ran(f, &res->series[0]);
-	path_line(f, job, &res->path);
+	report_path(f, job->folder, &res->path);
+	fputc('\n', f);
 	per_kind_lines(f, job, res);
 	fprintf(f, "written:    %s in all\n", sluice_size_format(written, res->bytes_written));
 	time_line(f, job, res);
@@ -234,19 +193,6 @@ void bench_report_summary(FILE *f, const struct bench_job *job, const struct ben
 }
 
 /* ------------------------------------------------------------- plan, settings */
-
-void report_plan_writes(FILE *f, uint64_t bytes, uint64_t limit, bool open_ended)
-{
-	char all[SLUICE_SIZE_TEXT], part[SLUICE_SIZE_TEXT];
-
-	fprintf(f, "writes:     %s %s (%" PRIu64 " bytes)", open_ended ? "about" : "at most",
-		sluice_size_format(all, bytes), bytes);
-	if (limit)
-		fprintf(f, ", up to %s of it to measure the limit",
-			sluice_size_format(part, limit));
-	fprintf(f, "%s\n",
-		open_ended ? "; more on a faster device, as it is time that ends it" : "");
-}
 
 void bench_report_plan(FILE *f, const struct bench_job *job, const struct bench_plan *plan)
 {

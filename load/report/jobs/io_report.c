@@ -8,35 +8,14 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "load/jobs/io.h"
-#include "load/report/result/text.h"
+#include "load/report/result/lines.h"
 
 #define GIB ((double)(1u << 30))
-
-/* Ways that were refused, in the words of the JSON and of the text. */
-static const struct {
-	uint32_t bit;
-	const char *word;
-} fallback_words[] = {
-	{SLUICE_FELL_BUFFERED, "buffered"},       {SLUICE_FELL_UNREGISTERED, "unregistered"},
-	{SLUICE_FELL_SMALL_PAGES, "small_pages"}, {SLUICE_FELL_UNLOCKED, "unlocked"},
-	{SLUICE_FELL_NO_PREALLOC, "no_prealloc"}, {SLUICE_FELL_ENGINE, "engine"},
-	{SLUICE_FELL_BLOCKING, "blocking"},       {SLUICE_FELL_CUFILE, "cufile"},
-};
 
 static const char *path_used(const struct io_result *res)
 {
 	return res->direct ? "O_DIRECT" : res->buffered ? "page cache" : "O_DIRECT and page cache";
 }
-
-/* How device memory was reached: the words of the JSON, and the same for people. */
-static const struct {
-	uint32_t bit;
-	const char *word, *text;
-} gpu_ways[] = {
-	{SLUICE_DONE_CUFILE, "cufile", "cuFile, direct (GPUDirect Storage)"},
-	{SLUICE_DONE_CUFILE_COMPAT, "cufile_compat", "cuFile in compatibility mode"},
-	{SLUICE_DONE_RING, "ring", "the ring of pinned memory"},
-};
 
 static double cpu_per_gib(const struct io_result *res)
 {
@@ -99,18 +78,14 @@ static bool first_with(const struct io_result *res, unsigned i)
 static void text_gpu(FILE *f, const struct io_worker_result *w)
 {
 	char ring[SLUICE_SIZE_TEXT];
-	const char *between = " by ";
 
 	fprintf(f, "memory:     GPU %u (%s%s%s)%s%s%s,", w->device, w->gpu.name,
 		*w->gpu.pci ? " at " : "", w->gpu.pci,
 		w->buf.got & SLUICE_BUF_REGISTERED ? ", registered" : "", *w->buf.note ? "; " : "",
 		w->buf.note);
-	for (unsigned i = 0; i < ARRAY_SIZE(gpu_ways); i++) {
-		if (!(w->ways & gpu_ways[i].bit))
-			continue;
-		fprintf(f, "%s%s", between, gpu_ways[i].text);
-		between = " and ";
-	}
+	if (w->ways)
+		fputs(" by ", f);
+	report_gpu_path(f, w->ways, " and ");
 	if (w->ways & SLUICE_DONE_RING)
 		fprintf(f, " (%s)", sluice_size_format(ring, w->stats.ring_bytes));
 	fputc('\n', f);
@@ -118,31 +93,17 @@ static void text_gpu(FILE *f, const struct io_worker_result *w)
 
 static void text_path(FILE *f, const struct io_worker_result *w)
 {
-	const struct sluice_blockdev *d = &w->path.device;
-
-	fprintf(f, "path:       %s: %s", w->folder,
-		*w->path.fs ? w->path.fs : "unknown file system");
-	if (w->path.has_device && *d->name)
-		fprintf(f, " on %s", d->name);
-	if (w->path.has_device && *d->model)
-		fprintf(f, " (%s)", d->model);
+	report_path(f, w->folder, &w->path);
 	fprintf(f, ", %s%s%s\n", w->file.direct ? "O_DIRECT" : "page cache",
 		*w->file.why ? ": " : "", w->file.why);
 }
 
 static void text_fallbacks(FILE *f, const struct io_result *res)
 {
-	const char *between = "";
-
 	if (!res->fallbacks)
 		return;
 	fprintf(f, "fallbacks:  ");
-	for (unsigned i = 0; i < ARRAY_SIZE(fallback_words); i++) {
-		if (!(res->fallbacks & fallback_words[i].bit))
-			continue;
-		fprintf(f, "%s%s", between, fallback_words[i].word);
-		between = ", ";
-	}
+	report_fallbacks(f, res->fallbacks, ", ");
 	for (unsigned i = 0; i < res->nr_workers; i++) {
 		if (!*res->workers[i].stats.fallback_why)
 			continue;
@@ -202,26 +163,4 @@ void io_report_text(FILE *f, const struct io_job *job, const struct io_result *r
 	if (res->partial)
 		fprintf(f, "partial:    interrupted, %u of %u loops\n", res->nr_loops - res->first,
 			job->loops + (job->include_warmup ? job->warmup : 0));
-}
-
-/* --------------------------------------------------------- words of the JSON */
-
-json_t *report_fallbacks_json(uint32_t bits)
-{
-	json_t *j = json_array();
-
-	for (unsigned i = 0; i < ARRAY_SIZE(fallback_words); i++)
-		if (bits & fallback_words[i].bit)
-			json_array_append_new(j, json_string(fallback_words[i].word));
-	return j;
-}
-
-json_t *report_gpu_path_json(uint32_t ways)
-{
-	json_t *j = json_array();
-
-	for (unsigned i = 0; i < ARRAY_SIZE(gpu_ways); i++)
-		if (ways & gpu_ways[i].bit)
-			json_array_append_new(j, json_string(gpu_ways[i].word));
-	return j;
 }

@@ -34,8 +34,4 @@ int io_report_result(struct io_report *rep, struct result *r, const struct io_jo
 		     const struct io_result *res);
 void io_report_fini(struct io_report *rep);
 
-/* Bits SLUICE_FELL_*, and SLUICE_DONE_* of device memory, as an array of words. */
-json_t *report_fallbacks_json(uint32_t bits);
-json_t *report_gpu_path_json(uint32_t ways);
-
 #endif

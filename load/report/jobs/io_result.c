@@ -12,6 +12,7 @@
 #include "load/jobs/io.h"
 #include "load/measure/null.h"
 #include "load/report/jobs/io_report.h"
+#include "load/report/result/lines.h"
 #include "load/report/result/text.h"
 
 /* ------------------------------------------------------------------- series */

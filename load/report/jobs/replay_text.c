@@ -6,8 +6,8 @@
 
 #include "base/size.h"
 #include "base/util.h"
-#include "load/report/jobs/bench_report.h"
 #include "load/report/jobs/replay_report.h"
+#include "load/report/result/lines.h"
 
 char *replay_pace_text(char buf[REPLAY_PACE_TEXT], double pace)
 {

@@ -13,8 +13,8 @@
 #include "load/jobs/io.h"
 #include "load/jobs/space.h"
 #include "load/jobs/sweep.h"
-#include "load/report/jobs/bench_report.h"
 #include "load/report/jobs/sweep_report.h"
+#include "load/report/result/lines.h"
 
 /* Is there anything in it?  -errno when it cannot be read. */
 static int folder_used(const char *dir)

@@ -13,7 +13,7 @@
 #include "load/jobs/io.h"
 #include "load/jobs/sweep.h"
 #include "load/measure/limit.h"
-#include "load/report/jobs/bench_report.h"
+#include "load/report/result/lines.h"
 #include "load/report/result/result.h"
 #include "load/report/result/text.h"
 

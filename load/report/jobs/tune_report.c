@@ -14,6 +14,7 @@
 #include "base/util.h"
 #include "load/jobs/tune.h"
 #include "load/report/jobs/sweep_report.h"
+#include "load/report/result/lines.h"
 #include "load/report/result/text.h"
 
 #define GIB ((double)(1u << 30))

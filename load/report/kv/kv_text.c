@@ -6,8 +6,8 @@
 
 #include "base/size.h"
 #include "base/util.h"
-#include "load/report/jobs/bench_report.h"
 #include "load/report/kv/kv_report.h"
+#include "load/report/result/lines.h"
 
 static void heading(FILE *f, const char *text)
 {

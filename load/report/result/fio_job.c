@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Job files for fio: what all of them begin with, and block sizes as shares of whole percents. */
 #include "load/report/result/fio_job.h"
 
 #include "base/size.h"

@@ -10,9 +10,8 @@
 
 #include "base/util.h"
 #include "load/bed/pool.h"
-#include "load/jobs/io.h"
-#include "load/report/jobs/bench_report.h"
-#include "load/report/jobs/io_report.h"
+#include "load/measure/words.h"
+#include "load/report/result/lines.h"
 #include "load/report/result/machine.h"
 #include "load/report/result/text.h"
 

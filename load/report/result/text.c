@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON is UTF-8 and names of files are bytes: here the two meet.  Sentences several reports have.
- */
+/* JSON is UTF-8 and names of files are bytes: here the two meet. */
 #include "load/report/result/text.h"
 
 #include <stdio.h>
@@ -29,32 +28,6 @@ static unsigned utf8_len(const unsigned char *s)
 	    ((s[0] == 0xf0 && s[1] < 0x90) || s[0] > 0xf4 || (s[0] == 0xf4 && s[1] > 0x8f)))
 		return 0;
 	return len;
-}
-
-char *report_limit_note(char buf[REPORT_LIMIT_NOTE], double share, bool fresh, const char *how)
-{
-	bool given = !strcmp(how, "as given");
-
-	*buf = 0;
-	if (fresh && !given)
-		snprintf(buf, REPORT_LIMIT_NOTE,
-			 "these writes fill fresh files, whose blocks the file system has to "
-			 "allocate; the limit was measured by writing over existing data");
-	if (share > 1)
-		snprintf(buf + strlen(buf), REPORT_LIMIT_NOTE - strlen(buf), "%s%s",
-			 *buf ? "; " : "",
-			 given ? "above 100 %: faster than the limit that was given"
-			       : "above 100 %: the limit is the best of a few short tries of plain "
-				 "threads, and this was faster than those");
-	return buf;
-}
-
-void report_limit_line(FILE *f, double share, bool fresh, const char *how)
-{
-	char note[REPORT_LIMIT_NOTE];
-
-	if (*report_limit_note(note, share, fresh, how))
-		fprintf(f, "            (%s)\n", note);
 }
 
 json_t *report_str(const char *s)

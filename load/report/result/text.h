@@ -4,8 +4,6 @@
 
 /* Text in results: what jansson leaves to us. */
 #include <jansson.h>
-#include <stdbool.h>
-#include <stdio.h>
 
 /*
  * A JSON string of bytes that need not be UTF-8 (paths, names from sysfs): what
@@ -19,15 +17,5 @@ json_t *report_str_or_null(const char *s);
  * bytes in hexadecimal, so that no name is lost.
  */
 void report_set_path(json_t *obj, const char *key, const char *path);
-
-/*
- * What has to be known about a share of the device's limit, "" for nothing: why it is
- * above 1, and that writes into @fresh files do more than those of the limit, which @how
- * says where it comes from.
- */
-#define REPORT_LIMIT_NOTE 320
-char *report_limit_note(char buf[REPORT_LIMIT_NOTE], double share, bool fresh, const char *how);
-/* The same as a line under that of the limit, if there is something to say. */
-void report_limit_line(FILE *f, double share, bool fresh, const char *how);
 
 #endif

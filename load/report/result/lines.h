@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_REPORT_RESULT_LINES_H
+#define SLUICE_REPORT_RESULT_LINES_H
+
+/* Lines and words that the reports of several commands have in common. */
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct run_series;
+struct sluice_path_info;
+
+/* "1.234 ms": a time with a unit that suits it. */
+#define REPORT_TIME_TEXT 24
+char *report_time(char buf[REPORT_TIME_TEXT], double sec);
+
+/* Engine, memory and fallbacks of a series, in lines that begin with a word. */
+void report_ran(FILE *f, const struct run_series *s);
+
+/* "path:       FOLDER: ext4 on vda (MODEL)", to which the caller adds the end of the line. */
+void report_path(FILE *f, const char *folder, const struct sluice_path_info *p);
+
+/*
+ * Of a dry run: the bytes that would be written, @limit of them to measure the limit;
+ * @open_ended: there is no bound, the job ends by time.
+ */
+void report_plan_writes(FILE *f, uint64_t bytes, uint64_t limit, bool open_ended);
+
+/*
+ * What has to be known about a share of the device's limit, "" for nothing: why it is
+ * above 1, and that writes into @fresh files do more than those of the limit, which @how
+ * says where it comes from.
+ */
+#define REPORT_LIMIT_NOTE 320
+char *report_limit_note(char buf[REPORT_LIMIT_NOTE], double share, bool fresh, const char *how);
+/* The same as a line under that of the limit, if there is something to say. */
+void report_limit_line(FILE *f, double share, bool fresh, const char *how);
+
+/* Bits SLUICE_FELL_*, and SLUICE_DONE_* of device memory, as an array of words. */
+json_t *report_fallbacks_json(uint32_t bits);
+json_t *report_gpu_path_json(uint32_t ways);
+/* The same for people: the words of all that are set, parted by @between. */
+void report_fallbacks(FILE *f, uint32_t bits, const char *between);
+void report_gpu_path(FILE *f, uint32_t ways, const char *between);
+
+#endif
