@@ -9,7 +9,7 @@
 
 #define SUB (1u << SLUICE_HIST_BITS)
 
-static unsigned bucket_of(uint64_t ns)
+static unsigned hist_bucket(uint64_t ns)
 {
 	unsigned shift;
 
@@ -33,7 +33,7 @@ void sluice_hist_add(struct sluice_hist *h, uint64_t ns)
 {
 	h->min = h->count ? min_u64(h->min, ns) : ns;
 	h->max = max_u64(h->max, ns);
-	h->bucket[bucket_of(ns)]++;
+	h->bucket[hist_bucket(ns)]++;
 	h->count++;
 }
 

@@ -14,7 +14,7 @@
 
 #define GOLDEN 0x9e3779b97f4a7c15ull
 
-static inline uint64_t mix(uint64_t z)
+static inline uint64_t random_mix(uint64_t z)
 {
 	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
 	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
@@ -29,7 +29,7 @@ static inline uint64_t rotl(uint64_t v, unsigned n)
 void sluice_random_seed(struct sluice_random *r, uint64_t seed)
 {
 	for (unsigned i = 0; i < 4; i++)
-		r->s[i] = mix(seed += GOLDEN);
+		r->s[i] = random_mix(seed += GOLDEN);
 }
 
 uint64_t sluice_random_next(struct sluice_random *r)
@@ -62,15 +62,15 @@ uint64_t sluice_random_below(struct sluice_random *r, uint64_t n)
 }
 
 /* Word @index of the stream, in the byte order of the file. */
-static inline uint64_t word(uint64_t key, uint64_t index)
+static inline uint64_t pattern_word(uint64_t key, uint64_t index)
 {
-	return htole64(mix(key + index * GOLDEN));
+	return htole64(random_mix(key + index * GOLDEN));
 }
 
 /* Neighbouring seeds must not give the same stream a few words apart. */
 static inline uint64_t stream_key(uint64_t seed)
 {
-	return mix(seed ^ 0x736c756963650a1aull);
+	return random_mix(seed ^ 0x736c756963650a1aull);
 }
 
 void sluice_pattern_fill(void *buf, size_t len, uint64_t seed, uint64_t offset)
@@ -84,23 +84,23 @@ void sluice_pattern_fill(void *buf, size_t len, uint64_t seed, uint64_t offset)
 	if (skip && len) {
 		size_t n = 8 - skip < len ? 8 - skip : len;
 
-		w = word(key, index++);
+		w = pattern_word(key, index++);
 		memcpy(p, (const unsigned char *)&w + skip, n);
 		p += n;
 		len -= n;
 	}
 	for (; len >= 8; len -= 8, p += 8) {
-		w = word(key, index++);
+		w = pattern_word(key, index++);
 		memcpy(p, &w, 8);
 	}
 	if (len) {
-		w = word(key, index);
+		w = pattern_word(key, index);
 		memcpy(p, &w, len);
 	}
 }
 
 /* First of @n bytes at which @a and @b differ, or @n. */
-static size_t first_difference(const unsigned char *a, const void *b, size_t n)
+static size_t pattern_difference(const unsigned char *a, const void *b, size_t n)
 {
 	const unsigned char *q = b;
 	size_t i = 0;
@@ -122,17 +122,17 @@ size_t sluice_pattern_check(const void *buf, size_t len, uint64_t seed, uint64_t
 	if (skip && len) {
 		size_t n = 8 - skip < len ? 8 - skip : len;
 
-		w = word(key, index++);
-		done = first_difference(p, (const unsigned char *)&w + skip, n);
+		w = pattern_word(key, index++);
+		done = pattern_difference(p, (const unsigned char *)&w + skip, n);
 		if (done < n)
 			return done;
 	}
 	for (; len - done >= 8; done += 8) {
-		w = word(key, index++);
+		w = pattern_word(key, index++);
 		memcpy(&v, p + done, 8);
 		if (v != w)
-			return done + first_difference(p + done, &w, 8);
+			return done + pattern_difference(p + done, &w, 8);
 	}
-	w = word(key, index);
-	return done + first_difference(p + done, &w, len - done);
+	w = pattern_word(key, index);
+	return done + pattern_difference(p + done, &w, len - done);
 }

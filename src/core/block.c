@@ -28,8 +28,8 @@ static void block_copy(const struct op *op, const struct block *b, void *mem, bo
 }
 
 /* Only what has been moved, which may end early. */
-static void copy_out(const struct op *op, const struct block *b, const void *mem, uint64_t done,
-		     uint64_t got)
+static void block_copy_out(const struct op *op, const struct block *b, const void *mem,
+			   uint64_t done, uint64_t got)
 {
 	struct block part = *b;
 	uint64_t step = done;
@@ -232,7 +232,7 @@ static bool judge_error(struct sluice_io *io, struct block *b, int res)
 }
 
 /* What is left of a short block; where it is not aligned any more the page cache takes it. */
-static bool set_rest(struct sluice_io *io, struct block *b, uint64_t step)
+static bool block_set_rest(struct sluice_io *io, struct block *b, uint64_t step)
 {
 	const struct op *op = b->op;
 	const struct sluice_store *s = &op->file->store;
@@ -268,7 +268,7 @@ bool block_finish(struct sluice_io *io, struct block *b, struct counters *count)
 	n = (uint64_t)b->req.res;
 	got = n > b->skip ? min_u64(n - b->skip, b->len - b->moved) : 0;
 	if (b->mode == BLOCK_BOUNCE && op->opcode == SLUICE_READ && got)
-		copy_out(op, b, (char *)b->req.buf + b->skip, b->moved, got);
+		block_copy_out(op, b, (char *)b->req.buf + b->skip, b->moved, got);
 	b->moved += got;
 	b->flags |= b->plain ? SLUICE_DONE_BUFFERED : SLUICE_DONE_DIRECT;
 	if (b->moved == b->len)
@@ -284,7 +284,7 @@ bool block_finish(struct sluice_io *io, struct block *b, struct counters *count)
 		return true;
 	}
 	b->tries = 0;
-	if (set_rest(io, b, got))
+	if (block_set_rest(io, b, got))
 		return true;
 again:
 	COUNT(count->resubmissions, 1);

@@ -152,7 +152,7 @@ static bool region_take(struct sluice_io *io, const void *addr, bool own, struct
 	return found;
 }
 
-__attribute__((format(printf, 2, 3))) static void add_note(struct sluice_buf_info *info,
+__attribute__((format(printf, 2, 3))) static void buf_note(struct sluice_buf_info *info,
 							   const char *fmt, ...)
 {
 	size_t used = strlen(info->note);
@@ -172,7 +172,7 @@ static void note_lock(struct sluice_buf_info *info, int code)
 	if (!code)
 		info->got |= SLUICE_BUF_LOCKED;
 	else
-		add_note(info, "not locked: %s (RLIMIT_MEMLOCK)", strerror(code));
+		buf_note(info, "not locked: %s (RLIMIT_MEMLOCK)", strerror(code));
 }
 
 static void fell_unlocked(struct sluice_io *io, int code)
@@ -186,9 +186,9 @@ static void note_register(struct sluice_io *io, struct sluice_buf_info *info, in
 	if (!r) {
 		info->got |= SLUICE_BUF_REGISTERED;
 	} else if (r == -ENOTSUP) {
-		add_note(info, "not registered: engine %s has no such thing", io->engine->name);
+		buf_note(info, "not registered: engine %s has no such thing", io->engine->name);
 	} else {
-		add_note(info, "not registered: %s%s", strerror(-r),
+		buf_note(info, "not registered: %s%s", strerror(-r),
 			 r == -ENOMEM ? " (RLIMIT_MEMLOCK)" : "");
 		io_fell(io, SLUICE_FELL_UNREGISTERED, NULL,
 			io->engine->device ? "cuFile could not register device memory"
@@ -218,7 +218,7 @@ static int area_get(struct sluice_area *a, uint64_t len, uint32_t huge, uint32_t
 		return sluice_fail(err, r, "cannot allocate %llu bytes: %s",
 				   (unsigned long long)len, strerror(-r));
 	if (a->huge_errno)
-		add_note(got, "no huge pages: switched off or not in this kernel");
+		buf_note(got, "no huge pages: switched off or not in this kernel");
 	if (want & SLUICE_BUF_LOCKED)
 		note_lock(got, a->lock_errno);
 	return 0;
@@ -340,7 +340,7 @@ static void region_pages(struct region *r, uint32_t want, struct sluice_buf_info
 	int res = want & SLUICE_BUF_COLLAPSE ? sluice_area_collapse(addr, r->len) : 0;
 
 	if (res < 0)
-		add_note(got, "not collapsed to huge pages: %s", strerror(-res));
+		buf_note(got, "not collapsed to huge pages: %s", strerror(-res));
 	else
 		got->got |= want & SLUICE_BUF_COLLAPSE;
 	r->huge = want & SLUICE_BUF_HUGE || got->got & SLUICE_BUF_COLLAPSE;
@@ -356,7 +356,7 @@ static void ask_kernel(struct sluice_io *io, struct region *r, void *addr, uint3
 
 	if (r->device >= 0) {
 		if (want & (SLUICE_BUF_COLLAPSE | SLUICE_BUF_LOCKED | SLUICE_BUF_HUGE))
-			add_note(got, "device memory is neither locked nor on huge pages");
+			buf_note(got, "device memory is neither locked nor on huge pages");
 		return;
 	}
 	region_pages(r, want, got);

@@ -279,10 +279,10 @@ struct sluice_io {
 	uint32_t *guard; /* 1 in the process that opened it, 0 after fork() */
 	pthread_mutex_t lock;
 
-	struct op pending;    /* head of the ring of those with blocks to hand out */
+	struct op pending;    /* head of the list of those with blocks to hand out */
 	uint64_t pend_blocks; /* about how many */
 	uint64_t pend_host;   /* pending operations without device memory */
-	struct op done;       /* head of the ring of finished ones nobody has collected */
+	struct op done;       /* head of the list of finished ones nobody has collected */
 	unsigned nr_done;
 	atomic_uint_fast64_t active; /* operations not finished */
 	struct op **chunks;
@@ -361,12 +361,12 @@ void files_free(struct sluice_io *io); /* when the handle is closed */
 bool file_attach(struct sluice_file *f);
 
 /* ---- op.c */
-static inline void ring_init(struct op *head)
+static inline void op_list_init(struct op *head)
 {
 	head->next = head->prev = head;
 }
 
-static inline void ring_add(struct op *head, struct op *op)
+static inline void op_list_add(struct op *head, struct op *op)
 {
 	op->prev = head->prev;
 	op->next = head;
@@ -374,7 +374,7 @@ static inline void ring_add(struct op *head, struct op *op)
 	head->prev = op;
 }
 
-static inline void ring_del(struct op *op)
+static inline void op_list_del(struct op *op)
 {
 	op->prev->next = op->next;
 	op->next->prev = op->prev;

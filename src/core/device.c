@@ -249,7 +249,7 @@ static int copy_stretch(struct sluice_lane *lane, const struct block *b, bool de
 }
 
 /* Queue the copies of @len bytes of a block.  After a failure some may be queued all the same. */
-static int copy(struct sluice_lane *lane, struct block *b, uint64_t len)
+static int device_copy(struct sluice_lane *lane, struct block *b, uint64_t len)
 {
 	const struct op *op = b->op;
 	uint64_t seg_off = b->seg_off, step;
@@ -273,7 +273,7 @@ static int copy(struct sluice_lane *lane, struct block *b, uint64_t len)
  * May the lane be looked after?  Not without its context, but that cannot be waited for
  * for ever: in the end the calls fail for want of it, and so do the blocks.
  */
-static bool enter(struct queue *q, struct sluice_lane *lane)
+static bool lane_use(struct queue *q, struct sluice_lane *lane)
 {
 	struct sluice_fault ignored = {0};
 
@@ -285,14 +285,14 @@ static bool enter(struct queue *q, struct sluice_lane *lane)
 }
 
 /* Give the block to its lane: it comes back by device_done(), failed ones included. */
-static void enlist(struct queue *q, struct sluice_lane *lane, struct block *b)
+static void lane_enlist(struct queue *q, struct sluice_lane *lane, struct block *b)
 {
 	b->req.next = lane->open;
 	lane->open = b;
 	q->nr_copying++;
 	q->copy_bytes += b->len;
 	q->polls = 0;
-	if (b->len >= LARGE && enter(q, lane))
+	if (b->len >= LARGE && lane_use(q, lane))
 		sluice_lane_mark(lane); /* else with others, by device_flush() */
 }
 
@@ -323,7 +323,7 @@ int device_stage(struct queue *q, struct block *b)
 	if (!r && b->mode == BLOCK_CUFILE) {
 		if (sluice_order_reached(b->op->order))
 			return 0;
-		enlist(q, lane, b); /* nothing to copy: behind the stream it waits for */
+		lane_enlist(q, lane, b); /* nothing to copy: behind the stream it waits for */
 		return 1;
 	}
 	if (!r)
@@ -337,8 +337,8 @@ int device_stage(struct queue *q, struct block *b)
 	if (r < 0 || b->op->opcode == SLUICE_READ)
 		return r;
 	b->data = b->bounce;
-	b->code = copy(lane, b, b->len);
-	enlist(q, lane, b);
+	b->code = device_copy(lane, b, b->len);
+	lane_enlist(q, lane, b);
 	return 1;
 }
 
@@ -351,7 +351,7 @@ bool device_unload(struct queue *q, struct block *b)
 		return false;
 	r = get_lane(q, b, &lane);
 	if (!r)
-		r = copy(lane, b, b->moved);
+		r = device_copy(lane, b, b->moved);
 	if (r < 0) {
 		b->code = r;
 		b->moved = 0;
@@ -359,14 +359,14 @@ bool device_unload(struct queue *q, struct block *b)
 	/* Without a lane nothing is queued, and no event need be waited for. */
 	if (!lane)
 		return false;
-	enlist(q, lane, b);
+	lane_enlist(q, lane, b);
 	return true;
 }
 
 void device_flush(struct queue *q)
 {
 	for (struct sluice_lane *lane = q->open_lanes; lane; lane = lane->next)
-		if (lane->open && enter(q, lane))
+		if (lane->open && lane_use(q, lane))
 			sluice_lane_mark(lane);
 }
 
@@ -395,7 +395,7 @@ struct block *device_done(struct queue *q)
 
 	device_flush(q);
 	for (struct sluice_lane *lane = q->open_lanes; lane; lane = lane->next)
-		while (lane->first && enter(q, lane) && (b = sluice_lane_reached(lane, &fault)))
+		while (lane->first && lane_use(q, lane) && (b = sluice_lane_reached(lane, &fault)))
 			for (; b; b = next) {
 				next = (struct block *)b->req.next;
 				copied(q, b, &fault);

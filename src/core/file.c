@@ -16,7 +16,7 @@
 #include "core/core.h"
 #include "store/blockdev.h"
 
-static unsigned bucket_of(const char *name)
+static unsigned path_bucket(const char *name)
 {
 	uint32_t h = 2166136261u; /* FNV-1a */
 
@@ -27,7 +27,7 @@ static unsigned bucket_of(const char *name)
 
 static void link_file(struct sluice_io *io, struct sluice_file *f)
 {
-	struct sluice_file **head = &io->files[bucket_of(f->name)];
+	struct sluice_file **head = &io->files[path_bucket(f->name)];
 
 	f->next = *head;
 	*head = f;
@@ -35,7 +35,7 @@ static void link_file(struct sluice_io *io, struct sluice_file *f)
 
 static void unlink_file(struct sluice_io *io, struct sluice_file *f)
 {
-	struct sluice_file **at = &io->files[bucket_of(f->name)];
+	struct sluice_file **at = &io->files[path_bucket(f->name)];
 
 	while (*at != f)
 		at = &(*at)->next;
@@ -173,7 +173,8 @@ static void find_device(struct sluice_io *io, struct sluice_file *f)
 }
 
 /* The store is open: make the file one of the handle's.  Gives it back on failure. */
-static int settle(struct sluice_io *io, struct sluice_file *f, bool slot, struct sluice_err *err)
+static int file_settle(struct sluice_io *io, struct sluice_file *f, bool slot,
+		       struct sluice_err *err)
 {
 	struct sluice_store *s = &f->store;
 	bool writes = s->access != O_RDONLY && !s->device;
@@ -200,7 +201,7 @@ static int settle(struct sluice_io *io, struct sluice_file *f, bool slot, struct
 }
 
 /* Under io->lock. */
-static void unsettle(struct sluice_io *io, struct sluice_file *f)
+static void file_unsettle(struct sluice_io *io, struct sluice_file *f)
 {
 	unlink_file(io, f);
 	sluice_extend_put(&io->extends, f->store.extend);
@@ -225,14 +226,14 @@ int sluice_file_open(struct sluice_file **out, struct sluice_io *io, const char 
 		free_file(f);
 		return r;
 	}
-	r = settle(io, f, true, err);
+	r = file_settle(io, f, true, err);
 	if (r == 0)
 		*out = f;
 	return r;
 }
 
-static int adopt(struct sluice_io *io, int fd, bool slot, struct sluice_file **out,
-		 struct sluice_err *err)
+static int file_adopt(struct sluice_io *io, int fd, bool slot, struct sluice_file **out,
+		      struct sluice_err *err)
 {
 	struct sluice_file *f;
 	char name[32];
@@ -247,7 +248,7 @@ static int adopt(struct sluice_io *io, int fd, bool slot, struct sluice_file **o
 		free_file(f);
 		return r;
 	}
-	r = settle(io, f, slot, err);
+	r = file_settle(io, f, slot, err);
 	if (r == 0)
 		*out = f;
 	return r;
@@ -259,10 +260,10 @@ int sluice_file_from_fd(struct sluice_file **out, struct sluice_io *io, int fd,
 	NO_CANCEL;
 	int r = io_check(io, err);
 
-	return r < 0 ? r : adopt(io, fd, true, out, err);
+	return r < 0 ? r : file_adopt(io, fd, true, out, err);
 }
 
-static int forget(struct queue *q, void *arg)
+static int file_forget(struct queue *q, void *arg)
 {
 	struct sluice_file *f = arg;
 
@@ -293,11 +294,11 @@ int sluice_file_close(struct sluice_file *f, struct sluice_err *err)
 	while (f->refs > 1)
 		pthread_cond_wait(&io->called, &io->lock);
 	io->closers--;
-	unsettle(io, f);
+	file_unsettle(io, f);
 	pthread_mutex_unlock(&io->lock);
 	/* An engine that knows the file holds it open. */
 	for (unsigned i = 0; f->slot >= 0 && i < io->nr_queues; i++)
-		queue_call(&io->queues[i], forget, f);
+		queue_call(&io->queues[i], file_forget, f);
 	pthread_mutex_lock(&io->lock);
 	if (f->slot >= 0)
 		io->slots[f->slot] = NULL;
@@ -356,7 +357,7 @@ static struct sluice_file *find_path(struct sluice_io *io, const char *path, int
 	if (!io->active || stat(path, &st) < 0)
 		return NULL;
 	pthread_mutex_lock(&io->lock);
-	for (f = io->files[bucket_of(path)]; f; f = f->next)
+	for (f = io->files[path_bucket(path)]; f; f = f->next)
 		if (f->by_path && f->store.access == access && !strcmp(f->name, path) &&
 		    still_there(f, &st)) {
 			f->refs++;
@@ -366,8 +367,8 @@ static struct sluice_file *find_path(struct sluice_io *io, const char *path, int
 	return f;
 }
 
-static int open_path(struct sluice_io *io, const struct sluice_op *u, struct sluice_file **out,
-		     struct sluice_err *err)
+static int file_open_path(struct sluice_io *io, const struct sluice_op *u, struct sluice_file **out,
+			  struct sluice_err *err)
 {
 	int access = u->opcode == SLUICE_READ ? O_RDONLY : O_WRONLY;
 	struct sluice_file *f = find_path(io, u->path, access);
@@ -388,7 +389,7 @@ static int open_path(struct sluice_io *io, const struct sluice_op *u, struct slu
 		free_file(f);
 		return r;
 	}
-	r = settle(io, f, false, err);
+	r = file_settle(io, f, false, err);
 	if (r == 0)
 		*out = f;
 	return r;
@@ -408,8 +409,8 @@ int file_for_op(struct sluice_io *io, const struct sluice_op *u, struct sluice_f
 		return 0;
 	}
 	if (u->path)
-		return open_path(io, u, out, err);
-	r = adopt(io, u->fd, false, out, err);
+		return file_open_path(io, u, out, err);
+	r = file_adopt(io, u->fd, false, out, err);
 	if (r == 0)
 		(*out)->by_path = true; /* lives as long as the operation */
 	return r;
@@ -433,7 +434,7 @@ int file_put(struct sluice_file *f)
 	pthread_mutex_lock(&io->lock);
 	last = atomic_fetch_sub(&f->refs, 1) == 1;
 	if (last)
-		unsettle(io, f);
+		file_unsettle(io, f);
 	pthread_mutex_unlock(&io->lock);
 	if (!last)
 		return 0;

@@ -182,8 +182,8 @@ int sluice_open(struct sluice_io **out, const struct sluice_opts *opts, struct s
 	sluice_gpus_init(&io->gpus);
 	ring_setup(&io->ring);
 	pthread_cond_init(&io->called, NULL);
-	ring_init(&io->pending);
-	ring_init(&io->done);
+	op_list_init(&io->pending);
+	op_list_init(&io->done);
 	io->huge_by_default = sluice_area_huge_by_default();
 	io->guard = make_guard();
 	if (!io->guard)

@@ -86,7 +86,7 @@ bool op_needs_sync(const struct op *op)
 
 /* --------------------------------------------------------------- checking */
 
-static int check_memory(const struct sluice_op *u, uint64_t *ret_len, struct sluice_err *err)
+static int op_check_memory(const struct sluice_op *u, uint64_t *ret_len, struct sluice_err *err)
 {
 	uint64_t total = 0;
 
@@ -147,7 +147,7 @@ static int op_check(const struct sluice_op *u, uint64_t *ret_len, struct sluice_
 		return sluice_fail(err, -EINVAL, "flags: 0x%x has unknown bits", u->flags);
 	if (u->opcode == SLUICE_SYNC)
 		return 0;
-	r = check_memory(u, ret_len, err);
+	r = op_check_memory(u, ret_len, err);
 	if (r < 0)
 		return r;
 	if (__builtin_add_overflow(u->offset, *ret_len, &end) || end > INT64_MAX)
@@ -203,7 +203,7 @@ static int check_access(const struct op *op, struct sluice_err *err)
 }
 
 /* Space for a file that grows.  No room is an error of the operation, before anything moved. */
-static int reserve(struct sluice_io *io, struct op *op, struct sluice_err *err)
+static int op_reserve(struct sluice_io *io, struct op *op, struct sluice_err *err)
 {
 	struct sluice_store *s = &op->file->store;
 	struct sluice_short room;
@@ -300,7 +300,7 @@ int op_prepare(struct sluice_io *io, const struct sluice_cuda *cuda, struct op *
 	}
 	r = check_access(op, err);
 	if (r == 0 && op->opcode == SLUICE_WRITE)
-		r = reserve(io, op, err);
+		r = op_reserve(io, op, err);
 	if (r < 0) {
 		op_drop(op);
 		return r;
@@ -380,7 +380,7 @@ static int sync_directory(const struct sluice_file *f)
 	return r;
 }
 
-static void note_failure(struct op *op, int code)
+static void op_note_failure(struct op *op, int code)
 {
 	if (code < 0 && !op->code) {
 		op->code = code;
@@ -394,19 +394,19 @@ static void conclude_write(struct op *op)
 	bool failed;
 
 	if (op->cancelled && op->stop < op->len)
-		note_failure(op, -ECANCELED);
+		op_note_failure(op, -ECANCELED);
 	failed = op->code < 0;
 	if (op->extends)
 		sluice_extend_end(&op->file->store, op->offset, op->stop,
 				  failed && op->stop < op->len);
 	op->extends = false;
 	if (!failed && (op->flags & SLUICE_OP_TRUNCATE))
-		note_failure(op, truncate_here(op));
+		op_note_failure(op, truncate_here(op));
 	/* The new end must be durable as well; and what has no blocks has had no turn yet. */
 	if (!op->code && !op->sync_done && (op->flags & SYNC_FLAGS))
-		note_failure(op, sync_file(op));
+		op_note_failure(op, sync_file(op));
 	if (!op->code && (op->flags & SLUICE_OP_FULLSYNC) && !op->file->store.device)
-		note_failure(op, sync_directory(op->file));
+		op_note_failure(op, sync_directory(op->file));
 }
 
 static void count_op(struct sluice_io *io, const struct op *op)
@@ -423,9 +423,9 @@ static void count_op(struct sluice_io *io, const struct op *op)
 static void conclude_read(struct op *op)
 {
 	if (op->cancelled && op->stop < op->len && !(op->done_flags & SLUICE_DONE_EOF))
-		note_failure(op, -ECANCELED);
+		op_note_failure(op, -ECANCELED);
 	if (!op->code && op->stop < op->len && (op->flags & SLUICE_OP_EXACT))
-		note_failure(op, -ENODATA);
+		op_note_failure(op, -ENODATA);
 }
 
 static void shorten(struct sluice_short *out, const char *name)
@@ -447,9 +447,9 @@ void op_conclude(struct sluice_io *io, struct op *op)
 	else if (op->opcode == SLUICE_READ)
 		conclude_read(op);
 	else if (op->cancelled)
-		note_failure(op, -ECANCELED);
+		op_note_failure(op, -ECANCELED);
 	else if (!op->sync_done)
-		note_failure(op, sync_file(op));
+		op_note_failure(op, sync_file(op));
 	/* The last user of a file opened by path closes it, and close(2) may report lost data. */
 	tell = op->code < 0 || op->stop < op->len || (io->opts.flags & SLUICE_DESCRIBE);
 	if (tell || op->file->by_path)
@@ -459,7 +459,7 @@ void op_conclude(struct sluice_io *io, struct op *op)
 		r = file_put(op->file);
 		op->file = NULL;
 		if (r < 0 && op->opcode == SLUICE_WRITE) {
-			note_failure(op, r);
+			op_note_failure(op, r);
 			tell = true;
 		}
 	}

@@ -11,12 +11,12 @@ void pend_add(struct sluice_io *io, struct op *op)
 	op->est = op->len ? (op->len + op->block - 1) / op->block : 1;
 	io->pend_blocks += op->est;
 	io->pend_host += !op->places;
-	ring_add(&io->pending, op);
+	op_list_add(&io->pending, op);
 }
 
 void pend_del(struct sluice_io *io, struct op *op)
 {
-	ring_del(op);
+	op_list_del(op);
 	io->pend_blocks -= op->est;
 	io->pend_host -= !op->places;
 	op->est = 0;

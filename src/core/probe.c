@@ -161,7 +161,7 @@ static int open_nameless(const char *dir, int flags)
 }
 
 /* Open something to try O_DIRECT on; -errno with the reason in @p. */
-static int open_direct(struct sluice_path_info *p, const char *path)
+static int probe_open_direct(struct sluice_path_info *p, const char *path)
 {
 	int plain, fd;
 
@@ -186,7 +186,7 @@ static int open_direct(struct sluice_path_info *p, const char *path)
 
 static void probe_direct(struct sluice_path_info *p, const char *path)
 {
-	CLEANUP_CLOSE int fd = open_direct(p, path);
+	CLEANUP_CLOSE int fd = probe_open_direct(p, path);
 	const char *from;
 	int r;
 

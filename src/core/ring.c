@@ -37,7 +37,7 @@ struct ring_page {
 
 /* ------------------------------------------------------------------ pieces */
 
-static void list_add(struct ring *ring, uint32_t i, unsigned order)
+static void pieces_add(struct ring *ring, uint32_t i, unsigned order)
 {
 	struct ring_page *p = &ring->pages[i];
 
@@ -47,7 +47,7 @@ static void list_add(struct ring *ring, uint32_t i, unsigned order)
 	ring->lists[order] = i;
 }
 
-static void list_del(struct ring *ring, uint32_t i)
+static void pieces_del(struct ring *ring, uint32_t i)
 {
 	struct ring_page *p = &ring->pages[i];
 
@@ -70,10 +70,10 @@ static uint32_t piece_take(struct ring *ring, unsigned order)
 	if (from == ORDERS)
 		return NONE;
 	i = ring->lists[from];
-	list_del(ring, i);
+	pieces_del(ring, i);
 	while (from > order) { /* the upper half stays */
 		from--;
-		list_add(ring, i + (1u << from), from);
+		pieces_add(ring, i + (1u << from), from);
 	}
 	ring->pages[i].order = (uint8_t)order;
 	return i;
@@ -88,10 +88,10 @@ static void piece_return(struct ring *ring, uint32_t i)
 		other = i ^ (1u << order);
 		if (!ring->pages[other].free || ring->pages[other].order != order)
 			break;
-		list_del(ring, other);
+		pieces_del(ring, other);
 		i &= ~(1u << order);
 	}
-	list_add(ring, i, order);
+	pieces_add(ring, i, order);
 }
 
 static int pieces_init(struct ring *ring)
@@ -105,13 +105,13 @@ static int pieces_init(struct ring *ring)
 	for (unsigned i = 0; i < ORDERS; i++)
 		ring->lists[i] = NONE;
 	for (uint32_t i = n; i; i -= 1u << (ORDERS - 1)) /* so that the first is taken first */
-		list_add(ring, i - (1u << (ORDERS - 1)), ORDERS - 1);
+		pieces_add(ring, i - (1u << (ORDERS - 1)), ORDERS - 1);
 	return 0;
 }
 
 /* ------------------------------------------------------------------ making */
 
-static void unmake(struct ring *ring)
+static void ring_unmake(struct ring *ring)
 {
 	sluice_area_unmap(&ring->area);
 	free(ring->pages);
@@ -120,7 +120,7 @@ static void unmake(struct ring *ring)
 	ring->lists = NULL;
 }
 
-static int make_of(struct sluice_io *io, uint64_t bytes, struct sluice_fault *fault)
+static int ring_make_of(struct sluice_io *io, uint64_t bytes, struct sluice_fault *fault)
 {
 	struct ring *ring = &io->ring;
 	int r = sluice_area_map(&ring->area, bytes, io->opts.huge, false);
@@ -136,12 +136,12 @@ static int make_of(struct sluice_io *io, uint64_t bytes, struct sluice_fault *fa
 				     io->gpus.cuda->host_register(ring->area.addr, ring->area.len,
 								  CUDA_HOST_PORTABLE));
 	if (r < 0)
-		unmake(ring);
+		ring_unmake(ring);
 	return r;
 }
 
 /* Under ring->making, with a context current. */
-static int make(struct sluice_io *io, struct sluice_fault *fault)
+static int ring_make_now(struct sluice_io *io, struct sluice_fault *fault)
 {
 	uint64_t bytes = min_u64((uint64_t)io->nr_queues * RING_PER_QUEUE, RING_MAX);
 	struct sluice_fault why;
@@ -149,7 +149,7 @@ static int make(struct sluice_io *io, struct sluice_fault *fault)
 
 	do {
 		why = (struct sluice_fault){0};
-		r = make_of(io, bytes, &why);
+		r = ring_make_of(io, bytes, &why);
 		bytes /= 2;
 	} while (r == -ENOMEM && bytes >= RING_MIN);
 	if (r < 0) {
@@ -169,7 +169,7 @@ int ring_make(struct sluice_io *io, struct sluice_fault *fault)
 		return 0;
 	pthread_mutex_lock(&io->ring.making);
 	if (!atomic_load(&io->ring.bytes))
-		r = make(io, fault);
+		r = ring_make_now(io, fault);
 	pthread_mutex_unlock(&io->ring.making);
 	return r;
 }
@@ -294,7 +294,7 @@ void ring_free(struct sluice_io *io)
 		if (entered)
 			sluice_gpus_leave(&io->gpus);
 	}
-	unmake(ring);
+	ring_unmake(ring);
 	pthread_mutex_destroy(&ring->lock);
 	pthread_mutex_destroy(&ring->making);
 }

@@ -27,7 +27,7 @@ static bool fits_local(const struct op *op)
 			      is_aligned((uint64_t)(uintptr_t)op->one.addr, s->mem_align));
 }
 
-static struct op *get_op(struct sluice_io *io, struct queue *q)
+static struct op *op_get(struct sluice_io *io, struct queue *q)
 {
 	struct op *op;
 
@@ -39,7 +39,7 @@ static struct op *get_op(struct sluice_io *io, struct queue *q)
 	return op;
 }
 
-static void put_op(struct sluice_io *io, struct op *op)
+static void op_put(struct sluice_io *io, struct op *op)
 {
 	pthread_mutex_lock(&io->lock);
 	op_free(io, op);
@@ -54,7 +54,7 @@ struct batch {
 	struct sluice_order *order; /* of the last one that asked for one */
 };
 
-static void flush(struct sluice_io *io, struct batch *b)
+static void batch_submit(struct sluice_io *io, struct batch *b)
 {
 	if (!b->n)
 		return;
@@ -70,7 +70,7 @@ static int submit_one(struct sluice_io *io, const struct sluice_op *u, struct ba
 		      uint64_t *ticket, struct sluice_err *err)
 {
 	struct queue *q = u->on_done ? queue_current(io) : NULL;
-	struct op *op = get_op(io, q);
+	struct op *op = op_get(io, q);
 	int r;
 
 	if (!op)
@@ -82,7 +82,7 @@ static int submit_one(struct sluice_io *io, const struct sluice_op *u, struct ba
 			op_drop(op);
 	}
 	if (r < 0) {
-		put_op(io, op);
+		op_put(io, op);
 		return r;
 	}
 	io->active++;
@@ -92,7 +92,7 @@ static int submit_one(struct sluice_io *io, const struct sluice_op *u, struct ba
 		return 0;
 	b->ops[b->n++] = op;
 	if (b->n == PULL_MAX)
-		flush(io, b);
+		batch_submit(io, b);
 	return 0;
 }
 
@@ -119,7 +119,7 @@ int sluice_submit(struct sluice_io *io, const struct sluice_op *ops, unsigned n,
 		if (r < 0)
 			break;
 	}
-	flush(io, &b);
+	batch_submit(io, &b);
 	sluice_order_put(b.order);
 	return i || !n ? (int)i : r;
 }

@@ -82,7 +82,7 @@ static void run_calls(struct queue *q)
 
 /*
  * Sleep with nothing in flight, in the engine where it can do that: io_uring lets
- * go of a file only when its thread next enters the ring.  Under io->lock.
+ * go of a file only when its thread next enters the kernel by it.  Under io->lock.
  */
 static void doze(struct queue *q)
 {
@@ -160,7 +160,7 @@ static bool may_sleep(struct queue *q, bool *ret_marked)
 	return *ret_marked;
 }
 
-static void give_up(struct block *blocks, unsigned n, struct sluice_req **list)
+static void blocks_give_up(struct block *blocks, unsigned n, struct sluice_req **list)
 {
 	for (unsigned i = 0; blocks && i < n; i++)
 		if (blocks[i].inflight) {
@@ -184,12 +184,12 @@ static void reap_failed(struct queue *q, int code)
 		return;
 	}
 	q->broken = code;
-	give_up(q->blocks, q->io->opts.depth, &list);
-	give_up(q->more_blocks, COPY_BLOCKS, &list);
+	blocks_give_up(q->blocks, q->io->opts.depth, &list);
+	blocks_give_up(q->more_blocks, COPY_BLOCKS, &list);
 	queue_harvest(q, list);
 }
 
-static void work(struct queue *q)
+static void queue_work(struct queue *q)
 {
 	struct sluice_req *list = NULL;
 	struct sluice_io *io = q->io;
@@ -229,7 +229,7 @@ static void report_open(struct queue *q, int r)
 	pthread_mutex_unlock(&q->io->lock);
 }
 
-/* The engine is opened by the thread that will use it: a ring has one owner. */
+/* The engine is opened by the thread that will use it: io_uring likes one owner. */
 static void *queue_main(void *arg)
 {
 	struct queue *q = arg;
@@ -247,7 +247,7 @@ static void *queue_main(void *arg)
 	if (r < 0)
 		return NULL;
 	do {
-		work(q);
+		queue_work(q);
 	} while (q->inflight || q->ready || q->local || device_busy(q) || idle(q));
 	device_close(q);
 	q->io->engine->close(q->engine);

@@ -36,7 +36,7 @@ void waiters_notify(struct sluice_io *io)
 void op_publish(struct sluice_io *io, struct op *op)
 {
 	op->state = OP_DONE;
-	ring_add(&io->done, op);
+	op_list_add(&io->done, op);
 	io->nr_done++;
 	/* Whoever waits to close the file can now collect the result. */
 	if (op->file && atomic_fetch_sub(&op->file->refs, 1) == 2)
@@ -74,7 +74,7 @@ static void cond_init(pthread_cond_t *cond)
 }
 
 /* Under io->lock.  Returns whether it came about. */
-static bool wait_for(struct sluice_io *io, struct waiter *w, int64_t timeout_ns)
+static bool waiter_wait(struct sluice_io *io, struct waiter *w, int64_t timeout_ns)
 {
 	struct waiter **at = &io->waiters;
 	struct timespec until;
@@ -103,9 +103,9 @@ static bool wait_for(struct sluice_io *io, struct waiter *w, int64_t timeout_ns)
 }
 
 /* Under io->lock. */
-static void collect(struct sluice_io *io, struct op *op)
+static void done_collect(struct sluice_io *io, struct op *op)
 {
-	ring_del(op);
+	op_list_del(op);
 	io->nr_done--;
 	op_free(io, op);
 }
@@ -132,14 +132,14 @@ int sluice_wait(struct sluice_io *io, uint64_t ticket, int64_t timeout_ns, struc
 	}
 	op->waiters++; /* sluice_wait_any() and _all() leave it to us */
 	w.op = op;
-	ok = wait_for(io, &w, timeout_ns);
+	ok = waiter_wait(io, &w, timeout_ns);
 	op->waiters--;
 	if (!ok) {
 		r = -ETIMEDOUT;
 	} else {
 		op_result(op, done);
 		if (!op->waiters)
-			collect(io, op);
+			done_collect(io, op);
 	}
 	pthread_mutex_unlock(&io->lock);
 	return r;
@@ -162,13 +162,13 @@ int sluice_wait_any(struct sluice_io *io, struct sluice_done *done, unsigned min
 		return -EDEADLK;
 	pthread_mutex_lock(&io->lock);
 	if (min)
-		wait_for(io, &w, timeout_ns);
+		waiter_wait(io, &w, timeout_ns);
 	for (op = io->done.next; op != &io->done && n < max; op = next) {
 		next = op->next;
 		if (op->waiters)
 			continue;
 		op_result(op, &done[n++]);
-		collect(io, op);
+		done_collect(io, op);
 	}
 	pthread_mutex_unlock(&io->lock);
 	return (int)n;
@@ -203,7 +203,7 @@ int sluice_wait_all(struct sluice_io *io, int64_t timeout_ns, struct sluice_summ
 	if (queue_current(io) && timeout_ns)
 		return -EDEADLK;
 	pthread_mutex_lock(&io->lock);
-	if (!wait_for(io, &w, timeout_ns)) {
+	if (!waiter_wait(io, &w, timeout_ns)) {
 		pthread_mutex_unlock(&io->lock);
 		return -ETIMEDOUT;
 	}
@@ -213,7 +213,7 @@ int sluice_wait_all(struct sluice_io *io, int64_t timeout_ns, struct sluice_summ
 		if (op->waiters)
 			continue;
 		add_up(to, op);
-		collect(io, op);
+		done_collect(io, op);
 	}
 	pthread_mutex_unlock(&io->lock);
 	return 0;

@@ -24,7 +24,7 @@ static struct sluice_cuda cuda;
 static char reason[160];
 static bool loaded, usable;
 
-static void load(void)
+static void cuda_load(void)
 {
 	const struct sluice_dl_symbol symbols[] = {
 		{"cuInit", (void **)&cuda.init, 0},
@@ -67,12 +67,12 @@ static void load(void)
 	loaded = sluice_dl_load(library, symbols, ARRAY_SIZE(symbols), reason, sizeof(reason)) == 0;
 }
 
-static void init(void)
+static void cuda_init(void)
 {
 	const char *text = NULL;
 	int r;
 
-	pthread_once(&load_once, load);
+	pthread_once(&load_once, cuda_load);
 	if (!loaded)
 		return;
 	r = cuda.init(0);
@@ -86,7 +86,7 @@ static void init(void)
 
 const struct sluice_cuda *sluice_cuda(const char **why)
 {
-	pthread_once(&init_once, init);
+	pthread_once(&init_once, cuda_init);
 	if (why)
 		*why = reason;
 	return usable ? &cuda : NULL;
@@ -117,8 +117,8 @@ const struct sluice_cuda *sluice_cuda_present(void)
 			atomic_store_explicit(&looked_at, adds, memory_order_relaxed);
 			return NULL;
 		}
-		pthread_once(&load_once, load);
-		dlclose(dl); /* load() holds it, or found it too old */
+		pthread_once(&load_once, cuda_load);
+		dlclose(dl); /* cuda_load() holds it, or found it too old */
 		atomic_store_explicit(&found, true, memory_order_release);
 	}
 	return loaded ? &cuda : NULL;

@@ -23,7 +23,7 @@ static bool usable;
 static struct sluice_cufile_driver driver;
 static struct sluice_err open_err;
 
-static void load(void)
+static void cufile_load(void)
 {
 	const struct sluice_dl_symbol symbols[] = {
 		{"cuFileGetVersion", (void **)&cufile.version, 1},
@@ -43,7 +43,7 @@ static void load(void)
 
 const struct sluice_cufile *sluice_cufile(const char **why)
 {
-	pthread_once(&once, load);
+	pthread_once(&once, cufile_load);
 	if (why)
 		*why = reason;
 	return usable ? &cufile : NULL;

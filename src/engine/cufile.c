@@ -102,7 +102,7 @@ static int cufile_open(void *state, const struct sluice_engine_params *p, struct
 	return r;
 }
 
-static void take_out(struct cufile_state *s, struct cufile_buf *b)
+static void cufile_take_out(struct cufile_state *s, struct cufile_buf *b)
 {
 	void *context;
 
@@ -120,7 +120,7 @@ static void cufile_close(void *state)
 
 	sluice_pool_close(&s->pool);
 	for (unsigned i = 0; i < s->nr_bufs; i++)
-		take_out(s, &s->bufs[i]);
+		cufile_take_out(s, &s->bufs[i]);
 	free(s->bufs);
 }
 
@@ -140,7 +140,7 @@ static int cufile_set_buf(void *state, unsigned slot, void *addr, size_t len)
 	struct sluice_cufile_error e;
 	int r;
 
-	take_out(s, &s->bufs[slot]);
+	cufile_take_out(s, &s->bufs[slot]);
 	if (!addr)
 		return 0;
 	r = sluice_cufile_open(&driver, NULL);

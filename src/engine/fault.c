@@ -51,7 +51,7 @@ struct fault_state {
 	uint64_t count;
 };
 
-static int set_number(double *out, const char *value)
+static int fault_number(double *out, const char *value)
 {
 	char *end;
 
@@ -90,11 +90,11 @@ static int set_one(struct fault_settings *f, const char *key, const char *value)
 		return set_only(f, value);
 	for (unsigned i = 0; i < ARRAY_SIZE(odds); i++)
 		if (!strcmp(key, odds[i].key))
-			return set_number(odds[i].probability, value) < 0 ||
+			return fault_number(odds[i].probability, value) < 0 ||
 					       *odds[i].probability > 1
 				       ? -EINVAL
 				       : 0;
-	if (set_number(&v, value) < 0 || v > 1e15)
+	if (fault_number(&v, value) < 0 || v > 1e15)
 		return -EINVAL;
 	if (!strcmp(key, "seed"))
 		f->seed = (uint64_t)v;
@@ -109,7 +109,7 @@ static int set_one(struct fault_settings *f, const char *key, const char *value)
 	return 0;
 }
 
-static int parse(struct fault_settings *f, const char *text, struct sluice_err *err)
+static int fault_parse(struct fault_settings *f, const char *text, struct sluice_err *err)
 {
 	CLEANUP_FREE char *copy = strdup(text ? text : "");
 	char *save, *value;
@@ -154,7 +154,7 @@ static int fault_open(void *state, const struct sluice_engine_params *p, struct 
 	int r;
 
 	s->set = (struct fault_settings){.code = EIO};
-	r = parse(&s->set, p->settings, err);
+	r = fault_parse(&s->set, p->settings, err);
 	if (r < 0)
 		return r;
 	if (!s->set.inner)
@@ -201,34 +201,35 @@ static void fault_close(void *state)
 	free_state(s);
 }
 
-static bool chance(struct fault_state *s, double p)
+static bool fault_chance(struct fault_state *s, double p)
 {
 	return p > 0 && (double)(sluice_random_next(&s->rng) >> 11) * 0x1p-53 < p;
 }
 
 /* The verdict on a request before it is done: 0, or the error it shall have. */
-static int verdict(struct fault_state *s, const struct sluice_req *req)
+static int fault_verdict(struct fault_state *s, const struct sluice_req *req)
 {
 	if (s->set.only && req->code != s->set.only)
 		return 0;
 	s->count++;
 	if (s->set.nth)
 		return s->count == s->set.nth ? -s->set.code : 0;
-	if (chance(s, s->set.error))
+	if (fault_chance(s, s->set.error))
 		return -s->set.code;
-	return chance(s, s->set.again) ? -EAGAIN : 0;
+	return fault_chance(s, s->set.again) ? -EAGAIN : 0;
 }
 
-static void finish(struct fault_state *s, struct shadow *sh, int32_t res)
+static void fault_finish(struct fault_state *s, struct shadow *sh, int32_t res)
 {
 	struct sluice_req *real = sh->real;
 	bool moved = real->code == SLUICE_REQ_READ || real->code == SLUICE_REQ_WRITE;
 
 	if (moved && res > 1 && (!s->set.only || real->code == s->set.only) &&
-	    chance(s, s->set.shorten))
+	    fault_chance(s, s->set.shorten))
 		res = 1 + (int32_t)sluice_random_below(&s->rng, (uint64_t)res - 1);
 	real->res = res;
-	sh->hold = chance(s, s->set.delay) ? 1 + (unsigned)sluice_random_below(&s->rng, 4) : 0;
+	sh->hold =
+		fault_chance(s, s->set.delay) ? 1 + (unsigned)sluice_random_below(&s->rng, 4) : 0;
 	sh->next = s->ready;
 	s->ready = sh;
 }
@@ -244,10 +245,10 @@ static int fault_submit(void *state, struct sluice_req *const *reqs, unsigned n)
 	for (i = 0; i < n && s->free; i++) {
 		sh = s->free;
 		sh->real = reqs[i];
-		r = verdict(s, reqs[i]);
+		r = fault_verdict(s, reqs[i]);
 		if (r < 0) {
 			s->free = sh->next;
-			finish(s, sh, r);
+			fault_finish(s, sh, r);
 			continue;
 		}
 		sh->req = *reqs[i];
@@ -264,7 +265,7 @@ static int fault_submit(void *state, struct sluice_req *const *reqs, unsigned n)
 }
 
 /* Hand out what is not held back; with nothing else left inside, hold nothing back. */
-static int release(struct fault_state *s, struct sluice_req **done)
+static int fault_release(struct fault_state *s, struct sluice_req **done)
 {
 	struct shadow **at = &s->ready, *sh;
 	unsigned n = 0, k;
@@ -305,9 +306,9 @@ static int fault_reap(void *state, struct sluice_req **done, int64_t timeout_ns)
 	for (; list; list = next) {
 		next = list->next;
 		s->inside--;
-		finish(s, (struct shadow *)list, list->res);
+		fault_finish(s, (struct shadow *)list, list->res);
 	}
-	return release(s, done);
+	return fault_release(s, done);
 }
 
 static void fault_wake(void *state)

@@ -99,7 +99,7 @@ static void libaio_close(void *state)
 	libaio_abandon(s);
 }
 
-static void prep(struct iocb *cb, struct sluice_req *req)
+static void libaio_prep(struct iocb *cb, struct sluice_req *req)
 {
 	switch (req->code) {
 	case SLUICE_REQ_READ:
@@ -127,7 +127,7 @@ static void put_cb(struct libaio_state *s, const struct sluice_req *req)
  * only if that is the first of the call.  Such a request is finished, failed;
  * fsync, which few file systems take this way, is done here and now.
  */
-static void refuse(struct libaio_state *s, struct sluice_req *req, int r)
+static void libaio_refuse(struct libaio_state *s, struct sluice_req *req, int r)
 {
 	bool is_sync = req->code == SLUICE_REQ_FSYNC || req->code == SLUICE_REQ_FDATASYNC;
 
@@ -149,7 +149,7 @@ static int libaio_submit(void *state, struct sluice_req *const *reqs, unsigned n
 	for (batch = 0; batch < n; batch++) {
 		reqs[batch]->engine_data = s->free[--s->nr_free];
 		ptrs[batch] = &s->cbs[reqs[batch]->engine_data];
-		prep(ptrs[batch], reqs[batch]);
+		libaio_prep(ptrs[batch], reqs[batch]);
 	}
 	while (taken < n) {
 		r = io_submit(s->ctx, (long)(n - taken), ptrs + taken);
@@ -158,7 +158,7 @@ static int libaio_submit(void *state, struct sluice_req *const *reqs, unsigned n
 		if (r == -EAGAIN || r == 0)
 			break;
 		if (r < 0)
-			refuse(s, reqs[taken], r);
+			libaio_refuse(s, reqs[taken], r);
 		taken += r < 0 ? 1u : (unsigned)r;
 	}
 	for (unsigned i = n; i > taken; i--)
@@ -167,7 +167,7 @@ static int libaio_submit(void *state, struct sluice_req *const *reqs, unsigned n
 }
 
 /* A poll request on the event counter: what wake() writes ends a waiting reap(). */
-static void arm_wake(struct libaio_state *s)
+static void libaio_arm_wake(struct libaio_state *s)
 {
 	struct iocb *cb = &s->wake_cb;
 	int r;
@@ -216,7 +216,7 @@ static int libaio_reap(void *state, struct sluice_req **done, int64_t timeout_ns
 	if (n)
 		timeout_ns = 0;
 	if (timeout_ns && !s->wake_armed && s->wake_works)
-		arm_wake(s);
+		libaio_arm_wake(s);
 	if (!s->wake_armed && (timeout_ns < 0 || timeout_ns > NAP_NS))
 		timeout_ns = NAP_NS;
 	ts.tv_sec = timeout_ns / 1000000000;

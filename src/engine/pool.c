@@ -12,7 +12,7 @@
 #include "base/err.h"
 #include "base/util.h"
 
-static void *worker_main(void *arg)
+static void *pool_worker(void *arg)
 {
 	struct sluice_pool *s = arg;
 	struct sluice_req *req;
@@ -47,7 +47,7 @@ static void *worker_main(void *arg)
 
 static int add_worker(struct sluice_pool *s)
 {
-	int r = thread_start(&s->workers[s->nr_workers], worker_main, s);
+	int r = thread_start(&s->workers[s->nr_workers], pool_worker, s);
 
 	if (!r)
 		s->nr_workers++;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The io_uring engine: one ring per I/O thread, created and used by that thread
+ * The io_uring engine: one queue pair per I/O thread, created and used by that thread
  * alone, so that the kernel may defer completion work until the thread asks for
  * it (DEFER_TASKRUN, 6.1).  That is worth a factor of two for small blocks where
  * the device interrupts the core that submits: completions arrive in batches.
  *
- * Small requests are only placed in the ring by submit(); the system call that
+ * Small requests are only placed in the queue by submit(); the system call that
  * waits carries them into the kernel.  Large ones go in at once, so that the
  * device works while the core prepares the next.
  */
@@ -39,7 +39,7 @@ enum {
 };
 
 struct uring_state {
-	struct io_uring ring;
+	struct io_uring uring;
 	int wake_fd;
 	bool wake_armed;
 	bool files; /* the table of registered files exists */
@@ -55,19 +55,19 @@ static const unsigned setup_flags[] = {
 	IORING_SETUP_CLAMP,
 };
 
-static int ring_init(struct io_uring *ring, unsigned entries)
+static int uring_setup(struct io_uring *uring, unsigned entries)
 {
 	int r = -EINVAL;
 
 	for (unsigned i = 0; i < ARRAY_SIZE(setup_flags) && r == -EINVAL; i++) {
 		struct io_uring_params p = {.flags = setup_flags[i]};
 
-		r = io_uring_queue_init_params(entries, ring, &p);
+		r = io_uring_queue_init_params(entries, uring, &p);
 	}
 	return r;
 }
 
-static int ring_fail(struct sluice_err *err, int r)
+static int uring_fail(struct sluice_err *err, int r)
 {
 	switch (r) {
 	case -EPERM:
@@ -80,32 +80,32 @@ static int ring_fail(struct sluice_err *err, int r)
 				   "profile hides it");
 	case -ENOMEM:
 		return sluice_fail(err, r,
-				   "io_uring: no memory for the ring, or RLIMIT_MEMLOCK is "
+				   "io_uring: no memory for the queue, or RLIMIT_MEMLOCK is "
 				   "too low");
 	default:
-		return sluice_fail(err, r, "io_uring: cannot set up a ring: %s", strerror(-r));
+		return sluice_fail(err, r, "io_uring: cannot set up a queue: %s", strerror(-r));
 	}
 }
 
 static int uring_probe(struct sluice_err *err)
 {
-	struct io_uring ring;
+	struct io_uring uring;
 	unsigned features;
-	int r = ring_init(&ring, 2);
+	int r = uring_setup(&uring, 2);
 
 	if (r < 0)
-		return ring_fail(err, r);
-	features = ring.features;
-	io_uring_queue_exit(&ring);
+		return uring_fail(err, r);
+	features = uring.features;
+	io_uring_queue_exit(&uring);
 	if (!(features & IORING_FEAT_EXT_ARG))
 		return sluice_fail(err, -ENOTSUP, "io_uring: kernel 5.11 or later is needed");
 	return 0;
 }
 
 /* Ask for a completion when somebody writes to the event counter: see uring_wake(). */
-static void arm_wake(struct uring_state *s)
+static void uring_arm_wake(struct uring_state *s)
 {
-	struct io_uring_sqe *sqe = io_uring_get_sqe(&s->ring);
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&s->uring);
 
 	if (!sqe)
 		return; /* tried again by the next reap */
@@ -118,7 +118,7 @@ static void uring_close(void *state)
 {
 	struct uring_state *s = state;
 
-	io_uring_queue_exit(&s->ring);
+	io_uring_queue_exit(&s->uring);
 	close(s->wake_fd);
 }
 
@@ -130,22 +130,22 @@ static int uring_open(void *state, const struct sluice_engine_params *p, struct 
 	s->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (s->wake_fd < 0)
 		return sluice_fail(err, -errno, "io_uring: eventfd: %s", strerror(errno));
-	r = ring_init(&s->ring, p->depth + 1); /* one more for the wake-up */
+	r = uring_setup(&s->uring, p->depth + 1); /* one more for the wake-up */
 	if (r < 0) {
 		close(s->wake_fd);
-		return ring_fail(err, r);
+		return uring_fail(err, r);
 	}
-	if (!(s->ring.features & IORING_FEAT_EXT_ARG)) {
+	if (!(s->uring.features & IORING_FEAT_EXT_ARG)) {
 		uring_close(s);
 		return sluice_fail(err, -ENOTSUP, "io_uring: kernel 5.11 or later is needed");
 	}
 	/* Both tables are 5.19; without them the kernel looks things up for each request. */
-	s->files = io_uring_register_files_sparse(&s->ring, p->nr_files) == 0;
-	s->bufs = io_uring_register_buffers_sparse(&s->ring, p->nr_bufs) == 0;
+	s->files = io_uring_register_files_sparse(&s->uring, p->nr_files) == 0;
+	s->bufs = io_uring_register_buffers_sparse(&s->uring, p->nr_bufs) == 0;
 	return 0;
 }
 
-static void prep(struct uring_state *s, struct io_uring_sqe *sqe, struct sluice_req *req)
+static void uring_prep(struct uring_state *s, struct io_uring_sqe *sqe, struct sluice_req *req)
 {
 	bool fixed_file = s->files && req->file_slot >= 0;
 	int fd = fixed_file ? req->file_slot : req->fd;
@@ -175,7 +175,7 @@ static void prep(struct uring_state *s, struct io_uring_sqe *sqe, struct sluice_
 }
 
 /*
- * What is in the ring is ours: a request the kernel did not take now (EAGAIN,
+ * What is in the queue is ours: a request the kernel did not take now (EAGAIN,
  * EBUSY, EINTR) goes in with the next system call.
  */
 static int uring_submit(void *state, struct sluice_req *const *reqs, unsigned n)
@@ -190,19 +190,19 @@ static int uring_submit(void *state, struct sluice_req *const *reqs, unsigned n)
 			sluice_req_push(&s->finished, reqs[i], sluice_req_run(reqs[i]));
 			continue;
 		}
-		sqe = io_uring_get_sqe(&s->ring);
+		sqe = io_uring_get_sqe(&s->uring);
 		if (!sqe)
 			break;
 		large |= reqs[i]->len >= SMALL;
 		s->small += reqs[i]->len < SMALL;
-		prep(s, sqe, reqs[i]);
+		uring_prep(s, sqe, reqs[i]);
 	}
 	if (large)
-		io_uring_submit(&s->ring);
+		io_uring_submit(&s->uring);
 	return (int)i;
 }
 
-static int collect(struct uring_state *s, struct sluice_req **done)
+static int uring_collect(struct uring_state *s, struct sluice_req **done)
 {
 	struct io_uring_cqe *cqe;
 	struct sluice_req *req;
@@ -215,7 +215,7 @@ static int collect(struct uring_state *s, struct sluice_req **done)
 	for (req = *done; req; req = req->next)
 		n++;
 
-	io_uring_for_each_cqe(&s->ring, head, cqe) {
+	io_uring_for_each_cqe(&s->uring, head, cqe) {
 		if (seen == TAKE_MAX)
 			break;
 		req = io_uring_cqe_get_data(cqe);
@@ -230,7 +230,7 @@ static int collect(struct uring_state *s, struct sluice_req **done)
 		if (read(s->wake_fd, &count, sizeof(count)) < 0)
 			continue; /* nothing to clear */
 	}
-	io_uring_cq_advance(&s->ring, seen);
+	io_uring_cq_advance(&s->uring, seen);
 	return n;
 }
 
@@ -238,11 +238,11 @@ static int collect(struct uring_state *s, struct sluice_req **done)
 static int wait_group(struct uring_state *s, unsigned n)
 {
 	struct io_uring_getevents_arg arg = {0, 0, GROUP_US, 0};
-	int r = io_uring_sq_ready(&s->ring) ? io_uring_submit(&s->ring) : 0;
+	int r = io_uring_sq_ready(&s->uring) ? io_uring_submit(&s->uring) : 0;
 
 	if (r < 0)
 		return r;
-	return io_uring_enter2((unsigned)s->ring.ring_fd, 0, n,
+	return io_uring_enter2((unsigned)s->uring.ring_fd, 0, n,
 			       IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG,
 			       (sigset_t *)(void *)&arg, sizeof(arg));
 }
@@ -252,16 +252,16 @@ static int wait_some(struct uring_state *s, int64_t timeout_ns)
 	struct __kernel_timespec ts;
 	struct io_uring_cqe *cqe;
 
-	if (s->finished || io_uring_cq_ready(&s->ring))
-		return io_uring_sq_ready(&s->ring) ? io_uring_submit(&s->ring) : 0;
+	if (s->finished || io_uring_cq_ready(&s->uring))
+		return io_uring_sq_ready(&s->uring) ? io_uring_submit(&s->uring) : 0;
 	if (timeout_ns >= 0) {
 		ts.tv_sec = timeout_ns / 1000000000;
 		ts.tv_nsec = timeout_ns % 1000000000;
-		return io_uring_submit_and_wait_timeout(&s->ring, &cqe, 1, &ts, NULL);
+		return io_uring_submit_and_wait_timeout(&s->uring, &cqe, 1, &ts, NULL);
 	}
-	if (s->small >= 2 * GROUP && (s->ring.features & IORING_FEAT_MIN_TIMEOUT))
+	if (s->small >= 2 * GROUP && (s->uring.features & IORING_FEAT_MIN_TIMEOUT))
 		return wait_group(s, s->small / GROUP);
-	return io_uring_submit_and_wait(&s->ring, 1);
+	return io_uring_submit_and_wait(&s->uring, 1);
 }
 
 static int uring_reap(void *state, struct sluice_req **done, int64_t timeout_ns)
@@ -270,13 +270,13 @@ static int uring_reap(void *state, struct sluice_req **done, int64_t timeout_ns)
 	int r, n;
 
 	if (!s->wake_armed)
-		arm_wake(s);
+		uring_arm_wake(s);
 	r = wait_some(s, timeout_ns);
 	/* Interrupted, timed out, or told to collect before submitting more: not if there is
 	 * nothing. */
 	if (r < 0 && r != -EINTR && r != -ETIME && r != -EAGAIN && r != -EBUSY)
 		return r;
-	n = collect(s, done);
+	n = uring_collect(s, done);
 	return n || (r != -EAGAIN && r != -EBUSY) ? n : r;
 }
 
@@ -297,7 +297,7 @@ static int uring_set_file(void *state, unsigned slot, int fd)
 
 	if (!s->files)
 		return -ENOTSUP;
-	r = io_uring_register_files_update(&s->ring, slot, &fd, 1);
+	r = io_uring_register_files_update(&s->uring, slot, &fd, 1);
 	return r < 0 ? r : 0;
 }
 
@@ -310,13 +310,13 @@ static int uring_set_buf(void *state, unsigned slot, void *addr, size_t len)
 
 	if (!s->bufs)
 		return -ENOTSUP;
-	r = io_uring_register_buffers_update_tag(&s->ring, slot, &iov, &tag, 1);
+	r = io_uring_register_buffers_update_tag(&s->uring, slot, &iov, &tag, 1);
 	return r < 0 ? r : 0;
 }
 
 const struct sluice_engine sluice_engine_uring = {
 	.name = "io_uring",
-	.descr = "io_uring: one ring per I/O thread, registered files and memory",
+	.descr = "io_uring: one queue per I/O thread, registered files and memory",
 	.state_size = sizeof(struct uring_state),
 	.automatic = true,
 	.bypass = true,

@@ -99,7 +99,7 @@ static uint64_t end_of_data(const struct sluice_store *s, uint64_t end, uint64_t
 }
 
 /* Give back what lies behind the data, unless somebody else has made the file longer still. */
-static void give_back(struct sluice_store *s)
+static void extend_give_back(struct sluice_store *s)
 {
 	struct sluice_extend *x = s->extend;
 	uint64_t end = max_u64(x->base, x->kept);
@@ -113,13 +113,13 @@ static void give_back(struct sluice_store *s)
 	truncate_to(s, end);
 }
 
-static void note_failure(struct sluice_extend *x, uint64_t off)
+static void extend_note_failure(struct sluice_extend *x, uint64_t off)
 {
 	x->fail_from = x->failed ? min_u64(x->fail_from, off) : off;
 	x->failed = true;
 }
 
-static int reserve(struct sluice_store *s, uint64_t from, uint64_t end, bool *ret_reserved)
+static int extend_reserve(struct sluice_store *s, uint64_t from, uint64_t end, bool *ret_reserved)
 {
 	int r;
 
@@ -161,11 +161,13 @@ int sluice_extend_begin(struct sluice_store *s, uint64_t off, uint64_t len, bool
 		return 0;
 	}
 	x->reach = max_u64(x->reach, end);
-	r = end > (uint64_t)size ? reserve(s, max_u64(off, (uint64_t)size), end, ret_reserved) : 0;
+	r = end > (uint64_t)size
+		    ? extend_reserve(s, max_u64(off, (uint64_t)size), end, ret_reserved)
+		    : 0;
 	if (r < 0) {
-		note_failure(x, off);
+		extend_note_failure(x, off);
 		if (!x->active)
-			give_back(s);
+			extend_give_back(s);
 	} else {
 		x->active++;
 		r = 1;
@@ -182,8 +184,8 @@ void sluice_extend_end(struct sluice_store *s, uint64_t off, uint64_t good, bool
 	if (good)
 		x->kept = max_u64(x->kept, off + good);
 	if (failed)
-		note_failure(x, off);
+		extend_note_failure(x, off);
 	if (!--x->active && x->failed)
-		give_back(s);
+		extend_give_back(s);
 	pthread_mutex_unlock(&x->lock);
 }

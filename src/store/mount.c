@@ -9,7 +9,7 @@
 #include "base/util.h"
 
 /* The next field of *@s into @out, with \040 and the like undone; false at the end. */
-static bool field(char *out, size_t size, const char **s)
+static bool mount_field(char *out, size_t size, const char **s)
 {
 	const char *p = *s + strspn(*s, " ");
 	size_t used = 0;
@@ -44,12 +44,12 @@ int sluice_mount_parse(struct sluice_mount *out, uint64_t *ret_id, const char *l
 	if (end == line || !rest)
 		return -EINVAL;
 	for (i = 0; i < 4; i++)
-		if (!field(skip, sizeof(skip), &line))
+		if (!mount_field(skip, sizeof(skip), &line))
 			return -EINVAL;
 	rest += 3;
-	if (!field(out->point, sizeof(out->point), &line) ||
-	    !field(out->fs, sizeof(out->fs), &rest) ||
-	    !field(out->source, sizeof(out->source), &rest))
+	if (!mount_field(out->point, sizeof(out->point), &line) ||
+	    !mount_field(out->fs, sizeof(out->fs), &rest) ||
+	    !mount_field(out->source, sizeof(out->source), &rest))
 		return -EINVAL;
 	return 0;
 }

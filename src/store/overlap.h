@@ -21,7 +21,7 @@ struct sluice_range {
 /* The writes in flight to one file. */
 struct sluice_overlap {
 	pthread_mutex_t lock;
-	struct sluice_range direct, cached; /* heads of rings */
+	struct sluice_range direct, cached; /* heads of lists */
 };
 
 void sluice_overlap_init(struct sluice_overlap *o);

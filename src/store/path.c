@@ -19,7 +19,7 @@
 #include "store/align.h"
 
 /* Open @fd's file once more with other flags; works for renamed and deleted files too. */
-static int reopen(int fd, int flags)
+static int store_reopen(int fd, int flags)
 {
 	char link[32];
 	int r;
@@ -79,7 +79,7 @@ static void find_limits(struct sluice_store *s)
 	s->edge_align = s->off_align > page ? s->off_align : page;
 }
 
-static void init(struct sluice_store *s, int fd)
+static void store_init(struct sluice_store *s, int fd)
 {
 	memset(s, 0, sizeof(*s));
 	s->fd = fd;
@@ -123,14 +123,15 @@ static int drop_direct(struct sluice_store *s)
 		return -errno;
 	if (!(flags & O_DIRECT))
 		return 0;
-	fd = reopen(s->fd, s->access | (flags & (O_SYNC | O_DSYNC)));
+	fd = store_reopen(s->fd, s->access | (flags & (O_SYNC | O_DSYNC)));
 	if (fd < 0)
 		return fd;
 	s->fd = fd;
 	return 0;
 }
 
-static int settle(struct sluice_store *s, const char *name, uint32_t direct, struct sluice_err *err)
+static int store_settle(struct sluice_store *s, const char *name, uint32_t direct,
+			struct sluice_err *err)
 {
 	int r = check_kind(s, name, err);
 
@@ -153,7 +154,7 @@ static int settle(struct sluice_store *s, const char *name, uint32_t direct, str
  * Open with O_DIRECT, or without where it is refused (*ret_direct).  O_EXCL succeeds
  * once, even when the flag is refused after the file was made: set the flag later.
  */
-static int open_direct(const char *path, int flags, unsigned mode, bool *ret_direct)
+static int store_open_direct(const char *path, int flags, unsigned mode, bool *ret_direct)
 {
 	int fd = -EINVAL;
 
@@ -176,12 +177,12 @@ int sluice_store_open(struct sluice_store *s, const char *path, int oflags, unsi
 	struct sluice_short room;
 	int r, fd;
 
-	fd = never ? open_at(path, flags, mode) : open_direct(path, flags, mode, &got);
+	fd = never ? open_at(path, flags, mode) : store_open_direct(path, flags, mode, &got);
 	if (fd < 0)
 		return sluice_fail(
 			err, fd, "%s: cannot open for %s: %s", sluice_shorten(&room, path),
 			(oflags & O_ACCMODE) == O_RDONLY ? "reading" : "writing", strerror(-fd));
-	init(s, fd);
+	store_init(s, fd);
 	set_flags(fd, 0, O_NONBLOCK);
 	s->access = oflags & O_ACCMODE;
 	s->synced = oflags & (O_SYNC | O_DSYNC);
@@ -190,7 +191,7 @@ int sluice_store_open(struct sluice_store *s, const char *path, int oflags, unsi
 	if (!got)
 		set_why(s, never ? "O_DIRECT was not asked for"
 				 : "the file system refuses O_DIRECT at open");
-	r = settle(s, sluice_shorten(&room, path), direct, err);
+	r = store_settle(s, sluice_shorten(&room, path), direct, err);
 	if (r < 0)
 		sluice_store_close(s);
 	return r;
@@ -209,7 +210,7 @@ int sluice_store_adopt(struct sluice_store *s, int fd, uint32_t direct, struct s
 		return sluice_fail(err, -EINVAL,
 				   "%s: was opened with O_APPEND, where writes ignore their offset",
 				   name);
-	init(s, fd);
+	store_init(s, fd);
 	s->borrowed = fd;
 	s->access = flags & O_ACCMODE;
 	s->synced = flags & (O_SYNC | O_DSYNC);
@@ -217,14 +218,14 @@ int sluice_store_adopt(struct sluice_store *s, int fd, uint32_t direct, struct s
 	s->insist = direct == SLUICE_DIRECT_ALWAYS;
 	/* With O_NONBLOCK io_uring answers EAGAIN instead of waiting for the disk. */
 	if (flags & O_NONBLOCK) {
-		r = reopen(fd, s->access | (flags & (O_DIRECT | O_SYNC | O_DSYNC)));
+		r = store_reopen(fd, s->access | (flags & (O_DIRECT | O_SYNC | O_DSYNC)));
 		if (r >= 0)
 			s->fd = r;
 	}
 	if (direct == SLUICE_DIRECT_NEVER) {
 		s->direct = false;
 	} else if (direct == SLUICE_DIRECT_ALWAYS && !s->direct) {
-		r = reopen(fd, s->access | O_DIRECT | (flags & (O_SYNC | O_DSYNC)));
+		r = store_reopen(fd, s->access | O_DIRECT | (flags & (O_SYNC | O_DSYNC)));
 		if (r >= 0) {
 			s->plain_fd = s->fd;
 			s->fd = r;
@@ -233,7 +234,7 @@ int sluice_store_adopt(struct sluice_store *s, int fd, uint32_t direct, struct s
 	}
 	if (!s->direct)
 		set_why(s, "the descriptor was opened without O_DIRECT");
-	r = settle(s, name, direct, err);
+	r = store_settle(s, name, direct, err);
 	if (r < 0)
 		sluice_store_close(s);
 	return r;
@@ -254,7 +255,7 @@ int sluice_store_close(struct sluice_store *s)
 
 int sluice_store_reopen(const struct sluice_store *s, int flags)
 {
-	return reopen(s->fd, flags);
+	return store_reopen(s->fd, flags);
 }
 
 /*
@@ -282,7 +283,7 @@ int sluice_store_plain(struct sluice_store *s)
 	pthread_mutex_lock(&s->lock);
 	fd = s->plain_fd;
 	if (fd < 0) {
-		fd = reopen(s->fd, s->access | (s->synced ? O_DSYNC : 0));
+		fd = store_reopen(s->fd, s->access | (s->synced ? O_DSYNC : 0));
 		if (fd < 0)
 			fd = sole_descriptor(s, fd);
 		if (fd >= 0)
