@@ -7,8 +7,8 @@
 
 #include "base/err.h"
 #include "cli/cli.h"
-#include "cli/file.h"
 #include "cli/html.h"
+#include "cli/opt/file.h"
 #include "load/report/compare/compare.h"
 #include "load/report/page/html.h"
 #include "load/report/result/read.h"

@@ -15,9 +15,9 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "cli/cli.h"
-#include "cli/file.h"
 #include "cli/info.h"
-#include "cli/json.h"
+#include "cli/opt/file.h"
+#include "cli/opt/json.h"
 
 struct info_args {
 	bool measure_gpu;

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "cli/cli.h"
-#include "cli/file.h"
-#include "cli/json.h"
+#include "cli/opt/file.h"
+#include "cli/opt/json.h"
 #include "cli/requests.h"
 #include "cli/stop.h"
 #include "cli/trace.h"

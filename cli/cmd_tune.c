@@ -13,8 +13,8 @@
 
 #include "base/util.h"
 #include "cli/cli.h"
-#include "cli/json.h"
 #include "cli/opt/how.h"
+#include "cli/opt/json.h"
 #include "cli/opt/space.h"
 #include "cli/output.h"
 #include "cli/progress.h"

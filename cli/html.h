@@ -5,7 +5,7 @@
 /* The page behind --html, in a file as cli/file.h describes it. */
 #include <jansson.h>
 
-#include "cli/file.h"
+#include "cli/opt/file.h"
 
 struct cli_cmd;
 struct report_html;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "cli/info.h"
-#include "cli/json.h"
+#include "cli/opt/json.h"
 #include "load/report/result/text.h"
 
 static json_t *u64(uint64_t v)

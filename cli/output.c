@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/util.h"
-#include "cli/json.h"
+#include "cli/opt/json.h"
 #include "load/report/result/result.h"
 
 const struct cli_opt cli_result_plain_opts[] = {

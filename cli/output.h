@@ -9,8 +9,8 @@
 #include <stdbool.h>
 
 #include "cli/cli.h"
-#include "cli/file.h"
 #include "cli/html.h"
+#include "cli/opt/file.h"
 
 struct result;
 

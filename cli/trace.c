@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cli/file.h"
+#include "cli/opt/file.h"
 #include "cli/stop.h"
 #include "load/model/kv_model.h"
 

@@ -14,9 +14,9 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "cli/cli.h"
-#include "cli/json.h"
 #include "cli/kv/kv_args.h"
 #include "cli/kv/kv_ranks.h"
+#include "cli/opt/json.h"
 #include "cli/stop.h"
 #include "load/report/kv/kv_mlperf.h"
 

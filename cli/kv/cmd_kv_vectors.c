@@ -13,7 +13,7 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "cli/cli.h"
-#include "cli/file.h"
+#include "cli/opt/file.h"
 #include "load/model/kv_cache.h"
 #include "load/model/kv_ops.h"
 

@@ -6,8 +6,8 @@
 #include <sluice/sluice.h>
 
 #include "base/size.h"
-#include "cli/cli.h"
 #include "cli/opt/how.h"
+#include "cli/opt/opt.h"
 #include "cli/opt/space.h"
 #include "load/bed/pool.h"
 

@@ -9,8 +9,8 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "cli/cli.h"
-#include "cli/json.h"
+#include "cli/opt/json.h"
+#include "cli/opt/opt.h"
 
 enum which { BLOCK, DEPTH, THREADS, SINGLE, OVERLAP, GDS };
 

@@ -6,7 +6,7 @@
 #include <jansson.h>
 #include <sluice/sluice.h>
 
-#include "cli/cli.h"
+#include "cli/opt/opt.h"
 
 static const char *const kind_names[] = {
 	[CLI_KIND_FLAG] = "flag",   [CLI_KIND_STR] = "string", [CLI_KIND_U32] = "integer",

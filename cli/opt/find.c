@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "cli/cli.h"
+#include "cli/opt/opt.h"
 
 /* "vectors" of "kv vectors": what is typed behind the words before it. */
 static const char *word_of(const struct cli_cmd *cmd)

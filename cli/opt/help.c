@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "cli/cli.h"
+#include "cli/opt/opt.h"
 
 enum { TEXT_COLUMN = 30, WIDTH = 80 };
 

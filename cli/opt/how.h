@@ -8,7 +8,7 @@
 
 #include <sluice/sluice.h>
 
-#include "cli/cli.h"
+#include "cli/opt/opt.h"
 
 struct cli_how {
 	const char *engine;

@@ -3,7 +3,7 @@
 #define SLUICE_CLI_OPT_PARSER_H
 
 /* What opt.c, which finds the option of a word, and value.c, which stores its value, share. */
-#include "cli/cli.h"
+#include "cli/opt/opt.h"
 
 /* One name of one option. */
 struct slot {

@@ -3,7 +3,7 @@
 #define SLUICE_CLI_OPT_PLACES_H
 
 /* Folders on the command line to places where workers work. */
-#include "cli/cli.h"
+#include "cli/opt/opt.h"
 #include "load/jobs/io.h"
 
 #define CLI_PLACES_MAX 1024

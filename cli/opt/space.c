@@ -13,9 +13,9 @@
 #include "base/err.h"
 #include "base/size.h"
 #include "base/util.h"
-#include "cli/cli.h"
-#include "cli/json.h"
 #include "cli/opt/how.h"
+#include "cli/opt/json.h"
+#include "cli/opt/opt.h"
 #include "load/bed/pool.h"
 
 /* Options of ds_io that have one value here, whatever the configuration. */

@@ -13,7 +13,7 @@ import tap
 ROOT, GENERATED, *CC = sys.argv[1:]
 
 SOURCE = '''
-#include "cli/cli.h"
+#include "cli/opt/opt.h"
 struct sub { uint32_t n; };
 struct args {
 	bool flag; int number; int64_t i64; double real; uint32_t u32; uint64_t u64; const char *text; char *mutable_text;

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/opt/opt.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { MAX_WORDS = 40 };

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "cli/cli.h"
+#include "cli/opt/opt.h"
 
 struct theirs {
 	int64_t users;

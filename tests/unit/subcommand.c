@@ -11,7 +11,7 @@
 #include <jansson.h>
 
 #include "base/util.h"
-#include "cli/cli.h"
+#include "cli/opt/opt.h"
 
 struct args {
 	bool wide;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A result that could not be written is a failure, so every write is checked. */
-#include "cli/json.h"
+#include "cli/opt/json.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include <sluice/sluice.h>
 
-#include "cli/cli.h"
-#include "cli/file.h"
+#include "cli/opt/file.h"
+#include "cli/opt/opt.h"
 #include "load/report/result/read.h"
 
 json_t *cli_json_load(const struct cli_cmd *cmd, const char *option, const char *file)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CLI_FILE_H
-#define SLUICE_CLI_FILE_H
+#ifndef SLUICE_CLI_OPT_FILE_H
+#define SLUICE_CLI_OPT_FILE_H
 
 /*
  * A file that a command writes.  It is written beside its name and takes it when it is

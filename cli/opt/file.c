@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names that are given for files, and files that appear when they are complete. */
-#include "cli/file.h"
+#include "cli/opt/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/util.h"
-#include "cli/cli.h"
+#include "cli/opt/opt.h"
 
 /* -------------------------------------------------------------------- names */
 

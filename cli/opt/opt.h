@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_CLI_OPT_OPT_H
+#define SLUICE_CLI_OPT_OPT_H
+
+/*
+ * How to write a subcommand: one file cmd_NAME.c with
+ *
+ *	struct name_args {			what the options set
+ *		const char *engine;
+ *		uint64_t block;
+ *		struct cli_output out;		shared with other commands
+ *	};
+ *	static const struct cli_opt name_opts[] = {
+ *		CLI_GROUP("Engine"),
+ *		CLI_STR(struct name_args, engine, 'e', "engine", "NAME", NULL, "..."),
+ *		CLI_SIZE(struct name_args, block, 'b', "block-size", "BYTES", "1M", 512, 1ull << 30,
+ *			 "bytes per transfer"),
+ *		CLI_ALIAS("bs"),		another name of the option above
+ *		CLI_TABLE(struct name_args, out, struct cli_output, cli_output_opts),
+ *		CLI_END,
+ *	};
+ *	static int name_run(void *args, int argc, char **argv) { ... }
+ *	const struct cli_cmd cmd_name = { .name = "name", ... };
+ *
+ * one line in main.c, one declaration in cli.h, and docs/man/sluice-NAME.md with a
+ * paragraph per option.  Help, manual page, completion, range checks and error
+ * messages come from the table.  A command can have commands of its own (`subs'):
+ * `sluice kv vectors' is "kv vectors" in cmd_kv_vectors.c, sluice-kv-vectors.md, and in the
+ * list of "kv" instead of main.c.
+ *
+ * On the command line: --name VALUE, --name=VALUE, -n VALUE, -nVALUE; `-' and
+ * `_' are the same letter in long names; options and operands mix freely; `--'
+ * ends the options.  Names are not abbreviated, but for `abbreviated' below: an
+ * option added later must not change what a script means.  A word that begins
+ * with `-' is a value only after `=', so that a forgotten value is noticed.
+ *
+ * Results go to stdout, everything else to stderr.
+ */
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* Exit status of every command. */
+enum {
+	CLI_OK = 0,
+	CLI_FAILED = 1,
+	CLI_USAGE = 2,       /* bad command line; nothing was done */
+	CLI_UNSUPPORTED = 3, /* this machine or build cannot do it */
+};
+
+enum cli_kind {
+	CLI_KIND_END,
+	CLI_KIND_GROUP, /* heading in the help */
+	CLI_KIND_TABLE, /* options shared with other commands */
+	CLI_KIND_ALIAS, /* another long name of the option above */
+	CLI_KIND_FLAG,
+	CLI_KIND_STR,
+	CLI_KIND_U32,
+	CLI_KIND_U64,
+	CLI_KIND_SIZE,
+	CLI_KIND_INT,
+	CLI_KIND_DBL,
+	CLI_KIND_ENUM,
+	CLI_KIND_LIST,
+};
+
+/* One line of an option table; made by the macros below. */
+struct cli_opt {
+	enum cli_kind kind;
+	char letter;      /* -l, or 0 */
+	const char *name; /* --name, heading, or alias */
+	const char *meta; /* what the value is called in the help */
+	const char *def;  /* as it would be typed; NULL: the field stays 0; or CLI_REQUIRED */
+	uint64_t min, max;
+	bool paths;                 /* of a list: values may have commas */
+	double low, high;           /* of CLI_KIND_DBL */
+	const char *const *choices; /* NULL-terminated */
+	const struct cli_opt *sub;
+	bool single; /* a list of which each value needs the option anew */
+	size_t at;   /* of the field in the command's struct */
+	size_t told; /* of a bool there: it was given; 0: nobody asks */
+	const char *help;
+};
+
+/* The values of a CLI_LIST option, in the order given; copies. */
+struct cli_list {
+	const char **items;
+	size_t nr;
+	bool given; /* the option was there, perhaps without a value */
+};
+
+/* As the default of an option: leaving it out is an error. */
+extern const char cli_required[];
+#define CLI_REQUIRED cli_required
+
+/* offsetof() that fails to compile when the field has another type. */
+#define CLI_AT(T, field, ctype)                                                               \
+	(offsetof(T, field) +                                                                 \
+	 0 * sizeof(char[__builtin_types_compatible_p(ctype, __typeof__(((T *)0)->field)) ? 1 \
+											  : -1]))
+
+/* clang-format off */
+#define CLI_GROUP(title) {.kind = CLI_KIND_GROUP, .name = (title)}
+/* All of @table, for the struct @S at @field of @T. */
+#define CLI_TABLE(T, field, S, table) \
+	{.kind = CLI_KIND_TABLE, .sub = (table), .at = CLI_AT(T, field, S)}
+#define CLI_ALIAS(long_name) {.kind = CLI_KIND_ALIAS, .name = (long_name)}
+/* bool: false unless given. */
+#define CLI_FLAG(T, field, short_name, long_name, text) \
+	{.kind = CLI_KIND_FLAG, .letter = (short_name), .name = (long_name), \
+	 .at = CLI_AT(T, field, bool), .help = (text)}
+/* const char *: points into argv or to the default. */
+#define CLI_STR(T, field, short_name, long_name, what, default_, text) \
+	{.kind = CLI_KIND_STR, .letter = (short_name), .name = (long_name), .meta = (what), \
+	 .def = (default_), .at = CLI_AT(T, field, const char *), .help = (text)}
+/* uint32_t and uint64_t: decimal or 0x..., min <= value <= max. */
+#define CLI_U32(T, field, short_name, long_name, what, default_, lo, hi, text) \
+	{.kind = CLI_KIND_U32, .letter = (short_name), .name = (long_name), .meta = (what), \
+	 .def = (default_), .min = (lo), .max = (hi), .at = CLI_AT(T, field, uint32_t), .help = (text)}
+#define CLI_U64(T, field, short_name, long_name, what, default_, lo, hi, text) \
+	{.kind = CLI_KIND_U64, .letter = (short_name), .name = (long_name), .meta = (what), \
+	 .def = (default_), .min = (lo), .max = (hi), .at = CLI_AT(T, field, uint64_t), .help = (text)}
+/* uint64_t: bytes; takes K, M, G, T as powers of two. */
+#define CLI_SIZE(T, field, short_name, long_name, what, default_, lo, hi, text) \
+	{.kind = CLI_KIND_SIZE, .letter = (short_name), .name = (long_name), .meta = (what), \
+	 .def = (default_), .min = (lo), .max = (hi), .at = CLI_AT(T, field, uint64_t), .help = (text)}
+/* int64_t: a whole number, its sign included; what is right is the command's to say. */
+#define CLI_INT(T, field, short_name, long_name, what, default_, text) \
+	{.kind = CLI_KIND_INT, .letter = (short_name), .name = (long_name), .meta = (what), \
+	 .def = (default_), .at = CLI_AT(T, field, int64_t), .help = (text)}
+/* double: a finite number, lo <= value <= hi; -INFINITY and INFINITY: any. */
+#define CLI_DBL(T, field, short_name, long_name, what, default_, lo, hi, text) \
+	{.kind = CLI_KIND_DBL, .letter = (short_name), .name = (long_name), .meta = (what), \
+	 .def = (default_), .low = (lo), .high = (hi), .at = CLI_AT(T, field, double), .help = (text)}
+/* The same, and a bool that tells a value from the default. */
+#define CLI_DBL_TOLD(T, field, told_field, short_name, long_name, what, default_, text) \
+	{.kind = CLI_KIND_DBL, .letter = (short_name), .name = (long_name), .meta = (what), \
+	 .def = (default_), .low = -INFINITY, .high = INFINITY, .at = CLI_AT(T, field, double), \
+	 .told = CLI_AT(T, told_field, bool), .help = (text)}
+/* uint32_t: index into @words, an array of strings that ends with NULL. */
+#define CLI_ENUM(T, field, short_name, long_name, words, default_, text) \
+	{.kind = CLI_KIND_ENUM, .letter = (short_name), .name = (long_name), .choices = (words), \
+	 .def = (default_), .at = CLI_AT(T, field, uint32_t), .help = (text)}
+/* The same, and a bool that tells a word from the default. */
+#define CLI_ENUM_TOLD(T, field, told_field, short_name, long_name, words, default_, text) \
+	{.kind = CLI_KIND_ENUM, .letter = (short_name), .name = (long_name), .choices = (words), \
+	 .def = (default_), .at = CLI_AT(T, field, uint32_t), .told = CLI_AT(T, told_field, bool), \
+	 .help = (text)}
+/*
+ * struct cli_list: may be repeated, and takes all words up to the next one that
+ * begins with `-': --sizes 1M 2M --read.  Commas do the same: --sizes 1M,2M; but
+ * what begins like a setting belongs to the value before: fault:nth=3,seed=1.
+ * Where a command has operands, --sizes=1M takes exactly that word.  @lo and
+ * @hi bound the number of values; with @lo 0 the option may stand alone.
+ */
+#define CLI_LIST(T, field, short_name, long_name, what, default_, lo, hi, text) \
+	{.kind = CLI_KIND_LIST, .letter = (short_name), .name = (long_name), .meta = (what), \
+	 .def = (default_), .min = (lo), .max = (hi), .at = CLI_AT(T, field, struct cli_list), .help = (text)}
+/* The same for names of files, in which a comma is a letter like others. */
+#define CLI_PATHS(T, field, short_name, long_name, what, default_, lo, hi, text) \
+	{.kind = CLI_KIND_LIST, .letter = (short_name), .name = (long_name), .meta = (what), \
+	 .def = (default_), .min = (lo), .max = (hi), .paths = true, \
+	 .at = CLI_AT(T, field, struct cli_list), .help = (text)}
+/* The same for one value each time: --fail-if a --fail-if b, operands may follow. */
+#define CLI_EACH(T, field, short_name, long_name, what, hi, text) \
+	{.kind = CLI_KIND_LIST, .single = true, .letter = (short_name), .name = (long_name), \
+	 .meta = (what), .min = 1, .max = (hi), .at = CLI_AT(T, field, struct cli_list), .help = (text)}
+#define CLI_END {.kind = CLI_KIND_END}
+/* clang-format on */
+
+struct cli_cmd {
+	const char *name;
+	const char *summary; /* one line, lower case, no full stop */
+	const char *usage;   /* operands: "FILE", "[PATH...]"; NULL: takes none */
+	const char *notes;   /* optional: lines at the end of the help */
+	const struct cli_opt *opts;
+	size_t args_size;
+	/*
+	 * Of a command that stands in for another program whose options can be cut short: that
+	 * program's, a table within @opts.  What is short for one of these means it; only else are
+	 * the other options looked at, so that ours take nothing away from theirs.
+	 */
+	const struct cli_opt *abbreviated;
+	/*
+	 * Commands of the command, NULL-terminated, by their whole names: "kv vectors" of "kv".
+	 * The first word decides; without `run' one is needed, and @opts is cli_no_opts.
+	 */
+	const struct cli_cmd *const *subs;
+	/* @args: zeroed, then defaults, then what was given; returns the exit status. */
+	int (*run)(void *args, int argc, char **argv);
+};
+
+/* Options every job has; include with CLI_TABLE. */
+struct cli_output {
+	const char *json; /* file, "-" for standard output, NULL for none; see json.h */
+};
+extern const struct cli_opt cli_output_opts[];
+extern const struct cli_opt cli_no_opts[];
+
+/* One line "sluice NAME: ..." on stderr.  cli_fail() returns @status. */
+int cli_fail(const struct cli_cmd *cmd, int status, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* The same for a bad command line, with a pointer to --help; returns CLI_USAGE. */
+int cli_usage(const struct cli_cmd *cmd, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* ---- what follows is for main.c and the tests ---- */
+
+/*
+ * Fill @args from @argv (without the command's name) and move the operands to
+ * the front of @argv; *@ret_argc is their number.  Returns CLI_OK or CLI_USAGE
+ * with one line in @msg.  cli_args_fini() frees the lists in @args either way.
+ */
+struct cli_msg {
+	char text[512];
+};
+int cli_parse(const struct cli_cmd *cmd, void *args, int argc, char **argv, int *ret_argc,
+	      struct cli_msg *msg);
+void cli_args_fini(const struct cli_cmd *cmd, void *args);
+
+/* Parse and run; --help is dealt with here. */
+int cli_cmd_run(const struct cli_cmd *cmd, int argc, char **argv);
+
+/* The one of @commands (NULL-terminated, or NULL) that is called @word. */
+const struct cli_cmd *cli_find(const struct cli_cmd *const *commands, const char *word);
+/* Say that @word is none of @commands nor of the words @more; returns CLI_USAGE. */
+int cli_unknown(const struct cli_cmd *cmd, const struct cli_cmd *const *commands,
+		const char *const *more, const char *word);
+int cli_needs_command(const struct cli_cmd *cmd);
+
+void cli_list_commands(FILE *f, const struct cli_cmd *const *commands);
+void cli_help(FILE *f, const struct cli_cmd *cmd);
+/* Print @text from column @col on, in lines of 80 that begin at @indent; ends the line. */
+void cli_wrap(FILE *f, const char *text, size_t col, size_t indent);
+/* All tables as one JSON object, commands of commands behind theirs; @commands ends with NULL.
+ * Returns an exit status. */
+int cli_dump_options(FILE *f, const struct cli_cmd *const *commands);
+/* The word nearest to @word in @words (NULL-terminated), or NULL when none is near. */
+const char *cli_nearest(const char *word, const char *const *words);
+
+#endif
