@@ -17,7 +17,7 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/stop.h"
-#include "load/bed/pool.h"
+#include "load/bed/buffers.h"
 #include "load/jobs/bench.h"
 #include "load/jobs/fio.h"
 #include "load/measure/null.h"

@@ -9,7 +9,7 @@
 #include "cli/opt/how.h"
 #include "cli/opt/opt.h"
 #include "cli/opt/space.h"
-#include "load/bed/pool.h"
+#include "load/bed/buffers.h"
 
 /* As options are called; "requests" and "submit" take words, not flags. */
 static const char *const names[SPACE_KINDS] = {

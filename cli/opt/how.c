@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "load/bed/pool.h"
+#include "load/bed/buffers.h"
 #include "load/jobs/io.h"
 
 const struct cli_opt cli_engine_opts[] = {

@@ -16,7 +16,7 @@
 #include "cli/opt/how.h"
 #include "cli/opt/json.h"
 #include "cli/opt/opt.h"
-#include "load/bed/pool.h"
+#include "load/bed/buffers.h"
 
 /* Options of ds_io that have one value here, whatever the configuration. */
 enum other_type { FLAG, COUNT, SIZE };

@@ -6,7 +6,7 @@
  * A search space from the command line: --sweep_config, a JSON file in upstream's
  * schema, and options that each replace an axis.
  */
-#include "load/jobs/space.h"
+#include "load/jobs/job_space.h"
 
 struct cli_cmd;
 struct cli_list;

@@ -8,7 +8,7 @@
  * that is clear, so that whatever is read can be checked.
  */
 #include "base/random.h"
-#include "load/bed/pool.h"
+#include "load/bed/buffers.h"
 #include "load/jobs/bench.h"
 #include "load/stream/stream.h"
 

@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "base/size.h"
 #include "base/util.h"
-#include "load/bed/pool.h"
+#include "load/bed/buffers.h"
 #include "load/jobs/bench.h"
 #include "load/measure/limit.h"
 #include "load/measure/null.h"

@@ -21,7 +21,7 @@
 #include <sluice/probe.h>
 #include <sluice/sluice.h>
 
-#include "load/jobs/space.h"
+#include "load/jobs/job_space.h"
 #include "load/measure/series.h"
 
 struct sweep_point;

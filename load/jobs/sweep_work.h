@@ -5,7 +5,7 @@
 /* A sweep while it runs: what sweep.c, which walks, and sweep_setup.c share. */
 #include <stdio.h>
 
-#include "load/bed/pool.h"
+#include "load/bed/buffers.h"
 #include "load/jobs/sweep.h"
 #include "load/jobs/sweep_state.h"
 

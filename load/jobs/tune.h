@@ -8,9 +8,9 @@
  *
  *	struct tune_job -> tune_check() -> tune_run() -> struct tune_result
  */
-#include "load/jobs/lab.h"
+#include "load/jobs/job_space.h"
 #include "load/jobs/race.h"
-#include "load/jobs/space.h"
+#include "load/jobs/trial.h"
 #include "load/measure/series.h"
 
 enum tune_goal { TUNE_BOTH, TUNE_READ, TUNE_WRITE, TUNE_LATENCY, TUNE_CPU };

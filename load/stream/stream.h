@@ -26,7 +26,7 @@
 
 #include <sluice/sluice.h>
 
-#include "load/bed/pool.h"
+#include "load/bed/buffers.h"
 #include "load/measure/series.h"
 
 struct load_op {

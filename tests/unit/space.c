@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The configurations of sweep and tune: their number, order, meaning and names. */
-#include "load/jobs/space.h"
 #include "base/util.h"
 #include "common/t.h"
-#include "load/bed/pool.h"
+#include "load/bed/buffers.h"
+#include "load/jobs/job_space.h"
 
 static void upstreams_spaces_have_their_sizes(void **state)
 {

@@ -8,7 +8,7 @@
 #include "base/random.h"
 #include "base/size.h"
 #include "base/util.h"
-#include "load/bed/pool.h"
+#include "load/bed/buffers.h"
 #include "load/jobs/io.h"
 #include "load/measure/null.h"
 #include "load/report/jobs/io_report.h"

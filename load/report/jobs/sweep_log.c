@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/jobs/io.h"
-#include "load/jobs/space.h"
+#include "load/jobs/job_space.h"
 #include "load/jobs/sweep.h"
 #include "load/report/jobs/sweep_report.h"
 #include "load/report/result/lines.h"

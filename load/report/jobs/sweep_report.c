@@ -9,7 +9,7 @@
 
 #include "base/size.h"
 #include "base/util.h"
-#include "load/bed/pool.h"
+#include "load/bed/buffers.h"
 #include "load/jobs/io.h"
 #include "load/jobs/sweep.h"
 #include "load/measure/limit.h"

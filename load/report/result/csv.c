@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "load/bed/pool.h"
+#include "load/bed/buffers.h"
 #include "load/report/result/csv.h"
 #include "load/report/result/result.h"
 

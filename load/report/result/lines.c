@@ -11,7 +11,7 @@
 
 #include "base/size.h"
 #include "base/util.h"
-#include "load/bed/pool.h"
+#include "load/bed/buffers.h"
 #include "load/report/result/result.h"
 
 char *report_time(char buf[REPORT_TIME_TEXT], double sec)

@@ -9,7 +9,7 @@
 #include <sluice/version.h>
 
 #include "base/util.h"
-#include "load/bed/pool.h"
+#include "load/bed/buffers.h"
 #include "load/measure/words.h"
 #include "load/report/result/lines.h"
 #include "load/report/result/machine.h"

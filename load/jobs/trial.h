@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_JOBS_LAB_H
-#define SLUICE_JOBS_LAB_H
+#ifndef SLUICE_JOBS_TRIAL_H
+#define SLUICE_JOBS_TRIAL_H
 
 /*
  * A place to try configurations one after the other, without starting anew: one
@@ -19,7 +19,7 @@
 #include <sluice/sluice.h>
 
 #include "base/random.h"
-#include "load/bed/pool.h"
+#include "load/bed/buffers.h"
 #include "load/measure/series.h"
 
 struct lab_job {

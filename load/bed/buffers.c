@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Buffers of a stream: host memory of three kinds, and memory of the first GPU. */
-#include "load/bed/pool.h"
+#include "load/bed/buffers.h"
 
 #include <errno.h>
 #include <stdio.h>

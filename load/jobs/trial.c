@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The files and buffers of lab.h, and one configuration after the other on them. */
-#include "load/jobs/lab.h"
+#include "load/jobs/trial.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Axes and their values; what they mean to the library is in space_apply(). */
-#include "load/jobs/space.h"
+#include "load/jobs/job_space.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/bed/pool.h"
+#include "load/bed/buffers.h"
 
 const char *const space_names[SPACE_KINDS] = {
 	"block_size", "queue_depth", "sequential_requests", "single_submit", "io_parallel",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_BED_POOL_H
-#define SLUICE_BED_POOL_H
+#ifndef SLUICE_BED_BUFFERS_H
+#define SLUICE_BED_BUFFERS_H
 
 /*
  * The buffers of a stream: so many of one size, of one kind of memory, which

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_JOBS_SPACE_H
-#define SLUICE_JOBS_SPACE_H
+#ifndef SLUICE_JOBS_JOB_SPACE_H
+#define SLUICE_JOBS_JOB_SPACE_H
 
 /*
  * The configurations that sweep and tune walk: the product of a few axes, each a
