@@ -146,7 +146,7 @@ static int check_args(const struct bench_args *a)
 		{a->read_only && a->overwrite, "--read-only and --overwrite"},
 		{a->read_only && a->how.durability,
 		 "--read-only and --durability, which is of writes,"},
-		{a->how.lock && a->how.memory == POOL_GPU,
+		{a->how.lock && a->how.memory == BED_GPU,
 		 "--lock, which is for the host's memory, and --memory gpu"},
 		{a->verify && null, "--verify and --engine null, which moves nothing,"},
 		{a->compare_fio && null, "--compare-fio and --engine null, which moves nothing,"},

@@ -104,7 +104,7 @@ static const struct cli_opt io_opts[] = {
 	CLI_ENUM(struct io_args, huge, 0, "huge", io_huge_words, "auto",
 		 "huge pages for the library's memory: transparent, set aside by the "
 		 "administrator, or none"),
-	CLI_ENUM(struct io_args, memory, 0, "memory", io_memory_words, "own",
+	CLI_ENUM(struct io_args, memory, 0, "memory", bed_host_words, "own",
 		 "buffers: the library's own, plain 4 KiB pages, or plain at an odd address"),
 	CLI_FLAG(struct io_args, lock, 0, "lock", "lock the buffers in memory"),
 	CLI_LIST(struct io_args, gpu, 0, "gpu", "ID", NULL, 0, CLI_PLACES_MAX,

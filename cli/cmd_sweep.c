@@ -181,7 +181,7 @@ static void set_job(struct sweep_command *c)
 	job->opts = (struct sluice_opts)SLUICE_OPTS_INIT;
 	job->opts.direct = a->direct;
 	job->opts.durability = a->durability;
-	job->memory = a->gpu || more->gpu ? POOL_GPU : POOL_OWN;
+	job->memory = a->gpu || more->gpu ? BED_GPU : BED_OWN;
 	job->opts.engine = a->gds || more->gds ? "cufile" : NULL;
 	job->read = !a->no_read;
 	job->write = !a->no_write;

@@ -121,13 +121,13 @@ static int pick_memory(struct tune_command *c)
 {
 	const struct tune_args *a = c->args;
 
-	c->memory = a->gpu ? POOL_GPU : POOL_OWN;
+	c->memory = a->gpu ? BED_GPU : BED_OWN;
 	if (!a->memory.nr)
 		return CLI_OK;
 	if (a->gpu)
 		return cli_usage(&cmd_tune, "--gpu and --memory exclude each other");
-	for (uint32_t i = 0; pool_words[i]; i++)
-		if (!strcmp(pool_words[i], a->memory.items[0])) {
+	for (uint32_t i = 0; bed_memory_words[i]; i++)
+		if (!strcmp(bed_memory_words[i], a->memory.items[0])) {
 			c->memory = i;
 			return CLI_OK;
 		}
@@ -160,7 +160,7 @@ static int check_args(const struct tune_args *a, uint32_t memory)
 
 	if (r != CLI_OK)
 		return r;
-	if (a->gds && memory != POOL_GPU)
+	if (a->gds && memory != BED_GPU)
 		return cli_usage(&cmd_tune, "--gds goes with --gpu only");
 	if (a->gds && a->engine)
 		return cli_usage(&cmd_tune, "--gds is the engine cufile: leave out --engine");
@@ -202,7 +202,7 @@ static void set_job(struct tune_command *c)
 	job->exhaustive = a->exhaustive;
 	job->loops = a->loops ? a->loops : more->loops ? (uint32_t)more->loops : LOOPS;
 	job->seed = a->seed;
-	job->memory = more->gpu && !a->memory.nr ? POOL_GPU : c->memory;
+	job->memory = more->gpu && !a->memory.nr ? BED_GPU : c->memory;
 	job->limit = a->limit;
 	job->measure_limit = !a->no_limit;
 	job->opts.direct = a->direct;
@@ -219,7 +219,7 @@ static int build_space(struct tune_command *c)
 	else if (space_nvme_tune(&c->space, &err) < 0)
 		r = cli_fail(&cmd_tune, CLI_FAILED, "%s", err.msg);
 	if (r == CLI_OK)
-		r = cli_space_check(&c->space, &c->more, c->memory == POOL_GPU,
+		r = cli_space_check(&c->space, &c->more, c->memory == BED_GPU,
 				    a->gds      ? "--gds"
 				    : a->engine ? "--engine"
 						: NULL,

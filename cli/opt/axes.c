@@ -23,7 +23,7 @@ static bool axis_value(enum space_kind kind, const char *word, uint64_t *n)
 	static const char *const submit[] = {"batch", "single", NULL};
 	const char *const *words = kind == SPACE_SEQUENTIAL ? requests
 				   : kind == SPACE_SINGLE   ? submit
-				   : kind == SPACE_MEMORY   ? pool_words
+				   : kind == SPACE_MEMORY   ? bed_memory_words
 							    : NULL;
 
 	for (uint64_t i = 0; words && words[i]; i++) {

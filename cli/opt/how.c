@@ -32,7 +32,7 @@ const struct cli_opt cli_how_opts[] = {
 	{.kind = CLI_KIND_TABLE, .sub = cli_engine_opts},
 	CLI_ENUM(struct cli_how, durability, 0, "durability", io_durability_words, "none",
 		 "end each write with nothing, fdatasync, or fsync of file and folder"),
-	CLI_ENUM(struct cli_how, memory, 'm', "memory", pool_words, "own",
+	CLI_ENUM(struct cli_how, memory, 'm', "memory", bed_memory_words, "own",
 		 "buffers: the library's own, plain (unpinned, 4 KiB pages), plain at an odd "
 		 "address, or a GPU's"),
 	CLI_ALIAS("buffer"),

@@ -90,7 +90,7 @@ static int parse(uint64_t *ret, enum space_kind kind, const json_t *v)
 	if (kind == SPACE_ENGINE)
 		return text && cli_engine_known(text) ? 0 : -EINVAL;
 	if (kind == SPACE_MEMORY)
-		return text ? word(ret, text, pool_words) : -EINVAL;
+		return text ? word(ret, text, bed_memory_words) : -EINVAL;
 	if (text)
 		return sluice_size_parse(ret, text);
 	if (!json_is_integer(v) || json_integer_value(v) < 0)

@@ -20,39 +20,40 @@
 #define POISON     0x5a
 #define STAGE_MAX  (16u << 20)
 
-const char *const pool_words[] = {"own", "plain", "odd", "gpu", NULL};
+const char *const bed_memory_words[] = {"own", "plain", "odd", "gpu", NULL};
+const char *const bed_host_words[] = {"own", "plain", "odd", NULL};
 
-static int own_open(struct pool *p, uint32_t huge, bool lock, struct sluice_err *err)
+static int own_open(struct bed_buffers *b, uint32_t huge, bool lock, struct sluice_err *err)
 {
-	int r = sluice_mem_alloc(&p->map, p->map_len, huge, lock ? SLUICE_BUF_LOCKED : 0, &p->info,
+	int r = sluice_mem_alloc(&b->map, b->map_len, huge, lock ? SLUICE_BUF_LOCKED : 0, &b->info,
 				 err);
 
-	p->first = p->map;
+	b->first = b->map;
 	return r;
 }
 
 /* Ordinary memory of small pages, to see what callers without our buffers get. */
-static int plain_open(struct pool *p, bool lock, struct sluice_err *err)
+static int plain_open(struct bed_buffers *b, bool lock, struct sluice_err *err)
 {
 	void *m =
-		mmap(NULL, p->map_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		mmap(NULL, b->map_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (m == MAP_FAILED)
 		return sluice_fail(err, -errno, "no memory for buffers: %s",
 				   sluice_strerror(errno));
-	p->map = m;
-	p->first = (char *)m + (p->memory == POOL_ODD);
-	p->info.page = PAGE_BYTES;
-	madvise(m, p->map_len, MADV_NOHUGEPAGE);
-	if (lock && mlock(m, p->map_len) == 0)
-		p->info.got = SLUICE_BUF_LOCKED;
+	b->map = m;
+	b->first = (char *)m + (b->memory == BED_ODD);
+	b->info.page = PAGE_BYTES;
+	madvise(m, b->map_len, MADV_NOHUGEPAGE);
+	if (lock && mlock(m, b->map_len) == 0)
+		b->info.got = SLUICE_BUF_LOCKED;
 	else if (lock)
-		snprintf(p->info.note, sizeof(p->info.note), "not locked: %s",
+		snprintf(b->info.note, sizeof(b->info.note), "not locked: %s",
 			 sluice_strerror(errno));
 	return 0;
 }
 
-int pool_gpu_check(struct sluice_err *err)
+int bed_gpu_check(struct sluice_err *err)
 {
 	struct sluice_gpu_device d = {.size = sizeof(d)};
 	struct sluice_err why;
@@ -61,104 +62,104 @@ int pool_gpu_check(struct sluice_err *err)
 	return r < 0 ? sluice_fail(err, r, "no GPU memory: %s", why.msg) : 0;
 }
 
-static int gpu_open(struct pool *p, struct sluice_err *err)
+static int gpu_open(struct bed_buffers *b, struct sluice_err *err)
 {
 	void *m;
-	int r = sluice_gpu_alloc(&p->map, 0, p->map_len, err);
+	int r = sluice_gpu_alloc(&b->map, 0, b->map_len, err);
 
 	if (r < 0)
 		return r;
-	p->first = p->map;
-	p->stage_len = min_u64(p->len, STAGE_MAX);
-	m = mmap(NULL, p->stage_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	b->first = b->map;
+	b->stage_len = min_u64(b->len, STAGE_MAX);
+	m = mmap(NULL, b->stage_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (m == MAP_FAILED)
 		return sluice_fail(err, -errno, "no memory for buffers: %s",
 				   sluice_strerror(errno));
-	p->stage = m;
+	b->stage = m;
 	return 0;
 }
 
-int pool_open(struct pool *p, uint32_t memory, uint64_t len, unsigned nr, uint32_t huge, bool lock,
-	      struct sluice_err *err)
+int bed_buffers_open(struct bed_buffers *b, uint32_t memory, uint64_t len, unsigned nr,
+		     uint32_t huge, bool lock, struct sluice_err *err)
 {
 	char size[SLUICE_SIZE_TEXT];
 
-	*p = (struct pool){.memory = memory, .len = len, .nr = nr};
+	*b = (struct bed_buffers){.memory = memory, .len = len, .nr = nr};
 	/* Room for an odd address; a large buffer begins on a huge page of its own. */
-	p->step = align_up(len + 1, len < HUGE_BYTES ? PAGE_BYTES : HUGE_BYTES);
-	if (memory == POOL_OWN || memory == POOL_GPU)
-		p->step = align_up(len, len < HUGE_BYTES ? PAGE_BYTES : HUGE_BYTES);
-	if (p->step < len || __builtin_mul_overflow(p->step, (uint64_t)nr, &p->map_len))
+	b->step = align_up(len + 1, len < HUGE_BYTES ? PAGE_BYTES : HUGE_BYTES);
+	if (memory == BED_OWN || memory == BED_GPU)
+		b->step = align_up(len, len < HUGE_BYTES ? PAGE_BYTES : HUGE_BYTES);
+	if (b->step < len || __builtin_mul_overflow(b->step, (uint64_t)nr, &b->map_len))
 		return sluice_fail(err, -ENOMEM, "no memory for %u buffers of %s", nr,
 				   sluice_size_format(size, len));
-	if (memory == POOL_GPU)
-		return gpu_open(p, err);
-	return memory == POOL_OWN ? own_open(p, huge, lock, err) : plain_open(p, lock, err);
+	if (memory == BED_GPU)
+		return gpu_open(b, err);
+	return memory == BED_OWN ? own_open(b, huge, lock, err) : plain_open(b, lock, err);
 }
 
-void pool_close(struct pool *p)
+void bed_buffers_close(struct bed_buffers *b)
 {
-	if (p->map && p->memory == POOL_OWN)
-		sluice_mem_free(p->map, p->map_len);
-	else if (p->map && p->memory == POOL_GPU)
-		sluice_gpu_free(p->map);
-	else if (p->map)
-		munmap(p->map, p->map_len);
-	if (p->stage)
-		munmap(p->stage, p->stage_len);
-	p->map = NULL;
-	p->stage = NULL;
+	if (b->map && b->memory == BED_OWN)
+		sluice_mem_free(b->map, b->map_len);
+	else if (b->map && b->memory == BED_GPU)
+		sluice_gpu_free(b->map);
+	else if (b->map)
+		munmap(b->map, b->map_len);
+	if (b->stage)
+		munmap(b->stage, b->stage_len);
+	b->map = NULL;
+	b->stage = NULL;
 }
 
 /* Only cuFile gains from knowing device memory in advance. */
-static bool registers(const struct pool *p, struct sluice_io *io)
+static bool registers(const struct bed_buffers *b, struct sluice_io *io)
 {
 	struct sluice_stats stats = {.size = sizeof(stats)};
 
-	if (p->memory != POOL_GPU)
-		return p->memory == POOL_OWN;
+	if (b->memory != BED_GPU)
+		return b->memory == BED_OWN;
 	return sluice_get_stats(io, &stats) == 0 && !strcmp(stats.engine, "cufile");
 }
 
-int pool_register(const struct pool *p, struct sluice_io *io, struct sluice_buf_info *info,
-		  struct sluice_err *err)
+int bed_buffers_register(const struct bed_buffers *b, struct sluice_io *io,
+			 struct sluice_buf_info *info, struct sluice_err *err)
 {
-	uint32_t had = p->info.got & (SLUICE_BUF_HUGE | SLUICE_BUF_LOCKED);
+	uint32_t had = b->info.got & (SLUICE_BUF_HUGE | SLUICE_BUF_LOCKED);
 	int r;
 
-	*info = p->info;
-	if (!registers(p, io))
+	*info = b->info;
+	if (!registers(b, io))
 		return 0;
-	r = sluice_buf_register(io, p->map, p->map_len, had & SLUICE_BUF_HUGE, info, err);
+	r = sluice_buf_register(io, b->map, b->map_len, had & SLUICE_BUF_HUGE, info, err);
 	info->got |= had;
 	if (!info->note[0])
-		memcpy(info->note, p->info.note, sizeof(info->note));
+		memcpy(info->note, b->info.note, sizeof(info->note));
 	return r;
 }
 
-void pool_unregister(const struct pool *p, struct sluice_io *io)
+void bed_buffers_unregister(const struct bed_buffers *b, struct sluice_io *io)
 {
-	if (registers(p, io))
-		sluice_buf_unregister(io, p->map);
+	if (registers(b, io))
+		sluice_buf_unregister(io, b->map);
 }
 
 /* Host memory the program may look at, for @len bytes of @buf: itself, or the window. */
-static uint64_t window(const struct pool *p, void *buf, uint64_t len, char **ret)
+static uint64_t window(const struct bed_buffers *b, void *buf, uint64_t len, char **ret)
 {
-	bool device = p && p->memory == POOL_GPU;
+	bool device = b && b->memory == BED_GPU;
 
-	*ret = device ? p->stage : buf;
-	return device ? min_u64(len, p->stage_len) : len;
+	*ret = device ? b->stage : buf;
+	return device ? min_u64(len, b->stage_len) : len;
 }
 
-static int put(const struct pool *p, void *buf, const char *host, uint64_t len,
+static int put(const struct bed_buffers *b, void *buf, const char *host, uint64_t len,
 	       struct sluice_err *err)
 {
-	return host == buf ? 0 : sluice_gpu_copy(buf, p->stage, len, err);
+	return host == buf ? 0 : sluice_gpu_copy(buf, b->stage, len, err);
 }
 
-int pool_fill(const struct pool *p, void *buf, uint64_t len, uint64_t seed, uint64_t offset,
-	      struct sluice_err *err)
+int bed_buf_fill(const struct bed_buffers *b, void *buf, uint64_t len, uint64_t seed,
+		 uint64_t offset, struct sluice_err *err)
 {
 	int r = 0;
 	uint64_t n;
@@ -166,14 +167,14 @@ int pool_fill(const struct pool *p, void *buf, uint64_t len, uint64_t seed, uint
 	for (uint64_t at = 0; at < len && r == 0; at += n) {
 		char *host, *to = (char *)buf + at;
 
-		n = window(p, to, len - at, &host);
+		n = window(b, to, len - at, &host);
 		sluice_pattern_fill(host, n, seed, offset + at);
-		r = put(p, to, host, n, err);
+		r = put(b, to, host, n, err);
 	}
 	return r;
 }
 
-int pool_poison(const struct pool *p, void *buf, uint64_t len, struct sluice_err *err)
+int bed_buf_poison(const struct bed_buffers *b, void *buf, uint64_t len, struct sluice_err *err)
 {
 	int r = 0;
 	uint64_t n;
@@ -181,9 +182,9 @@ int pool_poison(const struct pool *p, void *buf, uint64_t len, struct sluice_err
 	for (uint64_t at = 0; at < len && r == 0; at += n) {
 		char *host, *to = (char *)buf + at;
 
-		n = window(p, to, len - at, &host);
+		n = window(b, to, len - at, &host);
 		memset(host, POISON, n);
-		r = put(p, to, host, n, err);
+		r = put(b, to, host, n, err);
 	}
 	return r;
 }
@@ -202,8 +203,8 @@ static int check_host(const char *host, uint64_t len, uint64_t seed, uint64_t of
 			   name, (unsigned long long)(offset + at), (unsigned char)host[at], right);
 }
 
-int pool_check(const struct pool *p, void *buf, uint64_t len, uint64_t seed, uint64_t offset,
-	       const char *name, struct sluice_err *err)
+int bed_buf_check(const struct bed_buffers *b, void *buf, uint64_t len, uint64_t seed,
+		  uint64_t offset, const char *name, struct sluice_err *err)
 {
 	int r = 0;
 	uint64_t n;
@@ -211,7 +212,7 @@ int pool_check(const struct pool *p, void *buf, uint64_t len, uint64_t seed, uin
 	for (uint64_t at = 0; at < len && r == 0; at += n) {
 		char *host, *from = (char *)buf + at;
 
-		n = window(p, from, len - at, &host);
+		n = window(b, from, len - at, &host);
 		if (host != from)
 			r = sluice_gpu_copy(host, from, n, err);
 		if (r == 0)

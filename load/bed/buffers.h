@@ -12,12 +12,18 @@
 
 #include <sluice/sluice.h>
 
-/* As enum io_memory, and one more. */
-enum { POOL_OWN, POOL_PLAIN, POOL_ODD, POOL_GPU };
-extern const char *const pool_words[];
+enum bed_memory {
+	BED_OWN,   /* sluice_mem_alloc(): huge pages, registered */
+	BED_PLAIN, /* page aligned, 4 KiB pages, not registered */
+	BED_ODD,   /* the same at an odd address */
+	BED_GPU,
+};
+/* How users spell them, in this order; NULL-terminated.  The second ends before the GPU. */
+extern const char *const bed_memory_words[];
+extern const char *const bed_host_words[];
 
-struct pool {
-	uint32_t memory; /* POOL_* */
+struct bed_buffers {
+	uint32_t memory; /* enum bed_memory */
 	uint64_t len;    /* bytes of each buffer */
 	unsigned nr;
 	char *first; /* the others follow at distance @step */
@@ -30,29 +36,29 @@ struct pool {
 };
 
 /* Is there a GPU?  0, -ENOTSUP or -ENODEV with the reason. */
-int pool_gpu_check(struct sluice_err *err);
+int bed_gpu_check(struct sluice_err *err);
 
 /* Returns 0, -ENOMEM, or -ENOTSUP where there is no such memory. */
-int pool_open(struct pool *p, uint32_t memory, uint64_t len, unsigned nr, uint32_t huge, bool lock,
-	      struct sluice_err *err);
-void pool_close(struct pool *p);
+int bed_buffers_open(struct bed_buffers *b, uint32_t memory, uint64_t len, unsigned nr,
+		     uint32_t huge, bool lock, struct sluice_err *err);
+void bed_buffers_close(struct bed_buffers *b);
 
 /* Make @io know the buffers, where that helps; @info says what came of it. */
-int pool_register(const struct pool *p, struct sluice_io *io, struct sluice_buf_info *info,
-		  struct sluice_err *err);
-void pool_unregister(const struct pool *p, struct sluice_io *io);
+int bed_buffers_register(const struct bed_buffers *b, struct sluice_io *io,
+			 struct sluice_buf_info *info, struct sluice_err *err);
+void bed_buffers_unregister(const struct bed_buffers *b, struct sluice_io *io);
 
-static inline void *pool_buf(const struct pool *p, unsigned i)
+static inline void *bed_buf(const struct bed_buffers *b, unsigned i)
 {
-	return p->first + i * p->step;
+	return b->first + i * b->step;
 }
 
 /* Make @buf hold @len bytes of pattern @seed from @offset on, or a byte that is none of them. */
-int pool_fill(const struct pool *p, void *buf, uint64_t len, uint64_t seed, uint64_t offset,
-	      struct sluice_err *err);
-int pool_poison(const struct pool *p, void *buf, uint64_t len, struct sluice_err *err);
+int bed_buf_fill(const struct bed_buffers *b, void *buf, uint64_t len, uint64_t seed,
+		 uint64_t offset, struct sluice_err *err);
+int bed_buf_poison(const struct bed_buffers *b, void *buf, uint64_t len, struct sluice_err *err);
 /* Compare; -EBADMSG with @name and the first wrong offset in @err. */
-int pool_check(const struct pool *p, void *buf, uint64_t len, uint64_t seed, uint64_t offset,
-	       const char *name, struct sluice_err *err);
+int bed_buf_check(const struct bed_buffers *b, void *buf, uint64_t len, uint64_t seed,
+		  uint64_t offset, const char *name, struct sluice_err *err);
 
 #endif

@@ -24,7 +24,7 @@ struct bench {
 	struct bench_result *res;
 	char dir[4096];
 	struct bench_files files;
-	struct pool pool;
+	struct bed_buffers buffers;
 	enum bench_step step;
 	uint64_t size;
 	unsigned use;      /* files, the first so many */
@@ -128,7 +128,7 @@ static int run_series(struct bench *b, enum bench_step step, struct sluice_err *
 	struct run_series *s = &b->res->series[b->res->nr_series];
 	struct bench_source src = {.job = job,
 				   .files = &b->files,
-				   .pool = &b->pool,
+				   .buffers = &b->buffers,
 				   .read = step == BENCH_READ,
 				   .nr_files = b->use};
 	struct stream_job stream = {
@@ -139,7 +139,7 @@ static int run_series(struct bench *b, enum bench_step step, struct sluice_err *
 		.workers = 1,
 		.depth = job->in_flight,
 		.opts = job->opts,
-		.pool = &b->pool,
+		.buffers = &b->buffers,
 		.nr_series = nr,
 		.runtime_ns = job->runtime_ns ? job->runtime_ns : job->max_ns,
 		.seed = job->seed,
@@ -254,9 +254,10 @@ static int one_size(struct bench *b, uint64_t size, struct sluice_err *err)
 	int r;
 
 	b->size = size;
-	r = pool_open(&b->pool, job->memory, size, job->in_flight, job->opts.huge, job->lock, err);
+	r = bed_buffers_open(&b->buffers, job->memory, size, job->in_flight, job->opts.huge,
+			     job->lock, err);
 	for (unsigned i = 0; i < job->in_flight && r == 0; i++)
-		r = pool_fill(&b->pool, pool_buf(&b->pool, i), size, job->seed, 0, err);
+		r = bed_buf_fill(&b->buffers, bed_buf(&b->buffers, i), size, job->seed, 0, err);
 	if (r == 0)
 		r = bench_files_init(&b->files, job, b->dir, size, err);
 	if (r == 0)
@@ -269,7 +270,7 @@ static int one_size(struct bench *b, uint64_t size, struct sluice_err *err)
 	if (r == 0 && !job->rwmix && job->read)
 		r = reads(b, err);
 	bench_files_fini(&b->files);
-	pool_close(&b->pool);
+	bed_buffers_close(&b->buffers);
 	return r;
 }
 

@@ -113,7 +113,7 @@ static int each_chunk(struct bench_files *f, struct sluice_io *io, char *buf, un
 			r = sluice_fail(err, -ENODATA, "%s: ends at offset %llu", f->paths[i],
 					(unsigned long long)(off + (uint64_t)moved));
 		else if (read)
-			r = pool_check(NULL, buf, n, pattern(f, i), off, f->paths[i], err);
+			r = bed_buf_check(NULL, buf, n, pattern(f, i), off, f->paths[i], err);
 		if (r == 0)
 			r = bench_stopped(f->job, err);
 	}
@@ -209,7 +209,7 @@ static int prepare(void *arg, const struct load_op *op, void *buf, struct sluice
 	if (op->read) {
 		if (!f->direct)
 			drop_cache(s, op->file);
-		return s->job->verify ? pool_poison(s->pool, buf, op->len, err) : 0;
+		return s->job->verify ? bed_buf_poison(s->buffers, buf, op->len, err) : 0;
 	}
 	if (!s->job->overwrite && f->full[op->file] && truncate(f->paths[op->file], 0) < 0)
 		return sluice_fail(err, -errno, "%s: cannot empty: %s", f->paths[op->file],
@@ -218,7 +218,7 @@ static int prepare(void *arg, const struct load_op *op, void *buf, struct sluice
 	f->version[op->file]++;
 	if (!s->job->verify)
 		return 0;
-	return pool_fill(s->pool, buf, op->len, pattern(f, op->file), op->offset, err);
+	return bed_buf_fill(s->buffers, buf, op->len, pattern(f, op->file), op->offset, err);
 }
 
 static int finish(void *arg, const struct load_op *op, void *buf, struct sluice_err *err)
@@ -233,8 +233,8 @@ static int finish(void *arg, const struct load_op *op, void *buf, struct sluice_
 	if (!s->job->verify)
 		return 0;
 	atomic_fetch_add(&s->verified, op->len);
-	return pool_check(s->pool, buf, op->len, pattern(f, op->file), op->offset,
-			  f->paths[op->file], err);
+	return bed_buf_check(s->buffers, buf, op->len, pattern(f, op->file), op->offset,
+			     f->paths[op->file], err);
 }
 
 struct op_source bench_source(struct bench_source *s)

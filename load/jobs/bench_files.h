@@ -36,7 +36,7 @@ int bench_files_verify(struct bench_files *f, uint64_t *verified, struct sluice_
 struct bench_source {
 	const struct bench_job *job;
 	struct bench_files *files;
-	const struct pool *pool;
+	const struct bed_buffers *buffers;
 	bool read;         /* unless the job mixes */
 	unsigned nr_files; /* in use */
 	uint64_t issued;

@@ -270,7 +270,7 @@ static int check_room(const struct bench_job *job, struct sluice_err *err)
 				   "%s: not enough free space: %s needed, %s available",
 				   job->folder, sluice_size_format(need, plan.space + RESERVE),
 				   sluice_size_format(have, room));
-	if (memory && job->memory != POOL_GPU && plan.memory > memory)
+	if (memory && job->memory != BED_GPU && plan.memory > memory)
 		return sluice_fail(
 			err, -EINVAL, "not enough memory: %s needed for buffers, %s available",
 			sluice_size_format(need, plan.memory), sluice_size_format(have, memory));
@@ -304,8 +304,8 @@ int bench_check(struct bench_job *job, struct sluice_err *err)
 		r = check_settings(job, err);
 	if (r < 0)
 		return r;
-	if (job->memory == POOL_GPU) {
-		r = pool_gpu_check(err);
+	if (job->memory == BED_GPU) {
+		r = bed_gpu_check(err);
 		if (r < 0)
 			return r;
 	}

@@ -16,8 +16,6 @@
 
 #define TICK_NS 100000000
 
-const char *const io_memory_words[] = {"own", "plain", "odd", NULL};
-
 /* -------------------------------------------------------------------- check */
 
 static int check_gpu(uint32_t device, struct sluice_err *err)

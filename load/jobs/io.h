@@ -21,16 +21,11 @@
 #include <sluice/probe.h>
 #include <sluice/sluice.h>
 
+#include "load/bed/buffers.h"
+
 #include "load/measure/words.h"
 
-enum io_memory {
-	IO_MEMORY_OWN,   /* sluice_buf_alloc(): huge pages, registered */
-	IO_MEMORY_PLAIN, /* page aligned, 4 KiB pages, not registered */
-	IO_MEMORY_ODD,   /* the same at an odd address */
-};
-
 /* How users spell them, in their order; NULL-terminated. */
-extern const char *const io_memory_words[];
 
 /* Where one worker works. */
 struct io_place {
@@ -53,7 +48,7 @@ struct io_job {
 	bool keep;               /* leave the files that were created */
 	bool overwrite;          /* replace files that are not ours */
 	uint64_t seed;           /* of the data */
-	uint32_t memory;         /* enum io_memory */
+	uint32_t memory;         /* enum bed_memory */
 	bool gpu;                /* memory of the GPU that a place names, not the host's */
 	bool gds;                /* by cuFile: opts.engine is that */
 	bool lock;               /* mlock the buffers */

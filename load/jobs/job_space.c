@@ -20,7 +20,7 @@ const char *const space_names[SPACE_KINDS] = {
 static const struct {
 	uint64_t min, max;
 } ranges[SPACE_KINDS] = {
-	{512, 1ull << 30}, {1, 4096}, {0, 1}, {0, 1}, {1, 256}, {0, UINT64_MAX}, {0, POOL_GPU},
+	{512, 1ull << 30}, {1, 4096}, {0, 1}, {0, 1}, {1, 256}, {0, UINT64_MAX}, {0, BED_GPU},
 };
 
 static struct space_axis *find(const struct space *s, enum space_kind kind)
@@ -172,7 +172,7 @@ void space_name(char *buf, size_t size, const struct space *s, unsigned point, b
 	space_apply(s, point, &o, &memory);
 	block_text(block, sizeof(block), o.block ? o.block : 1u << 20);
 	append_word(more, sizeof(more), s, SPACE_ENGINE, o.engine);
-	append_word(more, sizeof(more), s, SPACE_MEMORY, pool_words[memory]);
+	append_word(more, sizeof(more), s, SPACE_MEMORY, bed_memory_words[memory]);
 	snprintf(buf, size, "%s_%s_%s_ftd%u%s_d%u_bs%s_p%u", read ? "read" : "write",
 		 o.flags & SLUICE_SINGLE_SUBMIT ? "single" : "block",
 		 o.flags & SLUICE_NO_OVERLAP ? "sequential" : "overlap", nr_folders, more,

@@ -38,7 +38,7 @@ static int plain_open(struct worker *w, struct sluice_err *err)
 	if (!w->map)
 		return sluice_fail(err, -ENOMEM, "no memory for a buffer: %s",
 				   sluice_strerror(errno));
-	w->buf = (char *)w->map + (job->memory == IO_MEMORY_ODD);
+	w->buf = (char *)w->map + (job->memory == BED_ODD);
 	w->res->buf.page = PAGE_BYTES;
 	madvise(w->map, w->map_len, MADV_NOHUGEPAGE);
 	if (job->lock && mlock(w->map, w->map_len) == 0)
@@ -69,13 +69,13 @@ static int device_open(struct worker *w, struct sluice_err *err)
 
 	if (r < 0)
 		return r;
-	w->buf = (char *)w->device + (job->memory == IO_MEMORY_ODD);
+	w->buf = (char *)w->device + (job->memory == BED_ODD);
 	w->stage_len = min_u64(job->io_size, STAGE_BYTES);
 	w->stage = map_pages(w->stage_len);
 	if (!w->stage)
 		return sluice_fail(err, -ENOMEM, "no memory for a buffer: %s",
 				   sluice_strerror(errno));
-	if (!job->gds || job->memory != IO_MEMORY_OWN)
+	if (!job->gds || job->memory != BED_OWN)
 		return 0;
 	return sluice_buf_register(w->io, w->buf, job->io_size, 0, &w->res->buf, err);
 }
@@ -87,7 +87,7 @@ int memory_open(struct worker *w, struct sluice_err *err)
 
 	if (job->gpu)
 		return device_open(w, err);
-	r = job->memory == IO_MEMORY_OWN ? own_open(w, err) : plain_open(w, err);
+	r = job->memory == BED_OWN ? own_open(w, err) : plain_open(w, err);
 	w->stage = w->buf;
 	w->stage_len = job->io_size;
 	return r;

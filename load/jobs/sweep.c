@@ -58,17 +58,18 @@ static void on_tick(void *arg, uint64_t ops, uint64_t bytes)
 	w->job->progress(w->job->arg, w->name, w->done_bytes + bytes, w->left_bytes);
 }
 
-static int get_pool(struct sweep *w, uint32_t memory, const struct pool **ret,
-		    struct sluice_err *err)
+static int need_buffers(struct sweep *w, uint32_t memory, const struct bed_buffers **ret,
+			struct sluice_err *err)
 {
-	struct pool *p = &w->pools[memory];
+	struct bed_buffers *p = &w->buffers[memory];
 	int r = 0;
 
 	if (!p->map) {
-		r = pool_open(p, memory, w->job->io_size, w->job->nr_folders, w->job->opts.huge,
-			      false, err);
+		r = bed_buffers_open(p, memory, w->job->io_size, w->job->nr_folders,
+				     w->job->opts.huge, false, err);
 		for (unsigned i = 0; i < w->job->nr_folders && r == 0; i++)
-			r = pool_fill(p, pool_buf(p, i), w->job->io_size, w->job->seed + i, 0, err);
+			r = bed_buf_fill(p, bed_buf(p, i), w->job->io_size, w->job->seed + i, 0,
+					 err);
 	}
 	*ret = p;
 	return r;
@@ -96,7 +97,7 @@ static void cool(struct sweep *w, struct sweep_sample *m)
 	}
 }
 
-static int run_point(struct sweep *w, const struct run_series *s, const struct pool *pool,
+static int run_point(struct sweep *w, const struct run_series *s, const struct bed_buffers *buffers,
 		     struct run_series *runs, struct sluice_err *err)
 {
 	const struct sweep_job *job = w->job;
@@ -110,7 +111,7 @@ static int run_point(struct sweep *w, const struct run_series *s, const struct p
 		.workers = job->nr_folders,
 		.depth = 1,
 		.opts = s->opts,
-		.pool = pool,
+		.buffers = buffers,
 		.nr_series = job->nr_folders,
 		.seed = job->seed,
 		.stop = job->stop,
@@ -184,16 +185,16 @@ static int measure(struct sweep *w, unsigned index, uint32_t loop, struct sluice
 	struct run_series *s = &w->res->series[index];
 	CLEANUP_FREE struct run_series *runs = calloc(w->job->nr_folders, sizeof(*runs));
 	struct sweep_sample m = {.index = index, .loop = loop, .worker_sec = w->worker_sec};
-	const struct pool *pool;
+	const struct bed_buffers *buffers;
 	uint64_t written = 0;
-	int r = get_pool(w, s->memory, &pool, err);
+	int r = need_buffers(w, s->memory, &buffers, err);
 
 	if (r < 0 || !runs)
 		return r < 0 ? r : sluice_fail(err, -ENOMEM, "out of memory");
 	w->name = s->name;
 	if (s->read)
 		cool(w, &m);
-	r = run_point(w, s, pool, runs, err);
+	r = run_point(w, s, buffers, runs, err);
 	for (unsigned i = 0; i < w->job->nr_folders; i++) {
 		m.worker_sec[i] = runs[i].latency.mean;
 		runs[i].read = s->read;

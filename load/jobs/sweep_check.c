@@ -102,7 +102,7 @@ static int check_memory(const struct sweep_job *job, struct sluice_err *err)
 	uint64_t have = ram_available(), need = sweep_bytes(job);
 	unsigned kinds = 0;
 
-	for (uint32_t memory = 0; memory <= POOL_GPU; memory++) {
+	for (uint32_t memory = 0; memory <= BED_GPU; memory++) {
 		bool used = false;
 
 		for (unsigned p = 0; p < space_points(job->space) && !used; p++) {
@@ -110,13 +110,13 @@ static int check_memory(const struct sweep_job *job, struct sluice_err *err)
 
 			used = (v ? v->n : job->memory) == memory;
 		}
-		if (used && memory == POOL_GPU) {
-			int r = pool_gpu_check(err);
+		if (used && memory == BED_GPU) {
+			int r = bed_gpu_check(err);
 
 			if (r < 0)
 				return r;
 		}
-		kinds += used && memory != POOL_GPU;
+		kinds += used && memory != BED_GPU;
 	}
 	need *= kinds;
 	if (have && need > have)

@@ -146,8 +146,8 @@ void sweep_close(struct sweep *w)
 		if (w->paths)
 			free(w->paths[i]);
 	}
-	for (unsigned i = 0; i < NR_POOLS; i++)
-		pool_close(&w->pools[i]);
+	for (unsigned i = 0; i < NR_BUFFERS; i++)
+		bed_buffers_close(&w->buffers[i]);
 	if (w->state)
 		fclose(w->state);
 	free(w->dirs);

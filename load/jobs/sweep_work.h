@@ -9,7 +9,7 @@
 #include "load/jobs/sweep.h"
 #include "load/jobs/sweep_state.h"
 
-#define NR_POOLS (POOL_GPU + 1)
+#define NR_BUFFERS (BED_GPU + 1)
 
 struct sweep {
 	const struct sweep_job *job;
@@ -17,7 +17,7 @@ struct sweep {
 	unsigned nr_points; /* in one direction */
 	char **dirs;        /* made by us */
 	char **paths;       /* a file in each */
-	struct pool pools[NR_POOLS];
+	struct bed_buffers buffers[NR_BUFFERS];
 	double *worker_sec;
 	bool *known; /* [index * loops + loop]: measured, perhaps by an earlier job */
 	FILE *state;

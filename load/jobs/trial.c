@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files and buffers of lab.h, and one configuration after the other on them. */
+/* The files and buffers of trials.h, and one configuration after the other on them. */
 #include "load/jobs/trial.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@
 
 /* -------------------------------------------------------------------- check */
 
-int lab_check(const struct lab_job *job, struct sluice_err *err)
+int trials_check(const struct trials_job *job, struct sluice_err *err)
 {
 	uint64_t have = ram_available(), need = 0;
 	char need_text[SLUICE_SIZE_TEXT], have_text[SLUICE_SIZE_TEXT];
@@ -41,12 +41,12 @@ int lab_check(const struct lab_job *job, struct sluice_err *err)
 
 /* --------------------------------------------------------------------- open */
 
-static int fill(struct lab *lab, struct sluice_io *io, void *buf, unsigned i,
+static int fill(struct trials *trials, struct sluice_io *io, void *buf, unsigned i,
 		struct sluice_err *err)
 {
-	const struct lab_job *job = &lab->job;
+	const struct trials_job *job = &trials->job;
 	struct sluice_file *file;
-	int r = sluice_file_open(&file, io, lab->paths[i], O_RDWR | O_CREAT | O_EXCL, 0600, err);
+	int r = sluice_file_open(&file, io, trials->paths[i], O_RDWR | O_CREAT | O_EXCL, 0600, err);
 	uint64_t n;
 
 	for (uint64_t off = 0; r == 0 && off < job->file_size; off += n) {
@@ -57,22 +57,22 @@ static int fill(struct lab *lab, struct sluice_io *io, void *buf, unsigned i,
 		moved = sluice_pwrite(file, buf, n, off, err);
 		if (moved < 0)
 			return (int)moved;
-		lab->written += n;
+		trials->written += n;
 		if (job->stop && atomic_load(job->stop))
 			return sluice_fail(err, -ECANCELED, "interrupted");
 		if (job->progress)
-			job->progress(job->progress_arg, lab->written,
+			job->progress(job->progress_arg, trials->written,
 				      job->nr_folders * job->file_size);
 	}
 	return r < 0 ? r : sluice_file_close(file, err);
 }
 
-static int make_place(struct lab *lab, unsigned i, struct sluice_err *err)
+static int make_place(struct trials *trials, unsigned i, struct sluice_err *err)
 {
-	const char *folder = lab->job.folders[i];
+	const char *folder = trials->job.folders[i];
 	char *dir;
 
-	if (asprintf(&dir, "%s/sluice-lab-XXXXXX", folder) < 0)
+	if (asprintf(&dir, "%s/sluice-trials-XXXXXX", folder) < 0)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	if (!mkdtemp(dir)) {
 		int r = sluice_fail(err, -errno, "%s: cannot make a folder in it: %s", folder,
@@ -81,18 +81,18 @@ static int make_place(struct lab *lab, unsigned i, struct sluice_err *err)
 		free(dir);
 		return r;
 	}
-	lab->dirs[i] = dir;
-	if (asprintf(&lab->paths[i], "%s/data", dir) < 0) {
-		lab->paths[i] = NULL;
+	trials->dirs[i] = dir;
+	if (asprintf(&trials->paths[i], "%s/data", dir) < 0) {
+		trials->paths[i] = NULL;
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	}
-	lab->info[i].size = sizeof(lab->info[i]);
-	sluice_probe_path(dir, &lab->info[i], NULL);
-	lab->direct[i] = lab->info[i].direct;
+	trials->info[i].size = sizeof(trials->info[i]);
+	sluice_probe_path(dir, &trials->info[i], NULL);
+	trials->direct[i] = trials->info[i].direct;
 	return 0;
 }
 
-int lab_fill(struct lab *lab, struct sluice_err *err)
+int trials_fill(struct trials *trials, struct sluice_err *err)
 {
 	uint64_t start = clock_ns();
 	struct sluice_io *io;
@@ -102,73 +102,73 @@ int lab_fill(struct lab *lab, struct sluice_err *err)
 	if (r < 0)
 		return r;
 	r = sluice_buf_alloc(&buf, io, CHUNK, 0, NULL, err);
-	for (unsigned i = 0; i < lab->job.nr_folders && r == 0; i++)
-		r = fill(lab, io, buf, i, err);
+	for (unsigned i = 0; i < trials->job.nr_folders && r == 0; i++)
+		r = fill(trials, io, buf, i, err);
 	sluice_close(io, NULL);
-	lab->fill_sec = (double)(clock_ns() - start) / 1e9;
+	trials->fill_sec = (double)(clock_ns() - start) / 1e9;
 	return r;
 }
 
-int lab_open(struct lab *lab, const struct lab_job *job, struct sluice_err *err)
+int trials_open(struct trials *trials, const struct trials_job *job, struct sluice_err *err)
 {
 	int r = 0;
 
-	*lab = (struct lab){.job = *job};
-	lab->dirs = calloc(job->nr_folders, sizeof(*lab->dirs));
-	lab->paths = calloc(job->nr_folders, sizeof(*lab->paths));
-	lab->direct = calloc(job->nr_folders, sizeof(*lab->direct));
-	lab->info = calloc(job->nr_folders, sizeof(*lab->info));
-	if (!lab->dirs || !lab->paths || !lab->direct || !lab->info)
+	*trials = (struct trials){.job = *job};
+	trials->dirs = calloc(job->nr_folders, sizeof(*trials->dirs));
+	trials->paths = calloc(job->nr_folders, sizeof(*trials->paths));
+	trials->direct = calloc(job->nr_folders, sizeof(*trials->direct));
+	trials->info = calloc(job->nr_folders, sizeof(*trials->info));
+	if (!trials->dirs || !trials->paths || !trials->direct || !trials->info)
 		return sluice_fail(err, -ENOMEM, "out of memory");
-	sluice_random_seed(&lab->random, job->seed);
+	sluice_random_seed(&trials->random, job->seed);
 	for (unsigned i = 0; i < job->nr_folders && r == 0; i++)
-		r = make_place(lab, i, err);
+		r = make_place(trials, i, err);
 	return r;
 }
 
-void lab_close(struct lab *lab)
+void trials_close(struct trials *trials)
 {
-	for (unsigned i = 0; i < lab->job.nr_folders; i++) {
-		if (lab->paths && lab->paths[i])
-			unlink(lab->paths[i]);
-		if (lab->dirs && lab->dirs[i])
-			rmdir(lab->dirs[i]);
-		free(lab->paths ? lab->paths[i] : NULL);
-		free(lab->dirs ? lab->dirs[i] : NULL);
+	for (unsigned i = 0; i < trials->job.nr_folders; i++) {
+		if (trials->paths && trials->paths[i])
+			unlink(trials->paths[i]);
+		if (trials->dirs && trials->dirs[i])
+			rmdir(trials->dirs[i]);
+		free(trials->paths ? trials->paths[i] : NULL);
+		free(trials->dirs ? trials->dirs[i] : NULL);
 	}
-	for (unsigned i = 0; i <= POOL_GPU; i++)
-		if (lab->pools[i].nr)
-			pool_close(&lab->pools[i]);
-	free(lab->paths);
-	free(lab->dirs);
-	free(lab->direct);
-	free(lab->info);
-	*lab = (struct lab){.turn = 0};
+	for (unsigned i = 0; i <= BED_GPU; i++)
+		if (trials->buffers[i].nr)
+			bed_buffers_close(&trials->buffers[i]);
+	free(trials->paths);
+	free(trials->dirs);
+	free(trials->direct);
+	free(trials->info);
+	*trials = (struct trials){.turn = 0};
 }
 
-static int need_pool(struct lab *lab, uint32_t memory, struct sluice_err *err)
+static int need_buffers(struct trials *trials, uint32_t memory, struct sluice_err *err)
 {
-	struct pool *p = &lab->pools[memory];
+	struct bed_buffers *p = &trials->buffers[memory];
 	int r;
 
 	if (p->nr)
 		return 0;
-	r = pool_open(p, memory, lab->job.op_size, lab->job.nr_folders, lab->job.huge,
-		      lab->job.lock, err);
+	r = bed_buffers_open(p, memory, trials->job.op_size, trials->job.nr_folders,
+			     trials->job.huge, trials->job.lock, err);
 	if (r < 0) {
 		p->nr = 0;
 		return r;
 	}
 	/* Written back is what the file holds, or other parts of the same pattern. */
 	for (unsigned i = 0; i < p->nr && r == 0; i++)
-		r = pool_fill(p, pool_buf(p, i), p->len, lab->job.seed + i, 0, err);
+		r = bed_buf_fill(p, bed_buf(p, i), p->len, trials->job.seed + i, 0, err);
 	return r;
 }
 
 /* -------------------------------------------------------------------- probe */
 
 struct probe {
-	struct lab *lab;
+	struct trials *trials;
 	bool read;
 	unsigned ops;
 	unsigned *done; /* per worker */
@@ -177,7 +177,7 @@ struct probe {
 static int next(void *arg, unsigned worker, struct load_op *op, struct sluice_err *err)
 {
 	struct probe *p = arg;
-	const struct lab_job *job = &p->lab->job;
+	const struct trials_job *job = &p->trials->job;
 	uint64_t places = job->file_size / job->op_size;
 
 	(void)err;
@@ -188,7 +188,7 @@ static int next(void *arg, unsigned worker, struct load_op *op, struct sluice_er
 		.warmup = p->done[worker] == 0,
 		.file = worker,
 		.len = job->op_size,
-		.offset = sluice_random_below(&p->lab->random, places) * job->op_size,
+		.offset = sluice_random_below(&p->trials->random, places) * job->op_size,
 	};
 	if (op->warmup)
 		op->len = min_u64(WARMUP, op->len);
@@ -196,34 +196,34 @@ static int next(void *arg, unsigned worker, struct load_op *op, struct sluice_er
 	return 1;
 }
 
-uint64_t lab_probe_bytes(const struct lab_job *job, unsigned ops)
+uint64_t trial_bytes(const struct trials_job *job, unsigned ops)
 {
 	return job->nr_folders * (job->op_size * ops + min_u64(WARMUP, job->op_size));
 }
 
-static void drop_caches(struct lab *lab)
+static void drop_caches(struct trials *trials)
 {
-	lab->resident = lab->unknown = 0;
-	for (unsigned i = 0; i < lab->job.nr_folders; i++) {
-		int64_t left = cache_drop(lab->paths[i], lab->job.file_size);
+	trials->resident = trials->unknown = 0;
+	for (unsigned i = 0; i < trials->job.nr_folders; i++) {
+		int64_t left = cache_drop(trials->paths[i], trials->job.file_size);
 
 		if (left < 0)
-			lab->unknown = left;
-		else if (left > lab->resident)
-			lab->resident = left;
+			trials->unknown = left;
+		else if (left > trials->resident)
+			trials->resident = left;
 	}
 }
 
-static void describe(struct lab *lab, struct run_series *s, const struct sluice_opts *opts)
+static void describe(struct trials *trials, struct run_series *s, const struct sluice_opts *opts)
 {
 	struct cache_facts f = {
 		.read = s->read,
 		.engine = s->stats.engine,
-		.memory = cache_memory_behind(&lab->info[0]),
+		.memory = cache_memory_behind(&trials->info[0]),
 		.direct = s->stats.blocks_direct && !s->stats.blocks_buffered,
-		.resident = lab->resident,
-		.unknown = lab->unknown,
-		.size = lab->job.file_size,
+		.resident = trials->resident,
+		.unknown = trials->unknown,
+		.size = trials->job.file_size,
 		.durable = opts->durability != SLUICE_DURABLE_NONE,
 	};
 
@@ -260,59 +260,60 @@ static int add(struct run_series *sum, const struct run_series *one)
 	return r;
 }
 
-int lab_probe(struct lab *lab, const struct sluice_opts *opts, uint32_t memory, bool read,
-	      unsigned ops, struct run_series *sum, struct lab_numbers *last,
+int trial_run(struct trials *trials, const struct sluice_opts *opts, uint32_t memory, bool read,
+	      unsigned ops, struct run_series *sum, struct trial_numbers *last,
 	      struct sluice_err *err)
 {
-	CLEANUP_FREE unsigned *done = calloc(lab->job.nr_folders, sizeof(*done));
-	struct probe p = {.lab = lab, .read = read, .ops = ops, .done = done};
+	CLEANUP_FREE unsigned *done = calloc(trials->job.nr_folders, sizeof(*done));
+	struct probe p = {.trials = trials, .read = read, .ops = ops, .done = done};
 	struct run_series one = {.read = read};
 	struct stream_job stream = {
 		.source = {.next = next, .arg = &p},
-		.files = (const char *const *)lab->paths,
-		.nr_files = lab->job.nr_folders,
-		.workers = lab->job.nr_folders,
+		.files = (const char *const *)trials->paths,
+		.nr_files = trials->job.nr_folders,
+		.workers = trials->job.nr_folders,
 		.depth = 1,
 		.opts = *opts,
-		.pool = &lab->pools[memory],
+		.buffers = &trials->buffers[memory],
 		.nr_series = 1,
-		.seed = lab->job.seed + lab->turn++,
-		.stop = lab->job.stop,
+		.seed = trials->job.seed + trials->turn++,
+		.stop = trials->job.stop,
 	};
 	struct stat_summary latency;
 	bool exact;
-	int r = done ? need_pool(lab, memory, err) : sluice_fail(err, -ENOMEM, "out of memory");
+	int r = done ? need_buffers(trials, memory, err)
+		     : sluice_fail(err, -ENOMEM, "out of memory");
 
 	if (r < 0)
 		return r;
 	if (read)
-		drop_caches(lab);
+		drop_caches(trials);
 	r = run_stream(&stream, &one, err);
 	one.read = read;
-	lab->written += series_wear(&one);
-	describe(lab, &one, opts);
+	trials->written += series_wear(&one);
+	describe(trials, &one, opts);
 	if (r == 0 && last) {
-		*last = (struct lab_numbers){.speed = series_speed(&one),
-					     .cpu = series_cpu_per_gib(&one)};
+		*last = (struct trial_numbers){.speed = series_speed(&one),
+					       .cpu = series_cpu_per_gib(&one)};
 		if (series_latency(&one, &latency, &exact) == 0)
 			last->p99 = latency.percentile[STAT_P99];
 	}
 	if (r == 0 && add(sum, &one) < 0)
 		r = sluice_fail(err, -ENOMEM, "out of memory");
 	series_fini(&one);
-	if (r == 0 && lab->job.stop && atomic_load(lab->job.stop))
+	if (r == 0 && trials->job.stop && atomic_load(trials->job.stop))
 		r = sluice_fail(err, -ECANCELED, "interrupted");
 	return r;
 }
 
 /* -------------------------------------------------------------------- limit */
 
-void lab_limit(struct lab *lab, bool read, uint64_t most_written, double sec, double *ret,
-	       char how[160])
+void trials_limit(struct trials *trials, bool read, uint64_t most_written, double sec, double *ret,
+		  char how[160])
 {
-	unsigned nr = lab->job.nr_folders;
+	unsigned nr = trials->job.nr_folders;
 	CLEANUP_FREE struct limit_target *targets = calloc(nr, sizeof(*targets));
-	uint64_t len = min_u64(LIMIT_FILE, lab->job.file_size) & ~4095ull;
+	uint64_t len = min_u64(LIMIT_FILE, trials->job.file_size) & ~4095ull;
 	struct limit_result limit;
 	void *content;
 
@@ -322,9 +323,9 @@ void lab_limit(struct lab *lab, bool read, uint64_t most_written, double sec, do
 	    sluice_mem_alloc(&content, len ? len : 4096, SLUICE_HUGE_AUTO, 0, NULL, NULL))
 		return;
 	for (unsigned i = 0; i < nr; i++)
-		targets[i] = (struct limit_target){lab->paths[i], content, len, 4096};
-	limit_measure(&limit, targets, nr, read, read ? 0 : most_written, sec, lab->job.stop);
-	lab->written += read ? 0 : limit.bytes;
+		targets[i] = (struct limit_target){trials->paths[i], content, len, 4096};
+	limit_measure(&limit, targets, nr, read, read ? 0 : most_written, sec, trials->job.stop);
+	trials->written += read ? 0 : limit.bytes;
 	*ret = limit.bytes_per_sec;
 	snprintf(how, 160, "%s", limit.how);
 	sluice_mem_free(content, len ? len : 4096);

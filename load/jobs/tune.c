@@ -31,7 +31,7 @@ const char *const tune_goal_words[] = {"both", "read", "write", "latency", "cpu"
 struct tune {
 	const struct tune_job *job;
 	struct tune_result *res;
-	struct lab lab;
+	struct trials trials;
 	uint64_t start_ns;
 	unsigned left;
 };
@@ -59,7 +59,7 @@ double tune_speed(const struct tune_result *res, unsigned point, bool read)
 
 /* -------------------------------------------------------------------- probe */
 
-static double score(const struct tune *t, const struct lab_numbers n[2])
+static double score(const struct tune *t, const struct trial_numbers n[2])
 {
 	const struct tune_job *job = t->job;
 	double speed = n[0].speed + n[1].speed, p99 = fmax(n[0].p99, n[1].p99);
@@ -75,15 +75,15 @@ static double score(const struct tune *t, const struct lab_numbers n[2])
 
 /* Both directions of a configuration, once. */
 static int measure(struct tune *t, const struct sluice_opts *opts, uint32_t memory,
-		   struct tune_point *p, struct lab_numbers n[2], struct sluice_err *err)
+		   struct tune_point *p, struct trial_numbers n[2], struct sluice_err *err)
 {
 	int r = 0;
 
-	n[0] = n[1] = (struct lab_numbers){.speed = 0};
+	n[0] = n[1] = (struct trial_numbers){.speed = 0};
 	if (t->job->write)
-		r = lab_probe(&t->lab, opts, memory, false, t->res->ops, &p->dir[0], &n[0], err);
+		r = trial_run(&t->trials, opts, memory, false, t->res->ops, &p->dir[0], &n[0], err);
 	if (r == 0 && t->job->read)
-		r = lab_probe(&t->lab, opts, memory, true, t->res->ops, &p->dir[1], &n[1], err);
+		r = trial_run(&t->trials, opts, memory, true, t->res->ops, &p->dir[1], &n[1], err);
 	return r;
 }
 
@@ -99,7 +99,7 @@ static int probe(void *arg, unsigned point, double *ret_score, struct sluice_err
 {
 	struct tune *t = arg;
 	struct tune_point *p = &t->res->points[point];
-	struct lab_numbers n[2];
+	struct trial_numbers n[2];
 	uint32_t memory;
 	struct sluice_opts opts = tune_opts(t->job, point, &memory);
 	int r;
@@ -135,10 +135,10 @@ static double cost(void *arg, unsigned point)
 static double spent(void *arg)
 {
 	struct tune *t = arg;
-	uint64_t next = t->job->write ? lab_probe_bytes(&t->lab.job, t->res->ops) : 0;
+	uint64_t next = t->job->write ? trial_bytes(&t->trials.job, t->res->ops) : 0;
 	uint64_t most = t->job->max_write;
 
-	t->res->worn = most && t->lab.written + next > most;
+	t->res->worn = most && t->trials.written + next > most;
 	if (!t->res->worn && !t->res->race.probes)
 		return 0;
 	return t->res->worn ? t->job->budget_sec : seconds(t);
@@ -177,8 +177,8 @@ static void measure_limits(struct tune *t)
 			continue;
 		if (job->progress)
 			job->progress(job->progress_arg, TUNE_LIMIT, 0, 0, 0);
-		lab_limit(&t->lab, i, tune_limit_writes(job), sec, &t->res->limit[i],
-			  t->res->limit_how[i]);
+		trials_limit(&t->trials, i, tune_limit_writes(job), sec, &t->res->limit[i],
+			     t->res->limit_how[i]);
 	}
 }
 
@@ -192,10 +192,10 @@ static double probes_wanted(const struct tune_job *job)
 static void choose_size(struct tune *t)
 {
 	const struct tune_job *job = t->job;
-	double bytes = (double)(t->lab.job.file_size * job->nr_folders);
-	double fill = bytes / fmax(t->lab.fill_sec, 1e-6), sec, left;
+	double bytes = (double)(t->trials.job.file_size * job->nr_folders);
+	double fill = bytes / fmax(t->trials.fill_sec, 1e-6), sec, left;
 	double probes = probes_wanted(job);
-	uint64_t size = t->lab.job.file_size;
+	uint64_t size = t->trials.job.file_size;
 
 	if (job->io_size || tune_small_ops(job))
 		return;
@@ -211,7 +211,7 @@ static void choose_size(struct tune *t)
 		     probes * (double)(size * job->nr_folders) <= (double)job->max_write))
 			break;
 	}
-	t->lab.job.op_size = max_u64(size, TUNE_SMALLEST);
+	t->trials.job.op_size = max_u64(size, TUNE_SMALLEST);
 }
 
 /* What must be reached while latency or CPU time is made small. */
@@ -219,7 +219,7 @@ static int choose_floor(struct tune *t, struct sluice_err *err)
 {
 	const struct tune_job *job = t->job;
 	struct tune_point p = {.dir = {{.read = false}, {.read = true}}};
-	struct lab_numbers n[2];
+	struct trial_numbers n[2];
 	int r = 0;
 
 	if (job->goal != TUNE_LATENCY && job->goal != TUNE_CPU)
@@ -237,22 +237,22 @@ static int choose_floor(struct tune *t, struct sluice_err *err)
 
 static int prepare(struct tune *t, struct sluice_err *err)
 {
-	struct lab_job l = tune_lab_job(t->job);
+	struct trials_job l = tune_trials_job(t->job);
 	int r;
 
 	l.progress = t->job->progress ? on_fill : NULL;
 	l.progress_arg = t;
-	r = lab_open(&t->lab, &l, err);
+	r = trials_open(&t->trials, &l, err);
 	t->res->began = r == 0;
 	if (r == 0 && t->job->began)
 		t->job->began(t->job->progress_arg);
 	if (r == 0)
-		r = lab_fill(&t->lab, err);
+		r = trials_fill(&t->trials, err);
 	if (r < 0)
 		return r;
 	measure_limits(t);
 	choose_size(t);
-	t->res->op_size = t->lab.job.op_size;
+	t->res->op_size = t->trials.job.op_size;
 	t->res->ops = tune_probe_ops(t->job);
 	if (t->job->stop && atomic_load(t->job->stop))
 		return sluice_fail(err, -ECANCELED, "interrupted");
@@ -296,8 +296,8 @@ static void finish(struct tune *t)
 			s->limit = res->limit[k];
 			snprintf(s->limit_how, sizeof(s->limit_how), "%s", res->limit_how[k]);
 		}
-	res->bytes_written = t->lab.written;
-	res->info = TAKE_PTR(t->lab.info);
+	res->bytes_written = t->trials.written;
+	res->info = TAKE_PTR(t->trials.info);
 	res->spent_sec = seconds(t);
 }
 
@@ -315,7 +315,7 @@ int tune_run(const struct tune_job *job, struct tune_result *res, struct sluice_
 	if (r == -ENODATA && job->stop && atomic_load(job->stop))
 		r = sluice_fail(err, -ECANCELED, "interrupted");
 	finish(&t);
-	lab_close(&t.lab);
+	trials_close(&t.trials);
 	res->race_job.arg = NULL;
 	return r;
 }

@@ -4,7 +4,7 @@
 
 /*
  * The job of `sluice tune': the best configuration of a space for a goal, found
- * by a race (race.h) on real files (lab.h).
+ * by a race (race.h) on real files (trial.h).
  *
  *	struct tune_job -> tune_check() -> tune_run() -> struct tune_result
  */

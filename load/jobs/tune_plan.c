@@ -30,14 +30,14 @@ static uint64_t file_for(const struct tune_job *job)
 	return max_u64(TUNE_SMALLEST, (uint64_t)fmin(job->budget_sec, 1e6) * FILE_PER_SEC);
 }
 
-struct lab_job tune_lab_job(const struct tune_job *job)
+struct trials_job tune_trials_job(const struct tune_job *job)
 {
-	struct lab_job l = {.folders = job->folders,
-			    .nr_folders = job->nr_folders,
-			    .huge = job->opts.huge,
-			    .lock = job->lock,
-			    .seed = job->seed,
-			    .stop = job->stop};
+	struct trials_job l = {.folders = job->folders,
+			       .nr_folders = job->nr_folders,
+			       .huge = job->opts.huge,
+			       .lock = job->lock,
+			       .seed = job->seed,
+			       .stop = job->stop};
 
 	l.op_size = job->io_size          ? job->io_size
 		    : tune_small_ops(job) ? LATENCY_SIZE
@@ -62,10 +62,10 @@ static bool finds_floor(const struct tune_job *job)
 /* What a probe of operations of @op_size writes; 0: of the size the job has at first. */
 static uint64_t probe_writes(const struct tune_job *job, uint64_t op_size)
 {
-	struct lab_job l = tune_lab_job(job);
+	struct trials_job l = tune_trials_job(job);
 
 	l.op_size = op_size ? op_size : l.op_size;
-	return job->write ? lab_probe_bytes(&l, tune_probe_ops(job)) : 0;
+	return job->write ? trial_bytes(&l, tune_probe_ops(job)) : 0;
 }
 
 /* What an exhaustive search writes. */
@@ -97,7 +97,7 @@ uint64_t tune_limit_writes(const struct tune_job *job)
 /* Bytes written before the race, the measurement that finds the floor being one of @probe. */
 static uint64_t writes_before(const struct tune_job *job, uint64_t probe)
 {
-	struct lab_job l = tune_lab_job(job);
+	struct trials_job l = tune_trials_job(job);
 
 	return l.file_size * l.nr_folders + tune_limit_writes(job) + (finds_floor(job) ? probe : 0);
 }
@@ -121,8 +121,8 @@ static int check_wear(const struct tune_job *job, struct sluice_err *err)
 /* Every kind of memory that is named must be there. */
 static int check_memory(const struct tune_job *job, struct sluice_err *err)
 {
-	bool seen[POOL_GPU + 1] = {false};
-	struct pool pool;
+	bool seen[BED_GPU + 1] = {false};
+	struct bed_buffers buffers;
 	uint32_t memory;
 	int r = 0;
 
@@ -131,16 +131,16 @@ static int check_memory(const struct tune_job *job, struct sluice_err *err)
 		if (seen[memory])
 			continue;
 		seen[memory] = true;
-		r = pool_open(&pool, memory, 4096, 1, SLUICE_HUGE_NEVER, false, err);
+		r = bed_buffers_open(&buffers, memory, 4096, 1, SLUICE_HUGE_NEVER, false, err);
 		if (r == 0)
-			pool_close(&pool);
+			bed_buffers_close(&buffers);
 	}
 	return r;
 }
 
 int tune_check(const struct tune_job *job, struct sluice_err *err)
 {
-	struct lab_job l = tune_lab_job(job);
+	struct trials_job l = tune_trials_job(job);
 	struct sluice_io *io;
 	int r;
 
@@ -149,7 +149,7 @@ int tune_check(const struct tune_job *job, struct sluice_err *err)
 	if ((job->goal == TUNE_READ && !job->read) || (job->goal == TUNE_WRITE && !job->write))
 		return sluice_fail(err, -EINVAL, "goal: %s is what is not to be measured",
 				   tune_goal_words[job->goal]);
-	r = lab_check(&l, err);
+	r = trials_check(&l, err);
 	if (r == 0)
 		r = check_wear(job, err);
 	if (r == 0)
@@ -171,10 +171,10 @@ int tune_check(const struct tune_job *job, struct sluice_err *err)
 /* All that an exhaustive search moves, and the time of the limits. */
 static double all_seconds(const struct tune_job *job, double speed)
 {
-	struct lab_job l = tune_lab_job(job);
+	struct trials_job l = tune_trials_job(job);
 	unsigned dirs = (unsigned)job->read + job->write;
 	double probes = (double)space_points(job->space) * job->loops + finds_floor(job);
-	double bytes = probes * dirs * (double)lab_probe_bytes(&l, tune_probe_ops(job)) +
+	double bytes = probes * dirs * (double)trial_bytes(&l, tune_probe_ops(job)) +
 		       (double)(l.file_size * l.nr_folders);
 
 	return bytes / speed + (job->measure_limit && !job->limit ? tune_limit_sec(job) * dirs : 0);
@@ -182,7 +182,7 @@ static double all_seconds(const struct tune_job *job, double speed)
 
 void tune_plan(const struct tune_job *job, double speed, struct tune_plan *ret)
 {
-	struct lab_job l = tune_lab_job(job);
+	struct trials_job l = tune_trials_job(job);
 	uint64_t before = writes_before(job, probe_writes(job, 0));
 	double race = job->write ? speed * job->budget_sec * (job->read ? 0.5 : 1) : 0;
 

@@ -12,7 +12,7 @@ bool tune_small_ops(const struct tune_job *job);
 unsigned tune_probe_ops(const struct tune_job *job);
 
 /* Files and operations, the latter as large as they may become. */
-struct lab_job tune_lab_job(const struct tune_job *job);
+struct trials_job tune_trials_job(const struct tune_job *job);
 
 /* Seconds to measure the limit of a direction, most of the budget being for the race; 0: too few.
  */

@@ -36,7 +36,7 @@ struct run_series {
 	bool read;
 	uint64_t size; /* bytes per operation; 0: they differ */
 	struct sluice_opts opts;
-	uint32_t memory; /* enum io_memory */
+	uint32_t memory; /* enum bed_memory */
 	bool lock;
 
 	/* single operations; by run_stream() */

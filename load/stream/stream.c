@@ -64,17 +64,17 @@ static int worker_open(struct stream_worker *w, struct sluice_err *err)
 		if (series_init(&w->series[i]) < 0)
 			return sluice_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < job->depth; i++)
-		w->slots[i].buf = pool_buf(job->pool, w->id * job->depth + i);
+		w->slots[i].buf = bed_buf(job->buffers, w->id * job->depth + i);
 	r = sluice_open(&w->io, &job->opts, err);
 	if (r == 0)
-		r = pool_register(job->pool, w->io, &w->buf, err);
+		r = bed_buffers_register(job->buffers, w->io, &w->buf, err);
 	return r < 0 ? r : open_files(w, err);
 }
 
 static void worker_close(struct stream_worker *w)
 {
 	if (w->io)
-		pool_unregister(w->stream->job->pool, w->io);
+		bed_buffers_unregister(w->stream->job->buffers, w->io);
 	sluice_close(w->io, NULL);
 	for (unsigned i = 0; w->series && i < w->stream->job->nr_series; i++)
 		series_fini(&w->series[i]);
@@ -174,7 +174,7 @@ static void add_run(struct stream *s, struct run_series *series, const struct ru
 	}
 	series->opts = s->job->opts;
 	series->no_storage = engine_is_null(series->stats.engine);
-	series->memory = s->job->pool->memory;
+	series->memory = s->job->buffers->memory;
 	series->sec = (double)s->counted_ns / 1e9;
 	/*
 	 * The kernel knows the sum well, but divides it by where ticks happened to fall, for a

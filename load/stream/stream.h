@@ -35,7 +35,7 @@ struct load_op {
 	uint32_t series; /* where to count it: index < stream_job.nr_series */
 	uint32_t file;   /* index < stream_job.nr_files */
 	uint64_t offset;
-	uint64_t len;        /* <= pool.len */
+	uint64_t len;        /* <= buffers.len */
 	uint64_t not_before; /* ns since counted time began; 0: at once, as is all warm-up */
 	uint64_t tag;        /* the source's own */
 };
@@ -60,7 +60,7 @@ struct stream_job {
 	unsigned workers; /* threads with a handle each, >= 1 */
 	unsigned depth;   /* operations in flight per worker, >= 1 */
 	struct sluice_opts opts;
-	const struct pool *pool; /* at least workers * depth buffers */
+	const struct bed_buffers *buffers; /* at least workers * depth buffers */
 	unsigned nr_series;
 	uint64_t runtime_ns;    /* of counted operations; 0: until the source ends */
 	uint64_t seed;          /* of the draw of samples */

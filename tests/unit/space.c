@@ -43,7 +43,7 @@ static void a_point_sets_what_it_names_and_nothing_else(void **state)
 {
 	struct sluice_opts opts = SLUICE_OPTS_INIT;
 	struct space s = {.nr = 0};
-	uint32_t memory = POOL_ODD;
+	uint32_t memory = BED_ODD;
 	char name[128];
 
 	(void)state;
@@ -57,7 +57,7 @@ static void a_point_sets_what_it_names_and_nothing_else(void **state)
 	assert_string_equal(opts.engine, "threads");
 	assert_int_equal(opts.flags, SLUICE_SINGLE_SUBMIT);
 	assert_int_equal(opts.depth, 7);
-	assert_int_equal(memory, POOL_ODD);
+	assert_int_equal(memory, BED_ODD);
 	space_name(name, sizeof(name), &s, 0, false, 2, &opts);
 	assert_string_equal(name, "write_single_overlap_ftd2-libaio_d7_bs1M_p3");
 	space_fini(&s);
@@ -83,14 +83,14 @@ static void a_name_has_seven_fields_that_upstream_reads(void **state)
 	(void)state;
 	/* One engine, one kind of memory: nothing to tell apart. */
 	assert_int_equal(space_add(&s, SPACE_ENGINE, 0, "io_uring", NULL), 0);
-	assert_int_equal(space_add(&s, SPACE_MEMORY, POOL_PLAIN, NULL, NULL), 0);
+	assert_int_equal(space_add(&s, SPACE_MEMORY, BED_PLAIN, NULL, NULL), 0);
 	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
 		opts.block = cases[i].block;
 		space_name(name, sizeof(name), &s, 0, true, 1, &opts);
 		assert_string_equal(name, cases[i].name);
 	}
 	assert_int_equal(space_add(&s, SPACE_ENGINE, 0, "threads", NULL), 0);
-	assert_int_equal(space_add(&s, SPACE_MEMORY, POOL_ODD, NULL, NULL), 0);
+	assert_int_equal(space_add(&s, SPACE_MEMORY, BED_ODD, NULL, NULL), 0);
 	space_name(name, sizeof(name), &s, 0, true, 1, &opts);
 	assert_string_equal(name, "read_block_overlap_ftd1-io-uring-plain_d1_bs1024M_p1");
 	space_name(name, sizeof(name), &s, 3, true, 1, &opts);

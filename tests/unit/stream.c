@@ -23,7 +23,7 @@
 
 /* Operations one after the other over a few files: writes of a pattern, or reads of it. */
 struct source {
-	struct pool pool;
+	struct bed_buffers buffers;
 	uint64_t left, nr, gap_ns;
 	uint64_t warmup; /* the first so many */
 	uint64_t per_file;
@@ -80,8 +80,8 @@ static int prepare(void *arg, const struct load_op *op, void *buf, struct sluice
 	if (s->burn_ns)
 		burn(s->burn_ns);
 	if (op->read)
-		return pool_poison(&s->pool, buf, op->len, err);
-	return pool_fill(&s->pool, buf, op->len, op->file, op->offset, err);
+		return bed_buf_poison(&s->buffers, buf, op->len, err);
+	return bed_buf_fill(&s->buffers, buf, op->len, op->file, op->offset, err);
 }
 
 static int finish(void *arg, const struct load_op *op, void *buf, struct sluice_err *err)
@@ -91,7 +91,7 @@ static int finish(void *arg, const struct load_op *op, void *buf, struct sluice_
 	atomic_fetch_add(&s->finished, 1);
 	if (!op->read)
 		return 0;
-	return pool_check(&s->pool, buf, op->len, op->file, op->offset, files[op->file], err);
+	return bed_buf_check(&s->buffers, buf, op->len, op->file, op->offset, files[op->file], err);
 }
 
 /* Files of the pattern that operations write. */
@@ -133,7 +133,7 @@ static struct stream_job job_of(struct source *s, unsigned workers, unsigned dep
 		.workers = workers,
 		.depth = depth,
 		.opts = SLUICE_OPTS_INIT,
-		.pool = &s->pool,
+		.buffers = &s->buffers,
 		.nr_series = 2,
 		.seed = 1,
 	};
@@ -142,7 +142,8 @@ static struct stream_job job_of(struct source *s, unsigned workers, unsigned dep
 	s->per_file = s->per_file ? s->per_file : 8;
 	s->fail_at = s->fail_at ? s->fail_at : -1;
 	job.opts.engine = "threads";
-	assert_int_equal(pool_open(&s->pool, POOL_OWN, LEN, workers * depth, 0, false, &err), 0);
+	assert_int_equal(
+		bed_buffers_open(&s->buffers, BED_OWN, LEN, workers * depth, 0, false, &err), 0);
 	return job;
 }
 
@@ -180,7 +181,7 @@ static void written_is_read_back(void **state)
 				assert_false(series[read].partial);
 				assert_string_equal(series[read].stats.engine, "threads");
 				series_free(series);
-				pool_close(&s.pool);
+				bed_buffers_close(&s.buffers);
 			}
 		}
 	}
@@ -205,7 +206,7 @@ static void alone_the_time_is_the_sum_of_latencies(void **state)
 		assert_true(series[0].samples[i - 1].end_ns <= series[0].samples[i].end_ns);
 	assert_true(series[0].run_bytes == series[0].bytes);
 	series_free(series);
-	pool_close(&s.pool);
+	bed_buffers_close(&s.buffers);
 }
 
 /* The CPU time of a thousand operations whose source burns this much before each. */
@@ -219,7 +220,7 @@ static double cpu_beside(uint64_t burn_ns, unsigned workers)
 	assert_int_equal(run_stream(&job, series, NULL), 0);
 	sec = series[0].user_sec + series[0].system_sec;
 	series_free(series);
-	pool_close(&s.pool);
+	bed_buffers_close(&s.buffers);
 	return sec;
 }
 
@@ -258,7 +259,7 @@ static void many_operations_leave_a_draw_of_samples(void **state)
 	assert_true(fabs(drawn.median / all.median - 1) < 0.1);
 	assert_int_equal(series_bandwidth(&series[0], &all, &exact), 0);
 	series_free(series);
-	pool_close(&s.pool);
+	bed_buffers_close(&s.buffers);
 	free(v);
 }
 
@@ -276,7 +277,7 @@ static void nothing_after_the_deadline_counts(void **state)
 	assert_true(series[0].ops <= s.nr);
 	assert_false(series[0].partial);
 	series_free(series);
-	pool_close(&s.pool);
+	bed_buffers_close(&s.buffers);
 }
 
 static void a_stop_leaves_what_was_measured(void **state)
@@ -295,7 +296,7 @@ static void a_stop_leaves_what_was_measured(void **state)
 		assert_in_range(series[0].ops, 15, 25);
 		assert_int_equal(series[0].errors, 0);
 		series_free(series);
-		pool_close(&s.pool);
+		bed_buffers_close(&s.buffers);
 	}
 }
 
@@ -314,7 +315,7 @@ static void an_operation_that_fails_ends_the_run_with_its_message(void **state)
 		assert_string_equal(series[1].first_error, err.msg);
 		assert_true(series[1].partial && series[1].ops < 1000 && series[1].ops >= 9);
 		series_free(series);
-		pool_close(&s.pool);
+		bed_buffers_close(&s.buffers);
 	}
 }
 
@@ -333,7 +334,7 @@ static void a_source_can_refuse_what_was_read(void **state)
 	assert_non_null(strstr(err.msg, files[1]));
 	assert_non_null(strstr(err.msg, "offset 100 holds 0x77"));
 	series_free(series);
-	pool_close(&s.pool);
+	bed_buffers_close(&s.buffers);
 }
 
 static void operations_wait_for_their_turn(void **state)
@@ -351,7 +352,7 @@ static void operations_wait_for_their_turn(void **state)
 	assert_int_equal(series[0].late.n, 20);
 	assert_true(series[0].late.min >= 0);
 	series_free(series);
-	pool_close(&s.pool);
+	bed_buffers_close(&s.buffers);
 }
 
 /* However the run ends: no more operations than their waits fit into the counted time. */
@@ -377,13 +378,13 @@ static void a_run_that_ends_while_waiting_is_not_faster(void **state)
 		assert_true(series[0].sec >= (double)series[0].ops * 0.02);
 		assert_true(!by_stop || series[0].ops == 1);
 		series_free(series);
-		pool_close(&s.pool);
+		bed_buffers_close(&s.buffers);
 	}
 }
 
 static void every_kind_of_buffer_moves_the_same_bytes(void **state)
 {
-	static const uint32_t kinds[] = {POOL_OWN, POOL_PLAIN, POOL_ODD};
+	static const uint32_t kinds[] = {BED_OWN, BED_PLAIN, BED_ODD};
 
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(kinds); i++) {
@@ -393,13 +394,14 @@ static void every_kind_of_buffer_moves_the_same_bytes(void **state)
 			struct run_series series[2] = {0};
 			struct sluice_err err;
 
-			pool_close(&s.pool);
-			assert_int_equal(pool_open(&s.pool, kinds[i], LEN, 2, 0, false, &err), 0);
+			bed_buffers_close(&s.buffers);
+			assert_int_equal(
+				bed_buffers_open(&s.buffers, kinds[i], LEN, 2, 0, false, &err), 0);
 			if (run_stream(&job, series, &err) != 0)
 				fail_msg("%s", err.msg);
 			assert_int_equal(series[read].memory, kinds[i]);
 			series_free(series);
-			pool_close(&s.pool);
+			bed_buffers_close(&s.buffers);
 		}
 	}
 }

@@ -91,7 +91,7 @@ static int make_series(struct run_series *s, const struct io_job *job, const str
 	s->read = job->read;
 	s->size = job->io_size;
 	s->opts = job->opts;
-	s->memory = job->gpu ? POOL_GPU : job->memory;
+	s->memory = job->gpu ? BED_GPU : job->memory;
 	s->lock = job->lock;
 	s->no_storage = engine_is_null(job->opts.engine);
 	s->sec = res->e2e_sec;

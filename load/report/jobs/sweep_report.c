@@ -104,7 +104,7 @@ static void value_text(char *buf, size_t size, const struct space_axis *a, unsig
 	else if (a->kind == SPACE_ENGINE)
 		snprintf(buf, size, "%s", a->values[i].text);
 	else if (a->kind == SPACE_MEMORY)
-		snprintf(buf, size, "%s", pool_words[n]);
+		snprintf(buf, size, "%s", bed_memory_words[n]);
 	else
 		snprintf(buf, size, "%" PRIu64, n);
 }
@@ -339,7 +339,7 @@ static json_t *value_json(const struct space_axis *a, const struct space_value *
 	if (a->kind == SPACE_ENGINE)
 		return report_str(v->text);
 	if (a->kind == SPACE_MEMORY)
-		return json_string(pool_words[v->n]);
+		return json_string(bed_memory_words[v->n]);
 	return json_integer((json_int_t)v->n);
 }
 

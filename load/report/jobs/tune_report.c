@@ -244,7 +244,7 @@ void tune_report_plan(FILE *f, const struct tune_job *job)
 				: axis->kind == SPACE_SEQUENTIAL || axis->kind == SPACE_SINGLE
 					? (axis->values[k].n ? "true" : "false")
 				: axis->kind == SPACE_MEMORY
-					? pool_words[axis->values[k].n]
+					? bed_memory_words[axis->values[k].n]
 					: (snprintf(a, sizeof(a), "%llu",
 						    (unsigned long long)axis->values[k].n),
 					   a));
@@ -282,7 +282,7 @@ static json_t *value_json(const struct space_axis *axis, const struct space_valu
 	if (axis->kind == SPACE_SEQUENTIAL || axis->kind == SPACE_SINGLE)
 		return json_boolean(v->n);
 	if (axis->kind == SPACE_MEMORY)
-		return json_string(pool_words[v->n]);
+		return json_string(bed_memory_words[v->n]);
 	return json_integer((json_int_t)v->n);
 }
 

@@ -93,7 +93,7 @@ static bool config_cell(const struct run_series *s, unsigned i, struct result_ce
 		c->number = !!(s->opts.flags & SLUICE_NO_OVERLAP);
 		break;
 	case 10:
-		text(c, pool_words[s->memory]);
+		text(c, bed_memory_words[s->memory]);
 		break;
 	case 11:
 		text(c, s->cache);

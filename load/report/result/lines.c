@@ -36,7 +36,7 @@ void report_ran(FILE *f, const struct run_series *s)
 	fprintf(f, "engine:     %s, queue depth %u, %u I/O thread%s, blocks of %s, %s\n",
 		s->stats.engine, s->stats.depth, s->stats.threads, s->stats.threads == 1 ? "" : "s",
 		sluice_size_format(block, s->file.block), result_direct_word(s));
-	fprintf(f, "memory:     %s%s%s%s%s%s\n", pool_words[s->memory],
+	fprintf(f, "memory:     %s%s%s%s%s%s\n", bed_memory_words[s->memory],
 		s->buf.got & SLUICE_BUF_HUGE ? ", huge pages" : ", ordinary pages",
 		s->buf.got & SLUICE_BUF_REGISTERED ? ", registered" : "",
 		s->buf.got & SLUICE_BUF_LOCKED ? ", locked" : "", *s->buf.note ? "; " : "",

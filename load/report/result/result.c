@@ -71,7 +71,8 @@ json_t *result_settings_json(const struct run_series *s)
 			 !!(o->flags & SLUICE_SINGLE_SUBMIT), "sequential_requests",
 			 !!(o->flags & SLUICE_NO_OVERLAP), "direct", io_direct_words[o->direct],
 			 "durability", io_durability_words[o->durability], "huge",
-			 io_huge_words[o->huge], "memory", pool_words[s->memory], "lock", s->lock);
+			 io_huge_words[o->huge], "memory", bed_memory_words[s->memory], "lock",
+			 s->lock);
 }
 
 const char *result_direct_word(const struct run_series *s)
@@ -101,8 +102,9 @@ static json_t *ran_json(const struct run_series *s)
 			 st->engine, "direct", result_direct_word(s), "path", path_word(s),
 			 "block_size", (json_int_t)s->file.block, "queue_depth",
 			 (json_int_t)st->depth, "io_parallel", (json_int_t)st->threads, "memory",
-			 pool_words[s->memory], "huge_pages", !!(s->buf.got & SLUICE_BUF_HUGE),
-			 "registered", !!(s->buf.got & SLUICE_BUF_REGISTERED), "locked",
+			 bed_memory_words[s->memory], "huge_pages",
+			 !!(s->buf.got & SLUICE_BUF_HUGE), "registered",
+			 !!(s->buf.got & SLUICE_BUF_REGISTERED), "locked",
 			 !!(s->buf.got & SLUICE_BUF_LOCKED), "fallbacks",
 			 report_fallbacks_json(st->fallbacks), "fallback_why",
 			 report_str_or_null(st->fallback_why));
