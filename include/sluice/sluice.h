@@ -181,6 +181,14 @@ SLUICE_API int sluice_file_from_fd(struct sluice_file **out, struct sluice_io *i
 				   struct sluice_err *err);
 
 /*
+ * Hand over a file descriptor: it is the library's from here on, closed with the file and where
+ * this fails, too.  For files that are opened in ways of the caller's (openat2(2), checks of what
+ * was opened); else as sluice_file_open(), O_DIRECT included.  Messages call it @name.
+ */
+SLUICE_API int sluice_file_take_fd(struct sluice_file **out, struct sluice_io *io, int fd,
+				   const char *name, struct sluice_err *err);
+
+/*
  * Wait for the file's operations and close it.  Returns 0, or -errno when
  * close(2) reported an error.  NULL is allowed.
  */

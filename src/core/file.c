@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <sluice/probe.h>
 
@@ -207,6 +208,20 @@ static void file_unsettle(struct sluice_io *io, struct sluice_file *f)
 	sluice_extend_put(&io->extends, f->store.extend);
 }
 
+/* @r: of opening the store. */
+static int file_ready(struct sluice_io *io, struct sluice_file *f, int r, struct sluice_file **out,
+		      struct sluice_err *err)
+{
+	if (r < 0) {
+		free_file(f);
+		return r;
+	}
+	r = file_settle(io, f, true, err);
+	if (r == 0)
+		*out = f;
+	return r;
+}
+
 int sluice_file_open(struct sluice_file **out, struct sluice_io *io, const char *path, int oflags,
 		     unsigned mode, struct sluice_err *err)
 {
@@ -222,14 +237,29 @@ int sluice_file_open(struct sluice_file **out, struct sluice_io *io, const char 
 	if (!f)
 		return -ENOMEM;
 	r = sluice_store_open(&f->store, path, oflags, mode, io->opts.direct, err);
+	return file_ready(io, f, r, out, err);
+}
+
+int sluice_file_take_fd(struct sluice_file **out, struct sluice_io *io, int fd, const char *name,
+			struct sluice_err *err)
+{
+	NO_CANCEL;
+	struct sluice_file *f = NULL;
+	int r = io_check(io, err);
+
+	if (r == 0 && !name)
+		r = sluice_fail(err, -EINVAL, "name: is NULL");
+	if (r == 0) {
+		f = new_file(io, name, err);
+		r = f ? 0 : -ENOMEM;
+	}
 	if (r < 0) {
-		free_file(f);
+		if (fd >= 0)
+			close(fd);
 		return r;
 	}
-	r = file_settle(io, f, true, err);
-	if (r == 0)
-		*out = f;
-	return r;
+	r = sluice_store_take(&f->store, fd, name, io->opts.direct, err);
+	return file_ready(io, f, r, out, err);
 }
 
 static int file_adopt(struct sluice_io *io, int fd, bool slot, struct sluice_file **out,

@@ -169,32 +169,58 @@ static int store_open_direct(const char *path, int flags, unsigned mode, bool *r
 	return fd;
 }
 
-int sluice_store_open(struct sluice_store *s, const char *path, int oflags, unsigned mode,
-		      uint32_t direct, struct sluice_err *err)
+/* @fd is ours from here on; @direct_now: O_DIRECT is set. */
+static int store_begin(struct sluice_store *s, int fd, int oflags, bool direct_now,
+		       const char *name, uint32_t direct, struct sluice_err *err)
 {
-	int flags = (oflags & ~(O_DIRECT | O_APPEND)) | O_CLOEXEC | O_NOCTTY;
-	bool never = direct == SLUICE_DIRECT_NEVER, got = false;
 	struct sluice_short room;
-	int r, fd;
+	int r;
 
-	fd = never ? open_at(path, flags, mode) : store_open_direct(path, flags, mode, &got);
-	if (fd < 0)
-		return sluice_fail(
-			err, fd, "%s: cannot open for %s: %s", sluice_shorten(&room, path),
-			(oflags & O_ACCMODE) == O_RDONLY ? "reading" : "writing", strerror(-fd));
 	store_init(s, fd);
 	set_flags(fd, 0, O_NONBLOCK);
 	s->access = oflags & O_ACCMODE;
 	s->synced = oflags & (O_SYNC | O_DSYNC);
 	s->insist = direct == SLUICE_DIRECT_ALWAYS;
-	s->direct = got;
-	if (!got)
-		set_why(s, never ? "O_DIRECT was not asked for"
-				 : "the file system refuses O_DIRECT at open");
-	r = store_settle(s, sluice_shorten(&room, path), direct, err);
+	s->direct = direct_now;
+	if (!direct_now)
+		set_why(s, direct == SLUICE_DIRECT_NEVER
+				   ? "O_DIRECT was not asked for"
+				   : "the file system refuses O_DIRECT at open");
+	r = store_settle(s, sluice_shorten(&room, name), direct, err);
 	if (r < 0)
 		sluice_store_close(s);
 	return r;
+}
+
+int sluice_store_open(struct sluice_store *s, const char *path, int oflags, unsigned mode,
+		      uint32_t direct, struct sluice_err *err)
+{
+	int flags = (oflags & ~(O_DIRECT | O_APPEND)) | O_CLOEXEC | O_NOCTTY;
+	struct sluice_short room;
+	bool got = false;
+	int fd;
+
+	if (direct == SLUICE_DIRECT_NEVER)
+		fd = open_at(path, flags, mode);
+	else
+		fd = store_open_direct(path, flags, mode, &got);
+	if (fd < 0)
+		return sluice_fail(
+			err, fd, "%s: cannot open for %s: %s", sluice_shorten(&room, path),
+			(oflags & O_ACCMODE) == O_RDONLY ? "reading" : "writing", strerror(-fd));
+	return store_begin(s, fd, oflags, got, path, direct, err);
+}
+
+int sluice_store_take(struct sluice_store *s, int fd, const char *name, uint32_t direct,
+		      struct sluice_err *err)
+{
+	bool never = direct == SLUICE_DIRECT_NEVER;
+	int flags = fcntl(fd, F_GETFL), r;
+
+	if (flags < 0)
+		return sluice_fail(err, -errno, "%s: %s", name, strerror(errno));
+	r = set_flags(fd, never ? 0 : O_DIRECT, O_APPEND | (never ? O_DIRECT : 0));
+	return store_begin(s, fd, flags, !never && r == 0, name, direct, err);
 }
 
 int sluice_store_adopt(struct sluice_store *s, int fd, uint32_t direct, struct sluice_err *err)

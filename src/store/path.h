@@ -63,6 +63,9 @@ struct sluice_store {
 /* Open @path with open(2)'s flags and mode, O_DIRECT as @direct (enum sluice_direct) says. */
 int sluice_store_open(struct sluice_store *s, const char *path, int oflags, unsigned mode,
 		      uint32_t direct, struct sluice_err *err);
+/* The same for a descriptor, which is the store's then and closed on failure, too. */
+int sluice_store_take(struct sluice_store *s, int fd, const char *name, uint32_t direct,
+		      struct sluice_err *err);
 /* The same for a descriptor that stays the caller's. */
 int sluice_store_adopt(struct sluice_store *s, int fd, uint32_t direct, struct sluice_err *err);
 /* Returns 0 or what close(2) said. */

@@ -71,6 +71,37 @@ static void path_file_and_descriptor_reach_the_same_bytes(void)
 	}
 }
 
+static void a_descriptor_that_is_handed_over_is_a_file_like_any_other(void)
+{
+	struct sluice_file_info opened = {.size = sizeof(opened)}, taken = {.size = sizeof(taken)};
+	struct sluice_err err = {0, ""};
+	struct sluice_file *f = NULL;
+	struct sluice_op op;
+	int fds, fd;
+
+	cf_open(NULL);
+	t_file_make(cf_path, SEED, 1);
+	cf_file_open(O_RDWR);
+	T_EQ(sluice_file_stat(cf_file, &opened), 0);
+	fds = t_nr_fds();
+	fd = open(cf_path, O_RDWR | O_CLOEXEC);
+	T_ERR(sluice_file_take_fd(&f, cf_io, fd, "a name", &err), 0, &err);
+	T_EQ(sluice_file_stat(f, &taken), 0);
+	T_EQ(taken.direct, opened.direct);
+	T_OK(!strcmp(taken.why, opened.why));
+	op = (struct sluice_op){.file = f};
+	all_spots_work(op, SEED + 9);
+	T_EQ(sluice_file_close(f, NULL), 0);
+	T_EQ(t_nr_fds(), fds);
+	f = NULL;
+	fd = open(t_dir(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	T_EQ(sluice_file_take_fd(&f, cf_io, fd, "a name", &err), -EISDIR);
+	T_STR_HAS(err.msg, "a name: ");
+	T_EQ(sluice_file_take_fd(&f, cf_io, -1, "a name", &err), -EBADF);
+	T_OK(!f);
+	T_EQ(t_nr_fds(), fds);
+}
+
 /* DeepSpeed opens with these flags and passes the number. */
 static void a_write_only_descriptor_takes_unaligned_writes(void)
 {
@@ -661,6 +692,7 @@ static void success_is_described_only_when_asked(void)
 
 static const struct t_case cases[] = {
 	T_CASE(path_file_and_descriptor_reach_the_same_bytes),
+	T_CASE(a_descriptor_that_is_handed_over_is_a_file_like_any_other),
 	T_CASE(a_write_only_descriptor_takes_unaligned_writes),
 	T_CASE(a_read_only_file_is_not_written),
 	T_CASE(an_unlinked_file_still_works_by_descriptor),
