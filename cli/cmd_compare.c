@@ -155,7 +155,7 @@ static int write_html(struct cli_html *html, const struct compare *c, json_t *co
 
 static int tell(struct outputs *o, const struct compare *c)
 {
-	bool text = o->json.f != stdout && o->html.file.f != stdout;
+	bool text = !cli_is_stdout(o->json.name) && !cli_is_stdout(o->html.file.name);
 	json_t *json = compare_json(c);
 	int r = json ? CLI_OK : cli_fail(&cmd_compare, CLI_FAILED, "out of memory");
 

@@ -372,7 +372,7 @@ static int info_run(void *args, int argc, char **argv)
 		status = cli_fail(&cmd_info, CLI_FAILED, "out of memory");
 		goto out;
 	}
-	if (json.f != stdout)
+	if (!cli_is_stdout(json.name))
 		show(&in);
 	for (size_t i = 0; i < in.nr_paths; i++)
 		if (in.paths[i].code < 0)

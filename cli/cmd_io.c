@@ -220,11 +220,11 @@ static int check_args(const struct io_args *a)
 	if (a->gpu.given && a->lock)
 		return cli_usage(&cmd_io, "--lock is for the host's memory: leave it out");
 	if (a->slow_bounce_buffer)
-		fprintf(stderr, "sluice io: note: --slow_bounce_buffer is ignored: there is one "
-				"way through the host, the ring\n");
+		cli_note(&cmd_io, "--slow_bounce_buffer is ignored: there is one way through the "
+				  "host, the ring");
 	if (a->accelerator_pin)
-		fprintf(stderr, "sluice io: note: --use_accelerator_pin_memory is ignored: see "
-				"--memory and --lock\n");
+		cli_note(&cmd_io,
+			 "--use_accelerator_pin_memory is ignored: see --memory and --lock");
 	return CLI_OK;
 }
 

@@ -167,10 +167,9 @@ static int check_args(const struct tune_args *a, uint32_t memory)
 	if (a->floor && a->goal != TUNE_LATENCY && a->goal != TUNE_CPU)
 		return cli_usage(&cmd_tune, "--floor goes with --goal latency or cpu only");
 	if (a->flush_page_cache)
-		fprintf(stderr, "sluice tune: note: --flush_page_cache is not needed\n");
+		cli_note(&cmd_tune, "--flush_page_cache is not needed");
 	if (a->log_dir)
-		fprintf(stderr,
-			"sluice tune: note: --log_dir is ignored; `sluice sweep' writes logs\n");
+		cli_note(&cmd_tune, "--log_dir is ignored; `sluice sweep' writes logs");
 	return CLI_OK;
 }
 
@@ -252,8 +251,7 @@ static int build_job(struct tune_command *c)
 		return cli_fail(&cmd_tune, r == -ENOTSUP ? CLI_UNSUPPORTED : CLI_FAILED, "%s",
 				err.msg);
 	if ((c->args->loops || c->more.loops) && !c->args->exhaustive)
-		fprintf(stderr, "sluice tune: note: loops are ignored without --exhaustive: the "
-				"race decides\n");
+		cli_note(&cmd_tune, "loops are ignored without --exhaustive: the race decides");
 	return CLI_OK;
 }
 

@@ -2,10 +2,12 @@
 /* The sluice command: finds the subcommand and hands over. */
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <sluice/sluice.h>
 
 #include "cli/cli.h"
+#include "load/report/result/plain.h"
 
 static const struct cli_cmd *const commands[] = {
 	&cmd_info,  &cmd_io,     &cmd_bench,  &cmd_sweep,   &cmd_tune, &cmd_kv,
@@ -78,8 +80,15 @@ static int run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	int status = run(argc, argv);
+	FILE *people = report_plain_stream(STDOUT_FILENO);
+	int status;
 
+	if (!people)
+		return cli_fail(NULL, CLI_FAILED, "out of memory");
+	/* Names from files and traces are among what is printed; data goes past it
+	 * (cli/opt/file.c). */
+	stdout = people;
+	status = run(argc, argv);
 	/* A result that did not reach its file is not a result. */
 	if (ferror(stdout) || fflush(stdout) != 0) {
 		cli_fail(NULL, CLI_FAILED, "standard output: %s", strerror(errno ? errno : EIO));

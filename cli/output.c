@@ -116,7 +116,7 @@ static int csv_instead(struct cli_outputs *o, const struct result *r, const char
 	if (e < 0)
 		return cli_fail(o->cmd, CLI_FAILED, "--xlsx: '%s' was not written: %s", name,
 				strerror(-e));
-	fprintf(stderr, "sluice %s: note: --xlsx: %s; wrote %s\n", o->cmd->name, why, name);
+	cli_note(o->cmd, "--xlsx: %s; wrote %s", why, name);
 	return CLI_OK;
 }
 

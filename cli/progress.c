@@ -12,6 +12,7 @@
 
 #include "base/size.h"
 #include "base/util.h"
+#include "load/report/result/plain.h"
 
 #define DRAW_NS 100000000u /* ten times a second: more flickers and costs */
 
@@ -100,7 +101,7 @@ static void draw(struct cli_progress *p, uint64_t done, uint64_t now)
 
 void cli_progress_label(struct cli_progress *p, const char *label, uint64_t total)
 {
-	snprintf(p->label, sizeof(p->label), "%s", label);
+	report_plain(p->label, sizeof(p->label), label);
 	p->total = total;
 	p->start_ns = clock_ns();
 	p->drawn_ns = 0;

@@ -258,7 +258,7 @@ static int run(struct vectors *v, const struct vectors_args *a, const char *ops)
 		r = cli_file_open(&final, &cmd_kv_vectors, "--final", a->final);
 	if (r != CLI_OK)
 		return r;
-	v->rows = final.f != stdout;
+	v->rows = !cli_is_stdout(final.name);
 	if (v->rows)
 		printf("Operation,Object_Size_Bytes,Tier,Key,Phase\n");
 	if (kv_cache_new(&v->cache, &v->o, on_event, v) < 0)

@@ -110,8 +110,7 @@ static int csv_instead(struct kv_outputs *o, const struct kv_report *rep, const 
 	r = cli_file_open(&o->table, o->cmd, "--xlsx-output", o->csv_name);
 	if (r != CLI_OK)
 		return r;
-	fprintf(stderr, "sluice %s: note: --xlsx-output: %s; wrote %s\n", o->cmd->name, why,
-		o->csv_name);
+	cli_note(o->cmd, "--xlsx-output: %s; wrote %s", why, o->csv_name);
 	return cli_file_finish(&o->table, o->cmd, kv_report_csv(o->table.f, rep, json), NULL);
 }
 

@@ -112,6 +112,17 @@ static int open_temp(struct cli_file *file)
 	return r;
 }
 
+/* A stream of its own: what is printed on stdout is made harmless, and this is data. */
+static int open_standard(struct cli_file *file)
+{
+	int fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+
+	file->f = fd < 0 ? NULL : fdopen(fd, "w");
+	if (fd >= 0 && !file->f)
+		close(fd);
+	return file->f ? 0 : -errno;
+}
+
 int cli_file_open(struct cli_file *file, const struct cli_cmd *cmd, const char *option,
 		  const char *name)
 {
@@ -121,7 +132,7 @@ int cli_file_open(struct cli_file *file, const struct cli_cmd *cmd, const char *
 	if (!name)
 		return CLI_OK;
 	if (cli_is_stdout(name))
-		file->f = stdout;
+		r = open_standard(file);
 	else if (!*name)
 		r = -ENOENT;
 	else if (replaceable(name))
@@ -144,7 +155,7 @@ static int close_checked(struct cli_file *file)
 		return 0;
 	errno = 0;
 	bad = ferror(f);
-	if (f == stdout ? fflush(f) : fclose(f))
+	if (fclose(f))
 		bad = true;
 	return !bad ? 0 : errno ? -errno : -EIO;
 }
@@ -172,7 +183,7 @@ int cli_file_finish(struct cli_file *file, const struct cli_cmd *cmd, int r, con
 
 void cli_file_abandon(struct cli_file *file)
 {
-	if (file->f && file->f != stdout)
+	if (file->f)
 		fclose(file->f);
 	if (file->temp)
 		unlink(file->temp);

@@ -16,6 +16,7 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "cli/opt/parser.h"
+#include "load/report/result/plain.h"
 
 const char cli_required[] = "";
 
@@ -349,17 +350,18 @@ void cli_args_fini(const struct cli_cmd *cmd, void *args)
 
 /* ---------------------------------------------------------------- messages */
 
-/* One line whatever is in it: a newline in a file's name must not look like another message. */
+/*
+ * One line whatever is in it: a newline in a file's name must not look like another message,
+ * nor anything else of it be an order to the terminal.
+ */
 static void say(const struct cli_cmd *cmd, const char *tail, const char *fmt, va_list ap)
 	__attribute__((format(printf, 3, 0)));
 static void say(const struct cli_cmd *cmd, const char *tail, const char *fmt, va_list ap)
 {
-	char text[1024];
+	char line[1024], text[2048];
 
-	sluice_vline(text, sizeof(text), fmt, ap);
-	for (char *c = text; *c; c++)
-		if ((unsigned char)*c < ' ' || *c == 0x7f)
-			*c = '?';
+	sluice_vline(line, sizeof(line), fmt, ap);
+	report_plain(text, sizeof(text), line);
 	if (!cmd)
 		fprintf(stderr, "sluice: %s%s\n", text, tail ? " (see 'sluice --help')" : "");
 	else if (tail)
@@ -377,6 +379,17 @@ int cli_fail(const struct cli_cmd *cmd, int status, const char *fmt, ...)
 	say(cmd, NULL, fmt, ap);
 	va_end(ap);
 	return status;
+}
+
+void cli_note(const struct cli_cmd *cmd, const char *fmt, ...)
+{
+	char note[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	sluice_vline(note, sizeof(note), fmt, ap);
+	va_end(ap);
+	cli_fail(cmd, CLI_OK, "note: %s", note);
 }
 
 int cli_usage(const struct cli_cmd *cmd, const char *fmt, ...)

@@ -202,6 +202,9 @@ extern const struct cli_opt cli_no_opts[];
 /* One line "sluice NAME: ..." on stderr.  cli_fail() returns @status. */
 int cli_fail(const struct cli_cmd *cmd, int status, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+/* The same with "note: " in front, where nothing failed. */
+void cli_note(const struct cli_cmd *cmd, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 /* The same for a bad command line, with a pointer to --help; returns CLI_USAGE. */
 int cli_usage(const struct cli_cmd *cmd, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));

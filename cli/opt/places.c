@@ -111,8 +111,7 @@ int cli_places_gpus(struct cli_places *p, const struct cli_cmd *cmd, const struc
 void cli_places_fini(struct cli_places *p, const struct cli_cmd *cmd)
 {
 	if (*p->private_folder && rmdir(p->private_folder) < 0)
-		fprintf(stderr, "sluice %s: note: %s was left: %s\n", cmd->name, p->private_folder,
-			strerror(errno));
+		cli_note(cmd, "%s was left: %s", p->private_folder, strerror(errno));
 	for (unsigned i = 0; i < p->nr; i++)
 		free(p->names[i]);
 	free(p->names);

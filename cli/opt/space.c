@@ -171,8 +171,8 @@ static void note_ignored(const struct cli_cmd *cmd, const json_t *root)
 		if (others[i].act == IGNORE && list &&
 		    parse_other(&n, others[i].type, json_array_get(list, 0)) == 0 &&
 		    n != others[i].usual)
-			fprintf(stderr, "sluice %s: note: --sweep_config: %s is ignored: %s\n",
-				cmd->name, others[i].key, others[i].why);
+			cli_note(cmd, "--sweep_config: %s is ignored: %s", others[i].key,
+				 others[i].why);
 	}
 }
 

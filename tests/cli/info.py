@@ -178,7 +178,7 @@ def a_missing_path_is_one_line_and_status_1():
     status, out, err = sluice('/no/such', '.', '/no\nsuch/either')
     assert status == 1
     assert err == ('sluice info: /no/such: No such file or directory\n'
-                   'sluice info: /no?such/either: No such file or directory\n')
+                   'sluice info: /no\\x0asuch/either: No such file or directory\n')
     assert b'\n.\n' in out, 'the others are described all the same'
     i = info('/no/such', '.', status=1)
     assert i['paths'][0]['errno'] == 2 and 'No such file' in i['paths'][0]['error']

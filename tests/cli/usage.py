@@ -85,7 +85,7 @@ def an_unknown_command_gets_a_suggestion():
     refused('help', 'inof', says=["did you mean 'info'?"])
     refused('--versoin', says=["unknown option '--versoin'", "did you mean '--version'?"])
     refused('', says=["unknown command ''"])
-    refused('info\nx', says=["unknown command 'info?x'"])
+    refused('info\nx', says=["unknown command 'info\\x0ax'"])
 
 
 def every_table_is_sound():
@@ -141,7 +141,7 @@ def unknown_options_are_refused():
         refused(*cmd['words'], '-\x01', says=['unknown option'])
         if any(opt['name'] == 'json' for opt in cmd['options']):
             refused(*cmd['words'], '--jsno', 'x', says=["did you mean '--json'?"])
-        refused(*cmd['words'], '--json\nforged: line', says=['?forged'])
+        refused(*cmd['words'], '--json\nforged: line', says=['\\x0aforged'])
 
 
 def both_spellings_of_every_option_are_known():

@@ -9,7 +9,10 @@
 #include "base/util.h"
 #include "load/report/compare/compare.h"
 #include "load/report/result/lines.h"
+#include "load/report/result/plain.h"
 #include "load/report/result/text.h"
+
+#define COMPARE_NAME 256 /* bytes of a name in the table */
 
 static const char method[] =
 	"Series of the same name are compared by their median latency, the bandwidth of the whole "
@@ -95,8 +98,10 @@ static void text_change(FILE *f, const struct compare_row *row, enum compare_fig
 {
 	const struct compare_change *x = &row->by[figure];
 	char a[COMPARE_TEXT], b[COMPARE_TEXT], d[COMPARE_TEXT], i[COMPARE_TEXT], p[COMPARE_TEXT];
+	char name[COMPARE_NAME];
 
-	fprintf(f, "%-*s  %-9s  %13s  %13s  %9s  %19s  %8s  %s%s%s", width, figure ? "" : row->name,
+	fprintf(f, "%-*s  %-9s  %13s  %13s  %9s  %19s  %8s  %s%s%s", width,
+		figure ? "" : report_plain(name, sizeof(name), row->name),
 		compare_figure_names[figure], value(a, x->a, figure), value(b, x->b, figure),
 		compare_percent(d, x->ratio), compare_interval(i, x->low, x->high), chance(p, x),
 		compare_words[x->verdict], x->why ? ": " : "", x->why ? x->why : "");
@@ -120,7 +125,11 @@ static void text_names(FILE *f, const char *what, const json_t *names)
 	if (!json_array_size(names))
 		return;
 	fprintf(f, "%s:", what);
-	json_array_foreach(names, i, n) fprintf(f, "%s %s", i ? "," : "", json_string_value(n));
+	json_array_foreach(names, i, n)
+	{
+		fputs(i ? ", " : " ", f);
+		report_plain_put(f, json_string_value(n));
+	}
 	fputc('\n', f);
 }
 
@@ -152,33 +161,51 @@ static void gates_text(char *buf, size_t size, const struct compare *c)
 			 c->in.gates[i].text);
 }
 
+static void text_lines(FILE *f, const char *before, const json_t *lines)
+{
+	const json_t *line;
+	size_t i;
+
+	json_array_foreach(lines, i, line)
+	{
+		fputs(before, f);
+		report_plain_put(f, json_string_value(line));
+		fputc('\n', f);
+	}
+}
+
 static void text_end(FILE *f, const struct compare *c)
 {
 	char summary[256], gates[COMPARE_GATES * 64];
-	const json_t *line;
-	size_t i;
 
 	compare_summary(summary, sizeof(summary), c);
 	fprintf(f, "%s\n", summary);
 	text_overall(f, c);
 	text_names(f, "Only in A", c->only_a);
 	text_names(f, "Only in B", c->only_b);
-	json_array_foreach(c->notes, i, line) fprintf(f, "Note: %s\n", json_string_value(line));
+	text_lines(f, "Note: ", c->notes);
 	if (!c->in.nr_gates)
 		return;
 	gates_text(gates, sizeof(gates), c);
 	fprintf(f, "Gate %s: %s\n", gates, c->failed ? "failed" : "passed");
-	json_array_foreach(c->reasons, i, line) fprintf(f, "  %s\n", json_string_value(line));
+	text_lines(f, "  ", c->reasons);
 }
 
 void compare_text(FILE *f, const struct compare *c)
 {
+	char name[COMPARE_NAME];
 	int width = 6;
 
-	for (size_t i = 0; i < c->nr; i++)
-		if ((int)strlen(c->rows[i].name) > width)
-			width = (int)strlen(c->rows[i].name);
-	fprintf(f, "A: %s\nB: %s\n\n", c->in.a_name, c->in.b_name);
+	for (size_t i = 0; i < c->nr; i++) {
+		int len = (int)strlen(report_plain(name, sizeof(name), c->rows[i].name));
+
+		width = len > width ? len : width;
+	}
+	fputs("A: ", f);
+	report_plain_put(f, c->in.a_name);
+	fputs("\nB: ", f);
+	report_plain_put(f, c->in.b_name);
+	fputs("\n\n", f);
 	fprintf(f, "%-*s  %-9s  %13s  %13s  %9s  %19s  %8s  %s\n", width, "series", "figure", "A",
 		"B", "change", "95 % interval", "p", "verdict");
 	for (size_t i = 0; i < c->nr; i++)

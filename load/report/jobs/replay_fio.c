@@ -40,25 +40,20 @@ static uint64_t blocks_in_flight(const struct replay_report *r, uint64_t blocks)
 
 int replay_report_fio(FILE *f, const struct replay_report *r)
 {
-	const struct blocks *in = &r->scan->mix[0], *out = &r->scan->mix[1];
-	double reads = blocks_total(in), writes = blocks_total(out);
+	const struct replay_scan *s = r->scan;
+	double blocks = blocks_total(&s->mix[0]) + blocks_total(&s->mix[1]);
+	CLEANUP_FREE char *origin = NULL;
 
-	if (reads + writes <= 0)
-		return -ENODATA;
-	fprintf(f,
-		"; Blocks, mix and depth of a trace, made by sluice replay --export-fio.\n"
-		"; %" PRIu64 " rows of %" PRIu64 " of %s\n",
-		r->scan->used_rows, r->scan->rows, r->job->trace);
-	fio_job_head(f, working_set(r->scan));
-	fprintf(f,
-		"[replay]\n"
-		"rw=%s\n",
-		writes <= 0  ? "randread"
-		: reads <= 0 ? "randwrite"
-			     : "randrw");
-	if (reads > 0 && writes > 0)
-		fprintf(f, "rwmixread=%.0f\n", 100 * reads / (reads + writes));
-	fio_job_split(f, in, out, r->scan->block);
-	fprintf(f, "iodepth=%" PRIu64 "\n", blocks_in_flight(r, (uint64_t)(reads + writes)));
-	return fflush(f) || ferror(f) ? -EIO : 0;
+	if (asprintf(&origin, "%" PRIu64 " rows of %" PRIu64 " of %s", s->used_rows, s->rows,
+		     r->job->trace) < 0)
+		return -ENOMEM;
+	return fio_job_write(f, &(struct fio_job){.what = "Blocks, mix and depth of a trace, made "
+							  "by sluice replay --export-fio.",
+						  .origin = origin,
+						  .section = "replay",
+						  .read = &s->mix[0],
+						  .write = &s->mix[1],
+						  .block = s->block,
+						  .bytes = working_set(s),
+						  .depth = blocks_in_flight(r, (uint64_t)blocks)});
 }

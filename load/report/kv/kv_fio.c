@@ -25,26 +25,22 @@ int kv_report_fio(FILE *f, const struct kv_report *r)
 	const struct run_series *read = &r->res->series[0], *write = &r->res->series[1];
 	uint64_t block = read->file.block ? read->file.block : write->file.block;
 	struct blocks in = {0}, out = {0};
-	uint32_t depth = r->res->series[0].stats.depth;
-	double share;
+	uint64_t depth = r->res->series[0].stats.depth;
+	char origin[256];
 
 	block = block ? block : 1u << 20;
 	count(&in, read, block);
 	count(&out, write, block);
-	if (blocks_total(&in) + blocks_total(&out) <= 0)
-		return -ENODATA;
-	share = blocks_total(&in) / (blocks_total(&in) + blocks_total(&out));
-	fprintf(f,
-		"; Blocks, mix and depth of a KV-cache run, made by sluice kv --export-fio.\n"
-		"; %" PRIu64 " objects read, %" PRIu64 " written, model %s.\n",
-		read->ops, write->ops, r->job->params->model->name);
-	fio_job_head(f, r->res->used[KV_NVME]);
-	fprintf(f,
-		"[kv-cache]\n"
-		"rw=randrw\n"
-		"rwmixread=%.0f\n",
-		share * 100);
-	fio_job_split(f, &in, &out, block);
-	fprintf(f, "iodepth=%u\n", depth > 32 ? depth : 32);
-	return fflush(f) || ferror(f) ? -EIO : 0;
+	snprintf(origin, sizeof(origin), "%" PRIu64 " objects read, %" PRIu64 " written, model %s.",
+		 read->ops, write->ops, r->job->params->model->name);
+	return fio_job_write(
+		f, &(struct fio_job){.what = "Blocks, mix and depth of a KV-cache run, made by "
+					     "sluice kv --export-fio.",
+				     .origin = origin,
+				     .section = "kv-cache",
+				     .read = &in,
+				     .write = &out,
+				     .block = block,
+				     .bytes = r->res->used[KV_NVME],
+				     .depth = max_u64(depth, 32)});
 }

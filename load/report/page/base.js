@@ -2,7 +2,14 @@
 /* Elements, numbers and the results: what all other parts of the page stand on. */
 'use strict';
 
-const page = JSON.parse(document.getElementById('data').textContent);
+/* As the terminal gets them (load/report/result/plain.c): what is not seen or turns text is written out. */
+function harmless(text) {
+	return text.replace(/[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g,
+		(c) => '\\u' + c.charCodeAt(0).toString(16).padStart(4, '0'));
+}
+
+const page = JSON.parse(document.getElementById('data').textContent,
+	(key, value) => typeof value === 'string' ? harmless(value) : value);
 
 /* ---------------------------------------------------------------- elements */
 
@@ -114,7 +121,7 @@ function tick(kind, v) {
 
 /* Names of settings and members, for people: queue_depth -> queue depth. */
 function words(name) {
-	return name.replace(/_/g, ' ');
+	return harmless(name).replace(/_/g, ' ');
 }
 
 function setting(name, v) {

@@ -185,11 +185,13 @@ bool result_row_cell(const struct result_row *row, unsigned i, struct result_cel
 
 void csv_text(FILE *f, const char *s)
 {
+	const char *before = *s && strchr("=+-@\t\r\n", *s) ? "'" : "";
+
 	if (!s[strcspn(s, ",\"\n\r")]) {
-		fputs(s, f);
+		fprintf(f, "%s%s", before, s);
 		return;
 	}
-	putc('"', f);
+	fprintf(f, "\"%s", before);
 	for (; *s; s++) {
 		if (*s == '"')
 			putc('"', f);

@@ -2,30 +2,14 @@
 /* Job files for fio: what all of them begin with, and block sizes as shares of whole percents. */
 #include "load/report/result/fio_job.h"
 
+#include <errno.h>
+#include <inttypes.h>
+
 #include "base/size.h"
 #include "base/util.h"
+#include "load/report/result/plain.h"
 
 #define LEAST_BYTES (64u << 20) /* of the file */
-
-void fio_job_head(FILE *f, uint64_t bytes)
-{
-	char text[SLUICE_SIZE_TEXT];
-
-	fprintf(f,
-		"; On another file: fio THIS --filename=FILE --size=64G\n"
-		"[global]\n"
-		"ioengine=libaio\n"
-		"direct=1\n"
-		"size=%s\n"
-		"time_based\n"
-		"runtime=300\n"
-		"refill_buffers\n"
-		"norandommap\n"
-		"randrepeat=0\n"
-		"percentile_list=50:95:99:99.9:99.99\n"
-		"\n",
-		sluice_size_exact(text, align_up(max_u64(bytes, LEAST_BYTES), 1u << 20)));
-}
 
 /* Direct I/O wants whole blocks of the file system. */
 static uint64_t step_size(const struct blocks *b, unsigned i, uint64_t block)
@@ -56,11 +40,47 @@ static void split(FILE *f, const struct blocks *b, uint64_t block)
 				sluice_size_exact(text, step_size(b, i, block)), percent[i]);
 }
 
-void fio_job_split(FILE *f, const struct blocks *read, const struct blocks *write, uint64_t block)
+static void head(FILE *f, const struct fio_job *job)
 {
+	char size[SLUICE_SIZE_TEXT];
+
+	/* A line end in a name would begin an option, of which some run programs. */
+	fprintf(f, "; %s\n; ", job->what);
+	report_plain_put(f, job->origin);
+	fprintf(f,
+		"\n; On another file: fio THIS --filename=FILE --size=64G\n"
+		"[global]\n"
+		"ioengine=libaio\n"
+		"direct=1\n"
+		"size=%s\n"
+		"time_based\n"
+		"runtime=300\n"
+		"refill_buffers\n"
+		"norandommap\n"
+		"randrepeat=0\n"
+		"percentile_list=50:95:99:99.9:99.99\n"
+		"\n",
+		sluice_size_exact(size, align_up(max_u64(job->bytes, LEAST_BYTES), 1u << 20)));
+}
+
+int fio_job_write(FILE *f, const struct fio_job *job)
+{
+	double reads = blocks_total(job->read), writes = blocks_total(job->write);
+
+	if (reads + writes <= 0)
+		return -ENODATA;
+	head(f, job);
+	fprintf(f, "[%s]\nrw=%s\n", job->section,
+		writes <= 0  ? "randread"
+		: reads <= 0 ? "randwrite"
+			     : "randrw");
+	if (reads > 0 && writes > 0)
+		fprintf(f, "rwmixread=%.0f\n", 100 * reads / (reads + writes));
 	fputs("bssplit=", f);
-	split(f, read, block);
+	split(f, job->read, job->block);
 	putc(',', f);
-	split(f, write, block);
-	putc('\n', f);
+	split(f, job->write, job->block);
+	fprintf(f, "\niodepth=%" PRIu64 "\n", job->depth);
+	errno = 0;
+	return fflush(f) || ferror(f) ? (errno ? -errno : -EIO) : 0;
 }

@@ -2,16 +2,23 @@
 #ifndef SLUICE_REPORT_RESULT_FIO_JOB_H
 #define SLUICE_REPORT_RESULT_FIO_JOB_H
 
-/* Jobs for fio with the block sizes of what was run. */
+/* A job for fio with the block sizes, the mix and the depth of what was run. */
 #include <stdint.h>
 #include <stdio.h>
 
 #include "load/measure/blocks.h"
 
-/* What every job begins with, after lines of its own about where it comes from; @bytes of a file.
- */
-void fio_job_head(FILE *f, uint64_t bytes);
-/* bssplit= of reads and writes, a line; @block is the size of whole ones. */
-void fio_job_split(FILE *f, const struct blocks *read, const struct blocks *write, uint64_t block);
+struct fio_job {
+	const char *what;    /* it is made of, and by which command: two lines of comment ... */
+	const char *origin;  /* ... this one of any text */
+	const char *section; /* name of the job */
+	const struct blocks *read, *write;
+	uint64_t block; /* bytes of a whole one */
+	uint64_t bytes; /* of the file, at least */
+	uint64_t depth;
+};
+
+/* 0, -ENODATA where no block was moved, or -errno. */
+int fio_job_write(FILE *f, const struct fio_job *job);
 
 #endif

@@ -7,28 +7,7 @@
 #include <string.h>
 
 #include "base/util.h"
-
-/* Length of the UTF-8 character at @s, 0 when it is none (RFC 3629: no overlong, no surrogates). */
-static unsigned utf8_len(const unsigned char *s)
-{
-	unsigned len = s[0] < 0x80             ? 1
-		       : (s[0] & 0xe0) == 0xc0 ? 2
-		       : (s[0] & 0xf0) == 0xe0 ? 3
-		       : (s[0] & 0xf8) == 0xf0 ? 4
-					       : 0;
-
-	for (unsigned i = 1; i < len; i++)
-		if ((s[i] & 0xc0) != 0x80)
-			return 0;
-	if (len == 2 && s[0] < 0xc2)
-		return 0;
-	if (len == 3 && ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f)))
-		return 0;
-	if (len == 4 &&
-	    ((s[0] == 0xf0 && s[1] < 0x90) || s[0] > 0xf4 || (s[0] == 0xf4 && s[1] > 0x8f)))
-		return 0;
-	return len;
-}
+#include "load/report/result/plain.h"
 
 json_t *report_str(const char *s)
 {
@@ -38,7 +17,7 @@ json_t *report_str(const char *s)
 	if (!out)
 		return NULL;
 	while (*s) {
-		unsigned len = utf8_len((const unsigned char *)s);
+		unsigned len = report_utf8_len(s);
 
 		if (len) {
 			memcpy(o, s, len);
@@ -67,7 +46,7 @@ void report_set_path(json_t *obj, const char *key, const char *path)
 
 	json_object_set_new(obj, key, report_str(path));
 	for (const char *s = path; *s;) {
-		unsigned n = utf8_len((const unsigned char *)s);
+		unsigned n = report_utf8_len(s);
 
 		if (!n)
 			break;
