@@ -149,6 +149,15 @@ def a_large_result_makes_a_small_page():
         assert s['latency'] == long['latency'], s['latency']
 
 
+def counts_that_overflow_do_not_turn_negative():
+    r = sample()
+    r['series'][0]['histogram']['buckets'] = [[i, i + 1, 2 ** 62] for i in range(1, 9000)]
+    with folder():
+        report(save('a.json', r), '-o', 'p.html')
+        buckets = results_of('p.html')[0]['series'][0]['histogram']['buckets']
+        assert len(buckets) < 9000 and all(b[2] == 2 ** 63 - 1 for b in buckets[:-1]), buckets[:3]
+
+
 def more_than_a_page_can_hold_is_refused():
     result = sample()
     result['series'] = [dict(result['series'][0], name=f'read {i}') for i in range(3000)]

@@ -54,10 +54,13 @@ static json_t *thin_buckets(const json_t *from, size_t room)
 
 	for (size_t i = 0; i < nr && room; i += step) {
 		size_t last = min_u64(i + step, nr) - 1;
-		json_int_t count = 0;
+		json_int_t count = 0, one;
 
-		for (size_t k = i; k <= last; k++)
-			count += json_integer_value(json_array_get(json_array_get(from, k), 2));
+		for (size_t k = i; k <= last; k++) {
+			one = json_integer_value(json_array_get(json_array_get(from, k), 2));
+			if (__builtin_add_overflow(count, one, &count))
+				count = INT64_MAX; /* of a file that says nonsense */
+		}
 		json_array_append_new(
 			to, json_pack("[O, O, I]", json_array_get(json_array_get(from, i), 0),
 				      json_array_get(json_array_get(from, last), 1), count));
