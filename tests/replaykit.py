@@ -4,21 +4,13 @@ import csv
 import json
 import os
 import random
-import subprocess
-import sys
 
 import resultcheck
+from clikit import ROOT, call, tree
 
-SLUICE, ROOT = map(os.path.abspath, sys.argv[1:3])
 SIX = 'Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase'
 EPOCH = 1735689600
 FLAT = '--pace', 'flat-out'
-
-
-def call(*args, stdin=None):
-    done = subprocess.run([SLUICE, *map(str, args)], input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    done.out, done.err = done.stdout.decode(), done.stderr.decode()
-    return done
 
 
 def replay(*args, status=0, stdin=None):
@@ -41,10 +33,6 @@ def refused(*args, says, status=2):
     assert says in done.err and done.out == '', (says, done.err)
     assert done.err.count('\n') <= 2, done.err
     assert tree() == before, args
-
-
-def tree():
-    return sorted(os.path.join(top, name) for top, folders, files in os.walk('.') for name in folders + files)
 
 
 def write_trace(name, rows, header=SIX, end='\r\n'):

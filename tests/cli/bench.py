@@ -21,29 +21,18 @@ import signal
 import subprocess
 import time
 
+import clikit
 import resultcheck
 import tap
+from clikit import ROOT, SLUICE
 from tap import folder
 
 resultcheck.need('jsonschema', 'openpyxl')
 
-SLUICE = os.path.abspath(sys.argv[1])
-ROOT = sys.argv[2]
+bench = clikit.Command('bench')
+start = bench.start
 NUMBER = r'-?\d+\.\d+'
 QUICK = ['--sizes', '64K', '--iterations', 20, '--no-limit']
-
-
-def start(*args, **more):
-    return subprocess.Popen([SLUICE, 'bench', *map(str, args)], stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL, **more)
-
-
-def bench(*args, status=0, **more):
-    """Run it; the exit status must be @status.  Returns (stdout, stderr)."""
-    process = start(*args, **more)
-    out, err = process.communicate()
-    assert process.returncode == status, (args, process.returncode, out, err)
-    return out, err
 
 
 def result(*args, **more):

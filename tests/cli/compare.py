@@ -12,15 +12,16 @@ import json
 import math
 import random
 import statistics
-import subprocess
 
+import clikit
 import resultcheck
 import tap
+from clikit import ROOT, save
 from tap import folder
 
 resultcheck.need('jsonschema')
 
-SLUICE, ROOT = map(os.path.abspath, sys.argv[1:3])
+compare = clikit.Command('compare')
 SEEN = []    # all comparisons
 
 
@@ -74,24 +75,11 @@ def result(seed, factors, n=200, noise=independent):
 FIGURES = ('median', 'bandwidth', 'p99')
 
 
-def save(name, r):
-    with open(name, 'w', encoding='utf-8') as f:
-        json.dump(r, f)
-    return name
-
-
-def compare(*args, status=0):
-    done = subprocess.run([SLUICE, 'compare', *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True)
-    assert done.returncode == status, (args, done.returncode, done.stderr, done.stdout[-2000:])
-    return done
-
-
 def verdicts(a, b, *args, status=0):
     """The JSON of comparing two results."""
     with folder():
         done = compare(save('a.json', a), save('b.json', b), '--json', '-', *args, status=status)
-        SEEN.append(json.loads(done.stdout))
+        SEEN.append(json.loads(done.out))
     return SEEN[-1]
 
 
@@ -225,7 +213,7 @@ def a_few_loops_are_compared_with_wide_intervals():
         assert low < truth < high and high - low > 0.02, slow
     assert slow['p99']['why'] == 'fewer than 100 independent operations', slow
     with folder():
-        text = compare(save('a.json', result(1, [1], n=3)), save('b.json', result(2, [1], n=3))).stdout
+        text = compare(save('a.json', result(1, [1], n=3)), save('b.json', result(2, [1], n=3))).out
         assert '(of 3 and 3 operations)' in text, text
 
 
@@ -272,7 +260,7 @@ def the_text_says_the_same_as_the_JSON():
     with folder():
         save('a.json', result(1, [1, 1]))
         save('b.json', result(2, [1, 1.12]))
-        lines = compare('a.json', 'b.json', '--fail-if', 'slower:5%', status=1).stdout.splitlines()
+        lines = compare('a.json', 'b.json', '--fail-if', 'slower:5%', status=1).out.splitlines()
         assert lines[0] == 'A: a.json' and lines[1] == 'B: b.json', lines
         row = lines.index(next(line for line in lines if line.startswith('read 1')))
         assert 'slower' in lines[row] and lines[row].endswith('<- gate') and '<0.0001' in lines[row], lines[row]
@@ -307,7 +295,7 @@ def failed_operations_are_named_without_a_gate():
                 f'{b["series"][3]["name"]}: 7 operations of B failed']
     assert verdicts(a, b)['notes'] == expected, verdicts(a, b)['notes']
     with folder():
-        out = compare(save('a.json', a), save('b.json', b)).stdout
+        out = compare(save('a.json', a), save('b.json', b)).out
     assert [line[6:] for line in out.splitlines() if line.startswith('Note: ')] == expected, out
 
 
@@ -332,13 +320,12 @@ def every_comparison_is_of_the_schema():
 def a_page_comes_with_it():
     with folder():
         save('a.json', SAMPLE)
-        done = subprocess.run([SLUICE, 'compare', 'a.json', 'a.json', '--html', 'c.html'], stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True)
+        done = clikit.call('compare', 'a.json', 'a.json', '--html', 'c.html')
         if done.returncode == 3:
-            raise tap.Skip('chartjs', done.stderr.strip())
+            raise tap.Skip('chartjs', done.err.strip())
         with open('c.html', encoding='utf-8') as f:
             assert done.returncode == 0 and '"sluice-compare/1"' in f.read(), done
-        assert 'No difference seen in 6 series.' in done.stdout, done.stdout
+        assert 'No difference seen in 6 series.' in done.out, done.out
 
 
 def outputs_that_cannot_be_written_are_found_first():
@@ -349,10 +336,10 @@ def outputs_that_cannot_be_written_are_found_first():
                                (['--html', 'd'], "--html: 'd' cannot be written"),
                                (['--json', 'd', '--html', 'page.html'], "--json: 'd' cannot be written")):
             done = compare('a.json', 'a.json', *args, status=2)
-            assert done.stderr.count('\n') == 1 and expected in done.stderr and not done.stdout, done
+            assert done.err.count('\n') == 1 and expected in done.err and not done.out, done
         assert sorted(os.listdir()) == ['a.json', 'd'], os.listdir()
         done = compare('a.json', 'a.json', '--json', '/dev/full', status=1)
-        assert 'No space left' in done.stderr, done.stderr
+        assert 'No space left' in done.err, done.err
 
 
 def one_name_is_not_taken_for_two_files():
@@ -367,7 +354,7 @@ def one_name_is_not_taken_for_two_files():
                                (['--html', 'same.json'], "--html: 'same.json' is one of the results"),
                                (['--json', './b.json'], "--json: './b.json' is one of the results")):
             done = compare('a.json', 'b.json', *args, status=2)
-            assert done.stderr.count('\n') == 1 and expected in done.stderr and not done.stdout, done
+            assert done.err.count('\n') == 1 and expected in done.err and not done.out, done
         assert sorted(os.listdir()) == ['a.json', 'b.json', 'd', 'same.json'], os.listdir()
         for name in ('a.json', 'b.json'):
             with open(name, encoding='utf-8') as f:
@@ -398,7 +385,7 @@ def bad_command_lines_are_refused():
                                  ('faster:5%', 'slower', 'slower:', 'slower:x', 'slower:5%%', 'slower:nan', 'slower:1e9',
                                   'slower:inf', 'slower:p98:5%', 'slower:p99:', 'slower:p99', 'slower:median:x'))):
             done = compare(*args, '--html', 'page.html', '--json', 'out.json', status=2)
-            assert done.stderr.count('\n') == 1 and expected in done.stderr, done.stderr
+            assert done.err.count('\n') == 1 and expected in done.err, done.err
         assert sorted(os.listdir()) == ['a.json', 'empty.json', 'other.json', 'x.json'], os.listdir()
 
 

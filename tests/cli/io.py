@@ -22,37 +22,19 @@ import signal
 import subprocess
 import time
 
+import clikit
 import resultcheck
 import tap
+from clikit import ROOT, SLUICE
 from tap import folder
 
 resultcheck.need('jsonschema', 'openpyxl')
 
-SLUICE, ROOT = map(os.path.abspath, sys.argv[1:3])
+io = clikit.Command('io')
+start, result = io.start, io.result
 MIB = 1 << 20
 NUMBER = r'\d+\.\d+'
 ENGINES = ['io_uring', 'libaio', 'threads']
-
-
-def start(*args, **more):
-    return subprocess.Popen([SLUICE, 'io', *map(str, args)], stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True, **more)
-
-
-def io(*args, status=0, **more):
-    """Run it; the exit status must be @status.  Returns (stdout, stderr)."""
-    process = start(*args, **more)
-    out, err = process.communicate()
-    assert process.returncode == status, (args, process.returncode, out, err)
-    return out, err
-
-
-def result(*args, **more):
-    """Run it and return its JSON, which must be right in itself."""
-    out, _ = io(*args, '--json', '-', **more)
-    r = json.loads(out)
-    resultcheck.check(ROOT, r)
-    return r
 
 
 def series(*args, **more):

@@ -16,21 +16,16 @@ import re
 import subprocess
 import time
 
+import clikit
 import resultcheck
 import tap
+from clikit import ROOT, SLUICE, save
 from tap import folder
 
 resultcheck.need('numpy', 'jsonschema', 'openpyxl')
 
-SLUICE, ROOT = map(os.path.abspath, sys.argv[1:3])
+kv = clikit.Command('kv')
 QUICK = ['--num-users', '5', '--duration', '5', '--generation-mode', 'none', '--seed', '42']
-
-
-def kv(*args, status=0):
-    done = subprocess.run([SLUICE, 'kv', *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True)
-    assert done.returncode == status, (args, done)
-    return done.stdout, done.stderr
 
 
 def accepted(*args):
@@ -61,12 +56,6 @@ def trace(*args, status=0):
     out, err = kv(*QUICK, '--io-trace-log', 'trace.csv', '--output', 'out.json', *args, status=status)
     with open('out.json', encoding='utf-8') as f:
         return out, err, json.load(f)
-
-
-def write(name, text):
-    with open(name, 'w', encoding='utf-8') as f:
-        f.write(text)
-    return name
 
 
 # ---------------------------------------------------------------------------------------- options
@@ -138,7 +127,7 @@ def every_bound_is_upstreams():
 
 def everything_wrong_is_said_at_once():
     with folder():
-        write('c.yaml', 'rag: {tok_k: 1}\nfoo: 1\n')
+        save('c.yaml', 'rag: {tok_k: 1}\nfoo: 1\n')
         lines = problems('--num-users', '0', '--duration', '-1', '--gpu-mem-gb', '-1', '--seed', '-3', '--cache-dir',
                          '/etc/kv', '--config', 'c.yaml', '--trace-speedup', '-2', '--use-burst-trace',
                          '--burst-trace-path', 'gone*.csv')
@@ -146,7 +135,7 @@ def everything_wrong_is_said_at_once():
                      '--trace-speedup', "--burst-trace-path: gone*.csv: no CSV file there"):
             assert sum(part in line for line in lines) == 1, (part, lines)
         assert len(lines) == 9, lines
-        lines = kv('--model', 'gpt5', '--num-users', '0', status=1)[1].splitlines()
+        lines = kv('--model', 'gpt5', '--num-users', '0', status=1).err.splitlines()
         assert len(lines) == 2 and 'tiny-1b' in lines[1], lines
         assert os.listdir() == ['c.yaml'], os.listdir()
 
@@ -234,14 +223,14 @@ with open(os.path.join(ROOT, 'tests/fuzz/corpus/kvconfig/all-keys'), encoding='u
 
 
 def config(text, *args):
-    return problems('--config', write('c.yaml', text), *args)
+    return problems('--config', save('c.yaml', text), *args)
 
 
 def a_file_with_every_key_is_taken():
     with folder():
-        assert accepted('--config', write('c.yaml', ALL_KEYS)) == ''
+        assert accepted('--config', save('c.yaml', ALL_KEYS)) == ''
         for text in ('', '# nothing\n', '{}\n', '~\n', '---\n', 'rag: {}\n'):
-            assert accepted('--config', write('c.yaml', text)) == '', text
+            assert accepted('--config', save('c.yaml', text)) == '', text
 
 
 def every_key_is_in_the_documentation():
@@ -296,14 +285,14 @@ def numbers_are_read_as_upstream_reads_them():
                      'decode: {batch_size: 1_000}\n', 'rag: {max_chunk_bytes: 0x10000}\n',
                      'decode: {batch_size: yes}\n', 'rag: {max_documents: 010}\n',
                      'user_templates: {coding: {think_time_range: [1, 2]}}\n', 'decode: &x {batch_size: 3}\n'):
-            assert accepted('--config', write('c.yaml', text)) == '', text
-        err = accepted('--config', write('c.yaml', 'rag: {retrieval_distribution: normal}\n'))
+            assert accepted('--config', save('c.yaml', text)) == '', text
+        err = accepted('--config', save('c.yaml', 'rag: {retrieval_distribution: normal}\n'))
         assert "'normal' is not one of zipfian, uniform, random; zipfian is used" in err, err
 
 
 def models_can_be_described_and_changed():
     with folder():
-        write('c.yaml', '''model_configs:
+        save('c.yaml', '''model_configs:
   mine: {name: My own, num_layers: 10, hidden_dim: 1000, num_heads: 10, kv_heads: 5}
   latent: {attention_type: mla, num_layers: 61, kv_lora_rank: 512, qk_rope_head_dim: 64}
   plain: {}
@@ -318,13 +307,13 @@ def models_can_be_described_and_changed():
         result = trace('--config', 'c.yaml', '--model', 'mine')[2]
         assert result['sluice']['kv']['model']['bytes_per_token'] == 20000
         assert 'num_layers is 0' in config('model_configs: {m: {num_layers: 0}}\n')[0]
-        lines = kv('--model', 'mine', status=1)[1]
+        lines = kv('--model', 'mine', status=1).err
         assert "'mine' is unknown" in lines and 'gpt-oss-20b' in lines, lines
 
 
 def keys_that_are_dead_upstream_live_here_unless_compat():
     with folder():
-        c = write('c.yaml', 'validation_limits: {max_users: 10, max_duration_seconds: 20, max_gpu_memory_gb: 3, '
+        c = save('c.yaml', 'validation_limits: {max_users: 10, max_duration_seconds: 20, max_gpu_memory_gb: 3, '
                             'max_cpu_memory_gb: 4}\n')
         small = ['--num-users', 10, '--duration', 20, '--gpu-mem-gb', 3, '--cpu-mem-gb', 4]
         accepted('--config', c, *small)
@@ -332,8 +321,8 @@ def keys_that_are_dead_upstream_live_here_unless_compat():
         assert len(problems('--config', c, *large)) == 4
         accepted('--config', c, '--compat', *large)
         # a bad value of a dead key is still one
-        assert problems('--config', write('d.yaml', 'validation_limits: {max_users: x}\n'), '--compat')
-        q = write('q.yaml', 'qos_profiles: {interactive: {target_latency_p95_ms: 7}}\n')
+        assert problems('--config', save('d.yaml', 'validation_limits: {max_users: x}\n'), '--compat')
+        q = save('q.yaml', 'qos_profiles: {interactive: {target_latency_p95_ms: 7}}\n')
         for more, want in ([], 7), (['--compat'], 50):
             result = trace('--config', q, '--num-users', 60, '--enable-rag', *more)[2]
             sla = result['summary']['qos_metrics']['interactive']['sla']
@@ -552,7 +541,7 @@ def a_seed_that_is_not_given_is_null_and_told():
 
 def without_requests_there_is_no_summary():
     with folder():
-        slow = write('slow.yaml', ''.join(f'  {t}: {{think_time_range: [1000, 1000]}}\n' for t in
+        slow = save('slow.yaml', ''.join(f'  {t}: {{think_time_range: [1000, 1000]}}\n' for t in
                                           ('chatbot', 'coding', 'document')).join(['user_templates:\n', '']))
         for more in [], ['--compat']:
             out, err, result = trace('--config', slow, '--xlsx-output', 'o.xlsx', *more)
@@ -579,7 +568,7 @@ def the_hit_rate_is_compared_with_a_recorded_one():
                   'phase': 'decode', 'cache_tier': 'gpu', 'read_bytes': 5, 'write_bytes': 0, 'read_latency_ms': 1.0,
                   'write_latency_ms': 0.0, 'model_name': 'm'}
         for hits, passed in (round(rate * 1000), True), (round(rate * 960), True), (round(rate * 940), False):
-            write('v.json', json.dumps([dict(record, cache_hit=i < hits) for i in range(1000)]))
+            save('v.json', json.dumps([dict(record, cache_hit=i < hits) for i in range(1000)]))
             out, _, result = trace('--validation-trace', 'v.json')
             v = result['validation']
             assert list(v) == ['passed', 'avg_error_pct', 'comparison', 'trace_stats'] and v['passed'] is passed, v
@@ -589,8 +578,8 @@ def the_hit_rate_is_compared_with_a_recorded_one():
         v = trace('--validation-trace', 'gone.json')[2]['validation']
         assert v['trace_stats']['cache_hit_rate'] == 0.65, v
         for text in ('{}', '[', '[]', '[{"a": 1}]'):
-            err = kv(*QUICK, '--io-trace-log', 't.csv', '--output', 'o.json', '--validation-trace', write('v.json', text),
-                     status=1)[1]
+            err = kv(*QUICK, '--io-trace-log', 't.csv', '--output', 'o.json', '--validation-trace', save('v.json', text),
+                     status=1).err
             assert '--validation-trace' in err, err
 
 
@@ -615,9 +604,9 @@ def what_a_run_is_refused_for_is_a_warning_of_a_dry_run():
             assert 'needed' in err and 'warning' not in err, err
             out, err = kv('--dry-run', *args)
             assert 'Would write' in out and 'warning: a run would be refused: ' in err and 'needed' in err, err
-            assert kv('--dry-run', *args, '--log-level', 'ERROR')[1] == ''
-        write('mine', 'precious')
-        assert 'mine' in kv('--dry-run', *QUICK, '--cache-dir', '.', '--cpu-mem-gb', 0, '--gpu-mem-gb', 0, status=1)[1]
+            assert kv('--dry-run', *args, '--log-level', 'ERROR').err == ''
+        save('mine', 'precious')
+        assert 'mine' in kv('--dry-run', *QUICK, '--cache-dir', '.', '--cpu-mem-gb', 0, '--gpu-mem-gb', 0, status=1).err
 
 
 def the_default_of_memory_fits_the_machine():
@@ -630,8 +619,8 @@ def the_default_of_memory_fits_the_machine():
         if total < 64 << 30:
             assert gib <= total / 2 ** 31 and f'--cpu-mem-gb: {gib:g} instead of the default of 32' in err, (out, err)
         assert 'would be refused' not in err, err
-        assert 'CPU memory: 32 GiB' in kv(*args, '--io-trace-log', 't.csv')[0]
-        assert 'instead of' not in kv(*args, '--cpu-mem-gb', 32)[1]
+        assert 'CPU memory: 32 GiB' in kv(*args, '--io-trace-log', 't.csv').out
+        assert 'instead of' not in kv(*args, '--cpu-mem-gb', 32).err
 
 
 def a_small_file_system_is_never_filled():
@@ -652,7 +641,7 @@ def a_recorded_input_is_looked_for_first_and_may_be_empty():
         os.mkdir('[none]')
         for path, why in ('gone.csv', 'No such file'), ('[none]', 'no CSV file there'), ('g?ne', 'no CSV file there'):
             assert problems(*burst, path) == [f'--burst-trace-path: {path}: {why}' + ' or directory' * (why[0] == 'N')]
-        write('[none]/a.csv', 'Timestamp,Request tokens,Response tokens\n1,two,three\n')
+        save('[none]/a.csv', 'Timestamp,Request tokens,Response tokens\n1,two,three\n')
         for path in '[none]', '[none]/a.csv', '?none?/*.csv':
             assert accepted(*burst, path) == ''
         out, err, result = trace(*burst, '[none]')
@@ -660,7 +649,7 @@ def a_recorded_input_is_looked_for_first_and_may_be_empty():
         assert 'no request was completed' in err and 'No request was completed' in out and 'summary' not in result, (out, err)
         assert trace(*burst, '[none]', '--compat')[1].count('\n') == 1
         assert 'has no row that can be used' in real(*burst, '[none]', '--cache-dir', 'cache')[1]
-        write('some.csv', 'Timestamp,Request tokens,Response tokens\n1,20,3\n1,two,3\n')
+        save('some.csv', 'Timestamp,Request tokens,Response tokens\n1,20,3\n1,two,3\n')
         for run in trace(*burst, 'some.csv'), real(*burst, 'some.csv', '--cache-dir', 'cache'):
             assert "a bad row was left out: line 3: Request tokens 'two' is not valid" in run[1], run[1]
         assert trace(*burst, 'some.csv', '--log-level', 'WARNING')[1] == ''
@@ -731,7 +720,7 @@ def the_same_seed_does_the_same_on_storage_and_in_a_trace():
 def files_of_others_are_not_touched():
     with folder():
         os.mkdir('cache')
-        write('cache/mine.npy', 'precious')
+        save('cache/mine.npy', 'precious')
         _, err = kv(*REAL, '--cache-dir', 'cache', status=1)
         assert 'mine.npy' in err and os.listdir('cache') == ['mine.npy'] and not os.path.exists('out.json'), err
         with open('cache/mine.npy', encoding='utf-8') as f:

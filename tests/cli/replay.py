@@ -17,8 +17,9 @@ import shutil
 import subprocess
 
 import tap
-from replaykit import (FLAT, SIX, SLUICE, call, counts, done_of, fio_log, left_behind, op_log, refused, replay, some_rows,
-                       tree, write_rows, write_trace)
+from clikit import SLUICE, call, tree
+from replaykit import (FLAT, SIX, counts, done_of, fio_log, left_behind, op_log, refused, replay, some_rows,
+                       write_rows, write_trace)
 from tap import in_folder
 
 

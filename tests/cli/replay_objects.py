@@ -19,7 +19,8 @@ import subprocess
 import time
 
 import tap
-from replaykit import (FLAT, ROOT, SLUICE, call, counts, done_of, fio_log, left_behind, op_log, refused, replay, some_rows, tree,
+from clikit import ROOT, SLUICE, call, tree
+from replaykit import (FLAT, counts, done_of, fio_log, left_behind, op_log, refused, replay, some_rows,
                        write_rows, write_trace)
 from tap import in_folder
 

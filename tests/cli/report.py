@@ -18,10 +18,11 @@ import re
 import stat
 import subprocess
 
+import clikit
 import tap
+from clikit import ROOT, SLUICE, save
 from tap import folder
 
-SLUICE, ROOT = map(os.path.abspath, sys.argv[1:3])
 LIMIT = 2_000_000
 
 
@@ -30,17 +31,10 @@ def sample(name='bench'):
         return json.load(f)
 
 
-def save(name, result):
-    with open(name, 'w', encoding='utf-8') as f:
-        f.write(result if isinstance(result, str) else json.dumps(result))
-    return name
-
-
 def report(*args, status=0, **more):
-    done = subprocess.run([SLUICE, 'report', *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, **more)
+    done = clikit.call('report', *args, **more)
     if done.returncode == 3 and status != 3:
-        raise tap.Skip('chartjs', done.stderr.strip())
+        raise tap.Skip('chartjs', done.err.strip())
     assert done.returncode == status, (args, done)
     return done
 
@@ -82,7 +76,7 @@ def a_page_holds_the_results_as_they_are():
         save('a.json', sample())
         save('b.json', sample('sweep'))
         done = report('a.json', 'b.json', '-o', 'page.html')
-        assert done.stdout == '' and done.stderr == '', done
+        assert done.out == '' and done.err == '', done
         assert results_of('page.html') == [sample(), sample('sweep')]
         assert sorted(os.listdir()) == ['a.json', 'b.json', 'page.html'], os.listdir()
         assert os.path.getsize('page.html') < LIMIT
@@ -163,23 +157,22 @@ def more_than_a_page_can_hold_is_refused():
     result['series'] = [dict(result['series'][0], name=f'read {i}') for i in range(3000)]
     with folder():
         done = report(save('a.json', result), '-o', 'page.html', status=1)
-        assert done.stderr.count('\n') == 1 and 'larger than' in done.stderr, done.stderr
+        assert done.err.count('\n') == 1 and 'larger than' in done.err, done.err
         assert os.listdir() == ['a.json'], os.listdir()
 
 
 def standard_output_takes_the_page():
     with folder():
         done = report(save('a.json', sample()), '-o', '-')
-        assert done.stdout.startswith('<!DOCTYPE html>') and done.stdout.rstrip().endswith('</html>')
+        assert done.out.startswith('<!DOCTYPE html>') and done.out.rstrip().endswith('</html>')
         assert os.listdir() == ['a.json']
 
 
 def standard_input_gives_a_result():
     with folder():
-        with open(save('a.json', sample())) as f:
-            done = subprocess.run([SLUICE, 'report', '-', '-o', 'page.html'], stdin=f, stderr=subprocess.PIPE)
+        done = clikit.call('report', '-', '-o', 'page.html', stdin=json.dumps(sample()).encode())
         if done.returncode == 3:
-            raise tap.Skip('chartjs', done.stderr.decode())
+            raise tap.Skip('chartjs', done.err)
         assert done.returncode == 0 and results_of('page.html') == [sample()]
 
 
@@ -211,7 +204,7 @@ def a_result_is_not_overwritten_by_its_page():
         os.link('a.json', 'same.json')
         for name in ('a.json', 'same.json', './a.json'):
             done = report('a.json', '-o', name, status=2)
-            assert 'is one of the results' in done.stderr, done.stderr
+            assert 'is one of the results' in done.err, done.err
         with open('a.json', encoding='utf-8') as f:
             assert json.load(f) == sample()
 
@@ -222,10 +215,10 @@ def a_page_that_cannot_be_written_fails_and_leaves_nothing():
         os.mkdir('d')
         for where in ('missing/page.html', 'd/x/page.html', 'd'):
             done = report('a.json', '-o', where, status=2)
-            assert done.stderr.count('\n') == 1 and where in done.stderr, done.stderr
+            assert done.err.count('\n') == 1 and where in done.err, done.err
         assert sorted(os.listdir()) == ['a.json', 'd'] and not os.listdir('d')
         done = report('a.json', '-o', '/dev/full', status=1)
-        assert 'No space left' in done.stderr, done.stderr
+        assert 'No space left' in done.err, done.err
 
 
 def broken(change):
@@ -259,7 +252,7 @@ def bad_input(text, expected):
     def case():
         with folder():
             done = report(save('a.json', text), '-o', 'page.html', status=2)
-            assert done.stderr.count('\n') == 1 and expected in done.stderr, done.stderr
+            assert done.err.count('\n') == 1 and expected in done.err, done.err
             assert os.listdir() == ['a.json'], os.listdir()
     return case
 
@@ -290,16 +283,15 @@ def damaged_results_never_crash_it():
                 text = text[:at] + draw.choice(['', '\0', '\xff', '{', '"']) + text[at + draw.randrange(9):]
             save('bad.json', text)
             for args in (['report', 'bad.json', '-o', '/dev/null'], ['compare', 'bad.json', good]):
-                done = subprocess.run([SLUICE, *args], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                      stderr=subprocess.PIPE)
+                done = clikit.call(*args)
                 assert done.returncode in (0, 2, 3), (i, args, done)
-                assert done.stderr.count(b'\n') == (done.returncode != 0), (i, args, done.stderr)
+                assert done.err.count('\n') == (done.returncode != 0), (i, args, done.err)
 
 
 def a_missing_result_is_named():
     with folder():
         done = report('gone.json', '-o', 'page.html', status=2)
-        assert "'gone.json' cannot be read: No such file" in done.stderr, done.stderr
+        assert "'gone.json' cannot be read: No such file" in done.err, done.err
         assert os.listdir() == []
 
 
@@ -309,7 +301,7 @@ def bad_command_lines_are_refused():
         for args, expected in ((['-o', 'p.html'], 'results are needed, not 0'),
                                (['a.json'] * 65 + ['-o', 'p.html'], 'between 1 and 64 results are needed, not 65'), (['a.json'], '--output')):
             done = report(*args, status=2)
-            assert done.stderr.count('\n') == 1 and expected in done.stderr, done.stderr
+            assert done.err.count('\n') == 1 and expected in done.err, done.err
         assert os.listdir() == ['a.json']
 
 

@@ -19,38 +19,19 @@ import signal
 import subprocess
 import time
 
+import clikit
 import resultcheck
 import tap
+from clikit import ROOT, SLUICE
 from tap import folder
 
 resultcheck.need('jsonschema')
 
-SLUICE = os.path.abspath(sys.argv[1])
-ROOT = sys.argv[2]
+sweep = clikit.Command('sweep')
+start, result = sweep.start, sweep.result
 SMALL = ['--io_size', '256K', '--block_size', '64K', '128K', '--queue_depth', 4, 8, '--io_parallel', 1, 2,
          '--requests', 'overlap', '--submit', 'batch', '--no-limit']
 STATE = 'sluice-sweep-state.jsonl'
-
-
-def start(*args, **more):
-    return subprocess.Popen([SLUICE, 'sweep', *map(str, args)], stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL, **more)
-
-
-def sweep(*args, status=0):
-    """Run it; the exit status must be @status.  Returns (stdout, stderr)."""
-    process = start(*args)
-    out, err = process.communicate()
-    assert process.returncode == status, (args, process.returncode, out, err)
-    return out, err
-
-
-def result(*args):
-    """Run it in this folder and return its JSON, checked."""
-    out, _ = sweep('--json', '-', *args)
-    r = json.loads(out)
-    resultcheck.check(ROOT, r)
-    return r
 
 
 def logs(kind, log_dir='_aio_bench_logs'):

@@ -18,31 +18,14 @@ import signal
 import subprocess
 import time
 
+import clikit
 import tap
+from clikit import SLUICE, load, save
 from tap import in_folder
 
-SLUICE = os.path.abspath(sys.argv[1])
+trace = clikit.Command('trace')
 SIX = 'Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase'
 OPLOG = 'idx thread op client_id n_objects bytes endpoint file error start first_byte end duration_ns'.split()
-
-
-def trace(*args, status=0, stdin=None):
-    done = subprocess.run([SLUICE, 'trace', *args], input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert done.returncode == status, (args, done)
-    done.err = done.stderr.decode()
-    assert status == 0 or done.err.count('\n') == 1, done
-    return done
-
-
-def save(name, data):
-    with open(name, 'wb') as f:
-        f.write(data if isinstance(data, bytes) else data.encode())
-    return name
-
-
-def load(name):
-    with open(name, 'rb') as f:
-        return f.read()
 
 
 def unpack(name):
@@ -87,7 +70,7 @@ def a_kv_trace_there_and_back_is_identical():
     text = kv_text(kv_rows(3000))
     save('a.csv', text)
     done = trace('convert', 'a.csv', 'b.csv.zst')
-    assert done.stderr == b'' and done.stdout == b'', done
+    assert done.err == done.out == '', done
     assert load('b.csv.zst')[:4] == b'\x28\xb5\x2f\xfd' and len(load('b.csv.zst')) < len(text) / 2
     trace('convert', 'b.csv.zst', 'c.csv')
     assert load('c.csv') == text.encode()
@@ -267,8 +250,8 @@ def fio_takes_what_is_written_for_it():
 @in_folder
 def standard_input_and_output_are_files_too():
     text = kv_text(kv_rows(100)).encode()
-    assert trace('convert', '--to', 'kv', '-', '-', stdin=text).stdout == text
-    assert json.loads(trace('stat', '--json', '-', '-', stdin=text).stdout)['rows'] == 100
+    assert trace('convert', '--to', 'kv', '-', '-', stdin=text).data == text
+    assert json.loads(trace('stat', '--json', '-', '-', stdin=text).data)['rows'] == 100
 
 
 @in_folder
@@ -383,7 +366,7 @@ def requests_become_the_operations_of_the_model():
         writes = sum(r[1] == 'Write' for r in rows[1:])
         assert writes >= 20, writes
         # stat says the same of the requests as of the operations
-        told = [json.loads(trace('stat', file, *more, '--json', '-').stdout) for file, more in ((name, storage), ('out.csv', ()))]
+        told = [json.loads(trace('stat', file, *more, '--json', '-').data) for file, more in ((name, storage), ('out.csv', ()))]
         assert told[0]['format'] == {'burst.csv': 'burstgpt', 'share.json': 'sharegpt'}[name] and told[0]['bad']['rows'] == bad, told[0]
         assert all(told[0][k] == told[1][k] for k in ('rows', 'bytes', 'operations', 'objects')), told
         # and the same requests, the same rows
@@ -447,10 +430,10 @@ def what_cannot_be_done_is_refused_before_anything_is_created():
 @in_folder
 def one_row_is_not_told_as_several():
     save('a.csv', SIX + '\n2,Write,1,Tier-2,k,Prefill\n')
-    assert b'kv, 1 row over 0.000 s' in trace('stat', 'a.csv').stdout
+    assert b'kv, 1 row over 0.000 s' in trace('stat', 'a.csv').data
     assert '(1 of 1 row)' in trace('convert', 'a.csv', 'b.iolog').err
     save('a.csv', SIX + '\n2,Write,1,Tier-2,k,Prefill\n1,Read,1,Tier-2,k,Decode\n')
-    assert b'  1 row is earlier than the one before' in trace('stat', 'a.csv').stdout
+    assert b'  1 row is earlier than the one before' in trace('stat', 'a.csv').data
 
 
 @in_folder
@@ -569,7 +552,7 @@ def stat_tells_what_is_in_a_trace():
     save('a.csv', SIX + '\n' + '100.0,Write,1024,Tier-0,a,Prefill\n100.5,Write,2048,Tier-0,b,Prefill\n'
          '101.0,Read,1024,Tier-0,a,Decode\n101.0,Read,1024,Tier-0,a,Evict\n101.0,Write,1024,Tier-2,a,Evict\n'
          '100.9,Read,1024,Tier-2,a,Decode\n110.0,Read,4096,Tier-2,c,Decode\n')
-    got = json.loads(trace('stat', '--json', '-', 'a.csv').stdout)
+    got = json.loads(trace('stat', '--json', '-', 'a.csv').data)
     assert got['schema'] == 'sluice-trace/1' and got['format'] == 'kv' and got['rows'] == 7 and got['bytes'] == 11264, got
     assert got['span_seconds'] == 10 and got['first_seconds'] == 100 and got['backwards'] == 1
     assert {'tier': 'Tier-2', 'phase': 'Evict', 'operation': 'Write', 'rows': 1, 'bytes': 1024} in got['operations']
@@ -579,10 +562,10 @@ def stat_tells_what_is_in_a_trace():
     assert got['objects'] == {'keys': 3, 'bytes': 7168, 'peak_bytes': 7168, 'exact': True, 'one_of': 1}, got
     assert got['reuse']['reads'] == 3 and got['reuse']['first_reads'] == 1
     assert sum(w['rows'] for w in got['working_set']['windows']) == 7
-    text = trace('stat', 'a.csv').stdout.decode()
+    text = trace('stat', 'a.csv').data.decode()
     for line in ('a.csv: kv, 7 rows over 10.000 s', 'Tier-2  Evict    Write', 'Objects: 3 different ones, 7 KiB', 'LRU cache'):
         assert line in text, text
-    got = json.loads(trace('stat', '--tier', '2', '--json', 'x.json', 'a.csv').stdout and load('x.json'))
+    got = json.loads(trace('stat', '--tier', '2', '--json', 'x.json', 'a.csv').data and load('x.json'))
     assert got['rows'] == 3 and got['objects']['keys'] == 2 and got['reuse']['reads'] == 2, got
 
 
@@ -596,7 +579,7 @@ def an_object_that_moves_out_is_not_in_its_tier_any_more():
     save('a.csv', kv_text(rows))
 
     def stat(tier):
-        return json.loads(trace('stat', '--tier', tier, '--json', '-', 'a.csv').stdout)
+        return json.loads(trace('stat', '--tier', tier, '--json', '-', 'a.csv').data)
 
     got = stat('1')
     assert got['objects'] == {'keys': 50, 'bytes': 50000, 'peak_bytes': 1000, 'exact': True, 'one_of': 1}, got['objects']
@@ -609,22 +592,22 @@ def an_object_that_moves_out_is_not_in_its_tier_any_more():
 def stat_says_when_it_estimates():
     n = 600000
     save('a.csv', SIX + '\n' + ''.join(f'{i}.0,Write,10,Tier-0,key_{i},Prefill\n' for i in range(n)))
-    got = json.loads(trace('stat', '--json', '-', 'a.csv').stdout)['objects']
+    got = json.loads(trace('stat', '--json', '-', 'a.csv').data)['objects']
     assert not got['exact'] and got['one_of'] == 2 and abs(got['keys'] - n) < n / 50, got
-    assert 'estimates' in trace('stat', 'a.csv').stdout.decode()
+    assert 'estimates' in trace('stat', 'a.csv').data.decode()
 
 
 @in_folder
 def stat_of_an_empty_trace_is_nothing():
     save('a.csv', SIX + '\n')
-    assert json.loads(trace('stat', '--json', '-', 'a.csv').stdout)['rows'] == 0
-    assert '0 rows' in trace('stat', 'a.csv').stdout.decode()
+    assert json.loads(trace('stat', '--json', '-', 'a.csv').data)['rows'] == 0
+    assert '0 rows' in trace('stat', 'a.csv').data.decode()
 
 
 @in_folder
 def huge_sizes_do_not_become_negative():
     save('a.csv', SIX + '\n' + f'0.0,Read,{2**64 - 1},Tier-0,a,Decode\n' * 2)
-    got = json.loads(trace('stat', '--json', '-', 'a.csv').stdout)
+    got = json.loads(trace('stat', '--json', '-', 'a.csv').data)
     assert got['sizes']['max'] == 2**63 - 1 and got['objects']['bytes'] == 2**63 - 1, got
 
 

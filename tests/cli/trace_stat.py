@@ -9,15 +9,15 @@ sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
 
 import copy
 import json
-import subprocess
 
+import clikit
 import resultcheck
 import tap
+from clikit import ROOT, save
 from tap import in_folder
 
 resultcheck.need('jsonschema')
 
-SLUICE, ROOT = map(os.path.abspath, sys.argv[1:3])
 SIX = 'Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase'
 OPLOG = '\t'.join('idx thread op client_id n_objects bytes endpoint file error start first_byte end duration_ns'.split()) + '\n'
 BURST = 'Timestamp,Request tokens,Response tokens\n'
@@ -46,11 +46,7 @@ FORMATS = {
 
 
 def stat(text, *args):
-    with open('in', 'w', encoding='utf-8', newline='') as f:
-        f.write(text)
-    done = subprocess.run([SLUICE, 'trace', 'stat', '--json', '-', *args, 'in'], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert done.returncode == 0, (text, args, done)
-    got = json.loads(done.stdout)
+    got = json.loads(clikit.Command('trace', 'stat')('--json', '-', *args, save('in', text)).data)
     resultcheck.validate(ROOT, got, 'sluice-trace/1')
     return got
 

@@ -16,13 +16,14 @@ import json
 import math
 import re
 import signal
-import subprocess
-import tempfile
 
+import clikit
 import resultcheck
 import tap
+from clikit import ROOT, save
 
-SLUICE, ROOT = map(os.path.abspath, sys.argv[1:3])
+tune = clikit.Command('tune')
+start = tune.start
 SMALL = {'block_size': ['256K', '1M'], 'queue_depth': [4, 16], 'single_submit': [False, True]}
 QUICK = ['--io_size', '4M', '--no-limit', '--budget', '3']
 
@@ -30,32 +31,9 @@ QUICK = ['--io_size', '4M', '--no-limit', '--budget', '3']
 @contextlib.contextmanager
 def folder():
     """An empty folder on a disk, current while it lasts; a job leaves nothing but what it was told to."""
-    back = os.getcwd()
-    with tempfile.TemporaryDirectory(prefix='sluice-test-', dir=back) as name:
-        os.chdir(name)
-        with open('space.json', 'w', encoding='utf-8') as f:
-            json.dump(SMALL, f)
-        try:
-            yield name
-        finally:
-            os.chdir(back)
-
-
-def start(*args, command='tune', **more):
-    return subprocess.Popen([SLUICE, command, *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True, **more)
-
-
-def tune(*args, status=0, **more):
-    process = start(*args, **more)
-    out, err = process.communicate()
-    assert process.returncode == status, (args, process.returncode, out, err)
-    return out, err
-
-
-def result(*args, **more):
-    out, _ = tune(*args, '--json', '-', **more)
-    return json.loads(out)
+    with tap.folder() as name:
+        save('space.json', SMALL)
+        yield name
 
 
 def left():
@@ -82,7 +60,7 @@ def the_summary_is_ds_nvme_tunes_and_the_JSON_a_configuration():
 
 def the_result_follows_the_schema_and_names_every_try():
     with folder():
-        r = result('--sweep_config', 'space.json', *QUICK)
+        r = tune.result('--sweep_config', 'space.json', *QUICK)
         resultcheck.check(ROOT, r)
         t = r['tune']
         assert r['command'] == 'tune' and t['configurations'] == 8, t
@@ -103,7 +81,7 @@ def what_it_writes_sluice_io_reads():
         tune('--sweep_config', 'space.json', *QUICK, '-o', 'best.json')
         with open('best.json', encoding='utf-8') as f:
             aio = json.load(f)['aio']
-        process = start('--config', 'best.json', '--io_size', '1M', '--loops', '1', '--json', '-', command='io')
+        process = clikit.start('io', '--config', 'best.json', '--io_size', '1M', '--loops', '1', '--json', '-')
         out, err = process.communicate()
         assert process.returncode == 0, err
         ran = json.loads(out)['series'][0]['ran']
@@ -123,7 +101,7 @@ def io_refuses_a_configuration_it_does_not_understand():
                            ('{"aio": {"thread_count": 0}}', 'thread_count is not a number of 1..256')):
             with open('c.json', 'w', encoding='utf-8') as f:
                 f.write(text)
-            process = start('--config', 'c.json', command='io')
+            process = clikit.start('io', '--config', 'c.json')
             _, err = process.communicate()
             assert process.returncode == 2 and says in err and err.count('\n') == 1, (text, err)
 
@@ -132,7 +110,7 @@ def io_ran(*args, **aio):
     """The settings of a run with this configuration and these options."""
     with open('c.json', 'w', encoding='utf-8') as f:
         json.dump({'aio': aio, 'zero_optimization': {}}, f)
-    process = start('--config', 'c.json', '--io_size', '1M', '--loops', '1', '--json', '-', *args, command='io')
+    process = clikit.start('io', '--config', 'c.json', '--io_size', '1M', '--loops', '1', '--json', '-', *args)
     out, err = process.communicate()
     assert process.returncode == 0, err
     return json.loads(out)['series'][0]['settings']
@@ -164,7 +142,7 @@ def every_goal_finds_a_winner():
     with folder():
         for goal in ('both', 'read', 'write', 'latency', 'cpu'):
             size = ['--io_size', '64K'] if goal == 'latency' else ['--io_size', '4M']
-            r = result('--sweep_config', 'space.json', '--goal', goal, *size, '--no-limit', '--budget', '3')
+            r = tune.result('--sweep_config', 'space.json', '--goal', goal, *size, '--no-limit', '--budget', '3')
             resultcheck.check(ROOT, r)
             kinds = {s['kind'] for s in r['series']}
             assert kinds == ({goal} if goal in ('read', 'write') else {'read', 'write'}), (goal, kinds)
@@ -174,7 +152,7 @@ def every_goal_finds_a_winner():
 
 def exhaustive_measures_everything_as_often_as_asked_for():
     with folder():
-        r = result('--sweep_config', 'space.json', '--exhaustive', '--loops', '3', '--io_size', '1M', '--no-limit')
+        r = tune.result('--sweep_config', 'space.json', '--exhaustive', '--loops', '3', '--io_size', '1M', '--no-limit')
         t = r['tune']
         assert t['end'] == 'all' and t['tried'] == 8 and t['probes'] == 24 and t['exhaustive'], t
         assert {c['probes'] for c in t['contenders']} == {3}
@@ -228,7 +206,7 @@ def the_verdict_claims_no_more_than_was_compared():
             json.dump(big, f)
         for args in ['--engine', 'null', '--io_size', '1M', '--goal', 'read'], ['--engine', 'threads', '--io_size', '2M', '--goal', 'read'], \
                 ['--goal', 'latency', '--io_size', '64K']:
-            t = result('--sweep_config', 'big.json', '--no-limit', '--budget', '2', *args)['tune']
+            t = tune.result('--sweep_config', 'big.json', '--no-limit', '--budget', '2', *args)['tune']
             check_claims(t)
 
 
@@ -246,9 +224,9 @@ def a_space_may_say_what_is_the_same_for_all():
     with folder():
         with open('space.json', 'w', encoding='utf-8') as f:
             json.dump({'queue_depth': [1, 4], 'io_size': ['1M'], 'loops': [2], 'engine': ['aio_handle'], 'gpu': [False]}, f)
-        r = result('--sweep_config', 'space.json', '--exhaustive', '--no-limit')
+        r = tune.result('--sweep_config', 'space.json', '--exhaustive', '--no-limit')
         assert r['tune']['op_size'] == 1 << 20 and r['tune']['probes'] == 4, r['tune']
-        r = result('--sweep_config', 'space.json', '--exhaustive', '--no-limit', '--io_size', '2M', '--loops', '3')
+        r = tune.result('--sweep_config', 'space.json', '--exhaustive', '--no-limit', '--io_size', '2M', '--loops', '3')
         assert r['tune']['op_size'] == 2 << 20 and r['tune']['probes'] == 6, r['tune']
 
 
@@ -256,7 +234,7 @@ def several_folders_work_at_once():
     with folder():
         os.mkdir('a')
         os.mkdir('b')
-        r = result('--nvme_dir', 'a', 'b', '--sweep_config', 'space.json', '--no_write', *QUICK)
+        r = tune.result('--nvme_dir', 'a', 'b', '--sweep_config', 'space.json', '--no_write', *QUICK)
         resultcheck.check(ROOT, r)
         assert [t['folder'] for t in r['targets']] == ['a', 'b']
         assert all('_ftd2_' in s['name'] and s['kind'] == 'read' for s in r['series'])
@@ -268,7 +246,7 @@ def several_folders_work_at_once():
 
 def the_limit_and_its_share_are_told():
     with folder():
-        r = result('--sweep_config', 'space.json', '--goal', 'read', '--io_size', '4M', '--limit', '1G', '--budget', '2')
+        r = tune.result('--sweep_config', 'space.json', '--goal', 'read', '--io_size', '4M', '--limit', '1G', '--budget', '2')
         s = r['series'][0]
         assert s['limit']['bytes_per_sec'] == 1 << 30 and s['limit']['how'] == 'as given', s['limit']
         assert abs(s['limit']['share'] - s['bytes_per_sec'] / (1 << 30)) < 1e-9
@@ -277,13 +255,13 @@ def the_limit_and_its_share_are_told():
 def a_short_budget_is_mostly_for_the_race():
     with folder():
         for args in ['--budget', '2'], ['--budget', '1', '--io_size', '4M'], ['--budget', '1', '--goal', 'latency']:
-            r = result(*args)
+            r = tune.result(*args)
             resultcheck.check(ROOT, r)
             assert r['tune']['probes'] > 0 and r['tune']['winner'], r['tune']
             how = {s['limit']['how'] for s in r['series']}
             assert how == {'not measured: the budget is too short for it'}, how
         # the time is over when the files are there, and still there is a result
-        t = result('--budget', '1', '--io_size', '512M', '--no-limit', '--max_write', '1T')['tune']
+        t = tune.result('--budget', '1', '--io_size', '512M', '--no-limit', '--max_write', '1T')['tune']
         assert t['probes'] > 0 and t['end'] == 'budget', t
         out, _ = tune('--sweep_config', 'space.json', '--budget', '4', '--io_size', '4M')
         assert re.search(r'^limit: .*tries of up to 0\.2 s', out, re.M), out
@@ -302,7 +280,7 @@ def the_wear_is_bounded():
                 ['--no-limit', '--max_write', '600M', '--goal', 'cpu'], ['--no_write']:
             args = ['--sweep_config', 'space.json', '--io_size', '4M', '--budget', '3', *args]
             said = planned(*args)
-            r = result(*args)
+            r = tune.result(*args)
             assert r['bytes_written'] <= said <= 600 << 20, (args, r['bytes_written'], said)
             assert r['tune']['end'] in ('budget', 'clear', 'tied'), r['tune']['end']
 
@@ -312,7 +290,7 @@ def an_exhaustive_search_writes_what_was_said():
         args = ['--sweep_config', 'space.json', '--exhaustive', '--loops', '2', '--io_size', '4M']
         said = planned(*args, '--no-limit')
         assert said == (4 + 8 * 2 * 5) << 20, said
-        assert result(*args, '--no-limit')['bytes_written'] == said
+        assert tune.result(*args, '--no-limit')['bytes_written'] == said
         assert planned(*args) == said + (512 << 20), planned(*args)
 
 
