@@ -17,6 +17,12 @@ Description: TypeAlias = tuple[
 _PACKED = {getattr(torch, name): n for name, n in (('quint4x2', 2), ('quint2x4', 4))
            if hasattr(torch, name)}
 
+# What numpy does not know, by something as large that it does know.
+_SEEN_AS = {getattr(torch, name): like for name, like in (
+    ('bfloat16', torch.int16), ('float8_e4m3fn', torch.uint8), ('float8_e5m2', torch.uint8),
+    ('float8_e4m3fnuz', torch.uint8), ('float8_e5m2fnuz', torch.uint8),
+    ('float8_e8m0fnu', torch.uint8), ('complex32', torch.int32)) if hasattr(torch, name)}
+
 
 def sort(dtype: torch.dtype) -> int:
     """Bytes of an element; negative: complex, may be conjugated; 0: less than one byte."""
@@ -63,9 +69,25 @@ def _address(tensor: torch.Tensor) -> int:
     return address
 
 
+def hold(tensor: torch.Tensor) -> torch.Tensor:
+    """Another tensor on the same storage, which cannot be resized from now on.
+
+    That is what torch does with memory that numpy has seen, and it has no other way to say it.
+    """
+    second = tensor.detach()
+    seen = _SEEN_AS.get(second.dtype)
+    try:
+        (second if seen is None else second.view(seen)).numpy()
+    except (RuntimeError, TypeError):
+        pass  # no numpy, or not the host's memory: docs/python.md says what is left to the user
+    return second
+
+
 def _keep(tensor: torch.Tensor) -> object:
     """The tensor and its storage, of which it may be parted while a transfer is under way."""
-    return tensor, tensor.detach()
+    if tensor.device.type != 'cpu':
+        return tensor, tensor.detach()
+    return tensor, hold(tensor.as_strided((0,), (1,)))  # of any shape, larger than memory too
 
 
 def _in_place(tensor: torch.Tensor, finish: Finish | None = None,

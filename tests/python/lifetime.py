@@ -197,6 +197,34 @@ def what_is_read_goes_nowhere_but_to_the_memory_a_tensor_had(combination):
         assert gone() is None and all(j == b'\xff' * 4 * LENGTH for j in junk)
 
 
+# Of memory that torch has allocated, and can free.
+RESIZED = {
+    'contiguous': lambda torch: torch.zeros(LENGTH),
+    'parameter': lambda torch: torch.nn.Parameter(torch.zeros(LENGTH)),
+    'bfloat16': lambda torch: torch.zeros(LENGTH, dtype=torch.bfloat16),
+    'complex': lambda torch: torch.zeros(LENGTH, dtype=torch.complex64),
+    'long runs': lambda torch: torch.zeros(4, LENGTH)[:, :2000],
+    'part of one': lambda torch: torch.zeros(LENGTH)[100:1000],
+    'single': lambda torch: torch.tensor(1.0),
+}
+
+
+@each([(kind, way) for kind in RESIZED for way in ('read_async', 'write_async')])
+def a_storage_in_use_is_not_resized(combination):
+    kind, way = combination
+    torch = torch_or_skip()
+    tensor = RESIZED[kind](torch)
+    nbytes = tensor.numel() * tensor.element_size()
+    storage = getattr(tensor.detach(), 'untyped_storage', tensor.detach().storage)()
+    with handle() as h, Gate() as gate:
+        h.read_async(gate.memory, make(data(PAGE)))
+        gate.reached()
+        getattr(h, way)(tensor, make(bytes(nbytes)))
+        assert 'not resizable' in str(raises(RuntimeError, storage.resize_, 0))
+        gate.open()
+        assert h.wait() == 2
+
+
 # ------------------------------------------------------------------ handles
 
 @case

@@ -20,8 +20,9 @@ static struct {
 	PyObject *torch, *detach, *is_cpu, *is_cuda, *is_contiguous, *is_conj, *is_neg, *dtype,
 		*numel;
 	PyObject *data_ptr, *get_device;
-	PyObject *describe, *sort, *stream; /* functions of _torch.py; stream may be None */
-	PyObject *sorts;                    /* dtype: its sort */
+	/* functions of _torch.py; stream may be None */
+	PyObject *describe, *sort, *hold, *stream;
+	PyObject *sorts; /* dtype: its sort */
 } known;
 
 static int know_names(void)
@@ -53,8 +54,9 @@ static int know_helpers(void)
 		return -1;
 	known.describe = PyObject_GetAttrString(m, "describe");
 	known.sort = PyObject_GetAttrString(m, "sort");
+	known.hold = PyObject_GetAttrString(m, "hold");
 	known.stream = PyObject_GetAttrString(m, "stream");
-	if (known.describe && known.sort && known.stream)
+	if (known.describe && known.sort && known.hold && known.stream)
 		known.sorts = PyDict_New();
 	Py_DECREF(m);
 	return known.sorts ? 0 : -1;
@@ -164,12 +166,26 @@ static int take_place(struct target *t, PyObject *obj)
 }
 
 /*
- * Keep the tensor, and a second one on the same storage: the first may be given other memory
- * while the transfer is under way (t.data = ..., t.set_()).
+ * A second tensor on the same storage: the first may be given other memory while the transfer is
+ * under way (t.data = ..., t.set_()).  The storage itself must not be given any, either
+ * (t.storage().resize_()): torch does not resize what it did not allocate, as the memory of
+ * sluice.Memory, or what it gave to others, as hold() does.
  */
-static int keep_storage(struct target *t, PyObject *obj)
+static PyObject *second_owner(const struct target *t, PyObject *obj, const void *at, uint64_t n)
 {
-	PyObject *second = PyObject_CallMethodObjArgs(obj, known.detach, NULL);
+	PyObject *ours = t->device ? NULL : memory_find(at, n), *second;
+
+	if (t->device || ours)
+		second = PyObject_CallMethodObjArgs(obj, known.detach, NULL);
+	else
+		second = PyObject_CallFunctionObjArgs(known.hold, obj, NULL);
+	Py_XDECREF(ours);
+	return second;
+}
+
+static int keep_storage(struct target *t, PyObject *obj, const void *at, uint64_t n)
+{
+	PyObject *second = second_owner(t, obj, at, n);
 
 	if (second)
 		t->keep = PyTuple_Pack(2, obj, second);
@@ -203,9 +219,9 @@ static int take_usual(struct target *t, PyObject *obj, int64_t length)
 		return at ? -1 : 0;
 	if (t->device && take_stream(t, obj) < 0)
 		return -1;
-	if (keep_storage(t, obj) < 0)
-		return -1;
 	n *= (uint64_t)labs(sort);
+	if (keep_storage(t, obj, (void *)(uintptr_t)at, n) < 0)
+		return -1;
 	return target_fill(t, (void *)(uintptr_t)at, n, length) < 0 ? -1 : 1;
 }
 
