@@ -10,7 +10,7 @@ import weakref
 
 import sluice
 from kit import (MIB, PAGE, Gate, case, cases, child, child_ok, content, data, each, handle,
-                 in_fork, make, path, raises, run, torch_or_skip)
+                 in_fork, make, module, path, raises, run, skip, torch_or_skip)
 
 
 class Buffer(bytearray):
@@ -223,6 +223,26 @@ def a_storage_in_use_is_not_resized(combination):
         assert 'not resizable' in str(raises(RuntimeError, storage.resize_, 0))
         gate.open()
         assert h.wait() == 2
+
+
+ELSEWHERE = """
+import _xxsubinterpreters as interpreters
+try:
+    interpreters.run_string(interpreters.create(), 'import sluice; h = sluice.Handle()')
+except interpreters.RunFailedError as e:
+    print(e)
+import sluice
+with sluice.Handle() as h:
+    print(h.read(bytearray(1), __import__('sys').executable))
+"""
+
+
+@case
+def another_interpreter_cannot_import_it_and_the_process_ends():
+    if not module('_xxsubinterpreters'):
+        skip('_xxsubinterpreters')
+    said = child_ok(ELSEWHERE)
+    assert 'ImportError' in said and 'main interpreter' in said and said.endswith('\n1\n'), said
 
 
 # ------------------------------------------------------------------ handles

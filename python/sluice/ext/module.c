@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The module sluice._sluice. */
+/*
+ * The module sluice._sluice.  Its state, like the I/O threads of handles, is the process's, so it
+ * is for the main interpreter alone.
+ */
 #include "handle.h"
 
 static struct module_state state;
-static PyObject *self; /* borrowed: modules with static state are never unloaded */
+static PyObject *self; /* the first one that was made; borrowed: the types hold it */
 
 struct module_state *module_state(void)
 {
@@ -51,7 +54,9 @@ static int add_types(PyObject *m)
 	};
 
 	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++) {
-		*types[i].type = (PyTypeObject *)PyType_FromModuleAndSpec(m, types[i].spec, NULL);
+		if (!*types[i].type) /* a module that is imported anew has the same */
+			*types[i].type =
+				(PyTypeObject *)PyType_FromModuleAndSpec(m, types[i].spec, NULL);
 		if (!*types[i].type || PyModule_AddType(m, *types[i].type) < 0)
 			return -1;
 	}
@@ -83,27 +88,48 @@ static PyMethodDef functions[] = {
 	{NULL, NULL, 0, NULL},
 };
 
+/*
+ * Another interpreter of the process runs its own exit functions, at another time: what a handle
+ * has in flight there would be waited for by nobody, and the process would not end.
+ */
+static int check_interpreter(void)
+{
+	if (PyInterpreterState_GetID(PyInterpreterState_Get()) == 0)
+		return 0;
+	PyErr_SetString(PyExc_ImportError,
+			"sluice works in the main interpreter only, not in a subinterpreter");
+	return -1;
+}
+
+static int fill_module(PyObject *m)
+{
+	bool first = !self;
+
+	if (check_interpreter() < 0)
+		return -1;
+	if (first)
+		self = m;
+	if ((first && hub_setup() < 0) || add_types(m) < 0 || (first && register_exit(m) < 0))
+		return -1;
+	return PyModule_AddStringConstant(m, "__version__", SLUICE_VERSION_STRING);
+}
+
+static PyModuleDef_Slot slots[] = {
+	{Py_mod_exec, fill_module},
+	{0, NULL},
+};
+
 static struct PyModuleDef definition = {
 	PyModuleDef_HEAD_INIT,
 	.m_name = "sluice._sluice",
 	.m_doc = "The extension module of sluice.",
-	.m_size = -1,
 	.m_methods = functions,
+	.m_slots = slots,
 };
 
 PyMODINIT_FUNC PyInit__sluice(void);
 
 PyMODINIT_FUNC PyInit__sluice(void)
 {
-	PyObject *m = PyModule_Create(&definition);
-
-	if (!m)
-		return NULL;
-	self = m;
-	if (hub_setup() < 0 || add_types(m) < 0 || register_exit(m) < 0 ||
-	    PyModule_AddStringConstant(m, "__version__", SLUICE_VERSION_STRING) < 0) {
-		Py_DECREF(m);
-		return NULL;
-	}
-	return m;
+	return PyModuleDef_Init(&definition);
 }
