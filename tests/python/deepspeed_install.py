@@ -416,6 +416,24 @@ assert sitecustomize.__file__.startswith({hook!r})
                    env={**os.environ, 'SLUICE_DEEPSPEED': '0'})
 
 
+@each(['link', 'copy', 'with a dot'])
+def the_folder_under_two_names_is_run_once(name):
+    hook = os.path.join(os.path.dirname(_install.__file__), '_hook')
+    other = os.path.join(path('other'), 'sluice', 'deepspeed', '_hook')
+    if name == 'copy':
+        shutil.copytree(hook, other)
+    elif name == 'link':
+        os.makedirs(os.path.dirname(other))
+        os.symlink(hook, other)
+    else:
+        other = os.path.join(os.path.dirname(hook), '.', '_hook')
+    env = {**os.environ, 'PYTHONPATH': os.pathsep.join([hook, other, PACKAGE]), 'SLUICE_DEEPSPEED': '1'}
+    code = "import sys; print('sluice.deepspeed._site' in sys.modules)"
+    done = subprocess.run([sys.executable, '-c', code], env=env, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 0 and done.stdout == 'True\n' and not done.stderr, done
+
+
 @case
 def a_python_that_cannot_use_sluice_starts_quietly():
     copy = path('copy')

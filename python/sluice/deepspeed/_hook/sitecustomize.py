@@ -24,8 +24,13 @@ def start(package_root: str) -> None:
         sys.path.remove(package_root)
 
 
-def chain(here: str) -> None:
-    rest = [entry for entry in sys.path if os.path.abspath(entry) != here]
+def is_hook(folder: str) -> bool:
+    """This folder under any spelling, or that of another copy: one would run the other for ever."""
+    return os.path.realpath(folder).endswith(os.path.join(os.sep, 'sluice', 'deepspeed', '_hook'))
+
+
+def chain() -> None:
+    rest = [entry for entry in sys.path if not is_hook(entry)]
     spec = PathFinder.find_spec('sitecustomize', rest)
     if spec is None or spec.loader is None:
         return
@@ -37,7 +42,7 @@ def chain(here: str) -> None:
 def main() -> None:
     here = os.path.dirname(os.path.abspath(__file__))
     start(os.path.dirname(os.path.dirname(os.path.dirname(here))))
-    chain(here)
+    chain()
 
 
 main()
