@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_TESTS_MODELCASES_H
+#define SLUICE_TESTS_MODELCASES_H
+
+/*
+ * The model test: random operations of three kinds against a model in memory, on whatever
+ * memory a program brings.  SLUICE_TEST_SEED and SLUICE_TEST_OPS say which and how many.
+ */
+#include <stddef.h>
+
+struct model_setup {
+	const char *engine;
+	const char *device;  /* a block device to overwrite, instead of files */
+	unsigned long ops;   /* unless SLUICE_TEST_OPS says otherwise */
+	void (*setup)(void); /* of every case; NULL: none */
+	void (*teardown)(void);
+	/* As in struct model_config. */
+	void *(*memory)(size_t len);
+	void *(*address)(void *at);
+};
+
+/* Runs all cases; for main() to return.  Skips where the engine is not to be had. */
+int model_cases_run(const struct model_setup *s);
+
+#endif
