@@ -211,6 +211,8 @@ enum sluice_opcode {
 	SLUICE_READ = 1,
 	SLUICE_WRITE = 2,
 	SLUICE_SYNC = 3, /* fsync(2): what completed before is durable; needs no buffer */
+	SLUICE_COPY = 4, /* memory to memory, at least one of them a device's, without a file: two
+			    @iov of equal length, the target first */
 };
 
 /* Bits of struct sluice_op.flags. */

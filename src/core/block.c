@@ -140,9 +140,12 @@ bool block_wants_pause(const struct block *b)
 bool block_may_start(struct block *b)
 {
 	const struct op *op = b->op;
-	struct sluice_store *s = &op->file->store;
+	struct sluice_store *s;
 
-	if (b->mode == BLOCK_SYNC || op->opcode != SLUICE_WRITE || !s->extend || !s->direct)
+	if (b->mode == BLOCK_SYNC || op->opcode != SLUICE_WRITE)
+		return true;
+	s = &op->file->store;
+	if (!s->extend || !s->direct)
 		return true;
 	b->ranged = sluice_overlap_begin(&s->extend->overlap, &b->range, op->offset + b->pos,
 					 b->len, b->plain);

@@ -53,6 +53,7 @@ enum {
 };
 #define REGION_PIECE (1ull << 30)
 #define RING_PIECE   (4ull << 20)  /* the largest block of device memory */
+#define COPY_BLOCK   (16ull << 20) /* the largest of a copy between memories */
 #define CUFILE_BLOCK (16ull << 20) /* the same where the engine takes it as it is */
 
 struct op;
@@ -151,6 +152,7 @@ enum block_mode {
 	BLOCK_BOUNCE,   /* file <-> aligned bounce <-> caller's memory */
 	BLOCK_DEVICE,   /* file <-> piece of the ring <-> device memory, see device.c */
 	BLOCK_CUFILE,   /* file <-> device memory, by an engine that takes it */
+	BLOCK_COPY,     /* device memory <-> memory, without a file */
 	BLOCK_SYNC,     /* fsync, fdatasync */
 };
 

@@ -207,12 +207,14 @@ static int get_lane(struct queue *q, struct block *b, struct sluice_lane **out)
 {
 	const struct op *op = b->op;
 	int device = block_device(b), r = 0;
+	bool leaves = op->opcode == SLUICE_WRITE ||
+		      (op->opcode == SLUICE_COPY && op->places[0].device < 0);
 	bool waits = op->order && !sluice_order_reached(op->order);
 	struct sluice_lane **at;
 
 	if (device < 0)
 		device = first_device(op); /* gathered from host memory alone: any will do */
-	at = q->lanes + (1 + BEHIND) * (2 * device + (op->opcode == SLUICE_WRITE));
+	at = q->lanes + (1 + BEHIND) * (2 * device + leaves);
 	if (waits)
 		at = lane_behind(at + 1, op->order->stream);
 	if (!*at)
@@ -309,11 +311,33 @@ static uint64_t piece_len(const struct block *b)
 	return align_up(b->skip + b->len, b->op->file->store.off_align);
 }
 
+/* From memory to memory: nothing but the copy. */
+static int stage_copy(struct queue *q, struct block *b)
+{
+	const struct sluice_iov *iov = b->op->iov;
+	struct sluice_lane *lane;
+	int r = add_blocks(q);
+
+	if (!r)
+		r = get_lane(q, b, &lane);
+	if (r < 0)
+		return r;
+	b->code = sluice_fault_set(&b->fault, "cuMemcpyAsync",
+				   lane->cuda->copy((uintptr_t)iov[0].addr + b->seg_off,
+						    (uintptr_t)iov[1].addr + b->seg_off, b->len,
+						    lane->stream));
+	b->moved = b->code ? 0 : b->len;
+	lane_enlist(q, lane, b);
+	return 1;
+}
+
 int device_stage(struct queue *q, struct block *b)
 {
 	struct sluice_lane *lane = NULL;
 	int r;
 
+	if (b->mode == BLOCK_COPY)
+		return stage_copy(q, b);
 	if (b->started || b->staged || (b->mode == BLOCK_CUFILE && !b->op->order))
 		return 0;
 	r = add_blocks(q);
@@ -380,7 +404,7 @@ static void copied(struct queue *q, struct block *b, const struct sluice_fault *
 	b->staged = true;
 	if (!fault->code)
 		return;
-	if (b->op->opcode == SLUICE_READ)
+	if (b->op->opcode != SLUICE_WRITE)
 		b->moved = 0;
 	if (b->code < 0)
 		return;

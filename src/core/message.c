@@ -8,7 +8,7 @@
 #include "dl/cuda.h"
 #include "dl/cufile.h"
 
-static const char *const opcode_names[] = {"", "read", "write", "sync"};
+static const char *const opcode_names[] = {"", "read", "write", "sync", "copy"};
 
 const char *op_word(const struct op *op)
 {
@@ -42,6 +42,8 @@ static const char *file_way(const struct op *op)
 	uint32_t moved = op->done_flags & (SLUICE_DONE_DIRECT | SLUICE_DONE_BUFFERED);
 	bool direct = moved ? moved & SLUICE_DONE_DIRECT : op->direct;
 
+	if (op->opcode == SLUICE_COPY)
+		return "by the device";
 	return direct ? "direct" : "buffered";
 }
 

@@ -140,8 +140,9 @@ static int op_check(const struct sluice_op *u, uint64_t *ret_len, struct sluice_
 	r = check_newer(u, err);
 	if (r < 0)
 		return r;
-	if (u->opcode < SLUICE_READ || u->opcode > SLUICE_SYNC)
-		return sluice_fail(err, -EINVAL, "opcode: %u is none of SLUICE_READ, _WRITE, _SYNC",
+	if (u->opcode < SLUICE_READ || u->opcode > SLUICE_COPY)
+		return sluice_fail(err, -EINVAL,
+				   "opcode: %u is none of SLUICE_READ, _WRITE, _SYNC, _COPY",
 				   u->opcode);
 	if (u->flags & ~known_flags)
 		return sluice_fail(err, -EINVAL, "flags: 0x%x has unknown bits", u->flags);
@@ -150,6 +151,13 @@ static int op_check(const struct sluice_op *u, uint64_t *ret_len, struct sluice_
 	r = op_check_memory(u, ret_len, err);
 	if (r < 0)
 		return r;
+	if (u->opcode == SLUICE_COPY) {
+		if (u->nr_iov != 2 || u->iov[0].len != u->iov[1].len)
+			return sluice_fail(err, -EINVAL,
+					   "iov: a copy has two of equal length, the target first");
+		*ret_len /= 2;
+		return 0;
+	}
 	if (__builtin_add_overflow(u->offset, *ret_len, &end) || end > INT64_MAX)
 		return sluice_fail(err, -EOVERFLOW,
 				   "offset: %" PRIu64 " + length %" PRIu64 " is beyond 2^63",
@@ -292,6 +300,12 @@ int op_prepare(struct sluice_io *io, const struct sluice_cuda *cuda, struct op *
 	if (copy_iov(op, u) < 0)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	r = cuda && u->memory != SLUICE_MEMORY_HOST ? device_find(cuda, op, err) : 0;
+	if (!r && op->opcode == SLUICE_COPY) {
+		op->block = COPY_BLOCK;
+		if (op->places || !op->len)
+			return 0;
+		r = sluice_fail(err, -EINVAL, "iov: neither is device memory");
+	}
 	if (!r)
 		r = file_for_op(io, u, &op->file, err);
 	if (r < 0) {
@@ -314,7 +328,8 @@ void op_drop(struct op *op)
 	if (op->extends)
 		sluice_extend_end(&op->file->store, op->offset, 0, true);
 	op->extends = false;
-	file_put(op->file);
+	if (op->file)
+		file_put(op->file);
 	op->file = NULL;
 	free_iov(op);
 }
@@ -438,13 +453,13 @@ static void shorten(struct sluice_short *out, const char *name)
 
 void op_conclude(struct sluice_io *io, struct op *op)
 {
-	struct sluice_short name;
+	struct sluice_short name = {.text = "memory"};
 	bool tell;
 	int r;
 
 	if (op->opcode == SLUICE_WRITE)
 		conclude_write(op);
-	else if (op->opcode == SLUICE_READ)
+	else if (op->opcode != SLUICE_SYNC)
 		conclude_read(op);
 	else if (op->cancelled)
 		op_note_failure(op, -ECANCELED);
@@ -452,10 +467,10 @@ void op_conclude(struct sluice_io *io, struct op *op)
 		op_note_failure(op, sync_file(op));
 	/* The last user of a file opened by path closes it, and close(2) may report lost data. */
 	tell = op->code < 0 || op->stop < op->len || (io->opts.flags & SLUICE_DESCRIBE);
-	if (tell || op->file->by_path)
+	if (op->file && (tell || op->file->by_path))
 		shorten(&name, op->file->name);
-	op->direct = op->file->store.direct;
-	if (op->file->by_path) {
+	op->direct = op->file && op->file->store.direct;
+	if (op->file && op->file->by_path) {
 		r = file_put(op->file);
 		op->file = NULL;
 		if (r < 0 && op->opcode == SLUICE_WRITE) {

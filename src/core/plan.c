@@ -228,7 +228,9 @@ bool plan_block(struct op *op, struct block *b)
 	b->seg = op->seg;
 	b->seg_off = op->seg_off;
 	b->len = min_u64(op->block, left);
-	if (op->places)
+	if (op->opcode == SLUICE_COPY)
+		b->mode = BLOCK_COPY;
+	else if (op->places)
 		plan_mixed(op, b);
 	else
 		plan_host(op, b);

@@ -428,7 +428,8 @@ static unsigned gather(struct queue *q, struct sluice_req **reqs, unsigned max)
 		if (r == -EBUSY)
 			break;
 		ready_take(q);
-		if (!r && (b->mode == BLOCK_DEVICE || b->mode == BLOCK_CUFILE))
+		if (!r &&
+		    (b->mode == BLOCK_DEVICE || b->mode == BLOCK_CUFILE || b->mode == BLOCK_COPY))
 			r = device_stage(q, b);
 		if (r > 0)
 			continue;

@@ -17,12 +17,14 @@
 /* One whole block that goes straight: a callback's thread can do it on its own queue. */
 static bool fits_local(const struct op *op)
 {
-	const struct sluice_store *s = &op->file->store;
-	uint64_t align = op->opcode == SLUICE_READ ? s->off_align : s->edge_align;
+	const struct sluice_store *s;
+	uint64_t align;
 
 	if (op->places || !op->on_done || op->nr_iov != 1 || !op->len || op->len > op->block ||
 	    op->small_pages || (op->flags & (SLUICE_OP_DATASYNC | SLUICE_OP_FULLSYNC)))
 		return false;
+	s = &op->file->store;
+	align = op->opcode == SLUICE_READ ? s->off_align : s->edge_align;
 	return !s->direct || (is_aligned(op->offset, align) && is_aligned(op->len, align) &&
 			      is_aligned((uint64_t)(uintptr_t)op->one.addr, s->mem_align));
 }

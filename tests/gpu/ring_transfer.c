@@ -341,6 +341,81 @@ static void the_users_streams_are_not_used(void)
 	T_EQ(after.blocking_streams, before.blocking_streams);
 }
 
+static struct sluice_op copy_op(struct sluice_iov iov[2], void *to, void *from, uint64_t len)
+{
+	iov[0] = (struct sluice_iov){to, len};
+	iov[1] = (struct sluice_iov){from, len};
+	return (struct sluice_op){.opcode = SLUICE_COPY, .iov = iov, .nr_iov = 2};
+}
+
+static void copies_between_memories_need_no_file(void)
+{
+	CUdeviceptr a = rg_alloc(0, MIB(40)), b = rg_alloc(0, MIB(40));
+	unsigned char *host = aligned_alloc(4096, MIB(40));
+	void *at = (void *)(uintptr_t)(a + 5), *there = (void *)(uintptr_t)(b + 1);
+	struct sluice_iov iov[2];
+	struct sluice_op op;
+
+	T_EQ(cuMemHostRegister_v2(host, MIB(40), 0), 0);
+	rg_open(NULL);
+	for (unsigned i = 0; i < T_COUNT(sizes) + 1; i++) {
+		uint64_t n = i < T_COUNT(sizes) ? sizes[i] : MIB(39); /* several blocks */
+
+		sluice_pattern_fill(host, n, SEED + i, 0);
+		op = copy_op(iov, at, host, n);
+		RG_DO(&op, n, i);
+		op = copy_op(iov, there, at, n);
+		RG_DO(&op, n, i + 1);
+		memset(host, 0, n);
+		op = copy_op(iov, host, there, n);
+		RG_DO(&op, n, i);
+		T_EQ(sluice_pattern_check(host, n, SEED + i, 0), n);
+	}
+	op = copy_op(iov, host, there, 0);
+	RG_DO(&op, 0, 0);
+	RG_DO(&op, 0, 1);
+	T_EQ(cuMemHostUnregister(host), 0);
+	free(host);
+}
+
+static void a_copy_that_makes_no_sense_is_refused(void)
+{
+	void *dev = (void *)(uintptr_t)rg_alloc(0, MIB(1));
+	struct sluice_iov iov[2];
+	struct sluice_op op;
+	struct sluice_err err;
+	char host[64];
+
+	rg_open(NULL);
+	op = copy_op(iov, host, host + 32, 32);
+	T_EQ(sluice_submit(rg_io, &op, 1, NULL, &err), -EINVAL);
+	T_STR_HAS(err.msg, "neither is device memory");
+	op = copy_op(iov, dev, host, 32);
+	iov[1].len = 33;
+	T_EQ(sluice_submit(rg_io, &op, 1, NULL, &err), -EINVAL);
+	T_STR_HAS(err.msg, "two of equal length");
+	op.nr_iov = 1;
+	T_EQ(sluice_submit(rg_io, &op, 1, NULL, &err), -EINVAL);
+}
+
+static void a_copy_that_fails_says_which_call(void)
+{
+	CUdeviceptr a = rg_alloc(0, MIB(40)), b = rg_alloc(0, MIB(40));
+	struct sluice_iov iov[2];
+	struct sluice_op op;
+	struct sluice_done d;
+
+	rg_open(NULL);
+	op = copy_op(iov, (void *)(uintptr_t)a, (void *)(uintptr_t)b, MIB(40));
+	for (unsigned turn = 0; turn < 2; turn++) {
+		standin_fail("cuMemcpyAsync", 2, 700, false);
+		d = RG_DO(&op, -EIO, turn);
+		T_STR_HAS(d.msg, "cuMemcpyAsync: CUDA_ERROR_ILLEGAL_ADDRESS");
+		RG_DO(&op, MIB(40), turn);
+	}
+	rg_close(0);
+}
+
 static const struct t_case cases[] = {
 	T_CASE(reads_of_every_size_and_place_arrive),
 	T_CASE(writes_of_every_size_and_place_arrive),
@@ -350,6 +425,9 @@ static const struct t_case cases[] = {
 	T_CASE(managed_and_registered_memory_work),
 	T_CASE(an_address_that_changes_its_kind_is_asked_again),
 	T_CASE(memory_called_the_hosts_is_taken_at_that_word),
+	T_CASE(copies_between_memories_need_no_file),
+	T_CASE(a_copy_that_makes_no_sense_is_refused),
+	T_CASE(a_copy_that_fails_says_which_call),
 	T_CASE(statistics_and_messages_name_the_ring),
 	T_CASE(the_callers_context_is_left_alone),
 	T_CASE(the_users_streams_are_not_used),

@@ -346,8 +346,9 @@ CUresult cuEventSynchronize(CUevent e)
 
 /* -------------------------------------------------------------------- work */
 
-static CUresult queue_copy(CUstream stream, CUdeviceptr device, const void *host, bool to_device,
-			   size_t len)
+/* @inside: @host is the inside of a device, too. */
+static CUresult queue_copy(CUstream stream, CUdeviceptr device, const void *host, bool inside,
+			   bool to_device, size_t len)
 {
 	CUstream s = resolve(stream);
 	struct task t = {.what = COPY, .len = len};
@@ -362,7 +363,7 @@ static CUresult queue_copy(CUstream stream, CUdeviceptr device, const void *host
 		return standin_error(INVALID_VALUE);
 	}
 	standin_counts.copies++;
-	standin_counts.unpinned += !standin_pinned(host, len);
+	standin_counts.unpinned += !inside && !standin_pinned(host, len);
 	t.to = to_device ? a->hidden + (device - a->ptr) : (char *)(uintptr_t)host;
 	t.from = to_device ? host : a->hidden + (device - a->ptr);
 	if (!to_device)
@@ -375,13 +376,13 @@ static CUresult queue_copy(CUstream stream, CUdeviceptr device, const void *host
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t len, CUstream stream)
 {
 	ENTER();
-	return queue_copy(stream, to, from, true, len);
+	return queue_copy(stream, to, from, false, true, len);
 }
 
 CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t len, CUstream stream)
 {
 	ENTER();
-	return queue_copy(stream, from, to, false, len);
+	return queue_copy(stream, from, to, false, false, len);
 }
 
 /* What it is the addresses tell; from device to device, too. */
@@ -391,8 +392,9 @@ CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t len, CUstream st
 
 	ENTER();
 	if (standin_hidden(to, len))
-		return queue_copy(stream, to, inside ? inside : (void *)(uintptr_t)from, true, len);
-	return queue_copy(stream, from, (void *)(uintptr_t)to, false, len);
+		return queue_copy(stream, to, inside ? inside : (void *)(uintptr_t)from, inside,
+				  true, len);
+	return queue_copy(stream, from, (void *)(uintptr_t)to, false, false, len);
 }
 
 CUresult standin_fill(CUdeviceptr to, int byte, size_t len, CUstream stream)
