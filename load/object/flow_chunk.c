@@ -54,24 +54,29 @@ static void batch_flush(struct flow *f)
 	f->nr_batch = 0;
 }
 
-static void batch_add(struct flow *f, struct slot *s, struct sluice_file *file, char *buf,
-		      uint64_t len, uint64_t offset)
+static void batch_add(struct flow *f, struct slot *s, struct sluice_op u)
 {
 	if (f->nr_batch == FLOW_BATCH)
 		batch_flush(f);
+	u.on_done = piece_done;
+	u.arg = s;
 	f->batch_slot[f->nr_batch] = s;
-	f->batch[f->nr_batch++] = (struct sluice_op){
-		.opcode = s->writing ? SLUICE_WRITE : SLUICE_READ,
-		.flags = s->writing ? 0 : SLUICE_OP_EXACT,
-		.file = file,
-		.buf = buf,
-		.len = len,
-		.offset = offset,
-		.on_done = piece_done,
-		.arg = s,
-	};
+	f->batch[f->nr_batch++] = u;
 	atomic_fetch_add(&s->pieces, 1);
 	s->nr_pieces++;
+}
+
+/* Between a file and memory. */
+static void batch_transfer(struct flow *f, struct slot *s, struct sluice_file *file, char *buf,
+			   uint64_t len, uint64_t offset)
+{
+	batch_add(f, s,
+		  (struct sluice_op){.opcode = s->writing ? SLUICE_WRITE : SLUICE_READ,
+				     .flags = s->writing ? 0 : SLUICE_OP_EXACT,
+				     .file = file,
+				     .buf = buf,
+				     .len = len,
+				     .offset = offset});
 	s->bytes += len;
 	f->dev_ops++;
 	f->dev_bytes += len;
@@ -103,7 +108,27 @@ static void transfer(struct flow *f, struct slot *s, const struct end *storage,
 		n = end - at;
 		offset = end_offset(storage, s->pos + at, &n);
 		addr = memory ? end_addr(memory, s->pos + at, &n) : s->data + at;
-		batch_add(f, s, storage->file, addr, n, offset);
+		batch_transfer(f, s, storage->file, addr, n, offset);
+	}
+	piece_over(s);
+}
+
+/* Copies between the memory of places, one of them a device's, or its buffer (NULL). */
+static void copy_pieces(struct flow *f, struct slot *s, const struct end *to,
+			const struct end *from)
+{
+	slot_begin(s, false);
+	for (uint64_t at = 0, n; at < s->len; at += n) {
+		struct sluice_iov *iov;
+
+		if (f->nr_batch == FLOW_BATCH)
+			batch_flush(f);
+		n = s->len - at;
+		iov = f->batch_iov[f->nr_batch];
+		iov[1].addr = from ? end_addr(from, s->pos + at, &n) : s->data + at;
+		iov[0].addr = to ? end_addr(to, s->pos + at, &n) : s->data + at;
+		iov[0].len = iov[1].len = n;
+		batch_add(f, s, (struct sluice_op){.opcode = SLUICE_COPY, .iov = iov, .nr_iov = 2});
 	}
 	piece_over(s);
 }
@@ -214,7 +239,7 @@ static void slot_over(struct task *t, void *owner)
 	struct flow *f = owner;
 
 	account(f, s);
-	if (s->code == 0 && s->op->mode == MODE_READ && f->o.verify && s->op->type == FLOW_READ) {
+	if (s->code == 0 && f->o.verify && s->op->type == FLOW_READ) {
 		s->task.run = copier_check;
 		s->task.done = check_over;
 		crew_push(&f->copiers, &s->task);
@@ -223,8 +248,6 @@ static void slot_over(struct task *t, void *owner)
 		s->task.next = f->again ? &f->again->task : NULL;
 		f->again = s;
 	} else {
-		if (s->code == 0 && s->op->mode == MODE_COPY_OUT && f->o.verify)
-			f->stats.verified += s->len;
 		chunk_over(f, s);
 	}
 }
@@ -242,12 +265,23 @@ static void issue_header(struct flow *f, struct slot *s)
 	if (place_npy_header(s->buf, label_shape(l), element, op->size) < 0)
 		slot_fail(s, -EINVAL, "the shape is too long for an NPY header");
 	else
-		batch_add(f, s, op->dst_file, s->buf, PLACE_HEADER, 0);
+		batch_transfer(f, s, op->dst_file, s->buf, PLACE_HEADER, 0);
 	if (!s->start_ns && !s->nr_pieces)
 		s->start_ns = clock_ns();
 	piece_over(s);
 }
 
+/* The content for a device is in the buffer. */
+static void made(struct task *t, void *owner)
+{
+	struct slot *s = container_of(t, struct slot, task);
+	struct end dst = dst_end(s->op, &s->op->dst_hint);
+
+	s->task.done = slot_over;
+	copy_pieces(owner, s, &dst, NULL);
+}
+
+/* Device memory is the library's to copy, host memory the copiers'. */
 static void issue_copy(struct flow *f, struct slot *s)
 {
 	static void (*const how[])(struct task * t) = {
@@ -255,8 +289,20 @@ static void issue_copy(struct flow *f, struct slot *s)
 		[MODE_FILL] = copier_fill,
 		[MODE_COPY] = copier_copy,
 	};
+	struct op *op = s->op;
+	bool gpu = op_on_gpu(op);
+	struct end src, dst;
 
-	s->task.run = how[s->op->mode];
+	if (gpu && op->mode != MODE_FILL) {
+		src = src_end(op, &op->src_hint);
+		if (op->mode == MODE_COPY)
+			dst = dst_end(op, &op->dst_hint);
+		copy_pieces(f, s, op->mode == MODE_COPY ? &dst : NULL, &src);
+		return;
+	}
+	s->task.run = gpu ? copier_make : how[op->mode];
+	if (gpu)
+		s->task.done = made;
 	crew_push(&f->copiers, &s->task);
 }
 

@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <sluice/gpu.h>
-
 #include "base/util.h"
 #include "load/object/flow_in.h"
 
@@ -35,10 +33,15 @@ static uint64_t place_offset(const struct place *p, const struct extents *where,
 			     uint64_t *len, struct extent_hint *hint)
 {
 	struct extent x = units_at(p, where, pos, hint);
-	uint64_t into = pos % p->unit;
+	uint64_t into = pos % p->unit, offset;
 
+	offset = (uint64_t)x.start * p->unit + into;
 	*len = min_u64(*len, (uint64_t)x.count * p->unit - into);
-	return (uint64_t)x.start * p->unit + into;
+	/* Host memory grows in steps, and the driver takes no copy across two that it has pinned.
+	 */
+	if (p->o.kind == PLACE_MEMORY)
+		*len = min_u64(*len, PLACE_STEP - offset % PLACE_STEP);
+	return offset;
 }
 
 struct end src_end(struct op *op, struct extent_hint *hint)
@@ -76,21 +79,14 @@ uint64_t end_offset(const struct end *e, uint64_t pos, uint64_t *len)
 
 /* ------------------------------------------------------------------- the copiers */
 
-static bool is_gpu(const struct end *e)
+static struct slot *slot_of(struct task *t)
 {
-	return e->place->o.kind == PLACE_GPU;
+	return container_of(t, struct slot, task);
 }
 
-static int copy(char *to, const char *from, uint64_t len, bool gpu, struct sluice_err *err)
+void copier_check(struct task *t)
 {
-	if (gpu)
-		return sluice_gpu_copy(to, from, len, err);
-	memcpy(to, from, len);
-	return 0;
-}
-
-static void check_content(struct slot *s)
-{
+	struct slot *s = slot_of(t);
 	const struct op *op = s->op;
 	const struct flow *f = op->flow;
 	uint64_t good = content_check(&f->content, s->data, s->len, op->object->content, s->pos);
@@ -105,30 +101,33 @@ static void check_content(struct slot *s)
 	slot_fail(s, -EBADMSG, msg);
 }
 
-void copier_check(struct task *t)
+/* A chunk between the host memory of places; to NULL: into its buffer. */
+static void copy_host(struct slot *s, const struct end *to, const struct end *from)
 {
-	check_content(container_of(t, struct slot, task));
+	s->start_ns = clock_ns();
+	for (uint64_t at = 0, n; at < s->len; at += n) {
+		n = s->len - at;
+		const char *source = end_addr(from, s->pos + at, &n);
+		char *target = to ? end_addr(to, s->pos + at, &n) : s->data + at;
+		memcpy(target, source, n);
+	}
+	s->end_ns = clock_ns();
 }
 
 void copier_out(struct task *t)
 {
-	struct slot *s = container_of(t, struct slot, task);
 	struct extent_hint hint = {0};
-	struct end src = src_end(s->op, &hint);
-	struct sluice_err err;
-	int r = 0;
+	struct end src = src_end(slot_of(t)->op, &hint);
 
-	s->start_ns = clock_ns();
-	for (uint64_t at = 0, n; r == 0 && at < s->len; at += n) {
-		n = s->len - at;
-		const char *from = end_addr(&src, s->pos + at, &n);
-		r = copy(s->data + at, from, n, is_gpu(&src), &err);
-	}
-	s->end_ns = clock_ns();
-	if (r < 0)
-		slot_fail(s, r, err.msg);
-	else if (s->op->flow->o.verify && s->op->type == FLOW_READ)
-		check_content(s);
+	copy_host(slot_of(t), NULL, &src);
+}
+
+void copier_copy(struct task *t)
+{
+	struct extent_hint here = {0}, there = {0};
+	struct end src = src_end(slot_of(t)->op, &here), dst = dst_end(slot_of(t)->op, &there);
+
+	copy_host(slot_of(t), &dst, &src);
 }
 
 static void make_content(const struct op *op, char *to, uint64_t len, uint64_t pos)
@@ -142,47 +141,24 @@ static void make_content(const struct op *op, char *to, uint64_t len, uint64_t p
 		content_noise(&f->content, to, len, pos);
 }
 
-/* Host memory is filled where it is, device memory through the buffer. */
-void copier_fill(struct task *t)
+void copier_make(struct task *t)
 {
-	struct slot *s = container_of(t, struct slot, task);
-	struct extent_hint hint = {0};
-	struct end dst = dst_end(s->op, &hint);
-	struct sluice_err err;
-	int r = 0;
+	struct slot *s = slot_of(t);
 
-	if (is_gpu(&dst))
-		make_content(s->op, s->data, s->len, s->pos);
-	s->start_ns = clock_ns();
-	for (uint64_t at = 0, n; r == 0 && at < s->len; at += n) {
-		n = s->len - at;
-		char *to = end_addr(&dst, s->pos + at, &n);
-		if (is_gpu(&dst))
-			r = copy(to, s->data + at, n, true, &err);
-		else
-			make_content(s->op, to, n, s->pos + at);
-	}
-	s->end_ns = clock_ns();
-	if (r < 0)
-		slot_fail(s, r, err.msg);
+	make_content(s->op, s->data, s->len, s->pos);
 }
 
-void copier_copy(struct task *t)
+void copier_fill(struct task *t)
 {
-	struct slot *s = container_of(t, struct slot, task);
-	struct extent_hint here = {0}, there = {0};
-	struct end src = src_end(s->op, &here), dst = dst_end(s->op, &there);
-	struct sluice_err err;
-	int r = 0;
+	struct slot *s = slot_of(t);
+	struct extent_hint hint = {0};
+	struct end dst = dst_end(s->op, &hint);
 
 	s->start_ns = clock_ns();
-	for (uint64_t at = 0, n; r == 0 && at < s->len; at += n) {
+	for (uint64_t at = 0, n; at < s->len; at += n) {
 		n = s->len - at;
-		const char *from = end_addr(&src, s->pos + at, &n);
 		char *to = end_addr(&dst, s->pos + at, &n);
-		r = copy(to, from, n, is_gpu(&src) || is_gpu(&dst), &err);
+		make_content(s->op, to, n, s->pos + at);
 	}
 	s->end_ns = clock_ns();
-	if (r < 0)
-		slot_fail(s, r, err.msg);
 }

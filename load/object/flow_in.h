@@ -299,6 +299,7 @@ struct flow {
 	uint64_t seq;
 	uint64_t dev_ops, dev_bytes, max_dev_ops, max_dev_bytes;
 	struct sluice_op batch[FLOW_BATCH];
+	struct sluice_iov batch_iov[FLOW_BATCH][2]; /* of copies */
 	struct slot *batch_slot[FLOW_BATCH];
 	unsigned nr_batch;
 	unsigned elsewhere; /* tasks with crews that are no operation's */
@@ -364,6 +365,7 @@ bool op_has_src(const struct op *op);
 bool op_has_dst(const struct op *op);
 struct place *op_dst(const struct op *op);
 struct place *op_src(const struct op *op);
+bool op_on_gpu(const struct op *op); /* one of them is device memory */
 /* Where it writes, be it in the place of its object. */
 struct place *op_target(const struct op *op);
 
@@ -391,7 +393,8 @@ uint64_t end_offset(const struct end *e, uint64_t pos, uint64_t *len);
 void slot_fail(struct slot *s, int code, const char *msg); /* the first failure counts */
 void copier_check(struct task *t);
 void copier_out(struct task *t);
-void copier_fill(struct task *t);
+void copier_make(struct task *t); /* content in the buffer, */
+void copier_fill(struct task *t); /* or where it belongs */
 void copier_copy(struct task *t);
 
 /* ---- flow_lane.c */

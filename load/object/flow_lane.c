@@ -114,16 +114,11 @@ void lanes_fini(struct flow *f)
 	}
 }
 
-static bool on_gpu(const struct place *p)
-{
-	return p && p->o.kind == PLACE_GPU;
-}
-
 static uint64_t chunk_of(const struct op *op)
 {
 	uint64_t chunk = op->flow->o.chunk;
 
-	if (!op->flow->gpu || (!on_gpu(op_src(op)) && !on_gpu(op_dst(op))))
+	if (!op->flow->gpu || !op_on_gpu(op))
 		return chunk;
 	switch (op->mode) {
 	case MODE_LOAD:

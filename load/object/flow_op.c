@@ -37,6 +37,16 @@ struct place *op_target(const struct op *op)
 	return op->type == FLOW_PATCH ? op_src(op) : op_dst(op);
 }
 
+static bool on_gpu(const struct place *p)
+{
+	return p && p->o.kind == PLACE_GPU;
+}
+
+bool op_on_gpu(const struct op *op)
+{
+	return on_gpu(op_src(op)) || on_gpu(op_dst(op));
+}
+
 static bool in_files(const struct place *p)
 {
 	return p && p->o.kind == PLACE_FILES;

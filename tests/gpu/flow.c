@@ -78,6 +78,23 @@ static void demotion_goes_straight_from_the_device_to_storage(void)
 	fk_close();
 }
 
+/* Host memory grows by 256 MiB at a time, and each piece is pinned by itself. */
+static void copies_keep_within_what_was_pinned_at_once(void)
+{
+	unsigned gpu = fk_device(MIB(32)), mem = fk_memory(MIB(320));
+
+	fk_open();
+	FK_DO(fk_write(mem, 1, "before", MIB(250)), MIB(250));
+	FK_DO(fk_write(gpu, 2, "across", MIB(15)), MIB(15));
+	FK_DO(fk_move(gpu, mem, 2, MIB(15)), MIB(15));
+	FK_DO(fk_read(mem, 2), MIB(15));
+	FK_DO(fk_move(mem, gpu, 2, MIB(15)), MIB(15));
+	FK_DO(fk_read(gpu, 2), MIB(15));
+	T_EQ(standin_count().unpinned, before.unpinned);
+	T_EQ(standin_count().errors, before.errors);
+	fk_close();
+}
+
 static void more_than_the_device_has_is_refused(void)
 {
 	struct place_opts o = {.kind = PLACE_GPU, .capacity = 1ull << 60};
@@ -97,6 +114,7 @@ static void more_than_the_device_has_is_refused(void)
 static const struct t_case cases[] = {
 	T_CASE(a_copy_that_fails_is_the_result),
 	T_CASE(demotion_goes_straight_from_the_device_to_storage),
+	T_CASE(copies_keep_within_what_was_pinned_at_once),
 	T_CASE(more_than_the_device_has_is_refused),
 };
 

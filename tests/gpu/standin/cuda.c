@@ -411,6 +411,16 @@ bool standin_pinned(const void *addr, size_t len)
 	return false;
 }
 
+bool standin_torn(const void *addr, size_t len)
+{
+	const char *at = addr;
+
+	for (struct registration *r = registrations; r; r = r->next)
+		if (at < r->addr + r->len && r->addr < at + len)
+			return at < r->addr || at + len > r->addr + r->len;
+	return false;
+}
+
 CUresult cuMemHostRegister_v2(void *addr, size_t len, unsigned flags)
 {
 	struct registration *r;

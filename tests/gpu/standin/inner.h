@@ -52,6 +52,9 @@ struct alloc *standin_find(CUdeviceptr ptr, size_t len);
 /* Under the lock: has somebody registered all of it? */
 bool standin_pinned(const void *addr, size_t len);
 
+/* Under the lock: is only part of it in what somebody registered at once? */
+bool standin_torn(const void *addr, size_t len);
+
 /* The context is going: end its default stream. */
 void standin_end_streams(CUcontext ctx);
 

@@ -11,6 +11,7 @@
  *    the kernel EFAULT.
  *  - Each stream is a thread.  What is queued happens late, in pieces, and each
  *    stream at its own pace; the target of a copy to the host is spoiled until then.
+ *  - A copy whose host memory is pinned only in part, or in two pieces, is refused.
  *  - A copy, a stream and an event must fit the current context, and the device of
  *    the memory; contexts are per thread, as with CUDA.
  *  - Any call can be made to fail; what is left undestroyed is counted.

@@ -358,7 +358,7 @@ static CUresult queue_copy(CUstream stream, CUdeviceptr device, const void *host
 		return standin_error(INVALID_HANDLE);
 	pthread_mutex_lock(&standin_lock);
 	a = standin_find(device, len);
-	if (!a || a->device != s->ctx->device) {
+	if (!a || a->device != s->ctx->device || standin_torn(host, len)) {
 		pthread_mutex_unlock(&standin_lock);
 		return standin_error(INVALID_VALUE);
 	}
