@@ -15,21 +15,52 @@ from kit import (PAGE, Gate, case, cases, data, descriptors, handle, make, modul
 MANY = 10000
 
 
-def stays_per_call(measure, function, calls=2000):
-    """How much more there is for each call when it is over."""
-    for _ in range(calls):
-        function()
-    gc.collect()
-    before = measure()
-    for _ in range(calls):
-        function()
-    gc.collect()
-    return (measure() - before) / calls
+TRIES = 5
 
 
-def blocks_per_call(function, calls=2000):
+def least(measure_growth, enough):
+    """The least of a few tries, until one is below @enough.
+
+    What leaks does so every time.  On a busy machine a try may grow because threads that let go
+    of things have not had their turn; not all of them do.
+    """
+    grown = []
+    while len(grown) < TRIES and not (grown and grown[-1] < enough):
+        grown.append(measure_growth())
+    return min(grown)
+
+
+def resident_growth(function, enough):
+    """Bytes that the process has more of after a call, at least."""
+    def growth():
+        before = resident()
+        function()
+        return resident() - before
+
+    function()
+    return least(growth, enough)
+
+
+def stays_per_call(measure, function, calls=2000, enough=0.1, settle=lambda: None):
+    """How much more there is for each call when it is over and @settle() has waited for the rest."""
+    def some_calls():
+        for _ in range(calls):
+            function()
+        settle()
+        gc.collect()
+
+    def growth():
+        before = measure()
+        some_calls()
+        return (measure() - before) / calls
+
+    some_calls()
+    return least(growth, enough)
+
+
+def blocks_per_call(function, calls=2000, **more):
     """How many of Python's memory blocks stay allocated for each call."""
-    return stays_per_call(sys.getallocatedblocks, function, calls)
+    return stays_per_call(sys.getallocatedblocks, function, calls, **more)
 
 
 class Heap(ctypes.Structure):
@@ -323,8 +354,7 @@ def python_memory_does_not_grow_with_operations():
     name = make(data(PAGE))
     with handle('null') as h, h.open(name) as f:
         for what, call in calls(h, f, name).items():
-            grown = blocks_per_call(call)
-            h.wait()
+            grown = blocks_per_call(call, settle=h.wait)
             assert grown < 0.1, f'{what}: {grown} blocks stay for each call'
 
 
@@ -333,8 +363,7 @@ def memory_of_c_code_does_not_grow_with_operations():
     name = make(data(PAGE))
     with handle('threads', direct='never') as h, h.open(name, 'r+') as f:
         for what, call in calls(h, f, name).items():
-            grown = stays_per_call(heap_bytes, call, 1000)
-            h.wait()
+            grown = stays_per_call(heap_bytes, call, 1000, enough=10, settle=h.wait)
             assert grown < 10, f'{what}: {grown} bytes stay for each call'
 
 
@@ -349,7 +378,7 @@ def python_memory_does_not_grow_with_handles_and_loops():
         with sluice.Handle('null') as h:
             asyncio.run(work(h))
 
-    assert blocks_per_call(loop, 500) < 1
+    assert blocks_per_call(loop, 500, enough=1) < 1
     assert blocks_per_call(lambda: sluice.Handle('null').close(), 200) < 0.1
     assert blocks_per_call(lambda: raises(ValueError, sluice.Handle, depth=-1), 200) < 0.1
     assert blocks_per_call(lambda: raises(OSError, sluice.Handle, 'warp')
@@ -369,11 +398,8 @@ def resident_memory_is_stable_over_100000_operations():
                     h.read(buffer, name)
                 h.wait()
 
-        thousands(200)
-        before = resident()
-        thousands(400)
-        grown = resident() - before
-    assert grown < 8 << 20, f'{grown} bytes more'
+        grown = resident_growth(lambda: thousands(200), 4 << 20)
+    assert grown < 4 << 20, f'{grown} bytes more'
 
 
 @case
@@ -381,14 +407,12 @@ def staged_copies_are_freed():
     name = make(bytes(1 << 20))
     strided = memoryview(bytearray(2 << 20))[::2]  # every second byte: goes through a copy
     with handle() as h:
-        for _ in range(50):
-            h.write(strided, name)
-            h.read(strided, name)
-        before = resident()
-        for _ in range(400):
-            h.write(strided, name)
-            h.read_async(strided, name).result()
-        grown = resident() - before
+        def work():
+            for _ in range(200):
+                h.write(strided, name)
+                h.read_async(strided, name).result()
+
+        grown = resident_growth(work, 16 << 20)
     assert grown < 16 << 20, f'{grown} bytes more'
 
 
@@ -401,11 +425,8 @@ def a_million_bytes_of_error_text_do_not_stay():
                 h.read_batch_async([(bytearray(1), long)])
             raises(OSError, h.wait)
 
-        work(2000)
-        before = resident()
-        for _ in range(10):
-            work(2000)
-        assert resident() - before < 8 << 20
+        grown = resident_growth(lambda: work(10000), 8 << 20)
+    assert grown < 8 << 20, f'{grown} bytes more'
 
 
 run(*cases)
