@@ -99,6 +99,12 @@ void series_finish(struct run_series *s)
 		qsort(s->samples, s->nr_samples, sizeof(*s->samples), by_end);
 }
 
+void series_resume(struct run_series *s)
+{
+	for (uint32_t i = s->nr_samples / 2; i-- > 0;)
+		sift_down(s->samples, s->nr_samples, i);
+}
+
 /* ------------------------------------------------------------------ seconds */
 
 static struct series_second *second_at(struct run_series *s, uint64_t at_ns)
@@ -174,7 +180,67 @@ int series_merge(struct run_series *s, const struct run_series *other)
 	return 0;
 }
 
+/* ------------------------------------------------------------------ repeats */
+
+void series_mark(struct run_series *s)
+{
+	const struct series_mark now = {
+		.ops = s->ops,
+		.bytes = s->bytes,
+		.sec = s->sec,
+		.latency_sum = s->latency.mean * (double)s->ops,
+		.bandwidth_sum = s->bandwidth.mean * (double)s->ops,
+	};
+
+	/* one in which nothing was counted is none */
+	if (s->nr_marks < SERIES_REPEATS &&
+	    (s->nr_marks ? s->marks[s->nr_marks - 1].ops : 0) < s->ops)
+		s->marks[s->nr_marks++] = now;
+}
+
+enum series_figure { SERIES_LATENCY, SERIES_BANDWIDTH, SERIES_SPEED };
+
+/* Of the means of the repeats: a series that is short in time says nothing of how these vary. */
+static double repeats_half(const struct run_series *s, enum series_figure of)
+{
+	struct series_mark a = {0};
+	double v[SERIES_REPEATS];
+
+	for (uint32_t i = 0; i < s->nr_marks; i++) {
+		const struct series_mark *b = &s->marks[i];
+		double n = (double)(b->ops - a.ops);
+
+		v[i] = of == SERIES_LATENCY     ? (b->latency_sum - a.latency_sum) / n
+		       : of == SERIES_BANDWIDTH ? (b->bandwidth_sum - a.bandwidth_sum) / n
+						: (double)(b->bytes - a.bytes) / (b->sec - a.sec);
+		a = *b;
+	}
+	return stat_drift_half(v, s->nr_marks);
+}
+
+double series_speed_half(const struct run_series *s)
+{
+	return s->nr_marks ? repeats_half(s, SERIES_SPEED) : NAN;
+}
+
 /* --------------------------------------------------------------- statistics */
+
+static void set_interval(const struct run_series *s, struct stat_summary *ret,
+			 enum series_figure of)
+{
+	double half;
+
+	if (!s->nr_marks)
+		return;
+	half = repeats_half(s, of);
+	ret->ci_low = half > ret->mean ? 0 : ret->mean - half;
+	ret->ci_high = ret->mean + half;
+}
+
+static bool known(const struct run_series *s, unsigned i)
+{
+	return stat_percentile_known(s->ops, stat_percentile_at[i]);
+}
 
 /* Percentiles from the samples: all of them, or a draw. */
 static int from_samples(const struct run_series *s, struct stat_summary *ret, bool latency)
@@ -191,7 +257,9 @@ static int from_samples(const struct run_series *s, struct stat_summary *ret, bo
 	}
 	ret->median = stat_median(v, s->nr_samples);
 	for (unsigned i = 0; i < STAT_PERCENTILES; i++)
-		ret->percentile[i] = stat_percentile(v, s->nr_samples, stat_percentile_at[i]);
+		if (known(s, i))
+			ret->percentile[i] =
+				stat_percentile(v, s->nr_samples, stat_percentile_at[i]);
 	return 0;
 }
 
@@ -200,12 +268,15 @@ int series_latency(const struct run_series *s, struct stat_summary *ret, bool *e
 	if (!s->ops)
 		return -ENODATA;
 	stat_moments_summary(ret, &s->latency);
+	set_interval(s, ret, SERIES_LATENCY);
 	*exact = s->nr_samples == s->ops;
 	if (*exact)
 		return from_samples(s, ret, true);
 	ret->median = sluice_hist_percentile(s->hist, 50) / 1e9;
 	for (unsigned i = 0; i < STAT_PERCENTILES; i++)
-		ret->percentile[i] = sluice_hist_percentile(s->hist, stat_percentile_at[i]) / 1e9;
+		if (known(s, i))
+			ret->percentile[i] =
+				sluice_hist_percentile(s->hist, stat_percentile_at[i]) / 1e9;
 	return 0;
 }
 
@@ -219,11 +290,13 @@ int series_bandwidth(const struct run_series *s, struct stat_summary *ret, bool 
 	if (!s->ops)
 		return -ENODATA;
 	stat_moments_summary(ret, &s->bandwidth);
+	set_interval(s, ret, SERIES_BANDWIDTH);
 	*exact = s->nr_samples == s->ops;
 	if (*exact || !s->size)
 		return from_samples(s, ret, false);
 	ret->median = hist_bandwidth(s, 50);
 	for (unsigned i = 0; i < STAT_PERCENTILES; i++)
-		ret->percentile[i] = hist_bandwidth(s, stat_percentile_at[i]);
+		if (known(s, i))
+			ret->percentile[i] = hist_bandwidth(s, stat_percentile_at[i]);
 	return 0;
 }

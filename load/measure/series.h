@@ -17,12 +17,20 @@
 
 /* So many single latencies are kept; of more operations a uniform draw. */
 #define SERIES_SAMPLES 10000
+/* A series is done in at most so many repeats, between those of the others. */
+#define SERIES_REPEATS 10
 
 struct series_sample {
 	uint64_t key; /* random: those with the smallest keys are kept, so draws can be merged */
 	uint64_t end_ns;
 	uint64_t latency_ns;
 	uint64_t bytes;
+};
+
+/* All that was counted up to the end of a repeat. */
+struct series_mark {
+	uint64_t ops, bytes;
+	double sec, latency_sum, bandwidth_sum;
 };
 
 struct series_second {
@@ -65,6 +73,8 @@ struct run_series {
 	char partial_why[160];
 
 	/* by the job */
+	struct series_mark marks[SERIES_REPEATS];
+	uint32_t nr_marks;   /* 0: it was not done in repeats */
 	char time_limit[96]; /* its own limit of time ended it, not the last iteration; or empty */
 	char cache[80];
 	uint64_t prepared_bytes; /* written for it beforehand */
@@ -88,6 +98,10 @@ int series_add(struct run_series *s, uint64_t bytes, uint64_t latency_ns, uint64
 int series_merge(struct run_series *s, const struct run_series *other);
 /* Bring the samples into the order the operations ended in; do this last. */
 void series_finish(struct run_series *s);
+/* A series that is finished goes on. */
+void series_resume(struct run_series *s);
+/* A repeat has ended: intervals are then those of the means of the repeats. */
+void series_mark(struct run_series *s);
 
 /*
  * Statistics of single operations.  *@exact: median and percentiles are those of
@@ -95,6 +109,9 @@ void series_finish(struct run_series *s);
  */
 int series_latency(const struct run_series *s, struct stat_summary *ret, bool *exact);
 int series_bandwidth(const struct run_series *s, struct stat_summary *ret, bool *exact);
+
+/* Half of the 95 % interval of series_speed(); NAN: not known. */
+double series_speed_half(const struct run_series *s);
 
 /* Bytes per second of the series as a whole. */
 static inline double series_speed(const struct run_series *s)

@@ -173,6 +173,34 @@ double stat_median(double *v, size_t n)
 	return stat_percentile(v, n, 50);
 }
 
+bool stat_percentile_known(uint64_t n, double p)
+{
+	/* 1000 times 0.1 % is not quite 1 in binary */
+	return p == 50 || (double)n * fmin(p, 100 - p) / 100 > 1 - 1e-9;
+}
+
+/*
+ * The correlation of neighbours, corrected for its bias of about -1/n, says how many independent
+ * figures these are worth, as for a first-order process; it is never counted in their favour.
+ */
+double stat_drift_half(const double *v, size_t n)
+{
+	struct stat_moments m = {0};
+	double c = 0, r, worth;
+
+	for (size_t i = 0; i < n; i++)
+		stat_moments_add(&m, v[i]);
+	if (n < STAT_CI_MIN)
+		return NAN;
+	if (m.m2 <= 0)
+		return 0;
+	for (size_t i = 1; i < n; i++)
+		c += (v[i] - m.mean) * (v[i - 1] - m.mean);
+	r = fmax(0, c / m.m2 + 1 / (double)n);
+	worth = fmax(2, (double)n * (1 - r) / (1 + r));
+	return stat_t_quantile(0.975, worth - 1) * sqrt(m.m2 / (double)(n - 1) / worth);
+}
+
 int stat_summarize(struct stat_summary *ret, const double *v, size_t n)
 {
 	CLEANUP_FREE double *sorted = n ? malloc(n * sizeof(*sorted)) : NULL;
@@ -187,6 +215,7 @@ int stat_summarize(struct stat_summary *ret, const double *v, size_t n)
 	stat_sort(sorted, n);
 	ret->median = stat_percentile(sorted, n, 50);
 	for (unsigned i = 0; i < STAT_PERCENTILES; i++)
-		ret->percentile[i] = stat_percentile(sorted, n, stat_percentile_at[i]);
+		if (stat_percentile_known(n, stat_percentile_at[i]))
+			ret->percentile[i] = stat_percentile(sorted, n, stat_percentile_at[i]);
 	return 0;
 }

@@ -25,10 +25,16 @@ enum { STAT_P1, STAT_P5, STAT_P50, STAT_P90, STAT_P95, STAT_P99, STAT_P999, STAT
 struct stat_summary {
 	uint64_t n;
 	double mean, median, min, max;
-	double stddev;          /* with n - 1; NAN for n < 2 */
-	double ci_low, ci_high; /* Student's t at 95 %; NAN below STAT_CI_MIN */
-	double percentile[STAT_PERCENTILES];
+	double stddev;                       /* with n - 1; NAN for n < 2 */
+	double ci_low, ci_high;              /* Student's t at 95 %; NAN below STAT_CI_MIN */
+	double percentile[STAT_PERCENTILES]; /* NAN: too few for it */
 };
+
+/*
+ * Do @n samples tell percentile @p (0..100)?  At least one of them must be beyond it: 100 for p99,
+ * 1000 for p99.9.  The median is always told.
+ */
+bool stat_percentile_known(uint64_t n, double p);
 
 /* Of @n > 0 samples.  Returns 0 or -ENOMEM. */
 int stat_summarize(struct stat_summary *ret, const double *v, size_t n);
@@ -42,6 +48,13 @@ void stat_moments_add(struct stat_moments *m, double v);
 void stat_moments_merge(struct stat_moments *m, const struct stat_moments *other);
 /* All of a summary but median and percentiles, which become NAN. */
 void stat_moments_summary(struct stat_summary *ret, const struct stat_moments *m);
+
+/*
+ * Half of the 95 % interval of the mean of @n figures that were taken one after the other.  Where
+ * neighbours resemble each other, as on a device that drifts, they count for fewer.  NAN below
+ * STAT_CI_MIN.
+ */
+double stat_drift_half(const double *v, size_t n);
 
 /* Percentile @p (0..100) of sorted samples, linear between neighbours as numpy's. */
 double stat_percentile(const double *sorted, size_t n, double p);

@@ -64,7 +64,7 @@ def the_blocks_are_those_of_ds_aio_benchmark():
                       rf'  {what} Std Dev: {number}{unit}',
                       rf'  {what} 95% CI: \({number}, {number}\)',
                       rf"  {what} Percentiles: \{{'50th': {number}, '90th': {number}, "
-                      rf"'99th': {number}\}}"]
+                      r"'99th': -\}"]
         assert len(re.findall('^' + '\n'.join(block) + '$', out, re.M)) == 2, out
     for name in 'write 64K', 'read 64K', 'write 256K', 'read 256K':
         assert re.search(rf'^{name}: 25 operations$', out, re.M), out
@@ -82,7 +82,7 @@ def the_text_and_the_json_agree():
         assert abs(mean - s['latency']['mean']) < 1e-9, (mean, s['latency'])
         speed = float(re.search(rf'Bandwidth Mean: ({NUMBER}) MB/s', block)[1])
         assert abs(speed - s['bandwidth']['mean'] / 1e6) < 1e-3, (speed, s['bandwidth'])
-        assert re.search(r'Percentiles: p50 .*, p99 .*, p99.9 .*, p99.99 ', block), block
+        assert re.search(r'Percentiles: p50 .*, p95 [\d.]+ .*, p99 -, p99.9 -, p99.99 -$', block, re.M), block
         assert 'Distribution: ' in block
 
 
@@ -97,14 +97,16 @@ def percentiles_and_moments_are_those_of_the_samples():
     r = result('--sizes', '64K', '--iterations', 200, '--no-limit')
     for s in r['series']:
         assert s['latency']['exact'] and s['latency']['n'] == 200  # the rest is in resultcheck
+        known = [name for name, value in s['latency']['percentiles'].items() if value is not None]
+        assert known == ['p1', 'p5', 'p50', 'p90', 'p95', 'p99'], known
 
 
-def one_iteration_has_no_deviation():
+def what_one_iteration_does_not_tell_is_a_dash():
     r = result('--sizes', '4K', '--iterations', 1, '--no-limit')
     assert series(r)['read 4K']['latency']['stddev'] is None
     with folder():
         out, _ = bench('--sizes', '4K', '-n', 1, '--no-limit')
-    assert 'Latency Std Dev: nans' in out, out
+    assert 'Latency Std Dev: -\n  Latency 95% CI: (-, -)' in out and 'nan' not in out, out
 
 
 def a_terminal_sees_both_bars_and_a_pipe_none():
@@ -515,7 +517,8 @@ def csv_and_workbook_have_what_the_json_has():
     for s, row, line in zip(r['series'], rows, sheet[1:]):
         cells = dict(zip(sheet[0], line))
         assert list(cells) == list(row)
-        for name, value in (('latency_p99.9', s['latency']['percentiles']['p99.9']),
+        assert row['latency_p99.9'] == '' and cells['latency_p99.9'] is None, (row, cells)
+        for name, value in (('latency_p95', s['latency']['percentiles']['p95']),
                             ('bandwidth_mean', s['bandwidth']['mean']), ('bytes', s['bytes']),
                             ('latency_ci95_low', s['latency']['ci95'][0]),
                             ('cpu_sec_per_gib', s['cpu']['sec_per_gib'])):
@@ -693,7 +696,7 @@ tap.run(
     the_text_and_the_json_agree,
     sizes_are_words_or_have_commas_between_them,
     percentiles_and_moments_are_those_of_the_samples,
-    one_iteration_has_no_deviation,
+    what_one_iteration_does_not_tell_is_a_dash,
     a_terminal_sees_both_bars_and_a_pipe_none,
     without_arguments_there_are_200_of_three_sizes,
     a_dry_run_counts_a_mix_once,

@@ -59,7 +59,7 @@ static void a_summary_is_what_numpy_and_scipy_say(void **state)
 {
 	/* numpy.percentile's linear method by hand: 50 % at rank 2, 90 % at 3.6, 99.99 % at 3.9996
 	 */
-	static const double v[] = {40, 15, 50, 20, 35};
+	static const double v[] = {40, 15, 50, 20, 35}, sorted[] = {15, 20, 35, 40, 50};
 	struct stat_summary s;
 
 	(void)state;
@@ -70,11 +70,10 @@ static void a_summary_is_what_numpy_and_scipy_say(void **state)
 	assert_near(s.stddev, 14.404860290887934, 1e-12);
 	assert_near(s.ci_high - s.mean, 2.7764451052 * 14.404860290887934 / sqrt(5), 1e-8);
 	assert_near(s.mean - s.ci_low, s.ci_high - s.mean, 1e-12);
-	assert_near(s.percentile[STAT_P1], 15.2, 1e-12);
-	assert_near(s.percentile[STAT_P5], 16, 1e-12);
-	assert_near(s.percentile[STAT_P90], 46, 1e-12);
-	assert_near(s.percentile[STAT_P99], 49.6, 1e-12);
-	assert_near(s.percentile[STAT_P9999], 49.996, 1e-12);
+	assert_near(s.percentile[STAT_P50], 35, 1e-12);
+	assert_near(stat_percentile(sorted, 5, 1), 15.2, 1e-12);
+	assert_near(stat_percentile(sorted, 5, 90), 46, 1e-12);
+	assert_near(stat_percentile(sorted, 5, 99.99), 49.996, 1e-12);
 	assert_near(s.min, 15, 0);
 	assert_near(s.max, 50, 0);
 }
@@ -87,7 +86,88 @@ static void one_sample_has_no_deviation(void **state)
 	(void)state;
 	assert_int_equal(stat_summarize(&s, &v, 1), 0);
 	assert_true(isnan(s.stddev) && isnan(s.ci_low) && isnan(s.ci_high));
-	assert_true(s.mean == 3 && s.median == 3 && s.percentile[STAT_P9999] == 3);
+	assert_true(s.mean == 3 && s.median == 3 && s.percentile[STAT_P50] == 3);
+}
+
+/* Beyond a percentile that is told lies at least one sample. */
+static void few_samples_have_no_far_percentiles(void **state)
+{
+	static const uint64_t least[STAT_PERCENTILES] = {100, 20, 1, 10, 20, 100, 1000, 10000};
+	double v[200];
+	struct stat_summary s;
+
+	(void)state;
+	for (unsigned i = 0; i < STAT_PERCENTILES; i++) {
+		assert_true(stat_percentile_known(least[i], stat_percentile_at[i]));
+		assert_false(least[i] > 1 &&
+			     stat_percentile_known(least[i] - 1, stat_percentile_at[i]));
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(v); i++)
+		v[i] = i;
+	assert_int_equal(stat_summarize(&s, v, 200), 0);
+	assert_true(s.percentile[STAT_P99] > 190 && isnan(s.percentile[STAT_P999]));
+	assert_int_equal(stat_summarize(&s, v, 99), 0);
+	assert_true(s.percentile[STAT_P95] > 90 && isnan(s.percentile[STAT_P99]));
+}
+
+/*
+ * A run on a device that drifts: figures of repeats that begin somewhere in the drift, follow it,
+ * and have noise of their own.
+ */
+static void drifting_run(struct sluice_random *r, double *v, unsigned n, double drift, double keeps,
+			 double noise)
+{
+	double at = drift * normal(r);
+
+	for (unsigned i = 0; i < n; i++) {
+		v[i] = 100 + at + noise * normal(r);
+		at = keeps * at + drift * sqrt(1 - keeps * keeps) * normal(r);
+	}
+}
+
+static double mean_of(const double *v, unsigned n)
+{
+	double sum = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		sum += v[i];
+	return sum / n;
+}
+
+/* The promise: of 20 pairs of runs the intervals of 18 overlap. */
+static void intervals_of_runs_that_drift_overlap(void **state)
+{
+	static const struct {
+		double drift, keeps, noise;
+	} devices[] = {{0, 0, 3}, {5, 0.3, 2}, {5, 0.6, 2}, {10, 0.7, 3}};
+	struct sluice_random r;
+
+	(void)state;
+	sluice_random_seed(&r, 20);
+	for (unsigned d = 0; d < ARRAY_SIZE(devices); d++) {
+		unsigned overlap = 0, plain = 0, pairs = 2000;
+
+		for (unsigned i = 0; i < pairs; i++) {
+			double v[2][10], apart;
+			struct stat_summary s[2];
+
+			for (unsigned k = 0; k < 2; k++) {
+				drifting_run(&r, v[k], 10, devices[d].drift, devices[d].keeps,
+					     devices[d].noise);
+				assert_int_equal(stat_summarize(&s[k], v[k], 10), 0);
+			}
+			apart = fabs(mean_of(v[0], 10) - mean_of(v[1], 10));
+			overlap += apart <= stat_drift_half(v[0], 10) + stat_drift_half(v[1], 10);
+			plain += s[0].ci_low <= s[1].ci_high && s[1].ci_low <= s[0].ci_high;
+		}
+		print_message("# drift %.0f %%, keeps %.1f: %.1f of 20 pairs overlap, %.1f without "
+			      "regard to the drift\n",
+			      devices[d].drift, devices[d].keeps, 20.0 * overlap / pairs,
+			      20.0 * plain / pairs);
+		assert_true(20 * overlap >= 18 * pairs);
+	}
+	assert_true(isnan(stat_drift_half((double[]){1, 2}, 2)));
+	assert_true(stat_drift_half((double[]){2, 2, 2}, 3) == 0);
 }
 
 static void an_interval_needs_three_samples_and_is_not_below_zero(void **state)
@@ -514,6 +594,8 @@ int main(void)
 		cmocka_unit_test(t_quantiles_are_those_of_the_tables),
 		cmocka_unit_test(a_summary_is_what_numpy_and_scipy_say),
 		cmocka_unit_test(one_sample_has_no_deviation),
+		cmocka_unit_test(few_samples_have_no_far_percentiles),
+		cmocka_unit_test(intervals_of_runs_that_drift_overlap),
 		cmocka_unit_test(an_interval_needs_three_samples_and_is_not_below_zero),
 		cmocka_unit_test(moments_of_parts_are_those_of_the_whole),
 		cmocka_unit_test(nineteen_of_twenty_intervals_contain_the_truth),

@@ -18,19 +18,28 @@
 
 /* ------------------------------------------------- blocks of DS-AIO-Benchmark */
 
-/* With one sample there is no deviation: numpy says nan. */
+/* What is not known, for there are too few samples, is "-". */
+static const char *figure(char buf[32], double v, int digits, const char *suffix)
+{
+	snprintf(buf, 32, isfinite(v) ? "%.*f%s" : "-", digits, v, suffix);
+	return buf;
+}
+
 static void stats_lines(FILE *f, const char *what, const struct stat_summary *v, double unit,
 			int digits, const char *suffix)
 {
 	const double *p = v->percentile;
+	char a[32], b[32], c[32];
 
-	fprintf(f, "  %s Mean: %.*f%s\n", what, digits, v->mean / unit, suffix);
-	fprintf(f, "  %s Median: %.*f%s\n", what, digits, v->median / unit, suffix);
-	fprintf(f, "  %s Std Dev: %.*f%s\n", what, digits, v->stddev / unit, suffix);
-	fprintf(f, "  %s 95%% CI: (%.*f, %.*f)\n", what, digits, v->ci_low / unit, digits,
-		v->ci_high / unit);
-	fprintf(f, "  %s Percentiles: {'50th': %.*f, '90th': %.*f, '99th': %.*f}\n", what, digits,
-		p[STAT_P50] / unit, digits, p[STAT_P90] / unit, digits, p[STAT_P99] / unit);
+	fprintf(f, "  %s Mean: %s\n", what, figure(a, v->mean / unit, digits, suffix));
+	fprintf(f, "  %s Median: %s\n", what, figure(a, v->median / unit, digits, suffix));
+	fprintf(f, "  %s Std Dev: %s\n", what, figure(a, v->stddev / unit, digits, suffix));
+	fprintf(f, "  %s 95%% CI: (%s, %s)\n", what, figure(a, v->ci_low / unit, digits, ""),
+		figure(b, v->ci_high / unit, digits, ""));
+	fprintf(f, "  %s Percentiles: {'50th': %s, '90th': %s, '99th': %s}\n", what,
+		figure(a, p[STAT_P50] / unit, digits, ""),
+		figure(b, p[STAT_P90] / unit, digits, ""),
+		figure(c, p[STAT_P99] / unit, digits, ""));
 }
 
 /* ------------------------------------------------------------- the distribution */

@@ -120,7 +120,7 @@ function distributionChart(list, chosen, mode) {
 	const shape = mode === 'shape';
 	const datasets = lines(list, chosen, shape ? density : percentiles, shape ? {stepped: true, fill: 'origin'} : {});
 	const marked = datasets.length > 2 ? [] : datasets.flatMap((d) => ['p50', 'p99', 'p99.9'].map((p) =>
-		({value: at(d.series, 'latency.' + p), text: p, colour: d.borderColor})));
+		({value: at(d.series, 'latency.' + p), text: p, colour: d.borderColor}))).filter((m) => m.value !== null);
 	const label = (i) => ' ' + i.dataset.label + ': ' + (shape
 		? show('percent', i.parsed.y) + ' near ' + show('time', i.parsed.x)
 		: nines(i.parsed.x) + ' = ' + show('time', i.parsed.y));

@@ -18,7 +18,9 @@ char *report_time(char buf[REPORT_TIME_TEXT], double sec)
 {
 	double v = fabs(sec);
 
-	if (v < 1e-6)
+	if (!isfinite(v))
+		snprintf(buf, REPORT_TIME_TEXT, "-");
+	else if (v < 1e-6)
 		snprintf(buf, REPORT_TIME_TEXT, "%.0f ns", sec * 1e9);
 	else if (v < 1e-3)
 		snprintf(buf, REPORT_TIME_TEXT, "%.1f us", sec * 1e6);
