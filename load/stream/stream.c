@@ -163,9 +163,11 @@ static void add_run(struct stream *s, struct run_series *series, const struct ru
 {
 	const struct stream_worker *w = s->workers;
 	double user = 0, system = 0, outside = 0;
+	uint64_t library_ns = 0;
 
 	for (unsigned i = 0; i < s->job->workers; i++) {
 		stats_add(&series->stats, &w[i].stats);
+		library_ns += w[i].stats.cpu_ns;
 		outside += (double)w[i].outside_ns / 1e9;
 	}
 	if (atomic_load(&s->counting)) {
@@ -175,14 +177,14 @@ static void add_run(struct stream *s, struct run_series *series, const struct ru
 	series->opts = s->job->opts;
 	series->no_storage = engine_is_null(series->stats.engine);
 	series->memory = s->job->buffers->memory;
-	series->sec = (double)s->counted_ns / 1e9;
+	series->sec += (double)s->counted_ns / 1e9;
 	/*
 	 * The kernel knows the sum well, but divides it by where ticks happened to fall, for a
 	 * thread otherwise than for the process.  Filling and comparing is the user's time.
 	 */
-	series->user_sec = fmax(0, user - outside);
-	series->system_sec = fmax(0, system + fmin(0, user - outside));
-	series->library_sec = (double)(series->stats.cpu_ns - s->library_ns) / 1e9;
+	series->user_sec += fmax(0, user - outside);
+	series->system_sec += fmax(0, system + fmin(0, user - outside));
+	series->library_sec += (double)(library_ns - s->library_ns) / 1e9;
 	series->file = w[0].file;
 	series->buf = w[0].buf;
 	if (!stream_stopped(s))
@@ -198,6 +200,7 @@ static int collect(struct stream *s, const struct rusage *after, struct sluice_e
 	uint64_t bytes = 0;
 
 	for (unsigned i = 0; i < n; i++) {
+		series_resume(&s->series[i]);
 		for (unsigned k = 0; k < s->job->workers; k++)
 			if (series_merge(&s->series[i], &s->workers[k].series[i]) < 0)
 				return sluice_fail(err, -ENOMEM, "out of memory");
@@ -220,7 +223,7 @@ static int stream_open(struct stream *s, struct sluice_err *err)
 	for (unsigned i = 0; i < s->job->workers; i++)
 		s->workers[i].stream = s;
 	for (unsigned i = 0; i < s->job->nr_series && r == 0; i++)
-		if (series_init(&s->series[i]) < 0)
+		if (!s->series[i].hist && series_init(&s->series[i]) < 0)
 			r = sluice_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < s->job->workers && r == 0; i++) {
 		s->workers[i].id = i;
@@ -231,7 +234,8 @@ static int stream_open(struct stream *s, struct sluice_err *err)
 
 int run_stream(const struct stream_job *job, struct run_series *series, struct sluice_err *err)
 {
-	struct stream s = {.job = job, .series = series};
+	struct stream s = {
+		.job = job, .series = series, .earlier_ns = (uint64_t)(series[0].sec * 1e9)};
 	struct sluice_err local;
 	struct rusage after;
 	int r;

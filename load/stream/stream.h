@@ -71,7 +71,8 @@ struct stream_job {
 };
 
 /*
- * Carry it out.  @series are nr_series zeroed structs; the caller frees them with
+ * Carry it out.  @series are nr_series structs, zeroed or of an earlier run of the same
+ * work, behind which this one is counted; the caller frees them with
  * series_fini() whatever is returned: 0, or -errno with one line in @err when an
  * operation or the source failed, which ends the run.  What was counted up to
  * there is in @series, marked partial, as it is when stop was set.

@@ -106,7 +106,7 @@ static uint64_t count_time(struct stream *s, uint64_t now)
 	at = s->active_ns + (s->nr_active && now > s->active_since ? now - s->active_since : 0);
 	s->counted_ns = max_u64(s->counted_ns, at);
 	pthread_mutex_unlock(&s->lock);
-	return at;
+	return s->earlier_ns + at;
 }
 
 /* -------------------------------------------------------------------- hooks */

@@ -50,6 +50,7 @@ struct stream {
 	uint64_t library_ns;       /* CPU time of the handles up to there */
 	unsigned nr_active;
 	uint64_t active_since;
+	uint64_t earlier_ns; /* counted time of earlier runs */
 	uint64_t active_ns;  /* counted time up to active_since */
 	uint64_t counted_ns; /* of the last operation that counts */
 	struct rusage before;

@@ -187,6 +187,38 @@ static void written_is_read_back(void **state)
 	}
 }
 
+/* Runs of the same work add up: time goes on behind what there is, and draws stay draws. */
+static void a_run_is_counted_behind_an_earlier_one(void **state)
+{
+	struct run_series series[2] = {0};
+	uint64_t sec_ns = 0;
+
+	(void)state;
+	for (unsigned run = 1; run <= 3; run++) {
+		struct source s = {.left = 4000, .warmup = 1};
+		struct stream_job job = job_of(&s, 1, 2);
+		uint64_t before = sec_ns;
+
+		job.opts.engine = "null";
+		assert_int_equal(run_stream(&job, series, NULL), 0);
+		series_mark(&series[0]);
+		sec_ns = (uint64_t)(series[0].sec * 1e9);
+		assert_true(sec_ns > before);
+		assert_int_equal(series[0].ops, run * 3999);
+		assert_int_equal(series[0].stats.ops, run * 4000);
+		assert_int_equal(series[0].warmup_bytes, run * LEN);
+		assert_int_equal(series[0].nr_samples, min_u64(run * 3999, SERIES_SAMPLES));
+		assert_true(series[0].samples[series[0].nr_samples - 1].end_ns >= before);
+		assert_true(series[0].nr_seconds == sec_ns / 1000000000 + 1);
+		assert_int_equal(series[0].nr_marks, run);
+		bed_buffers_close(&s.buffers);
+	}
+	series_resume(&series[0]);
+	for (uint32_t i = 1; i < series[0].nr_samples; i++)
+		assert_true(series[0].samples[(i - 1) / 2].key >= series[0].samples[i].key);
+	series_free(series);
+}
+
 static void alone_the_time_is_the_sum_of_latencies(void **state)
 {
 	struct source s = {.left = 100, .verify = true};
@@ -410,6 +442,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(written_is_read_back, files_make, files_remove),
+		cmocka_unit_test_setup_teardown(a_run_is_counted_behind_an_earlier_one, files_make,
+						files_remove),
 		cmocka_unit_test_setup_teardown(alone_the_time_is_the_sum_of_latencies, files_make,
 						files_remove),
 		cmocka_unit_test_setup_teardown(what_a_source_does_is_not_in_the_CPU_time,
