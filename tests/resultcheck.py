@@ -60,7 +60,7 @@ def percentile(values, p):
     return values[k] + (values[k + 1] - values[k]) * (at - k)
 
 
-def check_stats(stats, values):
+def check_stats(stats, values, repeats):
     n = len(values)
     mean = math.fsum(values) / n
     assert stats['n'] == n and near(stats['mean'], mean), (stats, mean)
@@ -77,7 +77,9 @@ def check_stats(stats, values):
         return
     stddev = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1))
     assert near(stats['stddev'], stddev, 1e-5) or stddev < 1e-9 * mean, (stats['stddev'], stddev)
-    if n == 200 and stddev > 1e-9 * mean:
+    if repeats is not None:
+        assert (stats['ci95'] is None) == (repeats < 3), (repeats, stats)
+    elif n == 200 and stddev > 1e-9 * mean:
         assert near((stats['ci95'][1] - mean) / stddev * math.sqrt(n), 1.971957, 1e-4), stats
 
 
@@ -96,8 +98,8 @@ def check_series(s):
         assert s['bytes'] == s['ops'] * s['size'], s['name']
     if s['latency']['exact'] and s['size']:
         assert len(s['samples']) == s['ops']
-        check_stats(s['latency'], s['samples'])
-        check_stats(s['bandwidth'], [s['size'] / v for v in s['samples']])
+        check_stats(s['latency'], s['samples'], s.get('repeats'))
+        check_stats(s['bandwidth'], [s['size'] / v for v in s['samples']], s.get('repeats'))
     if s['limit']['share'] is not None:
         assert near(s['limit']['share'], s['bytes_per_sec'] / s['limit']['bytes_per_sec'])
 

@@ -18,17 +18,26 @@
 #include "load/measure/limit.h"
 #include "load/measure/null.h"
 
+/* What a job does of one size. */
+struct bench_size {
+	uint64_t size;
+	unsigned first; /* of its series */
+	struct bench_files files;
+	struct bench_source source[2]; /* of writes, or a mix; of reads */
+	uint64_t used_ns[2];           /* of their time */
+};
+
 /* A job while it runs. */
 struct bench {
 	const struct bench_job *job;
 	struct bench_result *res;
 	char dir[4096];
-	struct bench_files files;
-	struct bed_buffers buffers;
+	struct bench_size *sizes; /* job->nr_sizes */
+	unsigned repeats, round;
+	struct bed_buffers buffers; /* of the size whose turn it is */
 	enum bench_step step;
-	uint64_t size;
-	unsigned use;      /* files, the first so many */
-	uint64_t start_ns; /* of the series */
+	const struct run_series *series; /* the one that runs */
+	uint64_t start_ns;               /* of its turn */
 };
 
 /* ------------------------------------------------------------------- series */
@@ -38,9 +47,9 @@ static uint64_t expected_bytes(const struct bench *b, uint64_t bytes)
 {
 	const struct bench_job *job = b->job;
 	uint64_t max_ns = job->runtime_ns ? job->runtime_ns : job->max_ns;
-	double passed = (double)(clock_ns() - b->start_ns);
+	double passed = b->series->sec * 1e9 + (double)(clock_ns() - b->start_ns);
 	double by_time = passed > 0 ? (double)bytes * (double)max_ns / passed : 0;
-	double by_count = (double)(job->iterations + job->warmup) * (double)b->size;
+	double by_count = (double)job->iterations * (double)b->series->size;
 
 	if (job->runtime_ns)
 		return (uint64_t)by_time;
@@ -52,11 +61,13 @@ static void on_tick(void *arg, uint64_t ops, uint64_t bytes)
 	struct bench *b = arg;
 
 	(void)ops;
-	b->job->progress(b->job->progress_arg, b->step, b->size, bytes, expected_bytes(b, bytes));
+	bytes += b->series->bytes;
+	b->job->progress(b->job->progress_arg, b->step, b->series->size, bytes,
+			 expected_bytes(b, bytes));
 }
 
-/* Are these files moved by O_DIRECT with these options?  And push them out of the cache. */
-static int look_at_files(struct bench *b, struct sluice_err *err)
+/* Are these files moved by O_DIRECT with these options? */
+static int look_at_files(struct bench *b, struct bench_files *files, struct sluice_err *err)
 {
 	struct sluice_file_info info = {.size = sizeof(info)};
 	struct sluice_file *file;
@@ -65,10 +76,10 @@ static int look_at_files(struct bench *b, struct sluice_err *err)
 
 	if (r < 0)
 		return r;
-	r = sluice_file_open(&file, io, b->files.paths[0], O_RDWR, 0, err);
+	r = sluice_file_open(&file, io, files->paths[0], O_RDWR, 0, err);
 	if (r == 0)
 		r = sluice_file_stat(file, &info);
-	b->files.direct = r == 0 && info.direct;
+	files->direct = r == 0 && info.direct;
 	sluice_close(io, NULL);
 	return r;
 }
@@ -82,7 +93,7 @@ static void describe(struct bench *b, struct run_series *s, const struct bench_s
 		.direct = s->stats.blocks_direct && !s->stats.blocks_buffered,
 		.resident = src->resident,
 		.unknown = src->unknown,
-		.size = b->files.bytes,
+		.size = src->files->bytes,
 		.durable = b->job->opts.durability != SLUICE_DURABLE_NONE,
 	};
 
@@ -99,15 +110,15 @@ void bench_name(char *buf, size_t len, const struct bench_job *job, uint64_t siz
 		 sluice_size_exact(text, size), mix);
 }
 
-static void name_series(struct bench *b, struct run_series *s, bool read)
+static void name_series(struct bench *b, struct run_series *s, uint64_t size, bool read)
 {
 	const struct bench_job *job = b->job;
 
 	s->read = read;
-	s->size = b->size;
+	s->size = size;
 	s->lock = job->lock;
 	s->verify = job->verify;
-	bench_name(s->name, sizeof(s->name), job, b->size, read ? "read" : "write");
+	bench_name(s->name, sizeof(s->name), job, size, read ? "read" : "write");
 }
 
 /* The time limit of a job that did not ask for one: fewer iterations, and said so. */
@@ -120,158 +131,215 @@ static void note_limit(const struct bench_job *job, struct run_series *s, uint64
 		 (unsigned long long)done, (unsigned long long)job->iterations);
 }
 
-/* One run of the files as they are: one series, or two of a mix. */
-static int run_series(struct bench *b, enum bench_step step, struct sluice_err *err)
+/* The part of @whole that falls to this repeat. */
+static uint64_t part_of(const struct bench *b, uint64_t whole)
+{
+	return whole / b->repeats + (b->round < whole % b->repeats);
+}
+
+/*
+ * The time of a turn; 0: there is none left.  A limit is shared by the turns to come, but where
+ * one was too short for an operation the next has all of it.
+ */
+static uint64_t turn_ns(const struct bench *b, uint64_t used_ns, bool nothing_yet)
 {
 	const struct bench_job *job = b->job;
-	unsigned nr = step == BENCH_MIXED ? 2 : 1;
-	struct run_series *s = &b->res->series[b->res->nr_series];
-	struct bench_source src = {.job = job,
-				   .files = &b->files,
-				   .buffers = &b->buffers,
-				   .read = step == BENCH_READ,
-				   .nr_files = b->use};
+	uint64_t left = job->max_ns > used_ns ? job->max_ns - used_ns : 0;
+
+	if (job->runtime_ns)
+		return part_of(b, job->runtime_ns);
+	return b->round && nothing_yet ? left : left / (b->repeats - b->round);
+}
+
+/* A repeat of a series, or of both of a mix. */
+static int run_turn(struct bench *b, struct bench_size *z, enum bench_step step,
+		    struct sluice_err *err)
+{
+	const struct bench_job *job = b->job;
+	bool read = step == BENCH_READ;
+	unsigned nr = step == BENCH_MIXED ? 2 : 1, at = z->first + (read && job->write);
+	struct run_series *s = &b->res->series[at];
+	struct bench_source *src = &z->source[read];
 	struct stream_job stream = {
-		.source = bench_source(&src),
-		.files = (const char *const *)b->files.paths,
-		.nr_files = b->files.nr,
+		.source = bench_source(src),
+		.files = (const char *const *)z->files.paths,
+		.nr_files = z->files.nr,
 		.open_each = !job->open_once,
 		.workers = 1,
 		.depth = job->in_flight,
 		.opts = job->opts,
 		.buffers = &b->buffers,
 		.nr_series = nr,
-		.runtime_ns = job->runtime_ns ? job->runtime_ns : job->max_ns,
-		.seed = job->seed,
+		.runtime_ns = turn_ns(b, z->used_ns[read], !(s[0].ops + s[nr - 1].ops)),
+		.seed = job->seed + b->round,
 		.stop = job->stop,
 		.progress = job->progress ? on_tick : NULL,
 		.progress_arg = b,
 	};
-	uint64_t done = 0;
+	uint64_t wear = 0;
 	int r;
 
+	if (!stream.runtime_ns && job->max_ns)
+		return 0;
+	src->warm_end = src->issued + (b->round ? min_u64(job->warmup, 1) : job->warmup);
+	src->end = src->warm_end + part_of(b, job->iterations);
 	b->step = step;
+	b->series = s;
 	b->start_ns = clock_ns();
-	sluice_random_seed(&src.random, job->seed + b->size);
-	for (unsigned i = 0; i < nr; i++)
-		name_series(b, &s[i], step == BENCH_MIXED ? i == 0 : step == BENCH_READ);
-	b->res->nr_series += nr;
+	for (unsigned i = 0; i < nr; i++) {
+		name_series(b, &s[i], z->size, nr == 2 ? i == 0 : read);
+		wear += series_wear(&s[i]);
+	}
+	b->res->nr_series = at + nr > b->res->nr_series ? at + nr : b->res->nr_series;
 	r = run_stream(&stream, s, err);
 	for (unsigned i = 0; i < nr; i++) {
-		done += s[i].ops;
-		s[i].verified_bytes = i == 0 ? atomic_load(&src.verified) : 0;
-		describe(b, &s[i], &src);
+		s[i].verified_bytes = i == 0 ? atomic_load(&src->verified) : 0;
+		describe(b, &s[i], src);
+		series_mark(&s[i]);
 		b->res->bytes_written += series_wear(&s[i]);
 	}
-	for (unsigned i = 0; i < nr; i++)
-		note_limit(job, &s[i], done);
+	b->res->bytes_written -= wear;
+	z->used_ns[read] += clock_ns() - b->start_ns;
 	return r < 0 ? r : bench_stopped(job, err);
 }
 
-/* Whoever is told may take its time, and be stopped in it. */
-static int tell(struct bench *b, unsigned first, struct sluice_err *err)
-{
-	for (unsigned i = first; b->job->series_done && i < b->res->nr_series; i++)
-		b->job->series_done(b->job->series_arg, b->dir, &b->res->series[i], b->files.nr);
-	return bench_stopped(b->job, err);
-}
-
-/* Make what the next series needs to be there, outside of its time. */
-static int fill(struct bench *b, struct sluice_err *err)
+/* Make what series @at of a size needs to be there, outside of its time. */
+static int fill(struct bench *b, struct bench_size *z, unsigned at, struct sluice_err *err)
 {
 	uint64_t written = 0;
-	int r = bench_files_fill(&b->files, &written, err);
+	int r = bench_files_fill(&z->files, &written, err);
 
 	b->res->bytes_written += written;
-	b->res->series[b->res->nr_series].prepared_bytes += written;
+	b->res->series[z->first + at].prepared_bytes += written;
 	return r;
 }
 
-static int verify_written(struct bench *b, struct sluice_err *err)
+static int writes(struct bench *b, struct bench_size *z, struct sluice_err *err)
 {
-	struct run_series *s = &b->res->series[b->res->nr_series - 1];
+	int r = b->job->overwrite ? fill(b, z, 0, err) : 0;
 
-	if (!b->job->verify || s->read)
-		return 0;
-	return bench_files_verify(&b->files, &s->verified_bytes, err);
+	return r < 0 ? r : run_turn(b, z, b->job->rwmix ? BENCH_MIXED : BENCH_WRITE, err);
 }
 
-static int writes(struct bench *b, struct sluice_err *err)
+static int reads(struct bench *b, struct bench_size *z, struct sluice_err *err)
 {
-	unsigned first = b->res->nr_series;
-	int r = b->job->overwrite ? fill(b, err) : 0;
-
-	if (r == 0)
-		r = run_series(b, BENCH_WRITE, err);
-	if (r == 0)
-		r = verify_written(b, err);
-	if (r == 0)
-		r = tell(b, first, err);
-	return r;
-}
-
-static int reads(struct bench *b, struct sluice_err *err)
-{
-	unsigned first = b->res->nr_series, full = 0;
+	struct bench_files *f = &z->files;
+	unsigned full = 0;
 	int r = 0;
 
-	/* Writes that ended early are not made up for: what there is will do. */
-	while (full < b->files.nr && b->files.full[full])
+	/* What was written so far is read: there is more of it in each round. */
+	while (full < f->nr && f->full[full])
 		full++;
-	if (full >= b->job->in_flight && full)
-		b->use = full;
+	if (full < b->job->in_flight || !full)
+		r = fill(b, z, b->job->write, err);
 	else
-		r = fill(b, err);
-	for (unsigned i = 0; i < b->use && r == 0; i++) {
-		cache_drop(b->files.paths[i], b->files.bytes);
+		z->source[1].nr_files = full;
+	for (unsigned i = 0; i < z->source[1].nr_files && r == 0; i++) {
+		cache_drop(f->paths[i], f->bytes);
 		r = bench_stopped(b->job, err);
 	}
-	if (r == 0)
-		r = run_series(b, BENCH_READ, err);
-	if (r == 0)
-		r = tell(b, first, err);
-	return r;
+	return r < 0 ? r : run_turn(b, z, BENCH_READ, err);
 }
 
-static int mixed(struct bench *b, struct sluice_err *err)
-{
-	unsigned first = b->res->nr_series;
-	int r = fill(b, err);
+/* ------------------------------------------------------------------- rounds */
 
-	if (r == 0)
-		r = run_series(b, BENCH_MIXED, err);
-	if (r == 0)
-		r = verify_written(b, err);
-	if (r == 0)
-		r = tell(b, first, err);
-	return r;
-}
-
-/* All of one size. */
-static int one_size(struct bench *b, uint64_t size, struct sluice_err *err)
+static int open_size(struct bench *b, struct bench_size *z, unsigned first_file,
+		     struct sluice_err *err)
 {
 	const struct bench_job *job = b->job;
-	int r;
+	int r = bench_files_init(&z->files, job, b->dir, z->size, first_file, err);
 
-	b->size = size;
-	r = bed_buffers_open(&b->buffers, job->memory, size, job->in_flight, job->opts.huge,
-			     job->lock, err);
+	for (int read = 0; read < 2; read++) {
+		z->source[read] = (struct bench_source){.job = job,
+							.files = &z->files,
+							.buffers = &b->buffers,
+							.read = read,
+							.nr_files = z->files.nr};
+		sluice_random_seed(&z->source[read].random, job->seed + z->size);
+	}
+	return r < 0 ? r : look_at_files(b, &z->files, err);
+}
+
+/* All of one size in a round, with new buffers: where they are matters, too. */
+static int one_size(struct bench *b, struct bench_size *z, struct sluice_err *err)
+{
+	const struct bench_job *job = b->job;
+	int r = bed_buffers_open(&b->buffers, job->memory, z->size, job->in_flight, job->opts.huge,
+				 job->lock, err);
+
 	for (unsigned i = 0; i < job->in_flight && r == 0; i++)
-		r = bed_buf_fill(&b->buffers, bed_buf(&b->buffers, i), size, job->seed, 0, err);
-	if (r == 0)
-		r = bench_files_init(&b->files, job, b->dir, size, err);
-	if (r == 0)
-		r = look_at_files(b, err);
-	b->use = b->files.nr;
-	if (r == 0 && job->rwmix)
-		r = mixed(b, err);
-	if (r == 0 && !job->rwmix && job->write)
-		r = writes(b, err);
-	if (r == 0 && !job->rwmix && job->read)
-		r = reads(b, err);
-	bench_files_fini(&b->files);
+		r = bed_buf_fill(&b->buffers, bed_buf(&b->buffers, i), z->size, job->seed, 0, err);
+	if (r == 0 && job->write)
+		r = writes(b, z, err);
+	if (r == 0 && job->read && !job->rwmix)
+		r = reads(b, z, err);
 	bed_buffers_close(&b->buffers);
 	return r;
+}
+
+static int rounds(struct bench *b, struct sluice_err *err)
+{
+	const struct bench_job *job = b->job;
+	unsigned files = 0, series = 0;
+	int r = 0;
+
+	for (unsigned i = 0; i < job->nr_sizes && r == 0; i++) {
+		struct bench_size *z = &b->sizes[i];
+
+		z->size = job->sizes[i];
+		z->first = series;
+		r = open_size(b, z, files, err);
+		files += z->files.nr;
+		series += (unsigned)job->write + job->read;
+	}
+	for (b->round = 0; b->round < b->repeats && r == 0; b->round++)
+		for (unsigned i = 0; i < job->nr_sizes && r == 0; i++)
+			r = one_size(b, &b->sizes[i], err);
+	return r;
+}
+
+/* Read back what was written last, and compare. */
+static int verify_written(struct bench *b, struct sluice_err *err)
+{
+	const struct bench_job *job = b->job;
+	int r = 0;
+
+	for (unsigned i = 0; job->verify && job->write && i < job->nr_sizes && r == 0; i++) {
+		struct bench_size *z = &b->sizes[i];
+
+		r = bench_files_verify(
+			&z->files, &b->res->series[z->first + !!job->rwmix].verified_bytes, err);
+	}
+	return r;
+}
+
+/* What ended early, and why: a failure of one series is the end of all. */
+static void end_series(struct bench *b, int status, const char *why)
+{
+	struct run_series *s = b->res->series;
+	unsigned step = b->job->rwmix ? 2 : 1;
+
+	for (unsigned i = 0; i < b->res->nr_series; i++) {
+		const struct run_series *pair = &s[i - i % step];
+
+		if (status < 0 && !s[i].partial) {
+			s[i].partial = true;
+			snprintf(s[i].partial_why, sizeof(s[i].partial_why), "%s", why);
+		}
+		note_limit(b->job, &s[i], pair[0].ops + (step == 2 ? pair[1].ops : 0));
+	}
+}
+
+/* Whoever is told may take its time, and be stopped in it. */
+static int tell_series(struct bench *b, struct sluice_err *err)
+{
+	const struct bench_job *job = b->job;
+	unsigned per_size = (unsigned)job->write + job->read;
+
+	for (unsigned i = 0; job->series_done && i < b->res->nr_series; i++)
+		job->series_done(job->series_arg, b->dir, &b->res->series[i],
+				 b->sizes[i / per_size].files.nr);
+	return bench_stopped(job, err);
 }
 
 /* -------------------------------------------------------------------- limit */
@@ -293,6 +361,7 @@ static int measure_limit(struct bench *b, uint64_t most_written, struct sluice_e
 {
 	const struct bench_job *job = b->job;
 	struct bench_job one = *job;
+	struct bench_files file;
 	struct limit_target target = {.len = LIMIT_FILE, .align = 4096};
 	struct limit_result limit;
 	void *content;
@@ -303,13 +372,13 @@ static int measure_limit(struct bench *b, uint64_t most_written, struct sluice_e
 	one.seed = 0;
 	if (job->progress)
 		job->progress(job->progress_arg, BENCH_LIMIT, 0, 0, 0);
-	r = bench_files_init(&b->files, &one, b->dir, LIMIT_FILE, err);
+	r = bench_files_init(&file, &one, b->dir, LIMIT_FILE, 0, err);
 	if (r == 0)
-		r = bench_files_fill(&b->files, &b->res->bytes_written, err);
+		r = bench_files_fill(&file, &b->res->bytes_written, err);
 	if (r == 0)
 		r = sluice_mem_alloc(&content, LIMIT_FILE, SLUICE_HUGE_AUTO, 0, NULL, err);
 	if (r == 0) {
-		target.path = b->files.paths[0];
+		target.path = file.paths[0];
 		target.content = content;
 		for (int read = 0; read < 2; read++) {
 			if (!(read ? job->read : job->write))
@@ -321,44 +390,70 @@ static int measure_limit(struct bench *b, uint64_t most_written, struct sluice_e
 		}
 		sluice_mem_free(content, LIMIT_FILE);
 	}
-	bench_files_fini(&b->files);
+	bench_files_fini(&file);
 	return r < 0 ? r : bench_stopped(job, err);
 }
 
 /* ---------------------------------------------------------------------- run */
 
+static int make_folder(struct bench *b, struct sluice_err *err)
+{
+	const char *folder = b->job->folder;
+
+	if ((size_t)snprintf(b->dir, sizeof(b->dir), "%s/sluice-bench-XXXXXX", folder) >=
+	    sizeof(b->dir))
+		return sluice_fail(err, -ENAMETOOLONG, "%s: name too long", folder);
+	if (!mkdtemp(b->dir))
+		return sluice_fail(err, -errno, "%s: cannot make a folder in it: %s", folder,
+				   sluice_strerror(errno));
+	b->res->began = true;
+	sluice_probe_path(b->dir, &b->res->path, NULL);
+	return 0;
+}
+
+static int find_limit(struct bench *b, uint64_t most_written, struct sluice_err *err)
+{
+	const struct bench_job *job = b->job;
+	bool null = engine_is_null(job->opts.engine);
+	const char *how = job->limit ? "as given" : null ? NULL_LIMIT : NULL;
+
+	if (!how)
+		return job->measure_limit ? measure_limit(b, most_written, err) : 0;
+	set_limit(b, true, (double)job->limit, how);
+	set_limit(b, false, (double)job->limit, how);
+	return 0;
+}
+
 int bench_run(const struct bench_job *job, struct bench_result *result, struct sluice_err *err)
 {
-	struct bench b = {.job = job, .res = result};
+	CLEANUP_FREE struct bench_size *sizes = calloc(job->nr_sizes, sizeof(*sizes));
+	struct bench b = {.job = job, .res = result, .sizes = sizes, .repeats = bench_repeats(job)};
+	struct sluice_err local;
 	struct bench_plan plan;
 	uint64_t start = clock_ns();
-	int r = 0;
+	int r;
 
+	err = err ? err : &local;
 	bench_plan(job, &plan);
 	*result = (struct bench_result){.path = {.size = sizeof(result->path)}};
 	result->series = calloc(plan.nr_series, sizeof(*result->series));
-	if (!result->series)
+	if (!result->series || !sizes)
 		return sluice_fail(err, -ENOMEM, "out of memory");
-	if ((size_t)snprintf(b.dir, sizeof(b.dir), "%s/sluice-bench-XXXXXX", job->folder) >=
-	    sizeof(b.dir))
-		return sluice_fail(err, -ENAMETOOLONG, "%s: name too long", job->folder);
-	if (!mkdtemp(b.dir))
-		return sluice_fail(err, -errno, "%s: cannot make a folder in it: %s", job->folder,
-				   sluice_strerror(errno));
-	result->began = true;
-	sluice_probe_path(b.dir, &result->path, NULL);
-	for (unsigned i = 0; i < job->nr_sizes && r == 0; i++)
-		r = one_size(&b, job->sizes[i], err);
-	if (r == 0 && job->limit) {
-		set_limit(&b, true, (double)job->limit, "as given");
-		set_limit(&b, false, (double)job->limit, "as given");
-	} else if (engine_is_null(job->opts.engine)) {
-		set_limit(&b, true, 0, NULL_LIMIT);
-		set_limit(&b, false, 0, NULL_LIMIT);
-	} else if (r == 0 && job->measure_limit) {
-		r = measure_limit(&b, plan.limit_bytes, err);
-	}
+	r = make_folder(&b, err);
+	if (r < 0)
+		return r;
+	r = rounds(&b, err);
+	if (r == 0)
+		r = verify_written(&b, err);
+	end_series(&b, r, err->msg);
+	if (r == 0)
+		r = tell_series(&b, err);
+	for (unsigned i = 0; i < job->nr_sizes; i++)
+		bench_files_fini(&sizes[i].files);
+	if (r == 0)
+		r = find_limit(&b, plan.limit_bytes, err);
 	rmdir(b.dir);
+	result->failed = r < 0;
 	result->sec = (double)(clock_ns() - start) / 1e9;
 	return r;
 }

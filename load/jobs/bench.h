@@ -10,10 +10,12 @@
  *	                                 \-> bench_plan(): what that would do
  *
  * Per size there are two series, writes then reads, or with a mix of both one run
- * that yields two.  A tensor is a file of its own; there are at most as many as
- * iterations, and they are used in turn.  With @random there is one large file,
- * and an operation is somewhere in it.  All files are in a new folder inside
- * @folder, which is removed at the end, whatever happens.
+ * that yields two.  They are done in rounds: in each every series of every size has a
+ * turn, so that none of them is one moment of a device that drifts, and the means of
+ * the turns say how far to trust the whole.  A tensor is a file of its own; there
+ * are at most as many as iterations, and they are used in turn.  With @random there is
+ * one large file, and an operation is somewhere in it.  All files are in a new folder
+ * inside @folder, which is removed at the end, whatever happens.
  */
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -36,7 +38,7 @@ struct bench_job {
 	uint64_t runtime_ns; /* per series; 0: count iterations */
 	uint64_t max_ns;     /* a series that takes longer ends early; 0: none does */
 	uint64_t rate;       /* bytes per second; 0: as fast as possible */
-	uint32_t warmup;     /* operations before */
+	uint32_t warmup;     /* operations before; before later repeats one of them */
 	bool random;         /* anywhere in one file ... */
 	uint64_t span;       /* ... of this size; 0: chosen */
 	bool overwrite;      /* writes go over existing data, not into empty files */
@@ -81,7 +83,8 @@ struct bench_result {
 	uint64_t bytes_written; /* all */
 	double sec;             /* all, files made and removed included */
 	struct sluice_path_info path;
-	bool began; /* the folder was made */
+	bool began;  /* the folder was made */
+	bool failed; /* or was stopped */
 };
 
 /*
@@ -108,6 +111,9 @@ uint64_t bench_turn_ns(const struct bench_job *job, uint64_t size, uint64_t n);
 /* What operations of @size are called; @what: "read", "write", "read and write". */
 void bench_name(char *buf, size_t len, const struct bench_job *job, uint64_t size,
 		const char *what);
+
+/* In how many repeats a series is done: few operations are not worth dividing. */
+unsigned bench_repeats(const struct bench_job *job);
 
 /* How many tensors of @size are on disk at a time. */
 unsigned bench_nr_files(const struct bench_job *job, uint64_t size);

@@ -44,7 +44,7 @@ static int make_file(struct bench_files *f, unsigned i, struct sluice_err *err)
 {
 	int fd;
 
-	if (asprintf(&f->paths[i], "%s/tensor-%u", f->dir, i) < 0) {
+	if (asprintf(&f->paths[i], "%s/tensor-%u", f->dir, f->first + i) < 0) {
 		f->paths[i] = NULL;
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	}
@@ -57,13 +57,14 @@ static int make_file(struct bench_files *f, unsigned i, struct sluice_err *err)
 }
 
 int bench_files_init(struct bench_files *f, const struct bench_job *job, const char *dir,
-		     uint64_t size, struct sluice_err *err)
+		     uint64_t size, unsigned first, struct sluice_err *err)
 {
 	unsigned nr = bench_nr_files(job, size);
 	int r = 0;
 
 	*f = (struct bench_files){.job = job,
 				  .dir = dir,
+				  .first = first,
 				  .size = size,
 				  .bytes = job->random ? job->span / size * size : size};
 	f->paths = calloc(nr, sizeof(*f->paths));
@@ -166,11 +167,11 @@ static int next(void *arg, unsigned worker, struct load_op *op, struct sluice_er
 	struct bench_source *s = arg;
 	const struct bench_job *job = s->job;
 	uint64_t i = s->issued, size = s->files->size;
-	bool warmup = i < job->warmup;
+	bool warmup = i < s->warm_end;
 
 	(void)worker;
 	(void)err;
-	if (!job->runtime_ns && i == job->warmup + job->iterations)
+	if (!job->runtime_ns && i == s->end)
 		return 0;
 	s->issued++;
 	*op = (struct load_op){
@@ -186,7 +187,7 @@ static int next(void *arg, unsigned worker, struct load_op *op, struct sluice_er
 	op->series = job->rwmix && !op->read;
 	/* After its share of the time, not before it: whenever that ends, no more was moved. */
 	if (job->rate && !warmup)
-		op->not_before = bench_turn_ns(job, size, i - job->warmup + 1);
+		op->not_before = bench_turn_ns(job, size, i - s->warm_end + 1);
 	return 1;
 }
 
@@ -225,6 +226,7 @@ static int finish(void *arg, const struct load_op *op, void *buf, struct sluice_
 {
 	struct bench_source *s = arg;
 	struct bench_files *f = s->files;
+	int r;
 
 	if (!op->read) {
 		f->full[op->file] = true;
@@ -232,9 +234,11 @@ static int finish(void *arg, const struct load_op *op, void *buf, struct sluice_
 	}
 	if (!s->job->verify)
 		return 0;
-	atomic_fetch_add(&s->verified, op->len);
-	return bed_buf_check(s->buffers, buf, op->len, pattern(f, op->file), op->offset,
-			     f->paths[op->file], err);
+	r = bed_buf_check(s->buffers, buf, op->len, pattern(f, op->file), op->offset,
+			  f->paths[op->file], err);
+	if (r == 0)
+		atomic_fetch_add(&s->verified, op->len);
+	return r;
 }
 
 struct op_source bench_source(struct bench_source *s)

@@ -15,6 +15,7 @@
 struct bench_files {
 	const struct bench_job *job;
 	const char *dir;
+	unsigned first; /* number in the name of the first */
 	uint64_t size;  /* of one operation */
 	uint64_t bytes; /* of one file */
 	unsigned nr;
@@ -26,7 +27,7 @@ struct bench_files {
 
 /* Make @nr empty files.  bench_files_fini() is due either way, and removes them. */
 int bench_files_init(struct bench_files *f, const struct bench_job *job, const char *dir,
-		     uint64_t size, struct sluice_err *err);
+		     uint64_t size, unsigned first, struct sluice_err *err);
 void bench_files_fini(struct bench_files *f);
 /* Write those that are not full; *@written is increased. */
 int bench_files_fill(struct bench_files *f, uint64_t *written, struct sluice_err *err);
@@ -40,6 +41,7 @@ struct bench_source {
 	bool read;         /* unless the job mixes */
 	unsigned nr_files; /* in use */
 	uint64_t issued;
+	uint64_t warm_end, end; /* of the turn: up to where it warms up and counts */
 	struct sluice_random random;
 	int64_t resident; /* most bytes found in the page cache before a read */
 	int64_t unknown;  /* -errno where the kernel does not tell */

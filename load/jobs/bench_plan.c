@@ -25,6 +25,7 @@
 #define LEAST_FILES     1024
 #define DEFAULT_SPAN    (1ull << 30)  /* of the file for random access */
 #define RESERVE         (16ull << 20) /* directories, metadata */
+#define LEAST_OPS       5             /* of a repeat */
 
 static uint64_t whole(double v)
 {
@@ -56,6 +57,26 @@ unsigned bench_nr_files(const struct bench_job *job, uint64_t size)
 uint64_t bench_turn_ns(const struct bench_job *job, uint64_t size, uint64_t n)
 {
 	return whole(ceil((double)n * (double)size / (double)job->rate * 1e9));
+}
+
+unsigned bench_repeats(const struct bench_job *job)
+{
+	uint64_t max_ns = job->runtime_ns ? job->runtime_ns : job->max_ns;
+	uint64_t nr = SERIES_REPEATS, slowest = 0;
+
+	if (!job->runtime_ns)
+		nr = min_u64(nr, job->iterations / max_u64(LEAST_OPS, job->in_flight));
+	for (unsigned i = 0; i < job->nr_sizes && job->rate; i++)
+		slowest = max_u64(slowest, bench_turn_ns(job, job->sizes[i], 1));
+	if (slowest && max_ns)
+		nr = min_u64(nr, max_ns / (LEAST_OPS * slowest));
+	return nr < STAT_CI_MIN ? 1 : (unsigned)nr;
+}
+
+/* Operations of a series that do not count. */
+static uint64_t warmups(const struct bench_job *job)
+{
+	return job->warmup ? job->warmup + bench_repeats(job) - 1 : 0;
 }
 
 static uint64_t bytes_on_disk(const struct bench_job *job, uint64_t size)
@@ -101,11 +122,12 @@ static void assume_speed(const struct bench_job *job, struct bench_plan *p)
 static double series_bytes(const struct bench_job *job, const struct bench_plan *p, uint64_t size,
 			   double *sec)
 {
-	double bytes = (double)(job->iterations + job->warmup) * (double)size;
+	double bytes = (double)(job->iterations + warmups(job)) * (double)size;
 	double max = (double)(job->runtime_ns ? job->runtime_ns : job->max_ns) / 1e9;
 
 	if (job->runtime_ns) /* what is in flight at the end is moved, too */
-		bytes = max * p->speed + (job->warmup + job->in_flight) * (double)size;
+		bytes = max * p->speed +
+			(double)(warmups(job) + bench_repeats(job) * job->in_flight) * (double)size;
 	*sec = bytes / p->speed;
 	if (max > 0)
 		*sec = fmin(*sec, max);
@@ -148,7 +170,7 @@ static void plan_size(const struct bench_job *job, struct bench_plan *p, uint64_
 	if (engine_is_null(job->opts.engine))
 		reads = writes = 0;
 	p->nr_series += job->rwmix ? 2 : (unsigned)job->read + job->write;
-	p->space = max_u64(p->space, bytes_on_disk(job, size));
+	p->space += bytes_on_disk(job, size);
 	p->read_bytes += whole(reads);
 	p->write_bytes += whole(writes + (first_fills ? on_disk : 0));
 	p->seconds += sec * (job->rwmix ? 1 : (double)job->read + job->write) +
@@ -280,19 +302,22 @@ static int check_room(const struct bench_job *job, struct sluice_err *err)
 /* What the job leaves open, as much of it as there is room for. */
 static void choose(struct bench_job *job)
 {
-	uint64_t room = free_space(job->folder), most = largest(job);
+	uint64_t room = free_space(job->folder), most = largest(job), sum = 0, on_disk = 0;
 
 	/* A file that is read meanwhile, or of which a part is written, has to be there. */
 	job->overwrite |= job->random || job->rwmix;
 	job->open_once |= job->random;
 	if (job->random && !job->span) {
 		job->span = max_u64(DEFAULT_SPAN, 16 * most);
-		if (room / 2 < job->span)
-			job->span = max_u64(align_down(room / 2, 1u << 20), most);
+		if (room / 2 / job->nr_sizes < job->span)
+			job->span = max_u64(align_down(room / 2 / job->nr_sizes, 1u << 20), most);
 	}
-	if (!job->random && !job->files && room != UINT64_MAX &&
-	    bench_nr_files(job, most) * most > room / 2)
-		job->files = (uint32_t)max_u64(min_u64(room / 2 / most, 100000), job->in_flight);
+	for (unsigned i = 0; i < job->nr_sizes; i++) {
+		sum += job->sizes[i];
+		on_disk += bytes_on_disk(job, job->sizes[i]);
+	}
+	if (!job->random && !job->files && room != UINT64_MAX && on_disk > room / 2)
+		job->files = (uint32_t)max_u64(min_u64(room / 2 / sum, 100000), job->in_flight);
 }
 
 int bench_check(struct bench_job *job, struct sluice_err *err)

@@ -116,7 +116,7 @@ void bench_report_series(FILE *f, const struct run_series *s)
 static void summary_line(FILE *f, const struct run_series *s)
 {
 	char mean[REPORT_TIME_TEXT], p50[REPORT_TIME_TEXT], p99[REPORT_TIME_TEXT];
-	char share[16] = "-", cpu[16] = "-";
+	char share[16] = "-", cpu[16] = "-", margin[16] = "-";
 	struct stat_summary v;
 	bool exact;
 
@@ -124,10 +124,13 @@ static void summary_line(FILE *f, const struct run_series *s)
 		return;
 	if (s->limit > 0)
 		snprintf(share, sizeof(share), "%.0f %%", series_speed(s) / s->limit * 100);
+	if (isfinite(series_speed_half(s)))
+		snprintf(margin, sizeof(margin), "%.0f %%",
+			 series_speed_half(s) / series_speed(s) * 100);
 	if (series_cpu_per_gib(s) >= 0)
 		snprintf(cpu, sizeof(cpu), "%.3f", series_cpu_per_gib(s));
-	fprintf(f, "%-30s %7" PRIu64 " %9.1f %8s %11s %11s %11s %9s\n", s->name, s->ops,
-		series_speed(s) / MB, share, report_time(mean, v.mean),
+	fprintf(f, "%-30s %7" PRIu64 " %9.1f %6s %8s %11s %11s %11s %9s\n", s->name, s->ops,
+		series_speed(s) / MB, margin, share, report_time(mean, v.mean),
 		report_time(p50, v.percentile[STAT_P50]), report_time(p99, v.percentile[STAT_P99]),
 		cpu);
 }
@@ -183,8 +186,8 @@ void bench_report_summary(FILE *f, const struct bench_job *job, const struct ben
 
 	if (!res->nr_series)
 		return;
-	fprintf(f, "%-30s %7s %9s %8s %11s %11s %11s %9s\n", "", "ops", "MB/s", "of limit", "mean",
-		"p50", "p99", "CPU s/GiB");
+	fprintf(f, "%-30s %7s %9s %6s %8s %11s %11s %11s %9s\n", "", "ops", "MB/s", "+/-",
+		"of limit", "mean", "p50", "p99", "CPU s/GiB");
 	for (unsigned i = 0; i < res->nr_series; i++) {
 		summary_line(f, &res->series[i]);
 		sum += res->series[i].verified_bytes;
@@ -197,8 +200,8 @@ void bench_report_summary(FILE *f, const struct bench_job *job, const struct ben
 	fprintf(f, "written:    %s in all\n", sluice_size_format(written, res->bytes_written));
 	time_line(f, job, res);
 	if (job->verify)
-		fprintf(f, "verified:   %s compared, all right\n",
-			sluice_size_format(verified, sum));
+		fprintf(f, "verified:   %s compared%s\n", sluice_size_format(verified, sum),
+			res->failed ? " before the run ended early" : ", all right");
 }
 
 /* ------------------------------------------------------------- plan, settings */

@@ -54,6 +54,11 @@ static json_t *real(double v)
 	return isfinite(v) ? json_real(v) : json_null();
 }
 
+static json_t *interval(double low, double high)
+{
+	return isfinite(high) ? json_pack("[f, f]", low, high) : json_null();
+}
+
 static json_t *count(uint64_t v)
 {
 	return json_integer((json_int_t)v);
@@ -122,7 +127,7 @@ static json_t *stats_json(int (*get)(const struct run_series *, struct stat_summ
 	percentiles = json_object();
 	for (unsigned i = 0; i < STAT_PERCENTILES; i++)
 		json_object_set_new(percentiles, stat_percentile_name[i], real(v.percentile[i]));
-	ci = v.n >= STAT_CI_MIN ? json_pack("[f, f]", v.ci_low, v.ci_high) : json_null();
+	ci = interval(v.ci_low, v.ci_high);
 	return json_pack("{s:I, s:b, s:f, s:f, s:o, s:o, s:f, s:f, s:o}", "n", (json_int_t)v.n,
 			 "exact", exact, "mean", v.mean, "median", v.median, "stddev",
 			 real(v.stddev), "ci95", ci, "min", v.min, "max", v.max, "percentiles",
@@ -254,6 +259,12 @@ static json_t *series_json(const struct run_series *s, bool fresh)
 	json_object_set_new(j, "bytes_written", count(series_written(s)));
 	json_object_set_new(j, "sec", json_real(s->sec));
 	json_object_set_new(j, "bytes_per_sec", json_real(series_speed(s)));
+	if (s->nr_marks) {
+		json_object_set_new(j, "repeats", count(s->nr_marks));
+		json_object_set_new(j, "bytes_per_sec_ci95",
+				    interval(fmax(0, series_speed(s) - series_speed_half(s)),
+					     series_speed(s) + series_speed_half(s)));
+	}
 	json_object_set_new(j, "latency", stats_json(series_latency, s));
 	json_object_set_new(j, "bandwidth", stats_json(series_bandwidth, s));
 	json_object_set_new(j, "samples", samples_json(s));
