@@ -42,8 +42,8 @@ struct bench_args {
 
 static const struct cli_opt bench_opts[] = {
 	CLI_GROUP("Where"),
-	CLI_STR(struct bench_args, folder, 'f', "nvme-path", "FOLDER", ".",
-		"where to measure: in a new folder in this one, removed at the end"),
+	CLI_PLACE(struct bench_args, folder, 'f', "nvme-path", "FOLDER", ".",
+		  "where to measure: in a new folder in this one, removed at the end"),
 	CLI_ALIAS("folder"),
 	CLI_GROUP("What"),
 	CLI_LIST(struct bench_args, sizes, 's', "sizes", "BYTES", NULL, 1, SIZES_MAX,
@@ -309,9 +309,6 @@ static int run_and_report(struct bench_command *c)
 				  "interrupted; the result is partial, files were removed");
 	else if (rc < 0)
 		status = cli_fail(&cmd_bench, CLI_FAILED, "%s", err.msg);
-	if (fflush(stdout) || ferror(stdout))
-		status = cli_fail(&cmd_bench, CLI_FAILED, "cannot write the result: %s",
-				  strerror(errno));
 	result_fini(&r);
 	bench_result_fini(&res);
 	return status;
@@ -326,9 +323,7 @@ static int bench_main(void *args, int argc, char **argv)
 	(void)argc;
 	(void)argv;
 	c.stop = cli_stop_catch();
-	r = cli_outputs_check(&cmd_bench, &c.args->out, NULL);
-	if (r == CLI_OK)
-		r = build_job(&c);
+	r = build_job(&c);
 	if (r == CLI_OK && c.args->dry_run) {
 		bench_plan(&c.job, &plan);
 		bench_report_plan(stdout, &c.job, &plan);

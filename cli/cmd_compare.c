@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "cli/html.h"
 #include "cli/opt/file.h"
+#include "cli/opt/json.h"
 #include "load/report/compare/compare.h"
 #include "load/report/page/html.h"
 #include "load/report/result/read.h"
@@ -30,7 +31,7 @@ static const struct cli_opt compare_opts[] = {
 		 "let the gate pass where series are missing or cannot be compared, and B is "
 		 "partial or has errors"),
 	CLI_GROUP("Output"),
-	CLI_STR(struct compare_args, html, 0, "html", "FILE", NULL,
+	CLI_OUT(struct compare_args, html, 0, "html", "FILE", NULL,
 		"write a page with both results too; `-' is standard output"),
 	CLI_TABLE(struct compare_args, out, struct cli_output, cli_output_opts),
 	CLI_END,
@@ -93,25 +94,6 @@ struct outputs {
 	struct cli_html html;
 };
 
-/* One name for two files, or for a file and what it is made of. */
-static int check_names(const struct compare_args *a, char **argv)
-{
-	if (cli_file_same(a->html, a->out.json))
-		return cli_usage(&cmd_compare, "--html, --json: '%s' is one file for both",
-				 a->html);
-	for (int i = 0; i < 2; i++) {
-		if (!strcmp(argv[i], "-"))
-			continue;
-		if (cli_file_same(argv[i], a->html))
-			return cli_usage(&cmd_compare, "--html: '%s' is one of the results",
-					 a->html);
-		if (cli_file_same(argv[i], a->out.json))
-			return cli_usage(&cmd_compare, "--json: '%s' is one of the results",
-					 a->out.json);
-	}
-	return CLI_OK;
-}
-
 static void outputs_abandon(struct outputs *o)
 {
 	cli_file_abandon(&o->json);
@@ -130,16 +112,6 @@ static int outputs_open(struct outputs *o, const struct compare_args *a)
 	if (r != CLI_OK)
 		outputs_abandon(o);
 	return r == CLI_FAILED ? CLI_USAGE : r;
-}
-
-static int write_json(struct cli_file *file, json_t *root)
-{
-	int r;
-
-	errno = 0;
-	r = json_dumpf(root, file->f, JSON_INDENT(2));
-	putc('\n', file->f);
-	return cli_file_finish(file, &cmd_compare, r < 0 ? (errno ? -errno : -ENOMEM) : 0, NULL);
 }
 
 static int write_html(struct cli_html *html, const struct compare *c, json_t *comparison)
@@ -162,7 +134,8 @@ static int tell(struct outputs *o, const struct compare *c)
 	if (text && r == CLI_OK)
 		compare_text(stdout, c);
 	if (o->json.f && r == CLI_OK)
-		r = write_json(&o->json, json);
+		r = cli_file_finish(&o->json, &cmd_compare, cli_json_dump(o->json.f, json, 2),
+				    NULL);
 	if (o->html.file.f && r == CLI_OK)
 		r = write_html(&o->html, c, json);
 	json_decref(json);
@@ -203,8 +176,6 @@ static int compare_main(void *args, int argc, char **argv)
 	if (argc != 2)
 		return cli_usage(&cmd_compare, "two results are needed, not %d", argc);
 	r = parse_gates(&in, a);
-	if (r == CLI_OK)
-		r = check_names(a, argv);
 	if (r != CLI_OK)
 		return r;
 	if (a->html && report_html_check(&err) < 0)
@@ -221,6 +192,7 @@ const struct cli_cmd cmd_compare = {
 	.name = "compare",
 	.summary = "two results side by side, with an exit status for CI",
 	.usage = "A.json B.json",
+	.operands = "r",
 	.opts = compare_opts,
 	.args_size = sizeof(struct compare_args),
 	.run = compare_main,

@@ -393,6 +393,7 @@ const struct cli_cmd cmd_info = {
 	.name = "info",
 	.summary = "what this machine and these paths can do, and why not the rest",
 	.usage = "[PATH...]",
+	.operands = "p",
 	.notes =
 		"PATH is a file, a directory or a block device; by default the current directory.\n"
 		"Exit status 3 when no engine works here.\n",

@@ -60,11 +60,11 @@ struct io_args {
 
 static const struct cli_opt io_opts[] = {
 	CLI_GROUP("Where"),
-	CLI_PATHS(struct io_args, folder, 'f', "folder", "FOLDER", NULL, 1, CLI_PLACES_MAX,
-		  "where the files go, one worker each; default: a folder of its own under the "
-		  "current one, removed at the end"),
-	CLI_PATHS(struct io_args, mapping, 0, "folder_to_device_mapping", "FOLDER:DEVICE", NULL, 1,
-		  CLI_PLACES_MAX, "the same; with --gpu, the GPU of each, else only a label"),
+	CLI_PLACES(struct io_args, folder, 'f', "folder", "FOLDER", NULL, 1, CLI_PLACES_MAX,
+		   "where the files go, one worker each; default: a folder of its own under the "
+		   "current one, removed at the end"),
+	CLI_PLACES(struct io_args, mapping, 0, "folder_to_device_mapping", "FOLDER:DEVICE", NULL, 1,
+		   CLI_PLACES_MAX, "the same; with --gpu, the GPU of each, else only a label"),
 	CLI_U32(struct io_args, multi_process, 0, "multi_process", "N", "1", 1, CLI_PLACES_MAX,
 		"workers per --folder"),
 	CLI_GROUP("What"),
@@ -84,9 +84,9 @@ static const struct cli_opt io_opts[] = {
 	CLI_GROUP("How"),
 	CLI_STR(struct io_args, engine, 'e', "engine", "NAME", NULL,
 		"as `sluice info' lists them; default, aio_handle and aio_basic: the first usable"),
-	CLI_STR(struct io_args, config, 0, "config", "FILE", NULL,
-		"settings as `sluice tune' and DeepSpeed have them, where no option below is "
-		"given"),
+	CLI_IN(struct io_args, config, 0, "config", "FILE", NULL,
+	       "settings as `sluice tune' and DeepSpeed have them, where no option below is "
+	       "given"),
 	CLI_SIZE(struct io_args, block_size, 'b', "block_size", "BYTES", NULL, 512, 1ull << 30,
 		 "bytes per block; default: what suits the device, near 1M"),
 	CLI_U32(struct io_args, queue_depth, 'd', "queue_depth", "N", NULL, 1, 4096,
@@ -363,8 +363,6 @@ static int run_and_report(struct io_command *c)
 	r = write_result(c, &result, &res);
 	result_fini(&result);
 	io_result_fini(&res);
-	if (fflush(stdout) || ferror(stdout))
-		r = cli_fail(&cmd_io, CLI_FAILED, "cannot write the result: %s", strerror(errno));
 	return status != CLI_OK ? status : r;
 }
 
@@ -376,9 +374,7 @@ static int io_main(void *args, int argc, char **argv)
 	(void)argc;
 	(void)argv;
 	c.stop = cli_stop_catch();
-	r = cli_outputs_check(&cmd_io, &c.args->out, NULL);
-	if (r == CLI_OK)
-		r = build_job(&c);
+	r = build_job(&c);
 	if (r == CLI_OK)
 		r = cli_outputs_open(&c.out, &cmd_io, &c.args->out);
 	if (r == CLI_OK)

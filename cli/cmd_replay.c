@@ -131,9 +131,6 @@ static int run_and_report(struct replay_command *c, struct replay_result *res)
 		status = cli_fail(&cmd_replay, CLI_FAILED, "%s", err.msg);
 	if (status == CLI_OK)
 		status = judge(res);
-	if (fflush(stdout) || ferror(stdout))
-		status = cli_fail(&cmd_replay, CLI_FAILED, "cannot write the result: %s",
-				  strerror(errno));
 	result_fini(&r);
 	return status;
 }
@@ -197,14 +194,10 @@ static int do_job(struct replay_command *c)
 static int replay_main(void *args, int argc, char **argv)
 {
 	struct replay_command c = {.args = args};
-	struct cli_name fio = {"--export-fio", c.args->export_fio};
 	int r;
 
 	if (argc != 1)
 		return cli_usage(&cmd_replay, "one trace is needed, not %d", argc);
-	r = cli_outputs_check(&cmd_replay, &c.args->out, &fio);
-	if (r != CLI_OK)
-		return r;
 	c.stop = cli_stop_catch();
 	r = replay_setup(&c.setup, args, argv[0]);
 	if (r == CLI_OK)
@@ -217,6 +210,7 @@ const struct cli_cmd cmd_replay = {
 	.name = "replay",
 	.summary = "any trace against any storage",
 	.usage = "TRACE",
+	.operands = "r",
 	.opts = replay_opts,
 	.args_size = sizeof(struct replay_args),
 	.run = replay_main,

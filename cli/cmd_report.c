@@ -19,22 +19,17 @@ struct report_args {
 
 static const struct cli_opt report_opts[] = {
 	CLI_GROUP("Output"),
-	CLI_STR(struct report_args, output, 'o', "output", "FILE", CLI_REQUIRED,
+	CLI_OUT(struct report_args, output, 'o', "output", "FILE", CLI_REQUIRED,
 		"the page; `-' is standard output"),
 	CLI_ALIAS("html"),
 	CLI_END,
 };
 
-static int load(json_t **results, const char **names, int argc, char **argv,
-		const struct report_args *a)
+static int load(json_t **results, const char **names, int argc, char **argv)
 {
 	struct sluice_err err = {0, ""};
 
 	for (int i = 0; i < argc; i++) {
-		/* The page would replace what it is made of. */
-		if (strcmp(argv[i], "-") != 0 && cli_file_same(argv[i], a->output))
-			return cli_usage(&cmd_report, "--output: '%s' is one of the results",
-					 a->output);
 		if (report_read(&results[i], argv[i], &err) < 0)
 			return cli_fail(&cmd_report, CLI_USAGE, "%s", err.msg);
 		names[i] = cli_html_name(argv, argc, i);
@@ -53,7 +48,7 @@ static int report_run(void *args, int argc, char **argv)
 	if (argc < 1 || argc > REPORT_MAX)
 		return cli_usage(&cmd_report, "between 1 and %d results are needed, not %d",
 				 REPORT_MAX, argc);
-	r = load(results, names, argc, argv, a);
+	r = load(results, names, argc, argv);
 	if (r == CLI_OK)
 		r = cli_html_open(&html, &cmd_report, "--output", a->output);
 	if (r == CLI_FAILED)
@@ -71,6 +66,7 @@ const struct cli_cmd cmd_report = {
 	.name = "report",
 	.summary = "results as one HTML page with charts",
 	.usage = "RESULT.json...",
+	.operands = "r",
 	.notes = "Up to " REPORT_MAX_TEXT " results; the page stays below 2 MB.\n",
 	.opts = report_opts,
 	.args_size = sizeof(struct report_args),

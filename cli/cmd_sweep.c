@@ -41,12 +41,12 @@ struct sweep_args {
 
 static const struct cli_opt sweep_opts[] = {
 	CLI_GROUP("Where"),
-	CLI_PATHS(struct sweep_args, folders, 'f', "nvme_dir", "FOLDER", NULL, 1, FOLDERS_MAX,
-		  "where to measure, all at the same time; default: the current folder"),
+	CLI_PLACES(struct sweep_args, folders, 'f', "nvme_dir", "FOLDER", NULL, 1, FOLDERS_MAX,
+		   "where to measure, all at the same time; default: the current folder"),
 	CLI_ALIAS("folder"),
 	CLI_GROUP("Which configurations"),
-	CLI_STR(struct sweep_args, config, 0, "sweep_config", "FILE", NULL,
-		"JSON of lists, as ds_nvme_tune takes; default: its own 64 configurations"),
+	CLI_IN(struct sweep_args, config, 0, "sweep_config", "FILE", NULL,
+	       "JSON of lists, as ds_nvme_tune takes; default: its own 64 configurations"),
 	CLI_LIST(struct sweep_args, axes[SPACE_BLOCK_SIZE], 'b', "block_size", "BYTES", NULL, 1,
 		 VALUES_MAX, "these block sizes instead"),
 	CLI_LIST(struct sweep_args, axes[SPACE_QUEUE_DEPTH], 'd', "queue_depth", "N", NULL, 1,
@@ -85,8 +85,8 @@ static const struct cli_opt sweep_opts[] = {
 		 "what the device can do per second; default: plain threads find out"),
 	CLI_FLAG(struct sweep_args, no_limit, 0, "no-limit", "do not find that out"),
 	CLI_GROUP("Output"),
-	CLI_STR(struct sweep_args, log_dir, 0, "log_dir", "FOLDER", "_aio_bench_logs",
-		"where the logs go, one file per configuration; must be new or empty"),
+	CLI_PLACE(struct sweep_args, log_dir, 0, "log_dir", "FOLDER", "_aio_bench_logs",
+		  "where the logs go, one file per configuration; must be new or empty"),
 	CLI_FLAG(struct sweep_args, resume, 0, "resume",
 		 "go on where an interrupted sweep with the same options and logs ended"),
 	CLI_FLAG(struct sweep_args, verbose, 'v', "verbose",
@@ -317,9 +317,6 @@ static int run_and_report(struct sweep_command *c)
 				  c->args->log_dir);
 	else if (rc < 0)
 		status = cli_fail(&cmd_sweep, res.began ? CLI_FAILED : CLI_USAGE, "%s", err.msg);
-	if (fflush(stdout) || ferror(stdout))
-		status = cli_fail(&cmd_sweep, CLI_FAILED, "cannot write the result: %s",
-				  strerror(errno));
 	result_fini(&r);
 	sweep_result_fini(&res);
 	return status;
@@ -344,9 +341,7 @@ static int sweep_main(void *args, int argc, char **argv)
 	(void)argc;
 	(void)argv;
 	c.job.stop = cli_stop_catch();
-	r = cli_outputs_check(&cmd_sweep, &c.args->out, NULL);
-	if (r == CLI_OK)
-		r = build_job(&c);
+	r = build_job(&c);
 	if (r == CLI_OK && c.args->dry_run) {
 		r = dry_run(&c);
 	} else if (r == CLI_OK) {

@@ -118,6 +118,7 @@ const struct cli_cmd cmd_trace_convert = {
 	.name = "trace convert",
 	.summary = "write a trace in another format, and say what is lost",
 	.usage = "IN OUT",
+	.operands = "rw",
 	.opts = convert_opts,
 	.args_size = sizeof(struct convert_args),
 	.run = convert_run,

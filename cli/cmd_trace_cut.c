@@ -106,6 +106,7 @@ const struct cli_cmd cmd_trace_cut = {
 	.name = "trace cut",
 	.summary = "a part of a trace: a window of time, a share of the keys",
 	.usage = "IN OUT",
+	.operands = "rw",
 	.opts = cut_opts,
 	.args_size = sizeof(struct cut_args),
 	.run = cut_run,

@@ -94,6 +94,7 @@ const struct cli_cmd cmd_trace_stat = {
 	.name = "trace stat",
 	.summary = "what is in a trace: counts, sizes, reuse, working set",
 	.usage = "IN",
+	.operands = "r",
 	.opts = stat_opts,
 	.args_size = sizeof(struct stat_args),
 	.run = stat_run,

@@ -43,9 +43,9 @@ struct tune_args {
 
 static const struct cli_opt tune_opts_table[] = {
 	CLI_GROUP("Where"),
-	CLI_PATHS(struct tune_args, folders, 'f', "nvme_dir", "FOLDER", NULL, 1, FOLDERS_MAX,
-		  "where to measure, all at once: in a new folder in each, removed at the end; "
-		  "default: the current one"),
+	CLI_PLACES(struct tune_args, folders, 'f', "nvme_dir", "FOLDER", NULL, 1, FOLDERS_MAX,
+		   "where to measure, all at once: in a new folder in each, removed at the end; "
+		   "default: the current one"),
 	CLI_ALIAS("folder"),
 	CLI_GROUP("What for"),
 	CLI_ENUM_TOLD(struct tune_args, goal, goal_told, 'g', "goal", tune_goal_words, "both",
@@ -67,8 +67,8 @@ static const struct cli_opt tune_opts_table[] = {
 	CLI_U32(struct tune_args, loops, 0, "loops", "N", NULL, 1, 1000000,
 		"so many times each, with --exhaustive; default: 5"),
 	CLI_GROUP("What"),
-	CLI_STR(struct tune_args, sweep_config, 0, "sweep_config", "FILE", NULL,
-		"the settings to choose from, as JSON; default: those of ds_nvme_tune"),
+	CLI_IN(struct tune_args, sweep_config, 0, "sweep_config", "FILE", NULL,
+	       "the settings to choose from, as JSON; default: those of ds_nvme_tune"),
 	CLI_SIZE(struct tune_args, io_size, 's', "io_size", "BYTES", NULL, 1, 1ull << 40,
 		 "bytes per operation; default: up to 400M, as the budget allows"),
 	CLI_STR(struct tune_args, engine, 'e', "engine", "NAME", NULL,
@@ -88,14 +88,14 @@ static const struct cli_opt tune_opts_table[] = {
 	CLI_FLAG(struct tune_args, gds, 0, "gds", "GPUDirect Storage; needs --gpu"),
 	CLI_FLAG(struct tune_args, flush_page_cache, 0, "flush_page_cache",
 		 "ignored: files are pushed out of the page cache before every read, without root"),
-	CLI_STR(struct tune_args, log_dir, 0, "log_dir", "FOLDER", NULL,
-		"ignored: `sluice sweep' writes logs"),
+	CLI_PLACE(struct tune_args, log_dir, 0, "log_dir", "FOLDER", NULL,
+		  "ignored: `sluice sweep' writes logs"),
 	CLI_FLAG(struct tune_args, verbose, 0, "verbose",
 		 "say on standard error what each round leaves"),
 	CLI_GROUP("Output"),
 	CLI_FLAG(struct tune_args, dry_run, 0, "dry-run",
 		 "print what would run, what it would write and how long it would take"),
-	CLI_STR(struct tune_args, output, 'o', "output", "FILE", NULL,
+	CLI_OUT(struct tune_args, output, 'o', "output", "FILE", NULL,
 		"write the winner's settings, which DeepSpeed and `sluice io --config' read"),
 	CLI_TABLE(struct tune_args, out, struct cli_result_args, cli_result_opts),
 	CLI_END,
@@ -403,10 +403,7 @@ static int tune_main(void *args, int argc, char **argv)
 	(void)argc;
 	(void)argv;
 	c.job.stop = cli_stop_catch();
-	r = cli_outputs_check(&cmd_tune, &c.args->out,
-			      &(struct cli_name){"--output", c.args->output});
-	if (r == CLI_OK)
-		r = build_job(&c);
+	r = build_job(&c);
 	if (r == CLI_OK && c.args->dry_run) {
 		tune_report_plan(stdout, &c.job);
 	} else if (r == CLI_OK) {

@@ -80,8 +80,8 @@ static int run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	FILE *people = report_plain_stream(STDOUT_FILENO);
-	int status;
+	int error = 0, status;
+	FILE *people = report_plain_stream(STDOUT_FILENO, &error);
 
 	if (!people)
 		return cli_fail(NULL, CLI_FAILED, "out of memory");
@@ -90,8 +90,8 @@ int main(int argc, char **argv)
 	stdout = people;
 	status = run(argc, argv);
 	/* A result that did not reach its file is not a result. */
-	if (ferror(stdout) || fflush(stdout) != 0) {
-		cli_fail(NULL, CLI_FAILED, "standard output: %s", strerror(errno ? errno : EIO));
+	if (fflush(people) || ferror(people)) {
+		cli_fail(NULL, CLI_FAILED, "standard output: %s", strerror(error ? -error : EIO));
 		status = status == CLI_OK ? CLI_FAILED : status;
 	}
 	return status;

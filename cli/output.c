@@ -13,45 +13,31 @@
 #include "load/report/result/result.h"
 
 const struct cli_opt cli_result_plain_opts[] = {
-	CLI_STR(struct cli_result_args, json, 'j', "json", "FILE", NULL,
+	CLI_OUT(struct cli_result_args, json, 'j', "json", "FILE", NULL,
 		"write the result as JSON; - is standard output"),
-	CLI_STR(struct cli_result_args, csv, 0, "csv", "FILE", NULL,
+	CLI_OUT(struct cli_result_args, csv, 0, "csv", "FILE", NULL,
 		"write one line per series; - is standard output"),
-	CLI_STR(struct cli_result_args, html, 0, "html", "FILE", NULL,
+	CLI_OUT(struct cli_result_args, html, 0, "html", "FILE", NULL,
 		"write a page with plots, as `sluice report' does"),
 	CLI_END,
 };
 
 const struct cli_opt cli_result_opts[] = {
 	{.kind = CLI_KIND_TABLE, .sub = cli_result_plain_opts},
-	CLI_STR(struct cli_result_args, xlsx, 0, "xlsx", "FILE", NULL,
+	CLI_OUT(struct cli_result_args, xlsx, 0, "xlsx", "FILE", NULL,
 		"write a workbook, or CSV where libxlsxwriter is missing"),
 	CLI_END,
 };
 
 /* -------------------------------------------------------------------- outputs */
 
-int cli_outputs_check(const struct cli_cmd *cmd, const struct cli_result_args *args,
-		      const struct cli_name *also)
-{
-	const struct cli_name names[] = {
-		{"--json", args->json},
-		{"--csv", args->csv},
-		{"--xlsx", args->xlsx},
-		{"--html", args->html},
-		also ? *also : (struct cli_name){.name = NULL},
-	};
-
-	if (cli_is_stdout(args->xlsx))
-		return cli_usage(cmd, "--xlsx: a workbook needs a file");
-	return cli_names_check(cmd, names, ARRAY_SIZE(names));
-}
-
 int cli_outputs_open(struct cli_outputs *o, const struct cli_cmd *cmd,
 		     const struct cli_result_args *args)
 {
 	int r;
 
+	if (cli_is_stdout(args->xlsx))
+		return cli_usage(cmd, "--xlsx: a workbook needs a file");
 	*o = (struct cli_outputs){.cmd = cmd,
 				  .text = !cli_is_stdout(args->json) && !cli_is_stdout(args->csv) &&
 					  !cli_is_stdout(args->html)};

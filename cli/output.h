@@ -32,12 +32,6 @@ struct cli_outputs {
 };
 
 /*
- * Can all of these be written, and @also, which may be NULL?  Names only: nothing is opened.
- * Returns CLI_OK, or CLI_USAGE after a message.
- */
-int cli_outputs_check(const struct cli_cmd *cmd, const struct cli_result_args *args,
-		      const struct cli_name *also);
-/*
  * Before the job starts, so that a long one does not end in a file that cannot be
  * written.  Returns CLI_OK, or another exit status after a message.
  */

@@ -18,8 +18,8 @@
 /* One value each time, and a comma is a letter like others. */
 #define TARGETS(field_, letter_, name_, meta_, help_)                                       \
 	{                                                                                   \
-		.kind = CLI_KIND_LIST, .single = true, .paths = true, .letter = (letter_),  \
-		.name = (name_), .meta = (meta_), .min = 1, .max = 64,                      \
+		.kind = CLI_KIND_LIST, .single = true, .role = CLI_ROLE_PLACE,              \
+		.letter = (letter_), .name = (name_), .meta = (meta_), .min = 1, .max = 64, \
 		.at = CLI_AT(struct replay_args, field_, struct cli_list), .help = (help_), \
 	}
 
@@ -69,7 +69,7 @@ const struct cli_opt replay_opts[] = {
 	CLI_GROUP("Output"),
 	CLI_FLAG(struct replay_args, dry_run, 0, "dry-run",
 		 "print what would be done and how much room it needs"),
-	CLI_STR(struct replay_args, export_fio, 0, "export-fio", "FILE", NULL,
+	CLI_OUT(struct replay_args, export_fio, 0, "export-fio", "FILE", NULL,
 		"write a job for fio with the same sizes, mix and depth"),
 	CLI_TABLE(struct replay_args, out, struct cli_result_args, cli_result_opts),
 	CLI_END,
@@ -146,9 +146,14 @@ static int add_target(struct replay_setup *s, unsigned tier, const char *option,
 
 static int set_tier(struct replay_setup *s, const char *text)
 {
+	struct sluice_err err = {0, ""};
+	const char *target;
+
 	if (text[0] < '0' || text[0] >= '0' + TRACE_TIERS || text[1] != '=')
 		return cli_usage(&cmd_replay, "--tier: '%s': give 0, 1 or 2, = and a target", text);
-	return add_target(s, (unsigned)(text[0] - '0'), "--tier", text + 2);
+	if (cli_path(&target, text + 2, &err) < 0)
+		return cli_usage(&cmd_replay, "--tier: %s", err.msg);
+	return add_target(s, (unsigned)(text[0] - '0'), "--tier", target);
 }
 
 static int set_targets(struct replay_setup *s, const struct replay_args *a)

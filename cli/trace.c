@@ -70,15 +70,6 @@ bool cli_trace_twice(const char *path)
 					  S_ISBLK(st.st_mode) || S_ISDIR(st.st_mode));
 }
 
-/* An output that is the input would be gone before it is read. */
-static bool is_same_file(const char *a, const char *b)
-{
-	struct stat sa, sb;
-
-	return stat(a, &sa) == 0 && stat(b, &sb) == 0 && S_ISREG(sa.st_mode) &&
-	       sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
-}
-
 static bool ends_in(const char *s, const char *end)
 {
 	size_t len = strlen(s), n = strlen(end);
@@ -107,24 +98,23 @@ static void tell_losses(const struct trace_copy *c, const struct cli_cmd *cmd)
 int cli_trace_copy(struct trace_copy *c, const char *out, const struct cli_cmd *cmd)
 {
 	struct sluice_err err = {0, ""};
+	char path[CLI_FILE_PATH];
 	struct cli_file file;
 	int r;
 
-	if (is_same_file(c->in, out))
-		return cli_usage(cmd, "'%s' is the input; another file is needed", out);
 	r = cli_file_open(&file, cmd, "OUT", out);
 	if (r != CLI_OK)
 		return r;
-	c->out = file.temp ? file.temp : out;
+	c->out = cli_file_path(&file, path);
 	c->writer.pack = ends_in(out, ".zst") ? TRACE_PACK_ZSTD : TRACE_PACK_NO;
 	c->stop = cli_stop_catch();
 	r = trace_copy(c, &err);
+	if (r < 0 && c->output_failed)
+		return cli_file_finish(&file, cmd, r, NULL);
 	if (r < 0) {
 		cli_file_abandon(&file);
-		return cli_fail(cmd,
-				c->output_failed || r == -ENOMEM || r == -EINTR ? CLI_FAILED
-										: CLI_USAGE,
-				"%s", err.msg);
+		return cli_fail(cmd, r == -ENOMEM || r == -EINTR ? CLI_FAILED : CLI_USAGE, "%s",
+				err.msg);
 	}
 	cli_trace_tell_bad(&c->bad, cmd);
 	r = cli_file_finish(&file, cmd, 0, NULL);

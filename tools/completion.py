@@ -8,7 +8,7 @@ def names(opt):
 
 
 def takes_file(opt):
-    return opt['kind'] in ('string', 'list')
+    return opt['role'] is not None
 
 
 def top(commands):

@@ -249,12 +249,10 @@ static int do_job(struct kv_command *c)
 static int kv_main(void *args, int argc, char **argv)
 {
 	struct kv_command c = {.args = args};
-	int r = kv_outputs_check(&cmd_kv, args);
+	int r;
 
 	(void)argc;
 	(void)argv;
-	if (r != CLI_OK)
-		return r;
 	c.stop = cli_stop_catch();
 	r = kv_setup(&c.setup, args, &cmd_kv);
 	if (r == CLI_OK) {

@@ -42,27 +42,21 @@ static char *csv_name(const char *xlsx)
 	return asprintf(&name, "%.*s.csv", (int)len, xlsx) < 0 ? NULL : name;
 }
 
-int kv_outputs_check(const struct cli_cmd *cmd, const struct kv_args *a)
+static int open_table(struct kv_outputs *o, const struct kv_args *a)
 {
-	const struct cli_name names[] = {
-		{"--output", a->up.output},      {"--xlsx-output", a->up.xlsx},
-		{"--io-trace-log", a->up.trace}, {"--export-fio", a->export_fio},
-		{"--json", a->out.json},         {"--csv", a->out.csv},
-		{"--html", a->out.html},
-	};
+	const char *xlsx = a->up.xlsx;
+	int r;
 
-	if (cli_is_stdout(a->up.xlsx))
-		return cli_usage(cmd, "--xlsx-output: a workbook needs a file");
-	return cli_names_check(cmd, names, ARRAY_SIZE(names));
-}
-
-static int open_table(struct kv_outputs *o, const char *xlsx)
-{
+	if (cli_is_stdout(xlsx))
+		return cli_usage(o->cmd, "--xlsx-output: a workbook needs a file");
 	o->csv = !ends_with(xlsx, ".xlsx");
 	o->csv_name = csv_name(xlsx);
 	if (!o->csv_name)
 		return cli_fail(o->cmd, CLI_FAILED, "out of memory");
-	return cli_file_open(&o->table, o->cmd, "--xlsx-output", o->csv ? o->csv_name : xlsx);
+	r = cli_name_check(o->cmd, a, "--xlsx-output", o->csv_name);
+	return r == CLI_OK ? cli_file_open(&o->table, o->cmd, "--xlsx-output",
+					   o->csv ? o->csv_name : xlsx)
+			   : r;
 }
 
 int kv_outputs_open(struct kv_outputs *o, const struct cli_cmd *cmd, const struct kv_args *a)
@@ -79,7 +73,7 @@ int kv_outputs_open(struct kv_outputs *o, const struct cli_cmd *cmd, const struc
 	if (r == CLI_OK)
 		r = cli_file_open(&o->json, cmd, "--output", o->json_name);
 	if (r == CLI_OK && a->up.xlsx)
-		r = open_table(o, a->up.xlsx);
+		r = open_table(o, a);
 	if (r == CLI_OK)
 		r = cli_file_open(&o->fio, cmd, "--export-fio", a->export_fio);
 	if (r != CLI_OK)

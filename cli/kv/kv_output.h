@@ -19,8 +19,6 @@ struct kv_outputs {
 	bool text; /* standard output is for people */
 };
 
-/* Names only: no two may be one file.  Returns CLI_OK, or CLI_USAGE after a message. */
-int kv_outputs_check(const struct cli_cmd *cmd, const struct kv_args *a);
 /* Before the job starts.  Returns CLI_OK, or another exit status after a message. */
 int kv_outputs_open(struct kv_outputs *o, const struct cli_cmd *cmd, const struct kv_args *a);
 /* Write all, the summary for people included.  Returns an exit status. */

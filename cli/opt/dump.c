@@ -14,15 +14,22 @@ static const char *const kind_names[] = {
 	[CLI_KIND_LIST] = "list",   [CLI_KIND_INT] = "signed", [CLI_KIND_DBL] = "number",
 };
 
+static const char *const role_names[] = {
+	[CLI_ROLE_NONE] = NULL,
+	[CLI_ROLE_READ] = "read",
+	[CLI_ROLE_WRITE] = "write",
+	[CLI_ROLE_PLACE] = "place",
+};
+
 static json_t *option(const struct cli_opt *o, const char *group)
 {
 	bool number = o->kind == CLI_KIND_U32 || o->kind == CLI_KIND_U64 ||
 		      o->kind == CLI_KIND_SIZE || o->kind == CLI_KIND_LIST;
 	char letter[2] = {o->letter, 0};
-	json_t *j = json_pack("{s:s, s:s, s:s?, s:s?, s:s?, s:s, s:b, s:[]}", "name", o->name,
-			      "kind", kind_names[o->kind], "group", group, "letter",
-			      o->letter ? letter : NULL, "meta", o->meta, "help", o->help,
-			      "required", o->def == CLI_REQUIRED, "aliases");
+	json_t *j = json_pack("{s:s, s:s, s:s?, s:s?, s:s?, s:s?, s:s, s:b, s:[]}", "name", o->name,
+			      "kind", kind_names[o->kind], "role", role_names[o->role], "group",
+			      group, "letter", o->letter ? letter : NULL, "meta", o->meta, "help",
+			      o->help, "required", o->def == CLI_REQUIRED, "aliases");
 
 	json_object_set_new(j, "default",
 			    o->def && o->def != CLI_REQUIRED ? json_string(o->def) : json_null());
@@ -81,9 +88,10 @@ static void dump(json_t *all, const struct cli_cmd *const *commands)
 
 		table(opts, c->opts, NULL);
 		json_array_append_new(all,
-				      json_pack("{s:s, s:s, s:s?, s:s?, s:b, s:o}", "name", c->name,
-						"summary", c->summary, "usage", c->usage, "notes",
-						c->notes, "runs", !!c->run, "options", opts));
+				      json_pack("{s:s, s:s, s:s?, s:s?, s:s?, s:b, s:o}", "name",
+						c->name, "summary", c->summary, "usage", c->usage,
+						"operands", c->operands, "notes", c->notes, "runs",
+						!!c->run, "options", opts));
 		dump(all, c->subs);
 	}
 }

@@ -3,8 +3,10 @@
 #define SLUICE_CLI_OPT_FILE_H
 
 /*
- * A file that a command writes.  It is written beside its name and takes it when it is
- * complete: nobody meets half of it, and a command that fails leaves what was there before.
+ * A file that a command writes.  It has no name until it is complete: nobody meets half of it,
+ * and a command that fails or is killed leaves what was there before.  Where the file system has
+ * no such files, or /proc is missing, it is called NAME.XXXXXX until then, which a kill leaves.
+ * A file that is replaced hands on its rights.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -17,23 +19,25 @@ struct cli_cmd;
  */
 bool cli_file_same(const char *a, const char *b);
 
+/* Bytes of a FILE on their way to a descriptor; stdio forgets why a write failed. */
+struct cli_stream {
+	int fd;
+	int error; /* -errno of the first */
+};
+/* For writing; NULL for want of memory.  fclose() leaves the descriptor open. */
+FILE *cli_stream_open(struct cli_stream *s);
+/* 0, or -errno of the first write that failed. */
+int cli_stream_flush(struct cli_stream *s, FILE *f);
+
 struct cli_file {
 	const char *option; /* for messages: "--json" */
 	const char *name;   /* "-": standard output; NULL: not asked for */
-	char *temp;         /* what it is called until then */
+	struct cli_stream *stream;
+	bool unnamed;
+	char *temp; /* what it is called until then; NULL: nothing, or what it is */
 	FILE *f;
 };
 
-/* A file that was named, NULL where none was, and the option that named it. */
-struct cli_name {
-	const char *option, *name;
-};
-
-/*
- * No two of them may be one file, or standard output.  Returns CLI_OK, or CLI_USAGE after a
- * message.  Devices and pipes are files that may be named twice.
- */
-int cli_names_check(const struct cli_cmd *cmd, const struct cli_name *names, unsigned nr);
 /* Is it `-'? */
 bool cli_is_stdout(const char *name);
 
@@ -43,6 +47,9 @@ bool cli_is_stdout(const char *name);
  */
 int cli_file_open(struct cli_file *file, const struct cli_cmd *cmd, const char *option,
 		  const char *name);
+/* What somebody who opens files by name writes to. */
+enum { CLI_FILE_PATH = 32 };
+const char *cli_file_path(const struct cli_file *file, char path[CLI_FILE_PATH]);
 /*
  * Let it appear.  @r is what writing came to, 0 or -errno, and @why the reason in words, or
  * NULL.  Returns an exit status, after a message when it is not CLI_OK.

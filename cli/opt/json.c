@@ -23,12 +23,9 @@ json_t *cli_json_load(const struct cli_cmd *cmd, const char *option, const char 
 
 int cli_json_dump(FILE *f, const json_t *root, int indent)
 {
-	errno = 0;
 	if (json_dumpf(root, f, JSON_INDENT((size_t)indent)) == 0 && putc('\n', f) != EOF)
 		return 0;
-	if (ferror(f))
-		return errno ? -errno : -EIO;
-	return -ENOMEM;
+	return ferror(f) ? -EIO : -ENOMEM;
 }
 
 int cli_json_write(struct cli_file *file, const struct cli_cmd *cmd, json_t *root)

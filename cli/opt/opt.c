@@ -21,7 +21,7 @@
 const char cli_required[] = "";
 
 const struct cli_opt cli_output_opts[] = {
-	CLI_STR(struct cli_output, json, 'j', "json", "FILE", NULL,
+	CLI_OUT(struct cli_output, json, 'j', "json", "FILE", NULL,
 		"write the result as JSON; - is standard output"),
 	CLI_END,
 };
@@ -66,6 +66,16 @@ static size_t flatten(const struct cli_cmd *cmd, const struct cli_opt *o, size_t
 		nr++;
 	}
 	return nr;
+}
+
+int cli_slots(struct parser *p)
+{
+	p->nr = flatten(p->cmd, p->cmd->opts, 0, NULL, 0);
+	p->slots = calloc(p->nr + 1, sizeof(*p->slots));
+	if (!p->slots)
+		return cli_bad(p, "out of memory");
+	flatten(p->cmd, p->cmd->opts, 0, p->slots, 0);
+	return CLI_OK;
 }
 
 /* `-' and `_' are the same letter. */
@@ -301,18 +311,14 @@ static int finish(struct parser *p)
 int cli_parse(const struct cli_cmd *cmd, void *args, int argc, char **argv, int *ret_argc,
 	      struct cli_msg *msg)
 {
-	CLEANUP_FREE struct slot *slots = NULL;
 	struct parser p = {.cmd = cmd, .args = args, .msg = msg, .argv = argv, .argc = argc};
 	int r;
 
 	memset(args, 0, cmd->args_size);
 	msg->text[0] = 0;
-	p.nr = flatten(cmd, cmd->opts, 0, NULL, 0);
-	p.slots = slots = calloc(p.nr + 1, sizeof(*slots));
-	if (!slots)
-		return cli_bad(&p, "out of memory");
-	flatten(cmd, cmd->opts, 0, slots, 0);
-	r = defaults(&p);
+	r = cli_slots(&p);
+	if (r == CLI_OK)
+		r = defaults(&p);
 	if (r == CLI_OK)
 		r = words(&p);
 	if (r == CLI_OK)
@@ -321,7 +327,10 @@ int cli_parse(const struct cli_cmd *cmd, void *args, int argc, char **argv, int 
 		r = cli_bad(&p, "'%s' is not expected: '%s' takes options only", argv[0],
 			    cmd->name);
 	if (r == CLI_OK)
+		r = cli_names_check(&p);
+	if (r == CLI_OK)
 		*ret_argc = p.operands;
+	free(p.slots);
 	return r;
 }
 

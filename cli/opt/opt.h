@@ -42,6 +42,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+struct sluice_err;
+
 /* Exit status of every command. */
 enum {
 	CLI_OK = 0,
@@ -66,15 +68,26 @@ enum cli_kind {
 	CLI_KIND_LIST,
 };
 
+/*
+ * What a value names.  `file://' in front of any of them is taken off and other schemes are
+ * refused; no file that is written may be one that is read or written by another option.
+ */
+enum cli_role {
+	CLI_ROLE_NONE,
+	CLI_ROLE_READ,
+	CLI_ROLE_WRITE,
+	CLI_ROLE_PLACE, /* a folder, a device: where work is done */
+};
+
 /* One line of an option table; made by the macros below. */
 struct cli_opt {
 	enum cli_kind kind;
+	enum cli_role role;
 	char letter;      /* -l, or 0 */
 	const char *name; /* --name, heading, or alias */
 	const char *meta; /* what the value is called in the help */
 	const char *def;  /* as it would be typed; NULL: the field stays 0; or CLI_REQUIRED */
 	uint64_t min, max;
-	bool paths;                 /* of a list: values may have commas */
 	double low, high;           /* of CLI_KIND_DBL */
 	const char *const *choices; /* NULL-terminated */
 	const struct cli_opt *sub;
@@ -115,6 +128,13 @@ extern const char cli_required[];
 #define CLI_STR(T, field, short_name, long_name, what, default_, text) \
 	{.kind = CLI_KIND_STR, .letter = (short_name), .name = (long_name), .meta = (what), \
 	 .def = (default_), .at = CLI_AT(T, field, const char *), .help = (text)}
+/* The same for a file that is read, one that is written, and a folder to work in. */
+#define CLI_FILE_(role_, T, field, short_name, long_name, what, default_, text) \
+	{.kind = CLI_KIND_STR, .role = (role_), .letter = (short_name), .name = (long_name), \
+	 .meta = (what), .def = (default_), .at = CLI_AT(T, field, const char *), .help = (text)}
+#define CLI_IN(...)    CLI_FILE_(CLI_ROLE_READ, __VA_ARGS__)
+#define CLI_OUT(...)   CLI_FILE_(CLI_ROLE_WRITE, __VA_ARGS__)
+#define CLI_PLACE(...) CLI_FILE_(CLI_ROLE_PLACE, __VA_ARGS__)
 /* uint32_t and uint64_t: decimal or 0x..., min <= value <= max. */
 #define CLI_U32(T, field, short_name, long_name, what, default_, lo, hi, text) \
 	{.kind = CLI_KIND_U32, .letter = (short_name), .name = (long_name), .meta = (what), \
@@ -158,10 +178,10 @@ extern const char cli_required[];
 #define CLI_LIST(T, field, short_name, long_name, what, default_, lo, hi, text) \
 	{.kind = CLI_KIND_LIST, .letter = (short_name), .name = (long_name), .meta = (what), \
 	 .def = (default_), .min = (lo), .max = (hi), .at = CLI_AT(T, field, struct cli_list), .help = (text)}
-/* The same for names of files, in which a comma is a letter like others. */
-#define CLI_PATHS(T, field, short_name, long_name, what, default_, lo, hi, text) \
+/* The same for places, in whose names a comma is a letter like others. */
+#define CLI_PLACES(T, field, short_name, long_name, what, default_, lo, hi, text) \
 	{.kind = CLI_KIND_LIST, .letter = (short_name), .name = (long_name), .meta = (what), \
-	 .def = (default_), .min = (lo), .max = (hi), .paths = true, \
+	 .def = (default_), .min = (lo), .max = (hi), .role = CLI_ROLE_PLACE, \
 	 .at = CLI_AT(T, field, struct cli_list), .help = (text)}
 /* The same for one value each time: --fail-if a --fail-if b, operands may follow. */
 #define CLI_EACH(T, field, short_name, long_name, what, hi, text) \
@@ -172,9 +192,11 @@ extern const char cli_required[];
 
 struct cli_cmd {
 	const char *name;
-	const char *summary; /* one line, lower case, no full stop */
-	const char *usage;   /* operands: "FILE", "[PATH...]"; NULL: takes none */
-	const char *notes;   /* optional: lines at the end of the help */
+	const char *summary;  /* one line, lower case, no full stop */
+	const char *usage;    /* operands: "FILE", "[PATH...]"; NULL: takes none */
+	const char *operands; /* what they are: r, w or p as enum cli_role; the last is that of all
+				 that follow */
+	const char *notes;    /* optional: lines at the end of the help */
 	const struct cli_opt *opts;
 	size_t args_size;
 	/*
@@ -222,6 +244,19 @@ struct cli_msg {
 int cli_parse(const struct cli_cmd *cmd, void *args, int argc, char **argv, int *ret_argc,
 	      struct cli_msg *msg);
 void cli_args_fini(const struct cli_cmd *cmd, void *args);
+
+/*
+ * A name as a user gives it: *@out is the path.  0, or -EINVAL with the reason when it has a
+ * scheme that is not `file'.  A folder that is called `s3:' is `./s3://...'.
+ */
+int cli_path(const char **out, const char *text, struct sluice_err *err);
+
+/*
+ * May @name be written for @option, when it is not one of the options' own values but made of
+ * one?  CLI_OK, or CLI_USAGE after a message.
+ */
+int cli_name_check(const struct cli_cmd *cmd, const void *args, const char *option,
+		   const char *name);
 
 /* Parse and run; --help is dealt with here. */
 int cli_cmd_run(const struct cli_cmd *cmd, int argc, char **argv);

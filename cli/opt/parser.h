@@ -35,6 +35,11 @@ bool cli_same_name(const char *name, const char *word, size_t len);
 /* How far @word is from @candidate; 99 is too far. */
 unsigned cli_distance(const char *word, const char *candidate);
 
+/* What the last step of parsing looks at: no file is written that another option names. */
+int cli_names_check(struct parser *p);
+/* The slots of @p's command; p->slots is the caller's to free.  CLI_OK, or CLI_USAGE. */
+int cli_slots(struct parser *p);
+
 /* Store @value as the option's kind wants it: CLI_OK, or CLI_USAGE with the reason. */
 int cli_set_value(struct parser *p, const struct slot *s, const char *value);
 

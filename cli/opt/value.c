@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/err.h"
 #include "base/size.h"
 #include "base/util.h"
 #include "cli/opt/number.h"
@@ -114,7 +115,7 @@ static int list_add_one(struct parser *p, const struct slot *s, const char *valu
 	struct cli_list *l = (void *)(p->args + s->at);
 	const char **items;
 
-	if (!len && !s->opt->paths)
+	if (!len && !s->opt->role)
 		return cli_bad(p, "--%s: there is an empty value", s->name);
 	if (l->nr >= s->opt->max)
 		return cli_bad(p, "--%s: '%.*s' is one too many; at most %" PRIu64 " are taken",
@@ -145,11 +146,20 @@ static size_t value_len(const char *value)
 	return len;
 }
 
+static int set_name(struct parser *p, const struct slot *s, const char **value)
+{
+	struct sluice_err err = {0, ""};
+
+	if (s->opt->role && cli_path(value, *value, &err) < 0)
+		return cli_bad(p, "--%s: %s", s->name, err.msg);
+	return CLI_OK;
+}
+
 static int list_add(struct parser *p, const struct slot *s, const char *value)
 {
-	int r = CLI_OK;
+	int r = set_name(p, s, &value);
 
-	if (s->opt->paths)
+	if (r == CLI_OK && s->opt->role)
 		return list_add_one(p, s, value, strlen(value));
 	for (bool more = true; more && r == CLI_OK;) {
 		size_t len = value_len(value);
@@ -169,7 +179,7 @@ int cli_set_value(struct parser *p, const struct slot *s, const char *value)
 		return CLI_OK;
 	case CLI_KIND_STR:
 		*(const char **)(void *)(p->args + s->at) = value;
-		return CLI_OK;
+		return set_name(p, s, (const char **)(void *)(p->args + s->at));
 	case CLI_KIND_U32:
 	case CLI_KIND_U64:
 	case CLI_KIND_SIZE:

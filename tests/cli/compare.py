@@ -348,11 +348,11 @@ def one_name_is_not_taken_for_two_files():
         save('b.json', SAMPLE)
         os.link('a.json', 'same.json')
         os.mkdir('d')
-        for args, expected in ((['--html', '-', '-j', '-'], "'-' is one file for both"),
-                               (['--html', 'x', '-j', 'x'], "'x' is one file for both"),
-                               (['--html', './x', '-j', 'd/../x'], "'./x' is one file for both"),
-                               (['--html', 'same.json'], "--html: 'same.json' is one of the results"),
-                               (['--json', './b.json'], "--json: './b.json' is one of the results")):
+        for args, expected in ((['--html', '-', '-j', '-'], "only one can be standard output"),
+                               (['--html', 'x', '-j', 'x'], "'x' can be only one of them"),
+                               (['--html', './x', '-j', 'd/../x'], "can be only one of them"),
+                               (['--html', 'same.json'], "--html: 'same.json' is read by A"),
+                               (['--json', './b.json'], "--json: './b.json' is read by B")):
             done = compare('a.json', 'b.json', *args, status=2)
             assert done.err.count('\n') == 1 and expected in done.err and not done.out, done
         assert sorted(os.listdir()) == ['a.json', 'b.json', 'd', 'same.json'], os.listdir()

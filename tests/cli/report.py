@@ -180,11 +180,14 @@ def an_old_page_is_replaced_at_once():
     with folder():
         save('a.json', sample())
         save('page.html', 'old')
+        os.chmod('page.html', 0o600)
         os.link('page.html', 'other')
         report('a.json', '-o', 'page.html', umask=0o027)
+        report('a.json', '-o', 'new.html', umask=0o027)
         with open('other') as f:
             assert f.read() == 'old', 'written into the old file'
-        assert stat.S_IMODE(os.stat('page.html').st_mode) == 0o640
+        assert stat.S_IMODE(os.stat('page.html').st_mode) == 0o600
+        assert stat.S_IMODE(os.stat('new.html').st_mode) == 0o640
 
 
 def a_pipe_is_written_to_and_not_replaced():
@@ -204,7 +207,7 @@ def a_result_is_not_overwritten_by_its_page():
         os.link('a.json', 'same.json')
         for name in ('a.json', 'same.json', './a.json'):
             done = report('a.json', '-o', name, status=2)
-            assert 'is one of the results' in done.err, done.err
+            assert 'is read by RESULT and would be lost' in done.err, done.err
         with open('a.json', encoding='utf-8') as f:
             assert json.load(f) == sample()
 

@@ -389,8 +389,8 @@ def what_cannot_be_done_is_refused_before_anything_is_created():
     for args, word in (
             (['convert', 'a.csv'], 'IN and OUT'),
             (['convert', 'a.csv', 'b.csv', 'c.csv'], 'IN and OUT'),
-            (['convert', 'a.csv', 'a.csv'], "'a.csv' is the input"),
-            (['convert', 'a.csv', './a.csv'], 'is the input'),
+            (['convert', 'a.csv', 'a.csv'], "'a.csv' is read by IN"),
+            (['convert', 'a.csv', './a.csv'], 'is read by IN'),
             (['convert', 'a.csv', 'b'], '--to'),
             (['convert', 'a.csv', 'b.zst'], '--to'),
             (['convert', 'a.csv', 'b', '--to', 'sharegpt'], 'requests'),
@@ -465,12 +465,20 @@ def a_file_that_was_there_stays_until_the_new_one_is_complete():
     assert len(kv_read('b.csv')) == 11
 
 
+def is_writing(pid):
+    """It reads, and has a file that has no name yet, or one of the moment."""
+    with contextlib.suppress(FileNotFoundError):
+        files = [os.readlink(f'/proc/{pid}/fd/{n}') for n in os.listdir(f'/proc/{pid}/fd')]
+        return any(f.startswith(os.getcwd() + '/') and not f.endswith('/in') for f in files)
+    return False
+
+
 @in_folder
 def an_interrupted_command_leaves_nothing():
     os.mkfifo('in')
     child = subprocess.Popen([SLUICE, 'trace', 'convert', 'in', 'b.csv'], stderr=subprocess.PIPE)
     with open('in', 'wb') as f:
-        while not any(name.startswith('b.csv.') for name in os.listdir('.')):  # it reads, and writes
+        while not is_writing(child.pid):
             f.write(kv_text(kv_rows(10)).encode())
             f.flush()
             time.sleep(0.001)

@@ -332,7 +332,7 @@ static void a_comma_separates_values(void **state)
 static void a_comma_is_a_letter_of_a_path(void **state)
 {
 	static const struct cli_opt listed[] = {
-		CLI_PATHS(struct args, map, 'x', "x", "X", NULL, 0, 2, "..."),
+		CLI_PLACES(struct args, map, 'x', "x", "X", NULL, 0, 2, "..."),
 		CLI_END,
 	};
 	const struct cli_cmd c = {

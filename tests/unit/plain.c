@@ -57,7 +57,8 @@ static void a_long_text_is_cut_between_characters(void **state)
 static void through(char *out, size_t size, const char *text, size_t step)
 {
 	CLEANUP_CLOSE int fd = memfd_create("plain", MFD_CLOEXEC);
-	FILE *f = report_plain_stream(fd);
+	int error = 0;
+	FILE *f = report_plain_stream(fd, &error);
 	ssize_t n;
 
 	assert_non_null(f);
@@ -88,7 +89,8 @@ static void a_stream_keeps_lines_and_characters_whole(void **state)
 static void a_stream_that_cannot_be_written_says_so(void **state)
 {
 	CLEANUP_CLOSE int fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
-	FILE *f = report_plain_stream(fd);
+	int error = 0;
+	FILE *f = report_plain_stream(fd, &error);
 
 	(void)state;
 	assert_non_null(f);

@@ -117,17 +117,20 @@ void report_plain_put(FILE *f, const char *s)
 
 struct plain_stream {
 	int fd;
+	int *error;
 	unsigned held; /* bytes of a character whose rest has not come yet */
 	char part[8];
 };
 
-static int write_all(int fd, const char *s, size_t n)
+static int write_all(struct plain_stream *p, const char *s, size_t n)
 {
 	while (n) {
-		ssize_t r = write(fd, s, n);
+		ssize_t r = write(p->fd, s, n);
 
-		if (r < 0 && errno != EINTR)
+		if (r < 0 && errno != EINTR) {
+			*p->error = *p->error ? *p->error : -errno;
 			return -1;
+		}
 		s += r > 0 ? r : 0;
 		n -= r > 0 ? (size_t)r : 0;
 	}
@@ -150,7 +153,7 @@ static int write_plain(struct plain_stream *p, const char *text, size_t len)
 			break;
 		}
 		if (used + PLAIN_MAX > sizeof(out)) {
-			if (write_all(p->fd, out, used) < 0)
+			if (write_all(p, out, used) < 0)
 				return -1;
 			used = 0;
 		}
@@ -161,7 +164,7 @@ static int write_plain(struct plain_stream *p, const char *text, size_t len)
 		i += plain_char(out + used, text + i);
 		used += strlen(out + used);
 	}
-	return write_all(p->fd, out, used);
+	return write_all(p, out, used);
 }
 
 static ssize_t plain_write(void *cookie, const char *data, size_t size)
@@ -184,13 +187,14 @@ static int plain_close(void *cookie)
 	return 0;
 }
 
-FILE *report_plain_stream(int fd)
+FILE *report_plain_stream(int fd, int *error)
 {
 	struct plain_stream *p = calloc(1, sizeof(*p));
 	FILE *f = NULL;
 
 	if (p) {
 		p->fd = fd;
+		p->error = error;
 		f = fopencookie(
 			p, "w",
 			(cookie_io_functions_t){.write = plain_write, .close = plain_close});

@@ -22,8 +22,9 @@ void report_plain_put(FILE *f, const char *s);
 
 /*
  * A stream to the descriptor @fd, which stays open, for text of many lines: whatever is
- * printed comes out harmless, line ends and tabs as they are.  NULL for lack of memory.
+ * printed comes out harmless, line ends and tabs as they are.  *@error becomes -errno of the
+ * first write that failed, which stdio forgets.  NULL for lack of memory.
  */
-FILE *report_plain_stream(int fd);
+FILE *report_plain_stream(int fd, int *error);
 
 #endif

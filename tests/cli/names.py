@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files and places that options name: what is read is not overwritten, what is written is whole.
+
+    names.py SLUICE
+"""
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..'))
+from tap import in_folder, run_all
+
+SLUICE = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ['SLUICE'])
+BENCH = ['bench', '--sizes', '64K', '-n', '3', '--no-limit']
+ROLES = {'r': 'read', 'w': 'write', 'p': 'place'}
+
+
+def sluice(*args, status=0, **more):
+    done = subprocess.run([SLUICE, *args], capture_output=True, text=True, **more)
+    assert done.returncode == status, f'{args}: {done.returncode} {done.stderr}'
+    return done
+
+
+def refused(*args, says):
+    done = sluice(*args, status=2)
+    assert done.stderr.count('\n') == 1 and not done.stdout, f'{args}: {done}'
+    for word in says:
+        assert word in done.stderr, f'{args}: {word!r} is not in {done.stderr!r}'
+
+
+def commands():
+    """Every command that runs: its words and [(role, [words that name a file], what it is called)]."""
+    for cmd in json.loads(sluice('--dump-options').stdout)['commands']:
+        named = [(o['role'], [f'--{o["name"]}'], f'--{o["name"]}') for o in cmd['options'] if o['role']]
+        words = (cmd['usage'] or '').replace('[', '').replace(']', '').split()
+        for word, letter in zip(words, cmd['operands'] or ''):
+            named.append((ROLES[letter], [], word.split('.')[0]))
+        if cmd['runs']:
+            yield cmd['name'].split(), named
+
+
+def save(name, text):
+    with open(name, 'w', encoding='utf-8') as f:
+        f.write(text)
+
+
+def load(name):
+    with open(name, encoding='utf-8') as f:
+        return f.read()
+
+
+@in_folder
+def no_command_writes_over_what_it_reads():
+    save('in', '{}')
+    os.link('in', 'linked')
+    os.symlink('in', 'symbolic')
+    pairs = 0
+    for words, named in commands():
+        for role, option, who in named:
+            for other, out, what in named:
+                if role != 'read' or other != 'write':
+                    continue
+                pairs += 1
+                for name in ('in', './in', 'linked', 'symbolic'):
+                    refused(*words, *option, 'in', *out, name, says=[what, f"'{name}'", f'is read by {who}'])
+    assert pairs > 30, pairs
+    assert load('in') == '{}' and sorted(os.listdir()) == ['in', 'linked', 'symbolic'], os.listdir()
+
+
+@in_folder
+def no_file_is_written_twice():
+    save('there', 'x')
+    for words, named in commands():
+        outputs = [n for n in named if n[0] == 'write']
+        for i, (_, option, who) in enumerate(outputs):
+            for _, other, what in outputs[:i]:
+                for a, b in (('new', './new'), ('there', '../' + os.path.basename(os.getcwd()) + '/there')):
+                    refused(*words, *option, a, *other, b, says=[who, what, 'can be only one of them'])
+                refused(*words, *option, '-', *other, '-', says=['only one can be standard output'])
+    assert os.listdir() == ['there'] and load('there') == 'x'
+
+
+@in_folder
+def a_name_that_is_made_of_another_is_looked_at_too():
+    save('in.csv', 'decode: {batch_size: 3}')
+    refused('kv', '--config', 'in.csv', '--xlsx-output', 'in', '--output', 'o', '--duration', '1', '--num-users', '1',
+            '--io-trace-log', '/dev/null', says=["'in.csv' is read by --config"])
+    assert load('in.csv').startswith('decode')
+
+
+@in_folder
+def unknown_schemes_are_refused_wherever_a_name_is_given():
+    for words, named in commands():
+        for _, option, who in named:
+            if not option and words == ['report']:
+                option = ['-o', 'x']  # without which it goes no further
+            for uri in ('s3://bucket/x', 'az://x', 'gs://x', 'direct://x', 'http://x', 'S3+x://y'):
+                refused(*words, *option, uri, says=[f"'{uri}'", uri.split(':')[0] + ':// is not supported'])
+            refused(*words, *option, 'file://host/x', says=['another machine'])
+    refused('replay', 'x', '--tier', '2=s3://x', says=['--tier', 's3:// is not supported'])
+    assert os.listdir() == []
+
+
+@in_folder
+def file_in_front_of_a_path_is_taken_off():
+    here = os.getcwd()
+    done = sluice(*BENCH, '--nvme-path', f'file://{here}', '--json', f'file://{here}/r.json')
+    assert 'write 64K' in done.stdout
+    assert json.loads(load('r.json'))['targets'][0]['folder'] == here
+    assert f'\n{here}\n' in sluice('info', f'FILE://{here}').stdout
+    os.makedirs('s3:/x')
+    sluice(*BENCH, '--nvme-path', './s3://x')
+
+
+@in_folder
+def a_file_that_is_rewritten_keeps_its_rights():
+    for mode in (0o600, 0o640, 0o444 if os.geteuid() == 0 else 0o644):
+        save('r.json', 'old')
+        os.chmod('r.json', mode)
+        sluice('info', '--json', 'r.json')
+        assert os.stat('r.json').st_mode & 0o7777 == mode, oct(os.stat('r.json').st_mode)
+        assert json.loads(load('r.json'))['schema'] and os.listdir() == ['r.json']
+        os.remove('r.json')
+    old = os.umask(0o027)
+    sluice('info', '--json', 'r.json')
+    os.umask(old)
+    assert os.stat('r.json').st_mode & 0o7777 == 0o640
+
+
+@in_folder
+def nothing_is_left_beside_a_result_that_was_killed():
+    save('b.json', 'old')
+    for name in ('a.json', 'b.json'):
+        job = subprocess.Popen([SLUICE, 'bench', '--sizes', '64K', '--runtime', '1000', '--no-limit', '--json', name],
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        while not any(f.startswith('sluice-bench-') for f in os.listdir()):
+            assert job.poll() is None
+        job.send_signal(signal.SIGKILL)
+        job.communicate()
+    left = [f for f in os.listdir() if not f.startswith('sluice-bench-')]
+    assert left == ['b.json'] and load('b.json') == 'old', left
+
+
+def no_proc():
+    """Whether a mount namespace without /proc can be had here."""
+    return subprocess.run(['unshare', '-m', 'umount', '-l', '/proc'], capture_output=True).returncode == 0
+
+
+@in_folder
+def without_proc_a_result_is_written_as_well():
+    if os.geteuid() != 0 or not no_proc():
+        return
+    subprocess.run(['unshare', '-m', 'sh', '-c', f'umount -l /proc && {SLUICE} info --json r.json > /dev/null'], check=True)
+    assert json.loads(load('r.json'))['schema'] and os.listdir() == ['r.json']
+
+
+def one_line(args, word, **more):
+    done = subprocess.run([SLUICE, *args], stderr=subprocess.PIPE, text=True, **more)
+    assert done.returncode == 1 and done.stderr.count('\n') == 1 and word in done.stderr, f'{args}: {done}'
+
+
+@in_folder
+def why_a_result_could_not_be_written_is_said_once():
+    job = ['io', '--folder', '.', '--io_size', '64K', '--loops', '1']
+    with open('/dev/full', 'w') as full:
+        for args in (['info'], BENCH, job, ['--help'], ['--dump-options']):
+            one_line(args, 'standard output: No space left on device', stdout=full)
+        one_line([*BENCH, '--json', '-'], "--json: '-' was not written: No space left on device", stdout=full)
+        for option in ('--json', '--csv', '--html'):
+            one_line([*BENCH, option, '/dev/full'], f"{option}: '/dev/full' was not written: No space left on device",
+                     stdout=subprocess.DEVNULL)
+    for args in (BENCH, job):
+        read, write = os.pipe()
+        os.close(read)
+        one_line(args, 'standard output: Broken pipe', stdout=write)
+        os.close(write)
+
+
+@in_folder
+def a_trace_that_could_not_be_written_says_why():
+    save('a.tsv', 'idx\tthread\top\tclient_id\tn_objects\tbytes\tendpoint\tfile\terror\tstart\tfirst_byte\tend\tduration_ns\n'
+         '0\t0\tPUT\t\t1\t4096\t\tk\t\t2024-01-01T00:00:00Z\t\t2024-01-01T00:00:01Z\t1000000000\n')
+    one_line(['trace', 'convert', 'a.tsv', '/dev/full', '--to', 'kv'], 'No space left on device', stdout=subprocess.DEVNULL)
+    with open('/dev/full', 'w') as full:
+        one_line(['trace', 'convert', 'a.tsv', '-', '--to', 'kv'], 'No space left on device', stdout=full)
+
+
+@in_folder
+def a_limit_on_files_is_named_as_such():
+    """The writer notices only at the end; what the first write came to is told."""
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (16384, 16384))
+    sluice(*BENCH, '--json', 'r.json')
+    done = subprocess.run([SLUICE, 'report', *['r.json'] * 8, '-o', 'p.html'], capture_output=True, text=True, preexec_fn=limit)
+    assert (done.returncode, os.path.exists('p.html')) in ((1, False), (-signal.SIGXFSZ, False)), done
+    assert done.returncode < 0 or 'File too large' in done.stderr, done
+
+
+run_all(globals())
