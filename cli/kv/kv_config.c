@@ -108,7 +108,8 @@ static const struct key keys[] = {
 };
 /* clang-format on */
 
-#define MODELS "model_configs"
+#define MODELS     "model_configs"
+#define MODELS_MAX 1000
 
 const char *kv_config_key(unsigned i, bool *ret_dead)
 {
@@ -303,6 +304,16 @@ static void no_mapping(struct reading *r, const char *path)
 		kv_problem(r->problems, "%s: is not a mapping of sections", r->name);
 }
 
+static void refuse_twice(struct reading *r, struct fy_node *mapping)
+{
+	struct fy_node *key = kv_yaml_twice(mapping);
+	char name[60];
+
+	if (key)
+		kv_problem(r->problems, "%s: line %d: duplicate key %s", r->name, kv_yaml_line(key),
+			   kv_yaml_text(name, sizeof(name), key));
+}
+
 /* -------------------------------------------------------------------- models */
 
 #define MODEL(name_, field_)                                                                     \
@@ -383,6 +394,7 @@ static void set_model(struct reading *r, const char *key, struct fy_node *body)
 			   path);
 		return;
 	}
+	refuse_twice(r, body);
 	for (void *pos = NULL; kv_yaml_next(body, &pos, &p);) {
 		const struct model_field *number_of =
 			model_field(model_numbers, ARRAY_SIZE(model_numbers), p.name);
@@ -407,6 +419,12 @@ static void set_models(struct reading *r, struct fy_node *section)
 		no_mapping(r, MODELS);
 		return;
 	}
+	if (fy_node_mapping_item_count(section) > MODELS_MAX) {
+		kv_problem(r->problems, "%s: line %d: " MODELS ": more than %d models", r->name,
+			   r->line, MODELS_MAX);
+		return;
+	}
+	refuse_twice(r, section);
 	for (void *pos = NULL; kv_yaml_next(section, &pos, &p);) {
 		r->line = kv_yaml_line(p.key);
 		set_model(r, p.name, p.value);
@@ -420,6 +438,7 @@ static void set_section(struct reading *r, struct fy_node *section, const char *
 {
 	struct kv_yaml_pair p;
 
+	refuse_twice(r, section);
 	for (void *pos = NULL; kv_yaml_next(section, &pos, &p);) {
 		const struct key *k;
 		char path[160];

@@ -55,7 +55,9 @@ static bool is_text(const char *text, size_t len)
 struct kv_yaml *kv_yaml_parse(const char *text, size_t len, const char *name,
 			      struct kv_problems *problems)
 {
-	struct fy_parse_cfg cfg = {.flags = FYPCF_QUIET | FYPCF_COLLECT_DIAG | FYPCF_JSON_NONE};
+	/* libfyaml looks for duplicates in quadratic time: see kv_yaml_twice() */
+	struct fy_parse_cfg cfg = {.flags = FYPCF_QUIET | FYPCF_COLLECT_DIAG | FYPCF_JSON_NONE |
+					    FYPCF_ALLOW_DUPLICATE_KEYS};
 	struct kv_yaml *y = calloc(1, sizeof(*y));
 	bool bad = true;
 
@@ -115,6 +117,23 @@ static struct fy_node *follow(struct fy_node *n)
 	return n;
 }
 
+static const char *scalar(struct fy_node *n, size_t *ret_len)
+{
+	const char *s = n && fy_node_is_scalar(n) ? fy_node_get_scalar(n, ret_len) : NULL;
+
+	if (!s)
+		*ret_len = 0;
+	return s ? s : "";
+}
+
+int kv_yaml_line(struct fy_node *n)
+{
+	struct fy_token *t = n ? fy_node_get_scalar_token(n) : NULL;
+	const struct fy_mark *m = t ? fy_token_start_mark(t) : NULL;
+
+	return m ? m->line + 1 : 0;
+}
+
 bool kv_yaml_next(struct fy_node *mapping, void **pos, struct kv_yaml_pair *ret)
 {
 	struct fy_node_pair *p = fy_node_mapping_iterate(mapping, pos);
@@ -130,26 +149,46 @@ bool kv_yaml_next(struct fy_node *mapping, void **pos, struct kv_yaml_pair *ret)
 	return true;
 }
 
+struct yaml_key {
+	const char *text;
+	size_t len;
+	struct fy_node *node;
+};
+
+static int yaml_key_order(const void *a, const void *b)
+{
+	const struct yaml_key *x = a, *y = b;
+	int r = memcmp(x->text, y->text, min_u64(x->len, y->len));
+
+	if (r == 0 && x->len == y->len)
+		return kv_yaml_line(x->node) < kv_yaml_line(y->node) ? -1 : 1;
+	return r ? r : x->len < y->len ? -1 : 1;
+}
+
+struct fy_node *kv_yaml_twice(struct fy_node *mapping)
+{
+	int nr = fy_node_mapping_item_count(mapping);
+	CLEANUP_FREE struct yaml_key *keys = nr > 1 ? calloc((size_t)nr, sizeof(*keys)) : NULL;
+	struct fy_node_pair *p;
+	int n = 0;
+
+	for (void *pos = NULL; keys && n < nr && (p = fy_node_mapping_iterate(mapping, &pos));
+	     n++) {
+		keys[n].node = fy_node_pair_key(p);
+		keys[n].text = scalar(keys[n].node, &keys[n].len);
+	}
+	if (keys)
+		qsort(keys, (size_t)n, sizeof(*keys), yaml_key_order);
+	for (int i = 1; keys && i < n; i++)
+		if (keys[i].len == keys[i - 1].len &&
+		    !memcmp(keys[i].text, keys[i - 1].text, keys[i].len))
+			return keys[i].node;
+	return NULL;
+}
+
 struct fy_node *kv_yaml_item(struct fy_node *list, int i)
 {
 	return follow(fy_node_sequence_get_by_index(list, i));
-}
-
-int kv_yaml_line(struct fy_node *n)
-{
-	struct fy_token *t = n ? fy_node_get_scalar_token(n) : NULL;
-	const struct fy_mark *m = t ? fy_token_start_mark(t) : NULL;
-
-	return m ? m->line + 1 : 0;
-}
-
-static const char *scalar(struct fy_node *n, size_t *ret_len)
-{
-	const char *s = n && fy_node_is_scalar(n) ? fy_node_get_scalar(n, ret_len) : NULL;
-
-	if (!s)
-		*ret_len = 0;
-	return s ? s : "";
 }
 
 char *kv_yaml_text(char *buf, size_t size, struct fy_node *n)

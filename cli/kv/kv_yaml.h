@@ -23,6 +23,8 @@ struct kv_yaml_pair {
 	struct fy_node *key, *value;
 };
 bool kv_yaml_next(struct fy_node *mapping, void **pos, struct kv_yaml_pair *ret);
+/* Two keys of the mapping are the same: the second of them; NULL where none are. */
+struct fy_node *kv_yaml_twice(struct fy_node *mapping);
 /* Item @i of a list, aliases followed. */
 struct fy_node *kv_yaml_item(struct fy_node *list, int i);
 

@@ -199,4 +199,17 @@ def a_limit_on_files_is_named_as_such():
     assert done.returncode < 0 or 'File too large' in done.stderr, done
 
 
+@in_folder
+def a_yaml_file_of_many_keys_is_read_in_linear_time():
+    def limit():
+        resource.setrlimit(resource.RLIMIT_CPU, (30, 30))  # of which 1 is needed, or 70 when it is not linear
+    save('c.yaml', ''.join(f'k{i}: 1\n' for i in range(60000)))
+    done = sluice('kv', '--config', 'c.yaml', '--model', 'list', status=1, preexec_fn=limit)
+    assert 'and 59900 more' in done.stderr
+    save('c.yaml', 'decode:\n  batch_size: 1\ndecode:\n  batch_size: 2\n')
+    assert "line 3: duplicate key 'decode'" in sluice('kv', '--config', 'c.yaml', '--model', 'list', status=1).stderr
+    save('c.yaml', 'model_configs:\n' + ''.join(f'  m{i}: {{num_layers: 2}}\n' for i in range(1001)))
+    assert 'more than 1000 models' in sluice('kv', '--config', 'c.yaml', '--model', 'list', status=1).stderr
+
+
 run_all(globals())
