@@ -21,15 +21,8 @@ static int chunks_grow(struct kv_chunks *c)
 {
 	char *chunk;
 
-	if (c->nr == c->room) {
-		uint32_t room = c->room ? 2 * c->room : 16;
-		char **v = reallocarray(c->v, room, sizeof(*v));
-
-		if (!v)
-			return -ENOMEM;
-		c->v = v;
-		c->room = room;
-	}
+	if (ARRAY_ROOM(c->v, c->room, c->nr + 1) < 0)
+		return -ENOMEM;
 	chunk = aligned_alloc(KV_CHUNK_BYTES, KV_CHUNK_BYTES);
 	if (!chunk)
 		return -ENOMEM;

@@ -164,15 +164,8 @@ static int number(uint32_t *out, const struct field *f)
 
 static int add(struct kv_ops *o, const struct kv_op *op)
 {
-	if (o->nr == o->room) {
-		size_t room = o->room ? 2 * o->room : 256;
-		struct kv_op *v = reallocarray(o->v, room, sizeof(*v));
-
-		if (!v)
-			return -ENOMEM;
-		o->v = v;
-		o->room = room;
-	}
+	if (ARRAY_ROOM(o->v, o->room, o->nr + 1) < 0)
+		return -ENOMEM;
 	o->v[o->nr++] = *op;
 	return 0;
 }

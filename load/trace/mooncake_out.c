@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/util.h"
 #include "load/trace/digits.h"
 #include "load/trace/keyhash.h"
 #include "load/trace/writer.h"
@@ -22,15 +23,8 @@ struct mooncake_out {
 
 int id_list_add(struct id_list *l, uint64_t id)
 {
-	if (l->nr == l->room) {
-		size_t room = l->room ? l->room * 2 : 256;
-		uint64_t *v = reallocarray(l->v, room, sizeof(*v));
-
-		if (!v)
-			return -ENOMEM;
-		l->v = v;
-		l->room = room;
-	}
+	if (ARRAY_ROOM(l->v, l->room, l->nr + 1) < 0)
+		return -ENOMEM;
 	l->v[l->nr++] = id;
 	return 0;
 }

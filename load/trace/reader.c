@@ -55,14 +55,8 @@ int reader_bad(struct trace_reader *r, uint64_t line, const char *fmt, ...)
 
 int reader_keep(struct reader_text *t, const char *text, size_t len)
 {
-	if (len > t->room) {
-		char *more = realloc(t->text, len);
-
-		if (!more)
-			return -ENOMEM;
-		t->text = more;
-		t->room = len;
-	}
+	if (ARRAY_ROOM(t->text, t->room, len) < 0)
+		return -ENOMEM;
 	if (len)
 		memcpy(t->text, text, len);
 	t->len = len;

@@ -10,45 +10,26 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/util.h"
 #include "load/trace/reader.h"
-
-/* Room for @need elements, twice as much each time; NULL when there is no memory. */
-static void *grow(void *v, size_t *room, size_t need, size_t size)
-{
-	size_t n = *room ? *room : 1024;
-
-	if (need <= *room)
-		return v;
-	while (n < need)
-		n *= 2;
-	v = reallocarray(v, n, size);
-	if (v)
-		*room = n;
-	return v;
-}
 
 int request_text(struct request_list *l, const char *text, size_t *ret)
 {
 	size_t len = strlen(text) + 1;
-	char *v = grow(l->texts, &l->texts_room, l->texts_len + len, 1);
 
-	if (!v)
+	if (ARRAY_ROOM(l->texts, l->texts_room, l->texts_len + len) < 0)
 		return -ENOMEM;
-	l->texts = v;
 	*ret = l->texts_len;
-	memcpy(v + l->texts_len, text, len);
+	memcpy(l->texts + l->texts_len, text, len);
 	l->texts_len += len;
 	return 0;
 }
 
 int request_add(struct request_list *l, const struct trace_request *r, size_t text)
 {
-	struct request_item *v = grow(l->v, &l->room, l->nr + 1, sizeof(*v));
-
-	if (!v)
+	if (ARRAY_ROOM(l->v, l->room, l->nr + 1) < 0)
 		return -ENOMEM;
-	l->v = v;
-	v[l->nr++] = (struct request_item){*r, text};
+	l->v[l->nr++] = (struct request_item){*r, text};
 	return 0;
 }
 

@@ -3,6 +3,7 @@
 #define SLUICE_BASE_UTIL_H
 
 /* Small things that libc lacks: cleanup attributes, alignment, min and max, the clock. */
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -25,8 +26,37 @@ static inline void sluice_cleanup_close(const int *fd)
 		close(*fd);
 }
 
+static inline void *sluice_array_room(void *v, size_t size, uint64_t *room, uint64_t need)
+{
+	uint64_t n = *room ? *room : 16;
+
+	if (v && need <= *room)
+		return v;
+	while (n < need && n <= SIZE_MAX / 2)
+		n *= 2;
+	v = n < need ? NULL : reallocarray(v, n, size);
+	if (v)
+		*room = n;
+	return v;
+}
+
 #define CLEANUP_FREE  __attribute__((cleanup(sluice_cleanup_free)))
 #define CLEANUP_CLOSE __attribute__((cleanup(sluice_cleanup_close)))
+
+/*
+ * Room for @need elements in the array @v, which has room for @room: twice as much each time.
+ * 0, or -ENOMEM with nothing changed.
+ */
+#define ARRAY_ROOM(v, room, need)                                                    \
+	({                                                                           \
+		uint64_t room_ = (room);                                             \
+		void *grown_ = sluice_array_room((v), sizeof(*(v)), &room_, (need)); \
+		if (grown_) {                                                        \
+			(v) = grown_;                                                \
+			(room) = (__typeof__(room))room_;                            \
+		}                                                                    \
+		grown_ ? 0 : -ENOMEM;                                                \
+	})
 
 #define TAKE_PTR(p)                         \
 	({                                  \
