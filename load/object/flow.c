@@ -157,7 +157,9 @@ static int join_place(struct flow *f, unsigned i, struct sluice_err *err)
 					    : UINT64_MAX;
 	ledger_ask(&f->space[i], p->used);
 	if (p->o.kind == PLACE_SLAB) {
-		r = sluice_file_open(&f->slab[i], f->io, p->slab, O_RDWR, 0, err);
+		r = slab_open_again(p);
+		r = r < 0 ? sluice_fail(err, r, "%s: %s", p->slab, strerror(-r))
+			  : sluice_file_take_fd(&f->slab[i], f->io, r, p->slab, err);
 		if (r == 0) {
 			f->stats.file.size = sizeof(f->stats.file);
 			sluice_file_stat(f->slab[i], &f->stats.file);

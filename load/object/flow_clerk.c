@@ -19,16 +19,19 @@ static int fail(struct op *op, const struct label *l, int code, const struct slu
 	return code;
 }
 
-static int open_file(struct op *op, const struct place *p, struct place_ref ref,
-		     const struct label *l, int flags, struct sluice_file **out)
+/* @fd: what a place has opened, or its error. */
+static int take_file(struct op *op, const struct place *p, struct place_ref ref,
+		     const struct label *l, int fd, struct sluice_file **out,
+		     struct sluice_err *err)
 {
-	struct sluice_err err;
 	char path[PLACE_PATH];
-	int r;
+	int r = fd;
 
-	place_file_path(p, ref, l->text, l->name_len, path);
-	r = sluice_file_open(out, op->flow->io, path, flags | O_NOFOLLOW, 0644, &err);
-	return r < 0 ? fail(op, l, r, &err) : 0;
+	if (fd >= 0) {
+		place_file_path(p, ref, l->text, l->name_len, path);
+		r = sluice_file_take_fd(out, op->flow->io, fd, path, err);
+	}
+	return r < 0 ? fail(op, l, r, err) : 0;
 }
 
 /* What a write replaces; that it is gone already is no reason not to write. */
@@ -43,7 +46,7 @@ static void remove_old(struct op *op)
 		return;
 	sluice_file_close(TAKE_PTR(op->old_file), NULL);
 	r = place_file_retire(p, op->old_ref, l->text, l->name_len, &err);
-	if (r < 0 && r != -ENOENT)
+	if (r < 0 && r != -ENOENT && r != -ESTALE)
 		fail(op, l, r, &err);
 }
 
@@ -52,12 +55,20 @@ static int make_file(struct op *op, struct place *p)
 	const struct label *l = op->label ? op->label : op->object->label;
 	uint64_t head = p->o.layout == PLACE_NPY ? PLACE_HEADER : 0;
 	struct sluice_err err;
-	int r = place_file_make(p, &op->ref, l->text, l->name_len, op->size + head, &err);
+	int fd = place_file_make(p, &op->ref, l->text, l->name_len, op->size + head, &err);
 
-	if (r < 0)
-		return fail(op, l, r, &err);
-	op->made = true;
-	return open_file(op, p, op->ref, l, O_RDWR, &op->dst_file);
+	op->made = fd >= 0;
+	return take_file(op, p, op->ref, l, fd, &op->dst_file, &err);
+}
+
+static int open_src(struct op *op, struct place *p)
+{
+	const struct label *l = op->object->label;
+	struct place_ref ref = op->object->ref;
+	struct sluice_err err;
+	int fd = place_file_open(p, ref, l->text, l->name_len, op->rw ? O_RDWR : O_RDONLY, &err);
+
+	return take_file(op, p, ref, l, fd, &op->src_file, &err);
 }
 
 void clerk_open(struct task *t)
@@ -70,8 +81,7 @@ void clerk_open(struct task *t)
 	if (op->code < 0)
 		return;
 	if (src && src->o.kind == PLACE_FILES && !op->src_file)
-		r = open_file(op, src, op->object->ref, op->object->label,
-			      op->rw ? O_RDWR : O_RDONLY, &op->src_file);
+		r = open_src(op, src);
 	if (r == 0 && dst && dst->o.kind == PLACE_FILES)
 		make_file(op, dst);
 }

@@ -43,7 +43,7 @@ static int check_opts(const struct place_opts *o, struct sluice_err *err)
 	if (o->nr_paths > UINT16_MAX)
 		return sluice_fail(err, -EINVAL, "paths: %u given, at most %d possible",
 				   o->nr_paths, UINT16_MAX);
-	if (o->unit && (o->unit < FS_BLOCK || !is_pow2(o->unit) || o->unit > 1u << 30))
+	if (o->unit && !place_unit_fits(o->unit))
 		return sluice_fail(err, -EINVAL,
 				   "unit: %u is not a power of two between 4096 and 1 GiB",
 				   o->unit);
@@ -344,7 +344,7 @@ int place_open(struct place **out, const struct place_opts *o, struct sluice_err
 	if (!p)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	p->o = *o;
-	p->slab_fd = -1;
+	p->slab_fd = p->slab_dir = -1;
 	p->unit = o->unit ? o->unit : PLACE_UNIT;
 	r = copy_paths(p, o);
 	if (r < 0)

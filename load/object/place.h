@@ -7,19 +7,24 @@
  * Functions that touch files may be called from several threads at once; the rest belongs to
  * the flow's own thread.
  */
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/util.h"
 #include "load/object/extent.h"
 #include "load/object/flow.h"
+#include "load/object/place_book.h"
 
-#define PLACE_HEADER 4096u          /* bytes of an NPY header, padding included */
-#define PLACE_UNIT   (64u << 10)    /* of extents, unless the caller says otherwise */
-#define PLACE_STEP   (256ull << 20) /* by which host memory grows */
-#define SLAB_HEAD    (1u << 20)     /* bytes before the first unit */
-#define PLACE_NAME   256            /* of a file name, with the final 0 */
+#define PLACE_HEADER 4096u            /* bytes of an NPY header, padding included */
+#define PLACE_UNIT   (64u << 10)      /* of extents, unless the caller says otherwise */
+#define PLACE_STEP   (256ull << 20)   /* by which host memory grows */
+#define SLAB_HEAD    (1u << 20)       /* bytes before the first unit */
+#define SLAB_FILE    "objects.slab"   /* in a folder */
+#define PLACE_NAME   256              /* of a file name, with the final 0 */
+#define PLACE_BELOW  (PLACE_NAME + 8) /* of one below its folder */
 #define PLACE_PATH   (4096 + 512)
 #define PLACE_SUBS   4096 /* sub-folders by hash, 000 to fff */
 
@@ -44,9 +49,12 @@ struct place_old {
 struct place_dir {
 	char *path;
 	int fd;
-	int journal;   /* -1: not ours yet */
-	unsigned made; /* names at the end of the path whose folders were made just now */
-	bool marked;   /* the marker, just now */
+	int journal;          /* -1: not ours yet */
+	unsigned made;        /* names at the end of the path whose folders were made for it */
+	bool marked;          /* the marker was made just now */
+	bool vague;           /* files cannot be known by their numbers here (FUSE) */
+	pthread_mutex_t lock; /* of the book */
+	struct book book;     /* the files that are there */
 	_Atomic uint64_t subs[PLACE_SUBS / 64]; /* sub-folders that are there, a bit each */
 };
 
@@ -66,10 +74,13 @@ struct place {
 	char *base; /* address of unit 0 */
 	uint64_t mapped;
 	uint32_t huge; /* SLUICE_BUF_HUGE where the memory is on huge pages */
-	char *slab;    /* path of it */
+	char *slab;    /* path of it, for messages */
+	int slab_dir;  /* the folder that it is in */
+	char slab_name[PLACE_NAME];
 	int slab_fd;
 	bool slab_made, slab_device;
-	void *index; /* of objects to keep */
+	uint64_t slab_bytes; /* of a device */
+	void *index;         /* of objects to keep */
 	uint64_t index_len, index_room, index_nr;
 	bool index_failed;
 	void **pins; /* memory that is pinned for a GPU */
@@ -78,6 +89,11 @@ struct place {
 	struct place_old *old;
 	uint64_t nr_old;
 };
+
+static inline bool place_unit_fits(uint64_t unit)
+{
+	return unit >= 4096 && unit <= 1u << 30 && is_pow2(unit);
+}
 
 static inline bool place_is_storage(const struct place *p)
 {
@@ -114,16 +130,33 @@ int dir_free_bytes(const char *path, uint64_t *ret, dev_t *ret_dev, struct sluic
 int dirs_open(struct place *p, struct sluice_err *err);
 int dirs_close(struct place *p, struct sluice_err *err);
 
-/* ---- place_book.c: a line more in the marker, on a file to come, or gone; on one that is done */
-int dir_note(struct place_dir *d, char what, const char *name, const char *key, uint32_t len);
-int dir_note_complete(struct place_dir *d, const char *name);
+/* ---- place_live.c: the files of a folder while it is in use; names are below it */
+/* Nobody else is to use the name: -EEXIST. */
+int live_claim(struct place_dir *d, const char *name, const char *key, uint32_t len);
+/* It was claimed and is the file that is open now. */
+int live_made(struct place_dir *d, const char *name, int fd);
+int live_complete(struct place_dir *d, const char *name);
+/* Open it: -ESTALE where another file has its name now. */
+int live_open(struct place_dir *d, const char *name, int flags);
+/* The claim is given up. */
+void live_forget(struct place_dir *d, const char *name);
+int live_remove(struct place_dir *d, const char *name);
+/* At the end: all that are still what they were. */
+int live_remove_all(struct place_dir *d);
+/* Under a name that was claimed and that no file has: -EEXIST. */
+int live_rename(struct place_dir *d, const char *from, const char *to);
+/* Its size where it is the file that was made, and has no other name; or -errno. */
+int64_t live_size(struct place_dir *d, const char *name);
 
-/* ---- place_file.c: files of objects */
-int place_file_path(const struct place *p, struct place_ref ref, const char *key, uint32_t len,
-		    char out[PLACE_PATH]);
+/* ---- place_file.c: files of objects, which are returned open for reading and writing */
 /* Make the file and reserve its space; the name that was free is in @ref. */
 int place_file_make(struct place *p, struct place_ref *ref, const char *key, uint32_t len,
 		    uint64_t bytes, struct sluice_err *err);
+int place_file_open(struct place *p, struct place_ref ref, const char *key, uint32_t len, int flags,
+		    struct sluice_err *err);
+/* For messages. */
+int place_file_path(const struct place *p, struct place_ref ref, const char *key, uint32_t len,
+		    char out[PLACE_PATH]);
 /* It is complete. */
 int place_file_done(struct place *p, struct place_ref ref, const char *key, uint32_t len,
 		    struct sluice_err *err);
@@ -142,14 +175,17 @@ void spares_close(struct place *p);
 void spares_trim(struct place *p, uint64_t bytes);
 /* Instead of removing @name; false: it is still there. */
 bool spare_keep(struct place *p, unsigned dir, const char *name);
-/* @name from now on, at most @bytes long, open for writing; -ENOENT: none fits; -EEXIST. */
+/* @name, which was claimed, from now on; at most @bytes long, open.  -ENOENT: none fits; -EEXIST.
+ */
 int spare_take(struct place *p, unsigned dir, const char *name, uint64_t bytes);
 
-/* ---- place_slab.c */
+/* ---- place_slab*.c */
 bool slab_is_kept(const char *path);
 int slab_check(const struct place_opts *o, uint64_t *ret_room, struct sluice_err *err);
 int slab_open(struct place *p, struct sluice_err *err);
 int slab_close(struct place *p, struct sluice_err *err);
+/* A second descriptor of what is open; -ESTALE where something else has its name now. */
+int slab_open_again(const struct place *p);
 /* Room for @units more, if that can be had. */
 int slab_stretch(struct place *p, uint64_t units);
 /* Remember a live object for the index. */

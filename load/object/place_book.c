@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The marker of a folder: its lines, read and written; and which file is which. */
 #include "load/object/place_book.h"
 
 #include <errno.h>
@@ -7,24 +8,27 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/beneath.h"
 #include "base/err.h"
 #include "base/util.h"
 #include "load/object/content.h"
 #include "load/object/place.h"
 
-#define BOOK_TITLE "sluice-objects 1 "
+#define BOOK_TITLE "sluice-objects 2 "
 #define BOOK_KEPT  "\n!kept\n"
-#define BOOK_USED  "\n!used\n" /* the last line may have no end */
+#define BOOK_USED  "\n!used\n"
+#define BOOK_VOID  " !" /* behind part of a line */
+
+/* ---------------------------------------------------------------- the table */
 
 static struct book_entry **bucket_of(const struct book *b, const char *name)
 {
 	return &b->buckets[content_id(name, strlen(name)) & (b->nr_buckets - 1)];
 }
 
-static int grow(struct book *b)
+static int book_grow(struct book *b)
 {
 	struct book old = *b;
 	struct book_entry *e, *next;
@@ -45,7 +49,7 @@ static int grow(struct book *b)
 	return 0;
 }
 
-static struct book_entry *look_up(const struct book *b, const char *name)
+struct book_entry *book_find(const struct book *b, const char *name)
 {
 	struct book_entry *e;
 
@@ -55,11 +59,11 @@ static struct book_entry *look_up(const struct book *b, const char *name)
 	return e;
 }
 
-static struct book_entry *add(struct book *b, const char *name)
+struct book_entry *book_add(struct book *b, const char *name)
 {
 	struct book_entry *e;
 
-	if (b->nr >= b->nr_buckets && grow(b) < 0)
+	if (b->nr >= b->nr_buckets && book_grow(b) < 0)
 		return NULL;
 	e = calloc(1, sizeof(*e) + strlen(name) + 1);
 	if (!e)
@@ -71,28 +75,50 @@ static struct book_entry *add(struct book *b, const char *name)
 	return e;
 }
 
-static int set_key(struct book_entry *e, const char *text)
+static void entry_free(struct book_entry *e)
 {
-	int64_t n;
-
 	free(e->key);
-	e->key = malloc(strlen(text) + 1);
-	if (!e->key)
-		return -ENOMEM;
-	n = place_unescape(e->key, text, strlen(text));
-	if (n < 0)
-		return -EINVAL;
-	e->key_len = (uint32_t)n;
-	return 0;
+	free(e);
 }
 
-static void set_complete(struct book_entry *e, const char *text)
+void book_drop(struct book *b, struct book_entry *e)
 {
-	struct book_file f = {0};
+	struct book_entry **at = bucket_of(b, e->name);
 
-	e->complete = !text || sscanf(text, "%" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64,
-				      &f.bytes, &f.inode, &f.birth_ns, &f.mtime_ns) == 4;
-	e->file = e->complete ? f : (struct book_file){0};
+	while (*at != e)
+		at = &(*at)->next;
+	*at = e->next;
+	b->nr--;
+	entry_free(e);
+}
+
+struct book_entry *book_next(const struct book *b, uint64_t *pos, struct book_entry *e)
+{
+	e = e ? e->next : NULL;
+	while (!e && *pos < b->nr_buckets)
+		e = b->buckets[(*pos)++];
+	return e;
+}
+
+void book_free(struct book *b)
+{
+	struct book_entry *e, *next;
+
+	for (uint64_t i = 0; i < b->nr_buckets; i++)
+		for (e = b->buckets[i]; e; e = next) {
+			next = e->next;
+			entry_free(e);
+		}
+	free(b->buckets);
+	*b = (struct book){0};
+}
+
+/* ------------------------------------------------------------ which file it is */
+
+bool book_is_own(const struct stat *st)
+{
+	return S_ISREG(st->st_mode) && st->st_uid == geteuid() && st->st_nlink <= 1 &&
+	       !(st->st_mode & (S_IWGRP | S_IWOTH));
 }
 
 static uint64_t time_ns(struct statx_timestamp t)
@@ -100,33 +126,51 @@ static uint64_t time_ns(struct statx_timestamp t)
 	return (uint64_t)t.tv_sec * 1000000000u + t.tv_nsec;
 }
 
-int book_look(struct book_file *f, int dir, const char *name)
+int book_see(struct book_seen *s, int dir, const char *name)
 {
+	const char *last;
+	int parent = sluice_beneath_parent(dir, name, &last), r = 0;
 	struct statx st;
 
-	if (statx(dir, name, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS | STATX_BTIME, &st) < 0)
-		return -errno;
-	*f = (struct book_file){
-		.bytes = st.stx_size,
-		.inode = st.stx_ino,
-		.birth_ns = st.stx_mask & STATX_BTIME ? time_ns(st.stx_btime) : 0,
-		.mtime_ns = time_ns(st.stx_mtime),
+	if (parent < 0)
+		return parent;
+	if (statx(parent, last, AT_SYMLINK_NOFOLLOW | (name[0] ? 0 : AT_EMPTY_PATH),
+		  STATX_BASIC_STATS | STATX_BTIME, &st) < 0)
+		r = -errno;
+	sluice_beneath_done(dir, parent);
+	if (r < 0)
+		return r;
+	*s = (struct book_seen){
+		.file = {.bytes = st.stx_size,
+			 .inode = st.stx_ino,
+			 .birth_ns = st.stx_mask & STATX_BTIME ? time_ns(st.stx_btime) : 0,
+			 .mtime_ns = time_ns(st.stx_mtime)},
 		.allocated = st.stx_blocks * 512,
+		.links = st.stx_nlink,
 		.regular = S_ISREG(st.stx_mode),
 		.folder = S_ISDIR(st.stx_mode),
 	};
 	return 0;
 }
 
-/* Numbers are given again to new files, but not with the same birth. */
-bool book_same_file(const struct book_entry *e, const struct book_file *now)
+/*
+ * Numbers are given again to new files, but not with the same birth.  One that was begun and whose
+ * number nobody could write down any more has nothing in it.
+ */
+bool book_is_file(const struct book_entry *e, const struct book_seen *now)
 {
-	const struct book_file *was = &e->file;
+	const struct book_file *was = &e->file, *is = &now->file;
 
-	return !e->complete || !was->inode ||
-	       (now->inode == was->inode && now->birth_ns == was->birth_ns) ||
-	       (now->bytes == was->bytes && now->mtime_ns == was->mtime_ns);
+	if (!now->regular)
+		return false;
+	if (e->state == BOOK_BEGUN)
+		return is->bytes == 0 && now->links == 1;
+	return (is->inode == was->inode && is->birth_ns == was->birth_ns) ||
+	       (e->state == BOOK_COMPLETE && is->bytes == was->bytes &&
+		is->mtime_ns == was->mtime_ns);
 }
+
+/* ------------------------------------------------------------------ reading */
 
 /* A name in the folder or in one of its sub-folders, and nowhere else. */
 static bool stays_inside(const char *name)
@@ -139,31 +183,84 @@ static bool stays_inside(const char *name)
 	return name[0] && name[0] != '.' && !strchr(name, '/');
 }
 
-/* One line without its end.  One that could not be written to its end is as good as none. */
+/* So many numbers, and nothing else. */
+static bool take_numbers(const char *text, uint64_t *to[], unsigned nr)
+{
+	char *end;
+
+	for (unsigned i = 0; i < nr; i++, text = end) {
+		if (i ? *text++ != ' ' : !text)
+			return false;
+		if (*text < '0' || *text > '9')
+			return false;
+		errno = 0;
+		*to[i] = strtoull(text, &end, 10);
+		if (errno)
+			return false;
+	}
+	return !*text;
+}
+
+static int take_begun(struct book *b, const char *name, const char *key)
+{
+	struct book_entry *e = book_find(b, name);
+	int64_t n;
+
+	if (e)
+		book_drop(b, e);
+	e = book_add(b, name);
+	if (!e)
+		return -ENOMEM;
+	if (!key)
+		return 0;
+	e->key = malloc(strlen(key) + 1);
+	if (!e->key)
+		return -ENOMEM;
+	n = place_unescape(e->key, key, strlen(key));
+	e->key_len = (uint32_t)n;
+	return n < 0 ? -EINVAL : 0;
+}
+
+/* What is left of a line that could not be written to its end, see append(). */
+static bool is_void(const char *line)
+{
+	size_t n = strlen(line), m = strlen(BOOK_VOID);
+
+	return !n || (n >= m && !strcmp(line + n - m, BOOK_VOID));
+}
+
+/* One line without its end. */
 static int take_line(struct book *b, char *line)
 {
 	char *rest = strchr(line, ' '), what = line[0];
 	struct book_entry *e;
+	struct book_file f = {0};
+	bool good;
 
+	if (is_void(line) || what == '!')
+		return 0;
 	if (rest)
 		*rest++ = '\0';
-	if (!line[0] || !line[1] || what == '!')
-		return 0;
-	if (!strchr("+=-", what) || !stays_inside(line + 1))
+	if (!strchr("+@=-", what) || !stays_inside(line + 1))
 		return -EINVAL;
-	e = look_up(b, line + 1);
-	if (!e)
-		e = add(b, line + 1);
-	if (!e)
-		return -ENOMEM;
-	if (what == '=') {
-		set_complete(e, rest);
+	if (what == '+')
+		return take_begun(b, line + 1, rest);
+	e = book_find(b, line + 1);
+	if (what == '-') {
+		if (e)
+			book_drop(b, e);
 		return 0;
 	}
-	e->count += what == '+' ? 1 : -1;
-	if (e->count <= 0)
-		e->complete = false;
-	return rest ? set_key(e, rest) : 0;
+	good = what == '@'
+		       ? take_numbers(rest, (uint64_t *[]){&f.inode, &f.birth_ns}, 2)
+		       : take_numbers(rest,
+				      (uint64_t *[]){&f.bytes, &f.inode, &f.birth_ns, &f.mtime_ns},
+				      4);
+	if (!good || !e)
+		return -EINVAL;
+	e->state = what == '@' ? BOOK_MADE : BOOK_COMPLETE;
+	e->file = f;
+	return 0;
 }
 
 static bool take_title(struct book *b, const char *line)
@@ -180,95 +277,63 @@ static bool take_title(struct book *b, const char *line)
 	return true;
 }
 
-int book_load(struct book *b, int fd, const char *path, struct sluice_err *err)
+/* What is behind the last line end was not written to its end, and nothing was made of it. */
+static int take_lines(struct book *b, FILE *f, const char *path, struct sluice_err *err)
 {
 	CLEANUP_FREE char *line = NULL;
 	size_t room = 0;
 	ssize_t n;
-	FILE *f = fdopen(dup(fd), "r");
 	int r = 0;
+
+	for (uint64_t nr = 1; r == 0 && (n = getline(&line, &room, f)) > 0; nr++) {
+		if (line[n - 1] == '\n') {
+			line[n - 1] = '\0';
+			b->bytes += (uint64_t)n;
+		} else if (nr > 1) {
+			break;
+		}
+		r = nr > 1 ? take_line(b, line) : take_title(b, line) ? 0 : -EEXIST;
+		if (r == -EEXIST)
+			sluice_fail(err, r,
+				    "%s/%s: was not made by this version of sluice; "
+				    "remove it",
+				    path, BOOK_NAME);
+		else if (r < 0)
+			sluice_fail(err, r, "%s/%s: line %" PRIu64 ": %s", path, BOOK_NAME, nr,
+				    r == -ENOMEM ? "out of memory" : "makes no sense");
+	}
+	return r;
+}
+
+int book_load(struct book *b, int fd, const char *path, struct sluice_err *err)
+{
+	FILE *f = fdopen(dup(fd), "r");
+	int r;
 
 	*b = (struct book){0};
 	if (!f)
 		return sluice_fail(err, -errno, "%s/%s: %s", path, BOOK_NAME, strerror(errno));
 	rewind(f);
-	n = getline(&line, &room, f);
-	if (n <= 0 || !take_title(b, line))
-		r = sluice_fail(err, -EEXIST, "%s/%s: was not made by sluice; remove it", path,
-				BOOK_NAME);
-	for (uint64_t nr = 2; r == 0 && (n = getline(&line, &room, f)) > 0; nr++) {
-		if (line[n - 1] != '\n')
-			break; /* the program was killed while writing it: nothing was made */
-		line[n - 1] = '\0';
-		r = take_line(b, line);
-		if (r < 0)
-			sluice_fail(err, r, "%s/%s: line %" PRIu64 ": %s", path, BOOK_NAME, nr,
-				    r == -ENOMEM ? "out of memory" : "makes no sense");
-	}
+	r = take_lines(b, f, path, err);
 	fclose(f);
 	if (r < 0)
 		book_free(b);
 	return r;
 }
 
-void book_free(struct book *b)
-{
-	struct book_entry *e, *next;
-
-	for (uint64_t i = 0; i < b->nr_buckets; i++)
-		for (e = b->buckets[i]; e; e = next) {
-			next = e->next;
-			free(e->key);
-			free(e);
-		}
-	free(b->buckets);
-	*b = (struct book){0};
-}
-
-struct book_entry *book_find(const struct book *b, const char *name)
-{
-	struct book_entry *e = look_up(b, name);
-
-	return e && e->count > 0 ? e : NULL;
-}
-
-struct book_entry *book_next(const struct book *b, uint64_t *pos, struct book_entry *e)
-{
-	e = e ? e->next : NULL;
-	for (;;) {
-		for (; e; e = e->next)
-			if (e->count > 0)
-				return e;
-		if (*pos >= b->nr_buckets)
-			return NULL;
-		e = b->buckets[(*pos)++];
-	}
-}
-
 bool book_is_kept(const char *folder)
 {
 	char path[PLACE_PATH], end[sizeof(BOOK_KEPT) - 1];
+	struct stat st;
 	off_t at;
 
 	snprintf(path, sizeof(path), "%s/%s", folder, BOOK_NAME);
-	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	at = fd < 0 ? -1 : lseek(fd, -(off_t)sizeof(end), SEEK_END);
+	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0 || !book_is_own(&st))
+		return false;
+	at = st.st_size - (off_t)sizeof(end);
 	return at > 0 && pread(fd, end, sizeof(end), at) == sizeof(end) &&
 	       !memcmp(end, BOOK_KEPT, sizeof(end));
-}
-
-int book_begin(int fd, const struct place_opts *o, unsigned made)
-{
-	char line[128];
-	int n = snprintf(line, sizeof(line), BOOK_TITLE "%s %s owner=%016" PRIx64 " made=%u\n",
-			 o->kind == PLACE_SLAB    ? "slab"
-			 : o->layout == PLACE_NPY ? "npy"
-						  : "raw",
-			 o->hashed ? "hashed" : "flat", o->owner, made);
-
-	if (ftruncate(fd, 0) < 0)
-		return -errno;
-	return write(fd, line, (size_t)n) == n ? 0 : errno ? -errno : -EIO;
 }
 
 /* ------------------------------------------------------------------ writing */
@@ -282,52 +347,66 @@ static int append(int fd, const char *line, size_t len)
 		return 0;
 	if (done < 0)
 		return -errno;
-	done = write(fd, "\n", 1); /* part of a line: the next one needs one of its own */
+	done = write(fd, BOOK_VOID "\n", strlen(BOOK_VOID) + 1);
 	return -ENOSPC;
 }
 
-int dir_note(struct place_dir *d, char what, const char *name, const char *key, uint32_t len)
+int book_begin(int fd, const struct place_opts *o, unsigned made)
 {
-	bool cut = key && place_name_cut(key, len);
-	CLEANUP_FREE char *big = cut ? malloc(PLACE_NAME + 16 + 3 * (uint64_t)len) : NULL;
-	char small[PLACE_NAME + 16], *line = cut ? big : small;
+	char line[128];
+	int n = snprintf(line, sizeof(line), BOOK_TITLE "%s %s owner=%016" PRIx64 " made=%u\n",
+			 o->kind == PLACE_SLAB    ? "slab"
+			 : o->layout == PLACE_NPY ? "npy"
+						  : "raw",
+			 o->hashed ? "hashed" : "flat", o->owner, made);
+
+	if (ftruncate(fd, 0) < 0)
+		return -errno;
+	return append(fd, line, (size_t)n);
+}
+
+static int write_begun(int fd, const struct book_entry *e)
+{
+	CLEANUP_FREE char *line = malloc(strlen(e->name) + 3 * (uint64_t)e->key_len + 16);
 	int n;
 
 	if (!line)
 		return -ENOMEM;
-	n = sprintf(line, "%c%s", what, name);
-	if (cut) {
+	n = sprintf(line, "+%s", e->name);
+	if (e->key) {
 		line[n++] = ' ';
-		n += (int)place_escape(line + n, key, len);
+		n += (int)place_escape(line + n, e->key, e->key_len);
 	}
 	line[n++] = '\n';
-	return append(d->journal, line, (size_t)n);
+	return append(fd, line, (size_t)n);
 }
 
-int dir_note_complete(struct place_dir *d, const char *name)
+int book_write(int fd, const struct book_entry *e)
 {
+	const struct book_file *f = &e->file;
 	char line[PLACE_NAME + 100];
-	struct book_file f;
-	int n, r = book_look(&f, d->fd, name);
+	int n;
 
-	if (r < 0)
-		return r;
-	n = snprintf(line, sizeof(line), "=%s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
-		     name, f.bytes, f.inode, f.birth_ns, f.mtime_ns);
-	return append(d->journal, line, (size_t)n);
+	if (e->state == BOOK_BEGUN)
+		return write_begun(fd, e);
+	if (e->state == BOOK_MADE)
+		n = snprintf(line, sizeof(line), "@%s %" PRIu64 " %" PRIu64 "\n", e->name, f->inode,
+			     f->birth_ns);
+	else
+		n = snprintf(line, sizeof(line),
+			     "=%s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", e->name,
+			     f->bytes, f->inode, f->birth_ns, f->mtime_ns);
+	return append(fd, line, (size_t)n);
 }
 
-int book_note_gone(int fd, const struct book_entry *e)
+int book_write_gone(int fd, const char *name)
 {
 	char line[PLACE_NAME + 16];
-	int r = 0, n = snprintf(line, sizeof(line), "\n-%s\n", e->name);
 
-	for (int32_t i = 0; r == 0 && i < e->count; i++)
-		r = append(fd, line, (size_t)n);
-	return r;
+	return append(fd, line, (size_t)snprintf(line, sizeof(line), "-%s\n", name));
 }
 
-int book_note_all(int fd, bool kept)
+int book_write_all(int fd, bool kept)
 {
 	const char *line = kept ? BOOK_KEPT : BOOK_USED;
 

@@ -8,17 +8,21 @@
  * of them:
  *
  *	+NAME[ KEY]	is about to be made; KEY where the name was cut, escaped
+ *	@NAME INODE BIRTH
+ *			is this file: its number, and the time (ns) at which it was made
  *	=NAME BYTES INODE BIRTH MTIME
- *			is complete; its size, number and times (ns) then
+ *			is complete; its size and times then
  *	-NAME		is gone, or was not made after all
  *	!WORD		of all of them: "kept" by the run that ends here, "used" by another one
  *
- * A name that was made more often than it went is ours, unless another file has it now.  Lines
- * are appended with one write(2) each, so that they survive a killed program and several
- * threads.
+ * A name alone says nothing: ours is the file that was made under it.  Lines are appended with one
+ * write(2) each, so that they survive a killed program and several threads.  The book is read
+ * once, when the folder is opened, and only where nobody else can have written to it; from then
+ * on it is kept in memory as well (place_live.c).
  */
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "load/object/flow.h"
 
@@ -28,18 +32,26 @@
 struct book_file {
 	uint64_t bytes, inode;
 	uint64_t birth_ns, mtime_ns; /* birth 0: the file system does not say */
-	uint64_t allocated;          /* bytes */
+};
+
+/* What is there now. */
+struct book_seen {
+	struct book_file file;
+	uint64_t allocated; /* bytes */
+	uint32_t links;
 	bool regular, folder;
 };
-int book_look(struct book_file *f, int dir, const char *name); /* 0 or -errno */
+/* @name below the folder, "" the descriptor itself; 0 or -errno. */
+int book_see(struct book_seen *s, int dir, const char *name);
+
+enum book_state { BOOK_BEGUN, BOOK_MADE, BOOK_COMPLETE };
 
 struct book_entry {
 	struct book_entry *next; /* in its bucket */
-	int32_t count;           /* > 0: ours */
-	bool complete;
-	struct book_file file; /* when it was completed; inode 0: not known */
-	char *key;             /* NULL: follows from the name */
+	struct book_file file;
+	char *key; /* NULL: follows from the name */
 	uint32_t key_len;
+	uint8_t state; /* enum book_state */
 	char name[];
 };
 
@@ -47,25 +59,30 @@ struct book {
 	struct book_entry **buckets;
 	uint64_t nr_buckets, nr;
 	bool npy, hashed, slab;
-	unsigned made; /* folders: this one and so many above it, itself included; 0: none */
+	unsigned made;  /* folders: this one and so many above it, itself included; 0: none */
+	uint64_t bytes; /* of whole lines */
 };
 
+/* A file that nobody but the user can have written to. */
+bool book_is_own(const struct stat *st);
 /* Read it from @fd.  -EEXIST: it is something else; -EINVAL: a line makes no sense. */
 int book_load(struct book *b, int fd, const char *path, struct sluice_err *err);
 void book_free(struct book *b);
-/* NULL: not ours. */
-struct book_entry *book_find(const struct book *b, const char *name);
-/* Is it the file that was completed?  A copy with its time counts, too; not known: yes. */
-bool book_same_file(const struct book_entry *e, const struct book_file *now);
+struct book_entry *book_find(const struct book *b, const char *name); /* NULL: not in it */
+struct book_entry *book_add(struct book *b, const char *name);        /* NULL: no memory */
+void book_drop(struct book *b, struct book_entry *e);
 /* One after the other: start with *@pos = 0 and NULL. */
 struct book_entry *book_next(const struct book *b, uint64_t *pos, struct book_entry *e);
-/* It was removed, however often it was made. */
-int book_note_gone(int fd, const struct book_entry *e);
-/* A line on all of them: kept, or used. */
-int book_note_all(int fd, bool kept);
+/* Is it the file of @e?  Of one that is complete a copy with its time counts, too. */
+bool book_is_file(const struct book_entry *e, const struct book_seen *now);
+
 /* Does the last line of the one in the folder say that its objects were kept? */
 bool book_is_kept(const char *folder);
 /* The first line, for a new one; @made as in struct book. */
 int book_begin(int fd, const struct place_opts *o, unsigned made);
+/* A line on a file: @e as it is now, or gone; on all of them: kept, or used. */
+int book_write(int fd, const struct book_entry *e);
+int book_write_gone(int fd, const char *name);
+int book_write_all(int fd, bool kept);
 
 #endif

@@ -11,9 +11,13 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <linux/magic.h>
+
+#include "base/beneath.h"
 #include "base/err.h"
 #include "base/util.h"
 #include "load/object/place.h"
@@ -28,7 +32,7 @@ struct look {
 	struct book book;
 	int fd;         /* of the folder */
 	int marker;     /* its book, -1: none */
-	bool marked;    /* just now */
+	bool marked;    /* it was made just now */
 	uint64_t freed; /* bytes that would be free if it were emptied */
 };
 
@@ -44,35 +48,31 @@ static int strange(const struct look *l, const char *sub, const char *name, stru
 			   l->path, sub, name);
 }
 
-/* The file that the book knows, not another one under its name. */
-static bool is_ours(const struct book_entry *e, const struct book_file *file)
-{
-	return e && file->regular && book_same_file(e, file);
-}
-
 static int look_folder(struct look *l, const char *sub, struct sluice_err *err);
 
 static int look_entry(struct look *l, const char *sub, const char *name, struct sluice_err *err)
 {
 	char below[NAME_MAX + 8];
-	struct book_file file;
+	const struct book_entry *e;
+	struct book_seen seen;
 
 	if (!strcmp(name, ".") || !strcmp(name, ".."))
 		return 0;
 	snprintf(below, sizeof(below), "%s%s", sub, name);
-	if (book_look(&file, l->fd, below) < 0)
+	if (book_see(&seen, l->fd, below) < 0)
 		return strange(l, sub, name, err);
-	if (!sub[0] && !strcmp(name, "lost+found") && file.folder)
+	if (!sub[0] && !strcmp(name, "lost+found") && seen.folder)
 		return 0; /* of the file system */
 	if (!sub[0] && !strcmp(name, BOOK_NAME))
 		return 0;
-	if (!sub[0] && file.folder && l->book.hashed && is_subfolder(name)) {
+	if (!sub[0] && seen.folder && l->book.hashed && is_subfolder(name)) {
 		snprintf(below, sizeof(below), "%s/", name);
 		return look_folder(l, below, err);
 	}
-	if (!is_ours(book_find(&l->book, below), &file))
+	e = book_find(&l->book, below);
+	if (!e || !book_is_file(e, &seen))
 		return strange(l, sub, name, err);
-	l->freed += file.allocated;
+	l->freed += seen.allocated;
 	return 0;
 }
 
@@ -96,37 +96,55 @@ static int look_folder(struct look *l, const char *sub, struct sluice_err *err)
 	return r;
 }
 
+/* What others can have written is not believed, whatever it says. */
+static int look_owner(const struct look *l, const struct stat *st, struct sluice_err *err)
+{
+	if (!S_ISREG(st->st_mode))
+		return sluice_fail(err, -EEXIST, "%s/%s: is not a regular file", l->path,
+				   BOOK_NAME);
+	if (!book_is_own(st))
+		return sluice_fail(err, -EPERM,
+				   "%s/%s: belongs to somebody else (user %u), or others may write "
+				   "to it; remove it with what it names, or use another folder",
+				   l->path, BOOK_NAME, st->st_uid);
+	return 0;
+}
+
+static int look_layout(const struct look *l, struct sluice_err *err)
+{
+	const struct book *b = &l->book;
+
+	if (b->slab == (l->o->kind == PLACE_SLAB) &&
+	    (b->slab || (b->npy == (l->o->layout == PLACE_NPY) && b->hashed == l->o->hashed)))
+		return 0;
+	return sluice_fail(err, -EINVAL,
+			   "%s: the objects of the earlier run are %s%s; use the same layout "
+			   "to take them over, or have them removed (--fresh)",
+			   l->path,
+			   b->slab  ? "in a slab"
+			   : b->npy ? "npy files"
+				    : "raw files",
+			   b->hashed ? " in sub-folders" : "");
+}
+
 static int look_marker(struct look *l, struct sluice_err *err)
 {
 	struct stat st;
 	int r;
 
-	l->marker = openat(l->fd, BOOK_NAME, O_RDWR | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
+	l->marker =
+		openat(l->fd, BOOK_NAME, O_RDWR | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (l->marker < 0 && errno == ENOENT)
 		return 0;
-	if (l->marker < 0)
+	if (l->marker < 0 || fstat(l->marker, &st) < 0)
 		return sluice_fail(err, -errno, "%s/%s: %s", l->path, BOOK_NAME, strerror(errno));
-	if (fstat(l->marker, &st) < 0 || !S_ISREG(st.st_mode))
-		return sluice_fail(err, -EEXIST, "%s/%s: is not a regular file", l->path,
-				   BOOK_NAME);
+	r = look_owner(l, &st, err);
+	if (r < 0)
+		return r;
 	if (flock(l->marker, LOCK_EX | LOCK_NB) < 0)
 		return sluice_fail(err, -EBUSY, "%s: is in use by another run", l->path);
 	r = st.st_size ? book_load(&l->book, l->marker, l->path, err) : 0;
-	if (r < 0 || !l->o->reuse || !st.st_size)
-		return r;
-	if (l->book.slab != (l->o->kind == PLACE_SLAB) ||
-	    (!l->book.slab &&
-	     (l->book.npy != (l->o->layout == PLACE_NPY) || l->book.hashed != l->o->hashed)))
-		return sluice_fail(
-			err, -EINVAL,
-			"%s: the objects of the earlier run are %s%s; use the same layout "
-			"to take them over, or have them removed (--fresh)",
-			l->path,
-			l->book.slab  ? "in a slab"
-			: l->book.npy ? "npy files"
-				      : "raw files",
-			l->book.hashed ? " in sub-folders" : "");
-	return 0;
+	return r < 0 || !l->o->reuse || !st.st_size ? r : look_layout(l, err);
 }
 
 /* The folder is there. */
@@ -227,25 +245,31 @@ int dir_check(const char *path, const struct place_opts *o, uint64_t *ret_freed,
 /* ------------------------------------------------------------- taking it over */
 
 /*
- * Remove what the book names; what is complete, too, unless there is a @journal, in which what goes
- * is struck out then.  -errno of the first that stays.
+ * Remove what the book names, which was looked at; with @reuse what is complete stays, and what
+ * goes is struck out.  -errno of the first that stays.
  */
-static int remove_all(int dir, const struct book *book, int journal)
+static int dir_remove_old(struct look *l, bool reuse)
 {
-	struct book_entry *e = NULL;
-	struct book_file file;
+	struct book_entry *e, *next;
+	struct book_seen seen;
 	uint64_t pos = 0;
 	int r = 0;
 
-	while ((e = book_next(book, &pos, e))) {
-		if (journal >= 0 && e->complete)
+	for (e = book_next(&l->book, &pos, NULL); r == 0 && e; e = next) {
+		bool there = book_see(&seen, l->fd, e->name) == 0 && book_is_file(e, &seen);
+
+		next = book_next(&l->book, &pos, e);
+		if (there && reuse && e->state == BOOK_COMPLETE) {
+			e->file.inode = seen.file.inode; /* it may be a copy */
+			e->file.birth_ns = seen.file.birth_ns;
 			continue;
-		if (book_look(&file, dir, e->name) < 0 || !is_ours(e, &file))
-			continue;
-		if (unlinkat(dir, e->name, 0) < 0 && errno != ENOENT && r == 0)
-			r = -errno;
-		else if (journal >= 0 && r == 0)
-			r = book_note_gone(journal, e);
+		}
+		if (there)
+			r = sluice_beneath_unlink(l->fd, e->name, 0);
+		if (r == 0 && reuse)
+			r = book_write_gone(l->marker, e->name);
+		if (r == 0)
+			book_drop(&l->book, e);
 	}
 	return r;
 }
@@ -283,13 +307,11 @@ static int remember_entry(struct place *p, unsigned dir, const struct book_entry
 static int remember(struct place *p, unsigned dir, const struct look *l, struct sluice_err *err)
 {
 	struct book_entry *e = NULL;
-	struct book_file file;
 	uint64_t pos = 0;
 	int r = 0;
 
 	while (r == 0 && (e = book_next(&l->book, &pos, e)))
-		if (e->complete && book_look(&file, l->fd, e->name) == 0 && is_ours(e, &file))
-			r = remember_entry(p, dir, e, e->file.inode ? e->file.bytes : file.bytes);
+		r = remember_entry(p, dir, e, e->file.bytes);
 	return r < 0 ? sluice_fail(err, r, "%s: %s", l->path, strerror(-r)) : 0;
 }
 
@@ -305,24 +327,46 @@ static int new_marker(struct look *l, struct sluice_err *err)
 	return 0;
 }
 
+static void remove_subfolders(int fd)
+{
+	char name[4];
+
+	for (unsigned i = 0; i < PLACE_SUBS; i++) {
+		snprintf(name, sizeof(name), "%03x", i);
+		unlinkat(fd, name, AT_REMOVEDIR);
+	}
+}
+
+static int start_marker(const struct place *p, unsigned dir, struct look *l, struct sluice_err *err)
+{
+	unsigned made = p->dirs[dir].made ? p->dirs[dir].made : l->book.made;
+	int r;
+
+	if (l->book.hashed) /* while the marker still says so */
+		remove_subfolders(l->fd);
+	book_free(&l->book);
+	l->book.made = made;
+	r = book_begin(l->marker, &p->o, made);
+	return r < 0 ? sluice_fail(err, r, "%s/%s: %s", l->path, BOOK_NAME, strerror(-r)) : 0;
+}
+
 static int take_over(struct place *p, unsigned dir, struct look *l, struct sluice_err *err)
 {
 	bool reuse = p->o.reuse && l->marker >= 0 && l->book.nr;
-	int r = 0;
+	int r = l->marker < 0 ? new_marker(l, err) : 0;
 
-	if (l->marker < 0) {
-		r = new_marker(l, err);
-		if (r < 0)
-			return r;
-	}
-	r = remove_all(l->fd, &l->book, reuse ? l->marker : -1);
+	if (r < 0)
+		return r;
+	if (reuse && ftruncate(l->marker, (off_t)l->book.bytes) < 0) /* half a line, if any */
+		r = -errno;
+	if (r == 0)
+		r = dir_remove_old(l, reuse);
 	if (r < 0)
 		return sluice_fail(err, r, "%s: cannot remove what an earlier run left: %s",
 				   l->path, strerror(-r));
-	if (reuse)
-		return p->o.kind == PLACE_FILES ? remember(p, dir, l, err) : 0;
-	r = book_begin(l->marker, &p->o, p->dirs[dir].made ? p->dirs[dir].made : l->book.made);
-	return r < 0 ? sluice_fail(err, r, "%s/%s: %s", l->path, BOOK_NAME, strerror(-r)) : 0;
+	if (!reuse)
+		return start_marker(p, dir, l, err);
+	return p->o.kind == PLACE_FILES ? remember(p, dir, l, err) : 0;
 }
 
 /* The folder and those above it, as far as they are missing. */
@@ -347,16 +391,60 @@ static int make_folders(struct place_dir *d)
 	return r;
 }
 
-/* Unless somebody else has put something there.  @made: names at the end of the path. */
-static void remove_folders(const struct place_dir *d, unsigned made)
+/* The last name of @path, which is cut off; "" where there is none. */
+static char *cut_name(char *path)
+{
+	size_t n = strlen(path);
+
+	while (n && path[n - 1] == '/')
+		n--;
+	path[n] = '\0';
+	while (n && path[n - 1] != '/')
+		n--;
+	if (n)
+		path[n - 1] = '\0';
+	return path + n;
+}
+
+/* Does what is open have this name? */
+static bool is_same(int parent, const char *name, int folder)
+{
+	struct stat is, was;
+
+	return fstatat(parent, name, &is, AT_SYMLINK_NOFOLLOW) == 0 && fstat(folder, &was) == 0 &&
+	       is.st_dev == was.st_dev && is.st_ino == was.st_ino;
+}
+
+/*
+ * Folders that were made for it, from the last one up, unless somebody else has put something
+ * there, or something else in their place.
+ */
+static void remove_folders(const struct place_dir *d, int folder, unsigned made)
 {
 	CLEANUP_FREE char *path = made ? strdup(d->path) : NULL;
+	int at = path ? dup(folder) : -1, up;
+	const char *name;
 
-	if (!path)
-		return;
-	do {
-		rmdir(path);
-	} while (--made && to_parent(path));
+	for (; at >= 0 && made; made--) {
+		name = cut_name(path);
+		if (!strcmp(name, "."))
+			continue;
+		up = openat(at, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (up < 0 || !is_same(up, name, at) || unlinkat(up, name, AT_REMOVEDIR) < 0)
+			made = 1;
+		close(at);
+		at = up;
+	}
+	if (at >= 0)
+		close(at);
+}
+
+/* Numbers that a FUSE server makes up may change while a file is there. */
+static bool is_vague(int fd)
+{
+	struct statfs fs;
+
+	return fstatfs(fd, &fs) == 0 && fs.f_type == FUSE_SUPER_MAGIC;
 }
 
 static int dir_open(struct place *p, unsigned i, struct sluice_err *err)
@@ -377,9 +465,12 @@ static int dir_open(struct place *p, unsigned i, struct sluice_err *err)
 		d->fd = l.fd;
 		d->journal = l.marker;
 		d->marked = l.marked;
+		d->vague = is_vague(l.fd);
+		d->book = l.book;
 		l.fd = l.marker = -1;
-	} else {
-		remove_folders(d, d->made);
+		l.book = (struct book){0};
+	} else if (l.fd >= 0) {
+		remove_folders(d, l.fd, d->made);
 	}
 	look_end(&l);
 	return r;
@@ -391,7 +482,7 @@ static int note_use(struct place *p, struct sluice_err *err)
 	int r = 0;
 
 	for (unsigned i = 0; r == 0 && p->o.reuse && i < p->o.nr_paths; i++) {
-		r = book_note_all(p->dirs[i].journal, false);
+		r = book_write_all(p->dirs[i].journal, false);
 		if (r < 0)
 			sluice_fail(err, r, "%s/%s: %s", p->dirs[i].path, BOOK_NAME, strerror(-r));
 	}
@@ -405,8 +496,10 @@ int dirs_open(struct place *p, struct sluice_err *err)
 	p->dirs = calloc(p->o.nr_paths, sizeof(*p->dirs));
 	if (!p->dirs)
 		return sluice_fail(err, -ENOMEM, "out of memory");
-	for (unsigned i = 0; i < p->o.nr_paths; i++)
+	for (unsigned i = 0; i < p->o.nr_paths; i++) {
 		p->dirs[i].fd = p->dirs[i].journal = -1;
+		pthread_mutex_init(&p->dirs[i].lock, NULL);
+	}
 	for (unsigned i = 0; r == 0 && i < p->o.nr_paths; i++)
 		r = dir_open(p, i, err);
 	if (r == 0 && spares_open(p) < 0)
@@ -416,59 +509,51 @@ int dirs_open(struct place *p, struct sluice_err *err)
 
 /* ------------------------------------------------------------------ the end */
 
-static void remove_subfolders(int fd)
-{
-	char name[4];
-
-	for (unsigned i = 0; i < PLACE_SUBS; i++) {
-		snprintf(name, sizeof(name), "%03x", i);
-		unlinkat(fd, name, AT_REMOVEDIR);
-	}
-}
-
 static int dir_empty(const struct place *p, struct place_dir *d, struct sluice_err *err)
 {
-	struct book book;
-	int r = book_load(&book, d->journal, d->path, err);
-	unsigned made = book.made; /* by this run or one that kept its objects */
+	int r = live_remove_all(d);
 
-	if (r < 0)
-		return r;
-	r = remove_all(d->fd, &book, -1);
-	book_free(&book);
 	if (p->o.hashed)
 		remove_subfolders(d->fd);
 	if (r < 0)
 		return sluice_fail(err, r, "%s: cannot remove an object: %s", d->path,
 				   strerror(-r));
-	if (unlinkat(d->fd, BOOK_NAME, 0) < 0 && errno != ENOENT)
+	if (is_same(d->fd, BOOK_NAME, d->journal) && unlinkat(d->fd, BOOK_NAME, 0) < 0)
 		return sluice_fail(err, -errno, "%s/%s: %s", d->path, BOOK_NAME, strerror(errno));
-	remove_folders(d, made);
+	remove_folders(d, d->fd, d->book.made);
 	return 0;
+}
+
+/* Emptied, or left as it is. */
+static int dir_end(const struct place *p, struct place_dir *d, struct sluice_err *err)
+{
+	bool keep = p->ready ? p->o.keep : !d->marked; /* as it was found */
+	int r;
+
+	if (d->journal < 0)
+		return 0;
+	if (!keep)
+		return dir_empty(p, d, err);
+	r = p->ready ? book_write_all(d->journal, true) : 0;
+	return r < 0 ? sluice_fail(err, r, "%s/%s: %s", d->path, BOOK_NAME, strerror(-r)) : 0;
 }
 
 int dirs_close(struct place *p, struct sluice_err *err)
 {
-	int r = 0, first = 0;
+	int r, first = 0;
 
 	spares_close(p);
 	for (unsigned i = 0; p->dirs && i < p->o.nr_paths; i++) {
 		struct place_dir *d = &p->dirs[i];
-		bool keep = p->ready ? p->o.keep : !d->marked; /* as it was found */
 
-		if (d->journal >= 0 && !keep) {
-			r = dir_empty(p, d, first ? NULL : err);
-			first = first ? first : r;
-		} else if (d->journal >= 0 && p->ready) {
-			r = book_note_all(d->journal, true);
-			if (r < 0 && !first)
-				first = sluice_fail(err, r, "%s/%s: %s", d->path, BOOK_NAME,
-						    strerror(-r));
-		}
+		r = dir_end(p, d, first ? NULL : err);
+		first = first ? first : r;
 		if (d->journal >= 0)
 			close(d->journal);
 		if (d->fd >= 0)
 			close(d->fd);
+		book_free(&d->book);
+		pthread_mutex_destroy(&d->lock);
 	}
 	free(p->dirs);
 	p->dirs = NULL;

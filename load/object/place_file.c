@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/beneath.h"
 #include "base/err.h"
 #include "base/util.h"
 #include "load/object/content.h"
@@ -16,31 +17,30 @@
 
 /* The name below its folder. */
 static void relative_name(const struct place *p, struct place_ref ref, const char *key,
-			  uint32_t len, char out[PLACE_NAME + 8])
+			  uint32_t len, char out[PLACE_BELOW])
 {
 	char name[PLACE_NAME];
 
 	place_file_name(name, key, len, ref.variant, place_suffix(&p->o));
 	if (p->o.hashed)
-		snprintf(out, PLACE_NAME + 8, "%03x/%s",
+		snprintf(out, PLACE_BELOW, "%03x/%s",
 			 (unsigned)(content_id(key, len) >> 20) % PLACE_SUBS, name);
 	else
-		snprintf(out, PLACE_NAME + 8, "%s", name);
+		snprintf(out, PLACE_BELOW, "%s", name);
 }
 
 int place_file_path(const struct place *p, struct place_ref ref, const char *key, uint32_t len,
 		    char out[PLACE_PATH])
 {
-	char name[PLACE_NAME + 8];
+	char name[PLACE_BELOW];
 
 	relative_name(p, ref, key, len, name);
 	return snprintf(out, PLACE_PATH, "%s/%s", p->dirs[ref.dir].path, name);
 }
 
 /* The sub-folder of a name, if it is in one; asked for once only. */
-static int make_sub(const struct place *p, struct place_ref ref, const char *name)
+static int make_sub(const struct place *p, struct place_dir *d, const char *name)
 {
-	struct place_dir *d = &p->dirs[ref.dir];
 	unsigned nr = p->o.hashed ? (unsigned)strtoul(name, NULL, 16) : 0;
 	uint64_t bit = 1ull << nr % 64;
 	char sub[4] = "";
@@ -54,23 +54,42 @@ static int make_sub(const struct place *p, struct place_ref ref, const char *nam
 	return 0;
 }
 
-/* A file of that name, which there is not yet: one that is not needed any more, or a new one. */
-static int make_at(struct place *p, struct place_ref ref, const char *name, uint64_t bytes)
+/* A file of that name, which there is not yet. */
+static int make_new(struct place_dir *d, const char *name)
 {
-	int fd = make_sub(p, ref, name);
+	int fd = sluice_beneath_open(d->fd, name, O_RDWR | O_CREAT | O_EXCL, 0644), r;
 
 	if (fd < 0)
 		return fd;
-	fd = spare_take(p, ref.dir, name, bytes);
-	if (fd != -ENOENT)
+	r = live_made(d, name, fd);
+	if (r == 0)
 		return fd;
-	fd = openat(p->dirs[ref.dir].fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-		    0644);
-	return fd >= 0 ? fd : -errno;
+	close(fd);
+	sluice_beneath_unlink(d->fd, name, 0);
+	return r;
+}
+
+/* One that is not needed any more, or a new one.  -EEXIST: the name is not free. */
+static int make_at(struct place *p, struct place_ref ref, const char *name, const char *key,
+		   uint32_t len, uint64_t bytes)
+{
+	struct place_dir *d = &p->dirs[ref.dir];
+	int fd = live_claim(d, name, key, len);
+
+	if (fd < 0)
+		return fd;
+	fd = make_sub(p, d, name);
+	if (fd == 0)
+		fd = spare_take(p, ref.dir, name, bytes);
+	if (fd == -ENOENT)
+		fd = make_new(d, name);
+	if (fd < 0)
+		live_forget(d, name);
+	return fd;
 }
 
 /* All of it at once; where the file system cannot, the library does what can be done. */
-static int reserve(struct place *p, int fd, uint64_t bytes)
+static int file_reserve(struct place *p, int fd, uint64_t bytes)
 {
 	bool again = p->spares;
 	int r;
@@ -91,91 +110,81 @@ static int reserve(struct place *p, int fd, uint64_t bytes)
 	return r < 0 ? -errno : 0;
 }
 
-static int fail(const struct place *p, struct place_ref ref, const char *name, const char *what,
-		int code, struct sluice_err *err)
+static int file_fail(const struct place *p, struct place_ref ref, const char *name,
+		     const char *what, int code, struct sluice_err *err)
 {
 	return sluice_fail(err, code, "%s/%s: %s: %s", p->dirs[ref.dir].path, name, what,
-			   strerror(-code));
+			   code == -ESTALE ? "another file has its name" : strerror(-code));
 }
 
-/*
- * Written down before it is made, so that a run that is killed in between leaves a name without a
- * file and never a file without a name.
- */
 int place_file_make(struct place *p, struct place_ref *ref, const char *key, uint32_t len,
 		    uint64_t bytes, struct sluice_err *err)
 {
-	char name[PLACE_NAME + 8];
-	struct place_dir *d;
-	int fd = -EEXIST, r;
+	char name[PLACE_BELOW];
+	int fd, r;
 
 	ref->dir = (uint16_t)(content_id(key, len) % p->o.nr_paths);
-	d = &p->dirs[ref->dir];
-	for (ref->variant = 0; fd == -EEXIST; ref->variant++) {
+	for (ref->variant = 0;; ref->variant++) {
 		relative_name(p, *ref, key, len, name);
-		r = dir_note(d, '+', name, key, len);
-		if (r < 0)
-			return fail(p, *ref, name, "cannot write it down", r, err);
-		fd = make_at(p, *ref, name, bytes);
-		if (fd >= 0 || ref->variant == UINT16_MAX)
+		fd = make_at(p, *ref, name, key, len, bytes);
+		if (fd != -EEXIST || ref->variant == UINT16_MAX)
 			break;
-		if (fd == -EEXIST)
-			dir_note(d, '-', name, NULL, 0);
 	}
-	if (fd < 0) {
-		dir_note(d, '-', name, NULL, 0);
-		return fail(p, *ref, name, "cannot make it", fd, err);
-	}
+	if (fd < 0)
+		return file_fail(p, *ref, name, "cannot make it", fd, err);
 	spares_trim(p, atomic_load(&p->slack));
-	r = reserve(p, fd, bytes);
-	close(fd);
+	r = file_reserve(p, fd, bytes);
 	if (r == 0)
-		return 0;
-	place_file_remove(p, *ref, key, len, NULL);
-	return fail(p, *ref, name, "cannot reserve its space", r, err);
+		return fd;
+	close(fd);
+	live_remove(&p->dirs[ref->dir], name);
+	return file_fail(p, *ref, name, "cannot reserve its space", r, err);
+}
+
+int place_file_open(struct place *p, struct place_ref ref, const char *key, uint32_t len, int flags,
+		    struct sluice_err *err)
+{
+	char name[PLACE_BELOW];
+	int fd;
+
+	relative_name(p, ref, key, len, name);
+	fd = live_open(&p->dirs[ref.dir], name, flags);
+	return fd < 0 ? file_fail(p, ref, name, "cannot open it", fd, err) : fd;
 }
 
 int place_file_done(struct place *p, struct place_ref ref, const char *key, uint32_t len,
 		    struct sluice_err *err)
 {
 	struct place_dir *d = &p->dirs[ref.dir];
-	char name[PLACE_NAME + 8];
+	char name[PLACE_BELOW];
 	int r = 0;
 
 	relative_name(p, ref, key, len, name);
 	if (p->o.durability == SLUICE_DURABLE_FULL && fsync(d->fd) < 0)
 		r = -errno;
 	if (r == 0)
-		r = dir_note_complete(d, name);
-	return r < 0 ? fail(p, ref, name, "cannot write it down", r, err) : 0;
+		r = live_complete(d, name);
+	return r < 0 ? file_fail(p, ref, name, "cannot write it down", r, err) : 0;
 }
 
 int place_file_remove(struct place *p, struct place_ref ref, const char *key, uint32_t len,
 		      struct sluice_err *err)
 {
-	struct place_dir *d = &p->dirs[ref.dir];
-	char name[PLACE_NAME + 8];
+	char name[PLACE_BELOW];
 	int r;
 
 	relative_name(p, ref, key, len, name);
-	if (unlinkat(d->fd, name, 0) < 0) {
-		r = -errno;
-		return fail(p, ref, name, "cannot remove it", r, err);
-	}
-	dir_note(d, '-', name, NULL, 0);
-	return 0;
+	r = live_remove(&p->dirs[ref.dir], name);
+	return r < 0 ? file_fail(p, ref, name, "cannot remove it", r, err) : 0;
 }
 
 int place_file_retire(struct place *p, struct place_ref ref, const char *key, uint32_t len,
 		      struct sluice_err *err)
 {
-	char name[PLACE_NAME + 8];
+	char name[PLACE_BELOW];
 
 	relative_name(p, ref, key, len, name);
-	if (!spare_keep(p, ref.dir, name))
-		return place_file_remove(p, ref, key, len, err);
-	dir_note(&p->dirs[ref.dir], '-', name, NULL, 0);
-	return 0;
+	return spare_keep(p, ref.dir, name) ? 0 : place_file_remove(p, ref, key, len, err);
 }
 
 static const char *descr(unsigned element)

@@ -9,9 +9,9 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/beneath.h"
 #include "base/util.h"
 #include "load/object/place.h"
 
@@ -37,7 +37,7 @@ struct spares {
 };
 
 /* No key gives such a name. */
-static void name_of(char out[SPARE_NAME], const struct spare *s)
+static void spare_name(char out[SPARE_NAME], const struct spare *s)
 {
 	snprintf(out, SPARE_NAME, "~spare~%u", s->number);
 }
@@ -65,7 +65,7 @@ void spares_close(struct place *p)
 }
 
 /* Take number @i out, of which @leaving bytes will go; the lock is held. */
-static struct spare take_out(struct spares *s, unsigned i, uint64_t leaving)
+static struct spare spare_take_out(struct spares *s, unsigned i, uint64_t leaving)
 {
 	struct spare taken = s->v[i];
 
@@ -78,7 +78,7 @@ static struct spare take_out(struct spares *s, unsigned i, uint64_t leaving)
 }
 
 /* They have gone. */
-static void settle(struct spares *s, uint64_t leaving)
+static void spares_settle(struct spares *s, uint64_t leaving)
 {
 	if (!leaving)
 		return;
@@ -88,17 +88,16 @@ static void settle(struct spares *s, uint64_t leaving)
 	pthread_mutex_unlock(&s->lock);
 }
 
-static void discard(struct place *p, const struct spare *s)
+static void spare_discard(struct place *p, const struct spare *s)
 {
 	char name[SPARE_NAME];
 
-	name_of(name, s);
-	if (unlinkat(p->dirs[s->dir].fd, name, 0) == 0)
-		dir_note(&p->dirs[s->dir], '-', name, NULL, 0);
+	spare_name(name, s);
+	live_remove(&p->dirs[s->dir], name);
 }
 
 /* As the newest of them. */
-static void put(struct place *p, const struct spare *new)
+static void spare_put(struct place *p, const struct spare *new)
 {
 	struct spares *s = p->spares;
 	bool room;
@@ -111,7 +110,7 @@ static void put(struct place *p, const struct spare *new)
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (!room)
-		discard(p, new);
+		spare_discard(p, new);
 }
 
 /* The oldest one as long as there is too much; then wait for those that others remove. */
@@ -124,7 +123,7 @@ static bool next_to_go(struct spares *s, uint64_t bytes, struct spare *ret)
 		pthread_cond_wait(&s->settled, &s->lock);
 	found = s->nr && s->bytes + s->leaving > bytes;
 	if (found)
-		*ret = take_out(s, 0, s->v[0].bytes);
+		*ret = spare_take_out(s, 0, s->v[0].bytes);
 	pthread_mutex_unlock(&s->lock);
 	return found;
 }
@@ -134,13 +133,13 @@ void spares_trim(struct place *p, uint64_t bytes)
 	struct spare old;
 
 	while (p->spares && next_to_go(p->spares, bytes, &old)) {
-		discard(p, &old);
-		settle(p->spares, old.bytes);
+		spare_discard(p, &old);
+		spares_settle(p->spares, old.bytes);
 	}
 }
 
 /* From now on files are removed and made. */
-static void give_up(struct place *p)
+static void spares_give_up(struct place *p)
 {
 	pthread_mutex_lock(&p->spares->lock);
 	p->spares->off = true;
@@ -149,45 +148,37 @@ static void give_up(struct place *p)
 }
 
 /* Written over is only what has no other name, too. */
-static bool is_ours_alone(const struct place_dir *d, const char *name, uint64_t *ret_bytes)
-{
-	struct stat st;
-
-	if (fstatat(d->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return false;
-	*ret_bytes = (uint64_t)st.st_size;
-	return S_ISREG(st.st_mode) && st.st_nlink == 1 && st.st_size > 0;
-}
-
 bool spare_keep(struct place *p, unsigned dir, const char *name)
 {
 	struct spares *s = p->spares;
 	struct spare new = {.dir = (uint16_t)dir};
 	struct place_dir *d = &p->dirs[dir];
+	int64_t bytes = s ? live_size(d, name) : 0;
 	char to[SPARE_NAME];
 	bool room;
 
-	if (!s || !is_ours_alone(d, name, &new.bytes))
+	if (bytes <= 0)
 		return false;
+	new.bytes = (uint64_t)bytes;
 	pthread_mutex_lock(&s->lock);
 	room = !s->off && s->nr < SPARES;
 	new.number = s->next++;
 	pthread_mutex_unlock(&s->lock);
-	name_of(to, &new);
-	if (!room || dir_note(d, '+', to, NULL, 0) < 0)
+	spare_name(to, &new);
+	if (!room || live_claim(d, to, NULL, 0) < 0)
 		return false;
-	if (renameat2(d->fd, name, d->fd, to, RENAME_NOREPLACE) < 0) {
-		dir_note(d, '-', to, NULL, 0);
-		give_up(p);
+	if (live_rename(d, name, to) < 0) {
+		live_forget(d, to);
+		spares_give_up(p);
 		return false;
 	}
-	put(p, &new);
+	spare_put(p, &new);
 	return true;
 }
 
 /* Is @a a better file for @bytes than @b?  The more can be written over the better, then the
  * smaller. */
-static bool better(const struct spare *a, const struct spare *b, uint64_t bytes)
+static bool spare_better(const struct spare *a, const struct spare *b, uint64_t bytes)
 {
 	uint64_t ours = min_u64(a->bytes, bytes), others = min_u64(b->bytes, bytes);
 
@@ -195,22 +186,22 @@ static bool better(const struct spare *a, const struct spare *b, uint64_t bytes)
 }
 
 /* What is cut off for @bytes. */
-static uint64_t excess(const struct spare *s, uint64_t bytes)
+static uint64_t spare_excess(const struct spare *s, uint64_t bytes)
 {
 	return s->bytes - min_u64(s->bytes, bytes);
 }
 
-static bool find(struct spares *s, unsigned dir, uint64_t bytes, struct spare *ret)
+static bool spare_find(struct spares *s, unsigned dir, uint64_t bytes, struct spare *ret)
 {
 	unsigned best = SPARES;
 
 	pthread_mutex_lock(&s->lock);
 	for (unsigned i = 0; i < s->nr; i++)
 		if (s->v[i].dir == dir && s->v[i].bytes / MISFIT <= bytes &&
-		    (best == SPARES || better(&s->v[i], &s->v[best], bytes)))
+		    (best == SPARES || spare_better(&s->v[i], &s->v[best], bytes)))
 			best = i;
 	if (best < SPARES)
-		*ret = take_out(s, best, excess(&s->v[best], bytes));
+		*ret = spare_take_out(s, best, spare_excess(&s->v[best], bytes));
 	pthread_mutex_unlock(&s->lock);
 	return best < SPARES;
 }
@@ -222,25 +213,22 @@ static int rename_to(struct place *p, const struct spare *s, const char *name, u
 	char from[SPARE_NAME];
 	int fd, r;
 
-	name_of(from, s);
-	if (renameat2(d->fd, from, d->fd, name, RENAME_NOREPLACE) < 0) {
-		r = -errno;
-		if (r == -EEXIST)
-			put(p, s);
-		else
-			discard(p, s);
+	spare_name(from, s);
+	r = live_rename(d, from, name);
+	if (r == -EEXIST)
+		spare_put(p, s);
+	else if (r < 0)
+		spare_discard(p, s);
+	if (r < 0)
 		return r;
-	}
-	dir_note(d, '-', from, NULL, 0);
-	fd = openat(d->fd, name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
-	r = fd < 0 ? -errno : 0;
-	if (fd >= 0 && s->bytes > bytes && ftruncate(fd, (off_t)bytes) < 0)
+	fd = live_open(d, name, O_RDWR);
+	r = fd < 0 ? fd : 0;
+	if (r == 0 && s->bytes > bytes && ftruncate(fd, (off_t)bytes) < 0)
 		r = -errno;
-	if (r == 0)
-		return fd;
-	if (fd >= 0)
-		close(fd);
-	unlinkat(d->fd, name, 0);
+	if (r == 0 || fd < 0)
+		return r < 0 ? r : fd;
+	close(fd);
+	sluice_beneath_unlink(d->fd, name, 0);
 	return r;
 }
 
@@ -249,12 +237,12 @@ int spare_take(struct place *p, unsigned dir, const char *name, uint64_t bytes)
 	struct spare s;
 	int fd;
 
-	if (!p->spares || !find(p->spares, dir, bytes, &s))
+	if (!p->spares || !spare_find(p->spares, dir, bytes, &s))
 		return -ENOENT;
 	fd = rename_to(p, &s, name, bytes);
-	settle(p->spares, excess(&s, bytes));
+	spares_settle(p->spares, spare_excess(&s, bytes));
 	if (fd >= 0 || fd == -EEXIST)
 		return fd;
-	give_up(p);
+	spares_give_up(p);
 	return -ENOENT;
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whose files are whose: folders and slabs that are refused, emptied, kept and taken over. */
-#include "load/object/place.h"
+#include "load/object/place_slab.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -128,22 +130,28 @@ static void a_marker_that_is_not_ours_is_refused(void)
 {
 	static const char *const texts[] = {
 		"something else\n",
-		"sluice-objects 1 npy flat owner=0\n*x\n",
-		"sluice-objects 1 npy flat owner=0\n+../x\n",
-		"sluice-objects 1 npy flat owner=0\n+/etc/passwd\n",
-		"sluice-objects 1 npy flat owner=0\n+abc/../x\n",
-		"sluice-objects 1 npy flat owner=0\n+.sluice-objects\n",
+		"sluice-objects 1 npy flat owner=0\n",
+		"sluice-objects 2 npy flat owner=0\n*x\n",
+		"sluice-objects 2 npy flat owner=0\n+../x\n",
+		"sluice-objects 2 npy flat owner=0\n+/etc/passwd\n",
+		"sluice-objects 2 npy flat owner=0\n+abc/../x\n",
+		"sluice-objects 2 npy flat owner=0\n+.sluice-objects\n",
+		"sluice-objects 2 npy flat owner=0\n+x\n@x\n",
+		"sluice-objects 2 npy flat owner=0\n+x\n@x 1 2 3\n",
+		"sluice-objects 2 npy flat owner=0\n+x\n=x 1 2 3\n",
+		"sluice-objects 2 npy flat owner=0\n+x\n@x -1 2\n",
+		"sluice-objects 2 npy flat owner=0\n@y 1 2\n",
 	};
 
 	mkdir(t_path("marked"), 0755);
 	for (unsigned i = 0; i < T_COUNT(texts); i++) {
 		touch("marked/.sluice-objects", texts[i]);
-		T_EQ(try_open(npy, "marked"), i ? -EINVAL : -EEXIST);
+		T_EQ(try_open(npy, "marked"), i > 1 ? -EINVAL : -EEXIST);
 		T_STR_HAS(err.msg, "marked/.sluice-objects");
 		T_FILE(t_path("marked/.sluice-objects"), texts[i], strlen(texts[i]));
 	}
 	unlink(t_path("marked/.sluice-objects"));
-	touch("elsewhere", "sluice-objects 1 npy flat owner=0\n+x.npy\n");
+	touch("elsewhere", "sluice-objects 2 npy flat owner=0\n+x.npy\n");
 	T_EQ(symlink(t_path("elsewhere"), t_path("marked/.sluice-objects")), 0);
 	T_EQ(try_open(npy, "marked"), -ELOOP);
 	clean("marked");
@@ -384,24 +392,39 @@ static void another_layout_does_not_take_over_and_does_no_harm(void)
 	clean("k");
 }
 
+/* Add to the marker of a folder. */
+static void note(const char *marker, const char *text)
+{
+	int fd = open(t_path(marker), O_WRONLY | O_APPEND | O_CLOEXEC);
+
+	T_EQ(write(fd, text, strlen(text)), strlen(text));
+	close(fd);
+}
+
 static void half_an_object_is_not_taken_over(void)
 {
-	static const char begun[] = "+half.npy\n+none.npy\n+cut", half[10000];
 	struct place_opts o = npy;
-	int fd;
+	struct book_seen seen;
+	char line[128];
 
 	earlier_run(npy, "k");
-	fd = open(t_path("k/.sluice-objects"), O_WRONLY | O_APPEND | O_CLOEXEC);
-	T_EQ(write(fd, begun, sizeof(begun) - 1), sizeof(begun) - 1);
-	close(fd);
-	fd = open(t_path("k/half.npy"), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-	T_EQ(write(fd, half, sizeof(half)), sizeof(half));
-	close(fd);
+	touch("k/half.npy", "half an object");
+	touch("k/begun.npy", "");
+	T_EQ(book_see(&seen, AT_FDCWD, t_path("k/half.npy")), -EXDEV);
+	{
+		CLEANUP_CLOSE int fd = open(t_path("k"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+		T_EQ(book_see(&seen, fd, "half.npy"), 0);
+	}
+	snprintf(line, sizeof(line), "+half.npy\n@half.npy %" PRIu64 " %" PRIu64 "\n",
+		 seen.file.inode, seen.file.birth_ns);
+	note("k/.sluice-objects", line);
+	note("k/.sluice-objects", "+begun.npy\n+none.npy\n-a.n !\n+cut");
 	fk_setup();
 	o.reuse = true;
 	fk_add(o, "k");
 	T_EQ(place_objects(fk_place[0]), 3);
-	T_OK(exists("k/a.npy") && !exists("k/half.npy"));
+	T_OK(exists("k/a.npy") && !exists("k/half.npy") && !exists("k/begun.npy"));
 	fk_open();
 	adopt(1, "a", 0);
 	FK_DO(fk_read(0, 1), 100000);
@@ -443,6 +466,82 @@ static void a_damaged_index_is_found_out(void)
 	T_OK(exists("k"));
 	T_EQ(try_open(slab, "k"), 0);
 	T_OK(!exists("k"));
+}
+
+/* The head of a slab that was kept, changed and sealed again. */
+static void craft(const char *name, void (*change)(struct slab_head *h, uint64_t value),
+		  uint64_t value)
+{
+	struct slab_head h;
+	int fd = open(t_path(name), O_RDWR | O_CLOEXEC);
+
+	T_EQ(pread(fd, &h, sizeof(h), 0), sizeof(h));
+	change(&h, value);
+	h.check = 0;
+	h.check = content_id(&h, sizeof(h));
+	T_EQ(pwrite(fd, &h, sizeof(h), 0), sizeof(h));
+	close(fd);
+}
+
+static void set_index_len(struct slab_head *h, uint64_t v)
+{
+	h->index_len = v;
+}
+
+static void set_units(struct slab_head *h, uint64_t v)
+{
+	h->units = v;
+}
+
+static void set_objects(struct slab_head *h, uint64_t v)
+{
+	h->objects = v;
+}
+
+static void set_unit(struct slab_head *h, uint64_t v)
+{
+	h->unit = (uint32_t)v;
+}
+
+static void lengths_in_a_head_are_checked_against_the_file(void)
+{
+	static const struct {
+		void (*change)(struct slab_head *h, uint64_t value);
+		uint64_t value;
+	} rows[] = {
+		{set_index_len, UINT64_MAX},
+		{set_index_len, UINT64_MAX - 1},
+		{set_index_len, 1ull << 62},
+		{set_index_len, 0},
+		{set_units, UINT64_MAX},
+		{set_units, UINT32_MAX},
+		{set_units, 1ull << 48},
+		{set_units, 129},
+		{set_units, 0},
+		{set_objects, UINT64_MAX},
+		{set_objects, 4},
+		{set_objects, 1ull << 59},
+		{set_unit, 0},
+		{set_unit, UINT32_MAX},
+	};
+	struct place_opts o = slab;
+	const char *path = t_path("k");
+	struct place *p;
+
+	o.paths = &path;
+	o.nr_paths = 1;
+	o.reuse = true;
+	for (unsigned i = 0; i < T_COUNT(rows); i++) {
+		int r;
+
+		earlier_run(slab, "k");
+		craft("k", rows[i].change, rows[i].value);
+		r = place_open(&p, &o, &err);
+		T_OK(r == -EINVAL || r == -ENOSPC);
+		T_OK(exists("k"));
+		T_EQ(try_open(slab, "k"), 0); /* made anew, it is as good as any */
+		T_OK(!exists("k"));
+	}
 }
 
 /* ---------------------------------------------------------------- block devices */
@@ -535,6 +634,71 @@ static void a_block_device_is_a_slab_when_nothing_is_on_it(void)
 	FK_DO(fk_read(0, 7), MIB(60));
 	fk_close();
 	T_ERR(open_device(device, (struct place_opts){.owner = 1}), 0, &err);
+	/* nothing of ours is left where it would be looked for */
+	T_EQ(pread(fd, image_data, sizeof(image_data), 0), sizeof(image_data));
+	T_OK(!image_data[0] && !memcmp(image_data, image_data + 1, sizeof(image_data) - 1));
+	close(fd);
+	clean("image");
+}
+
+/* What others put on a device on which we once kept something. */
+static void a_head_with_anything_around_it_is_not_ours(void)
+{
+	static const struct {
+		const char *bytes;
+		unsigned len;
+		off_t at;
+	} rows[] = {
+		{"\x55\xaa", 2, 510},             /* a partition table */
+		{"EFI PART", 8, 512},             /* another one */
+		{"\x53\xef", 2, 1080},            /* ext4 */
+		{"_BHRfS_M", 8, 65600},           /* btrfs */
+		{"\x0d\xd0\x01\xc0", 4, 1 << 20}, /* VMFS, behind the head: libblkid knows it */
+	};
+	struct place_opts keep = {.keep = true}, reuse = {.reuse = true};
+	char device[64], was[8];
+	int fd = t_is_root() ? loop_make(device, sizeof(device)) : -1;
+	void *blkid = dlopen("libblkid.so.1", RTLD_NOW);
+
+	if (fd < 0)
+		T_SKIP("root", "no loop devices");
+	T_ERR(open_device(device, keep), 0, &err);
+	for (unsigned i = 0; i < T_COUNT(rows) - !blkid; i++) {
+		T_EQ(pread(fd, was, rows[i].len, rows[i].at), rows[i].len);
+		T_EQ(pwrite(fd, rows[i].bytes, rows[i].len, rows[i].at), rows[i].len);
+		fsync(fd);
+		T_EQ(open_device(device, reuse), -EEXIST);
+		T_EQ(open_device(device, keep), -EEXIST);
+		T_STR_HAS(err.msg, "clear it");
+		T_EQ(pwrite(fd, was, rows[i].len, rows[i].at), rows[i].len);
+		fsync(fd);
+	}
+	T_ERR(open_device(device, reuse), 0, &err);
+	close(fd);
+	if (blkid)
+		dlclose(blkid);
+	clean("image");
+}
+
+/* Emptied where it is looked at: what is left in between is no reason to refuse it. */
+static void a_device_that_was_full_can_be_used_again(void)
+{
+	struct place_opts o = {.kind = PLACE_SLAB};
+	char device[64];
+	const char *path = device;
+	int fd = t_is_root() ? loop_make(device, sizeof(device)) : -1;
+
+	if (fd < 0)
+		T_SKIP("root", "no loop devices");
+	o.paths = &path;
+	o.nr_paths = 1;
+	for (unsigned i = 0; i < 2; i++) {
+		fk_setup();
+		fk_add(o, NULL);
+		fk_open();
+		FK_DO(fk_write(0, 1, "large", MIB(60)), MIB(60));
+		fk_close();
+	}
 	close(fd);
 	clean("image");
 }
@@ -674,7 +838,10 @@ static const struct t_case cases[] = {
 	T_CASE(another_layout_does_not_take_over_and_does_no_harm),
 	T_CASE(half_an_object_is_not_taken_over),
 	T_CASE(a_damaged_index_is_found_out),
+	T_CASE(lengths_in_a_head_are_checked_against_the_file),
 	T_CASE(a_block_device_is_a_slab_when_nothing_is_on_it),
+	T_CASE(a_head_with_anything_around_it_is_not_ours),
+	T_CASE(a_device_that_was_full_can_be_used_again),
 	T_CASE(numpy_reads_an_object),
 	T_CASE(a_shape_too_long_for_a_header_is_an_error),
 	T_CASE(room_is_what_would_fit),

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The files of a folder while it is in use.  Each is known by its number and birth from the moment
+ * it is made, in memory and in the marker; a file that has come to its name in another way is
+ * neither opened, written over nor removed.  Clerks call this from several threads: a name is
+ * claimed by one of them at a time, and between claim and end the entry is that one's alone.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/beneath.h"
+#include "load/object/place.h"
+
+static struct book_entry *live_find(struct place_dir *d, const char *name)
+{
+	struct book_entry *e;
+
+	pthread_mutex_lock(&d->lock);
+	e = book_find(&d->book, name);
+	pthread_mutex_unlock(&d->lock);
+	return e;
+}
+
+/* Where numbers mean nothing, a file that has no other name is not somebody's elsewhere. */
+static bool live_is_file(const struct place_dir *d, const struct book_entry *e,
+			 const struct book_seen *now)
+{
+	if (d->vague && now->regular && now->links == 1)
+		return true;
+	return now->regular && e->state != BOOK_BEGUN && e->file.inode == now->file.inode &&
+	       e->file.birth_ns == now->file.birth_ns;
+}
+
+/* 0, -ESTALE, or -errno of looking at it; @fd: of the file, or -1. */
+static int live_check(struct place_dir *d, const char *name, int fd, struct book_seen *seen)
+{
+	const struct book_entry *e = live_find(d, name);
+	int r;
+
+	if (!e)
+		return -ENOENT;
+	r = fd >= 0 ? book_see(seen, fd, "") : book_see(seen, d->fd, name);
+	if (r < 0)
+		return r;
+	return live_is_file(d, e, seen) ? 0 : -ESTALE;
+}
+
+static struct book_entry *claim_entry(struct place_dir *d, const char *name, int *ret)
+{
+	struct book_entry *e = NULL;
+
+	pthread_mutex_lock(&d->lock);
+	*ret = book_find(&d->book, name) ? -EEXIST : 0;
+	if (*ret == 0)
+		e = book_add(&d->book, name);
+	pthread_mutex_unlock(&d->lock);
+	if (*ret == 0 && !e)
+		*ret = -ENOMEM;
+	return e;
+}
+
+static void drop_entry(struct place_dir *d, const char *name)
+{
+	struct book_entry *e;
+
+	pthread_mutex_lock(&d->lock);
+	e = book_find(&d->book, name);
+	if (e)
+		book_drop(&d->book, e);
+	pthread_mutex_unlock(&d->lock);
+}
+
+/*
+ * Written down before it is made, so that a run that is killed in between leaves a name without a
+ * file and never a file without a name.  The key is needed in the marker only.
+ */
+int live_claim(struct place_dir *d, const char *name, const char *key, uint32_t len)
+{
+	struct book_entry *e;
+	int r;
+
+	e = claim_entry(d, name, &r);
+	if (!e)
+		return r;
+	if (key && place_name_cut(key, len)) {
+		e->key = malloc(len);
+		e->key_len = len;
+		if (e->key)
+			memcpy(e->key, key, len);
+		else
+			r = -ENOMEM;
+	}
+	if (r == 0)
+		r = book_write(d->journal, e);
+	free(e->key);
+	e->key = NULL;
+	e->key_len = 0;
+	if (r < 0)
+		drop_entry(d, name);
+	return r;
+}
+
+/* After the line, so that another claim of the name comes behind it. */
+void live_forget(struct place_dir *d, const char *name)
+{
+	book_write_gone(d->journal, name);
+	drop_entry(d, name);
+}
+
+int live_made(struct place_dir *d, const char *name, int fd)
+{
+	struct book_entry *e = live_find(d, name);
+	struct book_seen seen;
+	int r = book_see(&seen, fd, "");
+
+	if (r < 0)
+		return r;
+	e->file = seen.file;
+	e->state = BOOK_MADE;
+	return book_write(d->journal, e);
+}
+
+int live_complete(struct place_dir *d, const char *name)
+{
+	struct book_seen seen;
+	struct book_entry *e = live_find(d, name);
+	int r = live_check(d, name, -1, &seen);
+
+	if (r < 0)
+		return r;
+	e->file = seen.file;
+	e->state = BOOK_COMPLETE;
+	return book_write(d->journal, e);
+}
+
+int live_open(struct place_dir *d, const char *name, int flags)
+{
+	int fd = sluice_beneath_open(d->fd, name, flags | O_NONBLOCK, 0), r;
+	struct book_seen seen;
+
+	if (fd < 0)
+		return fd;
+	r = live_check(d, name, fd, &seen);
+	if (r == 0)
+		return fd;
+	close(fd);
+	return r == -ENOENT ? -ESTALE : r;
+}
+
+int live_remove(struct place_dir *d, const char *name)
+{
+	struct book_seen seen;
+	int r = live_check(d, name, -1, &seen);
+
+	if (r == 0)
+		r = sluice_beneath_unlink(d->fd, name, 0);
+	if (r == 0 || r == -ENOENT || r == -ESTALE)
+		live_forget(d, name); /* whatever has the name now is not ours */
+	return r;
+}
+
+int live_remove_all(struct place_dir *d)
+{
+	struct book_entry *e = NULL;
+	struct book_seen seen;
+	uint64_t pos = 0;
+	int first = 0, r;
+
+	while ((e = book_next(&d->book, &pos, e))) {
+		r = live_check(d, e->name, -1, &seen);
+		if (r == 0)
+			r = sluice_beneath_unlink(d->fd, e->name, 0);
+		if (r < 0 && r != -ENOENT && r != -ESTALE && first == 0)
+			first = r;
+	}
+	return first;
+}
+
+int64_t live_size(struct place_dir *d, const char *name)
+{
+	struct book_seen seen;
+	int r = live_check(d, name, -1, &seen);
+
+	if (r < 0)
+		return r;
+	return seen.links == 1 ? (int64_t)seen.file.bytes : -EMLINK;
+}
+
+static int rename_below(const struct place_dir *d, const char *from, const char *to)
+{
+	const char *old, *new;
+	int a = sluice_beneath_parent(d->fd, from, &old), r;
+	int b = a < 0 ? a : sluice_beneath_parent(d->fd, to, &new);
+
+	r = b < 0 ? b : renameat2(a, old, b, new, RENAME_NOREPLACE) < 0 ? -errno : 0;
+	sluice_beneath_done(d->fd, a);
+	sluice_beneath_done(d->fd, b);
+	return r;
+}
+
+/* Both names are in the marker while it happens, one of them without a file. */
+int live_rename(struct place_dir *d, const char *from, const char *to)
+{
+	struct book_entry *new = live_find(d, to), *old = live_find(d, from);
+	struct book_seen seen;
+	int r = live_check(d, from, -1, &seen);
+
+	if (r < 0)
+		return r;
+	new->file = old->file;
+	new->state = BOOK_MADE;
+	r = book_write(d->journal, new);
+	if (r == 0)
+		r = rename_below(d, from, to);
+	if (r == 0)
+		live_forget(d, from);
+	else
+		new->state = BOOK_BEGUN;
+	return r;
+}
