@@ -17,7 +17,7 @@ def top(commands):
 
 
 def subs(cmd, commands):
-    """The words that may follow a command, to name one of its own: of "kv vectors", "vectors"."""
+    """The words that may follow a command, to name one of its own: of "trace stat", "stat"."""
     return [c['name'].split()[1] for c in commands if c['name'].startswith(cmd['name'] + ' ')]
 
 

@@ -194,7 +194,7 @@ def option_list(cmd, prose):
 
 
 def page_name(cmd):
-    """Of "kv vectors": sluice-kv-vectors."""
+    """Of "trace stat": sluice-trace-stat."""
     return 'sluice-' + cmd['name'].replace(' ', '-')
 
 

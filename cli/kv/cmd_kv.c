@@ -268,7 +268,7 @@ static int kv_main(void *args, int argc, char **argv)
 	return r;
 }
 
-static const struct cli_cmd *const kv_subs[] = {&cmd_kv_mlperf, &cmd_kv_vectors, NULL};
+static const struct cli_cmd *const kv_subs[] = {&cmd_kv_mlperf, NULL};
 
 const struct cli_cmd cmd_kv = {
 	.name = "kv",

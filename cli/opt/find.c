@@ -5,7 +5,7 @@
 #include "base/util.h"
 #include "cli/opt/opt.h"
 
-/* "vectors" of "kv vectors": what is typed behind the words before it. */
+/* "stat" of "trace stat": what is typed behind the words before it. */
 static const char *word_of(const struct cli_cmd *cmd)
 {
 	const char *space = strrchr(cmd->name, ' ');

@@ -25,8 +25,8 @@
  * one line in main.c, one declaration in cli.h, and docs/man/sluice-NAME.md with a
  * paragraph per option.  Help, manual page, completion, range checks and error
  * messages come from the table.  A command can have commands of its own (`subs'):
- * `sluice kv vectors' is "kv vectors" in cmd_kv_vectors.c, sluice-kv-vectors.md, and in the
- * list of "kv" instead of main.c.
+ * `sluice trace stat' is "trace stat" in cmd_trace_stat.c, sluice-trace-stat.md, and in the
+ * list of "trace" instead of main.c.
  *
  * On the command line: --name VALUE, --name=VALUE, -n VALUE, -nVALUE; `-' and
  * `_' are the same letter in long names; options and operands mix freely; `--'
@@ -206,7 +206,7 @@ struct cli_cmd {
 	 */
 	const struct cli_opt *abbreviated;
 	/*
-	 * Commands of the command, NULL-terminated, by their whole names: "kv vectors" of "kv".
+	 * Commands of the command, NULL-terminated, by their whole names: "trace stat" of "trace".
 	 * The first word decides; without `run' one is needed, and @opts is cli_no_opts.
 	 */
 	const struct cli_cmd *const *subs;

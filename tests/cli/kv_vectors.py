@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluice kv vectors: rows and final states of the conformance vectors, byte for byte.
+"""The decisions of the KV cache: rows and final states of the conformance vectors, byte for byte.
 
-    kv_vectors.py SLUICE ROOT
+    kv_vectors.py PROGRAM ROOT
 
 Of each vector in tests/cli/kv-vectors there are the operations (NAME.ops.csv), the rows they must
 give (NAME.trace.csv) and the state they must end in (NAME.final.json), made by the benchmark that
@@ -17,14 +17,14 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..'))
 import tap
 
-SLUICE, ROOT = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+PROGRAM, ROOT = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 WORK = tempfile.TemporaryDirectory()
 VECTORS = sorted(p[:-len('.ops.csv')] for p in glob.glob(f'{ROOT}/tests/cli/kv-vectors/*.ops.csv'))
 HEADER = 'Operation,Object_Size_Bytes,Tier,Key,Phase\n'
 
 
 def vectors(*args, **more):
-    done = subprocess.run([SLUICE, 'kv', 'vectors', *map(str, args)], stdout=subprocess.PIPE,
+    done = subprocess.run([PROGRAM, *map(str, args)], stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, **more)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sluice kv vectors: operations of the cache from a file, its decisions as rows of a trace, and
- * its state at the end in the words and the form of the conformance vectors.
+ * Operations of the KV cache from a file, its decisions as rows of a trace, and its state at the
+ * end in the words and the form of the conformance vectors; for kv_vectors.py.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -12,10 +12,12 @@
 #include "base/err.h"
 #include "base/size.h"
 #include "base/util.h"
-#include "cli/cli.h"
 #include "cli/opt/file.h"
+#include "cli/opt/opt.h"
 #include "load/model/kv_cache.h"
 #include "load/model/kv_ops.h"
+
+static const struct cli_cmd cmd_kv_vectors;
 
 struct vectors_args {
 	const char *model, *nvme_bytes, *final;
@@ -36,7 +38,7 @@ static const struct cli_opt vectors_opts[] = {
 	CLI_U32(struct vectors_args, tensor_parallel, 0, "tensor-parallel", "N", "1", 1, 65536,
 		"every object is a part in N of the entry"),
 	CLI_GROUP("Output"),
-	CLI_STR(struct vectors_args, final, 0, "final", "FILE", NULL,
+	CLI_OUT(struct vectors_args, final, 0, "final", "FILE", NULL,
 		"write the state at the end as JSON; - is standard output, instead of the rows"),
 	CLI_END,
 };
@@ -294,11 +296,16 @@ static int vectors_run(void *args, int argc, char **argv)
 	return r;
 }
 
-const struct cli_cmd cmd_kv_vectors = {
-	.name = "kv vectors",
+static const struct cli_cmd cmd_kv_vectors = {
+	.name = "kv-vectors",
 	.summary = "what the KV cache decides, for comparisons",
 	.usage = "OPS.csv",
 	.opts = vectors_opts,
 	.args_size = sizeof(struct vectors_args),
 	.run = vectors_run,
 };
+
+int main(int argc, char **argv)
+{
+	return cli_cmd_run(&cmd_kv_vectors, argc - 1, argv + 1);
+}
