@@ -4,8 +4,9 @@
 
     tools/wheel.py BUILD OUT
 
-A wheel carries the Python package and the `sluice` command, linked to nothing but libc, and is
-named after the oldest glibc that has all the symbols both ask for.
+A wheel carries the Python package and in it the command, linked to nothing but libc, and is named
+after the oldest glibc that has all the symbols both ask for.  `sluice` and the names that people
+know from DeepSpeed and MLPerf are scripts that pip makes (`[project.scripts]` in pyproject.toml).
 
 Why not meson-python: pip would have to download it before anything is built, its wheels carry what
 `make install` installs, headers and libraries too, and it cannot tell on which glibc a wheel runs.
@@ -77,6 +78,11 @@ def metadata():
              *(f'Classifier: {c}' for c in p['classifiers']),
              'Description-Content-Type: text/markdown']
     return '\n'.join(lines) + '\n\n' + readme
+
+
+def entry_points():
+    """The scripts, as installers read them."""
+    return '[console_scripts]\n' + ''.join(f'{n} = {f}\n' for n, f in project()['scripts'].items())
 
 
 def stem():
@@ -207,7 +213,8 @@ def pack(build, out):
             wheel.add(file, read(f'{ROOT}/python/{file}'))
         wheel.add(f'sluice/{EXTENSION}', stripped(extension, tmp), 0o755)
         wheel.add('sluice-deepspeed.pth', PTH)
-        wheel.add(f'{stem()}.data/scripts/sluice', stripped(command, tmp), 0o755)
+        wheel.add('sluice/bin/sluice', stripped(command, tmp), 0o755)
+        wheel.add(f'{info}/entry_points.txt', entry_points())
         wheel.add(f'{info}/METADATA', metadata())
         wheel.add(f'{info}/WHEEL', 'Wheel-Version: 1.0\nGenerator: sluice tools/wheel.py\n'
                   f'Root-Is-Purelib: false\nTag: {PYTHON_TAG}-{tag}\n')
@@ -266,8 +273,9 @@ def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
     """What is known before anything is built; the tag is not."""
     info = f'{stem()}.dist-info'
     os.makedirs(f'{metadata_directory}/{info}', exist_ok=True)
-    with open(f'{metadata_directory}/{info}/METADATA', 'w') as f:
-        f.write(metadata())
+    for name, text in (('METADATA', metadata()), ('entry_points.txt', entry_points())):
+        with open(f'{metadata_directory}/{info}/{name}', 'w') as f:
+            f.write(text)
     return info
 
 

@@ -70,7 +70,7 @@ def unpacked():
 
 def binaries():
     return (f'{unpacked()}/sluice/_sluice.abi3.so',
-            f'{unpacked()}/sluice-{version()}.data/scripts/sluice')
+            f'{unpacked()}/sluice/bin/sluice')
 
 
 def environment(name):
@@ -108,8 +108,8 @@ def it_holds_the_package_and_the_command_and_nothing_else():
                if n.endswith(('.py', '.pyi')) or n == 'py.typed']
     info = f'sluice-{version()}.dist-info/'
     want = package + ['sluice/_sluice.abi3.so', 'sluice-deepspeed.pth',
-                      f'sluice-{version()}.data/scripts/sluice', info + 'METADATA', info + 'WHEEL',
-                      info + 'LICENSE', info + 'RECORD']
+                      'sluice/bin/sluice', info + 'METADATA', info + 'WHEEL', info + 'LICENSE',
+                      info + 'entry_points.txt', info + 'RECORD']
     assert sorted(names) == sorted(want), set(names) ^ set(want)
     assert names[-1] == info + 'RECORD'
 
@@ -180,6 +180,24 @@ def the_command_finds_out_what_the_machine_can_do():
     assert 'io_uring' in text and 'libaio' in text, text
 
 
+def the_names_that_people_type_are_installed():
+    folder, env = installed()
+    work = tempfile.mkdtemp(dir=tmp.name)
+
+    def tool(name, *words, **more):
+        return run(f'{folder}/bin/{name}', *words, env=env, cwd=work, **more)
+    assert tool('python', '-m', 'sluice', '--version') == f'sluice {version()}\n'
+    text = tool('ds_io', '--folder', '.', '--read', '--io_size', '1M', '--loops', '1')
+    assert 'Read Speed' in text or 'GB/s' in text, text
+    assert 'io_uring' in tool('ds_report')
+    assert 'usage: sluice tune' in tool('ds_nvme_tune', '--help')
+    text = tool('kv-cache', '--model', 'tiny-1b', '--num-users', '2', '--duration', '3600', '--max-requests', '2',
+                '--gpu-mem-gb', '0', '--cpu-mem-gb', '0', '--generation-mode', 'none', '--storage-capacity-gb', '1',
+                '--cache-dir', 'cache', '--output', 'kv.json')
+    assert 'Requests completed' in text, text
+    assert 'unknown option' in tool('ds_io', '--xyzzy', status=2)
+
+
 def the_start_of_Python_stays_as_it_was_unless_asked():
     folder, env = installed()
     code = "import sys; print('sluice' in sys.modules, 'sluice.deepspeed._site' in sys.modules)"
@@ -211,7 +229,7 @@ def pip_makes_the_same_from_the_sources():
     assert tree() == before, 'written among the sources'
     works(folder, env)
     shared = f'lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages'
-    for path in (f'{shared}/sluice/_sluice.abi3.so', 'bin/sluice'):
+    for path in (f'{shared}/sluice/_sluice.abi3.so', f'{shared}/sluice/bin/sluice'):
         with open(f'{folder}/{path}', 'rb') as a, open(f'{installed()[0]}/{path}', 'rb') as b:
             assert a.read() == b.read(), path
 
@@ -237,6 +255,6 @@ tap.run(it_holds_the_package_and_the_command_and_nothing_else, the_record_is_rig
         the_name_says_what_it_runs_on, it_needs_no_later_glibc_than_that_of_Debian_12,
         the_binaries_need_libc_only_and_are_stripped, the_extension_exports_only_what_Python_looks_up,
         the_metadata_says_what_pyproject_says, it_installs_and_works_without_a_compiler,
-        the_command_finds_out_what_the_machine_can_do,
+        the_command_finds_out_what_the_machine_can_do, the_names_that_people_type_are_installed,
         the_start_of_Python_stays_as_it_was_unless_asked,
         pip_makes_the_same_from_the_sources, a_source_archive_holds_the_tree)

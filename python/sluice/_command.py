@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command, for `python -m sluice` and for the names that the wheel installs.
+
+It is a program of its own, which the wheel carries beside this file, and takes the place of the
+Python that was started to find it.
+"""
+import os
+import sys
+from typing import NoReturn
+
+
+def program() -> str:
+    """The path of the command: in the package, or where an in-place build has it."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    for path in (os.path.join(here, 'bin', 'sluice'),
+                 os.path.join(os.path.dirname(os.path.dirname(here)), 'sluice')):
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    sys.exit(f'sluice: {here}: the command is missing; install the wheel, or build with make')
+
+
+def run(*words: str) -> NoReturn:
+    path = program()
+    os.execv(path, ['sluice', *words])
+
+
+def main() -> NoReturn:
+    run(*sys.argv[1:])
+
+
+# ---- names that people type: each is a command that takes their options
+
+def ds_io() -> NoReturn:
+    run('io', *sys.argv[1:])
+
+
+def ds_nvme_tune() -> NoReturn:
+    run('tune', *sys.argv[1:])
+
+
+def ds_report() -> NoReturn:
+    run('info', *sys.argv[1:])
+
+
+def kv_cache() -> NoReturn:
+    run('kv', *sys.argv[1:])
