@@ -11,7 +11,6 @@ extern const struct cli_cmd cmd_compare;
 extern const struct cli_cmd cmd_info;
 extern const struct cli_cmd cmd_io;
 extern const struct cli_cmd cmd_kv;
-extern const struct cli_cmd cmd_kv_mlperf;
 extern const struct cli_cmd cmd_replay;
 extern const struct cli_cmd cmd_report;
 extern const struct cli_cmd cmd_sweep;

@@ -2,14 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Make the manual pages and the shell completion.
 
-    tools/mkman.py --options FILE.json --prose docs/man --header include/sluice/sluice.h --out DIR
+    tools/mkman.py --options FILE.json --python MODULE.py --prose docs/man --header include/sluice/sluice.h \\
+        --out DIR
 
-Three sources, each fact in one of them: the option tables (`sluice --dump-options`), the prose
-(docs/man/*.md, a subset of Markdown) and the comments of the public headers.  Writes man1/, man3/
+Three sources, each fact in one of them: the option tables (`sluice --dump-options`, and COMMAND in the
+modules of commands that are written in Python), the prose (docs/man/*.md, a subset of Markdown) and
+the comments of the public headers.  Writes man1/, man3/
 and man7/ for man(1), and bash/sluice, zsh/_sluice and fish/sluice.fish.  Fails when an option has
 no paragraph ("### --name" under "## Options") or a paragraph no option.
 """
 import argparse
+import importlib.util
 import itertools
 import json
 import os
@@ -301,9 +304,20 @@ def api_page(headers, folder, version):
     return page + prose.render('See also', last)
 
 
+def add_python(commands, path):
+    """Put the table of a command that is a Python module behind that of the command it belongs to."""
+    spec = importlib.util.spec_from_file_location('command', path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    parent = module.COMMAND['name'].rpartition(' ')[0]
+    at = max(i for i, c in enumerate(commands) if (c['name'] + ' ').startswith(parent + ' '))
+    commands.insert(at + 1, module.COMMAND)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     parser.add_argument('--options', required=True, help='output of sluice --dump-options')
+    parser.add_argument('--python', action='append', default=[], help='module of a command')
     parser.add_argument('--prose', required=True, help='folder of the Markdown files')
     parser.add_argument('--header', required=True, action='append', help='public header')
     parser.add_argument('--out', required=True, help='folder to write to')
@@ -311,6 +325,8 @@ def main():
     with open(args.options, encoding='utf-8') as f:
         table = json.load(f)
     commands, version = table['commands'], table['version']
+    for path in args.python:
+        add_python(commands, path)
     listed = '\n'.join(f'.TP\n\\fB{esc(page_name(c))}\\fR(1)\n{esc(c["summary"])}'
                        for c in commands)
     files = {f'man1/{page_name(c)}.1': command_page(c, commands, args.prose, version) for c in commands}

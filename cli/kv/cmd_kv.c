@@ -268,6 +268,15 @@ static int kv_main(void *args, int argc, char **argv)
 	return r;
 }
 
+static const struct cli_cmd cmd_kv_mlperf = {
+	.name = "kv mlperf",
+	.summary = "what an MLPerf submission runs, and its summary",
+	.usage = "[KV_OPTION...]",
+	.notes = "Part of the Python package: python3 -m sluice kv mlperf --help\n",
+	.opts = cli_no_opts,
+	.elsewhere = "python3 -m sluice kv mlperf ...",
+};
+
 static const struct cli_cmd *const kv_subs[] = {&cmd_kv_mlperf, NULL};
 
 const struct cli_cmd cmd_kv = {

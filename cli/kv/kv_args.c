@@ -140,7 +140,11 @@ static const char *system_folder(const char *path)
 	return NULL;
 }
 
-int kv_cache_dir_check(const char *path, struct sluice_err *err)
+/*
+ * May the folder be used?  Those upstream refuses by name are refused, symbolic links followed,
+ * and those whose parent cannot be written to; -EINVAL with the reason.
+ */
+static int kv_cache_dir_check(const char *path, struct sluice_err *err)
 {
 	/* again: what was behind a ".." of something missing may be a link */
 	CLEANUP_FREE char *once = resolve(path), *full = once ? resolve(once) : NULL;

@@ -53,12 +53,6 @@ struct kv_setup {
 int kv_setup(struct kv_setup *s, const struct kv_args *a, const struct cli_cmd *cmd);
 void kv_setup_fini(struct kv_setup *s);
 
-/*
- * May the folder be used?  Those upstream refuses by name are refused, symbolic links followed,
- * and those whose parent cannot be written to; -EINVAL with the reason.
- */
-int kv_cache_dir_check(const char *path, struct sluice_err *err);
-
 /* The table of `--model list'. */
 void kv_list_models(const struct kv_models *m);
 

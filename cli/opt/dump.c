@@ -79,13 +79,16 @@ static const char *table(json_t *out, const struct cli_opt *o, const char *group
 	return group;
 }
 
-/* A command, and behind it those it has. */
+/* A command, and behind it those it has; one that is written in Python has its own table. */
 static void dump(json_t *all, const struct cli_cmd *const *commands)
 {
 	for (; commands && *commands; commands++) {
 		const struct cli_cmd *c = *commands;
-		json_t *opts = json_array();
+		json_t *opts;
 
+		if (c->elsewhere)
+			continue;
+		opts = json_array();
 		table(opts, c->opts, NULL);
 		json_array_append_new(all,
 				      json_pack("{s:s, s:s, s:s?, s:s?, s:s?, s:b, s:o}", "name",

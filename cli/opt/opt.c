@@ -420,6 +420,9 @@ int cli_cmd_run(const struct cli_cmd *cmd, int argc, char **argv)
 
 	if (sub)
 		return cli_cmd_run(sub, argc - 1, argv + 1);
+	if (cmd->elsewhere)
+		return cli_fail(cmd, CLI_UNSUPPORTED, "is part of the Python package: %s",
+				cmd->elsewhere);
 	/* A value never begins with a dash, so this cannot be one. */
 	for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
 		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {

@@ -210,6 +210,8 @@ struct cli_cmd {
 	 * The first word decides; without `run' one is needed, and @opts is cli_no_opts.
 	 */
 	const struct cli_cmd *const *subs;
+	/* What to type instead, of a command that is written in Python. */
+	const char *elsewhere;
 	/* @args: zeroed, then defaults, then what was given; returns the exit status. */
 	int (*run)(void *args, int argc, char **argv);
 };

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`sluice kv mlperf`, from outside: what it runs, where results go, the summary.  kv_mlperf.py SLUICE"""
+"""`sluice kv mlperf`, from outside: what it runs, where results go, the summary.
+
+    kv_mlperf.py SLUICE PACKAGE
+"""
 import os
 import sys
 
@@ -15,10 +18,10 @@ import subprocess
 import tap
 from tap import folder
 
-SLUICE = os.path.abspath(sys.argv[1])
+SLUICE, PACKAGE = map(os.path.abspath, sys.argv[1:])
 # The least that is a run: a small model, few users, few requests, in whatever time they take.
 SHORT = ['--duration', '3600', '--delay', '0']
-SMALL = ['--', '--model=tiny-1b', '--num-users=2', '--storage-capacity-gb=1', '--max-requests=4']
+SMALL = ['--model=tiny-1b', '--num-users=2', '--storage-capacity-gb=1', '--max-requests=4']
 SUMS = {'aggregated_read_bandwidth_gbps': 'cache_stats.tier_storage_read_bandwidth_gbps',
         'aggregated_write_bandwidth_gbps': 'cache_stats.tier_storage_write_bandwidth_gbps',
         'aggregated_avg_throughput_tokens_per_sec': 'avg_throughput_tokens_per_sec',
@@ -29,8 +32,13 @@ WORST = {'aggregated_p95_latency_ms': 'storage_io_latency_ms.p95',
 
 
 def start(*args, **env):
-    return subprocess.Popen([SLUICE, 'kv', 'mlperf', *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True, env={**os.environ, **env})
+    return subprocess.Popen([sys.executable, '-m', 'sluice', 'kv', 'mlperf', *map(str, args)], stdin=subprocess.DEVNULL,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, 'PYTHONPATH': PACKAGE, **env})
+
+
+def start_rank(rank, size, *args):
+    return start('--cache-dir', 'cache', '--results-dir', 'run', '--options', 1, *SHORT, *args, *SMALL,
+                 OMPI_COMM_WORLD_RANK=str(rank), OMPI_COMM_WORLD_SIZE=str(size))
 
 
 def mlperf(*args, status=0, **env):
@@ -138,7 +146,7 @@ def ranks_of_mpirun_wait_for_each_other_and_the_first_writes_the_summary():
 
 def what_is_in_memory_is_named():
     with folder():
-        mlperf('--cache-dir', 'cache', '--results-dir', 'run', '--trials', 1, '--options', 1, *SHORT, *SMALL, '--cpu-mem-gb=2')
+        mlperf('--cache-dir', 'cache', '--results-dir', 'run', '--trials', 1, '--options', 1, *SHORT, '--', *SMALL, '--cpu-mem-gb=2')
         o = load('run/summary.json')['options']['1']
         assert o['cpu_tier_ranks'] == [0] and o['aggregated_device_read_p95_ms'] is None, o
         assert o['aggregated_read_bandwidth_gbps'] == 0 and o['aggregated_p95_latency_ms'] > 0, o
@@ -175,8 +183,85 @@ def a_rank_of_the_front_end_runs_once():
         assert r['seed'] == 12 and r['sluice']['settings']['cache_dir'] == 'cache/rank_5', r['seed']
         assert 'Requests completed' in out
         _, err = mlperf('--rank-output-base', 'out', '--rank-cache-base', 'cache', '--start-delay', 0, '--end-delay', 0,
-                        '--', '--num-users=0', status=1)
+                        '--num-users', 0, status=1)
         assert '--num-users: 0' in err, err
+
+
+def a_rank_that_completed_nothing_is_no_missing_file():
+    with folder():
+        out, err = mlperf('--cache-dir', 'cache', '--results-dir', 'run', '--trials', 1, '--options', 1, '--delay', 0, '--duration', 1,
+                          '--model', 'tiny-1b', '--num-users', 2, '--storage-capacity-gb', 1, '--generation-mode', 'realistic')
+        s = load('run/summary.json')
+        o = s['options']['1']
+        assert o['missing_files'] == [] and not o['partial_failure'] and o['trial_count'] == 1, o
+        assert o['aggregated_read_bandwidth_gbps'] == 0 and o['aggregated_p95_latency_ms'] is None, o
+        assert s['sluice']['without_requests'] == ['option_1/trial_1/rank_0'] and 'incomplete' not in out, s
+        assert 'option_1/trial_1/rank_0: no request was completed' in err, err
+
+
+def a_dead_rank_is_not_waited_for():
+    with folder():
+        ranks = [start_rank(r, 3, '--trials', 3) for r in range(3)]
+        while 'trial 2' not in ranks[1].stderr.readline():
+            pass
+        ranks[1].kill()
+        outs = [p.communicate() for p in ranks]
+        assert ranks[0].returncode == 1 and ranks[2].returncode == 0, outs
+        for r in 0, 2:
+            assert outs[r][1].count('rank 1 is dead: going on without it') == 1 and 'trial 3' in outs[r][1], outs
+        o = load('run/summary.json')['options']['1']
+        assert o['partial_failure'] and o['trial_count'] == 3, o
+        assert 'option_1/trial_3/rank_1' in o['missing_files'] and 'option_1/trial_3/rank_2' not in o['missing_files'], o
+        assert not [n for n in os.listdir('run') if n.startswith('.')], os.listdir('run')
+
+
+def without_rank_0_the_next_one_sums_up():
+    with folder():
+        ranks = [start_rank(r, 2, '--trials', 3) for r in range(2)]
+        while 'trial 2' not in ranks[0].stderr.readline():
+            pass
+        ranks[0].kill()
+        out, err = ranks[1].communicate()
+        ranks[0].communicate()
+        assert ranks[1].returncode == 1 and 'rank 0 is dead' in err and 'Summary' in out, (out, err)
+        assert 'option_1/trial_3/rank_0' in load('run/summary.json')['options']['1']['missing_files']
+
+
+def files_of_an_earlier_run_are_not_taken_for_its_ranks():
+    with folder():
+        os.mkdir('run')
+        old = {'self': 'ab', 'run': 'cd', 'ranks': {'1': 'ab'}, 'at': 99, 'beat': 5, 'gone': False, 'pid': 1, 'born': '0', 'machine': ''}
+        for name in ('.meet.0', '.meet.1', '.meet..option_1_trial_1.1', '.meet..end.1'):
+            with open(f'run/{name}', 'w', encoding='ascii') as f:
+                json.dump(old, f)
+        alone = start_rank(0, 2, '--trials', 1, '--rank-timeout', 1)
+        out, err = alone.communicate()
+        assert alone.returncode == 1 and 'rank 1 has given no sign of life for 1 s: going on without it' in err, err
+        assert load('run/summary.json')['options']['1']['missing_files'] == ['option_1/trial_1/rank_1']
+        subprocess.run(['rm', '-r', 'run/option_1'], check=True)
+        for name in ('.meet.0', '.meet.1'):
+            with open(f'run/{name}', 'w', encoding='ascii') as f:
+                json.dump(old, f)
+        ranks = [start_rank(r, 2, '--trials', 1) for r in range(2)]
+        outs = [p.communicate() for p in ranks]
+        assert [p.returncode for p in ranks] == [0, 0], outs
+        check_option(load('run/summary.json')['options']['1'], 1, 1, 2)
+
+
+def failures_of_all_ranks_are_in_the_summary():
+    with folder():
+        os.makedirs('cache/rank_1/theirs')
+        ranks = [start_rank(r, 2, '--trials', 1) for r in range(2)]
+        outs = [p.communicate() for p in ranks]
+        assert ranks[0].returncode == 1, outs
+        s = load('run/summary.json')
+        assert s['trial_failures'] == [{'option': 1, 'trial': 1, 'rank': 1, 'exit_status': 1}], s
+
+
+def the_command_in_c_says_where_it_is():
+    done = subprocess.run([SLUICE, 'kv', 'mlperf', '--cache-dir', 'x', '--model', 'y'], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    assert done.returncode == 3 and done.stdout.count('\n') == 1 and 'python3 -m sluice kv mlperf' in done.stdout, done
 
 
 def an_interruption_ends_with_what_there_is():
@@ -198,6 +283,8 @@ def bad_command_lines_create_nothing():
         cases = [([], '--cache-dir: is needed'), (['--cache-dir', 'c', '--options', '4'], "'4' is not one of 1, 2, 3"),
                  (['--cache-dir', 'c', '--options', '1,x'], "'x' is not one of"), (['--cache-dir', 'c', '--trials', '0'], '--trials'),
                  (['--cache-dir', 'c', '--results-dir', 'old'], 'has results already'),
+                 (['--cache-dir', 'c', '--trails', '1'], "did you mean '--trials'?"),
+                 (['--cache-dir', 's3://bucket/kv'], 's3:// is not supported'), (['--cache-dir'], 'needs a value'),
                  (['--rank-output-base', 'o'], 'go together')]
         for args, says in cases:
             _, err = mlperf(*args, status=2)
@@ -211,7 +298,12 @@ def bad_command_lines_create_nothing():
         assert os.listdir() == ['old'], os.listdir()
 
 
+if not glob.glob(f'{PACKAGE}/sluice/_sluice*.so'):
+    print('1..0 # SKIP the Python package is not built')
+    sys.exit()
 tap.run(the_options_are_those_of_a_submission, a_run_leaves_results_and_a_summary, several_ranks_are_added_up,
         ranks_of_mpirun_wait_for_each_other_and_the_first_writes_the_summary, what_is_in_memory_is_named,
         a_run_that_fails_is_missing_and_told, a_rank_of_the_front_end_runs_once,
-        an_interruption_ends_with_what_there_is, bad_command_lines_create_nothing)
+        a_rank_that_completed_nothing_is_no_missing_file, a_dead_rank_is_not_waited_for, without_rank_0_the_next_one_sums_up,
+        files_of_an_earlier_run_are_not_taken_for_its_ranks, failures_of_all_ranks_are_in_the_summary,
+        the_command_in_c_says_where_it_is, an_interruption_ends_with_what_there_is, bad_command_lines_create_nothing)

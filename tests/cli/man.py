@@ -6,6 +6,7 @@
 MADE is the folder that the build has made with tools/mkman.py.
 """
 import glob
+import importlib
 import json
 import os
 import re
@@ -24,8 +25,12 @@ OUT = WORK.name + '/out'
 
 
 def options():
-    return json.loads(subprocess.run([SLUICE, '--dump-options'], check=True,
-                                     stdout=subprocess.PIPE).stdout)
+    """The tables of all commands, those that are written in Python too."""
+    table = json.loads(subprocess.run([SLUICE, '--dump-options'], check=True,
+                                      stdout=subprocess.PIPE).stdout)
+    sys.path.insert(0, ROOT + '/tools')
+    importlib.import_module('mkman').add_python(table['commands'], ROOT + '/python/sluice/_mlperf.py')
+    return table
 
 
 def mkman(table, prose=ROOT + '/docs/man', out=OUT):

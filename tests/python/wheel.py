@@ -195,6 +195,7 @@ def the_names_that_people_type_are_installed():
                 '--gpu-mem-gb', '0', '--cpu-mem-gb', '0', '--generation-mode', 'none', '--storage-capacity-gb', '1',
                 '--cache-dir', 'cache', '--output', 'kv.json')
     assert 'Requests completed' in text, text
+    assert 'sluice kv --model=' in tool('sluice', 'kv', 'mlperf', '--cache-dir', 'cache', '--dry-run')
     assert 'unknown option' in tool('ds_io', '--xyzzy', status=2)
 
 
