@@ -51,7 +51,7 @@ struct kv_second {
 	uint64_t read_bytes[KV_TIERS], write_bytes[KV_TIERS];
 	uint64_t read_ops, write_ops;               /* of the storage tier */
 	double read_latency_sum, write_latency_sum; /* seconds, of the storage tier */
-	uint32_t queued, in_flight;                 /* at its end */
+	uint64_t queued, in_flight;                 /* at its end */
 };
 
 struct kv_scale_event {
@@ -82,8 +82,7 @@ struct kv_result {
 	uint64_t vanished; /* evicted entries whose file somebody else had removed */
 	uint64_t late;     /* operations that ended after the interval: not counted */
 	char first_error[508];
-	struct kv_second *seconds;
-	uint32_t nr_seconds;
+	struct seconds seconds; /* struct kv_second each */
 	struct {
 		double at_sec, tokens_per_sec;
 	} * timeline; /* every 10 s with autoscaling */

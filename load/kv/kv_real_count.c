@@ -27,7 +27,8 @@ static void add_sample(struct kv_real *k, struct samples *s, double sec)
 /* The second in which @at_ns lies; NULL when there is no memory for it. */
 static struct kv_second *second_at(struct kv_real *k, uint64_t at_ns)
 {
-	struct kv_second *s = kv_result_second(k->r, at_ns > k->begin_ns ? at_ns - k->begin_ns : 0);
+	struct kv_second *s =
+		seconds_at(&k->r->seconds, at_ns > k->begin_ns ? at_ns - k->begin_ns : 0);
 
 	if (!s)
 		real_fail(k, -ENOMEM, "out of memory");
@@ -41,8 +42,7 @@ void real_count_seconds(struct kv_real *k, uint64_t now_ns)
 
 		if (!s)
 			return;
-		s->queued = (uint32_t)min_u64(kv_load_queued_at(k->load, k->tick_sec * KV_REAL_SEC),
-					      UINT32_MAX);
+		s->queued = kv_load_queued_at(k->load, k->tick_sec * KV_REAL_SEC);
 		s->in_flight = k->active;
 		k->tick_sec++;
 	}

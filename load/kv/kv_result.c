@@ -9,14 +9,37 @@
 
 #include "base/util.h"
 
-#define SECOND_NS   1000000000ull
-#define MAX_SECONDS 1000000u /* the last one gets the rest */
+#define CHANNEL(name, kind, member)                               \
+	{                                                         \
+		name, kind, offsetof(struct kv_second, member), 0 \
+	}
+
+static const struct second_channel channels[] = {
+	CHANNEL("read_latency_sum", SECOND_SUM, read_latency_sum),
+	CHANNEL("write_latency_sum", SECOND_SUM, write_latency_sum),
+	CHANNEL("queued", SECOND_COUNT, queued),
+	CHANNEL("in_flight", SECOND_COUNT, in_flight),
+	CHANNEL("requests", SECOND_COUNT, requests),
+	CHANNEL("tokens", SECOND_COUNT, tokens),
+	CHANNEL("hits", SECOND_COUNT, hits),
+	CHANNEL("misses", SECOND_COUNT, misses),
+	CHANNEL("gpu_read_bytes", SECOND_COUNT, read_bytes[KV_GPU]),
+	CHANNEL("cpu_read_bytes", SECOND_COUNT, read_bytes[KV_CPU]),
+	CHANNEL("nvme_read_bytes", SECOND_COUNT, read_bytes[KV_NVME]),
+	CHANNEL("gpu_write_bytes", SECOND_COUNT, write_bytes[KV_GPU]),
+	CHANNEL("cpu_write_bytes", SECOND_COUNT, write_bytes[KV_CPU]),
+	CHANNEL("nvme_write_bytes", SECOND_COUNT, write_bytes[KV_NVME]),
+	CHANNEL("read_ops", SECOND_COUNT, read_ops),
+	CHANNEL("write_ops", SECOND_COUNT, write_ops),
+};
 
 static const double compat_target_ms[KV_QOS] = {50, 100, 1000};
 
 int kv_result_init(struct kv_result *r)
 {
-	*r = (struct kv_result){0};
+	*r = (struct kv_result){.seconds = {.channels = channels,
+					    .nr_channels = ARRAY_SIZE(channels),
+					    .size = sizeof(struct kv_second)}};
 	for (int i = 0; i < 2; i++) {
 		if (series_init(&r->series[i]) < 0) {
 			kv_result_fini(r);
@@ -44,28 +67,10 @@ void kv_result_fini(struct kv_result *r)
 	}
 	for (int i = 0; i < 2; i++)
 		series_fini(&r->series[i]);
-	free(r->seconds);
+	seconds_fini(&r->seconds);
 	free(r->timeline);
 	free(r->scale);
 	*r = (struct kv_result){0};
-}
-
-struct kv_second *kv_result_second(struct kv_result *r, uint64_t at_ns)
-{
-	uint32_t i = (uint32_t)min_u64(at_ns / SECOND_NS, MAX_SECONDS - 1);
-	/* in steps: a long run must not copy its seconds every second */
-	uint32_t room = i / 256 * 256 + 256, had = (r->nr_seconds + 255) / 256 * 256;
-
-	if (room > had) {
-		struct kv_second *v = reallocarray(r->seconds, room, sizeof(*v));
-
-		if (!v)
-			return NULL;
-		memset(v + had, 0, (room - had) * sizeof(*v));
-		r->seconds = v;
-	}
-	r->nr_seconds = i >= r->nr_seconds ? i + 1 : r->nr_seconds;
-	return &r->seconds[i];
 }
 
 double kv_qos_target_ms(const struct kv_params *p, int qos)
@@ -77,7 +82,7 @@ int kv_result_request(struct kv_result *r, const struct kv_params *p,
 		      const struct kv_request_done *d)
 {
 	/* what ends with a second is part of it */
-	struct kv_second *sec = kv_result_second(r, d->end_ns ? d->end_ns - 1 : 0);
+	struct kv_second *sec = seconds_at(&r->seconds, d->end_ns ? d->end_ns - 1 : 0);
 
 	if (!sec || samples_add(&r->end_to_end, d->end_to_end) < 0 ||
 	    samples_add(&r->storage, d->storage) < 0 ||

@@ -7,9 +7,6 @@
 #include "load/model/kv_load.h"
 #include "load/model/kv_scale.h"
 
-/* The second @at_ns of the interval falls into; those between are made.  NULL: no memory. */
-struct kv_second *kv_result_second(struct kv_result *r, uint64_t at_ns);
-
 /* A request is complete. */
 struct kv_request_done {
 	uint64_t end_ns; /* since the beginning */

@@ -197,17 +197,17 @@ static void begin_generation(struct tracer *t, const struct kv_request *r,
 /* Of the seconds that have ended by now: what waits. */
 static void leave_seconds(struct tracer *t, uint64_t now_ns)
 {
-	for (; (t->left + 1) * SECOND_NS <= now_ns && t->left < t->r->nr_seconds; t->left++) {
-		struct kv_second *s = &t->r->seconds[t->left];
+	for (; (t->left + 1) * SECOND_NS <= now_ns && t->left < t->r->seconds.nr; t->left++) {
+		struct kv_second *s = seconds_at(&t->r->seconds, t->left * SECOND_NS);
 
-		s->queued = (uint32_t)min_u64(kv_load_queued_at(t->load, now_ns), UINT32_MAX);
+		s->queued = kv_load_queued_at(t->load, now_ns);
 		s->in_flight = t->ends.nr;
 	}
 }
 
 static int enter_second(struct tracer *t, uint64_t at_ns)
 {
-	t->second = kv_result_second(t->r, at_ns);
+	t->second = seconds_at(&t->r->seconds, at_ns);
 	if (!t->second)
 		return sluice_fail(t->err, -ENOMEM, "out of memory");
 	leave_seconds(t, at_ns);

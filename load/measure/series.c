@@ -14,12 +14,20 @@
 
 #include "base/util.h"
 
-#define SECOND_NS 1000000000u
-/* A series of so many seconds (11 days) goes on, but its last second gets the rest. */
-#define MAX_SECONDS 1000000u
+static const struct second_channel channels[] = {
+	{"ops", SECOND_COUNT, offsetof(struct series_second, ops), 0},
+	{"bytes", SECOND_COUNT, offsetof(struct series_second, bytes), 0},
+	{"latency_mean", SECOND_MEAN, offsetof(struct series_second, latency_sum),
+	 offsetof(struct series_second, ops)},
+	{"latency_max", SECOND_MAX, offsetof(struct series_second, latency_max),
+	 offsetof(struct series_second, ops)},
+};
 
 int series_init(struct run_series *s)
 {
+	s->seconds = (struct seconds){.channels = channels,
+				      .nr_channels = ARRAY_SIZE(channels),
+				      .size = sizeof(struct series_second)};
 	s->hist = calloc(1, sizeof(*s->hist));
 	return s->hist ? 0 : -ENOMEM;
 }
@@ -28,11 +36,10 @@ void series_fini(struct run_series *s)
 {
 	free(s->hist);
 	free(s->samples);
-	free(s->seconds);
+	seconds_fini(&s->seconds);
 	s->hist = NULL;
 	s->samples = NULL;
-	s->seconds = NULL;
-	s->nr_samples = s->nr_seconds = 0;
+	s->nr_samples = 0;
 }
 
 /* ------------------------------------------------------------------ samples */
@@ -105,44 +112,21 @@ void series_resume(struct run_series *s)
 		sift_down(s->samples, s->nr_samples, i);
 }
 
-/* ------------------------------------------------------------------ seconds */
-
-static struct series_second *second_at(struct run_series *s, uint64_t at_ns)
-{
-	uint32_t i = (uint32_t)min_u64(at_ns / SECOND_NS, MAX_SECONDS - 1);
-
-	if (i >= s->nr_seconds) {
-		/* in steps: a long run must not copy its seconds every second */
-		uint32_t room = i / 64 * 64 + 64, had = (s->nr_seconds + 63) / 64 * 64;
-
-		if (room > had) {
-			struct series_second *p = reallocarray(s->seconds, room, sizeof(*p));
-
-			if (!p)
-				return NULL;
-			memset(p + had, 0, (room - had) * sizeof(*p));
-			s->seconds = p;
-		}
-		s->nr_seconds = i + 1;
-	}
-	return &s->seconds[i];
-}
-
 /* ----------------------------------------------------------------- counting */
 
 int series_add(struct run_series *s, uint64_t bytes, uint64_t latency_ns, uint64_t at_ns,
 	       uint64_t key)
 {
 	struct series_sample sample = {key, at_ns, latency_ns, bytes};
-	struct series_second *sec = second_at(s, at_ns);
+	struct series_second *sec = seconds_at(&s->seconds, at_ns);
 	double seconds = (double)latency_ns / 1e9;
 
 	if (!sec)
 		return -ENOMEM;
 	sec->ops++;
 	sec->bytes += bytes;
-	sec->latency_sum_ns += latency_ns;
-	sec->latency_max_ns = max_u64(sec->latency_max_ns, latency_ns);
+	sec->latency_sum += seconds;
+	sec->latency_max = fmax(sec->latency_max, seconds);
 	s->ops++;
 	s->bytes += bytes;
 	sluice_hist_add(s->hist, latency_ns);
@@ -154,15 +138,8 @@ int series_add(struct run_series *s, uint64_t bytes, uint64_t latency_ns, uint64
 
 int series_merge(struct run_series *s, const struct run_series *other)
 {
-	if (other->nr_seconds && !second_at(s, (uint64_t)(other->nr_seconds - 1) * SECOND_NS))
+	if (seconds_merge(&s->seconds, &other->seconds) < 0)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < other->nr_seconds; i++) {
-		s->seconds[i].ops += other->seconds[i].ops;
-		s->seconds[i].bytes += other->seconds[i].bytes;
-		s->seconds[i].latency_sum_ns += other->seconds[i].latency_sum_ns;
-		s->seconds[i].latency_max_ns =
-			max_u64(s->seconds[i].latency_max_ns, other->seconds[i].latency_max_ns);
-	}
 	s->ops += other->ops;
 	s->bytes += other->bytes;
 	s->warmup_bytes += other->warmup_bytes;

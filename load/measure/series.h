@@ -13,6 +13,7 @@
 #include <sluice/sluice.h>
 
 #include "base/hist.h"
+#include "load/measure/seconds.h"
 #include "load/stat/stat.h"
 
 /* So many single latencies are kept; of more operations a uniform draw. */
@@ -35,7 +36,7 @@ struct series_mark {
 
 struct series_second {
 	uint64_t ops, bytes;
-	uint64_t latency_sum_ns, latency_max_ns;
+	double latency_sum, latency_max; /* seconds */
 };
 
 struct run_series {
@@ -58,8 +59,7 @@ struct run_series {
 	struct stat_moments late;      /* seconds */
 	struct series_sample *samples;
 	uint32_t nr_samples;
-	struct series_second *seconds; /* of counted time */
-	uint32_t nr_seconds;
+	struct seconds seconds; /* of counted time, struct series_second each */
 
 	/* the run it was part of; by run_stream() */
 	double sec; /* counted time */

@@ -238,7 +238,7 @@ int replay_run(const struct replay_job *job, const struct replay_scan *scan,
 	uint64_t begin = clock_ns();
 	int e, closed;
 
-	*r = (struct replay_result){.rows = 0};
+	replay_result_init(r);
 	sluice_random_seed(&p.random, job->seed);
 	e = replay_open(&p, err);
 	if (e == 0)

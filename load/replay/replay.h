@@ -147,7 +147,7 @@ struct replay_second {
 	uint64_t hits, misses;
 	double lag_sum, lag_max; /* seconds; of operations that ended in it: @lags of them */
 	uint64_t lags, started;
-	uint32_t in_flight; /* at its end */
+	uint64_t in_flight; /* at its end */
 };
 
 struct replay_result {
@@ -168,9 +168,8 @@ struct replay_result {
 	char first_error[508];
 	struct replay_lag lag;
 	struct samples lag_samples, wait; /* wait: for other operations on the object */
-	struct replay_second *seconds;
-	uint32_t nr_seconds;
-	struct run_series *series; /* reads and writes by tier and phase */
+	struct seconds seconds;           /* struct replay_second each */
+	struct run_series *series;        /* reads and writes by tier and phase */
 	unsigned nr_series;
 	struct replay_class *classes;
 	unsigned nr_classes;
@@ -185,6 +184,7 @@ struct replay_result {
 	char partial_why[160];
 };
 
+void replay_result_init(struct replay_result *r);
 void replay_result_fini(struct replay_result *r);
 
 /*

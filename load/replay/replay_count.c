@@ -12,8 +12,24 @@
 #include "load/replay/replay_in.h"
 
 #define SECOND_NS 1000000000ull
-/* A replay of so many seconds (11 days) goes on, but its last second gets the rest. */
-#define MAX_SECONDS 1000000u
+
+#define CHANNEL(name, kind, member, of)                             \
+	{                                                           \
+		name, kind, offsetof(struct replay_second, member), \
+			offsetof(struct replay_second, of)          \
+	}
+
+static const struct second_channel channels[] = {
+	CHANNEL("in_flight", SECOND_COUNT, in_flight, lags),
+	CHANNEL("lag_mean", SECOND_MEAN, lag_sum, lags),
+	CHANNEL("lag_max", SECOND_MAX, lag_max, lags),
+	CHANNEL("read_ops", SECOND_COUNT, read_ops, lags),
+	CHANNEL("write_ops", SECOND_COUNT, write_ops, lags),
+	CHANNEL("read_bytes", SECOND_COUNT, read_bytes, lags),
+	CHANNEL("write_bytes", SECOND_COUNT, write_bytes, lags),
+	CHANNEL("hits", SECOND_COUNT, hits, lags),
+	CHANNEL("misses", SECOND_COUNT, misses, lags),
+};
 
 const char *const replay_size_names[REPLAY_SIZES] = {"up to 4 KiB",   "up to 64 KiB",
 						     "up to 1 MiB",   "up to 16 MiB",
@@ -48,26 +64,11 @@ static void add_sample(struct replay *p, struct samples *s, double sec)
 
 static struct replay_second *second_at(struct replay *p, uint64_t at_ns)
 {
-	struct replay_result *r = p->r;
-	uint64_t since = at_ns > p->begin_ns ? at_ns - p->begin_ns : 0;
-	uint32_t i = (uint32_t)min_u64(since / SECOND_NS, MAX_SECONDS - 1);
-
-	if (i >= r->nr_seconds) {
-		uint32_t room = i / 64 * 64 + 64, had = (r->nr_seconds + 63) / 64 * 64;
-		struct replay_second *more = r->seconds;
-
-		if (room > had) {
-			more = reallocarray(r->seconds, room, sizeof(*more));
-			if (!more) {
-				no_memory(p);
-				return NULL;
-			}
-			memset(more + had, 0, (room - had) * sizeof(*more));
-			r->seconds = more;
-		}
-		r->nr_seconds = i + 1;
-	}
-	return &r->seconds[i];
+	struct replay_second *s =
+		seconds_at(&p->r->seconds, at_ns > p->begin_ns ? at_ns - p->begin_ns : 0);
+	if (!s)
+		no_memory(p);
+	return s;
 }
 
 void replay_count_seconds(struct replay *p, uint64_t now_ns)
@@ -332,6 +333,13 @@ void replay_count_end(struct replay *p, uint64_t end_ns)
 		qsort(r->classes, r->nr_classes, sizeof(*r->classes), by_class);
 }
 
+void replay_result_init(struct replay_result *r)
+{
+	*r = (struct replay_result){.seconds = {.channels = channels,
+						.nr_channels = ARRAY_SIZE(channels),
+						.size = sizeof(struct replay_second)}};
+}
+
 void replay_result_fini(struct replay_result *r)
 {
 	for (unsigned i = 0; i < r->nr_series; i++)
@@ -342,6 +350,6 @@ void replay_result_fini(struct replay_result *r)
 	samples_fini(&r->wait);
 	free(r->series);
 	free(r->classes);
-	free(r->seconds);
-	*r = (struct replay_result){.rows = 0};
+	seconds_fini(&r->seconds);
+	replay_result_init(r);
 }

@@ -399,17 +399,21 @@ static void only_what_completes_inside_counts(void)
 static void seconds_add_up_to_the_whole(void)
 {
 	uint64_t hits = 0, misses = 0, requests = 0, read = 0, tokens = 0;
+	const struct kv_second *first;
 
 	kvrun_overload();
 	kvrun_ok();
-	T_EQ(kvrun.r.nr_seconds, 1);
-	T_OK(kvrun.r.seconds[0].queued > 0 && kvrun.r.seconds[0].in_flight > 0);
-	for (uint32_t i = 0; i < kvrun.r.nr_seconds; i++) {
-		hits += kvrun.r.seconds[i].hits;
-		misses += kvrun.r.seconds[i].misses;
-		requests += kvrun.r.seconds[i].requests;
-		tokens += kvrun.r.seconds[i].tokens;
-		read += kvrun.r.seconds[i].read_bytes[KV_NVME];
+	T_EQ(kvrun.r.seconds.nr, 1);
+	first = seconds_row(&kvrun.r.seconds, 0);
+	T_OK(first->queued > 0 && first->in_flight > 0);
+	for (uint32_t i = 0; i < kvrun.r.seconds.nr; i++) {
+		const struct kv_second *s = seconds_row(&kvrun.r.seconds, i);
+
+		hits += s->hits;
+		misses += s->misses;
+		requests += s->requests;
+		tokens += s->tokens;
+		read += s->read_bytes[KV_NVME];
 	}
 	T_EQ(hits, kvrun.r.counts.hits);
 	T_EQ(misses, kvrun.r.counts.misses);

@@ -239,9 +239,9 @@ static void seconds_add_up(void)
 
 	params->generation = KV_GEN_FAST;
 	run();
-	T_EQ(result.nr_seconds, 60);
-	for (uint32_t i = 0; i < result.nr_seconds; i++) {
-		const struct kv_second *s = &result.seconds[i];
+	T_EQ(result.seconds.nr, 60);
+	for (uint32_t i = 0; i < result.seconds.nr; i++) {
+		const struct kv_second *s = seconds_row(&result.seconds, i);
 
 		sum.requests += s->requests;
 		sum.tokens += s->tokens;

@@ -209,7 +209,7 @@ static void a_run_is_counted_behind_an_earlier_one(void **state)
 		assert_int_equal(series[0].warmup_bytes, run * LEN);
 		assert_int_equal(series[0].nr_samples, min_u64(run * 3999, SERIES_SAMPLES));
 		assert_true(series[0].samples[series[0].nr_samples - 1].end_ns >= before);
-		assert_true(series[0].nr_seconds == sec_ns / 1000000000 + 1);
+		assert_true(series[0].seconds.nr == sec_ns / 1000000000 + 1);
 		assert_int_equal(series[0].nr_marks, run);
 		bed_buffers_close(&s.buffers);
 	}
@@ -230,10 +230,10 @@ static void alone_the_time_is_the_sum_of_latencies(void **state)
 	assert_int_equal(run_stream(&job, series, NULL), 0);
 	/* filling the buffers is not in it, but for a few instructions around each operation */
 	assert_true(series[0].sec >= series[0].latency.mean * 100 * 0.999);
-	for (unsigned i = 0; i < series[0].nr_seconds; i++)
-		seconds += series[0].seconds[i].ops;
+	for (unsigned i = 0; i < series[0].seconds.nr; i++)
+		seconds += ((const struct series_second *)seconds_row(&series[0].seconds, i))->ops;
 	assert_int_equal(seconds, 100);
-	assert_int_equal(series[0].nr_seconds, (unsigned)series[0].sec + 1);
+	assert_int_equal(series[0].seconds.nr, (unsigned)series[0].sec + 1);
 	for (unsigned i = 1; i < series[0].nr_samples; i++)
 		assert_true(series[0].samples[i - 1].end_ns <= series[0].samples[i].end_ns);
 	assert_true(series[0].run_bytes == series[0].bytes);

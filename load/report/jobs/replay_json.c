@@ -188,59 +188,6 @@ static json_t *errors_json(const struct replay_result *r)
 			 (json_int_t)r->verify_errors, "first", report_str_or_null(r->first_error));
 }
 
-/* ---------------------------------------------------------------------- seconds */
-
-/* One array per column, so that a page can draw them as they are. */
-static void whole_columns(json_t *j, const struct replay_result *r)
-{
-	static const struct {
-		const char *name;
-		size_t at;
-	} columns[] = {
-		{"read_ops", offsetof(struct replay_second, read_ops)},
-		{"write_ops", offsetof(struct replay_second, write_ops)},
-		{"read_bytes", offsetof(struct replay_second, read_bytes)},
-		{"write_bytes", offsetof(struct replay_second, write_bytes)},
-		{"hits", offsetof(struct replay_second, hits)},
-		{"misses", offsetof(struct replay_second, misses)},
-	};
-
-	for (unsigned c = 0; c < ARRAY_SIZE(columns); c++) {
-		json_t *a = json_array();
-
-		for (uint32_t i = 0; i < r->nr_seconds; i++) {
-			const char *x = (const char *)&r->seconds[i] + columns[c].at;
-			uint64_t v;
-
-			memcpy(&v, x, sizeof(v));
-			json_array_append_new(a, whole(v));
-		}
-		json_object_set_new(j, columns[c].name, a);
-	}
-}
-
-static json_t *seconds_json(const struct replay_result *r)
-{
-	json_t *t = json_array(), *span = json_array(), *flying = json_array();
-	json_t *mean = json_array(), *max = json_array(), *j;
-
-	for (uint32_t i = 0; i < r->nr_seconds; i++) {
-		const struct replay_second *s = &r->seconds[i];
-		double rest = r->elapsed_sec - i;
-
-		json_array_append_new(t, json_real(i));
-		json_array_append_new(span, json_real(rest < 0 ? 0 : rest < 1 ? rest : 1));
-		json_array_append_new(flying, whole(s->in_flight));
-		json_array_append_new(mean, s->lags ? json_real(s->lag_sum / (double)s->lags)
-						    : json_null());
-		json_array_append_new(max, s->lags ? json_real(s->lag_max) : json_null());
-	}
-	j = json_pack("{s:o, s:o, s:o, s:o, s:o}", "t", t, "span", span, "in_flight", flying,
-		      "lag_mean", mean, "lag_max", max);
-	whole_columns(j, r);
-	return j;
-}
-
 /* ------------------------------------------------------------------------ result */
 
 static json_t *replay_json(const struct replay_report *r)
@@ -266,7 +213,7 @@ static json_t *replay_json(const struct replay_report *r)
 	json_object_set_new(j, "cpu",
 			    json_pack("{s:f, s:f}", "user_sec", res->cpu_user_sec, "system_sec",
 				      res->cpu_system_sec));
-	json_object_set_new(j, "seconds", seconds_json(res));
+	json_object_set_new(j, "seconds", result_seconds(&res->seconds, res->elapsed_sec));
 	return j;
 }
 

@@ -14,11 +14,6 @@ static json_t *count(uint64_t v)
 	return json_integer((json_int_t)v);
 }
 
-static json_t *real(double v)
-{
-	return isfinite(v) ? json_real(v) : json_null();
-}
-
 static json_t *limit_json(uint64_t v)
 {
 	return v == KV_UNLIMITED ? json_null() : count(v);
@@ -231,76 +226,6 @@ static json_t *tier_json(const struct kv_report *r, unsigned t)
 	return j;
 }
 
-/* ------------------------------------------------------------------- seconds */
-
-/* One array per column, so that a page can draw them as they are. */
-static void column(json_t *j, const struct kv_result *res, const char *name, size_t at)
-{
-	json_t *a = json_array();
-
-	for (uint32_t i = 0; i < res->nr_seconds; i++) {
-		const char *x = (const char *)&res->seconds[i] + at;
-		uint64_t v;
-
-		memcpy(&v, x, sizeof(v));
-		json_array_append_new(a, count(v));
-	}
-	json_object_set_new(j, name, a);
-}
-
-static void number_columns(json_t *j, const struct kv_result *res)
-{
-	json_t *t = json_array(), *span = json_array(), *read = json_array(), *write = json_array(),
-	       *queued = json_array(), *flying = json_array();
-
-	for (uint32_t i = 0; i < res->nr_seconds; i++) {
-		const struct kv_second *x = &res->seconds[i];
-		double rest = res->elapsed_sec - i;
-
-		json_array_append_new(t, json_real(i));
-		json_array_append_new(span, json_real(rest < 0 ? 0 : rest < 1 ? rest : 1));
-		json_array_append_new(read, real(x->read_latency_sum));
-		json_array_append_new(write, real(x->write_latency_sum));
-		json_array_append_new(queued, count(x->queued));
-		json_array_append_new(flying, count(x->in_flight));
-	}
-	json_object_set_new(j, "t", t);
-	json_object_set_new(j, "span", span);
-	json_object_set_new(j, "read_latency_sum", read);
-	json_object_set_new(j, "write_latency_sum", write);
-	json_object_set_new(j, "queued", queued);
-	json_object_set_new(j, "in_flight", flying);
-}
-
-#define SECOND(field) offsetof(struct kv_second, field)
-
-static json_t *seconds_json(const struct kv_result *res)
-{
-	static const struct {
-		const char *name;
-		size_t at;
-	} columns[] = {
-		{"requests", SECOND(requests)},
-		{"tokens", SECOND(tokens)},
-		{"hits", SECOND(hits)},
-		{"misses", SECOND(misses)},
-		{"gpu_read_bytes", SECOND(read_bytes[KV_GPU])},
-		{"cpu_read_bytes", SECOND(read_bytes[KV_CPU])},
-		{"nvme_read_bytes", SECOND(read_bytes[KV_NVME])},
-		{"gpu_write_bytes", SECOND(write_bytes[KV_GPU])},
-		{"cpu_write_bytes", SECOND(write_bytes[KV_CPU])},
-		{"nvme_write_bytes", SECOND(write_bytes[KV_NVME])},
-		{"read_ops", SECOND(read_ops)},
-		{"write_ops", SECOND(write_ops)},
-	};
-	json_t *j = json_object();
-
-	number_columns(j, res);
-	for (unsigned i = 0; i < ARRAY_SIZE(columns); i++)
-		column(j, res, columns[i].name, columns[i].at);
-	return j;
-}
-
 /* ------------------------------------------------------------------------ kv */
 
 static json_t *model_json(const struct kv_params *p)
@@ -377,7 +302,7 @@ static json_t *kv_json(const struct kv_report *r)
 	json_object_set_new(j, "tiers", tiers);
 	json_object_set_new(j, "latency", latencies_json(r));
 	json_object_set_new(j, "storage_health", kv_health_json(r));
-	json_object_set_new(j, "seconds", seconds_json(res));
+	json_object_set_new(j, "seconds", result_seconds(&res->seconds, res->elapsed_sec));
 	return j;
 }
 

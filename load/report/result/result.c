@@ -186,27 +186,33 @@ static json_t *distribution_json(const struct run_series *s)
 	return json_pack("{s:b, s:o, s:s}", "bimodal", shape.bimodal, "peaks", peaks, "text", text);
 }
 
-static json_t *seconds_json(const struct run_series *s)
+json_t *result_seconds(const struct seconds *s, double sec)
 {
-	json_t *t = json_array(), *span = json_array(), *ops = json_array(), *bytes = json_array();
-	json_t *mean = json_array(), *max = json_array();
+	json_t *j = json_object(), *t = json_array(), *span = json_array();
 
-	for (uint32_t i = 0; i < s->nr_seconds; i++) {
-		const struct series_second *x = &s->seconds[i];
-		double rest = s->sec - i;
+	for (uint32_t i = 0; i < s->nr; i++) {
+		double rest = sec - i;
 
 		json_array_append_new(t, json_real(i));
 		json_array_append_new(span, json_real(rest < 0 ? 0 : rest < 1 ? rest : 1));
-		json_array_append_new(ops, count(x->ops));
-		json_array_append_new(bytes, count(x->bytes));
-		json_array_append_new(
-			mean, x->ops ? json_real((double)x->latency_sum_ns / (double)x->ops / 1e9)
-				     : json_null());
-		json_array_append_new(max, x->ops ? json_real((double)x->latency_max_ns / 1e9)
-						  : json_null());
 	}
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "t", t, "span", span, "ops", ops,
-			 "bytes", bytes, "latency_mean", mean, "latency_max", max);
+	json_object_set_new(j, "t", t);
+	json_object_set_new(j, "span", span);
+	for (unsigned k = 0; k < s->nr_channels; k++) {
+		const struct second_channel *c = &s->channels[k];
+		json_t *a = json_array();
+
+		for (uint32_t i = 0; c->name && i < s->nr; i++) {
+			double v = seconds_value(c, seconds_row(s, i));
+
+			json_array_append_new(a, c->kind == SECOND_COUNT ? count((uint64_t)v)
+									 : real(v));
+		}
+		if (c->name)
+			json_object_set(j, c->name, a);
+		json_decref(a);
+	}
+	return j;
 }
 
 static json_t *cpu_json(const struct run_series *s)
@@ -270,7 +276,7 @@ static json_t *series_json(const struct run_series *s, bool fresh)
 	json_object_set_new(j, "samples", samples_json(s));
 	json_object_set_new(j, "histogram", histogram_json(s));
 	json_object_set_new(j, "distribution", distribution_json(s));
-	json_object_set_new(j, "per_second", seconds_json(s));
+	json_object_set_new(j, "per_second", result_seconds(&s->seconds, s->sec));
 	json_object_set_new(j, "late",
 			    json_pack("{s:f, s:f}", "mean", s->late.mean, "max", s->late.max));
 	json_object_set_new(j, "cpu", cpu_json(s));

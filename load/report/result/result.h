@@ -62,6 +62,8 @@ int result_xlsx(FILE *f, const struct result *r, struct sluice_err *err);
 /* How the bytes went, in the words of the JSON: "O_DIRECT", "page cache", ... */
 const char *result_direct_word(const struct run_series *s);
 /* One sentence about the distribution of latencies. */
+/* One array per channel, so that a page can draw them as they are; @sec: when the last one ends. */
+json_t *result_seconds(const struct seconds *s, double sec);
 void result_shape_text(char *out, size_t size, const struct run_series *s, struct stat_shape *ret);
 
 /*

@@ -37,16 +37,14 @@ static int seconds_sheet(struct sheet *s, const struct result *r)
 
 	sheet_names(s, names);
 	for (unsigned i = 0; i < r->nr_series; i++) {
-		for (unsigned k = 0; k < r->series[i].nr_seconds; k++, s->row++) {
-			const struct series_second *x = &r->series[i].seconds[k];
-			double n = x->ops ? (double)x->ops : NAN;
+		const struct seconds *t = &r->series[i].seconds;
 
+		for (unsigned k = 0; k < t->nr; k++, s->row++) {
 			sheet_text(s, 0, r->series[i].name);
 			sheet_number(s, 1, k);
-			sheet_number(s, 2, (double)x->ops);
-			sheet_number(s, 3, (double)x->bytes);
-			sheet_number(s, 4, (double)x->latency_sum_ns / 1e9 / n);
-			sheet_number(s, 5, x->ops ? (double)x->latency_max_ns / 1e9 : NAN);
+			for (unsigned c = 0; c < t->nr_channels; c++)
+				sheet_number(s, 2 + c,
+					     seconds_value(&t->channels[c], seconds_row(t, k)));
 		}
 	}
 	return 0;
