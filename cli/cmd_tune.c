@@ -277,7 +277,7 @@ static void show_race(struct tune_command *c, uint64_t done, uint64_t total)
 static void show_progress(void *arg, enum tune_step step, uint64_t done, uint64_t total,
 			  unsigned left)
 {
-	static const char *const labels[] = {"Prepare:", "Limit:", "Race:"};
+	static const char *const labels[] = {"Prepare:", "Race:"};
 	struct tune_command *c = arg;
 
 	if (c->args->verbose && step == TUNE_RACE && left != c->left && left) {

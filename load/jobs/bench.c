@@ -38,6 +38,9 @@ struct bench {
 	enum bench_step step;
 	const struct run_series *series; /* the one that runs */
 	uint64_t start_ns;               /* of its turn */
+	struct limit limit[2];           /* of writes and reads ... */
+	uint64_t limit_size;             /* ... beside series of this size; 0: not measured */
+	uint64_t limit_bytes;            /* that it may write */
 };
 
 /* ------------------------------------------------------------------- series */
@@ -241,6 +244,79 @@ static int reads(struct bench *b, struct bench_size *z, struct sluice_err *err)
 	return r < 0 ? r : run_turn(b, z, BENCH_READ, err);
 }
 
+/* -------------------------------------------------------------------- limit */
+
+static bool measures_limit(const struct bench_job *job)
+{
+	return job->measure_limit && !job->limit && !engine_is_null(job->opts.engine);
+}
+
+/* The buffers of the work, or as many that plain threads can use. */
+static const struct bed_buffers *limit_buffers(struct bench *b, struct bed_buffers *own,
+					       uint64_t size)
+{
+	const struct bench_job *job = b->job;
+
+	if (b->buffers.map && (job->memory == BED_OWN || job->memory == BED_PLAIN))
+		return &b->buffers;
+	if (bed_buffers_open(own, BED_OWN, size, job->in_flight, job->opts.huge, false, NULL) < 0)
+		return NULL;
+	return own;
+}
+
+/*
+ * Plain threads have a turn as well, on the files of the largest size: as many tries as there are
+ * rounds, or shapes.  What they write is not what a check would expect.
+ */
+static void limit_turn(struct bench *b, const struct bench_size *z, bool read)
+{
+	const struct bench_job *job = b->job;
+	unsigned tries = b->repeats < LIMIT_SHAPES ? LIMIT_SHAPES : b->repeats,
+		 now = tries / b->repeats;
+	struct limit *l = &b->limit[read];
+	struct bed_buffers own = {.nr = 0};
+	const struct bed_buffers *buffers;
+	struct limit_target t = {
+		.paths = (const char *const *)z->files.paths, .len = z->files.bytes, .align = 4096};
+	uint64_t before = l->moved;
+
+	if (z->size != b->limit_size || !(read ? job->read : job->write))
+		return;
+	while (t.nr_paths < z->files.nr && z->files.full[t.nr_paths])
+		t.nr_paths++;
+	buffers = limit_buffers(b, &own, z->size);
+	if (!buffers || !t.nr_paths)
+		return;
+	t.buf = bed_buf(buffers, 0);
+	t.nr_bufs = buffers->nr;
+	t.buf_len = buffers->len;
+	t.step = buffers->step;
+	l->read = read;
+	if (job->progress)
+		job->progress(job->progress_arg, BENCH_LIMIT, z->size, 0, 0);
+	while (now-- > 0)
+		limit_try(l, &t, 1, read ? 0 : b->limit_bytes / tries, LIMIT_SEC / tries,
+			  job->stop);
+	b->res->bytes_written += read ? 0 : l->moved - before;
+	if (buffers == &own)
+		bed_buffers_close(&own);
+}
+
+static void tell_limits(struct bench *b)
+{
+	const struct bench_job *job = b->job;
+	const char *how = job->limit                         ? "as given"
+			  : engine_is_null(job->opts.engine) ? NULL_LIMIT
+							     : NULL;
+
+	for (int read = 0; read < 2; read++) {
+		if (how)
+			limit_set(b->res->series, b->res->nr_series, read, (double)job->limit, how);
+		else if (measures_limit(job))
+			limit_tell(&b->limit[read], b->res->series, b->res->nr_series);
+	}
+}
+
 /* ------------------------------------------------------------------- rounds */
 
 static int open_size(struct bench *b, struct bench_size *z, unsigned first_file,
@@ -271,8 +347,12 @@ static int one_size(struct bench *b, struct bench_size *z, struct sluice_err *er
 		r = bed_buf_fill(&b->buffers, bed_buf(&b->buffers, i), z->size, job->seed, 0, err);
 	if (r == 0 && job->write)
 		r = writes(b, z, err);
+	if (r == 0 && !job->verify)
+		limit_turn(b, z, false);
 	if (r == 0 && job->read && !job->rwmix)
 		r = reads(b, z, err);
+	if (r == 0)
+		limit_turn(b, z, true);
 	bed_buffers_close(&b->buffers);
 	return r;
 }
@@ -342,58 +422,6 @@ static int tell_series(struct bench *b, struct sluice_err *err)
 	return bench_stopped(job, err);
 }
 
-/* -------------------------------------------------------------------- limit */
-
-static void set_limit(struct bench *b, bool read, double limit, const char *how)
-{
-	for (unsigned i = 0; i < b->res->nr_series; i++) {
-		struct run_series *s = &b->res->series[i];
-
-		if (s->read != read)
-			continue;
-		s->limit = limit;
-		snprintf(s->limit_how, sizeof(s->limit_how), "%s", how);
-	}
-}
-
-/* Ask the device with plain threads, on a file of its own. */
-static int measure_limit(struct bench *b, uint64_t most_written, struct sluice_err *err)
-{
-	const struct bench_job *job = b->job;
-	struct bench_job one = *job;
-	struct bench_files file;
-	struct limit_target target = {.len = LIMIT_FILE, .align = 4096};
-	struct limit_result limit;
-	void *content;
-	int r;
-
-	one.random = false;
-	one.files = 1;
-	one.seed = 0;
-	if (job->progress)
-		job->progress(job->progress_arg, BENCH_LIMIT, 0, 0, 0);
-	r = bench_files_init(&file, &one, b->dir, LIMIT_FILE, 0, err);
-	if (r == 0)
-		r = bench_files_fill(&file, &b->res->bytes_written, err);
-	if (r == 0)
-		r = sluice_mem_alloc(&content, LIMIT_FILE, SLUICE_HUGE_AUTO, 0, NULL, err);
-	if (r == 0) {
-		target.path = file.paths[0];
-		target.content = content;
-		for (int read = 0; read < 2; read++) {
-			if (!(read ? job->read : job->write))
-				continue;
-			limit_measure(&limit, &target, 1, read, read ? 0 : most_written, LIMIT_SEC,
-				      job->stop);
-			set_limit(b, read, limit.bytes_per_sec, limit.how);
-			b->res->bytes_written += read ? 0 : limit.bytes;
-		}
-		sluice_mem_free(content, LIMIT_FILE);
-	}
-	bench_files_fini(&file);
-	return r < 0 ? r : bench_stopped(job, err);
-}
-
 /* ---------------------------------------------------------------------- run */
 
 static int make_folder(struct bench *b, struct sluice_err *err)
@@ -408,19 +436,6 @@ static int make_folder(struct bench *b, struct sluice_err *err)
 				   sluice_strerror(errno));
 	b->res->began = true;
 	sluice_probe_path(b->dir, &b->res->path, NULL);
-	return 0;
-}
-
-static int find_limit(struct bench *b, uint64_t most_written, struct sluice_err *err)
-{
-	const struct bench_job *job = b->job;
-	bool null = engine_is_null(job->opts.engine);
-	const char *how = job->limit ? "as given" : null ? NULL_LIMIT : NULL;
-
-	if (!how)
-		return job->measure_limit ? measure_limit(b, most_written, err) : 0;
-	set_limit(b, true, (double)job->limit, how);
-	set_limit(b, false, (double)job->limit, how);
 	return 0;
 }
 
@@ -442,6 +457,8 @@ int bench_run(const struct bench_job *job, struct bench_result *result, struct s
 	r = make_folder(&b, err);
 	if (r < 0)
 		return r;
+	b.limit_size = measures_limit(job) ? plan.limit_size : 0;
+	b.limit_bytes = plan.limit_bytes;
 	r = rounds(&b, err);
 	if (r == 0)
 		r = verify_written(&b, err);
@@ -450,8 +467,7 @@ int bench_run(const struct bench_job *job, struct bench_result *result, struct s
 		r = tell_series(&b, err);
 	for (unsigned i = 0; i < job->nr_sizes; i++)
 		bench_files_fini(&sizes[i].files);
-	if (r == 0)
-		r = find_limit(&b, plan.limit_bytes, err);
+	tell_limits(&b);
 	rmdir(b.dir);
 	result->failed = r < 0;
 	result->sec = (double)(clock_ns() - start) / 1e9;

@@ -70,7 +70,8 @@ struct bench_plan {
 	uint64_t memory;      /* bytes of buffers */
 	uint64_t write_bytes; /* wear, at most ... */
 	bool open_ended;      /* ... or by the speed assumed: it is time that ends it */
-	uint64_t limit_bytes; /* of these: to measure the limit */
+	uint64_t limit_bytes; /* of these: to measure the limit, ... */
+	uint64_t limit_size;  /* ... beside the series of this size */
 	uint64_t read_bytes;
 	double speed; /* assumed, bytes per second */
 	char speed_how[96];

@@ -183,12 +183,12 @@ static void plan_size(const struct bench_job *job, struct bench_plan *p, uint64_
 		plan_fio(job, p, writes, reads, on_disk);
 }
 
-/* On a file of its own, in each direction that the job has. */
+/* On the files of the largest size, in each direction that the job has. */
 static void plan_limit(const struct bench_job *job, struct bench_plan *p)
 {
-	p->space = max_u64(p->space, LIMIT_FILE);
+	p->limit_size = largest(job);
 	p->limit_bytes = job->write ? limit_most_written(p->write_bytes) : 0;
-	p->write_bytes += LIMIT_FILE + p->limit_bytes;
+	p->write_bytes += p->limit_bytes;
 	if (job->read)
 		p->read_bytes += whole(LIMIT_SEC * p->speed);
 	p->seconds += LIMIT_SEC * ((double)job->read + job->write);

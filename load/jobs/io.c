@@ -278,6 +278,11 @@ static void run_sum(struct run *run)
 	if (job->limit) {
 		res->limit = (double)job->limit;
 		snprintf(res->limit_how, sizeof(res->limit_how), "as given");
+	} else if (job->measure_limit) {
+		double speed = res->e2e_sec > 0 ? (double)res->bytes / res->e2e_sec : 0;
+
+		res->limit = limit_settle(&run->limit, speed, res->limit_how);
+		res->limit_bytes = run->limit.moved;
 	}
 	describe_cache(res, job);
 }

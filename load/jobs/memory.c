@@ -168,7 +168,7 @@ int memory_check(struct worker *w, uint64_t seed, const char *path, struct sluic
 	return r;
 }
 
-const char *memory_content(struct worker *w)
+char *memory_content(struct worker *w)
 {
 	uint64_t size = w->run->job->io_size;
 

@@ -27,6 +27,6 @@ int memory_check(struct worker *w, uint64_t seed, const char *path, struct sluic
 int stage_check(const struct worker *w, uint64_t seed, uint64_t offset, uint64_t len,
 		const char *path, struct sluice_err *err);
 /* Aligned host memory with the content of the memory; NULL: there is no room. */
-const char *memory_content(struct worker *w);
+char *memory_content(struct worker *w);
 
 #endif

@@ -311,46 +311,38 @@ static void describe(struct sweep *w, unsigned index)
 	snprintf(s->partial_why, sizeof(s->partial_why), "%u of %u loops", p->loops, w->job->loops);
 }
 
-static void set_limit(struct sweep *w, bool read, double limit, const char *how)
-{
-	for (unsigned i = 0; i < w->res->nr; i++) {
-		struct run_series *s = &w->res->series[i];
-
-		if (s->read != read || s->no_storage)
-			continue;
-		s->limit = limit;
-		snprintf(s->limit_how, sizeof(s->limit_how), "%s", how);
-	}
-}
-
-/* What plain threads get from the same files. */
+/* What plain threads get from the same files, in buffers as large as those of the work. */
 static int measure_limit(struct sweep *w, struct sluice_err *err)
 {
 	const struct sweep_job *job = w->job;
 	CLEANUP_FREE struct limit_target *targets = calloc(job->nr_folders, sizeof(*targets));
-	struct limit_result limit;
-	void *content = NULL;
-	int r = 0;
+	const struct bed_buffers *b = NULL;
+	int r = targets ? need_buffers(w, BED_OWN, &b, err)
+			: sluice_fail(err, -ENOMEM, "out of memory");
 
-	if (!targets || sluice_mem_alloc(&content, LIMIT_FILE, SLUICE_HUGE_AUTO, 0, NULL, NULL) < 0)
-		return 0;
-	for (unsigned i = 0; i < job->nr_folders; i++)
-		targets[i] = (struct limit_target){.path = w->paths[i],
-						   .content = content,
-						   .len = min_u64(LIMIT_FILE, job->io_size),
-						   .align = 4096};
+	for (unsigned i = 0; i < job->nr_folders && r == 0; i++)
+		targets[i] = (struct limit_target){
+			.paths = (const char *const *)&w->paths[i],
+			.nr_paths = 1,
+			.len = job->io_size,
+			.buf = bed_buf(b, i),
+			.nr_bufs = 1,
+			.buf_len = b->len,
+			.align = 4096,
+		};
 	if (job->progress)
 		job->progress(job->arg, "limit", w->done_bytes, w->left_bytes);
-	for (int read = 0; read < 2; read++) {
+	for (int read = 0; read < 2 && r == 0; read++) {
+		struct limit l = {.read = read};
+
 		if (!(read ? job->read : job->write))
 			continue;
-		limit_measure(&limit, targets, job->nr_folders, read,
-			      read ? 0 : sweep_limit_writes(job), LIMIT_SEC, job->stop);
-		set_limit(w, read, limit.bytes_per_sec, limit.how);
+		limit_try_all(&l, targets, job->nr_folders, read ? 0 : sweep_limit_writes(job),
+			      LIMIT_SEC, job->stop);
+		limit_tell(&l, w->res->series, w->res->nr);
 		if (!read)
-			r = sweep_add_wear(w, limit.bytes, err);
+			r = sweep_add_wear(w, l.moved, err);
 	}
-	sluice_mem_free(content, LIMIT_FILE);
 	return r < 0 ? r : sweep_stopped(job, err);
 }
 
@@ -404,8 +396,8 @@ int sweep_run(const struct sweep_job *job, struct sweep_result *res, struct slui
 	if (r == 0)
 		r = walk(&w, err);
 	if (job->limit) {
-		set_limit(&w, true, (double)job->limit, "as given");
-		set_limit(&w, false, (double)job->limit, "as given");
+		limit_set(res->series, res->nr, true, (double)job->limit, "as given");
+		limit_set(res->series, res->nr, false, (double)job->limit, "as given");
 	} else if (r == 0 && job->measure_limit && sweep_moves(job)) {
 		r = measure_limit(&w, err);
 	}

@@ -308,25 +308,29 @@ int trial_run(struct trials *trials, const struct sluice_opts *opts, uint32_t me
 
 /* -------------------------------------------------------------------- limit */
 
-void trials_limit(struct trials *trials, bool read, uint64_t most_written, double sec, double *ret,
-		  char how[160])
+int trials_limit(struct trials *trials, struct limit *l, uint64_t most_written, double sec,
+		 struct sluice_err *err)
 {
 	unsigned nr = trials->job.nr_folders;
 	CLEANUP_FREE struct limit_target *targets = calloc(nr, sizeof(*targets));
-	uint64_t len = min_u64(LIMIT_FILE, trials->job.file_size) & ~4095ull;
-	struct limit_result limit;
-	void *content;
+	const struct bed_buffers *b = &trials->buffers[BED_OWN];
+	uint64_t before = l->moved;
+	int r = targets ? need_buffers(trials, BED_OWN, err)
+			: sluice_fail(err, -ENOMEM, "out of memory");
 
-	*ret = 0;
-	snprintf(how, 160, "out of memory");
-	if (!targets ||
-	    sluice_mem_alloc(&content, len ? len : 4096, SLUICE_HUGE_AUTO, 0, NULL, NULL))
-		return;
+	if (r < 0)
+		return r;
 	for (unsigned i = 0; i < nr; i++)
-		targets[i] = (struct limit_target){trials->paths[i], content, len, 4096};
-	limit_measure(&limit, targets, nr, read, read ? 0 : most_written, sec, trials->job.stop);
-	trials->written += read ? 0 : limit.bytes;
-	*ret = limit.bytes_per_sec;
-	snprintf(how, 160, "%s", limit.how);
-	sluice_mem_free(content, len ? len : 4096);
+		targets[i] = (struct limit_target){
+			.paths = (const char *const *)&trials->paths[i],
+			.nr_paths = 1,
+			.len = trials->job.file_size,
+			.buf = bed_buf(b, i),
+			.nr_bufs = 1,
+			.buf_len = b->len,
+			.align = 4096,
+		};
+	limit_try(l, targets, nr, l->read ? 0 : most_written, sec, trials->job.stop);
+	trials->written += l->read ? 0 : l->moved - before;
+	return 0;
 }

@@ -21,6 +21,7 @@
 
 #include "base/random.h"
 #include "load/bed/buffers.h"
+#include "load/measure/limit.h"
 #include "load/measure/series.h"
 
 struct trials_job {
@@ -80,10 +81,10 @@ int trial_run(struct trials *trials, const struct sluice_opts *opts, uint32_t me
 uint64_t trial_bytes(const struct trials_job *job, unsigned ops);
 
 /*
- * What the devices give to plain threads; see limit.h.  @ret is 0 where that is not known.
- * @most_written: bytes that writes may take; 0: whatever fits into the time, @sec.
+ * Let plain threads try in the same files and buffers; see limit.h.  @most_written: bytes that
+ * writes may take.
  */
-void trials_limit(struct trials *trials, bool read, uint64_t most_written, double sec, double *ret,
-		  char how[160]);
+int trials_limit(struct trials *trials, struct limit *l, uint64_t most_written, double sec,
+		 struct sluice_err *err);
 
 #endif

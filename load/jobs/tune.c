@@ -25,6 +25,7 @@
 #define FLOOR_LATENCY 0.5 /* of what the default configuration does */
 #define FLOOR_CPU     0.9
 #define BELOW_FLOOR   0.4 /* as if so much worse */
+#define LIMIT_TRIES   (2 * LIMIT_SHAPES)
 
 const char *const tune_goal_words[] = {"both", "read", "write", "latency", "cpu", NULL};
 
@@ -34,6 +35,7 @@ struct tune {
 	struct trials trials;
 	uint64_t start_ns;
 	unsigned left;
+	struct limit limit[2]; /* write, read */
 };
 
 static double seconds(const struct tune *t)
@@ -138,10 +140,27 @@ static double spent(void *arg)
 	uint64_t next = t->job->write ? trial_bytes(&t->trials.job, t->res->ops) : 0;
 	uint64_t most = t->job->max_write;
 
+	/* what plain threads may still write is theirs */
+	next += tune_limit_writes(t->job) / LIMIT_TRIES * (LIMIT_TRIES - t->limit[0].tries);
 	t->res->worn = most && t->trials.written + next > most;
 	if (!t->res->worn && !t->res->race.probes)
 		return 0;
 	return t->res->worn ? t->job->budget_sec : seconds(t);
+}
+
+/* Plain threads have a turn after each of the first rounds. */
+static void limit_turn(struct tune *t)
+{
+	const struct tune_job *job = t->job;
+	double sec = tune_limit_sec(job);
+
+	for (unsigned i = 0; i < 2 && job->measure_limit && !job->limit && sec > 0; i++) {
+		t->limit[i].read = i;
+		if ((i ? job->read : job->write) && t->limit[i].tries < LIMIT_TRIES &&
+		    !(job->stop && atomic_load(job->stop)))
+			trials_limit(&t->trials, &t->limit[i], tune_limit_writes(job) / LIMIT_TRIES,
+				     sec / LIMIT_TRIES, NULL);
+	}
 }
 
 static void round_over(void *arg, unsigned left)
@@ -150,6 +169,7 @@ static void round_over(void *arg, unsigned left)
 
 	t->left = left;
 	tell(t);
+	limit_turn(t);
 }
 
 /* ------------------------------------------------------------------ prepare */
@@ -161,24 +181,31 @@ static void on_fill(void *arg, uint64_t done, uint64_t total)
 	t->job->progress(t->job->progress_arg, TUNE_PREPARE, done, total, 0);
 }
 
-static void measure_limits(struct tune *t)
+/* What the devices can do: as given, or the best that plain threads or a configuration got. */
+static void settle_limits(struct tune *t)
 {
 	const struct tune_job *job = t->job;
-	double sec = tune_limit_sec(job);
+	struct tune_result *res = t->res;
+	bool measured = job->measure_limit && tune_limit_sec(job) > 0;
 
+	/* a short race has had few rounds */
+	for (unsigned i = 0; measured && res->race.probes && i < LIMIT_SHAPES; i++)
+		if (t->limit[0].tries + t->limit[1].tries < LIMIT_SHAPES)
+			limit_turn(t);
 	for (unsigned i = 0; i < 2; i++) {
-		snprintf(t->res->limit_how[i], sizeof(t->res->limit_how[i]), "%s",
-			 job->limit ? "as given"
-			 : job->measure_limit && sec <= 0
-				 ? "not measured: the budget is too short for it"
-				 : "not measured");
-		t->res->limit[i] = (double)job->limit;
-		if (job->limit || !job->measure_limit || sec <= 0 || !(i ? job->read : job->write))
-			continue;
-		if (job->progress)
-			job->progress(job->progress_arg, TUNE_LIMIT, 0, 0, 0);
-		trials_limit(&t->trials, i, tune_limit_writes(job), sec, &t->res->limit[i],
-			     t->res->limit_how[i]);
+		double fastest = 0;
+
+		for (unsigned k = 0; k < res->race.nr_points; k++)
+			fastest = fmax(fastest, tune_speed(res, k, i));
+		res->limit[i] = (double)job->limit;
+		snprintf(res->limit_how[i], sizeof(res->limit_how[i]), "%s",
+			 job->limit           ? "as given"
+			 : job->measure_limit ? "not measured: the budget is too short for it"
+					      : "not measured");
+		if (measured && !job->limit)
+			res->limit[i] = limit_settle(&t->limit[i], fastest, res->limit_how[i]);
+		for (unsigned k = 0; k < res->race.nr_points; k++)
+			limit_set(&res->points[k].dir[i], 1, i, res->limit[i], res->limit_how[i]);
 	}
 }
 
@@ -204,8 +231,7 @@ static void choose_size(struct tune *t)
 		sec = 0;
 		for (unsigned i = 0; i < 2; i++)
 			if (i ? job->read : job->write)
-				sec += (double)(size * job->nr_folders) /
-				       (t->res->limit[i] > 0 ? t->res->limit[i] : fill);
+				sec += (double)(size * job->nr_folders) / fill;
 		if (probes * sec <= left &&
 		    (!job->write || !job->max_write ||
 		     probes * (double)(size * job->nr_folders) <= (double)job->max_write))
@@ -250,7 +276,6 @@ static int prepare(struct tune *t, struct sluice_err *err)
 		r = trials_fill(&t->trials, err);
 	if (r < 0)
 		return r;
-	measure_limits(t);
 	choose_size(t);
 	t->res->op_size = t->trials.job.op_size;
 	t->res->ops = tune_probe_ops(t->job);
@@ -288,14 +313,10 @@ static void finish(struct tune *t)
 {
 	struct tune_result *res = t->res;
 
+	settle_limits(t);
 	for (unsigned i = 0; i < res->race.nr_points; i++)
-		for (unsigned k = 0; k < 2; k++) {
-			struct run_series *s = &res->points[i].dir[k];
-
-			series_finish(s);
-			s->limit = res->limit[k];
-			snprintf(s->limit_how, sizeof(s->limit_how), "%s", res->limit_how[k]);
-		}
+		for (unsigned k = 0; k < 2; k++)
+			series_finish(&res->points[i].dir[k]);
 	res->bytes_written = t->trials.written;
 	res->info = TAKE_PTR(t->trials.info);
 	res->spent_sec = seconds(t);

@@ -16,7 +16,7 @@
 enum tune_goal { TUNE_BOTH, TUNE_READ, TUNE_WRITE, TUNE_LATENCY, TUNE_CPU };
 extern const char *const tune_goal_words[]; /* in this order; NULL-terminated */
 
-enum tune_step { TUNE_PREPARE, TUNE_LIMIT, TUNE_RACE };
+enum tune_step { TUNE_PREPARE, TUNE_RACE };
 
 struct tune_job {
 	const char *const *folders;

@@ -300,32 +300,34 @@ static int one_loop(struct worker *w, unsigned loop, struct sluice_err *err)
 static void measure_limit(struct run *run)
 {
 	CLEANUP_FREE struct limit_target *targets = calloc(run->nr_workers, sizeof(*targets));
-	struct limit_result limit;
+	bool read = run->job->read;
 
 	if (!targets)
 		return;
 	for (unsigned i = 0; i < run->nr_workers; i++) {
 		struct worker *w = &run->workers[i];
 
-		/* Whatever the job used: this wants aligned host memory. */
-		targets[i].content = memory_content(w);
-		if (!targets[i].content) {
-			snprintf(run->res->limit_how, sizeof(run->res->limit_how),
-				 "not measured: out of memory");
+		targets[i] = (struct limit_target){
+			.paths = (const char *const *)&loop_file(w, run->res->nr_loops - 1)->path,
+			.nr_paths = 1,
+			.len = run->job->io_size,
+			/* Whatever the job used: this wants aligned host memory. */
+			.buf = memory_content(w),
+			.nr_bufs = 1,
+			.buf_len = run->job->io_size,
+		};
+		if (!targets[i].buf) {
+			snprintf(run->limit.why_not, sizeof(run->limit.why_not), "out of memory");
 			return;
 		}
-		targets[i].path = loop_file(w, run->res->nr_loops - 1)->path;
-		targets[i].len = run->job->io_size;
 		targets[i].align = w->res->file.direct ? w->res->file.offset_align : PAGE_BYTES;
 	}
-	limit_measure(&limit, targets, run->nr_workers, run->job->read,
-		      run->job->read ? 0
-				     : limit_most_written((uint64_t)run->nr_workers *
-							  run->res->nr_loops * run->job->io_size),
+	run->limit.read = read;
+	limit_try_all(&run->limit, targets, run->nr_workers,
+		      read ? 0
+			   : limit_most_written((uint64_t)run->nr_workers * run->res->nr_loops *
+						run->job->io_size),
 		      LIMIT_SEC, run->job->stop);
-	run->res->limit = limit.bytes_per_sec;
-	run->res->limit_bytes = limit.bytes;
-	memcpy(run->res->limit_how, limit.how, sizeof(limit.how));
 }
 
 /* Everything that was written. */

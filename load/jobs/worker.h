@@ -9,6 +9,7 @@
 
 #include "load/jobs/files.h"
 #include "load/jobs/io.h"
+#include "load/measure/limit.h"
 
 struct worker {
 	struct run *run;
@@ -43,6 +44,7 @@ struct run {
 	bool abandoned;     /* not all workers could be started */
 	pthread_mutex_t lock;
 	struct sluice_err err; /* the first failure */
+	struct limit limit;
 };
 
 /* Remember the first failure; all workers then skip what is left. */

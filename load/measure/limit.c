@@ -1,37 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The plain threads of limit.h, and what becomes of their figures. */
 #include "load/measure/limit.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+#include <unistd.h>
 
 #include <sluice/sluice.h>
 
 #include "base/size.h"
 #include "base/util.h"
 
-#define HUGE_PAGE (2u << 20)
-#define LEAST     (48ull << 20) /* less tells nothing: threads would hardly have begun */
+#define LEAST (16ull << 20) /* bytes of a try; in less the threads would hardly have begun */
+#define FILES 256           /* open at a time */
 
-/* One way to ask: @threads per file, each with one block in flight. */
-struct shape {
+/* One way to ask: @threads per target, each with one block in flight. */
+struct limit_shape {
 	uint64_t block;
 	unsigned threads;
 };
 
-static const struct shape shapes[] = {
+static const struct limit_shape shapes[LIMIT_SHAPES] = {
 	{1u << 20, 8},
 	{4u << 20, 4},
 	{1u << 20, 32},
 };
 
-/* One shape on all files at once. */
-struct round {
+/* One try: a shape on all targets at once. */
+struct limit_round {
 	bool read;
 	const atomic_int *stop;
 	uint64_t most;             /* bytes that may be begun */
@@ -44,21 +45,18 @@ struct round {
 	_Atomic int error;
 };
 
-/* What the threads of one file share. */
-struct trial {
-	struct round *round;
+/* What the threads of one target share. */
+struct limit_crew {
+	struct limit_round *round;
 	const struct limit_target *target;
 	uint64_t block;
+	unsigned nr_files;
+	int *fds;
 	_Atomic uint64_t next; /* block to do */
 };
 
-struct crew {
-	struct trial *trial;
-	pthread_t thread;
-};
-
 /* The clock starts with the first block, not with the first thread. */
-static void start_clock(struct round *r)
+static void start_clock(struct limit_round *r)
 {
 	uint64_t none = 0, now = clock_ns();
 
@@ -70,7 +68,7 @@ static void start_clock(struct round *r)
  * May another block begin?  Where all that may be moved was handed out the time ends as
  * well: what is in flight then would be waited for by fewer and fewer threads.
  */
-static bool may_begin(struct round *r, uint64_t block)
+static bool may_begin(struct limit_round *r, uint64_t block)
 {
 	uint64_t now = clock_ns(), end = atomic_load(&r->end_ns);
 
@@ -82,144 +80,194 @@ static bool may_begin(struct round *r, uint64_t block)
 	return false;
 }
 
-static void trial_loop(struct trial *t, int fd, char *scratch)
+/* Through the files one after the other, and through the buffers. */
+static void *crew_main(void *arg)
 {
-	struct round *r = t->round;
-	uint64_t nr = t->target->len / t->block;
+	struct limit_crew *c = arg;
+	const struct limit_target *t = c->target;
+	struct limit_round *r = c->round;
+	uint64_t per_file = t->len / c->block, per_buf = t->buf_len / c->block;
 
 	start_clock(r);
-	while (may_begin(r, t->block)) {
-		uint64_t off = atomic_fetch_add(&t->next, 1) % nr * t->block;
-		ssize_t n = r->read ? pread(fd, scratch, t->block, (off_t)off)
-				    : pwrite(fd, t->target->content + off, t->block, (off_t)off);
+	while (may_begin(r, c->block)) {
+		uint64_t i = atomic_fetch_add(&c->next, 1), file = i / per_file, at = i % per_file;
+		char *buf = t->buf + (file + at / per_buf) % t->nr_bufs * t->step +
+			    at % per_buf * c->block;
+		int fd = c->fds[file % c->nr_files];
+		off_t off = (off_t)(at * c->block);
+		ssize_t n =
+			r->read ? pread(fd, buf, c->block, off) : pwrite(fd, buf, c->block, off);
 
 		if (n < 0) {
 			atomic_store(&r->error, errno);
-			return;
+			break;
 		}
 		atomic_fetch_add(&r->moved, (uint64_t)n);
 		if (clock_ns() <= atomic_load(&r->end_ns))
 			atomic_fetch_add(&r->counted, (uint64_t)n);
 	}
-}
-
-static void *crew_main(void *arg)
-{
-	struct trial *t = ((struct crew *)arg)->trial;
-	int fd = open(t->target->path,
-		      (t->round->read ? O_RDONLY : O_WRONLY) | O_DIRECT | O_CLOEXEC);
-	char *scratch = aligned_alloc(HUGE_PAGE, align_up(t->block, HUGE_PAGE));
-
-	if (fd < 0 || !scratch) {
-		atomic_store(&t->round->error, fd < 0 ? errno : ENOMEM);
-	} else {
-		/* all of it: less than a huge page would stay on small ones, which cost more */
-		madvise(scratch, align_up(t->block, HUGE_PAGE), MADV_HUGEPAGE);
-		trial_loop(t, fd, scratch);
-	}
-	free(scratch);
-	if (fd >= 0)
-		close(fd);
 	return NULL;
 }
 
-/* Bytes per second of a round that is over, or -errno. */
-static double round_speed(struct round *r)
+static int crew_open(struct limit_crew *c, const struct limit_target *t, struct limit_round *r,
+		     uint64_t block, unsigned most_files)
 {
-	uint64_t start = atomic_load(&r->start_ns), end = atomic_load(&r->end_ns);
-	int error = atomic_load(&r->error);
+	*c = (struct limit_crew){.round = r, .target = t};
+	c->block = align_down(min_u64(block, min_u64(t->len, t->buf_len)), t->align);
+	if (!c->block)
+		return -EINVAL;
+	c->fds = calloc(t->nr_paths, sizeof(*c->fds));
+	for (; c->fds && c->nr_files < t->nr_paths && c->nr_files < most_files; c->nr_files++) {
+		int fd = open(t->paths[c->nr_files],
+			      (r->read ? O_RDONLY : O_WRONLY) | O_DIRECT | O_CLOEXEC);
 
-	if (error)
-		return -error;
-	return start && end > start ? (double)atomic_load(&r->counted) / (double)(end - start) * 1e9
-				    : 0;
+		if (fd < 0)
+			return -errno;
+		c->fds[c->nr_files] = fd;
+	}
+	return c->fds ? 0 : -ENOMEM;
 }
 
-/* All targets at once, one shape.  Returns bytes per second or -errno. */
-static double shape_run(const struct shape *shape, struct round *r, struct trial *trials,
-			unsigned nr)
+static void crew_close(struct limit_crew *c)
 {
-	unsigned all = nr * shape->threads, started = 0;
-	struct crew *crew = calloc(all, sizeof(*crew));
-	int error = crew ? 0 : ENOMEM;
+	for (unsigned i = 0; i < c->nr_files; i++)
+		close(c->fds[i]);
+	free(c->fds);
+}
+
+/* All targets at once.  0 or -errno. */
+static int crews_run(struct limit_crew *crews, unsigned nr, unsigned threads, struct limit_round *r)
+{
+	unsigned all = nr * threads, started = 0;
+	CLEANUP_FREE pthread_t *ids = calloc(all, sizeof(*ids));
+	int error = ids ? 0 : ENOMEM;
 
 	atomic_store(&r->end_ns, UINT64_MAX);
-	for (unsigned i = 0; i < nr; i++) {
-		struct trial *t = &trials[i];
-
-		t->round = r;
-		t->block = min_u64(shape->block, align_down(t->target->len, t->target->align));
-		atomic_store(&t->next, 0);
-	}
 	for (; !error && started < all; started++) {
-		crew[started].trial = &trials[started % nr];
-		error = pthread_create(&crew[started].thread, NULL, crew_main, &crew[started]);
+		error = pthread_create(&ids[started], NULL, crew_main, &crews[started % nr]);
 		if (error)
 			break;
 	}
 	for (unsigned i = 0; i < started; i++)
-		pthread_join(crew[i].thread, NULL);
-	free(crew);
-	return error ? -error : round_speed(r);
+		pthread_join(ids[i], NULL);
+	return error ? -error : -atomic_load(&r->error);
 }
 
-static void limit_say(struct limit_result *ret, double speed, uint64_t bytes, unsigned threads,
-		      const struct round *r)
+/* A try that was cut short tells nothing; what it moved it moved. */
+static void count_try(struct limit *l, struct limit_round *r, unsigned shape, int error)
 {
-	bool read = r->read;
+	uint64_t start = atomic_load(&r->start_ns), end = atomic_load(&r->end_ns);
+
+	l->moved += atomic_load(&r->moved);
+	if (error < 0)
+		snprintf(l->why_not, sizeof(l->why_not), "%s with O_DIRECT: %s",
+			 l->read ? "pread" : "pwrite", sluice_strerror(error));
+	if (error < 0 || !start || end <= start || (r->stop && atomic_load(r->stop)))
+		return;
+	l->counted[shape] += atomic_load(&r->counted);
+	l->ns[shape] += end - start;
+}
+
+void limit_try(struct limit *l, const struct limit_target *targets, unsigned nr, uint64_t most,
+	       double sec, const atomic_int *stop)
+{
+	unsigned shape = l->tries++ % LIMIT_SHAPES;
+	CLEANUP_FREE struct limit_crew *crews = calloc(nr, sizeof(*crews));
+	struct limit_round r = {.read = l->read,
+				.stop = stop,
+				.most = most ? most : UINT64_MAX / 2,
+				.ns = (uint64_t)(sec * 1e9)};
+	int error = crews ? 0 : -ENOMEM;
+
+	l->sec = fmax(l->sec, sec);
+	if (most && most < LEAST) {
+		snprintf(l->why_not, sizeof(l->why_not), "too few bytes may be written");
+		return;
+	}
+	for (unsigned i = 0; i < nr && error == 0; i++) {
+		error = crew_open(&crews[i], &targets[i], &r, shapes[shape].block,
+				  (FILES + nr - 1) / nr);
+		l->block[shape] = crews[i].block;
+	}
+	if (error == 0)
+		error = crews_run(crews, nr, shapes[shape].threads, &r);
+	for (unsigned i = 0; crews && i < nr; i++)
+		crew_close(&crews[i]);
+	count_try(l, &r, shape, error);
+	if (error == -EINVAL && !l->block[shape])
+		snprintf(l->why_not, sizeof(l->why_not),
+			 "files or buffers are smaller than one O_DIRECT block");
+}
+
+void limit_try_all(struct limit *l, const struct limit_target *targets, unsigned nr, uint64_t most,
+		   double sec, const atomic_int *stop)
+{
+	for (unsigned i = 0; i < LIMIT_SHAPES && !(stop && atomic_load(stop)); i++)
+		limit_try(l, targets, nr, most / LIMIT_SHAPES, sec / LIMIT_SHAPES, stop);
+}
+
+/* ------------------------------------------------------------------ results */
+
+static double shape_speed(const struct limit *l, unsigned i)
+{
+	return l->ns[i] ? (double)l->counted[i] / (double)l->ns[i] * 1e9 : 0;
+}
+
+static unsigned best_shape(const struct limit *l)
+{
+	unsigned best = 0;
+
+	for (unsigned i = 1; i < LIMIT_SHAPES; i++)
+		if (shape_speed(l, i) > shape_speed(l, best))
+			best = i;
+	return best;
+}
+
+double limit_settle(const struct limit *l, double fastest, char how[LIMIT_HOW])
+{
+	const char *what = l->read ? "pread" : "pwrite over existing data";
+	unsigned best = best_shape(l);
+	double plain = shape_speed(l, best);
 	char block[SLUICE_SIZE_TEXT];
 
-	if (speed < 0 && !ret->bytes_per_sec)
-		snprintf(ret->how, sizeof(ret->how), "not measured: %s with O_DIRECT: %s",
-			 read ? "pread" : "pwrite", sluice_strerror((int)speed));
-	if (speed <= ret->bytes_per_sec)
-		return;
-	ret->bytes_per_sec = speed;
-	snprintf(ret->how, sizeof(ret->how),
-		 "measured: plain %s, O_DIRECT, %u threads a file, blocks of %s, best of %zu tries "
-		 "of up to %.1f s",
-		 read ? "pread" : "pwrite over existing data", threads,
-		 sluice_size_format(block, bytes), ARRAY_SIZE(shapes), (double)r->ns / 1e9);
+	if (plain <= 0)
+		snprintf(how, LIMIT_HOW, "not measured%s%s", *l->why_not ? ": " : "", l->why_not);
+	else if (fastest > plain)
+		snprintf(
+			how, LIMIT_HOW,
+			"the fastest of these itself; plain %s got %.1f %% of it on the same files",
+			what, 100 * plain / fastest);
+	else
+		snprintf(how, LIMIT_HOW,
+			 "measured: plain %s, O_DIRECT, same files and buffers, %u threads, blocks "
+			 "of %s, best of %d shapes, %u tries of %.2g s",
+			 what, shapes[best].threads, sluice_size_format(block, l->block[best]),
+			 LIMIT_SHAPES, l->tries, l->sec);
+	return plain > 0 ? fmax(plain, fastest) : 0;
+}
+
+void limit_set(struct run_series *series, unsigned nr, bool read, double limit, const char *how)
+{
+	for (unsigned i = 0; i < nr; i++) {
+		if (series[i].read != read || (limit > 0 && series[i].no_storage))
+			continue;
+		series[i].limit = limit;
+		snprintf(series[i].limit_how, sizeof(series[i].limit_how), "%s", how);
+	}
+}
+
+void limit_tell(const struct limit *l, struct run_series *series, unsigned nr)
+{
+	double fastest = 0;
+	char how[LIMIT_HOW];
+
+	for (unsigned i = 0; i < nr; i++)
+		if (series[i].read == l->read && !series[i].no_storage)
+			fastest = fmax(fastest, series_speed(&series[i]));
+	limit_set(series, nr, l->read, limit_settle(l, fastest, how), how);
 }
 
 uint64_t limit_most_written(uint64_t job_bytes)
 {
 	return max_u64(min_u64(job_bytes, 2ull << 30), 512ull << 20);
-}
-
-static const char *why_not(const struct limit_target *targets, unsigned nr, uint64_t most)
-{
-	if (most && most < LEAST)
-		return "too few bytes may be written";
-	for (unsigned i = 0; i < nr; i++)
-		if (targets[i].len < targets[i].align)
-			return "files are smaller than one O_DIRECT block";
-	return NULL;
-}
-
-void limit_measure(struct limit_result *ret, const struct limit_target *targets, unsigned nr,
-		   bool read, uint64_t most, double sec, const atomic_int *stop)
-{
-	CLEANUP_FREE struct trial *trials = calloc(nr, sizeof(*trials));
-	const char *why = trials ? why_not(targets, nr, most) : "out of memory";
-
-	memset(ret, 0, sizeof(*ret));
-	if (why) {
-		snprintf(ret->how, sizeof(ret->how), "not measured: %s", why);
-		return;
-	}
-	for (unsigned i = 0; i < nr; i++)
-		trials[i].target = &targets[i];
-	for (unsigned i = 0; i < ARRAY_SIZE(shapes); i++) {
-		struct round r = {.read = read,
-				  .stop = stop,
-				  .most = most ? most / ARRAY_SIZE(shapes) : UINT64_MAX / 2,
-				  .ns = (uint64_t)(sec * 1e9) / ARRAY_SIZE(shapes)};
-		double speed = shape_run(&shapes[i], &r, trials, nr);
-
-		ret->bytes += atomic_load(&r.moved);
-		if (stop && atomic_load(stop))
-			break; /* a round that was cut short tells nothing */
-		limit_say(ret, speed, trials[0].block, shapes[i].threads, &r);
-	}
 }

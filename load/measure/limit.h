@@ -4,42 +4,72 @@
 
 /*
  * What the device gives to the plainest program: a few threads, each with
- * nothing but pread(2) or pwrite(2) with O_DIRECT in a loop, on the files of the
- * job.  Several shapes are tried, a third of the time each; the best one counts.
- * Writes end earlier when their share of a number of bytes is used up, so that
- * measuring the limit does not wear a device more than what it is measured for.
+ * nothing but pread(2) or pwrite(2) with O_DIRECT in a loop.  They work on the files
+ * of the work and in its buffers, for a loop over a few hot megabytes is much
+ * faster than one over as much memory as the work uses.  Several shapes are tried in turn,
+ * where that is possible between the turns of the work, and the best one counts.
+ *
+ *	struct limit -> limit_try() ... -> limit_settle(), limit_tell()
+ *
+ * The limit is the best that was seen of the device: by the plain threads, or by the
+ * work itself where that was faster.  A share of it is never above 1.
  */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#define LIMIT_FILE      (64u << 20) /* enough of a file for it */
-#define LIMIT_SEC       1.5         /* that one direction takes at most ... */
-#define LIMIT_LEAST_SEC 0.3         /* ... and in less it would tell nothing */
+#include "load/measure/series.h"
 
+#define LIMIT_SHAPES    3   /* so many tries are needed, at least */
+#define LIMIT_SEC       1.5 /* that one direction takes at most ... */
+#define LIMIT_LEAST_SEC 0.3 /* ... and in less it would tell nothing */
+
+/* Files of one place, worked on by threads of their own, and the buffers of the work there. */
 struct limit_target {
-	const char *path;
-	/*
-	 * Content of the file, aligned; writes put down what is there already.
-	 * Reads leave it alone.
-	 */
-	const char *content;
+	const char *const *paths; /* files of @len bytes each */
+	unsigned nr_paths;
 	uint64_t len;
+	/*
+	 * @nr_bufs of @buf_len bytes, @step apart, aligned.  What is at an offset of a file is
+	 * written from the same offset of a buffer, as far as that has one.
+	 */
+	char *buf;
+	unsigned nr_bufs;
+	uint64_t buf_len, step;
 	uint32_t align; /* of offsets, lengths and addresses */
 };
 
-struct limit_result {
-	double bytes_per_sec; /* of all targets together; 0: could not be measured */
-	uint64_t bytes;       /* moved in all tries, late ones as well */
-	char how[160];        /* in words, or why not */
+/* One direction; zeroed but for @read is none yet. */
+struct limit {
+	bool read;
+	unsigned tries;
+	uint64_t moved; /* bytes of all tries, late ones as well */
+	uint64_t counted[LIMIT_SHAPES], ns[LIMIT_SHAPES];
+	uint64_t block[LIMIT_SHAPES];
+	double sec;        /* of a try, at most */
+	char why_not[120]; /* the last thing that went wrong */
 };
 
 /*
- * @most: bytes that all tries together may move; 0: whatever fits into the time, which is @sec
- * for all of them, LIMIT_SEC unless there is a reason for less.
+ * One try, with the shape whose turn it is, in @sec at most.  @most: bytes that it may move; 0:
+ * whatever fits into the time.
  */
-void limit_measure(struct limit_result *ret, const struct limit_target *targets, unsigned nr,
-		   bool read, uint64_t most, double sec, const atomic_int *stop);
+void limit_try(struct limit *l, const struct limit_target *targets, unsigned nr, uint64_t most,
+	       double sec, const atomic_int *stop);
+/* All shapes in turn: @most and @sec are of all of them. */
+void limit_try_all(struct limit *l, const struct limit_target *targets, unsigned nr, uint64_t most,
+		   double sec, const atomic_int *stop);
+
+/*
+ * The limit, bytes per second, where the work itself got up to @fastest; 0: it is not known.  @how:
+ * where it comes from, or why not.
+ */
+#define LIMIT_HOW 160
+double limit_settle(const struct limit *l, double fastest, char how[LIMIT_HOW]);
+/* Tell all @series of its direction. */
+void limit_tell(const struct limit *l, struct run_series *series, unsigned nr);
+/* Tell a limit that was not measured. */
+void limit_set(struct run_series *series, unsigned nr, bool read, double limit, const char *how);
 
 /* How many bytes it may write beside a job that writes @job_bytes: as many, 512M..2G. */
 uint64_t limit_most_written(uint64_t job_bytes);

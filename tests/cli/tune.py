@@ -264,7 +264,7 @@ def a_short_budget_is_mostly_for_the_race():
         t = tune.result('--budget', '1', '--io_size', '512M', '--no-limit', '--max_write', '1T')['tune']
         assert t['probes'] > 0 and t['end'] == 'budget', t
         out, _ = tune('--sweep_config', 'space.json', '--budget', '4', '--io_size', '4M')
-        assert re.search(r'^limit: .*tries of up to 0\.2 s', out, re.M), out
+        assert re.search(r'^limit: .*plain p', out, re.M), out
 
 
 def planned(*args):
@@ -335,7 +335,7 @@ def an_early_interruption_leaves_a_result_without_a_winner():
     with folder():
         process = start('--sweep_config', 'space.json', '--io_size', '1G', '--no-limit', '--max_write', '1T',
                         '--json', 'r.json', '--html', 'r.html', '--output', 'o.json')
-        while not glob.glob('sluice-lab-*/data'):
+        while not glob.glob('sluice-*/data'):
             assert process.poll() is None, process.communicate()
         process.send_signal(signal.SIGINT)
         out, err = process.communicate()

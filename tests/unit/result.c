@@ -197,7 +197,6 @@ static void a_share_of_the_limit_says_what_it_compares(void **state)
 		{false, true, 0.8, "measured", NULL, NULL},
 		{false, false, 0.8, "measured", "these writes fill fresh files", "existing data"},
 		{false, false, 0.8, "as given", NULL, NULL},
-		{true, false, 1.1, "measured", "above 100 %", "a few short tries"},
 		{true, false, 1.1, "as given", "above 100 %", "that was given"},
 		{false, false, 1.1, "measured", "these writes fill fresh files", "above 100 %"},
 	};

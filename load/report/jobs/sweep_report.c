@@ -256,7 +256,11 @@ static void limit_lines(FILE *f, const struct sweep_result *res, bool read)
 	if (!s)
 		return;
 	fprintf(f, "cache:      %ss: %s\n", read ? "read" : "write", s->cache);
-	fprintf(f, "limit:      %ss: %s\n", read ? "read" : "write", s->limit_how);
+	fprintf(f, "limit:      %ss: ", read ? "read" : "write");
+	if (s->limit > 0)
+		fprintf(f, "%.2f GB/sec (%s)\n", s->limit / GIB, s->limit_how);
+	else
+		fprintf(f, "%s\n", s->limit_how);
 	if (s->limit > 0)
 		report_limit_line(f, fastest / s->limit, false, s->limit_how);
 }

@@ -62,7 +62,7 @@ function meter(s) {
 	const share = s.limit.share;
 	if (share === null)
 		return [el('p', {}, 'Device limit: ' + s.limit.how)];
-	const note = s.limit.note || (share > 1 ? 'above 100 %: faster than the plain threads that measured the limit' : null);
+	const note = s.limit.note || (share > 1 ? 'above 100 %: faster than the limit that was given' : null);
 	return [
 		el('div', {class: 'meter', role: 'meter', 'aria-valuemin': '0', 'aria-valuemax': '100',
 			'aria-valuenow': (100 * share).toFixed(1), 'aria-label': 'share of the device limit'},
