@@ -218,21 +218,6 @@ static uint64_t interval(struct kv_real *k)
 
 /* ------------------------------------------------------------------------- end */
 
-static void describe_cache(const struct kv_real *k, struct run_series *s)
-{
-	struct cache_facts f = {
-		.read = s->read,
-		.engine = s->stats.engine,
-		.memory = cache_memory_behind(&k->r->path),
-		.direct = s->stats.blocks_direct && !s->stats.blocks_buffered,
-		.durable = k->job->durability != SLUICE_DURABLE_NONE,
-	};
-
-	if (s->read && !f.direct && !f.memory)
-		f.memory = "written through the page cache before";
-	cache_describe(s->cache, &f);
-}
-
 static void series_end(struct kv_real *k, unsigned i, const struct flow_stats *f)
 {
 	static const char *const names[] = {"storage read", "storage write"};
@@ -250,7 +235,8 @@ static void series_end(struct kv_real *k, unsigned i, const struct flow_stats *f
 	s->library_sec = (double)(f->io.cpu_ns - k->stats.io.cpu_ns) / 1e9;
 	s->file = f->file;
 	s->buf = f->buf;
-	describe_cache(k, s);
+	cache_describe_objects(s->cache, s->read, k->job->durability != SLUICE_DURABLE_NONE,
+			       &r->path, &f->io);
 	s->verify = k->job->verify;
 	s->verified_bytes = i == 0 ? f->verified : 0;
 	s->partial = r->partial;

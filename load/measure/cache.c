@@ -48,6 +48,27 @@ void cache_describe(char out[CACHE_TEXT], const struct cache_facts *f)
 		snprintf(out, CACHE_TEXT, "used, not flushed: not the device's speed");
 }
 
+void cache_describe_objects(char out[CACHE_TEXT], bool read, bool durable,
+			    const struct sluice_path_info *path, const struct sluice_stats *st)
+{
+	/* Parts of pages are written through the page cache; they are read past it all the same. */
+	bool past = st->blocks_direct && !(st->fallbacks & SLUICE_FELL_BUFFERED);
+	struct cache_facts f = {
+		.read = read,
+		.engine = st->engine,
+		.memory = path ? cache_memory_behind(path) : NULL,
+		.direct = past && (read || !st->blocks_buffered),
+		.durable = durable,
+	};
+
+	if (read && !past && !f.memory)
+		f.memory = "written through the page cache before";
+	if (path)
+		cache_describe(out, &f);
+	else
+		snprintf(out, CACHE_TEXT, "not used (no files)");
+}
+
 int64_t cache_drop(const char *path, uint64_t len)
 {
 	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);

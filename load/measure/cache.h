@@ -25,6 +25,13 @@ struct cache_facts {
 #define CACHE_TEXT 80
 void cache_describe(char out[CACHE_TEXT], const struct cache_facts *f);
 
+/*
+ * The same of whole objects that are written and read again: of what goes through the page cache
+ * nothing is proven cold.  @path NULL: they are in no file.
+ */
+void cache_describe_objects(char out[CACHE_TEXT], bool read, bool durable,
+			    const struct sluice_path_info *path, const struct sluice_stats *st);
+
 /* For cache_facts.memory. */
 const char *cache_memory_behind(const struct sluice_path_info *p);
 

@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
+#include "load/measure/cache.h"
 #include "load/measure/cpu_time.h"
 #include "load/object/place.h"
 #include "load/replay/replay_in.h"
@@ -114,11 +115,6 @@ static void count_lag(struct replay *p, uint64_t due_ns, uint64_t waited_ns, uin
 	s->lag_sum += r->lag.last;
 	if (r->lag.last > s->lag_max)
 		s->lag_max = r->lag.last;
-}
-
-void replay_count_nothing(struct replay *p, const struct replay_op *op, uint64_t now_ns)
-{
-	count_lag(p, op->due_ns, now_ns - min_u64(now_ns, op->due_ns), now_ns);
 }
 
 /* ------------------------------------------------------------ series and classes */
@@ -284,8 +280,18 @@ void replay_count_done(struct replay *p, const struct flow_done *d)
 
 /* -------------------------------------------------------------------------- end */
 
-static void end_series(struct replay *p, struct run_series *s, const struct flow_stats *f,
-		       uint64_t all_bytes)
+/* Of the first folder, file or device of a tier; NULL: its objects are in none. */
+static const struct sluice_path_info *path_of(const struct replay *p, unsigned tier)
+{
+	unsigned first = p->map.tiers[tier].first, nr = 0;
+
+	for (unsigned i = 0; i < first; i++)
+		nr += p->map.paths[i] != NULL;
+	return p->map.paths[first] ? &p->r->path[nr] : NULL;
+}
+
+static void end_series(struct replay *p, struct run_series *s, unsigned tier,
+		       const struct flow_stats *f)
 {
 	struct replay_result *r = p->r;
 
@@ -293,14 +299,15 @@ static void end_series(struct replay *p, struct run_series *s, const struct flow
 	s->user_sec = r->cpu_user_sec;
 	s->system_sec = r->cpu_system_sec;
 	s->library_sec = (double)(f->io.cpu_ns - p->library_ns) / 1e9;
-	s->run_bytes = all_bytes;
+	for (unsigned i = 0; i < r->nr_series; i++)
+		s->run_bytes += r->series[i].bytes;
 	s->stats = f->io;
 	s->file = f->file;
 	s->buf = f->buf;
 	s->verify = p->job->verify;
 	s->verified_bytes = s->read ? f->verified : 0;
-	snprintf(s->cache, sizeof(s->cache), "%s",
-		 f->io.blocks_buffered ? "through the page cache, in part or all" : "O_DIRECT");
+	cache_describe_objects(s->cache, s->read, p->job->durability != SLUICE_DURABLE_NONE,
+			       path_of(p, tier), &f->io);
 	series_finish(s);
 }
 
@@ -317,7 +324,6 @@ void replay_count_end(struct replay *p, uint64_t end_ns)
 {
 	struct replay_result *r = p->r;
 	struct flow_stats f;
-	uint64_t bytes = 0;
 
 	cpu_time_since(&p->before, &r->cpu_user_sec, &r->cpu_system_sec);
 	r->elapsed_sec = seconds(p->begin_ns, end_ns);
@@ -325,10 +331,10 @@ void replay_count_end(struct replay *p, uint64_t end_ns)
 	r->bytes_written = f.bytes_written;
 	r->verified_bytes = f.verified;
 	r->bad = *trace_reader_bad(p->source);
-	for (unsigned i = 0; i < r->nr_series; i++)
-		bytes += r->series[i].bytes;
-	for (unsigned i = 0; i < r->nr_series; i++)
-		end_series(p, &r->series[i], &f, bytes);
+	for (unsigned t = 0; t < REPLAY_TIERS; t++)
+		for (unsigned i = 0; i < 2 * TRACE_PHASES; i++)
+			if (p->series_at[t][i % 2][i / 2])
+				end_series(p, &r->series[p->series_at[t][i % 2][i / 2] - 1], t, &f);
 	if (r->nr_classes)
 		qsort(r->classes, r->nr_classes, sizeof(*r->classes), by_class);
 }

@@ -118,8 +118,6 @@ int replay_start_fill(struct replay *p, const struct replay_what *w, uint64_t si
 void replay_count_done(struct replay *p, const struct flow_done *d);
 /* A row is started, perhaps for nothing: of a read, @op->hit. */
 void replay_count_start(struct replay *p, const struct replay_op *op, uint64_t now_ns);
-/* There was nothing to do for it. */
-void replay_count_nothing(struct replay *p, const struct replay_op *op, uint64_t now_ns);
 void replay_count_seconds(struct replay *p, uint64_t now_ns); /* those that are over */
 void replay_count_end(struct replay *p, uint64_t end_ns);
 

@@ -23,6 +23,8 @@ void replay_lag_add(struct replay_lag *l, uint64_t due_ns, uint64_t waited_ns)
 {
 	double lag = (double)waited_ns / 1e9, t = (double)due_ns / 1e9;
 
+	l->t_min = l->n && l->t_min < t ? l->t_min : t;
+	l->t_max = l->n && l->t_max > t ? l->t_max : t;
 	l->n++;
 	l->sum += lag;
 	l->last = lag;
@@ -36,11 +38,12 @@ void replay_lag_add(struct replay_lag *l, uint64_t due_ns, uint64_t waited_ns)
 double replay_lag_slope(const struct replay_lag *l)
 {
 	double n = (double)l->n, spread = n * l->tt_sum - l->t_sum * l->t_sum;
+	double covered = l->t_max - l->t_min;
 
 	/* all at one time: there is no line through them */
 	if (l->n < 2 || spread <= 1e-9 * n * l->tt_sum)
 		return 0;
-	return (n * l->tl_sum - l->t_sum * l->sum) / spread;
+	return (n * l->tl_sum - l->t_sum * l->sum) / spread * (covered < 1 ? covered : 1);
 }
 
 bool replay_overloaded(const struct replay_lag *l)

@@ -23,8 +23,9 @@ uint64_t replay_due(struct replay_pace *p, uint64_t time_ns);
 /*
  * Lag: how long operations that were due waited, for others before them, for room or for storage
  * to take them; all of the time until they ended but that at the device.  Its slope is what is lost
- * per second of the schedule; a replay that loses more than REPLAY_SLOPE and ends more than
- * REPLAY_LATE behind cannot keep up.
+ * per second of the schedule, or in all of a schedule that is shorter (a replay that was
+ * interrupted early says nothing of the seconds to come); a replay that loses more than
+ * REPLAY_SLOPE and ends more than REPLAY_LATE behind cannot keep up.
  */
 #define REPLAY_SLOPE 0.01
 #define REPLAY_LATE  0.1
@@ -32,10 +33,10 @@ uint64_t replay_due(struct replay_pace *p, uint64_t time_ns);
 struct replay_lag {
 	uint64_t n;
 	double sum, max, last; /* seconds */
-	double t_sum, tt_sum, tl_sum;
+	double t_min, t_max, t_sum, tt_sum, tl_sum;
 };
 void replay_lag_add(struct replay_lag *l, uint64_t due_ns, uint64_t waited_ns);
-/* Seconds lost per second of the schedule: least squares; 0 when that cannot be told. */
+/* Least squares; 0 when that cannot be told. */
 double replay_lag_slope(const struct replay_lag *l);
 bool replay_overloaded(const struct replay_lag *l);
 

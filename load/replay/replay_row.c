@@ -227,7 +227,6 @@ int replay_start_row(struct replay *p, const struct trace_row *row, uint64_t due
 			       .phase = row->phase,
 			       .measured = true};
 	struct replay_what w;
-	uint64_t now;
 
 	replay_what(&w, &p->map, row);
 	if (w.passed == REPLAY_PASSED && p->ranges && row->op == TRACE_DELETE)
@@ -247,10 +246,7 @@ int replay_start_row(struct replay *p, const struct trace_row *row, uint64_t due
 		start_delete(p, &op, &w);
 	if (p->failed)
 		return p->failed;
-	now = clock_ns();
-	replay_count_start(p, &op, now);
-	if (!p->nr_chain)
-		replay_count_nothing(p, &op, now);
+	replay_count_start(p, &op, clock_ns());
 	return start_chain(p, &op, row->op == TRACE_READ && !op.hit);
 }
 

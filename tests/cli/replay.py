@@ -315,6 +315,22 @@ def a_target_that_cannot_keep_up_is_overloaded():
         assert max(x for x in result['replay']['seconds']['lag_max'] if x is not None) == lag['max']
     lag = replay('t.csv', '--target', 'null:2G')['replay']['lag']
     assert not lag['overloaded'] and lag['spread']['n'] == len(rows), lag
+    # reads that are skipped are done at once, which says nothing of the others
+    write_trace('skips.csv', [row for r in rows for row in [r] + [(r[0], 'Read', 1 << 20, 2, f'none{i}', 'Decode') for i in range(3)]])
+    lag = replay('skips.csv', '--target', 'null:15M', '--missing', 'skip', '--depth', 1024)['replay']['lag']
+    assert lag['overloaded'] and lag['last'] > 1 and lag['spread']['n'] == len(rows), lag
+
+
+@in_folder
+def what_is_said_of_the_page_cache_is_proven():
+    rows = [(0, 'Write', 5000, 2, 'k', 'Evict'), (0, 'Read', 5000, 2, 'k', 'Decode')]
+    write_trace('t.csv', rows)
+    for options, read, write in ([], 'cold (O_DIRECT)', 'used, flushed within the time'), \
+            (['--direct', 'never'], 'warm (written through the page cache before)', 'used, flushed within the time'):
+        series = {s['kind']: s['cache'] for s in replay('t.csv', *FLAT, '--target', 'd', '--durability', 'data', *options)['series']}
+        assert series == {'read': read, 'write': write} or 'warm' in series['read'], (options, series)
+    series = replay('t.csv', *FLAT, '--target', 'memory')['series']
+    assert {s['cache'] for s in series} == {'not used (no files)'}, series
 
 
 @in_folder

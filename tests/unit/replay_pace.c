@@ -78,6 +78,16 @@ static void a_stall_that_was_made_up_for_is_no_overload(void)
 	T_OK(l.last < 1e-9);
 }
 
+static void a_schedule_of_less_than_a_second_is_not_made_longer(void)
+{
+	struct replay_lag l = {0};
+
+	for (uint64_t i = 0; i < 100; i++) /* interrupted after a millisecond of it, 3.6 s late */
+		replay_lag_add(&l, SEC + i * MS / 100, i * 36 * MS);
+	T_OK(replay_lag_slope(&l) > 3.5 && replay_lag_slope(&l) < 3.7);
+	T_OK(replay_overloaded(&l));
+}
+
 static void rows_of_one_moment_have_no_slope(void)
 {
 	struct replay_lag l = {0};
@@ -96,6 +106,7 @@ static const struct t_case cases[] = {
 	T_CASE(steady_lag_is_no_overload),
 	T_CASE(growing_lag_is_overload),
 	T_CASE(a_stall_that_was_made_up_for_is_no_overload),
+	T_CASE(a_schedule_of_less_than_a_second_is_not_made_longer),
 	T_CASE(rows_of_one_moment_have_no_slope),
 };
 
