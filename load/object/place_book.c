@@ -257,7 +257,7 @@ static int take_line(struct book *b, char *line)
 				      (uint64_t *[]){&f.bytes, &f.inode, &f.birth_ns, &f.mtime_ns},
 				      4);
 	if (!good || !e)
-		return -EINVAL;
+		return 0; /* part of a line: nothing is claimed by it */
 	e->state = what == '@' ? BOOK_MADE : BOOK_COMPLETE;
 	e->file = f;
 	return 0;

@@ -136,11 +136,6 @@ static void a_marker_that_is_not_ours_is_refused(void)
 		"sluice-objects 2 npy flat owner=0\n+/etc/passwd\n",
 		"sluice-objects 2 npy flat owner=0\n+abc/../x\n",
 		"sluice-objects 2 npy flat owner=0\n+.sluice-objects\n",
-		"sluice-objects 2 npy flat owner=0\n+x\n@x\n",
-		"sluice-objects 2 npy flat owner=0\n+x\n@x 1 2 3\n",
-		"sluice-objects 2 npy flat owner=0\n+x\n=x 1 2 3\n",
-		"sluice-objects 2 npy flat owner=0\n+x\n@x -1 2\n",
-		"sluice-objects 2 npy flat owner=0\n@y 1 2\n",
 	};
 
 	mkdir(t_path("marked"), 0755);
@@ -150,6 +145,12 @@ static void a_marker_that_is_not_ours_is_refused(void)
 		T_STR_HAS(err.msg, "marked/.sluice-objects");
 		T_FILE(t_path("marked/.sluice-objects"), texts[i], strlen(texts[i]));
 	}
+	touch("marked/x", "precious"); /* lines that claim nothing */
+	touch("marked/.sluice-objects", "sluice-objects 2 npy flat owner=0\n+x\n@x\n@x 1 2 3\n"
+					"=x 1 2 3\n=x -1 8 2 0\n@y 1 2\n");
+	T_EQ(try_open(npy, "marked"), -EEXIST);
+	T_STR_HAS(err.msg, "marked/x: was not made here");
+	unlink(t_path("marked/x"));
 	unlink(t_path("marked/.sluice-objects"));
 	touch("elsewhere", "sluice-objects 2 npy flat owner=0\n+x.npy\n");
 	T_EQ(symlink(t_path("elsewhere"), t_path("marked/.sluice-objects")), 0);
