@@ -14,6 +14,7 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/err.h"
@@ -64,6 +65,13 @@ static int uring_setup(struct io_uring *uring, unsigned entries)
 
 		r = io_uring_queue_init_params(entries, uring, &p);
 	}
+	if (r < 0)
+		return r;
+	/* A filter of system calls may let a queue be made and nothing be done with it. */
+	if (syscall(SYS_io_uring_enter, uring->ring_fd, 0, 0, 0, NULL, 0) == 0 || errno == EINTR)
+		return 0;
+	r = -errno;
+	io_uring_queue_exit(uring);
 	return r;
 }
 
