@@ -105,6 +105,8 @@ static char *resolve(const char *path)
 		return NULL;
 	while (!(real = realpath(*front ? front : ".", NULL))) {
 		cut = strrchr(front, '/');
+		if (!cut && !*front)
+			return NULL; /* there is no current folder any more */
 		if (!cut) {
 			*front = 0;
 			continue;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysinfo.h>
 
 #include "base/textfile.h"
 #include "base/util.h"
@@ -72,6 +73,17 @@ static void limit_by_groups(struct ram *r, const char *root)
 	} while (slash);
 }
 
+/* Where /proc is missing: free memory only, which is less than what could be had. */
+static struct ram ram_by_call(void)
+{
+	struct sysinfo s;
+
+	if (sysinfo(&s) < 0)
+		return (struct ram){0};
+	return (struct ram){.total = (uint64_t)s.totalram * s.mem_unit,
+			    .available = ((uint64_t)s.freeram + s.bufferram) * s.mem_unit};
+}
+
 struct ram ram_look(const char *root)
 {
 	struct ram r;
@@ -80,6 +92,8 @@ struct ram ram_look(const char *root)
 	snprintf(path, sizeof(path), "%s/proc/meminfo", root);
 	r.total = number_of(path, "MemTotal:") << 10;
 	r.available = number_of(path, "MemAvailable:") << 10;
+	if (!r.total || !r.available)
+		r = ram_by_call();
 	limit_by_groups(&r, root);
 	return r;
 }

@@ -82,6 +82,13 @@ static void a_share_leaves_room(void)
 	T_EQ(ram_share(&r, GIB(32)), GIB(32));
 }
 
+static void without_proc_the_kernel_is_asked(void)
+{
+	struct ram r = ram_look("/nowhere");
+
+	T_OK(r.total > 0 && r.available > 0 && r.available <= r.total);
+}
+
 static void this_machine_has_memory(void)
 {
 	struct ram r = ram_look("");
@@ -96,6 +103,7 @@ int main(void)
 		T_CASE(without_groups_it_is_the_machines),
 		T_CASE(a_limit_of_any_group_above_counts),
 		T_CASE(a_share_leaves_room),
+		T_CASE(without_proc_the_kernel_is_asked),
 		T_CASE(this_machine_has_memory),
 	};
 	static const struct t_group group = {"ram", NULL, NULL, cases, T_COUNT(cases)};
