@@ -2,6 +2,7 @@
 /* The sluice command: finds the subcommand and hands over. */
 #include <errno.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <sluice/sluice.h>
@@ -78,6 +79,17 @@ static int run(int argc, char **argv)
 	return cli_cmd_run(cmd, argc - 2, argv + 2);
 }
 
+/* The usual soft limit of 1024 open files is for programs that use select(2). */
+static void raise_files(void)
+{
+	struct rlimit l;
+
+	if (getrlimit(RLIMIT_NOFILE, &l) == 0 && l.rlim_cur < l.rlim_max) {
+		l.rlim_cur = l.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &l);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	int error = 0, status;
@@ -88,6 +100,7 @@ int main(int argc, char **argv)
 	/* Names from files and traces are among what is printed; data goes past it
 	 * (cli/opt/file.c). */
 	stdout = people;
+	raise_files();
 	status = run(argc, argv);
 	/* A result that did not reach its file is not a result. */
 	if (fflush(people) || ferror(people)) {

@@ -190,6 +190,13 @@ static int set_pace(struct replay_job *job, const struct replay_args *a)
 				 "for twice as fast",
 				 a->pace);
 	job->depth = a->depth ? a->depth : job->pace > 0 ? DEPTH_PACED : DEPTH_FLAT_OUT;
+	if (job->depth > replay_most_depth()) {
+		job->depth = replay_most_depth();
+		cli_note(&cmd_replay,
+			 "--depth: %u is what the limit of open files allows "
+			 "(ulimit -n)",
+			 job->depth);
+	}
 	return CLI_OK;
 }
 

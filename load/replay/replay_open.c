@@ -2,6 +2,7 @@
 /* What a replay needs before its first row, and gives back after the last. */
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include "base/err.h"
 #include "base/util.h"
@@ -36,6 +37,16 @@ static int adopt_all(struct replay *p, struct sluice_err *err)
 		for (unsigned i = 0; r == 0 && i < p->map.tiers[t].nr; i++)
 			r = adopt(p, p->map.tiers[t].first + i, t, err);
 	return r;
+}
+
+uint32_t replay_most_depth(void)
+{
+	enum { FILES_OTHER = 64, FILES_EACH = 3 }; /* a move reads one file and writes another */
+	struct rlimit l;
+
+	if (getrlimit(RLIMIT_NOFILE, &l) < 0 || l.rlim_cur > UINT32_MAX)
+		return UINT32_MAX;
+	return (uint32_t)max_u64(1, (l.rlim_cur - min_u64(l.rlim_cur, FILES_OTHER)) / FILES_EACH);
 }
 
 static int open_ops(struct replay *p, struct sluice_err *err)
