@@ -5,6 +5,7 @@
  * places_choose() and place_check(), which make nothing.
  */
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +48,7 @@ static int storage_limit(const struct real_places *pl, const struct kv_params *p
 
 	if (r < 0)
 		return r;
-	*ret = p->storage_gb > 0 ? (uint64_t)(p->storage_gb * GIB)
+	*ret = p->storage_gb > 0 ? (uint64_t)fmin(p->storage_gb * GIB, 0x1p62)
 				 : (uint64_t)(FREE_SHARE * (double)room);
 	return 0;
 }
@@ -69,9 +70,7 @@ static void set_capacity(struct real_places *pl, enum kv_tier t)
 {
 	struct place_opts *o = &pl->opts[t];
 
-	o->unit = UNIT;
-	while (pl->cache.limit[t] / o->unit >= UINT32_MAX / 2)
-		o->unit *= 2;
+	o->unit = place_fit_unit(UNIT, pl->cache.limit[t], UINT32_MAX / 2);
 	o->capacity = capacity(pl, t, o->unit);
 }
 

@@ -4,6 +4,7 @@
 #include "load/kv/kv_rows.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -126,8 +127,9 @@ static int rows_next(void *state, struct trace_row *row, struct sluice_err *err)
 static int model_open(struct kv_rows *s, struct sluice_err *err)
 {
 	struct kv_cache_opts o;
-	uint64_t limit =
-		s->params.storage_gb > 0 ? (uint64_t)(s->params.storage_gb * 0x1p30) : KV_UNLIMITED;
+	uint64_t limit = s->params.storage_gb > 0
+				 ? (uint64_t)fmin(s->params.storage_gb * 0x1p30, 0x1p62)
+				 : KV_UNLIMITED;
 
 	s->texts = kv_texts_new();
 	s->name = malloc(KEY_ROOM);

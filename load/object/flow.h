@@ -64,6 +64,9 @@ struct place_opts {
  * that may stretch.
  */
 
+/* @unit, doubled until @bytes are fewer than @most units, or it is as large as units get. */
+uint32_t place_fit_unit(uint32_t unit, uint64_t bytes, uint64_t most);
+
 struct place;
 /*
  * Files made here are written down in a marker (a file `.sluice-objects' in the folder, a head in

@@ -56,6 +56,13 @@ static int check_opts(const struct place_opts *o, struct sluice_err *err)
 	return 0;
 }
 
+uint32_t place_fit_unit(uint32_t unit, uint64_t bytes, uint64_t most)
+{
+	while (bytes / unit >= most && place_unit_fits(2ull * unit))
+		unit *= 2;
+	return unit;
+}
+
 /* ---------------------------------------------------------------------- room */
 
 /* Of all folders; those of one file system share its room. */

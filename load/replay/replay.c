@@ -166,6 +166,9 @@ static int run_rows(struct replay *p)
 	while (!p->failed && !replay_stopped(p)) {
 		if (!have && r > 0 && !p->absent) {
 			r = trace_read(p->source, &row, &err);
+			if (r > 0 &&
+			    replay_row_check(p->job, &row, trace_reader_line(p->source), &err) < 0)
+				r = err.code;
 			if (r < 0)
 				return replay_fail(p, r, "%s", err.msg);
 			have = r > 0;

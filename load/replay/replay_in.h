@@ -35,6 +35,9 @@ int replay_map_size(struct replay_map *m, const struct replay_job *job,
 		    const struct replay_scan *scan, struct sluice_err *err);
 /* What an object of @size takes of @place. */
 uint64_t replay_charge(const struct replay_map *m, unsigned place, uint64_t size);
+/* Is the row, from @line of the trace, one that storage could hold?  0 or -EINVAL. */
+int replay_row_check(const struct replay_job *job, const struct trace_row *row, uint64_t line,
+		     struct sluice_err *err);
 
 /* What becomes of a row. */
 struct replay_what {

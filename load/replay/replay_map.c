@@ -149,8 +149,7 @@ static void choose_unit(struct place_opts *o, const struct replay_need *n, uint6
 {
 	if (n && n->objects && n->peak / n->objects >= LARGE_MEAN && !o->keep && !o->reuse)
 		o->unit = LARGE_UNIT;
-	while (bytes / o->unit >= UINT32_MAX / 4)
-		o->unit *= 2;
+	o->unit = place_fit_unit(o->unit, bytes, UINT32_MAX / 4);
 }
 
 static uint64_t need_bytes(const struct place_opts *o, const struct replay_need *n)

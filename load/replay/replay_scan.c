@@ -14,6 +14,9 @@
 #include "base/util.h"
 #include "load/replay/replay_in.h"
 
+#define ROW_END_MAX    (1ull << 60)
+#define SCAN_BYTES_MAX ((int64_t)1 << 61) /* of each kind of objects */
+
 enum { PROGRESS_EVERY = 1 << 16 };
 
 struct scan {
@@ -33,15 +36,27 @@ struct scan {
 
 /* ---------------------------------------------------------------- what exists */
 
-/* @bytes more, or less, of @place. */
-static void change(struct scan *s, unsigned place, int64_t bytes, int64_t objects)
+/* @bytes more, or less, of @place; -EOVERFLOW where it would hold more than there can be. */
+static int change(struct scan *s, unsigned place, int64_t bytes, int64_t objects)
 {
+	if (bytes > 0 && s->live[place] > SCAN_BYTES_MAX - bytes)
+		return -EOVERFLOW;
 	s->live[place] += bytes;
 	s->count[place] += objects;
 	if (s->live[place] > s->most[place])
 		s->most[place] = s->live[place];
 	if (s->count[place] > s->most_count[place])
 		s->most_count[place] = s->count[place];
+	return 0;
+}
+
+/* The same of objects that are there from the beginning. */
+static int change_initial(struct scan *s, unsigned place, uint64_t bytes)
+{
+	if (bytes > (uint64_t)SCAN_BYTES_MAX - s->initial[place])
+		return -EOVERFLOW;
+	s->initial[place] += bytes;
+	return 0;
 }
 
 static int64_t charge(const struct scan *s, unsigned place, uint64_t size)
@@ -53,18 +68,17 @@ static int add_object(struct scan *s, const struct replay_what *w, uint64_t size
 {
 	struct replay_need *n = &s->r->need[w->place];
 	struct replay_key *e = replay_keys_add(&s->keys, w->id, w->place, size);
+	int r;
 
 	if (!e)
 		return -ENOMEM;
 	n->largest = max_u64(n->largest, size);
-	if (!initial) {
-		change(s, w->place, charge(s, w->place, size), 1);
-		return 0;
-	}
+	if (!initial)
+		return change(s, w->place, charge(s, w->place, size), 1);
 	n->initial++;
 	n->initial_bytes += size;
-	s->initial[w->place] += (uint64_t)charge(s, w->place, size);
-	return s->found ? s->found(s->arg, w, size) : 0;
+	r = change_initial(s, w->place, (uint64_t)charge(s, w->place, size));
+	return r == 0 && s->found ? s->found(s->arg, w, size) : r;
 }
 
 /* An object of a fio log is a file, as long as the log reaches. */
@@ -74,6 +88,7 @@ static int grow_file(struct scan *s, const struct replay_what *w, const struct t
 	struct replay_need *n = &s->r->need[w->place];
 	uint64_t end = row->offset + row->size;
 	struct replay_file *more;
+	int r;
 
 	if (!e) {
 		more = reallocarray(s->r->files, s->r->nr_files + 1, sizeof(*more));
@@ -93,10 +108,11 @@ static int grow_file(struct scan *s, const struct replay_what *w, const struct t
 	if (end <= e->size)
 		return 0;
 	n->initial_bytes += end - e->size;
-	s->initial[w->place] += (uint64_t)(charge(s, w->place, end) - charge(s, w->place, e->size));
+	r = change_initial(s, w->place,
+			   (uint64_t)(charge(s, w->place, end) - charge(s, w->place, e->size)));
 	n->largest = max_u64(n->largest, end);
 	s->r->files[e->number - 1].size = e->size = end;
-	return 0;
+	return r;
 }
 
 static int object_row(struct scan *s, const struct replay_what *w, const struct trace_row *row)
@@ -108,11 +124,11 @@ static int object_row(struct scan *s, const struct replay_what *w, const struct 
 	case TRACE_WRITE:
 		if (!e)
 			return add_object(s, w, row->size, false);
-		change(s, w->place, charge(s, w->place, row->size) - charge(s, w->place, e->size),
-		       0);
+		r = change(s, w->place,
+			   charge(s, w->place, row->size) - charge(s, w->place, e->size), 0);
 		e->size = row->size;
 		s->r->need[w->place].largest = max_u64(s->r->need[w->place].largest, row->size);
-		return 0;
+		return r;
 	case TRACE_READ:
 		r = e ? 0 : add_object(s, w, row->size, true);
 		if (r < 0 || !trace_leaves(row))
@@ -124,12 +140,23 @@ static int object_row(struct scan *s, const struct replay_what *w, const struct 
 	}
 	if (!e)
 		return 0;
-	change(s, w->place, -charge(s, w->place, e->size), -1);
+	r = change(s, w->place, -charge(s, w->place, e->size), -1);
 	replay_keys_remove(&s->keys, e);
-	return 0;
+	return r;
 }
 
 /* ------------------------------------------------------------------------ rows */
+
+int replay_row_check(const struct replay_job *job, const struct trace_row *row, uint64_t line,
+		     struct sluice_err *err)
+{
+	if (row->size <= ROW_END_MAX && row->offset <= ROW_END_MAX - row->size)
+		return 0;
+	return sluice_fail(err, -EINVAL,
+			   "%s: line %" PRIu64 ": ends at more than 2^60 bytes, which no storage "
+			   "has",
+			   job->trace, line);
+}
 
 static int do_row(struct scan *s, const struct trace_row *row)
 {
@@ -171,7 +198,15 @@ static int read_all(struct scan *s, struct trace_reader *src, struct sluice_err 
 			if (s->job->progress)
 				s->job->progress(s->job->progress_arg, "Scan:", s->r->rows, 0, 0);
 		}
+		r = replay_row_check(s->job, &row, trace_reader_line(src), err);
+		if (r < 0)
+			return r;
 		r = do_row(s, &row);
+		if (r == -EOVERFLOW)
+			return sluice_fail(err, r,
+					   "%s: line %" PRIu64 ": with this one objects take more "
+					   "than 2^62 bytes at once",
+					   s->job->trace, trace_reader_line(src));
 		if (r < 0)
 			return r == -ENOMEM ? sluice_fail(err, r, "out of memory") : r;
 	}
