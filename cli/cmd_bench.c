@@ -29,73 +29,13 @@
 /* Called with nothing it must end within a minute, the measuring of the limit included. */
 #define DEFAULT_BUDGET_NS 40000000000u
 
-struct bench_args {
-	const char *folder;
-	struct cli_list sizes;
-	uint32_t iterations, warmup, rwmix, runtime, files, in_flight;
-	uint64_t rate, span, seed, limit;
-	bool read_only, write_only, random, overwrite, open_once, verify;
-	bool no_limit, compare_fio, dry_run;
-	struct cli_how how;
-	struct cli_result_args out;
-};
-
-static const struct cli_opt bench_opts[] = {
-	CLI_GROUP("Where"),
-	CLI_PLACE(struct bench_args, folder, 'f', "nvme-path", "FOLDER", ".",
-		  "where to measure: in a new folder in this one, removed at the end"),
-	CLI_ALIAS("folder"),
-	CLI_GROUP("What"),
-	CLI_LIST(struct bench_args, sizes, 's', "sizes", "BYTES", NULL, 1, SIZES_MAX,
-		 "tensor sizes; default: 2M 8M 32M"),
-	CLI_U32(struct bench_args, iterations, 'n', "iterations", "N", NULL, 1, 100000000,
-		"operations per series; default: 200, or fewer where that takes too long"),
-	CLI_FLAG(struct bench_args, read_only, 'r', "read-only", "only reads"),
-	CLI_FLAG(struct bench_args, write_only, 'w', "write-only", "only writes"),
-	CLI_U32(struct bench_args, rwmix, 0, "rwmix", "PERCENT", NULL, 1, 99,
-		"reads and writes at the same time: so many reads of a hundred"),
-	CLI_FLAG(struct bench_args, random, 0, "random",
-		 "anywhere in one file, instead of whole files in turn"),
-	CLI_SIZE(struct bench_args, span, 0, "span", "BYTES", NULL, 1, 1ull << 60,
-		 "size of that file; default: 1G, or 16 tensors"),
-	CLI_U32(struct bench_args, runtime, 0, "runtime", "SECONDS", NULL, 1, 1000000,
-		"so long per series, instead of iterations"),
-	CLI_SIZE(struct bench_args, rate, 0, "rate", "BYTES", NULL, 1, 1ull << 60,
-		 "no more than this per second"),
-	CLI_U32(struct bench_args, in_flight, 0, "in-flight", "N", "1", 1, 1024,
-		"operations at the same time"),
-	CLI_U32(struct bench_args, warmup, 0, "warmup", "N", "3", 0, 1000000,
-		"operations before those that count; before later repeats one"),
-	CLI_FLAG(struct bench_args, overwrite, 0, "overwrite",
-		 "write over existing data; default: into empty files"),
-	CLI_U32(struct bench_args, files, 0, "files", "N", NULL, 1, 100000,
-		"tensors on disk at a time; default: one per iteration, within 2G, or fewer with "
-		"--runtime"),
-	CLI_FLAG(struct bench_args, open_once, 0, "open-once",
-		 "open files beforehand; default: in each operation"),
-	CLI_FLAG(struct bench_args, verify, 0, "verify",
-		 "compare every byte, outside the measured time"),
-	CLI_ALIAS("validate"),
-	CLI_U64(struct bench_args, seed, 0, "seed", "N", "1", 0, INT64_MAX,
-		"of data, places and the mix"),
-	CLI_GROUP("How"),
-	CLI_TABLE(struct bench_args, how, struct cli_how, cli_how_opts),
-	CLI_GROUP("Yardsticks"),
-	CLI_SIZE(struct bench_args, limit, 0, "limit", "BYTES", NULL, 1, 1ull << 60,
-		 "what the device can do per second; default: plain threads find out"),
-	CLI_FLAG(struct bench_args, no_limit, 0, "no-limit", "do not find that out"),
-	CLI_FLAG(struct bench_args, compare_fio, 0, "compare-fio",
-		 "let fio do the same work and print the ratio"),
-	CLI_GROUP("Output"),
-	CLI_FLAG(struct bench_args, dry_run, 0, "dry-run",
-		 "print what would run, what it would write and how long it would take"),
-	CLI_TABLE(struct bench_args, out, struct cli_result_args, cli_result_opts),
-	CLI_END,
-};
-
 struct bench_command {
-	const struct bench_args *args;
 	struct bench_job job;
+	struct cli_list sizes_given;
+	struct cli_gpu gpu;
+	bool dry_run;
+	struct cli_result_args files;
+	/* what the run needs */
 	json_t *settings; /* as they were asked for: bench_check() fills in the job */
 	uint64_t sizes[SIZES_MAX];
 	struct cli_outputs out;
@@ -105,7 +45,63 @@ struct bench_command {
 	unsigned printed;
 	struct fio_result *fio;
 	unsigned nr_fio;
-	const atomic_int *stop;
+};
+
+static const struct cli_opt bench_opts[] = {
+	CLI_GROUP("Where"),
+	CLI_PLACE(struct bench_command, job.folder, 'f', "nvme-path", "FOLDER", ".",
+		  "where to measure: in a new folder in this one, removed at the end"),
+	CLI_ALIAS("folder"),
+	CLI_GROUP("What"),
+	CLI_LIST(struct bench_command, sizes_given, 's', "sizes", "BYTES", NULL, 1, SIZES_MAX,
+		 "tensor sizes; default: 2M 8M 32M"),
+	CLI_U64(struct bench_command, job.iterations, 'n', "iterations", "N", NULL, 1, 100000000,
+		"operations per series; default: 200, or fewer where that takes too long"),
+	CLI_NOT(struct bench_command, job.write, 'r', "read-only", "only reads"),
+	CLI_NOT(struct bench_command, job.read, 'w', "write-only", "only writes"),
+	CLI_U32(struct bench_command, job.rwmix, 0, "rwmix", "PERCENT", NULL, 1, 99,
+		"reads and writes at the same time: so many reads of a hundred"),
+	CLI_FLAG(struct bench_command, job.random, 0, "random",
+		 "anywhere in one file, instead of whole files in turn"),
+	CLI_SIZE(struct bench_command, job.span, 0, "span", "BYTES", NULL, 1, 1ull << 60,
+		 "size of that file; default: 1G, or 16 tensors"),
+	CLI_U64(struct bench_command, job.runtime_ns, 0, "runtime", "SECONDS", NULL, 1, 1000000,
+		"so long per series, instead of iterations", .scale = 1000000000u),
+	CLI_SIZE(struct bench_command, job.rate, 0, "rate", "BYTES", NULL, 1, 1ull << 60,
+		 "no more than this per second"),
+	CLI_U32(struct bench_command, job.in_flight, 0, "in-flight", "N", "1", 1, 1024,
+		"operations at the same time"),
+	CLI_U32(struct bench_command, job.warmup, 0, "warmup", "N", "3", 0, 1000000,
+		"operations before those that count; before later repeats one"),
+	CLI_FLAG(struct bench_command, job.overwrite, 0, "overwrite",
+		 "write over existing data; default: into empty files"),
+	CLI_U32(struct bench_command, job.files, 0, "files", "N", NULL, 1, 100000,
+		"tensors on disk at a time; default: one per iteration, within 2G, or fewer with "
+		"--runtime"),
+	CLI_FLAG(struct bench_command, job.open_once, 0, "open-once",
+		 "open files beforehand; default: in each operation"),
+	CLI_FLAG(struct bench_command, job.verify, 0, "verify",
+		 "compare every byte, outside the measured time"),
+	CLI_ALIAS("validate"),
+	CLI_U64(struct bench_command, job.seed, 0, "seed", "N", "1", 0, INT64_MAX,
+		"of data, places and the mix"),
+	CLI_GROUP("How"),
+	CLI_TABLE(struct bench_command, job.opts, struct sluice_opts, cli_engine_opts),
+	CLI_DURABILITY(struct bench_command, job.opts.durability, "none"),
+	CLI_MEMORY(struct bench_command, job.memory, gpu),
+	CLI_FLAG(struct bench_command, job.lock, 0, "lock", "lock the buffers in memory"),
+	CLI_GROUP("Yardsticks"),
+	CLI_SIZE(struct bench_command, job.limit, 0, "limit", "BYTES", NULL, 1, 1ull << 60,
+		 "what the device can do per second; default: plain threads find out"),
+	CLI_NOT(struct bench_command, job.measure_limit, 0, "no-limit", "do not find that out"),
+	CLI_FLAG(struct bench_command, job.compare_fio, 0, "compare-fio",
+		 "let fio do the same work and print the ratio"),
+	CLI_GROUP("Output"),
+	CLI_FLAG(struct bench_command, dry_run, 0, "dry-run",
+		 "print what would run, what it would write and how long it would take",
+		 .quiet = true),
+	CLI_TABLE(struct bench_command, files, struct cli_result_args, cli_result_opts),
+	CLI_END,
 };
 
 /* ------------------------------------------------------------- from options */
@@ -113,7 +109,7 @@ struct bench_command {
 static int parse_sizes(struct bench_command *c)
 {
 	static const uint64_t defaults[] = {2u << 20, 8u << 20, 32u << 20};
-	const struct cli_list *l = &c->args->sizes;
+	const struct cli_list *l = &c->sizes_given;
 
 	c->job.nr_sizes = l->nr ? (unsigned)l->nr : (unsigned)ARRAY_SIZE(defaults);
 	c->job.sizes = c->sizes;
@@ -130,66 +126,53 @@ static int parse_sizes(struct bench_command *c)
 	return CLI_OK;
 }
 
-static int check_args(const struct bench_args *a)
+static int check_options(const struct bench_command *c)
 {
-	bool null = engine_is_null(a->how.engine);
-	const struct {
-		bool both;
-		const char *names;
-	} pairs[] = {
-		{a->read_only && a->write_only, "--read-only and --write-only"},
-		{a->rwmix && (a->read_only || a->write_only),
-		 a->read_only ? "--rwmix and --read-only" : "--rwmix and --write-only"},
-		{a->runtime && a->iterations, "--runtime and --iterations"},
-		{a->random && a->files, "--random and --files"},
-		{a->limit && a->no_limit, "--limit and --no-limit"},
-		{a->read_only && a->overwrite, "--read-only and --overwrite"},
-		{a->read_only && a->how.durability,
+	const struct bench_job *job = &c->job;
+	bool null = engine_is_null(job->opts.engine);
+	const struct cli_pair pairs[] = {
+		{!job->read && !job->write, "--read-only and --write-only"},
+		{job->rwmix && !job->write, "--rwmix and --read-only"},
+		{job->rwmix && !job->read, "--rwmix and --write-only"},
+		{job->runtime_ns && job->iterations, "--runtime and --iterations"},
+		{job->random && job->files, "--random and --files"},
+		{job->limit && !job->measure_limit, "--limit and --no-limit"},
+		{!job->write && job->overwrite, "--read-only and --overwrite"},
+		{!job->write && job->opts.durability,
 		 "--read-only and --durability, which is of writes,"},
-		{a->how.lock && a->how.memory == BED_GPU,
-		 "--lock, which is for the host's memory, and --memory gpu"},
-		{a->verify && null, "--verify and --engine null, which moves nothing,"},
-		{a->compare_fio && null, "--compare-fio and --engine null, which moves nothing,"},
-		{a->limit && null, "--limit and --engine null, which moves nothing,"},
+		{job->lock && job->memory == BED_GPU,
+		 "--lock, which is for the host's memory, and --gpu"},
+		{job->verify && null, "--verify and --engine null, which moves nothing,"},
+		{job->compare_fio && null, "--compare-fio and --engine null, which moves nothing,"},
+		{job->limit && null, "--limit and --engine null, which moves nothing,"},
 	};
+	int r = cli_exclude(&cmd_bench, pairs, ARRAY_SIZE(pairs));
 
-	for (unsigned i = 0; i < ARRAY_SIZE(pairs); i++)
-		if (pairs[i].both)
-			return cli_usage(&cmd_bench, "%s exclude each other", pairs[i].names);
-	if (a->span && !a->random)
+	if (r == CLI_OK && job->span && !job->random)
 		return cli_usage(&cmd_bench, "--span goes with --random only");
-	if (a->compare_fio && !a->dry_run && !fio_exists())
+	if (r == CLI_OK && job->compare_fio && !c->dry_run && !fio_exists())
 		return cli_fail(&cmd_bench, CLI_UNSUPPORTED, "--compare-fio: fio is not installed");
-	return CLI_OK;
+	return r;
 }
 
-static void set_job(struct bench_job *job, const struct bench_args *a)
+static void set_length(struct bench_job *job)
 {
-	unsigned nr = a->read_only || a->write_only || a->rwmix ? 1 : 2;
+	unsigned nr = job->read && job->write && !job->rwmix ? 2 : 1;
 
-	job->folder = a->folder;
-	job->write = !a->read_only;
-	job->read = !a->write_only;
-	job->rwmix = a->rwmix;
-	job->iterations = a->iterations ? a->iterations : DEFAULT_ITERATIONS;
-	job->runtime_ns = a->runtime * 1000000000ull;
-	if (!a->iterations && !a->runtime)
+	if (!job->iterations && !job->runtime_ns)
 		job->max_ns = DEFAULT_BUDGET_NS / (nr * job->nr_sizes);
-	job->rate = a->rate;
-	job->warmup = a->warmup;
-	job->random = a->random;
-	job->span = a->span;
-	job->overwrite = a->overwrite;
-	job->files = a->files;
-	job->in_flight = a->in_flight;
-	job->open_once = a->open_once;
-	job->verify = a->verify;
-	job->seed = a->seed;
-	job->memory = a->how.memory;
-	job->lock = a->how.lock;
-	job->limit = a->limit;
-	job->measure_limit = !a->no_limit;
-	job->compare_fio = a->compare_fio;
+	if (!job->iterations && !job->runtime_ns)
+		job->iterations = DEFAULT_ITERATIONS;
+}
+
+static void set_settings(struct bench_command *c)
+{
+	json_t *sizes = json_array();
+
+	for (unsigned i = 0; i < c->job.nr_sizes; i++)
+		json_array_append_new(sizes, json_integer((json_int_t)c->sizes[i]));
+	c->settings = cli_settings(&cmd_bench, c);
+	json_object_set_new(c->settings, "sizes", sizes);
 }
 
 static int build_job(struct bench_command *c)
@@ -198,21 +181,18 @@ static int build_job(struct bench_command *c)
 	int r = parse_sizes(c);
 
 	if (r == CLI_OK)
-		r = check_args(c->args);
+		r = cli_gpu_set(&c->gpu, &c->job.memory, &c->job.opts, &cmd_bench);
 	if (r == CLI_OK)
-		r = cli_how_set(&c->job.opts, &c->args->how, &cmd_bench);
+		r = check_options(c);
+	if (r == CLI_OK)
+		r = cli_opts_check(&c->job.opts, &cmd_bench);
 	if (r != CLI_OK)
 		return r;
-	set_job(&c->job, c->args);
-	c->settings = bench_settings_json(&c->job);
+	set_length(&c->job);
+	set_settings(c);
+	c->job.iterations = c->job.iterations ? c->job.iterations : DEFAULT_ITERATIONS;
 	r = bench_check(&c->job, &err);
-	if (r == -EINVAL)
-		return cli_usage(&cmd_bench, "%s", err.msg);
-	if (r < 0)
-		return cli_fail(&cmd_bench,
-				r == -ENOTSUP || r == -ENODEV ? CLI_UNSUPPORTED : CLI_FAILED, "%s",
-				err.msg);
-	return CLI_OK;
+	return r < 0 ? cli_refuse(&cmd_bench, r, err.msg) : CLI_OK;
 }
 
 /* ----------------------------------------------------------------- meanwhile */
@@ -290,7 +270,6 @@ static int run_and_report(struct bench_command *c)
 	int status, rc;
 
 	result_init(&r, "bench");
-	c->job.stop = c->stop;
 	c->job.progress = isatty(STDERR_FILENO) ? show_progress : NULL;
 	c->job.progress_arg = c;
 	c->job.series_done = series_done;
@@ -304,8 +283,8 @@ static int run_and_report(struct bench_command *c)
 	status = res.began ? report(c, &r, &res) : CLI_OK;
 	if (!res.began && rc < 0)
 		status = cli_usage(&cmd_bench, "%s", err.msg);
-	else if (rc == -ECANCELED && *c->stop)
-		status = cli_fail(&cmd_bench, 128 + *c->stop,
+	else if (rc == -ECANCELED && *c->job.stop)
+		status = cli_fail(&cmd_bench, 128 + *c->job.stop,
 				  "interrupted; the result is partial, files were removed");
 	else if (rc < 0)
 		status = cli_fail(&cmd_bench, CLI_FAILED, "%s", err.msg);
@@ -316,28 +295,29 @@ static int run_and_report(struct bench_command *c)
 
 static int bench_main(void *args, int argc, char **argv)
 {
-	struct bench_command c = {.args = args, .step = -1};
+	struct bench_command *c = args;
 	struct bench_plan plan;
 	int r;
 
 	(void)argc;
 	(void)argv;
-	c.stop = cli_stop_catch();
-	r = build_job(&c);
-	if (r == CLI_OK && c.args->dry_run) {
-		bench_plan(&c.job, &plan);
-		bench_report_plan(stdout, &c.job, &plan);
+	c->step = -1;
+	c->job.stop = cli_stop_catch();
+	r = build_job(c);
+	if (r == CLI_OK && c->dry_run) {
+		bench_plan(&c->job, &plan);
+		bench_report_plan(stdout, &c->job, &plan);
 	} else if (r == CLI_OK) {
-		r = cli_outputs_open(&c.out, &cmd_bench, &c.args->out);
-		if (r == CLI_OK && c.args->compare_fio &&
-		    !(c.fio = calloc(2 * SIZES_MAX, sizeof(*c.fio))))
+		r = cli_outputs_open(&c->out, &cmd_bench, &c->files);
+		if (r == CLI_OK && c->job.compare_fio &&
+		    !(c->fio = calloc(2 * SIZES_MAX, sizeof(*c->fio))))
 			r = cli_fail(&cmd_bench, CLI_FAILED, "out of memory");
 		if (r == CLI_OK)
-			r = run_and_report(&c);
-		cli_outputs_abandon(&c.out);
+			r = run_and_report(c);
+		cli_outputs_abandon(&c->out);
 	}
-	json_decref(c.settings);
-	free(c.fio);
+	json_decref(c->settings);
+	free(c->fio);
 	return r;
 }
 
@@ -345,6 +325,6 @@ const struct cli_cmd cmd_bench = {
 	.name = "bench",
 	.summary = "latency and bandwidth per tensor size, with statistics",
 	.opts = bench_opts,
-	.args_size = sizeof(struct bench_args),
+	.args_size = sizeof(struct bench_command),
 	.run = bench_main,
 };

@@ -9,7 +9,6 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "cli/opt/number.h"
-#include "load/jobs/io.h"
 #include "load/report/jobs/replay_report.h"
 
 #define DEPTH_PACED    1024 /* enough that the pace is the trace's */
@@ -62,9 +61,8 @@ const struct cli_opt replay_opts[] = {
 	CLI_U64(struct replay_args, seed, 0, "seed", "N", "1", 0, INT64_MAX,
 		"of the content, and of the model"),
 	CLI_GROUP("How"),
-	CLI_TABLE(struct replay_args, how, struct cli_how, cli_engine_opts),
-	CLI_ENUM(struct replay_args, durability, 0, "durability", io_durability_words, "none",
-		 "end each write with nothing, fdatasync, or fsync of file and folder"),
+	CLI_TABLE(struct replay_args, opts, struct sluice_opts, cli_engine_opts),
+	CLI_DURABILITY(struct replay_args, durability, "none"),
 	CLI_TABLE(struct replay_args, requests, struct cli_requests_args, cli_requests_opts),
 	CLI_GROUP("Output"),
 	CLI_FLAG(struct replay_args, dry_run, 0, "dry-run",
@@ -256,8 +254,9 @@ int replay_setup(struct replay_setup *s, const struct replay_args *a, const char
 	r = set_targets(s, a);
 	if (r == CLI_OK)
 		r = set_pace(job, a);
+	job->opts = a->opts;
 	if (r == CLI_OK)
-		r = cli_how_set(&job->opts, &a->how, &cmd_replay);
+		r = cli_opts_check(&job->opts, &cmd_replay);
 	if (r == CLI_OK && a->workers)
 		job->opts.threads = a->workers;
 	if (r == CLI_OK)

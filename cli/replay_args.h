@@ -18,7 +18,7 @@ struct replay_args {
 	uint64_t capacity, seed;
 	const char *pace, *export_fio;
 	bool keep, reuse, fresh, new_files, no_check, prefill, verify, dry_run;
-	struct cli_how how;
+	struct sluice_opts opts;
 	struct cli_result_args out;
 };
 extern const struct cli_opt replay_opts[];

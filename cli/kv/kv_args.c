@@ -367,8 +367,9 @@ int kv_setup(struct kv_setup *s, const struct kv_args *a, const struct cli_cmd *
 	if (kv_config_defaults(&s->params.config) < 0)
 		return cli_fail(cmd, CLI_FAILED, "out of memory");
 	r = check_pairs(a, cmd);
+	s->job.opts = a->opts;
 	if (r == CLI_OK)
-		r = cli_how_set(&s->job.opts, &a->how, cmd);
+		r = cli_opts_check(&s->job.opts, cmd);
 	if (r == CLI_OK)
 		r = set_seed(s, u->seed, cmd);
 	if (r != CLI_OK)

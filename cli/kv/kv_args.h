@@ -34,7 +34,7 @@ struct kv_args {
 	uint64_t trace_epoch;
 	double gpu_bandwidth;
 	const char *export_fio;
-	struct cli_how how;
+	struct sluice_opts opts;
 	struct cli_result_args out;
 };
 extern const struct cli_opt kv_opts[];

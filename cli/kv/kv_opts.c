@@ -3,7 +3,6 @@
 #include <math.h>
 
 #include "cli/kv/kv_args.h"
-#include "load/jobs/io.h"
 #include "load/report/kv/kv_report.h"
 
 static const char *const log_words[] = {"DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", NULL};
@@ -121,9 +120,8 @@ const struct cli_opt kv_opts[] = {
 	CLI_U64(struct kv_args, trace_epoch, 0, "trace-epoch", "SECONDS", "1735689600", 0,
 		4102444800, "what the virtual clock shows at the beginning"),
 	CLI_GROUP("How bytes are moved"),
-	CLI_TABLE(struct kv_args, how, struct cli_how, cli_engine_opts),
-	CLI_ENUM(struct kv_args, durability, 0, "durability", io_durability_words, "data",
-		 "end each write with nothing, fdatasync, or fsync of file and folder"),
+	CLI_TABLE(struct kv_args, opts, struct sluice_opts, cli_engine_opts),
+	CLI_DURABILITY(struct kv_args, durability, "data"),
 	CLI_GROUP("Output"),
 	CLI_FLAG(struct kv_args, dry_run, 0, "dry-run",
 		 "print what would be done, what it would write, and do nothing"),

@@ -11,7 +11,8 @@
 static const char *const kind_names[] = {
 	[CLI_KIND_FLAG] = "flag",   [CLI_KIND_STR] = "string", [CLI_KIND_U32] = "integer",
 	[CLI_KIND_U64] = "integer", [CLI_KIND_SIZE] = "size",  [CLI_KIND_ENUM] = "choice",
-	[CLI_KIND_LIST] = "list",   [CLI_KIND_INT] = "signed", [CLI_KIND_DBL] = "number",
+	[CLI_KIND_LIST] = "list",   [CLI_KIND_BIT] = "flag",   [CLI_KIND_INT] = "signed",
+	[CLI_KIND_DBL] = "number",
 };
 
 static const char *const role_names[] = {
@@ -35,11 +36,13 @@ static json_t *option(const struct cli_opt *o, const char *group)
 			    o->def && o->def != CLI_REQUIRED ? json_string(o->def) : json_null());
 	/* Bounds are strings: JSON numbers of many readers end at 2^53. */
 	if (number) {
+		struct sluice_bounds is;
 		char text[24];
 
-		snprintf(text, sizeof(text), "%llu", (unsigned long long)o->min);
+		cli_bounds(o, &is);
+		snprintf(text, sizeof(text), "%llu", (unsigned long long)is.min);
 		json_object_set_new(j, "min", json_string(text));
-		snprintf(text, sizeof(text), "%llu", (unsigned long long)o->max);
+		snprintf(text, sizeof(text), "%llu", (unsigned long long)is.max);
 		json_object_set_new(j, "max", json_string(text));
 	}
 	if (o->kind == CLI_KIND_DBL && isfinite(o->low) && isfinite(o->high)) {

@@ -5,38 +5,25 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "load/bed/buffers.h"
-#include "load/jobs/io.h"
-
 const struct cli_opt cli_engine_opts[] = {
-	CLI_STR(struct cli_how, engine, 'e', "engine", "NAME", NULL,
+	CLI_STR(struct sluice_opts, engine, 'e', "engine", "NAME", NULL,
 		"as `sluice info' lists them; default: the first usable"),
-	CLI_SIZE(struct cli_how, block_size, 'b', "block-size", "BYTES", NULL, 512, 1ull << 30,
-		 "bytes per block; default: what suits the device, near 1M"),
-	CLI_U32(struct cli_how, queue_depth, 'd', "queue-depth", "N", NULL, 1, 4096,
-		"blocks in flight per I/O thread; default: 128, within 32M"),
-	CLI_U32(struct cli_how, threads, 't', "threads", "N", "1", 1, 256, "I/O threads"),
+	CLI_SIZE_OF(struct sluice_opts, block, 'b', "block-size", "BYTES", "block",
+		    "bytes per block; default: what suits the device, near 1M"),
+	CLI_U32_OF(struct sluice_opts, depth, 'd', "queue-depth", "N", "depth",
+		   "blocks in flight per I/O thread; default: 128 within 32M, of io 32"),
+	CLI_U32_OF(struct sluice_opts, threads, 't', "threads", "N", "threads",
+		   "I/O threads; default: 1", .key = "io_parallel"),
 	CLI_ALIAS("io_parallel"),
-	CLI_FLAG(struct cli_how, single_submit, 0, "single-submit", "submit blocks one by one"),
-	CLI_FLAG(struct cli_how, sequential_requests, 0, "sequential-requests",
-		 "let the queue run empty before it is filled again"),
-	CLI_ENUM(struct cli_how, direct, 0, "direct", io_direct_words, "auto",
+	CLI_BIT(struct sluice_opts, flags, SLUICE_SINGLE_SUBMIT, 0, "single-submit",
+		"submit blocks one by one"),
+	CLI_BIT(struct sluice_opts, flags, SLUICE_NO_OVERLAP, 0, "sequential-requests",
+		"let the queue run empty before it is filled again"),
+	CLI_ENUM(struct sluice_opts, direct, 0, "direct", io_direct_words, "auto",
 		 "use O_DIRECT: where it works, or fail, or not at all"),
-	CLI_ENUM(struct cli_how, huge, 0, "huge", io_huge_words, "auto",
+	CLI_ENUM(struct sluice_opts, huge, 0, "huge", io_huge_words, "auto",
 		 "huge pages for the library's memory: transparent, set aside by the "
 		 "administrator, or none"),
-	CLI_END,
-};
-
-const struct cli_opt cli_how_opts[] = {
-	{.kind = CLI_KIND_TABLE, .sub = cli_engine_opts},
-	CLI_ENUM(struct cli_how, durability, 0, "durability", io_durability_words, "none",
-		 "end each write with nothing, fdatasync, or fsync of file and folder"),
-	CLI_ENUM(struct cli_how, memory, 'm', "memory", bed_memory_words, "own",
-		 "buffers: the library's own, plain (unpinned, 4 KiB pages), plain at an odd "
-		 "address, or a GPU's"),
-	CLI_ALIAS("buffer"),
-	CLI_FLAG(struct cli_how, lock, 0, "lock", "lock the buffers in memory"),
 	CLI_END,
 };
 
@@ -67,19 +54,26 @@ int cli_engine(const char **ret, const char *name, const struct cli_cmd *cmd)
 	return cli_usage(cmd, "--engine: '%s' is unknown; there are %s", name, list);
 }
 
-int cli_how_set(struct sluice_opts *opts, const struct cli_how *how, const struct cli_cmd *cmd)
+int cli_opts_check(struct sluice_opts *opts, const struct cli_cmd *cmd)
 {
-	*opts = (struct sluice_opts)SLUICE_OPTS_INIT;
-	opts->depth = how->queue_depth;
-	opts->block = how->block_size;
-	opts->threads = how->threads;
-	opts->flags = (how->single_submit ? SLUICE_SINGLE_SUBMIT : 0) |
-		      (how->sequential_requests ? SLUICE_NO_OVERLAP : 0);
-	opts->direct = how->direct;
-	opts->durability = how->durability;
-	opts->huge = how->huge;
-	if (how->block_size % 512)
-		return cli_usage(cmd, "--block-size: %llu is not a multiple of 512",
-				 (unsigned long long)how->block_size);
-	return cli_engine(&opts->engine, how->engine, cmd);
+	opts->size = sizeof(*opts);
+	opts->threads = opts->threads ? opts->threads : 1;
+	return cli_engine(&opts->engine, opts->engine, cmd);
+}
+
+int cli_gpu_set(struct cli_gpu *g, uint32_t *memory, struct sluice_opts *opts,
+		const struct cli_cmd *cmd)
+{
+	if (g->gpu && g->memory_told && *memory != BED_GPU)
+		return cli_usage(cmd, "--gpu and --memory %s exclude each other",
+				 bed_memory_words[*memory]);
+	g->gpu |= *memory == BED_GPU;
+	*memory = g->gpu ? BED_GPU : *memory;
+	if (g->gds && !g->gpu)
+		return cli_usage(cmd, "--gds moves GPU memory: it needs --gpu");
+	if (g->gds && opts->engine && strcmp(opts->engine, "cufile") != 0)
+		return cli_usage(cmd, "--gds is the engine cufile: leave out --engine");
+	if (g->gds)
+		opts->engine = "cufile";
+	return CLI_OK;
 }

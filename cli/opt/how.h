@@ -2,30 +2,44 @@
 #ifndef SLUICE_CLI_OPT_HOW_H
 #define SLUICE_CLI_OPT_HOW_H
 
-/* Options that say how bytes are moved, for commands that measure one configuration. */
+/* Options that say how bytes are moved, which fill options of the library and of a job. */
 #include <stdbool.h>
 #include <stdint.h>
 
 #include <sluice/sluice.h>
 
 #include "cli/opt/opt.h"
+#include "load/bed/buffers.h"
+#include "load/jobs/io.h"
 
-struct cli_how {
-	const char *engine;
-	uint64_t block_size;
-	uint32_t queue_depth;
-	uint32_t threads;
-	uint32_t direct, durability, huge, memory;
-	bool single_submit;
-	bool sequential_requests;
-	bool lock;
-};
-extern const struct cli_opt cli_how_opts[];
-/* Those of them that a command with memory of its own has: fields of struct cli_how, too. */
+/* For a struct sluice_opts. */
 extern const struct cli_opt cli_engine_opts[];
+/* Is it whole, and is the engine there?  Returns an exit status, having said what is wrong. */
+int cli_opts_check(struct sluice_opts *opts, const struct cli_cmd *cmd);
 
-/* To options of the library.  Returns an exit status, having said what is wrong. */
-int cli_how_set(struct sluice_opts *opts, const struct cli_how *how, const struct cli_cmd *cmd);
+/* The memory of GPUs, which every command that has buffers calls alike. */
+struct cli_gpu {
+	bool memory_told; /* --memory was given */
+	bool gpu, gds;
+};
+/* clang-format off */
+#define CLI_GDS(T, field) \
+	CLI_FLAG(T, field, 0, "gds", "GPUDirect Storage, by cuFile; needs --gpu"), \
+	CLI_ALIAS("use_gds")
+#define CLI_MEMORY(T, memory_field, gpu_field) \
+	CLI_ENUM_TOLD(T, memory_field, gpu_field.memory_told, 'm', "memory", bed_memory_words, "own", \
+		      "buffers: the library's own, plain (unpinned, 4 KiB pages), plain at an odd " \
+		      "address, or a GPU's"), \
+	CLI_ALIAS("buffer"), \
+	CLI_FLAG(T, gpu_field.gpu, 0, "gpu", "buffers in GPU memory: as --memory gpu"), \
+	CLI_GDS(T, gpu_field.gds)
+#define CLI_DURABILITY(T, field, default_) \
+	CLI_ENUM(T, field, 0, "durability", io_durability_words, default_, \
+		 "end each write with nothing, fdatasync, or fsync of file and folder")
+/* clang-format on */
+/* What --gpu and --gds make of *@memory and the engine.  An exit status. */
+int cli_gpu_set(struct cli_gpu *g, uint32_t *memory, struct sluice_opts *opts,
+		const struct cli_cmd *cmd);
 
 /* Is it in this build?  What follows a `:' is left to the engine. */
 bool cli_engine_known(const char *name);

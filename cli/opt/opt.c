@@ -185,6 +185,11 @@ static bool is_option(const char *word)
 	return word[0] == '-' && word[1] && !isdigit((unsigned char)*digit);
 }
 
+static bool is_switch(const struct cli_opt *o)
+{
+	return o->kind == CLI_KIND_FLAG || o->kind == CLI_KIND_BIT;
+}
+
 /* Store @value (what followed `=' or the letter), or else the words that follow. */
 static int take(struct parser *p, struct slot *s, const char *value)
 {
@@ -222,7 +227,7 @@ static int long_option(struct parser *p, const char *word)
 
 	if (!s)
 		return *p->msg->text ? CLI_USAGE : unknown_long(p, word, len);
-	if (s->opt->kind != CLI_KIND_FLAG)
+	if (!is_switch(s->opt))
 		return take(p, s, eq ? eq + 1 : NULL);
 	if (eq)
 		return cli_bad(p, "--%s: takes no value, but '%.80s' was given", s->name, eq + 1);
@@ -239,7 +244,7 @@ static int short_options(struct parser *p, const char *letters)
 
 		if (!s)
 			return cli_bad(p, "unknown option '-%c' in '-%s'", *letters, letters);
-		if (s->opt->kind != CLI_KIND_FLAG)
+		if (!is_switch(s->opt))
 			return take(p, s, letters[1] ? letters + 1 : NULL);
 		r = cli_set_value(p, s, NULL);
 	}
@@ -275,6 +280,8 @@ static int defaults(struct parser *p)
 	for (size_t i = 0; i < p->nr && r == CLI_OK; i++) {
 		const struct slot *s = &p->slots[i];
 
+		if (s->main == i && s->opt->invert)
+			*(bool *)(p->args + s->at) = true;
 		if (s->main == i && s->opt->def && s->opt->def != cli_required &&
 		    s->opt->kind != CLI_KIND_LIST)
 			r = cli_set_value(p, s, s->opt->def);
@@ -409,6 +416,22 @@ int cli_usage(const struct cli_cmd *cmd, const char *fmt, ...)
 	say(cmd, "help", fmt, ap);
 	va_end(ap);
 	return CLI_USAGE;
+}
+
+int cli_refuse(const struct cli_cmd *cmd, int r, const char *why)
+{
+	if (r == -EINVAL)
+		return cli_usage(cmd, "%s", why);
+	return cli_fail(cmd, r == -ENOTSUP || r == -ENODEV ? CLI_UNSUPPORTED : CLI_FAILED, "%s",
+			why);
+}
+
+int cli_exclude(const struct cli_cmd *cmd, const struct cli_pair *pairs, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++)
+		if (pairs[i].both)
+			return cli_usage(cmd, "%s exclude each other", pairs[i].names);
+	return CLI_OK;
 }
 
 int cli_cmd_run(const struct cli_cmd *cmd, int argc, char **argv)

@@ -5,18 +5,17 @@
 /*
  * How to write a subcommand: one file cmd_NAME.c with
  *
- *	struct name_args {			what the options set
- *		const char *engine;
- *		uint64_t block;
- *		struct cli_output out;		shared with other commands
+ *	struct name_command {			what the options set: mostly the job itself
+ *		struct name_job job;
+ *		struct cli_result_args out;	shared with other commands
  *	};
  *	static const struct cli_opt name_opts[] = {
- *		CLI_GROUP("Engine"),
- *		CLI_STR(struct name_args, engine, 'e', "engine", "NAME", NULL, "..."),
- *		CLI_SIZE(struct name_args, block, 'b', "block-size", "BYTES", "1M", 512, 1ull << 30,
- *			 "bytes per transfer"),
- *		CLI_ALIAS("bs"),		another name of the option above
- *		CLI_TABLE(struct name_args, out, struct cli_output, cli_output_opts),
+ *		CLI_GROUP("How"),
+ *		CLI_TABLE(struct name_command, job.opts, struct sluice_opts, cli_engine_opts),
+ *		CLI_SIZE(struct name_command, job.span, 0, "span", "BYTES", "1M", 512, 1ull << 30,
+ *			 "bytes on disk"),
+ *		CLI_ALIAS("extent"),		another name of the option above
+ *		CLI_TABLE(struct name_command, out, struct cli_result_args, cli_result_opts),
  *		CLI_END,
  *	};
  *	static int name_run(void *args, int argc, char **argv) { ... }
@@ -24,9 +23,9 @@
  *
  * one line in main.c, one declaration in cli.h, and docs/man/sluice-NAME.md with a
  * paragraph per option.  Help, manual page, completion, range checks and error
- * messages come from the table.  A command can have commands of its own (`subs'):
- * `sluice trace stat' is "trace stat" in cmd_trace_stat.c, sluice-trace-stat.md, and in the
- * list of "trace" instead of main.c.
+ * messages come from the table, and so do the settings of a result (cli_settings()).  A command can
+ *have commands of its own (`subs'): `sluice trace stat' is "trace stat" in cmd_trace_stat.c,
+ *sluice-trace-stat.md, and in the list of "trace" instead of main.c.
  *
  * On the command line: --name VALUE, --name=VALUE, -n VALUE, -nVALUE; `-' and
  * `_' are the same letter in long names; options and operands mix freely; `--'
@@ -58,6 +57,7 @@ enum cli_kind {
 	CLI_KIND_TABLE, /* options shared with other commands */
 	CLI_KIND_ALIAS, /* another long name of the option above */
 	CLI_KIND_FLAG,
+	CLI_KIND_BIT,
 	CLI_KIND_STR,
 	CLI_KIND_U32,
 	CLI_KIND_U64,
@@ -88,6 +88,11 @@ struct cli_opt {
 	const char *meta; /* what the value is called in the help */
 	const char *def;  /* as it would be typed; NULL: the field stays 0; or CLI_REQUIRED */
 	uint64_t min, max;
+	uint64_t scale;             /* what one of a number is in the field; 0: one */
+	const char *bounds;         /* or a field of struct sluice_opts whose range it is */
+	const char *key;            /* in the settings of a result, where it is not the name */
+	bool invert;                /* a flag that takes away what is there without it */
+	bool quiet;                 /* not among the settings of a result */
 	double low, high;           /* of CLI_KIND_DBL */
 	const char *const *choices; /* NULL-terminated */
 	const struct cli_opt *sub;
@@ -121,53 +126,73 @@ extern const char cli_required[];
 	{.kind = CLI_KIND_TABLE, .sub = (table), .at = CLI_AT(T, field, S)}
 #define CLI_ALIAS(long_name) {.kind = CLI_KIND_ALIAS, .name = (long_name)}
 /* bool: false unless given. */
-#define CLI_FLAG(T, field, short_name, long_name, text) \
+#define CLI_FLAG(T, field, short_name, long_name, text, ...) \
 	{.kind = CLI_KIND_FLAG, .letter = (short_name), .name = (long_name), \
-	 .at = CLI_AT(T, field, bool), .help = (text)}
+	 .at = CLI_AT(T, field, bool), .help = (text), ##__VA_ARGS__}
+/* bool: true unless given; and a bit of an uint32_t. */
+#define CLI_NOT(T, field, short_name, long_name, text, ...) \
+	{.kind = CLI_KIND_FLAG, .invert = true, .letter = (short_name), .name = (long_name), \
+	 .at = CLI_AT(T, field, bool), .help = (text), ##__VA_ARGS__}
+#define CLI_BIT(T, field, bit, short_name, long_name, text, ...) \
+	{.kind = CLI_KIND_BIT, .max = (bit), .letter = (short_name), .name = (long_name), \
+	 .at = CLI_AT(T, field, uint32_t), .help = (text), ##__VA_ARGS__}
 /* const char *: points into argv or to the default. */
-#define CLI_STR(T, field, short_name, long_name, what, default_, text) \
+#define CLI_STR(T, field, short_name, long_name, what, default_, text, ...) \
 	{.kind = CLI_KIND_STR, .letter = (short_name), .name = (long_name), .meta = (what), \
-	 .def = (default_), .at = CLI_AT(T, field, const char *), .help = (text)}
+	 .def = (default_), .at = CLI_AT(T, field, const char *), .help = (text), ##__VA_ARGS__}
 /* The same for a file that is read, one that is written, and a folder to work in. */
-#define CLI_FILE_(role_, T, field, short_name, long_name, what, default_, text) \
+#define CLI_FILE_(role_, T, field, short_name, long_name, what, default_, text, ...) \
 	{.kind = CLI_KIND_STR, .role = (role_), .letter = (short_name), .name = (long_name), \
-	 .meta = (what), .def = (default_), .at = CLI_AT(T, field, const char *), .help = (text)}
+	 .meta = (what), .def = (default_), .at = CLI_AT(T, field, const char *), .help = (text), ##__VA_ARGS__}
 #define CLI_IN(...)    CLI_FILE_(CLI_ROLE_READ, __VA_ARGS__)
 #define CLI_OUT(...)   CLI_FILE_(CLI_ROLE_WRITE, __VA_ARGS__)
 #define CLI_PLACE(...) CLI_FILE_(CLI_ROLE_PLACE, __VA_ARGS__)
 /* uint32_t and uint64_t: decimal or 0x..., min <= value <= max. */
-#define CLI_U32(T, field, short_name, long_name, what, default_, lo, hi, text) \
+#define CLI_U32(T, field, short_name, long_name, what, default_, lo, hi, text, ...) \
 	{.kind = CLI_KIND_U32, .letter = (short_name), .name = (long_name), .meta = (what), \
-	 .def = (default_), .min = (lo), .max = (hi), .at = CLI_AT(T, field, uint32_t), .help = (text)}
-#define CLI_U64(T, field, short_name, long_name, what, default_, lo, hi, text) \
+	 .def = (default_), .min = (lo), .max = (hi), .at = CLI_AT(T, field, uint32_t), .help = (text), ##__VA_ARGS__}
+#define CLI_U64(T, field, short_name, long_name, what, default_, lo, hi, text, ...) \
 	{.kind = CLI_KIND_U64, .letter = (short_name), .name = (long_name), .meta = (what), \
-	 .def = (default_), .min = (lo), .max = (hi), .at = CLI_AT(T, field, uint64_t), .help = (text)}
-/* uint64_t: bytes; takes K, M, G, T as powers of two. */
-#define CLI_SIZE(T, field, short_name, long_name, what, default_, lo, hi, text) \
+	 .def = (default_), .min = (lo), .max = (hi), .at = CLI_AT(T, field, uint64_t), .help = (text), ##__VA_ARGS__}
+/* The same and sizes for fields of struct sluice_opts, which the library knows the range of. */
+#define CLI_U32_OF(T, field, short_name, long_name, what, name_, text, ...) \
+	{.kind = CLI_KIND_U32, .letter = (short_name), .name = (long_name), .meta = (what), \
+	 .bounds = (name_), .at = CLI_AT(T, field, uint32_t), .help = (text), ##__VA_ARGS__}
+#define CLI_SIZE_OF(T, field, short_name, long_name, what, name_, text, ...) \
 	{.kind = CLI_KIND_SIZE, .letter = (short_name), .name = (long_name), .meta = (what), \
-	 .def = (default_), .min = (lo), .max = (hi), .at = CLI_AT(T, field, uint64_t), .help = (text)}
+	 .bounds = (name_), .at = CLI_AT(T, field, uint64_t), .help = (text), ##__VA_ARGS__}
+/* uint64_t: bytes; takes K, M, G, T as powers of two. */
+#define CLI_SIZE(T, field, short_name, long_name, what, default_, lo, hi, text, ...) \
+	{.kind = CLI_KIND_SIZE, .letter = (short_name), .name = (long_name), .meta = (what), \
+	 .def = (default_), .min = (lo), .max = (hi), .at = CLI_AT(T, field, uint64_t), .help = (text), ##__VA_ARGS__}
 /* int64_t: a whole number, its sign included; what is right is the command's to say. */
-#define CLI_INT(T, field, short_name, long_name, what, default_, text) \
+#define CLI_INT(T, field, short_name, long_name, what, default_, text, ...) \
 	{.kind = CLI_KIND_INT, .letter = (short_name), .name = (long_name), .meta = (what), \
-	 .def = (default_), .at = CLI_AT(T, field, int64_t), .help = (text)}
+	 .def = (default_), .at = CLI_AT(T, field, int64_t), .help = (text), ##__VA_ARGS__}
 /* double: a finite number, lo <= value <= hi; -INFINITY and INFINITY: any. */
-#define CLI_DBL(T, field, short_name, long_name, what, default_, lo, hi, text) \
+#define CLI_DBL(T, field, short_name, long_name, what, default_, lo, hi, text, ...) \
 	{.kind = CLI_KIND_DBL, .letter = (short_name), .name = (long_name), .meta = (what), \
-	 .def = (default_), .low = (lo), .high = (hi), .at = CLI_AT(T, field, double), .help = (text)}
+	 .def = (default_), .low = (lo), .high = (hi), .at = CLI_AT(T, field, double), .help = (text), ##__VA_ARGS__}
 /* The same, and a bool that tells a value from the default. */
-#define CLI_DBL_TOLD(T, field, told_field, short_name, long_name, what, default_, text) \
+#define CLI_DBL_TOLD(T, field, told_field, short_name, long_name, what, default_, text, ...) \
 	{.kind = CLI_KIND_DBL, .letter = (short_name), .name = (long_name), .meta = (what), \
 	 .def = (default_), .low = -INFINITY, .high = INFINITY, .at = CLI_AT(T, field, double), \
-	 .told = CLI_AT(T, told_field, bool), .help = (text)}
+	 .told = CLI_AT(T, told_field, bool), .help = (text), ##__VA_ARGS__}
 /* uint32_t: index into @words, an array of strings that ends with NULL. */
-#define CLI_ENUM(T, field, short_name, long_name, words, default_, text) \
+#define CLI_ENUM(T, field, short_name, long_name, words, default_, text, ...) \
 	{.kind = CLI_KIND_ENUM, .letter = (short_name), .name = (long_name), .choices = (words), \
-	 .def = (default_), .at = CLI_AT(T, field, uint32_t), .help = (text)}
+	 .def = (default_), .at = CLI_AT(T, field, uint32_t), .help = (text), ##__VA_ARGS__}
+/* The same for an enum or an int. */
+#define CLI_WORD(T, field, short_name, long_name, words, default_, text, ...) \
+	{.kind = CLI_KIND_ENUM, .letter = (short_name), .name = (long_name), .choices = (words), \
+	 .def = (default_), .at = CLI_AT(T, field, __typeof__(((T *)0)->field)) + \
+	 0 * sizeof(char[sizeof(((T *)0)->field) == sizeof(uint32_t) ? 1 : -1]), \
+	 .help = (text), ##__VA_ARGS__}
 /* The same, and a bool that tells a word from the default. */
-#define CLI_ENUM_TOLD(T, field, told_field, short_name, long_name, words, default_, text) \
+#define CLI_ENUM_TOLD(T, field, told_field, short_name, long_name, words, default_, text, ...) \
 	{.kind = CLI_KIND_ENUM, .letter = (short_name), .name = (long_name), .choices = (words), \
 	 .def = (default_), .at = CLI_AT(T, field, uint32_t), .told = CLI_AT(T, told_field, bool), \
-	 .help = (text)}
+	 .help = (text), ##__VA_ARGS__}
 /*
  * struct cli_list: may be repeated, and takes all words up to the next one that
  * begins with `-': --sizes 1M 2M --read.  Commas do the same: --sizes 1M,2M; but
@@ -175,18 +200,18 @@ extern const char cli_required[];
  * Where a command has operands, --sizes=1M takes exactly that word.  @lo and
  * @hi bound the number of values; with @lo 0 the option may stand alone.
  */
-#define CLI_LIST(T, field, short_name, long_name, what, default_, lo, hi, text) \
+#define CLI_LIST(T, field, short_name, long_name, what, default_, lo, hi, text, ...) \
 	{.kind = CLI_KIND_LIST, .letter = (short_name), .name = (long_name), .meta = (what), \
-	 .def = (default_), .min = (lo), .max = (hi), .at = CLI_AT(T, field, struct cli_list), .help = (text)}
+	 .def = (default_), .min = (lo), .max = (hi), .at = CLI_AT(T, field, struct cli_list), .help = (text), ##__VA_ARGS__}
 /* The same for places, in whose names a comma is a letter like others. */
-#define CLI_PLACES(T, field, short_name, long_name, what, default_, lo, hi, text) \
+#define CLI_PLACES(T, field, short_name, long_name, what, default_, lo, hi, text, ...) \
 	{.kind = CLI_KIND_LIST, .letter = (short_name), .name = (long_name), .meta = (what), \
 	 .def = (default_), .min = (lo), .max = (hi), .role = CLI_ROLE_PLACE, \
-	 .at = CLI_AT(T, field, struct cli_list), .help = (text)}
+	 .at = CLI_AT(T, field, struct cli_list), .help = (text), ##__VA_ARGS__}
 /* The same for one value each time: --fail-if a --fail-if b, operands may follow. */
-#define CLI_EACH(T, field, short_name, long_name, what, hi, text) \
+#define CLI_EACH(T, field, short_name, long_name, what, hi, text, ...) \
 	{.kind = CLI_KIND_LIST, .single = true, .letter = (short_name), .name = (long_name), \
-	 .meta = (what), .min = 1, .max = (hi), .at = CLI_AT(T, field, struct cli_list), .help = (text)}
+	 .meta = (what), .min = 1, .max = (hi), .at = CLI_AT(T, field, struct cli_list), .help = (text), ##__VA_ARGS__}
 #define CLI_END {.kind = CLI_KIND_END}
 /* clang-format on */
 
@@ -232,6 +257,27 @@ void cli_note(const struct cli_cmd *cmd, const char *fmt, ...)
 /* The same for a bad command line, with a pointer to --help; returns CLI_USAGE. */
 int cli_usage(const struct cli_cmd *cmd, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
+
+/*
+ * What the options of @cmd have in @args, as the settings of a result: by name, with `_', null
+ * where there is no value; files that are written are left out.  NULL for want of memory.
+ */
+struct json_t;
+struct json_t *cli_settings(const struct cli_cmd *cmd, const void *args);
+
+/* What a number may be; step is what it is a multiple of. */
+struct sluice_bounds;
+void cli_bounds(const struct cli_opt *o, struct sluice_bounds *out);
+
+/* What a job's check returned, -errno, with @why: the exit status, after a message. */
+int cli_refuse(const struct cli_cmd *cmd, int r, const char *why);
+
+/* Options that exclude each other: the first @nr of which both are given.  An exit status. */
+struct cli_pair {
+	bool both;
+	const char *names; /* "--a and --b" */
+};
+int cli_exclude(const struct cli_cmd *cmd, const struct cli_pair *pairs, size_t nr);
 
 /* ---- what follows is for main.c and the tests ---- */
 

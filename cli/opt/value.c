@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <sluice/sluice.h>
+
 #include "base/err.h"
 #include "base/size.h"
 #include "base/util.h"
@@ -32,25 +34,34 @@ static int number_parse(uint64_t *out, const char *s)
 	return 0;
 }
 
-static int outside(struct parser *p, const struct slot *s, const char *value)
+void cli_bounds(const struct cli_opt *o, struct sluice_bounds *out)
 {
-	const struct cli_opt *o = s->opt;
+	*out = (struct sluice_bounds){.min = o->min, .max = o->max, .step = 1};
+	if (o->bounds)
+		sluice_get_bounds(o->bounds, out);
+}
+
+static int outside(struct parser *p, const struct slot *s, const char *value,
+		   const struct sluice_bounds *is)
+{
 	char lo[SLUICE_SIZE_TEXT], hi[SLUICE_SIZE_TEXT];
 
-	if (o->kind == CLI_KIND_SIZE)
+	if (s->opt->kind == CLI_KIND_SIZE)
 		return cli_bad(p, "--%s: '%.80s' is outside %s..%s", s->name, value,
-			       sluice_size_exact(lo, o->min), sluice_size_exact(hi, o->max));
-	return cli_bad(p, "--%s: '%.80s' is outside %" PRIu64 "..%" PRIu64, s->name, value, o->min,
-		       o->max);
+			       sluice_size_exact(lo, is->min), sluice_size_exact(hi, is->max));
+	return cli_bad(p, "--%s: '%.80s' is outside %" PRIu64 "..%" PRIu64, s->name, value, is->min,
+		       is->max);
 }
 
 static int set_number(struct parser *p, const struct slot *s, const char *value)
 {
 	const struct cli_opt *o = s->opt;
 	bool size = o->kind == CLI_KIND_SIZE;
+	struct sluice_bounds is;
 	uint64_t v;
 	int r = size ? sluice_size_parse(&v, value) : number_parse(&v, value);
 
+	cli_bounds(o, &is);
 	if (r == -EINVAL && size)
 		return cli_bad(
 			p, "--%s: '%.80s' is not a size; give bytes, or a number with K, M, G or T",
@@ -58,9 +69,13 @@ static int set_number(struct parser *p, const struct slot *s, const char *value)
 	if (r == -EINVAL)
 		return cli_bad(
 			p, "--%s: '%.80s' is not a whole number; give one in %" PRIu64 "..%" PRIu64,
-			s->name, value, o->min, o->max);
-	if (r < 0 || v < o->min || v > o->max)
-		return outside(p, s, value);
+			s->name, value, is.min, is.max);
+	if (r < 0 || v < is.min || v > is.max)
+		return outside(p, s, value, &is);
+	if (v % is.step)
+		return cli_bad(p, "--%s: '%.80s' is not a multiple of %" PRIu64, s->name, value,
+			       is.step);
+	v *= o->scale ? o->scale : 1;
 	if (o->kind == CLI_KIND_U32)
 		*(uint32_t *)(void *)(p->args + s->at) = (uint32_t)v;
 	else
@@ -175,7 +190,10 @@ int cli_set_value(struct parser *p, const struct slot *s, const char *value)
 {
 	switch (s->opt->kind) {
 	case CLI_KIND_FLAG:
-		*(bool *)(p->args + s->at) = true;
+		*(bool *)(p->args + s->at) = !s->opt->invert;
+		return CLI_OK;
+	case CLI_KIND_BIT:
+		*(uint32_t *)(void *)(p->args + s->at) |= (uint32_t)s->opt->max;
 		return CLI_OK;
 	case CLI_KIND_STR:
 		*(const char **)(void *)(p->args + s->at) = value;

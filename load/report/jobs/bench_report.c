@@ -204,7 +204,7 @@ void bench_report_summary(FILE *f, const struct bench_job *job, const struct ben
 			res->failed ? " before the run ended early" : ", all right");
 }
 
-/* ------------------------------------------------------------- plan, settings */
+/* ------------------------------------------------------------- ------- plan */
 
 void bench_report_plan(FILE *f, const struct bench_job *job, const struct bench_plan *plan)
 {
@@ -237,41 +237,4 @@ void bench_report_plan(FILE *f, const struct bench_job *job, const struct bench_
 		sluice_size_format(b, plan->memory));
 	fprintf(f, "time:       about %.0f s at %.0f MB/s (%s)\n", ceil(plan->seconds),
 		plan->speed / MB, plan->speed_how);
-}
-
-static json_t *size_or_null(uint64_t v)
-{
-	return v ? json_integer((json_int_t)v) : json_null();
-}
-
-json_t *bench_settings_json(const struct bench_job *job)
-{
-	struct run_series how = {.opts = job->opts, .memory = job->memory, .lock = job->lock};
-	json_t *j = result_settings_json(&how), *sizes = json_array();
-
-	for (unsigned i = 0; i < job->nr_sizes; i++)
-		json_array_append_new(sizes, json_integer((json_int_t)job->sizes[i]));
-	json_object_set_new(j, "nvme_path", report_str(job->folder));
-	json_object_set_new(j, "sizes", sizes);
-	json_object_set_new(j, "iterations", size_or_null(job->runtime_ns ? 0 : job->iterations));
-	json_object_set_new(j, "runtime",
-			    job->runtime_ns ? json_real((double)job->runtime_ns / 1e9)
-					    : json_null());
-	json_object_set_new(j, "write", json_boolean(job->write));
-	json_object_set_new(j, "read", json_boolean(job->read));
-	json_object_set_new(j, "random", json_boolean(job->random));
-	json_object_set_new(j, "span", size_or_null(job->random ? job->span : 0));
-	json_object_set_new(j, "rwmix", size_or_null(job->rwmix));
-	json_object_set_new(j, "rate", size_or_null(job->rate));
-	json_object_set_new(j, "warmup", json_integer(job->warmup));
-	json_object_set_new(j, "overwrite", json_boolean(job->overwrite));
-	json_object_set_new(j, "files", size_or_null(job->files));
-	json_object_set_new(j, "in_flight", json_integer(job->in_flight));
-	json_object_set_new(j, "open_once", json_boolean(job->open_once));
-	json_object_set_new(j, "verify", json_boolean(job->verify));
-	json_object_set_new(j, "seed", json_integer((json_int_t)job->seed));
-	json_object_set_new(j, "limit", size_or_null(job->limit));
-	json_object_set_new(j, "no_limit", json_boolean(!job->measure_limit));
-	json_object_set_new(j, "compare_fio", json_boolean(job->compare_fio));
-	return j;
 }

@@ -28,7 +28,4 @@ void bench_report_plan(FILE *f, const struct bench_job *job, const struct bench_
  */
 json_t *bench_report_fio(FILE *out, const struct fio_result *fio, unsigned nr);
 
-/* What was asked for, by a job before bench_check(); a new object. */
-json_t *bench_settings_json(const struct bench_job *job);
-
 #endif

@@ -113,31 +113,6 @@ static int make_series(struct run_series *s, const struct io_job *job, const str
 	return add_loops(s, job, res);
 }
 
-/* ----------------------------------------------------------------- settings */
-
-static json_t *settings_json(const struct io_job *job)
-{
-	struct run_series how = {.opts = job->opts, .memory = job->memory, .lock = job->lock};
-	json_t *j = result_settings_json(&how);
-
-	json_object_set_new(j, "read", json_boolean(job->read));
-	json_object_set_new(j, "io_size", json_integer((json_int_t)job->io_size));
-	json_object_set_new(j, "loops", json_integer(job->loops));
-	json_object_set_new(j, "warmup_loops", json_integer(job->warmup));
-	json_object_set_new(j, "include_warmup_time", json_boolean(job->include_warmup));
-	json_object_set_new(j, "different_file_each_iteration", json_boolean(job->different_file));
-	json_object_set_new(j, "validate", json_boolean(job->validate));
-	json_object_set_new(j, "seed", json_integer((json_int_t)job->seed));
-	json_object_set_new(j, "gpu", json_boolean(job->gpu));
-	json_object_set_new(j, "gds", json_boolean(job->gds));
-	json_object_set_new(j, "keep", json_boolean(job->keep));
-	json_object_set_new(j, "overwrite", json_boolean(job->overwrite));
-	json_object_set_new(j, "limit",
-			    job->limit ? json_integer((json_int_t)job->limit) : json_null());
-	json_object_set_new(j, "measure_limit", json_boolean(job->measure_limit));
-	return j;
-}
-
 /* ----------------------------------------------------------------------- io */
 
 static json_t *gpu_json(const struct sluice_gpu_device *d)
@@ -252,10 +227,9 @@ int io_report_result(struct io_report *rep, struct result *r, const struct io_jo
 	r->nr_targets = make_targets(rep->targets, res);
 	r->series = &rep->series;
 	r->nr_series = 1;
-	r->settings = settings_json(job);
 	r->io = io_json(job, res, rep->series.ways);
 	r->bytes_written = series_written(&rep->series) + (job->read ? 0 : res->limit_bytes);
-	return r->settings && r->io ? 0 : -ENOMEM;
+	return r->io ? 0 : -ENOMEM;
 }
 
 void io_report_fini(struct io_report *rep)
