@@ -149,10 +149,11 @@ static int compare_files(struct compare_input *in, const struct compare_args *a,
 	struct sluice_err err = {0, ""};
 	struct outputs o;
 	struct compare c;
-	int r = report_read(&in->a, argv[0], &err);
+	json_t *both[2];
+	int r = report_read_pair(both, argv, &err);
 
-	if (r == 0)
-		r = report_read(&in->b, argv[1], &err);
+	in->a = both[0];
+	in->b = both[1];
 	if (r == 0)
 		r = compare_run(&c, in, &err);
 	if (r < 0)

@@ -30,7 +30,7 @@ static int load(json_t **results, const char **names, int argc, char **argv)
 	struct sluice_err err = {0, ""};
 
 	for (int i = 0; i < argc; i++) {
-		if (report_read(&results[i], argv[i], &err) < 0)
+		if (report_read_any(&results[i], argv[i], &err) < 0)
 			return cli_fail(&cmd_report, CLI_USAGE, "%s", err.msg);
 		names[i] = cli_html_name(argv, argc, i);
 	}

@@ -389,7 +389,35 @@ def bad_command_lines_are_refused():
         assert sorted(os.listdir()) == ['a.json', 'empty.json', 'other.json', 'x.json'], os.listdir()
 
 
-tap.run(no_difference_is_seen_where_there_is_none, operations_that_resemble_their_neighbours_count_less,
+def reference(scale=1.0, n=400):
+    """What kv-cache.py writes, with latencies of @scale."""
+    with open(f'{ROOT}/tests/report/sample-reference.json', encoding='utf-8') as f:
+        r = json.load(f)
+    draw = random.Random(7)
+    for name in ('prefill', 'decode', 'end_to_end', 'storage'):
+        r[name + '_latencies'] = [v * scale for v in independent(draw, n, 0.1)]
+    return r
+
+
+def results_of_the_reference_benchmark_are_compared():
+    ours = {**reference(), 'sluice': {'schema': 'sluice-result/1'}}
+    for a, b, verdict in ((reference(), reference(1.5), 'slower'), (reference(1.5), reference(), 'faster'),
+                          (reference(), ours, 'no difference seen')):
+        rows = verdicts(a, b)['rows']
+        assert [r['name'] for r in rows] == ['prefill', 'decode', 'request'], rows
+        assert all(r['median']['verdict'] == verdict for r in rows), (verdict, rows)
+        assert rows[2]['bandwidth']['why'] == 'nothing was moved', rows[2]
+    bad = reference()
+    bad['decode_latencies'][3] = 'x'
+    with folder():
+        good = save('a.json', reference())
+        for other, says in ((bad, 'decode_latencies[3] is "x", not a number'),
+                            ({'schema_version': '1.0', 'options': {}}, 'is the summary of a run')):
+            done = compare(good, save('b.json', other), status=2)
+            assert done.err.count('\n') == 1 and says in done.err, done.err
+
+
+tap.run(results_of_the_reference_benchmark_are_compared, no_difference_is_seen_where_there_is_none, operations_that_resemble_their_neighbours_count_less,
         a_result_does_not_differ_from_itself, a_difference_is_seen_and_measured, the_gate_fails_only_beyond_its_limit,
         a_change_that_may_be_smaller_than_the_limit_passes, bandwidth_and_p99_are_judged_too,
         a_gate_may_look_at_one_figure_and_there_may_be_several, long_runs_are_judged_by_their_seconds,

@@ -11,6 +11,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[0] = os.path.join(HERE, '..')
 sys.path.insert(1, HERE)
 
+import copy
 import json
 import random
 import subprocess
@@ -106,6 +107,14 @@ def kv_trace():
     n = len(k['seconds']['t'])
     for name, column in k['seconds'].items():
         k['seconds'][name] = list(range(7200)) if name == 't' else [column[i % n] for i in range(7200)]
+    return result
+
+
+def null_engine():
+    """Nothing was stored."""
+    result = sample('bench')
+    for s in result['series']:
+        s['ran'].update(engine='null', direct='nothing moved')
     return result
 
 
@@ -206,6 +215,10 @@ MAKERS = {
     'kv_both': lambda out: sluice('report', save('a.json', sample('kv')), save('b.json', kv_trace()), '-o', out),
     'replay': lambda out: sluice('report', save('replay.json', sample('replay')), '-o', out),
     'replay_late': lambda out: sluice('report', save('late.json', replay_late()), save('fine.json', sample('replay')), '-o', out),
+    'trace': lambda out: sluice('report', save('trace.json', sample('trace')), '-o', out),
+    'summary': lambda out: sluice('report', save('summary.json', sample('summary')), '-o', out),
+    'reference': lambda out: sluice('report', save('reference.json', sample('reference')), save('kv.json', sample('kv')), '-o', out),
+    'null': lambda out: sluice('report', save('null.json', null_engine()), '-o', out),
     'long': lambda out: sluice('report', save('long.json', long_run()), '-o', out),
     'compare': lambda out: sluice('compare', save('before.json', sample('bench')), save('after.json', slower()),
                                   '--fail-if', 'slower:5%', '--html', out, status=1),
@@ -555,6 +568,100 @@ def a_trace_and_a_poor_run_say_what_they_are():
     assert '3 reads failed, 1 write failed' in text and '<b>' in text and '--compat' in text and 'there is none' in text, text
 
 
+def a_page_opens_on_what_matters():
+    opens = "return [...document.querySelectorAll('#kvtime select, #replaytime select')].map((s) => s.value || s.options[s.selectedIndex].text)"
+    for kind, expected in (('kv', 'storage bandwidth'), ('kv_trace', 'hit rate'), ('replay', 'bandwidth'), ('replay_late', 'lag')):
+        show(kind)
+        assert web.js(opens) == [expected], (kind, web.js(opens))
+
+
+def nothing_stored_has_no_bandwidth_of_storage():
+    show('kv_trace')
+    assert web.js("return [...document.querySelectorAll('[data-kv]')].map((x) => x.dataset.kv)") == ['tokens', 'hits']
+    show('null')
+    big = web.js("return [...document.querySelectorAll('.card .big')].map((x) => x.textContent)")
+    assert not any('/s' in text for text in big) and any('operations' in text for text in big), big
+
+
+def tables_fit_and_the_navigation_says_everything_once():
+    chromium.SIZES['laptop'] = (1300, 900)
+    for kind in ('bench', 'sweep', 'tune', 'kv_both', 'replay_late', 'reference', 'trace', 'summary', 'compare'):
+        show(kind, size='laptop')
+        cut = web.js("""return [...document.querySelectorAll('.scroll')].filter((x) => x.scrollWidth > x.clientWidth + 1 && !x.closest('#heat, [id^=heat]'))
+            .map((x) => [x.closest('section').id, x.scrollWidth, x.clientWidth])""")
+        assert not cut, (kind, cut)
+        nav = web.js("return [...document.querySelectorAll('#nav li')].map((x) => x.textContent)")
+        assert len(nav) == len(set(nav)) and ('Over time' not in nav or not {'Run', 'Replay'} & set(nav)), (kind, nav)
+    del chromium.SIZES['laptop']
+
+
+def a_trace_equals_the_JSON():
+    t = sample('trace')
+    show('trace')
+    big = [float(v) for v in web.js("return [...document.querySelectorAll('.card .big')].map((x) => x.dataset.value)")]
+    moved = [sum(o['bytes'] for o in t['operations'] if o['operation'] == op) for op in ('Read', 'Write')]
+    assert big == [t['rows'], *moved, t['objects']['keys']], big
+    data = web.js("return charts.map((c) => c.chart.data.datasets[0].data)")
+    assert data[0] == [s['rows'] for s in t['sizes']['powers_of_two']]
+    assert data[1] == [c['share'] for c in t['reuse']['lru_cache']]
+    assert [p['y'] for p in data[2]] == [w['read_bytes'] / t['working_set']['seconds'] for w in t['working_set']['windows']]
+
+
+def a_summary_equals_the_JSON():
+    s = sample('summary')['options']
+    show('summary')
+    big = [float(v) for v in web.js("return [...document.querySelectorAll('.card .big')].map((x) => x.dataset.value)")]
+    assert big == [o['aggregated_read_bandwidth_gbps'] * 2 ** 30 for o in s.values()], big
+    text = web.js('return document.getElementById("main").textContent')
+    assert 'Not as a submission must be' in text and 'option_3/trial_3/rank_1' in text and '1 of 2 ranks stored nothing' in text, text
+
+
+def the_result_of_the_reference_equals_its_JSON():
+    r = sample('reference')
+    show('reference')
+    cards = {k: float(v) for k, v in reversed(web.js("return [...document.querySelectorAll('[data-kv]')].map((x) => [x.dataset.kv, x.dataset.value])"))}
+    assert abs(cards['tokens'] - r['total_tokens_generated'] / r['summary']['elapsed_time']) < 1e-9, cards
+    stats = r['summary']['cache_stats']
+    for name, key in (('read', 'read'), ('written', 'write')):
+        assert abs(cards[name] / 2 ** 30 / stats[f'tier_storage_{key}_bandwidth_gbps'] - 1) < 1e-6, (name, cards)
+    rows = dict(web.js("""return [...document.querySelectorAll('#table-kv-latency tbody tr')].map((r) => [r.cells[0].textContent, r.cells[3].dataset.value])"""))
+    assert float(rows['reference.json: storage: object read']) == stats['storage_read_p50_ms'] / 1e3, rows
+
+
+def damaged(draw, value):
+    """A copy of a result with one member changed."""
+    if isinstance(value, (dict, list)) and value and draw.random() < 0.9:
+        value = copy.copy(value)
+        key = draw.choice(list(value)) if isinstance(value, dict) else draw.randrange(len(value))
+        value[key] = damaged(draw, value[key])
+        return value
+    return draw.choice([None, True, 0, 0.5, 1e300, '', 'x', [], {}, *([{k: v for k, v in value.items() if draw.random() < 0.7}] if isinstance(value, dict) else [])])
+
+
+def what_is_not_refused_is_drawn_to_the_end():
+    if web is None:
+        raise tap.Skip('chromium', chromium.missing())
+    seed = int(os.environ.get('SLUICE_TEST_SEED', 3))
+    print(f'# SLUICE_TEST_SEED={seed}')
+    draw, drawn = random.Random(seed), 0
+    out = pages['damaged'] = os.path.join(folder.name, 'damaged.html')
+    for name in ('kv', 'replay', 'tune', 'bench', 'trace', 'summary', 'reference'):
+        good = 0
+        while good < 6:
+            path = save('damaged.json', damaged(draw, sample(name)))
+            done = subprocess.run([SLUICE, 'report', path, '-o', out], stderr=subprocess.PIPE, text=True)
+            assert done.returncode in (0, 2) and done.stderr.count('\n') == (done.returncode != 0), done
+            if done.returncode:
+                continue
+            good += 1
+            before = len(web.complaints)
+            web.open(out)
+            assert len(web.complaints) == before, (name, web.complaints[before:])
+            assert web.js("return document.querySelectorAll('section').length") >= 1
+            drawn += 1
+    assert drawn == 42
+
+
 def the_keyboard_reaches_everything():
     show('bench')
     from selenium.webdriver.common.keys import Keys
@@ -676,6 +783,8 @@ CASES = [all_charts_are_drawn, what_the_charts_show_is_what_the_JSON_says,
          flows_between_tiers_are_drawn, the_cards_of_a_cache_equal_the_JSON,
          the_flows_of_a_cache_equal_the_JSON, the_run_over_time_equals_the_JSON, the_latencies_of_a_cache_equal_the_JSON,
          a_replay_over_time_and_by_operation_equals_the_JSON,
+         a_page_opens_on_what_matters, nothing_stored_has_no_bandwidth_of_storage, tables_fit_and_the_navigation_says_everything_once,
+         a_trace_equals_the_JSON, a_summary_equals_the_JSON, the_result_of_the_reference_equals_its_JSON, what_is_not_refused_is_drawn_to_the_end,
          a_trace_and_a_poor_run_say_what_they_are, the_keyboard_reaches_everything, arrow_keys_tell_the_points_of_a_chart, a_chart_has_the_same_as_a_table,
          tables_can_be_sorted_and_copied, nothing_is_wider_than_the_screen,
          text_has_contrast_in_light_and_in_dark, the_button_changes_the_colours,

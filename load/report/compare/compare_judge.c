@@ -254,8 +254,13 @@ static int judge_bandwidth(struct compare_change *c, const json_t *series[2], st
 	struct samples x = {0}, y = {0};
 	struct stat_ratio q = {NAN, NAN, NAN, NAN};
 	bool seconds;
-	int r = seconds_load(&x, series[0]);
+	int r;
 
+	if (c->a <= 0 && c->b <= 0) {
+		c->why = "nothing was moved";
+		return 0;
+	}
+	r = seconds_load(&x, series[0]);
 	if (r == 0)
 		r = seconds_load(&y, series[1]);
 	seconds = x.n >= SECONDS && y.n >= SECONDS;

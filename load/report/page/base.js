@@ -32,8 +32,10 @@ function el(tag, attrs, ...children) {
 
 /* A section of the page with its entry in the navigation. */
 function section(id, title, attrs, ...children) {
-	document.getElementById('nav').append(
-		el('li', {}, el('a', {href: '#' + id}, attrs.nav || title)));
+	const nav = document.getElementById('nav'), text = attrs.nav || title;
+	/* Of several results the first section of a name leads to all of them. */
+	if (![...nav.children].some((li) => li.textContent === text))
+		nav.append(el('li', {}, el('a', {href: '#' + id}, text)));
 	const head = el('div', {class: 'head'}, el('h2', {id: id + '-title'}, title));
 	const s = el('section', {id, class: attrs.class || '', 'aria-labelledby': id + '-title'},
 		head, ...children);

@@ -9,9 +9,12 @@
 #include <errno.h>
 #include <string.h>
 
+#include <sluice/version.h>
+
 #include "base/err.h"
 #include "base/util.h"
 #include "load/report/page/page.h"
+#include "load/report/result/read.h"
 #include "load/report/result/text.h"
 
 /* How many samples, buckets and seconds of a series a page keeps, at each step. */
@@ -121,6 +124,8 @@ static json_t *thin_result(const json_t *result, const struct thin *thin, bool *
 	json_t *copy = json_deep_copy(result), *one;
 	size_t i;
 
+	if (report_kind(result) != REPORT_RESULT)
+		return copy;         /* neither of the others grows */
 	json_object_del(copy, "io"); /* not shown; its loops are samples of the series, too */
 	json_array_foreach(json_object_get(copy, "series"), i, one)
 	{
@@ -147,16 +152,19 @@ static json_t *thin_result(const json_t *result, const struct thin *thin, bool *
 
 static char *data_text(const struct report_html *page, const struct thin *thin)
 {
-	json_t *results = json_array(), *root;
+	json_t *of[] = {json_array(), json_array(), json_array()}, *root; /* enum report_kind */
 	bool less = false;
 	char *text;
 
 	for (size_t i = 0; i < page->nr; i++)
-		json_array_append_new(
-			results, json_pack("{s:o, s:o}", "name", report_str(page->names[i]),
-					   "result", thin_result(page->results[i], thin, &less)));
-	root = json_pack("{s:s, s:o, s:O?, s:s?}", "schema", "sluice-page/1", "results", results,
-			 "compare", page->comparison, "thinned",
+		json_array_append_new(of[report_kind(page->results[i])],
+				      json_pack("{s:o, s:o}", "name", report_str(page->names[i]),
+						"result",
+						thin_result(page->results[i], thin, &less)));
+	root = json_pack("{s:s, s:s, s:o, s:o, s:o, s:O?, s:s?}", "schema", "sluice-page/1",
+			 "sluice", SLUICE_VERSION_STRING, "results", of[REPORT_RESULT], "traces",
+			 of[REPORT_TRACE], "summaries", of[REPORT_SUMMARY], "compare",
+			 page->comparison, "thinned",
 			 less ? "To keep this page small, single operations, histograms or seconds "
 				"were thinned out. The tables are complete."
 			      : NULL);

@@ -11,6 +11,11 @@ function tierKind(t, r) {
 		storage: r.settings.layout === 'slab' ? 'one file' : 'a file per entry'}[t.kind] || t.kind;
 }
 
+/* Did anything go to storage? */
+function kvStored(r) {
+	return r.kv.mode !== 'trace' && r.kv.tiers[2].read_bytes + r.kv.tiers[2].written_bytes > 0;
+}
+
 /* ------------------------------------------------------------------- cards */
 
 function kvCard(title, mark, value, kind, text, pairs, name) {
@@ -22,7 +27,7 @@ function kvCard(title, mark, value, kind, text, pairs, name) {
 
 function kvCards(r) {
 	const k = r.kv, storage = k.tiers[2], sec = k.elapsed_sec || 1, head = several ? r.label + ': ' : '';
-	const level = (of, name) => show('time', k.mode === 'trace' ? null : of && of[name]);
+	const stored = kvStored(r), level = (of, name) => show('time', of && of[name]);
 	return [
 		kvCard(head + 'tokens per second', '--c3', k.tokens / sec, 'count', `${show('count', k.requests)} requests in ${show('time', k.elapsed_sec)}`, [
 			['requests per second', show('count', k.requests / sec)],
@@ -34,7 +39,7 @@ function kvCards(r) {
 			['of system prompts', show('count', k.cache.system_hits)],
 			['entries moved or deleted', show('count', k.cache.evictions)],
 		], 'hits'),
-		kvCard(head + 'read from storage', '--r0', storage.read_bytes / sec, 'rate', show('size', storage.read_bytes), [
+		...stored ? [kvCard(head + 'read from storage', '--r0', storage.read_bytes / sec, 'rate', show('size', storage.read_bytes), [
 			['median', level(storage.read, 'p50')],
 			['95 % are below', level(storage.read, 'p95')],
 			['at the device', level(storage.device_read, 'p95')],
@@ -43,7 +48,7 @@ function kvCards(r) {
 			['median', level(storage.write, 'p50')],
 			['95 % are below', level(storage.write, 'p95')],
 			['at the device', level(storage.device_write, 'p95')],
-		], 'written'),
+		], 'written')] : [],
 	];
 }
 
@@ -74,10 +79,10 @@ function usedMeter(t) {
 }
 
 function tierCard(t, i, r) {
-	const limit = t.limit_bytes === null ? 'no limit' : show('size', t.limit_bytes);
+	const limit = t.limit_bytes === null ? (r.kv.model ? ' of no limit' : '') : ' of ' + show('size', t.limit_bytes);
 	return el('article', {class: 'card', 'data-tier': t.name, style: `--mark: var(${tierColours[i]})`},
 		el('h3', {}, tierNames[t.name] + ': ' + tierKind(t, r)), t.how ? el('p', {}, t.how) : null,
-		el('p', {}, `${show('count', t.entries)} entries, ${show('size', t.used_bytes)} of ${limit}`), usedMeter(t),
+		el('p', {}, `${show('count', t.entries)} entries, ${show('size', t.used_bytes)}${limit}`), usedMeter(t),
 		figures([
 			['written', show('size', t.written_bytes)], ['of that from above', show('size', t.evicted_in_bytes)],
 			['read', show('size', t.read_bytes)], ['of that on the way down', show('size', t.evicted_out_bytes)],
@@ -87,7 +92,7 @@ function tierCard(t, i, r) {
 
 function addTiers(r) {
 	section('tiers' + (several ? r.index + 1 : ''), (several ? r.label + ': ' : '') + 'Tiers', {class: 'full', nav: 'Tiers'},
-		el('p', {class: 'lead'}, `${r.kv.model.name}: ${show('size', r.kv.model.bytes_per_token)} of KV cache per token.`),
+		r.kv.model && el('p', {class: 'lead'}, `${r.kv.model.name}: ${show('size', r.kv.model.bytes_per_token)} of KV cache per token.`),
 		el('div', {class: 'cards'}, ...r.kv.tiers.map((t, i) => tierCard(t, i, r))));
 }
 
@@ -139,7 +144,7 @@ function secondsChart(m, list, secondsOf) {
 function addKvTime() {
 	if (!kvResults.some((r) => r.kv.seconds.t.length > 1))
 		return;
-	let mode = 'hits';
+	let mode = kvResults.some(kvStored) ? 'storage' : 'hits';
 	const s = section('kvtime', 'The run over time', {class: 'full', nav: 'Run'});
 	s.querySelector('.head').append(dropdown('', Object.entries(kvTimes).map(([m, o]) => [m, o.text]), mode, (v) => {
 		mode = v;

@@ -5,6 +5,8 @@ applyTheme();
 addTitle();
 addComparison();
 addWarnings();
+summaries.forEach(addSummary);
+traces.forEach(addTrace);
 kvResults.forEach(addKvNotes);
 replayResults.forEach(addReplayNotes);
 addCards();

@@ -27,7 +27,7 @@ const replayTimes = {
 function addReplayTime() {
 	if (!replayResults.some((r) => r.replay.seconds.t.length > 1))
 		return;
-	let mode = 'bandwidth';
+	let mode = replayResults.some((r) => r.replay.lag && r.replay.lag.overloaded) ? 'lag' : 'bandwidth';
 	const s = section('replaytime', 'The replay over time', {class: 'full', nav: 'Replay'});
 	s.querySelector('.head').append(dropdown('', Object.entries(replayTimes).map(([m, o]) => [m, o.text]), mode, (v) => {
 		mode = v;

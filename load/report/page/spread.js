@@ -212,9 +212,13 @@ function addTime() {
 		return;
 	const chosen = firstChoice(list);
 	const long = list.filter((s) => s.per_second.t.length >= 5).length * 2 >= list.length;
-	let mode = long || !list.some((s) => (s.samples || []).length) ? 'bandwidth' : 'each';
-	const s = section('time', 'Over time', {class: 'full'});
-	const modes = Object.entries(overTime).filter(([m]) => m !== 'each' || list.some((x) => (x.samples || []).length));
+	/* A cache and a replay have the bandwidth over time in a section of their own. */
+	const told = list.some((x) => (x.result.kv || x.result.replay || {seconds: {t: []}}).seconds.t.length > 1);
+	const all = list.every((x) => x.result.kv || x.result.replay);
+	const samples = list.some((x) => (x.samples || []).length);
+	let mode = all ? (samples ? 'each' : 'worst') : long || !samples ? 'bandwidth' : 'each';
+	const s = section('time', told ? 'Single operations' : 'Over time', {class: 'full'});
+	const modes = Object.entries(overTime).filter(([m]) => (m !== 'each' || samples) && (m !== 'bandwidth' || !all));
 	s.querySelector('.head').append(toggle('What is shown', modes.map(([m, o]) => [m, o.text]), mode, (v) => {
 		mode = v;
 		redraw(entry);

@@ -3,20 +3,22 @@
 
 function deviceOf(r) {
 	const names = r.targets.map((t) => t.block_device && (t.block_device.model || t.block_device.name) ||
-		t.file_system || t.folder);
+		t.file_system || t.folder).filter((name) => name !== 'not told');
 	return [...new Set(names)].join(', ');
 }
 
 function addTitle() {
-	const first = results[0];
-	const what = page.compare ? 'compare' : [...new Set(results.map((r) => r.command))].join(', ');
-	const title = 'sluice ' + what + ': ' + [...new Set(results.map(deviceOf))].join(', ');
+	const first = results[0] || {};
+	const what = page.compare ? 'compare' : [...new Set([...results.map((r) => r.command),
+		...traces.map(() => 'trace stat'), ...summaries.map(() => 'kv mlperf')])].join(', ');
+	const title = 'sluice ' + what + ': ' + [...new Set([...results.map(deviceOf), ...traces.map((t) => t.file),
+		...summaries.map((s) => s.run_datetime)])].filter(Boolean).join(', ');
 	const engines = [...new Set(series.map((s) => s.ran.engine + ', ' + s.ran.direct))];
 	document.title = title;
 	document.getElementById('title').textContent = title;
-	document.getElementById('version').textContent = first.sluice;
+	document.getElementById('version').textContent = page.sluice;
 	document.getElementById('subtitle').textContent = [
-		several ? results.length + ' results' : first.time.replace('T', ' ').replace('Z', ' UTC'),
+		several ? results.length + ' results' : (first.time || '').replace('T', ' ').replace('Z', ' UTC'),
 		...new Set(results.map((r) => r.machine.cpu || r.machine.kernel)),
 		engines.length < 4 ? engines.join('; ') : engines.length + ' engines and ways',
 	].filter(Boolean).join(' \u00b7 ');
@@ -78,13 +80,15 @@ function card(list) {
 	const t = list[0].result.tune;
 	const winner = t && list.find((x) => x.name === x.kind + '_' + t.winner);
 	const s = winner || best(list, (x) => x.bytes_per_sec);
-	const [value, unit] = show('rate', s.bytes_per_sec).split('\u00a0');
+	/* What was not stored has no bandwidth of storage. */
+	const stored = s.ran.direct !== 'nothing moved';
+	const [value, unit] = stored ? show('rate', s.bytes_per_sec).split('\u00a0') : [show('count', s.ops), 'operations'];
 	return el('article', {class: 'card', style: `--mark: var(${kindVariable(s, s.result.index)})`},
 		el('h3', {}, (several ? s.result.label + ': ' : '') + (winner ? 'tuned ' : list.length > 1 ? 'best ' : '') + s.kind),
-		el('div', {class: 'big', 'data-series': s.name, 'data-value': s.bytes_per_sec}, value + ' ',
+		el('div', {class: 'big', 'data-series': s.name, 'data-value': stored ? s.bytes_per_sec : s.ops}, value + ' ',
 			el('small', {}, unit)),
-		el('p', {}, s.name),
-		...meter(s),
+		el('p', {}, s.name + (stored ? '' : ': nothing was stored')),
+		...(stored ? meter(s) : []),
 		figures([
 			['median latency', show('time', at(s, 'latency.median'))],
 			['99 % are below', show('time', at(s, 'latency.p99'))],
@@ -94,13 +98,13 @@ function card(list) {
 }
 
 function costCard(r) {
-	const total = (key) => r.series.reduce((sum, s) => sum + s[key], 0);
+	const total = (key) => r.series.reduce((sum, s) => sum + s[key], 0), trace = r.kv && r.kv.mode === 'trace';
 	return el('article', {class: 'card', style: '--mark: var(--c7)'},
 		el('h3', {}, (several ? r.label + ': ' : '') + 'what it took'),
-		el('div', {class: 'big', 'data-value': r.bytes_written},
-			...show('size', r.bytes_written).split('\u00a0').map((x, i) => i ? el('small', {}, ' ' + x) : x)),
-		el('p', {}, 'written to the device: its wear'),
-		figures([
+		el('div', {class: 'big', 'data-value': trace ? r.duration_sec : r.bytes_written},
+			...show(trace ? 'time' : 'size', trace ? r.duration_sec : r.bytes_written).split('\u00a0').map((x, i) => i ? el('small', {}, ' ' + x) : x)),
+		el('p', {}, trace ? 'to make the trace' : 'written to the device: its wear'),
+		figures(trace ? [['rows', show('count', r.kv.rows)]] : [
 			['time', show('time', r.duration_sec)],
 			['operations', show('count', total('ops'))],
 			['moved', show('size', total('bytes'))],
@@ -109,6 +113,8 @@ function costCard(r) {
 }
 
 function addCards() {
+	if (!results.length)
+		return;
 	const rows = results.map((r) => {
 		const cards = el('div', {class: 'cards'});
 		if (r.kv)

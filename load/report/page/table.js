@@ -3,17 +3,21 @@
 
 /*
  * columns: {head, value(row), kind, show(v) or text(row), title}.  The first column names the row.
- * Each cell keeps the value as it is in the JSON in data-value.
+ * Each cell keeps the value as it is in the JSON in data-value.  Of columns with a group those of one
+ * group are shown at a time.
  */
 function dataTable(id, columns, rows, more) {
 	const body = el('tbody', {});
 	const head = el('tr', {});
 	const textOf = (c, v) => c.show ? c.show(v) : show(c.kind, v);
+	const groups = [...new Set(columns.map((c) => c.group).filter((g) => g))];
+	let group = groups[0];
+	const hide = (c) => Boolean(c.group && group !== 'all' && c.group !== group);
 	const cell = (c, row, first) => {
 		const v = c.value(row);
 		const said = c.text ? c.text(row) : textOf(c, v);
 		const text = c.badge ? el('span', {class: 'badge ' + c.badge(row)}, said) : said;
-		return el(first ? 'th' : 'td', {scope: first ? 'row' : null, class: c.kind === 'text' ? 'text' : null,
+		return el(first ? 'th' : 'td', {scope: first ? 'row' : null, hidden: hide(c), class: c.kind === 'text' ? 'text' : null,
 			'data-value': v === null || v === undefined ? null : v}, text);
 	};
 	const fill = () => body.replaceChildren(...rows.map((row) =>
@@ -35,14 +39,25 @@ function dataTable(id, columns, rows, more) {
 	for (const c of columns) {
 		const th = el('th', {scope: 'col', title: c.title, class: c.kind === 'text' ? 'text' : null});
 		th.append(el('button', {type: 'button', onclick: () => sort(c, th)}, c.head));
+		th.hidden = hide(c);
 		head.append(th);
 	}
 	fill();
 	const table = el('table', {id: 'table-' + id}, el('thead', {}, head), body);
-	const box = el('div', {class: 'scroll limited', tabindex: '0', role: 'region', 'aria-label': 'Table'}, table);
+	const box = el('div', {class: 'scroll' + (rows.length > 40 ? ' limited' : ''), tabindex: '0', role: 'region', 'aria-label': 'Table'}, table);
 	if (!more || !more.copy)
 		return box;
-	return el('div', {}, copyButtons(columns, () => rows, textOf), box);
+	const controls = copyButtons(columns, () => rows, textOf);
+	/* All columns of a wide table at once are wider than most screens. */
+	if (groups.length)
+		controls.append(toggle('Columns', [...groups, 'all'].map((g) => [g, g]), group, (g) => {
+			group = g;
+			columns.forEach((c, i) => {
+				head.children[i].hidden = hide(c);
+			});
+			fill();
+		}));
+	return el('div', {}, controls, box);
 }
 
 /* ------------------------------------------------------------------- copy */
@@ -82,7 +97,9 @@ function copyButton(text, what) {
 
 /* For spreadsheets the values as they are in the JSON, for text what the page shows. */
 function copyButtons(columns, rows, textOf) {
-	const tsv = () => [columns.map((c) => c.head), ...rows().map((r) => columns.map((c) => c.value(r) ?? ''))]
+	/* What a spreadsheet would take for a formula becomes text there. */
+	const plainCell = (v) => typeof v === 'string' && /^[=+@-]/.test(v) ? "'" + v : v;
+	const tsv = () => [columns.map((c) => c.head), ...rows().map((r) => columns.map((c) => plainCell(c.value(r) ?? '')))]
 		.map((line) => line.join('\t')).join('\n') + '\n';
 	const markdown = () => [
 		columns.map((c) => c.head),
@@ -96,27 +113,34 @@ function copyButtons(columns, rows, textOf) {
 
 const columns = [
 	{head: 'series', value: (s) => s.label, kind: 'text'},
-	{head: 'operations', path: 'ops', kind: 'count'},
-	{head: 'bandwidth', path: 'bytes_per_sec', kind: 'rate', title: 'bytes over seconds of the whole series'},
-	{head: 'of the limit', path: 'limit.share', kind: 'percent'},
-	{head: 'mean latency', path: 'latency.mean', kind: 'time'},
-	{head: 'from', path: 'latency.ci95.0', kind: 'time', title: '95 % interval of the mean latency (Student\'s t)'},
-	{head: 'to', path: 'latency.ci95.1', kind: 'time', title: '95 % interval of the mean latency (Student\'s t)'},
-	{head: 'std dev', path: 'latency.stddev', kind: 'time'},
-	{head: 'min', path: 'latency.min', kind: 'time'},
-	{head: 'median', path: 'latency.median', kind: 'time'},
-	{head: 'p90', path: 'latency.p90', kind: 'time'},
-	{head: 'p99', path: 'latency.p99', kind: 'time'},
-	{head: 'p99.9', path: 'latency.p99.9', kind: 'time'},
-	{head: 'p99.99', path: 'latency.p99.99', kind: 'time'},
-	{head: 'max', path: 'latency.max', kind: 'time'},
-	{head: 'mean bandwidth', path: 'bandwidth.mean', kind: 'rate', title: 'mean of bytes over latency of each operation'},
-	{head: 'CPU', path: 'cpu.sec_per_gib', kind: 'cpu'},
-	{head: 'written', path: 'bytes_written', kind: 'size'},
-	{head: 'page cache', path: 'cache', kind: 'text'},
-	{head: 'engine', path: 'ran.engine', kind: 'text'},
-	{head: 'way', path: 'ran.direct', kind: 'text'},
-	{head: 'memory', path: 'ran.path', kind: 'text'},
+	...Object.entries({
+		speed: [
+			{head: 'operations', path: 'ops', kind: 'count'},
+			{head: 'bandwidth', path: 'bytes_per_sec', kind: 'rate', title: 'bytes over seconds of the whole series'},
+			{head: 'of the limit', path: 'limit.share', kind: 'percent'},
+			{head: 'mean bandwidth', path: 'bandwidth.mean', kind: 'rate', title: 'mean of bytes over latency of each operation'},
+			{head: 'CPU', path: 'cpu.sec_per_gib', kind: 'cpu'},
+			{head: 'written', path: 'bytes_written', kind: 'size'},
+		],
+		latency: [
+			{head: 'mean latency', path: 'latency.mean', kind: 'time'},
+			{head: 'from', path: 'latency.ci95.0', kind: 'time', title: '95 % interval of the mean latency (Student\'s t)'},
+			{head: 'to', path: 'latency.ci95.1', kind: 'time', title: '95 % interval of the mean latency (Student\'s t)'},
+			{head: 'std dev', path: 'latency.stddev', kind: 'time'},
+			{head: 'min', path: 'latency.min', kind: 'time'},
+			{head: 'max', path: 'latency.max', kind: 'time'},
+		],
+		percentiles: [
+			{head: 'median', path: 'latency.median', kind: 'time'},
+			...['p90', 'p99', 'p99.9', 'p99.99'].map((p) => ({head: p, path: 'latency.' + p, kind: 'time'})),
+		],
+		'what ran': [
+			{head: 'page cache', path: 'cache', kind: 'text'},
+			{head: 'engine', path: 'ran.engine', kind: 'text'},
+			{head: 'way', path: 'ran.direct', kind: 'text'},
+			{head: 'memory', path: 'ran.path', kind: 'text'},
+		],
+	}).flatMap(([group, list]) => list.map((c) => ({...c, group}))),
 ].map((c) => ({...c, value: c.value || ((s) => at(s, c.path))}));
 
 function addTable() {
@@ -137,9 +161,9 @@ function machineFacts(r) {
 	return facts('Machine', [
 		['kernel', m.kernel],
 		['processor', m.cpu],
-		['processors', String(m.cpus)],
-		['memory', show('size', m.memory_bytes)],
-		['GPU', m.gpu || 'none'],
+		['processors', m.cpus && String(m.cpus)],
+		['memory', m.memory_bytes && show('size', m.memory_bytes)],
+		['GPU', m.gpu || (m.kernel ? 'none' : null)],
 	]);
 }
 
@@ -173,6 +197,8 @@ function ranFacts(r) {
 }
 
 function addFacts() {
+	if (!results.length)
+		return;
 	const s = section('machine', 'Machine and settings', {class: 'full'});
 	for (const r of results)
 		s.append(el('div', {class: 'result'}, several ? el('h3', {}, r.label) : null,

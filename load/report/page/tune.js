@@ -68,11 +68,11 @@ function addTune(r) {
 	entry.canvas.parentNode.style.height = Math.max(12, 4 + 2.4 * rows.length) + 'rem';
 	s.append(dataTable('contenders' + id, [
 		{head: 'configuration', value: (c) => c.name, kind: 'text'},
-		{head: 'read', value: (c) => c.read_bytes_per_sec, kind: 'rate'},
-		{head: 'write', value: (c) => c.write_bytes_per_sec, kind: 'rate'},
-		{head: 'behind', value: (c) => c.behind, kind: 'percent'},
-		{head: 'probes', value: (c) => c.probes, kind: 'count'},
-		{head: 'left the race in round', value: (c) => c.dropped_in_round, kind: 'count'},
-		...Object.keys(t.contenders[0].settings).map((name) => ({head: words(name), value: (c) => c.settings[name], show: (v) => setting(name, v)})),
+		{head: 'read', value: (c) => c.read_bytes_per_sec, kind: 'rate', group: 'result'},
+		{head: 'write', value: (c) => c.write_bytes_per_sec, kind: 'rate', group: 'result'},
+		{head: 'behind', value: (c) => c.behind, kind: 'percent', group: 'result'},
+		{head: 'probes', value: (c) => c.probes, kind: 'count', group: 'result'},
+		{head: 'left the race in round', value: (c) => c.dropped_in_round, kind: 'count', group: 'result'},
+		...Object.keys(t.contenders[0].settings).map((name) => ({head: words(name), value: (c) => c.settings[name], show: (v) => setting(name, v), group: 'settings'})),
 	], [...t.contenders].sort((a, b) => (b.name === t.winner) - (a.name === t.winner) || b.probes - a.probes || a.behind - b.behind), {copy: true}));
 }

@@ -8,8 +8,11 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 
 #include "base/err.h"
+#include "load/report/result/foreign.h"
 #include "load/report/result/schema.h"
 
 #define SCHEMA "sluice-result/1"
@@ -51,6 +54,11 @@ int report_check(const json_t *root, const char *name, struct sluice_err *err)
 	size_t i;
 	int r;
 
+	if (!schema && json_object_get(root, "schema_version"))
+		return sluice_fail(
+			err, -EINVAL,
+			"'%s' is the summary of a run, not a result; `sluice report' takes it",
+			name);
 	if (!schema)
 		return sluice_fail(err, -EINVAL, "'%s' is not a result of sluice: it has no schema",
 				   name);
@@ -73,48 +81,89 @@ int report_check(const json_t *root, const char *name, struct sluice_err *err)
 	return r;
 }
 
-int report_json_read(json_t **out, const char *path, struct sluice_err *err)
+/* Of standard input, or what has no time: now. */
+static time_t written_at(const char *path)
 {
-	bool standard = !strcmp(path, "-");
-	FILE *f = standard ? stdin : fopen(path, "re");
-	json_error_t e;
-	json_t *root;
+	struct stat st;
+
+	return strcmp(path, "-") != 0 && stat(path, &st) == 0 ? st.st_mtime : time(NULL);
+}
+
+/* A result out of @root, which is taken; @foreign: rather in the reference's form. */
+static int take_result(json_t **out, json_t *root, bool foreign, const char *path,
+		       struct sluice_err *err)
+{
+	json_t *inner = json_object_get(root, "sluice"), *made = NULL;
 	int r = 0;
 
-	if (!f)
-		return sluice_fail(err, -errno, "'%s' cannot be read: %s", path, strerror(errno));
-	errno = 0;
-	root = json_loadf(f, JSON_REJECT_DUPLICATES, &e);
-	if (ferror(f)) { /* a folder, for example; the parser calls it an early end */
-		r = errno ? -errno : -EIO;
-		json_decref(root);
-		sluice_fail(err, r, "'%s' cannot be read: %s", path, strerror(-r));
-	} else if (!root) {
-		r = sluice_fail(err, -EINVAL, "'%s' is not JSON: line %d: %s", path,
-				e.line > 0 ? e.line : 1, e.text);
-	} else {
-		*out = root;
-	}
-	if (!standard)
-		fclose(f);
+	if (foreign_is_kv(root) && (foreign || !json_is_object(inner)))
+		r = foreign_kv(&made, root, path, written_at(path), err);
+	else if (!json_object_get(root, "schema_version") && json_is_object(inner))
+		made = json_incref(inner); /* what `sluice kv' writes by --output */
+	else
+		made = json_incref(root);
+	json_decref(root);
+	if (r == 0)
+		r = report_check(made, path, err);
+	if (r < 0)
+		json_decref(made);
+	else
+		*out = made;
 	return r;
 }
 
 int report_read(json_t **out, const char *path, struct sluice_err *err)
 {
-	json_t *root, *inner;
+	json_t *root;
+	int r = report_json_read(&root, path, err);
+
+	return r < 0 ? r : take_result(out, root, false, path, err);
+}
+
+int report_read_pair(json_t *out[2], char *const path[2], struct sluice_err *err)
+{
+	json_t *root[2] = {NULL, NULL};
+	bool foreign = false;
+	int r = 0;
+
+	for (unsigned i = 0; i < 2 && r == 0; i++) {
+		r = report_json_read(&root[i], path[i], err);
+		foreign |= r == 0 && foreign_is_kv(root[i]) &&
+			   !json_is_object(json_object_get(root[i], "sluice"));
+	}
+	out[0] = out[1] = NULL;
+	for (unsigned i = 0; i < 2; i++) {
+		if (r == 0)
+			r = take_result(&out[i], root[i], foreign, path[i], err);
+		else
+			json_decref(root[i]);
+	}
+	return r;
+}
+
+enum report_kind report_kind(const json_t *root)
+{
+	const char *schema = json_string_value(json_object_get(root, "schema"));
+
+	if (schema && !strncmp(schema, "sluice-trace/", 13))
+		return REPORT_TRACE;
+	return json_object_get(root, "schema_version") && json_object_get(root, "options")
+		       ? REPORT_SUMMARY
+		       : REPORT_RESULT;
+}
+
+int report_read_any(json_t **out, const char *path, struct sluice_err *err)
+{
+	json_t *root;
 	int r = report_json_read(&root, path, err);
 
 	if (r < 0)
 		return r;
-	inner = json_object_get(root, "sluice");
-	if (json_is_object(inner)) {
-		/* what `sluice kv' writes by --output has the result inside */
-		json_incref(inner);
-		json_decref(root);
-		root = inner;
-	}
-	r = report_check(root, path, err);
+	if (report_kind(root) == REPORT_RESULT)
+		return take_result(out, root, false, path, err);
+	r = schema_check_text(report_kind(root) == REPORT_TRACE ? report_schema_trace
+								: report_schema_summary,
+			      root, path, err);
 	if (r < 0)
 		json_decref(root);
 	else

@@ -374,3 +374,14 @@ int schema_check(const json_t *schema, const json_t *value, const char *name,
 		regfree(&w.patterns[i].r);
 	return r;
 }
+
+int schema_check_text(const char *schema, const json_t *value, const char *name,
+		      struct sluice_err *err)
+{
+	json_t *parsed = json_loads(schema, 0, NULL);
+	int r = parsed ? schema_check(parsed, value, name, err)
+		       : sluice_fail(err, -ENOMEM, "out of memory");
+
+	json_decref(parsed);
+	return r;
+}

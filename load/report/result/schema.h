@@ -19,6 +19,8 @@
 /* Made from share/ by tools/mkschema.py. */
 extern const char report_schema_result[];
 extern const char report_schema_trace[];
+extern const char report_schema_kvcache[]; /* of the reference KV benchmark */
+extern const char report_schema_summary[]; /* of its runs for MLPerf */
 
 /*
  * 0, or -EINVAL with one line: what the member is, and what would be right; @name is what
@@ -26,5 +28,8 @@ extern const char report_schema_trace[];
  */
 int schema_check(const json_t *schema, const json_t *value, const char *name,
 		 struct sluice_err *err);
+/* The same by the text of a schema; -ENOMEM, too. */
+int schema_check_text(const char *schema, const json_t *value, const char *name,
+		      struct sluice_err *err);
 
 #endif
