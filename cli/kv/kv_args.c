@@ -277,8 +277,9 @@ static void set_params(struct kv_params *p, const struct kv_args *a)
 	p->prefill_only = u->prefill_only;
 	p->decode_only = u->decode_only;
 	p->closed_loop = a->closed_loop;
-	p->compat = a->compat;
 	p->epoch_ns = a->trace_epoch * 1000000000ull;
+	if (a->compat)
+		kv_params_as_upstream(p);
 }
 
 /*

@@ -72,7 +72,7 @@ struct kv_result {
 	struct samples prefill, decode;                 /* per step */
 	struct samples qos[KV_QOS];                     /* end to end by level */
 	uint64_t qos_violations[KV_QOS];
-	/* [0] read, [1] write; per operation; evictions included unless compat */
+	/* [0] read, [1] write; per operation; evictions included unless hidden */
 	struct samples tier[KV_TIERS][2];
 	struct samples device[2], host[2]; /* of the storage tier */
 	struct samples evict[KV_TIERS][2]; /* eviction I/O alone */

@@ -189,7 +189,7 @@ static void interval_begin(struct kv_real *k)
 {
 	getrusage(RUSAGE_SELF, &k->before);
 	k->begin_ns = k->progress_ns = k->last_end_ns = clock_ns();
-	k->until_ns = k->p->compat ? UINT64_MAX : k->begin_ns + kv_load_limit(k->load);
+	k->until_ns = k->p->policy.counts_late ? UINT64_MAX : k->begin_ns + kv_load_limit(k->load);
 	k->tick_sec = 1;
 	k->measuring = true;
 	k->workers = kv_load_workers(k->p->users);
@@ -260,7 +260,7 @@ static void interval_end(struct kv_real *k, uint64_t end_ns)
 	r->memory_bytes = kv_cache_memory(k->cache) + kv_load_memory(k->load);
 	kv_result_tiers(r, k->cache);
 	real_count_seconds(k, end_ns);
-	if (!k->p->compat)
+	if (!k->p->policy.counts_late)
 		k->until_ns = end_ns;
 }
 
@@ -293,7 +293,7 @@ static void run(struct kv_real *k)
 		return;
 	flow_get_stats(k->flow, &k->stats);
 	interval_end(k, interval(k));
-	if (k->p->compat && !k->failed)
+	if (k->p->policy.counts_late && !k->failed)
 		drain(k);
 	stop_all(k);
 	r = kv_load_error(k->load, &err);
@@ -316,7 +316,8 @@ int kv_real_run(const struct kv_job *job, const struct kv_real_hook *hook, struc
 	uint64_t begin = clock_ns();
 	int e, closed;
 
-	k.live = job->order == KV_ORDER_LIVE || k.p->compat || k.p->closed_loop || k.p->autoscale;
+	k.live = job->order == KV_ORDER_LIVE || k.p->policy.live || k.p->closed_loop ||
+		 k.p->autoscale;
 	sluice_random_seed(&k.random, k.p->seed);
 	e = real_open(&k, err);
 	if (e == 0)

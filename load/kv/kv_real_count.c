@@ -72,7 +72,7 @@ static void count_storage(struct kv_real *k, const struct half *h, uint64_t end_
 	s->read_ops += !h->write;
 	s->write_ops += h->write;
 	*(h->write ? &s->write_latency_sum : &s->read_latency_sum) += sec;
-	if (h->evict && k->p->compat)
+	if (h->evict && k->p->policy.hides_evictions)
 		return;
 	add_sample(k, &k->r->device[h->write], (double)h->device_ns / 1e9);
 	add_sample(k, &k->r->host[h->write], (double)(h->ns - h->device_ns) / 1e9);
@@ -89,7 +89,7 @@ static void count_half(struct kv_real *k, const struct half *h, uint64_t end_ns)
 		return; /* memory that the other half moved straight from or to */
 	if (h->evict)
 		add_sample(k, &k->r->evict[h->tier][h->write], sec);
-	if (!h->evict || !k->p->compat)
+	if (!h->evict || !k->p->policy.hides_evictions)
 		add_sample(k, &k->r->tier[h->tier][h->write], sec);
 	if (h->tier == KV_NVME)
 		count_storage(k, h, end_ns);
@@ -128,7 +128,7 @@ static void count_write(struct kv_real *k, const struct real_op *op, const struc
 	count_half(k, &h, d->end_ns);
 	if (op->step == KV_STEP_PREFILL && w->kind == REAL_REQUEST)
 		add_sample(k, &k->r->prefill,
-			   (double)h.ns / 1e9 + (k->p->compat ? 0 : w->alloc_sec));
+			   (double)h.ns / 1e9 + (k->p->policy.hides_evictions ? 0 : w->alloc_sec));
 }
 
 static void count_move(struct kv_real *k, const struct real_op *op, const struct flow_done *d)
@@ -172,7 +172,7 @@ static void add_to_work(const struct kv_real *k, struct real_op *op, const struc
 		break;
 	default:
 		w->alloc_sec += sec;
-		if (k->p->compat)
+		if (k->p->policy.hides_evictions)
 			return;
 		break;
 	}
@@ -252,7 +252,7 @@ static void count_failure(struct kv_real *k, struct real_op *op, const struct fl
 		return;
 	if (news)
 		note_error(k, op, d);
-	if (k->p->compat)
+	if (k->p->policy.counts_failed)
 		count_as_upstream(k, op);
 	else if (!news)
 		count_not_there(k, op);
@@ -317,7 +317,7 @@ void real_count_request(struct kv_real *k, const struct real_work *w, uint64_t e
 
 	if (end_ns > k->until_ns)
 		return;
-	if (w->failed && !k->p->compat) {
+	if (w->failed && !k->p->policy.counts_failed) {
 		k->r->failed_requests++;
 		return;
 	}

@@ -57,8 +57,8 @@ static int storage_limit(const struct real_places *pl, const struct kv_params *p
 static uint64_t capacity(const struct real_places *pl, enum kv_tier t, uint32_t unit)
 {
 	const struct kv_cache_opts *c = &pl->cache;
-	uint64_t bytes = c->limit[t] / c->weight[t];
-	uint64_t token = kv_model_object_bytes(c->model, 1, c->tensor_parallel, c->compat);
+	uint64_t bytes = c->limit[t];
+	uint64_t token = kv_model_object_bytes(c->model, 1, c->shards);
 	bool header = pl->opts[t].kind == PLACE_FILES && pl->opts[t].layout == PLACE_NPY;
 
 	if (token % unit || header)
@@ -88,7 +88,7 @@ static bool find_gpu(struct real_places *pl, const struct kv_job *job)
 {
 	struct sluice_gpu_info info = {.size = sizeof(info)};
 	char size[SLUICE_SIZE_TEXT];
-	uint64_t bytes = pl->cache.limit[KV_GPU] / pl->cache.weight[KV_GPU];
+	uint64_t bytes = pl->cache.limit[KV_GPU];
 
 	if (job->gpu_simulated || !bytes)
 		return false;
@@ -105,7 +105,7 @@ static void choose_gpu(struct real_places *pl, const struct kv_job *job)
 	const struct kv_params *p = job->params;
 
 	pl->gpu_real = find_gpu(pl, job);
-	pl->has_gpu = pl->gpu_real || !p->compat;
+	pl->has_gpu = pl->gpu_real || !p->policy.needs_gpu;
 	pl->cache.has_gpu = pl->has_gpu;
 	choose_memory(pl, KV_GPU, pl->gpu_real ? PLACE_GPU : PLACE_NULL);
 	if (pl->gpu_real)

@@ -40,7 +40,7 @@ static double p95_ms(struct samples *s)
 
 static void set_users(struct kv_real *k, uint64_t now_ns)
 {
-	if (k->p->compat)
+	if (k->p->policy.scales_nobody)
 		return; /* upstream changes a number, not the load */
 	kv_load_set_users(k->load, k->scale.users, now_ns - k->begin_ns);
 	k->workers = kv_load_workers(k->scale.users);

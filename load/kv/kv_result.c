@@ -33,8 +33,6 @@ static const struct second_channel channels[] = {
 	CHANNEL("write_ops", SECOND_COUNT, write_ops),
 };
 
-static const double compat_target_ms[KV_QOS] = {50, 100, 1000};
-
 int kv_result_init(struct kv_result *r)
 {
 	*r = (struct kv_result){.seconds = {.channels = channels,
@@ -73,11 +71,6 @@ void kv_result_fini(struct kv_result *r)
 	*r = (struct kv_result){0};
 }
 
-double kv_qos_target_ms(const struct kv_params *p, int qos)
-{
-	return p->compat ? compat_target_ms[qos] : p->config.qos[qos].p95_ms;
-}
-
 int kv_result_request(struct kv_result *r, const struct kv_params *p,
 		      const struct kv_request_done *d)
 {
@@ -95,7 +88,7 @@ int kv_result_request(struct kv_result *r, const struct kv_params *p,
 	r->tokens += d->tokens;
 	r->storage_io_sec += d->storage;
 	r->generation_sec += d->generation;
-	r->qos_violations[d->qos] += d->end_to_end * 1e3 > kv_qos_target_ms(p, d->qos);
+	r->qos_violations[d->qos] += d->end_to_end * 1e3 > p->config.qos[d->qos].p95_ms;
 	return 0;
 }
 

@@ -27,9 +27,6 @@ void kv_result_planned(struct kv_result *r, const struct kv_params *p, const str
 int kv_result_scaled(struct kv_result *r, const struct kv_scale *s, enum kv_scale_action action,
 		     double at_sec, double tokens_per_sec);
 
-/* Latency beyond which a request of this level violates its target, ms. */
-double kv_qos_target_ms(const struct kv_params *p, int qos);
-
 /* What is wrong with a recorded input. */
 void kv_result_input(struct kv_result *r, const struct kv_load *l);
 

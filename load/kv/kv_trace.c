@@ -260,7 +260,7 @@ static int scale(struct tracer *t)
 		return sluice_fail(t->err, -ENOMEM, "out of memory");
 	if (action == KV_SCALE_STOP)
 		return 1;
-	if (!t->params.compat && (action == KV_SCALE_UP || action == KV_SCALE_DOWN))
+	if (!t->params.policy.scales_nobody && (action == KV_SCALE_UP || action == KV_SCALE_DOWN))
 		kv_load_set_users(t->load, t->scale.users, now);
 	return 0;
 }
@@ -342,7 +342,8 @@ static int add_zeros(struct tracer *t)
 	for (int i = 0; i < KV_TIERS; i++) {
 		for (int j = 0; j < 2; j++) {
 			uint64_t evicted = t->evict_ops[i][j];
-			uint64_t n = t->ops[i][j] + (t->params.compat ? 0 : evicted);
+			uint64_t n =
+				t->ops[i][j] + (t->params.policy.hides_evictions ? 0 : evicted);
 
 			if (e == 0)
 				e = samples_add_n(&r->tier[i][j], 0, n);
@@ -378,7 +379,7 @@ static int finish(struct tracer *t, uint64_t end_ns)
 {
 	struct kv_result *r = t->r;
 	/* upstream waits for what is being generated, and counts it */
-	int e = complete(t, t->params.compat ? UINT64_MAX : end_ns);
+	int e = complete(t, t->params.policy.counts_late ? UINT64_MAX : end_ns);
 
 	leave_seconds(t, end_ns);
 	r->elapsed_sec = (double)end_ns / 1e9;

@@ -28,10 +28,9 @@ const char *const kv_phase_names[KV_PHASES] = {"Prefill", "Decode", "Evict"};
 void kv_cache_opts_defaults(struct kv_cache_opts *o)
 {
 	*o = (struct kv_cache_opts){
-		.tensor_parallel = 1,
+		.shards = 1,
 		.has_gpu = true,
 		.limit = {0, 0, KV_UNLIMITED},
-		.weight = {1, 1, 1},
 		.max_recursion_depth = 10,
 		.target_usage_ratio = 0.8,
 		.large_entry_limit_ratio = 0.95,
@@ -64,7 +63,6 @@ static void tier_init(struct kv_tier_state *t, const struct kv_cache_opts *o, en
 	t->last = i == KV_NVME;
 	t->unlimited = t->last && o->limit[i] == KV_UNLIMITED;
 	t->limit = o->limit[i];
-	t->weight = o->weight[i];
 	t->fits = above(t->last ? limit : soft);
 	t->empty = not_below(limit * NEARLY_EMPTY);
 	t->too_large = t->last ? UINT64_MAX : above(limit * o->large_entry_limit_ratio);
@@ -83,10 +81,8 @@ int kv_cache_new(struct kv_cache **out, const struct kv_cache_opts *o, kv_emit *
 	c->o = *o;
 	c->emit = emit;
 	c->arg = arg;
-	for (int i = 0; i < KV_TIERS; i++) {
+	for (int i = 0; i < KV_TIERS; i++)
 		tier_init(&c->tiers[i], o, (enum kv_tier)i);
-		c->heaviest = max_u64(c->heaviest, o->weight[i]);
-	}
 	*out = TAKE_PTR(c);
 	return 0;
 }
@@ -186,7 +182,7 @@ static void leave(struct kv_cache *c, uint32_t i)
 	struct kv_tier_state *t = &c->tiers[e->tier];
 
 	take_out(c, i);
-	t->used -= e->size * t->weight;
+	t->used -= e->size;
 	t->entries--;
 	/* The next ones of the list leave next. */
 	if (e->next != KV_NONE) {
@@ -198,7 +194,7 @@ static void leave(struct kv_cache *c, uint32_t i)
 static void forget(struct kv_cache *c, uint32_t i)
 {
 	leave(c, i);
-	c->ceiling -= entry(c, i)->size * c->heaviest;
+	c->ceiling -= entry(c, i)->size;
 	kv_entries_remove(&c->s, i);
 }
 
@@ -239,16 +235,16 @@ static int demote(struct kv_cache *c, uint32_t i, int to)
 static int ensure(struct kv_cache *c, int tier, uint64_t size, uint32_t depth);
 
 /*
- * What to do about @need bytes at attempt number @attempts, the oldest entry being @victim:
+ * What to do about @size bytes at attempt number @attempts, the oldest entry being @victim:
  * 1 yes, 0 no, -EAGAIN to move that entry and look again.
  */
-static int verdict(const struct kv_tier_state *t, uint64_t need, uint32_t attempts, uint32_t victim)
+static int verdict(const struct kv_tier_state *t, uint64_t size, uint32_t attempts, uint32_t victim)
 {
-	if (t->used + need < t->fits || t->used < t->empty)
+	if (t->used + size < t->fits || t->used < t->empty)
 		return 1;
 	if (victim == KV_NONE)
 		return t->last;
-	if (!attempts && t->used < t->sparse && need >= t->most)
+	if (!attempts && t->used < t->sparse && size >= t->most)
 		return 0;
 	return -EAGAIN;
 }
@@ -273,21 +269,21 @@ static int evict(struct kv_cache *c, int tier, uint32_t i, uint32_t depth)
 static int ensure(struct kv_cache *c, int tier, uint64_t size, uint32_t depth)
 {
 	struct kv_tier_state *t = &c->tiers[tier];
-	uint64_t need = size * t->weight, budget;
+	uint64_t budget;
 	int r = t->last;
 
 	if (t->unlimited) {
-		t->used += need;
+		t->used += size;
 		return 1;
 	}
-	if (depth > c->o.max_recursion_depth || need >= t->too_large)
+	if (depth > c->o.max_recursion_depth || size >= t->too_large)
 		return 0;
 	budget = min_u64(c->o.max_evictions_hard_cap,
 			 max_u64(c->o.max_evictions_min, t->entries + 100));
 	for (uint32_t attempts = 0; attempts < budget; attempts++) {
 		uint32_t victim = oldest(c, tier);
 
-		r = verdict(t, need, attempts, victim);
+		r = verdict(t, size, attempts, victim);
 		if (r == -EAGAIN)
 			r = evict(c, tier, victim, depth);
 		else
@@ -297,7 +293,7 @@ static int ensure(struct kv_cache *c, int tier, uint64_t size, uint32_t depth)
 		r = t->last; /* if this was the last attempt */
 	}
 	if (r > 0)
-		t->used += need;
+		t->used += size;
 	return r;
 }
 
@@ -310,7 +306,7 @@ static int place(struct kv_cache *c, uint64_t size)
 		if (r)
 			return r < 0 ? r : i;
 	}
-	c->tiers[KV_NVME].used += size * c->tiers[KV_NVME].weight;
+	c->tiers[KV_NVME].used += size;
 	return KV_NVME;
 }
 
@@ -331,23 +327,20 @@ static int done(struct kv_cache *c, int r)
 
 static int allocate(struct kv_cache *c, struct kv_key key, uint32_t hash, uint32_t tokens)
 {
-	uint64_t size =
-		kv_model_object_bytes(c->o.model, tokens, c->o.tensor_parallel, c->o.compat);
-	uint64_t heavy, sum;
+	uint64_t size = kv_model_object_bytes(c->o.model, tokens, c->o.shards), sum;
 	struct kv_event ev;
 	struct kv_entry *e;
 	uint32_t i;
 	int tier;
 
-	if (__builtin_mul_overflow(size, c->heaviest, &heavy) ||
-	    __builtin_add_overflow(c->ceiling, heavy, &sum))
+	if (__builtin_add_overflow(c->ceiling, size, &sum))
 		return -EOVERFLOW;
 	tier = place(c, size);
 	if (tier < 0)
 		return tier;
 	i = kv_entries_add(&c->s, key, hash);
 	if (i == KV_NONE) {
-		c->tiers[tier].used -= size * c->tiers[tier].weight;
+		c->tiers[tier].used -= size;
 		return -ENOMEM;
 	}
 	c->ceiling = sum;

@@ -23,20 +23,14 @@ extern const char *const kv_tier_names[KV_TIERS]; /* "gpu", "cpu", "nvme" */
 
 struct kv_cache_opts {
 	const struct kv_model *model;
-	uint32_t tensor_parallel; /* >= 1 */
+	uint32_t shards;          /* into which an entry is divided, >= 1; what is kept is one */
 	bool has_gpu;             /* the tier exists; its limit may still be 0 */
 	uint64_t limit[KV_TIERS]; /* bytes; KV_UNLIMITED for nvme only */
-	/*
-	 * How much of the limit an object of size s takes: s * weight.  The pool of all GPUs holds
-	 * the shards of all ranks, so its weight is tensor_parallel; the others' is 1.
-	 */
-	uint32_t weight[KV_TIERS];
 	uint32_t max_recursion_depth;    /* 10 */
 	double target_usage_ratio;       /* 0.8 */
 	double large_entry_limit_ratio;  /* 0.95 */
 	uint32_t max_evictions_hard_cap; /* 5000 */
 	uint32_t max_evictions_min;      /* 1000 */
-	bool compat;                     /* sizes of MLA as upstream */
 };
 void kv_cache_opts_defaults(struct kv_cache_opts *o);
 
@@ -99,7 +93,7 @@ int kv_cache_drop(struct kv_cache *c, struct kv_key key);
  */
 int kv_cache_delete(struct kv_cache *c, struct kv_key key);
 
-uint64_t kv_cache_used(const struct kv_cache *c, enum kv_tier t); /* bytes, weighted */
+uint64_t kv_cache_used(const struct kv_cache *c, enum kv_tier t); /* bytes */
 uint64_t kv_cache_entries(const struct kv_cache *c, enum kv_tier t);
 uint64_t kv_cache_limit(const struct kv_cache *c, enum kv_tier t);
 

@@ -31,7 +31,7 @@ static int check_list(const struct kv_cache *c, int tier, int touched, struct su
 					   kv_tier_names[tier], touched, i);
 		stamp = e->stamp;
 		before = i;
-		ret->used += e->size * c->tiers[tier].weight;
+		ret->used += e->size;
 	}
 	ret->entries += n;
 	if (l->tail != before)
@@ -98,8 +98,7 @@ static bool conserved(const struct kv_cache *c, int i)
 	uint64_t in = i > 0 ? n->tier_evicted_out[i - 1] : 0;
 	uint64_t left = n->tier_evicted_out[i] + n->tier_deleted[i] + c->dropped[i];
 
-	return n->tier_evicted_in[i] == in &&
-	       (n->tier_written[i] - left) * c->tiers[i].weight == c->tiers[i].used;
+	return n->tier_evicted_in[i] == in && n->tier_written[i] - left == c->tiers[i].used;
 }
 
 void kv_cache_checked_done(struct kv_cache *c)

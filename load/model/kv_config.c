@@ -2,6 +2,7 @@
 /* The built-in values of the configuration, and what they mean for the cache. */
 #include <errno.h>
 #include <math.h>
+#include <string.h>
 
 #include "base/err.h"
 #include "base/util.h"
@@ -89,21 +90,63 @@ void kv_params_cache(const struct kv_params *p, uint64_t nvme_limit, bool has_gp
 		     struct kv_cache_opts *o)
 {
 	const struct kv_config *c = &p->config;
+	uint32_t ranks = p->policy.whole_limits ? 1 : p->tensor_parallel;
 
 	kv_cache_opts_defaults(o);
 	o->model = p->model;
-	o->tensor_parallel = p->tensor_parallel;
+	o->shards = kv_params_shards(p);
 	o->has_gpu = has_gpu;
-	o->limit[KV_GPU] = gib(p->gpus * p->gpu_gb);
-	o->limit[KV_CPU] = gib(p->cpu_gb);
-	o->limit[KV_NVME] = nvme_limit;
-	o->weight[KV_GPU] = p->compat ? 1 : p->tensor_parallel;
+	o->limit[KV_GPU] = gib(p->gpus * p->gpu_gb) / ranks;
+	o->limit[KV_CPU] = gib(p->cpu_gb) / ranks;
+	o->limit[KV_NVME] = nvme_limit == KV_UNLIMITED ? nvme_limit : nvme_limit / ranks;
 	o->max_recursion_depth = u32(c->max_recursion_depth);
 	o->target_usage_ratio = c->target_usage_ratio;
 	o->large_entry_limit_ratio = c->large_entry_limit_ratio;
 	o->max_evictions_hard_cap = u32(c->max_evictions_hard_cap);
 	o->max_evictions_min = u32(c->max_evictions_min);
-	o->compat = p->compat;
+}
+
+uint32_t kv_params_shards(const struct kv_params *p)
+{
+	return kv_model_is_mla(p->model) && !p->policy.divides_latents ? 1 : p->tensor_parallel;
+}
+
+/* ---- as upstream ---- */
+
+#define UPSTREAM_MAX_USERS 500
+
+/* Keys that have no effect upstream have the value that is written there. */
+void kv_params_as_upstream(struct kv_params *p)
+{
+	const struct kv_config *d = &builtin;
+	struct kv_config *c = &p->config;
+
+	p->compat = true;
+	p->policy = (struct kv_policy){.divides_latents = true,
+				       .whole_limits = true,
+				       .needs_gpu = true,
+				       .live = true,
+				       .counts_late = true,
+				       .counts_failed = true,
+				       .hides_evictions = true,
+				       .saves_in_vain = true,
+				       .sees_later_turns = true,
+				       .keeps_documents = true,
+				       .ignores_rate = true,
+				       .bare_recordings = true,
+				       .scales_nobody = true};
+	c->min_prefix_length = c->max_prefix_entries = 0; /* asked for, never written */
+	c->end_conversation_probability = d->end_conversation_probability;
+	memcpy(c->generation_sec, d->generation_sec, sizeof(c->generation_sec));
+	memcpy(c->qos, d->qos, sizeof(c->qos));
+	c->scale_up_factor = d->scale_up_factor;
+	c->scale_down_factor = d->scale_down_factor;
+	c->consecutive_samples = d->consecutive_samples;
+	c->history_window = d->history_window;
+	c->max_users = c->max_users < UPSTREAM_MAX_USERS ? c->max_users : UPSTREAM_MAX_USERS;
+	c->sharegpt_max_context = d->sharegpt_max_context;
+	c->sharegpt_max_generation = d->sharegpt_max_generation;
+	c->sharegpt_chars_per_token = d->sharegpt_chars_per_token;
 }
 
 /* ---- what the model cannot do ---- */

@@ -2,12 +2,6 @@
 /* What events add up to, by upstream's rules. */
 #include "load/model/kv_cache.h"
 
-/* How many ways the objects of this model are cut. */
-static uint32_t shards(const struct kv_cache_opts *o)
-{
-	return kv_model_is_mla(o->model) && !o->compat ? 1 : o->tensor_parallel;
-}
-
 /* An entry has come to a tier other than the first, by itself or from above. */
 static void count_offload(struct kv_counts *n, const struct kv_event *ev, uint64_t tokens)
 {
@@ -26,7 +20,7 @@ static void count_write(struct kv_counts *n, const struct kv_event *ev,
 
 	n->tier_written[ev->tier] += ev->size;
 	if (ev->phase == KV_EVICT) {
-		per_token = kv_model_bytes_per_token(o->model) / shards(o);
+		per_token = kv_model_bytes_per_token(o->model) / o->shards;
 		n->evictions++;
 		n->tier_evicted_in[ev->tier] += ev->size;
 		count_offload(n, ev, per_token ? ev->size / per_token : 0);
@@ -52,7 +46,7 @@ static void count_read(struct kv_counts *n, const struct kv_event *ev,
 	n->read_ops++;
 	n->total_read_bytes += ev->size;
 	if (ev->tier == KV_NVME) {
-		double per_token = (double)kv_model_bytes_per_token(o->model) / shards(o);
+		double per_token = (double)kv_model_bytes_per_token(o->model) / o->shards;
 
 		n->storage_tokens += (double)ev->size / per_token;
 		n->storage_tokens_float = true;

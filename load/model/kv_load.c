@@ -15,8 +15,6 @@
 
 #define MAX_WORKERS 500
 
-static const double compat_token_sec[KV_GENS] = {0, 0.002, 0.030};
-
 uint32_t kv_load_workers(uint32_t users)
 {
 	return users < MAX_WORKERS ? users : MAX_WORKERS;
@@ -42,7 +40,7 @@ void kv_request_tokens(struct kv_request *r, uint64_t context, uint64_t generate
 
 static void set_period(struct kv_load *l)
 {
-	double rate = l->p->compat ? 0 : l->p->request_rate;
+	double rate = l->p->policy.ignores_rate ? 0 : l->p->request_rate;
 
 	l->period_ns = rate > 0 ? kv_ns(l->active / rate) : 0;
 }
@@ -59,9 +57,8 @@ static int load_init(struct kv_load *l, struct sluice_err *err)
 	l->limit_ns = kv_ns(p->duration_sec);
 	l->row_ns = p->epoch_ns;
 	l->pause_ns = UINT64_MAX;
-	l->token_ns =
-		1e9 * (p->compat ? compat_token_sec : p->config.generation_sec)[p->generation];
-	l->docs = p->rag && !(recorded && p->compat) ? p->rag_docs : 0;
+	l->token_ns = 1e9 * p->config.generation_sec[p->generation];
+	l->docs = p->rag && !(recorded && p->policy.bare_recordings) ? p->rag_docs : 0;
 	set_period(l);
 	r = kv_rag_init(&l->rag, p, err);
 	if (r == 0)

@@ -16,10 +16,6 @@
 #include "load/model/kv_load_draw.h"
 #include "load/model/kv_load_int.h"
 
-#define COMPAT_CONTEXT    16384
-#define COMPAT_GENERATION 2048
-#define COMPAT_CHARS      4
-
 /* ------------------------------------------------------------------------ order */
 
 /* A permutation of 0 .. nr - 1 of its own for each pass: a Feistel network with cycle walking. */
@@ -99,7 +95,7 @@ static void step(const struct kv_load *l, struct kv_cursor *c, uint64_t convs)
  */
 static int level_at(const struct kv_load *l, const struct kv_cursor *c)
 {
-	struct sluice_random r = l->rec.share && !l->p->compat
+	struct sluice_random r = l->rec.share && !l->p->policy.bare_recordings
 					 ? kv_stream(l->p->seed, KV_STREAM_CONV, c->pass, c->conv)
 					 : kv_stream(l->p->seed, KV_STREAM_RECORDED, 0, c->n);
 
@@ -182,7 +178,7 @@ static void name_share(const struct kv_load *l, const struct kv_cursor *c, uint3
 		.n = l->rec.name[conv],
 		.turn = (uint16_t)r->turn,
 	};
-	if (l->p->multi_turn && !l->p->compat) {
+	if (l->p->multi_turn && !l->p->policy.bare_recordings) {
 		r->conv = conv;
 		r->turns = c->turn + 1;
 	}
@@ -234,7 +230,7 @@ void kv_rec_count(struct kv_load *l, uint64_t now_ns)
 
 static uint64_t pace(const struct kv_params *p)
 {
-	double rate = p->compat && !p->sharegpt_path ? 0 : p->request_rate;
+	double rate = p->policy.ignores_rate && !p->sharegpt_path ? 0 : p->request_rate;
 
 	return rate > 0 ? max_u64(kv_ns(1 / rate), KV_US) : KV_US;
 }
@@ -284,11 +280,6 @@ static int load_share(struct kv_load *l, struct sluice_err *err)
 			(uint32_t)min_u64((uint64_t)c->sharegpt_chars_per_token, UINT32_MAX),
 	};
 
-	if (l->p->compat) {
-		o.max_context = COMPAT_CONTEXT;
-		o.max_generation = COMPAT_GENERATION;
-		o.chars_per_token = COMPAT_CHARS;
-	}
 	l->rec.share = true;
 	return trace_sharegpt_load(&l->rec.v, &l->rec.nr, l->p->sharegpt_path, &o, &l->rec.bad,
 				   err);
@@ -299,7 +290,7 @@ static void end_with_input(struct kv_load *l)
 {
 	uint64_t end;
 
-	if (!l->p->compat || l->p->closed_loop ||
+	if (!l->p->policy.bare_recordings || l->p->closed_loop ||
 	    __builtin_mul_overflow(l->rec.passes, l->rec.span_ns, &end))
 		return;
 	l->limit_ns = min_u64(l->limit_ns, end);

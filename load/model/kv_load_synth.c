@@ -13,9 +13,8 @@
 #include "load/model/kv_load_int.h"
 #include "load/model/kv_scale.h"
 
-#define COMPAT_END 0.2           /* of a conversation */
-#define THINK_MIN  (100 * KV_US) /* even a user without thoughts is not infinitely fast */
-#define MAX_TURNS  UINT16_MAX    /* of a key */
+#define THINK_MIN (100 * KV_US) /* even a user without thoughts is not infinitely fast */
+#define MAX_TURNS UINT16_MAX    /* of a key */
 
 /* The draws of a request, in this order. */
 struct draws {
@@ -29,10 +28,9 @@ static struct draws draw(const struct kv_load *l, uint32_t user, uint64_t k)
 {
 	const struct kv_params *p = l->p;
 	struct draws d = {.random = kv_stream_at(l->people[user].key, k)};
-	double end = p->compat ? COMPAT_END : p->config.end_conversation_probability;
 
 	d.think = l->users[user].think * (0.8 + 0.4 * kv_unit(&d.random));
-	d.end = kv_unit(&d.random) < end;
+	d.end = kv_unit(&d.random) < p->config.end_conversation_probability;
 	d.rag = kv_unit(&d.random) < p->config.rag_request_probability && l->docs;
 	return d;
 }
@@ -106,7 +104,7 @@ static void take_turn(struct kv_load *l, uint32_t user, bool end, struct kv_requ
 {
 	r->conv = conversation(l, user, end);
 	r->turn = r->turns = kv_convs_turn(&l->convs, r->conv);
-	if (l->p->compat && !l->p->closed_loop)
+	if (l->p->policy.sees_later_turns && !l->p->closed_loop)
 		r->turns += turns_since(l, user, r->turn);
 	r->key = (struct kv_key){
 		.kind = KV_KEY_CONV,
@@ -225,7 +223,7 @@ int kv_synth_init(struct kv_load *l, struct sluice_err *err)
 {
 	struct kv_params p = *l->p;
 
-	if (p.autoscale && !p.compat)
+	if (p.autoscale && !p.policy.scales_nobody)
 		p.users = (uint32_t)max_u64(p.users, kv_scale_max(&p));
 	l->nr_people = p.users;
 	l->users = calloc(p.users, sizeof(*l->users));

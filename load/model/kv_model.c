@@ -143,11 +143,11 @@ int kv_model_check(const struct kv_model *m, struct sluice_err *err)
 	return 0;
 }
 
-uint64_t kv_model_object_bytes(const struct kv_model *m, uint64_t tokens, uint32_t tp, bool compat)
+uint64_t kv_model_object_bytes(const struct kv_model *m, uint64_t tokens, uint32_t shards)
 {
 	uint64_t bytes = bytes_per_token(m) * tokens;
 
-	return tp > 1 && (compat || !kv_model_is_mla(m)) ? bytes / tp : bytes;
+	return bytes / shards;
 }
 
 bool kv_model_is_large(const struct kv_model *m)

@@ -41,11 +41,8 @@ uint64_t kv_model_bytes_per_token(const struct kv_model *m);
 /* 0, or -EINVAL with the reason: a zero where none may be, a size that overflows. */
 int kv_model_check(const struct kv_model *m, struct sluice_err *err);
 
-/*
- * Bytes of one rank's object of @tokens tokens.  Sharded by @tp (rounded down); the latents of
- * MLA are replicated instead unless @compat, which shards them as upstream does.
- */
-uint64_t kv_model_object_bytes(const struct kv_model *m, uint64_t tokens, uint32_t tp, bool compat);
+/* Bytes of one of @shards parts of an entry of @tokens tokens, rounded down. */
+uint64_t kv_model_object_bytes(const struct kv_model *m, uint64_t tokens, uint32_t shards);
 
 /* Large by upstream's measure: hidden_dim >= 8192 or layers >= 64. */
 bool kv_model_is_large(const struct kv_model *m);

@@ -68,6 +68,27 @@ void kv_config_fini(struct kv_config *c);
 /* 0, or -EINVAL and the first value with which the model could not work, by its key in the file. */
 int kv_config_check(const struct kv_config *c, struct sluice_err *err);
 
+/*
+ * What is decided otherwise than we would, as upstream does it (--compat); zeroed is ours.  What
+ * upstream has as constants kv_params_as_upstream() puts into the configuration.
+ */
+struct kv_policy {
+	bool divides_latents; /* those of MLA, too, among the ranks */
+	bool whole_limits;    /* one rank has all of every tier, not its part */
+	bool needs_gpu;       /* without one there is no first tier */
+	bool live;            /* the queue is by priority, on the real clock */
+	bool counts_late;     /* what ends after the interval */
+	bool counts_failed; /* operations before they are done, requests whatever became of them */
+	bool hides_evictions;  /* from latencies of tiers and requests */
+	bool saves_in_vain;    /* a prefix that is missing saves its bytes all the same */
+	bool sees_later_turns; /* of a conversation, as soon as they are registered */
+	bool keeps_documents;  /* that are forgotten */
+	bool ignores_rate;     /* but of ShareGPT */
+	bool bare_recordings;  /* no documents, no earlier turns, a level per request, end with them
+				*/
+	bool scales_nobody;    /* the autoscaler changes a number, not the users */
+};
+
 struct kv_params {
 	struct kv_config config;
 	const struct kv_model *model; /* in config.models */
@@ -98,12 +119,22 @@ struct kv_params {
 	uint32_t replay_cycles;
 	bool prefill_only, decode_only;
 	bool closed_loop;
-	bool compat;
+	bool compat; /* for those who tell; what it means is in @policy */
+	struct kv_policy policy;
 	uint64_t epoch_ns; /* what the clock shows when the run begins: row times and conversation
 			      ids */
 };
 
-/* The cache of a run: limits, weights and eviction settings from @p; nvme as given. */
+/* --compat: once the configuration is read. */
+void kv_params_as_upstream(struct kv_params *p);
+
+/* Into how many parts an entry is divided; what is stored is one. */
+uint32_t kv_params_shards(const struct kv_params *p);
+
+/*
+ * The cache of a run, of one rank: of the limits, which are those of the node, it has its part.
+ * Limits and eviction settings from @p; nvme as given.
+ */
 void kv_params_cache(const struct kv_params *p, uint64_t nvme_limit, bool has_gpu,
 		     struct kv_cache_opts *o);
 

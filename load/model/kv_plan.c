@@ -51,7 +51,7 @@ static bool keep_prompt(struct kv_load *l, uint32_t prompt)
 {
 	uint32_t with = l->prefixes | 1u << prompt;
 
-	if (l->p->compat || __builtin_popcount(with) > l->p->config.max_prefix_entries)
+	if (__builtin_popcount(with) > l->p->config.max_prefix_entries)
 		return false;
 	l->prefixes = with;
 	return true;
@@ -64,7 +64,7 @@ static bool choose_prompt(struct plan *p, uint32_t *prompt)
 	if (!o->prefix || kv_unit(&p->random) >= o->config.system_prompt_hit_probability)
 		return false;
 	*prompt = (uint32_t)sluice_random_below(&p->random, ARRAY_SIZE(prompt_words));
-	return o->compat || p->context >= o->config.min_prefix_length;
+	return p->context >= o->config.min_prefix_length;
 }
 
 /*
@@ -84,7 +84,7 @@ static int prefix(struct plan *p)
 	key.n = prompt;
 	words = prompt_words[prompt];
 	r = read_entry(p, key, KV_SYSTEM);
-	if (r > 0 || (r == 0 && o->compat))
+	if (r > 0 || (r == 0 && o->policy.saves_in_vain))
 		p->ret->prefix_bytes_saved = words * kv_model_bytes_per_token(o->model);
 	if (r == 0 && !o->decode_only && keep_prompt(p->l, prompt))
 		r = write_entry(p, key, words);
@@ -237,7 +237,7 @@ static int ingest(struct plan *p)
 	int r = 0;
 
 	begin_step(p, KV_STEP_PREFILL);
-	if (!p->l->p->compat && kv_rag_replaces(g, doc, &gone))
+	if (!p->l->p->policy.keeps_documents && kv_rag_replaces(g, doc, &gone))
 		r = forget(p, gone);
 	for (uint32_t i = 0; r == 0 && i < kv_rag_doc_chunks(g, doc); i++)
 		r = write_entry(p, chunk_key(doc, i), kv_rag_chunk_tokens(g, doc, i));
@@ -275,8 +275,7 @@ int kv_plan(struct kv_load *l, struct kv_cache *c, const struct kv_request *r,
 
 static uint64_t precond_entries(const struct kv_params *p, uint64_t nvme_limit)
 {
-	uint64_t each =
-		kv_model_object_bytes(p->model, PREPOP_TOKENS, p->tensor_parallel, p->compat);
+	uint64_t each = kv_model_object_bytes(p->model, PREPOP_TOKENS, kv_params_shards(p));
 	double bytes = p->precondition_gb * 0x1p30;
 
 	if (!p->precondition || (bytes <= 0 && nvme_limit == KV_UNLIMITED))

@@ -83,7 +83,7 @@ int kv_queue_init(struct kv_queue *q, const struct kv_params *p, uint32_t room)
 	int r = 0;
 
 	for (int i = 0; i < KV_QOS; i++) {
-		q->priority[i] = p->compat ? KV_QOS - i : p->config.qos[i].priority;
+		q->priority[i] = p->config.qos[i].priority;
 		if (r == 0)
 			r = kv_heap_init(&q->level[i], room);
 	}

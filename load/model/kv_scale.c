@@ -9,32 +9,16 @@
 
 #include "base/util.h"
 
-#define COMPAT_WINDOW    10
-#define COMPAT_SAMPLES   2
-#define COMPAT_UP        1.2
-#define COMPAT_DOWN      0.8
-#define COMPAT_MAX_USERS 500
-#define COOLDOWN         3    /* samples after a reduction */
-#define IMPROVED         1.01 /* a new peak is so much above the old one */
-#define STEP_MIN         5
-#define STEP_MAX         100
+#define COOLDOWN 3    /* samples after a reduction */
+#define IMPROVED 1.01 /* a new peak is so much above the old one */
+#define STEP_MIN 5
+#define STEP_MAX 100
 
 const char *const kv_scale_names[KV_SCALE_ACTIONS] = {"hold", "scale_up", "scale_down", "stop"};
 
-static double up_factor(const struct kv_params *p)
-{
-	return p->compat ? COMPAT_UP : p->config.scale_up_factor;
-}
-
-static double down_factor(const struct kv_params *p)
-{
-	return p->compat ? COMPAT_DOWN : p->config.scale_down_factor;
-}
-
 static unsigned samples_needed(const struct kv_params *p)
 {
-	return p->compat ? COMPAT_SAMPLES
-			 : (unsigned)max_u64(1, (uint64_t)p->config.consecutive_samples);
+	return (unsigned)max_u64(1, (uint64_t)p->config.consecutive_samples);
 }
 
 static uint32_t min_users(const struct kv_params *p)
@@ -46,13 +30,12 @@ uint32_t kv_scale_max(const struct kv_params *p)
 {
 	uint64_t max = min_u64((uint64_t)p->config.max_users, UINT32_MAX);
 
-	return (uint32_t)max_u64(min_users(p), p->compat ? min_u64(max, COMPAT_MAX_USERS) : max);
+	return (uint32_t)max_u64(min_users(p), max);
 }
 
 int kv_scale_init(struct kv_scale *s, const struct kv_params *p)
 {
-	uint64_t window =
-		p->compat ? COMPAT_WINDOW : max_u64(1, (uint64_t)p->config.history_window);
+	uint64_t window = max_u64(1, (uint64_t)p->config.history_window);
 
 	*s = (struct kv_scale){.p = p, .users = p->users, .peak_users = p->users};
 	s->window = (unsigned)min_u64(window, KV_SCALE_HISTORY);
@@ -144,18 +127,19 @@ static enum kv_scale_action by_saturation(struct kv_scale *s)
 	if (s->over >= samples_needed(s->p)) {
 		s->over = 0;
 		s->cooldown = COOLDOWN;
-		return set_users(s, s->users * down_factor(s->p));
+		return set_users(s, s->users * s->p->config.scale_down_factor);
 	}
 	if (s->saturation >= 0.9 * target)
 		return KV_SCALE_HOLD;
 	/* a few users times 1.2 are as many: go on nevertheless */
-	return set_users(s, fmax(s->users * up_factor(s->p), s->p->compat ? 0 : s->users + 1.0));
+	return set_users(s, fmax(s->users * s->p->config.scale_up_factor,
+				 s->p->policy.scales_nobody ? 0 : s->users + 1.0));
 }
 
 /* Twice the usual step the first time. */
 static enum kv_scale_action step_up(struct kv_scale *s, double times)
 {
-	double step = s->users * (up_factor(s->p) - 1) * times;
+	double step = s->users * (s->p->config.scale_up_factor - 1) * times;
 
 	return set_users(s, s->users + fmin(fmax(step, STEP_MIN), STEP_MAX));
 }

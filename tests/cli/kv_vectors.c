@@ -149,7 +149,7 @@ static int print_final(FILE *f, const struct vectors *v)
 	fprintf(f, " \"gpu_bytes\": %" PRIu64 ",\n", v->o.limit[KV_GPU]);
 	fprintf(f, " \"cpu_bytes\": %" PRIu64 ",\n", v->o.limit[KV_CPU]);
 	fprintf(f, " \"nvme_bytes\": %" PRIu64 ",\n", nvme == KV_UNLIMITED ? 0 : nvme);
-	fprintf(f, " \"tensor_parallel\": %u,\n", v->o.tensor_parallel);
+	fprintf(f, " \"tensor_parallel\": %u,\n", v->o.shards);
 	for (int t = 0; t < KV_TIERS; t++)
 		fprintf(f, " \"%s_used\": %" PRIu64 ",\n", kv_tier_names[t],
 			kv_cache_used(v->cache, (enum kv_tier)t));
@@ -227,11 +227,10 @@ static int set_options(struct vectors *v, const struct vectors_args *a)
 		return cli_usage(&cmd_kv_vectors,
 				 "--nvme-bytes: '%.80s' is neither a size nor 'unlimited'",
 				 a->nvme_bytes);
-	v->o.tensor_parallel = a->tensor_parallel;
+	v->o.shards = a->tensor_parallel;
 	v->o.limit[KV_GPU] = a->gpu_bytes;
 	v->o.limit[KV_CPU] = a->cpu_bytes;
 	v->o.limit[KV_NVME] = nvme ? nvme : KV_UNLIMITED;
-	v->o.compat = true;
 	return CLI_OK;
 }
 

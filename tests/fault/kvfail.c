@@ -119,7 +119,7 @@ static void failed_demotions_are_counted_and_lose_the_entry(void)
 static void upstream_counts_what_failed(void)
 {
 	use("error=0.05,errno=5");
-	kvrun.params.compat = true;
+	kv_params_as_upstream(&kvrun.params);
 	kvrun_ok();
 	T_EQ(kvrun.r.requests, 120);
 	T_EQ(kvrun.r.failed_requests, 0);

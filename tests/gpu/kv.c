@@ -63,25 +63,26 @@ static void a_simulated_gpu_does_the_same(void)
 
 static void upstream_has_the_tier_when_there_is_a_gpu(void)
 {
-	kvrun.params.compat = true;
+	kv_params_as_upstream(&kvrun.params);
 	kvrun_ok();
 	kvrun_clean();
 	T_OK(kvrun.r.has_gpu && kvrun.r.gpu_real);
 	T_OK(kvrun.r.counts.tier_written[KV_GPU] > 0);
 }
 
-/* The pool of all ranks is as large as they say; one of them is really there. */
-static void of_the_pool_of_all_ranks_one_share_is_there(void)
+static void of_the_tiers_of_all_ranks_one_share_is_there(void)
 {
 	kvrun.params.gpus = kvrun.params.tensor_parallel = 4;
 	kvrun_ok();
 	kvrun_clean();
-	T_EQ(kvrun.r.limit[KV_GPU], MIB(16));
+	T_EQ(kvrun.r.limit[KV_GPU], MIB(4)); /* four of 4 MiB, four ranks */
 	T_OK(kvrun.capacity[KV_GPU] >= MIB(4) && kvrun.capacity[KV_GPU] < MIB(6));
-	T_OK(kvrun.r.used[KV_GPU] > MIB(4));
-	/* in whole units of 4 KiB */
-	T_OK(kvrun.place_used[KV_GPU] >= kvrun.r.used[KV_GPU] / 4);
-	T_OK(kvrun.place_used[KV_GPU] <= kvrun.r.used[KV_GPU] / 4 + 4096 * kvrun.entries[KV_GPU]);
+	for (int t = 0; t < KV_TIERS; t++) {
+		T_OK(kvrun.r.used[t] <= kvrun.r.limit[t]);
+		/* in whole units of 4 KiB, with a header where it is a file */
+		T_OK(kvrun.place_used[t] >= kvrun.r.used[t]);
+		T_OK(kvrun.place_used[t] <= kvrun.r.used[t] + 8192 * kvrun.entries[t]);
+	}
 }
 
 static void a_gpu_of_size_0_is_not_looked_for(void)
@@ -122,7 +123,7 @@ int main(int argc, char **argv)
 		T_CASE(the_first_tier_is_the_memory_of_the_gpu),
 		T_CASE(a_simulated_gpu_does_the_same),
 		T_CASE(upstream_has_the_tier_when_there_is_a_gpu),
-		T_CASE(of_the_pool_of_all_ranks_one_share_is_there),
+		T_CASE(of_the_tiers_of_all_ranks_one_share_is_there),
 		T_CASE(a_gpu_of_size_0_is_not_looked_for),
 		T_CASE(more_than_its_share_of_the_gpu_is_refused),
 		T_CASE(a_copy_that_fails_is_counted_and_loses_the_entry),

@@ -53,7 +53,7 @@ static int open_cache(struct bench *b, uint64_t entries, bool limited)
 	kv_cache_opts_defaults(&o);
 	o.model = kv_model_builtin(3);
 	if (limited) {
-		uint64_t size = kv_model_object_bytes(o.model, 1000, 1, false);
+		uint64_t size = kv_model_object_bytes(o.model, 1000, 1);
 
 		o.limit[KV_GPU] = entries / 8 * size;
 		o.limit[KV_CPU] = entries / 4 * size;

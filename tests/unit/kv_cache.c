@@ -151,16 +151,15 @@ static void what_fits_nowhere_goes_to_the_last_tier(void)
 	T_EQ(kv_cache_where(cache, key(0)), -ENOENT);
 }
 
-static void a_pool_of_many_gpus_holds_the_parts_of_all(void)
+static void of_an_entry_that_is_divided_one_part_is_kept(void)
 {
-	o.tensor_parallel = 4;
-	o.weight[KV_GPU] = 4;
-	open_cache(100, 100, KV_UNLIMITED);
+	o.shards = 4;
+	open_cache(25, 25, KV_UNLIMITED);
 	T_EQ(allocate(0, 60), KV_GPU);
-	T_EQ(kv_cache_used(cache, KV_GPU), 60 * 24576);
+	T_EQ(kv_cache_used(cache, KV_GPU), 15 * 24576);
 	T_EQ(events[0].size, 15 * 24576);
 	T_EQ(allocate(1, 60), KV_GPU);
-	T_EQ(kv_cache_used(cache, KV_GPU), 60 * 24576);
+	T_EQ(kv_cache_used(cache, KV_GPU), 15 * 24576);
 	T_EQ(kv_cache_used(cache, KV_CPU), 15 * 24576);
 }
 
@@ -320,7 +319,7 @@ static void a_token_counts_once_however_it_is_cut(void)
 {
 	for (uint32_t tp = 1; tp <= 4; tp *= 2) {
 		setup();
-		o.tensor_parallel = tp;
+		o.shards = tp;
 		open_cache(0, 100, KV_UNLIMITED);
 		allocate(0, 64);
 		T_OK(counts.storage_tokens == 0);
@@ -436,7 +435,7 @@ int main(int argc, char **argv)
 		T_CASE(an_entry_that_is_there_is_left_alone),
 		T_CASE(without_a_gpu_the_second_tier_is_the_first),
 		T_CASE(what_fits_nowhere_goes_to_the_last_tier),
-		T_CASE(a_pool_of_many_gpus_holds_the_parts_of_all),
+		T_CASE(of_an_entry_that_is_divided_one_part_is_kept),
 		T_CASE(a_miss_is_an_event_and_no_more),
 		T_CASE(a_dropped_entry_is_gone_without_an_event),
 		T_CASE(a_deleted_entry_is_an_event_but_no_eviction),

@@ -83,7 +83,7 @@ static void generation_times_come_from_the_configuration(void)
 	slow = t_kv_count();
 	t_kv.params.config.generation_sec[KV_GEN_REALISTIC] = 0.001;
 	quick = t_kv_count();
-	t_kv.params.compat = true;
+	kv_params_as_upstream(&t_kv.params);
 	upstream = t_kv_count();
 	T_OK(quick > 2 * slow);
 	T_OK(upstream < 2 * slow);
@@ -152,7 +152,7 @@ static void upstream_ignores_the_rate(void)
 {
 	unsigned free;
 
-	t_kv.params.compat = true;
+	kv_params_as_upstream(&t_kv.params);
 	free = t_kv_count();
 	t_kv.params.request_rate = 5;
 	T_EQ(t_kv_count(), free);

@@ -168,7 +168,7 @@ static void the_probability_of_an_end_comes_from_the_configuration(void)
 {
 	t_kv.params.config.end_conversation_probability = 1;
 	T_EQ(longest(), 1);
-	t_kv.params.compat = true;
+	kv_params_as_upstream(&t_kv.params);
 	T_OK(longest() > 1);
 }
 
@@ -202,7 +202,7 @@ static void upstream_knows_of_turns_that_come_later(void)
 
 	t_kv.params.config.end_conversation_probability = 0;
 	t_kv.params.users = 2;
-	t_kv.params.compat = true;
+	kv_params_as_upstream(&t_kv.params);
 	t_kv.params.generation =
 		KV_GEN_REALISTIC; /* a user asks far more often than it is served */
 	for (t_kv_begin(); t_kv_next(&r);) {

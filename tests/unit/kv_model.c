@@ -73,19 +73,22 @@ static void an_object_is_one_part_of_its_entry(void)
 {
 	const struct kv_model *tiny = kv_models_find(&models, "tiny-1b");
 
-	T_EQ(kv_model_object_bytes(tiny, 10, 1, false), 245760);
-	T_EQ(kv_model_object_bytes(tiny, 10, 4, false), 61440);
-	T_EQ(kv_model_object_bytes(tiny, 10, 7, false), 35108); /* rounded down */
-	T_EQ(kv_model_object_bytes(tiny, 0, 7, false), 0);
-	T_EQ(kv_model_object_bytes(tiny, UINT32_MAX, 1, false), 24576ull * UINT32_MAX);
+	T_EQ(kv_model_object_bytes(tiny, 10, 1), 245760);
+	T_EQ(kv_model_object_bytes(tiny, 10, 4), 61440);
+	T_EQ(kv_model_object_bytes(tiny, 10, 7), 35108); /* rounded down */
+	T_EQ(kv_model_object_bytes(tiny, 0, 7), 0);
+	T_EQ(kv_model_object_bytes(tiny, UINT32_MAX, 1), 24576ull * UINT32_MAX);
 }
 
 static void latents_of_mla_are_replicated_unless_upstream_is_asked_for(void)
 {
+	struct kv_params p = {.tensor_parallel = 8};
 	const struct kv_model *m = kv_models_find(&models, "deepseek-v3");
 
-	T_EQ(kv_model_object_bytes(m, 10, 8, false), 702720);
-	T_EQ(kv_model_object_bytes(m, 10, 8, true), 87840);
+	p.model = m;
+	T_EQ(kv_model_object_bytes(m, 10, kv_params_shards(&p)), 702720);
+	p.policy.divides_latents = true;
+	T_EQ(kv_model_object_bytes(m, 10, kv_params_shards(&p)), 87840);
 }
 
 static void a_new_model_has_the_usual_values(void)
@@ -149,17 +152,18 @@ static void the_limits_of_a_run_become_those_of_the_cache(void)
 	p.model = &p.config.models.v[0];
 	p.config.max_evictions_min = 7;
 	kv_params_cache(&p, 12345, true, &o);
-	T_EQ(o.limit[KV_GPU], GIB(4));
-	T_EQ(o.limit[KV_CPU], 107374182);
-	T_EQ(o.limit[KV_NVME], 12345);
-	T_EQ(o.weight[KV_GPU], 4);
-	T_EQ(o.weight[KV_CPU], 1);
+	T_EQ(o.limit[KV_GPU], GIB(1)); /* of each tier of the node a rank has its part */
+	T_EQ(o.limit[KV_CPU], 107374182 / 4);
+	T_EQ(o.limit[KV_NVME], 12345 / 4);
+	T_EQ(o.shards, 4);
 	T_EQ(o.max_evictions_min, 7);
-	T_OK(o.has_gpu && !o.compat && o.target_usage_ratio == 0.8);
-	p.compat = true;
+	T_OK(o.has_gpu && o.target_usage_ratio == 0.8);
+	kv_params_as_upstream(&p);
 	kv_params_cache(&p, KV_UNLIMITED, false, &o);
-	T_EQ(o.weight[KV_GPU], 1);
-	T_OK(!o.has_gpu && o.compat);
+	T_EQ(o.limit[KV_GPU], GIB(4)); /* upstream's has all of it */
+	T_EQ(o.limit[KV_CPU], 107374182);
+	T_EQ(o.limit[KV_NVME], KV_UNLIMITED);
+	T_OK(!o.has_gpu);
 	kv_config_fini(&p.config);
 }
 

@@ -179,7 +179,7 @@ static void upstreams_autoscaler_changes_a_number(void)
 	kvrun.params.users = 8;
 	kvrun.params.autoscale = true;
 	kvrun.params.autoscale_mode = KV_SCALE_CAPACITY;
-	kvrun.params.compat = true;
+	kv_params_as_upstream(&kvrun.params);
 	kvrun.scale_ns = 100000000;
 	kvrun_ok();
 	T_OK(kvrun.r.nr_scale > 0 && kvrun.r.scale[0].users > 8);

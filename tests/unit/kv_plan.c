@@ -188,7 +188,7 @@ static void upstream_reads_turns_of_the_future(void)
 {
 	struct kv_request r;
 
-	t_kv.params.compat = true;
+	kv_params_as_upstream(&t_kv.params);
 	begin(KV_UNLIMITED);
 	for (uint32_t turn = 1; turn <= 2; turn++) {
 		r = turn_of(turn, 10, 20);
@@ -229,7 +229,7 @@ static void generation_takes_its_time(void)
 	begin(KV_UNLIMITED);
 	plan(&r);
 	T_EQ(planned.generation_ns, 100000000000);
-	t_kv.params.compat = true;
+	kv_params_as_upstream(&t_kv.params);
 	begin(KV_UNLIMITED);
 	plan(&r);
 	T_EQ(planned.generation_ns, 3000000000);
@@ -338,7 +338,7 @@ static void upstream_never_finds_a_prompt(void)
 	unsigned hit, written, missed;
 
 	use_prefix(1);
-	t_kv.params.compat = true;
+	kv_params_as_upstream(&t_kv.params);
 	begin(KV_UNLIMITED);
 	many(100, 10, &hit, &written, &missed);
 	T_EQ(hit + written, 0);

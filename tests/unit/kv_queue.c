@@ -119,7 +119,7 @@ static void priorities_come_from_the_configuration(void)
 static void upstream_has_fixed_priorities(void)
 {
 	params.config.qos[KV_BATCH].priority = 9;
-	params.compat = true;
+	kv_params_as_upstream(&params);
 	put_three();
 	expect(30, KV_INTERACTIVE, 2);
 }

@@ -294,7 +294,7 @@ static void chunks_of_forgotten_documents_are_given_back(void)
 	last3 = all_chunks(10) - all_chunks(7);
 	T_EQ(chunks_left(), last3);
 	T_EQ(chunk_deletes, all_chunks(7));
-	t_kv.params.compat = true;
+	kv_params_as_upstream(&t_kv.params);
 	run();
 	T_EQ(chunks_left(), all_chunks(10));
 }

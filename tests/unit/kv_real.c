@@ -427,7 +427,7 @@ static void upstream_counts_what_ends_after_the_deadline(void)
 	uint64_t bytes, ops;
 
 	kvrun_overload();
-	kvrun.params.compat = true;
+	kv_params_as_upstream(&kvrun.params);
 	kvrun_ok();
 	T_OK(kvrun.r.elapsed_sec == 1.0);
 	bytes = read_until(UINT64_MAX, &ops);
@@ -468,7 +468,7 @@ static void upstream_leaves_evictions_out_of_latencies(void)
 {
 	uint64_t evicted;
 
-	kvrun.params.compat = true;
+	kv_params_as_upstream(&kvrun.params);
 	kvrun_ok();
 	evicted = kvrun.r.evict[KV_NVME][1].n;
 	T_OK(evicted > 0);

@@ -140,7 +140,7 @@ static void upstream_abandons_the_queue_at_the_end_of_the_input(void)
 	t_kv.params.generation = KV_GEN_REALISTIC;
 	t_kv.params.users = 1;
 	T_EQ(t_kv_count(), 8);
-	t_kv.params.compat = true;
+	kv_params_as_upstream(&t_kv.params);
 	T_OK(t_kv_count() < 8);
 	T_EQ(kv_load_limit(t_kv.load) / SEC, 8);
 }
@@ -155,7 +155,7 @@ static void a_rate_holds_back_what_comes_too_fast(void)
 	T_EQ(all(r, 10), 8);
 	for (unsigned i = 0; i < 8; i++)
 		T_EQ(r[i].arrival_ns, i * SEC / 10);
-	t_kv.params.compat = true; /* upstream: of ShareGPT alone */
+	kv_params_as_upstream(&t_kv.params); /* upstream: of ShareGPT alone */
 	all(r, 10);
 	T_OK(r[1].arrival_ns < SEC / 10);
 }
@@ -234,7 +234,7 @@ static void documents_are_there_for_recorded_requests_too(void)
 	t_kv_begin();
 	T_OK(t_kv_next(&r));
 	T_EQ(r.type, KV_REQ_INGEST);
-	t_kv.params.compat = true;
+	kv_params_as_upstream(&t_kv.params);
 	t_kv_begin();
 	T_OK(t_kv_next(&r));
 	T_EQ(r.type, KV_REQ_NORMAL);
@@ -406,7 +406,8 @@ static void a_rate_is_kept(void)
 	use_share(1);
 	t_kv.params.request_rate = 2;
 	for (int compat = 0; compat < 2; compat++) {
-		t_kv.params.compat = compat;
+		if (compat)
+			kv_params_as_upstream(&t_kv.params);
 		T_EQ(all(r, T_COUNT(r)), SHARE_TURNS);
 		T_EQ(r[5].arrival_ns, 5 * SEC / 2);
 	}
@@ -430,7 +431,8 @@ static void without_conversations_it_works_too(void)
 	use_share(1);
 	t_kv.params.multi_turn = false;
 	for (int compat = 0; compat < 2; compat++) {
-		t_kv.params.compat = compat;
+		if (compat)
+			kv_params_as_upstream(&t_kv.params);
 		t_kv.params.request_rate = 1000;
 		T_EQ(all(r, T_COUNT(r)), SHARE_TURNS);
 		for (unsigned i = 0; i < SHARE_TURNS; i++)
@@ -443,7 +445,7 @@ static void upstream_does_not_know_the_conversations(void)
 	struct kv_request r;
 
 	use_share(1);
-	t_kv.params.compat = true;
+	kv_params_as_upstream(&t_kv.params);
 	t_kv.params.request_rate = 1000;
 	for (t_kv_begin(); t_kv_next(&r);)
 		T_EQ(r.conv, KV_NO_CONV);

@@ -185,8 +185,8 @@ static void factors_and_patience_come_from_the_configuration(void)
 
 static void upstream_ignores_the_configuration_and_stops_at_500(void)
 {
-	params.compat = true;
 	params.config.scale_up_factor = 2;
+	kv_params_as_upstream(&params);
 	begin(400, KV_SCALE_QOS);
 	feed(1000, 0, KV_SCALE_UP, 480);
 	feed(1000, 0, KV_SCALE_UP, 500);

@@ -342,7 +342,7 @@ static void what_is_still_generating_at_the_end_does_not_count(void)
 	ours = result.requests;
 	T_OK(fabs(result.elapsed_sec - 60) < 1e-9);
 	T_EQ(result.end_to_end.n, ours);
-	params->compat = true;
+	kv_params_as_upstream(params);
 	run();
 	T_EQ(result.requests, ours + 20); /* each of 20 workers had one */
 }
@@ -389,7 +389,7 @@ static void the_autoscaler_adds_users(void)
 	T_EQ(result.users_start, 20);
 	T_EQ(result.users_end, 46); /* 24 28 33 39 46: each time a fifth more */
 	T_OK(result.requests > few * 5 / 4);
-	params->compat = true; /* upstream's is but a number */
+	kv_params_as_upstream(params); /* upstream's is but a number */
 	run();
 	T_OK(result.users_end > 40);
 	T_OK(result.requests < few * 11 / 10);

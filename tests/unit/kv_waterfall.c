@@ -23,7 +23,7 @@ struct item {
 struct model {
 	const struct kv_cache_opts *o;
 	struct item items[KEYS];
-	uint64_t used[KV_TIERS]; /* weighted */
+	uint64_t used[KV_TIERS];
 	uint64_t clock, order;
 	struct kv_event events[EVENTS];
 	unsigned nr_events;
@@ -82,7 +82,7 @@ static uint64_t sum(const struct model *m, int tier)
 
 	for (unsigned k = 0; k < KEYS; k++)
 		if (m->items[k].there && m->items[k].tier == tier)
-			v += m->items[k].size * m->o->weight[tier];
+			v += m->items[k].size;
 	return v;
 }
 
@@ -95,7 +95,7 @@ static bool model_evict(struct model *m, int tier, unsigned key, uint32_t depth)
 
 	if (tier == KV_NVME) {
 		model_event(m, KV_EV_DELETE, tier, KV_EVICT, 0, key);
-		m->used[tier] -= it->size * m->o->weight[tier];
+		m->used[tier] -= it->size;
 		it->there = false;
 		return true;
 	}
@@ -104,7 +104,7 @@ static bool model_evict(struct model *m, int tier, unsigned key, uint32_t depth)
 	model_event(m, KV_EV_READ, tier, KV_EVICT, 0, key);
 	model_event(m, KV_EV_WRITE, tier + 1, KV_EVICT, 0, key);
 	it->tier = tier + 1;
-	m->used[tier] -= it->size * m->o->weight[tier];
+	m->used[tier] -= it->size;
 	return true;
 }
 
@@ -143,7 +143,7 @@ static bool model_loop(struct model *m, int tier, uint64_t need, uint32_t depth)
 static bool model_ensure(struct model *m, int tier, uint64_t size, uint32_t depth)
 {
 	const struct kv_cache_opts *o = m->o;
-	uint64_t need = size * o->weight[tier];
+	uint64_t need = size;
 	bool yes;
 
 	if (tier == KV_NVME && o->limit[tier] == KV_UNLIMITED)
@@ -168,14 +168,13 @@ static int model_allocate(struct model *m, unsigned key, uint32_t tokens)
 
 	if (it->there)
 		return it->tier;
-	if (m->o->compat || !kv_model_is_mla(m->o->model))
-		size /= m->o->tensor_parallel;
+	size /= m->o->shards;
 	for (tier = m->o->has_gpu ? KV_GPU : KV_CPU; tier < KV_TIERS; tier++)
 		if (model_ensure(m, tier, size, 0))
 			break;
 	if (tier == KV_TIERS) {
 		tier = KV_NVME;
-		m->used[tier] += size * m->o->weight[tier];
+		m->used[tier] += size;
 	}
 	*it = (struct item){true, tier, tokens, size, ++m->clock, 1, ++m->order};
 	model_event(m, KV_EV_WRITE, tier, KV_PREFILL, 0, key);
@@ -204,7 +203,7 @@ static int model_drop(struct model *m, unsigned key, bool with_event)
 		return -ENOENT;
 	if (with_event)
 		model_event(m, KV_EV_DELETE, it->tier, KV_PREFILL, 0, key);
-	m->used[it->tier] -= it->size * m->o->weight[it->tier];
+	m->used[it->tier] -= it->size;
 	it->there = false;
 	return 0;
 }
@@ -288,16 +287,13 @@ static void random_opts(struct kv_cache_opts *o, uint32_t most)
 
 	kv_cache_opts_defaults(o);
 	o->model = below(2) ? &small[below(2)] : kv_model_builtin((unsigned)below(9));
-	o->tensor_parallel = 1u << below(4);
-	o->compat = below(2);
+	o->shards = 1u << below(4);
 	o->has_gpu = below(4) != 0;
-	bytes = kv_model_object_bytes(o->model, most, o->tensor_parallel, o->compat);
+	bytes = kv_model_object_bytes(o->model, most, o->shards);
 	for (int t = 0; t < KV_TIERS; t++)
 		o->limit[t] = below(6) ? bytes * below(50) / (1 + below(4)) + below(bytes + 1) : 0;
 	if (below(3) == 0)
 		o->limit[KV_NVME] = KV_UNLIMITED;
-	if (below(2))
-		o->weight[KV_GPU] = o->tensor_parallel;
 	if (below(2))
 		return;
 	o->max_recursion_depth = (uint32_t)below(4);

@@ -55,7 +55,7 @@ static void system_line(FILE *f, const struct kv_params *p)
 		fprintf(f,
 			"System:      %u\xc3\x97 %g GB GPU (total %g GB HBM) \xe2\x94\x82 TP=%u; "
 			"CPU "
-			"memory: %g GiB\n",
+			"memory: %g GiB; of all of it one rank's part\n",
 			p->gpus, p->gpu_gb, p->gpus * p->gpu_gb, p->tensor_parallel, p->cpu_gb);
 }
 

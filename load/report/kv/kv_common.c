@@ -235,7 +235,7 @@ static json_t *model_json(const struct kv_params *p)
 	return json_pack("{s:o, s:o, s:I, s:I, s:o}", "key", report_str(m->key), "name",
 			 report_str(m->name), "bytes_per_token",
 			 (json_int_t)kv_model_bytes_per_token(m), "object_bytes_per_1000_tokens",
-			 (json_int_t)kv_model_object_bytes(m, 1000, p->tensor_parallel, p->compat),
+			 (json_int_t)kv_model_object_bytes(m, 1000, kv_params_shards(p)),
 			 "attention", report_str(m->attention));
 }
 

@@ -83,7 +83,10 @@ static void tiers(FILE *f, const struct kv_report *r, const json_t *json)
 	const struct kv_result *res = r->res;
 	char limit[SLUICE_SIZE_TEXT], used[SLUICE_SIZE_TEXT], name[64];
 
-	heading(f, "Tiers");
+	if (r->job->params->tensor_parallel > 1)
+		snprintf(name, sizeof(name), "Tiers, of one of %u ranks",
+			 r->job->params->tensor_parallel);
+	heading(f, r->job->params->tensor_parallel > 1 ? name : "Tiers");
 	fprintf(f, "  %-8s %10s %12s %12s %12s %12s %10s %10s\n", "", "entries", "used", "limit",
 		"written GiB", "read GiB", "W GiB/s", "R GiB/s");
 	for (unsigned t = 0; t < KV_TIERS; t++) {
