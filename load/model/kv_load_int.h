@@ -56,6 +56,7 @@ struct kv_recorded {
 	bool share;        /* ShareGPT: conversations, shuffled on each pass */
 	uint32_t *first;   /* of each conversation its first request, and the end; ShareGPT */
 	uint32_t *name;    /* of each conversation the number of its text; ShareGPT */
+	uint32_t *order;   /* of the first pass as upstream has it; NULL: ours */
 	uint32_t nr_convs; /* BurstGPT: each request is one */
 	uint64_t *offset;  /* of each request from the beginning of its pass, ns; BurstGPT */
 	struct kv_walk *walks;

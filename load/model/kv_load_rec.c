@@ -15,6 +15,7 @@
 #include "base/util.h"
 #include "load/model/kv_load_draw.h"
 #include "load/model/kv_load_int.h"
+#include "load/model/mt.h"
 
 /* ------------------------------------------------------------------------ order */
 
@@ -45,6 +46,8 @@ static uint32_t shuffled(const struct kv_load *l, uint64_t pass, uint32_t place)
 /* The conversation at the cursor, as numbered in the input. */
 static uint32_t conv_at(const struct kv_load *l, const struct kv_cursor *c)
 {
+	if (l->rec.order && !c->pass)
+		return l->rec.order[c->conv];
 	return l->rec.share ? shuffled(l, c->pass, c->conv) : c->conv;
 }
 
@@ -268,6 +271,32 @@ static int find_convs(struct kv_load *l, struct sluice_err *err)
 	return 0;
 }
 
+/*
+ * Python's random.shuffle() with the seed, which upstream's loader sets unless it is 0.  Later
+ * passes depend on what its threads have drawn meanwhile: they are ours.
+ */
+static int order_as_upstream(struct kv_load *l, struct sluice_err *err)
+{
+	struct kv_recorded *v = &l->rec;
+	struct mt m;
+
+	if (!l->p->policy.bare_recordings || !l->p->seed)
+		return 0;
+	v->order = calloc(v->nr_convs, sizeof(*v->order));
+	if (!v->order)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	for (uint32_t i = 0; i < v->nr_convs; i++)
+		v->order[i] = i;
+	mt_seed(&m, l->p->seed);
+	for (uint32_t i = v->nr_convs - 1; i > 0; i--) {
+		uint32_t k = (uint32_t)mt_below(&m, i + 1), was = v->order[i];
+
+		v->order[i] = v->order[k];
+		v->order[k] = was;
+	}
+	return 0;
+}
+
 static int load_share(struct kv_load *l, struct sluice_err *err)
 {
 	const struct kv_config *c = &l->p->config;
@@ -323,6 +352,8 @@ int kv_rec_init(struct kv_load *l, struct sluice_err *err)
 				   path, v->nr, UINT32_MAX - 1);
 	v->passes = l->p->replay_cycles ? l->p->replay_cycles : UINT64_MAX;
 	r = v->share ? find_convs(l, err) : 0;
+	if (r == 0 && v->share)
+		r = order_as_upstream(l, err);
 	if (r < 0)
 		return r;
 	v->nr_cursors = l->p->closed_loop ? l->p->users : KV_QOS;
@@ -353,6 +384,7 @@ void kv_rec_fini(struct kv_load *l)
 	if (l->rec.v)
 		trace_requests_free(l->rec.v, l->rec.nr);
 	free(l->rec.first);
+	free(l->rec.order);
 	free(l->rec.name);
 	free(l->rec.cursor);
 }

@@ -451,6 +451,34 @@ static void upstream_does_not_know_the_conversations(void)
 		T_EQ(r.conv, KV_NO_CONV);
 }
 
+/* random.seed(S); random.shuffle([one, two, three]) */
+static void the_first_pass_is_in_the_order_of_upstream_for_a_seed(void)
+{
+	static const struct {
+		uint64_t seed;
+		const char *keys[3]; /* the first turns */
+	} want[] = {
+		{1, {"two_turn_1", "three_turn_1", "one_turn_1"}},
+		{5, {"one_turn_1", "two_turn_1", "three_turn_1"}},
+		{42, {"two_turn_1", "one_turn_1", "three_turn_1"}},
+	};
+	struct kv_request r[SHARE_TURNS + 1];
+
+	use_share(1);
+	t_kv.params.request_rate = 1000;
+	kv_params_as_upstream(&t_kv.params);
+	for (unsigned i = 0; i < T_COUNT(want); i++) {
+		unsigned k = 0;
+
+		t_kv.params.seed = want[i].seed;
+		T_EQ(all(r, T_COUNT(r)), SHARE_TURNS);
+		for (unsigned n = 0; n < SHARE_TURNS; n++)
+			if (r[n].turn == 1)
+				T_OK(t_kv_is_key(r[n].key, want[i].keys[k++]));
+		T_EQ(k, 3);
+	}
+}
+
 static void what_waits_of_conversations_is_counted(void)
 {
 	struct kv_request r;
@@ -533,6 +561,7 @@ static const struct t_case shares[] = {
 	T_CASE(users_take_turns),
 	T_CASE(without_conversations_it_works_too),
 	T_CASE(upstream_does_not_know_the_conversations),
+	T_CASE(the_first_pass_is_in_the_order_of_upstream_for_a_seed),
 	T_CASE(what_waits_of_conversations_is_counted),
 };
 
