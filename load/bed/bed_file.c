@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files of a bed.  Filling and verifying moves pieces of a few files at a time, so that
+ * several devices work at once, by a handle of its own with the default settings.
+ */
+#include "load/bed/bed_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/err.h"
+#include "base/random.h"
+#include "base/util.h"
+#include "load/bed/buffers.h"
+#include "load/measure/cache.h"
+
+#define END_BYTES 4096 /* so much of each end tells whose a file is */
+#define PIECE     (4u << 20)
+#define LANES     8 /* pieces in flight, and files open */
+
+/* --------------------------------------------------------------- one by one */
+
+int bed_file_init(struct bed_file *f, const struct bed_folder *folder, uint64_t len,
+		  struct sluice_err *err, const char *name, ...)
+{
+	CLEANUP_FREE char *text = NULL;
+	va_list ap;
+	int r;
+
+	*f = (struct bed_file){.folder = folder, .len = len};
+	va_start(ap, name);
+	r = vasprintf(&text, name, ap);
+	va_end(ap);
+	if (r < 0 || asprintf(&f->path, "%s/%s", folder->path, text) < 0) {
+		text = r < 0 ? NULL : text;
+		f->path = NULL;
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	}
+	f->name = f->path + strlen(folder->path) + 1;
+	return 0;
+}
+
+static bool holds_pattern(int fd, uint64_t seed, uint64_t offset, size_t len)
+{
+	unsigned char buf[END_BYTES];
+
+	return pread(fd, buf, len, (off_t)offset) == (ssize_t)len &&
+	       sluice_pattern_check(buf, len, seed, offset) == len;
+}
+
+static bool both_ends_hold(const struct bed_file *f)
+{
+	CLEANUP_CLOSE int fd =
+		openat(f->folder->fd, f->name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	size_t n = (size_t)min_u64(f->len, END_BYTES);
+
+	return fd >= 0 && holds_pattern(fd, f->seed, 0, n) &&
+	       holds_pattern(fd, f->seed, f->len - n, n);
+}
+
+static void remember(struct bed_file *f, const struct stat *st)
+{
+	f->device = st->st_dev;
+	f->inode = st->st_ino;
+}
+
+int bed_file_look(struct bed_file *f, bool *ret_plain, struct sluice_err *err)
+{
+	struct stat st;
+
+	*ret_plain = true;
+	if (fstatat(f->folder->fd, f->name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+		if (errno == ENOENT)
+			return 0;
+		return sluice_fail(err, -errno, "%s: %s", f->path, sluice_strerror(errno));
+	}
+	*ret_plain = S_ISREG(st.st_mode);
+	f->found = true;
+	f->had = min_u64((uint64_t)st.st_size, f->len);
+	f->full = *ret_plain && (uint64_t)st.st_size == f->len && both_ends_hold(f);
+	remember(f, &st);
+	return 0;
+}
+
+static bool is_same(const struct bed_file *f, const struct stat *st)
+{
+	return st->st_dev == f->device && st->st_ino == f->inode;
+}
+
+int bed_file_make(struct bed_file *f, struct sluice_err *err)
+{
+	CLEANUP_CLOSE int fd = openat(f->folder->fd, f->name,
+				      O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK |
+					      (f->found ? 0 : O_CREAT | O_EXCL),
+				      0600);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return sluice_fail(err, -errno, "%s: cannot create: %s", f->path,
+				   sluice_strerror(errno));
+	if (f->found) {
+		if (!is_same(f, &st))
+			return sluice_fail(err, -ESTALE, "%s: is another file now", f->path);
+		if (ftruncate(fd, 0) < 0)
+			return sluice_fail(err, -errno, "%s: cannot empty: %s", f->path,
+					   sluice_strerror(errno));
+		return 0;
+	}
+	f->made = true;
+	remember(f, &st);
+	return bed_folder_note(f->folder, f->name, st.st_ino, err);
+}
+
+int bed_file_same(const struct bed_file *f, struct sluice_err *err)
+{
+	struct stat st;
+
+	if (lstat(f->path, &st) == 0 && is_same(f, &st))
+		return 0;
+	return sluice_fail(err, -ESTALE, "%s: is another file now, or gone", f->path);
+}
+
+void bed_file_fini(struct bed_file *f, bool keep)
+{
+	struct stat st;
+
+	if (f->made && !keep && fstatat(f->folder->fd, f->name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    is_same(f, &st))
+		unlinkat(f->folder->fd, f->name, 0);
+	free(f->path);
+	*f = (struct bed_file){.folder = NULL};
+}
+
+/* --------------------------------------------------------- fill and verify */
+
+struct lane {
+	struct bed_file *file;
+	uint64_t offset, len;
+	bool busy;
+};
+
+struct mover {
+	struct sluice_io *io;
+	char *buf; /* a piece for each lane */
+	uint64_t piece;
+	bool read;
+	struct bed_work *work;
+	struct bed_file *files[LANES];
+	struct sluice_file *open[LANES];
+	unsigned nr;
+	uint64_t next; /* piece: one of each file, then the next of each */
+	struct lane lanes[LANES];
+};
+
+/* Put the next piece into @lane: false when there is none. */
+static bool next_piece(struct mover *m, struct lane *lane, unsigned *ret_file)
+{
+	for (unsigned past = 0; past < m->nr; m->next++) {
+		struct bed_file *f = m->files[m->next % m->nr];
+		uint64_t offset = m->next / m->nr * m->piece;
+
+		if (offset >= f->len) {
+			past++;
+			continue;
+		}
+		*ret_file = (unsigned)(m->next++ % m->nr);
+		*lane = (struct lane){f, offset, min_u64(m->piece, f->len - offset), true};
+		return true;
+	}
+	return false;
+}
+
+static int start_lane(struct mover *m, unsigned i, unsigned file, struct sluice_err *err)
+{
+	struct lane *lane = &m->lanes[i];
+	struct sluice_op op = {
+		.opcode = m->read ? SLUICE_READ : SLUICE_WRITE,
+		.flags = m->read ? SLUICE_OP_EXACT : 0,
+		.file = m->open[file],
+		.buf = m->buf + i * m->piece,
+		.len = lane->len,
+		.offset = lane->offset,
+		.tag = i,
+	};
+	int r;
+
+	if (m->read)
+		bed_buf_poison(NULL, op.buf, op.len, NULL);
+	else
+		sluice_pattern_fill(op.buf, op.len, lane->file->seed, op.offset);
+	r = sluice_submit(m->io, &op, 1, NULL, err);
+	lane->busy = r > 0;
+	return r < 0 ? r : 0;
+}
+
+static int end_lane(struct mover *m, const struct sluice_done *done, struct sluice_err *err)
+{
+	struct lane *lane = &m->lanes[done->tag];
+	int r = 0;
+
+	lane->busy = false;
+	if (done->res < 0)
+		return sluice_fail(err, (int)done->res, "%s", done->msg);
+	if (m->read)
+		r = bed_buf_check(NULL, m->buf + done->tag * m->piece, lane->len, lane->file->seed,
+				  lane->offset, lane->file->path, err);
+	if (r < 0)
+		return r;
+	m->work->bytes += lane->len;
+	if (m->work->progress)
+		m->work->progress(m->work->arg, m->work->bytes);
+	if (m->work->stop && atomic_load(m->work->stop))
+		return sluice_fail(err, -ECANCELED, "interrupted");
+	return 0;
+}
+
+/* All pieces of the files that are open. */
+static int move_pieces(struct mover *m, struct sluice_err *err)
+{
+	unsigned busy = 0, file;
+	struct sluice_done done;
+	int r = 0;
+
+	for (m->next = 0;;) {
+		for (unsigned i = 0; i < LANES && r == 0; i++)
+			if (!m->lanes[i].busy && next_piece(m, &m->lanes[i], &file)) {
+				r = start_lane(m, i, file, err);
+				busy += r == 0;
+			}
+		if (!busy || sluice_wait_any(m->io, &done, 1, 1, -1) != 1)
+			return r;
+		busy--;
+		r = r < 0 ? r : end_lane(m, &done, err);
+	}
+}
+
+static int move_group(struct mover *m, struct sluice_err *err)
+{
+	unsigned opened = 0;
+	int r = 0, closed;
+
+	for (; opened < m->nr && r == 0; opened += r == 0) {
+		const struct bed_file *f = m->files[opened];
+
+		if (m->read)
+			cache_drop(f->path, f->len);
+		r = bed_file_same(f, err);
+		if (r == 0)
+			r = sluice_file_open(&m->open[opened], m->io, f->path,
+					     (m->read ? O_RDONLY : O_RDWR) | O_NOFOLLOW, 0, err);
+	}
+	if (r == 0)
+		r = move_pieces(m, err);
+	for (unsigned i = 0; i < opened; i++) {
+		closed = sluice_file_close(m->open[i], r < 0 ? NULL : err);
+		r = r < 0 ? r : closed;
+		m->files[i]->full |= r == 0;
+	}
+	m->nr = 0;
+	return r;
+}
+
+static int move_all(struct bed_file *files, unsigned nr, bool read, struct bed_work *work,
+		    struct sluice_err *err)
+{
+	struct mover m = {.read = read, .work = work};
+	void *buf;
+	int r;
+
+	for (unsigned i = 0; i < nr; i++)
+		if (files[i].full == read)
+			m.piece = max_u64(m.piece, align_up(min_u64(files[i].len, PIECE), 4096));
+	if (!m.piece)
+		return 0;
+	r = sluice_open(&m.io, NULL, err);
+	if (r < 0)
+		return r;
+	r = sluice_buf_alloc(&buf, m.io, LANES * m.piece, 0, NULL, err);
+	m.buf = buf;
+	for (unsigned i = 0; i < nr && r == 0; i++) {
+		if (files[i].full == read)
+			m.files[m.nr++] = &files[i];
+		if (m.nr == LANES)
+			r = move_group(&m, err);
+	}
+	if (r == 0)
+		r = move_group(&m, err);
+	sluice_close(m.io, NULL);
+	return r;
+}
+
+int bed_files_fill(struct bed_file *files, unsigned nr, struct bed_work *work,
+		   struct sluice_err *err)
+{
+	return move_all(files, nr, false, work, err);
+}
+
+int bed_files_verify(struct bed_file *files, unsigned nr, struct bed_work *work,
+		     struct sluice_err *err)
+{
+	return move_all(files, nr, true, work, err);
+}

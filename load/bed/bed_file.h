@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_BED_BED_FILE_H
+#define SLUICE_BED_BED_FILE_H
+
+/*
+ * Files that work is done on: made, filled with a pattern, checked and removed.  A file
+ * is known by its folder's descriptor, its name and, once it is there, by device and
+ * inode: what came into its place meanwhile is neither used nor removed.
+ */
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <sluice/sluice.h>
+
+#include "load/bed/bed_folder.h"
+
+struct bed_file {
+	const struct bed_folder *folder;
+	char *path;
+	const char *name; /* the end of it */
+	uint64_t len;     /* that it has when it is full ... */
+	uint64_t seed;    /* ... of this pattern */
+	bool full;
+	bool found;   /* it was there before */
+	bool made;    /* by us: removed at the end */
+	uint64_t had; /* bytes it had before, at most @len */
+	dev_t device; /* of one that was found or made */
+	ino_t inode;
+};
+
+/* Name it.  bed_file_fini() is due. */
+int bed_file_init(struct bed_file *f, const struct bed_folder *folder, uint64_t len,
+		  struct sluice_err *err, const char *name, ...)
+	__attribute__((format(printf, 5, 6)));
+/* Is it there (@found), plain and with all its pattern, as both ends show (@full)? */
+int bed_file_look(struct bed_file *f, bool *ret_plain, struct sluice_err *err);
+/*
+ * Make it, empty; one that was found is emptied.  One that came into being since is
+ * not touched: -EEXIST.
+ */
+int bed_file_make(struct bed_file *f, struct sluice_err *err);
+/* Is what its path leads to still the same file?  -ESTALE if not. */
+int bed_file_same(const struct bed_file *f, struct sluice_err *err);
+/* Remove it if it was made here and shall not stay; free the name. */
+void bed_file_fini(struct bed_file *f, bool keep);
+
+struct bed_work {
+	const atomic_int *stop; /* optional: give up when it is not 0, -ECANCELED */
+	uint64_t bytes;         /* moved so far, added up over calls */
+	/* Optional: a piece was moved. */
+	void (*progress)(void *arg, uint64_t bytes);
+	void *arg;
+};
+
+/* Write the pattern into those that are not full. */
+int bed_files_fill(struct bed_file *files, unsigned nr, struct bed_work *work,
+		   struct sluice_err *err);
+/* Read all full ones back, past the page cache where that is possible: -EBADMSG if not right. */
+int bed_files_verify(struct bed_file *files, unsigned nr, struct bed_work *work,
+		     struct sluice_err *err);
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Between the texts and the limits of struct sluice_stats are counters of 64 bits, which are
+ * added whatever their names are.  A new member makes an assertion fail until it has its place.
+ */
+#include "load/measure/handle_stats.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include <string.h>
+
+#define COUNTERS    offsetof(struct sluice_stats, ops)
+#define LIMITS      offsetof(struct sluice_stats, inline_bytes) /* the same for all */
+#define NR_COUNTERS ((LIMITS - COUNTERS) / sizeof(uint64_t))
+
+static_assert(COUNTERS == 4 * sizeof(uint32_t) + 32 + 256, "a member that is not merged");
+static_assert(NR_COUNTERS == 18, "is the new member a counter? then correct the number");
+static_assert(sizeof(struct sluice_stats) == LIMITS + 2 * sizeof(uint64_t), "the same");
+
+void handle_stats_add(struct sluice_stats *sum, const struct sluice_stats *one)
+{
+	uint64_t a[NR_COUNTERS], b[NR_COUNTERS];
+
+	if (!sum->size) {
+		*sum = *one;
+		return;
+	}
+	sum->fallbacks |= one->fallbacks;
+	if (!sum->fallback_why[0])
+		memcpy(sum->fallback_why, one->fallback_why, sizeof(sum->fallback_why));
+	memcpy(a, (char *)sum + COUNTERS, sizeof(a));
+	memcpy(b, (const char *)one + COUNTERS, sizeof(b));
+	for (unsigned i = 0; i < NR_COUNTERS; i++)
+		a[i] += b[i];
+	memcpy((char *)sum + COUNTERS, a, sizeof(a));
+}
