@@ -180,6 +180,7 @@ static int build_job(struct io_command *c)
 	if (r != CLI_OK)
 		return r;
 	c->job.places = c->places.items;
+	c->job.in_own = c->places.own.path;
 	c->job.nr_places = c->places.nr;
 	if (!c->job.io_size)
 		c->job.io_size = io_job_default_size(&c->job);
@@ -233,9 +234,7 @@ static int run_job(struct io_command *c, struct io_result *res, int *status)
 			&cmd_io, 128 + *c->job.stop, "interrupted; the result is partial, %s",
 			c->job.keep ? "files were kept" : "files it created were removed");
 	else if (r < 0)
-		*status = cli_fail(&cmd_io,
-				   !c->ready && (r == -ENOSPC || r == -ENOMEM) ? CLI_USAGE
-									       : CLI_FAILED,
+		*status = cli_fail(&cmd_io, !c->ready && r == -EINVAL ? CLI_USAGE : CLI_FAILED,
 				   "%s", err.msg);
 	return r;
 }
@@ -295,7 +294,7 @@ static int io_main(void *args, int argc, char **argv)
 	if (r == CLI_OK)
 		r = run_and_report(c);
 	cli_outputs_abandon(&c->out);
-	cli_places_fini(&c->places, &cmd_io);
+	cli_places_fini(&c->places, &cmd_io, c->job.keep);
 	return r;
 }
 

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/util.h"
+
 /* The whole text is a number. */
 static bool device_parse(uint32_t *out, const char *text)
 {
@@ -47,14 +49,10 @@ static int mapping_parse(struct cli_places *p, const struct cli_cmd *cmd, size_t
 /* A folder nobody else has. */
 static int private_folder(struct cli_places *p, const struct cli_cmd *cmd)
 {
-	char name[] = "./sluice-io-XXXXXX";
+	struct sluice_err err;
 
-	if (!mkdtemp(name))
-		return cli_fail(
-			cmd, CLI_FAILED,
-			"cannot make a folder in the current one: %s; name one with --folder",
-			strerror(errno));
-	memcpy(p->private_folder, name, sizeof(name));
+	if (bed_folder_make(&p->own, ".", "io", &err) < 0)
+		return cli_fail(cmd, CLI_FAILED, "%s; name one with --folder", err.msg);
 	return CLI_OK;
 }
 
@@ -82,7 +80,7 @@ int cli_places_init(struct cli_places *p, const struct cli_cmd *cmd, const struc
 			r = mapping_parse(p, cmd, i, mapping->items[i]);
 			continue;
 		}
-		p->items[i].folder = folders->nr ? folders->items[i / per] : p->private_folder;
+		p->items[i].folder = folders->nr ? folders->items[i / per] : p->own.path;
 		p->items[i].device = (uint32_t)i;
 	}
 	return r;
@@ -108,10 +106,13 @@ int cli_places_gpus(struct cli_places *p, const struct cli_cmd *cmd, const struc
 	return CLI_OK;
 }
 
-void cli_places_fini(struct cli_places *p, const struct cli_cmd *cmd)
+void cli_places_fini(struct cli_places *p, const struct cli_cmd *cmd, bool keep)
 {
-	if (*p->private_folder && rmdir(p->private_folder) < 0)
-		cli_note(cmd, "%s was left: %s", p->private_folder, strerror(errno));
+	CLEANUP_FREE char *name = p->own.path ? strdup(p->own.path) : NULL;
+	int r = bed_folder_close(&p->own, keep);
+
+	if (r < 0)
+		cli_note(cmd, "%s was left: %s", name ? name : "", sluice_strerror(r));
 	for (unsigned i = 0; i < p->nr; i++)
 		free(p->names[i]);
 	free(p->names);

@@ -4,6 +4,7 @@
 
 /* Folders on the command line to places where workers work. */
 #include "cli/opt/opt.h"
+#include "load/bed/bed_folder.h"
 #include "load/jobs/io.h"
 
 #define CLI_PLACES_MAX 1024
@@ -11,8 +12,8 @@
 struct cli_places {
 	struct io_place *items;
 	unsigned nr;
-	char **names;            /* folders cut out of mappings */
-	char private_folder[32]; /* made because no folder was named; else empty */
+	char **names;          /* folders cut out of mappings */
+	struct bed_folder own; /* made because no folder was named; else none */
 };
 
 /*
@@ -29,7 +30,7 @@ int cli_places_init(struct cli_places *p, const struct cli_cmd *cmd, const struc
  */
 int cli_places_gpus(struct cli_places *p, const struct cli_cmd *cmd, const struct cli_list *gpus,
 		    bool mapped);
-/* Remove the private folder, if it is empty. */
-void cli_places_fini(struct cli_places *p, const struct cli_cmd *cmd);
+/* Remove the folder that was made, unless it is to be kept or something is in it. */
+void cli_places_fini(struct cli_places *p, const struct cli_cmd *cmd, bool keep);
 
 #endif

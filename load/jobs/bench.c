@@ -31,7 +31,7 @@ struct bench_size {
 struct bench {
 	const struct bench_job *job;
 	struct bench_result *res;
-	char dir[4096];
+	struct bed_folder folder;
 	struct bench_size *sizes; /* job->nr_sizes */
 	unsigned repeats, round;
 	struct bed_buffers buffers; /* of the size whose turn it is */
@@ -59,11 +59,10 @@ static uint64_t expected_bytes(const struct bench *b, uint64_t bytes)
 	return (uint64_t)(max_ns && bytes && by_time < by_count ? by_time : by_count);
 }
 
-static void on_tick(void *arg, uint64_t ops, uint64_t bytes)
+static void on_tick(void *arg, uint64_t bytes)
 {
 	struct bench *b = arg;
 
-	(void)ops;
 	bytes += b->series->bytes;
 	b->job->progress(b->job->progress_arg, b->step, b->series->size, bytes,
 			 expected_bytes(b, bytes));
@@ -79,28 +78,12 @@ static int look_at_files(struct bench *b, struct bench_files *files, struct slui
 
 	if (r < 0)
 		return r;
-	r = sluice_file_open(&file, io, files->paths[0], O_RDWR, 0, err);
+	r = sluice_file_open(&file, io, files->files[0].path, O_RDWR, 0, err);
 	if (r == 0)
 		r = sluice_file_stat(file, &info);
 	files->direct = r == 0 && info.direct;
 	sluice_close(io, NULL);
 	return r;
-}
-
-static void describe(struct bench *b, struct run_series *s, const struct bench_source *src)
-{
-	struct cache_facts f = {
-		.read = s->read,
-		.engine = s->stats.engine,
-		.memory = cache_memory_behind(&b->res->path),
-		.direct = s->stats.blocks_direct && !s->stats.blocks_buffered,
-		.resident = src->resident,
-		.unknown = src->unknown,
-		.size = src->files->bytes,
-		.durable = b->job->opts.durability != SLUICE_DURABLE_NONE,
-	};
-
-	cache_describe(s->cache, &f);
 }
 
 void bench_name(char *buf, size_t len, const struct bench_job *job, uint64_t size, const char *what)
@@ -165,7 +148,7 @@ static int run_turn(struct bench *b, struct bench_size *z, enum bench_step step,
 	struct bench_source *src = &z->source[read];
 	struct stream_job stream = {
 		.source = bench_source(src),
-		.files = (const char *const *)z->files.paths,
+		.files = z->files.files,
 		.nr_files = z->files.nr,
 		.open_each = !job->open_once,
 		.workers = 1,
@@ -197,7 +180,7 @@ static int run_turn(struct bench *b, struct bench_size *z, enum bench_step step,
 	r = run_stream(&stream, s, err);
 	for (unsigned i = 0; i < nr; i++) {
 		s[i].verified_bytes = i == 0 ? atomic_load(&src->verified) : 0;
-		describe(b, &s[i], src);
+		cache_describe(&s[i], &src->facts, &b->res->path, 1);
 		series_mark(&s[i]);
 		b->res->bytes_written += series_wear(&s[i]);
 	}
@@ -231,14 +214,14 @@ static int reads(struct bench *b, struct bench_size *z, struct sluice_err *err)
 	int r = 0;
 
 	/* What was written so far is read: there is more of it in each round. */
-	while (full < f->nr && f->full[full])
+	while (full < f->nr && f->files[full].full)
 		full++;
 	if (full < b->job->in_flight || !full)
 		r = fill(b, z, b->job->write, err);
 	else
 		z->source[1].nr_files = full;
 	for (unsigned i = 0; i < z->source[1].nr_files && r == 0; i++) {
-		cache_drop(f->paths[i], f->bytes);
+		cache_drop(f->files[i].path, f->bytes);
 		r = bench_stopped(b->job, err);
 	}
 	return r < 0 ? r : run_turn(b, z, BENCH_READ, err);
@@ -256,12 +239,11 @@ static const struct bed_buffers *limit_buffers(struct bench *b, struct bed_buffe
 					       uint64_t size)
 {
 	const struct bench_job *job = b->job;
+	struct bed_buffers_want want = {.len = size, .nr = job->in_flight, .huge = job->opts.huge};
 
 	if (b->buffers.map && (job->memory == BED_OWN || job->memory == BED_PLAIN))
 		return &b->buffers;
-	if (bed_buffers_open(own, BED_OWN, size, job->in_flight, job->opts.huge, false, NULL) < 0)
-		return NULL;
-	return own;
+	return bed_buffers_open(own, &want, NULL) < 0 ? NULL : own;
 }
 
 /*
@@ -274,22 +256,21 @@ static void limit_turn(struct bench *b, const struct bench_size *z, bool read)
 	unsigned tries = b->repeats < LIMIT_SHAPES ? LIMIT_SHAPES : b->repeats,
 		 now = tries / b->repeats;
 	struct limit *l = &b->limit[read];
-	struct bed_buffers own = {.nr = 0};
+	struct bed_buffers own = {.at = NULL};
 	const struct bed_buffers *buffers;
-	struct limit_target t = {
-		.paths = (const char *const *)z->files.paths, .len = z->files.bytes, .align = 4096};
+	struct limit_target t = {.paths = z->files.paths, .len = z->files.bytes, .align = 4096};
 	uint64_t before = l->moved;
 
 	if (z->size != b->limit_size || !(read ? job->read : job->write))
 		return;
-	while (t.nr_paths < z->files.nr && z->files.full[t.nr_paths])
+	while (t.nr_paths < z->files.nr && z->files.files[t.nr_paths].full)
 		t.nr_paths++;
 	buffers = limit_buffers(b, &own, z->size);
 	if (!buffers || !t.nr_paths)
 		return;
-	t.buf = bed_buf(buffers, 0);
-	t.nr_bufs = buffers->nr;
-	t.buf_len = buffers->len;
+	t.buf = buffers->at[0];
+	t.nr_bufs = buffers->want.nr;
+	t.buf_len = buffers->want.len;
 	t.step = buffers->step;
 	l->read = read;
 	if (job->progress)
@@ -323,7 +304,7 @@ static int open_size(struct bench *b, struct bench_size *z, unsigned first_file,
 		     struct sluice_err *err)
 {
 	const struct bench_job *job = b->job;
-	int r = bench_files_init(&z->files, job, b->dir, z->size, first_file, err);
+	int r = bench_files_init(&z->files, job, &b->folder, z->size, first_file, err);
 
 	for (int read = 0; read < 2; read++) {
 		z->source[read] = (struct bench_source){.job = job,
@@ -331,6 +312,9 @@ static int open_size(struct bench *b, struct bench_size *z, unsigned first_file,
 							.buffers = &b->buffers,
 							.read = read,
 							.nr_files = z->files.nr};
+		z->source[read].facts = (struct cache_facts){.size = z->files.bytes,
+							     .durable = job->opts.durability !=
+									SLUICE_DURABLE_NONE};
 		sluice_random_seed(&z->source[read].random, job->seed + z->size);
 	}
 	return r < 0 ? r : look_at_files(b, &z->files, err);
@@ -340,11 +324,15 @@ static int open_size(struct bench *b, struct bench_size *z, unsigned first_file,
 static int one_size(struct bench *b, struct bench_size *z, struct sluice_err *err)
 {
 	const struct bench_job *job = b->job;
-	int r = bed_buffers_open(&b->buffers, job->memory, z->size, job->in_flight, job->opts.huge,
-				 job->lock, err);
+	struct bed_buffers_want want = {.memory = job->memory,
+					.len = z->size,
+					.nr = job->in_flight,
+					.huge = job->opts.huge,
+					.lock = job->lock};
+	int r = bed_buffers_open(&b->buffers, &want, err);
 
 	for (unsigned i = 0; i < job->in_flight && r == 0; i++)
-		r = bed_buf_fill(&b->buffers, bed_buf(&b->buffers, i), z->size, job->seed, 0, err);
+		r = bed_buf_fill(&b->buffers, b->buffers.at[i], z->size, job->seed, 0, err);
 	if (r == 0 && job->write)
 		r = writes(b, z, err);
 	if (r == 0 && !job->verify)
@@ -417,7 +405,7 @@ static int tell_series(struct bench *b, struct sluice_err *err)
 	unsigned per_size = (unsigned)job->write + job->read;
 
 	for (unsigned i = 0; job->series_done && i < b->res->nr_series; i++)
-		job->series_done(job->series_arg, b->dir, &b->res->series[i],
+		job->series_done(job->series_arg, b->folder.path, &b->res->series[i],
 				 b->sizes[i / per_size].files.nr);
 	return bench_stopped(job, err);
 }
@@ -426,16 +414,12 @@ static int tell_series(struct bench *b, struct sluice_err *err)
 
 static int make_folder(struct bench *b, struct sluice_err *err)
 {
-	const char *folder = b->job->folder;
+	int r = bed_folder_make(&b->folder, b->job->folder, "bench", err);
 
-	if ((size_t)snprintf(b->dir, sizeof(b->dir), "%s/sluice-bench-XXXXXX", folder) >=
-	    sizeof(b->dir))
-		return sluice_fail(err, -ENAMETOOLONG, "%s: name too long", folder);
-	if (!mkdtemp(b->dir))
-		return sluice_fail(err, -errno, "%s: cannot make a folder in it: %s", folder,
-				   sluice_strerror(errno));
+	if (r < 0)
+		return r;
 	b->res->began = true;
-	sluice_probe_path(b->dir, &b->res->path, NULL);
+	sluice_probe_path(b->folder.path, &b->res->path, NULL);
 	return 0;
 }
 
@@ -468,7 +452,7 @@ int bench_run(const struct bench_job *job, struct bench_result *result, struct s
 	for (unsigned i = 0; i < job->nr_sizes; i++)
 		bench_files_fini(&sizes[i].files);
 	tell_limits(&b);
-	rmdir(b.dir);
+	bed_folder_close(&b.folder, false);
 	result->failed = r < 0;
 	result->sec = (double)(clock_ns() - start) / 1e9;
 	return r;

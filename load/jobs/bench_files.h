@@ -8,26 +8,29 @@
  * that is clear, so that whatever is read can be checked.
  */
 #include "base/random.h"
+#include "load/bed/bed_file.h"
 #include "load/bed/buffers.h"
 #include "load/jobs/bench.h"
+#include "load/measure/cache.h"
 #include "load/stream/stream.h"
 
 struct bench_files {
 	const struct bench_job *job;
-	const char *dir;
-	unsigned first; /* number in the name of the first */
 	uint64_t size;  /* of one operation */
 	uint64_t bytes; /* of one file */
 	unsigned nr;
-	char **paths;
-	uint64_t *version; /* of the content: how often it was written */
-	bool *full;        /* has all its bytes */
-	bool direct;       /* O_DIRECT is used on them */
+	struct bed_file *files;
+	const char **paths; /* of them */
+	bool direct;        /* O_DIRECT is used on them */
 };
 
-/* Make @nr empty files.  bench_files_fini() is due either way, and removes them. */
-int bench_files_init(struct bench_files *f, const struct bench_job *job, const char *dir,
-		     uint64_t size, unsigned first, struct sluice_err *err);
+/*
+ * Make empty files, whose names count from @first on.  bench_files_fini() is due either
+ * way, and removes them.
+ */
+int bench_files_init(struct bench_files *f, const struct bench_job *job,
+		     const struct bed_folder *folder, uint64_t size, unsigned first,
+		     struct sluice_err *err);
 void bench_files_fini(struct bench_files *f);
 /* Write those that are not full; *@written is increased. */
 int bench_files_fill(struct bench_files *f, uint64_t *written, struct sluice_err *err);
@@ -43,8 +46,7 @@ struct bench_source {
 	uint64_t issued;
 	uint64_t warm_end, end; /* of the turn: up to where it warms up and counts */
 	struct sluice_random random;
-	int64_t resident; /* most bytes found in the page cache before a read */
-	int64_t unknown;  /* -errno where the kernel does not tell */
+	struct cache_facts facts;
 	_Atomic uint64_t verified;
 };
 

@@ -330,7 +330,7 @@ int bench_check(struct bench_job *job, struct sluice_err *err)
 	if (r < 0)
 		return r;
 	if (job->memory == BED_GPU) {
-		r = bed_gpu_check(err);
+		r = bed_gpu_check(0, err);
 		if (r < 0)
 			return r;
 	}

@@ -1,290 +1,434 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sets an I/O job up, watches it, tears it down and adds up; worker.c does the work. */
+/* An I/O job as the source of a stream: what each loop moves, and what it found. */
 #include "load/jobs/io.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/err.h"
+#include "base/size.h"
 #include "base/util.h"
-#include "load/jobs/worker.h"
+#include "load/bed/bed_check.h"
+#include "load/jobs/io_files.h"
 #include "load/measure/cache.h"
+#include "load/measure/limit.h"
 
-#define TICK_NS 100000000
+/* A job while it runs. */
+struct io_run {
+	const struct io_job *job;
+	struct io_result *res;
+	struct io_files files;
+	struct bed_buffers buffers; /* one for each worker */
+	struct stream_seen *seen;
+	uint32_t *issued; /* loops of each worker */
+	uint32_t nr_loops;
+	enum io_step step;
+	uint64_t total; /* bytes of this step */
+	_Atomic uint64_t verified;
+	struct limit limit;
+};
 
 /* -------------------------------------------------------------------- check */
-
-static int check_gpu(uint32_t device, struct sluice_err *err)
-{
-	struct sluice_gpu_device d = {.size = sizeof(d)};
-	struct sluice_err why;
-	int r = sluice_probe_gpu_device(device, &d, &why);
-
-	return r < 0 ? sluice_fail(err, r, "no GPU memory: %s", why.msg) : 0;
-}
-
-static int check_folder(const char *folder, bool write, struct sluice_err *err)
-{
-	struct stat st;
-
-	if (stat(folder, &st) < 0)
-		return sluice_fail(err, -EINVAL, "folder: %s: %s", folder, sluice_strerror(errno));
-	if (!S_ISDIR(st.st_mode))
-		return sluice_fail(err, -EINVAL, "folder: %s is not a directory", folder);
-	if (write && access(folder, W_OK | X_OK) < 0)
-		return sluice_fail(err, -EINVAL, "folder: %s cannot be written to: %s", folder,
-				   sluice_strerror(errno));
-	return 0;
-}
 
 int io_job_check(const struct io_job *job, struct sluice_err *err)
 {
 	struct sluice_io *io;
-	int r;
+	int r = 0;
 
 	if (!job->nr_places || !job->io_size || !job->loops)
 		return sluice_fail(err, -EINVAL, "a job needs a folder, a size and a loop");
 	if (job->loops > UINT32_MAX - job->warmup)
 		return sluice_fail(err, -EINVAL, "too many loops");
-	for (unsigned i = 0; i < job->nr_places; i++) {
-		r = check_folder(job->places[i].folder, !job->read, err);
-		if (r < 0)
-			return r;
-	}
-	for (unsigned i = 0; job->gpu && i < job->nr_places; i++) {
-		r = check_gpu(job->places[i].device, err);
-		if (r < 0)
-			return r;
-	}
-	r = sluice_open(&io, &job->opts, err); /* the library knows its own ranges */
-	if (r < 0)
-		return r;
-	return sluice_close(io, err);
+	for (unsigned i = 0; i < job->nr_places && r == 0; i++)
+		r = bed_check_folder(job->places[i].folder, !job->read, err);
+	for (unsigned i = 0; job->gpu && i < job->nr_places && r == 0; i++)
+		r = bed_gpu_check(job->places[i].device, err);
+	if (r == 0)
+		r = sluice_open(&io, &job->opts, err); /* the library knows its own ranges */
+	return r < 0 ? r : sluice_close(io, err);
 }
 
-/* ----------------------------------------------------------- set-up, teardown */
-
-static int run_alloc(struct run *run, struct sluice_err *err)
+static bool io_stopped(const struct io_job *job)
 {
+	return job->stop && atomic_load(job->stop);
+}
+
+/* ------------------------------------------------------------------- source */
+
+static int io_next(void *arg, unsigned worker, struct load_op *op, struct sluice_err *err)
+{
+	struct io_run *run = arg;
+	uint32_t loop = run->issued[worker];
+
+	(void)err;
+	if (loop == run->nr_loops)
+		return 0;
+	run->issued[worker]++;
+	*op = (struct load_op){
+		.read = run->job->read,
+		.warmup = loop < run->res->first,
+		.file = worker * run->files.per + (run->job->different_file ? loop : 0),
+		.len = run->job->io_size,
+		.tag = loop,
+	};
+	return 1;
+}
+
+/*
+ * Seed of what loop @loop writes.  When it will be compared, each pass over one
+ * file writes something else, or a pass that was lost would not be noticed; the
+ * last one leaves the pattern by which the file is known to be ours.
+ */
+static uint64_t loop_seed(const struct io_run *run, const struct load_op *op)
+{
+	uint64_t seed = run->files.all[op->file].seed;
+
+	if (run->job->different_file || !run->job->validate)
+		return seed;
+	return seed + (run->nr_loops - 1 - op->tag);
+}
+
+/* Before the clock starts: a cold cache for reads, the right data for writes. */
+static int io_prepare(void *arg, const struct load_op *op, void *buf, struct sluice_err *err)
+{
+	struct io_run *run = arg;
+	const struct io_job *job = run->job;
+	const struct bed_file *f = &run->files.all[op->file];
+	struct io_worker_result *w = &run->res->workers[op->file / run->files.per];
+	int r = bed_file_same(f, err);
+	int64_t left;
+
+	if (r < 0)
+		return r;
+	if (!job->read) {
+		if (op->tag && !job->different_file && !job->validate)
+			return 0;
+		return bed_buf_fill(&run->buffers, buf, op->len, loop_seed(run, op), 0, err);
+	}
+	left = cache_drop(f->path, op->len);
+	if (!op->warmup && w->resident >= 0)
+		w->resident = left < 0 || left > w->resident ? left : w->resident;
+	/* Page faults are not what is measured, either. */
+	return !op->tag || job->validate ? bed_buf_poison(&run->buffers, buf, op->len, err) : 0;
+}
+
+static int io_finish(void *arg, const struct load_op *op, void *buf, struct sluice_err *err)
+{
+	struct io_run *run = arg;
+	const struct bed_file *f = &run->files.all[op->file];
+	unsigned worker = op->file / run->files.per;
+	int r;
+
+	run->res->workers[worker].task[op->tag] = (double)op->took_ns / 1e9;
+	run->res->workers[worker].e2e[op->tag] = (double)op->round_ns / 1e9;
+	if (worker == 0)
+		run->res->nr_loops = (uint32_t)op->tag + 1;
+	if (!op->read || !run->job->validate || io_stopped(run->job))
+		return 0;
+	r = bed_buf_check(&run->buffers, buf, op->len, f->seed, 0, f->path, err);
+	atomic_fetch_add(&run->verified, r == 0 ? op->len : 0);
+	return r;
+}
+
+/* ----------------------------------------------------------------- progress */
+
+static void io_tick(void *arg, uint64_t bytes)
+{
+	struct io_run *run = arg;
+
+	run->job->progress(run->job->progress_arg, run->step, bytes, run->total);
+}
+
+static void io_step(struct io_run *run, enum io_step step, uint64_t total)
+{
+	run->step = step;
+	run->total = total;
+	if (run->job->progress)
+		io_tick(run, 0);
+}
+
+static struct bed_work io_work(struct io_run *run)
+{
+	return (struct bed_work){.stop = run->job->stop,
+				 .progress = run->job->progress ? io_tick : NULL,
+				 .arg = run};
+}
+
+/* -------------------------------------------------------------------- steps */
+
+static int io_alloc(struct io_run *run, struct sluice_err *err)
+{
+	const struct io_job *job = run->job;
 	struct io_result *res = run->res;
-	unsigned n = run->job->nr_places, per = files_per_worker(run->job);
+	unsigned n = job->nr_places;
 
-	res->nr_workers = n;
-	run->nr_loops = run->job->loops + run->job->warmup;
-	res->first = run->job->include_warmup ? 0 : run->job->warmup;
+	run->nr_loops = job->loops + job->warmup;
+	res->first = job->include_warmup ? 0 : job->warmup;
 	res->workers = calloc(n, sizeof(*res->workers));
-	run->workers = calloc(n, sizeof(*run->workers));
-	run->files = calloc(n, (size_t)per * sizeof(*run->files));
-	if (!res->workers || !run->workers || !run->files)
+	res->paths = calloc(n, sizeof(*res->paths));
+	run->seen = calloc(n, sizeof(*run->seen));
+	run->issued = calloc(n, sizeof(*run->issued));
+	if (!res->workers || !res->paths || !run->seen || !run->issued)
 		return sluice_fail(err, -ENOMEM, "out of memory");
-	run->nr_workers = n;
+	res->nr_workers = n;
 	for (unsigned i = 0; i < n; i++) {
-		struct worker *w = &run->workers[i];
+		struct io_worker_result *w = &res->workers[i];
 
-		w->run = run;
-		w->tid = i;
-		w->files = run->files + (size_t)i * per;
-		w->res = &res->workers[i];
-		w->res->folder = run->job->places[i].folder;
-		w->res->device = run->job->places[i].device;
-		w->res->task = calloc(run->nr_loops, sizeof(double));
-		w->res->e2e = calloc(run->nr_loops, sizeof(double));
-		if (!w->res->task || !w->res->e2e)
+		w->folder = job->places[i].folder;
+		w->device = job->places[i].device;
+		w->task = calloc(run->nr_loops, sizeof(double));
+		w->e2e = calloc(run->nr_loops, sizeof(double));
+		if (!w->task || !w->e2e)
 			return sluice_fail(err, -ENOMEM, "out of memory");
 	}
 	return 0;
 }
 
-/* Look at all files before the first one is touched. */
-static int run_files(struct run *run, struct sluice_err *err)
-{
-	unsigned per = files_per_worker(run->job);
-	int r;
-
-	for (unsigned i = 0; i < run->nr_workers; i++) {
-		for (unsigned k = 0; k < per; k++) {
-			r = file_init(&run->workers[i].files[k], run->job, i, k, err);
-			if (r < 0)
-				return r;
-		}
-	}
-	r = files_room(run->job, run->files, err);
-	return r < 0 || run->job->gpu ? r : memory_room(run->job, err);
-}
-
-static int run_open(struct run *run, struct sluice_err *err)
-{
-	int r = run_alloc(run, err);
-
-	if (r < 0)
-		return r;
-	r = run_files(run, err);
-	if (r == 0 && run->job->ready)
-		run->job->ready(run->job->progress_arg);
-	for (unsigned i = 0; r == 0 && i < run->nr_workers; i++)
-		r = worker_init(&run->workers[i], err);
-	if (r == 0 && (run->job->read || run->job->validate))
-		r = sluice_open(&run->helper, NULL, err);
-	return r;
-}
-
-static void run_close(struct run *run)
-{
-	size_t nr_files = (size_t)run->nr_workers * files_per_worker(run->job);
-
-	for (unsigned i = 0; i < run->nr_workers; i++)
-		worker_fini(&run->workers[i]);
-	sluice_close(run->helper, NULL);
-	for (size_t i = 0; i < nr_files; i++)
-		if (run->files[i].path)
-			file_fini(&run->files[i], run->job);
-	free(run->workers);
-	free(run->files);
-}
-
-/* ----------------------------------------------------------------- progress */
-
-static uint64_t bytes_moved(struct sluice_io *io, bool read)
-{
-	struct sluice_stats s = {.size = sizeof(s)};
-
-	if (!io || sluice_get_stats(io, &s) < 0)
-		return 0;
-	return read ? s.bytes_read : s.bytes_written;
-}
-
-static void tick(struct run *run)
+static int io_buffers(struct io_run *run, struct sluice_err *err)
 {
 	const struct io_job *job = run->job;
-	enum io_step step = (enum io_step)atomic_load(&run->step);
-	uint64_t files = (uint64_t)run->nr_workers * files_per_worker(job);
-	uint64_t done = 0, total = 0;
-
-	if (!job->progress)
-		return;
-	if (step == IO_STEP_PREPARE || step == IO_STEP_CHECK) {
-		done = bytes_moved(run->helper, step == IO_STEP_CHECK);
-		total = files * job->io_size;
-	} else if (step == IO_STEP_RUN) {
-		for (unsigned i = 0; i < run->nr_workers; i++)
-			done += bytes_moved(run->workers[i].io, job->read);
-		total = (uint64_t)run->nr_workers * run->nr_loops * job->io_size;
-	}
-	job->progress(job->progress_arg, step, done, total);
-}
-
-/* Wait for all workers, showing how far they are meanwhile. */
-static void run_watch(struct run *run, unsigned started)
-{
-	for (unsigned i = 0; i < started; i++) {
-		struct timespec until;
-
-		do {
-			tick(run);
-			clock_gettime(CLOCK_REALTIME, &until);
-			until.tv_nsec += TICK_NS;
-			until.tv_sec += until.tv_nsec / 1000000000;
-			until.tv_nsec %= 1000000000;
-		} while (pthread_timedjoin_np(run->workers[i].thread, NULL, &until) == ETIMEDOUT);
-	}
-}
-
-/* ------------------------------------------------------------------ results */
-
-static const char *any_memory_behind(const struct io_result *res)
-{
-	const char *why = NULL;
-
-	for (unsigned i = 0; i < res->nr_workers && !why; i++)
-		why = cache_memory_behind(&res->workers[i].path);
-	return why;
-}
-
-static void describe_cache(struct io_result *res, const struct io_job *job)
-{
-	struct cache_facts f = {
-		.read = job->read,
-		.engine = res->workers[0].stats.engine,
-		.memory = any_memory_behind(res),
-		.direct = res->direct,
-		.size = job->io_size,
-		.durable = job->opts.durability != SLUICE_DURABLE_NONE,
+	CLEANUP_FREE uint32_t *devices = calloc(job->nr_places, sizeof(*devices));
+	struct bed_buffers_want want = {
+		.memory = job->gpu ? BED_GPU : job->memory,
+		.odd = job->memory == BED_ODD,
+		.len = job->io_size,
+		.nr = job->nr_places,
+		.huge = job->opts.huge,
+		.lock = job->lock,
+		.devices = devices,
 	};
 
-	for (unsigned i = 0; i < res->nr_workers; i++) {
-		struct io_worker_result *w = &res->workers[i];
-
-		f.resident = w->resident > f.resident ? w->resident : f.resident;
-		f.unknown = w->resident < 0 ? w->resident : f.unknown;
-	}
-	cache_describe(res->cache, &f);
+	if (!devices)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	for (unsigned i = 0; i < job->nr_places; i++)
+		devices[i] = job->places[i].device;
+	return bed_buffers_open(&run->buffers, &want, err);
 }
 
-static void sum_worker(struct io_result *res, struct worker *w)
+/* Look at all there is before the first thing is made. */
+static int io_open(struct io_run *run, struct sluice_err *err)
 {
-	struct io_worker_result *r = w->res;
+	const struct io_job *job = run->job;
+	struct bed_work work = io_work(run);
+	int r = io_alloc(run, err);
 
-	for (unsigned i = res->first; i < res->nr_loops; i++) {
-		r->task_sec += r->task[i];
-		r->e2e_sec += r->e2e[i];
-	}
-	r->stats.size = sizeof(r->stats);
-	sluice_get_stats(w->io, &r->stats);
-	r->gpu.size = w->run->job->gpu ? sizeof(r->gpu) : 0;
-	if (r->gpu.size)
-		sluice_probe_gpu_device(r->device, &r->gpu, NULL);
-	r->path.size = sizeof(r->path);
-	sluice_probe_path(r->folder, &r->path, NULL);
-	res->task_sec = r->task_sec > res->task_sec ? r->task_sec : res->task_sec;
-	res->e2e_sec = r->e2e_sec > res->e2e_sec ? r->e2e_sec : res->e2e_sec;
-	res->fallbacks |= r->stats.fallbacks;
+	if (r == 0)
+		r = io_files_init(&run->files, job, err);
+	if (r == 0)
+		r = io_files_room(&run->files, err);
+	if (r == 0 && !job->gpu)
+		r = bed_check_memory(job->io_size, job->nr_places, err);
+	if (r == 0 && job->ready)
+		job->ready(job->progress_arg);
+	if (r == 0)
+		r = io_buffers(run, err);
+	io_step(run, IO_STEP_PREPARE, run->files.nr * job->io_size);
+	return r < 0 ? r : io_files_make(&run->files, &work, err);
 }
 
 /* Only the first pass over a file that was not there fills it. */
-static uint32_t fresh_loops(const struct run *run)
+static uint32_t fresh_loops(const struct io_run *run)
 {
-	const struct job_file *files = run->files;
+	const struct bed_file *files = run->files.all;
 	uint32_t n = 0;
 
 	if (run->job->read)
 		return 0;
 	if (!run->job->different_file)
-		return run->res->first == 0 && !files[0].ours;
+		return run->res->first == 0 && !files[0].full;
 	for (uint32_t i = run->res->first; i < run->res->nr_loops; i++)
-		n += !files[i].ours;
+		n += !files[i].full;
 	return n;
 }
 
-static void run_sum(struct run *run)
+static int io_loops(struct io_run *run, struct sluice_err *err)
+{
+	const struct io_job *job = run->job;
+	struct stream_job stream = {
+		.source = {io_next, io_prepare, io_finish, run},
+		.files = run->files.all,
+		.nr_files = run->files.nr,
+		.open_each = true,
+		.rounds = true,
+		.workers = job->nr_places,
+		.depth = 1,
+		.opts = job->opts,
+		.buffers = &run->buffers,
+		.nr_series = 1,
+		.seed = job->seed,
+		.stop = job->stop,
+		.progress = job->progress ? io_tick : NULL,
+		.progress_arg = run,
+		.seen = run->seen,
+	};
+	int r;
+
+	io_step(run, IO_STEP_RUN, (uint64_t)job->nr_places * run->nr_loops * job->io_size);
+	r = run_stream(&stream, &run->res->series, err);
+	run->res->fresh = fresh_loops(run);
+	return r;
+}
+
+/* Buffers that plain threads can use, with the content of the files: ours, or others. */
+static int limit_buffers(struct io_run *run, struct bed_buffers *other, struct bed_buffers **ret,
+			 struct sluice_err *err)
+{
+	const struct io_job *job = run->job;
+	struct bed_buffers_want want = {
+		.memory = BED_PLAIN, .len = job->io_size, .nr = job->nr_places};
+	int r;
+
+	*ret = &run->buffers;
+	if (!job->gpu && job->memory != BED_ODD)
+		return 0;
+	*ret = other;
+	r = bed_buffers_open(other, &want, err);
+	for (unsigned i = 0; i < want.nr && r == 0; i++)
+		r = bed_buf_fill(other, other->at[i], want.len,
+				 run->files.all[(i + 1) * run->files.per - 1].seed, 0, err);
+	return r;
+}
+
+/* What a plain loop gets from the files of the last loop. */
+static int io_limit(struct io_run *run, struct sluice_err *err)
+{
+	const struct io_job *job = run->job;
+	const struct run_series *s = &run->res->series;
+	CLEANUP_FREE struct limit_target *targets = calloc(job->nr_places, sizeof(*targets));
+	struct bed_buffers other = {.at = NULL}, *b = NULL;
+	int r = targets ? limit_buffers(run, &other, &b, err)
+			: sluice_fail(err, -ENOMEM, "out of memory");
+
+	io_step(run, IO_STEP_LIMIT, 0);
+	for (unsigned i = 0; i < job->nr_places && r == 0; i++) {
+		struct bed_file *f = &run->files.all[(i + 1) * run->files.per - 1];
+		const struct sluice_file_info *info = &run->seen[i].file;
+
+		targets[i] = (struct limit_target){
+			.paths = (const char *const *)&f->path,
+			.nr_paths = 1,
+			.len = f->len,
+			.buf = b->at[i],
+			.nr_bufs = 1,
+			.buf_len = f->len,
+			.align = info->direct ? info->offset_align : 4096,
+		};
+	}
+	run->limit.read = job->read;
+	if (r == 0)
+		limit_try_all(&run->limit, targets, job->nr_places,
+			      job->read ? 0 : limit_most_written(s->bytes + s->warmup_bytes),
+			      LIMIT_SEC, job->stop);
+	bed_buffers_close(&other);
+	return r;
+}
+
+/* Everything that was written. */
+static int io_verify(struct io_run *run, struct sluice_err *err)
+{
+	struct bed_work work = io_work(run);
+	int r;
+
+	io_step(run, IO_STEP_CHECK, run->files.nr * run->job->io_size);
+	for (unsigned i = 0; i < run->files.nr; i++)
+		run->files.all[i].full = true;
+	r = bed_files_verify(run->files.all, run->files.nr, &work, err);
+	atomic_fetch_add(&run->verified, work.bytes);
+	return r;
+}
+
+/* ------------------------------------------------------------------ results */
+
+static void sum_worker(struct io_run *run, unsigned i)
+{
+	struct io_result *res = run->res;
+	struct io_worker_result *w = &res->workers[i];
+
+	for (unsigned k = res->first; k < res->nr_loops; k++) {
+		w->task_sec += w->task[k];
+		w->e2e_sec += w->e2e[k];
+	}
+	w->seen = run->seen[i];
+	w->made = run->files.made[i];
+	w->gpu.size = run->job->gpu ? sizeof(w->gpu) : 0;
+	if (w->gpu.size)
+		sluice_probe_gpu_device(w->device, &w->gpu, NULL);
+	res->paths[i].size = sizeof(res->paths[i]);
+	sluice_probe_path(w->folder, &res->paths[i], NULL);
+	res->task_sec = w->task_sec > res->task_sec ? w->task_sec : res->task_sec;
+	res->e2e_sec = w->e2e_sec > res->e2e_sec ? w->e2e_sec : res->e2e_sec;
+}
+
+/* Nothing ran: what would have? */
+static void ask_handle(const struct io_job *job, struct sluice_stats *stats)
+{
+	struct sluice_io *io;
+
+	stats->size = sizeof(*stats);
+	if (sluice_open(&io, &job->opts, NULL) < 0)
+		return;
+	sluice_get_stats(io, stats);
+	sluice_close(io, NULL);
+}
+
+/* What the stream does not know of the series. */
+static void sum_series(struct io_run *run)
 {
 	const struct io_job *job = run->job;
 	struct io_result *res = run->res;
-	uint64_t direct = 0, buffered = 0;
+	struct run_series *s = &res->series;
+	struct cache_facts facts = {
+		.size = job->io_size,
+		.durable = job->opts.durability != SLUICE_DURABLE_NONE,
+	};
+	char size[SLUICE_SIZE_TEXT];
 
-	res->first = (uint32_t)min_u64(res->first, res->nr_loops);
-	for (unsigned i = 0; i < run->nr_workers; i++) {
-		sum_worker(res, &run->workers[i]);
-		direct += res->workers[i].stats.blocks_direct;
-		buffered += res->workers[i].stats.blocks_buffered;
-	}
-	res->bytes = (uint64_t)run->nr_workers * (res->nr_loops - res->first) * job->io_size;
-	res->direct = direct && !buffered;
-	res->buffered = buffered && !direct;
-	res->fresh = fresh_loops(run);
+	if (!s->stats.size)
+		ask_handle(job, &s->stats);
+	snprintf(s->name, sizeof(s->name), "%s %s", job->read ? "read" : "write",
+		 sluice_size_exact(size, job->io_size));
+	s->read = job->read;
+	s->size = job->io_size;
+	s->opts = job->opts;
+	s->memory = job->gpu ? BED_GPU : job->memory;
+	s->lock = job->lock;
+	s->verify = job->validate;
+	s->sec = res->e2e_sec;
+	s->prepared_bytes = run->files.prepared_bytes;
+	s->verified_bytes = atomic_load(&run->verified);
+	/* A loop that was interrupted wrote as well. */
+	if (!s->read && s->stats.bytes_written > s->bytes + s->warmup_bytes)
+		s->warmup_bytes = s->stats.bytes_written - s->bytes;
+	s->partial = res->partial;
+	if (res->partial)
+		snprintf(s->partial_why, sizeof(s->partial_why), "interrupted: %u of %u loops",
+			 res->nr_loops - res->first,
+			 job->loops + (job->include_warmup ? job->warmup : 0));
 	if (job->limit) {
-		res->limit = (double)job->limit;
-		snprintf(res->limit_how, sizeof(res->limit_how), "as given");
+		s->limit = (double)job->limit;
+		snprintf(s->limit_how, sizeof(s->limit_how), "as given");
 	} else if (job->measure_limit) {
-		double speed = res->e2e_sec > 0 ? (double)res->bytes / res->e2e_sec : 0;
-
-		res->limit = limit_settle(&run->limit, speed, res->limit_how);
+		s->limit = limit_settle(&run->limit, series_speed(s), s->limit_how);
 		res->limit_bytes = run->limit.moved;
 	}
-	describe_cache(res, job);
+	for (unsigned i = 0; i < res->nr_workers; i++)
+		cache_note(&facts, res->workers[i].resident);
+	cache_describe(s, &facts, res->paths, res->nr_workers);
+}
+
+static int io_sum(struct io_run *run, struct sluice_err *err)
+{
+	struct io_result *res = run->res;
+
+	if (!res->series.hist && series_init(&res->series) < 0)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	res->first = (uint32_t)min_u64(res->first, res->nr_loops);
+	for (unsigned i = 0; i < res->nr_workers; i++)
+		sum_worker(run, i);
+	sum_series(run);
+	return 0;
 }
 
 void io_result_fini(struct io_result *res)
@@ -294,62 +438,47 @@ void io_result_fini(struct io_result *res)
 		free(res->workers[i].e2e);
 	}
 	free(res->workers);
+	free(res->paths);
+	series_fini(&res->series);
 	memset(res, 0, sizeof(*res));
 }
 
 /* ---------------------------------------------------------------------- run */
 
-static int run_threads(struct run *run, struct sluice_err *err)
+static int io_steps(struct io_run *run, struct sluice_err *err)
 {
-	unsigned started = 0;
-	int r = pthread_barrier_init(&run->barrier, NULL, run->nr_workers);
+	const struct io_job *job = run->job;
+	int r = io_open(run, err);
 
-	if (r)
-		return sluice_fail(err, -r, "cannot make a barrier: %s", sluice_strerror(r));
-	pthread_mutex_init(&run->lock, NULL);
-	pthread_mutex_lock(&run->lock); /* nobody starts before all are there */
-	for (; started < run->nr_workers; started++) {
-		struct worker *w = &run->workers[started];
-
-		r = pthread_create(&w->thread, NULL, worker_main, w);
-		if (r)
-			break;
-	}
-	run->abandoned = started < run->nr_workers;
-	pthread_mutex_unlock(&run->lock);
-	run_watch(run, started);
-	pthread_barrier_destroy(&run->barrier);
-	pthread_mutex_destroy(&run->lock);
-	if (run->abandoned)
-		return sluice_fail(err, -r, "cannot start thread %u of %u: %s", started + 1,
-				   run->nr_workers, sluice_strerror(r));
-	if (run->job->stop && atomic_load(run->job->stop))
-		return sluice_fail(err, -ECANCELED, "interrupted");
-	if (atomic_load(&run->failed)) {
-		*err = run->err;
-		return run->err.code;
-	}
-	return 0;
+	if (r == 0)
+		r = io_loops(run, err);
+	if (r == 0 && !io_stopped(job) && job->measure_limit)
+		r = io_limit(run, err);
+	if (r == 0 && !io_stopped(job) && job->validate && !job->read)
+		r = io_verify(run, err);
+	if (io_stopped(job) && (r == 0 || r == -ECANCELED))
+		r = sluice_fail(err, -ECANCELED, "interrupted");
+	return r;
 }
 
 int io_job_run(const struct io_job *job, struct io_result *result, struct sluice_err *err)
 {
-	struct run run = {.job = job, .res = result};
+	struct io_run run = {.job = job, .res = result};
 	struct sluice_err local;
-	bool keep;
 	int r;
 
 	memset(result, 0, sizeof(*result));
 	err = err ? err : &local;
-	r = run_open(&run, err);
-	if (r == 0)
-		r = run_threads(&run, err);
-	keep = r == 0 || (r == -ECANCELED && job->stop && atomic_load(job->stop));
+	r = io_steps(&run, err);
 	result->partial = r < 0;
-	if (keep)
-		run_sum(&run);
-	run_close(&run);
-	if (!keep)
+	if ((r == 0 || (r == -ECANCELED && io_stopped(job))) && io_sum(&run, err) < 0)
+		r = err->code;
+	bed_buffers_close(&run.buffers);
+	if (run.files.job)
+		io_files_fini(&run.files);
+	free(run.seen);
+	free(run.issued);
+	if (r < 0 && !(r == -ECANCELED && io_stopped(job)))
 		io_result_fini(result);
 	return r;
 }

@@ -8,9 +8,8 @@
  *
  *	struct io_job in -> io_job_check() -> io_job_run() -> struct io_result out
  *
- * A worker is a thread with a handle and a buffer of its own.  A loop is one
- * operation by each worker: open, submit, wait, close; its time is the "task"
- * time.  A barrier ends the loop for all; the time up to there is the "e2e"
+ * A loop is a round of a stream (stream.h): one operation by each worker, open, submit,
+ * wait, close; its time is the "task" time, and the time until all are done the "e2e"
  * time.  What has to happen between loops (dropping caches, comparing data) is
  * in neither, nor in the CPU time.
  */
@@ -21,7 +20,7 @@
 #include <sluice/probe.h>
 #include <sluice/sluice.h>
 
-#include "load/bed/buffers.h"
+#include "load/stream/stream.h"
 
 #include "load/measure/words.h"
 
@@ -47,6 +46,7 @@ struct io_job {
 	bool validate;           /* compare what was moved */
 	bool keep;               /* leave the files that were created */
 	bool overwrite;          /* replace files that are not ours */
+	bool in_own;             /* the folder of the places is of this run alone */
 	uint64_t seed;           /* of the data */
 	uint32_t memory;         /* enum bed_memory */
 	bool gpu;                /* memory of the GPU that a place names, not the host's */
@@ -67,42 +67,28 @@ struct io_job {
 struct io_worker_result {
 	const char *folder; /* the job's */
 	uint32_t device;
-	uint32_t made;           /* files created for it */
-	uint64_t prepared_bytes; /* written into them, to be read */
-	uint64_t verified_bytes; /* compared and right */
-	double task_sec;         /* sum over the counted loops */
-	double e2e_sec;          /* the same */
-	double *task;            /* seconds of each loop, warm-up first: io_result.nr_loops */
-	double *e2e;             /* the same */
+	uint32_t made;    /* files created for it */
+	double task_sec;  /* sum over the counted loops */
+	double e2e_sec;   /* the same */
+	double *task;     /* seconds of each loop, warm-up first: io_result.nr_loops */
+	double *e2e;      /* the same */
 	int64_t resident; /* most bytes found in the page cache before a counted loop; -1 unknown */
-	struct sluice_path_info path;
-	struct sluice_file_info file; /* as the last loop had it open */
-	struct sluice_buf_info buf;
-	struct sluice_stats stats;
-	uint32_t ways; /* what happened on the way, of all loops: SLUICE_DONE_* */
+	struct stream_seen seen;
 	struct sluice_gpu_device gpu;
 };
 
 struct io_result {
 	unsigned nr_workers;
 	struct io_worker_result *workers;
-	uint32_t nr_loops; /* that all workers completed, warm-up included */
-	uint32_t first;    /* index of the first loop that counts */
-	bool partial;      /* interrupted: fewer than the job has, or not all was compared */
-	uint64_t bytes;    /* moved by the counted loops of all workers */
-	double task_sec;   /* of the slowest worker */
-	double e2e_sec;    /* the same */
-	double user_sec;   /* CPU of the process during the counted loops */
-	double system_sec;
-	double library_sec;   /* of this: the I/O threads of the workers' handles */
-	uint32_t fallbacks;   /* of all workers: SLUICE_FELL_* */
-	bool direct;          /* every block went by O_DIRECT */
-	bool buffered;        /* every block went through the page cache */
-	uint32_t fresh;       /* writes: counted loops of a worker that filled an empty file */
-	char cache[80];       /* state of the page cache, for people and programs */
-	double limit;         /* bytes per second; 0: not known */
-	char limit_how[160];  /* who says so, or why it was not measured */
-	uint64_t limit_bytes; /* moved to measure it */
+	struct sluice_path_info *paths; /* of each */
+	uint32_t nr_loops;              /* that all workers completed, warm-up included */
+	uint32_t first;                 /* index of the first loop that counts */
+	bool partial;    /* interrupted: fewer than the job has, or not all was compared */
+	double task_sec; /* of the slowest worker */
+	double e2e_sec;
+	uint32_t fresh;           /* writes: counted loops of a worker that filled an empty file */
+	uint64_t limit_bytes;     /* moved to measure the limit */
+	struct run_series series; /* of all workers: an operation is a loop of one */
 };
 
 /*

@@ -3,7 +3,6 @@
 #include "load/jobs/sweep.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,9 +12,6 @@
 #include "base/random.h"
 #include "base/util.h"
 #include "load/jobs/sweep_work.h"
-#include "load/measure/cache.h"
-#include "load/measure/limit.h"
-#include "load/stream/stream.h"
 
 uint64_t sweep_bytes(const struct sweep_job *job)
 {
@@ -30,98 +26,20 @@ uint64_t sweep_measurements(const struct sweep_job *job)
 
 /* --------------------------------------------------------- one measurement */
 
-/* One operation for each worker. */
-struct once {
-	uint64_t len;
-	bool read;
-	bool *given;
-};
-
-static int next_op(void *arg, unsigned worker, struct load_op *op, struct sluice_err *err)
-{
-	struct once *o = arg;
-
-	(void)err;
-	if (o->given[worker])
-		return 0;
-	o->given[worker] = true;
-	*op = (struct load_op){
-		.read = o->read, .series = worker, .file = worker, .len = o->len, .tag = worker};
-	return 1;
-}
-
-static void on_tick(void *arg, uint64_t ops, uint64_t bytes)
+static void on_tick(void *arg, uint64_t bytes)
 {
 	struct sweep *w = arg;
 
-	(void)ops;
 	w->job->progress(w->job->arg, w->name, w->done_bytes + bytes, w->left_bytes);
 }
 
-static int need_buffers(struct sweep *w, uint32_t memory, const struct bed_buffers **ret,
-			struct sluice_err *err)
+static void on_fill(void *arg, uint64_t done, uint64_t total)
 {
-	struct bed_buffers *p = &w->buffers[memory];
-	int r = 0;
+	struct sweep *w = arg;
 
-	if (!p->map) {
-		r = bed_buffers_open(p, memory, w->job->io_size, w->job->nr_folders,
-				     w->job->opts.huge, false, err);
-		for (unsigned i = 0; i < w->job->nr_folders && r == 0; i++)
-			r = bed_buf_fill(p, bed_buf(p, i), w->job->io_size, w->job->seed + i, 0,
-					 err);
-	}
-	*ret = p;
-	return r;
-}
-
-/* As cold as can be had: our files always, everything where that was asked for. */
-static void cool(struct sweep *w, struct sweep_sample *m)
-{
-	for (unsigned i = 0; i < w->job->nr_folders; i++) {
-		int64_t left = cache_drop(w->paths[i], w->job->io_size);
-
-		if (left < 0)
-			m->unknown = left;
-		else if (left > m->resident)
-			m->resident = left;
-	}
-	if (w->job->flush) {
-		int fd = open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC);
-
-		sync();
-		if (fd >= 0 && write(fd, "1", 1) < 0)
-			m->unknown = -errno;
-		if (fd >= 0)
-			close(fd);
-	}
-}
-
-static int run_point(struct sweep *w, const struct run_series *s, const struct bed_buffers *buffers,
-		     struct run_series *runs, struct sluice_err *err)
-{
-	const struct sweep_job *job = w->job;
-	CLEANUP_FREE bool *given = calloc(job->nr_folders, sizeof(*given));
-	struct once once = {.len = job->io_size, .read = s->read, .given = given};
-	struct stream_job stream = {
-		.source = {.next = next_op, .arg = &once},
-		.files = (const char *const *)w->paths,
-		.nr_files = job->nr_folders,
-		.open_each = true,
-		.workers = job->nr_folders,
-		.depth = 1,
-		.opts = s->opts,
-		.buffers = buffers,
-		.nr_series = job->nr_folders,
-		.seed = job->seed,
-		.stop = job->stop,
-		.progress = job->progress ? on_tick : NULL,
-		.progress_arg = w,
-	};
-
-	if (!given)
-		return sluice_fail(err, -ENOMEM, "out of memory");
-	return run_stream(&stream, runs, err);
+	(void)done;
+	(void)total;
+	w->job->progress(w->job->arg, "prepare", 0, w->left_bytes);
 }
 
 /* Add a measurement, of this process or an earlier one, to its point. */
@@ -182,42 +100,34 @@ static int add_known(void *arg, const struct sweep_sample *m, struct sluice_err 
 
 static int measure(struct sweep *w, unsigned index, uint32_t loop, struct sluice_err *err)
 {
-	struct run_series *s = &w->res->series[index];
-	CLEANUP_FREE struct run_series *runs = calloc(w->job->nr_folders, sizeof(*runs));
-	struct sweep_sample m = {.index = index, .loop = loop, .worker_sec = w->worker_sec};
-	const struct bed_buffers *buffers;
-	uint64_t written = 0;
-	int r = need_buffers(w, s->memory, &buffers, err);
+	struct run_series *s = &w->res->series[index], one = {.read = s->read};
+	struct trial how = {.opts = s->opts,
+			    .memory = s->memory,
+			    .read = s->read,
+			    .ops = 1,
+			    .worker_sec = w->worker_sec};
+	struct sweep_sample m = {
+		.index = index, .loop = loop, .worker_sec = w->worker_sec, .run = &one};
+	int r;
 
-	if (r < 0 || !runs)
-		return r < 0 ? r : sluice_fail(err, -ENOMEM, "out of memory");
 	w->name = s->name;
-	if (s->read)
-		cool(w, &m);
-	r = run_point(w, s, buffers, runs, err);
-	for (unsigned i = 0; i < w->job->nr_folders; i++) {
-		m.worker_sec[i] = runs[i].latency.mean;
-		runs[i].read = s->read;
-		written += series_wear(&runs[i]);
-		w->done_bytes += runs[i].bytes;
-		if (r == 0 && !runs[i].ops)
-			r = sweep_stopped(w->job, err); /* given up: not a measurement */
-		series_fini(&runs[i]);
-	}
+	r = trial_once(&w->trials, &how, &one, err);
+	if (one.ops == w->job->nr_folders)
+		r = r == -ECANCELED ? 0 : r; /* it was done before the stop */
+	w->done_bytes += one.bytes;
 	if (r < 0) { /* which makes it none: what was written was written */
-		sweep_add_wear(w, written, NULL);
-		return r;
+		sweep_add_wear(w, series_wear(&one), NULL);
+	} else {
+		w->res->bytes_written += series_wear(&one);
+		m.sec = one.sec;
+		m.resident = how.facts.resident;
+		m.unknown = how.facts.unknown;
+		m.elapsed_sec = w->res->earlier_sec + (double)(clock_ns() - w->start_ns) / 1e9;
+		r = add_sample(w, &m, err);
 	}
-	w->res->bytes_written += written;
-	m.sec = runs[0].sec;
-	m.run = &runs[0];
-	m.elapsed_sec = w->res->earlier_sec + (double)(clock_ns() - w->start_ns) / 1e9;
-	if (!s->read)
-		for (unsigned i = 0; i < w->job->nr_folders; i++)
-			cache_drop(w->paths[i], w->job->io_size); /* leave nothing to the next */
-	r = add_sample(w, &m, err);
 	if (r == 0 && w->state)
 		r = sweep_state_add(w->state, w->job, &m, err);
+	series_fini(&one);
 	return r;
 }
 
@@ -292,19 +202,14 @@ static void describe(struct sweep *w, unsigned index)
 	struct run_series *s = &w->res->series[index];
 	const struct sweep_point *p = &w->res->points[index];
 	struct cache_facts f = {
-		.read = s->read,
-		.engine = s->stats.engine,
-		.direct = s->stats.blocks_direct && !s->stats.blocks_buffered,
 		.resident = p->resident,
 		.unknown = p->unknown,
 		.size = w->job->io_size,
 		.durable = w->job->opts.durability != SLUICE_DURABLE_NONE,
 	};
 
-	for (unsigned i = 0; i < w->job->nr_folders && !f.memory; i++)
-		f.memory = cache_memory_behind(&w->res->paths[i]);
 	series_finish(s);
-	cache_describe(s->cache, &f);
+	cache_describe(s, &f, w->trials.info, w->trials.info ? w->job->nr_folders : 0);
 	if (p->loops == w->job->loops)
 		return;
 	s->partial = true;
@@ -315,21 +220,8 @@ static void describe(struct sweep *w, unsigned index)
 static int measure_limit(struct sweep *w, struct sluice_err *err)
 {
 	const struct sweep_job *job = w->job;
-	CLEANUP_FREE struct limit_target *targets = calloc(job->nr_folders, sizeof(*targets));
-	const struct bed_buffers *b = NULL;
-	int r = targets ? need_buffers(w, BED_OWN, &b, err)
-			: sluice_fail(err, -ENOMEM, "out of memory");
+	int r = 0;
 
-	for (unsigned i = 0; i < job->nr_folders && r == 0; i++)
-		targets[i] = (struct limit_target){
-			.paths = (const char *const *)&w->paths[i],
-			.nr_paths = 1,
-			.len = job->io_size,
-			.buf = bed_buf(b, i),
-			.nr_bufs = 1,
-			.buf_len = b->len,
-			.align = 4096,
-		};
 	if (job->progress)
 		job->progress(job->arg, "limit", w->done_bytes, w->left_bytes);
 	for (int read = 0; read < 2 && r == 0; read++) {
@@ -337,10 +229,11 @@ static int measure_limit(struct sweep *w, struct sluice_err *err)
 
 		if (!(read ? job->read : job->write))
 			continue;
-		limit_try_all(&l, targets, job->nr_folders, read ? 0 : sweep_limit_writes(job),
-			      LIMIT_SEC, job->stop);
+		for (unsigned i = 0; i < LIMIT_SHAPES && r == 0; i++)
+			r = trials_limit(&w->trials, &l, sweep_limit_writes(job) / LIMIT_SHAPES,
+					 LIMIT_SEC / LIMIT_SHAPES, err);
 		limit_tell(&l, w->res->series, w->res->nr);
-		if (!read)
+		if (r == 0 && !read)
 			r = sweep_add_wear(w, l.moved, err);
 	}
 	return r < 0 ? r : sweep_stopped(job, err);
@@ -351,35 +244,39 @@ static int take_up(struct sweep *w, struct sluice_err *err)
 {
 	int r = sweep_state_open(&w->state, w->job, err);
 
-	if (r == 0)
-		sweep_state_remove_work(w->job);
-	if (r == 0)
-		w->res->bytes_written += sweep_state_wear(w->job);
-	return r < 0 ? r : sweep_state_load(w->job, add_known, w, err);
+	return r < 0 ? r : sweep_state_load(w->job, add_known, w, &w->res->bytes_written, err);
 }
 
 /* Folders first: where one cannot be made nothing else is, and a failure undoes the others. */
 static int begin(struct sweep *w, struct sluice_err *err)
 {
 	const struct sweep_job *job = w->job;
+	struct trials_job trials = sweep_trials_job(job);
 	int r = sweep_alloc_points(w, err);
 
+	trials.progress = job->progress ? on_fill : NULL;
+	trials.tick = job->progress ? on_tick : NULL;
+	trials.progress_arg = w;
 	if (r == 0 && job->state && job->resume)
 		r = take_up(w, err);
-	if (r == 0)
+	if (r == 0) {
 		sweep_count_left(w);
-	for (unsigned i = 0; i < job->nr_folders && r == 0; i++)
-		r = sweep_make_folder(w, i, err);
+		r = trials_open(&w->trials, &trials, err);
+	}
 	if (r == 0 && job->ready)
 		r = job->ready(job->arg, err);
 	if (r == 0 && job->state && !w->state)
 		r = sweep_state_open(&w->state, job, err);
-	if (r == 0 && w->state)
-		r = sweep_state_add_work(w->state, job, w->dirs, err);
-	if (r < 0 && w->state && !job->resume)
-		unlink(job->state);
 	w->res->began = r == 0;
 	return r;
+}
+
+static int prepare_files(struct sweep *w, struct sluice_err *err)
+{
+	int r = trials_fill(&w->trials, err);
+	int noted = sweep_add_wear(w, w->trials.written, r == 0 ? err : NULL);
+
+	return r < 0 ? r : noted;
 }
 
 int sweep_run(const struct sweep_job *job, struct sweep_result *res, struct sluice_err *err)
@@ -389,8 +286,8 @@ int sweep_run(const struct sweep_job *job, struct sweep_result *res, struct slui
 
 	*res = (struct sweep_result){.nr = 0};
 	r = begin(&w, err);
-	for (unsigned i = 0; i < job->nr_folders && r == 0; i++)
-		r = sweep_make_file(&w, i, err);
+	if (r == 0)
+		r = prepare_files(&w, err);
 	if (r == 0)
 		r = log_known(&w, err);
 	if (r == 0)

@@ -6,15 +6,10 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "base/size.h"
 #include "base/util.h"
-#include "load/bed/buffers.h"
-#include "load/bed/folders.h"
-#include "load/jobs/sweep.h"
-#include "load/jobs/sweep_state.h"
+#include "load/jobs/sweep_work.h"
 #include "load/measure/limit.h"
 #include "load/measure/null.h"
-#include "load/measure/ram.h"
 
 /* --------------------------------------------------------------------- plan */
 
@@ -73,13 +68,14 @@ int sweep_plan(const struct sweep_job *job, struct sweep_plan *ret, struct sluic
 {
 	CLEANUP_FREE bool *seen = calloc(sweep_measurements(job) + 1, sizeof(*seen));
 	struct known known = {.job = job, .plan = ret, .seen = seen};
+	uint64_t wear = 0;
 	int r = 0;
 
 	*ret = (struct sweep_plan){.left = sweep_measurements(job)};
 	if (!seen)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	if (job->state && job->resume)
-		r = sweep_state_load(job, count_known, &known, err);
+		r = sweep_state_load(job, count_known, &known, &wear, err);
 	/* files are made first */
 	ret->writes = (1 + writes_left(job, seen)) * sweep_bytes(job);
 	return r;
@@ -96,34 +92,23 @@ uint64_t sweep_limit_writes(const struct sweep_job *job)
 
 /* -------------------------------------------------------------------- check */
 
-static int check_memory(const struct sweep_job *job, struct sluice_err *err)
+/* Kinds of host memory that are used; -ENOTSUP, -ENODEV where there is no GPU for the others. */
+static int count_kinds(const struct sweep_job *job, struct sluice_err *err)
 {
-	char need_text[SLUICE_SIZE_TEXT], have_text[SLUICE_SIZE_TEXT];
-	uint64_t have = ram_available(), need = sweep_bytes(job);
-	unsigned kinds = 0;
+	bool used[BED_GPU + 1] = {false};
 
-	for (uint32_t memory = 0; memory <= BED_GPU; memory++) {
-		bool used = false;
+	for (unsigned p = 0; p < space_points(job->space); p++) {
+		const struct space_value *v = space_value(job->space, p, SPACE_MEMORY);
 
-		for (unsigned p = 0; p < space_points(job->space) && !used; p++) {
-			const struct space_value *v = space_value(job->space, p, SPACE_MEMORY);
-
-			used = (v ? v->n : job->memory) == memory;
-		}
-		if (used && memory == BED_GPU) {
-			int r = bed_gpu_check(err);
-
-			if (r < 0)
-				return r;
-		}
-		kinds += used && memory != BED_GPU;
+		used[v ? v->n : job->memory] = true;
 	}
-	need *= kinds;
-	if (have && need > have)
-		return sluice_fail(
-			err, -EINVAL, "not enough memory: %s needed for buffers, %s available",
-			sluice_size_format(need_text, need), sluice_size_format(have_text, have));
-	return 0;
+	if (used[BED_GPU]) {
+		int r = bed_gpu_check(0, err);
+
+		if (r < 0)
+			return r;
+	}
+	return used[BED_OWN] + used[BED_PLAIN] + used[BED_ODD];
 }
 
 /* On how many axes is @point not at the first value? */
@@ -164,14 +149,16 @@ static int check_points(const struct sweep_job *job, struct sluice_err *err)
 
 int sweep_check(const struct sweep_job *job, struct sluice_err *err)
 {
+	struct trials_job trials;
 	int r;
 
 	if (!job->nr_folders || !job->io_size || !job->loops || (!job->read && !job->write))
 		return sluice_fail(err, -EINVAL,
 				   "a sweep needs a folder, a size, a loop and a direction");
-	r = folders_check(job->folders, job->nr_folders, job->io_size, err);
-	if (r == 0)
-		r = check_memory(job, err);
+	trials = sweep_trials_job(job);
+	r = count_kinds(job, err);
+	if (r >= 0)
+		r = trials_check(&trials, (unsigned)r, err);
 	if (r == 0)
 		r = check_points(job, err);
 	if (r == 0 && job->state && job->resume)

@@ -202,67 +202,6 @@ static void line_series(struct run_series *s, const json_t *j)
 	s->ways = (uint32_t)member(j, "ways");
 }
 
-/* ---------------------------------------------------------------- work folders */
-
-/* Without the folder they are in: that is the same, by the header. */
-int sweep_state_add_work(FILE *f, const struct sweep_job *job, char *const *dirs,
-			 struct sluice_err *err)
-{
-	json_t *names = json_array();
-
-	for (unsigned i = 0; i < job->nr_folders; i++)
-		json_array_append_new(names, json_string(strrchr(dirs[i], '/') + 1));
-	return put_line(f, json_pack("{s:o}", "work", names), job->state, err);
-}
-
-static void remove_one(const char *folder, const char *name)
-{
-	CLEANUP_FREE char *dir = NULL, *data = NULL;
-
-	if (strncmp(name, SWEEP_WORK, strlen(SWEEP_WORK)) != 0 || strchr(name, '/'))
-		return;
-	if (asprintf(&dir, "%s/%s", folder, name) < 0 || asprintf(&data, "%s/data", dir) < 0)
-		return;
-	unlink(data);
-	rmdir(dir);
-}
-
-static void each_line(const struct sweep_job *job,
-		      void (*look)(const struct sweep_job *job, const json_t *line, void *arg),
-		      void *arg)
-{
-	CLEANUP_FREE char *line = NULL;
-	size_t room = 0;
-	FILE *f = fopen(job->state, "re");
-
-	while (f && getline(&line, &room, f) > 0) {
-		json_t *j = json_loads(line, 0, NULL);
-
-		look(job, j, arg);
-		json_decref(j);
-	}
-	if (f)
-		fclose(f);
-}
-
-static void remove_work(const struct sweep_job *job, const json_t *line, void *arg)
-{
-	const json_t *work = json_object_get(line, "work");
-
-	(void)arg;
-	for (unsigned i = 0; i < job->nr_folders; i++) {
-		const char *name = json_string_value(json_array_get(work, i));
-
-		if (name)
-			remove_one(job->folders[i], name);
-	}
-}
-
-void sweep_state_remove_work(const struct sweep_job *job)
-{
-	each_line(job, remove_work, NULL);
-}
-
 /* ------------------------------------------------------------------------ wear */
 
 int sweep_state_add_wear(FILE *f, const struct sweep_job *job, uint64_t bytes,
@@ -271,22 +210,6 @@ int sweep_state_add_wear(FILE *f, const struct sweep_job *job, uint64_t bytes,
 	if (!f || !bytes)
 		return 0;
 	return put_line(f, json_pack("{s:I}", "wear", (json_int_t)bytes), job->state, err);
-}
-
-static void add_wear(const struct sweep_job *job, const json_t *line, void *arg)
-{
-	uint64_t *sum = arg;
-
-	(void)job;
-	*sum += member(line, "wear");
-}
-
-uint64_t sweep_state_wear(const struct sweep_job *job)
-{
-	uint64_t sum = 0;
-
-	each_line(job, add_wear, &sum);
-	return sum;
 }
 
 /* ------------------------------------------------------------------ read again */
@@ -318,7 +241,7 @@ static int load_line(const struct sweep_job *job, const json_t *j, double *worke
 
 int sweep_state_load(const struct sweep_job *job,
 		     int (*add)(void *arg, const struct sweep_sample *m, struct sluice_err *err),
-		     void *arg, struct sluice_err *err)
+		     void *arg, uint64_t *wear, struct sluice_err *err)
 {
 	CLEANUP_FREE double *worker_sec = calloc(job->nr_folders, sizeof(*worker_sec));
 	CLEANUP_FREE char *line = NULL;
@@ -334,7 +257,9 @@ int sweep_state_load(const struct sweep_job *job,
 	while (r == 0 && getline(&line, &room, f) > 0) {
 		json_t *j = json_loads(line, 0, NULL);
 
-		if (!header && j && !json_object_get(j, "work") && !json_object_get(j, "wear"))
+		if (!header && json_object_get(j, "wear"))
+			*wear += member(j, "wear");
+		else if (!header && json_object_get(j, "point"))
 			r = load_line(job, j, worker_sec, add, arg, err);
 		header = false;
 		json_decref(j);

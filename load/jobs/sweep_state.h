@@ -4,18 +4,14 @@
 
 /*
  * The state file of a sweep: a first line with the settings of the job, then one
- * line of JSON per measurement, and for each process one with the names of the work
- * folders it made and some with what it wrote beside measurements.  A line that is cut off, as by a
- * crash, is dropped.
+ * line of JSON per measurement, and some with what was written beside measurements.  A line
+ * that is cut off, as by a crash, is dropped.
  *
  * Whoever writes to it holds a lock on it, so a sweep cannot be resumed while it runs.
  */
 #include <stdio.h>
 
 #include "load/jobs/sweep.h"
-
-/* What the names of work folders begin with; mkdtemp() adds the rest. */
-#define SWEEP_WORK "sluice-sweep-"
 
 /* One measurement: what one run of a configuration yielded. */
 struct sweep_sample {
@@ -35,19 +31,12 @@ int sweep_state_check(const struct sweep_job *job, const char *file, struct slui
 int sweep_state_open(FILE **out, const struct sweep_job *job, struct sluice_err *err);
 int sweep_state_add(FILE *f, const struct sweep_job *job, const struct sweep_sample *m,
 		    struct sluice_err *err);
-/* Note the names of the work folders, so that a later process can remove what a crash left. */
-int sweep_state_add_work(FILE *f, const struct sweep_job *job, char *const *dirs,
-			 struct sluice_err *err);
-/* Remove the work folders of earlier processes that are still there, with our file in them. */
-void sweep_state_remove_work(const struct sweep_job *job);
 /* Note bytes that were written and are of no measurement, so that a later process can tell all. */
 int sweep_state_add_wear(FILE *f, const struct sweep_job *job, uint64_t bytes,
 			 struct sluice_err *err);
-/* All that earlier processes noted of these. */
-uint64_t sweep_state_wear(const struct sweep_job *job);
-/* Call @add for each measurement in the file. */
+/* Call @add for each measurement in the file, and add what was written beside them to *@wear. */
 int sweep_state_load(const struct sweep_job *job,
 		     int (*add)(void *arg, const struct sweep_sample *m, struct sluice_err *err),
-		     void *arg, struct sluice_err *err);
+		     void *arg, uint64_t *wear, struct sluice_err *err);
 
 #endif

@@ -5,19 +5,15 @@
 /* A sweep while it runs: what sweep.c, which walks, and sweep_setup.c share. */
 #include <stdio.h>
 
-#include "load/bed/buffers.h"
 #include "load/jobs/sweep.h"
 #include "load/jobs/sweep_state.h"
-
-#define NR_BUFFERS (BED_GPU + 1)
+#include "load/jobs/trial.h"
 
 struct sweep {
 	const struct sweep_job *job;
 	struct sweep_result *res;
 	unsigned nr_points; /* in one direction */
-	char **dirs;        /* made by us */
-	char **paths;       /* a file in each */
-	struct bed_buffers buffers[NR_BUFFERS];
+	struct trials trials;
 	double *worker_sec;
 	bool *known; /* [index * loops + loop]: measured, perhaps by an earlier job */
 	FILE *state;
@@ -30,10 +26,10 @@ struct sweep {
 int sweep_stopped(const struct sweep_job *job, struct sluice_err *err);
 
 int sweep_alloc_points(struct sweep *w, struct sluice_err *err);
-int sweep_make_folder(struct sweep *w, unsigned i, struct sluice_err *err);
 /* Count bytes that are of no measurement, for a process that goes on with this, too. */
 int sweep_add_wear(struct sweep *w, uint64_t bytes, struct sluice_err *err);
-int sweep_make_file(struct sweep *w, unsigned i, struct sluice_err *err);
+/* What trials of this job need. */
+struct trials_job sweep_trials_job(const struct sweep_job *job);
 void sweep_count_left(struct sweep *w);
 /* Remove files and folders, free all but the result. */
 void sweep_close(struct sweep *w);

@@ -1,240 +1,227 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files and buffers of trials.h, and one configuration after the other on them. */
+/* The files and buffers of trial.h, and one configuration after the other on them. */
 #include "load/jobs/trial.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
-#include "base/size.h"
 #include "base/util.h"
-#include "load/bed/folders.h"
-#include "load/measure/cache.h"
-#include "load/measure/limit.h"
-#include "load/measure/ram.h"
+#include "load/bed/bed_check.h"
 #include "load/stream/stream.h"
 
-#define CHUNK  (8u << 20)
 #define WARMUP (1u << 20) /* an operation that does not count: threads are awake, pages there */
 
-/* -------------------------------------------------------------------- check */
-
-int trials_check(const struct trials_job *job, struct sluice_err *err)
+int trials_check(const struct trials_job *job, unsigned kinds, struct sluice_err *err)
 {
-	uint64_t have = ram_available(), need = 0;
-	char need_text[SLUICE_SIZE_TEXT], have_text[SLUICE_SIZE_TEXT];
-	int r = folders_check(job->folders, job->nr_folders, job->file_size, err);
+	int r = bed_check_folders(job->folders, job->nr_folders, job->file_size, err);
 
+	return r < 0 ? r : bed_check_memory(job->op_size, (uint64_t)job->nr_folders * kinds, err);
+}
+
+/* ------------------------------------------------------------- open, close */
+
+static int make_place(struct trials *t, unsigned i, struct sluice_err *err)
+{
+	int r = bed_folder_make(&t->folders[i], t->job.folders[i], t->job.name, err);
+
+	if (r == 0)
+		r = bed_file_init(&t->files[i], &t->folders[i], t->job.file_size, err, "data");
 	if (r < 0)
 		return r;
-	if (__builtin_mul_overflow(job->op_size, (uint64_t)job->nr_folders, &need) ||
-	    (have && need > have / 10 * 9))
-		return sluice_fail(
-			err, -EINVAL, "not enough memory: %s needed for buffers, %s available",
-			sluice_size_format(need_text, need), sluice_size_format(have_text, have));
+	t->files[i].seed = t->job.seed + i;
+	t->info[i].size = sizeof(t->info[i]);
+	sluice_probe_path(t->folders[i].path, &t->info[i], NULL);
 	return 0;
 }
 
-/* --------------------------------------------------------------------- open */
-
-static int fill(struct trials *trials, struct sluice_io *io, void *buf, unsigned i,
-		struct sluice_err *err)
-{
-	const struct trials_job *job = &trials->job;
-	struct sluice_file *file;
-	int r = sluice_file_open(&file, io, trials->paths[i], O_RDWR | O_CREAT | O_EXCL, 0600, err);
-	uint64_t n;
-
-	for (uint64_t off = 0; r == 0 && off < job->file_size; off += n) {
-		int64_t moved;
-
-		n = min_u64(CHUNK, job->file_size - off);
-		sluice_pattern_fill(buf, n, job->seed + i, off);
-		moved = sluice_pwrite(file, buf, n, off, err);
-		if (moved < 0)
-			return (int)moved;
-		trials->written += n;
-		if (job->stop && atomic_load(job->stop))
-			return sluice_fail(err, -ECANCELED, "interrupted");
-		if (job->progress)
-			job->progress(job->progress_arg, trials->written,
-				      job->nr_folders * job->file_size);
-	}
-	return r < 0 ? r : sluice_file_close(file, err);
-}
-
-static int make_place(struct trials *trials, unsigned i, struct sluice_err *err)
-{
-	const char *folder = trials->job.folders[i];
-	char *dir;
-
-	if (asprintf(&dir, "%s/sluice-trials-XXXXXX", folder) < 0)
-		return sluice_fail(err, -ENOMEM, "out of memory");
-	if (!mkdtemp(dir)) {
-		int r = sluice_fail(err, -errno, "%s: cannot make a folder in it: %s", folder,
-				    sluice_strerror(errno));
-
-		free(dir);
-		return r;
-	}
-	trials->dirs[i] = dir;
-	if (asprintf(&trials->paths[i], "%s/data", dir) < 0) {
-		trials->paths[i] = NULL;
-		return sluice_fail(err, -ENOMEM, "out of memory");
-	}
-	trials->info[i].size = sizeof(trials->info[i]);
-	sluice_probe_path(dir, &trials->info[i], NULL);
-	trials->direct[i] = trials->info[i].direct;
-	return 0;
-}
-
-int trials_fill(struct trials *trials, struct sluice_err *err)
-{
-	uint64_t start = clock_ns();
-	struct sluice_io *io;
-	void *buf;
-	int r = sluice_open(&io, NULL, err);
-
-	if (r < 0)
-		return r;
-	r = sluice_buf_alloc(&buf, io, CHUNK, 0, NULL, err);
-	for (unsigned i = 0; i < trials->job.nr_folders && r == 0; i++)
-		r = fill(trials, io, buf, i, err);
-	sluice_close(io, NULL);
-	trials->fill_sec = (double)(clock_ns() - start) / 1e9;
-	return r;
-}
-
-int trials_open(struct trials *trials, const struct trials_job *job, struct sluice_err *err)
+int trials_open(struct trials *t, const struct trials_job *job, struct sluice_err *err)
 {
 	int r = 0;
 
-	*trials = (struct trials){.job = *job};
-	trials->dirs = calloc(job->nr_folders, sizeof(*trials->dirs));
-	trials->paths = calloc(job->nr_folders, sizeof(*trials->paths));
-	trials->direct = calloc(job->nr_folders, sizeof(*trials->direct));
-	trials->info = calloc(job->nr_folders, sizeof(*trials->info));
-	if (!trials->dirs || !trials->paths || !trials->direct || !trials->info)
+	*t = (struct trials){.job = *job};
+	t->folders = calloc(job->nr_folders, sizeof(*t->folders));
+	t->files = calloc(job->nr_folders, sizeof(*t->files));
+	t->info = calloc(job->nr_folders, sizeof(*t->info));
+	if (!t->folders || !t->files || !t->info)
 		return sluice_fail(err, -ENOMEM, "out of memory");
-	sluice_random_seed(&trials->random, job->seed);
+	sluice_random_seed(&t->random, job->seed);
 	for (unsigned i = 0; i < job->nr_folders && r == 0; i++)
-		r = make_place(trials, i, err);
+		r = make_place(t, i, err);
 	return r;
 }
 
-void trials_close(struct trials *trials)
+static void on_fill(void *arg, uint64_t bytes)
 {
-	for (unsigned i = 0; i < trials->job.nr_folders; i++) {
-		if (trials->paths && trials->paths[i])
-			unlink(trials->paths[i]);
-		if (trials->dirs && trials->dirs[i])
-			rmdir(trials->dirs[i]);
-		free(trials->paths ? trials->paths[i] : NULL);
-		free(trials->dirs ? trials->dirs[i] : NULL);
+	struct trials *t = arg;
+
+	t->job.progress(t->job.progress_arg, bytes, t->job.nr_folders * t->job.file_size);
+}
+
+int trials_fill(struct trials *t, struct sluice_err *err)
+{
+	struct bed_work work = {
+		.stop = t->job.stop, .progress = t->job.progress ? on_fill : NULL, .arg = t};
+	uint64_t start = clock_ns();
+	int r = 0;
+
+	for (unsigned i = 0; i < t->job.nr_folders && r == 0; i++)
+		r = bed_file_make(&t->files[i], err);
+	if (r == 0)
+		r = bed_files_fill(t->files, t->job.nr_folders, &work, err);
+	t->written += work.bytes;
+	t->fill_sec = (double)(clock_ns() - start) / 1e9;
+	return r;
+}
+
+void trials_close(struct trials *t)
+{
+	for (unsigned i = 0; t->folders && t->files && i < t->job.nr_folders; i++) {
+		bed_file_fini(&t->files[i], false);
+		bed_folder_close(&t->folders[i], false);
 	}
 	for (unsigned i = 0; i <= BED_GPU; i++)
-		if (trials->buffers[i].nr)
-			bed_buffers_close(&trials->buffers[i]);
-	free(trials->paths);
-	free(trials->dirs);
-	free(trials->direct);
-	free(trials->info);
-	*trials = (struct trials){.turn = 0};
+		bed_buffers_close(&t->buffers[i]);
+	free(t->folders);
+	free(t->files);
+	free(t->info);
+	*t = (struct trials){.turn = 0};
 }
 
-static int need_buffers(struct trials *trials, uint32_t memory, struct sluice_err *err)
+static int need_buffers(struct trials *t, uint32_t memory, struct sluice_err *err)
 {
-	struct bed_buffers *p = &trials->buffers[memory];
+	struct bed_buffers *b = &t->buffers[memory];
+	struct bed_buffers_want want = {.memory = memory,
+					.len = t->job.op_size,
+					.nr = t->job.nr_folders,
+					.huge = t->job.huge,
+					.lock = t->job.lock};
 	int r;
 
-	if (p->nr)
+	if (b->at)
 		return 0;
-	r = bed_buffers_open(p, memory, trials->job.op_size, trials->job.nr_folders,
-			     trials->job.huge, trials->job.lock, err);
-	if (r < 0) {
-		p->nr = 0;
-		return r;
-	}
+	r = bed_buffers_open(b, &want, err);
 	/* Written back is what the file holds, or other parts of the same pattern. */
-	for (unsigned i = 0; i < p->nr && r == 0; i++)
-		r = bed_buf_fill(p, bed_buf(p, i), p->len, trials->job.seed + i, 0, err);
+	for (unsigned i = 0; i < want.nr && r == 0; i++)
+		r = bed_buf_fill(b, b->at[i], want.len, t->files[i].seed, 0, err);
 	return r;
 }
 
-/* -------------------------------------------------------------------- probe */
+/* ------------------------------------------------------------------ a trial */
 
-struct probe {
+struct trial_source {
 	struct trials *trials;
-	bool read;
-	unsigned ops;
+	const struct trial *how;
 	unsigned *done; /* per worker */
 };
 
-static int next(void *arg, unsigned worker, struct load_op *op, struct sluice_err *err)
+static int trial_next(void *arg, unsigned worker, struct load_op *op, struct sluice_err *err)
 {
-	struct probe *p = arg;
-	const struct trials_job *job = &p->trials->job;
+	struct trial_source *s = arg;
+	const struct trials_job *job = &s->trials->job;
 	uint64_t places = job->file_size / job->op_size;
 
 	(void)err;
-	if (p->done[worker] > p->ops)
+	if (s->done[worker] == s->how->ops + !job->rounds)
 		return 0;
 	*op = (struct load_op){
-		.read = p->read,
-		.warmup = p->done[worker] == 0,
+		.read = s->how->read,
+		.warmup = !job->rounds && s->done[worker] == 0,
 		.file = worker,
 		.len = job->op_size,
-		.offset = sluice_random_below(&p->trials->random, places) * job->op_size,
+		.offset = sluice_random_below(&s->trials->random, places) * job->op_size,
 	};
 	if (op->warmup)
 		op->len = min_u64(WARMUP, op->len);
-	p->done[worker]++;
+	s->done[worker]++;
 	return 1;
 }
+
+static int trial_finish(void *arg, const struct load_op *op, void *buf, struct sluice_err *err)
+{
+	struct trial_source *s = arg;
+
+	(void)buf;
+	(void)err;
+	s->how->worker_sec[op->file] = (double)op->took_ns / 1e9;
+	return 0;
+}
+
+/* As cold as can be had: our files always, everything where that was asked for. */
+static void trials_cool(struct trials *t, struct cache_facts *f)
+{
+	int fd = -1;
+
+	for (unsigned i = 0; i < t->job.nr_folders; i++)
+		cache_note(f, cache_drop(t->files[i].path, t->files[i].len));
+	if (!t->job.flush)
+		return;
+	fd = open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC);
+	sync();
+	if (fd >= 0 && write(fd, "1", 1) < 0)
+		cache_note(f, -errno);
+	sluice_cleanup_close(&fd);
+}
+
+int trial_once(struct trials *t, struct trial *how, struct run_series *one, struct sluice_err *err)
+{
+	const struct trials_job *job = &t->job;
+	CLEANUP_FREE unsigned *done = calloc(job->nr_folders, sizeof(*done));
+	struct trial_source source = {t, how, done};
+	struct stream_job stream = {
+		.source = {.next = trial_next,
+			   .finish = how->worker_sec ? trial_finish : NULL,
+			   .arg = &source},
+		.files = t->files,
+		.nr_files = job->nr_folders,
+		.open_each = job->rounds,
+		.rounds = job->rounds,
+		.workers = job->nr_folders,
+		.depth = 1,
+		.opts = how->opts,
+		.buffers = &t->buffers[how->memory],
+		.nr_series = 1,
+		.seed = job->seed + t->turn++,
+		.stop = job->stop,
+		.progress = job->tick,
+		.progress_arg = job->progress_arg,
+	};
+	int r = done ? need_buffers(t, how->memory, err)
+		     : sluice_fail(err, -ENOMEM, "out of memory");
+
+	if (r < 0)
+		return r;
+	how->facts = (struct cache_facts){.size = job->file_size,
+					  .durable = how->opts.durability != SLUICE_DURABLE_NONE};
+	if (how->read)
+		trials_cool(t, &how->facts);
+	r = run_stream(&stream, one, err);
+	one->read = how->read;
+	t->written += series_wear(one);
+	cache_describe(one, &how->facts, t->info, job->nr_folders);
+	if (!how->read && job->rounds) /* leave nothing to the next */
+		for (unsigned i = 0; i < job->nr_folders; i++)
+			cache_drop(t->files[i].path, job->file_size);
+	if (r == 0 && job->stop && atomic_load(job->stop))
+		r = sluice_fail(err, -ECANCELED, "interrupted");
+	return r;
+}
+
+/* ------------------------------------------------------------- their sum */
 
 uint64_t trial_bytes(const struct trials_job *job, unsigned ops)
 {
 	return job->nr_folders * (job->op_size * ops + min_u64(WARMUP, job->op_size));
 }
 
-static void drop_caches(struct trials *trials)
-{
-	trials->resident = trials->unknown = 0;
-	for (unsigned i = 0; i < trials->job.nr_folders; i++) {
-		int64_t left = cache_drop(trials->paths[i], trials->job.file_size);
-
-		if (left < 0)
-			trials->unknown = left;
-		else if (left > trials->resident)
-			trials->resident = left;
-	}
-}
-
-static void describe(struct trials *trials, struct run_series *s, const struct sluice_opts *opts)
-{
-	struct cache_facts f = {
-		.read = s->read,
-		.engine = s->stats.engine,
-		.memory = cache_memory_behind(&trials->info[0]),
-		.direct = s->stats.blocks_direct && !s->stats.blocks_buffered,
-		.resident = trials->resident,
-		.unknown = trials->unknown,
-		.size = trials->job.file_size,
-		.durable = opts->durability != SLUICE_DURABLE_NONE,
-	};
-
-	cache_describe(s->cache, &f);
-}
-
 /*
  * Add a probe to what is known of its configuration; its time comes behind what there
  * is.  A probe has few operations, so all of them are among its samples.
  */
-static int add(struct run_series *sum, const struct run_series *one)
+static int add_probe(struct run_series *sum, const struct run_series *one)
 {
 	uint64_t before = (uint64_t)(sum->sec * 1e9);
 	int r = sum->hist ? 0 : series_init(sum);
@@ -260,77 +247,53 @@ static int add(struct run_series *sum, const struct run_series *one)
 	return r;
 }
 
-int trial_run(struct trials *trials, const struct sluice_opts *opts, uint32_t memory, bool read,
+int trial_run(struct trials *t, const struct sluice_opts *opts, uint32_t memory, bool read,
 	      unsigned ops, struct run_series *sum, struct trial_numbers *last,
 	      struct sluice_err *err)
 {
-	CLEANUP_FREE unsigned *done = calloc(trials->job.nr_folders, sizeof(*done));
-	struct probe p = {.trials = trials, .read = read, .ops = ops, .done = done};
+	struct trial how = {.opts = *opts, .memory = memory, .read = read, .ops = ops};
 	struct run_series one = {.read = read};
-	struct stream_job stream = {
-		.source = {.next = next, .arg = &p},
-		.files = (const char *const *)trials->paths,
-		.nr_files = trials->job.nr_folders,
-		.workers = trials->job.nr_folders,
-		.depth = 1,
-		.opts = *opts,
-		.buffers = &trials->buffers[memory],
-		.nr_series = 1,
-		.seed = trials->job.seed + trials->turn++,
-		.stop = trials->job.stop,
-	};
 	struct stat_summary latency;
 	bool exact;
-	int r = done ? need_buffers(trials, memory, err)
-		     : sluice_fail(err, -ENOMEM, "out of memory");
+	int r = trial_once(t, &how, &one, err);
 
-	if (r < 0)
-		return r;
-	if (read)
-		drop_caches(trials);
-	r = run_stream(&stream, &one, err);
-	one.read = read;
-	trials->written += series_wear(&one);
-	describe(trials, &one, opts);
 	if (r == 0 && last) {
 		*last = (struct trial_numbers){.speed = series_speed(&one),
 					       .cpu = series_cpu_per_gib(&one)};
 		if (series_latency(&one, &latency, &exact) == 0)
 			last->p99 = latency.percentile[STAT_P99];
 	}
-	if (r == 0 && add(sum, &one) < 0)
+	if (one.hist && (r == 0 || r == -ECANCELED) && add_probe(sum, &one) < 0)
 		r = sluice_fail(err, -ENOMEM, "out of memory");
 	series_fini(&one);
-	if (r == 0 && trials->job.stop && atomic_load(trials->job.stop))
-		r = sluice_fail(err, -ECANCELED, "interrupted");
 	return r;
 }
 
 /* -------------------------------------------------------------------- limit */
 
-int trials_limit(struct trials *trials, struct limit *l, uint64_t most_written, double sec,
+int trials_limit(struct trials *t, struct limit *l, uint64_t most_written, double sec,
 		 struct sluice_err *err)
 {
-	unsigned nr = trials->job.nr_folders;
+	unsigned nr = t->job.nr_folders;
 	CLEANUP_FREE struct limit_target *targets = calloc(nr, sizeof(*targets));
-	const struct bed_buffers *b = &trials->buffers[BED_OWN];
+	const struct bed_buffers *b = &t->buffers[BED_OWN];
 	uint64_t before = l->moved;
-	int r = targets ? need_buffers(trials, BED_OWN, err)
+	int r = targets ? need_buffers(t, BED_OWN, err)
 			: sluice_fail(err, -ENOMEM, "out of memory");
 
 	if (r < 0)
 		return r;
 	for (unsigned i = 0; i < nr; i++)
 		targets[i] = (struct limit_target){
-			.paths = (const char *const *)&trials->paths[i],
+			.paths = (const char *const *)&t->files[i].path,
 			.nr_paths = 1,
-			.len = trials->job.file_size,
-			.buf = bed_buf(b, i),
+			.len = t->job.file_size,
+			.buf = b->at[i],
 			.nr_bufs = 1,
-			.buf_len = b->len,
+			.buf_len = b->want.len,
 			.align = 4096,
 		};
-	limit_try(l, targets, nr, l->read ? 0 : most_written, sec, trials->job.stop);
-	trials->written += l->read ? 0 : l->moved - before;
+	limit_try(l, targets, nr, l->read ? 0 : most_written, sec, t->job.stop);
+	t->written += l->read ? 0 : l->moved - before;
 	return 0;
 }

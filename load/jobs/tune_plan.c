@@ -32,7 +32,8 @@ static uint64_t file_for(const struct tune_job *job)
 
 struct trials_job tune_trials_job(const struct tune_job *job)
 {
-	struct trials_job l = {.folders = job->folders,
+	struct trials_job l = {.name = "tune",
+			       .folders = job->folders,
 			       .nr_folders = job->nr_folders,
 			       .huge = job->opts.huge,
 			       .lock = job->lock,
@@ -131,7 +132,9 @@ static int check_memory(const struct tune_job *job, struct sluice_err *err)
 		if (seen[memory])
 			continue;
 		seen[memory] = true;
-		r = bed_buffers_open(&buffers, memory, 4096, 1, SLUICE_HUGE_NEVER, false, err);
+		r = bed_buffers_open(
+			&buffers,
+			&(struct bed_buffers_want){.memory = memory, .len = 4096, .nr = 1}, err);
 		if (r == 0)
 			bed_buffers_close(&buffers);
 	}
@@ -149,7 +152,7 @@ int tune_check(const struct tune_job *job, struct sluice_err *err)
 	if ((job->goal == TUNE_READ && !job->read) || (job->goal == TUNE_WRITE && !job->write))
 		return sluice_fail(err, -EINVAL, "goal: %s is what is not to be measured",
 				   tune_goal_words[job->goal]);
-	r = trials_check(&l, err);
+	r = trials_check(&l, 1, err);
 	if (r == 0)
 		r = check_wear(job, err);
 	if (r == 0)

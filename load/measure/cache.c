@@ -3,28 +3,35 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/util.h"
 #include "load/measure/null.h"
 
-const char *cache_memory_behind(const struct sluice_path_info *p)
+/* Why O_DIRECT does not keep this machine's memory out, or NULL. */
+static const char *memory_behind(const struct sluice_path_info *p)
 {
 	if (!strcmp(p->fs, "tmpfs") || !strcmp(p->fs, "ramfs"))
 		return "the file system is in memory";
 	return p->has_device && p->device.cached[0] ? p->device.cached : NULL;
 }
 
-static void describe_read(char *out, const struct cache_facts *f)
+static void describe_read(char *out, const struct sluice_stats *st, const struct cache_facts *f,
+			  const char *memory)
 {
+	bool direct = st->blocks_direct && !st->blocks_buffered;
+
 	if (f->resident > 0)
 		snprintf(out, CACHE_TEXT, "warm (%u %% resident)",
 			 (unsigned)((double)f->resident / (double)f->size * 100 + 0.999));
-	else if (f->memory)
-		snprintf(out, CACHE_TEXT, "warm (%s)", f->memory);
-	else if (f->direct)
+	else if (memory)
+		snprintf(out, CACHE_TEXT, "warm (%s)", memory);
+	else if (direct)
 		snprintf(out, CACHE_TEXT, "cold (O_DIRECT)");
+	else if (f->filled_why)
+		snprintf(out, CACHE_TEXT, "warm (%s)", f->filled_why);
 	else if (!f->unknown)
 		snprintf(out, CACHE_TEXT, "cold (dropped)");
 	else
@@ -32,20 +39,51 @@ static void describe_read(char *out, const struct cache_facts *f)
 			 sluice_strerror((int)f->unknown));
 }
 
-void cache_describe(char out[CACHE_TEXT], const struct cache_facts *f)
+static void describe_write(char *out, const struct sluice_stats *st, const struct cache_facts *f,
+			   const char *memory)
 {
-	if (engine_is_null(f->engine))
-		snprintf(out, CACHE_TEXT, "not used (the null engine moves nothing)");
-	else if (f->read)
-		describe_read(out, f);
-	else if (f->memory)
-		snprintf(out, CACHE_TEXT, "used (%s)", f->memory);
-	else if (f->direct)
+	if (memory)
+		snprintf(out, CACHE_TEXT, "used (%s)", memory);
+	else if (st->blocks_direct && !st->blocks_buffered)
 		snprintf(out, CACHE_TEXT, "not used (O_DIRECT)");
+	else if (st->blocks_direct > st->blocks_buffered)
+		/* Ends that are no whole blocks; that is not all of the run. */
+		snprintf(out, CACHE_TEXT,
+			 "not used (O_DIRECT) but for %" PRIu64 " of %" PRIu64 " blocks",
+			 st->blocks_buffered, st->blocks_direct + st->blocks_buffered);
 	else if (f->durable)
 		snprintf(out, CACHE_TEXT, "used, flushed within the time");
 	else
 		snprintf(out, CACHE_TEXT, "used, not flushed: not the device's speed");
+}
+
+void cache_note(struct cache_facts *f, int64_t left)
+{
+	if (left < 0)
+		f->unknown = left;
+	else if (left > f->resident)
+		f->resident = left;
+}
+
+static void describe(char *out, bool read, const struct sluice_stats *st,
+		     const struct cache_facts *f, const char *memory)
+{
+	if (engine_is_null(st->engine))
+		snprintf(out, CACHE_TEXT, "not used (the null engine moves nothing)");
+	else if (read)
+		describe_read(out, st, f, memory);
+	else
+		describe_write(out, st, f, memory);
+}
+
+void cache_describe(struct run_series *s, const struct cache_facts *f,
+		    const struct sluice_path_info *paths, unsigned nr_paths)
+{
+	const char *memory = NULL;
+
+	for (unsigned i = 0; i < nr_paths && !memory; i++)
+		memory = memory_behind(&paths[i]);
+	describe(s->cache, s->read, &s->stats, f, memory);
 }
 
 void cache_describe_objects(char out[CACHE_TEXT], bool read, bool durable,
@@ -53,25 +91,23 @@ void cache_describe_objects(char out[CACHE_TEXT], bool read, bool durable,
 {
 	/* Parts of pages are written through the page cache; they are read past it all the same. */
 	bool past = st->blocks_direct && !(st->fallbacks & SLUICE_FELL_BUFFERED);
-	struct cache_facts f = {
-		.read = read,
-		.engine = st->engine,
-		.memory = path ? cache_memory_behind(path) : NULL,
-		.direct = past && (read || !st->blocks_buffered),
-		.durable = durable,
-	};
+	struct cache_facts f = {.durable = durable,
+				.filled_why = "written through the page cache before"};
+	struct sluice_stats of_kind = *st;
 
-	if (read && !past && !f.memory)
-		f.memory = "written through the page cache before";
+	if (read && past)
+		of_kind.blocks_buffered = 0;
+	else if (read || st->blocks_buffered)
+		of_kind.blocks_direct = 0; /* of reads and writes together it would tell nothing */
 	if (path)
-		cache_describe(out, &f);
+		describe(out, read, &of_kind, &f, memory_behind(path));
 	else
 		snprintf(out, CACHE_TEXT, "not used (no files)");
 }
 
 int64_t cache_drop(const char *path, uint64_t len)
 {
-	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	int64_t left = 0;
 
 	if (fd < 0)

@@ -11,29 +11,34 @@
 
 #include <sluice/probe.h>
 
+#include "load/measure/series.h"
+
+/* What only the job knows; zero what is not so. */
 struct cache_facts {
-	bool read;
-	const char *engine; /* that ran */
-	const char *memory; /* why O_DIRECT does not keep this machine's memory out, or NULL */
-	bool direct;        /* every block went by O_DIRECT */
-	int64_t resident;   /* most bytes found in the cache before a read; 0: none */
-	int64_t unknown;    /* -errno where the kernel did not tell, else 0 */
-	uint64_t size;      /* of which @resident are a part */
-	bool durable;       /* writes are flushed within the time */
+	int64_t resident;       /* most bytes of a file found in the cache before a read */
+	int64_t unknown;        /* -errno where the kernel did not tell */
+	uint64_t size;          /* of the file, of which @resident are a part */
+	const char *filled_why; /* nothing was dropped: why the cache holds what is read, or NULL */
+	bool durable;           /* writes are flushed within the time */
 };
 
-#define CACHE_TEXT 80
-void cache_describe(char out[CACHE_TEXT], const struct cache_facts *f);
+/* Take note of what cache_drop() found before a read. */
+void cache_note(struct cache_facts *f, int64_t left);
+
+/*
+ * Set @s->cache from what ran (@s->read, @s->stats), what lies below (@paths) and @f.
+ * This is the one place that calls a read cold.
+ */
+void cache_describe(struct run_series *s, const struct cache_facts *f,
+		    const struct sluice_path_info *paths, unsigned nr_paths);
 
 /*
  * The same of whole objects that are written and read again: of what goes through the page cache
  * nothing is proven cold.  @path NULL: they are in no file.
  */
+#define CACHE_TEXT sizeof(((struct run_series *)0)->cache)
 void cache_describe_objects(char out[CACHE_TEXT], bool read, bool durable,
 			    const struct sluice_path_info *path, const struct sluice_stats *st);
-
-/* For cache_facts.memory. */
-const char *cache_memory_behind(const struct sluice_path_info *p);
 
 /*
  * Push @path out of the page cache.  Returns how many of its @len bytes are in

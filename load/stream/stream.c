@@ -15,10 +15,12 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/measure/cpu_time.h"
+#include "load/measure/handle_stats.h"
 #include "load/measure/null.h"
 #include "load/stream/stream_work.h"
 
-#define TICK_NS 100000000
+#define TICK_NS    100000000
+#define FILE_FLAGS (O_RDWR | O_NOFOLLOW)
 
 /* ------------------------------------------------------------------ workers */
 
@@ -26,19 +28,19 @@
 static int look_at_file(struct stream_worker *w, struct sluice_err *err)
 {
 	struct sluice_file *file;
-	int r = sluice_file_open(&file, w->io, w->stream->job->files[0], O_RDWR, 0, err);
+	int r = sluice_file_open(&file, w->io, w->stream->job->files[0].path, FILE_FLAGS, 0, err);
 
 	if (r < 0)
 		return r;
-	w->file.size = sizeof(w->file);
-	sluice_file_stat(file, &w->file);
+	w->seen.file.size = sizeof(w->seen.file);
+	sluice_file_stat(file, &w->seen.file);
 	return sluice_file_close(file, err);
 }
 
 static int open_files(struct stream_worker *w, struct sluice_err *err)
 {
 	const struct stream_job *job = w->stream->job;
-	int r = look_at_file(w, err);
+	int r = job->rounds ? 0 : look_at_file(w, err);
 
 	if (r < 0 || job->open_each)
 		return r;
@@ -46,7 +48,7 @@ static int open_files(struct stream_worker *w, struct sluice_err *err)
 	if (!w->files)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < job->nr_files && r == 0; i++)
-		r = sluice_file_open(&w->files[i], w->io, job->files[i], O_RDWR, 0, err);
+		r = sluice_file_open(&w->files[i], w->io, job->files[i].path, FILE_FLAGS, 0, err);
 	return r;
 }
 
@@ -64,30 +66,40 @@ static int worker_open(struct stream_worker *w, struct sluice_err *err)
 		if (series_init(&w->series[i]) < 0)
 			return sluice_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < job->depth; i++)
-		w->slots[i].buf = bed_buf(job->buffers, w->id * job->depth + i);
+		w->slots[i].buf = job->buffers->at[w->id * job->depth + i];
 	r = sluice_open(&w->io, &job->opts, err);
 	if (r == 0)
-		r = bed_buffers_register(job->buffers, w->io, &w->buf, err);
+		r = bed_buffers_register(job->buffers, w->id * job->depth, job->depth, w->io,
+					 &w->seen.buf, err);
 	return r < 0 ? r : open_files(w, err);
 }
 
 static void worker_close(struct stream_worker *w)
 {
+	const struct stream_job *job = w->stream->job;
+
 	if (w->io)
-		bed_buffers_unregister(w->stream->job->buffers, w->io);
+		bed_buffers_unregister(job->buffers, w->id * job->depth, job->depth, w->io);
 	sluice_close(w->io, NULL);
-	for (unsigned i = 0; w->series && i < w->stream->job->nr_series; i++)
+	for (unsigned i = 0; w->series && i < job->nr_series; i++)
 		series_fini(&w->series[i]);
 	free(w->series);
 	free(w->slots);
 	free(w->files);
 }
 
+/* Bytes that all workers have moved so far, of operations in flight as well. */
 static void tick(struct stream *s)
 {
-	if (s->job->progress)
-		s->job->progress(s->job->progress_arg, atomic_load(&s->ops),
-				 atomic_load(&s->bytes));
+	struct sluice_stats stats = {.size = sizeof(stats)};
+	uint64_t bytes = 0;
+
+	if (!s->job->progress)
+		return;
+	for (unsigned i = 0; i < s->job->workers; i++)
+		if (sluice_get_stats(s->workers[i].io, &stats) == 0)
+			bytes += stats.bytes_read + stats.bytes_written;
+	s->job->progress(s->job->progress_arg, bytes);
 }
 
 /* Wait for a worker, showing how far all are meanwhile. */
@@ -104,7 +116,7 @@ static void watch(struct stream *s, struct stream_worker *w)
 	} while (pthread_timedjoin_np(w->thread, NULL, &until) == ETIMEDOUT);
 }
 
-static void run_workers(struct stream *s)
+static void start_workers(struct stream *s)
 {
 	const struct stream_job *job = s->job;
 	struct sluice_err err;
@@ -114,49 +126,28 @@ static void run_workers(struct stream *s)
 		int r = thread_start(&w->thread, stream_work, w);
 
 		w->started = r == 0;
-		if (r < 0) {
-			sluice_fail(&err, r, "cannot start thread %u of %u: %s", i + 1,
-				    job->workers, sluice_strerror(r));
-			stream_fail(s, &err);
-			break;
-		}
+		if (r == 0)
+			continue;
+		s->abandoned = true;
+		sluice_fail(&err, r, "cannot start thread %u of %u: %s", i + 1, job->workers,
+			    sluice_strerror(r));
+		stream_fail_locked(s, &err);
+		break;
 	}
-	for (unsigned i = 0; i < job->workers; i++)
+}
+
+static void run_workers(struct stream *s)
+{
+	pthread_mutex_lock(&s->lock); /* nobody begins before it is clear that all are there */
+	start_workers(s);
+	pthread_mutex_unlock(&s->lock);
+	for (unsigned i = 0; i < s->job->workers; i++)
 		if (s->workers[i].started)
 			watch(s, &s->workers[i]);
 	tick(s);
 }
 
 /* ------------------------------------------------------------------ results */
-
-static void stats_add(struct sluice_stats *sum, const struct sluice_stats *one)
-{
-	struct sluice_stats t = *sum;
-
-	if (!sum->size) {
-		*sum = *one;
-		return;
-	}
-	*sum = *one; /* engine, depth, threads and the first reason are the same for all */
-	if (!sum->fallback_why[0])
-		memcpy(sum->fallback_why, t.fallback_why, sizeof(t.fallback_why));
-	sum->fallbacks |= t.fallbacks;
-	sum->ops += t.ops;
-	sum->ops_failed += t.ops_failed;
-	sum->bytes_read += t.bytes_read;
-	sum->bytes_written += t.bytes_written;
-	sum->blocks += t.blocks;
-	sum->blocks_direct += t.blocks_direct;
-	sum->blocks_buffered += t.blocks_buffered;
-	sum->blocks_bounced += t.blocks_bounced;
-	sum->blocks_inline += t.blocks_inline;
-	sum->blocks_fixed += t.blocks_fixed;
-	sum->resubmissions += t.resubmissions;
-	sum->preallocations += t.preallocations;
-	sum->submit_calls += t.submit_calls;
-	sum->wakeups += t.wakeups;
-	sum->cpu_ns += t.cpu_ns;
-}
 
 /* What all series of a run share. */
 static void add_run(struct stream *s, struct run_series *series, const struct rusage *after)
@@ -166,8 +157,8 @@ static void add_run(struct stream *s, struct run_series *series, const struct ru
 	uint64_t library_ns = 0;
 
 	for (unsigned i = 0; i < s->job->workers; i++) {
-		stats_add(&series->stats, &w[i].stats);
-		library_ns += w[i].stats.cpu_ns;
+		handle_stats_add(&series->stats, &w[i].seen.stats);
+		library_ns += w[i].seen.stats.cpu_ns;
 		outside += (double)w[i].outside_ns / 1e9;
 	}
 	if (atomic_load(&s->counting)) {
@@ -176,7 +167,7 @@ static void add_run(struct stream *s, struct run_series *series, const struct ru
 	}
 	series->opts = s->job->opts;
 	series->no_storage = engine_is_null(series->stats.engine);
-	series->memory = s->job->buffers->memory;
+	series->memory = s->job->buffers->want.memory;
 	series->sec += (double)s->counted_ns / 1e9;
 	/*
 	 * The kernel knows the sum well, but divides it by where ticks happened to fall, for a
@@ -185,8 +176,8 @@ static void add_run(struct stream *s, struct run_series *series, const struct ru
 	series->user_sec += fmax(0, user - outside);
 	series->system_sec += fmax(0, system + fmin(0, user - outside));
 	series->library_sec += (double)(library_ns - s->library_ns) / 1e9;
-	series->file = w[0].file;
-	series->buf = w[0].buf;
+	series->file = w[0].seen.file;
+	series->buf = w[0].seen.buf;
 	if (!stream_stopped(s))
 		return;
 	series->partial = true;
@@ -210,6 +201,8 @@ static int collect(struct stream *s, const struct rusage *after, struct sluice_e
 	}
 	for (unsigned i = 0; i < n; i++)
 		s->series[i].run_bytes = bytes;
+	for (unsigned i = 0; s->job->seen && i < s->job->workers; i++)
+		s->job->seen[i] = s->workers[i].seen;
 	return 0;
 }
 
@@ -242,6 +235,7 @@ int run_stream(const struct stream_job *job, struct run_series *series, struct s
 
 	err = err ? err : &local;
 	pthread_mutex_init(&s.lock, NULL);
+	pthread_barrier_init(&s.barrier, NULL, job->workers);
 	r = stream_open(&s, err);
 	if (r == 0) {
 		run_workers(&s);
@@ -255,6 +249,7 @@ int run_stream(const struct stream_job *job, struct run_series *series, struct s
 	for (unsigned i = 0; s.workers && i < job->workers; i++)
 		worker_close(&s.workers[i]);
 	free(s.workers);
+	pthread_barrier_destroy(&s.barrier);
 	pthread_mutex_destroy(&s.lock);
 	return r;
 }

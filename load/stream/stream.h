@@ -7,7 +7,7 @@
  *
  * A source yields operations: what, which file, where, how much, and not before
  * when.  run_stream() carries them out through the public API with a bounded
- * number in flight and counts.  bench, sweep and tune differ only in their
+ * number in flight and counts.  bench, io, sweep and tune differ only in their
  * sources.
  *
  *	struct op_source + struct stream_job -> run_stream() -> struct run_series[]
@@ -19,6 +19,11 @@
  * others are in flight.  It begins with the first operation that is not warm-up,
  * or with its wait, and ends with the last one that was counted; one that ends
  * after the deadline is not.  CPU time of prepare() and finish() is left out.
+ *
+ * Rounds.  Each worker does one operation, all beginning together once all are
+ * prepared, and finish() comes when all have ended.  A round counts only if it was
+ * completed by all workers that had an operation.  Its time is that from its
+ * first beginning to its last end.
  */
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -26,6 +31,7 @@
 
 #include <sluice/sluice.h>
 
+#include "load/bed/bed_file.h"
 #include "load/bed/buffers.h"
 #include "load/measure/series.h"
 
@@ -35,9 +41,12 @@ struct load_op {
 	uint32_t series; /* where to count it: index < stream_job.nr_series */
 	uint32_t file;   /* index < stream_job.nr_files */
 	uint64_t offset;
-	uint64_t len;        /* <= buffers.len */
+	uint64_t len;        /* at most that of a buffer */
 	uint64_t not_before; /* ns since counted time began; 0: at once, as is all warm-up */
 	uint64_t tag;        /* the source's own */
+	/* By the runner, for finish(). */
+	uint64_t took_ns;  /* its latency */
+	uint64_t round_ns; /* of all workers together */
 };
 
 struct op_source {
@@ -46,28 +55,42 @@ struct op_source {
 	 * -errno.  One call at a time, from any worker's thread; must be quick.
 	 */
 	int (*next)(void *arg, unsigned worker, struct load_op *op, struct sluice_err *err);
-	/* Optional: before the submission, and after a completion without error. */
+	/*
+	 * Optional: before the submission, and after a completion without error; in the
+	 * worker's thread.
+	 */
 	int (*prepare)(void *arg, const struct load_op *op, void *buf, struct sluice_err *err);
 	int (*finish)(void *arg, const struct load_op *op, void *buf, struct sluice_err *err);
 	void *arg;
 };
 
+/* What one worker met. */
+struct stream_seen {
+	struct sluice_stats stats;
+	struct sluice_file_info file;
+	struct sluice_buf_info buf;
+	uint32_t ways; /* SLUICE_DONE_* of all its operations together */
+};
+
 struct stream_job {
 	struct op_source source;
-	const char *const *files; /* paths; they exist */
+	const struct bed_file *files; /* they exist */
 	unsigned nr_files;
 	bool open_each;   /* open and close the file in each operation, as DeepSpeed does */
+	bool rounds;      /* workers wait for each other; with open_each, depth 1, no not_before */
 	unsigned workers; /* threads with a handle each, >= 1 */
 	unsigned depth;   /* operations in flight per worker, >= 1 */
 	struct sluice_opts opts;
-	const struct bed_buffers *buffers; /* at least workers * depth buffers */
+	const struct bed_buffers *buffers; /* workers * depth, in their order */
 	unsigned nr_series;
 	uint64_t runtime_ns;    /* of counted operations; 0: until the source ends */
 	uint64_t seed;          /* of the draw of samples */
 	const atomic_int *stop; /* optional: end with what there is when it is not 0 */
 	/* Optional: called a few times a second, by the thread that called run_stream(). */
-	void (*progress)(void *arg, uint64_t ops, uint64_t bytes);
+	void (*progress)(void *arg, uint64_t bytes);
 	void *progress_arg;
+	struct stream_seen
+		*seen; /* optional: of each worker, zeroed; filled where it could begin */
 };
 
 /*

@@ -7,6 +7,7 @@
 #include "load/stream/stream_work.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -21,13 +22,18 @@
 
 /* ------------------------------------------------------------------ failure */
 
+void stream_fail_locked(struct stream *s, const struct sluice_err *err)
+{
+	if (atomic_load(&s->failed))
+		return;
+	s->err = *err;
+	atomic_store(&s->failed, true);
+}
+
 void stream_fail(struct stream *s, const struct sluice_err *err)
 {
 	pthread_mutex_lock(&s->lock);
-	if (!atomic_load(&s->failed)) {
-		s->err = *err;
-		atomic_store(&s->failed, true);
-	}
+	stream_fail_locked(s, err);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -155,6 +161,38 @@ static bool take(struct stream_worker *w, struct sluice_err *err)
 	return w->have_next;
 }
 
+/* The file of a round: what it is like is known when it was used. */
+static int round_open(struct stream_worker *w, struct slot *slot, struct sluice_err *err)
+{
+	return sluice_file_open(&slot->file, w->io, w->stream->job->files[slot->op.file].path,
+				(slot->op.read ? O_RDONLY : O_RDWR) | O_NOFOLLOW, 0, err);
+}
+
+static int round_close(struct stream_worker *w, struct slot *slot, struct sluice_err *err)
+{
+	int r;
+
+	if (!slot->file)
+		return 0;
+	w->seen.file.size = sizeof(w->seen.file);
+	sluice_file_stat(slot->file, &w->seen.file);
+	r = sluice_file_close(slot->file, err);
+	slot->file = NULL;
+	return r;
+}
+
+/* It is over for this worker as well. */
+static void round_time(struct stream_worker *w, struct slot *slot)
+{
+	struct stream *s = w->stream;
+	uint64_t last = atomic_load(&s->last);
+
+	pthread_mutex_lock(&s->lock);
+	slot->op.round_ns = last - s->active_since;
+	pthread_mutex_unlock(&s->lock);
+	active_end(w, last);
+}
+
 static void op_failed(struct stream_worker *w, const struct slot *slot, int code, const char *msg)
 {
 	struct run_series *series = &w->series[slot->op.series];
@@ -170,36 +208,46 @@ static void op_failed(struct stream_worker *w, const struct slot *slot, int code
 }
 
 /* Count a completed operation, then let the source look at it. */
-static void op_done(struct stream_worker *w, struct slot *slot, const struct sluice_done *done,
-		    uint64_t now)
+static void op_count(struct stream_worker *w, struct slot *slot)
 {
 	struct stream *s = w->stream;
 	struct run_series *series = &w->series[slot->op.series];
 	struct sluice_err err = {0, ""};
-	uint64_t bytes = done->bytes;
+
+	slot->op.took_ns = slot->end_ns - slot->begin_ns;
+	if (slot->op.warmup || past_deadline(s, slot->end_ns)) {
+		series->warmup_bytes += slot->bytes;
+	} else if (series_add(series, slot->bytes, slot->op.took_ns, count_time(s, slot->end_ns),
+			      sluice_random_next(&w->random)) < 0) {
+		sluice_fail(&err, -ENOMEM, "out of memory");
+		stream_fail(s, &err);
+	}
+	if (s->job->rounds)
+		round_time(w, slot);
+	if (outside(w, s->job->source.finish, slot, &err) < 0)
+		stream_fail(s, &err);
+}
+
+static void op_done(struct stream_worker *w, struct slot *slot, const struct sluice_done *done,
+		    uint64_t now)
+{
+	struct sluice_err err = {0, ""};
+	bool rounds = w->stream->job->rounds;
+	int r = rounds ? round_close(w, slot, &err) : 0;
 
 	slot->busy = false;
 	w->in_flight--;
-	if (done->res < 0) {
-		op_failed(w, slot, (int)done->res, done->msg);
-		return;
-	}
-	series->ways |= done->flags;
-	if (slot->op.warmup || past_deadline(s, now)) {
-		series->warmup_bytes += bytes;
-	} else {
-		uint64_t at = count_time(s, now);
-
-		if (series_add(series, bytes, now - slot->begin_ns, at,
-			       sluice_random_next(&w->random)) < 0) {
-			sluice_fail(&err, -ENOMEM, "out of memory");
-			stream_fail(s, &err);
-		}
-	}
-	atomic_fetch_add(&s->ops, 1);
-	atomic_fetch_add(&s->bytes, bytes);
-	if (outside(w, s->job->source.finish, slot, &err) < 0)
-		stream_fail(s, &err);
+	w->series[slot->op.series].ways |= done->flags;
+	w->seen.ways |= done->flags;
+	slot->bytes = done->bytes;
+	slot->end_ns = rounds ? clock_ns() : now;
+	if (done->res < 0 || r < 0)
+		op_failed(w, slot, done->res < 0 ? (int)done->res : r,
+			  done->res < 0 ? done->msg : err.msg);
+	else if (rounds)
+		slot->moved = true;
+	else
+		op_count(w, slot);
 }
 
 static struct sluice_op make_op(const struct stream_worker *w, const struct slot *slot)
@@ -209,8 +257,8 @@ static struct sluice_op make_op(const struct stream_worker *w, const struct slot
 	return (struct sluice_op){
 		.opcode = op->read ? SLUICE_READ : SLUICE_WRITE,
 		.flags = op->read ? SLUICE_OP_EXACT : 0,
-		.file = w->files ? w->files[op->file] : NULL,
-		.path = w->stream->job->files[op->file],
+		.file = w->files ? w->files[op->file] : slot->file,
+		.path = w->stream->job->files[op->file].path,
 		.buf = slot->buf,
 		.len = op->len,
 		.offset = op->offset,
@@ -221,9 +269,9 @@ static struct sluice_op make_op(const struct stream_worker *w, const struct slot
 /* Submit; a small operation that is alone is carried out on the spot. */
 static void op_start(struct stream_worker *w, struct slot *slot, uint64_t due_ns)
 {
-	const struct sluice_op op = make_op(w, slot);
-	bool inline_ = w->stream->job->depth == 1 && op.len <= INLINE_MAX;
+	bool inline_ = w->stream->job->depth == 1 && slot->op.len <= INLINE_MAX;
 	struct sluice_err err = {0, ""};
+	struct sluice_op op;
 	struct sluice_done done;
 	uint64_t now;
 	int r;
@@ -238,9 +286,13 @@ static void op_start(struct stream_worker *w, struct slot *slot, uint64_t due_ns
 		stat_moments_add(&w->series[slot->op.series].late,
 				 now > due_ns ? (double)(now - due_ns) / 1e9 : 0);
 	slot->begin_ns = clock_ns();
-	r = inline_ ? sluice_run(w->io, &op, &done, &err)
-		    : sluice_submit(w->io, &op, 1, &slot->ticket, &err);
+	r = w->stream->job->rounds ? round_open(w, slot, &err) : 0;
+	op = make_op(w, slot);
+	if (r == 0)
+		r = inline_ ? sluice_run(w->io, &op, &done, &err)
+			    : sluice_submit(w->io, &op, 1, &slot->ticket, &err);
 	if (r < 0) {
+		round_close(w, slot, NULL);
 		slot->busy = false;
 		w->in_flight--;
 		op_failed(w, slot, r, err.msg);
@@ -321,6 +373,65 @@ static void wait_turn(struct stream_worker *w, uint64_t ns)
 		w->have_next = false;
 }
 
+/* Between two barriers, by one worker. */
+static void round_begin(struct stream *s, bool counts)
+{
+	s->in_round = atomic_exchange(&s->given, 0);
+	atomic_store(&s->moved, 0);
+	atomic_store(&s->last, 0);
+	s->over = !s->in_round || stream_stopped(s);
+	if (!s->over && counts)
+		count_begin(s);
+}
+
+static void round_move(struct stream_worker *w, struct slot *slot)
+{
+	_Atomic uint64_t *last = &w->stream->last;
+	uint64_t seen = 0;
+
+	op_start(w, slot, 0);
+	while (w->in_flight)
+		reap(w, POLL_NS);
+	if (!slot->moved)
+		return;
+	atomic_fetch_add(&w->stream->moved, 1);
+	while (seen < slot->end_ns && !atomic_compare_exchange_weak(last, &seen, slot->end_ns))
+		;
+}
+
+/*
+ * One round.  The first two barriers keep the preparations of all workers out of its time;
+ * behind the third it is known whether all have completed it.  False when there is none.
+ */
+static bool one_round(struct stream_worker *w)
+{
+	struct stream *s = w->stream;
+	struct slot *slot = &w->slots[0];
+	struct sluice_err err = {0, ""};
+	bool have = take(w, &err);
+
+	w->have_next = slot->moved = false;
+	if (have) {
+		slot->op = w->next;
+		atomic_fetch_add(&s->given, 1);
+		if (outside(w, s->job->source.prepare, slot, &err) < 0)
+			stream_fail(s, &err);
+	}
+	pthread_barrier_wait(&s->barrier);
+	if (w->id == 0)
+		round_begin(s, have && !slot->op.warmup);
+	pthread_barrier_wait(&s->barrier);
+	if (s->over)
+		return false;
+	if (have)
+		round_move(w, slot);
+	pthread_barrier_wait(&s->barrier);
+	if (slot->moved && atomic_load(&s->moved) == s->in_round)
+		op_count(w, slot);
+	active_end(w, clock_ns());
+	return true;
+}
+
 static void work(struct stream_worker *w)
 {
 	for (;;) {
@@ -339,9 +450,16 @@ static void work(struct stream_worker *w)
 void *stream_work(void *arg)
 {
 	struct stream_worker *w = arg;
+	struct stream *s = w->stream;
 
-	work(w);
-	w->stats.size = sizeof(w->stats);
-	sluice_get_stats(w->io, &w->stats);
+	pthread_mutex_lock(&s->lock); /* the starting signal */
+	pthread_mutex_unlock(&s->lock);
+	if (s->job->rounds)
+		while (!s->abandoned && one_round(w))
+			;
+	else
+		work(w);
+	w->seen.stats.size = sizeof(w->seen.stats);
+	sluice_get_stats(w->io, &w->seen.stats);
 	return NULL;
 }

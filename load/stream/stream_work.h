@@ -13,9 +13,12 @@
 struct slot {
 	struct load_op op;
 	char *buf;
+	struct sluice_file *file; /* of a round: open while it is in flight */
 	uint64_t ticket;
-	uint64_t begin_ns;
+	uint64_t begin_ns, end_ns;
+	uint64_t bytes;
 	bool busy;
+	bool moved; /* of a round: completed without error */
 };
 
 struct stream;
@@ -27,9 +30,7 @@ struct stream_worker {
 	bool started;
 	struct sluice_io *io;
 	struct sluice_file **files; /* open ones; NULL with open_each */
-	struct sluice_buf_info buf;
-	struct sluice_file_info file;
-	struct sluice_stats stats;
+	struct stream_seen seen;
 	struct run_series *series;
 	struct slot *slots;
 	unsigned in_flight;
@@ -58,11 +59,19 @@ struct stream {
 	_Atomic uint64_t deadline_ns; /* 0: none (yet) */
 	atomic_bool failed;
 	struct sluice_err err;
-	_Atomic uint64_t ops, bytes;
+	/* Rounds: set between two barriers by the first worker, read behind the second. */
+	pthread_barrier_t barrier;
+	bool abandoned;        /* not all workers could be started */
+	bool over;             /* there is no more, or a stop */
+	atomic_uint given;     /* workers with an operation for the next one */
+	unsigned in_round;     /* those of this one */
+	atomic_uint moved;     /* those whose operation was completed */
+	_Atomic uint64_t last; /* when the last one was */
 };
 
-/* Remember the first failure, which ends the run. */
+/* Remember the first failure, which ends the run; the second with the lock held. */
 void stream_fail(struct stream *s, const struct sluice_err *err);
+void stream_fail_locked(struct stream *s, const struct sluice_err *err);
 /* Has something failed, or does the user want to stop? */
 bool stream_stopped(struct stream *s);
 

@@ -36,7 +36,7 @@ struct source {
 };
 
 static char paths[NR_FILES][512];
-static const char *files[NR_FILES];
+static struct bed_file files[NR_FILES];
 
 static int next(void *arg, unsigned worker, struct load_op *op, struct sluice_err *err)
 {
@@ -91,7 +91,8 @@ static int finish(void *arg, const struct load_op *op, void *buf, struct sluice_
 	atomic_fetch_add(&s->finished, 1);
 	if (!op->read)
 		return 0;
-	return bed_buf_check(&s->buffers, buf, op->len, op->file, op->offset, files[op->file], err);
+	return bed_buf_check(&s->buffers, buf, op->len, op->file, op->offset, files[op->file].path,
+			     err);
 }
 
 /* Files of the pattern that operations write. */
@@ -106,7 +107,7 @@ static int files_make(void **state)
 
 		snprintf(paths[i], sizeof(paths[i]), "%s/stream-%d-%u", dir ? dir : ".", getpid(),
 			 i);
-		files[i] = paths[i];
+		files[i].path = paths[i];
 		fd = open(paths[i], O_CREAT | O_EXCL | O_WRONLY, 0600);
 		sluice_pattern_fill(content, sizeof(content), i, 0);
 		if (fd < 0 || write(fd, content, sizeof(content)) != sizeof(content))
@@ -137,13 +138,13 @@ static struct stream_job job_of(struct source *s, unsigned workers, unsigned dep
 		.nr_series = 2,
 		.seed = 1,
 	};
+	struct bed_buffers_want want = {.len = LEN, .nr = workers * depth};
 	struct sluice_err err;
 
 	s->per_file = s->per_file ? s->per_file : 8;
 	s->fail_at = s->fail_at ? s->fail_at : -1;
 	job.opts.engine = "threads";
-	assert_int_equal(
-		bed_buffers_open(&s->buffers, BED_OWN, LEN, workers * depth, 0, false, &err), 0);
+	assert_int_equal(bed_buffers_open(&s->buffers, &want, &err), 0);
 	return job;
 }
 
@@ -342,7 +343,7 @@ static void an_operation_that_fails_ends_the_run_with_its_message(void **state)
 
 		(void)state;
 		assert_int_equal(run_stream(&job, series, &err), -ENODATA);
-		assert_non_null(strstr(err.msg, files[0]));
+		assert_non_null(strstr(err.msg, paths[0]));
 		assert_int_equal(series[1].errors, 1);
 		assert_string_equal(series[1].first_error, err.msg);
 		assert_true(series[1].partial && series[1].ops < 1000 && series[1].ops >= 9);
@@ -357,13 +358,13 @@ static void a_source_can_refuse_what_was_read(void **state)
 	struct stream_job job = job_of(&s, 1, 1);
 	struct run_series series[2] = {0};
 	struct sluice_err err;
-	int fd = open(files[1], O_WRONLY);
+	int fd = open(paths[1], O_WRONLY);
 
 	(void)state;
 	assert_true(fd >= 0 && pwrite(fd, "wrong", 5, 100) == 5);
 	close(fd);
 	assert_int_equal(run_stream(&job, series, &err), -EBADMSG);
-	assert_non_null(strstr(err.msg, files[1]));
+	assert_non_null(strstr(err.msg, paths[1]));
 	assert_non_null(strstr(err.msg, "offset 100 holds 0x77"));
 	series_free(series);
 	bed_buffers_close(&s.buffers);
@@ -423,12 +424,12 @@ static void every_kind_of_buffer_moves_the_same_bytes(void **state)
 		for (int read = 0; read < 2; read++) {
 			struct source s = {.left = 12, .read = read, .verify = true};
 			struct stream_job job = job_of(&s, 1, 2);
+			struct bed_buffers_want want = {.memory = kinds[i], .len = LEN, .nr = 2};
 			struct run_series series[2] = {0};
 			struct sluice_err err;
 
 			bed_buffers_close(&s.buffers);
-			assert_int_equal(
-				bed_buffers_open(&s.buffers, kinds[i], LEN, 2, 0, false, &err), 0);
+			assert_int_equal(bed_buffers_open(&s.buffers, &want, &err), 0);
 			if (run_stream(&job, series, &err) != 0)
 				fail_msg("%s", err.msg);
 			assert_int_equal(series[read].memory, kinds[i]);

@@ -14,18 +14,25 @@
 
 static const char *path_used(const struct io_result *res)
 {
-	return res->direct ? "O_DIRECT" : res->buffered ? "page cache" : "O_DIRECT and page cache";
+	const struct sluice_stats *st = &res->series.stats;
+
+	return !st->blocks_direct     ? "page cache"
+	       : !st->blocks_buffered ? "O_DIRECT"
+				      : "O_DIRECT and page cache";
 }
 
 static double cpu_per_gib(const struct io_result *res)
 {
-	return res->bytes ? (res->user_sec + res->system_sec) / ((double)res->bytes / GIB) : 0;
+	return res->series.bytes ? (res->series.user_sec + res->series.system_sec) /
+					   ((double)res->series.bytes / GIB)
+				 : 0;
 }
 
 static double limit_share(const struct io_result *res)
 {
-	return res->limit > 0 && res->e2e_sec > 0 ? (double)res->bytes / res->e2e_sec / res->limit
-						  : 0;
+	return res->series.limit > 0 && res->e2e_sec > 0
+		       ? (double)res->series.bytes / res->e2e_sec / res->series.limit
+		       : 0;
 }
 
 /* --------------------------------------------------------------------- text */
@@ -43,9 +50,10 @@ void io_report_places(FILE *f, const struct io_job *job)
 static void text_results(FILE *f, const char *word, const struct io_result *res)
 {
 	fprintf(f, "Task %s Latency = %.9f sec\n", word, res->task_sec);
-	fprintf(f, "Task %s Speed = %.9f GB/sec\n", word, io_speed(res->bytes, res->task_sec));
+	fprintf(f, "Task %s Speed = %.9f GB/sec\n", word,
+		io_speed(res->series.bytes, res->task_sec));
 	fprintf(f, "E2E %s Latency = %.9f sec\n", word, res->e2e_sec);
-	fprintf(f, "E2E %s Speed = %.9f GB/sec\n", word, io_speed(res->bytes, res->e2e_sec));
+	fprintf(f, "E2E %s Speed = %.9f GB/sec\n", word, io_speed(res->series.bytes, res->e2e_sec));
 }
 
 static void text_engine(FILE *f, const struct io_worker_result *w)
@@ -53,15 +61,16 @@ static void text_engine(FILE *f, const struct io_worker_result *w)
 	char block[SLUICE_SIZE_TEXT];
 
 	fprintf(f, "engine:     %s, queue depth %u, %u I/O thread%s, blocks of %s\n",
-		w->stats.engine, w->stats.depth, w->stats.threads, w->stats.threads == 1 ? "" : "s",
-		sluice_size_format(block, w->file.block));
+		w->seen.stats.engine, w->seen.stats.depth, w->seen.stats.threads,
+		w->seen.stats.threads == 1 ? "" : "s",
+		sluice_size_format(block, w->seen.file.block));
 	if (w->gpu.size)
 		return;
 	fprintf(f, "memory:     %s%s%s%s%s\n",
-		w->buf.got & SLUICE_BUF_HUGE ? "huge pages" : "ordinary pages",
-		w->buf.got & SLUICE_BUF_REGISTERED ? ", registered" : "",
-		w->buf.got & SLUICE_BUF_LOCKED ? ", locked" : "", *w->buf.note ? "; " : "",
-		w->buf.note);
+		w->seen.buf.got & SLUICE_BUF_HUGE ? "huge pages" : "ordinary pages",
+		w->seen.buf.got & SLUICE_BUF_REGISTERED ? ", registered" : "",
+		w->seen.buf.got & SLUICE_BUF_LOCKED ? ", locked" : "",
+		*w->seen.buf.note ? "; " : "", w->seen.buf.note);
 }
 
 /* Is this the first worker with its GPU? */
@@ -81,33 +90,34 @@ static void text_gpu(FILE *f, const struct io_worker_result *w)
 
 	fprintf(f, "memory:     GPU %u (%s%s%s)%s%s%s,", w->device, w->gpu.name,
 		*w->gpu.pci ? " at " : "", w->gpu.pci,
-		w->buf.got & SLUICE_BUF_REGISTERED ? ", registered" : "", *w->buf.note ? "; " : "",
-		w->buf.note);
-	if (w->ways)
+		w->seen.buf.got & SLUICE_BUF_REGISTERED ? ", registered" : "",
+		*w->seen.buf.note ? "; " : "", w->seen.buf.note);
+	if (w->seen.ways)
 		fputs(" by ", f);
-	report_gpu_path(f, w->ways, " and ");
-	if (w->ways & SLUICE_DONE_RING)
-		fprintf(f, " (%s)", sluice_size_format(ring, w->stats.ring_bytes));
+	report_gpu_path(f, w->seen.ways, " and ");
+	if (w->seen.ways & SLUICE_DONE_RING)
+		fprintf(f, " (%s)", sluice_size_format(ring, w->seen.stats.ring_bytes));
 	fputc('\n', f);
 }
 
-static void text_path(FILE *f, const struct io_worker_result *w)
+static void text_path(FILE *f, const struct io_worker_result *w,
+		      const struct sluice_path_info *path)
 {
-	report_path(f, w->folder, &w->path);
-	fprintf(f, ", %s%s%s\n", w->file.direct ? "O_DIRECT" : "page cache",
-		*w->file.why ? ": " : "", w->file.why);
+	report_path(f, w->folder, path);
+	fprintf(f, ", %s%s%s\n", w->seen.file.direct ? "O_DIRECT" : "page cache",
+		*w->seen.file.why ? ": " : "", w->seen.file.why);
 }
 
 static void text_fallbacks(FILE *f, const struct io_result *res)
 {
-	if (!res->fallbacks)
+	if (!res->series.stats.fallbacks)
 		return;
 	fprintf(f, "fallbacks:  ");
-	report_fallbacks(f, res->fallbacks, ", ");
+	report_fallbacks(f, res->series.stats.fallbacks, ", ");
 	for (unsigned i = 0; i < res->nr_workers; i++) {
-		if (!*res->workers[i].stats.fallback_why)
+		if (!*res->workers[i].seen.stats.fallback_why)
 			continue;
-		fprintf(f, " (%s)", res->workers[i].stats.fallback_why);
+		fprintf(f, " (%s)", res->workers[i].seen.stats.fallback_why);
 		break;
 	}
 	fputc('\n', f);
@@ -115,13 +125,14 @@ static void text_fallbacks(FILE *f, const struct io_result *res)
 
 static void text_limit(FILE *f, const struct io_result *res)
 {
-	if (res->limit > 0)
+	if (res->series.limit > 0)
 		fprintf(f, "limit:      %.1f %% of %.3f GB/sec (%s)\n", 100 * limit_share(res),
-			res->limit / GIB, res->limit_how);
+			res->series.limit / GIB, res->series.limit_how);
 	else
-		fprintf(f, "limit:      %s\n", *res->limit_how ? res->limit_how : "not measured");
-	if (res->limit > 0)
-		report_limit_line(f, limit_share(res), res->fresh, res->limit_how);
+		fprintf(f, "limit:      %s\n",
+			*res->series.limit_how ? res->series.limit_how : "not measured");
+	if (res->series.limit > 0)
+		report_limit_line(f, limit_share(res), res->fresh, res->series.limit_how);
 }
 
 static void text_counted(FILE *f, const struct io_job *job, const struct io_result *res)
@@ -151,12 +162,12 @@ void io_report_text(FILE *f, const struct io_job *job, const struct io_result *r
 			text_gpu(f, &res->workers[i]);
 	for (unsigned i = 0; i < res->nr_workers; i++)
 		if (!i || strcmp(res->workers[i].folder, res->workers[i - 1].folder) != 0)
-			text_path(f, &res->workers[i]);
+			text_path(f, &res->workers[i], &res->paths[i]);
 	text_counted(f, job, res);
 	text_fallbacks(f, res);
-	fprintf(f, "cache:      %s\n", res->cache);
+	fprintf(f, "cache:      %s\n", res->series.cache);
 	fprintf(f, "CPU:        %.4f s per GiB (user %.3f s, system %.3f s)\n", cpu_per_gib(res),
-		res->user_sec, res->system_sec);
+		res->series.user_sec, res->series.system_sec);
 	text_limit(f, res);
 	if (job->validate && !res->partial)
 		fprintf(f, "validation: passed\n");

@@ -26,7 +26,6 @@ void io_report_text(FILE *f, const struct io_job *job, const struct io_result *r
  * workers, and the member "io" with what only this command knows.
  */
 struct io_report {
-	struct run_series series;
 	struct result_target *targets;
 };
 /* Point @r to what @rep then holds.  Returns 0 or -ENOMEM; fini is due in either case. */

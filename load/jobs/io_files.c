@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "load/jobs/io_files.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "load/bed/bed_check.h"
+#include "load/measure/ram.h"
+
+/* FNV-1a of the name: files that changed names do not look right. */
+static uint64_t name_hash(const char *name)
+{
+	uint64_t h = 0xcbf29ce484222325ull;
+
+	for (; *name; name++)
+		h = (h ^ (unsigned char)*name) * 0x100000001b3ull;
+	return h;
+}
+
+/* File @i of all, in @folder. */
+static int name_file(struct io_files *f, unsigned i, const struct bed_folder *folder,
+		     struct sluice_err *err)
+{
+	struct bed_file *file = &f->all[i];
+	int r = bed_file_init(file, folder, f->job->io_size, err, "_aio_%s_%" PRIu64 ".pt.%u_%u",
+			      f->job->read ? "read" : "write", f->job->io_size, i / f->per,
+			      i % f->per);
+
+	if (r == 0)
+		file->seed = name_hash(file->name) ^ f->job->seed * 0x9e3779b97f4a7c15ull;
+	return r;
+}
+
+/* Why the job must not use a file that is there and not ours; 0 when it may. */
+static int refuse(const struct bed_file *f, const struct io_job *job, bool plain,
+		  struct sluice_err *err)
+{
+	const char *what = job->read ? ", so --validate has nothing to compare" : "";
+
+	if (!plain)
+		return sluice_fail(err, -EEXIST, "%s: exists and is not a regular file", f->path);
+	if (f->full || job->overwrite)
+		return 0;
+	if (job->read && f->had != f->len)
+		return sluice_fail(err, -EEXIST,
+				   "%s: exists and has %" PRIu64 " bytes, not %" PRIu64
+				   "; remove it, or allow --overwrite",
+				   f->path, f->had, f->len);
+	if (job->read && !job->validate)
+		return 0;
+	return sluice_fail(err, -EEXIST,
+			   "%s: exists and does not hold the data of this job (seed %" PRIu64
+			   ")%s; remove it, or allow --overwrite",
+			   f->path, job->seed, what);
+}
+
+static int look_at(struct io_files *f, unsigned i, struct sluice_err *err)
+{
+	struct bed_file *file = &f->all[i];
+	bool plain;
+	int r = name_file(f, i, &f->places[i / f->per], err);
+
+	if (r == 0)
+		r = bed_file_look(file, &plain, err);
+	if (r == 0 && file->found)
+		r = refuse(file, f->job, plain, err);
+	/* A stranger's file that may be read is as it should be. */
+	if (f->job->read && file->found && !f->job->overwrite)
+		file->full = true;
+	return r;
+}
+
+int io_files_init(struct io_files *f, const struct io_job *job, struct sluice_err *err)
+{
+	unsigned n = job->nr_places;
+	int r = 0;
+
+	*f = (struct io_files){.job = job,
+			       .per = job->different_file ? job->loops + job->warmup : 1};
+	f->all = calloc(n, f->per * sizeof(*f->all));
+	f->places = calloc(n, sizeof(*f->places));
+	f->own = calloc(n, sizeof(*f->own));
+	f->made = calloc(n, sizeof(*f->made));
+	if (!f->all || !f->places || !f->own || !f->made)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	for (unsigned i = 0; i < n && r == 0; i++)
+		r = bed_folder_open(&f->places[i], job->places[i].folder, err);
+	f->nr = n * f->per;
+	for (unsigned i = 0; i < f->nr && r == 0; i++)
+		r = look_at(f, i, err);
+	return r;
+}
+
+int io_files_room(const struct io_files *f, struct sluice_err *err)
+{
+	CLEANUP_FREE struct bed_need *needs = calloc(f->job->nr_places, sizeof(*needs));
+
+	if (!needs)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	for (unsigned i = 0; i < f->nr; i++) {
+		needs[i / f->per].folder = f->job->places[i / f->per].folder;
+		needs[i / f->per].bytes += f->job->io_size - f->all[i].had;
+	}
+	return bed_check_room(needs, f->job->nr_places, err);
+}
+
+/* The folder of worker @w's new files, which workers in one place share. */
+static int own_folder(struct io_files *f, unsigned w, const struct bed_folder **ret,
+		      struct sluice_err *err)
+{
+	const struct io_place *places = f->job->places;
+	unsigned i = 0;
+
+	while (strcmp(places[i].folder, places[w].folder) != 0)
+		i++;
+	*ret = &f->own[i];
+	return f->own[i].path ? 0 : bed_folder_make(&f->own[i], places[i].folder, "io", err);
+}
+
+static int make_one(struct io_files *f, unsigned i, struct sluice_err *err)
+{
+	const struct bed_folder *own;
+	int r = 0;
+
+	if (!f->all[i].found && !f->job->keep && !f->job->in_own) {
+		bed_file_fini(&f->all[i], true);
+		r = own_folder(f, i / f->per, &own, err);
+		if (r == 0)
+			r = name_file(f, i, own, err);
+	}
+	f->made[i / f->per]++;
+	return r < 0 ? r : bed_file_make(&f->all[i], err);
+}
+
+int io_files_make(struct io_files *f, struct bed_work *work, struct sluice_err *err)
+{
+	int r = 0;
+
+	for (unsigned i = 0; i < f->nr && r == 0; i++)
+		if (!f->all[i].full)
+			r = make_one(f, i, err);
+	if (r == 0 && f->job->read)
+		r = bed_files_fill(f->all, f->nr, work, err);
+	f->prepared_bytes = work->bytes;
+	return r;
+}
+
+void io_files_fini(struct io_files *f)
+{
+	for (unsigned i = 0; i < f->nr; i++)
+		bed_file_fini(&f->all[i], f->job->keep);
+	for (unsigned i = 0; f->places && f->own && i < f->job->nr_places; i++) {
+		bed_folder_close(&f->own[i], false);
+		bed_folder_close(&f->places[i], true);
+	}
+	free(f->all);
+	free(f->places);
+	free(f->own);
+	free(f->made);
+}
+
+uint64_t io_job_default_size(const struct io_job *job)
+{
+	uint64_t workers = job->nr_places;
+	uint64_t files = workers * (job->different_file ? job->loops + job->warmup : 1);
+	uint64_t size = 1ull << 30, memory = ram_available();
+
+	for (unsigned i = 0; i < job->nr_places; i++) {
+		int64_t room = bed_free_bytes(job->places[i].folder);
+
+		if (room >= 0)
+			size = min_u64(size, (uint64_t)room / 2 / files);
+	}
+	if (memory)
+		size = min_u64(size, memory / 4 / workers);
+	return max_u64(align_down(size, 1u << 20), 1u << 20);
+}
