@@ -490,6 +490,9 @@ def the_workbook_has_upstreams_sheets_and_columns():
         s = result['summary']
         assert row['Model'] == 'llama3.1-8b' and row['Num Users'] == 40 and row['Seed'] == 42
         assert row['Dataset Path'] == 'N/A' and row['Cache Dir'] == 'temp'
+        # switches are booleans, and threads that were left to the program are told
+        assert row['Multi-turn'] is True and row['RAG Enabled'] is False and row['Precondition'] is False, row
+        assert row['Precondition Threads'] == os.cpu_count(), row
         for column in METRICS:
             want = s
             for name in member(column):
@@ -501,7 +504,7 @@ def the_workbook_has_upstreams_sheets_and_columns():
         assert upright[0] == ('Metric', 'Value') and [r[0] for r in upright[1:]] == METRICS and len(upright) == 73
         qos = list(book['QoS Metrics'].values)
         assert qos[0] == ('QoS Level', 'Total Requests', 'Latency P95 (ms)', 'Latency P99 (ms)', 'SLA Met', 'SLA Compliance')
-        assert sum(r[1] for r in qos[1:]) == s['total_requests'], qos
+        assert sum(r[1] for r in qos[1:]) == s['total_requests'] and all(isinstance(r[4], bool) for r in qos[1:]), qos
         trace('--xlsx-output', 'through.xlsx', '--performance-profile', 'throughput')
         qos = list(openpyxl.load_workbook('through.xlsx')['QoS Metrics'].values)
         assert all(r[4] == r[5] == 'N/A (throughput mode)' for r in qos[1:]), qos
@@ -515,6 +518,7 @@ def a_table_with_another_name_is_CSV():
             with open(becomes, encoding='utf-8', newline='') as f:
                 names, values = csv.reader(f)
             assert names == columns() + METRICS and len(values) == 99, becomes
+            assert values[names.index('Multi-turn')] == 'True' and values[names.index('Autoscaling')] == 'False', values
             assert values[1] == 'llama3.1-8b' and float(values[names.index('Avg Throughput (tok/s)')]) > 0
             assert name == becomes or not os.path.exists(name)
 

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/util.h"
-#include "load/report/result/csv.h"
+#include "load/report/result/cells.h"
 #include "load/report/result/plain.h"
 
 static void what_a_terminal_would_obey_is_written_out(void **state)

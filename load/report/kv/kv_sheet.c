@@ -7,38 +7,22 @@
 #include <errno.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/util.h"
 #include "load/report/kv/kv_report.h"
-#include "load/report/result/csv.h"
+#include "load/report/result/cells.h"
 #include "load/report/result/workbook.h"
 
 /* ---------------------------------------------------------------- parameters */
 
-struct cell {
-	const char *name;
-	double number;
-	char text[256]; /* instead of the number, where it is not empty */
-};
-
 #define PARAMETERS 27
 
-static struct cell text_cell(const char *name, const char *text)
+/* Preconditioning uses as many threads as there are processors unless it is told. */
+static double fill_threads(const struct kv_params *p)
 {
-	struct cell c = {.name = name, .number = NAN};
-
-	snprintf(c.text, sizeof(c.text), "%s", text);
-	return c;
-}
-
-static struct cell number_cell(const char *name, double v)
-{
-	return (struct cell){.name = name, .number = v};
-}
-
-static struct cell switch_cell(const char *name, bool on)
-{
-	return text_cell(name, on ? "Enabled" : "Disabled");
+	return p->precondition_threads ? p->precondition_threads
+				       : (double)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
 static void parameters(struct cell c[PARAMETERS], const struct kv_report *r)
@@ -50,33 +34,33 @@ static void parameters(struct cell c[PARAMETERS], const struct kv_report *r)
 
 	if (localtime_r(&r->started, &tm))
 		strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", &tm);
-	c[i++] = text_cell("Timestamp", when);
-	c[i++] = text_cell("Model", p->model->key);
-	c[i++] = number_cell("Num Users", p->users);
-	c[i++] = number_cell("Duration (s)", p->duration_sec);
-	c[i++] = number_cell("GPU Memory per Card (GiB)", p->gpu_gb);
-	c[i++] = number_cell("Num GPUs", p->gpus);
-	c[i++] = number_cell("Tensor Parallel", p->tensor_parallel);
-	c[i++] = number_cell("Total GPU Memory (GiB)", p->gpus * p->gpu_gb);
-	c[i++] = number_cell("CPU Memory (GiB)", p->cpu_gb);
-	c[i++] = text_cell("Generation Mode", kv_gen_names[p->generation]);
-	c[i++] = text_cell("Performance Profile", kv_profile_names[r->profile]);
-	c[i++] = switch_cell("Multi-turn", p->multi_turn);
-	c[i++] = switch_cell("Prefix Caching", p->prefix);
-	c[i++] = switch_cell("RAG Enabled", p->rag);
-	c[i++] = switch_cell("Autoscaling", p->autoscale);
-	c[i++] = p->seed_given ? number_cell("Seed", (double)p->seed) : text_cell("Seed", "N/A");
-	c[i++] = number_cell("Max Concurrent Allocs", p->max_concurrent_allocs);
-	c[i++] = number_cell("Request Rate", p->request_rate);
-	c[i++] = number_cell("Max Requests", (double)p->max_requests);
-	c[i++] = text_cell("Dataset Path", r->dataset_path ? r->dataset_path : "N/A");
-	c[i++] = text_cell("Cache Dir", r->job->cache_dir ? r->job->cache_dir : "temp");
-	c[i++] = number_cell("Storage Capacity (GiB)", p->storage_gb);
-	c[i++] = switch_cell("Precondition", p->precondition);
-	c[i++] = number_cell("Precondition Size (GiB)", p->precondition_gb);
-	c[i++] = number_cell("Precondition Threads", p->precondition_threads);
-	c[i++] = number_cell("Trace Speedup", p->trace_speedup);
-	c[i++] = number_cell("Replay Cycles", p->replay_cycles);
+	c[i++] = cell_text("Timestamp", when);
+	c[i++] = cell_text("Model", p->model->key);
+	c[i++] = cell_number("Num Users", p->users);
+	c[i++] = cell_number("Duration (s)", p->duration_sec);
+	c[i++] = cell_number("GPU Memory per Card (GiB)", p->gpu_gb);
+	c[i++] = cell_number("Num GPUs", p->gpus);
+	c[i++] = cell_number("Tensor Parallel", p->tensor_parallel);
+	c[i++] = cell_number("Total GPU Memory (GiB)", p->gpus * p->gpu_gb);
+	c[i++] = cell_number("CPU Memory (GiB)", p->cpu_gb);
+	c[i++] = cell_text("Generation Mode", kv_gen_names[p->generation]);
+	c[i++] = cell_text("Performance Profile", kv_profile_names[r->profile]);
+	c[i++] = cell_switch("Multi-turn", p->multi_turn);
+	c[i++] = cell_switch("Prefix Caching", p->prefix);
+	c[i++] = cell_switch("RAG Enabled", p->rag);
+	c[i++] = cell_switch("Autoscaling", p->autoscale);
+	c[i++] = cell_number("Seed", p->seed_given ? (double)p->seed : NAN);
+	c[i++] = cell_number("Max Concurrent Allocs", p->max_concurrent_allocs);
+	c[i++] = cell_number("Request Rate", p->request_rate);
+	c[i++] = cell_number("Max Requests", (double)p->max_requests);
+	c[i++] = cell_text("Dataset Path", r->dataset_path ? r->dataset_path : "N/A");
+	c[i++] = cell_text("Cache Dir", r->job->cache_dir ? r->job->cache_dir : "temp");
+	c[i++] = cell_number("Storage Capacity (GiB)", p->storage_gb);
+	c[i++] = cell_switch("Precondition", p->precondition);
+	c[i++] = cell_number("Precondition Size (GiB)", p->precondition_gb);
+	c[i++] = cell_number("Precondition Threads", fill_threads(p));
+	c[i++] = cell_number("Trace Speedup", p->trace_speedup);
+	c[i++] = cell_number("Replay Cycles", p->replay_cycles);
 }
 
 /* ------------------------------------------------------------------- metrics */
@@ -152,63 +136,20 @@ static const struct metric metrics[] = {
 	{"Multi-turn Hit Rate", "multi_turn_stats.hit_rate"},
 };
 
+#define CELLS (PARAMETERS + ARRAY_SIZE(metrics))
+
 /* What was not measured is NAN: the cell stays empty. */
-static double metric(const json_t *json, const struct metric *m)
+static void all_cells(struct cell c[CELLS], const struct kv_report *r, const json_t *json)
 {
-	return kv_report_number(json_object_get(json, "summary"), m->path);
+	const json_t *summary = json_object_get(json, "summary");
+
+	parameters(c, r);
+	for (unsigned i = 0; i < ARRAY_SIZE(metrics); i++)
+		c[PARAMETERS + i] =
+			cell_number(metrics[i].name, kv_report_number(summary, metrics[i].path));
 }
 
 /* -------------------------------------------------------------------- sheets */
-
-static void put(struct sheet *s, unsigned col, const struct cell *c)
-{
-	if (*c->text)
-		sheet_text(s, col, c->text);
-	else
-		sheet_number(s, col, c->number);
-}
-
-static void summary_sheet(struct workbook *b, const struct cell *c, const json_t *json)
-{
-	struct sheet s = workbook_sheet(b, "Summary");
-
-	for (unsigned i = 0; i < PARAMETERS; i++) {
-		s.row = 0;
-		sheet_text(&s, i, c[i].name);
-		s.row = 1;
-		put(&s, i, &c[i]);
-	}
-	for (unsigned i = 0; i < ARRAY_SIZE(metrics); i++) {
-		s.row = 0;
-		sheet_text(&s, PARAMETERS + i, metrics[i].name);
-		s.row = 1;
-		sheet_number(&s, PARAMETERS + i, metric(json, &metrics[i]));
-	}
-}
-
-static void parameters_sheet(struct workbook *b, const struct cell *c)
-{
-	static const char *const names[] = {"Parameter", "Value", NULL};
-	struct sheet s = workbook_sheet(b, "Run Parameters");
-
-	sheet_names(&s, names);
-	for (unsigned i = 0; i < PARAMETERS; i++, s.row++) {
-		sheet_text(&s, 0, c[i].name);
-		put(&s, 1, &c[i]);
-	}
-}
-
-static void metrics_sheet(struct workbook *b, const json_t *json)
-{
-	static const char *const names[] = {"Metric", "Value", NULL};
-	struct sheet s = workbook_sheet(b, "Performance Metrics");
-
-	sheet_names(&s, names);
-	for (unsigned i = 0; i < ARRAY_SIZE(metrics); i++, s.row++) {
-		sheet_text(&s, 0, metrics[i].name);
-		sheet_number(&s, 1, metric(json, &metrics[i]));
-	}
-}
 
 static void qos_sheet(struct workbook *b, const struct kv_report *r, const json_t *json)
 {
@@ -234,59 +175,44 @@ static void qos_sheet(struct workbook *b, const struct kv_report *r, const json_
 		sheet_number(&s, 1, kv_report_number(q, "total_requests"));
 		sheet_number(&s, 2, kv_report_number(q, "latency_ms.p95"));
 		sheet_number(&s, 3, kv_report_number(q, "latency_ms.p99"));
-		sheet_text(&s, 4,
-			   !judged             ? "N/A (throughput mode)"
-			   : json_is_true(met) ? "Yes"
-					       : "No");
-		if (judged)
+		if (judged) {
+			sheet_switch(&s, 4, json_is_true(met));
 			sheet_number(&s, 5, kv_report_number(q, "sla.compliance"));
-		else
+		} else {
+			sheet_text(&s, 4, "N/A (throughput mode)");
 			sheet_text(&s, 5, "N/A (throughput mode)");
+		}
 		s.row++;
 	}
 }
 
 int kv_report_xlsx(FILE *f, const struct kv_report *r, const json_t *json, struct sluice_err *err)
 {
-	struct cell c[PARAMETERS];
+	struct cell c[CELLS];
 	struct workbook *b;
+	struct sheet s;
 	int e = workbook_open(&b, err);
 
 	if (e < 0)
 		return e;
-	parameters(c, r);
-	summary_sheet(b, c, json);
-	parameters_sheet(b, c);
-	metrics_sheet(b, json);
+	all_cells(c, r, json);
+	s = workbook_sheet(b, "Summary");
+	cells_line(&s, c, CELLS, true);
+	cells_line(&s, c, CELLS, false);
+	s = workbook_sheet(b, "Run Parameters");
+	cells_upright(&s, "Parameter", "Value", c, PARAMETERS);
+	s = workbook_sheet(b, "Performance Metrics");
+	cells_upright(&s, "Metric", "Value", c + PARAMETERS, ARRAY_SIZE(metrics));
 	qos_sheet(b, r, json);
 	return workbook_close(b, f, err);
 }
 
-/* ----------------------------------------------------------------------- CSV */
-
 int kv_report_csv(FILE *f, const struct kv_report *r, const json_t *json)
 {
-	struct cell c[PARAMETERS];
+	struct cell c[CELLS];
 
-	parameters(c, r);
-	for (unsigned i = 0; i < PARAMETERS; i++) {
-		csv_text(f, c[i].name);
-		putc(',', f);
-	}
-	for (unsigned i = 0; i < ARRAY_SIZE(metrics); i++) {
-		csv_text(f, metrics[i].name);
-		putc(i + 1 < ARRAY_SIZE(metrics) ? ',' : '\n', f);
-	}
-	for (unsigned i = 0; i < PARAMETERS; i++) {
-		if (*c[i].text)
-			csv_text(f, c[i].text);
-		else
-			csv_number(f, c[i].number);
-		putc(',', f);
-	}
-	for (unsigned i = 0; i < ARRAY_SIZE(metrics); i++) {
-		csv_number(f, metric(json, &metrics[i]));
-		putc(i + 1 < ARRAY_SIZE(metrics) ? ',' : '\n', f);
-	}
+	all_cells(c, r, json);
+	cells_csv(f, c, CELLS, true);
+	cells_csv(f, c, CELLS, false);
 	return fflush(f) || ferror(f) ? -EIO : 0;
 }

@@ -66,19 +66,9 @@ const char *result_direct_word(const struct run_series *s);
 json_t *result_seconds(const struct seconds *s, double sec);
 void result_shape_text(char *out, size_t size, const struct run_series *s, struct stat_shape *ret);
 
-/*
- * The columns of CSV and XLSX: name and value of column @i of a series; false
- * past the last.  A value is a number, or text where *@text is set.
- */
-struct result_cell {
-	const char *name;
-	double number; /* NAN: unknown */
-	char text[128];
-	bool is_text;
-};
-struct result_row; /* a series with its statistics */
-struct result_row *result_row_new(const struct run_series *s);
-void result_row_free(struct result_row *row);
-bool result_row_cell(const struct result_row *row, unsigned i, struct result_cell *ret);
+/* The columns of CSV and XLSX: fills @c, with room for RESULT_CELLS; returns how many there are. */
+#define RESULT_CELLS 64
+struct cell;
+unsigned result_cells(struct cell *c, const struct run_series *s);
 
 #endif

@@ -31,6 +31,8 @@ struct workbook {
 				      void *format);
 	int (*worksheet_write_number)(void *sheet, uint32_t row, uint16_t col, double number,
 				      void *format);
+	int (*worksheet_write_boolean)(void *sheet, uint32_t row, uint16_t col, int on,
+				       void *format);
 };
 
 static int load(struct workbook *b, struct sluice_err *err)
@@ -50,6 +52,7 @@ static int load(struct workbook *b, struct sluice_err *err)
 		{"lxw_strerror", &b->strerror},
 		{"worksheet_write_string", &b->worksheet_write_string},
 		{"worksheet_write_number", &b->worksheet_write_number},
+		{"worksheet_write_boolean", &b->worksheet_write_boolean},
 	};
 
 	for (unsigned i = 0; !b->lib && i < ARRAY_SIZE(names); i++)
@@ -167,6 +170,13 @@ void sheet_number(struct sheet *s, unsigned col, double v)
 	if (s->ws && isfinite(v))
 		failed(s->book,
 		       s->book->worksheet_write_number(s->ws, s->row, (uint16_t)col, v, NULL));
+}
+
+void sheet_switch(struct sheet *s, unsigned col, bool on)
+{
+	if (s->ws)
+		failed(s->book,
+		       s->book->worksheet_write_boolean(s->ws, s->row, (uint16_t)col, on, NULL));
 }
 
 void sheet_names(struct sheet *s, const char *const *names)

@@ -6,6 +6,7 @@
  * A workbook of sheets, put together line by line in memory through libxlsxwriter.  Errors of
  * single cells are remembered and told at the end.
  */
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -29,6 +30,8 @@ int workbook_close(struct workbook *b, FILE *f, struct sluice_err *err);
 void sheet_text(struct sheet *s, unsigned col, const char *text);
 /* A cell of what is not known (NAN) stays empty. */
 void sheet_number(struct sheet *s, unsigned col, double v);
+/* TRUE or FALSE. */
+void sheet_switch(struct sheet *s, unsigned col, bool on);
 /* A line of texts, NULL-terminated. */
 void sheet_names(struct sheet *s, const char *const *names);
 

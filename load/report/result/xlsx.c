@@ -5,27 +5,20 @@
 
 #include "base/err.h"
 #include "base/util.h"
+#include "load/report/result/cells.h"
 #include "load/report/result/result.h"
 #include "load/report/result/workbook.h"
 
 static int series_sheet(struct sheet *s, const struct result *r)
 {
-	for (unsigned i = 0; i < r->nr_series; i++) {
-		struct result_row *row = result_row_new(&r->series[i]);
-		struct result_cell c;
+	struct cell c[RESULT_CELLS];
 
-		if (!row)
-			return -ENOMEM;
-		for (unsigned k = 0; i == 0 && result_row_cell(row, k, &c); k++)
-			sheet_text(s, k, c.name);
-		s->row = i + 1;
-		for (unsigned k = 0; result_row_cell(row, k, &c); k++) {
-			if (c.is_text)
-				sheet_text(s, k, c.text);
-			else
-				sheet_number(s, k, c.number);
-		}
-		result_row_free(row);
+	for (unsigned i = 0; i < r->nr_series; i++) {
+		unsigned nr = result_cells(c, &r->series[i]);
+
+		if (i == 0)
+			cells_line(s, c, nr, true);
+		cells_line(s, c, nr, false);
 	}
 	return 0;
 }

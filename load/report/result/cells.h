@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_REPORT_RESULT_CELLS_H
+#define SLUICE_REPORT_RESULT_CELLS_H
+
+/*
+ * A line of named cells, written once and told in each form: CSV as RFC 4180 has it, a line of a
+ * sheet, or a column of names and values.
+ */
+#include <stdbool.h>
+#include <stdio.h>
+
+struct sheet;
+
+enum cell_kind { CELL_NUMBER, CELL_TEXT, CELL_SWITCH };
+
+struct cell {
+	char name[48];
+	enum cell_kind kind;
+	double number; /* NAN: not known, and empty; of a switch 0 or 1 */
+	char text[256];
+};
+
+struct cell cell_number(const char *name, double v);
+struct cell cell_text(const char *name, const char *text);
+struct cell cell_switch(const char *name, bool on);
+
+/* One line: the names, or the values. */
+void cells_csv(FILE *f, const struct cell *c, unsigned nr, bool names);
+void cells_line(struct sheet *s, const struct cell *c, unsigned nr, bool names);
+/* A line for each cell under these two names. */
+void cells_upright(struct sheet *s, const char *name, const char *value, const struct cell *c,
+		   unsigned nr);
+
+/*
+ * A text as a cell of a CSV file, quoted where it must be.  What a program for tables would take
+ * for a formula (=, +, -, @, a tab or a line end in front) begins with an apostrophe, which makes
+ * it text there.
+ */
+void csv_text(FILE *f, const char *s);
+
+#endif
