@@ -26,7 +26,8 @@ static void help(FILE *f)
 		   "  sluice --version                             version of the program\n"
 		   "  sluice --dump-options                        all options, as JSON\n"
 		   "\n"
-		   "Sizes take K, M, G and T, powers of two: 64K, 1.5G.\n"
+		   "Sizes take K, M, G and T, powers of two: 64K, 1.5G; 2MB and 2MiB are both 2M.\n"
+		   "Reports: KiB, MiB, GiB are powers of two, MB and GB 10^6 and 10^9 bytes.\n"
 		   "Exit status: 0 done, 1 failed, 2 bad command line, 3 not supported here.\n");
 }
 

@@ -257,7 +257,7 @@ def the_text_has_a_table_and_a_heat_map():
         assert err == ''
         assert re.search(r'^ +\d+\.\d{3} +100 % +\d+ % +- +read_block_overlap_ftd1_d\d_bs\d+K_p\d$', out,
                          re.M), out
-        assert 'read, GB/sec, block_size down, queue_depth across' in out, out
+        assert 'read, GiB/s, block_size down, queue_depth across' in out, out
         assert re.search(r'^ +64K( [█▓▒░] +\d+\.\d{3}){2}$', out, re.M), out
         assert re.search(r'^Best performance \(GB/sec\): read = [ \d.]+, write = [ \d.]+$', out, re.M)
 
@@ -280,8 +280,8 @@ def the_best_performance_is_that_of_one_configuration():
             sorted(lines, key=lambda line: line['point']), itertools.product(('64K', '128K'), (4, 8), (1, 2)))}
         assert '\nBest performance (GB/sec): read =  3.50, write =  3.50\n' \
                f'best sum:   {names[6]}\n' \
-               f'best read:  5.00 GB/sec, read_{names[2]}\n' \
-               f'best write: 4.00 GB/sec, write_{names[3]}\n' in out, (names, out)
+               f'best read:  5.00 GiB/s, read_{names[2]}\n' \
+               f'best write: 4.00 GiB/s, write_{names[3]}\n' in out, (names, out)
         r = result(*SMALL, '--resume')
         assert resultcheck.near(r['grid']['best']['both']['bytes_per_sec'], 7 * 2**30, 1e-5), r['grid']['best']
 

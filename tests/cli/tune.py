@@ -171,10 +171,10 @@ def the_floor_is_explained():
     with folder():
         args = ['--sweep_config', 'space.json', '--io_size', '64K', '--no-limit', '--budget', '1', '--goal', 'latency']
         number = r'\d+\.\d\d'
-        for more, says in ([], f'{number} GB/sec of reading and writing together, 50 % of what the default settings did; '
+        for more, says in ([], f'{number} GiB/s of reading and writing together, 50 % of what the default settings did; '
                                f'the winner did {number}'), \
-                (['--floor', '512M', '--no_read'], f'0.50 GB/sec, as --floor says; the winner did {number}'), \
-                (['--floor', '900T'], '921600.00 GB/sec of reading and writing together, as --floor says; '
+                (['--floor', '512M', '--no_read'], f'0.50 GiB/s, as --floor says; the winner did {number}'), \
+                (['--floor', '900T'], '921600.00 GiB/s of reading and writing together, as --floor says; '
                                       f'the winner did {number}, as nothing faster was found'):
             out, _ = tune(*args, *more)
             (line,) = re.findall('^floor: +(.*)$', out, re.M)

@@ -126,7 +126,7 @@ static void text_fallbacks(FILE *f, const struct io_result *res)
 static void text_limit(FILE *f, const struct io_result *res)
 {
 	if (res->series.limit > 0)
-		fprintf(f, "limit:      %.1f %% of %.3f GB/sec (%s)\n", 100 * limit_share(res),
+		fprintf(f, "limit:      %.1f %% of %.3f GiB/s (%s)\n", 100 * limit_share(res),
 			res->series.limit / GIB, res->series.limit_how);
 	else
 		fprintf(f, "limit:      %s\n",

@@ -4,7 +4,7 @@
 
 /*
  * What an I/O job found out, for people and for programs, from the same struct.
- * Speeds in the text are what ds_io calls GB: 2^30 bytes.
+ * Speeds in the text are GiB/s, which ds_io calls GB/sec in its lines.
  */
 #include <jansson.h>
 #include <stdint.h>

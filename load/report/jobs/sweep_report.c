@@ -70,7 +70,7 @@ static void half_text(char *buf, size_t size, const struct run_series *s, uint32
 static void table(FILE *f, const struct sweep_result *res, const struct run_series **list,
 		  unsigned n, unsigned shown)
 {
-	fprintf(f, "%10s %8s %8s %8s  %s\n", "GB/sec", "of best", "of limit", "+- 95 %",
+	fprintf(f, "%10s %8s %8s %8s  %s\n", "GiB/s", "of best", "of limit", "+- 95 %",
 		list[0]->read ? "read" : "write");
 	for (unsigned i = 0; i < n && i < shown; i++) {
 		const struct run_series *s = list[i];
@@ -159,7 +159,7 @@ static void heat_map(FILE *f, const struct sweep_job *job, const struct sweep_re
 
 	if (!pick_axes(job->space, axes))
 		return;
-	fprintf(f, "%s, GB/sec, %s down, %s across; the best of the other settings\n",
+	fprintf(f, "%s, GiB/s, %s down, %s across; the best of the other settings\n",
 		read ? "read" : "write", space_names[axes[0]->kind], space_names[axes[1]->kind]);
 	fprintf(f, "%12s", "");
 	for (unsigned c = 0; c < axes[1]->nr; c++) {
@@ -230,10 +230,10 @@ static void best_lines(FILE *f, const struct sweep_job *job, const struct sweep_
 			    best[0] ? series_speed(best[0]) : 0);
 	}
 	if (best[1])
-		fprintf(f, "best read:  %.2f GB/sec, %s\n", series_speed(best[1]) / GIB,
+		fprintf(f, "best read:  %.2f GiB/s, %s\n", series_speed(best[1]) / GIB,
 			best[1]->name);
 	if (best[0])
-		fprintf(f, "best write: %.2f GB/sec, %s\n", series_speed(best[0]) / GIB,
+		fprintf(f, "best write: %.2f GiB/s, %s\n", series_speed(best[0]) / GIB,
 			best[0]->name);
 }
 
@@ -258,7 +258,7 @@ static void limit_lines(FILE *f, const struct sweep_result *res, bool read)
 	fprintf(f, "cache:      %ss: %s\n", read ? "read" : "write", s->cache);
 	fprintf(f, "limit:      %ss: ", read ? "read" : "write");
 	if (s->limit > 0)
-		fprintf(f, "%.2f GB/sec (%s)\n", s->limit / GIB, s->limit_how);
+		fprintf(f, "%.2f GiB/s (%s)\n", s->limit / GIB, s->limit_how);
 	else
 		fprintf(f, "%s\n", s->limit_how);
 	if (s->limit > 0)

@@ -10,7 +10,7 @@
  *	LOG_DIR/_aio_bench_write_logs/...
  *	LOG_DIR/sluice-sweep-state.jsonl	for --resume
  *
- * GB is 2^30 bytes, as upstream has it.
+ * GB in the lines of upstream is 2^30 bytes; ours call that GiB.
  */
 #include <jansson.h>
 #include <stdbool.h>

@@ -145,7 +145,7 @@ static void text_floor(FILE *f, const struct tune_job *job, const struct tune_re
 
 	if (res->floor <= 0)
 		return;
-	fprintf(f, "floor:      %.2f GB/sec%s, ", res->floor / GIB,
+	fprintf(f, "floor:      %.2f GiB/s%s, ", res->floor / GIB,
 		job->read && job->write ? " of reading and writing together" : "");
 	if (res->floor_share > 0)
 		fprintf(f, "%.0f %% of what the default settings did", 100 * res->floor_share);
@@ -179,7 +179,7 @@ static void text_limit(FILE *f, const struct tune_result *res, bool read)
 	if (speed <= 0)
 		return;
 	if (res->limit[read] > 0)
-		fprintf(f, "limit:      %s %.1f %% of %.2f GB/sec (%s)\n", read ? "read" : "write",
+		fprintf(f, "limit:      %s %.1f %% of %.2f GiB/s (%s)\n", read ? "read" : "write",
 			100 * speed / res->limit[read], res->limit[read] / GIB,
 			res->limit_how[read]);
 	else
@@ -214,8 +214,8 @@ void tune_report_text(FILE *f, const struct tune_job *job, const struct tune_res
 	text_limit(f, res, false);
 	if (job->read && job->write && fastest(res, true) != fastest(res, false))
 		fprintf(f,
-			"separately: %s is the fastest to read (%.2f GB/sec), %s to write "
-			"(%.2f GB/sec)\n",
+			"separately: %s is the fastest to read (%.2f GiB/s), %s to write "
+			"(%.2f GiB/s)\n",
 			name_of(res, fastest(res, true)),
 			tune_speed(res, fastest(res, true), true) / GIB,
 			name_of(res, fastest(res, false)),

@@ -285,9 +285,9 @@ static void storage_notes(FILE *f, const struct kv_result *res)
 
 	if (res->elapsed_sec > 0)
 		fprintf(f,
-			"  storage moved %.2f GB/s in the interval, block by block: %s read, %s "
+			"  storage moved %.2f GiB/s in the interval, block by block: %s read, %s "
 			"written\n",
-			moved / res->elapsed_sec / 1e9,
+			moved / res->elapsed_sec / (1u << 30),
 			sluice_size_format(read, res->storage_bytes[0]),
 			sluice_size_format(written, res->storage_bytes[1]));
 	fprintf(f, "  %s written to storage in all\n", sluice_size_format(all, res->bytes_written));

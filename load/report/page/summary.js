@@ -127,6 +127,6 @@ function addCards() {
 	const gib = results.some((r) => ['io', 'sweep', 'tune'].includes(r.command));
 	const s = section('summary', 'Summary', {class: 'full plain'}, ...rows, el('p', {class: 'units'},
 		'Bandwidth is in decimal units, 1 GB = 10\u2079 bytes; sizes and amounts are in binary ones, 1 GiB = 2\u00b3\u2070 bytes.' +
-		(gib ? ' The commands io, sweep and tune print GB/sec of 2\u00b3\u2070 bytes, as DeepSpeed\u2019s do: 1.07 GB/s here are 1 GB/sec there.' : '')));
+		(gib ? ' The commands io, sweep and tune print GiB/s, and GB/sec in the lines they share with DeepSpeed\u2019s, which is the same: 1.07 GB/s here are 1 GiB/s there.' : '')));
 	s.querySelector('.head').classList.add('hidden');
 }
