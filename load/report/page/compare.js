@@ -104,8 +104,8 @@ function addComparison() {
 	s.append(dataTable('compare', [
 		{head: 'series', value: (r) => r.name, kind: 'text'},
 		{head: 'verdict', value: (r) => r.verdict, kind: 'text', text: verdictText, badge: (r) => judged[r.verdict]},
-		...Object.keys(compared).flatMap(figureColumns),
-		{head: 'CPU of A', value: (r) => at(r, 'a.cpu_sec_per_gib'), kind: 'cpu'},
-		{head: 'CPU of B', value: (r) => at(r, 'b.cpu_sec_per_gib'), kind: 'cpu'},
+		...Object.keys(compared).flatMap((name) => figureColumns(name).map((c) => ({...c, group: name}))),
+		{head: 'CPU of A', value: (r) => at(r, 'a.cpu_sec_per_gib'), kind: 'cpu', group: 'CPU'},
+		{head: 'CPU of B', value: (r) => at(r, 'b.cpu_sec_per_gib'), kind: 'cpu', group: 'CPU'},
 	], c.rows, {copy: true}));
 }
