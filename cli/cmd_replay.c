@@ -17,8 +17,7 @@
 #include "load/report/result/result.h"
 
 struct replay_command {
-	const struct replay_args *args;
-	struct replay_setup setup;
+	struct replay_setup *setup;
 	struct replay_scan scan;
 	struct replay_report report;
 	struct cli_outputs out;
@@ -81,6 +80,7 @@ static int report(struct replay_command *c, struct result *r)
 {
 	struct result_target targets[REPLAY_PLACES];
 
+	r->settings = cli_settings(&cmd_replay, c->setup);
 	replay_report_result(&c->report, r, targets);
 	result_finish(r);
 	if (c->out.text)
@@ -113,7 +113,7 @@ static int run_and_report(struct replay_command *c, struct replay_result *res)
 
 	result_init(&r, "replay");
 	c->report.res = res;
-	rc = replay_run(&c->setup.job, c->report.scan, res, &err);
+	rc = replay_run(&c->setup->job, c->report.scan, res, &err);
 	cli_progress_end(&c->progress);
 	if (rc < 0 && !res->started && !res->absent && !*c->stop) {
 		result_fini(&r);
@@ -126,7 +126,7 @@ static int run_and_report(struct replay_command *c, struct replay_result *res)
 	if (*c->stop)
 		status = cli_fail(&cmd_replay, 128 + *c->stop,
 				  "interrupted; the result is partial%s",
-				  c->args->keep ? "" : ", objects were removed");
+				  c->setup->job.keep ? "" : ", objects were removed");
 	else if (rc < 0)
 		status = cli_fail(&cmd_replay, CLI_FAILED, "%s", err.msg);
 	if (status == CLI_OK)
@@ -142,21 +142,21 @@ static int look(struct replay_command *c)
 	struct sluice_err err = {0, ""};
 	int r = 0;
 
-	if (c->setup.once) {
-		if (!c->args->no_check)
+	if (c->setup->once) {
+		if (!c->setup->no_check)
 			cli_fail(&cmd_replay, 0,
 				 "what comes through a pipe is read once: free space is not "
 				 "checked");
 	} else {
-		r = replay_scan(&c->setup.job, &c->scan, &err);
+		r = replay_scan(&c->setup->job, &c->scan, &err);
 		c->report.scan = &c->scan;
 	}
 	if (r == 0)
-		r = replay_check(&c->setup.job, c->report.scan, &err);
+		r = replay_check(&c->setup->job, c->report.scan, &err);
 	cli_progress_end(&c->progress);
 	if (r == -ECANCELED && *c->stop)
 		return cli_fail(&cmd_replay, 128 + *c->stop, "interrupted; nothing was done");
-	if (r == -ENOSPC && c->args->dry_run) { /* what is missing is easier to see beside it */
+	if (r == -ENOSPC && c->setup->dry_run) { /* what is missing is easier to see beside it */
 		replay_report_plan(stdout, &c->report);
 		fflush(stdout);
 	}
@@ -168,19 +168,19 @@ static int do_job(struct replay_command *c)
 	struct replay_result res = {.rows = 0};
 	int r;
 
-	c->setup.job.stop = c->stop;
-	c->setup.job.progress = isatty(STDERR_FILENO) ? show_progress : NULL;
-	c->setup.job.progress_arg = c;
-	c->report.job = &c->setup.job;
+	c->setup->job.stop = c->stop;
+	c->setup->job.progress = isatty(STDERR_FILENO) ? show_progress : NULL;
+	c->setup->job.progress_arg = c;
+	c->report.job = &c->setup->job;
 	r = look(c);
 	if (r == CLI_OK)
-		r = cli_file_open(&c->fio, &cmd_replay, "--export-fio", c->args->export_fio);
-	if (r == CLI_OK && c->args->dry_run) {
+		r = cli_file_open(&c->fio, &cmd_replay, "--export-fio", c->setup->export_fio);
+	if (r == CLI_OK && c->setup->dry_run) {
 		replay_report_plan(stdout, &c->report);
 		cli_trace_tell_bad(&c->scan.bad, &cmd_replay);
 		r = write_fio(c);
 	} else if (r == CLI_OK) {
-		r = cli_outputs_open(&c->out, &cmd_replay, &c->args->out);
+		r = cli_outputs_open(&c->out, &cmd_replay, &c->setup->files);
 		if (r == CLI_OK)
 			r = run_and_report(c, &res);
 		cli_outputs_abandon(&c->out);
@@ -193,16 +193,16 @@ static int do_job(struct replay_command *c)
 
 static int replay_main(void *args, int argc, char **argv)
 {
-	struct replay_command c = {.args = args};
+	struct replay_command c = {.setup = args};
 	int r;
 
 	if (argc != 1)
 		return cli_usage(&cmd_replay, "one trace is needed, not %d", argc);
 	c.stop = cli_stop_catch();
-	r = replay_setup(&c.setup, args, argv[0]);
+	r = replay_setup(c.setup, argv[0]);
 	if (r == CLI_OK)
 		r = do_job(&c);
-	replay_setup_fini(&c.setup);
+	replay_setup_fini(c.setup);
 	return r;
 }
 
@@ -212,6 +212,6 @@ const struct cli_cmd cmd_replay = {
 	.usage = "TRACE",
 	.operands = "r",
 	.opts = replay_opts,
-	.args_size = sizeof(struct replay_args),
+	.args_size = sizeof(struct replay_setup),
 	.run = replay_main,
 };

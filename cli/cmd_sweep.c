@@ -13,6 +13,7 @@
 
 #include "base/util.h"
 #include "cli/cli.h"
+#include "cli/opt/how.h"
 #include "cli/opt/space.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -28,78 +29,14 @@
 #define LOOPS_MAX   100000
 #define IO_SIZE     (400ull << 20)
 
-struct sweep_args {
-	struct cli_list folders;
-	const char *config;
-	struct cli_list axes[SPACE_KINDS];
-	uint64_t io_size, seed, limit;
-	uint32_t loops, direct, durability;
-	const char *log_dir;
-	bool no_read, no_write, gpu, gds, no_sudo, flush, resume, verbose, no_limit, dry_run;
-	struct cli_result_args out;
-};
-
-static const struct cli_opt sweep_opts[] = {
-	CLI_GROUP("Where"),
-	CLI_PLACES(struct sweep_args, folders, 'f', "nvme_dir", "FOLDER", NULL, 1, FOLDERS_MAX,
-		   "where to measure, all at the same time; default: the current folder"),
-	CLI_ALIAS("folder"),
-	CLI_GROUP("Which configurations"),
-	CLI_IN(struct sweep_args, config, 0, "sweep_config", "FILE", NULL,
-	       "JSON of lists, as ds_nvme_tune takes; default: its own 64 configurations"),
-	CLI_LIST(struct sweep_args, axes[SPACE_BLOCK_SIZE], 'b', "block_size", "BYTES", NULL, 1,
-		 VALUES_MAX, "these block sizes instead"),
-	CLI_LIST(struct sweep_args, axes[SPACE_QUEUE_DEPTH], 'd', "queue_depth", "N", NULL, 1,
-		 VALUES_MAX, "these depths instead"),
-	CLI_LIST(struct sweep_args, axes[SPACE_IO_PARALLEL], 't', "io_parallel", "N", NULL, 1,
-		 VALUES_MAX, "these numbers of I/O threads instead"),
-	CLI_LIST(struct sweep_args, axes[SPACE_SEQUENTIAL], 0, "requests", "HOW", NULL, 1, 2,
-		 "overlap, sequential or both, instead"),
-	CLI_LIST(struct sweep_args, axes[SPACE_SINGLE], 0, "submit", "HOW", NULL, 1, 2,
-		 "batch, single or both, instead"),
-	CLI_LIST(struct sweep_args, axes[SPACE_ENGINE], 'e', "engine", "NAME", NULL, 1, VALUES_MAX,
-		 "these engines; default: the first usable"),
-	CLI_LIST(struct sweep_args, axes[SPACE_MEMORY], 'm', "memory", "KIND", NULL, 1, VALUES_MAX,
-		 "these kinds of buffers: own, plain, odd, gpu; default: own"),
-	CLI_ALIAS("buffer"),
-	CLI_GROUP("What"),
-	CLI_FLAG(struct sweep_args, no_read, 0, "no_read", "only writes"),
-	CLI_FLAG(struct sweep_args, no_write, 0, "no_write", "only reads"),
-	CLI_SIZE(struct sweep_args, io_size, 's', "io_size", "BYTES", NULL, 1, 1ull << 40,
-		 "bytes per measurement and folder; default: 400M"),
-	CLI_U32(struct sweep_args, loops, 0, "loops", "N", NULL, 1, LOOPS_MAX,
-		"measurements of each configuration, interleaved; default: 1"),
-	CLI_U64(struct sweep_args, seed, 0, "seed", "N", "1", 0, INT64_MAX, "of the order"),
-	CLI_ENUM(struct sweep_args, direct, 0, "direct", io_direct_words, "auto",
-		 "use O_DIRECT: where it works, or fail, or not at all"),
-	CLI_ENUM(struct sweep_args, durability, 0, "durability", io_durability_words, "none",
-		 "end each write with nothing, fdatasync, or fsync of file and folder"),
-	CLI_FLAG(struct sweep_args, gpu, 0, "gpu", "memory of a GPU: as --memory gpu"),
-	CLI_FLAG(struct sweep_args, gds, 0, "gds", "GPUDirect Storage; needs --gpu"),
-	CLI_ALIAS("use_gds"),
-	CLI_FLAG(struct sweep_args, flush, 0, "flush_page_cache",
-		 "drop all of the machine's page cache before each read; needs root"),
-	CLI_FLAG(struct sweep_args, no_sudo, 0, "no_sudo",
-		 "do not do that; sudo is never called anyway"),
-	CLI_SIZE(struct sweep_args, limit, 0, "limit", "BYTES", NULL, 1, 1ull << 60,
-		 "what the device can do per second; default: plain threads find out"),
-	CLI_FLAG(struct sweep_args, no_limit, 0, "no-limit", "do not find that out"),
-	CLI_GROUP("Output"),
-	CLI_PLACE(struct sweep_args, log_dir, 0, "log_dir", "FOLDER", "_aio_bench_logs",
-		  "where the logs go, one file per configuration; must be new or empty"),
-	CLI_FLAG(struct sweep_args, resume, 0, "resume",
-		 "go on where an interrupted sweep with the same options and logs ended"),
-	CLI_FLAG(struct sweep_args, verbose, 'v', "verbose",
-		 "show all configurations, not only the best"),
-	CLI_FLAG(struct sweep_args, dry_run, 0, "dry-run",
-		 "print what would run, what it would write and how long it would take"),
-	CLI_TABLE(struct sweep_args, out, struct cli_result_args, cli_result_opts),
-	CLI_END,
-};
-
 struct sweep_command {
-	const struct sweep_args *args;
 	struct sweep_job job;
+	struct cli_list folders, axes[SPACE_KINDS];
+	const char *config, *log_dir;
+	struct cli_gpu gpu;
+	bool no_sudo, verbose, dry_run;
+	struct cli_result_args files;
+	/* what the run needs */
 	struct space space;
 	struct cli_space_job more; /* of --sweep_config; options win */
 	char *state;
@@ -109,6 +46,65 @@ struct sweep_command {
 	unsigned logs_made; /* of sweep_logs_make() */
 };
 
+static const struct cli_opt sweep_opts[] = {
+	CLI_GROUP("Where"),
+	CLI_PLACES(struct sweep_command, folders, 'f', "nvme_dir", "FOLDER", NULL, 1, FOLDERS_MAX,
+		   "where to measure, all at the same time; default: the current folder"),
+	CLI_ALIAS("folder"),
+	CLI_GROUP("Which configurations"),
+	CLI_IN(struct sweep_command, config, 0, "sweep_config", "FILE", NULL,
+	       "JSON of lists, as ds_nvme_tune takes; default: its own 64 configurations"),
+	CLI_LIST(struct sweep_command, axes[SPACE_BLOCK_SIZE], 'b', "block_size", "BYTES", NULL, 1,
+		 VALUES_MAX, "these block sizes instead"),
+	CLI_LIST(struct sweep_command, axes[SPACE_QUEUE_DEPTH], 'd', "queue_depth", "N", NULL, 1,
+		 VALUES_MAX, "these depths instead"),
+	CLI_LIST(struct sweep_command, axes[SPACE_IO_PARALLEL], 't', "io_parallel", "N", NULL, 1,
+		 VALUES_MAX, "these numbers of I/O threads instead"),
+	CLI_LIST(struct sweep_command, axes[SPACE_SEQUENTIAL], 0, "requests", "HOW", NULL, 1, 2,
+		 "overlap, sequential or both, instead"),
+	CLI_LIST(struct sweep_command, axes[SPACE_SINGLE], 0, "submit", "HOW", NULL, 1, 2,
+		 "batch, single or both, instead"),
+	CLI_LIST(struct sweep_command, axes[SPACE_ENGINE], 'e', "engine", "NAME", NULL, 1,
+		 VALUES_MAX, "these engines; default: the first usable"),
+	CLI_LIST(struct sweep_command, axes[SPACE_MEMORY], 'm', "memory", "KIND", NULL, 1,
+		 VALUES_MAX, "these kinds of buffers: own, plain, odd, gpu; default: own"),
+	CLI_ALIAS("buffer"),
+	CLI_GROUP("What"),
+	CLI_NOT(struct sweep_command, job.read, 0, "no_read", "only writes"),
+	CLI_NOT(struct sweep_command, job.write, 0, "no_write", "only reads"),
+	CLI_SIZE(struct sweep_command, job.io_size, 's', "io_size", "BYTES", NULL, 1, 1ull << 40,
+		 "bytes per measurement and folder; default: 400M"),
+	CLI_U32(struct sweep_command, job.loops, 0, "loops", "N", NULL, 1, LOOPS_MAX,
+		"measurements of each configuration, interleaved; default: 1"),
+	CLI_U64(struct sweep_command, job.seed, 0, "seed", "N", "1", 0, INT64_MAX, "of the order"),
+	CLI_ENUM(struct sweep_command, job.opts.direct, 0, "direct", io_direct_words, "auto",
+		 "use O_DIRECT: where it works, or fail, or not at all"),
+	CLI_DURABILITY(struct sweep_command, job.opts.durability, "none"),
+	CLI_FLAG(struct sweep_command, gpu.gpu, 0, "gpu", "memory of a GPU: as --memory gpu"),
+	CLI_GDS(struct sweep_command, gpu.gds),
+	CLI_FLAG(struct sweep_command, job.flush, 0, "flush_page_cache",
+		 "drop all of the machine's page cache before each read; needs root"),
+	CLI_FLAG(struct sweep_command, no_sudo, 0, "no_sudo",
+		 "do not do that; sudo is never called anyway", .quiet = true),
+	CLI_SIZE(struct sweep_command, job.limit, 0, "limit", "BYTES", NULL, 1, 1ull << 60,
+		 "what the device can do per second; default: plain threads find out"),
+	CLI_NOT(struct sweep_command, job.measure_limit, 0, "no-limit", "do not find that out"),
+	CLI_GROUP("Output"),
+	CLI_PLACE(struct sweep_command, log_dir, 0, "log_dir", "FOLDER", "_aio_bench_logs",
+		  "where the logs go, one file per configuration; must be new or empty",
+		  .quiet = true),
+	CLI_FLAG(struct sweep_command, job.resume, 0, "resume",
+		 "go on where an interrupted sweep with the same options and logs ended",
+		 .quiet = true),
+	CLI_FLAG(struct sweep_command, verbose, 'v', "verbose",
+		 "show all configurations, not only the best", .quiet = true),
+	CLI_FLAG(struct sweep_command, dry_run, 0, "dry-run",
+		 "print what would run, what it would write and how long it would take",
+		 .quiet = true),
+	CLI_TABLE(struct sweep_command, files, struct cli_result_args, cli_result_opts),
+	CLI_END,
+};
+
 /* ------------------------------------------------------------- from options */
 
 static int build_space(struct sweep_command *c)
@@ -116,14 +112,14 @@ static int build_space(struct sweep_command *c)
 	struct sluice_err err;
 	int r = CLI_OK;
 
-	if (c->args->config)
-		r = cli_space_read(&c->space, &c->more, &cmd_sweep, c->args->config);
+	if (c->config)
+		r = cli_space_read(&c->space, &c->more, &cmd_sweep, c->config);
 	else if (space_nvme_tune(&c->space, &err) < 0)
 		r = cli_fail(&cmd_sweep, CLI_FAILED, "%s", err.msg);
 	if (r == CLI_OK)
-		r = cli_space_check(&c->space, &c->more, c->args->gpu,
-				    c->args->gds ? "--gds" : NULL, &cmd_sweep);
-	return r == CLI_OK ? cli_space_replace(&c->space, &cmd_sweep, c->args->axes) : r;
+		r = cli_space_check(&c->space, &c->more, c->gpu.gpu, c->gpu.gds ? "--gds" : NULL,
+				    &cmd_sweep);
+	return r == CLI_OK ? cli_space_replace(&c->space, &cmd_sweep, c->axes) : r;
 }
 
 /* Their parser takes names with K and M only; what was measured counts all the same. */
@@ -138,91 +134,76 @@ static void note_odd_blocks(const struct space *s)
 					 (unsigned long long)s->axes[i].values[k].n);
 }
 
-static int check_args(const struct sweep_args *a)
+static int check_options(const struct sweep_command *c)
 {
-	if (a->no_read && a->no_write)
-		return cli_usage(&cmd_sweep, "--no_read and --no_write exclude each other");
-	if (a->no_write && a->durability)
-		return cli_usage(&cmd_sweep, "--no_write and --durability, which is of writes, "
-					     "exclude each other");
-	if (a->no_read && a->flush)
-		return cli_usage(&cmd_sweep, "--no_read and --flush_page_cache, which is of reads, "
-					     "exclude each other");
-	if (a->flush && a->no_sudo)
-		return cli_usage(&cmd_sweep, "--flush_page_cache and --no_sudo exclude each other");
-	if (a->limit && a->no_limit)
-		return cli_usage(&cmd_sweep, "--limit and --no-limit exclude each other");
-	if (a->gds && !a->gpu)
+	const struct sweep_job *job = &c->job;
+	const struct cli_pair pairs[] = {
+		{!job->read && !job->write, "--no_read and --no_write"},
+		{!job->write && job->opts.durability,
+		 "--no_write and --durability, which is of writes,"},
+		{!job->read && job->flush, "--no_read and --flush_page_cache, which is of reads,"},
+		{job->flush && c->no_sudo, "--flush_page_cache and --no_sudo"},
+		{job->limit && !job->measure_limit, "--limit and --no-limit"},
+		{c->gpu.gpu && c->axes[SPACE_MEMORY].nr, "--gpu and --memory"},
+	};
+	int r = cli_exclude(&cmd_sweep, pairs, ARRAY_SIZE(pairs));
+
+	if (r == CLI_OK && c->gpu.gds && !c->gpu.gpu)
 		return cli_usage(&cmd_sweep, "--gds goes with --gpu only");
-	if (a->gpu && a->axes[SPACE_MEMORY].nr)
-		return cli_usage(&cmd_sweep, "--gpu and --memory exclude each other");
-	if (a->gds && a->axes[SPACE_ENGINE].nr)
+	if (r == CLI_OK && c->gpu.gds && c->axes[SPACE_ENGINE].nr)
 		return cli_usage(&cmd_sweep, "--gds is the engine cufile: leave out --engine");
-	if (a->flush && access("/proc/sys/vm/drop_caches", W_OK) < 0)
+	if (r == CLI_OK && job->flush && access("/proc/sys/vm/drop_caches", W_OK) < 0)
 		return cli_fail(
 			&cmd_sweep, CLI_UNSUPPORTED,
 			"--flush_page_cache: drop_caches cannot be written: %s; files of the "
 			"sweep are dropped anyway",
 			strerror(errno));
-	return CLI_OK;
+	return r;
 }
 
+/* What options leave open: the file says it, or a default. */
 static void set_job(struct sweep_command *c)
 {
 	static const char *const here[] = {"."};
-	const struct sweep_args *a = c->args;
 	const struct cli_space_job *more = &c->more;
 	struct sweep_job *job = &c->job;
 
-	job->folders = a->folders.nr ? a->folders.items : here;
-	job->nr_folders = a->folders.nr ? (unsigned)a->folders.nr : 1;
+	job->folders = c->folders.nr ? c->folders.items : here;
+	job->nr_folders = c->folders.nr ? (unsigned)c->folders.nr : 1;
 	job->space = &c->space;
-	job->opts = (struct sluice_opts)SLUICE_OPTS_INIT;
-	job->opts.direct = a->direct;
-	job->opts.durability = a->durability;
-	job->memory = a->gpu || more->gpu ? BED_GPU : BED_OWN;
-	job->opts.engine = a->gds || more->gds ? "cufile" : NULL;
-	job->read = !a->no_read;
-	job->write = !a->no_write;
-	job->io_size = a->io_size ? a->io_size : more->io_size ? more->io_size : IO_SIZE;
-	job->loops = a->loops ? a->loops : more->loops ? (uint32_t)more->loops : 1;
-	job->seed = a->seed;
-	job->flush = a->flush;
+	job->opts.size = sizeof(job->opts);
+	job->memory = c->gpu.gpu || more->gpu ? BED_GPU : BED_OWN;
+	job->opts.engine = c->gpu.gds || more->gds ? "cufile" : NULL;
+	job->io_size = job->io_size ? job->io_size : more->io_size ? more->io_size : IO_SIZE;
+	job->loops = job->loops ? job->loops : more->loops ? (uint32_t)more->loops : 1;
 	job->state = c->state;
-	job->resume = a->resume;
-	job->limit = a->limit;
-	job->measure_limit = !a->no_limit;
 }
 
 static int build_job(struct sweep_command *c)
 {
 	struct sluice_err err = {0, ""};
-	int r = check_args(c->args);
+	int r = check_options(c);
 
 	if (r == CLI_OK)
 		r = build_space(c);
 	if (r != CLI_OK)
 		return r;
-	if (asprintf(&c->state, "%s/" SWEEP_STATE, c->args->log_dir) < 0) {
+	if (asprintf(&c->state, "%s/" SWEEP_STATE, c->log_dir) < 0) {
 		c->state = NULL;
 		return cli_fail(&cmd_sweep, CLI_FAILED, "out of memory");
 	}
 	set_job(c);
-	if (c->args->limit && !sweep_moves(&c->job))
+	if (c->job.limit && !sweep_moves(&c->job))
 		return cli_usage(&cmd_sweep,
 				 "--limit and --engine null, which moves nothing, exclude "
 				 "each other");
-	r = sweep_logs_check(c->args->log_dir, c->args->resume, &err);
+	r = sweep_logs_check(c->log_dir, c->job.resume, &err);
 	if (r == 0)
 		r = sweep_check(&c->job, &err);
-	if (r == 0 && c->args->resume)
-		r = sweep_logs_own(c->args->log_dir, &c->job, &err);
-	if (r == -EINVAL)
-		return cli_usage(&cmd_sweep, "%s", err.msg);
+	if (r == 0 && c->job.resume)
+		r = sweep_logs_own(c->log_dir, &c->job, &err);
 	if (r < 0)
-		return cli_fail(&cmd_sweep,
-				r == -ENOTSUP || r == -ENODEV ? CLI_UNSUPPORTED : CLI_FAILED, "%s",
-				err.msg);
+		return cli_refuse(&cmd_sweep, r, err.msg);
 	note_odd_blocks(&c->space);
 	return CLI_OK;
 }
@@ -245,14 +226,14 @@ static int point_done(void *arg, const struct sweep_job *job, const struct run_s
 {
 	struct sweep_command *c = arg;
 
-	return sweep_log_write(c->args->log_dir, job, s, p, err);
+	return sweep_log_write(c->log_dir, job, s, p, err);
 }
 
 static int make_logs(void *arg, struct sluice_err *err)
 {
 	struct sweep_command *c = arg;
 
-	return sweep_logs_make(c->args->log_dir, &c->logs_made, err);
+	return sweep_logs_make(c->log_dir, &c->logs_made, err);
 }
 
 /* The series that have something to say, for the result. */
@@ -277,7 +258,8 @@ static int report(struct sweep_command *c, struct result *r, const struct sweep_
 		targets[i] = (struct result_target){c->job.folders[i], res->paths[i]};
 	r->targets = targets;
 	r->nr_targets = c->job.nr_folders;
-	r->settings = sweep_settings_json(&c->job);
+	r->settings = cli_settings(&cmd_sweep, c);
+	sweep_settings(r->settings, &c->job);
 	r->series = series;
 	r->nr_series = pick_series(series, res);
 	r->grid = sweep_grid_json(&c->job, res);
@@ -285,7 +267,7 @@ static int report(struct sweep_command *c, struct result *r, const struct sweep_
 	result_finish(r);
 	r->duration_sec += res->earlier_sec;
 	if (c->out.text)
-		sweep_report_text(stdout, &c->job, res, c->args->verbose);
+		sweep_report_text(stdout, &c->job, res, c->verbose);
 	return cli_outputs_finish(&c->out, r);
 }
 
@@ -303,7 +285,7 @@ static int run_and_report(struct sweep_command *c)
 	c->job.arg = c;
 	rc = sweep_run(&c->job, &res, &err);
 	if (!res.began)
-		sweep_logs_undo(c->args->log_dir, c->logs_made);
+		sweep_logs_undo(c->log_dir, c->logs_made);
 	cli_progress_end(&c->progress);
 	if (rc < 0) {
 		r.partial = true;
@@ -313,8 +295,7 @@ static int run_and_report(struct sweep_command *c)
 		status = report(c, &r, &res);
 	if (rc == -ECANCELED && *c->job.stop)
 		status = cli_fail(&cmd_sweep, 128 + *c->job.stop,
-				  "interrupted; --resume goes on with what is in %s",
-				  c->args->log_dir);
+				  "interrupted; --resume goes on with what is in %s", c->log_dir);
 	else if (rc < 0)
 		status = cli_fail(&cmd_sweep, res.began ? CLI_FAILED : CLI_USAGE, "%s", err.msg);
 	result_fini(&r);
@@ -335,23 +316,23 @@ static int dry_run(const struct sweep_command *c)
 
 static int sweep_main(void *args, int argc, char **argv)
 {
-	struct sweep_command c = {.args = args};
+	struct sweep_command *c = args;
 	int r;
 
 	(void)argc;
 	(void)argv;
-	c.job.stop = cli_stop_catch();
-	r = build_job(&c);
-	if (r == CLI_OK && c.args->dry_run) {
-		r = dry_run(&c);
+	c->job.stop = cli_stop_catch();
+	r = build_job(c);
+	if (r == CLI_OK && c->dry_run) {
+		r = dry_run(c);
 	} else if (r == CLI_OK) {
-		r = cli_outputs_open(&c.out, &cmd_sweep, &c.args->out);
+		r = cli_outputs_open(&c->out, &cmd_sweep, &c->files);
 		if (r == CLI_OK)
-			r = run_and_report(&c);
-		cli_outputs_abandon(&c.out);
+			r = run_and_report(c);
+		cli_outputs_abandon(&c->out);
 	}
-	space_fini(&c.space);
-	free(c.state);
+	space_fini(&c->space);
+	free(c->state);
 	return r;
 }
 
@@ -359,6 +340,6 @@ const struct cli_cmd cmd_sweep = {
 	.name = "sweep",
 	.summary = "every configuration of a space: logs, table, heat map",
 	.opts = sweep_opts,
-	.args_size = sizeof(struct sweep_args),
+	.args_size = sizeof(struct sweep_command),
 	.run = sweep_main,
 };

@@ -9,10 +9,10 @@
 
 struct convert_args {
 	struct cli_trace_in in;
-	struct cli_requests_args requests;
+	struct cli_requests requests;
+	struct trace_copy copy;
 	uint64_t seed;
-	uint32_t to, level, tier;
-	bool extended, lf;
+	uint32_t level, tier;
 };
 
 /* The same order as TRACE_NO_TIER first, then the tiers. */
@@ -21,16 +21,17 @@ static const char *const tier_words[] = {"none", "0", "1", "2", NULL};
 static const struct cli_opt convert_opts[] = {
 	CLI_TABLE(struct convert_args, in, struct cli_trace_in, cli_trace_in_opts),
 	CLI_GROUP("Output"),
-	CLI_ENUM(struct convert_args, to, 't', "to", trace_format_names, "auto",
+	CLI_WORD(struct convert_args, copy.writer.format, 't', "to", trace_format_names, "auto",
 		 "what OUT is; auto: by its name (.csv kv, .jsonl mooncake, .iolog fio, .tsv "
 		 "oplog), which may end in .zst"),
-	CLI_FLAG(struct convert_args, extended, 0, "extended",
+	CLI_FLAG(struct convert_args, copy.writer.extended, 0, "extended",
 		 "kv: more columns for what the six cannot hold; Delete, Stat and List rows too"),
-	CLI_FLAG(struct convert_args, lf, 0, "lf", "kv: lines end in LF instead of CRLF"),
+	CLI_FLAG(struct convert_args, copy.writer.lf, 0, "lf",
+		 "kv: lines end in LF instead of CRLF"),
 	CLI_ENUM(struct convert_args, tier, 0, "tier", tier_words, "none",
 		 "kv: the tier of rows that have none"),
 	CLI_U32(struct convert_args, level, 0, "level", "N", "3", 1, 19, "of compression"),
-	CLI_TABLE(struct convert_args, requests, struct cli_requests_args, cli_requests_opts),
+	CLI_TABLE(struct convert_args, requests, struct cli_requests, cli_requests_opts),
 	CLI_U64(struct convert_args, seed, 0, "seed", "N", "1", 0, INT64_MAX, "of the model"),
 	CLI_END,
 };
@@ -60,58 +61,56 @@ static enum trace_format by_name(const char *out)
 	return TRACE_AUTO;
 }
 
-static int copy(struct trace_copy *c, const struct convert_args *a, const char *out)
+/* What OUT is to be. */
+static int set_format(struct trace_writer_opts *w, const char *out)
 {
-	struct cli_requests requests = {.params.users = 0};
-	int r = cli_requests(&requests, &c->reader, &a->requests, a->in.model, a->seed, c->in,
-			     &cmd_trace_convert);
-
-	if (r == CLI_OK)
-		r = cli_trace_copy(c, out, &cmd_trace_convert);
-	cli_requests_fini(&requests);
-	return r;
-}
-
-static int convert_run(void *args, int argc, char **argv)
-{
-	const struct convert_args *a = args;
-	struct trace_copy c = {
-		.tier = a->tier ? a->tier - 1 : TRACE_NO_TIER,
-		.writer = {.format = (enum trace_format)a->to,
-			   .extended = a->extended,
-			   .lf = a->lf,
-			   .zstd_level = (int)a->level},
-	};
-	int r = cli_trace_in(&c.reader, &a->in, &cmd_trace_convert);
-
-	if (r != CLI_OK)
-		return r;
-	if (argc != 2)
-		return cli_usage(&cmd_trace_convert, "IN and OUT are needed, not %d operands",
-				 argc);
-	if (c.writer.format == TRACE_AUTO)
-		c.writer.format = by_name(argv[1]);
-	if (c.writer.format == TRACE_AUTO)
+	if (w->format == TRACE_AUTO)
+		w->format = by_name(out);
+	if (w->format == TRACE_AUTO)
 		return cli_usage(
 			&cmd_trace_convert,
 			"'%s' does not say what it is to be; give --to kv, mooncake, fio or "
 			"oplog",
-			argv[1]);
-	if (c.writer.format == TRACE_BURSTGPT || c.writer.format == TRACE_SHAREGPT)
+			out);
+	if (w->format == TRACE_BURSTGPT || w->format == TRACE_SHAREGPT)
 		return cli_usage(&cmd_trace_convert,
 				 "--to: %s is a list of requests, which cannot be had from "
 				 "operations; kv, mooncake, fio and oplog can",
-				 trace_format_names[c.writer.format]);
-	if ((a->extended || a->lf || a->tier) && c.writer.format != TRACE_KV)
+				 trace_format_names[w->format]);
+	return CLI_OK;
+}
+
+static int convert_run(void *args, int argc, char **argv)
+{
+	struct convert_args *a = args;
+	struct trace_writer_opts *w = &a->copy.writer;
+	int r = cli_trace_in(&a->in, &cmd_trace_convert);
+
+	if (r == CLI_OK && argc != 2)
+		return cli_usage(&cmd_trace_convert, "IN and OUT are needed, not %d operands",
+				 argc);
+	if (r == CLI_OK)
+		r = set_format(w, argv[1]);
+	if (r != CLI_OK)
+		return r;
+	if ((w->extended || w->lf || a->tier) && w->format != TRACE_KV)
 		return cli_usage(&cmd_trace_convert, "--%s is for kv traces, not for %s",
-				 a->extended ? "extended"
-				 : a->lf     ? "lf"
+				 w->extended ? "extended"
+				 : w->lf     ? "lf"
 					     : "tier",
-				 trace_format_names[c.writer.format]);
-	c.in = argv[0];
-	if (c.writer.format == TRACE_MOONCAKE)
-		c.writer.block_tokens = c.reader.block_tokens;
-	return copy(&c, a, argv[1]);
+				 trace_format_names[w->format]);
+	w->zstd_level = (int)a->level;
+	if (w->format == TRACE_MOONCAKE)
+		w->block_tokens = a->in.opts.block_tokens;
+	a->copy.in = argv[0];
+	a->copy.tier = a->tier ? a->tier - 1 : TRACE_NO_TIER;
+	a->copy.reader = a->in.opts;
+	r = cli_requests(&a->requests, &a->copy.reader, a->in.model, a->seed, argv[0],
+			 &cmd_trace_convert);
+	if (r == CLI_OK)
+		r = cli_trace_copy(&a->copy, argv[1], &cmd_trace_convert);
+	cli_requests_fini(&a->requests);
+	return r;
 }
 
 const struct cli_cmd cmd_trace_convert = {

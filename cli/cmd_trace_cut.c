@@ -78,9 +78,9 @@ static int parse_share(double *out, const char *text)
 
 static int cut_run(void *args, int argc, char **argv)
 {
-	const struct cut_args *a = args;
+	struct cut_args *a = args;
 	struct trace_copy c = {.tier = TRACE_NO_TIER, .seed = a->seed};
-	int r = cli_trace_in(&c.reader, &a->in, &cmd_trace_cut);
+	int r = cli_trace_in(&a->in, &cmd_trace_cut);
 
 	if (r == CLI_OK)
 		r = parse_point(&c.from, "from", a->from);
@@ -98,6 +98,7 @@ static int cut_run(void *args, int argc, char **argv)
 		return cli_usage(&cmd_trace_cut, "--to: '%s' is not later than --from '%s'", a->to,
 				 a->from);
 	c.in = argv[0];
+	c.reader = a->in.opts;
 	c.writer.block_tokens = c.reader.block_tokens;
 	return cli_trace_copy(&c, argv[1], &cmd_trace_cut);
 }

@@ -13,7 +13,7 @@
 
 struct stat_args {
 	struct cli_trace_in in;
-	struct cli_requests_args requests;
+	struct cli_requests requests;
 	uint64_t seed;
 	uint32_t tier;
 	struct cli_output out;
@@ -26,7 +26,7 @@ static const struct cli_opt stat_opts[] = {
 	CLI_GROUP("What"),
 	CLI_ENUM(struct stat_args, tier, 0, "tier", tier_words, "all",
 		 "rows of this tier only; what is moved into it then counts as used"),
-	CLI_TABLE(struct stat_args, requests, struct cli_requests_args, cli_requests_opts),
+	CLI_TABLE(struct stat_args, requests, struct cli_requests, cli_requests_opts),
 	CLI_U64(struct stat_args, seed, 0, "seed", "N", "1", 0, INT64_MAX, "of the model"),
 	CLI_GROUP("Output"),
 	CLI_TABLE(struct stat_args, out, struct cli_output, cli_output_opts),
@@ -42,14 +42,13 @@ static int show(struct cli_file *json, const struct trace_summary *s, const char
 			  : CLI_OK;
 }
 
-static int summarize(const struct stat_args *a, const char *name,
-		     const struct trace_reader_opts *ro, struct cli_file *json)
+static int summarize(const struct stat_args *a, const char *name, struct cli_file *json)
 {
 	struct trace_summary_opts o = {.tiers = a->tier ? 1u << (a->tier - 1) : 0,
 				       .stop = cli_stop_catch()};
 	struct sluice_err err = {0, ""};
 	struct trace_summary *s;
-	int r = trace_summary_make(&s, name, ro, &o, &err);
+	int r = trace_summary_make(&s, name, &a->in.opts, &o, &err);
 
 	if (r < 0)
 		return cli_fail(&cmd_trace_stat,
@@ -60,24 +59,22 @@ static int summarize(const struct stat_args *a, const char *name,
 	return r;
 }
 
-static int read_in(const struct stat_args *a, const char *name, struct cli_file *json)
+static int read_in(struct stat_args *a, const char *name, struct cli_file *json)
 {
-	struct cli_requests requests = {.params.users = 0};
-	struct trace_reader_opts ro;
-	int r = cli_trace_in(&ro, &a->in, &cmd_trace_stat);
+	int r = cli_trace_in(&a->in, &cmd_trace_stat);
 
 	if (r == CLI_OK)
-		r = cli_requests(&requests, &ro, &a->requests, a->in.model, a->seed, name,
+		r = cli_requests(&a->requests, &a->in.opts, a->in.model, a->seed, name,
 				 &cmd_trace_stat);
 	if (r == CLI_OK)
-		r = summarize(a, name, &ro, json);
-	cli_requests_fini(&requests);
+		r = summarize(a, name, json);
+	cli_requests_fini(&a->requests);
 	return r;
 }
 
 static int stat_run(void *args, int argc, char **argv)
 {
-	const struct stat_args *a = args;
+	struct stat_args *a = args;
 	struct cli_file json = {0};
 	int r;
 

@@ -29,82 +29,14 @@
 #define BUDGET      60
 #define MAX_WRITE   (50ull << 30)
 
-struct tune_args {
-	struct cli_list folders;
-	const char *sweep_config, *engine, *output, *log_dir;
-	uint64_t io_size, floor, limit, seed, max_write;
-	uint32_t goal, budget, loops, direct;
-	struct cli_list memory;
-	bool goal_told;
-	bool no_read, no_write, exhaustive, no_limit, dry_run, verbose;
-	bool gpu, gds, flush_page_cache;
-	struct cli_result_args out;
-};
-
-static const struct cli_opt tune_opts_table[] = {
-	CLI_GROUP("Where"),
-	CLI_PLACES(struct tune_args, folders, 'f', "nvme_dir", "FOLDER", NULL, 1, FOLDERS_MAX,
-		   "where to measure, all at once: in a new folder in each, removed at the end; "
-		   "default: the current one"),
-	CLI_ALIAS("folder"),
-	CLI_GROUP("What for"),
-	CLI_ENUM_TOLD(struct tune_args, goal, goal_told, 'g', "goal", tune_goal_words, "both",
-		      "what is to be best: the sum of both speeds, one of them, p99 latency, or "
-		      "CPU time per byte"),
-	CLI_SIZE(struct tune_args, floor, 0, "floor", "BYTES", NULL, 1, 1ull << 60,
-		 "bytes per second, both directions added, that settings must reach with latency "
-		 "and "
-		 "CPU; default: half, or nine tenths, of what the default settings do"),
-	CLI_FLAG(struct tune_args, no_read, 0, "no_read", "do not measure reading"),
-	CLI_FLAG(struct tune_args, no_write, 0, "no_write", "do not measure writing: no wear"),
-	CLI_GROUP("How long"),
-	CLI_U32(struct tune_args, budget, 't', "budget", "SECONDS", NULL, 1, 1000000,
-		"for all of it; it ends earlier when the winner is clear; default: 60"),
-	CLI_SIZE(struct tune_args, max_write, 0, "max_write", "BYTES", NULL, 1, 1ull << 60,
-		 "wear: the race ends when so much was written; default: 50G"),
-	CLI_FLAG(struct tune_args, exhaustive, 0, "exhaustive",
-		 "measure all configurations, however long that takes; not with --budget"),
-	CLI_U32(struct tune_args, loops, 0, "loops", "N", NULL, 1, 1000000,
-		"so many times each, with --exhaustive; default: 5"),
-	CLI_GROUP("What"),
-	CLI_IN(struct tune_args, sweep_config, 0, "sweep_config", "FILE", NULL,
-	       "the settings to choose from, as JSON; default: those of ds_nvme_tune"),
-	CLI_SIZE(struct tune_args, io_size, 's', "io_size", "BYTES", NULL, 1, 1ull << 40,
-		 "bytes per operation; default: up to 400M, as the budget allows"),
-	CLI_STR(struct tune_args, engine, 'e', "engine", "NAME", NULL,
-		"as `sluice info' lists them; default: the first usable"),
-	CLI_ENUM(struct tune_args, direct, 0, "direct", io_direct_words, "auto",
-		 "use O_DIRECT: where it works, or fail, or not at all"),
-	CLI_LIST(struct tune_args, memory, 'm', "memory", "KIND", NULL, 1, 1,
-		 "buffers: the library's own (own, the default), plain, plain at an odd address "
-		 "(odd), or a GPU's (gpu)"),
-	CLI_U64(struct tune_args, seed, 0, "seed", "N", "1", 0, INT64_MAX,
-		"of the order and the data"),
-	CLI_SIZE(struct tune_args, limit, 0, "limit", "BYTES", NULL, 1, 1ull << 60,
-		 "what the device can do per second; default: plain threads find out"),
-	CLI_FLAG(struct tune_args, no_limit, 0, "no-limit", "do not find that out"),
-	CLI_GROUP("For scripts written for ds_nvme_tune"),
-	CLI_FLAG(struct tune_args, gpu, 0, "gpu", "the same as --memory gpu"),
-	CLI_FLAG(struct tune_args, gds, 0, "gds", "GPUDirect Storage; needs --gpu"),
-	CLI_FLAG(struct tune_args, flush_page_cache, 0, "flush_page_cache",
-		 "ignored: files are pushed out of the page cache before every read, without root"),
-	CLI_PLACE(struct tune_args, log_dir, 0, "log_dir", "FOLDER", NULL,
-		  "ignored: `sluice sweep' writes logs"),
-	CLI_FLAG(struct tune_args, verbose, 0, "verbose",
-		 "say on standard error what each round leaves"),
-	CLI_GROUP("Output"),
-	CLI_FLAG(struct tune_args, dry_run, 0, "dry-run",
-		 "print what would run, what it would write and how long it would take"),
-	CLI_OUT(struct tune_args, output, 'o', "output", "FILE", NULL,
-		"write the winner's settings, which DeepSpeed and `sluice io --config' read"),
-	CLI_TABLE(struct tune_args, out, struct cli_result_args, cli_result_opts),
-	CLI_END,
-};
-
 struct tune_command {
-	const struct tune_args *args;
 	struct tune_job job;
-	uint32_t memory; /* of --memory and --gpu */
+	struct cli_list folders;
+	const char *sweep_config, *output, *log_dir;
+	struct cli_gpu gpu;
+	bool goal_told, verbose, dry_run, flush_page_cache;
+	struct cli_result_args files;
+	/* what the run needs */
 	struct space space;
 	struct cli_space_job more; /* of --sweep_config; options win */
 	struct cli_outputs out;
@@ -115,142 +47,170 @@ struct tune_command {
 	bool raced; /* a line of the race is on the terminal */
 };
 
+static const struct cli_opt tune_opts_table[] = {
+	CLI_GROUP("Where"),
+	CLI_PLACES(struct tune_command, folders, 'f', "nvme_dir", "FOLDER", NULL, 1, FOLDERS_MAX,
+		   "where to measure, all at once: in a new folder in each, removed at the end; "
+		   "default: the current one"),
+	CLI_ALIAS("folder"),
+	CLI_GROUP("What for"),
+	CLI_WORD(struct tune_command, job.goal, 'g', "goal", tune_goal_words, "both",
+		 "what is to be best: the sum of both speeds, one of them, p99 latency, or "
+		 "CPU time per byte",
+		 .told = CLI_AT(struct tune_command, goal_told, bool)),
+	CLI_SIZE(struct tune_command, job.floor, 0, "floor", "BYTES", NULL, 1, 1ull << 60,
+		 "bytes per second, both directions added, that settings must reach with latency "
+		 "and "
+		 "CPU; default: half, or nine tenths, of what the default settings do"),
+	CLI_NOT(struct tune_command, job.read, 0, "no_read", "do not measure reading"),
+	CLI_NOT(struct tune_command, job.write, 0, "no_write", "do not measure writing: no wear"),
+	CLI_GROUP("How long"),
+	CLI_DBL(struct tune_command, job.budget_sec, 0, "budget", "SECONDS", NULL, 1, 1000000,
+		"for all of it; it ends earlier when the winner is clear; default: 60"),
+	CLI_SIZE(struct tune_command, job.max_write, 0, "max_write", "BYTES", NULL, 1, 1ull << 60,
+		 "wear: the race ends when so much was written; default: 50G"),
+	CLI_FLAG(struct tune_command, job.exhaustive, 0, "exhaustive",
+		 "measure all configurations, however long that takes; not with --budget"),
+	CLI_U32(struct tune_command, job.loops, 0, "loops", "N", NULL, 1, 1000000,
+		"so many times each, with --exhaustive; default: 5"),
+	CLI_GROUP("What"),
+	CLI_IN(struct tune_command, sweep_config, 0, "sweep_config", "FILE", NULL,
+	       "the settings to choose from, as JSON; default: those of ds_nvme_tune"),
+	CLI_SIZE(struct tune_command, job.io_size, 's', "io_size", "BYTES", NULL, 1, 1ull << 40,
+		 "bytes per operation; default: up to 400M, as the budget allows"),
+	CLI_STR(struct tune_command, job.opts.engine, 'e', "engine", "NAME", NULL,
+		"as `sluice info' lists them; default: the first usable"),
+	CLI_ENUM(struct tune_command, job.opts.direct, 0, "direct", io_direct_words, "auto",
+		 "use O_DIRECT: where it works, or fail, or not at all"),
+	CLI_MEMORY(struct tune_command, job.memory, gpu),
+	CLI_U64(struct tune_command, job.seed, 0, "seed", "N", "1", 0, INT64_MAX,
+		"of the order and the data"),
+	CLI_SIZE(struct tune_command, job.limit, 0, "limit", "BYTES", NULL, 1, 1ull << 60,
+		 "what the device can do per second; default: plain threads find out"),
+	CLI_NOT(struct tune_command, job.measure_limit, 0, "no-limit", "do not find that out"),
+	CLI_GROUP("For scripts written for ds_nvme_tune"),
+	CLI_FLAG(struct tune_command, flush_page_cache, 0, "flush_page_cache",
+		 "ignored: files are pushed out of the page cache before every read, without root",
+		 .quiet = true),
+	CLI_PLACE(struct tune_command, log_dir, 0, "log_dir", "FOLDER", NULL,
+		  "ignored: `sluice sweep' writes logs", .quiet = true),
+	CLI_FLAG(struct tune_command, verbose, 0, "verbose",
+		 "say on standard error what each round leaves", .quiet = true),
+	CLI_GROUP("Output"),
+	CLI_FLAG(struct tune_command, dry_run, 0, "dry-run",
+		 "print what would run, what it would write and how long it would take",
+		 .quiet = true),
+	CLI_OUT(struct tune_command, output, 'o', "output", "FILE", NULL,
+		"write the winner's settings, which DeepSpeed and `sluice io --config' read"),
+	CLI_TABLE(struct tune_command, files, struct cli_result_args, cli_result_opts),
+	CLI_END,
+};
+
 /* ------------------------------------------------------------- from options */
 
-static int pick_memory(struct tune_command *c)
-{
-	const struct tune_args *a = c->args;
-
-	c->memory = a->gpu ? BED_GPU : BED_OWN;
-	if (!a->memory.nr)
-		return CLI_OK;
-	if (a->gpu)
-		return cli_usage(&cmd_tune, "--gpu and --memory exclude each other");
-	for (uint32_t i = 0; bed_memory_words[i]; i++)
-		if (!strcmp(bed_memory_words[i], a->memory.items[0])) {
-			c->memory = i;
-			return CLI_OK;
-		}
-	return cli_usage(&cmd_tune, "--memory: '%s' is not own, plain, odd or gpu",
-			 a->memory.items[0]);
-}
-
 /* What one option asks for and another one rules out. */
-static int check_contradictions(const struct tune_args *a)
+static int check_contradictions(const struct tune_command *c)
 {
-	bool needs_read = a->goal == TUNE_READ || (a->goal == TUNE_BOTH && a->goal_told);
-	bool needs_write = a->goal == TUNE_WRITE || (a->goal == TUNE_BOTH && a->goal_told);
+	const struct tune_job *job = &c->job;
+	bool both = job->goal == TUNE_BOTH && c->goal_told;
+	bool no_read = !job->read && (job->goal == TUNE_READ || both);
+	bool no_write = !job->write && (job->goal == TUNE_WRITE || both);
+	const struct cli_pair pairs[] = {
+		{!job->read && !job->write, "--no_read and --no_write"},
+		{job->exhaustive && job->budget_sec > 0, "--exhaustive and --budget"},
+		{job->exhaustive && job->max_write, "--exhaustive and --max_write"},
+		{job->limit && !job->measure_limit, "--limit and --no-limit"},
+	};
 
-	if (a->no_read && a->no_write)
-		return cli_usage(&cmd_tune, "--no_read and --no_write exclude each other");
-	if ((needs_read && a->no_read) || (needs_write && a->no_write))
+	if (no_read || no_write)
 		return cli_usage(&cmd_tune, "--goal %s and --no_%s exclude each other",
-				 tune_goal_words[a->goal], a->no_read ? "read" : "write");
-	if (a->exhaustive && (a->budget || a->max_write))
-		return cli_usage(&cmd_tune, "--exhaustive and --%s exclude each other",
-				 a->budget ? "budget" : "max_write");
-	if (a->limit && a->no_limit)
-		return cli_usage(&cmd_tune, "--limit and --no-limit exclude each other");
-	return CLI_OK;
+				 tune_goal_words[job->goal], no_read ? "read" : "write");
+	return cli_exclude(&cmd_tune, pairs, ARRAY_SIZE(pairs));
 }
 
-static int check_args(const struct tune_args *a, uint32_t memory)
+static int check_options(const struct tune_command *c)
 {
-	int r = check_contradictions(a);
+	int r = check_contradictions(c);
 
 	if (r != CLI_OK)
 		return r;
-	if (a->gds && memory != BED_GPU)
-		return cli_usage(&cmd_tune, "--gds goes with --gpu only");
-	if (a->gds && a->engine)
-		return cli_usage(&cmd_tune, "--gds is the engine cufile: leave out --engine");
-	if (a->floor && a->goal != TUNE_LATENCY && a->goal != TUNE_CPU)
+	if (c->job.floor && c->job.goal != TUNE_LATENCY && c->job.goal != TUNE_CPU)
 		return cli_usage(&cmd_tune, "--floor goes with --goal latency or cpu only");
-	if (a->flush_page_cache)
+	if (c->flush_page_cache)
 		cli_note(&cmd_tune, "--flush_page_cache is not needed");
-	if (a->log_dir)
+	if (c->log_dir)
 		cli_note(&cmd_tune, "--log_dir is ignored; `sluice sweep' writes logs");
 	return CLI_OK;
 }
 
 /* The best of both speeds, where nobody named a goal, is that of the one that is measured. */
-static enum tune_goal goal_of(const struct tune_args *a)
+static enum tune_goal goal_of(const struct tune_job *job)
 {
-	if (a->goal != TUNE_BOTH)
-		return a->goal;
-	return a->no_write ? TUNE_READ : a->no_read ? TUNE_WRITE : TUNE_BOTH;
+	if (job->goal != TUNE_BOTH)
+		return job->goal;
+	return !job->write ? TUNE_READ : !job->read ? TUNE_WRITE : TUNE_BOTH;
 }
 
+/* What options leave open: the file says it, or a default. */
 static void set_job(struct tune_command *c)
 {
 	static const char *here[] = {"."};
-	const struct tune_args *a = c->args;
 	const struct cli_space_job *more = &c->more;
 	struct tune_job *job = &c->job;
 
-	job->folders = a->folders.nr ? a->folders.items : here;
-	job->nr_folders = a->folders.nr ? (unsigned)a->folders.nr : 1;
+	job->folders = c->folders.nr ? c->folders.items : here;
+	job->nr_folders = c->folders.nr ? (unsigned)c->folders.nr : 1;
 	job->space = &c->space;
-	job->goal = goal_of(a);
-	job->read = !a->no_read && job->goal != TUNE_WRITE;
-	job->write = !a->no_write && job->goal != TUNE_READ;
-	job->io_size = a->io_size ? a->io_size : more->io_size;
-	job->floor = a->floor;
-	job->budget_sec = a->budget ? a->budget : BUDGET;
-	job->max_write = a->max_write ? a->max_write : MAX_WRITE;
-	job->exhaustive = a->exhaustive;
-	job->loops = a->loops ? a->loops : more->loops ? (uint32_t)more->loops : LOOPS;
-	job->seed = a->seed;
-	job->memory = more->gpu && !a->memory.nr ? BED_GPU : c->memory;
-	job->limit = a->limit;
-	job->measure_limit = !a->no_limit;
-	job->opts.direct = a->direct;
+	job->goal = goal_of(job);
+	job->read &= job->goal != TUNE_WRITE;
+	job->write &= job->goal != TUNE_READ;
+	job->io_size = job->io_size ? job->io_size : more->io_size;
+	job->budget_sec = job->budget_sec > 0 ? job->budget_sec : BUDGET;
+	job->max_write = job->max_write ? job->max_write : MAX_WRITE;
+	job->loops = job->loops ? job->loops : more->loops ? (uint32_t)more->loops : LOOPS;
+	job->memory = more->gpu && !c->gpu.memory_told ? BED_GPU : job->memory;
 }
 
 static int build_space(struct tune_command *c)
 {
-	const struct tune_args *a = c->args;
 	struct sluice_err err;
 	int r = CLI_OK;
 
-	if (a->sweep_config)
-		r = cli_space_read(&c->space, &c->more, &cmd_tune, a->sweep_config);
+	if (c->sweep_config)
+		r = cli_space_read(&c->space, &c->more, &cmd_tune, c->sweep_config);
 	else if (space_nvme_tune(&c->space, &err) < 0)
 		r = cli_fail(&cmd_tune, CLI_FAILED, "%s", err.msg);
 	if (r == CLI_OK)
-		r = cli_space_check(&c->space, &c->more, c->memory == BED_GPU,
-				    a->gds      ? "--gds"
-				    : a->engine ? "--engine"
-						: NULL,
+		r = cli_space_check(&c->space, &c->more, c->gpu.gpu,
+				    c->gpu.gds           ? "--gds"
+				    : c->job.opts.engine ? "--engine"
+							 : NULL,
 				    &cmd_tune);
+	if (r == CLI_OK && c->more.gds && !c->job.opts.engine)
+		c->job.opts.engine = "cufile";
 	return r;
 }
 
 static int build_job(struct tune_command *c)
 {
+	bool loops = c->job.loops;
 	struct sluice_err err = {0, ""};
-	int r = pick_memory(c);
+	int r = cli_gpu_set(&c->gpu, &c->job.memory, &c->job.opts, &cmd_tune);
 
 	if (r == CLI_OK)
-		r = check_args(c->args, c->memory);
-	c->job.opts = (struct sluice_opts)SLUICE_OPTS_INIT;
+		r = check_options(c);
 	if (r == CLI_OK)
 		r = build_space(c);
 	if (r == CLI_OK)
-		r = cli_engine(&c->job.opts.engine,
-			       c->args->gds || (c->more.gds && !c->args->engine) ? "cufile"
-										 : c->args->engine,
-			       &cmd_tune);
+		r = cli_engine(&c->job.opts.engine, c->job.opts.engine, &cmd_tune);
 	if (r != CLI_OK)
 		return r;
+	c->job.opts.size = sizeof(c->job.opts);
 	set_job(c);
 	r = tune_check(&c->job, &err);
-	if (r == -EINVAL)
-		return cli_usage(&cmd_tune, "%s", err.msg);
 	if (r < 0)
-		return cli_fail(&cmd_tune, r == -ENOTSUP ? CLI_UNSUPPORTED : CLI_FAILED, "%s",
-				err.msg);
-	if ((c->args->loops || c->more.loops) && !c->args->exhaustive)
+		return cli_refuse(&cmd_tune, r, err.msg);
+	if ((loops || c->more.loops) && !c->job.exhaustive)
 		cli_note(&cmd_tune, "loops are ignored without --exhaustive: the race decides");
 	return CLI_OK;
 }
@@ -280,7 +240,7 @@ static void show_progress(void *arg, enum tune_step step, uint64_t done, uint64_
 	static const char *const labels[] = {"Prepare:", "Race:"};
 	struct tune_command *c = arg;
 
-	if (c->args->verbose && step == TUNE_RACE && left != c->left && left) {
+	if (c->verbose && step == TUNE_RACE && left != c->left && left) {
 		cli_progress_end(&c->progress);
 		fprintf(stderr, "sluice tune: %.1f s: %u configuration%s in the race\n",
 			(double)done / 1e3, left, left == 1 ? "" : "s");
@@ -314,7 +274,8 @@ static int write_result(struct tune_command *c, struct result *r, const struct t
 		targets[i] = (struct result_target){c->job.folders[i], res->info[i]};
 	r->targets = targets;
 	r->nr_targets = c->job.nr_folders;
-	r->settings = tune_settings_json(&c->job);
+	r->settings = cli_settings(&cmd_tune, c);
+	tune_settings(r->settings, &c->job);
 	r->series = series;
 	r->bytes_written = res->bytes_written;
 	r->tune = res->race.probes ? tune_json(&c->job, res) : NULL;
@@ -358,7 +319,7 @@ static int run_and_report(struct tune_command *c)
 	int status = CLI_OK, rc;
 
 	result_init(&r, "tune");
-	c->job.progress = c->args->verbose || isatty(STDERR_FILENO) ? show_progress : NULL;
+	c->job.progress = c->verbose || isatty(STDERR_FILENO) ? show_progress : NULL;
 	c->job.progress_arg = c;
 	c->job.began = began;
 	rc = tune_run(&c->job, &res, &err);
@@ -387,33 +348,34 @@ static int run_and_report(struct tune_command *c)
 /* All files, before anything is measured. */
 static int open_outputs(struct tune_command *c)
 {
-	int r = cli_outputs_open(&c->out, &cmd_tune, &c->args->out);
+	int r = cli_outputs_open(&c->out, &cmd_tune, &c->files);
 
 	if (r == CLI_OK)
-		r = cli_file_open(&c->config, &cmd_tune, "--output", c->args->output);
-	c->out.text = c->out.text && !cli_is_stdout(c->args->output);
+		r = cli_file_open(&c->config, &cmd_tune, "--output", c->output);
+	c->out.text = c->out.text && !cli_is_stdout(c->output);
 	return r;
 }
 
 static int tune_main(void *args, int argc, char **argv)
 {
-	struct tune_command c = {.args = args, .step = -1};
+	struct tune_command *c = args;
 	int r;
 
 	(void)argc;
 	(void)argv;
-	c.job.stop = cli_stop_catch();
-	r = build_job(&c);
-	if (r == CLI_OK && c.args->dry_run) {
-		tune_report_plan(stdout, &c.job);
+	c->step = -1;
+	c->job.stop = cli_stop_catch();
+	r = build_job(c);
+	if (r == CLI_OK && c->dry_run) {
+		tune_report_plan(stdout, &c->job);
 	} else if (r == CLI_OK) {
-		r = open_outputs(&c);
+		r = open_outputs(c);
 		if (r == CLI_OK)
-			r = run_and_report(&c);
-		cli_file_abandon(&c.config);
-		cli_outputs_abandon(&c.out);
+			r = run_and_report(c);
+		cli_file_abandon(&c->config);
+		cli_outputs_abandon(&c->out);
 	}
-	space_fini(&c.space);
+	space_fini(&c->space);
 	return r;
 }
 
@@ -421,6 +383,6 @@ const struct cli_cmd cmd_tune = {
 	.name = "tune",
 	.summary = "find the best settings for this storage, quickly",
 	.opts = tune_opts_table,
-	.args_size = sizeof(struct tune_args),
+	.args_size = sizeof(struct tune_command),
 	.run = tune_main,
 };

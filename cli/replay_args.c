@@ -15,61 +15,61 @@
 #define DEPTH_FLAT_OUT 64
 
 /* One value each time, and a comma is a letter like others. */
-#define TARGETS(field_, letter_, name_, meta_, help_)                                       \
-	{                                                                                   \
-		.kind = CLI_KIND_LIST, .single = true, .role = CLI_ROLE_PLACE,              \
-		.letter = (letter_), .name = (name_), .meta = (meta_), .min = 1, .max = 64, \
-		.at = CLI_AT(struct replay_args, field_, struct cli_list), .help = (help_), \
+#define TARGETS(field_, letter_, name_, meta_, help_)                                        \
+	{                                                                                    \
+		.kind = CLI_KIND_LIST, .single = true, .role = CLI_ROLE_PLACE,               \
+		.letter = (letter_), .name = (name_), .meta = (meta_), .min = 1, .max = 64,  \
+		.at = CLI_AT(struct replay_setup, field_, struct cli_list), .help = (help_), \
 	}
 
 const struct cli_opt replay_opts[] = {
-	CLI_TABLE(struct replay_args, in, struct cli_trace_in, cli_trace_in_opts),
+	CLI_TABLE(struct replay_setup, in, struct cli_trace_in, cli_trace_in_opts),
 	CLI_GROUP("Where"),
 	TARGETS(target, 'T', "target", "TARGET",
 		"for rows of Tier-2 and rows without a tier: a folder, a file, a block device, "
 		"memory, gpu[:N] or null[:BYTES_PER_SECOND]; several folders share the objects"),
 	TARGETS(tier, 0, "tier", "N=TARGET",
 		"for rows of one tier; rows of tiers without a target are passed over"),
-	CLI_ENUM(struct replay_args, layout, 0, "layout", replay_layout_words, "files",
+	CLI_WORD(struct replay_setup, job.layout, 0, "layout", replay_layout_words, "files",
 		 "of a folder: a file per object, the same in sub-folders by hash, or one file for "
 		 "all"),
 	CLI_SIZE(
-		struct replay_args, capacity, 0, "capacity", "BYTES", NULL, 4096, 1ull << 60,
+		struct replay_setup, job.capacity, 0, "capacity", "BYTES", NULL, 4096, 1ull << 60,
 		"of each target: what has not been used for longest is deleted; default: no limit"),
-	CLI_FLAG(struct replay_args, keep, 0, "keep", "leave the objects for a later run"),
-	CLI_FLAG(struct replay_args, reuse, 0, "reuse",
+	CLI_FLAG(struct replay_setup, job.keep, 0, "keep", "leave the objects for a later run"),
+	CLI_FLAG(struct replay_setup, job.reuse, 0, "reuse",
 		 "begin with what an earlier run has left, even one that was killed"),
-	CLI_FLAG(struct replay_args, fresh, 0, "fresh",
+	CLI_FLAG(struct replay_setup, job.fresh, 0, "fresh",
 		 "remove what --keep has left, which is used otherwise"),
-	CLI_FLAG(struct replay_args, new_files, 0, "new-files",
+	CLI_FLAG(struct replay_setup, job.new_files, 0, "new-files",
 		 "make new files instead of writing over those of deleted objects"),
-	CLI_FLAG(struct replay_args, no_check, 0, "no-check",
+	CLI_FLAG(struct replay_setup, no_check, 0, "no-check",
 		 "do not read the trace beforehand, to see what it needs"),
 	CLI_GROUP("When"),
-	CLI_STR(struct replay_args, pace, 'p', "pace", "recorded|FACTOR|flat-out", "recorded",
+	CLI_STR(struct replay_setup, pace, 'p', "pace", "recorded|FACTOR|flat-out", "recorded",
 		"at the times of the trace, so many times as fast, or as fast as possible"),
-	CLI_U32(struct replay_args, depth, 0, "depth", "N", NULL, 1, 65536,
+	CLI_U32(struct replay_setup, job.depth, 0, "depth", "N", NULL, 1, 65536,
 		"operations in flight at most; default: 64 flat out, else 1024"),
-	CLI_U32(struct replay_args, workers, 'w', "workers", "N", NULL, 1, 256,
-		"I/O threads, as --threads"),
+	CLI_U32(struct replay_setup, workers, 'w', "workers", "N", NULL, 1, 256,
+		"I/O threads, as --threads", .quiet = true),
 	CLI_GROUP("What"),
-	CLI_ENUM(struct replay_args, missing, 0, "missing", replay_missing_words, "create",
+	CLI_WORD(struct replay_setup, job.missing, 0, "missing", replay_missing_words, "create",
 		 "reads of what was never written: make it, pass over them, or stop"),
-	CLI_FLAG(struct replay_args, prefill, 0, "prefill",
+	CLI_FLAG(struct replay_setup, job.prefill, 0, "prefill",
 		 "make what is read before it is written beforehand, unmeasured"),
-	CLI_FLAG(struct replay_args, verify, 0, "verify", "compare every byte that is read"),
-	CLI_U64(struct replay_args, seed, 0, "seed", "N", "1", 0, INT64_MAX,
+	CLI_FLAG(struct replay_setup, job.verify, 0, "verify", "compare every byte that is read"),
+	CLI_U64(struct replay_setup, job.seed, 0, "seed", "N", "1", 0, INT64_MAX,
 		"of the content, and of the model"),
 	CLI_GROUP("How"),
-	CLI_TABLE(struct replay_args, opts, struct sluice_opts, cli_engine_opts),
-	CLI_DURABILITY(struct replay_args, durability, "none"),
-	CLI_TABLE(struct replay_args, requests, struct cli_requests_args, cli_requests_opts),
+	CLI_TABLE(struct replay_setup, job.opts, struct sluice_opts, cli_engine_opts),
+	CLI_DURABILITY(struct replay_setup, job.durability, "none"),
+	CLI_TABLE(struct replay_setup, requests, struct cli_requests, cli_requests_opts),
 	CLI_GROUP("Output"),
-	CLI_FLAG(struct replay_args, dry_run, 0, "dry-run",
-		 "print what would be done and how much room it needs"),
-	CLI_OUT(struct replay_args, export_fio, 0, "export-fio", "FILE", NULL,
+	CLI_FLAG(struct replay_setup, dry_run, 0, "dry-run",
+		 "print what would be done and how much room it needs", .quiet = true),
+	CLI_OUT(struct replay_setup, export_fio, 0, "export-fio", "FILE", NULL,
 		"write a job for fio with the same sizes, mix and depth"),
-	CLI_TABLE(struct replay_args, out, struct cli_result_args, cli_result_opts),
+	CLI_TABLE(struct replay_setup, files, struct cli_result_args, cli_result_opts),
 	CLI_END,
 };
 
@@ -154,20 +154,20 @@ static int set_tier(struct replay_setup *s, const char *text)
 	return add_target(s, (unsigned)(text[0] - '0'), "--tier", target);
 }
 
-static int set_targets(struct replay_setup *s, const struct replay_args *a)
+static int set_targets(struct replay_setup *s)
 {
 	int r = CLI_OK;
 
-	for (size_t i = 0; r == CLI_OK && i < a->tier.nr; i++)
-		r = set_tier(s, a->tier.items[i]);
-	if (r == CLI_OK && a->target.nr && s->job.tiers[2].used)
+	for (size_t i = 0; r == CLI_OK && i < s->tier.nr; i++)
+		r = set_tier(s, s->tier.items[i]);
+	if (r == CLI_OK && s->target.nr && s->job.tiers[2].used)
 		return cli_usage(&cmd_replay, "--target and --tier 2= exclude each other");
-	for (size_t i = 0; r == CLI_OK && i < a->target.nr; i++) {
-		r = add_target(s, 2, "--target", a->target.items[i]);
+	for (size_t i = 0; r == CLI_OK && i < s->target.nr; i++) {
+		r = add_target(s, 2, "--target", s->target.items[i]);
 		if (r == CLI_OK)
-			r = add_target(s, REPLAY_NO_TIER, "--target", a->target.items[i]);
+			r = add_target(s, REPLAY_NO_TIER, "--target", s->target.items[i]);
 	}
-	if (r == CLI_OK && !a->target.nr && !a->tier.nr)
+	if (r == CLI_OK && !s->target.nr && !s->tier.nr)
 		return cli_usage(&cmd_replay,
 				 "--target: one is needed: a folder, a file, a block device, "
 				 "memory, gpu or null");
@@ -176,18 +176,18 @@ static int set_targets(struct replay_setup *s, const struct replay_args *a)
 
 /* --------------------------------------------------------------------- the rest */
 
-static int set_pace(struct replay_job *job, const struct replay_args *a)
+static int set_pace(struct replay_job *job, const char *pace)
 {
-	if (!strcmp(a->pace, "recorded"))
+	if (!strcmp(pace, "recorded"))
 		job->pace = 1;
-	else if (!strcmp(a->pace, "flat-out"))
+	else if (!strcmp(pace, "flat-out"))
 		job->pace = 0;
-	else if (cli_dbl_parse(&job->pace, a->pace) < 0 || job->pace < 1e-6 || job->pace > 1e9)
+	else if (cli_dbl_parse(&job->pace, pace) < 0 || job->pace < 1e-6 || job->pace > 1e9)
 		return cli_usage(&cmd_replay,
 				 "--pace: '%s': give recorded, flat-out or a number above 0, as 2 "
 				 "for twice as fast",
-				 a->pace);
-	job->depth = a->depth ? a->depth : job->pace > 0 ? DEPTH_PACED : DEPTH_FLAT_OUT;
+				 pace);
+	job->depth = job->depth ? job->depth : job->pace > 0 ? DEPTH_PACED : DEPTH_FLAT_OUT;
 	if (job->depth > replay_most_depth()) {
 		job->depth = replay_most_depth();
 		cli_note(&cmd_replay,
@@ -198,70 +198,56 @@ static int set_pace(struct replay_job *job, const struct replay_args *a)
 	return CLI_OK;
 }
 
-static int set_input(struct replay_setup *s, const struct replay_args *a, const char *trace)
+static int set_input(struct replay_setup *s, const char *trace)
 {
-	struct replay_job *job = &s->job;
-	int r = cli_trace_in(&job->reader, &a->in, &cmd_replay);
+	int r = cli_trace_in(&s->in, &cmd_replay);
 
 	if (r != CLI_OK)
 		return r;
-	job->trace = trace;
-	s->once = a->no_check || !cli_trace_twice(trace);
-	return cli_requests(&s->requests, &job->reader, &a->requests, a->in.model, a->seed, trace,
+	s->job.trace = trace;
+	s->job.reader = s->in.opts;
+	s->once = s->no_check || !cli_trace_twice(trace);
+	return cli_requests(&s->requests, &s->job.reader, s->in.model, s->job.seed, trace,
 			    &cmd_replay);
 }
 
-static int check_pairs(const struct replay_setup *s, const struct replay_args *a)
+static int check_pairs(const struct replay_setup *s)
 {
+	const struct replay_job *job = &s->job;
 	bool null = false;
 
 	for (unsigned t = 0; t < REPLAY_TIERS; t++)
-		null |= s->job.tiers[t].used && s->job.tiers[t].kind == PLACE_NULL && t != 0 &&
-			t != 1;
-	if (a->verify && null)
+		null |= job->tiers[t].used && job->tiers[t].kind == PLACE_NULL && t != 0 && t != 1;
+	if (job->verify && null)
 		return cli_usage(&cmd_replay,
 				 "--verify and null, which keeps nothing, exclude each other");
-	if (a->reuse && a->fresh)
+	if (job->reuse && job->fresh)
 		return cli_usage(&cmd_replay, "--reuse and --fresh exclude each other");
-	if (a->prefill && s->once)
+	if (job->prefill && s->once)
 		return cli_usage(&cmd_replay, "--prefill: the trace has to be read twice: give a "
 					      "file, without --no-check");
-	if ((a->dry_run || a->export_fio) && s->once)
+	if ((s->dry_run || s->export_fio) && s->once)
 		return cli_usage(&cmd_replay,
 				 "%s: the trace has to be read beforehand: give a file, without "
 				 "--no-check",
-				 a->dry_run ? "--dry-run" : "--export-fio");
+				 s->dry_run ? "--dry-run" : "--export-fio");
 	return CLI_OK;
 }
 
-int replay_setup(struct replay_setup *s, const struct replay_args *a, const char *trace)
+int replay_setup(struct replay_setup *s, const char *trace)
 {
 	struct replay_job *job = &s->job;
-	int r;
+	int r = set_targets(s);
 
-	*s = (struct replay_setup){.once = false};
-	job->layout = (enum replay_layout)a->layout;
-	job->missing = (enum replay_missing)a->missing;
-	job->capacity = a->capacity;
-	job->keep = a->keep;
-	job->new_files = a->new_files;
-	job->reuse = a->reuse;
-	job->fresh = a->fresh;
-	job->durability = a->durability;
-	job->prefill = a->prefill;
-	job->verify = a->verify;
-	job->seed = a->seed;
-	r = set_targets(s, a);
 	if (r == CLI_OK)
-		r = set_pace(job, a);
-	job->opts = a->opts;
+		r = set_pace(job, s->pace);
+	if (s->workers)
+		job->opts.threads = s->workers;
 	if (r == CLI_OK)
 		r = cli_opts_check(&job->opts, &cmd_replay);
-	if (r == CLI_OK && a->workers)
-		job->opts.threads = a->workers;
 	if (r == CLI_OK)
-		r = set_input(s, a, trace);
-	return r == CLI_OK ? check_pairs(s, a) : r;
+		r = set_input(s, trace);
+	return r == CLI_OK ? check_pairs(s) : r;
 }
 
 void replay_setup_fini(struct replay_setup *s)

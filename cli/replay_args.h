@@ -10,27 +10,23 @@
 #include "cli/trace.h"
 #include "load/replay/replay.h"
 
-struct replay_args {
-	struct cli_trace_in in;
-	struct cli_requests_args requests;
-	struct cli_list target, tier;
-	uint32_t layout, missing, durability, depth, workers;
-	uint64_t capacity, seed;
-	const char *pace, *export_fio;
-	bool keep, reuse, fresh, new_files, no_check, prefill, verify, dry_run;
-	struct sluice_opts opts;
-	struct cli_result_args out;
-};
-extern const struct cli_opt replay_opts[];
-
 struct replay_setup {
 	struct replay_job job;
+	struct cli_trace_in in;
 	struct cli_requests requests;
+	struct cli_list target, tier;
+	uint32_t workers;
+	const char *pace, *export_fio;
+	bool no_check, dry_run;
+	struct cli_result_args files;
+	/* made of them */
 	const char *paths[REPLAY_TIERS][REPLAY_PLACES * 8];
 	bool once; /* the trace cannot be read twice, or is not to be */
 };
+extern const struct cli_opt replay_opts[];
+
 /* CLI_OK, or another exit status after a message.  replay_setup_fini() is due in any case. */
-int replay_setup(struct replay_setup *s, const struct replay_args *a, const char *trace);
+int replay_setup(struct replay_setup *s, const char *trace);
 void replay_setup_fini(struct replay_setup *s);
 
 #endif

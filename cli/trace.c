@@ -13,13 +13,13 @@
 
 const struct cli_opt cli_trace_in_opts[] = {
 	CLI_GROUP("Input"),
-	CLI_ENUM(struct cli_trace_in, format, 'f', "format", trace_format_names, "auto",
+	CLI_WORD(struct cli_trace_in, opts.format, 'f', "format", trace_format_names, "auto",
 		 "what IN is; auto: by content"),
-	CLI_FLAG(struct cli_trace_in, strict, 0, "strict",
+	CLI_FLAG(struct cli_trace_in, opts.strict, 0, "strict",
 		 "stop at the first bad row; otherwise bad rows are counted and left out"),
-	CLI_U64(struct cli_trace_in, block_tokens, 0, "block-tokens", "N", "512", 1, 1 << 30,
+	CLI_U64(struct cli_trace_in, opts.block_tokens, 0, "block-tokens", "N", "512", 1, 1 << 30,
 		"mooncake: tokens of a hash id"),
-	CLI_SIZE(struct cli_trace_in, bytes_per_token, 0, "bytes-per-token", "BYTES", NULL, 1,
+	CLI_SIZE(struct cli_trace_in, opts.bytes_per_token, 0, "bytes-per-token", "BYTES", NULL, 1,
 		 1ull << 40, "mooncake: KV cache of a token"),
 	CLI_STR(struct cli_trace_in, model, 0, "model", "NAME", NULL,
 		"mooncake: instead of bytes per token, a model of 'sluice kv --model list'; "
@@ -40,18 +40,11 @@ static int model_bytes(uint64_t *out, const char *name, const struct cli_cmd *cm
 	return cli_usage(cmd, "--model: '%s' is not one of 'sluice kv --model list'", name);
 }
 
-int cli_trace_in(struct trace_reader_opts *o, const struct cli_trace_in *a,
-		 const struct cli_cmd *cmd)
+int cli_trace_in(struct cli_trace_in *a, const struct cli_cmd *cmd)
 {
-	*o = (struct trace_reader_opts){
-		.format = (enum trace_format)a->format,
-		.strict = a->strict,
-		.block_tokens = a->block_tokens,
-		.bytes_per_token = a->bytes_per_token,
-	};
-	if (a->model && a->bytes_per_token)
+	if (a->model && a->opts.bytes_per_token)
 		return cli_usage(cmd, "--model and --bytes-per-token exclude each other");
-	return a->model ? model_bytes(&o->bytes_per_token, a->model, cmd) : CLI_OK;
+	return a->model ? model_bytes(&a->opts.bytes_per_token, a->model, cmd) : CLI_OK;
 }
 
 void cli_trace_tell_bad(const struct trace_bad *bad, const struct cli_cmd *cmd)

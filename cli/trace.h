@@ -7,15 +7,12 @@
 #include "load/trace/copy.h"
 
 struct cli_trace_in {
-	uint32_t format;
-	bool strict;
-	uint64_t block_tokens, bytes_per_token;
+	struct trace_reader_opts opts;
 	const char *model;
 };
 extern const struct cli_opt cli_trace_in_opts[];
-/* Fill @o.  CLI_OK, or CLI_USAGE after a message. */
-int cli_trace_in(struct trace_reader_opts *o, const struct cli_trace_in *a,
-		 const struct cli_cmd *cmd);
+/* Let @a->opts be whole.  CLI_OK, or CLI_USAGE after a message. */
+int cli_trace_in(struct cli_trace_in *a, const struct cli_cmd *cmd);
 
 /* May the trace be read a second time?  What comes through a pipe may not even be looked at. */
 bool cli_trace_twice(const char *path);

@@ -425,14 +425,14 @@ def bad_command_lines_create_nothing():
                  (['--exhaustive', '--budget', '60'], '--exhaustive and --budget exclude'),
                  (['--exhaustive', '--max_write', '1G'], '--exhaustive and --max_write exclude'),
                  (['--floor', '1G'], '--floor goes with'), (['--limit', '1G', '--no-limit'], 'exclude'),
-                 (['--gpu', '--memory', 'own'], '--gpu and --memory exclude'), (['--memory', 'soft'], "'soft' is not own"),
+                 (['--gpu', '--memory', 'own'], '--gpu and --memory own exclude'), (['--memory', 'soft'], "'soft' is not one of own"),
                  (['--budget', '0'], '--budget'), (['--loops', '0'], '--loops'), (['--io_size', 'big'], '--io_size'),
                  (['--io_size', '900G'], 'not enough'), (['--engine', 'warp'], '--engine'),
                  (['--sweep_config', 'gone.json'], "--sweep_config: 'gone.json' cannot be read: No such file"),
                  (['--sweep_config', '.'], "--sweep_config: '.' cannot be read: Is a directory"),
                  (['--sweep_config', 'engines.json', '--engine', 'null'], '--engine and engine of --sweep_config'),
-                 (['--output', 'r.json'], "--json and --output: 'r.json' can be only one"),
-                 (['--output', '-', '--csv', '-'], '--csv and --output: only one'),
+                 (['--output', 'r.json'], "--output and --json: 'r.json' can be only one"),
+                 (['--output', '-', '--csv', '-'], '--output and --csv: only one'),
                  (['--output', 'no/such'], "--output: 'no/such' cannot be written"),
                  (['--json', 'no/such'], "--json: 'no/such' cannot be written")]
         with open('engines.json', 'w', encoding='utf-8') as f:

@@ -13,11 +13,6 @@
 const char *const replay_layout_words[] = {"files", "hashed", "slab", NULL};
 const char *const replay_missing_words[] = {"create", "skip", "fail", NULL};
 
-static json_t *whole(uint64_t v)
-{
-	return json_integer((json_int_t)v);
-}
-
 static json_t *spread_json(const struct samples *s)
 {
 	static const double levels[] = {50, 90, 95, 99, 99.9, 99.99};
@@ -41,16 +36,12 @@ static json_t *count_json(const struct replay_count *n)
 
 /* ------------------------------------------------------------------- settings */
 
-static json_t *settings_json(const struct replay_job *job)
+/* What is not the value of one option. */
+static void add_settings(json_t *j, const struct replay_job *job)
 {
-	struct run_series how = {.opts = job->opts};
 	char text[REPLAY_TARGET_TEXT], line[REPLAY_TARGET_TEXT + 16];
-	json_t *j, *tiers = json_array();
+	json_t *tiers = json_array();
 
-	how.opts.durability = job->durability;
-	j = result_settings_json(&how);
-	json_object_del(j, "memory"); /* buffers are the replay's own */
-	json_object_del(j, "lock");
 	for (unsigned t = 0; t < REPLAY_TIERS; t++) {
 		if (!job->tiers[t].used)
 			continue;
@@ -60,18 +51,7 @@ static json_t *settings_json(const struct replay_job *job)
 	}
 	report_set_path(j, "trace", job->trace);
 	json_object_set_new(j, "targets", tiers);
-	json_object_set_new(j, "layout", json_string(replay_layout_words[job->layout]));
-	json_object_set_new(j, "capacity", job->capacity ? whole(job->capacity) : json_null());
-	json_object_set_new(j, "keep", json_boolean(job->keep));
-	json_object_set_new(j, "reuse", json_boolean(job->reuse));
-	json_object_set_new(j, "fresh", json_boolean(job->fresh));
 	json_object_set_new(j, "pace", job->pace > 0 ? json_real(job->pace) : json_null());
-	json_object_set_new(j, "depth", whole(job->depth));
-	json_object_set_new(j, "missing", json_string(replay_missing_words[job->missing]));
-	json_object_set_new(j, "prefill", json_boolean(job->prefill));
-	json_object_set_new(j, "verify", json_boolean(job->verify));
-	json_object_set_new(j, "seed", whole(job->seed));
-	return j;
 }
 
 /* --------------------------------------------------------------------- sections */
@@ -228,7 +208,7 @@ void replay_report_result(const struct replay_report *r, struct result *common,
 		targets[0] = (struct result_target){.folder = "memory or nothing"};
 	common->targets = targets;
 	common->nr_targets = res->nr_paths ? res->nr_paths : 1;
-	common->settings = settings_json(r->job);
+	add_settings(common->settings, r->job);
 	common->replay = replay_json(r);
 	common->bytes_written = res->bytes_written;
 	common->series = res->series;

@@ -356,27 +356,18 @@ static json_t *values_json(const struct space_axis *a)
 	return j;
 }
 
-json_t *sweep_settings_json(const struct sweep_job *job)
+void sweep_settings(json_t *settings, const struct sweep_job *job)
 {
-	struct run_series how = {.opts = job->opts, .memory = job->memory};
-	json_t *j = result_settings_json(&how), *folders = json_array();
+	json_t *folders = json_array();
 
 	for (unsigned i = 0; i < job->nr_folders; i++)
 		json_array_append_new(folders, report_str(job->folders[i]));
+	json_object_set_new(settings, "nvme_dir", folders);
+	json_object_set_new(settings, "engine", report_str_or_null(job->opts.engine));
+	json_object_set_new(settings, "memory", json_string(bed_memory_words[job->memory]));
 	for (unsigned i = 0; i < job->space->nr; i++)
-		json_object_set_new(j, space_names[job->space->axes[i].kind],
+		json_object_set_new(settings, space_names[job->space->axes[i].kind],
 				    values_json(&job->space->axes[i]));
-	json_object_set_new(j, "nvme_dir", folders);
-	json_object_set_new(j, "read", json_boolean(job->read));
-	json_object_set_new(j, "write", json_boolean(job->write));
-	json_object_set_new(j, "io_size", json_integer((json_int_t)job->io_size));
-	json_object_set_new(j, "loops", json_integer(job->loops));
-	json_object_set_new(j, "seed", json_integer((json_int_t)job->seed));
-	json_object_set_new(j, "flush_page_cache", json_boolean(job->flush));
-	json_object_set_new(j, "limit",
-			    job->limit ? json_integer((json_int_t)job->limit) : json_null());
-	json_object_set_new(j, "no_limit", json_boolean(!job->measure_limit));
-	return j;
 }
 
 static json_t *best_json(const struct sweep_job *job, unsigned point, double speed)

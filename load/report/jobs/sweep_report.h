@@ -48,8 +48,8 @@ void sweep_report_plan(FILE *f, const struct sweep_job *job, const struct sweep_
 /* ds_nvme_tune's line, from bytes per second; a direction that was not measured (0) is left out. */
 void report_best(FILE *f, double read, double write);
 
-/* Members "settings" and "grid" of the result; new objects. */
-json_t *sweep_settings_json(const struct sweep_job *job);
+/* Of the settings, what is not the value of one option: the folders and the space. */
+void sweep_settings(json_t *settings, const struct sweep_job *job);
 json_t *sweep_grid_json(const struct sweep_job *job, const struct sweep_result *res);
 
 #endif

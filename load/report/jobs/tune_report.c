@@ -367,31 +367,21 @@ json_t *tune_json(const struct tune_job *job, const struct tune_result *res)
 		"importance", importance_json(job, res), "contenders", contenders);
 }
 
-json_t *tune_settings_json(const struct tune_job *job)
+void tune_settings(json_t *settings, const struct tune_job *job)
 {
-	json_t *j = json_pack("{s:s, s:b, s:b, s:f, s:b, s:I, s:I}", "goal",
-			      tune_goal_words[job->goal], "read", job->read, "write", job->write,
-			      "budget", job->budget_sec, "exhaustive", job->exhaustive, "loops",
-			      (json_int_t)job->loops, "seed", (json_int_t)job->seed);
 	json_t *folders = json_array();
 
 	for (unsigned i = 0; i < job->nr_folders; i++)
 		json_array_append_new(folders, report_str(job->folders[i]));
-	json_object_set_new(j, "nvme_dir", folders);
-	json_object_set_new(j, "max_write", json_integer((json_int_t)job->max_write));
-	json_object_set_new(j, "io_size",
-			    job->io_size ? json_integer((json_int_t)job->io_size) : json_null());
-	json_object_set_new(j, "floor",
-			    job->floor ? json_integer((json_int_t)job->floor) : json_null());
+	json_object_set_new(settings, "nvme_dir", folders);
 	for (unsigned i = 0; i < job->space->nr; i++) {
 		const struct space_axis *axis = &job->space->axes[i];
 		json_t *values = json_array();
 
 		for (unsigned k = 0; k < axis->nr; k++)
 			json_array_append_new(values, value_json(axis, &axis->values[k]));
-		json_object_set_new(j, space_names[axis->kind], values);
+		json_object_set_new(settings, space_names[axis->kind], values);
 	}
-	return j;
 }
 
 struct run_series *tune_series(const struct tune_job *job, const struct tune_result *res,

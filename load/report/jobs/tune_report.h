@@ -24,7 +24,8 @@ void tune_report_plan(FILE *f, const struct tune_job *job);
 
 /* The members "tune" and "settings" of a result: new objects. */
 json_t *tune_json(const struct tune_job *job, const struct tune_result *res);
-json_t *tune_settings_json(const struct tune_job *job);
+/* Of the settings, what is not the value of one option: the folders and the space. */
+void tune_settings(json_t *settings, const struct tune_job *job);
 
 /*
  * All series that were measured, winner first: an array of shallow copies to
