@@ -144,6 +144,8 @@ static int slab_reopen(struct place *p, const struct slab_look *l, uint64_t unit
 	const struct slab_head *h = &l->head;
 	int r;
 
+	if (!slab_head_fits(h, l->bytes)) /* before there is a map of what it says */
+		return slab_damaged(p, err);
 	if (h->unit != p->unit)
 		return sluice_fail(
 			err, -EINVAL,
@@ -151,7 +153,7 @@ static int slab_reopen(struct place *p, const struct slab_look *l, uint64_t unit
 			"to take over its objects, or have them removed (--fresh)",
 			p->slab, h->unit, p->unit);
 	r = slab_map(p, units, err);
-	return r < 0 ? r : slab_index_load(p, h, l->bytes, err);
+	return r < 0 ? r : slab_index_load(p, h, err);
 }
 
 /* The head first: whatever happens then, it is ours. */

@@ -30,9 +30,9 @@ int slab_head_read(struct slab_head *h, int fd);
 /* Of one that says that objects were kept: can that be, in so many bytes? */
 bool slab_head_fits(const struct slab_head *h, uint64_t bytes);
 int slab_head_write(const struct place *p, int fd, uint64_t units, bool kept);
-/* The objects that were kept, into the place's list of old ones. */
-int slab_index_load(struct place *p, const struct slab_head *h, uint64_t bytes,
-		    struct sluice_err *err);
+/* The objects that were kept, into the place's list of old ones; the head fits. */
+int slab_index_load(struct place *p, const struct slab_head *h, struct sluice_err *err);
+int slab_damaged(const struct place *p, struct sluice_err *err); /* says so */
 
 /* ---- place_slab_look.c: what is at the path */
 struct slab_look {

@@ -194,24 +194,26 @@ static int take_entry(struct place *p, const char **at, const char *end)
 	return o->name && (o->shape || !e.shape_len) ? 0 : -ENOMEM;
 }
 
-int slab_index_load(struct place *p, const struct slab_head *h, uint64_t bytes,
-		    struct sluice_err *err)
+int slab_damaged(const struct place *p, struct sluice_err *err)
 {
-	bool fits = slab_head_fits(h, bytes);
-	CLEANUP_FREE char *index = fits ? malloc(h->index_len + 1) : NULL;
-	const char *at = index;
-	int r = !fits ? -EINVAL : index ? 0 : -ENOMEM;
+	return sluice_fail(err, -EINVAL, "%s: its index is damaged; have it made anew (--fresh)",
+			   p->slab);
+}
 
-	if (r == 0)
-		r = slab_read(p->slab_fd, index, h->index_len,
-			      slab_index_offset(h->units, h->unit));
+int slab_index_load(struct place *p, const struct slab_head *h, struct sluice_err *err)
+{
+	CLEANUP_FREE char *index = malloc(h->index_len + 1);
+	const char *at = index;
+	int r = index ? slab_read(p->slab_fd, index, h->index_len,
+				  slab_index_offset(h->units, h->unit))
+		      : -ENOMEM;
+
 	if (r == 0 && content_id(index, h->index_len) != h->index_id)
 		r = -EINVAL;
 	for (uint64_t i = 0; r == 0 && i < h->objects; i++)
 		r = take_entry(p, &at, index + h->index_len);
 	if (r == -EINVAL)
-		return sluice_fail(err, r, "%s: its index is damaged; have it made anew (--fresh)",
-				   p->slab);
+		return slab_damaged(p, err);
 	return r < 0 ? sluice_fail(err, r, "%s: cannot read its index: %s", p->slab, strerror(-r))
 		     : 0;
 }
