@@ -13,7 +13,7 @@ PREFIX ?= /usr/local
 prefix ?= $(PREFIX)
 
 # One build directory per purpose, and how each is configured.
-BUILDS = build build-clang build-bare build-asan build-tsan build-portable
+BUILDS = build build-clang build-bare build-asan build-tsan build-portable build-fuzz
 
 OPTIONS-build          = -Dtests=disabled
 OPTIONS-build-clang    = -Dtests=enabled -Dwerror=true -Doptimization=0
@@ -24,7 +24,11 @@ OPTIONS-build-asan     = -Dtests=enabled -Dwerror=true -Db_sanitize=address,unde
 OPTIONS-build-tsan     = -Dtests=enabled -Dwerror=true -Db_sanitize=thread -Db_lundef=false \
 			 -Doptimization=1
 OPTIONS-build-portable = -Dtests=disabled -Dportable=true -Dliburing=enabled -Dlibaio=enabled
+OPTIONS-build-fuzz     = -Dtests=enabled -Dfuzz=true -Dpython=disabled -Doptimization=1 \
+			 -Db_sanitize=address,undefined -Db_lundef=false \
+			 -Dc_args=-fsanitize=fuzzer-no-link
 ENV-build-clang        = CC=clang
+ENV-build-fuzz         = CC=clang
 
 # Which of Meson's suites run in which directory: DIR all, DIR: none, DIR:A,B those.
 CHECK = build build-clang: build-bare:unit build-asan:$(SANITIZED) build-tsan:$(SANITIZED) \
@@ -82,6 +86,21 @@ check: setup-check
 asan tsan: %:
 	$(RUN_TESTS) build-$*:$(SANITIZED)
 
+# What is found is kept in build-fuzz/corpus; FUZZ=NAME for one of them, as long as SECONDS says.
+SECONDS ?= 60
+FUZZ    ?= $(notdir $(wildcard tests/fuzz/corpus/*))
+fuzz: setup-check
+	@$(MAKE) --no-print-directory build-fuzz
+	@set -e; for name in $(FUZZ); do \
+		new=build-fuzz/corpus/$$name; mkdir -p $$new; \
+		[ $$name != result ] || cp tests/report/sample-*.json $$new; \
+		echo "$$name: $(SECONDS) s"; \
+		build-fuzz/tests/fuzz/fuzz-$$name -max_total_time=$(SECONDS) -print_final_stats=1 \
+			-artifact_prefix=build-fuzz/$$name- $$new tests/fuzz/corpus/$$name \
+			2>build-fuzz/$$name.log || { tail -40 build-fuzz/$$name.log; exit 1; }; \
+		grep number_of_executed_units build-fuzz/$$name.log; \
+	done
+
 portable: build-portable
 	$(RUN_TESTS) build-portable:portable
 
@@ -108,5 +127,5 @@ clean:
 help:
 	@sed -n 's/^| `\(make[^`]*\)` | \(.*\) |$$/\1	\2/p' README.md | expand -t 20
 
-.PHONY: all $(BUILDS) setup setup-check python wheel bench check asan tsan portable perf format \
+.PHONY: all $(BUILDS) setup setup-check python wheel bench check asan tsan fuzz portable perf format \
 	install clean help
