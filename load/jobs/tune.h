@@ -4,12 +4,12 @@
 
 /*
  * The job of `sluice tune': the best configuration of a space for a goal, found
- * by a race (race.h) on real files (trial.h).
+ * by a race (tune_race.h) on real files (trial.h).
  *
  *	struct tune_job -> tune_check() -> tune_run() -> struct tune_result
  */
 #include "load/jobs/job_space.h"
-#include "load/jobs/race.h"
+#include "load/jobs/tune_race.h"
 #include "load/jobs/trial.h"
 #include "load/measure/series.h"
 

@@ -6,7 +6,7 @@
 #include "base/random.h"
 #include "base/util.h"
 #include "common/t.h"
-#include "load/jobs/race.h"
+#include "load/jobs/tune_race.h"
 
 /* A device: the true score of a point, noise, a drift with time, and what was spent. */
 struct device {

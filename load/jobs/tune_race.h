@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_JOBS_RACE_H
-#define SLUICE_JOBS_RACE_H
+#ifndef SLUICE_JOBS_TUNE_RACE_H
+#define SLUICE_JOBS_TUNE_RACE_H
 
 /*
  * Find the best point of a grid by measuring few of its points, and those that

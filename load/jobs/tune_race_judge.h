@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_JOBS_RACE_JUDGE_H
-#define SLUICE_JOBS_RACE_JUDGE_H
+#ifndef SLUICE_JOBS_TUNE_RACE_JUDGE_H
+#define SLUICE_JOBS_TUNE_RACE_JUDGE_H
 
-/* Who leads, who is worse for sure, and who cannot be told apart: see race.h. */
-#include "load/jobs/race.h"
+/* Who leads, who is worse for sure, and who cannot be told apart: see tune_race.h. */
+#include "load/jobs/tune_race.h"
 
 /* After a round: find the leader, compare all with it, drop what is worse (not if exhaustive). */
 void race_judge(const struct race_job *job, struct race_result *res);

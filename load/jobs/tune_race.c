@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rounds of race.h; race_model.c predicts and explains, race_judge.c compares. */
-#include "load/jobs/race.h"
+/* The rounds of tune_race.h; tune_race_model.c predicts and explains, tune_race_judge.c compares. */
+#include "load/jobs/tune_race.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,8 +8,8 @@
 #include "base/err.h"
 #include "base/random.h"
 #include "base/util.h"
-#include "load/jobs/race_judge.h"
-#include "load/jobs/race_model.h"
+#include "load/jobs/tune_race_judge.h"
+#include "load/jobs/tune_race_model.h"
 
 #define ALL_BELOW 12 /* grids so small are probed whole in the first round */
 #define FIELD     8  /* points of a round: the leader, ... */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_JOBS_RACE_MODEL_H
-#define SLUICE_JOBS_RACE_MODEL_H
+#ifndef SLUICE_JOBS_TUNE_RACE_MODEL_H
+#define SLUICE_JOBS_TUNE_RACE_MODEL_H
 
-/* What the scores of some points say about all: see race.h. */
+/* What the scores of some points say about all: see tune_race.h. */
 #include "base/random.h"
-#include "load/jobs/race.h"
+#include "load/jobs/tune_race.h"
 
 /* Set @in of @nr points so that each value of each axis comes as often as the others. */
 void race_deal(const struct race_job *job, struct sluice_random *random, unsigned nr, bool *in);
