@@ -326,7 +326,7 @@ static int run_and_report(struct tune_command *c)
 	cli_progress_end(&c->progress);
 	if (c->raced)
 		fprintf(stderr, "\r\033[K");
-	if (rc < 0 || res.race.end == RACE_STOPPED) {
+	if (rc < 0 || res.race.end == TUNE_RACE_STOPPED) {
 		r.partial = true;
 		snprintf(r.partial_why, sizeof(r.partial_why), "%s",
 			 rc < 0 ? err.msg : "interrupted");

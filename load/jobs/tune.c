@@ -289,9 +289,9 @@ static int prepare(struct tune *t, struct sluice_err *err)
 static void set_race(struct tune *t)
 {
 	const struct tune_job *job = t->job;
-	struct race_job *r = &t->res->race_job;
+	struct tune_race_job *r = &t->res->race_job;
 
-	*r = (struct race_job){
+	*r = (struct tune_race_job){
 		.nr_axes = job->space->nr,
 		.probe = probe,
 		.cost = cost,
@@ -332,7 +332,7 @@ int tune_run(const struct tune_job *job, struct tune_result *res, struct sluice_
 	res->points = calloc(space_points(job->space), sizeof(*res->points));
 	r = res->points ? prepare(&t, err) : sluice_fail(err, -ENOMEM, "out of memory");
 	if (r == 0)
-		r = race_run(&res->race_job, &res->race, err);
+		r = tune_race_run(&res->race_job, &res->race, err);
 	if (r == -ENODATA && job->stop && atomic_load(job->stop))
 		r = sluice_fail(err, -ECANCELED, "interrupted");
 	finish(&t);
@@ -346,7 +346,7 @@ void tune_fini(struct tune_result *res)
 	for (unsigned i = 0; res->points && i < res->race.nr_points; i++)
 		for (unsigned k = 0; k < 2; k++)
 			series_fini(&res->points[i].dir[k]);
-	race_fini(&res->race);
+	tune_race_fini(&res->race);
 	free(res->points);
 	free(res->info);
 	*res = (struct tune_result){.ops = 0};

@@ -9,8 +9,8 @@
  *	struct tune_job -> tune_check() -> tune_run() -> struct tune_result
  */
 #include "load/jobs/job_space.h"
-#include "load/jobs/tune_race.h"
 #include "load/jobs/trial.h"
+#include "load/jobs/tune_race.h"
 #include "load/measure/series.h"
 
 enum tune_goal { TUNE_BOTH, TUNE_READ, TUNE_WRITE, TUNE_LATENCY, TUNE_CPU };
@@ -51,8 +51,8 @@ struct tune_point {
 };
 
 struct tune_result {
-	struct race_job race_job; /* for race_level() and race_importance() */
-	struct race_result race;
+	struct tune_race_job race_job; /* for tune_race_level() and tune_race_importance() */
+	struct tune_race_result race;
 	struct tune_point *points; /* race.nr_points */
 	uint64_t op_size;          /* used */
 	unsigned ops;              /* per probe and folder */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rounds of tune_race.h; tune_race_model.c predicts and explains, tune_race_judge.c compares. */
+/* The rounds of tune_race.h; tune_race_model.c predicts and explains, tune_race_judge.c compares.
+ */
 #include "load/jobs/tune_race.h"
 
 #include <errno.h>
@@ -15,9 +16,9 @@
 #define FIELD     8  /* points of a round: the leader, ... */
 #define TOP       4  /* ... the best of the others, and those of whom least is known */
 
-struct race {
-	const struct race_job *job;
-	struct race_result *res;
+struct tune_race {
+	const struct tune_race_job *job;
+	struct tune_race_result *res;
 	struct sluice_random random;
 	unsigned *order; /* points of the round, room for all ... */
 	unsigned nr;     /* ... their number ... */
@@ -28,22 +29,22 @@ struct race {
 
 /* ------------------------------------------------------------------- probes */
 
-static bool out_of_budget(struct race *r)
+static bool out_of_budget(struct tune_race *r)
 {
-	const struct race_job *job = r->job;
+	const struct tune_race_job *job = r->job;
 
 	if (job->stop && atomic_load(job->stop)) {
-		r->res->end = RACE_STOPPED;
+		r->res->end = TUNE_RACE_STOPPED;
 		r->over = true;
 	} else if (!job->exhaustive && job->spent(job->arg) >= job->budget) {
-		r->res->end = RACE_BUDGET;
+		r->res->end = TUNE_RACE_BUDGET;
 		r->over = true;
 	}
 	return r->over;
 }
 
 /* Room for one more score. */
-static int grow(struct race_point *p)
+static int grow(struct tune_race_point *p)
 {
 	double *scores = reallocarray(p->scores, p->nr + 1, sizeof(*scores));
 	unsigned *rounds;
@@ -58,9 +59,9 @@ static int grow(struct race_point *p)
 	return 0;
 }
 
-static int probe(struct race *r, unsigned point, struct sluice_err *err)
+static int probe(struct tune_race *r, unsigned point, struct sluice_err *err)
 {
-	struct race_point *p = &r->res->points[point];
+	struct tune_race_point *p = &r->res->points[point];
 	double score;
 	int rc = r->job->probe(r->job->arg, point, &score, err);
 
@@ -76,7 +77,7 @@ static int probe(struct race *r, unsigned point, struct sluice_err *err)
 }
 
 /* Probe those of the round in random order.  One that ends early counts for those it met. */
-static int run_round(struct race *r, struct sluice_err *err)
+static int run_round(struct tune_race *r, struct sluice_err *err)
 {
 	int rc = 0;
 
@@ -89,23 +90,23 @@ static int run_round(struct race *r, struct sluice_err *err)
 	for (unsigned i = 0; i < r->nr && rc == 0 && !out_of_budget(r); i++)
 		rc = probe(r, r->order[i], err);
 	r->res->rounds++;
-	race_level_out(r->res);
-	race_judge(r->job, r->res);
+	tune_race_level_out(r->res);
+	tune_race_judge(r->job, r->res);
 	if (r->res->tried < r->res->nr_points)
-		race_model(r->job, r->res, r->predicted);
+		tune_race_model(r->job, r->res, r->predicted);
 	return rc;
 }
 
 /* -------------------------------------------------------------- who is in it */
 
-static void none(struct race *r)
+static void none(struct tune_race *r)
 {
 	r->nr = 0;
 	for (unsigned i = 0; i < r->res->nr_points; i++)
 		r->in[i] = false;
 }
 
-static void enter(struct race *r, unsigned point)
+static void enter(struct tune_race *r, unsigned point)
 {
 	r->in[point] = true;
 	r->order[r->nr++] = point;
@@ -115,9 +116,9 @@ static void enter(struct race *r, unsigned point)
  * The first round: all of a small grid; of a large one a draw in which each
  * value of an axis comes equally often, by dealing the values of each axis.
  */
-static void first_round(struct race *r)
+static void first_round(struct tune_race *r)
 {
-	const struct race_job *job = r->job;
+	const struct tune_race_job *job = r->job;
 	unsigned n = r->res->nr_points, most = 1, deal = n;
 
 	for (unsigned a = 0; a < job->nr_axes; a++)
@@ -128,24 +129,24 @@ static void first_round(struct race *r)
 	}
 	none(r);
 	if (deal < n)
-		race_deal(job, &r->random, deal, r->in);
+		tune_race_deal(job, &r->random, deal, r->in);
 	for (unsigned i = 0; i < n; i++)
 		if (deal == n || r->in[i])
 			enter(r, i);
 }
 
 /* The one that is least behind, of those that more can be told about. */
-static bool better(const struct race *r, unsigned a, unsigned b)
+static bool better(const struct tune_race *r, unsigned a, unsigned b)
 {
-	const struct race_point *p = r->res->points;
+	const struct tune_race_point *p = r->res->points;
 
 	return p[a].nr && (!p[b].nr || p[a].behind < p[b].behind);
 }
 
 /* The one of whom less is known, and of those the one that promises more. */
-static bool less_known(const struct race *r, unsigned a, unsigned b)
+static bool less_known(const struct tune_race *r, unsigned a, unsigned b)
 {
-	const struct race_point *p = r->res->points;
+	const struct tune_race_point *p = r->res->points;
 
 	if (p[a].nr != p[b].nr)
 		return p[a].nr < p[b].nr;
@@ -153,14 +154,14 @@ static bool less_known(const struct race *r, unsigned a, unsigned b)
 }
 
 /* Up to @most more points, those that come @before others first. */
-static void enter_some(struct race *r, unsigned most,
-		       bool (*before)(const struct race *, unsigned, unsigned))
+static void enter_some(struct tune_race *r, unsigned most,
+		       bool (*before)(const struct tune_race *, unsigned, unsigned))
 {
 	while (most-- > 0) {
 		int found = -1;
 
 		for (unsigned i = 0; i < r->res->nr_points; i++)
-			if (!r->in[i] && race_undecided(r->job, r->res, i) &&
+			if (!r->in[i] && tune_race_undecided(r->job, r->res, i) &&
 			    (found < 0 || before(r, i, (unsigned)found)))
 				found = (int)i;
 		if (found < 0)
@@ -170,7 +171,7 @@ static void enter_some(struct race *r, unsigned most,
 }
 
 /* The leader and others of whom more can be told; the leader alone: nobody is left of these. */
-static void next_round(struct race *r)
+static void next_round(struct tune_race *r)
 {
 	none(r);
 	enter(r, r->res->leader);
@@ -178,7 +179,7 @@ static void next_round(struct race *r)
 	enter_some(r, FIELD - r->nr, less_known);
 }
 
-static unsigned nr_left(const struct race *r)
+static unsigned nr_left(const struct tune_race *r)
 {
 	unsigned nr = 0;
 
@@ -189,13 +190,13 @@ static unsigned nr_left(const struct race *r)
 
 /* ---------------------------------------------------------------------- run */
 
-static void tell(const struct race *r)
+static void tell(const struct tune_race *r)
 {
 	if (r->job->round)
 		r->job->round(r->job->arg, nr_left(r));
 }
 
-static int run_all(struct race *r, struct sluice_err *err)
+static int run_all(struct tune_race *r, struct sluice_err *err)
 {
 	int rc = 0;
 
@@ -204,11 +205,11 @@ static int run_all(struct race *r, struct sluice_err *err)
 		rc = run_round(r, err);
 	}
 	if (!r->over && rc == 0)
-		r->res->end = RACE_ALL;
+		r->res->end = TUNE_RACE_ALL;
 	return rc;
 }
 
-static int run_race(struct race *r, struct sluice_err *err)
+static int run_race(struct tune_race *r, struct sluice_err *err)
 {
 	int rc = 0;
 
@@ -217,11 +218,11 @@ static int run_race(struct race *r, struct sluice_err *err)
 		rc = run_round(r, err);
 	}
 	if (!r->over && rc == 0)
-		r->res->end = nr_left(r) > 1 ? RACE_TIED : RACE_CLEAR;
+		r->res->end = nr_left(r) > 1 ? TUNE_RACE_TIED : TUNE_RACE_CLEAR;
 	return rc;
 }
 
-static int run(struct race *r, struct sluice_err *err)
+static int run(struct tune_race *r, struct sluice_err *err)
 {
 	int rc;
 
@@ -233,21 +234,22 @@ static int run(struct race *r, struct sluice_err *err)
 	if (rc == 0 && !r->over)
 		rc = r->job->exhaustive ? run_all(r, err) : run_race(r, err);
 	if (rc < 0)
-		r->res->end = RACE_STOPPED;
+		r->res->end = TUNE_RACE_STOPPED;
 	if (!r->res->probes)
 		return rc < 0 ? rc : sluice_fail(err, -ENODATA, "nothing was measured");
-	race_model(r->job, r->res, r->predicted);
-	race_choose(r->job, r->res);
+	tune_race_model(r->job, r->res, r->predicted);
+	tune_race_choose(r->job, r->res);
 	return rc;
 }
 
-int race_run(const struct race_job *job, struct race_result *res, struct sluice_err *err)
+int tune_race_run(const struct tune_race_job *job, struct tune_race_result *res,
+		  struct sluice_err *err)
 {
-	struct race r = {.job = job, .res = res};
+	struct tune_race r = {.job = job, .res = res};
 	unsigned n = 1;
 	int rc;
 
-	*res = (struct race_result){.end = RACE_CLEAR};
+	*res = (struct tune_race_result){.end = TUNE_RACE_CLEAR};
 	for (unsigned a = 0; a < job->nr_axes; a++) {
 		n *= job->levels[a];
 		res->effect[a] = calloc(job->levels[a], sizeof(double));
@@ -268,14 +270,14 @@ int race_run(const struct race_job *job, struct race_result *res, struct sluice_
 	return rc;
 }
 
-void race_fini(struct race_result *res)
+void tune_race_fini(struct tune_race_result *res)
 {
 	for (unsigned i = 0; i < res->nr_points; i++) {
 		free(res->points[i].scores);
 		free(res->points[i].rounds);
 	}
-	for (unsigned a = 0; a < RACE_AXES; a++)
+	for (unsigned a = 0; a < TUNE_RACE_AXES; a++)
 		free(res->effect[a]);
 	free(res->points);
-	*res = (struct race_result){.nr_points = 0};
+	*res = (struct tune_race_result){.nr_points = 0};
 }

@@ -27,12 +27,13 @@
 
 #include <sluice/sluice.h>
 
-#define RACE_AXES 8
-#define RACE_SURE 2 /* rounds in which two points were together before their interval counts */
+#define TUNE_RACE_AXES 8
+#define TUNE_RACE_SURE 2 /* rounds in which two points were together before their interval counts \
+			  */
 
-struct race_job {
+struct tune_race_job {
 	unsigned nr_axes;
-	unsigned levels[RACE_AXES]; /* of each axis; the last one varies fastest */
+	unsigned levels[TUNE_RACE_AXES]; /* of each axis; the last one varies fastest */
 	/* One measurement of @point.  Returns 0 or -errno, which ends the race. */
 	int (*probe)(void *arg, unsigned point, double *ret_score, struct sluice_err *err);
 	double (*cost)(void *arg, unsigned point);  /* what it takes; less is cheaper */
@@ -47,7 +48,7 @@ struct race_job {
 	const atomic_int *stop; /* optional: end with what there is */
 };
 
-struct race_point {
+struct tune_race_point {
 	bool left;        /* not dropped */
 	unsigned dropped; /* in which round, from 1 on; 0: never */
 	unsigned nr;      /* scores */
@@ -61,17 +62,17 @@ struct race_point {
 	double behind_half; /* ... with half its 95 % interval; INFINITY: not known */
 };
 
-enum race_end {
-	RACE_CLEAR, /* one is left: all others were tried, and worse at 95 % */
-	RACE_TIED,  /* those left differ by less than matters; the winner is the cheapest */
-	RACE_BUDGET,
-	RACE_STOPPED, /* by job->stop, or by a probe that failed */
-	RACE_ALL,     /* exhaustive: everything was measured */
+enum tune_race_end {
+	TUNE_RACE_CLEAR, /* one is left: all others were tried, and worse at 95 % */
+	TUNE_RACE_TIED,  /* those left differ by less than matters; the winner is the cheapest */
+	TUNE_RACE_BUDGET,
+	TUNE_RACE_STOPPED, /* by job->stop, or by a probe that failed */
+	TUNE_RACE_ALL,     /* exhaustive: everything was measured */
 };
 
-struct race_result {
+struct tune_race_result {
 	unsigned nr_points;
-	struct race_point *points; /* of the whole grid; nr == 0: never tried */
+	struct tune_race_point *points; /* of the whole grid; nr == 0: never tried */
 	unsigned tried, rounds, probes;
 	unsigned leader; /* nobody left is ahead of it */
 	unsigned winner; /* the leader, or a cheaper one that cannot be told from it */
@@ -79,21 +80,23 @@ struct race_result {
 	unsigned equals; /* cannot be told from it, itself included */
 	unsigned worse;  /* at 95 % */
 	unsigned open;   /* neither: the difference may be chance */
-	enum race_end end;
+	enum tune_race_end end;
 	/* What each axis is worth: effect[axis][level], 0 on average. */
-	double *effect[RACE_AXES];
+	double *effect[TUNE_RACE_AXES];
 };
 
 /*
  * Returns 0, or -errno of a probe, of memory, or -ENODATA when nothing was
- * probed.  race_fini() is due either way.
+ * probed.  tune_race_fini() is due either way.
  */
-int race_run(const struct race_job *job, struct race_result *res, struct sluice_err *err);
-void race_fini(struct race_result *res);
+int tune_race_run(const struct tune_race_job *job, struct tune_race_result *res,
+		  struct sluice_err *err);
+void tune_race_fini(struct tune_race_result *res);
 
 /* How much better the best level of an axis is than its worst, as far as is known: 0.1 is 10 %. */
-double race_importance(const struct race_job *job, const struct race_result *res, unsigned axis);
+double tune_race_importance(const struct tune_race_job *job, const struct tune_race_result *res,
+			    unsigned axis);
 /* The level of @point on @axis. */
-unsigned race_level(const struct race_job *job, unsigned point, unsigned axis);
+unsigned tune_race_level(const struct tune_race_job *job, unsigned point, unsigned axis);
 
 #endif

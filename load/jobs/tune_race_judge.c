@@ -37,7 +37,7 @@ struct noise {
 	double t[REMEMBER]; /* Student's t for so many rounds; 0: not yet known */
 };
 
-static struct pair compare(const struct race_point *a, const struct race_point *b)
+static struct pair compare(const struct tune_race_point *a, const struct tune_race_point *b)
 {
 	struct stat_moments m = {.n = 0};
 
@@ -52,7 +52,7 @@ static struct pair compare(const struct race_point *a, const struct race_point *
 	return (struct pair){(unsigned)m.n, m.n ? m.mean : b->mean - a->mean, m.m2};
 }
 
-static struct noise find_noise(const struct race_result *res)
+static struct noise find_noise(const struct tune_race_result *res)
 {
 	double squares = 0, df = 0;
 
@@ -92,7 +92,7 @@ static double half_of(const struct pair *d, struct noise *noise)
 }
 
 /* Rounds that one must have been in together with the leader for its luck to be no reason. */
-static unsigned enough(const struct race_result *res)
+static unsigned enough(const struct tune_race_result *res)
 {
 	unsigned nr = res->points[res->leader].nr;
 
@@ -100,16 +100,17 @@ static unsigned enough(const struct race_result *res)
 }
 
 /* May @p lead instead: ahead in enough rounds, or ahead at 95 %? */
-static bool leads(const struct race_result *res, const struct race_point *p, struct noise *noise)
+static bool leads(const struct tune_race_result *res, const struct tune_race_point *p,
+		  struct noise *noise)
 {
 	struct pair d = compare(&res->points[res->leader], p);
 
 	return p->left && d.n && d.mean > 0 &&
-	       (d.n >= enough(res) || (d.n >= RACE_SURE && d.mean > half_of(&d, noise)));
+	       (d.n >= enough(res) || (d.n >= TUNE_RACE_SURE && d.mean > half_of(&d, noise)));
 }
 
 /* Nobody left is ahead of the leader in the rounds both were in, but for luck. */
-static void find_leader(struct race_result *res, struct noise *noise)
+static void find_leader(struct tune_race_result *res, struct noise *noise)
 {
 	if (!res->points[res->leader].nr)
 		for (unsigned i = 0; i < res->nr_points; i++)
@@ -125,18 +126,18 @@ static void find_leader(struct race_result *res, struct noise *noise)
 	}
 }
 
-static bool worse(const struct race_job *job, const struct race_point *p)
+static bool worse(const struct tune_race_job *job, const struct tune_race_point *p)
 {
-	return p->shared >= RACE_SURE && p->behind > job->tie && p->behind > p->behind_half;
+	return p->shared >= TUNE_RACE_SURE && p->behind > job->tie && p->behind > p->behind_half;
 }
 
-void race_judge(const struct race_job *job, struct race_result *res)
+void tune_race_judge(const struct tune_race_job *job, struct tune_race_result *res)
 {
 	struct noise noise = find_noise(res);
 
 	find_leader(res, &noise);
 	for (unsigned i = 0; i < res->nr_points; i++) {
-		struct race_point *p = &res->points[i];
+		struct tune_race_point *p = &res->points[i];
 		struct pair d;
 
 		if (!p->nr || !p->left)
@@ -157,34 +158,35 @@ void race_judge(const struct race_job *job, struct race_result *res)
  * It differs from the leader by less than matters, at 95 %.  Twice the tie, so that an interval
  * of that width decides: what is further behind than the tie is worse then, the rest is the same.
  */
-static bool same(const struct race_job *job, const struct race_point *p)
+static bool same(const struct tune_race_job *job, const struct tune_race_point *p)
 {
-	return p->shared >= RACE_SURE && fabs(p->behind) + p->behind_half <= 2 * job->tie;
+	return p->shared >= TUNE_RACE_SURE && fabs(p->behind) + p->behind_half <= 2 * job->tie;
 }
 
-bool race_undecided(const struct race_job *job, const struct race_result *res, unsigned point)
+bool tune_race_undecided(const struct tune_race_job *job, const struct tune_race_result *res,
+			 unsigned point)
 {
-	const struct race_point *p = &res->points[point];
+	const struct tune_race_point *p = &res->points[point];
 
 	return p->left && point != res->leader && !same(job, p);
 }
 
 /* Can it be told from the leader, by what is known? */
-static bool equal(const struct race_job *job, const struct race_result *res,
-		  const struct race_point *p)
+static bool equal(const struct tune_race_job *job, const struct tune_race_result *res,
+		  const struct tune_race_point *p)
 {
 	double most = p->behind <= p->behind_half ? 2 * job->tie : job->tie;
 
 	return same(job, p) || (p->behind <= most && p->shared >= enough(res));
 }
 
-void race_choose(const struct race_job *job, struct race_result *res)
+void tune_race_choose(const struct tune_race_job *job, struct tune_race_result *res)
 {
 	double cheapest = INFINITY;
 
 	res->winner = res->leader;
 	for (unsigned i = 0; i < res->nr_points; i++) {
-		const struct race_point *p = &res->points[i];
+		const struct tune_race_point *p = &res->points[i];
 		double cost;
 
 		if (!p->nr)

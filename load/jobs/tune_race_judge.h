@@ -6,12 +6,13 @@
 #include "load/jobs/tune_race.h"
 
 /* After a round: find the leader, compare all with it, drop what is worse (not if exhaustive). */
-void race_judge(const struct race_job *job, struct race_result *res);
+void tune_race_judge(const struct tune_race_job *job, struct tune_race_result *res);
 
 /* More rounds would tell something about @point: untried, or neither worse nor equal for sure. */
-bool race_undecided(const struct race_job *job, const struct race_result *res, unsigned point);
+bool tune_race_undecided(const struct tune_race_job *job, const struct tune_race_result *res,
+			 unsigned point);
 
 /* At the end: the winner, and how many stand how to the leader. */
-void race_choose(const struct race_job *job, struct race_result *res);
+void tune_race_choose(const struct tune_race_job *job, struct tune_race_result *res);
 
 #endif

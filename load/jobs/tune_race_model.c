@@ -14,7 +14,7 @@
 #define SWEEPS 30 /* of backfitting: the effects of few axes settle in less ... */
 #define LEVELS 10 /* ... and means need not be exact to tell who promises more */
 
-unsigned race_level(const struct race_job *job, unsigned point, unsigned axis)
+unsigned tune_race_level(const struct tune_race_job *job, unsigned point, unsigned axis)
 {
 	for (unsigned a = job->nr_axes; a-- > axis + 1;)
 		point /= job->levels[a];
@@ -34,7 +34,8 @@ static void deal_axis(unsigned *hand, unsigned nr, unsigned levels, struct sluic
 	}
 }
 
-void race_deal(const struct race_job *job, struct sluice_random *random, unsigned nr, bool *in)
+void tune_race_deal(const struct tune_race_job *job, struct sluice_random *random, unsigned nr,
+		    bool *in)
 {
 	CLEANUP_FREE unsigned *at = calloc(nr, sizeof(*at));
 	CLEANUP_FREE unsigned *hand = calloc(nr, sizeof(*hand));
@@ -54,12 +55,12 @@ void race_deal(const struct race_job *job, struct sluice_random *random, unsigne
 }
 
 /* What the scores of each round have in common, beyond what the means of their points say. */
-static void fit_rounds(const struct race_result *res, double *common, unsigned *nr)
+static void fit_rounds(const struct tune_race_result *res, double *common, unsigned *nr)
 {
 	for (unsigned k = 0; k < res->rounds; k++)
 		common[k] = nr[k] = 0;
 	for (unsigned i = 0; i < res->nr_points; i++) {
-		const struct race_point *p = &res->points[i];
+		const struct tune_race_point *p = &res->points[i];
 
 		for (unsigned k = 0; k < p->nr; k++) {
 			common[p->rounds[k]] += p->scores[k] - p->mean;
@@ -70,10 +71,10 @@ static void fit_rounds(const struct race_result *res, double *common, unsigned *
 		common[k] = nr[k] ? common[k] / nr[k] : 0;
 }
 
-static void fit_means(struct race_result *res, const double *common)
+static void fit_means(struct tune_race_result *res, const double *common)
 {
 	for (unsigned i = 0; i < res->nr_points; i++) {
-		struct race_point *p = &res->points[i];
+		struct tune_race_point *p = &res->points[i];
 		double sum = 0;
 
 		for (unsigned k = 0; k < p->nr; k++)
@@ -82,7 +83,7 @@ static void fit_means(struct race_result *res, const double *common)
 	}
 }
 
-void race_level_out(struct race_result *res)
+void tune_race_level_out(struct tune_race_result *res)
 {
 	CLEANUP_FREE double *common = calloc(res->rounds + 1, sizeof(*common));
 	CLEANUP_FREE unsigned *nr = calloc(res->rounds + 1, sizeof(*nr));
@@ -95,7 +96,7 @@ void race_level_out(struct race_result *res)
 }
 
 /* The mean of what the other axes leave unexplained, for each level of @axis. */
-static void fit_axis(const struct race_job *job, struct race_result *res, unsigned axis,
+static void fit_axis(const struct tune_race_job *job, struct tune_race_result *res, unsigned axis,
 		     double base)
 {
 	for (unsigned l = 0; l < job->levels[axis]; l++) {
@@ -104,11 +105,11 @@ static void fit_axis(const struct race_job *job, struct race_result *res, unsign
 		for (unsigned i = 0; i < res->nr_points; i++) {
 			double rest = res->points[i].mean - base, w = sqrt(res->points[i].nr);
 
-			if (!res->points[i].nr || race_level(job, i, axis) != l)
+			if (!res->points[i].nr || tune_race_level(job, i, axis) != l)
 				continue;
 			for (unsigned a = 0; a < job->nr_axes; a++)
 				if (a != axis)
-					rest -= res->effect[a][race_level(job, i, a)];
+					rest -= res->effect[a][tune_race_level(job, i, a)];
 			sum += w * rest;
 			weight += w;
 		}
@@ -117,7 +118,8 @@ static void fit_axis(const struct race_job *job, struct race_result *res, unsign
 	}
 }
 
-int race_model(const struct race_job *job, struct race_result *res, double *predicted)
+int tune_race_model(const struct tune_race_job *job, struct tune_race_result *res,
+		    double *predicted)
 {
 	double sum = 0, weight = 0, base;
 
@@ -136,12 +138,13 @@ int race_model(const struct race_job *job, struct race_result *res, double *pred
 	for (unsigned i = 0; i < res->nr_points; i++) {
 		predicted[i] = base;
 		for (unsigned a = 0; a < job->nr_axes; a++)
-			predicted[i] += res->effect[a][race_level(job, i, a)];
+			predicted[i] += res->effect[a][tune_race_level(job, i, a)];
 	}
 	return 0;
 }
 
-double race_importance(const struct race_job *job, const struct race_result *res, unsigned axis)
+double tune_race_importance(const struct tune_race_job *job, const struct tune_race_result *res,
+			    unsigned axis)
 {
 	double low = INFINITY, high = -INFINITY;
 
@@ -149,7 +152,7 @@ double race_importance(const struct race_job *job, const struct race_result *res
 		bool tried = false;
 
 		for (unsigned i = 0; i < res->nr_points && !tried; i++)
-			tried = res->points[i].nr && race_level(job, i, axis) == l;
+			tried = res->points[i].nr && tune_race_level(job, i, axis) == l;
 		if (!tried)
 			continue;
 		low = fmin(low, res->effect[axis][l]);

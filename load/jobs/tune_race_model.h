@@ -7,19 +7,21 @@
 #include "load/jobs/tune_race.h"
 
 /* Set @in of @nr points so that each value of each axis comes as often as the others. */
-void race_deal(const struct race_job *job, struct sluice_random *random, unsigned nr, bool *in);
+void tune_race_deal(const struct tune_race_job *job, struct sluice_random *random, unsigned nr,
+		    bool *in);
 
 /*
  * Set .mean of all points: the mean of their scores, after that was taken away which the
  * points of a round have in common.  What is probed late on a device that becomes slower is
  * not worse for that.
  */
-void race_level_out(struct race_result *res);
+void tune_race_level_out(struct tune_race_result *res);
 
 /*
  * Fit "score = base + effect of each axis" to the points that were tried; fills
  * res->effect and predicts all points.  Returns 0, or -ENODATA when none was.
  */
-int race_model(const struct race_job *job, struct race_result *res, double *predicted);
+int tune_race_model(const struct tune_race_job *job, struct tune_race_result *res,
+		    double *predicted);
 
 #endif

@@ -10,9 +10,9 @@
 
 /* A device: the true score of a point, noise, a drift with time, and what was spent. */
 struct device {
-	struct race_job job;
+	struct tune_race_job job;
 	struct sluice_random random;
-	double effect[RACE_AXES][8];
+	double effect[TUNE_RACE_AXES][8];
 	double interaction; /* of the first two axes */
 	double noise, drift;
 	double stalls; /* share of the probes that are far too slow */
@@ -41,10 +41,12 @@ static double truth(const struct device *d, unsigned point)
 	double score = 0;
 
 	for (unsigned a = 0; a < d->job.nr_axes; a++)
-		score += d->effect[a][race_level(&d->job, point, a)];
+		score += d->effect[a][tune_race_level(&d->job, point, a)];
 	if (d->job.nr_axes > 1)
-		score += d->interaction *
-			 ((race_level(&d->job, point, 0) + race_level(&d->job, point, 1)) % 2);
+		score +=
+			d->interaction *
+			((tune_race_level(&d->job, point, 0) + tune_race_level(&d->job, point, 1)) %
+			 2);
 	return score;
 }
 
@@ -69,7 +71,7 @@ static double cost(void *arg, unsigned point)
 	double sum = 0;
 
 	for (unsigned a = 0; a < d->job.nr_axes; a++)
-		sum = 8 * sum + race_level(&d->job, point, a);
+		sum = 8 * sum + tune_race_level(&d->job, point, a);
 	return sum;
 }
 
@@ -85,15 +87,15 @@ static void device_init(struct device *d, uint64_t seed)
 
 	*d = (struct device){.noise = 0.02};
 	sluice_random_seed(&d->random, seed);
-	d->job = (struct race_job){.nr_axes = 5,
-				   .probe = probe,
-				   .cost = cost,
-				   .spent = spent,
-				   .arg = d,
-				   .budget = INFINITY,
-				   .tie = 0.01,
-				   .loops = 5,
-				   .seed = seed};
+	d->job = (struct tune_race_job){.nr_axes = 5,
+					.probe = probe,
+					.cost = cost,
+					.spent = spent,
+					.arg = d,
+					.budget = INFINITY,
+					.tie = 0.01,
+					.loops = 5,
+					.seed = seed};
 	for (unsigned a = 0; a < 5; a++) {
 		d->job.levels[a] = levels[a];
 		for (unsigned l = 0; l < levels[a]; l++)
@@ -119,24 +121,24 @@ static void the_race_finds_what_the_whole_grid_would(void **state)
 
 	(void)state;
 	for (uint64_t seed = 1; seed <= runs; seed++) {
-		struct race_result res;
+		struct tune_race_result res;
 		struct device d, all;
 		double lost;
 
 		device_init(&all, seed);
 		all.job.exhaustive = true;
-		assert_int_equal(race_run(&all.job, &res, NULL), 0);
+		assert_int_equal(tune_race_run(&all.job, &res, NULL), 0);
 		assert_int_equal(res.probes, 5 * res.nr_points);
-		race_fini(&res);
+		tune_race_fini(&res);
 
 		device_init(&d, seed);
 		d.job.budget = all.spent / 5;
-		assert_int_equal(race_run(&d.job, &res, NULL), 0);
+		assert_int_equal(tune_race_run(&d.job, &res, NULL), 0);
 		lost = best_of(&d, res.nr_points) - truth(&d, res.winner);
 		missed += lost > -log(0.97);
 		worst = fmax(worst, lost);
 		late += d.spent > all.spent / 5 * 1.02;
-		race_fini(&res);
+		tune_race_fini(&res);
 	}
 	print_message("# missed by more than 3 %%: %u of %u, worst by %.1f %%\n", missed, runs,
 		      100 * worst);
@@ -145,47 +147,48 @@ static void the_race_finds_what_the_whole_grid_would(void **state)
 }
 
 /* Every point that was dropped is behind by more than its interval, and so is nobody else. */
-static void assert_evidence(const struct device *d, const struct race_result *res)
+static void assert_evidence(const struct device *d, const struct tune_race_result *res)
 {
 	unsigned dropped = 0;
 
 	for (unsigned i = 0; i < res->nr_points; i++) {
-		const struct race_point *p = &res->points[i];
+		const struct tune_race_point *p = &res->points[i];
 
 		assert_int_equal(p->left, !p->dropped);
 		if (p->left)
 			continue;
 		dropped++;
-		assert_true(p->nr >= RACE_SURE && p->shared >= RACE_SURE && p->against != i);
+		assert_true(p->nr >= TUNE_RACE_SURE && p->shared >= TUNE_RACE_SURE &&
+			    p->against != i);
 		assert_true(p->behind > d->job.tie && p->behind > p->behind_half);
 	}
 	assert_int_equal(res->worse, dropped);
 	assert_int_equal(res->equals + res->worse + res->open, res->tried);
-	if (res->end == RACE_CLEAR)
+	if (res->end == TUNE_RACE_CLEAR)
 		assert_int_equal(dropped, res->nr_points - 1);
-	if (res->end == RACE_TIED)
+	if (res->end == TUNE_RACE_TIED)
 		assert_int_equal(dropped + res->equals, res->nr_points);
 }
 
 /* Left alone it ends by itself, before everything was measured as often as a walk would. */
 static void it_ends_when_the_winner_is_clear(void **state)
 {
-	struct race_result res;
+	struct tune_race_result res;
 	struct device d;
 
 	(void)state;
 	device_init(&d, 7);
 	d.effect[1][2] = 0.5; /* one value is far better than the others */
 	d.effect[4][3] = 0.5;
-	assert_int_equal(race_run(&d.job, &res, NULL), 0);
-	assert_true(res.end == RACE_CLEAR || res.end == RACE_TIED);
+	assert_int_equal(tune_race_run(&d.job, &res, NULL), 0);
+	assert_true(res.end == TUNE_RACE_CLEAR || res.end == TUNE_RACE_TIED);
 	assert_evidence(&d, &res);
 	assert_int_equal(res.tried, res.nr_points);
 	assert_true(res.probes < 4 * res.nr_points);
-	assert_int_equal(race_level(&d.job, res.winner, 1), 2);
-	assert_int_equal(race_level(&d.job, res.winner, 4), 3);
-	assert_true(race_importance(&d.job, &res, 1) > 0.4);
-	race_fini(&res);
+	assert_int_equal(tune_race_level(&d.job, res.winner, 1), 2);
+	assert_int_equal(tune_race_level(&d.job, res.winner, 4), 3);
+	assert_true(tune_race_importance(&d.job, &res, 1) > 0.4);
+	tune_race_fini(&res);
 }
 
 /* What is said to be clear or tied is, and what is not said to be so was not for want of time. */
@@ -197,21 +200,21 @@ static void what_is_said_to_be_clear_is_right(void **state)
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(noises) * runs; i++) {
 		unsigned k = i % ARRAY_SIZE(noises);
-		struct race_result res;
+		struct tune_race_result res;
 		struct device d;
 
 		device_init(&d, i);
 		d.noise = noises[k];
 		d.job.budget = 2000;
-		assert_int_equal(race_run(&d.job, &res, NULL), 0);
+		assert_int_equal(tune_race_run(&d.job, &res, NULL), 0);
 		assert_evidence(&d, &res);
-		if (res.end == RACE_BUDGET)
+		if (res.end == TUNE_RACE_BUDGET)
 			assert_true(d.spent >= d.job.budget);
 		else
 			ended[k]++;
-		wrong += res.end != RACE_BUDGET &&
+		wrong += res.end != TUNE_RACE_BUDGET &&
 			 best_of(&d, res.nr_points) - truth(&d, res.winner) > 2 * d.job.tie;
-		race_fini(&res);
+		tune_race_fini(&res);
 	}
 	print_message(
 		"# clear or tied at noise of 0.3 %%: %u of %u, 2 %%: %u, 5 %%: %u, 30 %%: %u; "
@@ -228,7 +231,7 @@ static void nobody_is_clear_where_all_are_equal(void **state)
 
 	(void)state;
 	for (uint64_t seed = 1; seed <= 30; seed++) {
-		struct race_result res;
+		struct tune_race_result res;
 		struct device d;
 
 		device_init(&d, seed);
@@ -236,10 +239,10 @@ static void nobody_is_clear_where_all_are_equal(void **state)
 		d.interaction = 0;
 		d.noise = noises[seed % ARRAY_SIZE(noises)];
 		d.job.budget = 600;
-		assert_int_equal(race_run(&d.job, &res, NULL), 0);
-		assert_true(res.end == RACE_TIED || res.end == RACE_BUDGET);
+		assert_int_equal(tune_race_run(&d.job, &res, NULL), 0);
+		assert_true(res.end == TUNE_RACE_TIED || res.end == TUNE_RACE_BUDGET);
 		assert_evidence(&d, &res);
-		race_fini(&res);
+		tune_race_fini(&res);
 	}
 }
 
@@ -250,16 +253,16 @@ static void a_stall_drops_nobody(void **state)
 
 	(void)state;
 	for (uint64_t seed = 1; seed <= runs; seed++) {
-		struct race_result res;
+		struct tune_race_result res;
 		struct device d;
 
 		device_init(&d, seed);
 		d.stalls = 0.05;
 		d.job.budget = 600;
-		assert_int_equal(race_run(&d.job, &res, NULL), 0);
+		assert_int_equal(tune_race_run(&d.job, &res, NULL), 0);
 		for (unsigned i = 0; i < res.nr_points; i++)
 			lost += truth(&d, i) == best_of(&d, res.nr_points) && !res.points[i].left;
-		race_fini(&res);
+		tune_race_fini(&res);
 	}
 	print_message("# with stalls the best was dropped %u times of %u\n", lost, runs);
 	assert_true(lost <= 2);
@@ -267,7 +270,7 @@ static void a_stall_drops_nobody(void **state)
 
 static void of_equal_points_the_cheapest_wins(void **state)
 {
-	struct race_result res;
+	struct tune_race_result res;
 	struct device d;
 
 	(void)state;
@@ -277,18 +280,18 @@ static void of_equal_points_the_cheapest_wins(void **state)
 			d.effect[0][l] = 0; /* what this axis says does not matter */
 		d.interaction = 0;
 		d.noise = 0.003;
-		assert_int_equal(race_run(&d.job, &res, NULL), 0);
-		assert_int_equal(race_level(&d.job, res.winner, 0), 0);
+		assert_int_equal(tune_race_run(&d.job, &res, NULL), 0);
+		assert_int_equal(tune_race_level(&d.job, res.winner, 0), 0);
 		assert_true(res.equals > 1);
-		assert_true(race_importance(&d.job, &res, 0) < 0.02);
-		race_fini(&res);
+		assert_true(tune_race_importance(&d.job, &res, 0) < 0.02);
+		tune_race_fini(&res);
 	}
 }
 
 /* Without pairing by rounds the drift would decide. */
 static void a_device_that_becomes_slower_misleads_nobody(void **state)
 {
-	struct race_result res;
+	struct tune_race_result res;
 	struct device d;
 
 	(void)state;
@@ -296,75 +299,75 @@ static void a_device_that_becomes_slower_misleads_nobody(void **state)
 		device_init(&d, seed);
 		d.interaction = 0;
 		d.drift = 0.002;
-		assert_int_equal(race_run(&d.job, &res, NULL), 0);
+		assert_int_equal(tune_race_run(&d.job, &res, NULL), 0);
 		assert_true(best_of(&d, res.nr_points) - truth(&d, res.winner) < 0.04);
-		race_fini(&res);
+		tune_race_fini(&res);
 	}
 }
 
 static void the_budget_is_kept(void **state)
 {
-	struct race_result res;
+	struct tune_race_result res;
 	struct device d;
 
 	(void)state;
 	device_init(&d, 3);
 	d.noise = 0.5;
 	d.job.budget = 30;
-	assert_int_equal(race_run(&d.job, &res, NULL), 0);
-	assert_int_equal(res.end, RACE_BUDGET);
+	assert_int_equal(tune_race_run(&d.job, &res, NULL), 0);
+	assert_int_equal(res.end, TUNE_RACE_BUDGET);
 	assert_true(d.spent < 30 + 10);
-	race_fini(&res);
+	tune_race_fini(&res);
 	d.spent = 100;
-	assert_int_equal(race_run(&d.job, &res, NULL), -ENODATA);
-	race_fini(&res);
+	assert_int_equal(tune_race_run(&d.job, &res, NULL), -ENODATA);
+	tune_race_fini(&res);
 }
 
 static void a_stop_ends_it_with_what_there_is(void **state)
 {
 	atomic_int stop = 2;
-	struct race_result res;
+	struct tune_race_result res;
 	struct device d;
 
 	(void)state;
 	device_init(&d, 3);
 	d.job.stop = &stop;
-	assert_int_equal(race_run(&d.job, &res, NULL), -ENODATA);
-	assert_int_equal(res.end, RACE_STOPPED);
-	race_fini(&res);
+	assert_int_equal(tune_race_run(&d.job, &res, NULL), -ENODATA);
+	assert_int_equal(res.end, TUNE_RACE_STOPPED);
+	tune_race_fini(&res);
 }
 
 static void a_probe_that_fails_ends_it(void **state)
 {
-	struct race_result res;
+	struct tune_race_result res;
 	struct device d;
 
 	(void)state;
 	for (unsigned at = 1; at < 60; at += 7) {
 		device_init(&d, 3);
 		d.fail_at = at;
-		assert_int_equal(race_run(&d.job, &res, NULL), -EIO);
-		race_fini(&res);
+		assert_int_equal(tune_race_run(&d.job, &res, NULL), -EIO);
+		tune_race_fini(&res);
 	}
 }
 
 static void a_grid_of_one_point_is_its_winner(void **state)
 {
-	struct race_result res;
+	struct tune_race_result res;
 	struct device d;
 
 	(void)state;
 	device_init(&d, 3);
 	for (unsigned a = 0; a < 5; a++)
 		d.job.levels[a] = 1;
-	assert_int_equal(race_run(&d.job, &res, NULL), 0);
+	assert_int_equal(tune_race_run(&d.job, &res, NULL), 0);
 	assert_int_equal(res.winner, 0);
-	assert_int_equal(res.end, RACE_CLEAR);
-	race_fini(&res);
+	assert_int_equal(res.end, TUNE_RACE_CLEAR);
+	tune_race_fini(&res);
 	d.job.nr_axes = 0;
-	assert_int_equal(race_run(&d.job, &res, NULL), 0);
+	assert_int_equal(tune_race_run(&d.job, &res, NULL), 0);
 	assert_int_equal(res.winner, 0);
-	race_fini(&res);
+	tune_race_fini(&res);
 }
 
 int main(void)

@@ -91,15 +91,15 @@ static void append(char *buf, size_t size, const char *fmt, ...)
 }
 
 /* How those stand that were tried, and how many were not. */
-static void add_scope(char *buf, size_t size, const struct race_result *r)
+static void add_scope(char *buf, size_t size, const struct tune_race_result *r)
 {
-	if (r->end != RACE_STOPPED && r->worse && r->equals == 1)
+	if (r->end != TUNE_RACE_STOPPED && r->worse && r->equals == 1)
 		append(buf, size, "; better than %u other%s at 95 %%", r->worse,
 		       r->worse == 1 ? "" : "s");
-	else if (r->end != RACE_STOPPED && r->worse)
+	else if (r->end != TUNE_RACE_STOPPED && r->worse)
 		append(buf, size, "; %u other%s worse at 95 %%", r->worse,
 		       r->worse == 1 ? " is" : "s are");
-	if (r->end != RACE_STOPPED && r->open)
+	if (r->end != TUNE_RACE_STOPPED && r->open)
 		append(buf, size, "; %u %s undecided", r->open, r->open == 1 ? "is" : "are");
 	if (r->tried < r->nr_points)
 		append(buf, size, "; %u of %u configurations were not tried",
@@ -109,10 +109,10 @@ static void add_scope(char *buf, size_t size, const struct race_result *r)
 /* Why it ended, and how sure that is. */
 static void verdict(char *buf, size_t size, const struct tune_result *res)
 {
-	const struct race_result *r = &res->race;
+	const struct tune_race_result *r = &res->race;
 	const char *winner = name_of(res, r->winner), *leader = name_of(res, r->leader);
 
-	if (r->end == RACE_STOPPED)
+	if (r->end == TUNE_RACE_STOPPED)
 		snprintf(buf, size, "ended early; the best so far is %s", winner);
 	else if (r->equals > 1 && r->winner != r->leader)
 		snprintf(buf, size,
@@ -124,13 +124,13 @@ static void verdict(char *buf, size_t size, const struct tune_result *res)
 			 "%u configurations cannot be told apart; %s is the cheapest of them, and "
 			 "ahead",
 			 r->equals, winner);
-	else if (r->end == RACE_CLEAR)
+	else if (r->end == TUNE_RACE_CLEAR)
 		snprintf(buf, size, "%s is the only one left after %u round%s, measured %u time%s",
 			 winner, r->rounds, r->rounds == 1 ? "" : "s", r->points[r->winner].nr,
 			 r->points[r->winner].nr == 1 ? "" : "s");
 	else
 		snprintf(buf, size, "%s is ahead%s", winner,
-			 r->end != RACE_BUDGET ? ""
+			 r->end != TUNE_RACE_BUDGET ? ""
 			 : res->worn
 				 ? ", but what may be written was used up before that was certain"
 				 : ", but the budget ended it before that was certain");
@@ -161,7 +161,7 @@ static void text_importance(FILE *f, const struct tune_job *job, const struct tu
 
 	fprintf(f, "mattered:   ");
 	for (unsigned a = 0; a < job->space->nr; a++) {
-		double v = race_importance(&res->race_job, &res->race, a);
+		double v = tune_race_importance(&res->race_job, &res->race, a);
 
 		if (v < 0.02)
 			continue;
@@ -190,7 +190,7 @@ static void text_limit(FILE *f, const struct tune_result *res, bool read)
 
 void tune_report_text(FILE *f, const struct tune_job *job, const struct tune_result *res)
 {
-	const struct race_result *r = &res->race;
+	const struct tune_race_result *r = &res->race;
 	json_t *config = tune_config_json(job, res);
 	char *text = config ? json_dumps(config, JSON_INDENT(3)) : NULL;
 	char size[SLUICE_SIZE_TEXT], line[512];
@@ -307,7 +307,7 @@ static json_t *real_or_null(double v)
 static json_t *contender_json(const struct tune_job *job, const struct tune_result *res,
 			      unsigned point)
 {
-	const struct race_point *p = &res->race.points[point];
+	const struct tune_race_point *p = &res->race.points[point];
 
 	return json_pack("{s:s, s:o, s:I, s:o, s:o, s:f, s:o, s:o, s:o}", "name",
 			 name_of(res, point), "settings", point_settings(job, point), "probes",
@@ -315,7 +315,7 @@ static json_t *contender_json(const struct tune_job *job, const struct tune_resu
 			 p->dropped ? json_integer((json_int_t)p->dropped) : json_null(), "against",
 			 p->against == point ? json_null() : json_string(name_of(res, p->against)),
 			 "behind", exp(p->behind) - 1, "behind_margin",
-			 p->shared >= RACE_SURE ? json_real(p->behind_half) : json_null(),
+			 p->shared >= TUNE_RACE_SURE ? json_real(p->behind_half) : json_null(),
 			 "read_bytes_per_sec", real_or_null(tune_speed(res, point, true)),
 			 "write_bytes_per_sec", real_or_null(tune_speed(res, point, false)));
 }
@@ -333,7 +333,7 @@ static json_t *importance_json(const struct tune_job *job, const struct tune_res
 				best = l;
 		json_array_append_new(
 			all, json_pack("{s:s, s:f, s:o}", "name", space_names[axis->kind], "effect",
-				       race_importance(&res->race_job, &res->race, a), "best",
+				       tune_race_importance(&res->race_job, &res->race, a), "best",
 				       value_json(axis, &axis->values[best])));
 	}
 	return all;
@@ -341,7 +341,7 @@ static json_t *importance_json(const struct tune_job *job, const struct tune_res
 
 json_t *tune_json(const struct tune_job *job, const struct tune_result *res)
 {
-	const struct race_result *r = &res->race;
+	const struct tune_race_result *r = &res->race;
 	json_t *contenders = json_array();
 	char text[512];
 
