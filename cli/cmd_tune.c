@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sluice tune: the best settings for this storage.  Speaks the options and the
- * summary lines of ds_nvme_tune; load/run/tune.h has the job.
+ * summary lines of ds_nvme_tune; load/jobs/tune.h has the job.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@
 #define FOLDERS_MAX 64
 #define LOOPS       5 /* of an exhaustive search, unless given */
 #define BUDGET      60
-#define MAX_WRITE   (50ull << 30)
+#define MAX_WRITE   (8ull << 30)
 
 struct tune_command {
 	struct tune_job job;
@@ -68,7 +68,7 @@ static const struct cli_opt tune_opts_table[] = {
 	CLI_DBL(struct tune_command, job.budget_sec, 0, "budget", "SECONDS", NULL, 1, 1000000,
 		"for all of it; it ends earlier when the winner is clear; default: 60"),
 	CLI_SIZE(struct tune_command, job.max_write, 0, "max_write", "BYTES", NULL, 1, 1ull << 60,
-		 "wear: the race ends when so much was written; default: 50G"),
+		 "wear: the race ends when so much was written; default: 8G"),
 	CLI_FLAG(struct tune_command, job.exhaustive, 0, "exhaustive",
 		 "measure all configurations, however long that takes; not with --budget"),
 	CLI_U32(struct tune_command, job.loops, 0, "loops", "N", NULL, 1, 1000000,

@@ -18,10 +18,8 @@
 #include "base/util.h"
 #include "load/jobs/tune_plan.h"
 
-#define PROBES        4   /* that a race takes, about, per configuration, ... */
-#define PROBES_LEAST  80  /* ... of all ... */
-#define PROBES_MOST   256 /* ... and with which those that matter have had their share */
-#define TIE           0.01
+#define PROBES        80 /* that a race takes, about: a screening, and rounds of the few that matter */
+#define TIE           0.02
 #define FLOOR_LATENCY 0.5 /* of what the default configuration does */
 #define FLOOR_CPU     0.9
 #define BELOW_FLOOR   0.4 /* as if so much worse */
@@ -209,19 +207,14 @@ static void settle_limits(struct tune *t)
 	}
 }
 
-/* About so many a race needs until its winner is clear, or time is better spent no more. */
-static double probes_wanted(const struct tune_job *job)
-{
-	return fmin(fmax(PROBES * space_points(job->space), PROBES_LEAST), PROBES_MOST);
-}
-
 /* The largest operations with which the race has its rounds within the budget. */
 static void choose_size(struct tune *t)
 {
 	const struct tune_job *job = t->job;
 	double bytes = (double)(t->trials.job.file_size * job->nr_folders);
 	double fill = bytes / fmax(t->trials.fill_sec, 1e-6), sec, left;
-	double probes = probes_wanted(job);
+	double probes = fmin(PROBES, 10.0 * space_points(job->space));
+	uint64_t most = tune_race_writes(job, t->trials.written);
 	uint64_t size = t->trials.job.file_size;
 
 	if (job->io_size || tune_small_ops(job))
@@ -233,8 +226,7 @@ static void choose_size(struct tune *t)
 			if (i ? job->read : job->write)
 				sec += (double)(size * job->nr_folders) / fill;
 		if (probes * sec <= left &&
-		    (!job->write || !job->max_write ||
-		     probes * (double)(size * job->nr_folders) <= (double)job->max_write))
+		    (!job->write || probes * (double)(size * job->nr_folders) <= (double)most))
 			break;
 	}
 	t->trials.job.op_size = max_u64(size, TUNE_SMALLEST);

@@ -92,7 +92,14 @@ uint64_t tune_limit_writes(const struct tune_job *job)
 	if (job->exhaustive)
 		return limit_most_written(all_writes(job));
 	return min_u64(limit_most_written(UINT64_MAX),
-		       job->max_write ? job->max_write / 4 : UINT64_MAX);
+		       job->max_write ? job->max_write / 8 : UINT64_MAX);
+}
+
+uint64_t tune_race_writes(const struct tune_job *job, uint64_t written)
+{
+	uint64_t taken = written + tune_limit_writes(job);
+
+	return !job->max_write ? UINT64_MAX : job->max_write > taken ? job->max_write - taken : 0;
 }
 
 /* Bytes written before the race, the measurement that finds the floor being one of @probe. */

@@ -19,5 +19,7 @@ struct trials_job tune_trials_job(const struct tune_job *job);
 double tune_limit_sec(const struct tune_job *job);
 /* The bytes it may write: most of max_write is for the race. */
 uint64_t tune_limit_writes(const struct tune_job *job);
+/* What max_write leaves to the race where @written was written before. */
+uint64_t tune_race_writes(const struct tune_job *job, uint64_t written);
 
 #endif

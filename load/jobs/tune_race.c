@@ -4,6 +4,7 @@
 #include "load/jobs/tune_race.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/err.h"
@@ -14,7 +15,8 @@
 
 #define ALL_BELOW 12 /* grids so small are probed whole in the first round */
 #define FIELD     8  /* points of a round: the leader, ... */
-#define TOP       4  /* ... the best of the others, and those of whom least is known */
+#define TOP       4  /* ... the best of the others, and the cheapest that may be as good */
+#define DEAL      6  /* times that a value of the longest axis comes in the first round */
 
 struct tune_race {
 	const struct tune_race_job *job;
@@ -23,8 +25,7 @@ struct tune_race {
 	unsigned *order; /* points of the round, room for all ... */
 	unsigned nr;     /* ... their number ... */
 	bool *in;        /* ... and whether a point is one of them */
-	double *predicted;
-	bool over; /* budget or stop */
+	bool over;       /* budget or stop */
 };
 
 /* ------------------------------------------------------------------- probes */
@@ -44,7 +45,7 @@ static bool out_of_budget(struct tune_race *r)
 }
 
 /* Room for one more score. */
-static int grow(struct tune_race_point *p)
+static int score_room(struct tune_race_point *p)
 {
 	double *scores = reallocarray(p->scores, p->nr + 1, sizeof(*scores));
 	unsigned *rounds;
@@ -67,7 +68,7 @@ static int probe(struct tune_race *r, unsigned point, struct sluice_err *err)
 
 	if (rc < 0)
 		return rc;
-	if (grow(p) < 0)
+	if (score_room(p) < 0)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	r->res->tried += !p->nr;
 	p->rounds[p->nr] = r->res->rounds;
@@ -91,9 +92,8 @@ static int run_round(struct tune_race *r, struct sluice_err *err)
 		rc = probe(r, r->order[i], err);
 	r->res->rounds++;
 	tune_race_level_out(r->res);
+	tune_race_model(r->job, r->res);
 	tune_race_judge(r->job, r->res);
-	if (r->res->tried < r->res->nr_points)
-		tune_race_model(r->job, r->res, r->predicted);
 	return rc;
 }
 
@@ -124,8 +124,7 @@ static void first_round(struct tune_race *r)
 	for (unsigned a = 0; a < job->nr_axes; a++)
 		most = job->levels[a] > most ? job->levels[a] : most;
 	if (!job->exhaustive && n > ALL_BELOW) {
-		deal = 4 * most < (n + 7) / 8 ? (n + 7) / 8 : 4 * most;
-		deal = deal > (n + 2) / 3 ? (n + 2) / 3 : deal;
+		deal = DEAL * most > (n + 1) / 2 ? (n + 1) / 2 : DEAL * most;
 	}
 	none(r);
 	if (deal < n)
@@ -135,22 +134,42 @@ static void first_round(struct tune_race *r)
 			enter(r, i);
 }
 
-/* The one that is least behind, of those that more can be told about. */
 static bool better(const struct tune_race *r, unsigned a, unsigned b)
 {
-	const struct tune_race_point *p = r->res->points;
-
-	return p[a].nr && (!p[b].nr || p[a].behind < p[b].behind);
+	return r->res->points[a].strength > r->res->points[b].strength;
 }
 
-/* The one of whom less is known, and of those the one that promises more. */
-static bool less_known(const struct tune_race *r, unsigned a, unsigned b)
+static bool cheaper(const struct tune_race *r, unsigned a, unsigned b)
 {
-	const struct tune_race_point *p = r->res->points;
+	return r->job->cost(r->job->arg, a) < r->job->cost(r->job->arg, b);
+}
 
-	if (p[a].nr != p[b].nr)
-		return p[a].nr < p[b].nr;
-	return (p[a].nr ? p[a].mean : r->predicted[a]) > (p[b].nr ? p[b].mean : r->predicted[b]);
+/*
+ * Does the model, give or take twice its error, leave room for it to be recommended: as good as the
+ * leader and cheaper than the winner, or better?
+ */
+static bool promising(const struct tune_race *r, unsigned point)
+{
+	const struct tune_race_result *res = r->res;
+	double behind = res->points[res->leader].strength - res->points[point].strength;
+	double params = (double)res->tried - res->df;
+	double error = 2 * res->noise * sqrt(2 * params / (double)res->tried);
+	double most = point == res->winner || cheaper(r, point, res->winner) ? 2 * r->job->tie
+									     : -2 * r->job->tie;
+
+	return res->df <= 0 || behind <= most + error;
+}
+
+/* More rounds with it may change who is recommended. */
+static bool matters(const struct tune_race *r, unsigned point)
+{
+	const struct tune_race_point *p = &r->res->points[point];
+
+	if (!p->left || point == r->res->leader)
+		return false;
+	if (p->shared < TUNE_RACE_SURE)
+		return promising(r, point);
+	return tune_race_may_win(r->job, r->res, point);
 }
 
 /* Up to @most more points, those that come @before others first. */
@@ -161,7 +180,7 @@ static void enter_some(struct tune_race *r, unsigned most,
 		int found = -1;
 
 		for (unsigned i = 0; i < r->res->nr_points; i++)
-			if (!r->in[i] && tune_race_undecided(r->job, r->res, i) &&
+			if (!r->in[i] && matters(r, i) &&
 			    (found < 0 || before(r, i, (unsigned)found)))
 				found = (int)i;
 		if (found < 0)
@@ -170,27 +189,27 @@ static void enter_some(struct tune_race *r, unsigned most,
 	}
 }
 
-/* The leader and others of whom more can be told; the leader alone: nobody is left of these. */
+/* The leader and others that matter; the leader alone: nobody does any more. */
 static void next_round(struct tune_race *r)
 {
 	none(r);
 	enter(r, r->res->leader);
 	enter_some(r, TOP, better);
-	enter_some(r, FIELD - r->nr, less_known);
+	enter_some(r, FIELD - r->nr, cheaper);
 }
 
 static unsigned nr_left(const struct tune_race *r)
 {
-	unsigned nr = 0;
+	unsigned nr = 1;
 
 	for (unsigned i = 0; i < r->res->nr_points; i++)
-		nr += r->res->points[i].left;
+		nr += matters(r, i);
 	return nr;
 }
 
 /* ---------------------------------------------------------------------- run */
 
-static void tell(const struct tune_race *r)
+static void round_over(const struct tune_race *r)
 {
 	if (r->job->round)
 		r->job->round(r->job->arg, nr_left(r));
@@ -201,7 +220,7 @@ static int run_all(struct tune_race *r, struct sluice_err *err)
 	int rc = 0;
 
 	for (unsigned i = 1; i < r->job->loops && rc == 0 && !r->over; i++) {
-		tell(r);
+		round_over(r);
 		rc = run_round(r, err);
 	}
 	if (!r->over && rc == 0)
@@ -214,11 +233,9 @@ static int run_race(struct tune_race *r, struct sluice_err *err)
 	int rc = 0;
 
 	for (next_round(r); r->nr > 1 && rc == 0 && !r->over; next_round(r)) {
-		tell(r);
+		round_over(r);
 		rc = run_round(r, err);
 	}
-	if (!r->over && rc == 0)
-		r->res->end = nr_left(r) > 1 ? TUNE_RACE_TIED : TUNE_RACE_CLEAR;
 	return rc;
 }
 
@@ -237,8 +254,9 @@ static int run(struct tune_race *r, struct sluice_err *err)
 		r->res->end = TUNE_RACE_STOPPED;
 	if (!r->res->probes)
 		return rc < 0 ? rc : sluice_fail(err, -ENODATA, "nothing was measured");
-	tune_race_model(r->job, r->res, r->predicted);
 	tune_race_choose(r->job, r->res);
+	if (rc == 0 && !r->over && !r->job->exhaustive)
+		r->res->end = r->res->equals > 1 ? TUNE_RACE_TIED : TUNE_RACE_CLEAR;
 	return rc;
 }
 
@@ -259,14 +277,11 @@ int tune_race_run(const struct tune_race_job *job, struct tune_race_result *res,
 	res->points = calloc(n, sizeof(*res->points));
 	r.order = calloc(n, sizeof(*r.order));
 	r.in = calloc(n, sizeof(*r.in));
-	r.predicted = calloc(n, sizeof(*r.predicted));
 	res->nr_points = res->points ? n : 0;
-	rc = res->points && r.order && r.in && r.predicted
-		     ? run(&r, err)
-		     : sluice_fail(err, -ENOMEM, "out of memory");
+	rc = res->points && r.order && r.in ? run(&r, err)
+					    : sluice_fail(err, -ENOMEM, "out of memory");
 	free(r.order);
 	free(r.in);
-	free(r.predicted);
 	return rc;
 }
 

@@ -10,16 +10,16 @@
  *
  *  1. Screen.  A fraction of the grid, drawn so that every value of every axis
  *     comes equally often, is probed once.  Axes that do not interact add up, so
- *     this predicts all points.
- *  2. Race.  In every round the leader, the best of the others, and those of whom
- *     least is known, the promising ones first, are probed in random order: what
- *     time there is goes to contenders, and nobody is forgotten.  Two points are
- *     compared only within the rounds both were in, so a device that becomes slower
- *     with time treats all alike.  A point that is worse than the leader at 95 % is
- *     dropped, and none for another reason.
- *  3. It ends when all points were tried and all but one were dropped, or differ
- *     from the leader by less than matters; or when the budget is used.  Of points
- *     that cannot be told apart the cheapest wins.
+ *     this predicts all points, and how far the predictions are off says who may
+ *     be as good as the best.  The rest is set aside.
+ *  2. Race.  In every round the leader, those that may be better, and the cheapest of those
+ *     that may be as good are probed in random order: what time there is goes to
+ *     the few that matter.  Two points are compared only within the rounds both were in,
+ *     so a device that becomes slower with time treats all alike.  A point that
+ *     is worse than the leader at 95 % is dropped, and another one may come in.
+ *  3. It ends when nobody may be better than the leader, or cheaper and as good; or
+ *     when the budget is used.  Of those that cannot be told from the leader the
+ *     cheapest that is not seen to be behind by more than twice the tie wins.
  */
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -28,8 +28,9 @@
 #include <sluice/sluice.h>
 
 #define TUNE_RACE_AXES 8
-#define TUNE_RACE_SURE 2 /* rounds in which two points were together before their interval counts \
-			  */
+#define TUNE_RACE_SURE                                                             \
+	2 /* rounds in which two points were together before their interval counts \
+	   */
 
 struct tune_race_job {
 	unsigned nr_axes;
@@ -50,11 +51,13 @@ struct tune_race_job {
 
 struct tune_race_point {
 	bool left;        /* not dropped */
+	bool equal;       /* at the end: cannot be told from the leader */
 	unsigned dropped; /* in which round, from 1 on; 0: never */
 	unsigned nr;      /* scores */
 	double *scores;
 	unsigned *rounds; /* of the scores, ascending */
 	double mean;      /* of the scores, less what all of a round have in common */
+	double strength;  /* the mean together with what the model predicts; of all points */
 	/* Compared with the leader, or with the one that led when it was dropped: */
 	unsigned against;
 	unsigned shared;    /* rounds both were in */
@@ -63,8 +66,8 @@ struct tune_race_point {
 };
 
 enum tune_race_end {
-	TUNE_RACE_CLEAR, /* one is left: all others were tried, and worse at 95 % */
-	TUNE_RACE_TIED,  /* those left differ by less than matters; the winner is the cheapest */
+	TUNE_RACE_CLEAR, /* one is left */
+	TUNE_RACE_TIED,  /* several are, and nobody may be better, or cheaper and as good */
 	TUNE_RACE_BUDGET,
 	TUNE_RACE_STOPPED, /* by job->stop, or by a probe that failed */
 	TUNE_RACE_ALL,     /* exhaustive: everything was measured */
@@ -79,10 +82,12 @@ struct tune_race_result {
 	/* How the points stand to the leader: these and those not tried are all. */
 	unsigned equals; /* cannot be told from it, itself included */
 	unsigned worse;  /* at 95 % */
-	unsigned open;   /* neither: the difference may be chance */
+	unsigned open;   /* neither: they promised less, and were set aside */
 	enum tune_race_end end;
-	/* What each axis is worth: effect[axis][level], 0 on average. */
+	/* What each axis is worth: effect[axis][level], 0 on average ... */
 	double *effect[TUNE_RACE_AXES];
+	double noise; /* ... what that leaves unexplained of a score; INFINITY: not known ... */
+	double df;    /* ... and from how many degrees of freedom that is known */
 };
 
 /*
@@ -93,9 +98,12 @@ int tune_race_run(const struct tune_race_job *job, struct tune_race_result *res,
 		  struct sluice_err *err);
 void tune_race_fini(struct tune_race_result *res);
 
-/* How much better the best level of an axis is than its worst, as far as is known: 0.1 is 10 %. */
+/*
+ * How much better the best level of an axis is than its worst: 0.1 is 10 %.  *@margin: half of the
+ * 95 % interval of that; INFINITY: not known.
+ */
 double tune_race_importance(const struct tune_race_job *job, const struct tune_race_result *res,
-			    unsigned axis);
+			    unsigned axis, double *margin);
 /* The level of @point on @axis. */
 unsigned tune_race_level(const struct tune_race_job *job, unsigned point, unsigned axis);
 

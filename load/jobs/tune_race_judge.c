@@ -10,13 +10,11 @@
  */
 #include "load/jobs/tune_race_judge.h"
 
-#include <limits.h>
 #include <math.h>
 
 #include "base/util.h"
 #include "load/stat/stat.h"
 
-#define LEADERS  20    /* that are tried before one is kept */
 #define TO_LEAD  3     /* rounds that a point needs for it, unless nobody has them */
 #define LOOK     0.995 /* of Student's t, on either side */
 #define PRIOR    4.0   /* rounds that the variance of all counts for */
@@ -37,7 +35,7 @@ struct noise {
 	double t[REMEMBER]; /* Student's t for so many rounds; 0: not yet known */
 };
 
-static struct pair compare(const struct tune_race_point *a, const struct tune_race_point *b)
+static struct pair compare_points(const struct tune_race_point *a, const struct tune_race_point *b)
 {
 	struct stat_moments m = {.n = 0};
 
@@ -57,7 +55,7 @@ static struct noise find_noise(const struct tune_race_result *res)
 	double squares = 0, df = 0;
 
 	for (unsigned i = 0; i < res->nr_points; i++) {
-		struct pair d = compare(&res->points[i], &res->points[res->leader]);
+		struct pair d = compare_points(&res->points[i], &res->points[res->leader]);
 
 		if (i == res->leader || d.n < 2)
 			continue;
@@ -91,67 +89,21 @@ static double half_of(const struct pair *d, struct noise *noise)
 	return student(noise, d->n) * sqrt((noise->df * noise->variance + d->squares) / df / d->n);
 }
 
-/* Rounds that one must have been in together with the leader for its luck to be no reason. */
-static unsigned enough(const struct tune_race_result *res)
+/* The strongest that is left; the model takes away most of what was luck. */
+static void find_leader(struct tune_race_result *res)
 {
-	unsigned nr = res->points[res->leader].nr;
+	const struct tune_race_point *p = res->points;
 
-	return nr <= TO_LEAD ? nr : nr / 2 > TO_LEAD ? nr / 2 : TO_LEAD;
-}
-
-/* May @p lead instead: ahead in enough rounds, or ahead at 95 %? */
-static bool leads(const struct tune_race_result *res, const struct tune_race_point *p,
-		  struct noise *noise)
-{
-	struct pair d = compare(&res->points[res->leader], p);
-
-	return p->left && d.n && d.mean > 0 &&
-	       (d.n >= enough(res) || (d.n >= TUNE_RACE_SURE && d.mean > half_of(&d, noise)));
-}
-
-/* Nobody left is ahead of the leader in the rounds both were in, but for luck. */
-static void find_leader(struct tune_race_result *res, struct noise *noise)
-{
-	if (!res->points[res->leader].nr)
-		for (unsigned i = 0; i < res->nr_points; i++)
-			if (res->points[i].nr)
-				res->leader = i;
-	/* Ahead of one another in a circle is possible, so it ends somewhere. */
-	for (unsigned i = 0, pass = 0; i < res->nr_points; i++) {
-		if (i == res->leader || !leads(res, &res->points[i], noise))
-			continue;
-		res->leader = i;
-		if (pass++ < LEADERS)
-			i = UINT_MAX; /* from the start */
-	}
+	for (unsigned i = 0; i < res->nr_points; i++)
+		if (p[i].nr && p[i].left &&
+		    (!p[res->leader].nr || !p[res->leader].left ||
+		     p[i].strength > p[res->leader].strength))
+			res->leader = i;
 }
 
 static bool worse(const struct tune_race_job *job, const struct tune_race_point *p)
 {
 	return p->shared >= TUNE_RACE_SURE && p->behind > job->tie && p->behind > p->behind_half;
-}
-
-void tune_race_judge(const struct tune_race_job *job, struct tune_race_result *res)
-{
-	struct noise noise = find_noise(res);
-
-	find_leader(res, &noise);
-	for (unsigned i = 0; i < res->nr_points; i++) {
-		struct tune_race_point *p = &res->points[i];
-		struct pair d;
-
-		if (!p->nr || !p->left)
-			continue;
-		d = compare(p, &res->points[res->leader]);
-		p->against = res->leader;
-		p->shared = d.n;
-		p->behind = i == res->leader ? 0 : d.mean;
-		p->behind_half = i == res->leader ? 0 : half_of(&d, &noise);
-		if (!job->exhaustive && worse(job, p)) {
-			p->left = false;
-			p->dropped = res->rounds;
-		}
-	}
 }
 
 /*
@@ -163,45 +115,86 @@ static bool same(const struct tune_race_job *job, const struct tune_race_point *
 	return p->shared >= TUNE_RACE_SURE && fabs(p->behind) + p->behind_half <= 2 * job->tie;
 }
 
-bool tune_race_undecided(const struct tune_race_job *job, const struct tune_race_result *res,
-			 unsigned point)
+/* In a few rounds not worse, and by all that is known not behind by more than twice the tie and
+ * @more? */
+static bool as_good(const struct tune_race_job *job, const struct tune_race_result *res,
+		    unsigned point, double more)
 {
-	const struct tune_race_point *p = &res->points[point];
+	const struct tune_race_point *p = &res->points[point], *leader = &res->points[res->leader];
 
-	return p->left && point != res->leader && !same(job, p);
+	if (p == leader)
+		return true;
+	if (!p->nr || !p->left || worse(job, p) ||
+	    leader->strength - p->strength > 2 * job->tie + more)
+		return false;
+	return same(job, p) || p->nr >= (leader->nr < TO_LEAD ? leader->nr : TO_LEAD);
 }
 
-/* Can it be told from the leader, by what is known? */
-static bool equal(const struct tune_race_job *job, const struct tune_race_result *res,
-		  const struct tune_race_point *p)
+/* A standard error of the difference between two that were measured so often. */
+static double error_of(const struct tune_race_result *res, unsigned point)
 {
-	double most = p->behind <= p->behind_half ? 2 * job->tie : job->tie;
+	double n = res->points[point].nr, m = res->points[res->leader].nr;
 
-	return same(job, p) || (p->behind <= most && p->shared >= enough(res));
+	return res->df > 0 && n > 0 ? res->noise * sqrt(1 / n + 1 / m) : 0;
+}
+
+static void find_winner(const struct tune_race_job *job, struct tune_race_result *res)
+{
+	double cost = job->cost(job->arg, res->leader);
+
+	res->winner = res->leader;
+	for (unsigned i = 0; i < res->nr_points; i++) {
+		if (!as_good(job, res, i, 0) || job->cost(job->arg, i) >= cost)
+			continue;
+		cost = job->cost(job->arg, i);
+		res->winner = i;
+	}
+}
+
+void tune_race_judge(const struct tune_race_job *job, struct tune_race_result *res)
+{
+	struct noise noise = find_noise(res);
+
+	find_leader(res);
+	for (unsigned i = 0; i < res->nr_points; i++) {
+		struct tune_race_point *p = &res->points[i];
+		struct pair d;
+
+		if (!p->nr || !p->left)
+			continue;
+		d = compare_points(p, &res->points[res->leader]);
+		p->against = res->leader;
+		p->shared = d.n;
+		p->behind = i == res->leader ? 0 : d.mean;
+		p->behind_half = i == res->leader ? 0 : half_of(&d, &noise);
+		if (!job->exhaustive && worse(job, p)) {
+			p->left = false;
+			p->dropped = res->rounds;
+		}
+	}
+	find_winner(job, res);
+}
+
+bool tune_race_may_win(const struct tune_race_job *job, const struct tune_race_result *res,
+		       unsigned point)
+{
+	const struct tune_race_point *p = &res->points[point];
+	if (point == res->winner || job->cost(job->arg, point) < job->cost(job->arg, res->winner))
+		return !same(job, p);
+	return p->behind - p->behind_half < -2 * job->tie;
 }
 
 void tune_race_choose(const struct tune_race_job *job, struct tune_race_result *res)
 {
-	double cheapest = INFINITY;
-
-	res->winner = res->leader;
 	for (unsigned i = 0; i < res->nr_points; i++) {
-		const struct tune_race_point *p = &res->points[i];
-		double cost;
+		struct tune_race_point *p = &res->points[i];
 
-		if (!p->nr)
-			continue;
-		if (i != res->leader && (!p->left || worse(job, p))) {
-			res->worse++;
-		} else if (i != res->leader && !equal(job, res, p)) {
-			res->open++;
-		} else {
+		p->equal = as_good(job, res, i, error_of(res, i));
+		if (p->equal)
 			res->equals++;
-			cost = job->cost(job->arg, i);
-			if (cost < cheapest) {
-				cheapest = cost;
-				res->winner = i;
-			}
-		}
+		else if (p->nr && (!p->left || worse(job, p)))
+			res->worse++;
+		else if (p->nr)
+			res->open++;
 	}
 }

@@ -8,11 +8,14 @@
 /* After a round: find the leader, compare all with it, drop what is worse (not if exhaustive). */
 void tune_race_judge(const struct tune_race_job *job, struct tune_race_result *res);
 
-/* More rounds would tell something about @point: untried, or neither worse nor equal for sure. */
-bool tune_race_undecided(const struct tune_race_job *job, const struct tune_race_result *res,
-			 unsigned point);
+/*
+ * May @point, which was compared with the leader, be recommended after more rounds: as better than
+ * it, or as cheaper than the winner and as good?
+ */
+bool tune_race_may_win(const struct tune_race_job *job, const struct tune_race_result *res,
+		       unsigned point);
 
-/* At the end: the winner, and how many stand how to the leader. */
+/* At the end: how many stand how to the leader. */
 void tune_race_choose(const struct tune_race_job *job, struct tune_race_result *res);
 
 #endif

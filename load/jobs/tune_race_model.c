@@ -5,11 +5,11 @@
  */
 #include "load/jobs/tune_race_model.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "base/util.h"
+#include "load/stat/stat.h"
 
 #define SWEEPS 30 /* of backfitting: the effects of few axes settle in less ... */
 #define LEVELS 10 /* ... and means need not be exact to tell who promises more */
@@ -118,8 +118,38 @@ static void fit_axis(const struct tune_race_job *job, struct tune_race_result *r
 	}
 }
 
-int tune_race_model(const struct tune_race_job *job, struct tune_race_result *res,
-		    double *predicted)
+static double predict(const struct tune_race_job *job, const struct tune_race_result *res,
+		      double base, unsigned point)
+{
+	for (unsigned a = 0; a < job->nr_axes; a++)
+		base += res->effect[a][tune_race_level(job, point, a)];
+	return base;
+}
+
+/*
+ * What the model does not explain, per probe: noise, and axes that do interact.  By that a
+ * prediction is worth as many probes as there are points for each of its parameters.
+ */
+static void find_strengths(const struct tune_race_job *job, struct tune_race_result *res,
+			   double base)
+{
+	double squares = 0, params = 1, worth;
+
+	for (unsigned a = 0; a < job->nr_axes; a++)
+		params += job->levels[a] - 1;
+	res->df = (double)res->tried - params;
+	worth = res->df > 0 ? res->tried / params : 0.1;
+	for (unsigned i = 0; i < res->nr_points; i++) {
+		struct tune_race_point *p = &res->points[i];
+		double predicted = predict(job, res, base, i);
+
+		p->strength = (p->nr * p->mean + worth * predicted) / (p->nr + worth);
+		squares += p->nr * (p->mean - predicted) * (p->mean - predicted);
+	}
+	res->noise = res->df > 0 ? sqrt(squares / res->df) : INFINITY;
+}
+
+void tune_race_model(const struct tune_race_job *job, struct tune_race_result *res)
 {
 	double sum = 0, weight = 0, base;
 
@@ -129,34 +159,44 @@ int tune_race_model(const struct tune_race_job *job, struct tune_race_result *re
 		sum += w * res->points[i].mean;
 		weight += w;
 	}
-	if (weight <= 0)
-		return -ENODATA;
-	base = sum / weight;
+	base = weight > 0 ? sum / weight : 0;
 	for (unsigned sweep = 0; sweep < SWEEPS; sweep++)
 		for (unsigned a = 0; a < job->nr_axes; a++)
 			fit_axis(job, res, a, base);
-	for (unsigned i = 0; i < res->nr_points; i++) {
-		predicted[i] = base;
-		for (unsigned a = 0; a < job->nr_axes; a++)
-			predicted[i] += res->effect[a][tune_race_level(job, i, a)];
-	}
-	return 0;
+	find_strengths(job, res, base);
+}
+
+/* The probes with level @l of an axis. */
+static double probes_at(const struct tune_race_job *job, const struct tune_race_result *res,
+			unsigned axis, unsigned l)
+{
+	unsigned nr = 0;
+
+	for (unsigned i = 0; i < res->nr_points; i++)
+		if (tune_race_level(job, i, axis) == l)
+			nr += res->points[i].nr;
+	return nr;
 }
 
 double tune_race_importance(const struct tune_race_job *job, const struct tune_race_result *res,
-			    unsigned axis)
+			    unsigned axis, double *margin)
 {
-	double low = INFINITY, high = -INFINITY;
+	double low = INFINITY, high = -INFINITY, n_low = 1, n_high = 1;
 
 	for (unsigned l = 0; l < job->levels[axis]; l++) {
-		bool tried = false;
+		double e = res->effect[axis][l], nr = probes_at(job, res, axis, l);
 
-		for (unsigned i = 0; i < res->nr_points && !tried; i++)
-			tried = res->points[i].nr && tune_race_level(job, i, axis) == l;
-		if (!tried)
-			continue;
-		low = fmin(low, res->effect[axis][l]);
-		high = fmax(high, res->effect[axis][l]);
+		if (nr > 0 && e < low) {
+			low = e;
+			n_low = nr;
+		}
+		if (nr > 0 && e > high) {
+			high = e;
+			n_high = nr;
+		}
 	}
+	*margin = res->df < 1 ? INFINITY
+			      : stat_t_quantile(0.975, res->df) * res->noise *
+					sqrt(1 / n_low + 1 / n_high);
 	return high > low ? exp(high - low) - 1 : 0;
 }

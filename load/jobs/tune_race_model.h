@@ -18,10 +18,9 @@ void tune_race_deal(const struct tune_race_job *job, struct sluice_random *rando
 void tune_race_level_out(struct tune_race_result *res);
 
 /*
- * Fit "score = base + effect of each axis" to the points that were tried; fills
- * res->effect and predicts all points.  Returns 0, or -ENODATA when none was.
+ * Fit "score = base + effect of each axis" to the points that were tried; fills res->effect,
+ * res->noise and the strength of all points.
  */
-int tune_race_model(const struct tune_race_job *job, struct tune_race_result *res,
-		    double *predicted);
+void tune_race_model(const struct tune_race_job *job, struct tune_race_result *res);
 
 #endif

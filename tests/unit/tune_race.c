@@ -75,6 +75,17 @@ static double cost(void *arg, unsigned point)
 	return sum;
 }
 
+/* Threads first, then memory in flight, then what is not the default. */
+static double disk_cost(void *arg, unsigned point)
+{
+	struct device *d = arg;
+	unsigned l[5];
+
+	for (unsigned a = 0; a < 5; a++)
+		l[a] = tune_race_level(&d->job, point, a);
+	return 1000 * (1u << l[4]) + 8 * (l[0] ? 8 : 1) * (l[1] ? 4 : 1) + l[3] + 0.5 * !l[2];
+}
+
 static double spent(void *arg)
 {
 	return ((struct device *)arg)->spent;
@@ -164,10 +175,10 @@ static void assert_evidence(const struct device *d, const struct tune_race_resul
 	}
 	assert_int_equal(res->worse, dropped);
 	assert_int_equal(res->equals + res->worse + res->open, res->tried);
-	if (res->end == TUNE_RACE_CLEAR)
-		assert_int_equal(dropped, res->nr_points - 1);
-	if (res->end == TUNE_RACE_TIED)
-		assert_int_equal(dropped + res->equals, res->nr_points);
+	assert_int_equal(res->equals == 1,
+			 res->end == TUNE_RACE_CLEAR ||
+				 (res->end != TUNE_RACE_TIED && res->equals == 1));
+	assert_true(res->points[res->winner].equal && res->points[res->leader].equal);
 }
 
 /* Left alone it ends by itself, before everything was measured as often as a walk would. */
@@ -175,6 +186,7 @@ static void it_ends_when_the_winner_is_clear(void **state)
 {
 	struct tune_race_result res;
 	struct device d;
+	double margin;
 
 	(void)state;
 	device_init(&d, 7);
@@ -183,11 +195,11 @@ static void it_ends_when_the_winner_is_clear(void **state)
 	assert_int_equal(tune_race_run(&d.job, &res, NULL), 0);
 	assert_true(res.end == TUNE_RACE_CLEAR || res.end == TUNE_RACE_TIED);
 	assert_evidence(&d, &res);
-	assert_int_equal(res.tried, res.nr_points);
-	assert_true(res.probes < 4 * res.nr_points);
+	assert_true(res.probes < 2 * res.nr_points);
 	assert_int_equal(tune_race_level(&d.job, res.winner, 1), 2);
 	assert_int_equal(tune_race_level(&d.job, res.winner, 4), 3);
-	assert_true(tune_race_importance(&d.job, &res, 1) > 0.4);
+	assert_true(tune_race_importance(&d.job, &res, 1, &margin) > 0.4);
+	assert_true(margin < 0.4);
 	tune_race_fini(&res);
 }
 
@@ -240,7 +252,7 @@ static void nobody_is_clear_where_all_are_equal(void **state)
 		d.noise = noises[seed % ARRAY_SIZE(noises)];
 		d.job.budget = 600;
 		assert_int_equal(tune_race_run(&d.job, &res, NULL), 0);
-		assert_true(res.end == TUNE_RACE_TIED || res.end == TUNE_RACE_BUDGET);
+		assert_true(res.end != TUNE_RACE_CLEAR || res.winner == 0); /* the cheapest */
 		assert_evidence(&d, &res);
 		tune_race_fini(&res);
 	}
@@ -272,6 +284,7 @@ static void of_equal_points_the_cheapest_wins(void **state)
 {
 	struct tune_race_result res;
 	struct device d;
+	double margin;
 
 	(void)state;
 	for (uint64_t seed = 1; seed < 20; seed++) {
@@ -282,8 +295,7 @@ static void of_equal_points_the_cheapest_wins(void **state)
 		d.noise = 0.003;
 		assert_int_equal(tune_race_run(&d.job, &res, NULL), 0);
 		assert_int_equal(tune_race_level(&d.job, res.winner, 0), 0);
-		assert_true(res.equals > 1);
-		assert_true(tune_race_importance(&d.job, &res, 0) < 0.02);
+		assert_true(tune_race_importance(&d.job, &res, 0, &margin) < 0.02 + margin);
 		tune_race_fini(&res);
 	}
 }
@@ -303,6 +315,98 @@ static void a_device_that_becomes_slower_misleads_nobody(void **state)
 		assert_true(best_of(&d, res.nr_points) - truth(&d, res.winner) < 0.04);
 		tune_race_fini(&res);
 	}
+}
+
+/*
+ * A quiet disk as tune meets it, with the grid of ds_nvme_tune: one thread is too few, all else is
+ * worth a little or nothing.  Cheaper are fewer threads, then less memory in flight.
+ */
+static void disk_init(struct device *d, double noise, uint64_t seed)
+{
+	static const unsigned levels[] = {2, 2, 2, 2, 4};
+	static const double effect[5][4] = {
+		{0, 0.004}, {0, 0.003}, {-0.015, 0}, {0, -0.004}, {-0.15, -0.05, 0, 0.005}};
+
+	*d = (struct device){.noise = noise};
+	sluice_random_seed(&d->random, seed);
+	d->job = (struct tune_race_job){.nr_axes = 5,
+					.probe = probe,
+					.cost = disk_cost,
+					.spent = spent,
+					.arg = d,
+					.budget = 85,
+					.tie = 0.02,
+					.seed = seed};
+	for (unsigned a = 0; a < 5; a++) {
+		d->job.levels[a] = levels[a];
+		memcpy(d->effect[a], effect[a], sizeof(effect[a]));
+	}
+}
+
+/* The promise: the same in 4 of 5 runs, or "any of these", and none of them far from the best. */
+static void five_runs_recommend_the_same_or_any_of_these(void **state)
+{
+	static const double noises[] = {0.002, 0.01, 0.03, 0.08};
+
+	(void)state;
+	for (unsigned k = 0; k < ARRAY_SIZE(noises); k++) {
+		unsigned same = 0, any = 0, groups = 40;
+		double lost = 0;
+
+		for (unsigned g = 0; g < groups; g++) {
+			unsigned winner[5], most = 0;
+			bool tied[5];
+
+			for (unsigned i = 0; i < 5; i++) {
+				struct tune_race_result res;
+				struct device d;
+
+				disk_init(&d, noises[k], 1 + g * 5 + i);
+				assert_int_equal(tune_race_run(&d.job, &res, NULL), 0);
+				winner[i] = res.winner;
+				tied[i] = res.equals > 1;
+				lost = fmax(lost,
+					    best_of(&d, res.nr_points) - truth(&d, res.winner));
+				assert_true(res.open + res.worse + res.equals == res.tried);
+				tune_race_fini(&res);
+			}
+			for (unsigned i = 0; i < 5; i++) {
+				unsigned n = 0;
+
+				for (unsigned j = 0; j < 5; j++)
+					n += winner[i] == winner[j];
+				most = n > most ? n : most;
+			}
+			same += most >= 4;
+			any += most < 4 && tied[0] && tied[1] && tied[2] && tied[3] && tied[4];
+		}
+		print_message(
+			"# noise of %.1f %%: in %u of %u groups 4 of 5 runs agree, in %u all say "
+			"any of these; worst by %.1f %%\n",
+			100 * noises[k], same, groups, any, 100 * lost);
+		assert_true(20 * (same + any) >= 19 * groups);
+		assert_true(noises[k] > 0.01 || same >= groups * 9 / 10);
+		assert_true(lost < 2 * 0.02 + 3 * noises[k]);
+	}
+}
+
+/* Six probes of a large grid: whatever they say of an axis may be chance. */
+static void few_probes_claim_no_effect(void **state)
+{
+	struct tune_race_result res;
+	struct device d;
+	double margin;
+
+	(void)state;
+	disk_init(&d, 0.05, 1);
+	d.job.budget = 6;
+	assert_int_equal(tune_race_run(&d.job, &res, NULL), 0);
+	assert_true(res.probes <= 8);
+	for (unsigned a = 0; a < 5; a++) {
+		tune_race_importance(&d.job, &res, a, &margin);
+		assert_true(isinf(margin));
+	}
+	tune_race_fini(&res);
 }
 
 static void the_budget_is_kept(void **state)
@@ -343,7 +447,7 @@ static void a_probe_that_fails_ends_it(void **state)
 	struct device d;
 
 	(void)state;
-	for (unsigned at = 1; at < 60; at += 7) {
+	for (unsigned at = 1; at < 30; at += 4) {
 		device_init(&d, 3);
 		d.fail_at = at;
 		assert_int_equal(tune_race_run(&d.job, &res, NULL), -EIO);
@@ -380,6 +484,8 @@ int main(void)
 		cmocka_unit_test(a_stall_drops_nobody),
 		cmocka_unit_test(of_equal_points_the_cheapest_wins),
 		cmocka_unit_test(a_device_that_becomes_slower_misleads_nobody),
+		cmocka_unit_test(five_runs_recommend_the_same_or_any_of_these),
+		cmocka_unit_test(few_probes_claim_no_effect),
 		cmocka_unit_test(the_budget_is_kept),
 		cmocka_unit_test(a_stop_ends_it_with_what_there_is),
 		cmocka_unit_test(a_probe_that_fails_ends_it),

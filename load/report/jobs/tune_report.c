@@ -17,7 +17,11 @@
 #include "load/report/result/lines.h"
 #include "load/report/result/text.h"
 
-#define GIB ((double)(1u << 30))
+#define GIB          ((double)(1u << 30))
+#define VERDICT      1024
+#define EQUALS_TOLD  5    /* names in a verdict */
+#define LEAST_EFFECT 0.02 /* of a setting that mattered */
+#define MOST_UNSEEN  0.2  /* that a setting may be worth where it is said that it mattered little */
 
 static const char *const end_words[] = {"clear", "tied", "budget", "stopped", "all"};
 
@@ -93,41 +97,54 @@ static void append(char *buf, size_t size, const char *fmt, ...)
 /* How those stand that were tried, and how many were not. */
 static void add_scope(char *buf, size_t size, const struct tune_race_result *r)
 {
-	if (r->end != TUNE_RACE_STOPPED && r->worse && r->equals == 1)
-		append(buf, size, "; better than %u other%s at 95 %%", r->worse,
-		       r->worse == 1 ? "" : "s");
-	else if (r->end != TUNE_RACE_STOPPED && r->worse)
+	if (r->end != TUNE_RACE_STOPPED && r->worse)
 		append(buf, size, "; %u other%s worse at 95 %%", r->worse,
 		       r->worse == 1 ? " is" : "s are");
 	if (r->end != TUNE_RACE_STOPPED && r->open)
-		append(buf, size, "; %u %s undecided", r->open, r->open == 1 ? "is" : "are");
+		append(buf, size, "; %u promised less and %s set aside", r->open,
+		       r->open == 1 ? "was" : "were");
 	if (r->tried < r->nr_points)
 		append(buf, size, "; %u of %u configurations were not tried",
 		       r->nr_points - r->tried, r->nr_points);
+}
+
+/* The equals: those that fit into a line. */
+static void add_equals(char *buf, size_t size, const struct tune_result *res)
+{
+	const struct tune_race_result *r = &res->race;
+	unsigned told = 1;
+
+	append(buf, size,
+	       "any of these %u will do, they cannot be told apart: %s, the cheapest of the "
+	       "strongest",
+	       r->equals, name_of(res, r->winner));
+	for (unsigned i = 0; i < r->nr_points && told < EQUALS_TOLD; i++) {
+		if (!r->points[i].equal || i == r->winner)
+			continue;
+		append(buf, size, ", %s", name_of(res, i));
+		told++;
+	}
+	if (told < r->equals)
+		append(buf, size, ", and %u more", r->equals - told);
 }
 
 /* Why it ended, and how sure that is. */
 static void verdict(char *buf, size_t size, const struct tune_result *res)
 {
 	const struct tune_race_result *r = &res->race;
-	const char *winner = name_of(res, r->winner), *leader = name_of(res, r->leader);
+	const char *winner = name_of(res, r->winner);
 
+	*buf = 0;
 	if (r->end == TUNE_RACE_STOPPED)
 		snprintf(buf, size, "ended early; the best so far is %s", winner);
-	else if (r->equals > 1 && r->winner != r->leader)
-		snprintf(buf, size,
-			 "%u configurations cannot be told apart; %s cannot be told from %s, the "
-			 "leader, and is the cheapest of them",
-			 r->equals, winner, leader);
 	else if (r->equals > 1)
-		snprintf(buf, size,
-			 "%u configurations cannot be told apart; %s is the cheapest of them, and "
-			 "ahead",
-			 r->equals, winner);
+		add_equals(buf, size, res);
 	else if (r->end == TUNE_RACE_CLEAR)
-		snprintf(buf, size, "%s is the only one left after %u round%s, measured %u time%s",
-			 winner, r->rounds, r->rounds == 1 ? "" : "s", r->points[r->winner].nr,
-			 r->points[r->winner].nr == 1 ? "" : "s");
+		snprintf(buf, size,
+			 "%s, measured %u time%s: nothing that is cheaper is as good, and nothing "
+			 "else "
+			 "promises more",
+			 winner, r->points[r->winner].nr, r->points[r->winner].nr == 1 ? "" : "s");
 	else
 		snprintf(buf, size, "%s is ahead%s", winner,
 			 r->end != TUNE_RACE_BUDGET ? ""
@@ -155,21 +172,36 @@ static void text_floor(FILE *f, const struct tune_job *job, const struct tune_re
 		speed < res->floor ? ", as nothing faster was found" : "");
 }
 
+/* Only what is more than chance; and how much could have been overlooked. */
 static void text_importance(FILE *f, const struct tune_job *job, const struct tune_result *res)
 {
+	double unseen = 0;
 	bool any = false;
 
 	fprintf(f, "mattered:   ");
 	for (unsigned a = 0; a < job->space->nr; a++) {
-		double v = tune_race_importance(&res->race_job, &res->race, a);
+		double margin, v = tune_race_importance(&res->race_job, &res->race, a, &margin);
 
-		if (v < 0.02)
+		if (v < LEAST_EFFECT || v < margin) {
+			unseen = fmax(unseen, v + margin);
 			continue;
+		}
 		fprintf(f, "%s%s %.0f %%", any ? ", " : "", space_names[job->space->axes[a].kind],
 			100 * v);
 		any = true;
 	}
-	fprintf(f, "%s\n", any ? " between best and worst value" : "none of the settings");
+	if (any)
+		fprintf(f, " between best and worst value%s", unseen > 0 ? "; " : "");
+	if (unseen > MOST_UNSEEN)
+		fprintf(f, "of %ssettings %u probe%s tell%s too little", any ? "other " : "the ",
+			res->race.probes, res->race.probes == 1 ? "" : "s",
+			res->race.probes == 1 ? "s" : "");
+	else if (unseen > 0)
+		fprintf(f, "no %ssetting by more than %.0f %%", any ? "other " : "",
+			fmax(1, ceil(100 * unseen)));
+	else if (!any)
+		fprintf(f, "there were no settings to choose from");
+	fputc('\n', f);
 }
 
 static void text_limit(FILE *f, const struct tune_result *res, bool read)
@@ -193,7 +225,7 @@ void tune_report_text(FILE *f, const struct tune_job *job, const struct tune_res
 	const struct tune_race_result *r = &res->race;
 	json_t *config = tune_config_json(job, res);
 	char *text = config ? json_dumps(config, JSON_INDENT(3)) : NULL;
-	char size[SLUICE_SIZE_TEXT], line[512];
+	char size[SLUICE_SIZE_TEXT], line[VERDICT];
 
 	report_best(f, tune_speed(res, r->winner, true), tune_speed(res, r->winner, false));
 	fprintf(f, "%s\n", text ? text : "{}");
@@ -326,15 +358,17 @@ static json_t *importance_json(const struct tune_job *job, const struct tune_res
 
 	for (unsigned a = 0; a < job->space->nr; a++) {
 		const struct space_axis *axis = &job->space->axes[a];
+		double margin,
+			effect = tune_race_importance(&res->race_job, &res->race, a, &margin);
 		unsigned best = 0;
 
 		for (unsigned l = 1; l < axis->nr; l++)
 			if (res->race.effect[a][l] > res->race.effect[a][best])
 				best = l;
-		json_array_append_new(
-			all, json_pack("{s:s, s:f, s:o}", "name", space_names[axis->kind], "effect",
-				       tune_race_importance(&res->race_job, &res->race, a), "best",
-				       value_json(axis, &axis->values[best])));
+		json_array_append_new(all, json_pack("{s:s, s:f, s:o, s:o}", "name",
+						     space_names[axis->kind], "effect", effect,
+						     "margin", real_or_null(margin), "best",
+						     value_json(axis, &axis->values[best])));
 	}
 	return all;
 }
@@ -342,16 +376,19 @@ static json_t *importance_json(const struct tune_job *job, const struct tune_res
 json_t *tune_json(const struct tune_job *job, const struct tune_result *res)
 {
 	const struct tune_race_result *r = &res->race;
-	json_t *contenders = json_array();
-	char text[512];
+	json_t *contenders = json_array(), *any_of = json_array();
+	char text[VERDICT];
 
 	for (unsigned i = 0; i < r->nr_points; i++)
 		if (r->points[i].nr)
 			json_array_append_new(contenders, contender_json(job, res, i));
+	for (unsigned i = 0; i < r->nr_points; i++)
+		if (r->points[i].equal)
+			json_array_append_new(any_of, json_string(name_of(res, i)));
 	verdict(text, sizeof(text), res);
 	return json_pack(
 		"{s:s, s:o, s:f, s:f, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:I, "
-		"s:I, s:I, s:o, s:o, s:o, s:o, s:o}",
+		"s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}",
 		"goal", tune_goal_words[job->goal], "floor", real_or_null(res->floor), "budget_sec",
 		job->budget_sec, "spent_sec", res->spent_sec, "exhaustive", job->exhaustive,
 		"op_size", (json_int_t)res->op_size, "ops_per_probe", (json_int_t)res->ops,
@@ -364,7 +401,8 @@ json_t *tune_json(const struct tune_job *job, const struct tune_result *res)
 		job->read ? json_string(name_of(res, fastest(res, true))) : json_null(),
 		"fastest_write",
 		job->write ? json_string(name_of(res, fastest(res, false))) : json_null(),
-		"importance", importance_json(job, res), "contenders", contenders);
+		"importance", importance_json(job, res), "any_of", any_of, "contenders",
+		contenders);
 }
 
 void tune_settings(json_t *settings, const struct tune_job *job)

@@ -44,7 +44,7 @@ function importance(t) {
 			el('tbody', {}, ...[...t.importance].sort((a, b) => b.effect - a.effect).map((i) => el('tr', {},
 				el('th', {scope: 'row'}, words(i.name)),
 				el('td', {class: 'text'}, setting(i.name, i.best)),
-				el('td', {'data-value': i.effect}, show('percent', i.effect)),
+				el('td', {'data-value': i.effect}, show('percent', i.effect) + (i.margin ? ' \u00b1 ' + show('percent', i.margin) : '')),
 				el('td', {class: 'bar'}, el('div', {class: 'meter'}, el('i', {style: `width: ${100 * i.effect / most}%`}))))))));
 }
 

@@ -102,8 +102,11 @@ static int about_sheet(struct sheet *s, const struct result *r)
 	static const char *const parts[] = {"command",  "time",        "duration_sec",
 					    "partial",  "partial_why", "bytes_written",
 					    "settings", "targets",     "machine"};
+	static const char *const found[] = {"verdict", "winner", "any_of", "config"};
 	json_t *all = result_json(r);
 
+	for (unsigned i = 0; r->tune && i < ARRAY_SIZE(found); i++)
+		json_rows(s, found[i], json_object_get(r->tune, found[i]));
 	for (unsigned i = 0; all && i < ARRAY_SIZE(parts); i++)
 		json_rows(s, parts[i], json_object_get(all, parts[i]));
 	json_decref(all);
