@@ -37,6 +37,7 @@ struct io_command {
 	struct cli_outputs out;
 	int step;   /* shown last */
 	bool ready; /* what was refused before is bad input */
+	bool dry_run;
 };
 
 static const struct cli_opt io_opts[] = {
@@ -92,6 +93,8 @@ static const struct cli_opt io_opts[] = {
 	CLI_FLAG(struct io_command, accelerator_pin, 0, "use_accelerator_pin_memory",
 		 "ignored: see --memory and --lock", .quiet = true),
 	CLI_GROUP("Output"),
+	CLI_FLAG(struct io_command, dry_run, 0, "dry-run",
+		 "print what would run, what it would write and how long it would take"),
 	CLI_TABLE(struct io_command, files, struct cli_result_args, cli_result_opts),
 	CLI_END,
 };
@@ -174,7 +177,8 @@ static int build_job(struct io_command *c)
 	if (r == CLI_OK)
 		r = set_how(&c->job.opts, c->config);
 	if (r == CLI_OK)
-		r = cli_places_init(&c->places, &cmd_io, &c->folder, &c->mapping, c->multi_process);
+		r = cli_places_init(&c->places, &cmd_io, &c->folder, &c->mapping, c->multi_process,
+				    !c->dry_run);
 	if (r == CLI_OK && c->job.gpu)
 		r = cli_places_gpus(&c->places, &cmd_io, &c->gpus, c->mapping.nr > 0);
 	if (r != CLI_OK)
@@ -280,6 +284,18 @@ static int run_and_report(struct io_command *c)
 	return status != CLI_OK ? status : r;
 }
 
+static int io_dry_run(const struct io_command *c)
+{
+	struct sluice_err err = {0, ""};
+	struct io_plan plan;
+	int r = io_job_plan(&c->job, &plan, &err);
+
+	if (r < 0)
+		return cli_refuse(&cmd_io, r, err.msg);
+	io_report_plan(stdout, &c->job, &plan);
+	return CLI_OK;
+}
+
 static int io_main(void *args, int argc, char **argv)
 {
 	struct io_command *c = args;
@@ -289,11 +305,14 @@ static int io_main(void *args, int argc, char **argv)
 	(void)argv;
 	c->job.stop = cli_stop_catch();
 	r = build_job(c);
-	if (r == CLI_OK)
+	if (r == CLI_OK && c->dry_run) {
+		r = io_dry_run(c);
+	} else if (r == CLI_OK) {
 		r = cli_outputs_open(&c->out, &cmd_io, &c->files);
-	if (r == CLI_OK)
-		r = run_and_report(c);
-	cli_outputs_abandon(&c->out);
+		if (r == CLI_OK)
+			r = run_and_report(c);
+		cli_outputs_abandon(&c->out);
+	}
 	cli_places_fini(&c->places, &cmd_io, c->job.keep);
 	return r;
 }

@@ -27,6 +27,8 @@
 #define FOLDERS_MAX 64
 #define VALUES_MAX  64
 #define LOOPS_MAX   100000
+#define LOG_DIR     "_aio_bench_logs"
+#define LOG_DIRS    1000
 #define IO_SIZE     (400ull << 20)
 
 struct sweep_command {
@@ -40,6 +42,7 @@ struct sweep_command {
 	struct space space;
 	struct cli_space_job more; /* of --sweep_config; options win */
 	char *state;
+	char *picked; /* for log_dir, where none was named */
 	struct cli_outputs out;
 	struct cli_progress progress;
 	char shown[48];     /* the label */
@@ -90,8 +93,9 @@ static const struct cli_opt sweep_opts[] = {
 		 "what the device can do per second; default: plain threads find out"),
 	CLI_NOT(struct sweep_command, job.measure_limit, 0, "no-limit", "do not find that out"),
 	CLI_GROUP("Output"),
-	CLI_PLACE(struct sweep_command, log_dir, 0, "log_dir", "FOLDER", "_aio_bench_logs",
-		  "where the logs go, one file per configuration; must be new or empty",
+	CLI_PLACE(struct sweep_command, log_dir, 0, "log_dir", "FOLDER", NULL,
+		  "where the logs go, one file per configuration; must be new or empty; "
+		  "default: _aio_bench_logs, or -2, -3, ... behind it where that is taken",
 		  .quiet = true),
 	CLI_FLAG(struct sweep_command, job.resume, 0, "resume",
 		 "go on where an interrupted sweep with the same options and logs ended",
@@ -179,6 +183,34 @@ static void set_job(struct sweep_command *c)
 	job->state = c->state;
 }
 
+/*
+ * Where none was named, one that no sweep has used, so that sweeps can be repeated in one
+ * place; to resume, the last one used.
+ */
+static int pick_log_dir(struct sweep_command *c)
+{
+	CLEANUP_FREE char *last = NULL;
+
+	for (unsigned n = 1; !c->log_dir; n++) {
+		free(last);
+		last = TAKE_PTR(c->picked);
+		if (asprintf(&c->picked, n > 1 ? LOG_DIR "-%u" : LOG_DIR, n) < 0) {
+			c->picked = NULL;
+			return cli_fail(&cmd_sweep, CLI_FAILED, "out of memory");
+		}
+		if (n == LOG_DIRS || sweep_logs_check(c->picked, false, NULL) == 0)
+			c->log_dir = c->picked;
+	}
+	if (last && c->job.resume) {
+		free(c->picked);
+		c->log_dir = c->picked = TAKE_PTR(last);
+	} else if (last) {
+		cli_note(&cmd_sweep, "logs go to %s: %s has those of another sweep", c->log_dir,
+			 last);
+	}
+	return CLI_OK;
+}
+
 static int build_job(struct sweep_command *c)
 {
 	struct sluice_err err = {0, ""};
@@ -186,6 +218,9 @@ static int build_job(struct sweep_command *c)
 
 	if (r == CLI_OK)
 		r = build_space(c);
+	if (r != CLI_OK)
+		return r;
+	r = pick_log_dir(c);
 	if (r != CLI_OK)
 		return r;
 	if (asprintf(&c->state, "%s/" SWEEP_STATE, c->log_dir) < 0) {
@@ -333,6 +368,7 @@ static int sweep_main(void *args, int argc, char **argv)
 	}
 	space_fini(&c->space);
 	free(c->state);
+	free(c->picked);
 	return r;
 }
 

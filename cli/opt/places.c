@@ -57,7 +57,7 @@ static int private_folder(struct cli_places *p, const struct cli_cmd *cmd)
 }
 
 int cli_places_init(struct cli_places *p, const struct cli_cmd *cmd, const struct cli_list *folders,
-		    const struct cli_list *mapping, uint32_t per)
+		    const struct cli_list *mapping, uint32_t per, bool make)
 {
 	size_t nr = mapping->nr ? mapping->nr : (folders->nr ? folders->nr : 1) * per;
 	int r = CLI_OK;
@@ -73,14 +73,16 @@ int cli_places_init(struct cli_places *p, const struct cli_cmd *cmd, const struc
 	if (!p->items || !p->names)
 		return cli_fail(cmd, CLI_FAILED, "out of memory");
 	p->nr = (unsigned)nr;
-	if (!folders->nr && !mapping->nr)
+	if (!folders->nr && !mapping->nr && make)
 		r = private_folder(p, cmd);
 	for (size_t i = 0; i < nr && r == CLI_OK; i++) {
 		if (mapping->nr) {
 			r = mapping_parse(p, cmd, i, mapping->items[i]);
 			continue;
 		}
-		p->items[i].folder = folders->nr ? folders->items[i / per] : p->own.path;
+		p->items[i].folder = folders->nr   ? folders->items[i / per]
+				     : p->own.path ? p->own.path
+						   : ".";
 		p->items[i].device = (uint32_t)i;
 	}
 	return r;

@@ -18,12 +18,13 @@ struct cli_places {
 
 /*
  * @per workers for each of @folders, or one for each "FOLDER:DEVICE" of @mapping;
- * with neither, @per workers in a new folder under the current one.  Returns an
+ * with neither, @per workers in a new folder under the current one, or, where none is to be
+ * made, in that.  Returns an
  * exit status, having said what is wrong; cli_places_fini() is due either way.
  * Workers without a device of the mapping are numbered.
  */
 int cli_places_init(struct cli_places *p, const struct cli_cmd *cmd, const struct cli_list *folders,
-		    const struct cli_list *mapping, uint32_t per);
+		    const struct cli_list *mapping, uint32_t per, bool make);
 /*
  * Give each worker a GPU: those of @gpus in turn, or the one a mapping names, or
  * those of the machine in turn.

@@ -50,6 +50,29 @@ int io_job_check(const struct io_job *job, struct sluice_err *err)
 	return r < 0 ? r : sluice_close(io, err);
 }
 
+int io_job_plan(const struct io_job *job, struct io_plan *ret, struct sluice_err *err)
+{
+	struct io_files files;
+	int r = io_files_init(&files, job, err);
+
+	*ret = (struct io_plan){.speed = job->limit ? (double)job->limit : 1e9};
+	if (r == 0)
+		r = io_files_room(&files, err);
+	if (r == 0 && !job->gpu)
+		r = bed_check_memory(job->io_size, job->nr_places, err);
+	for (unsigned i = 0; i < files.nr && r == 0; i++) {
+		ret->space += job->io_size - files.all[i].had;
+		ret->prepares += job->read && !files.all[i].full ? job->io_size : 0;
+	}
+	ret->moves = (uint64_t)job->nr_places * (job->loops + job->warmup) * job->io_size;
+	if (job->measure_limit)
+		ret->limit = job->read ? 0 : limit_most_written(ret->moves);
+	ret->seconds = (double)(ret->prepares + ret->moves) / ret->speed +
+		       (job->measure_limit ? LIMIT_SEC : 0);
+	io_files_fini(&files);
+	return r;
+}
+
 static bool io_stopped(const struct io_job *job)
 {
 	return job->stop && atomic_load(job->stop);

@@ -97,6 +97,17 @@ struct io_result {
  */
 int io_job_check(const struct io_job *job, struct sluice_err *err);
 
+struct io_plan {
+	uint64_t space;    /* bytes that files will take more than now */
+	uint64_t prepares; /* bytes written for reading */
+	uint64_t moves;    /* bytes of all loops */
+	uint64_t limit;    /* bytes at most that measuring the limit writes */
+	double seconds;    /* about, at @speed ... */
+	double speed;      /* ... bytes per second, as given or assumed */
+};
+/* What io_job_run() would do: 0, or the -errno with which it would refuse.  Makes nothing. */
+int io_job_plan(const struct io_job *job, struct io_plan *ret, struct sluice_err *err);
+
 /*
  * Do it.  Whatever happens, files created on the way are gone afterwards unless
  * the job keeps them.  Returns 0, or -errno with one line in @err and nothing

@@ -89,7 +89,7 @@ int io_files_init(struct io_files *f, const struct io_job *job, struct sluice_er
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < n && r == 0; i++)
 		r = bed_folder_open(&f->places[i], job->places[i].folder, err);
-	f->nr = n * f->per;
+	f->nr = r == 0 ? n * f->per : 0;
 	for (unsigned i = 0; i < f->nr && r == 0; i++)
 		r = look_at(f, i, err);
 	return r;

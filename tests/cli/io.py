@@ -229,6 +229,35 @@ def links_and_folders_in_the_way_are_refused():
         assert os.path.isdir(name)
 
 
+def two_runs_in_one_folder_do_not_meet():
+    """The first to end must not take the other's file away, nor find it in its way."""
+    for args in ['--read'], []:
+        with folder() as f:
+            process = start('--folder', f, '--io_size', '64K', '--loops', 1000000, *args)
+            while not glob.glob('**/_aio_*', recursive=True):
+                assert process.poll() is None, process.communicate()
+            for _ in range(3):
+                io('--folder', f, '--io_size', '64K', '--validate', *args)
+            assert process.poll() is None, process.communicate()
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate()
+            assert process.returncode == 130 and 'interrupted' in err and os.listdir(f) == [], (err, os.listdir(f))
+
+
+def a_dry_run_tells_and_makes_nothing():
+    with folder() as f:
+        for args in ['--folder', f], []:
+            out, err = io(*args, '--io_size', '1M', '--loops', 2, '--multi_process', 2, '--dry-run')
+            assert 'Would write 1M by 2 workers, 2 loops after 1 to warm up\n' in out and err == '', (out, err)
+            assert 'writes:     at most 6 MiB (6291456 bytes)\n' in out and 'disk space: 2 MiB\n' in out, out
+            assert os.listdir(f) == []
+        io('--folder', f, '--io_size', '1M', '--read', '--keep')
+        out, _ = io('--folder', f, '--io_size', '1M', '--read', '--dry-run')
+        assert 'writes:     at most 0 B (0 bytes)\n' in out and 'disk space: 0 B\n' in out, out
+        out, err = io('--folder', f, '--io_size', '900T', '--dry-run', status=2)
+        assert out == '' and 'not enough free space' in err, (out, err)
+
+
 # ----------------------------------------------------------------- validation
 
 def what_was_kept_by_a_write_is_what_the_seed_says():
@@ -657,6 +686,15 @@ def direct_reads_are_cold():
     assert r['io']['workers'][0]['stats']['blocks_buffered'] == 0
 
 
+def an_odd_end_does_not_make_all_of_it_cached():
+    with folder() as f:
+        s = series('--folder', f, '--io_size', 8 * MIB + 1001)
+        if 'O_DIRECT' not in s['ran']['direct']:
+            raise tap.Skip('direct', 'no O_DIRECT here')
+        assert re.fullmatch(r'not used \(O_DIRECT\) but for \d of \d+ blocks', s['cache']), s['cache']
+        assert series('--folder', f, '--io_size', 8 * MIB + 1001, '--read')['cache'] == 'cold (O_DIRECT)'
+
+
 def a_file_that_cannot_be_dropped_is_warm():
     """Pages that are mapped and locked stay; the result must not be called cold."""
     with folder() as f:
@@ -789,7 +827,7 @@ tap.run(
     overwrite_allows_it_and_leaves_the_file,
     a_foreign_file_of_the_right_size_is_read_but_not_validated,
     a_file_of_the_wrong_size_is_not_read,
-    links_and_folders_in_the_way_are_refused,
+    links_and_folders_in_the_way_are_refused, two_runs_in_one_folder_do_not_meet, a_dry_run_tells_and_makes_nothing,
     what_was_kept_by_a_write_is_what_the_seed_says,
     validate_names_the_first_byte_that_is_wrong,
     validate_passes_on_every_engine_and_memory,
@@ -821,7 +859,7 @@ tap.run(
     single_submit_and_sequential_requests_work,
     buffered_reads_are_not_called_direct,
     direct_reads_are_cold,
-    a_file_that_cannot_be_dropped_is_warm,
+    an_odd_end_does_not_make_all_of_it_cached, a_file_that_cannot_be_dropped_is_warm,
     a_buffered_write_says_whether_it_was_flushed,
     fresh_and_repeated_writes_are_told_apart,
     a_given_limit_gives_a_share,

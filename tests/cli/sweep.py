@@ -455,6 +455,22 @@ def started(*args):
     return process
 
 
+def a_sweep_can_be_repeated_in_one_place():
+    with folder():
+        sweep(*SMALL)
+        _, err = sweep(*SMALL)
+        assert err == 'sluice sweep: note: logs go to _aio_bench_logs-2: _aio_bench_logs has those of another sweep\n', err
+        assert sorted(os.listdir('.')) == ['_aio_bench_logs', '_aio_bench_logs-2']
+        with open(os.path.join('_aio_bench_logs-2', STATE)) as f:
+            lines = f.readlines()
+        with open(os.path.join('_aio_bench_logs-2', STATE), 'w') as f:
+            f.writelines(lines[:-1])
+        out, _ = sweep(*SMALL, '--resume')
+        assert f'resumed:    {len(lines) - 3} of ' in out, out
+        _, err = sweep(*SMALL, '--log_dir', '_aio_bench_logs', status=2)
+        assert 'not empty' in err, err
+
+
 def a_sweep_that_still_runs_cannot_be_resumed():
     with folder():
         process = started()
@@ -672,6 +688,7 @@ tap.run(
     interrupted_case('while it writes', 260),
     the_time_of_the_interrupted_sweep_counts,
     another_sweep_cannot_be_resumed,
+    a_sweep_can_be_repeated_in_one_place,
     a_sweep_that_still_runs_cannot_be_resumed,
     what_a_killed_sweep_left_is_removed_by_resume,
     a_dry_run_of_a_resumption_counts_what_is_left,

@@ -16,6 +16,7 @@
 
 #include "base/random.h"
 #include "base/util.h"
+#include "load/measure/handle_stats.h"
 #include "load/stream/stream.h"
 
 #define LEN      65536u
@@ -439,10 +440,154 @@ static void every_kind_of_buffer_moves_the_same_bytes(void **state)
 	}
 }
 
+/* Workers in step: what each was told of its rounds. */
+#define WORKERS 3
+struct rounds {
+	struct bed_buffers buffers;
+	unsigned issued[WORKERS], rounds;
+	unsigned fail_at;           /* round in which the last worker reads past the end */
+	_Atomic unsigned preparing; /* workers between prepare() and finish() */
+	_Atomic unsigned early;     /* finish() came while another had not begun */
+	uint64_t took[WORKERS], whole[WORKERS];
+	_Atomic unsigned finished;
+};
+
+static int rounds_next(void *arg, unsigned worker, struct load_op *op, struct sluice_err *err)
+{
+	struct rounds *r = arg;
+	unsigned i = r->issued[worker]++;
+
+	(void)err;
+	*op = (struct load_op){.read = true,
+			       .warmup = i == 0,
+			       .file = worker,
+			       .offset = i == r->fail_at && worker == 2 ? 1ull << 40 : 0,
+			       .len = LEN,
+			       .tag = worker};
+	return i < r->rounds;
+}
+
+static int rounds_prepare(void *arg, const struct load_op *op, void *buf, struct sluice_err *err)
+{
+	struct rounds *r = arg;
+
+	(void)op;
+	(void)buf;
+	(void)err;
+	atomic_fetch_add(&r->preparing, 1);
+	return 0;
+}
+
+static int rounds_finish(void *arg, const struct load_op *op, void *buf, struct sluice_err *err)
+{
+	struct rounds *r = arg;
+
+	(void)buf;
+	(void)err;
+	/* All have prepared as often as this one has been finished, or once more. */
+	if (atomic_load(&r->preparing) < WORKERS * (atomic_load(&r->finished) / WORKERS + 1))
+		atomic_fetch_add(&r->early, 1);
+	atomic_fetch_add(&r->finished, 1);
+	r->took[op->tag] += op->warmup ? 0 : op->took_ns;
+	r->whole[op->tag] += op->warmup ? 0 : op->round_ns;
+	return 0;
+}
+
+static int run_rounds(struct rounds *r, struct run_series *series, struct stream_seen *seen)
+{
+	struct stream_job job = {
+		.source = {rounds_next, rounds_prepare, rounds_finish, r},
+		.files = files,
+		.nr_files = NR_FILES,
+		.open_each = true,
+		.rounds = true,
+		.workers = WORKERS,
+		.depth = 1,
+		.opts = SLUICE_OPTS_INIT,
+		.buffers = &r->buffers,
+		.nr_series = 1,
+		.seen = seen,
+	};
+	struct bed_buffers_want want = {.len = LEN, .nr = WORKERS};
+	struct sluice_err err;
+	int ret;
+
+	job.opts.engine = "threads";
+	assert_int_equal(bed_buffers_open(&r->buffers, &want, &err), 0);
+	ret = run_stream(&job, series, &err);
+	bed_buffers_close(&r->buffers);
+	return ret;
+}
+
+static void a_round_takes_as_long_as_its_slowest_worker(void **state)
+{
+	struct rounds r = {.rounds = 50, .fail_at = UINT32_MAX};
+	struct run_series series = {0};
+	struct stream_seen seen[WORKERS] = {0};
+
+	(void)state;
+	assert_int_equal(run_rounds(&r, &series, seen), 0);
+	assert_int_equal(series.ops, 49 * WORKERS);
+	assert_int_equal(series.warmup_bytes, WORKERS * LEN);
+	assert_int_equal(r.finished, 50 * WORKERS);
+	assert_int_equal(r.early, 0);
+	for (unsigned i = 0; i < WORKERS; i++) {
+		assert_true(r.took[i] <= r.whole[i] && r.whole[i] == r.whole[0]);
+		assert_int_equal(seen[i].stats.ops, 50);
+		assert_true(seen[i].file.size > 0);
+	}
+	assert_true(fabs(series.sec - (double)r.whole[0] / 1e9) < 1e-6);
+	assert_int_equal(series.stats.ops, 50 * WORKERS);
+	series_fini(&series);
+}
+
+static void a_round_that_one_worker_did_not_complete_does_not_count(void **state)
+{
+	struct rounds r = {.rounds = 50, .fail_at = 7};
+	struct run_series series = {0};
+
+	(void)state;
+	assert_int_equal(run_rounds(&r, &series, NULL), -ENODATA);
+	assert_int_equal(series.ops, 6 * WORKERS);
+	assert_int_equal(r.finished, 7 * WORKERS);
+	assert_true(series.partial);
+	series_fini(&series);
+}
+
+/* Every counter is added, the limits of a handle are not. */
+static void counters_of_handles_are_added(void **state)
+{
+	struct sluice_stats one = {.size = sizeof(one)}, sum = {.size = 0};
+	uint64_t *counters = &one.ops;
+	size_t nr = (size_t)(&one.inline_bytes - &one.ops);
+
+	(void)state;
+	for (size_t i = 0; i < nr; i++)
+		counters[i] = i + 1;
+	one.inline_bytes = 7;
+	one.fallbacks = SLUICE_FELL_BUFFERED;
+	handle_stats_add(&sum, &one);
+	one.fallbacks = SLUICE_FELL_ENGINE;
+	strcpy(one.fallback_why, "reason");
+	handle_stats_add(&sum, &one);
+	for (size_t i = 0; i < nr; i++)
+		assert_int_equal((&sum.ops)[i], 2 * (i + 1));
+	assert_int_equal(sum.ring_bytes, 2 * one.ring_bytes);
+	assert_int_equal(sum.inline_bytes, 7);
+	assert_int_equal(sum.fallbacks, SLUICE_FELL_BUFFERED | SLUICE_FELL_ENGINE);
+	assert_string_equal(sum.fallback_why, "reason");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(written_is_read_back, files_make, files_remove),
+		cmocka_unit_test_setup_teardown(a_round_takes_as_long_as_its_slowest_worker,
+						files_make, files_remove),
+		cmocka_unit_test_setup_teardown(
+			a_round_that_one_worker_did_not_complete_does_not_count, files_make,
+			files_remove),
+		cmocka_unit_test(counters_of_handles_are_added),
 		cmocka_unit_test_setup_teardown(a_run_is_counted_behind_an_earlier_one, files_make,
 						files_remove),
 		cmocka_unit_test_setup_teardown(alone_the_time_is_the_sum_of_latencies, files_make,

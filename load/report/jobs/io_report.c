@@ -3,6 +3,7 @@
 #include "load/report/jobs/io_report.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/size.h"
@@ -45,6 +46,22 @@ void io_report_places(FILE *f, const struct io_job *job)
 	for (unsigned i = 0; i < job->nr_places; i++)
 		fprintf(f, "[%u]: %s %u <----> %s\n", i, what, job->places[i].device,
 			job->places[i].folder);
+}
+
+void io_report_plan(FILE *f, const struct io_job *job, const struct io_plan *plan)
+{
+	uint64_t writes = plan->prepares + plan->limit + (job->read ? 0 : plan->moves);
+	char size[SLUICE_SIZE_TEXT];
+
+	fprintf(f, "Would %s %s by %u worker%s, %u loop%s after %u to warm up\n",
+		job->read ? "read" : "write", sluice_size_exact(size, job->io_size), job->nr_places,
+		job->nr_places == 1 ? "" : "s", job->loops, job->loops == 1 ? "" : "s",
+		job->warmup);
+	report_plan_writes(f, writes, plan->limit, false);
+	fprintf(f, "disk space: %s\n", sluice_size_format(size, plan->space));
+	fprintf(f, "time:       about %.0f s at %.0f MB/s (%s)\n", ceil(plan->seconds),
+		plan->speed / 1e6,
+		job->limit ? "as --limit says" : "assumed; --limit knows better");
 }
 
 static void text_results(FILE *f, const char *word, const struct io_result *res)

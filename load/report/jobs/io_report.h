@@ -13,8 +13,11 @@
 #include "load/report/result/result.h"
 
 struct io_job;
+struct io_plan;
 struct io_result;
 
+/* What would be done, for --dry-run. */
+void io_report_plan(FILE *f, const struct io_job *job, const struct io_plan *plan);
 /* "[i]: process D <----> F" for each worker, as ds_io prints it. */
 void io_report_places(FILE *f, const struct io_job *job);
 
