@@ -216,11 +216,6 @@ void compare_text(FILE *f, const struct compare *c)
 
 /* --------------------------------------------------------------------- JSON */
 
-static json_t *real_or_null(double v)
-{
-	return isfinite(v) ? json_real(v) : json_null();
-}
-
 static json_t *interval_json(double low, double high)
 {
 	if (!isfinite(low) || !isfinite(high))
@@ -230,16 +225,16 @@ static json_t *interval_json(double low, double high)
 
 static json_t *side_json(const struct compare_side *s)
 {
-	return json_pack("{s:o, s:I, s:I}", "cpu_sec_per_gib", real_or_null(s->cpu), "samples",
+	return json_pack("{s:o, s:I, s:I}", "cpu_sec_per_gib", report_real(s->cpu), "samples",
 			 (json_int_t)s->n, "independent", (json_int_t)s->used);
 }
 
 static json_t *change_json(const struct compare_change *x)
 {
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:s?, s:s, s:s?, s:b}", "a", real_or_null(x->a),
-			 "b", real_or_null(x->b), "ratio", real_or_null(x->ratio), "interval",
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:s?, s:s, s:s?, s:b}", "a", report_real(x->a),
+			 "b", report_real(x->b), "ratio", report_real(x->ratio), "interval",
 			 interval_json(x->low, x->high), "p",
-			 x->why ? json_null() : real_or_null(x->p), "method", x->method, "verdict",
+			 x->why ? json_null() : report_real(x->p), "method", x->method, "verdict",
 			 compare_words[x->verdict], "why", x->why, "fails", x->fails);
 }
 
@@ -262,7 +257,7 @@ static json_t *overall_json(const struct compare *c)
 		const struct compare_overall *o = &c->overall[i];
 
 		json_object_set_new(j, compare_figure_names[i],
-				    json_pack("{s:o, s:o}", "ratio", real_or_null(o->ratio),
+				    json_pack("{s:o, s:o}", "ratio", report_real(o->ratio),
 					      "interval", interval_json(o->low, o->high)));
 	}
 	return j;

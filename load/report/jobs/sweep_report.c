@@ -336,7 +336,7 @@ void sweep_report_plan(FILE *f, const struct sweep_job *job, const struct sweep_
 
 /* --------------------------------------------------------------------- JSON */
 
-static json_t *value_json(const struct space_axis *a, const struct space_value *v)
+json_t *report_value_json(const struct space_axis *a, const struct space_value *v)
 {
 	if (a->kind == SPACE_SEQUENTIAL || a->kind == SPACE_SINGLE)
 		return json_boolean(v->n);
@@ -344,15 +344,15 @@ static json_t *value_json(const struct space_axis *a, const struct space_value *
 		return report_str(v->text);
 	if (a->kind == SPACE_MEMORY)
 		return json_string(bed_memory_words[v->n]);
-	return json_integer((json_int_t)v->n);
+	return report_count(v->n);
 }
 
-static json_t *values_json(const struct space_axis *a)
+json_t *report_axis_json(const struct space_axis *a)
 {
 	json_t *j = json_array();
 
 	for (unsigned i = 0; i < a->nr; i++)
-		json_array_append_new(j, value_json(a, &a->values[i]));
+		json_array_append_new(j, report_value_json(a, &a->values[i]));
 	return j;
 }
 
@@ -367,20 +367,26 @@ void sweep_settings(json_t *settings, const struct sweep_job *job)
 	json_object_set_new(settings, "memory", json_string(bed_memory_words[job->memory]));
 	for (unsigned i = 0; i < job->space->nr; i++)
 		json_object_set_new(settings, space_names[job->space->axes[i].kind],
-				    values_json(&job->space->axes[i]));
+				    report_axis_json(&job->space->axes[i]));
+}
+
+json_t *report_point_json(const struct space *space, unsigned point)
+{
+	json_t *j = json_object();
+
+	for (unsigned i = 0; i < space->nr; i++) {
+		const struct space_axis *a = &space->axes[i];
+
+		json_object_set_new(j, space_names[a->kind],
+				    report_value_json(a, space_value(space, point, a->kind)));
+	}
+	return j;
 }
 
 static json_t *best_json(const struct sweep_job *job, unsigned point, double speed)
 {
-	json_t *settings = json_object();
-
-	for (unsigned i = 0; i < job->space->nr; i++) {
-		const struct space_axis *a = &job->space->axes[i];
-
-		json_object_set_new(settings, space_names[a->kind],
-				    value_json(a, space_value(job->space, point, a->kind)));
-	}
-	return json_pack("{s:o, s:f}", "settings", settings, "bytes_per_sec", speed);
+	return json_pack("{s:o, s:f}", "settings", report_point_json(job->space, point),
+			 "bytes_per_sec", speed);
 }
 
 json_t *sweep_grid_json(const struct sweep_job *job, const struct sweep_result *res)
@@ -390,9 +396,9 @@ json_t *sweep_grid_json(const struct sweep_job *job, const struct sweep_result *
 	const struct run_series *sum = best_sum(job, res);
 
 	for (unsigned i = 0; i < job->space->nr; i++)
-		json_array_append_new(axes, json_pack("{s:s, s:o}", "name",
-						      space_names[job->space->axes[i].kind],
-						      "values", values_json(&job->space->axes[i])));
+		json_array_append_new(
+			axes, json_pack("{s:s, s:o}", "name", space_names[job->space->axes[i].kind],
+					"values", report_axis_json(&job->space->axes[i])));
 	for (int read = 1; list && read >= 0; read--) {
 		unsigned n = direction(res, read, list);
 

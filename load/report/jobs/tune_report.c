@@ -307,30 +307,6 @@ void tune_report_plan(FILE *f, const struct tune_job *job)
 
 /* --------------------------------------------------------------------- JSON */
 
-static json_t *value_json(const struct space_axis *axis, const struct space_value *v)
-{
-	if (v->text)
-		return json_string(v->text);
-	if (axis->kind == SPACE_SEQUENTIAL || axis->kind == SPACE_SINGLE)
-		return json_boolean(v->n);
-	if (axis->kind == SPACE_MEMORY)
-		return json_string(bed_memory_words[v->n]);
-	return json_integer((json_int_t)v->n);
-}
-
-static json_t *point_settings(const struct tune_job *job, unsigned point)
-{
-	json_t *j = json_object();
-
-	for (unsigned i = 0; i < job->space->nr; i++) {
-		const struct space_axis *axis = &job->space->axes[i];
-
-		json_object_set_new(j, space_names[axis->kind],
-				    value_json(axis, space_value(job->space, point, axis->kind)));
-	}
-	return j;
-}
-
 static json_t *real_or_null(double v)
 {
 	return isfinite(v) && v > 0 ? json_real(v) : json_null();
@@ -342,9 +318,9 @@ static json_t *contender_json(const struct tune_job *job, const struct tune_resu
 	const struct tune_race_point *p = &res->race.points[point];
 
 	return json_pack("{s:s, s:o, s:I, s:o, s:o, s:f, s:o, s:o, s:o}", "name",
-			 name_of(res, point), "settings", point_settings(job, point), "probes",
-			 (json_int_t)p->nr, "dropped_in_round",
-			 p->dropped ? json_integer((json_int_t)p->dropped) : json_null(), "against",
+			 name_of(res, point), "settings", report_point_json(job->space, point),
+			 "probes", (json_int_t)p->nr, "dropped_in_round",
+			 report_count_or_null(p->dropped), "against",
 			 p->against == point ? json_null() : json_string(name_of(res, p->against)),
 			 "behind", exp(p->behind) - 1, "behind_margin",
 			 p->shared >= TUNE_RACE_SURE ? json_real(p->behind_half) : json_null(),
@@ -368,7 +344,7 @@ static json_t *importance_json(const struct tune_job *job, const struct tune_res
 		json_array_append_new(all, json_pack("{s:s, s:f, s:o, s:o}", "name",
 						     space_names[axis->kind], "effect", effect,
 						     "margin", real_or_null(margin), "best",
-						     value_json(axis, &axis->values[best])));
+						     report_value_json(axis, &axis->values[best])));
 	}
 	return all;
 }
@@ -412,14 +388,9 @@ void tune_settings(json_t *settings, const struct tune_job *job)
 	for (unsigned i = 0; i < job->nr_folders; i++)
 		json_array_append_new(folders, report_str(job->folders[i]));
 	json_object_set_new(settings, "nvme_dir", folders);
-	for (unsigned i = 0; i < job->space->nr; i++) {
-		const struct space_axis *axis = &job->space->axes[i];
-		json_t *values = json_array();
-
-		for (unsigned k = 0; k < axis->nr; k++)
-			json_array_append_new(values, value_json(axis, &axis->values[k]));
-		json_object_set_new(settings, space_names[axis->kind], values);
-	}
+	for (unsigned i = 0; i < job->space->nr; i++)
+		json_object_set_new(settings, space_names[job->space->axes[i].kind],
+				    report_axis_json(&job->space->axes[i]));
 }
 
 struct run_series *tune_series(const struct tune_job *job, const struct tune_result *res,

@@ -9,14 +9,9 @@
 #include "load/report/result/result.h"
 #include "load/report/result/text.h"
 
-static json_t *count(uint64_t v)
-{
-	return json_integer((json_int_t)v);
-}
-
 static json_t *limit_json(uint64_t v)
 {
-	return v == KV_UNLIMITED ? json_null() : count(v);
+	return v == KV_UNLIMITED ? json_null() : report_count(v);
 }
 
 /* ------------------------------------------------------------------ settings */
@@ -73,7 +68,7 @@ static void set_numbers(json_t *j, const struct kv_params *p)
 	};
 
 	for (unsigned i = 0; i < ARRAY_SIZE(counts); i++)
-		json_object_set_new(j, counts[i].name, count(counts[i].v));
+		json_object_set_new(j, counts[i].name, report_count(counts[i].v));
 	for (unsigned i = 0; i < ARRAY_SIZE(numbers); i++)
 		json_object_set_new(j, numbers[i].name, json_real(numbers[i].v));
 }
@@ -99,7 +94,7 @@ static json_t *settings_json(const struct kv_report *r)
 	json_object_set_new(
 		j, "autoscaler_mode",
 		json_string(p->autoscale_mode == KV_SCALE_CAPACITY ? "capacity" : "qos"));
-	json_object_set_new(j, "seed", count(p->seed));
+	json_object_set_new(j, "seed", report_count(p->seed));
 	json_object_set_new(j, "seed_given", json_boolean(p->seed_given));
 	json_object_set_new(j, "burst_trace_path", report_str_or_null(p->burst_path));
 	json_object_set_new(j, "dataset_path", report_str_or_null(r->dataset_path));
@@ -208,11 +203,11 @@ static json_t *tier_json(const struct kv_report *r, unsigned t)
 			      limit_json(res->limit[t]), "used_bytes", (json_int_t)res->used[t],
 			      "entries", (json_int_t)res->entries[t]);
 
-	json_object_set_new(j, "read_bytes", count(n->tier_read[t]));
-	json_object_set_new(j, "written_bytes", count(n->tier_written[t]));
-	json_object_set_new(j, "evicted_in_bytes", count(n->tier_evicted_in[t]));
-	json_object_set_new(j, "evicted_out_bytes", count(n->tier_evicted_out[t]));
-	json_object_set_new(j, "deleted_bytes", count(n->tier_deleted[t]));
+	json_object_set_new(j, "read_bytes", report_count(n->tier_read[t]));
+	json_object_set_new(j, "written_bytes", report_count(n->tier_written[t]));
+	json_object_set_new(j, "evicted_in_bytes", report_count(n->tier_evicted_in[t]));
+	json_object_set_new(j, "evicted_out_bytes", report_count(n->tier_evicted_out[t]));
+	json_object_set_new(j, "deleted_bytes", report_count(n->tier_deleted[t]));
 	json_object_set_new(j, "read", samples_json(&res->tier[t][0]));
 	json_object_set_new(j, "write", samples_json(&res->tier[t][1]));
 	json_object_set_new(j, "evict_read", samples_json(&res->evict[t][0]));
@@ -294,9 +289,9 @@ static json_t *kv_json(const struct kv_report *r)
 	if (!r->job->trace_path)
 		json_object_set_new(j, "storage_moved",
 				    json_pack("{s:o, s:o}", "read_bytes",
-					      count(res->storage_bytes[0]), "written_bytes",
-					      count(res->storage_bytes[1])));
-	json_object_set_new(j, "memory_bytes", count(res->memory_bytes));
+					      report_count(res->storage_bytes[0]), "written_bytes",
+					      report_count(res->storage_bytes[1])));
+	json_object_set_new(j, "memory_bytes", report_count(res->memory_bytes));
 	json_object_set_new(j, "errors", errors_json(res));
 	json_object_set_new(j, "cache", cache_json(res));
 	json_object_set_new(j, "tiers", tiers);

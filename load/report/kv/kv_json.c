@@ -6,6 +6,7 @@
 
 #include "base/util.h"
 #include "load/report/kv/kv_report.h"
+#include "load/report/result/text.h"
 
 #define GIB ((double)(1u << 30))
 
@@ -29,16 +30,6 @@ static void set(json_t *j, json_t *value, const char *fmt, ...)
 	vsnprintf(key, sizeof(key), fmt, ap);
 	va_end(ap);
 	json_object_set_new(j, key, value);
-}
-
-static json_t *count(uint64_t v)
-{
-	return json_integer((json_int_t)v);
-}
-
-static json_t *real(double v)
-{
-	return isfinite(v) ? json_real(v) : json_null();
 }
 
 static double ratio(double a, double b)
@@ -76,9 +67,9 @@ static json_t *latency_json(const struct samples *s)
 	json_t *j = json_object();
 
 	samples_percentiles(s, levels, v, ARRAY_SIZE(levels));
-	set(j, real(samples_mean(s) * 1e3), "mean");
+	set(j, report_real(samples_mean(s) * 1e3), "mean");
 	for (unsigned i = 0; i < ARRAY_SIZE(levels); i++)
-		set(j, real(v[i] * 1e3), "%s", level_names[i]);
+		set(j, report_real(v[i] * 1e3), "%s", level_names[i]);
 	return j;
 }
 
@@ -90,7 +81,7 @@ static void set_levels(json_t *j, const char *name, const struct samples *s)
 	if (!s->n || samples_percentiles(s, levels, v, ARRAY_SIZE(levels)) < 0)
 		return;
 	for (unsigned i = 0; i < ARRAY_SIZE(levels); i++)
-		set(j, real(v[i] * 1e3), "%s_%s_ms", name, level_names[i]);
+		set(j, report_real(v[i] * 1e3), "%s_%s_ms", name, level_names[i]);
 }
 
 static void set_all_levels(json_t *j, const struct kv_result *res)
@@ -133,18 +124,18 @@ static void set_tiers(json_t *j, const struct kv_result *res)
 
 static void set_totals(json_t *j, const struct kv_counts *n)
 {
-	set(j, count(n->kind_hits[KV_SYSTEM]), "system_prompt_hits");
-	set(j, count(n->kind_hits[KV_COMMON]), "common_phrase_hits");
-	set(j, count(n->kind_hits[KV_USER]), "user_cache_hits");
-	set(j, count(n->kind_hits[KV_MULTI_TURN]), "multi_turn_hits");
-	set(j, count(n->total_read_bytes), "total_read_bytes");
-	set(j, count(n->total_write_bytes), "total_write_bytes");
+	set(j, report_count(n->kind_hits[KV_SYSTEM]), "system_prompt_hits");
+	set(j, report_count(n->kind_hits[KV_COMMON]), "common_phrase_hits");
+	set(j, report_count(n->kind_hits[KV_USER]), "user_cache_hits");
+	set(j, report_count(n->kind_hits[KV_MULTI_TURN]), "multi_turn_hits");
+	set(j, report_count(n->total_read_bytes), "total_read_bytes");
+	set(j, report_count(n->total_write_bytes), "total_write_bytes");
 	set(j, json_real((double)n->total_read_bytes / GIB), "total_read_gb");
 	set(j, json_real((double)n->total_write_bytes / GIB), "total_write_gb");
 	set(j, json_real((double)n->total_read_bytes / (double)max_u64(n->total_write_bytes, 1)),
 	    "read_write_ratio");
-	set(j, count(n->read_ops), "read_iops");
-	set(j, count(n->write_ops), "write_iops");
+	set(j, report_count(n->read_ops), "read_iops");
+	set(j, report_count(n->write_ops), "write_iops");
 	set(j,
 	    n->storage_tokens_float ? json_real(n->storage_tokens)
 				    : json_integer((json_int_t)n->storage_tokens),
@@ -158,17 +149,17 @@ static json_t *cache_json(const struct kv_report *r)
 	json_t *j = json_object();
 
 	set(j, json_real(ratio((double)n->hits, (double)(n->hits + n->misses))), "cache_hit_rate");
-	set(j, count(n->hits), "cache_hits");
-	set(j, count(n->misses), "cache_misses");
+	set(j, report_count(n->hits), "cache_hits");
+	set(j, report_count(n->misses), "cache_misses");
 	for (unsigned t = 0; t < KV_TIERS; t++)
-		set(j, count(res->entries[t]), "%s_entries", tiers[t]);
+		set(j, report_count(res->entries[t]), "%s_entries", tiers[t]);
 	set(j, json_real((double)res->used[KV_GPU] / GIB), "gpu_memory_used_gb");
 	set(j, json_real((double)res->used[KV_CPU] / GIB), "cpu_memory_used_gb");
-	set(j, count(n->offloads_cpu), "offloads_cpu");
-	set(j, count(n->offloads_storage), "offloads_storage");
+	set(j, report_count(n->offloads_cpu), "offloads_cpu");
+	set(j, report_count(n->offloads_storage), "offloads_storage");
 	set(j, kv_health_json(r), "storage_health");
-	set(j, count(n->prefill_writes), "prefill_writes");
-	set(j, count(n->decode_reads), "decode_reads");
+	set(j, report_count(n->prefill_writes), "prefill_writes");
+	set(j, report_count(n->decode_reads), "decode_reads");
 	set_tiers(j, res);
 	set_totals(j, n);
 	set_all_levels(j, res);
@@ -241,7 +232,7 @@ static json_t *scale_summary_json(const struct kv_report *r)
 		      "final_users", (json_int_t)res->users_end, "total_scale_events",
 		      (json_int_t)scale_events(res));
 	if (r->job->params->autoscale_mode == KV_SCALE_CAPACITY) {
-		set(j, count(res->users_peak), "peak_user_count");
+		set(j, report_count(res->users_peak), "peak_user_count");
 		set(j, json_real(res->peak_tokens_per_sec), "peak_throughput_tokens_per_sec");
 	}
 	return j;
@@ -255,8 +246,8 @@ static json_t *summary_json(const struct kv_report *r)
 
 	for (unsigned i = 0; i < KV_QOS; i++)
 		set(qos, qos_json(r, i), "%s", kv_qos_names[i]);
-	set(j, count(res->requests), "total_requests");
-	set(j, count(res->tokens), "total_tokens");
+	set(j, report_count(res->requests), "total_requests");
+	set(j, report_count(res->tokens), "total_tokens");
 	set(j, json_real(res->elapsed_sec), "elapsed_time");
 	set(j, json_real(ratio(tokens, res->elapsed_sec)), "avg_throughput_tokens_per_sec");
 	set(j, json_real(res->storage_io_sec), "total_storage_io_time");
@@ -297,8 +288,8 @@ json_t *kv_report_json(const struct kv_report *r)
 	const struct kv_params *p = r->job->params;
 	json_t *j = json_object();
 
-	set(j, count(res->requests), "requests_completed");
-	set(j, count(res->tokens), "total_tokens_generated");
+	set(j, report_count(res->requests), "requests_completed");
+	set(j, report_count(res->tokens), "total_tokens_generated");
 	set(j, json_real(res->storage_io_sec), "total_storage_io_latency");
 	set(j, json_real(res->generation_sec), "total_generation_latency");
 	set(j, list_json(&res->end_to_end), "end_to_end_latencies");
@@ -307,9 +298,9 @@ json_t *kv_report_json(const struct kv_report *r)
 	set(j, timeline_json(res), "throughput_timeline");
 	set(j, list_json(&res->prefill), "prefill_latencies");
 	set(j, list_json(&res->decode), "decode_latencies");
-	set(j, count(res->turn_hits), "multi_turn_cache_hits");
-	set(j, count(res->turn_misses), "multi_turn_cache_misses");
-	set(j, p->seed_given ? count(p->seed) : json_null(), "seed");
+	set(j, report_count(res->turn_hits), "multi_turn_cache_hits");
+	set(j, report_count(res->turn_misses), "multi_turn_cache_misses");
+	set(j, p->seed_given ? report_count(p->seed) : json_null(), "seed");
 	if (res->requests)
 		set(j, summary_json(r), "summary");
 	if (r->validation)

@@ -66,7 +66,7 @@ static json_t *levels_of(const json_t *ms, size_t n)
 
 	if (!json_is_number(json_object_get(ms, "p50")))
 		return json_null();
-	j = json_pack("{s:o, s:b}", "n", n ? json_integer((json_int_t)n) : json_null(), "exact", 1);
+	j = json_pack("{s:o, s:b}", "n", report_count_or_null(n), "exact", 1);
 	for (unsigned i = 0; i < ARRAY_SIZE(names); i++)
 		json_object_set_new(j, names[i][0], ms_of(json_object_get(ms, names[i][1])));
 	return j;

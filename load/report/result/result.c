@@ -48,36 +48,24 @@ void result_fini(struct result *r)
 
 /* ----------------------------------------------------------------- one series */
 
-/* JSON has no word for what is not a number. */
-static json_t *real(double v)
-{
-	return isfinite(v) ? json_real(v) : json_null();
-}
-
 static json_t *interval(double low, double high)
 {
 	return isfinite(high) ? json_pack("[f, f]", low, high) : json_null();
-}
-
-static json_t *count(uint64_t v)
-{
-	return json_integer((json_int_t)v);
 }
 
 json_t *result_settings_json(const struct run_series *s)
 {
 	const struct sluice_opts *o = &s->opts;
 
-	return json_pack("{s:o, s:o, s:o, s:I, s:b, s:b, s:s, s:s, s:s, s:s, s:b}", "engine",
-			 report_str_or_null(o->engine), "block_size",
-			 o->block ? count(o->block) : json_null(), "queue_depth",
-			 o->depth ? count(o->depth) : json_null(), "io_parallel",
-			 (json_int_t)(o->threads ? o->threads : 1), "single_submit",
-			 !!(o->flags & SLUICE_SINGLE_SUBMIT), "sequential_requests",
-			 !!(o->flags & SLUICE_NO_OVERLAP), "direct", io_direct_words[o->direct],
-			 "durability", io_durability_words[o->durability], "huge",
-			 io_huge_words[o->huge], "memory", bed_memory_words[s->memory], "lock",
-			 s->lock);
+	return json_pack(
+		"{s:o, s:o, s:o, s:I, s:b, s:b, s:s, s:s, s:s, s:s, s:b}", "engine",
+		report_str_or_null(o->engine), "block_size", report_count_or_null(o->block),
+		"queue_depth", report_count_or_null(o->depth), "io_parallel",
+		(json_int_t)(o->threads ? o->threads : 1), "single_submit",
+		!!(o->flags & SLUICE_SINGLE_SUBMIT), "sequential_requests",
+		!!(o->flags & SLUICE_NO_OVERLAP), "direct", io_direct_words[o->direct],
+		"durability", io_durability_words[o->durability], "huge", io_huge_words[o->huge],
+		"memory", bed_memory_words[s->memory], "lock", s->lock);
 }
 
 const char *result_direct_word(const struct run_series *s)
@@ -126,12 +114,13 @@ static json_t *stats_json(int (*get)(const struct run_series *, struct stat_summ
 		return json_null();
 	percentiles = json_object();
 	for (unsigned i = 0; i < STAT_PERCENTILES; i++)
-		json_object_set_new(percentiles, stat_percentile_name[i], real(v.percentile[i]));
+		json_object_set_new(percentiles, stat_percentile_name[i],
+				    report_real(v.percentile[i]));
 	ci = interval(v.ci_low, v.ci_high);
 	return json_pack("{s:I, s:b, s:f, s:f, s:o, s:o, s:f, s:f, s:o}", "n", (json_int_t)v.n,
 			 "exact", exact, "mean", v.mean, "median", v.median, "stddev",
-			 real(v.stddev), "ci95", ci, "min", v.min, "max", v.max, "percentiles",
-			 percentiles);
+			 report_real(v.stddev), "ci95", ci, "min", v.min, "max", v.max,
+			 "percentiles", percentiles);
 }
 
 static json_t *samples_json(const struct run_series *s)
@@ -205,8 +194,8 @@ json_t *result_seconds(const struct seconds *s, double sec)
 		for (uint32_t i = 0; c->name && i < s->nr; i++) {
 			double v = seconds_value(c, seconds_row(s, i));
 
-			json_array_append_new(a, c->kind == SECOND_COUNT ? count((uint64_t)v)
-									 : real(v));
+			json_array_append_new(a, c->kind == SECOND_COUNT ? report_count((uint64_t)v)
+									 : report_real(v));
 		}
 		if (c->name)
 			json_object_set(j, c->name, a);
@@ -252,21 +241,20 @@ static json_t *series_json(const struct run_series *s, bool fresh)
 {
 	json_t *j = json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:b, s:o}", "name",
 			      report_str(s->name), "kind", s->read ? "read" : "write", "size",
-			      s->size ? count(s->size) : json_null(), "settings",
-			      result_settings_json(s), "ran", ran_json(s), "cache",
-			      report_str(s->cache), "partial", s->partial, "partial_why",
-			      report_str_or_null(s->partial_why));
+			      report_count_or_null(s->size), "settings", result_settings_json(s),
+			      "ran", ran_json(s), "cache", report_str(s->cache), "partial",
+			      s->partial, "partial_why", report_str_or_null(s->partial_why));
 
 	json_object_set_new(j, "ended_by", *s->time_limit ? json_string("time") : json_null());
-	json_object_set_new(j, "ops", count(s->ops));
-	json_object_set_new(j, "errors", count(s->errors));
+	json_object_set_new(j, "ops", report_count(s->ops));
+	json_object_set_new(j, "errors", report_count(s->errors));
 	json_object_set_new(j, "first_error", report_str_or_null(s->first_error));
-	json_object_set_new(j, "bytes", count(s->bytes));
-	json_object_set_new(j, "bytes_written", count(series_written(s)));
+	json_object_set_new(j, "bytes", report_count(s->bytes));
+	json_object_set_new(j, "bytes_written", report_count(series_written(s)));
 	json_object_set_new(j, "sec", json_real(s->sec));
 	json_object_set_new(j, "bytes_per_sec", json_real(series_speed(s)));
 	if (s->nr_marks) {
-		json_object_set_new(j, "repeats", count(s->nr_marks));
+		json_object_set_new(j, "repeats", report_count(s->nr_marks));
 		json_object_set_new(j, "bytes_per_sec_ci95",
 				    interval(fmax(0, series_speed(s) - series_speed_half(s)),
 					     series_speed(s) + series_speed_half(s)));
@@ -282,7 +270,7 @@ static json_t *series_json(const struct run_series *s, bool fresh)
 	json_object_set_new(j, "cpu", cpu_json(s));
 	json_object_set_new(j, "limit", limit_json(s, fresh));
 	json_object_set_new(j, "verified_bytes",
-			    s->verify ? count(s->verified_bytes) : json_null());
+			    s->verify ? report_count(s->verified_bytes) : json_null());
 	return j;
 }
 
@@ -321,7 +309,7 @@ static json_t *target_json(const struct result_target *t)
 	json_object_set_new(j, "mount", report_str_or_null(p->mount));
 	json_object_set_new(j, "direct", json_boolean(p->direct));
 	json_object_set_new(j, "direct_why_not", report_str_or_null(p->direct_why));
-	json_object_set_new(j, "free_bytes", count(p->free_bytes));
+	json_object_set_new(j, "free_bytes", report_count(p->free_bytes));
 	json_object_set_new(j, "block_device", device);
 	return j;
 }

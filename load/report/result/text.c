@@ -2,6 +2,7 @@
 /* JSON is UTF-8 and names of files are bytes: here the two meet. */
 #include "load/report/result/text.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,21 @@ json_t *report_str(const char *s)
 	}
 	*o = 0;
 	return json_string(out);
+}
+
+json_t *report_count(uint64_t v)
+{
+	return json_integer((json_int_t)min_u64(v, INT64_MAX));
+}
+
+json_t *report_count_or_null(uint64_t v)
+{
+	return v ? report_count(v) : json_null();
+}
+
+json_t *report_real(double v)
+{
+	return isfinite(v) ? json_real(v) : json_null();
 }
 
 json_t *report_str_or_null(const char *s)
