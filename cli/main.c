@@ -22,7 +22,8 @@ static void help(FILE *f)
 		   "\n");
 	cli_list_commands(f, commands);
 	fprintf(f, "\n"
-		   "  sluice help COMMAND, sluice COMMAND --help   options of a command\n"
+		   "  sluice help COMMAND, sluice COMMAND --help   options used most\n"
+		   "  sluice COMMAND --help-all                    all options of a command\n"
 		   "  sluice --version                             version of the program\n"
 		   "  sluice --dump-options                        all options, as JSON\n"
 		   "\n"
@@ -49,7 +50,7 @@ static int help_of(int argc, char **argv)
 		sub = cli_find(cmd->subs, argv[1]);
 	if (argc > 1 && cmd->subs && !sub)
 		return cli_unknown(cmd, cmd->subs, NULL, argv[1]);
-	cli_help(stdout, sub ? sub : cmd);
+	cli_help(stdout, sub ? sub : cmd, false);
 	return CLI_OK;
 }
 

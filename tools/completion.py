@@ -42,7 +42,7 @@ def bash(commands):
         for opt in cmd['options']:
             if opt['kind'] == 'choice':
                 out.append(f'\t\t{"|".join(names(opt))}) words="{" ".join(opt["choices"])}" ;;')
-        flags = ' '.join([n for o in cmd['options'] for n in names(o)] + ['--help'])
+        flags = ' '.join([n for o in cmd['options'] for n in names(o)] + ['--help', '--help-all'])
         out += ['\t\tesac', f'\t\t[[ -z $words && $cur == -* ]] && words="{flags}"', '\t\t;;']
     out += ['\tesac', '\t[[ $words ]] && mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")',
             '}', 'complete -o default -F _sluice sluice', '']
@@ -73,7 +73,7 @@ def zsh(commands):
                 out.append(f"\t\t\t'*{name}{long}[{quote(opt['help'])}]{value}' \\")
         words = ' '.join(subs(cmd, commands))
         one = f"'1:command:({words})' " if words else ''
-        out += [f"\t\t\t'--help[show the options]' {one}'*:file:_files' ;;"]
+        out += [f"\t\t\t'--help[show the options used most]' '--help-all[show all options]' {one}'*:file:_files' ;;"]
     return '\n'.join(out + ['\t(help) _describe command commands ;;', '\tesac', '}', '_sluice "$@"', ''])
 
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --help, from the option tables: two columns, wrapped at 80. */
+/* --help and --help-all, from the option tables: two columns, wrapped at 80. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/util.h"
 #include "cli/opt/opt.h"
 
-enum { TEXT_COLUMN = 30, WIDTH = 80 };
+enum { TEXT_COLUMN = 30, WIDTH = 80, FEW = 12 };
 
 void cli_wrap(FILE *f, const char *text, size_t col, size_t indent)
 {
@@ -60,13 +60,17 @@ static void left_column(char *buf, size_t size, const struct cli_opt *o)
 		append(buf, size, used, "...", may_stand_alone(o) ? "]" : "");
 }
 
-static void option(FILE *f, const struct cli_opt *o)
+static void option(FILE *f, const struct cli_opt *o, bool all)
 {
 	char left[160], text[512];
 	size_t used = 0, col;
 
 	left_column(left, sizeof(left), o);
 	used = append(text, sizeof(text), used, o->help, "");
+	if (!all && text[strcspn(text, ";")]) {
+		used = strcspn(text, ";");
+		text[used] = 0;
+	}
 	if (o->def == CLI_REQUIRED)
 		append(text, sizeof(text), used, " (needed)", "");
 	else if (o->def) {
@@ -81,16 +85,25 @@ static void option(FILE *f, const struct cli_opt *o)
 	cli_wrap(f, text, TEXT_COLUMN, TEXT_COLUMN);
 }
 
-static void table(FILE *f, const struct cli_opt *o)
+static void table(FILE *f, const struct cli_opt *o, bool all)
 {
 	for (; o->kind != CLI_KIND_END; o++) {
-		if (o->kind == CLI_KIND_GROUP)
+		if (o->kind == CLI_KIND_GROUP && all)
 			fprintf(f, "\n%s:\n", o->name);
 		else if (o->kind == CLI_KIND_TABLE)
-			table(f, o->sub);
-		else if (o->kind != CLI_KIND_ALIAS)
-			option(f, o);
+			table(f, o->sub, all);
+		else if (o->kind > CLI_KIND_ALIAS && (all || o->letter || o->often))
+			option(f, o, all);
 	}
+}
+
+static unsigned count(const struct cli_opt *o)
+{
+	unsigned n = 0;
+
+	for (; o->kind != CLI_KIND_END; o++)
+		n += o->kind == CLI_KIND_TABLE ? count(o->sub) : o->kind > CLI_KIND_ALIAS;
+	return n;
 }
 
 static const struct cli_opt *first_of(const struct cli_opt *o)
@@ -100,9 +113,10 @@ static const struct cli_opt *first_of(const struct cli_opt *o)
 	return o;
 }
 
-void cli_help(FILE *f, const struct cli_cmd *cmd)
+void cli_help(FILE *f, const struct cli_cmd *cmd, bool all)
 {
 	bool alone = cmd->run || !cmd->subs;
+	unsigned nr = count(cmd->opts);
 
 	if (alone)
 		fprintf(f, "usage: sluice %s [OPTION...]%s%s\n", cmd->name, cmd->usage ? " " : "",
@@ -115,10 +129,13 @@ void cli_help(FILE *f, const struct cli_cmd *cmd)
 		fprintf(f, "\n");
 		cli_list_commands(f, cmd->subs);
 	}
-	if (first_of(cmd->opts)->kind != CLI_KIND_GROUP)
+	all |= nr <= FEW;
+	if (!all || first_of(cmd->opts)->kind != CLI_KIND_GROUP)
 		fprintf(f, "\nOptions:\n");
-	table(f, cmd->opts);
+	table(f, cmd->opts, all);
 	fprintf(f, "  %-*s%s\n", TEXT_COLUMN - 2, "-h, --help", "show this help");
-	if (cmd->notes)
+	if (!all)
+		fprintf(f, "  %-*sall %u options\n", TEXT_COLUMN - 2, "    --help-all", nr);
+	if (all && cmd->notes)
 		fprintf(f, "\n%s", cmd->notes);
 }

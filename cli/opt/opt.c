@@ -448,8 +448,10 @@ int cli_cmd_run(const struct cli_cmd *cmd, int argc, char **argv)
 				cmd->elsewhere);
 	/* A value never begins with a dash, so this cannot be one. */
 	for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
-		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
-			cli_help(stdout, cmd);
+		bool all = !strcmp(argv[i], "--help-all") || !strcmp(argv[i], "--help_all");
+
+		if (all || !strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
+			cli_help(stdout, cmd, all);
 			return CLI_OK;
 		}
 	}

@@ -93,6 +93,7 @@ struct cli_opt {
 	const char *key;            /* in the settings of a result, where it is not the name */
 	bool invert;                /* a flag that takes away what is there without it */
 	bool quiet;                 /* not among the settings of a result */
+	bool often;                 /* in the short help, like all that have a letter */
 	double low, high;           /* of CLI_KIND_DBL */
 	const char *const *choices; /* NULL-terminated */
 	const struct cli_opt *sub;
@@ -317,7 +318,8 @@ int cli_unknown(const struct cli_cmd *cmd, const struct cli_cmd *const *commands
 int cli_needs_command(const struct cli_cmd *cmd);
 
 void cli_list_commands(FILE *f, const struct cli_cmd *const *commands);
-void cli_help(FILE *f, const struct cli_cmd *cmd);
+/* On one screen what is used most, or @all options. */
+void cli_help(FILE *f, const struct cli_cmd *cmd, bool all);
 /* Print @text from column @col on, in lines of 80 that begin at @indent; ends the line. */
 void cli_wrap(FILE *f, const char *text, size_t col, size_t indent);
 /* All tables as one JSON object, commands of commands behind theirs; @commands ends with NULL.

@@ -164,9 +164,9 @@ def commands_of_commands_have_pages_and_completion():
     assert 'box' in complete(['sluice', ''], out) and 'open' not in complete(['sluice', ''], out)
     assert complete(['sluice', 'box', ''], out) == ['open', 'shut']
     assert complete(['sluice', 'help', 'box', 's'], out) == ['shut']
-    assert complete(['sluice', 'box', '--'], out) == ['--help']
-    assert complete(['sluice', 'box', 'shut', '--'], out) == ['--soft', '--hard', '--help']
-    assert complete(['sluice', 'box', 'open', '--'], out) == ['--wide', '--help']
+    assert complete(['sluice', 'box', '--'], out) == ['--help', '--help-all']
+    assert complete(['sluice', 'box', 'shut', '--'], out) == ['--soft', '--hard', '--help', '--help-all']
+    assert complete(['sluice', 'box', 'open', '--'], out) == ['--wide', '--help', '--help-all']
     for shell, arg, name in (('zsh', '-n', 'zsh/_sluice'), ('fish', '--no-execute', 'fish/sluice.fish')):
         if shutil.which(shell):
             subprocess.run([shell, arg, f'{out}/{name}'], check=True)

@@ -54,16 +54,28 @@ def help_lists_every_command():
 def help_of_a_command_lists_every_option():
     for cmd in tables():
         words = cmd['words']
+        status, out, err = sluice(*words, '--help-all')
+        assert (status, err) == (0, '')
+        for opt in cmd['options']:
+            assert f'--{opt["name"]}' in out, opt['name']
+            assert not opt['letter'] or f'-{opt["letter"]}, --{opt["name"]}' in out
+        assert max(map(len, out.splitlines())) <= 80
+        assert sluice(*words, 'x', '--help_all') == (0, out, '')
+
+
+def the_short_help_fits_one_screen():
+    for cmd in tables():
+        words = cmd['words']
         texts = [sluice('help', *words), sluice(*words, '--help'), sluice(*words, '-h'),
                  sluice(*words, 'x', '--help')]
         for status, out, err in texts:
             assert (status, err) == (0, '')
             assert out == texts[0][1]
         assert all(f'\n  {sub} ' in out for sub in cmd['subs']), out
-        for opt in cmd['options']:
-            assert f'--{opt["name"]}' in out, opt['name']
-            assert not opt['letter'] or f'-{opt["letter"]}, --{opt["name"]}' in out
-        assert max(map(len, out.splitlines())) <= 80
+        assert max(map(len, out.splitlines())) <= 80 and out.count('\n') <= 25, out
+        shown = [opt for opt in cmd['options'] if f'--{opt["name"]}' in out]
+        assert len(shown) == len(cmd['options']) or f'  all {len(cmd["options"])} options\n' in out, out
+        assert not cmd['options'] or len(shown) >= 3 or len(shown) == len(cmd['options']), out
 
 
 def version_is_one_line():
@@ -196,7 +208,7 @@ def a_closed_pipe_is_no_crash():
         assert done.returncode in (1, -13), done.returncode
 
 
-tap.run(help_lists_every_command, help_of_a_command_lists_every_option, version_is_one_line,
+tap.run(help_lists_every_command, help_of_a_command_lists_every_option, the_short_help_fits_one_screen, version_is_one_line,
         no_command_shows_the_help_and_is_status_2, an_unknown_command_gets_a_suggestion,
         every_table_is_sound, every_option_refuses_what_is_wrong, unknown_options_are_refused,
         both_spellings_of_every_option_are_known, a_command_of_a_command_gets_a_suggestion,

@@ -414,7 +414,7 @@ static void the_help_shows_every_option_within_80_columns(void **state)
 
 	(void)state;
 	assert_non_null(f);
-	cli_help(f, &cmd);
+	cli_help(f, &cmd, true);
 	fclose(f);
 	assert_non_null(strstr(text, "usage: sluice test [OPTION...] [FILE...]\n"));
 	assert_non_null(strstr(text, "  -b, --block-size BYTES      bytes per block (1M)\n"));

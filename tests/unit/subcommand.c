@@ -140,7 +140,7 @@ static char *help_of(const struct cli_cmd *cmd)
 	FILE *f = open_memstream(&text, &len);
 
 	assert_non_null(f);
-	cli_help(f, cmd);
+	cli_help(f, cmd, true);
 	fclose(f);
 	return text;
 }
