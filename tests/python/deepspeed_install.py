@@ -53,7 +53,7 @@ def check():
         assert builder.NAME == 'gds' or builder().is_compatible() is True
         assert OpBuilder._loaded_ops[builder.NAME] is module
     assert ours(sys._deepspeed_pin_memory_op_module)
-    assert not sys._deepspeed_pin_memory_op_module.__file__
+    assert not hasattr(sys._deepspeed_pin_memory_op_module, '__file__')
     return True
 
 def plain():
@@ -371,6 +371,19 @@ path = os.environ['PYTHONPATH']
 assert path.endswith(':/added/later') and '_hook' not in path
 '''
         child_ok(code)
+
+
+@case
+def modules_can_be_inspected_as_torch_does():
+    code = BEGIN + '''
+import inspect
+sluice.deepspeed.install()
+import deepspeed
+for name, module in sys.modules.copy().items():
+    if name.startswith('sluice') and hasattr(module, '__file__'):
+        inspect.getfile(module)
+'''
+    child_ok(code)
 
 
 # ------------------------------------------------------------------ sitecustomize

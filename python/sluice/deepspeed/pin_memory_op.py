@@ -2,4 +2,5 @@
 """What PinMemoryBuilder().load() returns."""
 from ._pin import pin_handle as pin_handle
 
-__file__ = ''  # DeepSpeed hands any other name to dlopen()
+# DeepSpeed hands it to dlopen() where there is one; an empty one, inspect stumbles over.
+del __file__
