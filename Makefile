@@ -83,6 +83,9 @@ bench: setup
 check: setup-check
 	$(RUN_TESTS) $(CHECK)
 
+peers: setup-check
+	+@MAKE='$(MAKE)' $(PYTHON) tools/peers.py
+
 asan tsan: %:
 	$(RUN_TESTS) build-$*:$(SANITIZED)
 
@@ -127,5 +130,5 @@ clean:
 help:
 	@sed -n 's/^| `\(make[^`]*\)` | \(.*\) |$$/\1	\2/p' README.md | expand -t 20
 
-.PHONY: all $(BUILDS) setup setup-check python wheel bench check asan tsan fuzz portable perf format \
-	install clean help
+.PHONY: all $(BUILDS) setup setup-check python wheel bench check peers asan tsan fuzz portable perf \
+	format install clean help

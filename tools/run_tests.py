@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build, run tests, count them case by case.
 
-    tools/run_tests.py [-k WORD] DIR[:SUITE,...] ...
+    tools/run_tests.py [-k WORD] [--python PYTHON] [--skipped WHAT] DIR[:SUITE,...] ...
 
 Each DIR is a build directory the Makefile knows; "DIR" runs all of its tests, "DIR:" none
-(it must build), "DIR:unit,engine" those suites.  -k runs only programs whose name contains WORD.
+(it must build), "DIR:unit,engine" those suites.  -k runs only programs whose name contains WORD,
+--python runs those that are Python scripts with another Python, --skipped counts what the caller could not even begin.
 
 A test program speaks TAP on standard output.  Exit status 77 means skipped.  A program that
 dies, that stops before its plan is fulfilled, that has no plan, or that exits with an error
@@ -107,6 +108,11 @@ def short_name(folder):
         yield os.path.join(place, 't')
 
 
+def with_python(cmd, python):
+    """The words of a program, of a Python script with another Python."""
+    return [python, *cmd[1:]] if python and os.path.basename(cmd[0]).startswith('python') else cmd
+
+
 class Program:
     """One test of Meson's."""
 
@@ -115,7 +121,7 @@ class Program:
         # "project:suite" in newer versions of Meson
         self.suites = [s.split(':')[-1] for s in test['suite']]
         self.name = f'{self.build} {"/".join(self.suites + [test["name"]])}'
-        self.cmd = build.wrapper + test['cmd']
+        self.cmd = build.wrapper + with_python(test['cmd'], build.python)
         self.env = test['env']
         self.cwd = test.get('workdir')
         self.parallel = test['is_parallel']
@@ -162,8 +168,9 @@ class Program:
 class Build:
     """One build directory, and which of its suites are wanted (None: all)."""
 
-    def __init__(self, arg):
+    def __init__(self, arg, python=None):
         self.dir, colon, suites = arg.partition(':')
+        self.python = python
         self.suites = [s for s in suites.split(',') if s] if colon else None
         self.wrapper = []
 
@@ -228,13 +235,15 @@ def run_all(programs):
         stop.set()
 
 
-def print_skipped(programs):
+def print_skipped(programs, not_begun):
     groups = {}
     for p in programs:
         for case, why in p.out.skipped:
             groups.setdefault((why, p.name), []).append(case)
-    if groups:
+    if groups or not_begun:
         print('\nSkipped:')
+    for what in not_begun:
+        print(f'  {what}')
     for (why, program), cases in sorted(groups.items()):
         names = ', '.join(cases[:3]) + (f' and {len(cases) - 3} more' if len(cases) > 3 else '')
         print(f'  {program}: {names}: {why}')
@@ -254,21 +263,24 @@ def print_failed(programs, broken):
 def main():
     parser = argparse.ArgumentParser(description='Build, run tests, count them case by case.')
     parser.add_argument('-k', metavar='WORD', default='', help='only programs whose name has WORD')
-    parser.add_argument('build', nargs='+', metavar='DIR[:SUITE,...]')
+    parser.add_argument('--python', help='run Python scripts with this one')
+    parser.add_argument('--skipped', metavar='WHAT', action='append', default=[], help='count this as skipped')
+    parser.add_argument('build', nargs='*', metavar='DIR[:SUITE,...]')
     args = parser.parse_args()
     # As for an interrupt: what was started is ended.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    builds = [Build(b) for b in args.build]
+    python = os.path.abspath(args.python) if args.python else None
+    builds = [Build(b, python) for b in args.build]
     broken = [b for b in builds if not b.make()]
     programs = [p for b in builds if b not in broken for p in b.programs() if args.k in p.name]
     run_all(programs)
 
-    print_skipped(programs)
+    print_skipped(programs, args.skipped)
     print_failed(programs, broken)
     # That a directory builds, without a warning, is a case too.
     passed = len(builds) - len(broken) + sum(p.out.passed for p in programs)
     failed = len(broken) + sum(len(p.out.failed) for p in programs)
-    skipped = sum(len(p.out.skipped) for p in programs)
+    skipped = len(args.skipped) + sum(len(p.out.skipped) for p in programs)
     print(f'\n{passed} passed, {failed} failed, {skipped} skipped')
     return 1 if failed else 0
 

@@ -449,8 +449,11 @@ def memory_that_cannot_be_is_a_MemoryError():
 @case
 def a_handle_that_cannot_be_made_is_an_OSError():
     code = '''
-import resource
+import os, resource
 from sluice.deepspeed import aio_handle
+if os.geteuid() == 0:  # whom no limit on threads holds; only now, others may not read this Python
+    os.setgid(65534)
+    os.setuid(65534)
 resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
 resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
 try:
@@ -459,8 +462,6 @@ try:
 except OSError as e:
     print('OSError' if e.errno and e.strerror else e)
 '''
-    if os.geteuid() == 0:  # whom no limit on threads holds
-        code = 'import torch, os; os.setgid(65534); os.setuid(65534)\n' + code
     done = kit.child(code)
     assert done.returncode == 0 and done.stdout in ('OSError\n', 'made\n'), done
 
