@@ -73,12 +73,8 @@ static void on_chain(void *arg, uint64_t tag, uint64_t end_ns)
 int real_wait(struct kv_real *k, uint64_t until_ns)
 {
 	struct flow_handler h = {on_op, on_chain, k};
-	struct sluice_err err;
-	int r = flow_wait(k->flow, until_ns, &h, &err);
 
-	if (r < 0)
-		return real_fail(k, r, "%s", err.msg);
-	k->running = (unsigned)r;
+	flow_wait(k->flow, until_ns, &h);
 	if (k->failed)
 		return k->failed;
 	return real_clean(k);
@@ -279,7 +275,7 @@ static void stop_all(struct kv_real *k)
 
 	k->until_ns = min_u64(k->until_ns, clock_ns());
 	flow_abort(k->flow);
-	while (flow_wait(k->flow, UINT64_MAX, &h, NULL) > 0)
+	while (flow_wait(k->flow, UINT64_MAX, &h))
 		;
 }
 

@@ -104,7 +104,6 @@ struct kv_real {
 	struct kv_cache *cache;
 	struct kv_load *load;
 	struct flow *flow;
-	unsigned running; /* chains */
 
 	struct real_object **entries; /* by the cache's numbers */
 	uint32_t nr_entries;

@@ -24,7 +24,7 @@ void flow_timer(struct flow *f, struct op *op, uint64_t at_ns)
 
 static void timer_over(struct flow *f, struct op *op)
 {
-	op->timed = false;
+	op->todo &= (uint8_t)~TODO_TIMER;
 	if (op->type == FLOW_PAUSE)
 		op_end(f, op);
 	else if (op_idle(op))
@@ -61,7 +61,7 @@ static void cut_short(struct flow *f)
 	for (c = f->first; c; c = next) {
 		next = c->next;
 		op = c->ops;
-		if (op->state != OP_RUNS || !op->queued)
+		if (op->state != OP_RUNS || op->line == LINE_OUT)
 			continue;
 		op_fail(op, -ECANCELED, "cancelled");
 		lane_leave(f, op);
@@ -96,10 +96,8 @@ static void step(struct flow *f)
 	chunks_issue(f);
 }
 
-int flow_wait(struct flow *f, uint64_t until_ns, const struct flow_handler *h,
-	      struct sluice_err *err)
+unsigned flow_wait(struct flow *f, uint64_t until_ns, const struct flow_handler *h)
 {
-	(void)err;
 	f->handler = h;
 	f->ended = 0;
 	for (;;) {
@@ -110,7 +108,7 @@ int flow_wait(struct flow *f, uint64_t until_ns, const struct flow_handler *h,
 			inbox_wait(&f->inbox, min_u64(until_ns, heap_key(&f->timers)));
 	}
 	f->handler = NULL;
-	return (int)f->running;
+	return f->running;
 }
 
 /* ---------------------------------------------------------------- open, close */
@@ -225,7 +223,7 @@ static void run_down(struct flow *f)
 {
 	flow_abort(f);
 	while (f->running)
-		flow_wait(f, UINT64_MAX, NULL, NULL);
+		flow_wait(f, UINT64_MAX, NULL);
 	while (f->elsewhere) {
 		inbox_wait(&f->inbox, UINT64_MAX);
 		take_inbox(f);

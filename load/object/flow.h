@@ -186,11 +186,9 @@ struct flow_handler {
 /*
  * Work until @until_ns (CLOCK_MONOTONIC) or until a chain has ended, whichever comes first; the
  * handler is called from here, and may start chains.  With no chain running it sleeps until then,
- * or returns at once when @until_ns is UINT64_MAX.  Returns the number of chains still running,
- * or -errno when nothing can go on.
+ * or returns at once when @until_ns is UINT64_MAX.  Returns the number of chains still running.
  */
-int flow_wait(struct flow *f, uint64_t until_ns, const struct flow_handler *h,
-	      struct sluice_err *err);
+unsigned flow_wait(struct flow *f, uint64_t until_ns, const struct flow_handler *h);
 
 /*
  * Chains end as soon as what is at the device has come back: operations that had not ended do so

@@ -70,7 +70,7 @@ static void give_permits(struct flow *f, struct op *op)
 {
 	struct chain *c = op->chain;
 
-	if (op->alloc_begin && !op->permitted) /* it never had it */
+	if (op->alloc_begin && op->passed < PASSED_PERMIT) /* it never had it */
 		permits_return(f, 1);
 	if (op->alloc_end && c->permits) {
 		c->permits--;
@@ -82,7 +82,7 @@ void op_end(struct flow *f, struct op *op)
 {
 	struct chain *c = op->chain;
 
-	if (op->charged)
+	if (op->room != ROOM_NONE)
 		space_return(f, op->type == FLOW_WRITE ? op->place : op->to, op->charge);
 	give_permits(f, op);
 	if (op->code < 0 && c->stop_on_error)
@@ -178,7 +178,7 @@ static void enlist(struct flow *f, struct op *op)
 	if (op_has_dst(op)) {
 		op->charge = place_charge(flow_place(f, to), op->size);
 		op->space_asked = ledger_ask(&f->space[to], op->charge);
-		op->charged = true;
+		op->room = ROOM_ASKED;
 	}
 	if (op->object)
 		object_join(op->object, op);
@@ -206,7 +206,7 @@ static struct chain *new_chain(struct flow *f, const struct flow_op *ops, unsign
 	/* Out of memory: as if nothing had been. */
 	while ((op = c->ops)) {
 		c->ops = op->next;
-		if (op->charged)
+		if (op->room != ROOM_NONE)
 			space_return(f, op->type == FLOW_WRITE ? op->place : op->to, op->charge);
 		give_permits(f, op);
 		if (op->object)

@@ -133,44 +133,6 @@ static void copy_pieces(struct flow *f, struct slot *s, const struct end *to,
 	piece_over(s);
 }
 
-static void sync_over(struct task *t, void *owner)
-{
-	struct op *op = container_of(t, struct op, task);
-
-	op->inflight--;
-	span_add(&op->device, op->sync_ns, op->synced_ns);
-	span_add(&op->write_device, op->sync_ns, op->synced_ns);
-	op_moved(owner, op);
-}
-
-static void sync_done(void *arg, const struct sluice_done *done)
-{
-	struct op *op = arg;
-
-	op->synced_ns = clock_ns();
-	if (done->res < 0)
-		op_fail(op, (int)done->res, "%s", done->msg);
-	inbox_push(&op->flow->inbox, &op->task);
-}
-
-void chunk_sync(struct flow *f, struct op *op)
-{
-	struct end dst = dst_end(op, NULL);
-	struct sluice_op u = {
-		.opcode = SLUICE_SYNC, .file = dst.file, .on_done = sync_done, .arg = op};
-	struct sluice_err err;
-	int r;
-
-	op->inflight++;
-	op->sync_ns = op->synced_ns = clock_ns();
-	op->task.done = sync_over;
-	r = sluice_submit(f->io, &u, 1, NULL, &err);
-	if (r < 0) {
-		op_fail(op, r, "%s", err.msg);
-		inbox_push(&f->inbox, &op->task);
-	}
-}
-
 /* ------------------------------------------------------------------- completion */
 
 static void account(struct flow *f, struct slot *s)
@@ -210,7 +172,7 @@ static void chunk_over(struct flow *f, struct slot *s)
 	if (s->code < 0) {
 		const struct label *l = op->label ? op->label : op->object->label;
 
-		if (op->queued)
+		if (op->line != LINE_OUT)
 			lane_leave(f, op);
 		op_fail(op, s->code, s->code == -EBADMSG ? "%.0s%s" : "%s: %s",
 			label_print(name, l), s->msg ? s->msg : "out of memory");
@@ -219,7 +181,7 @@ static void chunk_over(struct flow *f, struct slot *s)
 		content_noise(&f->content, s->buf, PLACE_HEADER, 0);
 	op->inflight--;
 	slot_free(f, s);
-	if (op_idle(op) && !op->timed)
+	if (op_idle(op) && !(op->todo & TODO_TIMER))
 		op_moved(f, op);
 }
 

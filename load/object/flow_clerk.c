@@ -57,7 +57,8 @@ static int make_file(struct op *op, struct place *p)
 	struct sluice_err err;
 	int fd = place_file_make(p, &op->ref, l->text, l->name_len, op->size + head, &err);
 
-	op->made = fd >= 0;
+	if (fd >= 0)
+		op->room = ROOM_FILE;
 	return take_file(op, p, op->ref, l, fd, &op->dst_file, &err);
 }
 
@@ -113,12 +114,32 @@ static void remove_src(struct op *op, struct place *p)
 		fail(op, l, r, &err);
 }
 
+static void sync_dst(struct op *op)
+{
+	struct end dst = dst_end(op, NULL);
+	struct sluice_op u = {.opcode = SLUICE_SYNC, .file = dst.file};
+	uint64_t begin = clock_ns(), end;
+	struct sluice_done done;
+	struct sluice_err err;
+	int r = sluice_run(op->flow->io, &u, &done, &err);
+
+	if (r < 0)
+		op_fail(op, r, "%s", err.msg);
+	else if (done.res < 0)
+		op_fail(op, (int)done.res, "%s", done.msg);
+	end = clock_ns();
+	span_add(&op->device, begin, end);
+	span_add(&op->write_device, begin, end);
+}
+
 void clerk_close(struct task *t)
 {
 	struct op *op = container_of(t, struct op, task);
 	struct place *src = op_src(op), *dst = op_dst(op);
 
-	if (op->made)
+	if (op_syncs(op))
+		sync_dst(op);
+	if (op->room == ROOM_FILE)
 		close_dst(op, dst);
 	if (op_leaves(op) && src->o.kind == PLACE_FILES)
 		remove_src(op, src);

@@ -64,14 +64,14 @@ static void wait_at(struct flow *f, struct op *op, struct ledger *l, uint64_t as
 
 static bool pass_permit(struct flow *f, struct op *op)
 {
-	if (!op->alloc_begin || op->permitted)
+	if (!op->alloc_begin || op->passed >= PASSED_PERMIT)
 		return true;
 	op->state = OP_PERMIT;
 	if (!ledger_may(&f->permits, op->permit_asked)) {
 		wait_at(f, op, &f->permits, op->permit_asked);
 		return false;
 	}
-	op->permitted = true;
+	op->passed = PASSED_PERMIT;
 	op->chain->permits++;
 	return true;
 }
@@ -82,7 +82,7 @@ static bool pass_space(struct flow *f, struct op *op, bool force)
 	char name[LABEL_TEXT];
 	int r;
 
-	if (!op_has_dst(op) || op->taken || op->code < 0)
+	if (!op_has_dst(op) || op->room >= ROOM_TAKEN || op->code < 0)
 		return true;
 	op->state = OP_SPACE;
 	r = op_take_space(f, op, force);
@@ -129,7 +129,7 @@ static void gate(struct flow *f, struct op *op, bool force)
 	if (op->blockers ||
 	    (op->object->closing && op->type != FLOW_READ && op->type != FLOW_PATCH))
 		return;
-	if (!op->claimed)
+	if (op->passed < PASSED_OBJECT)
 		op_claim(f, op);
 	if (pass_space(f, op, force))
 		op_start(f, op);

@@ -40,7 +40,7 @@ enum {
 	FLOW_SMALL = 64 << 10, /* a chunk that takes one of the small buffers */
 	FLOW_BATCH = 64,       /* operations handed to the library at once */
 	FLOW_SPANS = 4,
-	FLOW_CLERKS = 4,
+	FLOW_CLERKS = 16, /* so many files are made durable or closed at once */
 	FLOW_SERVED = 16, /* large objects that share the device; others wait for their turn */
 	FLOW_NAME_MAX = 65535,
 	FLOW_SHAPE_MAX = 1000,
@@ -169,6 +169,18 @@ enum op_state {
 	OP_RUNS,
 };
 
+/* Gates it has behind it, however often it was sent back. */
+enum op_passed { PASSED_NONE, PASSED_PERMIT, PASSED_OBJECT };
+
+/* What it has at its destination; from ROOM_ASKED on the ledger of the place counts it. */
+enum op_room { ROOM_NONE, ROOM_ASKED, ROOM_TAKEN, ROOM_FILE };
+
+/* Where it stands in its lane. */
+enum op_line { LINE_OUT, LINE_SERVED, LINE_WAITS };
+
+/* What is left besides chunks of data. */
+enum { TODO_HEADER = 1 /* of an NPY file */, TODO_TIMER = 2 };
+
 /* How the bytes go. */
 enum op_mode {
 	MODE_NONE,     /* not at all: null */
@@ -207,20 +219,12 @@ struct op {
 	uint64_t begin_ns, start_ns;
 	uint8_t type, place, to, element;
 	uint8_t state, mode;
+	uint8_t passed, room, line; /* enum op_passed, op_room, op_line */
+	uint8_t todo;               /* TODO_* */
 	bool alloc_begin, alloc_end;
-	bool permitted;    /* it has been given its permit */
-	uint32_t blockers; /* operations on the object that must end before */
-	bool charged;      /* space has been asked for and not been returned */
-	bool claimed;      /* the object is its own: what it replaces is gone */
-	bool taken;        /* it has space at its destination */
-	bool made;         /* and a file */
 	bool rw;           /* its file is open for writing, too */
-	bool queued;       /* in a lane, */
-	bool waiting;      /* and not served yet */
 	bool cancelled;    /* nothing happens to the object */
-	bool header;       /* of an NPY file: still to be written */
-	bool timed;        /* waits for a timer, too */
-	bool syncing;
+	uint32_t blockers; /* operations on the object that must end before */
 	/* the source is the object's place, unless the operation is a write */
 	struct sluice_file *src_file, *dst_file;
 	struct place_ref ref; /* of the destination */
@@ -232,10 +236,10 @@ struct op {
 	struct sluice_file *old_file;
 	uint8_t old_place;
 	uint64_t from, pos, end; /* of what it moves: where it began, is, ends */
-	unsigned inflight;       /* chunks, and the sync */
+	unsigned inflight;       /* chunks */
 	int code;
 	char *msg;
-	uint64_t read_end, write_begin, timer_ns, sync_ns, synced_ns;
+	uint64_t read_end, write_begin, timer_ns;
 	struct span device, read_device, write_device;
 };
 
@@ -361,6 +365,7 @@ void op_opened(struct flow *f, struct op *op);
 void op_moved(struct flow *f, struct op *op);
 void op_closed(struct flow *f, struct op *op);
 bool op_leaves(const struct op *op);
+bool op_syncs(const struct op *op); /* what it wrote is to be durable */
 bool op_has_src(const struct op *op);
 bool op_has_dst(const struct op *op);
 struct place *op_dst(const struct op *op);
@@ -412,6 +417,5 @@ bool op_idle(const struct op *op); /* nothing left to issue or in flight */
 /* ---- flow_chunk.c */
 /* Hand out what can be handed out, and submit. */
 void chunks_issue(struct flow *f);
-void chunk_sync(struct flow *f, struct op *op);
 
 #endif

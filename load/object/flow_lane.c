@@ -148,7 +148,7 @@ static bool is_small(const struct op *op)
 
 static unsigned lane_of(const struct op *op)
 {
-	if (op->header)
+	if (op->todo & TODO_HEADER)
 		return LANE_WRITE_SMALL;
 	switch (op->mode) {
 	case MODE_READ:
@@ -180,7 +180,7 @@ static void list_del(struct oplist *l, struct op *op)
 
 static void serve(struct flow *f, struct lane *l, struct op *op)
 {
-	op->waiting = false;
+	op->line = LINE_SERVED;
 	op->seq = f->seq++;
 	list_add(&l->served, op);
 }
@@ -191,9 +191,8 @@ void lane_enter(struct flow *f, struct op *op)
 	struct lane *l = &f->lanes[lane];
 	bool small = lane == LANE_READ_SMALL || lane == LANE_WRITE_SMALL;
 
-	op->queued = true;
 	if (l->nr_served >= FLOW_SERVED && !small) {
-		op->waiting = true;
+		op->line = LINE_WAITS;
 		list_add(&l->waits, op);
 		return;
 	}
@@ -217,16 +216,17 @@ static void served(struct flow *f, struct lane *l)
 void lane_leave(struct flow *f, struct op *op)
 {
 	struct lane *l = &f->lanes[lane_of(op)];
+	bool waits = op->line == LINE_WAITS;
 
-	op->queued = false;
-	list_del(op->waiting ? &l->waits : &l->served, op);
-	if (!op->waiting)
+	op->line = LINE_OUT;
+	list_del(waits ? &l->waits : &l->served, op);
+	if (!waits)
 		served(f, l);
 }
 
 bool op_idle(const struct op *op)
 {
-	return !op->queued && !op->inflight;
+	return op->line == LINE_OUT && !op->inflight;
 }
 
 void slot_free(struct flow *f, struct slot *s)
@@ -274,7 +274,7 @@ static void lane_next(struct flow *f, struct lane *l, struct op *op)
 		serve(f, l, op);
 		return;
 	}
-	op->queued = false;
+	op->line = LINE_OUT;
 	served(f, l);
 	if (op->pos < op->end)
 		lane_enter(f, op);
@@ -290,15 +290,15 @@ static struct slot *lane_cut(struct flow *f, unsigned lane)
 	l->unused = s->task.next ? container_of(s->task.next, struct slot, task) : NULL;
 	list_del(&l->served, op);
 	s->op = op;
-	s->header = op->header;
+	s->header = op->todo & TODO_HEADER;
 	s->writing = false;
 	s->code = 0;
 	s->pos = op->pos;
-	s->len = op->header ? PLACE_HEADER : next_len(op);
+	s->len = s->header ? PLACE_HEADER : next_len(op);
 	s->data = slot_data(f, s);
 	op->inflight++;
-	if (op->header)
-		op->header = false;
+	if (s->header)
+		op->todo &= (uint8_t)~TODO_HEADER;
 	else
 		op->pos += s->len;
 	lane_next(f, l, op);

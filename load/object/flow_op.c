@@ -75,7 +75,7 @@ void op_claim(struct flow *f, struct op *op)
 	struct object *o = op->object;
 	char name[LABEL_TEXT];
 
-	op->claimed = true;
+	op->passed = PASSED_OBJECT;
 	op->end = op->size;
 	if (op->type == FLOW_WRITE) {
 		if (o->exists)
@@ -136,7 +136,7 @@ int op_take_space(struct flow *f, struct op *op, bool force)
 		r = take_units(f, op, force);
 	if (r == 0) {
 		place_take(p, op->charge);
-		op->taken = true;
+		op->room = ROOM_TAKEN;
 	}
 	return r;
 }
@@ -194,7 +194,7 @@ static void use_links(struct flow *f, struct op *op)
 	if (dst && dst->o.kind == PLACE_NULL)
 		use_link(f, op, dst_number(op), true);
 	if (op->timer_ns > f->now) {
-		op->timed = true;
+		op->todo |= TODO_TIMER;
 		flow_timer(f, op, op->timer_ns);
 	}
 }
@@ -212,12 +212,13 @@ void op_opened(struct flow *f, struct op *op)
 		sluice_file_stat(op->dst_file, &f->stats.file);
 	}
 	op->mode = (uint8_t)choose_mode(op);
-	op->header = in_files(op_dst(op)) && op_dst(op)->o.layout == PLACE_NPY;
+	if (in_files(op_dst(op)) && op_dst(op)->o.layout == PLACE_NPY)
+		op->todo |= TODO_HEADER;
 	op->pos = op->mode == MODE_NONE ? op->end : op->from;
 	use_links(f, op);
-	if (op->header || op->pos < op->end)
+	if ((op->todo & TODO_HEADER) || op->pos < op->end)
 		lane_enter(f, op);
-	else if (!op->timed)
+	else if (!(op->todo & TODO_TIMER))
 		op_moved(f, op);
 }
 
@@ -257,13 +258,21 @@ bool op_leaves(const struct op *op)
 	       o->place == op->place;
 }
 
-/* Whether a clerk has to close or remove something. */
-static bool needs_clerk(const struct op *op)
+bool op_syncs(const struct op *op)
 {
-	return op->made || (op_leaves(op) && in_files(op_src(op)));
+	const struct place *to = op_target(op);
+
+	return op->code == 0 && to && place_is_storage(to) &&
+	       to->o.durability != SLUICE_DURABLE_NONE;
 }
 
-static void close_op(struct flow *f, struct op *op)
+/* Whether a clerk has to make it durable, or to close or remove something. */
+static bool needs_clerk(const struct op *op)
+{
+	return op_syncs(op) || op->room == ROOM_FILE || (op_leaves(op) && in_files(op_src(op)));
+}
+
+void op_moved(struct flow *f, struct op *op)
 {
 	if (needs_clerk(op)) {
 		op->task.run = clerk_close;
@@ -272,19 +281,6 @@ static void close_op(struct flow *f, struct op *op)
 	} else {
 		op_closed(f, op);
 	}
-}
-
-void op_moved(struct flow *f, struct op *op)
-{
-	struct place *to = op_target(op);
-
-	if (op->code == 0 && to && place_is_storage(to) && !op->syncing &&
-	    to->o.durability != SLUICE_DURABLE_NONE) {
-		op->syncing = true;
-		chunk_sync(f, op);
-		return;
-	}
-	close_op(f, op);
 }
 
 static void settle(struct op *op)
@@ -302,7 +298,7 @@ static void settle(struct op *op)
 	o->where = op->where;
 	o->ref = op->ref;
 	op->where = (struct extents){0};
-	op->taken = op->charged = false; /* the object has it now */
+	op->room = ROOM_NONE; /* the object has it now */
 }
 
 static void give_space(struct op *op)
@@ -313,7 +309,7 @@ static void give_space(struct op *op)
 		extents_give(&op->where, p->map);
 	p->used -= op->charge;
 	p->objects--;
-	op->taken = false;
+	op->room = ROOM_ASKED;
 }
 
 void op_closed(struct flow *f, struct op *op)
@@ -322,7 +318,7 @@ void op_closed(struct flow *f, struct op *op)
 		object_vanish(f, op->object);
 	if (op_has_dst(op) && op->code == 0)
 		settle(op);
-	else if (op->taken)
+	else if (op->room >= ROOM_TAKEN)
 		give_space(op);
 	op_end(f, op);
 }

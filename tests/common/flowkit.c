@@ -188,13 +188,9 @@ static void on_chain(void *arg, uint64_t tag, uint64_t end_ns)
 void fk_wait(void)
 {
 	static const struct flow_handler handler = {fk_on_op, on_chain, NULL};
-	struct sluice_err err = {0, ""};
-	int r;
 
-	do {
-		r = flow_wait(fk_flow, UINT64_MAX, &handler, &err);
-	} while (r > 0);
-	T_ERR(r, 0, &err);
+	while (flow_wait(fk_flow, UINT64_MAX, &handler))
+		;
 }
 
 int64_t fk_do(struct flow_op op)

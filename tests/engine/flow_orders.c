@@ -356,7 +356,7 @@ static void a_hundred_large_objects_do_not_all_end_late(void)
 	fk_wait();
 	for (unsigned i = 0; i < NR; i++)
 		FK_CHAIN(fk_read(p, i));
-	while (flow_wait(fk_flow, UINT64_MAX, &handler, NULL) > 0)
+	while (flow_wait(fk_flow, UINT64_MAX, &handler) > 0)
 		;
 	T_OK(bytes && bytes < NR / 2 * MIB(4));
 	fk_close();
@@ -400,7 +400,7 @@ static void abort_ends_every_chain(void)
 		w.alloc_begin = true;
 		FK_CHAIN(w, fk_read(i % 2 ? mem : files, i / 4), fk_pause(60000000000ull));
 	}
-	flow_wait(fk_flow, 0, NULL, NULL);
+	flow_wait(fk_flow, 0, NULL);
 	flow_abort(fk_flow);
 	fk_wait();
 	T_EQ(fk_nr_chains, 30);
@@ -428,7 +428,7 @@ static void abort_does_not_wait_for_huge_objects(void)
 	while (fk_nr_done < 3) { /* the small ones are through */
 		static const struct flow_handler handler = {fk_on_op, NULL, NULL};
 
-		flow_wait(fk_flow, clock_ns() + 100000, &handler, NULL);
+		flow_wait(fk_flow, clock_ns() + 100000, &handler);
 	}
 	flow_abort(fk_flow);
 	fk_wait();
@@ -458,7 +458,7 @@ static void a_flow_can_be_freed_in_the_middle(void)
 		FK_CHAIN(fk_write(i % 2 ? p : s, i, name, MIB(1)),
 			 fk_move(i % 2 ? p : s, p, i, MIB(1)), fk_read(p, i));
 	}
-	flow_wait(fk_flow, 0, NULL, NULL);
+	flow_wait(fk_flow, 0, NULL);
 	fk_close();
 	T_EQ(fk_entries("raw"), -1);
 }
@@ -480,7 +480,7 @@ static void bad_chains_are_refused(void)
 		T_OK(flow_start(fk_flow, two, 2, 0, false, &err) < 0);
 		T_OK(err.msg[0]);
 	}
-	T_EQ(flow_wait(fk_flow, UINT64_MAX, NULL, NULL), 0);
+	T_EQ(flow_wait(fk_flow, UINT64_MAX, NULL), 0);
 	T_EQ(place_objects(fk_place[p]), 0);
 	fk_close();
 }
@@ -521,7 +521,7 @@ static void a_flow_returns_though_there_is_always_something_to_do(void)
 	fk_null(0);
 	fk_open();
 	FK_CHAIN(fk_write(0, 1, "first", 1));
-	while (flow_wait(fk_flow, UINT64_MAX, &handler, NULL) > 0)
+	while (flow_wait(fk_flow, UINT64_MAX, &handler) > 0)
 		returns++;
 	T_EQ(left, 0);
 	T_EQ(returns, 999);

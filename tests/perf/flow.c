@@ -112,16 +112,11 @@ static void on_op(void *arg, const struct flow_done *d)
 static void run(struct state *s, double until)
 {
 	struct flow_handler h = {on_op, NULL, s};
-	int r = 1;
 
 	for (unsigned i = 0; i < s->a->chains && (!s->filling || s->next < s->a->count); i++)
 		start_one(s);
-	while (r > 0) {
-		r = flow_wait(s->flow, UINT64_MAX, &h, &err);
+	while (flow_wait(s->flow, UINT64_MAX, &h))
 		s->stop = wall_now() >= until;
-	}
-	if (r < 0)
-		die("%s", err.msg);
 }
 
 static void report(const struct state *s, struct span t)

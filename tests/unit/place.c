@@ -89,7 +89,7 @@ static void killed_run(struct place_opts o, const char *name)
 		fk_do(fk_write(0, 1, "complete", 100000));
 		FK_CHAIN(fk_write(0, 2, "half", MIB(64)));
 		do {
-			flow_wait(fk_flow, clock_ns() + 100000, NULL, NULL);
+			flow_wait(fk_flow, clock_ns() + 100000, NULL);
 		} while (o.kind == PLACE_FILES && !o.hashed && !exists(half));
 		kill(getpid(), SIGKILL);
 	}

@@ -253,7 +253,7 @@ static void what_failed_is_not_written_over(void)
 	begin(recycled, "d");
 	FK_CHAIN(fk_write(0, 1, "half", MIB(64)));
 	while (fk_entries("d") < 1)
-		flow_wait(fk_flow, clock_ns() + 100000, NULL, NULL);
+		flow_wait(fk_flow, clock_ns() + 100000, NULL);
 	flow_abort(fk_flow);
 	fk_wait();
 	T_EQ(fk_entries("d"), 0);
