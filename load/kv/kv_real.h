@@ -39,11 +39,9 @@ struct kv_real_hook {
 struct real_op {
 	struct real_work *work;
 	struct real_object *object;
-	struct kv_event ev; /* of a move: its first half */
-	uint8_t type;       /* enum flow_type */
-	uint8_t to;         /* of a move */
-	uint8_t step;       /* enum kv_step */
-	bool alloc_begin, alloc_end;
+	struct flow_op flow; /* what it is to the flow, as it is handed over */
+	struct kv_event ev;  /* of a move: its first half */
+	uint8_t step;        /* enum kv_step */
 };
 
 enum real_kind {
@@ -113,9 +111,7 @@ struct kv_real {
 	struct real_work *works;
 	struct real_work *ingest; /* documents that are planned and not started */
 	struct real_work *clean;  /* to be started */
-	struct flow_op *ops;      /* on their way into the flow */
-	unsigned ops_room;
-	char *text; /* names and shapes of them */
+	char *text;               /* names and shapes of operations on their way into the flow */
 	size_t text_room;
 
 	bool live;     /* the queue by priority, on the real clock */

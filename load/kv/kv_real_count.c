@@ -139,7 +139,7 @@ static void count_move(struct kv_real *k, const struct real_op *op, const struct
 			    .size = ev.size,
 			    .ns = d->read_ns,
 			    .device_ns = d->read_device_ns};
-	struct half to = {.tier = op->to,
+	struct half to = {.tier = op->flow.to,
 			  .write = true,
 			  .evict = true,
 			  .size = ev.size,
@@ -148,7 +148,7 @@ static void count_move(struct kv_real *k, const struct real_op *op, const struct
 
 	count_event(k, &ev);
 	ev.type = KV_EV_WRITE;
-	ev.tier = op->to;
+	ev.tier = op->flow.to;
 	count_event(k, &ev);
 	count_half(k, &from, d->end_ns);
 	count_half(k, &to, d->end_ns);
@@ -160,7 +160,7 @@ static void add_to_work(const struct kv_real *k, struct real_op *op, const struc
 	double sec = seconds(d->start_ns, d->end_ns);
 	struct real_work *w = op->work;
 
-	switch (op->type) {
+	switch (op->flow.type) {
 	case FLOW_PAUSE:
 		w->generation_sec += sec;
 		return;
@@ -181,7 +181,7 @@ static void add_to_work(const struct kv_real *k, struct real_op *op, const struc
 
 static void count_done(struct kv_real *k, const struct real_op *op, const struct flow_done *d)
 {
-	switch (op->type) {
+	switch (op->flow.type) {
 	case FLOW_READ:
 		count_read(k, op, d);
 		break;
@@ -203,13 +203,13 @@ static void count_done(struct kv_real *k, const struct real_op *op, const struct
 static void note_error(struct kv_real *k, const struct real_op *op, const struct flow_done *d)
 {
 	struct kv_result *r = k->r;
-	bool write = op->type != FLOW_READ; /* moves come from memory */
+	bool write = op->flow.type != FLOW_READ; /* moves come from memory */
 
 	r->errors[write]++;
 	r->verify_errors += d->result == -EBADMSG;
 	if (!r->first_error[0])
 		snprintf(r->first_error, sizeof(r->first_error), "%s", d->error);
-	if (op->ev.tier == KV_NVME || op->to == KV_NVME)
+	if (op->ev.tier == KV_NVME || op->flow.to == KV_NVME)
 		r->series[write].errors++;
 }
 
@@ -218,7 +218,7 @@ static void count_not_there(struct kv_real *k, const struct real_op *op)
 {
 	struct kv_event ev = op->ev;
 
-	if (op->type != FLOW_READ)
+	if (op->flow.type != FLOW_READ)
 		return;
 	ev.type = KV_EV_MISS;
 	real_count_miss(k, &ev);
@@ -227,10 +227,10 @@ static void count_not_there(struct kv_real *k, const struct real_op *op)
 /* Upstream has counted it before it tried. */
 static void count_as_upstream(struct kv_real *k, const struct real_op *op)
 {
-	if (op->type == FLOW_READ) {
+	if (op->flow.type == FLOW_READ) {
 		kv_count(&k->r->counts, &op->ev, &k->pl.cache);
 		k->r->turn_hits += op->ev.kind == KV_MULTI_TURN;
-	} else if (op->type == FLOW_WRITE) {
+	} else if (op->flow.type == FLOW_WRITE) {
 		k->r->counts.prefill_writes++;
 		k->r->counts.write_ops++;
 		k->r->counts.total_write_bytes += op->ev.size;
@@ -241,9 +241,9 @@ static void count_failure(struct kv_real *k, struct real_op *op, const struct fl
 {
 	bool news = real_lose(k, op);
 
-	op->work->failed |= op->type == FLOW_READ || op->type == FLOW_WRITE;
+	op->work->failed |= op->flow.type == FLOW_READ || op->flow.type == FLOW_WRITE;
 	if (op->work->kind == REAL_FILL) {
-		k->fill_failures += op->type == FLOW_WRITE;
+		k->fill_failures += op->flow.type == FLOW_WRITE;
 		if (!k->r->first_error[0])
 			snprintf(k->r->first_error, sizeof(k->r->first_error), "%s", d->error);
 		return;
@@ -261,7 +261,7 @@ static void count_failure(struct kv_real *k, struct real_op *op, const struct fl
 /* What was to be deleted is not there: as it should be, whoever did it. */
 static bool is_gone(const struct real_op *op, const struct flow_done *d)
 {
-	return op->type == FLOW_DELETE && d->result == -ENOENT;
+	return op->flow.type == FLOW_DELETE && d->result == -ENOENT;
 }
 
 void real_count_op(struct kv_real *k, struct real_op *op, const struct flow_done *d)
@@ -272,7 +272,7 @@ void real_count_op(struct kv_real *k, struct real_op *op, const struct flow_done
 	if (kind == REAL_CLEAN)
 		return;
 	if (counts && d->end_ns > k->until_ns) {
-		k->r->late += op->type != FLOW_PAUSE && d->begin_ns;
+		k->r->late += op->flow.type != FLOW_PAUSE && d->begin_ns;
 		return;
 	}
 	if (d->result == -ECANCELED)
@@ -283,7 +283,7 @@ void real_count_op(struct kv_real *k, struct real_op *op, const struct flow_done
 	}
 	if (counts)
 		count_done(k, op, d);
-	else if (op->type == FLOW_WRITE)
+	else if (op->flow.type == FLOW_WRITE)
 		k->fill_failures = 0;
 	add_to_work(k, op, d);
 }

@@ -92,7 +92,6 @@ void real_forget_all(struct kv_real *k)
 	for (uint32_t i = 0; i < k->nr_entries; i++)
 		object_put(k->entries[i]);
 	free(k->entries);
-	free(k->ops);
 	free(k->text);
 }
 
@@ -110,8 +109,18 @@ static struct real_op *op_add(struct real_work *w, uint8_t type, uint8_t step)
 		w->room = room;
 	}
 	op = &w->ops[w->nr++];
-	*op = (struct real_op){.work = w, .type = type, .step = step};
+	*op = (struct real_op){.work = w, .flow.type = type, .step = step};
 	return op;
+}
+
+static void op_set(struct real_op *op, struct real_object *o, const struct kv_event *ev)
+{
+	op->ev = *ev;
+	op->object = o;
+	o->refs++;
+	op->flow.place = ev->tier;
+	op->flow.object = o->number;
+	op->flow.size = ev->size;
 }
 
 static int op_of_event(struct kv_real *k, struct real_work *w, enum flow_type type,
@@ -121,9 +130,7 @@ static int op_of_event(struct kv_real *k, struct real_work *w, enum flow_type ty
 
 	if (!op)
 		return -ENOMEM;
-	op->ev = *ev;
-	op->object = k->entries[ev->entry];
-	op->object->refs++;
+	op_set(op, k->entries[ev->entry], ev);
 	return 0;
 }
 
@@ -136,10 +143,11 @@ static void allocation(struct real_work *w)
 
 	if (w->kind == REAL_INGEST)
 		return; /* permits go by turns, and requests must not wait behind all documents */
-	w->ops[i].alloc_end = true;
-	while (i && (w->ops[i - 1].type == FLOW_MOVE || w->ops[i - 1].type == FLOW_DELETE))
+	w->ops[i].flow.alloc_end = true;
+	while (i &&
+	       (w->ops[i - 1].flow.type == FLOW_MOVE || w->ops[i - 1].flow.type == FLOW_DELETE))
 		i--;
-	w->ops[i].alloc_begin = true;
+	w->ops[i].flow.alloc_begin = true;
 }
 
 static int on_write(struct kv_real *k, struct real_work *w, const struct kv_event *ev)
@@ -147,7 +155,7 @@ static int on_write(struct kv_real *k, struct real_work *w, const struct kv_even
 	int r;
 
 	if (ev->phase == KV_EVICT) {
-		w->ops[w->nr - 1].to = ev->tier;
+		w->ops[w->nr - 1].flow.to = ev->tier;
 		k->entries[ev->entry]->tier = ev->tier;
 		return 0;
 	}
@@ -213,9 +221,9 @@ static void shape(char out[SHAPE_MAX], const struct kv_real *k, const struct kv_
 }
 
 /* Name and shape are put at @at; returns where the next text may begin. */
-static char *write_texts(const struct kv_real *k, const struct real_op *op, struct flow_op *f,
-			 char *at)
+static char *write_texts(const struct kv_real *k, struct real_op *op, char *at)
 {
+	struct flow_op *f = &op->flow;
 	uint32_t element = kv_model_element_size(k->p->model);
 	size_t len = kv_key_format(NULL, 0, op->ev.key, k->texts);
 
@@ -236,7 +244,7 @@ static int texts_room(struct kv_real *k, const struct real_work *w)
 	char *v;
 
 	for (unsigned i = 0; i < w->nr; i++)
-		if (w->ops[i].type == FLOW_WRITE)
+		if (w->ops[i].flow.type == FLOW_WRITE)
 			need += kv_key_format(NULL, 0, w->ops[i].ev.key, k->texts) + 1 + SHAPE_MAX;
 	if (need <= k->text_room)
 		return 0;
@@ -248,44 +256,20 @@ static int texts_room(struct kv_real *k, const struct real_work *w)
 	return 0;
 }
 
-static int ops_room(struct kv_real *k, unsigned n)
-{
-	struct flow_op *v;
-
-	if (n <= k->ops_room)
-		return 0;
-	v = realloc(k->ops, n * 2 * sizeof(*v));
-	if (!v)
-		return -ENOMEM;
-	k->ops = v;
-	k->ops_room = n * 2;
-	return 0;
-}
-
-static int flow_ops(struct kv_real *k, const struct real_work *w)
+/* They do not move any more: what they point to and are known by. */
+static int ops_seal(struct kv_real *k, struct real_work *w)
 {
 	char *text;
 
-	if (ops_room(k, w->nr) < 0 || texts_room(k, w) < 0)
+	if (texts_room(k, w) < 0)
 		return -ENOMEM;
 	text = k->text;
 	for (unsigned i = 0; i < w->nr; i++) {
-		const struct real_op *op = &w->ops[i];
-		struct flow_op *f = &k->ops[i];
+		struct real_op *op = &w->ops[i];
 
-		*f = (struct flow_op){
-			.type = op->type,
-			.place = op->ev.tier,
-			.to = op->to,
-			.alloc_begin = op->alloc_begin,
-			.alloc_end = op->alloc_end,
-			.object = op->object ? op->object->number : 0,
-			.size = op->ev.size,
-			.pause_ns = op->type == FLOW_PAUSE ? w->planned.generation_ns : 0,
-			.tag = (uintptr_t)op,
-		};
-		if (op->type == FLOW_WRITE)
-			text = write_texts(k, op, f, text);
+		op->flow.tag = (uintptr_t)op;
+		if (op->flow.type == FLOW_WRITE)
+			text = write_texts(k, op, text);
 	}
 	return 0;
 }
@@ -295,16 +279,21 @@ static int work_start(struct kv_real *k, struct real_work *w)
 	struct sluice_err err;
 	int r;
 
-	if (w->kind == REAL_REQUEST && w->planned.generation_ns && !op_add(w, FLOW_PAUSE, KV_STEPS))
-		return real_fail(k, -ENOMEM, "out of memory");
+	if (w->kind == REAL_REQUEST && w->planned.generation_ns) {
+		struct real_op *op = op_add(w, FLOW_PAUSE, KV_STEPS);
+
+		if (!op)
+			return real_fail(k, -ENOMEM, "out of memory");
+		op->flow.pause_ns = w->planned.generation_ns;
+	}
 	if (!w->nr) {
 		real_work_end(k, w, clock_ns());
 		return 0;
 	}
-	r = flow_ops(k, w);
+	r = ops_seal(k, w);
 	if (r < 0)
 		return real_fail(k, r, "out of memory");
-	r = flow_start(k->flow, k->ops, w->nr, (uintptr_t)w, false, &err);
+	r = flow_start(k->flow, &w->ops->flow, w->nr, sizeof(*w->ops), (uintptr_t)w, false, &err);
 	if (r < 0)
 		return real_fail(k, r, "%s", err.msg);
 	k->pending += w->nr;
@@ -380,10 +369,8 @@ static void clean_later(struct kv_real *k, const struct real_op *lost)
 		real_fail(k, -ENOMEM, "out of memory");
 		return;
 	}
-	op->ev = lost->ev;
-	op->ev.tier = lost->object->tier;
-	op->object = lost->object;
-	op->object->refs++;
+	op_set(op, lost->object, &lost->ev);
+	op->ev.tier = op->flow.place = lost->object->tier;
 	w->later = k->clean;
 	k->clean = w;
 }
@@ -412,7 +399,7 @@ bool real_lose(struct kv_real *k, const struct real_op *op)
 		return true; /* to be deleted anyway */
 	o->live = false;
 	kv_cache_drop(k->cache, op->ev.key);
-	if (op->type == FLOW_READ)
+	if (op->flow.type == FLOW_READ)
 		clean_later(k, op);
 	return true;
 }

@@ -170,10 +170,13 @@ void flow_free(struct flow *f);
 int flow_adopt(struct flow *f, unsigned place, uint64_t object, const char *name, uint32_t name_len,
 	       uint64_t content, struct sluice_err *err);
 
-/* Operations run one after the other; the flow copies them.  A failed one does not end the chain
- * unless @stop_on_error. */
-int flow_start(struct flow *f, const struct flow_op *ops, unsigned n, uint64_t chain_tag,
-	       bool stop_on_error, struct sluice_err *err);
+/*
+ * Operations run one after the other; the flow copies them.  The second is @stride bytes behind the
+ * first: they may be parts of structs of the caller's.  A failed one does not end the chain unless
+ * @stop_on_error.
+ */
+int flow_start(struct flow *f, const struct flow_op *ops, unsigned n, size_t stride,
+	       uint64_t chain_tag, bool stop_on_error, struct sluice_err *err);
 
 /* At most so many allocations (alloc_begin .. alloc_end) at once; 0: no limit. */
 void flow_set_allocs(struct flow *f, unsigned n);

@@ -184,7 +184,12 @@ static void enlist(struct flow *f, struct op *op)
 		object_join(op->object, op);
 }
 
-static struct chain *new_chain(struct flow *f, const struct flow_op *ops, unsigned n)
+static const struct flow_op *op_at(const struct flow_op *ops, unsigned i, size_t stride)
+{
+	return (const struct flow_op *)(const void *)((const char *)ops + i * stride);
+}
+
+static struct chain *new_chain(struct flow *f, const struct flow_op *ops, unsigned n, size_t stride)
 {
 	struct chain *c = arena_get(&f->chains);
 	struct op **at, *op;
@@ -193,7 +198,7 @@ static struct chain *new_chain(struct flow *f, const struct flow_op *ops, unsign
 		return NULL;
 	at = &c->ops;
 	for (unsigned i = 0; i < n; i++) {
-		op = new_op(f, &ops[i]);
+		op = new_op(f, op_at(ops, i, stride));
 		if (!op)
 			break;
 		op->chain = c;
@@ -217,17 +222,17 @@ static struct chain *new_chain(struct flow *f, const struct flow_op *ops, unsign
 	return NULL;
 }
 
-int flow_start(struct flow *f, const struct flow_op *ops, unsigned n, uint64_t chain_tag,
-	       bool stop_on_error, struct sluice_err *err)
+int flow_start(struct flow *f, const struct flow_op *ops, unsigned n, size_t stride,
+	       uint64_t chain_tag, bool stop_on_error, struct sluice_err *err)
 {
 	struct chain *c;
 	int r = n ? 0 : sluice_fail(err, -EINVAL, "ops: a chain of none");
 
 	for (unsigned i = 0; r == 0 && i < n; i++)
-		r = check_op(f, &ops[i], err);
+		r = check_op(f, op_at(ops, i, stride), err);
 	if (r < 0)
 		return r;
-	c = new_chain(f, ops, n);
+	c = new_chain(f, ops, n, stride);
 	if (!c)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	c->tag = chain_tag;

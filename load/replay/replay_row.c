@@ -112,7 +112,7 @@ static int start_chain(struct replay *p, const struct replay_op *op, bool stop_o
 	p->ops[at] = *op;
 	for (unsigned i = 0; i < p->nr_chain; i++)
 		p->chain[i].tag |= (uint64_t)at * REPLAY_ROLES;
-	r = flow_start(p->flow, p->chain, p->nr_chain, at, stop_on_error, &err);
+	r = flow_start(p->flow, p->chain, p->nr_chain, sizeof(*p->chain), at, stop_on_error, &err);
 	if (r < 0)
 		return replay_fail(p, r, "%s", err.msg);
 	p->in_flight++;

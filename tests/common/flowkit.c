@@ -162,7 +162,7 @@ unsigned fk_start(const struct flow_op *ops, unsigned n)
 		copy[i] = ops[i];
 		copy[i].tag = next_tag++;
 	}
-	T_ERR(flow_start(fk_flow, copy, n, first, false, &err), 0, &err);
+	T_ERR(flow_start(fk_flow, copy, n, sizeof(struct flow_op), first, false, &err), 0, &err);
 	return first;
 }
 

@@ -96,13 +96,13 @@ static void on_done(void *arg, const struct kv_real *k, const struct flow_done *
 	v->begin_ns = k->begin_ns;
 	v->ops = more(v->ops, v->nr_ops, sizeof(*v->ops));
 	v->ops[v->nr_ops++] = (struct kvrun_op){
-		.type = op->type,
+		.type = op->flow.type,
 		.tier = op->ev.tier,
-		.to = op->to,
+		.to = op->flow.to,
 		.kind = op->ev.kind,
 		.phase = op->ev.phase,
-		.alloc_begin = op->alloc_begin,
-		.alloc_end = op->alloc_end,
+		.alloc_begin = op->flow.alloc_begin,
+		.alloc_end = op->flow.alloc_end,
 		.result = d->result,
 		.size = op->ev.size,
 		.chain = (uintptr_t)op->work,

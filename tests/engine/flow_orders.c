@@ -372,7 +372,8 @@ static void a_chain_that_stops_on_errors_stops(void)
 	fk_open();
 	for (unsigned i = 0; i < T_COUNT(ops); i++)
 		ops[i].tag = i;
-	T_ERR(flow_start(fk_flow, ops, T_COUNT(ops), 0, true, &err), 0, &err);
+	T_ERR(flow_start(fk_flow, ops, T_COUNT(ops), sizeof(struct flow_op), 0, true, &err), 0,
+	      &err);
 	fk_wait();
 	T_EQ(fk_done[0].result, 100);
 	T_EQ(fk_done[1].result, -ENOENT);
@@ -470,14 +471,14 @@ static void bad_chains_are_refused(void)
 	struct sluice_err err = {0, ""};
 
 	fk_open();
-	T_EQ(flow_start(fk_flow, &good, 0, 0, false, &err), -EINVAL);
+	T_EQ(flow_start(fk_flow, &good, 0, sizeof(struct flow_op), 0, false, &err), -EINVAL);
 	bad[0].type = 9;
 	bad[1].place = 3;
 	bad[2].name_len = 1 << 20;
 	for (unsigned i = 0; i < T_COUNT(bad); i++) {
 		struct flow_op two[] = {good, bad[i]};
 
-		T_OK(flow_start(fk_flow, two, 2, 0, false, &err) < 0);
+		T_OK(flow_start(fk_flow, two, 2, sizeof(struct flow_op), 0, false, &err) < 0);
 		T_OK(err.msg[0]);
 	}
 	T_EQ(flow_wait(fk_flow, UINT64_MAX, NULL), 0);
@@ -510,7 +511,7 @@ static void start_again(void *arg, const struct flow_done *d)
 	unsigned *left = arg;
 
 	if (*left && --*left)
-		flow_start(fk_flow, &op, 1, 0, false, NULL);
+		flow_start(fk_flow, &op, 1, sizeof(struct flow_op), 0, false, NULL);
 }
 
 static void a_flow_returns_though_there_is_always_something_to_do(void)

@@ -86,7 +86,7 @@ static void start_one(struct state *s)
 
 	if (move)
 		s->moved[object] = !back;
-	if (flow_start(s->flow, &op, 1, 0, false, &err) < 0)
+	if (flow_start(s->flow, &op, 1, sizeof(struct flow_op), 0, false, &err) < 0)
 		die("%s", err.msg);
 }
 
