@@ -40,7 +40,7 @@ bool real_stopped(const struct kv_real *k)
 
 /* ------------------------------------------------------------------ completions */
 
-static void on_op(void *arg, const struct flow_done *d)
+static void real_on_op(void *arg, const struct flow_done *d)
 {
 	struct kv_real *k = arg;
 	struct real_op *op = (struct real_op *)(uintptr_t)d->tag;
@@ -65,14 +65,14 @@ void real_work_end(struct kv_real *k, struct real_work *w, uint64_t end_ns)
 	real_work_free(k, w);
 }
 
-static void on_chain(void *arg, uint64_t tag, uint64_t end_ns)
+static void real_on_chain(void *arg, uint64_t tag, uint64_t end_ns)
 {
 	real_work_end(arg, (struct real_work *)(uintptr_t)tag, end_ns);
 }
 
 int real_wait(struct kv_real *k, uint64_t until_ns)
 {
-	struct flow_handler h = {on_op, on_chain, k};
+	struct flow_handler h = {real_on_op, real_on_chain, k};
 
 	flow_wait(k->flow, until_ns, &h);
 	if (k->failed)
@@ -88,7 +88,7 @@ static bool has_worker(const struct kv_real *k)
 }
 
 /* What is planned first is started first: requests may read what documents write. */
-static void start(struct kv_real *k, const struct kv_request *r)
+static void start_one(struct kv_real *k, const struct kv_request *r)
 {
 	if (r->type == KV_REQ_INGEST)
 		real_add_document(k, r);
@@ -111,7 +111,7 @@ static uint64_t start_seed(struct kv_real *k, uint64_t now_ns)
 		if (k->next.type != KV_REQ_INGEST && !has_worker(k))
 			return UINT64_MAX;
 		k->has_next = false;
-		start(k, &k->next);
+		start_one(k, &k->next);
 	}
 	return 0;
 }
@@ -128,7 +128,7 @@ static uint64_t start_live(struct kv_real *k, uint64_t now_ns)
 			return UINT64_MAX;
 		if (next > now_ns - k->begin_ns || !kv_load_pop(k->load, &req))
 			break;
-		start(k, &req);
+		start_one(k, &req);
 	} while (!k->failed);
 	k->load_over = kv_load_exhausted(k->load);
 	return next == UINT64_MAX ? next : k->begin_ns + next;
@@ -144,7 +144,7 @@ static uint64_t dispatch(struct kv_real *k, uint64_t now_ns)
 
 /* --------------------------------------------------------------------- interval */
 
-static void tell(struct kv_real *k, uint64_t now_ns)
+static void real_tell(struct kv_real *k, uint64_t now_ns)
 {
 	const struct kv_counts *n = &k->r->counts;
 
@@ -155,7 +155,7 @@ static void tell(struct kv_real *k, uint64_t now_ns)
 			 n->total_read_bytes + n->total_write_bytes);
 }
 
-static void mark_partial(struct kv_real *k, const char *why)
+static void real_partial(struct kv_real *k, const char *why)
 {
 	k->r->partial = true;
 	snprintf(k->r->partial_why, sizeof(k->r->partial_why), "%s", why);
@@ -172,7 +172,7 @@ static bool interval_over(struct kv_real *k, uint64_t now_ns, uint64_t *end_ns)
 	if (now_ns >= limit || k->scale_stop)
 		return true;
 	if (real_stopped(k)) {
-		mark_partial(k, "interrupted");
+		real_partial(k, "interrupted");
 		return true;
 	}
 	if (!k->load_over || k->works || !kv_load_exhausted(k->load))
@@ -193,7 +193,7 @@ static void interval_begin(struct kv_real *k)
 }
 
 /* Returns when the interval ended. */
-static uint64_t interval(struct kv_real *k)
+static uint64_t real_interval(struct kv_real *k)
 {
 	uint64_t now, due, end;
 
@@ -201,7 +201,7 @@ static uint64_t interval(struct kv_real *k)
 	for (now = k->begin_ns; !interval_over(k, now, &end); now = clock_ns()) {
 		real_count_seconds(k, now);
 		real_scale_tick(k, now);
-		tell(k, now);
+		real_tell(k, now);
 		due = dispatch(k, now);
 		due = min_u64(due, k->begin_ns + kv_load_limit(k->load));
 		due = min_u64(due, k->begin_ns + k->tick_sec * KV_REAL_SEC);
@@ -271,7 +271,7 @@ static void drain(struct kv_real *k)
 
 static void stop_all(struct kv_real *k)
 {
-	struct flow_handler h = {on_op, on_chain, k};
+	struct flow_handler h = {real_on_op, real_on_chain, k};
 
 	k->until_ns = min_u64(k->until_ns, clock_ns());
 	flow_abort(k->flow);
@@ -279,7 +279,7 @@ static void stop_all(struct kv_real *k)
 		;
 }
 
-static void run(struct kv_real *k)
+static void real_run(struct kv_real *k)
 {
 	struct flow_stats f;
 	struct sluice_err err;
@@ -288,7 +288,7 @@ static void run(struct kv_real *k)
 	if (real_fill(k) < 0)
 		return;
 	flow_get_stats(k->flow, &k->stats);
-	interval_end(k, interval(k));
+	interval_end(k, real_interval(k));
 	if (k->p->policy.counts_late && !k->failed)
 		drain(k);
 	stop_all(k);
@@ -298,7 +298,7 @@ static void run(struct kv_real *k)
 	if (k->hook && k->hook->end)
 		k->hook->end(k->hook->arg, k);
 	if (k->failed)
-		mark_partial(k, k->err.msg);
+		real_partial(k, k->err.msg);
 	flow_get_stats(k->flow, &f);
 	k->r->bytes_written = f.bytes_written;
 	series_end(k, 0, &f);
@@ -317,7 +317,7 @@ int kv_real_run(const struct kv_job *job, const struct kv_real_hook *hook, struc
 	sluice_random_seed(&k.random, k.p->seed);
 	e = real_open(&k, err);
 	if (e == 0)
-		run(&k);
+		real_run(&k);
 	if (k.failed) {
 		*err = k.err;
 		e = k.failed;

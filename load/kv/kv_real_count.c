@@ -13,19 +13,19 @@
 #include "load/kv/kv_real.h"
 #include "load/kv/kv_result.h"
 
-static double seconds(uint64_t from, uint64_t to)
+static double sec_between(uint64_t from, uint64_t to)
 {
 	return to > from ? (double)(to - from) / 1e9 : 0;
 }
 
-static void add_sample(struct kv_real *k, struct samples *s, double sec)
+static void real_sample(struct kv_real *k, struct samples *s, double sec)
 {
 	if (samples_add(s, sec) < 0)
 		real_fail(k, -ENOMEM, "out of memory");
 }
 
 /* The second in which @at_ns lies; NULL when there is no memory for it. */
-static struct kv_second *second_at(struct kv_real *k, uint64_t at_ns)
+static struct kv_second *real_second(struct kv_real *k, uint64_t at_ns)
 {
 	struct kv_second *s =
 		seconds_at(&k->r->seconds, at_ns > k->begin_ns ? at_ns - k->begin_ns : 0);
@@ -38,7 +38,7 @@ static struct kv_second *second_at(struct kv_real *k, uint64_t at_ns)
 void real_count_seconds(struct kv_real *k, uint64_t now_ns)
 {
 	while (now_ns - k->begin_ns >= k->tick_sec * KV_REAL_SEC) {
-		struct kv_second *s = second_at(k, k->begin_ns + (k->tick_sec - 1) * KV_REAL_SEC);
+		struct kv_second *s = real_second(k, k->begin_ns + (k->tick_sec - 1) * KV_REAL_SEC);
 
 		if (!s)
 			return;
@@ -59,14 +59,14 @@ struct half {
 
 static void count_storage(struct kv_real *k, const struct half *h, uint64_t end_ns)
 {
-	struct kv_second *s = second_at(k, end_ns);
+	struct kv_second *s = real_second(k, end_ns);
 	double sec = (double)h->ns / 1e9;
 
 	if (series_add(&k->r->series[h->write], h->size, h->ns, end_ns - k->begin_ns,
 		       sluice_random_next(&k->random)) < 0)
 		real_fail(k, -ENOMEM, "out of memory");
 	if (k->scaling)
-		add_sample(k, &k->window[h->write], sec);
+		real_sample(k, &k->window[h->write], sec);
 	if (!s)
 		return;
 	s->read_ops += !h->write;
@@ -74,13 +74,13 @@ static void count_storage(struct kv_real *k, const struct half *h, uint64_t end_
 	*(h->write ? &s->write_latency_sum : &s->read_latency_sum) += sec;
 	if (h->evict && k->p->policy.hides_evictions)
 		return;
-	add_sample(k, &k->r->device[h->write], (double)h->device_ns / 1e9);
-	add_sample(k, &k->r->host[h->write], (double)(h->ns - h->device_ns) / 1e9);
+	real_sample(k, &k->r->device[h->write], (double)h->device_ns / 1e9);
+	real_sample(k, &k->r->host[h->write], (double)(h->ns - h->device_ns) / 1e9);
 }
 
 static void count_half(struct kv_real *k, const struct half *h, uint64_t end_ns)
 {
-	struct kv_second *s = second_at(k, end_ns);
+	struct kv_second *s = real_second(k, end_ns);
 	double sec = (double)h->ns / 1e9;
 
 	if (s)
@@ -88,9 +88,9 @@ static void count_half(struct kv_real *k, const struct half *h, uint64_t end_ns)
 	if (h->evict && !h->ns)
 		return; /* memory that the other half moved straight from or to */
 	if (h->evict)
-		add_sample(k, &k->r->evict[h->tier][h->write], sec);
+		real_sample(k, &k->r->evict[h->tier][h->write], sec);
 	if (!h->evict || !k->p->policy.hides_evictions)
-		add_sample(k, &k->r->tier[h->tier][h->write], sec);
+		real_sample(k, &k->r->tier[h->tier][h->write], sec);
 	if (h->tier == KV_NVME)
 		count_storage(k, h, end_ns);
 }
@@ -100,13 +100,13 @@ static void count_event(struct kv_real *k, const struct kv_event *ev)
 	kv_count(&k->r->counts, ev, &k->pl.cache);
 }
 
-static void count_read(struct kv_real *k, const struct real_op *op, const struct flow_done *d)
+static void real_count_read(struct kv_real *k, const struct real_op *op, const struct flow_done *d)
 {
 	struct half h = {.tier = op->ev.tier,
 			 .size = op->ev.size,
 			 .ns = d->end_ns - d->start_ns,
 			 .device_ns = d->device_ns};
-	struct kv_second *s = second_at(k, d->end_ns);
+	struct kv_second *s = real_second(k, d->end_ns);
 
 	count_event(k, &op->ev);
 	k->r->turn_hits += op->ev.kind == KV_MULTI_TURN;
@@ -115,7 +115,7 @@ static void count_read(struct kv_real *k, const struct real_op *op, const struct
 	count_half(k, &h, d->end_ns);
 }
 
-static void count_write(struct kv_real *k, const struct real_op *op, const struct flow_done *d)
+static void real_count_write(struct kv_real *k, const struct real_op *op, const struct flow_done *d)
 {
 	const struct real_work *w = op->work;
 	struct half h = {.tier = op->ev.tier,
@@ -127,8 +127,8 @@ static void count_write(struct kv_real *k, const struct real_op *op, const struc
 	count_event(k, &op->ev);
 	count_half(k, &h, d->end_ns);
 	if (op->step == KV_STEP_PREFILL && w->kind == REAL_REQUEST)
-		add_sample(k, &k->r->prefill,
-			   (double)h.ns / 1e9 + (k->p->policy.hides_evictions ? 0 : w->alloc_sec));
+		real_sample(k, &k->r->prefill,
+			    (double)h.ns / 1e9 + (k->p->policy.hides_evictions ? 0 : w->alloc_sec));
 }
 
 static void count_move(struct kv_real *k, const struct real_op *op, const struct flow_done *d)
@@ -157,7 +157,7 @@ static void count_move(struct kv_real *k, const struct real_op *op, const struct
 /* Whatever the interval: what the request is the sum of. */
 static void add_to_work(const struct kv_real *k, struct real_op *op, const struct flow_done *d)
 {
-	double sec = seconds(d->start_ns, d->end_ns);
+	double sec = sec_between(d->start_ns, d->end_ns);
 	struct real_work *w = op->work;
 
 	switch (op->flow.type) {
@@ -183,10 +183,10 @@ static void count_done(struct kv_real *k, const struct real_op *op, const struct
 {
 	switch (op->flow.type) {
 	case FLOW_READ:
-		count_read(k, op, d);
+		real_count_read(k, op, d);
 		break;
 	case FLOW_WRITE:
-		count_write(k, op, d);
+		real_count_write(k, op, d);
 		break;
 	case FLOW_MOVE:
 		count_move(k, op, d);
@@ -296,7 +296,7 @@ void real_count_miss(struct kv_real *k, const struct kv_event *ev)
 		return;
 	kv_count(&k->r->counts, ev, &k->pl.cache);
 	k->r->turn_misses += ev->kind == KV_MULTI_TURN;
-	s = second_at(k, clock_ns());
+	s = real_second(k, clock_ns());
 	if (s)
 		s->misses++;
 }
@@ -309,7 +309,7 @@ void real_count_request(struct kv_real *k, const struct real_work *w, uint64_t e
 		.end_ns = end_ns - k->begin_ns,
 		.tokens = w->planned.tokens,
 		.qos = w->req.qos,
-		.end_to_end = seconds(k->begin_ns + w->req.arrival_ns, end_ns),
+		.end_to_end = sec_between(k->begin_ns + w->req.arrival_ns, end_ns),
 		.storage = w->storage_sec,
 		.generation = w->generation_sec,
 	};
@@ -324,9 +324,9 @@ void real_count_request(struct kv_real *k, const struct real_work *w, uint64_t e
 	if (kv_result_request(k->r, k->p, &d) < 0)
 		real_fail(k, -ENOMEM, "out of memory");
 	if (w->prefilled && !w->wrote) /* it was there: no time at all, says upstream */
-		add_sample(k, &k->r->prefill, 0);
+		real_sample(k, &k->r->prefill, 0);
 	if (w->decoded)
-		add_sample(k, &k->r->decode, w->decode_sec);
+		real_sample(k, &k->r->decode, w->decode_sec);
 	planned.turn_hits = planned.turn_misses = 0; /* counted one by one */
 	kv_result_planned(k->r, k->p, &planned);
 }

@@ -20,7 +20,7 @@ static unsigned fill_width(const struct kv_params *p)
 	return n > 0 ? (unsigned)n : 1;
 }
 
-static int wait_for(struct kv_real *k, unsigned most)
+static int fill_wait(struct kv_real *k, unsigned most)
 {
 	int r = 0;
 
@@ -50,14 +50,14 @@ int real_fill(struct kv_real *k)
 	     i++) {
 		if (key.kind == KV_KEY_PREPOP)
 			flow_set_allocs(k->flow, 0); /* upstream's go past the semaphore */
-		r = wait_for(k, width - 1);
+		r = fill_wait(k, width - 1);
 		if (r == 0)
 			r = given_up(k);
 		if (r == 0)
 			r = real_start_fill(k, key, tokens);
 	}
 	if (r == 0)
-		r = wait_for(k, 0);
+		r = fill_wait(k, 0);
 	if (r == 0)
 		r = given_up(k);
 	flow_set_allocs(k->flow, k->p->max_concurrent_allocs);

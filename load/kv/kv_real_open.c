@@ -40,8 +40,8 @@ static void choose_storage(struct real_places *pl, const struct kv_job *job, con
 }
 
 /* Of the storage tier, bytes. */
-static int storage_limit(const struct real_places *pl, const struct kv_params *p, uint64_t *ret,
-			 struct sluice_err *err)
+static int real_storage_limit(const struct real_places *pl, const struct kv_params *p,
+			      uint64_t *ret, struct sluice_err *err)
 {
 	uint64_t room;
 	int r = place_room(&pl->opts[KV_NVME], &room, err);
@@ -128,7 +128,7 @@ static int places_choose(struct real_places *pl, const struct kv_job *job, const
 
 	*pl = (struct real_places){.gpu_real = false};
 	choose_storage(pl, job, folder);
-	r = storage_limit(pl, job->params, &limit, err);
+	r = real_storage_limit(pl, job->params, &limit, err);
 	if (r < 0)
 		return r;
 	kv_params_cache(job->params, limit, true, &pl->cache);
@@ -228,7 +228,7 @@ static int places_open(struct kv_real *k, struct sluice_err *err)
 	return r;
 }
 
-static int model_open(struct kv_real *k, struct sluice_err *err)
+static int real_model_open(struct kv_real *k, struct sluice_err *err)
 {
 	int r;
 
@@ -264,7 +264,7 @@ int real_open(struct kv_real *k, struct sluice_err *err)
 	if (r == 0)
 		r = places_open(k, err);
 	if (r == 0)
-		r = model_open(k, err);
+		r = real_model_open(k, err);
 	if (r == 0)
 		r = flow_open(k, err);
 	if (r < 0)

@@ -38,7 +38,7 @@ static double p95_ms(struct samples *s)
 	return isnan(p) ? 0 : p * 1e3;
 }
 
-static void set_users(struct kv_real *k, uint64_t now_ns)
+static void real_set_users(struct kv_real *k, uint64_t now_ns)
 {
 	if (k->p->policy.scales_nobody)
 		return; /* upstream changes a number, not the load */
@@ -72,5 +72,5 @@ void real_scale_tick(struct kv_real *k, uint64_t now_ns)
 	if (action == KV_SCALE_STOP)
 		k->scale_stop = true;
 	else if (action != KV_SCALE_HOLD)
-		set_users(k, now_ns);
+		real_set_users(k, now_ns);
 }

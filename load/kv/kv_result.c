@@ -104,7 +104,7 @@ void kv_result_planned(struct kv_result *r, const struct kv_params *p, const str
 }
 
 /* Room for one more in an array that doubles. */
-static void *grow(void *v, uint32_t nr, size_t size)
+static void *one_more(void *v, uint32_t nr, size_t size)
 {
 	return nr && !is_pow2(nr) ? v : reallocarray(v, nr ? 2 * (size_t)nr : 1, size);
 }
@@ -112,13 +112,13 @@ static void *grow(void *v, uint32_t nr, size_t size)
 int kv_result_scaled(struct kv_result *r, const struct kv_scale *s, enum kv_scale_action action,
 		     double at_sec, double tokens_per_sec)
 {
-	void *timeline = grow(r->timeline, r->nr_timeline, sizeof(*r->timeline));
+	void *timeline = one_more(r->timeline, r->nr_timeline, sizeof(*r->timeline));
 	struct kv_scale_event *event;
 
 	if (!timeline)
 		return -ENOMEM;
 	r->timeline = timeline;
-	event = grow(r->scale, r->nr_scale, sizeof(*event));
+	event = one_more(r->scale, r->nr_scale, sizeof(*event));
 	if (!event)
 		return -ENOMEM;
 	r->scale = event;

@@ -32,7 +32,7 @@ struct kv_rows {
 	char *name;
 };
 
-static int emit(void *arg, const struct kv_event *ev)
+static int rows_emit(void *arg, const struct kv_event *ev)
 {
 	static const uint8_t ops[] = {TRACE_WRITE, TRACE_READ, TRACE_DELETE};
 	static const uint8_t phases[] = {TRACE_PREFILL, TRACE_DECODE, TRACE_EVICT};
@@ -59,7 +59,7 @@ static int emit(void *arg, const struct kv_event *ev)
 }
 
 /* What is in the cache before. */
-static int prepare(struct kv_rows *s)
+static int rows_prepare(struct kv_rows *s)
 {
 	uint64_t limit = kv_cache_limit(s->cache, KV_NVME);
 	uint32_t tokens;
@@ -81,7 +81,7 @@ static int plan_next(struct kv_rows *s)
 	s->pos = s->nr = 0;
 	if (!s->prepared) {
 		s->prepared = true;
-		r = prepare(s);
+		r = rows_prepare(s);
 		return r < 0 ? r : 1;
 	}
 	r = kv_load_next(s->load, &q);
@@ -124,7 +124,7 @@ static int rows_next(void *state, struct trace_row *row, struct sluice_err *err)
 	return 1;
 }
 
-static int model_open(struct kv_rows *s, struct sluice_err *err)
+static int rows_model_open(struct kv_rows *s, struct sluice_err *err)
 {
 	struct kv_cache_opts o;
 	uint64_t limit = s->params.storage_gb > 0
@@ -134,7 +134,7 @@ static int model_open(struct kv_rows *s, struct sluice_err *err)
 	s->texts = kv_texts_new();
 	s->name = malloc(KEY_ROOM);
 	kv_params_cache(&s->params, limit, true, &o);
-	if (!s->texts || !s->name || kv_cache_new(&s->cache, &o, emit, s) < 0)
+	if (!s->texts || !s->name || kv_cache_new(&s->cache, &o, rows_emit, s) < 0)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	return kv_load_new(&s->load, &s->params, s->texts, err);
 }
@@ -166,7 +166,7 @@ static int rows_open(void **state, const void *arg, struct sluice_err *err)
 	if (!s)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	s->params = *(const struct kv_params *)arg;
-	r = model_open(s, err);
+	r = rows_model_open(s, err);
 	if (r < 0)
 		rows_close(s);
 	else

@@ -66,7 +66,7 @@ struct tracer {
 
 /* -------------------------------------------------------------------------- rows */
 
-static int set_name(struct tracer *t, struct kv_key key)
+static int tracer_set_name(struct tracer *t, struct kv_key key)
 {
 	size_t len = kv_key_format(t->name, KEY_ROOM, key, t->texts);
 
@@ -86,7 +86,7 @@ static int put_row(struct tracer *t, const struct kv_event *ev)
 	int r;
 
 	if (!t->row.key || !kv_key_equal(ev->key, t->key)) {
-		r = set_name(t, ev->key);
+		r = tracer_set_name(t, ev->key);
 		if (r < 0)
 			return r;
 	}
@@ -111,7 +111,7 @@ static void count_io(struct tracer *t, const struct kv_event *ev)
 	(ev->phase == KV_EVICT ? t->evict_ops : t->ops)[ev->tier][write]++;
 }
 
-static int emit(void *arg, const struct kv_event *ev)
+static int tracer_emit(void *arg, const struct kv_event *ev)
 {
 	struct tracer *t = arg;
 
@@ -126,12 +126,12 @@ static int emit(void *arg, const struct kv_event *ev)
 
 /* ---------------------------------------------------------------- stop and progress */
 
-static bool stopped(const struct tracer *t)
+static bool tracer_stopped(const struct tracer *t)
 {
 	return t->job->stop && atomic_load_explicit(t->job->stop, memory_order_relaxed);
 }
 
-static void tell(struct tracer *t)
+static void tracer_tell(struct tracer *t)
 {
 	const struct kv_counts *n = &t->r->counts;
 	uint64_t now;
@@ -151,11 +151,11 @@ static void wait_until(struct tracer *t, uint64_t at_ns)
 {
 	uint64_t now = clock_ns(), until = t->begin_ns + at_ns;
 
-	for (; now < until && !stopped(t); now = clock_ns()) {
+	for (; now < until && !tracer_stopped(t); now = clock_ns()) {
 		uint64_t ns = min_u64(until - now, PROGRESS_NS);
 		struct timespec ts = {(time_t)(ns / SECOND_NS), (long)(ns % SECOND_NS)};
 
-		tell(t);
+		tracer_tell(t);
 		nanosleep(&ts, NULL);
 	}
 }
@@ -274,14 +274,14 @@ static int prepopulate(struct tracer *t)
 	struct kv_key key;
 	int r = 0;
 
-	for (uint64_t i = 0; r >= 0 && !stopped(t) &&
+	for (uint64_t i = 0; r >= 0 && !tracer_stopped(t) &&
 			     kv_prepop(&t->params, t->opts.limit[KV_NVME], i, &key, &tokens);
 	     i++)
 		r = kv_cache_allocate(t->cache, key, tokens);
 	return r < 0 ? r : 0;
 }
 
-static void mark_partial(struct kv_result *r, const char *why)
+static void tracer_partial(struct kv_result *r, const char *why)
 {
 	r->partial = true;
 	snprintf(r->partial_why, sizeof(r->partial_why), "%s", why);
@@ -300,18 +300,18 @@ static int do_next(struct tracer *t, int what, const struct kv_request *q)
 {
 	if (t->job->clock == KV_CLOCK_REAL)
 		wait_until(t, what == KV_LOAD_PAUSE ? t->tick_ns + TICK_NS : q->start_ns);
-	if (stopped(t))
+	if (tracer_stopped(t))
 		return 0;
 	return what == KV_LOAD_PAUSE ? scale(t) : do_request(t, q);
 }
 
 /* Until the load ends.  *@end_ns is the end of the interval. */
-static int run(struct tracer *t, uint64_t *end_ns)
+static int tracer_run(struct tracer *t, uint64_t *end_ns)
 {
 	struct kv_request q;
 	int r = 0, what;
 
-	for (uint64_t n = 0; r == 0 && !stopped(t); n++) {
+	for (uint64_t n = 0; r == 0 && !tracer_stopped(t); n++) {
 		if (t->params.autoscale)
 			kv_load_pause_at(t->load, t->tick_ns + TICK_NS);
 		what = kv_load_next(t->load, &q);
@@ -321,11 +321,11 @@ static int run(struct tracer *t, uint64_t *end_ns)
 		}
 		r = do_next(t, what, &q);
 		if (n % PROGRESS_EVERY == 0)
-			tell(t);
+			tracer_tell(t);
 	}
 	*end_ns = kv_load_clock(t->load);
-	if (stopped(t))
-		mark_partial(t->r, "stopped");
+	if (tracer_stopped(t))
+		tracer_partial(t->r, "stopped");
 	return r < 0 ? r : 0;
 }
 
@@ -375,7 +375,7 @@ static void fill_series(struct tracer *t)
 	}
 }
 
-static int finish(struct tracer *t, uint64_t end_ns)
+static int tracer_finish(struct tracer *t, uint64_t end_ns)
 {
 	struct kv_result *r = t->r;
 	/* upstream waits for what is being generated, and counts it */
@@ -415,7 +415,7 @@ static uint64_t epoch_now(void)
 	return (uint64_t)ts.tv_sec * SECOND_NS + (uint64_t)ts.tv_nsec;
 }
 
-static uint64_t storage_limit(const struct kv_params *p)
+static uint64_t tracer_storage_limit(const struct kv_params *p)
 {
 	double bytes = p->storage_gb * GIB;
 
@@ -423,7 +423,7 @@ static uint64_t storage_limit(const struct kv_params *p)
 }
 
 /* Everything that can be wrong is found before the file is made. */
-static int prepare(struct tracer *t)
+static int tracer_prepare(struct tracer *t)
 {
 	struct trace_writer_opts o = {
 		.extended = t->job->trace_extended,
@@ -435,7 +435,7 @@ static int prepare(struct tracer *t)
 		t->params.epoch_ns = epoch_now();
 	t->row = TRACE_ROW_INIT;
 	t->r->users_start = t->params.users;
-	kv_params_cache(&t->params, storage_limit(&t->params), true, &t->opts);
+	kv_params_cache(&t->params, tracer_storage_limit(&t->params), true, &t->opts);
 	t->texts = kv_texts_new();
 	t->name = malloc(KEY_ROOM);
 	if (!t->texts || !t->name || prepare_pending(t) < 0 ||
@@ -445,7 +445,7 @@ static int prepare(struct tracer *t)
 	if (r < 0)
 		return r;
 	kv_result_input(t->r, t->load);
-	r = kv_cache_new(&t->cache, &t->opts, emit, t);
+	r = kv_cache_new(&t->cache, &t->opts, tracer_emit, t);
 	if (r < 0)
 		return sluice_fail(t->err, r, "out of memory");
 	return trace_writer_open(&t->writer, t->job->trace_path, &o, t->err);
@@ -471,11 +471,11 @@ static int trace(struct tracer *t)
 	t->counting = true;
 	t->begin_ns = clock_ns();
 	if (r == 0)
-		r = run(t, &end_ns);
+		r = tracer_run(t, &end_ns);
 	if (r < 0)
-		mark_partial(t->r, kv_load_error(t->load, NULL) < 0 ? "reading the input failed"
-								    : "writing the trace failed");
-	e = finish(t, end_ns);
+		tracer_partial(t->r, kv_load_error(t->load, NULL) < 0 ? "reading the input failed"
+								      : "writing the trace failed");
+	e = tracer_finish(t, end_ns);
 	r = r < 0 ? r : e;
 	e = trace_writer_close(t->writer, r < 0 ? NULL : t->err);
 	return r < 0 ? r : e;
@@ -489,7 +489,7 @@ int kv_run_trace(const struct kv_job *job, struct kv_result *r, struct sluice_er
 	int e;
 
 	getrusage(RUSAGE_SELF, &before);
-	e = prepare(&t);
+	e = tracer_prepare(&t);
 	if (e == 0)
 		e = trace(&t);
 	clean_up(&t);

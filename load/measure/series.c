@@ -44,7 +44,7 @@ void series_fini(struct run_series *s)
 
 /* ------------------------------------------------------------------ samples */
 
-static void sift_down(struct series_sample *h, uint32_t n, uint32_t i)
+static void samples_sift(struct series_sample *h, uint32_t n, uint32_t i)
 {
 	for (uint32_t k; (k = 2 * i + 1) < n; i = k) {
 		struct series_sample t = h[i];
@@ -58,7 +58,7 @@ static void sift_down(struct series_sample *h, uint32_t n, uint32_t i)
 	}
 }
 
-static void sift_up(struct series_sample *h, uint32_t i)
+static void samples_lift(struct series_sample *h, uint32_t i)
 {
 	for (uint32_t up; i && h[up = (i - 1) / 2].key < h[i].key; i = up) {
 		struct series_sample t = h[i];
@@ -74,7 +74,7 @@ static int sample_add(struct run_series *s, const struct series_sample *sample)
 		if (sample->key >= s->samples[0].key)
 			return 0;
 		s->samples[0] = *sample;
-		sift_down(s->samples, s->nr_samples, 0);
+		samples_sift(s->samples, s->nr_samples, 0);
 		return 0;
 	}
 	/* Doubles from 64 up: sizes at which the array is full are the powers of two. */
@@ -87,7 +87,7 @@ static int sample_add(struct run_series *s, const struct series_sample *sample)
 		s->samples = p;
 	}
 	s->samples[s->nr_samples] = *sample;
-	sift_up(s->samples, s->nr_samples++);
+	samples_lift(s->samples, s->nr_samples++);
 	return 0;
 }
 
@@ -109,7 +109,7 @@ void series_finish(struct run_series *s)
 void series_resume(struct run_series *s)
 {
 	for (uint32_t i = s->nr_samples / 2; i-- > 0;)
-		sift_down(s->samples, s->nr_samples, i);
+		samples_sift(s->samples, s->nr_samples, i);
 }
 
 /* ----------------------------------------------------------------- counting */

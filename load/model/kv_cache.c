@@ -102,7 +102,7 @@ static struct kv_entry *entry(const struct kv_cache *c, uint32_t i)
 	return kv_entry(&c->s, i);
 }
 
-static void append(struct kv_cache *c, uint32_t i)
+static void line_append(struct kv_cache *c, uint32_t i)
 {
 	struct kv_entry *e = entry(c, i);
 	struct kv_list *l = &c->tiers[e->tier].lists[e->touched];
@@ -116,7 +116,7 @@ static void append(struct kv_cache *c, uint32_t i)
 	l->tail = i;
 }
 
-static void take_out(struct kv_cache *c, uint32_t i)
+static void cache_take_out(struct kv_cache *c, uint32_t i)
 {
 	const struct kv_entry *e = entry(c, i);
 	struct kv_list *l = &c->tiers[e->tier].lists[e->touched];
@@ -159,7 +159,7 @@ static uint32_t oldest(const struct kv_cache *c, int tier)
 
 /* ---- events ---- */
 
-static int tell(struct kv_cache *c, const struct kv_event *ev)
+static int cache_tell(struct kv_cache *c, const struct kv_event *ev)
 {
 	int r;
 
@@ -181,7 +181,7 @@ static void leave(struct kv_cache *c, uint32_t i)
 	struct kv_entry *e = entry(c, i);
 	struct kv_tier_state *t = &c->tiers[e->tier];
 
-	take_out(c, i);
+	cache_take_out(c, i);
 	t->used -= e->size;
 	t->entries--;
 	/* The next ones of the list leave next. */
@@ -191,7 +191,7 @@ static void leave(struct kv_cache *c, uint32_t i)
 	}
 }
 
-static void forget(struct kv_cache *c, uint32_t i)
+static void cache_forget(struct kv_cache *c, uint32_t i)
 {
 	leave(c, i);
 	c->ceiling -= entry(c, i)->size;
@@ -205,8 +205,8 @@ static int drop_out(struct kv_cache *c, uint32_t i, enum kv_phase why)
 
 	ev.type = KV_EV_DELETE;
 	ev.phase = (uint8_t)why;
-	forget(c, i);
-	return tell(c, &ev);
+	cache_forget(c, i);
+	return cache_tell(c, &ev);
 }
 
 /* Move it one tier down, where room was made for it.  The touch stays where it was. */
@@ -218,16 +218,16 @@ static int demote(struct kv_cache *c, uint32_t i, int to)
 
 	leave(c, i);
 	e->tier = (uint8_t)to;
-	append(c, i);
+	line_append(c, i);
 	c->tiers[to].entries++;
 	ev.type = KV_EV_READ;
 	ev.phase = KV_EVICT;
-	r = tell(c, &ev);
+	r = cache_tell(c, &ev);
 	if (r < 0)
 		return r;
 	ev.type = KV_EV_WRITE;
 	ev.tier = (uint8_t)to;
-	return tell(c, &ev);
+	return cache_tell(c, &ev);
 }
 
 /* ---- making room ---- */
@@ -238,7 +238,8 @@ static int ensure(struct kv_cache *c, int tier, uint64_t size, uint32_t depth);
  * What to do about @size bytes at attempt number @attempts, the oldest entry being @victim:
  * 1 yes, 0 no, -EAGAIN to move that entry and look again.
  */
-static int verdict(const struct kv_tier_state *t, uint64_t size, uint32_t attempts, uint32_t victim)
+static int tier_verdict(const struct kv_tier_state *t, uint64_t size, uint32_t attempts,
+			uint32_t victim)
 {
 	if (t->used + size < t->fits || t->used < t->empty)
 		return 1;
@@ -283,7 +284,7 @@ static int ensure(struct kv_cache *c, int tier, uint64_t size, uint32_t depth)
 	for (uint32_t attempts = 0; attempts < budget; attempts++) {
 		uint32_t victim = oldest(c, tier);
 
-		r = verdict(t, size, attempts, victim);
+		r = tier_verdict(t, size, attempts, victim);
 		if (r == -EAGAIN)
 			r = evict(c, tier, victim, depth);
 		else
@@ -312,7 +313,7 @@ static int place(struct kv_cache *c, uint64_t size)
 
 /* ---- the interface ---- */
 
-static uint32_t find(const struct kv_cache *c, struct kv_key key)
+static uint32_t cache_find(const struct kv_cache *c, struct kv_key key)
 {
 	return kv_entries_find(&c->s, key, (uint32_t)kv_key_hash(key));
 }
@@ -350,11 +351,11 @@ static int allocate(struct kv_cache *c, struct kv_key key, uint32_t hash, uint32
 	e->tokens = tokens;
 	e->tier = e->touched = (uint8_t)tier;
 	e->stamp = ++c->now;
-	append(c, i);
+	line_append(c, i);
 	ev = event_of(e, i);
 	ev.type = KV_EV_WRITE;
 	ev.phase = KV_PREFILL;
-	return tell(c, &ev);
+	return cache_tell(c, &ev);
 }
 
 int kv_cache_allocate(struct kv_cache *c, struct kv_key key, uint32_t tokens)
@@ -370,23 +371,23 @@ int kv_cache_allocate(struct kv_cache *c, struct kv_key key, uint32_t tokens)
 
 int kv_cache_access(struct kv_cache *c, struct kv_key key, enum kv_phase phase, enum kv_kind kind)
 {
-	uint32_t i = find(c, key);
+	uint32_t i = cache_find(c, key);
 	struct kv_event ev = {.type = KV_EV_MISS, .key = key};
 	struct kv_entry *e;
 	int r;
 
 	if (i != KV_NONE) {
 		e = entry(c, i);
-		take_out(c, i);
+		cache_take_out(c, i);
 		e->stamp = ++c->now;
 		e->touched = e->tier;
-		append(c, i);
+		line_append(c, i);
 		ev = event_of(e, i);
 		ev.type = KV_EV_READ;
 	}
 	ev.phase = (uint8_t)phase;
 	ev.kind = (uint8_t)kind;
-	r = tell(c, &ev);
+	r = cache_tell(c, &ev);
 	if (r == 0)
 		r = i == KV_NONE ? -ENOENT : ev.tier;
 	return done(c, r);
@@ -411,26 +412,26 @@ void kv_cache_prefetch(const struct kv_cache *c, const struct kv_key *keys, unsi
 
 int kv_cache_where(const struct kv_cache *c, struct kv_key key)
 {
-	uint32_t i = find(c, key);
+	uint32_t i = cache_find(c, key);
 
 	return i == KV_NONE ? -ENOENT : entry(c, i)->tier;
 }
 
 int kv_cache_drop(struct kv_cache *c, struct kv_key key)
 {
-	uint32_t i = find(c, key);
+	uint32_t i = cache_find(c, key);
 
 	if (i == KV_NONE)
 		return -ENOENT;
 	if (KV_CACHE_CHECKED)
 		kv_cache_checked_drop(c, i);
-	forget(c, i);
+	cache_forget(c, i);
 	return done(c, 0);
 }
 
 int kv_cache_delete(struct kv_cache *c, struct kv_key key)
 {
-	uint32_t i = find(c, key);
+	uint32_t i = cache_find(c, key);
 
 	return i == KV_NONE ? -ENOENT : done(c, drop_out(c, i, KV_PREFILL));
 }

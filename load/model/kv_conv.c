@@ -36,7 +36,7 @@ static void unlink_slot(struct kv_convs *c, uint32_t slot)
 		c->v[v->newer].older = v->older;
 }
 
-static void link_newest(struct kv_convs *c, uint32_t slot)
+static void conv_link_newest(struct kv_convs *c, uint32_t slot)
 {
 	c->v[slot].older = c->newest;
 	c->v[slot].newer = KV_NO_CONV;
@@ -48,7 +48,7 @@ static void link_newest(struct kv_convs *c, uint32_t slot)
 }
 
 /* Without memory the manager stays as large as it is. */
-static bool grow(struct kv_convs *c)
+static bool convs_grow(struct kv_convs *c)
 {
 	uint32_t room = (uint32_t)min_u64(c->max, 2 * (uint64_t)c->room);
 	struct kv_conv *v = room > c->room ? reallocarray(c->v, room, sizeof(*v)) : NULL;
@@ -64,14 +64,14 @@ uint32_t kv_convs_start(struct kv_convs *c, uint32_t user, uint64_t ms)
 {
 	uint32_t slot;
 
-	if (c->nr < c->room || grow(c)) {
+	if (c->nr < c->room || convs_grow(c)) {
 		slot = c->nr++;
 	} else {
 		slot = c->oldest;
 		unlink_slot(c, slot);
 	}
 	c->v[slot] = (struct kv_conv){.ms = ms, .user = user};
-	link_newest(c, slot);
+	conv_link_newest(c, slot);
 	return slot;
 }
 
@@ -84,7 +84,7 @@ uint32_t kv_convs_turn(struct kv_convs *c, uint32_t slot)
 {
 	if (c->newest != slot) {
 		unlink_slot(c, slot);
-		link_newest(c, slot);
+		conv_link_newest(c, slot);
 	}
 	return ++c->v[slot].turns;
 }

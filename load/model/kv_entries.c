@@ -52,7 +52,7 @@ static void chunks_fini(struct kv_chunks *c)
 
 /* ---- buckets ---- */
 
-static struct kv_line *bucket(const struct kv_entries *s, uint32_t b)
+static struct kv_line *entry_bucket(const struct kv_entries *s, uint32_t b)
 {
 	return kv_chunks_at(&s->buckets, b);
 }
@@ -71,7 +71,7 @@ static struct kv_line *last_line(const struct kv_entries *s, struct kv_line *l)
 }
 
 /* Those before `split' are split already: one more bit counts for them. */
-static uint32_t bucket_of(const struct kv_entries *s, uint32_t hash)
+static uint32_t entry_bucket_of(const struct kv_entries *s, uint32_t hash)
 {
 	uint32_t b = hash & s->mask;
 
@@ -99,7 +99,7 @@ static void free_next_line(struct kv_entries *s, struct kv_line *l)
 	s->more.free = n;
 }
 
-static int put(struct kv_entries *s, struct kv_line *l, uint32_t hash, uint32_t i)
+static int entry_put(struct kv_entries *s, struct kv_line *l, uint32_t hash, uint32_t i)
 {
 	l = last_line(s, l);
 	if (l->nr == KV_LINE_SLOTS) {
@@ -119,17 +119,17 @@ static int put(struct kv_entries *s, struct kv_line *l, uint32_t hash, uint32_t 
 
 /*
  * Share a bucket out among itself and a new one.  A line is given back before what was in it is
- * put elsewhere, and the two never need more lines than the one had: put() finds a free one.
+ * put elsewhere, and the two never need more lines than the one had: entry_put() finds a free one.
  */
 static int split_one(struct kv_entries *s)
 {
 	uint32_t bit = s->mask + 1, to = chunks_extend(&s->buckets);
-	struct kv_line *from = bucket(s, s->split), *go, old = *from;
+	struct kv_line *from = entry_bucket(s, s->split), *go, old = *from;
 	bool again = true;
 
 	if (to == KV_NONE)
 		return -ENOMEM;
-	go = bucket(s, to);
+	go = entry_bucket(s, to);
 	go->nr = from->nr = 0;
 	go->more = from->more = KV_NONE;
 	while (again) {
@@ -144,7 +144,7 @@ static int split_one(struct kv_entries *s)
 			s->more.free = now.more;
 		}
 		for (uint32_t k = 0; k < now.nr; k++)
-			put(s, now.hash[k] & bit ? go : from, now.hash[k], now.entry[k]);
+			entry_put(s, now.hash[k] & bit ? go : from, now.hash[k], now.entry[k]);
 	}
 	if (++s->split > s->mask) {
 		s->mask = 2 * s->mask + 1;
@@ -155,7 +155,8 @@ static int split_one(struct kv_entries *s)
 
 uint32_t kv_entries_find(const struct kv_entries *s, struct kv_key key, uint32_t hash)
 {
-	for (const struct kv_line *l = bucket(s, bucket_of(s, hash)); l; l = next_line(s, l))
+	for (const struct kv_line *l = entry_bucket(s, entry_bucket_of(s, hash)); l;
+	     l = next_line(s, l))
 		for (uint32_t k = 0; k < l->nr; k++)
 			if (l->hash[k] == hash && kv_key_equal(kv_entry(s, l->entry[k])->key, key))
 				return l->entry[k];
@@ -165,7 +166,7 @@ uint32_t kv_entries_find(const struct kv_entries *s, struct kv_key key, uint32_t
 /* The last slot of the bucket takes the place of the one that is freed. */
 static void take_out(struct kv_entries *s, uint32_t i, uint32_t hash)
 {
-	struct kv_line *l = bucket(s, bucket_of(s, hash)), *before = NULL, *end = l;
+	struct kv_line *l = entry_bucket(s, entry_bucket_of(s, hash)), *before = NULL, *end = l;
 	uint32_t k = 0;
 
 	while (l->entry[k] != i) {
@@ -185,12 +186,12 @@ static void take_out(struct kv_entries *s, uint32_t i, uint32_t hash)
 
 void kv_entries_expect(const struct kv_entries *s, uint32_t hash)
 {
-	__builtin_prefetch(bucket(s, bucket_of(s, hash)));
+	__builtin_prefetch(entry_bucket(s, entry_bucket_of(s, hash)));
 }
 
 uint32_t kv_entries_expect_entry(const struct kv_entries *s, uint32_t hash)
 {
-	const struct kv_line *l = bucket(s, bucket_of(s, hash));
+	const struct kv_line *l = entry_bucket(s, entry_bucket_of(s, hash));
 
 	for (uint32_t k = 0; k < l->nr; k++) {
 		if (l->hash[k] == hash) {
@@ -210,8 +211,8 @@ int kv_entries_init(struct kv_entries *s)
 	for (uint32_t b = 0; b < FIRST_BUCKETS; b++) {
 		if (chunks_extend(&s->buckets) == KV_NONE)
 			return -ENOMEM;
-		bucket(s, b)->nr = 0;
-		bucket(s, b)->more = KV_NONE;
+		entry_bucket(s, b)->nr = 0;
+		entry_bucket(s, b)->more = KV_NONE;
 	}
 	return 0;
 }
@@ -223,7 +224,7 @@ void kv_entries_fini(struct kv_entries *s)
 	chunks_fini(&s->more);
 }
 
-static uint32_t take_entry(struct kv_entries *s)
+static uint32_t entry_take(struct kv_entries *s)
 {
 	uint32_t i = s->entries.free;
 
@@ -248,11 +249,11 @@ uint32_t kv_entries_add(struct kv_entries *s, struct kv_key key, uint32_t hash)
 	while ((uint64_t)s->buckets.made * PER_BUCKET <= s->live)
 		if (split_one(s) < 0)
 			return KV_NONE;
-	i = take_entry(s);
+	i = entry_take(s);
 	if (i == KV_NONE)
 		return i;
 	e = kv_entry(s, i);
-	if (put(s, bucket(s, bucket_of(s, hash)), hash, i) < 0) {
+	if (entry_put(s, entry_bucket(s, entry_bucket_of(s, hash)), hash, i) < 0) {
 		free_entry(s, i);
 		return KV_NONE;
 	}
@@ -305,7 +306,7 @@ static bool none_lost(const struct kv_entries *s)
 	uint32_t lines = 0, entries = s->live, slots = 0;
 
 	for (uint32_t b = 0; b < s->buckets.made; b++) {
-		const struct kv_line *l = bucket(s, b);
+		const struct kv_line *l = entry_bucket(s, b);
 
 		slots += l->nr;
 		while ((l = next_line(s, l)) && lines++ <= s->more.made)

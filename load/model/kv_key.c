@@ -48,8 +48,8 @@ static char *put_number(char *p, uint64_t v, unsigned width)
 	return p;
 }
 
-/* Text and number in turn: put(p, "user_", n, 4). */
-static char *put(char *p, const char *text, uint64_t v, unsigned width)
+/* Text and number in turn: key_put(p, "user_", n, 4). */
+static char *key_put(char *p, const char *text, uint64_t v, unsigned width)
 {
 	return put_number(put_text(p, text), v, width);
 }
@@ -61,25 +61,26 @@ static size_t format(char *buf, struct kv_key k)
 
 	switch (k.kind) {
 	case KV_KEY_CONV:
-		p = put(put(put(p, "conv_user_", k.user, 4), "_", k.n, 1), "_turn_", k.turn, 1);
+		p = key_put(key_put(key_put(p, "conv_user_", k.user, 4), "_", k.n, 1), "_turn_",
+			    k.turn, 1);
 		break;
 	case KV_KEY_USER_REQ:
-		p = put(put(p, "user_", k.user, 4), "_req_", k.n, 6);
+		p = key_put(key_put(p, "user_", k.user, 4), "_req_", k.n, 6);
 		break;
 	case KV_KEY_TRACE_REQ:
-		p = put(put(p, "trace_user_", k.user, 1), "_req_", k.n, 4);
+		p = key_put(key_put(p, "trace_user_", k.user, 1), "_req_", k.n, 4);
 		break;
 	case KV_KEY_CHUNK:
-		p = put(put(p, "rag_doc_", k.user, 4), "_chunk_", k.n, 1);
+		p = key_put(key_put(p, "rag_doc_", k.user, 4), "_chunk_", k.n, 1);
 		break;
 	case KV_KEY_DOC:
-		p = put(p, "rag_doc_", k.user, 4);
+		p = key_put(p, "rag_doc_", k.user, 4);
 		break;
 	case KV_KEY_PRECOND:
-		p = put(p, "precond_", k.n, 1);
+		p = key_put(p, "precond_", k.n, 1);
 		break;
 	case KV_KEY_PREPOP:
-		p = put(p, "prepop_", k.n, 1);
+		p = key_put(p, "prepop_", k.n, 1);
 		break;
 	case KV_KEY_SYSTEM:
 		p = put_text(put_text(p, "kv_system_"), system_hex[k.n % ARRAY_SIZE(system_hex)]);
@@ -112,7 +113,7 @@ size_t kv_key_format(char *buf, size_t size, struct kv_key k, const struct kv_te
 	if (k.kind != KV_KEY_TEXT)
 		tail_len = format(tail, k);
 	else
-		tail_len = k.turn ? (size_t)(put(tail, "_turn_", k.turn, 1) - tail) : 0;
+		tail_len = k.turn ? (size_t)(key_put(tail, "_turn_", k.turn, 1) - tail) : 0;
 	copy_at(buf, size, 0, text, len);
 	copy_at(buf, size, len, tail, tail_len);
 	return len + tail_len;

@@ -123,7 +123,7 @@ uint64_t kv_load_memory(const struct kv_load *l)
 /* ------------------------------------------------------------------------- clock */
 
 /* What came before, preconditioning, took its time on the clock. */
-static void begin(struct kv_load *l)
+static void load_begin(struct kv_load *l)
 {
 	if (l->begun)
 		return;
@@ -269,7 +269,7 @@ int kv_load_next(struct kv_load *l, struct kv_request *ret)
 {
 	uint64_t at;
 
-	begin(l);
+	load_begin(l);
 	finish_current(l);
 	set_clock(l, kv_load_clock(l));
 	if (take_document(l, ret))
@@ -298,7 +298,7 @@ int kv_load_next(struct kv_load *l, struct kv_request *ret)
 
 void kv_load_advance(struct kv_load *l, uint64_t now_ns, uint64_t *next_ns)
 {
-	begin(l);
+	load_begin(l);
 	set_clock(l, now_ns);
 	if (l->rag.end < l->docs)
 		*next_ns = now_ns;
@@ -349,7 +349,7 @@ static uint64_t waiting(const struct kv_load *l, uint64_t now_ns)
 
 uint64_t kv_load_queued_at(struct kv_load *l, uint64_t now_ns)
 {
-	begin(l);
+	load_begin(l);
 	if (l->p->closed_loop)
 		return waiting(l, now_ns);
 	if (kv_load_is_recorded(l))
@@ -373,7 +373,7 @@ void kv_load_set_users(struct kv_load *l, uint32_t users, uint64_t now_ns)
 {
 	uint32_t old = l->active;
 
-	begin(l);
+	load_begin(l);
 	l->active = (uint32_t)min_u64(max_u64(users, 1), kv_load_max_users(l));
 	l->workers = kv_load_workers(l->active);
 	if (kv_load_is_recorded(l))

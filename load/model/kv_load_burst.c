@@ -24,7 +24,7 @@ struct kv_walk {
 };
 
 /* Gaps between requests, divided; even a flood takes a microsecond per request. */
-static void tick(struct kv_burst_clock *c, const struct kv_load *l, double time_sec)
+static void burst_tick(struct kv_burst_clock *c, const struct kv_load *l, double time_sec)
 {
 	double speed = l->p->trace_speedup, gap = time_sec - c->time_sec;
 
@@ -39,7 +39,7 @@ static void tick(struct kv_burst_clock *c, const struct kv_load *l, double time_
 
 /* ------------------------------------------------------------------------ walking */
 
-static void fail(struct kv_walk *w, int code)
+static void burst_fail(struct kv_walk *w, int code)
 {
 	w->error = code;
 	w->clock.offset_ns = KV_NEVER;
@@ -50,12 +50,12 @@ static void walk_on(const struct kv_load *l, struct kv_walk *w)
 	int r = trace_burst_next(w->in, &w->r, &w->err);
 
 	if (r == 1)
-		tick(&w->clock, l, w->r.time_sec);
+		burst_tick(&w->clock, l, w->r.time_sec);
 	else
-		fail(w,
-		     r < 0 ? r
-			   : sluice_fail(&w->err, -EIO, "%s: has become shorter while it was read",
-					 l->p->burst_path));
+		burst_fail(w, r < 0 ? r
+				    : sluice_fail(&w->err, -EIO,
+						  "%s: has become shorter while it was read",
+						  l->p->burst_path));
 }
 
 /* Cursors go forward only. */
@@ -64,7 +64,7 @@ static void walk_to(const struct kv_load *l, struct kv_walk *w, const struct kv_
 	int r = w->in ? 0 : trace_burst_open(&w->in, l->p->burst_path, NULL, &w->err);
 
 	if (r < 0) {
-		fail(w, r);
+		burst_fail(w, r);
 	} else if (w->pass != c->pass) {
 		trace_burst_rewind(w->in);
 		w->clock = (struct kv_burst_clock){.nr = 0};
@@ -99,7 +99,7 @@ int kv_burst_error(const struct kv_cursor *c, struct sluice_err *err)
 
 /* ------------------------------------------------------------------------ loading */
 
-static int keep(struct kv_load *l, struct trace_bad *bad, struct sluice_err *err)
+static int burst_keep(struct kv_load *l, struct trace_bad *bad, struct sluice_err *err)
 {
 	struct kv_recorded *v = &l->rec;
 	struct kv_burst_clock clock = {.nr = 0};
@@ -111,7 +111,7 @@ static int keep(struct kv_load *l, struct trace_bad *bad, struct sluice_err *err
 	if (!v->offset)
 		return sluice_fail(err, -ENOMEM, "out of memory for %zu requests", v->nr);
 	for (size_t i = 0; i < v->nr; i++) {
-		tick(&clock, l, v->v[i].time_sec);
+		burst_tick(&clock, l, v->v[i].time_sec);
 		v->offset[i] = clock.offset_ns;
 	}
 	v->span_ns = clock.offset_ns + v->step_ns;
@@ -119,14 +119,14 @@ static int keep(struct kv_load *l, struct trace_bad *bad, struct sluice_err *err
 }
 
 /* How many there are, and how long they take. */
-static int look_through(struct kv_load *l, struct trace_burst *in, struct sluice_err *err)
+static int burst_look_through(struct kv_load *l, struct trace_burst *in, struct sluice_err *err)
 {
 	struct kv_burst_clock clock = {.nr = 0};
 	struct trace_request t;
 	int r;
 
 	while ((r = trace_burst_next(in, &t, err)) == 1)
-		tick(&clock, l, t.time_sec);
+		burst_tick(&clock, l, t.time_sec);
 	l->rec.nr = clock.nr;
 	l->rec.span_ns = clock.offset_ns + l->rec.step_ns;
 	return r;
@@ -143,12 +143,12 @@ int kv_burst_init(struct kv_load *l, struct sluice_err *err)
 		return r;
 	once = l->p->closed_loop || !trace_burst_lasts(in);
 	if (!once)
-		r = look_through(l, in, err);
+		r = burst_look_through(l, in, err);
 	trace_burst_close(in);
 	if (once)
-		r = keep(l, &v->bad, err);
+		r = burst_keep(l, &v->bad, err);
 	else if (r == 0 && v->nr <= KEPT)
-		r = keep(l, NULL, err);
+		r = burst_keep(l, NULL, err);
 	v->nr_convs = (uint32_t)min_u64(v->nr, UINT32_MAX);
 	return r;
 }

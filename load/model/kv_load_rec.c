@@ -67,7 +67,7 @@ static uint64_t recorded_at(const struct kv_load *l, const struct kv_cursor *c)
 	return c->pass * v->span_ns + offset;
 }
 
-static bool at_end(const struct kv_load *l, const struct kv_cursor *c)
+static bool cursor_at_end(const struct kv_load *l, const struct kv_cursor *c)
 {
 	return c->pass >= l->rec.passes || kv_burst_error(c, NULL) < 0;
 }
@@ -83,7 +83,7 @@ static void skip_convs(const struct kv_load *l, struct kv_cursor *c, uint64_t co
 }
 
 /* The next request; @convs: how far it is to the next conversation. */
-static void step(const struct kv_load *l, struct kv_cursor *c, uint64_t convs)
+static void cursor_step(const struct kv_load *l, struct kv_cursor *c, uint64_t convs)
 {
 	if (c->turn + 1 < conv_len(l, conv_at(l, c)))
 		c->turn++;
@@ -123,9 +123,10 @@ static void put_level(struct kv_load *l, uint32_t level)
 
 	if (!has_level(l->p, (int)level))
 		return;
-	while (!at_end(l, c) && recorded_at(l, c) < l->limit_ns && level_at(l, c) != (int)level)
-		step(l, c, 1);
-	if (!at_end(l, c))
+	while (!cursor_at_end(l, c) && recorded_at(l, c) < l->limit_ns &&
+	       level_at(l, c) != (int)level)
+		cursor_step(l, c, 1);
+	if (!cursor_at_end(l, c))
 		kv_heap_put(&l->queue.level[level], recorded_at(l, c), level);
 }
 
@@ -134,7 +135,7 @@ static void put_user(struct kv_load *l, uint32_t user, uint64_t from_ns)
 {
 	struct kv_cursor *c = &l->rec.cursor[user];
 
-	if (at_end(l, c))
+	if (cursor_at_end(l, c))
 		return;
 	if (!l->rec.share)
 		from_ns = max_u64(from_ns, recorded_at(l, c));
@@ -161,7 +162,7 @@ void kv_rec_done(struct kv_load *l, uint32_t user, uint64_t now_ns)
 {
 	struct kv_cursor *c = &l->rec.cursor[user];
 
-	step(l, c, l->rec.nr_cursors);
+	cursor_step(l, c, l->rec.nr_cursors);
 	put_user(l, user, max_u64(now_ns, c->at_ns + l->period_ns));
 }
 
@@ -207,7 +208,7 @@ void kv_rec_take(struct kv_load *l, struct kv_heap_item who, struct kv_request *
 	else
 		r->key = (struct kv_key){.kind = KV_KEY_TRACE_REQ, .user = r->user, .n = c->n};
 	if (!l->p->closed_loop) {
-		step(l, c, 1);
+		cursor_step(l, c, 1);
 		put_level(l, who.who);
 	}
 }
@@ -223,9 +224,9 @@ void kv_rec_count(struct kv_load *l, uint64_t now_ns)
 		l->arrived = v->nr ? min_u64(now_ns / v->step_ns + 1, all) : 0;
 		return;
 	}
-	while (!at_end(l, c) && recorded_at(l, c) <= now_ns) {
+	while (!cursor_at_end(l, c) && recorded_at(l, c) <= now_ns) {
 		l->arrived++;
-		step(l, c, 1);
+		cursor_step(l, c, 1);
 	}
 }
 

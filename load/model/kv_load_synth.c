@@ -24,7 +24,7 @@ struct draws {
 	struct sluice_random random;
 };
 
-static struct draws draw(const struct kv_load *l, uint32_t user, uint64_t k)
+static struct draws synth_draw(const struct kv_load *l, uint32_t user, uint64_t k)
 {
 	const struct kv_params *p = l->p;
 	struct draws d = {.random = kv_stream_at(l->people[user].key, k)};
@@ -39,13 +39,13 @@ static struct draws draw(const struct kv_load *l, uint32_t user, uint64_t k)
 static uint64_t arrival(const struct kv_load *l, uint32_t user, uint64_t k, uint64_t from_ns,
 			uint64_t last_ns)
 {
-	uint64_t think = max_u64(kv_ns(draw(l, user, k).think), THINK_MIN);
+	uint64_t think = max_u64(kv_ns(synth_draw(l, user, k).think), THINK_MIN);
 
 	return max_u64(from_ns + think, last_ns + l->period_ns);
 }
 
 /* Put the user into the queue. */
-static void put(struct kv_load *l, uint32_t user, uint64_t at_ns)
+static void synth_put(struct kv_load *l, uint32_t user, uint64_t at_ns)
 {
 	l->people[user].at_ns = at_ns;
 	kv_heap_put(&l->queue.level[l->users[user].qos], at_ns, user);
@@ -57,11 +57,11 @@ static void put_next(struct kv_load *l, uint32_t user, uint64_t from_ns)
 	struct kv_person *s = &l->people[user];
 
 	if (s->rag_due) {
-		put(l, user, from_ns);
+		synth_put(l, user, from_ns);
 		return;
 	}
 	s->k++;
-	put(l, user, arrival(l, user, s->k, from_ns, s->at_ns));
+	synth_put(l, user, arrival(l, user, s->k, from_ns, s->at_ns));
 }
 
 /* ----------------------------------------------------------------- conversations */
@@ -80,7 +80,7 @@ static uint32_t turns_since(const struct kv_load *l, uint32_t user, uint32_t tur
 
 	while (turn + nr < max_turns(l)) {
 		at = arrival(l, user, ++k, at, at);
-		if (at > l->now_ns || draw(l, user, k).end)
+		if (at > l->now_ns || synth_draw(l, user, k).end)
 			break;
 		nr++;
 	}
@@ -125,7 +125,7 @@ static void make_normal(struct kv_load *l, uint32_t user, struct kv_request *r)
 {
 	struct kv_person *s = &l->people[user];
 	const struct kv_user *u = &l->users[user];
-	struct draws d = draw(l, user, s->k);
+	struct draws d = synth_draw(l, user, s->k);
 	uint64_t context = kv_between(&d.random, quarter(u->context), u->context);
 
 	kv_request_tokens(r, context, kv_between(&d.random, quarter(u->generation), u->generation));
@@ -183,7 +183,7 @@ void kv_synth_count(struct kv_load *l, uint64_t now_ns)
 		struct kv_person *s = &l->people[i];
 
 		while (s->ahead_ns <= now_ns) {
-			l->arrived += 1 + (l->docs && draw(l, i, s->ahead_k).rag);
+			l->arrived += 1 + (l->docs && synth_draw(l, i, s->ahead_k).rag);
 			s->ahead_k++;
 			s->ahead_ns = arrival(l, i, s->ahead_k, s->ahead_ns, s->ahead_ns);
 		}
@@ -215,7 +215,8 @@ void kv_synth_begin(struct kv_load *l, uint32_t from, uint32_t to)
 		if (s->in_flight)
 			continue;
 		s->rag_due = false;
-		put(l, i, l->period_ns ? l->now_ns + turn : arrival(l, i, s->k, l->now_ns, 0));
+		synth_put(l, i,
+			  l->period_ns ? l->now_ns + turn : arrival(l, i, s->k, l->now_ns, 0));
 	}
 }
 

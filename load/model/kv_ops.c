@@ -60,7 +60,7 @@ static int quoted(struct parser *p, struct field *f)
 	return 0;
 }
 
-static void plain(struct parser *p, struct field *f)
+static void op_plain(struct parser *p, struct field *f)
 {
 	f->at = p->at;
 	while (p->at < p->end && *p->at != ',' && *p->at != '\n' && *p->at != '\r')
@@ -103,7 +103,7 @@ static int next_row(struct parser *p)
 			if (r < 0)
 				return r;
 		} else {
-			plain(p, f);
+			op_plain(p, f);
 		}
 		r = separator(p);
 	}
@@ -145,7 +145,7 @@ static int header(struct parser *p)
 		   &p->fields[0]);
 }
 
-static int number(uint32_t *out, const struct field *f)
+static int op_number(uint32_t *out, const struct field *f)
 {
 	uint64_t v = 0;
 
@@ -162,7 +162,7 @@ static int number(uint32_t *out, const struct field *f)
 	return 0;
 }
 
-static int add(struct kv_ops *o, const struct kv_op *op)
+static int op_add_row(struct kv_ops *o, const struct kv_op *op)
 {
 	if (ARRAY_ROOM(o->v, o->room, o->nr + 1) < 0)
 		return -ENOMEM;
@@ -170,7 +170,7 @@ static int add(struct kv_ops *o, const struct kv_op *op)
 	return 0;
 }
 
-static int row(struct parser *p, struct kv_ops *o)
+static int op_row(struct parser *p, struct kv_ops *o)
 {
 	const struct field none = {p->end, 0}, *f[COLUMNS];
 	struct kv_op op = {0};
@@ -184,13 +184,13 @@ static int row(struct parser *p, struct kv_ops *o)
 	if (!f[KEY]->len)
 		return bad(p, "the key is missing", f[KEY]);
 	/* a read has no use for it */
-	if ((op.allocate || f[TOKENS]->len) && number(&op.tokens, f[TOKENS]) < 0)
+	if ((op.allocate || f[TOKENS]->len) && op_number(&op.tokens, f[TOKENS]) < 0)
 		return bad(p, "not a number of tokens; give 0 to 4294967295", f[TOKENS]);
 	text = kv_texts_add(p->texts, f[KEY]->at, f[KEY]->len);
 	if (text < 0)
 		return (int)text;
 	op.key = (struct kv_key){.kind = KV_KEY_TEXT, .n = (uint64_t)text};
-	return add(o, &op);
+	return op_add_row(o, &op);
 }
 
 static int rows(struct parser *p, struct kv_ops *o)
@@ -204,7 +204,7 @@ static int rows(struct parser *p, struct kv_ops *o)
 		r = first ? header(p) : 0;
 		first = false;
 		if (r == 0)
-			r = row(p, o);
+			r = op_row(p, o);
 		if (r < 0)
 			break;
 	}

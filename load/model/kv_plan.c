@@ -158,7 +158,7 @@ static int earlier_turns(struct plan *p)
 
 /* ------------------------------------------------------------- prefill and decode */
 
-static int prefill(struct plan *p)
+static int plan_prefill(struct plan *p)
 {
 	if (p->l->p->decode_only || p->r->phase == KV_DECODE)
 		return 0;
@@ -219,7 +219,7 @@ static int decode(struct plan *p)
 /* -------------------------------------------------------------------- documents */
 
 /* What was forgotten need not be kept either; upstream keeps it. */
-static int forget(struct plan *p, uint32_t doc)
+static int plan_forget(struct plan *p, uint32_t doc)
 {
 	int r = 0;
 
@@ -238,7 +238,7 @@ static int ingest(struct plan *p)
 
 	begin_step(p, KV_STEP_PREFILL);
 	if (!p->l->p->policy.keeps_documents && kv_rag_replaces(g, doc, &gone))
-		r = forget(p, gone);
+		r = plan_forget(p, gone);
 	for (uint32_t i = 0; r == 0 && i < kv_rag_doc_chunks(g, doc); i++)
 		r = write_entry(p, chunk_key(doc, i), kv_rag_chunk_tokens(g, doc, i));
 	return r;
@@ -261,7 +261,7 @@ int kv_plan(struct kv_load *l, struct kv_cache *c, const struct kv_request *r,
 	if (e == 0)
 		e = earlier_turns(&p);
 	if (e == 0)
-		e = prefill(&p);
+		e = plan_prefill(&p);
 	if (e == 0)
 		e = retrieve(&p);
 	if (e == 0)

@@ -57,7 +57,7 @@ void kv_scale_fini(struct kv_scale *s)
 /* ------------------------------------------------------------------ saturation */
 
 /* Of the last window, oldest first. */
-static double at(const struct kv_scale *s, const double *ring, unsigned i)
+static double history_at(const struct kv_scale *s, const double *ring, unsigned i)
 {
 	return ring[(s->nr + i) % s->window];
 }
@@ -80,7 +80,7 @@ static bool is_rising(const struct kv_scale *s)
 	double middle = (s->window - 1) / 2.0, slope = 0;
 
 	for (unsigned i = 0; i < s->window; i++)
-		slope += (i - middle) * at(s, s->read_p95, i);
+		slope += (i - middle) * history_at(s, s->read_p95, i);
 	return slope > 0;
 }
 
@@ -106,7 +106,7 @@ static bool is_saturated(const struct kv_config *c, const struct kv_scale_sample
 
 /* ------------------------------------------------------------------- decisions */
 
-static enum kv_scale_action set_users(struct kv_scale *s, double users)
+static enum kv_scale_action scale_set_users(struct kv_scale *s, double users)
 {
 	uint32_t old = s->users;
 
@@ -127,13 +127,13 @@ static enum kv_scale_action by_saturation(struct kv_scale *s)
 	if (s->over >= samples_needed(s->p)) {
 		s->over = 0;
 		s->cooldown = COOLDOWN;
-		return set_users(s, s->users * s->p->config.scale_down_factor);
+		return scale_set_users(s, s->users * s->p->config.scale_down_factor);
 	}
 	if (s->saturation >= 0.9 * target)
 		return KV_SCALE_HOLD;
 	/* a few users times 1.2 are as many: go on nevertheless */
-	return set_users(s, fmax(s->users * s->p->config.scale_up_factor,
-				 s->p->policy.scales_nobody ? 0 : s->users + 1.0));
+	return scale_set_users(s, fmax(s->users * s->p->config.scale_up_factor,
+				       s->p->policy.scales_nobody ? 0 : s->users + 1.0));
 }
 
 /* Twice the usual step the first time. */
@@ -141,7 +141,7 @@ static enum kv_scale_action step_up(struct kv_scale *s, double times)
 {
 	double step = s->users * (s->p->config.scale_up_factor - 1) * times;
 
-	return set_users(s, s->users + fmin(fmax(step, STEP_MIN), STEP_MAX));
+	return scale_set_users(s, s->users + fmin(fmax(step, STEP_MIN), STEP_MAX));
 }
 
 static enum kv_scale_action by_capacity(struct kv_scale *s, bool improved)

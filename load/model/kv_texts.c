@@ -63,7 +63,7 @@ static uint64_t hash_of(const char *text, size_t len)
 }
 
 /* The slot that has the text, or the free one where it belongs. */
-static uint64_t slot_of(const struct kv_texts *t, const char *text, size_t len, uint64_t hash)
+static uint64_t text_slot(const struct kv_texts *t, const char *text, size_t len, uint64_t hash)
 {
 	uint64_t i = hash & (t->nr_slots - 1);
 
@@ -97,7 +97,7 @@ static int grow_slots(struct kv_texts *t)
 }
 
 /* @len bytes and a final 0. */
-static const char *keep(struct kv_texts *t, const char *text, size_t len)
+static const char *text_keep(struct kv_texts *t, const char *text, size_t len)
 {
 	char *at;
 
@@ -139,12 +139,12 @@ int64_t kv_texts_add(struct kv_texts *t, const char *text, size_t len)
 
 	if (2 * (t->nr + 1) > t->nr_slots && grow_slots(t) < 0)
 		return -ENOMEM;
-	slot = slot_of(t, text, len, hash);
+	slot = text_slot(t, text, len, hash);
 	if (t->slots[slot])
 		return t->slots[slot] - 1;
 	if (t->nr == t->room && grow_texts(t) < 0)
 		return -ENOMEM;
-	at = keep(t, text, len);
+	at = text_keep(t, text, len);
 	if (!at)
 		return -ENOMEM;
 	t->v[t->nr] = (struct text){at, len, hash};

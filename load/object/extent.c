@@ -82,7 +82,7 @@ static uint64_t word_mask(unsigned from, uint64_t n)
 }
 
 /* A word has become empty, or is no longer: tell the levels above. */
-static void tell(struct extent_map *m, uint64_t word)
+static void level_tell(struct extent_map *m, uint64_t word)
 {
 	for (unsigned i = 0; i + 1 < m->nr_levels; i++) {
 		uint64_t *up = &m->level[i + 1][word / 64], old = *up;
@@ -106,7 +106,7 @@ static void mark(struct extent_map *m, uint64_t start, uint64_t count, bool unus
 		n = min_u64(start + count - at, 64 - at % 64);
 		mask = word_mask(at % 64, n);
 		*word = unused ? *word | mask : *word & ~mask;
-		tell(m, at / 64);
+		level_tell(m, at / 64);
 	}
 }
 
@@ -131,7 +131,7 @@ int extent_map_extend(struct extent_map *m, uint64_t units)
 		n->level[0][w] &= ~taken;
 		n->unused -= (unsigned)__builtin_popcountll(taken);
 		if (taken)
-			tell(n, w);
+			level_tell(n, w);
 	}
 	n->next = m->next;
 	*m = *n;

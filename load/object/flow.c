@@ -83,7 +83,7 @@ static void take_inbox(struct flow *f)
 }
 
 /* What can be done without waiting; what becomes ready meanwhile is left for the next time. */
-static void step(struct flow *f)
+static void flow_step(struct flow *f)
 {
 	f->now = clock_ns();
 	take_inbox(f);
@@ -101,7 +101,7 @@ unsigned flow_wait(struct flow *f, uint64_t until_ns, const struct flow_handler 
 	f->handler = h;
 	f->ended = 0;
 	for (;;) {
-		step(f);
+		flow_step(f);
 		if (f->ended || f->now >= until_ns || (!f->running && until_ns == UINT64_MAX))
 			break;
 		if (!f->ready)
@@ -113,7 +113,7 @@ unsigned flow_wait(struct flow *f, uint64_t until_ns, const struct flow_handler 
 
 /* ---------------------------------------------------------------- open, close */
 
-static int check_opts(struct flow_opts *o, struct sluice_err *err)
+static int flow_check(struct flow_opts *o, struct sluice_err *err)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 
@@ -170,7 +170,7 @@ static int join_place(struct flow *f, unsigned i, struct sluice_err *err)
 	return r;
 }
 
-static int start(struct flow *f, struct sluice_err *err)
+static int flow_begin(struct flow *f, struct sluice_err *err)
 {
 	int r = content_init(&f->content, f->o.seed);
 
@@ -207,9 +207,9 @@ int flow_new(struct flow **out, const struct flow_opts *o, struct sluice_err *er
 	f->handles.size = sizeof(struct handle);
 	f->permits.limit = UINT64_MAX;
 	inbox_init(&f->inbox);
-	r = check_opts(&f->o, err);
+	r = flow_check(&f->o, err);
 	if (r == 0)
-		r = start(f, err);
+		r = flow_begin(f, err);
 	if (r < 0) {
 		flow_free(f);
 		return r;

@@ -269,7 +269,7 @@ static void issue_copy(struct flow *f, struct slot *s)
 }
 
 /* Put the noise that belongs there into the buffer unless it is there, and the stamps. */
-static void prepare(struct flow *f, struct slot *s)
+static void slot_prepare(struct flow *f, struct slot *s)
 {
 	const struct op *op = s->op;
 	uint64_t at = (uint64_t)(s->data - s->buf);
@@ -292,7 +292,7 @@ static void issue_write(struct flow *f, struct slot *s)
 	struct end dst = dst_end(op, &op->dst_hint);
 
 	if (op->mode == MODE_WRITE)
-		prepare(f, s);
+		slot_prepare(f, s);
 	transfer(f, s, &dst, NULL, true);
 }
 

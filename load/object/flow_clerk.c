@@ -11,7 +11,7 @@
 #include "base/util.h"
 #include "load/object/flow_in.h"
 
-static int fail(struct op *op, const struct label *l, int code, const struct sluice_err *err)
+static int clerk_fail(struct op *op, const struct label *l, int code, const struct sluice_err *err)
 {
 	char name[LABEL_TEXT];
 
@@ -31,7 +31,7 @@ static int take_file(struct op *op, const struct place *p, struct place_ref ref,
 		place_file_path(p, ref, l->text, l->name_len, path);
 		r = sluice_file_take_fd(out, op->flow->io, fd, path, err);
 	}
-	return r < 0 ? fail(op, l, r, err) : 0;
+	return r < 0 ? clerk_fail(op, l, r, err) : 0;
 }
 
 /* What a write replaces; that it is gone already is no reason not to write. */
@@ -47,7 +47,7 @@ static void remove_old(struct op *op)
 	sluice_file_close(TAKE_PTR(op->old_file), NULL);
 	r = place_file_retire(p, op->old_ref, l->text, l->name_len, &err);
 	if (r < 0 && r != -ENOENT && r != -ESTALE)
-		fail(op, l, r, &err);
+		clerk_fail(op, l, r, &err);
 }
 
 static int make_file(struct op *op, struct place *p)
@@ -97,7 +97,7 @@ static void close_dst(struct op *op, struct place *p)
 	if (r == 0 && op->code == 0)
 		r = place_file_done(p, op->ref, l->text, l->name_len, &err);
 	if (r < 0)
-		fail(op, l, r, &err);
+		clerk_fail(op, l, r, &err);
 	if (op->code < 0)
 		place_file_remove(p, op->ref, l->text, l->name_len, NULL);
 }
@@ -111,7 +111,7 @@ static void remove_src(struct op *op, struct place *p)
 	sluice_file_close(TAKE_PTR(op->src_file), NULL);
 	r = place_file_retire(p, op->object->ref, l->text, l->name_len, &err);
 	if (r < 0 && op->type == FLOW_DELETE)
-		fail(op, l, r, &err);
+		clerk_fail(op, l, r, &err);
 }
 
 static void sync_dst(struct op *op)
@@ -204,7 +204,7 @@ void clerk_discard(struct flow *f, struct object *o, struct sluice_file *file)
 	crew_push(&f->clerks, &e->task);
 }
 
-static void grow(struct task *t)
+static void errand_grow(struct task *t)
 {
 	struct errand *e = container_of(t, struct errand, task);
 	struct place *p = flow_place(e->flow, e->place);
@@ -240,7 +240,7 @@ void clerk_grow(struct flow *f, unsigned place, uint64_t units)
 
 	if (f->growing[place] || f->no_memory[place])
 		return;
-	e = errand(f, grow, grown);
+	e = errand(f, errand_grow, grown);
 	if (!e)
 		return;
 	step = max_u64(1, PLACE_STEP / p->unit);

@@ -79,14 +79,14 @@ uint64_t end_offset(const struct end *e, uint64_t pos, uint64_t *len)
 
 /* ------------------------------------------------------------------- the copiers */
 
-static struct slot *slot_of(struct task *t)
+static struct slot *task_slot(struct task *t)
 {
 	return container_of(t, struct slot, task);
 }
 
 void copier_check(struct task *t)
 {
-	struct slot *s = slot_of(t);
+	struct slot *s = task_slot(t);
 	const struct op *op = s->op;
 	const struct flow *f = op->flow;
 	uint64_t good = content_check(&f->content, s->data, s->len, op->object->content, s->pos);
@@ -117,17 +117,17 @@ static void copy_host(struct slot *s, const struct end *to, const struct end *fr
 void copier_out(struct task *t)
 {
 	struct extent_hint hint = {0};
-	struct end src = src_end(slot_of(t)->op, &hint);
+	struct end src = src_end(task_slot(t)->op, &hint);
 
-	copy_host(slot_of(t), NULL, &src);
+	copy_host(task_slot(t), NULL, &src);
 }
 
 void copier_copy(struct task *t)
 {
 	struct extent_hint here = {0}, there = {0};
-	struct end src = src_end(slot_of(t)->op, &here), dst = dst_end(slot_of(t)->op, &there);
+	struct end src = src_end(task_slot(t)->op, &here), dst = dst_end(task_slot(t)->op, &there);
 
-	copy_host(slot_of(t), &dst, &src);
+	copy_host(task_slot(t), &dst, &src);
 }
 
 static void make_content(const struct op *op, char *to, uint64_t len, uint64_t pos)
@@ -143,14 +143,14 @@ static void make_content(const struct op *op, char *to, uint64_t len, uint64_t p
 
 void copier_make(struct task *t)
 {
-	struct slot *s = slot_of(t);
+	struct slot *s = task_slot(t);
 
 	make_content(s->op, s->data, s->len, s->pos);
 }
 
 void copier_fill(struct task *t)
 {
-	struct slot *s = slot_of(t);
+	struct slot *s = task_slot(t);
 	struct extent_hint hint = {0};
 	struct end dst = dst_end(s->op, &hint);
 

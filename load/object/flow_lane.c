@@ -164,7 +164,7 @@ static unsigned lane_of(const struct op *op)
 	}
 }
 
-static void list_add(struct oplist *l, struct op *op)
+static void oplist_add(struct oplist *l, struct op *op)
 {
 	op->lnext = NULL;
 	op->lprev = l->last;
@@ -172,7 +172,7 @@ static void list_add(struct oplist *l, struct op *op)
 	l->last = op;
 }
 
-static void list_del(struct oplist *l, struct op *op)
+static void oplist_del(struct oplist *l, struct op *op)
 {
 	*(op->lprev ? &op->lprev->lnext : &l->first) = op->lnext;
 	*(op->lnext ? &op->lnext->lprev : &l->last) = op->lprev;
@@ -182,7 +182,7 @@ static void serve(struct flow *f, struct lane *l, struct op *op)
 {
 	op->line = LINE_SERVED;
 	op->seq = f->seq++;
-	list_add(&l->served, op);
+	oplist_add(&l->served, op);
 }
 
 void lane_enter(struct flow *f, struct op *op)
@@ -193,7 +193,7 @@ void lane_enter(struct flow *f, struct op *op)
 
 	if (l->nr_served >= FLOW_SERVED && !small) {
 		op->line = LINE_WAITS;
-		list_add(&l->waits, op);
+		oplist_add(&l->waits, op);
 		return;
 	}
 	l->nr_served++;
@@ -206,7 +206,7 @@ static void served(struct flow *f, struct lane *l)
 	struct op *next = l->waits.first;
 
 	if (next) {
-		list_del(&l->waits, next);
+		oplist_del(&l->waits, next);
 		serve(f, l, next);
 	} else {
 		l->nr_served--;
@@ -219,7 +219,7 @@ void lane_leave(struct flow *f, struct op *op)
 	bool waits = op->line == LINE_WAITS;
 
 	op->line = LINE_OUT;
-	list_del(waits ? &l->waits : &l->served, op);
+	oplist_del(waits ? &l->waits : &l->served, op);
 	if (!waits)
 		served(f, l);
 }
@@ -288,7 +288,7 @@ static struct slot *lane_cut(struct flow *f, unsigned lane)
 	struct slot *s = l->unused;
 
 	l->unused = s->task.next ? container_of(s->task.next, struct slot, task) : NULL;
-	list_del(&l->served, op);
+	oplist_del(&l->served, op);
 	s->op = op;
 	s->header = op->todo & TODO_HEADER;
 	s->writing = false;

@@ -9,12 +9,12 @@
 #include "base/util.h"
 #include "load/object/flow_in.h"
 
-static struct object **bucket_of(const struct flow *f, uint64_t number)
+static struct object **object_bucket(const struct flow *f, uint64_t number)
 {
 	return &f->buckets[number * 0x9e3779b97f4a7c15ull >> 20 & (f->nr_buckets - 1)];
 }
 
-static bool grow(struct flow *f)
+static bool buckets_grow(struct flow *f)
 {
 	struct object **old = f->buckets, *o, *next;
 	uint64_t nr = f->nr_buckets;
@@ -28,8 +28,8 @@ static bool grow(struct flow *f)
 	for (uint64_t i = 0; i < nr; i++)
 		for (o = old[i]; o; o = next) {
 			next = o->next;
-			o->next = *bucket_of(f, o->number);
-			*bucket_of(f, o->number) = o;
+			o->next = *object_bucket(f, o->number);
+			*object_bucket(f, o->number) = o;
 		}
 	free(old);
 	return true;
@@ -39,24 +39,24 @@ struct object *object_get(struct flow *f, uint64_t number)
 {
 	struct object *o;
 
-	if (f->nr_objects >= f->nr_buckets && !grow(f))
+	if (f->nr_objects >= f->nr_buckets && !buckets_grow(f))
 		return NULL;
-	for (o = *bucket_of(f, number); o; o = o->next)
+	for (o = *object_bucket(f, number); o; o = o->next)
 		if (o->number == number)
 			return o;
 	o = arena_get(&f->objects);
 	if (!o)
 		return NULL;
 	o->number = number;
-	o->next = *bucket_of(f, number);
-	*bucket_of(f, number) = o;
+	o->next = *object_bucket(f, number);
+	*object_bucket(f, number) = o;
 	f->nr_objects++;
 	return o;
 }
 
 void object_forget(struct flow *f, struct object *o)
 {
-	struct object **at = bucket_of(f, o->number);
+	struct object **at = object_bucket(f, o->number);
 
 	if (o->first || o->exists || o->closing)
 		return;
@@ -220,7 +220,7 @@ void object_vanish(struct flow *f, struct object *o)
 }
 
 /* For the index of a slab. */
-static void keep(struct place *p, const struct object *o)
+static void object_keep(struct place *p, const struct object *o)
 {
 	struct place_old kept = {.name = o->label->text,
 				 .name_len = o->label->name_len,
@@ -243,7 +243,7 @@ void objects_fini(struct flow *f)
 		for (o = f->buckets[i]; o; o = o->next) {
 			p = o->exists ? flow_place(f, o->place) : NULL;
 			if (p && p->o.kind == PLACE_SLAB && p->o.keep)
-				keep(p, o);
+				object_keep(p, o);
 			if (p && p->map)
 				extents_give(&o->where, p->map);
 			if (o->label && o->label->class >= LABEL_CLASSES)

@@ -83,7 +83,7 @@ int heap_add(struct heap *h, uint64_t key, struct op *op)
 }
 
 /* Put @item where slot @i is free, or further down. */
-static void sift_down(struct heap *h, uint64_t i, struct heap_item item)
+static void heap_sift(struct heap *h, uint64_t i, struct heap_item item)
 {
 	uint64_t down;
 
@@ -103,7 +103,7 @@ struct op *heap_pop(struct heap *h)
 
 	h->n--;
 	if (h->n)
-		sift_down(h, 0, h->v[h->n]);
+		heap_sift(h, 0, h->v[h->n]);
 	return op;
 }
 

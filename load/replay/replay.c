@@ -35,12 +35,12 @@ bool replay_stopped(const struct replay *p)
 
 /* ------------------------------------------------------------------ completions */
 
-static void on_op(void *arg, const struct flow_done *d)
+static void replay_on_op(void *arg, const struct flow_done *d)
 {
 	replay_count_done(arg, d);
 }
 
-static void on_chain(void *arg, uint64_t tag, uint64_t end_ns)
+static void replay_on_chain(void *arg, uint64_t tag, uint64_t end_ns)
 {
 	struct replay *p = arg;
 
@@ -50,7 +50,7 @@ static void on_chain(void *arg, uint64_t tag, uint64_t end_ns)
 	p->last_end_ns = max_u64(p->last_end_ns, end_ns);
 }
 
-static void tell(struct replay *p, uint64_t now_ns)
+static void replay_tell(struct replay *p, uint64_t now_ns)
 {
 	const struct replay_job *job = p->job;
 	const struct replay_result *r = p->r;
@@ -69,16 +69,16 @@ static void tell(struct replay *p, uint64_t now_ns)
 }
 
 /* Work until @until_ns or until a chain ends. */
-static int wait_for(struct replay *p, uint64_t until_ns)
+static int replay_wait(struct replay *p, uint64_t until_ns)
 {
-	struct flow_handler h = {on_op, on_chain, p};
+	struct flow_handler h = {replay_on_op, replay_on_chain, p};
 	uint64_t now = clock_ns();
 
 	flow_wait(p->flow, min_u64(until_ns, now + SLICE_NS), &h);
 	now = clock_ns();
 	if (p->measuring)
 		replay_count_seconds(p, now);
-	tell(p, now);
+	replay_tell(p, now);
 	return p->failed;
 }
 
@@ -86,7 +86,7 @@ static int wait_for(struct replay *p, uint64_t until_ns)
 int replay_drain(struct replay *p, uint32_t most)
 {
 	while (p->in_flight > most && !p->failed && !replay_stopped(p))
-		wait_for(p, UINT64_MAX);
+		replay_wait(p, UINT64_MAX);
 	return p->failed;
 }
 
@@ -117,7 +117,7 @@ static int fill_files(struct replay *p)
 }
 
 /* What is there when the trace begins; not measured. */
-static int prefill(struct replay *p)
+static int replay_prefill(struct replay *p)
 {
 	struct sluice_err err = {0, ""};
 	uint64_t begin = clock_ns();
@@ -181,7 +181,7 @@ static int run_rows(struct replay *p)
 			have = false;
 			continue;
 		}
-		wait_for(p, have && p->in_flight < p->job->depth ? due : UINT64_MAX);
+		replay_wait(p, have && p->in_flight < p->job->depth ? due : UINT64_MAX);
 		now = clock_ns();
 	}
 	return p->absent && !p->failed ? p->failed = p->err.code : p->failed;
@@ -189,7 +189,7 @@ static int run_rows(struct replay *p)
 
 static void abort_all(struct replay *p)
 {
-	struct flow_handler h = {on_op, on_chain, p};
+	struct flow_handler h = {replay_on_op, replay_on_chain, p};
 
 	if (!p->flow)
 		return;
@@ -199,7 +199,7 @@ static void abort_all(struct replay *p)
 }
 
 /* The result, and all in it, are of a part of the trace. */
-static void mark_partial(struct replay *p)
+static void replay_partial(struct replay *p)
 {
 	struct replay_result *r = p->r;
 
@@ -213,12 +213,12 @@ static void mark_partial(struct replay *p)
 	}
 }
 
-static void run(struct replay *p)
+static void run_all(struct replay *p)
 {
 	bool cut;
 
-	if (prefill(p) < 0) {
-		mark_partial(p);
+	if (replay_prefill(p) < 0) {
+		replay_partial(p);
 		return;
 	}
 	begin_interval(p);
@@ -228,7 +228,7 @@ static void run(struct replay *p)
 	replay_count_end(p, cut ? clock_ns() : p->last_end_ns);
 	abort_all(p);
 	if (cut)
-		mark_partial(p);
+		replay_partial(p);
 }
 
 int replay_run(const struct replay_job *job, const struct replay_scan *scan,
@@ -242,7 +242,7 @@ int replay_run(const struct replay_job *job, const struct replay_scan *scan,
 	sluice_random_seed(&p.random, job->seed);
 	e = replay_open(&p, err);
 	if (e == 0)
-		run(&p);
+		run_all(&p);
 	if (p.failed) {
 		abort_all(&p);
 		*err = p.err;

@@ -45,37 +45,38 @@ unsigned replay_size_class(uint64_t size)
 	return i;
 }
 
-static double seconds(uint64_t from, uint64_t to)
+static double sec_from_to(uint64_t from, uint64_t to)
 {
 	return to > from ? (double)(to - from) / 1e9 : 0;
 }
 
-static void no_memory(struct replay *p)
+static void replay_no_memory(struct replay *p)
 {
 	replay_fail(p, -ENOMEM, "out of memory");
 }
 
-static void add_sample(struct replay *p, struct samples *s, double sec)
+static void replay_sample(struct replay *p, struct samples *s, double sec)
 {
 	if (samples_add(s, sec) < 0)
-		no_memory(p);
+		replay_no_memory(p);
 }
 
 /* ---------------------------------------------------------------------- seconds */
 
-static struct replay_second *second_at(struct replay *p, uint64_t at_ns)
+static struct replay_second *replay_second_at(struct replay *p, uint64_t at_ns)
 {
 	struct replay_second *s =
 		seconds_at(&p->r->seconds, at_ns > p->begin_ns ? at_ns - p->begin_ns : 0);
 	if (!s)
-		no_memory(p);
+		replay_no_memory(p);
 	return s;
 }
 
 void replay_count_seconds(struct replay *p, uint64_t now_ns)
 {
 	while (now_ns - p->begin_ns >= p->tick_sec * SECOND_NS) {
-		struct replay_second *s = second_at(p, p->begin_ns + (p->tick_sec - 1) * SECOND_NS);
+		struct replay_second *s =
+			replay_second_at(p, p->begin_ns + (p->tick_sec - 1) * SECOND_NS);
 
 		if (!s)
 			return;
@@ -86,7 +87,7 @@ void replay_count_seconds(struct replay *p, uint64_t now_ns)
 
 void replay_count_start(struct replay *p, const struct replay_op *op, uint64_t now_ns)
 {
-	struct replay_second *s = second_at(p, now_ns);
+	struct replay_second *s = replay_second_at(p, now_ns);
 	struct replay_result *r = p->r;
 
 	r->started++;
@@ -104,13 +105,13 @@ void replay_count_start(struct replay *p, const struct replay_op *op, uint64_t n
 /* What was due at @due_ns, and waited for its turn so long; known at @now_ns. */
 static void count_lag(struct replay *p, uint64_t due_ns, uint64_t waited_ns, uint64_t now_ns)
 {
-	struct replay_second *s = p->job->pace > 0 ? second_at(p, now_ns) : NULL;
+	struct replay_second *s = p->job->pace > 0 ? replay_second_at(p, now_ns) : NULL;
 	struct replay_result *r = p->r;
 
 	if (!s)
 		return;
 	replay_lag_add(&r->lag, due_ns - p->begin_ns, waited_ns);
-	add_sample(p, &r->lag_samples, r->lag.last);
+	replay_sample(p, &r->lag_samples, r->lag.last);
 	s->lags++;
 	s->lag_sum += r->lag.last;
 	if (r->lag.last > s->lag_max)
@@ -171,12 +172,12 @@ static void count_series(struct replay *p, const struct replay_op *op, const str
 
 	if (!s || series_add(s, op->size, d->end_ns - d->start_ns, d->end_ns - p->begin_ns,
 			     sluice_random_next(&p->random)) < 0)
-		no_memory(p);
+		replay_no_memory(p);
 }
 
 static void count_second(struct replay *p, const struct replay_op *op, uint64_t end_ns)
 {
-	struct replay_second *s = second_at(p, end_ns);
+	struct replay_second *s = replay_second_at(p, end_ns);
 
 	if (!s)
 		return;
@@ -197,13 +198,13 @@ static void count_main(struct replay *p, const struct replay_op *op, const struc
 	n->ops++;
 	n->bytes += op->size;
 	if (!c) {
-		no_memory(p);
+		replay_no_memory(p);
 		return;
 	}
 	c->ops++;
 	c->bytes += op->size;
-	add_sample(p, &c->latency, seconds(d->start_ns, d->end_ns));
-	add_sample(p, &p->r->wait, seconds(d->begin_ns, d->start_ns));
+	replay_sample(p, &c->latency, sec_from_to(d->start_ns, d->end_ns));
+	replay_sample(p, &p->r->wait, sec_from_to(d->begin_ns, d->start_ns));
 	count_lag(p, op->due_ns, d->end_ns - min_u64(d->end_ns, op->due_ns + d->device_ns),
 		  d->end_ns);
 	if (op->op == TRACE_DELETE)
@@ -253,7 +254,7 @@ static void count_error(struct replay *p, const struct replay_op *op, unsigned r
 		snprintf(s->first_error, sizeof(s->first_error), "%s", d->error);
 }
 
-static void add(struct replay_count *n, uint64_t bytes)
+static void count_add(struct replay_count *n, uint64_t bytes)
 {
 	n->ops++;
 	n->bytes += bytes;
@@ -269,11 +270,11 @@ void replay_count_done(struct replay *p, const struct flow_done *d)
 	if (d->result < 0)
 		count_error(p, op, role, d);
 	else if (role == REPLAY_MAKE)
-		add(&p->r->created, d->size);
+		count_add(&p->r->created, d->size);
 	else if (role == REPLAY_DROP)
-		add(&p->r->evicted, d->size);
+		count_add(&p->r->evicted, d->size);
 	else if (role == REPLAY_MAIN && !op->measured)
-		add(&p->r->prefilled, d->size);
+		count_add(&p->r->prefilled, d->size);
 	else if (role == REPLAY_MAIN && p->measuring)
 		count_main(p, op, d);
 }
@@ -290,8 +291,8 @@ static const struct sluice_path_info *path_of(const struct replay *p, unsigned t
 	return p->map.paths[first] ? &p->r->path[nr] : NULL;
 }
 
-static void end_series(struct replay *p, struct run_series *s, unsigned tier,
-		       const struct flow_stats *f)
+static void replay_series_end(struct replay *p, struct run_series *s, unsigned tier,
+			      const struct flow_stats *f)
 {
 	struct replay_result *r = p->r;
 
@@ -326,7 +327,7 @@ void replay_count_end(struct replay *p, uint64_t end_ns)
 	struct flow_stats f;
 
 	cpu_time_since(&p->before, &r->cpu_user_sec, &r->cpu_system_sec);
-	r->elapsed_sec = seconds(p->begin_ns, end_ns);
+	r->elapsed_sec = sec_from_to(p->begin_ns, end_ns);
 	flow_get_stats(p->flow, &f);
 	r->bytes_written = f.bytes_written;
 	r->verified_bytes = f.verified;
@@ -334,7 +335,8 @@ void replay_count_end(struct replay *p, uint64_t end_ns)
 	for (unsigned t = 0; t < REPLAY_TIERS; t++)
 		for (unsigned i = 0; i < 2 * TRACE_PHASES; i++)
 			if (p->series_at[t][i % 2][i / 2])
-				end_series(p, &r->series[p->series_at[t][i % 2][i / 2] - 1], t, &f);
+				replay_series_end(p, &r->series[p->series_at[t][i % 2][i / 2] - 1],
+						  t, &f);
 	if (r->nr_classes)
 		qsort(r->classes, r->nr_classes, sizeof(*r->classes), by_class);
 }

@@ -13,7 +13,7 @@ struct replay_id replay_id(const char *key, uint32_t len, unsigned tier)
 				  trace_key_hash(key, len, 0x736c75696365ull + tier)};
 }
 
-static struct replay_key *at(const struct replay_keys *k, uint32_t i)
+static struct replay_key *key_at(const struct replay_keys *k, uint32_t i)
 {
 	return i ? &k->blocks[i / BLOCK][i % BLOCK] : NULL;
 }
@@ -29,12 +29,12 @@ void replay_keys_fini(struct replay_keys *k)
 
 /* ----------------------------------------------------------------- the table */
 
-static uint32_t *bucket(const struct replay_keys *k, struct replay_id id)
+static uint32_t *key_bucket(const struct replay_keys *k, struct replay_id id)
 {
 	return &k->buckets[id.a & (k->nr_buckets - 1)];
 }
 
-static bool same(struct replay_id x, struct replay_id y)
+static bool id_same(struct replay_id x, struct replay_id y)
 {
 	return x.a == y.a && x.b == y.b;
 }
@@ -45,7 +45,7 @@ struct replay_key *replay_keys_find(const struct replay_keys *k, struct replay_i
 
 	if (!k->nr_buckets)
 		return NULL;
-	for (e = at(k, *bucket(k, id)); e && !same(e->id, id); e = at(k, e->chain))
+	for (e = key_at(k, *key_bucket(k, id)); e && !id_same(e->id, id); e = key_at(k, e->chain))
 		;
 	return e;
 }
@@ -63,24 +63,24 @@ static bool grow_table(struct replay_keys *k)
 	k->nr_buckets = nr;
 	for (uint32_t b = 0; b < nr_old; b++)
 		for (uint32_t i = old[b]; i; i = next) {
-			struct replay_key *e = at(k, i);
+			struct replay_key *e = key_at(k, i);
 
 			next = e->chain;
-			e->chain = *bucket(k, e->id);
-			*bucket(k, e->id) = i;
+			e->chain = *key_bucket(k, e->id);
+			*key_bucket(k, e->id) = i;
 		}
 	free(old);
 	return true;
 }
 
 /* A free entry, or 0. */
-static uint32_t take_entry(struct replay_keys *k)
+static uint32_t key_take(struct replay_keys *k)
 {
 	uint32_t i = k->unused;
 	struct replay_key **more;
 
 	if (i) {
-		k->unused = at(k, i)->chain;
+		k->unused = key_at(k, i)->chain;
 		return i;
 	}
 	if (k->used + 1 >= (uint64_t)k->nr_blocks * BLOCK) {
@@ -100,15 +100,15 @@ static uint32_t take_entry(struct replay_keys *k)
 
 static void unlink_use(struct replay_keys *k, struct replay_key *e)
 {
-	*(e->older ? &at(k, e->older)->newer : &k->oldest[e->place]) = e->newer;
-	*(e->newer ? &at(k, e->newer)->older : &k->newest[e->place]) = e->older;
+	*(e->older ? &key_at(k, e->older)->newer : &k->oldest[e->place]) = e->newer;
+	*(e->newer ? &key_at(k, e->newer)->older : &k->newest[e->place]) = e->older;
 }
 
-static void link_newest(struct replay_keys *k, struct replay_key *e)
+static void key_link_newest(struct replay_keys *k, struct replay_key *e)
 {
 	e->older = k->newest[e->place];
 	e->newer = 0;
-	*(e->older ? &at(k, e->older)->newer : &k->oldest[e->place]) = e->self;
+	*(e->older ? &key_at(k, e->older)->newer : &k->oldest[e->place]) = e->self;
 	k->newest[e->place] = e->self;
 }
 
@@ -117,12 +117,12 @@ void replay_keys_touch(struct replay_keys *k, struct replay_key *e)
 	if (k->newest[e->place] == e->self)
 		return;
 	unlink_use(k, e);
-	link_newest(k, e);
+	key_link_newest(k, e);
 }
 
 struct replay_key *replay_keys_oldest(const struct replay_keys *k, unsigned place)
 {
-	return at(k, k->oldest[place]);
+	return key_at(k, k->oldest[place]);
 }
 
 /* ------------------------------------------------------------ add and remove */
@@ -135,28 +135,28 @@ struct replay_key *replay_keys_add(struct replay_keys *k, struct replay_id id, u
 
 	if (k->count >= k->nr_buckets && !grow_table(k))
 		return NULL;
-	i = take_entry(k);
+	i = key_take(k);
 	if (!i)
 		return NULL;
-	e = at(k, i);
+	e = key_at(k, i);
 	*e = (struct replay_key){.id = id,
 				 .number = ++k->numbers,
 				 .size = size,
 				 .self = i,
-				 .chain = *bucket(k, id),
+				 .chain = *key_bucket(k, id),
 				 .place = (uint8_t)place};
-	*bucket(k, id) = i;
-	link_newest(k, e);
+	*key_bucket(k, id) = i;
+	key_link_newest(k, e);
 	k->count++;
 	return e;
 }
 
 void replay_keys_remove(struct replay_keys *k, struct replay_key *e)
 {
-	uint32_t *from = bucket(k, e->id);
+	uint32_t *from = key_bucket(k, e->id);
 
 	while (*from != e->self)
-		from = &at(k, *from)->chain;
+		from = &key_at(k, *from)->chain;
 	*from = e->chain;
 	unlink_use(k, e);
 	e->chain = k->unused;

@@ -95,8 +95,8 @@ static bool same_target(const struct replay_target *a, const struct replay_targe
 	return true;
 }
 
-static int add_target(struct replay_map *m, const struct replay_job *job, unsigned tier,
-		      struct sluice_err *err)
+static int map_add_target(struct replay_map *m, const struct replay_job *job, unsigned tier,
+			  struct sluice_err *err)
 {
 	const struct replay_target *t = &job->tiers[tier];
 	struct place_opts o = {
@@ -121,7 +121,7 @@ int replay_map_make(struct replay_map *m, const struct replay_job *job, struct s
 	*m = (struct replay_map){.nr = 0};
 	for (unsigned i = 0; r == 0 && i < REPLAY_TIERS; i++)
 		if (job->tiers[i].used)
-			r = add_target(m, job, i, err);
+			r = map_add_target(m, job, i, err);
 	for (unsigned i = 0; i < m->nr; i++)
 		m->opts[i].unit = FS_BLOCK;
 	return r;
@@ -213,8 +213,8 @@ int replay_map_size(struct replay_map *m, const struct replay_job *job,
 }
 
 /* Places without a limit of their own: is there room for what the trace needs? */
-static int check_room(const struct replay_map *m, unsigned i, const struct replay_job *job,
-		      const struct replay_scan *scan, struct sluice_err *err)
+static int map_check_room(const struct replay_map *m, unsigned i, const struct replay_job *job,
+			  const struct replay_scan *scan, struct sluice_err *err)
 {
 	const struct place_opts *o = &m->opts[i];
 	char want[SLUICE_SIZE_TEXT], have[SLUICE_SIZE_TEXT];
@@ -242,7 +242,7 @@ int replay_check(const struct replay_job *job, const struct replay_scan *scan,
 		r = replay_map_size(&m, job, scan, err);
 	for (unsigned i = 0; r == 0 && i < m.nr; i++) {
 		if (m.opts[i].kind == PLACE_FILES)
-			r = check_room(&m, i, job, scan, err);
+			r = map_check_room(&m, i, job, scan, err);
 		else
 			r = place_check(&m.opts[i], err);
 	}

@@ -58,7 +58,7 @@ static void add_write(struct replay *p, const struct replay_key *e, const struct
 }
 
 /* What has not been used for longest goes until there is room. */
-static void make_room(struct replay *p, const struct replay_key *keep)
+static void room_make(struct replay *p, const struct replay_key *keep)
 {
 	uint64_t capacity = p->job->capacity;
 	struct replay_key *e;
@@ -95,7 +95,7 @@ static struct replay_key *make_object(struct replay *p, const struct replay_what
 		return NULL;
 	}
 	p->used[place] += replay_charge(&p->map, place, size);
-	make_room(p, e);
+	room_make(p, e);
 	return e;
 }
 
@@ -155,8 +155,8 @@ static void start_write(struct replay *p, struct replay_op *op, const struct rep
 }
 
 /* A read of what is not there.  NULL: it is not read. */
-static struct replay_key *missing(struct replay *p, const struct replay_what *w,
-				  const struct trace_row *row)
+static struct replay_key *read_missing(struct replay *p, const struct replay_what *w,
+				       const struct trace_row *row)
 {
 	struct replay_key *e;
 	char key[100];
@@ -191,7 +191,7 @@ static void start_read(struct replay *p, struct replay_op *op, const struct repl
 	if (e)
 		replay_keys_touch(&p->keys, e);
 	else
-		e = missing(p, w, row);
+		e = read_missing(p, w, row);
 	if (!e)
 		return;
 	left = e->size - min_u64(e->size, row->offset);

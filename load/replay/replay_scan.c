@@ -181,19 +181,19 @@ static int do_row(struct scan *s, const struct trace_row *row)
 	return r->format == TRACE_FIO ? grow_file(s, &w, row) : object_row(s, &w, row);
 }
 
-static bool stopped(const struct replay_job *job)
+static bool scan_stopped(const struct replay_job *job)
 {
 	return job->stop && atomic_load_explicit(job->stop, memory_order_relaxed);
 }
 
-static int read_all(struct scan *s, struct trace_reader *src, struct sluice_err *err)
+static int scan_read_all(struct scan *s, struct trace_reader *src, struct sluice_err *err)
 {
 	struct trace_row row;
 	int r;
 
 	while ((r = trace_read(src, &row, err)) > 0) {
 		if (++s->r->rows % PROGRESS_EVERY == 0) {
-			if (stopped(s->job))
+			if (scan_stopped(s->job))
 				return sluice_fail(err, -ECANCELED, "interrupted");
 			if (s->job->progress)
 				s->job->progress(s->job->progress_arg, "Scan:", s->r->rows, 0, 0);
@@ -213,7 +213,7 @@ static int read_all(struct scan *s, struct trace_reader *src, struct sluice_err 
 	return r;
 }
 
-static void finish(struct scan *s, struct trace_reader *src)
+static void scan_finish(struct scan *s, struct trace_reader *src)
 {
 	struct replay_scan *r = s->r;
 
@@ -263,9 +263,9 @@ static int scan(const struct replay_job *job, struct replay_scan *ret, replay_in
 	if (r < 0)
 		return r;
 	ret->format = trace_reader_format(src);
-	r = read_all(&s, src, err);
+	r = scan_read_all(&s, src, err);
 	if (r == 0)
-		finish(&s, src);
+		scan_finish(&s, src);
 	if (r == 0 && !ret->used_rows)
 		r = nothing(ret, job, err);
 	trace_reader_close(src);
