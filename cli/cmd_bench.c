@@ -239,7 +239,7 @@ static void series_done(void *arg, const char *dir, const struct run_series *s, 
 
 /* -------------------------------------------------------------------- results */
 
-static int report(struct bench_command *c, struct result *r, struct bench_result *res)
+static int bench_tell(struct bench_command *c, struct result *r, struct bench_result *res)
 {
 	struct result_target target = {.folder = c->job.folder, .info = res->path};
 
@@ -280,7 +280,7 @@ static int run_and_report(struct bench_command *c)
 		r.partial = true;
 		snprintf(r.partial_why, sizeof(r.partial_why), "%s", err.msg);
 	}
-	status = res.began ? report(c, &r, &res) : CLI_OK;
+	status = res.began ? bench_tell(c, &r, &res) : CLI_OK;
 	if (!res.began && rc < 0)
 		status = cli_usage(&cmd_bench, "%s", err.msg);
 	else if (rc == -ECANCELED && *c->job.stop)

@@ -47,7 +47,7 @@ static void show_progress(void *arg, const char *step, uint64_t rows, uint64_t t
 }
 
 /* What an error before anything was done means. */
-static int refuse(int r, const char *why)
+static int replay_refuse(int r, const char *why)
 {
 	switch (r) {
 	case -ECANCELED:
@@ -76,7 +76,7 @@ static int write_fio(struct replay_command *c)
 	return cli_file_finish(&c->fio, &cmd_replay, r, r == -ENODATA ? "nothing is moved" : NULL);
 }
 
-static int report(struct replay_command *c, struct result *r)
+static int replay_tell(struct replay_command *c, struct result *r)
 {
 	struct result_target targets[REPLAY_PLACES];
 
@@ -117,10 +117,10 @@ static int run_and_report(struct replay_command *c, struct replay_result *res)
 	cli_progress_end(&c->progress);
 	if (rc < 0 && !res->started && !res->absent && !*c->stop) {
 		result_fini(&r);
-		return refuse(rc, err.msg);
+		return replay_refuse(rc, err.msg);
 	}
 	cli_trace_tell_bad(&res->bad, &cmd_replay);
-	status = report(c, &r);
+	status = replay_tell(c, &r);
 	if (status == CLI_OK)
 		status = write_fio(c);
 	if (*c->stop)
@@ -137,7 +137,7 @@ static int run_and_report(struct replay_command *c, struct replay_result *res)
 
 /* --------------------------------------------------------------------------- main */
 
-static int look(struct replay_command *c)
+static int replay_look(struct replay_command *c)
 {
 	struct sluice_err err = {0, ""};
 	int r = 0;
@@ -160,7 +160,7 @@ static int look(struct replay_command *c)
 		replay_report_plan(stdout, &c->report);
 		fflush(stdout);
 	}
-	return r < 0 ? refuse(r, err.msg) : CLI_OK;
+	return r < 0 ? replay_refuse(r, err.msg) : CLI_OK;
 }
 
 static int do_job(struct replay_command *c)
@@ -172,7 +172,7 @@ static int do_job(struct replay_command *c)
 	c->setup->job.progress = isatty(STDERR_FILENO) ? show_progress : NULL;
 	c->setup->job.progress_arg = c;
 	c->report.job = &c->setup->job;
-	r = look(c);
+	r = replay_look(c);
 	if (r == CLI_OK)
 		r = cli_file_open(&c->fio, &cmd_replay, "--export-fio", c->setup->export_fio);
 	if (r == CLI_OK && c->setup->dry_run) {

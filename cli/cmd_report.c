@@ -25,7 +25,7 @@ static const struct cli_opt report_opts[] = {
 	CLI_END,
 };
 
-static int load(json_t **results, const char **names, int argc, char **argv)
+static int load_results(json_t **results, const char **names, int argc, char **argv)
 {
 	struct sluice_err err = {0, ""};
 
@@ -48,7 +48,7 @@ static int report_run(void *args, int argc, char **argv)
 	if (argc < 1 || argc > REPORT_MAX)
 		return cli_usage(&cmd_report, "between 1 and %d results are needed, not %d",
 				 REPORT_MAX, argc);
-	r = load(results, names, argc, argv);
+	r = load_results(results, names, argc, argv);
 	if (r == CLI_OK)
 		r = cli_html_open(&html, &cmd_report, "--output", a->output);
 	if (r == CLI_FAILED)

@@ -282,7 +282,7 @@ static unsigned pick_series(struct run_series *out, const struct sweep_result *r
 	return n;
 }
 
-static int report(struct sweep_command *c, struct result *r, const struct sweep_result *res)
+static int sweep_tell(struct sweep_command *c, struct result *r, const struct sweep_result *res)
 {
 	CLEANUP_FREE struct run_series *series = calloc(res->nr + 1, sizeof(*series));
 	CLEANUP_FREE struct result_target *targets = calloc(c->job.nr_folders, sizeof(*targets));
@@ -327,7 +327,7 @@ static int run_and_report(struct sweep_command *c)
 		snprintf(r.partial_why, sizeof(r.partial_why), "%s", err.msg);
 	}
 	if (res.began)
-		status = report(c, &r, &res);
+		status = sweep_tell(c, &r, &res);
 	if (rc == -ECANCELED && *c->job.stop)
 		status = cli_fail(&cmd_sweep, 128 + *c->job.stop,
 				  "interrupted; --resume goes on with what is in %s", c->log_dir);

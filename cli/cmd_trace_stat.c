@@ -33,7 +33,7 @@ static const struct cli_opt stat_opts[] = {
 	CLI_END,
 };
 
-static int show(struct cli_file *json, const struct trace_summary *s, const char *name)
+static int stat_show(struct cli_file *json, const struct trace_summary *s, const char *name)
 {
 	cli_trace_tell_bad(&s->bad, &cmd_trace_stat);
 	if (!cli_is_stdout(json->name))
@@ -54,7 +54,7 @@ static int summarize(const struct stat_args *a, const char *name, struct cli_fil
 		return cli_fail(&cmd_trace_stat,
 				r == -ENOMEM || r == -EINTR ? CLI_FAILED : CLI_USAGE, "%s",
 				err.msg);
-	r = show(json, s, name);
+	r = stat_show(json, s, name);
 	free(s);
 	return r;
 }

@@ -287,8 +287,8 @@ static int write_result(struct tune_command *c, struct result *r, const struct t
 }
 
 /* @failed: a measurement did, so no settings are recommended. */
-static int report(struct tune_command *c, struct result *r, const struct tune_result *res,
-		  bool failed)
+static int tune_tell(struct tune_command *c, struct result *r, const struct tune_result *res,
+		     bool failed)
 {
 	int status = CLI_OK;
 
@@ -332,7 +332,7 @@ static int run_and_report(struct tune_command *c)
 			 rc < 0 ? err.msg : "interrupted");
 	}
 	if (res.race.probes)
-		status = report(c, &r, &res, rc < 0 && !*c->job.stop);
+		status = tune_tell(c, &r, &res, rc < 0 && !*c->job.stop);
 	else if (*c->job.stop && res.info)
 		status = write_result(c, &r, &res); /* of what was asked for, where, and the wear */
 	if (*c->job.stop)

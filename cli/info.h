@@ -45,5 +45,6 @@ struct info {
 };
 
 json_t *info_json(const struct info *in);
+void info_show(const struct info *in);
 
 #endif

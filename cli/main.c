@@ -15,7 +15,7 @@ static const struct cli_cmd *const commands[] = {
 	&cmd_trace, &cmd_replay, &cmd_report, &cmd_compare, NULL,
 };
 
-static void help(FILE *f)
+static void help_all_commands(FILE *f)
 {
 	fprintf(f, "usage: sluice COMMAND [OPTION...] [OPERAND...]\n"
 		   "moves tensors between storage and memory at the speed of the device\n"
@@ -32,7 +32,7 @@ static void help(FILE *f)
 		   "Exit status: 0 done, 1 failed, 2 bad command line, 3 not supported here.\n");
 }
 
-static int unknown(const char *word)
+static int unknown_command(const char *word)
 {
 	static const char *const more[] = {"help", "--help", "--version", "--dump-options", NULL};
 
@@ -45,7 +45,7 @@ static int help_of(int argc, char **argv)
 	const struct cli_cmd *cmd = cli_find(commands, argv[0]), *sub = NULL;
 
 	if (!cmd)
-		return unknown(argv[0]);
+		return unknown_command(argv[0]);
 	if (argc > 1 && cmd->subs)
 		sub = cli_find(cmd->subs, argv[1]);
 	if (argc > 1 && cmd->subs && !sub)
@@ -54,13 +54,13 @@ static int help_of(int argc, char **argv)
 	return CLI_OK;
 }
 
-static int run(int argc, char **argv)
+static int run_command(int argc, char **argv)
 {
 	const char *word = argc > 1 ? argv[1] : NULL;
 	const struct cli_cmd *cmd;
 
 	if (!word) {
-		help(stderr);
+		help_all_commands(stderr);
 		return CLI_USAGE;
 	}
 	if (!strcmp(word, "--version") || !strcmp(word, "-V")) {
@@ -72,12 +72,12 @@ static int run(int argc, char **argv)
 	if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help")) {
 		if (argc > 2)
 			return help_of(argc - 2, argv + 2);
-		help(stdout);
+		help_all_commands(stdout);
 		return CLI_OK;
 	}
 	cmd = cli_find(commands, word);
 	if (!cmd)
-		return unknown(word);
+		return unknown_command(word);
 	return cli_cmd_run(cmd, argc - 2, argv + 2);
 }
 
@@ -103,7 +103,7 @@ int main(int argc, char **argv)
 	 * (cli/opt/file.c). */
 	stdout = people;
 	raise_files();
-	status = run(argc, argv);
+	status = run_command(argc, argv);
 	/* A result that did not reach its file is not a result. */
 	if (fflush(people) || ferror(people)) {
 		cli_fail(NULL, CLI_FAILED, "standard output: %s", strerror(error ? -error : EIO));

@@ -16,14 +16,16 @@ const struct cli_opt cli_trace_in_opts[] = {
 	CLI_WORD(struct cli_trace_in, opts.format, 'f', "format", trace_format_names, "auto",
 		 "what IN is; auto: by content"),
 	CLI_FLAG(struct cli_trace_in, opts.strict, 0, "strict",
-		 "stop at the first bad row; otherwise bad rows are counted and left out"),
+		 "stop at the first bad row; otherwise bad rows are counted and left out",
+		 .often = true),
 	CLI_U64(struct cli_trace_in, opts.block_tokens, 0, "block-tokens", "N", "512", 1, 1 << 30,
 		"mooncake: tokens of a hash id"),
 	CLI_SIZE(struct cli_trace_in, opts.bytes_per_token, 0, "bytes-per-token", "BYTES", NULL, 1,
 		 1ull << 40, "mooncake: KV cache of a token"),
 	CLI_STR(struct cli_trace_in, model, 0, "model", "NAME", NULL,
 		"mooncake: instead of bytes per token, a model of 'sluice kv --model list'; "
-		"burstgpt, sharegpt: whose requests they are"),
+		"burstgpt, sharegpt: whose requests they are",
+		.often = true),
 	CLI_END,
 };
 

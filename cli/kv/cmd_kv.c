@@ -65,7 +65,7 @@ static void find_target(struct result_target *t, const struct kv_command *c, cha
 	sluice_probe_path(folder, &t->info, NULL);
 }
 
-static int validate(struct kv_command *c)
+static int kv_validate(struct kv_command *c)
 {
 	const struct kv_counts *n = &c->report.res->counts;
 	uint64_t asked = n->hits + n->misses;
@@ -79,11 +79,11 @@ static int validate(struct kv_command *c)
 	return CLI_OK;
 }
 
-static int report(struct kv_command *c, struct result *r)
+static int kv_tell(struct kv_command *c, struct result *r)
 {
 	struct result_target target;
 	char folder[4096];
-	int status = validate(c), written;
+	int status = kv_validate(c), written;
 
 	find_target(&target, c, folder);
 	kv_report_result(&c->report, r, &target);
@@ -93,7 +93,7 @@ static int report(struct kv_command *c, struct result *r)
 }
 
 /* What makes a run that came to its end a failure. */
-static int judge(const struct kv_command *c)
+static int kv_judge(const struct kv_command *c)
 {
 	const struct kv_result *res = c->report.res;
 	char failures[120];
@@ -112,7 +112,7 @@ static int judge(const struct kv_command *c)
 	return CLI_OK;
 }
 
-static int run(struct kv_command *c, struct kv_result *res, struct sluice_err *err)
+static int kv_start(struct kv_command *c, struct kv_result *res, struct sluice_err *err)
 {
 	struct kv_job *job = &c->setup.job;
 
@@ -144,7 +144,7 @@ static int run_and_report(struct kv_command *c, struct kv_result *res)
 
 	result_init(&r, "kv");
 	c->report.started = r.started;
-	rc = run(c, res, &err);
+	rc = kv_start(c, res, &err);
 	cli_progress_end(&c->progress);
 	/* What failed before anything was done has no result. */
 	if (rc < 0 && !res->partial && !res->requests)
@@ -152,14 +152,14 @@ static int run_and_report(struct kv_command *c, struct kv_result *res)
 				  rc == -ENOTSUP || rc == -ENODEV ? CLI_UNSUPPORTED : CLI_FAILED,
 				  "%s", err.msg);
 	else
-		status = report(c, &r);
+		status = kv_tell(c, &r);
 	if (rc < 0 && status == CLI_OK)
 		status = cli_fail(&cmd_kv, CLI_FAILED, "%s", err.msg);
 	tell_input(c, res);
 	if (status == CLI_OK && *c->stop)
 		status = cli_fail(&cmd_kv, 128 + *c->stop, "interrupted; the result is partial");
 	if (status == CLI_OK)
-		status = judge(c);
+		status = kv_judge(c);
 	result_fini(&r);
 	return status;
 }

@@ -136,7 +136,7 @@ static void *field(struct reading *r, const struct key *k)
 	return k->dead && r->compat ? nowhere : (char *)r->config + k->at;
 }
 
-static void wrong(struct reading *r, struct fy_node *n, const struct key *k, const char *why)
+static void wrong_value(struct reading *r, struct fy_node *n, const struct key *k, const char *why)
 {
 	char value[60];
 
@@ -153,15 +153,15 @@ static void wrong_range(struct reading *r, struct fy_node *n, const struct key *
 		snprintf(why, sizeof(why), "a number of %.15g or more", k->min);
 	else
 		snprintf(why, sizeof(why), "a number of %.15g to %.15g", k->min, k->max);
-	wrong(r, n, k, why);
+	wrong_value(r, n, k, why);
 }
 
-static bool number(struct reading *r, struct fy_node *n, const struct key *k, double *ret)
+static bool number_in_range(struct reading *r, struct fy_node *n, const struct key *k, double *ret)
 {
 	bool whole = k->kind == WHOLE || k->kind == RANGE;
 
 	if (!kv_yaml_number(n, ret) || (whole && !kv_yaml_is_whole(n)))
-		wrong(r, n, k, whole ? "a whole number" : "a number");
+		wrong_value(r, n, k, whole ? "a whole number" : "a number");
 	else if (*ret < k->min || *ret > k->max)
 		wrong_range(r, n, k);
 	else
@@ -174,11 +174,11 @@ static void set_pair(struct reading *r, struct fy_node *n, const struct key *k)
 	double v[2];
 
 	if (!fy_node_is_sequence(n) || fy_node_sequence_item_count(n) != 2) {
-		wrong(r, n, k, "a list of two numbers");
+		wrong_value(r, n, k, "a list of two numbers");
 		return;
 	}
 	for (int i = 0; i < 2; i++)
-		if (!number(r, kv_yaml_item(n, i), k, &v[i]))
+		if (!number_in_range(r, kv_yaml_item(n, i), k, &v[i]))
 			return;
 	if (v[0] > v[1]) {
 		kv_problem(r->problems, "%s: line %d: %s: %.15g is larger than %.15g", r->name,
@@ -201,7 +201,7 @@ static void set_retrieval(struct reading *r, struct fy_node *n, const struct key
 	char text[64];
 
 	if (!kv_yaml_is_string(n)) {
-		wrong(r, n, k, "one of zipfian, uniform, random");
+		wrong_value(r, n, k, "one of zipfian, uniform, random");
 		return;
 	}
 	kv_yaml_word(text, sizeof(text), n);
@@ -226,7 +226,7 @@ static void set_value(struct reading *r, struct fy_node *n, const struct key *k)
 		set_pair(r, n, k);
 	else if (k->kind == RETRIEVAL)
 		set_retrieval(r, n, k);
-	else if (!number(r, n, k, &v))
+	else if (!number_in_range(r, n, k, &v))
 		return;
 	else if (k->kind == WHOLE)
 		*(int64_t *)field(r, k) = (int64_t)v;
@@ -250,7 +250,7 @@ static enum fit fits(const struct key *k, const char *path)
 	return k->path[len] == '.' ? SECTION : k->path[len] ? OTHER : LEAF;
 }
 
-static const struct key *find(const char *path, enum fit *ret)
+static const struct key *find_key(const char *path, enum fit *ret)
 {
 	*ret = OTHER;
 	for (unsigned i = 0; i < ARRAY_SIZE(keys); i++) {
@@ -286,7 +286,7 @@ static void valid_names(char *out, size_t size, const char *section)
 		snprintf(out + used, size - used, ", " MODELS);
 }
 
-static void unknown(struct reading *r, const char *section, const char *path)
+static void unknown_key(struct reading *r, const char *section, const char *path)
 {
 	char valid[700];
 
@@ -446,11 +446,11 @@ static void set_section(struct reading *r, struct fy_node *section, const char *
 
 		r->line = kv_yaml_line(p.key);
 		snprintf(path, sizeof(path), "%s%s%s", name, *name ? "." : "", p.name);
-		k = find(path, &fit);
+		k = find_key(path, &fit);
 		if (depth == 0 && !strcmp(p.name, MODELS))
 			set_models(r, p.value);
 		else if (fit == OTHER || !*p.name || strchr(p.name, '.'))
-			unknown(r, name, path);
+			unknown_key(r, name, path);
 		else if (fit == LEAF)
 			set_value(r, p.value, k);
 		else if (!p.value || !fy_node_is_mapping(p.value))

@@ -44,7 +44,7 @@ static void set_flag(struct sluice_opts *opts, uint32_t flag, bool on)
 	opts->flags = on ? opts->flags | flag : opts->flags & ~flag;
 }
 
-static void set(struct sluice_opts *opts, enum which which, json_int_t n, bool on)
+static void config_set(struct sluice_opts *opts, enum which which, json_int_t n, bool on)
 {
 	switch (which) {
 	case BLOCK:
@@ -98,7 +98,7 @@ static int read_member(struct sluice_opts *opts, const char *key, const json_t *
 				 json_integer_value(v) > m->max))
 			return sluice_fail(err, -EINVAL, "%s is not a number of %lld..%lld", key,
 					   (long long)m->min, (long long)m->max);
-		set(opts, m->which, json_integer_value(v), on);
+		config_set(opts, m->which, json_integer_value(v), on);
 		return 0;
 	}
 	return sluice_fail(err, -EINVAL, "unknown member '%s'", key);

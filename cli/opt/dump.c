@@ -22,7 +22,7 @@ static const char *const role_names[] = {
 	[CLI_ROLE_PLACE] = "place",
 };
 
-static json_t *option(const struct cli_opt *o, const char *group)
+static json_t *option_json(const struct cli_opt *o, const char *group)
 {
 	bool number = o->kind == CLI_KIND_U32 || o->kind == CLI_KIND_U64 ||
 		      o->kind == CLI_KIND_SIZE || o->kind == CLI_KIND_LIST;
@@ -64,7 +64,7 @@ static json_t *option(const struct cli_opt *o, const char *group)
 }
 
 /* Returns the group that is open at the end of the table. */
-static const char *table(json_t *out, const struct cli_opt *o, const char *group)
+static const char *table_json(json_t *out, const struct cli_opt *o, const char *group)
 {
 	for (; o->kind != CLI_KIND_END; o++) {
 		json_t *last = json_array_get(out, json_array_size(out) - 1);
@@ -72,18 +72,18 @@ static const char *table(json_t *out, const struct cli_opt *o, const char *group
 		if (o->kind == CLI_KIND_GROUP)
 			group = o->name;
 		else if (o->kind == CLI_KIND_TABLE)
-			group = table(out, o->sub, group);
+			group = table_json(out, o->sub, group);
 		else if (o->kind == CLI_KIND_ALIAS)
 			json_array_append_new(json_object_get(last, "aliases"),
 					      json_string(o->name));
 		else
-			json_array_append_new(out, option(o, group));
+			json_array_append_new(out, option_json(o, group));
 	}
 	return group;
 }
 
 /* A command, and behind it those it has; one that is written in Python has its own table. */
-static void dump(json_t *all, const struct cli_cmd *const *commands)
+static void dump_commands(json_t *all, const struct cli_cmd *const *commands)
 {
 	for (; commands && *commands; commands++) {
 		const struct cli_cmd *c = *commands;
@@ -92,13 +92,13 @@ static void dump(json_t *all, const struct cli_cmd *const *commands)
 		if (c->elsewhere)
 			continue;
 		opts = json_array();
-		table(opts, c->opts, NULL);
+		table_json(opts, c->opts, NULL);
 		json_array_append_new(all,
 				      json_pack("{s:s, s:s, s:s?, s:s?, s:s?, s:b, s:o}", "name",
 						c->name, "summary", c->summary, "usage", c->usage,
 						"operands", c->operands, "notes", c->notes, "runs",
 						!!c->run, "options", opts));
-		dump(all, c->subs);
+		dump_commands(all, c->subs);
 	}
 }
 
@@ -109,7 +109,7 @@ int cli_dump_options(FILE *f, const struct cli_cmd *const *commands)
 				 "version", SLUICE_VERSION_STRING, "commands", all);
 	int r;
 
-	dump(all, commands);
+	dump_commands(all, commands);
 	r = json_dumpf(root, f, JSON_INDENT(2) | JSON_ENSURE_ASCII);
 	putc('\n', f);
 	json_decref(root);

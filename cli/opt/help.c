@@ -60,7 +60,7 @@ static void left_column(char *buf, size_t size, const struct cli_opt *o)
 		append(buf, size, used, "...", may_stand_alone(o) ? "]" : "");
 }
 
-static void option(FILE *f, const struct cli_opt *o, bool all)
+static void help_option(FILE *f, const struct cli_opt *o, bool all)
 {
 	char left[160], text[512];
 	size_t used = 0, col;
@@ -85,24 +85,24 @@ static void option(FILE *f, const struct cli_opt *o, bool all)
 	cli_wrap(f, text, TEXT_COLUMN, TEXT_COLUMN);
 }
 
-static void table(FILE *f, const struct cli_opt *o, bool all)
+static void help_table(FILE *f, const struct cli_opt *o, bool all)
 {
 	for (; o->kind != CLI_KIND_END; o++) {
 		if (o->kind == CLI_KIND_GROUP && all)
 			fprintf(f, "\n%s:\n", o->name);
 		else if (o->kind == CLI_KIND_TABLE)
-			table(f, o->sub, all);
+			help_table(f, o->sub, all);
 		else if (o->kind > CLI_KIND_ALIAS && (all || o->letter || o->often))
-			option(f, o, all);
+			help_option(f, o, all);
 	}
 }
 
-static unsigned count(const struct cli_opt *o)
+static unsigned help_count(const struct cli_opt *o)
 {
 	unsigned n = 0;
 
 	for (; o->kind != CLI_KIND_END; o++)
-		n += o->kind == CLI_KIND_TABLE ? count(o->sub) : o->kind > CLI_KIND_ALIAS;
+		n += o->kind == CLI_KIND_TABLE ? help_count(o->sub) : o->kind > CLI_KIND_ALIAS;
 	return n;
 }
 
@@ -116,7 +116,7 @@ static const struct cli_opt *first_of(const struct cli_opt *o)
 void cli_help(FILE *f, const struct cli_cmd *cmd, bool all)
 {
 	bool alone = cmd->run || !cmd->subs;
-	unsigned nr = count(cmd->opts);
+	unsigned nr = help_count(cmd->opts);
 
 	if (alone)
 		fprintf(f, "usage: sluice %s [OPTION...]%s%s\n", cmd->name, cmd->usage ? " " : "",
@@ -132,7 +132,7 @@ void cli_help(FILE *f, const struct cli_cmd *cmd, bool all)
 	all |= nr <= FEW;
 	if (!all || first_of(cmd->opts)->kind != CLI_KIND_GROUP)
 		fprintf(f, "\nOptions:\n");
-	table(f, cmd->opts, all);
+	help_table(f, cmd->opts, all);
 	fprintf(f, "  %-*s%s\n", TEXT_COLUMN - 2, "-h, --help", "show this help");
 	if (!all)
 		fprintf(f, "  %-*sall %u options\n", TEXT_COLUMN - 2, "    --help-all", nr);

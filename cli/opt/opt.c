@@ -191,7 +191,7 @@ static bool is_switch(const struct cli_opt *o)
 }
 
 /* Store @value (what followed `=' or the letter), or else the words that follow. */
-static int take(struct parser *p, struct slot *s, const char *value)
+static int take_value(struct parser *p, struct slot *s, const char *value)
 {
 	bool attached = value, list = s->opt->kind == CLI_KIND_LIST;
 	const char *meta = s->opt->meta ? s->opt->meta : "VALUE";
@@ -228,7 +228,7 @@ static int long_option(struct parser *p, const char *word)
 	if (!s)
 		return *p->msg->text ? CLI_USAGE : unknown_long(p, word, len);
 	if (!is_switch(s->opt))
-		return take(p, s, eq ? eq + 1 : NULL);
+		return take_value(p, s, eq ? eq + 1 : NULL);
 	if (eq)
 		return cli_bad(p, "--%s: takes no value, but '%.80s' was given", s->name, eq + 1);
 	return cli_set_value(p, s, NULL);
@@ -245,13 +245,13 @@ static int short_options(struct parser *p, const char *letters)
 		if (!s)
 			return cli_bad(p, "unknown option '-%c' in '-%s'", *letters, letters);
 		if (!is_switch(s->opt))
-			return take(p, s, letters[1] ? letters + 1 : NULL);
+			return take_value(p, s, letters[1] ? letters + 1 : NULL);
 		r = cli_set_value(p, s, NULL);
 	}
 	return r;
 }
 
-static int words(struct parser *p)
+static int parse_words(struct parser *p)
 {
 	int r = CLI_OK;
 
@@ -290,7 +290,7 @@ static int defaults(struct parser *p)
 }
 
 /* What can be said only at the end: what is missing, and lists left at their default. */
-static int finish(struct parser *p)
+static int finish_slots(struct parser *p)
 {
 	int r = CLI_OK;
 
@@ -327,9 +327,9 @@ int cli_parse(const struct cli_cmd *cmd, void *args, int argc, char **argv, int 
 	if (r == CLI_OK)
 		r = defaults(&p);
 	if (r == CLI_OK)
-		r = words(&p);
+		r = parse_words(&p);
 	if (r == CLI_OK)
-		r = finish(&p);
+		r = finish_slots(&p);
 	if (r == CLI_OK && p.operands && !cmd->usage)
 		r = cli_bad(&p, "'%s' is not expected: '%s' takes options only", argv[0],
 			    cmd->name);
@@ -370,9 +370,9 @@ void cli_args_fini(const struct cli_cmd *cmd, void *args)
  * One line whatever is in it: a newline in a file's name must not look like another message,
  * nor anything else of it be an order to the terminal.
  */
-static void say(const struct cli_cmd *cmd, const char *tail, const char *fmt, va_list ap)
+static void say_line(const struct cli_cmd *cmd, const char *tail, const char *fmt, va_list ap)
 	__attribute__((format(printf, 3, 0)));
-static void say(const struct cli_cmd *cmd, const char *tail, const char *fmt, va_list ap)
+static void say_line(const struct cli_cmd *cmd, const char *tail, const char *fmt, va_list ap)
 {
 	char line[1024], text[2048];
 
@@ -392,7 +392,7 @@ int cli_fail(const struct cli_cmd *cmd, int status, const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	say(cmd, NULL, fmt, ap);
+	say_line(cmd, NULL, fmt, ap);
 	va_end(ap);
 	return status;
 }
@@ -413,7 +413,7 @@ int cli_usage(const struct cli_cmd *cmd, const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	say(cmd, "help", fmt, ap);
+	say_line(cmd, "help", fmt, ap);
 	va_end(ap);
 	return CLI_USAGE;
 }
