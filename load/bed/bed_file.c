@@ -62,7 +62,7 @@ static bool both_ends_hold(const struct bed_file *f)
 	       holds_pattern(fd, f->seed, f->len - n, n);
 }
 
-static void remember(struct bed_file *f, const struct stat *st)
+static void bed_file_remember(struct bed_file *f, const struct stat *st)
 {
 	f->device = st->st_dev;
 	f->inode = st->st_ino;
@@ -82,11 +82,11 @@ int bed_file_look(struct bed_file *f, bool *ret_plain, struct sluice_err *err)
 	f->found = true;
 	f->had = min_u64((uint64_t)st.st_size, f->len);
 	f->full = *ret_plain && (uint64_t)st.st_size == f->len && both_ends_hold(f);
-	remember(f, &st);
+	bed_file_remember(f, &st);
 	return 0;
 }
 
-static bool is_same(const struct bed_file *f, const struct stat *st)
+static bool bed_file_is(const struct bed_file *f, const struct stat *st)
 {
 	return st->st_dev == f->device && st->st_ino == f->inode;
 }
@@ -103,7 +103,7 @@ int bed_file_make(struct bed_file *f, struct sluice_err *err)
 		return sluice_fail(err, -errno, "%s: cannot create: %s", f->path,
 				   sluice_strerror(errno));
 	if (f->found) {
-		if (!is_same(f, &st))
+		if (!bed_file_is(f, &st))
 			return sluice_fail(err, -ESTALE, "%s: is another file now", f->path);
 		if (ftruncate(fd, 0) < 0)
 			return sluice_fail(err, -errno, "%s: cannot empty: %s", f->path,
@@ -111,7 +111,7 @@ int bed_file_make(struct bed_file *f, struct sluice_err *err)
 		return 0;
 	}
 	f->made = true;
-	remember(f, &st);
+	bed_file_remember(f, &st);
 	return bed_folder_note(f->folder, f->name, st.st_ino, err);
 }
 
@@ -119,7 +119,7 @@ int bed_file_same(const struct bed_file *f, struct sluice_err *err)
 {
 	struct stat st;
 
-	if (lstat(f->path, &st) == 0 && is_same(f, &st))
+	if (lstat(f->path, &st) == 0 && bed_file_is(f, &st))
 		return 0;
 	return sluice_fail(err, -ESTALE, "%s: is another file now, or gone", f->path);
 }
@@ -129,7 +129,7 @@ void bed_file_fini(struct bed_file *f, bool keep)
 	struct stat st;
 
 	if (f->made && !keep && fstatat(f->folder->fd, f->name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-	    is_same(f, &st))
+	    bed_file_is(f, &st))
 		unlinkat(f->folder->fd, f->name, 0);
 	free(f->path);
 	*f = (struct bed_file){.folder = NULL};

@@ -118,7 +118,7 @@ void bed_buffers_close(struct bed_buffers *b)
 }
 
 /* Only cuFile gains from knowing device memory in advance, and not at an odd address. */
-static bool registers(const struct bed_buffers *b, struct sluice_io *io)
+static bool bed_registers(const struct bed_buffers *b, struct sluice_io *io)
 {
 	struct sluice_stats stats = {.size = sizeof(stats)};
 
@@ -136,7 +136,7 @@ int bed_buffers_register(const struct bed_buffers *b, unsigned first, unsigned n
 	int r = 0;
 
 	*info = b->info;
-	if (!registers(b, io))
+	if (!bed_registers(b, io))
 		return 0;
 	for (unsigned i = 0; i < times && r == 0; i++)
 		r = sluice_buf_register(io, b->at[first + i], device ? b->want.len : nr * b->step,
@@ -152,7 +152,7 @@ void bed_buffers_unregister(const struct bed_buffers *b, unsigned first, unsigne
 {
 	unsigned times = b->want.memory == BED_GPU ? nr : 1;
 
-	for (unsigned i = 0; registers(b, io) && i < times; i++)
+	for (unsigned i = 0; bed_registers(b, io) && i < times; i++)
 		sluice_buf_unregister(io, b->at[first + i]);
 }
 
@@ -168,8 +168,8 @@ struct look {
 };
 
 /* Host memory as it is; of device memory one window after the other. */
-static int look_through(const struct bed_buffers *b, char *buf, uint64_t len, const struct look *l,
-			struct sluice_err *err)
+static int bed_look_through(const struct bed_buffers *b, char *buf, uint64_t len,
+			    const struct look *l, struct sluice_err *err)
 {
 	uint64_t most = min_u64(len, WINDOW), n;
 	CLEANUP_FREE char *window = NULL;
@@ -228,16 +228,18 @@ static int check_at(const struct look *l, char *host, uint64_t at, uint64_t len,
 int bed_buf_fill(const struct bed_buffers *b, void *buf, uint64_t len, uint64_t seed,
 		 uint64_t offset, struct sluice_err *err)
 {
-	return look_through(b, buf, len, &(struct look){fill_at, false, seed, offset, NULL}, err);
+	return bed_look_through(b, buf, len, &(struct look){fill_at, false, seed, offset, NULL},
+				err);
 }
 
 int bed_buf_poison(const struct bed_buffers *b, void *buf, uint64_t len, struct sluice_err *err)
 {
-	return look_through(b, buf, len, &(struct look){.at = poison_at}, err);
+	return bed_look_through(b, buf, len, &(struct look){.at = poison_at}, err);
 }
 
 int bed_buf_check(const struct bed_buffers *b, void *buf, uint64_t len, uint64_t seed,
 		  uint64_t offset, const char *name, struct sluice_err *err)
 {
-	return look_through(b, buf, len, &(struct look){check_at, true, seed, offset, name}, err);
+	return bed_look_through(b, buf, len, &(struct look){check_at, true, seed, offset, name},
+				err);
 }

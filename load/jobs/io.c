@@ -104,7 +104,7 @@ static int io_next(void *arg, unsigned worker, struct load_op *op, struct sluice
  * file writes something else, or a pass that was lost would not be noticed; the
  * last one leaves the pattern by which the file is known to be ours.
  */
-static uint64_t loop_seed(const struct io_run *run, const struct load_op *op)
+static uint64_t io_loop_seed(const struct io_run *run, const struct load_op *op)
 {
 	uint64_t seed = run->files.all[op->file].seed;
 
@@ -128,7 +128,7 @@ static int io_prepare(void *arg, const struct load_op *op, void *buf, struct slu
 	if (!job->read) {
 		if (op->tag && !job->different_file && !job->validate)
 			return 0;
-		return bed_buf_fill(&run->buffers, buf, op->len, loop_seed(run, op), 0, err);
+		return bed_buf_fill(&run->buffers, buf, op->len, io_loop_seed(run, op), 0, err);
 	}
 	left = cache_drop(f->path, op->len);
 	if (!op->warmup && w->resident >= 0)
@@ -252,7 +252,7 @@ static int io_open(struct io_run *run, struct sluice_err *err)
 }
 
 /* Only the first pass over a file that was not there fills it. */
-static uint32_t fresh_loops(const struct io_run *run)
+static uint32_t io_fresh_loops(const struct io_run *run)
 {
 	const struct bed_file *files = run->files.all;
 	uint32_t n = 0;
@@ -290,13 +290,13 @@ static int io_loops(struct io_run *run, struct sluice_err *err)
 
 	io_step(run, IO_STEP_RUN, (uint64_t)job->nr_places * run->nr_loops * job->io_size);
 	r = run_stream(&stream, &run->res->series, err);
-	run->res->fresh = fresh_loops(run);
+	run->res->fresh = io_fresh_loops(run);
 	return r;
 }
 
 /* Buffers that plain threads can use, with the content of the files: ours, or others. */
-static int limit_buffers(struct io_run *run, struct bed_buffers *other, struct bed_buffers **ret,
-			 struct sluice_err *err)
+static int io_limit_buffers(struct io_run *run, struct bed_buffers *other, struct bed_buffers **ret,
+			    struct sluice_err *err)
 {
 	const struct io_job *job = run->job;
 	struct bed_buffers_want want = {
@@ -321,7 +321,7 @@ static int io_limit(struct io_run *run, struct sluice_err *err)
 	const struct run_series *s = &run->res->series;
 	CLEANUP_FREE struct limit_target *targets = calloc(job->nr_places, sizeof(*targets));
 	struct bed_buffers other = {.at = NULL}, *b = NULL;
-	int r = targets ? limit_buffers(run, &other, &b, err)
+	int r = targets ? io_limit_buffers(run, &other, &b, err)
 			: sluice_fail(err, -ENOMEM, "out of memory");
 
 	io_step(run, IO_STEP_LIMIT, 0);
@@ -364,7 +364,7 @@ static int io_verify(struct io_run *run, struct sluice_err *err)
 
 /* ------------------------------------------------------------------ results */
 
-static void sum_worker(struct io_run *run, unsigned i)
+static void io_sum_worker(struct io_run *run, unsigned i)
 {
 	struct io_result *res = run->res;
 	struct io_worker_result *w = &res->workers[i];
@@ -385,7 +385,7 @@ static void sum_worker(struct io_run *run, unsigned i)
 }
 
 /* Nothing ran: what would have? */
-static void ask_handle(const struct io_job *job, struct sluice_stats *stats)
+static void io_ask_handle(const struct io_job *job, struct sluice_stats *stats)
 {
 	struct sluice_io *io;
 
@@ -397,7 +397,7 @@ static void ask_handle(const struct io_job *job, struct sluice_stats *stats)
 }
 
 /* What the stream does not know of the series. */
-static void sum_series(struct io_run *run)
+static void io_sum_series(struct io_run *run)
 {
 	const struct io_job *job = run->job;
 	struct io_result *res = run->res;
@@ -409,7 +409,7 @@ static void sum_series(struct io_run *run)
 	char size[SLUICE_SIZE_TEXT];
 
 	if (!s->stats.size)
-		ask_handle(job, &s->stats);
+		io_ask_handle(job, &s->stats);
 	snprintf(s->name, sizeof(s->name), "%s %s", job->read ? "read" : "write",
 		 sluice_size_exact(size, job->io_size));
 	s->read = job->read;
@@ -449,8 +449,8 @@ static int io_sum(struct io_run *run, struct sluice_err *err)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	res->first = (uint32_t)min_u64(res->first, res->nr_loops);
 	for (unsigned i = 0; i < res->nr_workers; i++)
-		sum_worker(run, i);
-	sum_series(run);
+		io_sum_worker(run, i);
+	io_sum_series(run);
 	return 0;
 }
 

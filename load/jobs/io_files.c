@@ -22,8 +22,8 @@ static uint64_t name_hash(const char *name)
 }
 
 /* File @i of all, in @folder. */
-static int name_file(struct io_files *f, unsigned i, const struct bed_folder *folder,
-		     struct sluice_err *err)
+static int io_file_name(struct io_files *f, unsigned i, const struct bed_folder *folder,
+			struct sluice_err *err)
 {
 	struct bed_file *file = &f->all[i];
 	int r = bed_file_init(file, folder, f->job->io_size, err, "_aio_%s_%" PRIu64 ".pt.%u_%u",
@@ -36,8 +36,8 @@ static int name_file(struct io_files *f, unsigned i, const struct bed_folder *fo
 }
 
 /* Why the job must not use a file that is there and not ours; 0 when it may. */
-static int refuse(const struct bed_file *f, const struct io_job *job, bool plain,
-		  struct sluice_err *err)
+static int io_file_refuse(const struct bed_file *f, const struct io_job *job, bool plain,
+			  struct sluice_err *err)
 {
 	const char *what = job->read ? ", so --validate has nothing to compare" : "";
 
@@ -58,16 +58,16 @@ static int refuse(const struct bed_file *f, const struct io_job *job, bool plain
 			   f->path, job->seed, what);
 }
 
-static int look_at(struct io_files *f, unsigned i, struct sluice_err *err)
+static int io_file_look(struct io_files *f, unsigned i, struct sluice_err *err)
 {
 	struct bed_file *file = &f->all[i];
 	bool plain;
-	int r = name_file(f, i, &f->places[i / f->per], err);
+	int r = io_file_name(f, i, &f->places[i / f->per], err);
 
 	if (r == 0)
 		r = bed_file_look(file, &plain, err);
 	if (r == 0 && file->found)
-		r = refuse(file, f->job, plain, err);
+		r = io_file_refuse(file, f->job, plain, err);
 	/* A stranger's file that may be read is as it should be. */
 	if (f->job->read && file->found && !f->job->overwrite)
 		file->full = true;
@@ -91,7 +91,7 @@ int io_files_init(struct io_files *f, const struct io_job *job, struct sluice_er
 		r = bed_folder_open(&f->places[i], job->places[i].folder, err);
 	f->nr = r == 0 ? n * f->per : 0;
 	for (unsigned i = 0; i < f->nr && r == 0; i++)
-		r = look_at(f, i, err);
+		r = io_file_look(f, i, err);
 	return r;
 }
 
@@ -109,8 +109,8 @@ int io_files_room(const struct io_files *f, struct sluice_err *err)
 }
 
 /* The folder of worker @w's new files, which workers in one place share. */
-static int own_folder(struct io_files *f, unsigned w, const struct bed_folder **ret,
-		      struct sluice_err *err)
+static int io_own_folder(struct io_files *f, unsigned w, const struct bed_folder **ret,
+			 struct sluice_err *err)
 {
 	const struct io_place *places = f->job->places;
 	unsigned i = 0;
@@ -121,16 +121,16 @@ static int own_folder(struct io_files *f, unsigned w, const struct bed_folder **
 	return f->own[i].path ? 0 : bed_folder_make(&f->own[i], places[i].folder, "io", err);
 }
 
-static int make_one(struct io_files *f, unsigned i, struct sluice_err *err)
+static int io_file_make(struct io_files *f, unsigned i, struct sluice_err *err)
 {
 	const struct bed_folder *own;
 	int r = 0;
 
 	if (!f->all[i].found && !f->job->keep && !f->job->in_own) {
 		bed_file_fini(&f->all[i], true);
-		r = own_folder(f, i / f->per, &own, err);
+		r = io_own_folder(f, i / f->per, &own, err);
 		if (r == 0)
-			r = name_file(f, i, own, err);
+			r = io_file_name(f, i, own, err);
 	}
 	f->made[i / f->per]++;
 	return r < 0 ? r : bed_file_make(&f->all[i], err);
@@ -142,7 +142,7 @@ int io_files_make(struct io_files *f, struct bed_work *work, struct sluice_err *
 
 	for (unsigned i = 0; i < f->nr && r == 0; i++)
 		if (!f->all[i].full)
-			r = make_one(f, i, err);
+			r = io_file_make(f, i, err);
 	if (r == 0 && f->job->read)
 		r = bed_files_fill(f->all, f->nr, work, err);
 	f->prepared_bytes = work->bytes;

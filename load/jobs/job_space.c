@@ -23,7 +23,7 @@ static const struct {
 	{512, 1ull << 30}, {1, 4096}, {0, 1}, {0, 1}, {1, 256}, {0, UINT64_MAX}, {0, BED_GPU},
 };
 
-static struct space_axis *find(const struct space *s, enum space_kind kind)
+static struct space_axis *space_find_axis(const struct space *s, enum space_kind kind)
 {
 	for (unsigned i = 0; i < s->nr; i++)
 		if (s->axes[i].kind == kind)
@@ -31,8 +31,8 @@ static struct space_axis *find(const struct space *s, enum space_kind kind)
 	return NULL;
 }
 
-static int check(const struct space_axis *axis, enum space_kind kind, uint64_t n, const char *text,
-		 struct sluice_err *err)
+static int space_check_value(const struct space_axis *axis, enum space_kind kind, uint64_t n,
+			     const char *text, struct sluice_err *err)
 {
 	if (n < ranges[kind].min || n > ranges[kind].max)
 		return sluice_fail(err, -EINVAL, "%s: %" PRIu64 " is outside %" PRIu64 "..%" PRIu64,
@@ -50,9 +50,9 @@ static int check(const struct space_axis *axis, enum space_kind kind, uint64_t n
 int space_add(struct space *s, enum space_kind kind, uint64_t n, const char *text,
 	      struct sluice_err *err)
 {
-	struct space_axis *axis = find(s, kind);
+	struct space_axis *axis = space_find_axis(s, kind);
 	struct space_value v = {.n = n}, *room;
-	int r = check(axis, kind, n, text, err);
+	int r = space_check_value(axis, kind, n, text, err);
 
 	if (r < 0)
 		return r;
@@ -102,7 +102,7 @@ const struct space_value *space_value(const struct space *s, unsigned point, enu
 	return NULL;
 }
 
-static void set_flag(struct sluice_opts *opts, uint32_t flag, const struct space_value *v)
+static void space_set_flag(struct sluice_opts *opts, uint32_t flag, const struct space_value *v)
 {
 	if (v)
 		opts->flags = v->n ? opts->flags | flag : opts->flags & ~flag;
@@ -124,8 +124,8 @@ void space_apply(const struct space *s, unsigned point, struct sluice_opts *opts
 		opts->engine = v[SPACE_ENGINE]->text;
 	if (v[SPACE_MEMORY])
 		*memory = (uint32_t)v[SPACE_MEMORY]->n;
-	set_flag(opts, SLUICE_NO_OVERLAP, v[SPACE_SEQUENTIAL]);
-	set_flag(opts, SLUICE_SINGLE_SUBMIT, v[SPACE_SINGLE]);
+	space_set_flag(opts, SLUICE_NO_OVERLAP, v[SPACE_SEQUENTIAL]);
+	space_set_flag(opts, SLUICE_SINGLE_SUBMIT, v[SPACE_SINGLE]);
 }
 
 double space_cost(const struct sluice_opts *opts)
@@ -151,7 +151,7 @@ static void block_text(char *buf, size_t size, uint64_t block)
 static void append_word(char *buf, size_t size, const struct space *s, enum space_kind kind,
 			const char *word)
 {
-	const struct space_axis *axis = find(s, kind);
+	const struct space_axis *axis = space_find_axis(s, kind);
 	size_t len = strlen(buf);
 
 	if (!axis || axis->nr < 2)
@@ -185,8 +185,8 @@ struct defaults {
 	uint64_t blocks[4], depths[4], sequential[4], single[4], parallel[8];
 };
 
-static int add_all(struct space *s, enum space_kind kind, const uint64_t *v, size_t most,
-		   struct sluice_err *err)
+static int space_add_all(struct space *s, enum space_kind kind, const uint64_t *v, size_t most,
+			 struct sluice_err *err)
 {
 	int r = 0;
 
@@ -199,20 +199,21 @@ static int add_all(struct space *s, enum space_kind kind, const uint64_t *v, siz
 	return r;
 }
 
-static int make(struct space *s, const struct defaults *d, struct sluice_err *err)
+static int space_make(struct space *s, const struct defaults *d, struct sluice_err *err)
 {
 	int r;
 
 	*s = (struct space){.nr = 0};
-	r = add_all(s, SPACE_BLOCK_SIZE, d->blocks, ARRAY_SIZE(d->blocks), err);
+	r = space_add_all(s, SPACE_BLOCK_SIZE, d->blocks, ARRAY_SIZE(d->blocks), err);
 	if (r == 0)
-		r = add_all(s, SPACE_QUEUE_DEPTH, d->depths, ARRAY_SIZE(d->depths), err);
+		r = space_add_all(s, SPACE_QUEUE_DEPTH, d->depths, ARRAY_SIZE(d->depths), err);
 	if (r == 0)
-		r = add_all(s, SPACE_SEQUENTIAL, d->sequential, ARRAY_SIZE(d->sequential), err);
+		r = space_add_all(s, SPACE_SEQUENTIAL, d->sequential, ARRAY_SIZE(d->sequential),
+				  err);
 	if (r == 0)
-		r = add_all(s, SPACE_SINGLE, d->single, ARRAY_SIZE(d->single), err);
+		r = space_add_all(s, SPACE_SINGLE, d->single, ARRAY_SIZE(d->single), err);
 	if (r == 0)
-		r = add_all(s, SPACE_IO_PARALLEL, d->parallel, ARRAY_SIZE(d->parallel), err);
+		r = space_add_all(s, SPACE_IO_PARALLEL, d->parallel, ARRAY_SIZE(d->parallel), err);
 	if (r < 0)
 		space_fini(s);
 	return r;
@@ -223,7 +224,7 @@ int space_nvme_tune(struct space *s, struct sluice_err *err)
 	static const struct defaults d = {
 		{1u << 20, 8u << 20}, {32, 128}, {1, 0, 9}, {0, 1, 9}, {1, 2, 4, 8}};
 
-	return make(s, &d, err);
+	return space_make(s, &d, err);
 }
 
 int space_perf_sweep(struct space *s, struct sluice_err *err)
@@ -231,5 +232,5 @@ int space_perf_sweep(struct space *s, struct sluice_err *err)
 	static const struct defaults d = {
 		{128u << 10, 1u << 20}, {32, 64, 128}, {1, 0, 9}, {0, 9}, {1, 2, 8}};
 
-	return make(s, &d, err);
+	return space_make(s, &d, err);
 }

@@ -26,14 +26,14 @@ uint64_t sweep_measurements(const struct sweep_job *job)
 
 /* --------------------------------------------------------- one measurement */
 
-static void on_tick(void *arg, uint64_t bytes)
+static void sweep_on_tick(void *arg, uint64_t bytes)
 {
 	struct sweep *w = arg;
 
 	w->job->progress(w->job->arg, w->name, w->done_bytes + bytes, w->left_bytes);
 }
 
-static void on_fill(void *arg, uint64_t done, uint64_t total)
+static void sweep_on_fill(void *arg, uint64_t done, uint64_t total)
 {
 	struct sweep *w = arg;
 
@@ -43,7 +43,7 @@ static void on_fill(void *arg, uint64_t done, uint64_t total)
 }
 
 /* Add a measurement, of this process or an earlier one, to its point. */
-static int add_sample(void *arg, const struct sweep_sample *m, struct sluice_err *err)
+static int sweep_add_sample(void *arg, const struct sweep_sample *m, struct sluice_err *err)
 {
 	struct sweep *w = arg;
 	uint64_t io_size = w->job->io_size;
@@ -86,11 +86,11 @@ static int add_sample(void *arg, const struct sweep_sample *m, struct sluice_err
 }
 
 /* One that an earlier process made: its wear and time count as well. */
-static int add_known(void *arg, const struct sweep_sample *m, struct sluice_err *err)
+static int sweep_add_known(void *arg, const struct sweep_sample *m, struct sluice_err *err)
 {
 	struct sweep *w = arg;
 	uint64_t before = m->index < w->res->nr ? series_wear(&w->res->series[m->index]) : 0;
-	int r = add_sample(w, m, err);
+	int r = sweep_add_sample(w, m, err);
 
 	w->res->earlier_sec = fmax(w->res->earlier_sec, m->elapsed_sec);
 	if (r == 0 && m->index < w->res->nr)
@@ -98,7 +98,7 @@ static int add_known(void *arg, const struct sweep_sample *m, struct sluice_err 
 	return r;
 }
 
-static int measure(struct sweep *w, unsigned index, uint32_t loop, struct sluice_err *err)
+static int sweep_measure(struct sweep *w, unsigned index, uint32_t loop, struct sluice_err *err)
 {
 	struct run_series *s = &w->res->series[index], one = {.read = s->read};
 	struct trial how = {.opts = s->opts,
@@ -123,7 +123,7 @@ static int measure(struct sweep *w, unsigned index, uint32_t loop, struct sluice
 		m.resident = how.facts.resident;
 		m.unknown = how.facts.unknown;
 		m.elapsed_sec = w->res->earlier_sec + (double)(clock_ns() - w->start_ns) / 1e9;
-		r = add_sample(w, &m, err);
+		r = sweep_add_sample(w, &m, err);
 	}
 	if (r == 0 && w->state)
 		r = sweep_state_add(w->state, w->job, &m, err);
@@ -134,7 +134,7 @@ static int measure(struct sweep *w, unsigned index, uint32_t loop, struct sluice
 /* ------------------------------------------------------------------ the walk */
 
 /* A different order in each loop, the same for a seed. */
-static void shuffle(unsigned *order, unsigned n, uint64_t seed)
+static void sweep_shuffle(unsigned *order, unsigned n, uint64_t seed)
 {
 	struct sluice_random r;
 
@@ -149,13 +149,13 @@ static void shuffle(unsigned *order, unsigned n, uint64_t seed)
 	}
 }
 
-static int one_loop(struct sweep *w, unsigned first, uint32_t loop, unsigned *order,
-		    struct sluice_err *err)
+static int sweep_one_loop(struct sweep *w, unsigned first, uint32_t loop, unsigned *order,
+			  struct sluice_err *err)
 {
 	const struct sweep_job *job = w->job;
 	int r = 0;
 
-	shuffle(order, w->nr_points, job->seed * 1000003 + first + loop);
+	sweep_shuffle(order, w->nr_points, job->seed * 1000003 + first + loop);
 	for (unsigned i = 0; i < w->nr_points && r == 0; i++) {
 		unsigned index = first + order[i];
 
@@ -163,7 +163,7 @@ static int one_loop(struct sweep *w, unsigned first, uint32_t loop, unsigned *or
 			continue;
 		r = sweep_stopped(job, err);
 		if (r == 0)
-			r = measure(w, index, loop, err);
+			r = sweep_measure(w, index, loop, err);
 		if (r == 0 && w->res->points[index].loops == job->loops && job->point_done)
 			r = job->point_done(job->arg, job, &w->res->series[index],
 					    &w->res->points[index], err);
@@ -172,7 +172,7 @@ static int one_loop(struct sweep *w, unsigned first, uint32_t loop, unsigned *or
 }
 
 /* Points that an earlier process completed; it may have ended before it could say so. */
-static int log_known(struct sweep *w, struct sluice_err *err)
+static int sweep_log_known(struct sweep *w, struct sluice_err *err)
 {
 	const struct sweep_job *job = w->job;
 	int r = 0;
@@ -184,20 +184,20 @@ static int log_known(struct sweep *w, struct sluice_err *err)
 	return r;
 }
 
-static int walk(struct sweep *w, struct sluice_err *err)
+static int sweep_walk(struct sweep *w, struct sluice_err *err)
 {
 	CLEANUP_FREE unsigned *order = calloc(w->nr_points, sizeof(*order));
 	int r = order ? 0 : sluice_fail(err, -ENOMEM, "out of memory");
 
 	for (unsigned first = 0; first < w->res->nr && r == 0; first += w->nr_points)
 		for (uint32_t loop = 0; loop < w->job->loops && r == 0; loop++)
-			r = one_loop(w, first, loop, order, err);
+			r = sweep_one_loop(w, first, loop, order, err);
 	return r;
 }
 
 /* ------------------------------------------------------------------ results */
 
-static void describe(struct sweep *w, unsigned index)
+static void sweep_describe(struct sweep *w, unsigned index)
 {
 	struct run_series *s = &w->res->series[index];
 	const struct sweep_point *p = &w->res->points[index];
@@ -217,7 +217,7 @@ static void describe(struct sweep *w, unsigned index)
 }
 
 /* What plain threads get from the same files, in buffers as large as those of the work. */
-static int measure_limit(struct sweep *w, struct sluice_err *err)
+static int sweep_measure_limit(struct sweep *w, struct sluice_err *err)
 {
 	const struct sweep_job *job = w->job;
 	int r = 0;
@@ -240,25 +240,26 @@ static int measure_limit(struct sweep *w, struct sluice_err *err)
 }
 
 /* Take the state file for us alone, then look at what is in it. */
-static int take_up(struct sweep *w, struct sluice_err *err)
+static int sweep_take_up(struct sweep *w, struct sluice_err *err)
 {
 	int r = sweep_state_open(&w->state, w->job, err);
 
-	return r < 0 ? r : sweep_state_load(w->job, add_known, w, &w->res->bytes_written, err);
+	return r < 0 ? r
+		     : sweep_state_load(w->job, sweep_add_known, w, &w->res->bytes_written, err);
 }
 
 /* Folders first: where one cannot be made nothing else is, and a failure undoes the others. */
-static int begin(struct sweep *w, struct sluice_err *err)
+static int sweep_begin(struct sweep *w, struct sluice_err *err)
 {
 	const struct sweep_job *job = w->job;
 	struct trials_job trials = sweep_trials_job(job);
 	int r = sweep_alloc_points(w, err);
 
-	trials.progress = job->progress ? on_fill : NULL;
-	trials.tick = job->progress ? on_tick : NULL;
+	trials.progress = job->progress ? sweep_on_fill : NULL;
+	trials.tick = job->progress ? sweep_on_tick : NULL;
 	trials.progress_arg = w;
 	if (r == 0 && job->state && job->resume)
-		r = take_up(w, err);
+		r = sweep_take_up(w, err);
 	if (r == 0) {
 		sweep_count_left(w);
 		r = trials_open(&w->trials, &trials, err);
@@ -285,21 +286,21 @@ int sweep_run(const struct sweep_job *job, struct sweep_result *res, struct slui
 	int r;
 
 	*res = (struct sweep_result){.nr = 0};
-	r = begin(&w, err);
+	r = sweep_begin(&w, err);
 	if (r == 0)
 		r = prepare_files(&w, err);
 	if (r == 0)
-		r = log_known(&w, err);
+		r = sweep_log_known(&w, err);
 	if (r == 0)
-		r = walk(&w, err);
+		r = sweep_walk(&w, err);
 	if (job->limit) {
 		limit_set(res->series, res->nr, true, (double)job->limit, "as given");
 		limit_set(res->series, res->nr, false, (double)job->limit, "as given");
 	} else if (r == 0 && job->measure_limit && sweep_moves(job)) {
-		r = measure_limit(&w, err);
+		r = sweep_measure_limit(&w, err);
 	}
 	for (unsigned i = 0; i < res->nr; i++)
-		describe(&w, i);
+		sweep_describe(&w, i);
 	sweep_close(&w);
 	return r;
 }

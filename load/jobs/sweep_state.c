@@ -54,7 +54,7 @@ static json_t *header_json(const struct sweep_job *job)
 }
 
 /* Name of the first member in which they differ; NULL: in none. */
-static const char *difference(json_t *a, const json_t *b)
+static const char *state_difference(json_t *a, const json_t *b)
 {
 	const char *key;
 	json_t *v;
@@ -84,7 +84,7 @@ int sweep_state_check(const struct sweep_job *job, const char *file, struct slui
 		fclose(f);
 	if (r == 0 && !json_is_object(theirs))
 		r = sluice_fail(err, -EINVAL, "%s: is not the state of a sweep", file);
-	if (r == 0 && (differs = difference(ours, theirs)))
+	if (r == 0 && (differs = state_difference(ours, theirs)))
 		r = sluice_fail(err, -EINVAL, "%s: is of another sweep: %s differs", file, differs);
 	json_decref(ours);
 	json_decref(theirs);
@@ -94,7 +94,7 @@ int sweep_state_check(const struct sweep_job *job, const char *file, struct slui
 /* ----------------------------------------------------------------------- lines */
 
 /* One line, on its way to the disk before the next measurement begins. */
-static int put_line(FILE *f, json_t *j, const char *name, struct sluice_err *err)
+static int state_put_line(FILE *f, json_t *j, const char *name, struct sluice_err *err)
 {
 	bool bad = !j || json_dumpf(j, f, JSON_COMPACT) < 0;
 
@@ -117,7 +117,7 @@ static void mend_end(FILE *f)
 }
 
 /* Where the file system knows no locks, there is none. */
-static int lock(FILE *f, const char *name, struct sluice_err *err)
+static int state_lock(FILE *f, const char *name, struct sluice_err *err)
 {
 	if (flock(fileno(f), LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
 		return sluice_fail(err, -EBUSY, "%s: the sweep is still running", name);
@@ -132,11 +132,11 @@ int sweep_state_open(FILE **out, const struct sweep_job *job, struct sluice_err 
 	if (!f)
 		return sluice_fail(err, -errno, "%s: cannot be written: %s", job->state,
 				   sluice_strerror(errno));
-	r = lock(f, job->state, err);
+	r = state_lock(f, job->state, err);
 	if (r == 0 && job->resume)
 		mend_end(f);
 	else if (r == 0)
-		r = put_line(f, header_json(job), job->state, err);
+		r = state_put_line(f, header_json(job), job->state, err);
 	if (r == 0) {
 		*out = f;
 		return 0;
@@ -169,15 +169,15 @@ int sweep_state_add(FILE *f, const struct sweep_job *job, const struct sweep_sam
 			     (json_int_t)st->fallbacks, "fallback_why", st->fallback_why, "got",
 			     (json_int_t)s->buf.got, "ways", (json_int_t)s->ways, "resident",
 			     (json_int_t)m->resident, "unknown", (json_int_t)m->unknown));
-	return put_line(f, j, job->state, err);
+	return state_put_line(f, j, job->state, err);
 }
 
-static uint64_t member(const json_t *j, const char *key)
+static uint64_t state_member(const json_t *j, const char *key)
 {
 	return (uint64_t)json_integer_value(json_object_get(j, key));
 }
 
-static void text_member(char *out, size_t size, const json_t *j, const char *key)
+static void state_text(char *out, size_t size, const json_t *j, const char *key)
 {
 	const char *s = json_string_value(json_object_get(j, key));
 
@@ -189,17 +189,17 @@ static void line_series(struct run_series *s, const json_t *j)
 	s->user_sec = json_number_value(json_object_get(j, "user"));
 	s->system_sec = json_number_value(json_object_get(j, "system"));
 	s->library_sec = json_number_value(json_object_get(j, "library"));
-	text_member(s->stats.engine, sizeof(s->stats.engine), j, "engine");
-	text_member(s->stats.fallback_why, sizeof(s->stats.fallback_why), j, "fallback_why");
+	state_text(s->stats.engine, sizeof(s->stats.engine), j, "engine");
+	state_text(s->stats.fallback_why, sizeof(s->stats.fallback_why), j, "fallback_why");
 	s->stats.size = sizeof(s->stats);
-	s->stats.depth = (uint32_t)member(j, "depth");
-	s->stats.threads = (uint32_t)member(j, "threads");
-	s->stats.blocks_direct = member(j, "blocks_direct");
-	s->stats.blocks_buffered = member(j, "blocks_buffered");
-	s->stats.fallbacks = (uint32_t)member(j, "fallbacks");
-	s->file.block = member(j, "block");
-	s->buf.got = (uint32_t)member(j, "got");
-	s->ways = (uint32_t)member(j, "ways");
+	s->stats.depth = (uint32_t)state_member(j, "depth");
+	s->stats.threads = (uint32_t)state_member(j, "threads");
+	s->stats.blocks_direct = state_member(j, "blocks_direct");
+	s->stats.blocks_buffered = state_member(j, "blocks_buffered");
+	s->stats.fallbacks = (uint32_t)state_member(j, "fallbacks");
+	s->file.block = state_member(j, "block");
+	s->buf.got = (uint32_t)state_member(j, "got");
+	s->ways = (uint32_t)state_member(j, "ways");
 }
 
 /* ------------------------------------------------------------------------ wear */
@@ -209,7 +209,7 @@ int sweep_state_add_wear(FILE *f, const struct sweep_job *job, uint64_t bytes,
 {
 	if (!f || !bytes)
 		return 0;
-	return put_line(f, json_pack("{s:I}", "wear", (json_int_t)bytes), job->state, err);
+	return state_put_line(f, json_pack("{s:I}", "wear", (json_int_t)bytes), job->state, err);
 }
 
 /* ------------------------------------------------------------------ read again */
@@ -221,8 +221,8 @@ static int load_line(const struct sweep_job *job, const json_t *j, double *worke
 	const json_t *workers = json_object_get(j, "workers");
 	struct run_series run = {.ops = 0};
 	struct sweep_sample m = {
-		.index = (unsigned)member(j, "point"),
-		.loop = (uint32_t)member(j, "loop"),
+		.index = (unsigned)state_member(j, "point"),
+		.loop = (uint32_t)state_member(j, "loop"),
 		.sec = json_number_value(json_object_get(j, "sec")),
 		.elapsed_sec = json_number_value(json_object_get(j, "elapsed")),
 		.worker_sec = worker_sec,
@@ -258,7 +258,7 @@ int sweep_state_load(const struct sweep_job *job,
 		json_t *j = json_loads(line, 0, NULL);
 
 		if (!header && json_object_get(j, "wear"))
-			*wear += member(j, "wear");
+			*wear += state_member(j, "wear");
 		else if (!header && json_object_get(j, "point"))
 			r = load_line(job, j, worker_sec, add, arg, err);
 		header = false;

@@ -54,7 +54,7 @@ int trials_open(struct trials *t, const struct trials_job *job, struct sluice_er
 	return r;
 }
 
-static void on_fill(void *arg, uint64_t bytes)
+static void trials_on_fill(void *arg, uint64_t bytes)
 {
 	struct trials *t = arg;
 
@@ -64,7 +64,7 @@ static void on_fill(void *arg, uint64_t bytes)
 int trials_fill(struct trials *t, struct sluice_err *err)
 {
 	struct bed_work work = {
-		.stop = t->job.stop, .progress = t->job.progress ? on_fill : NULL, .arg = t};
+		.stop = t->job.stop, .progress = t->job.progress ? trials_on_fill : NULL, .arg = t};
 	uint64_t start = clock_ns();
 	int r = 0;
 
@@ -221,7 +221,7 @@ uint64_t trial_bytes(const struct trials_job *job, unsigned ops)
  * Add a probe to what is known of its configuration; its time comes behind what there
  * is.  A probe has few operations, so all of them are among its samples.
  */
-static int add_probe(struct run_series *sum, const struct run_series *one)
+static int trial_add(struct run_series *sum, const struct run_series *one)
 {
 	uint64_t before = (uint64_t)(sum->sec * 1e9);
 	int r = sum->hist ? 0 : series_init(sum);
@@ -263,7 +263,7 @@ int trial_run(struct trials *t, const struct sluice_opts *opts, uint32_t memory,
 		if (series_latency(&one, &latency, &exact) == 0)
 			last->p99 = latency.percentile[STAT_P99];
 	}
-	if (one.hist && (r == 0 || r == -ECANCELED) && add_probe(sum, &one) < 0)
+	if (one.hist && (r == 0 || r == -ECANCELED) && trial_add(sum, &one) < 0)
 		r = sluice_fail(err, -ENOMEM, "out of memory");
 	series_fini(&one);
 	return r;

@@ -18,8 +18,8 @@ static const char *memory_behind(const struct sluice_path_info *p)
 	return p->has_device && p->device.cached[0] ? p->device.cached : NULL;
 }
 
-static void describe_read(char *out, const struct sluice_stats *st, const struct cache_facts *f,
-			  const char *memory)
+static void cache_words_read(char *out, const struct sluice_stats *st, const struct cache_facts *f,
+			     const char *memory)
 {
 	bool direct = st->blocks_direct && !st->blocks_buffered;
 
@@ -39,8 +39,8 @@ static void describe_read(char *out, const struct sluice_stats *st, const struct
 			 sluice_strerror((int)f->unknown));
 }
 
-static void describe_write(char *out, const struct sluice_stats *st, const struct cache_facts *f,
-			   const char *memory)
+static void cache_words_write(char *out, const struct sluice_stats *st, const struct cache_facts *f,
+			      const char *memory)
 {
 	if (memory)
 		snprintf(out, CACHE_TEXT, "used (%s)", memory);
@@ -65,15 +65,15 @@ void cache_note(struct cache_facts *f, int64_t left)
 		f->resident = left;
 }
 
-static void describe(char *out, bool read, const struct sluice_stats *st,
-		     const struct cache_facts *f, const char *memory)
+static void cache_words(char *out, bool read, const struct sluice_stats *st,
+			const struct cache_facts *f, const char *memory)
 {
 	if (engine_is_null(st->engine))
 		snprintf(out, CACHE_TEXT, "not used (the null engine moves nothing)");
 	else if (read)
-		describe_read(out, st, f, memory);
+		cache_words_read(out, st, f, memory);
 	else
-		describe_write(out, st, f, memory);
+		cache_words_write(out, st, f, memory);
 }
 
 void cache_describe(struct run_series *s, const struct cache_facts *f,
@@ -83,7 +83,7 @@ void cache_describe(struct run_series *s, const struct cache_facts *f,
 
 	for (unsigned i = 0; i < nr_paths && !memory; i++)
 		memory = memory_behind(&paths[i]);
-	describe(s->cache, s->read, &s->stats, f, memory);
+	cache_words(s->cache, s->read, &s->stats, f, memory);
 }
 
 void cache_describe_objects(char out[CACHE_TEXT], bool read, bool durable,
@@ -100,7 +100,7 @@ void cache_describe_objects(char out[CACHE_TEXT], bool read, bool durable,
 	else if (read || st->blocks_buffered)
 		of_kind.blocks_direct = 0; /* of reads and writes together it would tell nothing */
 	if (path)
-		describe(out, read, &of_kind, &f, memory_behind(path));
+		cache_words(out, read, &of_kind, &f, memory_behind(path));
 	else
 		snprintf(out, CACHE_TEXT, "not used (no files)");
 }

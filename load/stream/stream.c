@@ -25,7 +25,7 @@
 /* ------------------------------------------------------------------ workers */
 
 /* What files and blocks are like, whoever opens them later. */
-static int look_at_file(struct stream_worker *w, struct sluice_err *err)
+static int stream_look_at_file(struct stream_worker *w, struct sluice_err *err)
 {
 	struct sluice_file *file;
 	int r = sluice_file_open(&file, w->io, w->stream->job->files[0].path, FILE_FLAGS, 0, err);
@@ -37,10 +37,10 @@ static int look_at_file(struct stream_worker *w, struct sluice_err *err)
 	return sluice_file_close(file, err);
 }
 
-static int open_files(struct stream_worker *w, struct sluice_err *err)
+static int stream_open_files(struct stream_worker *w, struct sluice_err *err)
 {
 	const struct stream_job *job = w->stream->job;
-	int r = job->rounds ? 0 : look_at_file(w, err);
+	int r = job->rounds ? 0 : stream_look_at_file(w, err);
 
 	if (r < 0 || job->open_each)
 		return r;
@@ -71,7 +71,7 @@ static int worker_open(struct stream_worker *w, struct sluice_err *err)
 	if (r == 0)
 		r = bed_buffers_register(job->buffers, w->id * job->depth, job->depth, w->io,
 					 &w->seen.buf, err);
-	return r < 0 ? r : open_files(w, err);
+	return r < 0 ? r : stream_open_files(w, err);
 }
 
 static void worker_close(struct stream_worker *w)
@@ -89,7 +89,7 @@ static void worker_close(struct stream_worker *w)
 }
 
 /* Bytes that all workers have moved so far, of operations in flight as well. */
-static void tick(struct stream *s)
+static void stream_tick(struct stream *s)
 {
 	struct sluice_stats stats = {.size = sizeof(stats)};
 	uint64_t bytes = 0;
@@ -103,12 +103,12 @@ static void tick(struct stream *s)
 }
 
 /* Wait for a worker, showing how far all are meanwhile. */
-static void watch(struct stream *s, struct stream_worker *w)
+static void stream_watch(struct stream *s, struct stream_worker *w)
 {
 	struct timespec until;
 
 	do {
-		tick(s);
+		stream_tick(s);
 		clock_gettime(CLOCK_REALTIME, &until);
 		until.tv_nsec += TICK_NS;
 		until.tv_sec += until.tv_nsec / 1000000000;
@@ -143,14 +143,14 @@ static void run_workers(struct stream *s)
 	pthread_mutex_unlock(&s->lock);
 	for (unsigned i = 0; i < s->job->workers; i++)
 		if (s->workers[i].started)
-			watch(s, &s->workers[i]);
-	tick(s);
+			stream_watch(s, &s->workers[i]);
+	stream_tick(s);
 }
 
 /* ------------------------------------------------------------------ results */
 
 /* What all series of a run share. */
-static void add_run(struct stream *s, struct run_series *series, const struct rusage *after)
+static void stream_add_run(struct stream *s, struct run_series *series, const struct rusage *after)
 {
 	const struct stream_worker *w = s->workers;
 	double user = 0, system = 0, outside = 0;
@@ -185,7 +185,7 @@ static void add_run(struct stream *s, struct run_series *series, const struct ru
 		 atomic_load(&s->failed) ? s->err.msg : "interrupted");
 }
 
-static int collect(struct stream *s, const struct rusage *after, struct sluice_err *err)
+static int stream_collect(struct stream *s, const struct rusage *after, struct sluice_err *err)
 {
 	unsigned n = s->job->nr_series;
 	uint64_t bytes = 0;
@@ -196,7 +196,7 @@ static int collect(struct stream *s, const struct rusage *after, struct sluice_e
 			if (series_merge(&s->series[i], &s->workers[k].series[i]) < 0)
 				return sluice_fail(err, -ENOMEM, "out of memory");
 		series_finish(&s->series[i]);
-		add_run(s, &s->series[i], after);
+		stream_add_run(s, &s->series[i], after);
 		bytes += s->series[i].bytes;
 	}
 	for (unsigned i = 0; i < n; i++)
@@ -240,7 +240,7 @@ int run_stream(const struct stream_job *job, struct run_series *series, struct s
 	if (r == 0) {
 		run_workers(&s);
 		getrusage(RUSAGE_SELF, &after);
-		r = collect(&s, &after, err);
+		r = stream_collect(&s, &after, err);
 	}
 	if (r == 0 && atomic_load(&s.failed)) {
 		*err = s.err;

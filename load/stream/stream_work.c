@@ -118,9 +118,9 @@ static uint64_t count_time(struct stream *s, uint64_t now)
 /* -------------------------------------------------------------------- hooks */
 
 /* Call prepare() or finish(), which do not belong to the measurement. */
-static int outside(struct stream_worker *w,
-		   int (*hook)(void *, const struct load_op *, void *, struct sluice_err *),
-		   const struct slot *slot, struct sluice_err *err)
+static int stream_outside(struct stream_worker *w,
+			  int (*hook)(void *, const struct load_op *, void *, struct sluice_err *),
+			  const struct slot *slot, struct sluice_err *err)
 {
 	uint64_t before;
 	int r;
@@ -140,7 +140,7 @@ static int outside(struct stream_worker *w,
 /* --------------------------------------------------------------- operations */
 
 /* Look for the next operation, unless one is waiting already.  False when there is none. */
-static bool take(struct stream_worker *w, struct sluice_err *err)
+static bool stream_take(struct stream_worker *w, struct sluice_err *err)
 {
 	struct stream *s = w->stream;
 	int r;
@@ -193,7 +193,8 @@ static void round_time(struct stream_worker *w, struct slot *slot)
 	active_end(w, last);
 }
 
-static void op_failed(struct stream_worker *w, const struct slot *slot, int code, const char *msg)
+static void stream_op_failed(struct stream_worker *w, const struct slot *slot, int code,
+			     const char *msg)
 {
 	struct run_series *series = &w->series[slot->op.series];
 	struct sluice_err err;
@@ -208,7 +209,7 @@ static void op_failed(struct stream_worker *w, const struct slot *slot, int code
 }
 
 /* Count a completed operation, then let the source look at it. */
-static void op_count(struct stream_worker *w, struct slot *slot)
+static void stream_op_count(struct stream_worker *w, struct slot *slot)
 {
 	struct stream *s = w->stream;
 	struct run_series *series = &w->series[slot->op.series];
@@ -224,12 +225,12 @@ static void op_count(struct stream_worker *w, struct slot *slot)
 	}
 	if (s->job->rounds)
 		round_time(w, slot);
-	if (outside(w, s->job->source.finish, slot, &err) < 0)
+	if (stream_outside(w, s->job->source.finish, slot, &err) < 0)
 		stream_fail(s, &err);
 }
 
-static void op_done(struct stream_worker *w, struct slot *slot, const struct sluice_done *done,
-		    uint64_t now)
+static void stream_op_done(struct stream_worker *w, struct slot *slot,
+			   const struct sluice_done *done, uint64_t now)
 {
 	struct sluice_err err = {0, ""};
 	bool rounds = w->stream->job->rounds;
@@ -242,12 +243,12 @@ static void op_done(struct stream_worker *w, struct slot *slot, const struct slu
 	slot->bytes = done->bytes;
 	slot->end_ns = rounds ? clock_ns() : now;
 	if (done->res < 0 || r < 0)
-		op_failed(w, slot, done->res < 0 ? (int)done->res : r,
-			  done->res < 0 ? done->msg : err.msg);
+		stream_op_failed(w, slot, done->res < 0 ? (int)done->res : r,
+				 done->res < 0 ? done->msg : err.msg);
 	else if (rounds)
 		slot->moved = true;
 	else
-		op_count(w, slot);
+		stream_op_count(w, slot);
 }
 
 static struct sluice_op make_op(const struct stream_worker *w, const struct slot *slot)
@@ -267,7 +268,7 @@ static struct sluice_op make_op(const struct stream_worker *w, const struct slot
 }
 
 /* Submit; a small operation that is alone is carried out on the spot. */
-static void op_start(struct stream_worker *w, struct slot *slot, uint64_t due_ns)
+static void stream_op_start(struct stream_worker *w, struct slot *slot, uint64_t due_ns)
 {
 	bool inline_ = w->stream->job->depth == 1 && slot->op.len <= INLINE_MAX;
 	struct sluice_err err = {0, ""};
@@ -295,13 +296,13 @@ static void op_start(struct stream_worker *w, struct slot *slot, uint64_t due_ns
 		round_close(w, slot, NULL);
 		slot->busy = false;
 		w->in_flight--;
-		op_failed(w, slot, r, err.msg);
+		stream_op_failed(w, slot, r, err.msg);
 	} else if (inline_) {
-		op_done(w, slot, &done, clock_ns());
+		stream_op_done(w, slot, &done, clock_ns());
 	}
 }
 
-static struct slot *free_slot(struct stream_worker *w)
+static struct slot *stream_free_slot(struct stream_worker *w)
 {
 	for (unsigned i = 0; i < w->stream->job->depth; i++)
 		if (!w->slots[i].busy)
@@ -319,27 +320,27 @@ static uint64_t due_time(const struct stream_worker *w)
 }
 
 /* Start what can be started.  Returns how long the next operation has to wait, ns. */
-static uint64_t fill_queue(struct stream_worker *w)
+static uint64_t stream_fill_queue(struct stream_worker *w)
 {
 	struct sluice_err err = {0, ""};
 	struct slot *slot;
 
-	while ((slot = free_slot(w)) && take(w, &err)) {
+	while ((slot = stream_free_slot(w)) && stream_take(w, &err)) {
 		uint64_t due = due_time(w), now = clock_ns();
 
 		if (now < due)
 			return due - now;
 		slot->op = w->next;
 		w->have_next = false;
-		if (outside(w, w->stream->job->source.prepare, slot, &err) < 0)
+		if (stream_outside(w, w->stream->job->source.prepare, slot, &err) < 0)
 			stream_fail(w->stream, &err);
 		else
-			op_start(w, slot, due);
+			stream_op_start(w, slot, due);
 	}
 	return 0;
 }
 
-static void give_up(struct stream_worker *w)
+static void stream_give_up(struct stream_worker *w)
 {
 	for (unsigned i = 0; i < w->stream->job->depth; i++)
 		if (w->slots[i].busy)
@@ -347,18 +348,18 @@ static void give_up(struct stream_worker *w)
 }
 
 /* Collect what is finished; wait at most @wait_ns for the first. */
-static void reap(struct stream_worker *w, int64_t wait_ns)
+static void stream_reap(struct stream_worker *w, int64_t wait_ns)
 {
 	struct sluice_done done[REAP];
 	uint64_t now;
 	int n;
 
 	if (stream_stopped(w->stream))
-		give_up(w);
+		stream_give_up(w);
 	n = sluice_wait_any(w->io, done, 1, w->in_flight < REAP ? w->in_flight : REAP, wait_ns);
 	now = clock_ns(); /* one for all: what finish() takes is nobody's latency */
 	for (int i = 0; i < n; i++)
-		op_done(w, &w->slots[done[i].tag], &done[i], now);
+		stream_op_done(w, &w->slots[done[i].tag], &done[i], now);
 }
 
 /* Nothing in flight, and the next operation is not due: its wait is counted. */
@@ -389,9 +390,9 @@ static void round_move(struct stream_worker *w, struct slot *slot)
 	_Atomic uint64_t *last = &w->stream->last;
 	uint64_t seen = 0;
 
-	op_start(w, slot, 0);
+	stream_op_start(w, slot, 0);
 	while (w->in_flight)
-		reap(w, POLL_NS);
+		stream_reap(w, POLL_NS);
 	if (!slot->moved)
 		return;
 	atomic_fetch_add(&w->stream->moved, 1);
@@ -408,13 +409,13 @@ static bool one_round(struct stream_worker *w)
 	struct stream *s = w->stream;
 	struct slot *slot = &w->slots[0];
 	struct sluice_err err = {0, ""};
-	bool have = take(w, &err);
+	bool have = stream_take(w, &err);
 
 	w->have_next = slot->moved = false;
 	if (have) {
 		slot->op = w->next;
 		atomic_fetch_add(&s->given, 1);
-		if (outside(w, s->job->source.prepare, slot, &err) < 0)
+		if (stream_outside(w, s->job->source.prepare, slot, &err) < 0)
 			stream_fail(s, &err);
 	}
 	pthread_barrier_wait(&s->barrier);
@@ -427,18 +428,18 @@ static bool one_round(struct stream_worker *w)
 		round_move(w, slot);
 	pthread_barrier_wait(&s->barrier);
 	if (slot->moved && atomic_load(&s->moved) == s->in_round)
-		op_count(w, slot);
+		stream_op_count(w, slot);
 	active_end(w, clock_ns());
 	return true;
 }
 
-static void work(struct stream_worker *w)
+static void stream_loop(struct stream_worker *w)
 {
 	for (;;) {
-		uint64_t wait = fill_queue(w);
+		uint64_t wait = stream_fill_queue(w);
 
 		if (w->in_flight)
-			reap(w, (int64_t)(wait ? min_u64(wait, POLL_NS) : POLL_NS));
+			stream_reap(w, (int64_t)(wait ? min_u64(wait, POLL_NS) : POLL_NS));
 		else if (w->have_next)
 			wait_turn(w, wait);
 		else if (w->ended || stream_stopped(w->stream))
@@ -458,7 +459,7 @@ void *stream_work(void *arg)
 		while (!s->abandoned && one_round(w))
 			;
 	else
-		work(w);
+		stream_loop(w);
 	w->seen.stats.size = sizeof(w->seen.stats);
 	sluice_get_stats(w->io, &w->seen.stats);
 	return NULL;
