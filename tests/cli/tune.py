@@ -449,7 +449,7 @@ def bad_command_lines_create_nothing():
                  (['--sweep_config', 'gone.json'], "--sweep_config: 'gone.json' cannot be read: No such file"),
                  (['--sweep_config', '.'], "--sweep_config: '.' cannot be read: Is a directory"),
                  (['--sweep_config', 'engines.json', '--engine', 'null'], '--engine and engine of --sweep_config'),
-                 (['-t', '5'], \"unknown option '-t'\"),
+                 (['-t', '5'], "unknown option '-t'"),
                  (['--output', 'r.json'], "--output and --json: 'r.json' can be only one"),
                  (['--output', '-', '--csv', '-'], '--output and --csv: only one'),
                  (['--output', 'no/such'], "--output: 'no/such' cannot be written"),
