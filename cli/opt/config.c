@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One table says what "aio" may have and in which range; the rest of the file is not ours. */
+/* One table says what "aio" may have, the library in which range; the rest is not ours. */
 #include "cli/opt/config.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <string.h>
@@ -12,22 +13,20 @@
 #include "cli/opt/json.h"
 #include "cli/opt/opt.h"
 
-enum which { BLOCK, DEPTH, THREADS, SINGLE, OVERLAP, GDS };
-
 static const struct member {
 	const char *name;
-	enum which which;
-	bool flag;
-	json_int_t min, max;
+	const char *field; /* of struct sluice_opts, a number; NULL: true or false */
+	uint32_t bit;      /* of its flags; 0: use_gds */
+	bool off;          /* which true takes away */
 } members[] = {
-	{"block_size", BLOCK, false, 512, 1 << 30},
-	{"queue_depth", DEPTH, false, 1, 4096},
-	{"intra_op_parallelism", THREADS, false, 1, 256},
-	{"thread_count", THREADS, false, 1, 256}, /* before DeepSpeed 0.16.4, and in its manual */
-	{"num_threads", THREADS, false, 1, 256},  /* what ds_nvme_tune writes */
-	{"single_submit", SINGLE, true, 0, 0},
-	{"overlap_events", OVERLAP, true, 0, 0},
-	{"use_gds", GDS, true, 0, 0},
+	{"block_size", "block", 0, false},
+	{"queue_depth", "depth", 0, false},
+	{"intra_op_parallelism", "threads", 0, false},
+	{"thread_count", "threads", 0, false}, /* before DeepSpeed 0.16.4, and in its manual */
+	{"num_threads", "threads", 0, false},  /* what ds_nvme_tune writes */
+	{"single_submit", NULL, SLUICE_SINGLE_SUBMIT, false},
+	{"overlap_events", NULL, SLUICE_NO_OVERLAP, true},
+	{"use_gds", NULL, 0, false},
 };
 
 /* true, false, or the words, which ds_nvme_tune writes.  Returns 0 or -EINVAL. */
@@ -39,33 +38,36 @@ static int flag_value(bool *ret, const json_t *v)
 	return *ret || json_is_false(v) || (word && !strcmp(word, "false")) ? 0 : -EINVAL;
 }
 
-static void set_flag(struct sluice_opts *opts, uint32_t flag, bool on)
+static int read_flag(struct sluice_opts *opts, const struct member *m, const json_t *v,
+		     struct sluice_err *err)
 {
-	opts->flags = on ? opts->flags | flag : opts->flags & ~flag;
+	bool on;
+
+	if (flag_value(&on, v) < 0)
+		return sluice_fail(err, -EINVAL, "%s is neither true nor false", m->name);
+	opts->flags = on != m->off ? opts->flags | m->bit : opts->flags & ~m->bit;
+	if (!m->bit && on)
+		opts->engine = "cufile";
+	return 0;
 }
 
-static void config_set(struct sluice_opts *opts, enum which which, json_int_t n, bool on)
+static int read_number(struct sluice_opts *opts, const struct member *m, const json_t *v,
+		       struct sluice_err *err)
 {
-	switch (which) {
-	case BLOCK:
-		opts->block = (uint64_t)n;
-		break;
-	case DEPTH:
+	struct sluice_bounds is = {.min = 0};
+	uint64_t n = json_is_integer(v) ? (uint64_t)json_integer_value(v) : 0;
+
+	sluice_get_bounds(m->field, &is);
+	if (n < is.min || n > is.max)
+		return sluice_fail(err, -EINVAL, "%s is not a number of %" PRIu64 "..%" PRIu64,
+				   m->name, is.min, is.max);
+	if (!strcmp(m->field, "block"))
+		opts->block = n;
+	else if (!strcmp(m->field, "depth"))
 		opts->depth = (uint32_t)n;
-		break;
-	case THREADS:
+	else
 		opts->threads = (uint32_t)n;
-		break;
-	case SINGLE:
-		set_flag(opts, SLUICE_SINGLE_SUBMIT, on);
-		break;
-	case OVERLAP:
-		set_flag(opts, SLUICE_NO_OVERLAP, !on);
-		break;
-	case GDS:
-		opts->engine = on ? "cufile" : opts->engine;
-		break;
-	}
+	return 0;
 }
 
 /* Ours; DeepSpeed does not look at it.  The name outlives the JSON. */
@@ -86,21 +88,10 @@ static int read_member(struct sluice_opts *opts, const char *key, const json_t *
 {
 	if (!strcmp(key, "engine"))
 		return read_engine(opts, v, err);
-	for (unsigned i = 0; i < ARRAY_SIZE(members); i++) {
-		const struct member *m = &members[i];
-		bool on = false;
-
-		if (strcmp(m->name, key) != 0)
-			continue;
-		if (m->flag && flag_value(&on, v) < 0)
-			return sluice_fail(err, -EINVAL, "%s is neither true nor false", key);
-		if (!m->flag && (!json_is_integer(v) || json_integer_value(v) < m->min ||
-				 json_integer_value(v) > m->max))
-			return sluice_fail(err, -EINVAL, "%s is not a number of %lld..%lld", key,
-					   (long long)m->min, (long long)m->max);
-		config_set(opts, m->which, json_integer_value(v), on);
-		return 0;
-	}
+	for (unsigned i = 0; i < ARRAY_SIZE(members); i++)
+		if (!strcmp(members[i].name, key))
+			return members[i].field ? read_number(opts, &members[i], v, err)
+						: read_flag(opts, &members[i], v, err);
 	return sluice_fail(err, -EINVAL, "unknown member '%s'", key);
 }
 

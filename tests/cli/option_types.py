@@ -27,6 +27,9 @@ const void *const used[] = {words, sub_opts};
 
 GOOD = {
     'CLI_FLAG': 'CLI_FLAG(struct args, {}, 0, "x", "help")',
+    'CLI_NOT': 'CLI_NOT(struct args, {}, 0, "x", "help")',
+    'CLI_BIT': 'CLI_BIT(struct args, {}, 1, 0, "x", "help")',
+    'CLI_OUT': 'CLI_OUT(struct args, {}, 0, "x", "X", NULL, "help")',
     'CLI_STR': 'CLI_STR(struct args, {}, 0, "x", "X", NULL, "help")',
     'CLI_U32': 'CLI_U32(struct args, {}, 0, "x", "N", "1", 0, 9, "help")',
     'CLI_U64': 'CLI_U64(struct args, {}, 0, "x", "N", "1", 0, 9, "help")',
@@ -38,7 +41,7 @@ GOOD = {
     'CLI_PLACES': 'CLI_PLACES(struct args, {}, 0, "x", "X", NULL, 0, 9, "help")',
     'CLI_TABLE': 'CLI_TABLE(struct args, {}, struct sub, sub_opts)',
 }
-FIELD = {'CLI_FLAG': 'flag', 'CLI_STR': 'text', 'CLI_U32': 'u32', 'CLI_U64': 'u64', 'CLI_SIZE': 'u64',
+FIELD = {'CLI_FLAG': 'flag', 'CLI_NOT': 'flag', 'CLI_BIT': 'u32', 'CLI_OUT': 'text', 'CLI_STR': 'text', 'CLI_U32': 'u32', 'CLI_U64': 'u64', 'CLI_SIZE': 'u64',
          'CLI_INT': 'i64', 'CLI_DBL': 'real', 'CLI_ENUM': 'u32', 'CLI_LIST': 'list', 'CLI_PLACES': 'list',
          'CLI_TABLE': 'sub'}
 FIELDS = ('flag', 'number', 'i64', 'real', 'u32', 'u64', 'text', 'mutable_text', 'list', 'sub')

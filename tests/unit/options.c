@@ -456,6 +456,73 @@ static void the_dump_is_json_with_every_option(void **state)
 	free(text);
 }
 
+struct odd {
+	bool write;
+	uint32_t flags, depth;
+	uint64_t ns;
+	const char *in, *out;
+};
+
+static const struct cli_opt odd_opts[] = {
+	CLI_NOT(struct odd, write, 'r', "read-only", "no writes"),
+	CLI_BIT(struct odd, flags, 4, 0, "single-submit", "one by one"),
+	CLI_U64(struct odd, ns, 0, "runtime", "SECONDS", NULL, 1, 9, "so long",
+		.scale = 1000000000u),
+	CLI_U32_OF(struct odd, depth, 'd', "depth", "N", "depth", "in flight",
+		   .key = "queue_depth"),
+	CLI_IN(struct odd, in, 0, "in", "FILE", NULL, "read"),
+	CLI_OUT(struct odd, out, 0, "out", "FILE", NULL, "written"),
+	CLI_END,
+};
+
+static const struct cli_cmd odd_cmd = {
+	.name = "odd", .summary = "", .opts = odd_opts, .args_size = sizeof(struct odd)};
+
+static int parse_odd(struct odd *o, const char *one, const char *two, const char *three)
+{
+	const char *const given[] = {one, two, three};
+	static char words[3][64];
+	char *argv[] = {words[0], words[1], words[2], NULL};
+	int n = 0, left;
+
+	for (; n < 3 && given[n]; n++)
+		snprintf(words[n], sizeof(words[n]), "%s", given[n]);
+	return cli_parse(&odd_cmd, o, n, argv, &left, &msg);
+}
+
+static void tables_fill_fields_as_a_job_has_them(void **state)
+{
+	struct odd o;
+
+	(void)state;
+	assert_int_equal(parse_odd(&o, "--runtime=3", NULL, NULL), CLI_OK);
+	assert_true(o.write && !o.flags && o.ns == 3000000000u);
+	assert_int_equal(parse_odd(&o, "-r", "--single_submit", "-d4096"), CLI_OK);
+	assert_true(!o.write && o.flags == 4 && o.depth == 4096);
+	assert_int_equal(parse_odd(&o, "-d4097", NULL, NULL), CLI_USAGE);
+	assert_string_equal(msg.text, "--depth: '4097' is outside 1..4096");
+	assert_int_equal(parse_odd(&o, "--in=s3://x", NULL, NULL), CLI_USAGE);
+	assert_int_equal(parse_odd(&o, "--in=file:///x", "--out=/x", NULL), CLI_USAGE);
+	assert_int_equal(parse_odd(&o, "--in=file:///x/y", NULL, NULL), CLI_OK);
+	assert_string_equal(o.in, "/x/y");
+}
+
+static void settings_are_what_the_options_have(void **state)
+{
+	struct odd o;
+	json_t *j, *want;
+
+	(void)state;
+	assert_int_equal(parse_odd(&o, "-r", "--runtime=3", "--out=x"), CLI_OK);
+	j = cli_settings(&odd_cmd, &o);
+	want = json_loads("{\"read_only\": true, \"single_submit\": false, \"runtime\": 3, "
+			  "\"queue_depth\": null, \"in\": null}",
+			  0, NULL);
+	assert_true(json_equal(j, want));
+	json_decref(j);
+	json_decref(want);
+}
+
 static void near_words_are_found(void **state)
 {
 	static const char *const words[] = {"info", "io", "bench", "sweep", NULL};
@@ -497,6 +564,8 @@ int main(void)
 		cmocka_unit_test(random_words_do_no_harm),
 		cmocka_unit_test(the_help_shows_every_option_within_80_columns),
 		cmocka_unit_test(the_dump_is_json_with_every_option),
+		cmocka_unit_test(tables_fill_fields_as_a_job_has_them),
+		cmocka_unit_test(settings_are_what_the_options_have),
 		cmocka_unit_test(near_words_are_found),
 	};
 
