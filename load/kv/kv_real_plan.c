@@ -24,18 +24,12 @@ static void object_put(struct real_object *o)
 
 static int entries_grow(struct kv_real *k, uint32_t entry)
 {
-	uint32_t n = k->nr_entries ? k->nr_entries : 1024;
-	struct real_object **v;
+	uint32_t had = k->nr_entries;
+	int r = ARRAY_ROOM(k->entries, k->nr_entries, (uint64_t)entry + 1);
 
-	while (n <= entry)
-		n *= 2;
-	v = realloc(k->entries, n * sizeof(struct real_object *));
-	if (!v)
-		return -ENOMEM;
-	memset(v + k->nr_entries, 0, (n - k->nr_entries) * sizeof(struct real_object *));
-	k->entries = v;
-	k->nr_entries = n;
-	return 0;
+	if (r == 0)
+		memset(k->entries + had, 0, (k->nr_entries - had) * sizeof(*k->entries));
+	return r;
 }
 
 /* A new entry has come into the cache. */
@@ -99,15 +93,8 @@ static struct real_op *op_add(struct real_work *w, uint8_t type, uint8_t step)
 {
 	struct real_op *op;
 
-	if (w->nr == w->room) {
-		unsigned room = w->room ? w->room * 2 : 16;
-		struct real_op *v = realloc(w->ops, room * sizeof(*v));
-
-		if (!v)
-			return NULL;
-		w->ops = v;
-		w->room = room;
-	}
+	if (ARRAY_ROOM(w->ops, w->room, w->nr + 1) < 0)
+		return NULL;
 	op = &w->ops[w->nr++];
 	*op = (struct real_op){.work = w, .flow.type = type, .step = step};
 	return op;
@@ -241,19 +228,11 @@ static char *write_texts(const struct kv_real *k, struct real_op *op, char *at)
 static int texts_room(struct kv_real *k, const struct real_work *w)
 {
 	size_t need = 0;
-	char *v;
 
 	for (unsigned i = 0; i < w->nr; i++)
 		if (w->ops[i].flow.type == FLOW_WRITE)
 			need += kv_key_format(NULL, 0, w->ops[i].ev.key, k->texts) + 1 + SHAPE_MAX;
-	if (need <= k->text_room)
-		return 0;
-	v = realloc(k->text, need * 2);
-	if (!v)
-		return -ENOMEM;
-	k->text = v;
-	k->text_room = need * 2;
-	return 0;
+	return ARRAY_ROOM(k->text, k->text_room, max_u64(need, 1));
 }
 
 /* They do not move any more: what they point to and are known by. */

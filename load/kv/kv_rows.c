@@ -40,15 +40,8 @@ static int rows_emit(void *arg, const struct kv_event *ev)
 
 	if (ev->type == KV_EV_MISS)
 		return 0;
-	if (s->nr == s->room) {
-		uint32_t room = s->room ? 2 * s->room : 256;
-		struct made_row *more = reallocarray(s->made, room, sizeof(*more));
-
-		if (!more)
-			return -ENOMEM;
-		s->made = more;
-		s->room = room;
-	}
+	if (ARRAY_ROOM(s->made, s->room, s->nr + 1) < 0)
+		return -ENOMEM;
 	s->made[s->nr++] = (struct made_row){.key = ev->key,
 					     .time_ns = kv_load_row(s->load),
 					     .size = ev->size,

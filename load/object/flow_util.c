@@ -60,18 +60,10 @@ uint64_t span_total(const struct span *s)
 
 int heap_add(struct heap *h, uint64_t key, struct op *op)
 {
-	struct heap_item *more;
 	uint64_t i, up;
 
-	if (h->n == h->room) {
-		uint64_t room = max_u64(64, 2 * h->room);
-
-		more = realloc(h->v, room * sizeof(*more));
-		if (!more)
-			return -ENOMEM;
-		h->v = more;
-		h->room = room;
-	}
+	if (ARRAY_ROOM(h->v, h->room, h->n + 1) < 0)
+		return -ENOMEM;
 	for (i = h->n++; i > 0; i = up) {
 		up = (i - 1) / 2;
 		if (h->v[up].key <= key)

@@ -18,16 +18,9 @@
 
 static struct flow_op *add_op(struct replay *p, unsigned type, const struct replay_key *e)
 {
-	if (p->nr_chain == p->chain_room) {
-		unsigned room = p->chain_room ? 2 * p->chain_room : 16;
-		struct flow_op *more = reallocarray(p->chain, room, sizeof(*more));
-
-		if (!more) {
-			replay_fail(p, -ENOMEM, "out of memory");
-			return NULL;
-		}
-		p->chain = more;
-		p->chain_room = room;
+	if (ARRAY_ROOM(p->chain, p->chain_room, p->nr_chain + 1) < 0) {
+		replay_fail(p, -ENOMEM, "out of memory");
+		return NULL;
 	}
 	p->chain[p->nr_chain] = (struct flow_op){
 		.type = (uint8_t)type, .place = e->place, .object = e->number, .size = e->size};
