@@ -15,7 +15,7 @@
 #include "cli/opt/file.h"
 #include "cli/opt/opt.h"
 #include "load/model/kv_cache.h"
-#include "load/model/kv_ops.h"
+#include "tests/common/kv_ops.h"
 
 static const struct cli_cmd cmd_kv_vectors;
 

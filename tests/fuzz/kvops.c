@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "load/model/kv_cache.h"
-#include "load/model/kv_ops.h"
+#include "tests/common/kv_ops.h"
 #include "tests/fuzz/fuzz.h"
 
 static void carry_out(const struct kv_ops *ops, unsigned char limits)

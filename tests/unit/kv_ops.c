@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operations as CSV: what is accepted, and which line is wrong. */
-#include "load/model/kv_ops.h"
+#include "tests/common/kv_ops.h"
 
 #include "base/util.h"
 #include "tests/common/t.h"

@@ -3,7 +3,7 @@
  * Reading operations from CSV: a row is split into fields in place, then the columns that mean
  * something are looked at.
  */
-#include "load/model/kv_ops.h"
+#include "tests/common/kv_ops.h"
 
 #include <errno.h>
 #include <stdlib.h>

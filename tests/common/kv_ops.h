@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_MODEL_KV_OPS_H
-#define SLUICE_MODEL_KV_OPS_H
+#ifndef SLUICE_TESTS_KV_OPS_H
+#define SLUICE_TESTS_KV_OPS_H
 
 /*
  * Operations of the cache as a CSV text: one row each, `A' allocate or `R' read.
