@@ -5,9 +5,9 @@
 #	tests/gpu/kv_tiers.sh [BUILD [FOLDER [SECONDS]]]
 #
 # BUILD has the command (build-portable); objects go to FOLDER (/var/tmp), 16 GiB of them.  Every
-# byte that is read is compared.  Ends with 1 unless all three tiers were read and written, nothing
-# failed, and no more than 2 cores were busy besides those that compare; prints what each tier
-# did and the cores that were busy.
+# byte that is read is compared, and once more none.  Ends with 1 unless all three tiers were read
+# and written, nothing failed, and without comparing no more than 4 cores were busy (it was 7.6 when
+# copies span); prints what each tier did and the cores that were busy.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$(cd "${1:-$root/build-portable}" && pwd)
@@ -27,13 +27,13 @@ import json, re, sys
 result = json.load(open(sys.argv[1]))['sluice']
 kv, log, name = result['kv'], open(sys.argv[2]).read(), sys.argv[3]
 user, system = map(float, re.search(r'([\d.]+) s of processor time for the user, ([\d.]+) s', log).groups())
-cores = (user + system) / kv['wall_sec']
+cores = (user + system) / kv['elapsed_sec']
 failed = sum(kv['errors'][k] for k in ('reads', 'writes', 'verify', 'requests'))
 print(f'{name}: {kv["requests"]} requests, {failed} failures, {cores:.2f} cores busy')
 print('\n'.join(line for line in log.splitlines() if re.match(r'  (GPU|CPU|storage)\b.*\d$|  GPU: ', line)))
 stats = json.load(open(sys.argv[1]))['summary']['cache_stats']
 idle = [t for t in ('gpu', 'cpu', 'storage') for w in ('read', 'written') if not stats[f'tier_{t}_kv_bytes_{w}_gb']]
-if failed or idle or 'memory of' not in log or (name != 'verified' and cores > 2):
+if failed or idle or 'memory of' not in log or (name != 'verified' and cores > 4):
     sys.exit(f'failed: {kv["errors"]["first"]}; tiers not used: {idle}')
 END
 }
