@@ -188,6 +188,9 @@ assert check()
 @case
 def without_deepspeed_it_waits():
     child_ok('''
+import importlib.machinery as m  # as if there were none, where there is one
+find = m.PathFinder.find_spec
+m.PathFinder.find_spec = lambda name, *more: None if name == 'deepspeed' else find(name, *more)
 import sys, sluice.deepspeed
 sluice.deepspeed.install()
 assert 'torch' not in sys.modules, 'torch is imported'
