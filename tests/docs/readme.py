@@ -3,6 +3,7 @@
 
     readme.py SOURCE BUILD LIBSLUICE_SO CC...
 """
+import importlib
 import os
 import re
 import subprocess
@@ -80,8 +81,19 @@ def the_targets_are_those_of_the_Makefile():
     assert set(listed) - {''} == exist - internal, (listed, exist)
 
 
+def the_picture_is_of_the_sample_as_it_is_now():
+    sys.path.insert(0, os.path.join(source, 'tools'))
+    picture = importlib.import_module('picture')
+    with open(picture.PICTURE, 'rb') as f:
+        png = f.read()
+    assert '](docs/picture.png)' in text('README.md') and len(png) < 200000, len(png)
+    assert picture.written_in(png) == picture.made_from(), 'run tools/picture.py'
+    assert picture.made_from()['schema'] in text('docs/result.md')
+
+
 def links_lead_somewhere():
-    for name in ('README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'docs/architecture.md'):
+    for name in ('README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'docs/architecture.md', 'docs/features.md',
+                 'docs/from-other-tools.md', 'docs/from-deepspeed.md'):
         for link in re.findall(r'\]\(([^)#:]+)\)', text(name)):
             path = os.path.join(source, os.path.dirname(name), link)
             assert os.path.exists(path), f'{name}: {link}'
@@ -94,5 +106,5 @@ def the_changelog_knows_the_version():
 
 tap.run(the_example_is_the_one_in_examples, the_example_is_C99_without_a_warning,
         the_example_copies_a_file, the_example_says_why_it_fails, the_quick_start_is_two_commands,
-        the_targets_are_those_of_the_Makefile, links_lead_somewhere,
+        the_targets_are_those_of_the_Makefile, the_picture_is_of_the_sample_as_it_is_now, links_lead_somewhere,
         the_changelog_knows_the_version)

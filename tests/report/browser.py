@@ -78,11 +78,11 @@ class Browser:
         from selenium.webdriver.common.action_chains import ActionChains
         ActionChains(self.driver).send_keys(*keys).perform()
 
-    def screenshot(self, path):
-        """All of the page, not only what fits the window."""
-        width, height = self.js('const d = document.documentElement; return [d.clientWidth, d.scrollHeight]')
+    def screenshot(self, path, height=None):
+        """All of the page, or so much of it; not only what fits the window."""
+        width, whole = self.js('const d = document.documentElement; return [d.clientWidth, d.scrollHeight]')
         shot = self.cdp('Page.captureScreenshot', format='png', captureBeyondViewport=True,
-                        clip={'x': 0, 'y': 0, 'width': width, 'height': min(height, 12000), 'scale': 1})
+                        clip={'x': 0, 'y': 0, 'width': width, 'height': min(height or whole, 12000), 'scale': 1})
         with open(path, 'wb') as f:
             f.write(base64.b64decode(shot['data']))
 
