@@ -109,5 +109,6 @@ int main(int argc, char **argv)
 		cli_fail(NULL, CLI_FAILED, "standard output: %s", strerror(error ? -error : EIO));
 		status = status == CLI_OK ? CLI_FAILED : status;
 	}
+	fclose(people);
 	return status;
 }
