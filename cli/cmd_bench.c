@@ -43,8 +43,6 @@ struct bench_command {
 	int step;      /* shown last */
 	uint64_t size; /* the same */
 	unsigned printed;
-	struct fio_result *fio;
-	unsigned nr_fio;
 };
 
 static const struct cli_opt bench_opts[] = {
@@ -143,6 +141,8 @@ static int check_options(const struct bench_command *c)
 		{job->lock && job->memory == BED_GPU,
 		 "--lock, which is for the host's memory, and --gpu"},
 		{job->verify && null, "--verify and --engine null, which moves nothing,"},
+		{job->compare_fio && job->verify,
+		 "--compare-fio, which writes over the files, and --verify"},
 		{job->compare_fio && null, "--compare-fio and --engine null, which moves nothing,"},
 		{job->limit && null, "--limit and --engine null, which moves nothing,"},
 	};
@@ -224,17 +224,9 @@ static void show_series(struct bench_command *c, const struct run_series *s)
 	c->printed++;
 }
 
-static void series_done(void *arg, const char *dir, const struct run_series *s, unsigned nr_files)
+static void series_done(void *arg, const struct run_series *s)
 {
-	struct bench_command *c = arg;
-
-	show_series(c, s);
-	if (!c->fio)
-		return;
-	/* A mix is compared as a whole, once. */
-	if (c->job.rwmix && c->printed % 2)
-		return;
-	fio_compare(&c->fio[c->nr_fio++], &c->job, dir, s, nr_files);
+	show_series(arg, s);
 }
 
 /* -------------------------------------------------------------------- results */
@@ -248,15 +240,13 @@ static int bench_tell(struct bench_command *c, struct result *r, struct bench_re
 	r->settings = json_incref(c->settings);
 	r->series = res->series;
 	r->nr_series = res->nr_series;
-	for (unsigned i = 0; i < c->nr_fio; i++)
-		res->bytes_written += c->fio[i].bytes_written;
 	if (c->out.text) {
 		for (unsigned i = c->printed; i < res->nr_series; i++)
 			show_series(c, &res->series[i]);
 		bench_report_summary(stdout, &c->job, res);
 	}
-	if (c->fio)
-		r->fio = bench_report_fio(c->out.text ? stdout : NULL, c->fio, c->nr_fio);
+	if (res->fio)
+		r->fio = bench_report_fio(c->out.text ? stdout : NULL, res->fio, res->nr_fio);
 	r->bytes_written = res->bytes_written;
 	result_finish(r);
 	return cli_outputs_finish(&c->out, r);
@@ -309,15 +299,11 @@ static int bench_main(void *args, int argc, char **argv)
 		bench_report_plan(stdout, &c->job, &plan);
 	} else if (r == CLI_OK) {
 		r = cli_outputs_open(&c->out, &cmd_bench, &c->files);
-		if (r == CLI_OK && c->job.compare_fio &&
-		    !(c->fio = calloc(2 * SIZES_MAX, sizeof(*c->fio))))
-			r = cli_fail(&cmd_bench, CLI_FAILED, "out of memory");
 		if (r == CLI_OK)
 			r = run_and_report(c);
 		cli_outputs_abandon(&c->out);
 	}
 	json_decref(c->settings);
-	free(c->fio);
 	return r;
 }
 

@@ -137,6 +137,34 @@ static uint64_t turn_ns(const struct bench *b, uint64_t used_ns, bool nothing_ye
 	return b->round && nothing_yet ? left : left / (b->repeats - b->round);
 }
 
+/* fio on the files that counted in the turn; @before: what had counted before it. */
+static int fio_beside(struct bench *b, struct bench_size *z, bool read,
+		      const struct series_mark *before, struct sluice_err *err)
+{
+	const struct bench_job *job = b->job;
+	unsigned at = z->first + (read && job->write), nr = job->rwmix ? 2 : 1;
+	const struct run_series *s = &b->res->series[at];
+	const struct bench_source *src = &z->source[read];
+	struct fio_result *fio = &b->res->fio[at / nr];
+	const char *names[FIO_FILES];
+	uint64_t ops = 0, bytes = 0, files, written = fio->bytes_written;
+
+	for (unsigned i = 0; i < nr; i++) {
+		ops += s[i].ops;
+		bytes += s[i].bytes;
+	}
+	if (ops <= before->ops || s->sec <= before->sec)
+		return 0;
+	files = min_u64(min_u64(ops - before->ops, src->nr_files), FIO_FILES);
+	for (uint64_t i = 0; i < files; i++)
+		names[i] = z->files.paths[(src->warm_end + i) % src->nr_files];
+	fio_turn(fio, job, b->folder.path, s, names, (unsigned)files, ops - before->ops,
+		 (double)(bytes - before->bytes) / (s->sec - before->sec));
+	b->res->nr_fio = at / nr + 1 > b->res->nr_fio ? at / nr + 1 : b->res->nr_fio;
+	b->res->bytes_written += fio->bytes_written - written;
+	return bench_stopped(job, err);
+}
+
 /* A repeat of a series, or of both of a mix. */
 static int run_turn(struct bench *b, struct bench_size *z, enum bench_step step,
 		    struct sluice_err *err)
@@ -162,6 +190,7 @@ static int run_turn(struct bench *b, struct bench_size *z, enum bench_step step,
 		.progress = job->progress ? on_tick : NULL,
 		.progress_arg = b,
 	};
+	struct series_mark before = {.sec = s->sec};
 	uint64_t wear = 0;
 	int r;
 
@@ -175,6 +204,8 @@ static int run_turn(struct bench *b, struct bench_size *z, enum bench_step step,
 	for (unsigned i = 0; i < nr; i++) {
 		name_series(b, &s[i], z->size, nr == 2 ? i == 0 : read);
 		wear += series_wear(&s[i]);
+		before.ops += s[i].ops;
+		before.bytes += s[i].bytes;
 	}
 	b->res->nr_series = at + nr > b->res->nr_series ? at + nr : b->res->nr_series;
 	r = run_stream(&stream, s, err);
@@ -186,6 +217,8 @@ static int run_turn(struct bench *b, struct bench_size *z, enum bench_step step,
 	}
 	b->res->bytes_written -= wear;
 	z->used_ns[read] += clock_ns() - b->start_ns;
+	if (r == 0 && b->res->fio)
+		r = fio_beside(b, z, read, &before, err);
 	return r < 0 ? r : bench_stopped(job, err);
 }
 
@@ -402,11 +435,9 @@ static void end_series(struct bench *b, int status, const char *why)
 static int tell_series(struct bench *b, struct sluice_err *err)
 {
 	const struct bench_job *job = b->job;
-	unsigned per_size = (unsigned)job->write + job->read;
 
 	for (unsigned i = 0; job->series_done && i < b->res->nr_series; i++)
-		job->series_done(job->series_arg, b->folder.path, &b->res->series[i],
-				 b->sizes[i / per_size].files.nr);
+		job->series_done(job->series_arg, &b->res->series[i]);
 	return bench_stopped(job, err);
 }
 
@@ -436,7 +467,9 @@ int bench_run(const struct bench_job *job, struct bench_result *result, struct s
 	bench_plan(job, &plan);
 	*result = (struct bench_result){.path = {.size = sizeof(result->path)}};
 	result->series = calloc(plan.nr_series, sizeof(*result->series));
-	if (!result->series || !sizes)
+	if (job->compare_fio)
+		result->fio = calloc(plan.nr_series, sizeof(*result->fio));
+	if (!result->series || !sizes || (job->compare_fio && !result->fio))
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	r = make_folder(&b, err);
 	if (r < 0)
@@ -452,6 +485,8 @@ int bench_run(const struct bench_job *job, struct bench_result *result, struct s
 	for (unsigned i = 0; i < job->nr_sizes; i++)
 		bench_files_fini(&sizes[i].files);
 	tell_limits(&b);
+	for (unsigned i = 0; i < result->nr_fio; i++)
+		fio_settle(&result->fio[i]);
 	bed_folder_close(&b.folder, false);
 	result->failed = r < 0;
 	result->sec = (double)(clock_ns() - start) / 1e9;
@@ -463,5 +498,6 @@ void bench_result_fini(struct bench_result *result)
 	for (unsigned i = 0; result->series && i < result->nr_series; i++)
 		series_fini(&result->series[i]);
 	free(result->series);
+	free(result->fio);
 	*result = (struct bench_result){.nr_series = 0};
 }

@@ -24,6 +24,7 @@
 #include <sluice/probe.h>
 #include <sluice/sluice.h>
 
+#include "load/jobs/fio.h"
 #include "load/measure/series.h"
 
 enum bench_step { BENCH_PREPARE, BENCH_WRITE, BENCH_READ, BENCH_MIXED, BENCH_VERIFY, BENCH_LIMIT };
@@ -52,15 +53,14 @@ struct bench_job {
 	struct sluice_opts opts;
 	uint64_t limit; /* of the device, bytes per second; 0: not known */
 	bool measure_limit;
-	bool compare_fio; /* the caller does so in series_done(): twice the work, again */
+	bool compare_fio; /* fio has a turn after each of ours */
 	const atomic_int *stop;
 	/* Optional; @total is 0 when it is not known.  Ticks come a few times a second. */
 	void (*progress)(void *arg, enum bench_step step, uint64_t size, uint64_t done_bytes,
 			 uint64_t total_bytes);
 	void *progress_arg;
-	/* Optional: a series is done (@s has its name); the files of @dir are still there. */
-	void (*series_done)(void *arg, const char *dir, const struct run_series *s,
-			    unsigned nr_files);
+	/* Optional: a series is done (@s has its name). */
+	void (*series_done)(void *arg, const struct run_series *s);
 	void *series_arg;
 };
 
@@ -84,6 +84,8 @@ struct bench_result {
 	uint64_t bytes_written; /* all */
 	double sec;             /* all, files made and removed included */
 	struct sluice_path_info path;
+	struct fio_result *fio; /* one per series, or mix; NULL: not asked for */
+	unsigned nr_fio;
 	bool began;  /* the folder was made */
 	bool failed; /* or was stopped */
 };

@@ -147,15 +147,12 @@ static double share_of(double bytes, uint64_t size, double share)
 	return ops * (double)size;
 }
 
-/* fio does each series twice, in files that it makes first where they are read or written over. */
-static void plan_fio(const struct bench_job *job, struct bench_plan *p, double writes, double reads,
-		     double on_disk)
+/* fio does the operations that count once more, on the same files. */
+static void plan_fio(struct bench_plan *p, double writes, double reads)
 {
-	unsigned fills = job->rwmix ? 1 : (unsigned)job->read + (job->write && job->overwrite);
-
-	p->write_bytes += whole(2 * writes + fills * on_disk);
-	p->read_bytes += whole(2 * reads);
-	p->seconds += (2 * (writes + reads) + fills * on_disk) / p->speed;
+	p->write_bytes += whole(writes);
+	p->read_bytes += whole(reads);
+	p->seconds += (writes + reads) / p->speed;
 }
 
 static void plan_size(const struct bench_job *job, struct bench_plan *p, uint64_t size)
@@ -180,7 +177,7 @@ static void plan_size(const struct bench_job *job, struct bench_plan *p, uint64_
 		p->seconds += on_disk / p->speed;
 	}
 	if (job->compare_fio)
-		plan_fio(job, p, writes, reads, on_disk);
+		plan_fio(p, writes, reads);
 }
 
 /* On the files of the largest size, in each direction that the job has. */
@@ -204,8 +201,6 @@ void bench_plan(const struct bench_job *job, struct bench_plan *p)
 	for (unsigned i = 0; i < job->nr_sizes; i++)
 		plan_size(job, p, job->sizes[i]);
 	p->memory = largest(job) * job->in_flight;
-	if (job->compare_fio)
-		p->space *= 2;
 	if (job->measure_limit && !job->limit && moves)
 		plan_limit(job, p);
 }

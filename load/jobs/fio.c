@@ -5,18 +5,20 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/util.h"
 #include "load/jobs/bench.h"
 #include "load/measure/series.h"
+#include "load/stat/stat.h"
 
 #define POLL_MS 100
 
@@ -58,15 +60,16 @@ bool fio_exists(void)
 /* ------------------------------------------------------------------- running */
 
 /* Start it with its output in a pipe.  Returns the pipe or -errno. */
-static int start(pid_t *pid, const char *dir, const struct fio_args *a)
+static int start(pid_t *pid, const char *dir, const struct fio_args *a, char *files)
 {
-	char *argv[FIO_ARGS + 1];
+	char *argv[FIO_ARGS + 2];
 	posix_spawn_file_actions_t actions;
 	int pipes[2], r;
 
 	for (unsigned i = 0; i < a->nr; i++)
 		argv[i] = a->v[i];
-	argv[a->nr] = NULL;
+	argv[a->nr] = files;
+	argv[a->nr + 1] = NULL;
 	if (pipe2(pipes, O_CLOEXEC) < 0)
 		return -errno;
 	posix_spawn_file_actions_init(&actions);
@@ -148,14 +151,14 @@ static void job_numbers(struct fio_result *r, const json_t *job, bool alone)
 	r->latency_mean = ios > 0 ? latency / ios / 1e9 : 0;
 }
 
-static void run_once(struct fio_result *r, const char *dir, const struct fio_args *a, bool alone,
-		     const atomic_int *stop)
+static void run_once(struct fio_result *r, const char *dir, const struct fio_args *a, char *files,
+		     bool alone, const atomic_int *stop)
 {
 	CLEANUP_FREE char *text = NULL;
 	const char *begin;
 	json_t *root;
 	pid_t pid;
-	int status = 0, fd = start(&pid, dir, a);
+	int status = 0, fd = files ? start(&pid, dir, a, files) : -ENOMEM;
 
 	if (fd < 0) {
 		snprintf(r->why_not, sizeof(r->why_not), "fio cannot be started: %s",
@@ -190,16 +193,13 @@ static const char *rw_word(const struct bench_job *job, bool read)
 	return read ? "read" : "write";
 }
 
-static void build(struct fio_args *a, const struct bench_job *job, const struct run_series *s,
-		  uint64_t file_bytes, uint64_t block, unsigned depth)
+static void build_args(struct fio_args *a, const struct bench_job *job, const struct run_series *s,
+		       uint64_t bytes, uint64_t block, unsigned depth, bool huge)
 {
 	bool direct = s->stats.blocks_direct && !s->stats.blocks_buffered;
-	/* of both series of a mix */
-	uint64_t bytes = s->run_bytes > s->bytes ? s->run_bytes : s->bytes;
 
 	arg(a, "fio");
 	arg(a, "--name=sluice");
-	arg(a, "--filename=fio");
 	arg(a, "--output-format=json");
 	arg(a, "--rw=%s", rw_word(job, s->read));
 	if (job->rwmix)
@@ -208,75 +208,137 @@ static void build(struct fio_args *a, const struct bench_job *job, const struct 
 	arg(a, "--direct=%d", direct);
 	arg(a, "--bs=%llu", (unsigned long long)block);
 	arg(a, "--iodepth=%u", depth);
-	arg(a, "--size=%llu", (unsigned long long)file_bytes);
+	arg(a, "--file_service_type=sequential");
+	arg(a, "--filesize=%llu",
+	    (unsigned long long)(job->random ? job->span / s->size * s->size : s->size));
+	arg(a, "--allow_file_create=0"); /* they are there, and ours to remove */
 	arg(a, "--thread");
 	arg(a, "--randrepeat=1");
-	arg(a, "--overwrite=%d", job->overwrite);
+	if (huge)
+		arg(a, "--iomem=mmaphuge");
 	if (job->rate)
 		arg(a, "--rate=%llu", (unsigned long long)job->rate);
 	if (job->opts.durability && !s->read)
 		arg(a, "--fdatasync=1");
-	if (job->runtime_ns) {
-		arg(a, "--time_based");
-		arg(a, "--runtime=%llu", (unsigned long long)(job->runtime_ns / 1000000000));
-	} else {
-		arg(a, "--io_size=%llu", (unsigned long long)max_u64(bytes / block * block, block));
-	}
+	arg(a, "--io_size=%llu", (unsigned long long)max_u64(bytes / block * block, block));
 }
 
-/* What fio has filled a file with before it began, which it does not tell. */
-static uint64_t laid_out(const char *name, uint64_t file_bytes)
+/* Are there as many bytes of reserved huge pages?  It knows no others. */
+static bool huge_pages_for(uint64_t bytes)
 {
-	struct stat st;
+	unsigned long long nr = 0, kib = 2048;
+	FILE *f = fopen("/proc/meminfo", "re");
+	char line[128];
 
-	return stat(name, &st) == 0 ? min_u64((uint64_t)st.st_blocks * 512, file_bytes) : 0;
+	while (f && fgets(line, sizeof(line), f)) {
+		sscanf(line, "HugePages_Free: %llu", &nr);
+		sscanf(line, "Hugepagesize: %llu", &kib);
+	}
+	if (f)
+		fclose(f);
+	return nr * kib * 1024 >= bytes + 2 * kib * 1024;
 }
 
-void fio_compare(struct fio_result *ret, const struct bench_job *job, const char *dir,
-		 const struct run_series *s, unsigned nr_files)
+/* "--filename=a:b:c", to be freed. */
+static char *filename_arg(const char *const *names, unsigned nr)
+{
+	size_t room = sizeof("--filename=");
+	char *text, *end;
+
+	for (unsigned i = 0; i < nr; i++)
+		room += strlen(names[i]) + 1;
+	text = malloc(room);
+	if (!text)
+		return NULL;
+	end = stpcpy(text, "--filename=");
+	for (unsigned i = 0; i < nr; i++) {
+		end = stpcpy(end, strrchr(names[i], '/') ? strrchr(names[i], '/') + 1 : names[i]);
+		*end++ = i + 1 < nr ? ':' : 0;
+	}
+	return text;
+}
+
+static void add_word(char *buf, size_t size, const char *text)
+{
+	size_t len = strlen(buf);
+
+	snprintf(buf + len, size - len, "%s%s", len ? "; " : "", text);
+}
+
+static void tell_differences(struct fio_result *ret, const struct bench_job *job,
+			     const struct run_series *s, bool huge)
+{
+	*ret->differs = 0;
+	if (!job->open_once)
+		add_word(ret->differs, sizeof(ret->differs),
+			 "fio opens files beforehand, ours in its time");
+	if (!s->read && !job->overwrite)
+		add_word(ret->differs, sizeof(ret->differs), "fio writes over existing data");
+	if ((s->buf.got & SLUICE_BUF_HUGE) && !huge)
+		add_word(ret->differs, sizeof(ret->differs),
+			 "fio has small pages: no huge ones are reserved");
+}
+
+void fio_turn(struct fio_result *ret, const struct bench_job *job, const char *dir,
+	      const struct run_series *s, const char *const *names, unsigned nr_names, uint64_t ops,
+	      double ours)
 {
 	uint64_t block = min_u64(s->file.block ? s->file.block : s->size, s->size);
-	const struct {
-		uint64_t block;
-		unsigned depth;
-	} ways[] = {{s->size, job->in_flight},
-		    {s->size / block * block == s->size ? block : s->size,
-		     s->stats.depth * s->stats.threads}};
-	uint64_t file_bytes = job->random ? job->span / s->size * s->size : nr_files * s->size;
-	bool fresh = !s->read && !job->overwrite;
-	char name[4200];
+	bool split = s->size % block == 0 && block < s->size && ret->turns % 2;
+	uint64_t pieces = split ? s->size / block : 1;
+	unsigned depth = (unsigned)min_u64(pieces * job->in_flight,
+					   split ? (uint64_t)s->stats.depth * s->stats.threads
+						 : job->in_flight);
+	bool huge =
+		(s->buf.got & SLUICE_BUF_HUGE) && huge_pages_for((split ? block : s->size) * depth);
+	struct fio_way *w = &ret->way[split];
+	struct fio_result one = {.bytes_per_sec = 0};
+	struct fio_args a = {w->args, 0};
+	CLEANUP_FREE char *files = filename_arg(names, nr_names);
 
-	*ret = (struct fio_result){
-		.ours = s->sec > 0 ? (double)(job->rwmix ? s->run_bytes : s->bytes) / s->sec : 0};
 	bench_name(ret->series, sizeof(ret->series), job, s->size,
 		   job->rwmix ? "read and write"
 		   : s->read  ? "read"
 			      : "write");
-	snprintf(name, sizeof(name), "%s/fio", dir);
-	for (unsigned i = 0; i < ARRAY_SIZE(ways); i++) {
-		struct fio_result one = {.bytes_per_sec = 0};
-		struct fio_args a = {one.args, 0};
+	ret->turns++;
+	build_args(&a, job, s, ops * s->size, split ? block : s->size, depth ? depth : 1, huge);
+	w->nr_args = a.nr;
+	tell_differences(ret, job, s, huge);
+	run_once(&one, dir, &a, files, depth == 1 && !job->rate, job->stop);
+	ret->bytes_written += one.bytes_written;
+	memcpy(ret->why_not, one.why_not, sizeof(ret->why_not));
+	if (one.bytes_per_sec <= 0 || ours <= 0 || w->n == SERIES_REPEATS)
+		return;
+	w->ours += ours;
+	w->theirs += one.bytes_per_sec;
+	w->latency_mean += one.latency_mean;
+	w->log_ratio[w->n++] = log(ours / one.bytes_per_sec);
+}
 
-		build(&a, job, s, file_bytes, ways[i].block, ways[i].depth ? ways[i].depth : 1);
-		one.nr_args = a.nr;
-		run_once(&one, dir, &a, ways[i].depth == 1 && !job->rate, job->stop);
-		ret->bytes_written += one.bytes_written;
-		if (i == 0 && !fresh)
-			ret->bytes_written += laid_out(name, file_bytes);
-		if (one.bytes_per_sec > ret->bytes_per_sec) {
-			uint64_t written = ret->bytes_written;
+static double way_ratio(const struct fio_way *w)
+{
+	double sum = 0;
 
-			memcpy(one.series, ret->series, sizeof(one.series));
-			one.ours = ret->ours;
-			*ret = one;
-			ret->bytes_written = written;
-		} else if (!ret->why_not[0] && ret->bytes_per_sec <= 0) {
-			memcpy(ret->why_not, one.why_not, sizeof(ret->why_not));
-		}
-		if (fresh)
-			unlink(name); /* the next one writes a fresh file as well */
-	}
-	unlink(name);
-	if (ret->bytes_per_sec > 0)
-		ret->why_not[0] = 0;
+	for (unsigned i = 0; i < w->n; i++)
+		sum += w->log_ratio[i];
+	return w->n ? exp(sum / w->n) : INFINITY;
+}
+
+void fio_settle(struct fio_result *ret)
+{
+	const struct fio_way *w = &ret->way[way_ratio(&ret->way[1]) < way_ratio(&ret->way[0])];
+	double half = stat_drift_half(w->log_ratio, w->n);
+
+	ret->ratio = ret->low = ret->high = NAN;
+	if (!w->n)
+		return;
+	ret->why_not[0] = 0;
+	ret->ratio = way_ratio(w);
+	ret->low = ret->ratio * exp(-half);
+	ret->high = ret->ratio * exp(half);
+	ret->ours = w->ours / w->n;
+	ret->bytes_per_sec = w->theirs / w->n;
+	ret->latency_mean = w->latency_mean / w->n;
+	memcpy(ret->args, w->args, sizeof(ret->args));
+	ret->nr_args = w->nr_args;
 }

@@ -3,11 +3,11 @@
 #define SLUICE_JOBS_FIO_H
 
 /*
- * fio on the same work as a series, as a yardstick: as many bytes by operations of
- * the same size, as many of them at a time, to and from a file of as many bytes as
- * the tensors have.  fio is also asked to do them in blocks and at the depth that
- * the library used, for its own operations are not split; the better of the two
- * counts.
+ * fio on the same work as a series, as a yardstick: after each turn of ours it has one, on the same
+ * files and in their order, with as many operations of the same size and as many of them at a time.
+ * In every second turn it asks in the blocks, and as many of them, that the library has in flight,
+ * for its own operations are not split; the better of the two counts.  What cannot be made the same
+ * is told.
  */
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -15,28 +15,40 @@
 
 #include <sluice/sluice.h>
 
-struct bench_job;
-struct run_series;
+#include "load/measure/series.h"
 
-#define FIO_ARGS 24
+struct bench_job;
+
+#define FIO_ARGS  24
+#define FIO_FILES 256 /* at most, of a turn */
 
 struct fio_result {
-	char series[128];        /* the name, or that of a mix of both */
-	double ours;             /* bytes per second of that; 0: nothing was measured */
-	double bytes_per_sec;    /* 0: not known */
+	char series[128];     /* the name, or that of a mix of both */
+	double ours;          /* bytes per second of the turns beside it; 0: nothing was measured */
+	double bytes_per_sec; /* 0: not known */
+	double ratio, low, high; /* ours to fio's, by pairs of turns; NAN: not known */
 	double latency_mean;     /* seconds, of one operation of that way of asking */
-	char args[FIO_ARGS][96]; /* of the better one */
+	char args[FIO_ARGS][96]; /* of the better one, but for the files */
 	unsigned nr_args;
+	char differs[160]; /* what is not the same */
 	char why_not[160];
 	uint64_t bytes_written;
+	/* while it runs: by the two ways of asking */
+	unsigned turns;
+	struct fio_way {
+		double log_ratio[SERIES_REPEATS], ours, theirs, latency_mean;
+		unsigned n;
+		char args[FIO_ARGS][96];
+		unsigned nr_args;
+	} way[2];
 };
 
-/*
- * Run it in @dir, and remove its file.  What goes wrong is told in why_not; a mix
- * compares both directions together.
- */
-void fio_compare(struct fio_result *ret, const struct bench_job *job, const char *dir,
-		 const struct run_series *s, unsigned nr_files);
+/* A turn of @ops operations on files of @dir, beside one of ours with @ours bytes per second. */
+void fio_turn(struct fio_result *ret, const struct bench_job *job, const char *dir,
+	      const struct run_series *s, const char *const *names, unsigned nr_names, uint64_t ops,
+	      double ours);
+/* After the last turn: what came of it. */
+void fio_settle(struct fio_result *ret);
 
 /* Is it installed? */
 bool fio_exists(void);

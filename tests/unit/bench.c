@@ -247,6 +247,33 @@ static void a_failure_is_not_called_all_right(void **state)
 	bench_result_fini(&res);
 }
 
+/* Of its two ways of asking the better one counts, and the error is that of pairs of turns. */
+static void the_ratio_to_fio_is_that_of_pairs_of_turns(void **state)
+{
+	struct fio_result f = {.turns = 8};
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		/* the device drifts by half, which both meet alike */
+		double drift = 1 + 0.5 * i;
+
+		f.way[0].log_ratio[i] = log(1.3 * (1 + 0.01 * (i % 2)));
+		f.way[1].log_ratio[i] = log(1.1 * (1 + 0.01 * (i % 2)));
+		for (unsigned k = 0; k < 2; k++) {
+			f.way[k].n++;
+			f.way[k].ours += 1e9 * drift;
+			f.way[k].theirs += 1e9 * drift / (k ? 1.1 : 1.3);
+		}
+	}
+	fio_settle(&f);
+	assert_true(f.ratio > 1.1 && f.ratio < 1.11);
+	assert_true(f.low < 1.1 && f.low > 1.05 && f.high > 1.11 && f.high < 1.16);
+	f = (struct fio_result){.why_not = "interrupted"};
+	fio_settle(&f);
+	assert_true(isnan(f.ratio) && f.bytes_per_sec == 0);
+	assert_string_equal(f.why_not, "interrupted");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -257,6 +284,7 @@ int main(void)
 		cmocka_unit_test(few_operations_are_not_divided),
 		cmocka_unit_test(every_series_has_all_its_operations_in_its_turns),
 		cmocka_unit_test(a_failure_is_not_called_all_right),
+		cmocka_unit_test(the_ratio_to_fio_is_that_of_pairs_of_turns),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
