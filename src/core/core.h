@@ -119,6 +119,10 @@ struct region {
  */
 enum op_state { OP_FREE, OP_NEW, OP_PENDING, OP_ISSUED, OP_CANCELLED, OP_DONE };
 
+/*
+ * It goes from one processor to another and back, line by line of memory: what every operation
+ * needs is together, and what few need is behind it and not even zeroed.
+ */
 struct op {
 	union {
 		struct op *next; /* free, pending, done, or a queue's own list */
@@ -128,19 +132,12 @@ struct op {
 	struct port *port;
 	atomic_uint state; /* enum op_state */
 	uint32_t index;    /* in its port */
-	/* under port->lock; the rest is zeroed for each use */
+	/* under port->lock; the rest, up to @fault, is zeroed for each use */
 	uint32_t gen;
 	unsigned waiters; /* threads in sluice_wait() for this one */
 
 	struct sluice_file *file;
 	struct queue *home; /* has it alone; NULL: io->lock guards it; changes under io->lock */
-	uint64_t finished;  /* when, in nanoseconds, where there are several ports */
-	const struct sluice_iov *iov; /* memory; points to one or to an allocated copy */
-	struct sluice_iov one;
-	unsigned nr_iov;
-	const struct sluice_place *places; /* of each segment; NULL: all in host memory */
-	struct sluice_place one_place;
-	struct sluice_order *order; /* device memory: not before this; NULL: any time */
 	uint32_t opcode;
 	uint32_t flags;
 	uint64_t offset;
@@ -148,33 +145,46 @@ struct op {
 	uint64_t tag;
 	void (*on_done)(void *arg, const struct sluice_done *done);
 	void *arg;
+	const struct sluice_iov *iov; /* memory; points to one or to an allocated copy */
+	struct sluice_iov one;
+	const struct sluice_place *places; /* of each segment; NULL: all in host memory */
+	struct sluice_order *order;        /* device memory: not before this; NULL: any time */
+	unsigned nr_iov;
 
 	/* where planning stands */
-	uint64_t cursor; /* bytes handed out */
 	unsigned seg;    /* segment of the cursor */
+	uint64_t cursor; /* bytes handed out */
 	uint64_t seg_off;
 	uint64_t block;                   /* split size */
-	uint64_t est;                     /* share in io->pend_blocks */
 	uint64_t region_addr, region_len; /* registered memory that holds @one, len 0: none */
 	unsigned region_slot;
 
 	/* where doing stands */
 	unsigned inflight;
-	uint64_t stop;             /* bytes without a gap: everything before it is moved */
-	int code;                  /* 0 or the first failure, -errno */
-	struct sluice_fault fault; /* of CUDA, what made it fail */
-	uint64_t fail_off;
-	uint64_t fail_len;
+	uint64_t stop; /* bytes without a gap: everything before it is moved */
+	int code;      /* 0 or the first failure, -errno */
 	uint32_t done_flags;
-	bool extends; /* sluice_extend_end() is owed */
+	uint64_t finished; /* when, in nanoseconds, where there are several ports */
+	bool extends;      /* sluice_extend_end() is owed */
 	bool sync_done;
 	bool cancelled;
 	bool direct;      /* the file, when the operation was over */
 	bool spare;       /* goes back to its queue's spare ones */
 	bool small_pages; /* goes through bounce buffers, see plan.c */
 
-	char *msg;
-};
+	struct sluice_fault fault; /* with code < 0: of CUDA, what made it fail */
+	uint64_t fail_off;         /* with code < 0 */
+	uint64_t fail_len;
+	uint64_t est; /* pending: share in io->pend_blocks */
+	struct sluice_place one_place;
+	char *msg; /* NULL but for finished ones */
+} __attribute__((aligned(LINE / 2)));
+
+static inline void op_prefetch(const struct op *op)
+{
+	for (unsigned at = LINE / 2; at < offsetof(struct op, fault); at += LINE / 2)
+		__builtin_prefetch((const char *)op + at, 1);
+}
 
 enum block_mode {
 	BLOCK_STRAIGHT, /* file <-> caller's memory */
@@ -514,7 +524,8 @@ unsigned ports_lock(struct sluice_io *io);
 void ports_unlock(struct sluice_io *io, unsigned n);
 /* The result that came about first, of those nobody waits for by ticket; NULL: none. */
 struct op *ports_oldest(struct sluice_io *io, unsigned n);
-bool ports_quiet(struct sluice_io *io); /* no operation is under way */
+bool ports_quiet(struct sluice_io *io);         /* no operation is under way */
+uint64_t ports_submitted(struct sluice_io *io); /* operations, ever */
 void ports_free(struct sluice_io *io);
 
 /* Operations on the way back; those of one port and one file together. */

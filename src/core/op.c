@@ -238,7 +238,8 @@ int op_prepare(struct sluice_io *io, struct maker *m, struct op *op, const struc
 	r = op_check(u, &len, err);
 	if (r < 0)
 		return r;
-	memset((char *)op + offsetof(struct op, file), 0, sizeof(*op) - offsetof(struct op, file));
+	memset((char *)op + offsetof(struct op, file), 0,
+	       offsetof(struct op, fault) - offsetof(struct op, file));
 	op->opcode = u->opcode;
 	op->flags = u->flags | durability_flags(io, u);
 	op->offset = u->offset;
@@ -348,6 +349,7 @@ static void op_note_failure(struct op *op, int code)
 {
 	if (code < 0 && !op->code) {
 		op->code = code;
+		op->fault = (struct sluice_fault){0};
 		op->fail_off = op->offset;
 		op->fail_len = op->len;
 	}

@@ -95,7 +95,7 @@ static bool port_grow(struct port *port)
 	if (!chunks)
 		return false;
 	port->chunks = chunks;
-	chunk = calloc(OP_CHUNK, sizeof(*chunk));
+	chunk = zalloc_lines(OP_CHUNK * sizeof(*chunk));
 	if (!chunk)
 		return false;
 	for (unsigned i = OP_CHUNK; i-- > 0;) {
@@ -128,6 +128,7 @@ struct op *port_take(struct port *port, unsigned n)
 	for (; n && (port->free || (!list && port_grow(port))); n--) {
 		op = port->free;
 		port->free = op->next;
+		op_prefetch(op);
 		atomic_store_explicit(&op->state, OP_NEW, memory_order_relaxed);
 		op->next = list;
 		list = op;
@@ -185,6 +186,8 @@ void port_drain(struct port *port)
 {
 	struct op *op = (struct op *)pile_take(&port->back), *next;
 
+	for (next = op; next; next = next->next)
+		op_prefetch(next);
 	for (; op; op = next) {
 		next = op->next;
 		if (op->on_done) {
@@ -266,19 +269,26 @@ struct op *ports_oldest(struct sluice_io *io, unsigned n)
 	return oldest;
 }
 
+uint64_t ports_submitted(struct sluice_io *io)
+{
+	uint64_t submitted = 0;
+
+	for (unsigned i = 0; i < atomic_load(&io->nr_ports); i++)
+		submitted += atomic_load(&io->ports[i]->submitted);
+	return submitted;
+}
+
 /*
  * Counters only grow, and what is finished was submitted before.  So where those that were
  * read later are not larger than those that were read first, nothing was under way in between.
  */
 bool ports_quiet(struct sluice_io *io)
 {
-	uint64_t finished = 0, submitted = 0;
+	uint64_t finished = 0;
 
 	for (unsigned i = 0; i < io->nr_queues; i++)
 		finished += atomic_load(&io->queues[i].finished);
 	for (unsigned i = 0; i < atomic_load(&io->nr_ports); i++)
 		finished += atomic_load(&io->ports[i]->finished);
-	for (unsigned i = 0; i < atomic_load(&io->nr_ports); i++)
-		submitted += atomic_load(&io->ports[i]->submitted);
-	return submitted == finished;
+	return ports_submitted(io) == finished;
 }

@@ -134,6 +134,7 @@ static void local_fill(struct queue *q)
 
 	for (; op; op = next) {
 		next = op->next;
+		op_prefetch(op);
 		local_add(q, op);
 	}
 }

@@ -285,15 +285,19 @@ static unsigned wait_for_any(struct sluice_io *io, struct sluice_done *done, uns
 {
 	struct wait_time t = wait_begin(timeout_ns);
 	struct waiter w = {.need = min};
+	uint64_t submitted;
 	bool in_time = true, quiet;
 	unsigned n = 0;
 
 	waiter_enter(io, &w);
 	for (;;) {
-		quiet = ports_quiet(io); /* then all there will be is there */
+		submitted = ports_submitted(io);
+		quiet = ports_quiet(io); /* then all there will be is there, if nobody adds to it */
 		n += collect_any(io, done + n, max - n);
-		if (n >= min || quiet || !in_time)
+		if (n >= min || !in_time || (quiet && submitted == ports_submitted(io)))
 			break;
+		if (quiet)
+			continue;
 		pthread_mutex_lock(&io->lock);
 		w.need = min - n;
 		pthread_mutex_unlock(&io->lock);

@@ -193,6 +193,43 @@ static void results_go_to_whoever_asks_and_to_nobody_twice(void)
 		T_EQ(atomic_load(&seen[i]), 1);
 }
 
+static void *ask_for_as_many(void *arg)
+{
+	const struct worker *w = arg;
+	unsigned char buf[BATCH];
+	struct sluice_op ops[BATCH];
+	struct sluice_done *d = calloc(BATCH, sizeof(*d));
+
+	for (unsigned i = 0; i < BATCH; i++)
+		ops[i] = cf_op(SLUICE_READ, buf + i, 1, w->nr);
+	for (unsigned r = 0; r < w->rounds; r++) {
+		T_CHECK(sluice_submit(cf_io, ops, BATCH, NULL, NULL) == BATCH);
+		T_CHECK(sluice_wait_any(cf_io, d, BATCH, BATCH, T_NO_LIMIT) == BATCH);
+	}
+	free(d);
+	return NULL;
+}
+
+/* Whosever results they are: nobody is sent away while there are others under way. */
+static void who_asks_for_as_many_as_it_submitted_gets_them(void)
+{
+	struct worker w[4];
+	void *msg[4] = {NULL};
+
+	t_file_make(cf_path, SEED, 10);
+	cf_open(NULL);
+	cf_file_open(O_RDONLY);
+	for (unsigned i = 0; i < T_COUNT(w); i++) {
+		w[i].nr = i;
+		w[i].rounds = T_TSAN ? 200 : 2000;
+		T_EQ(pthread_create(&w[i].thread, NULL, ask_for_as_many, &w[i]), 0);
+	}
+	for (unsigned i = 0; i < T_COUNT(w); i++)
+		pthread_join(w[i].thread, &msg[i]);
+	for (unsigned i = 0; i < T_COUNT(w); i++)
+		T_JOINED(msg[i]);
+}
+
 /* It looks around for microseconds before it sleeps, and then it sleeps. */
 static void an_idle_handle_uses_no_processor(void)
 {
@@ -525,6 +562,7 @@ static const struct t_case cases[] = {
 	T_CASE(two_threads_share_a_handle),
 	T_CASE(sixteen_threads_hammer_a_handle),
 	T_CASE(results_go_to_whoever_asks_and_to_nobody_twice),
+	T_CASE(who_asks_for_as_many_as_it_submitted_gets_them),
 	T_CASE(an_idle_handle_uses_no_processor),
 	T_CASE(a_thread_may_leave_before_its_work_is_done),
 	T_CASE(a_handle_belongs_to_no_thread),
