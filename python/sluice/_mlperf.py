@@ -407,7 +407,7 @@ class Submission:
                 r.watch(r.meeting.meet())
                 self.summarize()
             else:
-                r.meeting.arrive()
+                r.meeting.finish()
         except TimeoutError as e:
             raise Failed(str(e)) from None
         finally:
@@ -432,8 +432,9 @@ class Submission:
             **({'trial_failures': failures} if failures else {}),
             'sluice': {'version': _version(), 'as_submitted': not self.why_not and not partial,
                        'why_not': self.why_not, **({'without_requests': idle} if idle else {})}}
+        text = json.dumps(summary, indent=2, ensure_ascii=False) + '\n'
         for name in (f'kvcache_run_summary_{self.r.time}.json', 'summary.json'):
-            _write_json(f'{self.r.folder}/{name}', summary)
+            importlib.import_module('sluice._ranks').write_whole(f'{self.r.folder}/{name}', text)
         _print_summary(summary)
         for place in idle:
             say(f'{place}: no request was completed')
@@ -511,14 +512,6 @@ def _number_in(result: Any, path: str, otherwise: float) -> float:
         result = result.get(name) if isinstance(result, dict) else None
     number = isinstance(result, (int, float)) and not isinstance(result, bool)
     return result if number and math.isfinite(result) else otherwise
-
-
-def _write_json(path: str, value: object) -> None:
-    """Whole, or not at all."""
-    with open(f'{path}.new', 'w', encoding='utf-8') as f:
-        json.dump(value, f, indent=2, ensure_ascii=False)
-        f.write('\n')
-    os.replace(f'{path}.new', path)
 
 
 def _print_summary(summary: dict[str, Any]) -> None:

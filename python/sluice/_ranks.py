@@ -19,6 +19,17 @@ LOOK = 0.05  # seconds between looks at files and children
 BEAT = 2.0  # seconds between signs of life
 
 
+def write_whole(path: str, text: str) -> None:
+    """Whole, or not at all, and through no link that somebody has put there."""
+    fresh = f'{path}.new'
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(fresh)
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    with open(fd, 'w', encoding='utf-8') as f:
+        f.write(text)
+    os.replace(fresh, path)
+
+
 class Rank(NamedTuple):
     """This process among those that mpirun has started; one of one without it."""
 
@@ -88,10 +99,7 @@ class Meeting:
             return
         self._mine['beat'] += 1
         self._beaten = time.monotonic()
-        fresh = f'{self._path(self.me.rank)}.new'
-        with open(fresh, 'w', encoding='ascii') as f:
-            json.dump(self._mine, f)
-        os.replace(fresh, self._path(self.me.rank))
+        write_whole(self._path(self.me.rank), json.dumps(self._mine))
 
     def _read(self, rank: int) -> dict[str, Any]:
         """What the rank says; {} where nothing, or nothing that makes sense."""
@@ -175,6 +183,11 @@ class Meeting:
             if rank != self.me.rank:
                 yield from self._wait(rank, lambda said: said.get('run') == self._mine['run']
                                       and said.get('at', 0) >= self._mine['at'])
+
+    def finish(self) -> None:
+        """Arrive at the last point, where only the first rank waits; it removes the files."""
+        self.arrive()
+        self._over = True
 
     def is_first(self) -> bool:
         """Is this the rank that speaks for all?"""

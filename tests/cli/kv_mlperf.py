@@ -234,10 +234,16 @@ def files_of_an_earlier_run_are_not_taken_for_its_ranks():
         for name in ('.meet.0', '.meet.1', '.meet..option_1_trial_1.1', '.meet..end.1'):
             with open(f'run/{name}', 'w', encoding='ascii') as f:
                 json.dump(old, f)
+        with open('theirs', 'w', encoding='ascii') as f:
+            f.write('not ours')
+        for name in ('.meet.0.new', 'summary.json.new'):
+            os.symlink(os.path.abspath('theirs'), f'run/{name}')
         alone = start_rank(0, 2, '--trials', 1, '--rank-timeout', 1)
         out, err = alone.communicate()
         assert alone.returncode == 1 and 'rank 1 has given no sign of life for 1 s: going on without it' in err, err
         assert load('run/summary.json')['options']['1']['missing_files'] == ['option_1/trial_1/rank_1']
+        with open('theirs', encoding='ascii') as f:
+            assert f.read() == 'not ours'
         subprocess.run(['rm', '-r', 'run/option_1'], check=True)
         for name in ('.meet.0', '.meet.1'):
             with open(f'run/{name}', 'w', encoding='ascii') as f:
