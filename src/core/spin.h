@@ -4,13 +4,14 @@
 
 /*
  * Looking for a while before going to sleep: a thread that sleeps costs two system calls and
- * some microseconds, which is more than a small operation takes.  How long is learned: longer
- * where that paid, shorter where it did not, so that a wait for a slow disk, or on a machine
- * whose processors have other things to do, costs next to nothing.
+ * some microseconds, which is more than a small operation takes.  How long is learned from
+ * how long waits last, slept through or not: twice that where they are short, and less each time
+ * where they are long, so that a wait for a slow disk, or on a machine whose processors have
+ * other things to do, costs next to nothing.
  */
 #include "base/util.h"
 
-enum { SPIN_MIN_NS = 1000, SPIN_START_NS = 5000, SPIN_MAX_NS = 20000 };
+enum { SPIN_MIN_NS = 1000, SPIN_START_NS = 5000, SPIN_MAX_NS = 30000, SPIN_WORTH_NS = 50000 };
 
 static inline void spin_pause(void)
 {
@@ -21,8 +22,8 @@ static inline void spin_pause(void)
 #endif
 }
 
-/* Look with @there until it says yes, at most @ns; returns how long to look next time. */
-static inline unsigned spin_until(unsigned ns, bool (*there)(void *arg), void *arg)
+/* Look with @there until it says yes, at most @ns. */
+static inline bool spin_until(unsigned ns, bool (*there)(void *arg), void *arg)
 {
 	uint64_t end = clock_ns() + ns;
 	bool yes;
@@ -30,7 +31,15 @@ static inline unsigned spin_until(unsigned ns, bool (*there)(void *arg), void *a
 	while (!(yes = there(arg)) && clock_ns() < end)
 		for (unsigned i = 0; i < 4; i++)
 			spin_pause();
-	return (unsigned)(yes ? min_u64(2ull * ns, SPIN_MAX_NS) : max_u64(ns / 2, SPIN_MIN_NS));
+	return yes;
+}
+
+/* How long to look next time, after a wait of @waited. */
+static inline unsigned spin_learn(unsigned ns, uint64_t waited)
+{
+	if (waited > SPIN_WORTH_NS)
+		return (unsigned)max_u64(ns / 2, SPIN_MIN_NS);
+	return (unsigned)min_u64(max_u64(ns, 2 * waited), SPIN_MAX_NS);
 }
 
 #endif

@@ -187,9 +187,12 @@ static void doze(struct queue *q)
 /* Sleep until there is work.  False: the handle is being closed and nothing is left. */
 static bool idle(struct queue *q)
 {
-	q->spin_ns = spin_until(q->spin_ns, has_work, q);
-	while (!has_work(q))
-		doze(q);
+	uint64_t start = clock_ns();
+
+	if (!spin_until(q->spin_ns, has_work, q))
+		while (!has_work(q))
+			doze(q);
+	q->spin_ns = spin_learn(q->spin_ns, clock_ns() - start);
 	return pile_any(&q->hand.pile) || atomic_load(&q->called) || atomic_load(&q->purge) ||
 	       pend_seen(q->io) || !atomic_load(&q->io->stop);
 }

@@ -76,7 +76,14 @@ static void port_spin(struct port *port, int64_t timeout_ns)
 
 	if (timeout_ns >= 0 && timeout_ns < ns)
 		return;
-	ns = spin_until(ns, port_has_any, port);
+	spin_until(ns, port_has_any, port);
+}
+
+static void port_learn(struct port *port, uint64_t start)
+{
+	unsigned ns = atomic_load_explicit(&port->spin_ns, memory_order_relaxed);
+
+	ns = spin_learn(ns, clock_ns() - start);
 	atomic_store_explicit(&port->spin_ns, ns, memory_order_relaxed);
 }
 
@@ -105,6 +112,7 @@ static bool wait_for_op(struct sluice_io *io, struct port *port, struct op *op, 
 {
 	struct wait_time t = wait_begin(timeout_ns);
 	struct waiter w = {.op = op};
+	uint64_t start = clock_ns();
 	bool in_time = true;
 
 	pthread_mutex_unlock(&port->lock);
@@ -124,6 +132,7 @@ static bool wait_for_op(struct sluice_io *io, struct port *port, struct op *op, 
 	}
 	atomic_fetch_sub(&port->sleepers, 1);
 	waiter_del(&port->waiters, &w);
+	port_learn(port, start);
 	return atomic_load(&op->state) == OP_DONE;
 }
 
@@ -312,6 +321,7 @@ int sluice_wait_any(struct sluice_io *io, struct sluice_done *done, unsigned min
 {
 	NO_CANCEL;
 	struct here *here;
+	uint64_t start;
 	unsigned n;
 	int r = io_check(io, NULL);
 
@@ -325,12 +335,14 @@ int sluice_wait_any(struct sluice_io *io, struct sluice_done *done, unsigned min
 	if (!here)
 		return -ENOMEM;
 	n = collect(io, here, done, min, max);
-	if (n < min && timeout_ns) {
-		port_spin(here->port, timeout_ns);
-		n += collect_here(here->port, done + n, max - n);
-	}
-	if (n < min && timeout_ns)
+	if (n >= min || !timeout_ns)
+		return (int)n;
+	start = clock_ns();
+	port_spin(here->port, timeout_ns);
+	n += collect_here(here->port, done + n, max - n);
+	if (n < min)
 		n += wait_for_any(io, done + n, min - n, max - n, timeout_ns);
+	port_learn(here->port, start);
 	return (int)n;
 }
 
