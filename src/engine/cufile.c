@@ -11,6 +11,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/err.h"
@@ -25,6 +26,12 @@ struct cufile_buf {
 	char *addr;    /* NULL: none */
 	bool ours;     /* registered here; else somebody else in the process has done it */
 	void *context; /* current then */
+};
+
+/* What a file is attached as. */
+struct cufile_file {
+	void *handle; /* cuFile's */
+	int fd;       /* opened for it, or -1 */
 };
 
 struct cufile_state {
@@ -54,6 +61,7 @@ static int cufile_probe(struct sluice_err *err)
 static int32_t run_device(const struct cufile_state *s, struct sluice_req *req)
 {
 	char *base = req->buf_slot >= 0 ? s->bufs[req->buf_slot].addr : req->buf;
+	const struct cufile_file *file = req->handle;
 	off_t base_off = (char *)req->buf - base;
 	ssize_t n;
 
@@ -64,10 +72,10 @@ static int32_t run_device(const struct cufile_state *s, struct sluice_req *req)
 	errno = 0;
 	if (req->code == SLUICE_REQ_READ) {
 		req->call = "cuFileRead";
-		n = s->cufile->read(req->handle, base, req->len, (off_t)req->off, base_off);
+		n = s->cufile->read(file->handle, base, req->len, (off_t)req->off, base_off);
 	} else {
 		req->call = "cuFileWrite";
-		n = s->cufile->write(req->handle, base, req->len, (off_t)req->off, base_off);
+		n = s->cufile->write(file->handle, base, req->len, (off_t)req->off, base_off);
 	}
 	if (n >= 0)
 		return n <= req->len ? (int32_t)n : -EIO;
@@ -154,28 +162,62 @@ static int cufile_set_buf(void *state, unsigned slot, void *addr, size_t len)
 	return 0;
 }
 
+/*
+ * cuFile refuses a file that was opened with O_NOFOLLOW (5019, seen with 1.15), which nothing can
+ * take from a descriptor: such a file is opened once more by its descriptor.
+ */
+static int cufile_reopen(int fd, int flags)
+{
+	char name[40];
+
+	if (flags < 0 || !(flags & O_NOFOLLOW))
+		return -1;
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+	return open(name, (flags & (O_ACCMODE | O_DIRECT)) | O_CLOEXEC);
+}
+
+static int cufile_register(struct cufile_file *f, int fd, struct sluice_err *err)
+{
+	struct sluice_cufile_descr descr = {.type = CUFILE_TYPE_FD};
+
+	descr.handle.fd = f->fd >= 0 ? f->fd : fd;
+	return sluice_cufile_check(sluice_cufile(NULL)->handle_register(&f->handle, &descr),
+				   "cuFileHandleRegister", err);
+}
+
+static void cufile_file_free(struct cufile_file *f)
+{
+	if (f->fd >= 0)
+		close(f->fd);
+	free(f);
+}
+
 static int cufile_attach(int fd, struct sluice_attached *out, struct sluice_err *err)
 {
-	struct sluice_cufile_descr descr = {.type = CUFILE_TYPE_FD, .handle.fd = fd};
-	const struct sluice_cufile *cufile = sluice_cufile(NULL);
 	struct sluice_cufile_driver driver;
-	void *handle = NULL;
-	int r = sluice_cufile_open(&driver, err);
+	int flags = fcntl(fd, F_GETFL), r = sluice_cufile_open(&driver, err);
+	struct cufile_file *f = r == 0 ? calloc(1, sizeof(*f)) : NULL;
 
-	if (r == 0)
-		r = sluice_cufile_check(cufile->handle_register(&handle, &descr),
-					"cuFileHandleRegister", err);
-	if (r < 0)
+	if (!f)
+		return r < 0 ? r : sluice_fail(err, -ENOMEM, "out of memory");
+	f->fd = cufile_reopen(fd, flags);
+	r = cufile_register(f, fd, err);
+	if (r < 0) {
+		cufile_file_free(f);
 		return r;
-	out->handle = handle;
+	}
+	out->handle = f;
 	/* What goes through the page cache does not bypass the host's memory. */
-	out->direct = driver.direct && (fcntl(fd, F_GETFL) & O_DIRECT);
+	out->direct = driver.direct && (flags & O_DIRECT);
 	return 0;
 }
 
 static void cufile_detach(void *handle)
 {
-	sluice_cufile(NULL)->handle_deregister(handle);
+	struct cufile_file *f = handle;
+
+	sluice_cufile(NULL)->handle_deregister(f->handle);
+	cufile_file_free(f);
 }
 
 const struct sluice_engine sluice_engine_cufile = {

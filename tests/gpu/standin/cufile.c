@@ -28,6 +28,7 @@ enum {
 	E_POINTER_RANGE = 5014,
 	E_INVALID_VALUE = 5022,
 	E_NOT_REGISTERED = 5024,
+	E_INVALID_FILE_OPEN_FLAG = 5019,
 	E_ALREADY_REGISTERED = 5028,
 	NR = 4096,
 	PAGE = 4096,
@@ -135,6 +136,8 @@ static int add_file(void **handle, int fd)
 	}
 	if (flags < 0 || at < 0)
 		return E_INVALID_VALUE;
+	if (flags & O_NOFOLLOW) /* as 1.15 does */
+		return E_INVALID_FILE_OPEN_FLAG;
 	f = malloc(sizeof(*f));
 	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
 	f->fd = fd;
