@@ -19,7 +19,7 @@ enum {
 void *seconds_at(struct seconds *s, uint64_t at_ns)
 {
 	uint32_t i = (uint32_t)min_u64(at_ns / SECOND_NS, MAX_SECONDS - 1);
-	uint32_t room = align_up(i + 1, STEP), had = align_up(s->nr, STEP);
+	size_t room = align_up(i + 1, STEP), had = align_up(s->nr, STEP);
 
 	if (room > had) {
 		char *more = reallocarray(s->rows, room, s->size);
