@@ -22,7 +22,7 @@ static uint64_t step_size(const struct blocks *b, unsigned i, uint64_t block)
 /* fio wants whole percents that add up to 100: the most frequent takes what rounding leaves. */
 static void split(FILE *f, const struct blocks *b, uint64_t block)
 {
-	unsigned percent[BLOCKS_ENDS + 1], left = 100, most = BLOCKS_ENDS, shown = 0;
+	unsigned percent[BLOCKS_ENDS + 1], left = 100, most = 0, shown = 0;
 	double sum = blocks_total(b), n[BLOCKS_ENDS + 1];
 	char text[SLUICE_SIZE_TEXT];
 
