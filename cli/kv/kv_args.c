@@ -336,6 +336,8 @@ static int check_pairs(const struct kv_args *a, const struct cli_cmd *cmd)
 						: "--enable-autoscaling");
 	if (a->verify && a->up.trace)
 		return cli_usage(cmd, "--verify and --io-trace-log exclude each other");
+	if (cli_is_stdout(a->up.xlsx))
+		return cli_usage(cmd, "--xlsx-output: a workbook needs a file");
 	return CLI_OK;
 }
 

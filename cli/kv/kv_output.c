@@ -47,8 +47,6 @@ static int open_table(struct kv_outputs *o, const struct kv_args *a)
 	const char *xlsx = a->up.xlsx;
 	int r;
 
-	if (cli_is_stdout(xlsx))
-		return cli_usage(o->cmd, "--xlsx-output: a workbook needs a file");
 	o->csv = !ends_with(xlsx, ".xlsx");
 	o->csv_name = csv_name(xlsx);
 	if (!o->csv_name)
