@@ -54,9 +54,18 @@ static void batch_submit(struct batch *b)
 	b->nr_home = b->nr_shared = 0;
 }
 
+/*
+ * Nothing overtakes a large operation of the same call, and no write one that still waits: it may
+ * be about the same bytes.
+ */
+static bool has_to_queue(const struct batch *b, const struct op *op)
+{
+	return b->nr_shared || (op->opcode == SLUICE_WRITE && pend_seen(b->io));
+}
+
 static void batch_add(struct batch *b, struct op *op)
 {
-	if (!stays_home(b->io, op)) {
+	if (!stays_home(b->io, op) || has_to_queue(b, op)) {
 		b->shared[b->nr_shared++] = op;
 	} else {
 		op->home = b->make.here->port->home;
