@@ -21,7 +21,6 @@
 #include "load/measure/null.h"
 #include "load/report/jobs/io_report.h"
 #include "load/report/result/result.h"
-#include "load/report/result/text.h"
 
 struct io_command {
 	struct io_job job;

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "cli/info.h"
-#include "cli/opt/json.h"
 #include "load/report/result/text.h"
 
 static json_t *u64(uint64_t v)

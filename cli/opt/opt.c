@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "base/size.h"
 #include "base/util.h"
 #include "cli/opt/parser.h"
 #include "load/report/result/plain.h"

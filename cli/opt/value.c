@@ -8,7 +8,6 @@
 
 #include <sluice/sluice.h>
 
-#include "base/err.h"
 #include "base/size.h"
 #include "base/util.h"
 #include "cli/opt/number.h"

@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "base/size.h"
 #include "base/util.h"
 #include "load/jobs/tune_plan.h"
 

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/err.h"
 #include "base/util.h"
 #include "load/kv/kv_real.h"
 

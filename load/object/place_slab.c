@@ -17,7 +17,6 @@
 #include "base/err.h"
 #include "base/size.h"
 #include "base/util.h"
-#include "load/object/place_book.h"
 #include "load/object/place_slab.h"
 
 /* ---------------------------------------------------------------- its space */

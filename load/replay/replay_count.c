@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/err.h"
 #include "base/util.h"
 #include "load/measure/cache.h"
 #include "load/measure/cpu_time.h"

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "load/trace/csvrow.h"
 #include "load/trace/digits.h"
 #include "load/trace/numbers.h"
 #include "load/trace/reader.h"

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/err.h"
 #include "load/trace/digits.h"
 #include "load/trace/kv_csv.h"
 #include "load/trace/quote.h"

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/err.h"
 #include "core/core.h"
 
 /* -------------------------------------------------------- taking on blocks */

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "load/measure/words.h"
 #include "load/report/jobs/replay_report.h"
 #include "load/report/result/result.h"
 #include "load/report/result/text.h"
