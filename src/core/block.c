@@ -155,7 +155,7 @@ bool block_may_start(struct block *b)
 int block_start(struct sluice_io *io, struct queue *q, struct block *b)
 {
 	struct op *op = b->op;
-	struct counters *c = q ? &q->count : &op->port->count;
+	struct counters *c = q ? &q->count : &io->count;
 	int r = 0;
 
 	b->started = true;
@@ -170,27 +170,24 @@ int block_start(struct sluice_io *io, struct queue *q, struct block *b)
 	set_request(b);
 	if (b->mode == BLOCK_BOUNCE && op->opcode == SLUICE_WRITE)
 		block_copy(op, b, b->bounce, true);
-	COUNT(c, blocks, 1);
+	COUNT(c->blocks, 1);
 	if (b->mode == BLOCK_BOUNCE) {
 		b->flags |= SLUICE_DONE_BOUNCED;
-		COUNT(c, bounced, 1);
+		COUNT(c->bounced, 1);
 	} else if (b->mode == BLOCK_DEVICE) {
 		b->flags |= SLUICE_DONE_RING;
-		COUNT(c, ring, 1);
+		COUNT(c->ring, 1);
 		b->req.buf_slot = ring_slot(q);
 	} else if (q) {
 		if (b->mode == BLOCK_CUFILE) {
 			r = set_device(io, b);
-			COUNT(c, cufile, 1);
+			COUNT(c->cufile, 1);
 		}
 		b->req.buf_slot = find_buf_slot(op, &b->req);
 	}
 	if (b->req.buf_slot >= 0)
-		COUNT(c, fixed, 1);
-	if (b->plain)
-		COUNT(c, buffered, 1);
-	else
-		COUNT(c, direct, 1);
+		COUNT(c->fixed, 1);
+	COUNT(*(b->plain ? &c->buffered : &c->direct), 1);
 	if (b->mode == BLOCK_CUFILE)
 		return r;
 	if (b->plain)
@@ -293,7 +290,7 @@ bool block_finish(struct sluice_io *io, struct block *b, struct counters *count)
 	if (block_set_rest(io, b, got))
 		return true;
 again:
-	COUNT(count, resubmissions, 1);
+	COUNT(count->resubmissions, 1);
 	b->flags |= SLUICE_DONE_RETRIED;
 	io_trace(io, SLUICE_TRACE_RETRY, b->req.res < 0 ? b->req.res : 0, op->file->name,
 		 b->req.off, b->req.len, "block submitted again");

@@ -14,33 +14,20 @@
 #include "core/core.h"
 #include "dl/cuda.h"
 
-static bool region_holds(const struct region *r, uint64_t addr, uint64_t len)
-{
-	return addr >= r->addr && addr - r->addr <= r->len && len <= r->len - (addr - r->addr);
-}
-
-/* A thread remembers where its memory was last: then it need not look at what all share. */
-bool region_find(struct sluice_io *io, struct here *here, uint64_t addr, uint64_t len,
-		 struct region *out)
+bool region_find(struct sluice_io *io, uint64_t addr, uint64_t len, struct region *out)
 {
 	bool found = false;
 
-	if (!atomic_load(&io->nr_regions))
+	if (!io->nr_regions)
 		return false;
-	if (here->region.len && here->regions_version == atomic_load(&io->regions_version) &&
-	    region_holds(&here->region, addr, len)) {
-		*out = here->region;
-		return true;
-	}
 	pthread_mutex_lock(&io->lock);
 	for (unsigned i = 0; i < io->nr_regions && !found; i++) {
-		found = region_holds(&io->regions[i], addr, len);
+		const struct region *r = &io->regions[i];
+
+		found = addr >= r->addr && addr - r->addr <= r->len &&
+			len <= r->len - (addr - r->addr);
 		if (found)
-			*out = io->regions[i];
-	}
-	if (found) {
-		here->region = *out;
-		here->regions_version = atomic_load(&io->regions_version);
+			*out = *r;
 	}
 	pthread_mutex_unlock(&io->lock);
 	return found;
@@ -139,8 +126,7 @@ static int region_add(struct sluice_io *io, const struct region *r)
 	if (more) {
 		io->regions = more;
 		more[io->nr_regions] = *r;
-		atomic_fetch_add(&io->nr_regions, 1);
-		atomic_fetch_add(&io->regions_version, 1);
+		io->nr_regions++;
 		res = 0;
 	}
 	pthread_mutex_unlock(&io->lock);
@@ -159,8 +145,7 @@ static bool region_take(struct sluice_io *io, const void *addr, bool own, struct
 		if (r->addr != (uint64_t)(uintptr_t)addr || !r->area.addr == own)
 			continue;
 		*out = *r;
-		*r = io->regions[atomic_fetch_sub(&io->nr_regions, 1) - 1];
-		atomic_fetch_add(&io->regions_version, 1);
+		*r = io->regions[--io->nr_regions];
 		found = true;
 	}
 	pthread_mutex_unlock(&io->lock);

@@ -32,7 +32,6 @@ static void link_file(struct sluice_io *io, struct sluice_file *f)
 
 	f->next = *head;
 	*head = f;
-	io->nr_by_path += f->by_path;
 }
 
 static void unlink_file(struct sluice_io *io, struct sluice_file *f)
@@ -42,12 +41,11 @@ static void unlink_file(struct sluice_io *io, struct sluice_file *f)
 	while (*at != f)
 		at = &(*at)->next;
 	*at = f->next;
-	io->nr_by_path -= f->by_path;
 }
 
 static struct sluice_file *new_file(struct sluice_io *io, const char *name, struct sluice_err *err)
 {
-	struct sluice_file *f = zalloc_lines(sizeof(*f));
+	struct sluice_file *f = calloc(1, sizeof(*f));
 
 	if (f)
 		f->name = strdup(name);
@@ -264,7 +262,7 @@ int sluice_file_take_fd(struct sluice_file **out, struct sluice_io *io, int fd, 
 	return file_ready(io, f, r, out, err);
 }
 
-static int file_adopt(struct sluice_io *io, int fd, bool keep, struct sluice_file **out,
+static int file_adopt(struct sluice_io *io, int fd, bool slot, struct sluice_file **out,
 		      struct sluice_err *err)
 {
 	struct sluice_file *f;
@@ -275,13 +273,12 @@ static int file_adopt(struct sluice_io *io, int fd, bool keep, struct sluice_fil
 	f = new_file(io, name, err);
 	if (!f)
 		return -ENOMEM;
-	f->by_path = !keep; /* lives as long as the operation */
 	r = sluice_store_adopt(&f->store, fd, io->opts.direct, err);
 	if (r < 0) {
 		free_file(f);
 		return r;
 	}
-	r = file_settle(io, f, keep, err);
+	r = file_settle(io, f, slot, err);
 	if (r == 0)
 		*out = f;
 	return r;
@@ -323,10 +320,10 @@ int sluice_file_close(struct sluice_file *f, struct sluice_err *err)
 		return sluice_fail(err, -EDEADLK, "%s: a completion callback must not close files",
 				   f->name);
 	pthread_mutex_lock(&io->lock);
-	atomic_fetch_add(&io->closers, 1);
-	while (atomic_load(&f->refs) > 1)
+	io->closers++;
+	while (f->refs > 1)
 		pthread_cond_wait(&io->called, &io->lock);
-	atomic_fetch_sub(&io->closers, 1);
+	io->closers--;
 	file_unsettle(io, f);
 	pthread_mutex_unlock(&io->lock);
 	/* An engine that knows the file holds it open. */
@@ -387,7 +384,7 @@ static struct sluice_file *find_path(struct sluice_io *io, const char *path, int
 	struct sluice_file *f;
 	struct stat st;
 
-	if (!atomic_load(&io->nr_by_path) || stat(path, &st) < 0)
+	if (!io->active || stat(path, &st) < 0)
 		return NULL;
 	pthread_mutex_lock(&io->lock);
 	for (f = io->files[path_bucket(path)]; f; f = f->next)
@@ -428,44 +425,25 @@ static int file_open_path(struct sluice_io *io, const struct sluice_op *u, struc
 	return r;
 }
 
-/* References are taken for several operations at once: they are on a line that all write to. */
-static void file_get(struct sluice_file *f, struct file_refs *refs)
+int file_for_op(struct sluice_io *io, const struct sluice_op *u, struct sluice_file **out,
+		struct sluice_err *err)
 {
-	if (refs->file != f || !refs->left) {
-		file_put_many(refs->file, refs->left);
-		refs->file = f;
-		refs->left = refs->ahead;
-		atomic_fetch_add(&f->refs, refs->ahead);
-	}
-	refs->left--;
-}
+	int r;
 
-int file_for_op(struct sluice_io *io, const struct sluice_op *u, struct file_refs *refs,
-		struct sluice_file **out, struct sluice_err *err)
-{
 	if (u->file) {
 		if (u->file->io != io)
 			return sluice_fail(err, -EINVAL, "%s: belongs to another handle",
 					   u->file->name);
-		file_get(u->file, refs);
+		u->file->refs++;
 		*out = u->file;
 		return 0;
 	}
 	if (u->path)
 		return file_open_path(io, u, out, err);
-	return file_adopt(io, u->fd, false, out, err);
-}
-
-void file_put_many(struct sluice_file *f, unsigned n)
-{
-	struct sluice_io *io = f ? f->io : NULL;
-
-	/* Somebody may free the file as soon as the references are gone. */
-	if (n && f && atomic_fetch_sub(&f->refs, n) == n + 1 && atomic_load(&io->closers)) {
-		pthread_mutex_lock(&io->lock);
-		pthread_cond_broadcast(&io->called);
-		pthread_mutex_unlock(&io->lock);
-	}
+	r = file_adopt(io, u->fd, false, out, err);
+	if (r == 0)
+		(*out)->by_path = true; /* lives as long as the operation */
+	return r;
 }
 
 int file_put(struct sluice_file *f)
@@ -475,7 +453,12 @@ int file_put(struct sluice_file *f)
 	int r;
 
 	if (!f->by_path) {
-		file_put_many(f, 1);
+		/* Somebody may free the file as soon as the reference is gone. */
+		if (atomic_fetch_sub(&f->refs, 1) == 2 && io->closers) {
+			pthread_mutex_lock(&io->lock);
+			pthread_cond_broadcast(&io->called);
+			pthread_mutex_unlock(&io->lock);
+		}
 		return 0;
 	}
 	pthread_mutex_lock(&io->lock);

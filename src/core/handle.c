@@ -57,7 +57,7 @@ static void stop_queues(struct sluice_io *io)
 	free(io->queues);
 	io->queues = NULL;
 	io->nr_queues = 0;
-	atomic_store(&io->stop, false);
+	io->stop = false;
 }
 
 static int start_queues(struct sluice_io *io, const struct sluice_engine *engine,
@@ -66,7 +66,7 @@ static int start_queues(struct sluice_io *io, const struct sluice_engine *engine
 	int r = 0;
 
 	io->engine = engine;
-	io->queues = zalloc_lines(io->opts.threads * sizeof(*io->queues));
+	io->queues = calloc(io->opts.threads, sizeof(*io->queues));
 	if (!io->queues)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	io->nr_queues = io->opts.threads;
@@ -143,7 +143,12 @@ static uint32_t *make_guard(void)
 
 static void free_io(struct sluice_io *io)
 {
-	ports_free(io);
+	for (unsigned i = 0; i < io->nr_chunks; i++) {
+		for (unsigned k = 0; k < OP_CHUNK; k++)
+			free(io->chunks[i][k].msg);
+		free(io->chunks[i]);
+	}
+	free(io->chunks);
 	free(io->settings);
 	if (io->guard)
 		munmap(io->guard, (size_t)sysconf(_SC_PAGESIZE));
@@ -167,7 +172,7 @@ int sluice_open(struct sluice_io **out, const struct sluice_opts *opts, struct s
 	r = opts_load(&o, opts, err);
 	if (r < 0)
 		return r;
-	io = zalloc_lines(sizeof(*io));
+	io = calloc(1, sizeof(*io));
 	if (!io)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	io->opts = o;
@@ -178,7 +183,7 @@ int sluice_open(struct sluice_io **out, const struct sluice_opts *opts, struct s
 	ring_setup(&io->ring);
 	pthread_cond_init(&io->called, NULL);
 	op_list_init(&io->pending);
-	io->opened = clock_ns();
+	op_list_init(&io->done);
 	io->huge_by_default = sluice_area_huge_by_default();
 	io->guard = make_guard();
 	if (!io->guard)
@@ -216,7 +221,9 @@ static int close_copy(struct sluice_io *io)
 	regions_free(io);
 	ring_abandon(io);
 	munmap(io->guard, (size_t)sysconf(_SC_PAGESIZE));
-	ports_free(io);
+	for (unsigned i = 0; i < io->nr_chunks; i++)
+		free(io->chunks[i]);
+	free(io->chunks);
 	free(io->settings);
 	free(io);
 	return 0;
@@ -284,8 +291,7 @@ int sluice_get_stats(struct sluice_io *io, struct sluice_stats *stats)
 	pthread_mutex_lock(&io->lock);
 	snprintf(s.fallback_why, sizeof(s.fallback_why), "%s", io->fallback_why);
 	pthread_mutex_unlock(&io->lock);
-	for (unsigned i = 0; i < atomic_load(&io->nr_ports); i++)
-		add_counters(&s, &io->ports[i]->count);
+	add_counters(&s, &io->count);
 	for (unsigned i = 0; i < io->nr_queues; i++) {
 		add_counters(&s, &io->queues[i].count);
 		s.cpu_ns += thread_cpu_ns(io->queues[i].thread);

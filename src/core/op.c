@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operations: checking what the caller asks for, finding file and memory, and what is
- * left to do when the last block is back.
+ * Operations: checking what the caller asks for, the table that tickets point
+ * into, what is left to do when the last block is back, and the message.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,11 +18,64 @@ enum { SYNC_FLAGS = SLUICE_OP_DATASYNC | SLUICE_OP_FULLSYNC };
 static const uint32_t known_flags = SLUICE_OP_EXACT | SLUICE_OP_TRUNCATE | SLUICE_OP_DATASYNC |
 				    SLUICE_OP_FULLSYNC | SLUICE_OP_STREAM;
 
-void op_cancel(struct op *op)
+/* ------------------------------------------------------------------ table */
+
+struct op *op_alloc(struct sluice_io *io)
 {
-	op->cancelled = true;
-	op->stop = min_u64(op->stop, op->cursor);
-	op->cursor = op->len;
+	struct op **chunks, *chunk, *op;
+
+	if (!io->free_ops) {
+		chunks = realloc(io->chunks, (io->nr_chunks + 1) * sizeof(*chunks));
+		if (!chunks)
+			return NULL;
+		io->chunks = chunks;
+		chunk = calloc(OP_CHUNK, sizeof(*chunk));
+		if (!chunk)
+			return NULL;
+		for (unsigned i = OP_CHUNK; i-- > 0;) {
+			chunk[i].index = io->nr_chunks * OP_CHUNK + i;
+			chunk[i].next = io->free_ops;
+			io->free_ops = &chunk[i];
+		}
+		io->chunks[io->nr_chunks++] = chunk;
+	}
+	op = io->free_ops;
+	io->free_ops = op->next;
+	op->state = OP_NEW;
+	return op;
+}
+
+void op_free(struct sluice_io *io, struct op *op)
+{
+	free(op->msg);
+	op->msg = NULL;
+	op->state = OP_FREE;
+	op->gen++;
+	op->next = io->free_ops;
+	io->free_ops = op;
+}
+
+uint64_t op_ticket(const struct op *op)
+{
+	return (uint64_t)op->gen << 32 | (op->index + 1);
+}
+
+struct op *op_find(struct sluice_io *io, uint64_t ticket)
+{
+	uint64_t i = (ticket & UINT32_MAX) - 1;
+	struct op *op;
+
+	if (i >= (uint64_t)io->nr_chunks * OP_CHUNK)
+		return NULL;
+	op = &io->chunks[i / OP_CHUNK][i % OP_CHUNK];
+	if (op->state <= OP_NEW || op_ticket(op) != ticket || op->on_done)
+		return NULL;
+	return op;
+}
+
+bool op_is_over(const struct op *op)
+{
+	return op->cursor == op->len && !op->inflight && op->state != OP_PENDING;
 }
 
 bool op_needs_sync(const struct op *op)
@@ -158,8 +211,7 @@ static int check_access(const struct op *op, struct sluice_err *err)
 }
 
 /* Space for a file that grows.  No room is an error of the operation, before anything moved. */
-static int op_reserve(struct sluice_io *io, struct op *op, struct counters *count,
-		      struct sluice_err *err)
+static int op_reserve(struct sluice_io *io, struct op *op, struct sluice_err *err)
 {
 	struct sluice_store *s = &op->file->store;
 	struct sluice_short room;
@@ -175,19 +227,18 @@ static int op_reserve(struct sluice_io *io, struct op *op, struct counters *coun
 				   strerror(-r));
 	op->extends = r > 0;
 	if (reserved)
-		COUNT(count, preallocations, 1);
+		COUNT(io->count.preallocations, 1);
 	if (op->extends && s->extend->unable)
 		io_fell(io, SLUICE_FELL_NO_PREALLOC, op->file->name,
 			"the file system cannot preallocate");
 	return 0;
 }
 
-static bool find_region(struct sluice_io *io, struct here *here, struct op *op)
+static bool find_region(struct sluice_io *io, struct op *op)
 {
 	struct region r;
 
-	if (op->nr_iov != 1 ||
-	    !region_find(io, here, (uint64_t)(uintptr_t)op->one.addr, op->len, &r))
+	if (op->nr_iov != 1 || !region_find(io, (uint64_t)(uintptr_t)op->one.addr, op->len, &r))
 		return false;
 	if (r.nr_slots) {
 		op->region_addr = r.addr;
@@ -197,25 +248,25 @@ static bool find_region(struct sluice_io *io, struct here *here, struct op *op)
 	return r.huge;
 }
 
-static void find_device_memory(struct sluice_io *io, struct here *here, struct op *op)
+static void find_device_memory(struct sluice_io *io, struct op *op)
 {
 	op->block = min_u64(plan_split(op->file, true), RING_PIECE);
 	if (!file_attach(op->file))
 		return;
 	op->block = io->opts.block ? plan_split(op->file, true) : CUFILE_BLOCK;
-	find_region(io, here, op);
+	find_region(io, op);
 }
 
 /* The part of preparing that concerns registered memory and the split size. */
-static void find_memory(struct sluice_io *io, struct here *here, struct op *op)
+static void find_memory(struct sluice_io *io, struct op *op)
 {
 	bool huge = io->huge_by_default;
 
 	if (op->places) {
-		find_device_memory(io, here, op);
+		find_device_memory(io, op);
 		return;
 	}
-	huge |= find_region(io, here, op);
+	huge |= find_region(io, op);
 	op->small_pages = plan_small_pages(op, huge);
 	op->block = plan_split(op->file, huge || op->small_pages);
 }
@@ -229,8 +280,8 @@ static uint32_t durability_flags(const struct sluice_io *io, const struct sluice
 	return io->opts.durability == SLUICE_DURABLE_DATA ? SLUICE_OP_DATASYNC : 0;
 }
 
-int op_prepare(struct sluice_io *io, struct maker *m, struct op *op, const struct sluice_op *u,
-	       struct sluice_err *err)
+int op_prepare(struct sluice_io *io, const struct sluice_cuda *cuda, struct op *op,
+	       const struct sluice_op *u, struct sluice_err *err)
 {
 	uint64_t len;
 	int r;
@@ -238,8 +289,7 @@ int op_prepare(struct sluice_io *io, struct maker *m, struct op *op, const struc
 	r = op_check(u, &len, err);
 	if (r < 0)
 		return r;
-	memset((char *)op + offsetof(struct op, file), 0,
-	       offsetof(struct op, fault) - offsetof(struct op, file));
+	memset((char *)op + offsetof(struct op, file), 0, sizeof(*op) - offsetof(struct op, file));
 	op->opcode = u->opcode;
 	op->flags = u->flags | durability_flags(io, u);
 	op->offset = u->offset;
@@ -249,7 +299,7 @@ int op_prepare(struct sluice_io *io, struct maker *m, struct op *op, const struc
 	op->arg = u->arg;
 	if (copy_iov(op, u) < 0)
 		return sluice_fail(err, -ENOMEM, "out of memory");
-	r = m->cuda && u->memory != SLUICE_MEMORY_HOST ? device_find(m->cuda, op, err) : 0;
+	r = cuda && u->memory != SLUICE_MEMORY_HOST ? device_find(cuda, op, err) : 0;
 	if (!r && op->opcode == SLUICE_COPY) {
 		op->block = COPY_BLOCK;
 		if (op->places || !op->len)
@@ -257,19 +307,19 @@ int op_prepare(struct sluice_io *io, struct maker *m, struct op *op, const struc
 		r = sluice_fail(err, -EINVAL, "iov: neither is device memory");
 	}
 	if (!r)
-		r = file_for_op(io, u, &m->refs, &op->file, err);
+		r = file_for_op(io, u, &op->file, err);
 	if (r < 0) {
 		free_iov(op);
 		return r;
 	}
 	r = check_access(op, err);
 	if (r == 0 && op->opcode == SLUICE_WRITE)
-		r = op_reserve(io, op, &op->port->count, err);
+		r = op_reserve(io, op, err);
 	if (r < 0) {
 		op_drop(op);
 		return r;
 	}
-	find_memory(io, m->here, op);
+	find_memory(io, op);
 	return 0;
 }
 
@@ -349,7 +399,6 @@ static void op_note_failure(struct op *op, int code)
 {
 	if (code < 0 && !op->code) {
 		op->code = code;
-		op->fault = (struct sluice_fault){0};
 		op->fail_off = op->offset;
 		op->fail_len = op->len;
 	}
@@ -375,15 +424,15 @@ static void conclude_write(struct op *op)
 		op_note_failure(op, sync_directory(op->file));
 }
 
-static void count_op(struct counters *count, const struct op *op)
+static void count_op(struct sluice_io *io, const struct op *op)
 {
-	COUNT(count, ops, 1);
+	COUNT(io->count.ops, 1);
 	if (op->code < 0)
-		COUNT(count, ops_failed, 1);
+		COUNT(io->count.ops_failed, 1);
 	if (op->opcode == SLUICE_READ)
-		COUNT(count, bytes_read, op->stop);
+		COUNT(io->count.bytes_read, op->stop);
 	else if (op->opcode == SLUICE_WRITE)
-		COUNT(count, bytes_written, op->stop);
+		COUNT(io->count.bytes_written, op->stop);
 }
 
 static void conclude_read(struct op *op)
@@ -402,7 +451,7 @@ static void shorten(struct sluice_short *out, const char *name)
 		snprintf(out->text, sizeof(out->text), "%s", s);
 }
 
-void op_conclude(struct sluice_io *io, struct op *op, struct counters *count)
+void op_conclude(struct sluice_io *io, struct op *op)
 {
 	struct sluice_short name = {.text = "memory"};
 	bool tell;
@@ -435,7 +484,7 @@ void op_conclude(struct sluice_io *io, struct op *op, struct counters *count)
 	if (op->code < 0)
 		io_trace(io, SLUICE_TRACE_ERROR, op->code, name.text, op->fail_off, op->fail_len,
 			 op->msg ? op->msg : "operation failed");
-	count_op(count, op);
+	count_op(io, op);
 }
 
 void op_result(const struct op *op, struct sluice_done *done)

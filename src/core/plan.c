@@ -245,11 +245,13 @@ bool plan_block(struct op *op, struct block *b)
  */
 uint64_t plan_split(const struct sluice_file *f, bool huge)
 {
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	uint64_t asked = f->io->opts.block;
 	uint64_t block = asked ? asked : BLOCK_AUTO;
 
-	if (!asked && !huge && f->device.max_segments >= 16)
-		block = min_u64(block, f->device.max_segments * (uint64_t)sysconf(_SC_PAGESIZE));
+	if (!asked && !huge && f->device.max_segments >= 16 &&
+	    f->device.max_segments * page < block)
+		block = f->device.max_segments * page;
 	return f->store.direct ? align_up(block, f->store.edge_align) : block;
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a queue does with blocks: it takes them from the operations on its pile and from
- * those that all queues share, keeps up to `depth` of them in its engine, and looks at what
- * comes back.  Of what is shared it takes a few blocks at a time, so that a large
- * operation spreads over all queues; what it has too much of itself it shares.
+ * What a queue does with blocks: it takes them from the operations that are
+ * pending, keeps up to `depth` of them in its engine, and looks at what comes
+ * back.  All queues take from the same list, a few blocks at a time, so that a
+ * large operation spreads over all of them and many small ones share one.
  */
 #include <errno.h>
 #include <string.h>
@@ -101,131 +101,52 @@ static void plan_sync(struct op *op, struct block *b)
 	op->sync_done = true;
 }
 
-static void local_add(struct queue *q, struct op *op)
+static void conclude_all(struct queue *q, struct op *list);
+
+/* Operations that belong to this queue alone; each is one block. */
+static unsigned pull_local(struct queue *q, unsigned room)
 {
-	op->next = NULL;
-	*q->local_tail = op;
-	q->local_tail = &op->next;
-	q->nr_local++;
-}
-
-static void local_pop(struct queue *q)
-{
-	q->local = q->local->next;
-	if (!q->local)
-		q->local_tail = &q->local;
-	q->nr_local--;
-}
-
-static struct op *local_take(struct queue *q)
-{
-	struct op *list = q->local;
-
-	q->local = NULL;
-	q->local_tail = &q->local;
-	q->nr_local = 0;
-	return list;
-}
-
-static void local_fill(struct queue *q)
-{
-	struct op *op = (struct op *)pile_take(&q->hand.pile), *next;
-
-	for (; op; op = next) {
-		next = op->next;
-		op_prefetch(op);
-		local_add(q, op);
-	}
-}
-
-/* From now on it cannot be cancelled.  False: it has been. */
-static bool op_claim(struct op *op)
-{
-	unsigned state = atomic_load_explicit(&op->state, memory_order_relaxed);
-
-	return state == OP_ISSUED ||
-	       (state == OP_PENDING &&
-		atomic_compare_exchange_strong(&op->state, &state, OP_ISSUED));
-}
-
-static void over_add(struct op **over, struct op *op)
-{
-	op->next = *over;
-	*over = op;
-}
-
-/* Operations that have their home here; cancelled ones end up on *over. */
-static unsigned pull_local(struct queue *q, unsigned room, struct op **over)
-{
-	uint64_t bytes = q->inflight_bytes;
-	unsigned n = 0;
 	struct block *b;
 	struct op *op;
+	unsigned n;
 
-	while (n < room && (op = q->local) && !(q->io->auto_depth && n && bytes >= BYTES_AUTO)) {
-		if (!op_claim(op)) {
-			local_pop(q);
-			op_cancel(op);
-			over_add(over, op);
-			continue;
-		}
-		if (op->cursor == op->len) { /* its first blocks failed, or met the end of file */
-			local_pop(q);
-			if (!op->inflight)
-				over_add(over, op);
-			continue;
-		}
+	for (n = 0; n < room && q->local; n++) {
+		op = q->local;
+		q->local = op->next;
 		b = block_get(q);
 		plan_block(op, b);
 		op->inflight++;
-		if (op->cursor == op->len)
-			local_pop(q);
 		ready_add(q, b);
-		bytes += b->len;
-		n++;
 	}
+	if (!q->local)
+		q->local_tail = &q->local;
+	q->nr_local -= n;
 	return n;
-}
-
-void queue_purge(struct queue *q)
-{
-	struct op *op, *next, *over = NULL;
-
-	atomic_store(&q->purge, false);
-	local_fill(q);
-	for (op = local_take(q); op; op = next) {
-		next = op->next;
-		if (atomic_load(&op->state) != OP_CANCELLED) {
-			local_add(q, op);
-			continue;
-		}
-		op_cancel(op);
-		over_add(&over, op);
-	}
-	ops_finish(q->io, q, over);
 }
 
 bool queue_add_local(struct queue *q, struct op *op)
 {
-	if (q->inflight + q->nr_local >= q->io->opts.depth && atomic_load(&q->io->nr_idle))
+	if (q->inflight + q->nr_local >= q->io->opts.depth && q->io->nr_idle)
 		return false;
-	op->spare = true;
-	op->home = q;
-	atomic_store_explicit(&op->state, OP_ISSUED, memory_order_relaxed);
-	local_add(q, op);
+	op->local = true;
+	op->next = NULL;
+	*q->local_tail = op;
+	q->local_tail = &op->next;
+	q->nr_local++;
 	return true;
 }
 
 struct op *queue_spare(struct queue *q)
 {
 	struct op *op = q->spare;
-	struct here *here;
 
-	if (!op) {
-		here = here_of(q->io);
-		return here ? port_take(here->port, 1) : NULL;
+	if (op) {
+		q->spare = op->next;
+		return op;
 	}
-	q->spare = op->next;
+	pthread_mutex_lock(&q->io->lock);
+	op = op_alloc(q->io);
+	pthread_mutex_unlock(&q->io->lock);
 	return op;
 }
 
@@ -255,14 +176,16 @@ static void pull_shared(struct queue *q, unsigned room, struct op **over)
 			ready_add(q, b);
 			if (op->est) {
 				op->est--;
-				atomic_fetch_sub(&io->pend_blocks, 1);
+				io->pend_blocks--;
 			}
 		}
 		if (op->cursor < op->len)
 			continue;
 		pend_del(io, op);
-		if (!op->inflight)
-			over_add(over, op);
+		if (!op->inflight) {
+			op->next = *over;
+			*over = op;
+		}
 	}
 }
 
@@ -277,123 +200,77 @@ unsigned queue_room(const struct queue *q)
 	return (unsigned)min_u64(q->io->opts.depth - q->inflight, q->nr_free);
 }
 
-/* Half of the room each, where there is work of both kinds; of an odd one in turns. */
-static unsigned room_for_local(struct queue *q, unsigned room)
-{
-	if (!pend_seen(q->io))
-		return room;
-	q->shared_first = !q->shared_first;
-	return (room + !q->shared_first) / 2;
-}
-
 void queue_pull(struct queue *q)
 {
 	struct sluice_io *io = q->io;
 	unsigned room = queue_room(q);
 	struct op *over = NULL;
 
+	if (room && q->local)
+		room -= pull_local(q, room);
 	if (!room)
 		return;
-	if (!q->local)
-		local_fill(q);
-	if (q->local)
-		room -= pull_local(q, room_for_local(q, room), &over);
-	if (q->local && io->nr_queues > 1 && atomic_load(&io->nr_idle))
-		queue_share(q);
-	if (room && pend_seen(io)) {
-		pthread_mutex_lock(&io->lock);
-		pull_shared(q, room, &over);
-		pthread_mutex_unlock(&io->lock);
-	}
-	ops_finish(io, q, over);
-}
-
-void queue_share(struct queue *q)
-{
-	struct sluice_io *io = q->io;
-	struct op *op, *next;
-
-	local_fill(q);
-	if (!q->local)
-		return;
 	pthread_mutex_lock(&io->lock);
-	for (op = local_take(q); op; op = next) {
-		next = op->next;
-		/* One that is cancelled or begun stays. */
-		if (atomic_load(&op->state) == OP_PENDING)
-			pend_add(io, op);
-		else
-			local_add(q, op);
-	}
-	queue_wake(io);
+	pull_shared(q, room, &over);
 	pthread_mutex_unlock(&io->lock);
+	conclude_all(q, over);
 }
 
 /* --------------------------------------------------------- what came back */
 
-/* Results of a batch, gathered first so that the lock, if any, is taken once. */
+/* Results of a batch, gathered first so that the lock is taken once. */
 struct harvest {
 	struct block *shared;
+	struct op *local;
 	struct op *over;
 };
 
-/* A block is back for good.  The operation it was the last of is over, or needs a sync yet. */
-static inline void harvest_op(struct queue *q, struct block *b, struct harvest *h)
+static void harvest_block(struct queue *q, struct block *b, struct harvest *h)
 {
 	struct op *op = b->op;
 
+	if (!op->local) {
+		b->req.next = (struct sluice_req *)h->shared;
+		h->shared = b;
+		return;
+	}
+	block_account(op, b);
+	op->next = h->local;
+	h->local = op;
 	block_put(q, b);
-	if (!op_is_over(op) || op == q->local) /* that one is seen to by pull_local() */
-		return;
-	if (!op_needs_sync(op)) {
-		over_add(&h->over, op);
-		return;
-	}
-	b = block_get(q);
-	plan_sync(op, b);
-	op->inflight++;
-	ready_add(q, b);
-}
-
-static void harvest_block(struct queue *q, struct block *b, struct harvest *h)
-{
-	if (b->op->home) {
-		block_account(b->op, b);
-		harvest_op(q, b, h);
-		return;
-	}
-	b->req.next = (struct sluice_req *)h->shared;
-	h->shared = b;
-}
-
-static struct block *blocks_reversed(struct block *list)
-{
-	struct block *b, *next, *reversed = NULL;
-
-	for (b = list; b; b = next) {
-		next = (struct block *)b->req.next;
-		b->req.next = (struct sluice_req *)reversed;
-		reversed = b;
-	}
-	return reversed;
 }
 
 /* Under io->lock. */
 static void harvest_shared(struct queue *q, struct harvest *h)
 {
+	struct sluice_io *io = q->io;
 	struct block *b, *next;
+	struct op *op;
 
 	for (b = h->shared; b; b = next) {
 		next = (struct block *)b->req.next;
-		block_account(b->op, b);
-		if (atomic_load(&b->op->state) == OP_PENDING && b->op->cursor == b->op->len)
-			pend_del(q->io, b->op);
-		harvest_op(q, b, h);
+		op = b->op;
+		block_account(op, b);
+		if (op->state == OP_PENDING && op->cursor == op->len)
+			pend_del(io, op);
+		block_put(q, b);
+		if (!op_is_over(op))
+			continue;
+		if (op_needs_sync(op)) {
+			b = block_get(q);
+			plan_sync(op, b);
+			op->inflight++;
+			ready_add(q, b);
+			continue;
+		}
+		op->next = h->over;
+		h->over = op;
 	}
 }
 
 static void run_callback(struct queue *q, struct op *op)
 {
+	struct sluice_io *io = q->io;
 	struct sluice_done done;
 
 	op_result(op, &done);
@@ -403,55 +280,72 @@ static void run_callback(struct queue *q, struct op *op)
 	op->on_done(op->arg, &done);
 	queue_step_back(q);
 	q->ctx = NULL; /* it may have made another one current */
+	if (op->file)
+		file_put(op->file);
+	op_finished(io);
 }
 
-static void op_finish(struct sluice_io *io, struct queue *q, struct op *op, struct returns *back)
+/* Finish operations without the lock, then hand all of them over under one. */
+static void conclude_all(struct queue *q, struct op *list)
 {
-	op_conclude(io, op, q ? &q->count : &op->port->count);
-	if (op->on_done)
-		run_callback(q, op);
-	if (!op->spare) {
-		returns_add(back, op);
-		return;
-	}
-	returns_file(back, op);
-	op->next = q->spare;
-	q->spare = op;
-}
-
-void ops_finish(struct sluice_io *io, struct queue *q, struct op *list)
-{
-	uint64_t now = list && atomic_load(&io->nr_ports) > 1 ? clock_ns() : 0;
-	struct returns back = {0};
-	unsigned n = 0, results = 0;
-	struct op *op, *next;
+	struct sluice_io *io = q->io;
+	struct op *op, *next, *kept = NULL, *called = NULL;
+	uint64_t published = 0;
 
 	if (!list)
 		return;
 	for (op = list; op; op = next) {
 		next = op->next;
-		op->finished = now;
-		results += !op->on_done;
-		op_finish(io, q, op, &back);
-		n++;
+		op_conclude(io, op);
+		if (op->on_done) {
+			run_callback(q, op);
+			op->next = called;
+			called = op;
+		} else {
+			op->next = kept;
+			kept = op;
+			published++;
+		}
 	}
-	returns_send(&back);
-	atomic_fetch_add(q ? &q->finished : &list->port->finished, n);
-	waiters_tell(io, results);
+	pthread_mutex_lock(&io->lock);
+	for (op = kept; op; op = next) {
+		next = op->next;
+		op_publish(io, op);
+	}
+	if (published)
+		waiters_notify(io);
+	for (op = called; op; op = next) {
+		next = op->next;
+		op_free(io, op);
+	}
+	pthread_mutex_unlock(&io->lock);
+	while (published--)
+		op_finished(io);
 }
 
-/* Account for what is over, then tell; what came back first goes first. */
+static void conclude_local(struct queue *q, struct op *list)
+{
+	struct op *op;
+
+	while ((op = list)) {
+		list = op->next;
+		op_conclude(q->io, op);
+		run_callback(q, op);
+		op->next = q->spare;
+		q->spare = op;
+	}
+}
+
+/* Account for what is over, then tell. */
 static void deliver(struct queue *q, struct harvest *h)
 {
-	struct harvest shared = {.shared = blocks_reversed(h->shared)};
-
-	ops_finish(q->io, q, h->over);
-	if (!h->shared)
-		return;
-	pthread_mutex_lock(&q->io->lock);
-	harvest_shared(q, &shared);
-	pthread_mutex_unlock(&q->io->lock);
-	ops_finish(q->io, q, shared.over);
+	if (h->shared) {
+		pthread_mutex_lock(&q->io->lock);
+		harvest_shared(q, h);
+		pthread_mutex_unlock(&q->io->lock);
+	}
+	conclude_all(q, h->over);
+	conclude_local(q, h->local);
 }
 
 void queue_harvest(struct queue *q, struct sluice_req *list)
@@ -571,7 +465,7 @@ void queue_submit(struct queue *q)
 		b = (struct block *)reqs[0];
 		if (block_wants_pause(b))
 			block_pause(b);
-		COUNT(&q->count, submit_calls, 1);
+		COUNT(q->count.submit_calls, 1);
 		queue_step_aside(q);
 		r = q->io->engine->submit(q->engine, reqs, n);
 		queue_step_back(q);
