@@ -227,14 +227,14 @@ struct sluice_iov {
 	uint64_t len;
 };
 
-/* What @buf and @iov of an operation stand for. */
+/*
+ * What @buf and @iov of an operation stand for.  Memory without an address (a dma-buf, memory
+ * of a network card) will be a kind of its own: @memory_handle then says which one, and @buf and
+ * @iov are offsets into it.
+ */
 enum sluice_memory {
 	SLUICE_MEMORY_ANY = 0,  /* addresses; the CUDA driver, if any, is asked where they are */
 	SLUICE_MEMORY_HOST = 1, /* addresses in host memory: nobody is asked */
-				/*
-				 * Memory without an address (a dma-buf, memory of a network card) will be a kind of
-				 * its own: @memory_handle says which one, and @buf and @iov are offsets into it.
-				 */
 };
 
 struct sluice_done;
