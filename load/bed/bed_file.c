@@ -223,7 +223,7 @@ static int move_pieces(struct mover *m, struct sluice_err *err)
 {
 	unsigned busy = 0, file;
 	struct sluice_done done;
-	int r = 0;
+	int r = 0, got;
 
 	for (m->next = 0;;) {
 		for (unsigned i = 0; i < LANES && r == 0; i++)
@@ -231,8 +231,12 @@ static int move_pieces(struct mover *m, struct sluice_err *err)
 				r = start_lane(m, i, file, err);
 				busy += r == 0;
 			}
-		if (!busy || sluice_wait_any(m->io, &done, 1, 1, -1) != 1)
+		if (!busy)
 			return r;
+		got = sluice_wait_any(m->io, &done, 1, 1, -1);
+		if (got != 1)
+			return sluice_fail(err, got < 0 ? got : -EIO,
+					   "cannot wait for what is being moved");
 		busy--;
 		r = r < 0 ? r : end_lane(m, &done, err);
 	}
