@@ -52,7 +52,7 @@ static int use_plain(struct sluice_io *io, struct block *b)
 {
 	struct sluice_file *f = b->op->file;
 	bool direct = f->store.direct;
-	int fd = sluice_store_plain(&f->store);
+	int fd = sluice_backing_plain(&f->store);
 
 	if (fd < 0)
 		return fd;
@@ -67,7 +67,7 @@ static int use_plain(struct sluice_io *io, struct block *b)
 static void set_request(struct block *b)
 {
 	const struct op *op = b->op;
-	struct sluice_store *s = &op->file->store;
+	struct sluice_backing *s = &op->file->store;
 	struct sluice_req *r = &b->req;
 
 	r->code = op->opcode == SLUICE_READ ? SLUICE_REQ_READ : SLUICE_REQ_WRITE;
@@ -140,7 +140,7 @@ bool block_wants_pause(const struct block *b)
 bool block_may_start(struct block *b)
 {
 	const struct op *op = b->op;
-	struct sluice_store *s;
+	struct sluice_backing *s;
 
 	if (b->mode == BLOCK_SYNC || op->opcode != SLUICE_WRITE)
 		return true;
@@ -207,7 +207,7 @@ static bool fall_back(struct sluice_io *io, struct block *b)
 
 	if (b->plain || b->mode == BLOCK_CUFILE || io->opts.direct == SLUICE_DIRECT_ALWAYS)
 		return false;
-	if (sluice_store_give_up_direct(&f->store, why) < 0 || use_plain(io, b) < 0)
+	if (sluice_backing_give_up_direct(&f->store, why) < 0 || use_plain(io, b) < 0)
 		return false;
 	io_fell(io, SLUICE_FELL_BUFFERED, f->name, why);
 	b->req.off += b->skip;
@@ -238,7 +238,7 @@ static bool judge_error(struct sluice_io *io, struct block *b, int res)
 static bool block_set_rest(struct sluice_io *io, struct block *b, uint64_t step)
 {
 	const struct op *op = b->op;
-	const struct sluice_store *s = &op->file->store;
+	const struct sluice_backing *s = &op->file->store;
 	uint32_t align = op->opcode == SLUICE_READ ? s->off_align : s->edge_align;
 	struct sluice_req *r = &b->req;
 	bool read_bounce = b->mode == BLOCK_BOUNCE && op->opcode == SLUICE_READ;
@@ -277,7 +277,7 @@ bool block_finish(struct sluice_io *io, struct block *b, struct counters *count)
 	if (b->moved == b->len)
 		return true;
 	if (op->opcode == SLUICE_READ) {
-		int64_t size = n ? sluice_store_size(&op->file->store) : 0;
+		int64_t size = n ? sluice_backing_size(&op->file->store) : 0;
 
 		b->eof = !n || (size >= 0 && b->req.off + n >= (uint64_t)size);
 		if (b->eof)

@@ -71,7 +71,7 @@ enum file_attach { ATTACH_UNTRIED, ATTACH_DONE, ATTACH_REFUSED };
 struct sluice_file {
 	struct sluice_io *io;
 	struct sluice_file *next; /* in its bucket */
-	struct sluice_store store;
+	struct sluice_backing store;
 	char *name;
 	atomic_uint refs; /* operations, plus one while open */
 	int slot;         /* for registration with engines, -1: none */

@@ -177,7 +177,7 @@ static void find_device(struct sluice_io *io, struct sluice_file *f)
 static int file_settle(struct sluice_io *io, struct sluice_file *f, bool slot,
 		       struct sluice_err *err)
 {
-	struct sluice_store *s = &f->store;
+	struct sluice_backing *s = &f->store;
 	bool writes = s->access != O_RDONLY && !s->device;
 
 	find_device(io, f);
@@ -193,7 +193,7 @@ static int file_settle(struct sluice_io *io, struct sluice_file *f, bool slot,
 	pthread_mutex_unlock(&io->lock);
 	if (writes) {
 		sluice_fail(err, -ENOMEM, "%s: out of memory", f->name);
-		sluice_store_close(s);
+		sluice_backing_close(s);
 		free_file(f);
 		return -ENOMEM;
 	}
@@ -236,7 +236,7 @@ int sluice_file_open(struct sluice_file **out, struct sluice_io *io, const char 
 	f = new_file(io, path, err);
 	if (!f)
 		return -ENOMEM;
-	r = sluice_store_open(&f->store, path, oflags, mode, io->opts.direct, err);
+	r = sluice_backing_open(&f->store, path, oflags, mode, io->opts.direct, err);
 	return file_ready(io, f, r, out, err);
 }
 
@@ -258,7 +258,7 @@ int sluice_file_take_fd(struct sluice_file **out, struct sluice_io *io, int fd, 
 			close(fd);
 		return r;
 	}
-	r = sluice_store_take(&f->store, fd, name, io->opts.direct, err);
+	r = sluice_backing_take(&f->store, fd, name, io->opts.direct, err);
 	return file_ready(io, f, r, out, err);
 }
 
@@ -273,7 +273,7 @@ static int file_adopt(struct sluice_io *io, int fd, bool slot, struct sluice_fil
 	f = new_file(io, name, err);
 	if (!f)
 		return -ENOMEM;
-	r = sluice_store_adopt(&f->store, fd, io->opts.direct, err);
+	r = sluice_backing_adopt(&f->store, fd, io->opts.direct, err);
 	if (r < 0) {
 		free_file(f);
 		return r;
@@ -334,7 +334,7 @@ int sluice_file_close(struct sluice_file *f, struct sluice_err *err)
 		io->slots[f->slot] = NULL;
 	pthread_mutex_unlock(&io->lock);
 	detach(f);
-	r = sluice_store_close(&f->store);
+	r = sluice_backing_close(&f->store);
 	if (r < 0)
 		sluice_fail(err, r, "%s: close: %s", f->name, strerror(-r));
 	free_file(f);
@@ -353,7 +353,7 @@ int sluice_file_stat(struct sluice_file *f, struct sluice_file_info *info)
 	r = io_check(f->io, NULL);
 	if (r < 0)
 		return r;
-	size = sluice_store_size(&f->store);
+	size = sluice_backing_size(&f->store);
 	if (size < 0)
 		return (int)size;
 	i.size = info->size;
@@ -412,7 +412,7 @@ static int file_open_path(struct sluice_io *io, const struct sluice_op *u, struc
 	if (!f)
 		return -ENOMEM;
 	f->by_path = true;
-	r = sluice_store_open(&f->store, u->path,
+	r = sluice_backing_open(&f->store, u->path,
 			      access | (u->opcode == SLUICE_WRITE ? O_CREAT : 0), io->opts.mode,
 			      io->opts.direct, err);
 	if (r < 0) {
@@ -469,7 +469,7 @@ int file_put(struct sluice_file *f)
 	if (!last)
 		return 0;
 	detach(f);
-	r = sluice_store_close(&f->store);
+	r = sluice_backing_close(&f->store);
 	free_file(f);
 	return r;
 }
@@ -483,7 +483,7 @@ void files_free(struct sluice_io *io)
 			next = f->next;
 			sluice_extend_put(&io->extends, f->store.extend);
 			detach(f);
-			sluice_store_close(&f->store);
+			sluice_backing_close(&f->store);
 			free_file(f);
 		}
 }

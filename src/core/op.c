@@ -213,7 +213,7 @@ static int check_access(const struct op *op, struct sluice_err *err)
 /* Space for a file that grows.  No room is an error of the operation, before anything moved. */
 static int op_reserve(struct sluice_io *io, struct op *op, struct sluice_err *err)
 {
-	struct sluice_store *s = &op->file->store;
+	struct sluice_backing *s = &op->file->store;
 	struct sluice_short room;
 	bool reserved;
 	int r;
@@ -339,7 +339,7 @@ void op_drop(struct op *op)
 static int truncate_here(const struct op *op)
 {
 	uint64_t end = op->offset + op->len;
-	int64_t size = sluice_store_size(&op->file->store);
+	int64_t size = sluice_backing_size(&op->file->store);
 
 	if (op->file->store.device || size < 0 || (uint64_t)size == end)
 		return size < 0 ? (int)size : 0;

@@ -68,7 +68,7 @@ static void plan_plain(const struct op *op, struct block *b, uint64_t seg_left)
 
 static void plan_direct_read(const struct op *op, struct block *b, uint64_t addr, uint64_t seg_left)
 {
-	const struct sluice_store *s = &op->file->store;
+	const struct sluice_backing *s = &op->file->store;
 	uint64_t align = s->off_align, off = op->offset + b->pos;
 	uint64_t left = op->len - b->pos;
 
@@ -95,7 +95,7 @@ static void plan_direct_read(const struct op *op, struct block *b, uint64_t addr
 static void plan_direct_write(const struct op *op, struct block *b, uint64_t addr,
 			      uint64_t seg_left)
 {
-	const struct sluice_store *s = &op->file->store;
+	const struct sluice_backing *s = &op->file->store;
 	uint64_t align = s->edge_align, off = op->offset + b->pos;
 	uint64_t left = op->len - b->pos;
 
@@ -146,7 +146,7 @@ static uint64_t one_device(const struct op *op, uint64_t len)
 
 static void plan_device(const struct op *op, struct block *b)
 {
-	const struct sluice_store *s = &op->file->store;
+	const struct sluice_backing *s = &op->file->store;
 	uint64_t off = op->offset + b->pos, left = op->len - b->pos, end;
 	uint64_t align = op->opcode == SLUICE_READ ? s->off_align : s->edge_align;
 	uint64_t block = min_u64(op->block, RING_PIECE);
@@ -180,7 +180,7 @@ static void plan_device(const struct op *op, struct block *b)
  */
 static bool plan_cufile(const struct op *op, struct block *b)
 {
-	const struct sluice_store *s = &op->file->store;
+	const struct sluice_backing *s = &op->file->store;
 	uint64_t off = op->offset + b->pos, left = op->len - b->pos;
 	uint64_t seg_left = op->iov[op->seg].len - op->seg_off, end;
 	uint64_t len = min_u64(min_u64(op->block, left), seg_left);

@@ -192,7 +192,7 @@ static void probe_direct(struct sluice_path_info *p, const char *path)
 
 	if (fd < 0)
 		return;
-	r = sluice_store_align(fd, &p->mem_align, &p->offset_align, &from);
+	r = sluice_backing_align(fd, &p->mem_align, &p->offset_align, &from);
 	if (r == -EOPNOTSUPP) {
 		snprintf(p->direct_why, sizeof(p->direct_why),
 			 "accepted at open, but statx says this file cannot do it");

@@ -17,7 +17,7 @@
 /* One whole block that goes straight: a callback's thread can do it on its own queue. */
 static bool fits_local(const struct op *op)
 {
-	const struct sluice_store *s;
+	const struct sluice_backing *s;
 	uint64_t align;
 
 	if (op->places || !op->on_done || op->nr_iov != 1 || !op->len || op->len > op->block ||

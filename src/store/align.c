@@ -22,7 +22,7 @@ static uint32_t device_block(int fd, const struct statx *st)
 	return 0;
 }
 
-int sluice_store_align(int fd, uint32_t *mem, uint32_t *off, const char **from)
+int sluice_backing_align(int fd, uint32_t *mem, uint32_t *off, const char **from)
 {
 	struct sluice_statx x;
 	const char *who = "statx";

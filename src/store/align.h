@@ -11,6 +11,6 @@
  * NULL.  Returns 0, or -EOPNOTSUPP when the kernel says that this file cannot
  * do O_DIRECT, or another -errno when @fd cannot be examined.
  */
-int sluice_store_align(int fd, uint32_t *mem, uint32_t *off, const char **from);
+int sluice_backing_align(int fd, uint32_t *mem, uint32_t *off, const char **from);
 
 #endif

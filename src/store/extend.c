@@ -50,7 +50,7 @@ void sluice_extend_put(struct sluice_extend **list, struct sluice_extend *x)
 	free(x);
 }
 
-static int truncate_to(const struct sluice_store *s, uint64_t size)
+static int truncate_to(const struct sluice_backing *s, uint64_t size)
 {
 	int r;
 
@@ -77,9 +77,9 @@ static uint64_t end_of_bytes(int fd, uint64_t from, uint64_t to)
  * reads as a hole.  SEEK_DATA counts in blocks, so the parts of blocks at either
  * end are looked at by byte.  Returns the end of the last data there, at least @end.
  */
-static uint64_t end_of_data(const struct sluice_store *s, uint64_t end, uint64_t limit)
+static uint64_t end_of_data(const struct sluice_backing *s, uint64_t end, uint64_t limit)
 {
-	int fd = sluice_store_reopen(s, O_RDONLY); /* its offset is ours to move */
+	int fd = sluice_backing_reopen(s, O_RDONLY); /* its offset is ours to move */
 	uint64_t first = min_u64(align_up(end, BLOCK), limit);
 	uint64_t last = max_u64(align_down(limit, BLOCK), first);
 	off_t data, hole = (off_t)first;
@@ -99,11 +99,11 @@ static uint64_t end_of_data(const struct sluice_store *s, uint64_t end, uint64_t
 }
 
 /* Give back what lies behind the data, unless somebody else has made the file longer still. */
-static void extend_give_back(struct sluice_store *s)
+static void extend_give_back(struct sluice_backing *s)
 {
 	struct sluice_extend *x = s->extend;
 	uint64_t end = max_u64(x->base, x->kept);
-	int64_t size = sluice_store_size(s);
+	int64_t size = sluice_backing_size(s);
 
 	x->failed = false;
 	if (size <= 0 || (uint64_t)size <= end || (uint64_t)size > x->reach)
@@ -119,7 +119,7 @@ static void extend_note_failure(struct sluice_extend *x, uint64_t off)
 	x->failed = true;
 }
 
-static int extend_reserve(struct sluice_store *s, uint64_t from, uint64_t end, bool *ret_reserved)
+static int extend_reserve(struct sluice_backing *s, uint64_t from, uint64_t end, bool *ret_reserved)
 {
 	int r;
 
@@ -138,7 +138,7 @@ static int extend_reserve(struct sluice_store *s, uint64_t from, uint64_t end, b
 	return -errno;
 }
 
-int sluice_extend_begin(struct sluice_store *s, uint64_t off, uint64_t len, bool *ret_reserved)
+int sluice_extend_begin(struct sluice_backing *s, uint64_t off, uint64_t len, bool *ret_reserved)
 {
 	struct sluice_extend *x = s->extend;
 	uint64_t end = off + len;
@@ -148,7 +148,7 @@ int sluice_extend_begin(struct sluice_store *s, uint64_t off, uint64_t len, bool
 	*ret_reserved = false;
 	if (s->device || !len || !x)
 		return 0;
-	size = sluice_store_size(s);
+	size = sluice_backing_size(s);
 	if (size < 0)
 		return (int)size;
 
@@ -176,7 +176,7 @@ int sluice_extend_begin(struct sluice_store *s, uint64_t off, uint64_t len, bool
 	return r;
 }
 
-void sluice_extend_end(struct sluice_store *s, uint64_t off, uint64_t good, bool failed)
+void sluice_extend_end(struct sluice_backing *s, uint64_t off, uint64_t good, bool failed)
 {
 	struct sluice_extend *x = s->extend;
 

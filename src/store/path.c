@@ -29,7 +29,7 @@ static int store_reopen(int fd, int flags)
 	return r < 0 ? -errno : r;
 }
 
-static void set_why(struct sluice_store *s, const char *why)
+static void set_why(struct sluice_backing *s, const char *why)
 {
 	pthread_mutex_lock(&s->lock);
 	if (!s->why[0])
@@ -38,7 +38,7 @@ static void set_why(struct sluice_store *s, const char *why)
 }
 
 /* Regular files and block devices have offsets; pipes, sockets and directories do not. */
-static int check_kind(struct sluice_store *s, const char *name, struct sluice_err *err)
+static int check_kind(struct sluice_backing *s, const char *name, struct sluice_err *err)
 {
 	struct statfs fs;
 	struct stat st;
@@ -58,7 +58,7 @@ static int check_kind(struct sluice_store *s, const char *name, struct sluice_er
 }
 
 /* What O_DIRECT asks for.  A file system may take the flag and give no alignment. */
-static void find_limits(struct sluice_store *s)
+static void find_limits(struct sluice_backing *s)
 {
 	uint32_t page = (uint32_t)sysconf(_SC_PAGESIZE);
 	const char *from;
@@ -66,7 +66,7 @@ static void find_limits(struct sluice_store *s)
 	s->mem_align = s->off_align = 1;
 	if (!s->direct)
 		return;
-	if (sluice_store_align(s->fd, &s->mem_align, &s->off_align, &from) < 0) {
+	if (sluice_backing_align(s->fd, &s->mem_align, &s->off_align, &from) < 0) {
 		set_why(s, "the file system does not do direct I/O on this file");
 		s->direct = false;
 		s->mem_align = s->off_align = 1;
@@ -79,7 +79,7 @@ static void find_limits(struct sluice_store *s)
 	s->edge_align = s->off_align > page ? s->off_align : page;
 }
 
-static void store_init(struct sluice_store *s, int fd)
+static void store_init(struct sluice_backing *s, int fd)
 {
 	memset(s, 0, sizeof(*s));
 	s->fd = fd;
@@ -111,7 +111,7 @@ static int set_flags(int fd, int on, int off)
 }
 
 /* The caller or the alignment query said no: go on without O_DIRECT. */
-static int drop_direct(struct sluice_store *s)
+static int drop_direct(struct sluice_backing *s)
 {
 	int flags, fd;
 
@@ -130,7 +130,7 @@ static int drop_direct(struct sluice_store *s)
 	return 0;
 }
 
-static int store_settle(struct sluice_store *s, const char *name, uint32_t direct,
+static int store_settle(struct sluice_backing *s, const char *name, uint32_t direct,
 			struct sluice_err *err)
 {
 	int r = check_kind(s, name, err);
@@ -170,7 +170,7 @@ static int store_open_direct(const char *path, int flags, unsigned mode, bool *r
 }
 
 /* @fd is ours from here on; @direct_now: O_DIRECT is set. */
-static int store_begin(struct sluice_store *s, int fd, int oflags, bool direct_now,
+static int store_begin(struct sluice_backing *s, int fd, int oflags, bool direct_now,
 		       const char *name, uint32_t direct, struct sluice_err *err)
 {
 	struct sluice_short room;
@@ -188,11 +188,11 @@ static int store_begin(struct sluice_store *s, int fd, int oflags, bool direct_n
 				   : "the file system refuses O_DIRECT at open");
 	r = store_settle(s, sluice_shorten(&room, name), direct, err);
 	if (r < 0)
-		sluice_store_close(s);
+		sluice_backing_close(s);
 	return r;
 }
 
-int sluice_store_open(struct sluice_store *s, const char *path, int oflags, unsigned mode,
+int sluice_backing_open(struct sluice_backing *s, const char *path, int oflags, unsigned mode,
 		      uint32_t direct, struct sluice_err *err)
 {
 	int flags = (oflags & ~(O_DIRECT | O_APPEND)) | O_CLOEXEC | O_NOCTTY;
@@ -211,7 +211,7 @@ int sluice_store_open(struct sluice_store *s, const char *path, int oflags, unsi
 	return store_begin(s, fd, oflags, got, path, direct, err);
 }
 
-int sluice_store_take(struct sluice_store *s, int fd, const char *name, uint32_t direct,
+int sluice_backing_take(struct sluice_backing *s, int fd, const char *name, uint32_t direct,
 		      struct sluice_err *err)
 {
 	bool never = direct == SLUICE_DIRECT_NEVER;
@@ -223,7 +223,7 @@ int sluice_store_take(struct sluice_store *s, int fd, const char *name, uint32_t
 	return store_begin(s, fd, flags, !never && r == 0, name, direct, err);
 }
 
-int sluice_store_adopt(struct sluice_store *s, int fd, uint32_t direct, struct sluice_err *err)
+int sluice_backing_adopt(struct sluice_backing *s, int fd, uint32_t direct, struct sluice_err *err)
 {
 	int flags = fcntl(fd, F_GETFL);
 	char name[32];
@@ -262,11 +262,11 @@ int sluice_store_adopt(struct sluice_store *s, int fd, uint32_t direct, struct s
 		set_why(s, "the descriptor was opened without O_DIRECT");
 	r = store_settle(s, name, direct, err);
 	if (r < 0)
-		sluice_store_close(s);
+		sluice_backing_close(s);
 	return r;
 }
 
-int sluice_store_close(struct sluice_store *s)
+int sluice_backing_close(struct sluice_backing *s)
 {
 	int plain = s->plain_fd;
 	int r = 0;
@@ -279,7 +279,7 @@ int sluice_store_close(struct sluice_store *s)
 	return r;
 }
 
-int sluice_store_reopen(const struct sluice_store *s, int flags)
+int sluice_backing_reopen(const struct sluice_backing *s, int flags)
 {
 	return store_reopen(s->fd, flags);
 }
@@ -289,7 +289,7 @@ int sluice_store_reopen(const struct sluice_store *s, int flags)
  * 0444, privileges dropped), /proc is not mounted, or there are too many open files.
  * The first one is ours and can do without O_DIRECT.  Under s->lock.
  */
-static int sole_descriptor(struct sluice_store *s, int why)
+static int sole_descriptor(struct sluice_backing *s, int why)
 {
 	if (s->fd == s->borrowed || s->insist || set_flags(s->fd, 0, O_DIRECT) < 0)
 		return why;
@@ -300,7 +300,7 @@ static int sole_descriptor(struct sluice_store *s, int why)
 	return s->fd;
 }
 
-int sluice_store_plain(struct sluice_store *s)
+int sluice_backing_plain(struct sluice_backing *s)
 {
 	int fd = s->plain_fd;
 
@@ -319,9 +319,9 @@ int sluice_store_plain(struct sluice_store *s)
 	return fd;
 }
 
-int sluice_store_give_up_direct(struct sluice_store *s, const char *why)
+int sluice_backing_give_up_direct(struct sluice_backing *s, const char *why)
 {
-	int fd = sluice_store_plain(s);
+	int fd = sluice_backing_plain(s);
 
 	if (fd < 0)
 		return fd;
@@ -330,7 +330,7 @@ int sluice_store_give_up_direct(struct sluice_store *s, const char *why)
 	return 0;
 }
 
-int64_t sluice_store_size(const struct sluice_store *s)
+int64_t sluice_backing_size(const struct sluice_backing *s)
 {
 	struct stat st;
 	uint64_t bytes;

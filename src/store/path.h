@@ -40,7 +40,7 @@ struct sluice_extend {
 struct sluice_extend *sluice_extend_get(struct sluice_extend **list, dev_t dev, ino_t ino);
 void sluice_extend_put(struct sluice_extend **list, struct sluice_extend *x);
 
-struct sluice_store {
+struct sluice_backing {
 	int fd;              /* for bulk data; O_DIRECT while @direct */
 	atomic_int plain_fd; /* the same file without O_DIRECT, or -1; may equal @fd */
 	atomic_bool direct;
@@ -61,23 +61,23 @@ struct sluice_store {
 };
 
 /* Open @path with open(2)'s flags and mode, O_DIRECT as @direct (enum sluice_direct) says. */
-int sluice_store_open(struct sluice_store *s, const char *path, int oflags, unsigned mode,
+int sluice_backing_open(struct sluice_backing *s, const char *path, int oflags, unsigned mode,
 		      uint32_t direct, struct sluice_err *err);
 /* The same for a descriptor, which is the store's then and closed on failure, too. */
-int sluice_store_take(struct sluice_store *s, int fd, const char *name, uint32_t direct,
+int sluice_backing_take(struct sluice_backing *s, int fd, const char *name, uint32_t direct,
 		      struct sluice_err *err);
 /* The same for a descriptor that stays the caller's. */
-int sluice_store_adopt(struct sluice_store *s, int fd, uint32_t direct, struct sluice_err *err);
+int sluice_backing_adopt(struct sluice_backing *s, int fd, uint32_t direct, struct sluice_err *err);
 /* Returns 0 or what close(2) said. */
-int sluice_store_close(struct sluice_store *s);
+int sluice_backing_close(struct sluice_backing *s);
 
 /* The descriptor without O_DIRECT, opened when first asked for; or -errno. */
-int sluice_store_plain(struct sluice_store *s);
+int sluice_backing_plain(struct sluice_backing *s);
 /* O_DIRECT was accepted at open and refused now: do without from here on; or -errno. */
-int sluice_store_give_up_direct(struct sluice_store *s, const char *why);
+int sluice_backing_give_up_direct(struct sluice_backing *s, const char *why);
 
 /* Size now, or -errno. */
-int64_t sluice_store_size(const struct sluice_store *s);
+int64_t sluice_backing_size(const struct sluice_backing *s);
 
 /*
  * A write of [off, off + len) is about to start: preallocate what lies behind
@@ -85,14 +85,14 @@ int64_t sluice_store_size(const struct sluice_store *s);
  * sluice_extend_end() must follow), 0 when it does not, -errno when there is no
  * room; then the file is as it was.  *ret_reserved: space was allocated.
  */
-int sluice_extend_begin(struct sluice_store *s, uint64_t off, uint64_t len, bool *ret_reserved);
+int sluice_extend_begin(struct sluice_backing *s, uint64_t off, uint64_t len, bool *ret_reserved);
 /*
  * That write is over and @good bytes of it are in the file.  When the last one
  * in flight ends and any failed, what nobody wrote is given back.
  */
-void sluice_extend_end(struct sluice_store *s, uint64_t off, uint64_t good, bool failed);
+void sluice_extend_end(struct sluice_backing *s, uint64_t off, uint64_t good, bool failed);
 
 /* Open the store's file once more, with other flags; or -errno. */
-int sluice_store_reopen(const struct sluice_store *s, int flags);
+int sluice_backing_reopen(const struct sluice_backing *s, int flags);
 
 #endif

@@ -6,13 +6,13 @@
 #include "tests/common/t.h"
 
 static struct sluice_extend *list;
-static struct sluice_store store;
+static struct sluice_backing store;
 
 static void setup(void)
 {
 	struct sluice_err err = {0, ""};
 
-	T_ERR(sluice_store_open(&store, t_path("file"), O_RDWR | O_CREAT | O_TRUNC, 0644,
+	T_ERR(sluice_backing_open(&store, t_path("file"), O_RDWR | O_CREAT | O_TRUNC, 0644,
 				SLUICE_DIRECT_NEVER, &err),
 	      0, &err);
 	store.extend = sluice_extend_get(&list, store.dev, store.ino);
@@ -22,7 +22,7 @@ static void setup(void)
 static void teardown(void)
 {
 	sluice_extend_put(&list, store.extend);
-	sluice_store_close(&store);
+	sluice_backing_close(&store);
 	unlink(t_path("file"));
 }
 
@@ -37,7 +37,7 @@ static void put(uint64_t off, uint64_t len)
 
 static int64_t size(void)
 {
-	return sluice_store_size(&store);
+	return sluice_backing_size(&store);
 }
 
 static void a_write_inside_the_file_needs_nothing(void)
