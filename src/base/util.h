@@ -7,12 +7,15 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof(*(a)))
+
+#define container_of(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 
 /* Free or close when the variable goes out of scope; TAKE_PTR hands the value over. */
 static inline void sluice_cleanup_free(void *p)
@@ -40,6 +43,14 @@ static inline void *sluice_array_room(void *v, size_t size, uint64_t *room, uint
 	return v;
 }
 
+/* Grows whenever @nr is a power of two, so that nobody has to know how much room there is. */
+static inline void *sluice_array_more(void *v, size_t size, uint64_t nr)
+{
+	if (nr & (nr - 1))
+		return v;
+	return nr > SIZE_MAX / 2 ? NULL : reallocarray(v, nr ? 2 * nr : 1, size);
+}
+
 #define CLEANUP_FREE  __attribute__((cleanup(sluice_cleanup_free)))
 #define CLEANUP_CLOSE __attribute__((cleanup(sluice_cleanup_close)))
 
@@ -56,6 +67,15 @@ static inline void *sluice_array_room(void *v, size_t size, uint64_t *room, uint
 			(room) = (__typeof__(room))room_;                            \
 		}                                                                    \
 		grown_ ? 0 : -ENOMEM;                                                \
+	})
+
+/* Room for one more in the array @v of @nr elements, which has none but by this.  0 or -ENOMEM. */
+#define ARRAY_MORE(v, nr)                                                 \
+	({                                                                \
+		void *more_ = sluice_array_more((v), sizeof(*(v)), (nr)); \
+		if (more_)                                                \
+			(v) = more_;                                      \
+		more_ ? 0 : -ENOMEM;                                      \
 	})
 
 #define TAKE_PTR(p)                         \

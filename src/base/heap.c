@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Four children per node: less deep, and the children are in one cache line. */
+#include "base/heap.h"
+
+#include "base/util.h"
+
+#define WAYS 4
+
+int sluice_heap_reserve(struct sluice_heap *h, uint64_t room)
+{
+	return ARRAY_ROOM(h->v, h->room, room);
+}
+
+void sluice_heap_fini(struct sluice_heap *h)
+{
+	free(h->v);
+	*h = (struct sluice_heap){.nr = 0};
+}
+
+static void sluice_heap_sink(struct sluice_heap *h, uint64_t i, struct sluice_heap_item item)
+{
+	for (;;) {
+		uint64_t child = i * WAYS + 1, least = child, end = min_u64(child + WAYS, h->nr);
+
+		if (child >= h->nr)
+			break;
+		while (++child < end)
+			if (sluice_heap_before(h->v[child], h->v[least]))
+				least = child;
+		if (!sluice_heap_before(h->v[least], item))
+			break;
+		h->v[i] = h->v[least];
+		i = least;
+	}
+	h->v[i] = item;
+}
+
+int sluice_heap_put(struct sluice_heap *h, uint64_t key, uint64_t who)
+{
+	struct sluice_heap_item item = {key, who};
+	uint64_t i;
+
+	if (sluice_heap_reserve(h, h->nr + 1) < 0)
+		return -ENOMEM;
+	for (i = h->nr++; i && sluice_heap_before(item, h->v[(i - 1) / WAYS]); i = (i - 1) / WAYS)
+		h->v[i] = h->v[(i - 1) / WAYS];
+	h->v[i] = item;
+	return 0;
+}
+
+struct sluice_heap_item sluice_heap_take(struct sluice_heap *h)
+{
+	struct sluice_heap_item top = h->v[0];
+
+	if (--h->nr)
+		sluice_heap_sink(h, 0, h->v[h->nr]);
+	return top;
+}
+
+void sluice_heap_remove(struct sluice_heap *h, uint64_t i)
+{
+	for (; i; i = (i - 1) / WAYS)
+		h->v[i] = h->v[(i - 1) / WAYS];
+	sluice_heap_take(h);
+}
+
+void sluice_heap_cut(struct sluice_heap *h, uint64_t limit)
+{
+	uint64_t nr = 0;
+
+	for (uint64_t i = 0; i < h->nr; i++)
+		if (h->v[i].who < limit)
+			h->v[nr++] = h->v[i];
+	h->nr = nr;
+	for (uint64_t i = nr; i-- > 0;)
+		sluice_heap_sink(h, i, h->v[i]);
+}

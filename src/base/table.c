@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Chains in buckets, as many as there are nodes, and twice as many when that is exceeded. */
+#include "base/table.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+enum { FIRST_BUCKETS = 1024 };
+
+/* Hashes may be numbers that follow each other. */
+static struct sluice_node **bucket_of(const struct sluice_table *t, uint64_t hash)
+{
+	return &t->buckets[hash * 0x9e3779b97f4a7c15ull >> 20 & (t->nr_buckets - 1)];
+}
+
+static void link_node(struct sluice_table *t, struct sluice_node *n)
+{
+	n->next = *bucket_of(t, n->hash);
+	*bucket_of(t, n->hash) = n;
+}
+
+static void table_grow(struct sluice_table *t)
+{
+	struct sluice_table old = *t;
+	struct sluice_node *n, *next;
+
+	t->nr_buckets = old.nr_buckets ? 2 * old.nr_buckets : FIRST_BUCKETS;
+	t->buckets = calloc(t->nr_buckets, sizeof(*t->buckets));
+	if (!t->buckets) {
+		*t = old;
+		return;
+	}
+	for (uint64_t i = 0; i < old.nr_buckets; i++)
+		for (n = old.buckets[i]; n; n = next) {
+			next = n->next;
+			link_node(t, n);
+		}
+	free(old.buckets);
+}
+
+static struct sluice_node *same(struct sluice_node *n, uint64_t hash)
+{
+	while (n && n->hash != hash)
+		n = n->next;
+	return n;
+}
+
+struct sluice_node *sluice_table_find(const struct sluice_table *t, uint64_t hash)
+{
+	return t->nr_buckets ? same(*bucket_of(t, hash), hash) : NULL;
+}
+
+struct sluice_node *sluice_table_again(const struct sluice_node *n)
+{
+	return same(n->next, n->hash);
+}
+
+int sluice_table_put(struct sluice_table *t, struct sluice_node *n, uint64_t hash)
+{
+	if (t->nr >= t->nr_buckets)
+		table_grow(t);
+	if (!t->nr_buckets)
+		return -ENOMEM;
+	n->hash = hash;
+	link_node(t, n);
+	t->nr++;
+	return 0;
+}
+
+void sluice_table_drop(struct sluice_table *t, struct sluice_node *n)
+{
+	struct sluice_node **at = bucket_of(t, n->hash);
+
+	while (*at != n)
+		at = &(*at)->next;
+	*at = n->next;
+	t->nr--;
+}
+
+struct sluice_node *sluice_table_next(const struct sluice_table *t, uint64_t *pos,
+				      const struct sluice_node *n)
+{
+	struct sluice_node *next = n ? n->next : NULL;
+
+	while (!next && *pos < t->nr_buckets)
+		next = t->buckets[(*pos)++];
+	return next;
+}
+
+void sluice_table_fini(struct sluice_table *t)
+{
+	free(t->buckets);
+	*t = (struct sluice_table){.nr = 0};
+}
