@@ -1,16 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Random numbers and the data pattern.
- *
- * The pattern is made 8 bytes at a time: word j of stream s is splitmix64's
- * finaliser of (key(s) + j * golden ratio), stored little endian.  Two
- * multiplications a word keep it far above the speed of one drive, and every
- * bit of the output depends on the seed and on the place.
- */
+/* Random numbers, and the data pattern: content of the generator without ratios. */
 #include "base/random.h"
 
-#include <endian.h>
-#include <string.h>
+#include "base/gen.h"
 
 #define GOLDEN 0x9e3779b97f4a7c15ull
 
@@ -61,78 +53,18 @@ uint64_t sluice_random_below(struct sluice_random *r, uint64_t n)
 	return (uint64_t)(m >> 64);
 }
 
-/* Word @index of the stream, in the byte order of the file. */
-static inline uint64_t pattern_word(uint64_t key, uint64_t index)
-{
-	return htole64(random_mix(key + index * GOLDEN));
-}
-
-/* Neighbouring seeds must not give the same stream a few words apart. */
-static inline uint64_t stream_key(uint64_t seed)
-{
-	return random_mix(seed ^ 0x736c756963650a1aull);
-}
-
 void sluice_pattern_fill(void *buf, size_t len, uint64_t seed, uint64_t offset)
 {
-	uint64_t key = stream_key(seed);
-	uint64_t index = offset / 8;
-	size_t skip = offset % 8;
-	unsigned char *p = buf;
-	uint64_t w;
+	struct sluice_gen g;
 
-	if (skip && len) {
-		size_t n = 8 - skip < len ? 8 - skip : len;
-
-		w = pattern_word(key, index++);
-		memcpy(p, (const unsigned char *)&w + skip, n);
-		p += n;
-		len -= n;
-	}
-	for (; len >= 8; len -= 8, p += 8) {
-		w = pattern_word(key, index++);
-		memcpy(p, &w, 8);
-	}
-	if (len) {
-		w = pattern_word(key, index);
-		memcpy(p, &w, len);
-	}
-}
-
-/* First of @n bytes at which @a and @b differ, or @n. */
-static size_t pattern_difference(const unsigned char *a, const void *b, size_t n)
-{
-	const unsigned char *q = b;
-	size_t i = 0;
-
-	while (i < n && a[i] == q[i])
-		i++;
-	return i;
+	sluice_gen_plain(&g, seed);
+	sluice_gen_fill(&g, 0, offset, buf, len);
 }
 
 size_t sluice_pattern_check(const void *buf, size_t len, uint64_t seed, uint64_t offset)
 {
-	uint64_t key = stream_key(seed);
-	uint64_t index = offset / 8;
-	size_t skip = offset % 8;
-	const unsigned char *p = buf;
-	size_t done = 0;
-	uint64_t w, v;
+	struct sluice_gen g;
 
-	if (skip && len) {
-		size_t n = 8 - skip < len ? 8 - skip : len;
-
-		w = pattern_word(key, index++);
-		done = pattern_difference(p, (const unsigned char *)&w + skip, n);
-		if (done < n)
-			return done;
-	}
-	for (; len - done >= 8; done += 8) {
-		w = pattern_word(key, index++);
-		memcpy(&v, p + done, 8);
-		if (v != w)
-			return done + pattern_difference(p + done, &w, 8);
-	}
-	w = pattern_word(key, index);
-	return done + pattern_difference(p + done, &w, len - done);
+	sluice_gen_plain(&g, seed);
+	return sluice_gen_check(&g, 0, offset, buf, len);
 }
