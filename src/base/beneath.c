@@ -9,7 +9,10 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/openat2.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -108,5 +111,39 @@ int sluice_beneath_unlink(int dir, const char *name, int flags)
 	if (unlinkat(parent, last, flags) < 0)
 		r = -errno;
 	sluice_beneath_done(dir, parent);
+	return r;
+}
+
+static bool cannot_do(int error)
+{
+	return error == EINVAL || error == ENOSYS || error == EOPNOTSUPP || error == EPERM;
+}
+
+static int rename_new(int a, const char *old, int b, const char *new)
+{
+	struct stat st;
+
+	if (renameat2(a, old, b, new, RENAME_NOREPLACE) == 0)
+		return 0;
+	if (cannot_do(errno) && linkat(a, old, b, new, 0) == 0)
+		return unlinkat(a, old, 0) < 0 ? -errno : 0;
+	if (!cannot_do(errno))
+		return -errno;
+	if (fstatat(b, new, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		return -EEXIST;
+	if (renameat(a, old, b, new) == 0)
+		return 0;
+	return cannot_do(errno) ? -ENOSYS : -errno;
+}
+
+int sluice_beneath_rename(int dir, const char *from, const char *to)
+{
+	const char *old, *new;
+	int a = sluice_beneath_parent(dir, from, &old), r;
+	int b = a < 0 ? a : sluice_beneath_parent(dir, to, &new);
+
+	r = b < 0 ? b : rename_new(a, old, b, new);
+	sluice_beneath_done(dir, a);
+	sluice_beneath_done(dir, b);
 	return r;
 }

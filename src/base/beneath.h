@@ -21,6 +21,12 @@ int sluice_beneath_open(int dir, const char *name, int flags, mode_t mode);
 int sluice_beneath_parent(int dir, const char *name, const char **ret_last);
 void sluice_beneath_done(int dir, int parent);
 
+/*
+ * To a name that nothing has: 0, -EEXIST or another -errno, -ENOSYS where the file system has no
+ * way. Where it can neither rename so nor link, what comes to the name in the same moment is lost.
+ */
+int sluice_beneath_rename(int dir, const char *from, const char *to);
+
 /* As unlinkat(2): 0 or -errno. */
 int sluice_beneath_unlink(int dir, const char *name, int flags);
 

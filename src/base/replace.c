@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/replace.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/util.h"
+
+enum {
+	LINKS_MAX = 40, /* as the kernel follows */
+	TEMPS = 16,     /* names that are always looked at for what the dead have left */
+	TEMPS_MAX = 4096,
+};
+
+/* ------------------------------------------------------------------- names */
+
+/* The folder of @path, which is relative to @dir, and the last name in it. */
+static int open_folder(int dir, const char *path, char **ret_name)
+{
+	const char *slash = strrchr(path, '/'), *last = slash ? slash + 1 : path;
+	CLEANUP_FREE char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+	CLEANUP_FREE char *name = strdup(last);
+	int fd;
+
+	if (!folder || !name)
+		return -ENOMEM;
+	if (!*last)
+		return *path ? -EISDIR : -ENOENT;
+	if (!strcmp(last, ".") || !strcmp(last, ".."))
+		return -EISDIR;
+	fd = openat(dir, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	*ret_name = TAKE_PTR(name);
+	return fd;
+}
+
+/* 1: it is there, 0: it is not, or -errno: nobody can tell. */
+static int stat_there(int dir, const char *name, struct stat *st)
+{
+	if (fstatat(dir, name, st, AT_SYMLINK_NOFOLLOW) == 0)
+		return 1;
+	return errno == ENOENT ? 0 : -errno;
+}
+
+/* May a link be followed?  The rule of fs.protected_symlinks, which a rename would get round. */
+static bool may_follow(int dir, const struct stat *link)
+{
+	struct stat st;
+
+	if (fstat(dir, &st) < 0)
+		return false;
+	if ((st.st_mode & (S_ISVTX | S_IWOTH)) != (S_ISVTX | S_IWOTH))
+		return true;
+	return link->st_uid == geteuid() || link->st_uid == st.st_uid;
+}
+
+/* From (*@dir, *@name), which is a link, to what it points to.  Both are given back on failure. */
+static int follow(int *dir, char **name)
+{
+	char target[PATH_MAX];
+	ssize_t n = readlinkat(*dir, *name, target, sizeof(target));
+	char *next = NULL;
+	int fd = -ENAMETOOLONG;
+
+	if (n < 0)
+		fd = -errno;
+	if (n >= 0 && n < (ssize_t)sizeof(target)) {
+		target[n] = '\0';
+		fd = open_folder(*dir, target, &next);
+	}
+	close(*dir);
+	free(*name);
+	*dir = fd;
+	*name = next;
+	return fd < 0 ? fd : 0;
+}
+
+int sluice_replace_resolve(const char *path, int *ret_dir, char **ret_name)
+{
+	char *name = NULL;
+	int dir = open_folder(AT_FDCWD, path, &name), r;
+
+	if (dir < 0)
+		return dir;
+	for (unsigned i = 0;; i++) {
+		struct stat st;
+
+		r = stat_there(dir, name, &st);
+		if (r == 0 || (r > 0 && !S_ISLNK(st.st_mode))) {
+			*ret_dir = dir;
+			*ret_name = name;
+			return 0;
+		}
+		if (r > 0 && i == LINKS_MAX)
+			r = -ELOOP;
+		else if (r > 0 && !may_follow(dir, &st))
+			r = -EACCES;
+		if (r < 0) {
+			close(dir);
+			free(name);
+			return r;
+		}
+		r = follow(&dir, &name);
+		if (r < 0)
+			return r;
+	}
+}
+
+/* ---------------------------------------------------------- temporary names */
+
+static char *temp_name(const struct sluice_replace *r, unsigned k)
+{
+	int room = NAME_MAX - (int)strlen("..sluice-0000");
+	char *temp;
+
+	return asprintf(&temp, ".%.*s.sluice-%u", room, r->name, k) < 0 ? NULL : temp;
+}
+
+/* Does the name still stand for this file? */
+static bool is_named(int dir, const char *name, int fd)
+{
+	struct stat a, b;
+
+	return fstat(fd, &a) == 0 && fstatat(dir, name, &b, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+/* Remove what nobody writes to any more.  Returns 0 when the name is free, else -EEXIST. */
+static int remove_dead(int dir, const char *name)
+{
+	CLEANUP_CLOSE int fd =
+		openat(dir, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0)
+		return errno == ENOENT ? 0 : -EEXIST;
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return -EEXIST;
+	return is_named(dir, name, fd) && unlinkat(dir, name, 0) == 0 ? 0 : -EEXIST;
+}
+
+static void remove_all_dead(const struct sluice_replace *r)
+{
+	for (unsigned k = 0; k < TEMPS; k++) {
+		CLEANUP_FREE char *temp = temp_name(r, k);
+
+		if (temp)
+			remove_dead(r->dir, temp);
+	}
+}
+
+/* Give the file that has none a name that nobody has. */
+static int link_temp(const struct sluice_replace *r, const char *temp)
+{
+	char path[32];
+
+	if (linkat(r->fd, "", r->dir, temp, AT_EMPTY_PATH) == 0)
+		return 0;
+	if (errno == EEXIST)
+		return -EEXIST;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", r->fd); /* needs no privilege */
+	return linkat(AT_FDCWD, path, r->dir, temp, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
+}
+
+static void close_new(struct sluice_replace *r)
+{
+	if (r->lock >= 0)
+		close(r->lock);
+	if (r->fd >= 0)
+		close(r->fd);
+	r->lock = r->fd = -1;
+}
+
+/*
+ * Lock the new file, which is @path in @dir, so that nobody takes it for a dead one.  Through a
+ * description of its own: that of ->fd may be held by the kernel for transfers, for a while after
+ * the process is gone.  0, or -EWOULDBLOCK: somebody did.  Where there are no locks nobody can.
+ */
+static int lock_new(struct sluice_replace *r, int dir, const char *path)
+{
+	r->lock = openat(dir, path, O_RDWR | O_CLOEXEC);
+	return flock(r->lock >= 0 ? r->lock : r->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK
+		       ? -EWOULDBLOCK
+		       : 0;
+}
+
+/* Make the file under a name that nobody has; -EEXIST where somebody was faster. */
+static int create_temp(struct sluice_replace *r, const char *temp, mode_t mode)
+{
+	r->fd = openat(r->dir, temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+	if (r->fd < 0)
+		return -errno;
+	/* until it was locked it looked like a dead one */
+	if (lock_new(r, r->dir, temp) == 0 && is_named(r->dir, temp, r->fd))
+		return 0;
+	close_new(r);
+	return -EEXIST;
+}
+
+/* A name, for a new file or one that is there. */
+static int take_temp(struct sluice_replace *r, mode_t mode)
+{
+	for (unsigned k = 0; k < TEMPS_MAX; k++) {
+		CLEANUP_FREE char *temp = temp_name(r, k);
+		int e;
+
+		if (!temp)
+			return -ENOMEM;
+		e = r->fd < 0 ? create_temp(r, temp, mode) : link_temp(r, temp);
+		if (e == -EEXIST)
+			continue;
+		if (e == 0)
+			r->temp = TAKE_PTR(temp);
+		return e;
+	}
+	return -EEXIST;
+}
+
+/* ---------------------------------------------------------------- the file */
+
+/* Without a name, if it can be given one later. */
+static int open_unnamed(struct sluice_replace *r, mode_t mode)
+{
+	char path[32];
+
+	r->fd = openat(r->dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
+	if (r->fd < 0)
+		return -errno;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", r->fd);
+	if (access(path, F_OK) == 0 && lock_new(r, AT_FDCWD, path) == 0)
+		return 0;
+	close_new(r);
+	return -ENOTSUP;
+}
+
+static int open_new(struct sluice_replace *r, mode_t mode)
+{
+	mode_t first;
+	int e;
+
+	e = stat_there(r->dir, r->name, &r->old);
+	if (e < 0)
+		return e;
+	r->there = e;
+	first = r->there ? 0600 : mode; /* not for others to read where the old one is not */
+	if (r->there && S_ISDIR(r->old.st_mode))
+		return -EISDIR;
+	if (r->there && !S_ISREG(r->old.st_mode))
+		return -EINVAL;
+	/* A file that must not be written to must not be replaced either. */
+	if (r->there && faccessat(r->dir, r->name, W_OK, AT_EACCESS) < 0)
+		return -errno;
+	remove_all_dead(r);
+	e = open_unnamed(r, first);
+	/* no such thing here, in the words of various file systems */
+	if (e == -ENOTSUP || e == -EISDIR || e == -EINVAL || e == -ENOENT || e == -ENOSYS)
+		e = take_temp(r, first);
+	return e;
+}
+
+static int open_here(struct sluice_replace *r, int dir, char *name, mode_t mode)
+{
+	int e;
+
+	*r = (struct sluice_replace)SLUICE_REPLACE_NONE;
+	r->dir = dir;
+	r->name = name;
+	if (!name)
+		e = -ENOMEM;
+	else if (dir < 0)
+		e = -EBADF;
+	else
+		e = open_new(r, mode);
+	if (e < 0)
+		sluice_replace_close(r, false);
+	return e;
+}
+
+int sluice_replace_open(struct sluice_replace *r, const char *path, mode_t mode)
+{
+	char *name;
+	int dir, e = sluice_replace_resolve(path, &dir, &name);
+
+	return e < 0 ? e : open_here(r, dir, name, mode);
+}
+
+int sluice_replace_open_at(struct sluice_replace *r, int dir, const char *name, mode_t mode)
+{
+	int fd = fcntl(dir, F_DUPFD_CLOEXEC, 0);
+
+	return fd < 0 ? -errno : open_here(r, fd, strdup(name), mode);
+}
+
+/* A file system without permissions has none to keep. */
+static bool is_unknown(int e)
+{
+	return e == ENOTSUP || e == ENOSYS;
+}
+
+int sluice_replace_mode(int fd, mode_t mode)
+{
+	return fchmod(fd, mode) == 0 || errno == EPERM || is_unknown(errno) ? 0 : -errno;
+}
+
+int sluice_replace_rights(const struct sluice_replace *r)
+{
+	if (!r->there)
+		return 0;
+	if ((r->old.st_uid != geteuid() || r->old.st_gid != getegid()) &&
+	    fchown(r->fd, r->old.st_uid, r->old.st_gid) < 0 && errno != EPERM && errno != EINVAL &&
+	    !is_unknown(errno))
+		return -errno;
+	return sluice_replace_mode(r->fd, r->old.st_mode & 07777);
+}
+
+int sluice_replace_show(struct sluice_replace *r)
+{
+	int e;
+
+	remove_all_dead(r);
+	e = r->temp ? 0 : take_temp(r, 0);
+	if (e < 0)
+		return e;
+	/* Giving back a GiB takes ext4 0.2 s: not while others wait for us, nor in what is flushed
+	 * next. */
+	r->kept = openat(r->dir, r->name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	if (renameat(r->dir, r->temp, r->dir, r->name) < 0)
+		return -errno;
+	free(TAKE_PTR(r->temp));
+	return 0;
+}
+
+void sluice_replace_close(struct sluice_replace *r, bool forked)
+{
+	if (r->temp && !forked)
+		unlinkat(r->dir, r->temp, 0);
+	free(TAKE_PTR(r->temp));
+	free(TAKE_PTR(r->name));
+	close_new(r);
+	if (r->kept >= 0)
+		close(r->kept);
+	if (r->dir >= 0)
+		close(r->dir);
+	r->dir = r->kept = -1;
+}
+
+int sluice_replace_sync(int dir)
+{
+	if (fsync(dir) == 0 || errno == EINVAL || errno == ENOTSUP)
+		return 0;
+	return -errno;
+}

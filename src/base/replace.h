@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_BASE_REPLACE_H
+#define SLUICE_BASE_REPLACE_H
+
+/*
+ * A new file in place of an old one, so that its name always stands for one of the two, complete:
+ *
+ *	sluice_replace_open -> write to ->fd -> sluice_replace_rights -> sluice_replace_show
+ *			    -> sluice_replace_close
+ *
+ * Without sluice_replace_show() nothing of it is left.  The file has no name so far where the file
+ * system allows it, else one of the form .NAME.sluice-N, which is locked (flock(2)) as long as
+ * somebody writes to it: what the dead have left is removed by whoever replaces the same file next.
+ * Nothing is made durable here but the folder, by sluice_replace_sync().
+ */
+#include <stdbool.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+struct sluice_replace {
+	int dir;         /* the folder, open for reading */
+	char *name;      /* of the file in it, no link */
+	int fd;          /* the new file, for reading and writing */
+	int lock;        /* the same file once more, to hold its lock */
+	int kept;        /* the old one, so that its space is not given back within the step */
+	char *temp;      /* its name so far; NULL: none */
+	bool there;      /* there is an old one, and */
+	struct stat old; /* that is how it was */
+};
+
+/* Nothing, for sluice_replace_close(). */
+#define SLUICE_REPLACE_NONE                                 \
+	{                                                   \
+		.dir = -1, .fd = -1, .lock = -1, .kept = -1 \
+	}
+
+/*
+ * The folder that holds the file that @path leads to, links at its end followed, and its name
+ * there. The file need not exist.  Returns 0 with *@ret_dir open and *@ret_name to be freed, or
+ * -errno: -EACCES for a link in a sticky folder that others may have put there, as the kernel has
+ * it.
+ */
+int sluice_replace_resolve(const char *path, int *ret_dir, char **ret_name);
+
+/* Begin; @mode is that of a file that is not there yet, less the umask.  0 or -errno. */
+int sluice_replace_open(struct sluice_replace *r, const char *path, mode_t mode);
+/* The same for a file @name in the folder @dir, which is duplicated. */
+int sluice_replace_open_at(struct sluice_replace *r, int dir, const char *name, mode_t mode);
+
+/* Give it permissions and owner of the old one, as far as permitted. */
+int sluice_replace_rights(const struct sluice_replace *r);
+/* fchmod(2); 0 where the file system knows no such thing. */
+int sluice_replace_mode(int fd, mode_t mode);
+/* The one step: the name stands for the new file. */
+int sluice_replace_show(struct sluice_replace *r);
+/* Close all and, before the step, remove all.  @forked: leave what has a name to the parent. */
+void sluice_replace_close(struct sluice_replace *r, bool forked);
+
+/* fsync(2) of a folder; 0 where the file system knows no such thing. */
+int sluice_replace_sync(int dir);
+
+#endif
