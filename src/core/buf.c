@@ -211,7 +211,7 @@ static int may_register(struct sluice_io *io, struct sluice_err *err)
 static int area_get(struct sluice_area *a, uint64_t len, uint32_t huge, uint32_t want,
 		    struct sluice_buf_info *got, struct sluice_err *err)
 {
-	int r = sluice_area_map(a, len, huge, want & SLUICE_BUF_LOCKED);
+	int r = sluice_area_map(a, len, huge, want & SLUICE_BUF_LOCKED ? SLUICE_AREA_LOCK : 0);
 
 	*got = (struct sluice_buf_info){.page = a->page, .got = a->huge ? SLUICE_BUF_HUGE : 0};
 	if (r < 0)

@@ -175,7 +175,7 @@ static int bench_measure(const struct bench *b, bool to_device, uint64_t *ret, s
 static int bench_open(struct bench *b, struct sluice_err *err)
 {
 	const struct sluice_cuda *cuda = b->gpu.cuda;
-	int r = sluice_area_map(&b->host, SPEED_BYTES, SLUICE_HUGE_AUTO, false);
+	int r = sluice_area_map(&b->host, SPEED_BYTES, SLUICE_HUGE_AUTO, 0);
 
 	if (r < 0)
 		return sluice_fail(err, r, "out of memory");

@@ -123,7 +123,7 @@ static void ring_unmake(struct ring *ring)
 static int ring_make_of(struct sluice_io *io, uint64_t bytes, struct sluice_fault *fault)
 {
 	struct ring *ring = &io->ring;
-	int r = sluice_area_map(&ring->area, bytes, io->opts.huge, false);
+	int r = sluice_area_map(&ring->area, bytes, io->opts.huge, 0);
 
 	if (r < 0)
 		return r;

@@ -8,6 +8,7 @@
 #include "mem/arena.h"
 
 #include <errno.h>
+#include <linux/mman.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -51,8 +52,9 @@ static int map_plain(struct sluice_area *a, size_t len)
 
 static int map_reserved(struct sluice_area *a, size_t len)
 {
-	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB,
-		       -1, 0);
+	/* By their size: the kernel's default may be 512 MiB or 1 GiB. */
+	int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_HUGE_2MB;
+	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE, flags, -1, 0);
 
 	if (p == MAP_FAILED)
 		return -errno;
@@ -74,13 +76,26 @@ static bool transparent_is(const char *choice)
 	return !strcmp(mode, choice);
 }
 
+/*
+ * Where small pages are of 16 or 64 KiB, a transparent huge page is of 32 or 512 MiB: not what
+ * buffers are aligned to, and not what anybody should get who asks for one.
+ */
+static bool transparent_fits(void)
+{
+	uint64_t size;
+
+	return sluice_textfile_u64(&size, "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size") <
+		       0 ||
+	       size == HUGE;
+}
+
 bool sluice_area_huge_by_default(void)
 {
-	return transparent_is("always");
+	return transparent_is("always") && transparent_fits();
 }
 
 /* Map a huge page more than needed and trim, so that the area starts on a boundary. */
-static int map_transparent(struct sluice_area *a, size_t len)
+static int map_transparent(struct sluice_area *a, size_t len, bool lazy)
 {
 	size_t head;
 	char *p;
@@ -96,12 +111,13 @@ static int map_transparent(struct sluice_area *a, size_t len)
 	a->addr = p + head;
 	a->len = len;
 	/* The kernel takes the advice even where huge pages are switched off. */
-	if (transparent_is("never") || madvise(a->addr, len, MADV_HUGEPAGE) < 0) {
+	if (transparent_is("never") || !transparent_fits() ||
+	    madvise(a->addr, len, MADV_HUGEPAGE) < 0) {
 		a->huge_errno = EOPNOTSUPP;
 		return 0;
 	}
 	/* Fault it in now: the first transfer should not pay for it. */
-	if (madvise(a->addr, len, MADV_POPULATE_WRITE) < 0 && errno == ENOMEM) {
+	if (!lazy && madvise(a->addr, len, MADV_POPULATE_WRITE) < 0 && errno == ENOMEM) {
 		munmap(a->addr, len);
 		return -ENOMEM;
 	}
@@ -110,8 +126,9 @@ static int map_transparent(struct sluice_area *a, size_t len)
 	return 0;
 }
 
-int sluice_area_map(struct sluice_area *a, uint64_t len, uint32_t huge, bool lock)
+int sluice_area_map(struct sluice_area *a, uint64_t len, uint32_t huge, unsigned how)
 {
+	bool lock = how & SLUICE_AREA_LOCK;
 	size_t small, size;
 	int r;
 
@@ -125,7 +142,7 @@ int sluice_area_map(struct sluice_area *a, uint64_t len, uint32_t huge, bool loc
 	else if (huge == SLUICE_HUGE_RESERVED && map_reserved(a, size) == 0)
 		r = 0;
 	else
-		r = map_transparent(a, size);
+		r = map_transparent(a, size, how & SLUICE_AREA_LAZY);
 	if (r < 0)
 		return r;
 	if (!a->huge)

@@ -19,8 +19,13 @@ struct sluice_area {
 	int lock_errno;
 };
 
-/* @huge: enum sluice_huge.  Returns 0 or -ENOMEM. */
-int sluice_area_map(struct sluice_area *a, uint64_t len, uint32_t huge, bool lock);
+enum {
+	SLUICE_AREA_LOCK = 1,
+	SLUICE_AREA_LAZY = 2, /* huge pages appear as they are touched: most may never be */
+};
+
+/* @huge: enum sluice_huge.  @how: SLUICE_AREA_*.  Returns 0 or -ENOMEM. */
+int sluice_area_map(struct sluice_area *a, uint64_t len, uint32_t huge, unsigned how);
 /* Needs no more than @a->addr and, as @a->len, the length that was asked for or given. */
 void sluice_area_unmap(struct sluice_area *a);
 

@@ -17,7 +17,7 @@ static void mapped_memory_is_zero_aligned_and_long_enough(void)
 			unsigned char *p;
 
 			memset(&a, 0xff, sizeof(a));
-			T_EQ(sluice_area_map(&a, lens[i], huge, false), 0);
+			T_EQ(sluice_area_map(&a, lens[i], huge, 0), 0);
 			p = a.addr;
 			T_OK(a.len >= lens[i] && a.len % 4096 == 0);
 			T_OK((uintptr_t)p % 4096 == 0);
@@ -36,9 +36,9 @@ static void an_absurd_length_is_no_memory(void)
 {
 	struct sluice_area a;
 
-	T_EQ(sluice_area_map(&a, UINT64_MAX, SLUICE_HUGE_AUTO, false), -ENOMEM);
-	T_EQ(sluice_area_map(&a, UINT64_MAX - 4095, SLUICE_HUGE_NEVER, false), -ENOMEM);
-	T_EQ(sluice_area_map(&a, 1ull << 62, SLUICE_HUGE_RESERVED, false), -ENOMEM);
+	T_EQ(sluice_area_map(&a, UINT64_MAX, SLUICE_HUGE_AUTO, 0), -ENOMEM);
+	T_EQ(sluice_area_map(&a, UINT64_MAX - 4095, SLUICE_HUGE_NEVER, 0), -ENOMEM);
+	T_EQ(sluice_area_map(&a, 1ull << 62, SLUICE_HUGE_RESERVED, 0), -ENOMEM);
 }
 
 /* Whatever the pages, and whether the caller remembers what was asked for or what was given. */
@@ -53,7 +53,7 @@ static void the_length_is_enough_to_unmap_all_of_it(void)
 		char *p;
 		size_t end;
 
-		T_EQ(sluice_area_map(&a, len, i % 3, false), 0);
+		T_EQ(sluice_area_map(&a, len, i % 3, 0), 0);
 		p = a.addr;
 		end = a.len < MIB(1) ? a.len : (a.len + MIB(2) - 1) / MIB(2) * MIB(2);
 		for (size_t at = 0; at < end; at += 4096)
@@ -70,9 +70,23 @@ static void locked_memory_is_locked_or_says_why(void)
 {
 	struct sluice_area a;
 
-	T_EQ(sluice_area_map(&a, 65536, SLUICE_HUGE_NEVER, true), 0);
+	T_EQ(sluice_area_map(&a, 65536, SLUICE_HUGE_NEVER, SLUICE_AREA_LOCK), 0);
 	T_OK(a.locked ? a.lock_errno == 0 : a.lock_errno > 0);
 	memset(a.addr, 1, 65536);
+	sluice_area_unmap(&a);
+}
+
+/* Nobody waits for sixteen MiB to be cleared who needs one. */
+static void lazy_memory_is_there_where_it_was_touched(void)
+{
+	static unsigned char there[MIB(16) / 4096];
+	struct sluice_area a;
+
+	T_EQ(sluice_area_map(&a, MIB(16), SLUICE_HUGE_AUTO, SLUICE_AREA_LAZY), 0);
+	*(char *)a.addr = 1;
+	T_EQ(mincore(a.addr, MIB(16), there), 0);
+	T_OK(there[0] & 1);
+	T_OK(!(there[(MIB(16) - 1) / (size_t)sysconf(_SC_PAGESIZE)] & 1));
 	sluice_area_unmap(&a);
 }
 
@@ -99,6 +113,7 @@ int main(void)
 		T_CASE(an_absurd_length_is_no_memory),
 		T_CASE(the_length_is_enough_to_unmap_all_of_it),
 		T_CASE(locked_memory_is_locked_or_says_why),
+		T_CASE(lazy_memory_is_there_where_it_was_touched),
 		T_CASE(any_memory_may_be_collapsed_or_not),
 	};
 	static const struct t_group group = {"arena", NULL, NULL, cases, T_COUNT(cases)};
