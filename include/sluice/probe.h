@@ -144,6 +144,24 @@ struct sluice_cufile_info {
  */
 SLUICE_API int sluice_probe_cufile(struct sluice_cufile_info *info);
 
+/* Something that newer kernels have. */
+struct sluice_kernel_offer {
+	uint32_t size;    /* sizeof(struct sluice_kernel_offer), set by the caller */
+	uint32_t found;   /* 1: it is there, it was tried */
+	uint32_t of_path; /* 1: it depends on the file system or the device */
+	uint32_t used;    /* 1: the library uses it where it is there */
+	char name[32];    /* "cloned buffers" */
+	char since[16];   /* the first kernel of kernel.org with it: "6.12" */
+};
+
+/*
+ * The offer @index, from 0 on; of those that depend on it, at @path (a file, a directory or a
+ * block device; NULL: the current directory).
+ * Returns 0, -ENOENT behind the last, or -EINVAL when offer->size is not set.
+ */
+SLUICE_API int sluice_probe_kernel(unsigned index, const char *path,
+				   struct sluice_kernel_offer *offer);
+
 #ifdef __cplusplus
 }
 #endif

@@ -4,11 +4,8 @@
 
 #include <sluice/sluice.h>
 
-#include "base/err.h"
 #include "config.h"
 #include "engine/engine.h"
-
-#include <errno.h>
 
 const struct sluice_engine *const sluice_engines[] = {
 #if SLUICE_HAVE_LIBURING
@@ -37,29 +34,4 @@ const struct sluice_engine *sluice_engine_find(const char *name, const char **re
 		return sluice_engines[i];
 	}
 	return NULL;
-}
-
-const char *sluice_engine_name(unsigned i)
-{
-	for (unsigned k = 0; sluice_engines[k]; k++)
-		if (k == i)
-			return sluice_engines[k]->name;
-	return NULL;
-}
-
-const char *sluice_engine_descr(const char *name)
-{
-	const struct sluice_engine *e = name ? sluice_engine_find(name, NULL) : NULL;
-
-	return e ? e->descr : NULL;
-}
-
-int sluice_engine_probe(const char *name, struct sluice_err *err)
-{
-	const struct sluice_engine *e = name ? sluice_engine_find(name, NULL) : NULL;
-
-	if (!e)
-		return sluice_fail(err, -ENOTSUP, "engine: no engine \"%s\" is built in",
-				   name ? name : "");
-	return e->probe(err);
 }

@@ -20,10 +20,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "engine/engine.h"
-
-#ifndef IORING_FEAT_MIN_TIMEOUT
-#define IORING_FEAT_MIN_TIMEOUT (1u << 15) /* Linux 6.12: the pad of io_uring_getevents_arg */
-#endif
+#include "engine/kernel.h"
 
 /*
  * Small requests are worth handling in groups, but not all at once: 4 KiB random
@@ -267,7 +264,7 @@ static int wait_some(struct uring_state *s, int64_t timeout_ns)
 		ts.tv_nsec = timeout_ns % 1000000000;
 		return io_uring_submit_and_wait_timeout(&s->uring, &cqe, 1, &ts, NULL);
 	}
-	if (s->small >= 2 * GROUP && (s->uring.features & IORING_FEAT_MIN_TIMEOUT))
+	if (s->small >= 2 * GROUP && (s->uring.features & KERNEL_FEAT_MIN_TIMEOUT))
 		return wait_group(s, s->small / GROUP);
 	return io_uring_submit_and_wait(&s->uring, 1);
 }

@@ -38,6 +38,9 @@ static inline int sluice_statx(int dirfd, const char *path, int flags, struct sl
 	if (statx(dirfd, path, flags,
 		  STATX_BASIC_STATS | SLUICE_STATX_MNT_ID | SLUICE_STATX_DIOALIGN, &out->st) < 0)
 		return -errno;
+	/* Emulators (qemu-user) hand on the mask as it is, and only the fields they know. */
+	if (!out->mnt_id)
+		out->st.stx_mask &= ~(SLUICE_STATX_MNT_ID | SLUICE_STATX_DIOALIGN);
 	return 0;
 }
 

@@ -229,6 +229,23 @@ static void a_missing_udev_record_has_a_cure(void **state)
 	assert_non_null(strstr(why, "tmpfs has no block device"));
 }
 
+static void offers_of_the_kernel_are_tried_and_end(void **state)
+{
+	struct sluice_kernel_offer o = {.size = sizeof(o)}, again = o;
+	unsigned n = 0;
+
+	(void)state;
+	for (; sluice_probe_kernel(n, ".", &o) == 0; n++) {
+		assert_true(o.name[0] && o.since[0] && o.found <= 1);
+		assert_int_equal(sluice_probe_kernel(n, "/nowhere", &again), 0);
+		assert_int_equal(again.found, o.of_path ? 0 : o.found);
+	}
+	assert_true(n >= 8);
+	assert_int_equal(sluice_probe_kernel(n, NULL, &o), -ENOENT);
+	o.size = 0;
+	assert_int_equal(sluice_probe_kernel(0, NULL, &o), -EINVAL);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_dir, remove_dir)
@@ -243,6 +260,7 @@ int main(void)
 		TEST(structs_of_other_sizes_are_respected),
 		TEST(a_missing_gpu_has_a_reason),
 		TEST(a_missing_udev_record_has_a_cure),
+		TEST(offers_of_the_kernel_are_tried_and_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
