@@ -26,6 +26,12 @@ SLUICE_API int sluice_gpu_alloc(void **out, unsigned device, uint64_t len, struc
 SLUICE_API int sluice_gpu_free(void *addr);
 
 /*
+ * The CUDA device whose memory @addr is in, or -ENOENT: it is host memory.  Costs nothing where
+ * no CUDA driver is in use.
+ */
+SLUICE_API int sluice_gpu_device(const void *addr);
+
+/*
  * Copy @len bytes, at least one side of which is device memory; done on return.  Host
  * memory that is pinned is copied several times as fast.
  */

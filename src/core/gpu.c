@@ -54,6 +54,13 @@ static int device_of(const void *addr)
 	return ordinal;
 }
 
+int sluice_gpu_device(const void *addr)
+{
+	int device = device_of(addr);
+
+	return device < 0 ? -ENOENT : device;
+}
+
 int sluice_gpu_alloc(void **out, unsigned device, uint64_t len, struct sluice_err *err)
 {
 	struct gpu g;
