@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 #include "base/util.h"
+#include "base/whole.h"
 #include "store/path.h"
+#include "store/stripe.h"
 
 enum { BLOCK = 4096 }; /* of file systems; a larger one only keeps a little more */
 
@@ -50,22 +52,15 @@ void sluice_extend_put(struct sluice_extend **list, struct sluice_extend *x)
 	free(x);
 }
 
-static int truncate_to(const struct sluice_backing *s, uint64_t size)
-{
-	int r;
-
-	do {
-		r = ftruncate(s->fd, (off_t)size);
-	} while (r < 0 && errno == EINTR);
-	return r < 0 ? -errno : 0;
-}
-
-/* End of the bytes in [from, to), part of a block, that are not zero; 0 when all are. */
+/* End of the bytes in [from, to), part of a block, that are not zero; 0 when all are.  What cannot
+ * be read may be data. */
 static uint64_t end_of_bytes(int fd, uint64_t from, uint64_t to)
 {
 	unsigned char part[BLOCK];
-	ssize_t n = to > from ? pread(fd, part, to - from, (off_t)from) : 0;
+	int64_t n = to > from ? sluice_whole_read(fd, part, to - from, from) : 0;
 
+	if (n < 0)
+		return to;
 	while (n > 0 && !part[n - 1])
 		n--;
 	return n > 0 ? from + (uint64_t)n : 0;
@@ -77,7 +72,7 @@ static uint64_t end_of_bytes(int fd, uint64_t from, uint64_t to)
  * reads as a hole.  SEEK_DATA counts in blocks, so the parts of blocks at either
  * end are looked at by byte.  Returns the end of the last data there, at least @end.
  */
-static uint64_t end_of_data(const struct sluice_backing *s, uint64_t end, uint64_t limit)
+static uint64_t end_in_file(const struct sluice_backing *s, uint64_t end, uint64_t limit)
 {
 	int fd = sluice_backing_reopen(s, O_RDONLY); /* its offset is ours to move */
 	uint64_t first = min_u64(align_up(end, BLOCK), limit);
@@ -98,6 +93,26 @@ static uint64_t end_of_data(const struct sluice_backing *s, uint64_t end, uint64
 	return end;
 }
 
+static uint64_t end_of_data(const struct sluice_backing *s, uint64_t end, uint64_t limit)
+{
+	const struct sluice_stripe *t = s->stripe;
+	uint64_t last = end, from, to, got;
+
+	if (!t)
+		return end_in_file(s, end, limit);
+	for (unsigned i = 0; i < t->nr; i++) {
+		from = sluice_stripe_share(t, i, end);
+		to = sluice_stripe_share(t, i, limit);
+		got = from < to
+			      ? end_in_file(&t->members[i], STRIPE_DATA + from, STRIPE_DATA + to) -
+					STRIPE_DATA
+			      : from;
+		if (got > from)
+			last = max_u64(last, sluice_stripe_whole(t, i, got - 1) + 1);
+	}
+	return last;
+}
+
 /* Give back what lies behind the data, unless somebody else has made the file longer still. */
 static void extend_give_back(struct sluice_backing *s)
 {
@@ -110,7 +125,7 @@ static void extend_give_back(struct sluice_backing *s)
 		return;
 	if (end < x->fail_from)
 		end = end_of_data(s, end, x->fail_from);
-	truncate_to(s, end);
+	sluice_backing_truncate(s, end);
 }
 
 static void extend_note_failure(struct sluice_extend *x, uint64_t off)
@@ -123,6 +138,14 @@ static int extend_reserve(struct sluice_backing *s, uint64_t from, uint64_t end,
 {
 	int r;
 
+	if (s->stripe) {
+		bool unable = s->extend->unable;
+
+		r = sluice_stripe_reserve(s->stripe, from, end, &unable);
+		s->extend->unable = unable;
+		*ret_reserved = !r && !unable;
+		return r;
+	}
 	if (s->extend->unable)
 		return 0;
 	do {

@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "store/align.h"
+#include "store/stripe.h"
 
 /* Open @fd's file once more with other flags; works for renamed and deleted files too. */
 static int store_reopen(int fd, int flags)
@@ -37,7 +38,10 @@ static void set_why(struct sluice_backing *s, const char *why)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* Regular files and block devices have offsets; pipes, sockets and directories do not. */
+/*
+ * Regular files and block devices have offsets; pipes, sockets and directories do not.  1: it
+ * may be a manifest.  2: it may become one.
+ */
 static int check_kind(struct sluice_backing *s, const char *name, struct sluice_err *err)
 {
 	struct statfs fs;
@@ -54,7 +58,23 @@ static int check_kind(struct sluice_backing *s, const char *name, struct sluice_
 	s->dev = s->device ? st.st_rdev : st.st_dev;
 	s->ino = st.st_ino;
 	s->fuse = fstatfs(s->fd, &fs) == 0 && fs.f_type == FUSE_SUPER_MAGIC;
-	return 0;
+	if (!s->device && !st.st_size && st.st_nlink && s->access != O_RDONLY)
+		return 2;
+	return !s->device && sluice_manifest_may_be(st.st_size);
+}
+
+/* The manifest of a striped file?  0: no. */
+static int read_manifest(int file, struct sluice_manifest **out, const char *name,
+			 struct sluice_err *err)
+{
+	CLEANUP_CLOSE int fd = store_reopen(file, O_RDONLY);
+	int r = fd < 0 ? 0 : sluice_manifest_read(out, fd);
+
+	if (r < 0)
+		return sluice_fail(err, r, "%s: %s", name,
+				   r == -EBADMSG ? "is the damaged manifest of a striped file"
+						 : strerror(-r));
+	return r;
 }
 
 /* What O_DIRECT asks for.  A file system may take the flag and give no alignment. */
@@ -130,13 +150,35 @@ static int drop_direct(struct sluice_backing *s)
 	return 0;
 }
 
-static int store_settle(struct sluice_backing *s, const char *name, uint32_t direct,
+/* 1: it is a striped file, and open. */
+static int settle_stripe(struct sluice_backing *s, const char *name, uint32_t direct, bool fresh,
+			 struct sluice_err *err)
+{
+	struct sluice_manifest *m;
+	int r = fresh ? sluice_stripe_adopt(s, &m, err) : read_manifest(s->fd, &m, name, err);
+
+	if (r != 1)
+		return r;
+	if (m->folder) { /* its mark is a file like others */
+		sluice_manifest_free(m);
+		return 0;
+	}
+	r = sluice_stripe_open(s, m, name, direct, err);
+	if (r < 0)
+		return r;
+	s->stripe->fresh = fresh;
+	return 1;
+}
+
+static int store_settle(struct sluice_backing *s, const char *name, uint32_t direct, bool member,
 			struct sluice_err *err)
 {
 	int r = check_kind(s, name, err);
 
-	if (r < 0)
-		return r;
+	if (r > 0)
+		r = member ? 0 : settle_stripe(s, name, direct, r == 2, err);
+	if (r)
+		return r < 0 ? r : 0;
 	find_limits(s);
 	if (direct == SLUICE_DIRECT_ALWAYS && !s->direct)
 		return sluice_fail(err, -EINVAL, "%s: O_DIRECT was asked for: %s", name, s->why);
@@ -171,7 +213,7 @@ static int store_open_direct(const char *path, int flags, unsigned mode, bool *r
 
 /* @fd is ours from here on; @direct_now: O_DIRECT is set. */
 static int store_begin(struct sluice_backing *s, int fd, int oflags, bool direct_now,
-		       const char *name, uint32_t direct, struct sluice_err *err)
+		       const char *name, uint32_t direct, bool member, struct sluice_err *err)
 {
 	struct sluice_short room;
 	int r;
@@ -186,14 +228,14 @@ static int store_begin(struct sluice_backing *s, int fd, int oflags, bool direct
 		set_why(s, direct == SLUICE_DIRECT_NEVER
 				   ? "O_DIRECT was not asked for"
 				   : "the file system refuses O_DIRECT at open");
-	r = store_settle(s, sluice_shorten(&room, name), direct, err);
+	r = store_settle(s, sluice_shorten(&room, name), direct, member, err);
 	if (r < 0)
 		sluice_backing_close(s);
 	return r;
 }
 
-int sluice_backing_open(struct sluice_backing *s, const char *path, int oflags, unsigned mode,
-		      uint32_t direct, struct sluice_err *err)
+static int open_store(struct sluice_backing *s, const char *path, int oflags, unsigned mode,
+		      uint32_t direct, bool member, struct sluice_err *err)
 {
 	int flags = (oflags & ~(O_DIRECT | O_APPEND)) | O_CLOEXEC | O_NOCTTY;
 	struct sluice_short room;
@@ -208,19 +250,56 @@ int sluice_backing_open(struct sluice_backing *s, const char *path, int oflags, 
 		return sluice_fail(
 			err, fd, "%s: cannot open for %s: %s", sluice_shorten(&room, path),
 			(oflags & O_ACCMODE) == O_RDONLY ? "reading" : "writing", strerror(-fd));
-	return store_begin(s, fd, oflags, got, path, direct, err);
+	return store_begin(s, fd, oflags, got, path, direct, member, err);
+}
+
+/* O_TRUNC would make a manifest nothing before anybody has seen what it was. */
+static bool is_striped(const char *path)
+{
+	struct sluice_manifest *m = NULL;
+	CLEANUP_CLOSE int fd = open_at(path, O_RDONLY | O_CLOEXEC | O_NOCTTY, 0);
+
+	if (fd < 0 || sluice_manifest_read(&m, fd) == 0)
+		return false;
+	sluice_manifest_free(m);
+	return true; /* a damaged one, too */
+}
+
+int sluice_backing_open(struct sluice_backing *s, const char *path, int oflags, unsigned mode,
+			uint32_t direct, struct sluice_err *err)
+{
+	bool cut = (oflags & O_TRUNC) && (oflags & O_ACCMODE) != O_RDONLY && is_striped(path);
+	int r = open_store(s, path, cut ? oflags & ~O_TRUNC : oflags, mode, direct, false, err);
+
+	if (r < 0 || !cut || !s->stripe)
+		return r;
+	r = sluice_stripe_truncate(s->stripe, 0);
+	if (r < 0) {
+		sluice_backing_close(s);
+		return sluice_fail(err, r, "%s: cannot be made empty: %s", path, strerror(-r));
+	}
+	return 0;
+}
+
+int sluice_backing_open_member(struct sluice_backing *s, const char *path, int oflags,
+			       uint32_t direct, struct sluice_err *err)
+{
+	return open_store(s, path, oflags, 0, direct, true, err);
 }
 
 int sluice_backing_take(struct sluice_backing *s, int fd, const char *name, uint32_t direct,
-		      struct sluice_err *err)
+			struct sluice_err *err)
 {
 	bool never = direct == SLUICE_DIRECT_NEVER;
 	int flags = fcntl(fd, F_GETFL), r;
 
-	if (flags < 0)
-		return sluice_fail(err, -errno, "%s: %s", name, strerror(errno));
+	if (flags < 0) {
+		r = -errno;
+		close(fd);
+		return sluice_fail(err, r, "%s: %s", name, strerror(-r));
+	}
 	r = set_flags(fd, never ? 0 : O_DIRECT, O_APPEND | (never ? O_DIRECT : 0));
-	return store_begin(s, fd, flags, !never && r == 0, name, direct, err);
+	return store_begin(s, fd, flags, !never && r == 0, name, direct, false, err);
 }
 
 int sluice_backing_adopt(struct sluice_backing *s, int fd, uint32_t direct, struct sluice_err *err)
@@ -260,7 +339,7 @@ int sluice_backing_adopt(struct sluice_backing *s, int fd, uint32_t direct, stru
 	}
 	if (!s->direct)
 		set_why(s, "the descriptor was opened without O_DIRECT");
-	r = store_settle(s, name, direct, err);
+	r = store_settle(s, name, direct, false, err);
 	if (r < 0)
 		sluice_backing_close(s);
 	return r;
@@ -269,7 +348,7 @@ int sluice_backing_adopt(struct sluice_backing *s, int fd, uint32_t direct, stru
 int sluice_backing_close(struct sluice_backing *s)
 {
 	int plain = s->plain_fd;
-	int r = 0;
+	int r = s->stripe ? sluice_stripe_close(s) : 0;
 
 	if (plain >= 0 && plain != s->fd && plain != s->borrowed && close(plain) < 0)
 		r = -errno;
@@ -335,7 +414,23 @@ int64_t sluice_backing_size(const struct sluice_backing *s)
 	struct stat st;
 	uint64_t bytes;
 
+	if (s->stripe)
+		return sluice_stripe_size(s->stripe);
 	if (s->device)
 		return ioctl(s->fd, BLKGETSIZE64, &bytes) < 0 ? -errno : (int64_t)bytes;
 	return fstat(s->fd, &st) < 0 ? -errno : (int64_t)st.st_size;
+}
+
+int sluice_backing_truncate(struct sluice_backing *s, uint64_t size)
+{
+	int r;
+
+	if (s->stripe)
+		return sluice_stripe_truncate(s->stripe, size);
+	if (s->device)
+		return 0;
+	do {
+		r = ftruncate(s->fd, (off_t)size);
+	} while (r < 0 && errno == EINTR);
+	return r < 0 ? -errno : 0;
 }

@@ -58,14 +58,18 @@ struct sluice_backing {
 	pthread_mutex_t lock;         /* of plain_fd being opened and of @why */
 	char why[128];                /* why not direct */
 	struct sluice_extend *extend; /* the owner of the store sets it; NULL: nothing to track */
+	struct sluice_stripe *stripe; /* @fd is a manifest: the bytes are in its members */
 };
 
 /* Open @path with open(2)'s flags and mode, O_DIRECT as @direct (enum sluice_direct) says. */
 int sluice_backing_open(struct sluice_backing *s, const char *path, int oflags, unsigned mode,
-		      uint32_t direct, struct sluice_err *err);
+			uint32_t direct, struct sluice_err *err);
+/* The same for a member of a striped file, which is not one itself whatever is in it. */
+int sluice_backing_open_member(struct sluice_backing *s, const char *path, int oflags,
+			       uint32_t direct, struct sluice_err *err);
 /* The same for a descriptor, which is the store's then and closed on failure, too. */
 int sluice_backing_take(struct sluice_backing *s, int fd, const char *name, uint32_t direct,
-		      struct sluice_err *err);
+			struct sluice_err *err);
 /* The same for a descriptor that stays the caller's. */
 int sluice_backing_adopt(struct sluice_backing *s, int fd, uint32_t direct, struct sluice_err *err);
 /* Returns 0 or what close(2) said. */
@@ -78,6 +82,8 @@ int sluice_backing_give_up_direct(struct sluice_backing *s, const char *why);
 
 /* Size now, or -errno. */
 int64_t sluice_backing_size(const struct sluice_backing *s);
+/* As ftruncate(2); 0 or -errno.  Nothing for block devices. */
+int sluice_backing_truncate(struct sluice_backing *s, uint64_t size);
 
 /*
  * A write of [off, off + len) is about to start: preallocate what lies behind

@@ -13,7 +13,7 @@ static void setup(void)
 	struct sluice_err err = {0, ""};
 
 	T_ERR(sluice_backing_open(&store, t_path("file"), O_RDWR | O_CREAT | O_TRUNC, 0644,
-				SLUICE_DIRECT_NEVER, &err),
+				  SLUICE_DIRECT_NEVER, &err),
 	      0, &err);
 	store.extend = sluice_extend_get(&list, store.dev, store.ino);
 	T_OK(store.extend);

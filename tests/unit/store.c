@@ -133,8 +133,8 @@ static void what_is_no_file_is_refused(void)
 	close(pipes[0]);
 	close(pipes[1]);
 	T_OK(sluice_backing_open(&s, t_dir(), O_RDONLY, 0, SLUICE_DIRECT_AUTO, &err) < 0);
-	T_ERR(sluice_backing_open(&s, t_path("none"), O_RDONLY, 0, SLUICE_DIRECT_AUTO, &err), -ENOENT,
-	      &err);
+	T_ERR(sluice_backing_open(&s, t_path("none"), O_RDONLY, 0, SLUICE_DIRECT_AUTO, &err),
+	      -ENOENT, &err);
 	T_OK(sluice_backing_open(&s, "/dev/null", O_RDWR, 0, SLUICE_DIRECT_AUTO, &err) < 0);
 	T_EQ(t_nr_fds(), fds);
 }

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/manifest.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/crc32c.h"
+#include "base/util.h"
+#include "base/whole.h"
+
+#define MANIFEST_MAGIC "sluice striped file 1\n"
+#define FOLDER_MAGIC   "sluice striped folder 1\n"
+#define MEMBER_MAGIC   "sluice member of a striped file 1\n"
+
+void sluice_manifest_free(struct sluice_manifest *m)
+{
+	for (unsigned i = 0; m && i < m->nr; i++)
+		free(m->members[i]);
+	free(m);
+}
+
+/* The sum of all before it ends every text. */
+static void end_text(FILE *f, char **text, const size_t *len)
+{
+	fflush(f);
+	fprintf(f, "crc %08" PRIx32 "\n", sluice_crc32c(0, *text, *len));
+}
+
+/* Where the text with its magic word ends, which it does with the right sum; NULL: it does not. */
+static const char *check_text(const char *text, size_t size)
+{
+	const char *end = memmem(text, size, "\ncrc ", 5);
+	unsigned crc;
+
+	/* A name may not hold such a line: the first one is it. */
+	if (!end || sscanf(end + 5, "%8x", &crc) != 1)
+		return NULL;
+	return sluice_crc32c(0, text, (size_t)(end + 1 - text)) == crc ? end + 1 : NULL;
+}
+
+char *sluice_manifest_text(const struct sluice_manifest *m, size_t *len)
+{
+	char *text = NULL;
+	size_t n = 0;
+	FILE *f = open_memstream(&text, &n);
+	bool bad;
+
+	if (!f)
+		return NULL;
+	fprintf(f, "%sid %s\nunit %" PRIu64 "\nmembers %u\n",
+		m->folder ? FOLDER_MAGIC : MANIFEST_MAGIC, m->id, m->unit, m->nr);
+	for (unsigned i = 0; i < m->nr; i++)
+		fprintf(f, "%s\n", m->members[i]);
+	end_text(f, &text, &n);
+	fflush(f);
+	do {
+		fputc('\n', f);
+	} while (!fflush(f) && n % MANIFEST_STEP);
+	bad = ferror(f) || n > (size_t)MANIFEST_STEP * MANIFEST_MOST;
+	if (fclose(f) || bad) {
+		free(text);
+		return NULL;
+	}
+	*len = n;
+	return text;
+}
+
+static int parse_members(struct sluice_manifest *m, const char *at, const char *end, unsigned nr)
+{
+	const char *line_end;
+
+	for (; m->nr < nr && at < end; at = line_end + 1) {
+		line_end = memchr(at, '\n', (size_t)(end - at));
+		if (!line_end || *at != '/')
+			return -EBADMSG;
+		m->members[m->nr] = strndup(at, (size_t)(line_end - at));
+		if (!m->members[m->nr])
+			return -ENOMEM;
+		m->nr++;
+	}
+	return m->nr == nr && at == end ? 0 : -EBADMSG;
+}
+
+static bool begins(const char *text, const char *magic)
+{
+	return !strncmp(text, magic, strlen(magic));
+}
+
+static int parse_manifest(struct sluice_manifest *m, const char *text, size_t size)
+{
+	const char *end = check_text(text, size), *at = strchr(text, '\n') + 1;
+	unsigned nr;
+	int used = 0;
+
+	if (!end || sscanf(at, "id %32[0-9a-f]\nunit %" SCNu64 "\nmembers %u\n%n", m->id, &m->unit,
+			   &nr, &used) != 3)
+		return -EBADMSG;
+	if (!used || !nr || nr > SLUICE_STRIPE_MEMBERS || !m->unit || m->unit > UNIT_MOST ||
+	    m->unit % UNIT_STEP)
+		return -EBADMSG;
+	return parse_members(m, at + used, end, nr);
+}
+
+int sluice_manifest_read(struct sluice_manifest **out, int fd)
+{
+	CLEANUP_FREE char *text = NULL;
+	struct sluice_manifest *m;
+	struct stat st;
+	int64_t n;
+	int r;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode) || !sluice_manifest_may_be(st.st_size))
+		return 0;
+	text = calloc(1, (size_t)st.st_size + 1);
+	if (!text)
+		return -ENOMEM;
+	n = sluice_whole_read(fd, text, (uint64_t)st.st_size, 0);
+	if (n < 0)
+		return (int)n;
+	if (n != st.st_size || (!begins(text, MANIFEST_MAGIC) && !begins(text, FOLDER_MAGIC)))
+		return 0;
+	m = calloc(1, sizeof(*m));
+	if (m)
+		m->folder = begins(text, FOLDER_MAGIC);
+	r = m ? parse_manifest(m, text, (size_t)n) : -ENOMEM;
+	if (r < 0) {
+		sluice_manifest_free(m);
+		return r;
+	}
+	*out = m;
+	return 1;
+}
+
+void sluice_member_head_text(const struct sluice_member_head *h, char *room)
+{
+	char *text = NULL;
+	size_t n = 0;
+	FILE *f = open_memstream(&text, &n);
+
+	memset(room, 0, MEMBER_HEAD);
+	if (!f)
+		return; /* an empty one is one that is refused */
+	fprintf(f,
+		MEMBER_MAGIC "id %s\nmember %u of %u\nunit %" PRIu64 "\nsettled %" PRIu64 "\n%s\n",
+		h->id, h->index + 1, h->nr, h->unit, h->settled, h->name);
+	end_text(f, &text, &n);
+	if (!fclose(f) && n < MEMBER_HEAD)
+		memcpy(room, text, n);
+	free(text);
+}
+
+int sluice_member_head_parse(struct sluice_member_head *h, const char *text)
+{
+	const char *end = check_text(text, MEMBER_HEAD), *at;
+	int used = 0;
+
+	memset(h, 0, sizeof(*h));
+	if (!end || strncmp(text, MEMBER_MAGIC, strlen(MEMBER_MAGIC)))
+		return -EBADMSG;
+	at = text + strlen(MEMBER_MAGIC);
+	if (sscanf(at, "id %32[0-9a-f]\nmember %u of %u\nunit %" SCNu64 "\nsettled %" SCNu64 "%n",
+		   h->id, &h->index, &h->nr, &h->unit, &h->settled, &used) != 5 ||
+	    !used || !h->index || at[used] != '\n') {
+		h->id[0] = '\0';
+		return -EBADMSG;
+	}
+	h->index--;
+	at += used + 1;
+	if ((size_t)(end - at) <= sizeof(h->name))
+		memcpy(h->name, at, (size_t)(end - at) - 1);
+	return 0;
+}

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An open striped file: its members opened and judged, and what concerns all of them. */
+#include "store/stripe.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "base/whole.h"
+
+/* ------------------------------------------------------------- one member */
+
+/* Memory for a header as O_DIRECT will have it, and @len of it that is read and written. */
+static char *head_room(const struct sluice_backing *b, size_t *len)
+{
+	*len = max_u64(MEMBER_HEAD, b->edge_align);
+	return aligned_alloc(max_u64(MEMBER_HEAD, b->mem_align), *len + MEMBER_HEAD);
+}
+
+int sluice_member_read(const struct sluice_backing *b, struct sluice_member_head *out)
+{
+	size_t len;
+	CLEANUP_FREE char *room = head_room(b, &len);
+	int64_t n;
+
+	memset(out, 0, sizeof(*out));
+	if (!room)
+		return -ENOMEM;
+	memset(room, 0, len + MEMBER_HEAD);
+	n = sluice_whole_read(b->fd, room, len, 0);
+	if (n < 0)
+		return (int)n;
+	if (n >= MEMBER_HEAD)
+		sluice_member_head_parse(out, room);
+	return 0;
+}
+
+int sluice_member_write(const struct sluice_backing *b, const struct sluice_member_head *head)
+{
+	size_t len;
+	CLEANUP_FREE char *room = head_room(b, &len);
+
+	if (!room)
+		return -ENOMEM;
+	memset(room, 0, len);
+	if (head)
+		sluice_member_head_text(head, room);
+	return sluice_whole_write(b->fd, room, len, 0);
+}
+
+int64_t sluice_member_bytes(const struct sluice_backing *b)
+{
+	int64_t size = sluice_backing_size(b);
+
+	return size < 0 ? size : size > (int64_t)STRIPE_DATA ? size - (int64_t)STRIPE_DATA : 0;
+}
+
+static int foreign(struct sluice_err *err, uint32_t *state, unsigned i,
+		   const struct sluice_manifest *m, const char *what)
+{
+	struct sluice_short room;
+
+	*state = SLUICE_MEMBER_FOREIGN;
+	return sluice_fail(err, -EBADMSG, "member %u of %u, %s: %s", i + 1, m->nr,
+			   sluice_shorten(&room, m->members[i]), what);
+}
+
+int sluice_member_judge(const struct sluice_manifest *m, unsigned i, struct sluice_backing *b,
+			struct sluice_member_head *out, uint32_t *state, struct sluice_err *err)
+{
+	struct sluice_short room;
+	int r = sluice_member_read(b, out);
+
+	*state = SLUICE_MEMBER_MISSING;
+	if (r < 0)
+		return sluice_fail(err, r, "member %u of %u, %s: its header cannot be read: %s",
+				   i + 1, m->nr, sluice_shorten(&room, m->members[i]),
+				   strerror(-r));
+	if (!out->id[0])
+		return foreign(err, state, i, m, "is foreign: it has no header of a member");
+	if (strcmp(out->id, m->id))
+		return foreign(err, state, i, m, "is foreign: it belongs to another striped file");
+	if (out->unit != m->unit || out->nr != m->nr)
+		return foreign(err, state, i, m, "is foreign: unit or number of members differ");
+	*state = SLUICE_MEMBER_EXCHANGED;
+	if (out->index != i)
+		return sluice_fail(err, -EBADMSG,
+				   "member %u of %u, %s: is exchanged: it is member %u", i + 1,
+				   m->nr, sluice_shorten(&room, m->members[i]), out->index + 1);
+	*state = SLUICE_MEMBER_GOOD;
+	return 0;
+}
+
+int sluice_member_whole(const struct sluice_manifest *m, unsigned i, const struct sluice_backing *b,
+			uint64_t settled, struct sluice_err *err)
+{
+	const struct sluice_stripe t = {.nr = m->nr, .unit = m->unit};
+	uint64_t share = sluice_stripe_share(&t, i, settled);
+	int64_t size = sluice_backing_size(b);
+	struct sluice_short room;
+
+	if (size >= 0 && (uint64_t)size >= STRIPE_DATA + share)
+		return 0;
+	return sluice_fail(err, size < 0 ? (int)size : -ENODATA,
+			   "member %u of %u, %s: is short: it has %" PRId64 " bytes, and %" PRIu64
+			   " belong to it",
+			   i + 1, m->nr, sluice_shorten(&room, m->members[i]), size,
+			   (uint64_t)STRIPE_DATA + share);
+}
+
+/* ---------------------------------------------------------- the lock, sizes */
+
+/*
+ * One writer at a time changes sizes.  The lock goes with the open file, so that it
+ * keeps others of this process out, too; where there are no locks it goes without.
+ */
+static void stripe_lock(const struct sluice_stripe *t, short how)
+{
+	struct flock l = {.l_type = how, .l_whence = SEEK_SET, .l_len = 1};
+
+	while (fcntl(t->members[0].fd, F_OFD_SETLKW, &l) < 0 && errno == EINTR)
+		;
+}
+
+int64_t sluice_stripe_size(const struct sluice_stripe *t)
+{
+	uint64_t size = t->limit ? t->limit : INT64_MAX;
+	int64_t bytes;
+
+	for (unsigned i = 0; !t->limit && i < t->nr; i++) {
+		bytes = sluice_member_bytes(&t->members[i]);
+		if (bytes < 0)
+			return bytes;
+		size = min_u64(size, sluice_stripe_whole(t, i, (uint64_t)bytes));
+	}
+	return (int64_t)size;
+}
+
+static int set_size(const struct sluice_backing *b, uint64_t size)
+{
+	int r;
+
+	do {
+		r = ftruncate(b->fd, (off_t)size);
+	} while (r < 0 && errno == EINTR);
+	return r < 0 ? -errno : 0;
+}
+
+/* Under the lock.  @only_shorter: what has less stays. */
+static int set_sizes(const struct sluice_stripe *t, uint64_t size, bool only_shorter)
+{
+	int r = 0;
+
+	for (unsigned i = 0; i < t->nr && !r; i++) {
+		uint64_t want = STRIPE_DATA + sluice_stripe_share(t, i, size);
+		int64_t now = sluice_backing_size(&t->members[i]);
+
+		if (now < 0)
+			r = (int)now;
+		else if ((uint64_t)now > want || ((uint64_t)now < want && !only_shorter))
+			r = set_size(&t->members[i], want);
+	}
+	return r;
+}
+
+/* Under the lock. */
+static int write_settled(const struct sluice_stripe *t, uint64_t size, bool only_shorter)
+{
+	struct sluice_member_head head;
+	int r = sluice_member_read(&t->members[0], &head);
+
+	if (r < 0 || !head.id[0] || head.settled == size || (only_shorter && head.settled < size))
+		return r;
+	head.settled = size;
+	return sluice_member_write(&t->members[0], &head);
+}
+
+int sluice_stripe_truncate(struct sluice_stripe *t, uint64_t size)
+{
+	int r;
+
+	if (t->limit)
+		return 0;
+	stripe_lock(t, F_WRLCK);
+	r = write_settled(t, size, true); /* first, so that nothing is ever short */
+	if (!r)
+		r = set_sizes(t, size, false);
+	stripe_lock(t, F_UNLCK);
+	if (!r)
+		atomic_store(&t->grown, true);
+	return r;
+}
+
+int sluice_stripe_settle(struct sluice_stripe *t, bool sync)
+{
+	int64_t size;
+	int r;
+
+	if (sync && atomic_exchange(&t->fresh, false) && fdatasync(t->file) < 0)
+		return -errno;
+	if (!atomic_exchange(&t->grown, false))
+		return 0;
+	stripe_lock(t, F_WRLCK);
+	size = sluice_stripe_size(t);
+	r = size < 0 ? (int)size : write_settled(t, (uint64_t)size, false);
+	stripe_lock(t, F_UNLCK);
+	if (r < 0)
+		atomic_store(&t->grown, true);
+	return r;
+}
+
+/* Space for [from, to) of member @i.  1: the file system knows no such thing. */
+static int reserve(const struct sluice_backing *b, uint64_t from, uint64_t to)
+{
+	int r;
+
+	do {
+		r = fallocate(b->fd, 0, (off_t)from, (off_t)(to - from));
+	} while (r < 0 && errno == EINTR);
+	if (!r)
+		return 0;
+	return errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL || errno == EPERM ? 1
+											   : -errno;
+}
+
+static int reserve_all(const struct sluice_stripe *t, uint64_t from, uint64_t end, bool *unable)
+{
+	int r = 0;
+
+	for (unsigned i = 0; i < t->nr && r >= 0 && !*unable; i++) {
+		uint64_t a = sluice_stripe_share(t, i, from), z = sluice_stripe_share(t, i, end);
+
+		r = z > a ? reserve(&t->members[i], STRIPE_DATA + a, STRIPE_DATA + z) : 0;
+		*unable |= r > 0;
+	}
+	/* Those of which nothing will be written grow as well, or the whole would end there. */
+	for (unsigned i = 0; i < t->nr && r >= 0; i++) {
+		uint64_t want = STRIPE_DATA + sluice_stripe_share(t, i, end);
+		int64_t now = sluice_backing_size(&t->members[i]);
+
+		r = now < 0 ? (int)now : (uint64_t)now < want ? set_size(&t->members[i], want) : 0;
+	}
+	return r < 0 ? r : 0;
+}
+
+int sluice_stripe_reserve(struct sluice_stripe *t, uint64_t from, uint64_t end, bool *unable)
+{
+	int64_t before;
+	int r;
+
+	stripe_lock(t, F_WRLCK);
+	before = sluice_stripe_size(t);
+	r = before < 0 ? (int)before : reserve_all(t, from, end, unable);
+	if (r < 0 && before >= 0)
+		set_sizes(t, (uint64_t)before, true);
+	stripe_lock(t, F_UNLCK);
+	if (!r)
+		atomic_store(&t->grown, true);
+	return r;
+}
+
+/* ---------------------------------------------------------- open and close */
+
+/* What holds for all: the strictest of their alignments, and O_DIRECT if all have it. */
+static void merge(struct sluice_backing *s, const struct sluice_backing *b)
+{
+	s->mem_align = (uint32_t)max_u64(s->mem_align, b->mem_align);
+	s->off_align = (uint32_t)max_u64(s->off_align, b->off_align);
+	s->edge_align = (uint32_t)max_u64(s->edge_align, b->edge_align);
+	s->fuse |= b->fuse;
+	if (s->direct && !b->direct) {
+		memcpy(s->why, b->why, sizeof(s->why));
+		s->direct = false;
+	}
+}
+
+void sluice_stripe_follow(struct sluice_backing *s)
+{
+	pthread_mutex_lock(&s->lock);
+	for (unsigned i = 0; i < s->stripe->nr; i++)
+		if (s->direct && !s->stripe->members[i].direct) {
+			memcpy(s->why, s->stripe->members[i].why, sizeof(s->why));
+			s->direct = false;
+		}
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* Sizes of files as a writer that was killed may have left them, or the size of the whole. */
+static int open_sizes(const struct sluice_backing *s, struct sluice_stripe *t)
+{
+	int64_t least = INT64_MAX, size;
+
+	if (s->device) {
+		for (unsigned i = 0; i < t->nr; i++)
+			least = (int64_t)min_u64((uint64_t)least,
+						 (uint64_t)sluice_member_bytes(&t->members[i]));
+		t->limit = align_down((uint64_t)least, t->unit) * t->nr;
+		return t->limit ? 0 : -ENOSPC;
+	}
+	if (s->access == O_RDONLY)
+		return 0;
+	stripe_lock(t, F_WRLCK);
+	size = sluice_stripe_size(t);
+	if (size >= 0)
+		size = set_sizes(t, (uint64_t)size, true);
+	stripe_lock(t, F_UNLCK);
+	return (int)size;
+}
+
+/* Have all members what belongs to them?  Not while another changes sizes. */
+static int open_whole(const struct sluice_stripe *t, struct sluice_err *err)
+{
+	struct sluice_member_head head;
+	int r;
+
+	stripe_lock(t, F_RDLCK);
+	r = sluice_member_read(&t->members[0], &head);
+	if (r < 0)
+		sluice_fail(err, r, "%s: %s", t->manifest->members[0], strerror(-r));
+	for (unsigned i = 0; i < t->nr && !r; i++)
+		r = sluice_member_whole(t->manifest, i, &t->members[i], head.settled, err);
+	stripe_lock(t, F_UNLCK);
+	return r;
+}
+
+/* The next member: open and judged, t->nr counts it. */
+static int open_member(struct sluice_backing *s, struct sluice_stripe *t, uint32_t direct,
+		       struct sluice_err *err)
+{
+	const struct sluice_manifest *m = t->manifest;
+	struct sluice_backing *b = &t->members[t->nr];
+	int flags = s->access == O_RDONLY ? O_RDONLY : O_RDWR;
+	struct sluice_member_head head;
+	struct sluice_err why;
+	unsigned i = t->nr;
+	uint32_t state;
+	int r;
+
+	r = sluice_backing_open_member(b, m->members[i], flags | (s->synced ? O_DSYNC : 0), direct,
+				       &why);
+	if (r < 0)
+		return sluice_fail(err, r, "member %u of %u, %s", i + 1, m->nr, why.msg);
+	t->nr++;
+	r = sluice_member_judge(m, i, b, &head, &state, err);
+	if (r < 0)
+		return r;
+	if (i == 0)
+		s->device = b->device;
+	if (b->device != s->device)
+		return sluice_fail(err, -EBADMSG, "member %u of %u, %s: is %s block device", i + 1,
+				   m->nr, m->members[i], b->device ? "a" : "no");
+	if (t->unit % b->edge_align)
+		return sluice_fail(
+			err, -EINVAL,
+			"member %u of %u, %s: needs units of a multiple of %u, not %" PRIu64, i + 1,
+			m->nr, m->members[i], b->edge_align, t->unit);
+	merge(s, b);
+	return 0;
+}
+
+static void stripe_free(struct sluice_stripe *t)
+{
+	sluice_manifest_free(t->manifest);
+	free(t);
+}
+
+int sluice_stripe_open(struct sluice_backing *s, struct sluice_manifest *m, const char *name,
+		       uint32_t direct, struct sluice_err *err)
+{
+	struct sluice_stripe *t = calloc(1, sizeof(*t) + m->nr * sizeof(t->members[0]));
+	struct sluice_err why = {-ENOMEM, "out of memory"};
+	int r = t ? 0 : -ENOMEM;
+
+	if (!t) {
+		sluice_manifest_free(m);
+		return sluice_fail(err, r, "%s: out of memory", name);
+	}
+	t->manifest = m;
+	t->file = s->fd;
+	t->unit = m->unit;
+	s->direct = direct != SLUICE_DIRECT_NEVER;
+	s->mem_align = s->off_align = s->edge_align = 1;
+	s->why[0] = '\0';
+	while (!r && t->nr < m->nr)
+		r = open_member(s, t, direct, &why);
+	if (!r && !s->device)
+		r = open_whole(t, &why);
+	if (!r) {
+		r = open_sizes(s, t);
+		if (r < 0)
+			sluice_fail(&why, r, "the sizes of its members: %s", strerror(-r));
+	}
+	if (r < 0) {
+		for (unsigned i = 0; i < t->nr; i++)
+			sluice_backing_close(&t->members[i]);
+		stripe_free(t);
+		return sluice_fail(err, r, "%s: %s", name, why.msg);
+	}
+	s->stripe = t;
+	return 0;
+}
+
+int sluice_stripe_close(struct sluice_backing *s)
+{
+	struct sluice_stripe *t = s->stripe;
+	int r = sluice_stripe_settle(t, false), r2;
+
+	for (unsigned i = 0; i < t->nr; i++) {
+		r2 = sluice_backing_close(&t->members[i]);
+		r = r < 0 ? r : r2;
+	}
+	stripe_free(t);
+	s->stripe = NULL;
+	return r;
+}

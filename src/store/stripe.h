@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_STORE_STRIPE_H
+#define SLUICE_STORE_STRIPE_H
+
+/*
+ * Striped files: where bytes lie, and what holds for the members together.
+ *
+ * A member begins with STRIPE_DATA bytes for its header; then come its units.  Of members
+ * that are files the size is that of their share: the whole ends where the first of them has
+ * no more.  A writer makes all of them longer before it writes, under a lock, so that a
+ * writer that was killed leaves at most members that are longer than the whole; the next
+ * one cuts these.  The header of the first member says how long the whole was when it was
+ * last closed, synced or cut (`settled'): a member that has less has lost bytes.
+ */
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <sluice/stripe.h>
+
+#include "store/manifest.h"
+#include "store/path.h"
+
+#define STRIPE_DATA (1ull << 20) /* where a member's units begin */
+
+struct sluice_stripe {
+	struct sluice_manifest *manifest;
+	unsigned nr;
+	uint64_t unit;
+	uint64_t limit;    /* of block devices: the size of the whole; 0: of files, that grow */
+	atomic_bool grown; /* longer than settled, as far as this one knows */
+	int file;          /* the manifest, the store's */
+	atomic_bool fresh; /* made a moment ago, and durable when it is synced */
+	struct sluice_backing members[];
+};
+
+/* How many of the first @end bytes lie in member @i. */
+static inline uint64_t sluice_stripe_share(const struct sluice_stripe *t, unsigned i, uint64_t end)
+{
+	uint64_t row = t->unit * t->nr, before = i * t->unit, rest = end % row;
+	uint64_t last = rest > before ? rest - before : 0;
+
+	return end / row * t->unit + (last < t->unit ? last : t->unit);
+}
+
+/* Where byte @at of member @i's share lies in the whole. */
+static inline uint64_t sluice_stripe_whole(const struct sluice_stripe *t, unsigned i, uint64_t at)
+{
+	uint64_t row = t->unit * t->nr, rows = at / t->unit;
+
+	return rows > INT64_MAX / row - 1 ? INT64_MAX : rows * row + i * t->unit + at % t->unit;
+}
+
+/*
+ * Open the members for what @s->fd, which is its manifest, was opened for.  Takes @m.  What is
+ * wrong with a member is said in a line that names it.
+ */
+int sluice_stripe_open(struct sluice_backing *s, struct sluice_manifest *m, const char *name,
+		       uint32_t direct, struct sluice_err *err);
+int sluice_stripe_close(struct sluice_backing *s); /* settles; 0 or -errno */
+
+/* A member failed to do O_DIRECT: all do without from here on. */
+void sluice_stripe_follow(struct sluice_backing *s);
+
+int64_t sluice_stripe_size(const struct sluice_stripe *t);
+int sluice_stripe_truncate(struct sluice_stripe *t, uint64_t size);
+/* Make it @end bytes long, with space for what lies behind @from; *@unable: but without space. */
+int sluice_stripe_reserve(struct sluice_stripe *t, uint64_t from, uint64_t end, bool *unable);
+/* Write down how long it is, if it has grown.  @sync: because it is about to be synced. */
+int sluice_stripe_settle(struct sluice_stripe *t, bool sync);
+
+/*
+ * Judge an open member: 0 with *@out, or -errno and its state in *@state with a line in @err.
+ * Its size is not looked at.
+ */
+int sluice_member_judge(const struct sluice_manifest *m, unsigned i, struct sluice_backing *b,
+			struct sluice_member_head *out, uint32_t *state, struct sluice_err *err);
+/* Bytes of data that it has, or has room for; or -errno. */
+int64_t sluice_member_bytes(const struct sluice_backing *b);
+/* Has it its share of @settled? */
+int sluice_member_whole(const struct sluice_manifest *m, unsigned i, const struct sluice_backing *b,
+			uint64_t settled, struct sluice_err *err);
+
+/*
+ * An empty file that is open for writing: in a striped folder it becomes a striped one.  1 with
+ * its manifest, 0: it is none, or -errno.
+ */
+int sluice_stripe_adopt(const struct sluice_backing *s, struct sluice_manifest **out,
+			struct sluice_err *err);
+/* Make the mark and the folders of members, which @m names. */
+int sluice_stripe_make_folder(const struct sluice_manifest *m, const char *name,
+			      struct sluice_err *err);
+int sluice_stripe_remove_folder(const struct sluice_manifest *m, const char *name,
+				struct sluice_err *err);
+/* What is not this one's is left alone, and told. */
+int sluice_member_remove(const struct sluice_manifest *m, unsigned i, struct sluice_err *err);
+/* 0 with *@out, of a file or a folder; or -errno with a line. */
+int sluice_manifest_load(struct sluice_manifest **out, const char *name, struct sluice_err *err);
+
+/* The header of an open member; @out->id empty: it has none. */
+int sluice_member_read(const struct sluice_backing *b, struct sluice_member_head *out);
+/* NULL: wipe it. */
+int sluice_member_write(const struct sluice_backing *b, const struct sluice_member_head *head);
+
+#endif

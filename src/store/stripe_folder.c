@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Striped folders: a folder with a mark, in which files that are made become striped ones.  It
+ * happens when an empty file is opened for writing, whoever made it: the manifest is written into
+ * the file itself, which stays the inode it was.  Members are called by that inode's number, so
+ * that those of a file that was removed by somebody who knows nothing of them are found by the
+ * next file with this number.
+ */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+#include "base/err.h"
+#include "base/replace.h"
+#include "base/util.h"
+#include "base/whole.h"
+#include "store/stripe.h"
+
+enum { LEVELS = 8 }; /* folders above a file, in which a mark is looked for */
+
+/* ------------------------------------------------------------------ the mark */
+
+/* Somebody else's mark would lead our bytes to folders of his. */
+static bool is_trusted(int fd, dev_t dev)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && st.st_dev == dev && !(st.st_mode & (S_IWGRP | S_IWOTH)) &&
+	       (st.st_uid == geteuid() || st.st_uid == 0);
+}
+
+/* The mark of the folder of @path, or of one above it; 0: there is none. */
+static int find_mark(char *path, dev_t dev, struct sluice_manifest **out)
+{
+	char *slash = strrchr(path, '/');
+	int fd, r = 0;
+
+	if (!slash || slash[1] == '.')
+		return 0;
+	for (unsigned n = 0; n < LEVELS && slash && !r; n++, slash = strrchr(path, '/')) {
+		if ((size_t)(slash - path) + sizeof("/" FOLDER_MARK) > PATH_MAX)
+			return 0;
+		memcpy(slash + 1, FOLDER_MARK, sizeof(FOLDER_MARK));
+		fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+		*slash = '\0';
+		if (fd < 0)
+			continue;
+		r = is_trusted(fd, dev) ? sluice_manifest_read(out, fd) : 0;
+		close(fd);
+		if (r == 1 && !(*out)->folder) {
+			sluice_manifest_free(*out);
+			r = 0;
+		}
+	}
+	return r;
+}
+
+/* ------------------------------------------------------------- one new file */
+
+static int new_id(char *id)
+{
+	unsigned char raw[16];
+
+	if (getrandom(raw, sizeof(raw), 0) != (ssize_t)sizeof(raw))
+		return -EIO;
+	for (unsigned i = 0; i < sizeof(raw); i++)
+		snprintf(id + (size_t)2 * i, 3, "%02x", raw[i]);
+	return 0;
+}
+
+/* The folder's manifest becomes that of a file in it. */
+static int name_members(struct sluice_manifest *m, ino_t ino)
+{
+	char *path;
+
+	for (unsigned i = 0; i < m->nr; i++) {
+		if (asprintf(&path, "%s/%" PRIu64 ".%u", m->members[i], (uint64_t)ino, i) < 0)
+			return -ENOMEM;
+		free(m->members[i]);
+		m->members[i] = path;
+	}
+	m->folder = false;
+	return new_id(m->id);
+}
+
+static int make_member(const struct sluice_manifest *m, unsigned i, const char *name, mode_t mode)
+{
+	struct sluice_member_head head = {.index = i, .nr = m->nr, .unit = m->unit};
+	struct sluice_backing b;
+	int fd, r;
+
+	/* One of that number has no file any more. */
+	if (unlink(m->members[i]) < 0 && errno != ENOENT)
+		return -errno;
+	fd = open(m->members[i], O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+	sluice_replace_mode(fd, mode);
+	r = sluice_backing_take(&b, fd, m->members[i], SLUICE_DIRECT_NEVER, NULL);
+	if (r < 0)
+		return r;
+	memcpy(head.id, m->id, sizeof(head.id));
+	if (strlen(name) < sizeof(head.name) && !strchr(name, '\n'))
+		memcpy(head.name, name, strlen(name) + 1);
+	r = sluice_member_write(&b, &head);
+	if (!r)
+		r = sluice_backing_truncate(&b, STRIPE_DATA);
+	sluice_backing_close(&b);
+	return r;
+}
+
+/* Under a lock on @fd, which is empty. */
+static int make_striped(int fd, const struct sluice_manifest *m, const char *name, mode_t mode)
+{
+	size_t len = 0;
+	CLEANUP_FREE char *text = sluice_manifest_text(m, &len);
+	unsigned made = 0;
+	int r = text ? 0 : -ENAMETOOLONG;
+
+	for (; made < m->nr && !r; made++)
+		r = make_member(m, made, name, mode);
+	if (!r) {
+		r = sluice_whole_write(fd, text, len, 0);
+		if (r < 0 && ftruncate(fd, 0) < 0)
+			return r; /* a damaged one, which is told */
+	}
+	while (r < 0 && made--)
+		unlink(m->members[made]);
+	return r;
+}
+
+static int adopt(int fd, struct sluice_manifest **m, const char *name)
+{
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+	struct sluice_manifest *other;
+	struct stat st;
+	int r;
+
+	while (fcntl(fd, F_OFD_SETLKW, &lock) < 0 && errno == EINTR)
+		;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (st.st_size) { /* somebody was faster */
+		r = sluice_manifest_read(&other, fd);
+		if (r == 1) {
+			sluice_manifest_free(*m);
+			*m = other;
+		}
+		return r;
+	}
+	r = name_members(*m, st.st_ino);
+	if (!r)
+		r = make_striped(fd, *m, name, st.st_mode & 0777);
+	return r < 0 ? r : 1;
+}
+
+int sluice_stripe_adopt(const struct sluice_backing *s, struct sluice_manifest **out,
+			struct sluice_err *err)
+{
+	char link[32], path[PATH_MAX + sizeof(FOLDER_MARK)], name[PATH_MAX];
+	CLEANUP_CLOSE int fd = -1;
+	ssize_t n;
+	int r;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", s->fd);
+	n = readlink(link, name, sizeof(name) - 1);
+	if (n <= 0 || name[0] != '/')
+		return 0;
+	name[n] = '\0';
+	memcpy(path, name, (size_t)n + 1);
+	r = find_mark(path, s->dev, out);
+	if (r == 0)
+		return 0;
+	if (r == 1) {
+		fd = sluice_backing_reopen(s, O_RDWR);
+		r = fd < 0 ? fd : adopt(fd, out, name);
+		if (r != 1)
+			sluice_manifest_free(*out);
+	}
+	if (r < 0)
+		return sluice_fail(err, r, "%s: cannot be made a striped file: %s", name,
+				   strerror(-r));
+	return r;
+}
+
+/* --------------------------------------------------------------- the folder */
+
+static bool is_empty(const char *path)
+{
+	DIR *d = opendir(path);
+	struct dirent *e;
+	unsigned n = 0;
+
+	while (d && (e = readdir(d)))
+		n += strcmp(e->d_name, ".") && strcmp(e->d_name, "..") &&
+		     strcmp(e->d_name, FOLDER_MARK);
+	if (d)
+		closedir(d);
+	return d && !n;
+}
+
+static int write_mark(const struct sluice_manifest *m, const char *name)
+{
+	struct sluice_replace file = SLUICE_REPLACE_NONE;
+	CLEANUP_FREE char *path = NULL;
+	size_t len = 0;
+	CLEANUP_FREE char *text = sluice_manifest_text(m, &len);
+	int r = text && asprintf(&path, "%s/" FOLDER_MARK, name) >= 0 ? 0 : -ENOMEM;
+
+	if (!r)
+		r = sluice_replace_open(&file, path, 0644);
+	if (!r && file.there)
+		r = -EEXIST;
+	if (!r)
+		r = sluice_whole_write(file.fd, text, len, 0);
+	if (!r)
+		r = fchmod(file.fd, 0644) < 0 || fsync(file.fd) < 0 ? -errno : 0;
+	if (!r)
+		r = sluice_replace_show(&file);
+	if (!r)
+		r = sluice_replace_sync(file.dir);
+	sluice_replace_close(&file, false);
+	return r;
+}
+
+int sluice_stripe_make_folder(const struct sluice_manifest *m, const char *name,
+			      struct sluice_err *err)
+{
+	int r = mkdir(name, 0777) < 0 && errno != EEXIST ? -errno : 0;
+	bool was_there = r == 0 && errno == EEXIST && !is_empty(name);
+	unsigned made = 0;
+
+	if (was_there)
+		return sluice_fail(err, -ENOTEMPTY, "%s: is not empty", name);
+	for (; made < m->nr && !r; made++)
+		r = mkdir(m->members[made], 0777) < 0 && errno != EEXIST ? -errno : 0;
+	if (!r)
+		r = write_mark(m, name);
+	if (!r)
+		return 0;
+	while (made--)
+		rmdir(m->members[made]);
+	return sluice_fail(err, r, "%s: %s", name, strerror(-r));
+}
+
+/* Members without a file, by their names; whatever else is there stays. */
+static void clear_folder(const char *path)
+{
+	DIR *d = opendir(path);
+	struct dirent *e;
+	unsigned used;
+	uint64_t ino;
+
+	while (d && (e = readdir(d))) {
+		int at = 0;
+
+		if (isdigit((unsigned char)e->d_name[0]) &&
+		    sscanf(e->d_name, "%" SCNu64 ".%u%n", &ino, &used, &at) == 2 && at &&
+		    !e->d_name[at])
+			unlinkat(dirfd(d), e->d_name, 0);
+	}
+	if (d)
+		closedir(d);
+	rmdir(path);
+}
+
+int sluice_stripe_remove_folder(const struct sluice_manifest *m, const char *name,
+				struct sluice_err *err)
+{
+	CLEANUP_FREE char *mark = NULL;
+
+	if (!is_empty(name))
+		return sluice_fail(err, -ENOTEMPTY, "%s: is not empty; remove its files first",
+				   name);
+	if (asprintf(&mark, "%s/" FOLDER_MARK, name) < 0)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	if (unlink(mark) < 0)
+		return sluice_fail(err, -errno, "%s: %s", mark, strerror(errno));
+	for (unsigned i = 0; i < m->nr; i++)
+		clear_folder(m->members[i]);
+	rmdir(name);
+	return 0;
+}
+
+int sluice_stripe_unlink(int dir, const char *name)
+{
+	struct sluice_manifest *m = NULL;
+	CLEANUP_CLOSE int fd =
+		openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+	int r = 0, r2;
+
+	if (fd >= 0 && sluice_manifest_read(&m, fd) != 1)
+		m = NULL;
+	if (unlinkat(dir, name, 0) < 0) {
+		r = -errno;
+		sluice_manifest_free(m);
+		return r;
+	}
+	for (unsigned i = 0; m && !m->folder && i < m->nr; i++) {
+		r2 = sluice_member_remove(m, i, NULL);
+		r = r < 0 ? r : r2;
+	}
+	sluice_manifest_free(m);
+	return r;
+}

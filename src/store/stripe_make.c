@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Striped files made, looked at and removed.  The manifest appears last and goes first, so
+ * that the name never stands for half of one.  Members that are files have names made of the
+ * manifest's name, place and their number: what a creation that was killed has left is found
+ * where the next one of that name wants to be, says by its header what it was for, and is not
+ * locked any more.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+#include "base/crc32c.h"
+#include "base/err.h"
+#include "base/replace.h"
+#include "base/util.h"
+#include "base/whole.h"
+#include "store/stripe.h"
+
+/* ----------------------------------------------------------------- create */
+
+struct making {
+	const char *name; /* as given */
+	char *full;       /* from the root */
+	uint32_t flags;
+	bool devices;
+	struct sluice_manifest m;
+	unsigned made; /* members of which something is there, */
+	struct sluice_backing opened[SLUICE_STRIPE_MEMBERS]; /* open and locked */
+};
+
+static int said(struct sluice_err *err, const char *name, int code)
+{
+	return sluice_fail(err, code, "%s: %s", name, strerror(-code));
+}
+
+/* From the root, with links resolved but for the last name, which need not be there. */
+static int full_name(const char *name, char **out)
+{
+	CLEANUP_FREE char *copy = strdup(name);
+	CLEANUP_FREE char *dir = NULL;
+	char *slash = copy ? strrchr(copy, '/') : NULL;
+	const char *base = strrchr(name, '/');
+
+	if (!copy)
+		return -ENOMEM;
+	base = base ? base + 1 : name;
+	if (!*base || !strcmp(base, ".") || !strcmp(base, ".."))
+		return -EISDIR;
+	if (slash)
+		slash[slash == copy] = '\0';
+	dir = realpath(slash ? copy : ".", NULL);
+	if (!dir)
+		return -errno;
+	return asprintf(out, "%s/%s", strcmp(dir, "/") ? dir : "", base) < 0 ? -ENOMEM : 0;
+}
+
+static int find_member(struct making *k, unsigned i, const char *given, struct sluice_err *err)
+{
+	CLEANUP_FREE char *real = realpath(given, NULL);
+	const char *base = strrchr(k->full, '/') + 1;
+	struct stat st;
+	bool device;
+
+	if (!real || stat(real, &st) < 0)
+		return said(err, given, -errno);
+	device = S_ISBLK(st.st_mode);
+	if (!device && !S_ISDIR(st.st_mode))
+		return sluice_fail(err, -EINVAL, "%s: is neither a folder nor a block device",
+				   given);
+	if (i && device != k->devices)
+		return sluice_fail(err, -EINVAL, "%s: members are all folders or all block devices",
+				   given);
+	k->devices = device;
+	if (device && (k->flags & SLUICE_STRIPE_FOLDER))
+		return sluice_fail(err, -EINVAL, "%s: members of a striped folder are folders",
+				   given);
+	if (strchr(real, '\n') || strchr(base, '\n'))
+		return sluice_fail(err, -EINVAL, "%s: there is a line break in a name", given);
+	for (unsigned j = 0; device && j < i; j++)
+		if (!strcmp(k->m.members[j], real))
+			return sluice_fail(err, -EINVAL, "%s: is named twice", given);
+	if (device)
+		k->m.members[i] = TAKE_PTR(real);
+	else if (asprintf(&k->m.members[i], "%s/%.200s.%08" PRIx32 ".%u",
+			  strcmp(real, "/") ? real : "", base,
+			  sluice_crc32c(0, k->full, strlen(k->full)), i) < 0)
+		k->m.members[i] = NULL;
+	if (!k->m.members[i])
+		return said(err, given, -ENOMEM);
+	k->m.nr++;
+	return 0;
+}
+
+/* Of a killed creation of this same name?  Then it is removed. */
+static int clear_leftover(const struct making *k, const char *path)
+{
+	struct sluice_member_head head;
+	struct sluice_backing b;
+	bool ours;
+
+	if (sluice_backing_open_member(&b, path, O_RDWR | O_NOFOLLOW, SLUICE_DIRECT_NEVER, NULL) <
+	    0)
+		return -EEXIST;
+	ours = !b.device && flock(b.fd, LOCK_EX | LOCK_NB) == 0 &&
+	       (sluice_backing_size(&b) == 0 ||
+		(sluice_member_read(&b, &head) == 0 && head.id[0] && !strcmp(head.name, k->full)));
+	if (ours)
+		ours = unlink(path) == 0;
+	sluice_backing_close(&b);
+	return ours ? 0 : -EEXIST;
+}
+
+static int make_file(const struct making *k, struct sluice_backing *b, const char *path,
+		     struct sluice_err *err)
+{
+	int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+	int fd = open(path, flags, 0666);
+
+	if (fd < 0 && errno == EEXIST && clear_leftover(k, path) == 0)
+		fd = open(path, flags, 0666);
+	if (fd < 0)
+		return said(err, path, -errno);
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		close(fd);
+		return said(err, path, -EEXIST);
+	}
+	return sluice_backing_take(b, fd, path, SLUICE_DIRECT_NEVER, err);
+}
+
+static bool is_alive(const struct sluice_member_head *head)
+{
+	struct sluice_manifest *m = NULL;
+	CLEANUP_CLOSE int fd = open(head->name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	bool alive = fd >= 0 && sluice_manifest_read(&m, fd) == 1 && !strcmp(m->id, head->id);
+
+	sluice_manifest_free(m);
+	return alive;
+}
+
+static bool is_blank(const struct sluice_backing *b)
+{
+	char part[4096];
+	bool blank = true;
+
+	for (uint64_t at = 0; blank && at < STRIPE_DATA; at += sizeof(part)) {
+		blank = sluice_whole_read(b->fd, part, sizeof(part), at) == sizeof(part);
+		for (size_t i = 0; blank && i < sizeof(part); i++)
+			blank = !part[i];
+	}
+	return blank;
+}
+
+static int take_device(const struct making *k, struct sluice_backing *b, const char *path,
+		       struct sluice_err *err)
+{
+	struct sluice_member_head head;
+	int r = sluice_backing_open_member(b, path, O_RDWR | O_EXCL, SLUICE_DIRECT_NEVER, err);
+
+	if (r < 0)
+		return r;
+	r = sluice_member_read(b, &head);
+	if (r < 0)
+		said(err, path, r);
+	else if (head.id[0] && is_alive(&head))
+		r = sluice_fail(err, -EEXIST, "%s: is a member of %s", path, head.name);
+	else if (!head.id[0] && !(k->flags & SLUICE_STRIPE_FORCE) && !is_blank(b))
+		r = sluice_fail(
+			err, -EEXIST,
+			"%s: there is something on it, which would be lost; --force takes it",
+			path);
+	else if (sluice_member_bytes(b) < (int64_t)k->m.unit)
+		r = sluice_fail(err, -ENOSPC, "%s: has no room for a unit", path);
+	if (r < 0)
+		sluice_backing_close(b);
+	return r;
+}
+
+static int sync_folder_of(const char *path)
+{
+	CLEANUP_FREE char *dir = strdup(path);
+	CLEANUP_CLOSE int fd = -1;
+
+	if (!dir)
+		return -ENOMEM;
+	strrchr(dir, '/')[strrchr(dir, '/') == dir] = '\0';
+	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return fd < 0 ? -errno : sluice_replace_sync(fd);
+}
+
+static int make_member(struct making *k, unsigned i, struct sluice_err *err)
+{
+	struct sluice_member_head head = {.index = i, .nr = k->m.nr, .unit = k->m.unit};
+	struct sluice_backing *b = &k->opened[i];
+	const char *path = k->m.members[i];
+	int r = k->devices ? take_device(k, b, path, err) : make_file(k, b, path, err);
+
+	if (r < 0)
+		return r;
+	k->made++;
+	memcpy(head.id, k->m.id, sizeof(head.id));
+	if (strlen(k->full) < sizeof(head.name))
+		snprintf(head.name, sizeof(head.name), "%s", k->full);
+	r = sluice_member_write(b, &head);
+	if (!r)
+		r = sluice_backing_truncate(b, STRIPE_DATA);
+	if (!r && fsync(b->fd) < 0)
+		r = -errno;
+	if (!r && !k->devices)
+		r = sync_folder_of(path);
+	return r < 0 ? said(err, path, r) : 0;
+}
+
+static int write_manifest(const struct making *k, struct sluice_err *err)
+{
+	struct sluice_replace file = SLUICE_REPLACE_NONE;
+	size_t len = 0;
+	CLEANUP_FREE char *text = sluice_manifest_text(&k->m, &len);
+	int r = text ? sluice_replace_open(&file, k->full, 0666) : -ENAMETOOLONG;
+
+	if (!r && file.there)
+		r = -EEXIST;
+	if (!r)
+		r = sluice_whole_write(file.fd, text, len, 0);
+	if (!r && fsync(file.fd) < 0)
+		r = -errno;
+	if (!r)
+		r = sluice_replace_show(&file);
+	if (!r)
+		r = sluice_replace_sync(file.dir);
+	sluice_replace_close(&file, false);
+	return r < 0 ? said(err, k->name, r) : 0;
+}
+
+static int check_wish(struct making *k, const char *const *members, unsigned nr,
+		      struct sluice_err *err)
+{
+	unsigned char id[16];
+	struct stat st;
+	int r = full_name(k->name, &k->full);
+
+	if (r < 0)
+		return said(err, k->name, r);
+	if (lstat(k->full, &st) == 0 && !(S_ISDIR(st.st_mode) && (k->flags & SLUICE_STRIPE_FOLDER)))
+		return sluice_fail(err, -EEXIST, "%s: is there already", k->name);
+	if (!nr || nr > SLUICE_STRIPE_MEMBERS)
+		return sluice_fail(err, -EINVAL, "members: %u is outside 1..%d", nr,
+				   SLUICE_STRIPE_MEMBERS);
+	if (k->m.unit % UNIT_STEP || k->m.unit > UNIT_MOST)
+		return sluice_fail(err, -EINVAL,
+				   "unit: %" PRIu64 " is no multiple of %d of at most 1 GiB",
+				   k->m.unit, UNIT_STEP);
+	for (unsigned i = 0; i < nr && !r; i++)
+		r = find_member(k, i, members[i], err);
+	if (r < 0)
+		return r;
+	if (getrandom(id, sizeof(id), 0) != (ssize_t)sizeof(id))
+		return said(err, k->name, -EIO);
+	for (unsigned i = 0; i < sizeof(id); i++)
+		snprintf(k->m.id + (size_t)2 * i, 3, "%02x", id[i]);
+	return 0;
+}
+
+static void unmake(struct making *k, bool keep)
+{
+	for (unsigned i = 0; i < k->made; i++) {
+		if (!keep && k->devices)
+			sluice_member_write(&k->opened[i], NULL);
+		else if (!keep)
+			unlink(k->m.members[i]);
+		sluice_backing_close(&k->opened[i]);
+	}
+	for (unsigned i = 0; i < k->m.nr; i++)
+		free(k->m.members[i]);
+	free(k->full);
+	free(k);
+}
+
+int sluice_stripe_create(const char *name, uint64_t unit, const char *const *members, unsigned nr,
+			 uint32_t flags, struct sluice_err *err)
+{
+	struct making *k = calloc(1, sizeof(*k));
+	int r;
+
+	if (!k)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	k->name = name;
+	k->flags = flags;
+	k->m.unit = unit ? unit : UNIT_DEFAULT;
+	r = check_wish(k, members, nr, err);
+	k->m.folder = flags & SLUICE_STRIPE_FOLDER;
+	if (!r && k->m.folder)
+		r = sluice_stripe_make_folder(&k->m, k->full, err);
+	for (unsigned i = 0; i < nr && !r && !k->m.folder; i++)
+		r = make_member(k, i, err);
+	if (!r && !k->m.folder)
+		r = write_manifest(k, err);
+	unmake(k, r == 0);
+	return r;
+}
+
+/* ----------------------------------------------------------------- looking */
+
+int sluice_manifest_load(struct sluice_manifest **out, const char *name, struct sluice_err *err)
+{
+	CLEANUP_FREE char *mark = NULL;
+	CLEANUP_CLOSE int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	struct stat st;
+	int r;
+
+	if (fd >= 0 && fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) {
+		close(fd);
+		fd = asprintf(&mark, "%s/" FOLDER_MARK, name) < 0
+			     ? -1
+			     : open(mark, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	}
+	r = fd < 0 ? mark && errno == ENOENT ? 0 : -errno : sluice_manifest_read(out, fd);
+	if (r == 0)
+		return sluice_fail(err, -EINVAL, "%s: is not a striped %s", name,
+				   mark ? "folder" : "file");
+	if (r == -EBADMSG)
+		return sluice_fail(err, r, "%s: is the damaged manifest of a striped file", name);
+	return r < 0 ? said(err, name, r) : 0;
+}
+
+int sluice_stripe_is(const char *name)
+{
+	struct sluice_manifest *m;
+
+	int r;
+
+	if (!name || sluice_manifest_load(&m, name, NULL) < 0)
+		return 0;
+	r = m->folder ? 2 : 1;
+	sluice_manifest_free(m);
+	return r;
+}
+
+int64_t sluice_stripe_bytes(const char *name, int64_t size)
+{
+	struct sluice_stripe_info *info;
+	int r;
+
+	if (!sluice_manifest_may_be(size) || sluice_stripe_is(name) != 1)
+		return size;
+	r = sluice_stripe_load(&info, name, NULL);
+	if (r < 0)
+		return r;
+	size = (int64_t)info->bytes;
+	sluice_stripe_free(info);
+	return size;
+}
+
+static void look_at(struct sluice_member *out, const struct sluice_manifest *m, unsigned i,
+		    uint64_t *settled)
+{
+	struct sluice_member_head head;
+	struct sluice_err err = {0, ""};
+	struct sluice_backing b;
+	int64_t bytes;
+
+	out->path = m->members[i];
+	out->state = SLUICE_MEMBER_MISSING;
+	if (m->folder) {
+		out->state = access(out->path, R_OK | X_OK) ? out->state : SLUICE_MEMBER_GOOD;
+		if (out->state)
+			sluice_line(out->why, sizeof(out->why), "member %u of %u, %s: %s", i + 1,
+				    m->nr, out->path, strerror(errno));
+		return;
+	}
+	if (sluice_backing_open_member(&b, m->members[i], O_RDONLY, SLUICE_DIRECT_NEVER, &err) <
+	    0) {
+		sluice_line(out->why, sizeof(out->why), "member %u of %u, %s", i + 1, m->nr,
+			    err.msg);
+		return;
+	}
+	bytes = sluice_member_bytes(&b);
+	out->bytes = bytes > 0 ? (uint64_t)bytes : 0;
+	out->device = b.device;
+	if (sluice_member_judge(m, i, &b, &head, &out->state, &err) == 0) {
+		*settled = i ? *settled : head.settled;
+		if (!b.device && sluice_member_whole(m, i, &b, *settled, &err) < 0)
+			out->state = SLUICE_MEMBER_SHORT;
+	}
+	sluice_line(out->why, sizeof(out->why), "%s", err.msg);
+	sluice_backing_close(&b);
+}
+
+/* One piece of memory, which has the manifest behind it. */
+struct loaded {
+	struct sluice_stripe_info info;
+	struct sluice_manifest *manifest;
+	struct sluice_member members[];
+};
+
+static uint64_t whole_bytes(const struct sluice_stripe_info *info)
+{
+	const struct sluice_stripe t = {.nr = info->nr, .unit = info->unit};
+	uint64_t bytes = INT64_MAX, here;
+
+	for (unsigned i = 0; i < info->nr; i++) {
+		const struct sluice_member *m = &info->members[i];
+
+		here = m->device ? align_down(m->bytes, t.unit) * t.nr
+				 : sluice_stripe_whole(&t, i, m->bytes);
+		if (m->state != SLUICE_MEMBER_MISSING && m->state != SLUICE_MEMBER_FOREIGN)
+			bytes = min_u64(bytes, here);
+	}
+	return bytes == INT64_MAX ? 0 : bytes;
+}
+
+int sluice_stripe_load(struct sluice_stripe_info **out, const char *name, struct sluice_err *err)
+{
+	struct sluice_manifest *m;
+	struct loaded *l;
+	uint64_t settled = 0;
+	int r = sluice_manifest_load(&m, name, err);
+
+	if (r < 0)
+		return r;
+	l = calloc(1, sizeof(*l) + m->nr * sizeof(l->members[0]));
+	if (!l) {
+		sluice_manifest_free(m);
+		return said(err, name, -ENOMEM);
+	}
+	l->manifest = m;
+	memcpy(l->info.id, m->id, sizeof(l->info.id));
+	l->info.nr = m->nr;
+	l->info.unit = m->unit;
+	l->info.members = l->members;
+	for (unsigned i = 0; i < m->nr; i++)
+		look_at(&l->members[i], m, i, &settled);
+	l->info.bytes = m->folder ? 0 : whole_bytes(&l->info);
+	*out = &l->info;
+	return 0;
+}
+
+void sluice_stripe_free(struct sluice_stripe_info *info)
+{
+	struct loaded *l = container_of(info, struct loaded, info);
+
+	if (!info)
+		return;
+	sluice_manifest_free(l->manifest);
+	free(l);
+}
+
+/* ---------------------------------------------------------------- removing */
+
+int sluice_member_remove(const struct sluice_manifest *m, unsigned i, struct sluice_err *err)
+{
+	struct sluice_member_head head;
+	struct sluice_backing b;
+	struct sluice_err why;
+	uint32_t state;
+	int r = sluice_backing_open_member(&b, m->members[i], O_RDWR, SLUICE_DIRECT_NEVER, &why);
+
+	if (r < 0)
+		return r == -ENOENT ? 0 : sluice_fail(err, r, "%s", why.msg);
+	r = sluice_member_judge(m, i, &b, &head, &state, &why);
+	if (r == 0 || state == SLUICE_MEMBER_EXCHANGED) {
+		r = b.device                    ? sluice_member_write(&b, NULL)
+		    : unlink(m->members[i]) < 0 ? -errno
+						: 0;
+		if (r < 0)
+			said(err, m->members[i], r);
+	} else {
+		sluice_fail(err, r, "%s; left as it is", why.msg);
+	}
+	sluice_backing_close(&b);
+	return r;
+}
+
+int sluice_stripe_remove(const char *name, struct sluice_err *err)
+{
+	struct sluice_manifest *m;
+	struct sluice_err why;
+	int r = sluice_manifest_load(&m, name, err), r2;
+
+	if (r < 0)
+		return r;
+	if (m->folder) {
+		r = sluice_stripe_remove_folder(m, name, err);
+		sluice_manifest_free(m);
+		return r;
+	}
+	if (unlink(name) < 0) {
+		r = said(err, name, -errno);
+		sluice_manifest_free(m);
+		return r;
+	}
+	for (unsigned i = 0; i < m->nr; i++) {
+		r2 = sluice_member_remove(m, i, &why);
+		if (r2 < 0 && !r)
+			r = sluice_fail(err, r2, "%s: removed, but not %s", name, why.msg);
+	}
+	sluice_manifest_free(m);
+	return r;
+}
