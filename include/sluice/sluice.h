@@ -85,6 +85,7 @@ enum sluice_huge {
 #define SLUICE_SINGLE_SUBMIT 0x1u /* one submission call per block instead of one per batch */
 #define SLUICE_NO_OVERLAP    0x2u /* fill the queue, wait until it is empty, fill it again */
 #define SLUICE_DESCRIBE      0x4u /* give successful completions a message as well */
+#define SLUICE_SPARE_CPU     0x8u /* copy nothing that can go straight, even if that were faster */
 
 /* What the library tells the trace callback; pointers are valid during the call. */
 struct sluice_event {
@@ -114,7 +115,8 @@ struct sluice_opts {
 			   near 1 MiB) */
 	const char
 		*engine;  /* NAME or NAME:SETTINGS, see sluice_engine_name(); NULL: first usable */
-	uint32_t threads; /* I/O threads, 1..256 (1) */
+	uint32_t threads; /* I/O threads, 1..256 (as many as the work needs: one, and more where
+			     threads do nothing but copy; see struct sluice_stats) */
 	uint32_t flags;   /* SLUICE_SINGLE_SUBMIT, ... */
 	uint32_t direct;  /* enum sluice_direct */
 	uint32_t durability; /* enum sluice_durability, for every write of the handle */
@@ -336,7 +338,8 @@ SLUICE_API int sluice_wait(struct sluice_io *io, uint64_t ticket, int64_t timeou
 
 /*
  * Collect finished operations, whichever they are: at least @min, at most
- * @max, in the order they finished.  Returns how many were stored in @done:
+ * @max, in the order they finished; where several threads submit, a thread's own
+ * may come before those of others.  Returns how many were stored in @done:
  * fewer than @min only after @timeout_ns, or when nothing is left to wait for.
  */
 SLUICE_API int sluice_wait_any(struct sluice_io *io, struct sluice_done *done, unsigned min,
@@ -445,8 +448,8 @@ SLUICE_API void sluice_mem_free(void *addr, uint64_t len);
 #define SLUICE_FELL_CUFILE       0x80u /* cuFile refused: ring of pinned memory used */
 
 struct sluice_stats {
-	uint32_t size; /* sizeof(struct sluice_stats), set by the caller */
-	uint32_t threads;
+	uint32_t size;    /* sizeof(struct sluice_stats), set by the caller */
+	uint32_t threads; /* I/O threads in use now */
 	uint32_t depth;
 	uint32_t fallbacks; /* SLUICE_FELL_* */
 	char engine[32];

@@ -52,10 +52,12 @@ static int use_plain(struct sluice_io *io, struct block *b)
 {
 	struct sluice_file *f = b->op->file;
 	bool direct = f->store.direct;
-	int fd = sluice_backing_plain(&f->store);
+	int fd = sluice_backing_plain(b->part->store);
 
 	if (fd < 0)
 		return fd;
+	if (f->store.stripe && !b->part->store->direct)
+		sluice_stripe_follow(&f->store);
 	if (direct && !f->store.direct)
 		io_fell(io, SLUICE_FELL_BUFFERED, f->name, "it cannot be opened a second time");
 	b->plain = true;
@@ -67,11 +69,11 @@ static int use_plain(struct sluice_io *io, struct block *b)
 static void set_request(struct block *b)
 {
 	const struct op *op = b->op;
-	struct sluice_backing *s = &op->file->store;
+	const struct sluice_backing *s = b->part->store;
 	struct sluice_req *r = &b->req;
 
 	r->code = op->opcode == SLUICE_READ ? SLUICE_REQ_READ : SLUICE_REQ_WRITE;
-	r->off = op->offset + b->pos;
+	r->off = b->at;
 	r->len = (uint32_t)b->len;
 	r->fd = s->fd;
 	r->file_slot = -1;
@@ -86,16 +88,16 @@ static void set_request(struct block *b)
 	b->data = (char *)b->bounce + b->skip;
 	if (!b->plain) {
 		r->off -= b->skip;
-		r->len = (uint32_t)align_up(b->skip + b->len, s->off_align);
+		r->len = (uint32_t)align_up(b->skip + b->len, op->file->store.off_align);
 	}
 }
 
 /* The slot of registered memory that holds the whole block, or -1. */
-static int find_buf_slot(const struct op *op, const struct sluice_req *r)
+static int find_buf_slot(const struct queue *q, const struct op *op, const struct sluice_req *r)
 {
 	uint64_t at = (uint64_t)(uintptr_t)r->buf, first, last;
 
-	if (!op->region_len || at < op->region_addr ||
+	if (!op->region_len || q->index >= op->region_known || at < op->region_addr ||
 	    at + r->len > op->region_addr + op->region_len)
 		return -1;
 	first = (at - op->region_addr) / REGION_PIECE;
@@ -104,21 +106,21 @@ static int find_buf_slot(const struct op *op, const struct sluice_req *r)
 }
 
 /* Files opened by the user are made known to this queue's engine when first met. */
-static int find_file_slot(struct queue *q, struct sluice_file *f)
+static int find_file_slot(struct queue *q, struct part *p)
 {
-	if (f->slot < 0 || q->files[f->slot] == f)
-		return f->slot;
+	if (p->slot < 0 || q->files[p->slot] == p)
+		return p->slot;
 	if (!q->io->engine->set_file ||
-	    q->io->engine->set_file(q->engine, (unsigned)f->slot, f->store.fd) < 0)
+	    q->io->engine->set_file(q->engine, (unsigned)p->slot, p->store->fd) < 0)
 		return -1;
-	q->files[f->slot] = f;
-	return f->slot;
+	q->files[p->slot] = p;
+	return p->slot;
 }
 
 /* What an engine that takes device memory has to know besides. */
 static int set_device(struct sluice_io *io, struct block *b)
 {
-	const struct sluice_attached *a = &b->op->file->attached;
+	const struct sluice_attached *a = &b->part->attached;
 
 	b->req.handle = a->handle;
 	b->flags |= a->direct ? SLUICE_DONE_CUFILE : SLUICE_DONE_CUFILE_COMPAT;
@@ -155,45 +157,50 @@ bool block_may_start(struct block *b)
 int block_start(struct sluice_io *io, struct queue *q, struct block *b)
 {
 	struct op *op = b->op;
-	struct counters *c = q ? &q->count : &io->count;
+	struct counters *c = q ? &q->count : &op->port->count;
 	int r = 0;
 
 	b->started = true;
 	if (b->mode == BLOCK_SYNC) {
-		b->req.fd = op->file->store.fd;
+		if (op->file->store.stripe && b->part == op->file->parts)
+			r = sluice_stripe_settle(op->file->store.stripe, true);
+		b->req.fd = b->part->store->fd;
 		b->req.len = 0;
 		b->req.off = 0;
 		b->req.file_slot = b->req.buf_slot = -1;
 		b->req.blocking = false;
-		return 0;
+		return r;
 	}
 	set_request(b);
 	if (b->mode == BLOCK_BOUNCE && op->opcode == SLUICE_WRITE)
 		block_copy(op, b, b->bounce, true);
-	COUNT(c->blocks, 1);
+	COUNT(c, blocks, 1);
 	if (b->mode == BLOCK_BOUNCE) {
 		b->flags |= SLUICE_DONE_BOUNCED;
-		COUNT(c->bounced, 1);
+		COUNT(c, bounced, 1);
 	} else if (b->mode == BLOCK_DEVICE) {
 		b->flags |= SLUICE_DONE_RING;
-		COUNT(c->ring, 1);
+		COUNT(c, ring, 1);
 		b->req.buf_slot = ring_slot(q);
 	} else if (q) {
 		if (b->mode == BLOCK_CUFILE) {
 			r = set_device(io, b);
-			COUNT(c->cufile, 1);
+			COUNT(c, cufile, 1);
 		}
-		b->req.buf_slot = find_buf_slot(op, &b->req);
+		b->req.buf_slot = find_buf_slot(q, op, &b->req);
 	}
 	if (b->req.buf_slot >= 0)
-		COUNT(c->fixed, 1);
-	COUNT(*(b->plain ? &c->buffered : &c->direct), 1);
+		COUNT(c, fixed, 1);
+	if (b->plain)
+		COUNT(c, buffered, 1);
+	else
+		COUNT(c, direct, 1);
 	if (b->mode == BLOCK_CUFILE)
 		return r;
 	if (b->plain)
 		return use_plain(io, b);
 	if (q)
-		b->req.file_slot = find_file_slot(q, op->file);
+		b->req.file_slot = find_file_slot(q, b->part);
 	return 0;
 }
 
@@ -207,7 +214,7 @@ static bool fall_back(struct sluice_io *io, struct block *b)
 
 	if (b->plain || b->mode == BLOCK_CUFILE || io->opts.direct == SLUICE_DIRECT_ALWAYS)
 		return false;
-	if (sluice_backing_give_up_direct(&f->store, why) < 0 || use_plain(io, b) < 0)
+	if (sluice_backing_give_up_direct(b->part->store, why) < 0 || use_plain(io, b) < 0)
 		return false;
 	io_fell(io, SLUICE_FELL_BUFFERED, f->name, why);
 	b->req.off += b->skip;
@@ -243,7 +250,7 @@ static bool block_set_rest(struct sluice_io *io, struct block *b, uint64_t step)
 	struct sluice_req *r = &b->req;
 	bool read_bounce = b->mode == BLOCK_BOUNCE && op->opcode == SLUICE_READ;
 
-	r->off = op->offset + b->pos + b->moved;
+	r->off = b->at + b->moved;
 	r->len = (uint32_t)(b->len - b->moved);
 	if (b->mode == BLOCK_DEVICE)
 		r->buf = b->data + b->moved;
@@ -277,7 +284,7 @@ bool block_finish(struct sluice_io *io, struct block *b, struct counters *count)
 	if (b->moved == b->len)
 		return true;
 	if (op->opcode == SLUICE_READ) {
-		int64_t size = n ? sluice_backing_size(&op->file->store) : 0;
+		int64_t size = n ? sluice_backing_size(b->part->store) : 0;
 
 		b->eof = !n || (size >= 0 && b->req.off + n >= (uint64_t)size);
 		if (b->eof)
@@ -290,7 +297,7 @@ bool block_finish(struct sluice_io *io, struct block *b, struct counters *count)
 	if (block_set_rest(io, b, got))
 		return true;
 again:
-	COUNT(count->resubmissions, 1);
+	COUNT(count, resubmissions, 1);
 	b->flags |= SLUICE_DONE_RETRIED;
 	io_trace(io, SLUICE_TRACE_RETRY, b->req.res < 0 ? b->req.res : 0, op->file->name,
 		 b->req.off, b->req.len, "block submitted again");

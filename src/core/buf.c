@@ -14,20 +14,33 @@
 #include "core/core.h"
 #include "dl/cuda.h"
 
-bool region_find(struct sluice_io *io, uint64_t addr, uint64_t len, struct region *out)
+static bool region_holds(const struct region *r, uint64_t addr, uint64_t len)
+{
+	return addr >= r->addr && addr - r->addr <= r->len && len <= r->len - (addr - r->addr);
+}
+
+/* A thread remembers where its memory was last: then it need not look at what all share. */
+bool region_find(struct sluice_io *io, struct here *here, uint64_t addr, uint64_t len,
+		 struct region *out)
 {
 	bool found = false;
 
-	if (!io->nr_regions)
+	if (!atomic_load(&io->nr_regions))
 		return false;
+	if (here->region.len && here->regions_version == atomic_load(&io->regions_version) &&
+	    region_holds(&here->region, addr, len)) {
+		*out = here->region;
+		return true;
+	}
 	pthread_mutex_lock(&io->lock);
 	for (unsigned i = 0; i < io->nr_regions && !found; i++) {
-		const struct region *r = &io->regions[i];
-
-		found = addr >= r->addr && addr - r->addr <= r->len &&
-			len <= r->len - (addr - r->addr);
+		found = region_holds(&io->regions[i], addr, len);
 		if (found)
-			*out = *r;
+			*out = io->regions[i];
+	}
+	if (found) {
+		here->region = *out;
+		here->regions_version = atomic_load(&io->regions_version);
 	}
 	pthread_mutex_unlock(&io->lock);
 	return found;
@@ -87,6 +100,7 @@ int buf_slots_take(struct sluice_io *io, uint64_t n)
 static int engine_register(struct sluice_io *io, struct region *r)
 {
 	uint64_t n = (r->len + REGION_PIECE - 1) / REGION_PIECE;
+	unsigned queues = io->nr_queues;
 	int first, res = 0;
 
 	if (!io->engine->set_buf || !r->len || io->engine->device != (r->device >= 0))
@@ -102,7 +116,7 @@ static int engine_register(struct sluice_io *io, struct region *r)
 			.device = r->device,
 		};
 
-		for (unsigned k = 0; k < io->nr_queues && !res; k++)
+		for (unsigned k = 0; k < queues && !res; k++)
 			res = queue_call(&io->queues[k], set_slot, &c);
 	}
 	if (res < 0) {
@@ -111,6 +125,7 @@ static int engine_register(struct sluice_io *io, struct region *r)
 	}
 	r->slot = (unsigned)first;
 	r->nr_slots = (unsigned)n;
+	r->known = queues;
 	return 0;
 }
 
@@ -126,7 +141,8 @@ static int region_add(struct sluice_io *io, const struct region *r)
 	if (more) {
 		io->regions = more;
 		more[io->nr_regions] = *r;
-		io->nr_regions++;
+		atomic_fetch_add(&io->nr_regions, 1);
+		atomic_fetch_add(&io->regions_version, 1);
 		res = 0;
 	}
 	pthread_mutex_unlock(&io->lock);
@@ -145,7 +161,8 @@ static bool region_take(struct sluice_io *io, const void *addr, bool own, struct
 		if (r->addr != (uint64_t)(uintptr_t)addr || !r->area.addr == own)
 			continue;
 		*out = *r;
-		*r = io->regions[--io->nr_regions];
+		*r = io->regions[atomic_fetch_sub(&io->nr_regions, 1) - 1];
+		atomic_fetch_add(&io->regions_version, 1);
 		found = true;
 	}
 	pthread_mutex_unlock(&io->lock);

@@ -5,44 +5,61 @@
 /*
  * The inside of a handle.  Who touches what:
  *
- *  - struct sluice_io: io->lock guards the list of pending operations, the table
- *    of operations, files, memory regions and waiters.  It is held for list work
- *    only, never across a system call that does I/O.
- *  - struct queue: belongs to its I/O thread; the few fields others look at are
- *    guarded by io->lock or atomic.
- *  - struct op: while pending or in flight, io->lock guards it.  A *local*
- *    operation (submitted by a completion callback, one block) belongs to its
- *    I/O thread alone and needs no lock.
+ *  - struct sluice_io: io->lock guards the list of operations that all queues share,
+ *    files, memory regions and those who wait for the handle as a whole.  It is held
+ *    for list work only, never across a system call that does I/O, and no small
+ *    operation needs it.
+ *  - struct port: where a thread of the user's meets the handle.  port->lock guards
+ *    operations that are free or finished; only threads of this port take it, those that
+ *    wait for a ticket of it, and an I/O thread that has to wake one of these.
+ *  - struct queue: belongs to its I/O thread; what others look at is in queue->hand,
+ *    guarded by io->lock, or atomic.
+ *  - struct op: belongs to who has it.  The submitting thread prepares it; then, with a
+ *    home, the I/O thread of that queue has it alone, without one io->lock guards it;
+ *    finished, it is on the pile or the list of its port.
  *  - struct block: belongs to the thread that runs it.
  *
- * Life of an operation: op_prepare() checks it and resolves the file; it becomes
- * pending; queues take blocks from it (plan_block()); each finished block goes
- * through block_finish(), which resubmits what is short; when the last one is
- * back op_conclude() does what remains (truncate, give space back, directory) and
- * op_publish() hands the result to who waits.
+ * Locks are taken in this order: a port's (of several ports, by index), io->lock, the ring's.
+ *
+ * Life of an operation: op_prepare() checks it and resolves the file; it is put on the
+ * pile of a queue, or, when it is large, on the list that all share; queues take blocks from
+ * it (plan_block()); each finished block goes through block_finish(), which resubmits
+ * what is short; when the last one is back op_conclude() does what remains (truncate,
+ * give space back, directory) and port_return() hands the result to who waits.
  */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <sluice/sluice.h>
 
 #include "base/util.h"
+#include "core/hand.h"
+#include "core/pace.h"
+#include "core/stage.h"
 #include "engine/engine.h"
 #include "mem/arena.h"
 #include "mem/device.h"
 #include "store/path.h"
+#include "store/stripe.h"
 
 enum {
 	FILE_SLOTS = 256, /* registered files of a handle */
 	BUF_SLOTS = 1024, /* registered pieces of memory, of at most REGION_PIECE each */
 	PATH_BUCKETS = 64,
-	OP_CHUNK = 256,        /* operations allocated at a time */
-	BLOCK_AUTO = 1 << 20,  /* split size where nothing speaks against it */
-	DEPTH_AUTO = 128,      /* blocks in flight when the caller leaves it to us, */
-	BYTES_AUTO = 32 << 20, /* but no more bytes than this: deeper costs and gains nothing */
-	PULL_MAX = 64,         /* blocks taken from the pending list under one lock */
+	PORTS_MAX = 64,         /* threads beyond that share them */
+	OP_CHUNK = 256,         /* operations allocated at a time */
+	OP_INDEX_BITS = 26,     /* of one port, in a ticket */
+	LINE = 128,             /* cache lines come in pairs */
+	STUCK_NS = 1000000,     /* an I/O thread that is away for so long is not waited for */
+	ALONE_BYTES = 64 << 10, /* a smaller operation is not worth sharing with other queues */
+	BLOCK_AUTO = 1 << 20,   /* split size where nothing speaks against it */
+	DEPTH_AUTO = 128,       /* blocks in flight when the caller leaves it to us, */
+	BYTES_AUTO = 32 << 20,  /* but no more bytes than this: deeper costs and gains nothing */
+	PART_BYTES = 16 << 20,  /* so many for each member of a striped file */
+	PULL_MAX = 64,          /* blocks taken from the pending list under one lock */
 	BOUNCE_SLOTS = 16,
 	BOUNCE_BYTES = 1 << 20, /* data of one bounce slot */
 	RETRIES_MAX = 50,       /* of a block that keeps saying EAGAIN, of an engine that fails */
@@ -66,19 +83,42 @@ struct device {
 	bool virtual;          /* a hypervisor gets each segment by itself */
 };
 
+/* What was found out about a device; by direction and kind of pages. */
+struct device_stages {
+	dev_t dev;
+	bool used;
+	struct stage of[2][2];
+};
+
 enum file_attach { ATTACH_UNTRIED, ATTACH_DONE, ATTACH_REFUSED };
+
+/* What engines are told of: a file, or a member of a striped one. */
+struct part {
+	struct sluice_backing *store;
+	int slot; /* for registration with engines, -1: none */
+	struct device device;
+	struct sluice_attached attached; /* with ATTACH_DONE */
+};
 
 struct sluice_file {
 	struct sluice_io *io;
 	struct sluice_file *next; /* in its bucket */
 	struct sluice_backing store;
 	char *name;
-	atomic_uint refs; /* operations, plus one while open */
-	int slot;         /* for registration with engines, -1: none */
-	struct device device;
-	atomic_int attach;               /* to an engine that takes device memory: */
-	struct sluice_attached attached; /* with ATTACH_DONE */
+	struct device device; /* of a striped file: what suits all members */
+	struct part whole;    /* with one part this is it */
+	struct part *parts;
+	unsigned nr_parts;
+	atomic_int attach;               /* of all parts to an engine that takes device memory */
 	bool by_path;                    /* closed with the last operation that uses it */
+	_Alignas(LINE) atomic_uint refs; /* operations, plus one while open */
+};
+
+/* References to a file that are taken together, for operations to come. */
+struct file_refs {
+	struct sluice_file *file;
+	unsigned left;
+	unsigned ahead; /* operations to come, the next one included */
 };
 
 /* Registered or allocated memory. */
@@ -87,31 +127,38 @@ struct region {
 	uint64_t len;
 	unsigned slot;           /* of its first piece */
 	unsigned nr_slots;       /* 0: not registered with the engine */
+	unsigned known;          /* the engines of so many queues have it */
 	struct sluice_area area; /* area.addr NULL: the caller's memory */
 	bool huge;
 	bool locked_here; /* mlocked by sluice_buf_register() */
 	int device;       /* whose memory it is, -1: the host's */
 };
 
-/* OP_NEW: being prepared, or a callback's own: no ticket leads to it. */
-enum op_state { OP_FREE, OP_NEW, OP_PENDING, OP_ISSUED, OP_DONE };
+/*
+ * OP_NEW: being prepared, or a callback's own: no ticket leads to it.  OP_CANCELLED: it had a
+ * home and nothing of it was issued; its queue will find it.
+ */
+enum op_state { OP_FREE, OP_NEW, OP_PENDING, OP_ISSUED, OP_CANCELLED, OP_DONE };
 
+/*
+ * It goes from one processor to another and back, line by line of memory: what every operation
+ * needs is together, and what few need is behind it and not even zeroed.
+ */
 struct op {
-	struct op *next; /* free, pending, done, or a queue's own list */
+	union {
+		struct op *next; /* free, pending, done, or a queue's own list */
+		struct hand_item item;
+	};
 	struct op *prev; /* pending and done */
-	/* where collecting stands, under io->lock; the rest is zeroed for each use */
-	enum op_state state;
-	uint32_t index;
+	struct port *port;
+	atomic_uint state; /* enum op_state */
+	uint32_t index;    /* in its port */
+	/* under port->lock; the rest, up to @fault, is zeroed for each use */
 	uint32_t gen;
 	unsigned waiters; /* threads in sluice_wait() for this one */
 
 	struct sluice_file *file;
-	const struct sluice_iov *iov; /* memory; points to one or to an allocated copy */
-	struct sluice_iov one;
-	unsigned nr_iov;
-	const struct sluice_place *places; /* of each segment; NULL: all in host memory */
-	struct sluice_place one_place;
-	struct sluice_order *order; /* device memory: not before this; NULL: any time */
+	struct queue *home; /* has it alone; NULL: io->lock guards it; changes under io->lock */
 	uint32_t opcode;
 	uint32_t flags;
 	uint64_t offset;
@@ -119,33 +166,50 @@ struct op {
 	uint64_t tag;
 	void (*on_done)(void *arg, const struct sluice_done *done);
 	void *arg;
+	const struct sluice_iov *iov; /* memory; points to one or to an allocated copy */
+	struct sluice_iov one;
+	const struct sluice_place *places; /* of each segment; NULL: all in host memory */
+	struct sluice_order *order;        /* device memory: not before this; NULL: any time */
+	unsigned nr_iov;
 
 	/* where planning stands */
-	uint64_t cursor; /* bytes handed out */
 	unsigned seg;    /* segment of the cursor */
+	uint64_t cursor; /* bytes handed out */
 	uint64_t seg_off;
 	uint64_t block;                   /* split size */
-	uint64_t est;                     /* share in io->pend_blocks */
 	uint64_t region_addr, region_len; /* registered memory that holds @one, len 0: none */
 	unsigned region_slot;
+	unsigned region_known; /* to so many queues */
 
 	/* where doing stands */
 	unsigned inflight;
-	uint64_t stop;             /* bytes without a gap: everything before it is moved */
-	int code;                  /* 0 or the first failure, -errno */
-	struct sluice_fault fault; /* of CUDA, what made it fail */
-	uint64_t fail_off;
-	uint64_t fail_len;
+	uint64_t stop; /* bytes without a gap: everything before it is moved */
+	int code;      /* 0 or the first failure, -errno */
 	uint32_t done_flags;
-	bool extends; /* sluice_extend_end() is owed */
-	bool sync_done;
+	uint64_t finished; /* when, in nanoseconds, where there are several ports */
+	unsigned syncs;    /* parts that were synced, or are being */
+	bool extends;      /* sluice_extend_end() is owed */
 	bool cancelled;
-	bool direct; /* the file, when the operation was over */
-	bool local;
-	bool small_pages; /* goes through bounce buffers, see plan.c */
+	bool direct;         /* the file, when the operation was over */
+	bool spare;          /* goes back to its queue's spare ones */
+	bool small_pages;    /* goes through bounce buffers, see plan.c */
+	struct stage *stage; /* that learns from it; NULL: none */
 
-	char *msg;
-};
+	struct sluice_fault fault; /* with code < 0: of CUDA, what made it fail */
+	uint64_t fail_off;         /* with code < 0 */
+	uint64_t fail_len;
+	uint64_t est;        /* pending: share in io->pend_blocks */
+	uint64_t stage_ns;   /* with @stage: when it began, */
+	unsigned stage_turn; /* as which; 0: not alone */
+	struct sluice_place one_place;
+	char *msg; /* NULL but for finished ones */
+} __attribute__((aligned(LINE / 2)));
+
+static inline void op_prefetch(const struct op *op)
+{
+	for (unsigned at = LINE / 2; at < offsetof(struct op, fault); at += LINE / 2)
+		__builtin_prefetch((const char *)op + at, 1);
+}
 
 enum block_mode {
 	BLOCK_STRAIGHT, /* file <-> caller's memory */
@@ -159,6 +223,8 @@ enum block_mode {
 struct block {
 	struct sluice_req req; /* first: the engine hands it back */
 	struct op *op;
+	struct part *part; /* of the file, that has its bytes, */
+	uint64_t at;       /* from here on */
 	enum block_mode mode;
 	bool plain;    /* through the page cache, by plain_fd */
 	bool started;  /* block_start() has been here */
@@ -186,15 +252,35 @@ struct counters {
 	atomic_uint_fast64_t ops, ops_failed, bytes_read, bytes_written;
 	atomic_uint_fast64_t blocks, direct, buffered, bounced, inlined, fixed, ring, cufile;
 	atomic_uint_fast64_t resubmissions, preallocations, submit_calls, wakeups;
+	bool many; /* writers */
 };
 
-/* Counters of a queue have one writer; those of the handle have many. */
-#define COUNT(c, n) atomic_fetch_add_explicit(&(c), (uint64_t)(n), memory_order_relaxed)
+/* Counters of a queue have one writer and need no locked instruction; those of a port may. */
+#define COUNT(c, field, n)                                                                         \
+	((c)->many                                                                                 \
+		 ? (void)atomic_fetch_add_explicit(&(c)->field, (uint64_t)(n),                     \
+						   memory_order_relaxed)                           \
+		 : atomic_store_explicit(&(c)->field,                                              \
+					 atomic_load_explicit(&(c)->field, memory_order_relaxed) + \
+						 (uint64_t)(n),                                    \
+					 memory_order_relaxed))
 
-enum queue_state { QUEUE_RUNS, QUEUE_IDLE, QUEUE_REAPS };
+/* Of one writer. */
+static inline void count_own(atomic_uint_fast64_t *count, uint64_t n)
+{
+	atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + n,
+			      memory_order_relaxed);
+}
 
 struct queue {
-	struct sluice_io *io;
+	_Alignas(LINE) struct hand hand; /* operations for this queue alone */
+	atomic_bool purge;               /* some of them are cancelled */
+	atomic_bool called;              /* there are calls */
+	atomic_uint turn;                /* how often it has been away */
+	pthread_mutex_t nap;             /* only for sleeping with HAND_IDLE, with */
+	pthread_cond_t work;
+
+	_Alignas(LINE) struct sluice_io *io;
 	unsigned index;
 	pthread_t thread;
 	bool started;
@@ -207,14 +293,19 @@ struct queue {
 	uint64_t inflight_bytes;
 	int broken; /* -errno: the engine gave up, all blocks fail */
 	unsigned reap_failures;
-	struct op *local, **local_tail; /* one-block operations of callbacks */
+	struct op *local, **local_tail; /* operations that have their home here, off the pile */
 	unsigned nr_local;
-	struct op *spare; /* free operations for these */
+	bool shared_first;             /* whose turn it is when there is room for one */
+	struct op *spare;              /* free operations for callbacks */
+	unsigned spin_ns;              /* see spin.h */
+	atomic_uint_fast64_t moved;    /* bytes, by blocks, for pace.h */
+	atomic_uint_fast64_t finished; /* operations, and of these */
+	atomic_uint_fast64_t results;  /* those somebody has to collect */
 	struct sluice_area bounce_area;
 	void **bounce_free;
 	unsigned nr_bounce_free;
 	bool bounce_ready;
-	struct sluice_file *files[FILE_SLOTS]; /* registered with this engine */
+	struct part *files[FILE_SLOTS]; /* registered with this engine */
 	struct counters count;
 
 	/* device memory: see device.c */
@@ -232,15 +323,9 @@ struct queue {
 	bool ring_waits;     /* for a piece, under ring->lock */
 	struct queue *ring_next;
 
-	atomic_bool aside; /* may not look at the pending list for long: others should */
-
 	/* under io->lock */
-	enum queue_state state;
-	bool woken;
-	pthread_cond_t work;
 	struct call *calls;
-	atomic_bool called; /* there are calls */
-	bool ready_to_go;   /* the thread has tried to open its engine: see open_result */
+	bool ready_to_go; /* the thread has tried to open its engine: see open_result */
 	int open_result;
 	struct sluice_err open_err;
 };
@@ -254,12 +339,42 @@ struct call {
 	bool done;
 };
 
-/* A thread in a wait function. */
+/* A thread in a wait function: for an operation of a port, or for the handle as a whole. */
 struct waiter {
 	struct waiter *next;
 	pthread_cond_t cond;
 	const struct op *op; /* this one; NULL: see need */
-	unsigned need;       /* so many on the done list; 0: all */
+	unsigned need;       /* so many results, whichever they are; 0: until all is quiet */
+	bool told;           /* that it may have come about */
+	bool stuck;          /* it has slept for a while */
+};
+
+/*
+ * Where threads of the user's meet the handle, each at its own as long as there are enough:
+ * the operations they submit come from here, and come back here when they are finished.
+ */
+struct port {
+	_Alignas(LINE) struct pile back; /* finished operations, from I/O threads */
+	atomic_uint sleepers;            /* on the list of waiters */
+
+	_Alignas(LINE) pthread_mutex_t lock;
+	unsigned index;
+	struct op *free;
+	struct op done;               /* head of the list of finished ones nobody has collected */
+	unsigned offered;             /* of these, nobody waits for by ticket */
+	uint64_t drained;             /* operations that came back, ever */
+	atomic_uint_fast64_t claimed; /* results that are not for sluice_wait_any(), ever */
+	struct op **chunks;
+	unsigned nr_chunks;
+	struct waiter *waiters;
+	_Atomic(struct queue *) home; /* that its operations go to */
+	atomic_uint spin_ns;          /* see spin.h */
+
+	/* by its threads, without the lock */
+	atomic_uint_fast64_t submitted;
+	atomic_uint_fast64_t finished; /* by cancelling; others count with their queue, */
+	atomic_uint_fast64_t results;  /* as do these */
+	struct counters count;
 };
 
 /* Pinned memory for transfers of device memory, see ring.c. */
@@ -279,41 +394,52 @@ struct sluice_io {
 	const struct sluice_engine *engine;
 	char *settings;  /* of the engine */
 	uint32_t *guard; /* 1 in the process that opened it, 0 after fork() */
-	pthread_mutex_t lock;
-
-	struct op pending;    /* head of the list of those with blocks to hand out */
-	uint64_t pend_blocks; /* about how many */
-	uint64_t pend_host;   /* pending operations without device memory */
-	struct op done;       /* head of the list of finished ones nobody has collected */
-	unsigned nr_done;
-	atomic_uint_fast64_t active; /* operations not finished */
-	struct op **chunks;
-	unsigned nr_chunks;
-	struct op *free_ops;
-	struct waiter *waiters;
-	pthread_cond_t called; /* a call is done, a file has lost an operation, a thread is ready */
-
+	uint64_t opened; /* when: tells it from an earlier one at the same address */
 	struct queue *queues;
-	unsigned nr_queues;
-	atomic_uint nr_idle; /* queues that sleep with nothing to do */
-	bool stop;
+	atomic_uint nr_queues; /* grows where the number is left to us, */
+	atomic_uint nr_active; /* of these, take part in what is shared: the first ones, */
+	unsigned max_queues;   /* up to this */
 	bool auto_depth;
 	bool huge_by_default; /* ordinary memory is on huge pages */
+	struct port *ports[PORTS_MAX];
+	atomic_uint nr_ports;
+	atomic_uint nr_regions;
+	atomic_uint regions_version; /* changes whenever they do */
+
+	/* seldom written, looked at often */
+	_Alignas(LINE) atomic_uint nr_waiters;
+	atomic_uint nr_idle; /* queues that sleep with nothing to do */
+	atomic_uint closers; /* threads that wait to close a file */
+	atomic_bool stop;
+	atomic_uint_fast64_t pend_blocks; /* about how many are pending, and */
+	atomic_uint_fast64_t pend_ops;    /* operations */
+
+	_Alignas(LINE) pthread_mutex_t lock;
+	struct op pending;  /* head of the list of those with blocks to hand out to any queue */
+	uint64_t pend_host; /* of these, operations without device memory */
+	unsigned pend_row;  /* blocks of a huge one since another was let by */
+	struct waiter *waiters;
+	pthread_cond_t called; /* a call is done, a file has lost an operation, a thread is ready */
+	unsigned next_port, next_home;
 
 	struct sluice_file *files[PATH_BUCKETS];
-	atomic_uint closers; /* threads that wait to close a file */
-	struct sluice_file *slots[FILE_SLOTS];
-	struct sluice_extend *extends; /* files that are being written */
-	struct device devices[8];      /* the last few met */
+	atomic_uint nr_by_path; /* of them, opened for operations */
+	struct part *slots[FILE_SLOTS];
+	atomic_uint_fast64_t flight_bytes; /* in flight of a queue whose depth is left to us */
+	struct sluice_extend *extends;     /* files that are being written */
+	struct device devices[8];          /* the last few met */
 	unsigned nr_devices;
+	struct device_stages stages[8];
 	struct region *regions;
-	atomic_uint nr_regions;
 	bool buf_slots[BUF_SLOTS];
 	pthread_mutex_t region_lock; /* one registration at a time */
 	struct sluice_gpus gpus;
 	struct ring ring;
 
-	struct counters count; /* of blocking one-block transfers, and of operations */
+	/* by the first queue's thread: how many it takes, see pace.h */
+	struct pace pace;
+	struct pace_seen pace_seen; /* when the window began: time, CPU time, bytes */
+
 	atomic_uint fallbacks;
 	char fallback_why[256];
 };
@@ -338,6 +464,14 @@ static inline int cancel_disable(void)
 #define NO_CANCEL \
 	__attribute__((cleanup(cancel_restore), unused)) int cancel_state_ = cancel_disable()
 
+/* Zeroed memory that shares no cache line with other; NULL: none.  @len is a multiple of LINE. */
+static inline void *zalloc_lines(size_t len)
+{
+	void *p = aligned_alloc(LINE, len);
+
+	return p ? memset(p, 0, len) : NULL;
+}
+
 /* ---- opts.c */
 /* The fields that the caller knows, with defaults filled in. */
 int opts_load(struct sluice_opts *o, const struct sluice_opts *user, struct sluice_err *err);
@@ -354,11 +488,18 @@ static inline uint64_t io_inline_bytes(const struct sluice_io *io)
 	return io->engine->bypass ? io->opts.block ? io->opts.block : BLOCK_AUTO : 0;
 }
 
+/* More than this of a queue's blocks need not be in flight where the depth is left to us. */
+static inline uint64_t io_flight_bytes(struct sluice_io *io)
+{
+	return atomic_load_explicit(&io->flight_bytes, memory_order_relaxed);
+}
+
 /* ---- file.c */
-int file_for_op(struct sluice_io *io, const struct sluice_op *u, struct sluice_file **out,
-		struct sluice_err *err);
-int file_put(struct sluice_file *f);   /* what close(2) said if that was the last use, else 0 */
-void files_free(struct sluice_io *io); /* when the handle is closed */
+int file_for_op(struct sluice_io *io, const struct sluice_op *u, struct file_refs *refs,
+		struct sluice_file **out, struct sluice_err *err);
+int file_put(struct sluice_file *f); /* what close(2) said if that was the last use, else 0 */
+void file_put_many(struct sluice_file *f, unsigned n); /* of the user's; NULL: nothing */
+void files_free(struct sluice_io *io);                 /* when the handle is closed */
 /* Can the engine move device memory of this file?  Tried once; why not is told as a fallback. */
 bool file_attach(struct sluice_file *f);
 
@@ -382,25 +523,86 @@ static inline void op_list_del(struct op *op)
 	op->next->prev = op->prev;
 }
 
-/*
- * Fill @op, which is zeroed but for its place in the table; takes what op_drop() gives back.
- * @cuda is what sluice_cuda_present() says, asked once for many.
- */
-int op_prepare(struct sluice_io *io, const struct sluice_cuda *cuda, struct op *op,
-	       const struct sluice_op *u, struct sluice_err *err);
+/* What a thread remembers of a handle, see port.c. */
+struct here {
+	const struct sluice_io *io;
+	uint64_t opened;
+	struct port *port;
+	unsigned regions_version;
+	struct region region; /* that memory was last found in; len 0: none */
+	unsigned seen_turn;   /* of the queue, when it was last found to be away, */
+	uint64_t seen_at;     /* and since when it is known */
+	unsigned looks;       /* for results */
+};
+
+/* What operations that are made together have in common. */
+struct maker {
+	const struct sluice_cuda *cuda; /* as sluice_cuda_present() says */
+	struct here *here;
+	struct file_refs refs;
+};
+
+/* Fill @op, which has its place already; takes what op_drop() gives back. */
+int op_prepare(struct sluice_io *io, struct maker *m, struct op *op, const struct sluice_op *u,
+	       struct sluice_err *err);
 void op_drop(struct op *op);
-bool op_is_over(const struct op *op); /* nothing left to hand out or in flight */
+/* Nothing left to hand out or in flight? */
+static inline bool op_is_over(const struct op *op)
+{
+	return op->cursor == op->len && !op->inflight &&
+	       atomic_load_explicit(&op->state, memory_order_relaxed) != OP_PENDING;
+}
+
 /*
  * All blocks are back: truncate, give back space, write the message.  Without io->lock.
  * A file of the user's stays referenced until the result can be seen.
  */
-void op_conclude(struct sluice_io *io, struct op *op);
+void op_conclude(struct sluice_io *io, struct op *op, struct counters *count);
 void op_result(const struct op *op, struct sluice_done *done);
-struct op *op_alloc(struct sluice_io *io);                 /* under io->lock; NULL: no memory */
-void op_free(struct sluice_io *io, struct op *op);         /* under io->lock */
-struct op *op_find(struct sluice_io *io, uint64_t ticket); /* under io->lock */
-uint64_t op_ticket(const struct op *op);
 bool op_needs_sync(const struct op *op);
+static inline bool op_synced(const struct op *op)
+{
+	return op->syncs == op->file->nr_parts;
+}
+void op_cancel(struct op *op); /* nothing more of it is to be issued */
+
+/* ---- port.c */
+struct here *here_of(struct sluice_io *io); /* NULL: no memory */
+uint64_t op_ticket(const struct op *op);
+struct port *port_of_ticket(struct sluice_io *io, uint64_t ticket); /* NULL: nobody's */
+/* Under port->lock. */
+struct op *port_find(struct port *port, uint64_t ticket);
+void port_drain(struct port *port); /* look at what came back */
+void port_claim(struct port *port); /* one that was offered is not any more */
+void port_collect(struct port *port, struct op *op);
+/* Up to @n free operations, linked by next; NULL: no memory.  Takes the lock, as the next. */
+struct op *port_take(struct port *port, unsigned n);
+void port_put(struct op *list); /* operations that came to nothing */
+/*
+ * All of them, and look at what came back; returns how many, for the others.  *@quiet: at one
+ * moment since they are locked nothing was under way, and all results there were are here.
+ */
+unsigned ports_lock(struct sluice_io *io, bool *quiet);
+void ports_unlock(struct sluice_io *io, unsigned n);
+unsigned ports_offered(struct sluice_io *io, unsigned n);
+/* The result that came about first, of those nobody waits for by ticket; NULL: none. */
+struct op *ports_oldest(struct sluice_io *io, unsigned n);
+bool ports_quiet(struct sluice_io *io); /* no operation is under way */
+/* Results for sluice_wait_any(); without a lock, so who changes it has to tell waiters after that.
+ */
+uint64_t ports_available(struct sluice_io *io);
+void ports_free(struct sluice_io *io);
+
+/* Operations on the way back; those of one port and one file together. */
+struct returns {
+	struct op *newest, *oldest;
+	struct port *port;
+	struct sluice_file *file;
+	unsigned refs;
+};
+void returns_add(struct returns *r, struct op *op);
+void returns_file(struct returns *r, struct op *op); /* only its file goes */
+void returns_send(struct returns *r);
 
 /* ---- message.c */
 const char *op_word(const struct op *op); /* "read", ... */
@@ -412,6 +614,10 @@ char *op_message(const struct sluice_io *io, const struct op *op, const char *na
 bool plan_block(struct op *op, struct block *b);
 uint64_t plan_split(const struct sluice_file *f, bool huge);
 bool plan_small_pages(const struct op *op, bool huge);
+/* The same where it is found out; under no lock.  plan_staged() when it is over, or came to
+ * nothing. */
+void plan_stage(struct sluice_io *io, struct op *op, bool huge);
+void plan_staged(struct sluice_io *io, struct op *op);
 
 /* ---- block.c */
 /* Set up the request of a planned block: descriptor, slots, bounce copy. */
@@ -473,12 +679,25 @@ void ring_abandon(struct sluice_io *io);
 /* ---- pend.c, under io->lock */
 void pend_add(struct sluice_io *io, struct op *op);
 void pend_del(struct sluice_io *io, struct op *op);
-struct op *pend_first_host(const struct sluice_io *io); /* without device memory; there is one */
+/* Whose block is handed out next, of those without device memory if not @device; there is one. */
+struct op *pend_next(struct sluice_io *io, bool device);
 
 /* Is there something for a queue that has @room for device memory, or has not? */
 static inline bool pend_any(const struct sluice_io *io, bool room)
 {
 	return io->pending.next != &io->pending && (room || io->pend_host);
+}
+
+/* The same as far as can be seen without the lock. */
+static inline bool pend_seen(struct sluice_io *io)
+{
+	return atomic_load(&io->pend_ops);
+}
+
+/* And for this queue to see to. */
+static inline bool pend_for(struct queue *q)
+{
+	return pend_seen(q->io) && q->index < atomic_load(&q->io->nr_active);
 }
 
 /* ---- queue.c */
@@ -489,29 +708,39 @@ void queue_harvest(struct queue *q, struct sluice_req *list);
 void queue_copied(struct queue *q);                   /* look after blocks of device memory */
 bool queue_add_local(struct queue *q, struct op *op); /* false: others have time, share it */
 struct op *queue_spare(struct queue *q);              /* NULL: no memory */
+void queue_purge(struct queue *q);                    /* finish what was cancelled here */
+/* Share what waits in this queue with the others, by its own thread. */
+void queue_share(struct queue *q);
+/* Finish operations of which all blocks are back; @q NULL: not in an I/O thread. */
+void ops_finish(struct sluice_io *io, struct queue *q, struct op *list);
 
 /* ---- thread.c */
 int queue_start(struct queue *q, struct sluice_err *err);
 void queue_free(struct queue *q);
+/* By the first queue's thread: so many take part from now on, as far as that is possible. */
+void queues_resize(struct sluice_io *io, unsigned n);
 void queue_stop(struct sluice_io *io);  /* tell all threads to end when they have nothing to do */
 void queue_wake(struct sluice_io *io);  /* under io->lock: somebody sees to what is pending */
+void queue_kick(struct queue *q);       /* make its thread look around, wherever it is */
 void queue_step_aside(struct queue *q); /* before what may take long: others see to the list */
-
-static inline void queue_step_back(struct queue *q)
-{
-	atomic_store_explicit(&q->aside, false, memory_order_release);
-}
+void queue_step_back(struct queue *q);
+/* Hand it operations, newest first, which have their home there. */
+void queue_give(struct queue *q, struct here *here, struct op *newest, struct op *oldest);
+/* Somebody has to wait: what lies before a queue that has no time is for all. */
+void queue_rescue(struct sluice_io *io, struct queue *q);
 
 int queue_call(struct queue *q, int (*run)(struct queue *q, void *arg), void *arg);
 struct queue *queue_current(const struct sluice_io *io); /* of the calling I/O thread, or NULL */
 
+void ports_rehome(struct sluice_io *io); /* port.c: among the queues that are active now */
+
 /* ---- wait.c */
-void op_publish(struct sluice_io *io, struct op *op); /* under io->lock, as the next */
-void waiters_notify(struct sluice_io *io);
-void op_finished(struct sluice_io *io); /* io->active less one; not under io->lock */
+void waiters_tell(struct sluice_io *io); /* operations are over */
+void waiters_tell_port(struct port *port);
 
 /* ---- buf.c */
-bool region_find(struct sluice_io *io, uint64_t addr, uint64_t len, struct region *out);
+bool region_find(struct sluice_io *io, struct here *here, uint64_t addr, uint64_t len,
+		 struct region *out);
 void regions_free(struct sluice_io *io);
 int buf_slots_take(struct sluice_io *io, uint64_t n); /* neighbours; the first, or -ENOSPC */
 

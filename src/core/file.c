@@ -32,6 +32,7 @@ static void link_file(struct sluice_io *io, struct sluice_file *f)
 
 	f->next = *head;
 	*head = f;
+	io->nr_by_path += f->by_path;
 }
 
 static void unlink_file(struct sluice_io *io, struct sluice_file *f)
@@ -41,11 +42,12 @@ static void unlink_file(struct sluice_io *io, struct sluice_file *f)
 	while (*at != f)
 		at = &(*at)->next;
 	*at = f->next;
+	io->nr_by_path -= f->by_path;
 }
 
 static struct sluice_file *new_file(struct sluice_io *io, const char *name, struct sluice_err *err)
 {
-	struct sluice_file *f = calloc(1, sizeof(*f));
+	struct sluice_file *f = zalloc_lines(sizeof(*f));
 
 	if (f)
 		f->name = strdup(name);
@@ -56,18 +58,29 @@ static struct sluice_file *new_file(struct sluice_io *io, const char *name, stru
 	}
 	f->io = io;
 	f->refs = 1;
-	f->slot = -1;
 	return f;
 }
 
+static void detach_parts(struct sluice_file *f, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		f->io->engine->detach(f->parts[i].attached.handle);
+}
+
+/* All parts or none. */
 static void attach(struct sluice_file *f, struct sluice_err *err)
 {
-	if (f->io->engine->attach(f->store.fd, &f->attached, err) < 0) {
-		atomic_store(&f->attach, ATTACH_REFUSED);
-		return;
+	for (unsigned i = 0; i < f->nr_parts; i++) {
+		struct part *p = &f->parts[i];
+
+		if (f->io->engine->attach(p->store->fd, &p->attached, err) < 0) {
+			detach_parts(f, i);
+			atomic_store(&f->attach, ATTACH_REFUSED);
+			return;
+		}
+		/* On a disk that a hypervisor makes up nothing bypasses the host's memory. */
+		p->attached.direct = p->attached.direct && !p->device.virtual;
 	}
-	/* On a disk that a hypervisor makes up nothing bypasses the host's memory. */
-	f->attached.direct = f->attached.direct && !f->device.virtual;
 	atomic_store(&f->attach, ATTACH_DONE);
 }
 
@@ -108,11 +121,13 @@ bool file_attach(struct sluice_file *f)
 static void detach(struct sluice_file *f)
 {
 	if (atomic_load(&f->attach) == ATTACH_DONE && io_check(f->io, NULL) == 0)
-		f->io->engine->detach(f->attached.handle);
+		detach_parts(f, f->nr_parts);
 }
 
 static void free_file(struct sluice_file *f)
 {
+	if (f->parts != &f->whole)
+		free(f->parts);
 	free(f->name);
 	free(f);
 }
@@ -133,23 +148,23 @@ static void note_ways(struct sluice_io *io, const struct sluice_file *f)
 }
 
 /* Under io->lock. */
-static void take_slot(struct sluice_io *io, struct sluice_file *f)
+static void take_slot(struct sluice_io *io, struct part *p)
 {
 	for (int i = 0; i < FILE_SLOTS && io->engine->set_file; i++)
 		if (!io->slots[i]) {
-			io->slots[i] = f;
-			f->slot = i;
+			io->slots[i] = p;
+			p->slot = i;
 			return;
 		}
 }
 
-static bool known_device(struct sluice_io *io, struct sluice_file *f)
+static bool known_device(struct sluice_io *io, struct part *f)
 {
 	bool known = false;
 
 	pthread_mutex_lock(&io->lock);
 	for (unsigned i = 0; i < ARRAY_SIZE(io->devices) && i < io->nr_devices && !known; i++) {
-		known = io->devices[i].dev == f->store.dev;
+		known = io->devices[i].dev == f->store->dev;
 		if (known)
 			f->device = io->devices[i];
 	}
@@ -157,14 +172,14 @@ static bool known_device(struct sluice_io *io, struct sluice_file *f)
 	return known;
 }
 
-static void find_device(struct sluice_io *io, struct sluice_file *f)
+static void find_device(struct sluice_io *io, struct part *f)
 {
 	struct sluice_blockdev dev;
 
 	if (known_device(io, f))
 		return;
-	f->device.dev = f->store.dev;
-	if (sluice_blockdev_load(&dev, major(f->store.dev), minor(f->store.dev)) == 0) {
+	f->device.dev = f->store->dev;
+	if (sluice_blockdev_load(&dev, major(f->store->dev), minor(f->store->dev)) == 0) {
 		f->device.max_segments = dev.max_segments;
 		f->device.virtual = !strncmp(dev.name, "vd", 2) || !strncmp(dev.name, "xvd", 3);
 	}
@@ -173,25 +188,59 @@ static void find_device(struct sluice_io *io, struct sluice_file *f)
 	pthread_mutex_unlock(&io->lock);
 }
 
+/* The store is open: its parts are those of its members, or it is the only one. */
+static int find_parts(struct sluice_io *io, struct sluice_file *f)
+{
+	struct sluice_stripe *t = f->store.stripe;
+
+	f->parts = t ? calloc(t->nr, sizeof(*f->parts)) : &f->whole;
+	if (!f->parts)
+		return -ENOMEM;
+	f->nr_parts = t ? t->nr : 1;
+	for (unsigned i = 0; i < f->nr_parts; i++) {
+		struct part *p = &f->parts[i];
+
+		*p = (struct part){.store = t ? &t->members[i] : &f->store, .slot = -1};
+		find_device(io, p);
+		if (!i)
+			f->device = p->device;
+		f->device.virtual &= p->device.virtual;
+		if (p->device.max_segments &&
+		    (!f->device.max_segments || p->device.max_segments < f->device.max_segments))
+			f->device.max_segments = p->device.max_segments;
+	}
+	return 0;
+}
+
+/* All members are to be busy: more of it is in flight together. */
+static void widen_flight(struct sluice_io *io, const struct sluice_file *f)
+{
+	uint64_t want = (uint64_t)f->nr_parts * PART_BYTES, now = atomic_load(&io->flight_bytes);
+
+	while (f->nr_parts > 1 && now < want &&
+	       !atomic_compare_exchange_weak(&io->flight_bytes, &now, want))
+		;
+}
+
 /* The store is open: make the file one of the handle's.  Gives it back on failure. */
 static int file_settle(struct sluice_io *io, struct sluice_file *f, bool slot,
 		       struct sluice_err *err)
 {
 	struct sluice_backing *s = &f->store;
 	bool writes = s->access != O_RDONLY && !s->device;
+	bool bad = find_parts(io, f) < 0;
 
-	find_device(io, f);
+	widen_flight(io, f);
 	pthread_mutex_lock(&io->lock);
-	if (writes)
+	if (writes && !bad)
 		s->extend = sluice_extend_get(&io->extends, s->dev, s->ino);
-	if (!writes || s->extend) {
-		if (slot)
-			take_slot(io, f);
+	bad |= writes && !s->extend;
+	for (unsigned i = 0; !bad && slot && i < f->nr_parts; i++)
+		take_slot(io, &f->parts[i]);
+	if (!bad)
 		link_file(io, f);
-		writes = false;
-	}
 	pthread_mutex_unlock(&io->lock);
-	if (writes) {
+	if (bad) {
 		sluice_fail(err, -ENOMEM, "%s: out of memory", f->name);
 		sluice_backing_close(s);
 		free_file(f);
@@ -262,7 +311,7 @@ int sluice_file_take_fd(struct sluice_file **out, struct sluice_io *io, int fd, 
 	return file_ready(io, f, r, out, err);
 }
 
-static int file_adopt(struct sluice_io *io, int fd, bool slot, struct sluice_file **out,
+static int file_adopt(struct sluice_io *io, int fd, bool keep, struct sluice_file **out,
 		      struct sluice_err *err)
 {
 	struct sluice_file *f;
@@ -273,12 +322,13 @@ static int file_adopt(struct sluice_io *io, int fd, bool slot, struct sluice_fil
 	f = new_file(io, name, err);
 	if (!f)
 		return -ENOMEM;
+	f->by_path = !keep; /* lives as long as the operation */
 	r = sluice_backing_adopt(&f->store, fd, io->opts.direct, err);
 	if (r < 0) {
 		free_file(f);
 		return r;
 	}
-	r = file_settle(io, f, slot, err);
+	r = file_settle(io, f, keep, err);
 	if (r == 0)
 		*out = f;
 	return r;
@@ -295,11 +345,15 @@ int sluice_file_from_fd(struct sluice_file **out, struct sluice_io *io, int fd,
 
 static int file_forget(struct queue *q, void *arg)
 {
-	struct sluice_file *f = arg;
+	const struct sluice_file *f = arg;
 
-	if (q->files[f->slot] == f) {
-		q->io->engine->set_file(q->engine, (unsigned)f->slot, -1);
-		q->files[f->slot] = NULL;
+	for (unsigned i = 0; i < f->nr_parts; i++) {
+		const struct part *p = &f->parts[i];
+
+		if (p->slot >= 0 && q->files[p->slot] == p) {
+			q->io->engine->set_file(q->engine, (unsigned)p->slot, -1);
+			q->files[p->slot] = NULL;
+		}
 	}
 	return 0;
 }
@@ -320,18 +374,19 @@ int sluice_file_close(struct sluice_file *f, struct sluice_err *err)
 		return sluice_fail(err, -EDEADLK, "%s: a completion callback must not close files",
 				   f->name);
 	pthread_mutex_lock(&io->lock);
-	io->closers++;
-	while (f->refs > 1)
+	atomic_fetch_add(&io->closers, 1);
+	while (atomic_load(&f->refs) > 1)
 		pthread_cond_wait(&io->called, &io->lock);
-	io->closers--;
+	atomic_fetch_sub(&io->closers, 1);
 	file_unsettle(io, f);
 	pthread_mutex_unlock(&io->lock);
 	/* An engine that knows the file holds it open. */
-	for (unsigned i = 0; f->slot >= 0 && i < io->nr_queues; i++)
+	for (unsigned i = 0; f->parts[0].slot >= 0 && i < io->nr_queues; i++)
 		queue_call(&io->queues[i], file_forget, f);
 	pthread_mutex_lock(&io->lock);
-	if (f->slot >= 0)
-		io->slots[f->slot] = NULL;
+	for (unsigned i = 0; i < f->nr_parts; i++)
+		if (f->parts[i].slot >= 0)
+			io->slots[f->parts[i].slot] = NULL;
 	pthread_mutex_unlock(&io->lock);
 	detach(f);
 	r = sluice_backing_close(&f->store);
@@ -384,7 +439,7 @@ static struct sluice_file *find_path(struct sluice_io *io, const char *path, int
 	struct sluice_file *f;
 	struct stat st;
 
-	if (!io->active || stat(path, &st) < 0)
+	if (!atomic_load(&io->nr_by_path) || stat(path, &st) < 0)
 		return NULL;
 	pthread_mutex_lock(&io->lock);
 	for (f = io->files[path_bucket(path)]; f; f = f->next)
@@ -413,8 +468,8 @@ static int file_open_path(struct sluice_io *io, const struct sluice_op *u, struc
 		return -ENOMEM;
 	f->by_path = true;
 	r = sluice_backing_open(&f->store, u->path,
-			      access | (u->opcode == SLUICE_WRITE ? O_CREAT : 0), io->opts.mode,
-			      io->opts.direct, err);
+				access | (u->opcode == SLUICE_WRITE ? O_CREAT : 0), io->opts.mode,
+				io->opts.direct, err);
 	if (r < 0) {
 		free_file(f);
 		return r;
@@ -425,25 +480,44 @@ static int file_open_path(struct sluice_io *io, const struct sluice_op *u, struc
 	return r;
 }
 
-int file_for_op(struct sluice_io *io, const struct sluice_op *u, struct sluice_file **out,
-		struct sluice_err *err)
+/* References are taken for several operations at once: they are on a line that all write to. */
+static void file_get(struct sluice_file *f, struct file_refs *refs)
 {
-	int r;
+	if (refs->file != f || !refs->left) {
+		file_put_many(refs->file, refs->left);
+		refs->file = f;
+		refs->left = refs->ahead;
+		atomic_fetch_add(&f->refs, refs->ahead);
+	}
+	refs->left--;
+}
 
+int file_for_op(struct sluice_io *io, const struct sluice_op *u, struct file_refs *refs,
+		struct sluice_file **out, struct sluice_err *err)
+{
 	if (u->file) {
 		if (u->file->io != io)
 			return sluice_fail(err, -EINVAL, "%s: belongs to another handle",
 					   u->file->name);
-		u->file->refs++;
+		file_get(u->file, refs);
 		*out = u->file;
 		return 0;
 	}
 	if (u->path)
 		return file_open_path(io, u, out, err);
-	r = file_adopt(io, u->fd, false, out, err);
-	if (r == 0)
-		(*out)->by_path = true; /* lives as long as the operation */
-	return r;
+	return file_adopt(io, u->fd, false, out, err);
+}
+
+void file_put_many(struct sluice_file *f, unsigned n)
+{
+	struct sluice_io *io = f ? f->io : NULL;
+
+	/* Somebody may free the file as soon as the references are gone. */
+	if (n && f && atomic_fetch_sub(&f->refs, n) == n + 1 && atomic_load(&io->closers)) {
+		pthread_mutex_lock(&io->lock);
+		pthread_cond_broadcast(&io->called);
+		pthread_mutex_unlock(&io->lock);
+	}
 }
 
 int file_put(struct sluice_file *f)
@@ -453,12 +527,7 @@ int file_put(struct sluice_file *f)
 	int r;
 
 	if (!f->by_path) {
-		/* Somebody may free the file as soon as the reference is gone. */
-		if (atomic_fetch_sub(&f->refs, 1) == 2 && io->closers) {
-			pthread_mutex_lock(&io->lock);
-			pthread_cond_broadcast(&io->called);
-			pthread_mutex_unlock(&io->lock);
-		}
+		file_put_many(f, 1);
 		return 0;
 	}
 	pthread_mutex_lock(&io->lock);
@@ -482,6 +551,9 @@ void files_free(struct sluice_io *io)
 		for (f = io->files[i]; f; f = next) {
 			next = f->next;
 			sluice_extend_put(&io->extends, f->store.extend);
+			/* In a child of fork() how long it has become is the parent's to say. */
+			if (f->store.stripe && io_check(io, NULL) < 0)
+				atomic_store(&f->store.stripe->grown, false);
 			detach(f);
 			sluice_backing_close(&f->store);
 			free_file(f);

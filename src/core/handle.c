@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Handles: the choice of an engine, opening, closing, statistics. */
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -57,7 +58,19 @@ static void stop_queues(struct sluice_io *io)
 	free(io->queues);
 	io->queues = NULL;
 	io->nr_queues = 0;
-	io->stop = false;
+	atomic_store(&io->stop, false);
+}
+
+/* How many it may become where the caller does not say. */
+static unsigned threads_auto(const struct sluice_io *io)
+{
+	cpu_set_t cpus;
+
+	/* Where the queue is to run empty there is one; device memory is not copied by threads. */
+	if ((io->opts.flags & SLUICE_NO_OVERLAP) || io->engine->device ||
+	    sched_getaffinity(0, sizeof(cpus), &cpus) < 0)
+		return 1;
+	return (unsigned)max_u64(min_u64((uint64_t)CPU_COUNT(&cpus), PACE_MOST), 1);
 }
 
 static int start_queues(struct sluice_io *io, const struct sluice_engine *engine,
@@ -66,10 +79,12 @@ static int start_queues(struct sluice_io *io, const struct sluice_engine *engine
 	int r = 0;
 
 	io->engine = engine;
-	io->queues = calloc(io->opts.threads, sizeof(*io->queues));
+	io->max_queues = io->opts.threads ? io->opts.threads : threads_auto(io);
+	io->queues = zalloc_lines(io->max_queues * sizeof(*io->queues));
 	if (!io->queues)
 		return sluice_fail(err, -ENOMEM, "out of memory");
-	io->nr_queues = io->opts.threads;
+	io->nr_queues = io->opts.threads ? io->opts.threads : 1;
+	io->nr_active = io->nr_queues;
 	for (unsigned i = 0; i < io->nr_queues && !r; i++) {
 		io->queues[i].io = io;
 		io->queues[i].index = i;
@@ -143,12 +158,7 @@ static uint32_t *make_guard(void)
 
 static void free_io(struct sluice_io *io)
 {
-	for (unsigned i = 0; i < io->nr_chunks; i++) {
-		for (unsigned k = 0; k < OP_CHUNK; k++)
-			free(io->chunks[i][k].msg);
-		free(io->chunks[i]);
-	}
-	free(io->chunks);
+	ports_free(io);
 	free(io->settings);
 	if (io->guard)
 		munmap(io->guard, (size_t)sysconf(_SC_PAGESIZE));
@@ -172,18 +182,19 @@ int sluice_open(struct sluice_io **out, const struct sluice_opts *opts, struct s
 	r = opts_load(&o, opts, err);
 	if (r < 0)
 		return r;
-	io = calloc(1, sizeof(*io));
+	io = zalloc_lines(sizeof(*io));
 	if (!io)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	io->opts = o;
 	io->auto_depth = !opts || !opts->depth;
+	io->flight_bytes = BYTES_AUTO;
 	pthread_mutex_init(&io->lock, NULL);
 	pthread_mutex_init(&io->region_lock, NULL);
 	sluice_gpus_init(&io->gpus);
 	ring_setup(&io->ring);
 	pthread_cond_init(&io->called, NULL);
 	op_list_init(&io->pending);
-	op_list_init(&io->done);
+	io->opened = clock_ns();
 	io->huge_by_default = sluice_area_huge_by_default();
 	io->guard = make_guard();
 	if (!io->guard)
@@ -221,9 +232,7 @@ static int close_copy(struct sluice_io *io)
 	regions_free(io);
 	ring_abandon(io);
 	munmap(io->guard, (size_t)sysconf(_SC_PAGESIZE));
-	for (unsigned i = 0; i < io->nr_chunks; i++)
-		free(io->chunks[i]);
-	free(io->chunks);
+	ports_free(io);
 	free(io->settings);
 	free(io);
 	return 0;
@@ -284,14 +293,15 @@ int sluice_get_stats(struct sluice_io *io, struct sluice_stats *stats)
 	if (!stats || stats->size < sizeof(stats->size))
 		return -EINVAL;
 	s.size = stats->size;
-	s.threads = io->nr_queues;
+	s.threads = io->nr_active;
 	s.depth = io->opts.depth;
 	s.fallbacks = io->fallbacks;
 	snprintf(s.engine, sizeof(s.engine), "%s", io->engine->name);
 	pthread_mutex_lock(&io->lock);
 	snprintf(s.fallback_why, sizeof(s.fallback_why), "%s", io->fallback_why);
 	pthread_mutex_unlock(&io->lock);
-	add_counters(&s, &io->count);
+	for (unsigned i = 0; i < atomic_load(&io->nr_ports); i++)
+		add_counters(&s, &io->ports[i]->count);
 	for (unsigned i = 0; i < io->nr_queues; i++) {
 		add_counters(&s, &io->queues[i].count);
 		s.cpu_ns += thread_cpu_ns(io->queues[i].thread);
@@ -300,7 +310,7 @@ int sluice_get_stats(struct sluice_io *io, struct sluice_stats *stats)
 	}
 	s.ring_bytes = atomic_load(&io->ring.bytes);
 	s.inline_bytes = io_inline_bytes(io);
-	s.flight_bytes = io->auto_depth ? BYTES_AUTO : 0;
+	s.flight_bytes = io->auto_depth ? io_flight_bytes(io) : 0;
 	memcpy(stats, &s, min_u64(stats->size, sizeof(s)));
 	return 0;
 }

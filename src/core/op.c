@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operations: checking what the caller asks for, the table that tickets point
- * into, what is left to do when the last block is back, and the message.
+ * Operations: checking what the caller asks for, finding file and memory, and what is
+ * left to do when the last block is back.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,69 +18,16 @@ enum { SYNC_FLAGS = SLUICE_OP_DATASYNC | SLUICE_OP_FULLSYNC };
 static const uint32_t known_flags = SLUICE_OP_EXACT | SLUICE_OP_TRUNCATE | SLUICE_OP_DATASYNC |
 				    SLUICE_OP_FULLSYNC | SLUICE_OP_STREAM;
 
-/* ------------------------------------------------------------------ table */
-
-struct op *op_alloc(struct sluice_io *io)
+void op_cancel(struct op *op)
 {
-	struct op **chunks, *chunk, *op;
-
-	if (!io->free_ops) {
-		chunks = realloc(io->chunks, (io->nr_chunks + 1) * sizeof(*chunks));
-		if (!chunks)
-			return NULL;
-		io->chunks = chunks;
-		chunk = calloc(OP_CHUNK, sizeof(*chunk));
-		if (!chunk)
-			return NULL;
-		for (unsigned i = OP_CHUNK; i-- > 0;) {
-			chunk[i].index = io->nr_chunks * OP_CHUNK + i;
-			chunk[i].next = io->free_ops;
-			io->free_ops = &chunk[i];
-		}
-		io->chunks[io->nr_chunks++] = chunk;
-	}
-	op = io->free_ops;
-	io->free_ops = op->next;
-	op->state = OP_NEW;
-	return op;
-}
-
-void op_free(struct sluice_io *io, struct op *op)
-{
-	free(op->msg);
-	op->msg = NULL;
-	op->state = OP_FREE;
-	op->gen++;
-	op->next = io->free_ops;
-	io->free_ops = op;
-}
-
-uint64_t op_ticket(const struct op *op)
-{
-	return (uint64_t)op->gen << 32 | (op->index + 1);
-}
-
-struct op *op_find(struct sluice_io *io, uint64_t ticket)
-{
-	uint64_t i = (ticket & UINT32_MAX) - 1;
-	struct op *op;
-
-	if (i >= (uint64_t)io->nr_chunks * OP_CHUNK)
-		return NULL;
-	op = &io->chunks[i / OP_CHUNK][i % OP_CHUNK];
-	if (op->state <= OP_NEW || op_ticket(op) != ticket || op->on_done)
-		return NULL;
-	return op;
-}
-
-bool op_is_over(const struct op *op)
-{
-	return op->cursor == op->len && !op->inflight && op->state != OP_PENDING;
+	op->cancelled = true;
+	op->stop = min_u64(op->stop, op->cursor);
+	op->cursor = op->len;
 }
 
 bool op_needs_sync(const struct op *op)
 {
-	return op->opcode == SLUICE_WRITE && op->len && !op->code && !op->sync_done &&
+	return op->opcode == SLUICE_WRITE && op->len && !op->code && !op_synced(op) &&
 	       !op->cancelled && !(op->flags & SLUICE_OP_TRUNCATE) && (op->flags & SYNC_FLAGS);
 }
 
@@ -211,7 +158,8 @@ static int check_access(const struct op *op, struct sluice_err *err)
 }
 
 /* Space for a file that grows.  No room is an error of the operation, before anything moved. */
-static int op_reserve(struct sluice_io *io, struct op *op, struct sluice_err *err)
+static int op_reserve(struct sluice_io *io, struct op *op, struct counters *count,
+		      struct sluice_err *err)
 {
 	struct sluice_backing *s = &op->file->store;
 	struct sluice_short room;
@@ -227,47 +175,51 @@ static int op_reserve(struct sluice_io *io, struct op *op, struct sluice_err *er
 				   strerror(-r));
 	op->extends = r > 0;
 	if (reserved)
-		COUNT(io->count.preallocations, 1);
+		COUNT(count, preallocations, 1);
 	if (op->extends && s->extend->unable)
 		io_fell(io, SLUICE_FELL_NO_PREALLOC, op->file->name,
 			"the file system cannot preallocate");
 	return 0;
 }
 
-static bool find_region(struct sluice_io *io, struct op *op)
+static bool find_region(struct sluice_io *io, struct here *here, struct op *op)
 {
 	struct region r;
 
-	if (op->nr_iov != 1 || !region_find(io, (uint64_t)(uintptr_t)op->one.addr, op->len, &r))
+	if (op->nr_iov != 1 ||
+	    !region_find(io, here, (uint64_t)(uintptr_t)op->one.addr, op->len, &r))
 		return false;
 	if (r.nr_slots) {
 		op->region_addr = r.addr;
 		op->region_len = r.len;
 		op->region_slot = r.slot;
+		op->region_known = r.known;
 	}
 	return r.huge;
 }
 
-static void find_device_memory(struct sluice_io *io, struct op *op)
+static void find_device_memory(struct sluice_io *io, struct here *here, struct op *op)
 {
 	op->block = min_u64(plan_split(op->file, true), RING_PIECE);
 	if (!file_attach(op->file))
 		return;
 	op->block = io->opts.block ? plan_split(op->file, true) : CUFILE_BLOCK;
-	find_region(io, op);
+	find_region(io, here, op);
 }
 
 /* The part of preparing that concerns registered memory and the split size. */
-static void find_memory(struct sluice_io *io, struct op *op)
+static void find_memory(struct sluice_io *io, struct here *here, struct op *op)
 {
 	bool huge = io->huge_by_default;
 
 	if (op->places) {
-		find_device_memory(io, op);
+		find_device_memory(io, here, op);
 		return;
 	}
-	huge |= find_region(io, op);
+	huge |= find_region(io, here, op);
 	op->small_pages = plan_small_pages(op, huge);
+	if (op->len >= STAGE_FROM)
+		plan_stage(io, op, huge);
 	op->block = plan_split(op->file, huge || op->small_pages);
 }
 
@@ -280,8 +232,8 @@ static uint32_t durability_flags(const struct sluice_io *io, const struct sluice
 	return io->opts.durability == SLUICE_DURABLE_DATA ? SLUICE_OP_DATASYNC : 0;
 }
 
-int op_prepare(struct sluice_io *io, const struct sluice_cuda *cuda, struct op *op,
-	       const struct sluice_op *u, struct sluice_err *err)
+int op_prepare(struct sluice_io *io, struct maker *m, struct op *op, const struct sluice_op *u,
+	       struct sluice_err *err)
 {
 	uint64_t len;
 	int r;
@@ -289,7 +241,8 @@ int op_prepare(struct sluice_io *io, const struct sluice_cuda *cuda, struct op *
 	r = op_check(u, &len, err);
 	if (r < 0)
 		return r;
-	memset((char *)op + offsetof(struct op, file), 0, sizeof(*op) - offsetof(struct op, file));
+	memset((char *)op + offsetof(struct op, file), 0,
+	       offsetof(struct op, fault) - offsetof(struct op, file));
 	op->opcode = u->opcode;
 	op->flags = u->flags | durability_flags(io, u);
 	op->offset = u->offset;
@@ -299,7 +252,7 @@ int op_prepare(struct sluice_io *io, const struct sluice_cuda *cuda, struct op *
 	op->arg = u->arg;
 	if (copy_iov(op, u) < 0)
 		return sluice_fail(err, -ENOMEM, "out of memory");
-	r = cuda && u->memory != SLUICE_MEMORY_HOST ? device_find(cuda, op, err) : 0;
+	r = m->cuda && u->memory != SLUICE_MEMORY_HOST ? device_find(m->cuda, op, err) : 0;
 	if (!r && op->opcode == SLUICE_COPY) {
 		op->block = COPY_BLOCK;
 		if (op->places || !op->len)
@@ -307,24 +260,26 @@ int op_prepare(struct sluice_io *io, const struct sluice_cuda *cuda, struct op *
 		r = sluice_fail(err, -EINVAL, "iov: neither is device memory");
 	}
 	if (!r)
-		r = file_for_op(io, u, &op->file, err);
+		r = file_for_op(io, u, &m->refs, &op->file, err);
 	if (r < 0) {
 		free_iov(op);
 		return r;
 	}
 	r = check_access(op, err);
 	if (r == 0 && op->opcode == SLUICE_WRITE)
-		r = op_reserve(io, op, err);
+		r = op_reserve(io, op, &op->port->count, err);
 	if (r < 0) {
 		op_drop(op);
 		return r;
 	}
-	find_memory(io, op);
+	find_memory(io, m->here, op);
 	return 0;
 }
 
 void op_drop(struct op *op)
 {
+	if (op->stage)
+		plan_staged(op->file->io, op);
 	if (op->extends)
 		sluice_extend_end(&op->file->store, op->offset, 0, true);
 	op->extends = false;
@@ -343,34 +298,40 @@ static int truncate_here(const struct op *op)
 
 	if (op->file->store.device || size < 0 || (uint64_t)size == end)
 		return size < 0 ? (int)size : 0;
-	return ftruncate(op->file->store.fd, (off_t)end) < 0 ? -errno : 0;
+	return sluice_backing_truncate(&op->file->store, end);
 }
 
-static int sync_file(const struct op *op)
+/* All parts of the file that have not been yet. */
+static int sync_file(struct op *op)
 {
 	struct sluice_req req = {
-		.fd = op->file->store.fd,
 		.code = op->flags & SLUICE_OP_FULLSYNC ? SLUICE_REQ_FSYNC : SLUICE_REQ_FDATASYNC,
 	};
-	int r;
+	struct sluice_file *f = op->file;
+	int r = 0;
 
-	do {
-		r = sluice_req_run(&req);
-	} while (r == -EINTR);
+	if (f->store.stripe && !op->syncs)
+		r = sluice_stripe_settle(f->store.stripe, true);
+	while (!r && !op_synced(op)) {
+		req.fd = f->parts[op->syncs++].store->fd;
+		do {
+			r = sluice_req_run(&req);
+		} while (r == -EINTR);
+	}
 	return r;
 }
 
 /* The directory that has the file's name now, wherever the caller's name for it leads. */
-static int open_directory(const struct sluice_file *f)
+static int open_directory(const struct sluice_backing *s, const char *name)
 {
 	char link[32], path[PATH_MAX], *slash;
 	ssize_t n;
 	int fd;
 
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", f->store.fd);
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", s->fd);
 	n = readlink(link, path, sizeof(path) - 1);
-	if (n < 0 && f->store.borrowed < 0)
-		n = snprintf(path, sizeof(path), "%s", f->name);
+	if (n < 0 && s->borrowed < 0)
+		n = snprintf(path, sizeof(path), "%s", name);
 	if (n <= 0 || n >= (ssize_t)sizeof(path))
 		return n < 0 ? -errno : -ENAMETOOLONG;
 	path[n] = '\0';
@@ -383,10 +344,9 @@ static int open_directory(const struct sluice_file *f)
 	return fd < 0 ? -errno : fd;
 }
 
-/* A new name is durable when its directory is. */
-static int sync_directory(const struct sluice_file *f)
+static int sync_directory(const struct sluice_backing *s, const char *name)
 {
-	int fd = open_directory(f), r;
+	int fd = open_directory(s, name), r;
 
 	if (fd < 0)
 		return fd == -ESTALE ? 0 : fd;
@@ -395,10 +355,22 @@ static int sync_directory(const struct sluice_file *f)
 	return r;
 }
 
+/* A new name is durable when its directory is; those of members, too. */
+static int sync_names(const struct sluice_file *f)
+{
+	const struct sluice_stripe *t = f->store.stripe;
+	int r = sync_directory(&f->store, f->name);
+
+	for (unsigned i = 0; t && i < t->nr && !r; i++)
+		r = sync_directory(&t->members[i], t->manifest->members[i]);
+	return r;
+}
+
 static void op_note_failure(struct op *op, int code)
 {
 	if (code < 0 && !op->code) {
 		op->code = code;
+		op->fault = (struct sluice_fault){0};
 		op->fail_off = op->offset;
 		op->fail_len = op->len;
 	}
@@ -418,21 +390,21 @@ static void conclude_write(struct op *op)
 	if (!failed && (op->flags & SLUICE_OP_TRUNCATE))
 		op_note_failure(op, truncate_here(op));
 	/* The new end must be durable as well; and what has no blocks has had no turn yet. */
-	if (!op->code && !op->sync_done && (op->flags & SYNC_FLAGS))
+	if (!op->code && !op_synced(op) && (op->flags & SYNC_FLAGS))
 		op_note_failure(op, sync_file(op));
 	if (!op->code && (op->flags & SLUICE_OP_FULLSYNC) && !op->file->store.device)
-		op_note_failure(op, sync_directory(op->file));
+		op_note_failure(op, sync_names(op->file));
 }
 
-static void count_op(struct sluice_io *io, const struct op *op)
+static void count_op(struct counters *count, const struct op *op)
 {
-	COUNT(io->count.ops, 1);
+	COUNT(count, ops, 1);
 	if (op->code < 0)
-		COUNT(io->count.ops_failed, 1);
+		COUNT(count, ops_failed, 1);
 	if (op->opcode == SLUICE_READ)
-		COUNT(io->count.bytes_read, op->stop);
+		COUNT(count, bytes_read, op->stop);
 	else if (op->opcode == SLUICE_WRITE)
-		COUNT(io->count.bytes_written, op->stop);
+		COUNT(count, bytes_written, op->stop);
 }
 
 static void conclude_read(struct op *op)
@@ -451,19 +423,21 @@ static void shorten(struct sluice_short *out, const char *name)
 		snprintf(out->text, sizeof(out->text), "%s", s);
 }
 
-void op_conclude(struct sluice_io *io, struct op *op)
+void op_conclude(struct sluice_io *io, struct op *op, struct counters *count)
 {
 	struct sluice_short name = {.text = "memory"};
 	bool tell;
 	int r;
 
+	if (op->stage)
+		plan_staged(io, op);
 	if (op->opcode == SLUICE_WRITE)
 		conclude_write(op);
 	else if (op->opcode != SLUICE_SYNC)
 		conclude_read(op);
 	else if (op->cancelled)
 		op_note_failure(op, -ECANCELED);
-	else if (!op->sync_done)
+	else if (!op->code && !op_synced(op))
 		op_note_failure(op, sync_file(op));
 	/* The last user of a file opened by path closes it, and close(2) may report lost data. */
 	tell = op->code < 0 || op->stop < op->len || (io->opts.flags & SLUICE_DESCRIBE);
@@ -484,7 +458,7 @@ void op_conclude(struct sluice_io *io, struct op *op)
 	if (op->code < 0)
 		io_trace(io, SLUICE_TRACE_ERROR, op->code, name.text, op->fail_off, op->fail_len,
 			 op->msg ? op->msg : "operation failed");
-	count_op(io, op);
+	count_op(count, op);
 }
 
 void op_result(const struct op *op, struct sluice_done *done)

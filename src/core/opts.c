@@ -16,8 +16,9 @@ static const struct opt {
 } opts_table[] = {
 	{OPT(depth), {1, 4096, 1, DEPTH_AUTO}},
 	{OPT(block), {512, 1ull << 30, 512, 0}},
-	{OPT(threads), {1, 256, 1, 1}},
-	{OPT(flags), {0, SLUICE_SINGLE_SUBMIT | SLUICE_NO_OVERLAP | SLUICE_DESCRIBE, 1, 0}},
+	{OPT(threads), {1, 256, 1, 0}},
+	{OPT(flags),
+	 {0, SLUICE_SINGLE_SUBMIT | SLUICE_NO_OVERLAP | SLUICE_DESCRIBE | SLUICE_SPARE_CPU, 1, 0}},
 	{OPT(direct), {0, SLUICE_DIRECT_NEVER, 1, SLUICE_DIRECT_AUTO}},
 	{OPT(durability), {0, SLUICE_DURABLE_FULL, 1, SLUICE_DURABLE_NONE}},
 	{OPT(huge), {0, SLUICE_HUGE_NEVER, 1, SLUICE_HUGE_AUTO}},

@@ -11,7 +11,8 @@
  * A virtual disk hands every segment of a request to its hypervisor by itself, and
  * memory on small pages is a segment per page: there large transfers go through bounce
  * buffers on huge pages even where they could go straight (reading 1 GiB on virtio 6.5
- * against 8.7 GB/s, the disk's limit being 8.8: perf-mover read -m plain).
+ * against 8.7 GB/s, the disk's limit being 8.8: perf-mover read -m plain).  For very large ones,
+ * on huge pages too, the handle finds out which way is faster: see stage.h.
  *
  * Where O_DIRECT is not in use everything goes straight through the page cache.
  * Blocks of a scatter list end where a segment ends; small segments are gathered
@@ -21,6 +22,7 @@
  * a block has to do with one device, and may have host memory besides.  An engine that
  * takes device memory gets it as it is.
  */
+#include <pthread.h>
 #include <string.h>
 
 #include "core/core.h"
@@ -215,6 +217,39 @@ static void plan_mixed(const struct op *op, struct block *b)
 	plan_device(op, b);
 }
 
+/*
+ * Which member of a striped file has the block, and where.  It ends with the unit: that is
+ * a border of pages, whatever way it takes.
+ */
+static void plan_member(const struct sluice_file *f, struct block *b, uint64_t off)
+{
+	const struct sluice_stripe *t = f->store.stripe;
+	uint64_t within = off % t->unit;
+	unsigned i = (unsigned)(off / t->unit % t->nr);
+
+	b->len = min_u64(b->len, t->unit - within);
+	b->part = &f->parts[i];
+	b->at = STRIPE_DATA + off / (t->unit * t->nr) * t->unit + within;
+	/* Behind the last unit that all devices have there is nothing: let the kernel say so. */
+	if (t->limit && off >= t->limit)
+		b->at = align_down((uint64_t)sluice_backing_size(b->part->store),
+				   f->store.edge_align) +
+			(1ull << 50) + within;
+}
+
+static void plan_part(const struct op *op, struct block *b)
+{
+	struct sluice_file *f = op->file;
+	uint64_t off = op->offset + b->pos;
+
+	if (f->store.stripe) {
+		plan_member(f, b, off);
+		return;
+	}
+	b->part = &f->whole;
+	b->at = off;
+}
+
 bool plan_block(struct op *op, struct block *b)
 {
 	uint64_t left = op->len - op->cursor;
@@ -234,6 +269,8 @@ bool plan_block(struct op *op, struct block *b)
 		plan_mixed(op, b);
 	else
 		plan_host(op, b);
+	if (op->file)
+		plan_part(op, b);
 	advance(op, b->len);
 	return true;
 }
@@ -245,20 +282,74 @@ bool plan_block(struct op *op, struct block *b)
  */
 uint64_t plan_split(const struct sluice_file *f, bool huge)
 {
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	uint64_t asked = f->io->opts.block;
 	uint64_t block = asked ? asked : BLOCK_AUTO;
 
-	if (!asked && !huge && f->device.max_segments >= 16 &&
-	    f->device.max_segments * page < block)
-		block = f->device.max_segments * page;
+	if (!asked && !huge && f->device.max_segments >= 16)
+		block = min_u64(block, f->device.max_segments * (uint64_t)sysconf(_SC_PAGESIZE));
+	if (f->store.stripe)
+		block = min_u64(block, f->store.stripe->unit);
 	return f->store.direct ? align_up(block, f->store.edge_align) : block;
+}
+
+/* May it go either way? */
+static bool has_ways(const struct op *op)
+{
+	return op->opcode != SLUICE_SYNC && op->file->device.virtual &&
+	       op->file->io->engine->bypass && /* it moves data as it is told */
+	       op->file->store.direct && !(op->file->io->opts.flags & SLUICE_SPARE_CPU);
 }
 
 /* On such a disk, is the transfer worth the copy? */
 bool plan_small_pages(const struct op *op, bool huge)
 {
-	return op->opcode != SLUICE_SYNC && !huge && op->file->device.virtual &&
-	       op->file->io->engine->bypass && /* it moves data as it is told */
-	       op->file->store.direct && op->len >= COPY_FROM;
+	return !huge && op->len >= COPY_FROM && has_ways(op);
+}
+
+/* Under io->lock; NULL: there are too many devices. */
+static struct stage *find_stage(struct sluice_io *io, const struct op *op, bool huge)
+{
+	dev_t dev = op->file->store.dev;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(io->stages); i++) {
+		struct device_stages *d = &io->stages[i];
+
+		if (!d->used)
+			*d = (struct device_stages){.dev = dev, .used = true};
+		if (d->dev == dev)
+			return &d->of[op->opcode == SLUICE_WRITE][huge];
+	}
+	return NULL;
+}
+
+void plan_stage(struct sluice_io *io, struct op *op, bool huge)
+{
+	struct stage *s;
+
+	if (!has_ways(op))
+		return;
+	pthread_mutex_lock(&io->lock);
+	s = find_stage(io, op, huge);
+	op->stage = s;
+	if (s) {
+		op->small_pages = stage_choose(s, op->len, op->small_pages);
+		s->begun++;
+		op->stage_turn = s->active++ ? 0 : s->begun;
+		op->stage_ns = clock_ns();
+	}
+	pthread_mutex_unlock(&io->lock);
+}
+
+void plan_staged(struct sluice_io *io, struct op *op)
+{
+	struct stage *s = op->stage;
+	uint64_t ns = clock_ns() - op->stage_ns;
+
+	op->stage = NULL;
+	pthread_mutex_lock(&io->lock);
+	s->active--;
+	if (op->stage_turn && op->stage_turn == s->begun && !op->code && !op->cancelled &&
+	    op->cursor == op->len && op->stop == op->len)
+		stage_note(s, op->small_pages, op->len, ns);
+	pthread_mutex_unlock(&io->lock);
 }

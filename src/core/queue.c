@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a queue does with blocks: it takes them from the operations that are
- * pending, keeps up to `depth` of them in its engine, and looks at what comes
- * back.  All queues take from the same list, a few blocks at a time, so that a
- * large operation spreads over all of them and many small ones share one.
+ * What a queue does with blocks: it takes them from the operations on its pile and from
+ * those that all queues share, keeps up to `depth` of them in its engine, and looks at what
+ * comes back.  Of what is shared it takes a few blocks at a time, so that a large
+ * operation spreads over all queues; what it has too much of itself it shares.
  */
 #include <errno.h>
 #include <string.h>
@@ -69,14 +69,14 @@ static void block_put(struct queue *q, struct block *b)
 	q->free = b;
 }
 
-/* Bounce memory is mapped when the first block needs it. */
+/* Bounce memory is mapped when the first block needs it, and there as far as it is used. */
 static int bounce_get(struct queue *q, struct block *b)
 {
 	int r;
 
 	if (!q->bounce_ready) {
 		r = sluice_area_map(&q->bounce_area, (uint64_t)BOUNCE_SLOTS * BOUNCE_BYTES,
-				    q->io->opts.huge, false);
+				    q->io->opts.huge, SLUICE_AREA_LAZY);
 		if (r < 0)
 			return r;
 		for (unsigned i = 0; i < BOUNCE_SLOTS; i++)
@@ -94,59 +94,140 @@ static void plan_sync(struct op *op, struct block *b)
 {
 	memset(b, 0, sizeof(*b));
 	b->op = op;
+	b->part = &op->file->parts[op->syncs++];
 	b->mode = BLOCK_SYNC;
 	b->req.code = op->opcode == SLUICE_WRITE && !(op->flags & SLUICE_OP_FULLSYNC)
 			      ? SLUICE_REQ_FDATASYNC
 			      : SLUICE_REQ_FSYNC;
-	op->sync_done = true;
 }
 
-static void conclude_all(struct queue *q, struct op *list);
-
-/* Operations that belong to this queue alone; each is one block. */
-static unsigned pull_local(struct queue *q, unsigned room)
+static void local_add(struct queue *q, struct op *op)
 {
-	struct block *b;
-	struct op *op;
-	unsigned n;
-
-	for (n = 0; n < room && q->local; n++) {
-		op = q->local;
-		q->local = op->next;
-		b = block_get(q);
-		plan_block(op, b);
-		op->inflight++;
-		ready_add(q, b);
-	}
-	if (!q->local)
-		q->local_tail = &q->local;
-	q->nr_local -= n;
-	return n;
-}
-
-bool queue_add_local(struct queue *q, struct op *op)
-{
-	if (q->inflight + q->nr_local >= q->io->opts.depth && q->io->nr_idle)
-		return false;
-	op->local = true;
 	op->next = NULL;
 	*q->local_tail = op;
 	q->local_tail = &op->next;
 	q->nr_local++;
+}
+
+static void local_pop(struct queue *q)
+{
+	q->local = q->local->next;
+	if (!q->local)
+		q->local_tail = &q->local;
+	q->nr_local--;
+}
+
+static struct op *local_take(struct queue *q)
+{
+	struct op *list = q->local;
+
+	q->local = NULL;
+	q->local_tail = &q->local;
+	q->nr_local = 0;
+	return list;
+}
+
+static void local_fill(struct queue *q)
+{
+	struct op *op = (struct op *)pile_take(&q->hand.pile), *next;
+
+	for (; op; op = next) {
+		next = op->next;
+		op_prefetch(op);
+		local_add(q, op);
+	}
+}
+
+/* From now on it cannot be cancelled.  False: it has been. */
+static bool op_claim(struct op *op)
+{
+	unsigned state = atomic_load_explicit(&op->state, memory_order_relaxed);
+
+	return state == OP_ISSUED ||
+	       (state == OP_PENDING &&
+		atomic_compare_exchange_strong(&op->state, &state, OP_ISSUED));
+}
+
+static void over_add(struct op **over, struct op *op)
+{
+	op->next = *over;
+	*over = op;
+}
+
+/* Operations that have their home here; cancelled ones end up on *over. */
+static unsigned pull_local(struct queue *q, unsigned room, struct op **over)
+{
+	uint64_t bytes = q->inflight_bytes;
+	unsigned n = 0;
+	struct block *b;
+	struct op *op;
+
+	while (n < room && (op = q->local) &&
+	       !(q->io->auto_depth && n && bytes >= io_flight_bytes(q->io))) {
+		if (!op_claim(op)) {
+			local_pop(q);
+			op_cancel(op);
+			over_add(over, op);
+			continue;
+		}
+		if (op->cursor == op->len) { /* its first blocks failed, or met the end of file */
+			local_pop(q);
+			if (!op->inflight)
+				over_add(over, op);
+			continue;
+		}
+		b = block_get(q);
+		plan_block(op, b);
+		op->inflight++;
+		if (op->cursor == op->len)
+			local_pop(q);
+		ready_add(q, b);
+		bytes += b->len;
+		n++;
+	}
+	return n;
+}
+
+void queue_purge(struct queue *q)
+{
+	struct op *op, *next, *over = NULL;
+
+	atomic_store(&q->purge, false);
+	local_fill(q);
+	for (op = local_take(q); op; op = next) {
+		next = op->next;
+		if (atomic_load(&op->state) != OP_CANCELLED) {
+			local_add(q, op);
+			continue;
+		}
+		op_cancel(op);
+		over_add(&over, op);
+	}
+	ops_finish(q->io, q, over);
+}
+
+bool queue_add_local(struct queue *q, struct op *op)
+{
+	if (q->inflight + q->nr_local >= q->io->opts.depth && q->io->nr_active > 1 &&
+	    atomic_load(&q->io->nr_idle))
+		return false;
+	op->spare = true;
+	op->home = q;
+	atomic_store_explicit(&op->state, OP_ISSUED, memory_order_relaxed);
+	local_add(q, op);
 	return true;
 }
 
 struct op *queue_spare(struct queue *q)
 {
 	struct op *op = q->spare;
+	struct here *here;
 
-	if (op) {
-		q->spare = op->next;
-		return op;
+	if (!op) {
+		here = here_of(q->io);
+		return here ? port_take(here->port, 1) : NULL;
 	}
-	pthread_mutex_lock(&q->io->lock);
-	op = op_alloc(q->io);
-	pthread_mutex_unlock(&q->io->lock);
+	q->spare = op->next;
 	return op;
 }
 
@@ -154,7 +235,7 @@ struct op *queue_spare(struct queue *q)
 static void pull_shared(struct queue *q, unsigned room, struct op **over)
 {
 	struct sluice_io *io = q->io;
-	uint64_t share = (io->pend_blocks + io->nr_queues - 1) / io->nr_queues;
+	uint64_t share = (io->pend_blocks + io->nr_active - 1) / io->nr_active;
 	unsigned limit = (unsigned)min_u64(min_u64(room, PULL_MAX), max_u64(share, 1));
 	uint64_t bytes = q->inflight_bytes;
 	bool device = device_room(q);
@@ -162,9 +243,9 @@ static void pull_shared(struct queue *q, unsigned room, struct op **over)
 	struct op *op;
 
 	for (unsigned n = 0; n < limit && pend_any(io, device); n++) {
-		if (io->auto_depth && n && bytes >= BYTES_AUTO)
+		if (io->auto_depth && n && bytes >= io_flight_bytes(q->io))
 			break;
-		op = device ? io->pending.next : pend_first_host(io);
+		op = pend_next(io, device);
 		if (op->opcode == SLUICE_SYNC || op->cursor < op->len) {
 			b = block_get(q);
 			if (op->opcode == SLUICE_SYNC)
@@ -176,16 +257,14 @@ static void pull_shared(struct queue *q, unsigned room, struct op **over)
 			ready_add(q, b);
 			if (op->est) {
 				op->est--;
-				io->pend_blocks--;
+				atomic_fetch_sub(&io->pend_blocks, 1);
 			}
 		}
-		if (op->cursor < op->len)
+		if (op->cursor < op->len || (op->opcode == SLUICE_SYNC && !op_synced(op)))
 			continue;
 		pend_del(io, op);
-		if (!op->inflight) {
-			op->next = *over;
-			*over = op;
-		}
+		if (!op->inflight)
+			over_add(over, op);
 	}
 }
 
@@ -195,9 +274,18 @@ unsigned queue_room(const struct queue *q)
 		return 0; /* these first */
 	if ((q->io->opts.flags & SLUICE_NO_OVERLAP) && (q->inflight || q->nr_starved))
 		return 0;
-	if (q->io->auto_depth && q->inflight_bytes >= BYTES_AUTO)
+	if (q->io->auto_depth && q->inflight_bytes >= io_flight_bytes(q->io))
 		return 0;
 	return (unsigned)min_u64(q->io->opts.depth - q->inflight, q->nr_free);
+}
+
+/* Half of the room each, where there is work of both kinds; of an odd one in turns. */
+static unsigned room_for_local(struct queue *q, unsigned room)
+{
+	if (!pend_for(q))
+		return room;
+	q->shared_first = !q->shared_first;
+	return (room + !q->shared_first) / 2;
 }
 
 void queue_pull(struct queue *q)
@@ -206,71 +294,110 @@ void queue_pull(struct queue *q)
 	unsigned room = queue_room(q);
 	struct op *over = NULL;
 
-	if (room && q->local)
-		room -= pull_local(q, room);
 	if (!room)
 		return;
+	if (!q->local)
+		local_fill(q);
+	if (q->local)
+		room -= pull_local(q, room_for_local(q, room), &over);
+	if (q->local && io->nr_active > 1 && atomic_load(&io->nr_idle))
+		queue_share(q);
+	if (room && pend_for(q)) {
+		pthread_mutex_lock(&io->lock);
+		pull_shared(q, room, &over);
+		pthread_mutex_unlock(&io->lock);
+	}
+	ops_finish(io, q, over);
+}
+
+void queue_share(struct queue *q)
+{
+	struct sluice_io *io = q->io;
+	struct op *op, *next;
+
+	local_fill(q);
+	if (!q->local)
+		return;
 	pthread_mutex_lock(&io->lock);
-	pull_shared(q, room, &over);
+	for (op = local_take(q); op; op = next) {
+		next = op->next;
+		/* One that is cancelled or begun stays. */
+		if (atomic_load(&op->state) == OP_PENDING)
+			pend_add(io, op);
+		else
+			local_add(q, op);
+	}
+	queue_wake(io);
 	pthread_mutex_unlock(&io->lock);
-	conclude_all(q, over);
 }
 
 /* --------------------------------------------------------- what came back */
 
-/* Results of a batch, gathered first so that the lock is taken once. */
+/* Results of a batch, gathered first so that the lock, if any, is taken once. */
 struct harvest {
 	struct block *shared;
-	struct op *local;
 	struct op *over;
 };
 
-static void harvest_block(struct queue *q, struct block *b, struct harvest *h)
+/* A block is back for good.  The operation it was the last of is over, or needs a sync yet. */
+static inline void harvest_op(struct queue *q, struct block *b, struct harvest *h)
 {
 	struct op *op = b->op;
 
-	if (!op->local) {
-		b->req.next = (struct sluice_req *)h->shared;
-		h->shared = b;
+	block_put(q, b);
+	if (!op_is_over(op) || op == q->local) /* that one is seen to by pull_local() */
+		return;
+	if (!op_needs_sync(op)) {
+		over_add(&h->over, op);
 		return;
 	}
-	block_account(op, b);
-	op->next = h->local;
-	h->local = op;
-	block_put(q, b);
+	do {
+		b = block_get(q);
+		plan_sync(op, b);
+		op->inflight++;
+		ready_add(q, b);
+	} while (!op_synced(op) && q->nr_free);
+}
+
+static void harvest_block(struct queue *q, struct block *b, struct harvest *h)
+{
+	if (b->op->home) {
+		block_account(b->op, b);
+		harvest_op(q, b, h);
+		return;
+	}
+	b->req.next = (struct sluice_req *)h->shared;
+	h->shared = b;
+}
+
+static struct block *blocks_reversed(struct block *list)
+{
+	struct block *b, *next, *reversed = NULL;
+
+	for (b = list; b; b = next) {
+		next = (struct block *)b->req.next;
+		b->req.next = (struct sluice_req *)reversed;
+		reversed = b;
+	}
+	return reversed;
 }
 
 /* Under io->lock. */
 static void harvest_shared(struct queue *q, struct harvest *h)
 {
-	struct sluice_io *io = q->io;
 	struct block *b, *next;
-	struct op *op;
 
 	for (b = h->shared; b; b = next) {
 		next = (struct block *)b->req.next;
-		op = b->op;
-		block_account(op, b);
-		if (op->state == OP_PENDING && op->cursor == op->len)
-			pend_del(io, op);
-		block_put(q, b);
-		if (!op_is_over(op))
-			continue;
-		if (op_needs_sync(op)) {
-			b = block_get(q);
-			plan_sync(op, b);
-			op->inflight++;
-			ready_add(q, b);
-			continue;
-		}
-		op->next = h->over;
-		h->over = op;
+		block_account(b->op, b);
+		if (atomic_load(&b->op->state) == OP_PENDING && b->op->cursor == b->op->len)
+			pend_del(q->io, b->op);
+		harvest_op(q, b, h);
 	}
 }
 
 static void run_callback(struct queue *q, struct op *op)
 {
-	struct sluice_io *io = q->io;
 	struct sluice_done done;
 
 	op_result(op, &done);
@@ -280,72 +407,57 @@ static void run_callback(struct queue *q, struct op *op)
 	op->on_done(op->arg, &done);
 	queue_step_back(q);
 	q->ctx = NULL; /* it may have made another one current */
-	if (op->file)
-		file_put(op->file);
-	op_finished(io);
 }
 
-/* Finish operations without the lock, then hand all of them over under one. */
-static void conclude_all(struct queue *q, struct op *list)
+static void op_finish(struct sluice_io *io, struct queue *q, struct op *op, struct returns *back)
 {
-	struct sluice_io *io = q->io;
-	struct op *op, *next, *kept = NULL, *called = NULL;
-	uint64_t published = 0;
+	op_conclude(io, op, q ? &q->count : &op->port->count);
+	if (op->on_done)
+		run_callback(q, op);
+	if (!op->spare) {
+		returns_add(back, op);
+		return;
+	}
+	returns_file(back, op);
+	op->next = q->spare;
+	q->spare = op;
+}
+
+void ops_finish(struct sluice_io *io, struct queue *q, struct op *list)
+{
+	uint64_t now = list && atomic_load(&io->nr_ports) > 1 ? clock_ns() : 0;
+	struct returns back = {0};
+	unsigned n = 0, results = 0;
+	struct op *op, *next;
 
 	if (!list)
 		return;
 	for (op = list; op; op = next) {
 		next = op->next;
-		op_conclude(io, op);
-		if (op->on_done) {
-			run_callback(q, op);
-			op->next = called;
-			called = op;
-		} else {
-			op->next = kept;
-			kept = op;
-			published++;
-		}
+		op->finished = now;
+		results += !op->on_done;
+		op_finish(io, q, op, &back);
+		n++;
 	}
-	pthread_mutex_lock(&io->lock);
-	for (op = kept; op; op = next) {
-		next = op->next;
-		op_publish(io, op);
-	}
-	if (published)
-		waiters_notify(io);
-	for (op = called; op; op = next) {
-		next = op->next;
-		op_free(io, op);
-	}
-	pthread_mutex_unlock(&io->lock);
-	while (published--)
-		op_finished(io);
+	returns_send(&back);
+	if (results)
+		atomic_fetch_add(q ? &q->results : &list->port->results, results);
+	atomic_fetch_add(q ? &q->finished : &list->port->finished, n);
+	waiters_tell(io);
 }
 
-static void conclude_local(struct queue *q, struct op *list)
-{
-	struct op *op;
-
-	while ((op = list)) {
-		list = op->next;
-		op_conclude(q->io, op);
-		run_callback(q, op);
-		op->next = q->spare;
-		q->spare = op;
-	}
-}
-
-/* Account for what is over, then tell. */
+/* Account for what is over, then tell; what came back first goes first. */
 static void deliver(struct queue *q, struct harvest *h)
 {
-	if (h->shared) {
-		pthread_mutex_lock(&q->io->lock);
-		harvest_shared(q, h);
-		pthread_mutex_unlock(&q->io->lock);
-	}
-	conclude_all(q, h->over);
-	conclude_local(q, h->local);
+	struct harvest shared = {.shared = blocks_reversed(h->shared)};
+
+	ops_finish(q->io, q, h->over);
+	if (!h->shared)
+		return;
+	pthread_mutex_lock(&q->io->lock);
+	harvest_shared(q, &shared);
+	pthread_mutex_unlock(&q->io->lock);
+	ops_finish(q->io, q, shared.over);
 }
 
 void queue_harvest(struct queue *q, struct sluice_req *list)
@@ -360,6 +472,8 @@ void queue_harvest(struct queue *q, struct sluice_req *list)
 		b->inflight = false;
 		q->inflight--;
 		q->inflight_bytes -= weight(b, b->req.len);
+		if (b->req.res > 0)
+			count_own(&q->moved, (uint64_t)b->req.res);
 		copied = b->mode == BLOCK_BOUNCE && b->op->opcode == SLUICE_READ;
 		if (!block_finish(q->io, b, &q->count))
 			ready_return(q, b);
@@ -465,7 +579,7 @@ void queue_submit(struct queue *q)
 		b = (struct block *)reqs[0];
 		if (block_wants_pause(b))
 			block_pause(b);
-		COUNT(q->count.submit_calls, 1);
+		COUNT(&q->count, submit_calls, 1);
 		queue_step_aside(q);
 		r = q->io->engine->submit(q->engine, reqs, n);
 		queue_step_back(q);

@@ -14,87 +14,113 @@
 
 /* ----------------------------------------------------------- asynchronous */
 
-/* One whole block that goes straight: a callback's thread can do it on its own queue. */
-static bool fits_local(const struct op *op)
-{
-	const struct sluice_backing *s;
-	uint64_t align;
-
-	if (op->places || !op->on_done || op->nr_iov != 1 || !op->len || op->len > op->block ||
-	    op->small_pages || (op->flags & (SLUICE_OP_DATASYNC | SLUICE_OP_FULLSYNC)))
-		return false;
-	s = &op->file->store;
-	align = op->opcode == SLUICE_READ ? s->off_align : s->edge_align;
-	return !s->direct || (is_aligned(op->offset, align) && is_aligned(op->len, align) &&
-			      is_aligned((uint64_t)(uintptr_t)op->one.addr, s->mem_align));
-}
-
-static struct op *op_get(struct sluice_io *io, struct queue *q)
-{
-	struct op *op;
-
-	if (q)
-		return queue_spare(q);
-	pthread_mutex_lock(&io->lock);
-	op = op_alloc(io);
-	pthread_mutex_unlock(&io->lock);
-	return op;
-}
-
-static void op_put(struct sluice_io *io, struct op *op)
-{
-	pthread_mutex_lock(&io->lock);
-	op_free(io, op);
-	pthread_mutex_unlock(&io->lock);
-}
-
-/* Operations that are ready to become pending, so that the list is locked once for many. */
+/* Operations that are prepared, so that they are handed over together. */
 struct batch {
-	struct op *ops[PULL_MAX];
-	unsigned n;
-	const struct sluice_cuda *cuda;
+	struct sluice_io *io;
+	struct maker make;
+	struct queue *q;             /* of the calling I/O thread, if it is one */
+	struct queue *home;          /* the port's, for as long as this lasts */
+	struct op *spare;            /* free operations */
+	struct op *newest, *oldest;  /* for the queue that is the port's home */
+	struct op *shared[PULL_MAX]; /* for all */
+	unsigned nr_home, nr_shared;
 	struct sluice_order *order; /* of the last one that asked for one */
 };
 
-static void batch_submit(struct sluice_io *io, struct batch *b)
+/* One block or not much more that one queue does best: nobody else need know of it. */
+static bool stays_home(const struct sluice_io *io, const struct op *op)
 {
-	if (!b->n)
-		return;
-	pthread_mutex_lock(&io->lock);
-	for (unsigned i = 0; i < b->n; i++)
-		pend_add(io, b->ops[i]);
-	queue_wake(io);
-	pthread_mutex_unlock(&io->lock);
-	b->n = 0;
+	return !op->places && op->len && op->len <= op->block &&
+	       (op->len < ALONE_BYTES || io->nr_active == 1);
 }
 
-static int submit_one(struct sluice_io *io, const struct sluice_op *u, struct batch *b,
-		      uint64_t *ticket, struct sluice_err *err)
+static void batch_submit(struct batch *b)
 {
-	struct queue *q = u->on_done ? queue_current(io) : NULL;
-	struct op *op = op_get(io, q);
+	struct sluice_io *io = b->io;
+	struct port *port = b->make.here->port;
+
+	if (!b->nr_home && !b->nr_shared)
+		return;
+	atomic_fetch_add(&port->submitted, b->nr_home + b->nr_shared);
+	if (b->nr_home)
+		queue_give(b->home, b->make.here, b->newest, b->oldest);
+	if (b->nr_shared) {
+		pthread_mutex_lock(&io->lock);
+		for (unsigned i = 0; i < b->nr_shared; i++)
+			pend_add(io, b->shared[i]);
+		queue_wake(io);
+		pthread_mutex_unlock(&io->lock);
+	}
+	b->newest = b->oldest = NULL;
+	b->nr_home = b->nr_shared = 0;
+}
+
+/*
+ * Nothing overtakes a large operation of the same call, and no write one that still waits: it may
+ * be about the same bytes.
+ */
+static bool has_to_queue(const struct batch *b, const struct op *op)
+{
+	return b->nr_shared || (op->opcode == SLUICE_WRITE && pend_seen(b->io));
+}
+
+static void batch_add(struct batch *b, struct op *op)
+{
+	if (!stays_home(b->io, op) || has_to_queue(b, op)) {
+		b->shared[b->nr_shared++] = op;
+	} else {
+		op->home = b->home;
+		atomic_store_explicit(&op->state, OP_PENDING, memory_order_relaxed);
+		op->next = b->newest;
+		b->newest = op;
+		if (!b->oldest)
+			b->oldest = op;
+		b->nr_home++;
+	}
+	if (b->nr_home + b->nr_shared == PULL_MAX)
+		batch_submit(b);
+}
+
+/* Of this thread's port, several at a time. */
+static struct op *batch_op(struct batch *b)
+{
+	struct op *op;
+
+	if (!b->spare)
+		b->spare = port_take(b->make.here->port, b->make.refs.ahead);
+	op = b->spare;
+	if (op)
+		b->spare = op->next;
+	return op;
+}
+
+static int submit_one(struct batch *b, const struct sluice_op *u, uint64_t *ticket,
+		      struct sluice_err *err)
+{
+	struct sluice_io *io = b->io;
+	struct queue *q = u->on_done ? b->q : NULL;
+	struct op *op = q ? queue_spare(q) : batch_op(b);
 	int r;
 
 	if (!op)
 		return sluice_fail(err, -ENOMEM, "out of memory");
-	r = op_prepare(io, b->cuda, op, u, err);
+	op->next = NULL;
+	r = op_prepare(io, &b->make, op, u, err);
 	if (!r && op->places && (u->flags & SLUICE_OP_STREAM)) {
 		r = device_order(io, op, u->stream, &b->order, err);
 		if (r < 0)
 			op_drop(op);
 	}
 	if (r < 0) {
-		op_put(io, op);
+		port_put(op);
 		return r;
 	}
-	io->active++;
 	if (ticket)
 		*ticket = u->on_done ? 0 : op_ticket(op);
-	if (q && fits_local(op) && queue_add_local(q, op))
-		return 0;
-	b->ops[b->n++] = op;
-	if (b->n == PULL_MAX)
-		batch_submit(io, b);
+	if (q && stays_home(io, op) && queue_add_local(q, op))
+		atomic_fetch_add(&b->make.here->port->submitted, 1);
+	else
+		batch_add(b, op);
 	return 0;
 }
 
@@ -113,15 +139,25 @@ int sluice_submit(struct sluice_io *io, const struct sluice_op *ops, unsigned n,
 		return sluice_fail(err, -EINVAL, "ops: is NULL");
 	if (n > INT32_MAX)
 		return sluice_fail(err, -EINVAL, "n: %u is outside 0..2147483647", n);
-	b.n = 0;
+	b.io = io;
+	b.make = (struct maker){.here = here_of(io)};
+	if (!b.make.here)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	b.q = queue_current(io);
+	b.home = atomic_load(&b.make.here->port->home);
+	b.spare = b.newest = b.oldest = NULL;
+	b.nr_home = b.nr_shared = 0;
 	b.order = NULL;
-	b.cuda = sluice_cuda_present();
+	b.make.cuda = sluice_cuda_present();
 	for (i = 0; i < n; i++) {
-		r = submit_one(io, &ops[i], &b, tickets ? &tickets[i] : NULL, err);
+		b.make.refs.ahead = (unsigned)min_u64(n - i, PULL_MAX);
+		r = submit_one(&b, &ops[i], tickets ? &tickets[i] : NULL, err);
 		if (r < 0)
 			break;
 	}
-	batch_submit(io, &b);
+	batch_submit(&b);
+	port_put(b.spare);
+	file_put_many(b.make.refs.file, b.make.refs.left);
 	sluice_order_put(b.order);
 	return i || !n ? (int)i : r;
 }
@@ -152,9 +188,9 @@ static int inline_block(struct sluice_io *io, struct block *b)
 			if (block_wants_pause(b))
 				block_pause(b);
 			b->req.res = sluice_req_run(&b->req);
-		} while (!block_finish(io, b, &io->count));
+		} while (!block_finish(io, b, &b->op->port->count));
 	}
-	COUNT(io->count.inlined, 1);
+	COUNT(&b->op->port->count, inlined, 1);
 	free(b->bounce);
 	return b->code;
 }
@@ -163,14 +199,14 @@ static void run_inline(struct sluice_io *io, struct op *op)
 {
 	struct block b;
 
-	op->state = OP_ISSUED;
+	atomic_store_explicit(&op->state, OP_ISSUED, memory_order_relaxed);
 	op->done_flags = SLUICE_DONE_INLINE;
 	while (plan_block(op, &b)) {
 		op->inflight++;
 		inline_block(io, &b);
 		block_account(op, &b);
 	}
-	op_conclude(io, op);
+	op_conclude(io, op, &op->port->count);
 	if (op->file)
 		file_put(op->file);
 }
@@ -199,6 +235,9 @@ static bool inline_fits(const struct sluice_io *io, const struct sluice_cuda *cu
 		return true;
 	for (unsigned i = 0; u->iov && i < u->nr_iov; i++)
 		len += u->iov[i].len;
+	/* Members of a striped file are to work at the same time. */
+	if (u->file && u->file->store.stripe && len > u->file->store.stripe->unit)
+		return false;
 	return len <= io_inline_bytes(io) &&
 	       !(cuda && u->memory != SLUICE_MEMORY_HOST && device_any(cuda, u));
 }
@@ -207,7 +246,7 @@ int sluice_run(struct sluice_io *io, const struct sluice_op *u, struct sluice_do
 	       struct sluice_err *err)
 {
 	NO_CANCEL;
-	const struct sluice_cuda *cuda;
+	struct maker make = {.refs = {.ahead = 1}};
 	struct op op = {0};
 	int r = io_check(io, err);
 
@@ -215,14 +254,18 @@ int sluice_run(struct sluice_io *io, const struct sluice_op *u, struct sluice_do
 		return r;
 	if (!u || !done)
 		return sluice_fail(err, -EINVAL, "op, done: one of them is NULL");
-	cuda = sluice_cuda_present();
-	if (!inline_fits(io, cuda, u)) {
+	make.cuda = sluice_cuda_present();
+	if (!inline_fits(io, make.cuda, u)) {
 		if (queue_current(io))
 			return sluice_fail(err, -EDEADLK,
 					   "a completion callback must not wait for I/O");
 		return run_queued(io, u, done, err);
 	}
-	r = op_prepare(io, cuda, &op, u, err);
+	make.here = here_of(io);
+	if (!make.here)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	op.port = make.here->port;
+	r = op_prepare(io, &make, &op, u, err);
 	if (r < 0)
 		return r;
 	run_inline(io, &op);

@@ -3,7 +3,7 @@
  * The I/O threads: each owns one queue and its engine, works while there is
  * something to do, and sleeps in its engine, or on a condition where nothing is
  * in flight and the engine cannot wait for that.  Whoever adds work wakes as many
- * as it takes.
+ * as it takes: see hand.h.
  */
 #include <errno.h>
 #include <string.h>
@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "core/core.h"
+#include "core/spin.h"
 
 /* Set in I/O threads: how a callback finds its queue. */
 static __thread struct queue *current_queue;
@@ -20,22 +21,29 @@ struct queue *queue_current(const struct sluice_io *io)
 	return current_queue && current_queue->io == io ? current_queue : NULL;
 }
 
-/* Wherever it sleeps, or is about to.  Under io->lock. */
-static void wake_one(struct queue *q)
+static void wake_from(struct queue *q, enum hand_state state)
 {
-	if (q->state == QUEUE_IDLE)
-		pthread_cond_signal(&q->work);
-	else
+	if (state != HAND_IDLE) {
 		q->io->engine->wake(q->engine);
+		return;
+	}
+	pthread_mutex_lock(&q->nap);
+	pthread_cond_signal(&q->work);
+	pthread_mutex_unlock(&q->nap);
+}
+
+void queue_kick(struct queue *q)
+{
+	wake_from(q, hand_claim(&q->hand));
 }
 
 void queue_stop(struct sluice_io *io)
 {
 	pthread_mutex_lock(&io->lock);
-	io->stop = true;
+	atomic_store(&io->stop, true);
 	for (unsigned i = 0; i < io->nr_queues; i++)
 		if (io->queues[i].started && !io->queues[i].open_result)
-			wake_one(&io->queues[i]);
+			queue_kick(&io->queues[i]);
 	pthread_mutex_unlock(&io->lock);
 }
 
@@ -45,21 +53,72 @@ void queue_stop(struct sluice_io *io)
  */
 void queue_wake(struct sluice_io *io)
 {
-	uint64_t need = min_u64(io->pend_blocks, io->nr_queues);
-	unsigned awake = 0;
-	struct queue *q;
+	unsigned active = atomic_load(&io->nr_active), awake = 0;
+	uint64_t need = min_u64(atomic_load(&io->pend_blocks), active);
+	enum hand_state state;
 
-	for (unsigned i = 0; i < io->nr_queues; i++)
-		awake += io->queues[i].state == QUEUE_RUNS && !io->queues[i].aside;
-	for (unsigned i = 0; i < io->nr_queues && awake < need; i++) {
-		q = &io->queues[i];
-		if (q->state == QUEUE_RUNS)
+	for (unsigned i = 0; i < active; i++)
+		awake += hand_look(&io->queues[i].hand) == HAND_RUNS;
+	for (unsigned i = 0; i < active && awake < need; i++) {
+		state = hand_claim(&io->queues[i].hand);
+		if (state != HAND_IDLE && state != HAND_REAPS)
 			continue;
-		COUNT(io->count.wakeups, 1);
-		wake_one(q);
-		q->state = QUEUE_RUNS;
+		wake_from(&io->queues[i], state);
 		awake++;
 	}
+}
+
+/* What lies before a queue becomes everybody's. */
+static void queue_empty(struct sluice_io *io, struct queue *q)
+{
+	struct op *op = (struct op *)pile_take(&q->hand.pile), *next, *over = NULL;
+
+	if (!op)
+		return;
+	pthread_mutex_lock(&io->lock);
+	for (; op; op = next) {
+		next = op->next;
+		if (atomic_load(&op->state) == OP_PENDING) {
+			pend_add(io, op);
+			continue;
+		}
+		op_cancel(op);
+		op->next = over;
+		over = op;
+	}
+	queue_wake(io);
+	pthread_mutex_unlock(&io->lock);
+	ops_finish(io, NULL, over);
+}
+
+/* Has it been away since this thread last saw it, and for long? */
+static bool is_stuck(struct queue *q, struct here *here)
+{
+	unsigned turn = atomic_load_explicit(&q->turn, memory_order_relaxed);
+	uint64_t now = clock_ns();
+
+	if (here->seen_turn == turn)
+		return now - here->seen_at > STUCK_NS;
+	here->seen_turn = turn;
+	here->seen_at = now;
+	return false;
+}
+
+void queue_give(struct queue *q, struct here *here, struct op *newest, struct op *oldest)
+{
+	bool behind = pile_add(&q->hand.pile, &newest->item, &oldest->item);
+	enum hand_state state = hand_claim(&q->hand);
+
+	if (state == HAND_IDLE || state == HAND_REAPS)
+		wake_from(q, state);
+	else if (state == HAND_BUSY && behind && is_stuck(q, here))
+		queue_empty(q->io, q);
+}
+
+void queue_rescue(struct sluice_io *io, struct queue *q)
+{
+	if (io->nr_queues > 1 && hand_look(&q->hand) == HAND_BUSY)
+		queue_empty(io, q);
 }
 
 static void run_calls(struct queue *q)
@@ -76,13 +135,36 @@ static void run_calls(struct queue *q)
 		c->done = true;
 		pthread_cond_broadcast(&io->called);
 	}
-	q->called = false;
+	atomic_store(&q->called, false);
 	pthread_mutex_unlock(&io->lock);
+}
+
+/* Is there anything to do that does not lie on the pile? */
+static bool has_other_work(struct queue *q)
+{
+	return atomic_load(&q->called) || atomic_load(&q->purge) || pend_for(q) ||
+	       atomic_load(&q->io->stop);
+}
+
+static bool has_work(void *arg)
+{
+	struct queue *q = arg;
+
+	return pile_any(&q->hand.pile) || has_other_work(q);
+}
+
+/* Until somebody has changed the word. */
+static void nap(struct queue *q)
+{
+	pthread_mutex_lock(&q->nap);
+	while (hand_look(&q->hand) == HAND_IDLE)
+		pthread_cond_wait(&q->work, &q->nap);
+	pthread_mutex_unlock(&q->nap);
 }
 
 /*
  * Sleep with nothing in flight, in the engine where it can do that: io_uring lets
- * go of a file only when its thread next enters the kernel by it.  Under io->lock.
+ * go of a file only when its thread next enters the kernel by it.
  */
 static void doze(struct queue *q)
 {
@@ -90,35 +172,32 @@ static void doze(struct queue *q)
 	struct sluice_req *none = NULL;
 	bool in_engine = io->engine->idles && !q->reap_failures;
 
-	q->state = in_engine ? QUEUE_REAPS : QUEUE_IDLE;
-	io->nr_idle++;
-	if (in_engine) {
-		pthread_mutex_unlock(&io->lock);
-		if (io->engine->reap(q->engine, &none, -1) < 0)
+	atomic_fetch_add(&io->nr_idle, 1);
+	if (hand_leave(&q->hand, in_engine ? HAND_REAPS : HAND_IDLE) && !has_other_work(q)) {
+		if (!in_engine)
+			nap(q);
+		else if (io->engine->reap(q->engine, &none, -1) < 0)
 			q->reap_failures++;
-		pthread_mutex_lock(&io->lock);
-	} else {
-		pthread_cond_wait(&q->work, &io->lock);
 	}
-	io->nr_idle--;
-	q->state = QUEUE_RUNS;
+	if (hand_back(&q->hand) == HAND_RUNS)
+		COUNT(&q->count, wakeups, 1);
+	atomic_fetch_sub(&io->nr_idle, 1);
 }
 
 /* Sleep until there is work.  False: the handle is being closed and nothing is left. */
 static bool idle(struct queue *q)
 {
-	struct sluice_io *io = q->io;
-	bool go_on = true;
+	uint64_t start = clock_ns();
 
-	pthread_mutex_lock(&io->lock);
-	while (go_on && io->pending.next == &io->pending && !q->calls) {
-		if (io->stop)
-			go_on = false;
-		else
+	if (!spin_until(q->spin_ns, has_work, q)) {
+		if (!q->index)
+			q->io->pace_seen.ns = 0;
+		while (!has_work(q))
 			doze(q);
 	}
-	pthread_mutex_unlock(&io->lock);
-	return go_on;
+	q->spin_ns = spin_learn(q->spin_ns, clock_ns() - start);
+	return pile_any(&q->hand.pile) || atomic_load(&q->called) || atomic_load(&q->purge) ||
+	       pend_for(q) || !atomic_load(&q->io->stop);
 }
 
 void queue_step_aside(struct queue *q)
@@ -127,37 +206,53 @@ void queue_step_aside(struct queue *q)
 
 	if (io->nr_queues == 1)
 		return;
-	q->aside = true;
-	if (!io->nr_idle)
+	atomic_fetch_add_explicit(&q->turn, 1, memory_order_relaxed);
+	hand_leave(&q->hand, HAND_BUSY);
+	if (!pend_seen(io)) /* a queue that runs was counted on for that */
 		return;
 	pthread_mutex_lock(&io->lock);
-	if (io->pending.next != &io->pending)
-		queue_wake(io);
+	queue_wake(io);
 	pthread_mutex_unlock(&io->lock);
+}
+
+void queue_step_back(struct queue *q)
+{
+	if (q->io->nr_queues > 1)
+		hand_back(&q->hand);
+}
+
+/* Work of a kind that there is room for. */
+static bool has_work_for(struct queue *q)
+{
+	struct sluice_io *io = q->io;
+	bool any;
+
+	if (atomic_load(&q->called) || atomic_load(&q->purge))
+		return true;
+	if (!pend_for(q))
+		return false;
+	pthread_mutex_lock(&io->lock);
+	any = pend_any(io, device_room(q));
+	pthread_mutex_unlock(&io->lock);
+	return any;
 }
 
 /*
  * May the queue sleep in its engine until something comes back?  Yes with no
- * room for more, or with nothing pending; then *ret_marked says that others know
- * they have to wake it.
+ * room for more, when others see to what it has too much of, or with nothing to do; then
+ * others know that they have to wake it.
  */
 static bool may_sleep(struct queue *q, bool *ret_marked)
 {
-	struct sluice_io *io = q->io;
-
-	*ret_marked = false;
-	if (!queue_room(q)) {
-		queue_step_aside(q);
-		return !q->called;
-	}
-	if (q->local)
-		return false;
-	pthread_mutex_lock(&io->lock);
-	*ret_marked = !q->calls && !pend_any(io, device_room(q));
+	*ret_marked = queue_room(q) && !q->local;
 	if (*ret_marked)
-		q->state = QUEUE_REAPS;
-	pthread_mutex_unlock(&io->lock);
-	return *ret_marked;
+		return hand_leave(&q->hand, HAND_REAPS) && !has_work_for(q);
+	if (q->local && queue_room(q))
+		return false;
+	queue_step_aside(q);
+	if (q->io->nr_queues > 1)
+		queue_share(q);
+	return !atomic_load(&q->called) && !atomic_load(&q->purge);
 }
 
 static void blocks_give_up(struct block *blocks, unsigned n, struct sluice_req **list)
@@ -189,29 +284,68 @@ static void reap_failed(struct queue *q, int code)
 	queue_harvest(q, list);
 }
 
+/* At the beginning of a window, or what has been seen since then. */
+static struct pace_seen pace_look(struct queue *q)
+{
+	struct sluice_io *io = q->io;
+	struct timespec ts;
+	struct pace_seen now = {.ns = clock_ns(),
+				.threads = atomic_load(&io->nr_active),
+				.most = io->max_queues,
+				.behind = pend_seen(io) || q->local || pile_any(&q->hand.pile)};
+
+	for (unsigned i = 0; i < io->nr_queues; i++)
+		now.bytes += atomic_load_explicit(&io->queues[i].moved, memory_order_relaxed);
+	if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts) == 0)
+		now.cpu_ns = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	return now;
+}
+
+static void queues_pace(struct queue *q)
+{
+	struct sluice_io *io = q->io;
+	struct pace_seen *since = &io->pace_seen, now;
+	unsigned n;
+
+	if (clock_ns() - since->ns < PACE_NS)
+		return;
+	now = pace_look(q);
+	if (!since->ns) { /* it had nothing to do before that */
+		*since = now;
+		return;
+	}
+	now.ns -= since->ns;
+	now.cpu_ns -= since->cpu_ns;
+	now.bytes -= since->bytes;
+	n = pace_judge(&io->pace, &now);
+	if (n != now.threads)
+		queues_resize(io, n);
+	*since = pace_look(q);
+}
+
 static void queue_work(struct queue *q)
 {
 	struct sluice_req *list = NULL;
 	struct sluice_io *io = q->io;
-	bool marked, sleep;
+	bool sleep, marked;
 	int r;
 
-	if (q->called)
+	if (atomic_load(&q->called))
 		run_calls(q);
+	if (atomic_load(&q->purge))
+		queue_purge(q);
 	if (device_busy(q))
 		queue_copied(q);
 	queue_pull(q);
 	queue_submit(q);
 	if (!q->inflight && !device_busy(q))
 		return;
+	if (!q->index && !io->opts.threads && io->max_queues > 1)
+		queues_pace(q);
 	sleep = may_sleep(q, &marked);
 	r = io->engine->reap(q->engine, &list, sleep ? device_patience(q) : 0);
-	queue_step_back(q);
-	if (marked) {
-		pthread_mutex_lock(&io->lock);
-		q->state = QUEUE_RUNS;
-		pthread_mutex_unlock(&io->lock);
-	}
+	if (hand_back(&q->hand) == HAND_RUNS && marked)
+		COUNT(&q->count, wakeups, 1);
 	if (r < 0) {
 		reap_failed(q, r);
 		return;
@@ -250,6 +384,8 @@ static void *queue_main(void *arg)
 		queue_work(q);
 	} while (q->inflight || q->ready || q->local || device_busy(q) || idle(q));
 	device_close(q);
+	pthread_mutex_lock(&q->io->lock); /* queue_stop() may be about to wake it */
+	pthread_mutex_unlock(&q->io->lock);
 	q->io->engine->close(q->engine);
 	return NULL;
 }
@@ -264,8 +400,8 @@ int queue_call(struct queue *q, int (*run)(struct queue *q, void *arg), void *ar
 	pthread_mutex_lock(&io->lock);
 	c.next = q->calls;
 	q->calls = &c;
-	q->called = true;
-	wake_one(q);
+	atomic_store(&q->called, true);
+	queue_kick(q);
 	while (!c.done)
 		pthread_cond_wait(&io->called, &io->lock);
 	pthread_mutex_unlock(&io->lock);
@@ -277,6 +413,8 @@ int queue_start(struct queue *q, struct sluice_err *err)
 	struct sluice_io *io = q->io;
 	int r;
 
+	q->spin_ns = SPIN_START_NS;
+	pthread_mutex_init(&q->nap, NULL);
 	pthread_cond_init(&q->work, NULL);
 	q->ready_tail = &q->ready;
 	q->local_tail = &q->local;
@@ -306,6 +444,34 @@ int queue_start(struct queue *q, struct sluice_err *err)
 	return 0;
 }
 
+static void queues_grow(struct sluice_io *io, unsigned n)
+{
+	struct sluice_err err;
+
+	for (unsigned i = io->nr_queues; i < n && i < io->max_queues; i++) {
+		struct queue *q = &io->queues[i];
+
+		q->io = io;
+		q->index = i;
+		if (queue_start(q, &err) < 0) {
+			queue_free(q);
+			io->max_queues = i;
+			return;
+		}
+		pthread_mutex_lock(&io->lock);
+		io->nr_queues = i + 1;
+		pthread_mutex_unlock(&io->lock);
+	}
+}
+
+/* A new queue takes part only when it counts: see ports_quiet(). */
+void queues_resize(struct sluice_io *io, unsigned n)
+{
+	queues_grow(io, n);
+	atomic_store(&io->nr_active, (unsigned)min_u64(n, io->nr_queues));
+	ports_rehome(io);
+}
+
 /* The thread has been told to stop, or never ran. */
 void queue_free(struct queue *q)
 {
@@ -317,4 +483,5 @@ void queue_free(struct queue *q)
 	free(q->blocks);
 	free(q->engine);
 	pthread_cond_destroy(&q->work);
+	pthread_mutex_destroy(&q->nap);
 }

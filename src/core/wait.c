@@ -1,177 +1,359 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Results and who waits for them.  A finished operation stands on the done list
- * until somebody collects it; a thread that waits stands on the list of waiters
- * with what it waits for, and is woken only when that has come about.
+ * Results and who waits for them.  A finished operation stands on the done list of its
+ * port until somebody collects it.  Who waits for a ticket stands on that port's list of
+ * waiters; who waits for anything or for everything, on the handle's.  Each is woken only
+ * when what it waits for has come about.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/core.h"
+#include "core/spin.h"
 
-static bool satisfied(const struct sluice_io *io, const struct waiter *w)
+#define SLICE_MAX_NS (1ull << 32)
+
+/* --------------------------------------------------------------- sleeping */
+
+/* How long to sleep, and in which slices: after each, what waits before a stuck queue is shared. */
+struct wait_time {
+	uint64_t end; /* UINT64_MAX: none */
+	uint64_t slice;
+};
+
+static struct wait_time wait_begin(int64_t timeout_ns)
 {
-	unsigned n = 0;
+	uint64_t end = timeout_ns < 0 ? UINT64_MAX : clock_ns() + (uint64_t)timeout_ns;
 
-	if (w->op)
-		return w->op->state == OP_DONE;
-	if (!io->active)
-		return true;
-	if (!w->need || io->nr_done < w->need)
-		return false;
-	/* Results somebody waits for by ticket are not for others. */
-	for (const struct op *op = io->done.next; op != &io->done && n < w->need; op = op->next)
-		n += !op->waiters;
-	return n == w->need;
+	return (struct wait_time){end, STUCK_NS};
 }
 
-void waiters_notify(struct sluice_io *io)
-{
-	for (struct waiter *w = io->waiters; w; w = w->next)
-		if (satisfied(io, w))
-			pthread_cond_signal(&w->cond);
-}
-
-void op_publish(struct sluice_io *io, struct op *op)
-{
-	op->state = OP_DONE;
-	op_list_add(&io->done, op);
-	io->nr_done++;
-	/* Whoever waits to close the file can now collect the result. */
-	if (op->file && atomic_fetch_sub(&op->file->refs, 1) == 2)
-		pthread_cond_broadcast(&io->called);
-	op->file = NULL;
-}
-
-void op_finished(struct sluice_io *io)
-{
-	if (atomic_fetch_sub(&io->active, 1) != 1)
-		return;
-	pthread_mutex_lock(&io->lock);
-	waiters_notify(io);
-	pthread_mutex_unlock(&io->lock);
-}
-
-static void deadline_set(struct timespec *ts, int64_t timeout_ns)
-{
-	uint64_t t = clock_ns();
-
-	if (__builtin_add_overflow(t, (uint64_t)timeout_ns, &t) || t > INT64_MAX)
-		t = INT64_MAX;
-	ts->tv_sec = (time_t)(t / 1000000000u);
-	ts->tv_nsec = (long)(t % 1000000000u);
-}
-
-static void cond_init(pthread_cond_t *cond)
+static void waiter_add(struct waiter **list, struct waiter *w)
 {
 	pthread_condattr_t attr;
 
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(cond, &attr);
+	pthread_cond_init(&w->cond, &attr);
 	pthread_condattr_destroy(&attr);
+	while (*list) /* first come, first served */
+		list = &(*list)->next;
+	w->next = NULL;
+	*list = w;
 }
 
-/* Under io->lock.  Returns whether it came about. */
-static bool waiter_wait(struct sluice_io *io, struct waiter *w, int64_t timeout_ns)
+static void waiter_del(struct waiter **list, struct waiter *w)
 {
-	struct waiter **at = &io->waiters;
-	struct timespec until;
-	bool ok;
-
-	if (satisfied(io, w) || !timeout_ns)
-		return satisfied(io, w);
-	if (timeout_ns > 0)
-		deadline_set(&until, timeout_ns);
-	cond_init(&w->cond);
-	w->next = io->waiters;
-	io->waiters = w;
-	while (!(ok = satisfied(io, w))) {
-		if (timeout_ns < 0)
-			pthread_cond_wait(&w->cond, &io->lock);
-		else if (pthread_cond_timedwait(&w->cond, &io->lock, &until) == ETIMEDOUT) {
-			ok = satisfied(io, w);
-			break;
-		}
-	}
-	while (*at != w)
-		at = &(*at)->next;
-	*at = w->next;
+	while (*list != w)
+		list = &(*list)->next;
+	*list = w->next;
 	pthread_cond_destroy(&w->cond);
-	return ok;
 }
 
-/* Under io->lock. */
-static void done_collect(struct sluice_io *io, struct op *op)
+/* Until it is signalled, or the slice is over.  False: the time is over. */
+static bool waiter_sleep(struct waiter *w, pthread_mutex_t *lock, struct wait_time *t)
 {
-	op_list_del(op);
-	io->nr_done--;
-	op_free(io, op);
+	uint64_t until = min_u64(clock_ns() + t->slice, min_u64(t->end, INT64_MAX));
+	struct timespec ts = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
+
+	if (pthread_cond_timedwait(&w->cond, lock, &ts) != ETIMEDOUT)
+		return true;
+	t->slice = min_u64(16 * t->slice, SLICE_MAX_NS);
+	w->stuck = true;
+	return clock_ns() < t->end;
+}
+
+static bool port_has_any(void *arg)
+{
+	return pile_any(&((struct port *)arg)->back);
+}
+
+static unsigned port_patience(struct port *port, int64_t timeout_ns)
+{
+	unsigned ns = atomic_load_explicit(&port->spin_ns, memory_order_relaxed);
+
+	return timeout_ns >= 0 && timeout_ns < ns ? 0 : ns;
+}
+
+static void port_learn(struct port *port, uint64_t start)
+{
+	unsigned ns = atomic_load_explicit(&port->spin_ns, memory_order_relaxed);
+
+	ns = spin_learn(ns, clock_ns() - start);
+	atomic_store_explicit(&port->spin_ns, ns, memory_order_relaxed);
+}
+
+/* Some I/O thread may be in a callback that does not end. */
+static void queues_rescue(struct sluice_io *io, struct waiter *w)
+{
+	w->stuck = false;
+	for (unsigned i = 0; i < io->nr_queues; i++)
+		queue_rescue(io, &io->queues[i]);
+}
+
+/* ------------------------------------------------------------ by a ticket */
+
+void waiters_tell_port(struct port *port)
+{
+	pthread_mutex_lock(&port->lock);
+	port_drain(port);
+	for (struct waiter *w = port->waiters; w; w = w->next)
+		if (atomic_load(&w->op->state) == OP_DONE)
+			pthread_cond_signal(&w->cond);
+	pthread_mutex_unlock(&port->lock);
+}
+
+/* Under port->lock, which is let go meanwhile.  Returns whether it came about. */
+static bool wait_for_op(struct sluice_io *io, struct port *port, struct op *op, int64_t timeout_ns)
+{
+	struct wait_time t = wait_begin(timeout_ns);
+	struct waiter w = {.op = op};
+	uint64_t start = clock_ns();
+	bool in_time = true;
+
+	pthread_mutex_unlock(&port->lock);
+	spin_until(port_patience(port, timeout_ns), port_has_any, port);
+	pthread_mutex_lock(&port->lock);
+	waiter_add(&port->waiters, &w);
+	hand_expect(&port->sleepers);
+	port_drain(port);
+	while (atomic_load(&op->state) != OP_DONE && in_time) {
+		in_time = waiter_sleep(&w, &port->lock, &t);
+		if (w.stuck) {
+			pthread_mutex_unlock(&port->lock);
+			queues_rescue(io, &w);
+			pthread_mutex_lock(&port->lock);
+		}
+		port_drain(port);
+	}
+	atomic_fetch_sub(&port->sleepers, 1);
+	waiter_del(&port->waiters, &w);
+	port_learn(port, start);
+	return atomic_load(&op->state) == OP_DONE;
 }
 
 int sluice_wait(struct sluice_io *io, uint64_t ticket, int64_t timeout_ns, struct sluice_done *done)
 {
 	NO_CANCEL;
-	struct waiter w = {0};
+	struct port *port;
 	struct op *op;
-	bool ok;
 	int r = io_check(io, NULL);
 
 	if (r < 0)
 		return r;
 	if (!done)
 		return -EINVAL;
-	if (queue_current(io) && timeout_ns)
+	if (timeout_ns && queue_current(io))
 		return -EDEADLK;
-	pthread_mutex_lock(&io->lock);
-	op = op_find(io, ticket);
+	port = port_of_ticket(io, ticket);
+	if (!port)
+		return -ENOENT;
+	pthread_mutex_lock(&port->lock);
+	port_drain(port);
+	op = port_find(port, ticket);
 	if (!op) {
-		pthread_mutex_unlock(&io->lock);
+		pthread_mutex_unlock(&port->lock);
 		return -ENOENT;
 	}
-	op->waiters++; /* sluice_wait_any() and _all() leave it to us */
-	w.op = op;
-	ok = waiter_wait(io, &w, timeout_ns);
-	op->waiters--;
-	if (!ok) {
+	/* sluice_wait_any() and _all() leave it to us. */
+	if (!op->waiters++ && atomic_load(&op->state) == OP_DONE)
+		port_claim(port);
+	if (atomic_load(&op->state) != OP_DONE &&
+	    (!timeout_ns || !wait_for_op(io, port, op, timeout_ns)))
 		r = -ETIMEDOUT;
-	} else {
+	op->waiters--;
+	if (!r) {
 		op_result(op, done);
 		if (!op->waiters)
-			done_collect(io, op);
+			port_collect(port, op);
 	}
-	pthread_mutex_unlock(&io->lock);
+	pthread_mutex_unlock(&port->lock);
 	return r;
+}
+
+/* ------------------------------------------- whichever, and all of them */
+
+/* Under io->lock.  Each result is for one, as far as there are enough. */
+static void waiters_look(struct sluice_io *io)
+{
+	bool quiet = ports_quiet(io);
+	uint64_t available = ports_available(io);
+
+	for (struct waiter *w = io->waiters; w; w = w->next) {
+		if (!w->told && !quiet && (!w->need || available < w->need))
+			continue;
+		available -= min_u64(available, w->need);
+		if (w->told)
+			continue;
+		w->told = true;
+		pthread_cond_signal(&w->cond);
+	}
+}
+
+void waiters_tell(struct sluice_io *io)
+{
+	if (!atomic_load(&io->nr_waiters))
+		return;
+	pthread_mutex_lock(&io->lock);
+	waiters_look(io);
+	pthread_mutex_unlock(&io->lock);
+}
+
+/* Sleep until told.  False: the time is over. */
+static bool wait_to_be_told(struct sluice_io *io, struct waiter *w, struct wait_time *t)
+{
+	bool in_time = true;
+
+	pthread_mutex_lock(&io->lock);
+	while (!w->told && in_time) {
+		in_time = waiter_sleep(w, &io->lock, t);
+		if (!w->stuck)
+			continue;
+		pthread_mutex_unlock(&io->lock);
+		queues_rescue(io, w);
+		pthread_mutex_lock(&io->lock);
+	}
+	w->told = false;
+	pthread_mutex_unlock(&io->lock);
+	return in_time;
+}
+
+static void waiter_enter(struct sluice_io *io, struct waiter *w)
+{
+	pthread_mutex_lock(&io->lock);
+	waiter_add(&io->waiters, w);
+	atomic_fetch_add(&io->nr_waiters, 1);
+	pthread_mutex_unlock(&io->lock);
+}
+
+/* What it leaves behind may be for another. */
+static void waiter_leave(struct sluice_io *io, struct waiter *w)
+{
+	pthread_mutex_lock(&io->lock);
+	atomic_fetch_sub(&io->nr_waiters, 1);
+	waiter_del(&io->waiters, w);
+	waiters_look(io);
+	pthread_mutex_unlock(&io->lock);
+}
+
+/* At least @min of this port, or none.  *@soon: as many are under way. */
+static unsigned collect_here(struct port *port, struct sluice_done *done, unsigned min,
+			     unsigned max, bool *soon)
+{
+	struct op *op, *next;
+	unsigned n = 0;
+
+	pthread_mutex_lock(&port->lock);
+	port_drain(port);
+	*soon = atomic_load(&port->submitted) - port->drained + port->offered >= min;
+	if (port->offered < min)
+		max = 0;
+	for (op = port->done.next; op != &port->done && n < max; op = next) {
+		next = op->next;
+		if (op->waiters)
+			continue;
+		op_result(op, &done[n++]);
+		port_claim(port);
+		port_collect(port, op);
+	}
+	pthread_mutex_unlock(&port->lock);
+	return n;
+}
+
+/*
+ * Of all ports, in the order in which they came about: at least @min, or none.  Fewer where
+ * @late, or where there is nothing to wait for: then *@over.
+ */
+static unsigned collect_any(struct sluice_io *io, struct sluice_done *done, unsigned min,
+			    unsigned max, bool late, bool *over)
+{
+	bool quiet;
+	unsigned ports = ports_lock(io, &quiet), n = 0;
+	struct op *op;
+
+	*over = late || quiet || ports_offered(io, ports) >= min;
+	while (*over && n < max && (op = ports_oldest(io, ports))) {
+		op_result(op, &done[n++]);
+		port_claim(op->port);
+		port_collect(op->port, op);
+	}
+	ports_unlock(io, ports);
+	return n;
+}
+
+/* Look for a while whether enough comes back here. */
+static unsigned collect_soon(struct port *port, struct sluice_done *done, unsigned min,
+			     unsigned max, int64_t timeout_ns)
+{
+	uint64_t end = clock_ns() + port_patience(port, timeout_ns), now;
+	bool soon = true;
+	unsigned n = 0;
+
+	while (!n && soon && (now = clock_ns()) < end)
+		if (spin_until((unsigned)(end - now), port_has_any, port))
+			n = collect_here(port, done, min, max, &soon);
+	return n;
+}
+
+static unsigned wait_for_any(struct sluice_io *io, struct sluice_done *done, unsigned min,
+			     unsigned max, int64_t timeout_ns)
+{
+	struct wait_time t = wait_begin(timeout_ns);
+	struct waiter w = {.need = min};
+	bool over, in_time = true;
+	unsigned n;
+
+	waiter_enter(io, &w);
+	while (n = collect_any(io, done, min, max, !in_time, &over), !over)
+		in_time = wait_to_be_told(io, &w, &t);
+	waiter_leave(io, &w);
+	return n;
+}
+
+/*
+ * A thread's own results first: it need not meet anybody for them.  But not always, or those
+ * of others might never be collected.
+ */
+static unsigned collect(struct sluice_io *io, struct here *here, struct sluice_done *done,
+			unsigned min, unsigned max, int64_t timeout_ns)
+{
+	bool alone = atomic_load(&io->nr_ports) == 1, soon = false, over;
+	uint64_t start;
+	unsigned n = 0;
+
+	if (alone || ++here->looks % 16)
+		n = collect_here(here->port, done, min, max, &soon);
+	if (n || (alone && !min))
+		return n;
+	if (!soon || !timeout_ns || !min) {
+		n = collect_any(io, done, min, max, !timeout_ns, &over);
+		if (over)
+			return n;
+	}
+	start = clock_ns();
+	n = soon ? collect_soon(here->port, done, min, max, timeout_ns) : 0;
+	if (!n)
+		n = wait_for_any(io, done, min, max, timeout_ns);
+	port_learn(here->port, start);
+	return n;
 }
 
 int sluice_wait_any(struct sluice_io *io, struct sluice_done *done, unsigned min, unsigned max,
 		    int64_t timeout_ns)
 {
 	NO_CANCEL;
-	struct waiter w = {.need = min};
-	struct op *op, *next;
-	unsigned n = 0;
+	struct here *here;
 	int r = io_check(io, NULL);
 
 	if (r < 0)
 		return r;
 	if (min > max || (max && !done) || max > INT32_MAX)
 		return -EINVAL;
-	if (queue_current(io) && timeout_ns && min)
+	if (timeout_ns && min && queue_current(io))
 		return -EDEADLK;
-	pthread_mutex_lock(&io->lock);
-	if (min)
-		waiter_wait(io, &w, timeout_ns);
-	for (op = io->done.next; op != &io->done && n < max; op = next) {
-		next = op->next;
-		if (op->waiters)
-			continue;
-		op_result(op, &done[n++]);
-		done_collect(io, op);
-	}
-	pthread_mutex_unlock(&io->lock);
-	return (int)n;
+	here = here_of(io);
+	return here ? (int)collect(io, here, done, min, max, timeout_ns) : -ENOMEM;
 }
 
 static void add_up(struct sluice_summary *sum, const struct op *op)
@@ -190,65 +372,95 @@ static void add_up(struct sluice_summary *sum, const struct op *op)
 	snprintf(sum->msg, sizeof(sum->msg), "%s", done.msg);
 }
 
+static bool wait_for_quiet(struct sluice_io *io, int64_t timeout_ns)
+{
+	struct wait_time t = wait_begin(timeout_ns);
+	struct waiter w = {0};
+	bool in_time = true;
+
+	waiter_enter(io, &w);
+	while (in_time && !ports_quiet(io))
+		in_time = wait_to_be_told(io, &w, &t);
+	waiter_leave(io, &w);
+	return ports_quiet(io) || in_time;
+}
+
 int sluice_wait_all(struct sluice_io *io, int64_t timeout_ns, struct sluice_summary *sum)
 {
 	NO_CANCEL;
 	struct sluice_summary ignored, *to = sum ? sum : &ignored;
-	struct waiter w = {0};
-	struct op *op, *next;
+	struct op *op;
+	unsigned ports;
+	bool quiet;
 	int r = io_check(io, NULL);
 
 	if (r < 0)
 		return r;
-	if (queue_current(io) && timeout_ns)
+	if (timeout_ns && queue_current(io))
 		return -EDEADLK;
-	pthread_mutex_lock(&io->lock);
-	if (!waiter_wait(io, &w, timeout_ns)) {
-		pthread_mutex_unlock(&io->lock);
+	if (!ports_quiet(io) && (!timeout_ns || !wait_for_quiet(io, timeout_ns)))
 		return -ETIMEDOUT;
-	}
 	memset(to, 0, sizeof(*to));
-	for (op = io->done.next; op != &io->done; op = next) {
-		next = op->next;
-		if (op->waiters)
-			continue;
+	ports = ports_lock(io, &quiet);
+	while ((op = ports_oldest(io, ports))) {
 		add_up(to, op);
-		done_collect(io, op);
+		port_claim(op->port);
+		port_collect(op->port, op);
 	}
-	pthread_mutex_unlock(&io->lock);
+	ports_unlock(io, ports);
 	return 0;
+}
+
+/* ------------------------------------------------------------- cancelling */
+
+/* Under io->lock: 1: the operation is over; 0: its queue has to see to it. */
+static int cancel_locked(struct sluice_io *io, struct op *op, struct queue **home)
+{
+	unsigned pending = OP_PENDING;
+
+	*home = op->home;
+	if (*home)
+		return atomic_compare_exchange_strong(&op->state, &pending, OP_CANCELLED)
+			       ? 0
+			       : -EALREADY;
+	if (atomic_load(&op->state) != OP_PENDING)
+		return -EALREADY;
+	pend_del(io, op);
+	op_cancel(op);
+	return !op->inflight;
 }
 
 int sluice_cancel(struct sluice_io *io, uint64_t ticket)
 {
 	NO_CANCEL;
-	bool over = false;
+	struct queue *home = NULL;
+	struct port *port;
 	struct op *op;
 	int r = io_check(io, NULL);
 
 	if (r < 0)
 		return r;
-	pthread_mutex_lock(&io->lock);
-	op = op_find(io, ticket);
-	if (!op) {
-		r = -ENOENT;
-	} else if (op->state != OP_PENDING) {
-		r = -EALREADY;
-	} else {
-		op->cancelled = true;
-		op->stop = min_u64(op->stop, op->cursor);
-		op->cursor = op->len;
-		pend_del(io, op);
-		over = !op->inflight;
+	port = port_of_ticket(io, ticket);
+	if (!port)
+		return -ENOENT;
+	pthread_mutex_lock(&port->lock);
+	port_drain(port);
+	op = port_find(port, ticket);
+	if (op) {
+		pthread_mutex_lock(&io->lock);
+		r = cancel_locked(io, op, &home);
+		pthread_mutex_unlock(&io->lock);
 	}
-	pthread_mutex_unlock(&io->lock);
-	if (!over)
+	pthread_mutex_unlock(&port->lock);
+	if (!op)
+		return -ENOENT;
+	if (r == 0 && home) {
+		atomic_store(&home->purge, true);
+		queue_kick(home);
+	}
+	if (r <= 0)
 		return r;
-	op_conclude(io, op);
-	pthread_mutex_lock(&io->lock);
-	op_publish(io, op);
-	waiters_notify(io);
-	pthread_mutex_unlock(&io->lock);
-	op_finished(io);
+	op->next = NULL;
+	ops_finish(io, NULL, op);
 	return 0;
 }

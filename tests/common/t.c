@@ -450,6 +450,11 @@ unsigned long t_ops(unsigned long fallback)
 	return s && *s ? strtoul(s, NULL, 0) : fallback;
 }
 
+bool t_is_emulated(void)
+{
+	return getenv("SLUICE_TEST_RUN") != NULL;
+}
+
 bool t_is_root(void)
 {
 	return geteuid() == 0;

@@ -50,7 +50,9 @@
 #endif
 
 /* Of things that are tried in turn, ThreadSanitizer, slow as it is, sees only some. */
-#define T_STEP      (T_TSAN ? 5 : 1)
+#define T_STEP (T_TSAN ? 5 : 1)
+/* Rounds of what draws from a seed without threads: fewer where memory is what is looked at. */
+#define T_FEWER(n)  (T_ASAN || T_TSAN ? ((n) + 4) / 5 : (n))
 #define T_COUNT(a)  (sizeof(a) / sizeof(*(a)))
 #define T_STR_(x)   #x
 #define T_STR(x)    T_STR_(x)
@@ -188,6 +190,8 @@ uint64_t t_seed(void);
 unsigned long t_ops(unsigned long fallback);
 bool t_is_root(void);
 /* Is @word in the comma-separated @list? */
+/* Built for another processor, and run by an emulator. */
+bool t_is_emulated(void);
 bool t_in_list(const char *list, const char *word);
 
 #endif

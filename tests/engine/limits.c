@@ -31,7 +31,7 @@ static void options_out_of_range_are_refused_by_name(void)
 	}
 	o.threads = 257;
 	bad_value(&o, "threads");
-	o.flags = 0x8;
+	o.flags = 0x10;
 	bad_value(&o, "flags");
 	o.direct = 3;
 	bad_value(&o, "direct");

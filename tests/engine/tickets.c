@@ -486,6 +486,62 @@ static void a_callback_sees_the_failure(void)
 	cf_close(0); /* it was delivered, so it is not unseen */
 }
 
+/* ------------------------------------------------------------ small and huge */
+
+/* A huge write, and a small one behind it in the same call; which is over first? */
+static uint64_t small_behind_huge(struct sluice_op *small)
+{
+	static unsigned char huge[SIZE];
+	struct sluice_opts o = cf_opts();
+	struct sluice_op ops[2];
+	struct sluice_done d[2];
+
+	o.threads = o.depth = 1;
+	o.block = 4096;
+	cf_open(&o);
+	t_file_make(cf_path, SEED, SIZE);
+	cf_file_open(O_RDWR);
+	sluice_pattern_fill(huge, SIZE, SEED + 1, 0);
+	ops[0] = cf_op(SLUICE_WRITE, huge, SIZE, 0);
+	ops[0].tag = 1;
+	if (!small->path)
+		small->file = cf_file;
+	ops[1] = *small;
+	ops[1].tag = 2;
+	T_EQ(sluice_submit(cf_io, ops, 2, NULL, NULL), 2);
+	T_EQ(sluice_wait_any(cf_io, d, 2, 2, T_NO_LIMIT), 2);
+	T_EQ(d[0].res, ops[d[0].tag - 1].len);
+	T_EQ(d[1].res, ops[d[1].tag - 1].len);
+	return d[0].tag;
+}
+
+static void a_small_operation_behind_a_huge_one_is_served_within_a_few_blocks(void)
+{
+	static unsigned char page[4096];
+	struct sluice_op op = cf_path_op(SLUICE_WRITE, t_path("small"), page, sizeof(page), 0);
+
+	T_EQ(small_behind_huge(&op), 2);
+	if (!cf_null)
+		T_FILE_PATTERN(cf_path, SEED + 1, SIZE);
+}
+
+static void what_concerns_the_same_bytes_is_not_let_by(void)
+{
+	static unsigned char page[4096];
+	struct sluice_op op = cf_op(SLUICE_WRITE, page, sizeof(page), SIZE - 4096);
+
+	sluice_pattern_fill(page, sizeof(page), SEED + 2, 0);
+	T_EQ(small_behind_huge(&op), 1);
+	if (cf_null)
+		return;
+	T_EQ(sluice_pread(cf_file, data, SIZE, 0, NULL), SIZE);
+	T_MEM(data + SIZE - 4096, page, sizeof(page));
+	cf_close(0);
+	op = cf_op(SLUICE_READ, page, sizeof(page), SIZE - 4096);
+	T_EQ(small_behind_huge(&op), 1);
+	T_EQ(sluice_pattern_check(page, sizeof(page), SEED + 1, SIZE - 4096), sizeof(page));
+}
+
 /* -------------------------------------------------------------- cancelling */
 
 static void what_is_not_issued_can_be_cancelled(void)
@@ -698,6 +754,8 @@ static const struct t_case cases[] = {
 	T_CASE(a_callback_may_submit_more),
 	T_CASE(each_callback_is_called_once_before_all_returns),
 	T_CASE(a_callback_sees_the_failure),
+	T_CASE(a_small_operation_behind_a_huge_one_is_served_within_a_few_blocks),
+	T_CASE(what_concerns_the_same_bytes_is_not_let_by),
 	T_CASE(what_is_not_issued_can_be_cancelled),
 	T_CASE(a_cancelled_write_does_not_leave_a_longer_file),
 	T_CASE(cancelling_at_any_moment_is_sound),

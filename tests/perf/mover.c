@@ -14,7 +14,7 @@
  *	-s SIZE  -b BLOCK  -d DEPTH  -t THREADS  -e ENGINE	(the library's defaults)
  *	-m own|plain|odd	sluice_buf_alloc(); the caller's memory on 4 KiB pages; the
  *				same, one byte further (own)
- *	-w SECONDS  -c COUNT
+ *	-w SECONDS  -c COUNT  -C: copy nothing that can go straight
  *
  * For transfers the clock starts when memory is allocated and filled, the file is open
  * and the transfer has been done WARM_UP times, as in bare.c; for a fresh write opening (which
@@ -470,8 +470,10 @@ int main(int argc, char **argv)
 	struct args a = {.memory = "own", .opts = SLUICE_OPTS_INIT, .size = 1 << 30, .seconds = 2};
 	int c;
 
-	while ((c = getopt(argc, argv, "b:c:d:e:f:m:s:t:w:")) != -1) {
-		if (c == 'b')
+	while ((c = getopt(argc, argv, "Cb:c:d:e:f:m:s:t:w:")) != -1) {
+		if (c == 'C')
+			a.opts.flags |= SLUICE_SPARE_CPU;
+		else if (c == 'b')
 			a.opts.block = size_arg(optarg);
 		else if (c == 'c')
 			a.count = size_arg(optarg);

@@ -18,6 +18,7 @@ import signal
 import sys
 import time
 
+import ckpt
 import fio
 import places
 import pysections
@@ -346,6 +347,7 @@ SECTIONS = {
     'callgrind': callgrind,
     'sync': sync,
     'many': many,
+    **ckpt.SECTIONS,
     **pysections.SECTIONS,
 }
 

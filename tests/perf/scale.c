@@ -9,7 +9,7 @@
  * instead of batches.  Rows are I/O threads of one handle: 1, 4, 8, and as many as submitters;
  * the last row has a handle of one I/O thread for each submitter.  -p asks for the time of one
  * hand-over and back as well.  Without -f, engine null and a file of its own; a file on tmpfs, or
- *in the page cache, shows what a handle adds to copying.
+ * in the page cache, shows what a handle adds to copying.
  */
 #include <fcntl.h>
 #include <getopt.h>
@@ -36,7 +36,8 @@ struct submitter {
 	struct sluice_file *file;
 	uint64_t ops;
 	uint64_t random;
-	char pad[88]; /* neighbours must not share a cache line */
+	void *buf;    /* another may collect what is read into it: it lives as long as the handle */
+	char pad[80]; /* neighbours must not share a cache line */
 };
 
 static void check(int64_t got, int64_t want, const char *what)
@@ -88,16 +89,14 @@ static void *submitter_main(void *arg)
 	struct submitter *s = arg;
 	struct sluice_file_info info = {.size = sizeof(info)};
 	struct sluice_done *done = calloc(BATCH, sizeof(*done));
-	void *buf = NULL;
 
-	if (!done || sluice_mem_alloc(&buf, (uint64_t)BATCH * SMALL, 0, 0, NULL, NULL) < 0)
+	if (!done || sluice_mem_alloc(&s->buf, (uint64_t)BATCH * SMALL, 0, 0, NULL, NULL) < 0)
 		die("no memory");
-	fill(buf, (uint64_t)BATCH * SMALL);
+	fill(s->buf, (uint64_t)BATCH * SMALL);
 	sluice_file_stat(s->file, &info);
 	atomic_fetch_add(&ready, 1);
 	while (!atomic_load_explicit(&stop, memory_order_relaxed))
-		one_batch(s, buf, info.bytes / SMALL, done);
-	sluice_mem_free(buf, (uint64_t)BATCH * SMALL);
+		one_batch(s, s->buf, info.bytes / SMALL, done);
 	free(done);
 	return NULL;
 }
@@ -148,6 +147,8 @@ static double measure(unsigned n, unsigned threads, bool each)
 		if (each || !i)
 			sluice_close(s[i].io, NULL);
 	}
+	for (unsigned i = 0; i < n; i++)
+		sluice_mem_free(s[i].buf, (uint64_t)BATCH * SMALL);
 	free(s);
 	return 1e-6 * (double)ops / t;
 }

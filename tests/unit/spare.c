@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -248,6 +249,24 @@ static void what_a_killed_run_kept_is_removed(void)
 	T_EQ(fk_entries("d"), -1);
 }
 
+/* It has its new name then, which is not to be forgotten. */
+static void a_spare_file_that_cannot_be_opened_is_not_left(void)
+{
+	struct rlimit was, none = {0, 0};
+
+	begin(recycled, "d");
+	FK_DO(fk_write(0, 1, "a", MIB(1)), MIB(1));
+	FK_DO(fk_delete(0, 1), 0);
+	T_EQ(getrlimit(RLIMIT_NOFILE, &was), 0);
+	none.rlim_max = was.rlim_max;
+	T_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+	FK_DO(fk_write(0, 2, "b", MIB(1)), -EMFILE);
+	T_EQ(setrlimit(RLIMIT_NOFILE, &was), 0);
+	FK_DO(fk_write(0, 2, "b", MIB(1)), MIB(1));
+	fk_close();
+	T_EQ(fk_entries("d"), -1);
+}
+
 static void what_failed_is_not_written_over(void)
 {
 	begin(recycled, "d");
@@ -292,6 +311,7 @@ static const struct t_case cases[] = {
 	T_CASE(nothing_is_kept_that_no_object_has),
 	T_CASE(what_a_killed_run_kept_is_removed),
 	T_CASE(what_failed_is_not_written_over),
+	T_CASE(a_spare_file_that_cannot_be_opened_is_not_left),
 	T_CASE(many_at_once_stay_whole),
 	T_CASE(they_make_way_on_a_full_file_system),
 };

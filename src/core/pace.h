@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_CORE_PACE_H
+#define SLUICE_CORE_PACE_H
+
+/*
+ * How many I/O threads the work needs, where the caller leaves it to the handle.  Looked at
+ * now and then: where as many processors are busy as there are threads while more waits,
+ * which is so when something is copied, twice as many are tried, and kept if that moves more;
+ * where processors have little to do although more waits, fewer will do.  A disk is of the
+ * second kind, memory of the first.  It is the processor time of the process that
+ * counts: io_uring copies to and from tmpfs in threads of the kernel's, one for each queue.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+	PACE_NS = 10000000,
+	PACE_MOST = 16,       /* threads, at most as many as there are processors */
+	PACE_WAIT = 16,       /* windows before what did not pay is tried again, */
+	PACE_WAIT_MAX = 4096, /* twice as many each time */
+};
+
+struct pace {
+	uint64_t rate;   /* bytes per millisecond before the step that is being tried; 0: none */
+	unsigned before; /* threads before it */
+	unsigned wait;   /* windows until the next try */
+	unsigned patience;
+	bool fresh; /* the number has just changed: this window says nothing */
+};
+
+/* What was seen in a window. */
+struct pace_seen {
+	uint64_t ns;
+	uint64_t cpu_ns; /* of the process */
+	uint64_t bytes;
+	unsigned threads;
+	unsigned most;
+	bool behind; /* there was more to do */
+};
+
+/* How many threads from now on. */
+unsigned pace_judge(struct pace *p, const struct pace_seen *seen);
+
+#endif

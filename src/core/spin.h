@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_CORE_SPIN_H
+#define SLUICE_CORE_SPIN_H
+
+/*
+ * Looking for a while before going to sleep: a thread that sleeps costs two system calls and
+ * some microseconds, which is more than a small operation takes.  How long is learned from
+ * how long waits last, slept through or not: twice that where they are short, and less each time
+ * where they are long, so that a wait for a slow disk, or on a machine whose processors have
+ * other things to do, costs next to nothing.
+ */
+#include "base/util.h"
+
+enum { SPIN_MIN_NS = 1000, SPIN_START_NS = 5000, SPIN_MAX_NS = 30000, SPIN_WORTH_NS = 50000 };
+
+static inline void spin_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("isb");
+#endif
+}
+
+/* Look with @there until it says yes, at most @ns. */
+static inline bool spin_until(unsigned ns, bool (*there)(void *arg), void *arg)
+{
+	uint64_t end = clock_ns() + ns;
+	bool yes;
+
+	while (!(yes = there(arg)) && clock_ns() < end)
+		for (unsigned i = 0; i < 4; i++)
+			spin_pause();
+	return yes;
+}
+
+/* How long to look next time, after a wait of @waited. */
+static inline unsigned spin_learn(unsigned ns, uint64_t waited)
+{
+	if (waited > SPIN_WORTH_NS)
+		return (unsigned)max_u64(ns / 2, SPIN_MIN_NS);
+	return (unsigned)min_u64(max_u64(ns, 2 * waited), SPIN_MAX_NS);
+}
+
+#endif

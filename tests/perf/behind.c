@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Small operations behind a huge one: how soon they are served, and what that costs.
+ *
+ *	perf-behind -f FILE [-e ENGINE] [-n ROUNDS] [-c COUNT]
+ *
+ * A read of all of FILE (at most 1 GiB), alone and with COUNT (64) reads of 4 KiB behind it in the
+ * same call, in turns.  Medians: seconds of the huge one in both cases and their ratio, and when
+ * the first and the last of the small ones were over, as a part of the huge one's time.
+ */
+#include <fcntl.h>
+#include <getopt.h>
+#include <unistd.h>
+
+#include <sluice/sluice.h>
+
+#include "measure.h"
+
+enum { SMALL = 4096, COUNT_MAX = 4096, ROUNDS_MAX = 1000 };
+
+static double ended[COUNT_MAX + 1]; /* the huge one first */
+
+static void note_end(void *arg, const struct sluice_done *done)
+{
+	if (done->res < 0)
+		die("%s", done->msg);
+	*(double *)arg = wall_now();
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static double median(double *values, unsigned n)
+{
+	qsort(values, n, sizeof(*values), by_value);
+	return values[n / 2];
+}
+
+static struct sluice_op read_op(struct sluice_file *file, char *buf, uint64_t len, unsigned i)
+{
+	return (struct sluice_op){.opcode = SLUICE_READ,
+				  .file = file,
+				  .buf = buf,
+				  .len = len,
+				  .offset = i * (uint64_t)SMALL,
+				  .on_done = note_end,
+				  .arg = &ended[i]};
+}
+
+/* Seconds until the huge one was over; *@first and *@last of the small ones, as parts of that. */
+static double one_round(struct sluice_io *io, struct sluice_file *file, char *buf, uint64_t len,
+			unsigned count, double *first, double *last)
+{
+	static struct sluice_op ops[COUNT_MAX + 1];
+	double start, t;
+
+	ops[0] = read_op(file, buf, len, 0);
+	for (unsigned i = 1; i <= count; i++)
+		ops[i] = read_op(file, buf + len + (size_t)i * SMALL, SMALL, i);
+	start = wall_now();
+	if (sluice_submit(io, ops, count + 1, NULL, NULL) != (int)count + 1)
+		die("submit");
+	sluice_wait_all(io, -1, NULL);
+	t = ended[0] - start;
+	if (!count)
+		return t;
+	qsort(ended + 1, count, sizeof(*ended), by_value);
+	*first = (ended[1] - start) / t;
+	*last = (ended[count] - start) / t;
+	return t;
+}
+
+int main(int argc, char **argv)
+{
+	static double alone[ROUNDS_MAX], beside[ROUNDS_MAX], first[ROUNDS_MAX], last[ROUNDS_MAX];
+	struct sluice_opts o = SLUICE_OPTS_INIT;
+	struct sluice_file_info info = {.size = sizeof(info)};
+	unsigned rounds = 9, count = 64;
+	struct sluice_err err = {0, ""};
+	const char *path = NULL;
+	struct sluice_file *file;
+	struct sluice_io *io;
+	void *buf;
+	int c;
+
+	while ((c = getopt(argc, argv, "f:e:n:c:")) != -1) {
+		if (c == 'f')
+			path = optarg;
+		else if (c == 'e')
+			o.engine = optarg;
+		else if (c == 'n')
+			rounds = (unsigned)atoi(optarg);
+		else if (c == 'c')
+			count = (unsigned)atoi(optarg);
+	}
+	if (!path || !rounds || rounds > ROUNDS_MAX || !count || count > COUNT_MAX)
+		die("see the top of behind.c");
+	if (sluice_open(&io, &o, &err) < 0 ||
+	    sluice_file_open(&file, io, path, O_RDONLY, 0, &err) < 0)
+		die("%s", err.msg);
+	sluice_file_stat(file, &info);
+	info.bytes = info.bytes > 1u << 30 ? 1u << 30 : info.bytes / SMALL * SMALL;
+	if (sluice_buf_alloc(&buf, io, info.bytes + (uint64_t)(count + 1) * SMALL, 0, NULL, &err))
+		die("%s", err.msg);
+	fill(buf, info.bytes);
+	for (unsigned i = 0; i < WARM_UP; i++)
+		one_round(io, file, buf, info.bytes, 0, NULL, NULL);
+	for (unsigned i = 0; i < rounds; i++) {
+		alone[i] = one_round(io, file, buf, info.bytes, 0, NULL, NULL);
+		beside[i] = one_round(io, file, buf, info.bytes, count, &first[i], &last[i]);
+	}
+	printf("{\"alone\": %.6f, \"beside\": %.6f, \"ratio\": %.3f, \"first\": %.4f, "
+	       "\"last\": %.4f}\n",
+	       median(alone, rounds), median(beside, rounds),
+	       median(alone, rounds) / median(beside, rounds), median(first, rounds),
+	       median(last, rounds));
+	sluice_close(io, NULL);
+	return 0;
+}
