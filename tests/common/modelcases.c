@@ -47,6 +47,7 @@ static void run_model(struct model_config *c, unsigned long ops, uint64_t salt)
 	c->engine = on->engine;
 	c->dir = t_dir();
 	c->device = on->device;
+	c->striped = on->striped;
 	c->may_fail = injected();
 	c->memory = on->memory;
 	c->address = on->address;

@@ -6,11 +6,13 @@
  * The model test: random operations of three kinds against a model in memory, on whatever
  * memory a program brings.  SLUICE_TEST_SEED and SLUICE_TEST_OPS say which and how many.
  */
+#include <stdbool.h>
 #include <stddef.h>
 
 struct model_setup {
 	const char *engine;
 	const char *device;  /* a block device to overwrite, instead of files */
+	bool striped;        /* striped files, instead of plain ones */
 	unsigned long ops;   /* unless SLUICE_TEST_OPS says otherwise */
 	void (*setup)(void); /* of every case; NULL: none */
 	void (*teardown)(void);

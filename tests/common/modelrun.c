@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <sluice/sluice.h>
+#include <sluice/stripe.h>
 
 #include "base/random.h"
 #include "tests/common/modelrun.h"
@@ -84,12 +85,50 @@ __attribute__((format(printf, 2, 3))) static void wrong(struct model *m, const c
 
 /* ----------------------------------------------------------- whole files */
 
+/* Unit by unit, as the layout is described. */
+static int64_t read_striped(struct model *m, struct mfile *f)
+{
+	struct sluice_stripe_info *info = NULL;
+	struct sluice_err err;
+	int fd[SLUICE_STRIPE_MEMBERS];
+	uint64_t at = 0, step;
+	int64_t size;
+
+	if (sluice_stripe_load(&info, f->path, &err) < 0) {
+		wrong(m, "%s", err.msg);
+		return -1;
+	}
+	size = (int64_t)info->bytes;
+	for (unsigned i = 0; i < info->nr; i++)
+		fd[i] = open(info->members[i].path, O_RDONLY | O_CLOEXEC);
+	for (; at < info->bytes && at <= m->c->max_size; at += step) {
+		uint64_t unit = at / info->unit, within = at % info->unit;
+		off_t where = (off_t)((1 << 20) + unit / info->nr * info->unit + within);
+
+		step = info->unit - within < info->bytes - at ? info->unit - within
+							      : info->bytes - at;
+		if (step > m->c->max_size + 1 - at)
+			step = m->c->max_size + 1 - at;
+		if (pread(fd[unit % info->nr], m->scratch + at, step, where) != (ssize_t)step)
+			wrong(m, "%s: a member ends before byte %llu", f->path,
+			      (unsigned long long)(at + step));
+	}
+	for (unsigned i = 0; i < info->nr; i++)
+		close(fd[i]);
+	sluice_stripe_free(info);
+	return size;
+}
+
 static int64_t read_plain(struct model *m, struct mfile *f)
 {
 	int fd = open(f->path, O_RDONLY | O_CLOEXEC);
 	int64_t at = 0;
 	ssize_t r;
 
+	if (m->c->striped) {
+		close(fd);
+		return read_striped(m, f);
+	}
 	if (fd < 0) {
 		wrong(m, "%s: %s", f->path, strerror(errno));
 		return -1;
@@ -691,6 +730,19 @@ static void open_handle(struct model *m)
 
 /* ----------------------------------------------------------------- whole */
 
+static bool make_striped(struct model *m, struct mfile *f)
+{
+	static const uint64_t units[] = {4096, 12288, 69632, 1 << 20};
+	const char *in[5] = {m->c->dir, m->c->dir, m->c->dir, m->c->dir, m->c->dir};
+	struct sluice_err err = {0, ""};
+	int r = sluice_stripe_create(f->path, units[pick(m, 4)], in, 2 + (unsigned)pick(m, 4), 0,
+				     &err);
+
+	if (r < 0)
+		wrong(m, "%s", err.msg);
+	return r == 0;
+}
+
 static bool prepare(struct model *m)
 {
 	/* a page before, and the shift of lay_out() */
@@ -716,6 +768,11 @@ static bool prepare(struct model *m)
 			snprintf(f->path, sizeof(f->path), "%s", m->c->device);
 		else
 			snprintf(f->path, sizeof(f->path), "%s/model-%u", m->c->dir, i);
+		if (m->c->striped) {
+			if (!make_striped(m, f))
+				return false;
+			continue;
+		}
 		fd = open(f->path, O_RDWR | O_CREAT | O_CLOEXEC | (m->c->device ? 0 : O_TRUNC),
 			  0644);
 		if (fd < 0)
@@ -769,7 +826,9 @@ bool model_run(const struct model_config *config, const struct model_source *sou
 		close_handle(m);
 	for (unsigned i = 0; i < config->nr_files; i++) {
 		free(m->files[i].data);
-		if (!config->device)
+		if (config->striped)
+			sluice_stripe_remove(m->files[i].path, NULL);
+		else if (!config->device)
 			unlink(m->files[i].path);
 		if (m->files[i].fd >= 0)
 			close(m->files[i].fd);

@@ -22,6 +22,7 @@ struct model_config {
 	const char *engine;
 	const char *dir;       /* where the files are made */
 	const char *device;    /* instead: a block device to overwrite */
+	bool striped;          /* instead: striped files, of a few members with odd units */
 	unsigned nr_files;     /* 1..4 */
 	uint64_t max_size;     /* of a file */
 	uint64_t max_len;      /* of an operation */

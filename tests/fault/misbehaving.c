@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "base/random.h"
+#include "base/whole.h"
 #include "tests/common/modelrun.h"
 #include "tests/common/mounts.h"
 #include "tests/common/t.h"
@@ -487,12 +488,44 @@ static void random_operations_agree_with_the_model(void)
 	}
 }
 
+/* What might be a manifest by its size is read when it is opened: never half, never refused. */
+static void what_may_be_a_manifest_is_read_whole(void)
+{
+	static const char *const names[] = {"f,again=2", "f,intr=2", "f,short=1",
+					    "f,again=3,short=2"};
+	static char text[4093] = "sluice striped file 1\nand nothing that belongs to one\n";
+	struct sluice_err err;
+
+	for (unsigned i = 0; i < T_COUNT(names); i++) {
+		if (!name_fits(names[i]))
+			continue;
+		for (unsigned n = 0; n < 50; n++) {
+			struct sluice_op op = {
+				.opcode = SLUICE_READ, .path = path, .buf = got, .len = 1};
+			struct sluice_done d;
+			int fd;
+
+			file_named(names[i]);
+			d = move(SLUICE_WRITE, data, sizeof(text), 0, n);
+			MOVED(d, sizeof(text));
+			d = move(SLUICE_READ, got, sizeof(text), 0, n);
+			MOVED(d, sizeof(text));
+			T_MEM(got, data, sizeof(text));
+			fd = open(path, O_WRONLY | O_CLOEXEC);
+			T_EQ(sluice_whole_write(fd, text, sizeof(text), 0), 0);
+			close(fd);
+			T_EQ(sluice_run(io, &op, &d, &err), -EBADMSG);
+		}
+	}
+}
+
 static const struct t_case cases[] = {
 	T_CASE(a_file_without_faults_works),
 	T_CASE(a_read_past_the_end_is_short),
 	T_CASE(short_transfers_are_finished),
 	T_CASE(busy_and_interrupted_transfers_are_tried_again),
 	T_CASE(forever_busy_is_an_error),
+	T_CASE(what_may_be_a_manifest_is_read_whole),
 	T_CASE(a_read_error_is_in_the_completion),
 	T_CASE(a_write_error_is_in_the_completion),
 	T_CASE(one_bad_block_fails_one_operation_of_many),

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Striped files that are killed while they are made, and members without room. */
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <sluice/stripe.h>
+
+#include "base/random.h"
+#include "base/util.h"
+#include "tests/common/mounts.h"
+#include "tests/common/t.h"
+
+enum { MEMBERS = 3 };
+
+static char rooms[MEMBERS][PATH_MAX];
+static const char *folders[MEMBERS];
+static char name[PATH_MAX];
+
+static void use(const char *first)
+{
+	snprintf(name, sizeof(name), "%s", t_path("tensor"));
+	for (unsigned i = 0; i < MEMBERS; i++) {
+		snprintf(rooms[i], sizeof(rooms[i]), "%s/%s%u", t_dir(), first, i);
+		mkdir(rooms[i], 0755);
+		folders[i] = rooms[i];
+	}
+}
+
+static unsigned files_in(const char *folder)
+{
+	char cmd[PATH_MAX + 100], line[32] = "";
+	FILE *f;
+
+	snprintf(cmd, sizeof(cmd), "find %s -type f | wc -l", folder);
+	f = popen(cmd, "r");
+	T_OK(f && fgets(line, sizeof(line), f));
+	pclose(f);
+	return (unsigned)atoi(line);
+}
+
+/* The name stands for a whole one or for nothing, and the next creation finds no obstacle. */
+static void a_killed_creation_leaves_nothing_half(void)
+{
+	struct sluice_stripe_info *info;
+	struct sluice_random dice;
+	struct sluice_err err;
+	unsigned whole = 0, nothing = 0;
+	uint64_t took = clock_ns();
+
+	use("a");
+	sluice_random_seed(&dice, t_seed());
+	T_ERR(sluice_stripe_create(name, 0, folders, MEMBERS, 0, &err), 0, &err);
+	T_ERR(sluice_stripe_remove(name, &err), 0, &err);
+	took = min_u64(clock_ns() - took, 500000000);
+	for (unsigned n = 0; n < 20; n++) {
+		pid_t pid = fork();
+		struct timespec t = {0, (long)sluice_random_below(&dice, 2 * took)};
+
+		if (!pid)
+			_exit(sluice_stripe_create(name, 0, folders, MEMBERS, 0, NULL) ? 1 : 0);
+		nanosleep(&t, NULL);
+		kill(pid, SIGKILL);
+		T_EQ(waitpid(pid, NULL, 0), pid);
+		if (access(name, F_OK) < 0) {
+			nothing++;
+			T_ERR(sluice_stripe_create(name, 0, folders, MEMBERS, 0, &err), 0, &err);
+		} else {
+			whole++;
+		}
+		T_ERR(sluice_stripe_load(&info, name, &err), 0, &err);
+		for (unsigned i = 0; i < MEMBERS; i++)
+			T_EQ(info->members[i].state, SLUICE_MEMBER_GOOD);
+		sluice_stripe_free(info);
+		T_EQ(files_in(t_dir()), MEMBERS + 1);
+		T_ERR(sluice_stripe_remove(name, &err), 0, &err);
+		T_EQ(files_in(t_dir()), 0);
+	}
+	t_note("%u were complete when they were killed, %u were not", whole, nothing);
+}
+
+static unsigned char buf[8 << 20];
+
+static void move(bool write, uint64_t len)
+{
+	struct sluice_file *f;
+	struct sluice_err err;
+	struct sluice_io *io;
+
+	T_ERR(sluice_open(&io, NULL, &err), 0, &err);
+	T_ERR(sluice_file_open(&f, io, name, O_RDWR, 0, &err), 0, &err);
+	if (write)
+		T_ERR(sluice_pwrite(f, buf, len, 0, &err), (int64_t)len, &err);
+	else
+		T_ERR(sluice_pread(f, buf, len, 0, &err), (int64_t)len, &err);
+	T_ERR(sluice_file_close(f, &err), 0, &err);
+	T_ERR(sluice_close(io, &err), 0, &err);
+}
+
+static void write_until_killed(void)
+{
+	struct sluice_file *f;
+	struct sluice_io *io;
+
+	if (sluice_open(&io, NULL, NULL) < 0 || sluice_file_open(&f, io, name, O_RDWR, 0, NULL) < 0)
+		_exit(1);
+	for (uint64_t at = 500000;; at = at > MIB(4) ? 500000 : at + 70001)
+		sluice_pwrite(f, buf, MIB(1), at, NULL);
+}
+
+/* A writer that dies leaves what is settled, and the file can be used. */
+static void a_killed_writer_leaves_the_file_usable(void)
+{
+	struct sluice_random dice;
+	struct sluice_err err;
+
+	use("w");
+	sluice_random_seed(&dice, t_seed());
+	sluice_pattern_fill(buf, sizeof(buf), 1, 0);
+	T_ERR(sluice_stripe_create(name, 65536, folders, MEMBERS, 0, &err), 0, &err);
+	move(true, 500000);
+	for (unsigned n = 0; n < 20; n++) {
+		struct timespec t = {0, (long)sluice_random_below(&dice, 10000000)};
+		pid_t pid = fork();
+
+		if (!pid)
+			write_until_killed();
+		nanosleep(&t, NULL);
+		kill(pid, SIGKILL);
+		T_EQ(waitpid(pid, NULL, 0), pid);
+		memset(buf, 0, 500000);
+		move(false, 500000);
+		T_EQ(sluice_pattern_check(buf, 500000, 1, 0), 500000);
+	}
+	T_ERR(sluice_stripe_remove(name, &err), 0, &err);
+}
+
+static void one_member_without_room_fails_the_write_and_leaves_the_size(void)
+{
+	static unsigned char back[1 << 20];
+	struct sluice_stripe_info *info;
+	struct sluice_err err;
+	struct sluice_file *f;
+	struct sluice_io *io;
+
+	if (!t_is_root())
+		T_SKIP("root", "only root can mount file systems");
+	use("e");
+	T_OK(mounts_tmpfs("e1", "size=2m") == 0);
+	sluice_pattern_fill(buf, sizeof(buf), 3, 0);
+	T_ERR(sluice_stripe_create(name, 65536, folders, MEMBERS, 0, &err), 0, &err);
+	T_ERR(sluice_open(&io, NULL, &err), 0, &err);
+	T_ERR(sluice_file_open(&f, io, name, O_RDWR, 0, &err), 0, &err);
+	T_ERR(sluice_pwrite(f, buf, sizeof(back), 0, &err), sizeof(back), &err);
+	T_ERR(sluice_pwrite(f, buf, sizeof(buf), 0, &err), -ENOSPC, &err);
+	T_STR_HAS(err.msg, "tensor");
+	T_ERR(sluice_pread(f, back, sizeof(back), 0, &err), sizeof(back), &err);
+	T_EQ(sluice_pattern_check(back, sizeof(back), 3, 0), sizeof(back));
+	T_ERR(sluice_file_close(f, &err), 0, &err);
+	T_ERR(sluice_stripe_load(&info, name, &err), 0, &err);
+	T_EQ(info->bytes, sizeof(back));
+	for (unsigned i = 0; i < MEMBERS; i++)
+		T_OK(info->members[i].bytes <= sizeof(back) / MEMBERS + 65536);
+	sluice_stripe_free(info);
+	T_ERR(sluice_close(io, &err), 0, &err);
+	T_ERR(sluice_stripe_remove(name, &err), 0, &err);
+	mounts_end("e1");
+}
+
+static const struct t_case cases[] = {
+	T_CASE(a_killed_creation_leaves_nothing_half),
+	T_CASE(a_killed_writer_leaves_the_file_usable),
+	T_CASE(one_member_without_room_fails_the_write_and_leaves_the_size),
+};
+
+int main(void)
+{
+	const struct t_group group = {"stripe", NULL, NULL, cases, T_COUNT(cases)};
+
+	if (t_is_root())
+		mounts_need();
+	return t_run(&group, 1, NULL);
+}

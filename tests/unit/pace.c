@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How many I/O threads a handle takes, by what it sees: made-up storage against pace_judge().  And
+ * that nothing is lost while their number changes.
+ */
+#include <fcntl.h>
+#include <pthread.h>
+
+#include "core/core.h"
+#include "tests/common/t.h"
+
+/* Storage that moves so much a millisecond, of which one thread can copy a part. */
+struct storage {
+	uint64_t limit;
+	uint64_t copy;
+};
+
+static struct pace pace;
+static unsigned threads, changes;
+
+static uint64_t speed(const struct storage *s, unsigned n)
+{
+	return s->limit < n * s->copy ? s->limit : n * s->copy;
+}
+
+/* Processors rest for as long as they are faster than the storage. */
+static void work(const struct storage *s, unsigned most, unsigned windows, bool behind)
+{
+	for (unsigned i = 0; i < windows; i++) {
+		uint64_t rate = speed(s, threads);
+		struct pace_seen seen = {
+			.ns = PACE_NS,
+			.cpu_ns = PACE_NS * rate / s->copy,
+			.bytes = rate * PACE_NS / 1000000,
+			.threads = threads,
+			.most = most,
+			.behind = behind,
+		};
+		unsigned n = pace_judge(&pace, &seen);
+
+		T_OK(n >= 1 && n <= most);
+		changes += n != threads;
+		threads = n;
+	}
+}
+
+static void begin(void)
+{
+	memset(&pace, 0, sizeof(pace));
+	threads = 1;
+	changes = 0;
+}
+
+static const struct storage memory = {37000000, 4000000}, disk = {3000000, 30000000};
+
+static void memory_gets_as_many_as_pay(void)
+{
+	begin();
+	work(&memory, 16, 20, true);
+	T_OK(speed(&memory, threads) >= memory.limit * 9 / 10);
+	begin();
+	work(&memory, 2, 20, true);
+	T_EQ(threads, 2);
+	T_EQ(changes, 1);
+}
+
+static void a_disk_that_one_thread_fills_stays_at_one(void)
+{
+	begin();
+	work(&disk, 16, 10000, true);
+	T_EQ(threads, 1);
+	T_EQ(changes, 0);
+}
+
+static void what_does_not_pay_is_taken_back_and_seldom_tried_again(void)
+{
+	static const struct storage narrow = {4000000,
+					      4000000}; /* busy with one, no faster with two */
+
+	begin();
+	work(&narrow, 16, 10000, true);
+	T_EQ(threads, 1);
+	T_OK(changes >= 2 && changes < 40);
+}
+
+static void little_to_do_needs_no_threads(void)
+{
+	begin();
+	work(&memory, 16, 1000, false);
+	T_EQ(threads, 1);
+}
+
+static void from_memory_to_a_disk_it_goes_back_to_one(void)
+{
+	begin();
+	work(&memory, 16, 20, true);
+	T_OK(threads > 1);
+	work(&disk, 16, 40, true);
+	T_EQ(threads, 1);
+}
+
+/* ------------------------------------------------------- while it changes */
+
+enum { SUBMITTERS = 4, BATCH = 8, ROUNDS = T_TSAN || T_ASAN ? 100 : 1000, FILE_BYTES = 1 << 20 };
+
+static struct sluice_io *io;
+static struct sluice_file *file;
+static atomic_bool enough;
+static char byte;
+
+/* In the first I/O thread, as queues_pace() does it; then again. */
+static void change_number(void *arg, const struct sluice_done *done)
+{
+	struct sluice_op op = {.opcode = SLUICE_READ, .file = file, .buf = &byte, .len = 1};
+	unsigned n = atomic_load(&io->nr_active) == 1 ? io->max_queues : 1;
+
+	(void)arg;
+	(void)done;
+	queues_resize(io, n);
+	op.on_done = change_number;
+	if (!atomic_load(&enough))
+		sluice_submit(io, &op, 1, NULL, NULL);
+}
+
+static void *submit_batches(void *arg)
+{
+	unsigned char *buf = malloc(BATCH * 2 * ALONE_BYTES);
+	struct sluice_done *d = calloc(BATCH, sizeof(*d));
+	const char *wrong = buf && d ? NULL : "memory";
+
+	(void)arg;
+	for (unsigned r = 0; r < ROUNDS && !wrong; r++) {
+		struct sluice_op ops[BATCH] = {0};
+		uint64_t tickets[BATCH];
+
+		for (unsigned i = 0; i < BATCH; i++)
+			ops[i] = (struct sluice_op){.opcode = SLUICE_READ,
+						    .file = file,
+						    .buf = buf + i * 2 * ALONE_BYTES,
+						    .len = i % 2 ? 4096 : 2 * ALONE_BYTES};
+		if (sluice_submit(io, ops, BATCH, tickets, NULL) != BATCH)
+			wrong = "submit";
+		for (unsigned i = 0; i < BATCH && !wrong; i++)
+			if (sluice_wait(io, tickets[i], -1, d) || d->res != (int64_t)ops[i].len)
+				wrong = "wait";
+	}
+	free(d);
+	free(buf);
+	return (void *)(uintptr_t)wrong;
+}
+
+static void nothing_is_lost_while_the_number_changes(void)
+{
+	struct sluice_opts o = SLUICE_OPTS_INIT;
+	struct sluice_stats st = {.size = sizeof(st)};
+	const char *path = t_path("pace");
+	pthread_t thread[SUBMITTERS];
+	void *wrong;
+
+	o.engine = "threads";
+	t_file_make(path, 1, FILE_BYTES);
+	T_EQ(sluice_open(&io, &o, NULL), 0);
+	T_EQ(sluice_get_stats(io, &st), 0);
+	T_EQ(st.threads, 1);
+	if (io->max_queues == 1)
+		T_SKIP("processors", "one processor, one thread");
+	T_EQ(sluice_file_open(&file, io, path, O_RDONLY, 0, NULL), 0);
+	atomic_store(&enough, false);
+	for (unsigned i = 0; i < SUBMITTERS; i++)
+		T_EQ(pthread_create(&thread[i], NULL, submit_batches, NULL), 0);
+	change_number(NULL, NULL);
+	for (unsigned i = 0; i < SUBMITTERS; i++) {
+		pthread_join(thread[i], &wrong);
+		if (wrong)
+			T_FAIL("%s", (const char *)wrong);
+	}
+	atomic_store(&enough, true);
+	T_EQ(sluice_get_stats(io, &st), 0);
+	T_OK(st.threads == 1 || st.threads == io->max_queues);
+	T_EQ(sluice_close(io, NULL), 0);
+}
+
+static const struct t_case cases[] = {
+	T_CASE(memory_gets_as_many_as_pay),
+	T_CASE(a_disk_that_one_thread_fills_stays_at_one),
+	T_CASE(what_does_not_pay_is_taken_back_and_seldom_tried_again),
+	T_CASE(little_to_do_needs_no_threads),
+	T_CASE(from_memory_to_a_disk_it_goes_back_to_one),
+	T_CASE(nothing_is_lost_while_the_number_changes),
+};
+
+int main(void)
+{
+	const struct t_group group = {"pace", NULL, NULL, cases, T_COUNT(cases)};
+
+	return t_run(&group, 1, NULL);
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Straight or through hot memory, by what it sees: made-up devices, and the option against it. */
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include "base/random.h"
+#include "core/core.h"
+#include "tests/common/t.h"
+
+/* @n transfers of a device that moves so much a microsecond, straight and staged; the last way. */
+static bool transfers(struct stage *s, unsigned n, const uint64_t *rate, bool good)
+{
+	bool staged = good;
+
+	for (unsigned i = 0; i < n; i++) {
+		staged = stage_choose(s, STAGE_FROM, good);
+		stage_note(s, staged, STAGE_FROM, STAGE_FROM * 1000ull / rate[staged]);
+	}
+	return staged;
+}
+
+static void the_faster_way_is_found_whichever_was_first(void)
+{
+	static const uint64_t virtual[] = {2400, 2900}, real[] = {7000, 5000},
+			      same[] = {3000, 3050};
+
+	for (int good = 0; good < 2; good++) {
+		struct stage s[3] = {{0}};
+
+		T_EQ(transfers(&s[0], 20, virtual, good), true);
+		T_EQ(transfers(&s[1], 20, real, good), false);
+		T_EQ(transfers(&s[2], 20, same, good), false); /* not worth a copy */
+	}
+}
+
+static void a_few_transfers_take_the_way_that_is_known(void)
+{
+	static const uint64_t rate[] = {2400, 2900};
+	struct stage s = {0};
+
+	for (unsigned i = 0; i + 1 < STAGE_BEFORE / STAGE_FROM; i++)
+		T_EQ(transfers(&s, 1, rate, false), false);
+	T_EQ(s.turns[0] + s.turns[1], 0);
+}
+
+/* Memory on small pages goes through others on a virtual disk, unless it is not to be copied. */
+static void who_spares_the_processor_copies_nothing(void)
+{
+	enum { LEN = 8 << 20 };
+	const char *path = t_path("stage");
+	struct sluice_opts o = SLUICE_OPTS_INIT;
+	struct sluice_stats st = {.size = sizeof(st)};
+	struct sluice_file *file;
+	struct sluice_io *io;
+	void *buf = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	T_OK(buf != MAP_FAILED);
+	madvise(buf, LEN, MADV_NOHUGEPAGE);
+	t_file_make(path, 1, LEN);
+	for (unsigned i = 0; i < 2; i++) {
+		o.flags = i ? SLUICE_SPARE_CPU : 0;
+		T_EQ(sluice_open(&io, &o, NULL), 0);
+		T_EQ(sluice_file_open(&file, io, path, O_RDONLY, 0, NULL), 0);
+		if (io->huge_by_default || !file->device.virtual || !file->store.direct) {
+			sluice_close(io, NULL);
+			munmap(buf, LEN);
+			T_SKIP("virtual disk", "nothing is copied here in any case");
+		}
+		T_EQ(sluice_pread(file, buf, LEN, 0, NULL), LEN);
+		T_EQ(sluice_pattern_check(buf, LEN, 1, 0), LEN);
+		T_EQ(sluice_get_stats(io, &st), 0);
+		T_EQ(st.blocks_bounced != 0, i == 0);
+		T_EQ(sluice_close(io, NULL), 0);
+	}
+	munmap(buf, LEN);
+}
+
+static const struct t_case cases[] = {
+	T_CASE(the_faster_way_is_found_whichever_was_first),
+	T_CASE(a_few_transfers_take_the_way_that_is_known),
+	T_CASE(who_spares_the_processor_copies_nothing),
+};
+
+int main(void)
+{
+	const struct t_group group = {"stage", NULL, NULL, cases, T_COUNT(cases)};
+
+	return t_run(&group, 1, NULL);
+}

@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Striped files: where bytes lie, what is said of members that are not as they were, sizes. */
+#include <sluice/stripe.h>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "base/random.h"
+#include "store/manifest.h"
+#include "store/stripe.h"
+#include "tests/common/t.h"
+
+enum { UNIT = 8192, MEMBERS = 3, BYTES = 100000, SEED = 7 };
+
+static struct sluice_io *io;
+static const char *folders[MEMBERS];
+static char rooms[MEMBERS][PATH_MAX], name[PATH_MAX];
+static struct sluice_stripe_info *info;
+
+static void setup(void)
+{
+	struct sluice_opts o = SLUICE_OPTS_INIT;
+	struct sluice_err err;
+
+	o.engine = "threads";
+	T_ERR(sluice_open(&io, &o, &err), 0, &err);
+	snprintf(name, sizeof(name), "%s", t_path("tensor"));
+	for (unsigned i = 0; i < MEMBERS; i++) {
+		snprintf(rooms[i], sizeof(rooms[i]), "%s/m%u", t_dir(), i);
+		mkdir(rooms[i], 0755);
+		folders[i] = rooms[i];
+	}
+	T_ERR(sluice_stripe_create(name, UNIT, folders, MEMBERS, 0, &err), 0, &err);
+}
+
+static void look(void)
+{
+	struct sluice_err err;
+
+	sluice_stripe_free(info);
+	info = NULL;
+	T_ERR(sluice_stripe_load(&info, name, &err), 0, &err);
+}
+
+static void teardown(void)
+{
+	struct sluice_err err;
+	char cmd[PATH_MAX + 100];
+
+	sluice_stripe_free(info);
+	info = NULL;
+	T_ERR(sluice_close(io, &err), 0, &err);
+	snprintf(cmd, sizeof(cmd), "rm -rf %s/* %s/.sluice*", t_dir(), t_dir());
+	T_EQ(system(cmd), 0);
+}
+
+static void fill(uint64_t len)
+{
+	unsigned char *buf = malloc(len);
+	struct sluice_file *f;
+	struct sluice_err err;
+
+	sluice_pattern_fill(buf, len, SEED, 0);
+	T_ERR(sluice_file_open(&f, io, name, O_RDWR, 0, &err), 0, &err);
+	T_ERR(sluice_pwrite(f, buf, len, 0, &err), (int64_t)len, &err);
+	T_ERR(sluice_file_close(f, &err), 0, &err);
+	free(buf);
+}
+
+static int64_t size_of(void)
+{
+	struct sluice_file_info i = {.size = sizeof(i)};
+	struct sluice_file *f;
+	struct sluice_err err;
+
+	T_ERR(sluice_file_open(&f, io, name, O_RDONLY, 0, &err), 0, &err);
+	T_EQ(sluice_file_stat(f, &i), 0);
+	T_ERR(sluice_file_close(f, &err), 0, &err);
+	return (int64_t)i.bytes;
+}
+
+/* Opening fails like this, and so does an operation by path; looking says which member. */
+static void refuses(int code, unsigned member, uint32_t state, const char *says)
+{
+	struct sluice_file *f = NULL;
+	struct sluice_err err;
+	char byte, place[64];
+	struct sluice_op op = {.opcode = SLUICE_READ, .path = name, .buf = &byte, .len = 1};
+	struct sluice_done done;
+
+	snprintf(place, sizeof(place), "tensor: member %u of %u, ", member + 1, MEMBERS);
+	T_ERR(sluice_file_open(&f, io, name, O_RDWR, 0, &err), code, &err);
+	T_STR_HAS(err.msg, place);
+	T_STR_HAS(err.msg, says);
+	T_ERR(sluice_run(io, &op, &done, &err), code, &err);
+	look();
+	for (unsigned i = 0; i < MEMBERS; i++)
+		T_EQ(info->members[i].state, i == member ? state : SLUICE_MEMBER_GOOD);
+	T_STR_HAS(info->members[member].why, says);
+}
+
+/* ------------------------------------------------------------------- cases */
+
+static void shares_add_up_and_point_back(void)
+{
+	struct sluice_stripe t = {.unit = 3 * 4096, .nr = 5};
+
+	for (uint64_t end = 0; end < 40 * t.unit; end += 1111) {
+		uint64_t sum = 0, least = INT64_MAX;
+
+		for (unsigned i = 0; i < t.nr; i++) {
+			uint64_t share = sluice_stripe_share(&t, i, end);
+			uint64_t next = sluice_stripe_whole(&t, i, share);
+
+			sum += share;
+			least = next < least ? next : least;
+			T_OK(next >= end);
+			T_OK(!share || sluice_stripe_whole(&t, i, share - 1) < end);
+		}
+		T_EQ(sum, end);
+		T_EQ(least, end);
+	}
+	T_EQ(sluice_stripe_whole(&t, 4, UINT64_MAX), INT64_MAX);
+}
+
+static void bytes_lie_in_the_members_by_turns(void)
+{
+	unsigned char *buf = malloc(BYTES), part[UNIT];
+	struct sluice_file_info i = {.size = sizeof(i)};
+	struct sluice_file *f;
+	struct sluice_err err;
+
+	fill(BYTES);
+	look();
+	T_EQ(info->bytes, BYTES);
+	for (uint64_t at = 0, unit = 0; at < BYTES; at += UNIT, unit++) {
+		uint64_t len = BYTES - at < UNIT ? BYTES - at : UNIT;
+		int fd = open(info->members[unit % MEMBERS].path, O_RDONLY);
+
+		T_EQ(pread(fd, part, len, (off_t)(STRIPE_DATA + unit / MEMBERS * UNIT)), len);
+		T_EQ(sluice_pattern_check(part, len, SEED, at), len);
+		close(fd);
+	}
+	T_ERR(sluice_file_open(&f, io, name, O_RDONLY, 0, &err), 0, &err);
+	T_ERR(sluice_pread(f, buf, BYTES, 0, &err), BYTES, &err);
+	T_EQ(sluice_pattern_check(buf, BYTES, SEED, 0), BYTES);
+	T_EQ(sluice_pread(f, buf, 10, BYTES + 5 * UNIT, &err), 0);
+	T_EQ(sluice_file_stat(f, &i), 0);
+	T_OK(i.block <= UNIT);
+	T_ERR(sluice_file_close(f, &err), 0, &err);
+	free(buf);
+}
+
+static void a_missing_member_is_named(void)
+{
+	fill(BYTES);
+	look();
+	T_EQ(unlink(info->members[1].path), 0);
+	refuses(-ENOENT, 1, SLUICE_MEMBER_MISSING, "No such file");
+}
+
+static void a_foreign_member_is_named(void)
+{
+	struct sluice_stripe_info *other;
+	struct sluice_err err;
+	char path[PATH_MAX];
+
+	fill(BYTES);
+	look();
+	snprintf(path, sizeof(path), "%s", info->members[2].path);
+	T_EQ(unlink(path), 0);
+	t_file_make(path, 1, MIB(2));
+	refuses(-EBADMSG, 2, SLUICE_MEMBER_FOREIGN, "is foreign: it has no header");
+	T_ERR(sluice_stripe_create(t_path("other"), UNIT, folders, MEMBERS, 0, &err), 0, &err);
+	T_ERR(sluice_stripe_load(&other, t_path("other"), &err), 0, &err);
+	T_EQ(rename(other->members[2].path, path), 0);
+	sluice_stripe_free(other);
+	refuses(-EBADMSG, 2, SLUICE_MEMBER_FOREIGN, "is foreign: it belongs to another");
+}
+
+static void exchanged_members_are_named(void)
+{
+	struct sluice_file *f;
+	struct sluice_err err;
+
+	fill(BYTES);
+	look();
+	T_EQ(rename(info->members[0].path, t_path("x")), 0);
+	T_EQ(rename(info->members[1].path, info->members[0].path), 0);
+	T_EQ(rename(t_path("x"), info->members[1].path), 0);
+	T_ERR(sluice_file_open(&f, io, name, O_RDONLY, 0, &err), -EBADMSG, &err);
+	T_STR_HAS(err.msg, "member 1 of 3");
+	T_STR_HAS(err.msg, "is exchanged: it is member 2");
+	look();
+	T_EQ(info->members[0].state, SLUICE_MEMBER_EXCHANGED);
+	T_EQ(info->members[1].state, SLUICE_MEMBER_EXCHANGED);
+	T_EQ(info->members[2].state, SLUICE_MEMBER_GOOD);
+}
+
+static void a_short_member_is_named(void)
+{
+	struct stat st;
+
+	fill(BYTES);
+	look();
+	T_EQ(stat(info->members[1].path, &st), 0);
+	T_EQ(truncate(info->members[1].path, st.st_size - 1), 0);
+	refuses(-ENODATA, 1, SLUICE_MEMBER_SHORT, "is short");
+	T_EQ(truncate(info->members[1].path, st.st_size), 0);
+	T_EQ(size_of(), BYTES);
+}
+
+static void a_damaged_manifest_is_refused(void)
+{
+	struct sluice_file *f;
+	struct sluice_err err;
+	int fd = open(name, O_RDWR);
+
+	T_EQ(pwrite(fd, "~", 1, 40), 1); /* it is never there */
+	close(fd);
+	T_ERR(sluice_file_open(&f, io, name, O_RDWR | O_TRUNC, 0, &err), -EBADMSG, &err);
+	T_STR_HAS(err.msg, "damaged manifest");
+	T_EQ(t_file_size(name), MANIFEST_STEP);
+	/* Another file of that size is a file. */
+	t_file_make(t_path("plain"), 3, MANIFEST_STEP);
+	T_ERR(sluice_file_open(&f, io, t_path("plain"), O_RDWR, 0, &err), 0, &err);
+	T_ERR(sluice_file_close(f, &err), 0, &err);
+	T_EQ(sluice_stripe_is(t_path("plain")), 0);
+}
+
+static void opening_with_o_trunc_empties_the_members_not_the_manifest(void)
+{
+	struct sluice_file *f;
+	struct sluice_err err;
+
+	fill(BYTES);
+	T_ERR(sluice_file_open(&f, io, name, O_WRONLY | O_CREAT | O_TRUNC, 0644, &err), 0, &err);
+	T_ERR(sluice_file_close(f, &err), 0, &err);
+	look();
+	T_EQ(info->bytes, 0);
+	for (unsigned i = 0; i < MEMBERS; i++) {
+		T_EQ(info->members[i].state, SLUICE_MEMBER_GOOD);
+		T_EQ(info->members[i].bytes, 0);
+	}
+}
+
+static void a_write_with_truncation_sets_the_size_of_all(void)
+{
+	char buf[100] = "x";
+	struct sluice_op op = {.opcode = SLUICE_WRITE,
+			       .flags = SLUICE_OP_TRUNCATE | SLUICE_OP_FULLSYNC,
+			       .path = name,
+			       .buf = buf,
+			       .len = sizeof(buf)};
+	struct sluice_done done;
+	struct sluice_err err;
+
+	fill(BYTES);
+	T_ERR(sluice_run(io, &op, &done, &err), 0, &err);
+	T_EQ(done.res, sizeof(buf));
+	T_EQ(size_of(), sizeof(buf));
+	op.offset = 3 * UNIT + 7;
+	T_ERR(sluice_run(io, &op, &done, &err), 0, &err);
+	T_EQ(size_of(), 3 * UNIT + 107);
+}
+
+static void what_a_killed_writer_left_is_cut(void)
+{
+	struct sluice_file *f;
+	struct sluice_err err;
+	unsigned char buf[64], zero[64] = {0};
+
+	fill(BYTES);
+	look();
+	/* Members were made longer and written to, but not the one that the end is in. */
+	T_EQ(BYTES / UNIT % MEMBERS, 0);
+	for (unsigned i = 1; i < MEMBERS; i++) {
+		int fd = open(info->members[i].path, O_WRONLY);
+
+		T_EQ(lseek(fd, 0, SEEK_END) > 0, 1);
+		memset(buf, 0xee, sizeof(buf));
+		for (int n = 0; n < 3 * UNIT / 64; n++)
+			T_EQ(write(fd, buf, sizeof(buf)), sizeof(buf));
+		close(fd);
+	}
+	T_EQ(size_of(), BYTES);
+	T_ERR(sluice_file_open(&f, io, name, O_RDWR, 0, &err), 0, &err);
+	T_EQ(sluice_pwrite(f, "end", 3, 20 * UNIT, &err), 3);
+	for (uint64_t at = BYTES; at + 64 < 20 * UNIT; at += 64) {
+		T_EQ(sluice_pread(f, buf, sizeof(buf), at, &err), sizeof(buf));
+		T_MEM(buf, zero, sizeof(buf));
+	}
+	T_ERR(sluice_file_close(f, &err), 0, &err);
+	T_EQ(size_of(), 20 * UNIT + 3);
+}
+
+static void nothing_is_made_where_something_is(void)
+{
+	struct sluice_err err;
+	const char *mixed[] = {rooms[0], "/dev/null"};
+	int fds = t_nr_fds();
+
+	T_ERR(sluice_stripe_create(name, UNIT, folders, MEMBERS, 0, &err), -EEXIST, &err);
+	T_STR_HAS(err.msg, "is there already");
+	T_ERR(sluice_stripe_create(t_path("n"), 1000, folders, MEMBERS, 0, &err), -EINVAL, &err);
+	T_STR_HAS(err.msg, "unit: 1000");
+	T_ERR(sluice_stripe_create(t_path("n"), UNIT, folders, 0, 0, &err), -EINVAL, &err);
+	T_ERR(sluice_stripe_create(t_path("n"), UNIT, mixed, 2, 0, &err), -EINVAL, &err);
+	T_STR_HAS(err.msg, "/dev/null: is neither");
+	mixed[1] = "/nowhere";
+	T_ERR(sluice_stripe_create(t_path("n"), UNIT, mixed, 2, 0, &err), -ENOENT, &err);
+	T_ERR(sluice_stripe_create(t_path("no/n"), UNIT, folders, 2, 0, &err), -ENOENT, &err);
+	T_EQ(t_file_size(t_path("n")), -ENOENT);
+	T_ERR(sluice_stripe_remove(t_path("m0"), &err), -EINVAL, &err);
+	T_STR_HAS(err.msg, "is not a striped folder");
+	T_EQ(t_nr_fds(), fds);
+	look();
+	T_EQ(info->members[2].state, SLUICE_MEMBER_GOOD);
+}
+
+static void removing_leaves_nothing_and_nothing_else_goes(void)
+{
+	struct sluice_err err;
+
+	fill(BYTES);
+	look();
+	T_EQ(unlink(info->members[1].path), 0);
+	t_file_make(info->members[1].path, 1, 5000);
+	T_ERR(sluice_stripe_remove(name, &err), -EBADMSG, &err);
+	T_STR_HAS(err.msg, "removed, but not member 2 of 3");
+	T_EQ(t_file_size(name), -ENOENT);
+	T_EQ(t_file_size(info->members[0].path), -ENOENT);
+	T_EQ(t_file_size(info->members[1].path), 5000);
+	T_EQ(t_file_size(info->members[2].path), -ENOENT);
+}
+
+static void a_manifest_that_names_itself_is_no_trap(void)
+{
+	struct sluice_manifest m = {
+		.id = "00112233445566778899aabbccddeeff", .unit = UNIT, .nr = 1, .members = {name}};
+	struct sluice_file *f;
+	struct sluice_err err;
+	size_t len;
+	char *text = sluice_manifest_text(&m, &len);
+	int fd = open(name, O_WRONLY | O_TRUNC);
+
+	T_EQ(write(fd, text, len), len);
+	close(fd);
+	free(text);
+	T_ERR(sluice_file_open(&f, io, name, O_RDONLY, 0, &err), -EBADMSG, &err);
+	T_STR_HAS(err.msg, "is foreign");
+}
+
+/* ----------------------------------------------------------------- folders */
+
+static char swap[PATH_MAX];
+
+static void make_folder(void)
+{
+	struct sluice_err err;
+
+	snprintf(swap, sizeof(swap), "%s", t_path("swap"));
+	T_ERR(sluice_stripe_create(swap, UNIT, folders, MEMBERS, SLUICE_STRIPE_FOLDER, &err), 0,
+	      &err);
+	T_EQ(sluice_stripe_is(swap), 2);
+}
+
+static void write_to(const char *path, uint64_t len, int64_t want)
+{
+	unsigned char *buf = malloc(len);
+	struct sluice_op op = {.opcode = SLUICE_WRITE,
+			       .flags = SLUICE_OP_FULLSYNC,
+			       .path = path,
+			       .buf = buf,
+			       .len = len};
+	struct sluice_done done = {0};
+	struct sluice_err err;
+	int r;
+
+	sluice_pattern_fill(buf, len, SEED, 0);
+	r = sluice_run(io, &op, &done, &err);
+	if (want < 0)
+		T_EQ(r < 0 ? r : done.res, want);
+	else
+		T_ERR(r < 0 ? r : done.res, want, &err);
+	free(buf);
+}
+
+static void files_made_in_a_striped_folder_are_striped(void)
+{
+	struct stat st, after;
+	struct sluice_err err;
+	char path[PATH_MAX + 40], first[PATH_MAX];
+	int fd;
+
+	make_folder();
+	snprintf(path, sizeof(path), "%s/rank0", swap);
+	T_EQ(mkdir(path, 0755), 0);
+	snprintf(path, sizeof(path), "%s/rank0/p.swp", swap);
+	write_to(path, BYTES, BYTES);
+	T_EQ(sluice_stripe_is(path), 1);
+	snprintf(name, sizeof(name), "%s", path);
+	look();
+	T_EQ(info->bytes, BYTES);
+	snprintf(first, sizeof(first), "%s", info->members[0].path);
+	/* Whoever made it, and it stays the file it was. */
+	snprintf(path, sizeof(path), "%s/made", swap);
+	fd = open(path, O_WRONLY | O_CREAT, 0640);
+	T_EQ(fstat(fd, &st), 0);
+	close(fd);
+	write_to(path, BYTES, BYTES);
+	T_EQ(stat(path, &after), 0);
+	T_EQ(after.st_ino, st.st_ino);
+	T_EQ(after.st_mode, st.st_mode);
+	T_EQ(sluice_stripe_bytes(path, after.st_size), BYTES);
+	/* Hidden files, and files with something in them, are left alone. */
+	snprintf(path, sizeof(path), "%s/.hidden", swap);
+	write_to(path, BYTES, BYTES);
+	T_FILE_PATTERN(path, SEED, BYTES);
+	T_EQ(unlink(path), 0);
+	snprintf(path, sizeof(path), "%s/old", swap);
+	t_file_make(path, 1, 10);
+	write_to(path, BYTES, BYTES);
+	T_FILE_PATTERN(path, SEED, BYTES);
+	T_EQ(unlink(path), 0);
+	T_ERR(sluice_stripe_remove(swap, &err), -ENOTEMPTY, &err);
+	snprintf(path, sizeof(path), "%s/made", swap);
+	T_EQ(sluice_stripe_unlink(AT_FDCWD, path), 0);
+	T_EQ(sluice_stripe_unlink(AT_FDCWD, path), -ENOENT);
+	T_EQ(sluice_stripe_unlink(AT_FDCWD, name), 0);
+	T_EQ(t_file_size(first), -ENOENT);
+	snprintf(path, sizeof(path), "%s/rank0", swap);
+	T_EQ(rmdir(path), 0);
+	T_ERR(sluice_stripe_remove(swap, &err), 0, &err);
+	T_EQ(t_file_size(swap), -ENOENT);
+}
+
+static void members_that_lost_their_file_go(void)
+{
+	char path[PATH_MAX + 40], member[PATH_MAX];
+	struct sluice_err err;
+	struct stat st;
+
+	make_folder();
+	snprintf(path, sizeof(path), "%s/p.swp", swap);
+	write_to(path, BYTES, BYTES);
+	snprintf(name, sizeof(name), "%s", path);
+	look();
+	snprintf(member, sizeof(member), "%s", info->members[1].path);
+	/* Emptied by somebody who knows nothing: the same inode, other members. */
+	T_EQ(truncate(path, 0), 0);
+	write_to(path, 100, 100);
+	look();
+	T_EQ(info->bytes, 100);
+	T_EQ(strcmp(info->members[1].path, member), 0);
+	T_EQ(unlink(path), 0);
+	T_EQ(stat(member, &st), 0);
+	T_ERR(sluice_stripe_remove(swap, &err), 0, &err);
+	T_EQ(stat(member, &st), -1);
+}
+
+static void a_mark_that_others_may_write_is_not_believed(void)
+{
+	char path[PATH_MAX + 40];
+
+	make_folder();
+	snprintf(path, sizeof(path), "%s/.sluice-stripe", swap);
+	T_EQ(chmod(path, 0666), 0);
+	snprintf(path, sizeof(path), "%s/p.swp", swap);
+	write_to(path, BYTES, BYTES);
+	T_FILE_PATTERN(path, SEED, BYTES);
+}
+
+static void a_folder_without_its_members_fails_and_loses_nothing(void)
+{
+	char path[PATH_MAX + 40];
+
+	make_folder();
+	snprintf(name, sizeof(name), "%s", swap);
+	look();
+	T_EQ(rmdir(info->members[2].path), 0);
+	snprintf(path, sizeof(path), "%s/p.swp", swap);
+	write_to(path, BYTES, -ENOENT);
+	T_EQ(t_file_size(path), 0);
+	look();
+	T_EQ(info->members[2].state, SLUICE_MEMBER_MISSING);
+	T_EQ(rmdir(info->members[0].path), 0); /* nothing was left there */
+}
+
+static const struct t_case cases[] = {
+	T_CASE(shares_add_up_and_point_back),
+	T_CASE(bytes_lie_in_the_members_by_turns),
+	T_CASE(a_missing_member_is_named),
+	T_CASE(a_foreign_member_is_named),
+	T_CASE(exchanged_members_are_named),
+	T_CASE(a_short_member_is_named),
+	T_CASE(a_damaged_manifest_is_refused),
+	T_CASE(opening_with_o_trunc_empties_the_members_not_the_manifest),
+	T_CASE(a_write_with_truncation_sets_the_size_of_all),
+	T_CASE(what_a_killed_writer_left_is_cut),
+	T_CASE(nothing_is_made_where_something_is),
+	T_CASE(removing_leaves_nothing_and_nothing_else_goes),
+	T_CASE(a_manifest_that_names_itself_is_no_trap),
+	T_CASE(files_made_in_a_striped_folder_are_striped),
+	T_CASE(members_that_lost_their_file_go),
+	T_CASE(a_mark_that_others_may_write_is_not_believed),
+	T_CASE(a_folder_without_its_members_fails_and_loses_nothing),
+};
+
+int main(void)
+{
+	const struct t_group group = {"stripe", setup, teardown, cases, T_COUNT(cases)};
+
+	return t_run(&group, 1, NULL);
+}
