@@ -8,10 +8,12 @@
  * request with "errno" (5, EIO) before the inner engine sees it, "again" does so
  * with EAGAIN.  "short" lets it through and reports fewer bytes than were moved.
  * "delay" holds a finished request back for a few calls of reap().  "reorder=1"
- * shuffles what comes out.  "nth=K" fails the K-th request and no other, and
- * "only=read" or "only=write" leaves the other kind alone.
+ * shuffles what comes out.  "nth=K" fails the K-th request and no other, with "while=PATH"
+ * that one is held back for as long as there is a file PATH instead, and "only=read" or
+ * "only=write" leaves the other kind alone.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +27,7 @@ struct fault_settings {
 	uint64_t seed;
 	double error, shorten, again, delay;
 	uint64_t nth;
+	char until[256]; /* it is gone, the nth is held back */
 	int code;
 	bool reorder;
 	uint32_t only; /* enum sluice_req_code, 0: all */
@@ -36,6 +39,7 @@ struct shadow {
 	struct sluice_req *real;
 	struct shadow *next;
 	unsigned hold; /* calls of reap() to stay hidden for */
+	bool late;     /* and until the file is gone */
 };
 
 struct fault_state {
@@ -88,6 +92,10 @@ static int set_one(struct fault_settings *f, const char *key, const char *value)
 		return set_inner(f, value);
 	if (!strcmp(key, "only"))
 		return set_only(f, value);
+	if (!strcmp(key, "while"))
+		return snprintf(f->until, sizeof(f->until), "%s", value) < (int)sizeof(f->until)
+			       ? 0
+			       : -EINVAL;
 	for (unsigned i = 0; i < ARRAY_SIZE(odds); i++)
 		if (!strcmp(key, odds[i].key))
 			return fault_number(odds[i].probability, value) < 0 ||
@@ -124,7 +132,7 @@ static int fault_parse(struct fault_settings *f, const char *text, struct sluice
 			return sluice_fail(err, -EINVAL,
 					   "engine: fault: \"%s%s%s\" is not a setting; known are "
 					   "inner, seed, error, errno, short, again, delay, "
-					   "reorder, nth, only",
+					   "reorder, nth, while, only",
 					   item, value ? "=" : "", value ? value : "");
 	}
 	return 0;
@@ -213,7 +221,7 @@ static int fault_verdict(struct fault_state *s, const struct sluice_req *req)
 		return 0;
 	s->count++;
 	if (s->set.nth)
-		return s->count == s->set.nth ? -s->set.code : 0;
+		return s->count == s->set.nth && !*s->set.until ? -s->set.code : 0;
 	if (fault_chance(s, s->set.error))
 		return -s->set.code;
 	return fault_chance(s, s->set.again) ? -EAGAIN : 0;
@@ -248,10 +256,12 @@ static int fault_submit(void *state, struct sluice_req *const *reqs, unsigned n)
 		r = fault_verdict(s, reqs[i]);
 		if (r < 0) {
 			s->free = sh->next;
+			sh->late = false;
 			fault_finish(s, sh, r);
 			continue;
 		}
 		sh->req = *reqs[i];
+		sh->late = *s->set.until && s->count == s->set.nth;
 		one = &sh->req;
 		r = s->set.inner->submit(s->inner, &one, 1);
 		if (r < 0 && i == 0)
@@ -264,6 +274,11 @@ static int fault_submit(void *state, struct sluice_req *const *reqs, unsigned n)
 	return (int)i;
 }
 
+static bool is_late(const struct fault_state *s, const struct shadow *sh)
+{
+	return sh->late && access(s->set.until, F_OK) == 0;
+}
+
 /* Hand out what is not held back; with nothing else left inside, hold nothing back. */
 static int fault_release(struct fault_state *s, struct sluice_req **done)
 {
@@ -272,6 +287,10 @@ static int fault_release(struct fault_state *s, struct sluice_req **done)
 	struct sluice_req *swap;
 
 	while ((sh = *at)) {
+		if (is_late(s, sh)) {
+			at = &sh->next;
+			continue;
+		}
 		if (sh->hold && s->inside) {
 			sh->hold--;
 			at = &sh->next;
@@ -293,6 +312,21 @@ static int fault_release(struct fault_state *s, struct sluice_req **done)
 	return (int)n;
 }
 
+static bool all_late(const struct fault_state *s)
+{
+	const struct shadow *sh = s->ready;
+
+	while (sh && is_late(s, sh))
+		sh = sh->next;
+	return !sh;
+}
+
+/* Negative is without limit. */
+static int64_t min_ns(int64_t timeout_ns, int64_t most)
+{
+	return timeout_ns < 0 || timeout_ns > most ? most : timeout_ns;
+}
+
 static int fault_reap(void *state, struct sluice_req **done, int64_t timeout_ns)
 {
 	struct fault_state *s = state;
@@ -300,7 +334,9 @@ static int fault_reap(void *state, struct sluice_req **done, int64_t timeout_ns)
 	int r;
 
 	*done = NULL;
-	r = s->set.inner->reap(s->inner, &list, s->ready ? 0 : timeout_ns);
+	if (s->ready)
+		timeout_ns = all_late(s) ? min_ns(timeout_ns, 1000000) : 0;
+	r = s->set.inner->reap(s->inner, &list, timeout_ns);
 	if (r < 0)
 		return r;
 	for (; list; list = next) {
