@@ -4,6 +4,8 @@
  * The layout of the first one is written down here and never changed; only a library
  * that still understands it passes.
  */
+#include <sluice/ckpt.h>
+
 #include "tests/common/t.h"
 
 struct op_1 {
@@ -85,6 +87,17 @@ _Static_assert(sizeof(struct sluice_event) == 40, "sluice_event");
 _Static_assert(sizeof(struct sluice_summary) == 544, "sluice_summary");
 _Static_assert(sizeof(struct sluice_buf_info) == 252, "sluice_buf_info");
 _Static_assert(sizeof(struct sluice_bounds) == 32, "sluice_bounds");
+/* ckpt.h: those with @size may grow, the others may not. */
+_Static_assert(sizeof(struct sluice_writer_opts) >= 32, "sluice_writer_opts");
+_Static_assert(offsetof(struct sluice_writer_opts, expected) == 24, "sluice_writer_opts");
+_Static_assert(sizeof(struct sluice_reader_opts) >= 24, "sluice_reader_opts");
+_Static_assert(offsetof(struct sluice_reader_opts, buffer_bytes) == 16, "sluice_reader_opts");
+_Static_assert(offsetof(struct sluice_reader_info, read_bytes) == 32, "sluice_reader_info");
+_Static_assert(sizeof(struct sluice_piece) == 24, "sluice_piece");
+_Static_assert(sizeof(struct sluice_tensor) == 48, "sluice_tensor");
+_Static_assert(sizeof(struct sluice_tensor_read) == 32, "sluice_tensor_read");
+_Static_assert(sizeof(struct sluice_meta) == 16, "sluice_meta");
+_Static_assert(SLUICE_BOOL == 0 && SLUICE_F32 == 17 && SLUICE_U64 == 21, "sluice_dtype");
 
 static struct sluice_io *io;
 static char text[100], back[100];

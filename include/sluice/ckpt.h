@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_CKPT_H
+#define SLUICE_CKPT_H
+
+#include <sluice/sluice.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * Checkpoints: files that are written from one end to the other, must never be half there, and
+ * are read back in any order.
+ *
+ *	sluice_writer_open -> sluice_writer_write ... -> sluice_writer_commit
+ *	                                              or sluice_writer_abort
+ *	sluice_reader_open -> sluice_reader_read / _pread / _fetch ... -> sluice_reader_close
+ *
+ *	sluice_safetensors_open -> sluice_safetensors_read ... -> sluice_safetensors_close
+ *	sluice_safetensors_save
+ *
+ * What the streams hold is the caller's business: a torch zip, anything.  Files of safetensors have
+ * calls of their own, on top of the streams.
+ *
+ * Checksums.  Beside FILE the writer leaves FILE.crc: a CRC-32C of every chunk of 1 MiB, computed
+ * from the memory that was handed over.  Other programs need not know of it.  A reader that finds
+ * one checks every chunk it touches, while the next ones are being read, before the caller sees a
+ * byte of it.  A file that was copied together with its FILE.crc is checked as the original is; one
+ * without is read as it is.  FILE.crc is replaced before FILE is, and describes both the old and
+ * the new one for that moment.
+ *
+ * Threads.  A writer or reader is used by one thread at a time; different ones share nothing but
+ * the handle.  Device memory: what is queued in streams of the caller's must be done.
+ *
+ * Processes.  After fork() a writer belongs to the parent.  In the child calls return -ECHILD and
+ * sluice_writer_abort() frees memory and touches no file.
+ *
+ * Errors, versions and structs with @size first: as in sluice.h.
+ */
+struct sluice_writer; /* a file that is being written */
+struct sluice_reader; /* a file that is read */
+
+/* Bytes of the file that have one checksum. */
+#define SLUICE_CHUNK 0x100000u
+
+/* ------------------------------------------------------------------ writing */
+
+/* Bits of struct sluice_writer_opts.flags. */
+#define SLUICE_WRITER_NO_SYNC 0x1u /* appears in one step, but may be lost by a power failure */
+#define SLUICE_WRITER_NO_CRC  0x2u /* without FILE.crc; one that is there is removed */
+
+/* Options of sluice_writer_open().  Start from SLUICE_WRITER_OPTS_INIT; zero means "default". */
+struct sluice_writer_opts {
+	uint32_t size;         /* set by SLUICE_WRITER_OPTS_INIT */
+	uint32_t flags;        /* SLUICE_WRITER_* */
+	uint32_t buffers;      /* 2..64 (4) */
+	uint32_t mode;         /* permissions of a new file (0666), less the umask */
+	uint64_t buffer_bytes; /* of each, a multiple of 1 MiB, 1 MiB..1 GiB (32 MiB) */
+	uint64_t expected;     /* bytes that will be written, if known: reserved at once (0) */
+};
+/* clang-format off */
+#define SLUICE_WRITER_OPTS_INIT {sizeof(struct sluice_writer_opts), 0, 0, 0, 0, 0}
+/* clang-format on */
+
+/*
+ * Begin a file that will be @path.  Nothing of it is visible before sluice_writer_commit(), nor
+ * left behind if the process dies: it has no name where the file system allows (O_TMPFILE), else
+ * one of the form .NAME.sluice-N beside @path, which the next save to @path removes.
+ *
+ * Where @path is there already, it must be a regular file that the caller may write to; the new one
+ * takes over its permissions and, where permitted, its owner.  A symbolic link stays and what it
+ * leads to is replaced, in the folder where that is; links in a folder that all may write to
+ * (/tmp) are followed only if they are the caller's or the folder's owner's, and are else -EACCES.
+ *
+ * Memory: @buffers of @buffer_bytes, allocated as they are first needed, and 24 bytes for each MiB
+ * of the file.  @opts may be NULL.  Returns 0, or
+ *   -EINVAL	a field is out of range, or @path is no regular file
+ *   -E2BIG	@opts sets a field this library does not know
+ *   -ENOSPC	there is no room for @expected bytes
+ *   -EEXIST	@path.crc is there and is nothing that a writer has made
+ * or what open(2) says of the folder.
+ */
+SLUICE_API int sluice_writer_open(struct sluice_writer **out, struct sluice_io *io,
+				  const char *path, const struct sluice_writer_opts *opts,
+				  struct sluice_err *err);
+
+/*
+ * Write at the writer's position, which moves on.  @buf is host or device memory and may be
+ * changed as soon as the call returns: it has been copied.  Waits only where all buffers are being
+ * written out.  Returns 0 or the first error met so far, be it of an earlier write; after one every
+ * further call fails with it.
+ */
+SLUICE_API int sluice_writer_write(struct sluice_writer *w, const void *buf, uint64_t len,
+				   struct sluice_err *err);
+
+/*
+ * Move the position.  Forward beyond what was written leaves zeros, which cost no time where they
+ * are many; backward writes over what was written before.  Moving alone does not make the file
+ * longer.
+ */
+SLUICE_API int sluice_writer_seek(struct sluice_writer *w, uint64_t offset, struct sluice_err *err);
+SLUICE_API uint64_t sluice_writer_tell(const struct sluice_writer *w);
+
+/*
+ * Make it durable, then visible under its name in one step, then that durable.  Ends the writer in
+ * every case.  Returns 0: the new file is there and will stay.  On failure the old one is there as
+ * it was, but for a failure after the step, of the last fsync(2) of the folder: the message then
+ * says that the new one is visible.  Of two writers of one name the later commit wins whole; while
+ * one takes the step the others of that folder wait (flock(2)), for two minutes at most:
+ * -ETIMEDOUT.
+ */
+SLUICE_API int sluice_writer_commit(struct sluice_writer *w, struct sluice_err *err);
+
+/* As if nothing had been written; waits for what is in flight.  NULL is allowed. */
+SLUICE_API void sluice_writer_abort(struct sluice_writer *w);
+
+/* ------------------------------------------------------------------ reading */
+
+enum sluice_verify {
+	SLUICE_VERIFY_AUTO = 0,   /* where there is a FILE.crc */
+	SLUICE_VERIFY_ALWAYS = 1, /* refuse to read without */
+	SLUICE_VERIFY_NEVER = 2,
+};
+
+/* Options of sluice_reader_open().  Start from SLUICE_READER_OPTS_INIT; zero means "default". */
+struct sluice_reader_opts {
+	uint32_t size;         /* set by SLUICE_READER_OPTS_INIT */
+	uint32_t flags;        /* 0 */
+	uint32_t verify;       /* enum sluice_verify */
+	uint32_t buffers;      /* 2..64 (4) */
+	uint64_t buffer_bytes; /* of each, a multiple of 1 MiB, 1 MiB..1 GiB (8 MiB) */
+};
+/* clang-format off */
+#define SLUICE_READER_OPTS_INIT {sizeof(struct sluice_reader_opts), 0, 0, 0, 0}
+/* clang-format on */
+
+/*
+ * Open a file for reading.  @opts may be NULL.  Returns 0, or
+ *   -EINVAL	a field is out of range, or @path is no regular file
+ *   -ENODATA	SLUICE_VERIFY_ALWAYS, and there are no checksums
+ *   -EBADMSG	FILE.crc is damaged, is none, or describes a file of another size: @path was
+ *		written by a program that does not know of it.  Remove FILE.crc, or do not verify.
+ * or what open(2) says.
+ */
+SLUICE_API int sluice_reader_open(struct sluice_reader **out, struct sluice_io *io,
+				  const char *path, const struct sluice_reader_opts *opts,
+				  struct sluice_err *err);
+/* NULL is allowed. */
+SLUICE_API void sluice_reader_close(struct sluice_reader *r);
+
+struct sluice_reader_info {
+	uint32_t size;   /* sizeof(struct sluice_reader_info), set by the caller */
+	uint32_t verify; /* 1: what is read is checked */
+	uint64_t bytes;  /* size of the file when it was opened */
+	/* What the last call that returned -EBADMSG found; @bad_len is 0 before that. */
+	uint64_t bad_offset;
+	uint64_t bad_len;
+	uint64_t read_bytes; /* read from the file so far, with what was read only to be checked */
+};
+SLUICE_API int sluice_reader_stat(const struct sluice_reader *r, struct sluice_reader_info *info);
+
+/*
+ * Read at the reader's position, which moves on; what follows is read ahead.  Returns how many
+ * bytes, fewer than @len only at the end of the file, or
+ *   -EBADMSG	a chunk is not what was saved; the message names file, offset, both checksums
+ *   -ENODATA	the file has become shorter since it was opened
+ */
+SLUICE_API int64_t sluice_reader_read(struct sluice_reader *r, void *buf, uint64_t len,
+				      struct sluice_err *err);
+SLUICE_API int sluice_reader_seek(struct sluice_reader *r, uint64_t offset, struct sluice_err *err);
+SLUICE_API uint64_t sluice_reader_tell(const struct sluice_reader *r);
+
+/* Read anywhere, without moving the position; returns as sluice_reader_read(). */
+SLUICE_API int64_t sluice_reader_pread(struct sluice_reader *r, void *buf, uint64_t len,
+				       uint64_t offset, struct sluice_err *err);
+
+/* One range of a file and the memory it goes to. */
+struct sluice_piece {
+	uint64_t offset;
+	uint64_t len;
+	void *buf; /* host or device memory; NULL: only check it */
+};
+
+/*
+ * Read many ranges, in any order, that may touch or overlap: all in flight as far as the buffers
+ * go, in the order of the file, neighbours that are small in one transfer.  Large ranges of host
+ * memory, and of device memory without verification, are read straight into place; others through
+ * the buffers.  Every range must lie within the file (-EINVAL).  Returns 0, or as
+ * sluice_reader_read(); memory of pieces may be partly written then.
+ */
+SLUICE_API int sluice_reader_fetch(struct sluice_reader *r, const struct sluice_piece *pieces,
+				   uint64_t n, struct sluice_err *err);
+
+/* -------------------------------------------------------------- safetensors */
+
+/* What tensors are made of, by increasing alignment: the order in which files are written. */
+enum sluice_dtype {
+	SLUICE_BOOL = 0,
+	SLUICE_F4,
+	SLUICE_F6_E2M3,
+	SLUICE_F6_E3M2,
+	SLUICE_U8,
+	SLUICE_I8,
+	SLUICE_F8_E5M2,
+	SLUICE_F8_E4M3,
+	SLUICE_F8_E8M0,
+	SLUICE_F8_E4M3FNUZ,
+	SLUICE_F8_E5M2FNUZ,
+	SLUICE_I16,
+	SLUICE_U16,
+	SLUICE_F16,
+	SLUICE_BF16,
+	SLUICE_I32,
+	SLUICE_U32,
+	SLUICE_F32,
+	SLUICE_C64,
+	SLUICE_F64,
+	SLUICE_I64,
+	SLUICE_U64,
+};
+
+/* "BF16"; NULL where there is none of this number. */
+SLUICE_API const char *sluice_dtype_name(unsigned dtype);
+/* Its number, or -ENOENT. */
+SLUICE_API int sluice_dtype_find(const char *name);
+/* Bits of an element: 4, 6, 8, ... 64; 0 where there is none of this number. */
+SLUICE_API unsigned sluice_dtype_bits(unsigned dtype);
+
+/* A tensor in a file or, with @buf, in memory: row-major and without gaps. */
+struct sluice_tensor {
+	const char *name; /* UTF-8 */
+	const uint64_t *shape;
+	uint32_t rank;   /* 0..64; 0: one element */
+	uint32_t dtype;  /* enum sluice_dtype */
+	uint64_t len;    /* bytes: what @shape and @dtype say */
+	uint64_t offset; /* in the file; writing does not look at it */
+	const void *buf; /* host or device memory; reading leaves NULL here */
+};
+
+/* An entry of __metadata__, UTF-8. */
+struct sluice_meta {
+	const char *key;
+	const char *value;
+};
+
+struct sluice_safetensors; /* a file that is read */
+
+/*
+ * Open a file and check its header by every rule of the format: its length, UTF-8, JSON, names that
+ * occur once, dtypes, shapes, and ranges without overlap or hole from the header to the end of the
+ * file.  @opts as for sluice_reader_open(), and NULL is allowed.  Returns 0, what
+ * sluice_reader_open() and sluice_reader_read() say, or
+ *   -EINVAL	it is no such file; the message says which rule, where, and of which tensor
+ */
+SLUICE_API int sluice_safetensors_open(struct sluice_safetensors **out, struct sluice_io *io,
+				       const char *path, const struct sluice_reader_opts *opts,
+				       struct sluice_err *err);
+/* NULL is allowed. */
+SLUICE_API void sluice_safetensors_close(struct sluice_safetensors *s);
+
+/* The @i-th tensor in the order of the file; NULL past the last.  It lives as long as @s. */
+SLUICE_API const struct sluice_tensor *sluice_safetensors_get(const struct sluice_safetensors *s,
+							      uint64_t i);
+/* Its number by its name, or -ENOENT. */
+SLUICE_API int64_t sluice_safetensors_find(const struct sluice_safetensors *s, const char *name);
+/* The @i-th entry of __metadata__ in the order of the header; NULL past the last. */
+SLUICE_API const struct sluice_meta *sluice_safetensors_metadata(const struct sluice_safetensors *s,
+								 uint64_t i);
+/* The reader underneath, for what is not asked for by tensors.  It stays the file's. */
+SLUICE_API struct sluice_reader *sluice_safetensors_reader(struct sluice_safetensors *s);
+
+/* A tensor, or a slice of it, and the memory it goes to. */
+struct sluice_tensor_read {
+	uint64_t tensor; /* its number */
+	void *buf;       /* host or device memory; NULL: only check it */
+	/*
+	 * Of each dimension the first index and how many, @rank of each; both NULL: all of it. What
+	 * is read is without gaps.  Elements smaller than a byte must come in whole bytes.
+	 */
+	const uint64_t *start;
+	const uint64_t *count;
+};
+
+/*
+ * Read tensors and slices: all ranges of all of them as one sluice_reader_fetch().  Returns 0 or as
+ * that; -EBADMSG names the tensors that are concerned.  -EINVAL: there is no such tensor, or a
+ * slice is not within it.
+ */
+SLUICE_API int sluice_safetensors_read(struct sluice_safetensors *s,
+				       const struct sluice_tensor_read *reads, uint64_t n,
+				       struct sluice_err *err);
+
+/*
+ * Write a file through @w, from its position on, which should be 0; the caller commits.  The bytes
+ * are those of the reference library for the same tensors: by dtype, the widest first, then by
+ * name, and a header that is padded to 8 bytes.  (It writes __metadata__ in an order that changes
+ * from run to run; this keeps the caller's.)  -EINVAL: a tensor is not well-formed; the message
+ * names it.
+ */
+SLUICE_API int sluice_safetensors_write(struct sluice_writer *w,
+					const struct sluice_tensor *tensors, uint64_t n,
+					const struct sluice_meta *meta, uint64_t nr_meta,
+					struct sluice_err *err);
+
+/* A file of these tensors, complete and durable: open, write, commit.  @opts may be NULL. */
+SLUICE_API int sluice_safetensors_save(struct sluice_io *io, const char *path,
+				       const struct sluice_tensor *tensors, uint64_t n,
+				       const struct sluice_meta *meta, uint64_t nr_meta,
+				       const struct sluice_writer_opts *opts,
+				       struct sluice_err *err);
+
+/* ---- torch ---- */
+
+/*
+ * CRC-32 of zip archives, which torch saves: of what had @crc before (0: of nothing), followed by
+ * these bytes.
+ */
+SLUICE_API uint32_t sluice_crc32(uint32_t crc, const void *buf, size_t len);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ckpt/crcfile.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/crc32c.h"
+#include "base/err.h"
+#include "base/util.h"
+#include "base/whole.h"
+
+static const char magic[] = "sluice.crc32c 1\n";
+
+enum {
+	MAGIC = sizeof(magic) - 1,
+	HEAD = MAGIC + 8,
+	SET = 32,
+	TAIL = 4,
+	FILE_MAX = 1 << 30, /* of a file of 128 TiB */
+};
+
+/* ------------------------------------------------------------------ the form */
+
+static uint32_t get_u32(const unsigned char *p)
+{
+	uint32_t v;
+
+	memcpy(&v, p, 4);
+	return le32toh(v);
+}
+
+static uint64_t get_u64(const unsigned char *p)
+{
+	return get_u32(p) | (uint64_t)get_u32(p + 4) << 32;
+}
+
+static void put_u32(unsigned char *p, uint32_t v)
+{
+	v = htole32(v);
+	memcpy(p, &v, 4);
+}
+
+static void put_u64(unsigned char *p, uint64_t v)
+{
+	put_u32(p, (uint32_t)v);
+	put_u32(p + 4, (uint32_t)(v >> 32));
+}
+
+/* One set at @p, of which there are @len bytes; NULL, or what is wrong. */
+static const char *parse_set(struct crc_set *s, const unsigned char *p, size_t len)
+{
+	if (len < SET)
+		return "it is cut short";
+	s->bytes = get_u64(p);
+	s->inode = get_u64(p + 8);
+	s->mtime_ns = (int64_t)get_u64(p + 16);
+	s->flags = get_u32(p + 24);
+	if (s->flags & ~CRC_SET_NONE || get_u32(p + 28))
+		return "it has flags that this version does not know";
+	s->nr = s->flags & CRC_SET_NONE ? 0 : crc_chunks(s->bytes);
+	return s->nr > (len - SET) / 4 ? "it is cut short" : NULL;
+}
+
+static const char *parse_head(const unsigned char *p, size_t len)
+{
+	if (len < HEAD + TAIL || memcmp(p, magic, MAGIC) != 0)
+		return "it is no file of checksums";
+	if (get_u32(p + len - TAIL) != sluice_crc32c(0, p, len - TAIL))
+		return "its own checksum does not fit";
+	if (get_u32(p + MAGIC) > CRC_SETS_MAX)
+		return "it has too many sets";
+	if (get_u32(p + MAGIC + 4) != SLUICE_CHUNK)
+		return "its chunks are not of 1 MiB";
+	return NULL;
+}
+
+static const char *parse_sets(struct crcfile *f, const unsigned char *p, size_t len)
+{
+	uint32_t *at = f->room;
+
+	for (unsigned i = 0; i < f->nr; i++) {
+		struct crc_set *s = &f->sets[i];
+		const char *why = parse_set(s, p, len);
+
+		if (why)
+			return why;
+		s->crcs = at;
+		p += SET;
+		for (uint64_t k = 0; k < s->nr; k++, p += 4)
+			*at++ = get_u32(p);
+		len -= SET + s->nr * 4;
+	}
+	return len ? "it is too long" : NULL;
+}
+
+int crcfile_parse(struct crcfile *out, const void *data, size_t len, const char **ret_why)
+{
+	struct crcfile f = {0};
+	const unsigned char *p = data;
+
+	*ret_why = parse_head(p, len);
+	if (*ret_why)
+		return -EBADMSG;
+	f.nr = get_u32(p + MAGIC);
+	f.room = malloc(len); /* more than all checksums */
+	if (!f.room)
+		return -ENOMEM;
+	*ret_why = parse_sets(&f, p + HEAD, len - HEAD - TAIL);
+	if (*ret_why) {
+		free(f.room);
+		return -EBADMSG;
+	}
+	*out = f;
+	return 0;
+}
+
+void *crcfile_format(const struct crc_set *sets, unsigned nr, size_t *ret_len)
+{
+	size_t len = HEAD + TAIL;
+	unsigned char *data, *p;
+
+	for (unsigned i = 0; i < nr; i++)
+		len += SET + sets[i].nr * 4;
+	data = p = malloc(len);
+	if (!data)
+		return NULL;
+	memcpy(p, magic, MAGIC);
+	put_u32(p + MAGIC, nr);
+	put_u32(p + MAGIC + 4, SLUICE_CHUNK);
+	p += HEAD;
+	for (unsigned i = 0; i < nr; i++) {
+		const struct crc_set *s = &sets[i];
+
+		put_u64(p, s->bytes);
+		put_u64(p + 8, s->inode);
+		put_u64(p + 16, (uint64_t)s->mtime_ns);
+		put_u32(p + 24, s->flags);
+		put_u32(p + 28, 0);
+		p += SET;
+		for (uint64_t k = 0; k < s->nr; k++, p += 4)
+			put_u32(p, s->crcs[k]);
+	}
+	put_u32(p, sluice_crc32c(0, data, len - TAIL));
+	*ret_len = len;
+	return data;
+}
+
+void crcfile_free(struct crcfile *f)
+{
+	free(f->room);
+	*f = (struct crcfile){0};
+}
+
+/* ---------------------------------------------------------------- which set */
+
+struct crc_set crc_set_of(const struct stat *st)
+{
+	return (struct crc_set){
+		.bytes = (uint64_t)st->st_size,
+		.inode = st->st_ino,
+		.mtime_ns = st->st_mtim.tv_sec * INT64_C(1000000000) + st->st_mtim.tv_nsec,
+		.flags = CRC_SET_NONE,
+	};
+}
+
+void crcfile_narrow(struct crcfile *f, const struct stat *st)
+{
+	struct crc_set is = crc_set_of(st);
+	unsigned nr = 0;
+
+	for (unsigned i = 0; i < f->nr; i++) {
+		const struct crc_set *s = &f->sets[i];
+
+		if (s->bytes == is.bytes && s->inode == is.inode && s->mtime_ns == is.mtime_ns) {
+			f->sets[0] = *s;
+			f->nr = 1;
+			return;
+		}
+	}
+	for (unsigned i = 0; i < f->nr; i++)
+		if (f->sets[i].bytes == is.bytes)
+			f->sets[nr++] = f->sets[i];
+	f->nr = nr;
+}
+
+/* ----------------------------------------------------------------- the file */
+
+/* All of it, to be freed, or -errno. */
+static int read_all(int fd, void **ret, size_t *ret_len)
+{
+	struct stat st;
+	CLEANUP_FREE char *data = NULL;
+	size_t len;
+	int64_t n;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode) || st.st_size > FILE_MAX)
+		return -EBADMSG;
+	len = (size_t)st.st_size;
+	data = malloc(len + 1);
+	if (!data)
+		return -ENOMEM;
+	n = sluice_whole_read(fd, data, len, 0);
+	if (n < 0)
+		return (int)n;
+	*ret = TAKE_PTR(data);
+	*ret_len = (size_t)n;
+	return 0;
+}
+
+int crcfile_load(struct crcfile *out, int dir, const char *name, struct sluice_err *err)
+{
+	CLEANUP_CLOSE int fd = openat(dir, name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	CLEANUP_FREE void *data = NULL;
+	const char *why = "it is no file of checksums";
+	size_t len = 0;
+	int r;
+
+	if (fd < 0)
+		return errno == ENOENT
+			       ? -ENOENT
+			       : sluice_fail(err, -errno, "open %s: %s", name, strerror(errno));
+	r = read_all(fd, &data, &len);
+	if (r == 0)
+		r = crcfile_parse(out, data, len, &why);
+	if (r < 0)
+		return sluice_fail(err, r, "%s: %s", name, r == -EBADMSG ? why : strerror(-r));
+	return 0;
+}
+
+/* 1, 0: nothing is there, or -errno. */
+static int stat_file(const struct sluice_replace *of, struct stat *st)
+{
+	if (fstatat(of->dir, of->name, st, AT_SYMLINK_NOFOLLOW) == 0)
+		return 1;
+	return errno == ENOENT ? 0 : -errno;
+}
+
+/* What FILE.crc will be, to be freed. */
+static void *next_content(const struct crc_next *n, size_t *ret_len)
+{
+	struct crc_set sets[CRC_SETS_MAX];
+	struct crcfile now = {0};
+	unsigned nr = 0;
+	void *data;
+
+	if (n->there) {
+		if (crcfile_load(&now, n->of->dir, n->name, NULL) == 0)
+			crcfile_narrow(&now, &n->seen);
+		for (; nr < now.nr && nr < CRC_SETS_MAX - 1; nr++)
+			sets[nr] = now.sets[nr];
+		if (!nr)
+			sets[nr++] = crc_set_of(&n->seen);
+	}
+	sets[nr++] = *n->set;
+	data = crcfile_format(sets, nr, ret_len);
+	crcfile_free(&now);
+	return data;
+}
+
+static int next_write(const struct crc_next *n)
+{
+	CLEANUP_FREE void *data = NULL;
+	struct stat st;
+	size_t len;
+	int e;
+
+	data = next_content(n, &len);
+	if (!data)
+		return -ENOMEM;
+	if (fstat(n->of->fd, &st) < 0)
+		return -errno;
+	e = sluice_whole_write(n->rep.fd, data, len, 0);
+	if (e == 0) /* for whoever may read the file itself */
+		e = sluice_replace_mode(n->rep.fd, st.st_mode & 0666);
+	if (e == 0 && n->sync && fsync(n->rep.fd) < 0)
+		e = -errno;
+	return e;
+}
+
+int crc_next_make(struct crc_next *n, const struct sluice_replace *of, const char *name,
+		  const struct crc_set *set, bool sync)
+{
+	int e;
+
+	*n = (struct crc_next){
+		.rep = SLUICE_REPLACE_NONE, .of = of, .name = name, .set = set, .sync = sync};
+	e = stat_file(of, &n->seen);
+	if (e < 0)
+		return e;
+	n->there = e;
+	e = sluice_replace_open_at(&n->rep, of->dir, name, 0600);
+	if (e < 0)
+		return e;
+	e = next_write(n);
+	if (e < 0)
+		crc_next_free(n);
+	return e;
+}
+
+int crc_next_show(struct crc_next *n)
+{
+	struct stat now;
+	int e = stat_file(n->of, &now);
+
+	if (e < 0)
+		return e;
+	if (n->there != (e > 0) ||
+	    (e > 0 && (now.st_ino != n->seen.st_ino || now.st_size != n->seen.st_size ||
+		       now.st_mtim.tv_sec != n->seen.st_mtim.tv_sec ||
+		       now.st_mtim.tv_nsec != n->seen.st_mtim.tv_nsec))) {
+		crc_next_free(n);
+		e = crc_next_make(n, n->of, n->name, n->set, n->sync);
+		if (e < 0)
+			return e;
+	}
+	return sluice_replace_show(&n->rep);
+}
+
+void crc_next_free(struct crc_next *n)
+{
+	if (n->of)
+		sluice_replace_close(&n->rep, false);
+	n->rep = (struct sluice_replace)SLUICE_REPLACE_NONE;
+}

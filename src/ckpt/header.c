@@ -1,0 +1,710 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * JSON is read in one pass over the header itself: strings are decoded where they stand, which
+ * never makes them longer.  Only what the format has is understood; values of keys that it does not
+ * have are skipped, as the reference does.
+ */
+#include "ckpt/header.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/util.h"
+
+enum { DEPTH_MAX = 64 };
+
+/* ------------------------------------------------------------------------ UTF-8 */
+
+/* Bytes of the character at @s, or 0: it is none, or a NUL. */
+static unsigned utf8_len(const unsigned char *s, size_t left)
+{
+	unsigned n = s[0] < 0x80 ? 1 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+
+	if (!s[0] || (s[0] >= 0x80 && s[0] < 0xc2) || s[0] > 0xf4 || left < n)
+		return 0;
+	for (unsigned i = 1; i < n; i++)
+		if ((s[i] & 0xc0) != 0x80)
+			return 0;
+	/* too long for what it says, a surrogate, beyond U+10FFFF */
+	if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
+	    (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
+		return 0;
+	return n;
+}
+
+bool is_text(const char *s, size_t len)
+{
+	unsigned n;
+
+	for (size_t i = 0; i < len; i += n) {
+		n = utf8_len((const unsigned char *)s + i, len - i);
+		if (!n)
+			return false;
+	}
+	return true;
+}
+
+static char *utf8_put(char *to, uint32_t c)
+{
+	if (c < 0x80) {
+		*to++ = (char)c;
+	} else if (c < 0x800) {
+		*to++ = (char)(0xc0 | c >> 6);
+		*to++ = (char)(0x80 | (c & 0x3f));
+	} else if (c < 0x10000) {
+		*to++ = (char)(0xe0 | c >> 12);
+		*to++ = (char)(0x80 | (c >> 6 & 0x3f));
+		*to++ = (char)(0x80 | (c & 0x3f));
+	} else {
+		*to++ = (char)(0xf0 | c >> 18);
+		*to++ = (char)(0x80 | (c >> 12 & 0x3f));
+		*to++ = (char)(0x80 | (c >> 6 & 0x3f));
+		*to++ = (char)(0x80 | (c & 0x3f));
+	}
+	return to;
+}
+
+/* ------------------------------------------------------------------------- JSON */
+
+struct json {
+	char *text, *p, *end;
+	struct sluice_err *err;
+};
+
+static int json_fail(const struct json *j, const char *why)
+{
+	return sluice_fail(j->err, -EINVAL, "header, byte %td: %s", j->p - j->text, why);
+}
+
+static void json_space(struct json *j)
+{
+	while (j->p < j->end && (*j->p == ' ' || *j->p == '\t' || *j->p == '\n' || *j->p == '\r'))
+		j->p++;
+}
+
+/* The next character that is no space, or -1. */
+static int json_peek(struct json *j)
+{
+	json_space(j);
+	return j->p < j->end ? (unsigned char)*j->p : -1;
+}
+
+static int json_expect(struct json *j, char c)
+{
+	char why[] = "'?' is missing";
+
+	if (json_peek(j) == (unsigned char)c) {
+		j->p++;
+		return 0;
+	}
+	why[1] = c;
+	return json_fail(j, why);
+}
+
+/* After an element: 1 when there is one more, 0 at @close. */
+static int json_more(struct json *j, char close)
+{
+	int c = json_peek(j);
+
+	if (c == ',' || c == (unsigned char)close) {
+		j->p++;
+		return c == ',';
+	}
+	return json_fail(j, close == '}' ? "',' or '}' is missing" : "',' or ']' is missing");
+}
+
+/* Four hexadecimal digits, or -1. */
+static int32_t json_hex(struct json *j)
+{
+	int32_t v = 0;
+
+	if (j->end - j->p < 4)
+		return -1;
+	for (unsigned i = 0; i < 4; i++) {
+		int c = *j->p++, low = c | 0x20;
+
+		if (c >= '0' && c <= '9')
+			v = v * 16 + (c - '0');
+		else if (low >= 'a' && low <= 'f')
+			v = v * 16 + (low - 'a' + 10);
+		else
+			return -1;
+	}
+	return v;
+}
+
+/* What stands behind "\u", or -1: no character, or half of one. */
+static int32_t json_unicode(struct json *j)
+{
+	int32_t c = json_hex(j), low;
+
+	if (c < 0xd800 || c > 0xdfff)
+		return c;
+	if (c > 0xdbff || j->end - j->p < 2 || j->p[0] != '\\' || j->p[1] != 'u')
+		return -1;
+	j->p += 2;
+	low = json_hex(j);
+	return low < 0xdc00 || low > 0xdfff ? -1 : 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
+}
+
+/* What stands behind a backslash. */
+static int json_escape(struct json *j, char **to)
+{
+	static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
+	char c = j->p < j->end ? *j->p++ : '\0';
+	const char *at = c ? strchr(names, c) : NULL;
+	int32_t u;
+
+	if (at) {
+		*(*to)++ = values[at - names];
+		return 0;
+	}
+	u = c == 'u' ? json_unicode(j) : -1;
+	if (u <= 0)
+		return json_fail(j, u ? "no such escape" : "a NUL in a string");
+	*to = utf8_put(*to, (uint32_t)u);
+	return 0;
+}
+
+/* A string, decoded in place and ended by a NUL. */
+static int json_string(struct json *j, char **ret)
+{
+	char *to;
+	int r = json_expect(j, '"');
+
+	if (r < 0)
+		return r;
+	*ret = to = j->p;
+	while (j->p < j->end && *j->p != '"') {
+		if ((unsigned char)*j->p < 0x20)
+			return json_fail(j, "a control character in a string");
+		if (*j->p != '\\') {
+			*to++ = *j->p++;
+			continue;
+		}
+		j->p++;
+		r = json_escape(j, &to);
+		if (r < 0)
+			return r;
+	}
+	if (j->p == j->end)
+		return json_fail(j, "a string does not end");
+	j->p++;
+	*to = '\0';
+	return 0;
+}
+
+/* A whole number, not negative. */
+static int json_u64(struct json *j, uint64_t *ret)
+{
+	int c = json_peek(j);
+	const char *begin = j->p;
+	uint64_t v = 0;
+
+	if (c < '0' || c > '9')
+		return json_fail(j, "no whole number of at least 0");
+	for (; j->p < j->end && *j->p >= '0' && *j->p <= '9'; j->p++)
+		if (__builtin_mul_overflow(v, 10, &v) ||
+		    __builtin_add_overflow(v, (uint64_t)(*j->p - '0'), &v))
+			return json_fail(j, "a number beyond 2^64");
+	if (*begin == '0' && j->p - begin > 1)
+		return json_fail(j, "a number that begins with 0");
+	if (j->p < j->end && (*j->p == '.' || *j->p == 'e' || *j->p == 'E'))
+		return json_fail(j, "no whole number");
+	*ret = v;
+	return 0;
+}
+
+static bool json_digits(struct json *j)
+{
+	const char *begin = j->p;
+
+	while (j->p < j->end && *j->p >= '0' && *j->p <= '9')
+		j->p++;
+	return j->p > begin;
+}
+
+/* A number of any kind, or true, false, null. */
+static int json_skip_plain(struct json *j)
+{
+	static const char *const words[] = {"true", "false", "null"};
+	char *begin;
+
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+		size_t n = strlen(words[i]);
+
+		if ((size_t)(j->end - j->p) >= n && !memcmp(j->p, words[i], n)) {
+			j->p += n;
+			return 0;
+		}
+	}
+	if (j->p < j->end && *j->p == '-')
+		j->p++;
+	begin = j->p;
+	if (!json_digits(j) || (*begin == '0' && j->p - begin > 1))
+		return json_fail(j, "no JSON value");
+	if (j->p < j->end && *j->p == '.') {
+		j->p++;
+		if (!json_digits(j))
+			return json_fail(j, "no JSON value");
+	}
+	if (j->p < j->end && (*j->p | 0x20) == 'e') {
+		j->p++;
+		if (j->p < j->end && (*j->p == '+' || *j->p == '-'))
+			j->p++;
+		if (!json_digits(j))
+			return json_fail(j, "no JSON value");
+	}
+	return 0;
+}
+
+/* Any value. */
+static int json_skip(struct json *j, unsigned depth)
+{
+	int c = json_peek(j), r, more = 1;
+	char close = c == '{' ? '}' : ']', *ignored;
+
+	if (c == '"')
+		return json_string(j, &ignored);
+	if (c != '{' && c != '[')
+		return json_skip_plain(j);
+	if (depth == DEPTH_MAX)
+		return json_fail(j, "nested too deeply");
+	j->p++;
+	if (json_peek(j) == (unsigned char)close) {
+		j->p++;
+		return 0;
+	}
+	while (more > 0) {
+		r = c == '{' ? json_string(j, &ignored) : 0;
+		if (r == 0 && c == '{')
+			r = json_expect(j, ':');
+		if (r == 0)
+			r = json_skip(j, depth + 1);
+		more = r < 0 ? r : json_more(j, close);
+	}
+	return more;
+}
+
+/*
+ * The members of an object: @member is called behind each "KEY":, with the key.
+ */
+static int json_object(struct json *j, int (*member)(struct json *j, char *key, void *arg),
+		       void *arg)
+{
+	int r = json_expect(j, '{'), more = 1;
+	char *key;
+
+	if (r < 0)
+		return r;
+	if (json_peek(j) == '}') {
+		j->p++;
+		return 0;
+	}
+	while (more > 0) {
+		r = json_string(j, &key);
+		if (r == 0)
+			r = json_expect(j, ':');
+		if (r == 0)
+			r = member(j, key, arg);
+		more = r < 0 ? r : json_more(j, '}');
+	}
+	return more;
+}
+
+/* ---------------------------------------------------------------------- entries */
+
+struct entry {
+	struct header *h;
+	struct sluice_tensor t;
+	uint64_t first_dim, begin, end;
+	bool has_dtype, has_shape, has_offsets;
+};
+
+static int parse_shape(struct json *j, struct entry *e)
+{
+	struct header *h = e->h;
+	int r = json_expect(j, '['), more = 1;
+
+	if (r < 0)
+		return r;
+	if (json_peek(j) == ']') {
+		j->p++;
+		return 0;
+	}
+	while (more > 0) {
+		if (e->t.rank == RANK_MAX)
+			return json_fail(j, "a tensor of more than 64 dimensions");
+		if (ARRAY_ROOM(h->dims, h->room_dims, h->nr_dims + 1) < 0)
+			return sluice_fail(j->err, -ENOMEM, "out of memory");
+		r = json_u64(j, &h->dims[h->nr_dims]);
+		if (r < 0)
+			return r;
+		h->nr_dims++;
+		e->t.rank++;
+		more = json_more(j, ']');
+	}
+	return more;
+}
+
+static int parse_offsets(struct json *j, struct entry *e)
+{
+	int r = json_expect(j, '[');
+
+	if (r == 0)
+		r = json_u64(j, &e->begin);
+	if (r == 0)
+		r = json_expect(j, ',');
+	if (r == 0)
+		r = json_u64(j, &e->end);
+	return r == 0 ? json_expect(j, ']') : r;
+}
+
+static int parse_dtype(struct json *j, struct entry *e)
+{
+	char *name;
+	int r = json_string(j, &name);
+
+	if (r < 0)
+		return r;
+	r = sluice_dtype_find(name);
+	if (r < 0)
+		return json_fail(j, "an unknown dtype");
+	e->t.dtype = (uint32_t)r;
+	return 0;
+}
+
+static int parse_field(struct json *j, char *key, void *arg)
+{
+	struct entry *e = arg;
+	bool *has = !strcmp(key, "dtype")          ? &e->has_dtype
+		    : !strcmp(key, "shape")        ? &e->has_shape
+		    : !strcmp(key, "data_offsets") ? &e->has_offsets
+						   : NULL;
+
+	if (!has)
+		return json_skip(j, 0);
+	if (*has)
+		return json_fail(j, "a field that is there twice");
+	*has = true;
+	return has == &e->has_dtype   ? parse_dtype(j, e)
+	       : has == &e->has_shape ? parse_shape(j, e)
+				      : parse_offsets(j, e);
+}
+
+static int parse_meta(struct json *j, char *key, void *arg)
+{
+	struct header *h = arg;
+	char *value;
+	int r = json_string(j, &value);
+
+	if (r < 0)
+		return r;
+	if (ARRAY_ROOM(h->meta, h->room_meta, h->nr_meta + 1) < 0)
+		return sluice_fail(j->err, -ENOMEM, "out of memory");
+	h->meta[h->nr_meta++] = (struct sluice_meta){key, value};
+	return 0;
+}
+
+int tensor_bytes(const struct sluice_tensor *t, uint64_t *ret)
+{
+	uint64_t n = sluice_dtype_bits(t->dtype);
+	bool empty = false;
+
+	for (unsigned i = 0; i < t->rank; i++)
+		empty |= !t->shape[i];
+	for (unsigned i = 0; i < t->rank && !empty; i++)
+		if (__builtin_mul_overflow(n, t->shape[i], &n))
+			return -EOVERFLOW;
+	if (empty)
+		n = 0;
+	if (n % 8)
+		return -EINVAL;
+	*ret = n / 8;
+	return 0;
+}
+
+static int tensor_fail(const struct json *j, const char *name, const char *why)
+{
+	struct sluice_short room;
+
+	return sluice_fail(j->err, -EINVAL, "tensor '%s': %s", sluice_shorten(&room, name), why);
+}
+
+/* The shape lies at @first_dim of an array that may still move: @shape is set at the end. */
+static int check_entry(const struct json *j, struct entry *e)
+{
+	struct sluice_tensor t = e->t;
+	int r;
+
+	if (!e->has_dtype || !e->has_shape || !e->has_offsets)
+		return tensor_fail(j, t.name,
+				   !e->has_dtype   ? "has no dtype"
+				   : !e->has_shape ? "has no shape"
+						   : "has no data_offsets");
+	t.shape = e->h->dims + e->first_dim;
+	r = tensor_bytes(&t, &e->t.len);
+	if (r < 0)
+		return tensor_fail(j, t.name,
+				   r == -EOVERFLOW ? "its shape is beyond 2^64 bytes"
+						   : "its elements do not fill whole bytes");
+	if (e->end < e->begin)
+		return tensor_fail(j, t.name, "data_offsets end before they begin");
+	if (e->end - e->begin != e->t.len)
+		return tensor_fail(j, t.name, "data_offsets are not what dtype and shape say");
+	e->t.offset = e->begin;
+	return 0;
+}
+
+static int parse_entry(struct json *j, char *key, void *arg)
+{
+	struct header *h = arg;
+	struct entry e = {.h = h, .t = {.name = key}, .first_dim = h->nr_dims};
+	int r;
+
+	if (!strcmp(key, "__metadata__")) {
+		if (h->meta)
+			return json_fail(j, "__metadata__ is there twice");
+		if (ARRAY_ROOM(h->meta, h->room_meta, 1) < 0)
+			return sluice_fail(j->err, -ENOMEM, "out of memory");
+		return json_object(j, parse_meta, h);
+	}
+	r = json_object(j, parse_field, &e);
+	if (r == 0)
+		r = check_entry(j, &e);
+	if (r < 0)
+		return r;
+	if (ARRAY_ROOM(h->tensors, h->room, h->nr + 1) < 0)
+		return sluice_fail(j->err, -ENOMEM, "out of memory");
+	h->tensors[h->nr++] = e.t;
+	return 0;
+}
+
+/* ------------------------------------------------------------------------ all of it */
+
+static int tensor_order(const void *a, const void *b)
+{
+	const struct sluice_tensor *x = a, *y = b;
+	uint64_t xe = x->offset + x->len, ye = y->offset + y->len;
+
+	if (x->offset != y->offset)
+		return x->offset < y->offset ? -1 : 1;
+	if (xe != ye)
+		return xe < ye ? -1 : 1;
+	return strcmp(x->name, y->name);
+}
+
+static int name_order(const void *a, const void *b, void *arg)
+{
+	const struct sluice_tensor *t = arg;
+
+	return strcmp(t[*(const uint64_t *)a].name, t[*(const uint64_t *)b].name);
+}
+
+static int meta_order(const void *a, const void *b)
+{
+	const struct sluice_meta *const *x = a, *const *y = b;
+
+	return strcmp((*x)->key, (*y)->key);
+}
+
+static int check_names(const struct json *j, struct header *h)
+{
+	const struct sluice_tensor *t = h->tensors;
+
+	h->by_name = malloc((h->nr + 1) * sizeof(*h->by_name));
+	if (!h->by_name)
+		return sluice_fail(j->err, -ENOMEM, "out of memory");
+	for (uint64_t i = 0; i < h->nr; i++)
+		h->by_name[i] = i;
+	qsort_r(h->by_name, h->nr, sizeof(*h->by_name), name_order, h->tensors);
+	for (uint64_t i = 1; i < h->nr; i++)
+		if (!strcmp(t[h->by_name[i]].name, t[h->by_name[i - 1]].name))
+			return tensor_fail(j, t[h->by_name[i]].name, "is there twice");
+	return 0;
+}
+
+static int check_meta(const struct json *j, const struct header *h)
+{
+	CLEANUP_FREE const struct sluice_meta **v = malloc((h->nr_meta + 1) * sizeof(*v));
+
+	if (!v)
+		return sluice_fail(j->err, -ENOMEM, "out of memory");
+	for (uint64_t i = 0; i < h->nr_meta; i++)
+		v[i] = &h->meta[i];
+	qsort(v, h->nr_meta, sizeof(*v), meta_order);
+	for (uint64_t i = 1; i < h->nr_meta; i++)
+		if (!strcmp(v[i]->key, v[i - 1]->key))
+			return sluice_fail(j->err, -EINVAL, "__metadata__: '%s' is there twice",
+					   v[i]->key);
+	return 0;
+}
+
+/* Without overlap or hole, from the header to the end of the file. */
+static int check_ranges(const struct json *j, struct header *h, uint64_t data, uint64_t file_bytes)
+{
+	uint64_t at = 0, left = file_bytes - data;
+
+	if (h->nr) /* else there is no array */
+		qsort(h->tensors, h->nr, sizeof(*h->tensors), tensor_order);
+	for (uint64_t i = 0; i < h->nr; i++) {
+		struct sluice_tensor *t = &h->tensors[i];
+
+		if (t->offset != at)
+			return tensor_fail(j, t->name,
+					   t->offset < at ? "overlaps the one before"
+							  : "there is a hole before it");
+		if (t->len > left - at)
+			return tensor_fail(j, t->name, "ends behind the end of the file");
+		at += t->len;
+		t->offset += data;
+	}
+	if (at != left)
+		return sluice_fail(j->err, -EINVAL,
+				   "the file has %" PRIu64 " bytes that belong to no tensor",
+				   left - at);
+	return 0;
+}
+
+int header_parse(struct header *h, char *text, size_t len, uint64_t file_bytes,
+		 struct sluice_err *err)
+{
+	struct json j = {text, text, text + len, err};
+	uint64_t dim = 0;
+	int r;
+
+	*h = (struct header){0};
+	if (!len || *text != '{')
+		return json_fail(&j, "'{' is missing");
+	if (!is_text(text, len))
+		return sluice_fail(err, -EINVAL, "header: is not UTF-8");
+	r = json_object(&j, parse_entry, h);
+	if (r == 0 && json_peek(&j) >= 0)
+		r = json_fail(&j, "more than spaces behind the last '}'");
+	for (uint64_t i = 0; r == 0 && i < h->nr; dim += h->tensors[i++].rank)
+		h->tensors[i].shape = h->dims + dim; /* entries still stand as they were read */
+	if (r == 0)
+		r = check_ranges(&j, h, 8 + len, file_bytes);
+	if (r == 0)
+		r = check_names(&j, h);
+	if (r == 0)
+		r = check_meta(&j, h);
+	if (r < 0)
+		header_free(h);
+	return r;
+}
+
+void header_free(struct header *h)
+{
+	free(h->tensors);
+	free(h->by_name);
+	free(h->meta);
+	free(h->dims);
+	*h = (struct header){0};
+}
+
+/* --------------------------------------------------------------------- writing */
+
+struct text {
+	char *v;
+	uint64_t len, room;
+	bool failed;
+};
+
+static void text_put(struct text *t, const char *s, size_t n)
+{
+	if (t->failed || ARRAY_ROOM(t->v, t->room, t->len + n) < 0) {
+		t->failed = true;
+		return;
+	}
+	memcpy(t->v + t->len, s, n);
+	t->len += n;
+}
+
+static void text_puts(struct text *t, const char *s)
+{
+	text_put(t, s, strlen(s));
+}
+
+static void text_u64(struct text *t, uint64_t v)
+{
+	char digits[24];
+
+	text_put(t, digits, (size_t)snprintf(digits, sizeof(digits), "%" PRIu64, v));
+}
+
+/* As serde_json has it: only what must be escaped is, hexadecimal digits are small. */
+static void text_string(struct text *t, const char *s)
+{
+	static const char named[] = "\"\\\b\f\n\r\t", as[] = "\"\\bfnrt";
+
+	text_puts(t, "\"");
+	for (; *s; s++) {
+		const char *at = strchr(named, *s);
+		char esc[8];
+
+		if (at)
+			text_put(t, (char[]){'\\', as[at - named]}, 2);
+		else if ((unsigned char)*s < 0x20)
+			text_put(t, esc, (size_t)snprintf(esc, sizeof(esc), "\\u%04x", *s));
+		else
+			text_put(t, s, 1);
+	}
+	text_puts(t, "\"");
+}
+
+static void text_entry(struct text *t, const struct sluice_tensor *tensor, uint64_t *at)
+{
+	text_string(t, tensor->name);
+	text_puts(t, ":{\"dtype\":\"");
+	text_puts(t, sluice_dtype_name(tensor->dtype));
+	text_puts(t, "\",\"shape\":[");
+	for (unsigned i = 0; i < tensor->rank; i++) {
+		text_puts(t, i ? "," : "");
+		text_u64(t, tensor->shape[i]);
+	}
+	text_puts(t, "],\"data_offsets\":[");
+	text_u64(t, *at);
+	text_puts(t, ",");
+	*at += tensor->len;
+	text_u64(t, *at);
+	text_puts(t, "]}");
+}
+
+char *header_format(const struct sluice_tensor *tensors, const uint64_t *order, uint64_t n,
+		    const struct sluice_meta *meta, uint64_t nr_meta, size_t *ret_len)
+{
+	struct text t = {0};
+	uint64_t at = 0, len;
+
+	text_puts(&t, "12345678{");
+	if (meta) {
+		text_puts(&t, "\"__metadata__\":{");
+		for (uint64_t i = 0; i < nr_meta; i++) {
+			text_puts(&t, i ? "," : "");
+			text_string(&t, meta[i].key);
+			text_puts(&t, ":");
+			text_string(&t, meta[i].value);
+		}
+		text_puts(&t, n ? "}," : "}");
+	}
+	for (uint64_t i = 0; i < n; i++) {
+		text_puts(&t, i ? "," : "");
+		text_entry(&t, &tensors[order[i]], &at);
+	}
+	text_puts(&t, "}");
+	while (!t.failed && t.len % 8)
+		text_puts(&t, " ");
+	if (t.failed) {
+		free(t.v);
+		return NULL;
+	}
+	len = t.len - 8;
+	for (unsigned i = 0; i < 8; i++)
+		t.v[i] = (char)(len >> 8 * i);
+	*ret_len = t.len;
+	return t.v;
+}

@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files of safetensors, on the streams. */
+#include <sluice/ckpt.h>
+
+#include <endian.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/optscopy.h"
+#include "base/util.h"
+#include "ckpt/header.h"
+
+enum { BATCH = 1 << 16 }; /* ranges that are planned together */
+
+struct sluice_safetensors {
+	struct sluice_reader *reader;
+	char *path;
+	char *text; /* the header, decoded */
+	struct header h;
+};
+
+/* ------------------------------------------------------------------------ opening */
+
+static int read_header(struct sluice_safetensors *s, struct sluice_err *err)
+{
+	struct sluice_reader_info info = {.size = sizeof(info)};
+	struct sluice_short room;
+	struct sluice_err why = {0, ""};
+	uint64_t len;
+	int64_t n;
+	int r;
+
+	sluice_reader_stat(s->reader, &info);
+	n = sluice_reader_pread(s->reader, &len, sizeof(len), 0, err);
+	if (n < 0)
+		return (int)n;
+	len = n == sizeof(len) ? le64toh(len) : 0;
+	if (len < 2 || len > HEADER_MAX || len > info.bytes - 8)
+		return sluice_fail(err, -EINVAL,
+				   "%s: is no safetensors file: its header would have %" PRIu64
+				   " bytes, of a file of %" PRIu64,
+				   sluice_shorten(&room, s->path), len, info.bytes);
+	s->text = malloc(len);
+	if (!s->text)
+		return sluice_fail(err, -ENOMEM, "%s: out of memory", s->path);
+	n = sluice_reader_pread(s->reader, s->text, len, 8, err);
+	if (n < 0)
+		return (int)n;
+	r = header_parse(&s->h, s->text, len, info.bytes, &why);
+	if (r < 0)
+		return sluice_fail(err, r, "%s: %s", sluice_shorten(&room, s->path), why.msg);
+	return 0;
+}
+
+int sluice_safetensors_open(struct sluice_safetensors **out, struct sluice_io *io, const char *path,
+			    const struct sluice_reader_opts *opts, struct sluice_err *err)
+{
+	struct sluice_safetensors *s = calloc(1, sizeof(*s));
+	int r;
+
+	if (!s)
+		return sluice_fail(err, -ENOMEM, "%s: out of memory", path);
+	r = sluice_reader_open(&s->reader, io, path, opts, err);
+	if (r == 0) {
+		s->path = strdup(path);
+		r = s->path ? read_header(s, err) : sluice_fail(err, -ENOMEM, "out of memory");
+	}
+	if (r < 0)
+		sluice_safetensors_close(s);
+	else
+		*out = s;
+	return r;
+}
+
+void sluice_safetensors_close(struct sluice_safetensors *s)
+{
+	if (!s)
+		return;
+	sluice_reader_close(s->reader);
+	header_free(&s->h);
+	free(s->text);
+	free(s->path);
+	free(s);
+}
+
+const struct sluice_tensor *sluice_safetensors_get(const struct sluice_safetensors *s, uint64_t i)
+{
+	return i < s->h.nr ? &s->h.tensors[i] : NULL;
+}
+
+int64_t sluice_safetensors_find(const struct sluice_safetensors *s, const char *name)
+{
+	uint64_t lo = 0, hi = s->h.nr;
+
+	while (lo < hi) {
+		uint64_t mid = lo + (hi - lo) / 2, i = s->h.by_name[mid];
+		int c = strcmp(name, s->h.tensors[i].name);
+
+		if (!c)
+			return (int64_t)i;
+		if (c < 0)
+			hi = mid;
+		else
+			lo = mid + 1;
+	}
+	return -ENOENT;
+}
+
+const struct sluice_meta *sluice_safetensors_metadata(const struct sluice_safetensors *s,
+						      uint64_t i)
+{
+	return i < s->h.nr_meta ? &s->h.meta[i] : NULL;
+}
+
+struct sluice_reader *sluice_safetensors_reader(struct sluice_safetensors *s)
+{
+	return s->reader;
+}
+
+/* ------------------------------------------------------------------------ reading */
+
+/* Ranges on their way to sluice_reader_fetch(). */
+struct batch {
+	struct sluice_safetensors *s;
+	struct sluice_piece *v;
+	uint64_t nr, room;
+};
+
+/* Which tensors lie in what was found to be wrong. */
+static int name_tensors(struct sluice_safetensors *s, struct sluice_err *err)
+{
+	struct sluice_reader_info info = {.size = sizeof(info)};
+	const struct sluice_tensor *first = NULL;
+	struct sluice_short room;
+	struct sluice_err was;
+	uint64_t nr = 0;
+
+	if (!err)
+		return -EBADMSG;
+	was = *err;
+	sluice_reader_stat(s->reader, &info);
+	for (uint64_t i = 0; i < s->h.nr; i++) {
+		const struct sluice_tensor *t = &s->h.tensors[i];
+
+		if (t->offset >= info.bad_offset + info.bad_len)
+			break;
+		if (t->offset + t->len <= info.bad_offset)
+			continue;
+		first = first ? first : t;
+		nr++;
+	}
+	if (!first)
+		return -EBADMSG;
+	if (nr == 1)
+		return sluice_fail(err, -EBADMSG, "tensor '%s': %s",
+				   sluice_shorten(&room, first->name), was.msg);
+	return sluice_fail(err, -EBADMSG, "tensor '%s' or one of the %" PRIu64 " behind it: %s",
+			   sluice_shorten(&room, first->name), nr - 1, was.msg);
+}
+
+static int batch_flush(struct batch *b, struct sluice_err *err)
+{
+	int r = sluice_reader_fetch(b->s->reader, b->v, b->nr, err);
+
+	b->nr = 0;
+	return r == -EBADMSG ? name_tensors(b->s, err) : r;
+}
+
+static int batch_add(struct batch *b, uint64_t offset, uint64_t len, char *buf,
+		     struct sluice_err *err)
+{
+	int r = b->nr < BATCH ? 0 : batch_flush(b, err);
+
+	if (r < 0)
+		return r;
+	if (ARRAY_ROOM(b->v, b->room, b->nr + 1) < 0)
+		return sluice_fail(err, -ENOMEM, "%s: out of memory", b->s->path);
+	b->v[b->nr++] = (struct sluice_piece){offset, len, buf};
+	return 0;
+}
+
+/*
+ * A slice as runs of bytes that lie together: @run bytes each, for every index of the first
+ * @outer dimensions.
+ */
+struct slice {
+	const struct sluice_tensor *t;
+	const uint64_t *start, *count;
+	unsigned outer;
+	uint64_t run;              /* bytes */
+	uint64_t stride[RANK_MAX]; /* of each dimension, bits */
+};
+
+static int slice_fail(const struct sluice_safetensors *s, const struct sluice_tensor *t,
+		      const char *why, struct sluice_err *err)
+{
+	struct sluice_short room;
+
+	return sluice_fail(err, -EINVAL, "%s: tensor '%s': %s", s->path,
+			   sluice_shorten(&room, t->name), why);
+}
+
+static int slice_check(const struct sluice_safetensors *s, const struct sluice_tensor *t,
+		       const struct sluice_tensor_read *rd, struct sluice_err *err)
+{
+	if (!rd->start || !rd->count)
+		return slice_fail(s, t, "a slice has both start and count", err);
+	for (unsigned i = 0; i < t->rank; i++)
+		if (rd->count[i] > t->shape[i] || rd->start[i] > t->shape[i] - rd->count[i])
+			return sluice_fail(
+				err, -EINVAL,
+				"%s: tensor '%s': dimension %u has %" PRIu64
+				" elements, and %" PRIu64 " from %" PRIu64 " on are asked for",
+				s->path, t->name, i, t->shape[i], rd->count[i], rd->start[i]);
+	return 0;
+}
+
+/* The shape was checked when the file was opened, so nothing here overflows. */
+static int slice_make(struct slice *c, const struct sluice_safetensors *s,
+		      const struct sluice_tensor_read *rd, struct sluice_err *err)
+{
+	const struct sluice_tensor *t = c->t;
+	uint64_t bits = sluice_dtype_bits(t->dtype), run = bits;
+	unsigned i = t->rank;
+
+	c->start = rd->start;
+	c->count = rd->count;
+	for (unsigned k = t->rank; k-- > 0; bits *= t->shape[k])
+		c->stride[k] = bits;
+	/* as long as all of a dimension is asked for, and one that is not */
+	while (i > 0 && c->count[i - 1] == t->shape[i - 1])
+		run *= c->count[--i];
+	if (i > 0)
+		run *= c->count[--i];
+	c->outer = i;
+	c->run = run / 8;
+	for (unsigned k = 0; k < t->rank; k++)
+		if (c->start[k] * c->stride[k] % 8 || (k < i && c->stride[k] % 8))
+			run |= 1;
+	if (run % 8)
+		return slice_fail(s, t,
+				  "a slice of elements smaller than a byte begins or ends "
+				  "within one",
+				  err);
+	return 0;
+}
+
+/* Every run, the last of the outer dimensions fastest. */
+static int slice_add(struct batch *b, const struct slice *c, char *buf, struct sluice_err *err)
+{
+	uint64_t index[RANK_MAX] = {0}, base = 0;
+	int r = 0;
+
+	for (unsigned k = 0; k < c->t->rank; k++)
+		base += c->start[k] * c->stride[k];
+	for (;;) {
+		uint64_t bits = base;
+		unsigned k = c->outer;
+
+		for (unsigned i = 0; i < c->outer; i++)
+			bits += index[i] * c->stride[i];
+		r = batch_add(b, c->t->offset + bits / 8, c->run, buf, err);
+		if (buf)
+			buf += c->run;
+		while (k > 0 && ++index[k - 1] == c->count[k - 1])
+			index[--k] = 0;
+		if (r < 0 || k == 0)
+			return r;
+	}
+}
+
+static int add_read(struct batch *b, const struct sluice_tensor_read *rd, struct sluice_err *err)
+{
+	struct slice c = {.t = sluice_safetensors_get(b->s, rd->tensor)};
+	bool empty = false;
+	int r;
+
+	if (!c.t)
+		return sluice_fail(err, -EINVAL, "%s: there is no tensor %" PRIu64, b->s->path,
+				   rd->tensor);
+	if (!rd->start && !rd->count)
+		return batch_add(b, c.t->offset, c.t->len, rd->buf, err);
+	r = slice_check(b->s, c.t, rd, err);
+	for (unsigned i = 0; r == 0 && i < c.t->rank; i++)
+		empty |= !rd->count[i];
+	if (r < 0 || empty)
+		return r;
+	r = slice_make(&c, b->s, rd, err);
+	return r < 0 ? r : slice_add(b, &c, rd->buf, err);
+}
+
+int sluice_safetensors_read(struct sluice_safetensors *s, const struct sluice_tensor_read *reads,
+			    uint64_t n, struct sluice_err *err)
+{
+	struct batch b = {.s = s};
+	int r = 0;
+
+	for (uint64_t i = 0; i < n && r == 0; i++)
+		r = add_read(&b, &reads[i], err);
+	if (r == 0)
+		r = batch_flush(&b, err);
+	free(b.v);
+	return r;
+}
+
+/* ------------------------------------------------------------------------ writing */
+
+static int check_tensor(const struct sluice_tensor *t, struct sluice_err *err)
+{
+	struct sluice_short room;
+	const char *name;
+	uint64_t bytes;
+	int r;
+
+	if (!t->name || !is_text(t->name, strlen(t->name)) || !strcmp(t->name, "__metadata__"))
+		return sluice_fail(err, -EINVAL, "a tensor's name is %s",
+				   !t->name                           ? "NULL"
+				   : !strcmp(t->name, "__metadata__") ? "__metadata__"
+								      : "not UTF-8");
+	name = sluice_shorten(&room, t->name);
+	if (!sluice_dtype_name(t->dtype))
+		return sluice_fail(err, -EINVAL, "tensor '%s': there is no dtype %u", name,
+				   t->dtype);
+	if (t->rank > RANK_MAX || (t->rank && !t->shape))
+		return sluice_fail(err, -EINVAL, "tensor '%s': has no shape of rank %u", name,
+				   t->rank);
+	r = tensor_bytes(t, &bytes);
+	if (r < 0 || bytes != t->len)
+		return sluice_fail(err, -EINVAL,
+				   "tensor '%s': its len is %" PRIu64
+				   ", which is not what dtype and shape say",
+				   name, t->len);
+	if (t->len && !t->buf)
+		return sluice_fail(err, -EFAULT, "tensor '%s': buf is NULL", name);
+	return 0;
+}
+
+static int file_order(const void *a, const void *b, void *arg)
+{
+	const struct sluice_tensor *t = arg;
+	const struct sluice_tensor *x = &t[*(const uint64_t *)a], *y = &t[*(const uint64_t *)b];
+
+	if (x->dtype != y->dtype)
+		return x->dtype > y->dtype ? -1 : 1;
+	return strcmp(x->name, y->name);
+}
+
+static int name_order(const void *a, const void *b, void *arg)
+{
+	const struct sluice_tensor *t = arg;
+
+	return strcmp(t[*(const uint64_t *)a].name, t[*(const uint64_t *)b].name);
+}
+
+/* Everything that could be wrong with them, before the first byte; leaves the order in @order. */
+static int check_all(const struct sluice_tensor *t, uint64_t n, const struct sluice_meta *meta,
+		     uint64_t nr_meta, uint64_t *order, struct sluice_err *err)
+{
+	void *arg = (void *)(uintptr_t)t;
+	int r = 0;
+
+	for (uint64_t i = 0; i < n && r == 0; i++) {
+		order[i] = i;
+		r = check_tensor(&t[i], err);
+	}
+	if (r < 0)
+		return r;
+	qsort_r(order, n, sizeof(*order), name_order, arg);
+	for (uint64_t i = 1; i < n; i++)
+		if (!strcmp(t[order[i]].name, t[order[i - 1]].name))
+			return sluice_fail(err, -EINVAL, "tensor '%s': is there twice",
+					   t[order[i]].name);
+	qsort_r(order, n, sizeof(*order), file_order, arg);
+	for (uint64_t i = 0; i < nr_meta; i++) {
+		const struct sluice_meta *m = &meta[i];
+
+		if (!m->key || !m->value || !is_text(m->key, strlen(m->key)) ||
+		    !is_text(m->value, strlen(m->value)))
+			return sluice_fail(err, -EINVAL, "metadata %" PRIu64 ": is not UTF-8", i);
+		for (uint64_t k = 0; k < i; k++)
+			if (!strcmp(meta[k].key, m->key))
+				return sluice_fail(err, -EINVAL, "metadata '%s': is there twice",
+						   m->key);
+	}
+	return 0;
+}
+
+/* What comes first in the file, and the order of what follows. */
+struct layout {
+	char *header;
+	size_t len;
+	uint64_t *order;
+};
+
+static void layout_free(struct layout *l)
+{
+	free(l->header);
+	free(l->order);
+}
+
+static int layout_make(struct layout *l, const struct sluice_tensor *tensors, uint64_t n,
+		       const struct sluice_meta *meta, uint64_t nr_meta, struct sluice_err *err)
+{
+	int r;
+
+	*l = (struct layout){.order = malloc((n + 1) * sizeof(*l->order))};
+	if (!l->order)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	r = check_all(tensors, n, meta, nr_meta, l->order, err);
+	if (r == 0) {
+		l->header = header_format(tensors, l->order, n, meta, nr_meta, &l->len);
+		if (!l->header)
+			r = sluice_fail(err, -ENOMEM, "out of memory");
+		else if (l->len - 8 > HEADER_MAX)
+			r = sluice_fail(err, -EINVAL,
+					"the header would have %zu bytes, and the format allows %d",
+					l->len - 8, HEADER_MAX);
+	}
+	if (r < 0)
+		layout_free(l);
+	return r;
+}
+
+static int layout_write(const struct layout *l, struct sluice_writer *w,
+			const struct sluice_tensor *tensors, uint64_t n, struct sluice_err *err)
+{
+	int r = sluice_writer_write(w, l->header, l->len, err);
+
+	for (uint64_t i = 0; i < n && r == 0; i++)
+		r = sluice_writer_write(w, tensors[l->order[i]].buf, tensors[l->order[i]].len, err);
+	return r;
+}
+
+int sluice_safetensors_write(struct sluice_writer *w, const struct sluice_tensor *tensors,
+			     uint64_t n, const struct sluice_meta *meta, uint64_t nr_meta,
+			     struct sluice_err *err)
+{
+	struct layout l;
+	int r = layout_make(&l, tensors, n, meta, nr_meta, err);
+
+	if (r < 0)
+		return r;
+	r = layout_write(&l, w, tensors, n, err);
+	layout_free(&l);
+	return r;
+}
+
+/* The file is as long as they say. */
+static int save_layout(struct sluice_io *io, const char *path, const struct layout *l,
+		       const struct sluice_tensor *tensors, uint64_t n,
+		       const struct sluice_writer_opts *opts, struct sluice_err *err)
+{
+	struct sluice_writer_opts o;
+	struct sluice_writer *w;
+	int r = sluice_opts_copy(&o, sizeof(o), opts, err);
+
+	if (r < 0)
+		return r;
+	o.size = sizeof(o);
+	o.expected = l->len;
+	for (uint64_t i = 0; i < n; i++)
+		o.expected += tensors[i].len;
+	r = sluice_writer_open(&w, io, path, &o, err);
+	if (r < 0)
+		return r;
+	r = layout_write(l, w, tensors, n, err);
+	if (r == 0)
+		return sluice_writer_commit(w, err);
+	sluice_writer_abort(w);
+	return r;
+}
+
+int sluice_safetensors_save(struct sluice_io *io, const char *path,
+			    const struct sluice_tensor *tensors, uint64_t n,
+			    const struct sluice_meta *meta, uint64_t nr_meta,
+			    const struct sluice_writer_opts *opts, struct sluice_err *err)
+{
+	struct layout l;
+	int r = layout_make(&l, tensors, n, meta, nr_meta, err);
+
+	if (r < 0)
+		return r;
+	r = save_layout(io, path, &l, tensors, n, opts, err);
+	layout_free(&l);
+	return r;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ckpt/sums.h"
+
+#include <sluice/ckpt.h>
+
+#include "base/crc32c.h"
+#include "base/util.h"
+
+/* The stretch that ends here, if it goes on; else a new one. */
+static struct sum *sums_at(struct sums *s, uint64_t offset)
+{
+	struct sum *last = s->nr ? &s->v[s->nr - 1] : NULL;
+	uint64_t end = last ? last->offset + last->len : 0;
+
+	if (last && end == offset && offset % SLUICE_CHUNK)
+		return last;
+	if (ARRAY_ROOM(s->v, s->room, s->nr + 1) < 0)
+		return NULL;
+	s->disorder |= offset < end;
+	s->v[s->nr] = (struct sum){offset, 0, 0};
+	return &s->v[s->nr++];
+}
+
+int sums_add(struct sums *s, uint64_t offset, const void *data, uint64_t len)
+{
+	const char *p = data;
+
+	while (len) {
+		uint64_t n = min_u64(len, SLUICE_CHUNK - offset % SLUICE_CHUNK);
+		struct sum *at = sums_at(s, offset);
+
+		if (!at)
+			return -ENOMEM;
+		at->crc = sluice_crc32c(at->crc, p, n);
+		at->len += (uint32_t)n;
+		p += n;
+		offset += n;
+		len -= n;
+	}
+	return 0;
+}
+
+static int sum_order(const void *a, const void *b)
+{
+	const struct sum *x = a, *y = b;
+
+	return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+/* Of @len zero bytes. */
+static uint32_t zeros(uint64_t len)
+{
+	return ~sluice_crc32c_combine(UINT32_MAX, 0, len);
+}
+
+/* @crc of @done bytes, followed by @len with @next. */
+static uint32_t append(uint32_t crc, uint64_t done, uint32_t next, uint64_t len)
+{
+	return done ? sluice_crc32c_combine(crc, next, len) : next;
+}
+
+/* The chunk from @begin to @end out of the stretches from *@i on; false: some overlap. */
+static bool join_chunk(const struct sums *s, uint64_t *i, uint64_t begin, uint64_t end,
+		       uint32_t *ret)
+{
+	uint64_t at = begin;
+	uint32_t crc = 0;
+	bool apart = true;
+
+	for (; *i < s->nr && s->v[*i].offset < end; ++*i) {
+		const struct sum *v = &s->v[*i];
+
+		if (v->offset < at)
+			apart = false;
+		if (!apart)
+			continue;
+		if (v->offset > at)
+			crc = append(crc, at - begin, zeros(v->offset - at), v->offset - at);
+		crc = append(crc, v->offset - begin, v->crc, v->len);
+		at = v->offset + v->len;
+	}
+	if (at < end)
+		crc = append(crc, at - begin, zeros(end - at), end - at);
+	*ret = crc;
+	return apart;
+}
+
+int sums_join(struct sums *s, uint64_t bytes, uint32_t *crcs,
+	      int (*again)(void *arg, uint64_t offset, uint64_t len, uint32_t *ret_crc), void *arg)
+{
+	uint64_t i = 0;
+	int r = 0;
+
+	if (s->disorder)
+		qsort(s->v, s->nr, sizeof(*s->v), sum_order);
+	for (uint64_t begin = 0; begin < bytes && r == 0; begin += SLUICE_CHUNK, crcs++) {
+		uint64_t end = min_u64(begin + SLUICE_CHUNK, bytes);
+
+		if (!join_chunk(s, &i, begin, end, crcs))
+			r = again(arg, begin, end - begin, crcs);
+	}
+	return r;
+}
+
+void sums_free(struct sums *s)
+{
+	free(s->v);
+	*s = (struct sums){0};
+}

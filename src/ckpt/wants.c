@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ckpt/wants.h"
+
+#include "base/util.h"
+
+enum {
+	PAGE = 4096,
+	DIRECT_MIN = 4 << 20, /* below, a copy is cheaper than transfers with ragged ends */
+	GAP_MAX = 64 << 10,   /* bytes nobody wants that are read rather than skipped */
+};
+
+static uint64_t span_begin(const struct wants *w, uint64_t offset)
+{
+	return align_down(offset, w->verify ? SLUICE_CHUNK : PAGE);
+}
+
+static uint64_t span_end(const struct wants *w, uint64_t end)
+{
+	return min_u64(align_up(end, w->verify ? SLUICE_CHUNK : PAGE), w->bytes);
+}
+
+/* Cut at multiples of the window. */
+static int add_cut(struct wants *w, struct want t, uint64_t end)
+{
+	while (t.offset < end) {
+		uint64_t stop = min_u64(end, t.offset - t.offset % w->window + w->window);
+
+		if (ARRAY_ROOM(w->v, w->room, w->nr + 1) < 0)
+			return -ENOMEM;
+		t.len = stop - t.offset;
+		w->v[w->nr++] = t;
+		if (t.buf)
+			t.buf += t.len;
+		t.offset = stop;
+	}
+	return 0;
+}
+
+/* The part from @begin to @end of a piece. */
+static int add_part(struct wants *w, const struct sluice_piece *p, uint64_t begin, uint64_t end,
+		    bool direct, bool device)
+{
+	struct want t = {.offset = begin, .direct = direct, .device = device};
+
+	if (begin >= end)
+		return 0;
+	t.buf = p->buf ? (char *)p->buf + (begin - p->offset) : NULL;
+	return add_cut(w, t, end);
+}
+
+int wants_add(struct wants *w, const struct sluice_piece *p, bool device)
+{
+	uint64_t end = p->offset + p->len, lo = p->offset, hi = end;
+	int r;
+
+	if (w->verify) {
+		lo = align_up(lo, SLUICE_CHUNK);
+		hi = end == w->bytes ? end : align_down(end, SLUICE_CHUNK);
+	}
+	/* What has to be summed must be seen by the processor. */
+	if (!p->buf || (w->verify && device) || hi < lo || hi - lo < DIRECT_MIN)
+		return p->buf || w->verify ? add_part(w, p, p->offset, end, false, device) : 0;
+	r = add_part(w, p, p->offset, lo, false, device);
+	if (r == 0)
+		r = add_part(w, p, lo, hi, true, device);
+	return r == 0 ? add_part(w, p, hi, end, false, device) : r;
+}
+
+static int want_order(const void *a, const void *b)
+{
+	const struct want *x = a, *y = b;
+
+	return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+void wants_sort(struct wants *w)
+{
+	for (uint64_t i = 1; i < w->nr; i++)
+		if (w->v[i].offset < w->v[i - 1].offset) {
+			qsort(w->v, w->nr, sizeof(*w->v), want_order);
+			return;
+		}
+}
+
+struct span wants_span(const struct wants *w, uint64_t first)
+{
+	const struct want *t = &w->v[first];
+	uint64_t begin = t->offset, end = begin + t->len, nr = 1;
+
+	if (t->direct)
+		return (struct span){begin, t->len, first, 1};
+	begin = span_begin(w, begin);
+	end = span_end(w, end);
+	for (; first + nr < w->nr; nr++) {
+		const struct want *next = t + nr;
+		uint64_t stop = span_end(w, next->offset + next->len);
+
+		if (next->direct || next->offset / w->window != begin / w->window ||
+		    span_begin(w, next->offset) > end + (w->verify ? 0 : GAP_MAX))
+			break;
+		end = max_u64(end, stop);
+	}
+	return (struct span){begin, end - begin, first, nr};
+}
+
+void wants_free(struct wants *w)
+{
+	free(w->v);
+	w->v = NULL;
+	w->nr = w->room = 0;
+}

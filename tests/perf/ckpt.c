@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Checkpoints against what the device can do.
+ *
+ *	perf-ckpt MODE FILE SIZE
+ *
+ *	limit-save   the smallest io_uring loop that writes SIZE bytes to a new file with O_DIRECT,
+ *	             fallocate() before and fsync() behind it
+ *	save         the same bytes through a stream writer, out of ordinary memory, committed
+ *	save-plain   ... without checksums
+ *	limit-load   that loop, reading
+ *	load         all of FILE by a stream reader into ordinary memory, verified
+ *	load-plain   ... without verification
+ *	load-small   as 10,000 ranges of different length, in no order
+ *
+ * Memory is filled before the clock starts, and the same was done once before.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <liburing.h>
+#include <stdbool.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <sluice/ckpt.h>
+
+#include "measure.h"
+
+enum { BLOCK = 4 << 20, DEPTH = 8, PIECES = 10000 };
+
+static const char *mode, *path;
+static uint64_t size;
+static char *memory;
+
+static void check(int64_t r, const struct sluice_err *err)
+{
+	if (r < 0)
+		die("%s", err->msg);
+}
+
+/* ------------------------------------------------------------------------ the limit */
+
+static void loop(int fd, bool write)
+{
+	struct io_uring ring;
+	struct io_uring_cqe *cqe;
+	uint64_t next = 0, done = 0;
+	unsigned flight = 0;
+
+	if (io_uring_queue_init(DEPTH, &ring, 0) < 0)
+		die("no io_uring");
+	while (done < size) {
+		for (; flight < DEPTH && next < size; flight++, next += BLOCK) {
+			struct io_uring_sqe *sqe = io_uring_get_sqe(&ring);
+			unsigned n = size - next < BLOCK ? (unsigned)(size - next) : BLOCK;
+
+			if (write)
+				io_uring_prep_write(sqe, fd, memory + next, n, next);
+			else
+				io_uring_prep_read(sqe, fd, memory + next, n, next);
+		}
+		io_uring_submit_and_wait(&ring, 1);
+		while (io_uring_peek_cqe(&ring, &cqe) == 0) {
+			if (cqe->res <= 0)
+				die("%s: %s", path, strerror(-cqe->res));
+			done += (unsigned)cqe->res;
+			flight--;
+			io_uring_cqe_seen(&ring, cqe);
+		}
+	}
+	io_uring_queue_exit(&ring);
+}
+
+static void limit_save(void)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_DIRECT, 0600);
+
+	if (fd < 0 || fallocate(fd, 0, 0, (off_t)size) < 0)
+		die("%s: %s", path, strerror(errno));
+	loop(fd, true);
+	if (fsync(fd) < 0)
+		die("%s: %s", path, strerror(errno));
+	close(fd);
+}
+
+static void limit_load(void)
+{
+	int fd = open(path, O_RDONLY | O_DIRECT);
+
+	if (fd < 0)
+		die("%s: %s", path, strerror(errno));
+	loop(fd, false);
+	close(fd);
+}
+
+/* --------------------------------------------------------------------------- sluice */
+
+static void save(struct sluice_io *io, uint32_t flags)
+{
+	struct sluice_writer_opts o = SLUICE_WRITER_OPTS_INIT;
+	struct sluice_writer *w;
+	struct sluice_err err;
+
+	o.flags = flags;
+	o.expected = size;
+	check(sluice_writer_open(&w, io, path, &o, &err), &err);
+	for (uint64_t at = 0, n; at < size; at += n) {
+		n = size - at < 50000001 ? size - at : 50000001; /* tensors */
+		check(sluice_writer_write(w, memory + at, n, &err), &err);
+	}
+	check(sluice_writer_commit(w, &err), &err);
+}
+
+/* Neighbours in a file, in an order of their own. */
+static void cut(struct sluice_piece *p)
+{
+	uint64_t x = 88172645463325252u, at = 0, each = size / PIECES;
+
+	for (unsigned i = 0; i < PIECES; i++) {
+		uint64_t len = i == PIECES - 1 ? size - at : each / 2 + random_next(&x) % each;
+
+		len = at + len > size ? size - at : len;
+		p[i] = (struct sluice_piece){at, len, memory + at};
+		at += len;
+	}
+	for (unsigned i = PIECES - 1; i > 0; i--) {
+		unsigned k = (unsigned)(random_next(&x) % (i + 1));
+		struct sluice_piece t = p[i];
+
+		p[i] = p[k];
+		p[k] = t;
+	}
+}
+
+static void load(struct sluice_io *io, bool verify, bool small)
+{
+	static struct sluice_piece pieces[PIECES];
+	struct sluice_reader_opts o = SLUICE_READER_OPTS_INIT;
+	struct sluice_reader *r;
+	struct sluice_err err;
+
+	o.verify = verify ? SLUICE_VERIFY_ALWAYS : SLUICE_VERIFY_NEVER;
+	check(sluice_reader_open(&r, io, path, &o, &err), &err);
+	pieces[0] = (struct sluice_piece){0, size, memory};
+	if (small)
+		cut(pieces);
+	check(sluice_reader_fetch(r, pieces, small ? PIECES : 1, &err), &err);
+	sluice_reader_close(r);
+}
+
+static void once(struct sluice_io *io)
+{
+	if (!strcmp(mode, "limit-save"))
+		limit_save();
+	else if (!strcmp(mode, "limit-load"))
+		limit_load();
+	else if (!strcmp(mode, "save"))
+		save(io, 0);
+	else if (!strcmp(mode, "save-plain"))
+		save(io, SLUICE_WRITER_NO_CRC);
+	else if (!strcmp(mode, "load"))
+		load(io, true, false);
+	else if (!strcmp(mode, "load-plain"))
+		load(io, false, false);
+	else if (!strcmp(mode, "load-small"))
+		load(io, true, true);
+	else
+		die("%s: see the top of ckpt.c", mode);
+}
+
+int main(int argc, char **argv)
+{
+	struct sluice_io *io;
+	struct sluice_err err;
+	struct rusage u;
+	struct span t;
+
+	if (argc != 4)
+		die("see the top of ckpt.c");
+	mode = argv[1];
+	path = argv[2];
+	size = size_arg(argv[3]);
+	memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory == MAP_FAILED)
+		die("no memory");
+	if (!strncmp(mode, "limit", 5))
+		madvise(memory, size, MADV_HUGEPAGE);
+	fill(memory, size);
+	check(sluice_open(&io, NULL, &err), &err);
+	once(io);
+	t = span_start();
+	once(io);
+	t = span_since(t);
+	getrusage(RUSAGE_SELF, &u);
+	printf("{\"bytes\": %" PRIu64
+	       ", \"seconds\": %.6f, \"cpu_seconds\": %.6f, \"huge_bytes\": %" PRIu64
+	       ", \"own_kib\": %ld}\n",
+	       size, t.wall, t.cpu, size, u.ru_maxrss - (long)(size >> 10));
+	sluice_close(io, NULL);
+	return 0;
+}
