@@ -18,6 +18,8 @@
  *	falloc=E        fallocate fails with errno E; without, it is not supported
  *	fsync=1 flush=1 fsync, close fail with EIO
  *
+ * With the variable BADFS_LOG set, what is done is written to the file it names: see badlog.h.
+ *
  * The page cache is off, so that every transfer comes here as it was asked for.
  * With "async" the kernel may cut a direct transfer in pieces and do them at
  * once; then it makes EIO of a short write.  Without, io_uring of Linux 6.18
@@ -37,7 +39,9 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-enum { NR_NODES = 64 };
+#include "tests/fault/badlog.h"
+
+enum { NR_NODES = 256 };
 
 struct node {
 	char *path; /* NULL: free */
@@ -47,16 +51,35 @@ struct node {
 	size_t size;
 	size_t room;
 	unsigned transfers;
+	unsigned opens;
+	bool gone; /* has no name any more, and is freed when it is closed */
+	uint64_t id;
 };
 
 static struct node nodes[NR_NODES];
 static bool async_dio;
+static uint64_t last_id;
+static int log_fd = -1;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void record(enum badlog_op op, const struct node *n, uint64_t off, uint64_t len,
+		   const char *name, const char *to, const void *data)
+{
+	struct badlog rec = {.op = op, .id = n ? n->id : 0, .offset = off, .len = len};
+
+	if (log_fd < 0)
+		return;
+	snprintf(rec.name, sizeof(rec.name), "%s", name);
+	snprintf(rec.to, sizeof(rec.to), "%s", to);
+	if (write(log_fd, &rec, sizeof(rec)) != (ssize_t)sizeof(rec) ||
+	    (data && write(log_fd, data, len) != (ssize_t)len))
+		abort();
+}
 
 static struct node *find(const char *path)
 {
 	for (unsigned i = 0; i < NR_NODES; i++)
-		if (nodes[i].path && !strcmp(nodes[i].path, path))
+		if (nodes[i].path && !nodes[i].gone && !strcmp(nodes[i].path, path))
 			return &nodes[i];
 	return NULL;
 }
@@ -70,6 +93,7 @@ static struct node *add(const char *path, mode_t mode, bool is_dir)
 		nodes[i].path = strdup(path);
 		nodes[i].mode = mode;
 		nodes[i].is_dir = is_dir;
+		nodes[i].id = ++last_id;
 		return nodes[i].path ? &nodes[i] : NULL;
 	}
 	return NULL;
@@ -110,6 +134,7 @@ static void fill_stat(const struct node *n, struct stat *st)
 {
 	memset(st, 0, sizeof(*st));
 	st->st_mode = (n->is_dir ? S_IFDIR : S_IFREG) | (n->mode & 07777);
+	st->st_ino = n->id;
 	st->st_nlink = n->is_dir ? 2 : 1;
 	st->st_size = (off_t)n->size;
 	st->st_blocks = (blkcnt_t)((n->size + 511) / 512);
@@ -142,7 +167,7 @@ static int bad_readdir(const char *path, void *buf, fuse_fill_dir_t fill, off_t 
 	for (unsigned i = 0; i < NR_NODES; i++) {
 		const char *p = nodes[i].path;
 
-		if (p && !strncmp(p, path, len) && p[len] == '/' && p[len + 1] &&
+		if (p && !nodes[i].gone && !strncmp(p, path, len) && p[len] == '/' && p[len + 1] &&
 		    !strchr(p + len + 1, '/'))
 			fill(buf, p + len + 1, NULL, 0, 0);
 	}
@@ -160,6 +185,22 @@ static int bad_mkdir(const char *path, mode_t mode)
 	return r;
 }
 
+/* Nobody has it open, and it has no name. */
+static void free_unused(struct node *n)
+{
+	if (!n->gone || n->opens)
+		return;
+	free(n->path);
+	free(n->data);
+	memset(n, 0, sizeof(*n));
+}
+
+static void remove_name(struct node *n)
+{
+	n->gone = true;
+	free_unused(n);
+}
+
 static int bad_unlink(const char *path)
 {
 	struct node *n;
@@ -167,12 +208,37 @@ static int bad_unlink(const char *path)
 	pthread_mutex_lock(&lock);
 	n = find(path);
 	if (n) {
-		free(n->path);
-		free(n->data);
-		memset(n, 0, sizeof(*n));
+		record(BADLOG_UNLINK, n, 0, 0, path, "", NULL);
+		remove_name(n);
 	}
 	pthread_mutex_unlock(&lock);
 	return n ? 0 : -ENOENT;
+}
+
+/* Of files alone. */
+static int bad_rename(const char *from, const char *to, unsigned flags)
+{
+	struct node *n, *old;
+	char *path = strdup(to);
+	int r = -ENOENT;
+
+	pthread_mutex_lock(&lock);
+	n = find(from);
+	old = find(to);
+	if (flags || !path || (n && n->is_dir)) {
+		r = -EINVAL;
+	} else if (n && n != old) {
+		record(BADLOG_RENAME, n, 0, 0, from, to, NULL);
+		if (old)
+			remove_name(old);
+		free(n->path);
+		n->path = path;
+		path = NULL;
+		r = 0;
+	}
+	pthread_mutex_unlock(&lock);
+	free(path);
+	return r;
 }
 
 static int bad_truncate(const char *path, off_t size, struct fuse_file_info *fi)
@@ -180,11 +246,12 @@ static int bad_truncate(const char *path, off_t size, struct fuse_file_info *fi)
 	struct node *n;
 	int r = -ENOENT;
 
-	(void)fi;
 	pthread_mutex_lock(&lock);
-	n = find(path);
+	n = fi && fi->fh ? (struct node *)(uintptr_t)(fi->fh & ~(uint64_t)1) : find(path);
 	if (n)
 		r = resize(n, (size_t)size);
+	if (r == 0)
+		record(BADLOG_TRUNCATE, n, 0, (uint64_t)size, path, "", NULL);
 	pthread_mutex_unlock(&lock);
 	return r;
 }
@@ -200,6 +267,7 @@ static int open_node(struct node *n, struct fuse_file_info *fi)
 		return -EINVAL;
 	fi->fh = (uint64_t)(uintptr_t)n | direct;
 	fi->direct_io = 1;
+	n->opens++;
 	return 0;
 }
 
@@ -225,8 +293,11 @@ static int bad_create(const char *path, mode_t mode, struct fuse_file_info *fi)
 
 	pthread_mutex_lock(&lock);
 	n = find(path);
-	if (!n)
+	if (!n) {
 		n = add(path, mode, false);
+		if (n)
+			record(BADLOG_CREATE, n, 0, 0, path, "", NULL);
+	}
 	if (n)
 		r = open_node(n, fi);
 	pthread_mutex_unlock(&lock);
@@ -300,7 +371,6 @@ static int bad_write(const char *path, const char *buf, size_t len, off_t off,
 	struct node *n = (struct node *)(uintptr_t)(fi->fh & ~(uint64_t)1);
 	int64_t r;
 
-	(void)path;
 	pthread_mutex_lock(&lock);
 	r = spoil(n, fi->fh & 1, true, len, (uint64_t)off);
 	if (r > 0 && (size_t)off + (size_t)r > n->size) {
@@ -308,8 +378,10 @@ static int bad_write(const char *path, const char *buf, size_t len, off_t off,
 
 		r = e < 0 ? e : r;
 	}
-	if (r > 0)
+	if (r > 0) {
 		memcpy(n->data + off, buf, (size_t)r);
+		record(BADLOG_WRITE, n, (uint64_t)off, (uint64_t)r, path, "", buf);
+	}
 	pthread_mutex_unlock(&lock);
 	return (int)r;
 }
@@ -328,16 +400,36 @@ static int bad_fallocate(const char *path, int mode, off_t off, off_t len,
 
 static int bad_fsync(const char *path, int datasync, struct fuse_file_info *fi)
 {
-	(void)path;
+	struct node *n = (struct node *)(uintptr_t)(fi->fh & ~(uint64_t)1);
+
 	(void)datasync;
-	return setting((struct node *)(uintptr_t)(fi->fh & ~(uint64_t)1), "fsync", 0) ? -EIO : 0;
+	if (setting(n, "fsync", 0))
+		return -EIO;
+	pthread_mutex_lock(&lock);
+	record(BADLOG_FSYNC, n, 0, 0, path, "", NULL);
+	pthread_mutex_unlock(&lock);
+	return 0;
 }
 
 static int bad_fsyncdir(const char *path, int datasync, struct fuse_file_info *fi)
 {
-	(void)path;
 	(void)datasync;
 	(void)fi;
+	pthread_mutex_lock(&lock);
+	record(BADLOG_FSYNCDIR, NULL, 0, 0, path, "", NULL);
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
+static int bad_release(const char *path, struct fuse_file_info *fi)
+{
+	struct node *n = (struct node *)(uintptr_t)(fi->fh & ~(uint64_t)1);
+
+	(void)path;
+	pthread_mutex_lock(&lock);
+	n->opens--;
+	free_unused(n);
+	pthread_mutex_unlock(&lock);
 	return 0;
 }
 
@@ -356,6 +448,7 @@ static void *bad_init(struct fuse_conn_info *conn, struct fuse_config *cfg)
 	cfg->negative_timeout = 0;
 	cfg->hard_remove = 1;
 	cfg->nullpath_ok = 0;
+	cfg->use_ino = 1;
 	printf("ready\n");
 	fflush(stdout);
 	return NULL;
@@ -368,6 +461,7 @@ static const struct fuse_operations operations = {
 	.mkdir = bad_mkdir,
 	.rmdir = bad_unlink,
 	.unlink = bad_unlink,
+	.rename = bad_rename,
 	.truncate = bad_truncate,
 	.open = bad_open,
 	.create = bad_create,
@@ -377,6 +471,7 @@ static const struct fuse_operations operations = {
 	.fsync = bad_fsync,
 	.fsyncdir = bad_fsyncdir,
 	.flush = bad_flush,
+	.release = bad_release,
 };
 
 int main(int argc, char **argv)
@@ -387,6 +482,11 @@ int main(int argc, char **argv)
 	if (argc < 2) {
 		fprintf(stderr, "usage: badfs MOUNTPOINT [async]\n");
 		return 2;
+	}
+	if (getenv("BADFS_LOG")) {
+		log_fd = open(getenv("BADFS_LOG"), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+		if (log_fd < 0)
+			return 2;
 	}
 	async_dio = argc > 2 && !strcmp(argv[2], "async");
 	prctl(PR_SET_PDEATHSIG, SIGTERM); /* not to outlive the test */

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Checkpoints and what may befall their writers: death at any moment, others at the same name, no
+ * room, a device that fails.
+ *
+ *	ckpt_kill [BADFS]
+ *
+ * SLUICE_TEST_OPS is the number of kills for each file system (80; 1000 is a soak).
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "base/random.h"
+#include "base/util.h"
+#include "tests/common/mounts.h"
+#include "tests/common/t.h"
+#include "tests/fault/ckptkit.h"
+
+static const char *badfs;
+static struct sluice_io *io;
+static struct sluice_err err;
+static struct sluice_random rnd;
+
+static void setup(void)
+{
+	T_ERR(sluice_open(&io, NULL, &err), 0, &err);
+	sluice_random_seed(&rnd, t_seed());
+}
+
+static void teardown(void)
+{
+	T_EQ(sluice_close(io, NULL), 0);
+}
+
+static char folder[PATH_MAX], file[PATH_MAX];
+
+static void use_folder(const char *name)
+{
+	snprintf(folder, sizeof(folder), "%s", t_path(name));
+	snprintf(file, sizeof(file), "%s/f", folder);
+	mkdir(folder, 0755);
+}
+
+/* ---------------------------------------------------------------------- kill -9 */
+
+/* Save one after the other, from @nr on, until somebody ends it; tells each that is done. */
+static void save_for_ever(uint64_t nr, int tell)
+{
+	struct sluice_io *mine;
+
+	if (sluice_open(&mine, NULL, NULL) < 0)
+		_exit(2);
+	for (;; nr++)
+		if (ckpt_save(mine, file, nr, 0, NULL) < 0 || write(tell, &nr, 8) != 8)
+			_exit(3);
+}
+
+static pid_t start_saving(uint64_t nr, int *ret_told)
+{
+	int told[2];
+	pid_t pid;
+
+	T_OK(pipe2(told, O_CLOEXEC) == 0);
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0)
+		save_for_ever(nr, told[1]);
+	T_OK(pid > 0);
+	close(told[1]);
+	*ret_told = told[0];
+	return pid;
+}
+
+/* The last that was said to be done, or @none. */
+static uint64_t last_told(int fd, uint64_t none)
+{
+	uint64_t nr = none, v;
+
+	while (read(fd, &v, 8) == 8)
+		nr = v;
+	close(fd);
+	return nr;
+}
+
+/* Savers are children with threads. */
+static bool can_fork(void)
+{
+	if (T_TSAN)
+		t_skip("fork", "ThreadSanitizer does not start threads after fork()");
+	return !T_TSAN;
+}
+
+static void kill_often(const char *name)
+{
+	unsigned long kills = t_ops(80) / T_STEP;
+	uint64_t nr = 1, hits = 0;
+
+	if (!can_fork())
+		return;
+	use_folder(name);
+	T_ERR(ckpt_save(io, file, nr, 0, &err), 0, &err);
+	for (unsigned long i = 0; i < kills; i++) {
+		int told, status;
+		pid_t pid = start_saving(nr + 1, &told);
+		uint64_t done;
+		int64_t there;
+
+		usleep((useconds_t)sluice_random_below(&rnd, 25000));
+		kill(pid, SIGKILL);
+		T_OK(waitpid(pid, &status, 0) == pid);
+		if (!WIFSIGNALED(status))
+			T_FAIL("a save failed: status %d", status);
+		done = last_told(told, nr);
+		hits += done > nr;
+		there = ckpt_load(io, file);
+		/* what was done is there, or the one that was about to be */
+		if (there != (int64_t)done && there != (int64_t)done + 1)
+			T_FAIL("%lld is there, %llu was saved", (long long)there,
+			       (unsigned long long)done);
+		nr = (uint64_t)there;
+		if (i % 3)
+			continue;
+		T_ERR(ckpt_save(io, file, ++nr, SLUICE_WRITER_NO_SYNC, &err), 0, &err);
+		T_EQ(ckpt_load(io, file), nr);
+		ckpt_only(folder, "f,f.crc");
+	}
+	t_note("%s: %lu kills, %llu of them after a save", name, kills, (unsigned long long)hits);
+}
+
+static void a_killed_save_leaves_the_old_file_or_the_new_one(void)
+{
+	kill_often("here");
+}
+
+static void so_it_is_on_xfs(void)
+{
+	if (!t_is_root())
+		T_SKIP("root", "only root can mount file systems");
+	if (mounts_image("xfs", "xfs", MIB(320)) < 0)
+		T_SKIP("xfs", "no XFS can be made here");
+	kill_often("xfs");
+	mounts_end("xfs");
+}
+
+/* Where a file cannot be without a name. */
+static void so_it_is_where_a_temporary_file_has_a_name(void)
+{
+	if (!badfs)
+		T_SKIP("fuse", "built without libfuse3");
+	kill_often("bad");
+}
+
+/* ------------------------------------------------------------- several at a time */
+
+static void of_two_processes_one_wins_whole(void)
+{
+	int told[2], status;
+	pid_t pids[2];
+
+	if (!can_fork())
+		return;
+	use_folder("two");
+	T_ERR(ckpt_save(io, file, 1, 0, &err), 0, &err);
+	for (unsigned i = 0; i < 2; i++)
+		pids[i] = start_saving(1000 * (i + 1), &told[i]);
+	/* whoever looks sees a whole one, and its checksums agree */
+	for (unsigned i = 0; i < 200 / T_STEP; i++)
+		T_OK(ckpt_load(io, file) >= 1);
+	for (unsigned i = 0; i < 2; i++) {
+		kill(pids[i], SIGKILL);
+		T_OK(waitpid(pids[i], &status, 0) == pids[i] && WIFSIGNALED(status));
+		close(told[i]);
+	}
+	T_OK(ckpt_load(io, file) >= 1);
+	T_ERR(ckpt_save(io, file, 7, 0, &err), 0, &err);
+	T_EQ(ckpt_load(io, file), 7);
+	ckpt_only(folder, "f,f.crc");
+}
+
+/* --------------------------------------------------------------- no room, and EIO */
+
+static void no_room_leaves_the_old_file(void)
+{
+	unsigned failures = 0;
+	uint64_t nr = 4; /* of 1 MiB */
+
+	if (!t_is_root())
+		T_SKIP("root", "only root can mount file systems");
+	T_OK(mounts_tmpfs("small", "size=6m") == 0);
+	use_folder("small");
+	T_ERR(ckpt_save(io, file, nr, 0, &err), 0, &err);
+	for (unsigned pages = 640; pages <= 1024; pages += T_TSAN ? 64 : 8) {
+		char *ballast = strdup(t_path("small/ballast"));
+		int r, fd = open(ballast, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+		T_OK(fd >= 0 && posix_fallocate(fd, 0, (off_t)pages * 4096) == 0);
+		close(fd);
+		for (unsigned k = 0; k < 4; k++) {
+			r = ckpt_save(io, file, nr + 1 + k, 0, &err);
+			if (r < 0)
+				T_ERR(r, -ENOSPC, &err);
+			failures += r < 0;
+			if (r == 0)
+				nr = nr + 1 + k;
+			T_EQ(ckpt_load(io, file), nr);
+		}
+		ckpt_only(folder, "f,f.crc,ballast");
+		unlink(ballast);
+		free(ballast);
+	}
+	T_OK(failures > 0);
+	t_note("%u saves found no room", failures);
+	mounts_end("small");
+}
+
+/* Every block of a save fails once, or comes back short. */
+static void a_device_that_fails_leaves_the_old_file(void)
+{
+	static const char *const faults[] = {
+		"error=0.3,errno=5",
+		"error=0.3,errno=28",
+		"short=0.5,again=0.1,delay=0.2,reorder=1",
+	};
+	unsigned failures = 0, saves = 0;
+	uint64_t nr = 1;
+
+	use_folder("eio");
+	T_ERR(ckpt_save(io, file, nr, 0, &err), 0, &err);
+	for (unsigned i = 0; i < 90; i += T_STEP) {
+		struct sluice_opts o = SLUICE_OPTS_INIT;
+		struct sluice_io *bad;
+		char engine[128];
+		int r;
+
+		snprintf(engine, sizeof(engine), "fault:inner=threads,seed=%u,%s", i,
+			 faults[i % 3]);
+		o.engine = engine;
+		o.block = 65536;
+		T_ERR(sluice_open(&bad, &o, &err), 0, &err);
+		r = ckpt_save(bad, file, nr + 1, 0, &err);
+		if (r < 0)
+			T_ERR(r, i % 3 == 0 ? -EIO : -ENOSPC, &err);
+		else
+			nr++;
+		failures += r < 0;
+		saves += r == 0;
+		T_EQ(sluice_close(bad, NULL), 0);
+		T_EQ(ckpt_load(io, file), nr);
+		ckpt_only(folder, "f,f.crc");
+	}
+	t_note("%u saves failed, %u did not", failures, saves);
+	T_OK(failures && saves);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct t_case cases[] = {
+		T_CASE(a_killed_save_leaves_the_old_file_or_the_new_one),
+		T_CASE(so_it_is_on_xfs),
+		T_CASE(so_it_is_where_a_temporary_file_has_a_name),
+		T_CASE(of_two_processes_one_wins_whole),
+		T_CASE(no_room_leaves_the_old_file),
+		T_CASE(a_device_that_fails_leaves_the_old_file),
+	};
+	static const struct t_group groups[] = {
+		{"ckpt_kill", setup, teardown, cases, T_COUNT(cases)}};
+
+	if (t_is_root())
+		mounts_need();
+	badfs = argc > 1 ? argv[1] : NULL;
+	if (badfs)
+		mounts_badfs("bad", badfs, true);
+	return t_run(groups, 1, NULL);
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/fault/ckptkit.h"
+
+#include <dirent.h>
+
+#include "base/random.h"
+#include "base/util.h"
+#include "tests/common/t.h"
+
+uint64_t ckpt_len(uint64_t nr)
+{
+	static const uint64_t lens[] = {1300000, 1300000, 1300000, 5000, MIB(1), 70001};
+
+	return lens[nr % T_COUNT(lens)];
+}
+
+static void ckpt_fill(unsigned char *buf, uint64_t nr)
+{
+	memcpy(buf, &nr, 8);
+	sluice_pattern_fill(buf + 8, ckpt_len(nr) - 8, nr, 8);
+}
+
+int ckpt_save(struct sluice_io *io, const char *path, uint64_t nr, uint32_t flags,
+	      struct sluice_err *err)
+{
+	CLEANUP_FREE unsigned char *buf = malloc(CKPT_MAX);
+	struct sluice_writer_opts o = SLUICE_WRITER_OPTS_INIT;
+	struct sluice_writer *w;
+	uint64_t len = ckpt_len(nr);
+	int r;
+
+	if (!buf)
+		return -ENOMEM;
+	ckpt_fill(buf, nr);
+	o.buffers = 2;
+	o.buffer_bytes = MIB(1);
+	o.flags = flags;
+	o.expected = nr % 2 ? len : 0;
+	r = sluice_writer_open(&w, io, path, &o, err);
+	for (uint64_t at = 0, n; r == 0 && at < len; at += n) {
+		n = min_u64(len - at, 300001);
+		r = sluice_writer_write(w, buf + at, n, err);
+		if (r < 0)
+			sluice_writer_abort(w);
+	}
+	return r < 0 ? r : sluice_writer_commit(w, err);
+}
+
+int64_t ckpt_load(struct sluice_io *io, const char *path)
+{
+	CLEANUP_FREE unsigned char *got = malloc(CKPT_MAX);
+	CLEANUP_FREE unsigned char *want = malloc(CKPT_MAX);
+	struct sluice_err err = {0, ""};
+	struct sluice_reader *r;
+	int64_t n;
+	uint64_t nr;
+
+	T_OK(got && want);
+	n = sluice_reader_open(&r, io, path, NULL, &err);
+	if (n == -ENOENT)
+		return n;
+	T_ERR(n, 0, &err);
+	n = sluice_reader_read(r, got, CKPT_MAX, &err);
+	sluice_reader_close(r);
+	T_ERR(n < 0 ? n : 0, 0, &err);
+	if (n < 8)
+		T_FAIL("%s has %lld bytes", path, (long long)n);
+	memcpy(&nr, got, 8);
+	T_EQ(n, ckpt_len(nr));
+	ckpt_fill(want, nr);
+	T_MEM(got, want, (size_t)n);
+	return (int64_t)nr;
+}
+
+void ckpt_only(const char *dir, const char *names)
+{
+	DIR *d = opendir(dir);
+	struct dirent *e;
+
+	T_OK(d);
+	while ((e = readdir(d)))
+		if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..") &&
+		    !t_in_list(names, e->d_name))
+			T_FAIL("%s/%s is left", dir, e->d_name);
+	closedir(d);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_TESTS_CKPTKIT_H
+#define SLUICE_TESTS_CKPTKIT_H
+
+/*
+ * Checkpoints that say which they are: eight bytes of number, then the pattern of that number; of
+ * different lengths.
+ */
+#include <sluice/ckpt.h>
+#include <stdbool.h>
+
+/* Bytes of checkpoint @nr, at most CKPT_MAX. */
+enum { CKPT_MAX = 1 << 21 };
+uint64_t ckpt_len(uint64_t nr);
+
+/* Save it under @path; 0 or -errno.  It may be called in a child, and checks nothing. */
+int ckpt_save(struct sluice_io *io, const char *path, uint64_t nr, uint32_t flags,
+	      struct sluice_err *err);
+
+/* The number of the one that is there, whole and verified; -ENOENT, or the test fails. */
+int64_t ckpt_load(struct sluice_io *io, const char *path);
+
+/* Nothing is in the folder @dir but what is named here, comma-separated. */
+void ckpt_only(const char *dir, const char *names);
+
+#endif
