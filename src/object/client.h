@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_OBJECT_CLIENT_H
+#define SLUICE_OBJECT_CLIENT_H
+
+/*
+ * A client and its requests.  An object_req is one request to the store with all its attempts; what
+ * it is about is set once, then it belongs to the transport's thread until done().
+ */
+#include <pthread.h>
+#include <sluice/object.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/random.h"
+#include "base/util.h"
+#include "object/answer.h"
+#include "object/cred.h"
+#include "object/endpoint.h"
+#include "object/http.h"
+#include "object/retry.h"
+#include "object/sign.h"
+#include "object/str.h"
+#include "object/uri.h"
+
+enum {
+	OBJECT_TEXT_MAX = 16 << 20, /* of a document, at most */
+	OBJECT_PARTS = 10000,       /* of an upload */
+};
+#define OBJECT_PART_MIN (5ull << 20)
+#define OBJECT_PART_MAX (1ull << 30)
+#define OBJECT_PUT_MAX  (5ull << 30)
+
+/* A bucket that is elsewhere. */
+struct object_region {
+	char *bucket;
+	char region[64];
+};
+
+struct sluice_object {
+	struct http *http;
+	struct http_opts http_opts;
+	struct object_cred_source *source; /* NULL: nothing is signed */
+	struct sluice_object_opts opts;    /* with what was left open filled in; strings NULL */
+	char *ca_file;
+	char region[64];
+	bool aws; /* no endpoint was given */
+	bool virtual_host;
+
+	pthread_mutex_t lock; /* of all below */
+	struct object_cred cred;
+	struct object_endpoints endpoints;
+	struct object_sign_key sign_key;
+	struct object_region *regions;
+	unsigned nr_regions;
+	struct sluice_random random;
+	int64_t skew_s;
+	uint32_t limit, calm; /* in flight; successes since that was changed */
+	uint64_t slowed_ns;   /* when it was lowered */
+	struct sluice_object_stats stats;
+};
+
+struct object_req {
+	struct http_req http; /* first: the transport hands this back */
+	struct sluice_object *c;
+
+	/* What is asked for. */
+	const char *what; /* in messages: "read" */
+	struct object_name name;
+	char *query; /* encoded; NULL: none */
+	struct object_header headers[8];
+	unsigned nr_headers;
+	char payload[OBJECT_HASH_HEX]; /* of the body; "": not signed */
+	bool ranged;
+	bool whole;       /* ask without a range first: only such answers have a checksum */
+	uint64_t at, len; /* of the range; into http.into */
+	char etag[SLUICE_OBJECT_ETAG]; /* must be this one; "": any */
+	bool is_new, conditional;
+	bool slow; /* the store may think for long before it answers */
+	/* In the transport's thread, before each attempt; may set @etag.  NULL: nothing to do. */
+	void (*prepare)(struct object_req *r);
+	void (*done)(struct object_req *r);
+	void *arg;
+
+	/* Where it is. */
+	unsigned attempts, fruitless, redirects;
+	bool clocked,
+		unsure; /* skew was put right; an attempt may have worked without our knowing */
+	uint64_t start_ns;
+	unsigned char *into; /* beginning of the range */
+	uint64_t have;       /* bytes of it */
+	uint64_t total;      /* of the whole object, and its checksum, where an answer told it */
+	char crc32c[24];
+	int endpoint; /* of the last attempt, -1: elsewhere */
+	bool avoid;   /* it failed */
+	bool counted; /* as in flight there */
+	struct object_url elsewhere;
+
+	/* How it ended. */
+	int code; /* 0 or -errno */
+	struct object_error error;
+	struct sluice_err err;
+};
+
+/* ------------------------------------------------------------------- requests */
+
+/* For @uri; @whole: with a key. */
+int object_req_init(struct object_req *r, struct sluice_object *c, enum http_method method,
+		    const char *what, const char *uri, bool whole, struct sluice_err *err);
+void object_req_header(struct object_req *r, const char *name, const char *value);
+void object_req_fini(struct object_req *r);
+
+/* Begin; done() is called in the transport's thread, at the earliest before this returns. */
+void object_req_start(struct object_req *r);
+/* Begin, and wait for the end.  Returns its code, with @err filled. */
+int object_req_run(struct object_req *r, struct sluice_err *err);
+
+/* One attempt (attempt.c, ending.c): what the transport calls. */
+int object_attempt_start(struct http_req *h);
+int object_attempt_check(struct http_req *h);
+void object_attempt_end(struct http_req *h);
+
+/* ---------------------------------------------------------------------- client */
+
+/* Fill in what the caller left open, by the environment where that is allowed.  0 or -errno. */
+struct object_settings {
+	struct sluice_object_opts o;
+	char *endpoint, *ca_file;
+	char region[64];
+};
+int object_settings_load(struct object_settings *s, const struct sluice_object_opts *user,
+			 struct sluice_err *err);
+void object_settings_free(struct object_settings *s);
+/* Copy what of a struct that we know fits into the caller's, which begins with its size. */
+int object_struct_give(void *user, const void *ours, uint32_t size);
+
+/* Keys for the next attempts, asked for again where they are due; in the caller's thread. */
+int object_client_keys(struct sluice_object *c, struct sluice_err *err);
+/* Of a bucket, as far as is known; under the lock. */
+const char *object_client_region(const struct sluice_object *c, const char *bucket);
+
+/* ------------------------------------------------------------------- checksums */
+
+/*
+ * Header and value of the checksum of @len bytes, as the client's options want; false: none.  @name
+ * is the algorithm's for reports.
+ */
+struct object_sum {
+	const char *header; /* "x-amz-checksum-crc32c" */
+	const char *algorithm;
+	const char *element; /* of CompleteMultipartUpload */
+	char value[24];
+};
+bool object_sum(struct object_sum *s, const struct sluice_object *c, const void *buf, uint64_t len);
+/* The names only, without a value. */
+bool object_sum_names(struct object_sum *s, const struct sluice_object *c);
+const char *object_sum_word(const struct sluice_object *c);
+/* Base64 of a CRC, as S3 writes it. */
+void object_sum_base64(char out[24], uint64_t crc, unsigned bytes);
+/* The value of Content-MD5; false where there is none to be had. */
+enum { OBJECT_MD5 = 25 };
+bool object_md5(char out[OBJECT_MD5], const void *buf, size_t len);
+uint64_t object_crc64nvme(uint64_t crc, const void *buf, uint64_t len);
+
+/* What a write came to. */
+void object_info_give(struct sluice_object_info *user, const struct object_req *r, uint64_t bytes,
+		      const struct object_sum *sum);
+
+#endif

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What follows from how an attempt ended: the end, or another one.  In the transport's thread. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/crc32c.h"
+#include "dl/curl.h"
+#include "object/client.h"
+
+enum { REDIRECTS = 5, CALM_NS = 100000000, PAUSE_MAX_S = 30 };
+
+/* More is due of what was announced: an answer without a length may end early. */
+static bool is_short(const struct object_req *r)
+{
+	const struct http_head *head = &r->http.head;
+
+	return r->ranged && head->status == 206 && head->has_range && r->http.got < head->range_len;
+}
+
+static struct object_outcome outcome_of(struct object_req *r)
+{
+	struct http_req *h = &r->http;
+	int64_t date = object_time_http(h->head.date);
+	struct object_outcome o = {
+		.curl = h->curl,
+		.refused = h->refused,
+		.status = h->head.status,
+		.conditional = r->conditional,
+	};
+
+	memset(&r->error, 0, sizeof(r->error));
+	if (h->text.len && (h->head.status >= 300 || r->slow))
+		object_error_parse(&r->error, h->text.s, h->text.len);
+	o.code = r->error.code;
+	o.skew_s = date && r->c->source ? date - (time(NULL) + r->c->skew_s) : 0;
+	if (!h->head.region[0])
+		snprintf(h->head.region, sizeof(h->head.region), "%.63s", r->error.region);
+	o.region_told = h->head.region[0] &&
+			strcmp(h->head.region, object_client_region(r->c, r->name.bucket)) != 0;
+	if (o.curl == CURLE_OK && is_short(r))
+		o.curl = CURLE_PARTIAL_FILE;
+	return o;
+}
+
+/* Fewer in flight, at once and once for all that say so together; more again one by one. */
+static void adjust_limit(struct sluice_object *c, enum object_verdict v)
+{
+	uint64_t now = clock_ns();
+
+	if (v == OBJECT_SLOWER && now - c->slowed_ns > CALM_NS) {
+		c->slowed_ns = now;
+		c->limit = (uint32_t)max_u64(c->limit * 2 / 3, 1);
+		c->calm = 0;
+	} else if (v == OBJECT_DONE && c->limit < c->opts.connections && ++c->calm >= c->limit) {
+		c->limit++;
+		c->calm = 0;
+	} else {
+		return;
+	}
+	http_limit(c->http, c->limit);
+}
+
+static void count(struct object_req *r, const struct object_outcome *o, enum object_verdict v)
+{
+	struct sluice_object *c = r->c;
+	struct sluice_object_stats *s = &c->stats;
+	struct http_req *h = &r->http;
+
+	s->throttled += v == OBJECT_SLOWER;
+	s->timeouts += o->curl == CURLE_OPERATION_TIMEDOUT;
+	s->broken += o->curl != CURLE_OK && o->curl != CURLE_OPERATION_TIMEDOUT && !o->refused;
+	s->redirects += v == OBJECT_REDIRECT;
+	s->connects += h->connected;
+	s->bytes_read += h->got;
+	s->bytes_written += h->sent;
+	adjust_limit(c, v);
+	if (r->counted) {
+		r->counted = false;
+		c->endpoints.v[r->endpoint].bytes_read += h->got;
+		c->endpoints.v[r->endpoint].bytes_written += h->sent;
+		object_endpoint_done(&c->endpoints, (unsigned)r->endpoint,
+				     object_blames_endpoint(o), clock_ns());
+	}
+}
+
+static void finish(struct object_req *r, int code)
+{
+	r->code = code;
+	pthread_mutex_lock(&r->c->lock);
+	r->c->stats.failed += code < 0;
+	pthread_mutex_unlock(&r->c->lock);
+	r->done(r);
+}
+
+static const char *key_slash(const struct object_req *r)
+{
+	return r->name.key[0] ? "/" : "";
+}
+
+/* "s3://b/k: read: NoSuchKey: ... (404), after 3 attempts" */
+static void finish_failed(struct object_req *r, const struct object_outcome *o)
+{
+	struct object_str s = {0};
+	const char *place = r->endpoint >= 0 ? r->c->endpoints.v[r->endpoint].text : "";
+	int code = object_errno(o);
+
+	if (o->status == 412 && r->is_new)
+		code = -EEXIST;
+	object_str_printf(&s, "s3://%s%s%s: %s: ", r->name.bucket, key_slash(r), r->name.key,
+			  r->what);
+	if (o->refused == -ESTALE || (o->status == 412 && !r->is_new))
+		object_str_put(&s, "it was replaced: its ETag is another");
+	else if (code == -EEXIST)
+		object_str_put(&s, r->unsure ? "it is there already, or by an attempt whose answer "
+					       "was lost"
+					     : "it is there already");
+	else if (o->refused == -EBADMSG)
+		object_str_printf(&s, "%s: the answer contradicts what was asked for (%u)", place,
+				  o->status);
+	else if (o->refused)
+		object_str_put(&s, sluice_strerror(o->refused));
+	else if (o->curl != CURLE_OK)
+		object_str_printf(&s, "%s%s%s", place, *place ? ": " : "",
+				  r->http.why[0] ? r->http.why
+						 : sluice_curl(NULL)->strerror(o->curl));
+	else if (r->error.code[0])
+		object_str_printf(&s, "%s%s%s (%u)", r->error.code, r->error.message[0] ? ": " : "",
+				  r->error.message, o->status);
+	else
+		object_str_printf(&s, "%s (%u)", sluice_strerror(code), o->status);
+	if (r->attempts > 1)
+		object_str_printf(&s, ", after %u attempts", r->attempts);
+	sluice_fail(&r->err, code, "%s", s.failed ? "out of memory" : s.s);
+	object_str_fini(&s);
+	finish(r, code);
+}
+
+/* Keep what came of a range, if it is certain that the rest will be of the same object. */
+static bool keep_progress(struct object_req *r)
+{
+	struct http_req *h = &r->http;
+
+	if (!r->ranged || !h->got || h->refused || !h->head.etag[0])
+		return false;
+	r->have += h->got;
+	memcpy(r->etag, h->head.etag, sizeof(r->etag));
+	return true;
+}
+
+static void again(struct object_req *r, const struct object_outcome *o)
+{
+	struct sluice_object *c = r->c;
+	uint64_t delay, spent = clock_ns() - r->start_ns;
+	bool blamed = object_blames_endpoint(o);
+
+	/* What is left of it is a range. */
+	r->fruitless = keep_progress(r) ? 0 : r->fruitless + 1;
+	r->whole = r->whole && !r->have;
+	r->unsure = r->unsure || (r->http.sent && o->status == 0) || o->status >= 500;
+	if (r->fruitless >= c->opts.attempts || (r->ranged && r->have == r->len)) {
+		finish_failed(r, o);
+		return;
+	}
+	pthread_mutex_lock(&c->lock);
+	delay = object_backoff_ns(&c->random, r->fruitless);
+	/* Another one is up: why wait? */
+	if (blamed && r->endpoint >= 0 && r->fruitless < c->endpoints.nr &&
+	    object_endpoint_other(&c->endpoints, (unsigned)r->endpoint))
+		delay = 0;
+	pthread_mutex_unlock(&c->lock);
+	delay = max_u64(delay, 1000000000ull * min_u64(r->http.head.retry_after_s, PAUSE_MAX_S));
+	r->avoid = r->endpoint >= 0;
+	if (spent + delay >= c->opts.timeout_ms * 1000000ull)
+		finish_failed(r, o);
+	else
+		http_again(c->http, &r->http, delay);
+}
+
+/* The bucket is in another region; false: it was said to be in none. */
+static bool move_region(struct object_req *r)
+{
+	struct sluice_object *c = r->c;
+	const char *region = r->http.head.region;
+	struct object_region *e = NULL;
+
+	if (!region[0] || strspn(region, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(region))
+		return false;
+	for (unsigned i = 0; i < c->nr_regions && !e; i++)
+		if (!strcmp(c->regions[i].bucket, r->name.bucket))
+			e = &c->regions[i];
+	if (!e) {
+		char *bucket = strdup(r->name.bucket);
+
+		if (!bucket || ARRAY_MORE(c->regions, c->nr_regions) < 0) {
+			free(bucket);
+			return false;
+		}
+		e = &c->regions[c->nr_regions++];
+		e->bucket = bucket;
+	}
+	snprintf(e->region, sizeof(e->region), "%s", region);
+	return true;
+}
+
+/* To what Location says; its query is ours. */
+static bool move_elsewhere(struct object_req *r)
+{
+	struct object_url url;
+
+	r->http.head.location[strcspn(r->http.head.location, "?")] = 0;
+	if (!r->http.head.location[0] || object_url_parse(&url, r->http.head.location, NULL) < 0)
+		return false;
+	object_url_free(&r->elsewhere);
+	r->elsewhere = url;
+	return true;
+}
+
+static void redirect(struct object_req *r, const struct object_outcome *o)
+{
+	bool moved;
+
+	pthread_mutex_lock(&r->c->lock);
+	moved = (o->region_told && move_region(r)) || move_elsewhere(r);
+	pthread_mutex_unlock(&r->c->lock);
+	if (moved && ++r->redirects <= REDIRECTS)
+		http_again(r->c->http, &r->http, 0);
+	else
+		finish_failed(r, o);
+}
+
+static void clock_off(struct object_req *r, const struct object_outcome *o)
+{
+	if (r->clocked || !o->skew_s) {
+		finish_failed(r, o);
+		return;
+	}
+	r->clocked = true;
+	pthread_mutex_lock(&r->c->lock);
+	r->c->skew_s += o->skew_s;
+	r->c->stats.skew_ms = r->c->skew_s * 1000;
+	pthread_mutex_unlock(&r->c->lock);
+	http_again(r->c->http, &r->http, 0);
+}
+
+/* An answer of the whole object tells its checksum, also for what other attempts have to bring. */
+static void note_sum(struct object_req *r)
+{
+	const struct http_head *head = &r->http.head;
+
+	if (!r->into || r->at || !head->crc32c[0] || strchr(head->crc32c, '-'))
+		return;
+	if (head->status == 200 && head->has_length)
+		r->total = head->length;
+	else if (head->status == 206 && head->range_len == head->range_total)
+		r->total = head->range_total;
+	else
+		return;
+	memcpy(r->crc32c, head->crc32c, sizeof(r->crc32c));
+}
+
+/* The whole object came, and with it its checksum: is it right? */
+static bool content_is_right(struct object_req *r)
+{
+	char sum[24];
+
+	if (!r->crc32c[0] || r->have != r->total)
+		return true;
+	object_sum_base64(sum, sluice_crc32c(0, r->into, r->have), 4);
+	if (strcmp(sum, r->crc32c) != 0)
+		return false;
+	pthread_mutex_lock(&r->c->lock);
+	r->c->stats.checked += r->total;
+	pthread_mutex_unlock(&r->c->lock);
+	return true;
+}
+
+static void end_done(struct object_req *r, struct object_outcome *o)
+{
+	r->have += r->ranged ? r->http.got : 0;
+	if (content_is_right(r)) {
+		finish(r, 0);
+		return;
+	}
+	/* From the beginning: nobody knows which byte it is. */
+	r->have = r->http.got = 0;
+	r->crc32c[0] = 0;
+	r->whole = r->at == 0;
+	o->refused = r->http.refused = -EBADMSG;
+	again(r, o);
+}
+
+void object_attempt_end(struct http_req *h)
+{
+	struct object_req *r = container_of(h, struct object_req, http);
+	struct object_outcome o;
+	enum object_verdict v;
+
+	pthread_mutex_lock(&r->c->lock);
+	o = outcome_of(r);
+	v = object_judge(&o);
+	note_sum(r);
+	count(r, &o, v);
+	pthread_mutex_unlock(&r->c->lock);
+	/* There is more of it than is wanted. */
+	if (o.refused == -EMSGSIZE) {
+		r->whole = false;
+		http_again(r->c->http, &r->http, 0);
+		return;
+	}
+	/* Behind the end there is nothing, which is no error. */
+	if (v == OBJECT_FAIL && r->ranged && o.status == 416 && o.curl == CURLE_OK)
+		finish(r, 0);
+	else if (v == OBJECT_DONE)
+		end_done(r, &o);
+	else if (v == OBJECT_AGAIN || v == OBJECT_SLOWER)
+		again(r, &o);
+	else if (v == OBJECT_REDIRECT)
+		redirect(r, &o);
+	else if (v == OBJECT_CLOCK)
+		clock_off(r, &o);
+	else
+		finish_failed(r, &o);
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is done to one object with one request, or to many that are deleted together. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "object/client.h"
+
+static int64_t answer_time(const struct object_req *r)
+{
+	return object_time_http(r->http.head.modified);
+}
+
+void object_info_give(struct sluice_object_info *user, const struct object_req *r, uint64_t bytes,
+		      const struct object_sum *sum)
+{
+	struct sluice_object_info info = {.bytes = bytes};
+
+	if (!user)
+		return;
+	info.mtime = answer_time(r);
+	memcpy(info.etag, r->http.head.etag, sizeof(info.etag));
+	if (sum && sum->value[0])
+		snprintf(info.checksum, sizeof(info.checksum), "%s:%s", object_sum_word(r->c),
+			 sum->value);
+	else if (r->http.head.crc32c[0])
+		snprintf(info.checksum, sizeof(info.checksum), "crc32c:%s", r->http.head.crc32c);
+	else if (r->http.head.crc64nvme[0])
+		snprintf(info.checksum, sizeof(info.checksum), "crc64nvme:%s",
+			 r->http.head.crc64nvme);
+	object_struct_give(user, &info, sizeof(info));
+}
+
+int sluice_object_stat(struct sluice_object *c, const char *uri, struct sluice_object_info *info,
+		       struct sluice_err *err)
+{
+	struct object_req r;
+	int code = object_req_init(&r, c, HTTP_HEAD, "stat", uri, true, err);
+
+	if (code == 0) {
+		if (c->opts.checksum != SLUICE_OBJECT_SUM_NONE)
+			object_req_header(&r, "x-amz-checksum-mode", "ENABLED");
+		code = object_req_run(&r, err);
+	}
+	if (code == 0 && !r.http.head.has_length)
+		code = sluice_fail(err, -EBADMSG, "%s: stat: the answer tells no length", uri);
+	if (code == 0)
+		object_info_give(info, &r, r.http.head.length, NULL);
+	object_req_fini(&r);
+	return code;
+}
+
+/* The server computed another one than we did, of what it has stored. */
+static int sum_acknowledged(struct object_req *r, const struct object_sum *sum,
+			    struct sluice_err *err)
+{
+	const char *told = r->c->opts.checksum == SLUICE_OBJECT_SUM_CRC64NVME
+				   ? r->http.head.crc64nvme
+				   : r->http.head.crc32c;
+
+	if (!sum->value[0] || !told[0] || strchr(told, '-'))
+		return 0;
+	if (strcmp(told, sum->value) != 0)
+		return sluice_fail(
+			err, -EBADMSG,
+			"s3://%s/%s: put: the store has it with the checksum %s, it was sent "
+			"with %s",
+			r->name.bucket, r->name.key, told, sum->value);
+	pthread_mutex_lock(&r->c->lock);
+	r->c->stats.checked += r->http.body_len;
+	pthread_mutex_unlock(&r->c->lock);
+	return 0;
+}
+
+int sluice_object_put(struct sluice_object *c, const char *uri, const void *buf, uint64_t len,
+		      uint32_t flags, const char *etag, struct sluice_object_info *info,
+		      struct sluice_err *err)
+{
+	struct object_sum sum = {0};
+	struct object_req r;
+	int code;
+
+	if (flags & ~SLUICE_OBJECT_NEW)
+		return sluice_fail(err, -EINVAL, "flags: 0x%x has bits that mean nothing", flags);
+	if (len > OBJECT_PUT_MAX)
+		return sluice_fail(err, -EFBIG, "%s: more than 5 GiB need an upload in parts", uri);
+	if (etag && strlen(etag) >= SLUICE_OBJECT_ETAG)
+		return sluice_fail(err, -EINVAL, "%s: '%.40s...' is no ETag", uri, etag);
+	code = object_req_init(&r, c, HTTP_PUT, "put", uri, true, err);
+	if (code == 0) {
+		r.http.body = buf;
+		r.http.body_len = len;
+		r.is_new = flags & SLUICE_OBJECT_NEW;
+		if (etag)
+			memcpy(r.etag, etag, strlen(etag) + 1);
+		r.conditional = r.is_new || etag;
+		if (object_sum(&sum, c, buf, len))
+			object_req_header(&r, sum.header, sum.value);
+		code = object_req_run(&r, err);
+	}
+	if (code == 0)
+		code = sum_acknowledged(&r, &sum, err);
+	if (code == 0)
+		object_info_give(info, &r, len, &sum);
+	object_req_fini(&r);
+	return code;
+}
+
+int sluice_object_abort(struct sluice_object *c, const char *uri, const char *id,
+			struct sluice_err *err)
+{
+	struct object_str query = {0};
+	struct object_req r;
+	int code = object_req_init(&r, c, HTTP_DELETE, "abort an upload", uri, true, err);
+
+	object_str_put(&query, "uploadId=");
+	object_str_encode(&query, id, false);
+	r.query = query.s;
+	if (code == 0 && query.failed)
+		code = sluice_fail(err, -ENOMEM, "out of memory");
+	if (code == 0)
+		code = object_req_run(&r, err);
+	object_req_fini(&r);
+	return code;
+}
+
+/* ------------------------------------------------------------------------ delete */
+
+enum { BATCH = 1000 };
+
+static void add_key(struct object_str *doc, const char *key)
+{
+	object_str_put(doc, "<Object><Key>");
+	object_str_xml(doc, key);
+	object_str_put(doc, "</Key></Object>");
+}
+
+/* What the answer says of single keys. */
+static int batch_result(struct object_req *r, struct sluice_err *err)
+{
+	struct object_error e;
+	char *key;
+	int code = object_deleted_parse(&key, &e, r->http.text.s, r->http.text.len);
+
+	if (code < 0)
+		return sluice_fail(err, code, "s3://%s: delete: the answer is no DeleteResult",
+				   r->name.bucket);
+	if (key || e.code[0]) {
+		struct object_outcome o = {.status = 400, .code = e.code};
+
+		if (!strcmp(e.code, "AccessDenied"))
+			o.status = 403;
+		code = sluice_fail(err, object_errno(&o), "s3://%s/%s: delete: %s: %s",
+				   r->name.bucket, key ? key : "", e.code, e.message);
+	}
+	free(key);
+	return code;
+}
+
+/* Keys of one bucket, in @doc. */
+static int delete_batch(struct sluice_object *c, const char *bucket, struct object_str *doc,
+			struct sluice_err *err)
+{
+	CLEANUP_FREE char *uri = NULL;
+	struct object_sum sum;
+	struct object_req r;
+	char md5[OBJECT_MD5];
+	int code;
+
+	object_str_put(doc, "<Quiet>true</Quiet></Delete>");
+	if (doc->failed || asprintf(&uri, "s3://%s", bucket) < 0) {
+		uri = NULL;
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	}
+	code = object_req_init(&r, c, HTTP_POST, "delete", uri, false, err);
+	r.query = strdup("delete=");
+	r.http.body = doc->s;
+	r.http.body_len = doc->len;
+	/* This one must have a hash of its body, and the oldest kind is what all take. */
+	object_sha256_hex(r.payload, doc->s, doc->len);
+	if (object_md5(md5, doc->s, doc->len))
+		object_req_header(&r, "content-md5", md5);
+	else if (object_sum(&sum, c, doc->s, doc->len))
+		object_req_header(&r, sum.header, sum.value);
+	if (code == 0 && !r.query)
+		code = sluice_fail(err, -ENOMEM, "out of memory");
+	if (code == 0)
+		code = object_req_run(&r, err);
+	if (code == 0)
+		code = batch_result(&r, err);
+	object_req_fini(&r);
+	return code;
+}
+
+/* From @uris[@at] on, as many as go together; *@at is then the next.  */
+static int delete_some(struct sluice_object *c, const char *const *uris, uint64_t n, uint64_t *at,
+		       struct sluice_err *err)
+{
+	struct object_str doc = {0};
+	struct object_name first = {0}, name;
+	uint64_t i = *at;
+	int r = 0;
+
+	object_str_put(&doc, "<Delete xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
+	for (; i < n && i - *at < BATCH && r == 0; i++) {
+		r = object_name_parse(&name, uris[i], true, err);
+		if (r < 0)
+			break;
+		if (!first.bucket) {
+			first = name;
+		} else if (strcmp(first.bucket, name.bucket) != 0) {
+			object_name_free(&name);
+			break;
+		}
+		add_key(&doc, name.key);
+		if (name.bucket != first.bucket)
+			object_name_free(&name);
+	}
+	if (r == 0)
+		r = delete_batch(c, first.bucket, &doc, err);
+	*at = r < 0 && i == *at ? i + 1 : i;
+	object_name_free(&first);
+	object_str_fini(&doc);
+	return r;
+}
+
+int sluice_object_delete(struct sluice_object *c, const char *const *uris, uint64_t n,
+			 struct sluice_err *err)
+{
+	struct sluice_err why;
+	struct object_name name;
+	int first = 0, r;
+
+	/* A name that is none is found before anything is gone. */
+	for (uint64_t i = 0; i < n; i++) {
+		r = object_name_parse(&name, uris[i], true, err);
+		if (r < 0)
+			return r;
+		object_name_free(&name);
+	}
+	for (uint64_t at = 0; at < n;) {
+		r = delete_some(c, uris, n, &at, &why);
+		if (r < 0 && first == 0)
+			first = sluice_fail(err, r, "%s", why.msg);
+	}
+	return first;
+}
