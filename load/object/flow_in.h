@@ -27,8 +27,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/extent.h"
 #include "load/object/content.h"
-#include "load/object/extent.h"
 #include "load/object/flow.h"
 #include "load/object/flow_crew.h"
 #include "load/object/place.h"

@@ -13,8 +13,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/extent.h"
 #include "base/util.h"
-#include "load/object/extent.h"
 #include "load/object/flow.h"
 #include "load/object/place_book.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Space of a slab or an arena, against a model that is an array of owners. */
-#include "load/object/extent.h"
+#include "base/extent.h"
 
 #include "base/random.h"
 #include "base/util.h"

@@ -3,7 +3,7 @@
  * One bit per unit, set when it is free, and above it levels of one bit per word, set when
  * any bit in the word is: the next free unit is found in a few steps however much is taken.
  */
-#include "load/object/extent.h"
+#include "base/extent.h"
 
 #include <errno.h>
 #include <stdlib.h>
