@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_STORE_H
+#define SLUICE_STORE_H
+
+#include <sluice/sluice.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * A key-value store for large values on local drives: what a serving engine's KV cache wants
+ * below its memory.
+ *
+ *	sluice_store_open -> sluice_store_submit ... sluice_store_drain     asynchronous
+ *	                  -> sluice_store_run                               blocking
+ *	                  -> sluice_store_close
+ *
+ * It is a cache: a value may be gone at any time, but what a get delivers is what was set.  The
+ * hash of a key has 128 bits and a secret of the store in it, and the CRC-32C of key and value is
+ * verified on every get.  Whatever goes wrong below (a short read, EIO, a flipped bit, a torn
+ * write, kill -9) is a miss for that key, counted, and told to opts->tell.  A set is visible when
+ * it is complete, and not before.
+ *
+ * Threads, processes, errors and versions: as in sluice.h.  A directory belongs to one store at a
+ * time.  Operations on one key that are in flight together happen in any order.
+ */
+struct sluice_store;
+
+enum sluice_store_policy {
+	SLUICE_STORE_S3FIFO = 0, /* what is used once does not push out what is used often */
+	SLUICE_STORE_LRU = 1,
+};
+
+/* Bits of struct sluice_store_opts.flags. */
+#define SLUICE_STORE_SECOND_TOUCH 0x1u /* store a value when it is set for the second time */
+#define SLUICE_STORE_DURABLE      0x2u /* a completed set or delete survives loss of power */
+#define SLUICE_STORE_NO_RECENT    0x4u /* keep no copies of what has just been written */
+
+/* Options of sluice_store_open().  Start from SLUICE_STORE_OPTS_INIT; zero means "default". */
+struct sluice_store_opts {
+	uint32_t size;       /* set by SLUICE_STORE_OPTS_INIT */
+	uint32_t flags;      /* SLUICE_STORE_SECOND_TOUCH, ... */
+	uint32_t policy;     /* enum sluice_store_policy: what goes when space is short */
+	uint32_t threads;    /* that look up, verify and copy, 1..64 (1) */
+	uint32_t io_threads; /* of the handle below, 1..256 (1) */
+	uint32_t ttl_s;      /* values are gone after so many seconds; 0: never */
+	uint64_t memory;    /* most bytes of buffers: recent values, values on their way to a GPU or
+			       under a deadline (64 MiB); one value may be larger */
+	uint64_t log_bytes; /* most bytes of log in a directory, of which it may have two while
+			       one is rewritten (1/64 of its capacity) */
+	const char *engine; /* as in struct sluice_opts */
+	void (*tell)(void *arg, const struct sluice_event *event); /* failures; any thread */
+	void *tell_arg;
+};
+/* clang-format off */
+#define SLUICE_STORE_OPTS_INIT \
+	{sizeof(struct sluice_store_opts), 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL}
+/* clang-format on */
+
+#define SLUICE_STORE_KEY_MAX   4096u
+#define SLUICE_STORE_VALUE_MAX 0xffffffffu /* bytes */
+
+/*
+ * Open the store in @nr directories, each best on a drive of its own, and make what is not
+ * there; values are spread over them.  All files together never take more than @capacity bytes,
+ * of which each directory gets an equal share; a directory may have less where its file system
+ * is full.  A directory that cannot be used is left out and told, unless none remains.
+ * Returns 0, or
+ *   -EINVAL	an option is out of range; @capacity is below 1 MiB per directory
+ *   -EBUSY	a directory is in use by another store
+ *   -EEXIST	a directory holds files that are not a store's
+ *   -EPROTO	a directory holds a store of another version
+ *   -ENOTSUP	a name is a URI: object stores are no place for values yet
+ */
+SLUICE_API int sluice_store_open(struct sluice_store **out, const char *const *dirs, unsigned nr,
+				 uint64_t capacity, const struct sluice_store_opts *opts,
+				 struct sluice_err *err);
+
+/*
+ * Wait for what is in flight, write the log to the device, and free the store, always.  Batches
+ * that nobody has collected are forgotten.  NULL is allowed.
+ */
+SLUICE_API int sluice_store_close(struct sluice_store *store, struct sluice_err *err);
+
+/* ----------------------------------------------------------------- batches */
+
+enum sluice_store_opcode {
+	SLUICE_STORE_GET = 1,
+	SLUICE_STORE_SET = 2,
+	SLUICE_STORE_EXISTS = 3,
+	SLUICE_STORE_DELETE = 4,
+};
+
+/* Bits of struct sluice_store_batch.flags. */
+#define SLUICE_STORE_ABSENT 0x1u /* set: what is there already counts as stored, unwritten */
+#define SLUICE_STORE_PREFIX 0x2u /* exists: stop at the first key that is not there */
+
+struct sluice_store_item {
+	const void *key;              /* copied at submission */
+	uint32_t key_len;             /* 1..SLUICE_STORE_KEY_MAX */
+	uint32_t nr_iov;              /* get and set */
+	const struct sluice_iov *iov; /* copied at submission; its memory is used until the end */
+};
+
+/*
+ * Per key a result is a number of bytes, or a negative errno value: a miss.
+ *	get	length of the value, of which so many bytes are in the memory
+ *	set	length of the value, which is stored
+ *	exists	length of the value
+ *	delete	0
+ * and
+ *   -ENOENT	it is not there
+ *   -EBADMSG	what was read is not what was written
+ *   -EMSGSIZE	get: the value is larger than the memory
+ *   -ETIME	late, see @deadline_ns
+ *   -EAGAIN	set: not admitted, see SLUICE_STORE_SECOND_TOUCH
+ *   -ENOSPC	set: no space could be made for it
+ *   -EIO, ...	the device failed
+ * After a get that missed the memory may hold anything.
+ */
+struct sluice_store_done {
+	uint64_t ticket;
+	uint64_t tag;
+	uint32_t opcode;
+	uint32_t nr;     /* keys */
+	uint32_t good;   /* of these, with a result that is not negative */
+	uint32_t prefix; /* how many before the first one that is negative */
+};
+
+struct sluice_store_batch {
+	uint32_t opcode; /* enum sluice_store_opcode */
+	uint32_t flags;
+	uint32_t nr;
+	uint32_t memory; /* enum sluice_memory: ANY may be a GPU's */
+	const struct sluice_store_item *items;
+	int64_t *results; /* @nr of them, complete before the batch is; NULL: not needed */
+	uint64_t tag;     /* handed back */
+	/*
+	 * 0: none.  Keys that are not finished so many nanoseconds after submission are misses
+	 * (-ETIME) and the batch is complete.  Values then pass through buffers of the store, so
+	 * that the memory of the batch is not touched after that.
+	 */
+	uint64_t deadline_ns;
+	uint32_t ttl_s; /* set: instead of opts->ttl_s; 0: that one */
+	uint32_t cost;  /* set: 0..3, how dear it is to compute the values again */
+	/* Optional: called once from a thread of the store, instead of keeping the batch for
+	 * drain and wait.  It must not wait, close, or take long. */
+	void (*on_done)(void *arg, const struct sluice_store_done *done);
+	void *arg;
+	uint64_t reserved[2]; /* 0 */
+};
+
+/*
+ * Queue a batch; never waits.  Returns its ticket, or -EINVAL, -ENOMEM with nothing queued.  With
+ * device memory nothing may be under way in the GPU's streams that touches it.
+ */
+SLUICE_API int64_t sluice_store_submit(struct sluice_store *store,
+				       const struct sluice_store_batch *batch,
+				       struct sluice_err *err);
+
+/* Readable while finished batches wait to be collected; an eventfd(2), the store's. */
+SLUICE_API int sluice_store_fd(const struct sluice_store *store);
+
+/* Collect finished batches, at most @max; never waits.  Returns how many. */
+SLUICE_API int sluice_store_drain(struct sluice_store *store, struct sluice_store_done *done,
+				  unsigned max);
+
+/*
+ * Wait for one batch, at most @timeout_ns (negative: without limit).  Returns 0 with *@done
+ * filled, -ETIMEDOUT, or -ENOENT when there is no such ticket.
+ */
+SLUICE_API int sluice_store_wait(struct sluice_store *store, uint64_t ticket, int64_t timeout_ns,
+				 struct sluice_store_done *done);
+
+/* Submit and wait; exists is answered by the calling thread.  Returns 0 or as submit. */
+SLUICE_API int sluice_store_run(struct sluice_store *store, const struct sluice_store_batch *batch,
+				struct sluice_store_done *done, struct sluice_err *err);
+
+/* -------------------------------------------------------------- statistics */
+
+struct sluice_store_stats {
+	uint32_t size; /* sizeof(struct sluice_store_stats), set by the caller */
+	uint32_t dirs;
+	uint32_t dirs_out; /* of these: left out */
+	uint32_t reserved;
+	uint64_t capacity;
+	uint64_t disk_bytes; /* that the files take now */
+	uint64_t used_bytes; /* of the data files: space of values */
+	uint64_t entries;
+	uint64_t value_bytes;
+	uint64_t index_bytes;  /* memory of the index */
+	uint64_t buffer_bytes; /* memory of buffers, within opts->memory */
+	uint64_t gets, hits, misses;
+	uint64_t hits_recent;   /* of hits: from memory */
+	uint64_t late;          /* keys */
+	uint64_t errors;        /* gets and sets that the device failed */
+	uint64_t corrupt;       /* gets whose CRC was wrong */
+	uint64_t expired;       /* found past their time */
+	uint64_t sets, stored;  /* asked for, and written */
+	uint64_t sets_present;  /* not written: SLUICE_STORE_ABSENT */
+	uint64_t sets_refused;  /* not admitted at the first touch */
+	uint64_t sets_no_space; /* file system full, or larger than the store */
+	uint64_t deletes;
+	uint64_t evictions, evicted_bytes;
+	uint64_t bytes_got, bytes_set; /* of values, delivered and stored */
+	uint64_t bytes_read;           /* from the drives */
+	uint64_t bytes_written;        /* to them, padding and log included: wear */
+	uint64_t log_bytes;            /* of that: log */
+	uint64_t recovered;            /* entries found at open */
+	uint64_t lost;                 /* entries and records found broken at open */
+};
+
+SLUICE_API int sluice_store_get_stats(struct sluice_store *store, struct sluice_store_stats *stats);
+
+/* Those of the handle below, as of sluice_get_stats(): engine, O_DIRECT or not, CPU time. */
+SLUICE_API int sluice_store_get_io_stats(struct sluice_store *store, struct sluice_stats *stats);
+
+/*
+ * The same as text for Prometheus, with a 0 at its end.  Returns the length of all of it, as
+ * snprintf(3) does, or -errno.
+ */
+SLUICE_API int sluice_store_metrics(struct sluice_store *store, char *text, size_t size);
+
+/* ------------------------------------------------------ looking from outside */
+
+/* Bits of @flags of sluice_store_look(). */
+#define SLUICE_STORE_VERIFY 0x1u /* read every value, too */
+
+struct sluice_store_entry {
+	const void *key;
+	uint32_t key_len;
+	int32_t code; /* with SLUICE_STORE_VERIFY: 0, -EBADMSG, -EIO, ... */
+	uint64_t len;
+	uint64_t expires; /* seconds since 1970; 0: never */
+};
+
+struct sluice_store_summary {
+	uint32_t size; /* sizeof(struct sluice_store_summary), set by the caller */
+	uint32_t version;
+	uint64_t entries, value_bytes;
+	uint64_t data_bytes, log_bytes; /* of the files */
+	uint64_t log_live;              /* of the log: records of what is there */
+	uint64_t lost;                  /* records found broken */
+	uint64_t bad;                   /* with SLUICE_STORE_VERIFY: values */
+};
+
+/*
+ * Look into one directory of a store that nobody has open; nothing is changed.  @each (may be
+ * NULL) gets every entry, oldest first; non-zero ends it and is returned.  Errors as of open.
+ */
+SLUICE_API int sluice_store_look(const char *dir, unsigned flags,
+				 int (*each)(void *arg, const struct sluice_store_entry *entry),
+				 void *arg, struct sluice_store_summary *sum,
+				 struct sluice_err *err);
+
+/* Remove a store's files from a directory, and no others, and the directory if it is empty. */
+SLUICE_API int sluice_store_drop(const char *dir, struct sluice_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

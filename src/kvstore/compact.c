@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rewriting the log of a shelf when most of it is history: records of what is alive are copied to
+ * a new file, a piece at a time between groups, until there is nothing left to copy; then the new
+ * log takes the name of the old one.  Sets and deletes meanwhile go to the end of the old one,
+ * which the copying reaches, too.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/util.h"
+#include "kvstore/kvstore.h"
+
+struct copying {
+	struct store_shelf *sh;
+	struct store_bytes out;
+	const struct store_walk *walk;
+};
+
+/* Is what the record says still so? */
+static bool is_alive(struct store_shelf *sh, const struct store_record *r)
+{
+	struct sluice_store *s = sh->store;
+	struct store_hash h = store_hash_key(&s->secret, r->key, r->key_len);
+	const struct store_entry *e;
+	bool alive;
+
+	pthread_mutex_lock(&s->lock);
+	e = store_index_find(&s->index, h);
+	alive = e && e->gen == r->gen && e->shelf == sh->nr;
+	pthread_mutex_unlock(&s->lock);
+	return alive;
+}
+
+static int copy_one(void *arg, const struct store_record *r, const void *raw, size_t size)
+{
+	struct copying *c = arg;
+	bool wanted;
+
+	if (!r) /* what cannot be read is not there after the next start */
+		return 0;
+	/*
+	 * What has come since we began is about records that may have been copied: a drop says that
+	 * one of them is gone, and so does a set of the same key, even one that is gone itself.
+	 */
+	wanted = c->walk->at >= c->sh->rewrite.began ||
+		 (r->type == STORE_RECORD_SET && is_alive(c->sh, r));
+	if (!wanted)
+		return 0;
+	if (ARRAY_ROOM(c->out.at, c->out.room, c->out.len + size) < 0)
+		return -ENOMEM;
+	memcpy(c->out.at + c->out.len, raw, size);
+	c->out.len += size;
+	return 0;
+}
+
+/* Write what was found, and remember how far we are. */
+static int copy_out(struct store_shelf *sh, const struct copying *c, uint64_t from)
+{
+	struct store_rewrite *w = &sh->rewrite;
+	struct sluice_store *s = sh->store;
+	int64_t r = 0;
+
+	if (c->out.len)
+		r = sluice_pwrite(w->to.file, c->out.at, c->out.len, w->to.end, NULL);
+	if (r < 0)
+		return (int)r;
+	w->from = from;
+	w->to.end += c->out.len;
+	pthread_mutex_lock(&s->lock);
+	s->stats.log_bytes += c->out.len;
+	s->stats.bytes_written += c->out.len;
+	pthread_mutex_unlock(&s->lock);
+	return 0;
+}
+
+static int copy_piece(struct store_shelf *sh)
+{
+	struct copying c = {.sh = sh};
+	struct store_walk walk = {
+		.file = sh->log.file,
+		.seed = sh->log.head.seed,
+		.from = sh->rewrite.from,
+		.to = min_u64(sh->rewrite.from + sh->store->log_piece, sh->log.end),
+		.each = copy_one,
+		.arg = &c,
+	};
+	int r;
+
+	c.walk = &walk;
+	r = store_journal_walk(&walk, NULL);
+	/* Where nothing could be read, do not stay. */
+	if (r == 0)
+		r = copy_out(sh, &c, walk.from > sh->rewrite.from ? walk.from : walk.to);
+	free(c.out.at);
+	return r;
+}
+
+static void give_up(struct store_shelf *sh)
+{
+	sluice_file_close(sh->rewrite.to.file, NULL);
+	unlinkat(sh->dir, STORE_NEW_NAME, 0);
+	sh->rewrite = (struct store_rewrite){0};
+}
+
+static int begin(struct store_shelf *sh)
+{
+	struct store_rewrite *w = &sh->rewrite;
+	int r;
+
+	*w = (struct store_rewrite){.from = STORE_LOG_HEAD, .began = sh->log.end};
+	w->to.head = sh->log.head;
+	r = store_journal_create(&w->to, sh, STORE_NEW_NAME, NULL);
+	w->active = r == 0;
+	return r;
+}
+
+/* All is copied: the new log is the log. */
+static int finish(struct store_shelf *sh)
+{
+	struct sluice_file *old = sh->log.file;
+	int r = store_journal_epoch(&sh->rewrite.to, sh->log.head.epoch, NULL);
+
+	if (r == 0)
+		r = store_sync(sh->store, sh->rewrite.to.file);
+	if (r < 0)
+		return r;
+	if (renameat(sh->dir, STORE_NEW_NAME, sh->dir, STORE_LOG_NAME) < 0)
+		return -errno;
+	fsync(sh->dir);
+	pthread_mutex_lock(&sh->store->lock);
+	sh->log = sh->rewrite.to;
+	pthread_mutex_unlock(&sh->store->lock);
+	sh->rewrite = (struct store_rewrite){0};
+	sluice_file_close(old, NULL);
+	return 0;
+}
+
+bool store_journal_is_long(const struct store_shelf *sh)
+{
+	uint64_t small = sh->store->log_piece / 4;
+
+	return sh->rewrite.active || (sh->log.end > min_u64(small, sh->log_limit / 2) &&
+				      sh->log.end > 2 * (sh->log_live + STORE_LOG_HEAD));
+}
+
+int store_journal_rewrite(struct store_shelf *sh, bool whole)
+{
+	int r = sh->rewrite.active ? 0 : begin(sh);
+
+	while (r == 0 && sh->rewrite.active) {
+		r = sh->rewrite.from < sh->log.end ? copy_piece(sh) : finish(sh);
+		if (!whole)
+			break;
+	}
+	if (r < 0)
+		give_up(sh);
+	return r;
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a store says of itself. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "kvstore/kvstore.h"
+
+static void collect(struct sluice_store *s, struct sluice_store_stats *to)
+{
+	pthread_mutex_lock(&s->lock);
+	*to = s->stats;
+	to->size = sizeof(*to);
+	to->dirs = s->nr_shelves;
+	to->capacity = s->capacity;
+	to->index_bytes = store_index_bytes(&s->index) + store_policy_bytes(&s->policy);
+	to->buffer_bytes = s->staging.bytes;
+	for (unsigned i = 0; i < s->nr_shelves; i++) {
+		const struct store_shelf *sh = &s->shelves[i];
+
+		if (!sh->map)
+			continue;
+		to->used_bytes +=
+			(extent_map_ready(sh->map) - extent_map_unused(sh->map)) * STORE_UNIT;
+		to->disk_bytes += store_shelf_disk_bytes(sh);
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+int sluice_store_get_stats(struct sluice_store *store, struct sluice_store_stats *stats)
+{
+	struct sluice_store_stats now;
+	uint32_t size = stats->size;
+
+	if (size < 8)
+		return -EINVAL;
+	collect(store, &now);
+	memset(stats, 0, size);
+	memcpy(stats, &now, min_u64(size, sizeof(now)));
+	stats->size = size;
+	return 0;
+}
+
+struct metric {
+	const char *name, *type, *help;
+	size_t at;
+	bool narrow; /* 32 bits */
+};
+
+#define METRIC(field, type, help)                                               \
+	{                                                                       \
+#field, type, help, offsetof(struct sluice_store_stats, field), \
+			sizeof(((struct sluice_store_stats *)0)->field) == 4    \
+	}
+
+static const struct metric metrics[] = {
+	METRIC(dirs, "gauge", "Directories of the store."),
+	METRIC(dirs_out, "gauge", "Directories that are left out."),
+	METRIC(capacity, "gauge", "Most bytes on disk."),
+	METRIC(disk_bytes, "gauge", "Bytes that the files take."),
+	METRIC(used_bytes, "gauge", "Bytes of the data files that values take."),
+	METRIC(entries, "gauge", "Values."),
+	METRIC(value_bytes, "gauge", "Bytes of values."),
+	METRIC(index_bytes, "gauge", "Memory of the index."),
+	METRIC(buffer_bytes, "gauge", "Memory of buffers."),
+	METRIC(gets, "counter", "Keys asked for."),
+	METRIC(hits, "counter", "Values delivered."),
+	METRIC(misses, "counter", "Keys without a value."),
+	METRIC(hits_recent, "counter", "Values delivered from memory."),
+	METRIC(late, "counter", "Keys past their deadline."),
+	METRIC(errors, "counter", "Values that a device failed."),
+	METRIC(corrupt, "counter", "Values that were not what was written."),
+	METRIC(expired, "counter", "Values found past their time."),
+	METRIC(sets, "counter", "Values to be stored."),
+	METRIC(stored, "counter", "Values stored."),
+	METRIC(sets_present, "counter", "Values not stored because they were there."),
+	METRIC(sets_refused, "counter", "Values not admitted at the first touch."),
+	METRIC(sets_no_space, "counter", "Values there was no space for."),
+	METRIC(deletes, "counter", "Values deleted."),
+	METRIC(evictions, "counter", "Values that made room for others."),
+	METRIC(evicted_bytes, "counter", "Bytes of these."),
+	METRIC(bytes_got, "counter", "Bytes of values delivered."),
+	METRIC(bytes_set, "counter", "Bytes of values stored."),
+	METRIC(bytes_read, "counter", "Bytes read from the drives."),
+	METRIC(bytes_written, "counter", "Bytes written to the drives, log included."),
+	METRIC(log_bytes, "counter", "Bytes of log written."),
+	METRIC(recovered, "gauge", "Values found when the store was opened."),
+	METRIC(lost, "gauge", "Values and records found broken then."),
+};
+
+static uint64_t metric_value(const struct sluice_store_stats *s, const struct metric *m)
+{
+	const char *at = (const char *)s + m->at;
+	uint32_t narrow;
+	uint64_t wide;
+
+	memcpy(&narrow, at, sizeof(narrow));
+	if (m->narrow)
+		return narrow;
+	memcpy(&wide, at, sizeof(wide));
+	return wide;
+}
+
+int sluice_store_get_io_stats(struct sluice_store *store, struct sluice_stats *stats)
+{
+	return sluice_get_stats(store->io, stats);
+}
+
+int sluice_store_metrics(struct sluice_store *store, char *text, size_t size)
+{
+	struct sluice_store_stats now;
+	size_t at = 0;
+
+	collect(store, &now);
+	for (unsigned i = 0; i < ARRAY_SIZE(metrics); i++) {
+		const struct metric *m = &metrics[i];
+		bool counter = m->type[0] == 'c';
+
+		at += (size_t)snprintf(at < size ? text + at : NULL, at < size ? size - at : 0,
+				       "# HELP sluice_store_%s%s %s\n# TYPE sluice_store_%s%s %s\n"
+				       "sluice_store_%s%s %" PRIu64 "\n",
+				       m->name, counter ? "_total" : "", m->help, m->name,
+				       counter ? "_total" : "", m->type, m->name,
+				       counter ? "_total" : "", metric_value(&now, m));
+	}
+	return (int)at;
+}

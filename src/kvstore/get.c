@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A get: find and pin the entry, read its value into the caller's memory, verify, unpin.  The value
+ * comes by way of a buffer of the store where the memory is a GPU's or the batch has a deadline,
+ * and from memory where it has just been written.
+ */
+#include <errno.h>
+
+#include "base/util.h"
+#include "kvstore/kvstore.h"
+
+/*
+ * What is given to the drives cannot be taken back.  Under a deadline it is kept short, so that
+ * reads that are late already are not in the way of those that are not.
+ */
+enum { READING_BYTES = 16 << 20 };
+
+static void count_get(struct sluice_store *s, const struct store_op *op, int64_t result)
+{
+	s->stats.gets++;
+	if (result < 0) {
+		s->stats.misses++;
+		s->stats.corrupt += result == -EBADMSG;
+		s->stats.errors += atomic_load(&op->error) != 0;
+		return;
+	}
+	s->stats.hits++;
+	s->stats.hits_recent += op->recent;
+	s->stats.bytes_got += (uint64_t)result;
+}
+
+static void get_end(struct store_op *op, int64_t result)
+{
+	struct sluice_store *s = op->batch->store;
+	bool late = store_is_over(op);
+
+	pthread_mutex_lock(&s->lock);
+	count_get(s, op, late ? -ETIME : result);
+	if (op->entry && !op->recent)
+		s->stats.bytes_read += op->entry->len;
+	/* What is broken will not be better the next time. */
+	if (op->entry && result == -EBADMSG && op->entry->state == STORE_LIVE)
+		store_entry_erase(s, op->entry);
+	if (op->counted)
+		s->staging.reading -= op->entry->len;
+	if (op->entry)
+		store_entry_unpin(s, op->entry);
+	if (op->buf)
+		store_staging_put(s, op->buf);
+	pthread_mutex_unlock(&s->lock);
+	store_finish(op, result);
+}
+
+/* With @lock.  The entry, or NULL and why not. */
+static struct store_entry *look_up(struct sluice_store *s, const struct store_op *op, int64_t *why)
+{
+	struct store_entry *e = store_index_find(&s->index, op->hash);
+
+	*why = -ENOENT;
+	if (!e)
+		return NULL;
+	if (e->expiry && e->expiry <= store_now(s)) {
+		s->stats.expired++;
+		store_entry_erase(s, e);
+		return NULL;
+	}
+	store_policy_touch(&s->policy, &s->index, e);
+	if (e->len <= op->len)
+		return e;
+	*why = -EMSGSIZE;
+	return NULL;
+}
+
+static void verify(struct store_worker *w, struct store_op *op)
+{
+	struct sluice_store *s = w->store;
+	const struct store_entry *e = op->entry;
+	struct store_shelf *sh = &s->shelves[e->shelf];
+	int code = atomic_load(&op->error);
+
+	if (!op->recent)
+		store_shelf_tell(sh, code, "a value cannot be read");
+	if (code == 0 && store_value_crc(op, e->len) != e->crc) {
+		store_tell(s, -EBADMSG, sh->path, e->len, "a value is not what was written");
+		code = -EBADMSG;
+	}
+	if (code < 0 || !op->buf) {
+		get_end(op, code < 0 ? code : (int64_t)e->len);
+		return;
+	}
+	if (!store_hold(op)) {
+		get_end(op, -ETIME);
+		return;
+	}
+	if (op->device) {
+		op->stage = STAGE_PUSH;
+		store_copy_device(w, op, true);
+		return;
+	}
+	store_copy_host(op, true);
+	get_end(op, (int64_t)e->len);
+}
+
+/* With @lock.  A buffer for the value, where it needs one; false: there is none now. */
+static bool get_buffer(struct sluice_store *s, struct store_op *op)
+{
+	bool timed = op->batch->user.deadline_ns;
+
+	op->buf = store_staging_recent(s, op->entry);
+	op->recent = op->buf;
+	if (op->buf || (!op->device && !timed))
+		return true;
+	if (!timed || s->staging.reading < READING_BYTES)
+		op->buf = store_staging_get(s, op->entry->len);
+	op->counted = op->buf && timed;
+	s->staging.reading += op->counted ? op->entry->len : 0;
+	return op->buf;
+}
+
+static void get_start(struct store_worker *w, struct store_op *op)
+{
+	struct sluice_store *s = w->store;
+	int64_t why = -ETIME;
+
+	op->hash = store_hash_key(&s->secret, op->key, op->key_len);
+	op->device = store_on_device(op);
+	pthread_mutex_lock(&s->lock);
+	op->entry = store_is_over(op) ? NULL : look_up(s, op, &why);
+	if (op->entry && !get_buffer(s, op)) {
+		op->entry = NULL;
+		why = -ENOMEM;
+		if (s->staging.busy) { /* once more when there is one */
+			store_line_add(&s->staging.waiting, op);
+			pthread_mutex_unlock(&s->lock);
+			return;
+		}
+	}
+	if (op->entry)
+		op->entry->pins++;
+	pthread_mutex_unlock(&s->lock);
+	if (!op->entry) {
+		get_end(op, why);
+	} else if (op->recent) {
+		verify(w, op);
+	} else {
+		op->stage = STAGE_READ;
+		store_transfer(w, op, SLUICE_READ);
+	}
+}
+
+void store_get_step(struct store_worker *w, struct store_op *op)
+{
+	int code = atomic_load(&op->error);
+
+	if (op->stage == STAGE_START)
+		get_start(w, op);
+	else if (op->stage == STAGE_READ)
+		verify(w, op);
+	else
+		get_end(op, code < 0 ? code : (int64_t)op->entry->len);
+}

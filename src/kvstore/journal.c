@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The log of a shelf: appended to in groups by the keeper, read once when the store is opened.
+ *
+ * A log ends with a record that is torn where the process was killed while it wrote; nobody was
+ * told that what it says is done.  A bad record with good ones behind it is another matter: it may
+ * have said that something before it is gone or has another value.  So nothing before it is
+ * believed.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "kvstore/kvstore.h"
+
+enum { WALK_BYTES = 4 << 20 };
+
+/* ----------------------------------------------------------------- reading */
+
+struct walker {
+	struct store_walk *w;
+	unsigned char *buf;
+	size_t have, used; /* bytes in @buf, and of these done with */
+	uint64_t base;     /* where in the file @buf begins */
+	bool skipped;      /* something since the last good record */
+};
+
+/* More bytes behind those that are left; returns how many, or -errno. */
+static int64_t walk_fill(struct walker *k, struct sluice_err *err)
+{
+	uint64_t at;
+	int64_t r;
+
+	memmove(k->buf, k->buf + k->used, k->have - k->used);
+	k->have -= k->used;
+	k->base += k->used;
+	k->used = 0;
+	at = k->base + k->have;
+	r = sluice_pread(k->w->file, k->buf + k->have, min_u64(WALK_BYTES - k->have, k->w->to - at),
+			 at, err);
+	if (r > 0)
+		k->have += (size_t)r;
+	return r;
+}
+
+/* Records as far as they are whole; a bad one is looked past, eight bytes at a time. */
+static int walk_records(struct walker *k, bool last)
+{
+	struct store_record rec;
+	int n, r;
+
+	while (k->have - k->used >= 8) {
+		n = store_record_get(&rec, k->w->seed, k->buf + k->used, k->have - k->used);
+		if (n == 0 && !last)
+			return 0;
+		if (n <= 0) {
+			k->skipped = true;
+			k->used += 8;
+			continue;
+		}
+		r = k->skipped ? k->w->each(k->w->arg, NULL, NULL, 0) : 0;
+		k->skipped = false;
+		k->w->at = k->base + k->used;
+		if (r == 0)
+			r = k->w->each(k->w->arg, &rec, k->buf + k->used, (size_t)n);
+		if (r)
+			return r;
+		k->used += (size_t)n;
+		k->w->from = k->base + k->used;
+	}
+	return 0;
+}
+
+int store_journal_walk(struct store_walk *w, struct sluice_err *err)
+{
+	CLEANUP_FREE unsigned char *buf = malloc(WALK_BYTES);
+	struct walker k = {.w = w, .buf = buf, .base = w->from};
+	int64_t r = 0;
+
+	if (!buf)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	while (k.base + k.have < w->to) {
+		r = walk_fill(&k, err);
+		if (r <= 0)
+			return (int)r;
+		r = walk_records(&k, k.base + k.have >= w->to);
+		if (r)
+			return (int)r;
+	}
+	return 0;
+}
+
+/* Claim the space of a record, or leave none claimed. */
+static int claim_space(struct store_shelf *sh, struct store_entry *e, const struct store_record *r)
+{
+	uint64_t units = 0;
+	int c = 0;
+
+	for (uint32_t i = 0; i < r->nr && c == 0; i++) {
+		struct extent x = store_record_piece(r, i);
+
+		c = extents_claim(&e->space, sh->map, x);
+		units += x.count;
+	}
+	if (c == 0 && units * STORE_UNIT < r->len)
+		c = -EBADMSG;
+	if (c < 0)
+		extents_give(&e->space, sh->map);
+	return c;
+}
+
+static int load_set(struct store_shelf *sh, const struct store_record *r)
+{
+	struct sluice_store *s = sh->store;
+	struct store_hash h = store_hash_key(&s->secret, r->key, r->key_len);
+	struct store_entry *old = store_index_find(&s->index, h), *e;
+
+	if (old && old->gen >= r->gen) /* on another shelf: it must not come back */
+		return old->shelf == sh->nr ? 0 : store_journal_drop(sh, h, r->gen);
+	if (old)
+		old->shelf == sh->nr ? store_entry_drop(s, old) : store_entry_erase(s, old);
+	e = store_index_new(&s->index);
+	if (!e)
+		return -ENOMEM;
+	if (claim_space(sh, e, r) < 0) {
+		s->stats.lost++;
+		store_index_free(&s->index, e);
+		return 0;
+	}
+	e->hash = h;
+	e->gen = r->gen;
+	e->len = r->len;
+	e->crc = r->crc;
+	e->expiry = r->expiry;
+	e->key_len = (uint16_t)r->key_len;
+	e->shelf = (uint8_t)sh->nr;
+	e->freq = r->cost & 3;
+	e->state = STORE_LIVE;
+	sh->log_live += store_record_size(r->key_len, r->nr);
+	if (store_index_add(&s->index, e) < 0)
+		return -ENOMEM;
+	store_policy_add(&s->policy, &s->index, e);
+	s->stats.entries++;
+	s->stats.value_bytes += e->len;
+	return 0;
+}
+
+/* Nothing that this shelf's log has said so far is believed. */
+static void load_forget(struct store_shelf *sh)
+{
+	struct sluice_store *s = sh->store;
+	struct store_entry *e;
+	uint32_t pos = 0;
+
+	s->stats.lost++;
+	while ((e = store_index_next(&s->index, &pos)))
+		if (e->shelf == sh->nr && e->state == STORE_LIVE) {
+			store_entry_drop(s, e);
+			s->stats.lost++;
+		}
+}
+
+static int load_record(void *arg, const struct store_record *r, const void *raw, size_t size)
+{
+	struct store_shelf *sh = arg;
+	struct sluice_store *s = sh->store;
+	struct store_entry *e;
+
+	(void)raw;
+	(void)size;
+	if (!r) {
+		load_forget(sh);
+		return 0;
+	}
+	s->gen = max_u64(s->gen, r->gen);
+	s->clock_base = max_u64(s->clock_base, r->time);
+	if (r->type == STORE_RECORD_SET)
+		return load_set(sh, r);
+	e = store_index_find(&s->index, r->hash);
+	if (e && e->gen == r->gen && e->shelf == sh->nr)
+		store_entry_drop(s, e);
+	return 0;
+}
+
+int store_journal_head(struct store_shelf *sh, struct sluice_err *err)
+{
+	unsigned char head[STORE_LOG_HEAD];
+	int64_t n = sluice_pread(sh->log.file, head, sizeof(head), 0, err);
+	int r;
+
+	if (n < 0)
+		return (int)n;
+	r = n < (int64_t)sizeof(head) ? -EBADMSG : store_log_head_get(&sh->log.head, head);
+	if (r == -EPROTO)
+		return sluice_fail(err, r, "%s: its log is of another version", sh->path);
+	return r < 0 ? sluice_fail(err, r, "%s: its log has no head", sh->path) : 0;
+}
+
+int store_journal_epoch(struct store_log *log, uint64_t epoch, struct sluice_err *err)
+{
+	unsigned char head[STORE_LOG_HEAD];
+	int64_t r;
+
+	log->head.epoch = epoch;
+	store_log_head_put(head, &log->head);
+	r = sluice_pwrite(log->file, head, sizeof(head), 0, err);
+	return r < 0 ? (int)r : 0;
+}
+
+int store_journal_load(struct store_shelf *sh, struct sluice_err *err)
+{
+	struct sluice_file_info info = {.size = sizeof(info)};
+	struct store_walk w = {
+		.file = sh->log.file,
+		.seed = sh->log.head.seed,
+		.from = STORE_LOG_HEAD,
+		.each = load_record,
+		.arg = sh,
+	};
+	int r = sluice_file_stat(sh->log.file, &info);
+
+	if (r < 0)
+		return sluice_fail(err, r, "%s: log: %s", sh->path, sluice_strerror(r));
+	w.to = info.bytes;
+	r = store_journal_walk(&w, err);
+	sh->log.end = w.from;
+	return r;
+}
+
+/* ----------------------------------------------------------------- writing */
+
+int store_journal_create(struct store_log *log, struct store_shelf *sh, const char *name,
+			 struct sluice_err *err)
+{
+	unsigned char head[STORE_LOG_HEAD];
+	struct sluice_short s;
+	int fd = openat(sh->dir, name, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	int64_t r;
+
+	if (fd < 0)
+		return sluice_fail(err, -errno, "%s/%s: %s", sluice_shorten(&s, sh->path), name,
+				   strerror(errno));
+	store_log_head_put(head, &log->head);
+	r = sluice_file_take_fd(&log->file, sh->store->io, fd, name, err);
+	if (r == 0)
+		r = sluice_pwrite(log->file, head, sizeof(head), 0, err);
+	if (r < 0)
+		return (int)r;
+	log->end = STORE_LOG_HEAD;
+	return 0;
+}
+
+static int append(struct store_shelf *sh, const struct store_record *r, const struct extents *space)
+{
+	struct store_bytes *p = &sh->pending;
+
+	if (ARRAY_ROOM(p->at, p->room, p->len + STORE_RECORD_MAX) < 0)
+		return -ENOMEM;
+	p->len += store_record_put(p->at + p->len, sh->log.head.seed, r, space);
+	return 0;
+}
+
+int store_journal_set(struct store_shelf *sh, const struct store_op *op)
+{
+	const struct store_entry *e = op->entry;
+	struct store_record r = {
+		.type = STORE_RECORD_SET,
+		.cost = op->batch->user.cost,
+		.gen = e->gen,
+		.time = store_now(sh->store),
+		.key = op->key,
+		.key_len = op->key_len,
+		.len = e->len,
+		.crc = e->crc,
+		.expiry = e->expiry,
+	};
+
+	return append(sh, &r, &e->space);
+}
+
+int store_journal_drop(struct store_shelf *sh, struct store_hash hash, uint64_t gen)
+{
+	struct store_record r = {
+		.type = STORE_RECORD_DROP,
+		.gen = gen,
+		.time = store_now(sh->store),
+		.hash = hash,
+	};
+
+	return append(sh, &r, NULL);
+}
+
+/* What is pending becomes the group; one that could not be written stays its beginning. */
+static int take_group(struct store_shelf *sh)
+{
+	struct store_bytes *g = &sh->group, *p = &sh->pending, t;
+	int r = 0;
+
+	pthread_mutex_lock(&sh->store->lock);
+	if (!g->len) {
+		t = *g;
+		*g = *p;
+		*p = t;
+	} else if (p->len) {
+		r = ARRAY_ROOM(g->at, g->room, g->len + p->len);
+		if (r == 0) {
+			memcpy(g->at + g->len, p->at, p->len);
+			g->len += p->len;
+			p->len = 0;
+		}
+	}
+	pthread_mutex_unlock(&sh->store->lock);
+	return r;
+}
+
+int store_sync(struct sluice_store *s, struct sluice_file *file)
+{
+	struct sluice_op op = {.opcode = SLUICE_SYNC, .file = file};
+	struct sluice_done done;
+	int r = sluice_run(s->io, &op, &done, NULL);
+
+	if (r == 0 && done.res < 0)
+		r = (int)done.res;
+	return r;
+}
+
+int store_journal_flush(struct store_shelf *sh)
+{
+	struct sluice_store *s = sh->store;
+	bool durable = s->opts.flags & SLUICE_STORE_DURABLE;
+	struct sluice_err err = {0, ""};
+	int64_t r = take_group(sh);
+
+	if (r < 0 || !sh->group.len)
+		return (int)r;
+	if (sh->log.end + sh->group.len > sh->log_limit) {
+		r = store_journal_rewrite(sh, true);
+		if (r == 0 && sh->log.end + sh->group.len > sh->log_limit)
+			r = -ENOSPC;
+		if (r < 0)
+			return (int)r;
+	}
+	if (durable)
+		r = store_sync(s, sh->data);
+	if (r == 0)
+		r = sluice_pwrite(sh->log.file, sh->group.at, sh->group.len, sh->log.end, &err);
+	if (r >= 0 && durable)
+		r = store_sync(s, sh->log.file);
+	store_shelf_tell(sh, r < 0 ? (int)r : 0, err.msg);
+	if (r < 0)
+		return (int)r;
+	sh->log.end += sh->group.len;
+	pthread_mutex_lock(&s->lock);
+	s->stats.log_bytes += sh->group.len;
+	s->stats.bytes_written += sh->group.len;
+	pthread_mutex_unlock(&s->lock);
+	sh->group.len = 0;
+	return 0;
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The keeper does what may take time: it writes the logs, a group of sets and deletes at a time,
+ * and lets the sets be found then; it makes data files larger before space is short, and rewrites
+ * logs that are mostly history.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "kvstore/kvstore.h"
+
+/* With @lock: a record for what a set has written. */
+static int log_set(struct sluice_store *s, struct store_op *op)
+{
+	struct store_entry *e = op->entry, *old = store_index_find(&s->index, e->hash);
+	struct store_shelf *sh = &s->shelves[e->shelf];
+	uint32_t ttl = op->batch->user.ttl_s ? op->batch->user.ttl_s : s->opts.ttl_s;
+	int code = atomic_load(&op->error);
+
+	s->stats.bytes_written += align_up(e->len, STORE_UNIT);
+	if (code == 0 && store_is_over(op))
+		code = -ETIME;
+	if (code == 0 && sh->out)
+		code = -EIO;
+	if (code < 0)
+		return code;
+	/* What it replaces on another shelf must be gone there when this one is complete. */
+	if (old && old->shelf != e->shelf)
+		code = store_journal_drop(&s->shelves[old->shelf], old->hash, old->gen);
+	if (code < 0)
+		return code;
+	e->gen = ++s->gen;
+	e->expiry = ttl ? (uint32_t)min_u64(store_now(s) + ttl, UINT32_MAX) : 0;
+	return store_journal_set(sh, op);
+}
+
+static void group_begin(struct sluice_store *s, struct store_op *list)
+{
+	for (struct store_op *op = list; op; op = op->next)
+		if (op->stage == STAGE_WRITE) {
+			int code = atomic_load(&op->error);
+
+			store_shelf_tell(&s->shelves[op->entry->shelf], code,
+					 "a value cannot be written");
+		}
+	pthread_mutex_lock(&s->lock);
+	for (struct store_op *op = list; op; op = op->next)
+		op->code = op->stage == STAGE_WRITE ? log_set(s, op) : 0;
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* With @lock: a set is visible, or has never been. */
+static void settle_set(struct sluice_store *s, struct store_op *op)
+{
+	struct store_entry *e = op->entry;
+
+	s->stats.sets++;
+	/* What was called late must not appear afterwards. */
+	if (op->code == 0 && !store_hold(op))
+		op->code = -ETIME;
+	if (op->code == 0)
+		op->code = store_set_publish(s, op);
+	if (op->code < 0) {
+		s->stats.errors += op->code != -ETIME && op->code != -ENOSPC;
+		s->stats.sets_no_space += op->code == -ENOSPC;
+		/* Its record may be in the log, or get there yet. */
+		if (e->gen)
+			store_journal_drop(&s->shelves[e->shelf], e->hash, e->gen);
+		store_set_discard(s, op);
+	}
+	if (op->buf)
+		store_staging_put(s, op->buf);
+}
+
+static void group_end(struct sluice_store *s, struct store_op *list, int code)
+{
+	struct store_op *next;
+
+	pthread_mutex_lock(&s->lock);
+	for (struct store_op *op = list; op; op = op->next) {
+		if (op->code == 0)
+			op->code = code;
+		if (op->stage == STAGE_WRITE)
+			settle_set(s, op);
+	}
+	pthread_mutex_unlock(&s->lock);
+	for (struct store_op *op = list; op; op = next) {
+		int64_t good = op->stage == STAGE_WRITE ? (int64_t)op->len : 0;
+
+		next = op->next;
+		store_finish(op, op->code < 0 ? op->code : good);
+	}
+}
+
+/*
+ * Write the logs of all shelves; @list waits for it.  A set or delete is complete when all of them
+ * are written, its own and the others': one that could not be told that it has an older value of
+ * the key would give it out after the next start.
+ */
+static void commit(struct sluice_store *s, struct store_op *list)
+{
+	int code = 0, r;
+
+	group_begin(s, list);
+	for (unsigned i = 0; i < s->nr_shelves; i++) {
+		r = s->shelves[i].out ? 0 : store_journal_flush(&s->shelves[i]);
+		code = code ? code : r;
+	}
+	group_end(s, list, code);
+}
+
+static void let_in(struct sluice_store *s, struct store_shelf *sh)
+{
+	struct store_op *list;
+
+	pthread_mutex_lock(&s->lock);
+	sh->growing = false;
+	list = store_line_take(&sh->waiting);
+	pthread_mutex_unlock(&s->lock);
+	store_ready_all(s, list);
+}
+
+/* A shelf that comes back one day is behind the others then. */
+static void tell_epoch(struct sluice_store *s)
+{
+	uint64_t epoch = 0;
+	bool failed = false;
+
+	for (unsigned i = 0; i < s->nr_shelves; i++)
+		epoch = max_u64(epoch, s->shelves[i].log.head.epoch);
+	epoch = store_next_epoch(epoch);
+	for (unsigned i = 0; i < s->nr_shelves; i++)
+		if (!s->shelves[i].out && store_journal_epoch(&s->shelves[i].log, epoch, NULL) < 0)
+			failed = true;
+	pthread_mutex_lock(&s->lock);
+	s->shelf_lost = s->shelf_lost || failed;
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* Returns whether there is more to do. */
+static bool maintain(struct sluice_store *s)
+{
+	bool more = false, grow, lost, rewrite;
+
+	for (unsigned i = 0; i < s->nr_shelves; i++) {
+		struct store_shelf *sh = &s->shelves[i];
+
+		pthread_mutex_lock(&s->lock);
+		grow = sh->growing;
+		rewrite = !sh->out && store_journal_is_long(sh);
+		lost = s->shelf_lost;
+		s->shelf_lost = false;
+		pthread_mutex_unlock(&s->lock);
+		if (lost)
+			tell_epoch(s);
+		if (grow && !sh->out)
+			store_shelf_grow(sh);
+		if (grow)
+			let_in(s, sh);
+		if (rewrite)
+			more = store_journal_rewrite(sh, false) == 0 || more;
+	}
+	return more;
+}
+
+static void *keeper_run(void *arg)
+{
+	struct sluice_store *s = arg;
+	struct store_queues *q = &s->line;
+	struct store_op *list;
+	bool more = false;
+
+	pthread_mutex_lock(&q->lock);
+	while (!q->stop_keeper || q->logging.first) {
+		if (!q->logging.first && !q->kick && !more && !q->stop_keeper) {
+			pthread_cond_wait(&q->commit, &q->lock);
+			continue;
+		}
+		q->kick = false;
+		list = store_line_take(&q->logging);
+		pthread_mutex_unlock(&q->lock);
+		commit(s, list);
+		more = maintain(s);
+		pthread_mutex_lock(&q->lock);
+	}
+	pthread_mutex_unlock(&q->lock);
+	commit(s, NULL);
+	return NULL;
+}
+
+int store_keeper_start(struct sluice_store *s, struct sluice_err *err)
+{
+	int r = thread_start(&s->keeper, keeper_run, s);
+
+	s->has_keeper = r == 0;
+	return r < 0 ? sluice_fail(err, r, "no thread: %s", strerror(-r)) : 0;
+}
+
+void store_keeper_stop(struct sluice_store *s)
+{
+	if (!s->has_keeper)
+		return;
+	pthread_mutex_lock(&s->line.lock);
+	s->line.stop_keeper = true;
+	pthread_cond_signal(&s->line.commit);
+	pthread_mutex_unlock(&s->line.lock);
+	pthread_join(s->keeper, NULL);
+}

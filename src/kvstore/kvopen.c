@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening and closing a store. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/keyhash.h"
+#include "base/util.h"
+#include "kvstore/kvstore.h"
+
+enum {
+	MEMORY_BYTES = 64 << 20,
+	LEAST_SHARE = 1 << 20, /* of the capacity, for a directory */
+};
+
+/* ------------------------------------------------------------------- small */
+
+uint64_t store_now(const struct sluice_store *s)
+{
+	return s->clock_base + (clock_ns() - s->clock_from) / 1000000000u;
+}
+
+struct store_hash store_hash_key(const struct store_secret *secret, const void *key, size_t len)
+{
+	return (struct store_hash){sluice_key_hash(key, len, secret->a),
+				   sluice_key_hash(key, len, secret->b)};
+}
+
+/* Steps of a sixteenth: at most 6 % of a value's space is empty. */
+uint64_t store_units(uint64_t len)
+{
+	uint64_t units = (len + STORE_UNIT - 1) / STORE_UNIT, step = 1;
+
+	while (units > 32 * step)
+		step *= 2;
+	return align_up(units, step);
+}
+
+void store_tell(const struct sluice_store *s, int code, const char *file, uint64_t len,
+		const char *text)
+{
+	struct sluice_event e = {
+		.what = SLUICE_TRACE_ERROR,
+		.code = code,
+		.file = file ? file : "",
+		.text = text ? text : "",
+		.len = len,
+	};
+
+	if (s->opts.tell)
+		s->opts.tell(s->opts.tell_arg, &e);
+}
+
+/*
+ * By the clock, so that of two shelves that went on without each other the later one is ahead; and
+ * always ahead of what is there.
+ */
+uint64_t store_next_epoch(uint64_t epoch)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	return max_u64(epoch + 1, (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec);
+}
+
+/* ------------------------------------------------------------------- parts */
+
+int store_init(struct sluice_store *s)
+{
+	struct timespec ts;
+	int r;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	s->clock_base = (uint64_t)ts.tv_sec;
+	s->clock_from = clock_ns();
+	s->event = -1;
+	s->pid = getpid();
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_mutex_init(&s->line.lock, NULL);
+	pthread_cond_init(&s->line.work, NULL);
+	pthread_cond_init(&s->line.commit, NULL);
+	pthread_cond_init(&s->line.finished, NULL);
+	store_line_init(&s->line.ready);
+	store_line_init(&s->line.logging);
+	atomic_store(&s->line.next_deadline, UINT64_MAX);
+	s->line.done_last = &s->line.done_first;
+	atomic_store(&s->log_piece, 1 << 20);
+	store_staging_init(s);
+	r = store_index_init(&s->index);
+	if (r == 0)
+		r = store_policy_init(&s->policy, s->opts.policy);
+	if (r == 0)
+		r = store_seen_fit(&s->touched, 0);
+	return r;
+}
+
+void store_fini(struct sluice_store *s)
+{
+	for (unsigned i = 0; i < s->nr_shelves; i++)
+		store_shelf_close(&s->shelves[i]);
+	if (s->io)
+		store_staging_fini(s);
+	sluice_close(s->io, NULL);
+	store_index_fini(&s->index);
+	store_policy_fini(&s->policy);
+	free(s->touched.marks);
+	free(s->shelves);
+	if (s->event >= 0)
+		close(s->event);
+	pthread_mutex_destroy(&s->lock);
+	pthread_mutex_destroy(&s->line.lock);
+	pthread_cond_destroy(&s->line.work);
+	pthread_cond_destroy(&s->line.commit);
+	pthread_cond_destroy(&s->line.finished);
+	free(s);
+}
+
+/* ----------------------------------------------------------------- options */
+
+static int take_opts(struct sluice_store_opts *to, const struct sluice_store_opts *from,
+		     struct sluice_err *err)
+{
+	*to = (struct sluice_store_opts)SLUICE_STORE_OPTS_INIT;
+	if (from) {
+		if (from->size < 8)
+			return sluice_fail(err, -EINVAL, "opts.size: %u is too small", from->size);
+		for (size_t i = sizeof(*to); i < from->size; i++)
+			if (((const char *)from)[i])
+				return sluice_fail(err, -E2BIG,
+						   "opts: sets a field this library does not know");
+		memcpy(to, from, min_u64(from->size, sizeof(*to)));
+		to->size = sizeof(*to);
+	}
+	to->threads = to->threads ? to->threads : 1;
+	to->memory = to->memory ? to->memory : MEMORY_BYTES;
+	if (to->flags &
+	    ~(SLUICE_STORE_SECOND_TOUCH | SLUICE_STORE_DURABLE | SLUICE_STORE_NO_RECENT))
+		return sluice_fail(err, -EINVAL, "opts.flags: 0x%x is not known", to->flags);
+	if (to->policy > SLUICE_STORE_LRU)
+		return sluice_fail(err, -EINVAL, "opts.policy: %u is outside 0..1", to->policy);
+	if (to->threads > 64)
+		return sluice_fail(err, -EINVAL, "opts.threads: %u is outside 1..64", to->threads);
+	return 0;
+}
+
+static int check_dirs(const char *const *dirs, unsigned nr, uint64_t capacity,
+		      struct sluice_err *err)
+{
+	if (!dirs || !nr || nr > STORE_SHELVES_MAX)
+		return sluice_fail(err, -EINVAL, "dirs: %u of them, 1..%d can be", nr,
+				   STORE_SHELVES_MAX);
+	for (unsigned i = 0; i < nr; i++) {
+		if (!dirs[i] || !dirs[i][0])
+			return sluice_fail(err, -EINVAL, "dirs[%u]: is empty", i);
+		if (strstr(dirs[i], "://"))
+			return sluice_fail(err, -ENOTSUP,
+					   "%s: a store lives in directories, not behind a URI",
+					   dirs[i]);
+	}
+	if (capacity / nr < LEAST_SHARE)
+		return sluice_fail(err, -EINVAL,
+				   "capacity: %llu bytes for %u directories, each needs 1 MiB",
+				   (unsigned long long)capacity, nr);
+	return 0;
+}
+
+/* ----------------------------------------------------------------- opening */
+
+static int open_io(struct sluice_store *s, struct sluice_err *err)
+{
+	struct sluice_opts o = SLUICE_OPTS_INIT;
+
+	o.engine = s->opts.engine;
+	o.threads = s->opts.io_threads;
+	s->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (s->event < 0)
+		return sluice_fail(err, -errno, "eventfd: %s", strerror(errno));
+	return sluice_open(&s->io, &o, err);
+}
+
+/* What no drive can be blamed for ends it; a drive that fails is left out. */
+static bool is_fatal(int code)
+{
+	return code == -EBUSY || code == -EEXIST || code == -EPROTO || code == -ENOMEM;
+}
+
+static int open_shelves(struct sluice_store *s, const char *const *dirs, unsigned nr,
+			struct sluice_err *err)
+{
+	unsigned usable = 0;
+	int r = 0;
+
+	s->shelves = calloc(nr, sizeof(*s->shelves));
+	if (!s->shelves)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	for (s->nr_shelves = 0; s->nr_shelves < nr;) {
+		struct store_shelf *sh = &s->shelves[s->nr_shelves];
+
+		sh->nr = s->nr_shelves++;
+		r = store_shelf_open(sh, s, dirs[sh->nr], s->capacity / nr, err);
+		usable += r == 0;
+		if (r == 0)
+			continue;
+		if (is_fatal(r) || (!usable && s->nr_shelves == nr))
+			return r;
+		store_tell(s, r, dirs[sh->nr], 0, err->msg);
+		sh->out = true;
+		s->stats.dirs_out++;
+	}
+	return 0;
+}
+
+/* Forget what a log says. */
+static int log_anew(struct store_shelf *sh, struct sluice_err *err)
+{
+	sluice_file_close(sh->log.file, NULL);
+	sh->log.file = NULL;
+	return store_journal_create(&sh->log, sh, STORE_LOG_NAME, err);
+}
+
+/* What a writer that was killed has left behind the last record. */
+static void cut_tail(const struct store_shelf *sh)
+{
+	int fd = openat(sh->dir, STORE_LOG_NAME, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	if (ftruncate(fd, (off_t)sh->log.end) < 0)
+		store_tell(sh->store, -errno, sh->path, 0, "the end of its log cannot be cut off");
+	close(fd);
+}
+
+static int load_shelf(struct store_shelf *sh, uint64_t epoch, uint64_t next, struct sluice_err *err)
+{
+	int r;
+
+	if (sh->log.head.epoch < epoch) {
+		/* It was not there when the others went on: what it has may be out of date. */
+		r = log_anew(sh, err);
+	} else {
+		r = store_journal_load(sh, err);
+		cut_tail(sh);
+	}
+	if (r == 0)
+		r = store_journal_epoch(&sh->log, next, err);
+	return r;
+}
+
+static int load_shelves(struct sluice_store *s, struct sluice_err *err)
+{
+	uint64_t epoch = 0, next;
+	unsigned usable = 0;
+	int r = 0;
+
+	for (unsigned i = 0; i < s->nr_shelves; i++)
+		epoch = s->shelves[i].out ? epoch : max_u64(epoch, s->shelves[i].log.head.epoch);
+	next = store_next_epoch(epoch);
+	for (unsigned i = 0; i < s->nr_shelves; i++) {
+		struct store_shelf *sh = &s->shelves[i];
+
+		if (sh->out)
+			continue;
+		r = load_shelf(sh, epoch, next, err);
+		usable += r == 0;
+		if (r < 0) {
+			store_tell(s, r, sh->path, 0, err->msg);
+			store_shelf_leave(sh);
+		}
+	}
+	s->stats.recovered = s->stats.entries;
+	for (unsigned i = 0; usable && i < s->nr_shelves; i++)
+		if (s->shelves[i].out)
+			store_shelf_empty(&s->shelves[i]);
+	return usable ? 0 : r;
+}
+
+int sluice_store_open(struct sluice_store **out, const char *const *dirs, unsigned nr,
+		      uint64_t capacity, const struct sluice_store_opts *opts,
+		      struct sluice_err *err)
+{
+	struct sluice_store_opts o;
+	struct sluice_err local = {0, ""};
+	struct sluice_store *s;
+	int r;
+
+	err = err ? err : &local;
+	r = take_opts(&o, opts, err);
+	if (r == 0)
+		r = check_dirs(dirs, nr, capacity, err);
+	if (r < 0)
+		return r;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	s->opts = o;
+	s->capacity = capacity;
+	r = store_init(s);
+	if (r < 0)
+		sluice_fail(err, r, "out of memory");
+	if (r == 0)
+		r = open_io(s, err);
+	if (r == 0)
+		r = open_shelves(s, dirs, nr, err);
+	if (r == 0)
+		r = load_shelves(s, err);
+	if (r == 0)
+		r = store_keeper_start(s, err);
+	if (r == 0)
+		r = store_workers_start(s, err);
+	if (r < 0) {
+		store_workers_stop(s);
+		store_keeper_stop(s);
+		store_fini(s);
+		return r;
+	}
+	*out = s;
+	return 0;
+}
+
+/* ----------------------------------------------------------------- closing */
+
+/* Until nothing is inside but batches that nobody has collected. */
+static void wait_until_idle(struct sluice_store *s)
+{
+	struct store_queues *q = &s->line;
+	uint64_t waiting;
+
+	pthread_mutex_lock(&q->lock);
+	for (;;) {
+		waiting = 0;
+		for (struct store_batch *b = q->done_first; b; b = b->next)
+			waiting++;
+		if (!q->open && q->objects == waiting)
+			break;
+		pthread_cond_wait(&q->finished, &q->lock);
+	}
+	pthread_mutex_unlock(&q->lock);
+}
+
+/* The child of a fork() has memory and descriptors to give back, and nothing else. */
+static void close_child(struct sluice_store *s)
+{
+	for (unsigned i = 0; i < s->nr_shelves; i++) {
+		struct store_shelf *sh = &s->shelves[i];
+
+		if (sh->data_fd >= 0)
+			close(sh->data_fd);
+		if (sh->head >= 0)
+			close(sh->head);
+		if (sh->dir >= 0)
+			close(sh->dir);
+	}
+	sluice_close(s->io, NULL);
+	close(s->event);
+}
+
+int sluice_store_close(struct sluice_store *store, struct sluice_err *err)
+{
+	struct sluice_store_done done;
+	int r = 0, c;
+
+	if (!store)
+		return 0;
+	if (store->pid != getpid()) {
+		close_child(store);
+		return 0;
+	}
+	wait_until_idle(store);
+	while (sluice_store_drain(store, &done, 1) > 0)
+		;
+	store_workers_stop(store);
+	store_keeper_stop(store);
+	for (unsigned i = 0; i < store->nr_shelves; i++) {
+		struct store_shelf *sh = &store->shelves[i];
+
+		c = sh->out ? 0 : store_sync(store, sh->log.file);
+		if (c < 0 && r == 0)
+			r = sluice_fail(err, c, "%s: log: %s", sh->path, sluice_strerror(c));
+	}
+	store_fini(store);
+	return r;
+}

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_KVSTORE_KVSTORE_H
+#define SLUICE_KVSTORE_KVSTORE_H
+
+/*
+ * The KV store, inside.
+ *
+ * A store has shelves, one per directory: a data file, whose space is given out in extents, and a
+ * log that says what is in it (shelf.c, journal.c, compact.c).  What the logs say together is the
+ * index, in memory (index.c); who goes when space is short is the policy's business (policy.c).
+ *
+ * Operations, one per key, belong to a batch (batch.c).  Three kinds of threads work on them:
+ *
+ *	workers		look up, make space, verify and copy; never wait for a device (worker.c)
+ *	I/O threads	those of the handle below; their callbacks put operations back into line
+ *	the keeper	writes logs, grows files, rewrites logs; may wait (keeper.c)
+ *
+ *	get:	worker (find, pin) -> I/O -> worker (verify, deliver)
+ *	set:	worker (space, CRC) -> I/O -> keeper (log, then visible)
+ *	delete:	worker (gone) -> keeper (log)
+ *
+ * @lock guards what is in memory of shelves, index, policy and staging; @line.lock the queues.  The
+ * second may be taken inside the first, never the other way round, and neither is held across I/O.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include <sluice/store.h>
+
+#include "kvstore/index.h"
+#include "kvstore/policy.h"
+#include "kvstore/record.h"
+
+enum {
+	STORE_UNIT = 4096, /* of space in data files */
+	STORE_SHELVES_MAX = 64,
+	STORE_OUT_AFTER = 16, /* failures in a row, after which a shelf is left out */
+	STORE_TRANSFERS = 64, /* given to the handle in one call */
+	STORE_IOVS = 1024,    /* in these */
+};
+
+/* ----------------------------------------------------------------- batches */
+
+struct store_batch;
+
+/* What an operation is waiting for when it is not in line. */
+enum store_stage {
+	STAGE_START = 0,
+	STAGE_READ = 1,  /* get: the value from its file */
+	STAGE_PUSH = 2,  /* get: the value to device memory */
+	STAGE_PULL = 3,  /* set: the value from device memory */
+	STAGE_WRITE = 4, /* set: the value to its file */
+};
+
+/* Who has the last word about a key: its deadline, or the one that finishes it. */
+enum store_over { STORE_OPEN = 0, STORE_HELD = 1, STORE_OVER = 2 };
+
+struct store_op {
+	struct store_op *next;
+	struct store_batch *batch;
+	const unsigned char *key;
+	const struct sluice_iov *iov;
+	uint32_t key_len, nr_iov;
+	uint64_t len; /* of the memory */
+	struct store_hash hash;
+	struct store_entry *entry; /* pinned, or being made */
+	struct store_buf *buf;     /* the value passes through it, or is in it; or NULL */
+	enum store_stage stage;
+	bool device;       /* some of the memory is a GPU's */
+	bool admitted;     /* set: it has been here before */
+	bool recent;       /* get: @buf is the copy of what was written */
+	bool counted;      /* get: in staging.reading */
+	bool late;         /* for who watches deadlines */
+	int code;          /* keeper: why it failed */
+	atomic_uint parts; /* transfers under way, and one while they are being started */
+	atomic_int error;  /* of the first that failed */
+	atomic_int over;   /* enum store_over */
+};
+
+struct store_batch {
+	struct store_batch *next;                  /* finished ones */
+	struct store_batch *open_prev, *open_next; /* those not finished */
+	struct sluice_store *store;
+	struct sluice_store_batch user;
+	uint64_t ticket;
+	uint64_t due;     /* of clock_ns(), or UINT64_MAX */
+	bool watched;     /* its deadline is still to come */
+	atomic_uint left; /* keys without a result */
+	atomic_uint refs; /* keys still somewhere inside, and one for the batch itself */
+	atomic_uint good;
+	int64_t *results; /* the user's, or ours */
+	uint32_t nr;
+	struct store_op ops[];
+};
+
+/* Operations in line, first in first out. */
+struct store_line {
+	struct store_op *first, **last;
+};
+void store_line_init(struct store_line *l);
+void store_line_add(struct store_line *l, struct store_op *op);
+struct store_op *store_line_take(struct store_line *l); /* all of them, linked */
+
+struct store_queues {
+	pthread_mutex_t lock;
+	pthread_cond_t work;     /* for workers */
+	pthread_cond_t commit;   /* for the keeper */
+	pthread_cond_t finished; /* for those who wait for a batch */
+	struct store_line ready;
+	struct store_line logging;    /* for the keeper */
+	bool stop, stop_keeper, kick; /* kick: the keeper has something else to do */
+	unsigned idle;                /* workers that wait */
+	struct store_batch *open;     /* not finished */
+	_Atomic uint64_t next_deadline;
+	struct store_batch *done_first, **done_last;
+	uint64_t objects; /* batches not freed */
+	uint64_t tickets;
+};
+
+/* ----------------------------------------------------------------- staging */
+
+/* Memory that values pass through, and copies of those written last. */
+struct store_buf {
+	struct store_buf *prev, *next; /* idle, or recent */
+	struct store_entry *entry;     /* whose copy it is, or NULL */
+	unsigned char *addr;
+	uint64_t len; /* rounded */
+	uint32_t refs;
+	uint32_t slot; /* in staging.slots */
+};
+
+struct store_staging {
+	uint64_t limit, bytes;
+	struct store_buf idle, recent; /* heads of rings, oldest next */
+	struct store_buf **slots;
+	uint32_t nr_slots, room;
+	struct store_line waiting; /* for memory */
+	unsigned busy;             /* buffers that operations have */
+	uint64_t reading;          /* bytes being read under a deadline */
+};
+
+/* With @lock, all of these.  NULL: there is none now; it will come if any is busy. */
+int store_staging_init(struct sluice_store *s);
+void store_staging_fini(struct sluice_store *s);
+struct store_buf *store_staging_get(struct sluice_store *s, uint64_t len);
+void store_staging_put(struct sluice_store *s, struct store_buf *b);
+/* It is the copy of @e from here on. */
+void store_staging_keep(struct sluice_store *s, struct store_buf *b, struct store_entry *e);
+/* The copy of @e with one more reference, or NULL. */
+struct store_buf *store_staging_recent(struct sluice_store *s, const struct store_entry *e);
+void store_staging_forget(struct sluice_store *s, struct store_entry *e);
+
+/* ----------------------------------------------------------------- shelves */
+
+struct store_secret {
+	uint64_t a, b;
+};
+
+/* Bytes to be appended to a log. */
+struct store_bytes {
+	unsigned char *at;
+	size_t len, room;
+};
+
+struct store_log {
+	struct sluice_file *file;
+	struct store_log_head head;
+	uint64_t end; /* bytes */
+};
+
+/* A log being rewritten: what is alive is copied until nothing is left to copy. */
+struct store_rewrite {
+	bool active;
+	struct store_log to;
+	uint64_t from;  /* how far the old one has been read */
+	uint64_t began; /* its end when we began: all that comes behind it is copied */
+};
+
+struct store_shelf {
+	struct sluice_store *store;
+	char *path;
+	unsigned nr;
+	int dir, head; /* descriptors; the head is locked */
+	struct store_secret secret;
+	struct sluice_file *data;
+	int data_fd;
+	struct extent_map *map;
+	uint64_t limit_units;
+	uint64_t step_units; /* by which the file grows */
+	uint64_t retry_ns;   /* the file system was full: do not ask again before */
+	bool growing;        /* sets wait for it */
+	struct store_line waiting;
+
+	struct store_log log;
+	struct store_rewrite rewrite;
+	struct store_bytes pending; /* records not yet written, with @lock */
+	struct store_bytes group;   /* those being written, the keeper's */
+	uint64_t log_limit, log_live;
+
+	bool out; /* left out: it has failed too often */
+	unsigned failures;
+	atomic_uint_fast64_t in_flight; /* bytes */
+};
+
+/* Open or make a shelf, but for what its log says. */
+int store_shelf_open(struct store_shelf *sh, struct sluice_store *s, const char *path,
+		     uint64_t share, struct sluice_err *err);
+/* The same for one that is there, to look at. */
+int store_shelf_look(struct store_shelf *sh, struct sluice_store *s, const char *path,
+		     struct sluice_err *err);
+void store_shelf_close(struct store_shelf *sh);
+uint64_t store_shelf_disk_bytes(const struct store_shelf *sh);
+/* Grow the data file by a step; 0 or -errno. */
+int store_shelf_grow(struct store_shelf *sh);
+bool store_shelf_can_grow(const struct store_shelf *sh);
+/* With @lock: leave it out from here on. */
+void store_shelf_leave(struct store_shelf *sh);
+/* Nothing of what it has is to be found again. */
+void store_shelf_empty(struct store_shelf *sh);
+/* A transfer or a write of the log has ended with @code: too many failures and it is left out. */
+void store_shelf_tell(struct store_shelf *sh, int code, const char *what);
+
+struct store_head {
+	unsigned version;
+	struct store_secret secret;
+};
+int store_head_parse(struct store_head *ret, const char *text, size_t len);
+/* Lock and read the head of what must be a store already. */
+int store_head_open(int *ret_dir, int *ret_head, struct store_head *ret, const char *path,
+		    struct sluice_err *err);
+
+#define STORE_HEAD_NAME "sluice-store"
+#define STORE_DATA_NAME "data"
+#define STORE_LOG_NAME  "log"
+#define STORE_NEW_NAME  "log.new"
+
+/* ----------------------------------------------------------------- journal */
+
+/*
+ * Every record of a log in order, from @from to @to.  @each gets a record, as it is read
+ * and as it lies there, or NULL in place of what could not be read before a good one.  Returns 0,
+ * -errno, or what @each returned;
+ * @from then is where the last good record ends.
+ */
+struct store_walk {
+	struct sluice_file *file;
+	uint32_t seed;
+	uint64_t from, to;
+	uint64_t at; /* where the record lies that @each is given */
+	int (*each)(void *arg, const struct store_record *r, const void *raw, size_t size);
+	void *arg;
+};
+int store_journal_walk(struct store_walk *w, struct sluice_err *err);
+
+/* Make one, with the head that log->head says. */
+int store_journal_create(struct store_log *log, struct store_shelf *sh, const char *name,
+			 struct sluice_err *err);
+/* Read the head of sh->log; -EBADMSG: there is none. */
+int store_journal_head(struct store_shelf *sh, struct sluice_err *err);
+/* Write it again, with another epoch. */
+int store_journal_epoch(struct store_log *log, uint64_t epoch, struct sluice_err *err);
+/* Read the log into the index; what is broken is left out and counted. */
+int store_journal_load(struct store_shelf *sh, struct sluice_err *err);
+/* With @lock: append to what is pending.  0 or -ENOMEM. */
+int store_journal_set(struct store_shelf *sh, const struct store_op *op);
+int store_journal_drop(struct store_shelf *sh, struct store_hash hash, uint64_t gen);
+/* fsync(2): 0 or -errno. */
+int store_sync(struct sluice_store *s, struct sluice_file *file);
+/* The keeper: write what is pending.  0, or -errno and it is still to be written. */
+int store_journal_flush(struct store_shelf *sh);
+/* Is rewriting the log under way, or is it time to begin? */
+bool store_journal_is_long(const struct store_shelf *sh);
+/* The keeper: go on rewriting it, or begin; @whole: until it is done.  0 or -errno. */
+int store_journal_rewrite(struct store_shelf *sh, bool whole);
+
+/* ------------------------------------------------------------------- store */
+
+struct store_worker {
+	struct sluice_store *store;
+	pthread_t thread;
+	struct sluice_op ops[STORE_TRANSFERS];
+	struct sluice_iov iovs[STORE_IOVS];
+	unsigned nr_ops, nr_iovs;
+};
+
+struct sluice_store {
+	struct sluice_store_opts opts;
+	uint64_t capacity;
+	pid_t pid;
+	int event;
+	struct sluice_io *io;
+	pthread_mutex_t lock;
+	struct store_index index;
+	struct store_policy policy;
+	struct store_seen touched; /* sets that were not admitted */
+	struct store_staging staging;
+	struct store_shelf *shelves;
+	unsigned nr_shelves, next_shelf;
+	bool shelf_lost; /* the others are to be told of it */
+	struct store_secret secret;
+	/* Of a log being rewritten, so much at a time; a quarter of it is not worth the trouble. */
+	_Atomic uint64_t log_piece;
+	uint64_t gen;        /* the last one given */
+	uint64_t clock_base; /* seconds: wall clock at open, or the newest record's */
+	uint64_t clock_from; /* clock_ns() then */
+	struct sluice_store_stats stats;
+	struct store_queues line;
+	pthread_t keeper;
+	bool has_keeper, has_locks;
+	struct store_worker *workers;
+	unsigned nr_workers;
+};
+
+/* Seconds of a clock that goes on where the last run was, and never back. */
+uint64_t store_now(const struct sluice_store *s);
+/* Of the logs, after @epoch. */
+uint64_t store_next_epoch(uint64_t epoch);
+struct store_hash store_hash_key(const struct store_secret *secret, const void *key, size_t len);
+/* Units for a value: few sizes, so that what one leaves the next can use. */
+uint64_t store_units(uint64_t len);
+void store_tell(const struct sluice_store *s, int code, const char *file, uint64_t len,
+		const char *text);
+/* All but directories, handle and threads. */
+int store_init(struct sluice_store *s);
+void store_fini(struct sluice_store *s);
+
+/* With @lock: nobody can find @e any more; its space is free with its last pin. */
+void store_entry_drop(struct sluice_store *s, struct store_entry *e);
+/* With @lock: as before, and the log is told. */
+void store_entry_erase(struct sluice_store *s, struct store_entry *e);
+void store_entry_unpin(struct sluice_store *s, struct store_entry *e);
+
+/* Lines. */
+void store_ready(struct sluice_store *s, struct store_op *op);
+void store_ready_all(struct sluice_store *s, struct store_op *list);
+void store_logging(struct sluice_store *s, struct store_op *op);
+void store_kick(struct sluice_store *s);
+/* Give the key its result, unless its deadline has, and let go of it. */
+void store_finish(struct store_op *op, int64_t result);
+bool store_is_over(struct store_op *op);
+/* May the caller's memory be touched?  Then the deadline waits for one of the two below. */
+bool store_hold(struct store_op *op);
+/* It is no longer touched; false: it is too late now. */
+bool store_release(struct store_op *op);
+void store_deadlines(struct sluice_store *s);
+
+/* Work. */
+int store_workers_start(struct sluice_store *s, struct sluice_err *err);
+void store_workers_stop(struct sluice_store *s);
+int store_keeper_start(struct sluice_store *s, struct sluice_err *err);
+void store_keeper_stop(struct sluice_store *s);
+void store_get_step(struct store_worker *w, struct store_op *op);
+void store_set_step(struct store_worker *w, struct store_op *op);
+void store_delete_step(struct store_worker *w, struct store_op *op);
+void store_exists_step(struct store_op *op); /* all keys of its batch */
+/* Now, for a caller; @results may be NULL.  Counts into @done. */
+void store_exists_run(struct sluice_store *s, const struct sluice_store_batch *u,
+		      struct sluice_store_done *done);
+/* With @lock: what a set has written is visible now (0 or -ENOMEM), or is nothing. */
+int store_set_publish(struct sluice_store *s, struct store_op *op);
+void store_set_discard(struct sluice_store *s, struct store_op *op);
+/* Transfers between file or staging and memory; the last one to end brings the op back. */
+void store_transfer(struct store_worker *w, struct store_op *op, uint32_t opcode);
+void store_copy_device(struct store_worker *w, struct store_op *op, bool to_device);
+void store_copy_host(struct store_op *op, bool to_user);
+bool store_on_device(const struct store_op *op);
+uint32_t store_value_crc(const struct store_op *op, uint64_t len);
+
+#endif

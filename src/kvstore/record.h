@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_KVSTORE_RECORD_H
+#define SLUICE_KVSTORE_RECORD_H
+
+/*
+ * Records of the log: what was stored where, and what went.  Each has its length and a CRC-32C
+ * that begins with the seed of its log, so that nothing but what was appended to this log is taken
+ * for a record of it.
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kvstore/index.h"
+
+enum store_record_type {
+	STORE_RECORD_SET = 1,  /* @key has a value, instead of any of a lower @gen */
+	STORE_RECORD_DROP = 2, /* the value of @hash and @gen is gone */
+};
+
+enum {
+	STORE_PIECES_MAX = 4096,
+	STORE_RECORD_HEAD = 48,
+	STORE_RECORD_MAX = STORE_RECORD_HEAD + 8 * STORE_PIECES_MAX + 4096,
+	STORE_LOG_HEAD = 64,
+};
+
+struct store_record {
+	uint32_t type;
+	uint32_t cost;
+	uint64_t gen;
+	uint64_t time;            /* second of the store's clock when it was written */
+	struct store_hash hash;   /* of a DROP */
+	const unsigned char *key; /* of a SET, as all below */
+	uint32_t key_len;
+	uint32_t len, crc, expiry;
+	uint32_t nr;                 /* pieces */
+	const unsigned char *pieces; /* see store_record_piece() */
+};
+
+struct extent store_record_piece(const struct store_record *r, uint32_t i);
+
+/* Bytes of a SET. */
+size_t store_record_size(uint32_t key_len, uint32_t nr);
+
+/*
+ * Write one to @to, which has room for STORE_RECORD_MAX bytes; the pieces of a SET are those of
+ * @space.  Returns its length, a multiple of 8.
+ */
+size_t store_record_put(unsigned char *to, uint32_t seed, const struct store_record *r,
+			const struct extents *space);
+
+/*
+ * Read the one at @from.  Returns its length, 0 when more than @avail bytes are needed to tell, or
+ * -EBADMSG.  @ret points into @from.
+ */
+int store_record_get(struct store_record *ret, uint32_t seed, const unsigned char *from,
+		     size_t avail);
+
+/*
+ * The first STORE_LOG_HEAD bytes of a log.  The epoch is counted up, on all shelves that are there,
+ * whenever the store is opened or a shelf is left out: one that is behind has missed something.
+ */
+struct store_log_head {
+	uint32_t seed;
+	uint64_t epoch;
+};
+void store_log_head_put(unsigned char to[STORE_LOG_HEAD], const struct store_log_head *head);
+/* 0, -EBADMSG, or -EPROTO for one of another version. */
+int store_log_head_get(struct store_log_head *ret, const unsigned char from[STORE_LOG_HEAD]);
+
+#endif

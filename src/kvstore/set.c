@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A set: find space, write the value there, and when the log has it (keeper.c) let others find it.
+ * Also how space is made, and deletes.
+ */
+#include <errno.h>
+
+#include "base/util.h"
+#include "kvstore/kvstore.h"
+
+/* ----------------------------------------------------------------- entries */
+
+static void entry_free(struct sluice_store *s, struct store_entry *e)
+{
+	extents_give(&e->space, s->shelves[e->shelf].map);
+	store_index_free(&s->index, e);
+}
+
+void store_entry_drop(struct sluice_store *s, struct store_entry *e)
+{
+	store_staging_forget(s, e);
+	store_policy_remove(&s->policy, &s->index, e);
+	store_index_remove(&s->index, e);
+	s->shelves[e->shelf].log_live -= store_record_size(e->key_len, e->space.nr);
+	s->stats.entries--;
+	s->stats.value_bytes -= e->len;
+	e->state = STORE_DEAD;
+	if (!e->pins)
+		entry_free(s, e);
+}
+
+void store_entry_erase(struct sluice_store *s, struct store_entry *e)
+{
+	/* Without memory for the record it may be back after the next start: told as what it is. */
+	if (store_journal_drop(&s->shelves[e->shelf], e->hash, e->gen) < 0)
+		s->stats.errors++;
+	store_entry_drop(s, e);
+}
+
+void store_entry_unpin(struct sluice_store *s, struct store_entry *e)
+{
+	if (--e->pins == 0 && e->state == STORE_DEAD)
+		entry_free(s, e);
+}
+
+/* ------------------------------------------------------------------- space */
+
+static bool evict(struct sluice_store *s)
+{
+	struct store_entry *e = store_policy_victim(&s->policy, &s->index);
+
+	if (!e)
+		return false;
+	s->stats.evictions++;
+	s->stats.evicted_bytes += e->len;
+	store_entry_erase(s, e);
+	return true;
+}
+
+static bool log_has_room(const struct store_shelf *sh, uint32_t key_len)
+{
+	return sh->log_live + store_record_size(key_len, 1) <= sh->log_limit / 2;
+}
+
+/* Has the shelf room for so much, or can it get it without sending anything away? */
+static bool has_room(const struct store_shelf *sh, const struct store_op *op, uint64_t units)
+{
+	return !sh->out && units <= sh->limit_units && log_has_room(sh, op->key_len) &&
+	       (extent_map_unused(sh->map) >= units || store_shelf_can_grow(sh));
+}
+
+/* The shelf with room that has least to do, or NULL; can any have room at all? */
+static struct store_shelf *pick(struct sluice_store *s, const struct store_op *op, uint64_t units,
+				bool *ret_fits)
+{
+	struct store_shelf *best = NULL;
+
+	*ret_fits = false;
+	for (unsigned i = 0; i < s->nr_shelves; i++) {
+		struct store_shelf *sh = &s->shelves[(s->next_shelf + i) % s->nr_shelves];
+
+		*ret_fits = *ret_fits || (!sh->out && units <= sh->limit_units);
+		if (has_room(sh, op, units) &&
+		    (!best || atomic_load(&sh->in_flight) < atomic_load(&best->in_flight)))
+			best = sh;
+	}
+	s->next_shelf++;
+	return best;
+}
+
+static void ask_to_grow(struct sluice_store *s, struct store_shelf *sh)
+{
+	if (!sh->growing) {
+		sh->growing = true;
+		store_kick(s);
+	}
+}
+
+static int take_space(struct sluice_store *s, struct store_op *op, struct store_shelf *sh,
+		      uint64_t units)
+{
+	struct store_entry *e = store_index_new(&s->index);
+	int r;
+
+	if (!e)
+		return -ENOMEM;
+	r = extents_take(&e->space, sh->map, units);
+	if (r == 0 && e->space.nr > STORE_PIECES_MAX) {
+		extents_give(&e->space, sh->map);
+		r = -ENOSPC;
+	}
+	if (r < 0) {
+		store_index_free(&s->index, e);
+		return r;
+	}
+	e->hash = op->hash;
+	e->len = (uint32_t)op->len;
+	e->key_len = (uint16_t)op->key_len;
+	e->shelf = (uint8_t)sh->nr;
+	e->freq = op->batch->user.cost & 3;
+	op->entry = e;
+	if (extent_map_unused(sh->map) < sh->step_units / 2 && store_shelf_can_grow(sh))
+		ask_to_grow(s, sh);
+	return 0;
+}
+
+/* With @lock.  0, 1: wait until a file has grown, or -errno. */
+static int find_space(struct sluice_store *s, struct store_op *op)
+{
+	uint64_t units = store_units(op->len);
+	struct store_shelf *sh;
+	bool fits;
+
+	for (;;) {
+		sh = pick(s, op, units, &fits);
+		if (sh && extent_map_unused(sh->map) >= units)
+			return take_space(s, op, sh, units);
+		if (sh) {
+			store_line_add(&sh->waiting, op);
+			ask_to_grow(s, sh);
+			return 1;
+		}
+		if (!fits || !evict(s))
+			return -ENOSPC;
+	}
+}
+
+/* --------------------------------------------------------------------- set */
+
+static void set_end(struct store_op *op, int64_t result)
+{
+	struct sluice_store *s = op->batch->store;
+
+	pthread_mutex_lock(&s->lock);
+	s->stats.sets++;
+	s->stats.sets_no_space += result == -ENOSPC;
+	s->stats.sets_refused += result == -EAGAIN;
+	if (op->buf)
+		store_staging_put(s, op->buf);
+	op->buf = NULL;
+	pthread_mutex_unlock(&s->lock);
+	store_finish(op, result);
+}
+
+/* With @lock.  Is it worth writing?  0, or the result: it is there, or was never seen before. */
+static int64_t admit(struct sluice_store *s, struct store_op *op)
+{
+	struct store_entry *e = store_index_find(&s->index, op->hash);
+
+	if (op->admitted)
+		return 0;
+	op->admitted = true;
+	if (e && (op->batch->user.flags & SLUICE_STORE_ABSENT) &&
+	    !(e->expiry && e->expiry <= store_now(s))) {
+		store_policy_touch(&s->policy, &s->index, e);
+		s->stats.sets_present++;
+		return -EALREADY;
+	}
+	if (e || !(s->opts.flags & SLUICE_STORE_SECOND_TOUCH))
+		return 0;
+	store_seen_fit(&s->touched, s->index.used);
+	if (store_seen_take(&s->touched, op->hash))
+		return 0;
+	store_seen_add(&s->touched, op->hash);
+	return -EAGAIN;
+}
+
+/* With @lock.  A buffer where one is needed, or useful: 0, 1: wait for memory, or -ENOMEM. */
+static int set_buffer(struct sluice_store *s, struct store_op *op)
+{
+	bool must = op->device || op->batch->user.deadline_ns;
+	bool recent = !(s->opts.flags & SLUICE_STORE_NO_RECENT) && op->len <= s->staging.limit / 8;
+
+	if (op->buf || !op->len || (!must && !recent))
+		return 0;
+	op->buf = store_staging_get(s, op->len);
+	if (op->buf || !must)
+		return 0;
+	if (!s->staging.busy)
+		return -ENOMEM;
+	store_line_add(&s->staging.waiting, op);
+	return 1;
+}
+
+/* What has been taken for a set that does not come about. */
+static void set_undo(struct store_op *op, int64_t result)
+{
+	struct sluice_store *s = op->batch->store;
+
+	pthread_mutex_lock(&s->lock);
+	store_set_discard(s, op);
+	pthread_mutex_unlock(&s->lock);
+	set_end(op, result);
+}
+
+/* The value is where it will be written from. */
+static void set_write(struct store_worker *w, struct store_op *op)
+{
+	op->entry->crc = store_value_crc(op, op->len);
+	op->stage = STAGE_WRITE;
+	store_transfer(w, op, SLUICE_WRITE);
+}
+
+static void set_pull(struct store_worker *w, struct store_op *op)
+{
+	if (!op->buf) {
+		set_write(w, op);
+		return;
+	}
+	if (!store_hold(op)) {
+		set_undo(op, -ETIME);
+		return;
+	}
+	if (op->device) {
+		op->stage = STAGE_PULL;
+		store_copy_device(w, op, false);
+		return;
+	}
+	store_copy_host(op, false);
+	if (store_release(op))
+		set_write(w, op);
+	else
+		set_undo(op, -ETIME);
+}
+
+static void set_start(struct store_worker *w, struct store_op *op)
+{
+	struct sluice_store *s = w->store;
+	int64_t r;
+
+	if (store_is_over(op)) {
+		set_end(op, -ETIME);
+		return;
+	}
+	op->hash = store_hash_key(&s->secret, op->key, op->key_len);
+	op->device = store_on_device(op);
+	pthread_mutex_lock(&s->lock);
+	r = admit(s, op);
+	if (r == 0)
+		r = set_buffer(s, op);
+	if (r == 0)
+		r = find_space(s, op);
+	pthread_mutex_unlock(&s->lock);
+	if (r > 0)
+		return;
+	if (r < 0)
+		set_end(op, r == -EALREADY ? (int64_t)op->len : r);
+	else
+		set_pull(w, op);
+}
+
+void store_set_step(struct store_worker *w, struct store_op *op)
+{
+	int code = atomic_load(&op->error);
+
+	if (op->stage == STAGE_START) {
+		set_start(w, op);
+		return;
+	}
+	/* Device memory has been copied. */
+	if (!store_release(op))
+		code = -ETIME;
+	if (code < 0)
+		set_undo(op, code);
+	else
+		set_write(w, op);
+}
+
+void store_set_discard(struct sluice_store *s, struct store_op *op)
+{
+	entry_free(s, op->entry);
+	op->entry = NULL;
+}
+
+int store_set_publish(struct sluice_store *s, struct store_op *op)
+{
+	struct store_entry *e = op->entry, *old = store_index_find(&s->index, e->hash);
+
+	/* The new record says that the old value is gone, to its own shelf. */
+	if (old && old->shelf == e->shelf)
+		store_entry_drop(s, old);
+	else if (old)
+		store_entry_erase(s, old);
+	if (store_index_add(&s->index, e) < 0)
+		return -ENOMEM;
+	e->state = STORE_LIVE;
+	store_policy_add(&s->policy, &s->index, e);
+	s->shelves[e->shelf].log_live += store_record_size(e->key_len, e->space.nr);
+	s->stats.entries++;
+	s->stats.value_bytes += e->len;
+	s->stats.stored++;
+	s->stats.bytes_set += e->len;
+	if (op->buf && !(s->opts.flags & SLUICE_STORE_NO_RECENT)) {
+		store_staging_keep(s, op->buf, e);
+		op->buf = NULL;
+	}
+	return 0;
+}
+
+/* ------------------------------------------------------------------ delete */
+
+void store_delete_step(struct store_worker *w, struct store_op *op)
+{
+	struct sluice_store *s = w->store;
+	struct store_entry *e;
+
+	op->hash = store_hash_key(&s->secret, op->key, op->key_len);
+	pthread_mutex_lock(&s->lock);
+	e = store_index_find(&s->index, op->hash);
+	if (e) {
+		s->stats.deletes++;
+		store_entry_erase(s, e);
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (e)
+		store_logging(s, op);
+	else
+		store_finish(op, -ENOENT);
+}

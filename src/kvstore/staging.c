@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory that values pass through on their way to a GPU or under a deadline, and the copies of
+ * what was written last.  Buffers that nobody uses are kept for values of the same size; when the
+ * limit is reached those go first, then copies, oldest first, and then one has to wait.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/util.h"
+#include "kvstore/kvstore.h"
+
+static void ring_init(struct store_buf *head)
+{
+	head->prev = head->next = head;
+}
+
+static void ring_out(struct store_buf *b)
+{
+	b->prev->next = b->next;
+	b->next->prev = b->prev;
+}
+
+static void ring_in(struct store_buf *head, struct store_buf *b)
+{
+	b->prev = head->prev;
+	b->next = head;
+	b->prev->next = b;
+	head->prev = b;
+}
+
+int store_staging_init(struct sluice_store *s)
+{
+	struct store_staging *g = &s->staging;
+
+	g->limit = s->opts.memory;
+	ring_init(&g->idle);
+	ring_init(&g->recent);
+	store_line_init(&g->waiting);
+	return 0;
+}
+
+static void buf_free(struct sluice_store *s, struct store_buf *b)
+{
+	struct store_staging *g = &s->staging;
+
+	g->bytes -= b->len;
+	g->slots[b->slot] = NULL;
+	sluice_buf_free(s->io, b->addr);
+	free(b);
+}
+
+void store_staging_fini(struct sluice_store *s)
+{
+	struct store_staging *g = &s->staging;
+
+	while (g->recent.next && g->recent.next != &g->recent) {
+		struct store_buf *b = g->recent.next;
+
+		ring_out(b);
+		buf_free(s, b);
+	}
+	while (g->idle.next && g->idle.next != &g->idle) {
+		struct store_buf *b = g->idle.next;
+
+		ring_out(b);
+		buf_free(s, b);
+	}
+	free(g->slots);
+}
+
+static int take_slot(struct store_staging *g, struct store_buf *b)
+{
+	for (b->slot = 0; b->slot < g->nr_slots; b->slot++)
+		if (!g->slots[b->slot])
+			break;
+	if (b->slot == g->nr_slots) {
+		if (ARRAY_ROOM(g->slots, g->room, (uint64_t)g->nr_slots + 1) < 0)
+			return -ENOMEM;
+		g->nr_slots++;
+	}
+	g->slots[b->slot] = b;
+	return 0;
+}
+
+static struct store_buf *buf_new(struct sluice_store *s, uint64_t len)
+{
+	struct store_buf *b = calloc(1, sizeof(*b));
+	void *addr;
+
+	if (!b)
+		return NULL;
+	if (sluice_buf_alloc(&addr, s->io, len, 0, NULL, NULL) < 0) {
+		free(b);
+		return NULL;
+	}
+	b->addr = addr;
+	b->len = len;
+	if (take_slot(&s->staging, b) < 0) {
+		sluice_buf_free(s->io, addr);
+		free(b);
+		return NULL;
+	}
+	s->staging.bytes += len;
+	return b;
+}
+
+/* Nobody has it any more: keep the memory for the next one, within the limit. */
+static void unref(struct sluice_store *s, struct store_buf *b)
+{
+	struct store_staging *g = &s->staging;
+
+	if (--b->refs)
+		return;
+	if (g->bytes > g->limit)
+		buf_free(s, b);
+	else
+		ring_in(&g->idle, b);
+}
+
+void store_staging_forget(struct sluice_store *s, struct store_entry *e)
+{
+	struct store_buf *b = e->recent == STORE_NONE ? NULL : s->staging.slots[e->recent];
+
+	if (!b)
+		return;
+	ring_out(b);
+	b->entry = NULL;
+	e->recent = STORE_NONE;
+	unref(s, b);
+}
+
+/* One that is not in use goes; false: there is none. */
+static bool make_room(struct sluice_store *s)
+{
+	struct store_staging *g = &s->staging;
+	struct store_buf *b;
+
+	if (g->idle.next == &g->idle && g->recent.next != &g->recent)
+		store_staging_forget(s, g->recent.next->entry);
+	b = g->idle.next;
+	if (b == &g->idle) /* a copy is being read: perhaps the next one is not */
+		return g->recent.next != &g->recent;
+	ring_out(b);
+	buf_free(s, b);
+	return true;
+}
+
+/* Newest first: its memory is still in the processor's cache. */
+static struct store_buf *find_idle(struct store_staging *g, uint64_t len)
+{
+	for (struct store_buf *b = g->idle.prev; b != &g->idle; b = b->prev)
+		if (b->len == len)
+			return b;
+	return NULL;
+}
+
+/* A copy nobody reads, of this size, whose memory can be used for another. */
+static struct store_buf *reuse_recent(struct sluice_store *s, uint64_t len)
+{
+	struct store_staging *g = &s->staging;
+	struct store_buf *b = g->recent.next;
+
+	if (b == &g->recent || b->len != len || b->refs != 1 || g->bytes + len <= g->limit)
+		return NULL;
+	store_staging_forget(s, b->entry);
+	return find_idle(g, len);
+}
+
+struct store_buf *store_staging_get(struct sluice_store *s, uint64_t len)
+{
+	struct store_staging *g = &s->staging;
+	struct store_buf *b;
+
+	len = max_u64(store_units(len), 1) * STORE_UNIT;
+	b = find_idle(g, len);
+	if (!b)
+		b = reuse_recent(s, len);
+	if (b) {
+		ring_out(b);
+	} else {
+		/* One alone may be larger than the limit. */
+		while (g->bytes && g->bytes + len > g->limit)
+			if (!make_room(s))
+				return NULL;
+		b = buf_new(s, len);
+		if (!b)
+			return NULL;
+	}
+	b->refs = 1;
+	g->busy++;
+	return b;
+}
+
+void store_staging_put(struct sluice_store *s, struct store_buf *b)
+{
+	struct store_staging *g = &s->staging;
+
+	g->busy--;
+	unref(s, b);
+	if (g->waiting.first)
+		store_ready_all(s, store_line_take(&g->waiting));
+}
+
+void store_staging_keep(struct sluice_store *s, struct store_buf *b, struct store_entry *e)
+{
+	struct store_staging *g = &s->staging;
+
+	g->busy--;
+	b->entry = e;
+	e->recent = b->slot;
+	ring_in(&g->recent, b);
+	if (g->waiting.first) /* it can be taken for another now */
+		store_ready_all(s, store_line_take(&g->waiting));
+}
+
+struct store_buf *store_staging_recent(struct sluice_store *s, const struct store_entry *e)
+{
+	struct store_buf *b = e->recent == STORE_NONE ? NULL : s->staging.slots[e->recent];
+
+	if (b) {
+		b->refs++;
+		s->staging.busy++;
+	}
+	return b;
+}

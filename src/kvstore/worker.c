@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Workers take operations that are ready and carry them one step further; what they give to the
+ * handle they gather, so that many keys are one call.  They also watch the deadlines.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sluice/gpu.h>
+
+#include "base/crc32c.h"
+#include "base/err.h"
+#include "base/util.h"
+#include "kvstore/kvstore.h"
+
+enum { AT_ONCE = 32 }; /* operations taken from the line */
+
+/* --------------------------------------------------------------- transfers */
+
+static void part_over(struct store_op *op)
+{
+	struct sluice_store *s = op->batch->store;
+
+	if (atomic_fetch_sub(&op->parts, 1) != 1)
+		return;
+	if (op->stage == STAGE_WRITE)
+		store_logging(s, op);
+	else
+		store_ready(s, op);
+}
+
+static void part_failed(struct store_op *op, int code)
+{
+	int none = 0;
+
+	atomic_compare_exchange_strong(&op->error, &none, code);
+}
+
+/* From an I/O thread. */
+static void part_done(void *arg, const struct sluice_done *done)
+{
+	struct store_op *op = arg;
+
+	if (done->res < 0) {
+		part_failed(op, (int)done->res);
+		store_tell(op->batch->store, (int)done->res, NULL, done->bytes, done->msg);
+	}
+	if (op->stage == STAGE_READ || op->stage == STAGE_WRITE)
+		atomic_fetch_sub(&op->batch->store->shelves[op->entry->shelf].in_flight, done->tag);
+	part_over(op);
+}
+
+static void worker_flush(struct store_worker *w)
+{
+	struct sluice_err err;
+	unsigned at = 0;
+	int n;
+
+	while (at < w->nr_ops) {
+		n = sluice_submit(w->store->io, w->ops + at, w->nr_ops - at, NULL, &err);
+		if (n < 0) {
+			struct sluice_done done = {.res = n, .tag = w->ops[at].tag};
+
+			sluice_line(done.msg, sizeof(done.msg), "%s", err.msg);
+			part_done(w->ops[at].arg, &done);
+		}
+		at += n > 0 ? (unsigned)n : 1;
+	}
+	w->nr_ops = w->nr_iovs = 0;
+}
+
+/* A walk along the memory of an operation. */
+struct memory {
+	const struct sluice_iov *iov;
+	uint32_t nr, i;
+	uint64_t off; /* in iov[i] */
+};
+
+/* The next part of it, at most @max bytes. */
+static struct sluice_iov memory_next(struct memory *m, uint64_t max)
+{
+	struct sluice_iov out = {NULL, 0};
+
+	while (m->i < m->nr && m->off == m->iov[m->i].len) {
+		m->i++;
+		m->off = 0;
+	}
+	if (m->i == m->nr)
+		return out;
+	out.addr = (char *)m->iov[m->i].addr + m->off;
+	out.len = min_u64(max, m->iov[m->i].len - m->off);
+	m->off += out.len;
+	return out;
+}
+
+static void give(struct store_worker *w, struct store_op *op, struct sluice_op x)
+{
+	x.on_done = part_done;
+	x.arg = op;
+	x.memory = x.opcode == SLUICE_COPY ? SLUICE_MEMORY_ANY : SLUICE_MEMORY_HOST;
+	atomic_fetch_add(&op->parts, 1);
+	w->ops[w->nr_ops++] = x;
+	if (w->nr_ops == STORE_TRANSFERS)
+		worker_flush(w);
+}
+
+/* Up to @len bytes of memory from @m, and padding behind what the value has left; returns bytes. */
+static uint64_t gather(struct store_worker *w, struct memory *m, uint64_t len, uint64_t pad)
+{
+	static const unsigned char zeros[STORE_UNIT];
+	uint64_t sum = 0;
+
+	while (sum < len && w->nr_iovs < STORE_IOVS - 1) {
+		struct sluice_iov v = memory_next(m, len - sum);
+
+		w->iovs[w->nr_iovs++] = v;
+		sum += v.len;
+	}
+	if (sum == len && pad) {
+		w->iovs[w->nr_iovs++] = (struct sluice_iov){(void *)(uintptr_t)zeros, pad};
+		sum += pad;
+	}
+	return sum;
+}
+
+/* One piece of the value: @len bytes of it at @offset of the file. */
+static void transfer_piece(struct store_worker *w, struct store_op *op, struct memory *m,
+			   struct sluice_op x, uint64_t len)
+{
+	struct store_shelf *sh = &w->store->shelves[op->entry->shelf];
+	uint64_t pad = x.opcode == SLUICE_WRITE ? align_up(len, STORE_UNIT) - len : 0, n;
+
+	while (len + pad) {
+		if (w->nr_iovs >= STORE_IOVS - 2)
+			worker_flush(w);
+		x.iov = &w->iovs[w->nr_iovs];
+		n = gather(w, m, len, pad);
+		x.nr_iov = (uint32_t)(&w->iovs[w->nr_iovs] - x.iov);
+		x.tag = n;
+		atomic_fetch_add(&sh->in_flight, n);
+		give(w, op, x);
+		x.offset += n;
+		pad = n > len ? 0 : pad;
+		len -= min_u64(n, len);
+	}
+}
+
+void store_transfer(struct store_worker *w, struct store_op *op, uint32_t opcode)
+{
+	const struct store_entry *e = op->entry;
+	struct sluice_iov whole = {op->buf ? op->buf->addr : NULL, e->len};
+	struct memory m = {.iov = op->buf ? &whole : op->iov, .nr = op->buf ? 1 : op->nr_iov};
+	struct sluice_op x = {.opcode = opcode, .file = w->store->shelves[e->shelf].data};
+	uint64_t left = e->len;
+
+	x.flags = opcode == SLUICE_READ ? SLUICE_OP_EXACT : 0;
+	atomic_store(&op->parts, 1);
+	for (uint32_t i = 0; i < e->space.nr && left; i++) {
+		const struct extent *p = extents_at(&e->space, i);
+		uint64_t n = min_u64(left, (uint64_t)p->count * STORE_UNIT);
+
+		x.offset = (uint64_t)p->start * STORE_UNIT;
+		transfer_piece(w, op, &m, x, n);
+		left -= n;
+	}
+	part_over(op);
+}
+
+/* Between the buffer and memory that is a GPU's, at least in part. */
+void store_copy_device(struct store_worker *w, struct store_op *op, bool to_device)
+{
+	uint64_t at = 0, len = to_device ? op->entry->len : op->len;
+	struct memory m = {.iov = op->iov, .nr = op->nr_iov};
+
+	atomic_store(&op->parts, 1);
+	while (at < len) {
+		struct sluice_iov v = memory_next(&m, len - at);
+		struct sluice_iov b = {op->buf->addr + at, v.len};
+		struct sluice_op x = {.opcode = SLUICE_COPY, .nr_iov = 2};
+
+		at += v.len;
+		if (sluice_gpu_device(v.addr) < 0) {
+			memcpy(to_device ? v.addr : b.addr, to_device ? b.addr : v.addr, v.len);
+			continue;
+		}
+		if (w->nr_iovs + 2 > STORE_IOVS)
+			worker_flush(w);
+		x.iov = &w->iovs[w->nr_iovs];
+		w->iovs[w->nr_iovs++] = to_device ? v : b;
+		w->iovs[w->nr_iovs++] = to_device ? b : v;
+		give(w, op, x);
+	}
+	part_over(op);
+}
+
+void store_copy_host(struct store_op *op, bool to_user)
+{
+	uint64_t at = 0, len = to_user ? op->entry->len : op->len;
+	struct memory m = {.iov = op->iov, .nr = op->nr_iov};
+
+	while (at < len) {
+		struct sluice_iov v = memory_next(&m, len - at);
+
+		memcpy(to_user ? v.addr : op->buf->addr + at, to_user ? op->buf->addr + at : v.addr,
+		       v.len);
+		at += v.len;
+	}
+}
+
+bool store_on_device(const struct store_op *op)
+{
+	for (uint32_t i = 0; op->batch->user.memory == SLUICE_MEMORY_ANY && i < op->nr_iov; i++)
+		if (op->iov[i].len && sluice_gpu_device(op->iov[i].addr) >= 0)
+			return true;
+	return false;
+}
+
+uint32_t store_value_crc(const struct store_op *op, uint64_t len)
+{
+	uint32_t crc = sluice_crc32c(0, op->key, op->key_len);
+	struct memory m = {.iov = op->iov, .nr = op->nr_iov};
+
+	if (op->buf)
+		return sluice_crc32c(crc, op->buf->addr, len);
+	while (len) {
+		struct sluice_iov v = memory_next(&m, len);
+
+		crc = sluice_crc32c(crc, v.addr, v.len);
+		len -= v.len;
+	}
+	return crc;
+}
+
+/* -------------------------------------------------------------------- work */
+
+static void step(struct store_worker *w, struct store_op *op)
+{
+	switch (op->batch->user.opcode) {
+	case SLUICE_STORE_GET:
+		store_get_step(w, op);
+		break;
+	case SLUICE_STORE_SET:
+		store_set_step(w, op);
+		break;
+	case SLUICE_STORE_EXISTS:
+		store_exists_step(op);
+		break;
+	default:
+		store_delete_step(w, op);
+		break;
+	}
+}
+
+/* With @line.lock: some of what is ready. */
+static unsigned take(struct store_queues *q, struct store_op **ops)
+{
+	unsigned n = 0;
+
+	while (n < AT_ONCE && q->ready.first) {
+		ops[n++] = q->ready.first;
+		q->ready.first = q->ready.first->next;
+	}
+	if (!q->ready.first)
+		q->ready.last = &q->ready.first;
+	return n;
+}
+
+/* With @line.lock: until there is work or a deadline. */
+static void rest(struct store_queues *q)
+{
+	uint64_t end = min_u64(atomic_load(&q->next_deadline), INT64_MAX);
+	struct timespec ts = {(time_t)(end / 1000000000u), (long)(end % 1000000000u)};
+
+	q->idle++;
+	pthread_cond_clockwait(&q->work, &q->lock, CLOCK_MONOTONIC, &ts);
+	q->idle--;
+}
+
+static void *worker_run(void *arg)
+{
+	struct store_worker *w = arg;
+	struct store_queues *q = &w->store->line;
+	struct store_op *ops[AT_ONCE];
+	unsigned n;
+
+	pthread_mutex_lock(&q->lock);
+	for (;;) {
+		n = take(q, ops);
+		if (!n && q->stop)
+			break;
+		if (!n && atomic_load(&q->next_deadline) > clock_ns()) {
+			rest(q);
+			continue;
+		}
+		/* Another one may help with what is left. */
+		if (q->ready.first && q->idle)
+			pthread_cond_signal(&q->work);
+		pthread_mutex_unlock(&q->lock);
+		store_deadlines(w->store);
+		for (unsigned i = 0; i < n; i++) {
+			step(w, ops[i]);
+			if (atomic_load(&q->next_deadline) != UINT64_MAX)
+				store_deadlines(w->store);
+		}
+		worker_flush(w);
+		pthread_mutex_lock(&q->lock);
+	}
+	pthread_mutex_unlock(&q->lock);
+	return NULL;
+}
+
+int store_workers_start(struct sluice_store *s, struct sluice_err *err)
+{
+	int r;
+
+	s->workers = calloc(s->opts.threads, sizeof(*s->workers));
+	if (!s->workers)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	for (; s->nr_workers < s->opts.threads; s->nr_workers++) {
+		s->workers[s->nr_workers].store = s;
+		r = thread_start(&s->workers[s->nr_workers].thread, worker_run,
+				 &s->workers[s->nr_workers]);
+		if (r < 0)
+			return sluice_fail(err, r, "no thread: %s", strerror(-r));
+	}
+	return 0;
+}
+
+void store_workers_stop(struct sluice_store *s)
+{
+	pthread_mutex_lock(&s->line.lock);
+	s->line.stop = true;
+	pthread_cond_broadcast(&s->line.work);
+	pthread_mutex_unlock(&s->line.lock);
+	for (unsigned i = 0; i < s->nr_workers; i++)
+		pthread_join(s->workers[i].thread, NULL);
+	free(s->workers);
+}

@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The KV store against a dictionary: random operations while the device fails, files are spoiled
+ * and the store is closed, opened and killed.  Anything may be a miss; a hit is a value that the
+ * key can have.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "base/random.h"
+#include "base/util.h"
+#include "kvstore/kvstore.h"
+#include "tests/common/storekit.h"
+
+enum { KEYS = 300, HISTORY = 16, MOST = 200000, BATCH = 12 };
+
+/* Versions that a get of the key may find; the first one is the last that was completed. */
+struct model_key {
+	uint32_t version[HISTORY];
+	uint32_t nr;
+	uint32_t made; /* versions so far */
+	uint32_t busy; /* in the batch being made */
+};
+
+struct model {
+	struct model_key keys[KEYS];
+	uint64_t hits, misses, ops;
+	bool forgiven; /* all that a key has ever had, it may have again */
+};
+
+static struct model *m;
+static struct sluice_random rng;
+static const char *inner = "io_uring";
+static const char *faults; /* settings of engine "fault", or NULL */
+static char engine[200];
+static unsigned char *bufs[BATCH];
+
+static uint64_t below(uint64_t n)
+{
+	return sluice_random_below(&rng, n);
+}
+
+static uint64_t seed_of(unsigned key, uint32_t version)
+{
+	return (uint64_t)key << 32 | version;
+}
+
+/* A length follows from the version: some are empty, most small, few large. */
+static uint64_t len_of(uint64_t seed)
+{
+	struct sluice_random r;
+	uint64_t kind;
+
+	sluice_random_seed(&r, seed);
+	kind = sluice_random_below(&r, 20);
+	return kind == 0 ? 0 : sluice_random_below(&r, kind < 15 ? 20000 : MOST);
+}
+
+static void allow(struct model_key *k, uint32_t version)
+{
+	if (k->nr == HISTORY) {
+		memmove(&k->version[1], &k->version[2], (HISTORY - 2) * sizeof(*k->version));
+		k->nr--;
+	}
+	k->version[k->nr++] = version;
+}
+
+static bool is_allowed(unsigned key, const unsigned char *value, uint64_t len)
+{
+	const struct model_key *k = &m->keys[key];
+
+	for (uint32_t i = 0; i < (m->forgiven ? k->made : k->nr); i++) {
+		uint64_t seed = seed_of(key, m->forgiven ? i + 1 : k->version[i]);
+
+		if (len == len_of(seed) && sluice_pattern_check(value, len, seed, 0) == len)
+			return true;
+	}
+	return false;
+}
+
+/* A key of its own length for each number. */
+static uint32_t key_bytes(unsigned char *to, unsigned key)
+{
+	uint32_t len = 4 + key * key % 200 + (key % 50 == 7 ? 3800 : 0);
+
+	memset(to, 'k', len);
+	memcpy(to, &key, 4);
+	return len;
+}
+
+struct batch {
+	unsigned char keys[BATCH][4096];
+	unsigned key[BATCH];
+	uint32_t version[BATCH];
+	struct sluice_iov iov[BATCH];
+	struct sluice_store_item items[BATCH];
+	int64_t results[BATCH];
+	struct sluice_store_batch user;
+};
+
+static void make_item(struct batch *b, unsigned i, unsigned key)
+{
+	struct model_key *k = &m->keys[key];
+	uint64_t len = MOST;
+
+	b->key[i] = key;
+	if (b->user.opcode == SLUICE_STORE_SET) {
+		b->version[i] = ++k->made;
+		len = len_of(seed_of(key, b->version[i]));
+		sluice_pattern_fill(bufs[i], len, seed_of(key, b->version[i]), 0);
+		allow(k, b->version[i]); /* while it is under way, and where it fails */
+	} else {
+		memset(bufs[i], 0xee, 64);
+	}
+	b->iov[i] = (struct sluice_iov){bufs[i], len};
+	b->items[i] =
+		(struct sluice_store_item){b->keys[i], key_bytes(b->keys[i], key), 1, &b->iov[i]};
+}
+
+static void make_batch(struct batch *b)
+{
+	static const uint32_t codes[] = {SLUICE_STORE_GET,    SLUICE_STORE_GET,
+					 SLUICE_STORE_SET,    SLUICE_STORE_SET,
+					 SLUICE_STORE_EXISTS, SLUICE_STORE_DELETE};
+	unsigned n = 1 + (unsigned)below(BATCH);
+
+	b->user = (struct sluice_store_batch){
+		.opcode = codes[below(T_COUNT(codes))], .items = b->items, .results = b->results};
+	if (below(8) == 0)
+		b->user.deadline_ns = 1 + below(2000000);
+	for (unsigned i = 0; i < n; i++) {
+		unsigned key = (unsigned)below(KEYS);
+
+		if (m->keys[key].busy)
+			continue;
+		m->keys[key].busy = 1;
+		make_item(b, b->user.nr++, key);
+	}
+}
+
+static void judge(struct batch *b, unsigned i)
+{
+	struct model_key *k = &m->keys[b->key[i]];
+	int64_t r = b->results[i];
+
+	k->busy = 0;
+	switch (b->user.opcode) {
+	case SLUICE_STORE_GET:
+		m->hits += r >= 0;
+		m->misses += r < 0;
+		if (r >= 0 && !is_allowed(b->key[i], bufs[i], (uint64_t)r))
+			T_FAIL("key %u: a wrong buffer of %lld bytes", b->key[i], (long long)r);
+		break;
+	case SLUICE_STORE_SET:
+		if (r >= 0) {
+			k->version[0] = b->version[i];
+			k->nr = 1;
+		}
+		break;
+	case SLUICE_STORE_DELETE:
+		if (r == 0)
+			k->nr = 0;
+		break;
+	default:
+		if (r >= 0 && !k->nr && !m->forgiven)
+			T_FAIL("key %u: is there and was deleted", b->key[i]);
+		break;
+	}
+}
+
+static void random_batch(void)
+{
+	static struct batch b;
+	struct sluice_err err = {0, ""};
+
+	make_batch(&b);
+	T_ERR(sluice_store_run(sk, &b.user, NULL, &err), 0, &err);
+	for (unsigned i = 0; i < b.user.nr; i++)
+		judge(&b, i);
+	m->ops += b.user.nr;
+}
+
+/* The same seed would fail in the same place for ever. */
+static void set_engine(void)
+{
+	if (faults)
+		snprintf(engine, sizeof(engine), "fault:inner=%s,seed=%llu,%s", inner,
+			 (unsigned long long)below(1000000), faults);
+	else
+		snprintf(engine, sizeof(engine), "%s", inner);
+	sk_opts.engine = engine;
+}
+
+static void open_model(void)
+{
+	struct sluice_err err = {0, ""};
+
+	set_engine();
+	sk_opts.memory = MIB(1) << below(4);
+	sk_opts.policy = (uint32_t)below(2);
+	sk_opts.threads = 1 + (uint32_t)below(3);
+	sk_opts.flags = below(2) ? SLUICE_STORE_NO_RECENT : 0;
+	/* A device may fail while the store is opened, too. */
+	while (sk_try_open("x y", MIB(16), &err) < 0) {
+		T_OK(err.code == -EIO || err.code == -ENOSPC);
+		set_engine();
+	}
+	/* A log is rewritten while much happens; a record of a long key is half of this. */
+	atomic_store(&sk->log_piece, KIB(8));
+}
+
+static void set_up(void)
+{
+	uint64_t seed = t_seed();
+
+	sluice_random_seed(&rng, seed);
+	sk_reset();
+	m = mmap(NULL, sizeof(*m), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	T_OK(m != MAP_FAILED);
+	for (unsigned i = 0; i < BATCH; i++)
+		bufs[i] = malloc(MOST + 1);
+	faults = NULL;
+}
+
+static void tear_down(void)
+{
+	char cmd[600];
+
+	sluice_store_close(sk, NULL);
+	sk = NULL;
+	munmap(m, sizeof(*m));
+	for (unsigned i = 0; i < BATCH; i++)
+		free(bufs[i]);
+	snprintf(cmd, sizeof(cmd), "rm -rf %s/*", t_dir());
+	T_EQ(system(cmd), 0);
+}
+
+/* ------------------------------------------------------------------- cases */
+
+static void spoil(const char *name, unsigned bytes)
+{
+	static const char *const dirs[] = {"x", "y"};
+	char path[32];
+	struct stat st;
+	uint64_t at;
+	char c;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", dirs[below(2)], name);
+	fd = open(t_path(path), O_RDWR);
+	if (fd < 0)
+		return;
+	for (unsigned i = 0; i < bytes && fstat(fd, &st) == 0 && st.st_size > 100; i++) {
+		at = 64 + below((uint64_t)st.st_size - 64);
+		if (pread(fd, &c, 1, (off_t)at) == 1) {
+			c ^= (char)(1 << below(8));
+			T_EQ(pwrite(fd, &c, 1, (off_t)at), 1);
+		}
+	}
+	close(fd);
+}
+
+static void run_some(unsigned long ops)
+{
+	uint64_t end = m->ops + ops;
+
+	while (m->ops < end) {
+		random_batch();
+		if (below(400) == 0) {
+			sluice_store_close(sk, NULL); /* an error of the device is told */
+			open_model();
+		}
+	}
+}
+
+static void random_operations_agree_with_a_dictionary(void)
+{
+	open_model();
+	run_some(t_ops(12000) / T_STEP);
+	T_OK(m->hits > m->misses / 4);
+	t_note("%llu hits, %llu misses", (unsigned long long)m->hits,
+	       (unsigned long long)m->misses);
+}
+
+static void a_failing_device_gives_no_wrong_buffer(void)
+{
+	static const char *const settings[] = {
+		"error=0.05,short=0.2,again=0.1,delay=0.1,reorder=1",
+		"error=0.05,errno=28,only=write",
+		"error=0.3,only=read,short=0.3",
+		"short=0.5,delay=0.3",
+	};
+
+	for (unsigned i = 0; i < T_COUNT(settings); i++) {
+		faults = settings[i];
+		open_model();
+		run_some(t_ops(8000) / 4 / T_STEP);
+		sluice_store_close(sk, NULL);
+		sk = NULL;
+	}
+	t_note("%llu hits, %llu misses", (unsigned long long)m->hits,
+	       (unsigned long long)m->misses);
+}
+
+static void flipped_bits_give_no_wrong_buffer(void)
+{
+	uint64_t corrupt = 0;
+
+	open_model();
+	for (unsigned i = 0; i < 30 / T_STEP; i++) {
+		run_some(t_ops(6000) / 30);
+		corrupt += sk_stats().corrupt;
+		sk_close();
+		spoil("data", 200);
+		open_model();
+	}
+	T_OK(corrupt > 0);
+	t_note("%llu found corrupt", (unsigned long long)corrupt);
+}
+
+/* The log forgets its end, and so older values may be there again. */
+static void a_torn_log_gives_no_foreign_buffer(void)
+{
+	struct stat st;
+
+	m->forgiven = true;
+	open_model();
+	for (unsigned i = 0; i < 30 / T_STEP; i++) {
+		run_some(t_ops(3000) / 30);
+		sk_close();
+		if (i % 2) {
+			spoil("log", 1 + (unsigned)below(3));
+		} else if (stat(t_path("x/log"), &st) == 0 && st.st_size > 64) {
+			T_EQ(truncate(t_path("x/log"),
+				      64 + (off_t)below((uint64_t)st.st_size - 64)),
+			     0);
+		}
+		open_model();
+	}
+}
+
+/* The child works, and is killed; the dictionary is in memory of both. */
+static void a_killed_store_gives_no_wrong_buffer(void)
+{
+	unsigned found = 0;
+
+	for (unsigned i = 0; i < 20 / T_STEP; i++) {
+		uint64_t life = below(30000);
+		int status;
+		pid_t pid = fork();
+
+		if (pid == 0) {
+			sluice_random_seed(&rng, life * 7919 + i);
+			open_model();
+			for (;;)
+				random_batch();
+		}
+		usleep((useconds_t)life + 20000);
+		kill(pid, SIGKILL);
+		T_EQ(waitpid(pid, &status, 0), pid);
+		T_EQ(WTERMSIG(status), SIGKILL);
+		for (unsigned k = 0; k < KEYS; k++)
+			m->keys[k].busy = 0;
+		open_model();
+		found += (unsigned)sk_stats().recovered;
+		run_some(200);
+		sk_close();
+	}
+	T_OK(found > 0);
+	t_note("%u entries found after kills", found);
+}
+
+/*
+ * A log of long keys is being rewritten and not far with it; meanwhile a key whose value has been
+ * copied gets another and goes.  Neither value may be there again.
+ */
+static void what_goes_while_a_log_is_rewritten_stays_gone(void)
+{
+	char name[4000], dir[16];
+
+	memset(name, 'n', sizeof(name));
+	for (unsigned i = 0; i < 10; i++) {
+		snprintf(dir, sizeof(dir), "x%u", i);
+		sk_open(dir, MIB(16));
+		atomic_store(&sk->log_piece, 0);
+		T_EQ(sk_set("k", 1, 100), 100);
+		for (unsigned n = 0; n < 60; n++) {
+			snprintf(name, 16, "%u", n % 10);
+			T_EQ(sk_op(SLUICE_STORE_SET, name, sizeof(name), NULL, 0, 0), 0);
+		}
+		atomic_store(&sk->log_piece, KIB(8));
+		usleep(50u << i % 5);
+		atomic_store(&sk->log_piece, 0);
+		T_EQ(sk_set("k", 2, 100), 100);
+		T_EQ(sk_delete("k"), 0);
+		atomic_store(&sk->log_piece, KIB(8));
+		usleep(20000); /* it is complete now, most often */
+		sk_close();
+		sk_open(dir, MIB(16));
+		T_EQ(sk_get("k", 0, 100), -ENOENT);
+		sk_close();
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static const struct t_case cases[] = {
+		T_CASE(random_operations_agree_with_a_dictionary),
+		T_CASE(a_failing_device_gives_no_wrong_buffer),
+		T_CASE(flipped_bits_give_no_wrong_buffer),
+		T_CASE(a_torn_log_gives_no_foreign_buffer),
+		T_CASE(a_killed_store_gives_no_wrong_buffer),
+		T_CASE(what_goes_while_a_log_is_rewritten_stays_gone),
+	};
+	static const struct t_group groups[] = {
+		{"kvmodel", set_up, tear_down, cases, T_COUNT(cases)},
+	};
+
+	if (argc > 1)
+		inner = argv[1];
+	return t_run(groups, T_COUNT(groups), NULL);
+}

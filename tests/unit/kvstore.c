@@ -1,0 +1,747 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The KV store as its users see it: what is set can be got, by whom, how large, for how long. */
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/random.h"
+#include "base/util.h"
+#include "tests/common/storekit.h"
+
+/* Seconds by which the clock on the wall is wrong. */
+static _Atomic long clock_wrong;
+
+int clock_gettime(clockid_t id, struct timespec *ts)
+{
+	int r = (int)syscall(SYS_clock_gettime, id, ts);
+
+	if (id == CLOCK_REALTIME)
+		ts->tv_sec += clock_wrong;
+	return r;
+}
+
+static void begin(void)
+{
+	sk_reset();
+	sk_open("d", MIB(64));
+}
+
+static void end(void)
+{
+	char cmd[600];
+
+	if (sk)
+		sk_close();
+	snprintf(cmd, sizeof(cmd), "rm -rf %s/*", t_dir());
+	T_EQ(system(cmd), 0);
+}
+
+static void what_is_set_can_be_got_and_what_is_deleted_not(void)
+{
+	T_EQ(sk_get("a", 1, 100), -ENOENT);
+	T_EQ(sk_set("a", 1, 100), 100);
+	T_EQ(sk_get("a", 1, 100), 100);
+	T_EQ(sk_exists("a"), 100);
+	T_EQ(sk_set("a", 2, 70000), 70000);
+	T_EQ(sk_get("a", 2, 70000), 70000);
+	T_EQ(sk_delete("a"), 0);
+	T_EQ(sk_delete("a"), -ENOENT);
+	T_EQ(sk_get("a", 2, 70000), -ENOENT);
+	T_EQ(sk_exists("a"), -ENOENT);
+}
+
+static void values_of_every_length_come_back(void)
+{
+	static const uint64_t lens[] = {0,    1,     511,   512,     4095,    4096,
+					4097, 65535, 65536, 1 << 20, 5000001, 20 << 20};
+
+	for (int recent = 0; recent < 2; recent++) {
+		for (unsigned i = 0; i < T_COUNT(lens); i++) {
+			char key[16];
+
+			snprintf(key, sizeof(key), "k%u", i);
+			T_EQ(sk_set(key, i, lens[i]), lens[i]);
+			T_EQ(sk_get(key, i, lens[i]), lens[i]);
+			T_EQ(sk_get(key, i, lens[i] + 5000), lens[i]);
+			if (lens[i])
+				T_EQ(sk_get(key, i, lens[i] - 1), -EMSGSIZE);
+			T_EQ(sk_delete(key), 0);
+		}
+		sk_close();
+		sk_opts.flags |= SLUICE_STORE_NO_RECENT;
+		sk_open("d", MIB(64));
+	}
+}
+
+static void keys_of_1_to_4096_bytes_are_different(void)
+{
+	static unsigned char key[4097];
+	char out[16];
+	int64_t r;
+
+	memset(key, 'k', sizeof(key));
+	for (uint32_t n = 1; n <= 4096; n += n < 40 ? 1 : 507) {
+		snprintf(out, sizeof(out), "%u", n);
+		T_EQ(sk_op(SLUICE_STORE_SET, key, n, out, strlen(out), 0), strlen(out));
+	}
+	for (uint32_t n = 1; n <= 4096; n += n < 40 ? 1 : 507) {
+		memset(out, 0, sizeof(out));
+		r = sk_op(SLUICE_STORE_GET, key, n, out, sizeof(out) - 1, 0);
+		T_OK(r > 0);
+		T_EQ(atoi(out), n);
+	}
+}
+
+static void bad_batches_are_refused_with_a_line(void)
+{
+	struct sluice_store_item item = {"k", 1, 0, NULL};
+	struct sluice_store_batch b = {.opcode = SLUICE_STORE_GET, .nr = 1, .items = &item};
+	struct sluice_err err = {0, ""};
+
+	item.key_len = 4097;
+	T_ERR(sluice_store_submit(sk, &b, &err), -EINVAL, &err);
+	T_STR_HAS(err.msg, "4097");
+	item.key_len = 0;
+	T_ERR(sluice_store_submit(sk, &b, &err), -EINVAL, &err);
+	item.key_len = 1;
+	b.opcode = 9;
+	T_ERR(sluice_store_submit(sk, &b, &err), -EINVAL, &err);
+	b.opcode = SLUICE_STORE_GET;
+	b.flags = SLUICE_STORE_PREFIX;
+	T_ERR(sluice_store_submit(sk, &b, &err), -EINVAL, &err);
+	b.flags = 0;
+	b.reserved[1] = 1;
+	T_ERR(sluice_store_submit(sk, &b, &err), -EINVAL, &err);
+}
+
+static void a_restart_finds_what_was_there(void)
+{
+	T_EQ(sk_set("a", 1, 300000), 300000);
+	T_EQ(sk_set("b", 2, 5), 5);
+	T_EQ(sk_set("c", 3, 0), 0);
+	T_EQ(sk_set("a", 4, 300001), 300001);
+	T_EQ(sk_delete("b"), 0);
+	sk_close();
+	sk_open("d", MIB(64));
+	T_EQ(sk_stats().recovered, 2);
+	T_EQ(sk_get("a", 4, 300001), 300001);
+	T_EQ(sk_get("b", 2, 5), -ENOENT);
+	T_EQ(sk_get("c", 3, 0), 0);
+}
+
+/* It may have said that something before it is gone. */
+static void nothing_before_a_bad_record_is_believed(void)
+{
+	uint64_t third;
+	int fd;
+
+	T_EQ(sk_set("a", 1, 10), 10);
+	T_EQ(sk_set("b", 2, 10), 10);
+	third = (uint64_t)t_file_size(t_path("d/log"));
+	T_EQ(sk_delete("a"), 0);
+	T_EQ(sk_set("c", 3, 10), 10);
+	sk_close();
+	fd = open(t_path("d/log"), O_WRONLY);
+	T_EQ(pwrite(fd, "!", 1, (off_t)third + 20), 1);
+	close(fd);
+	sk_open("d", MIB(64));
+	T_EQ(sk_get("a", 1, 10), -ENOENT);
+	T_EQ(sk_get("b", 2, 10), -ENOENT);
+	T_EQ(sk_get("c", 3, 10), 10);
+	T_EQ(sk_stats().lost, 3); /* the record, and two values */
+	/* At the end it is a write that was cut off, of which nobody was told. */
+	T_EQ(sk_set("d", 4, 10), 10);
+	sk_close();
+	T_EQ(truncate(t_path("d/log"), t_file_size(t_path("d/log")) - 3), 0);
+	sk_open("d", MIB(64));
+	T_EQ(sk_get("c", 3, 10), 10);
+	T_EQ(sk_get("d", 4, 10), -ENOENT);
+	T_EQ(sk_set("d", 4, 10), 10);
+	T_EQ(sk_get("d", 4, 10), 10);
+}
+
+static void two_stores_do_not_share_a_directory(void)
+{
+	struct sluice_store *first = sk;
+	struct sluice_err err = {0, ""};
+
+	T_ERR(sk_try_open("d", MIB(64), &err), -EBUSY, &err);
+	T_STR_HAS(err.msg, "another store has it open");
+	sk = first;
+}
+
+static void a_directory_with_other_files_is_refused(void)
+{
+	struct sluice_err err = {0, ""};
+
+	sk_close();
+	T_EQ(mkdir(t_path("other"), 0700), 0);
+	t_file_make(t_path("other/precious"), 1, 10);
+	T_ERR(sk_try_open("other", MIB(64), &err), -EEXIST, &err);
+	T_STR_HAS(err.msg, "precious");
+	T_FILE_PATTERN(t_path("other/precious"), 1, 10);
+	T_ERR(sk_try_open("s3://bucket/x", MIB(64), &err), -ENOTSUP, &err);
+	T_ERR(sk_try_open("d", 1000, &err), -EINVAL, &err);
+	T_STR_HAS(err.msg, "1000");
+}
+
+static void another_version_is_refused_in_one_line(void)
+{
+	struct sluice_err err = {0, ""};
+	int fd;
+
+	sk_close();
+	fd = open(t_path("d/sluice-store"), O_WRONLY | O_TRUNC);
+	T_OK(fd >= 0);
+	T_EQ(write(fd, "sluice-store 2 and more\n", 24), 24);
+	close(fd);
+	T_ERR(sk_try_open("d", MIB(64), &err), -EPROTO, &err);
+	T_STR_HAS(err.msg, "version 2");
+}
+
+/* Bytes on disk, by what the file system says. */
+static uint64_t disk(const char *dir)
+{
+	static const char *const names[] = {"sluice-store", "data", "log", "log.new"};
+	uint64_t sum = 0;
+	struct stat st;
+	char path[600];
+
+	for (unsigned i = 0; i < T_COUNT(names); i++) {
+		snprintf(path, sizeof(path), "%s/%s", t_path(dir), names[i]);
+		if (stat(path, &st) == 0)
+			sum += (uint64_t)st.st_blocks * 512;
+	}
+	return sum;
+}
+
+static void capacity_holds_through_a_tenfold_overfill(void)
+{
+	uint64_t cap = MIB(16), set = 0;
+	char key[16];
+
+	sk_close();
+	sk_open("d", cap);
+	for (unsigned i = 0; set < 10 * cap; i++) {
+		uint64_t len = 1 + (i * 7919u) % 300000;
+
+		snprintf(key, sizeof(key), "k%u", i);
+		T_EQ(sk_set(key, i, len), len);
+		set += len;
+		T_OK(disk("d") <= cap);
+		T_EQ(sk_get(key, i, len), len); /* the newest is never the one to go */
+	}
+	T_OK(sk_stats().evictions > 100);
+	T_OK(sk_stats().used_bytes > cap / 2);
+	T_OK(sk_stats().disk_bytes <= cap);
+}
+
+static void many_small_values_rewrite_the_log_and_stay(void)
+{
+	char key[16];
+
+	sk_close();
+	sk_open("d", MIB(4));
+	for (unsigned i = 0; i < 6000; i++) {
+		snprintf(key, sizeof(key), "k%u", i % 50);
+		T_EQ(sk_set(key, i % 50, 10), 10);
+		T_OK(i % 64 || disk("d") <= MIB(4));
+	}
+	T_OK(sk_stats().log_bytes > KIB(300)); /* of which half can be there */
+	sk_close();
+	sk_open("d", MIB(4));
+	T_EQ(sk_stats().recovered, 50);
+	for (unsigned i = 0; i < 50; i++) {
+		snprintf(key, sizeof(key), "k%u", i);
+		T_EQ(sk_get(key, i, 10), 10);
+	}
+}
+
+static void a_value_larger_than_the_store_is_not_stored(void)
+{
+	T_EQ(sk_set("big", 1, MIB(80)), -ENOSPC);
+	T_EQ(sk_set("ok", 1, MIB(40)), MIB(40));
+	T_EQ(sk_get("ok", 1, MIB(40)), MIB(40));
+}
+
+static void what_is_used_stays(uint32_t policy)
+{
+	char key[16];
+
+	sk_close();
+	sk_opts.policy = policy;
+	sk_open("d", MIB(16));
+	T_EQ(sk_set("hot", 99, 100000), 100000);
+	for (unsigned i = 0; i < 1000; i++) {
+		snprintf(key, sizeof(key), "k%u", i);
+		T_EQ(sk_set(key, i, 100000), 100000);
+		if (i % 10 == 0)
+			T_EQ(sk_get("hot", 99, 100000), 100000);
+	}
+	T_EQ(sk_get("k0", 0, 100000), -ENOENT);
+}
+
+static void lru_keeps_what_is_used(void)
+{
+	what_is_used_stays(SLUICE_STORE_LRU);
+}
+
+static void s3fifo_keeps_what_is_used(void)
+{
+	what_is_used_stays(SLUICE_STORE_S3FIFO);
+}
+
+static void dear_values_stay_longer(void)
+{
+	struct sluice_iov iov;
+	struct sluice_store_item item = {"dear", 4, 1, &iov};
+	struct sluice_store_batch b = {
+		.opcode = SLUICE_STORE_SET, .nr = 1, .items = &item, .cost = 3};
+	static char value[100000];
+	char key[16];
+
+	sk_close();
+	sk_open("d", MIB(16));
+	iov = (struct sluice_iov){value, sizeof(value)};
+	T_EQ(sluice_store_run(sk, &b, NULL, NULL), 0);
+	for (unsigned i = 0; i < 300; i++) {
+		snprintf(key, sizeof(key), "k%u", i);
+		T_EQ(sk_set(key, i, 100000), 100000);
+	}
+	T_EQ(sk_exists("k0"), -ENOENT);
+	T_EQ(sk_exists("dear"), 100000);
+}
+
+static void the_second_touch_admits(void)
+{
+	sk_close();
+	sk_opts.flags = SLUICE_STORE_SECOND_TOUCH;
+	sk_open("d", MIB(16));
+	T_EQ(sk_set("a", 1, 10), -EAGAIN);
+	T_EQ(sk_get("a", 1, 10), -ENOENT);
+	T_EQ(sk_set("a", 1, 10), 10);
+	T_EQ(sk_get("a", 1, 10), 10);
+	T_EQ(sk_stats().sets_refused, 1);
+}
+
+static void what_is_there_is_not_written_again_if_so_asked(void)
+{
+	char v[8] = "old";
+	struct sluice_iov iov = {v, sizeof(v)};
+	struct sluice_store_item item = {"a", 1, 1, &iov};
+	struct sluice_store_batch b = {
+		.opcode = SLUICE_STORE_SET, .nr = 1, .items = &item, .flags = SLUICE_STORE_ABSENT};
+	struct sluice_store_done d;
+
+	T_EQ(sluice_store_run(sk, &b, &d, NULL), 0);
+	T_EQ(d.good, 1);
+	strcpy(v, "new");
+	T_EQ(sluice_store_run(sk, &b, &d, NULL), 0);
+	T_EQ(d.good, 1);
+	T_EQ(sk_stats().stored, 1);
+	T_EQ(sk_stats().sets_present, 1);
+	T_EQ(sk_op(SLUICE_STORE_GET, "a", 1, v, 8, 0), 8);
+	T_OK(!strcmp(v, "old"));
+}
+
+static void a_time_to_live_ends(void)
+{
+	char v[8] = "x";
+	struct sluice_iov iov = {v, sizeof(v)};
+	struct sluice_store_item item = {"a", 1, 1, &iov};
+	struct sluice_store_batch b = {
+		.opcode = SLUICE_STORE_SET, .nr = 1, .items = &item, .ttl_s = 1};
+
+	T_EQ(sluice_store_run(sk, &b, NULL, NULL), 0);
+	while (sk_exists("a") >= 0)
+		usleep(20000);
+	T_EQ(sk_get("a", 0, 8), -ENOENT);
+	T_EQ(sk_stats().expired, 1);
+	b.ttl_s = 1000;
+	T_EQ(sluice_store_run(sk, &b, NULL, NULL), 0);
+	T_EQ(sk_exists("a"), 8);
+}
+
+/* Close it, and open it with the clock so many seconds from now. */
+static void open_at(long seconds)
+{
+	sk_close();
+	clock_wrong = seconds;
+	sk_opts.ttl_s = 1000;
+	sk_open("d", MIB(64));
+}
+
+static void a_clock_that_goes_back_makes_nothing_young_again(void)
+{
+	open_at(0);
+	T_EQ(sk_set("a", 1, 10), 10); /* until 1000 */
+	open_at(500);
+	T_EQ(sk_set("b", 2, 10), 10); /* until 1500 */
+	open_at(-86400);
+	T_EQ(sk_get("a", 1, 10), 10);
+	T_EQ(sk_get("b", 2, 10), 10);
+	T_EQ(sk_set("c", 3, 10), 10); /* until 1500, too: it is 500 */
+	open_at(1100);
+	T_EQ(sk_get("a", 1, 10), -ENOENT);
+	T_EQ(sk_get("b", 2, 10), 10);
+	T_EQ(sk_get("c", 3, 10), 10);
+	T_EQ(sk_set("d", 4, 10), 10);
+	open_at(0);
+	T_EQ(sk_get("a", 1, 10), -ENOENT);
+	T_EQ(sk_get("b", 2, 10), 10);
+	open_at(1600);
+	T_EQ(sk_get("b", 2, 10), -ENOENT);
+	T_EQ(sk_get("c", 3, 10), -ENOENT);
+	T_EQ(sk_get("d", 4, 10), 10);
+	clock_wrong = 0;
+}
+
+static void what_was_just_written_is_read_from_memory(void)
+{
+	T_EQ(sk_set("a", 1, 100000), 100000);
+	T_EQ(sk_get("a", 1, 100000), 100000);
+	T_EQ(sk_stats().hits_recent, 1);
+	T_EQ(sk_stats().bytes_read, 0);
+	T_OK(sk_stats().buffer_bytes <= MIB(64));
+}
+
+static void exists_tells_the_length_of_the_prefix(void)
+{
+	struct sluice_store_item items[40];
+	int64_t results[40];
+	char keys[40][8];
+	struct sluice_store_batch b = {.opcode = SLUICE_STORE_EXISTS,
+				       .nr = 40,
+				       .items = items,
+				       .results = results,
+				       .flags = SLUICE_STORE_PREFIX};
+	struct sluice_store_done d;
+
+	for (unsigned i = 0; i < 40; i++) {
+		snprintf(keys[i], sizeof(keys[i]), "k%u", i);
+		items[i] = (struct sluice_store_item){keys[i], (uint32_t)strlen(keys[i]), 0, NULL};
+		if (i != 23)
+			T_EQ(sk_set(keys[i], i, i), i);
+	}
+	for (int async = 0; async < 2; async++) {
+		if (async) {
+			T_EQ(sluice_store_wait(sk, (uint64_t)sluice_store_submit(sk, &b, NULL),
+					       T_NO_LIMIT, &d),
+			     0);
+		} else {
+			T_EQ(sluice_store_run(sk, &b, &d, NULL), 0);
+		}
+		T_EQ(d.prefix, 23);
+		T_EQ(results[22], 22);
+		T_EQ(results[23], -ENOENT);
+		T_EQ(results[24], -ENOENT);
+		T_EQ(d.good, 23);
+	}
+	b.flags = 0;
+	T_EQ(sluice_store_run(sk, &b, &d, NULL), 0);
+	T_EQ(d.good, 39);
+	T_EQ(d.prefix, 23);
+}
+
+static void batches_come_back_through_the_eventfd(void)
+{
+	enum { N = 50 };
+	static char values[N][5000], got[N][5000];
+	struct sluice_iov iov[N];
+	struct sluice_store_item items[N];
+	int64_t results[N];
+	char keys[N][8];
+	struct sluice_store_batch b = {
+		.opcode = SLUICE_STORE_SET, .nr = N, .items = items, .results = results, .tag = 77};
+	struct sluice_store_done d;
+	struct pollfd p = {sluice_store_fd(sk), POLLIN, 0};
+	int64_t ticket;
+
+	for (unsigned i = 0; i < N; i++) {
+		snprintf(keys[i], sizeof(keys[i]), "k%u", i);
+		memset(values[i], (int)i, sizeof(values[i]));
+		iov[i] = (struct sluice_iov){values[i], sizeof(values[i])};
+		items[i] =
+			(struct sluice_store_item){keys[i], (uint32_t)strlen(keys[i]), 1, &iov[i]};
+	}
+	for (int get = 0; get < 2; get++) {
+		ticket = sluice_store_submit(sk, &b, NULL);
+		T_OK(ticket > 0);
+		T_EQ(poll(&p, 1, -1), 1);
+		T_EQ(sluice_store_drain(sk, &d, 1), 1);
+		T_EQ(d.ticket, ticket);
+		T_EQ(d.tag, 77);
+		T_EQ(d.good, N);
+		T_EQ(poll(&p, 1, 0), 0);
+		T_EQ(sluice_store_drain(sk, &d, 1), 0);
+		T_EQ(sluice_store_wait(sk, (uint64_t)ticket, 0, &d), -ENOENT);
+		b.opcode = SLUICE_STORE_GET;
+		for (unsigned i = 0; i < N; i++)
+			iov[i].addr = got[i];
+	}
+	T_MEM(values, got, sizeof(values));
+	b.nr = 0;
+	T_OK(sluice_store_submit(sk, &b, NULL) > 0);
+	T_EQ(poll(&p, 1, -1), 1);
+	T_EQ(sluice_store_drain(sk, &d, 1), 1);
+}
+
+static void scatter_lists_are_one_value(void)
+{
+	char a[5000], b[3], c[70000], back[75003];
+	struct sluice_iov iov[] = {{a, 5000}, {b, 0}, {b, 3}, {c, 70000}};
+	struct sluice_store_item item = {"k", 1, 4, iov};
+	struct sluice_store_batch u = {.opcode = SLUICE_STORE_SET, .nr = 1, .items = &item};
+	struct sluice_store_done d;
+
+	for (int recent = 0; recent < 2; recent++) {
+		sluice_pattern_fill(a, 5000, 5, 0);
+		sluice_pattern_fill(b, 3, 5, 5000);
+		sluice_pattern_fill(c, 70000, 5, 5003);
+		u.opcode = SLUICE_STORE_SET;
+		T_EQ(sluice_store_run(sk, &u, &d, NULL), 0);
+		T_EQ(d.good, 1);
+		T_EQ(sk_op(SLUICE_STORE_GET, "k", 1, back, sizeof(back), 0), 75003);
+		T_EQ(sluice_pattern_check(back, 75003, 5, 0), 75003);
+		memset(a, 0, sizeof(a));
+		memset(c, 0, sizeof(c));
+		u.opcode = SLUICE_STORE_GET;
+		T_EQ(sluice_store_run(sk, &u, &d, NULL), 0);
+		T_EQ(sluice_pattern_check(a, 5000, 5, 0), 5000);
+		T_EQ(sluice_pattern_check(c, 70000, 5, 5003), 70000);
+		sk_close();
+		sk_opts.flags = SLUICE_STORE_NO_RECENT;
+		sk_open("d", MIB(64));
+	}
+}
+
+static void a_deadline_gives_misses_and_leaves_the_memory_alone(void)
+{
+	static unsigned char buf[100000];
+	int64_t r;
+
+	T_EQ(sk_set("a", 1, sizeof(buf)), sizeof(buf));
+	sk_close();
+	/* Every request is held back for a while, some for long. */
+	sk_opts.engine = "fault:delay=1,seed=3";
+	sk_open("d", MIB(64));
+	memset(buf, 0xaa, sizeof(buf));
+	r = sk_op(SLUICE_STORE_GET, "a", 1, buf, sizeof(buf), 1);
+	T_EQ(r, -ETIME);
+	T_EQ(sk_stats().late, 1);
+	sk_close(); /* waits for what was under way */
+	for (unsigned i = 0; i < sizeof(buf); i++)
+		T_EQ(buf[i], 0xaa);
+	sk_opts.engine = NULL;
+	sk_open("d", MIB(64));
+	T_EQ(sk_op(SLUICE_STORE_GET, "a", 1, buf, sizeof(buf), 60000000000ull), sizeof(buf));
+	T_EQ(sluice_pattern_check(buf, sizeof(buf), 1, 0), sizeof(buf));
+	T_EQ(sk_op(SLUICE_STORE_SET, "b", 1, buf, sizeof(buf), 60000000000ull), sizeof(buf));
+	T_EQ(sk_op(SLUICE_STORE_SET, "c", 1, buf, sizeof(buf), 1), -ETIME);
+	T_EQ(sk_get("b", 1, sizeof(buf)), sizeof(buf));
+}
+
+static void values_are_spread_over_directories(void)
+{
+	char key[16];
+
+	sk_close();
+	sk_open("a b c", MIB(48));
+	for (unsigned i = 0; i < 60; i++) {
+		snprintf(key, sizeof(key), "k%u", i);
+		T_EQ(sk_set(key, i, 100000), 100000);
+	}
+	T_OK(disk("a") > MIB(1) && disk("b") > MIB(1) && disk("c") > MIB(1));
+	sk_close();
+	sk_open("c a b", MIB(48)); /* in another order */
+	T_EQ(sk_stats().recovered, 60);
+	for (unsigned i = 0; i < 60; i++) {
+		snprintf(key, sizeof(key), "k%u", i);
+		T_EQ(sk_get(key, i, 100000), 100000);
+	}
+	/* One that was not there meanwhile may have missed something. */
+	sk_close();
+	sk_open("a b", MIB(32));
+	T_OK(sk_stats().recovered < 60);
+	sk_close();
+	sk_open("a b c", MIB(48));
+	T_OK(sk_stats().recovered < 60);
+}
+
+static void *hammer(void *arg)
+{
+	unsigned id = (unsigned)(uintptr_t)arg;
+	unsigned char *buf = malloc(40000);
+
+	for (unsigned i = 0; i < 200 / T_STEP; i++) {
+		struct sluice_iov iov = {buf, 1000 + (i * 37) % 39000};
+		char key[16];
+		struct sluice_store_item item = {key, 0, 1, &iov};
+		struct sluice_store_batch b = {.opcode = SLUICE_STORE_SET, .nr = 1, .items = &item};
+		int64_t r;
+
+		b.results = &r;
+		snprintf(key, sizeof(key), "%u-%u", id, i % 20);
+		item.key_len = (uint32_t)strlen(key);
+		memset(buf, (int)(id * 20 + i % 20), iov.len);
+		T_CHECK(sluice_store_run(sk, &b, NULL, NULL) == 0 && r == (int64_t)iov.len);
+		b.opcode = SLUICE_STORE_GET;
+		memset(buf, 0, iov.len);
+		T_CHECK(sluice_store_run(sk, &b, NULL, NULL) == 0);
+		T_CHECK(r == (int64_t)iov.len && buf[0] == id * 20 + i % 20);
+		b.opcode = i % 3 ? SLUICE_STORE_EXISTS : SLUICE_STORE_DELETE;
+		T_CHECK(sluice_store_run(sk, &b, NULL, NULL) == 0 && r >= 0);
+	}
+	free(buf);
+	return NULL;
+}
+
+static void several_threads_use_one_store(void)
+{
+	pthread_t t[6];
+	void *msg;
+
+	sk_close();
+	sk_opts.threads = 3;
+	sk_open("d e", MIB(16));
+	for (unsigned i = 0; i < T_COUNT(t); i++)
+		T_EQ(pthread_create(&t[i], NULL, hammer, (void *)(uintptr_t)i), 0);
+	for (unsigned i = 0; i < T_COUNT(t); i++) {
+		T_EQ(pthread_join(t[i], &msg), 0);
+		T_JOINED(msg);
+	}
+}
+
+static void the_child_of_a_fork_has_no_store(void)
+{
+	struct sluice_store_item item = {"a", 1, 0, NULL};
+	struct sluice_store_batch b = {.opcode = SLUICE_STORE_EXISTS, .nr = 1, .items = &item};
+	int status;
+	pid_t pid;
+
+	T_EQ(sk_set("a", 1, 10), 10);
+	pid = fork();
+	if (pid == 0) {
+		bool ok = sluice_store_run(sk, &b, NULL, NULL) == -ECHILD &&
+			  sluice_store_submit(sk, &b, NULL) == -ECHILD &&
+			  sluice_store_close(sk, NULL) == 0;
+
+		_exit(ok ? 0 : 1);
+	}
+	T_EQ(waitpid(pid, &status, 0), pid);
+	T_EQ(status, 0);
+	T_EQ(sk_get("a", 1, 10), 10);
+}
+
+static void metrics_are_text_for_prometheus(void)
+{
+	char text[16384];
+	int n;
+
+	T_EQ(sk_set("a", 1, 10), 10);
+	n = sluice_store_metrics(sk, text, sizeof(text));
+	T_OK(n > 0 && (size_t)n < sizeof(text));
+	T_STR_HAS(text, "# TYPE sluice_store_stored_total counter\nsluice_store_stored_total 1\n");
+	T_STR_HAS(text, "sluice_store_entries 1\n");
+	T_EQ(sluice_store_metrics(sk, text, 10), n);
+}
+
+static int sum_up(void *arg, const struct sluice_store_entry *e)
+{
+	*(uint64_t *)arg += e->len * 100 + e->key_len;
+	return e->code;
+}
+
+static void a_look_from_outside_sees_keys_and_damage(void)
+{
+	struct sluice_store_summary sum = {.size = sizeof(sum)};
+	struct sluice_err err = {0, ""};
+	uint64_t seen = 0;
+	struct stat st;
+	int fd;
+
+	T_EQ(sk_set("a", 1, 5), 5);
+	T_EQ(sk_set("bbb", 2, 5000), 5000);
+	T_EQ(sk_set("cc", 2, 5000), 5000);
+	T_EQ(sk_delete("cc"), 0);
+	T_ERR(sluice_store_look(t_path("d"), 0, NULL, NULL, &sum, &err), -EBUSY, &err);
+	sk_close();
+	T_ERR(sluice_store_look(t_path("d"), SLUICE_STORE_VERIFY, sum_up, &seen, &sum, &err), 0,
+	      &err);
+	T_EQ(sum.entries, 2);
+	T_EQ(sum.value_bytes, 5005);
+	T_EQ(sum.bad, 0);
+	T_EQ(seen, 500504);
+	fd = open(t_path("d/data"), O_RDWR);
+	for (unsigned i = 0; i < 8; i++)
+		T_EQ(pwrite(fd, "!", 1, i * 4096 + 3), 1);
+	close(fd);
+	T_EQ(sluice_store_look(t_path("d"), SLUICE_STORE_VERIFY, NULL, NULL, &sum, &err), 0);
+	T_EQ(sum.bad, 2);
+	t_file_make(t_path("d/mine"), 1, 10);
+	T_ERR(sluice_store_drop(t_path("d"), &err), 0, &err);
+	T_FILE_PATTERN(t_path("d/mine"), 1, 10);
+	T_OK(stat(t_path("d/data"), &st) < 0);
+	T_ERR(sluice_store_drop(t_path("d"), &err), -ENOENT, &err);
+}
+
+static void descriptors_and_memory_go_with_the_store(void)
+{
+	int before;
+
+	sk_close();
+	before = t_nr_fds();
+	for (unsigned i = 0; i < 20; i++) {
+		sk_open("d e", MIB(16));
+		T_EQ(sk_set("a", 1, 1000), 1000);
+		sk_close();
+	}
+	T_EQ(t_nr_fds(), before);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct t_case cases[] = {
+		T_CASE(what_is_set_can_be_got_and_what_is_deleted_not),
+		T_CASE(values_of_every_length_come_back),
+		T_CASE(keys_of_1_to_4096_bytes_are_different),
+		T_CASE(bad_batches_are_refused_with_a_line),
+		T_CASE(a_restart_finds_what_was_there),
+		T_CASE(nothing_before_a_bad_record_is_believed),
+		T_CASE(two_stores_do_not_share_a_directory),
+		T_CASE(a_directory_with_other_files_is_refused),
+		T_CASE(another_version_is_refused_in_one_line),
+		T_CASE(capacity_holds_through_a_tenfold_overfill),
+		T_CASE(many_small_values_rewrite_the_log_and_stay),
+		T_CASE(a_value_larger_than_the_store_is_not_stored),
+		T_CASE(lru_keeps_what_is_used),
+		T_CASE(s3fifo_keeps_what_is_used),
+		T_CASE(dear_values_stay_longer),
+		T_CASE(the_second_touch_admits),
+		T_CASE(what_is_there_is_not_written_again_if_so_asked),
+		T_CASE(a_time_to_live_ends),
+		T_CASE(a_clock_that_goes_back_makes_nothing_young_again),
+		T_CASE(what_was_just_written_is_read_from_memory),
+		T_CASE(exists_tells_the_length_of_the_prefix),
+		T_CASE(batches_come_back_through_the_eventfd),
+		T_CASE(scatter_lists_are_one_value),
+		T_CASE(a_deadline_gives_misses_and_leaves_the_memory_alone),
+		T_CASE(values_are_spread_over_directories),
+		T_CASE(several_threads_use_one_store),
+		T_CASE(the_child_of_a_fork_has_no_store),
+		T_CASE(metrics_are_text_for_prometheus),
+		T_CASE(a_look_from_outside_sees_keys_and_damage),
+		T_CASE(descriptors_and_memory_go_with_the_store),
+	};
+	static const struct t_group groups[] = {
+		{"kvstore", begin, end, cases, T_COUNT(cases)},
+	};
+
+	(void)argc;
+	return t_run(groups, T_COUNT(groups), argv + 1);
+}
