@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model as a list: weights in groups, and the files they are in, each once. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/keyhash.h"
+#include "base/util.h"
+#include "weights/model.h"
+
+static int no_memory(struct sluice_err *err)
+{
+	return sluice_fail(err, -ENOMEM, "out of memory");
+}
+
+int sluice_model_new(struct sluice_model **out, struct sluice_err *err)
+{
+	struct sluice_model *m = calloc(1, sizeof(*m));
+
+	if (!m)
+		return no_memory(err);
+	*out = m;
+	return 0;
+}
+
+static void free_const(const void *p)
+{
+	free((void *)(uintptr_t)p);
+}
+
+void sluice_model_close(struct sluice_model *m)
+{
+	if (!m)
+		return;
+	for (uint64_t i = 0; i < m->nr; i++) {
+		free_const(m->weights[i].name);
+		free_const(m->weights[i].dtype);
+		free_const(m->weights[i].shape);
+	}
+	for (uint64_t i = 0; i < m->nr_groups; i++)
+		free_const(m->groups[i].name);
+	for (uint64_t i = 0; i < m->nr_paths; i++)
+		free(m->paths[i]);
+	sluice_table_fini(&m->by_path);
+	free(m->weights);
+	free(m->files);
+	free(m->groups);
+	free(m->paths);
+	free(m);
+}
+
+int sluice_model_group(struct sluice_model *m, const char *name, struct sluice_err *err)
+{
+	char *copy;
+
+	if (!name)
+		return sluice_fail(err, -EINVAL, "name: a group has none");
+	copy = strdup(name);
+	if (!copy || ARRAY_ROOM(m->groups, m->room_groups, m->nr_groups + 1) < 0) {
+		free(copy);
+		return no_memory(err);
+	}
+	m->groups[m->nr_groups++] = (struct sluice_group){.name = copy, .first = m->nr};
+	return 0;
+}
+
+/* The file of this name, a new one if need be; NULL: no memory. */
+static struct model_path *path_of(struct sluice_model *m, const char *path)
+{
+	size_t len = strlen(path);
+	uint64_t hash = sluice_key_hash(path, len, 0);
+	struct model_path *p;
+
+	for (struct sluice_node *n = sluice_table_find(&m->by_path, hash); n;
+	     n = sluice_table_again(n)) {
+		p = container_of(n, struct model_path, node);
+		if (!strcmp(p->text, path))
+			return p;
+	}
+	p = malloc(sizeof(*p) + len + 1);
+	if (!p || ARRAY_ROOM(m->paths, m->room_paths, m->nr_paths + 1) < 0 ||
+	    sluice_table_put(&m->by_path, &p->node, hash) < 0) {
+		free(p);
+		return NULL;
+	}
+	memcpy(p->text, path, len + 1);
+	p->nr = (uint32_t)m->nr_paths;
+	m->paths[m->nr_paths++] = p;
+	return p;
+}
+
+static int check_weight(const struct sluice_model *m, const struct sluice_weight *t,
+			struct sluice_err *err)
+{
+	struct sluice_short room;
+
+	if (!m->nr_groups)
+		return sluice_fail(err, -EINVAL, "a weight is in a group: sluice_model_group()");
+	if (!t->name || !t->path || (t->rank && !t->shape))
+		return sluice_fail(err, -EINVAL, "%s: a weight has name, path and shape",
+				   t->name ? sluice_shorten(&room, t->name) : "weight");
+	if (t->offset > INT64_MAX || t->len > INT64_MAX - t->offset)
+		return sluice_fail(err, -EINVAL,
+				   "%s: offset %" PRIu64 " and length %" PRIu64 " are beyond 2^63",
+				   sluice_shorten(&room, t->name), t->offset, t->len);
+	return 0;
+}
+
+int sluice_model_add(struct sluice_model *m, const struct sluice_weight *t, struct sluice_err *err)
+{
+	struct sluice_weight copy = *t;
+	struct model_path *path;
+	uint64_t *shape = NULL;
+	int r = check_weight(m, t, err);
+
+	if (r < 0)
+		return r;
+	path = path_of(m, t->path);
+	copy.name = strdup(t->name);
+	copy.dtype = t->dtype ? strdup(t->dtype) : NULL;
+	if (t->rank)
+		shape = calloc(t->rank, sizeof(*shape));
+	copy.shape = shape;
+	if (!path || !copy.name || (t->dtype && !copy.dtype) || (t->rank && !shape) ||
+	    ARRAY_ROOM(m->weights, m->room, m->nr + 1) < 0 ||
+	    ARRAY_ROOM(m->files, m->room_files, m->nr + 1) < 0) {
+		free_const(copy.name);
+		free_const(copy.dtype);
+		free(shape);
+		return no_memory(err);
+	}
+	if (t->rank)
+		memcpy(shape, t->shape, t->rank * sizeof(*shape));
+	copy.path = path->text;
+	m->files[m->nr] = path->nr;
+	m->weights[m->nr++] = copy;
+	m->groups[m->nr_groups - 1].nr++;
+	m->groups[m->nr_groups - 1].bytes += t->len;
+	return 0;
+}
+
+int sluice_model_order(struct sluice_model *m, const uint64_t *order, uint64_t n,
+		       struct sluice_err *err)
+{
+	CLEANUP_FREE bool *seen = calloc(n + 1, sizeof(*seen));
+	struct sluice_group *v;
+
+	if (n != m->nr_groups)
+		return sluice_fail(err, -EINVAL,
+				   "n: an order of %" PRIu64 " groups, and there are %" PRIu64, n,
+				   m->nr_groups);
+	v = calloc(n + 1, sizeof(*v));
+	if (!v || !seen) {
+		free(v);
+		return no_memory(err);
+	}
+	for (uint64_t i = 0; i < n; i++) {
+		if (order[i] >= n || seen[order[i]]) {
+			free(v);
+			return sluice_fail(err, -EINVAL, "order: group %" PRIu64 " is %s", order[i],
+					   order[i] >= n ? "none of the model's" : "there twice");
+		}
+		seen[order[i]] = true;
+		v[i] = m->groups[order[i]];
+	}
+	free(m->groups);
+	m->groups = v;
+	m->room_groups = n + 1;
+	return 0;
+}
+
+const struct sluice_group *sluice_model_get_group(const struct sluice_model *m, uint64_t i)
+{
+	return i < m->nr_groups ? &m->groups[i] : NULL;
+}
+
+const struct sluice_weight *sluice_model_get_weight(const struct sluice_model *m, uint64_t i)
+{
+	return i < m->nr ? &m->weights[i] : NULL;
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rooms of the window.  Each group gets the next hole behind the one before: for groups that come
+ * and go in order that is a ring, for experts the hole that was just made.
+ */
+#include <stdlib.h>
+
+#include "base/util.h"
+#include "weights/weights_in.h"
+
+void rooms_init(struct sluice_weights *w)
+{
+	w->walls.before = w->walls.behind = w->last = &w->walls;
+	w->by_use.older = w->by_use.newer = &w->by_use;
+}
+
+static bool fit(struct sluice_weights *w, struct weights_group *g)
+{
+	struct weights_group *p = w->last;
+
+	do {
+		uint64_t low = p == &w->walls ? 0 : p->at + p->room;
+		uint64_t high = p->behind == &w->walls ? w->window_len : p->behind->at;
+
+		if (high - low >= g->room) {
+			g->at = low;
+			g->before = p;
+			g->behind = p->behind;
+			p->behind->before = g;
+			p->behind = g;
+			w->last = g;
+			return true;
+		}
+		p = p->behind;
+	} while (p != w->last);
+	return false;
+}
+
+static void use_out(struct weights_group *g)
+{
+	g->older->newer = g->newer;
+	g->newer->older = g->older;
+}
+
+static void use_in(struct sluice_weights *w, struct weights_group *g)
+{
+	g->older = w->by_use.older;
+	g->newer = &w->by_use;
+	g->older->newer = g;
+	w->by_use.older = g;
+}
+
+void room_used(struct sluice_weights *w, struct weights_group *g)
+{
+	use_out(g);
+	use_in(w, g);
+}
+
+static void leave(struct sluice_weights *w, struct weights_group *g)
+{
+	if (w->last == g)
+		w->last = g->before;
+	g->before->behind = g->behind;
+	g->behind->before = g->before;
+	use_out(g);
+	if (g->state == WEIGHTS_DYING)
+		w->dying--;
+	free(g->msg);
+	g->msg = NULL;
+	g->state = WEIGHTS_GONE;
+	g->hinted = false;
+}
+
+void room_drop(struct sluice_weights *w, struct weights_group *g)
+{
+	if (g->state == WEIGHTS_GONE)
+		return;
+	if (g->state != WEIGHTS_DYING && !g->given)
+		w->stats.wasted++;
+	if (!g->flight) {
+		leave(w, g);
+	} else if (g->state != WEIGHTS_DYING) {
+		g->state = WEIGHTS_DYING;
+		w->dying++;
+	}
+}
+
+static bool is_spare(const struct weights_group *g, bool hint)
+{
+	return !g->held && !g->due && g->state != WEIGHTS_DYING && !(hint && g->hinted);
+}
+
+/*
+ * Of experts the least recently used; of an order that was interrupted what was begun last, which
+ * is needed last.
+ */
+static struct weights_group *victim(struct sluice_weights *w, bool hint)
+{
+	bool lru = w->o.flags & SLUICE_WEIGHTS_EXPERTS;
+	struct weights_group *g = lru ? w->by_use.newer : w->by_use.older;
+
+	while (g != &w->by_use && !is_spare(g, hint))
+		g = lru ? g->newer : g->older;
+	return g == &w->by_use ? NULL : g;
+}
+
+bool room_take(struct sluice_weights *w, struct weights_group *g, bool hint)
+{
+	while (!fit(w, g)) {
+		struct weights_group *v = w->dying ? NULL : victim(w, hint);
+
+		if (!v)
+			return false;
+		w->stats.evicted++;
+		room_drop(w, v);
+	}
+	use_in(w, g);
+	return true;
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models of safetensors: one file, or several with an index that says which has which tensor. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sluice/ckpt.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "weights/model.h"
+
+enum { INDEX_MAX = 256 << 20 };
+
+static int add_tensor(struct sluice_model *m, const char *path, const struct sluice_tensor *t,
+		      struct sluice_err *err)
+{
+	struct sluice_weight w = {
+		.name = t->name,
+		.path = path,
+		.dtype = sluice_dtype_name(t->dtype),
+		.offset = t->offset,
+		.len = t->len,
+		.shape = t->shape,
+		.rank = t->rank,
+	};
+
+	return sluice_model_add(m, &w, err);
+}
+
+int shard_add(struct sluice_model *m, struct sluice_io *io, const char *path,
+	      struct sluice_err *err)
+{
+	struct sluice_safetensors *s;
+	int r = sluice_safetensors_open(&s, io, path, NULL, err);
+	const struct sluice_tensor *t;
+
+	if (r < 0)
+		return r;
+	for (uint64_t i = 0; r == 0 && (t = sluice_safetensors_get(s, i)); i++)
+		r = add_tensor(m, path, t, err);
+	sluice_safetensors_close(s);
+	return r;
+}
+
+/* ---------------------------------------------------------------- the index */
+
+/* A tensor and the file it is in. */
+struct entry {
+	char *name, *file;
+	uint64_t nr; /* the place in the index, for a stable order */
+};
+
+struct index {
+	const char *path;
+	char *text, *at;
+	struct entry *v;
+	uint64_t nr;
+};
+
+static int index_bad(const struct index *x, const char *why, struct sluice_err *err)
+{
+	struct sluice_short room;
+
+	return sluice_fail(err, -EINVAL, "%s: byte %td: %s", sluice_shorten(&room, x->path),
+			   x->at - x->text, why);
+}
+
+static void blanks(struct index *x)
+{
+	x->at += strspn(x->at, " \t\r\n");
+}
+
+static bool token(struct index *x, char c)
+{
+	blanks(x);
+	if (*x->at != c)
+		return false;
+	x->at++;
+	return true;
+}
+
+/* A string, where it stands.  Names with an escape in them are none that anybody uses. */
+static char *string(struct index *x)
+{
+	char *start;
+
+	if (!token(x, '"'))
+		return NULL;
+	start = x->at;
+	x->at += strcspn(x->at, "\"\\\n");
+	if (*x->at != '"')
+		return NULL;
+	*x->at++ = '\0';
+	return start;
+}
+
+static int index_pairs(struct index *x, struct sluice_err *err)
+{
+	bool more = !token(x, '}');
+
+	while (more) {
+		struct entry e = {.nr = x->nr};
+
+		e.name = string(x);
+		if (!e.name || !token(x, ':') || !(e.file = string(x)))
+			return index_bad(x, "a name and a file, both in quotes, are due here", err);
+		if (strchr(e.file, '/') || !strcmp(e.file, "..") || !*e.file)
+			return index_bad(x, "the file is not one of the same folder", err);
+		if (ARRAY_MORE(x->v, x->nr) < 0)
+			return sluice_fail(err, -ENOMEM, "out of memory");
+		x->v[x->nr++] = e;
+		more = token(x, ',');
+		if (!more && !token(x, '}'))
+			return index_bad(x, "',' or '}' is due here", err);
+	}
+	return 0;
+}
+
+static int by_file(const void *a, const void *b)
+{
+	const struct entry *x = a, *y = b;
+	int r = strcmp(x->file, y->file);
+
+	return r ? r : (x->nr > y->nr) - (x->nr < y->nr);
+}
+
+static int index_parse(struct index *x, struct sluice_err *err)
+{
+	char *map = strstr(x->text, "\"weight_map\"");
+	int r;
+
+	x->at = map ? map + strlen("\"weight_map\"") : x->text;
+	if (!map || !token(x, ':') || !token(x, '{'))
+		return index_bad(x, "it has no \"weight_map\"", err);
+	r = index_pairs(x, err);
+	if (r == 0 && x->nr)
+		qsort(x->v, x->nr, sizeof(*x->v), by_file);
+	return r;
+}
+
+/* Entries from @i on that are in the same file; *@ret_next: the first behind them. */
+static int add_shard(struct sluice_model *m, struct sluice_io *io, const struct index *x,
+		     uint64_t i, uint64_t *ret_next, struct sluice_err *err)
+{
+	size_t dir =
+		(size_t)((strrchr(x->path, '/') ? strrchr(x->path, '/') + 1 : x->path) - x->path);
+	const char *file = x->v[i].file;
+	CLEANUP_FREE char *path = NULL;
+	struct sluice_safetensors *s;
+	struct sluice_short room;
+	int r;
+
+	if (asprintf(&path, "%.*s%s", (int)dir, x->path, file) < 0)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	r = sluice_safetensors_open(&s, io, path, NULL, err);
+	if (r < 0)
+		return r;
+	for (; r == 0 && i < x->nr && !strcmp(x->v[i].file, file); i++) {
+		int64_t k = sluice_safetensors_find(s, x->v[i].name);
+
+		r = k < 0 ? sluice_fail(err, -EINVAL,
+					"%s: has no tensor '%.200s', which the index says it has",
+					sluice_shorten(&room, path), x->v[i].name)
+			  : add_tensor(m, path, sluice_safetensors_get(s, (uint64_t)k), err);
+	}
+	sluice_safetensors_close(s);
+	*ret_next = i;
+	return r;
+}
+
+/* The text of a small file, with a NUL behind it. */
+static int read_text(char **ret, struct sluice_io *io, const char *path, struct sluice_err *err)
+{
+	struct sluice_file_info info = {.size = sizeof(info)};
+	struct sluice_file *f;
+	char *text = NULL;
+	int64_t n;
+	int r = sluice_file_open(&f, io, path, O_RDONLY, 0, err);
+
+	if (r < 0)
+		return r;
+	r = sluice_file_stat(f, &info);
+	if (r == 0 && info.bytes > INDEX_MAX)
+		r = sluice_fail(err, -EINVAL, "%s: is no index: it has %" PRIu64 " bytes", path,
+				info.bytes);
+	if (r == 0 && !(text = calloc(1, info.bytes + 1)))
+		r = sluice_fail(err, -ENOMEM, "out of memory");
+	n = r < 0 ? r : sluice_pread(f, text, info.bytes, 0, err);
+	sluice_file_close(f, NULL);
+	if (n < 0) {
+		free(text);
+		return (int)n;
+	}
+	text[n] = '\0';
+	*ret = text;
+	return 0;
+}
+
+int shards_add(struct sluice_model *m, struct sluice_io *io, const char *index,
+	       struct sluice_err *err)
+{
+	struct index x = {.path = index};
+	int r = read_text(&x.text, io, index, err);
+
+	if (r == 0)
+		r = index_parse(&x, err);
+	for (uint64_t i = 0; r == 0 && i < x.nr;)
+		r = add_shard(m, io, &x, i, &i, err);
+	free(x.v);
+	free(x.text);
+	return r;
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A stream of weights: its calls. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/size.h"
+#include "base/util.h"
+#include "weights/weights_in.h"
+
+static int check_process(const struct sluice_weights *w, struct sluice_err *err)
+{
+	return w->pid == getpid()
+		       ? 0
+		       : sluice_fail(err, -ECHILD, "the stream belongs to the parent process");
+}
+
+static int no_room(const struct sluice_weights *w, const struct weights_group *g,
+		   struct sluice_err *err)
+{
+	char need[SLUICE_SIZE_TEXT], all[SLUICE_SIZE_TEXT];
+
+	return sluice_fail(err, -ENOBUFS,
+			   "window: the groups that are held leave no room for '%s' of %s in %s: "
+			   "release one, or take a larger window",
+			   w->m->groups[g - w->groups].name, sluice_size_format(need, g->room),
+			   sluice_size_format(all, w->window_len));
+}
+
+/* How long the caller waited, and for what. */
+static void count_stall(struct sluice_weights *w, const struct weights_group *g, uint64_t since)
+{
+	uint64_t now = clock_ns(), disk = now;
+
+	if (w->nr_stages && g->disk_at < now)
+		disk = max_u64(g->disk_at, since);
+	w->stats.stall_disk_ns += disk - since;
+	w->stats.stall_copy_ns += now - disk;
+}
+
+/* Until it is there, or has failed; or there is nothing that could bring it. */
+static int wait_for(struct sluice_weights *w, const struct weights_group *g)
+{
+	bool there = g->state == WEIGHTS_READY;
+	uint64_t since;
+
+	if (!(w->o.flags & SLUICE_WEIGHTS_EXPERTS)) {
+		w->stats.hits += there;
+		w->stats.misses += !there;
+	}
+	if (there)
+		return 0;
+	since = clock_ns();
+	while (g->state != WEIGHTS_READY && g->state != WEIGHTS_FAILED) {
+		if (g->state != WEIGHTS_LOADING && !w->nr_flight && !w->fences)
+			return -ENOBUFS;
+		pthread_cond_wait(&w->back, &w->lock);
+	}
+	count_stall(w, g, since);
+	return 0;
+}
+
+/* It will not be given: what went wrong with it. */
+static int give_up(struct sluice_weights *w, struct weights_group *g, struct sluice_err *err)
+{
+	int code = sluice_fail(err, g->code, "%s", g->msg ? g->msg : strerror(-g->code));
+
+	agenda_pop(w);
+	if (g->due) /* again, later: it is read again, then */
+		agenda_rewind(w);
+	if (!g->held)
+		room_drop(w, g);
+	weights_kick(w);
+	return code;
+}
+
+static void give(struct sluice_weights *w, struct weights_group *g, struct sluice_view *view)
+{
+	const struct sluice_group *mg = &w->m->groups[g - w->groups];
+
+	agenda_pop(w);
+	g->held++;
+	g->given = true;
+	g->hinted = false;
+	w->stats.groups++;
+	w->stats.bytes += mg->bytes;
+	*view = (struct sluice_view){
+		.group = (uint64_t)(g - w->groups),
+		.first = mg->first,
+		.nr = mg->nr,
+		.base = w->window + g->at,
+		.at = w->at + mg->first,
+	};
+}
+
+static int next_locked(struct sluice_weights *w, struct sluice_view *view, struct sluice_err *err)
+{
+	struct weights_group *g;
+	int r;
+
+	if (!agenda_len(w))
+		return 0;
+	weights_kick(w);
+	g = agenda_at(w, 0);
+	r = wait_for(w, g);
+	if (r < 0)
+		return no_room(w, g, err);
+	if (g->state == WEIGHTS_FAILED)
+		return give_up(w, g, err);
+	give(w, g, view);
+	weights_kick(w); /* in a cycle, there is one more to come */
+	return 1;
+}
+
+int sluice_weights_next(struct sluice_weights *w, struct sluice_view *view, struct sluice_err *err)
+{
+	int r = check_process(w, err);
+
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&w->lock);
+	r = next_locked(w, view, err);
+	pthread_mutex_unlock(&w->lock);
+	return r;
+}
+
+static int release_locked(struct sluice_weights *w, uint64_t group, bool fence, void *stream,
+			  struct sluice_err *err)
+{
+	struct weights_group *g = group < w->nr_groups ? &w->groups[group] : NULL;
+
+	if (!g || !g->held)
+		return sluice_fail(err, -EINVAL, "group: %" PRIu64 " is not held", group);
+	if (fence && !w->scrap)
+		return sluice_fail(err, -EINVAL,
+				   "stream: is for a window in device memory, and this is not");
+	if (fence)
+		return weights_fence(w, g, stream, err);
+	weights_released(w, g);
+	weights_kick(w);
+	return 0;
+}
+
+int sluice_weights_release(struct sluice_weights *w, uint64_t group, struct sluice_err *err)
+{
+	int r = check_process(w, err);
+
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&w->lock);
+	r = release_locked(w, group, false, NULL, err);
+	pthread_mutex_unlock(&w->lock);
+	return r;
+}
+
+int sluice_weights_release_after(struct sluice_weights *w, uint64_t group, void *stream,
+				 struct sluice_err *err)
+{
+	int r = check_process(w, err);
+
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&w->lock);
+	r = release_locked(w, group, true, stream, err);
+	pthread_mutex_unlock(&w->lock);
+	return r;
+}
+
+static int check_groups(const struct sluice_weights *w, const uint64_t *groups, uint64_t n,
+			struct sluice_err *err)
+{
+	int r = check_process(w, err);
+
+	for (uint64_t i = 0; r == 0 && i < n; i++)
+		if (groups[i] >= w->nr_groups)
+			r = sluice_fail(err, -EINVAL,
+					"group: %" PRIu64 " is not within the %" PRIu64
+					" of the model",
+					groups[i], w->nr_groups);
+	return r;
+}
+
+int sluice_weights_want(struct sluice_weights *w, const uint64_t *groups, uint64_t n,
+			struct sluice_err *err)
+{
+	int r = check_groups(w, groups, n, err);
+
+	if (r < 0 || !n)
+		return r;
+	pthread_mutex_lock(&w->lock);
+	r = agenda_append(w, groups, n);
+	if (r < 0)
+		sluice_fail(err, r, "out of memory");
+	else
+		weights_kick(w);
+	pthread_mutex_unlock(&w->lock);
+	return r;
+}
+
+int sluice_weights_hint(struct sluice_weights *w, const uint64_t *groups, uint64_t n,
+			struct sluice_err *err)
+{
+	int r = check_groups(w, groups, n, err);
+
+	if (r < 0)
+		return r;
+	if (!(w->o.flags & SLUICE_WEIGHTS_EXPERTS))
+		return sluice_fail(err, -EINVAL,
+				   "hints are for a stream of experts: this one reads ahead");
+	pthread_mutex_lock(&w->lock);
+	/* what was hinted at before and has not been read is of no interest any more */
+	w->nr_hints = w->at_hints = 0;
+	r = ARRAY_ROOM(w->hints, w->room_hints, n);
+	if (r < 0) {
+		sluice_fail(err, r, "out of memory");
+	} else {
+		memcpy(w->hints, groups, n * sizeof(*groups));
+		w->nr_hints = n;
+		weights_kick(w);
+	}
+	pthread_mutex_unlock(&w->lock);
+	return r;
+}
+
+int64_t sluice_weights_skip(struct sluice_weights *w, uint64_t n, struct sluice_err *err)
+{
+	int64_t skipped = 0;
+	int r = check_process(w, err);
+
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&w->lock);
+	for (; n && agenda_len(w); n--, skipped++) {
+		struct weights_group *g = agenda_at(w, 0);
+
+		agenda_pop(w);
+		if (!g->due && !g->held && !(w->o.flags & SLUICE_WEIGHTS_EXPERTS))
+			room_drop(w, g);
+	}
+	weights_kick(w);
+	pthread_mutex_unlock(&w->lock);
+	return skipped;
+}
+
+/* With what is going on at this moment. */
+int sluice_weights_get_stats(struct sluice_weights *w, struct sluice_weights_stats *stats)
+{
+	struct sluice_weights_stats s;
+	uint64_t now = clock_ns();
+
+	pthread_mutex_lock(&w->lock);
+	s = w->stats;
+	s.in_flight = w->flight;
+	s.disk_ns += w->reading && now > w->reading_since ? now - w->reading_since : 0;
+	s.copy_ns += w->copying && now > w->copying_since ? now - w->copying_since : 0;
+	s.stall_caller_ns += w->idle_since && now > w->idle_since ? now - w->idle_since : 0;
+	for (const struct weights_group *g = w->by_use.newer; g != &w->by_use; g = g->newer)
+		s.resident += g->state == WEIGHTS_READY ? g->room : 0;
+	pthread_mutex_unlock(&w->lock);
+	s.size = stats->size;
+	memcpy(stats, &s, min_u64(stats->size, sizeof(s)));
+	return 0;
+}

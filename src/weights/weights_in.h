@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_WEIGHTS_IN_H
+#define SLUICE_WEIGHTS_IN_H
+
+/*
+ * A stream of weights from inside.  The agenda says what is used next; groups on it get room in
+ * the window in that order, and what has room is read in that order.  Everything is under the
+ * stream's lock, which is not held while something is submitted.
+ */
+#include <pthread.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include <sluice/weights.h>
+
+#include "weights/model.h"
+
+enum {
+	WEIGHTS_READ = 4 << 20,     /* bytes of a read, at most */
+	WEIGHTS_FLIGHT = 128 << 20, /* bytes on their way: what is wanted now waits for no more */
+	WEIGHTS_READS = 512,        /* the same in reads, where they are small */
+	WEIGHTS_BATCH = 16,         /* reads that are submitted together */
+};
+
+enum weights_state {
+	WEIGHTS_GONE,    /* has no room */
+	WEIGHTS_LOADING, /* has room, and reads to be made or on their way */
+	WEIGHTS_READY,
+	WEIGHTS_FAILED,
+	WEIGHTS_DYING, /* given up; its room is free when its reads have come back */
+};
+
+/* A stretch of a file, whole pages, that lies in the window in one piece, too. */
+struct weights_run {
+	uint32_t file;
+	uint64_t offset, len;
+	uint64_t first; /* where its first weight begins */
+	uint64_t end;   /* where its last weight ends: the file must be as long */
+	uint64_t at;    /* in the group's room */
+};
+
+struct weights_group {
+	struct weights_run *runs;
+	uint64_t nr_runs;
+	uint64_t room; /* bytes of the window */
+	enum weights_state state;
+	uint32_t held; /* times that it was given and not yet released */
+	uint64_t due;  /* times that it is on the agenda, before the cursor */
+	bool hinted;   /* read by a hint and not used since */
+	bool given;    /* since it was read */
+	uint64_t at;   /* in the window */
+	struct weights_group *before, *behind; /* in the window */
+	struct weights_group *older, *newer;   /* by use */
+	uint64_t run, pos;                     /* what is read next: a run, and where in it */
+	uint64_t flight;                       /* reads and copies that are not over */
+	int code; /* the first failure, and its words; NULL: no memory */
+	char *msg;
+	uint64_t disk_at; /* when the last of it was read */
+};
+
+struct weights_read {
+	struct sluice_weights *w;
+	struct weights_group *g;
+	uint32_t file;
+	uint64_t offset, len;
+	uint64_t need; /* bytes that there must be */
+	char *to;
+	char *stage; /* memory that it passes through on its way to a device */
+	struct weights_read *next;
+};
+
+struct weights_file {
+	struct sluice_file *file; /* NULL: there are too many, it is opened when it is used */
+	const char *path;
+};
+
+struct sluice_weights {
+	struct sluice_io *io;
+	const struct sluice_model *m;
+	struct sluice_weights_opts o;
+	pid_t pid;
+	struct weights_file *files;
+	struct weights_run *runs;
+	struct weights_group *groups;
+	uint64_t nr_groups;
+	uint64_t *at;  /* of each weight, its place in the room of its group */
+	uint64_t page; /* bytes that offsets and addresses agree modulo */
+
+	char *window;
+	uint64_t window_len; /* for groups */
+	void *own;           /* memory that is ours */
+	bool device, registered, pinned;
+	char *scrap; /* device memory that fences copy */
+	char *stages;
+	uint32_t nr_stages;
+
+	pthread_mutex_t lock;
+	pthread_cond_t back;
+	bool closing;
+	unsigned busy; /* callbacks and calls that use the stream */
+
+	struct weights_group walls;  /* of the window: before the first and behind the last */
+	struct weights_group *last;  /* that got room */
+	struct weights_group by_use; /* a ring: the oldest behind it */
+	uint64_t dying, fences;
+
+	uint64_t *front; /* the agenda: what was wanted, then the order from @seq on */
+	uint64_t nr_front, at_front, room_front;
+	uint64_t seq;
+	uint64_t cursor, sub; /* so many of it have room; so many have all reads made */
+	uint64_t *hints;
+	uint64_t nr_hints, at_hints, room_hints;
+
+	struct weights_read reads[WEIGHTS_READS];
+	struct weights_read *free;
+	uint64_t flight; /* bytes */
+	uint64_t reading, copying, nr_flight;
+	uint64_t reading_since, copying_since, idle_since;
+	struct sluice_weights_stats stats;
+};
+
+/* agenda.c: what comes next. */
+uint64_t agenda_len(const struct sluice_weights *w);
+struct weights_group *agenda_at(const struct sluice_weights *w, uint64_t k);
+int agenda_append(struct sluice_weights *w, const uint64_t *groups, uint64_t n);
+/* What has room has it without a claim from now on, until agenda_begin() finds it again. */
+void agenda_rewind(struct sluice_weights *w);
+void agenda_pop(struct sluice_weights *w);
+/* Give room to what is on it, as far as there is room. */
+void agenda_begin(struct sluice_weights *w);
+/* The group whose reads are to be made; NULL: none. */
+struct weights_group *agenda_to_read(struct sluice_weights *w);
+
+/* rooms.c: who is where in the window. */
+void rooms_init(struct sluice_weights *w);
+/* Throws out what nobody needs; @hint: not for what was hinted at, either. */
+bool room_take(struct sluice_weights *w, struct weights_group *g, bool hint);
+void room_used(struct sluice_weights *w, struct weights_group *g);
+/* The group is not needed any more: now, or when its reads are back. */
+void room_drop(struct sluice_weights *w, struct weights_group *g);
+
+/* weights_read.c: the reads. */
+void weights_kick(struct sluice_weights *w);
+int weights_fence(struct sluice_weights *w, struct weights_group *g, void *stream,
+		  struct sluice_err *err);
+void weights_released(struct sluice_weights *w, struct weights_group *g);
+
+#endif

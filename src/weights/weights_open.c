@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening a stream: the runs of each group, the files, the window; and closing it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <sluice/gpu.h>
+
+#include "base/err.h"
+#include "base/optscopy.h"
+#include "base/size.h"
+#include "base/util.h"
+#include "weights/weights_in.h"
+
+enum {
+	PAGE = 4096,
+	GAP = 64 << 10,   /* bytes between weights that are read along */
+	FILES_OPEN = 512, /* more are opened when they are used */
+	SLACK = 2,        /* pages that are given on top of a window, for those around a group */
+};
+
+static int no_memory(struct sluice_err *err)
+{
+	return sluice_fail(err, -ENOMEM, "out of memory");
+}
+
+/* -------------------------------------------------------------------- files */
+
+static int file_open(struct sluice_weights *w, struct weights_file *f, bool keep, uint64_t *bytes,
+		     struct sluice_err *err)
+{
+	struct sluice_file_info info = {.size = sizeof(info)};
+	struct sluice_file *file;
+	int r = sluice_file_open(&file, w->io, f->path, O_RDONLY, 0, err);
+
+	if (r < 0)
+		return r;
+	sluice_file_stat(file, &info);
+	*bytes = info.bytes;
+	w->page = max_u64(w->page, info.offset_align);
+	w->stats.direct &= info.direct;
+	if (keep)
+		f->file = file;
+	else
+		sluice_file_close(file, NULL);
+	return 0;
+}
+
+static int files_open(struct sluice_weights *w, uint64_t *bytes, struct sluice_err *err)
+{
+	uint64_t n = w->m->nr_paths;
+	int r = 0;
+
+	w->files = calloc(n + 1, sizeof(*w->files));
+	if (!w->files)
+		return no_memory(err);
+	w->stats.direct = 1;
+	w->page = PAGE;
+	for (uint64_t i = 0; i < n && r == 0; i++) {
+		w->files[i].path = w->m->paths[i]->text;
+		r = file_open(w, &w->files[i], n <= FILES_OPEN, &bytes[i], err);
+	}
+	return r;
+}
+
+static int check_ends(const struct sluice_weights *w, const uint64_t *bytes, struct sluice_err *err)
+{
+	struct sluice_short a, b;
+
+	for (uint64_t i = 0; i < w->m->nr; i++) {
+		const struct sluice_weight *t = &w->m->weights[i];
+		uint64_t has = bytes[w->m->files[i]];
+
+		if (t->offset + t->len > has)
+			return sluice_fail(err, -EINVAL,
+					   "%s: has %" PRIu64
+					   " bytes, and '%s' ends at byte %" PRIu64,
+					   sluice_shorten(&a, t->path), has,
+					   sluice_shorten(&b, t->name), t->offset + t->len);
+	}
+	return 0;
+}
+
+/* --------------------------------------------------------------------- runs */
+
+static int file_order(const void *a, const void *b, void *arg)
+{
+	const struct sluice_model *m = arg;
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	if (m->files[x] != m->files[y])
+		return m->files[x] < m->files[y] ? -1 : 1;
+	if (m->weights[x].offset != m->weights[y].offset)
+		return m->weights[x].offset < m->weights[y].offset ? -1 : 1;
+	return (x > y) - (x < y);
+}
+
+/* Put a weight behind the others of its group: into the last run, or a new one. */
+static void run_add(struct sluice_weights *w, struct weights_group *g, uint64_t i)
+{
+	const struct sluice_weight *t = &w->m->weights[i];
+	uint64_t low = align_down(t->offset, w->page), end = t->offset + t->len;
+	struct weights_run *r = g->nr_runs ? &g->runs[g->nr_runs - 1] : NULL;
+
+	if (!t->len)
+		return;
+	if (!r || r->file != w->m->files[i] || low > r->offset + r->len + GAP) {
+		r = &g->runs[g->nr_runs++];
+		*r = (struct weights_run){
+			.file = w->m->files[i], .offset = low, .first = t->offset, .at = g->room};
+	}
+	r->end = max_u64(r->end, end);
+	r->len = max_u64(r->len, align_up(end, w->page) - r->offset);
+	g->room = r->at + r->len;
+	w->at[i] = r->at + t->offset - r->offset;
+}
+
+/*
+ * Groups of the same bytes take the same room, wherever they begin within a page: one that takes a
+ * page more would not fit where another was.
+ */
+static uint64_t room_of(const struct sluice_weights *w, const struct weights_group *g)
+{
+	uint64_t room = 0;
+
+	for (uint64_t i = 0; i < g->nr_runs; i++)
+		room += align_up(g->runs[i].end - g->runs[i].first - 1, w->page) + w->page;
+	return max_u64(room, w->page);
+}
+
+static int runs_make(struct sluice_weights *w, struct sluice_err *err)
+{
+	const struct sluice_model *m = w->m;
+	CLEANUP_FREE uint64_t *order = calloc(m->nr + 1, sizeof(*order));
+
+	w->nr_groups = m->nr_groups;
+	w->groups = calloc(m->nr_groups + 1, sizeof(*w->groups));
+	w->runs = calloc(m->nr + 1, sizeof(*w->runs));
+	w->at = calloc(m->nr + 1, sizeof(*w->at));
+	if (!order || !w->groups || !w->runs || !w->at)
+		return no_memory(err);
+	for (uint64_t k = 0; k < m->nr_groups; k++) {
+		const struct sluice_group *mg = &m->groups[k];
+		struct weights_group *g = &w->groups[k];
+
+		g->runs = w->runs + mg->first;
+		for (uint64_t i = 0; i < mg->nr; i++)
+			order[i] = mg->first + i;
+		qsort_r(order, mg->nr, sizeof(*order), file_order, (void *)(uintptr_t)m);
+		for (uint64_t i = 0; i < mg->nr; i++)
+			run_add(w, g, order[i]);
+		g->room = room_of(w, g);
+		w->stats.largest = max_u64(w->stats.largest, g->room);
+	}
+	return 0;
+}
+
+/* ------------------------------------------------------------------- window */
+
+static int window_size(struct sluice_weights *w, struct sluice_err *err)
+{
+	const uint64_t most = 1ull << 30;
+	char have[SLUICE_SIZE_TEXT], need[SLUICE_SIZE_TEXT];
+	uint64_t all = 0, largest = 0;
+
+	for (uint64_t k = 0; k < w->nr_groups; k++) {
+		all += w->groups[k].room;
+		if (w->groups[k].room > w->groups[largest].room)
+			largest = k;
+	}
+	if (!w->o.window)
+		w->o.window = max_u64(min_u64(all, most), min_u64(all, 2 * w->stats.largest)) +
+			      2 * w->page;
+	if (w->o.window > INT64_MAX / 2)
+		return sluice_fail(err, -EINVAL, "window: %" PRIu64 " is beyond 2^62", w->o.window);
+	if (w->nr_groups && w->o.window + (w->o.addr ? 0 : SLACK * w->page) < w->stats.largest)
+		return sluice_fail(
+			err, -EINVAL, "window: %s is smaller than group '%s', which takes %s",
+			sluice_size_format(have, w->o.window), w->m->groups[largest].name,
+			sluice_size_format(need, w->stats.largest));
+	return 0;
+}
+
+/* Memory of the caller's begins where it likes, and a page of a device's is for fences. */
+static int window_cut(struct sluice_weights *w, char *mem, struct sluice_err *err)
+{
+	uint64_t skip = align_up((uintptr_t)mem, w->page) - (uintptr_t)mem;
+	uint64_t take = skip + (w->device ? w->page : 0);
+	char need[SLUICE_SIZE_TEXT];
+
+	w->window = mem + skip;
+	w->window_len = w->o.window > take ? align_down(w->o.window - take, w->page) : 0;
+	if (w->device)
+		w->scrap = w->window + w->window_len;
+	if (w->window_len < w->stats.largest)
+		return sluice_fail(err, -EINVAL,
+				   "window: what is left of it in whole pages is smaller than the "
+				   "largest group, which takes %s",
+				   sluice_size_format(need, w->stats.largest));
+	w->stats.window = w->window_len;
+	return 0;
+}
+
+static int window_alloc(struct sluice_weights *w, struct sluice_err *err)
+{
+	uint64_t len = align_up(w->o.window, w->page) + (SLACK + 1) * w->page;
+	int r;
+
+	if (w->o.memory == SLUICE_WEIGHTS_DEVICE) {
+		w->device = true;
+		r = sluice_gpu_alloc(&w->own, w->o.device, len, err);
+	} else {
+		r = sluice_buf_alloc(&w->own, w->io, len, 0, NULL, err);
+	}
+	if (r < 0)
+		return r;
+	w->o.window = len;
+	if (w->o.memory == SLUICE_WEIGHTS_PINNED) {
+		r = sluice_gpu_pin(w->own, len, err);
+		w->pinned = r == 0;
+	}
+	return r < 0 ? r : window_cut(w, w->own, err);
+}
+
+static int window_make(struct sluice_weights *w, struct sluice_err *err)
+{
+	struct sluice_buf_info info;
+
+	if (!w->o.addr)
+		return window_alloc(w, err);
+	w->device = sluice_gpu_device(w->o.addr) >= 0;
+	if (!w->device)
+		w->registered =
+			sluice_buf_register(w->io, w->o.addr, w->o.window, 0, &info, NULL) == 0;
+	return window_cut(w, w->o.addr, err);
+}
+
+/* ------------------------------------------------------------------- stages */
+
+/* Engine cufile reads into device memory by itself. */
+static bool needs_stages(struct sluice_weights *w)
+{
+	struct sluice_stats s = {.size = sizeof(s)};
+
+	return w->device && sluice_get_stats(w->io, &s) == 0 && strncmp(s.engine, "cufile", 6) != 0;
+}
+
+static int reads_make(struct sluice_weights *w, struct sluice_err *err)
+{
+	unsigned n = WEIGHTS_READS;
+	void *mem = NULL;
+	int r;
+
+	if (needs_stages(w)) {
+		n = w->nr_stages = WEIGHTS_FLIGHT / WEIGHTS_READ;
+		r = sluice_buf_alloc(&mem, w->io, WEIGHTS_FLIGHT, 0, NULL, err);
+		if (r < 0)
+			return r;
+		w->stages = mem;
+		r = sluice_gpu_pin(mem, WEIGHTS_FLIGHT, err);
+		if (r < 0)
+			return r;
+	}
+	for (unsigned i = 0; i < n; i++) {
+		w->reads[i].w = w;
+		w->reads[i].next = w->free;
+		w->reads[i].stage = mem ? w->stages + (uint64_t)i * WEIGHTS_READ : NULL;
+		w->free = &w->reads[i];
+	}
+	return 0;
+}
+
+/* --------------------------------------------------------------- open, close */
+
+static int opts_take(struct sluice_weights *w, const struct sluice_weights_opts *user,
+		     struct sluice_err *err)
+{
+	const uint32_t known = SLUICE_WEIGHTS_CYCLIC | SLUICE_WEIGHTS_EXPERTS;
+	int r = sluice_opts_copy(&w->o, sizeof(w->o), user, err);
+
+	if (r < 0)
+		return r;
+	if (w->o.flags & ~known)
+		return sluice_fail(err, -EINVAL, "flags: 0x%x has bits that are not known",
+				   w->o.flags);
+	if ((w->o.flags & known) == known)
+		return sluice_fail(err, -EINVAL,
+				   "flags: a stream is cyclic or of experts, not both");
+	if (w->o.memory > SLUICE_WEIGHTS_DEVICE)
+		return sluice_fail(err, -EINVAL, "memory: %u is none of enum sluice_weights_memory",
+				   w->o.memory);
+	if (w->o.addr && !w->o.window)
+		return sluice_fail(err, -EINVAL, "window: the size of what is at addr is missing");
+	return 0;
+}
+
+static int prepare(struct sluice_weights *w, const struct sluice_weights_opts *opts,
+		   struct sluice_err *err)
+{
+	CLEANUP_FREE uint64_t *bytes = calloc(w->m->nr_paths + 1, sizeof(*bytes));
+	int r = bytes ? opts_take(w, opts, err) : no_memory(err);
+
+	if (r == 0)
+		r = files_open(w, bytes, err);
+	if (r == 0)
+		r = check_ends(w, bytes, err);
+	if (r == 0)
+		r = runs_make(w, err);
+	if (r == 0)
+		r = window_size(w, err);
+	if (r == 0)
+		r = window_make(w, err);
+	return r < 0 ? r : reads_make(w, err);
+}
+
+/* Memory in use by nobody. */
+static void weights_free(struct sluice_weights *w, bool forked)
+{
+	if (!forked) {
+		for (uint64_t i = 0; w->files && i < w->m->nr_paths; i++)
+			sluice_file_close(w->files[i].file, NULL);
+		if (w->registered)
+			sluice_buf_unregister(w->io, w->o.addr);
+		if (w->pinned)
+			sluice_gpu_unpin(w->own);
+		if (w->stages)
+			sluice_gpu_unpin(w->stages);
+		if (w->own && w->device)
+			sluice_gpu_free(w->own);
+		else if (w->own)
+			sluice_buf_free(w->io, w->own);
+		if (w->stages)
+			sluice_buf_free(w->io, w->stages);
+	}
+	for (uint64_t k = 0; w->groups && k < w->nr_groups; k++)
+		free(w->groups[k].msg);
+	pthread_mutex_destroy(&w->lock);
+	pthread_cond_destroy(&w->back);
+	free(w->files);
+	free(w->groups);
+	free(w->runs);
+	free(w->at);
+	free(w->front);
+	free(w->hints);
+	free(w);
+}
+
+int sluice_weights_open(struct sluice_weights **out, struct sluice_io *io,
+			const struct sluice_model *m, const struct sluice_weights_opts *opts,
+			struct sluice_err *err)
+{
+	struct sluice_weights *w = calloc(1, sizeof(*w));
+	int r;
+
+	if (!w)
+		return no_memory(err);
+	w->io = io;
+	w->m = m;
+	w->pid = getpid();
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_cond_init(&w->back, NULL);
+	rooms_init(w);
+	r = prepare(w, opts, err);
+	if (r < 0) {
+		weights_free(w, false);
+		return r;
+	}
+	pthread_mutex_lock(&w->lock);
+	weights_kick(w);
+	pthread_mutex_unlock(&w->lock);
+	*out = w;
+	return 0;
+}
+
+void sluice_weights_close(struct sluice_weights *w)
+{
+	bool forked;
+
+	if (!w)
+		return;
+	forked = w->pid != getpid();
+	if (!forked) {
+		pthread_mutex_lock(&w->lock);
+		w->closing = true;
+		while (w->nr_flight || w->fences || w->busy)
+			pthread_cond_wait(&w->back, &w->lock);
+		pthread_mutex_unlock(&w->lock);
+	}
+	weights_free(w, forked);
+}

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reads of a stream.  Whoever brings one back makes the next ones, so that the handle always has
+ * some; never more than a limit, so that what is wanted out of order comes soon.  On their way to a
+ * device reads pass through pinned memory of the stream's own and not through the handle's ring:
+ * when the disk was done and when the copy was, is known only so.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "weights/weights_in.h"
+
+/* ------------------------------------------------------------------- clocks */
+
+static void span_begin(uint64_t *nr, uint64_t *since)
+{
+	if ((*nr)++ == 0)
+		*since = clock_ns();
+}
+
+static void span_end(uint64_t *nr, uint64_t since, uint64_t *sum)
+{
+	if (--*nr == 0)
+		*sum += clock_ns() - since;
+}
+
+/* Is the disk idle because there is no room for what comes next? */
+static void watch_idle(struct sluice_weights *w)
+{
+	bool idle = !w->reading && !w->closing && w->cursor < agenda_len(w);
+
+	if (idle && !w->idle_since) {
+		w->idle_since = clock_ns();
+	} else if (!idle && w->idle_since) {
+		w->stats.stall_caller_ns += clock_ns() - w->idle_since;
+		w->idle_since = 0;
+	}
+}
+
+/* -------------------------------------------------------------------- ends */
+
+static void group_failed(struct weights_group *g, int code, const char *msg)
+{
+	if (g->code)
+		return;
+	g->code = code;
+	g->run = g->nr_runs; /* the rest is of no use */
+	g->msg = strdup(msg);
+}
+
+/* All of a read is over. */
+static void read_over(struct sluice_weights *w, struct weights_read *r)
+{
+	struct weights_group *g = r->g;
+
+	w->flight -= r->len;
+	w->nr_flight--;
+	r->next = w->free;
+	w->free = r;
+	if (--g->flight)
+		return;
+	if (g->state == WEIGHTS_DYING) {
+		room_drop(w, g);
+	} else if (g->run == g->nr_runs) {
+		g->state = g->code ? WEIGHTS_FAILED : WEIGHTS_READY;
+	}
+}
+
+/* Callbacks come in here and leave here: what may be free afterwards is not touched. */
+static void enter(struct sluice_weights *w)
+{
+	pthread_mutex_lock(&w->lock);
+	w->busy++;
+}
+
+static void leave(struct sluice_weights *w)
+{
+	w->busy--;
+	pthread_cond_signal(&w->back);
+	pthread_mutex_unlock(&w->lock);
+}
+
+static void copy_done(void *arg, const struct sluice_done *done)
+{
+	struct weights_read *r = arg;
+	struct sluice_weights *w = r->w;
+
+	enter(w);
+	span_end(&w->copying, w->copying_since, &w->stats.copy_ns);
+	if (done->res < 0)
+		group_failed(r->g, (int)done->res, done->msg);
+	else
+		w->stats.bytes_copied += r->len;
+	read_over(w, r);
+	weights_kick(w);
+	leave(w);
+}
+
+/* To the device.  The lock is held, but not while it is submitted. */
+static void copy_start(struct sluice_weights *w, struct weights_read *r, uint64_t len)
+{
+	struct sluice_iov iov[2] = {{r->to, len}, {r->stage, len}};
+	struct sluice_op op = {
+		.opcode = SLUICE_COPY, .nr_iov = 2, .iov = iov, .on_done = copy_done, .arg = r};
+	struct sluice_err err = {0, ""};
+	int n;
+
+	span_begin(&w->copying, &w->copying_since);
+	pthread_mutex_unlock(&w->lock);
+	n = sluice_submit(w->io, &op, 1, NULL, &err);
+	pthread_mutex_lock(&w->lock);
+	if (n == 1)
+		return;
+	span_end(&w->copying, w->copying_since, &w->stats.copy_ns);
+	group_failed(r->g, n, err.msg);
+	read_over(w, r);
+}
+
+static void came_short(struct sluice_weights *w, const struct weights_read *r, uint64_t got)
+{
+	struct sluice_short room;
+	char msg[508];
+
+	sluice_line(msg, sizeof(msg),
+		    "%s: ends at byte %" PRIu64 ", and weights of group '%s' at byte %" PRIu64,
+		    sluice_shorten(&room, w->files[r->file].path), r->offset + got,
+		    w->m->groups[r->g - w->groups].name, r->offset + r->need);
+	group_failed(r->g, -ENODATA, msg);
+}
+
+static void read_done(void *arg, const struct sluice_done *done)
+{
+	struct weights_read *r = arg;
+	struct sluice_weights *w = r->w;
+
+	enter(w);
+	span_end(&w->reading, w->reading_since, &w->stats.disk_ns);
+	r->g->disk_at = clock_ns();
+	if (done->res < 0)
+		group_failed(r->g, (int)done->res, done->msg);
+	else if ((uint64_t)done->res < r->need)
+		came_short(w, r, (uint64_t)done->res);
+	else
+		w->stats.bytes_read += (uint64_t)done->res;
+	if (r->stage && !r->g->code && r->g->state != WEIGHTS_DYING)
+		copy_start(w, r, (uint64_t)done->res);
+	else
+		read_over(w, r);
+	weights_kick(w);
+	leave(w);
+}
+
+/* ------------------------------------------------------------------- begins */
+
+/* The next piece of the group: equal ones, whole pages, of at most WEIGHTS_READ. */
+static void cut(struct sluice_weights *w, struct weights_group *g, struct weights_read *r)
+{
+	const struct weights_run *run = &g->runs[g->run];
+	uint64_t n = (run->len + WEIGHTS_READ - 1) / WEIGHTS_READ;
+	uint64_t len = min_u64(align_up((run->len + n - 1) / n, w->page), run->len - g->pos);
+	uint64_t offset = run->offset + g->pos;
+
+	r->g = g;
+	r->file = run->file;
+	r->offset = offset;
+	r->len = len;
+	r->need = run->end > offset ? min_u64(run->end - offset, len) : 0;
+	r->to = w->window + g->at + run->at + g->pos;
+	g->pos += len;
+	if (g->pos == run->len) {
+		g->run++;
+		g->pos = 0;
+	}
+}
+
+static struct weights_read *pick(struct sluice_weights *w)
+{
+	struct weights_group *g;
+	struct weights_read *r;
+
+	if (w->closing || w->flight >= WEIGHTS_FLIGHT || !w->free)
+		return NULL;
+	g = agenda_to_read(w);
+	if (!g)
+		return NULL;
+	r = w->free;
+	w->free = r->next;
+	cut(w, g, r);
+	g->flight++;
+	w->flight += r->len;
+	w->nr_flight++;
+	w->stats.reads++;
+	span_begin(&w->reading, &w->reading_since);
+	return r;
+}
+
+static struct sluice_op op_of(const struct sluice_weights *w, struct weights_read *r)
+{
+	const struct weights_file *f = &w->files[r->file];
+
+	return (struct sluice_op){
+		.opcode = SLUICE_READ,
+		.file = f->file,
+		.path = f->file ? NULL : f->path,
+		.buf = r->stage ? r->stage : r->to,
+		.len = r->len,
+		.offset = r->offset,
+		.on_done = read_done,
+		.arg = r,
+		.memory = r->stage || !w->device ? SLUICE_MEMORY_HOST : SLUICE_MEMORY_ANY,
+	};
+}
+
+/* Without the lock for as long as it takes; what is not taken has failed. */
+static void submit(struct sluice_weights *w, struct weights_read **v, unsigned n)
+{
+	struct sluice_op ops[WEIGHTS_BATCH];
+	struct sluice_err err = {0, ""};
+	unsigned done = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		ops[i] = op_of(w, v[i]);
+	while (done < n) {
+		int r;
+
+		pthread_mutex_unlock(&w->lock);
+		r = sluice_submit(w->io, ops + done, n - done, NULL, &err);
+		pthread_mutex_lock(&w->lock);
+		if (r > 0) {
+			done += (unsigned)r;
+			continue;
+		}
+		span_end(&w->reading, w->reading_since, &w->stats.disk_ns);
+		group_failed(v[done]->g, r ? r : -EAGAIN, err.msg);
+		read_over(w, v[done++]);
+	}
+}
+
+void weights_kick(struct sluice_weights *w)
+{
+	struct weights_read *v[WEIGHTS_BATCH], *r;
+	unsigned n;
+
+	do {
+		n = 0;
+		if (!w->closing)
+			agenda_begin(w);
+		while (n < WEIGHTS_BATCH && (r = pick(w)))
+			v[n++] = r;
+		watch_idle(w);
+		if (n)
+			submit(w, v, n);
+	} while (n);
+}
+
+/* ------------------------------------------------------------------- fences */
+
+/* The caller has it no more. */
+void weights_released(struct sluice_weights *w, struct weights_group *g)
+{
+	g->held--;
+	room_used(w, g);
+	if (!g->held && !g->due && !(w->o.flags & SLUICE_WEIGHTS_EXPERTS))
+		room_drop(w, g);
+}
+
+struct fence {
+	struct sluice_weights *w;
+	struct weights_group *g;
+};
+
+static void fence_done(void *arg, const struct sluice_done *done)
+{
+	CLEANUP_FREE struct fence *f = arg;
+	struct sluice_weights *w = f->w;
+
+	(void)done; /* a stream that failed uses nothing any more, either */
+	enter(w);
+	w->fences--;
+	weights_released(w, f->g);
+	weights_kick(w);
+	leave(w);
+}
+
+/* A copy of a few bytes that nobody needs is done when all before it in the stream is. */
+int weights_fence(struct sluice_weights *w, struct weights_group *g, void *stream,
+		  struct sluice_err *err)
+{
+	enum { BYTES = 16 };
+	struct sluice_iov iov[2] = {{w->scrap, BYTES}, {w->scrap + BYTES, BYTES}};
+	struct sluice_op op = {.opcode = SLUICE_COPY,
+			       .flags = SLUICE_OP_STREAM,
+			       .nr_iov = 2,
+			       .iov = iov,
+			       .on_done = fence_done,
+			       .stream = stream};
+	struct fence *f = malloc(sizeof(*f));
+	int n;
+
+	if (!f)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	*f = (struct fence){w, g};
+	op.arg = f;
+	w->fences++;
+	pthread_mutex_unlock(&w->lock);
+	n = sluice_submit(w->io, &op, 1, NULL, err);
+	pthread_mutex_lock(&w->lock);
+	if (n == 1)
+		return 0;
+	w->fences--;
+	free(f);
+	return n;
+}
