@@ -20,7 +20,7 @@
 #include "load/bed/buffers.h"
 #include "load/jobs/bench.h"
 #include "load/jobs/fio.h"
-#include "load/measure/null.h"
+#include "load/measure/handle.h"
 #include "load/report/jobs/bench_report.h"
 #include "load/report/result/result.h"
 

@@ -18,7 +18,7 @@
 #include "cli/progress.h"
 #include "cli/stop.h"
 #include "load/jobs/io.h"
-#include "load/measure/null.h"
+#include "load/measure/handle.h"
 #include "load/report/jobs/io_report.h"
 #include "load/report/result/result.h"
 

@@ -15,8 +15,8 @@
 #include "base/util.h"
 #include "load/jobs/bench_files.h"
 #include "load/measure/cache.h"
+#include "load/measure/handle.h"
 #include "load/measure/limit.h"
-#include "load/measure/null.h"
 
 /* What a job does of one size. */
 struct bench_size {

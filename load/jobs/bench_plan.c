@@ -13,8 +13,8 @@
 #include "base/util.h"
 #include "load/bed/buffers.h"
 #include "load/jobs/bench.h"
+#include "load/measure/handle.h"
 #include "load/measure/limit.h"
-#include "load/measure/null.h"
 #include "load/measure/ram.h"
 
 #define MAX_ON_DISK (2ull << 30) /* tensors of one size, unless the job says how many */

@@ -22,7 +22,7 @@
 
 #include "load/stream/stream.h"
 
-#include "load/measure/words.h"
+#include "load/measure/handle.h"
 
 /* How users spell them, in their order; NULL-terminated. */
 

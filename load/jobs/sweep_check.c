@@ -8,8 +8,8 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/jobs/sweep_work.h"
+#include "load/measure/handle.h"
 #include "load/measure/limit.h"
-#include "load/measure/null.h"
 
 /* --------------------------------------------------------------------- plan */
 

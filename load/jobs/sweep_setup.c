@@ -7,7 +7,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/jobs/sweep_work.h"
-#include "load/measure/null.h"
+#include "load/measure/handle.h"
 
 int sweep_stopped(const struct sweep_job *job, struct sluice_err *err)
 {

@@ -14,7 +14,7 @@
 #include "base/util.h"
 #include "load/kv/kv_result.h"
 #include "load/measure/cache.h"
-#include "load/measure/cpu_time.h"
+#include "load/measure/handle.h"
 
 #define SLICE_NS     100000000ull  /* how soon a stop is noticed, and progress told */
 #define MOST_PENDING (1u << 16)    /* operations of requests in the flow */

@@ -13,7 +13,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/kv/kv_result.h"
-#include "load/measure/cpu_time.h"
+#include "load/measure/handle.h"
 #include "load/model/kv_queue.h"
 #include "load/trace/trace.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "load/measure/null.h"
+#include "load/measure/handle.h"
 
 /* Why O_DIRECT does not keep this machine's memory out, or NULL. */
 static const char *memory_behind(const struct sluice_path_info *p)

@@ -7,7 +7,7 @@
 
 #include "base/util.h"
 #include "load/measure/cache.h"
-#include "load/measure/cpu_time.h"
+#include "load/measure/handle.h"
 #include "load/object/place.h"
 #include "load/replay/replay_in.h"
 

@@ -14,9 +14,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/measure/cpu_time.h"
-#include "load/measure/handle_stats.h"
-#include "load/measure/null.h"
+#include "load/measure/handle.h"
 #include "load/stream/stream_work.h"
 
 #define TICK_NS    100000000

@@ -16,7 +16,7 @@
 
 #include "base/random.h"
 #include "base/util.h"
-#include "load/measure/handle_stats.h"
+#include "load/measure/handle.h"
 #include "load/stream/stream.h"
 
 #define LEN      65536u

@@ -10,7 +10,7 @@
 
 #include "base/util.h"
 #include "load/bed/buffers.h"
-#include "load/measure/words.h"
+#include "load/measure/handle.h"
 #include "load/report/result/lines.h"
 #include "load/report/result/machine.h"
 #include "load/report/result/text.h"

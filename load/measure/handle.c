@@ -3,7 +3,7 @@
  * Between the texts and the limits of struct sluice_stats are counters of 64 bits, which are
  * added whatever their names are.  A new member makes an assertion fail until it has its place.
  */
-#include "load/measure/handle_stats.h"
+#include "load/measure/handle.h"
 
 #include <assert.h>
 #include <stddef.h>
@@ -34,3 +34,9 @@ void handle_stats_add(struct sluice_stats *sum, const struct sluice_stats *one)
 		a[i] += b[i];
 	memcpy((char *)sum + COUNTERS, a, sizeof(a));
 }
+
+/* --------------------------------------------------------------------- words */
+
+const char *const io_direct_words[] = {"auto", "always", "never", NULL};
+const char *const io_durability_words[] = {"none", "data", "full", NULL};
+const char *const io_huge_words[] = {"auto", "reserved", "never", NULL};
