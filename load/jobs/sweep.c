@@ -58,12 +58,10 @@ static int sweep_add_sample(void *arg, const struct sweep_sample *m, struct slui
 	s = &w->res->series[m->index];
 	w->known[(size_t)m->index * w->job->loops + m->loop] = true;
 	for (unsigned i = 0; i < w->job->nr_folders; i++) {
-		struct sluice_random key;
 		double end = s->sec + m->worker_sec[i];
 
-		sluice_random_seed(&key, m->index * 1000003ull + m->loop * 1009 + i);
 		if (series_add(s, io_size, (uint64_t)(m->worker_sec[i] * 1e9 + 0.5),
-			       (uint64_t)(end * 1e9), sluice_random_next(&key)) < 0)
+			       (uint64_t)(end * 1e9)) < 0)
 			return sluice_fail(err, -ENOMEM, "out of memory");
 		p->worker_sec[i] += m->worker_sec[i];
 		slowest = p->worker_sec[i] > slowest ? p->worker_sec[i] : slowest;

@@ -226,10 +226,10 @@ static int trial_add(struct run_series *sum, const struct run_series *one)
 	uint64_t before = (uint64_t)(sum->sec * 1e9);
 	int r = sum->hist ? 0 : series_init(sum);
 
-	for (uint32_t i = 0; i < one->nr_samples && r == 0; i++) {
-		const struct series_sample *s = &one->samples[i];
+	for (uint64_t i = 0; i < series_kept(one) && r == 0; i++) {
+		const struct series_sample *s = series_sample(one, i);
 
-		r = series_add(sum, s->bytes, s->latency_ns, before + s->end_ns, s->key);
+		r = series_add(sum, s->bytes, s->latency_ns, before + s->end_ns);
 	}
 	sum->warmup_bytes += one->warmup_bytes;
 	sum->ways |= one->ways;

@@ -314,7 +314,6 @@ int kv_real_run(const struct kv_job *job, const struct kv_real_hook *hook, struc
 
 	k.live = job->order == KV_ORDER_LIVE || k.p->policy.live || k.p->closed_loop ||
 		 k.p->autoscale;
-	sluice_random_seed(&k.random, k.p->seed);
 	e = real_open(&k, err);
 	if (e == 0)
 		real_run(&k);

@@ -18,7 +18,6 @@
 #include <stdint.h>
 #include <sys/resource.h>
 
-#include "base/random.h"
 #include "load/kv/kv.h"
 #include "load/model/kv_scale.h"
 #include "load/object/flow.h"
@@ -128,7 +127,6 @@ struct kv_real {
 	uint64_t last_end_ns; /* of a chain */
 	uint64_t tick_sec;    /* the next second to be closed */
 	uint64_t progress_ns;
-	struct sluice_random random;
 	struct rusage before;
 	struct flow_stats stats; /* as they were at the beginning */
 	unsigned fill_failures;  /* in a row */

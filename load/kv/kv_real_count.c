@@ -62,8 +62,7 @@ static void count_storage(struct kv_real *k, const struct half *h, uint64_t end_
 	struct kv_second *s = real_second(k, end_ns);
 	double sec = (double)h->ns / 1e9;
 
-	if (series_add(&k->r->series[h->write], h->size, h->ns, end_ns - k->begin_ns,
-		       sluice_random_next(&k->random)) < 0)
+	if (series_add(&k->r->series[h->write], h->size, h->ns, end_ns - k->begin_ns) < 0)
 		real_fail(k, -ENOMEM, "out of memory");
 	if (k->scaling)
 		real_sample(k, &k->window[h->write], sec);

@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Counting.  Samples are kept by bottom-k sampling: each operation has a random
- * key, and the ones with the smallest keys stay, in a heap with the largest key
- * on top.  That is a uniform draw without replacement, and the draws of several
- * workers merge into a draw of the whole.
- */
+/* Counting. */
 #include "load/measure/series.h"
 
 #include <errno.h>
@@ -28,6 +23,7 @@ int series_init(struct run_series *s)
 	s->seconds = (struct seconds){.channels = channels,
 				      .nr_channels = ARRAY_SIZE(channels),
 				      .size = sizeof(struct series_second)};
+	s->samples = (struct draw){.size = sizeof(struct series_sample), .keep = SERIES_SAMPLES};
 	s->hist = calloc(1, sizeof(*s->hist));
 	return s->hist ? 0 : -ENOMEM;
 }
@@ -35,89 +31,16 @@ int series_init(struct run_series *s)
 void series_fini(struct run_series *s)
 {
 	free(s->hist);
-	free(s->samples);
+	draw_fini(&s->samples);
 	seconds_fini(&s->seconds);
 	s->hist = NULL;
-	s->samples = NULL;
-	s->nr_samples = 0;
-}
-
-/* ------------------------------------------------------------------ samples */
-
-static void samples_sift(struct series_sample *h, uint32_t n, uint32_t i)
-{
-	for (uint32_t k; (k = 2 * i + 1) < n; i = k) {
-		struct series_sample t = h[i];
-
-		if (k + 1 < n && h[k + 1].key > h[k].key)
-			k++;
-		if (h[k].key <= t.key)
-			return;
-		h[i] = h[k];
-		h[k] = t;
-	}
-}
-
-static void samples_lift(struct series_sample *h, uint32_t i)
-{
-	for (uint32_t up; i && h[up = (i - 1) / 2].key < h[i].key; i = up) {
-		struct series_sample t = h[i];
-
-		h[i] = h[up];
-		h[up] = t;
-	}
-}
-
-static int sample_add(struct run_series *s, const struct series_sample *sample)
-{
-	if (s->nr_samples == SERIES_SAMPLES) {
-		if (sample->key >= s->samples[0].key)
-			return 0;
-		s->samples[0] = *sample;
-		samples_sift(s->samples, s->nr_samples, 0);
-		return 0;
-	}
-	/* Doubles from 64 up: sizes at which the array is full are the powers of two. */
-	if (s->nr_samples == 0 || (s->nr_samples >= 64 && is_pow2(s->nr_samples))) {
-		uint32_t room = s->nr_samples ? 2 * s->nr_samples : 64;
-		struct series_sample *p = reallocarray(s->samples, room, sizeof(*p));
-
-		if (!p)
-			return -ENOMEM;
-		s->samples = p;
-	}
-	s->samples[s->nr_samples] = *sample;
-	samples_lift(s->samples, s->nr_samples++);
-	return 0;
-}
-
-static int by_end(const void *a, const void *b)
-{
-	const struct series_sample *x = a, *y = b;
-
-	if (x->end_ns != y->end_ns)
-		return x->end_ns < y->end_ns ? -1 : 1;
-	return (x->key > y->key) - (x->key < y->key);
-}
-
-void series_finish(struct run_series *s)
-{
-	if (s->nr_samples)
-		qsort(s->samples, s->nr_samples, sizeof(*s->samples), by_end);
-}
-
-void series_resume(struct run_series *s)
-{
-	for (uint32_t i = s->nr_samples / 2; i-- > 0;)
-		samples_sift(s->samples, s->nr_samples, i);
 }
 
 /* ----------------------------------------------------------------- counting */
 
-int series_add(struct run_series *s, uint64_t bytes, uint64_t latency_ns, uint64_t at_ns,
-	       uint64_t key)
+int series_add(struct run_series *s, uint64_t bytes, uint64_t latency_ns, uint64_t at_ns)
 {
-	struct series_sample sample = {key, at_ns, latency_ns, bytes};
+	const struct series_sample sample = {at_ns, latency_ns, bytes};
 	struct series_second *sec = seconds_at(&s->seconds, at_ns);
 	double seconds = (double)latency_ns / 1e9;
 
@@ -127,19 +50,24 @@ int series_add(struct run_series *s, uint64_t bytes, uint64_t latency_ns, uint64
 	sec->bytes += bytes;
 	sec->latency_sum += seconds;
 	sec->latency_max = fmax(sec->latency_max, seconds);
+	s->first_ns = s->ops ? min_u64(s->first_ns, at_ns) : at_ns;
+	s->last_ns = max_u64(s->last_ns, at_ns);
 	s->ops++;
 	s->bytes += bytes;
 	sluice_hist_add(s->hist, latency_ns);
 	stat_moments_add(&s->latency, seconds);
 	/* A clock that did not move would make a rate infinite. */
 	stat_moments_add(&s->bandwidth, (double)bytes / (latency_ns ? seconds : 1e-9));
-	return sample_add(s, &sample);
+	return draw_add(&s->samples, &sample);
 }
 
 int series_merge(struct run_series *s, const struct run_series *other)
 {
 	if (seconds_merge(&s->seconds, &other->seconds) < 0)
 		return -ENOMEM;
+	if (other->ops)
+		s->first_ns = s->ops ? min_u64(s->first_ns, other->first_ns) : other->first_ns;
+	s->last_ns = max_u64(s->last_ns, other->last_ns);
 	s->ops += other->ops;
 	s->bytes += other->bytes;
 	s->warmup_bytes += other->warmup_bytes;
@@ -151,10 +79,20 @@ int series_merge(struct run_series *s, const struct run_series *other)
 	stat_moments_merge(&s->latency, &other->latency);
 	stat_moments_merge(&s->bandwidth, &other->bandwidth);
 	stat_moments_merge(&s->late, &other->late);
-	for (uint32_t i = 0; i < other->nr_samples; i++)
-		if (sample_add(s, &other->samples[i]) < 0)
-			return -ENOMEM;
-	return 0;
+	return draw_merge(&s->samples, &other->samples, 0);
+}
+
+void series_turn(struct run_series *s, uint64_t start_ns, uint64_t ns)
+{
+	if (s->nr_turns == SERIES_REPEATS)
+		s->turns[SERIES_REPEATS - 1].ns += ns;
+	else
+		s->turns[s->nr_turns++] = (struct series_turn){start_ns, ns};
+}
+
+void series_finish(struct run_series *s)
+{
+	draw_sort(&s->samples);
 }
 
 /* ------------------------------------------------------------------ repeats */
@@ -222,21 +160,21 @@ static bool known(const struct run_series *s, unsigned i)
 /* Percentiles from the samples: all of them, or a draw. */
 static int from_samples(const struct run_series *s, struct stat_summary *ret, bool latency)
 {
-	CLEANUP_FREE double *v = calloc(s->nr_samples, sizeof(*v));
+	uint64_t nr = series_kept(s);
+	CLEANUP_FREE double *v = calloc(nr, sizeof(*v));
 
 	if (!v)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < s->nr_samples; i++) {
-		uint64_t ns = s->samples[i].latency_ns;
+	for (uint64_t i = 0; i < nr; i++) {
+		const struct series_sample *x = series_sample(s, i);
+		double sec = (double)max_u64(x->latency_ns, latency ? 0 : 1) / 1e9;
 
-		v[i] = latency ? (double)ns / 1e9
-			       : (double)s->samples[i].bytes / ((double)(ns ? ns : 1) / 1e9);
+		v[i] = latency ? sec : (double)x->bytes / sec;
 	}
-	ret->median = stat_median(v, s->nr_samples);
+	ret->median = stat_median(v, nr);
 	for (unsigned i = 0; i < STAT_PERCENTILES; i++)
 		if (known(s, i))
-			ret->percentile[i] =
-				stat_percentile(v, s->nr_samples, stat_percentile_at[i]);
+			ret->percentile[i] = stat_percentile(v, nr, stat_percentile_at[i]);
 	return 0;
 }
 
@@ -246,7 +184,7 @@ int series_latency(const struct run_series *s, struct stat_summary *ret, bool *e
 		return -ENODATA;
 	stat_moments_summary(ret, &s->latency);
 	set_interval(s, ret, SERIES_LATENCY);
-	*exact = s->nr_samples == s->ops;
+	*exact = s->samples.n <= SERIES_SAMPLES;
 	if (*exact)
 		return from_samples(s, ret, true);
 	ret->median = sluice_hist_percentile(s->hist, 50) / 1e9;
@@ -268,7 +206,7 @@ int series_bandwidth(const struct run_series *s, struct stat_summary *ret, bool 
 		return -ENODATA;
 	stat_moments_summary(ret, &s->bandwidth);
 	set_interval(s, ret, SERIES_BANDWIDTH);
-	*exact = s->nr_samples == s->ops;
+	*exact = s->samples.n <= SERIES_SAMPLES;
 	if (*exact || !s->size)
 		return from_samples(s, ret, false);
 	ret->median = hist_bandwidth(s, 50);

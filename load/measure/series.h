@@ -14,6 +14,7 @@
 
 #include "base/hist.h"
 #include "load/measure/seconds.h"
+#include "load/stat/sample.h"
 #include "load/stat/stat.h"
 
 /* So many single latencies are kept; of more operations a uniform draw. */
@@ -22,7 +23,6 @@
 #define SERIES_REPEATS 10
 
 struct series_sample {
-	uint64_t key; /* random: those with the smallest keys are kept, so draws can be merged */
 	uint64_t end_ns;
 	uint64_t latency_ns;
 	uint64_t bytes;
@@ -32,6 +32,11 @@ struct series_sample {
 struct series_mark {
 	uint64_t ops, bytes;
 	double sec, latency_sum, bandwidth_sum;
+};
+
+/* One stretch of counted time: when it began, by clock_ns(), and how long it was. */
+struct series_turn {
+	uint64_t start_ns, ns;
 };
 
 struct series_second {
@@ -57,12 +62,14 @@ struct run_series {
 	struct stat_moments latency;   /* seconds */
 	struct stat_moments bandwidth; /* bytes per second */
 	struct stat_moments late;      /* seconds */
-	struct series_sample *samples;
-	uint32_t nr_samples;
-	struct seconds seconds; /* of counted time, struct series_second each */
+	struct draw samples;           /* struct series_sample */
+	struct seconds seconds;        /* of counted time, struct series_second each */
+	uint64_t first_ns, last_ns;    /* counted time in which the first and the last one ended */
 
 	/* the run it was part of; by run_stream() */
-	double sec; /* counted time */
+	double sec;                               /* counted time */
+	struct series_turn turns[SERIES_REPEATS]; /* the same, as it lay in real time */
+	uint32_t nr_turns;
 	double user_sec, system_sec, library_sec;
 	uint64_t run_bytes; /* of all series of the run: what the CPU time was spent on */
 	struct sluice_stats stats;
@@ -90,16 +97,26 @@ void series_fini(struct run_series *s);
 
 /*
  * Count an operation of @bytes that took @latency_ns and ended at @at_ns of
- * counted time; @key is a random number.  Returns 0 or -ENOMEM.
+ * counted time.  Returns 0 or -ENOMEM.
  */
-int series_add(struct run_series *s, uint64_t bytes, uint64_t latency_ns, uint64_t at_ns,
-	       uint64_t key);
+int series_add(struct run_series *s, uint64_t bytes, uint64_t latency_ns, uint64_t at_ns);
 /* Add what another worker counted.  @other stays as it is. */
 int series_merge(struct run_series *s, const struct run_series *other);
-/* Bring the samples into the order the operations ended in; do this last. */
+/* Counted time that began at @start_ns; what no longer has a place of its own goes to the last. */
+void series_turn(struct run_series *s, uint64_t start_ns, uint64_t ns);
+/* Bring the samples into the order the operations ended in; it can go on behind that. */
 void series_finish(struct run_series *s);
-/* A series that is finished goes on. */
-void series_resume(struct run_series *s);
+
+/* The operations that are kept. */
+static inline uint64_t series_kept(const struct run_series *s)
+{
+	return draw_kept(&s->samples);
+}
+static inline const struct series_sample *series_sample(const struct run_series *s, uint64_t i)
+{
+	return draw_at(&s->samples, i);
+}
+
 /* A repeat has ended: intervals are then those of the means of the repeats. */
 void series_mark(struct run_series *s);
 

@@ -239,7 +239,6 @@ int replay_run(const struct replay_job *job, const struct replay_scan *scan,
 	int e, closed;
 
 	replay_result_init(r);
-	sluice_random_seed(&p.random, job->seed);
 	e = replay_open(&p, err);
 	if (e == 0)
 		run_all(&p);

@@ -169,8 +169,7 @@ static void count_series(struct replay *p, const struct replay_op *op, const str
 {
 	struct run_series *s = series_of(p, op);
 
-	if (!s || series_add(s, op->size, d->end_ns - d->start_ns, d->end_ns - p->begin_ns,
-			     sluice_random_next(&p->random)) < 0)
+	if (!s || series_add(s, op->size, d->end_ns - d->start_ns, d->end_ns - p->begin_ns) < 0)
 		replay_no_memory(p);
 }
 

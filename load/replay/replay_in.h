@@ -16,7 +16,6 @@
  */
 #include <sys/resource.h>
 
-#include "base/random.h"
 #include "load/replay/replay.h"
 #include "load/replay/replay_keys.h"
 
@@ -91,7 +90,6 @@ struct replay {
 	bool measuring;
 	bool absent; /* REPLAY_FAIL: what is under way ends, then it fails; p->err says why */
 	uint64_t begin_ns, last_end_ns, tick_sec, told_ns;
-	struct sluice_random random;
 	struct rusage before;
 	uint64_t library_ns;
 	int8_t series_at[REPLAY_TIERS][2][TRACE_PHASES]; /* index + 1 */

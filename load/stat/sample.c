@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A reservoir (Vitter's algorithm R) beside a histogram; adding allocates only while it grows. */
+/* A reservoir (Vitter's algorithm R), and one beside a histogram; adding allocates only while it
+ * grows. */
 #include "load/stat/sample.h"
 
 #include <errno.h>
@@ -7,21 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/util.h"
 #include "load/stat/stat.h"
 
 #define FIRST_ROOM 16
 #define FEW        1000 /* so many equal ones are kept like others */
 
-static uint64_t kept(const struct samples *s)
-{
-	return min_u64(s->n, SAMPLE_KEEP);
-}
+/* --------------------------------------------------------------------- draws */
 
 /* splitmix64: any state will do, zero included. */
-static uint64_t draw(struct samples *s, uint64_t below)
+static uint64_t draw_below(struct draw *d, uint64_t below)
 {
-	uint64_t z = s->random += 0x9e3779b97f4a7c15;
+	uint64_t z = d->random += 0x9e3779b97f4a7c15;
 
 	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
 	z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
@@ -30,88 +27,139 @@ static uint64_t draw(struct samples *s, uint64_t below)
 }
 
 /* Room for one more: it doubles whenever it is a power of two and full. */
-static int grow(struct samples *s)
+static int draw_room(struct draw *d)
 {
-	uint64_t room = min_u64(s->n ? 2 * s->n : FIRST_ROOM, SAMPLE_KEEP);
-	double *v;
+	uint64_t room = min_u64(d->n ? 2 * d->n : FIRST_ROOM, d->keep);
+	char *v;
 
-	if (s->n && (s->n < FIRST_ROOM || (s->n & (s->n - 1))))
+	if (d->n && (d->n < FIRST_ROOM || !is_pow2(d->n)))
 		return 0;
-	if (!s->hist && !(s->hist = calloc(1, sizeof(*s->hist))))
-		return -ENOMEM;
-	v = reallocarray(s->v, room, sizeof(*v));
+	v = reallocarray(d->v, room, d->size);
 	if (!v)
 		return -ENOMEM;
-	s->v = v;
+	d->v = v;
 	return 0;
 }
 
-/* From now on it matters which of all samples those are that stay. */
-static int number(struct samples *s)
+int draw_add(struct draw *d, const void *record)
 {
-	s->at = calloc(SAMPLE_KEEP, sizeof(*s->at));
-	if (!s->at)
+	uint64_t i = d->n < d->keep ? d->n : draw_below(d, d->n + 1);
+
+	if (d->n < d->keep && draw_room(d) < 0)
 		return -ENOMEM;
-	for (uint64_t i = 0; i < SAMPLE_KEEP; i++)
-		s->at[i] = i;
+	if (i < d->keep)
+		memcpy(draw_at(d, i), record, d->size);
+	d->n++;
 	return 0;
 }
 
-/* Into the list, if it is to stay. */
-static int keep(struct samples *s, double sec)
+/* Move one of the first *@left of @from, at random, to @to. */
+static void draw_take(struct draw *d, char *to, char *from, uint64_t *left)
 {
-	uint64_t i = s->n;
+	char *x = from + draw_below(d, *left) * d->size;
+
+	memcpy(to, x, d->size);
+	memcpy(x, from + --*left * d->size, d->size);
+}
+
+/* A uniform draw of both together: each place is the one's or the other's by their numbers. */
+static int draw_again(struct draw *d, char *other, uint64_t n)
+{
+	uint64_t na = d->n, nb = n, la = draw_kept(d), lb = min_u64(n, d->keep);
+	char *v = calloc(d->keep, d->size);
+
+	if (!v)
+		return -ENOMEM;
+	for (uint64_t i = 0; i < d->keep; i++) {
+		bool first = lb == 0 || (la && draw_below(d, na + nb) < na);
+
+		if (first)
+			draw_take(d, v + i * d->size, d->v, &la);
+		else
+			draw_take(d, v + i * d->size, other, &lb);
+		na -= first && na;
+		nb -= !first && nb;
+	}
+	free(d->v);
+	d->v = v;
+	d->n += n;
+	return 0;
+}
+
+int draw_merge(struct draw *d, const struct draw *other, uint64_t behind)
+{
+	uint64_t kept = draw_kept(other);
+	CLEANUP_FREE char *copy = calloc(kept + 1, d->size);
 	int r = 0;
 
-	if (s->n < SAMPLE_KEEP) {
-		r = grow(s);
-	} else {
-		if (!s->at)
-			r = number(s);
-		i = draw(s, s->n + 1);
+	if (!copy)
+		return -ENOMEM;
+	for (uint64_t i = 0; i < kept; i++) {
+		memcpy(copy + i * d->size, draw_at(other, i), d->size);
+		*(uint64_t *)(void *)(copy + i * d->size) += behind;
 	}
-	if (r < 0 || i >= SAMPLE_KEEP)
-		return r;
-	s->v[i] = sec;
-	if (s->at)
-		s->at[i] = s->n;
-	return 0;
+	if (other->n > d->keep || d->n + other->n > d->keep)
+		return draw_again(d, copy, other->n);
+	for (uint64_t i = 0; i < kept && r == 0; i++)
+		r = draw_add(d, copy + i * d->size);
+	return r;
+}
+
+static int by_place(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+void draw_sort(struct draw *d)
+{
+	if (d->n)
+		qsort(d->v, draw_kept(d), d->size, by_place);
+}
+
+void draw_fini(struct draw *d)
+{
+	free(d->v);
+	*d = (struct draw){.size = d->size, .keep = d->keep};
+}
+
+/* ------------------------------------------------------------------- samples */
+
+static int samples_begin(struct samples *s)
+{
+	s->kept.size = sizeof(struct sample);
+	s->kept.keep = SAMPLE_KEEP;
+	if (!s->hist)
+		s->hist = calloc(1, sizeof(*s->hist));
+	return s->hist ? 0 : -ENOMEM;
 }
 
 /* Only known to be equal: a list of them is not there. */
 static bool is_compact(const struct samples *s)
 {
-	return s->n && !s->v;
+	return s->n && !s->kept.n;
 }
 
 /* Make the list: something else is coming. */
 static int unfold(struct samples *s)
 {
-	/* room as grow() would have made it */
-	uint64_t room = FIRST_ROOM;
+	uint64_t nr = min_u64(s->n, SAMPLE_KEEP);
+	int r = 0;
 
-	while (room < s->n && room < SAMPLE_KEEP)
-		room = min_u64(2 * room, SAMPLE_KEEP);
-	if (s->n > SAMPLE_KEEP && number(s) < 0)
-		return -ENOMEM;
-	s->v = malloc(room * sizeof(*s->v));
-	if (!s->v)
-		return -ENOMEM;
-	for (uint64_t i = 0; i < kept(s); i++) {
-		s->v[i] = s->max;
-		if (s->at)
-			s->at[i] = i * (s->n / SAMPLE_KEEP);
-	}
-	return 0;
+	for (uint64_t i = 0; i < nr && r == 0; i++)
+		r = draw_add(&s->kept, &(struct sample){i * (s->n / nr), s->max});
+	s->kept.n = s->n;
+	return r;
 }
 
 int samples_add(struct samples *s, double sec)
 {
-	int r = is_compact(s) ? unfold(s) : 0;
+	int r = is_compact(s) ? unfold(s) : samples_begin(s);
 
 	sec = sec > 0 ? sec : 0;
 	if (r == 0)
-		r = keep(s, sec);
+		r = draw_add(&s->kept, &(struct sample){s->n, sec});
 	if (r < 0)
 		return r;
 	sluice_hist_add(s->hist, (uint64_t)(sec * 1e9 + 0.5));
@@ -123,8 +171,7 @@ int samples_add(struct samples *s, double sec)
 
 void samples_fini(struct samples *s)
 {
-	free(s->v);
-	free(s->at);
+	draw_fini(&s->kept);
 	free(s->hist);
 	*s = (struct samples){0};
 }
@@ -136,15 +183,25 @@ double samples_mean(const struct samples *s)
 	return s->n ? s->sum / (double)s->n : NAN;
 }
 
+/* The durations that are kept, in any order. */
+static double *samples_values(const struct samples *s)
+{
+	uint64_t nr = min_u64(s->n, SAMPLE_KEEP);
+	double *v = malloc((nr + 1) * sizeof(*v));
+
+	for (uint64_t i = 0; v && i < nr; i++)
+		v[i] = s->kept.n ? samples_at(s, i) : s->max;
+	return v;
+}
+
 int samples_percentiles(const struct samples *s, const double *p, double *ret, unsigned nr)
 {
 	CLEANUP_FREE double *sorted = NULL;
 
-	if (s->v && samples_exact(s)) {
-		sorted = malloc(s->n * sizeof(*sorted));
+	if (s->kept.n && samples_exact(s)) {
+		sorted = samples_values(s);
 		if (!sorted)
 			return -ENOMEM;
-		memcpy(sorted, s->v, s->n * sizeof(*sorted));
 		stat_sort(sorted, s->n);
 	}
 	for (unsigned i = 0; i < nr; i++)
@@ -162,100 +219,36 @@ double samples_percentile(const struct samples *s, double p)
 	return samples_percentiles(s, &p, &v, 1) < 0 ? NAN : v;
 }
 
-struct arrival {
-	uint64_t at;
-	double v;
-};
-
-static int by_arrival(const void *a, const void *b)
-{
-	const struct arrival *x = a, *y = b;
-
-	return (x->at > y->at) - (x->at < y->at);
-}
-
-static struct arrival *arrivals(const struct samples *s)
-{
-	struct arrival *a = calloc(kept(s) + 1, sizeof(*a));
-
-	for (uint64_t i = 0; a && i < kept(s); i++)
-		a[i] = (struct arrival){s->at ? s->at[i] : i, s->v ? s->v[i] : s->max};
-	if (a && s->at)
-		qsort(a, kept(s), sizeof(*a), by_arrival);
-	return a;
-}
-
 double *samples_list(const struct samples *s)
 {
-	CLEANUP_FREE struct arrival *a = arrivals(s);
-	double *list = malloc((kept(s) + 1) * sizeof(*list));
+	struct samples ordered = *s;
+	double *list;
 
-	if (!a || !list) {
-		free(list);
+	ordered.kept.v = calloc(draw_kept(&s->kept) + 1, sizeof(struct sample));
+	if (!ordered.kept.v)
 		return NULL;
-	}
-	for (uint64_t i = 0; i < kept(s); i++)
-		list[i] = a[i].v;
+	if (s->kept.n)
+		memcpy(ordered.kept.v, s->kept.v, draw_kept(&s->kept) * s->kept.size);
+	draw_sort(&ordered.kept);
+	list = samples_values(&ordered);
+	free(ordered.kept.v);
 	return list;
 }
 
 /* ------------------------------------------------------------------ merging */
 
-/* Take one of the first *@left at random, and forget it. */
-static struct arrival take(struct samples *s, struct arrival *a, uint64_t *left)
-{
-	uint64_t i = draw(s, *left);
-	struct arrival x = a[i];
-
-	a[i] = a[--*left];
-	return x;
-}
-
-/* A uniform draw of both together: each place is the one's or the other's by their numbers. */
-static int redraw(struct samples *s, const struct samples *other)
-{
-	CLEANUP_FREE struct arrival *a = arrivals(s), *b = arrivals(other);
-	uint64_t na = s->n, nb = other->n, la = kept(s), lb = kept(other);
-	double *v = malloc(SAMPLE_KEEP * sizeof(*v));
-	uint64_t *at = calloc(SAMPLE_KEEP, sizeof(*at));
-
-	if (!a || !b || !v || !at) {
-		free(v);
-		free(at);
-		return -ENOMEM;
-	}
-	for (uint64_t i = 0; i < SAMPLE_KEEP; i++) {
-		bool first = lb == 0 || (la && draw(s, na + nb) < na);
-		struct arrival x = first ? take(s, a, &la) : take(s, b, &lb);
-
-		na -= first && na;
-		nb -= !first && nb;
-		v[i] = x.v;
-		at[i] = first ? x.at : s->n + x.at;
-	}
-	free(s->v);
-	free(s->at);
-	s->v = v;
-	s->at = at;
-	return 0;
-}
-
 int samples_merge(struct samples *s, const struct samples *other)
 {
-	int r = is_compact(s) && other->n ? unfold(s) : 0;
+	int r = samples_begin(s);
 
 	if (r < 0 || !other->n)
 		return r;
 	if (is_compact(other))
 		return samples_add_n(s, other->max, other->n);
-	if (s->n + other->n <= SAMPLE_KEEP) {
-		for (uint64_t i = 0; i < other->n && r == 0; i++)
-			r = samples_add(s, other->v[i]);
-		return r;
-	}
-	if (!s->hist && !(s->hist = calloc(1, sizeof(*s->hist))))
-		return -ENOMEM;
-	r = redraw(s, other);
+	if (is_compact(s))
+		r = unfold(s);
+	if (r == 0)
+		r = draw_merge(&s->kept, &other->kept, s->n);
 	if (r < 0)
 		return r;
 	sluice_hist_merge(s->hist, other->hist);
@@ -268,7 +261,7 @@ int samples_merge(struct samples *s, const struct samples *other)
 /* The histogram is that of one, times @n. */
 static int fill(struct samples *s, double sec, uint64_t n)
 {
-	if (!s->hist && !(s->hist = calloc(1, sizeof(*s->hist))))
+	if (samples_begin(s) < 0)
 		return -ENOMEM;
 	sluice_hist_add(s->hist, (uint64_t)(sec * 1e9 + 0.5));
 	for (unsigned i = 0; i < SLUICE_HIST_SIZE; i++)
@@ -285,7 +278,7 @@ int samples_add_n(struct samples *s, double sec, uint64_t n)
 	int r = 0;
 
 	sec = sec > 0 ? sec : 0;
-	if (n < FEW || (s->v && s->n + n <= SAMPLE_KEEP)) {
+	if (n < FEW || (s->kept.n && s->n + n <= SAMPLE_KEEP)) {
 		while (n-- && r == 0)
 			r = samples_add(s, sec);
 		return r;

@@ -2,30 +2,61 @@
 #ifndef SLUICE_STAT_SAMPLE_H
 #define SLUICE_STAT_SAMPLE_H
 
-/*
- * Samples of a duration as they come: all of them up to SAMPLE_KEEP, then the histogram takes over
- * and a uniform draw of SAMPLE_KEEP stays, in the order of arrival.  Zeroed is empty.
- */
+/* What is kept of very many: records as they are, and durations with a histogram beside them. */
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/hist.h"
+#include "base/util.h"
 
+/*
+ * Records as they come: all of them up to @keep, then a uniform draw of so many, in any order.  A
+ * record begins with an uint64_t, its place in the order.  Empty is {.size = ..., .keep = ...}.
+ */
+struct draw {
+	size_t size; /* of a record */
+	uint64_t keep;
+	uint64_t n; /* that came */
+	char *v;
+	uint64_t random;
+};
+static inline uint64_t draw_kept(const struct draw *d)
+{
+	return min_u64(d->n, d->keep);
+}
+static inline void *draw_at(const struct draw *d, uint64_t i)
+{
+	return d->v + i * d->size;
+}
+int draw_add(struct draw *d, const void *record); /* 0 or -ENOMEM */
+/* As if those of @other had come, too, each @behind further back in the order.  0 or -ENOMEM. */
+int draw_merge(struct draw *d, const struct draw *other, uint64_t behind);
+/* Bring them into their order. */
+void draw_sort(struct draw *d);
+void draw_fini(struct draw *d);
+
+/*
+ * Samples of a duration: all of them up to SAMPLE_KEEP, then the histogram takes over and a draw
+ * stays.  Zeroed is empty.
+ */
 #define SAMPLE_KEEP 100000
+
+struct sample {
+	uint64_t at; /* which of all it is */
+	double sec;
+};
 
 struct samples {
 	uint64_t n;
 	double sum, max;
-	double *v;    /* seconds; min(n, SAMPLE_KEEP) of them; NULL: see samples_add_n() */
-	uint64_t *at; /* which sample each is, once not all are kept */
+	struct draw kept;         /* struct sample; none of many equal ones, see samples_add_n() */
 	struct sluice_hist *hist; /* ns; all of them */
-	uint64_t random;
 };
 
 int samples_add(struct samples *s, double sec); /* 0 or -ENOMEM */
 /*
  * @n equal ones, at a cost that does not grow with @n.  Many of them with no others take no
- * memory: v is NULL then, and all are max.
+ * memory: nothing is kept then, and all are max.
  */
 int samples_add_n(struct samples *s, double sec, uint64_t n);
 /* As if those of @other had come after those of @s. */
@@ -38,6 +69,11 @@ int samples_percentiles(const struct samples *s, const double *p, double *ret, u
 double samples_mean(const struct samples *s);
 /* What is kept, in the order of arrival: min(n, SAMPLE_KEEP) values to be freed.  NULL: -ENOMEM. */
 double *samples_list(const struct samples *s);
+/* One of those that are kept, while all are in the order of arrival. */
+static inline double samples_at(const struct samples *s, uint64_t i)
+{
+	return ((const struct sample *)draw_at(&s->kept, i))->sec;
+}
 static inline bool samples_exact(const struct samples *s)
 {
 	return s->n <= SAMPLE_KEEP;

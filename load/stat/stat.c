@@ -200,22 +200,3 @@ double stat_drift_half(const double *v, size_t n)
 	worth = fmax(2, (double)n * (1 - r) / (1 + r));
 	return stat_t_quantile(0.975, worth - 1) * sqrt(m.m2 / (double)(n - 1) / worth);
 }
-
-int stat_summarize(struct stat_summary *ret, const double *v, size_t n)
-{
-	CLEANUP_FREE double *sorted = n ? malloc(n * sizeof(*sorted)) : NULL;
-	struct stat_moments m = {0};
-
-	if (!sorted)
-		return -ENOMEM;
-	memcpy(sorted, v, n * sizeof(*sorted));
-	for (size_t i = 0; i < n; i++)
-		stat_moments_add(&m, v[i]);
-	stat_moments_summary(ret, &m);
-	stat_sort(sorted, n);
-	ret->median = stat_percentile(sorted, n, 50);
-	for (unsigned i = 0; i < STAT_PERCENTILES; i++)
-		if (stat_percentile_known(n, stat_percentile_at[i]))
-			ret->percentile[i] = stat_percentile(sorted, n, stat_percentile_at[i]);
-	return 0;
-}

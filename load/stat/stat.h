@@ -36,9 +36,6 @@ struct stat_summary {
  */
 bool stat_percentile_known(uint64_t n, double p);
 
-/* Of @n > 0 samples.  Returns 0 or -ENOMEM. */
-int stat_summarize(struct stat_summary *ret, const double *v, size_t n);
-
 /* Mean and deviation of a stream, without keeping it (Welford); zeroed is empty. */
 struct stat_moments {
 	uint64_t n;

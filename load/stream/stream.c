@@ -55,7 +55,6 @@ static int worker_open(struct stream_worker *w, struct sluice_err *err)
 	const struct stream_job *job = w->stream->job;
 	int r;
 
-	sluice_random_seed(&w->random, job->seed + w->id);
 	w->slots = calloc(job->depth, sizeof(*w->slots));
 	w->series = calloc(job->nr_series, sizeof(*w->series));
 	if (!w->slots || !w->series)
@@ -189,7 +188,6 @@ static int stream_collect(struct stream *s, const struct rusage *after, struct s
 	uint64_t bytes = 0;
 
 	for (unsigned i = 0; i < n; i++) {
-		series_resume(&s->series[i]);
 		for (unsigned k = 0; k < s->job->workers; k++)
 			if (series_merge(&s->series[i], &s->workers[k].series[i]) < 0)
 				return sluice_fail(err, -ENOMEM, "out of memory");

@@ -218,8 +218,8 @@ static void stream_op_count(struct stream_worker *w, struct slot *slot)
 	slot->op.took_ns = slot->end_ns - slot->begin_ns;
 	if (slot->op.warmup || past_deadline(s, slot->end_ns)) {
 		series->warmup_bytes += slot->bytes;
-	} else if (series_add(series, slot->bytes, slot->op.took_ns, count_time(s, slot->end_ns),
-			      sluice_random_next(&w->random)) < 0) {
+	} else if (series_add(series, slot->bytes, slot->op.took_ns, count_time(s, slot->end_ns)) <
+		   0) {
 		sluice_fail(&err, -ENOMEM, "out of memory");
 		stream_fail(s, &err);
 	}

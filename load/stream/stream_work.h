@@ -36,9 +36,8 @@ struct stream_worker {
 	unsigned in_flight;
 	bool active; /* in counted time */
 	struct load_op next;
-	bool have_next; /* waits for its turn */
-	bool ended;     /* the source has no more for this worker */
-	struct sluice_random random;
+	bool have_next;      /* waits for its turn */
+	bool ended;          /* the source has no more for this worker */
 	uint64_t outside_ns; /* CPU time of prepare() and finish() */
 };
 

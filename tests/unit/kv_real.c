@@ -274,7 +274,7 @@ static void at_most_so_many_requests_run_as_there_are_workers(void)
 	T_OK(kvrun.most_active <= 5);
 	T_OK(kvrun.r.generation_sec > 0);
 	for (uint64_t i = 0; i < kvrun.r.generation.n; i++)
-		T_OK(kvrun.r.end_to_end.v[i] >= kvrun.r.generation.v[i]);
+		T_OK(samples_at(&kvrun.r.end_to_end, i) >= samples_at(&kvrun.r.generation, i));
 }
 
 struct allocation {
@@ -452,15 +452,16 @@ static void latencies_are_consistent(void)
 	T_OK(kvrun.r.evict[KV_NVME][1].n > 0);
 	T_OK(kvrun.r.tier[KV_NVME][1].n >= kvrun.r.evict[KV_NVME][1].n);
 	for (uint64_t i = 0; i < kvrun.r.device[0].n; i++) {
-		double sum = kvrun.r.device[0].v[i] + kvrun.r.host[0].v[i];
+		double sum = samples_at(&kvrun.r.device[0], i) + samples_at(&kvrun.r.host[0], i);
 
-		T_OK(kvrun.r.device[0].v[i] > 0 && kvrun.r.host[0].v[i] >= 0);
-		T_OK(fabs(sum - kvrun.r.tier[KV_NVME][0].v[i]) < 1e-6);
+		T_OK(samples_at(&kvrun.r.device[0], i) > 0 && samples_at(&kvrun.r.host[0], i) >= 0);
+		T_OK(fabs(sum - samples_at(&kvrun.r.tier[KV_NVME][0], i)) < 1e-6);
 	}
 	for (uint64_t i = 0; i < 60; i++) {
-		T_OK(kvrun.r.end_to_end.v[i] >=
-		     kvrun.r.storage.v[i] + kvrun.r.generation.v[i] - 1e-6);
-		T_OK(kvrun.r.decode.v[i] > 0 && kvrun.r.decode.v[i] <= kvrun.r.storage.v[i]);
+		T_OK(samples_at(&kvrun.r.end_to_end, i) >=
+		     samples_at(&kvrun.r.storage, i) + samples_at(&kvrun.r.generation, i) - 1e-6);
+		T_OK(samples_at(&kvrun.r.decode, i) > 0 &&
+		     samples_at(&kvrun.r.decode, i) <= samples_at(&kvrun.r.storage, i));
 	}
 }
 

@@ -348,9 +348,9 @@ static void the_job_for_fio_has_the_blocks_and_the_mix(void **state)
 	in->stats.depth = 64;
 	/* 3 blocks of 1 MiB and one of 100 KiB, which is an end */
 	for (unsigned i = 0; i < 10; i++)
-		assert_int_equal(series_add(in, (3 << 20) + (100 << 10), 1000, 1000, i), 0);
+		assert_int_equal(series_add(in, (3 << 20) + (100 << 10), 1000, 1000), 0);
 	for (unsigned i = 0; i < 10; i++)
-		assert_int_equal(series_add(out, 4096, 1000, 1000, i), 0);
+		assert_int_equal(series_add(out, 4096, 1000, 1000), 0);
 	text = fio_text(&r);
 	assert_int_equal(r, 0);
 	assert_non_null(strstr(text, "\nrwmixread=80\n"));

@@ -35,9 +35,7 @@ static void fill(struct run_series *s, unsigned n, unsigned slow)
 			      sluice_random_below(&r, 10000);
 
 		s->sec += (double)ns / 1e9;
-		assert_int_equal(series_add(s, s->size, ns, (uint64_t)(s->sec * 1e9),
-					    sluice_random_next(&r)),
-				 0);
+		assert_int_equal(series_add(s, s->size, ns, (uint64_t)(s->sec * 1e9)), 0);
 	}
 	s->run_bytes = s->bytes;
 	series_finish(s);
@@ -159,7 +157,7 @@ static void peaks_of_fast_operations_are_told_in_microseconds(void **state)
 	memset(&s, 0, sizeof(s));
 	assert_int_equal(series_init(&s), 0);
 	for (unsigned i = 0; i < 200; i++)
-		assert_int_equal(series_add(&s, 4096, i % 4 ? 9950 + i : 40000 + i, i, i), 0);
+		assert_int_equal(series_add(&s, 4096, i % 4 ? 9950 + i : 40000 + i, i), 0);
 	result_shape_text(text, sizeof(text), &s, &shape);
 	assert_true(!strncmp(text, "bimodal: 75 % near 10.", 22));
 	assert_non_null(strstr(text, " us, 25 % near 40."));

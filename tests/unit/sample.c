@@ -70,9 +70,9 @@ static void all_are_kept_up_to_the_bound(void **state)
 
 	(void)state;
 	count_up(&s, 0, SAMPLE_KEEP);
-	assert_true(samples_exact(&s) && !s.at);
+	assert_true(samples_exact(&s));
 	for (uint64_t i = 0; i < SAMPLE_KEEP; i++)
-		assert_near(s.v[i], (double)i / 1e3, 0);
+		assert_near(samples_at(&s, i), (double)i / 1e3, 0);
 	assert_near(samples_percentile(&s, 99), 0.99 * (SAMPLE_KEEP - 1) / 1e3, 1e-9);
 	samples_fini(&s);
 }
@@ -123,7 +123,7 @@ static void merged_few_are_as_if_added(void **state)
 	assert_int_equal(samples_merge(&a, &b), 0);
 	assert_int_equal(a.n, 1000);
 	for (unsigned i = 0; i < 1000; i++)
-		assert_near(a.v[i], i / 1e3, 0);
+		assert_near(samples_at(&a, i), i / 1e3, 0);
 	samples_fini(&a);
 	samples_fini(&b);
 }
@@ -188,7 +188,7 @@ static void equal_ones_alone_take_no_room_until_others_come(void **state)
 		uint64_t n = numbers[i], kept = min_u64(n, SAMPLE_KEEP);
 
 		assert_int_equal(samples_add_n(&s, 0.25, n), 0);
-		assert_null(s.v);
+		assert_null(s.kept.v);
 		assert_int_equal(s.n, n);
 		assert_near(samples_mean(&s), 0.25, 1e-12);
 		assert_int_equal(samples_percentiles(&s, p, got, 3), 0);
@@ -197,7 +197,7 @@ static void equal_ones_alone_take_no_room_until_others_come(void **state)
 		assert_true(list[0] == 0.25 && list[kept - 1] == 0.25);
 		free(list);
 		assert_int_equal(samples_merge(&other, &s), 0);
-		assert_true(other.n == n && !other.v && other.hist->count == n);
+		assert_true(other.n == n && !other.kept.v && other.hist->count == n);
 		samples_fini(&other);
 		/* they come first */
 		count_up(&s, 1000000, 1000000 + SAMPLE_KEEP);
@@ -219,10 +219,12 @@ static void equal_ones_that_are_merged_stay_where_they_were(void **state)
 	assert_int_equal(samples_add_n(&other, 7, 2000), 0);
 	assert_int_equal(samples_merge(&s, &other), 0);
 	assert_int_equal(s.n, 2100);
-	assert_true(s.v[99] == 0.099 && s.v[100] == 7 && s.v[2099] == 7);
+	assert_true(samples_at(&s, 99) == 0.099 && samples_at(&s, 100) == 7 &&
+		    samples_at(&s, 2099) == 7);
 	assert_int_equal(samples_merge(&other, &s), 0);
 	assert_int_equal(other.n, 4100);
-	assert_true(other.v[0] == 7 && other.v[2000] == 0 && other.v[2001] == 0.001);
+	assert_true(samples_at(&other, 0) == 7 && samples_at(&other, 2000) == 0 &&
+		    samples_at(&other, 2001) == 0.001);
 	samples_fini(&s);
 	samples_fini(&other);
 }

@@ -176,7 +176,7 @@ static void written_is_read_back(void **state)
 				assert_int_equal(series[read].bytes, 45 * LEN);
 				assert_int_equal(series[read].warmup_bytes, 5 * LEN);
 				assert_int_equal(series[!read].ops, 0);
-				assert_int_equal(series[read].nr_samples, 45);
+				assert_int_equal(series_kept(&series[read]), 45);
 				assert_int_equal(series[read].hist->count, 45);
 				assert_int_equal(s.prepared, 50);
 				assert_int_equal(s.finished, 50);
@@ -209,15 +209,13 @@ static void a_run_is_counted_behind_an_earlier_one(void **state)
 		assert_int_equal(series[0].ops, run * 3999);
 		assert_int_equal(series[0].stats.ops, run * 4000);
 		assert_int_equal(series[0].warmup_bytes, run * LEN);
-		assert_int_equal(series[0].nr_samples, min_u64(run * 3999, SERIES_SAMPLES));
-		assert_true(series[0].samples[series[0].nr_samples - 1].end_ns >= before);
+		assert_int_equal(series_kept(&series[0]), min_u64(run * 3999, SERIES_SAMPLES));
+		assert_true(series_sample(&series[0], series_kept(&series[0]) - 1)->end_ns >=
+			    before);
 		assert_true(series[0].seconds.nr == sec_ns / 1000000000 + 1);
 		assert_int_equal(series[0].nr_marks, run);
 		bed_buffers_close(&s.buffers);
 	}
-	series_resume(&series[0]);
-	for (uint32_t i = 1; i < series[0].nr_samples; i++)
-		assert_true(series[0].samples[(i - 1) / 2].key >= series[0].samples[i].key);
 	series_free(series);
 }
 
@@ -236,8 +234,9 @@ static void alone_the_time_is_the_sum_of_latencies(void **state)
 		seconds += ((const struct series_second *)seconds_row(&series[0].seconds, i))->ops;
 	assert_int_equal(seconds, 100);
 	assert_int_equal(series[0].seconds.nr, (unsigned)series[0].sec + 1);
-	for (unsigned i = 1; i < series[0].nr_samples; i++)
-		assert_true(series[0].samples[i - 1].end_ns <= series[0].samples[i].end_ns);
+	for (unsigned i = 1; i < series_kept(&series[0]); i++)
+		assert_true(series_sample(&series[0], i - 1)->end_ns <=
+			    series_sample(&series[0], i)->end_ns);
 	assert_true(series[0].run_bytes == series[0].bytes);
 	series_free(series);
 	bed_buffers_close(&s.buffers);
@@ -274,7 +273,7 @@ static void many_operations_leave_a_draw_of_samples(void **state)
 	struct source s = {.left = 25000};
 	struct stream_job job = job_of(&s, 2, 4);
 	struct run_series series[2] = {0};
-	struct stat_summary all, drawn;
+	struct stat_summary all;
 	double *v = calloc(SERIES_SAMPLES, sizeof(*v));
 	bool exact = true;
 
@@ -283,14 +282,13 @@ static void many_operations_leave_a_draw_of_samples(void **state)
 	job.opts.engine = "null";
 	assert_int_equal(run_stream(&job, series, NULL), 0);
 	assert_int_equal(series[0].ops, 25000);
-	assert_int_equal(series[0].nr_samples, SERIES_SAMPLES);
+	assert_int_equal(series_kept(&series[0]), SERIES_SAMPLES);
 	assert_int_equal(series_latency(&series[0], &all, &exact), 0);
 	assert_false(exact);
 	for (unsigned i = 0; i < SERIES_SAMPLES; i++)
-		v[i] = (double)series[0].samples[i].latency_ns / 1e9;
-	assert_int_equal(stat_summarize(&drawn, v, SERIES_SAMPLES), 0);
+		v[i] = (double)series_sample(&series[0], i)->latency_ns / 1e9;
 	/* the draw and the whole agree about the middle */
-	assert_true(fabs(drawn.median / all.median - 1) < 0.1);
+	assert_true(fabs(stat_median(v, SERIES_SAMPLES) / all.median - 1) < 0.1);
 	assert_int_equal(series_bandwidth(&series[0], &all, &exact), 0);
 	series_free(series);
 	bed_buffers_close(&s.buffers);

@@ -14,10 +14,10 @@
 
 static void count(struct blocks *n, const struct run_series *s, uint64_t block)
 {
-	double each = s->nr_samples ? (double)s->ops / s->nr_samples : 0;
+	uint64_t kept = series_kept(s);
 
-	for (uint32_t i = 0; i < s->nr_samples; i++)
-		blocks_add(n, s->samples[i].bytes, block, each);
+	for (uint64_t i = 0; i < kept; i++)
+		blocks_add(n, series_sample(s, i)->bytes, block, (double)s->ops / (double)kept);
 }
 
 int kv_report_fio(FILE *f, const struct kv_report *r)

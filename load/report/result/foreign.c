@@ -12,14 +12,12 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "base/random.h"
 #include "base/util.h"
 #include "load/report/result/result.h"
 #include "load/report/result/schema.h"
 #include "load/report/result/text.h"
 
-#define FOREIGN_SEED 1 /* of which samples are kept */
-#define GIB          ((double)(1u << 30))
+#define GIB ((double)(1u << 30))
 
 static const char *const foreign_tiers[][2] = {{"gpu", "gpu"}, {"cpu", "cpu"}, {"nvme", "storage"}};
 
@@ -229,7 +227,6 @@ static int add_series(struct run_series *s, const char *name, const json_t *late
 		      double bytes, double sec)
 {
 	size_t nr = json_array_size(latencies);
-	struct sluice_random keys;
 	double end = 0;
 	int r = series_init(s);
 
@@ -240,13 +237,12 @@ static int add_series(struct run_series *s, const char *name, const json_t *late
 	s->stats.blocks_buffered = 1; /* it has no other way */
 	s->read = read;
 	s->sec = sec;
-	sluice_random_seed(&keys, FOREIGN_SEED);
 	for (size_t i = 0; i < nr && r == 0; i++) {
 		double v = fmin(json_number_value(json_array_get(latencies, i)), 1e9);
 
 		end = fmin(end + sec / (double)nr, sec);
 		r = series_add(s, (uint64_t)(bytes / (double)nr), (uint64_t)(v * 1e9),
-			       (uint64_t)(end * 1e9), sluice_random_next(&keys));
+			       (uint64_t)(end * 1e9));
 	}
 	if (r == 0)
 		series_finish(s);

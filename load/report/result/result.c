@@ -127,8 +127,8 @@ static json_t *samples_json(const struct run_series *s)
 {
 	json_t *j = json_array();
 
-	for (uint32_t i = 0; i < s->nr_samples; i++)
-		json_array_append_new(j, json_real((double)s->samples[i].latency_ns / 1e9));
+	for (uint64_t i = 0; i < series_kept(s); i++)
+		json_array_append_new(j, json_real((double)series_sample(s, i)->latency_ns / 1e9));
 	return j;
 }
 
