@@ -8,24 +8,9 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/glob.h"
 #include "base/util.h"
 #include "load/trace/trace.h"
-
-/* A folder's name may have characters that mean something to glob(3). */
-static char *folder_pattern(const char *path)
-{
-	char *pattern = malloc(2 * strlen(path) + sizeof("/*.csv")), *to = pattern;
-
-	if (!pattern)
-		return NULL;
-	for (const char *p = path; *p; p++) {
-		if (strchr("*?[\\", *p))
-			*to++ = '\\';
-		*to++ = *p;
-	}
-	strcpy(to, "/*.csv");
-	return pattern;
-}
 
 /* What has to be searched for with glob(3), or NULL: a single file. */
 static int pattern_of(char **out, const char *path, struct sluice_err *err)
@@ -36,7 +21,7 @@ static int pattern_of(char **out, const char *path, struct sluice_err *err)
 	*out = NULL;
 	if (there ? !S_ISDIR(st.st_mode) : !strpbrk(path, "*?"))
 		return 0;
-	*out = there ? folder_pattern(path) : strdup(path);
+	*out = there ? sluice_glob_folder(path, "*.csv") : strdup(path);
 	return *out ? 0 : sluice_fail(err, -ENOMEM, "out of memory");
 }
 

@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #include "base/err.h"
-#include "load/trace/keyhash.h"
+#include "base/keyhash.h"
 #include "load/trace/reader.h"
 #include "load/trace/writer.h"
 
@@ -42,7 +42,7 @@ static bool is_wanted(const struct copier *p, const struct trace_row *row)
 {
 	if (row->time_ns < p->from_ns || (p->c->to.given && row->time_ns >= p->to_ns))
 		return false;
-	return !p->below || trace_key_hash(row->key, row->key_len, p->c->seed) < p->below;
+	return !p->below || sluice_key_hash(row->key, row->key_len, p->c->seed) < p->below;
 }
 
 static int copy_raw(struct copier *p, struct sluice_err *err)

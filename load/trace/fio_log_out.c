@@ -3,13 +3,13 @@
  * fio's iolog, version 3.  Objects are files; one is added and opened when it is met first, for
  * which a hash of every name is kept.
  */
-#include "load/trace/fio_log.h"
+#include "load/trace/formats.h"
 
 #include <errno.h>
 
+#include "base/keyhash.h"
 #include "load/trace/digits.h"
 #include "load/trace/idset.h"
-#include "load/trace/keyhash.h"
 #include "load/trace/writer.h"
 
 struct fio_out {
@@ -61,7 +61,7 @@ static size_t file_name(char name[FIO_NAME_MAX], const char *key, size_t len)
 	for (; n < len && n < FIO_NAME_MAX - 17; n++)
 		name[n] = fits(key[n]) && (n || *key != '.') ? key[n] : '_';
 	name[n++] = '-';
-	for (uint64_t h = trace_key_hash(key, len, 0), i = 0; i < 16; i++, h <<= 4)
+	for (uint64_t h = sluice_key_hash(key, len, 0), i = 0; i < 16; i++, h <<= 4)
 		name[n++] = digits[h >> 60];
 	return n;
 }
@@ -88,7 +88,7 @@ static int fio_out_row(struct trace_writer *w, const struct trace_row *row, stru
 		return 0;
 	us = since_first(w, row->time_ns);
 	len = file_name(name, row->key, row->key_len);
-	new = idset_add(&f->known, trace_key_hash(name, len, 0));
+	new = idset_add(&f->known, sluice_key_hash(name, len, 0));
 	to = sink_room(&w->sink, 4 * (FIO_NAME_MAX + 64), err);
 	if (new < 0 || !to)
 		return new < 0 ? new : sink_error(&w->sink);

@@ -12,7 +12,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/trace/digits.h"
-#include "load/trace/kv_csv.h"
+#include "load/trace/formats.h"
 #include "load/trace/numbers.h"
 #include "load/trace/table.h"
 

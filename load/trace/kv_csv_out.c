@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "load/trace/digits.h"
-#include "load/trace/kv_csv.h"
+#include "load/trace/formats.h"
 #include "load/trace/quote.h"
 #include "load/trace/writer.h"
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What of a row fits into which format. */
 #include "load/trace/copy.h"
-#include "load/trace/fio_log.h"
-#include "load/trace/mooncake.h"
+#include "load/trace/formats.h"
 
 #define BIT(name) (1u << TRACE_LOSS_##name)
 

@@ -14,9 +14,9 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/trace/digits.h"
+#include "load/trace/formats.h"
 #include "load/trace/idset.h"
 #include "load/trace/jsonscan.h"
-#include "load/trace/mooncake.h"
 #include "load/trace/numbers.h"
 #include "load/trace/reader.h"
 

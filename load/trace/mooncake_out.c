@@ -4,14 +4,14 @@
  * line; others, and all rows where requests are not known, a line each.  A key that is a number is
  * the hash id, any other one becomes one by a hash of 53 bits, which JSON can hold.
  */
-#include "load/trace/mooncake.h"
+#include "load/trace/formats.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/keyhash.h"
 #include "base/util.h"
 #include "load/trace/digits.h"
-#include "load/trace/keyhash.h"
 #include "load/trace/writer.h"
 
 struct mooncake_out {
@@ -33,7 +33,7 @@ bool mooncake_id(uint64_t *out, const char *key, size_t len)
 {
 	if (get_u64(out, key, len) && (*key != '0' || len == 1))
 		return true;
-	*out = trace_key_hash(key, len, 0) >> 11;
+	*out = sluice_key_hash(key, len, 0) >> 11;
 	return false;
 }
 

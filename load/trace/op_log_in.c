@@ -7,8 +7,8 @@
 
 #include "base/util.h"
 #include "load/trace/digits.h"
+#include "load/trace/formats.h"
 #include "load/trace/numbers.h"
-#include "load/trace/op_log.h"
 #include "load/trace/table.h"
 
 const char *const trace_oplog_columns[OPLOG_COLUMNS] = {

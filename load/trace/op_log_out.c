@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "load/trace/digits.h"
+#include "load/trace/formats.h"
 #include "load/trace/numbers.h"
-#include "load/trace/op_log.h"
 #include "load/trace/quote.h"
 #include "load/trace/writer.h"
 

@@ -257,13 +257,17 @@ static int make_folders(const char *path, struct sluice_err *err)
 	return 0;
 }
 
-static int open_file(struct sink_private *p, struct sluice_err *err)
+static int open_file(struct sink_private *p, int fd, struct sluice_err *err)
 {
 	int r;
 
 	p->fd = STDOUT_FILENO;
 	if (!strcmp(p->path, "-"))
 		return 0;
+	if (fd) {
+		p->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+		return p->fd < 0 ? failed(p, -errno, err) : 0;
+	}
 	r = make_folders(p->path, err);
 	if (r < 0)
 		return r;
@@ -328,7 +332,7 @@ int sink_open(struct sink *s, const char *path, const struct sink_opts *o, struc
 	s->at = p->buf[0];
 	s->end = s->at + p->size;
 	atomic_init(&s->filled, s->at);
-	r = open_file(p, err);
+	r = open_file(p, o->fd, err);
 	if (r < 0)
 		goto fail;
 	r = thread_start(&p->thread, sink_run, s);

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/keyhash.h"
 #include "base/util.h"
-#include "load/trace/keyhash.h"
 
 /* -------------------------------------------------------------------- bins */
 
@@ -122,7 +122,7 @@ static int add_use(struct maker *m, const struct trace_row *row, unsigned window
 {
 	struct trace_summary *s = m->s;
 	/* Of a file every place is an object of its own. */
-	uint64_t hash = trace_key_hash(row->key, row->key_len, row->offset);
+	uint64_t hash = sluice_key_hash(row->key, row->key_len, row->offset);
 	struct reuse_hit hit;
 	int r;
 

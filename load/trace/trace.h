@@ -91,6 +91,7 @@ struct trace_writer_opts {
 	bool steady;
 	uint64_t block_tokens; /* mooncake: per hash id; 0: TRACE_BLOCK_TOKENS */
 	bool raw;              /* rows come by trace_write_raw() only, a header too */
+	int fd; /* the file, open already, else than standard output; 0: it is created */
 };
 struct trace_writer;
 /*

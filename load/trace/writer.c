@@ -34,7 +34,7 @@ int trace_writer_open(struct trace_writer **out, const char *path,
 {
 	CLEANUP_FREE struct trace_writer *w = calloc(1, sizeof(*w));
 	CLEANUP_FREE void *state = NULL;
-	struct sink_opts so = {.level = o->zstd_level, .steady = o->steady};
+	struct sink_opts so = {.level = o->zstd_level, .steady = o->steady, .fd = o->fd};
 	struct sluice_err ignored;
 	int r;
 

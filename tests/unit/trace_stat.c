@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is in a trace: reuse against a simple model, sampling against the truth, sums. */
 #include "tests/common/t.h"
+#include "base/keyhash.h"
 #include "base/random.h"
-#include "load/trace/keyhash.h"
 #include "load/trace/summary.h"
 
 /* --------------------------------------------- reuse, and a model that is slow but simple */
@@ -43,7 +43,7 @@ static void model_touch(struct model *m, unsigned object, uint64_t size)
 
 static uint64_t hash_of(unsigned object)
 {
-	return trace_key_hash((const char *)&object, sizeof(object), 0);
+	return sluice_key_hash((const char *)&object, sizeof(object), 0);
 }
 
 static void check_touch(struct reuse *u, struct model *m, unsigned object, uint64_t size)
