@@ -8,7 +8,7 @@
 #include <sluice/sluice.h>
 
 #include "cli/cli.h"
-#include "load/report/result/plain.h"
+#include "load/report/result/text.h"
 
 static const struct cli_cmd *const commands[] = {
 	&cmd_info,  &cmd_io,     &cmd_bench,  &cmd_sweep,   &cmd_tune, &cmd_kv,

@@ -12,7 +12,7 @@
 
 #include "base/size.h"
 #include "base/util.h"
-#include "load/report/result/plain.h"
+#include "load/report/result/text.h"
 
 #define DRAW_NS 100000000u /* ten times a second: more flickers and costs */
 

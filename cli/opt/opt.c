@@ -15,7 +15,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "cli/opt/parser.h"
-#include "load/report/result/plain.h"
+#include "load/report/result/text.h"
 
 const char cli_required[] = "";
 

@@ -13,7 +13,7 @@
 
 #include "base/util.h"
 #include "load/report/result/cells.h"
-#include "load/report/result/plain.h"
+#include "load/report/result/text.h"
 
 static void what_a_terminal_would_obey_is_written_out(void **state)
 {

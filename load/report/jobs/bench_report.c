@@ -11,6 +11,7 @@
 #include "load/jobs/bench.h"
 #include "load/report/result/lines.h"
 #include "load/report/result/result.h"
+#include "load/report/result/text.h"
 
 #define MB   1e6
 #define BARS 32

@@ -12,7 +12,6 @@
 #include "base/util.h"
 #include "load/report/kv/kv_report.h"
 #include "load/report/result/cells.h"
-#include "load/report/result/workbook.h"
 
 /* ---------------------------------------------------------------- parameters */
 

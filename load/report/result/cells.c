@@ -5,8 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "load/report/result/workbook.h"
-
 static struct cell cell_named(const char *name, enum cell_kind kind, double v)
 {
 	struct cell c = {.kind = kind, .number = v};

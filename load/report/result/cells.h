@@ -6,7 +6,9 @@
  * A line of named cells, written once and told in each form: CSV as RFC 4180 has it, a line of a
  * sheet, or a column of names and values.
  */
+#include <sluice/sluice.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 struct sheet;
@@ -37,5 +39,33 @@ void cells_upright(struct sheet *s, const char *name, const char *value, const s
  * it text there.
  */
 void csv_text(FILE *f, const char *s);
+
+/*
+ * A workbook of sheets, put together line by line in memory through libxlsxwriter.  Errors of
+ * single cells are remembered and told at the end.
+ */
+
+struct workbook;
+
+/* One sheet: cells go into line @row. */
+struct sheet {
+	struct workbook *book;
+	void *ws;
+	uint32_t row;
+};
+
+/* 0, -ENOTSUP when libxlsxwriter is not installed, or another -errno; the reason is in @err. */
+int workbook_open(struct workbook **out, struct sluice_err *err);
+struct sheet workbook_sheet(struct workbook *b, const char *name);
+/* Write it to @f, free @b.  0 or -errno with the reason in @err. */
+int workbook_close(struct workbook *b, FILE *f, struct sluice_err *err);
+
+void sheet_text(struct sheet *s, unsigned col, const char *text);
+/* A cell of what is not known (NAN) stays empty. */
+void sheet_number(struct sheet *s, unsigned col, double v);
+/* TRUE or FALSE. */
+void sheet_switch(struct sheet *s, unsigned col, bool on);
+/* A line of texts, NULL-terminated. */
+void sheet_names(struct sheet *s, const char *const *names);
 
 #endif

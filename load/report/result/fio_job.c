@@ -7,7 +7,7 @@
 
 #include "base/size.h"
 #include "base/util.h"
-#include "load/report/result/plain.h"
+#include "load/report/result/text.h"
 
 #define LEAST_BYTES (64u << 20) /* of the file */
 

@@ -4,7 +4,7 @@
  * the tiers; times of its percentiles are in milliseconds and amounts in GiB.  It tells neither the
  * machine nor the settings.  All of it is checked by a schema of its own before it is used.
  */
-#include "load/report/result/foreign.h"
+#include "load/report/result/read.h"
 
 #include <errno.h>
 #include <math.h>

@@ -12,7 +12,6 @@
 #include <time.h>
 
 #include "base/err.h"
-#include "load/report/result/foreign.h"
 #include "load/report/result/schema.h"
 
 #define SCHEMA "sluice-result/1"
@@ -112,14 +111,6 @@ static int take_result(json_t **out, json_t *root, bool foreign, const char *pat
 	return r;
 }
 
-int report_read(json_t **out, const char *path, struct sluice_err *err)
-{
-	json_t *root;
-	int r = report_json_read(&root, path, err);
-
-	return r < 0 ? r : take_result(out, root, false, path, err);
-}
-
 int report_read_pair(json_t *out[2], char *const path[2], struct sluice_err *err)
 {
 	json_t *root[2] = {NULL, NULL};
@@ -139,6 +130,14 @@ int report_read_pair(json_t *out[2], char *const path[2], struct sluice_err *err
 			json_decref(root[i]);
 	}
 	return r;
+}
+
+int report_read_result(json_t **out, const char *path, struct sluice_err *err)
+{
+	json_t *root = NULL;
+	int r = report_json_read(&root, path, err);
+
+	return r < 0 ? r : take_result(out, root, false, path, err);
 }
 
 enum report_kind report_kind(const json_t *root)

@@ -4,6 +4,8 @@
 
 /* Results that were written before, possibly by another version or edited by hand. */
 #include <jansson.h>
+#include <stdbool.h>
+#include <time.h>
 
 struct sluice_err;
 
@@ -14,16 +16,11 @@ struct sluice_err;
 int report_json_read(json_t **out, const char *path, struct sluice_err *err);
 
 /*
- * Read a result of schema sluice-result/1 from @path ("-": standard input) and check it by that
- * schema.  What `sluice kv' writes by --output has one inside, and what the reference KV benchmark
- * writes becomes one (foreign.h).  Returns 0, -errno of the reading, or -EINVAL with what is wrong
- * in @err.
- */
-int report_read(json_t **out, const char *path, struct sluice_err *err);
-
-/*
- * Two that are to be compared: where one is the reference's, the other is taken in the same form,
- * if it has that.  Both are NULL or set, whatever is returned.
+ * Two results of schema sluice-result/1 that are to be compared, checked by that schema.  What
+ * `sluice kv' writes by --output has one inside, and what the reference KV benchmark writes becomes
+ * one (foreign.c): where one is the reference's, the other is taken in the same form, if it has
+ * that.  Both are NULL or set, whatever is returned: 0, -errno of the reading, or -EINVAL with what
+ * is wrong in @err.
  */
 int report_read_pair(json_t *out[2], char *const path[2], struct sluice_err *err);
 
@@ -35,7 +32,21 @@ enum report_kind { REPORT_RESULT, REPORT_TRACE, REPORT_SUMMARY };
 enum report_kind report_kind(const json_t *root);
 int report_read_any(json_t **out, const char *path, struct sluice_err *err);
 
+/* One result of that schema, checked, in whichever of our files it is. */
+int report_read_result(json_t **out, const char *path, struct sluice_err *err);
+
 /* Is @root a result of that schema?  @name is what messages call it. */
 int report_check(const json_t *root, const char *name, struct sluice_err *err);
+
+/* ---- foreign.c: results that another program wrote, as ours ---- */
+
+/* Is this what MLPerf Storage's kv-cache.py writes, or `sluice kv --output' in its form? */
+bool foreign_is_kv(const json_t *root);
+/*
+ * A result of `kv' made of it, with the series "prefill", "decode" and "request"; what it does
+ * not tell is null.  @when it was written.  0, -ENOMEM, or -EINVAL with the member that is wrong.
+ */
+int foreign_kv(json_t **out, const json_t *root, const char *name, time_t when,
+	       struct sluice_err *err);
 
 #endif

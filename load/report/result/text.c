@@ -2,13 +2,17 @@
 /* JSON is UTF-8 and names of files are bytes: here the two meet. */
 #include "load/report/result/text.h"
 
+#include <errno.h>
 #include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/util.h"
-#include "load/report/result/plain.h"
+#include "load/stat/sample.h"
 
 json_t *report_str(const char *s)
 {
@@ -49,6 +53,24 @@ json_t *report_real(double v)
 	return isfinite(v) ? json_real(v) : json_null();
 }
 
+json_t *report_samples(const struct samples *s, bool p90)
+{
+	static const double levels[] = {50, 90, 95, 99, 99.9, 99.99};
+	static const char *const names[] = {"p50", "p90", "p95", "p99", "p99.9", "p99.99"};
+	double v[ARRAY_SIZE(levels)];
+	json_t *j;
+
+	if (!s->n || samples_percentiles(s, levels, v, ARRAY_SIZE(levels)) < 0)
+		return json_null();
+	j = json_pack("{s:I, s:b, s:f, s:f}", "n", (json_int_t)s->n, "exact", samples_exact(s),
+		      "mean", samples_mean(s), "max", s->max);
+	for (unsigned i = 0; i < ARRAY_SIZE(levels); i++)
+		if (i != 1 || p90)
+			json_object_set_new(j, names[i], json_real(v[i]));
+	json_object_set_new(j, "histogram", report_histogram(s->hist));
+	return j;
+}
+
 json_t *report_str_or_null(const char *s)
 {
 	return s && *s ? report_str(s) : json_null();
@@ -79,4 +101,201 @@ void report_set_path(json_t *obj, const char *key, const char *path)
 		snprintf(hex + 2 * i, 3, "%02x", (unsigned char)path[i]);
 	snprintf(name, sizeof(name), "%s_hex", key);
 	json_object_set_new(obj, name, json_string(hex));
+}
+
+/* ---------------------------------------------------------------- for people */
+
+#define PLAIN_MAX 12 /* bytes of a character written out: "\u{10ffff}" and its end */
+
+/* How many bytes a character has that begins with this one; 0: none does. */
+static unsigned utf8_claim(unsigned char c)
+{
+	return c < 0x80             ? 1
+	       : c < 0xc2           ? 0
+	       : (c & 0xe0) == 0xc0 ? 2
+	       : (c & 0xf0) == 0xe0 ? 3
+	       : c <= 0xf4          ? 4
+				    : 0;
+}
+
+/* No overlong forms, no surrogates, nothing beyond Unicode. */
+unsigned report_utf8_len(const char *text)
+{
+	const unsigned char *s = (const unsigned char *)text;
+	unsigned len = utf8_claim(s[0]);
+
+	for (unsigned i = 1; i < len; i++)
+		if ((s[i] & 0xc0) != 0x80)
+			return 0;
+	if (len == 3 && ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f)))
+		return 0;
+	if (len == 4 && ((s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f)))
+		return 0;
+	return len;
+}
+
+static uint32_t code_point(const char *s, unsigned len)
+{
+	uint32_t c = (unsigned char)s[0] & (len == 1 ? 0x7f : 0xff >> (len + 1));
+
+	for (unsigned i = 1; i < len; i++)
+		c = c << 6 | ((unsigned char)s[i] & 0x3f);
+	return c;
+}
+
+/* Controls, marks of direction, line ends of Unicode, and what has no width. */
+static bool is_harmful(uint32_t c)
+{
+	static const uint32_t ranges[][2] = {
+		{0x00, 0x1f},     {0x7f, 0x9f},     {0xad, 0xad},       {0x61c, 0x61c},
+		{0x180e, 0x180e}, {0x200b, 0x200f}, {0x2028, 0x202e},   {0x2060, 0x206f},
+		{0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xe0000, 0xe0fff},
+	};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(ranges); i++)
+		if (c >= ranges[i][0] && c <= ranges[i][1])
+			return true;
+	return false;
+}
+
+/* The character at @s into @out, as text; returns how many bytes of @s it was. */
+static unsigned plain_char(char out[PLAIN_MAX], const char *s)
+{
+	unsigned len = report_utf8_len(s);
+	uint32_t c = len ? code_point(s, len) : 0;
+
+	if (len && !is_harmful(c)) {
+		memcpy(out, s, len);
+		out[len] = 0;
+	} else if (len > 1 && c > 0xffff) {
+		snprintf(out, PLAIN_MAX, "\\u{%x}", c);
+	} else if (len > 1) {
+		snprintf(out, PLAIN_MAX, "\\u%04x", c);
+	} else {
+		snprintf(out, PLAIN_MAX, "\\x%02x", (unsigned char)*s);
+	}
+	return len ? len : 1;
+}
+
+char *report_plain(char *buf, size_t size, const char *s)
+{
+	char out[PLAIN_MAX];
+	size_t used = 0;
+
+	while (*s) {
+		size_t n;
+
+		s += plain_char(out, s);
+		n = strlen(out);
+		if (used + n >= size)
+			break;
+		memcpy(buf + used, out, n);
+		used += n;
+	}
+	if (size)
+		buf[used] = 0;
+	return buf;
+}
+
+void report_plain_put(FILE *f, const char *s)
+{
+	char out[PLAIN_MAX];
+
+	while (*s) {
+		s += plain_char(out, s);
+		fputs(out, f);
+	}
+}
+
+/* ------------------------------------------------------------------- stream */
+
+struct plain_stream {
+	int fd;
+	int *error;
+	unsigned held; /* bytes of a character whose rest has not come yet */
+	char part[8];
+};
+
+static int write_all(struct plain_stream *p, const char *s, size_t n)
+{
+	while (n) {
+		ssize_t r = write(p->fd, s, n);
+
+		if (r < 0 && errno != EINTR) {
+			*p->error = *p->error ? *p->error : -errno;
+			return -1;
+		}
+		s += r > 0 ? r : 0;
+		n -= r > 0 ? (size_t)r : 0;
+	}
+	return 0;
+}
+
+/* @text holds @len bytes and a zero; what may be the start of a character stays in @p. */
+static int write_plain(struct plain_stream *p, const char *text, size_t len)
+{
+	char out[4096];
+	size_t used = 0;
+
+	p->held = 0;
+	for (size_t i = 0; i < len;) {
+		unsigned claim = utf8_claim((unsigned char)text[i]);
+
+		if (claim > len - i) {
+			p->held = (unsigned)(len - i);
+			memcpy(p->part, text + i, p->held);
+			break;
+		}
+		if (used + PLAIN_MAX > sizeof(out)) {
+			if (write_all(p, out, used) < 0)
+				return -1;
+			used = 0;
+		}
+		if (text[i] == '\n' || text[i] == '\t') {
+			out[used++] = text[i++];
+			continue;
+		}
+		i += plain_char(out + used, text + i);
+		used += strlen(out + used);
+	}
+	return write_all(p, out, used);
+}
+
+static ssize_t plain_write(void *cookie, const char *data, size_t size)
+{
+	struct plain_stream *p = cookie;
+	CLEANUP_FREE char *text = malloc(p->held + size + 1);
+	size_t held = p->held;
+
+	if (!text)
+		return 0;
+	memcpy(text, p->part, held);
+	memcpy(text + held, data, size);
+	text[held + size] = 0;
+	return write_plain(p, text, held + size) < 0 ? 0 : (ssize_t)size;
+}
+
+static int plain_close(void *cookie)
+{
+	free(cookie);
+	return 0;
+}
+
+FILE *report_plain_stream(int fd, int *error)
+{
+	struct plain_stream *p = calloc(1, sizeof(*p));
+	FILE *f = NULL;
+
+	if (p) {
+		p->fd = fd;
+		p->error = error;
+		f = fopencookie(
+			p, "w",
+			(cookie_io_functions_t){.write = plain_write, .close = plain_close});
+	}
+	if (!f)
+		free(p);
+	else if (isatty(fd))
+		setvbuf(f, NULL, _IOLBF, 0);
+	return f;
 }

@@ -4,7 +4,10 @@
 
 /* Text in results: what jansson leaves to us. */
 #include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /*
  * A JSON string of bytes that need not be UTF-8 (paths, names from sysfs): what
@@ -16,6 +19,15 @@ json_t *report_count(uint64_t v);
 json_t *report_count_or_null(uint64_t v);
 /* Null for what is not a number: JSON has no word for it. */
 json_t *report_real(double v);
+/*
+ * What is known of samples of a duration: n, exact, mean, max, p50, p90 where @p90, p95 and so on,
+ * and the histogram; null where there are none.
+ */
+struct samples;
+json_t *report_samples(const struct samples *s, bool p90);
+/* Which buckets of @h are not empty, as it stands in a series; @h may be NULL. */
+struct sluice_hist;
+json_t *report_histogram(const struct sluice_hist *h);
 /* Null where @s is empty or NULL, else as above. */
 json_t *report_str_or_null(const char *s);
 /*
@@ -23,5 +35,28 @@ json_t *report_str_or_null(const char *s);
  * bytes in hexadecimal, so that no name is lost.
  */
 void report_set_path(json_t *obj, const char *key, const char *path);
+
+/*
+ * Text of unknown origin (names of files, of series in a result, keys of a trace, models of
+ * disks) on its way to people.  What could do something to a terminal, or look like something
+ * else there, is written out: control characters (an escape sequence begins with one), bytes
+ * that are no UTF-8, and characters that turn the direction of writing or are not seen become
+ * "\x1b", "\u202e".  All else stays as it is.
+ */
+
+/* Length of the UTF-8 character at @s, 0 where there is none (RFC 3629). */
+unsigned report_utf8_len(const char *s);
+
+/* One line of @s, line ends and tabs written out too; what does not fit is cut.  Returns @buf. */
+char *report_plain(char *buf, size_t size, const char *s);
+/* The same to a stream: for lines, and for comments in files of other programs. */
+void report_plain_put(FILE *f, const char *s);
+
+/*
+ * A stream to the descriptor @fd, which stays open, for text of many lines: whatever is
+ * printed comes out harmless, line ends and tabs as they are.  *@error becomes -errno of the
+ * first write that failed, which stdio forgets.  NULL for lack of memory.
+ */
+FILE *report_plain_stream(int fd, int *error);
 
 #endif

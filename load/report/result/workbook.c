@@ -5,7 +5,7 @@
  * not changed since its 0.7.  It prints what goes wrong, and knows no reason: so it writes
  * to memory, and nobody hears it.
  */
-#include "load/report/result/workbook.h"
+#include "load/report/result/cells.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -7,7 +7,6 @@
 #include "base/util.h"
 #include "load/report/result/cells.h"
 #include "load/report/result/result.h"
-#include "load/report/result/workbook.h"
 
 static int series_sheet(struct sheet *s, const struct result *r)
 {
