@@ -3,6 +3,8 @@
 #define SLUICE_CLI_CLI_H
 
 /* The commands; how to write one is in cli/opt/opt.h. */
+#include <stdatomic.h>
+
 #include "cli/opt/opt.h"
 
 /* Commands; the table is in main.c. */
@@ -19,5 +21,13 @@ extern const struct cli_cmd cmd_trace_convert;
 extern const struct cli_cmd cmd_trace_cut;
 extern const struct cli_cmd cmd_trace_stat;
 extern const struct cli_cmd cmd_tune;
+
+/*
+ * The first SIGINT, SIGTERM or SIGHUP ends a job cleanly; one that comes more than a second
+ * later kills.  Returns what is not 0 from then on: the number of the signal.
+ */
+const atomic_int *cli_stop_catch(void);
+/* As if signal @sig had come; a signal of a launcher that comes soon after is part of it. */
+void cli_stop_now(int sig);
 
 #endif

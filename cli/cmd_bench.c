@@ -16,7 +16,6 @@
 #include "cli/opt/how.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "cli/stop.h"
 #include "load/bed/buffers.h"
 #include "load/jobs/bench.h"
 #include "load/jobs/fio.h"

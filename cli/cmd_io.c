@@ -16,7 +16,6 @@
 #include "cli/opt/places.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "cli/stop.h"
 #include "load/jobs/io.h"
 #include "load/measure/handle.h"
 #include "load/report/jobs/io_report.h"

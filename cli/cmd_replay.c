@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "base/util.h"
+#include "cli/cli.h"
 #include "cli/progress.h"
 #include "cli/replay_args.h"
-#include "cli/stop.h"
 #include "load/report/jobs/replay_report.h"
 #include "load/report/result/result.h"
 

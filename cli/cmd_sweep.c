@@ -17,7 +17,6 @@
 #include "cli/opt/space.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "cli/stop.h"
 #include "load/bed/buffers.h"
 #include "load/jobs/io.h"
 #include "load/jobs/sweep.h"

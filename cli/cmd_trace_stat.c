@@ -7,7 +7,6 @@
 #include "cli/opt/file.h"
 #include "cli/opt/json.h"
 #include "cli/requests.h"
-#include "cli/stop.h"
 #include "cli/trace.h"
 #include "load/report/jobs/trace_report.h"
 

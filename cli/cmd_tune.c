@@ -18,7 +18,6 @@
 #include "cli/opt/space.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "cli/stop.h"
 #include "load/jobs/io.h"
 #include "load/jobs/tune.h"
 #include "load/report/jobs/tune_report.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/stop.h"
+#include "cli/cli.h"
 
 #include <signal.h>
 #include <stddef.h>
@@ -20,10 +20,18 @@ static void on_signal(int sig)
 	if (!atomic_load(&stop_signal)) {
 		atomic_store(&stop_ns, clock_ns());
 		atomic_store(&stop_signal, sig);
-	} else if (clock_ns() - atomic_load(&stop_ns) > IMPATIENT_NS) {
+	} else if (clock_ns() > atomic_load(&stop_ns) + IMPATIENT_NS) {
 		signal(sig, SIG_DFL);
 		raise(sig);
 	}
+}
+
+void cli_stop_now(int sig)
+{
+	int none = 0;
+
+	atomic_store(&stop_ns, clock_ns() + 4 * (uint64_t)IMPATIENT_NS);
+	atomic_compare_exchange_strong(&stop_signal, &none, sig);
 }
 
 const atomic_int *cli_stop_catch(void)

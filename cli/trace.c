@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "cli/cli.h"
 #include "cli/opt/file.h"
-#include "cli/stop.h"
 #include "load/model/kv_model.h"
 
 const struct cli_opt cli_trace_in_opts[] = {

@@ -14,7 +14,6 @@
 #include "cli/kv/kv_args.h"
 #include "cli/kv/kv_output.h"
 #include "cli/progress.h"
-#include "cli/stop.h"
 #include "cli/trace.h"
 #include "load/report/kv/kv_report.h"
 #include "load/report/result/result.h"
