@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measurements as lines of JSON, one per line so that an interruption costs at most the last. */
-#include "load/jobs/sweep_state.h"
+#include "load/jobs/sweep_work.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -177,6 +177,14 @@ static uint64_t state_member(const json_t *j, const char *key)
 	return (uint64_t)json_integer_value(json_object_get(j, key));
 }
 
+/* A time that can have been measured; -1: it is none. */
+static double state_seconds(const json_t *j)
+{
+	double sec = json_number_value(j);
+
+	return sec >= 0 && sec <= 1e9 ? sec : -1;
+}
+
 static void state_text(char *out, size_t size, const json_t *j, const char *key)
 {
 	const char *s = json_string_value(json_object_get(j, key));
@@ -186,9 +194,9 @@ static void state_text(char *out, size_t size, const json_t *j, const char *key)
 
 static void line_series(struct run_series *s, const json_t *j)
 {
-	s->user_sec = json_number_value(json_object_get(j, "user"));
-	s->system_sec = json_number_value(json_object_get(j, "system"));
-	s->library_sec = json_number_value(json_object_get(j, "library"));
+	s->user_sec = state_seconds(json_object_get(j, "user"));
+	s->system_sec = state_seconds(json_object_get(j, "system"));
+	s->library_sec = state_seconds(json_object_get(j, "library"));
 	state_text(s->stats.engine, sizeof(s->stats.engine), j, "engine");
 	state_text(s->stats.fallback_why, sizeof(s->stats.fallback_why), j, "fallback_why");
 	s->stats.size = sizeof(s->stats);
@@ -223,19 +231,23 @@ static int load_line(const struct sweep_job *job, const json_t *j, double *worke
 	struct sweep_sample m = {
 		.index = (unsigned)state_member(j, "point"),
 		.loop = (uint32_t)state_member(j, "loop"),
-		.sec = json_number_value(json_object_get(j, "sec")),
-		.elapsed_sec = json_number_value(json_object_get(j, "elapsed")),
+		.sec = state_seconds(json_object_get(j, "sec")),
+		.elapsed_sec = state_seconds(json_object_get(j, "elapsed")),
 		.worker_sec = worker_sec,
 		.run = &run,
 		.resident = json_integer_value(json_object_get(j, "resident")),
 		.unknown = json_integer_value(json_object_get(j, "unknown")),
 	};
 
-	if (json_array_size(workers) != job->nr_folders || !(m.sec > 0))
-		return sluice_fail(err, -EINVAL, "%s: holds something else", job->state);
-	for (unsigned i = 0; i < job->nr_folders; i++)
-		worker_sec[i] = json_number_value(json_array_get(workers, i));
+	bool good = json_array_size(workers) == job->nr_folders && m.sec > 0 && m.elapsed_sec >= 0;
+
+	for (unsigned i = 0; good && i < job->nr_folders; i++) {
+		worker_sec[i] = state_seconds(json_array_get(workers, i));
+		good = worker_sec[i] >= 0;
+	}
 	line_series(&run, j);
+	if (!good || run.user_sec < 0 || run.system_sec < 0 || run.library_sec < 0)
+		return sluice_fail(err, -EINVAL, "%s: holds something else", job->state);
 	return add(arg, &m, err);
 }
 

@@ -10,8 +10,6 @@
 #include "base/err.h"
 #include "base/random.h"
 #include "base/util.h"
-#include "load/jobs/tune_race_judge.h"
-#include "load/jobs/tune_race_model.h"
 
 #define ALL_BELOW 12 /* grids so small are probed whole in the first round */
 #define FIELD     8  /* points of a round: the leader, ... */
@@ -44,22 +42,6 @@ static bool out_of_budget(struct tune_race *r)
 	return r->over;
 }
 
-/* Room for one more score. */
-static int score_room(struct tune_race_point *p)
-{
-	double *scores = reallocarray(p->scores, p->nr + 1, sizeof(*scores));
-	unsigned *rounds;
-
-	if (!scores)
-		return -ENOMEM;
-	p->scores = scores;
-	rounds = reallocarray(p->rounds, p->nr + 1, sizeof(*rounds));
-	if (!rounds)
-		return -ENOMEM;
-	p->rounds = rounds;
-	return 0;
-}
-
 static int probe(struct tune_race *r, unsigned point, struct sluice_err *err)
 {
 	struct tune_race_point *p = &r->res->points[point];
@@ -68,7 +50,7 @@ static int probe(struct tune_race *r, unsigned point, struct sluice_err *err)
 
 	if (rc < 0)
 		return rc;
-	if (score_room(p) < 0)
+	if (ARRAY_MORE(p->scores, p->nr) < 0 || ARRAY_MORE(p->rounds, p->nr) < 0)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	r->res->tried += !p->nr;
 	p->rounds[p->nr] = r->res->rounds;

@@ -27,6 +27,8 @@
 
 #include <sluice/sluice.h>
 
+#include "base/random.h"
+
 #define TUNE_RACE_AXES 8
 #define TUNE_RACE_SURE                                                             \
 	2 /* rounds in which two points were together before their interval counts \
@@ -106,5 +108,39 @@ double tune_race_importance(const struct tune_race_job *job, const struct tune_r
 			    unsigned axis, double *margin);
 /* The level of @point on @axis. */
 unsigned tune_race_level(const struct tune_race_job *job, unsigned point, unsigned axis);
+
+/* ---- tune_race_judge.c: who leads, who is worse for sure, and who cannot be told apart ---- */
+
+/* After a round: find the leader, compare all with it, drop what is worse (not if exhaustive). */
+void tune_race_judge(const struct tune_race_job *job, struct tune_race_result *res);
+
+/*
+ * May @point, which was compared with the leader, be recommended after more rounds: as better than
+ * it, or as cheaper than the winner and as good?
+ */
+bool tune_race_may_win(const struct tune_race_job *job, const struct tune_race_result *res,
+		       unsigned point);
+
+/* At the end: how many stand how to the leader. */
+void tune_race_choose(const struct tune_race_job *job, struct tune_race_result *res);
+
+/* ---- tune_race_model.c: what the scores of some points say about all ---- */
+
+/* Set @in of @nr points so that each value of each axis comes as often as the others. */
+void tune_race_deal(const struct tune_race_job *job, struct sluice_random *random, unsigned nr,
+		    bool *in);
+
+/*
+ * Set .mean of all points: the mean of their scores, after that was taken away which the
+ * points of a round have in common.  What is probed late on a device that becomes slower is
+ * not worse for that.
+ */
+void tune_race_level_out(struct tune_race_result *res);
+
+/*
+ * Fit "score = base + effect of each axis" to the points that were tried; fills res->effect,
+ * res->noise and the strength of all points.
+ */
+void tune_race_model(const struct tune_race_job *job, struct tune_race_result *res);
 
 #endif

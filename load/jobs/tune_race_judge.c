@@ -8,7 +8,7 @@
  * Looking after every round gives chance many tries, so each look is at 99 %: with about ten of
  * them, an error in one of them is as rare as 95 % says (Pocock's bound).
  */
-#include "load/jobs/tune_race_judge.h"
+#include "load/jobs/tune_race.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
  * An additive model: axes that do not interact add up, in logarithms.  It is fitted by
  * going round the axes, each explaining what the others leave (backfitting).
  */
-#include "load/jobs/tune_race_model.h"
+#include "load/jobs/tune_race.h"
 
 #include <math.h>
 #include <stdlib.h>

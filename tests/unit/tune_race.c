@@ -127,7 +127,7 @@ static double best_of(const struct device *d, unsigned nr)
 /* The promise: at least 0.97 of the best, in at most a fifth of the time of the whole grid. */
 static void the_race_finds_what_the_whole_grid_would(void **state)
 {
-	unsigned missed = 0, late = 0, runs = 200;
+	unsigned missed = 0, late = 0, runs = T_FEWER(200);
 	double worst = 0;
 
 	(void)state;
@@ -207,7 +207,7 @@ static void it_ends_when_the_winner_is_clear(void **state)
 static void what_is_said_to_be_clear_is_right(void **state)
 {
 	static const double noises[] = {0.003, 0.02, 0.05, 0.3};
-	unsigned ended[ARRAY_SIZE(noises)] = {0}, wrong = 0, runs = 30;
+	unsigned ended[ARRAY_SIZE(noises)] = {0}, wrong = 0, runs = T_FEWER(30);
 
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_SIZE(noises) * runs; i++) {
@@ -261,7 +261,7 @@ static void nobody_is_clear_where_all_are_equal(void **state)
 /* A stall hits one probe in twenty: no reason to be dropped. */
 static void a_stall_drops_nobody(void **state)
 {
-	unsigned lost = 0, runs = 30;
+	unsigned lost = 0, runs = T_FEWER(30);
 
 	(void)state;
 	for (uint64_t seed = 1; seed <= runs; seed++) {
