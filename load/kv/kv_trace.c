@@ -51,7 +51,7 @@ struct tracer {
 	uint64_t ops[KV_TIERS][2], evict_ops[KV_TIERS][2];
 	uint64_t steps[KV_STEPS];
 
-	struct kv_heap ends; /* of generation; who: number of a struct pending */
+	struct sluice_heap ends; /* of generation; who: number of a struct pending */
 	struct pending *pending;
 	uint32_t free;
 	uint64_t last_end_ns;
@@ -165,8 +165,8 @@ static void wait_until(struct tracer *t, uint64_t at_ns)
 /* Count what ends up to @until_ns. */
 static int complete(struct tracer *t, uint64_t until_ns)
 {
-	while (t->ends.nr && t->ends.v[0].at_ns <= until_ns) {
-		uint32_t i = kv_heap_take(&t->ends).who;
+	while (t->ends.nr && t->ends.v[0].key <= until_ns) {
+		uint32_t i = (uint32_t)sluice_heap_take(&t->ends).who;
 
 		if (kv_result_request(t->r, &t->params, &t->pending[i].done) < 0)
 			return sluice_fail(t->err, -ENOMEM, "out of memory");
@@ -182,7 +182,7 @@ static void begin_generation(struct tracer *t, const struct kv_request *r,
 	struct pending *p = &t->pending[t->free];
 	uint64_t end = kv_load_clock(t->load) + d->generation_ns;
 
-	kv_heap_put(&t->ends, end, t->free);
+	sluice_heap_put(&t->ends, end, t->free);
 	t->free = p->next_free;
 	t->last_end_ns = max_u64(t->last_end_ns, end);
 	p->done = (struct kv_request_done){
@@ -400,7 +400,7 @@ static int prepare_pending(struct tracer *t)
 	uint32_t nr = kv_load_workers(UINT32_MAX) + 1;
 
 	t->pending = calloc(nr, sizeof(*t->pending));
-	if (!t->pending || kv_heap_init(&t->ends, nr) < 0)
+	if (!t->pending || sluice_heap_reserve(&t->ends, nr) < 0)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < nr; i++)
 		t->pending[i].next_free = i + 1;
@@ -457,7 +457,7 @@ static void clean_up(struct tracer *t)
 	kv_load_free(t->load);
 	kv_texts_free(t->texts);
 	kv_scale_fini(&t->scale);
-	kv_heap_fini(&t->ends);
+	sluice_heap_fini(&t->ends);
 	free(t->pending);
 	free(t->name);
 }

@@ -123,6 +123,5 @@ struct kv_counts {
 				    */
 };
 void kv_count(struct kv_counts *n, const struct kv_event *ev, const struct kv_cache_opts *o);
-void kv_counts_add(struct kv_counts *n, const struct kv_counts *other);
 
 #endif

@@ -71,29 +71,3 @@ void kv_count(struct kv_counts *n, const struct kv_event *ev, const struct kv_ca
 		break;
 	}
 }
-
-void kv_counts_add(struct kv_counts *n, const struct kv_counts *other)
-{
-	n->hits += other->hits;
-	n->misses += other->misses;
-	for (int i = 0; i < KV_KINDS; i++)
-		n->kind_hits[i] += other->kind_hits[i];
-	n->evictions += other->evictions;
-	n->offloads_cpu += other->offloads_cpu;
-	n->offloads_storage += other->offloads_storage;
-	n->prefill_writes += other->prefill_writes;
-	n->decode_reads += other->decode_reads;
-	n->write_ops += other->write_ops;
-	n->read_ops += other->read_ops;
-	n->total_write_bytes += other->total_write_bytes;
-	n->total_read_bytes += other->total_read_bytes;
-	for (int i = 0; i < KV_TIERS; i++) {
-		n->tier_written[i] += other->tier_written[i];
-		n->tier_read[i] += other->tier_read[i];
-		n->tier_evicted_in[i] += other->tier_evicted_in[i];
-		n->tier_evicted_out[i] += other->tier_evicted_out[i];
-		n->tier_deleted[i] += other->tier_deleted[i];
-	}
-	n->storage_tokens += other->storage_tokens;
-	n->storage_tokens_float |= other->storage_tokens_float;
-}

@@ -66,7 +66,8 @@ static int load_init(struct kv_load *l, struct sluice_err *err)
 	if (r < 0)
 		return r;
 	sources = recorded ? l->rec.nr_cursors : l->nr_people;
-	if (kv_queue_init(&l->queue, p, sources) < 0 || kv_heap_init(&l->busy, MAX_WORKERS + 1) < 0)
+	if (kv_queue_init(&l->queue, p, sources) < 0 ||
+	    sluice_heap_reserve(&l->busy, MAX_WORKERS + 1) < 0)
 		return sluice_fail(err, -ENOMEM, "out of memory for %u users", p->users);
 	return 0;
 }
@@ -103,7 +104,7 @@ void kv_load_free(struct kv_load *l)
 	kv_rec_fini(l);
 	kv_rag_fini(&l->rag);
 	kv_queue_fini(&l->queue);
-	kv_heap_fini(&l->busy);
+	sluice_heap_fini(&l->busy);
 	free(l);
 }
 
@@ -113,7 +114,7 @@ uint64_t kv_load_memory(const struct kv_load *l)
 
 	for (int i = 0; i < KV_QOS; i++)
 		room += l->queue.level[i].room;
-	return sizeof(*l) + room * sizeof(struct kv_heap_item) +
+	return sizeof(*l) + room * sizeof(struct sluice_heap_item) +
 	       l->nr_people * (sizeof(*l->people) + sizeof(*l->users)) +
 	       l->convs.room * sizeof(*l->convs.v) +
 	       (l->rec.v ? l->rec.nr * (sizeof(*l->rec.v) + 8) : 0) +
@@ -148,11 +149,6 @@ uint64_t kv_load_row(struct kv_load *l)
 uint64_t kv_load_clock(const struct kv_load *l)
 {
 	return l->begun ? l->row_ns - l->zero_ns : 0;
-}
-
-uint64_t kv_load_epoch(const struct kv_load *l)
-{
-	return l->begun ? l->zero_ns : l->row_ns;
 }
 
 static void set_clock(struct kv_load *l, uint64_t now_ns)
@@ -193,14 +189,14 @@ static bool take_document(struct kv_load *l, struct kv_request *r)
 /* Whoever is first in the queue at l->now_ns. */
 static bool take_request(struct kv_load *l, struct kv_request *r)
 {
-	struct kv_heap_item who;
+	struct sluice_heap_item who;
 	int level = kv_queue_take(&l->queue, l->now_ns, &who);
 
 	if (level < 0)
 		return false;
 	*r = (struct kv_request){
 		.id = l->started++,
-		.arrival_ns = who.at_ns,
+		.arrival_ns = who.key,
 		.start_ns = l->now_ns,
 		.qos = (uint8_t)level,
 		.conv = KV_NO_CONV,
@@ -244,7 +240,7 @@ static void finish_current(struct kv_load *l)
 	if (kv_load_clock(l) == l->current.start_ns)
 		l->row_ns += KV_US; /* even what makes no rows takes time */
 	end = kv_load_clock(l) + (uint64_t)(l->current.generate * l->token_ns);
-	kv_heap_put(&l->busy, end, 0);
+	sluice_heap_put(&l->busy, end, 0);
 	kv_load_done(l, &l->current, end);
 }
 
@@ -256,9 +252,9 @@ static uint64_t next_start(struct kv_load *l, uint64_t until_ns)
 	for (;;) {
 		if (t >= until_ns)
 			return t;
-		while (l->busy.nr && l->busy.v[0].at_ns <= t)
-			kv_heap_take(&l->busy);
-		next = l->busy.nr < l->workers ? kv_queue_first(&l->queue) : l->busy.v[0].at_ns;
+		while (l->busy.nr && l->busy.v[0].key <= t)
+			sluice_heap_take(&l->busy);
+		next = l->busy.nr < l->workers ? kv_queue_first(&l->queue) : l->busy.v[0].key;
 		if (next <= t || next == UINT64_MAX)
 			return max_u64(next, t);
 		t = next;
@@ -343,7 +339,7 @@ static uint64_t waiting(const struct kv_load *l, uint64_t now_ns)
 
 	for (int i = 0; i < KV_QOS; i++)
 		for (uint32_t j = 0; j < l->queue.level[i].nr; j++)
-			nr += l->queue.level[i].v[j].at_ns <= now_ns;
+			nr += l->queue.level[i].v[j].key <= now_ns;
 	return nr;
 }
 
@@ -381,7 +377,7 @@ void kv_load_set_users(struct kv_load *l, uint32_t users, uint64_t now_ns)
 	l->now_ns = now_ns;
 	set_period(l);
 	for (int i = 0; i < KV_QOS; i++)
-		kv_heap_cut(&l->queue.level[i], l->active);
+		sluice_heap_cut(&l->queue.level[i], l->active);
 	kv_synth_begin(l, old, l->active);
 	kv_synth_recount(l);
 }

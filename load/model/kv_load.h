@@ -91,8 +91,6 @@ void kv_load_pause_at(struct kv_load *l, uint64_t at_ns);
 uint64_t kv_load_row(struct kv_load *l);
 /* When the virtual clock gets to the next row; the first request cannot start earlier. */
 uint64_t kv_load_clock(const struct kv_load *l);
-/* What the clock showed at the beginning: since the epoch, and not before rows made earlier. */
-uint64_t kv_load_epoch(const struct kv_load *l);
 
 /*
  * Live: the time is @now_ns.  *@next_ns is when kv_load_pop() will have something: not after now

@@ -99,7 +99,7 @@ struct kv_load {
 
 	/* virtual workers */
 	uint32_t workers;
-	struct kv_heap busy;
+	struct sluice_heap busy;
 	struct kv_request current; /* started last; its worker is not in @busy yet */
 	bool has_current;
 };
@@ -122,7 +122,7 @@ void kv_request_tokens(struct kv_request *r, uint64_t context, uint64_t generate
 int kv_synth_init(struct kv_load *l, struct sluice_err *err);
 void kv_synth_fini(struct kv_load *l);
 void kv_synth_begin(struct kv_load *l, uint32_t from, uint32_t to);
-void kv_synth_take(struct kv_load *l, struct kv_heap_item who, struct kv_request *r);
+void kv_synth_take(struct kv_load *l, struct sluice_heap_item who, struct kv_request *r);
 void kv_synth_done(struct kv_load *l, uint32_t user, uint64_t now_ns);
 void kv_synth_count(struct kv_load *l, uint64_t now_ns);
 void kv_synth_recount(struct kv_load *l);
@@ -130,7 +130,7 @@ void kv_synth_recount(struct kv_load *l);
 int kv_rec_init(struct kv_load *l, struct sluice_err *err);
 void kv_rec_fini(struct kv_load *l);
 void kv_rec_begin(struct kv_load *l);
-void kv_rec_take(struct kv_load *l, struct kv_heap_item who, struct kv_request *r);
+void kv_rec_take(struct kv_load *l, struct sluice_heap_item who, struct kv_request *r);
 void kv_rec_done(struct kv_load *l, uint32_t user, uint64_t now_ns);
 void kv_rec_count(struct kv_load *l, uint64_t now_ns);
 /* The request before @i of the same conversation: its turn; 0: none. */

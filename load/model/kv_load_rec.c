@@ -127,7 +127,7 @@ static void put_level(struct kv_load *l, uint32_t level)
 	       level_at(l, c) != (int)level)
 		cursor_step(l, c, 1);
 	if (!cursor_at_end(l, c))
-		kv_heap_put(&l->queue.level[level], recorded_at(l, c), level);
+		sluice_heap_put(&l->queue.level[level], recorded_at(l, c), level);
 }
 
 /* Closed loop: the user's next request, not before @from_ns. */
@@ -140,7 +140,7 @@ static void put_user(struct kv_load *l, uint32_t user, uint64_t from_ns)
 	if (!l->rec.share)
 		from_ns = max_u64(from_ns, recorded_at(l, c));
 	c->at_ns = from_ns;
-	kv_heap_put(&l->queue.level[level_at(l, c)], from_ns, user);
+	sluice_heap_put(&l->queue.level[level_at(l, c)], from_ns, user);
 }
 
 void kv_rec_begin(struct kv_load *l)
@@ -188,7 +188,7 @@ static void name_share(const struct kv_load *l, const struct kv_cursor *c, uint3
 	}
 }
 
-void kv_rec_take(struct kv_load *l, struct kv_heap_item who, struct kv_request *r)
+void kv_rec_take(struct kv_load *l, struct sluice_heap_item who, struct kv_request *r)
 {
 	struct kv_cursor *c = &l->rec.cursor[who.who];
 	uint32_t conv = conv_at(l, c);
@@ -200,7 +200,7 @@ void kv_rec_take(struct kv_load *l, struct kv_heap_item who, struct kv_request *
 
 	r->random = sluice_random_next(&random);
 	r->user = l->p->closed_loop
-			  ? who.who
+			  ? (uint32_t)who.who
 			  : (uint32_t)(c->n % (l->rec.share ? l->p->users : KV_TRACE_USERS));
 	kv_request_tokens(r, t->context, t->generate);
 	if (l->rec.share)
@@ -209,7 +209,7 @@ void kv_rec_take(struct kv_load *l, struct kv_heap_item who, struct kv_request *
 		r->key = (struct kv_key){.kind = KV_KEY_TRACE_REQ, .user = r->user, .n = c->n};
 	if (!l->p->closed_loop) {
 		cursor_step(l, c, 1);
-		put_level(l, who.who);
+		put_level(l, (uint32_t)who.who);
 	}
 }
 

@@ -48,7 +48,7 @@ static uint64_t arrival(const struct kv_load *l, uint32_t user, uint64_t k, uint
 static void synth_put(struct kv_load *l, uint32_t user, uint64_t at_ns)
 {
 	l->people[user].at_ns = at_ns;
-	kv_heap_put(&l->queue.level[l->users[user].qos], at_ns, user);
+	sluice_heap_put(&l->queue.level[l->users[user].qos], at_ns, user);
 }
 
 /* The next request, once the user has time for it from @from_ns on. */
@@ -155,17 +155,17 @@ static void make_rag(struct kv_load *l, uint32_t user, struct kv_request *r)
 	s->rag_due = false;
 }
 
-void kv_synth_take(struct kv_load *l, struct kv_heap_item who, struct kv_request *r)
+void kv_synth_take(struct kv_load *l, struct sluice_heap_item who, struct kv_request *r)
 {
-	r->user = who.who;
+	r->user = (uint32_t)who.who;
 	if (l->people[who.who].rag_due)
-		make_rag(l, who.who, r);
+		make_rag(l, (uint32_t)who.who, r);
 	else
-		make_normal(l, who.who, r);
+		make_normal(l, (uint32_t)who.who, r);
 	if (l->p->closed_loop)
 		l->people[who.who].in_flight = true;
 	else
-		put_next(l, who.who, who.at_ns);
+		put_next(l, (uint32_t)who.who, who.key);
 }
 
 void kv_synth_done(struct kv_load *l, uint32_t user, uint64_t now_ns)

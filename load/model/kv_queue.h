@@ -3,34 +3,18 @@
 #define SLUICE_MODEL_KV_QUEUE_H
 
 /*
- * Who is next: a heap of times, and the queue made of one heap per level of service.  What is
+ * Who is next: the queue is made of one heap of times per level of service.  What is
  * queued are not requests but those that make them, each once, at the arrival of its next request.
  * So the queue is as large as the number of users, however far the workers are behind.
  */
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/heap.h"
 #include "load/model/kv_params.h"
 
-struct kv_heap_item {
-	uint64_t at_ns;
-	uint32_t who;
-};
-
-/* The smallest (at_ns, who) first.  Room is made at the start, so putting in never fails. */
-struct kv_heap {
-	struct kv_heap_item *v;
-	uint32_t nr, room;
-};
-int kv_heap_init(struct kv_heap *h, uint32_t room); /* 0 or -ENOMEM */
-void kv_heap_fini(struct kv_heap *h);
-void kv_heap_put(struct kv_heap *h, uint64_t at_ns, uint32_t who);
-struct kv_heap_item kv_heap_take(struct kv_heap *h); /* not from an empty one */
-/* Remove all with who >= @limit. */
-void kv_heap_cut(struct kv_heap *h, uint32_t limit);
-
 struct kv_queue {
-	struct kv_heap level[KV_QOS];
+	struct sluice_heap level[KV_QOS];
 	int64_t priority[KV_QOS];
 };
 int kv_queue_init(struct kv_queue *q, const struct kv_params *p, uint32_t room);
@@ -43,6 +27,6 @@ uint64_t kv_queue_first(const struct kv_queue *q);
  * Of those that have arrived at @now_ns the one with the highest priority, of equal ones the
  * earliest: its level, or -1 when nobody has arrived.
  */
-int kv_queue_take(struct kv_queue *q, uint64_t now_ns, struct kv_heap_item *ret);
+int kv_queue_take(struct kv_queue *q, uint64_t now_ns, struct sluice_heap_item *ret);
 
 #endif

@@ -38,14 +38,15 @@ int kv_rag_init(struct kv_rag *g, const struct kv_params *p, struct sluice_err *
 		.zipfian = c->rag_retrieval == KV_RETRIEVE_ZIPFIAN,
 		.max_documents = (uint32_t)min_u64((uint64_t)c->rag_max_documents, UINT32_MAX),
 	};
-	if (kv_heap_init(&g->candidate, (uint32_t)(((uint64_t)tokens[1] + chunk - 1) / chunk)) < 0)
+	if (sluice_heap_reserve(&g->candidate,
+				(uint32_t)(((uint64_t)tokens[1] + chunk - 1) / chunk)) < 0)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	return 0;
 }
 
 void kv_rag_fini(struct kv_rag *g)
 {
-	kv_heap_fini(&g->candidate);
+	sluice_heap_fini(&g->candidate);
 }
 
 uint32_t kv_rag_doc_tokens(const struct kv_rag *g, uint32_t doc)
@@ -99,12 +100,12 @@ uint32_t kv_rag_retrieve(struct kv_rag *g, uint32_t doc, struct sluice_random *r
 		uint64_t bits;
 
 		memcpy(&bits, &at, sizeof(bits)); /* of what is not negative: same order */
-		kv_heap_put(&g->candidate, bits & INT64_MAX, i);
+		sluice_heap_put(&g->candidate, bits & INT64_MAX, i);
 	}
 	return nr < g->top_k ? nr : g->top_k;
 }
 
 uint32_t kv_rag_chunk(struct kv_rag *g)
 {
-	return kv_heap_take(&g->candidate).who;
+	return (uint32_t)sluice_heap_take(&g->candidate).who;
 }

@@ -20,9 +20,9 @@ struct kv_rag {
 	uint32_t chunk_tokens; /* of a chunk */
 	uint32_t top_k;
 	bool zipfian;
-	uint32_t max_documents;   /* kept at once; 0: all */
-	uint32_t first, end;      /* documents that are there: [first, end) */
-	struct kv_heap candidate; /* of a retrieval */
+	uint32_t max_documents;       /* kept at once; 0: all */
+	uint32_t first, end;          /* documents that are there: [first, end) */
+	struct sluice_heap candidate; /* of a retrieval */
 };
 
 /* 0, -EINVAL (a setting makes no sense) or -ENOMEM; documents are added later. */

@@ -331,23 +331,6 @@ static void a_token_counts_once_however_it_is_cut(void)
 	}
 }
 
-static void counts_can_be_added(void)
-{
-	struct kv_counts a = {0}, b;
-	uint64_t *v = (uint64_t *)(void *)&b;
-
-	memset(&b, 0, sizeof(b));
-	for (size_t i = 0; i < offsetof(struct kv_counts, storage_tokens) / 8; i++)
-		v[i] = i + 1;
-	b.storage_tokens = 0.5;
-	b.storage_tokens_float = true;
-	kv_counts_add(&a, &b);
-	T_MEM(&a, &b, offsetof(struct kv_counts, storage_tokens_float));
-	kv_counts_add(&a, &b);
-	T_EQ(a.tier_deleted[KV_TIERS - 1], 2 * b.tier_deleted[KV_TIERS - 1]);
-	T_OK(a.storage_tokens == 1 && a.storage_tokens_float);
-}
-
 /* ---- many ---- */
 
 static void memory_stays_below_100_bytes_per_entry(void)
@@ -445,7 +428,6 @@ int main(int argc, char **argv)
 		T_CASE(sizes_that_do_not_add_up_are_refused),
 		T_CASE(events_add_up_in_upstreams_words),
 		T_CASE(a_token_counts_once_however_it_is_cut),
-		T_CASE(counts_can_be_added),
 		T_CASE(memory_stays_below_100_bytes_per_entry),
 		T_CASE(what_was_dropped_is_used_again),
 		T_CASE(every_entry_is_found_whatever_came_and_went),

@@ -10,19 +10,19 @@
 
 /* ------------------------------------------------------------------------- heap */
 
-static bool in_order(struct kv_heap_item a, struct kv_heap_item b)
+static bool in_order(struct sluice_heap_item a, struct sluice_heap_item b)
 {
-	return a.at_ns < b.at_ns || (a.at_ns == b.at_ns && a.who < b.who);
+	return a.key < b.key || (a.key == b.key && a.who < b.who);
 }
 
 /* Take everything: it comes in order, and there are @nr. */
-static void take_all(struct kv_heap *h, uint32_t nr, uint32_t limit)
+static void take_all(struct sluice_heap *h, uint32_t nr, uint32_t limit)
 {
-	struct kv_heap_item last = {0}, item;
+	struct sluice_heap_item last = {0}, item;
 
 	T_EQ(h->nr, nr);
 	for (uint32_t i = 0; i < nr; i++) {
-		item = kv_heap_take(h);
+		item = sluice_heap_take(h);
 		T_OK(item.who < limit);
 		T_OK(i == 0 || in_order(last, item));
 		last = item;
@@ -30,38 +30,38 @@ static void take_all(struct kv_heap *h, uint32_t nr, uint32_t limit)
 	T_EQ(h->nr, 0);
 }
 
-static void fill(struct kv_heap *h, struct sluice_random *r)
+static void fill(struct sluice_heap *h, struct sluice_random *r)
 {
 	for (uint32_t i = 0; i < MANY; i++)
-		kv_heap_put(h, sluice_random_below(r, MANY / 2), i);
+		sluice_heap_put(h, sluice_random_below(r, MANY / 2), i);
 }
 
 static void a_heap_gives_the_earliest_first_and_of_equals_the_lowest_number(void)
 {
 	struct sluice_random r;
-	struct kv_heap h;
+	struct sluice_heap h = {0};
 
 	sluice_random_seed(&r, t_seed());
-	T_EQ(kv_heap_init(&h, MANY), 0);
+	T_EQ(sluice_heap_reserve(&h, MANY), 0);
 	fill(&h, &r);
 	take_all(&h, MANY, MANY);
-	kv_heap_fini(&h);
+	sluice_heap_fini(&h);
 }
 
 static void a_heap_that_was_cut_is_still_in_order(void)
 {
 	struct sluice_random r;
-	struct kv_heap h;
+	struct sluice_heap h = {0};
 
 	sluice_random_seed(&r, t_seed());
-	T_EQ(kv_heap_init(&h, MANY), 0);
+	T_EQ(sluice_heap_reserve(&h, MANY), 0);
 	fill(&h, &r);
-	kv_heap_cut(&h, 77);
+	sluice_heap_cut(&h, 77);
 	take_all(&h, 77, 77);
 	fill(&h, &r);
-	kv_heap_cut(&h, 0);
+	sluice_heap_cut(&h, 0);
 	take_all(&h, 0, 0);
-	kv_heap_fini(&h);
+	sluice_heap_fini(&h);
 }
 
 /* ------------------------------------------------------------------------ queue */
@@ -82,7 +82,7 @@ static void teardown(void)
 
 static void expect(uint64_t now, int level, uint32_t who)
 {
-	struct kv_heap_item item;
+	struct sluice_heap_item item;
 
 	T_EQ(kv_queue_take(&queue, now, &item), level);
 	if (level >= 0)
@@ -93,9 +93,9 @@ static void put_three(void)
 {
 	T_EQ(kv_queue_init(&queue, &params, 3), 0);
 	T_EQ(kv_queue_first(&queue), UINT64_MAX);
-	kv_heap_put(&queue.level[KV_BATCH], 10, 0);
-	kv_heap_put(&queue.level[KV_RESPONSIVE], 20, 1);
-	kv_heap_put(&queue.level[KV_INTERACTIVE], 30, 2);
+	sluice_heap_put(&queue.level[KV_BATCH], 10, 0);
+	sluice_heap_put(&queue.level[KV_RESPONSIVE], 20, 1);
+	sluice_heap_put(&queue.level[KV_INTERACTIVE], 30, 2);
 	T_EQ(kv_queue_first(&queue), 10);
 }
 
