@@ -5,9 +5,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/err.h"
@@ -18,7 +20,7 @@
 
 void flow_timer(struct flow *f, struct op *op, uint64_t at_ns)
 {
-	if (heap_add(&f->timers, at_ns, op) < 0)
+	if (ops_wait(&f->timers, at_ns, op) < 0)
 		op_fail(op, -ENOMEM, "out of memory");
 }
 
@@ -33,8 +35,8 @@ static void timer_over(struct flow *f, struct op *op)
 
 static void run_timers(struct flow *f)
 {
-	while (f->timers.n && (heap_key(&f->timers) <= f->now))
-		timer_over(f, heap_pop(&f->timers));
+	while (f->timers.nr && (sluice_heap_first(&f->timers) <= f->now))
+		timer_over(f, ops_next(&f->timers));
 }
 
 void flow_abort(struct flow *f)
@@ -53,8 +55,9 @@ static void cut_short(struct flow *f)
 	struct op *op;
 
 	f->cut_short = false;
-	while (f->timers.n) {
-		op = heap_pop(&f->timers);
+	stores_cancel(f);
+	while (f->timers.nr) {
+		op = ops_next(&f->timers);
 		op_fail(op, -ECANCELED, "cancelled");
 		timer_over(f, op);
 	}
@@ -93,6 +96,7 @@ static void flow_step(struct flow *f)
 	gates_run(f);
 	if (!f->ready)
 		gates_force(f);
+	stores_serve(f);
 	chunks_issue(f);
 }
 
@@ -105,7 +109,7 @@ unsigned flow_wait(struct flow *f, uint64_t until_ns, const struct flow_handler 
 		if (f->ended || f->now >= until_ns || (!f->running && until_ns == UINT64_MAX))
 			break;
 		if (!f->ready)
-			inbox_wait(&f->inbox, min_u64(until_ns, heap_key(&f->timers)));
+			inbox_wait(&f->inbox, min_u64(until_ns, sluice_heap_first(&f->timers)));
 	}
 	f->handler = NULL;
 	return f->running;
@@ -192,6 +196,17 @@ static int flow_begin(struct flow *f, struct sluice_err *err)
 	return r;
 }
 
+/* All but a few for everything else; a move reads one file and writes another. */
+uint32_t flow_most_files(void)
+{
+	enum { OTHERS = 64, EACH = 3 };
+	struct rlimit l;
+
+	if (getrlimit(RLIMIT_NOFILE, &l) < 0 || l.rlim_cur > UINT32_MAX)
+		return UINT32_MAX;
+	return (uint32_t)max_u64(1, (l.rlim_cur - min_u64(l.rlim_cur, OTHERS)) / EACH);
+}
+
 int flow_new(struct flow **out, const struct flow_opts *o, struct sluice_err *err)
 {
 	struct flow *f = calloc(1, sizeof(*f));
@@ -201,6 +216,8 @@ int flow_new(struct flow **out, const struct flow_opts *o, struct sluice_err *er
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	f->o = *o;
 	f->ready_tail = &f->ready;
+	f->unopened_tail = &f->unopened;
+	f->most_files = flow_most_files();
 	f->objects.size = sizeof(struct object);
 	f->ops.size = sizeof(struct op);
 	f->chains.size = sizeof(struct chain);
@@ -236,6 +253,8 @@ void flow_free(struct flow *f)
 		return;
 	if (f->io)
 		run_down(f);
+	while (atomic_load(&f->at_stores)) /* threads of stores, which outlive us */
+		sched_yield();
 	crew_stop(&f->copiers);
 	crew_stop(&f->clerks);
 	objects_fini(f);
@@ -290,7 +309,15 @@ int flow_adopt(struct flow *f, unsigned place, uint64_t object, const char *name
 
 void flow_get_stats(const struct flow *f, struct flow_stats *s)
 {
+	struct sluice_store_stats store;
+
 	*s = f->stats;
 	s->io.size = sizeof(s->io);
 	sluice_get_stats(f->io, &s->io);
+	for (unsigned i = 0; i < f->o.nr_places; i++)
+		if (place_store_stats(flow_place(f, i), &store)) {
+			s->bytes_read += store.bytes_read;
+			s->bytes_written += store.bytes_written;
+			sluice_store_get_io_stats(flow_place(f, i)->store, &s->io);
+		}
 }

@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 #include <sluice/sluice.h>
+#include <sluice/store.h>
 
 /* ---- places: where objects live ---- */
 
@@ -31,13 +32,14 @@ enum place_kind {
 	PLACE_MEMORY, /* host memory */
 	PLACE_GPU,    /* device memory */
 	PLACE_NULL,   /* nothing is kept; optionally at a bandwidth */
+	PLACE_STORE,  /* a KV store, sluice/store.h: it says itself what it has and what goes */
 };
 enum place_layout { PLACE_RAW, PLACE_NPY };
 
 struct place_opts {
 	enum place_kind kind;
-	const char *const *paths; /* folders; or the slab: a file, a block device, or a folder in
-				     which to make one */
+	const char *const *paths; /* folders, of a store too; or the slab: a file, a block device,
+				     or a folder in which to make one */
 	unsigned nr_paths;
 	enum place_layout layout; /* of PLACE_FILES */
 	bool hashed;              /* sub-folders by hash, for very many objects */
@@ -52,7 +54,11 @@ struct place_opts {
 	double bytes_per_sec; /* PLACE_NULL: in each direction; 0: no time */
 	uint32_t durability;  /* SLUICE_DURABLE_* of writes */
 	unsigned device;      /* PLACE_GPU: which */
-	uint64_t owner;       /* written into the marker: what run it belongs to */
+	/* PLACE_STORE; durability other than none is SLUICE_STORE_DURABLE */
+	uint32_t policy;     /* SLUICE_STORE_S3FIFO or _LRU */
+	bool replace;        /* a store that is there may go; else, without reuse, it is refused */
+	uint32_t io_threads; /* as in struct sluice_store_opts */
+	const char *engine;
 };
 
 /*
@@ -87,6 +93,8 @@ void place_leave(struct place *p);
 int place_close(struct place *p, struct sluice_err *err);
 uint64_t place_used(const struct place *p); /* bytes, with rounding */
 uint64_t place_objects(const struct place *p);
+/* Of PLACE_STORE; false: it is none. */
+bool place_store_stats(const struct place *p, struct sluice_store_stats *s);
 
 /* What an earlier run left (reuse), before a flow adopts it: start with *@pos = 0. */
 struct place_found {
@@ -116,6 +124,10 @@ enum flow_type { FLOW_READ, FLOW_WRITE, FLOW_DELETE, FLOW_MOVE, FLOW_PAUSE };
  * An object is in one place at a time.  A write replaces what it held; a write or move that fails
  * leaves nothing, neither here nor there.  Reading, moving or deleting what is not in @place is
  * -ENOENT; deleting what is nowhere is no error.
+ *
+ * At a store only the store knows what there is: every operation names its key, sizes of reads are
+ * those of the values, and nothing is moved away from it.  Numbers must follow from keys there, so
+ * that operations on a key keep their order.
  */
 
 struct flow_op {
@@ -125,7 +137,8 @@ struct flow_op {
 	bool alloc_end;    /* ... and gives it back when it is done */
 	uint64_t object;   /* number chosen by the caller; names may repeat, numbers of live objects
 			      not */
-	const char *name;  /* of a write: copied; may hold any bytes; NULL: the number */
+	const char *name;  /* of a write, and of all at a store: copied; may hold any bytes; NULL:
+			      the number */
 	uint32_t name_len;
 	uint64_t size; /* of the object: for writes and moves */
 	/*
@@ -135,6 +148,7 @@ struct flow_op {
 	 */
 	uint64_t offset, len;
 	uint64_t content;  /* seed of the object's content: content_id() of its key */
+	bool set_missed;   /* of a read at a store: what it has not is set, of @size bytes */
 	const char *shape; /* PLACE_NPY: "(32, 2, 10, 8, 128)", NULL: flat; copied */
 	uint8_t element;   /* bytes per element: 2: <f2, 4: <f4, 1: |u1 */
 	uint64_t pause_ns; /* FLOW_PAUSE */
@@ -145,6 +159,11 @@ struct flow_op {
 struct flow_done {
 	uint64_t tag;
 	uint8_t type, place, to;
+	/*
+	 * The store has not had it (read, delete: -ENOENT) or not taken it (write, move: -ENOSPC),
+	 * which is no failure.  A read that set it then has the result of that.
+	 */
+	bool missed;
 	int64_t result;    /* bytes, or -errno */
 	uint64_t size;     /* of the object, or of the range */
 	uint64_t begin_ns; /* when its turn in the chain came (CLOCK_MONOTONIC); 0: it never did */
@@ -155,6 +174,7 @@ struct flow_done {
 	/*
 	 * FLOW_MOVE: the two halves, which overlap.  0: there was no such half, storage was written
 	 * straight from the memory or read straight into it; a copy from memory to memory is both.
+	 * Of a read that set what the store had not: to look for it, and to set it.
 	 */
 	uint64_t read_ns, write_ns, read_device_ns, write_device_ns;
 	char error[508]; /* one line when result < 0 */
@@ -162,6 +182,8 @@ struct flow_done {
 
 struct flow;
 /* One flow at a time uses a place, and ends before it. */
+/* Operations that can have files open, with as many as the process may have: others wait. */
+uint32_t flow_most_files(void);
 int flow_new(struct flow **out, const struct flow_opts *o, struct sluice_err *err);
 /* Waits for what is under way; chains that have not ended are forgotten. */
 void flow_free(struct flow *f);

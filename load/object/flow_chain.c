@@ -21,6 +21,7 @@ static void op_tell(struct flow *f, const struct op *op)
 		.type = op->type == FLOW_PATCH ? FLOW_WRITE : op->type,
 		.place = op->place,
 		.to = op->to,
+		.missed = op->missed,
 		.size = op->len ? op->end - op->from : op->size,
 		.begin_ns = op->begin_ns,
 		.start_ns = op->start_ns ? op->start_ns : now,
@@ -32,7 +33,7 @@ static void op_tell(struct flow *f, const struct op *op)
 	else if (op->type != FLOW_DELETE && op->type != FLOW_PAUSE)
 		d.result = (int64_t)d.size;
 	d.device_ns = span_total(&op->device);
-	if (op->type == FLOW_MOVE) {
+	if (op->type == FLOW_MOVE || op->missed) {
 		d.read_device_ns = span_total(&op->read_device);
 		d.write_device_ns = span_total(&op->write_device);
 		d.read_ns = op->read_end > d.start_ns ? op->read_end - d.start_ns : 0;
@@ -122,6 +123,9 @@ static int check_op(const struct flow *f, const struct flow_op *u, struct sluice
 				   u->size, u->offset, u->len);
 	if (u->len && u->type != FLOW_READ && u->type != FLOW_WRITE)
 		return sluice_fail(err, -EINVAL, "len: only reads and writes have a range");
+	if (place_is_store(flow_place(f, u->place)) && (u->len || u->type == FLOW_MOVE))
+		return sluice_fail(err, -EINVAL, "place: %u, a store, has whole values that stay",
+				   u->place);
 	return 0;
 }
 
@@ -137,6 +141,7 @@ static struct label *new_label(struct flow *f, const struct flow_op *u)
 static struct op *new_op(struct flow *f, const struct flow_op *u)
 {
 	struct op *op = arena_get(&f->ops);
+	bool named;
 
 	if (!op)
 		return NULL;
@@ -152,15 +157,18 @@ static struct op *new_op(struct flow *f, const struct flow_op *u)
 			  .content = u->content,
 			  .element = u->element,
 			  .pause_ns = u->pause_ns,
-			  .tag = u->tag};
+			  .tag = u->tag,
+			  .set_missed = u->set_missed};
 	if (u->type == FLOW_PAUSE)
 		return op;
 	op->object = object_get(f, u->object);
-	if (op->object && op->type == FLOW_WRITE)
+	named = op->type == FLOW_WRITE ||
+		(op->type != FLOW_MOVE && place_is_store(flow_place(f, u->place)));
+	if (op->object && named)
 		op->label = new_label(f, u);
 	if (op->object && op->type == FLOW_PATCH)
 		op->object->patched = true;
-	if (op->object && (op->label || op->type != FLOW_WRITE))
+	if (op->object && (op->label || !named))
 		return op;
 	if (op->object)
 		object_forget(f, op->object);

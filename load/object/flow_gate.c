@@ -33,8 +33,8 @@ void flow_ready(struct flow *f, struct op *op)
 /* Whoever waits for the ledger and may go now. */
 static void ledger_wake(struct flow *f, struct ledger *l)
 {
-	while (l->waiting.n && ledger_may(l, heap_key(&l->waiting)))
-		flow_ready(f, heap_pop(&l->waiting));
+	while (l->waiting.nr && ledger_may(l, sluice_heap_first(&l->waiting)))
+		flow_ready(f, ops_next(&l->waiting));
 }
 
 static void ledger_return(struct flow *f, struct ledger *l, uint64_t amount)
@@ -56,7 +56,7 @@ void space_return(struct flow *f, unsigned place, uint64_t amount)
 /* Wait at a ledger; without the memory for that, fail. */
 static void wait_at(struct flow *f, struct op *op, struct ledger *l, uint64_t asked)
 {
-	if (heap_add(&l->waiting, asked, op) < 0) {
+	if (ops_wait(&l->waiting, asked, op) < 0) {
 		op_fail(op, -ENOMEM, "out of memory");
 		op_end(f, op);
 	}
@@ -150,14 +150,14 @@ void gates_run(struct flow *f)
 void gates_force(struct flow *f)
 {
 	struct op *op = f->first ? f->first->ops : NULL;
-	struct heap *h;
+	struct sluice_heap *h;
 
 	if (!op || op->state != OP_SPACE)
 		return;
 	h = &f->space[op->type == FLOW_WRITE ? op->place : op->to].waiting;
-	for (uint64_t i = 0; i < h->n; i++)
-		if (h->v[i].op == op) {
-			heap_remove(h, i);
+	for (uint64_t i = 0; i < h->nr; i++)
+		if (h->v[i].who == (uintptr_t)op) {
+			sluice_heap_remove(h, i);
 			gate(f, op, true);
 			return;
 		}
@@ -171,11 +171,11 @@ void flow_set_allocs(struct flow *f, unsigned n)
 
 void gates_open(struct flow *f)
 {
-	while (f->permits.waiting.n)
-		flow_ready(f, heap_pop(&f->permits.waiting));
+	while (f->permits.waiting.nr)
+		flow_ready(f, ops_next(&f->permits.waiting));
 	for (unsigned i = 0; i < f->o.nr_places; i++)
-		while (f->space[i].waiting.n)
-			flow_ready(f, heap_pop(&f->space[i].waiting));
+		while (f->space[i].waiting.nr)
+			flow_ready(f, ops_next(&f->space[i].waiting));
 	for (struct chain *c = f->first; c; c = c->next)
 		if (c->ops->state == OP_OBJECT)
 			flow_ready(f, c->ops);

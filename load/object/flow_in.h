@@ -20,7 +20,8 @@
  *	flow_chunk.c	chunks: submitted, completed
  *	flow_copy.c	where bytes are; copies and checks
  *	flow_clerk.c	files: open, close, remove
- *	flow_util.c	ledgers, heaps, spans of time, labels
+ *	flow_store.c	operations on a store, which have neither files nor chunks
+ *	flow_util.c	spans of time, pools, labels
  */
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -28,12 +29,13 @@
 #include <stdint.h>
 
 #include "base/extent.h"
+#include "base/heap.h"
+#include "base/table.h"
+#include "base/util.h"
 #include "load/object/content.h"
 #include "load/object/flow.h"
 #include "load/object/flow_crew.h"
 #include "load/object/place.h"
-
-#define container_of(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 
 enum {
 	FLOW_PLACES = 8,
@@ -61,19 +63,14 @@ void span_add(struct span *s, uint64_t from, uint64_t to);
 uint64_t span_total(const struct span *s);
 
 struct op;
-struct heap {
-	struct heap_item {
-		uint64_t key;
-		struct op *op;
-	} * v;
-	uint64_t n, room;
-};
-int heap_add(struct heap *h, uint64_t key, struct op *op); /* 0 or -ENOMEM */
-struct op *heap_pop(struct heap *h);
-void heap_remove(struct heap *h, uint64_t i);
-static inline uint64_t heap_key(const struct heap *h)
+/* Operations that wait, by what they wait for. */
+static inline int ops_wait(struct sluice_heap *h, uint64_t key, struct op *op)
 {
-	return h->n ? h->v[0].key : UINT64_MAX;
+	return sluice_heap_put(h, key, (uintptr_t)op);
+}
+static inline struct op *ops_next(struct sluice_heap *h)
+{
+	return (struct op *)(uintptr_t)sluice_heap_take(h).who;
 }
 
 /*
@@ -85,7 +82,7 @@ static inline uint64_t heap_key(const struct heap *h)
 struct ledger {
 	uint64_t limit; /* UINT64_MAX: none */
 	uint64_t asked, returned;
-	struct heap waiting;
+	struct sluice_heap waiting;
 };
 static inline uint64_t ledger_ask(struct ledger *l, uint64_t amount)
 {
@@ -142,8 +139,7 @@ struct handle {
 };
 
 struct object {
-	uint64_t number;
-	struct object *next;       /* in its bucket */
+	struct sluice_node node;   /* its hash is the number of the object */
 	struct op *first, *last;   /* operations that have not ended, in order */
 	struct label *label;       /* of what exists */
 	struct handle *handle;     /* left open for those that follow */
@@ -222,9 +218,11 @@ struct op {
 	uint8_t passed, room, line; /* enum op_passed, op_room, op_line */
 	uint8_t todo;               /* TODO_* */
 	bool alloc_begin, alloc_end;
-	bool rw;           /* its file is open for writing, too */
-	bool cancelled;    /* nothing happens to the object */
-	uint32_t blockers; /* operations on the object that must end before */
+	bool set_missed, missed; /* at a store */
+	bool rw;                 /* its file is open for writing, too */
+	bool counted;            /* among those that have files open */
+	bool cancelled;          /* nothing happens to the object */
+	uint32_t blockers;       /* operations on the object that must end before */
 	/* the source is the object's place, unless the operation is a write */
 	struct sluice_file *src_file, *dst_file;
 	struct place_ref ref; /* of the destination */
@@ -237,6 +235,8 @@ struct op {
 	uint8_t old_place;
 	uint64_t from, pos, end; /* of what it moves: where it began, is, ends */
 	unsigned inflight;       /* chunks */
+	struct errand_store *store;
+	uint64_t wanted; /* size of what a store may not have */
 	int code;
 	char *msg;
 	uint64_t read_end, write_begin, timer_ns;
@@ -265,14 +265,23 @@ struct slot {
 	char *msg;
 };
 
+struct oplist {
+	struct op *first, *last;
+};
+
 struct lane {
 	struct slot *slots, *unused; /* linked by task.next */
 	unsigned nr;
-	struct oplist {
-		struct op *first, *last;
-	} served, waits; /* in turn; and behind them, in the order in which they came */
+	struct oplist served, waits; /* in turn; and behind them, in the order in which they came */
 	unsigned nr_served;
 	void *pinned; /* for a GPU */
+};
+
+/* Memory for values of stores, a chunk each. */
+struct boards {
+	char **unused;
+	uint64_t nr_unused, nr, room;
+	struct oplist waits;
 };
 
 struct flow {
@@ -287,19 +296,24 @@ struct flow {
 	struct inbox inbox;
 	struct crew copiers, clerks;
 	/* objects */
-	struct object **buckets;
-	uint64_t nr_buckets, nr_objects;
+	struct sluice_table table;
 	struct arena objects, ops, chains, handles;
 	struct labels labels;
 	/* chains */
 	struct chain *first, *last;
 	unsigned running;
 	struct task *ready, **ready_tail; /* operations for gate() */
-	struct heap timers;
+	/* open files: operations that have some, those that wait for others to close theirs, and
+	   files that are left open for who comes next */
+	uint32_t most_files, nr_files, nr_left;
+	struct task *unopened, **unopened_tail;
+	struct sluice_heap timers;
 	bool aborted, cut_short;
 	/* chunks */
 	struct lane lanes[LANES];
-	struct slot *again; /* read, to be written */
+	struct boards boards[2]; /* for reading, and for writing */
+	atomic_uint at_stores;   /* calls whose callback has not returned */
+	struct slot *again;      /* read, to be written */
 	uint64_t seq;
 	uint64_t dev_ops, dev_bytes, max_dev_ops, max_dev_bytes;
 	struct sluice_op batch[FLOW_BATCH];
@@ -402,7 +416,16 @@ void copier_make(struct task *t); /* content in the buffer, */
 void copier_fill(struct task *t); /* or where it belongs */
 void copier_copy(struct task *t);
 
+/* ---- flow_store.c */
+void store_start(struct flow *f, struct op *op); /* instead of opening files */
+/* Those that wait for memory: as many as there is some for, or none any more. */
+void stores_serve(struct flow *f);
+void stores_cancel(struct flow *f);
+
 /* ---- flow_lane.c */
+void ops_line_add(struct oplist *l, struct op *op);  /* at the end */
+void ops_line_push(struct oplist *l, struct op *op); /* at the beginning */
+void ops_line_del(struct oplist *l, struct op *op);
 int lanes_init(struct flow *f, struct sluice_err *err);
 void lanes_fini(struct flow *f);
 void lane_enter(struct flow *f, struct op *op);

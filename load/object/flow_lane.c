@@ -112,6 +112,8 @@ void lanes_fini(struct flow *f)
 			sluice_gpu_unpin(f->lanes[i].pinned);
 		free(f->lanes[i].slots);
 	}
+	for (unsigned i = 0; i < ARRAY_SIZE(f->boards); i++)
+		free(f->boards[i].unused);
 }
 
 static uint64_t chunk_of(const struct op *op)
@@ -164,7 +166,7 @@ static unsigned lane_of(const struct op *op)
 	}
 }
 
-static void oplist_add(struct oplist *l, struct op *op)
+void ops_line_add(struct oplist *l, struct op *op)
 {
 	op->lnext = NULL;
 	op->lprev = l->last;
@@ -172,7 +174,15 @@ static void oplist_add(struct oplist *l, struct op *op)
 	l->last = op;
 }
 
-static void oplist_del(struct oplist *l, struct op *op)
+void ops_line_push(struct oplist *l, struct op *op)
+{
+	op->lprev = NULL;
+	op->lnext = l->first;
+	*(l->first ? &l->first->lprev : &l->last) = op;
+	l->first = op;
+}
+
+void ops_line_del(struct oplist *l, struct op *op)
 {
 	*(op->lprev ? &op->lprev->lnext : &l->first) = op->lnext;
 	*(op->lnext ? &op->lnext->lprev : &l->last) = op->lprev;
@@ -182,7 +192,7 @@ static void serve(struct flow *f, struct lane *l, struct op *op)
 {
 	op->line = LINE_SERVED;
 	op->seq = f->seq++;
-	oplist_add(&l->served, op);
+	ops_line_add(&l->served, op);
 }
 
 void lane_enter(struct flow *f, struct op *op)
@@ -193,7 +203,7 @@ void lane_enter(struct flow *f, struct op *op)
 
 	if (l->nr_served >= FLOW_SERVED && !small) {
 		op->line = LINE_WAITS;
-		oplist_add(&l->waits, op);
+		ops_line_add(&l->waits, op);
 		return;
 	}
 	l->nr_served++;
@@ -206,7 +216,7 @@ static void served(struct flow *f, struct lane *l)
 	struct op *next = l->waits.first;
 
 	if (next) {
-		oplist_del(&l->waits, next);
+		ops_line_del(&l->waits, next);
 		serve(f, l, next);
 	} else {
 		l->nr_served--;
@@ -219,7 +229,7 @@ void lane_leave(struct flow *f, struct op *op)
 	bool waits = op->line == LINE_WAITS;
 
 	op->line = LINE_OUT;
-	oplist_del(waits ? &l->waits : &l->served, op);
+	ops_line_del(waits ? &l->waits : &l->served, op);
 	if (!waits)
 		served(f, l);
 }
@@ -288,7 +298,7 @@ static struct slot *lane_cut(struct flow *f, unsigned lane)
 	struct slot *s = l->unused;
 
 	l->unused = s->task.next ? container_of(s->task.next, struct slot, task) : NULL;
-	oplist_del(&l->served, op);
+	ops_line_del(&l->served, op);
 	s->op = op;
 	s->header = op->todo & TODO_HEADER;
 	s->writing = false;

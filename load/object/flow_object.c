@@ -9,61 +9,24 @@
 #include "base/util.h"
 #include "load/object/flow_in.h"
 
-static struct object **object_bucket(const struct flow *f, uint64_t number)
-{
-	return &f->buckets[number * 0x9e3779b97f4a7c15ull >> 20 & (f->nr_buckets - 1)];
-}
-
-static bool buckets_grow(struct flow *f)
-{
-	struct object **old = f->buckets, *o, *next;
-	uint64_t nr = f->nr_buckets;
-
-	f->buckets = calloc(nr ? 2 * nr : 1024, sizeof(struct object *));
-	if (!f->buckets) {
-		f->buckets = old;
-		return nr; /* slower, but it goes on */
-	}
-	f->nr_buckets = nr ? 2 * nr : 1024;
-	for (uint64_t i = 0; i < nr; i++)
-		for (o = old[i]; o; o = next) {
-			next = o->next;
-			o->next = *object_bucket(f, o->number);
-			*object_bucket(f, o->number) = o;
-		}
-	free(old);
-	return true;
-}
-
 struct object *object_get(struct flow *f, uint64_t number)
 {
-	struct object *o;
+	struct sluice_node *n = sluice_table_find(&f->table, number);
+	struct object *o = n ? container_of(n, struct object, node) : arena_get(&f->objects);
 
-	if (f->nr_objects >= f->nr_buckets && !buckets_grow(f))
-		return NULL;
-	for (o = *object_bucket(f, number); o; o = o->next)
-		if (o->number == number)
-			return o;
-	o = arena_get(&f->objects);
-	if (!o)
-		return NULL;
-	o->number = number;
-	o->next = *object_bucket(f, number);
-	*object_bucket(f, number) = o;
-	f->nr_objects++;
-	return o;
+	if (n || !o)
+		return o;
+	if (sluice_table_put(&f->table, &o->node, number) == 0)
+		return o;
+	arena_put(&f->objects, o);
+	return NULL;
 }
 
 void object_forget(struct flow *f, struct object *o)
 {
-	struct object **at = object_bucket(f, o->number);
-
 	if (o->first || o->exists || o->closing)
 		return;
-	while (*at != o)
-		at = &(*at)->next;
-	*at = o->next;
-	f->nr_objects--;
+	sluice_table_drop(&f->table, &o->node);
 	label_free(&f->labels, o->label);
 	arena_put(&f->objects, o);
 }
@@ -84,8 +47,10 @@ struct sluice_file *object_take_file(struct flow *f, struct object *o)
 {
 	struct sluice_file *file = o->handle ? o->handle->file : NULL;
 
-	if (o->handle)
+	if (o->handle) {
+		f->nr_left--;
 		arena_put(&f->handles, o->handle);
+	}
 	o->handle = NULL;
 	return file;
 }
@@ -93,6 +58,7 @@ struct sluice_file *object_take_file(struct flow *f, struct object *o)
 static void drop_handle(struct flow *f, struct object *o, struct handle *h)
 {
 	clerk_discard(f, o, h->file);
+	f->nr_left--;
 	arena_put(&f->handles, h);
 }
 
@@ -101,7 +67,7 @@ static bool donate(struct flow *f, struct object *o, const struct op *op)
 {
 	struct handle *h, *old = o->handle;
 
-	if (!o->first || (old && (old->rw || !op->rw)))
+	if (!o->first || (old && (old->rw || !op->rw)) || f->nr_left >= f->most_files / 2)
 		return false;
 	h = arena_get(&f->handles);
 	if (!h)
@@ -109,6 +75,7 @@ static bool donate(struct flow *f, struct object *o, const struct op *op)
 	h->file = op->src_file;
 	h->rw = op->rw;
 	o->handle = h;
+	f->nr_left++;
 	if (old && !old->users)
 		drop_handle(f, o, old);
 	return true;
@@ -236,19 +203,20 @@ static void object_keep(struct place *p, const struct object *o)
 
 void objects_fini(struct flow *f)
 {
-	struct object *o;
-	struct place *p;
+	struct sluice_node *n = NULL;
+	uint64_t pos = 0;
 
-	for (uint64_t i = 0; i < f->nr_buckets; i++)
-		for (o = f->buckets[i]; o; o = o->next) {
-			p = o->exists ? flow_place(f, o->place) : NULL;
-			if (p && p->o.kind == PLACE_SLAB && p->o.keep)
-				object_keep(p, o);
-			if (p && p->map)
-				extents_give(&o->where, p->map);
-			if (o->label && o->label->class >= LABEL_CLASSES)
-				label_free(&f->labels, o->label);
-		}
-	free(f->buckets);
+	while ((n = sluice_table_next(&f->table, &pos, n))) {
+		struct object *o = container_of(n, struct object, node);
+		struct place *p = o->exists ? flow_place(f, o->place) : NULL;
+
+		if (p && p->o.kind == PLACE_SLAB && p->o.keep)
+			object_keep(p, o);
+		if (p && p->map)
+			extents_give(&o->where, p->map);
+		if (o->label && o->label->class >= LABEL_CLASSES)
+			label_free(&f->labels, o->label);
+	}
+	sluice_table_fini(&f->table);
 	arena_fini(&f->objects);
 }

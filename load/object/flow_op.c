@@ -47,6 +47,11 @@ bool op_on_gpu(const struct op *op)
 	return on_gpu(op_src(op)) || on_gpu(op_dst(op));
 }
 
+static bool in_store(const struct place *p)
+{
+	return p && place_is_store(p);
+}
+
 static bool in_files(const struct place *p)
 {
 	return p && p->o.kind == PLACE_FILES;
@@ -82,11 +87,11 @@ void op_claim(struct flow *f, struct op *op)
 			replace(f, op);
 		return;
 	}
-	if (op->type == FLOW_DELETE && !o->exists)
-		return; /* as it should be */
+	if (in_store(op_src(op)) || (op->type == FLOW_DELETE && !o->exists))
+		return; /* only the store knows; as it should be */
 	if (!o->exists || o->place != op->place) {
 		op_fail(op, -ENOENT, "object %llu (%s): is not in place %u",
-			(unsigned long long)o->number, label_print(name, o->label), op->place);
+			(unsigned long long)o->node.hash, label_print(name, o->label), op->place);
 		return;
 	}
 	if (op->type == FLOW_MOVE && op->size != o->size) { /* the caller was told wrong */
@@ -128,6 +133,8 @@ int op_take_space(struct flow *f, struct op *op, bool force)
 	struct place *p = flow_place(f, place);
 	int r = 0;
 
+	if (in_store(p))
+		return 0;
 	if (p->map && !p->o.stretch && op->charge > f->space[place].limit)
 		return -ENOSPC;
 	if (!force && !ledger_may(&f->space[place], op->space_asked))
@@ -207,6 +214,10 @@ void op_opened(struct flow *f, struct op *op)
 		op_moved(f, op);
 		return;
 	}
+	if (in_store(op_src(op)) || in_store(op_dst(op))) {
+		store_start(f, op);
+		return;
+	}
 	if (op->dst_file && !f->stats.file.size) {
 		f->stats.file.size = sizeof(f->stats.file);
 		sluice_file_stat(op->dst_file, &f->stats.file);
@@ -227,18 +238,50 @@ static void opened(struct task *t, void *owner)
 	op_opened(owner, container_of(t, struct op, task));
 }
 
+static void open_files(struct flow *f, struct op *op)
+{
+	op->start_ns = f->now;
+	op->counted = true;
+	f->nr_files++;
+	op->task.run = clerk_open;
+	op->task.done = opened;
+	crew_push(&f->clerks, &op->task);
+}
+
+/* So many files may be open; the others wait, and whoever has some open waits for nobody. */
+static void open_later(struct flow *f, struct op *op)
+{
+	op->task.next = NULL;
+	*f->unopened_tail = &op->task;
+	f->unopened_tail = &op->task.next;
+}
+
 void op_start(struct flow *f, struct op *op)
 {
 	bool read = in_files(op_src(op)) && op->type != FLOW_DELETE && !op->src_file;
 
 	op->state = OP_RUNS;
 	op->start_ns = f->now;
-	if (op->old_label || (op->code == 0 && (read || in_files(op_dst(op))))) {
-		op->task.run = clerk_open;
-		op->task.done = opened;
-		crew_push(&f->clerks, &op->task);
-	} else {
+	if (!op->old_label && (op->code < 0 || !(read || in_files(op_dst(op)))))
 		op_opened(f, op);
+	else if (f->nr_files + f->nr_left < f->most_files)
+		open_files(f, op);
+	else
+		open_later(f, op);
+}
+
+/* The files of an operation are closed, or will be before those of the next are opened. */
+static void uncount_files(struct flow *f, struct op *op)
+{
+	struct task *next;
+
+	f->nr_files -= op->counted;
+	op->counted = false;
+	while ((next = f->unopened) && f->nr_files + f->nr_left < f->most_files) {
+		f->unopened = next->next;
+		if (!f->unopened)
+			f->unopened_tail = &f->unopened;
+		open_files(f, container_of(next, struct op, task));
 	}
 }
 
@@ -316,9 +359,10 @@ void op_closed(struct flow *f, struct op *op)
 {
 	if (op_leaves(op))
 		object_vanish(f, op->object);
-	if (op_has_dst(op) && op->code == 0)
+	if (op_has_dst(op) && op->code == 0 && !in_store(op_dst(op)))
 		settle(op);
 	else if (op->room >= ROOM_TAKEN)
 		give_space(op);
+	uncount_files(f, op);
 	op_end(f, op);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small parts of a flow that know nothing of it: spans of time, heaps, pools. */
+/* Small parts of a flow that know nothing of it: spans of time, pools, labels. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,68 +56,7 @@ uint64_t span_total(const struct span *s)
 	return sum;
 }
 
-/* ------------------------------------------------------------------ heaps */
-
-int heap_add(struct heap *h, uint64_t key, struct op *op)
-{
-	uint64_t i, up;
-
-	if (ARRAY_ROOM(h->v, h->room, h->n + 1) < 0)
-		return -ENOMEM;
-	for (i = h->n++; i > 0; i = up) {
-		up = (i - 1) / 2;
-		if (h->v[up].key <= key)
-			break;
-		h->v[i] = h->v[up];
-	}
-	h->v[i] = (struct heap_item){key, op};
-	return 0;
-}
-
-/* Put @item where slot @i is free, or further down. */
-static void heap_sift(struct heap *h, uint64_t i, struct heap_item item)
-{
-	uint64_t down;
-
-	for (; (down = 2 * i + 1) < h->n; i = down) {
-		if (down + 1 < h->n && h->v[down + 1].key < h->v[down].key)
-			down++;
-		if (item.key <= h->v[down].key)
-			break;
-		h->v[i] = h->v[down];
-	}
-	h->v[i] = item;
-}
-
-struct op *heap_pop(struct heap *h)
-{
-	struct op *op = h->v[0].op;
-
-	h->n--;
-	if (h->n)
-		heap_sift(h, 0, h->v[h->n]);
-	return op;
-}
-
-void heap_remove(struct heap *h, uint64_t i)
-{
-	for (; i > 0; i = (i - 1) / 2)
-		h->v[i] = h->v[(i - 1) / 2];
-	heap_pop(h);
-}
-
 /* ------------------------------------------------------------------ pools */
-
-/* Room for one more in an array of pointers. */
-static int slabs_grow(void ***slabs, unsigned nr)
-{
-	void **more = realloc(*slabs, (nr + 1) * sizeof(*more));
-
-	if (!more)
-		return -ENOMEM;
-	*slabs = more;
-	return 0;
-}
 
 void *arena_get(struct arena *a)
 {
@@ -125,7 +64,7 @@ void *arena_get(struct arena *a)
 	char *slab;
 
 	if (!p) {
-		if (slabs_grow(&a->slabs, a->nr_slabs) < 0)
+		if (ARRAY_MORE(a->slabs, a->nr_slabs) < 0)
 			return NULL;
 		slab = malloc(SLAB * a->size);
 		if (!slab)
@@ -168,7 +107,7 @@ static struct label *label_from(struct labels *l, unsigned class)
 		l->unused[class] = label->next;
 		return label;
 	}
-	if (slabs_grow(&l->slabs, l->nr_slabs) < 0)
+	if (ARRAY_MORE(l->slabs, l->nr_slabs) < 0)
 		return NULL;
 	slab = malloc(SLAB * label_sizes[class]);
 	if (!slab)

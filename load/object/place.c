@@ -30,9 +30,9 @@ enum { HUGE = 2 << 20, FS_BLOCK = 4096 };
 
 static int check_opts(const struct place_opts *o, struct sluice_err *err)
 {
-	bool files = o->kind == PLACE_FILES, slab = o->kind == PLACE_SLAB;
+	bool files = o->kind == PLACE_FILES || o->kind == PLACE_STORE, slab = o->kind == PLACE_SLAB;
 
-	if (o->kind < PLACE_FILES || o->kind > PLACE_NULL)
+	if (o->kind < PLACE_FILES || o->kind > PLACE_STORE)
 		return sluice_fail(err, -EINVAL, "kind: %d is none of PLACE_*", (int)o->kind);
 	if ((files && !o->nr_paths) || (slab && o->nr_paths != 1))
 		return sluice_fail(err, -EINVAL, "paths: %u given, %s needed", o->nr_paths,
@@ -77,7 +77,8 @@ static int files_room_of(const struct place_opts *o, uint64_t *ret, struct sluic
 	for (unsigned i = 0; i < o->nr_paths; i++) {
 		uint64_t freed, bytes;
 		dev_t dev;
-		int r = dir_check(o->paths[i], o, &freed, err);
+		int r = o->kind == PLACE_STORE ? store_place_check(o->paths[i], o, &freed, err)
+					       : dir_check(o->paths[i], o, &freed, err);
 
 		if (r == 0)
 			r = dir_free_bytes(o->paths[i], &bytes, &dev, err);
@@ -111,6 +112,7 @@ int place_room(const struct place_opts *o, uint64_t *ret_bytes, struct sluice_er
 		return r;
 	switch (o->kind) {
 	case PLACE_FILES:
+	case PLACE_STORE:
 		return files_room_of(o, ret_bytes, err);
 	case PLACE_SLAB:
 		return slab_check(o, ret_bytes, err);
@@ -129,6 +131,9 @@ bool place_is_kept(const struct place_opts *o)
 {
 	if (o->kind == PLACE_SLAB)
 		return o->nr_paths && slab_is_kept(o->paths[0]);
+	for (unsigned i = 0; o->kind == PLACE_STORE && i < o->nr_paths; i++)
+		if (store_place_is_there(o->paths[i]))
+			return true;
 	for (unsigned i = 0; o->kind == PLACE_FILES && i < o->nr_paths; i++)
 		if (book_is_kept(o->paths[i]))
 			return true;
@@ -200,12 +205,7 @@ int place_memory_grow(struct place *p, uint64_t from, uint64_t len)
 
 void place_pin(struct place *p, char *from, uint64_t len)
 {
-	void **more = realloc(p->pins, (p->nr_pins + 1) * sizeof(*more));
-
-	if (!more)
-		return;
-	p->pins = more;
-	if (sluice_gpu_pin(from, len, NULL) == 0)
+	if (ARRAY_MORE(p->pins, p->nr_pins) == 0 && sluice_gpu_pin(from, len, NULL) == 0)
 		p->pins[p->nr_pins++] = from;
 }
 
@@ -234,17 +234,10 @@ static int gpu_open(struct place *p, struct sluice_err *err)
 
 struct place_old *place_old_add(struct place *p)
 {
-	struct place_old *more = p->old;
-
-	if (!(p->nr_old & (p->nr_old - 1))) {
-		more = realloc(p->old, max_u64(1, 2 * p->nr_old) * sizeof(*more));
-		if (!more)
-			return NULL;
-		p->old = more;
-	}
-	more += p->nr_old++;
-	*more = (struct place_old){0};
-	return more;
+	if (ARRAY_MORE(p->old, p->nr_old) < 0)
+		return NULL;
+	p->old[p->nr_old] = (struct place_old){0};
+	return &p->old[p->nr_old++];
 }
 
 void place_old_free(struct place_old *o)
@@ -325,6 +318,8 @@ static int open_kind(struct place *p, struct sluice_err *err)
 		return memory_open(p, err);
 	case PLACE_GPU:
 		return gpu_open(p, err);
+	case PLACE_STORE:
+		return store_place_open(p, err);
 	default:
 		return 0;
 	}
@@ -383,6 +378,8 @@ int place_close(struct place *p, struct sluice_err *err)
 		r = dirs_close(p, err);
 	else if (p->o.kind == PLACE_SLAB)
 		r = slab_close(p, err);
+	else if (p->o.kind == PLACE_STORE)
+		r = store_place_close(p, err);
 	else if (p->o.kind == PLACE_MEMORY && p->base)
 		munmap(p->base, p->mapped);
 	else if (p->o.kind == PLACE_GPU)
@@ -407,6 +404,8 @@ uint64_t place_charge(const struct place *p, uint64_t size)
 
 	if (p->o.kind == PLACE_NULL)
 		return size;
+	if (p->o.kind == PLACE_STORE)
+		return 0; /* it makes room itself */
 	if (p->o.kind == PLACE_FILES)
 		return align_up(size + head, FS_BLOCK);
 	return align_up(size, p->unit);
@@ -423,12 +422,22 @@ void place_take(struct place *p, uint64_t charge)
 	atomic_store(&p->slack, limit > p->used ? limit - p->used : 0);
 }
 
+bool place_store_stats(const struct place *p, struct sluice_store_stats *s)
+{
+	*s = (struct sluice_store_stats){.size = sizeof(*s)};
+	return p->store && sluice_store_get_stats(p->store, s) == 0;
+}
+
 uint64_t place_used(const struct place *p)
 {
-	return p->used;
+	struct sluice_store_stats s;
+
+	return place_store_stats(p, &s) ? s.used_bytes : p->used;
 }
 
 uint64_t place_objects(const struct place *p)
 {
-	return p->objects;
+	struct sluice_store_stats s;
+
+	return place_store_stats(p, &s) ? s.entries : p->objects;
 }

@@ -53,6 +53,8 @@ struct place_dir {
 	unsigned made;        /* names at the end of the path whose folders were made for it */
 	bool marked;          /* the marker was made just now */
 	bool vague;           /* files cannot be known by their numbers here (FUSE) */
+	atomic_bool fixed;    /* names are for ever: the file system cannot rename */
+	atomic_uint next;     /* file that is made */
 	pthread_mutex_t lock; /* of the book */
 	struct book book;     /* the files that are there */
 	_Atomic uint64_t subs[PLACE_SUBS / 64]; /* sub-folders that are there, a bit each */
@@ -80,11 +82,15 @@ struct place {
 	int slab_fd;
 	bool slab_made, slab_device;
 	uint64_t slab_bytes; /* of a device */
-	void *index;         /* of objects to keep */
+	char *index;         /* of objects to keep */
 	uint64_t index_len, index_room, index_nr;
 	bool index_failed;
 	void **pins; /* memory that is pinned for a GPU */
 	unsigned nr_pins;
+	/* a store */
+	struct sluice_store *store;
+	bool store_found; /* it was there before */
+	bool *dir_found;  /* so was the directory, of each path */
 	/* what an earlier run left */
 	struct place_old *old;
 	uint64_t nr_old;
@@ -98,6 +104,11 @@ static inline bool place_unit_fits(uint64_t unit)
 static inline bool place_is_storage(const struct place *p)
 {
 	return p->o.kind == PLACE_FILES || p->o.kind == PLACE_SLAB;
+}
+
+static inline bool place_is_store(const struct place *p)
+{
+	return p->o.kind == PLACE_STORE;
 }
 
 static inline bool place_is_memory(const struct place *p)
@@ -133,6 +144,8 @@ int dirs_close(struct place *p, struct sluice_err *err);
 /* ---- place_live.c: the files of a folder while it is in use; names are below it */
 /* Nobody else is to use the name: -EEXIST. */
 int live_claim(struct place_dir *d, const char *name, const char *key, uint32_t len);
+/* A new file, open; the name was claimed, and -EEXIST where a file has it. */
+int live_make(struct place_dir *d, const char *name);
 /* It was claimed and is the file that is open now. */
 int live_made(struct place_dir *d, const char *name, int fd);
 int live_complete(struct place_dir *d, const char *name);
@@ -141,6 +154,8 @@ int live_open(struct place_dir *d, const char *name, int flags);
 /* The claim is given up. */
 void live_forget(struct place_dir *d, const char *name);
 int live_remove(struct place_dir *d, const char *name);
+/* The same, and the name stays claimed. */
+int live_unlink(struct place_dir *d, const char *name);
 /* At the end: all that are still what they were. */
 int live_remove_all(struct place_dir *d);
 /* Under a name that was claimed and that no file has: -EEXIST. */
@@ -190,6 +205,13 @@ int slab_open_again(const struct place *p);
 int slab_stretch(struct place *p, uint64_t units);
 /* Remember a live object for the index. */
 int slab_keep(struct place *p, const struct place_old *o);
+
+/* ---- place_store.c */
+bool store_place_is_there(const char *path);
+int store_place_check(const char *path, const struct place_opts *o, uint64_t *ret_freed,
+		      struct sluice_err *err);
+int store_place_open(struct place *p, struct sluice_err *err);
+int store_place_close(struct place *p, struct sluice_err *err);
 
 /* ---- place.c */
 /* Make more of the host memory usable: called outside the flow's thread; 0 or -ENOMEM. */

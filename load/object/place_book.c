@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/beneath.h"
@@ -16,63 +17,26 @@
 #include "load/object/content.h"
 #include "load/object/place.h"
 
-#define BOOK_TITLE "sluice-objects 2 "
+#define BOOK_TITLE "sluice-objects 3 "
 #define BOOK_KEPT  "\n!kept\n"
 #define BOOK_USED  "\n!used\n"
-#define BOOK_VOID  " !" /* behind part of a line */
+#define BOOK_VOID  " !"                   /* behind part of a line */
+#define BOOK_NEW   "~new~%016" PRIx64 "~" /* no key gives such a name */
 
 /* ---------------------------------------------------------------- the table */
 
-static struct book_entry **bucket_of(const struct book *b, const char *name)
+static struct book_entry *entry_of(struct sluice_node *n)
 {
-	return &b->buckets[content_id(name, strlen(name)) & (b->nr_buckets - 1)];
-}
-
-static int book_grow(struct book *b)
-{
-	struct book old = *b;
-	struct book_entry *e, *next;
-
-	b->nr_buckets = old.nr_buckets ? 2 * old.nr_buckets : 1024;
-	b->buckets = calloc(b->nr_buckets, sizeof(struct book_entry *));
-	if (!b->buckets) {
-		*b = old;
-		return -ENOMEM;
-	}
-	for (uint64_t i = 0; i < old.nr_buckets; i++)
-		for (e = old.buckets[i]; e; e = next) {
-			next = e->next;
-			e->next = *bucket_of(b, e->name);
-			*bucket_of(b, e->name) = e;
-		}
-	free(old.buckets);
-	return 0;
+	return n ? container_of(n, struct book_entry, node) : NULL;
 }
 
 struct book_entry *book_find(const struct book *b, const char *name)
 {
-	struct book_entry *e;
+	struct sluice_node *n = sluice_table_find(&b->table, content_id(name, strlen(name)));
 
-	for (e = b->nr_buckets ? *bucket_of(b, name) : NULL; e; e = e->next)
-		if (!strcmp(e->name, name))
-			break;
-	return e;
-}
-
-struct book_entry *book_add(struct book *b, const char *name)
-{
-	struct book_entry *e;
-
-	if (b->nr >= b->nr_buckets && book_grow(b) < 0)
-		return NULL;
-	e = calloc(1, sizeof(*e) + strlen(name) + 1);
-	if (!e)
-		return NULL;
-	strcpy(e->name, name);
-	e->next = *bucket_of(b, name);
-	*bucket_of(b, name) = e;
-	b->nr++;
-	return e;
+	while (n && strcmp(entry_of(n)->name, name) != 0)
+		n = sluice_table_again(n);
+	return entry_of(n);
 }
 
 static void entry_free(struct book_entry *e)
@@ -81,35 +45,40 @@ static void entry_free(struct book_entry *e)
 	free(e);
 }
 
+struct book_entry *book_add(struct book *b, const char *name)
+{
+	struct book_entry *e = calloc(1, sizeof(*e) + strlen(name) + 1);
+
+	if (!e)
+		return NULL;
+	strcpy(e->name, name);
+	if (sluice_table_put(&b->table, &e->node, content_id(name, strlen(name))) == 0)
+		return e;
+	entry_free(e);
+	return NULL;
+}
+
 void book_drop(struct book *b, struct book_entry *e)
 {
-	struct book_entry **at = bucket_of(b, e->name);
-
-	while (*at != e)
-		at = &(*at)->next;
-	*at = e->next;
-	b->nr--;
+	sluice_table_drop(&b->table, &e->node);
 	entry_free(e);
 }
 
 struct book_entry *book_next(const struct book *b, uint64_t *pos, struct book_entry *e)
 {
-	e = e ? e->next : NULL;
-	while (!e && *pos < b->nr_buckets)
-		e = b->buckets[(*pos)++];
-	return e;
+	return entry_of(sluice_table_next(&b->table, pos, e ? &e->node : NULL));
 }
 
 void book_free(struct book *b)
 {
 	struct book_entry *e, *next;
+	uint64_t pos = 0;
 
-	for (uint64_t i = 0; i < b->nr_buckets; i++)
-		for (e = b->buckets[i]; e; e = next) {
-			next = e->next;
-			entry_free(e);
-		}
-	free(b->buckets);
+	for (e = book_next(b, &pos, NULL); e; e = next) {
+		next = book_next(b, &pos, e);
+		entry_free(e);
+	}
+	sluice_table_fini(&b->table);
 	*b = (struct book){0};
 }
 
@@ -153,21 +122,33 @@ int book_see(struct book_seen *s, int dir, const char *name)
 	return 0;
 }
 
-/*
- * Numbers are given again to new files, but not with the same birth.  One that was begun and whose
- * number nobody could write down any more has nothing in it.
- */
+/* Numbers are given again to new files, but not with the same birth. */
 bool book_is_file(const struct book_entry *e, const struct book_seen *now)
 {
 	const struct book_file *was = &e->file, *is = &now->file;
 
-	if (!now->regular)
+	if (!now->regular || e->state == BOOK_BEGUN)
 		return false;
-	if (e->state == BOOK_BEGUN)
-		return is->bytes == 0 && now->links == 1;
 	return (is->inode == was->inode && is->birth_ns == was->birth_ns) ||
 	       (e->state == BOOK_COMPLETE && is->bytes == was->bytes &&
 		is->mtime_ns == was->mtime_ns);
+}
+
+void book_new_name(char out[], size_t room, const struct book *b, const char *name, unsigned nr)
+{
+	const char *slash = strrchr(name, '/');
+
+	snprintf(out, room, "%.*s" BOOK_NEW "%u", slash ? (int)(slash - name) + 1 : 0, name,
+		 b->owner, nr);
+}
+
+bool book_is_new(const struct book *b, const char *name)
+{
+	const char *slash = strrchr(name, '/');
+	char start[32];
+	int n = snprintf(start, sizeof(start), BOOK_NEW, b->owner);
+
+	return b->owner && !strncmp(slash ? slash + 1 : name, start, (size_t)n);
 }
 
 /* ------------------------------------------------------------------ reading */
@@ -265,11 +246,12 @@ static int take_line(struct book *b, char *line)
 
 static bool take_title(struct book *b, const char *line)
 {
-	const char *made = strstr(line, " made=");
+	const char *made = strstr(line, " made="), *owner = strstr(line, " owner=");
 
 	if (strncmp(line, BOOK_TITLE, strlen(BOOK_TITLE)) != 0)
 		return false;
 	b->made = made ? (unsigned)strtoul(made + strlen(" made="), NULL, 10) : 0;
+	b->owner = owner ? strtoull(owner + strlen(" owner="), NULL, 16) : 0;
 	line += strlen(BOOK_TITLE);
 	b->npy = !strncmp(line, "npy ", 4);
 	b->slab = !strncmp(line, "slab ", 5);
@@ -351,23 +333,27 @@ static int append(int fd, const char *line, size_t len)
 	return -ENOSPC;
 }
 
-int book_begin(int fd, const struct place_opts *o, unsigned made)
+int book_begin(struct book *b, int fd, const struct place_opts *o)
 {
 	char line[128];
-	int n = snprintf(line, sizeof(line), BOOK_TITLE "%s %s owner=%016" PRIx64 " made=%u\n",
-			 o->kind == PLACE_SLAB    ? "slab"
-			 : o->layout == PLACE_NPY ? "npy"
-						  : "raw",
-			 o->hashed ? "hashed" : "flat", o->owner, made);
+	int n;
 
+	if (getrandom(&b->owner, sizeof(b->owner), 0) != sizeof(b->owner))
+		return -errno;
+	n = snprintf(line, sizeof(line), BOOK_TITLE "%s %s owner=%016" PRIx64 " made=%u\n",
+		     o->kind == PLACE_SLAB    ? "slab"
+		     : o->layout == PLACE_NPY ? "npy"
+					      : "raw",
+		     o->hashed ? "hashed" : "flat", b->owner, b->made);
 	if (ftruncate(fd, 0) < 0)
 		return -errno;
 	return append(fd, line, (size_t)n);
 }
 
-static int write_begun(int fd, const struct book_entry *e)
+/* Name and number. */
+static int write_made(int fd, const struct book_entry *e)
 {
-	CLEANUP_FREE char *line = malloc(strlen(e->name) + 3 * (uint64_t)e->key_len + 16);
+	CLEANUP_FREE char *line = malloc(2 * strlen(e->name) + 3 * (uint64_t)e->key_len + 64);
 	int n;
 
 	if (!line)
@@ -377,7 +363,8 @@ static int write_begun(int fd, const struct book_entry *e)
 		line[n++] = ' ';
 		n += (int)place_escape(line + n, e->key, e->key_len);
 	}
-	line[n++] = '\n';
+	n += sprintf(line + n, "\n@%s %" PRIu64 " %" PRIu64 "\n", e->name, e->file.inode,
+		     e->file.birth_ns);
 	return append(fd, line, (size_t)n);
 }
 
@@ -387,15 +374,10 @@ int book_write(int fd, const struct book_entry *e)
 	char line[PLACE_NAME + 100];
 	int n;
 
-	if (e->state == BOOK_BEGUN)
-		return write_begun(fd, e);
 	if (e->state == BOOK_MADE)
-		n = snprintf(line, sizeof(line), "@%s %" PRIu64 " %" PRIu64 "\n", e->name, f->inode,
-			     f->birth_ns);
-	else
-		n = snprintf(line, sizeof(line),
-			     "=%s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", e->name,
-			     f->bytes, f->inode, f->birth_ns, f->mtime_ns);
+		return write_made(fd, e);
+	n = snprintf(line, sizeof(line), "=%s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
+		     e->name, f->bytes, f->inode, f->birth_ns, f->mtime_ns);
 	return append(fd, line, (size_t)n);
 }
 

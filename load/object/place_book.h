@@ -4,10 +4,10 @@
 
 /*
  * The marker of a folder, `.sluice-objects', is the book of the files made in it.  Its first line
- * says what they are, and how many folders were made for them, every other one what happened to one
- * of them:
+ * says what they are, how many folders were made for them, and a number that nobody can guess;
+ *every other one what happened to one of them:
  *
- *	+NAME[ KEY]	is about to be made; KEY where the name was cut, escaped
+ *	+NAME[ KEY]	is about to be named; KEY where the name was cut, escaped
  *	@NAME INODE BIRTH
  *			is this file: its number, and the time (ns) at which it was made
  *	=NAME BYTES INODE BIRTH MTIME
@@ -15,15 +15,18 @@
  *	-NAME		is gone, or was not made after all
  *	!WORD		of all of them: "kept" by the run that ends here, "used" by another one
  *
- * A name alone says nothing: ours is the file that was made under it.  Lines are appended with one
- * write(2) each, so that they survive a killed program and several threads.  The book is read
- * once, when the folder is opened, and only where nobody else can have written to it; from then
- * on it is kept in memory as well (place_live.c).
+ * A name alone says nothing: ours is the file that was made for it.  A file is made under a name
+ *with the number of the first line in it (book_new_name()), and gets its own when its lines are
+ *written: whenever a run is killed, each file is known.  What belongs together is appended with one
+ *write(2), so that it survives a killed program and several threads.  The book is read once, when
+ *the folder is opened, and only where nobody else can have written to it; from then on it is kept
+ *in memory as well (place_live.c).
  */
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/stat.h>
 
+#include "base/table.h"
 #include "load/object/flow.h"
 
 #define BOOK_NAME ".sluice-objects"
@@ -47,7 +50,7 @@ int book_see(struct book_seen *s, int dir, const char *name);
 enum book_state { BOOK_BEGUN, BOOK_MADE, BOOK_COMPLETE };
 
 struct book_entry {
-	struct book_entry *next; /* in its bucket */
+	struct sluice_node node; /* by its name */
 	struct book_file file;
 	char *key; /* NULL: follows from the name */
 	uint32_t key_len;
@@ -56,9 +59,9 @@ struct book_entry {
 };
 
 struct book {
-	struct book_entry **buckets;
-	uint64_t nr_buckets, nr;
+	struct sluice_table table;
 	bool npy, hashed, slab;
+	uint64_t owner; /* the number of the run that began it; 0: none */
 	unsigned made;  /* folders: this one and so many above it, itself included; 0: none */
 	uint64_t bytes; /* of whole lines */
 };
@@ -78,9 +81,13 @@ bool book_is_file(const struct book_entry *e, const struct book_seen *now);
 
 /* Does the last line of the one in the folder say that its objects were kept? */
 bool book_is_kept(const char *folder);
-/* The first line, for a new one; @made as in struct book. */
-int book_begin(int fd, const struct place_opts *o, unsigned made);
-/* A line on a file: @e as it is now, or gone; on all of them: kept, or used. */
+/* The name of file @nr, in the folder of @name, until it is named so. */
+void book_new_name(char out[], size_t room, const struct book *b, const char *name, unsigned nr);
+/* Is it such a name? */
+bool book_is_new(const struct book *b, const char *name);
+/* The first line, for a new one: how many folders were made, and a new number, are in @b. */
+int book_begin(struct book *b, int fd, const struct place_opts *o);
+/* Lines on a file: @e as it is now, or gone; on all of them: kept, or used. */
 int book_write(int fd, const struct book_entry *e);
 int book_write_gone(int fd, const char *name);
 int book_write_all(int fd, bool kept);

@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
+#include "base/whole.h"
 #include "load/object/place_slab.h"
 
 enum {
@@ -128,7 +129,7 @@ static bool make_zero(int fd, uint64_t at, uint64_t len)
 
 	for (uint64_t end = at + len; at < end; at += n) {
 		n = min_u64(end - at, sizeof(zero));
-		if (slab_write(fd, zero, n, at) < 0)
+		if (sluice_whole_write(fd, zero, n, at) < 0)
 			return false;
 	}
 	return true;

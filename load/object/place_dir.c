@@ -48,6 +48,21 @@ static int strange(const struct look *l, const char *sub, const char *name, stru
 			   l->path, sub, name);
 }
 
+/* Made, and not yet named when the run was killed: there is nothing in it. */
+static struct book_entry *look_new(struct look *l, const char *below, const struct book_seen *seen)
+{
+	struct book_entry *e;
+
+	if (!seen->regular || seen->file.bytes || !book_is_new(&l->book, below))
+		return NULL;
+	e = book_add(&l->book, below);
+	if (e) {
+		e->file = seen->file;
+		e->state = BOOK_MADE;
+	}
+	return e;
+}
+
 static int look_folder(struct look *l, const char *sub, struct sluice_err *err);
 
 static int look_entry(struct look *l, const char *sub, const char *name, struct sluice_err *err)
@@ -70,6 +85,8 @@ static int look_entry(struct look *l, const char *sub, const char *name, struct 
 		return look_folder(l, below, err);
 	}
 	e = book_find(&l->book, below);
+	if (!e)
+		e = look_new(l, below, &seen);
 	if (!e || !book_is_file(e, &seen))
 		return strange(l, sub, name, err);
 	l->freed += seen.allocated;
@@ -346,13 +363,13 @@ static int start_marker(const struct place *p, unsigned dir, struct look *l, str
 		remove_subfolders(l->fd);
 	book_free(&l->book);
 	l->book.made = made;
-	r = book_begin(l->marker, &p->o, made);
+	r = book_begin(&l->book, l->marker, &p->o);
 	return r < 0 ? sluice_fail(err, r, "%s/%s: %s", l->path, BOOK_NAME, strerror(-r)) : 0;
 }
 
 static int take_over(struct place *p, unsigned dir, struct look *l, struct sluice_err *err)
 {
-	bool reuse = p->o.reuse && l->marker >= 0 && l->book.nr;
+	bool reuse = p->o.reuse && l->marker >= 0 && l->book.table.nr;
 	int r = l->marker < 0 ? new_marker(l, err) : 0;
 
 	if (r < 0)

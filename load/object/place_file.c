@@ -54,21 +54,6 @@ static int make_sub(const struct place *p, struct place_dir *d, const char *name
 	return 0;
 }
 
-/* A file of that name, which there is not yet. */
-static int make_new(struct place_dir *d, const char *name)
-{
-	int fd = sluice_beneath_open(d->fd, name, O_RDWR | O_CREAT | O_EXCL, 0644), r;
-
-	if (fd < 0)
-		return fd;
-	r = live_made(d, name, fd);
-	if (r == 0)
-		return fd;
-	close(fd);
-	sluice_beneath_unlink(d->fd, name, 0);
-	return r;
-}
-
 /* One that is not needed any more, or a new one.  -EEXIST: the name is not free. */
 static int make_at(struct place *p, struct place_ref ref, const char *name, const char *key,
 		   uint32_t len, uint64_t bytes)
@@ -82,7 +67,7 @@ static int make_at(struct place *p, struct place_ref ref, const char *name, cons
 	if (fd == 0)
 		fd = spare_take(p, ref.dir, name, bytes);
 	if (fd == -ENOENT)
-		fd = make_new(d, name);
+		fd = live_make(d, name);
 	if (fd < 0)
 		live_forget(d, name);
 	return fd;

@@ -74,10 +74,7 @@ static void drop_entry(struct place_dir *d, const char *name)
 	pthread_mutex_unlock(&d->lock);
 }
 
-/*
- * Written down before it is made, so that a run that is killed in between leaves a name without a
- * file and never a file without a name.  The key is needed in the marker only.
- */
+/* For this process; the marker hears of it when there is a file.  Only there the key is needed. */
 int live_claim(struct place_dir *d, const char *name, const char *key, uint32_t len)
 {
 	struct book_entry *e;
@@ -94,11 +91,6 @@ int live_claim(struct place_dir *d, const char *name, const char *key, uint32_t 
 		else
 			r = -ENOMEM;
 	}
-	if (r == 0)
-		r = book_write(d->journal, e);
-	free(e->key);
-	e->key = NULL;
-	e->key_len = 0;
 	if (r < 0)
 		drop_entry(d, name);
 	return r;
@@ -107,7 +99,10 @@ int live_claim(struct place_dir *d, const char *name, const char *key, uint32_t 
 /* After the line, so that another claim of the name comes behind it. */
 void live_forget(struct place_dir *d, const char *name)
 {
-	book_write_gone(d->journal, name);
+	const struct book_entry *e = live_find(d, name);
+
+	if (e && e->state != BOOK_BEGUN)
+		book_write_gone(d->journal, name);
 	drop_entry(d, name);
 }
 
@@ -132,6 +127,8 @@ int live_complete(struct place_dir *d, const char *name)
 
 	if (r < 0)
 		return r;
+	free(TAKE_PTR(e->key));
+	e->key_len = 0;
 	e->file = seen.file;
 	e->state = BOOK_COMPLETE;
 	return book_write(d->journal, e);
@@ -151,13 +148,18 @@ int live_open(struct place_dir *d, const char *name, int flags)
 	return r == -ENOENT ? -ESTALE : r;
 }
 
-int live_remove(struct place_dir *d, const char *name)
+int live_unlink(struct place_dir *d, const char *name)
 {
 	struct book_seen seen;
 	int r = live_check(d, name, -1, &seen);
 
-	if (r == 0)
-		r = sluice_beneath_unlink(d->fd, name, 0);
+	return r < 0 ? r : sluice_beneath_unlink(d->fd, name, 0);
+}
+
+int live_remove(struct place_dir *d, const char *name)
+{
+	int r = live_unlink(d, name);
+
 	if (r == 0 || r == -ENOENT || r == -ESTALE)
 		live_forget(d, name); /* whatever has the name now is not ours */
 	return r;
@@ -166,14 +168,11 @@ int live_remove(struct place_dir *d, const char *name)
 int live_remove_all(struct place_dir *d)
 {
 	struct book_entry *e = NULL;
-	struct book_seen seen;
 	uint64_t pos = 0;
 	int first = 0, r;
 
 	while ((e = book_next(&d->book, &pos, e))) {
-		r = live_check(d, e->name, -1, &seen);
-		if (r == 0)
-			r = sluice_beneath_unlink(d->fd, e->name, 0);
+		r = live_unlink(d, e->name);
 		if (r < 0 && r != -ENOENT && r != -ESTALE && first == 0)
 			first = r;
 	}
@@ -190,18 +189,6 @@ int64_t live_size(struct place_dir *d, const char *name)
 	return seen.links == 1 ? (int64_t)seen.file.bytes : -EMLINK;
 }
 
-static int rename_below(const struct place_dir *d, const char *from, const char *to)
-{
-	const char *old, *new;
-	int a = sluice_beneath_parent(d->fd, from, &old), r;
-	int b = a < 0 ? a : sluice_beneath_parent(d->fd, to, &new);
-
-	r = b < 0 ? b : renameat2(a, old, b, new, RENAME_NOREPLACE) < 0 ? -errno : 0;
-	sluice_beneath_done(d->fd, a);
-	sluice_beneath_done(d->fd, b);
-	return r;
-}
-
 /* Both names are in the marker while it happens, one of them without a file. */
 int live_rename(struct place_dir *d, const char *from, const char *to)
 {
@@ -215,10 +202,56 @@ int live_rename(struct place_dir *d, const char *from, const char *to)
 	new->state = BOOK_MADE;
 	r = book_write(d->journal, new);
 	if (r == 0)
-		r = rename_below(d, from, to);
+		r = sluice_beneath_rename(d->fd, from, to);
 	if (r == 0)
 		live_forget(d, from);
-	else
-		new->state = BOOK_BEGUN;
 	return r;
+}
+
+/* Under a name that only we can have given it. */
+static int make_new(struct place_dir *d, const char *name, char temp[PLACE_BELOW])
+{
+	int fd = -EEXIST;
+
+	for (unsigned tries = 0; fd == -EEXIST && tries < 100; tries++) {
+		book_new_name(temp, PLACE_BELOW, &d->book, name, atomic_fetch_add(&d->next, 1));
+		fd = sluice_beneath_open(d->fd, temp, O_RDWR | O_CREAT | O_EXCL, 0644);
+	}
+	return fd == -EEXIST ? -EIO : fd;
+}
+
+/* Where nothing can be renamed: a run that is killed now leaves a file that nobody knows. */
+static int make_named(struct place_dir *d, const char *name)
+{
+	int fd = sluice_beneath_open(d->fd, name, O_RDWR | O_CREAT | O_EXCL, 0644);
+	int r = fd < 0 ? fd : live_made(d, name, fd);
+
+	if (r == 0 || fd < 0)
+		return fd;
+	close(fd);
+	sluice_beneath_unlink(d->fd, name, 0);
+	return r;
+}
+
+int live_make(struct place_dir *d, const char *name)
+{
+	char temp[PLACE_BELOW];
+	int fd, r;
+
+	if (atomic_load(&d->fixed))
+		return make_named(d, name);
+	fd = make_new(d, name, temp);
+	if (fd < 0)
+		return fd;
+	r = live_made(d, name, fd);
+	if (r == 0)
+		r = sluice_beneath_rename(d->fd, temp, name);
+	if (r == 0)
+		return fd;
+	close(fd);
+	sluice_beneath_unlink(d->fd, temp, 0);
+	if (r != -ENOSYS)
+		return r;
+	atomic_store(&d->fixed, true);
+	return make_named(d, name);
 }

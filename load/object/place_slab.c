@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "base/size.h"
 #include "base/util.h"
+#include "base/whole.h"
 #include "load/object/place_slab.h"
 
 /* ---------------------------------------------------------------- its space */
@@ -94,10 +95,13 @@ static int make_unnamed(const struct place *p, bool *ret_named)
 	return fd < 0 ? -errno : fd;
 }
 
+/* By its number only for who may, else by way of /proc. */
 static int name_it(const struct place *p, int fd)
 {
 	char link[32];
 
+	if (linkat(fd, "", p->slab_dir, p->slab_name, AT_EMPTY_PATH) == 0)
+		return 0;
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
 	return linkat(AT_FDCWD, link, p->slab_dir, p->slab_name, AT_SYMLINK_FOLLOW) < 0 ? -errno
 											: 0;
@@ -269,7 +273,8 @@ static int write_index(struct place *p)
 			slab_keep(p, &p->old[i]);
 	if (p->index_failed)
 		return -ENOMEM;
-	r = slab_write(p->slab_fd, p->index, p->index_len, slab_index_offset(units, p->unit));
+	r = sluice_whole_write(p->slab_fd, p->index, p->index_len,
+			       slab_index_offset(units, p->unit));
 	if (r == 0 && fsync(p->slab_fd) < 0)
 		r = -errno;
 	if (r == 0)

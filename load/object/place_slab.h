@@ -11,7 +11,7 @@
 
 struct slab_head {
 	char magic[16];
-	uint64_t owner, units;
+	uint64_t unused, units;
 	uint32_t unit, kept;
 	uint64_t index_len, index_id, objects;
 	uint64_t check; /* of all the others */
@@ -20,7 +20,6 @@ struct slab_head {
 
 /* ---- place_slab_head.c: whatever is read is checked against the size of the file or device */
 int slab_read(int fd, void *buf, uint64_t len, uint64_t at);
-int slab_write(int fd, const void *buf, uint64_t len, uint64_t at);
 static inline uint64_t slab_index_offset(uint64_t units, uint32_t unit)
 {
 	return SLAB_HEAD + units * unit;

@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
+#include "base/whole.h"
 #include "load/object/content.h"
 #include "load/object/place_slab.h"
 
@@ -20,26 +21,9 @@ struct slab_entry {
 
 int slab_read(int fd, void *buf, uint64_t len, uint64_t at)
 {
-	ssize_t n;
+	int64_t n = sluice_whole_read(fd, buf, len, at);
 
-	for (; len; buf = (char *)buf + n, len -= (uint64_t)n, at += (uint64_t)n) {
-		n = pread(fd, buf, min_u64(len, 1u << 30), (off_t)at);
-		if (n <= 0)
-			return n < 0 ? -errno : -ENODATA;
-	}
-	return 0;
-}
-
-int slab_write(int fd, const void *buf, uint64_t len, uint64_t at)
-{
-	ssize_t n;
-
-	for (; len; buf = (const char *)buf + n, len -= (uint64_t)n, at += (uint64_t)n) {
-		n = pwrite(fd, buf, min_u64(len, 1u << 30), (off_t)at);
-		if (n <= 0)
-			return n < 0 ? -errno : -EIO;
-	}
-	return 0;
+	return n < 0 ? (int)n : (uint64_t)n == len ? 0 : -ENODATA;
 }
 
 /* ------------------------------------------------------------------- head */
@@ -72,11 +56,7 @@ bool slab_head_fits(const struct slab_head *h, uint64_t bytes)
 
 int slab_head_write(const struct place *p, int fd, uint64_t units, bool kept)
 {
-	struct slab_head h = {.magic = SLAB_MAGIC,
-			      .owner = p->o.owner,
-			      .units = units,
-			      .unit = p->unit,
-			      .kept = kept};
+	struct slab_head h = {.magic = SLAB_MAGIC, .units = units, .unit = p->unit, .kept = kept};
 
 	if (kept) {
 		h.index_len = p->index_len;
@@ -84,7 +64,7 @@ int slab_head_write(const struct place *p, int fd, uint64_t units, bool kept)
 		h.objects = p->index_nr;
 	}
 	h.check = head_check(h);
-	return slab_write(fd, &h, sizeof(h), 0);
+	return sluice_whole_write(fd, &h, sizeof(h), 0);
 }
 
 /* ------------------------------------------------------------------ index */
@@ -92,19 +72,10 @@ int slab_head_write(const struct place *p, int fd, uint64_t units, bool kept)
 /* Room for @len bytes more. */
 static int index_reserve(struct place *p, uint64_t len)
 {
-	uint64_t room = 2 * (p->index_len + len);
-	void *more;
+	int r = ARRAY_ROOM(p->index, p->index_room, p->index_len + len);
 
-	if (p->index_len + len <= p->index_room)
-		return 0;
-	more = realloc(p->index, room);
-	if (!more) {
-		p->index_failed = true;
-		return -ENOMEM;
-	}
-	p->index = more;
-	p->index_room = room;
-	return 0;
+	p->index_failed |= r < 0;
+	return r;
 }
 
 static void index_append(struct place *p, const void *from, uint64_t len)

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/beneath.h"
 #include "base/util.h"
 #include "load/object/place.h"
 
@@ -225,10 +224,11 @@ static int rename_to(struct place *p, const struct spare *s, const char *name, u
 	r = fd < 0 ? fd : 0;
 	if (r == 0 && s->bytes > bytes && ftruncate(fd, (off_t)bytes) < 0)
 		r = -errno;
-	if (r == 0 || fd < 0)
-		return r < 0 ? r : fd;
-	close(fd);
-	sluice_beneath_unlink(d->fd, name, 0);
+	if (r == 0)
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	live_unlink(d, name);
 	return r;
 }
 

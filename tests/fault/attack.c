@@ -4,6 +4,7 @@
  * what was made is written to and removed.  See docs/security.md.
  */
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -248,6 +249,37 @@ static void a_file_made_after_a_kill_under_our_name_is_not_removed(void)
 	}
 }
 
+/* The number in the first line of a marker. */
+static uint64_t owner_of(const char *marker)
+{
+	char line[128] = "";
+	CLEANUP_CLOSE int fd = open(t_path(marker), O_RDONLY | O_CLOEXEC);
+
+	T_OK(fd >= 0 && read(fd, line, sizeof(line) - 1) > 0 && strstr(line, " owner="));
+	return strtoull(strstr(line, " owner=") + strlen(" owner="), NULL, 16);
+}
+
+/* A line that was begun names a file, but not which; one of a name that we alone know is ours. */
+static void an_empty_file_of_a_name_that_was_begun_is_not_removed(void)
+{
+	char new[64];
+
+	killed_run(raw, "f");
+	put_text("f/.sluice-objects", "+begun\n", O_APPEND);
+	put_text("f/begun", "", 0);
+	T_EQ(try_open(raw, "f"), -EEXIST);
+	T_STR_HAS(err.msg, "f/begun: was not made here");
+	T_OK(is_there("f/begun") && is_there("f/ours"));
+	T_EQ(unlink(t_path("f/begun")), 0);
+	snprintf(new, sizeof(new), "f/~new~%016" PRIx64 "~7", owner_of("f/.sluice-objects"));
+	put_text(new, precious, 0);
+	T_EQ(try_open(raw, "f"), -EEXIST);
+	T_PRECIOUS(new);
+	put_text(new, "", O_TRUNC);
+	T_ERR(try_open(raw, "f"), 0, &err);
+	T_OK(!is_there("f"));
+}
+
 static const struct t_case cases[] = {
 	T_CASE(lines_added_to_the_marker_claim_nothing),
 	T_CASE(another_file_under_our_name_is_not_touched),
@@ -257,6 +289,7 @@ static const struct t_case cases[] = {
 	T_CASE(a_marker_that_others_may_write_is_not_believed),
 	T_CASE(what_another_user_left_is_not_believed),
 	T_CASE(a_file_made_after_a_kill_under_our_name_is_not_removed),
+	T_CASE(an_empty_file_of_a_name_that_was_begun_is_not_removed),
 };
 
 /* Of a case that failed, too. */

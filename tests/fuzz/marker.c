@@ -51,7 +51,7 @@ static void run_once(struct place_opts o)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const char title[] = "sluice-objects 2 ";
+	static const char title[] = "sluice-objects 3 ";
 	struct place_opts o = {0};
 	CLEANUP_FREE char *text = malloc(size + sizeof(title));
 	size_t n = 0;

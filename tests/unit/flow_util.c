@@ -62,29 +62,29 @@ static struct op *as_op(uint64_t n)
 static void a_heap_gives_the_smallest_first(void)
 {
 	struct sluice_random random;
-	struct heap h = {0};
+	struct sluice_heap h = {0};
 	uint64_t last = 0, key;
 	bool gone[500] = {false};
 
 	sluice_random_seed(&random, t_seed());
 	for (uint64_t i = 0; i < 500; i++)
-		T_EQ(heap_add(&h, sluice_random_below(&random, 300), as_op(i)), 0);
+		T_EQ(ops_wait(&h, sluice_random_below(&random, 300), as_op(i)), 0);
 	for (unsigned i = 0; i < 100; i++) {
-		uint64_t at = sluice_random_below(&random, h.n);
+		uint64_t at = sluice_random_below(&random, h.nr);
 
-		gone[(uintptr_t)h.v[at].op] = true;
-		heap_remove(&h, at);
+		gone[h.v[at].who] = true;
+		sluice_heap_remove(&h, at);
 	}
-	T_EQ(h.n, 400);
-	while (h.n) {
-		key = heap_key(&h);
+	T_EQ(h.nr, 400);
+	while (h.nr) {
+		key = sluice_heap_first(&h);
 		T_OK(key >= last);
 		last = key;
-		key = (uintptr_t)heap_pop(&h);
+		key = (uintptr_t)ops_next(&h);
 		T_OK(!gone[key]);
 		gone[key] = true;
 	}
-	T_EQ(heap_key(&h), UINT64_MAX);
+	T_EQ(sluice_heap_first(&h), UINT64_MAX);
 	free(h.v);
 }
 

@@ -130,11 +130,11 @@ static void a_marker_that_is_not_ours_is_refused(void)
 	static const char *const texts[] = {
 		"something else\n",
 		"sluice-objects 1 npy flat owner=0\n",
-		"sluice-objects 2 npy flat owner=0\n*x\n",
-		"sluice-objects 2 npy flat owner=0\n+../x\n",
-		"sluice-objects 2 npy flat owner=0\n+/etc/passwd\n",
-		"sluice-objects 2 npy flat owner=0\n+abc/../x\n",
-		"sluice-objects 2 npy flat owner=0\n+.sluice-objects\n",
+		"sluice-objects 3 npy flat owner=0\n*x\n",
+		"sluice-objects 3 npy flat owner=0\n+../x\n",
+		"sluice-objects 3 npy flat owner=0\n+/etc/passwd\n",
+		"sluice-objects 3 npy flat owner=0\n+abc/../x\n",
+		"sluice-objects 3 npy flat owner=0\n+.sluice-objects\n",
 	};
 
 	mkdir(t_path("marked"), 0755);
@@ -145,13 +145,13 @@ static void a_marker_that_is_not_ours_is_refused(void)
 		T_FILE(t_path("marked/.sluice-objects"), texts[i], strlen(texts[i]));
 	}
 	touch("marked/x", "precious"); /* lines that claim nothing */
-	touch("marked/.sluice-objects", "sluice-objects 2 npy flat owner=0\n+x\n@x\n@x 1 2 3\n"
+	touch("marked/.sluice-objects", "sluice-objects 3 npy flat owner=0\n+x\n@x\n@x 1 2 3\n"
 					"=x 1 2 3\n=x -1 8 2 0\n@y 1 2\n");
 	T_EQ(try_open(npy, "marked"), -EEXIST);
 	T_STR_HAS(err.msg, "marked/x: was not made here");
 	unlink(t_path("marked/x"));
 	unlink(t_path("marked/.sluice-objects"));
-	touch("elsewhere", "sluice-objects 2 npy flat owner=0\n+x.npy\n");
+	touch("elsewhere", "sluice-objects 3 npy flat owner=0\n+x.npy\n");
 	T_EQ(symlink(t_path("elsewhere"), t_path("marked/.sluice-objects")), 0);
 	T_EQ(try_open(npy, "marked"), -ELOOP);
 	clean("marked");
@@ -409,7 +409,6 @@ static void half_an_object_is_not_taken_over(void)
 
 	earlier_run(npy, "k");
 	touch("k/half.npy", "half an object");
-	touch("k/begun.npy", "");
 	T_EQ(book_see(&seen, AT_FDCWD, t_path("k/half.npy")), -EXDEV);
 	{
 		CLEANUP_CLOSE int fd = open(t_path("k"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -419,12 +418,12 @@ static void half_an_object_is_not_taken_over(void)
 	snprintf(line, sizeof(line), "+half.npy\n@half.npy %" PRIu64 " %" PRIu64 "\n",
 		 seen.file.inode, seen.file.birth_ns);
 	note("k/.sluice-objects", line);
-	note("k/.sluice-objects", "+begun.npy\n+none.npy\n-a.n !\n+cut");
+	note("k/.sluice-objects", "+none.npy\n-a.n !\n+cut");
 	fk_setup();
 	o.reuse = true;
 	fk_add(o, "k");
 	T_EQ(place_objects(fk_place[0]), 3);
-	T_OK(exists("k/a.npy") && !exists("k/half.npy") && !exists("k/begun.npy"));
+	T_OK(exists("k/a.npy") && !exists("k/half.npy"));
 	fk_open();
 	adopt(1, "a", 0);
 	FK_DO(fk_read(0, 1), 100000);

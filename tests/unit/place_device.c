@@ -94,7 +94,7 @@ static void a_block_device_is_a_slab_when_nothing_is_on_it(void)
 	T_EQ(flow_adopt(fk_flow, 0, 7, "large", 5, content_id("large", 5), &err), 0);
 	FK_DO(fk_read(0, 7), MIB(60));
 	fk_close();
-	T_ERR(open_device(device, (struct place_opts){.owner = 1}), 0, &err);
+	T_ERR(open_device(device, (struct place_opts){.keep = false}), 0, &err);
 	/* nothing of ours is left where it would be looked for */
 	T_EQ(pread(fd, image_data, sizeof(image_data), 0), sizeof(image_data));
 	T_OK(!image_data[0] && !memcmp(image_data, image_data + 1, sizeof(image_data) - 1));

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Operations on a store: whole values under their names, each one call of the public API.
+ *
+ * A value is in the memory of the place it comes from, or on boards, of which there are only so
+ * many: whoever finds too few waits, in the order of arrival, and one that is larger than all of
+ * them waits until it is alone.  What is read and what is written have boards of their own, since
+ * those for writing hold the noise from the beginning on.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "load/object/flow_in.h"
+
+enum {
+	BOARD = CONTENT_PERIOD,
+	BOARDS_STEP = 16,  /* made at a time */
+	BOARDS_MOST = 256, /* of each kind, unless one value needs more */
+};
+
+/* What is at the store for an operation. */
+struct errand_store {
+	char **boards;
+	uint64_t nr;
+	bool writing; /* they are those for writing */
+	bool setting; /* a read that has missed, and sets now */
+	struct sluice_iov *iov;
+	uint32_t nr_iov;
+	int64_t result;
+	uint64_t begin_ns, end_ns;
+	char wrong[LABEL_TEXT + 100]; /* what verification found */
+};
+
+/* ---------------------------------------------------------------------- boards */
+
+static int boards_make(struct flow *f, struct boards *b, bool writing, uint64_t nr)
+{
+	void *memory;
+
+	if (ARRAY_ROOM(b->unused, b->room, b->nr + nr) < 0 ||
+	    sluice_buf_alloc(&memory, f->io, nr * BOARD, 0, &f->stats.buf, NULL) < 0)
+		return -ENOMEM;
+	f->stats.memory += nr * BOARD;
+	for (uint64_t i = 0; i < nr; i++) {
+		char *board = (char *)memory + i * BOARD;
+
+		if (writing)
+			content_noise(&f->content, board, BOARD, 0);
+		b->unused[b->nr_unused++] = board;
+	}
+	b->nr += nr;
+	return 0;
+}
+
+/* @nr of them; -EAGAIN: others have them. */
+static int boards_take(struct flow *f, struct errand_store *e, uint64_t nr)
+{
+	struct boards *b = &f->boards[e->writing];
+	bool alone = b->nr_unused == b->nr;
+	int r = 0;
+
+	while (r == 0 && b->nr_unused < nr && (alone || b->nr < BOARDS_MOST))
+		r = boards_make(f, b, e->writing, BOARDS_STEP);
+	if (r < 0)
+		return r;
+	if (b->nr_unused < nr)
+		return -EAGAIN;
+	e->boards = malloc(max_u64(nr, 1) * sizeof(*e->boards));
+	if (!e->boards)
+		return -ENOMEM;
+	for (e->nr = 0; e->nr < nr; e->nr++)
+		e->boards[e->nr] = b->unused[--b->nr_unused];
+	return 0;
+}
+
+static void boards_give(struct flow *f, struct errand_store *e)
+{
+	struct boards *b = &f->boards[e->writing];
+
+	for (uint64_t i = 0; i < e->nr; i++)
+		b->unused[b->nr_unused++] = e->boards[i];
+	free(TAKE_PTR(e->boards));
+	e->nr = 0;
+}
+
+/* ------------------------------------------------------------------- one value */
+
+static const struct label *store_label(const struct op *op)
+{
+	return op->label ? op->label : op->object->label;
+}
+
+static struct place *store_of(const struct op *op)
+{
+	struct place *dst = op_dst(op);
+
+	return dst && place_is_store(dst) ? dst : op_src(op);
+}
+
+static void errand_free(struct op *op)
+{
+	struct errand_store *e = op->store;
+
+	if (!e)
+		return;
+	boards_give(op->flow, e);
+	free(e->iov);
+	free(e);
+	op->store = NULL;
+}
+
+/* It is over, with what is in op->code. */
+static void store_end(struct flow *f, struct op *op)
+{
+	errand_free(op);
+	op_moved(f, op);
+}
+
+static void store_fail(struct flow *f, struct op *op, int code, const char *msg)
+{
+	char name[LABEL_TEXT];
+
+	op_fail(op, code, "%s: %s", label_print(name, store_label(op)), msg);
+	store_end(f, op);
+}
+
+/* By a thread of the store's. */
+static void store_done(void *arg, const struct sluice_store_done *done)
+{
+	struct op *op = arg;
+	struct flow *f = op->flow;
+
+	(void)done;
+	op->store->end_ns = clock_ns();
+	inbox_push(&f->inbox, &op->task);
+	atomic_fetch_sub(&f->at_stores, 1); /* from here on the flow may be gone */
+}
+
+static uint32_t store_opcode(const struct op *op)
+{
+	if (op->type == FLOW_DELETE)
+		return SLUICE_STORE_DELETE;
+	return op->type == FLOW_READ && !op->store->setting ? SLUICE_STORE_GET : SLUICE_STORE_SET;
+}
+
+static void store_over(struct task *t, void *owner);
+
+static void store_submit(struct flow *f, struct op *op)
+{
+	struct errand_store *e = op->store;
+	const struct label *l = store_label(op);
+	struct sluice_store_item item = {l->text, l->name_len, e->nr_iov, e->iov};
+	struct sluice_store_batch b = {
+		.opcode = store_opcode(op),
+		.nr = 1,
+		.memory = op_on_gpu(op) ? SLUICE_MEMORY_ANY : SLUICE_MEMORY_HOST,
+		.items = &item,
+		.results = &e->result,
+		.on_done = store_done,
+		.arg = op,
+	};
+	struct sluice_err err = {0, ""};
+	int64_t r;
+
+	op->task.done = store_over;
+	e->begin_ns = clock_ns();
+	atomic_fetch_add(&f->at_stores, 1);
+	r = sluice_store_submit(store_of(op)->store, &b, &err);
+	if (r < 0) {
+		atomic_fetch_sub(&f->at_stores, 1);
+		store_fail(f, op, (int)r, err.msg);
+	}
+}
+
+/* ------------------------------------------------------------- where its bytes are */
+
+static int iov_boards(struct flow *f, struct op *op)
+{
+	struct errand_store *e = op->store;
+	uint64_t left = op->size;
+
+	e->iov = calloc(max_u64(e->nr, 1), sizeof(*e->iov));
+	if (!e->iov)
+		return -ENOMEM;
+	e->nr_iov = (uint32_t)e->nr;
+	for (uint64_t i = 0; i < e->nr; i++, left -= e->iov[i - 1].len) {
+		e->iov[i] = (struct sluice_iov){e->boards[i], min_u64(left, BOARD)};
+		if (e->writing && f->o.fill)
+			content_stamp(&f->content, e->boards[i], e->iov[i].len, op->content,
+				      i * BOARD);
+	}
+	return 0;
+}
+
+/* Of a move: the memory where it is. */
+static int iov_memory(struct op *op)
+{
+	struct errand_store *e = op->store;
+	struct end src = src_end(op, &op->src_hint);
+	uint32_t room = 0;
+
+	for (uint64_t at = 0, n; at < op->size; at += n) {
+		n = op->size - at;
+		if (ARRAY_ROOM(e->iov, room, (uint64_t)e->nr_iov + 1) < 0)
+			return -ENOMEM;
+		e->iov[e->nr_iov].addr = end_addr(&src, at, &n);
+		e->iov[e->nr_iov++].len = n;
+	}
+	return 0;
+}
+
+/* Boards and off, or -EAGAIN. */
+static int store_board(struct flow *f, struct op *op)
+{
+	struct errand_store *e = op->store;
+	int r = boards_take(f, e, (op->size + BOARD - 1) / BOARD);
+
+	if (r == -EAGAIN)
+		return r;
+	if (r == 0)
+		r = iov_boards(f, op);
+	if (r < 0)
+		store_fail(f, op, r, "out of memory");
+	else
+		store_submit(f, op);
+	return 0;
+}
+
+/* Now, or behind those who wait already. */
+static void store_enter(struct flow *f, struct op *op)
+{
+	struct boards *b = &f->boards[op->store->writing];
+
+	if (b->waits.first || store_board(f, op) == -EAGAIN)
+		ops_line_add(&b->waits, op);
+}
+
+void stores_serve(struct flow *f)
+{
+	for (unsigned i = 0; i < ARRAY_SIZE(f->boards); i++) {
+		struct oplist *waits = &f->boards[i].waits;
+		struct op *op;
+
+		while ((op = waits->first)) {
+			ops_line_del(waits, op);
+			if (store_board(f, op) == -EAGAIN) {
+				ops_line_push(waits, op);
+				break;
+			}
+		}
+	}
+}
+
+/* The length of the value that is to be read; the store itself says whether it is there. */
+static void store_size(struct op *op)
+{
+	const struct label *l = store_label(op);
+	struct sluice_store_item item = {l->text, l->name_len, 0, NULL};
+	int64_t result = -ENOENT;
+	struct sluice_store_batch b = {
+		.opcode = SLUICE_STORE_EXISTS, .nr = 1, .items = &item, .results = &result};
+
+	sluice_store_run(store_of(op)->store, &b, NULL, NULL);
+	op->size = result > 0 ? (uint64_t)result : 0;
+}
+
+void store_start(struct flow *f, struct op *op)
+{
+	op->wanted = op->size;
+	op->store = calloc(1, sizeof(*op->store));
+	if (!op->store) {
+		op_fail(op, -ENOMEM, "out of memory");
+		op_moved(f, op);
+		return;
+	}
+	op->store->writing = op->type == FLOW_WRITE;
+	if (op->type == FLOW_READ)
+		store_size(op);
+	if (op->type == FLOW_READ || op->type == FLOW_WRITE)
+		store_enter(f, op);
+	else if (op->type == FLOW_MOVE && iov_memory(op) < 0)
+		store_fail(f, op, -ENOMEM, "out of memory");
+	else
+		store_submit(f, op);
+}
+
+/* ------------------------------------------------------------------- afterwards */
+
+/* By a copier. */
+static void store_check(struct task *t)
+{
+	struct op *op = container_of(t, struct op, task);
+	struct errand_store *e = op->store;
+	char name[LABEL_TEXT];
+
+	for (uint64_t i = 0; i < e->nr; i++) {
+		const char *at = e->iov[i].addr;
+		uint64_t len = e->iov[i].len;
+		uint64_t good = content_check(&op->flow->content, at, len, op->content, i * BOARD);
+
+		if (good == len)
+			continue;
+		snprintf(e->wrong, sizeof(e->wrong),
+			 "verification failed: %s: offset %" PRIu64 " holds 0x%02x",
+			 label_print(name, op->label), i * BOARD + good, (unsigned char)at[good]);
+		return;
+	}
+}
+
+static void store_checked(struct task *t, void *owner)
+{
+	struct op *op = container_of(t, struct op, task);
+	struct flow *f = owner;
+
+	if (op->store->wrong[0])
+		op_fail(op, -EBADMSG, "%s", op->store->wrong);
+	else
+		f->stats.verified += op->size;
+	store_end(f, op);
+}
+
+/* What is not there is set: the same operation, once more. */
+static void store_set_missed(struct flow *f, struct op *op)
+{
+	struct errand_store *e = op->store;
+
+	boards_give(f, e);
+	free(TAKE_PTR(e->iov));
+	e->nr_iov = 0;
+	e->writing = e->setting = true;
+	op->size = op->wanted;
+	store_enter(f, op);
+}
+
+static void store_account(struct op *op)
+{
+	const struct errand_store *e = op->store;
+	bool writes = store_opcode(op) == SLUICE_STORE_SET;
+
+	span_add(&op->device, e->begin_ns, e->end_ns);
+	span_add(writes ? &op->write_device : &op->read_device, e->begin_ns, e->end_ns);
+	if (writes)
+		op->write_begin = e->begin_ns;
+	else
+		op->read_end = e->end_ns;
+}
+
+/*
+ * Not there, or not taken: what a cache may always say.  A value that has come since its size was
+ * asked for is a miss, to the store as well.
+ */
+static bool store_missed(const struct op *op)
+{
+	struct errand_store *e = op->store;
+
+	if (e->result == -EMSGSIZE)
+		e->result = -ENOENT;
+	return e->result == (store_opcode(op) == SLUICE_STORE_SET ? -ENOSPC : -ENOENT);
+}
+
+static void store_over(struct task *t, void *owner)
+{
+	struct op *op = container_of(t, struct op, task);
+	struct errand_store *e = op->store;
+	struct flow *f = owner;
+
+	store_account(op);
+	op->missed |= store_missed(op);
+	if (op->missed && op->set_missed && !e->setting) {
+		store_set_missed(f, op);
+	} else if (e->result < 0) {
+		store_fail(f, op, (int)e->result, sluice_strerror((int)e->result));
+	} else if (op->type == FLOW_READ && !e->setting && f->o.verify) {
+		op->task.run = store_check;
+		op->task.done = store_checked;
+		crew_push(&f->copiers, &op->task);
+	} else {
+		store_end(f, op);
+	}
+}
+
+void stores_cancel(struct flow *f)
+{
+	struct op *op;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(f->boards); i++)
+		while ((op = f->boards[i].waits.first)) {
+			ops_line_del(&f->boards[i].waits, op);
+			op_fail(op, -ECANCELED, "cancelled");
+			store_end(f, op);
+		}
+}

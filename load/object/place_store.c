@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A KV store as a place.  What was made here goes at the end, unless it is to be kept; a store that
+ * was there before may be somebody's, and stays whatever happens, unless it is to be replaced.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "load/object/place.h"
+
+#define STAY_NAME ".sluice-stay" /* keeps a directory from being removed with its store */
+
+/* 0, or -ENOENT where there is none and none is in the way. */
+static int store_look(const char *path, struct sluice_store_summary *sum, struct sluice_err *err)
+{
+	struct sluice_err why = {0, ""};
+	int r;
+
+	*sum = (struct sluice_store_summary){.size = sizeof(*sum)};
+	r = sluice_store_look(path, 0, NULL, NULL, sum, &why);
+	return r < 0 && r != -ENOENT ? sluice_fail(err, r, "%s", why.msg) : r;
+}
+
+bool store_place_is_there(const char *path)
+{
+	struct sluice_store_summary sum;
+	int r = store_look(path, &sum, NULL);
+
+	return r == 0 || r == -EBUSY || r == -EPROTO;
+}
+
+static int check_empty(const char *path, struct sluice_err *err)
+{
+	DIR *d = opendir(path);
+	const struct dirent *e;
+	int r = 0;
+
+	if (!d)
+		return errno == ENOENT ? 0
+				       : sluice_fail(err, -errno, "%s: %s", path, strerror(errno));
+	while (r == 0 && (e = readdir(d)))
+		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+			r = sluice_fail(err, -EEXIST,
+					"%s: holds %s; a store needs a directory of its own", path,
+					e->d_name);
+	closedir(d);
+	return r;
+}
+
+int store_place_check(const char *path, const struct place_opts *o, uint64_t *ret_freed,
+		      struct sluice_err *err)
+{
+	struct sluice_store_summary sum;
+	int r = store_look(path, &sum, err);
+
+	*ret_freed = r == 0 ? sum.data_bytes + sum.log_bytes : 0;
+	if (r == -ENOENT)
+		return check_empty(path, err);
+	if (r == 0 && !o->reuse && !o->replace)
+		return sluice_fail(err, -EEXIST, "%s: holds a store already, with %llu values",
+				   path, (unsigned long long)sum.entries);
+	return r;
+}
+
+/* What is to be used is there on all paths or on none; what is to be replaced goes. */
+static int paths_prepare(struct place *p, struct sluice_err *err)
+{
+	const struct place_opts *o = &p->o;
+	struct stat st;
+	int r = 0;
+
+	p->dir_found = calloc(o->nr_paths, sizeof(*p->dir_found));
+	if (!p->dir_found)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	for (unsigned i = 0; r == 0 && i < o->nr_paths; i++) {
+		uint64_t freed;
+		bool there = store_place_is_there(o->paths[i]);
+
+		p->dir_found[i] = stat(o->paths[i], &st) == 0;
+		r = store_place_check(o->paths[i], o, &freed, err);
+		if (r == 0 && there && o->reuse)
+			p->store_found = true;
+		else if (r == 0 && there)
+			r = sluice_store_drop(o->paths[i], err);
+	}
+	return r;
+}
+
+int store_place_open(struct place *p, struct sluice_err *err)
+{
+	struct sluice_store_opts so = SLUICE_STORE_OPTS_INIT;
+	int r = paths_prepare(p, err);
+
+	so.policy = p->o.policy;
+	so.engine = p->o.engine;
+	so.io_threads = p->o.io_threads;
+	if (p->o.durability != SLUICE_DURABLE_NONE)
+		so.flags |= SLUICE_STORE_DURABLE;
+	if (r == 0)
+		r = sluice_store_open(&p->store, p->o.paths, p->o.nr_paths, p->o.capacity, &so,
+				      err);
+	return r;
+}
+
+/* The directory itself stays if it was there. */
+static int drop_one(const char *path, bool dir_stays, struct sluice_err *err)
+{
+	CLEANUP_CLOSE int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = dir_stays && dir >= 0
+			 ? openat(dir, STAY_NAME, O_WRONLY | O_CREAT | O_CLOEXEC, 0600)
+			 : -1;
+	int r;
+
+	if (dir_stays && fd < 0)
+		return sluice_fail(err, -errno, "%s: %s", path, strerror(errno));
+	r = sluice_store_drop(path, err);
+	if (fd >= 0) {
+		close(fd);
+		unlinkat(dir, STAY_NAME, 0);
+	}
+	return r;
+}
+
+int store_place_close(struct place *p, struct sluice_err *err)
+{
+	int r = p->store ? sluice_store_close(p->store, err) : 0, e;
+	bool made = p->store && !p->store_found && !p->o.keep;
+
+	for (unsigned i = 0; made && i < p->o.nr_paths; i++) {
+		e = drop_one(p->o.paths[i], p->dir_found[i], r == 0 ? err : NULL);
+		r = r < 0 ? r : e;
+	}
+	free(p->dir_found);
+	return r;
+}
