@@ -5,6 +5,7 @@ schemas, such as sluice-compare/1, the schema.
     from resultcheck import check
     check(root, result)
 """
+import functools
 import importlib.util
 import json
 import math
@@ -33,7 +34,8 @@ def schema_of(root, name):
         return json.load(f)
 
 
-def validate(root, result, name='sluice-result/1'):
+@functools.cache  # to read and check the schema takes longer than any result
+def validator_of(root, name):
     try:
         import jsonschema
     except ImportError:
@@ -41,8 +43,12 @@ def validate(root, result, name='sluice-result/1'):
     schema = schema_of(root, name)
     validator = jsonschema.validators.validator_for(schema)
     validator.check_schema(schema)
+    return validator(schema)
+
+
+def validate(root, result, name='sluice-result/1'):
     errors = [f'{"/".join(map(str, e.path))}: {e.message[:200]}'
-              for e in validator(schema).iter_errors(result)]
+              for e in validator_of(root, name).iter_errors(result)]
     assert not errors, errors
 
 
@@ -117,11 +123,22 @@ def check_io(result):
         if s['ops']:  # none where it was interrupted before the first
             assert near(io[f'{kind}_bytes_per_sec'], s['bytes'] / io[f'{kind}_sec']), io
     loops = sorted(t for w in io['workers'] for t in w['task'])
-    assert s['ops'] == len(loops) and near(s['sec'], io['e2e_sec'])
+    assert s['ops'] == len(loops)
+    assert near(s['sec'], io['e2e_sec']) or 'ranks' in result
     if s['ops'] and s['latency']['exact']:
         assert all(near(a, b) for a, b in zip(sorted(s['samples']), loops)), (s['samples'], loops)
     assert (io['fresh_loops'] is None) == (s['kind'] == 'read')
     assert (io['gpu_path'] is None) == (s['ran']['memory'] != 'gpu')
+
+
+def check_ranks(result):
+    """Rows add up to the series they are of."""
+    for s, of in zip(result['series'], result.get('ranks', {}).get('series', [])):
+        rows = [r for r in of['rows'] if r['share'] is not None]
+        assert s['name'] == of['name'] and near(math.fsum(r['share'] for r in rows), 1), of
+        assert near(of['sum_bytes_per_sec'], math.fsum(r['bytes_per_sec'] for r in rows)), of
+        assert all(r['start'] <= r['first_done'] <= r['last_done'] <= r['end'] + 1e-6 for r in rows), of
+        assert min(r['idle_tail'] for r in rows) == 0, of
 
 
 def check(root, result):
@@ -130,6 +147,7 @@ def check(root, result):
     assert len(set(names)) == len(names), names
     for s in result['series']:
         check_series(s)
+    check_ranks(result)
     assert ('io' in result) == (result['command'] == 'io')
     if 'io' in result:
         check_io(result)

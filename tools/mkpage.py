@@ -82,7 +82,7 @@ def main():
     args = p.parse_args()
     before, behind = compose(args) if args.chart else ('', '')
     with open(args.out, 'w', encoding='ascii') as f:
-        f.write('/* Made by tools/mkpage.py. */\n#include "load/report/page/page.h"\n')
+        f.write('/* Made by tools/mkpage.py. */\n#include "load/report/page/html.h"\n')
         for name, text in (('before', before), ('behind', behind)):
             f.write(f'\nconst char report_page_{name}[] =\n{c_string(text)};\n')
 

@@ -67,5 +67,5 @@ def a_wrong_result_is_not_valid():
     wrong(lambda r: r['series'][0]['latency']['percentiles'].pop('p99.99'))
 
 
-tap.run(sample_case('sample-bench'), sample_case('sample-sweep'), sample_case('sample-kv'), every_member_is_explained,
+tap.run(sample_case('sample-bench'), sample_case('sample-sweep'), sample_case('sample-kv'), sample_case('sample-ckpt'), every_member_is_explained,
         a_wrong_result_is_not_valid)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pages of `sluice report` and `sluice compare` in a browser: page.py SLUICE SHOTS
 
-Screenshots of every kind of page at phone and desktop width, light and dark, go to SHOTS.
+Screenshots of every kind of page, at desktop width and light, at phone width and dark, go to SHOTS.
 """
 import os
 import sys
@@ -197,6 +197,20 @@ def long_run():
     return result
 
 
+def store(policy, mib, hit_rate, broken=0):
+    """A replay on a KV store."""
+    result = sample('replay')
+    with open(os.path.join(HERE, '../../share/sluice-result-1.schema.json'), encoding='utf-8') as f:
+        counts = {name: 7 for name in json.load(f)['$defs']['store']['required']}
+    result['store'] = {**counts, 'policy': policy, 'capacity_bytes': mib << 20, 'hit_rate': hit_rate, 'written_per_set': 1.25,
+                       'corrupt': broken, 'errors': 0, 'directories_out': 0}
+    return result
+
+
+def stores():
+    return [store('lru', 64, 0.25), store('lru', 16, 0.125), store('s3-fifo', 16, 0.5, broken=2)]
+
+
 MAKERS = {
     'bench': lambda out: sluice('report', save('bench.json', sample('bench')), '-o', out),
     'sweep': lambda out: sluice('report', save('sweep.json', sample('sweep')), '-o', out),
@@ -215,6 +229,8 @@ MAKERS = {
     'kv_both': lambda out: sluice('report', save('a.json', sample('kv')), save('b.json', kv_trace()), '-o', out),
     'replay': lambda out: sluice('report', save('replay.json', sample('replay')), '-o', out),
     'replay_late': lambda out: sluice('report', save('late.json', replay_late()), save('fine.json', sample('replay')), '-o', out),
+    'stores': lambda out: sluice('report', *(save(f'store{i}.json', r) for i, r in enumerate(stores())), '-o', out),
+    'ckpt': lambda out: sluice('report', save('ckpt.json', sample('ckpt')), '-o', out),
     'trace': lambda out: sluice('report', save('trace.json', sample('trace')), '-o', out),
     'summary': lambda out: sluice('report', save('summary.json', sample('summary')), '-o', out),
     'reference': lambda out: sluice('report', save('reference.json', sample('reference')), save('kv.json', sample('kv')), '-o', out),
@@ -248,7 +264,7 @@ def at(value, path):
 def all_charts_are_drawn():
     for kind, expected in (('bench', {'bandwidth', 'latency', 'distribution', 'time'}),
                            ('sweep', set()), ('kv', {'kv-time', 'distribution', 'time'}),
-                           ('replay', {'replay-time', 'distribution', 'time'}), ('compare', {'change', 'bandwidth', 'distribution'})):
+                           ('replay', {'replay-time', 'distribution', 'time'}), ('ckpt', {'distribution'}), ('compare', {'change', 'bandwidth', 'distribution'})):
         show(kind)
         drawn = set()
         for canvas in web.driver.find_elements('css selector', 'canvas'):
@@ -521,6 +537,20 @@ def the_run_over_time_equals_the_JSON():
     assert len(column('all tiers')) == 3
 
 
+def hit_rates_of_stores_are_a_curve_over_capacity():
+    show('stores')
+    lines = web.js("""const c = charts.find((x) => x.canvas.id === 'chart-store-curve').chart.data;
+        return [c.labels, Object.fromEntries(c.datasets.map((d) => [d.label, d.data]))]""")
+    assert [label.replace('\u00a0', ' ') for label in lines[0]] == ['16 MiB', '64 MiB'], lines
+    assert lines[1] == {'lru': [0.125, 0.25], 's3-fifo': [0.5, None]}, lines
+    rows = web.js("""return [...document.querySelectorAll('#table-store tbody tr')].map((r) => [...r.cells].map((c) => c.dataset.value))""")
+    assert [(row[1], float(row[5])) for row in rows] == [(r['store']['policy'], r['store']['hit_rate']) for r in stores()], rows
+    text = web.js('return document.getElementById("main").textContent')
+    assert '2 values were not what was written' in text and 'objects were made on the way' not in text
+    show('replay')
+    assert not web.js('return document.getElementById("store")')
+
+
 def a_replay_over_time_and_by_operation_equals_the_JSON():
     r = sample('replay')['replay']
     s = r['seconds']
@@ -542,6 +572,18 @@ def a_replay_over_time_and_by_operation_equals_the_JSON():
     show('replay_late')
     text = web.js('return document.getElementById("main").textContent')
     assert 'Overloaded' in text and '0.25 s in each second' in text and '<b>' in text and '3 reads' in text, text[:2000]
+
+
+def methods_of_checkpoints_equal_the_JSON():
+    c = sample('ckpt')['ckpt']
+    ways = [w for m in c['methods'] for w in (m['save'], m['load'])]
+    show('ckpt')
+    rows = web.js("""return [...document.querySelectorAll('#table-ckpt-methods tbody tr')].map((r) => [...r.cells].map((c) => c.dataset.value))""")
+    assert [row[0] for row in rows] == [w['series'] for w in ways], rows
+    assert [float(row[2]) for row in rows] == [w['bytes_per_sec'] for w in ways], rows
+    assert [float(row[4]) for row in rows] == [w['reference']['duration_sec'] for w in ways], rows
+    assert [float(row[5]) for row in rows] == [w['reference']['throughput'] for w in ways], rows
+    assert [row[8] for row in rows] == [w['bottleneck'] or '' for w in ways], rows
 
 
 def the_latencies_of_a_cache_equal_the_JSON():
@@ -585,7 +627,7 @@ def nothing_stored_has_no_bandwidth_of_storage():
 
 def tables_fit_and_the_navigation_says_everything_once():
     chromium.SIZES['laptop'] = (1300, 900)
-    for kind in ('bench', 'sweep', 'tune', 'kv_both', 'replay_late', 'reference', 'trace', 'summary', 'compare'):
+    for kind in ('bench', 'sweep', 'tune', 'kv_both', 'replay_late', 'ckpt', 'reference', 'trace', 'summary', 'compare'):
         show(kind, size='laptop')
         cut = web.js("""return [...document.querySelectorAll('.scroll')].filter((x) => x.scrollWidth > x.clientWidth + 1 && !x.closest('#heat, [id^=heat]'))
             .map((x) => [x.closest('section').id, x.scrollWidth, x.clientWidth])""")
@@ -645,7 +687,7 @@ def what_is_not_refused_is_drawn_to_the_end():
     print(f'# SLUICE_TEST_SEED={seed}')
     draw, drawn = random.Random(seed), 0
     out = pages['damaged'] = os.path.join(folder.name, 'damaged.html')
-    for name in ('kv', 'replay', 'tune', 'bench', 'trace', 'summary', 'reference'):
+    for name in ('kv', 'replay', 'ckpt', 'tune', 'bench', 'trace', 'summary', 'reference'):
         good = 0
         while good < 6:
             path = save('damaged.json', damaged(draw, sample(name)))
@@ -659,7 +701,7 @@ def what_is_not_refused_is_drawn_to_the_end():
             assert len(web.complaints) == before, (name, web.complaints[before:])
             assert web.js("return document.querySelectorAll('section').length") >= 1
             drawn += 1
-    assert drawn == 42
+    assert drawn == 48
 
 
 def the_keyboard_reaches_everything():
@@ -717,14 +759,6 @@ def tables_can_be_sorted_and_copied():
     assert markdown.count('\n') == 8 and markdown.startswith('| series |'), markdown
 
 
-def nothing_is_wider_than_the_screen():
-    for kind in MAKERS:
-        for size in chromium.SIZES:
-            show(kind, size=size)
-            width, inner = web.js('const d = document.documentElement; return [d.scrollWidth, d.clientWidth]')
-            assert width <= inner, (kind, size, width, inner)
-
-
 def luminance(colour):
     channels = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
     r, g, b = (c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
@@ -762,15 +796,16 @@ def a_long_run_is_thinned_out_and_says_so_only_then():
     assert ('thinned' in text) is bool(web.js('return page.thinned'))
 
 
-def screenshots_are_taken():
+def nothing_is_wider_than_the_screen_of_which_a_picture_is_taken():
     os.makedirs(SHOTS, exist_ok=True)
     for kind in MAKERS:
         for size in chromium.SIZES:
-            for dark in (False, True):
-                show(kind, size=size, dark=dark)
-                path = os.path.join(SHOTS, f'{kind}-{size}-{"dark" if dark else "light"}.png')
-                web.screenshot(path)
-                assert os.path.getsize(path) > 10000, path
+            show(kind, size=size, dark=size == 'phone')
+            width, inner = web.js('const d = document.documentElement; return [d.scrollWidth, d.clientWidth]')
+            assert width <= inner, (kind, size, width, inner)
+            path = os.path.join(SHOTS, f'{kind}-{size}.png')
+            web.screenshot(path)
+            assert os.path.getsize(path) > 10000, path
 
 
 CASES = [all_charts_are_drawn, what_the_charts_show_is_what_the_JSON_says,
@@ -782,14 +817,14 @@ CASES = [all_charts_are_drawn, what_the_charts_show_is_what_the_JSON_says,
          a_comparison_shows_its_verdicts_and_its_gate, names_are_text_whatever_is_in_them,
          flows_between_tiers_are_drawn, the_cards_of_a_cache_equal_the_JSON,
          the_flows_of_a_cache_equal_the_JSON, the_run_over_time_equals_the_JSON, the_latencies_of_a_cache_equal_the_JSON,
-         a_replay_over_time_and_by_operation_equals_the_JSON,
+         hit_rates_of_stores_are_a_curve_over_capacity, a_replay_over_time_and_by_operation_equals_the_JSON, methods_of_checkpoints_equal_the_JSON,
          a_page_opens_on_what_matters, nothing_stored_has_no_bandwidth_of_storage, tables_fit_and_the_navigation_says_everything_once,
          a_trace_equals_the_JSON, a_summary_equals_the_JSON, the_result_of_the_reference_equals_its_JSON, what_is_not_refused_is_drawn_to_the_end,
          a_trace_and_a_poor_run_say_what_they_are, the_keyboard_reaches_everything, arrow_keys_tell_the_points_of_a_chart, a_chart_has_the_same_as_a_table,
-         tables_can_be_sorted_and_copied, nothing_is_wider_than_the_screen,
+         tables_can_be_sorted_and_copied, nothing_is_wider_than_the_screen_of_which_a_picture_is_taken,
          text_has_contrast_in_light_and_in_dark, the_button_changes_the_colours,
          a_long_run_is_thinned_out_and_says_so_only_then,
-         nothing_is_asked_of_the_network_and_the_console_is_silent, screenshots_are_taken]
+         nothing_is_asked_of_the_network_and_the_console_is_silent]
 
 if not chromium.missing():
     web = chromium.Browser()

@@ -4,7 +4,6 @@
 
 #include "common/t.h"
 #include "load/report/page/html.h"
-#include "load/report/page/page.h"
 
 const char report_page_before[] = "";
 const char report_page_behind[] = "";

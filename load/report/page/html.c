@@ -13,7 +13,6 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/report/page/page.h"
 #include "load/report/result/read.h"
 #include "load/report/result/text.h"
 
@@ -118,6 +117,24 @@ static void thin_seconds(json_t *seconds, size_t room)
 	}
 }
 
+/* Those beside the figures of a cache: a page draws those of series only. */
+static void drop_histograms(json_t *j)
+{
+	json_t *one;
+	const char *key;
+	size_t i;
+
+	json_object_del(j, "histogram");
+	json_object_foreach(j, key, one)
+	{
+		drop_histograms(one);
+	}
+	json_array_foreach(j, i, one)
+	{
+		drop_histograms(one);
+	}
+}
+
 /* A copy of @result that keeps no more than @thin; *@ret_less when something was left out. */
 static json_t *thin_result(const json_t *result, const struct thin *thin, bool *ret_less)
 {
@@ -141,6 +158,8 @@ static json_t *thin_result(const json_t *result, const struct thin *thin, bool *
 		json_object_set_new(hist, "buckets", thin_buckets(buckets, thin->buckets));
 		thin_seconds(json_object_get(one, "per_second"), thin->seconds);
 	}
+	drop_histograms(json_object_get(copy, "kv"));
+	drop_histograms(json_object_get(copy, "replay"));
 	one = json_object_get(json_object_get(copy, "kv"), "seconds");
 	if (json_array_size(json_object_get(one, "t")) > thin->seconds)
 		*ret_less = true;

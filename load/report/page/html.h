@@ -34,4 +34,12 @@ struct report_html {
  */
 int report_html_write(FILE *f, const struct report_html *page, struct sluice_err *err);
 
+/*
+ * The HTML page, made from the files in page/ and Chart.js by tools/mkpage.py:
+ * what stands before and behind the results.  Empty when Chart.js was not there
+ * when this was built.
+ */
+extern const char report_page_before[];
+extern const char report_page_behind[];
+
 #endif

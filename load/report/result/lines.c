@@ -35,9 +35,11 @@ void report_ran(FILE *f, const struct run_series *s)
 {
 	char block[SLUICE_SIZE_TEXT];
 
-	fprintf(f, "engine:     %s, queue depth %u, %u I/O thread%s, blocks of %s, %s\n",
-		s->stats.engine, s->stats.depth, s->stats.threads, s->stats.threads == 1 ? "" : "s",
-		sluice_size_format(block, s->file.block), result_direct_word(s));
+	fprintf(f, "engine:     %s, queue depth %u, %u I/O thread%s, %s%s%s%s\n", s->stats.engine,
+		s->stats.depth, s->stats.threads, s->stats.threads == 1 ? "" : "s",
+		s->file.block ? "blocks of " : "",
+		s->file.block ? sluice_size_format(block, s->file.block) : "",
+		s->file.block ? ", " : "", result_direct_word(s));
 	fprintf(f, "memory:     %s%s%s%s%s%s\n", bed_memory_words[s->memory],
 		s->buf.got & SLUICE_BUF_HUGE ? ", huge pages" : ", ordinary pages",
 		s->buf.got & SLUICE_BUF_REGISTERED ? ", registered" : "",

@@ -10,6 +10,7 @@
 
 struct run_series;
 struct sluice_path_info;
+struct sluice_store_stats;
 
 /* "1.234 ms": a time with a unit that suits it. */
 #define REPORT_TIME_TEXT 24
@@ -17,6 +18,11 @@ char *report_time(char buf[REPORT_TIME_TEXT], double sec);
 
 /* Engine, memory and fallbacks of a series, in lines that begin with a word. */
 void report_ran(FILE *f, const struct run_series *s);
+
+/* A KV store after a run: the member `store', and lines that begin with a word. */
+extern const char *const report_policy_words[]; /* by SLUICE_STORE_*; NULL at the end */
+json_t *report_store_json(const struct sluice_store_stats *s, uint32_t policy);
+void report_store_lines(FILE *f, const struct sluice_store_stats *s, uint32_t policy);
 
 /* "path:       FOLDER: ext4 on vda (MODEL)", to which the caller adds the end of the line. */
 void report_path(FILE *f, const char *folder, const struct sluice_path_info *p);

@@ -92,13 +92,14 @@ static void load_hugetlb(struct report_machine *m)
 
 void report_machine_load(struct report_machine *m)
 {
-	struct utsname u;
+	struct utsname u = {.nodename = ""};
 	cpu_set_t set;
 
 	*m = (struct report_machine){.kernel = ""};
 	if (uname(&u) == 0)
 		snprintf(m->kernel, sizeof(m->kernel), "%.32s %.64s %.24s", u.sysname, u.release,
 			 u.machine);
+	snprintf(m->host, sizeof(m->host), "%.64s", u.nodename);
 	keyed(m->cpu, sizeof(m->cpu), "/proc/cpuinfo", "model name");
 	m->cpus = sched_getaffinity(0, sizeof(set), &set) == 0
 			  ? (uint32_t)CPU_COUNT(&set)

@@ -19,6 +19,7 @@ struct report_hugetlb {
 };
 
 struct report_machine {
+	char host[72];
 	char kernel[128]; /* "Linux 6.1.0 x86_64" */
 	char cpu[96];
 	uint32_t cpus; /* this process may use */

@@ -17,33 +17,43 @@
 
 void result_init(struct result *r, const char *command)
 {
+	struct timespec wall = {0, 0};
+
+	clock_gettime(CLOCK_REALTIME, &wall);
 	*r = (struct result){.command = command, .started = time(NULL)};
+	r->wall_ns = (int64_t)wall.tv_sec * 1000000000 + wall.tv_nsec - (int64_t)clock_ns();
 	r->duration_sec = -(double)clock_ns() / 1e9;
+}
+
+void result_partial(struct result *r, const char *why)
+{
+	r->partial = true;
+	snprintf(r->partial_why, sizeof(r->partial_why), "%s", why);
 }
 
 void result_finish(struct result *r)
 {
+	char why[160];
+
 	r->duration_sec += (double)clock_ns() / 1e9;
 	for (unsigned i = 0; i < r->nr_series && !r->partial; i++) {
-		if (!r->series[i].partial)
-			continue;
-		r->partial = true;
-		snprintf(r->partial_why, sizeof(r->partial_why), "%.60s: %.90s", r->series[i].name,
+		snprintf(why, sizeof(why), "%.60s: %.90s", r->series[i].name,
 			 r->series[i].partial_why);
+		if (r->series[i].partial)
+			result_partial(r, why);
 	}
 }
 
 void result_fini(struct result *r)
 {
-	json_decref(r->settings);
-	json_decref(r->grid);
-	json_decref(r->fio);
-	json_decref(r->tune);
-	json_decref(r->io);
-	json_decref(r->kv);
-	json_decref(r->flows);
-	json_decref(r->replay);
-	r->settings = r->grid = r->fio = r->tune = r->io = r->kv = r->flows = r->replay = NULL;
+	json_t **const all[] = {&r->settings, &r->grid, &r->fio,   &r->gdsio,
+				&r->tune,     &r->io,   &r->kv,    &r->flows,
+				&r->replay,   &r->ckpt, &r->store, &r->stream};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(all); i++) {
+		json_decref(*all[i]);
+		*all[i] = NULL;
+	}
 }
 
 /* ----------------------------------------------------------------- one series */
@@ -132,18 +142,6 @@ static json_t *samples_json(const struct run_series *s)
 	return j;
 }
 
-static json_t *histogram_json(const struct run_series *s)
-{
-	json_t *buckets = json_array();
-	struct sluice_hist_bucket b;
-
-	for (unsigned pos = 0; s->hist && sluice_hist_next(s->hist, &pos, &b);)
-		json_array_append_new(buckets, json_pack("[I, I, I]", (json_int_t)b.low,
-							 (json_int_t)b.high, (json_int_t)b.count));
-	return json_pack("{s:s, s:f, s:o}", "unit", "ns", "max_error", SLUICE_HIST_ERROR, "buckets",
-			 buckets);
-}
-
 void result_shape_text(char *out, size_t size, const struct run_series *s, struct stat_shape *ret)
 {
 	char a[REPORT_TIME_TEXT], b[REPORT_TIME_TEXT];
@@ -217,6 +215,8 @@ static json_t *cpu_json(const struct run_series *s)
 /* Did the writes fill empty files?  Settings and counters of the commands know. */
 static bool fresh_writes(const struct result *r)
 {
+	if (r->ckpt || !strcmp(r->command, "gen"))
+		return true;
 	if (!strcmp(r->command, "bench"))
 		return json_is_false(json_object_get(r->settings, "overwrite"));
 	return json_integer_value(json_object_get(r->io, "fresh_loops")) > 0;
@@ -237,7 +237,41 @@ static json_t *limit_json(const struct run_series *s, bool fresh)
 			 report_str_or_null(note));
 }
 
-static json_t *series_json(const struct run_series *s, bool fresh)
+/* Seconds since 1970; the bits of a double are enough for a quarter of a microsecond. */
+static double wall_sec(const struct result *r, uint64_t at_ns)
+{
+	return (double)((int64_t)at_ns + r->wall_ns) / 1e9;
+}
+
+/* When it was that counted time had come to @at_ns. */
+static double wall_of_counted(const struct result *r, const struct run_series *s, uint64_t at_ns)
+{
+	uint32_t i = 0;
+
+	for (; i + 1 < s->nr_turns && at_ns > s->turns[i].ns; i++)
+		at_ns -= s->turns[i].ns;
+	return wall_sec(r, s->turns[i].start_ns + at_ns);
+}
+
+/* Where it lay in real time: what results of several processes are added up by. */
+static json_t *interval_json(const struct result *r, const struct run_series *s)
+{
+	json_t *turns = json_array();
+
+	for (uint32_t i = 0; i < s->nr_turns; i++)
+		json_array_append_new(
+			turns, json_pack("[f, f]", wall_sec(r, s->turns[i].start_ns),
+					 wall_sec(r, s->turns[i].start_ns + s->turns[i].ns)));
+	if (!s->nr_turns || !s->ops) {
+		json_decref(turns);
+		return json_null();
+	}
+	return json_pack("{s:o, s:f, s:f}", "turns", turns, "first_done",
+			 wall_of_counted(r, s, s->first_ns), "last_done",
+			 wall_of_counted(r, s, s->last_ns));
+}
+
+json_t *result_series_json(const struct result *r, const struct run_series *s, bool fresh)
 {
 	json_t *j = json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:b, s:o}", "name",
 			      report_str(s->name), "kind", s->read ? "read" : "write", "size",
@@ -252,6 +286,7 @@ static json_t *series_json(const struct run_series *s, bool fresh)
 	json_object_set_new(j, "bytes", report_count(s->bytes));
 	json_object_set_new(j, "bytes_written", report_count(series_written(s)));
 	json_object_set_new(j, "sec", json_real(s->sec));
+	json_object_set_new(j, "interval", interval_json(r, s));
 	json_object_set_new(j, "bytes_per_sec", json_real(series_speed(s)));
 	if (s->nr_marks) {
 		json_object_set_new(j, "repeats", report_count(s->nr_marks));
@@ -262,7 +297,7 @@ static json_t *series_json(const struct run_series *s, bool fresh)
 	json_object_set_new(j, "latency", stats_json(series_latency, s));
 	json_object_set_new(j, "bandwidth", stats_json(series_bandwidth, s));
 	json_object_set_new(j, "samples", samples_json(s));
-	json_object_set_new(j, "histogram", histogram_json(s));
+	json_object_set_new(j, "histogram", report_histogram(s->hist));
 	json_object_set_new(j, "distribution", distribution_json(s));
 	json_object_set_new(j, "per_second", result_seconds(&s->seconds, s->sec));
 	json_object_set_new(j, "late",
@@ -286,6 +321,7 @@ static json_t *machine_json(void)
 	j = report_machine_json(&m);
 	sluice_probe_gpu(&gpu);
 	json_object_set_new(j, "gpu", report_str_or_null(gpu.devices ? gpu.device0 : ""));
+	json_object_set_new(j, "host", report_str_or_null(m.host));
 	return j;
 }
 
@@ -331,6 +367,13 @@ static json_t *command_line_json(void)
 
 json_t *result_json(const struct result *r)
 {
+	const struct {
+		const char *name;
+		json_t *part;
+	} more[] = {{"grid", r->grid},   {"fio", r->fio},       {"gdsio", r->gdsio},
+		    {"tune", r->tune},   {"io", r->io},         {"kv", r->kv},
+		    {"flows", r->flows}, {"replay", r->replay}, {"ckpt", r->ckpt},
+		    {"store", r->store}, {"stream", r->stream}};
 	json_t *targets = json_array(), *series = json_array(), *j;
 	char when[32] = "";
 	struct tm tm;
@@ -340,7 +383,8 @@ json_t *result_json(const struct result *r)
 	for (unsigned i = 0; i < r->nr_targets; i++)
 		json_array_append_new(targets, target_json(&r->targets[i]));
 	for (unsigned i = 0; i < r->nr_series; i++)
-		json_array_append_new(series, series_json(&r->series[i], fresh_writes(r)));
+		json_array_append_new(series,
+				      result_series_json(r, &r->series[i], fresh_writes(r)));
 	j = json_pack("{s:s, s:s, s:s, s:o, s:s, s:f, s:b, s:o, s:o, s:o, s:O?, s:I, s:o}",
 		      "schema", "sluice-result/1", "sluice", SLUICE_VERSION_STRING, "command",
 		      r->command, "command_line", command_line_json(), "time", when, "duration_sec",
@@ -348,19 +392,8 @@ json_t *result_json(const struct result *r)
 		      report_str_or_null(r->partial_why), "machine", machine_json(), "targets",
 		      targets, "settings", r->settings, "bytes_written",
 		      (json_int_t)r->bytes_written, "series", series);
-	if (r->grid)
-		json_object_set(j, "grid", r->grid);
-	if (r->fio)
-		json_object_set(j, "fio", r->fio);
-	if (r->tune)
-		json_object_set(j, "tune", r->tune);
-	if (r->io)
-		json_object_set(j, "io", r->io);
-	if (r->kv)
-		json_object_set(j, "kv", r->kv);
-	if (r->flows)
-		json_object_set(j, "flows", r->flows);
-	if (r->replay)
-		json_object_set(j, "replay", r->replay);
+	for (unsigned i = 0; i < ARRAY_SIZE(more); i++)
+		if (more[i].part)
+			json_object_set(j, more[i].name, more[i].part);
 	return j;
 }

@@ -25,6 +25,7 @@ struct result_target {
 struct result {
 	const char *command; /* "bench" */
 	time_t started;
+	int64_t wall_ns; /* what makes clock_ns() the time since 1970 */
 	double duration_sec;
 	bool partial;
 	char partial_why[160];
@@ -35,11 +36,13 @@ struct result {
 	const struct run_series *series;
 	unsigned nr_series;
 	/* what single commands add; NULL: nothing */
-	json_t *grid, *fio, *tune, *io, *kv, *flows, *replay;
+	json_t *grid, *fio, *gdsio, *tune, *io, *kv, *flows, *replay, *ckpt, *store, *stream;
 };
 
 /* Start the clock: everything else is zero. */
 void result_init(struct result *r, const char *command);
+/* It ended early, and why. */
+void result_partial(struct result *r, const char *why);
 /* Stop it, and say that the result is partial if one of the series is. */
 void result_finish(struct result *r);
 /* Drop the JSON parts. */
@@ -47,6 +50,8 @@ void result_fini(struct result *r);
 
 /* A new object, or NULL for lack of memory. */
 json_t *result_json(const struct result *r);
+/* One series, as part of that; @fresh: its writes filled empty files. */
+json_t *result_series_json(const struct result *r, const struct run_series *s, bool fresh);
 /* The settings of one series, as JSON: a new object. */
 json_t *result_settings_json(const struct run_series *s);
 
