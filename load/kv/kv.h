@@ -12,6 +12,7 @@
 
 #include <sluice/probe.h>
 #include <sluice/sluice.h>
+#include <sluice/store.h>
 
 #include "load/measure/series.h"
 #include "load/model/kv_load.h"
@@ -19,6 +20,7 @@
 #include "load/trace/trace.h"
 
 enum { KV_LAYOUT_NPY, KV_LAYOUT_RAW, KV_LAYOUT_SLAB };
+enum { KV_BACKEND_FILES, KV_BACKEND_STORE };
 enum { KV_CLOCK_VIRTUAL, KV_CLOCK_REAL };
 enum { KV_ORDER_SEED, KV_ORDER_LIVE };
 
@@ -26,6 +28,8 @@ struct kv_job {
 	const struct kv_params *params;
 	/* real */
 	const char *cache_dir; /* NULL: a private temporary folder, removed at the end */
+	int backend;     /* KV_BACKEND_STORE: the storage tier is a KV store, which evicts itself */
+	uint32_t policy; /* of it: SLUICE_STORE_S3FIFO, ... */
 	int layout;
 	int order;      /* KV_ORDER_LIVE: the queue by priority; closed loops are always live */
 	bool new_files; /* do not write over those of deleted entries */
@@ -92,7 +96,9 @@ struct kv_result {
 	uint32_t users_start, users_end, users_peak;
 	double peak_tokens_per_sec;
 	double cpu_user_sec, cpu_system_sec;
-	uint64_t bytes_written; /* to storage, all told: wear */
+	uint64_t bytes_written;          /* to storage, all told: wear */
+	struct sluice_store_stats store; /* since it was opened, where there is one */
+	bool has_store;
 	/*
 	 * What storage read and wrote inside the interval, block by block: of operations that
 	 * were under way at its end, the part that was done.  The counts have whole objects only.

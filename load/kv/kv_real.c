@@ -279,6 +279,19 @@ static void stop_all(struct kv_real *k)
 		;
 }
 
+/* What only the store knows of its tier, with nothing under way any more. */
+static void store_end(struct kv_real *k)
+{
+	struct kv_result *r = k->r;
+
+	r->has_store = place_store_stats(k->places[KV_NVME], &r->store);
+	if (!r->has_store)
+		return;
+	r->entries[KV_NVME] = r->store.entries;
+	r->used[KV_NVME] = r->store.value_bytes;
+	r->limit[KV_NVME] = k->pl.storage;
+}
+
 static void real_run(struct kv_real *k)
 {
 	struct flow_stats f;
@@ -299,6 +312,7 @@ static void real_run(struct kv_real *k)
 		k->hook->end(k->hook->arg, k);
 	if (k->failed)
 		real_partial(k, k->err.msg);
+	store_end(k);
 	flow_get_stats(k->flow, &f);
 	k->r->bytes_written = f.bytes_written;
 	series_end(k, 0, &f);

@@ -72,7 +72,7 @@ struct real_work {
  * entries are used again, so operations on their way hold on to the object.
  */
 struct real_object {
-	uint64_t number; /* in the flow: never used again */
+	uint64_t number; /* in the flow: never used again; with a store that of its key */
 	uint32_t refs;
 	uint8_t tier; /* as planned */
 	bool live;    /* in the cache */
@@ -83,6 +83,7 @@ struct real_places {
 	struct place_opts opts[KV_TIERS];
 	struct kv_cache_opts cache;
 	const char *paths[1];
+	uint64_t storage; /* bytes of the storage tier, which of a store the cache does not know */
 	bool has_gpu, gpu_real;
 	char gpu_how[200];
 };
@@ -160,6 +161,8 @@ int real_start_request(struct kv_real *k, const struct kv_request *req);
 int real_add_document(struct kv_real *k, const struct kv_request *req);
 int real_start_documents(struct kv_real *k);
 int real_start_fill(struct kv_real *k, struct kv_key key, uint32_t tokens);
+/* Is the storage tier a store, and does @op ask it? */
+bool real_asks_store(const struct kv_real *k, const struct real_op *op);
 /* @op failed: its entry is no longer in the cache.  False: that was known. */
 bool real_lose(struct kv_real *k, const struct real_op *op);
 /* Delete what real_lose() left behind. */

@@ -223,6 +223,34 @@ static void count_not_there(struct kv_real *k, const struct real_op *op)
 	real_count_miss(k, &ev);
 }
 
+/*
+ * The store has not got it, or would not have it: no failure.  What the model would write is
+ * written by now; what it would not is out of the cache.
+ */
+static void count_missed(struct kv_real *k, struct real_op *op, const struct flow_done *d)
+{
+	bool set = op->flow.type == FLOW_READ && d->result >= 0;
+	struct kv_event ev = op->ev;
+	struct half h = {.tier = KV_NVME,
+			 .write = true,
+			 .size = ev.size,
+			 .ns = d->write_ns,
+			 .device_ns = d->write_device_ns};
+
+	if (!set)
+		real_lose(k, op);
+	if (op->work->kind == REAL_FILL)
+		return;
+	count_not_there(k, op);
+	if (!set)
+		return;
+	ev.type = KV_EV_WRITE;
+	ev.phase = KV_PREFILL;
+	count_event(k, &ev);
+	count_half(k, &h, d->end_ns);
+	add_to_work(k, op, d);
+}
+
 /* Upstream has counted it before it tried. */
 static void count_as_upstream(struct kv_real *k, const struct real_op *op)
 {
@@ -263,6 +291,12 @@ static bool is_gone(const struct real_op *op, const struct flow_done *d)
 	return op->flow.type == FLOW_DELETE && d->result == -ENOENT;
 }
 
+/* What a store may say of a key at any time. */
+static bool is_miss(int64_t result)
+{
+	return result == -ENOENT || result == -ENOSPC;
+}
+
 void real_count_op(struct kv_real *k, struct real_op *op, const struct flow_done *d)
 {
 	enum real_kind kind = op->work->kind;
@@ -276,6 +310,10 @@ void real_count_op(struct kv_real *k, struct real_op *op, const struct flow_done
 	}
 	if (d->result == -ECANCELED)
 		return;
+	if (d->missed && op->flow.type != FLOW_DELETE && (d->result >= 0 || is_miss(d->result))) {
+		count_missed(k, op, d);
+		return;
+	}
 	if (d->result < 0 && !is_gone(op, d)) {
 		count_failure(k, op, d);
 		return;

@@ -44,9 +44,8 @@ int real_fill(struct kv_real *k)
 	int r = 0;
 
 	flow_set_allocs(k->flow, k->p->max_concurrent_allocs);
-	for (uint64_t i = 0; r == 0 && !real_stopped(k) &&
-			     kv_prepop(k->p, k->pl.cache.limit[KV_NVME], i, &key, &tokens);
-	     i++) {
+	for (uint64_t i = 0;
+	     r == 0 && !real_stopped(k) && kv_prepop(k->p, k->pl.storage, i, &key, &tokens); i++) {
 		if (key.kind == KV_KEY_PREPOP)
 			flow_set_allocs(k->flow, 0); /* upstream's go past the semaphore */
 		r = fill_wait(k, width - 1);

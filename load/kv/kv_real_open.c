@@ -28,6 +28,16 @@
 static void choose_storage(struct real_places *pl, const struct kv_job *job, const char *folder)
 {
 	pl->paths[0] = folder;
+	if (job->backend == KV_BACKEND_STORE) {
+		pl->opts[KV_NVME] = (struct place_opts){.kind = PLACE_STORE,
+							.paths = pl->paths,
+							.nr_paths = 1,
+							.durability = job->durability,
+							.policy = job->policy,
+							.io_threads = job->opts.threads,
+							.engine = job->opts.engine};
+		return;
+	}
 	pl->opts[KV_NVME] = (struct place_opts){
 		.kind = job->layout == KV_LAYOUT_SLAB ? PLACE_SLAB : PLACE_FILES,
 		.layout = job->layout == KV_LAYOUT_NPY ? PLACE_NPY : PLACE_RAW,
@@ -131,8 +141,14 @@ static int places_choose(struct real_places *pl, const struct kv_job *job, const
 	r = real_storage_limit(pl, job->params, &limit, err);
 	if (r < 0)
 		return r;
+	pl->storage = limit;
 	kv_params_cache(job->params, limit, true, &pl->cache);
-	set_capacity(pl, KV_NVME);
+	if (job->backend == KV_BACKEND_STORE) {
+		pl->cache.limit[KV_NVME] = KV_UNLIMITED; /* what goes there says the store */
+		pl->opts[KV_NVME].capacity = limit;
+	} else {
+		set_capacity(pl, KV_NVME);
+	}
 	choose_memory(pl, KV_CPU, PLACE_MEMORY);
 	choose_gpu(pl, job);
 	return 0;

@@ -45,6 +45,8 @@ static int object_new(struct kv_real *k, const struct kv_event *ev)
 	object_put(k->entries[ev->entry]);
 	*o = (struct real_object){
 		.number = ++k->objects, .refs = 1, .tier = ev->tier, .live = true};
+	if (k->job->backend == KV_BACKEND_STORE)
+		o->number = kv_key_hash(ev->key);
 	k->entries[ev->entry] = o;
 	return 0;
 }
@@ -110,6 +112,19 @@ static void op_set(struct real_op *op, struct real_object *o, const struct kv_ev
 	op->flow.size = ev->size;
 }
 
+bool real_asks_store(const struct kv_real *k, const struct real_op *op)
+{
+	return k->job->backend == KV_BACKEND_STORE && op->flow.place == KV_NVME &&
+	       op->flow.type != FLOW_MOVE && op->flow.type != FLOW_PAUSE;
+}
+
+/* What the model writes when it finds that it is missing is set when the store has not got it. */
+static bool computed_again(const struct kv_real *k, const struct real_op *op)
+{
+	return op->flow.type == FLOW_READ && !k->p->decode_only &&
+	       (op->step == KV_STEP_PREFIX || op->step == KV_STEP_DECODE);
+}
+
 static int op_of_event(struct kv_real *k, struct real_work *w, enum flow_type type,
 		       const struct kv_event *ev)
 {
@@ -118,6 +133,7 @@ static int op_of_event(struct kv_real *k, struct real_work *w, enum flow_type ty
 	if (!op)
 		return -ENOMEM;
 	op_set(op, k->entries[ev->entry], ev);
+	op->flow.set_missed = real_asks_store(k, op) && computed_again(k, op);
 	return 0;
 }
 
@@ -225,12 +241,17 @@ static char *write_texts(const struct kv_real *k, struct real_op *op, char *at)
 	return at + SHAPE_MAX;
 }
 
+static bool needs_texts(const struct kv_real *k, const struct real_op *op)
+{
+	return op->flow.type == FLOW_WRITE || real_asks_store(k, op);
+}
+
 static int texts_room(struct kv_real *k, const struct real_work *w)
 {
 	size_t need = 0;
 
 	for (unsigned i = 0; i < w->nr; i++)
-		if (w->ops[i].flow.type == FLOW_WRITE)
+		if (needs_texts(k, &w->ops[i]))
 			need += kv_key_format(NULL, 0, w->ops[i].ev.key, k->texts) + 1 + SHAPE_MAX;
 	return ARRAY_ROOM(k->text, k->text_room, max_u64(need, 1));
 }
@@ -247,7 +268,7 @@ static int ops_seal(struct kv_real *k, struct real_work *w)
 		struct real_op *op = &w->ops[i];
 
 		op->flow.tag = (uintptr_t)op;
-		if (op->flow.type == FLOW_WRITE)
+		if (needs_texts(k, op))
 			text = write_texts(k, op, text);
 	}
 	return 0;

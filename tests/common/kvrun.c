@@ -102,6 +102,7 @@ static void on_done(void *arg, const struct kv_real *k, const struct flow_done *
 		.kind = op->ev.kind,
 		.phase = op->ev.phase,
 		.alloc_begin = op->flow.alloc_begin,
+		.missed = d->missed,
 		.alloc_end = op->flow.alloc_end,
 		.result = d->result,
 		.size = op->ev.size,

@@ -14,6 +14,7 @@ struct kvrun_op {
 	uint8_t type, tier, to, kind, phase;
 	bool alloc_begin, alloc_end;
 	bool request; /* it belongs to one */
+	bool missed;  /* at a store */
 	int64_t result;
 	uint64_t size, chain;    /* chain: of whichever request */
 	uint64_t id, arrival_ns; /* of the request */
