@@ -93,14 +93,14 @@ static void tell_losses(const struct trace_copy *c, const struct cli_cmd *cmd)
 int cli_trace_copy(struct trace_copy *c, const char *out, const struct cli_cmd *cmd)
 {
 	struct sluice_err err = {0, ""};
-	char path[CLI_FILE_PATH];
 	struct cli_file file;
 	int r;
 
 	r = cli_file_open(&file, cmd, "OUT", out);
 	if (r != CLI_OK)
 		return r;
-	c->out = cli_file_path(&file, path);
+	c->out = out;
+	c->writer.fd = file.stream->fd;
 	c->writer.pack = ends_in(out, ".zst") ? TRACE_PACK_ZSTD : TRACE_PACK_NO;
 	c->stop = cli_stop_catch();
 	r = trace_copy(c, &err);

@@ -4,12 +4,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/glob.h"
 #include "base/util.h"
 #include "cli/opt/opt.h"
 
@@ -52,6 +54,30 @@ bool cli_file_same(const char *a, const char *b)
 	return stat(a, &st) != 0 && stat(b, &st) != 0 && same_new_file(a, b);
 }
 
+/* Under any name: links lead to a file, too. */
+bool cli_file_within(const char *in, const char *name)
+{
+	CLEANUP_FREE char *all = NULL;
+	bool found = false;
+	struct stat st;
+	glob_t g;
+
+	if (!in || !name || stat(name, &st) < 0 || !S_ISREG(st.st_mode))
+		return false;
+	if (stat(in, &st) == 0) {
+		if (!S_ISDIR(st.st_mode))
+			return false;
+		all = sluice_glob_folder(in, "*");
+		in = all;
+	}
+	if (!in || glob(in, 0, NULL, &g) != 0)
+		return false;
+	for (size_t i = 0; i < g.gl_pathc && !found; i++)
+		found = same_inode(g.gl_pathv[i], name, &st);
+	globfree(&g);
+	return found;
+}
+
 /* ------------------------------------------------------------------- streams */
 
 /* What stdio knows is only that a write failed once. */
@@ -90,79 +116,21 @@ int cli_stream_flush(struct cli_stream *s, FILE *f)
 
 /* --------------------------------------------------------------------- files */
 
-/* The name under which the kernel shows what has none; false without /proc. */
-static bool unnamed_path(const struct cli_file *file, char path[CLI_FILE_PATH])
-{
-	snprintf(path, CLI_FILE_PATH, "/proc/self/fd/%d", file->stream->fd);
-	return access(path, F_OK) == 0;
-}
-
-/* Without a name nothing of it is left, however the command ends. */
-static int open_unnamed(struct cli_file *file)
-{
-	CLEANUP_FREE char *copy = strdup(file->name);
-	char path[CLI_FILE_PATH];
-
-	file->stream->fd = copy ? open(dirname(copy), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600) : -1;
-	if (file->stream->fd < 0)
-		return -errno;
-	if (unnamed_path(file, path)) {
-		file->unnamed = true;
-		return 0;
-	}
-	close(file->stream->fd);
-	return -ENOTSUP;
-}
-
-static int open_temp(struct cli_file *file)
-{
-	int r;
-
-	if (asprintf(&file->temp, "%s.XXXXXX", file->name) < 0) {
-		file->temp = NULL;
-		return -ENOMEM;
-	}
-	file->stream->fd = mkostemp(file->temp, O_CLOEXEC);
-	if (file->stream->fd >= 0)
-		return 0;
-	r = -errno;
-	free(file->temp);
-	file->temp = NULL;
-	return r;
-}
-
-/* Rights and owner of the file it replaces, or those of a new one. */
-static int set_rights(const struct cli_file *file, const struct stat *old)
-{
-	mode_t mask = umask(0);
-	int fd = file->stream->fd;
-
-	umask(mask);
-	if (!old)
-		return fchmod(fd, 0666 & ~mask) < 0 ? -errno : 0;
-	if ((old->st_uid != geteuid() || old->st_gid != getegid()) &&
-	    fchown(fd, old->st_uid, old->st_gid) < 0 && errno != EPERM)
-		return -errno;
-	return fchmod(fd, old->st_mode & 07777) < 0 ? -errno : 0;
-}
-
 /* Devices and pipes cannot be replaced: they are written to. */
 static int open_stream(struct cli_file *file)
 {
 	struct stat st;
-	bool there = stat(file->name, &st) == 0;
-	int r = 0;
+	int r;
 
-	if (there && !S_ISREG(st.st_mode)) {
+	if (stat(file->name, &st) == 0 && !S_ISREG(st.st_mode)) {
 		file->stream->fd = open(file->name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 		return file->stream->fd < 0 ? -errno : 0;
 	}
-	/* A file that must not be written to must not be replaced either. */
-	if (access(file->name, W_OK) < 0 && errno != ENOENT)
-		return -errno;
-	if (open_unnamed(file) < 0)
-		r = open_temp(file);
-	return r == 0 ? set_rights(file, there ? &st : NULL) : r;
+	r = sluice_replace_open(&file->replace, file->name, 0666);
+	if (r < 0)
+		return r;
+	file->stream->fd = file->replace.fd;
+	return sluice_replace_rights(&file->replace);
 }
 
 static int open_named(struct cli_file *file)
@@ -187,7 +155,7 @@ int cli_file_open(struct cli_file *file, const struct cli_cmd *cmd, const char *
 {
 	int r;
 
-	*file = (struct cli_file){.option = option, .name = name};
+	*file = (struct cli_file){option, name, .replace = SLUICE_REPLACE_NONE};
 	if (!name)
 		return CLI_OK;
 	r = open_named(file);
@@ -196,49 +164,6 @@ int cli_file_open(struct cli_file *file, const struct cli_cmd *cmd, const char *
 	cli_file_abandon(file);
 	return cli_fail(cmd, CLI_USAGE, "%s: '%s' cannot be written: %s", option, name,
 			strerror(-r));
-}
-
-const char *cli_file_path(const struct cli_file *file, char path[CLI_FILE_PATH])
-{
-	if (file->unnamed && unnamed_path(file, path))
-		return path;
-	return file->temp ? file->temp : file->name;
-}
-
-/* Give it the name, which another file may have, in one step. */
-static int unnamed_replace(const struct cli_file *file, const char *path)
-{
-	CLEANUP_FREE char *beside = NULL;
-	int r = -EEXIST;
-
-	for (unsigned i = 0; i < 100 && r == -EEXIST; i++) {
-		free(beside);
-		if (asprintf(&beside, "%s.%06x", file->name,
-			     (unsigned)(clock_ns() >> 4) & 0xffffff) < 0) {
-			beside = NULL;
-			return -ENOMEM;
-		}
-		r = linkat(AT_FDCWD, path, AT_FDCWD, beside, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
-	}
-	if (r == 0 && rename(beside, file->name) < 0) {
-		r = -errno;
-		unlink(beside);
-	}
-	return r;
-}
-
-static int appear(const struct cli_file *file)
-{
-	char path[CLI_FILE_PATH];
-
-	if (file->temp)
-		return rename(file->temp, file->name) < 0 ? -errno : 0;
-	if (!file->unnamed)
-		return 0;
-	unnamed_path(file, path);
-	if (linkat(AT_FDCWD, path, AT_FDCWD, file->name, AT_SYMLINK_FOLLOW) == 0)
-		return 0;
-	return errno == EEXIST ? unnamed_replace(file, path) : -errno;
 }
 
 /* What the last bytes came to, which a full disk tells only now; 0 or -errno. */
@@ -263,12 +188,8 @@ int cli_file_finish(struct cli_file *file, const struct cli_cmd *cmd, int r, con
 		r = flushed;
 		why = NULL;
 	}
-	if (r == 0)
-		r = appear(file);
-	if (r == 0 && file->temp) {
-		free(file->temp);
-		file->temp = NULL;
-	}
+	if (r == 0 && file->replace.fd >= 0)
+		r = sluice_replace_show(&file->replace);
 	cli_file_abandon(file);
 	return r == 0 ? CLI_OK
 		      : cli_fail(cmd, CLI_FAILED, "%s: '%s' was not written: %s", option, name,
@@ -279,11 +200,10 @@ void cli_file_abandon(struct cli_file *file)
 {
 	if (file->f)
 		fclose(file->f);
-	if (file->stream && file->stream->fd >= 0)
+	if (file->stream && file->stream->fd >= 0 && file->stream->fd != file->replace.fd)
 		close(file->stream->fd);
-	if (file->temp)
-		unlink(file->temp);
-	free(file->temp);
+	if (file->name)
+		sluice_replace_close(&file->replace, false);
 	free(file->stream);
 	*file = (struct cli_file){.name = NULL};
 }

@@ -4,12 +4,13 @@
 
 /*
  * A file that a command writes.  It has no name until it is complete: nobody meets half of it,
- * and a command that fails or is killed leaves what was there before.  Where the file system has
- * no such files, or /proc is missing, it is called NAME.XXXXXX until then, which a kill leaves.
- * A file that is replaced hands on its rights.
+ * and a command that fails or is killed leaves what was there before (base/replace.h).  A file that
+ * is replaced hands on its rights, and a link to it stays one.
  */
 #include <stdbool.h>
 #include <stdio.h>
+
+#include "base/replace.h"
 
 struct cli_cmd;
 
@@ -18,6 +19,8 @@ struct cli_cmd;
  * spelt.  NULL is no file; standard output is one.
  */
 bool cli_file_same(const char *a, const char *b);
+/* Is the file @name in the folder @in, or one of those that the pattern @in finds? */
+bool cli_file_within(const char *in, const char *name);
 
 /* Bytes of a FILE on their way to a descriptor; stdio forgets why a write failed. */
 struct cli_stream {
@@ -33,9 +36,8 @@ struct cli_file {
 	const char *option; /* for messages: "--json" */
 	const char *name;   /* "-": standard output; NULL: not asked for */
 	struct cli_stream *stream;
-	bool unnamed;
-	char *temp; /* what it is called until then; NULL: nothing, or what it is */
 	FILE *f;
+	struct sluice_replace replace; /* what a regular file is until then */
 };
 
 /* Is it `-'? */
@@ -47,9 +49,6 @@ bool cli_is_stdout(const char *name);
  */
 int cli_file_open(struct cli_file *file, const struct cli_cmd *cmd, const char *option,
 		  const char *name);
-/* What somebody who opens files by name writes to. */
-enum { CLI_FILE_PATH = 32 };
-const char *cli_file_path(const struct cli_file *file, char path[CLI_FILE_PATH]);
 /*
  * Let it appear.  @r is what writing came to, 0 or -errno, and @why the reason in words, or
  * NULL.  Returns an exit status, after a message when it is not CLI_OK.
