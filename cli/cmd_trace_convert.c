@@ -4,7 +4,6 @@
 
 #include "base/util.h"
 #include "cli/cli.h"
-#include "cli/requests.h"
 #include "cli/trace.h"
 
 struct convert_args {

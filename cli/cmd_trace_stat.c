@@ -6,7 +6,6 @@
 #include "cli/cli.h"
 #include "cli/opt/file.h"
 #include "cli/opt/json.h"
-#include "cli/requests.h"
 #include "cli/trace.h"
 #include "load/report/jobs/trace_report.h"
 

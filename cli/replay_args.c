@@ -8,7 +8,7 @@
 
 #include "base/size.h"
 #include "base/util.h"
-#include "cli/opt/number.h"
+#include "cli/opt/opt.h"
 #include "load/report/jobs/replay_report.h"
 
 #define DEPTH_PACED    1024 /* enough that the pace is the trace's */

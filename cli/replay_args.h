@@ -6,7 +6,6 @@
 #include "cli/cli.h"
 #include "cli/opt/how.h"
 #include "cli/output.h"
-#include "cli/requests.h"
 #include "cli/trace.h"
 #include "load/replay/replay.h"
 

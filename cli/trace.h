@@ -4,6 +4,7 @@
 
 /* What the commands of `sluice trace' share: how a trace is read, and how it is written. */
 #include "cli/cli.h"
+#include "load/kv/kv.h"
 #include "load/trace/copy.h"
 
 struct cli_trace_in {
@@ -24,5 +25,21 @@ bool cli_trace_twice(const char *path);
 int cli_trace_copy(struct trace_copy *c, const char *out, const struct cli_cmd *cmd);
 /* The first bad rows on stderr, a line each, and how many there are if that is more. */
 void cli_trace_tell_bad(const struct trace_bad *bad, const struct cli_cmd *cmd);
+
+/* Traces that hold requests, not operations: the model they go through. */
+
+struct cli_requests {
+	struct kv_params params; /* which the options set */
+	struct trace_maker maker;
+};
+extern const struct cli_opt cli_requests_opts[];
+/*
+ * Let @o, whose other members are filled, read @trace through the model if it holds requests.
+ * @model NULL: a usual one.  CLI_OK, or another exit status after a message.
+ * cli_requests_fini() is due in any case, and later than the last use of @o.
+ */
+int cli_requests(struct cli_requests *q, struct trace_reader_opts *o, const char *model,
+		 uint64_t seed, const char *trace, const struct cli_cmd *cmd);
+void cli_requests_fini(struct cli_requests *q);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sluice kv: the KV-cache workload of MLPerf Storage, in the place of kv-cache.py.
- * load/model decides what is done, load/run/kv.h does it, load/report tells.
+ * load/model decides what is done, load/kv/kv.h does it, load/report tells.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -12,15 +12,13 @@
 #include "base/util.h"
 #include "cli/cli.h"
 #include "cli/kv/kv_args.h"
-#include "cli/kv/kv_output.h"
 #include "cli/progress.h"
 #include "cli/trace.h"
 #include "load/report/kv/kv_report.h"
 #include "load/report/result/result.h"
 
 struct kv_command {
-	const struct kv_args *args;
-	struct kv_setup setup;
+	struct kv_args *args;
 	struct kv_outputs out;
 	struct kv_report report;
 	struct cli_progress progress;
@@ -36,15 +34,15 @@ static void show_progress(void *arg, double at_sec, uint64_t requests, uint64_t 
 	if (!c->progress.on)
 		cli_progress_start(&c->progress, "", 0);
 	snprintf(c->progress.label, sizeof(c->progress.label),
-		 "%.0f of %.0f s, %" PRIu64 " requests:", at_sec, c->setup.params.duration_sec,
-		 requests);
+		 "%.0f of %.0f s, %" PRIu64 " requests:", at_sec,
+		 (double)c->args->params.duration_ns / 1e9, requests);
 	cli_progress_update(&c->progress, bytes);
 }
 
 static void say_warnings(struct kv_command *c)
 {
-	if (c->args->up.log_level <= KV_LOG_WARNING)
-		kv_problems_say(&c->setup.warnings, &cmd_kv, "warning: ");
+	if (c->args->log_level <= KV_LOG_WARNING)
+		cli_problems_say(&c->args->warnings, &cmd_kv, "warning: ");
 }
 
 /* ------------------------------------------------------------------ results */
@@ -52,7 +50,7 @@ static void say_warnings(struct kv_command *c)
 /* The folder the bytes went to; of a trace, that of its file. */
 static void find_target(struct result_target *t, const struct kv_command *c, char folder[4096])
 {
-	const char *trace = c->setup.job.trace_path, *slash = trace ? strrchr(trace, '/') : NULL;
+	const char *trace = c->args->job.trace_path, *slash = trace ? strrchr(trace, '/') : NULL;
 
 	*t = (struct result_target){.folder = c->report.res->folder, .info = c->report.res->path};
 	if (!trace)
@@ -70,9 +68,9 @@ static int kv_validate(struct kv_command *c)
 	uint64_t asked = n->hits + n->misses;
 	struct sluice_err err = {0, ""};
 
-	if (!c->args->up.validation)
+	if (!c->args->validation)
 		return CLI_OK;
-	if (kv_validation(&c->report.validation, c->args->up.validation,
+	if (kv_validation(&c->report.validation, c->args->validation,
 			  asked ? (double)n->hits / (double)asked : 0, &err) < 0)
 		return cli_fail(&cmd_kv, CLI_FAILED, "--validation-trace: %s", err.msg);
 	return CLI_OK;
@@ -102,18 +100,18 @@ static int kv_judge(const struct kv_command *c)
 				"--verify: %" PRIu64 " objects were not what was "
 				"written: %s",
 				res->verify_errors, res->first_error);
-	if (c->setup.params.compat)
+	if (c->args->params.policy.forgives)
 		return CLI_OK;
 	if (kv_report_failures(failures, sizeof(failures), res))
 		return cli_fail(&cmd_kv, CLI_FAILED, "%s: %s", failures, res->first_error);
-	if (!res->requests && c->args->up.log_level <= KV_LOG_WARNING)
+	if (!res->requests && c->args->log_level <= KV_LOG_WARNING)
 		cli_fail(&cmd_kv, CLI_OK, "warning: no request was completed");
 	return CLI_OK;
 }
 
 static int kv_start(struct kv_command *c, struct kv_result *res, struct sluice_err *err)
 {
-	struct kv_job *job = &c->setup.job;
+	struct kv_job *job = &c->args->job;
 
 	job->stop = c->stop;
 	job->progress = isatty(STDERR_FILENO) ? show_progress : NULL;
@@ -124,13 +122,13 @@ static int kv_start(struct kv_command *c, struct kv_result *res, struct sluice_e
 /* Recorded requests that were not used. */
 static void tell_input(const struct kv_command *c, const struct kv_result *res)
 {
-	uint32_t level = c->args->up.log_level;
+	uint32_t level = c->args->log_level;
 
 	if (res->input_empty && level <= KV_LOG_WARNING)
 		cli_fail(&cmd_kv, CLI_OK,
 			 "warning: --burst-trace-path: '%s' has no row that can be used, so there "
 			 "was no request",
-			 c->args->up.burst_path);
+			 c->args->burst_path);
 	else if (level <= KV_LOG_INFO)
 		cli_trace_tell_bad(&res->input_bad, &cmd_kv);
 }
@@ -142,6 +140,7 @@ static int run_and_report(struct kv_command *c, struct kv_result *res)
 	int status = CLI_OK, rc;
 
 	result_init(&r, "kv");
+	r.settings = cli_settings(&cmd_kv, c->args);
 	c->report.started = r.started;
 	rc = kv_start(c, res, &err);
 	cli_progress_end(&c->progress);
@@ -167,12 +166,12 @@ static int run_and_report(struct kv_command *c, struct kv_result *res)
 
 static int check_job(const struct kv_command *c)
 {
-	const struct kv_job *job = &c->setup.job;
+	const struct kv_job *job = &c->args->job;
 	struct sluice_err err = {0, ""};
 	int r = job->trace_path ? 0 : kv_check(job, &err);
 
 	if (c->args->dry_run && (r == -ENOMEM || r == -ENOSPC)) {
-		if (c->args->up.log_level <= KV_LOG_WARNING)
+		if (c->args->log_level <= KV_LOG_WARNING)
 			cli_fail(&cmd_kv, CLI_OK, "warning: a run would be refused: %s", err.msg);
 		return CLI_OK;
 	}
@@ -198,8 +197,8 @@ static double free_gb(const char *folder)
 /* The same requests on the virtual clock, into a trace nobody reads: what they would do. */
 static int dry_run(struct kv_command *c, struct kv_result *res)
 {
-	struct kv_params params = c->setup.params;
-	struct kv_job job = c->setup.job;
+	struct kv_params params = c->args->params;
+	struct kv_job job = c->args->job;
 	struct sluice_err err = {0, ""};
 
 	if (!job.trace_path && params.storage_gb <= 0)
@@ -224,10 +223,10 @@ static int do_job(struct kv_command *c)
 		return r;
 	if (kv_result_init(&res) < 0)
 		return cli_fail(&cmd_kv, CLI_FAILED, "out of memory");
-	c->report = (struct kv_report){.job = &c->setup.job,
+	c->report = (struct kv_report){.job = &c->args->job,
 				       .res = &res,
-				       .profile = (int)c->args->up.profile,
-				       .dataset_path = c->args->up.dataset};
+				       .profile = (int)c->args->profile,
+				       .dataset_path = c->args->dataset};
 	if (c->args->dry_run) {
 		r = dry_run(c, &res);
 	} else {
@@ -253,17 +252,17 @@ static int kv_main(void *args, int argc, char **argv)
 	(void)argc;
 	(void)argv;
 	c.stop = cli_stop_catch();
-	r = kv_setup(&c.setup, args, &cmd_kv);
+	r = kv_setup(args, &cmd_kv);
 	if (r == CLI_OK) {
 		say_warnings(&c);
-		kv_problems_say(&c.setup.problems, &cmd_kv, "");
-		r = c.setup.problems.nr ? CLI_FAILED : CLI_OK;
+		cli_problems_say(&c.args->problems, &cmd_kv, "");
+		r = c.args->problems.nr ? CLI_FAILED : CLI_OK;
 	}
-	if (r == CLI_OK && !c.setup.params.model)
-		kv_list_models(&c.setup.params.config.models);
+	if (r == CLI_OK && !c.args->params.model)
+		kv_list_models(&c.args->params.config.models);
 	else if (r == CLI_OK)
 		r = do_job(&c);
-	kv_setup_fini(&c.setup);
+	kv_setup_fini(args);
 	return r;
 }
 
@@ -283,6 +282,7 @@ const struct cli_cmd cmd_kv = {
 	.summary = "a language model's KV cache on storage, like kv-cache.py",
 	.opts = kv_opts,
 	.args_size = sizeof(struct kv_args),
+	.problems = offsetof(struct kv_args, problems),
 	.abbreviated = kv_upstream_opts,
 	.subs = kv_subs,
 	.run = kv_main,

@@ -15,60 +15,33 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "cli/kv/kv_config.h"
-#include "cli/opt/number.h"
 #include "load/measure/ram.h"
 #include "load/trace/trace.h"
 
 /* ------------------------------------------------------------------- ranges */
 
-#define MANY UINT32_MAX /* where upstream has no bound */
-#define MUCH 1e12
-
-static void check_whole(struct kv_problems *p, const char *name, int64_t v, int64_t min,
-			int64_t max)
+/* The ranges of these come from the configuration. */
+static void check_limits(struct kv_args *a)
 {
-	if (v >= min && v <= max)
-		return;
-	if (max == MANY && v < min)
-		kv_problem(p, "--%s: %" PRId64 " is below %" PRId64, name, v, min);
-	else
-		kv_problem(p, "--%s: %" PRId64 " is outside %" PRId64 "..%" PRId64, name, v, min,
-			   max);
-}
+	const struct kv_params *p = &a->params;
+	const struct kv_config *c = &p->config;
+	const struct {
+		const char *name;
+		double v, min, max;
+	} limits[] = {
+		{"num-users", p->users, 1, (double)c->limit_users},
+		{"duration", (double)p->duration_ns / 1e9, 1, (double)c->limit_duration},
+		{"gpu-mem-gb", p->gpu_gb, 0, c->limit_gpu_gb},
+		{"cpu-mem-gb", p->cpu_gb, 0, c->limit_cpu_gb},
+	};
 
-static void check_real(struct kv_problems *p, const char *name, double v, double max)
-{
-	if (v >= 0 && v <= max)
-		return;
-	if (max == MUCH && v < 0)
-		kv_problem(p, "--%s: %g is below 0", name, v);
-	else
-		kv_problem(p, "--%s: %g is outside 0..%g", name, v, max);
-}
-
-static void check_ranges(struct kv_problems *p, const struct kv_upstream *u,
-			 const struct kv_config *c)
-{
-	check_whole(p, "num-users", u->users, 1, c->limit_users);
-	check_whole(p, "duration", u->duration, 1, c->limit_duration);
-	check_real(p, "gpu-mem-gb", u->gpu_gb, c->limit_gpu_gb);
-	check_real(p, "cpu-mem-gb", u->cpu_gb, c->limit_cpu_gb);
-	check_whole(p, "num-gpus", u->gpus, 1, MANY);
-	check_whole(p, "tensor-parallel", u->tensor_parallel, 1, MANY);
-	if (u->tensor_parallel > u->gpus && u->gpus >= 1)
-		kv_problem(p, "--tensor-parallel: %" PRId64 " is more than --num-gpus %" PRId64,
-			   u->tensor_parallel, u->gpus);
-	check_whole(p, "rag-num-docs", u->rag_docs, 0, MANY);
-	check_real(p, "target-saturation", u->saturation, 1);
-	check_whole(p, "max-conversations", u->conversations, 1, MANY);
-	check_whole(p, "max-concurrent-allocs", u->concurrent_allocs, 0, MANY);
-	check_real(p, "request-rate", u->request_rate, MUCH);
-	check_whole(p, "max-requests", u->max_requests, 0, INT64_MAX);
-	check_real(p, "storage-capacity-gb", u->storage_gb, MUCH);
-	check_real(p, "precondition-size-gb", u->precondition_gb, MUCH);
-	check_whole(p, "precondition-threads", u->precondition_threads, 0, MANY);
-	check_real(p, "trace-speedup", u->speedup, MUCH);
-	check_whole(p, "replay-cycles", u->replay_cycles, 0, MANY);
+	for (unsigned i = 0; i < ARRAY_SIZE(limits); i++)
+		if (limits[i].v > limits[i].max)
+			cli_problem(&a->problems, "--%s: %.10g is outside %g..%.10g",
+				    limits[i].name, limits[i].v, limits[i].min, limits[i].max);
+	if (p->tensor_parallel > p->gpus)
+		cli_problem(&a->problems, "--tensor-parallel: %u is more than --num-gpus %u",
+			    p->tensor_parallel, p->gpus);
 }
 
 /* ------------------------------------------------------------------- folders */
@@ -184,7 +157,7 @@ void kv_list_models(const struct kv_models *m)
 		       kv_model_bytes_per_token(&m->v[i]));
 }
 
-static void unknown_model(struct kv_problems *p, const struct kv_models *m, const char *name)
+static void unknown_model(struct cli_problems *p, const struct kv_models *m, const char *name)
 {
 	char all[600] = "";
 	size_t used = 0;
@@ -192,7 +165,7 @@ static void unknown_model(struct kv_problems *p, const struct kv_models *m, cons
 	for (unsigned i = 0; i < m->nr && used < sizeof(all); i++)
 		used += (size_t)snprintf(all + used, sizeof(all) - used, "%s%s", i ? ", " : "",
 					 m->v[i].key);
-	kv_problem(
+	cli_problem(
 		p,
 		"--model: '%s' is unknown; there are %s, and others can be described in --config",
 		name, all);
@@ -209,117 +182,49 @@ static uint64_t draw_seed(void)
 	return v & 0xffffffff; /* short enough to be typed again */
 }
 
-static int set_seed(struct kv_setup *s, const char *text, const struct cli_cmd *cmd)
-{
-	int64_t v;
-	int r;
-
-	s->params.seed_given = text;
-	if (!text) {
-		s->params.seed = draw_seed();
-		return CLI_OK;
-	}
-	r = cli_int_parse(&v, text);
-	if (r == -EINVAL)
-		return cli_usage(cmd, "--seed: '%s' is not a whole number", text);
-	if (r < 0 || v < 0)
-		kv_problem(&s->problems, "--seed: %s is outside 0..%" PRId64, text, INT64_MAX);
-	else
-		s->params.seed = (uint64_t)v;
-	return CLI_OK;
-}
-
 /* ShareGPT goes before BurstGPT, even where its file is missing. */
-static void set_inputs(struct kv_setup *s, const struct kv_upstream *u)
+static void set_inputs(struct kv_args *a)
 {
 	struct sluice_err err = {0, ""};
 
-	if (u->dataset && access(u->dataset, R_OK) == 0)
-		s->params.sharegpt_path = u->dataset;
-	else if (u->dataset)
-		kv_problem(&s->warnings,
-			   "--dataset-path: '%s' cannot be read: %s; users are synthetic",
-			   u->dataset, strerror(errno));
-	else if (u->burst)
-		s->params.burst_path = u->burst_path;
-	if (s->params.burst_path && trace_burst_find(u->burst_path, &err) < 0)
-		kv_problem(&s->problems, "--burst-trace-path: %s", err.msg);
-}
-
-static void set_params(struct kv_params *p, const struct kv_args *a)
-{
-	const struct kv_upstream *u = &a->up;
-
-	p->users = (uint32_t)u->users;
-	p->duration_sec = (double)u->duration;
-	p->gpu_gb = u->gpu_gb;
-	p->cpu_gb = u->cpu_gb;
-	p->storage_gb = u->storage_gb;
-	p->gpus = (uint32_t)u->gpus;
-	p->tensor_parallel = (uint32_t)u->tensor_parallel;
-	p->generation = (int)u->generation_mode;
-	p->multi_turn = !u->no_multi_turn;
-	p->prefix = !u->no_prefix;
-	p->rag = u->rag;
-	p->rag_docs = (uint32_t)u->rag_docs;
-	p->autoscale = u->autoscale;
-	p->autoscale_mode = (int)u->autoscaler_mode;
-	p->target_saturation = u->saturation;
-	p->sharegpt_conversations = (uint32_t)u->conversations;
-	p->max_concurrent_allocs = (uint32_t)u->concurrent_allocs;
-	p->request_rate = u->request_rate;
-	p->max_requests = (uint64_t)u->max_requests;
-	p->precondition = u->precondition;
-	p->precondition_gb = u->precondition_gb;
-	p->precondition_threads = (uint32_t)u->precondition_threads;
-	p->trace_speedup = u->speedup;
-	p->replay_cycles = (uint32_t)u->replay_cycles;
-	p->prefill_only = u->prefill_only;
-	p->decode_only = u->decode_only;
-	p->closed_loop = a->closed_loop;
-	p->epoch_ns = a->trace_epoch * 1000000000ull;
-	if (a->compat)
-		kv_params_as_upstream(p);
+	if (a->dataset && access(a->dataset, R_OK) == 0)
+		a->params.sharegpt_path = a->dataset;
+	else if (a->dataset)
+		cli_problem(&a->warnings,
+			    "--dataset-path: '%s' cannot be read: %s; users are synthetic",
+			    a->dataset, strerror(errno));
+	else if (a->burst)
+		a->params.burst_path = a->burst_path;
+	if (a->params.burst_path && trace_burst_find(a->burst_path, &err) < 0)
+		cli_problem(&a->problems, "--burst-trace-path: %s", err.msg);
 }
 
 /*
  * The default of the second tier is upstream's, which needs memory only for what comes to lie
  * there.  Ours is checked beforehand, so that a small machine gets a smaller one.
  */
-static void fit_memory(struct kv_setup *s)
+static void fit_memory(struct kv_args *a)
 {
 	struct ram ram = ram_look("");
-	double asked = s->params.cpu_gb, gib = (double)(1u << 30);
+	double asked = a->params.cpu_gb, gib = (double)(1u << 30);
 	char total[SLUICE_SIZE_TEXT], left[SLUICE_SIZE_TEXT];
 
-	s->params.cpu_gb = (double)ram_share(&ram, (uint64_t)(asked * gib)) / gib;
-	if (s->params.cpu_gb < asked)
-		kv_problem(&s->warnings,
-			   "--cpu-mem-gb: %g instead of the default of %g, since there are %s of "
-			   "memory, %s of them free",
-			   s->params.cpu_gb, asked, sluice_size_format(total, ram.total),
-			   sluice_size_format(left, ram.available));
+	a->params.cpu_gb = (double)ram_share(&ram, (uint64_t)(asked * gib)) / gib;
+	if (a->params.cpu_gb < asked)
+		cli_problem(&a->warnings,
+			    "--cpu-mem-gb: %g instead of the default of %g, since there are %s of "
+			    "memory, %s of them free",
+			    a->params.cpu_gb, asked, sluice_size_format(total, ram.total),
+			    sluice_size_format(left, ram.available));
 }
 
-static void set_job(struct kv_setup *s, const struct kv_args *a)
+static void set_job(struct kv_args *a)
 {
-	struct kv_job *job = &s->job;
-	bool live = a->compat || a->closed_loop || a->up.autoscale;
+	bool live = a->params.policy.live || a->params.closed_loop || a->params.autoscale;
 
-	job->params = &s->params;
-	job->cache_dir = a->up.cache_dir;
-	job->layout = (int)a->layout;
-	job->order = a->order != KV_ORDER_AUTO ? (int)a->order - 1
-		     : live                    ? KV_ORDER_LIVE
-					       : KV_ORDER_SEED;
-	job->new_files = a->new_files || a->compat;
-	job->verify = a->verify;
-	job->gpu_simulated = a->simulated_gpu;
-	job->gpu_bandwidth = a->gpu_bandwidth * 1e9;
-	job->durability = a->durability;
-	job->trace_path = a->up.trace;
-	job->trace_extended = a->trace_extended;
-	job->clock = (int)a->clock;
+	a->job.params = &a->params;
+	a->job.order = a->order ? (int)a->order - 1 : live ? KV_ORDER_LIVE : KV_ORDER_SEED;
+	a->job.new_files |= a->params.policy.new_files;
 }
 
 /* --------------------------------------------------------------- all of it */
@@ -327,76 +232,79 @@ static void set_job(struct kv_setup *s, const struct kv_args *a)
 /* What no value of a single option can be blamed for. */
 static int check_pairs(const struct kv_args *a, const struct cli_cmd *cmd)
 {
-	if (a->up.prefill_only && a->up.decode_only)
-		return cli_usage(cmd, "--prefill-only and --decode-only exclude each other");
-	if (a->order == KV_ORDER_SEED + 1 && (a->closed_loop || a->compat || a->up.autoscale))
-		return cli_usage(cmd, "--order seed and %s exclude each other",
-				 a->closed_loop ? "--closed-loop"
-				 : a->compat    ? "--compat"
-						: "--enable-autoscaling");
-	if (a->verify && a->up.trace)
-		return cli_usage(cmd, "--verify and --io-trace-log exclude each other");
-	if (cli_is_stdout(a->up.xlsx))
+	const struct kv_params *p = &a->params;
+	bool seed = a->order == KV_ORDER_SEED + 1, store = a->job.backend == KV_BACKEND_STORE;
+	const struct cli_pair pairs[] = {
+		{p->prefill_only && p->decode_only, "--prefill-only and --decode-only"},
+		{seed && p->closed_loop, "--order seed and --closed-loop"},
+		{seed && p->compat, "--order seed and --compat"},
+		{seed && p->autoscale, "--order seed and --enable-autoscaling"},
+		{a->job.verify && a->job.trace_path, "--verify and --io-trace-log"},
+		{store && a->job.trace_path, "--backend store and --io-trace-log"},
+		{store && a->job.layout != KV_LAYOUT_NPY, "--backend store and --layout"},
+		{store && a->job.new_files, "--backend store and --new-files"},
+		{store && p->compat, "--backend store and --compat"},
+	};
+
+	if (cli_is_stdout(a->xlsx))
 		return cli_usage(cmd, "--xlsx-output: a workbook needs a file");
-	return CLI_OK;
+	return cli_exclude(cmd, pairs, ARRAY_SIZE(pairs));
 }
 
-static void check_odd(struct kv_setup *s, const struct kv_args *a)
+static void check_odd(struct kv_args *a)
 {
-	const struct kv_upstream *u = &a->up;
+	const struct kv_params *p = &a->params;
 
-	if (u->tensor_parallel > 1 && (u->tensor_parallel & (u->tensor_parallel - 1)))
-		kv_problem(&s->warnings, "--tensor-parallel: %" PRId64 " is not a power of two",
-			   u->tensor_parallel);
-	if (u->precondition && u->trace && u->storage_gb <= 0 && u->precondition_gb <= 0)
-		kv_problem(&s->warnings,
-			   "--precondition: a trace has no limit of storage to fill; nothing is "
-			   "written beforehand without --storage-capacity-gb or "
-			   "--precondition-size-gb");
-	if (u->latency_tracing)
-		kv_problem(&s->warnings,
-			   "--enable-latency-tracing: sluice does not trace the block layer with "
-			   "bpftrace; what it measured at the device is in the result, and "
-			   "--export-fio writes the job for fio");
+	if (p->tensor_parallel & (p->tensor_parallel - 1))
+		cli_problem(&a->warnings, "--tensor-parallel: %u is not a power of two",
+			    p->tensor_parallel);
+	if (p->precondition && a->job.trace_path && p->storage_gb <= 0 && p->precondition_gb <= 0)
+		cli_problem(&a->warnings,
+			    "--precondition: a trace has no limit of storage to fill; nothing is "
+			    "written beforehand without --storage-capacity-gb or "
+			    "--precondition-size-gb");
+	if (a->latency_tracing)
+		cli_problem(&a->warnings,
+			    "--enable-latency-tracing: sluice does not trace the block layer with "
+			    "bpftrace; what it measured at the device is in the result, and "
+			    "--export-fio writes the job for fio");
 }
 
-int kv_setup(struct kv_setup *s, const struct kv_args *a, const struct cli_cmd *cmd)
+int kv_setup(struct kv_args *a, const struct cli_cmd *cmd)
 {
-	const struct kv_upstream *u = &a->up;
+	struct kv_params *p = &a->params;
 	struct sluice_err err = {0, ""};
-	int r;
+	int r = check_pairs(a, cmd);
 
-	*s = (struct kv_setup){.job.layout = 0};
-	if (kv_config_defaults(&s->params.config) < 0)
-		return cli_fail(cmd, CLI_FAILED, "out of memory");
-	r = check_pairs(a, cmd);
-	s->job.opts = a->opts;
 	if (r == CLI_OK)
-		r = cli_opts_check(&s->job.opts, cmd);
-	if (r == CLI_OK)
-		r = set_seed(s, u->seed, cmd);
+		r = cli_opts_check(&a->job.opts, cmd);
+	if (r == CLI_OK && kv_config_defaults(&p->config) < 0)
+		r = cli_fail(cmd, CLI_FAILED, "out of memory");
 	if (r != CLI_OK)
 		return r;
-	if (u->config)
-		kv_config_load(&s->params.config, u->config, a->compat, &s->problems, &s->warnings);
-	check_ranges(&s->problems, u, &s->params.config);
-	if (u->cache_dir && kv_cache_dir_check(u->cache_dir, &err) < 0)
-		kv_problem(&s->problems, "%s", err.msg);
-	s->params.model = kv_models_find(&s->params.config.models, u->model);
-	if (!s->params.model && strcmp(u->model, "list") != 0)
-		unknown_model(&s->problems, &s->params.config.models, u->model);
-	check_odd(s, a);
-	set_inputs(s, u);
-	set_params(&s->params, a);
-	if (!u->cpu_told && !u->trace && s->params.model && !s->problems.nr)
-		fit_memory(s);
-	set_job(s, a);
+	if (!p->seed_given)
+		p->seed = draw_seed();
+	if (a->config)
+		kv_config_load(&p->config, a->config, &a->problems, &a->warnings);
+	if (p->compat)
+		kv_params_as_upstream(p);
+	check_limits(a);
+	if (a->job.cache_dir && kv_cache_dir_check(a->job.cache_dir, &err) < 0)
+		cli_problem(&a->problems, "%s", err.msg);
+	p->model = kv_models_find(&p->config.models, a->model);
+	if (!p->model && strcmp(a->model, "list") != 0)
+		unknown_model(&a->problems, &p->config.models, a->model);
+	check_odd(a);
+	set_inputs(a);
+	if (!a->cpu_told && !a->job.trace_path && p->model && !a->problems.nr)
+		fit_memory(a);
+	set_job(a);
 	return CLI_OK;
 }
 
-void kv_setup_fini(struct kv_setup *s)
+void kv_setup_fini(struct kv_args *a)
 {
-	kv_config_fini(&s->params.config);
-	kv_problems_fini(&s->problems);
-	kv_problems_fini(&s->warnings);
+	kv_config_fini(&a->params.config);
+	cli_problems_fini(&a->problems);
+	cli_problems_fini(&a->warnings);
 }

@@ -16,8 +16,8 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "cli/kv/kv_problems.h"
 #include "cli/kv/kv_yaml.h"
+#include "cli/opt/opt.h"
 
 #define CONFIG_MAX ((size_t)16 << 20)
 #define I31        2147483647.0
@@ -122,8 +122,7 @@ const char *kv_config_key(unsigned i, bool *ret_dead)
 struct reading {
 	struct kv_config *config;
 	const char *name;
-	bool compat;
-	struct kv_problems *problems, *warnings;
+	struct cli_problems *problems, *warnings;
 	int line; /* of the key at hand */
 };
 
@@ -131,17 +130,15 @@ struct reading {
 
 static void *field(struct reading *r, const struct key *k)
 {
-	static _Thread_local char nowhere[2 * sizeof(double)];
-
-	return k->dead && r->compat ? nowhere : (char *)r->config + k->at;
+	return (char *)r->config + k->at;
 }
 
 static void wrong_value(struct reading *r, struct fy_node *n, const struct key *k, const char *why)
 {
 	char value[60];
 
-	kv_problem(r->problems, "%s: line %d: %s: %s is not %s", r->name, r->line, k->path,
-		   kv_yaml_text(value, sizeof(value), n), why);
+	cli_problem(r->problems, "%s: line %d: %s: %s is not %s", r->name, r->line, k->path,
+		    kv_yaml_text(value, sizeof(value), n), why);
 }
 
 /* Where the value must lie, in words; numbers without end are "0 or more". */
@@ -181,8 +178,8 @@ static void set_pair(struct reading *r, struct fy_node *n, const struct key *k)
 		if (!number_in_range(r, kv_yaml_item(n, i), k, &v[i]))
 			return;
 	if (v[0] > v[1]) {
-		kv_problem(r->problems, "%s: line %d: %s: %.15g is larger than %.15g", r->name,
-			   r->line, k->path, v[0], v[1]);
+		cli_problem(r->problems, "%s: line %d: %s: %.15g is larger than %.15g", r->name,
+			    r->line, k->path, v[0], v[1]);
 		return;
 	}
 	for (int i = 0; i < 2; i++) {
@@ -212,10 +209,10 @@ static void set_retrieval(struct reading *r, struct fy_node *n, const struct key
 			return;
 		}
 	}
-	kv_problem(r->warnings,
-		   "%s: line %d: %s: '%s' is not one of zipfian, uniform, random; "
-		   "zipfian is used",
-		   r->name, r->line, k->path, text);
+	cli_problem(r->warnings,
+		    "%s: line %d: %s: '%s' is not one of zipfian, uniform, random; "
+		    "zipfian is used",
+		    r->name, r->line, k->path, text);
 }
 
 static void set_value(struct reading *r, struct fy_node *n, const struct key *k)
@@ -291,17 +288,17 @@ static void unknown_key(struct reading *r, const char *section, const char *path
 	char valid[700];
 
 	valid_names(valid, sizeof(valid), section);
-	kv_problem(r->problems, "%s: line %d: Unknown configuration key: '%s'; valid keys%s%s: %s",
-		   r->name, r->line, path, *section ? " of " : "", section, valid);
+	cli_problem(r->problems, "%s: line %d: Unknown configuration key: '%s'; valid keys%s%s: %s",
+		    r->name, r->line, path, *section ? " of " : "", section, valid);
 }
 
 static void no_mapping(struct reading *r, const char *path)
 {
 	if (*path)
-		kv_problem(r->problems, "%s: line %d: %s: is not a mapping of keys to values",
-			   r->name, r->line, path);
+		cli_problem(r->problems, "%s: line %d: %s: is not a mapping of keys to values",
+			    r->name, r->line, path);
 	else
-		kv_problem(r->problems, "%s: is not a mapping of sections", r->name);
+		cli_problem(r->problems, "%s: is not a mapping of sections", r->name);
 }
 
 static void refuse_twice(struct reading *r, struct fy_node *mapping)
@@ -310,8 +307,8 @@ static void refuse_twice(struct reading *r, struct fy_node *mapping)
 	char name[60];
 
 	if (key)
-		kv_problem(r->problems, "%s: line %d: duplicate key %s", r->name, kv_yaml_line(key),
-			   kv_yaml_text(name, sizeof(name), key));
+		cli_problem(r->problems, "%s: line %d: duplicate key %s", r->name,
+			    kv_yaml_line(key), kv_yaml_text(name, sizeof(name), key));
 }
 
 /* -------------------------------------------------------------------- models */
@@ -357,8 +354,8 @@ static void model_number(struct reading *r, struct kv_model *m, const char *name
 
 	if (!kv_yaml_is_null(n) &&
 	    (!kv_yaml_number(n, &v) || !kv_yaml_is_whole(n) || v < 0 || v > I31)) {
-		kv_problem(r->problems, "%s: line %d: " MODELS ".%s.%s: %s is not a whole number",
-			   r->name, r->line, m->key, name, kv_yaml_text(value, sizeof(value), n));
+		cli_problem(r->problems, "%s: line %d: " MODELS ".%s.%s: %s is not a whole number",
+			    r->name, r->line, m->key, name, kv_yaml_text(value, sizeof(value), n));
 		return;
 	}
 	*(uint32_t *)(void *)((char *)m + f->at) = (uint32_t)v;
@@ -368,8 +365,8 @@ static void model_text(struct reading *r, struct kv_model *m, const char *name,
 		       const struct model_field *f, struct fy_node *n)
 {
 	if (!fy_node_is_scalar(n)) {
-		kv_problem(r->problems, "%s: line %d: " MODELS ".%s.%s: is not a text", r->name,
-			   r->line, m->key, name);
+		cli_problem(r->problems, "%s: line %d: " MODELS ".%s.%s: is not a text", r->name,
+			    r->line, m->key, name);
 		return;
 	}
 	kv_yaml_word((char *)m + f->at, f->size, n);
@@ -390,8 +387,8 @@ static void set_model(struct reading *r, const char *key, struct fy_node *body)
 	}
 	m = strlen(key) < sizeof(m->key) ? kv_models_add(&r->config->models, key) : NULL;
 	if (!m) {
-		kv_problem(r->problems, "%s: line %d: %s: the name is too long", r->name, r->line,
-			   path);
+		cli_problem(r->problems, "%s: line %d: %s: the name is too long", r->name, r->line,
+			    path);
 		return;
 	}
 	refuse_twice(r, body);
@@ -408,7 +405,7 @@ static void set_model(struct reading *r, const char *key, struct fy_node *body)
 			model_text(r, m, p.name, text_of, p.value);
 	}
 	if (kv_model_check(m, &err) < 0)
-		kv_problem(r->problems, "%s: line %d: %s: %s", r->name, r->line, path, err.msg);
+		cli_problem(r->problems, "%s: line %d: %s: %s", r->name, r->line, path, err.msg);
 }
 
 static void set_models(struct reading *r, struct fy_node *section)
@@ -420,8 +417,8 @@ static void set_models(struct reading *r, struct fy_node *section)
 		return;
 	}
 	if (fy_node_mapping_item_count(section) > MODELS_MAX) {
-		kv_problem(r->problems, "%s: line %d: " MODELS ": more than %d models", r->name,
-			   r->line, MODELS_MAX);
+		cli_problem(r->problems, "%s: line %d: " MODELS ": more than %d models", r->name,
+			    r->line, MODELS_MAX);
 		return;
 	}
 	refuse_twice(r, section);
@@ -467,17 +464,17 @@ static void check_all(struct reading *r)
 	struct sluice_err err = {0, ""};
 
 	if (c->min_users > c->max_users)
-		kv_problem(r->problems,
-			   "%s: autoscaler.min_users (%lld) is larger than max_users (%lld)",
-			   r->name, (long long)c->min_users, (long long)c->max_users);
+		cli_problem(r->problems,
+			    "%s: autoscaler.min_users (%lld) is larger than max_users (%lld)",
+			    r->name, (long long)c->min_users, (long long)c->max_users);
 	if (!r->problems->nr && kv_config_check(c, &err) < 0)
-		kv_problem(r->problems, "%s: %s", r->name, err.msg);
+		cli_problem(r->problems, "%s: %s", r->name, err.msg);
 }
 
 void kv_config_parse(struct kv_config *c, const char *text, size_t len, const char *name,
-		     bool compat, struct kv_problems *problems, struct kv_problems *warnings)
+		     struct cli_problems *problems, struct cli_problems *warnings)
 {
-	struct reading r = {c, name, compat, problems, warnings, 0};
+	struct reading r = {c, name, problems, warnings, 0};
 	struct kv_yaml *y = kv_yaml_parse(text, len, name, problems);
 	struct fy_node *root = y ? kv_yaml_root(y) : NULL;
 
@@ -491,8 +488,8 @@ void kv_config_parse(struct kv_config *c, const char *text, size_t len, const ch
 	kv_yaml_free(y);
 }
 
-void kv_config_load(struct kv_config *c, const char *path, bool compat,
-		    struct kv_problems *problems, struct kv_problems *warnings)
+void kv_config_load(struct kv_config *c, const char *path, struct cli_problems *problems,
+		    struct cli_problems *warnings)
 {
 	CLEANUP_FREE char *text = malloc(CONFIG_MAX + 1);
 	FILE *f = text ? fopen(path, "re") : NULL;
@@ -501,15 +498,15 @@ void kv_config_load(struct kv_config *c, const char *path, bool compat,
 
 	snprintf(name, sizeof(name), "--config: '%.250s'", path);
 	if (!f) {
-		kv_problem(problems, "%s: %s", name, strerror(text ? errno : ENOMEM));
+		cli_problem(problems, "%s: %s", name, strerror(text ? errno : ENOMEM));
 		return;
 	}
 	len = fread(text, 1, CONFIG_MAX + 1, f);
 	if (ferror(f))
-		kv_problem(problems, "%s: %s", name, strerror(errno));
+		cli_problem(problems, "%s: %s", name, strerror(errno));
 	else if (len > CONFIG_MAX)
-		kv_problem(problems, "%s: is larger than 16 MiB", name);
+		cli_problem(problems, "%s: is larger than 16 MiB", name);
 	else
-		kv_config_parse(c, text, len, name, compat, problems, warnings);
+		kv_config_parse(c, text, len, name, problems, warnings);
 	fclose(f);
 }

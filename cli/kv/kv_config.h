@@ -8,18 +8,17 @@
 
 #include "load/model/kv_params.h"
 
-struct kv_problems;
+struct cli_problems;
 
 /*
- * Set in @c, which has the defaults, what the YAML in @text says.  @compat: keys that have no
- * effect upstream are checked, but have none here either.  Everything that is wrong goes to
- * @problems, what is odd to @warnings; the lines begin with @name, the name of the file.
+ * Set in @c, which has the defaults, what the YAML in @text says.  Everything that is wrong goes
+ * to @problems, what is odd to @warnings; the lines begin with @name, the name of the file.
  */
 void kv_config_parse(struct kv_config *c, const char *text, size_t len, const char *name,
-		     bool compat, struct kv_problems *problems, struct kv_problems *warnings);
+		     struct cli_problems *problems, struct cli_problems *warnings);
 /* The same for a file. */
-void kv_config_load(struct kv_config *c, const char *path, bool compat,
-		    struct kv_problems *problems, struct kv_problems *warnings);
+void kv_config_load(struct kv_config *c, const char *path, struct cli_problems *problems,
+		    struct cli_problems *warnings);
 
 /*
  * The keys, for the documentation and the tests: the @i-th in full, "rag.top_k_chunks", and whether

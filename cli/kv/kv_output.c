@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files are opened before the run and written after it. */
-#include "cli/kv/kv_output.h"
+#include "cli/kv/kv_args.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -44,7 +44,7 @@ static char *csv_name(const char *xlsx)
 
 static int open_table(struct kv_outputs *o, const struct kv_args *a)
 {
-	const char *xlsx = a->up.xlsx;
+	const char *xlsx = a->xlsx;
 	int r;
 
 	o->csv = !ends_with(xlsx, ".xlsx");
@@ -62,15 +62,15 @@ int kv_outputs_open(struct kv_outputs *o, const struct cli_cmd *cmd, const struc
 	int r;
 
 	*o = (struct kv_outputs){.cmd = cmd};
-	o->json_name = a->up.output ? strdup(a->up.output) : default_name();
+	o->json_name = a->output ? strdup(a->output) : default_name();
 	if (!o->json_name)
 		return cli_fail(cmd, CLI_FAILED, "out of memory");
 	r = cli_outputs_open(&o->common, cmd, &a->out);
-	o->text = o->common.text && !cli_is_stdout(o->json_name) && !cli_is_stdout(a->up.trace) &&
-		  !cli_is_stdout(a->export_fio);
+	o->text = o->common.text && !cli_is_stdout(o->json_name) &&
+		  !cli_is_stdout(a->job.trace_path) && !cli_is_stdout(a->export_fio);
 	if (r == CLI_OK)
 		r = cli_file_open(&o->json, cmd, "--output", o->json_name);
-	if (r == CLI_OK && a->up.xlsx)
+	if (r == CLI_OK && a->xlsx)
 		r = open_table(o, a);
 	if (r == CLI_OK)
 		r = cli_file_open(&o->fio, cmd, "--export-fio", a->export_fio);

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "cli/kv/kv_problems.h"
+#include "cli/opt/opt.h"
 
 struct kv_yaml {
 	struct fy_diag *diag;
@@ -20,17 +20,17 @@ struct kv_yaml {
 
 /* ------------------------------------------------------------------- parsing */
 
-static void complain(struct kv_yaml *y, const char *name, struct kv_problems *problems)
+static void complain(struct kv_yaml *y, const char *name, struct cli_problems *problems)
 {
 	const struct fy_diag_error *e;
 	void *pos = NULL;
 
 	e = fy_diag_errors_iterate(y->diag, &pos);
 	if (e)
-		kv_problem(problems, "%s: line %d: %s", name, e->line,
-			   e->msg ? e->msg : "bad YAML");
+		cli_problem(problems, "%s: line %d: %s", name, e->line,
+			    e->msg ? e->msg : "bad YAML");
 	else
-		kv_problem(problems, "%s: is not YAML", name);
+		cli_problem(problems, "%s: is not YAML", name);
 }
 
 static bool more_documents(struct kv_yaml *y)
@@ -53,7 +53,7 @@ static bool is_text(const char *text, size_t len)
 }
 
 struct kv_yaml *kv_yaml_parse(const char *text, size_t len, const char *name,
-			      struct kv_problems *problems)
+			      struct cli_problems *problems)
 {
 	/* libfyaml looks for duplicates in quadratic time: see kv_yaml_twice() */
 	struct fy_parse_cfg cfg = {.flags = FYPCF_QUIET | FYPCF_COLLECT_DIAG | FYPCF_JSON_NONE |
@@ -68,16 +68,16 @@ struct kv_yaml *kv_yaml_parse(const char *text, size_t len, const char *name,
 		y->parser = fy_parser_create(&cfg);
 	}
 	if (!y || !y->parser) {
-		kv_problem(problems, "%s: out of memory", name);
+		cli_problem(problems, "%s: out of memory", name);
 	} else if (!is_text(text, len)) {
-		kv_problem(problems, "%s: is not YAML: it is not text in UTF-8", name);
+		cli_problem(problems, "%s: is not YAML: it is not text in UTF-8", name);
 	} else {
 		bad = len && fy_parser_set_string(y->parser, text, len) != 0;
 		if (!bad && len)
 			y->doc = fy_parse_load_document(y->parser);
 		bad = bad || fy_diag_got_error(y->diag);
 		if (!bad && y->doc && more_documents(y))
-			kv_problem(problems, "%s: has more than one document", name);
+			cli_problem(problems, "%s: has more than one document", name);
 		if (bad || fy_diag_got_error(y->diag)) {
 			complain(y, name, problems);
 			bad = true;

@@ -7,12 +7,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct kv_problems;
+struct cli_problems;
 
 /* NULL after a line in @problems, which begins with @name.  */
 struct kv_yaml;
 struct kv_yaml *kv_yaml_parse(const char *text, size_t len, const char *name,
-			      struct kv_problems *problems);
+			      struct cli_problems *problems);
 void kv_yaml_free(struct kv_yaml *y);
 /* NULL: an empty file. */
 struct fy_node *kv_yaml_root(const struct kv_yaml *y);

@@ -11,8 +11,7 @@
 static const char *const kind_names[] = {
 	[CLI_KIND_FLAG] = "flag",   [CLI_KIND_STR] = "string", [CLI_KIND_U32] = "integer",
 	[CLI_KIND_U64] = "integer", [CLI_KIND_SIZE] = "size",  [CLI_KIND_ENUM] = "choice",
-	[CLI_KIND_LIST] = "list",   [CLI_KIND_BIT] = "flag",   [CLI_KIND_INT] = "signed",
-	[CLI_KIND_DBL] = "number",
+	[CLI_KIND_LIST] = "list",   [CLI_KIND_BIT] = "flag",   [CLI_KIND_DBL] = "number",
 };
 
 static const char *const role_names[] = {
@@ -24,18 +23,19 @@ static const char *const role_names[] = {
 
 static json_t *option_json(const struct cli_opt *o, const char *group)
 {
-	bool number = o->kind == CLI_KIND_U32 || o->kind == CLI_KIND_U64 ||
-		      o->kind == CLI_KIND_SIZE || o->kind == CLI_KIND_LIST;
+	bool whole = o->kind == CLI_KIND_U32 || o->kind == CLI_KIND_U64,
+	     number = whole || o->kind == CLI_KIND_SIZE || o->kind == CLI_KIND_LIST;
+	const char *kind = whole && o->late ? "signed" : kind_names[o->kind];
 	char letter[2] = {o->letter, 0};
 	json_t *j = json_pack("{s:s, s:s, s:s?, s:s?, s:s?, s:s?, s:s, s:b, s:[]}", "name", o->name,
-			      "kind", kind_names[o->kind], "role", role_names[o->role], "group",
-			      group, "letter", o->letter ? letter : NULL, "meta", o->meta, "help",
-			      o->help, "required", o->def == CLI_REQUIRED, "aliases");
+			      "kind", kind, "role", role_names[o->role], "group", group, "letter",
+			      o->letter ? letter : NULL, "meta", o->meta, "help", o->help,
+			      "required", o->def == CLI_REQUIRED, "aliases");
 
 	json_object_set_new(j, "default",
 			    o->def && o->def != CLI_REQUIRED ? json_string(o->def) : json_null());
 	/* Bounds are strings: JSON numbers of many readers end at 2^53. */
-	if (number) {
+	if (number && !o->late) {
 		struct sluice_bounds is;
 		char text[24];
 
@@ -45,7 +45,7 @@ static json_t *option_json(const struct cli_opt *o, const char *group)
 		snprintf(text, sizeof(text), "%llu", (unsigned long long)is.max);
 		json_object_set_new(j, "max", json_string(text));
 	}
-	if (o->kind == CLI_KIND_DBL && isfinite(o->low) && isfinite(o->high)) {
+	if (o->kind == CLI_KIND_DBL && !o->late && isfinite(o->low) && isfinite(o->high)) {
 		char text[32];
 
 		snprintf(text, sizeof(text), "%.17g", o->low);

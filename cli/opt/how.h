@@ -36,6 +36,17 @@ struct cli_gpu {
 #define CLI_DURABILITY(T, field, default_) \
 	CLI_ENUM(T, field, 0, "durability", io_durability_words, default_, \
 		 "end each write with nothing, fdatasync, or fsync of file and folder")
+#define CLI_DIRECT(T, field) \
+	CLI_ENUM(T, field, 0, "direct", io_direct_words, "auto", \
+		 "use O_DIRECT: where it works, or fail, or not at all")
+/* The limit of a device that is measured unless it is given, or not wanted. */
+#define CLI_LIMIT(T, limit_field, measure_field) \
+	CLI_SIZE(T, limit_field, 0, "limit", "BYTES", NULL, 1, 1ull << 60, \
+		 "what the device can do per second; default: plain threads find out"), \
+	CLI_NOT(T, measure_field, 0, "no-limit", "do not find that out")
+#define CLI_DRY_RUN(T, field, ...) \
+	CLI_FLAG(T, field, 0, "dry-run", \
+		 "print what would run, what it would write and how long it would take", ##__VA_ARGS__)
 /* clang-format on */
 /* What --gpu and --gds make of *@memory and the engine.  An exit status. */
 int cli_gpu_set(struct cli_gpu *g, uint32_t *memory, struct sluice_opts *opts,

@@ -2,6 +2,7 @@
 /* Files and places that the command line names: what is a path, and what may be written. */
 #include <ctype.h>
 #include <errno.h>
+#include <sluice/object.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,7 +75,12 @@ static int check_pair(struct parser *p, const struct named *a, const struct name
 {
 	const struct named *out = b->role == CLI_ROLE_WRITE ? b : a, *other = out == b ? a : b;
 
-	if (out->role != CLI_ROLE_WRITE || !cli_file_same(a->name, b->name))
+	if (out->role != CLI_ROLE_WRITE)
+		return CLI_OK;
+	if (other->role == CLI_ROLE_READ && cli_file_within(other->name, out->name))
+		return cli_bad(p, "%s: '%s' is among what is read by %s; give another file",
+			       out->who, out->name, other->who);
+	if (!cli_file_same(a->name, b->name))
 		return CLI_OK;
 	if (other->role == CLI_ROLE_READ && cli_is_stdout(out->name))
 		return CLI_OK; /* and standard input */
@@ -105,6 +111,7 @@ static enum cli_role operand_role(const struct cli_cmd *cmd, size_t i)
 	return c == 'r'   ? CLI_ROLE_READ
 	       : c == 'w' ? CLI_ROLE_WRITE
 	       : c == 'p' ? CLI_ROLE_PLACE
+	       : c == 'o' ? CLI_ROLE_OBJECT
 			  : CLI_ROLE_NONE;
 }
 
@@ -128,7 +135,11 @@ static int add_operands(struct parser *p, struct named_list *l)
 	for (int i = 0; i < p->operands; i++) {
 		enum cli_role role = operand_role(p->cmd, (size_t)i);
 
-		if (!role)
+		int uri = role == CLI_ROLE_OBJECT ? sluice_object_is_uri(p->argv[i], &err) : 0;
+
+		if (uri < 0)
+			return cli_bad(p, "%s", err.msg);
+		if (!role || uri)
 			continue;
 		if (cli_path(&path, p->argv[i], &err) < 0)
 			return cli_bad(p, "%s", err.msg);

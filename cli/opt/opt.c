@@ -14,6 +14,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
+#include "cli/opt/opt.h"
 #include "cli/opt/parser.h"
 #include "load/report/result/text.h"
 
@@ -360,6 +361,8 @@ static void lists_free(const struct cli_opt *o, char *args)
 void cli_args_fini(const struct cli_cmd *cmd, void *args)
 {
 	lists_free(cmd->opts, args);
+	if (cmd->problems)
+		cli_problems_fini((void *)((char *)args + cmd->problems));
 	memset(args, 0, cmd->args_size);
 }
 
@@ -417,12 +420,33 @@ int cli_usage(const struct cli_cmd *cmd, const char *fmt, ...)
 	return CLI_USAGE;
 }
 
+/* What a job says of a setting, "rate: ...", is said of the option: *@ret, "" where it is none. */
+static size_t named_option(const struct cli_cmd *cmd, const char *why, const char **ret)
+{
+	struct cli_msg msg;
+	struct parser p = {.cmd = cmd, .msg = &msg};
+	size_t len = strcspn(why, ": ");
+
+	*ret = "";
+	if (why[len] != ':' || cli_slots(&p) != CLI_OK)
+		return 0;
+	for (size_t i = 0; i < p.nr && !**ret; i++)
+		if (cli_same_name(p.slots[i].name, why, len))
+			*ret = p.slots[p.slots[i].main].name;
+	free(p.slots);
+	return **ret ? len : 0;
+}
+
 int cli_refuse(const struct cli_cmd *cmd, int r, const char *why)
 {
+	const char *option;
+	size_t len = named_option(cmd, why, &option);
+	const char *dashes = len ? "--" : "";
+
 	if (r == -EINVAL)
-		return cli_usage(cmd, "%s", why);
-	return cli_fail(cmd, r == -ENOTSUP || r == -ENODEV ? CLI_UNSUPPORTED : CLI_FAILED, "%s",
-			why);
+		return cli_usage(cmd, "%s%s%s", dashes, option, why + len);
+	return cli_fail(cmd, r == -ENOTSUP || r == -ENODEV ? CLI_UNSUPPORTED : CLI_FAILED, "%s%s%s",
+			dashes, option, why + len);
 }
 
 int cli_exclude(const struct cli_cmd *cmd, const struct cli_pair *pairs, size_t nr)

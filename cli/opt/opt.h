@@ -62,7 +62,6 @@ enum cli_kind {
 	CLI_KIND_U32,
 	CLI_KIND_U64,
 	CLI_KIND_SIZE,
-	CLI_KIND_INT,
 	CLI_KIND_DBL,
 	CLI_KIND_ENUM,
 	CLI_KIND_LIST,
@@ -76,7 +75,8 @@ enum cli_role {
 	CLI_ROLE_NONE,
 	CLI_ROLE_READ,
 	CLI_ROLE_WRITE,
-	CLI_ROLE_PLACE, /* a folder, a device: where work is done */
+	CLI_ROLE_PLACE,  /* a folder, a device: where work is done */
+	CLI_ROLE_OBJECT, /* a path, or a URI of an object store */
 };
 
 /* One line of an option table; made by the macros below. */
@@ -94,6 +94,7 @@ struct cli_opt {
 	bool invert;                /* a flag that takes away what is there without it */
 	bool quiet;                 /* not among the settings of a result */
 	bool often;                 /* in the short help, like all that have a letter */
+	bool late;                  /* of a number out of range: told with all else that is wrong */
 	double low, high;           /* of CLI_KIND_DBL */
 	const char *const *choices; /* NULL-terminated */
 	const struct cli_opt *sub;
@@ -166,19 +167,10 @@ extern const char cli_required[];
 #define CLI_SIZE(T, field, short_name, long_name, what, default_, lo, hi, text, ...) \
 	{.kind = CLI_KIND_SIZE, .letter = (short_name), .name = (long_name), .meta = (what), \
 	 .def = (default_), .min = (lo), .max = (hi), .at = CLI_AT(T, field, uint64_t), .help = (text), ##__VA_ARGS__}
-/* int64_t: a whole number, its sign included; what is right is the command's to say. */
-#define CLI_INT(T, field, short_name, long_name, what, default_, text, ...) \
-	{.kind = CLI_KIND_INT, .letter = (short_name), .name = (long_name), .meta = (what), \
-	 .def = (default_), .at = CLI_AT(T, field, int64_t), .help = (text), ##__VA_ARGS__}
 /* double: a finite number, lo <= value <= hi; -INFINITY and INFINITY: any. */
 #define CLI_DBL(T, field, short_name, long_name, what, default_, lo, hi, text, ...) \
 	{.kind = CLI_KIND_DBL, .letter = (short_name), .name = (long_name), .meta = (what), \
 	 .def = (default_), .low = (lo), .high = (hi), .at = CLI_AT(T, field, double), .help = (text), ##__VA_ARGS__}
-/* The same, and a bool that tells a value from the default. */
-#define CLI_DBL_TOLD(T, field, told_field, short_name, long_name, what, default_, text, ...) \
-	{.kind = CLI_KIND_DBL, .letter = (short_name), .name = (long_name), .meta = (what), \
-	 .def = (default_), .low = -INFINITY, .high = INFINITY, .at = CLI_AT(T, field, double), \
-	 .told = CLI_AT(T, told_field, bool), .help = (text), ##__VA_ARGS__}
 /* uint32_t: index into @words, an array of strings that ends with NULL. */
 #define CLI_ENUM(T, field, short_name, long_name, words, default_, text, ...) \
 	{.kind = CLI_KIND_ENUM, .letter = (short_name), .name = (long_name), .choices = (words), \
@@ -220,11 +212,13 @@ struct cli_cmd {
 	const char *name;
 	const char *summary;  /* one line, lower case, no full stop */
 	const char *usage;    /* operands: "FILE", "[PATH...]"; NULL: takes none */
-	const char *operands; /* what they are: r, w or p as enum cli_role; the last is that of all
-				 that follow */
+	const char *operands; /* what they are: r, w, p or o as enum cli_role; the last is that of
+				 all that follow */
 	const char *notes;    /* optional: lines at the end of the help */
 	const struct cli_opt *opts;
 	size_t args_size;
+	/* Of a struct cli_problems in the arguments, for numbers that are `late'. */
+	size_t problems;
 	/*
 	 * Of a command that stands in for another program whose options can be cut short: that
 	 * program's, a table within @opts.  What is short for one of these means it; only else are
@@ -270,7 +264,10 @@ struct json_t *cli_settings(const struct cli_cmd *cmd, const void *args);
 struct sluice_bounds;
 void cli_bounds(const struct cli_opt *o, struct sluice_bounds *out);
 
-/* What a job's check returned, -errno, with @why: the exit status, after a message. */
+/*
+ * What a job's check returned, -errno, with @why: the exit status, after a message.  @why may begin
+ * with the name of a setting, "rate: ...", which is told as the option's.
+ */
 int cli_refuse(const struct cli_cmd *cmd, int r, const char *why);
 
 /* Options that exclude each other: the first @nr of which both are given.  An exit status. */
@@ -327,5 +324,25 @@ void cli_wrap(FILE *f, const char *text, size_t col, size_t indent);
 int cli_dump_options(FILE *f, const struct cli_cmd *const *commands);
 /* The word nearest to @word in @words (NULL-terminated), or NULL when none is near. */
 const char *cli_nearest(const char *word, const char *const *words);
+
+/*
+ * Numbers as people type them, in the "C" locale whatever the user's is: decimal, with or without
+ * a sign.  0, -EINVAL or -ERANGE; *@out is set only on success.
+ */
+int cli_int_parse(int64_t *out, const char *s);
+/* Decimal, with or without point and exponent; finite.  0 or -EINVAL. */
+int cli_dbl_parse(double *out, const char *s);
+
+/* What is wrong, collected so that all of it can be said at once; zeroed is empty. */
+#define CLI_PROBLEMS_MAX 100 /* those that come after are only counted */
+struct cli_problems {
+	char *lines[CLI_PROBLEMS_MAX];
+	unsigned nr;
+};
+void cli_problem(struct cli_problems *p, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+/* One line each on stderr, @what ("warning: ") in front. */
+void cli_problems_say(const struct cli_problems *p, const struct cli_cmd *cmd, const char *what);
+void cli_problems_fini(struct cli_problems *p);
 
 #endif

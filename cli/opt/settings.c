@@ -39,10 +39,8 @@ static json_t *value_json(const struct cli_opt *o, const void *at)
 	case CLI_KIND_U64:
 	case CLI_KIND_SIZE:
 		return number_json(o, *(const uint64_t *)at);
-	case CLI_KIND_INT:
-		return json_integer(*(const int64_t *)at);
 	case CLI_KIND_DBL:
-		return json_real(*(const double *)at);
+		return json_real(*(const double *)at / (double)(o->scale ? o->scale : 1));
 	case CLI_KIND_ENUM:
 		return json_string(o->choices[*(const uint32_t *)at]);
 	case CLI_KIND_LIST:

@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +11,7 @@
 
 #include "base/size.h"
 #include "base/util.h"
-#include "cli/opt/number.h"
+#include "cli/opt/opt.h"
 #include "cli/opt/parser.h"
 
 static int number_parse(uint64_t *out, const char *s)
@@ -52,6 +53,39 @@ static int outside(struct parser *p, const struct slot *s, const char *value,
 		       is->max);
 }
 
+static void put_number(struct parser *p, const struct slot *s, uint64_t v)
+{
+	v *= s->opt->scale ? s->opt->scale : 1;
+	if (s->opt->kind == CLI_KIND_U32)
+		*(uint32_t *)(void *)(p->args + s->at) = (uint32_t)v;
+	else
+		*(uint64_t *)(void *)(p->args + s->at) = v;
+}
+
+static struct cli_problems *problems(struct parser *p)
+{
+	return (void *)(p->args + p->cmd->problems);
+}
+
+/* With a sign as other programs take it; what is out of range is told later. */
+static int set_late(struct parser *p, const struct slot *s, const char *value)
+{
+	const struct cli_opt *o = s->opt;
+	int64_t v;
+	int r = cli_int_parse(&v, value);
+
+	if (r == -EINVAL)
+		return cli_bad(p, "--%s: '%.80s' is not a whole number", s->name, value);
+	if (r == 0 && v < (int64_t)o->min)
+		cli_problem(problems(p), "--%s: %" PRId64 " is below %" PRIu64, s->name, v, o->min);
+	else if (r < 0 || (uint64_t)v > o->max)
+		cli_problem(problems(p), "--%s: %s is outside %" PRIu64 "..%" PRIu64, s->name,
+			    value, o->min, o->max);
+	else
+		put_number(p, s, (uint64_t)v);
+	return CLI_OK;
+}
+
 static int set_number(struct parser *p, const struct slot *s, const char *value)
 {
 	const struct cli_opt *o = s->opt;
@@ -74,22 +108,8 @@ static int set_number(struct parser *p, const struct slot *s, const char *value)
 	if (v % is.step)
 		return cli_bad(p, "--%s: '%.80s' is not a multiple of %" PRIu64, s->name, value,
 			       is.step);
-	v *= o->scale ? o->scale : 1;
-	if (o->kind == CLI_KIND_U32)
-		*(uint32_t *)(void *)(p->args + s->at) = (uint32_t)v;
-	else
-		*(uint64_t *)(void *)(p->args + s->at) = v;
+	put_number(p, s, v);
 	return CLI_OK;
-}
-
-static int set_signed(struct parser *p, const struct slot *s, const char *value)
-{
-	int r = cli_int_parse((int64_t *)(void *)(p->args + s->at), value);
-
-	if (r == -ERANGE)
-		return cli_bad(p, "--%s: '%.80s' is outside %" PRId64 "..%" PRId64, s->name, value,
-			       INT64_MIN, INT64_MAX);
-	return r < 0 ? cli_bad(p, "--%s: '%.80s' is not a whole number", s->name, value) : CLI_OK;
 }
 
 static int set_real(struct parser *p, const struct slot *s, const char *value)
@@ -99,10 +119,15 @@ static int set_real(struct parser *p, const struct slot *s, const char *value)
 
 	if (cli_dbl_parse(&v, value) < 0)
 		return cli_bad(p, "--%s: '%.80s' is not a number", s->name, value);
-	if (v < o->low || v > o->high)
+	if (v >= o->low && v <= o->high)
+		*(double *)(void *)(p->args + s->at) = v * (double)(o->scale ? o->scale : 1);
+	else if (!o->late)
 		return cli_bad(p, "--%s: '%.80s' is outside %g..%g", s->name, value, o->low,
 			       o->high);
-	*(double *)(void *)(p->args + s->at) = v;
+	else if (v < o->low)
+		cli_problem(problems(p), "--%s: %g is below %g", s->name, v, o->low);
+	else
+		cli_problem(problems(p), "--%s: %g is outside %g..%g", s->name, v, o->low, o->high);
 	return CLI_OK;
 }
 
@@ -127,19 +152,13 @@ static int set_enum(struct parser *p, const struct slot *s, const char *value)
 static int list_add_one(struct parser *p, const struct slot *s, const char *value, size_t len)
 {
 	struct cli_list *l = (void *)(p->args + s->at);
-	const char **items;
 
 	if (!len && !s->opt->role)
 		return cli_bad(p, "--%s: there is an empty value", s->name);
 	if (l->nr >= s->opt->max)
 		return cli_bad(p, "--%s: '%.*s' is one too many; at most %" PRIu64 " are taken",
 			       s->name, (int)min_u64(len, 80), value, s->opt->max);
-	items = reallocarray(l->items, l->nr + 1, sizeof(*items));
-	if (!items)
-		return cli_bad(p, "out of memory");
-	l->items = items;
-	items[l->nr] = strndup(value, len);
-	if (!items[l->nr])
+	if (ARRAY_MORE(l->items, l->nr) < 0 || !(l->items[l->nr] = strndup(value, len)))
 		return cli_bad(p, "out of memory");
 	l->nr++;
 	return CLI_OK;
@@ -200,9 +219,7 @@ int cli_set_value(struct parser *p, const struct slot *s, const char *value)
 	case CLI_KIND_U32:
 	case CLI_KIND_U64:
 	case CLI_KIND_SIZE:
-		return set_number(p, s, value);
-	case CLI_KIND_INT:
-		return set_signed(p, s, value);
+		return s->opt->late ? set_late(p, s, value) : set_number(p, s, value);
 	case CLI_KIND_DBL:
 		return set_real(p, s, value);
 	case CLI_KIND_ENUM:
@@ -216,4 +233,41 @@ int cli_set_value(struct parser *p, const struct slot *s, const char *value)
 		break;
 	}
 	return cli_bad(p, "--%s: has no kind", s->name);
+}
+
+/* ------------------------------------------------------------------- numbers */
+
+static size_t sign_len(const char *s)
+{
+	return s[0] == '-' || s[0] == '+';
+}
+
+int cli_int_parse(int64_t *out, const char *s)
+{
+	const char *digits = s + sign_len(s);
+	long long v;
+
+	if (!*digits || digits[strspn(digits, "0123456789")])
+		return -EINVAL;
+	errno = 0;
+	v = strtoll(s, NULL, 10);
+	if (errno == ERANGE)
+		return -ERANGE;
+	*out = v;
+	return 0;
+}
+
+int cli_dbl_parse(double *out, const char *s)
+{
+	const char *body = s + sign_len(s);
+	char *end;
+	double v;
+
+	if (!*body || body[strspn(body, "0123456789.eE+-")])
+		return -EINVAL;
+	v = strtod(s, &end);
+	if (end == s || *end || !isfinite(v))
+		return -EINVAL;
+	*out = v;
+	return 0;
 }

@@ -62,7 +62,7 @@ struct kv_scale_event {
 	double at_sec;
 	uint32_t users;
 	char action[16]; /* scale_up, scale_down, hold, stop */
-	double saturation, tokens_per_sec;
+	double saturation, tokens_per_sec, read_p95_ms, write_p95_ms;
 };
 
 struct kv_result {
@@ -132,5 +132,12 @@ int kv_run_trace(const struct kv_job *job, struct kv_result *r, struct sluice_er
  * 0, -EINVAL (the folder may not be used: system folder, foreign files), -ENOSPC, -ENOMEM.
  */
 int kv_check(const struct kv_job *job, struct sluice_err *err);
+
+/*
+ * What the KV model does with recorded requests, as the rows of a trace; the same each time.  @p,
+ * which has burst_path or sharegpt_path, is used as long as there are readers of
+ * it.
+ */
+struct trace_maker kv_rows_maker(const struct kv_params *p);
 
 #endif

@@ -224,6 +224,7 @@ static void series_end(struct kv_real *k, unsigned i, const struct flow_stats *f
 	s->read = i == 0;
 	s->opts = k->job->opts;
 	s->sec = r->elapsed_sec;
+	series_turn(s, k->begin_ns, (uint64_t)(s->sec * 1e9));
 	s->user_sec = r->cpu_user_sec;
 	s->system_sec = r->cpu_system_sec;
 	s->run_bytes = r->series[0].bytes + r->series[1].bytes;

@@ -59,6 +59,10 @@ void real_scale_tick(struct kv_real *k, uint64_t now_ns)
 	if (now_ns < real_scale_due(k))
 		return;
 	s.queued = kv_load_queued(k->load);
+	if (k->p->policy.averages_all) {
+		k->scale_at_ns = k->begin_ns;
+		k->scale_tokens = 0;
+	}
 	s.tokens_per_sec = (double)(k->r->tokens - k->scale_tokens) /
 			   ((double)(now_ns - k->scale_at_ns) / 1e9);
 	s.read_p95_ms = p95_ms(&k->window[0]);
@@ -66,8 +70,7 @@ void real_scale_tick(struct kv_real *k, uint64_t now_ns)
 	k->scale_at_ns = now_ns;
 	k->scale_tokens = k->r->tokens;
 	action = kv_scale_feed(&k->scale, &s);
-	if (kv_result_scaled(k->r, &k->scale, action, (double)(now_ns - k->begin_ns) / 1e9,
-			     s.tokens_per_sec) < 0)
+	if (kv_result_scaled(k->r, &k->scale, action, (double)(now_ns - k->begin_ns) / 1e9, &s) < 0)
 		real_fail(k, -ENOMEM, "out of memory");
 	if (action == KV_SCALE_STOP)
 		k->scale_stop = true;

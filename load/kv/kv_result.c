@@ -103,36 +103,26 @@ void kv_result_planned(struct kv_result *r, const struct kv_params *p, const str
 	r->prefix_bytes_saved += d->prefix_bytes_saved;
 }
 
-/* Room for one more in an array that doubles. */
-static void *one_more(void *v, uint32_t nr, size_t size)
-{
-	return nr && !is_pow2(nr) ? v : reallocarray(v, nr ? 2 * (size_t)nr : 1, size);
-}
-
 int kv_result_scaled(struct kv_result *r, const struct kv_scale *s, enum kv_scale_action action,
-		     double at_sec, double tokens_per_sec)
+		     double at_sec, const struct kv_scale_sample *sample)
 {
-	void *timeline = one_more(r->timeline, r->nr_timeline, sizeof(*r->timeline));
 	struct kv_scale_event *event;
 
-	if (!timeline)
+	if (ARRAY_MORE(r->timeline, r->nr_timeline) < 0 || ARRAY_MORE(r->scale, r->nr_scale) < 0)
 		return -ENOMEM;
-	r->timeline = timeline;
-	event = one_more(r->scale, r->nr_scale, sizeof(*event));
-	if (!event)
-		return -ENOMEM;
-	r->scale = event;
 	r->timeline[r->nr_timeline].at_sec = at_sec;
-	r->timeline[r->nr_timeline++].tokens_per_sec = tokens_per_sec;
+	r->timeline[r->nr_timeline++].tokens_per_sec = sample->tokens_per_sec;
 	r->users_end = s->users;
 	r->users_peak = s->peak_users;
 	r->peak_tokens_per_sec = s->peak_tokens_per_sec;
-	event += r->nr_scale++;
+	event = &r->scale[r->nr_scale++];
 	*event = (struct kv_scale_event){
 		.at_sec = at_sec,
 		.users = s->users,
 		.saturation = s->saturation,
-		.tokens_per_sec = tokens_per_sec,
+		.tokens_per_sec = sample->tokens_per_sec,
+		.read_p95_ms = sample->read_p95_ms,
+		.write_p95_ms = sample->write_p95_ms,
 	};
 	snprintf(event->action, sizeof(event->action), "%s", kv_scale_names[action]);
 	return 0;

@@ -25,7 +25,7 @@ void kv_result_planned(struct kv_result *r, const struct kv_params *p, const str
  * actions and the numbers of users.
  */
 int kv_result_scaled(struct kv_result *r, const struct kv_scale *s, enum kv_scale_action action,
-		     double at_sec, double tokens_per_sec);
+		     double at_sec, const struct kv_scale_sample *sample);
 
 /* What is wrong with a recorded input. */
 void kv_result_input(struct kv_result *r, const struct kv_load *l);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of operations that the model of a KV cache makes of recorded requests, on its virtual clock.
  */
-#include "load/kv/kv_rows.h"
+#include "load/kv/kv.h"
 
 #include <errno.h>
 #include <math.h>

@@ -252,11 +252,13 @@ static int scale(struct tracer *t)
 
 	if (r < 0)
 		return r;
-	sample.tokens_per_sec = (double)(t->r->tokens - t->tick_tokens) / KV_SCALE_SEC;
+	sample.tokens_per_sec = t->params.policy.averages_all
+					? (double)t->r->tokens / ((double)now / 1e9)
+					: (double)(t->r->tokens - t->tick_tokens) / KV_SCALE_SEC;
 	t->tick_ns = now;
 	t->tick_tokens = t->r->tokens;
 	action = kv_scale_feed(&t->scale, &sample);
-	if (kv_result_scaled(t->r, &t->scale, action, (double)now / 1e9, sample.tokens_per_sec) < 0)
+	if (kv_result_scaled(t->r, &t->scale, action, (double)now / 1e9, &sample) < 0)
 		return sluice_fail(t->err, -ENOMEM, "out of memory");
 	if (action == KV_SCALE_STOP)
 		return 1;

@@ -134,7 +134,10 @@ void kv_params_as_upstream(struct kv_params *p)
 				       .keeps_documents = true,
 				       .ignores_rate = true,
 				       .bare_recordings = true,
-				       .scales_nobody = true};
+				       .scales_nobody = true,
+				       .new_files = true,
+				       .forgives = true,
+				       .averages_all = true};
 	c->min_prefix_length = c->max_prefix_entries = 0; /* asked for, never written */
 	c->end_conversation_probability = d->end_conversation_probability;
 	memcpy(c->generation_sec, d->generation_sec, sizeof(c->generation_sec));
@@ -147,6 +150,10 @@ void kv_params_as_upstream(struct kv_params *p)
 	c->sharegpt_max_context = d->sharegpt_max_context;
 	c->sharegpt_max_generation = d->sharegpt_max_generation;
 	c->sharegpt_chars_per_token = d->sharegpt_chars_per_token;
+	c->limit_users = d->limit_users;
+	c->limit_duration = d->limit_duration;
+	c->limit_gpu_gb = d->limit_gpu_gb;
+	c->limit_cpu_gb = d->limit_cpu_gb;
 }
 
 /* ---- what the model cannot do ---- */

@@ -54,7 +54,7 @@ static int load_init(struct kv_load *l, struct sluice_err *err)
 
 	l->active = p->users;
 	l->workers = kv_load_workers(p->users);
-	l->limit_ns = kv_ns(p->duration_sec);
+	l->limit_ns = p->duration_ns;
 	l->row_ns = p->epoch_ns;
 	l->pause_ns = UINT64_MAX;
 	l->token_ns = 1e9 * p->config.generation_sec[p->generation];

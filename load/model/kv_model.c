@@ -34,12 +34,14 @@ const struct kv_model *kv_model_builtin(unsigned i)
 
 int kv_models_init(struct kv_models *m)
 {
-	m->nr = 0;
-	m->v = malloc(sizeof(builtin));
-	if (!m->v)
-		return -ENOMEM;
-	memcpy(m->v, builtin, sizeof(builtin));
-	m->nr = ARRAY_SIZE(builtin);
+	*m = (struct kv_models){0};
+	for (; m->nr < ARRAY_SIZE(builtin); m->nr++) {
+		if (ARRAY_MORE(m->v, m->nr) < 0) {
+			kv_models_fini(m);
+			return -ENOMEM;
+		}
+		m->v[m->nr] = builtin[m->nr];
+	}
 	return 0;
 }
 
@@ -63,11 +65,9 @@ struct kv_model *kv_models_add(struct kv_models *m, const char *key)
 
 	if (found)
 		return found;
-	v = reallocarray(m->v, m->nr + 1, sizeof(*v));
-	if (!v)
+	if (ARRAY_MORE(m->v, m->nr) < 0)
 		return NULL;
-	m->v = v;
-	v += m->nr++;
+	v = &m->v[m->nr++];
 	*v = (struct kv_model){.layers = 32,
 			       .hidden_dim = 4096,
 			       .heads = 32,

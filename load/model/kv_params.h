@@ -87,6 +87,9 @@ struct kv_policy {
 	bool bare_recordings;  /* no documents, no earlier turns, a level per request, end with them
 				*/
 	bool scales_nobody;    /* the autoscaler changes a number, not the users */
+	bool new_files;        /* those of deleted entries are not written over */
+	bool forgives;         /* failed operations are no failure of the run */
+	bool averages_all;     /* it is told the tokens per second since the start */
 };
 
 struct kv_params {
@@ -95,7 +98,7 @@ struct kv_params {
 	uint64_t seed;
 	bool seed_given;
 	uint32_t users;
-	double duration_sec;
+	uint64_t duration_ns;
 	double gpu_gb, cpu_gb, storage_gb; /* storage 0: automatic */
 	uint32_t gpus, tensor_parallel;
 	int generation; /* KV_GEN_* */

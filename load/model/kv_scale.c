@@ -57,9 +57,9 @@ void kv_scale_fini(struct kv_scale *s)
 /* ------------------------------------------------------------------ saturation */
 
 /* Of the last window, oldest first. */
-static double history_at(const struct kv_scale *s, const double *ring, unsigned i)
+static double history_at(const struct kv_scale *s, const double *kept, unsigned i)
 {
-	return ring[(s->nr + i) % s->window];
+	return kept[(s->nr + i) % s->window];
 }
 
 static bool is_flat(const struct kv_scale *s)

@@ -120,18 +120,6 @@ static const char *text_keep(struct kv_texts *t, const char *text, size_t len)
 	return at;
 }
 
-static int grow_texts(struct kv_texts *t)
-{
-	uint64_t room = t->room ? 2 * t->room : FIRST_SLOTS / 2;
-	struct text *v = room <= UINT32_MAX ? reallocarray(t->v, room, sizeof(*v)) : NULL;
-
-	if (!v)
-		return -ENOMEM;
-	t->v = v;
-	t->room = room;
-	return 0;
-}
-
 int64_t kv_texts_add(struct kv_texts *t, const char *text, size_t len)
 {
 	uint64_t hash = hash_of(text, len), slot;
@@ -142,7 +130,7 @@ int64_t kv_texts_add(struct kv_texts *t, const char *text, size_t len)
 	slot = text_slot(t, text, len, hash);
 	if (t->slots[slot])
 		return t->slots[slot] - 1;
-	if (t->nr == t->room && grow_texts(t) < 0)
+	if (t->nr >= UINT32_MAX || ARRAY_ROOM(t->v, t->room, t->nr + 1) < 0)
 		return -ENOMEM;
 	at = text_keep(t, text, len);
 	if (!at)

@@ -11,6 +11,7 @@ sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
 
 import contextlib
 import glob
+import datetime
 import json
 import re
 import subprocess
@@ -565,6 +566,22 @@ def only_one_output_is_standard_output():
         refused(*QUICK, '--xlsx-output', '-')
 
 
+def changes_of_the_number_of_users_have_upstreams_members():
+    with folder():
+        for mode, more in ('qos', []), ('capacity', ['--compat']):
+            summary = trace('--enable-autoscaling', '--autoscaler-mode', mode, '--duration', 1000, '--generation-mode', 'realistic',
+                            '--num-users', 5, *more)[2]['summary']
+            events = summary['autoscaling_stats']
+            assert events and len(events) == summary['autoscaling_summary']['total_scale_events'], summary['autoscaling_summary']
+            for e in events:
+                assert e['mode'] == mode and e['action'] in ('scale_up', 'scale_down', 'stop'), e
+                rest = ['peak_throughput_tokens_per_sec'] if e['action'] == 'stop' else [
+                    'read_latency_p95_ms', 'write_latency_p95_ms', 'throughput_tokens_per_sec']
+                assert list(e) == ['timestamp', 'mode', 'action', 'users', 'saturation_level'] + rest, e
+                datetime.datetime.fromisoformat(e['timestamp'])
+            assert mode == 'qos' or events[-1]['action'] == 'stop', events
+
+
 def the_hit_rate_is_compared_with_a_recorded_one():
     with folder():
         rate = trace()[2]['summary']['cache_stats']['cache_hit_rate']
@@ -578,9 +595,14 @@ def the_hit_rate_is_compared_with_a_recorded_one():
             assert list(v) == ['passed', 'avg_error_pct', 'comparison', 'trace_stats'] and v['passed'] is passed, v
             error = abs(rate - hits / 1000) / (hits / 1000) * 100
             assert abs(v['avg_error_pct'] - error) < 1e-9 and v['trace_stats']['total_requests'] == 1000, v
+            assert v['trace_stats'] == {'total_requests': 1000, 'cache_hit_rate': hits / 1000, 'read_write_ratio': 5000,
+                                        'context_tokens_mean': 100, 'generation_tokens_mean': 10}, v
+            assert list(v['comparison']['cache_hit_rate']) == ['benchmark', 'trace', 'error_pct', 'within_5pct'], v
+            assert v['comparison']['cache_hit_rate']['within_5pct'] is passed, v
             assert ('passed' if passed else 'failed') in out
         v = trace('--validation-trace', 'gone.json')[2]['validation']
-        assert v['trace_stats']['cache_hit_rate'] == 0.65, v
+        assert v['trace_stats'] == {'total_requests': 1000, 'duration_seconds': 100, 'cache_hit_rate': 0.65, 'read_write_ratio': 10,
+                                    'context_tokens_mean': 1024, 'generation_tokens_mean': 200}, v
         for text in ('{}', '[', '[]', '[{"a": 1}]'):
             err = kv(*QUICK, '--io-trace-log', 't.csv', '--output', 'o.json', '--validation-trace', save('v.json', text),
                      status=1).err
@@ -780,7 +802,7 @@ tap.run(every_option_of_upstream_is_there_with_its_default, every_bound_is_upstr
         the_common_result_is_inside_and_follows_the_schema, the_workbook_has_upstreams_sheets_and_columns,
         a_table_with_another_name_is_CSV, the_output_has_upstreams_name_when_none_is_given,
         a_seed_that_is_not_given_is_null_and_told, without_requests_there_is_no_summary,
-        only_one_output_is_standard_output, the_hit_rate_is_compared_with_a_recorded_one,
+        only_one_output_is_standard_output, the_hit_rate_is_compared_with_a_recorded_one, changes_of_the_number_of_users_have_upstreams_members,
         a_dry_run_tells_and_creates_nothing, what_a_run_is_refused_for_is_a_warning_of_a_dry_run, the_default_of_memory_fits_the_machine,
         a_small_file_system_is_never_filled,
         a_recorded_input_is_looked_for_first_and_may_be_empty, health_is_judged_by_the_profile,

@@ -15,7 +15,7 @@ from tap import in_folder, run_all
 
 SLUICE = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ['SLUICE'])
 BENCH = ['bench', '--sizes', '64K', '-n', '3', '--no-limit']
-ROLES = {'r': 'read', 'w': 'write', 'p': 'place'}
+ROLES = {'r': 'read', 'w': 'write', 'p': 'place', 'o': 'object'}
 
 
 def sluice(*args, status=0, **more):
@@ -71,6 +71,19 @@ def no_command_writes_over_what_it_reads():
 
 
 @in_folder
+def what_is_in_a_folder_or_a_pattern_that_is_read_is_not_written_over():
+    os.mkdir('in[1]')
+    save('in[1]/a.csv', 'precious')
+    os.symlink('in[1]/a.csv', 'symbolic')
+    os.link('in[1]/a.csv', 'linked')
+    for read in ('in[1]', 'in[1]/', 'in?1?/*.csv', '*/a*'):
+        for name in ('in[1]/a.csv', 'symbolic', 'linked'):
+            refused('kv', '--burst-trace-path', read, '--use-burst-trace', '--output', name,
+                    says=['--output', f"'{name}'", 'is among what is read by --burst-trace-path'])
+    assert load('in[1]/a.csv') == 'precious'
+
+
+@in_folder
 def no_file_is_written_twice():
     save('there', 'x')
     for words, named in commands():
@@ -94,10 +107,14 @@ def a_name_that_is_made_of_another_is_looked_at_too():
 @in_folder
 def unknown_schemes_are_refused_wherever_a_name_is_given():
     for words, named in commands():
-        for _, option, who in named:
+        for role, option, who in named:
             if not option and words == ['report']:
                 option = ['-o', 'x']  # without which it goes no further
-            for uri in ('s3://bucket/x', 'az://x', 'gs://x', 'direct://x', 'http://x', 'S3+x://y'):
+            stores = ('s3://bucket/x', 'az://x', 'gs://x')
+            if role == 'object':
+                for uri in stores[1:]:
+                    refused(*words, *option, uri, says=[uri, 'only s3:// is built'])
+            for uri in (*(stores if role != 'object' else ()), 'direct://x', 'http://x', 'S3+x://y'):
                 refused(*words, *option, uri, says=[f"'{uri}'", uri.split(':')[0] + ':// is not supported'])
             refused(*words, *option, 'file://host/x', says=['another machine'])
     refused('replay', 'x', '--tier', '2=s3://x', says=['--tier', 's3:// is not supported'])

@@ -34,7 +34,6 @@ GOOD = {
     'CLI_U32': 'CLI_U32(struct args, {}, 0, "x", "N", "1", 0, 9, "help")',
     'CLI_U64': 'CLI_U64(struct args, {}, 0, "x", "N", "1", 0, 9, "help")',
     'CLI_SIZE': 'CLI_SIZE(struct args, {}, 0, "x", "N", "1", 0, 9, "help")',
-    'CLI_INT': 'CLI_INT(struct args, {}, 0, "x", "N", "1", "help")',
     'CLI_DBL': 'CLI_DBL(struct args, {}, 0, "x", "N", "1", 0, 9, "help")',
     'CLI_ENUM': 'CLI_ENUM(struct args, {}, 0, "x", words, "a", "help")',
     'CLI_LIST': 'CLI_LIST(struct args, {}, 0, "x", "X", NULL, 0, 9, "help")',
@@ -42,7 +41,7 @@ GOOD = {
     'CLI_TABLE': 'CLI_TABLE(struct args, {}, struct sub, sub_opts)',
 }
 FIELD = {'CLI_FLAG': 'flag', 'CLI_NOT': 'flag', 'CLI_BIT': 'u32', 'CLI_OUT': 'text', 'CLI_STR': 'text', 'CLI_U32': 'u32', 'CLI_U64': 'u64', 'CLI_SIZE': 'u64',
-         'CLI_INT': 'i64', 'CLI_DBL': 'real', 'CLI_ENUM': 'u32', 'CLI_LIST': 'list', 'CLI_PLACES': 'list',
+         'CLI_DBL': 'real', 'CLI_ENUM': 'u32', 'CLI_LIST': 'list', 'CLI_PLACES': 'list',
          'CLI_TABLE': 'sub'}
 FIELDS = ('flag', 'number', 'i64', 'real', 'u32', 'u64', 'text', 'mutable_text', 'list', 'sub')
 

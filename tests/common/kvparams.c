@@ -9,7 +9,7 @@ void t_kv_params(struct kv_params *p, uint32_t users, double duration_sec)
 		.seed = 42,
 		.seed_given = true,
 		.users = users,
-		.duration_sec = duration_sec,
+		.duration_ns = (uint64_t)(duration_sec * 1e9),
 		.gpu_gb = 16,
 		.cpu_gb = 32,
 		.gpus = 1,

@@ -209,7 +209,7 @@ void kvrun_overload(void)
 {
 	kvrun.params.users = 40;
 	kvrun.params.max_requests = 0;
-	kvrun.params.duration_sec = 1;
+	kvrun.params.duration_ns = 1000000000;
 	kvrun.params.gpu_gb = kvrun.params.cpu_gb = 0;
 	kvrun.params.storage_gb = kvrun_mib(512);
 	for (int i = 0; i < KV_TEMPLATES; i++)

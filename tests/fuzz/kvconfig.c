@@ -4,12 +4,12 @@
 #include <string.h>
 
 #include "cli/kv/kv_config.h"
-#include "cli/kv/kv_problems.h"
+#include "cli/opt/opt.h"
 #include "tests/fuzz/fuzz.h"
 
-static void check_lines(const struct kv_problems *p)
+static void check_lines(const struct cli_problems *p)
 {
-	for (unsigned i = 0; i < p->nr && i < KV_PROBLEMS_MAX; i++)
+	for (unsigned i = 0; i < p->nr && i < CLI_PROBLEMS_MAX; i++)
 		FUZZ_CHECK(p->lines[i] && !strncmp(p->lines[i], "file: ", 6));
 }
 
@@ -31,20 +31,18 @@ static void check_config(const struct kv_config *c)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	for (int compat = 0; compat < 2; compat++) {
-		struct kv_problems problems = {.nr = 0}, warnings = {.nr = 0};
-		struct kv_config c;
+	struct cli_problems problems = {.nr = 0}, warnings = {.nr = 0};
+	struct kv_config c;
 
-		if (kv_config_defaults(&c) < 0)
-			return 0;
-		kv_config_parse(&c, (const char *)data, size, "file", compat, &problems, &warnings);
-		check_lines(&problems);
-		check_lines(&warnings);
-		if (!problems.nr)
-			check_config(&c);
-		kv_problems_fini(&problems);
-		kv_problems_fini(&warnings);
-		kv_config_fini(&c);
-	}
+	if (kv_config_defaults(&c) < 0)
+		return 0;
+	kv_config_parse(&c, (const char *)data, size, "file", &problems, &warnings);
+	check_lines(&problems);
+	check_lines(&warnings);
+	if (!problems.nr)
+		check_config(&c);
+	cli_problems_fini(&problems);
+	cli_problems_fini(&warnings);
+	kv_config_fini(&c);
 	return 0;
 }

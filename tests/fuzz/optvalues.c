@@ -15,7 +15,8 @@ struct fuzz_args {
 	uint32_t u32;
 	uint64_t u64;
 	uint64_t size;
-	int64_t whole;
+	uint32_t whole;
+	struct cli_problems problems;
 	double real;
 	uint32_t choice;
 	bool flag;
@@ -31,7 +32,8 @@ static const struct cli_opt opts[] = {
 	CLI_U64(struct fuzz_args, u64, 'u', "unsigned", "N", "0", 0, UINT64_MAX, "any number"),
 	CLI_SIZE(struct fuzz_args, size, 's', "size", "BYTES", "1M", 512, 1ull << 30, "a size"),
 	CLI_ALIAS("bytes"),
-	CLI_INT(struct fuzz_args, whole, 'w', "whole", "N", "-3", "a whole number"),
+	CLI_U32(struct fuzz_args, whole, 'w', "whole", "N", "3", 1, 9, "a whole number",
+		.late = true),
 	CLI_DBL(struct fuzz_args, real, 'r', "real", "N", "0.5", -8, 8, "a number"),
 	CLI_GROUP("Words"),
 	CLI_STR(struct fuzz_args, str, 't', "text", "TEXT", NULL, "a text"),
@@ -56,6 +58,7 @@ static const struct cli_cmd cmd = {
 	.usage = "[WORD...]",
 	.opts = opts,
 	.args_size = sizeof(struct fuzz_args),
+	.problems = offsetof(struct fuzz_args, problems),
 	.abbreviated = opts,
 	.run = no_run,
 };

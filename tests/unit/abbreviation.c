@@ -14,7 +14,7 @@
 #include "cli/opt/opt.h"
 
 struct theirs {
-	int64_t users;
+	uint32_t users;
 	double size, speed;
 	const char *trace;
 	bool prefill_only, prefix;
@@ -22,13 +22,14 @@ struct theirs {
 
 struct args {
 	struct theirs theirs;
+	struct cli_problems problems;
 	bool trace_extended, verify, verbose;
 	const char *pre;
 };
 
 static const struct cli_opt their_opts[] = {
 	CLI_GROUP("Theirs"),
-	CLI_INT(struct theirs, users, 'n', "num-users", "N", "100", "users"),
+	CLI_U32(struct theirs, users, 'n', "num-users", "N", "100", 1, 1000, "users", .late = true),
 	CLI_DBL(struct theirs, size, 0, "size", "GB", "16", -INFINITY, INFINITY, "size"),
 	CLI_DBL(struct theirs, speed, 0, "speed", "X", "1", 0, 10, "speed"),
 	CLI_STR(struct theirs, trace, 0, "trace_path", "FILE", NULL, "trace"),
@@ -53,6 +54,7 @@ static const struct cli_cmd cmd = {
 	.opts = opts,
 	.abbreviated = their_opts,
 	.args_size = sizeof(struct args),
+	.problems = offsetof(struct args, problems),
 };
 
 static struct args a;
@@ -73,6 +75,17 @@ static void taken(const char *one, const char *two)
 {
 	if (parse(one, two) != CLI_OK)
 		fail_msg("%s %s: %s", one, two ? two : "", msg.text);
+}
+
+/* Taken at first: what is wrong is to be told with all else. */
+static void told_later(const char *one, const char *two, const char *want)
+{
+	taken(one, two);
+	if (a.problems.nr != 1 || strcmp(a.problems.lines[0], want) != 0)
+		fail_msg("%s %s: '%s', not '%s'", one, two ? two : "",
+			 a.problems.nr ? a.problems.lines[0] : "", want);
+	assert_int_equal(a.theirs.users, 100);
+	cli_args_fini(&cmd, &a);
 }
 
 static void refused(const char *one, const char *two, const char *want)
@@ -126,18 +139,17 @@ static void what_is_short_for_several_is_refused_with_their_names(void **state)
 static void signs_are_taken_where_a_number_may_have_one(void **state)
 {
 	(void)state;
-	taken("--num-users", "-5");
-	assert_int_equal(a.theirs.users, -5);
+	told_later("--num-users", "-5", "--num-users: -5 is below 1");
 	taken("--num-users", "+5");
 	assert_int_equal(a.theirs.users, 5);
-	taken("--num-users=-9223372036854775808", NULL);
-	assert_true(a.theirs.users == INT64_MIN);
+	told_later("--num-users=-9223372036854775808", NULL,
+		   "--num-users: -9223372036854775808 is below 1");
+	told_later("--num-users", "1001", "--num-users: 1001 is outside 1..1000");
 	taken("--size", "-.5");
 	assert_true(a.theirs.size == -0.5);
 	taken("--size", "1e3");
 	assert_true(a.theirs.size == 1000);
-	taken("-n", "-3");
-	assert_int_equal(a.theirs.users, -3);
+	told_later("-n", "-3", "--num-users: -3 is below 1");
 }
 
 static void what_is_no_number_is_refused(void **state)
@@ -157,9 +169,8 @@ static void what_is_no_number_is_refused(void **state)
 	}
 	refused("--num-users", "1.5", "--num-users: '1.5' is not a whole number");
 	refused("--size", "1e999", "--size: '1e999' is not a number");
-	refused("--num-users", "9223372036854775808",
-		"--num-users: '9223372036854775808' is outside "
-		"-9223372036854775808..9223372036854775807");
+	told_later("--num-users", "9223372036854775808",
+		   "--num-users: 9223372036854775808 is outside 1..1000");
 	refused("--speed", "10.5", "--speed: '10.5' is outside 0..10");
 	refused("--speed", "-0.1", "--speed: '-0.1' is outside 0..10");
 }

@@ -273,7 +273,7 @@ static void a_flood_comes_to_an_end(void)
 	for (int i = 0; i < KV_TEMPLATES; i++)
 		t_kv.params.config.user[i].think[0] = t_kv.params.config.user[i].think[1] = 0;
 	t_kv.params.users = 1000;
-	t_kv.params.duration_sec = 0.1;
+	t_kv.params.duration_ns = 100000000;
 	T_EQ(t_kv_count(), 99900); /* all of 1000 users' first thought takes 100 us */
 }
 
@@ -285,7 +285,7 @@ static void what_makes_no_rows_takes_time_too(void)
 	for (int i = 0; i < KV_TEMPLATES; i++)
 		t_kv.params.config.user[i].think[0] = t_kv.params.config.user[i].think[1] = 0;
 	t_kv.params.users = 1000;
-	t_kv.params.duration_sec = 0.01;
+	t_kv.params.duration_ns = 10000000;
 	for (t_kv_begin(); t_kv_next(&r); last = r.start_ns)
 		T_OK(r.start_ns >= last + (last ? US : 0));
 	T_OK(last < SEC / 100);

@@ -32,6 +32,8 @@ static void a_closed_loop_has_one_request_per_user(void)
 	kvrun_overload();
 	kvrun.params.closed_loop = true;
 	kvrun.params.users = 10;
+	kvrun.params.max_requests = 100; /* however long they take */
+	kvrun.params.duration_ns = UINT64_C(600000000000);
 	kvrun_ok();
 	kvrun_clean();
 	T_OK(kvrun.most_active <= 10);

@@ -483,7 +483,7 @@ static void a_run_that_is_stopped_says_so(void)
 	uint64_t until, ops;
 
 	kvrun_overload();
-	kvrun.params.duration_sec = 600;
+	kvrun.params.duration_ns = 600000000000;
 	kvrun.at = 100;
 	kvrun.act = kvrun_stop;
 	kvrun_ok();

@@ -129,7 +129,7 @@ static void endless_passes_end_with_the_time(void)
 {
 	use_burst(0);
 	t_kv.params.trace_speedup = 0;
-	t_kv.params.duration_sec = 0.01;
+	t_kv.params.duration_ns = 10000000;
 	T_EQ(t_kv_count(), 10000);
 	T_OK(!kv_load_exhausted(t_kv.load));
 }
@@ -202,7 +202,7 @@ static void a_level_that_never_occurs_is_not_waited_for(void)
 {
 	use_burst(0);
 	t_kv.params.trace_speedup = 0;
-	t_kv.params.duration_sec = 1e5;
+	t_kv.params.duration_ns = 100000000000000;
 	t_kv.params.max_requests = 100;
 	t_kv.params.config.interactive_probability = 0;
 	t_kv.params.config.responsive_threshold = 1;

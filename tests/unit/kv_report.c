@@ -38,7 +38,7 @@ static int setup(void **state)
 	assert_int_equal(kv_config_defaults(&params.config), 0);
 	params.model = kv_models_find(&params.config.models, "tiny-1b");
 	params.users = 10;
-	params.duration_sec = 10;
+	params.duration_ns = 10000000000;
 	params.gpus = params.tensor_parallel = 1;
 	params.multi_turn = params.prefix = true;
 	params.seed = 7;

@@ -186,7 +186,7 @@ static void every_object_is_where_the_rows_before_say(void)
 	struct line l, from = {0};
 
 	T_OK(at != NULL);
-	params->duration_sec = 20;
+	params->duration_ns = 20000000000;
 	run();
 	for (FILE *f = open_trace(); read_line(f, &l);) {
 		for (i = nr; i-- > 0 && strcmp(at[i].key, l.key);)
@@ -393,6 +393,9 @@ static void the_autoscaler_adds_users(void)
 	run();
 	T_OK(result.users_end > 40);
 	T_OK(result.requests < few * 11 / 10);
+	for (uint32_t i = 1; i < result.nr_timeline; i++) /* since the start: nothing jumps */
+		T_OK(result.timeline[i].tokens_per_sec * result.timeline[i].at_sec >=
+		     result.timeline[i - 1].tokens_per_sec * result.timeline[i - 1].at_sec);
 }
 
 static void the_search_for_capacity_ends_the_run(void)
@@ -401,7 +404,7 @@ static void the_search_for_capacity_ends_the_run(void)
 	params->autoscale_mode = KV_SCALE_CAPACITY;
 	params->generation = KV_GEN_REALISTIC;
 	params->config.max_users = 30;
-	params->duration_sec = 1000;
+	params->duration_ns = 1000000000000;
 	run();
 	T_OK(result.elapsed_sec < 500);
 	T_OK(!strcmp(result.scale[result.nr_scale - 1].action, "stop"));
@@ -424,7 +427,7 @@ static void a_run_that_is_stopped_says_so(void)
 	uint64_t rows = 0;
 	struct line l;
 
-	params->duration_sec = 80000; /* it will not get there */
+	params->duration_ns = 80000000000000; /* it will not get there */
 	job.progress = stop_now;
 	run();
 	T_OK(result.partial);
@@ -480,7 +483,7 @@ static void the_real_clock_does_the_same_and_takes_its_time(void)
 	struct line l;
 	FILE *f;
 
-	params->duration_sec = 1;
+	params->duration_ns = 1000000000;
 	run();
 	sum = sum_of_operations();
 	job.clock = KV_CLOCK_REAL;

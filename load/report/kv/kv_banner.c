@@ -93,7 +93,7 @@ void kv_report_banner(FILE *f, const struct kv_report *r)
 		p->model->name, sluice_size_format(each, kv_model_bytes_per_token(p->model)));
 	system_line(f, p);
 	fprintf(f, "Users:       %u on %u workers, for %g s%s; seed %" PRIu64 "%s; generation %s\n",
-		p->users, kv_load_workers(p->users), p->duration_sec,
+		p->users, kv_load_workers(p->users), (double)p->duration_ns / 1e9,
 		p->max_requests ? " or until enough requests are done" : "", p->seed,
 		p->seed_given ? "" : " (drawn)", kv_gen_names[p->generation]);
 	features(f, r->job);
@@ -124,5 +124,7 @@ void kv_report_plan(FILE *f, const struct kv_report *r)
 		fprintf(f, "Would write %s to %s, in %s.\n",
 			sluice_size_format(a, n->tier_written[KV_NVME]),
 			r->job->cache_dir ? r->job->cache_dir : "a temporary folder",
-			r->job->layout == KV_LAYOUT_SLAB ? "one file" : "one file per entry");
+			r->job->backend == KV_BACKEND_STORE ? "a KV store"
+			: r->job->layout == KV_LAYOUT_SLAB  ? "one file"
+							    : "one file per entry");
 }

@@ -6,6 +6,7 @@
 
 #include "base/util.h"
 #include "load/report/kv/kv_report.h"
+#include "load/report/result/lines.h"
 #include "load/report/result/result.h"
 #include "load/report/result/text.h"
 
@@ -16,97 +17,17 @@ static json_t *limit_json(uint64_t v)
 
 /* ------------------------------------------------------------------ settings */
 
-static void set_switches(json_t *j, const struct kv_params *p)
-{
-	const struct {
-		const char *name;
-		bool on;
-	} switches[] = {
-		{"disable_multi_turn", !p->multi_turn},
-		{"disable_prefix_caching", !p->prefix},
-		{"enable_rag", p->rag},
-		{"enable_autoscaling", p->autoscale},
-		{"precondition", p->precondition},
-		{"prefill_only", p->prefill_only},
-		{"decode_only", p->decode_only},
-		{"closed_loop", p->closed_loop},
-		{"compat", p->compat},
-	};
-
-	for (unsigned i = 0; i < ARRAY_SIZE(switches); i++)
-		json_object_set_new(j, switches[i].name, json_boolean(switches[i].on));
-}
-
-static void set_numbers(json_t *j, const struct kv_params *p)
-{
-	const struct {
-		const char *name;
-		double v;
-	} numbers[] = {
-		{"gpu_mem_gb", p->gpu_gb},
-		{"cpu_mem_gb", p->cpu_gb},
-		{"storage_capacity_gb", p->storage_gb},
-		{"duration", p->duration_sec},
-		{"target_saturation", p->target_saturation},
-		{"request_rate", p->request_rate},
-		{"precondition_size_gb", p->precondition_gb},
-		{"trace_speedup", p->trace_speedup},
-	};
-	const struct {
-		const char *name;
-		uint64_t v;
-	} counts[] = {
-		{"num_users", p->users},
-		{"num_gpus", p->gpus},
-		{"tensor_parallel", p->tensor_parallel},
-		{"rag_num_docs", p->rag_docs},
-		{"max_conversations", p->sharegpt_conversations},
-		{"max_concurrent_allocs", p->max_concurrent_allocs},
-		{"max_requests", p->max_requests},
-		{"precondition_threads", p->precondition_threads},
-		{"replay_cycles", p->replay_cycles},
-	};
-
-	for (unsigned i = 0; i < ARRAY_SIZE(counts); i++)
-		json_object_set_new(j, counts[i].name, report_count(counts[i].v));
-	for (unsigned i = 0; i < ARRAY_SIZE(numbers); i++)
-		json_object_set_new(j, numbers[i].name, json_real(numbers[i].v));
-}
-
-static json_t *settings_json(const struct kv_report *r)
+/* What is not the value of one option. */
+static void add_settings(json_t *j, const struct kv_report *r)
 {
 	const struct kv_job *job = r->job;
 	const struct kv_params *p = job->params;
-	struct run_series how = {.opts = job->opts};
-	json_t *j;
 
-	how.opts.durability = job->durability;
-	j = result_settings_json(&how);
-
-	/* buffers are the workload's own */
-	json_object_del(j, "memory");
-	json_object_del(j, "lock");
-	json_object_set_new(j, "model", report_str(p->model->key));
-	set_numbers(j, p);
-	set_switches(j, p);
-	json_object_set_new(j, "generation_mode", json_string(kv_gen_names[p->generation]));
-	json_object_set_new(j, "performance_profile", json_string(kv_profile_names[r->profile]));
-	json_object_set_new(
-		j, "autoscaler_mode",
-		json_string(p->autoscale_mode == KV_SCALE_CAPACITY ? "capacity" : "qos"));
 	json_object_set_new(j, "seed", report_count(p->seed));
 	json_object_set_new(j, "seed_given", json_boolean(p->seed_given));
 	json_object_set_new(j, "burst_trace_path", report_str_or_null(p->burst_path));
-	json_object_set_new(j, "dataset_path", report_str_or_null(r->dataset_path));
-	json_object_set_new(j, "cache_dir", report_str_or_null(job->cache_dir));
 	json_object_set_new(j, "io_trace_log", report_str_or_null(job->trace_path));
-	json_object_set_new(j, "layout", json_string(kv_layout_names[job->layout]));
 	json_object_set_new(j, "order", json_string(kv_order_names[job->order]));
-	json_object_set_new(j, "clock", json_string(kv_clock_names[job->clock]));
-	json_object_set_new(j, "verify", json_boolean(job->verify));
-	json_object_set_new(j, "trace_extended", json_boolean(job->trace_extended));
-	json_object_set_new(j, "gpu_bandwidth_gbs", json_real(job->gpu_bandwidth / 1e9));
-	return j;
 }
 
 /* --------------------------------------------------------------------- flows */
@@ -129,7 +50,7 @@ static struct part used(const struct kv_report *r, unsigned tier, unsigned way)
 	uint64_t ops = res->tier[tier][way].n;
 
 	/* with --compat the samples of the tier are without those of evictions already */
-	if (!r->job->params->compat)
+	if (!r->job->params->policy.hides_evictions)
 		ops = less(ops, res->evict[tier][way].n);
 	return way ? (struct part){less(n->tier_written[tier], n->tier_evicted_in[tier]), ops}
 		   : (struct part){less(n->tier_read[tier], n->tier_evicted_out[tier]), ops};
@@ -169,18 +90,6 @@ static json_t *flows_json(const struct kv_report *r)
 
 /* --------------------------------------------------------------------- tiers */
 
-static json_t *samples_json(const struct samples *s)
-{
-	static const double levels[] = {50, 95, 99, 99.9, 99.99};
-	double v[ARRAY_SIZE(levels)];
-
-	if (!s->n || samples_percentiles(s, levels, v, ARRAY_SIZE(levels)) < 0)
-		return json_null();
-	return json_pack("{s:I, s:b, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "n", (json_int_t)s->n,
-			 "exact", samples_exact(s), "mean", samples_mean(s), "max", s->max, "p50",
-			 v[0], "p95", v[1], "p99", v[2], "p99.9", v[3], "p99.99", v[4]);
-}
-
 /* What is real in a run, and what is only counted. */
 static const char *tier_kind(const struct kv_report *r, unsigned tier)
 {
@@ -208,15 +117,15 @@ static json_t *tier_json(const struct kv_report *r, unsigned t)
 	json_object_set_new(j, "evicted_in_bytes", report_count(n->tier_evicted_in[t]));
 	json_object_set_new(j, "evicted_out_bytes", report_count(n->tier_evicted_out[t]));
 	json_object_set_new(j, "deleted_bytes", report_count(n->tier_deleted[t]));
-	json_object_set_new(j, "read", samples_json(&res->tier[t][0]));
-	json_object_set_new(j, "write", samples_json(&res->tier[t][1]));
-	json_object_set_new(j, "evict_read", samples_json(&res->evict[t][0]));
-	json_object_set_new(j, "evict_write", samples_json(&res->evict[t][1]));
+	json_object_set_new(j, "read", report_samples(&res->tier[t][0], false));
+	json_object_set_new(j, "write", report_samples(&res->tier[t][1], false));
+	json_object_set_new(j, "evict_read", report_samples(&res->evict[t][0], false));
+	json_object_set_new(j, "evict_write", report_samples(&res->evict[t][1], false));
 	if (t == KV_NVME) {
-		json_object_set_new(j, "device_read", samples_json(&res->device[0]));
-		json_object_set_new(j, "device_write", samples_json(&res->device[1]));
-		json_object_set_new(j, "host_read", samples_json(&res->host[0]));
-		json_object_set_new(j, "host_write", samples_json(&res->host[1]));
+		json_object_set_new(j, "device_read", report_samples(&res->device[0], false));
+		json_object_set_new(j, "device_write", report_samples(&res->device[1], false));
+		json_object_set_new(j, "host_read", report_samples(&res->host[0], false));
+		json_object_set_new(j, "host_write", report_samples(&res->host[1], false));
 	}
 	return j;
 }
@@ -264,12 +173,13 @@ static json_t *latencies_json(const struct kv_report *r)
 	json_t *qos = json_object(), *j;
 
 	for (unsigned i = 0; i < KV_QOS; i++)
-		json_object_set_new(qos, kv_qos_names[i], samples_json(&res->qos[i]));
+		json_object_set_new(qos, kv_qos_names[i], report_samples(&res->qos[i], false));
 	j = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "end_to_end",
-		      samples_json(&res->end_to_end), "storage", samples_json(&res->storage),
-		      "generation", samples_json(&res->generation), "prefill",
-		      samples_json(&res->prefill), "decode", samples_json(&res->decode), "qos",
-		      qos);
+		      report_samples(&res->end_to_end, false), "storage",
+		      report_samples(&res->storage, false), "generation",
+		      report_samples(&res->generation, false), "prefill",
+		      report_samples(&res->prefill, false), "decode",
+		      report_samples(&res->decode, false), "qos", qos);
 	return j;
 }
 
@@ -308,15 +218,15 @@ void kv_report_result(const struct kv_report *r, struct result *common,
 
 	common->targets = target;
 	common->nr_targets = 1;
-	common->settings = settings_json(r);
+	add_settings(common->settings, r);
 	common->kv = kv_json(r);
+	if (res->has_store)
+		common->store = report_store_json(&res->store, r->job->policy);
 	common->flows = flows_json(r);
 	common->bytes_written = res->bytes_written;
 	/* a trace moves nothing */
 	common->series = res->series;
 	common->nr_series = r->job->trace_path ? 0 : 2;
-	if (res->partial) {
-		common->partial = true;
-		snprintf(common->partial_why, sizeof(common->partial_why), "%s", res->partial_why);
-	}
+	if (res->partial)
+		result_partial(common, res->partial_why);
 }

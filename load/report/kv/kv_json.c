@@ -12,6 +12,7 @@
 
 const char *const kv_profile_names[] = {"latency", "throughput", NULL};
 const char *const kv_layout_names[] = {"npy", "raw", "slab", NULL};
+const char *const kv_backend_names[] = {"files", "store", NULL};
 const char *const kv_clock_names[] = {"virtual", "real", NULL};
 const char *const kv_order_names[] = {"seed", "live", NULL};
 
@@ -195,19 +196,52 @@ static json_t *prefix_json(const struct kv_report *r)
 			 "bytes_saved", (json_int_t)res->prefix_bytes_saved);
 }
 
-static json_t *scale_json(const struct kv_result *res)
+/* Local time, as Python's isoformat() writes it. */
+static void iso_time(char out[40], time_t started, double at_sec)
+{
+	time_t t = started + (time_t)at_sec;
+	struct tm tm;
+
+	*out = 0;
+	if (localtime_r(&t, &tm) && strftime(out, 40, "%Y-%m-%dT%H:%M:%S", &tm))
+		snprintf(out + strlen(out), 40 - strlen(out), ".%06u",
+			 (unsigned)((at_sec - floor(at_sec)) * 1e6));
+}
+
+/* A change of the number of users, or the end; upstream has fewer members for that. */
+static json_t *scale_event_json(const struct kv_report *r, const struct kv_scale_event *e)
+{
+	bool capacity = r->job->params->autoscale_mode == KV_SCALE_CAPACITY;
+	char when[40];
+	json_t *j;
+
+	iso_time(when, r->started, e->at_sec);
+	j = json_pack("{s:s, s:s, s:s, s:I, s:f}", "timestamp", when, "mode",
+		      capacity ? "capacity" : "qos", "action", e->action, "users",
+		      (json_int_t)e->users, "saturation_level", e->saturation);
+	if (!strcmp(e->action, "stop"))
+		json_object_set_new(j, "peak_throughput_tokens_per_sec",
+				    json_real(r->res->peak_tokens_per_sec));
+	else
+		json_object_update_new(j, json_pack("{s:f, s:f, s:f}", "read_latency_p95_ms",
+						    e->read_p95_ms, "write_latency_p95_ms",
+						    e->write_p95_ms, "throughput_tokens_per_sec",
+						    e->tokens_per_sec));
+	return j;
+}
+
+static bool changes_something(const struct kv_scale_event *e)
+{
+	return strcmp(e->action, "hold") != 0;
+}
+
+static json_t *scale_json(const struct kv_report *r)
 {
 	json_t *j = json_array();
 
-	for (uint32_t i = 0; i < res->nr_scale; i++) {
-		const struct kv_scale_event *e = &res->scale[i];
-
-		json_array_append_new(j,
-				      json_pack("{s:f, s:s, s:I, s:f, s:f}", "timestamp", e->at_sec,
-						"action", e->action, "users", (json_int_t)e->users,
-						"saturation", e->saturation,
-						"throughput_tokens_per_sec", e->tokens_per_sec));
-	}
+	for (uint32_t i = 0; i < r->res->nr_scale; i++)
+		if (changes_something(&r->res->scale[i]))
+			json_array_append_new(j, scale_event_json(r, &r->res->scale[i]));
 	return j;
 }
 
@@ -217,7 +251,7 @@ static uint32_t scale_events(const struct kv_result *res)
 	uint32_t nr = 0;
 
 	for (uint32_t i = 0; i < res->nr_scale; i++)
-		nr += strcmp(res->scale[i].action, "hold") != 0;
+		nr += changes_something(&res->scale[i]);
 	return nr;
 }
 
@@ -259,7 +293,7 @@ static json_t *summary_json(const struct kv_report *r)
 	set(j, cache_json(r), "cache_stats");
 	set(j, qos, "qos_metrics");
 	set(j, prefix_json(r), "prefix_cache_stats");
-	set(j, scale_json(res), "autoscaling_stats");
+	set(j, scale_json(r), "autoscaling_stats");
 	set(j, scale_summary_json(r), "autoscaling_summary");
 	set(j,
 	    json_pack("{s:I, s:I, s:f}", "cache_hits", (json_int_t)res->turn_hits, "cache_misses",

@@ -20,6 +20,7 @@ struct result_target;
 enum { KV_PROFILE_LATENCY, KV_PROFILE_THROUGHPUT };
 extern const char *const kv_profile_names[]; /* NULL at the end */
 extern const char *const kv_layout_names[];
+extern const char *const kv_backend_names[];
 extern const char *const kv_clock_names[];
 extern const char *const kv_order_names[];
 

@@ -36,7 +36,7 @@ static void parameters(struct cell c[PARAMETERS], const struct kv_report *r)
 	c[i++] = cell_text("Timestamp", when);
 	c[i++] = cell_text("Model", p->model->key);
 	c[i++] = cell_number("Num Users", p->users);
-	c[i++] = cell_number("Duration (s)", p->duration_sec);
+	c[i++] = cell_number("Duration (s)", (double)p->duration_ns / 1e9);
 	c[i++] = cell_number("GPU Memory per Card (GiB)", p->gpu_gb);
 	c[i++] = cell_number("Num GPUs", p->gpus);
 	c[i++] = cell_number("Tensor Parallel", p->tensor_parallel);

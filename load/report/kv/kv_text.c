@@ -108,6 +108,10 @@ static void tiers(FILE *f, const struct kv_report *r, const json_t *json)
 	}
 	if (*res->gpu_how)
 		fprintf(f, "  GPU: %s\n", res->gpu_how);
+	if (res->has_store) {
+		heading(f, "Store");
+		report_store_lines(f, &res->store, r->job->policy);
+	}
 }
 
 static void level_line(FILE *f, const json_t *json, const char *name, const char *key)

@@ -50,22 +50,30 @@ static int sum(struct trace_sums *s, const json_t *root, const char *path, struc
 	return 0;
 }
 
-static json_t *compare(double ours, double theirs, const char *source, const struct trace_sums *s)
+/* What upstream says of a trace; where there is no file it has figures of its own. */
+static json_t *stats_json(const struct trace_sums *s, double rate)
+{
+	double n = (double)s->records;
+
+	if (!s->records)
+		return json_pack("{s:i, s:i, s:f, s:f, s:i, s:i}", "total_requests", 1000,
+				 "duration_seconds", 100, "cache_hit_rate", rate,
+				 "read_write_ratio", 10.0, "context_tokens_mean", 1024,
+				 "generation_tokens_mean", 200);
+	return json_pack("{s:I, s:f, s:f, s:f, s:f}", "total_requests", (json_int_t)s->records,
+			 "cache_hit_rate", rate, "read_write_ratio",
+			 s->read_bytes / fmax(s->write_bytes, 1), "context_tokens_mean",
+			 s->context / n, "generation_tokens_mean", s->generation / n);
+}
+
+static json_t *compare(double ours, double theirs, const struct trace_sums *s)
 {
 	double percent = theirs > 0 ? fabs(ours - theirs) / theirs * 100 : ours > 0 ? 100 : 0;
-	json_t *stats = json_pack("{s:s, s:I, s:f}", "source", source, "total_requests",
-				  (json_int_t)s->records, "cache_hit_rate", theirs);
 
-	if (s->records) {
-		json_object_set_new(stats, "total_context_tokens", json_real(s->context));
-		json_object_set_new(stats, "total_generation_tokens", json_real(s->generation));
-		json_object_set_new(stats, "total_read_bytes", json_real(s->read_bytes));
-		json_object_set_new(stats, "total_write_bytes", json_real(s->write_bytes));
-	}
 	return json_pack("{s:b, s:f, s:{s:{s:f, s:f, s:f, s:b}}, s:o}", "passed",
 			 percent <= TOLERANCE, "avg_error_pct", percent, "comparison",
 			 "cache_hit_rate", "benchmark", ours, "trace", theirs, "error_pct", percent,
-			 "passed", percent <= TOLERANCE, "trace_stats", stats);
+			 "within_5pct", percent <= TOLERANCE, "trace_stats", stats_json(s, theirs));
 }
 
 int kv_validation(json_t **out, const char *path, double hit_rate, struct sluice_err *err)
@@ -77,7 +85,7 @@ int kv_validation(json_t **out, const char *path, double hit_rate, struct sluice
 	int r;
 
 	if (!f && errno == ENOENT) {
-		*out = compare(hit_rate, REFERENCE, "built-in", &s);
+		*out = compare(hit_rate, REFERENCE, &s);
 		return 0;
 	}
 	if (!f)
@@ -90,6 +98,6 @@ int kv_validation(json_t **out, const char *path, double hit_rate, struct sluice
 	r = sum(&s, root, path, err);
 	json_decref(root);
 	if (r == 0)
-		*out = compare(hit_rate, (double)s.hits / (double)s.records, "file", &s);
+		*out = compare(hit_rate, (double)s.hits / (double)s.records, &s);
 	return r;
 }
