@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sluice replay: any trace against any storage.  load/run/replay.h has the job, load/report the
+ * sluice replay: any trace against any storage.  load/replay/replay.h has the job, load/report the
  * output.
  */
 #include <errno.h>

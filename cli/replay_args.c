@@ -10,6 +10,7 @@
 #include "base/util.h"
 #include "cli/opt/opt.h"
 #include "load/report/jobs/replay_report.h"
+#include "load/report/result/lines.h"
 
 #define DEPTH_PACED    1024 /* enough that the pace is the trace's */
 #define DEPTH_FLAT_OUT 64
@@ -27,7 +28,8 @@ const struct cli_opt replay_opts[] = {
 	CLI_GROUP("Where"),
 	TARGETS(target, 'T', "target", "TARGET",
 		"for rows of Tier-2 and rows without a tier: a folder, a file, a block device, "
-		"memory, gpu[:N] or null[:BYTES_PER_SECOND]; several folders share the objects"),
+		"memory, gpu[:N], null[:BYTES_PER_SECOND] or store:DIR[,DIR...]; several folders "
+		"share the objects"),
 	TARGETS(tier, 0, "tier", "N=TARGET",
 		"for rows of one tier; rows of tiers without a target are passed over"),
 	CLI_WORD(struct replay_setup, job.layout, 0, "layout", replay_layout_words, "files",
@@ -36,6 +38,8 @@ const struct cli_opt replay_opts[] = {
 	CLI_SIZE(
 		struct replay_setup, job.capacity, 0, "capacity", "BYTES", NULL, 4096, 1ull << 60,
 		"of each target: what has not been used for longest is deleted; default: no limit"),
+	CLI_WORD(struct replay_setup, job.policy, 0, "policy", report_policy_words, "s3-fifo",
+		 "of a store: what goes when it is full"),
 	CLI_FLAG(struct replay_setup, job.keep, 0, "keep", "leave the objects for a later run"),
 	CLI_FLAG(struct replay_setup, job.reuse, 0, "reuse",
 		 "begin with what an earlier run has left, even one that was killed"),
@@ -114,6 +118,30 @@ static int set_words(struct replay_target *t, const char *option, const char *te
 	return CLI_OK;
 }
 
+static bool is_store(const char *text)
+{
+	return !strncmp(text, "store:", 6);
+}
+
+/* "store:DIR,DIR": the directories are one store. */
+static int set_store(struct replay_setup *s, unsigned tier, const char *option, const char *text)
+{
+	struct replay_target *t = &s->job.tiers[tier];
+	char *dirs = strdup(text + 6), *at = dirs, *dir;
+
+	if (!dirs)
+		return cli_fail(&cmd_replay, CLI_FAILED, "out of memory");
+	s->dirs[tier] = dirs;
+	*t = (struct replay_target){.used = true, .kind = PLACE_STORE, .paths = s->paths[tier]};
+	while ((dir = strsep(&at, ","))) {
+		if (!*dir || t->nr_paths == ARRAY_SIZE(s->paths[0]))
+			return cli_usage(&cmd_replay, "%s: '%s': give 1 to %zu directories", option,
+					 text, ARRAY_SIZE(s->paths[0]));
+		s->paths[tier][t->nr_paths++] = dir;
+	}
+	return CLI_OK;
+}
+
 static int add_target(struct replay_setup *s, unsigned tier, const char *option, const char *text)
 {
 	struct replay_target *t = &s->job.tiers[tier], other = {.used = true};
@@ -124,7 +152,7 @@ static int add_target(struct replay_setup *s, unsigned tier, const char *option,
 		return r;
 	if (!*text)
 		return cli_usage(&cmd_replay, "%s: a target has no name", option);
-	if (t->used && (known || t->kind != PLACE_FILES))
+	if (t->used && (known || t->kind != PLACE_FILES || is_store(text)))
 		return cli_usage(&cmd_replay,
 				 "%s: '%s': only folders, files and devices can be several", option,
 				 text);
@@ -132,6 +160,8 @@ static int add_target(struct replay_setup *s, unsigned tier, const char *option,
 		*t = other;
 		return CLI_OK;
 	}
+	if (is_store(text))
+		return set_store(s, tier, option, text);
 	if (t->nr_paths == ARRAY_SIZE(s->paths[0]))
 		return cli_usage(&cmd_replay, "%s: more than %zu targets", option,
 				 ARRAY_SIZE(s->paths[0]));
@@ -170,7 +200,7 @@ static int set_targets(struct replay_setup *s)
 	if (r == CLI_OK && !s->target.nr && !s->tier.nr)
 		return cli_usage(&cmd_replay,
 				 "--target: one is needed: a folder, a file, a block device, "
-				 "memory, gpu or null");
+				 "memory, gpu, null or store:DIR");
 	return r;
 }
 
@@ -253,4 +283,6 @@ int replay_setup(struct replay_setup *s, const char *trace)
 void replay_setup_fini(struct replay_setup *s)
 {
 	cli_requests_fini(&s->requests);
+	for (unsigned t = 0; t < REPLAY_TIERS; t++)
+		free(s->dirs[t]);
 }

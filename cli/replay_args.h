@@ -20,7 +20,8 @@ struct replay_setup {
 	struct cli_result_args files;
 	/* made of them */
 	const char *paths[REPLAY_TIERS][REPLAY_PLACES * 8];
-	bool once; /* the trace cannot be read twice, or is not to be */
+	char *dirs[REPLAY_TIERS]; /* of a store */
+	bool once;                /* the trace cannot be read twice, or is not to be */
 };
 extern const struct cli_opt replay_opts[];
 

@@ -161,6 +161,7 @@ static int run_rows(struct replay *p)
 	int r = 1;
 
 	while (!p->failed && !replay_stopped(p)) {
+		have = have && !p->absent; /* a store says so when it has answered */
 		if (!have && r > 0 && !p->absent) {
 			r = trace_read(p->source, &row, &err);
 			if (r > 0 &&

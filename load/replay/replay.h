@@ -8,7 +8,7 @@
  * memory depends on the objects that exist at a time, not on the length of the trace.
  *
  * Rows are started in the order of the trace; one whose time lies before that of an earlier
- * row takes its time.  Operations on one object keep their order, see load/run/flow.h.
+ * row takes its time.  Operations on one object keep their order, see load/object/flow.h.
  */
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -36,7 +36,8 @@ enum { REPLAY_PLACES = 8 };
 struct replay_target {
 	bool used; /* else rows of the tier are passed over */
 	enum place_kind kind;
-	const char *const *paths; /* of PLACE_FILES and PLACE_SLAB: objects are spread by hash */
+	const char *const *paths; /* of PLACE_FILES and PLACE_SLAB: objects are spread by hash; of
+				     PLACE_STORE all of them are one store */
 	unsigned nr_paths;
 	double bytes_per_sec; /* PLACE_NULL */
 	unsigned device;      /* PLACE_GPU */
@@ -50,6 +51,7 @@ struct replay_job {
 	struct replay_target tiers[REPLAY_TIERS];
 	enum replay_layout layout;
 	uint64_t capacity; /* of each target, bytes; the longest unused go.  0: no limit */
+	uint32_t policy;   /* of a store: SLUICE_STORE_S3FIFO, ...: what goes instead */
 	bool keep;
 	bool reuse, fresh; /* what is there; neither: what was kept is used, the rest is not */
 	bool new_files;    /* do not write over those of deleted objects */
@@ -175,8 +177,10 @@ struct replay_result {
 	unsigned nr_series;
 	struct replay_class *classes;
 	unsigned nr_classes;
-	uint64_t objects, used_bytes; /* at the end */
-	uint64_t bytes_written;       /* to storage, all told */
+	uint64_t objects, used_bytes;    /* at the end */
+	uint64_t bytes_written;          /* to storage, all told */
+	struct sluice_store_stats store; /* since it was opened, where there is one */
+	bool has_store;
 	double cpu_user_sec, cpu_system_sec;
 	struct sluice_path_info path[REPLAY_PLACES];
 	const char *path_name[REPLAY_PLACES]; /* the job's */

@@ -84,21 +84,27 @@ void replay_count_seconds(struct replay *p, uint64_t now_ns)
 	}
 }
 
+void replay_count_hit(struct replay *p, const struct replay_op *op, uint64_t at_ns)
+{
+	struct replay_second *s = p->measuring ? replay_second_at(p, at_ns) : NULL;
+
+	if (!s)
+		return;
+	s->hits += op->hit;
+	s->misses += !op->hit;
+	p->r->hits += op->hit;
+	p->r->misses += !op->hit;
+}
+
 void replay_count_start(struct replay *p, const struct replay_op *op, uint64_t now_ns)
 {
 	struct replay_second *s = replay_second_at(p, now_ns);
-	struct replay_result *r = p->r;
 
-	r->started++;
-	if (!s)
-		return;
-	s->started++;
-	if (op->op == TRACE_READ) {
-		s->hits += op->hit;
-		s->misses += !op->hit;
-		r->hits += op->hit;
-		r->misses += !op->hit;
-	}
+	p->r->started++;
+	if (s)
+		s->started++;
+	if (op->op == TRACE_READ && !op->asks)
+		replay_count_hit(p, op, now_ns);
 }
 
 /* What was due at @due_ns, and waited for its turn so long; known at @now_ns. */
@@ -123,19 +129,18 @@ static struct run_series *series_of(struct replay *p, const struct replay_op *op
 {
 	int8_t *at = &p->series_at[op->tier][op->op == TRACE_WRITE][op->phase];
 	struct replay_result *r = p->r;
-	struct run_series *more, *s;
+	struct run_series *s;
 	const char *phase = trace_phase_names[op->phase];
 
 	if (*at)
 		return &r->series[*at - 1];
-	more = reallocarray(r->series, r->nr_series + 1, sizeof(*more));
-	if (!more)
+	if (ARRAY_MORE(r->series, r->nr_series) < 0)
 		return NULL;
-	r->series = more;
-	s = &more[r->nr_series];
+	s = &r->series[r->nr_series];
 	*s = (struct run_series){.read = op->op == TRACE_READ,
 				 .opts = p->job->opts,
-				 .no_storage = !place_is_storage(p->places[op->place])};
+				 .no_storage = !place_is_storage(p->places[op->place]) &&
+					       !place_is_store(p->places[op->place])};
 	if (series_init(s) < 0)
 		return NULL;
 	snprintf(s->name, sizeof(s->name), "%s%s%s%s%s", trace_op_names[op->op],
@@ -151,18 +156,15 @@ static struct replay_class *class_of(struct replay *p, const struct replay_op *o
 	unsigned size = replay_size_class(op->size);
 	int16_t *at = &p->class_at[op->tier][op->op][op->phase][size];
 	struct replay_result *r = p->r;
-	struct replay_class *more;
 
 	if (*at)
 		return &r->classes[*at - 1];
-	more = reallocarray(r->classes, r->nr_classes + 1, sizeof(*more));
-	if (!more)
+	if (ARRAY_MORE(r->classes, r->nr_classes) < 0)
 		return NULL;
-	r->classes = more;
-	more[r->nr_classes] = (struct replay_class){
+	r->classes[r->nr_classes] = (struct replay_class){
 		.op = op->op, .tier = op->tier, .phase = op->phase, .size = (uint8_t)size};
 	*at = (int16_t)++r->nr_classes;
-	return &more[*at - 1];
+	return &r->classes[*at - 1];
 }
 
 static void count_series(struct replay *p, const struct replay_op *op, const struct flow_done *d)
@@ -258,12 +260,17 @@ static void count_add(struct replay_count *n, uint64_t bytes)
 	n->bytes += bytes;
 }
 
+void replay_count_created(struct replay *p, uint64_t bytes)
+{
+	count_add(&p->r->created, bytes);
+}
+
 void replay_count_done(struct replay *p, const struct flow_done *d)
 {
-	const struct replay_op *op = &p->ops[d->tag / REPLAY_ROLES];
+	struct replay_op *op = &p->ops[d->tag / REPLAY_ROLES];
 	unsigned role = d->tag % REPLAY_ROLES;
 
-	if (d->result == -ECANCELED)
+	if (d->result == -ECANCELED || (op->asks && replay_store_answer(p, op, role, d)))
 		return;
 	if (d->result < 0)
 		count_error(p, op, role, d);
@@ -295,6 +302,7 @@ static void replay_series_end(struct replay *p, struct run_series *s, unsigned t
 	struct replay_result *r = p->r;
 
 	s->sec = r->elapsed_sec;
+	series_turn(s, p->begin_ns, (uint64_t)(s->sec * 1e9));
 	s->user_sec = r->cpu_user_sec;
 	s->system_sec = r->cpu_system_sec;
 	s->library_sec = (double)(f->io.cpu_ns - p->library_ns) / 1e9;
@@ -328,6 +336,8 @@ void replay_count_end(struct replay *p, uint64_t end_ns)
 	r->elapsed_sec = sec_from_to(p->begin_ns, end_ns);
 	flow_get_stats(p->flow, &f);
 	r->bytes_written = f.bytes_written;
+	for (unsigned i = 0; i < p->map.nr && !r->has_store; i++)
+		r->has_store = place_store_stats(p->places[i], &r->store);
 	r->verified_bytes = f.verified;
 	r->bad = *trace_reader_bad(p->source);
 	for (unsigned t = 0; t < REPLAY_TIERS; t++)

@@ -13,6 +13,7 @@
  *	replay_pace.c	when rows are due, lag
  *	replay_row.c	rows become chains of the flow
  *	replay_scan.c	the pass before
+ *	replay_store.c	rows at a KV store, which has its own will
  */
 #include <sys/resource.h>
 
@@ -32,6 +33,9 @@ int replay_map_make(struct replay_map *m, const struct replay_job *job, struct s
 /* Capacities and units from what the trace needs. */
 int replay_map_size(struct replay_map *m, const struct replay_job *job,
 		    const struct replay_scan *scan, struct sluice_err *err);
+/* -EINVAL: one of the places cannot do what such a trace asks for. */
+int replay_map_suits(const struct replay_map *m, enum trace_format format,
+		     const struct replay_job *job, struct sluice_err *err);
 /* What an object of @size takes of @place. */
 uint64_t replay_charge(const struct replay_map *m, unsigned place, uint64_t size);
 /* Is the row, from @line of the trace, one that storage could hold?  0 or -EINVAL. */
@@ -66,6 +70,7 @@ struct replay_op {
 	uint32_t next; /* unused */
 	uint8_t op, tier, phase, place;
 	bool measured, hit;
+	bool asks; /* a store, which says itself what it has */
 };
 
 /* What an operation of a chain is for: in the low bits of its tag. */
@@ -115,10 +120,25 @@ int replay_start_row(struct replay *p, const struct trace_row *row, uint64_t due
 /* An object that is to be there before the first row. */
 int replay_start_fill(struct replay *p, const struct replay_what *w, uint64_t size);
 
+/* The chain of a row, to be handed over. */
+int replay_chain_of(struct replay *p, const struct flow_op *ops, unsigned nr);
+
+/* ---- replay_store.c */
+bool replay_at_store(const struct replay *p, unsigned place);
+int replay_store_row(struct replay *p, struct replay_op *op, const struct replay_what *w,
+		     const struct trace_row *row);
+int replay_store_fill(struct replay *p, struct replay_op *op, const struct replay_what *w,
+		      uint64_t size);
+/* What the store said.  True: there is nothing more to count, nothing was moved. */
+bool replay_store_answer(struct replay *p, struct replay_op *op, unsigned role,
+			 const struct flow_done *d);
+
 /* ---- replay_count.c */
 void replay_count_done(struct replay *p, const struct flow_done *d);
 /* A row is started, perhaps for nothing: of a read, @op->hit. */
 void replay_count_start(struct replay *p, const struct replay_op *op, uint64_t now_ns);
+void replay_count_hit(struct replay *p, const struct replay_op *op, uint64_t at_ns);
+void replay_count_created(struct replay *p, uint64_t bytes);
 void replay_count_seconds(struct replay *p, uint64_t now_ns); /* those that are over */
 void replay_count_end(struct replay *p, uint64_t end_ns);
 

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/table.h"
 #include "load/replay/replay.h"
 
 struct replay_id {
@@ -18,21 +19,20 @@ struct replay_id {
 struct replay_id replay_id(const char *key, uint32_t len, unsigned tier);
 
 struct replay_key {
-	struct replay_id id;
-	uint64_t number; /* of the object in the flow; never used again */
+	struct sluice_node node; /* its hash is the one half of the id, ... */
+	uint64_t rest;           /* ... this the other */
+	uint64_t number;         /* of the object in the flow; never used again */
 	uint64_t size;
-	uint32_t self, chain; /* indices; 0: none */
-	uint32_t older, newer;
+	struct replay_key *older, *newer;
 	uint8_t place;
 	bool initial; /* it was there before the trace began */
 };
 
 struct replay_keys {
-	struct replay_key **blocks;
-	uint32_t nr_blocks, used, unused; /* entries; entry 0 is none */
-	uint32_t *buckets, nr_buckets;
-	uint32_t count;
-	uint32_t oldest[REPLAY_PLACES], newest[REPLAY_PLACES];
+	struct sluice_table table;
+	struct replay_key **blocks, *unused; /* those are linked by @older */
+	uint32_t nr_blocks;
+	struct replay_key *oldest[REPLAY_PLACES], *newest[REPLAY_PLACES];
 	uint64_t numbers; /* given out */
 };
 

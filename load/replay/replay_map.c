@@ -84,10 +84,30 @@ static int add_paths(struct replay_map *m, const struct replay_target *t,
 	return r;
 }
 
+static int add_store(struct replay_map *m, const struct replay_target *t,
+		     const struct replay_job *job, struct sluice_err *err)
+{
+	struct place_opts o = {.kind = PLACE_STORE,
+			       .paths = t->paths,
+			       .nr_paths = t->nr_paths,
+			       .keep = job->keep,
+			       .reuse = job->reuse,
+			       .replace = job->fresh,
+			       .durability = job->durability,
+			       .policy = job->policy,
+			       .io_threads = job->opts.threads,
+			       .engine = job->opts.engine};
+
+	for (unsigned i = 0; i < m->nr; i++)
+		if (m->opts[i].kind == PLACE_STORE)
+			return sluice_fail(err, -EINVAL, "%s and %s: one store is all there can be",
+					   m->paths[i], t->paths[0]);
+	return add_place(m, &o, err);
+}
+
 static bool same_target(const struct replay_target *a, const struct replay_target *b)
 {
-	if (!a->used || a->kind != PLACE_FILES || b->kind != PLACE_FILES ||
-	    a->nr_paths != b->nr_paths)
+	if (!a->used || a->kind != b->kind || !a->nr_paths || a->nr_paths != b->nr_paths)
 		return false;
 	for (unsigned i = 0; i < a->nr_paths; i++)
 		if (strcmp(a->paths[i], b->paths[i]) != 0)
@@ -109,7 +129,9 @@ static int map_add_target(struct replay_map *m, const struct replay_job *job, un
 			return 0;
 		}
 	m->tiers[tier].first = m->nr;
-	r = t->kind == PLACE_FILES ? add_paths(m, t, job, err) : add_place(m, &o, err);
+	r = t->kind == PLACE_FILES   ? add_paths(m, t, job, err)
+	    : t->kind == PLACE_STORE ? add_store(m, t, job, err)
+				     : add_place(m, &o, err);
 	m->tiers[tier].nr = m->nr - m->tiers[tier].first;
 	return r;
 }
@@ -190,7 +212,8 @@ int replay_map_size(struct replay_map *m, const struct replay_job *job,
 		struct place_opts *o = &m->opts[i];
 		const struct replay_need *n = scan ? &scan->need[i] : NULL;
 
-		r = o->kind == PLACE_FILES ? files_size(o, job, n, err) : 0;
+		r = o->kind == PLACE_FILES || o->kind == PLACE_STORE ? files_size(o, job, n, err)
+								     : 0;
 		if (r < 0)
 			return r;
 		if (!has_units(o))
@@ -232,6 +255,17 @@ static int map_check_room(const struct replay_map *m, unsigned i, const struct r
 			   sluice_size_format(have, room));
 }
 
+int replay_map_suits(const struct replay_map *m, enum trace_format format,
+		     const struct replay_job *job, struct sluice_err *err)
+{
+	for (unsigned i = 0; format == TRACE_FIO && i < m->nr; i++)
+		if (m->opts[i].kind == PLACE_STORE)
+			return sluice_fail(err, -EINVAL,
+					   "%s: a fio log has parts of files, a store whole values",
+					   job->trace);
+	return 0;
+}
+
 int replay_check(const struct replay_job *job, const struct replay_scan *scan,
 		 struct sluice_err *err)
 {
@@ -240,8 +274,17 @@ int replay_check(const struct replay_job *job, const struct replay_scan *scan,
 
 	if (r == 0)
 		r = replay_map_size(&m, job, scan, err);
+	if (r == 0 && scan)
+		r = replay_map_suits(&m, scan->format, job, err);
 	for (unsigned i = 0; r == 0 && i < m.nr; i++) {
-		if (m.opts[i].kind == PLACE_FILES)
+		const struct place_opts *o = &m.opts[i];
+
+		if (o->kind == PLACE_STORE && !o->reuse && !o->replace && place_is_kept(o))
+			r = sluice_fail(err, -EEXIST,
+					"%s: holds a store already: --reuse goes on with it, "
+					"--fresh removes it",
+					m.paths[i]);
+		else if (m.opts[i].kind == PLACE_FILES)
 			r = map_check_room(&m, i, job, scan, err);
 		else
 			r = place_check(&m.opts[i], err);

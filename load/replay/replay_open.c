@@ -2,7 +2,6 @@
 /* What a replay needs before its first row, and gives back after the last. */
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 
 #include "base/err.h"
 #include "base/util.h"
@@ -41,12 +40,7 @@ static int adopt_all(struct replay *p, struct sluice_err *err)
 
 uint32_t replay_most_depth(void)
 {
-	enum { FILES_OTHER = 64, FILES_EACH = 3 }; /* a move reads one file and writes another */
-	struct rlimit l;
-
-	if (getrlimit(RLIMIT_NOFILE, &l) < 0 || l.rlim_cur > UINT32_MAX)
-		return UINT32_MAX;
-	return (uint32_t)max_u64(1, (l.rlim_cur - min_u64(l.rlim_cur, FILES_OTHER)) / FILES_EACH);
+	return flow_most_files();
 }
 
 static int open_ops(struct replay *p, struct sluice_err *err)
@@ -105,7 +99,9 @@ static int open_all(struct replay *p, struct sluice_err *err)
 		return sluice_fail(
 			err, -EINVAL, "%s: has to be read twice for %s; give it as a file",
 			p->job->trace, p->ranges ? "the sizes of its files" : "--prefill");
-	r = open_ops(p, err);
+	r = replay_map_suits(&p->map, trace_reader_format(p->source), p->job, err);
+	if (r == 0)
+		r = open_ops(p, err);
 	if (r == 0)
 		r = open_flow(p, err);
 	if (r == 0)

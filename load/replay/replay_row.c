@@ -92,6 +92,15 @@ static struct replay_key *make_object(struct replay *p, const struct replay_what
 	return e;
 }
 
+int replay_chain_of(struct replay *p, const struct flow_op *ops, unsigned nr)
+{
+	if (ARRAY_ROOM(p->chain, p->chain_room, nr) < 0)
+		return replay_fail(p, -ENOMEM, "out of memory");
+	memcpy(p->chain, ops, nr * sizeof(*ops));
+	p->nr_chain = nr;
+	return 0;
+}
+
 /* Hand the chain over; its last operation but deletions is @op. */
 static int start_chain(struct replay *p, const struct replay_op *op, bool stop_on_error)
 {
@@ -231,7 +240,9 @@ int replay_start_row(struct replay *p, const struct trace_row *row, uint64_t due
 	op.id = w.id;
 	op.tier = (uint8_t)w.tier;
 	p->nr_chain = 0;
-	if (row->op == TRACE_WRITE)
+	if (replay_at_store(p, w.place))
+		replay_store_row(p, &op, &w, row);
+	else if (row->op == TRACE_WRITE)
 		start_write(p, &op, &w, row);
 	else if (row->op == TRACE_READ)
 		start_read(p, &op, &w, row);
@@ -240,7 +251,7 @@ int replay_start_row(struct replay *p, const struct trace_row *row, uint64_t due
 	if (p->failed)
 		return p->failed;
 	replay_count_start(p, &op, clock_ns());
-	return start_chain(p, &op, row->op == TRACE_READ && !op.hit);
+	return start_chain(p, &op, row->op == TRACE_READ && !op.hit && !op.asks);
 }
 
 int replay_start_fill(struct replay *p, const struct replay_what *w, uint64_t size)
@@ -256,6 +267,10 @@ int replay_start_fill(struct replay *p, const struct replay_what *w, uint64_t si
 	if (replay_drain(p, p->job->depth - 1) < 0)
 		return p->failed;
 	p->nr_chain = 0;
+	if (replay_at_store(p, w->place)) {
+		replay_store_fill(p, &op, w, size);
+		return start_chain(p, &op, false);
+	}
 	e = make_object(p, w, size);
 	if (!e)
 		return p->failed;

@@ -91,11 +91,9 @@ static int grow_file(struct scan *s, const struct replay_what *w, const struct t
 	int r;
 
 	if (!e) {
-		more = reallocarray(s->r->files, s->r->nr_files + 1, sizeof(*more));
-		if (!more)
+		if (ARRAY_MORE(s->r->files, s->r->nr_files) < 0)
 			return -ENOMEM;
-		s->r->files = more;
-		more += s->r->nr_files;
+		more = &s->r->files[s->r->nr_files];
 		*more = (struct replay_file){.name = strndup(w->key, w->key_len),
 					     .name_len = w->key_len,
 					     .tier = (uint8_t)w->tier};

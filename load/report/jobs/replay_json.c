@@ -6,27 +6,12 @@
 
 #include "base/util.h"
 #include "load/report/jobs/replay_report.h"
+#include "load/report/result/lines.h"
 #include "load/report/result/result.h"
 #include "load/report/result/text.h"
 
 const char *const replay_layout_words[] = {"files", "hashed", "slab", NULL};
 const char *const replay_missing_words[] = {"create", "skip", "fail", NULL};
-
-static json_t *spread_json(const struct samples *s)
-{
-	static const double levels[] = {50, 90, 95, 99, 99.9, 99.99};
-	static const char *const names[] = {"p50", "p90", "p95", "p99", "p99.9", "p99.99"};
-	double v[ARRAY_SIZE(levels)];
-	json_t *j;
-
-	if (!s->n || samples_percentiles(s, levels, v, ARRAY_SIZE(levels)) < 0)
-		return json_null();
-	j = json_pack("{s:I, s:b, s:f, s:f}", "n", (json_int_t)s->n, "exact", samples_exact(s),
-		      "mean", samples_mean(s), "max", s->max);
-	for (unsigned i = 0; i < ARRAY_SIZE(levels); i++)
-		json_object_set_new(j, names[i], json_real(v[i]));
-	return j;
-}
 
 static json_t *count_json(const struct replay_count *n)
 {
@@ -104,7 +89,7 @@ static json_t *class_json(const struct replay_class *c)
 			 report_str_or_null(trace_phase_names[c->phase]), "size",
 			 replay_size_names[c->size], "ops", (json_int_t)c->ops, "bytes",
 			 (json_int_t)c->bytes, "errors", (json_int_t)c->errors, "latency",
-			 spread_json(&c->latency));
+			 report_samples(&c->latency, true));
 }
 
 static json_t *classes_json(const struct replay_result *r)
@@ -141,7 +126,7 @@ static json_t *lag_json(const struct replay_report *r)
 	return json_pack("{s:f, s:f, s:f, s:f, s:b, s:o}", "mean",
 			 l->n ? l->sum / (double)l->n : 0.0, "max", l->max, "last", l->last,
 			 "slope", replay_lag_slope(l), "overloaded", replay_overloaded(l), "spread",
-			 spread_json(&r->res->lag_samples));
+			 report_samples(&r->res->lag_samples, true));
 }
 
 static json_t *cache_json(const struct replay_result *r)
@@ -187,7 +172,7 @@ static json_t *replay_json(const struct replay_report *r)
 	json_object_set_new(j, "classes", classes_json(res));
 	json_object_set_new(j, "cache", cache_json(res));
 	json_object_set_new(j, "lag", lag_json(r));
-	json_object_set_new(j, "wait", spread_json(&res->wait));
+	json_object_set_new(j, "wait", report_samples(&res->wait, true));
 	json_object_set_new(j, "errors", errors_json(res));
 	json_object_set_new(j, "cpu",
 			    json_pack("{s:f, s:f}", "user_sec", res->cpu_user_sec, "system_sec",
@@ -209,9 +194,11 @@ void replay_report_result(const struct replay_report *r, struct result *common,
 	common->nr_targets = res->nr_paths ? res->nr_paths : 1;
 	add_settings(common->settings, r->job);
 	common->replay = replay_json(r);
+	if (res->has_store)
+		common->store = report_store_json(&res->store, r->job->policy);
 	common->bytes_written = res->bytes_written;
 	common->series = res->series;
 	common->nr_series = res->nr_series;
-	common->partial = res->partial;
-	snprintf(common->partial_why, sizeof(common->partial_why), "%s", res->partial_why);
+	if (res->partial)
+		result_partial(common, res->partial_why);
 }

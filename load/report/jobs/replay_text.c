@@ -40,6 +40,8 @@ char *replay_target_text(char buf[REPLAY_TARGET_TEXT], const struct replay_job *
 			snprintf(buf, REPLAY_TARGET_TEXT, "nothing");
 		break;
 	default:
+		if (t->kind == PLACE_STORE)
+			n = (size_t)snprintf(buf, REPLAY_TARGET_TEXT, "a store in ");
 		for (unsigned i = 0; i < t->nr_paths && n < REPLAY_TARGET_TEXT; i++)
 			n += (size_t)snprintf(buf + n, REPLAY_TARGET_TEXT - n, "%s%s",
 					      i ? ", " : "", t->paths[i]);
@@ -237,10 +239,12 @@ static void cache_lines(FILE *f, const struct replay_report *r)
 	if (res->reused)
 		fprintf(f, "reused:     %" PRIu64 " objects of an earlier run\n", res->reused);
 	if (res->created.ops)
-		fprintf(f,
-			"created:    %" PRIu64 " objects, %s, on the way to their first read%s\n",
-			res->created.ops, sluice_size_format(text, res->created.bytes),
-			r->job->prefill ? "" : "; --prefill makes them beforehand");
+		fprintf(f, "created:    %" PRIu64 " objects, %s, %s%s\n", res->created.ops,
+			sluice_size_format(text, res->created.bytes),
+			res->has_store ? "set again after a miss"
+				       : "on the way to their first read",
+			r->job->prefill || res->has_store ? ""
+							  : "; --prefill makes them beforehand");
 	if (res->skipped + res->skipped_deletes)
 		fprintf(f,
 			"skipped:    %" PRIu64 " reads and %" PRIu64
@@ -250,7 +254,8 @@ static void cache_lines(FILE *f, const struct replay_report *r)
 		fprintf(f, "capacity:   %" PRIu64 " objects, %s deleted for it\n", res->evicted.ops,
 			sluice_size_format(text, res->evicted.bytes));
 	if (res->too_large)
-		fprintf(f, "too large:  %" PRIu64 " objects for --capacity\n", res->too_large);
+		fprintf(f, "too large:  %" PRIu64 " objects for %s\n", res->too_large,
+			res->has_store ? "the store" : "--capacity");
 	if (res->clipped)
 		fprintf(f, "clipped:    %" PRIu64 " reads beyond the end of the object\n",
 			res->clipped);
@@ -301,6 +306,8 @@ void replay_report_text(FILE *f, const struct replay_report *r)
 	total_line(f, r);
 	lag_lines(f, r);
 	cache_lines(f, r);
+	if (res->has_store)
+		report_store_lines(f, &res->store, r->job->policy);
 	passed_line(f, res);
 	ran_lines(f, res);
 	fprintf(f, "cpu:        %.3f s user, %.3f s system\n", res->cpu_user_sec,

@@ -17,6 +17,7 @@ addKvLatency();
 kvResults.forEach(addHealth);
 addReplayTime();
 addReplayClasses();
+addStores();
 results.forEach(addTune);
 results.filter(isGrid).forEach(addHeat);
 results.forEach(addTop);

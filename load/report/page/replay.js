@@ -10,7 +10,7 @@ function addReplayNotes(r) {
 		note('bad', `${head}${e.reads} reads, ${e.writes} writes and ${e.deletes} deletions failed, ${e.verify} reads were not what was written: ${e.first}`);
 	if (p.lag && p.lag.overloaded)
 		note('warn', `${head}Overloaded: the replay fell behind by ${digits(p.lag.slope)} s in each second of the trace, in the end by ${show('time', p.lag.last)}.`);
-	if (p.cache.created.ops)
+	if (p.cache.created.ops && !r.store)
 		note('warn', `${head}${show('count', p.cache.created.ops)} objects were made on the way to their first read; --prefill makes them beforehand.`);
 }
 
