@@ -10,6 +10,8 @@
 
 #include <sluice/sluice.h>
 
+#include <sluice/stripe.h>
+
 #include "base/size.h"
 #include "base/util.h"
 #include "cli/cli.h"
@@ -88,15 +90,11 @@ static const struct cli_opt bench_opts[] = {
 	CLI_MEMORY(struct bench_command, job.memory, gpu),
 	CLI_FLAG(struct bench_command, job.lock, 0, "lock", "lock the buffers in memory"),
 	CLI_GROUP("Yardsticks"),
-	CLI_SIZE(struct bench_command, job.limit, 0, "limit", "BYTES", NULL, 1, 1ull << 60,
-		 "what the device can do per second; default: plain threads find out"),
-	CLI_NOT(struct bench_command, job.measure_limit, 0, "no-limit", "do not find that out"),
+	CLI_LIMIT(struct bench_command, job.limit, job.measure_limit),
 	CLI_FLAG(struct bench_command, job.compare_fio, 0, "compare-fio",
 		 "let fio do the same work and print the ratio"),
 	CLI_GROUP("Output"),
-	CLI_FLAG(struct bench_command, dry_run, 0, "dry-run",
-		 "print what would run, what it would write and how long it would take",
-		 .quiet = true),
+	CLI_DRY_RUN(struct bench_command, dry_run, .quiet = true),
 	CLI_TABLE(struct bench_command, files, struct cli_result_args, cli_result_opts),
 	CLI_END,
 };
@@ -149,6 +147,11 @@ static int check_options(const struct bench_command *c)
 
 	if (r == CLI_OK && job->span && !job->random)
 		return cli_usage(&cmd_bench, "--span goes with --random only");
+	if (r == CLI_OK && job->compare_fio && sluice_stripe_is(job->folder))
+		return cli_usage(&cmd_bench,
+				 "--compare-fio: %s is a striped folder, of which fio "
+				 "knows nothing",
+				 job->folder);
 	if (r == CLI_OK && job->compare_fio && !c->dry_run && !fio_exists())
 		return cli_fail(&cmd_bench, CLI_UNSUPPORTED, "--compare-fio: fio is not installed");
 	return r;
@@ -265,13 +268,11 @@ static int run_and_report(struct bench_command *c)
 	c->job.series_arg = c;
 	rc = bench_run(&c->job, &res, &err);
 	cli_progress_end(&c->progress);
-	if (rc < 0) {
-		r.partial = true;
-		snprintf(r.partial_why, sizeof(r.partial_why), "%s", err.msg);
-	}
+	if (rc < 0)
+		result_partial(&r, err.msg);
 	status = res.began ? bench_tell(c, &r, &res) : CLI_OK;
 	if (!res.began && rc < 0)
-		status = cli_usage(&cmd_bench, "%s", err.msg);
+		status = cli_refuse(&cmd_bench, -EINVAL, err.msg);
 	else if (rc == -ECANCELED && *c->job.stop)
 		status = cli_fail(&cmd_bench, 128 + *c->job.stop,
 				  "interrupted; the result is partial, files were removed");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sluice io: throughput of one configuration.  Speaks the options and the result
- * lines of DeepSpeed's ds_io; load/run/io.h has the job, load/report the output.
+ * lines of DeepSpeed's ds_io; load/jobs/io.h has the job, load/report the output.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -91,8 +91,7 @@ static const struct cli_opt io_opts[] = {
 	CLI_FLAG(struct io_command, accelerator_pin, 0, "use_accelerator_pin_memory",
 		 "ignored: see --memory and --lock", .quiet = true),
 	CLI_GROUP("Output"),
-	CLI_FLAG(struct io_command, dry_run, 0, "dry-run",
-		 "print what would run, what it would write and how long it would take"),
+	CLI_DRY_RUN(struct io_command, dry_run),
 	CLI_TABLE(struct io_command, files, struct cli_result_args, cli_result_opts),
 	CLI_END,
 };
@@ -272,10 +271,8 @@ static int run_and_report(struct io_command *c)
 		return status;
 	if (c->out.text && res.nr_loops > res.first)
 		io_report_text(stdout, &c->job, &res);
-	if (r < 0) {
-		result.partial = true;
-		snprintf(result.partial_why, sizeof(result.partial_why), "interrupted");
-	}
+	if (r < 0)
+		result_partial(&result, "interrupted");
 	r = write_result(c, &result, &res);
 	result_fini(&result);
 	io_result_fini(&res);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sluice sweep: every configuration of a space.  Speaks the options of DeepSpeed's
- * ds_nvme_tune and aio_bench_perf_sweep and leaves their log files; load/run/sweep.h
+ * ds_nvme_tune and aio_bench_perf_sweep and leaves their log files; load/jobs/sweep.h
  * has the job, load/report the output.
  */
 #include <errno.h>
@@ -44,7 +44,6 @@ struct sweep_command {
 	char *picked; /* for log_dir, where none was named */
 	struct cli_outputs out;
 	struct cli_progress progress;
-	char shown[48];     /* the label */
 	unsigned logs_made; /* of sweep_logs_make() */
 };
 
@@ -79,8 +78,7 @@ static const struct cli_opt sweep_opts[] = {
 	CLI_U32(struct sweep_command, job.loops, 0, "loops", "N", NULL, 1, LOOPS_MAX,
 		"measurements of each configuration, interleaved; default: 1"),
 	CLI_U64(struct sweep_command, job.seed, 0, "seed", "N", "1", 0, INT64_MAX, "of the order"),
-	CLI_ENUM(struct sweep_command, job.opts.direct, 0, "direct", io_direct_words, "auto",
-		 "use O_DIRECT: where it works, or fail, or not at all"),
+	CLI_DIRECT(struct sweep_command, job.opts.direct),
 	CLI_DURABILITY(struct sweep_command, job.opts.durability, "none"),
 	CLI_FLAG(struct sweep_command, gpu.gpu, 0, "gpu", "memory of a GPU: as --memory gpu"),
 	CLI_GDS(struct sweep_command, gpu.gds),
@@ -88,9 +86,7 @@ static const struct cli_opt sweep_opts[] = {
 		 "drop all of the machine's page cache before each read; needs root"),
 	CLI_FLAG(struct sweep_command, no_sudo, 0, "no_sudo",
 		 "do not do that; sudo is never called anyway", .quiet = true),
-	CLI_SIZE(struct sweep_command, job.limit, 0, "limit", "BYTES", NULL, 1, 1ull << 60,
-		 "what the device can do per second; default: plain threads find out"),
-	CLI_NOT(struct sweep_command, job.measure_limit, 0, "no-limit", "do not find that out"),
+	CLI_LIMIT(struct sweep_command, job.limit, job.measure_limit),
 	CLI_GROUP("Output"),
 	CLI_PLACE(struct sweep_command, log_dir, 0, "log_dir", "FOLDER", NULL,
 		  "where the logs go, one file per configuration; must be new or empty; "
@@ -101,9 +97,7 @@ static const struct cli_opt sweep_opts[] = {
 		 .quiet = true),
 	CLI_FLAG(struct sweep_command, verbose, 'v', "verbose",
 		 "show all configurations, not only the best", .quiet = true),
-	CLI_FLAG(struct sweep_command, dry_run, 0, "dry-run",
-		 "print what would run, what it would write and how long it would take",
-		 .quiet = true),
+	CLI_DRY_RUN(struct sweep_command, dry_run, .quiet = true),
 	CLI_TABLE(struct sweep_command, files, struct cli_result_args, cli_result_opts),
 	CLI_END,
 };
@@ -321,17 +315,16 @@ static int run_and_report(struct sweep_command *c)
 	if (!res.began)
 		sweep_logs_undo(c->log_dir, c->logs_made);
 	cli_progress_end(&c->progress);
-	if (rc < 0) {
-		r.partial = true;
-		snprintf(r.partial_why, sizeof(r.partial_why), "%s", err.msg);
-	}
+	if (rc < 0)
+		result_partial(&r, err.msg);
 	if (res.began)
 		status = sweep_tell(c, &r, &res);
 	if (rc == -ECANCELED && *c->job.stop)
 		status = cli_fail(&cmd_sweep, 128 + *c->job.stop,
 				  "interrupted; --resume goes on with what is in %s", c->log_dir);
 	else if (rc < 0)
-		status = cli_fail(&cmd_sweep, res.began ? CLI_FAILED : CLI_USAGE, "%s", err.msg);
+		status = res.began ? cli_fail(&cmd_sweep, CLI_FAILED, "%s", err.msg)
+				   : cli_refuse(&cmd_sweep, -EINVAL, err.msg);
 	result_fini(&r);
 	sweep_result_fini(&res);
 	return status;

@@ -20,6 +20,7 @@
 #include "cli/progress.h"
 #include "load/jobs/io.h"
 #include "load/jobs/tune.h"
+#include "load/report/jobs/sweep_report.h"
 #include "load/report/jobs/tune_report.h"
 #include "load/report/result/result.h"
 
@@ -79,14 +80,11 @@ static const struct cli_opt tune_opts_table[] = {
 		 "bytes per operation; default: up to 400M, as the budget allows"),
 	CLI_STR(struct tune_command, job.opts.engine, 'e', "engine", "NAME", NULL,
 		"as `sluice info' lists them; default: the first usable"),
-	CLI_ENUM(struct tune_command, job.opts.direct, 0, "direct", io_direct_words, "auto",
-		 "use O_DIRECT: where it works, or fail, or not at all"),
+	CLI_DIRECT(struct tune_command, job.opts.direct),
 	CLI_MEMORY(struct tune_command, job.memory, gpu),
 	CLI_U64(struct tune_command, job.seed, 0, "seed", "N", "1", 0, INT64_MAX,
 		"of the order and the data"),
-	CLI_SIZE(struct tune_command, job.limit, 0, "limit", "BYTES", NULL, 1, 1ull << 60,
-		 "what the device can do per second; default: plain threads find out"),
-	CLI_NOT(struct tune_command, job.measure_limit, 0, "no-limit", "do not find that out"),
+	CLI_LIMIT(struct tune_command, job.limit, job.measure_limit),
 	CLI_GROUP("For scripts written for ds_nvme_tune"),
 	CLI_FLAG(struct tune_command, flush_page_cache, 0, "flush_page_cache",
 		 "ignored: files are pushed out of the page cache before every read, without root",
@@ -96,9 +94,7 @@ static const struct cli_opt tune_opts_table[] = {
 	CLI_FLAG(struct tune_command, verbose, 0, "verbose",
 		 "say on standard error what each round leaves", .quiet = true),
 	CLI_GROUP("Output"),
-	CLI_FLAG(struct tune_command, dry_run, 0, "dry-run",
-		 "print what would run, what it would write and how long it would take",
-		 .quiet = true),
+	CLI_DRY_RUN(struct tune_command, dry_run, .quiet = true),
 	CLI_OUT(struct tune_command, output, 'o', "output", "FILE", NULL,
 		"write the winner's settings, which DeepSpeed and `sluice io --config' read"),
 	CLI_TABLE(struct tune_command, files, struct cli_result_args, cli_result_opts),
@@ -274,7 +270,7 @@ static int write_result(struct tune_command *c, struct result *r, const struct t
 	r->targets = targets;
 	r->nr_targets = c->job.nr_folders;
 	r->settings = cli_settings(&cmd_tune, c);
-	tune_settings(r->settings, &c->job);
+	report_space_settings(r->settings, c->job.folders, c->job.nr_folders, &c->space);
 	r->series = series;
 	r->bytes_written = res->bytes_written;
 	r->tune = res->race.probes ? tune_json(&c->job, res) : NULL;
@@ -325,11 +321,8 @@ static int run_and_report(struct tune_command *c)
 	cli_progress_end(&c->progress);
 	if (c->raced)
 		fprintf(stderr, "\r\033[K");
-	if (rc < 0 || res.race.end == TUNE_RACE_STOPPED) {
-		r.partial = true;
-		snprintf(r.partial_why, sizeof(r.partial_why), "%s",
-			 rc < 0 ? err.msg : "interrupted");
-	}
+	if (rc < 0 || res.race.end == TUNE_RACE_STOPPED)
+		result_partial(&r, rc < 0 ? err.msg : "interrupted");
 	if (res.race.probes)
 		status = tune_tell(c, &r, &res, rc < 0 && !*c->job.stop);
 	else if (*c->job.stop && res.info)
@@ -338,7 +331,8 @@ static int run_and_report(struct tune_command *c)
 		status = cli_fail(&cmd_tune, 128 + *c->job.stop,
 				  "interrupted; the result is partial, files were removed");
 	else if (rc < 0)
-		status = cli_fail(&cmd_tune, res.began ? CLI_FAILED : CLI_USAGE, "%s", err.msg);
+		status = res.began ? cli_fail(&cmd_tune, CLI_FAILED, "%s", err.msg)
+				   : cli_refuse(&cmd_tune, -EINVAL, err.msg);
 	result_fini(&r);
 	tune_fini(&res);
 	return status;

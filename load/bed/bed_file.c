@@ -12,9 +12,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include <sluice/stripe.h>
+
 #include "base/err.h"
 #include "base/random.h"
 #include "base/util.h"
+#include "base/whole.h"
 #include "load/bed/buffers.h"
 #include "load/measure/cache.h"
 
@@ -35,11 +38,14 @@ int bed_file_init(struct bed_file *f, const struct bed_folder *folder, uint64_t 
 	va_start(ap, name);
 	r = vasprintf(&text, name, ap);
 	va_end(ap);
-	if (r < 0 || asprintf(&f->path, "%s/%s", folder->path, text) < 0) {
-		text = r < 0 ? NULL : text;
+	if (r < 0)
+		text = NULL;
+	if (r < 0 || asprintf(&f->path, "%s/%s", folder->path, text) < 0)
 		f->path = NULL;
+	if (!f->path || asprintf(&f->at, "%s/%s", folder->at, text) < 0)
+		f->at = NULL;
+	if (!f->path || !f->at)
 		return sluice_fail(err, -ENOMEM, "out of memory");
-	}
 	f->name = f->path + strlen(folder->path) + 1;
 	return 0;
 }
@@ -48,7 +54,7 @@ static bool holds_pattern(int fd, uint64_t seed, uint64_t offset, size_t len)
 {
 	unsigned char buf[END_BYTES];
 
-	return pread(fd, buf, len, (off_t)offset) == (ssize_t)len &&
+	return sluice_whole_read(fd, buf, len, offset) == (int64_t)len &&
 	       sluice_pattern_check(buf, len, seed, offset) == len;
 }
 
@@ -62,15 +68,10 @@ static bool both_ends_hold(const struct bed_file *f)
 	       holds_pattern(fd, f->seed, f->len - n, n);
 }
 
-static void bed_file_remember(struct bed_file *f, const struct stat *st)
-{
-	f->device = st->st_dev;
-	f->inode = st->st_ino;
-}
-
 int bed_file_look(struct bed_file *f, bool *ret_plain, struct sluice_err *err)
 {
 	struct stat st;
+	int64_t bytes;
 
 	*ret_plain = true;
 	if (fstatat(f->folder->fd, f->name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
@@ -80,58 +81,68 @@ int bed_file_look(struct bed_file *f, bool *ret_plain, struct sluice_err *err)
 	}
 	*ret_plain = S_ISREG(st.st_mode);
 	f->found = true;
-	f->had = min_u64((uint64_t)st.st_size, f->len);
+	f->striped = *ret_plain && sluice_stripe_is(f->at) == 1;
+	bytes = sluice_stripe_bytes(f->at, st.st_size);
+	f->had = bytes < 0 ? 0 : min_u64((uint64_t)bytes, f->len);
+	if (bed_id_see(&f->id, f->folder->fd, f->name) < 0)
+		return sluice_fail(err, -ESTALE, "%s: is another file now, or gone", f->path);
 	f->full = *ret_plain && (uint64_t)st.st_size == f->len && both_ends_hold(f);
-	bed_file_remember(f, &st);
 	return 0;
 }
 
-static bool bed_file_is(const struct bed_file *f, const struct stat *st)
+/* One that was found. */
+static int bed_file_empty(const struct bed_file *f, struct sluice_err *err)
 {
-	return st->st_dev == f->device && st->st_ino == f->inode;
+	CLEANUP_CLOSE int fd =
+		openat(f->folder->fd, f->name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+
+	if (fd >= 0 && !bed_id_is(&f->id, fd, ""))
+		return sluice_fail(err, -ESTALE, "%s: is another file now", f->path);
+	/* What is written over the manifest of a striped file goes to its members. */
+	if (fd < 0 || (!f->striped && ftruncate(fd, 0) < 0))
+		return sluice_fail(err, -errno, "%s: cannot empty: %s", f->path,
+				   sluice_strerror(errno));
+	return 0;
 }
 
 int bed_file_make(struct bed_file *f, struct sluice_err *err)
 {
-	CLEANUP_CLOSE int fd = openat(f->folder->fd, f->name,
-				      O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK |
-					      (f->found ? 0 : O_CREAT | O_EXCL),
-				      0600);
-	struct stat st;
+	int fd;
 
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return sluice_fail(err, -errno, "%s: cannot create: %s", f->path,
-				   sluice_strerror(errno));
-	if (f->found) {
-		if (!bed_file_is(f, &st))
-			return sluice_fail(err, -ESTALE, "%s: is another file now", f->path);
-		if (ftruncate(fd, 0) < 0)
-			return sluice_fail(err, -errno, "%s: cannot empty: %s", f->path,
-					   sluice_strerror(errno));
-		return 0;
-	}
+	if (f->found)
+		return bed_file_empty(f, err);
+	fd = bed_folder_add(f->folder, f->name, &f->id);
+	if (fd < 0)
+		return sluice_fail(err, fd, "%s: cannot create: %s", f->path, sluice_strerror(fd));
+	close(fd);
 	f->made = true;
-	bed_file_remember(f, &st);
-	return bed_folder_note(f->folder, f->name, st.st_ino, err);
+	return 0;
 }
 
 int bed_file_same(const struct bed_file *f, struct sluice_err *err)
 {
-	struct stat st;
-
-	if (lstat(f->path, &st) == 0 && bed_file_is(f, &st))
+	if (bed_id_is(&f->id, AT_FDCWD, f->at))
 		return 0;
 	return sluice_fail(err, -ESTALE, "%s: is another file now, or gone", f->path);
 }
 
+void bed_file_told(const struct bed_file *f, const char *msg, char *out, size_t room)
+{
+	const char *found = strstr(msg, f->at);
+	size_t before = found ? (size_t)(found - msg) : 0;
+
+	if (found)
+		snprintf(out, room, "%.*s%s%s", (int)before, msg, f->path, found + strlen(f->at));
+	else
+		snprintf(out, room, "%s", msg);
+}
+
 void bed_file_fini(struct bed_file *f, bool keep)
 {
-	struct stat st;
-
-	if (f->made && !keep && fstatat(f->folder->fd, f->name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-	    bed_file_is(f, &st))
-		unlinkat(f->folder->fd, f->name, 0);
+	if (f->made && !keep && bed_id_is(&f->id, f->folder->fd, f->name))
+		sluice_stripe_unlink(f->folder->fd, f->name);
 	free(f->path);
+	free(f->at);
 	*f = (struct bed_file){.folder = NULL};
 }
 
@@ -203,8 +214,11 @@ static int end_lane(struct mover *m, const struct sluice_done *done, struct slui
 	int r = 0;
 
 	lane->busy = false;
-	if (done->res < 0)
-		return sluice_fail(err, (int)done->res, "%s", done->msg);
+	if (done->res < 0) {
+		err->code = (int)done->res;
+		bed_file_told(lane->file, done->msg, err->msg, sizeof(err->msg));
+		return err->code;
+	}
 	if (m->read)
 		r = bed_buf_check(NULL, m->buf + done->tag * m->piece, lane->len, lane->file->seed,
 				  lane->offset, lane->file->path, err);
@@ -251,10 +265,10 @@ static int move_group(struct mover *m, struct sluice_err *err)
 		const struct bed_file *f = m->files[opened];
 
 		if (m->read)
-			cache_drop(f->path, f->len);
+			cache_drop(f->at, f->len);
 		r = bed_file_same(f, err);
 		if (r == 0)
-			r = sluice_file_open(&m->open[opened], m->io, f->path,
+			r = sluice_file_open(&m->open[opened], m->io, f->at,
 					     (m->read ? O_RDONLY : O_RDWR) | O_NOFOLLOW, 0, err);
 	}
 	if (r == 0)

@@ -10,7 +10,6 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #include <sluice/sluice.h>
 
@@ -20,14 +19,15 @@ struct bed_file {
 	const struct bed_folder *folder;
 	char *path;
 	const char *name; /* the end of it */
+	char *at;         /* what to open, see struct bed_folder */
 	uint64_t len;     /* that it has when it is full ... */
 	uint64_t seed;    /* ... of this pattern */
 	bool full;
-	bool found;   /* it was there before */
-	bool made;    /* by us: removed at the end */
-	uint64_t had; /* bytes it had before, at most @len */
-	dev_t device; /* of one that was found or made */
-	ino_t inode;
+	bool found;       /* it was there before */
+	bool striped;     /* as a striped one */
+	bool made;        /* by us: removed at the end */
+	uint64_t had;     /* bytes it had before, at most @len */
+	struct bed_id id; /* of one that was found or made */
 };
 
 /* Name it.  bed_file_fini() is due. */
@@ -43,6 +43,8 @@ int bed_file_look(struct bed_file *f, bool *ret_plain, struct sluice_err *err);
 int bed_file_make(struct bed_file *f, struct sluice_err *err);
 /* Is what its path leads to still the same file?  -ESTALE if not. */
 int bed_file_same(const struct bed_file *f, struct sluice_err *err);
+/* A message about what was opened, with its path. */
+void bed_file_told(const struct bed_file *f, const char *msg, char *out, size_t room);
 /* Remove it if it was made here and shall not stay; free the name. */
 void bed_file_fini(struct bed_file *f, bool keep);
 

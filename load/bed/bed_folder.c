@@ -5,18 +5,24 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
+#include <sluice/stripe.h>
+
+#include "base/beneath.h"
 #include "base/err.h"
 #include "base/util.h"
 
 #define BOOK       ".sluice-bed"
-#define BOOK_HEAD  "sluice bed 1\n"
+#define BOOK_HEAD  "sluice bed 2\n"
+#define BED_NEW    ".sluice-new" /* of a file that the book does not have yet */
 #define PREFIX     "sluice-"
 #define RANDOM_LEN 6
 #define DIR_FLAGS  (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
@@ -32,40 +38,58 @@ static bool is_private(int fd, mode_t type)
 	       !(st.st_mode & (S_IWGRP | S_IWOTH)) && (type == S_IFDIR || st.st_nlink == 1);
 }
 
-static bool is_inode(int dir, const char *name, uint64_t inode)
+int bed_id_see(struct bed_id *id, int dir, const char *name)
 {
-	struct stat st, in;
+	struct statx st;
 
-	return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && fstat(dir, &in) == 0 &&
-	       st.st_ino == inode && st.st_dev == in.st_dev;
+	if (statx(dir, name, AT_SYMLINK_NOFOLLOW | (name[0] ? 0 : AT_EMPTY_PATH),
+		  STATX_BASIC_STATS | STATX_BTIME, &st) < 0)
+		return -errno;
+	*id = (struct bed_id){.device = makedev(st.stx_dev_major, st.stx_dev_minor),
+			      .inode = st.stx_ino};
+	if (st.stx_mask & STATX_BTIME)
+		id->birth_ns = (uint64_t)st.stx_btime.tv_sec * 1000000000u + st.stx_btime.tv_nsec;
+	return 0;
 }
 
-/* A line of the book: "INODE NAME". */
+bool bed_id_is(const struct bed_id *id, int dir, const char *name)
+{
+	struct bed_id now;
+
+	return bed_id_see(&now, dir, name) == 0 && !memcmp(&now, id, sizeof(now));
+}
+
+static bool is_plain(int dir, const char *name)
+{
+	struct stat st;
+
+	return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode);
+}
+
+/* A line of the book: "INODE BIRTH NAME"; inode 0: whatever file has the name. */
 static void reap_file(int dir, char *line)
 {
+	struct bed_id in, was = {.inode = strtoull(line, &line, 10)};
 	char *name;
-	uint64_t inode = strtoull(line, &name, 10);
 
+	was.birth_ns = strtoull(line, &name, 10);
 	name += *name == ' ';
 	name[strcspn(name, "\n")] = 0;
-	if (*name && !strchr(name, '/') && is_inode(dir, name, inode))
-		unlinkat(dir, name, 0);
+	if (!*name || strchr(name, '/') || bed_id_see(&in, dir, "") < 0)
+		return;
+	was.device = in.device;
+	if (was.inode ? bed_id_is(&was, dir, name) : is_plain(dir, name))
+		sluice_stripe_unlink(dir, name);
 }
 
 /* Made a moment before the end, so that the book does not have it: nothing is in it. */
-static void reap_empty(int dir)
+static void reap_new(int dir)
 {
-	DIR *d = fdopendir(openat(dir, ".", DIR_FLAGS));
-	struct dirent *e;
 	struct stat st;
 
-	while (d && (e = readdir(d)))
-		if (strcmp(e->d_name, BOOK) != 0 &&
-		    fstatat(dir, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && !st.st_size &&
-		    S_ISREG(st.st_mode) && st.st_uid == geteuid())
-			unlinkat(dir, e->d_name, 0);
-	if (d)
-		closedir(d);
+	if (fstatat(dir, BED_NEW, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+	    !st.st_size)
+		unlinkat(dir, BED_NEW, 0);
 }
 
 static void reap_files(int dir)
@@ -80,10 +104,12 @@ static void reap_files(int dir)
 			close(fd);
 		return;
 	}
-	if (getline(&line, &room, book) > 0 && !strcmp(line, BOOK_HEAD)) {
+	/* Whoever holds the book works in the folder. */
+	if (flock(fd, LOCK_EX | LOCK_NB) == 0 && getline(&line, &room, book) > 0 &&
+	    !strcmp(line, BOOK_HEAD)) {
 		while (getline(&line, &room, book) > 0)
 			reap_file(dir, line);
-		reap_empty(dir);
+		reap_new(dir);
 		unlinkat(dir, BOOK, 0);
 	}
 	fclose(book);
@@ -93,7 +119,7 @@ static void reap_files(int dir)
 static void reap_folder(int parent, const char *name)
 {
 	size_t len = strlen(name), least = strlen(PREFIX) + RANDOM_LEN + 2;
-	struct stat st;
+	struct bed_id id;
 
 	if (strncmp(name, PREFIX, strlen(PREFIX)) != 0 || len < least ||
 	    name[len - RANDOM_LEN - 1] != '-')
@@ -103,7 +129,7 @@ static void reap_folder(int parent, const char *name)
 	if (fd < 0 || !is_private(fd, S_IFDIR) || flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return;
 	reap_files(fd);
-	if (fstat(fd, &st) == 0 && is_inode(parent, name, st.st_ino))
+	if (bed_id_see(&id, fd, "") == 0 && bed_id_is(&id, parent, name))
 		unlinkat(parent, name, AT_REMOVEDIR); /* empty ones only */
 }
 
@@ -120,13 +146,52 @@ static void reap_all(int parent)
 
 /* --------------------------------------------------------------- open, make */
 
+/* May somebody else rename what is in this folder? */
+static bool is_open_to_others(const struct stat *st)
+{
+	return (st->st_uid != 0 && st->st_uid != geteuid()) ||
+	       ((st->st_mode & (S_IWGRP | S_IWOTH)) && !(st->st_mode & S_ISVTX));
+}
+
+/* Could another folder come to its path?  Looks at all those above it. */
+static bool is_exposed(int fd)
+{
+	struct stat st, below = {.st_ino = 0};
+	bool found = false;
+	int up;
+
+	fd = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	while (!found && fd >= 0 && fstat(fd, &st) == 0 &&
+	       (st.st_ino != below.st_ino || st.st_dev != below.st_dev)) {
+		found = is_open_to_others(&st);
+		below = st;
+		up = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		close(fd);
+		fd = up;
+	}
+	sluice_cleanup_close(&fd);
+	return found;
+}
+
+/* With a number of a process, for those that we start. */
+static int find_way(struct bed_folder *f)
+{
+	if (is_exposed(f->fd) && access("/proc/self/fd", X_OK) == 0) {
+		if (asprintf(&f->at, "/proc/%d/fd/%d", getpid(), f->fd) < 0)
+			f->at = NULL;
+	} else {
+		f->at = strdup(f->path);
+	}
+	return f->at ? 0 : -ENOMEM;
+}
+
 int bed_folder_open(struct bed_folder *f, const char *path, struct sluice_err *err)
 {
 	*f = (struct bed_folder){.path = strdup(path), .fd = -1, .parent = -1, .book = -1};
 	if (!f->path)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	f->fd = open(path, DIR_FLAGS);
-	if (f->fd >= 0)
+	if (f->fd >= 0 && find_way(f) == 0)
 		return 0;
 	sluice_fail(err, -errno, "folder: %s: %s", path, sluice_strerror(errno));
 	bed_folder_close(f, true);
@@ -159,9 +224,12 @@ static int try_make(struct bed_folder *f, const char *name)
 	if (flock(f->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
 		return -EAGAIN;
 	f->book = openat(f->fd, BOOK, O_WRONLY | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (f->book >= 0 && write(f->book, BOOK_HEAD, strlen(BOOK_HEAD)) > 0)
-		return 0;
-	return errno == ENOENT ? -EAGAIN : -errno;
+	if (f->book < 0 || write(f->book, BOOK_HEAD, strlen(BOOK_HEAD)) <= 0)
+		return errno == ENOENT ? -EAGAIN : -errno;
+	/* From here on the book is held: the folder is for those to lock who work in it. */
+	flock(f->book, LOCK_EX | LOCK_NB);
+	flock(f->fd, LOCK_UN);
+	return 0;
 }
 
 static void undo_make(struct bed_folder *f, const char *name)
@@ -193,6 +261,8 @@ int bed_folder_make(struct bed_folder *f, const char *parent, const char *job,
 	for (unsigned tries = 0; tries < 100 && r == -EAGAIN; tries++) {
 		random_name(name + strlen(name) - RANDOM_LEN);
 		r = try_make(f, name);
+		if (r == 0)
+			r = find_way(f);
 		if (r < 0 && f->fd >= 0)
 			undo_make(f, name);
 	}
@@ -203,10 +273,42 @@ int bed_folder_make(struct bed_folder *f, const char *parent, const char *job,
 			   sluice_strerror(r));
 }
 
-int bed_folder_note(const struct bed_folder *f, const char *name, uint64_t inode,
-		    struct sluice_err *err)
+static int name_new(const struct bed_folder *f, const char *name, const struct bed_id *id)
 {
-	if (f->book >= 0 && dprintf(f->book, "%llu %s\n", (unsigned long long)inode, name) < 0)
+	if (dprintf(f->book, "%" PRIu64 " %" PRIu64 " %s\n", id->inode, id->birth_ns, name) < 0)
+		return -errno;
+	return sluice_beneath_rename(f->fd, BED_NEW, name);
+}
+
+/* As @first; it becomes @name where that is another one. */
+static int add_file(const struct bed_folder *f, const char *first, const char *name,
+		    struct bed_id *ret)
+{
+	int fd = openat(f->fd, first, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	int r = fd < 0 ? -errno : bed_id_see(ret, fd, "");
+
+	if (r == 0 && first != name)
+		r = name_new(f, name, ret);
+	if (r == 0)
+		return fd;
+	if (fd >= 0) {
+		unlinkat(f->fd, first, 0);
+		close(fd);
+	}
+	return r;
+}
+
+/* Where nothing can be renamed the book does not have it, and a killed run leaves it. */
+int bed_folder_add(const struct bed_folder *f, const char *name, struct bed_id *ret)
+{
+	int fd = f->book >= 0 ? add_file(f, BED_NEW, name, ret) : -ENOSYS;
+
+	return fd == -ENOSYS ? add_file(f, name, name, ret) : fd;
+}
+
+int bed_folder_expect(const struct bed_folder *f, const char *name, struct sluice_err *err)
+{
+	if (f->book >= 0 && dprintf(f->book, "0 0 %s\n", name) < 0)
 		return sluice_fail(err, -errno, "%s/" BOOK ": %s", f->path, sluice_strerror(errno));
 	return 0;
 }
@@ -215,12 +317,12 @@ int bed_folder_note(const struct bed_folder *f, const char *name, uint64_t inode
 static int remove_made(const struct bed_folder *f, bool keep)
 {
 	const char *name = strrchr(f->path, '/') + 1;
-	struct stat st;
+	struct bed_id id;
 
 	unlinkat(f->fd, BOOK, 0); /* what is kept is nobody's to reap */
 	if (keep)
 		return -ENOTEMPTY;
-	if (fstat(f->fd, &st) < 0 || !is_inode(f->parent, name, st.st_ino))
+	if (bed_id_see(&id, f->fd, "") < 0 || !bed_id_is(&id, f->parent, name))
 		return -ESTALE;
 	return unlinkat(f->parent, name, AT_REMOVEDIR) < 0 ? -errno : 0;
 }
@@ -235,6 +337,7 @@ int bed_folder_close(struct bed_folder *f, bool keep)
 		sluice_cleanup_close(&f->parent);
 	}
 	free(f->path);
+	free(f->at);
 	*f = (struct bed_folder){.path = NULL};
 	return r;
 }

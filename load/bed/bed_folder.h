@@ -6,7 +6,7 @@
  * The folders files are made in: one that the user named, or a new one inside it that
  * is ours alone and goes with all that was made in it.
  *
- * Ours is locked while it is in use and has a book of the files made in it.  What a
+ * Ours has a book of the files made in it, which is locked while it is in use.  What a
  * killed run left is removed by the next one that makes a folder beside it: those files
  * that the book names and that are the same still.  A book is trusted only where folder and
  * book belong to this user and nobody else may write to them.
@@ -21,16 +21,33 @@ struct bed_folder {
 	int fd;     /* works whatever becomes of the path */
 	int parent; /* of a new one: what it is in; else -1 */
 	int book;   /* the same */
+	char *at;   /* as files in it are opened: the path, or by way of the descriptor where others
+		       could put another folder there */
 };
+
+/* Which file it is: numbers are given again to new files, but not with the same birth. */
+struct bed_id {
+	uint64_t device, inode, birth_ns; /* birth 0: the file system does not say */
+};
+/* @name in the folder @dir, "" the descriptor itself; links are not followed.  0 or -errno. */
+int bed_id_see(struct bed_id *id, int dir, const char *name);
+bool bed_id_is(const struct bed_id *id, int dir, const char *name);
 
 /* Use @path, which must be there. */
 int bed_folder_open(struct bed_folder *f, const char *path, struct sluice_err *err);
 /* Make @parent/sluice-@job-XXXXXX. */
 int bed_folder_make(struct bed_folder *f, const char *parent, const char *job,
 		    struct sluice_err *err);
-/* Note a file that was just made. */
-int bed_folder_note(const struct bed_folder *f, const char *name, uint64_t inode,
-		    struct sluice_err *err);
+/*
+ * A new file, open for writing, and which it is.  In a folder of ours it has another name until the
+ * book knows it: whenever a run is killed, what it made is known.
+ */
+int bed_folder_add(const struct bed_folder *f, const char *name, struct bed_id *ret);
+/*
+ * A file of this name will come into a folder of ours and be replaced as a whole, by those who do
+ * the work: whichever it is goes with what a killed run left.
+ */
+int bed_folder_expect(const struct bed_folder *f, const char *name, struct sluice_err *err);
 /*
  * Remove one that was made, unless there is something else in it or it is to be kept: 0,
  * else -errno.  Whatever it was, it is closed; one that is none may be given.

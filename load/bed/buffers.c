@@ -16,7 +16,7 @@
 #include "base/size.h"
 #include "base/util.h"
 
-#define PAGE_BYTES 4096
+#define PAGE_BYTES 4096 /* what small buffers begin on */
 #define HUGE_BYTES (2u << 20)
 #define POISON     0x5a
 #define WINDOW     (16u << 20)
@@ -43,7 +43,7 @@ static int plain_open(struct bed_buffers *b, struct sluice_err *err)
 		return sluice_fail(err, -errno, "no memory for buffers: %s",
 				   sluice_strerror(errno));
 	b->map = m;
-	b->info.page = PAGE_BYTES;
+	b->info.page = (uint32_t)sysconf(_SC_PAGESIZE);
 	madvise(m, b->map_len, MADV_NOHUGEPAGE);
 	if (b->want.lock && mlock(m, b->map_len) == 0)
 		b->info.got = SLUICE_BUF_LOCKED;

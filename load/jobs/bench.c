@@ -9,12 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <sluice/stripe.h>
+
 #include "base/err.h"
 #include "base/random.h"
 #include "base/size.h"
 #include "base/util.h"
 #include "load/jobs/bench_files.h"
 #include "load/measure/cache.h"
+#include "load/measure/gate.h"
 #include "load/measure/handle.h"
 #include "load/measure/limit.h"
 
@@ -78,7 +81,7 @@ static int look_at_files(struct bench *b, struct bench_files *files, struct slui
 
 	if (r < 0)
 		return r;
-	r = sluice_file_open(&file, io, files->files[0].path, O_RDWR, 0, err);
+	r = sluice_file_open(&file, io, files->files[0].at, O_RDWR | O_NOFOLLOW, 0, err);
 	if (r == 0)
 		r = sluice_file_stat(file, &info);
 	files->direct = r == 0 && info.direct;
@@ -185,7 +188,6 @@ static int run_turn(struct bench *b, struct bench_size *z, enum bench_step step,
 		.buffers = &b->buffers,
 		.nr_series = nr,
 		.runtime_ns = turn_ns(b, z->used_ns[read], !(s[0].ops + s[nr - 1].ops)),
-		.seed = job->seed + b->round,
 		.stop = job->stop,
 		.progress = job->progress ? on_tick : NULL,
 		.progress_arg = b,
@@ -194,8 +196,10 @@ static int run_turn(struct bench *b, struct bench_size *z, enum bench_step step,
 	uint64_t wear = 0;
 	int r;
 
-	if (!stream.runtime_ns && job->max_ns)
+	if (!stream.runtime_ns && job->max_ns) {
+		gate_wait(); /* others may have time left: turns stay the same for all */
 		return 0;
+	}
 	src->warm_end = src->issued + (b->round ? min_u64(job->warmup, 1) : job->warmup);
 	src->end = src->warm_end + part_of(b, job->iterations);
 	b->step = step;
@@ -254,7 +258,7 @@ static int reads(struct bench *b, struct bench_size *z, struct sluice_err *err)
 	else
 		z->source[1].nr_files = full;
 	for (unsigned i = 0; i < z->source[1].nr_files && r == 0; i++) {
-		cache_drop(f->files[i].path, f->bytes);
+		cache_drop(f->files[i].at, f->bytes);
 		r = bench_stopped(b->job, err);
 	}
 	return r < 0 ? r : run_turn(b, z, BENCH_READ, err);
@@ -305,7 +309,6 @@ static void limit_turn(struct bench *b, const struct bench_size *z, bool read)
 	t.nr_bufs = buffers->want.nr;
 	t.buf_len = buffers->want.len;
 	t.step = buffers->step;
-	l->read = read;
 	if (job->progress)
 		job->progress(job->progress_arg, BENCH_LIMIT, z->size, 0, 0);
 	while (now-- > 0)
@@ -476,6 +479,7 @@ int bench_run(const struct bench_job *job, struct bench_result *result, struct s
 		return r;
 	b.limit_size = measures_limit(job) ? plan.limit_size : 0;
 	b.limit_bytes = plan.limit_bytes;
+	b.limit[true].read = true;
 	r = rounds(&b, err);
 	if (r == 0)
 		r = verify_written(&b, err);

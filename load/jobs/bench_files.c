@@ -46,7 +46,7 @@ int bench_files_init(struct bench_files *f, const struct bench_job *job,
 		r = bed_file_init(file, folder, f->bytes, err, "tensor-%u", first + f->nr);
 		if (r == 0)
 			r = bed_file_make(file, err);
-		f->paths[f->nr] = file->path;
+		f->paths[f->nr] = file->at;
 		/* Each write of it adds one, where that is clear. */
 		file->seed = (job->seed + 1) * 0x9e3779b97f4a7c15ull + ((uint64_t)f->nr << 32);
 	}
@@ -145,10 +145,10 @@ static int bench_prepare(void *arg, const struct load_op *op, void *buf, struct 
 
 	if (op->read) {
 		if (!s->files->direct) /* a file that was written may be all in memory */
-			cache_note(&s->facts, cache_drop(f->path, f->len));
+			cache_note(&s->facts, cache_drop(f->at, f->len));
 		return s->job->verify ? bed_buf_poison(s->buffers, buf, op->len, err) : 0;
 	}
-	if (!s->job->overwrite && f->full && truncate(f->path, 0) < 0)
+	if (!s->job->overwrite && f->full && truncate(f->at, 0) < 0)
 		return sluice_fail(err, -errno, "%s: cannot empty: %s", f->path,
 				   sluice_strerror(errno));
 	f->full = s->job->overwrite;

@@ -5,17 +5,15 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
 
 #include "base/err.h"
 #include "base/size.h"
 #include "base/util.h"
+#include "load/bed/bed_check.h"
 #include "load/bed/buffers.h"
 #include "load/jobs/bench.h"
 #include "load/measure/handle.h"
 #include "load/measure/limit.h"
-#include "load/measure/ram.h"
 
 #define MAX_ON_DISK (2ull << 30) /* tensors of one size, unless the job says how many */
 /* The same of a job that ends by time, per second: making files must not take longer than it. */
@@ -207,20 +205,6 @@ void bench_plan(const struct bench_job *job, struct bench_plan *p)
 
 /* -------------------------------------------------------------------- check */
 
-static int check_folder(const char *folder, struct sluice_err *err)
-{
-	struct stat st;
-
-	if (stat(folder, &st) < 0)
-		return sluice_fail(err, -EINVAL, "folder: %s: %s", folder, sluice_strerror(errno));
-	if (!S_ISDIR(st.st_mode))
-		return sluice_fail(err, -EINVAL, "folder: %s is not a directory", folder);
-	if (access(folder, W_OK | X_OK) < 0)
-		return sluice_fail(err, -EINVAL, "folder: %s cannot be written to: %s", folder,
-				   sluice_strerror(errno));
-	return 0;
-}
-
 /* At its rate a series must come to an operation before its time is over. */
 static int check_rate(const struct bench_job *job, uint64_t size, struct sluice_err *err)
 {
@@ -266,38 +250,24 @@ static int check_settings(const struct bench_job *job, struct sluice_err *err)
 	return 0;
 }
 
-static uint64_t free_space(const char *folder)
-{
-	struct statvfs v;
-
-	if (statvfs(folder, &v) < 0 || !v.f_blocks)
-		return UINT64_MAX; /* it does not say */
-	return (uint64_t)v.f_bavail * v.f_frsize;
-}
-
 static int check_room(const struct bench_job *job, struct sluice_err *err)
 {
-	char need[SLUICE_SIZE_TEXT], have[SLUICE_SIZE_TEXT];
-	uint64_t room = free_space(job->folder), memory = ram_available();
 	struct bench_plan plan;
+	int r;
 
 	bench_plan(job, &plan);
-	if (plan.space + RESERVE > room)
-		return sluice_fail(err, -EINVAL,
-				   "%s: not enough free space: %s needed, %s available",
-				   job->folder, sluice_size_format(need, plan.space + RESERVE),
-				   sluice_size_format(have, room));
-	if (memory && job->memory != BED_GPU && plan.memory > memory)
-		return sluice_fail(
-			err, -EINVAL, "not enough memory: %s needed for buffers, %s available",
-			sluice_size_format(need, plan.memory), sluice_size_format(have, memory));
-	return 0;
+	r = bed_check_room(&(struct bed_need){job->folder, plan.space + RESERVE}, 1, err);
+	if (r == 0 && job->memory != BED_GPU)
+		r = bed_check_memory(largest(job), job->in_flight, err);
+	return r;
 }
 
 /* What the job leaves open, as much of it as there is room for. */
 static void choose(struct bench_job *job)
 {
-	uint64_t room = free_space(job->folder), most = largest(job), sum = 0, on_disk = 0;
+	int64_t have = bed_free_bytes(job->folder);
+	uint64_t room = have < 0 ? UINT64_MAX : (uint64_t)have; /* where it does not say */
+	uint64_t most = largest(job), sum = 0, on_disk = 0;
 
 	/* A file that is read meanwhile, or of which a part is written, has to be there. */
 	job->overwrite |= job->random || job->rwmix;
@@ -318,7 +288,7 @@ static void choose(struct bench_job *job)
 int bench_check(struct bench_job *job, struct sluice_err *err)
 {
 	struct sluice_io *io;
-	int r = check_folder(job->folder, err);
+	int r = bed_check_folder(job->folder, true, err);
 
 	if (r == 0)
 		r = check_settings(job, err);

@@ -130,7 +130,7 @@ static int io_prepare(void *arg, const struct load_op *op, void *buf, struct slu
 			return 0;
 		return bed_buf_fill(&run->buffers, buf, op->len, io_loop_seed(run, op), 0, err);
 	}
-	left = cache_drop(f->path, op->len);
+	left = cache_drop(f->at, op->len);
 	if (!op->warmup && w->resident >= 0)
 		w->resident = left < 0 || left > w->resident ? left : w->resident;
 	/* Page faults are not what is measured, either. */
@@ -280,7 +280,6 @@ static int io_loops(struct io_run *run, struct sluice_err *err)
 		.opts = job->opts,
 		.buffers = &run->buffers,
 		.nr_series = 1,
-		.seed = job->seed,
 		.stop = job->stop,
 		.progress = job->progress ? io_tick : NULL,
 		.progress_arg = run,
@@ -330,7 +329,7 @@ static int io_limit(struct io_run *run, struct sluice_err *err)
 		const struct sluice_file_info *info = &run->seen[i].file;
 
 		targets[i] = (struct limit_target){
-			.paths = (const char *const *)&f->path,
+			.paths = (const char *const *)&f->at,
 			.nr_paths = 1,
 			.len = f->len,
 			.buf = b->at[i],

@@ -49,6 +49,7 @@ struct io_job {
 	bool in_own;             /* the folder of the places is of this run alone */
 	uint64_t seed;           /* of the data */
 	uint32_t memory;         /* enum bed_memory */
+	unsigned first_place;    /* files are called as if so many places were before */
 	bool gpu;                /* memory of the GPU that a place names, not the host's */
 	bool gds;                /* by cuFile: opts.engine is that */
 	bool lock;               /* mlock the buffers */

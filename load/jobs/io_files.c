@@ -27,8 +27,8 @@ static int io_file_name(struct io_files *f, unsigned i, const struct bed_folder 
 {
 	struct bed_file *file = &f->all[i];
 	int r = bed_file_init(file, folder, f->job->io_size, err, "_aio_%s_%" PRIu64 ".pt.%u_%u",
-			      f->job->read ? "read" : "write", f->job->io_size, i / f->per,
-			      i % f->per);
+			      f->job->read ? "read" : "write", f->job->io_size,
+			      f->job->first_place + i / f->per, i % f->per);
 
 	if (r == 0)
 		file->seed = name_hash(file->name) ^ f->job->seed * 0x9e3779b97f4a7c15ull;

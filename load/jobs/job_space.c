@@ -51,7 +51,7 @@ int space_add(struct space *s, enum space_kind kind, uint64_t n, const char *tex
 	      struct sluice_err *err)
 {
 	struct space_axis *axis = space_find_axis(s, kind);
-	struct space_value v = {.n = n}, *room;
+	struct space_value v = {.n = n};
 	int r = space_check_value(axis, kind, n, text, err);
 
 	if (r < 0)
@@ -62,12 +62,10 @@ int space_add(struct space *s, enum space_kind kind, uint64_t n, const char *tex
 	}
 	if (text && !(v.text = strdup(text)))
 		return sluice_fail(err, -ENOMEM, "out of memory");
-	room = reallocarray(axis->values, axis->nr + 1, sizeof(*room));
-	if (!room) {
+	if (ARRAY_MORE(axis->values, axis->nr) < 0) {
 		free(v.text);
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	}
-	axis->values = room;
 	axis->values[axis->nr++] = v;
 	return 0;
 }
@@ -181,56 +179,25 @@ void space_name(char *buf, size_t size, const struct space *s, unsigned point, b
 
 /* ------------------------------------------------------------------ upstream */
 
-struct defaults {
-	uint64_t blocks[4], depths[4], sequential[4], single[4], parallel[8];
-};
-
-static int space_add_all(struct space *s, enum space_kind kind, const uint64_t *v, size_t most,
-			 struct sluice_err *err)
+int space_nvme_tune(struct space *s, struct sluice_err *err)
 {
+	static const struct {
+		enum space_kind kind;
+		uint64_t n;
+	} all[] = {
+		{SPACE_BLOCK_SIZE, 1u << 20}, {SPACE_BLOCK_SIZE, 8u << 20},
+		{SPACE_QUEUE_DEPTH, 32},      {SPACE_QUEUE_DEPTH, 128},
+		{SPACE_SEQUENTIAL, true},     {SPACE_SEQUENTIAL, false},
+		{SPACE_SINGLE, false},        {SPACE_SINGLE, true},
+		{SPACE_IO_PARALLEL, 1},       {SPACE_IO_PARALLEL, 2},
+		{SPACE_IO_PARALLEL, 4},       {SPACE_IO_PARALLEL, 8},
+	};
 	int r = 0;
 
-	/* Flags end with 9, which none of them is; the others with 0. */
-	for (size_t i = 0; i < most && v[i] != 9 && r == 0; i++) {
-		if (!v[i] && kind != SPACE_SEQUENTIAL && kind != SPACE_SINGLE)
-			break;
-		r = space_add(s, kind, v[i], NULL, err);
-	}
-	return r;
-}
-
-static int space_make(struct space *s, const struct defaults *d, struct sluice_err *err)
-{
-	int r;
-
 	*s = (struct space){.nr = 0};
-	r = space_add_all(s, SPACE_BLOCK_SIZE, d->blocks, ARRAY_SIZE(d->blocks), err);
-	if (r == 0)
-		r = space_add_all(s, SPACE_QUEUE_DEPTH, d->depths, ARRAY_SIZE(d->depths), err);
-	if (r == 0)
-		r = space_add_all(s, SPACE_SEQUENTIAL, d->sequential, ARRAY_SIZE(d->sequential),
-				  err);
-	if (r == 0)
-		r = space_add_all(s, SPACE_SINGLE, d->single, ARRAY_SIZE(d->single), err);
-	if (r == 0)
-		r = space_add_all(s, SPACE_IO_PARALLEL, d->parallel, ARRAY_SIZE(d->parallel), err);
+	for (unsigned i = 0; i < ARRAY_SIZE(all) && r == 0; i++)
+		r = space_add(s, all[i].kind, all[i].n, NULL, err);
 	if (r < 0)
 		space_fini(s);
 	return r;
-}
-
-int space_nvme_tune(struct space *s, struct sluice_err *err)
-{
-	static const struct defaults d = {
-		{1u << 20, 8u << 20}, {32, 128}, {1, 0, 9}, {0, 1, 9}, {1, 2, 4, 8}};
-
-	return space_make(s, &d, err);
-}
-
-int space_perf_sweep(struct space *s, struct sluice_err *err)
-{
-	static const struct defaults d = {
-		{128u << 10, 1u << 20}, {32, 64, 128}, {1, 0, 9}, {0, 9}, {1, 2, 8}};
-
-	return space_make(s, &d, err);
 }

@@ -75,7 +75,6 @@ void space_name(char *buf, size_t size, const struct space *s, unsigned point, b
 		unsigned nr_folders, const struct sluice_opts *opts);
 
 /* The spaces of upstream's tools. */
-int space_nvme_tune(struct space *s, struct sluice_err *err);  /* ds_nvme_tune: 64 points */
-int space_perf_sweep(struct space *s, struct sluice_err *err); /* aio_bench_perf_sweep: 36 */
+int space_nvme_tune(struct space *s, struct sluice_err *err); /* ds_nvme_tune: 64 points */
 
 #endif

@@ -88,7 +88,7 @@ void trials_close(struct trials *t)
 	free(t->folders);
 	free(t->files);
 	free(t->info);
-	*t = (struct trials){.turn = 0};
+	*t = (struct trials){.written = 0};
 }
 
 static int need_buffers(struct trials *t, uint32_t memory, struct sluice_err *err)
@@ -156,7 +156,7 @@ static void trials_cool(struct trials *t, struct cache_facts *f)
 	int fd = -1;
 
 	for (unsigned i = 0; i < t->job.nr_folders; i++)
-		cache_note(f, cache_drop(t->files[i].path, t->files[i].len));
+		cache_note(f, cache_drop(t->files[i].at, t->files[i].len));
 	if (!t->job.flush)
 		return;
 	fd = open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC);
@@ -184,7 +184,6 @@ int trial_once(struct trials *t, struct trial *how, struct run_series *one, stru
 		.opts = how->opts,
 		.buffers = &t->buffers[how->memory],
 		.nr_series = 1,
-		.seed = job->seed + t->turn++,
 		.stop = job->stop,
 		.progress = job->tick,
 		.progress_arg = job->progress_arg,
@@ -204,7 +203,7 @@ int trial_once(struct trials *t, struct trial *how, struct run_series *one, stru
 	cache_describe(one, &how->facts, t->info, job->nr_folders);
 	if (!how->read && job->rounds) /* leave nothing to the next */
 		for (unsigned i = 0; i < job->nr_folders; i++)
-			cache_drop(t->files[i].path, job->file_size);
+			cache_drop(t->files[i].at, job->file_size);
 	if (r == 0 && job->stop && atomic_load(job->stop))
 		r = sluice_fail(err, -ECANCELED, "interrupted");
 	return r;
@@ -285,7 +284,7 @@ int trials_limit(struct trials *t, struct limit *l, uint64_t most_written, doubl
 		return r;
 	for (unsigned i = 0; i < nr; i++)
 		targets[i] = (struct limit_target){
-			.paths = (const char *const *)&t->files[i].path,
+			.paths = (const char *const *)&t->files[i].at,
 			.nr_paths = 1,
 			.len = t->job.file_size,
 			.buf = b->at[i],

@@ -53,7 +53,6 @@ struct trials {
 	struct bed_buffers buffers[BED_GPU + 1]; /* those in use have been opened */
 	uint64_t written;                        /* all bytes: wear */
 	double fill_sec;                         /* how long the files took */
-	uint64_t turn;                           /* of the offsets */
 	struct sluice_random random;
 };
 

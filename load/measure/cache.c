@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <sluice/stripe.h>
+
 #include "base/util.h"
 #include "load/measure/handle.h"
 
@@ -105,7 +107,7 @@ void cache_describe_objects(char out[CACHE_TEXT], bool read, bool durable,
 		snprintf(out, CACHE_TEXT, "not used (no files)");
 }
 
-int64_t cache_drop(const char *path, uint64_t len)
+static int64_t drop_file(const char *path, uint64_t len)
 {
 	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	int64_t left = 0;
@@ -120,5 +122,22 @@ int64_t cache_drop(const char *path, uint64_t len)
 		if (left <= 0)
 			break;
 	}
+	return left;
+}
+
+int64_t cache_drop(const char *path, uint64_t len)
+{
+	struct sluice_stripe_info *info;
+	int64_t left = 0, r;
+
+	if (sluice_stripe_is(path) != 1 || sluice_stripe_load(&info, path, NULL) < 0)
+		return drop_file(path, len);
+	for (unsigned i = 0; i < info->nr && left >= 0; i++) {
+		const struct sluice_member *m = &info->members[i];
+
+		r = m->device ? 0 : drop_file(m->path, (1 << 20) + m->bytes);
+		left = r < 0 ? r : left + r;
+	}
+	sluice_stripe_free(info);
 	return left;
 }

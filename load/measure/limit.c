@@ -13,6 +13,8 @@
 
 #include <sluice/sluice.h>
 
+#include <sluice/stripe.h>
+
 #include "base/size.h"
 #include "base/util.h"
 
@@ -119,11 +121,16 @@ static int crew_open(struct limit_crew *c, const struct limit_target *t, struct 
 	c->fds = calloc(t->nr_paths, sizeof(*c->fds));
 	for (; c->fds && c->nr_files < t->nr_paths && c->nr_files < most_files; c->nr_files++) {
 		int fd = open(t->paths[c->nr_files],
-			      (r->read ? O_RDONLY : O_WRONLY) | O_DIRECT | O_CLOEXEC);
+			      (r->read ? O_RDONLY : O_WRONLY) | O_DIRECT | O_NOFOLLOW | O_CLOEXEC);
 
 		if (fd < 0)
 			return -errno;
 		c->fds[c->nr_files] = fd;
+		/* Its bytes are elsewhere, and what is here must not be written over. */
+		if (sluice_stripe_is(t->paths[c->nr_files])) {
+			c->nr_files++;
+			return -EMEDIUMTYPE;
+		}
 	}
 	return c->fds ? 0 : -ENOMEM;
 }
@@ -194,6 +201,8 @@ void limit_try(struct limit *l, const struct limit_target *targets, unsigned nr,
 	for (unsigned i = 0; crews && i < nr; i++)
 		crew_close(&crews[i]);
 	count_try(l, &r, shape, error);
+	if (error == -EMEDIUMTYPE)
+		snprintf(l->why_not, sizeof(l->why_not), "the files are striped");
 	if (error == -EINVAL && !l->block[shape])
 		snprintf(l->why_not, sizeof(l->why_not),
 			 "files or buffers are smaller than one O_DIRECT block");

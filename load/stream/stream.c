@@ -26,7 +26,7 @@
 static int stream_look_at_file(struct stream_worker *w, struct sluice_err *err)
 {
 	struct sluice_file *file;
-	int r = sluice_file_open(&file, w->io, w->stream->job->files[0].path, FILE_FLAGS, 0, err);
+	int r = sluice_file_open(&file, w->io, w->stream->job->files[0].at, FILE_FLAGS, 0, err);
 
 	if (r < 0)
 		return r;
@@ -46,7 +46,7 @@ static int stream_open_files(struct stream_worker *w, struct sluice_err *err)
 	if (!w->files)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < job->nr_files && r == 0; i++)
-		r = sluice_file_open(&w->files[i], w->io, job->files[i].path, FILE_FLAGS, 0, err);
+		r = sluice_file_open(&w->files[i], w->io, job->files[i].at, FILE_FLAGS, 0, err);
 	return r;
 }
 
@@ -166,6 +166,8 @@ static void stream_add_run(struct stream *s, struct run_series *series, const st
 	series->no_storage = engine_is_null(series->stats.engine);
 	series->memory = s->job->buffers->want.memory;
 	series->sec += (double)s->counted_ns / 1e9;
+	if (s->counted_ns)
+		series_turn(series, s->count_start_ns, s->counted_ns);
 	/*
 	 * The kernel knows the sum well, but divides it by where ticks happened to fall, for a
 	 * thread otherwise than for the process.  Filling and comparing is the user's time.

@@ -84,7 +84,6 @@ struct stream_job {
 	const struct bed_buffers *buffers; /* workers * depth, in their order */
 	unsigned nr_series;
 	uint64_t runtime_ns;    /* of counted operations; 0: until the source ends */
-	uint64_t seed;          /* of the draw of samples */
 	const atomic_int *stop; /* optional: end with what there is when it is not 0 */
 	/* Optional: called a few times a second, by the thread that called run_stream(). */
 	void (*progress)(void *arg, uint64_t bytes);

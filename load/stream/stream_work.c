@@ -14,6 +14,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
+#include "load/measure/gate.h"
 
 #define POLL_NS 50000000 /* how soon a stop is noticed */
 #define REAP    64
@@ -79,6 +80,7 @@ static void count_begin(struct stream *s)
 		return;
 	pthread_mutex_lock(&s->lock);
 	if (!atomic_load(&s->counting)) {
+		gate_wait();
 		for (unsigned i = 0; i < s->job->workers; i++) {
 			struct sluice_stats stats = {.size = sizeof(stats)};
 
@@ -164,7 +166,7 @@ static bool stream_take(struct stream_worker *w, struct sluice_err *err)
 /* The file of a round: what it is like is known when it was used. */
 static int round_open(struct stream_worker *w, struct slot *slot, struct sluice_err *err)
 {
-	return sluice_file_open(&slot->file, w->io, w->stream->job->files[slot->op.file].path,
+	return sluice_file_open(&slot->file, w->io, w->stream->job->files[slot->op.file].at,
 				(slot->op.read ? O_RDONLY : O_RDWR) | O_NOFOLLOW, 0, err);
 }
 
@@ -197,14 +199,14 @@ static void stream_op_failed(struct stream_worker *w, const struct slot *slot, i
 			     const char *msg)
 {
 	struct run_series *series = &w->series[slot->op.series];
-	struct sluice_err err;
+	struct sluice_err err = {.code = code};
 
 	/* What was given up because of a stop did not fail. */
 	if (code == -ECANCELED && stream_stopped(w->stream))
 		return;
+	bed_file_told(&w->stream->job->files[slot->op.file], msg, err.msg, sizeof(err.msg));
 	if (!series->errors++)
-		snprintf(series->first_error, sizeof(series->first_error), "%s", msg);
-	sluice_fail(&err, code, "%s", msg);
+		snprintf(series->first_error, sizeof(series->first_error), "%s", err.msg);
 	stream_fail(w->stream, &err);
 }
 
@@ -259,7 +261,7 @@ static struct sluice_op make_op(const struct stream_worker *w, const struct slot
 		.opcode = op->read ? SLUICE_READ : SLUICE_WRITE,
 		.flags = op->read ? SLUICE_OP_EXACT : 0,
 		.file = w->files ? w->files[op->file] : slot->file,
-		.path = w->stream->job->files[op->file].path,
+		.path = w->stream->job->files[op->file].at,
 		.buf = slot->buf,
 		.len = op->len,
 		.offset = op->offset,

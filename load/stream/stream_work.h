@@ -7,7 +7,6 @@
 #include <stdatomic.h>
 #include <sys/resource.h>
 
-#include "base/random.h"
 #include "load/stream/stream.h"
 
 struct slot {

@@ -89,6 +89,23 @@ def what_the_user_put_there_stays():
         assert open(name).read() == 'precious' and os.path.exists('away')
 
 
+def what_was_not_written_down_stays():
+    """An empty file of the user's, and one that has got the number of a file of ours, later."""
+    with folder():
+        left = killed('bench')
+        with open(os.path.join(left, 'empty'), 'w'):
+            pass
+        with open(os.path.join(left, '.sluice-new'), 'w'):
+            pass
+        with open(os.path.join(left, BOOK)) as f:
+            title, line, *rest = f.read().splitlines(True)
+        inode, birth, name = line.split()
+        with open(os.path.join(left, BOOK), 'w') as f:
+            f.writelines([title, f'{inode} {int(birth) + 1} {name}\n', *rest])
+        clikit.Command('io')(*SHORT['io'])
+        assert sorted(os.listdir(left)) == ['empty', name], os.listdir(left)
+
+
 def a_book_that_others_could_have_written_is_not_believed():
     def spoil_book(left):
         os.chmod(os.path.join(left, BOOK), 0o666)
@@ -160,6 +177,31 @@ def what_was_swapped_is_not_removed():
         assert process.returncode == 1 and open(name).read() == 'precious', process.returncode
 
 
-tap.run(*map(killed_case, LONG), a_folder_in_use_is_not_removed, what_the_user_put_there_stays,
+def a_folder_put_in_the_place_of_ours_is_not_written_to():
+    """Where others may rename it, by those who may write to the folder around it."""
+    with folder():
+        os.chmod('.', 0o777)
+        process = clikit.start('bench', *LONG['bench'], '--write-only')
+        wait_for(process, 'sluice-bench-*/tensor-*')
+        (ours,) = glob.glob('sluice-bench-*')
+        names = os.listdir(ours)
+        os.mkdir('theirs')
+        for name in names:
+            with open(f'theirs/{name}', 'w') as f:
+                f.write('precious')
+        os.rename(ours, 'moved')
+        os.rename('theirs', ours)
+        before = [os.stat(f'moved/{name}').st_mtime_ns for name in names]
+        while [os.stat(f'moved/{name}').st_mtime_ns for name in names] == before and process.poll() is None:
+            assert all(open(f'{ours}/{name}').read() == 'precious' for name in names)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate()
+        assert process.returncode == 130, (process.returncode, err)
+        assert all(open(f'{ours}/{name}').read() == 'precious' for name in names)
+        assert sorted(os.listdir(ours)) == sorted(names)
+
+
+tap.run(*map(killed_case, LONG), a_folder_in_use_is_not_removed, what_the_user_put_there_stays, what_was_not_written_down_stays,
         a_book_that_others_could_have_written_is_not_believed, a_link_in_place_of_a_folder_is_not_followed,
-        a_file_that_becomes_a_link_is_not_written_through, what_was_swapped_is_not_removed)
+        a_file_that_becomes_a_link_is_not_written_through, what_was_swapped_is_not_removed,
+        a_folder_put_in_the_place_of_ours_is_not_written_to)

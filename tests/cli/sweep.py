@@ -548,7 +548,7 @@ def a_folder_that_takes_no_files_is_bad_input():
             assert out == '' and err.count('\n') == 1 and '/proc' in err, (out, err)
             assert os.listdir('.') == ['d'] and os.listdir('d') == [], where
         out, err = sweep(*SMALL, '--nvme_dir', 'd', '--log_dir', '/proc/logs', status=2)
-        assert out == '' and err.count('\n') == 1 and 'log_dir: /proc/logs' in err, (out, err)
+        assert out == '' and err.count('\n') == 1 and ' --log_dir: /proc/logs' in err, (out, err)
         assert os.listdir('.') == ['d'] and os.listdir('d') == []
 
 
@@ -568,7 +568,7 @@ def a_failure_ends_it_with_one_line():
 BAD = {
     'neither reads nor writes': (['--no_read', '--no_write'], 'exclude each other'),
     'a folder that is missing': (['--nvme_dir', 'no/such'], 'no/such'),
-    'a file as a folder': (['--nvme_dir', '/etc/passwd'], 'not a directory'),
+    'a file as a folder': (['--nvme_dir', '/etc/passwd'], ' --nvme_dir: /etc/passwd is not a directory'),
     'a folder named twice': (['--nvme_dir', '.', '/proc/self/cwd'], '. and /proc/self/cwd are the same'),
     'more than fits': (['--io_size', '1T'], 'not enough free space'),
     'no loops': (['--loops', '0'], 'outside 1..'),

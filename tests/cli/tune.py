@@ -22,6 +22,8 @@ import resultcheck
 import tap
 from clikit import ROOT, save
 
+resultcheck.need('jsonschema', 'openpyxl')
+
 tune = clikit.Command('tune')
 start = tune.start
 SMALL = {'block_size': ['256K', '1M'], 'queue_depth': [4, 16], 'single_submit': [False, True]}

@@ -381,18 +381,6 @@ json_t *tune_json(const struct tune_job *job, const struct tune_result *res)
 		contenders);
 }
 
-void tune_settings(json_t *settings, const struct tune_job *job)
-{
-	json_t *folders = json_array();
-
-	for (unsigned i = 0; i < job->nr_folders; i++)
-		json_array_append_new(folders, report_str(job->folders[i]));
-	json_object_set_new(settings, "nvme_dir", folders);
-	for (unsigned i = 0; i < job->space->nr; i++)
-		json_object_set_new(settings, space_names[job->space->axes[i].kind],
-				    report_axis_json(&job->space->axes[i]));
-}
-
 struct run_series *tune_series(const struct tune_job *job, const struct tune_result *res,
 			       unsigned *ret_nr)
 {

@@ -22,10 +22,8 @@ void tune_report_text(FILE *f, const struct tune_job *job, const struct tune_res
 /* What would run. */
 void tune_report_plan(FILE *f, const struct tune_job *job);
 
-/* The members "tune" and "settings" of a result: new objects. */
+/* The member "tune" of a result: a new object. */
 json_t *tune_json(const struct tune_job *job, const struct tune_result *res);
-/* Of the settings, what is not the value of one option: the folders and the space. */
-void tune_settings(json_t *settings, const struct tune_job *job);
 
 /*
  * All series that were measured, winner first: an array of shallow copies to
