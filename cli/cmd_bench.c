@@ -248,7 +248,11 @@ static int bench_tell(struct bench_command *c, struct result *r, struct bench_re
 		bench_report_summary(stdout, &c->job, res);
 	}
 	if (res->fio)
-		r->fio = bench_report_fio(c->out.text ? stdout : NULL, res->fio, res->nr_fio);
+		r->fio = bench_report_fio(c->out.text ? stdout : NULL, "fio:", res->fio,
+					  res->nr_fio);
+	if (res->gdsio)
+		r->gdsio = bench_report_fio(c->out.text ? stdout : NULL, "gdsio:", res->gdsio,
+					    res->nr_fio);
 	r->bytes_written = res->bytes_written;
 	result_finish(r);
 	return cli_outputs_finish(&c->out, r);

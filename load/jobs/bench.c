@@ -16,6 +16,7 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "load/jobs/bench_files.h"
+#include "load/jobs/gdsio.h"
 #include "load/measure/cache.h"
 #include "load/measure/gate.h"
 #include "load/measure/handle.h"
@@ -161,10 +162,23 @@ static int fio_beside(struct bench *b, struct bench_size *z, bool read,
 	files = min_u64(min_u64(ops - before->ops, src->nr_files), FIO_FILES);
 	for (uint64_t i = 0; i < files; i++)
 		names[i] = z->files.paths[(src->warm_end + i) % src->nr_files];
-	fio_turn(fio, job, b->folder.path, s, names, (unsigned)files, ops - before->ops,
+	if (sluice_stripe_is(names[0]))
+		return sluice_fail(err, -EOPNOTSUPP,
+				   "%s: --compare-fio: the files are striped, of which fio knows "
+				   "nothing",
+				   job->folder);
+	fio_turn(fio, job, b->folder.at, s, names, (unsigned)files, ops - before->ops,
 		 (double)(bytes - before->bytes) / (s->sec - before->sec));
 	b->res->nr_fio = at / nr + 1 > b->res->nr_fio ? at / nr + 1 : b->res->nr_fio;
 	b->res->bytes_written += fio->bytes_written - written;
+	if (b->res->gdsio && bench_stopped(job, err) == 0) {
+		struct fio_result *g = &b->res->gdsio[at];
+
+		written = g->bytes_written;
+		gdsio_turn(g, job, b->folder.at, s, names[0], ops - before->ops,
+			   (double)(bytes - before->bytes) / (s->sec - before->sec));
+		b->res->bytes_written += g->bytes_written - written;
+	}
 	return bench_stopped(job, err);
 }
 
@@ -472,7 +486,10 @@ int bench_run(const struct bench_job *job, struct bench_result *result, struct s
 	result->series = calloc(plan.nr_series, sizeof(*result->series));
 	if (job->compare_fio)
 		result->fio = calloc(plan.nr_series, sizeof(*result->fio));
-	if (!result->series || !sizes || (job->compare_fio && !result->fio))
+	if (bench_with_gdsio(job))
+		result->gdsio = calloc(plan.nr_series, sizeof(*result->gdsio));
+	if (!result->series || !sizes || (job->compare_fio && !result->fio) ||
+	    (bench_with_gdsio(job) && !result->gdsio))
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	r = make_folder(&b, err);
 	if (r < 0)
@@ -491,6 +508,8 @@ int bench_run(const struct bench_job *job, struct bench_result *result, struct s
 	tell_limits(&b);
 	for (unsigned i = 0; i < result->nr_fio; i++)
 		fio_settle(&result->fio[i]);
+	for (unsigned i = 0; result->gdsio && i < result->nr_fio; i++)
+		fio_settle(&result->gdsio[i]);
 	bed_folder_close(&b.folder, false);
 	result->failed = r < 0;
 	result->sec = (double)(clock_ns() - start) / 1e9;
@@ -503,5 +522,6 @@ void bench_result_fini(struct bench_result *result)
 		series_fini(&result->series[i]);
 	free(result->series);
 	free(result->fio);
+	free(result->gdsio);
 	*result = (struct bench_result){.nr_series = 0};
 }

@@ -86,8 +86,9 @@ struct bench_result {
 	struct sluice_path_info path;
 	struct fio_result *fio; /* one per series, or mix; NULL: not asked for */
 	unsigned nr_fio;
-	bool began;  /* the folder was made */
-	bool failed; /* or was stopped */
+	struct fio_result *gdsio; /* the same of gdsio, as many; NULL: there is none */
+	bool began;               /* the folder was made */
+	bool failed;              /* or was stopped */
 };
 
 /*
@@ -100,6 +101,9 @@ int bench_check(struct bench_job *job, struct sluice_err *err);
 
 /* What bench_run() would do. */
 void bench_plan(const struct bench_job *job, struct bench_plan *ret);
+
+/* Does gdsio have turns beside fio: is it there, and the memory a GPU's? */
+bool bench_with_gdsio(const struct bench_job *job);
 
 /*
  * Do it.  Returns 0 or -errno with one line in @err.  What was measured is in

@@ -12,6 +12,7 @@
 #include "load/bed/bed_check.h"
 #include "load/bed/buffers.h"
 #include "load/jobs/bench.h"
+#include "load/jobs/gdsio.h"
 #include "load/measure/handle.h"
 #include "load/measure/limit.h"
 
@@ -176,6 +177,13 @@ static void plan_size(const struct bench_job *job, struct bench_plan *p, uint64_
 	}
 	if (job->compare_fio)
 		plan_fio(p, writes, reads);
+	if (bench_with_gdsio(job)) /* no more than that */
+		plan_fio(p, writes, reads);
+}
+
+bool bench_with_gdsio(const struct bench_job *job)
+{
+	return job->compare_fio && job->memory == BED_GPU && !job->rwmix && gdsio_find();
 }
 
 /* On the files of the largest size, in each direction that the job has. */

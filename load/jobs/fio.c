@@ -3,26 +3,18 @@
 #include "load/jobs/fio.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/util.h"
+#include "load/bed/buffers.h"
 #include "load/jobs/bench.h"
+#include "load/jobs/peer.h"
 #include "load/measure/series.h"
 #include "load/stat/stat.h"
-
-#define POLL_MS 100
-
-extern char **environ;
 
 struct fio_args {
 	char (*v)[96];
@@ -42,85 +34,10 @@ static void arg(struct fio_args *a, const char *fmt, ...)
 
 bool fio_exists(void)
 {
-	const char *path = getenv("PATH");
-	char name[4096];
-
-	while (path && *path) {
-		size_t len = strcspn(path, ":");
-
-		if ((size_t)snprintf(name, sizeof(name), "%.*s/fio", (int)len, path) <
-			    sizeof(name) &&
-		    access(name, X_OK) == 0)
-			return true;
-		path += len + (path[len] == ':');
-	}
-	return false;
+	return peer_exists("fio");
 }
 
 /* ------------------------------------------------------------------- running */
-
-/* Start it with its output in a pipe.  Returns the pipe or -errno. */
-static int start(pid_t *pid, const char *dir, const struct fio_args *a, char *files)
-{
-	char *argv[FIO_ARGS + 2];
-	posix_spawn_file_actions_t actions;
-	int pipes[2], r;
-
-	for (unsigned i = 0; i < a->nr; i++)
-		argv[i] = a->v[i];
-	argv[a->nr] = files;
-	argv[a->nr + 1] = NULL;
-	if (pipe2(pipes, O_CLOEXEC) < 0)
-		return -errno;
-	posix_spawn_file_actions_init(&actions);
-	posix_spawn_file_actions_adddup2(&actions, pipes[1], STDOUT_FILENO);
-	posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-	posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-	posix_spawn_file_actions_addchdir_np(&actions, dir);
-	r = posix_spawnp(pid, argv[0], &actions, NULL, argv, environ);
-	posix_spawn_file_actions_destroy(&actions);
-	close(pipes[1]);
-	if (r)
-		close(pipes[0]);
-	return r ? -r : pipes[0];
-}
-
-/* Everything it says, or NULL.  A stop ends it. */
-static char *read_all(int fd, pid_t pid, const atomic_int *stop)
-{
-	char *text = NULL;
-	size_t used = 0, room = 0;
-	bool told = false;
-
-	for (;;) {
-		struct pollfd p = {.fd = fd, .events = POLLIN};
-		ssize_t n;
-
-		if (stop && atomic_load(stop) && !told) {
-			kill(pid, SIGTERM);
-			told = true;
-		}
-		if (poll(&p, 1, POLL_MS) <= 0)
-			continue;
-		if (room - used < 4096) {
-			char *more = realloc(text, room + 65536);
-
-			if (!more)
-				break;
-			text = more;
-			room += 65536;
-		}
-		n = read(fd, text + used, room - used - 1);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			break;
-		used += (size_t)n;
-	}
-	if (text)
-		text[used] = 0;
-	return text;
-}
 
 /* With one operation at a time the time is the sum of latencies, as it is for us. */
 static void job_numbers(struct fio_result *r, const json_t *job, bool alone)
@@ -155,20 +72,21 @@ static void run_once(struct fio_result *r, const char *dir, const struct fio_arg
 		     bool alone, const atomic_int *stop)
 {
 	CLEANUP_FREE char *text = NULL;
+	char *argv[FIO_ARGS + 2];
 	const char *begin;
 	json_t *root;
-	pid_t pid;
-	int status = 0, fd = files ? start(&pid, dir, a, files) : -ENOMEM;
+	int status;
 
-	if (fd < 0) {
+	for (unsigned i = 0; i < a->nr; i++)
+		argv[i] = a->v[i];
+	argv[a->nr] = files;
+	argv[a->nr + 1] = NULL;
+	status = files ? peer_run(argv, dir, stop, &text) : -ENOMEM;
+	if (status < 0) {
 		snprintf(r->why_not, sizeof(r->why_not), "fio cannot be started: %s",
-			 sluice_strerror(fd));
+			 sluice_strerror(status));
 		return;
 	}
-	text = read_all(fd, pid, stop);
-	close(fd);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
 	begin = text ? strchr(text, '{') : NULL;
 	root = begin ? json_loads(begin, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
 	job_numbers(r, json_array_get(json_object_get(root, "jobs"), 0), alone);
@@ -177,8 +95,7 @@ static void run_once(struct fio_result *r, const char *dir, const struct fio_arg
 		r->bytes_per_sec = 0; /* not of the whole work; what it wrote it wrote */
 		snprintf(r->why_not, sizeof(r->why_not), "interrupted");
 	} else if (r->bytes_per_sec <= 0) {
-		snprintf(r->why_not, sizeof(r->why_not), "fio failed with status %d",
-			 WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+		snprintf(r->why_not, sizeof(r->why_not), "fio failed with status %d", status);
 	}
 }
 
@@ -258,6 +175,16 @@ static char *filename_arg(const char *const *names, unsigned nr)
 	return text;
 }
 
+void fio_note(struct fio_way *w, const struct fio_result *one, double ours)
+{
+	if (one->bytes_per_sec <= 0 || ours <= 0 || w->n == SERIES_REPEATS)
+		return;
+	w->ours += ours;
+	w->theirs += one->bytes_per_sec;
+	w->latency_mean += one->latency_mean;
+	w->log_ratio[w->n++] = log(ours / one->bytes_per_sec);
+}
+
 static void add_word(char *buf, size_t size, const char *text)
 {
 	size_t len = strlen(buf);
@@ -274,6 +201,8 @@ static void tell_differences(struct fio_result *ret, const struct bench_job *job
 			 "fio opens files beforehand, ours in its time");
 	if (!s->read && !job->overwrite)
 		add_word(ret->differs, sizeof(ret->differs), "fio writes over existing data");
+	if (job->memory == BED_GPU)
+		add_word(ret->differs, sizeof(ret->differs), "fio moves host memory");
 	if ((s->buf.got & SLUICE_BUF_HUGE) && !huge)
 		add_word(ret->differs, sizeof(ret->differs),
 			 "fio has small pages: no huge ones are reserved");
@@ -307,12 +236,7 @@ void fio_turn(struct fio_result *ret, const struct bench_job *job, const char *d
 	run_once(&one, dir, &a, files, depth == 1 && !job->rate, job->stop);
 	ret->bytes_written += one.bytes_written;
 	memcpy(ret->why_not, one.why_not, sizeof(ret->why_not));
-	if (one.bytes_per_sec <= 0 || ours <= 0 || w->n == SERIES_REPEATS)
-		return;
-	w->ours += ours;
-	w->theirs += one.bytes_per_sec;
-	w->latency_mean += one.latency_mean;
-	w->log_ratio[w->n++] = log(ours / one.bytes_per_sec);
+	fio_note(w, &one, ours);
 }
 
 static double way_ratio(const struct fio_way *w)

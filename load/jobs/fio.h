@@ -47,6 +47,8 @@ struct fio_result {
 void fio_turn(struct fio_result *ret, const struct bench_job *job, const char *dir,
 	      const struct run_series *s, const char *const *names, unsigned nr_names, uint64_t ops,
 	      double ours);
+/* One turn of it, @one, beside one of ours. */
+void fio_note(struct fio_way *w, const struct fio_result *one, double ours);
 /* After the last turn: what came of it. */
 void fio_settle(struct fio_result *ret);
 

@@ -148,6 +148,43 @@ def the_limit_is_measured_beside_a_gpu():
             assert r['series'][0]['limit']['bytes_per_sec'] > 0 and passed(r), r['series'][0]['limit']
 
 
+def save_program(name, text):
+    with open(name, 'w') as f:
+        f.write('#!/bin/sh\n' + text)
+    os.chmod(name, 0o755)
+
+
+def gdsio_has_turns_where_it_is_installed():
+    """With a stand-in that notes its arguments and prints what the real one prints."""
+    with folder():
+        os.mkdir('bin')
+        os.mkdir('data')
+        save_program('bin/fio', 'exit 1')
+        save_program('bin/gdsio', f"""echo "$@" >> {os.getcwd()}/turns; [ -s tensor-0 ] || exit 1
+echo "IoType: READ XferType: GPUD Threads: 1 DataSetSize: 64/64(KiB) IOSize: 64(KiB) Throughput: 2.000000 GiB/sec, Avg_Latency: 30.500000 usecs ops: 1"
+""")
+        args = ['bench', '--gpu', '--nvme-path', 'data', '--sizes', '64K', '-n', 20, '--no-limit', '--compare-fio', '--overwrite']
+        path = {'PATH': os.getcwd() + '/bin:' + os.environ['PATH']}
+        out, _ = run(*args, '--json', 'r.json', more=path)
+        r = json.load(open('r.json'))
+        resultcheck.check(ROOT, r)
+        assert [g['series'] for g in r['gdsio']] == ['write 64K', 'read 64K'], r['gdsio']
+        for g, s in zip(r['gdsio'], r['series']):
+            assert g['bytes_per_sec'] == 2 << 30 and abs(g['latency_mean'] - 30.5e-6) < 1e-12 and g['why_not'] is None, g
+            assert g['ratio'] > 0 and g['ours_bytes_per_sec'] > 0 and 'one file' in g['differs'], g
+            assert g['command_line'][0] == 'gdsio', g
+        assert 'gdsio:      read 64K: 2147.5 MB/s, ours' in out, out
+        with open('turns') as f:
+            turns = f.read().splitlines()
+        assert '-d 0 -w 1 -s 65536 -i 65536 -x 2 -I 1 -f tensor-' in turns[0], turns
+        assert any('-x 2 -I 0 -T 1 -f tensor-' in t for t in turns), turns
+        save_program('bin/gdsio', 'exit 3')
+        run(*args, '--json', 'r.json', more=path)
+        assert json.load(open('r.json'))['gdsio'][0]['why_not'] == 'gdsio failed with status 3'
+        run(*args[:1], *args[2:], '--json', 'r.json', more=path)  # host memory: fio alone
+        assert 'gdsio' not in json.load(open('r.json'))
+
+
 def gpu_info(*args, **more):
     out, _ = run('info', '--json', '-', *args, **more)
     i = json.loads(out)
@@ -183,4 +220,4 @@ tap.run(
     every_engine_moves_gpu_memory, the_text_names_gpu_and_way, cufile_in_compatibility_mode,
     refused_files_fall_back_to_the_ring, an_error_of_cufile_has_its_name,
     workers_take_devices_in_turn, a_device_that_is_not_there_is_status_3,
-    the_limit_is_measured_beside_a_gpu, info_describes_gpus, info_measures_gpus_on_request)
+    the_limit_is_measured_beside_a_gpu, gdsio_has_turns_where_it_is_installed, info_describes_gpus, info_measures_gpus_on_request)

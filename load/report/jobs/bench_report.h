@@ -26,6 +26,6 @@ void bench_report_plan(FILE *f, const struct bench_job *job, const struct bench_
 
 /* fio's numbers beside ours: the member `fio', a new array; and lines to @out, unless that is NULL.
  */
-json_t *bench_report_fio(FILE *out, const struct fio_result *fio, unsigned nr);
+json_t *bench_report_fio(FILE *out, const char *tool, const struct fio_result *fio, unsigned nr);
 
 #endif
