@@ -7,9 +7,9 @@
 
 #include "base/err.h"
 #include "cli/cli.h"
-#include "cli/html.h"
 #include "cli/opt/file.h"
 #include "cli/opt/json.h"
+#include "cli/output.h"
 #include "load/report/compare/compare.h"
 #include "load/report/page/html.h"
 #include "load/report/result/read.h"

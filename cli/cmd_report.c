@@ -6,7 +6,7 @@
 
 #include "base/err.h"
 #include "cli/cli.h"
-#include "cli/html.h"
+#include "cli/output.h"
 #include "load/report/page/html.h"
 #include "load/report/result/read.h"
 

@@ -79,6 +79,10 @@ def users_of_a_cache_need_no_more_files_than_there_may_be():
     done = call('kv', '--cache-dir', 'c', '--model', 'tiny-1b', '--num-users', '200', '--duration', '2', '--cpu-mem-gb', '0', '--gpu-mem-gb', '0',
                 '--storage-capacity-gb', '1', preexec_fn=with_files(64, 1024))
     assert done.returncode == 0, (done.out, done.err)
+    for files in 64, 200:
+        done = call('kv', '--cache-dir', 'c', '--model', 'tiny-1b', '--num-users', '2000', '--duration', '2', '--cpu-mem-gb', '0', '--gpu-mem-gb', '0',
+                    '--storage-capacity-gb', '1', '--gen', 'none', preexec_fn=with_files(files, files))
+        assert done.returncode == 0 and 'Too many open files' not in done.out + done.err, (done.out, done.err)
 
 
 # ------------------------------------------------------------- surroundings

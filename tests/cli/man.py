@@ -33,10 +33,15 @@ def options():
     return table
 
 
+def public_headers():
+    with open(f'{ROOT}/include/sluice/meson.build') as f:
+        return re.findall(r"'(\w+\.h)'", re.search(r'^public_headers = .*$', f.read(), re.M)[0])
+
+
 def mkman(table, prose=ROOT + '/docs/man', out=OUT):
+    headers = [f'--header={ROOT}/include/sluice/{h}' for h in public_headers()]
     with open(WORK.name + '/options.json', 'w') as f:
         json.dump(table, f)
-    headers = [f'--header={ROOT}/include/sluice/{h}.h' for h in ('sluice', 'probe', 'gpu')]
     return subprocess.run([sys.executable, ROOT + '/tools/mkman.py', '--options', f.name, '--prose', prose,
                            *headers, '--out', out], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
@@ -119,8 +124,8 @@ def every_page_shows_its_name_and_nothing_raw():
 
 def every_public_function_is_in_the_manual():
     text = read('man3/sluice.3').replace('\\-', '-')
-    for header in ('sluice', 'probe', 'gpu'):
-        with open(f'{ROOT}/include/sluice/{header}.h') as f:
+    for header in public_headers():
+        with open(f'{ROOT}/include/sluice/{header}') as f:
             names = re.findall(r'^SLUICE_API[^;(]*?\b(\w+)\s*\(', f.read(), re.M)
         assert names
         for name in names:
