@@ -133,7 +133,10 @@ WRAP(void *, calloc, (size_t n, size_t m), (n, m), return null_by_errno(e), ENOM
 WRAP(void *, realloc, (void *p, size_t n), (p, n), return null_by_errno(e), ENOMEM)
 WRAP(void *, aligned_alloc, (size_t a, size_t n), (a, n), return null_by_errno(e), ENOMEM)
 WRAP(int, posix_memalign, (void **p, size_t a, size_t n), (p, a, n), return e, ENOMEM)
+WRAP(void *, reallocarray, (void *p, size_t n, size_t m), (p, n, m), return null_by_errno(e),
+     ENOMEM)
 WRAP(char *, strdup, (const char *s), (s), return null_by_errno(e), ENOMEM)
+WRAP(char *, strndup, (const char *s, size_t n), (s, n), return null_by_errno(e), ENOMEM)
 WRAP(void *, mmap, (void *p, size_t n, int prot, int flags, int fd, off_t off),
      (p, n, prot, flags, fd, off), return (errno = e, MAP_FAILED), ENOMEM)
 WRAP(void *, mmap64, (void *p, size_t n, int prot, int flags, int fd, off_t off),
@@ -185,9 +188,9 @@ WRAP(int, __open_2, (const char *p, int flags), (p, flags), return by_errno(e), 
 WRAP(int, __open64_2, (const char *p, int flags), (p, flags), return by_errno(e), EMFILE, EINVAL,
      EACCES, EINTR)
 WRAP(int, openat, (int fd, const char *p, int flags, unsigned mode), (fd, p, flags, mode),
-     return by_errno(e), EMFILE)
+     return by_errno(e), EMFILE, EOPNOTSUPP, ENOSPC, EIO)
 WRAP(int, openat64, (int fd, const char *p, int flags, unsigned mode), (fd, p, flags, mode),
-     return by_errno(e), EMFILE)
+     return by_errno(e), EMFILE, EOPNOTSUPP, ENOSPC, EIO)
 WRAP(ssize_t, pread, (int fd, void *p, size_t n, off_t off), (fd, p, n, off), return by_errno(e),
      EIO, EINVAL, EINTR, EAGAIN)
 WRAP(ssize_t, pread64, (int fd, void *p, size_t n, off_t off), (fd, p, n, off), return by_errno(e),
@@ -204,26 +207,53 @@ WRAP(int, ftruncate, (int fd, off_t n), (fd, n), return by_errno(e), EIO, EINTR)
 WRAP(int, ftruncate64, (int fd, off_t n), (fd, n), return by_errno(e), EIO, EINTR)
 WRAP(int, fstat, (int fd, struct stat *st), (fd, st), return by_errno(e), EIO)
 WRAP(int, fstat64, (int fd, struct stat *st), (fd, st), return by_errno(e), EIO)
+WRAP(int, fstatat, (int fd, const char *p, struct stat *st, int flags), (fd, p, st, flags),
+     return by_errno(e), EIO)
+WRAP(int, fstatat64, (int fd, const char *p, struct stat *st, int flags), (fd, p, st, flags),
+     return by_errno(e), EIO)
 WRAP(int, stat, (const char *p, struct stat *st), (p, st), return by_errno(e), EACCES)
 WRAP(int, stat64, (const char *p, struct stat *st), (p, st), return by_errno(e), EACCES)
+WRAP(int, lstat, (const char *p, struct stat *st), (p, st), return by_errno(e), EACCES)
+WRAP(int, lstat64, (const char *p, struct stat *st), (p, st), return by_errno(e), EACCES)
 WRAP(int, statx, (int fd, const char *p, int flags, unsigned mask, struct statx *st),
      (fd, p, flags, mask, st), return by_errno(e), ENOSYS, EIO)
 WRAP(int, statvfs, (const char *p, struct statvfs *st), (p, st), return by_errno(e), ENOSYS)
 WRAP(int, statvfs64, (const char *p, struct statvfs *st), (p, st), return by_errno(e), ENOSYS)
 WRAP(int, fcntl, (int fd, int cmd, unsigned long arg), (fd, cmd, arg), return by_errno(e), EMFILE)
 WRAP(int, fcntl64, (int fd, int cmd, unsigned long arg), (fd, cmd, arg), return by_errno(e), EMFILE)
+WRAP(ssize_t, preadv64v2, (int fd, const struct iovec *v, int n, off_t off, int flags),
+     (fd, v, n, off, flags), return by_errno(e), EIO, EOPNOTSUPP)
 WRAP(off_t, lseek, (int fd, off_t off, int from), (fd, off, from), return by_errno(e), ENXIO)
 WRAP(off_t, lseek64, (int fd, off_t off, int from), (fd, off, from), return by_errno(e), ENXIO)
 WRAP(int, dup, (int fd), (fd), return by_errno(e), EMFILE)
 WRAP(int, ioctl, (int fd, unsigned long what, void *arg), (fd, what, arg), return by_errno(e),
      ENOTTY)
 WRAP(int, access, (const char *p, int how), (p, how), return by_errno(e), ENOENT)
+WRAP(int, faccessat, (int fd, const char *p, int how, int flags), (fd, p, how, flags),
+     return by_errno(e), EACCES)
+WRAP(int, fchmod, (int fd, mode_t mode), (fd, mode), return by_errno(e), EIO, EPERM)
+WRAP(int, fchown, (int fd, uid_t u, gid_t g), (fd, u, g), return by_errno(e), EIO, EPERM)
+WRAP(int, flock, (int fd, int how), (fd, how), return by_errno(e), ENOLCK, EINTR)
+WRAP(int, linkat, (int fd, const char *p, int to, const char *q, int flags), (fd, p, to, q, flags),
+     return by_errno(e), EPERM, ENOSPC, EIO)
+WRAP(int, renameat, (int fd, const char *p, int to, const char *q), (fd, p, to, q),
+     return by_errno(e), EIO, ENOSPC, EACCES)
+WRAP(int, renameat2, (int fd, const char *p, int to, const char *q, unsigned flags),
+     (fd, p, to, q, flags), return by_errno(e), EINVAL, EIO, ENOSPC)
+WRAP(int, mkdir, (const char *p, mode_t mode), (p, mode), return by_errno(e), EACCES, ENOSPC)
+WRAP(int, rmdir, (const char *p), (p), return by_errno(e), EACCES)
+WRAP(DIR *, fdopendir, (int fd), (fd), return null_by_errno(e), ENOMEM)
+WRAP(ssize_t, getrandom, (void *p, size_t n, unsigned flags), (p, n, flags), return by_errno(e),
+     EAGAIN)
+WRAP(int, mprotect, (void *p, size_t n, int how), (p, n, how), return by_errno(e), ENOMEM)
 WRAP(int, unlink, (const char *p), (p), return by_errno(e), EACCES)
 WRAP(int, unlinkat, (int fd, const char *p, int flags), (fd, p, flags), return by_errno(e), EACCES)
 WRAP(ssize_t, read, (int fd, void *p, size_t n), (fd, p, n), return by_errno(e), EIO, EAGAIN)
 WRAP(char *, realpath, (const char *p, char *out), (p, out), return null_by_errno(e), ENOENT)
 WRAP(ssize_t, readlink, (const char *p, char *out, size_t n), (p, out, n), return by_errno(e),
      ENOENT)
+WRAP(ssize_t, readlinkat, (int fd, const char *p, char *out, size_t n), (fd, p, out, n),
+     return by_errno(e), EIO)
 WRAP(int, fstatfs, (int fd, void *st), (fd, st), return by_errno(e), ENOSYS)
 WRAP(int, fstatfs64, (int fd, void *st), (fd, st), return by_errno(e), ENOSYS)
 
