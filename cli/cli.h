@@ -10,6 +10,7 @@
 /* Commands; the table is in main.c. */
 extern const struct cli_cmd cmd_bench;
 extern const struct cli_cmd cmd_compare;
+extern const struct cli_cmd cmd_gen;
 extern const struct cli_cmd cmd_info;
 extern const struct cli_cmd cmd_io;
 extern const struct cli_cmd cmd_kv;

@@ -11,8 +11,8 @@
 #include "load/report/result/text.h"
 
 static const struct cli_cmd *const commands[] = {
-	&cmd_info,  &cmd_io,     &cmd_bench,  &cmd_sweep,   &cmd_tune, &cmd_kv,
-	&cmd_trace, &cmd_replay, &cmd_report, &cmd_compare, NULL,
+	&cmd_info,   &cmd_io,   &cmd_bench,  &cmd_sweep,   &cmd_tune,  &cmd_kv,     &cmd_trace,
+	&cmd_replay, &cmd_gen,    &cmd_report, &cmd_compare, NULL,
 };
 
 static void help_all_commands(FILE *f)

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "load/jobs/gen_files.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/err.h"
+#include "base/gen.h"
+#include "base/util.h"
+#include "load/bed/bed_check.h"
+#include "load/jobs/pour.h"
+#include "load/measure/cache.h"
+#include "load/measure/handle.h"
+
+#define PIECE (8u << 20)
+
+/* The folder a file is in; NULL for want of memory. */
+static char *folder_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return !slash ? strdup(".") : strndup(path, slash == path ? 1 : (size_t)(slash - path));
+}
+
+static int check_file(const struct gen_job *job, const struct gen_file *f, struct sluice_err *err)
+{
+	struct stat st;
+
+	if (stat(f->path, &st) < 0) {
+		if (job->verify || errno != ENOENT)
+			return sluice_fail(err, -EINVAL, "%s: %s", f->path, sluice_strerror(errno));
+		return 0;
+	}
+	if (!S_ISREG(st.st_mode))
+		return sluice_fail(err, -EINVAL, "%s: is no regular file", f->path);
+	if (!job->verify && !job->overwrite)
+		return sluice_fail(err, -EINVAL, "%s: is there already; --overwrite replaces it",
+				   f->path);
+	return 0;
+}
+
+int gen_files_plan(struct gen_job *job, uint64_t *ret_bytes, struct sluice_err *err)
+{
+	CLEANUP_FREE char *folder = folder_of(job->files[0].path);
+	struct bed_need need = {.folder = folder};
+	uint64_t end = 0;
+	int r = folder ? 0 : sluice_fail(err, -ENOMEM, "out of memory");
+
+	*ret_bytes = 0;
+	for (uint64_t i = 0; i < job->nr && r == 0; i++) {
+		job->files[i].offset = end;
+		if (__builtin_add_overflow(end, align_up(job->files[i].len, GEN_UNIT), &end))
+			return sluice_fail(err, -EINVAL, "size: too much in all");
+		*ret_bytes += job->files[i].len;
+		r = check_file(job, &job->files[i], err);
+	}
+	if (r < 0 || job->verify)
+		return r;
+	need.bytes = *ret_bytes;
+	r = bed_check_folder(folder, true, err);
+	return r < 0 ? r : bed_check_room(&need, 1, err);
+}
+
+struct gen_work {
+	const struct gen_job *job;
+	struct pour pour;
+	struct cache_facts facts;
+	uint64_t done; /* bytes of files before */
+};
+
+static void gen_moved(void *arg, uint64_t bytes)
+{
+	const struct gen_work *w = arg;
+
+	if (w->job->progress)
+		w->job->progress(w->job->arg, w->done + bytes);
+}
+
+static int do_file(struct gen_work *w, const struct gen_file *f, struct gen_result *res,
+		   struct sluice_err *err)
+{
+	struct run_series *s = &res->series;
+	struct pour *p = &w->pour;
+	int r;
+
+	p->path = f->path;
+	p->len = f->len;
+	p->offset = f->offset;
+	if (w->job->verify) {
+		cache_note(&w->facts, cache_drop(f->path, f->len));
+		w->facts.size = max_u64(w->facts.size, f->len);
+	}
+	r = w->job->verify ? pour_compare(p, err) : pour_save(p, err);
+	if (r < 0)
+		return r;
+	w->done += f->len;
+	res->made_sec += (double)p->made_ns / 1e9;
+	s->sec += (double)p->total_ns / 1e9;
+	s->run_bytes += f->len;
+	s->verified_bytes += w->job->verify ? f->len : 0;
+	return series_add(s, f->len, p->total_ns, (uint64_t)(s->sec * 1e9));
+}
+
+static int do_files(struct gen_work *w, struct gen_result *res, struct sluice_err *err)
+{
+	struct run_series *s = &res->series;
+	struct rusage before;
+	int r = 0;
+
+	getrusage(RUSAGE_SELF, &before);
+	for (uint64_t i = 0; i < w->job->nr && r == 0; i++)
+		r = do_file(w, &w->job->files[i], res, err);
+	cpu_time_since(&before, &s->user_sec, &s->system_sec);
+	pour_look(&w->pour, &s->stats, &s->file);
+	s->library_sec = (double)s->stats.cpu_ns / 1e9;
+	s->partial = r < 0;
+	snprintf(s->partial_why, sizeof(s->partial_why), "%s", r < 0 ? err->msg : "");
+	series_finish(s);
+	w->facts.durable = true;
+	cache_describe(s, &w->facts, &res->path, 1);
+	return r;
+}
+
+static int gen_prepare(struct gen_result *res, const struct gen_job *job, struct sluice_err *err)
+{
+	struct run_series *s = &res->series;
+	int r = series_init(s);
+
+	res->folder = folder_of(job->files[0].path);
+	if (r < 0 || !res->folder)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	res->path.size = sizeof(res->path);
+	sluice_probe_path(res->folder, &res->path, NULL);
+	snprintf(s->name, sizeof(s->name), "%s files", job->verify ? "verify" : "write");
+	s->read = s->verify = job->verify;
+	s->opts = job->opts;
+	s->opts.durability = job->verify ? SLUICE_DURABLE_NONE : SLUICE_DURABLE_FULL;
+	for (uint64_t i = 0; i < job->nr; i++)
+		s->size = !i || s->size == job->files[i].len ? job->files[i].len : 0;
+	return 0;
+}
+
+int gen_files_run(const struct gen_job *job, struct gen_result *res, struct sluice_err *err)
+{
+	struct gen_work w = {.job = job,
+			     .pour = {.writer = SLUICE_WRITER_OPTS_INIT,
+				      .reader = SLUICE_READER_OPTS_INIT,
+				      .buf_len = PIECE,
+				      .stop = job->stop,
+				      .progress = gen_moved}};
+	struct sluice_gen gen;
+	void *buf = NULL;
+	int r;
+
+	*res = (struct gen_result){.folder = NULL};
+	r = gen_prepare(res, job, err);
+	if (r == 0)
+		r = sluice_gen_init(&gen, job->seed, job->dedup, job->compress, err);
+	if (r == 0)
+		r = sluice_open(&w.pour.io, &job->opts, err);
+	if (r < 0)
+		return r;
+	w.pour.arg = &w;
+	w.pour.gen = &gen;
+	w.pour.writer.flags = job->no_crc ? SLUICE_WRITER_NO_CRC : 0;
+	/* The generator itself says what is right, down to the byte. */
+	w.pour.reader.verify = SLUICE_VERIFY_NEVER;
+	r = sluice_buf_alloc(&buf, w.pour.io, PIECE, 0, &res->series.buf, err);
+	w.pour.buf = buf;
+	if (r == 0)
+		r = do_files(&w, res, err);
+	sluice_close(w.pour.io, NULL);
+	return r;
+}
+
+void gen_result_fini(struct gen_result *res)
+{
+	series_fini(&res->series);
+	free(res->folder);
+	res->folder = NULL;
+}
