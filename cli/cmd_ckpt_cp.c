@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sluice ckpt cp: a copy that is checked on the way and appears whole; see load/ckpt/model_file.h.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/util.h"
+#include "cli/cli.h"
+#include "cli/opt/file.h"
+#include "cli/opt/how.h"
+#include "cli/opt/json.h"
+#include "cli/progress.h"
+#include "load/ckpt/model_file.h"
+#include "load/report/jobs/ckpt_files.h"
+
+struct cp_command {
+	struct sluice_opts opts;
+	bool no_crc, quiet;
+	struct cli_output out;
+	/* what the run needs */
+	struct cli_progress progress;
+};
+
+static const struct cli_opt cp_opts[] = {
+	CLI_GROUP("What"),
+	CLI_FLAG(struct cp_command, no_crc, 0, "no-crc", "the copy gets no TO.crc"),
+	CLI_GROUP("How"),
+	CLI_STR(struct cp_command, opts.engine, 'e', "engine", "NAME", NULL,
+		"as `sluice info' lists them; default: the first usable"),
+	CLI_GROUP("Output"),
+	CLI_FLAG(struct cp_command, quiet, 'q', "quiet", "say nothing when it is done"),
+	CLI_TABLE(struct cp_command, out, struct cli_output, cli_output_opts),
+	CLI_END,
+};
+
+static void show_progress(void *arg, uint64_t done, uint64_t total)
+{
+	struct cp_command *c = arg;
+
+	c->progress.total = total;
+	cli_progress_update(&c->progress, done);
+}
+
+/* TO, or where that is a folder the file of the same name in it; NULL for want of memory. */
+static char *copy_name(const char *from, const char *to)
+{
+	const char *base = strrchr(from, '/');
+	struct stat st;
+	char *name;
+
+	if (stat(to, &st) < 0 || !S_ISDIR(st.st_mode))
+		return strdup(to);
+	return asprintf(&name, "%s%s%s", to, to[strlen(to) - 1] == '/' ? "" : "/",
+			base ? base + 1 : from) < 0
+		       ? NULL
+		       : name;
+}
+
+static int copy(struct cp_command *c, struct model_pass *p, struct cli_file *json)
+{
+	struct sluice_err err = {0, ""};
+	json_t *files = json_array();
+	int r = sluice_open(&p->io, &c->opts, &err);
+
+	if (r < 0)
+		return cli_refuse(&cmd_ckpt_cp, r, err.msg);
+	cli_progress_start(&c->progress, p->path, 0);
+	r = model_pass_run(p, &err);
+	cli_progress_end(&c->progress);
+	sluice_close(p->io, NULL);
+	if (r < 0) {
+		json_decref(files);
+		return cli_fail(&cmd_ckpt_cp, r == -ECANCELED ? 128 + *p->stop : CLI_FAILED, "%s",
+				err.msg);
+	}
+	if (!p->how)
+		cli_note(&cmd_ckpt_cp, "%s has no checksums: copied as it is", p->path);
+	if (!c->quiet && !cli_is_stdout(json->name))
+		ckpt_verify_text(stdout, p);
+	json_array_append_new(files, ckpt_verify_json(p, NULL));
+	if (json->name)
+		return cli_json_write(json, &cmd_ckpt_cp, ckpt_files_json("cp", files));
+	json_decref(files);
+	return CLI_OK;
+}
+
+static int cp_run(void *args, int argc, char **argv)
+{
+	struct cp_command *c = args;
+	struct cli_file json = {0};
+	CLEANUP_FREE char *to = NULL;
+	int r;
+
+	if (argc != 2)
+		return cli_usage(&cmd_ckpt_cp, "FROM and TO are needed, not %d operands", argc);
+	to = copy_name(argv[0], argv[1]);
+	if (!to)
+		return cli_fail(&cmd_ckpt_cp, CLI_FAILED, "out of memory");
+	if (cli_file_same(argv[0], to))
+		return cli_usage(&cmd_ckpt_cp, "'%s' and '%s' are the same file", argv[0], to);
+	r = cli_opts_check(&c->opts, &cmd_ckpt_cp);
+	if (r == CLI_OK)
+		r = cli_file_open(&json, &cmd_ckpt_cp, "--json", c->out.json);
+	if (r == CLI_OK)
+		r = copy(c,
+			 &(struct model_pass){.path = argv[0],
+					      .to = to,
+					      .no_crc = c->no_crc,
+					      .stop = cli_stop_catch(),
+					      .progress = show_progress,
+					      .arg = c},
+			 &json);
+	cli_file_abandon(&json);
+	return r;
+}
+
+const struct cli_cmd cmd_ckpt_cp = {
+	.name = "ckpt cp",
+	.summary = "copy a model file: checked on the way, atomic, with checksums",
+	.usage = "FROM TO",
+	.operands = "rp",
+	.opts = cp_opts,
+	.args_size = sizeof(struct cp_command),
+	.run = cp_run,
+};

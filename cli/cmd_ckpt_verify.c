@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sluice ckpt verify: is a file what was saved?  See load/ckpt/model_file.h. */
+#include <errno.h>
+
+#include "base/err.h"
+#include "cli/cli.h"
+#include "cli/opt/file.h"
+#include "cli/opt/how.h"
+#include "cli/opt/json.h"
+#include "cli/progress.h"
+#include "load/ckpt/model_file.h"
+#include "load/report/jobs/ckpt_files.h"
+
+struct verify_command {
+	struct sluice_opts opts;
+	bool quiet;
+	struct cli_output out;
+	/* what the run needs */
+	struct cli_progress progress;
+};
+
+static const struct cli_opt verify_opts[] = {
+	CLI_GROUP("How"),
+	CLI_STR(struct verify_command, opts.engine, 'e', "engine", "NAME", NULL,
+		"as `sluice info' lists them; default: the first usable"),
+	CLI_GROUP("Output"),
+	CLI_FLAG(struct verify_command, quiet, 'q', "quiet", "say nothing of files that are right"),
+	CLI_TABLE(struct verify_command, out, struct cli_output, cli_output_opts),
+	CLI_END,
+};
+
+static void show_progress(void *arg, uint64_t done, uint64_t total)
+{
+	struct verify_command *c = arg;
+
+	c->progress.total = total;
+	cli_progress_update(&c->progress, done);
+}
+
+static int no_sums(struct sluice_err *err, const char *name)
+{
+	return sluice_fail(
+		err, -ENODATA,
+		"%s: has no checksums, nothing was verified; `sluice ckpt cp' makes a copy "
+		"that has",
+		name);
+}
+
+/* One file: an exit status, with what is to be said of it in @files. */
+static int verify_one(struct verify_command *c, struct sluice_io *io, const char *name,
+		      const atomic_int *stop, bool text, json_t *files)
+{
+	struct model_pass p = {
+		.io = io, .path = name, .stop = stop, .progress = show_progress, .arg = c};
+	struct sluice_err err = {0, ""};
+	int r;
+
+	cli_progress_start(&c->progress, name, 0);
+	r = model_pass_run(&p, &err);
+	cli_progress_end(&c->progress);
+	if (r == -ECANCELED)
+		return cli_fail(&cmd_ckpt_verify, 128 + *stop, "interrupted");
+	if (r == 0 && !p.how)
+		r = no_sums(&err, name);
+	json_array_append_new(files, ckpt_verify_json(&p, r < 0 ? err.msg : NULL));
+	if (r < 0)
+		return cli_fail(&cmd_ckpt_verify, CLI_FAILED, "%s", err.msg);
+	if (text && !c->quiet)
+		ckpt_verify_text(stdout, &p);
+	return CLI_OK;
+}
+
+static int verify_all(struct verify_command *c, int argc, char **argv, struct cli_file *json)
+{
+	const atomic_int *stop = cli_stop_catch();
+	json_t *files = json_array();
+	struct sluice_err err = {0, ""};
+	struct sluice_io *io;
+	int status = CLI_OK, r = sluice_open(&io, &c->opts, &err);
+
+	if (r < 0)
+		return cli_refuse(&cmd_ckpt_verify, r, err.msg);
+	for (int i = 0; i < argc && status < 128; i++) {
+		r = verify_one(c, io, argv[i], stop, !cli_is_stdout(json->name), files);
+		status = r ? r : status;
+	}
+	sluice_close(io, NULL);
+	r = json->name && status < 128
+		    ? cli_json_write(json, &cmd_ckpt_verify, ckpt_files_json("verify", files))
+		    : (json_decref(files), CLI_OK);
+	return status ? status : r;
+}
+
+static int verify_run(void *args, int argc, char **argv)
+{
+	struct verify_command *c = args;
+	struct cli_file json = {0};
+	int r;
+
+	if (!argc)
+		return cli_usage(&cmd_ckpt_verify, "name at least one FILE");
+	r = cli_opts_check(&c->opts, &cmd_ckpt_verify);
+	if (r == CLI_OK)
+		r = cli_file_open(&json, &cmd_ckpt_verify, "--json", c->out.json);
+	if (r == CLI_OK)
+		r = verify_all(c, argc, argv, &json);
+	cli_file_abandon(&json);
+	return r;
+}
+
+const struct cli_cmd cmd_ckpt_verify = {
+	.name = "ckpt verify",
+	.summary = "read model files and compare them with their checksums",
+	.usage = "FILE...",
+	.operands = "r",
+	.opts = verify_opts,
+	.args_size = sizeof(struct verify_command),
+	.run = verify_run,
+};

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "load/ckpt/model_file.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/util.h"
+
+#define HEADER_MAX 100000000u /* of safetensors */
+
+const char *const model_format_words[] = {"other", "safetensors", "torch", NULL};
+
+static int read_exact(void *arg, void *buf, uint64_t len, uint64_t offset, struct sluice_err *err)
+{
+	int64_t n = sluice_reader_pread(arg, buf, len, offset, err);
+
+	if (n < 0)
+		return (int)n;
+	return (uint64_t)n == len ? 0 : sluice_fail(err, -ENODATA, "the file has become shorter");
+}
+
+struct zip_source model_zip_source(const struct model_file *m)
+{
+	return (struct zip_source){read_exact, m->reader, m->bytes};
+}
+
+/* By its first bytes; what follows must then be so. */
+static int tell_format(struct model_file *m, struct sluice_err *err)
+{
+	unsigned char head[9] = {0};
+	uint64_t n = min_u64(sizeof(head), m->bytes), len;
+	int r = read_exact(m->reader, head, n, 0, err);
+
+	memcpy(&len, head, sizeof(len));
+	if (r == 0 && zip_is(head, n))
+		m->format = MODEL_TORCH;
+	else if (r == 0 && n == sizeof(head) && le64toh(len) <= HEADER_MAX && head[8] == '{')
+		m->format = MODEL_SAFETENSORS;
+	return r;
+}
+
+static int open_tensors(struct model_file *m, struct sluice_io *io, const char *path,
+			const struct sluice_reader_opts *opts, struct sluice_err *err)
+{
+	sluice_reader_close(m->reader);
+	m->reader = NULL;
+	return sluice_safetensors_open(&m->tensors, io, path, opts, err);
+}
+
+static int open_zip(struct model_file *m, const char *path, struct sluice_err *err)
+{
+	struct zip_source src = model_zip_source(m);
+	struct sluice_err why = {0, ""};
+	int r = zip_open(&m->zip, &src, &why);
+
+	return r < 0 ? sluice_fail(err, r, "%s: %s", path, why.msg) : 0;
+}
+
+int model_file_open(struct model_file *m, struct sluice_io *io, const char *path,
+		    const struct sluice_reader_opts *opts, struct sluice_err *err)
+{
+	struct sluice_reader_info info = {.size = sizeof(info)};
+	int r;
+
+	*m = (struct model_file){.format = MODEL_OTHER};
+	r = sluice_reader_open(&m->reader, io, path, opts, err);
+	if (r == 0)
+		r = sluice_reader_stat(m->reader, &info);
+	if (r < 0)
+		return r;
+	m->bytes = info.bytes;
+	m->sums = info.verify;
+	r = tell_format(m, err);
+	if (r == 0 && m->format == MODEL_SAFETENSORS)
+		return open_tensors(m, io, path, opts, err);
+	return r == 0 && m->format == MODEL_TORCH ? open_zip(m, path, err) : r;
+}
+
+void model_file_close(struct model_file *m)
+{
+	zip_fini(&m->zip);
+	sluice_safetensors_close(m->tensors);
+	sluice_reader_close(m->reader);
+	*m = (struct model_file){.format = MODEL_OTHER};
+}
+
+bool model_file_entry(const struct model_file *m, uint64_t i, struct model_entry *ret)
+{
+	const struct sluice_tensor *t = m->tensors ? sluice_safetensors_get(m->tensors, i) : NULL;
+
+	if (t)
+		*ret = (struct model_entry){
+			t->name, sluice_dtype_name(t->dtype), t->shape, t->rank, t->offset, t->len};
+	else if (i < m->zip.nr)
+		*ret = (struct model_entry){.name = m->zip.records[i].name,
+					    .offset = m->zip.records[i].offset,
+					    .bytes = m->zip.records[i].bytes};
+	return t || i < m->zip.nr;
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From one end of a file to the other.  The reader checks what FILE.crc covers while it reads on;
+ * of a zip without it the CRC-32 of each record is computed on the way.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "load/ckpt/model_file.h"
+
+#define PIECE (8u << 20)
+
+struct pass {
+	struct model_pass *p;
+	struct model_file file;
+	struct sluice_writer *writer;
+	void *buf;
+	uint64_t record; /* whose content is being checked, and its CRC-32 so far */
+	uint32_t crc;
+};
+
+/* ---------------------------------------------------------------- damage, told */
+
+/* What lies in [offset, offset + len). */
+static void name_place(const struct pass *s, uint64_t offset, uint64_t len, char *out, size_t size)
+{
+	struct model_entry e;
+	unsigned hits = 0;
+
+	*out = 0;
+	for (uint64_t i = 0; model_file_entry(&s->file, i, &e); i++) {
+		if (!e.offset || e.offset >= offset + len || e.offset + e.bytes <= offset)
+			continue;
+		if (!hits++)
+			sluice_line(out, size, "; there is '%s'", e.name);
+	}
+	if (hits > 1)
+		sluice_line(out, size, "%s and %u other%s", out, hits - 1, hits == 2 ? "" : "s");
+}
+
+static int tell_damage(const struct pass *s, const struct sluice_err *why, struct sluice_err *err)
+{
+	struct sluice_reader *reader =
+		s->file.tensors ? sluice_safetensors_reader(s->file.tensors) : s->file.reader;
+	struct sluice_reader_info info = {.size = sizeof(info)};
+	char place[120] = "";
+
+	if (reader && sluice_reader_stat(reader, &info) == 0 && info.bad_len)
+		name_place(s, info.bad_offset, info.bad_len, place, sizeof(place));
+	return sluice_fail(err, why->code, "%s%s", why->msg, place);
+}
+
+/* -------------------------------------------------------------- records of a zip */
+
+static int end_record(struct pass *s, const struct zip_record *rec, struct sluice_err *err)
+{
+	if (s->crc != rec->crc)
+		return sluice_fail(err, -EBADMSG,
+				   "%s: record '%s' at %" PRIu64 " has CRC-32 %08x, not %08x",
+				   s->p->path, rec->name, rec->offset, s->crc, rec->crc);
+	s->p->checked += rec->bytes;
+	s->record++;
+	s->crc = 0;
+	return 0;
+}
+
+/* @len bytes of the file at @at. */
+static int check_records(struct pass *s, const unsigned char *buf, uint64_t at, uint64_t len,
+			 struct sluice_err *err)
+{
+	uint64_t end = at + len;
+	int r = 0;
+
+	while (r == 0 && s->record < s->file.zip.nr) {
+		const struct zip_record *rec = &s->file.zip.records[s->record];
+		uint64_t from = max_u64(at, rec->offset), to;
+
+		if (from > end || (from == end && rec->bytes))
+			break;
+		to = min_u64(end, rec->offset + rec->bytes);
+		s->crc = sluice_crc32(s->crc, buf + (from - at), to - from);
+		if (to < rec->offset + rec->bytes)
+			break;
+		r = end_record(s, rec, err);
+	}
+	return r;
+}
+
+/* ----------------------------------------------------------------------- the pass */
+
+static int move_pieces(struct pass *s, struct sluice_reader *reader, struct sluice_err *err)
+{
+	struct model_pass *p = s->p;
+	int64_t n = 1;
+	int r = 0;
+
+	for (uint64_t at = 0; at < p->bytes && r == 0; at += (uint64_t)n) {
+		n = sluice_reader_read(reader, s->buf, PIECE, err);
+		if (n <= 0)
+			return n < 0 ? (int)n
+				     : sluice_fail(err, -ENODATA,
+						   "%s: ends at %" PRIu64 " of %" PRIu64 " bytes",
+						   p->path, at, p->bytes);
+		if (s->file.zip.nr && !s->file.sums)
+			r = check_records(s, s->buf, at, (uint64_t)n, err);
+		if (r == 0 && s->writer)
+			r = sluice_writer_write(s->writer, s->buf, (uint64_t)n, err);
+		if (p->progress)
+			p->progress(p->arg, at + (uint64_t)n, p->bytes);
+		if (r == 0 && p->stop && atomic_load(p->stop))
+			r = sluice_fail(err, -ECANCELED, "interrupted");
+	}
+	if (r == 0)
+		p->checked = s->file.sums ? p->bytes : p->checked;
+	return r;
+}
+
+/* What can be checked, and how. */
+static int prepare(struct pass *s, struct sluice_err *err)
+{
+	struct model_pass *p = s->p;
+	struct zip_source src = model_zip_source(&s->file);
+	struct sluice_err why = {0, ""};
+	int r = 0;
+
+	p->format = s->file.format;
+	p->bytes = s->file.bytes;
+	if (s->file.sums) {
+		p->how = "FILE.crc";
+	} else if (s->file.zip.nr) {
+		p->how = "CRC-32 of the records";
+		r = zip_locate(&s->file.zip, &src, &why);
+	}
+	return r < 0 ? sluice_fail(err, r, "%s: %s", p->path, why.msg) : 0;
+}
+
+static int open_writer(struct pass *s, struct sluice_err *err)
+{
+	struct sluice_writer_opts opts = SLUICE_WRITER_OPTS_INIT;
+
+	if (!s->p->to)
+		return 0;
+	opts.flags = s->p->no_crc ? SLUICE_WRITER_NO_CRC : 0;
+	opts.expected = s->p->bytes;
+	return sluice_writer_open(&s->writer, s->p->io, s->p->to, &opts, err);
+}
+
+static int do_pass(struct pass *s, struct sluice_err *err)
+{
+	struct sluice_reader *reader =
+		s->file.tensors ? sluice_safetensors_reader(s->file.tensors) : s->file.reader;
+	int r = prepare(s, err);
+
+	if (r == 0)
+		r = sluice_buf_alloc(&s->buf, s->p->io, PIECE, 0, NULL, err);
+	if (r == 0)
+		r = sluice_reader_seek(reader, 0, err);
+	if (r == 0)
+		r = open_writer(s, err);
+	if (r == 0)
+		r = move_pieces(s, reader, err);
+	if (!s->writer)
+		return r;
+	if (r == 0)
+		return sluice_writer_commit(s->writer, err);
+	sluice_writer_abort(s->writer);
+	return r;
+}
+
+int model_pass_run(struct model_pass *p, struct sluice_err *err)
+{
+	CLEANUP_FREE struct pass *s = calloc(1, sizeof(*s));
+	struct sluice_err why = {0, ""};
+	uint64_t begin = clock_ns();
+	int r;
+
+	if (!s)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	p->checked = 0;
+	p->how = NULL;
+	s->p = p;
+	r = model_file_open(&s->file, p->io, p->path, NULL, &why);
+	if (r == 0)
+		r = do_pass(s, &why);
+	p->sec = (double)(clock_ns() - begin) / 1e9;
+	if (r < 0)
+		tell_damage(s, &why, err);
+	if (s->buf)
+		sluice_buf_free(p->io, s->buf);
+	model_file_close(&s->file);
+	return r;
+}
