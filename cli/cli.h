@@ -10,6 +10,7 @@
 /* Commands; the table is in main.c. */
 extern const struct cli_cmd cmd_bench;
 extern const struct cli_cmd cmd_ckpt;
+extern const struct cli_cmd cmd_ckpt_bench;
 extern const struct cli_cmd cmd_ckpt_cp;
 extern const struct cli_cmd cmd_ckpt_ls;
 extern const struct cli_cmd cmd_ckpt_verify;

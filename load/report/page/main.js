@@ -18,6 +18,7 @@ kvResults.forEach(addHealth);
 addReplayTime();
 addReplayClasses();
 addStores();
+ckptResults.forEach(addCheckpoints);
 results.forEach(addTune);
 results.filter(isGrid).forEach(addHeat);
 results.forEach(addTop);

@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The checkpoint job: shapes, room, methods in turn, and what the processes' answers come to. */
+#include "load/jobs/ckpt.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/size.h"
+#include "base/util.h"
+#include "load/bed/bed_check.h"
+#include "load/bed/bed_file.h"
+#include "load/bed/buffers.h"
+#include "load/jobs/ckpt_ranks.h"
+#include "load/measure/cache.h"
+#include "load/measure/gate.h"
+#include "load/measure/handle.h"
+#include "load/measure/limit.h"
+
+#define DEFAULT_SIZE      (128u << 20)
+#define DEFAULT_PROCESSES 4
+#define LIMIT_FILE        (1ull << 30)
+#define LIMIT_BUFFER      (32u << 20)
+#define GB                1000000000ull
+
+const char *const ckpt_method_words[] = {"memory", "stream", "torch", NULL};
+const char *const ckpt_shape_words[] = {"none", "8b", "70b", "405b", "1t", NULL};
+
+/* MLPerf Storage, Rules.md, section 4. */
+const struct ckpt_shape ckpt_shapes[] = {
+	{"none", 0, 0, 0},
+	{"8b", 105 * GB, 8, 105 * GB},
+	{"70b", 912 * GB, 64, 114 * GB},
+	{"405b", 5290 * GB, 512, 94 * GB},
+	{"1t", 18000 * GB, 1024, 161 * GB},
+};
+
+/* --------------------------------------------------------------------- before */
+
+static uint64_t whole(const struct ckpt_job *job)
+{
+	return job->size * job->processes;
+}
+
+static uint64_t limit_len(const struct ckpt_job *job)
+{
+	return job->measure_limit ? align_up(min_u64(whole(job), LIMIT_FILE), 1u << 20) : 0;
+}
+
+static unsigned nr_methods(const struct ckpt_job *job)
+{
+	unsigned nr = 0;
+
+	for (unsigned m = 0; m < CKPT_METHODS; m++)
+		nr += job->methods[m];
+	return nr;
+}
+
+void ckpt_plan(const struct ckpt_job *job, struct ckpt_plan *ret)
+{
+	uint64_t bytes = whole(job), nr = nr_methods(job);
+
+	*ret = (struct ckpt_plan){.bytes = bytes};
+	ret->limit =
+		job->measure_limit ? limit_len(job) + limit_most_written(job->saves * bytes) : 0;
+	ret->writes = nr * job->saves * bytes + ret->limit;
+	ret->reads = nr * ((uint64_t)job->loads + 1) * bytes;
+	/* While a save goes on, the one before is there. */
+	ret->space = bytes * (job->distinct ? job->saves : job->saves > 1 ? 2 : 1) + limit_len(job);
+	ret->memory[CKPT_MEMORY] = (job->size + job->buffers * job->chunk) * job->processes;
+	ret->memory[CKPT_STREAM] = (job->buffers + 1) * job->chunk * job->processes;
+	ret->memory[CKPT_TORCH] = 2 * bytes;
+}
+
+static void set_defaults(struct ckpt_job *job)
+{
+	const struct ckpt_shape *shape = &ckpt_shapes[job->shape];
+
+	if (!job->processes)
+		job->processes = job->shape ? CKPT_SUBSET : DEFAULT_PROCESSES;
+	if (!job->size)
+		job->size = job->shape ? shape->subset / CKPT_SUBSET : DEFAULT_SIZE;
+}
+
+bool ckpt_method_missing(const struct ckpt_job *job, enum ckpt_method method, char why[192])
+{
+	struct ckpt_plan plan;
+	struct sluice_err err;
+
+	ckpt_plan(job, &plan);
+	if (bed_check_memory(plan.memory[method], 1, &err) == 0)
+		return false;
+	snprintf(why, 192, "%.180s", err.msg);
+	return true;
+}
+
+int ckpt_check(struct ckpt_job *job, struct sluice_err *err)
+{
+	struct bed_need need = {.folder = job->folder};
+	struct ckpt_plan plan;
+	int r;
+
+	set_defaults(job);
+	if (!nr_methods(job))
+		return sluice_fail(err, -EINVAL, "no method is left to measure");
+	if (job->loads && !job->saves)
+		return sluice_fail(err, -EINVAL, "saves: there is nothing to load without a save");
+	if (job->size > UINT64_MAX / 4096 / job->processes / (job->saves + 1ull))
+		return sluice_fail(err, -EINVAL, "size: %" PRIu64 " is too much", job->size);
+	ckpt_plan(job, &plan);
+	need.bytes = plan.space;
+	r = bed_check_folder(job->folder, true, err);
+	return r < 0 ? r : bed_check_room(&need, 1, err);
+}
+
+/* -------------------------------------------------------------------- the run */
+
+struct run {
+	const struct ckpt_job *job;
+	struct ckpt_result *res;
+	struct bed_folder folder;
+	char **files; /* of a checkpoint, one per process */
+	struct cache_facts facts;
+	/* what the device gives */
+	struct bed_file limit_file;
+	struct bed_buffers limit_buffers;
+	struct limit limit[2];
+};
+
+static int run_stopped(const struct run *run, struct sluice_err *err)
+{
+	if (run->job->stop && atomic_load(run->job->stop))
+		return sluice_fail(err, -ECANCELED, "interrupted");
+	return 0;
+}
+
+/* The files of save @nr; one name for all saves, unless they are distinct. */
+static int name_files(struct run *run, unsigned nr, struct sluice_err *err)
+{
+	for (unsigned i = 0; i < run->job->processes; i++) {
+		free(run->files[i]);
+		if (asprintf(&run->files[i], "%s/checkpoint-%u-rank-%u", run->folder.path,
+			     run->job->distinct ? nr : 0, i) < 0) {
+			run->files[i] = NULL;
+			return sluice_fail(err, -ENOMEM, "out of memory");
+		}
+	}
+	return 0;
+}
+
+/* Files come by rename(2): the book has their names before, and that of their checksums. */
+static int note_files(struct run *run, struct sluice_err *err)
+{
+	int r = 0;
+
+	for (unsigned i = 0; i < run->job->processes && r == 0; i++) {
+		const char *name = strrchr(run->files[i], '/') + 1;
+		char sums[64];
+
+		snprintf(sums, sizeof(sums), "%s.crc", name);
+		r = bed_folder_expect(&run->folder, name, err);
+		if (r == 0)
+			r = bed_folder_expect(&run->folder, sums, err);
+	}
+	return r;
+}
+
+static void remove_files(struct run *run)
+{
+	for (unsigned nr = 0; nr < (run->job->distinct ? run->job->saves : 1); nr++) {
+		if (name_files(run, nr, NULL) < 0)
+			return;
+		for (unsigned i = 0; i < run->job->processes; i++) {
+			const char *name = strrchr(run->files[i], '/') + 1;
+			char sums[64];
+
+			snprintf(sums, sizeof(sums), "%s.crc", name);
+			unlinkat(run->folder.fd, name, 0);
+			unlinkat(run->folder.fd, sums, 0);
+		}
+	}
+}
+
+/* What was made beforehand, for the operation that follows. */
+static void count_made(struct ckpt_way *way, const struct ckpt_ranks *ranks)
+{
+	for (unsigned i = 0; i < ranks->nr; i++)
+		way->made_sec += (double)ranks->ranks[i].took.made / 1e9;
+}
+
+/* One operation of all processes, as a sample of @way. */
+static int count(struct run *run, struct ckpt_way *way, const struct ckpt_ranks *ranks,
+		 uint64_t wall_ns)
+{
+	struct run_series *s = &way->series;
+	uint64_t bytes = whole(run->job), slowest = 1;
+
+	count_made(way, ranks);
+	for (unsigned i = 0; i < ranks->nr; i++) {
+		const struct ckpt_took *t = &ranks->ranks[i].took;
+
+		slowest = max_u64(slowest, t->total);
+		way->close_sec += (double)t->close / 1e9;
+		way->all_sec += (double)t->total / 1e9;
+		s->user_sec += (double)t->user / 1e9;
+		s->system_sec += (double)t->system / 1e9;
+	}
+	way->slowest_sec += (double)slowest / 1e9;
+	way->slowest_rate += (double)run->job->size / ((double)slowest / 1e9);
+	s->sec += (double)wall_ns / 1e9;
+	series_turn(s, clock_ns() - wall_ns, wall_ns);
+	s->run_bytes += bytes;
+	return series_add(s, bytes, wall_ns, (uint64_t)(s->sec * 1e9));
+}
+
+static void tell_progress(const struct run *run, unsigned method, bool read, unsigned done,
+			  unsigned of)
+{
+	if (run->job->progress)
+		run->job->progress(run->job->arg, method, read, done * whole(run->job),
+				   of * whole(run->job));
+}
+
+static void limit_turn(struct run *run, bool read)
+{
+	struct limit *l = &run->limit[read];
+	const char *path = run->limit_file.path;
+	struct limit_target t = {
+		.paths = &path,
+		.nr_paths = 1,
+		.len = run->limit_file.len,
+		.nr_bufs = 1,
+		.buf_len = LIMIT_BUFFER,
+		.step = LIMIT_BUFFER,
+		.align = 4096,
+	};
+
+	if (!path || l->tries >= 2 * LIMIT_SHAPES)
+		return;
+	t.buf = run->limit_buffers.at[0];
+	limit_try(l, &t, 1,
+		  read ? 0
+		       : limit_most_written(run->job->saves * whole(run->job)) / LIMIT_SHAPES / 2,
+		  LIMIT_SEC / LIMIT_SHAPES, run->job->stop);
+}
+
+static int do_saves(struct run *run, struct ckpt_ranks *ranks, struct ckpt_way *way,
+		    struct sluice_err *err)
+{
+	const struct ckpt_job *job = run->job;
+	uint64_t ns;
+	int r = 0;
+
+	for (unsigned i = 0; i < job->saves && r == 0; i++) {
+		r = name_files(run, i, err);
+		if (r == 0)
+			r = note_files(run, err);
+		if (r == 0 && ranks->method != CKPT_STREAM) {
+			r = ckpt_ranks_do(ranks, "make", i, run->files, &ns, err);
+			count_made(way, ranks);
+		}
+		if (r == 0) {
+			gate_wait();
+			r = ckpt_ranks_do(ranks, "save", i, run->files, &ns, err);
+		}
+		if (r == 0)
+			r = count(run, way, ranks, ns);
+		tell_progress(run, ranks->method, false, i + 1, job->saves);
+		limit_turn(run, false);
+		r = r < 0 ? r : run_stopped(run, err);
+	}
+	return r;
+}
+
+/* The save that load @nr reads. */
+static unsigned saved(const struct ckpt_job *job, unsigned nr)
+{
+	return job->distinct ? nr % job->saves : job->saves - 1;
+}
+
+static void drop_files(struct run *run)
+{
+	for (unsigned i = 0; i < run->job->processes; i++) {
+		struct stat st;
+
+		if (stat(run->files[i], &st) < 0)
+			continue;
+		cache_note(&run->facts, cache_drop(run->files[i], (uint64_t)st.st_size));
+		run->facts.size = (uint64_t)st.st_size;
+	}
+}
+
+static int do_loads(struct run *run, struct ckpt_ranks *ranks, struct ckpt_way *way,
+		    struct sluice_err *err)
+{
+	const struct ckpt_job *job = run->job;
+	uint64_t ns;
+	int r = 0;
+
+	run->facts = (struct cache_facts){.size = 1};
+	for (unsigned i = 0; i < job->loads && r == 0; i++) {
+		r = name_files(run, saved(job, i), err);
+		if (r == 0) {
+			drop_files(run);
+			gate_wait();
+			r = ckpt_ranks_do(ranks, "load", saved(job, i), run->files, &ns, err);
+		}
+		if (r == 0)
+			r = count(run, way, ranks, ns);
+		tell_progress(run, ranks->method, true, i + 1, job->loads);
+		limit_turn(run, true);
+		r = r < 0 ? r : run_stopped(run, err);
+	}
+	return r;
+}
+
+/* Every file that is there, every byte, out of the measured time. */
+static int compare_all(struct run *run, struct ckpt_ranks *ranks, struct ckpt_way *way,
+		       struct sluice_err *err)
+{
+	const struct ckpt_job *job = run->job;
+	uint64_t ns;
+	int r = 0;
+
+	for (unsigned i = job->distinct ? 0 : job->saves - 1; i < job->saves && r == 0; i++) {
+		r = name_files(run, i, err);
+		if (r == 0)
+			r = ckpt_ranks_do(ranks, "compare", i, run->files, &ns, err);
+		if (r == 0)
+			way->series.verified_bytes += whole(job);
+		r = r < 0 ? r : run_stopped(run, err);
+	}
+	return r;
+}
+
+/* ------------------------------------------------------------------- one method */
+
+static int way_init(struct ckpt_way *way, const struct ckpt_job *job, unsigned method, bool read)
+{
+	struct run_series *s = &way->series;
+
+	snprintf(s->name, sizeof(s->name), "%s %s", read ? "load" : "save",
+		 ckpt_method_words[method]);
+	s->read = read;
+	s->size = whole(job);
+	s->opts = job->opts;
+	s->opts.durability = read ? SLUICE_DURABLE_NONE : SLUICE_DURABLE_FULL;
+	s->verify = read;
+	s->memory = method == CKPT_TORCH ? BED_PLAIN : BED_OWN;
+	return series_init(s);
+}
+
+/* Counters of a handle go on: what @way has of them is what came since @before. */
+static void take_stats(struct ckpt_way *way, const struct ckpt_ranks *ranks,
+		       const struct ckpt_way *before)
+{
+	struct sluice_stats *st = &way->series.stats;
+
+	if (ranks->method == CKPT_TORCH) {
+		/* It goes through the page cache, one thread for each process. */
+		*st = (struct sluice_stats){.size = sizeof(*st),
+					    .engine = "torch",
+					    .threads = 1,
+					    .depth = 1,
+					    .blocks = 1,
+					    .blocks_buffered = 1};
+		return;
+	}
+	for (unsigned i = 0; i < ranks->nr; i++)
+		handle_stats_add(st, &ranks->seen[i].stats);
+	if (!before)
+		return;
+	st->blocks -= min_u64(st->blocks, before->series.stats.blocks);
+	st->blocks_direct -= min_u64(st->blocks_direct, before->series.stats.blocks_direct);
+	st->blocks_buffered -= min_u64(st->blocks_buffered, before->series.stats.blocks_buffered);
+	st->bytes_written -= min_u64(st->bytes_written, before->series.stats.bytes_written);
+	st->cpu_ns -= min_u64(st->cpu_ns, before->series.stats.cpu_ns);
+}
+
+static void way_finish(struct run *run, struct ckpt_way *way, const struct ckpt_ranks *ranks,
+		       const struct ckpt_way *before, int r, const struct sluice_err *err)
+{
+	struct run_series *s = &way->series;
+
+	take_stats(way, ranks, before);
+	s->library_sec = (double)s->stats.cpu_ns / 1e9;
+	s->file = ranks->seen[0].file;
+	s->buf = ranks->seen[0].buf;
+	s->partial = r < 0;
+	snprintf(s->partial_why, sizeof(s->partial_why), "%.150s", r < 0 ? err->msg : "");
+	run->facts.durable = true;
+	cache_describe(s, &run->facts, &run->res->path, 1);
+	series_finish(s);
+}
+
+static int measure(struct run *run, struct ckpt_ranks *ranks, struct sluice_err *err)
+{
+	struct ckpt_way *ways = run->res->ways[ranks->method];
+	int r = do_saves(run, ranks, &ways[0], err);
+
+	way_finish(run, &ways[0], ranks, NULL, r, err);
+	if (r < 0 || !run->job->saves)
+		return r;
+	r = do_loads(run, ranks, &ways[1], err);
+	if (r == 0 && run->job->loads)
+		r = compare_all(run, ranks, &ways[1], err);
+	way_finish(run, &ways[1], ranks, &ways[0], r, err);
+	return r;
+}
+
+static int run_method(struct run *run, enum ckpt_method method, struct sluice_err *err)
+{
+	struct ckpt_result *res = run->res;
+	struct sluice_err why = {0, ""};
+	struct ckpt_ranks ranks;
+	int r = 0;
+
+	if (ckpt_method_missing(run->job, method, res->why_not[method]))
+		return 0;
+	for (unsigned read = 0; read < 2 && r == 0; read++)
+		r = way_init(&res->ways[method][read], run->job, method, read);
+	if (r < 0)
+		return sluice_fail(err, r, "out of memory");
+	r = ckpt_ranks_start(&ranks, run->job, method, &why);
+	if (r == 0) {
+		res->ran[method] = true;
+		r = measure(run, &ranks, &why);
+	} else if (method == CKPT_TORCH && r != -ECANCELED) {
+		/* It need not be there; what is wrong with it is said. */
+		snprintf(res->why_not[method], sizeof(res->why_not[method]), "%.180s", why.msg);
+		r = 0;
+	}
+	ckpt_ranks_end(&ranks);
+	remove_files(run);
+	return r < 0 ? sluice_fail(err, r, "%s", why.msg) : 0;
+}
+
+/* ------------------------------------------------------------------- the whole */
+
+static int limit_open(struct run *run, struct sluice_err *err)
+{
+	const struct ckpt_job *job = run->job;
+	struct bed_work work = {.stop = job->stop};
+	struct bed_buffers_want want = {.memory = BED_OWN, .len = LIMIT_BUFFER, .nr = 1};
+	int r;
+
+	if (!job->measure_limit || job->limit)
+		return 0;
+	r = bed_file_init(&run->limit_file, &run->folder, limit_len(job), err, "limit");
+	if (r == 0)
+		r = bed_file_make(&run->limit_file, err);
+	if (r == 0)
+		r = bed_files_fill(&run->limit_file, 1, &work, err);
+	run->res->limit_bytes += work.bytes;
+	return r < 0 ? r : bed_buffers_open(&run->limit_buffers, &want, err);
+}
+
+/* What ran, in order, each with the limit of its direction. */
+static void gather(struct run *run)
+{
+	struct ckpt_result *res = run->res;
+	const struct ckpt_job *job = run->job;
+
+	for (unsigned i = 0; i < 2 * CKPT_METHODS; i++)
+		if (res->ran[i / 2] && res->ways[i / 2][i % 2].series.ops)
+			res->series[res->nr_series++] = res->ways[i / 2][i % 2].series;
+	for (unsigned read = 0; read < 2; read++)
+		if (job->limit)
+			limit_set(res->series, res->nr_series, read, (double)job->limit,
+				  "as given");
+		else if (job->measure_limit)
+			limit_tell(&run->limit[read], res->series, res->nr_series);
+	res->limit_bytes += run->limit[0].moved;
+}
+
+static int run_all(struct run *run, struct sluice_err *err)
+{
+	int r = limit_open(run, err);
+
+	for (unsigned m = 0; m < CKPT_METHODS && r == 0; m++)
+		if (run->job->methods[m])
+			r = run_method(run, m, err);
+	gather(run);
+	return r;
+}
+
+int ckpt_run(const struct ckpt_job *job, struct ckpt_result *res, struct sluice_err *err)
+{
+	struct run run = {.job = job, .res = res, .limit = {{.read = false}, {.read = true}}};
+	int r;
+
+	memset(res, 0, sizeof(*res));
+	res->path.size = sizeof(res->path);
+	r = sluice_probe_path(job->folder, &res->path, err);
+	if (r < 0)
+		return r;
+	run.files = calloc(job->processes, sizeof(*run.files));
+	if (!run.files)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	r = bed_folder_make(&run.folder, job->folder, "ckpt", err);
+	if (r == 0)
+		r = run_all(&run, err);
+	bed_buffers_close(&run.limit_buffers);
+	if (run.limit_file.path)
+		bed_file_fini(&run.limit_file, false);
+	bed_folder_close(&run.folder, false);
+	for (unsigned i = 0; i < job->processes; i++)
+		free(run.files[i]);
+	free(run.files);
+	return r;
+}
+
+void ckpt_result_fini(struct ckpt_result *res)
+{
+	for (unsigned i = 0; i < 2 * CKPT_METHODS; i++)
+		series_fini(&res->ways[i / 2][i % 2].series);
+}

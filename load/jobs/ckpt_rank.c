@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One process of a checkpoint job: a handle, a generator, memory, and lines to answer. */
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/gen.h"
+#include "base/util.h"
+#include "load/jobs/ckpt_ranks.h"
+#include "load/jobs/pour.h"
+#include "load/measure/handle.h"
+
+struct body {
+	const struct ckpt_job *job;
+	struct pour pour;
+	struct sluice_gen gen;
+	unsigned rank;
+	int out;
+	struct ckpt_seen *seen;
+};
+
+static void answer_fail(const struct body *b, int r, const char *why)
+{
+	dprintf(b->out, "fail %d %.400s\n", -r, why);
+}
+
+static int body_init(struct body *b, enum ckpt_method method, struct sluice_err *err)
+{
+	const struct ckpt_job *job = b->job;
+	struct pour *p = &b->pour;
+	void *buf;
+	int r = sluice_gen_init(&b->gen, job->seed, job->dedup, job->compress, err);
+
+	if (r == 0)
+		r = sluice_open(&p->io, &job->opts, err);
+	if (r < 0)
+		return r;
+	p->buf_len = method == CKPT_MEMORY ? job->size : min_u64(job->size, job->chunk);
+	r = sluice_buf_alloc(&buf, p->io, p->buf_len, 0, &b->seen->buf, err);
+	p->buf = buf;
+	p->ready = method == CKPT_MEMORY;
+	p->gen = &b->gen;
+	p->len = job->size;
+	p->stop = job->stop;
+	p->writer.buffers = p->reader.buffers = job->buffers;
+	p->writer.buffer_bytes = p->reader.buffer_bytes = job->chunk;
+	p->reader.verify = SLUICE_VERIFY_ALWAYS;
+	return r;
+}
+
+static int body_do(struct body *b, const char *verb, struct sluice_err *err)
+{
+	if (!strcmp(verb, "make")) {
+		pour_make(&b->pour);
+		return 0;
+	}
+	if (!strcmp(verb, "save"))
+		return pour_save(&b->pour, err);
+	return !strcmp(verb, "load") ? pour_load(&b->pour, err) : pour_compare(&b->pour, err);
+}
+
+/* "VERB OBJECT FILE". */
+static void body_answer(struct body *b, char *line)
+{
+	struct sluice_err err = {0, "not understood"};
+	char *rest = line, *verb = strsep(&rest, " "), *object = strsep(&rest, " ");
+	struct rusage before;
+	double user, system;
+	int r = -EINVAL;
+
+	getrusage(RUSAGE_SELF, &before);
+	if (rest) {
+		b->pour.object = strtoull(object, NULL, 10) << 20 | b->rank;
+		b->pour.path = rest;
+		r = body_do(b, verb, &err);
+	}
+	cpu_time_since(&before, &user, &system);
+	pour_look(&b->pour, &b->seen->stats, &b->seen->file);
+	if (r < 0)
+		answer_fail(b, r, err.msg);
+	else
+		dprintf(b->out, "ok %" PRIu64 " %" PRIu64 " %" PRIu64 " %.0f %.0f\n",
+			b->pour.total_ns, b->pour.made_ns, b->pour.close_ns, user * 1e9,
+			system * 1e9);
+}
+
+int ckpt_rank_main(const struct ckpt_job *job, enum ckpt_method method, unsigned rank, int fd,
+		   struct ckpt_seen *seen)
+{
+	struct body b = {
+		.job = job,
+		.rank = rank,
+		.out = fd,
+		.seen = seen,
+		.pour = {.writer = SLUICE_WRITER_OPTS_INIT, .reader = SLUICE_READER_OPTS_INIT},
+	};
+	FILE *lines = fdopen(fd, "r");
+	struct sluice_err err = {0, "out of memory"};
+	CLEANUP_FREE char *line = NULL;
+	size_t room = 0;
+	ssize_t n;
+	int r = lines ? body_init(&b, method, &err) : -ENOMEM;
+
+	if (r < 0)
+		answer_fail(&b, r, err.msg);
+	else
+		dprintf(fd, "ok 0 0 0 0 0\n");
+	while (r == 0 && (n = getline(&line, &room, lines)) > 0) {
+		line[n - 1] = 0;
+		body_answer(&b, line);
+	}
+	if (b.pour.io)
+		sluice_close(b.pour.io, NULL);
+	if (lines)
+		fclose(lines);
+	return 0;
+}
