@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""sluice stripe: made, shown, checked and removed.
+
+    stripe.py SLUICE PYTHON
+
+PYTHON is the folder of the Python package, which writes to the files.
+"""
+import json
+import os
+import sys
+
+# Instead of this folder, whose names hide modules of Python's own: io, types.
+sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
+
+import clikit
+import tap
+from tap import in_folder
+
+sys.path.insert(0, sys.argv[2])
+try:
+    import sluice
+except ImportError:
+    print('1..0 # SKIP the Python package is not built')
+    sys.exit(0)
+
+create, info, check, rm = (clikit.Command('stripe', word) for word in ('create', 'info', 'check', 'rm'))
+UNIT = 64 << 10
+
+
+def make(name='t', members=3):
+    folders = [f'd{i}' for i in range(members)]
+    for folder in folders:
+        os.makedirs(folder, exist_ok=True)
+    create(name, '--unit', str(UNIT), *folders)
+    return folders
+
+
+def look(name='t'):
+    return json.loads(info('--json', name).out)[0]
+
+
+@in_folder
+def a_tensor_goes_through_by_its_name():
+    make()
+    data = os.urandom(1000001)
+    with sluice.Handle() as h:
+        assert h.write(data, 't') == len(data)
+        back = bytearray(len(data))
+        assert h.read(back, 't') == len(data) and back == data
+        with h.open('t') as f:
+            assert f.stat()['bytes'] == len(data), f.stat()
+    for i in range(3):
+        with open(look()['members'][i]['path'], 'rb') as f:
+            f.seek(1 << 20)
+            assert f.read(UNIT) == data[i * UNIT:(i + 1) * UNIT]
+
+
+@in_folder
+def info_tells_size_unit_and_members():
+    make()
+    with sluice.Handle() as h:
+        h.write(b'x' * (5 * UNIT), 't')
+    out = info('t').out
+    assert out.startswith('t: 320 KiB in 3 members, units of 64 KiB, id '), out
+    assert out.count('  good ') == 3, out
+    got = look()
+    assert (got['name'], got['unit'], got['bytes'], got['good']) == ('t', UNIT, 5 * UNIT, True), got
+    assert [m['bytes'] for m in got['members']] == [2 * UNIT, 2 * UNIT, UNIT], got
+    assert check('t').out == 't: 3 members are good\n'
+
+
+@in_folder
+def check_names_what_is_wrong():
+    make()
+    with sluice.Handle() as h:
+        h.write(b'x' * (5 * UNIT), 't')
+    second = look()['members'][1]['path']
+    os.truncate(second, os.path.getsize(second) - 1)
+    done = check('t', status=1)
+    assert done.out.startswith('t: member 2 of 3, ') and 'is short' in done.out, done
+    os.remove(second)
+    assert 'No such file' in check('t', status=1).out
+    got = json.loads(check('--json', 't', status=1).out)[0]
+    assert [m['state'] for m in got['members']] == ['good', 'missing', 'good'], got
+    assert 'member 2 of 3' in got['members'][1]['why'], got
+    info('t')
+
+
+@in_folder
+def rm_leaves_nothing():
+    make()
+    rm('t')
+    assert not os.path.exists('t') and not any(os.listdir(f'd{i}') for i in range(3))
+    rm.refused('t', says='t: No such file')
+
+
+@in_folder
+def mistakes_are_named_and_nothing_is_made():
+    os.mkdir('a')
+    with open('plain', 'w') as f:
+        f.write('x')
+    create.refused(says='a NAME and the folders')
+    create.refused('t', says='a NAME and the folders')
+    create.refused('t', 'a', 'nowhere', says='nowhere: No such file')
+    create.refused('t', 'a', 'plain', says='plain: is neither a folder nor a block device')
+    create.refused('plain', 'a', says='plain: is there already')
+    create.refused('t', 'a', '--unit', '5000', says='unit: 5000 is no multiple of 4096')
+    info.refused('plain', says='plain: is not a striped file')
+    rm.refused('plain', says='plain: is not a striped file')
+    assert open('plain').read() == 'x'
+
+
+def files():
+    return sorted(os.path.join(where, name) for where, _, names in os.walk('.') for name in names)
+
+
+@in_folder
+def a_folder_is_measured_like_any_and_nothing_is_left():
+    for folder in ('a', 'b'):
+        os.mkdir(folder)
+    create('swap', '--folder', '--unit', '64K', 'a', 'b')
+    assert info('swap').out.startswith('swap: a folder in 2 members'), info('swap').out
+    assert check('swap').out == 'swap: 2 members are good\n'
+    before = files()
+    done = clikit.Command('bench')('-f', 'swap', '-s', '1M', '-n', '3', '--verify')
+    assert 'the files are striped' in done.out, done.out
+    assert files() == before, files()
+    clikit.Command('io')('-f', 'swap', '-s', '1M')
+    assert files() == before, files()
+    clikit.Command('io')('-f', 'swap', '-s', '1000000', '--keep')
+    kept = [f for f in files() if f.startswith('./swap/_')]
+    assert len(kept) == 1 and look(kept[0])['bytes'] == 1000000, files()
+    clikit.Command('io')('-f', 'swap', '-s', '1000000', '--read')
+    assert look(kept[0])['bytes'] == 1000000
+    rm.refused('swap', says='swap: is not empty')
+    rm(kept[0])
+    rm('swap')
+    assert not os.path.exists('swap') and not files(), files()
+
+
+@in_folder
+def fio_is_not_let_at_striped_files():
+    os.mkdir('a')
+    create('swap', '--folder', 'a')
+    clikit.Command('bench').refused('-f', 'swap', '-s', '1M', '--compare-fio', says='striped folder')
+
+
+@in_folder
+def a_swap_folder_of_deepspeed_may_be_striped():
+    try:
+        import torch
+        from sluice.deepspeed import aio_handle
+    except ImportError as error:
+        raise tap.Skip('torch', str(error))
+    for folder in ('a', 'b', 'c'):
+        os.mkdir(folder)
+    create('swap', '--folder', '--unit', '64K', 'a', 'b', 'c')
+    os.makedirs('swap/zero_stage_3/rank0')
+    name = 'swap/zero_stage_3/rank0/p.tensor.swp'
+    handle = aio_handle(1 << 20, 8, False, False, 1)
+    for turn in range(2):
+        tensor = torch.arange(300000 + turn, dtype=torch.float32)
+        back = torch.zeros_like(tensor)
+        handle.async_pwrite(tensor, name)
+        assert handle.wait() == 1
+        assert handle.sync_pread(back, name) == 1 and torch.equal(tensor, back)
+        got = look(name)
+        assert got['bytes'] == tensor.numel() * 4 and len(got['members']) == 3, got
+    fd = os.open(name, os.O_RDONLY)
+    back.zero_()
+    assert handle.sync_pread(back, fd) == 1 and torch.equal(tensor, back)
+    os.close(fd)
+    rm(name)
+
+
+tap.run(a_tensor_goes_through_by_its_name, info_tells_size_unit_and_members, check_names_what_is_wrong,
+        rm_leaves_nothing, mistakes_are_named_and_nothing_is_made,
+        a_folder_is_measured_like_any_and_nothing_is_left, a_swap_folder_of_deepspeed_may_be_striped,
+        fio_is_not_let_at_striped_files)

@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Striped files on throttled block devices: n of them against one, and one that is slow.
+
+    stripe.py [--sluice PROGRAM] [--mover PROGRAM] [--rate MB/S] [--size MIB] [--rounds N]
+
+Loop devices on files in memory, each limited by the kernel's own throttle (cgroup), so that a
+machine with one disk has four. Root only. One round measures every case in turn; what is printed are
+medians over the rounds and their ratios.
+"""
+import argparse
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import tempfile
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..')
+V1, V2 = '/sys/fs/cgroup/blkio', '/sys/fs/cgroup'
+
+
+def run(*words, **more):
+    return subprocess.run(words, check=True, stdout=subprocess.PIPE, **more).stdout.decode().strip()
+
+
+@contextlib.contextmanager
+def loops(count, size):
+    """Block devices of @size bytes."""
+    with tempfile.TemporaryDirectory(dir='/dev/shm') as folder:
+        devices = []
+        try:
+            for i in range(count):
+                path = os.path.join(folder, str(i))
+                with open(path, 'wb') as f:
+                    os.posix_fallocate(f.fileno(), 0, size)
+                devices.append(run('losetup', '-f', '--show', path))
+            yield devices
+        finally:
+            for device in devices:
+                run('losetup', '-d', device)
+
+
+class Throttle:
+    """A group of processes with a limit on each device."""
+
+    def __init__(self):
+        self.old = os.path.exists(V1 + '/blkio.throttle.read_bps_device')
+        self.path = (V1 if self.old else V2) + f'/sluice-perf-{os.getpid()}'
+        os.mkdir(self.path)
+
+    def put(self, name, text):
+        with open(os.path.join(self.path, name), 'w') as f:
+            f.write(text)
+
+    def limit(self, device, rate):
+        number = os.stat(device).st_rdev
+        dev = f'{os.major(number)}:{os.minor(number)}'
+        if self.old:
+            self.put('blkio.throttle.read_bps_device', f'{dev} {rate}')
+            self.put('blkio.throttle.write_bps_device', f'{dev} {rate}')
+        else:
+            self.put('io.max', f'{dev} rbps={rate} wbps={rate}')
+
+    def enter(self):
+        self.put('cgroup.procs', str(os.getpid()))
+
+    def close(self):
+        os.rmdir(self.path)
+
+
+def measure(throttle, mover, mode, path, size):
+    line = run(mover, mode, '-f', path, '-s', str(size), preexec_fn=throttle.enter)
+    return json.loads(line)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument('--sluice', default=os.path.join(ROOT, 'build', 'sluice'))
+    p.add_argument('--mover', default=os.path.join(ROOT, 'build', 'tests', 'perf', 'perf-mover'))
+    p.add_argument('--rate', type=int, default=200, help='of each device, MB/s')
+    p.add_argument('--size', type=int, default=128, help='of a transfer, MiB')
+    p.add_argument('--rounds', type=int, default=3)
+    args = p.parse_args()
+    rate, size = args.rate * 1000000, args.size << 20
+
+    with loops(4, size + (64 << 20)) as devices, tempfile.TemporaryDirectory() as folder, \
+            contextlib.closing(Throttle()) as throttle:
+        stripes = {}
+        for n in (2, 4):
+            stripes[n] = os.path.join(folder, f'of-{n}')
+        got = {}
+        for _ in range(args.rounds):
+            for n, slow in ((1, False), (2, False), (4, False), (4, True)):
+                for i, device in enumerate(devices):
+                    throttle.limit(device, rate // 2 if slow and i == 0 else rate)
+                path = devices[0]
+                if n > 1:
+                    path = stripes[n]
+                    run(args.sluice, 'stripe', 'create', path, '--force', *devices[:n])
+                for mode in ('overwrite', 'read'):
+                    sample = measure(throttle, args.mover, mode, path, size)
+                    got.setdefault((mode, n, slow), []).append(size / sample['seconds'])
+                if n > 1:
+                    run(args.sluice, 'stripe', 'rm', path)
+        print(f'{"":10} {"members":>8} {"GB/s":>7} {"of one":>7} {"of what the layout gives":>25}')
+        for mode in ('read', 'overwrite'):
+            one = statistics.median(got[mode, 1, False])
+            for n, slow in ((1, False), (2, False), (4, False), (4, True)):
+                rates = statistics.median(got[mode, n, slow])
+                best = n * one / (2 if slow else 1)
+                print(f'{mode:10} {n:>8} {rates / 1e9:7.3f} {rates / one:7.2f} {rates / best:25.3f}'
+                      + ('  one at half speed' if slow else ''))
+
+
+if __name__ == '__main__':
+    main()
