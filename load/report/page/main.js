@@ -19,6 +19,7 @@ addReplayTime();
 addReplayClasses();
 addStores();
 ckptResults.forEach(addCheckpoints);
+streamResults.forEach(addStream);
 results.forEach(addTune);
 results.filter(isGrid).forEach(addHeat);
 results.forEach(addTop);

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sluice stream: weights through a window, as a model larger than memory needs them. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/util.h"
+#include "cli/cli.h"
+#include "cli/opt/how.h"
+#include "cli/output.h"
+#include "cli/progress.h"
+#include "load/jobs/weights_job.h"
+#include "load/report/jobs/weights_report.h"
+#include "load/report/result/result.h"
+
+struct stream_command {
+	struct weights_job job;
+	bool dry_run;
+	struct cli_result_args files;
+	/* what the run needs */
+	json_t *settings;
+	struct cli_outputs out;
+	struct cli_progress progress;
+};
+
+static const struct cli_opt stream_opts[] = {
+	CLI_GROUP("What"),
+	CLI_U32(struct stream_command, job.batch, 'n', "batch", "N", "96", 1, 1u << 20,
+		"tokens that a step makes, one for each of so many sequences"),
+	CLI_DBL(struct stream_command, job.compute_ms, 'c', "compute-ms", "MS", "0", 0, 60000,
+		"time that a group is held for"),
+	CLI_ENUM(struct stream_command, job.by, 0, "by", weights_by_words, "layer",
+		 "what is used at once, of a model on disk"),
+	CLI_STR(struct stream_command, job.experts, 0, "experts", "TRACE|zipf", NULL,
+		"read the experts that tokens use: drawn by Zipf's law, or lines of a layer and "
+		"its experts"),
+	CLI_U32(struct stream_command, job.active, 0, "active", "N", NULL, 1, 64,
+		"experts of a token and layer, with zipf; default: as the model has them, or 2"),
+	CLI_FLAG(struct stream_command, job.ahead, 0, "ahead",
+		 "with --experts: read those of the next layer beside this one's use"),
+	CLI_DBL(struct stream_command, job.sec, 0, "time", "SEC", "12", 0.1, 86400,
+		"to measure for, in turns with the limit"),
+	CLI_U64(struct stream_command, job.seed, 0, "seed", "N", "1", 0, INT64_MAX,
+		"of what is drawn"),
+	CLI_GROUP("A model that is known by its shape"),
+	CLI_PLACE(struct stream_command, job.folder, 'f', "folder", "FOLDER", ".",
+		  "where its file is made: in a new folder in this one, removed at the end"),
+	CLI_SIZE(struct stream_command, job.size, 's', "size", "BYTES", "4G", 1, 1ull << 50,
+		 "of that file, whose blocks are read again and again"),
+	CLI_U32(struct stream_command, job.bits, 0, "bits", "N", NULL, 1, 64,
+		"of a parameter; default: as it is published"),
+	CLI_GROUP("How"),
+	CLI_SIZE(struct stream_command, job.window, 'w', "window", "BYTES", "2G", 1u << 20,
+		 1ull << 50, "memory that the weights pass through"),
+	CLI_FLAG(struct stream_command, job.gpu, 0, "gpu", "the window is memory of a GPU"),
+	CLI_U32(struct stream_command, job.device, 0, "device", "ID", "0", 0, 1024, "which GPU"),
+	CLI_TABLE(struct stream_command, job.opts, struct sluice_opts, cli_engine_opts),
+	CLI_GROUP("Yardsticks"),
+	CLI_LIMIT(struct stream_command, job.limit, job.measure_limit),
+	CLI_GROUP("Output"),
+	CLI_DRY_RUN(struct stream_command, dry_run, .quiet = true),
+	CLI_TABLE(struct stream_command, files, struct cli_result_args, cli_result_opts),
+	CLI_END,
+};
+
+static int build_job(struct stream_command *c, int argc, char **argv, struct weights_plan *plan)
+{
+	const struct cli_pair pairs[] = {
+		{c->job.limit && !c->job.measure_limit, "--limit and --no-limit"},
+	};
+	struct sluice_err err = {0, ""};
+	int r;
+
+	if (argc != 1)
+		return cli_usage(&cmd_stream,
+				 "name one MODEL: a file, a folder, or the name of a shape");
+	c->job.model = argv[0];
+	r = cli_exclude(&cmd_stream, pairs, ARRAY_SIZE(pairs));
+	if (r == CLI_OK && c->job.ahead && !c->job.experts)
+		r = cli_usage(&cmd_stream, "--ahead is about experts: it needs --experts");
+	if (r == CLI_OK)
+		r = cli_opts_check(&c->job.opts, &cmd_stream);
+	if (r != CLI_OK)
+		return r;
+	c->settings = cli_settings(&cmd_stream, c);
+	r = weights_look(&c->job, plan, &err);
+	return r < 0 ? cli_refuse(&cmd_stream, r, err.msg) : CLI_OK;
+}
+
+static void show_progress(void *arg, uint64_t done, uint64_t total)
+{
+	struct stream_command *c = arg;
+
+	if (!c->progress.on)
+		cli_progress_start(&c->progress, "Stream:", total);
+	cli_progress_update(&c->progress, done);
+}
+
+static int stream_tell(struct stream_command *c, struct result *r, const struct weights_result *res)
+{
+	struct result_target target = {
+		.folder = res->plan.shape ? c->job.folder : c->job.model,
+		.info = res->path,
+	};
+
+	r->targets = &target;
+	r->nr_targets = 1;
+	r->settings = json_incref(c->settings);
+	r->series = &res->series;
+	r->nr_series = 1;
+	r->stream = weights_report_json(&c->job, res);
+	r->bytes_written = res->made;
+	result_finish(r);
+	if (c->out.text)
+		weights_report_text(stdout, &c->job, res);
+	return cli_outputs_finish(&c->out, r);
+}
+
+static int run_and_report(struct stream_command *c)
+{
+	struct sluice_err err = {0, ""};
+	struct weights_result res;
+	struct result r;
+	int status = CLI_OK, rc;
+
+	result_init(&r, "stream");
+	c->job.progress = isatty(STDERR_FILENO) ? show_progress : NULL;
+	c->job.arg = c;
+	rc = weights_run(&c->job, &res, &err);
+	cli_progress_end(&c->progress);
+	if (rc < 0) {
+		r.partial = true;
+		snprintf(r.partial_why, sizeof(r.partial_why), "%.150s", err.msg);
+	}
+	if (res.ran)
+		status = stream_tell(c, &r, &res);
+	if (rc == -ECANCELED && *c->job.stop)
+		status = cli_fail(&cmd_stream, 128 + *c->job.stop,
+				  "interrupted; the result is partial");
+	else if (rc < 0)
+		status = cli_fail(&cmd_stream, CLI_FAILED, "%s", err.msg);
+	result_fini(&r);
+	weights_result_fini(&res);
+	return status;
+}
+
+static int stream_main(void *args, int argc, char **argv)
+{
+	struct stream_command *c = args;
+	struct weights_plan plan;
+	int r;
+
+	c->job.stop = cli_stop_catch();
+	r = build_job(c, argc, argv, &plan);
+	if (r == CLI_OK && c->dry_run) {
+		weights_report_plan(stdout, &c->job, &plan);
+	} else if (r == CLI_OK) {
+		r = cli_outputs_open(&c->out, &cmd_stream, &c->files);
+		if (r == CLI_OK)
+			r = run_and_report(c);
+		cli_outputs_abandon(&c->out);
+	}
+	json_decref(c->settings);
+	return r;
+}
+
+const struct cli_cmd cmd_stream = {
+	.name = "stream",
+	.summary = "weights larger than memory, streamed: the bound and what is reached",
+	.usage = "MODEL",
+	.operands = "r",
+	.notes = "MODEL is a file or folder of safetensors or GGUF, a swap folder of\n"
+		 "DeepSpeed, or a shape: llama-8b, llama-70b, llama-405b, bloom-176b,\n"
+		 "mixtral-8x7b, mixtral-8x22b, deepseek-v3.\n",
+	.opts = stream_opts,
+	.args_size = sizeof(struct stream_command),
+	.run = stream_main,
+};

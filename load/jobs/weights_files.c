@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The files of a model that is streamed: whole, out of the page cache before, and how much after.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "load/jobs/weights_job.h"
+
+static int by_address(const void *a, const void *b)
+{
+	const char *x = *(const char *const *)a, *y = *(const char *const *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The names are the model's, and each of its files has one. */
+int weights_files_find(struct weights_files *f, const struct sluice_model *m,
+		       struct sluice_err *err)
+{
+	uint64_t n = 0, k = 0;
+
+	while (sluice_model_get_weight(m, n))
+		n++;
+	f->paths = calloc(n + 1, sizeof(*f->paths));
+	f->lens = calloc(n + 1, sizeof(*f->lens));
+	if (!f->paths || !f->lens)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	for (uint64_t i = 0; i < n; i++)
+		f->paths[i] = sluice_model_get_weight(m, i)->path;
+	qsort(f->paths, n, sizeof(*f->paths), by_address);
+	for (uint64_t i = 0; i < n; i++)
+		if (!k || f->paths[i] != f->paths[k - 1])
+			f->paths[k++] = f->paths[i];
+	f->nr = k;
+	return 0;
+}
+
+/* What is not there reads as zeros at the speed of memory. */
+static int check_file(struct weights_files *f, uint64_t i, struct sluice_err *err)
+{
+	CLEANUP_CLOSE int fd = open(f->paths[i], O_RDONLY | O_CLOEXEC);
+	struct stat st;
+	off_t hole;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return sluice_fail(err, -errno, "%s: %s", f->paths[i], strerror(errno));
+	f->lens[i] = (uint64_t)st.st_size;
+	hole = lseek(fd, 0, SEEK_HOLE);
+	if (hole >= 0 && hole < st.st_size)
+		return sluice_fail(err, -EINVAL,
+				   "%s: has a hole at byte %lld: reading it would tell nothing of "
+				   "the storage",
+				   f->paths[i], (long long)hole);
+	if (f->lens[i] > f->lens[f->largest])
+		f->largest = i;
+	cache_note(&f->facts, cache_drop(f->paths[i], f->lens[i]));
+	f->facts.size = max_u64(f->facts.size, f->lens[i]);
+	return 0;
+}
+
+int weights_files_check(struct weights_files *f, struct sluice_err *err)
+{
+	int r = 0;
+
+	for (uint64_t i = 0; i < f->nr && r == 0; i++)
+		r = check_file(f, i, err);
+	return r;
+}
+
+int64_t weights_files_resident(const struct weights_files *f)
+{
+	int64_t sum = 0;
+
+	for (uint64_t i = 0; i < f->nr; i++) {
+		CLEANUP_CLOSE int fd = open(f->paths[i], O_RDONLY | O_CLOEXEC);
+		int64_t n = fd < 0 ? -errno : sluice_probe_resident(fd, 0, f->lens[i]);
+
+		if (n < 0)
+			return n;
+		sum += n;
+	}
+	return sum;
+}
+
+void weights_files_fini(struct weights_files *f)
+{
+	free(f->paths);
+	free(f->lens);
+}
