@@ -12,11 +12,13 @@
 #include "base/util.h"
 #include "cli/cli.h"
 #include "cli/info.h"
+#include "cli/object.h"
 #include "cli/opt/file.h"
 #include "cli/opt/json.h"
 
 struct info_args {
-	bool measure_gpu;
+	bool measure_gpu, try_put;
+	struct sluice_object_opts object;
 	struct cli_output out;
 };
 
@@ -24,6 +26,10 @@ static const struct cli_opt info_opts[] = {
 	CLI_GROUP("What"),
 	CLI_FLAG(struct info_args, measure_gpu, 0, "measure_gpu",
 		 "measure how fast each GPU copies, and open cuFile's driver; takes seconds"),
+	CLI_GROUP("Object store"),
+	CLI_FLAG(struct info_args, try_put, 0, "try-put",
+		 "put a small object below each s3:// URI, read and remove it", .often = true),
+	CLI_TABLE(struct info_args, object, struct sluice_object_opts, cli_object_opts),
 	CLI_GROUP("Output"),
 	CLI_TABLE(struct info_args, out, struct cli_output, cli_output_opts),
 	CLI_END,
@@ -86,25 +92,77 @@ static int collect_gpus(struct info *in, bool measure)
 	return 0;
 }
 
-static int collect_paths(struct info *in, int argc, char **argv)
+static int collect_offers(struct info *in, const char *path)
 {
-	in->paths = calloc((size_t)argc + 1, sizeof(*in->paths));
-	if (!in->paths)
-		return -ENOMEM;
-	in->nr_paths = argc ? (size_t)argc : 1;
-	for (size_t i = 0; i < in->nr_paths; i++) {
-		struct info_path *p = &in->paths[i];
+	struct sluice_kernel_offer o = {.size = sizeof(o)};
+	size_t n = 0;
 
-		p->path = argc ? argv[i] : ".";
-		p->info.size = sizeof(p->info);
-		p->code = sluice_probe_path(p->path, &p->info, &p->err);
+	while (sluice_probe_kernel((unsigned)n, path, &o) == 0)
+		n++;
+	in->offers = calloc(n, sizeof(*in->offers));
+	if (!in->offers)
+		return -ENOMEM;
+	for (in->nr_offers = 0; in->nr_offers < n; in->nr_offers++) {
+		in->offers[in->nr_offers].size = sizeof(*in->offers);
+		sluice_probe_kernel((unsigned)in->nr_offers, path, &in->offers[in->nr_offers]);
 	}
 	return 0;
 }
 
+static void collect_path(struct info *in, const char *path)
+{
+	struct info_path *p = &in->paths[in->nr_paths++];
+
+	p->path = path;
+	p->info.size = sizeof(p->info);
+	p->code = sluice_probe_path(p->path, &p->info, &p->err);
+}
+
+static void collect_store(struct info *in, struct info_args *a, const char *uri)
+{
+	struct info_store *s = &in->stores[in->nr_stores++];
+	struct sluice_object *c;
+
+	s->uri = uri;
+	s->report.size = sizeof(s->report);
+	a->object.size = sizeof(a->object);
+	a->object.env = getenv;
+	s->code = sluice_object_open(&c, &a->object, &s->err);
+	if (s->code < 0)
+		return;
+	s->code = sluice_object_check(c, uri, a->try_put ? SLUICE_OBJECT_CHECK_WRITE : 0,
+				      &s->report, &s->err);
+	sluice_object_close(c);
+}
+
+/* What is named, or where nothing is, this folder. */
+static int collect_names(struct info *in, struct info_args *a, int argc, char **argv)
+{
+	in->paths = calloc((size_t)argc + 1, sizeof(*in->paths));
+	in->stores = calloc((size_t)argc + 1, sizeof(*in->stores));
+	if (!in->paths || !in->stores)
+		return -ENOMEM;
+	for (int i = 0; i < argc; i++)
+		if (cli_is_object(argv[i]))
+			collect_store(in, a, argv[i]);
+		else
+			collect_path(in, argv[i]);
+	if (!argc)
+		collect_path(in, ".");
+	return 0;
+}
+
+static const char *first_path(int argc, char **argv)
+{
+	for (int i = 0; i < argc; i++)
+		if (!cli_is_object(argv[i]))
+			return argv[i];
+	return ".";
+}
+
 static int info_run(void *args, int argc, char **argv)
 {
-	const struct info_args *a = args;
+	struct info_args *a = args;
 	struct info in = {.usable = false};
 	int status = CLI_OK;
 	struct cli_file json;
@@ -113,7 +171,8 @@ static int info_run(void *args, int argc, char **argv)
 		return CLI_USAGE;
 	report_machine_load(&in.machine);
 	if (collect_gpus(&in, a->measure_gpu) < 0 || collect_engines(&in) < 0 ||
-	    collect_paths(&in, argc, argv) < 0) {
+	    collect_offers(&in, first_path(argc, argv)) < 0 ||
+	    collect_names(&in, a, argc, argv) < 0) {
 		status = cli_fail(&cmd_info, CLI_FAILED, "out of memory");
 		goto out;
 	}
@@ -122,13 +181,18 @@ static int info_run(void *args, int argc, char **argv)
 	for (size_t i = 0; i < in.nr_paths; i++)
 		if (in.paths[i].code < 0)
 			status = cli_fail(&cmd_info, CLI_FAILED, "%s", in.paths[i].err.msg);
+	for (size_t i = 0; i < in.nr_stores; i++)
+		if (in.stores[i].code < 0)
+			status = cli_fail(&cmd_info, CLI_FAILED, "%s", in.stores[i].err.msg);
 	if (!in.usable)
 		status = cli_fail(&cmd_info, CLI_UNSUPPORTED, "no engine works on this machine");
 	if (json.f && cli_json_write(&json, &cmd_info, info_json(&in)) != CLI_OK)
 		status = CLI_FAILED;
 out:
 	cli_file_abandon(&json);
+	free(in.offers);
 	free(in.paths);
+	free(in.stores);
 	free(in.engines);
 	free(in.gpus);
 	return status;
@@ -138,9 +202,10 @@ const struct cli_cmd cmd_info = {
 	.name = "info",
 	.summary = "what this machine and these paths can do, and why not the rest",
 	.usage = "[PATH...]",
-	.operands = "p",
+	.operands = "o",
 	.notes =
 		"PATH is a file, a directory or a block device; by default the current directory.\n"
+		"s3://BUCKET/PREFIX is checked in five points before a long run.\n"
 		"Exit status 3 when no engine works here.\n",
 	.opts = info_opts,
 	.args_size = sizeof(struct info_args),

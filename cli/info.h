@@ -5,6 +5,7 @@
 /* What `sluice info` found, printed as text and as JSON from the same struct. */
 #include <jansson.h>
 
+#include <sluice/object.h>
 #include <sluice/probe.h>
 
 #include "load/report/result/machine.h"
@@ -25,6 +26,14 @@ struct info_path {
 	struct sluice_path_info info;
 };
 
+/* A store that a URI names. */
+struct info_store {
+	const char *uri;
+	int code; /* 0 or -errno of what is wrong, in err */
+	struct sluice_err err;
+	struct sluice_object_report report;
+};
+
 struct info_gpu {
 	struct sluice_gpu_device device;
 	int speed_code; /* 0 or -errno, with the reason in err; 1: not asked for */
@@ -39,8 +48,12 @@ struct info {
 	struct sluice_cufile_info cufile; /* size 0: its driver was not opened */
 	struct info_engine *engines;
 	size_t nr_engines;
+	struct sluice_kernel_offer *offers; /* of those that depend on it, at the first path */
+	size_t nr_offers;
 	struct info_path *paths;
 	size_t nr_paths;
+	struct info_store *stores;
+	size_t nr_stores;
 	bool usable; /* at least one engine that is picked without being named */
 };
 

@@ -127,9 +127,40 @@ static json_t *gpu_json(const struct info *in)
 	return json_pack("{s:o, s:o}", "cuda", cuda, "cufile", cufile);
 }
 
+static json_t *offers_json(const struct info *in)
+{
+	json_t *offers = json_array();
+
+	for (size_t i = 0; i < in->nr_offers; i++) {
+		const struct sluice_kernel_offer *o = &in->offers[i];
+
+		json_array_append_new(offers,
+				      json_pack("{s:s, s:s, s:b, s:b, s:b}", "name", o->name,
+						"since", o->since, "found", o->found, "of_path",
+						o->of_path, "used", o->used));
+	}
+	return offers;
+}
+
+static json_t *store_json(const struct info_store *s)
+{
+	static const char *const names[] = {"endpoint", "region", "clock", "rights", "supports"};
+	json_t *points = json_array();
+
+	for (size_t i = 0; i < SLUICE_OBJECT_POINTS; i++)
+		json_array_append_new(points,
+				      json_pack("{s:s, s:o, s:s}", "name", names[i], "good",
+						s->report.point[i].code == 1
+							? json_null()
+							: json_boolean(!s->report.point[i].code),
+						"text", s->report.point[i].text));
+	return json_pack("{s:s, s:o, s:o}", "uri", s->uri, "error",
+			 report_str_or_null(s->code < 0 ? s->err.msg : NULL), "points", points);
+}
+
 json_t *info_json(const struct info *in)
 {
-	json_t *engines = json_array(), *paths = json_array();
+	json_t *engines = json_array(), *paths = json_array(), *stores = json_array();
 
 	for (size_t i = 0; i < in->nr_engines; i++) {
 		const struct info_engine *e = &in->engines[i];
@@ -142,8 +173,10 @@ json_t *info_json(const struct info *in)
 	}
 	for (size_t i = 0; i < in->nr_paths; i++)
 		json_array_append_new(paths, path_json(&in->paths[i]));
-	return json_pack("{s:s, s:s, s:b, s:o, s:o, s:o, s:o}", "schema", "sluice-info/1", "sluice",
-			 SLUICE_VERSION_STRING, "usable", in->usable, "machine",
-			 report_machine_json(&in->machine), "engines", engines, "gpu", gpu_json(in),
-			 "paths", paths);
+	for (size_t i = 0; i < in->nr_stores; i++)
+		json_array_append_new(stores, store_json(&in->stores[i]));
+	return json_pack("{s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "schema", "sluice-info/1",
+			 "sluice", SLUICE_VERSION_STRING, "usable", in->usable, "machine",
+			 report_machine_json(&in->machine), "engines", engines, "kernel",
+			 offers_json(in), "gpu", gpu_json(in), "paths", paths, "stores", stores);
 }

@@ -242,6 +242,32 @@ static void show_path(const struct info *in, const struct info_path *ip)
 		    p->gds_why);
 }
 
+static void show_offers(const struct info *in)
+{
+	heading("What newer kernels offer");
+	for (size_t i = 0; i < in->nr_offers; i++) {
+		const struct sluice_kernel_offer *o = &in->offers[i];
+
+		row(o->name, "%s%s (Linux %s)%s", o->found ? "yes" : "no",
+		    !o->of_path        ? ""
+		    : in->nr_paths > 1 ? ", at the first path"
+				       : ", here",
+		    o->since, o->used ? ", used" : "");
+	}
+}
+
+static void show_store(const struct info_store *s)
+{
+	static const char *const names[] = {"endpoint", "region, style", "clock", "rights",
+					    "supports"};
+
+	heading(s->uri);
+	for (size_t i = 0; i < SLUICE_OBJECT_POINTS; i++)
+		if (s->report.point[i].text[0])
+			row(names[i], "%s%s", s->report.point[i].code < 0 ? "FAILED: " : "",
+			    s->report.point[i].text);
+}
+
 void info_show(const struct info *in)
 {
 	const struct report_machine *m = &in->machine;
@@ -254,8 +280,11 @@ void info_show(const struct info *in)
 	show_engines(in);
 	show_limits(m);
 	show_huge(m);
+	show_offers(in);
 	show_gpu(in);
 	for (size_t i = 0; i < in->nr_paths; i++)
 		if (in->paths[i].code == 0)
 			show_path(in, &in->paths[i]);
+	for (size_t i = 0; i < in->nr_stores; i++)
+		show_store(&in->stores[i]);
 }

@@ -49,8 +49,8 @@ def text_has_every_part_and_fits():
     assert (status, err) == (0, '')
     out = out.decode()
     for part in ('Machine', 'kernel', 'Engines', 'io_uring', 'threads', 'Limits', 'locked memory',
-                 'aio-max-nr', 'Huge pages', 'transparent', 'GPU', 'CUDA', 'cuFile', '\n.\n',
-                 'file system', 'free space', 'O_DIRECT', 'block device'):
+                 'aio-max-nr', 'Huge pages', 'transparent', 'What newer kernels offer',
+                 'RWF_DONTCACHE', 'GPU', 'CUDA', 'cuFile', '\n.\n', 'file system', 'free space', 'O_DIRECT', 'block device'):
         assert part in out, part
     assert max(map(len, out.splitlines())) <= 100
 
@@ -103,6 +103,14 @@ def engines_have_a_reason_when_they_do_not_work():
         assert e['description']
     assert [e['name'] for e in i['engines'] if e['usable'] and not e['by_name_only']]
     assert {e['name'] for e in i['engines'] if e['by_name_only']} <= {'cufile', 'null', 'fault'}
+
+
+def what_the_kernel_offers_is_told_for_the_first_path():
+    by_name = {o['name']: o for o in info('/dev/shm', '.')['kernel']}
+    assert {'min-timeout', 'cloned buffers', 'READV_FIXED', 'hybrid polling', 'NO_IOWAIT', 'RWF_DONTCACHE',
+            'atomic writes', 'write streams'} == set(by_name)
+    assert not by_name['RWF_DONTCACHE']['found'], 'tmpfs has nothing else'
+    assert all(o['since'][:2] == '6.' for o in by_name.values())
 
 
 def the_gpu_has_a_reason_when_it_is_missing():
@@ -287,7 +295,8 @@ def a_wrong_one_is_not_of_the_schema():
 
 tap.run(text_has_every_part_and_fits, the_machine_is_this_one,
         what_the_kernel_does_not_tell_is_null, limits_of_the_process_are_told,
-        engines_have_a_reason_when_they_do_not_work, the_gpu_has_a_reason_when_it_is_missing,
+        engines_have_a_reason_when_they_do_not_work,
+        what_the_kernel_offers_is_told_for_the_first_path, the_gpu_has_a_reason_when_it_is_missing,
         a_directory_is_described, a_device_is_what_sysfs_says, a_directory_is_left_as_it_was, a_block_device_is_described,
         the_page_cache_of_a_file_is_seen, several_paths_are_told_in_order,
         a_missing_path_is_one_line_and_status_1, what_is_no_file_is_refused_without_hanging,

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sluice ls: what is below a prefix of an object store, or in a folder. */
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/err.h"
+#include "base/size.h"
+#include "base/util.h"
+#include "cli/object.h"
+
+struct ls_command {
+	struct sluice_object_opts object;
+	bool recursive, uploads, exact;
+	/* what the run needs */
+	struct sluice_object *c;
+	uint64_t nr, bytes;
+};
+
+static const struct cli_opt ls_opts[] = {
+	CLI_GROUP("What"),
+	CLI_FLAG(struct ls_command, recursive, 'r', "recursive",
+		 "all objects below it, not only up to the next slash"),
+	CLI_FLAG(struct ls_command, uploads, 'u', "uploads",
+		 "uploads that were begun and not ended, which cost money and are seen nowhere "
+		 "else"),
+	CLI_GROUP("Object store"),
+	CLI_TABLE(struct ls_command, object, struct sluice_object_opts, cli_object_opts),
+	CLI_GROUP("Output"),
+	CLI_FLAG(struct ls_command, exact, 'b', "bytes", "sizes in bytes, without a unit"),
+	CLI_END,
+};
+
+static void print_entry(struct ls_command *c, uint64_t bytes, int64_t mtime, const char *name)
+{
+	char size[SLUICE_SIZE_TEXT], when[32] = "-";
+	time_t t = (time_t)mtime;
+	struct tm tm;
+
+	if (mtime && gmtime_r(&t, &tm))
+		strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", &tm);
+	if (c->exact)
+		snprintf(size, sizeof(size), "%" PRIu64, bytes);
+	else
+		sluice_size_format(size, bytes);
+	printf("%-19s %12s %s\n", when, size, name);
+	c->nr++;
+	c->bytes += bytes;
+}
+
+static void print_object(struct ls_command *c, const struct sluice_object_entry *e)
+{
+	if (e->is_prefix)
+		printf("%-19s %12s %s\n", "", "", e->key);
+	else if (!e->upload_id)
+		print_entry(c, e->bytes, e->mtime, e->key);
+	else
+		printf("%s %s\n", e->key, e->upload_id);
+	c->nr += e->is_prefix || e->upload_id;
+}
+
+static int list_objects(struct ls_command *c, const char *uri, struct sluice_err *err)
+{
+	struct sluice_object_entry e = {.size = sizeof(e)};
+	struct sluice_object_list *l;
+	uint32_t flags = (c->recursive || c->uploads ? SLUICE_OBJECT_LIST_FLAT : 0) |
+			 (c->uploads ? SLUICE_OBJECT_LIST_UPLOADS : 0);
+	int r = sluice_object_list_open(&l, c->c, uri, flags, err);
+
+	if (r < 0)
+		return r;
+	while ((r = sluice_object_list_next(l, &e, err)) > 0)
+		print_object(c, &e);
+	sluice_object_list_close(l);
+	return r;
+}
+
+static int not_hidden(const struct dirent *d)
+{
+	return d->d_name[0] != '.';
+}
+
+static int list_folder(struct ls_command *c, const char *path, struct sluice_err *err)
+{
+	struct dirent **v = NULL;
+	struct stat st;
+	int n;
+
+	if (stat(path, &st) < 0)
+		return sluice_fail(err, -errno, "%s: %s", path, strerror(errno));
+	if (!S_ISDIR(st.st_mode)) {
+		print_entry(c, (uint64_t)st.st_size, st.st_mtime, path);
+		return 0;
+	}
+	n = scandir(path, &v, not_hidden, alphasort);
+	if (n < 0)
+		return sluice_fail(err, -errno, "%s: %s", path, strerror(errno));
+	for (int i = 0; i < n; i++) {
+		CLEANUP_FREE char *name = NULL;
+
+		if (asprintf(&name, "%s/%s", path, v[i]->d_name) < 0)
+			name = NULL;
+		else if (stat(name, &st) == 0 && S_ISDIR(st.st_mode))
+			printf("%-19s %12s %s/\n", "", "", v[i]->d_name);
+		else if (stat(name, &st) == 0)
+			print_entry(c, (uint64_t)st.st_size, st.st_mtime, v[i]->d_name);
+		free(v[i]);
+	}
+	free(v);
+	return 0;
+}
+
+/* Below a file's name there is nothing, but the caller meant the object itself. */
+static int list_one(struct ls_command *c, const char *name)
+{
+	struct sluice_err err = {0, ""};
+	int r;
+
+	if (!cli_is_object(name) && (c->recursive || c->uploads))
+		return cli_usage(&cmd_ls, "'%s' is a path; --recursive and --uploads are for s3://",
+				 name);
+	if (cli_is_object(name) && !c->c) {
+		r = cli_object_open(&c->c, &c->object, &cmd_ls);
+		if (r != CLI_OK)
+			return r;
+	}
+	r = cli_is_object(name) ? list_objects(c, name, &err) : list_folder(c, name, &err);
+	return r < 0 ? cli_object_fail(&cmd_ls, r, err.msg) : CLI_OK;
+}
+
+static int ls_run(void *args, int argc, char **argv)
+{
+	struct ls_command *c = args;
+	int r = CLI_OK;
+
+	if (!argc)
+		return cli_usage(&cmd_ls, "name what to list: s3://BUCKET/PREFIX or a folder");
+	for (int i = 0; i < argc && r == CLI_OK; i++)
+		r = list_one(c, argv[i]);
+	if (c->c)
+		cli_object_tell(&cmd_ls, c->c);
+	sluice_object_close(c->c);
+	return r;
+}
+
+const struct cli_cmd cmd_ls = {
+	.name = "ls",
+	.summary = "list objects below s3://BUCKET/PREFIX, or a folder",
+	.usage = "NAME...",
+	.operands = "o",
+	.opts = ls_opts,
+	.args_size = sizeof(struct ls_command),
+	.run = ls_run,
+};

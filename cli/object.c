@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/object.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+static const char *const style_words[] = {"auto", "path", "virtual", NULL};
+static const char *const balance_words[] = {"round-robin", "least", "random", "rank", NULL};
+static const char *const checksum_words[] = {"auto", "crc32c", "crc64nvme", "none", NULL};
+
+const struct cli_opt cli_object_opts[] = {
+	CLI_STR(struct sluice_object_opts, endpoint, 0, "endpoint", "URL", NULL,
+		"of the store: one, several behind commas, {1...8} in one, or @FILE; default: the "
+		"environment's, else AWS",
+		.often = true),
+	CLI_STR(struct sluice_object_opts, region, 0, "region", "NAME", NULL,
+		"default: the environment's, else us-east-1"),
+	CLI_STR(struct sluice_object_opts, profile, 0, "profile", "NAME", NULL,
+		"whose keys, of the shared files"),
+	CLI_STR(struct sluice_object_opts, ca_file, 0, "ca-file", "FILE", NULL,
+		"certificates to trust instead of the system's"),
+	CLI_ENUM(struct sluice_object_opts, style, 0, "style", style_words, "auto",
+		 "the bucket in the path or in front of the host"),
+	CLI_ENUM(struct sluice_object_opts, balance, 0, "balance", balance_words, "round-robin",
+		 "which of several endpoints is asked"),
+	CLI_ENUM(struct sluice_object_opts, checksum, 0, "checksum", checksum_words, "auto",
+		 "of what is sent; auto: crc32c"),
+	CLI_BIT(struct sluice_object_opts, flags, SLUICE_OBJECT_SIGN_BODY, 0, "sign-body",
+		"make what is sent part of the signature"),
+	CLI_BIT(struct sluice_object_opts, flags, SLUICE_OBJECT_ANONYMOUS, 0, "anonymous",
+		"sign nothing"),
+	CLI_U32(struct sluice_object_opts, connections, 0, "connections", "N", "64", 1, 1024,
+		"requests in flight"),
+	CLI_SIZE(struct sluice_object_opts, part, 0, "part", "BYTES", "8M", 5u << 20, 1u << 30,
+		 "of each request of a large object"),
+	CLI_U32(struct sluice_object_opts, attempts, 0, "attempts", "N", "10", 1, 100,
+		"of a request that fails in a way that may pass"),
+	CLI_U32(struct sluice_object_opts, timeout_ms, 0, "timeout", "SECONDS", "600", 1, 86400,
+		"for a request with all its attempts", .scale = 1000),
+	CLI_END,
+};
+
+bool cli_is_object(const char *name)
+{
+	return sluice_object_is_uri(name, NULL) == 1;
+}
+
+int cli_object_fail(const struct cli_cmd *cmd, int code, const char *why)
+{
+	return cli_fail(cmd, code == -ENOTSUP ? CLI_UNSUPPORTED : CLI_FAILED, "%s", why);
+}
+
+int cli_object_open(struct sluice_object **out, struct sluice_object_opts *opts,
+		    const struct cli_cmd *cmd)
+{
+	struct sluice_err err = {0, ""};
+	int r;
+
+	opts->size = sizeof(*opts);
+	opts->env = getenv;
+	r = sluice_object_open(out, opts, &err);
+	if (r == -EINVAL)
+		return cli_usage(cmd, "%s", err.msg);
+	return r < 0 ? cli_object_fail(cmd, r, err.msg) : CLI_OK;
+}
+
+void cli_object_tell(const struct cli_cmd *cmd, struct sluice_object *c)
+{
+	struct sluice_object_stats s = {.size = sizeof(s)};
+
+	sluice_object_get_stats(c, &s);
+	if (s.retries)
+		cli_note(cmd,
+			 "%" PRIu64 " of %" PRIu64 " attempts were again: %" PRIu64
+			 " after an answer that it is too much, %" PRIu64 " timeouts, %" PRIu64
+			 " broken connections, %" PRIu64 " redirects",
+			 s.retries, s.attempts, s.throttled, s.timeouts, s.broken, s.redirects);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_CLI_OBJECT_H
+#define SLUICE_CLI_OBJECT_H
+
+/* Object stores, for commands that take URIs: their options and the client behind them. */
+#include <sluice/object.h>
+
+#include "cli/cli.h"
+
+/* For a struct sluice_object_opts; what they leave open comes from the environment. */
+extern const struct cli_opt cli_object_opts[];
+
+/* Open the client.  An exit status, having said what is wrong. */
+int cli_object_open(struct sluice_object **out, struct sluice_object_opts *opts,
+		    const struct cli_cmd *cmd);
+
+/* The exit status for what the library returned, after its message. */
+int cli_object_fail(const struct cli_cmd *cmd, int code, const char *why);
+
+/* Say what was tried again, if anything was. */
+void cli_object_tell(const struct cli_cmd *cmd, struct sluice_object *c);
+
+/* Is it a URI?  Schemes that are not built were refused with the command line. */
+bool cli_is_object(const char *name);
+
+#endif
