@@ -21,6 +21,7 @@ extern const struct cli_cmd cmd_info;
 extern const struct cli_cmd cmd_io;
 extern const struct cli_cmd cmd_kv;
 extern const struct cli_cmd cmd_ls;
+extern const struct cli_cmd cmd_merge;
 extern const struct cli_cmd cmd_replay;
 extern const struct cli_cmd cmd_report;
 extern const struct cli_cmd cmd_rm;

@@ -59,6 +59,21 @@ bool sluice_hist_next(const struct sluice_hist *h, unsigned *pos, struct sluice_
 	return true;
 }
 
+bool sluice_hist_add_bucket(struct sluice_hist *h, const struct sluice_hist_bucket *b)
+{
+	unsigned i = hist_bucket(b->low);
+	uint64_t low, high;
+
+	bucket_range(i, &low, &high);
+	if (low != b->low || high != b->high || !b->count)
+		return false;
+	h->min = h->count ? min_u64(h->min, low) : low;
+	h->max = max_u64(h->max, high - 1);
+	h->bucket[i] += b->count;
+	h->count += b->count;
+	return true;
+}
+
 /* The value of rank @k (0: the smallest). */
 static double value_at(const struct sluice_hist *h, uint64_t k)
 {

@@ -39,6 +39,12 @@ void sluice_hist_merge(struct sluice_hist *h, const struct sluice_hist *other);
 bool sluice_hist_next(const struct sluice_hist *h, unsigned *pos, struct sluice_hist_bucket *ret);
 
 /*
+ * Add what such a bucket of another one held.  min and max become no better known than by it.
+ * False: there is no bucket with these bounds, and nothing was added.
+ */
+bool sluice_hist_add_bucket(struct sluice_hist *h, const struct sluice_hist_bucket *b);
+
+/*
  * Percentile @p (0..100), interpolated between neighbours as numpy does, the
  * values of a bucket being spread over it.  0 when empty.
  */

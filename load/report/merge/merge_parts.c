@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The members of single commands: objects of counts, figures of durations with their histograms,
+ * tables of seconds, and lists whose elements have names.  Numbers are added unless the table below
+ * says otherwise; what follows from others is made again at the end.
+ */
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "load/report/merge/merge_in.h"
+#include "load/report/result/text.h"
+
+enum rule {
+	RULE_ADD,
+	RULE_SAME, /* or they cannot be added */
+	RULE_MOST,
+	RULE_LEAST,
+	RULE_FIRST, /* that is not null */
+	RULE_LIST,  /* one behind the other */
+};
+
+static const struct {
+	const char *name;
+	enum rule rule;
+} rules[] = {
+	{"mode", RULE_SAME},          {"compat", RULE_SAME},
+	{"model", RULE_SAME},         {"process_bytes", RULE_SAME},
+	{"saves", RULE_SAME},         {"loads", RULE_SAME},
+	{"distinct", RULE_SAME},      {"dedup", RULE_SAME},
+	{"compress", RULE_SAME},      {"format", RULE_SAME},
+	{"elapsed_sec", RULE_MOST},   {"wall_sec", RULE_MOST},
+	{"prefill_sec", RULE_MOST},   {"task_sec", RULE_MOST},
+	{"e2e_sec", RULE_MOST},       {"span_sec", RULE_MOST},
+	{"max", RULE_MOST},           {"last", RULE_MOST},
+	{"slope", RULE_MOST},         {"overloaded", RULE_MOST},
+	{"operations", RULE_LEAST},   {"duration_sec", RULE_MOST},
+	{"throughput", RULE_LEAST},   {"close_sec", RULE_MOST},
+	{"sec", RULE_MOST},           {"share", RULE_MOST},
+	{"largest_bytes", RULE_MOST}, {"longest_step_back_sec", RULE_MOST},
+	{"first", RULE_FIRST},        {"first_bad", RULE_FIRST},
+	{"why_not", RULE_FIRST},      {"gpu_path", RULE_FIRST},
+	{"bottleneck", RULE_FIRST},   {"within", RULE_FIRST},
+	{"workers", RULE_LIST},
+};
+
+/* What elements of a list are known by. */
+static const char *const keys[] = {"name", "operation", "tier", "phase", "size", "from", "to"};
+
+struct adding {
+	const char *name; /* of the result that is added */
+	const char *part;
+	double shift;
+	struct sluice_err *err;
+};
+
+static int add_value(struct adding *a, json_t *to, const json_t *from, const char *key);
+
+static enum rule rule_of(const char *key)
+{
+	for (unsigned i = 0; i < ARRAY_SIZE(rules); i++)
+		if (!strcmp(rules[i].name, key))
+			return rules[i].rule;
+	return RULE_ADD;
+}
+
+/* ------------------------------------------------------------------ durations */
+
+static bool is_levels(const json_t *j)
+{
+	return json_object_get(j, "p50") && json_object_get(j, "p99.99");
+}
+
+static int add_levels(struct adding *a, json_t *to, const json_t *from, const char *key)
+{
+	CLEANUP_FREE struct sluice_hist *h = calloc(1, sizeof(*h));
+	const json_t *both[2] = {to, from};
+	double n = 0, sum = 0, most = 0;
+	int r = h ? 0 : sluice_fail(a->err, -ENOMEM, "out of memory");
+
+	for (unsigned i = 0; i < 2 && r == 0; i++) {
+		double one = json_number_value(json_object_get(both[i], "n"));
+
+		if (!json_object_get(both[i], "histogram"))
+			return sluice_fail(a->err, -EINVAL,
+					   "'%s': %s has no histogram in %s: it was written by an "
+					   "older version",
+					   a->name, a->part, key);
+		r = merge_hist_read(h, json_object_get(both[i], "histogram"), a->name, key, a->err);
+		n += one;
+		sum += one * json_number_value(json_object_get(both[i], "mean"));
+		most = fmax(most, json_number_value(json_object_get(both[i], "max")));
+	}
+	if (r < 0)
+		return r;
+	h->max = (uint64_t)(most * 1e9 + 0.5);
+	json_object_set_new(to, "n", json_integer((json_int_t)n));
+	json_object_set_new(to, "exact", json_false());
+	json_object_set_new(to, "mean", json_real(n > 0 ? sum / n : 0));
+	json_object_set_new(to, "max", json_real(most));
+	for (const char *const *p =
+		     (const char *const[]){"p50", "p90", "p95", "p99", "p99.9", "p99.99", NULL};
+	     *p; p++)
+		if (json_object_get(to, *p))
+			json_object_set_new(
+				to, *p,
+				json_real(sluice_hist_percentile(h, strtod(*p + 1, NULL)) / 1e9));
+	json_object_set_new(to, "histogram", report_histogram(h));
+	return 0;
+}
+
+/* -------------------------------------------------------------------- seconds */
+
+static double at(const json_t *table, const char *key, size_t i)
+{
+	return json_number_value(json_array_get(json_object_get(table, key), i));
+}
+
+static double ops_at(const json_t *table, size_t i)
+{
+	return at(table, "read_ops", i) + at(table, "write_ops", i);
+}
+
+static json_t *second_of(const char *key, const json_t *a, size_t i, const json_t *b, size_t k,
+			 bool whole)
+{
+	double x = at(a, key, i), y = at(b, key, k), nx = ops_at(a, i), ny = ops_at(b, k);
+
+	if (!strcmp(key, "t"))
+		return json_real((double)i);
+	if (!strcmp(key, "span") || !strcmp(key, "lag_max"))
+		return json_real(fmax(x, y));
+	if (!strcmp(key, "lag_mean"))
+		return json_real(nx + ny > 0 ? (x * nx + y * ny) / (nx + ny) : 0);
+	return whole ? json_integer((json_int_t)(x + y)) : json_real(x + y);
+}
+
+/* @b began so many seconds later. */
+static void add_seconds(json_t *to, const json_t *b, size_t shift)
+{
+	json_t *a = json_deep_copy(to);
+	size_t na = json_array_size(json_object_get(a, "t")),
+	       nb = json_array_size(json_object_get(b, "t")), nr = max_u64(na, nb + shift);
+	const char *key;
+	json_t *v;
+
+	json_object_foreach(a, key, v)
+	{
+		json_t *sum = json_array(), *first = json_array_get(v, 0);
+		bool whole =
+			json_is_integer(first ? first : json_array_get(json_object_get(b, key), 0));
+
+		for (size_t i = 0; i < nr; i++)
+			json_array_append_new(
+				sum,
+				second_of(key, a, i, b, i < shift ? SIZE_MAX : i - shift, whole));
+		json_object_set_new(to, key, sum);
+	}
+	json_decref(a);
+}
+
+/* ---------------------------------------------------------------------- lists */
+
+static bool same_element(const json_t *a, const json_t *b)
+{
+	for (unsigned i = 0; i < ARRAY_SIZE(keys); i++) {
+		const json_t *x = json_object_get(a, keys[i]), *y = json_object_get(b, keys[i]);
+
+		if ((x || y) && !json_equal(x, y))
+			return false;
+	}
+	return true;
+}
+
+/* Elements of the same name are added, others stand behind them. */
+static int add_list(struct adding *a, json_t *to, const json_t *from, const char *key)
+{
+	size_t i, k, had = json_array_size(to);
+	json_t *one;
+	int r = 0;
+
+	json_array_foreach(from, i, one)
+	{
+		for (k = 0; rule_of(key) != RULE_LIST && k < had; k++)
+			if (same_element(json_array_get(to, k), one) &&
+			    (strcmp(key, "needs") != 0 || i == k))
+				break;
+		if (rule_of(key) == RULE_LIST || k == had)
+			json_array_append_new(to, json_deep_copy(one));
+		else if (r == 0)
+			r = add_value(a, json_array_get(to, k), one, key);
+	}
+	return r;
+}
+
+/* -------------------------------------------------------------------- members */
+
+/* Two leaves, neither of them null. */
+static json_t *leaf(enum rule rule, const json_t *x, const json_t *y)
+{
+	double a = json_number_value(x), b = json_number_value(y);
+
+	if (json_is_boolean(x))
+		return json_boolean(json_is_true(x) || json_is_true(y));
+	if (!json_is_number(x) || rule == RULE_FIRST)
+		return json_deep_copy(x);
+	if (rule == RULE_MOST || rule == RULE_LEAST)
+		return json_deep_copy((a >= b) == (rule == RULE_MOST) ? x : y);
+	if (json_is_integer(x) && json_is_integer(y))
+		return json_integer(json_integer_value(x) + json_integer_value(y));
+	return json_real(a + b);
+}
+
+static int add_member(struct adding *a, json_t *to, const char *key, const json_t *y)
+{
+	json_t *x = json_object_get(to, key);
+	enum rule rule = rule_of(key);
+
+	if (rule == RULE_SAME && !json_equal(x, y))
+		return sluice_fail(a->err, -EINVAL,
+				   "'%s': %s.%s is not that of the first: they cannot be added",
+				   a->name, a->part, key);
+	if (rule == RULE_SAME || !y || json_is_null(y))
+		return 0;
+	if (!x || json_is_null(x))
+		return json_object_set_new(to, key, json_deep_copy(y));
+	if (json_is_object(x) || json_is_array(x))
+		return add_value(a, x, y, key);
+	return json_object_set_new(to, key, leaf(rule, x, y));
+}
+
+static int add_value(struct adding *a, json_t *to, const json_t *from, const char *key)
+{
+	int r = 0;
+
+	if (json_is_array(to))
+		return add_list(a, to, from, key);
+	if (is_levels(to) && is_levels(from))
+		return add_levels(a, to, from, key);
+	if (json_object_get(to, "span") && json_object_get(to, "t")) {
+		add_seconds(to, from, (size_t)floor(fmax(0, a->shift) + 0.5));
+		return 0;
+	}
+	/* one trace that all had; a list of criteria is judged, not added */
+	if ((!strcmp(key, "trace") && json_equal(to, from)) || !strcmp(key, "storage_health"))
+		return 0;
+	for (void *it = json_object_iter((json_t *)(uintptr_t)from); it && r == 0;
+	     it = json_object_iter_next((json_t *)(uintptr_t)from, it))
+		r = add_member(a, to, json_object_iter_key(it), json_object_iter_value(it));
+	return r;
+}
+
+/* --------------------------------------------------------------------- health */
+
+/* A criterion holds where it holds for every rank; told is the worst of them. */
+static void worst_of(json_t *to, const json_t *from)
+{
+	json_t *list = json_object_get(to, "criteria"), *c;
+	json_int_t passed = 0;
+	size_t i, k;
+
+	json_array_foreach(list, i, c)
+	{
+		const json_t *others = json_object_get(from, "criteria"), *o;
+
+		json_array_foreach(others, k, o)
+		{
+			if (json_equal(json_object_get(o, "name"), json_object_get(c, "name")) &&
+			    json_is_false(json_object_get(o, "passed")) &&
+			    json_is_true(json_object_get(c, "passed")))
+				json_object_update(c, (json_t *)(uintptr_t)o);
+		}
+		passed += json_is_true(json_object_get(c, "passed"));
+	}
+	json_object_set_new(to, "passed_count", json_integer(passed));
+	json_object_set_new(
+		to, "overall_status",
+		json_string(passed == (json_int_t)json_array_size(list) ? "PASS" : "FAIL"));
+}
+
+/* ------------------------------------------------------------------ the whole */
+
+int merge_part(json_t *to, const json_t *from, const char *part, double shift, const char *name,
+	       struct sluice_err *err)
+{
+	struct adding a = {.name = name, .part = part, .shift = shift, .err = err};
+
+	if (json_object_get(to, "storage_health"))
+		worst_of(json_object_get(to, "storage_health"),
+			 json_object_get(from, "storage_health"));
+	return add_value(&a, to, from, part);
+}
+
+static void set_hit_rate(json_t *cache)
+{
+	double hits = json_number_value(json_object_get(cache, "hits")),
+	       all = hits + json_number_value(json_object_get(cache, "misses"));
+
+	if (cache)
+		json_object_set_new(cache, "hit_rate",
+				    all > 0 ? json_real(hits / all) : json_null());
+}
+
+static const json_t *named(const json_t *series, const json_t *name)
+{
+	const json_t *s;
+	size_t i;
+
+	json_array_foreach(series, i, s)
+	{
+		if (json_equal(json_object_get(s, "name"), name))
+			return s;
+	}
+	return NULL;
+}
+
+static void set_ways(json_t *method, const json_t *series)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		json_t *way = json_object_get(method, i ? "load" : "save"),
+		       *made = json_object_get(way, "generation");
+		const json_t *s = named(series, json_object_get(way, "series"));
+
+		if (s)
+			json_object_set(way, "bytes_per_sec", json_object_get(s, "bytes_per_sec"));
+		/* of each process, by the slowest */
+		if (json_is_object(made))
+			json_object_set_new(made, "bytes_per_sec", json_null());
+	}
+}
+
+void merge_part_end(json_t *part, const json_t *series)
+{
+	json_t *lag = json_object_get(part, "lag"), *spread = json_object_get(lag, "spread");
+	const json_t *s = json_array_get(series, 0);
+	json_t *methods = json_object_get(part, "methods"), *one;
+	size_t i;
+
+	set_hit_rate(json_object_get(part, "cache"));
+	if (json_is_object(spread))
+		json_object_set(lag, "mean", json_object_get(spread, "mean"));
+	json_array_foreach(methods, i, one)
+	{
+		set_ways(one, series);
+	}
+	for (unsigned k = 0; k < 2 && json_object_get(part, "task_sec"); k++) {
+		double sec = json_number_value(json_object_get(part, k ? "e2e_sec" : "task_sec"));
+
+		json_object_set_new(
+			part, k ? "e2e_bytes_per_sec" : "task_bytes_per_sec",
+			sec > 0 ? json_real(json_number_value(json_object_get(s, "bytes")) / sec)
+				: json_null());
+	}
+}

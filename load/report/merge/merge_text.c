@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A merged result for people: per series the whole, then each rank, the slowest first. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "load/report/merge/merge.h"
+#include "load/report/result/lines.h"
+#include "load/report/result/text.h"
+
+#define MB 1e6
+
+static double number(const json_t *j, const char *key)
+{
+	const json_t *v = json_object_get(j, key);
+
+	return json_is_number(v) ? json_number_value(v) : NAN;
+}
+
+static const char *text_of(const json_t *j, const char *key)
+{
+	const char *s = json_string_value(json_object_get(j, key));
+
+	return s ? s : "";
+}
+
+/* "-" for what is not known. */
+static const char *time_of(char buf[REPORT_TIME_TEXT], double sec)
+{
+	if (isfinite(sec))
+		report_time(buf, sec);
+	else
+		snprintf(buf, REPORT_TIME_TEXT, "-");
+	return buf;
+}
+
+static int slowest_first(const void *a, const void *b)
+{
+	double x = number(*(const json_t *const *)a, "bytes_per_sec"),
+	       y = number(*(const json_t *const *)b, "bytes_per_sec");
+
+	if (!isfinite(x) || !isfinite(y)) /* one that has nothing is the first to look at */
+		return isfinite(x) - isfinite(y);
+	return (x > y) - (x < y);
+}
+
+static void row_line(FILE *f, const json_t *row)
+{
+	char p50[REPORT_TIME_TEXT], p99[REPORT_TIME_TEXT], first[REPORT_TIME_TEXT],
+		last[REPORT_TIME_TEXT], idle[REPORT_TIME_TEXT];
+
+	if (!isfinite(number(row, "bytes_per_sec"))) {
+		fprintf(f, "  %-24.24s %10s\n", text_of(row, "name"), "nothing");
+		return;
+	}
+	fprintf(f, "  %-24.24s %10.1f %6.1f %% %11s %11s %11s %11s %11s\n", text_of(row, "name"),
+		number(row, "bytes_per_sec") / MB, number(row, "share") * 100,
+		time_of(p50, number(row, "p50")), time_of(p99, number(row, "p99")),
+		time_of(first, number(row, "first_done")), time_of(last, number(row, "last_done")),
+		time_of(idle, number(row, "idle_tail")));
+}
+
+static void rows_lines(FILE *f, const json_t *rows)
+{
+	size_t nr = json_array_size(rows);
+	CLEANUP_FREE const json_t **sorted = calloc(nr + 1, sizeof(*sorted));
+
+	for (size_t i = 0; sorted && i < nr; i++)
+		sorted[i] = json_array_get(rows, i);
+	if (sorted)
+		qsort(sorted, nr, sizeof(*sorted), slowest_first);
+	for (size_t i = 0; sorted && i < nr; i++)
+		row_line(f, sorted[i]);
+}
+
+static void series_lines(FILE *f, const json_t *s, const json_t *all)
+{
+	const json_t *p = json_object_get(json_object_get(s, "latency"), "percentiles"),
+		     *ci = json_object_get(all, "rate_ci95");
+	char p50[REPORT_TIME_TEXT], p99[REPORT_TIME_TEXT], skew[REPORT_TIME_TEXT];
+
+	fprintf(f, "%s: %" PRIu64 " operations, %.1f MB/s, p50 %s, p99 %s\n", text_of(s, "name"),
+		(uint64_t)number(s, "ops"), number(s, "bytes_per_sec") / MB,
+		time_of(p50, number(p, "p50")), time_of(p99, number(p, "p99")));
+	fprintf(f, "  %-24s %10s %8s %11s %11s %11s %11s %11s\n", "rank", "MB/s", "share", "p50",
+		"p99", "first done", "last done", "idle tail");
+	rows_lines(f, json_object_get(all, "rows"));
+	fprintf(f, "  ranks by themselves %.1f MB/s; the slowest cost %.1f %% of that",
+		number(all, "sum_bytes_per_sec") / MB, number(all, "straggler_cost") * 100);
+	if (json_is_array(ci))
+		fprintf(f, "; a rank %.1f to %.1f MB/s at 95 %%",
+			json_number_value(json_array_get(ci, 0)) / MB,
+			json_number_value(json_array_get(ci, 1)) / MB);
+	fputc('\n', f);
+	if (json_is_true(json_object_get(all, "skewed")))
+		fprintf(f, "  warning: ranks began %s apart, more than 1 %% of the run\n",
+			time_of(skew, number(all, "skew_sec")));
+	if (json_is_true(json_object_get(s, "partial")))
+		fprintf(f, "  partial: %s\n", text_of(s, "partial_why"));
+	fputc('\n', f);
+}
+
+/* Clocks that were measured; those of files are taken as they are. */
+static void clock_lines(FILE *f, const json_t *members)
+{
+	char off[REPORT_TIME_TEXT], bound[REPORT_TIME_TEXT];
+	const json_t *one;
+	size_t i;
+
+	json_array_foreach(members, i, one)
+	{
+		const json_t *c = json_object_get(one, "clock");
+
+		if (json_is_object(c) && i)
+			fprintf(f, "clock:      %s: %s%s off that of rank 0, within %s\n",
+				text_of(one, "name"), number(c, "offset_sec") < 0 ? "-" : "",
+				time_of(off, fabs(number(c, "offset_sec"))),
+				time_of(bound, number(c, "error_sec")));
+		if (json_is_string(json_object_get(one, "lost")))
+			fprintf(f, "lost:       %s: %s\n", text_of(one, "name"),
+				text_of(one, "lost"));
+	}
+}
+
+void merge_text(FILE *f, const json_t *merged)
+{
+	const json_t *ranks = json_object_get(merged, "ranks"),
+		     *rows = json_object_get(ranks, "series"), *s;
+	size_t i;
+
+	fprintf(f, "%s by %zu ranks\n\n", text_of(merged, "command"),
+		json_array_size(json_object_get(ranks, "members")));
+	json_array_foreach(json_object_get(merged, "series"), i, s)
+	{
+		series_lines(f, s, json_array_get(rows, i));
+	}
+	clock_lines(f, json_object_get(ranks, "members"));
+	if (json_is_true(json_object_get(merged, "partial")))
+		fprintf(f, "partial:    %s\n", text_of(merged, "partial_why"));
+}

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`sluice merge`, from outside: what each command wrote, added up.  merge.py SLUICE ROOT"""
+import os
+import sys
+
+# Instead of this folder, whose names hide modules of Python's own: io, types.
+sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
+
+import json
+
+import clikit
+import resultcheck
+from clikit import Command, start
+from tap import in_folder, run_all
+
+resultcheck.need('jsonschema')
+
+merge = Command('merge')
+
+
+def load(name):
+    with open(name, encoding='utf-8') as f:
+        return json.load(f)
+
+
+def two(*args, place):
+    """Two processes at the same time, each with a folder; returns their results."""
+    running = []
+    for i in range(2):
+        os.mkdir(f'{i}')
+        running.append(start(*args, place, f'{i}', '--json', f'{i}.json'))
+    for process in running:
+        out, err = process.communicate()
+        assert process.returncode == 0, err
+    return load('0.json'), load('1.json')
+
+
+def merged():
+    """The sum of both, right in itself, and as text, page and comparison."""
+    result = merge.result('0.json', '1.json')
+    assert '1.json' in merge('0.json', '1.json', '--json', 'm.json').out
+    assert load('m.json') == result
+    Command('compare')('0.json', 'm.json')
+    done = clikit.call('report', 'm.json', '-o', 'm.html')
+    assert done.returncode in (0, 3), done
+    return result
+
+
+def counts_add_up(a, b, sum_):
+    for s in sum_['series']:
+        x, y = (next(o for o in r['series'] if o['name'] == s['name']) for r in (a, b))
+        for key in 'ops', 'bytes', 'errors', 'bytes_written':
+            assert s[key] == x[key] + y[key], (s['name'], key)
+        starts, ends = zip(*(t for r in (x, y) for t in r['interval']['turns'][:1]))
+        assert s['interval']['turns'][0] == [min(starts), max(ends)], s['interval']
+    assert sum_['bytes_written'] == a['bytes_written'] + b['bytes_written']
+
+
+@in_folder
+def bench_of_two_processes():
+    a, b = two('bench', '-s', '64K', '-n', '40', '--no-limit', place='-f')
+    m = merged()
+    counts_add_up(a, b, m)
+    assert m['settings']['nvme_path'] is None and len(m['targets']) == 2
+
+
+@in_folder
+def io_of_two_processes():
+    a, b = two('io', '-s', '1M', '--loops', '5', place='-f')
+    m = merged()
+    counts_add_up(a, b, m)
+    assert len(m['io']['workers']) == 2
+
+
+@in_folder
+def kv_of_two_processes():
+    a, b = two('kv', '--seed', '1', '--num-users', '2', '--duration', '1', '--gpu-mem-gb', '0', '--cpu-mem-gb', '0',
+               '--model', 'tiny-1b', '--output', os.devnull, place='--cache-dir')
+    m = merged()
+    counts_add_up(a, b, m)
+    for key in 'requests', 'tokens':
+        assert m['kv'][key] == a['kv'][key] + b['kv'][key]
+    x, y, s = (r['kv']['tiers'][2]['write'] for r in (a, b, m))
+    assert s['n'] == x['n'] + y['n'] == sum(bucket[2] for bucket in s['histogram']['buckets'])
+    assert s['max'] == max(x['max'], y['max']) and min(x['p50'], y['p50']) * 0.99 <= s['p50'] <= max(x['p50'], y['p50']) * 1.01
+    assert resultcheck.near(s['mean'], (x['n'] * x['mean'] + y['n'] * y['mean']) / s['n'])
+
+
+@in_folder
+def replay_of_two_processes():
+    with open('trace.csv', 'w', encoding='utf-8') as f:
+        f.write('Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n')
+        for i in range(40):
+            f.write(f'{i / 1000},{"Write" if i < 20 else "Read"},65536,Tier-2,key_{i % 20},{"Prefill" if i < 20 else "Decode"}\n')
+    a, b = two('replay', 'trace.csv', '-p', 'flat-out', place='-T')
+    m = merged()
+    counts_add_up(a, b, m)
+    assert m['replay']['rows'] == 80 and sum(c['ops'] for c in m['replay']['classes']) == 80
+    assert sum(m['replay']['seconds']['read_ops']) == 40 and m['replay']['trace'] == a['replay']['trace']
+
+
+@in_folder
+def checkpoints_of_two_processes_are_one():
+    a, b = two('ckpt', 'bench', '-s', '1M', '-p', '1', '--saves', '3', '--loads', '2', '--methods', 'memory', '--no-limit',
+               place='-f')
+    m = merged()
+    for s, x, y in zip(m['series'], a['series'], b['series']):
+        assert s['ops'] == x['ops'] and s['bytes'] == x['bytes'] + y['bytes']
+        slowest = [max(pair) for pair in zip(x['samples'], y['samples'])]
+        assert resultcheck.near(s['sec'], sum(slowest), 1e-5), (s['sec'], slowest)
+    assert m['ckpt']['processes'] == 2 and m['ckpt']['checkpoint_bytes'] == 2 << 20
+
+
+@in_folder
+def what_cannot_be_added_is_refused_in_one_line():
+    two('bench', '-s', '64K', '-n', '5', '--no-limit', place='-f')
+    Command('bench')('-s', '64K', '-n', '6', '--no-limit', '--json', 'other.json')
+    merge('0.json', '1.json', '--json', 'm.json')
+    merge.refused('0.json', 'other.json', says=('other.json', 'settings.iterations is 6, not 5'))
+    merge.refused('0.json', 'm.json', says=('m.json', 'ranks', 'merged already'))
+    merge.refused('0.json', 'nothing.json', says='nothing.json')
+    merge.refused(says='results are needed')
+    old = load('0.json')
+    for s in old['series']:
+        del s['interval']
+    with open('old.json', 'w', encoding='utf-8') as f:
+        json.dump(old, f)
+    merge.refused('0.json', 'old.json', says=('old.json', 'interval', 'older version'))
+
+
+run_all(globals())
