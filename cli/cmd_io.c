@@ -11,6 +11,7 @@
 
 #include "base/util.h"
 #include "cli/cli.h"
+#include "cli/hosts.h"
 #include "cli/opt/config.h"
 #include "cli/opt/how.h"
 #include "cli/opt/places.h"
@@ -183,6 +184,8 @@ static int build_job(struct io_command *c)
 	c->job.places = c->places.items;
 	c->job.in_own = c->places.own.path;
 	c->job.nr_places = c->places.nr;
+	c->job.first_place =
+		cli_hosts_rank() * (unsigned)c->places.nr; /* ranks may share a folder */
 	if (!c->job.io_size)
 		c->job.io_size = io_job_default_size(&c->job);
 	r = io_job_check(&c->job, &err);

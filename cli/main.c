@@ -8,6 +8,7 @@
 #include <sluice/sluice.h>
 
 #include "cli/cli.h"
+#include "cli/hosts.h"
 #include "load/report/result/text.h"
 
 static const struct cli_cmd *const commands[] = {
@@ -95,21 +96,27 @@ static void raise_files(void)
 
 int main(int argc, char **argv)
 {
+	struct cli_hosts hosts;
 	int error = 0, status;
-	FILE *people = report_plain_stream(STDOUT_FILENO, &error);
+	FILE *people;
 
+	/* Before standard output is another: libraries of MPI keep the one they find, to the end.
+	 */
+	status = cli_hosts_open(&hosts, &argc, &argv);
+	people = report_plain_stream(STDOUT_FILENO, &error);
 	if (!people)
 		return cli_fail(NULL, CLI_FAILED, "out of memory");
 	/* Names from files and traces are among what is printed; data goes past it
 	 * (cli/opt/file.c). */
 	stdout = people;
 	raise_files();
-	status = run_command(argc, argv);
+	if (status == CLI_OK)
+		status = run_command(argc, argv);
 	/* A result that did not reach its file is not a result. */
 	if (fflush(people) || ferror(people)) {
 		cli_fail(NULL, CLI_FAILED, "standard output: %s", strerror(error ? -error : EIO));
 		status = status == CLI_OK ? CLI_FAILED : status;
 	}
 	fclose(people);
-	return status;
+	return cli_hosts_close(&hosts, status);
 }

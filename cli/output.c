@@ -12,7 +12,9 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "cli/cli.h"
+#include "cli/hosts.h"
 #include "cli/opt/json.h"
+#include "load/report/merge/merge.h"
 #include "load/report/page/html.h"
 #include "load/report/result/result.h"
 
@@ -42,9 +44,16 @@ int cli_outputs_open(struct cli_outputs *o, const struct cli_cmd *cmd,
 
 	if (cli_is_stdout(args->xlsx))
 		return cli_usage(cmd, "--xlsx: a workbook needs a file");
+	if (cli_hosts_size() > 1 && (args->csv || args->xlsx))
+		return cli_usage(cmd, "%s is not written of several ranks; --json is",
+				 args->csv ? "--csv" : "--xlsx");
 	*o = (struct cli_outputs){.cmd = cmd,
 				  .text = !cli_is_stdout(args->json) && !cli_is_stdout(args->csv) &&
 					  !cli_is_stdout(args->html)};
+	o->table = o->text && cli_hosts_size() > 1;
+	o->text &= !o->table;
+	if (cli_hosts_rank()) /* its result goes to rank 0 */
+		return CLI_OK;
 	r = cli_file_open(&o->json, cmd, "--json", args->json);
 	if (r == CLI_OK)
 		r = cli_file_open(&o->csv, cmd, "--csv", args->csv);
@@ -120,10 +129,34 @@ static int finish_xlsx(struct cli_outputs *o, const struct result *r)
 	return cli_file_finish(&o->xlsx, o->cmd, e, e < 0 ? err.msg : NULL);
 }
 
+/* Of all ranks: rank 0 has it. */
+static int finish_ranks(struct cli_outputs *o, const struct result *r)
+{
+	json_t *all = NULL;
+	int status = cli_hosts_result(&all, o->cmd, r);
+
+	if (status != CLI_OK || !all)
+		return status;
+	if (o->table)
+		merge_text(stdout, all);
+	if (o->json.f)
+		status = cli_file_finish(&o->json, o->cmd, cli_json_dump(o->json.f, all, 1), NULL);
+	if (o->html.file.f && status == CLI_OK)
+		status = cli_html_result(&o->html, all);
+	if (status == CLI_OK && json_is_true(json_object_get(all, "partial")))
+		status = cli_fail(o->cmd, CLI_FAILED, "the result is partial: %s",
+				  json_string_value(json_object_get(all, "partial_why")));
+	json_decref(all);
+	cli_outputs_abandon(o);
+	return status;
+}
+
 int cli_outputs_finish(struct cli_outputs *o, const struct result *r)
 {
 	int status = CLI_OK, one;
 
+	if (cli_hosts_size() > 1)
+		return finish_ranks(o, r);
 	if (o->json.f) {
 		one = cli_file_finish(&o->json, o->cmd, write_json(o->json.f, r), NULL);
 		status = one != CLI_OK ? one : status;

@@ -53,7 +53,8 @@ struct cli_outputs {
 	const struct cli_cmd *cmd;
 	struct cli_file json, csv, xlsx;
 	struct cli_html html;
-	bool text; /* standard output is for people */
+	bool text;  /* standard output is for people */
+	bool table; /* of several ranks: for the table of all */
 };
 
 /*

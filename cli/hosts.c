@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A run of several ranks, seen from the command: one command line, one result, one status. */
+#include "cli/hosts.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "cli/cli.h"
+#include "cli/opt/json.h"
+#include "load/hosts/hosts.h"
+#include "load/measure/gate.h"
+#include "load/report/merge/merge.h"
+#include "load/report/result/result.h"
+
+/* Commands that several ranks do together; of others each rank does its own. */
+static bool is_shared(int argc, char **argv)
+{
+	const char *a = argc > 1 ? argv[1] : "", *b = argc > 2 ? argv[2] : "";
+
+	return !strcmp(a, "bench") || !strcmp(a, "io") ||
+	       (!strcmp(a, "ckpt") && !strcmp(b, "bench"));
+}
+
+static void on_lost(const char *line)
+{
+	if (line)
+		cli_note(NULL, "%s; the others are stopped", line);
+	cli_stop_now(SIGTERM);
+}
+
+/* ------------------------------------------------------------------- settings */
+
+static char *join_words(int argc, char **argv, size_t *ret_len)
+{
+	size_t len = 0, at = 0;
+	char *all;
+
+	for (int i = 0; i < argc; i++)
+		len += strlen(argv[i]) + 1;
+	all = malloc(len + 1);
+	for (int i = 0; all && i < argc; i++) {
+		memcpy(all + at, argv[i], strlen(argv[i]) + 1);
+		at += strlen(argv[i]) + 1;
+	}
+	*ret_len = len;
+	return all;
+}
+
+/* Into @all, which stays. */
+static char **split_words(char *all, size_t len, int *ret_nr)
+{
+	char **words;
+	int nr = 0;
+
+	for (size_t i = 0; i < len; i++)
+		nr += !all[i];
+	words = calloc((size_t)nr + 1, sizeof(*words));
+	*ret_nr = nr;
+	nr = 0;
+	for (size_t at = 0; words && at < len; at += strlen(all + at) + 1)
+		words[nr++] = all + at;
+	return words;
+}
+
+int cli_hosts_open(struct cli_hosts *h, int *argc, char ***argv)
+{
+	struct sluice_err err = {0, ""};
+	int r;
+
+	*h = (struct cli_hosts){.all = NULL};
+	if (!is_shared(*argc, *argv))
+		return CLI_OK;
+	r = hosts_open(on_lost, &err);
+	if (r < 0)
+		return cli_fail(NULL, r == -ENOTSUP ? CLI_UNSUPPORTED : CLI_FAILED, "%s", err.msg);
+	if (hosts_size() < 2)
+		return CLI_OK;
+	gate_set(hosts_gate);
+	h->all = join_words(*argc, *argv, &h->len);
+	if (hosts_rank())
+		free(h->all);
+	if (h->all && hosts_share(&h->all, &h->len) < 0)
+		return cli_fail(NULL, CLI_FAILED, "rank 0 is lost");
+	h->words = h->all ? split_words(h->all, h->len, argc) : NULL;
+	if (!h->words)
+		return cli_fail(NULL, CLI_FAILED, "out of memory");
+	*argv = h->words;
+	return CLI_OK;
+}
+
+int cli_hosts_close(struct cli_hosts *h, int status)
+{
+	status = hosts_close(status);
+	free(h->words);
+	free(h->all);
+	return status;
+}
+
+unsigned cli_hosts_size(void)
+{
+	return hosts_size();
+}
+
+unsigned cli_hosts_rank(void)
+{
+	return hosts_rank();
+}
+
+/* --------------------------------------------------------------------- result */
+
+static json_t *read_said(unsigned rank, const char *text)
+{
+	json_t *j = text && *text ? json_loads(text, 0, NULL) : NULL;
+	struct hosts_clock c;
+
+	hosts_get_clock(rank, &c);
+	if (j)
+		json_object_set_new(j, "clock",
+				    json_pack("{s:I, s:f, s:f}", "rank", (json_int_t)rank,
+					      "offset_sec", (double)c.offset_ns / 1e9, "error_sec",
+					      (double)c.error_ns / 1e9));
+	return j;
+}
+
+/* What all said as one. */
+static int merge_said(json_t **out, char **all, const char **lost, struct sluice_err *err)
+{
+	unsigned nr = hosts_size();
+	struct merge_in *in = calloc(nr, sizeof(*in));
+	json_t **read = calloc(nr, sizeof(*read));
+	int r = in && read ? 0 : sluice_fail(err, -ENOMEM, "out of memory");
+
+	for (unsigned i = 0; i < nr && r == 0; i++) {
+		read[i] = read_said(i, all[i]);
+		in[i] = (struct merge_in){.result = read[i],
+					  .name = hosts_name(i),
+					  .lost = lost[i] ? lost[i] : "it ended without a result"};
+	}
+	if (r == 0)
+		r = merge_results(out, in, nr, "mpi", err);
+	for (unsigned i = 0; i < nr && read; i++)
+		json_decref(read[i]);
+	free(read);
+	free(in);
+	return r;
+}
+
+static int gather(json_t **out, const char *mine, struct sluice_err *err)
+{
+	unsigned nr = hosts_size();
+	char **all = calloc(nr, sizeof(*all));
+	const char **lost = calloc(nr, sizeof(*lost));
+	int r = all && lost ? hosts_gather(mine, all, lost) : -ENOMEM;
+
+	if (r < 0)
+		sluice_fail(err, r, "out of memory");
+	else if (!hosts_rank())
+		r = merge_said(out, all, lost, err);
+	for (unsigned i = 0; i < nr && all; i++)
+		free(all[i]);
+	free(all);
+	free(lost);
+	return r;
+}
+
+int cli_hosts_result(json_t **out, const struct cli_cmd *cmd, const struct result *r)
+{
+	struct sluice_err err = {0, ""};
+	struct result mine = *r;
+	struct hosts_clock c;
+	json_t *j;
+	char *text;
+	int e;
+
+	hosts_get_clock(hosts_rank(), &c);
+	mine.wall_ns = c.wall_ns;
+	j = result_json(&mine);
+	text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+	json_decref(j);
+	if (!text)
+		return cli_fail(cmd, CLI_FAILED, "out of memory");
+	*out = NULL;
+	e = gather(out, text, &err);
+	free(text);
+	return e < 0 ? cli_fail(cmd, CLI_FAILED, "%s", err.msg) : CLI_OK;
+}

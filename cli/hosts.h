@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_CLI_HOSTS_H
+#define SLUICE_CLI_HOSTS_H
+
+/*
+ * Several ranks that a launcher of MPI started as one run: load/hosts has how they find and wait
+ * for each other, docs/hosts.md what a user sees.
+ */
+#include <jansson.h>
+#include <stddef.h>
+
+struct cli_cmd;
+struct result;
+
+struct cli_hosts {
+	char *all;
+	size_t len;
+	char **words;
+};
+
+/*
+ * Find the others, if there are any, and take the command line of rank 0.  Returns CLI_OK, or
+ * another exit status after a message.
+ */
+int cli_hosts_open(struct cli_hosts *h, int *argc, char ***argv);
+/* The end; returns the exit status of all. */
+int cli_hosts_close(struct cli_hosts *h, int status);
+
+unsigned cli_hosts_size(void); /* 1: alone */
+unsigned cli_hosts_rank(void);
+
+/*
+ * Hand in the result of this rank.  In rank 0 *@out becomes that of all, in others NULL.  Returns
+ * CLI_OK, or another exit status after a message.
+ */
+int cli_hosts_result(json_t **out, const struct cli_cmd *cmd, const struct result *r);
+
+#endif

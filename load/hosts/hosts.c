@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The life of a run of several ranks. */
+#include "load/hosts/hosts.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "load/hosts/hosts_in.h"
+
+#define END_NS 10000000000u /* that others wait for rank 0 after a stop */
+
+struct hosts hosts_all = {.size = 1};
+
+int hosts_open(void (*lost)(const char *line), struct sluice_err *err)
+{
+	struct hosts *h = &hosts_all;
+	int r = hosts_meet(h, err);
+
+	h->on_lost = lost;
+	if (r < 0 || h->size < 2) {
+		h->size = 1;
+		h->rank = 0;
+		return r;
+	}
+	r = hosts_listen(h, err);
+	if (r == 0 && h->rank == 0)
+		hosts_set_clocks(h);
+	return r;
+}
+
+unsigned hosts_size(void)
+{
+	return hosts_all.size;
+}
+
+unsigned hosts_rank(void)
+{
+	return hosts_all.rank;
+}
+
+const char *hosts_name(unsigned rank)
+{
+	return hosts_all.peers[rank].name;
+}
+
+int hosts_share(char **data, size_t *len)
+{
+	struct hosts *h = &hosts_all;
+	const struct header share = {.type = MESSAGE_SHARE, .len = *len};
+	int r = 0;
+
+	if (h->size < 2)
+		return 0;
+	if (!h->rank) {
+		pthread_mutex_lock(&h->lock);
+		for (unsigned i = 1; i < h->size; i++)
+			hosts_send(&h->peers[i], &share, *data);
+		pthread_mutex_unlock(&h->lock);
+		return 0;
+	}
+	pthread_mutex_lock(&h->lock);
+	while (!h->shared && h->peers[0].fd >= 0)
+		hosts_wait(h, 0);
+	if (!h->shared)
+		r = -ECONNRESET;
+	*data = h->shared;
+	*len = h->shared_len;
+	h->shared = NULL;
+	pthread_mutex_unlock(&h->lock);
+	return r;
+}
+
+void hosts_get_clock(unsigned rank, struct hosts_clock *ret)
+{
+	struct hosts *h = &hosts_all;
+
+	pthread_mutex_lock(&h->lock);
+	*ret = rank == h->rank ? h->clock : h->peers[rank].clock;
+	pthread_mutex_unlock(&h->lock);
+}
+
+int hosts_close(int status)
+{
+	struct hosts *h = &hosts_all;
+	const struct header end = {.type = MESSAGE_END, .a = (uint64_t)status};
+	const struct header nothing = {.type = MESSAGE_SAID, .rank = h->rank};
+
+	if (h->size < 2)
+		return status;
+	pthread_mutex_lock(&h->lock);
+	if (h->rank) {
+		if (!h->said)
+			hosts_send(&h->peers[0], &nothing, NULL);
+		/* rank 0 waits for the slowest, which may take any time, but not after a stop */
+		while (!h->ended && h->peers[0].fd >= 0 &&
+		       (!h->stopping || clock_ns() < h->stop_ns + END_NS))
+			hosts_wait(h, clock_ns() + END_NS);
+		status = h->ended ? h->status : status ? status : 1;
+	} else {
+		if (!h->said)
+			hosts_stop(h);
+		h->ended = true;
+		for (unsigned i = 1; i < h->size; i++)
+			hosts_send(&h->peers[i], &end, NULL);
+	}
+	pthread_mutex_unlock(&h->lock);
+	hosts_hang_up(h);
+	h->size = 1;
+	return status;
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Waiting for each other: where something begins, and for what all have to say. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/util.h"
+#include "load/hosts/hosts_in.h"
+
+#define SOON_NS    2000000u /* from the word to the beginning, and more where the way is long */
+#define EACH_NS    20000u   /* to tell one rank */
+#define SPIN_NS    200000u  /* a sleep may end so late */
+#define CHECK_NS   200000000u
+#define PATIENT_NS 4000000000u /* after a stop */
+
+/* ----------------------------------------------------------------------- gate */
+
+/* With the lock held: has everybody who still comes come to gate @n? */
+static bool all_ready(const struct hosts *h, uint64_t n)
+{
+	for (unsigned i = 1; i < h->size; i++) {
+		const struct peer *p = &h->peers[i];
+
+		if (p->fd >= 0 && !p->said && p->ready < n)
+			return false;
+	}
+	return true;
+}
+
+/* Sleep most of it: the last of it exactly. */
+static void wait_until(uint64_t at_ns)
+{
+	uint64_t now = clock_ns();
+
+	if (at_ns > now + SPIN_NS) {
+		const struct timespec t = {.tv_sec = (time_t)((at_ns - SPIN_NS) / 1000000000u),
+					   .tv_nsec = (long)((at_ns - SPIN_NS) % 1000000000u)};
+
+		while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
+			;
+	}
+	while (clock_ns() < at_ns)
+		;
+}
+
+static uint64_t begin_all(struct hosts *h, uint64_t n)
+{
+	uint64_t far = 0, at;
+
+	for (unsigned i = 1; i < h->size; i++)
+		far = max_u64(far, h->peers[i].clock.error_ns);
+	at = clock_ns() + SOON_NS + h->size * EACH_NS + 4 * far;
+	for (unsigned i = 1; i < h->size; i++) {
+		struct peer *p = &h->peers[i];
+		const struct header go = {
+			.type = MESSAGE_GO, .a = n, .b = (int64_t)at + p->clock.offset_ns};
+
+		if (p->ready >= n)
+			hosts_send(p, &go, NULL);
+	}
+	return at;
+}
+
+void hosts_gate(void)
+{
+	struct hosts *h = &hosts_all;
+	struct header ready = {.type = MESSAGE_READY, .rank = h->rank};
+	uint64_t n, at = 0;
+
+	if (h->size < 2)
+		return;
+	pthread_mutex_lock(&h->lock);
+	n = ++h->gates;
+	ready.a = n;
+	if (h->rank)
+		hosts_send(&h->peers[0], &ready, NULL);
+	/* a stop ends the wait; what was lost is not waited for */
+	while (!h->stopping && (h->rank ? h->go < n && h->peers[0].fd >= 0 : !all_ready(h, n)))
+		hosts_wait(h, clock_ns() + CHECK_NS);
+	if (!h->stopping)
+		at = h->rank ? h->go_at : begin_all(h, n);
+	pthread_mutex_unlock(&h->lock);
+	wait_until(at);
+}
+
+/* --------------------------------------------------------------------- gather */
+
+/* With the lock held: is there nobody left to wait for? */
+static bool all_said(const struct hosts *h)
+{
+	for (unsigned i = 1; i < h->size; i++)
+		if (h->peers[i].fd >= 0 && !h->peers[i].said)
+			return false;
+	return true;
+}
+
+/* Those that wait at a gate which rank 0 will not come to any more must not wait for ever. */
+static void open_gates(struct hosts *h)
+{
+	for (unsigned i = 1; i < h->size; i++) {
+		struct peer *p = &h->peers[i];
+		const struct header go = {.type = MESSAGE_GO, .a = p->ready};
+
+		if (p->fd >= 0 && !p->said && p->ready > h->gates)
+			hosts_send(p, &go, NULL);
+	}
+}
+
+static void collect(struct hosts *h, char **all, const char **lost)
+{
+	pthread_mutex_lock(&h->lock);
+	while (!all_said(h)) {
+		uint64_t now = clock_ns();
+
+		if (h->stopping && now > h->stop_ns + PATIENT_NS)
+			break;
+		open_gates(h);
+		hosts_wait(h, now + CHECK_NS / 4);
+	}
+	for (unsigned i = 1; i < h->size; i++) {
+		struct peer *p = &h->peers[i];
+
+		all[i] = p->said;
+		p->said = NULL;
+		if (!all[i])
+			lost[i] = *p->lost ? p->lost : "it did not stop in time";
+	}
+	h->ended = true; /* who goes now is not lost */
+	pthread_mutex_unlock(&h->lock);
+}
+
+int hosts_gather(const char *text, char **all, const char **lost)
+{
+	struct hosts *h = &hosts_all;
+	const struct header said = {.type = MESSAGE_SAID, .rank = h->rank, .len = strlen(text)};
+
+	if (h->rank) {
+		pthread_mutex_lock(&h->lock);
+		hosts_send(&h->peers[0], &said, text);
+		h->said = true;
+		pthread_mutex_unlock(&h->lock);
+		return 0;
+	}
+	h->said = true;
+	collect(h, all, lost);
+	if (!h->stopping)
+		hosts_check_clocks(h);
+	all[0] = strdup(text);
+	return all[0] ? 0 : -ENOMEM;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_HOSTS_HOSTS_IN_H
+#define SLUICE_HOSTS_HOSTS_IN_H
+
+/* What the files of this folder share. */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "load/hosts/hosts.h"
+
+#define HOSTS_NAME 96
+
+enum message {
+	MESSAGE_HELLO, /* a: rank; text: cookie and host */
+	MESSAGE_SHARE,
+	MESSAGE_PING,  /* a: rank 0's clock */
+	MESSAGE_PONG,  /* a: the same; b: the rank's clock */
+	MESSAGE_CLOCK, /* a: wall_ns, b: offset_ns; text: error_ns */
+	MESSAGE_READY, /* a: number of gates that were reached */
+	MESSAGE_GO,    /* a: number of the gate, b: when, by the rank's clock */
+	MESSAGE_STOP,
+	MESSAGE_SAID, /* text: for rank 0 */
+	MESSAGE_END,  /* a: status */
+};
+
+struct header {
+	uint32_t type, rank;
+	uint64_t a;
+	int64_t b;
+	uint64_t len; /* of the text behind it */
+};
+
+/* One of the others, as rank 0 sees it; the others have only rank 0. */
+struct peer {
+	int fd; /* -1: lost, or not there yet */
+	char name[HOSTS_NAME];
+	char lost[HOSTS_NAME];
+	uint64_t ready;
+	char *said;
+	uint64_t pong_a;
+	int64_t pong_b;
+	uint64_t pong_at;
+	struct hosts_clock clock;
+};
+
+struct hosts {
+	unsigned rank, size;
+	struct peer *peers; /* one per rank; others than rank 0 use the first */
+	void (*on_lost)(const char *line);
+	pthread_t thread;
+	bool running;
+	int keeper;  /* a pipe that ends with the process the launcher knows */
+	int wake[2]; /* a pipe that ends the thread */
+	pthread_mutex_t lock;
+	pthread_cond_t changed; /* by CLOCK_MONOTONIC */
+	/* under the lock */
+	uint64_t gates; /* that this rank has reached */
+	uint64_t go, go_at;
+	char *shared;
+	size_t shared_len;
+	bool said; /* what this rank had to say */
+	bool stopping, ended;
+	uint64_t stop_ns;
+	int status;
+	struct hosts_clock clock;
+};
+
+extern struct hosts hosts_all;
+
+/* ---- hosts_meet.c ---- */
+int hosts_meet(struct hosts *h, struct sluice_err *err);
+
+/* ---- hosts_keep.c ---- */
+/* Go on in a child: 0 in there; the parent never returns. */
+int hosts_keep(struct hosts *h, struct sluice_err *err);
+
+/* ---- hosts_wire.c ---- */
+/* Send all of it; false: the peer is gone, which the thread will find, too. */
+bool hosts_send(struct peer *p, const struct header *head, const void *text);
+/* Receive exactly @len bytes. */
+bool hosts_recv(int fd, void *data, size_t len);
+int hosts_listen(struct hosts *h, struct sluice_err *err); /* start the thread */
+void hosts_hang_up(struct hosts *h);
+/* With the lock held: wait until woken, or @until_ns (0: for ever); false: it is past that. */
+bool hosts_wait(struct hosts *h, uint64_t until_ns);
+/* With the lock held: ask everybody to stop. */
+void hosts_stop(struct hosts *h);
+
+/* ---- hosts_clock.c ---- */
+/* Rank 0: how far the others' clocks are off, and tell them. */
+void hosts_set_clocks(struct hosts *h);
+/* Rank 0, again at the end: what drifted makes the bound wider. */
+void hosts_check_clocks(struct hosts *h);
+
+#endif

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Messages.  A thread that sleeps in poll() receives all of them and notes what they say under the
+ * lock; it costs nothing while a run is measured, since nothing is sent then.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "load/hosts/hosts_in.h"
+
+#define LONGEST (1ull << 30) /* of a text */
+
+bool hosts_recv(int fd, void *data, size_t len)
+{
+	for (size_t got = 0; got < len;) {
+		ssize_t n = recv(fd, (char *)data + got, len - got, 0);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return false;
+		got += (size_t)n;
+	}
+	return true;
+}
+
+static bool send_all(int fd, const void *data, size_t len, int flags)
+{
+	for (size_t put = 0; put < len;) {
+		ssize_t n = send(fd, (const char *)data + put, len - put, MSG_NOSIGNAL | flags);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return false;
+		put += (size_t)n;
+	}
+	return true;
+}
+
+bool hosts_send(struct peer *p, const struct header *head, const void *text)
+{
+	if (p->fd < 0)
+		return false;
+	return send_all(p->fd, head, sizeof(*head), head->len ? MSG_MORE : 0) &&
+	       send_all(p->fd, text, head->len, 0);
+}
+
+bool hosts_wait(struct hosts *h, uint64_t until_ns)
+{
+	const struct timespec t = {.tv_sec = (time_t)(until_ns / 1000000000u),
+				   .tv_nsec = (long)(until_ns % 1000000000u)};
+
+	if (!until_ns)
+		return pthread_cond_wait(&h->changed, &h->lock) == 0;
+	return pthread_cond_timedwait(&h->changed, &h->lock, &t) == 0;
+}
+
+void hosts_stop(struct hosts *h)
+{
+	const struct header stop = {.type = MESSAGE_STOP, .rank = h->rank};
+
+	if (!h->stopping)
+		h->stop_ns = clock_ns();
+	if (h->stopping || h->rank) {
+		h->stopping = true;
+		return;
+	}
+	h->stopping = true;
+	for (unsigned i = 1; i < h->size; i++)
+		hosts_send(&h->peers[i], &stop, NULL);
+}
+
+/* ------------------------------------------------------------------- incoming */
+
+/* A connection ended; after the end of the run that is as it should be. */
+static void peer_lost(struct hosts *h, struct peer *p)
+{
+	char line[HOSTS_NAME + 64];
+	bool tell;
+
+	pthread_mutex_lock(&h->lock);
+	close(p->fd);
+	p->fd = -1;
+	tell = !h->ended && !p->said;
+	if (tell) {
+		snprintf(p->lost, sizeof(p->lost), "its connection ended");
+		hosts_stop(h);
+	}
+	snprintf(line, sizeof(line), "%s is lost: its connection ended", p->name);
+	pthread_cond_broadcast(&h->changed);
+	pthread_mutex_unlock(&h->lock);
+	if (tell)
+		h->on_lost(h->rank <= 1 ? line : NULL); /* once, if rank 0 is not there */
+}
+
+/* With the lock held; @text is taken where it is kept.  True: a stop was asked for. */
+static bool note(struct hosts *h, struct peer *p, const struct header *m, char **text)
+{
+	switch ((enum message)m->type) {
+	case MESSAGE_SHARE:
+		h->shared = *text;
+		h->shared_len = m->len;
+		*text = NULL;
+		break;
+	case MESSAGE_PONG:
+		p->pong_a = m->a;
+		p->pong_b = m->b;
+		p->pong_at = clock_ns();
+		break;
+	case MESSAGE_CLOCK:
+		h->clock = (struct hosts_clock){.wall_ns = (int64_t)m->a, .offset_ns = m->b};
+		if (m->len == sizeof(h->clock.error_ns))
+			memcpy(&h->clock.error_ns, *text, sizeof(h->clock.error_ns));
+		break;
+	case MESSAGE_READY:
+		p->ready = m->a;
+		break;
+	case MESSAGE_GO:
+		h->go = m->a;
+		h->go_at = (uint64_t)m->b;
+		break;
+	case MESSAGE_SAID:
+		free(p->said);
+		p->said = *text;
+		*text = NULL;
+		break;
+	case MESSAGE_END:
+		h->ended = true;
+		h->status = (int)m->a;
+		break;
+	case MESSAGE_STOP:
+		hosts_stop(h);
+		return true;
+	case MESSAGE_HELLO:
+	case MESSAGE_PING:
+		break;
+	}
+	return false;
+}
+
+/* One message; false: the connection ended. */
+static bool take(struct hosts *h, struct peer *p)
+{
+	struct header m, pong;
+	char *text = NULL;
+	bool ok, stop;
+
+	if (!hosts_recv(p->fd, &m, sizeof(m)) || m.len > LONGEST)
+		return false;
+	if (m.type == MESSAGE_PING) {
+		pong = (struct header){
+			.type = MESSAGE_PONG, .rank = h->rank, .a = m.a, .b = (int64_t)clock_ns()};
+		pthread_mutex_lock(&h->lock);
+		ok = hosts_send(p, &pong, NULL);
+		pthread_mutex_unlock(&h->lock);
+		return ok;
+	}
+	text = calloc(1, m.len + 1);
+	ok = text && hosts_recv(p->fd, text, m.len);
+	pthread_mutex_lock(&h->lock);
+	stop = ok && note(h, p, &m, &text);
+	pthread_cond_broadcast(&h->changed);
+	pthread_mutex_unlock(&h->lock);
+	free(text);
+	if (stop)
+		h->on_lost(NULL);
+	return ok;
+}
+
+/* The launcher wants an end, and did not ask. */
+static void keeper_lost(struct hosts *h)
+{
+	pthread_mutex_lock(&h->lock);
+	close(h->keeper);
+	h->keeper = -1;
+	hosts_stop(h);
+	pthread_cond_broadcast(&h->changed);
+	pthread_mutex_unlock(&h->lock);
+	h->on_lost(NULL);
+}
+
+static void *receive(void *arg)
+{
+	struct hosts *h = arg;
+	unsigned nr = h->rank ? 1 : h->size;
+	struct pollfd *p = calloc(nr + 2, sizeof(*p));
+
+	while (p) {
+		for (unsigned i = 0; i < nr; i++)
+			p[i] = (struct pollfd){.fd = h->peers[i].fd, .events = POLLIN};
+		if (!h->rank)
+			p[0].fd = -1;
+		p[nr] = (struct pollfd){.fd = h->wake[0], .events = POLLIN};
+		p[nr + 1] = (struct pollfd){.fd = h->keeper, .events = POLLIN};
+		if (poll(p, nr + 2, -1) < 0 && errno != EINTR)
+			break;
+		if (p[nr].revents)
+			break;
+		if (p[nr + 1].revents)
+			keeper_lost(h);
+		for (unsigned i = 0; i < nr; i++)
+			if (p[i].fd >= 0 && p[i].revents && !take(h, &h->peers[i]))
+				peer_lost(h, &h->peers[i]);
+	}
+	free(p);
+	return NULL;
+}
+
+int hosts_listen(struct hosts *h, struct sluice_err *err)
+{
+	pthread_condattr_t monotonic;
+	int r;
+
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_mutex_init(&h->lock, NULL);
+	pthread_cond_init(&h->changed, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	if (pipe2(h->wake, O_CLOEXEC) < 0)
+		return sluice_fail(err, -errno, "no pipe can be made: %s", strerror(errno));
+	r = thread_start(&h->thread, receive, h);
+	h->running = r == 0;
+	return r < 0 ? sluice_fail(err, r, "no thread can be started: %s", strerror(-r)) : 0;
+}
+
+void hosts_hang_up(struct hosts *h)
+{
+	if (!h->running)
+		return;
+	if (write(h->wake[1], "", 1) == 1)
+		pthread_join(h->thread, NULL);
+	h->running = false;
+	for (unsigned i = 0; i < h->size; i++) {
+		if (h->peers[i].fd >= 0)
+			close(h->peers[i].fd);
+		free(h->peers[i].said);
+	}
+	free(h->peers);
+	free(h->shared);
+	close(h->wake[0]);
+	close(h->wake[1]);
+	if (h->keeper >= 0)
+		close(h->keeper);
+}

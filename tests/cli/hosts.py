@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Several ranks as one run, with each MPI that is there.  hosts.py SLUICE ROOT PLUGINS"""
+import os
+import sys
+
+# Instead of this folder, whose names hide modules of Python's own: io, types.
+sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import resultcheck
+from clikit import ROOT, SLUICE
+from tap import Skip, folder, run
+
+resultcheck.need('jsonschema')
+
+LAUNCHERS = {
+    'openmpi': ['mpirun.openmpi', '--allow-run-as-root', '--oversubscribe', '--bind-to', 'none'],
+    'mpich': ['mpirun.mpich'],
+}
+
+
+def launch(mpi, ranks, *args, env=None):
+    words = [*LAUNCHERS[mpi], '-n', ranks, SLUICE, *args]
+    return subprocess.Popen([str(w) for w in words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
+
+
+def done(process, status=0):
+    out, err = process.communicate()
+    assert (process.returncode == 0) == (status == 0), (process.returncode, out, err)
+    return out, err
+
+
+def result(mpi, ranks, *args):
+    """One result of all, right in itself."""
+    out, err = done(launch(mpi, ranks, *args, '--json', 'all.json'))
+    with open('all.json', encoding='utf-8') as f:
+        j = json.load(f)
+    resultcheck.check(ROOT, j)
+    assert j['ranks']['how'] == 'mpi' and len(j['ranks']['members']) == ranks, j['ranks']
+    assert out.count('by %d ranks' % ranks) == 1, out
+    assert not j['partial']
+    return j, out
+
+
+def clocks_are_told(j, out):
+    for i, m in enumerate(j['ranks']['members']):
+        assert m['clock']['rank'] == i
+        # processes of one host have one clock
+        assert abs(m['clock']['offset_sec']) <= m['clock']['error_sec'] < 1, m
+    assert out.count('clock: ') == len(j['ranks']['members']) - 1, out
+
+
+def bench(mpi):
+    j, out = result(mpi, 3, 'bench', '-s', '64K', '-n', '30', '--no-limit')
+    for s, of in zip(j['series'], j['ranks']['series']):
+        assert s['ops'] == 90 and len(s['interval']['turns']) > 1
+        assert [r['share'] for r in of['rows']] == [1 / 3] * 3
+    clocks_are_told(j, out)
+    assert os.listdir('.') == ['all.json'], os.listdir('.')
+
+
+def io(mpi):
+    """In one folder: each rank has files of its own."""
+    os.mkdir('shared')
+    j, _ = result(mpi, 2, 'io', '-f', 'shared', '-s', '1M', '--loops', '3', '--keep', '--validate')
+    assert j['series'][0]['ops'] == 6 and len(os.listdir('shared')) == 2, os.listdir('shared')
+
+
+def checkpoints(mpi):
+    j, _ = result(mpi, 2, 'ckpt', 'bench', '-s', '1M', '-p', '1', '--saves', '2', '--loads', '2', '--methods', 'memory',
+                  '--no-limit')
+    assert j['ckpt']['processes'] == 2 and all(s['size'] == 2 << 20 and s['ops'] == 2 for s in j['series'])
+
+
+def bad_command_line(mpi):
+    """Each rank says what is wrong with it, and nobody waits for another."""
+    _, err = done(launch(mpi, 2, 'bench', '-s', 'x'), status=2)
+    assert "'x' is not a size" in err, err
+    _, err = done(launch(mpi, 2, 'bench', '--csv', 'x.csv'), status=2)
+    assert '--csv is not written of several ranks' in err, err
+
+
+def by_themselves(mpi):
+    out, _ = done(launch(mpi, 2, 'bench', '-s', '4K', '-n', '3', '-w', '--no-limit', env={'SLUICE_MPI': 'off'}))
+    assert 'ranks' not in out and out.count('Write Statistics') == 2, out
+    _, err = done(launch(mpi, 2, 'bench', '-s', '4K', env={'SLUICE_MPI_PLUGIN': '/nothing.so'}), status=3)
+    assert 'plug-in' in err and 'SLUICE_MPI=off' in err, err
+
+
+def worker_of(rank, word):
+    """The process of a rank that works: the child of the one that the launcher started."""
+    found = {}
+    for pid in filter(str.isdigit, os.listdir('/proc')):
+        try:
+            with open(f'/proc/{pid}/environ', 'rb') as e, open(f'/proc/{pid}/cmdline', 'rb') as c, open(f'/proc/{pid}/stat') as s:
+                if c.read().startswith(SLUICE.encode()) and re.search(rb'(OMPI_COMM_WORLD_RANK|PMI_RANK)=%d\0' % rank, e.read()):
+                    if os.readlink(f'/proc/{pid}/cwd') == word:
+                        found[int(pid)] = int(s.read().rsplit(')', 1)[1].split()[1])
+        except OSError:
+            pass
+    return next((pid for pid, parent in found.items() if parent in found), None)
+
+
+def a_lost_rank(mpi):
+    here = os.path.realpath('.')
+    process = launch(mpi, 3, 'bench', '-s', '64K', '--runtime', '600', '-w', '--overwrite', '--files', '4', '--no-limit', '--json',
+                     'all.json')
+    while not (pid := worker_of(1, here)) or sum(n.startswith('sluice-bench') for n in os.listdir('.')) < 3:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    time.sleep(0.5)
+    os.kill(pid, signal.SIGKILL)
+    _, err = done(process, status=1)
+    assert re.search(r'rank 1 \(.*\) is lost: its connection ended', err), err
+    with open('all.json', encoding='utf-8') as f:
+        j = json.load(f)
+    resultcheck.check(ROOT, j)
+    assert j['partial'] and j['partial_why'].startswith('rank 1 ('), j['partial_why']
+    assert j['series'][0]['ops'] > 0 and j['ranks']['members'][1]['lost'], j['ranks']
+
+
+def case(mpi, function):
+    def there():
+        if mpi not in sys.argv[3:] or not shutil.which(LAUNCHERS[mpi][0]):
+            raise Skip(mpi, f'{LAUNCHERS[mpi][0]} or the plug-in for it is not there')
+        with folder():
+            function(mpi)
+    return f'{mpi}: {function.__name__}', there
+
+
+run(*[case(mpi, f) for mpi in LAUNCHERS for f in (bench, io, checkpoints, bad_command_line, by_themselves, a_lost_rank)])
