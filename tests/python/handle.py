@@ -2,6 +2,7 @@
 """sluice.Handle: options, transfers of every size and place, waiting, closing."""
 import errno
 import json
+import mmap
 import os
 import pathlib
 import stat
@@ -9,6 +10,7 @@ import stat
 import sluice
 from kit import (MIB, PAGE, Gate, case, cases, content, data, each, failing, handle, make, path,
                  raises, run, unraisable)
+from tap import Skip
 
 ENGINES = ('io_uring', 'libaio', 'threads')
 SIZES = (0, 1, 511, 512, 513, 4095, 4096, 4097, MIB - 1, MIB, MIB + 1, 5 * MIB + 3)
@@ -286,6 +288,20 @@ def single_submit_is_one_call_for_each_block():
 @case
 def without_overlap_the_queue_is_filled_only_when_it_is_empty():
     assert _stats_of_a_read('threads', overlap=False)['submit_calls'] == 256 / 16
+
+
+@case
+def spare_cpu_copies_nothing_that_can_go_straight():
+    name = make(data(32 * MIB))
+
+    def bounced(**options):
+        with handle(**options) as h, mmap.mmap(-1, 32 * MIB, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+            memory.madvise(mmap.MADV_NOHUGEPAGE)
+            assert h.read(memory, name) == 32 * MIB
+            return h.stats()['blocks_bounced']
+    assert bounced(spare_cpu=True) == 0
+    if not bounced():
+        raise Skip('virtual disk', 'nothing is copied here in any case')
 
 
 @case

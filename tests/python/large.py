@@ -20,7 +20,7 @@ from sluice.deepspeed import FastFileWriter, FastFileWriterConfig, aio_handle
 
 GIB = 1 << 30
 CHUNK = 64 * MIB
-SIZES = [0, 1, 4095, MIB + 1, 100 * MIB + 3, 2 * GIB + 1]
+SIZES = [0, 1, 4095, MIB + 1, 100 * MIB + 3]  # and 2 GiB below, in other ways
 
 _words = torch.arange(CHUNK // 8, dtype=torch.int64) * 0x1E3779B97F4A7C15
 

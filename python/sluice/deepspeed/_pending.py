@@ -84,8 +84,9 @@ class Pending:
                 self.add(more)
             ops = list(self._ops)
             ours += [op for op in ops if op.claim(call)]
-            for op in () if more else ops:
-                op.finish()
+            if not more and len(ours) < len(ops):  # others wait for some of them
+                for op in ops:
+                    op.finish()
             errors = [error for op in ours if (error := op.settle()) is not None]
             for op in ours:
                 del self._ops[op]

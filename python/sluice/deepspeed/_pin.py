@@ -45,7 +45,9 @@ def new_tensor(num_elem: Any, example: torch.Tensor) -> torch.Tensor:
         memory = _sluice.Memory(max(number, 1) * itemsize, pinned=True)
     except OverflowError:
         raise MemoryError(f'num_elem: {number} elements of {itemsize} bytes are too many') from None
-    tensor = torch.frombuffer(memory, dtype=example.dtype)[:number]
+    # No view of a larger one: DeepSpeed watches for the end of this very tensor, whose views keep it.
+    tensor = torch.frombuffer(memory, dtype=example.dtype, count=max(number, 1))
+    tensor = tensor if number else tensor[:0]
     _regions.add(extent(tensor)[0], number * itemsize, memory)
     return tensor
 

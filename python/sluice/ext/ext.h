@@ -160,6 +160,7 @@ void memory_forget(struct sluice_io *io);
 
 PyObject *info_stats(const struct sluice_stats *s); /* as a dict */
 PyObject *info_info(PyObject *module, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
+PyObject *file_bytes(PyObject *module, PyObject *path);
 
 /* ---- future.c, handle.c, file.c, dispatch.c: see handle.h */
 

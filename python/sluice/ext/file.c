@@ -2,7 +2,11 @@
 /* sluice.File: an open file of one handle, which takes the place of a path. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+
+#include <sluice/stripe.h>
 
 #include "handle.h"
 
@@ -225,6 +229,41 @@ static PyObject *repr(PyObject *self)
 }
 
 /* -------------------------------------------------------------------- type */
+
+/* As os.stat() and a look at the mode, without an object of ten numbers. */
+PyObject *file_bytes(PyObject *module, PyObject *path)
+{
+	struct path p;
+	struct stat st;
+	char msg[512];
+	int r;
+
+	(void)module;
+	if (path_take(&p, path) < 0)
+		return NULL;
+	if (p.file) {
+		path_drop(&p);
+		return PyErr_Format(PyExc_TypeError, "path: a sluice.File has a size");
+	}
+	Py_BEGIN_ALLOW_THREADS;
+	r = p.path ? stat(p.path, &st) : fstat(p.fd, &st);
+	r = r < 0 ? -errno : 0;
+	snprintf(msg, sizeof(msg), "/proc/self/fd/%d", p.fd);
+	if (!r && S_ISREG(st.st_mode))
+		st.st_size = sluice_stripe_bytes(p.path ? p.path : msg, st.st_size);
+	if (!r && st.st_size < 0)
+		r = (int)st.st_size;
+	Py_END_ALLOW_THREADS;
+	if (r < 0) {
+		if (p.path)
+			snprintf(msg, sizeof(msg), "%s: %s", p.path, strerror(-r));
+		else
+			snprintf(msg, sizeof(msg), "fd %d: %s", p.fd, strerror(-r));
+		raise_os(r, msg, NULL);
+	}
+	path_drop(&p);
+	return r < 0 ? NULL : PyLong_FromLongLong(S_ISREG(st.st_mode) ? st.st_size : -1);
+}
 
 static PyMethodDef methods[] = {
 	{"stat", file_stat, METH_NOARGS,

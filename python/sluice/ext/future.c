@@ -166,7 +166,7 @@ int future_run(struct hub *h, struct future *f, struct sluice_op *op)
 	}
 	Py_END_ALLOW_THREADS
 	hub_leave(h);
-	atomic_store(&f->over, true);
+	atomic_store(&f->stage, OVER);
 	future_settle(f);
 	Py_DECREF(future_object(f));
 	return 0;
@@ -179,7 +179,7 @@ static bool is_settled(struct hub *h, void *arg)
 	struct future *f = arg;
 
 	(void)h;
-	return atomic_load(&f->settled);
+	return f->stage == SETTLED;
 }
 
 static void finish(struct future *f)
@@ -259,14 +259,14 @@ void future_settle(struct future *f)
 	struct settler here = {innermost, f->late ? NULL : h};
 	PyObject *type, *value, *tb;
 
-	if (f->settled)
+	if (f->stage == SETTLED)
 		return;
-	if (f->settling) {
+	if (f->stage == SETTLING) {
 		if (!settled_by_us(f))
 			hub_wait(h, is_settled, f, -1, false);
 		return;
 	}
-	f->settling = true;
+	f->stage = SETTLING;
 	f->settler = innermost = &here;
 	PyErr_Fetch(&type, &value, &tb);
 	finish(f);
@@ -280,7 +280,7 @@ void future_settle(struct future *f)
 	PyErr_Restore(type, value, tb);
 	innermost = here.outer;
 	f->settler = NULL;
-	atomic_store(&f->settled, true);
+	f->stage = SETTLED;
 	if (!f->late)
 		hub_settled(h);
 }
@@ -290,14 +290,14 @@ static bool is_over(struct hub *h, void *arg)
 	struct future *f = arg;
 
 	(void)h;
-	return atomic_load_explicit(&f->over, memory_order_acquire);
+	return atomic_load_explicit(&f->stage, memory_order_acquire) >= OVER;
 }
 
 int future_wait(struct future *f, int64_t deadline, bool signals)
 {
 	int r = 1;
 
-	if (f->settled)
+	if (f->stage == SETTLED)
 		return 1;
 	if (!is_over(f->hub, f))
 		r = hub_wait(f->hub, is_over, f, deadline, signals);
@@ -381,9 +381,9 @@ static PyObject *exception(PyObject *self, PyObject *const *args, Py_ssize_t nar
 
 static bool look(struct future *f)
 {
-	if (!f->settled && is_over(f->hub, f))
+	if (is_over(f->hub, f))
 		future_settle(f);
-	return f->settled;
+	return f->stage == SETTLED;
 }
 
 static PyObject *done(PyObject *self, PyObject *unused)
@@ -482,7 +482,7 @@ static PyObject *add_done_callback(PyObject *self, PyObject *fn)
 		PyErr_Format(PyExc_TypeError, "fn: %R is not callable", fn);
 		return NULL;
 	}
-	if (hub_foreign(f->hub) && !f->settled) {
+	if (hub_foreign(f->hub) && f->stage != SETTLED) {
 		raise_os(-ECHILD, "the operation belongs to the parent process", f->path.filename);
 		return NULL;
 	}
@@ -492,7 +492,7 @@ static PyObject *add_done_callback(PyObject *self, PyObject *fn)
 		return NULL;
 	if (!f->callbacks && !(f->callbacks = PyList_New(0)))
 		return NULL;
-	if (!f->settled && watch(f))
+	if (f->stage != SETTLED && watch(f))
 		return PyList_Append(f->callbacks, fn) < 0 ? NULL : Py_NewRef(Py_None);
 	future_settle(f);
 	call_one(f, fn);

@@ -433,7 +433,8 @@ static PyGetSetDef getset[] = {
 
 static char doc[] =
 	"Handle(engine=None, *, threads=0, depth=0, block=0, direct='auto', durability='none', "
-	"huge_pages='auto', single_submit=False, overlap=True, mode=420, config=None)\n--\n\n"
+	"huge_pages='auto', single_submit=False, overlap=True, mode=420, config=None, "
+	"spare_cpu=False)\n--\n\n"
 	"I/O threads with a queue each; safe to use from several threads.";
 
 static PyType_Slot slots[] = {

@@ -47,6 +47,14 @@ struct path {
 	PyObject *file; /* owned sluice.File, or NULL */
 };
 
+/* How far an operation is; it only ever goes on. */
+enum stage {
+	UNDER_WAY,
+	OVER,     /* set by an I/O thread: what it fills is filled */
+	SETTLING, /* from here on under the GIL: somebody is giving back what was held */
+	SETTLED,
+};
+
 /* One operation.  The library holds a reference while it is under way. */
 struct future {
 	PyObject_HEAD struct hub *hub;
@@ -57,7 +65,9 @@ struct future {
 	bool counted; /* by Handle.wait() */
 	bool late;    /* not pending, see dispatch.c */
 
-	/* filled by the I/O thread, before `over` */
+	_Atomic enum stage stage;
+
+	/* filled by the I/O thread, before it is over */
 	int64_t res;
 	uint32_t flags;
 	bool refused;            /* the library did not take it */
@@ -65,12 +75,10 @@ struct future {
 	struct future *next;     /* on hub->done */
 	struct future *next_due; /* on the dispatcher's list */
 	bool watched;            /* hub->lock: the dispatcher is to be told */
-	atomic_bool over;
 
 	/* under the GIL */
-	bool settling, seen;
+	bool seen;
 	struct settler *settler; /* who is at it, while settling */
-	atomic_bool settled;     /* written with the GIL */
 	PyObject *callbacks;     /* list, or NULL */
 	bool called_back;
 	PyObject *trouble; /* what target_finish() raised, or NULL */

@@ -233,7 +233,7 @@ void hub_done(struct future *f)
 	h->done_last = &f->next;
 	h->finished += f->counted;
 	watched = f->watched;
-	atomic_store_explicit(&f->over, true, memory_order_release);
+	atomic_store_explicit(&f->stage, OVER, memory_order_release);
 	atomic_store_explicit(&h->any_done, true, memory_order_release);
 	if (h->waiters)
 		pthread_cond_broadcast(&h->changed);

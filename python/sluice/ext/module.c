@@ -83,6 +83,9 @@ static PyMethodDef functions[] = {
 	{"in_memory", memory_in_memory, METH_VARARGS,
 	 "in_memory(address, nbytes, /)\n--\n\n"
 	 "Whether these bytes of this process lie inside one sluice.Memory."},
+	{"file_bytes", file_bytes, METH_O,
+	 "file_bytes(path, /)\n--\n\n"
+	 "The length of a regular file, by its name or descriptor; of anything else -1."},
 	{"_dispatch", dispatch_loop, METH_NOARGS, NULL},
 	{"_at_exit", at_exit, METH_NOARGS, NULL},
 	{NULL, NULL, 0, NULL},

@@ -62,10 +62,11 @@ int handle_options(struct sluice_opts *o, PyObject *args, PyObject *kwargs, PyOb
 	static const char *const huges[] = {"auto", "reserved", "never", NULL};
 	static const char *const names[] = {"engine",  "threads",    "depth",      "block",
 					    "direct",  "durability", "huge_pages", "single_submit",
-					    "overlap", "mode",       "config",     NULL};
+					    "overlap", "mode",       "config",     "spare_cpu",
+					    NULL};
 	struct params p = {"Handle", names, 1, 0};
 	int64_t bytes, bits;
-	PyObject *v[11];
+	PyObject *v[12];
 
 	if (args_parse_tuple(&p, args, kwargs, v) < 0)
 		return -1;
@@ -82,7 +83,8 @@ int handle_options(struct sluice_opts *o, PyObject *args, PyObject *kwargs, PyOb
 	    set_choice(&o->durability, "durability", v[5], durabilities) < 0 ||
 	    set_choice(&o->huge, "huge_pages", v[6], huges) < 0 ||
 	    set_flag(&o->flags, SLUICE_SINGLE_SUBMIT, v[7], true) < 0 ||
-	    set_flag(&o->flags, SLUICE_NO_OVERLAP, v[8], false) < 0)
+	    set_flag(&o->flags, SLUICE_NO_OVERLAP, v[8], false) < 0 ||
+	    set_flag(&o->flags, SLUICE_SPARE_CPU, v[11], true) < 0)
 		return -1;
 	bytes = args_int("block (a multiple of 512)", v[3], 0, 1 << 30, 0);
 	bits = bytes < 0 ? -1 : args_int("mode", v[9], 0, 07777, 0644);
