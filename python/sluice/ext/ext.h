@@ -20,6 +20,9 @@
  *	cuda.c		the same for __cuda_array_interface__
  *	layout.c	strided memory: runs, packing, unpacking; knows no Python
  *	info.c		sluice.info()
+ *	output.c	_sluice.Output: files that appear when they are complete
+ *	input.c		_sluice.Input: files that are read in batches of ranges
+ *	gen.c		_sluice.Content: what tests and benchmarks write
  *	args.c		arguments, paths
  *	error.c		OSError from -errno and a message
  *
@@ -44,6 +47,9 @@ struct module_state {
 	PyTypeObject *file_type;
 	PyTypeObject *future_type;
 	PyTypeObject *memory_type;
+	PyTypeObject *output_type;
+	PyTypeObject *input_type;
+	PyTypeObject *content_type;
 	PyObject *torch_tensor; /* torch.Tensor once torch has been imported, else NULL */
 };
 
@@ -155,6 +161,10 @@ PyObject *memory_find(const void *addr, uint64_t len);
 bool memory_register(PyObject *memory, struct sluice_io *io);
 /* The handle is about to be closed: forget it everywhere.  With the GIL. */
 void memory_forget(struct sluice_io *io);
+
+
+
+
 
 /* ---- info.c */
 

@@ -3,6 +3,7 @@
  * The module sluice._sluice.  Its state, like the I/O threads of handles, is the process's, so it
  * is for the main interpreter alone.
  */
+#include "ckpt.h"
 #include "handle.h"
 
 static struct module_state state;
@@ -47,10 +48,10 @@ static int add_types(PyObject *m)
 		PyType_Spec *spec;
 		PyTypeObject **type;
 	} types[] = {
-		{&handle_spec, &state.handle_type},
-		{&file_spec, &state.file_type},
-		{&future_spec, &state.future_type},
-		{&memory_spec, &state.memory_type},
+		{&handle_spec, &state.handle_type},   {&file_spec, &state.file_type},
+		{&future_spec, &state.future_type},   {&memory_spec, &state.memory_type},
+		{&output_spec, &state.output_type},   {&input_spec, &state.input_type},
+		{&content_spec, &state.content_type}, 
 	};
 
 	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++) {
@@ -86,6 +87,10 @@ static PyMethodDef functions[] = {
 	{"file_bytes", file_bytes, METH_O,
 	 "file_bytes(path, /)\n--\n\n"
 	 "The length of a regular file, by its name or descriptor; of anything else -1."},
+	{"crc32", ckpt_crc32, METH_VARARGS, "crc32(data, value=0, /)\n--\n\nAs zlib.crc32()."},
+	{"huge", ckpt_huge, METH_VARARGS,
+	 "huge(address, nbytes, /)\n--\n\n"
+	 "Ask for huge pages under memory of this process that is about to be filled."},
 	{"_dispatch", dispatch_loop, METH_NOARGS, NULL},
 	{"_at_exit", at_exit, METH_NOARGS, NULL},
 	{NULL, NULL, 0, NULL},

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that are read in batches of ranges, and checked on the way."""
+import errno
+import os
+from array import array
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from ._sluice import Input, huge
+
+_HUGE = 4 << 20  # fresh memory of this size gets huge pages
+
+
+def _mode(verify: bool | str) -> Literal['auto', 'always', 'never']:
+    """What a user says: True, False or 'require'."""
+    if verify == 'require':
+        return 'always'
+    if not isinstance(verify, bool):
+        raise ValueError(f"verify: {verify!r} is not True, False or 'require'")
+    return 'auto' if verify else 'never'
+
+
+class Ranges:
+    """Which parts of a file go where."""
+
+    def __init__(self) -> None:
+        self.numbers = array('Q')
+
+    def add(self, address: int, nbytes: int, offset: int) -> None:
+        self.numbers.extend((address, nbytes, offset))
+
+    def add_fresh(self, address: int, nbytes: int, offset: int) -> None:
+        """Memory of the host that nobody has written to yet."""
+        if nbytes >= _HUGE:
+            huge(address, nbytes)
+        self.numbers.extend((address, nbytes, offset))
+
+    def __len__(self) -> int:
+        return len(self.numbers) // 3
+
+
+class Reader:
+    """A file; closed at the end of a `with` block."""
+
+    def __init__(self, path: Any, *, verify: bool | str = True, engine: str | None = None) -> None:
+        self.name = os.fspath(path)
+        self._input = Input(path, verify=_mode(verify), engine=engine)
+        self.size = self._input.size
+
+    def pread(self, offset: int, length: int) -> bytes:
+        """So many bytes, fewer at the end of the file."""
+        return self._input.pread(offset, length)
+
+    def read(self, ranges: Ranges) -> None:
+        """All of them at once; the memory must stay where it is."""
+        self._input.fetch(ranges.numbers)
+
+    def check(self) -> None:
+        """Read all of the file, where there is something to check it with."""
+        if self._input.verifies and self.size:
+            self._input.fetch(array('Q', (0, self.size, 0)))
+
+    def bad(self) -> tuple[int, int]:
+        """Offset and length of what was found to be wrong, after an OSError with EBADMSG."""
+        return self._input.bad
+
+    def close(self) -> None:
+        self._input.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 tb: TracebackType | None) -> None:
+        self.close()
+
+
+def is_damage(error: OSError) -> bool:
+    return error.errno == errno.EBADMSG

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What torch.load() would load, with all tensors read in one batch.
+
+torch unpickles, with its own checks of what may be in a file.  Where it asks for a storage it gets one
+that is not filled yet; when it is done all of them are, from their places in the file, in the
+memory where they belong.
+"""
+import errno
+import os
+import pickle
+import sys
+from typing import Any
+
+import torch
+from torch import _weights_only_unpickler
+
+from . import _zip
+from ._reader import Ranges, Reader, is_damage
+from ._torch_save import is_special
+
+_serialization: Any = torch.serialization
+
+
+class _Pending(torch.UntypedStorage):  # type: ignore[misc]
+    """A storage whose bytes will come; moving it to a GPU moves where they will come to."""
+
+    def to(self, *, device: torch.device, non_blocking: bool = False) -> torch.UntypedStorage:
+        return self._moved(torch.device(device), super().to)
+
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> torch.UntypedStorage:
+        return self._moved(torch.device('cuda', device), super().cuda)
+
+    def _moved(self, device: torch.device, copy: Any) -> torch.UntypedStorage:
+        claim = self.claim
+        if device.type == 'cpu':
+            return self
+        if device.type != 'cuda':  # of which the library knows nothing: torch copies
+            claim.archive.read_now(claim)
+            return copy(device=device)
+        claim.target = torch.UntypedStorage(self.nbytes(), device=device)
+        return claim.target
+
+
+def _takes_pending() -> bool:
+    """Does torch make tensors of such storages?  Version 1 wants its own class and no other."""
+    try:
+        torch.empty(0).set_(_Pending(0))
+    except TypeError:
+        return False
+    return True
+
+
+_PENDING: Any = _Pending if _takes_pending() else torch.UntypedStorage
+
+
+class _Claim:
+    """A storage, and the record that belongs in it."""
+
+    def __init__(self, archive: 'Archive', record: _zip.Record, nbytes: int) -> None:
+        self.archive, self.record, self.nbytes = archive, record, nbytes
+        self.target: Any = None
+
+
+class _Storages:
+    """What torch expects of a record that it reads: a tensor, asked for its storage in two ways."""
+
+    def __init__(self, storage: torch.UntypedStorage) -> None:
+        self._untyped_storage = storage
+
+    def _typed_storage(self) -> '_Storages':
+        return self
+
+    storage = _typed_storage  # torch 1
+
+    def untyped(self) -> torch.UntypedStorage:
+        return self._untyped_storage
+
+
+class Archive:
+    """torch's PyTorchFileReader, as far as torch.load() uses it."""
+
+    def __init__(self, reader: Any, at_once: bool = False) -> None:
+        self._reader = reader
+        found = _zip.records(reader.pread, reader.size)
+        names = [name for name in found if name.endswith('/data.pkl') and name.count('/') == 1]
+        if len(names) != 1:
+            raise _zip.Unusual('it has no data.pkl')
+        start = len(names[0]) - len('data.pkl')
+        self.records = {name[start:]: record for name, record in found.items()
+                        if name[:start] == names[0][:start]}
+        self.claims: list[_Claim] = []
+        self._ready: dict[str, torch.UntypedStorage] = {}
+        if at_once:
+            self._read_all()
+
+    # -- for torch
+
+    def get_all_records(self) -> list[str]:
+        return list(self.records)
+
+    def has_record(self, name: str) -> bool:
+        return name in self.records
+
+    def get_record(self, name: str) -> bytes:
+        record = self._find(name)
+        return self._reader.pread(record.offset, record.size)
+
+    def get_record_offset(self, name: str) -> int:
+        return self._find(name).offset
+
+    def get_storage_from_record(self, name: str, nbytes: int, kind: object) -> _Storages:
+        record = self._find(name)
+        if nbytes > record.size:
+            # Not for torch to try again, which in some versions reads on in memory.
+            raise OSError(errno.EBADMSG, f'{name}: {nbytes} bytes are needed, {record.size} are in '
+                                         'the file', self._reader.name)
+        if name in self._ready:
+            return _Storages(self._ready[name])
+        return _Storages(self._claim(record, nbytes))
+
+    def serialization_id(self) -> str:
+        name = '.data/serialization_id'
+        return self.get_record(name).decode('ascii', 'replace') if name in self.records else ''
+
+    # -- for us
+
+    def fill(self) -> None:
+        """Read everything that was asked for."""
+        ranges = Ranges()
+        for claim in self.claims:
+            self._add(ranges, claim)
+        for device in {c.target.device for c in self.claims if c.target.device.type == 'cuda'}:
+            torch.cuda.current_stream(device).synchronize()  # who had this memory before is done
+        self._reader.read(ranges)
+
+    def read_now(self, claim: _Claim) -> None:
+        self.claims.remove(claim)
+        ranges = Ranges()
+        self._add(ranges, claim)
+        self._reader.read(ranges)
+
+    @staticmethod
+    def _add(ranges: Ranges, claim: _Claim) -> None:
+        target = claim.target
+        add = ranges.add_fresh if target.device.type == 'cpu' else ranges.add
+        add(target.data_ptr(), claim.nbytes, claim.record.offset)
+
+    def _find(self, name: str) -> _zip.Record:
+        try:
+            return self.records[name]
+        except KeyError:
+            raise RuntimeError(f'the archive has no record {name}') from None
+
+    def _claim(self, record: _zip.Record, nbytes: int) -> Any:
+        claim = _Claim(self, record, nbytes)
+        claim.target = storage = _PENDING(nbytes)
+        storage.claim = claim
+        if nbytes:
+            self.claims.append(claim)
+        return storage
+
+    def _read_all(self) -> None:
+        for name, record in self.records.items():
+            if name.startswith('data/'):
+                claim = _Claim(self, record, record.size)
+                claim.target = self._ready[name] = torch.UntypedStorage(record.size)
+                self.claims.append(claim)
+        self.fill()
+
+
+def _is_looked_into(map_location: Any) -> bool:
+    """Does somebody look into storages on the way?  Then they have to be filled before."""
+    if callable(map_location):
+        return True
+    if _PENDING is not _Pending and torch.cuda.is_available() and str(map_location) != 'cpu':
+        return True  # torch copies to the GPU
+    for entry in getattr(_serialization, '_package_registry', ()):
+        function = getattr(entry[-1], 'func', entry[-1])
+        if not getattr(function, '__module__', '').startswith('torch'):
+            return True
+    return False
+
+
+def _leave_to_torch(archive: Archive, map_location: Any) -> None:
+    """Unusual: what torch has to load itself."""
+    if 'constants.pkl' in archive.records:
+        raise _zip.Unusual('it is a TorchScript archive')
+    if archive.has_record('byteorder') and archive.get_record('byteorder') != sys.byteorder.encode():
+        raise _zip.Unusual('it has another byte order')
+    places = map_location.values() if isinstance(map_location, dict) else [map_location]
+    if is_special() or any(str(place) == 'meta' for place in places):
+        raise _zip.Unusual('nothing is to be read')
+
+
+def load(path: Any, map_location: Any, weights_only: bool, verify: bool | str, args: Any) -> Any:
+    force = os.environ.get('TORCH_FORCE_WEIGHTS_ONLY_LOAD', '0').lower()
+    weights_only = weights_only or force in ('1', 'y', 'yes', 'true')
+    with Reader(path, verify=verify) as reader:
+        try:
+            return _load(reader, map_location, weights_only, args)
+        except _zip.Unusual:
+            reader.check()
+        except OSError as error:
+            if not is_damage(error):
+                raise
+            names = _names_at(path, *reader.bad())
+            raise OSError(error.errno, f'{error.strerror}: in {", ".join(names)}' if names
+                          else error.strerror, error.filename) from None
+    return torch.load(path, map_location, weights_only=weights_only, **args)
+
+
+def unpickle(archive: Archive, map_location: Any, module: Any = _weights_only_unpickler,
+             **args: Any) -> Any:
+    """What torch makes of it; the claims are still to be filled."""
+    return _serialization._load(archive, map_location, module, **{'encoding': 'utf-8', **args})
+
+
+def _load(reader: Reader, map_location: Any, weights_only: bool, args: Any) -> Any:
+    archive = Archive(reader, _is_looked_into(map_location))
+    _leave_to_torch(archive, map_location)
+    module: Any = _weights_only_unpickler if weights_only else pickle
+    try:
+        result = unpickle(archive, map_location, module, **args)
+    except (RuntimeError, pickle.UnpicklingError) as error:
+        if not weights_only:
+            raise
+        # Not allowed, or no such thing: torch says it better, with advice.
+        raise _zip.Unusual(str(error)) from None
+    archive.fill()
+    return result
+
+
+def _names_at(path: Any, offset: int, length: int) -> list[str]:
+    """Which tensors lie in a part of the file that is damaged, as far as the rest tells."""
+    try:
+        with Reader(path, verify=False) as reader:
+            archive = Archive(reader)
+            result = unpickle(archive, 'cpu')
+            return _names_of(result, {
+                claim.target.data_ptr() for claim in archive.claims
+                if claim.record.offset < offset + length
+                and offset < claim.record.offset + claim.nbytes})
+    except Exception:
+        return []  # it is the directory or the pickle that is damaged
+
+
+def _names_of(obj: object, addresses: set[int], at: str = '', depth: int = 8) -> list[str]:
+    """Where in an object the tensors are whose storages begin there."""
+    if isinstance(obj, torch.Tensor):
+        storage = getattr(obj, 'untyped_storage', None)
+        address = (storage() if storage else obj.storage()).data_ptr()
+        return [at or 'the tensor'] if address in addresses else []
+    items: Any = ()
+    if isinstance(obj, dict):
+        items = obj.items()
+    elif isinstance(obj, (list, tuple)):
+        items = enumerate(obj)
+    if not depth:
+        return []
+    return [name for key, value in items
+            for name in _names_of(value, addresses, f'{at}.{key}' if at else f'{key}', depth - 1)]

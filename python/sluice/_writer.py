@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that are written from start to end and appear when they are complete."""
+import io
+import os
+import sys
+import warnings
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+from . import _zip
+from ._sluice import Output
+
+Path: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+
+MEMORY = 128 << 20  # of the pool, unless the user says something else
+_END = 128  # bytes of the end that are remembered
+
+
+def _exception() -> BaseException | None:
+    return sys.exc_info()[1]
+
+
+class Writer(io.RawIOBase):
+    """Made by sluice.torch.writer(), whose manual says what commits it."""
+
+    def __init__(self, path: Path, *, size: int = 0, memory: int = MEMORY, durable: bool = True,
+                 checksum: bool = True) -> None:
+        self._output: Output | None = None
+        self.name = os.fspath(path)
+        self._output = Output(path, size=size, memory=memory, durable=durable, checksum=checksum)
+        self._in_with = False
+        self._end = b''
+        self._around = _exception()  # what is being handled where we are made
+        self._pid = os.getpid()
+
+    def _open(self) -> Output:
+        if self._output is None:
+            raise ValueError('the file is closed: it was committed or given up')
+        return self._output
+
+    # -- as a file
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        n = self._open().write(data)
+        if not self._in_with:  # where flush() does not commit
+            self._end = (self._end + bytes(memoryview(data).cast('B')[-_END:]))[-_END:]
+        return n
+
+    def write_memory(self, address: int, nbytes: int, device: bool = False,
+                     crc: bool = True) -> int:
+        """Memory of the process, or of a CUDA device; returns its CRC-32, if wanted, or 0."""
+        return self._open().write_memory(address, nbytes, device, crc)
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        if whence == os.SEEK_CUR:
+            offset += self.tell()
+        elif whence != os.SEEK_SET:
+            raise io.UnsupportedOperation('whence: only from the start, or from here')
+        return self._open().seek(offset)
+
+    def tell(self) -> int:
+        return self._open().tell()
+
+    def flush(self) -> None:
+        """Commits what torch.save() has completed, outside of a `with` block; else does nothing.
+
+        torch.save() calls it at the end, of a save that failed as well: then there is an exception
+        that was not there when the file was made.
+        """
+        if self._output is None or self._in_with or _exception() is not self._around:
+            return
+        if _zip.is_complete(self._end, self._output.tell()):
+            self.commit()
+
+    # -- the end
+
+    @property
+    def closed(self) -> bool:
+        return getattr(self, '_output', None) is None
+
+    def commit(self) -> None:
+        """Make it durable and visible; raises what failed, and then nothing of it is seen."""
+        output, self._output = self._open(), None
+        output.commit()
+
+    def abort(self) -> None:
+        """As if nothing had been written.  Does nothing after the end."""
+        output, self._output = self._output, None
+        if output is not None:
+            output.abort()
+
+    def close(self) -> None:
+        if self._output is not None:
+            self.commit()
+
+    def __enter__(self) -> Self:
+        self._open()
+        self._in_with = True
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 tb: TracebackType | None) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.abort()
+
+    def __del__(self) -> None:
+        output = getattr(self, '_output', None)
+        if output is not None:
+            if os.getpid() == self._pid and _exception() is None:
+                warnings.warn(f'{self.name!r}: dropped without close(): nothing is saved',
+                              ResourceWarning, source=self, stacklevel=2)
+            self.abort()

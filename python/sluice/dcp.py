@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Distributed checkpoints of torch, written and read by sluice.
+
+    import torch.distributed.checkpoint as dcp
+    import sluice.dcp
+
+    dcp.save(state, storage_writer=sluice.dcp.Writer('checkpoint'))
+    dcp.load(state, storage_reader=sluice.dcp.Reader('checkpoint'))
+
+Planning, metadata and resharding are torch's, and so are the files: each side reads what the other
+has written.  What is different: every file appears complete, durable and with checksums; a checkpoint
+in the same folder stays whole until the new one is; tensors are read straight into their places.
+"""
+import concurrent.futures
+import contextlib
+import errno
+import io
+import os
+import pickle
+import re
+import uuid
+from collections.abc import Iterator
+from typing import Any, cast
+
+import torch
+from torch.distributed.checkpoint import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint import filesystem as _torchs
+from torch.distributed.checkpoint.planner import LoadItemType, WriteItemType
+from torch.distributed.checkpoint.storage import WriteResult
+from torch.futures import Future
+
+from . import _zip
+from ._reader import Ranges, is_damage
+from ._reader import Reader as _File
+from ._sluice import crc32
+from ._torch_load import Archive, unpickle
+from ._torch_save import Plan, send
+from ._writer import MEMORY
+from ._writer import Writer as _Output
+
+__all__ = ['Reader', 'Writer']
+
+_WHOLE = 8 << 20  # what is smaller is read with its header, and copied
+_ROOM = 128 << 20  # for what is copied, at once
+_OURS = re.compile(r'__\d+_\d+\.[0-9a-f]{32}\.distcp')  # files that a writer of ours has made
+# Behind the metadata, where pickle does not look.  Not in a file beside them, because torch may replace
+# them without knowing.
+_END = b'\nsluice crc32 %08x\n'
+
+
+class _FileSystem(_torchs.FileSystem):  # type: ignore[misc]
+    """Files that appear when they are complete, for what torch itself writes."""
+
+    def __init__(self, options: dict[str, Any], verify: bool | str = True) -> None:
+        self._options, self._verify = options, verify
+
+    @contextlib.contextmanager
+    def create_stream(self, path: Any, mode: str) -> Iterator[Any]:
+        if mode == 'rb':
+            with open(path, 'rb') as file:
+                yield io.BytesIO(_checked(file.read(), path, self._verify))
+            return
+        with _Output(path, **self._options) as output:
+            yield _Stream(output)
+
+
+class _Stream(io.RawIOBase):
+    """For torch, which closes what it was given before it knows that all went well."""
+
+    def __init__(self, output: _Output) -> None:
+        self._output = output
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        return self._output.write(data)
+
+    def tell(self) -> int:
+        return self._output.tell()
+
+
+class Writer(FileSystemWriter):  # type: ignore[misc]
+    """In place of torch.distributed.checkpoint.FileSystemWriter; same arguments, and of our own:
+
+    memory: of the pool of each file that is being written; checksum: a FILE.crc beside each.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], single_file_per_rank: bool = True,
+                 sync_files: bool = True, thread_count: int = 1, *args: Any,
+                 memory: int = MEMORY, checksum: bool = True, **kwargs: Any) -> None:
+        # What torch syncs it syncs with all else that the machine has to write; our files are
+        # synced when they are committed.
+        super().__init__(path, single_file_per_rank, False, thread_count, *args, **kwargs)
+        self._options: dict[str, Any] = {'memory': memory, 'durable': sync_files, 'checksum': checksum}
+        self.fs = _FileSystem(self._options)
+
+    def write_data(self, plan: Any, planner: Any) -> 'Future[list[WriteResult]]':
+        torchs_format = getattr(self, 'serialization_format', None)
+        if self.transforms.extensions or getattr(torchs_format, 'value', '') == 'safetensors':
+            return super().write_data(plan, planner)
+        buckets = [[item] for item in plan.items]
+        if self.single_file_per_rank:
+            buckets = _torchs._split_by_size_and_type(self.thread_count, plan.items)
+        # Names that no checkpoint has had, so that an older one in the folder stays whole.
+        names = [f'{plan.storage_data.prefix}{i}.{uuid.uuid4().hex}{_torchs.DEFAULT_SUFFIX}'
+                 for i in range(len(buckets))]
+        with concurrent.futures.ThreadPoolExecutor(self.thread_count) as pool:
+            results = list(pool.map(lambda a: self._write_file(planner, *a), zip(names, buckets)))
+        future: Future[list[WriteResult]] = Future()
+        future.set_result([result for some in results for result in some])
+        return future
+
+    def _write_file(self, planner: Any, name: str, items: list[Any]) -> list[WriteResult]:
+        results = []
+        with _Output(self.fs.concat_path(self.path, name), **self._options) as output:
+            # As torch has it: first what is not a tensor.
+            for item in sorted(items, key=lambda item: item.type != WriteItemType.BYTE_IO):
+                start = output.tell()
+                data = planner.resolve_data(item)
+                if item.type == WriteItemType.BYTE_IO:
+                    output.write(data.getbuffer())
+                else:
+                    send(Plan(_alone(data), None, 2, location='cpu'), output)
+                length = output.tell() - start
+                info = _torchs._StorageInfo(name, start, length)
+                results.append(WriteResult(item.index, length, info))
+        return results
+
+    def finish(self, metadata: Any, results: list[list[WriteResult]]) -> None:
+        """The new metadata take the place of the old in one step; what was only theirs goes then."""
+        path = self._get_metadata_path(None if self.use_collectives else self.rank)
+        metadata.version = _torchs.CURRENT_DCP_VERSION
+        metadata.storage_data = {r.index: r.storage_data for some in results for r in some}
+        metadata.storage_meta = self.storage_meta()
+        before = _files_of(path)
+        data = pickle.dumps(metadata)
+        with _Output(path, **{**self._options, 'checksum': False}) as output:
+            output.write(data + _END % crc32(data))
+        if self.use_collectives:
+            _remove_others(os.fspath(self.path), before, _named(metadata))
+
+
+def _checked(data: bytes, path: Any, verify: bool | str) -> bytes:
+    """Metadata, compared with the checksum behind them, where there is one."""
+    size = len(data) - len(_END % 0)
+    if verify == 'require' and data[size:size + 14] != _END[:14]:
+        raise OSError(errno.ENODATA, 'it has no checksum to verify it with', os.fspath(path))
+    if verify and data[size:size + 14] == _END[:14] and data[size:] != _END % crc32(data[:size]):
+        raise OSError(errno.EBADMSG, 'it is not what was saved: its checksum is another', os.fspath(path))
+    return data
+
+
+def _alone(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor whose storage holds nothing else."""
+    tensor = tensor.detach()
+    if tensor.device.type not in ('cpu', 'cuda'):
+        tensor = tensor.cpu()
+    if tensor.untyped_storage().size() != tensor.nbytes:
+        tensor = tensor.clone()
+    return tensor
+
+
+def _named(metadata: Any) -> set[str]:
+    return {info.relative_path for info in (metadata.storage_data or {}).values()}
+
+
+def _files_of(path: Any) -> set[str]:
+    """The files of the checkpoint that is there."""
+    try:
+        with open(path, 'rb') as file:
+            return _named(pickle.load(file))
+    except (OSError, pickle.UnpicklingError, EOFError, AttributeError):
+        return set()
+
+
+def _remove_others(folder: str, before: set[str], now: set[str]) -> None:
+    """What the old checkpoint had, and what saves that were killed have left, but nothing else."""
+    left = {name for name in os.listdir(folder) if _OURS.fullmatch(name)}
+    for name in (before | left) - now:
+        if os.path.basename(name) == name and name.endswith(_torchs.DEFAULT_SUFFIX):
+            for one in (name, f'{name}.crc'):
+                with contextlib.suppress(OSError):
+                    os.unlink(os.path.join(folder, one))
+
+
+# ---- reading
+
+
+class _Window:
+    """A part of a file, as a file."""
+
+    def __init__(self, file: _File, start: int, size: int) -> None:
+        self._file, self._start, self.size, self.name = file, start, size, file.name
+
+    def pread(self, offset: int, length: int) -> bytes:
+        return self._file.pread(self._start + offset, max(0, min(length, self.size - offset)))
+
+
+class Reader(FileSystemReader):  # type: ignore[misc]
+    """In place of torch.distributed.checkpoint.FileSystemReader; verify as in sluice.torch.load()."""
+
+    def __init__(self, path: str | os.PathLike[str], *args: Any, verify: bool | str = True,
+                 **kwargs: Any) -> None:
+        super().__init__(path, *args, **kwargs)
+        self._verify = verify
+        self.fs = _FileSystem({}, verify)
+
+    def read_data(self, plan: Any, planner: Any) -> 'Future[None]':
+        per_file: dict[str, list[Any]] = {}
+        for item in plan.items:
+            name = self.storage_data[item.storage_index].relative_path
+            per_file.setdefault(name, []).append(item)
+        for name, items in per_file.items():
+            with _File(self.fs.concat_path(self.path, name), verify=self._verify) as file, \
+                 self._naming(file, items):
+                self._read_file(file, planner, items)
+        future: Future[None] = Future()
+        future.set_result(None)
+        return future
+
+    def _read_file(self, file: _File, planner: Any, items: list[Any]) -> None:
+        """Large tensors straight into place, all else with its header, in batches."""
+        ranges, placed, copied = Ranges(), [], []
+        for item in sorted(items, key=lambda i: self.storage_data[i.storage_index].offset):
+            target = self._place(file, planner, item, ranges)
+            if target is None:
+                copied.append(item)
+            else:
+                placed.append((item, target))
+        for device in {t.device for _, t in placed if t.device.type == 'cuda'}:
+            torch.cuda.current_stream(device).synchronize()
+        file.read(ranges)
+        for item, target in placed:
+            planner.commit_tensor(item, target)
+        self._read_copied(file, planner, copied)
+
+    def _place(self, file: _File, planner: Any, item: Any, ranges: Ranges) -> Any:
+        """The tensor that part of the file goes to as it is; None: it has to be copied."""
+        info = self.storage_data[item.storage_index]
+        if item.type == LoadItemType.BYTE_IO or info.length < _WHOLE or _transforms(info):
+            return None
+        try:
+            archive = Archive(_Window(file, info.offset, info.length))
+            stored = unpickle(archive, 'cpu')
+        except (_zip.Unusual, RuntimeError, pickle.UnpicklingError):
+            return None
+        part = _run(stored, item.storage_offsets, item.lengths)
+        target = planner.resolve_tensor(item).detach()
+        if part is None or len(archive.claims) != 1 or not _alike(target, stored, item.lengths):
+            return None
+        offset = info.offset + archive.claims[0].record.offset + part
+        ranges.add(target.data_ptr(), target.nbytes, offset)
+        return target
+
+    def _read_copied(self, file: _File, planner: Any, items: list[Any]) -> None:
+        while items:
+            some: list[Any] = []
+            room = 0
+            while items and (not some or room < _ROOM):
+                some.append(items.pop(0))
+                room += self.storage_data[some[-1].storage_index].length
+            memory, ranges, at = bytearray(room), Ranges(), 0
+            address = (torch.frombuffer(memory, dtype=torch.uint8).data_ptr() if room else 0)
+            for item in some:
+                info = self.storage_data[item.storage_index]
+                ranges.add(address + at, info.length, info.offset)
+                at += info.length
+            file.read(ranges)
+            at = 0
+            for item in some:
+                info = self.storage_data[item.storage_index]
+                self._take(planner, item, info, memoryview(memory)[at:at + info.length])
+                at += info.length
+
+    @contextlib.contextmanager
+    def _naming(self, file: _File, items: list[Any]) -> Iterator[None]:
+        """What is found to be wrong while these are read is named."""
+        try:
+            yield
+        except OSError as error:
+            if not is_damage(error):
+                raise
+            first, last = file.bad()[0], sum(file.bad())
+            infos = [(item.storage_index.fqn, self.storage_data[item.storage_index])
+                     for item in items]
+            names = sorted({name for name, i in infos
+                            if i.offset < last and first < i.offset + i.length})
+            raise OSError(error.errno, f'{error.strerror}: in {", ".join(names)}',
+                          error.filename) from None
+
+    def _take(self, planner: Any, item: Any, info: Any, data: memoryview) -> None:
+        stream: Any = io.BytesIO(data)
+        if _transforms(info):
+            stream = self.transforms.transform_load_stream(item, _transforms(info), stream)
+            stream = io.BytesIO(stream.read(-1))
+        if item.type == LoadItemType.BYTE_IO:
+            planner.load_bytes(item, stream)
+            return
+        tensor = torch.load(stream, map_location='cpu', weights_only=True)
+        tensor = _torchs.narrow_tensor_by_index(tensor, item.storage_offsets, item.lengths)
+        target = planner.resolve_tensor(item).detach()
+        if target.size() != tensor.size():
+            raise AssertionError(f'{item.storage_index}: the file has {tuple(tensor.size())}, '
+                                 f'{tuple(target.size())} is wanted')
+        target.copy_(tensor)
+        planner.commit_tensor(item, target)
+
+
+def _transforms(info: Any) -> Any:
+    return getattr(info, 'transform_descriptors', None) or ()
+
+
+def _alike(target: torch.Tensor, stored: torch.Tensor, lengths: Any) -> bool:
+    return (target.dtype == stored.dtype and tuple(target.shape) == tuple(lengths)
+            and target.device.type in ('cpu', 'cuda') and target.layout == torch.strided
+            and target.is_contiguous() and not target.is_conj() and not target.is_neg())
+
+
+def _run(stored: torch.Tensor, offsets: Any, lengths: Any) -> int | None:
+    """Where in its storage this part of a tensor begins, in bytes, if it lies there in one run."""
+    if not stored.is_contiguous():
+        return None
+    start, step, whole = stored.storage_offset(), 1, True
+    for size, offset, length in zip(reversed(stored.shape), reversed(offsets), reversed(lengths)):
+        if not whole and length != 1:
+            return None
+        start += offset * step
+        step *= size
+        whole = whole and length == size
+    return cast(int, start) * stored.element_size()

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_PYTHON_CKPT_H
+#define SLUICE_PYTHON_CKPT_H
+
+#include "handle.h"
+
+/*
+ * Types that the modules written in Python build on, and users do not see: a file that is
+ * written from start to end (output.c), one that is read (input.c), each with a handle of its own;
+ * content for tests (gen.c).
+ */
+extern PyType_Spec output_spec;
+extern PyType_Spec input_spec;
+extern PyType_Spec content_spec;
+
+/*
+ * One thread at a time: what two begin at once is the second one's mistake.  0, or -1 with
+ * RuntimeError.
+ */
+int busy_enter(int *busy);
+void busy_leave(int *busy);
+
+/* A handle; @engine as for sluice.Handle, NULL: the first that works.  NULL with an exception. */
+struct sluice_io *ckpt_io(const char *engine);
+
+/* Signal handlers, between two pieces of a long call: -1 with an exception where one raised. */
+#define CKPT_PIECE (64u << 20)
+
+/* crc32(data, value=0, /): of zip archives, fast. */
+PyObject *ckpt_crc32(PyObject *module, PyObject *args);
+/* huge(address, nbytes, /): ask for huge pages under memory that is about to be filled. */
+PyObject *ckpt_huge(PyObject *module, PyObject *args);
+
+#endif

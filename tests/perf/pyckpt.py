@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints: how fast sluice.torch and sluice.safetensors save and load, beside others and beside the disk.
+
+    PYTHONPATH=build/python PYTHON tests/perf/pyckpt.py [--size 1G] [--rounds 5] [--device cpu] [--dir .] [--only WORD,...]
+
+All that is saved is durable when the clock stops, all that is loaded comes from storage (what is in
+the page cache is dropped before) and is touched once in every page.  Contenders take turns; what is
+printed are medians, the share of the limit in the same round, and CPU time.  The limit is perf-bare, one
+io_uring loop on one buffer, and for saving one fsync(2) more.  PYTHON is that of build/peers for all
+contenders; fastsafetensors and runai-model-streamer are in tests/peers/loaders.txt.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import torch
+
+import sluice.safetensors
+import sluice.torch
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BARE = os.path.join(ROOT, 'build', 'tests', 'perf', 'perf-bare')
+PAGE = 4096
+
+
+def module(name):
+    try:
+        return __import__(name, fromlist=['x'])
+    except ImportError:
+        return None
+
+
+np, st_torch = module('numpy'), module('safetensors.torch')
+fast, runai = module('fastsafetensors'), module('runai_model_streamer')
+
+
+def size_of(text):
+    unit = {'K': 10, 'M': 20, 'G': 30}.get(text[-1], 0)
+    return int(text[:-1] if unit else text) << unit
+
+
+def sync(path):
+    for name in path, os.path.dirname(path):
+        fd = os.open(name, os.O_RDONLY)
+        os.fsync(fd)
+        os.close(fd)
+
+
+def drop(path):
+    fd = os.open(path, os.O_RDONLY)
+    os.fsync(fd)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(fd)
+
+
+def touch(obj):
+    for value in obj.values() if isinstance(obj, dict) else [obj]:
+        flat = value if isinstance(value, torch.Tensor) else torch.from_numpy(value)
+        if flat.device.type == 'cpu' and flat.numel():
+            flat.reshape(-1).view(torch.uint8)[::PAGE].sum()
+        elif flat.device.type == 'cuda':
+            torch.cuda.synchronize()
+
+
+def durable(call, path):
+    call(path)
+    sync(path)
+
+
+def fast_load(path, device):
+    loader = fast.SafeTensorsFileLoader(fast.SingleGroup(), device, nogds=True)
+    loader.add_filenames({0: [path]})
+    buffers = loader.copy_files_to_device()
+    found = {key: buffers.get_tensor(key).clone() for key in loader.get_keys()}
+    buffers.close()
+    loader.close()
+    return found
+
+
+def runai_load(path, device):
+    with runai.SafetensorsStreamer() as streamer:
+        streamer.stream_file(path)
+        return {name: tensor.to(device).clone() for name, tensor in streamer.get_tensors()}
+
+
+def contenders(state, many, place, device):
+    """Of saving: name, file, call; of loading: name, file, call."""
+    file = {key: os.path.join(place, name) for key, name in (
+        ('pt', 'sluice.pt'), ('many', 'many.pt'), ('torch', 'torch.pt'), ('npy', 'array.npy'),
+        ('st', 'sluice.safetensors'), ('st_many', 'many.safetensors'), ('theirs', 'theirs.safetensors'))}
+    saves = [
+        ('sluice.torch.save', file['pt'], lambda p: sluice.torch.save(state, p)),
+        ('sluice.torch.save, 10,000 tensors', file['many'], lambda p: sluice.torch.save(many, p)),
+        ('torch.save', file['torch'], lambda p: durable(lambda q: torch.save(state, q), p)),
+        ('sluice save_file', file['st'], lambda p: sluice.safetensors.save_file(state, p)),
+        ('sluice save_file, 10,000 tensors', file['st_many'], lambda p: sluice.safetensors.save_file(many, p))]
+    loads = [
+        ('sluice.torch.load', file['pt'], lambda p: sluice.torch.load(p, device)),
+        ('sluice.torch.load, not verified', file['pt'], lambda p: sluice.torch.load(p, device, verify=False)),
+        ('sluice.torch.load, 10,000 tensors', file['many'], lambda p: sluice.torch.load(p, device)),
+        ('torch.load', file['torch'], lambda p: torch.load(p, device)),
+        ('sluice load_file', file['st'], lambda p: sluice.safetensors.load_file(p, device)),
+        ('sluice load_file, not verified', file['st'],
+         lambda p: sluice.safetensors.load_file(p, device, verify=False)),
+        ('sluice load_file, 10,000 tensors', file['st_many'],
+         lambda p: sluice.safetensors.load_file(p, device))]
+    if np and device == 'cpu':
+        array = state['0'].numpy()
+        saves.append(('numpy.save', file['npy'], lambda p: durable(lambda q: np.save(q, array), p)))
+        loads.append(('numpy.load', file['npy'], np.load))
+    if st_torch:
+        saves.append(('safetensors save_file', file['theirs'],
+                      lambda p: durable(lambda q: st_torch.save_file(state, q), p)))
+        loads.append(('safetensors load_file', file['theirs'], lambda p: st_torch.load_file(p, device)))
+    if fast:
+        loads.append(('fastsafetensors', file['st'], lambda p: fast_load(p, device)))
+    if runai:
+        loads.append(('runai-model-streamer', file['st'], lambda p: runai_load(p, device)))
+    return saves, loads
+
+
+def limit(what, path, size):
+    """Seconds, CPU seconds of the loop."""
+    done = subprocess.run([BARE, what, path, str(size)], check=True, stdout=subprocess.PIPE, text=True)
+    got = json.loads(done.stdout)
+    seconds = size / got['bytes_per_second'] if 'bytes_per_second' in got else got['seconds']
+    if what == 'fresh':
+        start = time.perf_counter()
+        sync(path)
+        seconds += time.perf_counter() - start
+    return seconds, got.get('cpu_seconds', 0.0)
+
+
+def timed(call, path, load):
+    if load:
+        drop(path)
+    cpu, start = time.process_time(), time.perf_counter()
+    result = call(path)
+    if load:
+        touch(result)
+    return time.perf_counter() - start, time.process_time() - cpu
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument('--size', type=size_of, default=1 << 30)
+    p.add_argument('--rounds', type=int, default=5)
+    p.add_argument('--device', default='cpu')
+    p.add_argument('--dir', default='.')
+    p.add_argument('--only', default='')
+    a = p.parse_args()
+    words = [w for w in a.only.split(',') if w]
+    state = {'0': torch.rand(a.size // 4, device=a.device)}
+    many = {str(i): torch.rand(a.size // 4 // 10000, device=a.device) for i in range(10000)}
+    print(f'torch {torch.__version__}, {a.size / 2 ** 30:g} GiB on {a.device}, medians of {a.rounds}, in {a.dir}')
+    with tempfile.TemporaryDirectory(prefix='ckpt-', dir=a.dir) as place:
+        saves, loads = contenders(state, many, place, a.device)
+        for kind, what, load in ((saves, 'fresh', False), (loads, 'read', True)):
+            kind = [c for c in kind if not words or any(w in c[0] for w in words)]
+            seen, shares = {}, {}
+            for turn in range(a.rounds + 1):  # of which the first is not counted
+                base = limit(what, os.path.join(place, 'bare'), a.size)
+                for name, path, call in kind:
+                    try:
+                        one = timed(call, path, load)
+                    except Exception as error:
+                        print(f'# {name}: {error!r}'[:200], file=sys.stderr)
+                        continue
+                    if turn:
+                        seen.setdefault(name, []).append(one)
+                        shares.setdefault(name, []).append(base[0] / one[0])
+                if turn:
+                    seen.setdefault('the limit', []).append(base)
+            report('save' if not load else 'load', a.size, seen, shares)
+
+
+def report(what, size, seen, shares):
+    gib = size / 2 ** 30
+    print(f'\n{what:36} {"GB/s":>6} {"of the limit":>13} {"CPU s/GiB":>10}')
+    for name, times in seen.items():
+        seconds = statistics.median(t for t, _ in times)
+        cpu = statistics.median(c for _, c in times) / gib
+        share = f'{statistics.median(shares[name]):.2f}' if name in shares else ''
+        print(f'{name:36} {size / seconds / 1e9:6.2f} {share:>13} {cpu:10.2f}')
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,558 @@
+# SPDX-License-Identifier: Apache-2.0
+"""sluice.torch: files that torch reads and writes, with every torch that is here."""
+import errno
+import gc
+import io
+import os
+import pickle
+import random
+import sys
+import threading
+import warnings
+import zipfile
+
+from kit import MIB, Skip, case, cases, child, content, data, each, folder, in_fork, make, path, raises, run, torch_or_skip
+
+try:
+    torch = torch_or_skip()
+except Skip as skip:
+    print(f'1..0 # SKIP {skip}')
+    sys.exit()
+
+import sluice.torch
+from sluice import _zip
+from sluice._sluice import crc32
+from sluice._writer import Writer
+
+DTYPES = [name for name in (
+    'float64', 'float32', 'float16', 'bfloat16', 'complex64', 'complex128', 'complex32', 'int64', 'int32', 'int16',
+    'int8', 'uint8', 'uint16', 'uint32', 'uint64', 'bool', 'float8_e4m3fn', 'float8_e5m2', 'float8_e4m3fnuz',
+    'float8_e5m2fnuz', 'float8_e8m0fnu') if hasattr(torch, name)]
+NEW = not torch.__version__.startswith('1.')  # of version 2 the files are the same, byte for byte
+
+
+def of_bytes(dtype, shape, seed=1):
+    """A tensor of random bits."""
+    dtype = getattr(torch, dtype)
+    count = 1
+    for n in shape:
+        count *= n
+    size = torch.empty(0, dtype=dtype).element_size()
+    raw = bytearray(data(count * size, seed))
+    if dtype == torch.bool:
+        raw = bytearray(b & 1 for b in raw)
+    if not raw:
+        return torch.empty(shape, dtype=dtype)
+    return torch.frombuffer(raw, dtype=dtype).reshape(shape)
+
+
+def bits(tensor):
+    """All that makes a tensor what it is."""
+    raw = tensor.detach().contiguous()
+    size = raw.element_size()
+    like = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[min(size, 8)]
+    flat = raw.reshape(-1)
+    flat = torch.view_as_real(flat).reshape(-1) if raw.dtype in (torch.complex64, torch.complex128) else flat
+    like = {torch.complex64: torch.int32, torch.complex128: torch.int64}.get(raw.dtype, like)
+    values = flat.view(like).tolist() if flat.numel() else []
+    return tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset(), values
+
+
+def same(a, b):
+    if isinstance(a, torch.Tensor):
+        return type(a) is type(b) and bits(a) == bits(b) and a.requires_grad == b.requires_grad
+    if isinstance(a, dict):
+        return type(a) is type(b) and list(a) == list(b) and all(same(a[k], b[k]) for k in a)
+    if isinstance(a, (list, tuple)):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    return a == b
+
+
+class Forbidden:
+    """In place of torch.load, where it must not be needed."""
+
+    def __enter__(self):
+        self._before, torch.load = torch.load, self._refuse
+
+    def __exit__(self, *_):
+        torch.load = self._before
+
+    def _refuse(self, *args, **kwargs):
+        raise AssertionError('torch.load() was called')
+
+
+def fast_load(*args, **kwargs):
+    with Forbidden():
+        return sluice.torch.load(*args, **kwargs)
+
+
+def plain_load(name):
+    return torch.load(name, weights_only=True)
+
+
+def addresses(tensors):
+    get = getattr(torch.Tensor, 'untyped_storage', torch.Tensor.storage)
+    return [get(t).data_ptr() for t in tensors]
+
+
+def sample():
+    base = torch.arange(1000, dtype=torch.float32)
+    return {'a': base, 'view': base[10:20], 'turned': base[:100].reshape(10, 10).t(), 'empty': torch.empty(0, 3),
+            'scalar': torch.tensor(5), 'parameter': torch.nn.Parameter(torch.ones(3)), 'number': 7, 'text': 'näme',
+            'list': [torch.zeros(2), (torch.ones(1), None)]}
+
+
+# ---- both ways
+
+@each(DTYPES)
+def what_is_saved_is_loaded_by_torch_and_the_other_way_round(dtype):
+    obj = {str(shape): of_bytes(dtype, shape) for shape in ((), (0,), (3, 0, 2), (7,), (5, 6, 7), (1 << 17,))}
+    ours, theirs = path('ours.pt'), path('theirs.pt')
+    try:
+        torch.save(obj, theirs)
+    except KeyError:
+        raise Skip(dtype, f'torch {torch.__version__} does not save {dtype}')
+    sluice.torch.save(obj, ours)
+    for name in ours, theirs:
+        assert same(obj, plain_load(name)), (dtype, name)
+        assert same(obj, fast_load(name)), (dtype, name)
+
+
+@case
+def views_shared_storages_and_other_objects_come_back_as_they_were():
+    obj = sample()
+    for save in sluice.torch.save, torch.save:
+        name = path('all.pt')
+        save(obj, name)
+        for load in plain_load, fast_load, lambda n: fast_load(n, weights_only=False):
+            back = load(name)
+            assert same(obj, back)
+            assert len(set(addresses([back['a'], back['view'], back['turned']]))) == 1
+            back['a'][10] = -1
+            assert back['view'][0] == -1
+
+
+@case
+def the_files_are_those_of_torch_but_for_their_random_name():
+    if not NEW:
+        raise Skip('torch2', 'torch 1 writes fewer records')
+    for number, obj in enumerate((sample(), torch.ones(3), {}, [torch.ones(100, i) for i in range(40)])):
+        ours = path(f'{number}.pt')
+        theirs = os.path.join(folder, f'same-{number}', os.path.basename(ours))
+        os.mkdir(os.path.dirname(theirs))
+        sluice.torch.save(obj, ours)
+        torch.save(obj, theirs)
+        a, b = content(ours), content(theirs)
+        assert len(a) == len(b), (len(a), len(b))
+        with zipfile.ZipFile(theirs) as z:
+            stem = os.path.basename(ours).removesuffix('.pt')
+            info = z.getinfo(f'{stem}/.data/serialization_id')
+        differ = [i for i in range(len(a)) if a[i] != b[i]]
+        at = info.header_offset
+        central = a.rindex(f'{stem}/.data/serialization_id'.encode()) - 46
+        for i in differ:
+            assert at <= i < at + 200 or central <= i < central + 20, i
+
+
+@case
+def every_record_has_the_right_checksum():
+    name = path('sums.pt')
+    sluice.torch.save({'a': of_bytes('float32', (100000,)), 'b': of_bytes('int8', (77,))}, name)
+    with zipfile.ZipFile(name) as z:
+        assert z.testzip() is None
+        assert all(i.CRC == crc32(z.read(i)) for i in z.infolist())
+
+
+@case
+def the_checksum_is_that_of_zlib():
+    import zlib
+
+    seed = int(os.environ.get('SLUICE_TEST_SEED', random.randrange(1 << 32)))
+    print(f'# SLUICE_TEST_SEED={seed}')
+    rng = random.Random(seed)
+    raw = data(70000)
+    for _ in range(300):
+        start, length, value = rng.randrange(64), rng.choice([rng.randrange(300), rng.randrange(60000)]), rng.getrandbits(32)
+        assert crc32(raw[start:start + length], value) == zlib.crc32(raw[start:start + length], value), (start, length)
+
+
+@case
+def more_than_4_GiB_is_laid_out_as_torch_does():
+    records = [_zip.Record('archive/data/0', 5 << 30, 1, 0), _zip.Record('archive/data/1', 10, 2, 0)]
+    at, image = 0, {}
+    for record in records:
+        record.header = at
+        head = _zip.head(record, 64)
+        assert record.offset % 64 == 0 and record.offset == at + len(head)
+        image[at] = head
+        at = record.offset + record.size
+        image[at] = _zip.tail(record)
+        at += len(image[at])
+    image[at] = _zip.directory(records, at)
+
+    def read(offset, length):
+        for start, piece in image.items():
+            if start <= offset < start + len(piece):
+                return piece[offset - start:offset - start + length]
+        return b''
+
+    found = _zip.records(read, at + len(image[at]))
+    assert [(r.name, r.size, r.crc32, r.offset) for r in found.values()] == \
+        [(r.name, r.size, r.crc32, r.offset) for r in records]
+
+
+@case
+def archives_that_others_have_packed_are_read_too():
+    name, other = path('plain.pt'), path('repacked.pt')
+    torch.save(sample(), name)
+    with zipfile.ZipFile(name) as a, zipfile.ZipFile(other, 'w') as b:
+        for info in a.infolist():
+            b.writestr(info.filename, a.read(info))
+    assert same(sample(), fast_load(other))
+    with zipfile.ZipFile(name) as a, zipfile.ZipFile(other, 'w', zipfile.ZIP_DEFLATED) as b:
+        for info in a.infolist():
+            b.writestr(info.filename, a.read(info))
+    try:
+        want = plain_load(other)
+    except RuntimeError:
+        raises(RuntimeError, sluice.torch.load, other)
+    else:
+        assert same(want, sluice.torch.load(other))
+
+
+@case
+def the_legacy_format_is_loaded_by_torch_itself():
+    name = path('legacy.pt')
+    torch.save({'a': torch.arange(10)}, name, _use_new_zipfile_serialization=False)
+    assert same({'a': torch.arange(10)}, sluice.torch.load(name))
+
+
+@case
+def map_location_may_be_all_that_torch_takes():
+    name = path('map.pt')
+    sluice.torch.save(sample(), name)
+    seen = []
+    for where in ('cpu', torch.device('cpu'), {'cpu': 'cpu'}, lambda s, l: seen.append((bytes(s)[:1], l)) or s, None):
+        assert same(sample(), fast_load(name, where))
+    assert seen and all(where == 'cpu' for _, where in seen)
+    meta = sluice.torch.load(name, 'meta')
+    assert meta['a'].device.type == 'meta' and meta['a'].shape == (1000,)
+
+
+@case
+def map_location_sees_storages_that_are_filled():
+    name = path('filled.pt')
+    sluice.torch.save(torch.arange(256).to(torch.uint8), name)
+    seen = []
+    fast_load(name, lambda storage, _: seen.append(bytes(storage.tolist())) or storage)
+    assert seen == [bytes(range(256))], seen
+
+
+class Custom:
+    pass
+
+
+@case
+def what_is_not_allowed_is_refused_as_by_torch():
+    name = path('code.pt')
+    sluice.torch.save({'a': torch.ones(3), 'c': Custom()}, name)
+    error = raises(pickle.UnpicklingError, sluice.torch.load, name)
+    assert 'weights_only' in str(error) or 'Weights only' in str(error), error
+    assert isinstance(sluice.torch.load(name, weights_only=False)['c'], Custom)
+
+
+@case
+def damaged_archives_are_errors_and_nothing_worse():
+    seed = int(os.environ.get('SLUICE_TEST_SEED', random.randrange(1 << 32)))
+    print(f'# SLUICE_TEST_SEED={seed}')
+    rng = random.Random(seed)
+    name = path('good.pt')
+    sluice.torch.save(sample(), name, checksum=False)
+    good = bytearray(content(name))
+    for _ in range(150):
+        bad = bytearray(good)
+        for _ in range(rng.randrange(1, 4)):
+            at = len(bad) - 1 - rng.randrange(1200) if rng.random() < 0.7 else rng.randrange(len(bad))
+            bad[at] ^= 1 << rng.randrange(8)
+        if rng.random() < 0.2:
+            del bad[rng.randrange(len(bad)):]
+        other = make(bytes(bad), 'bad.pt')
+        try:
+            sluice.torch.load(other)
+        except Exception as error:
+            assert not isinstance(error, (MemoryError, SystemError)), error
+        os.unlink(other)
+
+
+@case
+def a_storage_that_is_longer_than_its_record_is_refused():
+    name = path('short.pt')
+    with zipfile.ZipFile(name, 'w') as z:
+        out = io.BytesIO()
+        torch.save(torch.zeros(1000), out)
+        with zipfile.ZipFile(out) as source:
+            for info in source.infolist():
+                raw = source.read(info)
+                z.writestr(info.filename, raw[:100] if info.filename.endswith('data/0') else raw)
+    assert 'data/0' in str(raises(OSError, sluice.torch.load, name))
+
+
+# ---- the writer
+
+@case
+def torch_save_to_a_writer_commits_at_its_end():
+    name = path('bare.pt')
+    torch.save(sample(), sluice.torch.writer(name))
+    assert same(sample(), fast_load(name)) and same(sample(), plain_load(name))
+
+
+@case
+def a_with_block_commits_at_its_end_and_not_before():
+    name = path('with.pt')
+    with sluice.torch.writer(name) as file:
+        torch.save(torch.ones(3), file)
+        assert not os.path.exists(name)
+    assert file.closed and same(torch.ones(3), fast_load(name))
+
+
+@case
+def an_exception_in_the_block_leaves_the_old_file():
+    name = make(b'old', 'old.pt')
+    with_error = raises(ZeroDivisionError, lambda: _divide(name))
+    assert with_error and content(name) == b'old'
+    assert [n for n in os.listdir(folder) if os.path.basename(name) in n] == [os.path.basename(name)]
+
+
+def _divide(name):
+    with sluice.torch.writer(name) as file:
+        file.write(b'new')
+        1 / 0
+
+
+@case
+def a_save_that_fails_does_not_commit_the_archive_that_torch_ends_all_the_same():
+    name = make(b'old', 'old.pt')
+    raises((AttributeError, pickle.PicklingError), torch.save, {'a': torch.ones(3), 'f': lambda: 0},
+           sluice.torch.writer(name))
+    gc.collect()
+    assert content(name) == b'old'
+    try:
+        raise ValueError('a save while an error is handled is a save like any other')
+    except ValueError:
+        torch.save(torch.ones(2), sluice.torch.writer(name))
+    assert same(torch.ones(2), fast_load(name))
+
+
+@case
+def the_legacy_format_commits_at_close():
+    name = path('legacy.pt')
+    file = sluice.torch.writer(name)
+    torch.save({'a': torch.arange(10)}, file, _use_new_zipfile_serialization=False)
+    assert not os.path.exists(name)
+    file.close()
+    assert same({'a': torch.arange(10)}, sluice.torch.load(name))
+
+
+@case
+def a_writer_that_is_dropped_says_so_and_leaves_nothing():
+    name = path('dropped')
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter('always')
+        file = sluice.torch.writer(name)
+        file.write(b'x' * 100)
+        del file
+        gc.collect()
+    assert [w.category for w in seen] == [ResourceWarning] and not os.path.exists(name)
+    assert not [n for n in os.listdir(folder) if os.path.basename(name) in n]
+
+
+@case
+def after_the_end_a_writer_refuses():
+    file = sluice.torch.writer(path('ended'))
+    file.write(b'abc')
+    file.close()
+    file.close()
+    file.abort()
+    for call in lambda: file.write(b'd'), file.commit, file.tell, file.__enter__:
+        assert 'closed' in str(raises(ValueError, call))
+
+
+@case
+def a_writer_takes_any_buffer_and_tells_its_position():
+    name = path('raw')
+    with sluice.torch.writer(name, memory=2 * MIB) as file:
+        assert file.write(b'abc') == 3 and file.tell() == 3
+        assert file.write(memoryview(bytearray(5 * MIB))) == 5 * MIB
+        file.seek(1)
+        file.write(b'X')
+        file.seek(5 * MIB + 3)
+    assert content(name) == b'aXc' + bytes(5 * MIB)
+
+
+@case
+def what_cannot_be_opened_is_told_with_its_name():
+    name = os.path.join(folder, 'no', 'such', 'folder.pt')
+    for call in (sluice.torch.save, sluice.torch.save_async):
+        assert raises(FileNotFoundError, call, torch.ones(1), name).filename == name
+    assert raises(FileNotFoundError, sluice.torch.load, name).filename == name
+    raises((IsADirectoryError, OSError), sluice.torch.save, torch.ones(1), folder)
+    for bad in (None, 5, object()):
+        raises(TypeError, sluice.torch.save, torch.ones(1), bad)
+    for memory in (0, -1, 1 << 64):
+        assert 'memory' in str(raises((ValueError, OverflowError), sluice.torch.writer, path(), memory=memory))
+    assert 'verify' in str(raises(ValueError, sluice.torch.load, path(), verify='perhaps'))
+
+
+@case
+def paths_may_be_str_bytes_and_path_like():
+    import pathlib
+
+    name = path('paths.pt')
+    for form in (name, os.fsencode(name), pathlib.Path(name)):
+        sluice.torch.save(torch.ones(3), form)
+        assert same(torch.ones(3), fast_load(form))
+        os.unlink(name)
+
+
+@case
+def a_writer_belongs_to_the_process_that_made_it():
+    name = make(b'old')
+    file = sluice.torch.writer(name)
+    file.write(b'new')
+
+    def in_child():
+        raises(OSError, file.write, b'x')
+        file.abort()
+        return True
+
+    in_fork(in_child)
+    file.write(b'er')
+    file.close()
+    assert content(name) == b'newer'
+
+
+# ---- checksums
+
+@case
+def flipped_bits_are_found_and_named():
+    name = path('flip.pt')
+    obj = {'first': torch.zeros(1 << 19), 'deep': {'second': [torch.zeros(1 << 19)]}}
+    sluice.torch.save(obj, name)
+    with zipfile.ZipFile(name) as z:
+        infos = {i.filename.rpartition('/')[2]: i for i in z.infolist() if '/data/' in i.filename}
+    good = content(name)
+    for key, tensor in (('0', 'first'), ('1', 'deep.second.0')):
+        at = infos[key].header_offset + (1 << 20)
+        with open(name, 'r+b') as f:
+            f.seek(at)
+            f.write(bytes([good[at] ^ 4]))
+        error = raises(OSError, sluice.torch.load, name)
+        assert tensor in str(error) and name in str(error), error
+        sluice.torch.load(name, verify=False)
+        with open(name, 'r+b') as f:
+            f.seek(at)
+            f.write(good[at:at + 1])
+    assert same(obj, fast_load(name, verify='require'))
+
+
+@case
+def without_checksums_verification_can_be_required_and_is_then_an_error():
+    name = path('bare.pt')
+    sluice.torch.save(torch.ones(3), name, checksum=False)
+    assert not os.path.exists(name + '.crc')
+    assert same(torch.ones(3), fast_load(name))
+    raises(OSError, sluice.torch.load, name, verify='require')
+    sluice.torch.save(torch.ones(3), name)
+    assert os.path.exists(name + '.crc') and same(torch.ones(3), fast_load(name, verify='require'))
+
+
+# ---- in the background
+
+@case
+def tensors_may_be_changed_when_save_async_has_returned():
+    for memory in 2 * MIB, 64 * MIB:
+        name = path('async.pt')
+        obj = {'a': torch.full((1 << 20,), 1.), 'b': torch.full((1 << 20,), 2.)}
+        future = sluice.torch.save_async(obj, name, memory=memory)
+        obj['a'].fill_(-1.)
+        obj['b'].fill_(-1.)
+        assert future.result() is None and future.done()
+        back = fast_load(name)
+        assert (back['a'] == 1).all() and (back['b'] == 2).all()
+
+
+@case
+def what_cannot_be_pickled_or_opened_is_raised_at_once_and_what_fails_later_by_the_future():
+    name = make(b'old')
+    raises((AttributeError, pickle.PicklingError), sluice.torch.save_async, lambda: 0, name)
+    before = Writer.commit, Writer.write_memory
+    for method in 'commit', 'write_memory':
+        setattr(Writer, method, lambda *_: (_ for _ in ()).throw(OSError(errno.EIO, 'broken', name)))
+        try:
+            error = sluice.torch.save_async(torch.ones(10), name).exception()
+        finally:
+            Writer.commit, Writer.write_memory = before
+        assert isinstance(error, OSError) and error.errno == errno.EIO, error
+    gc.collect()
+    assert content(name) == b'old'
+
+
+@case
+def a_save_takes_the_memory_of_its_pool_and_not_of_the_object():
+    code = '''
+import sys, torch, sluice.torch
+peak = lambda: next(int(l.split()[1]) for l in open('/proc/self/status') if l.startswith('VmHWM')) << 10
+sluice.torch.save(torch.ones(10), sys.argv[1])
+big = {str(i): torch.ones(1 << 20) for i in range(64)}
+before = peak()
+sluice.torch.save_async(big, sys.argv[1], memory=16 << 20).result()
+print(peak() - before)
+'''
+    done = child(code, path('pool.pt'))
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 48 * MIB, f'{done.stdout} bytes more for 256 MiB in a pool of 16 MiB'
+
+
+@case
+def a_program_that_ends_finishes_its_saves():
+    name = path('end.pt')
+    done = child('import sys, torch, sluice.torch\n'
+                 'sluice.torch.save_async(torch.ones(1 << 20), sys.argv[1])', name)
+    assert done.returncode == 0, done.stderr
+    assert same(torch.ones(1 << 20), fast_load(name))
+
+
+@case
+def many_threads_save_and_load_at_once():
+    errors = []
+
+    def work(number):
+        try:
+            name = path(f'thread-{number}.pt')
+            obj = {str(i): torch.full((1000,), number + i) for i in range(20)}
+            for _ in range(3):
+                sluice.torch.save(obj, name)
+                assert same(obj, fast_load(name))
+        except BaseException as error:
+            errors.append(error)
+
+    load = torch.load
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    torch.load = load
+    assert not errors, errors
+
+
+@case
+def ten_thousand_small_tensors_come_back():
+    obj = {str(i): torch.full((i % 50,), i) for i in range(10000)}
+    name = path('small.pt')
+    sluice.torch.save(obj, name)
+    back = fast_load(name)
+    assert list(back) == list(obj) and all(torch.equal(back[k], obj[k]) for k in obj)
+
+
+run(*cases)
