@@ -105,8 +105,7 @@ static int check_torch(const char *engine)
 	if (!engine || (strcmp(engine, "torch_io") != 0 && strcmp(engine, "torch_fastio") != 0))
 		return CLI_OK;
 	return cli_fail(&cmd_io, CLI_UNSUPPORTED,
-			"--engine: '%s' is torch's own I/O, which this command does not have",
-			engine);
+			"--engine: '%s' is torch's own I/O: python3 -m sluice io has it", engine);
 }
 
 /* What options say, else the file, else defaults. */

@@ -24,6 +24,11 @@ def run(*words: str) -> NoReturn:
         from . import _mlperf
 
         sys.exit(_mlperf.main(['--help'] if words[0] == 'help' else list(words[2:])))
+    if words[:1] == ('io',):
+        from . import _torch_io
+
+        if _torch_io.is_wanted(list(words[1:])):
+            sys.exit(_torch_io.main(list(words[1:])))
     path = program()
     os.execv(path, ['sluice', *words])
 
