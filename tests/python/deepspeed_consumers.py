@@ -6,9 +6,11 @@ native backend of pin_memory, written from the list of calls in their contract, 
 for DeepSpeed in ./standin.
 """
 import contextlib
+import gc
 import io
 import os
 import sys
+import weakref
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), 'standin'))
 
@@ -167,6 +169,70 @@ def gradients_are_swapped_asynchronously():
     pool.free()
 
 
+@case
+def gradients_and_states_share_a_handle():
+    """Each asserts its own number: what it waits for must be all of that, and nothing that was counted before."""
+    handle = AsyncIOBuilder().load().aio_handle(**AIO)
+    numel = round_up(300000, 4)
+    pool = Buffers(handle, 5, numel, torch.float32)
+    names = [path(f'{i}.tensor.swp') for i in range(5)]
+    for _ in range(3):
+        swap_out(handle, pool.all[:3], names[:3])
+        assert handle.wait() == 3
+        swap_out(handle, pool.all[3:], names[3:])
+        assert handle.wait() == 2
+    swap_out(handle, pool.all[:3], names[:3])
+    swap_in(handle, pool.all[3:], names[3:])
+    assert handle.wait() == 5  # of both
+    assert handle.wait() == 0
+    pool.free()
+
+
+@case
+def the_example_is_the_large_buffer_itself():
+    handle = AsyncIOBuilder().load(verbose=False).aio_handle(**AIO)
+    buffers = torch.empty(round_up(300000, 2), dtype=torch.bfloat16)
+    pinned = handle.new_cpu_locked_tensor(buffers.numel(), buffers).zero_()
+    assert pinned.numel() == buffers.numel() and pinned.dtype == buffers.dtype and not pinned.any()
+    inner = pinned.narrow(0, 1024, 2048)
+    assert handle.is_pinned(inner) and handle.is_pinned(inner.narrow(0, 5, 1)) and not handle.is_pinned(buffers)
+    assert handle.free_cpu_locked_tensor(pinned)
+
+
+AT_EXIT = """
+import builtins, sys
+sys.path.insert(0, sys.argv[1])
+import torch, sluice.deepspeed
+sluice.deepspeed.install()
+from deepspeed.ops.op_builder import AsyncIOBuilder, PinMemoryBuilder
+
+class Manager:
+    def __init__(self):
+        self.handle = AsyncIOBuilder().load().aio_handle()
+        self.buffers = [self.handle.new_cpu_locked_tensor(100000, torch.zeros(1)).zero_() for _ in range(3)]
+
+    def __del__(self):  # without DeepSpeed's try: what is raised here is on stderr
+        for buffer in self.buffers:
+            assert self.handle.free_cpu_locked_tensor(buffer)
+            assert not self.handle.is_pinned(buffer)
+        print('freed', flush=True)
+
+import weakref
+handle = PinMemoryBuilder().load().pin_handle()
+pinned = handle.new_cpu_locked_tensor(1000, torch.zeros(1))
+weakref.finalize(pinned, lambda h, at: print(h.free_cpu_locked_tensor_by_ptr(at), flush=True), handle, pinned.data_ptr())
+ends = [Manager(), Manager()]
+ends[1].itself = ends[1]
+builtins.kept_to_the_last = ends[0]
+"""
+
+
+@case
+def memory_is_freed_at_the_end_of_python():
+    standin = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'standin')
+    assert sorted(kit.child_ok(AT_EXIT, standin).split()) == ['True', 'freed', 'freed']
+
+
 
 def open_direct(name):
     flags = os.O_CREAT | os.O_WRONLY
@@ -249,6 +315,23 @@ def pin_memory_uses_the_native_backend():
     assert handle.is_pinned(pinned) and torch.equal(pinned, source)
     assert AsyncIOBuilder().load().aio_handle().is_pinned(pinned)
     assert handle.free_cpu_locked_tensor_by_ptr(pinned.data_ptr()) is True
+
+
+@case
+def what_is_pinned_natively_goes_with_its_last_view():
+    """DeepSpeed frees when the tensor it got is gone: that must not be before its views are."""
+    handle = PinMemoryBuilder().load().pin_handle()
+    base = handle.new_cpu_locked_tensor(1000, torch.empty(0))
+    freed = []
+    weakref.finalize(base, lambda at: freed.append(handle.free_cpu_locked_tensor_by_ptr(at)), base.data_ptr())
+    pinned = base[:1000].view(10, 100)
+    view = pinned[3].fill_(5)
+    del base, pinned
+    gc.collect()
+    assert not freed and handle.is_pinned(view) and bool((view == 5).all())
+    del view
+    gc.collect()
+    assert freed == [True]
 
 
 @case

@@ -2,10 +2,13 @@
 """The drop-in under an installed DeepSpeed, not its stand-in: `make peers' installs one."""
 import importlib.util
 import inspect
+import json
 import os
+import re
+import subprocess
 import sys
 
-from kit import case, cases, child, content, data, path, run
+from kit import Skip, case, cases, child, content, data, folder, path, run
 
 if not importlib.util.find_spec('deepspeed'):
     print('1..0 # SKIP no DeepSpeed: make peers')
@@ -83,14 +86,47 @@ if __name__ == '__main__':
 
 @case
 def its_ds_io_runs_on_our_handles_in_processes_of_its_own():
-    folder = path('io')
-    os.mkdir(folder)
+    place = path('io')
+    os.mkdir(place)
     program = path('io.py')
     with open(program, 'w', encoding='utf-8') as f:
         f.write(IO)
     code = "import runpy, sys; sys.argv[:] = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
-    done = child(code, program, folder)
+    done = child(code, program, place)
     assert done.returncode == 0 and 'Write Speed' in done.stdout, (done.stdout, done.stderr)
+
+
+def script(name, *words, **env):
+    """One of DeepSpeed's, as it was installed; install() has set what it needs to find us."""
+    program = os.path.join(os.path.dirname(sys.executable), name)
+    if not os.path.exists(program):
+        raise Skip(name, f'{program} is not there')
+    done = subprocess.run([sys.executable, program, *words], cwd=folder, env={**os.environ, **env}, text=True,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert done.returncode == 0, (done.stdout[-2000:], done.stderr[-2000:])
+    return done.stdout
+
+
+@case
+def its_ds_report_finds_ours_where_nothing_can_be_compiled():
+    """Its own answer is a program that has to compile and link."""
+    for switch, verdict in (('1', '[OKAY]'), ('0', '[NO]')):
+        line = next(x for x in script('ds_report', CC='/bin/false', SLUICE_DEEPSPEED=switch).splitlines()
+                    if x.startswith('async_io'))
+        assert re.sub('\033\\[[0-9]+m', '', line).endswith(verdict), (switch, line)
+
+
+@case
+def its_ds_nvme_tune_runs_ds_io_on_our_handles():
+    place, logs, sweep = path('tune'), path('logs'), path('sweep.json')
+    os.mkdir(place)
+    with open(sweep, 'w', encoding='utf-8') as f:
+        json.dump({'block_size': ['1M'], 'queue_depth': [8], 'single_submit': [False], 'io_parallel': [1]}, f)
+    said = script('ds_nvme_tune', '--nvme_dir', place, '--sweep_config', sweep, '--io_size', '4M', '--log_dir', logs,
+                  CC='/bin/false')
+    assert json.loads(said[said.index('{'):])['aio']['block_size'] == 1 << 20, said
+    names = sorted(n for _, _, names in os.walk(logs) for n in names)
+    assert len(names) == 2 and names[0].startswith('read_') and names[1].startswith('write_'), names
 
 
 TRAIN = """
@@ -146,9 +182,9 @@ print('trained', len(files), sum(map(os.path.getsize, files)))
 
 @case
 def a_model_trains_with_its_parameters_and_optimizer_on_storage():
-    folder = path('nvme')
-    os.mkdir(folder)
-    done = child(TRAIN, folder)
+    place = path('nvme')
+    os.mkdir(place)
+    done = child(TRAIN, place)
     assert done.returncode == 0 and 'trained' in done.stdout, (done.stdout[-3000:], done.stderr[-3000:])
     files, nbytes = map(int, done.stdout.rpartition('trained')[2].split())
     assert files and nbytes > 1 << 20, done.stdout

@@ -19,6 +19,7 @@ from ._install import install, installed, uninstall
 if TYPE_CHECKING:
     from ._basic import aio_read, aio_write, deepspeed_memcpy
     from ._builders import AsyncIOBuilder, GDSBuilder, PinMemoryBuilder
+    from ._engine import CheckpointEngine
     from ._handle import aio_handle, gds_handle
     from ._pin import pin_handle
     from ._tensor import cast_to_byte_tensor
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     'AsyncIOBuilder',
+    'CheckpointEngine',
     'FastFileWriter',
     'FastFileWriterConfig',
     'GDSBuilder',
@@ -48,6 +50,7 @@ __all__ = [
 _HOMES = {
     '_basic': ('aio_read', 'aio_write', 'deepspeed_memcpy'),
     '_builders': ('AsyncIOBuilder', 'GDSBuilder', 'PinMemoryBuilder'),
+    '_engine': ('CheckpointEngine',),
     '_handle': ('aio_handle', 'gds_handle'),
     '_pin': ('pin_handle',),
     '_tensor': ('cast_to_byte_tensor',),
