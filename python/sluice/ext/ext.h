@@ -19,6 +19,10 @@
  *	torch.c		the same for torch tensors and DLPack
  *	cuda.c		the same for __cuda_array_interface__
  *	layout.c	strided memory: runs, packing, unpacking; knows no Python
+ *	s3client.c	the core of sluice.s3: requests
+ *	s3fetch.c	its reads
+ *	s3stream.c	its lists and uploads
+ *	view.c		sluice.s3.BytesView: what came from an object store
  *	info.c		sluice.info()
  *	output.c	_sluice.Output: files that appear when they are complete
  *	input.c		_sluice.Input: files that are read in batches of ranges
@@ -50,6 +54,10 @@ struct module_state {
 	PyTypeObject *output_type;
 	PyTypeObject *input_type;
 	PyTypeObject *content_type;
+	PyTypeObject *client_type;
+	PyTypeObject *listing_type;
+	PyTypeObject *upload_type;
+	PyTypeObject *view_type;
 	PyObject *torch_tensor; /* torch.Tensor once torch has been imported, else NULL */
 };
 

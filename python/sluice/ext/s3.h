@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_PYTHON_S3_H
+#define SLUICE_PYTHON_S3_H
+
+/* For sluice/s3.py: the client of object stores, what it lists and writes, and what it hands out.
+ */
+#include <sluice/object.h>
+
+#include "ext.h"
+
+extern PyType_Spec client_spec, listing_spec, upload_spec, view_spec;
+
+struct client {
+	PyObject_HEAD struct sluice_object *c; /* NULL: closed */
+	unsigned inside;                       /* calls and objects that need it open */
+};
+
+/* The client, counted as used until client_leave(); NULL with ValueError where it is closed. */
+struct sluice_object *client_enter(PyObject *self);
+void client_leave(PyObject *self);
+
+/* Memory of a BytesView that is being filled; nobody may have a view of it yet. */
+struct view {
+	PyObject_HEAD char *bytes;
+	uint64_t len;
+	Py_ssize_t exports;
+};
+
+/* -errno as OSError, or as ValueError where an argument was wrong.  Returns NULL. */
+PyObject *s3_raise(int code, const struct sluice_err *err);
+
+PyObject *client_fetch(PyObject *self, PyObject *args);
+PyObject *client_list(PyObject *self, PyObject *args);
+PyObject *client_upload(PyObject *self, PyObject *args, PyObject *kwargs);
+
+#endif

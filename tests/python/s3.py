@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""sluice.s3: the calls that MLPerf's storage code makes, against the server of tests/s3."""
+import gc
+import os
+import pickle
+import sys
+import threading
+
+import kit
+from kit import MIB, case, data
+
+sys.path.insert(0, os.path.join(sys.argv[1], 'tests', 's3'))
+import s3kit  # noqa: E402
+from sluice import s3  # noqa: E402
+
+server = s3kit.Server(ports=3)
+os.environ.update(server.env, AWS_EC2_METADATA_DISABLED='true')
+for name in ('AWS_PROFILE', 'AWS_SESSION_TOKEN', 'S3_ENDPOINT_URIS'):
+    os.environ.pop(name, None)
+try:
+    s3.client().core
+except OSError as e:
+    kit.run(('objects', lambda e=e: (_ for _ in ()).throw(kit.Skip('curl', str(e)))))
+    sys.exit()
+
+
+def raises(kind, function, *args, says=''):
+    try:
+        function(*args)
+    except kind as e:
+        assert says in str(e), e
+        return e
+    raise AssertionError(f'{kind.__name__} was not raised')
+
+
+@case
+def what_is_put_is_got():
+    for size in (0, 1, 4096, MIB - 1, MIB, MIB + 1, 20 * MIB + 5):
+        content = data(size, size)
+        s3.put_bytes('s3://bucket/a/b', content)
+        view = s3.get('s3://bucket/a/b')
+        assert len(view) == size and view == content and bytes(view) == content, size
+
+
+@case
+def results_are_buffers_without_a_copy():
+    s3.put_bytes('s3://bucket/view', data(3 * MIB))
+    view = s3.get('s3://bucket/view')
+    m = memoryview(view)
+    assert m.readonly and m.nbytes == 3 * MIB and view.memoryview() == m
+    assert view[5] == m[5] and view[2:9] == m[2:9] and view[-1] == m[-1]
+    raises(BufferError, view._resize, 5)
+    del view
+    gc.collect()
+    assert bytes(m[:10]) == data(3 * MIB)[:10]  # the view keeps the memory
+
+
+@case
+def a_small_object_takes_one_request():
+    s3.put_bytes('s3://bucket/small', b'x' * 100)
+    before = server.stats()['requests']
+    assert s3.get('s3://bucket/small') == b'x' * 100
+    assert server.stats()['requests'] == before + 1
+
+
+@case
+def ranges_are_what_was_asked_for():
+    content = data(3 * MIB)
+    s3.put_bytes('s3://bucket/r', content)
+    assert s3.get_range('s3://bucket/r', 10, 20) == content[10:30]
+    assert s3.get_range('s3://bucket/r', 3 * MIB - 5) == content[-5:]
+    assert s3.get_range('s3://bucket/r', 3 * MIB - 5, 100) == content[-5:]
+    assert len(s3.get_range('s3://bucket/r', 10, 0)) == 0
+    raises(ValueError, s3.get_range, 's3://bucket/r', -1)
+    into = bytearray(1000)
+    assert s3.client().read_into('s3://bucket/r', into, 7) == 1000 and into == content[7:1007]
+    raises(TypeError, s3.client().read_into, 's3://bucket/r', b'read-only')
+
+
+@case
+def many_come_in_the_order_they_were_asked_for():
+    items = [(f's3://bucket/many/{i}', data(i * 40000, i)) for i in range(60)]
+    s3.put_many(items, max_in_flight=8)
+    got = s3.get_many([uri for uri, _ in items], max_in_flight=16)
+    assert [uri for uri, _ in got] == [uri for uri, _ in items]
+    assert all(view == content for (_, view), (_, content) in zip(got, items))
+    raises(FileNotFoundError, s3.get_many, ['s3://bucket/many/1', 's3://bucket/none'])
+
+
+@case
+def lists_are_uris():
+    for name in ('l/a.npz', 'l/b.txt', 'l/sub/c.npz', 'l/sp ace+ü&<'):
+        s3.put_bytes(f's3://bucket/{name}', b'')
+    assert s3.list('s3://bucket/l/') == [f's3://bucket/l/{n}' for n in ('a.npz', 'b.txt', 'sp ace+ü&<', 'sub/')] or \
+        sorted(s3.list('s3://bucket/l/')) == sorted(f's3://bucket/l/{n}' for n in ('a.npz', 'b.txt', 'sp ace+ü&<', 'sub/'))
+    assert s3.list('s3://bucket/l/', recursive=True, pattern=r'\.npz$') == ['s3://bucket/l/a.npz', 's3://bucket/l/sub/c.npz']
+    s3.delete('s3://bucket/l/', pattern='npz')
+    assert len(s3.list('s3://bucket/l/', recursive=True)) == 2
+    raises(FileNotFoundError, s3.list, 's3://nowhere/')
+
+
+@case
+def stat_tells_size_time_and_etag():
+    s3.put_bytes('s3://bucket/s', b'12345')
+    told = s3.stat('s3://bucket/s')
+    assert told['size'] == 5 and told['etag'].startswith('"') and told['last_modified'][:2] == '20', told
+    assert s3.exists('s3://bucket/s')
+    s3.copy('s3://bucket/s', 's3://bucket/t')
+    s3.delete('s3://bucket/s')
+    assert not s3.exists('s3://bucket/s') and s3.get('s3://bucket/t') == b'12345'
+    raises(FileNotFoundError, s3.stat, 's3://bucket/s', says='s3://bucket/s')
+
+
+@case
+def conditions_are_kept():
+    c = s3.client()
+    etag = c.put_bytes('s3://bucket/once', b'1')
+    raises(FileExistsError, lambda: c.put_bytes('s3://bucket/once', b'2', new=True))
+    assert raises(OSError, lambda: c.put_bytes('s3://bucket/once', b'2', etag='"no"')).errno == 116
+    c.put_bytes('s3://bucket/once', b'2', etag=etag)
+    assert c.get('s3://bucket/once') == b'2'
+
+
+@case
+def uploads_are_there_when_they_are_closed():
+    uri, content = 's3://bucket/up', data(13 * MIB)
+    with s3.MultipartUploadWriter.from_uri(uri, part_size=5 * MIB, max_in_flight=2) as w:
+        assert w.write(content[:3 * MIB]) == 3 * MIB
+        m = w.reserve(MIB)
+        m[:] = content[3 * MIB:4 * MIB]
+        w.commit(MIB)
+        w.write(memoryview(content)[4 * MIB:])
+        assert not s3.exists(uri)
+    assert s3.get(uri) == content
+    w = s3.MultipartUploadWriter('bucket', 'up2', part_size=5 * MIB)
+    w.write(content)
+    told = w.close()
+    assert (told['total_bytes'], told['parts']) == (13 * MIB, 3) and told['e_tag'], told
+    raises(ValueError, w.write, b'x', says='over')
+
+
+@case
+def uploads_that_fail_leave_nothing():
+    class Stop(Exception):
+        pass
+
+    def stopped():
+        with s3.MultipartUploadWriter('bucket', 'gone', part_size=5 * MIB) as w:
+            w.write(bytes(11 * MIB))
+            raise Stop
+    raises(Stop, stopped)
+    w = s3.MultipartUploadWriter('bucket', 'gone', part_size=5 * MIB)
+    w.write(bytes(11 * MIB))
+    del w
+    gc.collect()
+    assert server.stats()['uploads'] == 0 and not s3.exists('s3://bucket/gone')
+    raises(ValueError, lambda: s3.MultipartUploadWriter('bucket', 'x', abort_on_drop=False))
+
+
+@case
+def bad_values_are_named():
+    raises(ValueError, lambda: s3.Client(style='sideways'), says='sideways')
+    raises(ValueError, lambda: s3.Client(part=1).core, says='part')
+    raises(OSError, s3.get, 'gs://bucket/key', says='gs://')
+    raises(ValueError, lambda: s3.get_many(['s3://bucket/a'], max_in_flight=0), says='max_in_flight')
+    raises(TypeError, s3.put_bytes, 's3://bucket/x', 5)
+    raises(TypeError, s3.put_bytes, 's3://bucket/x', 'text')
+
+
+@case
+def faults_are_got_over_and_counted():
+    c = s3.Client(endpoint=server.urls[1])
+    c.put_bytes('s3://bucket/f', data(2 * MIB))
+    server.rules('key=f times=2 status:503', 'key=f times=1 reset:1000', 'key=f times=1 short:5000')
+    assert c.get('s3://bucket/f') == data(2 * MIB)
+    server.rules()
+    told = c.stats()
+    assert told['retries'] >= 4 and told['throttled'] == 2 and told['credentials'] == 'environment', told
+
+
+@case
+def clients_go_to_other_processes():
+    c = pickle.loads(pickle.dumps(s3.Client(endpoint=server.urls[1])))
+    c.put_bytes('s3://bucket/p', b'parent')
+    s3.get('s3://bucket/p')
+    pid = os.fork()
+    if pid == 0:
+        ok = False
+        try:
+            c.put_bytes('s3://bucket/p', bytes(c.get('s3://bucket/p')) + b'child')
+            ok = s3.get('s3://bucket/p') == b'parentchild'
+        finally:
+            os._exit(0 if ok else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert c.get('s3://bucket/p') == b'parentchild'
+
+
+@case
+def threads_share_a_client():
+    s3.put_bytes('s3://bucket/th', data(MIB))
+    wrong = []
+
+    def work():
+        for _ in range(20):
+            if s3.get('s3://bucket/th') != data(MIB):
+                wrong.append(1)
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+@case
+def no_secret_is_told():
+    secret = s3kit.SECRET
+    c = s3.Client(key_id='AKIDWRONG', secret=secret, endpoint=server.urls[0])
+    e = raises(PermissionError, c.get, 's3://bucket/x')
+    assert secret not in str(e) and secret not in repr(c) and secret not in repr(c.stats())
+
+
+try:
+    kit.run(*kit.cases)
+finally:
+    server.close()
