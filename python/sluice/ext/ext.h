@@ -19,6 +19,7 @@
  *	torch.c		the same for torch tensors and DLPack
  *	cuda.c		the same for __cuda_array_interface__
  *	layout.c	strided memory: runs, packing, unpacking; knows no Python
+ *	store.c		the core of sluice.Store
  *	s3client.c	the core of sluice.s3: requests
  *	s3fetch.c	its reads
  *	s3stream.c	its lists and uploads
@@ -54,6 +55,7 @@ struct module_state {
 	PyTypeObject *output_type;
 	PyTypeObject *input_type;
 	PyTypeObject *content_type;
+	PyTypeObject *store_type;
 	PyTypeObject *client_type;
 	PyTypeObject *listing_type;
 	PyTypeObject *upload_type;
@@ -170,7 +172,9 @@ bool memory_register(PyObject *memory, struct sluice_io *io);
 /* The handle is about to be closed: forget it everywhere.  With the GIL. */
 void memory_forget(struct sluice_io *io);
 
+/* ---- store.c */
 
+extern PyType_Spec store_spec;
 
 
 

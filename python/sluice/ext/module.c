@@ -52,7 +52,8 @@ static int add_types(PyObject *m)
 		{&handle_spec, &state.handle_type},   {&file_spec, &state.file_type},
 		{&future_spec, &state.future_type},   {&memory_spec, &state.memory_type},
 		{&output_spec, &state.output_type},   {&input_spec, &state.input_type},
-		{&content_spec, &state.content_type}, 		{&client_spec, &state.client_type},   {&listing_spec, &state.listing_type},
+		{&content_spec, &state.content_type}, {&store_spec, &state.store_type},
+		{&client_spec, &state.client_type},   {&listing_spec, &state.listing_type},
 		{&upload_spec, &state.upload_type},   {&view_spec, &state.view_type},
 	};
 

@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sluice._sluice.StoreCore: batches of the KV store.  sluice/store.py makes it what users see.
+ *
+ * A batch that is under way is on a list of its store, with all that it needs: results, and
+ * references to the memory.  List and batch are touched with the GIL only; the library fills the
+ * results, and nobody reads them before it says that the batch is finished.
+ */
+#include <sluice/store.h>
+
+#include "handle.h"
+
+struct task {
+	struct task *next;
+	uint64_t ticket;
+	uint32_t nr, nr_targets;
+	bool reads; /* into the memory */
+	int64_t *results;
+	struct target *targets; /* all that is in @iov */
+	uint32_t *of;           /* which key each belongs to */
+	struct sluice_iov *iov; /* of all keys, one after the other */
+	struct sluice_store_item *items;
+	PyObject **keys; /* bytes objects */
+};
+
+struct core {
+	PyObject_HEAD struct sluice_store *store; /* NULL: closed */
+	unsigned inside;                          /* threads in it without the GIL */
+	struct task *tasks;
+};
+
+static struct core *core_of(PyObject *self)
+{
+	return (struct core *)self;
+}
+
+static int core_check(const struct core *c)
+{
+	if (c->store)
+		return 0;
+	PyErr_SetString(PyExc_ValueError, "the store is closed");
+	return -1;
+}
+
+/* ------------------------------------------------------------------- tasks */
+
+static void task_free(struct task *t)
+{
+	for (uint32_t i = 0; i < t->nr_targets; i++)
+		target_drop(&t->targets[i]);
+	for (uint32_t i = 0; t->keys && i < t->nr; i++)
+		Py_XDECREF(t->keys[i]);
+	PyMem_Free(t->results);
+	PyMem_Free(t->targets);
+	PyMem_Free(t->of);
+	PyMem_Free(t->iov);
+	PyMem_Free(t->items);
+	PyMem_Free(t->keys);
+	PyMem_Free(t);
+}
+
+/* A key is bytes, or text, which then is its UTF-8. */
+static int take_key(struct task *t, uint32_t i, PyObject *key)
+{
+	char *text;
+	Py_ssize_t len;
+
+	t->keys[i] = PyUnicode_Check(key) ? PyUnicode_AsUTF8String(key) : PyBytes_FromObject(key);
+	if (!t->keys[i] || PyBytes_AsStringAndSize(t->keys[i], &text, &len) < 0)
+		return -1;
+	if (len < 1 || len > (Py_ssize_t)SLUICE_STORE_KEY_MAX) {
+		PyErr_Format(PyExc_ValueError, "keys[%u]: %zd bytes are outside 1..4096", i, len);
+		return -1;
+	}
+	t->items[i].key = text;
+	t->items[i].key_len = (uint32_t)len;
+	return 0;
+}
+
+static int room_for(void **v, size_t size, uint32_t n)
+{
+	void *grown;
+
+	if (n & (n - 1)) /* room is a power of two */
+		return 0;
+	grown = PyMem_Realloc(*v, (n ? 2 * (size_t)n : 1) * size);
+	if (!grown) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	*v = grown;
+	return 0;
+}
+
+/* (address, bytes), for those who have no object. */
+static int take_address(struct target *x, PyObject *pair)
+{
+	unsigned long long addr = PyLong_AsUnsignedLongLong(PyTuple_GetItem(pair, 0));
+	unsigned long long len =
+		PyErr_Occurred() ? 0 : PyLong_AsUnsignedLongLong(PyTuple_GetItem(pair, 1));
+
+	if (PyErr_Occurred())
+		return -1;
+	*x = (struct target){.addr = (char *)(uintptr_t)addr, .bytes = len};
+	return 0;
+}
+
+static int add_memory(struct task *t, uint32_t key, uint32_t *nr_iov, PyObject *obj)
+{
+	struct target *x;
+
+	if (room_for((void **)&t->targets, sizeof(*t->targets), t->nr_targets) < 0 ||
+	    room_for((void **)&t->of, sizeof(*t->of), t->nr_targets) < 0)
+		return -1;
+	x = &t->targets[t->nr_targets];
+	*x = (struct target){0};
+	t->of[t->nr_targets] = key;
+	if (PyTuple_Check(obj) && PyTuple_Size(obj) == 2) {
+		if (take_address(x, obj) < 0)
+			return -1;
+	} else if (target_take(x, obj, t->reads, -1) < 0) {
+		return -1;
+	}
+	t->nr_targets++;
+	for (unsigned i = 0; i < (x->nr_iov ? x->nr_iov : 1); i++) {
+		struct sluice_iov one = {x->addr, x->bytes};
+
+		if (room_for((void **)&t->iov, sizeof(*t->iov), *nr_iov) < 0)
+			return -1;
+		t->iov[(*nr_iov)++] = x->nr_iov ? x->iov[i] : one;
+		t->items[key].nr_iov++;
+	}
+	return 0;
+}
+
+/* One object, or a list of objects that are one value. */
+static int take_memory(struct task *t, uint32_t key, uint32_t *nr_iov, PyObject *obj)
+{
+	if (!PyList_Check(obj))
+		return add_memory(t, key, nr_iov, obj);
+	for (Py_ssize_t i = 0; i < PyList_Size(obj); i++)
+		if (add_memory(t, key, nr_iov, PyList_GetItem(obj, i)) < 0)
+			return -1;
+	return 0;
+}
+
+static int task_fill(struct task *t, PyObject *keys, PyObject *bufs)
+{
+	uint32_t nr_iov = 0, at = 0;
+
+	for (uint32_t i = 0; i < t->nr; i++)
+		if (take_key(t, i, PyList_GetItem(keys, i)) < 0 ||
+		    (bufs && take_memory(t, i, &nr_iov, PyList_GetItem(bufs, i)) < 0))
+			return -1;
+	for (uint32_t i = 0; i < t->nr; i++) {
+		t->items[i].iov = t->iov ? t->iov + at : NULL;
+		at += t->items[i].nr_iov;
+	}
+	return 0;
+}
+
+static struct task *task_new(PyObject *keys, PyObject *bufs, bool reads)
+{
+	struct task *t = PyMem_Calloc(1, sizeof(*t));
+	size_t n = (size_t)PyList_Size(keys);
+
+	if (t) {
+		t->nr = (uint32_t)n;
+		t->reads = reads;
+		t->results = PyMem_Calloc(n, sizeof(*t->results));
+		t->items = PyMem_Calloc(n, sizeof(*t->items));
+		t->keys = PyMem_Calloc(n, sizeof(*t->keys));
+	}
+	if (!t || !t->results || !t->items || !t->keys)
+		PyErr_NoMemory();
+	else if (bufs && PyList_Size(bufs) != (Py_ssize_t)n)
+		PyErr_Format(PyExc_ValueError, "%zd buffers for %zd keys", PyList_Size(bufs), n);
+	else if (n > 1 << 20)
+		PyErr_Format(PyExc_ValueError, "%zd keys are more than 1048576", n);
+	else if (task_fill(t, keys, bufs) == 0)
+		return t;
+	if (t)
+		task_free(t);
+	return NULL;
+}
+
+/* The results as a list; what was read into copies goes where it belongs. */
+static PyObject *task_results(struct task *t)
+{
+	PyObject *list = PyList_New((Py_ssize_t)t->nr);
+
+	for (uint32_t i = 0; i < t->nr_targets; i++) {
+		struct target *x = &t->targets[i];
+
+		if (t->reads && t->results[t->of[i]] >= 0) {
+			target_unpack(x, x->bytes);
+			if (target_finish(x, x->bytes) < 0)
+				Py_CLEAR(list);
+		}
+	}
+	for (uint32_t i = 0; list && i < t->nr; i++) {
+		PyObject *n = PyLong_FromLongLong(t->results[i]);
+
+		if (!n || PyList_SetItem(list, (Py_ssize_t)i, n) < 0)
+			Py_CLEAR(list);
+	}
+	return list;
+}
+
+/* ----------------------------------------------------------------- batches */
+
+/* (opcode, keys, buffers, flags, deadline_ns, ttl_s, cost) */
+static struct task *parse(PyObject *args, struct sluice_store_batch *b)
+{
+	PyObject *keys, *bufs;
+	PyObject *key_list = NULL, *buf_list = NULL;
+	unsigned long long deadline = 0;
+	struct task *t = NULL;
+
+	*b = (struct sluice_store_batch){0};
+	if (!PyArg_ParseTuple(args, "IOO|IKII", &b->opcode, &keys, &bufs, &b->flags, &deadline,
+			      &b->ttl_s, &b->cost))
+		return NULL;
+	b->deadline_ns = deadline;
+	key_list = PySequence_List(keys);
+	if (key_list && bufs != Py_None)
+		buf_list = PySequence_List(bufs);
+	if (key_list && (bufs == Py_None || buf_list))
+		t = task_new(key_list, buf_list, b->opcode == SLUICE_STORE_GET);
+	Py_XDECREF(key_list);
+	Py_XDECREF(buf_list);
+	if (t) {
+		b->nr = t->nr;
+		b->items = t->items;
+		b->results = t->results;
+	}
+	return t;
+}
+
+static PyObject *core_submit(PyObject *self, PyObject *args)
+{
+	struct core *c = core_of(self);
+	struct sluice_err err = {0, ""};
+	struct sluice_store_batch b;
+	struct task *t = parse(args, &b);
+	int64_t ticket;
+
+	if (!t)
+		return NULL;
+	if (core_check(c) < 0) {
+		task_free(t);
+		return NULL;
+	}
+	ticket = sluice_store_submit(c->store, &b, &err);
+	if (ticket < 0) {
+		task_free(t);
+		return raise_os((int)ticket, err.msg, NULL);
+	}
+	t->ticket = (uint64_t)ticket;
+	t->next = c->tasks;
+	c->tasks = t;
+	return PyLong_FromLongLong(ticket);
+}
+
+static PyObject *core_run(PyObject *self, PyObject *args)
+{
+	struct core *c = core_of(self);
+	struct sluice_err err = {0, ""};
+	struct sluice_store_batch b;
+	struct task *t = parse(args, &b);
+	PyObject *list = NULL;
+	int r;
+
+	if (!t)
+		return NULL;
+	if (core_check(c) == 0) {
+		struct sluice_store *s = c->store;
+
+		c->inside++;
+		Py_BEGIN_ALLOW_THREADS
+		r = sluice_store_run(s, &b, NULL, &err);
+		Py_END_ALLOW_THREADS
+		c->inside--;
+		list = r < 0 ? raise_os(r, err.msg, NULL) : task_results(t);
+	}
+	task_free(t);
+	return list;
+}
+
+static struct task *task_take(struct core *c, uint64_t ticket)
+{
+	struct task **at = &c->tasks, *t;
+
+	while (*at && (*at)->ticket != ticket)
+		at = &(*at)->next;
+	t = *at;
+	if (t)
+		*at = t->next;
+	return t;
+}
+
+static PyObject *core_drain(PyObject *self, PyObject *unused)
+{
+	struct core *c = core_of(self);
+	struct sluice_store_done done[64];
+	PyObject *list = core_check(c) < 0 ? NULL : PyList_New(0);
+	int n = list ? sluice_store_drain(c->store, done, 64) : 0;
+
+	(void)unused;
+	for (int i = 0; i < n; i++) {
+		struct task *t = task_take(c, done[i].ticket);
+		PyObject *results = t ? task_results(t) : NULL;
+		PyObject *pair =
+			results ? Py_BuildValue("(KN)", (unsigned long long)done[i].ticket, results)
+				: NULL;
+
+		if (t)
+			task_free(t);
+		if (!pair || PyList_Append(list, pair) < 0) {
+			Py_XDECREF(pair);
+			Py_DECREF(list);
+			return NULL;
+		}
+		Py_DECREF(pair);
+	}
+	return list;
+}
+
+/* ----------------------------------------------------------------- the rest */
+
+static PyObject *core_fileno(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	return core_check(core_of(self)) < 0
+		       ? NULL
+		       : PyLong_FromLong(sluice_store_fd(core_of(self)->store));
+}
+
+static PyObject *core_metrics(PyObject *self, PyObject *unused)
+{
+	char text[16384];
+
+	(void)unused;
+	if (core_check(core_of(self)) < 0)
+		return NULL;
+	sluice_store_metrics(core_of(self)->store, text, sizeof(text));
+	return PyUnicode_FromString(text);
+}
+
+static void close_store(struct core *c)
+{
+	struct sluice_store *s = c->store;
+	struct task *t;
+
+	c->store = NULL;
+	Py_BEGIN_ALLOW_THREADS
+	sluice_store_close(s, NULL);
+	Py_END_ALLOW_THREADS
+	while ((t = c->tasks)) {
+		c->tasks = t->next;
+		task_free(t);
+	}
+}
+
+static PyObject *core_close(PyObject *self, PyObject *unused)
+{
+	struct core *c = core_of(self);
+
+	(void)unused;
+	if (c->inside) {
+		PyErr_SetString(PyExc_RuntimeError, "another thread is using the store");
+		return NULL;
+	}
+	close_store(c);
+	Py_RETURN_NONE;
+}
+
+static void core_dealloc(PyObject *self)
+{
+	PyTypeObject *type = Py_TYPE(self);
+
+	close_store(core_of(self));
+	((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+	Py_DECREF(type);
+}
+
+/* The names of directories, which @ret_keep has. */
+static const char **take_dirs(PyObject *dirs, PyObject **ret_keep, unsigned *ret_nr)
+{
+	PyObject *list = PySequence_List(dirs);
+	Py_ssize_t n = list ? PyList_Size(list) : 0;
+	const char **names = list ? PyMem_Calloc((size_t)n + 1, sizeof(*names)) : NULL;
+
+	*ret_keep = list;
+	*ret_nr = (unsigned)n;
+	for (Py_ssize_t i = 0; names && i < n; i++) {
+		PyObject *bytes = NULL;
+
+		if (!PyUnicode_FSConverter(PyList_GetItem(list, i), &bytes)) {
+			PyMem_Free(names);
+			return NULL;
+		}
+		PyList_SetItem(list, i, bytes);
+		names[i] = PyBytes_AsString(bytes);
+	}
+	return names;
+}
+
+static int core_init(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+	static const char *const policies[] = {"s3fifo", "lru", NULL};
+	static const char *const names[] = {
+		"dirs",      "capacity", "policy",       "threads", "io_threads", "ttl", "memory",
+		"log_bytes", "engine",   "second_touch", "durable", "recent",     NULL};
+	struct params p = {"Store", names, 2, 2};
+	struct sluice_store_opts o = SLUICE_STORE_OPTS_INIT;
+	struct sluice_err err = {0, ""};
+	struct sluice_store *s = NULL;
+	PyObject *v[12], *keep = NULL;
+	const char **dirs = NULL;
+	int64_t n[6] = {0};
+	unsigned nr = 0;
+	int r;
+
+	if (args_parse_tuple(&p, args, kwargs, v) < 0)
+		return -1;
+	n[0] = args_int("capacity", v[1], 0, INT64_MAX, 0);
+	for (unsigned i = 1; i < 6 && n[i - 1] >= 0; i++)
+		n[i] = args_int(names[i + 2], v[i + 2], 0, i < 4 ? INT32_MAX : INT64_MAX, 0);
+	r = v[2] ? args_choice("policy", v[2], policies) : 0;
+	if (PyErr_Occurred() ||
+	    (v[8] && v[8] != Py_None && !(o.engine = args_text("engine", v[8]))))
+		return -1;
+	o.policy = (uint32_t)r;
+	o.threads = (uint32_t)n[1];
+	o.io_threads = (uint32_t)n[2];
+	o.ttl_s = (uint32_t)n[3];
+	o.memory = (uint64_t)n[4];
+	o.log_bytes = (uint64_t)n[5];
+	o.flags = (args_flag(v[9], false) == 1 ? SLUICE_STORE_SECOND_TOUCH : 0) |
+		  (args_flag(v[10], false) == 1 ? SLUICE_STORE_DURABLE : 0) |
+		  (args_flag(v[11], true) == 0 ? SLUICE_STORE_NO_RECENT : 0);
+	if (!PyErr_Occurred())
+		dirs = take_dirs(v[0], &keep, &nr);
+	if (dirs) {
+		Py_BEGIN_ALLOW_THREADS
+		r = sluice_store_open(&s, dirs, nr, (uint64_t)n[0], &o, &err);
+		Py_END_ALLOW_THREADS
+		if (r < 0)
+			raise_os(r, err.msg, NULL);
+		PyMem_Free(dirs);
+	}
+	Py_XDECREF(keep);
+	if (s)
+		close_store(core_of(self));
+	core_of(self)->store = s ? s : core_of(self)->store;
+	return s ? 0 : -1;
+}
+
+static PyObject *core_closed(PyObject *self, void *unused)
+{
+	(void)unused;
+	return PyBool_FromLong(!core_of(self)->store);
+}
+
+static PyMethodDef methods[] = {
+	{"_submit", core_submit, METH_VARARGS, NULL},
+	{"_run", core_run, METH_VARARGS, NULL},
+	{"_drain", core_drain, METH_NOARGS, NULL},
+	{"fileno", core_fileno, METH_NOARGS,
+	 "fileno($self)\n--\n\nAn eventfd, readable while finished batches wait for drain()."},
+	{"metrics", core_metrics, METH_NOARGS,
+	 "metrics($self)\n--\n\nCounters as text for Prometheus."},
+	{"close", core_close, METH_NOARGS,
+	 "close($self)\n--\n\nWait for what is under way, and end."},
+	{"__reduce__", refuse_pickle, METH_NOARGS, NULL},
+	{NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef getset[] = {
+	{"closed", core_closed, NULL, "Whether it is closed.", NULL},
+	{NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot slots[] = {
+	{Py_tp_init, core_init},
+	{Py_tp_dealloc, core_dealloc},
+	{Py_tp_methods, methods},
+	{Py_tp_getset, getset},
+	{0, NULL},
+};
+
+PyType_Spec store_spec = {
+	.name = "sluice._sluice.StoreCore",
+	.basicsize = sizeof(struct core),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+	.slots = slots,
+};

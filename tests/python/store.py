@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""sluice.Store: like a dictionary, in batches, with asyncio."""
+import asyncio
+import errno
+import select
+import threading
+
+import sluice.store
+from kit import MIB, case, cases, data, numpy_or_skip, path, raises, run, torch_or_skip
+
+
+def store(**options):
+    return sluice.Store([path('store')], 64 * MIB, **options)
+
+
+@case
+def a_store_is_like_a_dictionary():
+    with store() as s:
+        s['a'] = b'value'
+        s[b'b'] = bytearray(70000)
+        assert s['a'] == b'value' and s.get('b') == bytes(70000)
+        assert 'a' in s and b'a' in s and 'c' not in s
+        assert s.get('c') is None and s.get('c', 7) == 7
+        del s['a']
+        raises(KeyError, lambda: s['a'])
+        raises(KeyError, lambda: s.__delitem__('a'))
+        assert s.set('e', b'') and s['e'] == b''
+
+
+@case
+def batches_fill_the_memory_they_are_given():
+    keys = [f'k{i}' for i in range(50)]
+    wants = [data(1000 * i, seed=i) for i in range(50)]
+    with store() as s:
+        assert s.set_many(keys, wants) == [True] * 50
+        got = [bytearray(len(w)) for w in wants]
+        assert s.get_many(keys, got) == [True] * 50 and got == wants
+        assert s.get_many(keys, got, deadline=60) == [True] * 50 and got == wants
+        assert s.delete_many(['k7', 'none']) == [True, False]
+        assert s.exists_many(['k6', 'k7']) == [True, False]
+        assert s.prefix(keys) == 7 and s.prefix(keys[8:]) == 42 and s.prefix([]) == 0
+        assert s.set_many(['k6'], [b'new'], absent=True) == [True] and s['k6'] == wants[6]
+        assert s.stats()['deletes'] == 1 and 'sluice_store_hits_total' in s.metrics()
+
+
+@case
+def a_list_of_buffers_is_one_value():
+    with store() as s:
+        s.set_many(['a'], [[b'abc', b'', b'defg']])
+        first, rest = bytearray(2), bytearray(5)
+        assert s.get_many(['a'], [[first, rest]]) == [True]
+        assert first + rest == b'abcdefg'
+
+
+@case
+def addresses_will_do():
+    mem = sluice.Memory(8192)
+    memoryview(mem)[:3] = b'xyz'
+    with store() as s:
+        assert s.set_many(['a'], [(mem.address, 8192)]) == [True]
+        assert s['a'][:4] == b'xyz\0' and len(s['a']) == 8192
+
+
+@case
+def arrays_and_tensors_are_values():
+    np = numpy_or_skip()
+    with store() as s:
+        a = np.arange(10000, dtype=np.int32).reshape(100, 100)
+        assert s.set('a', a) and s.set('columns', a.T)
+        b = np.zeros_like(a)
+        assert s.get_many(['columns'], [b]) == [True] and (b == a.T).all()
+        torch = torch_or_skip()
+        t = torch.zeros(100, 100, dtype=torch.int32)
+        assert s.get_many(['a'], [t]) == [True] and (t.numpy() == a).all()
+
+
+@case
+def finished_batches_are_drained():
+    with store() as s:
+        ticket = s.submit(sluice.store.SET, ['a', 'b'], [b'1', b'22'])
+        select.select([s.fileno()], [], [])
+        assert s.drain() == [(ticket, [1, 2])] and s.drain() == []
+        ticket = s.submit(sluice.store.GET, ['a', 'c'], [bytearray(9), bytearray(9)])
+        select.select([s.fileno()], [], [])
+        assert s.drain() == [(ticket, [1, -errno.ENOENT])]
+
+
+@case
+def batches_can_be_awaited():
+    async def go(s):
+        keys = [f'k{i}' for i in range(20)]
+        await asyncio.gather(*(s.run_async(sluice.store.SET, [k], [k.encode()]) for k in keys))
+        got = [bytearray(3) for _ in keys]
+        sizes = await asyncio.gather(*(s.run_async(sluice.store.GET, [k], [b])
+                                       for k, b in zip(keys, got)))
+        assert [bytes(b[:n]) for b, (n,) in zip(got, sizes)] == [k.encode() for k in keys]
+    with store() as s:
+        asyncio.run(go(s))
+        asyncio.run(go(s))
+
+
+@case
+def a_restart_finds_the_values():
+    name = path('store')
+    with sluice.Store([name], 16 * MIB) as s:
+        s['a'] = b'1'
+        e = raises(OSError, lambda: sluice.Store([name], 16 * MIB))
+        assert e.errno == errno.EBUSY
+    with sluice.Store([name], 16 * MIB) as s:
+        assert s['a'] == b'1'
+
+
+@case
+def bad_arguments_are_refused():
+    assert raises(OSError, lambda: sluice.Store([path('x')], 1000)).errno == errno.EINVAL
+    raises(TypeError, lambda: sluice.Store())
+    raises(ValueError, lambda: store(policy='best'))
+    with store() as s:
+        raises(ValueError, lambda: s.get('k' * 5000))
+        raises(ValueError, lambda: s.set_many(['a', 'b'], [b'1']))
+        raises(TypeError, lambda: s.set('a', 7))
+        raises(TypeError, lambda: s.get_many(['a'], [b'read-only']))
+    raises(ValueError, lambda: s['a'])
+
+
+@case
+def threads_share_a_store():
+    def work(s, i):
+        for j in range(50):
+            value = data(2000 + j, seed=i * 100 + j)
+            s[f'{i}-{j}'] = value
+            assert s[f'{i}-{j}'] == value
+    with store(threads=2) as s:
+        threads = [threading.Thread(target=work, args=(s, i)) for i in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert s.stats()['entries'] == 200
+
+
+run(*cases)

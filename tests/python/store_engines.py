@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""LMCache, vLLM and SGLang on sluice.Store: what each of them calls, on stand-ins for the last two.
+
+tests/python/store_real.py does it with the packages, where `make peers` has them.
+"""
+import os
+import select
+import sys
+import types
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), 'standin'))
+
+import mmap
+
+import sluice.lmcache
+import sluice.sglang
+import sluice.vllm
+from kit import case, cases, data, path, raises, run
+
+CAPACITY_GB = 1 / 16
+
+
+# ---- LMCache: six methods
+
+def lm(**more):
+    return sluice.lmcache.Store(dirs=[path('lm')], capacity_gb=CAPACITY_GB, **more)
+
+
+def lm_wait(s):
+    select.select([s.event_fd()], [], [])
+    (done,) = s.drain_completions()
+    return done
+
+
+@case
+def lmcache_sets_and_gets_in_batches():
+    keys = ['model@0@0@abc', 'model@0@0@def']
+    wants = [data(100000, seed=i) for i in (1, 2)]
+    s = lm()
+    n = s.submit_batch_set(keys, [memoryview(w) for w in wants])
+    assert lm_wait(s) == (n, True, '', [True, True])
+    n = s.submit_batch_exists([*keys, 'other'])
+    assert lm_wait(s) == (n, True, '', [True, True, False])
+    got = [bytearray(100000), bytearray(100000), bytearray(5)]
+    n = s.submit_batch_get([*keys, 'other'], [memoryview(g) for g in got])
+    assert lm_wait(s) == (n, True, '', [True, True, False]) and got[:2] == wants
+    n = s.submit_batch_delete(keys[:1])
+    assert lm_wait(s) == (n, True, '', [True])
+    n = s.submit_batch_exists(keys)
+    assert lm_wait(s) == (n, True, '', [False, True])
+    s.close()
+
+
+@case
+def lmcache_is_told_what_was_not_stored():
+    s = lm()
+    s.submit_batch_set(['big', 'small'], [memoryview(bytearray(1 << 27)), memoryview(b'1')])
+    _, ok, error, per_key = lm_wait(s)
+    assert not ok and '1 values not stored' in error and per_key == [False, True]
+    s.close()
+
+
+# ---- vLLM: a tier over shared memory
+
+ROW = 3 * 4096
+
+
+class Tier:
+    def __init__(self, **more):
+        self.memory = mmap.mmap(-1, 8 * ROW)
+        view = memoryview(self.memory).cast('B', (8, ROW))
+        self.tier = sluice.vllm.SluiceTier(None, view, 'SluiceTier', dirs=path('vllm'),
+                                           capacity_gb=CAPACITY_GB, **more)
+        self.jobs = 0
+
+    def job(self, keys, chunks):
+        self.jobs += 1
+        return sluice.vllm.base.TransferJob(self.jobs, keys, chunks, False, None)
+
+    def finish(self):
+        select.select([self.tier._store.fileno()], [], [])
+        (done,) = self.tier.get_finished_jobs()
+        return done
+
+    def row(self, i, value=None):
+        if value is not None:
+            self.memory[i * ROW:(i + 1) * ROW] = value
+        return self.memory[i * ROW:(i + 1) * ROW]
+
+
+@case
+def vllm_moves_blocks_between_its_memory_and_the_store():
+    t = Tier()
+    keys = [b'hash-one....', b'hash-two....']
+    wants = [data(ROW, seed=i) for i in (3, 4)]
+    t.row(1, wants[0]), t.row(6, wants[1])
+    Result = sluice.vllm.base.LookupResult
+    assert t.tier.lookup(keys[0], None) == Result.MISS
+    t.tier.submit_store(t.job(keys, [1, 6]))
+    assert t.tier.lookup(keys[0], None) in (Result.RETRY, Result.HIT)
+    assert t.tier.has_pending_work()
+    done = t.finish()
+    assert done.job_id == 1 and done.success and done.transfer_bytes == 2 * ROW
+    assert t.tier.lookup(keys[0], None) == Result.HIT and not t.tier.has_pending_work()
+    t.tier.submit_load(t.job(keys, [7, 2]))
+    assert t.finish().success
+    assert t.row(7) == wants[0] and t.row(2) == wants[1]
+    t.tier.submit_load(t.job([keys[1], b'unknown'], [3, 4]))
+    done = t.finish()
+    assert not done.success and list(done.successful_keys) == [keys[1]]
+    assert t.tier.on_new_request(None) is not None
+    t.tier.submit_load(t.job(keys, [0, 5]))
+    t.tier.drain_jobs()
+    assert t.row(5) == wants[1]
+    (done,) = t.tier.get_finished_jobs()
+    assert done.success and t.tier.get_finished_jobs() == []
+    t.tier.shutdown()
+
+
+@case
+def vllm_blocks_that_are_there_are_not_written_again():
+    t = Tier()
+    for _ in range(2):
+        t.tier.submit_store(t.job([b'same'], [0]))
+        assert t.finish().success
+    stats = t.tier._store.stats()
+    assert stats['stored'] == 1 and stats['sets_present'] == 1
+    t.tier.shutdown()
+
+
+# ---- SGLang: pages of a pool
+
+PAGE = 5000
+
+
+class Pool:
+    """Two buffers per page, keys and values of the attention, as MHA has them."""
+    def __init__(self, pages):
+        self.memory = sluice.Memory(2 * PAGE * pages)
+
+    def get_page_buffer_meta(self, indices):
+        at = self.memory.address
+        pointers = [at + (2 * i + half) * PAGE for i in indices for half in (0, 1)]
+        return pointers, [PAGE] * len(pointers)
+
+    def page(self, i, value=None):
+        view = memoryview(self.memory)[2 * i * PAGE:2 * (i + 1) * PAGE]
+        if value is not None:
+            view[:] = value
+        return bytes(view)
+
+
+def sg(name, **rank):
+    config = types.SimpleNamespace(tp_rank=0, tp_size=1, model_name='m', extra_config={
+        'backend_name': 'sluice', 'dirs': [name], 'capacity_gb': CAPACITY_GB})
+    vars(config).update(rank)
+    return sluice.sglang.SluiceStorage(config, {})
+
+
+@case
+def sglang_moves_pages_of_its_pool():
+    s, pool = sg(path('sg')), Pool(6)
+    s.register_mem_pool_host(pool)
+    keys = ['a', 'b', 'c']
+    wants = [data(2 * PAGE, seed=i) for i in range(3)]
+    for i, want in enumerate(wants):
+        pool.page(i, want)
+    assert s.batch_set_v1(keys, [0, 1, 2]) == [True] * 3
+    assert s.batch_exists([*keys, 'd']) == 3 and s.batch_exists(['d', *keys]) == 0
+    assert s.batch_get_v1([*keys[:2], 'd'], [3, 4, 5]) == [True, True, False]
+    assert pool.page(3) == wants[0] and pool.page(4) == wants[1]
+    s.close()
+
+
+@case
+def sglang_has_the_simple_calls():
+    s = sg(path('sg'))
+    assert s.set('x', b'12345') and s.exists('x') and not s.exists('y')
+    target = bytearray(5)
+    assert s.get('x', target) is target and target == b'12345'
+    assert s.get('y', target) is None
+    assert s.batch_set(['y', 'z'], [b'1', b'2'])
+    assert s.batch_get(['y', 'n'], [bytearray(1), bytearray(1)]) == [b'1', None]
+    assert s.delete('x') and not s.exists('x')
+    s.close()
+
+
+@case
+def sglang_ranks_do_not_meet():
+    name = path('sg')
+    a, b = sg(name, tp_size=2), sg(name, tp_rank=1, tp_size=2)
+    assert a.set('x', b'1') and not b.exists('x')
+    a.close(), b.close()
+    config = types.SimpleNamespace(extra_config={})
+    raises(ValueError, lambda: sluice.sglang.SluiceStorage(config, {}))
+
+
+run(*cases)
