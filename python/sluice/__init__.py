@@ -13,6 +13,7 @@ docs/python.md is the manual; sluice.deepspeed is a drop-in for DeepSpeed's hand
 from ._empty import empty
 from ._sluice import File, Future, Handle, Memory, __version__, info
 from .store import Store
+from .weights import WeightStream
 
-__all__ = ['File', 'Future', 'Handle', 'Memory', 'Store', '__version__', 'empty',
+__all__ = ['File', 'Future', 'Handle', 'Memory', 'Store', 'WeightStream', '__version__', 'empty',
            'info']

@@ -19,7 +19,7 @@ PAGES = ('README.md', 'docs/python.md', 'docs/from-deepspeed.md')
 
 def runs(code, label):
     """In an empty folder, which is empty again afterwards; what it prints."""
-    for needed in ('torch', 'numpy'):
+    for needed in ('torch', 'numpy', 'deepspeed'):
         if re.search(rf'^import {needed}\b|^\s*from {needed}\b|import .*, {needed}\b', code, re.M) \
                 and not importlib.util.find_spec(needed):
             raise Skip(needed, f'no {needed} here')

@@ -287,6 +287,34 @@ def a_read_waits_for_who_still_needs_the_old_content():
 
 
 @case
+def a_layer_of_weights_stays_until_the_stream_has_used_it():
+    place, size = path('model'), 128 * PAGE
+    os.mkdir(place)
+    for i in range(3):
+        with open(os.path.join(place, f'{i}_param.tensor.swp'), 'wb') as f:
+            f.write(data(size, seed=i))
+    there, stream = Device(bytes(size + 4 * PAGE)), new_stream()  # one layer, and no other beside it
+    seen = ctypes.create_string_buffer(size)
+    ok(cuda.cuMemHostRegister_v2(seen, ctypes.c_size_t(size), 0))
+    core = sluice._sluice.WeightsCore(place)
+    core.begin(there, there.at, there.nbytes, 0)
+    for i in range(3):
+        group, (at,) = core.next()
+        assert group == i and bytes(there)[at:at + size] == data(size, seed=i)
+        ok(cuda.standin_hold(stream))
+        ok(cuda.cuMemcpyDtoHAsync_v2(seen, there.at + at, size, stream))
+        core.release(group, stream)
+        later = threading.Timer(0.02, cuda.standin_release)
+        later.start()
+        ok(cuda.cuStreamSynchronize(stream))
+        later.join()
+        assert seen.raw == data(size, seed=i)
+    assert core.next() is None and core.stats()['bytes_copied'] >= 3 * size
+    core.close()
+    ok(cuda.cuMemHostUnregister(seen))
+
+
+@case
 def without_a_stream_nothing_is_waited_for():
     there, stream, name = Device(data(MIB)), new_stream(), path()
     ok(cuda.standin_hold(stream))
@@ -647,6 +675,43 @@ def a_gds_handle_takes_cufile_and_host_tensors():
             assert h.pin_device_tensor(got) is True if engine else True
             assert h.sync_pread(got, name) == 1 and torch.equal(got, want)
             assert h.unpin_device_tensor(got) is True if engine else True
+
+
+@case
+def checkpoints_are_written_from_and_read_into_device_memory():
+    """What sluice.torch and sluice.safetensors do with tensors on a GPU."""
+    import zlib
+    from array import array
+
+    from sluice._sluice import Input, Output
+
+    raw = data(70 * MIB + 12345)
+    source, name = Device(raw), path('device.ckpt')
+    output = Output(name, size=2 * len(raw) + 4)
+    output.write(b'head')
+    assert output.write_memory(source.at, len(raw), True) == zlib.crc32(raw)
+    assert output.write_memory(source.at, len(raw), True, False) == 0
+    output.commit()
+    assert content(name) == b'head' + raw + raw
+    for verify in 'always', 'never':
+        target = Device(bytes(len(raw)))
+        file = Input(name, verify=verify)
+        half = len(raw) // 2
+        file.fetch(array('Q', (target.at + half, len(raw) - half, 4 + half, target.at, half, 4 + len(raw))))
+        assert bytes(target) == raw
+        file.close()
+
+
+@case
+def a_copy_that_fails_ends_a_save_and_leaves_the_old_file():
+    from sluice._sluice import Output
+
+    source, name = Device(data(40 * MIB)), make(b'old', 'old.ckpt')
+    with failing('cuMemcpyAsync', nth=2):
+        output = Output(name)
+        assert 'ILLEGAL_ADDRESS' in str(raises(OSError, output.write_memory, source.at, 40 * MIB, True))
+        output.abort()
+    assert content(name) == b'old'
 
 
 if __name__ == '__main__':

@@ -19,7 +19,7 @@ folder = tempfile.TemporaryDirectory(dir=os.environ.get('SLUICE_TEST_DIR'))
 # Python 3.12 on.
 ALLOWED = r'''
 sluice\._sluice\.(Data|Durability|Item|Path)
-sluice\._sluice\.Memory\.__buffer__
+sluice\._sluice\.(BytesView|Memory)\.__buffer__
 '''
 
 # What numpy and torch say of themselves changes with their versions; here they may be anything.
@@ -27,7 +27,7 @@ CONFIG = '''
 [mypy]
 strict = True
 warn_return_any = False
-[mypy-torch.*,numpy.*,deepspeed.*]
+[mypy-fsspec.*,torch.*,numpy.*,deepspeed.*,vllm.*,sglang.*]
 follow_imports = skip
 ignore_missing_imports = True
 '''

@@ -24,6 +24,7 @@
  *	s3fetch.c	its reads
  *	s3stream.c	its lists and uploads
  *	view.c		sluice.s3.BytesView: what came from an object store
+ *	weights.c	the core of sluice.WeightStream
  *	info.c		sluice.info()
  *	output.c	_sluice.Output: files that appear when they are complete
  *	input.c		_sluice.Input: files that are read in batches of ranges
@@ -60,6 +61,7 @@ struct module_state {
 	PyTypeObject *listing_type;
 	PyTypeObject *upload_type;
 	PyTypeObject *view_type;
+	PyTypeObject *weights_type;
 	PyObject *torch_tensor; /* torch.Tensor once torch has been imported, else NULL */
 };
 
@@ -176,7 +178,9 @@ void memory_forget(struct sluice_io *io);
 
 extern PyType_Spec store_spec;
 
+/* ---- weights.c */
 
+extern PyType_Spec weights_spec;
 
 /* ---- info.c */
 

@@ -55,6 +55,7 @@ static int add_types(PyObject *m)
 		{&content_spec, &state.content_type}, {&store_spec, &state.store_type},
 		{&client_spec, &state.client_type},   {&listing_spec, &state.listing_type},
 		{&upload_spec, &state.upload_type},   {&view_spec, &state.view_type},
+		{&weights_spec, &state.weights_type},
 	};
 
 	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++) {
