@@ -132,7 +132,7 @@ done
 
 step "checksums on the device" "$python" "$root/tests/gpu/device.py" \
 	"$([ -e /proc/driver/nvidia-fs ] && echo cufile || echo cufile-compat)"
-for test in cuda_device objects memory handle futures deepspeed_handle deepspeed_pinned \
+for test in cuda_device torch_files safetensors_files store objects memory handle futures deepspeed_handle deepspeed_pinned \
 	deepspeed_consumers deepspeed_writer; do
 	step "python/$test" "$python" "$root/tests/python/$test.py" "$root" "$build"
 done

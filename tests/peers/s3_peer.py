@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects on a real server (tools/s3-server.sh), beside the clients that others use.
+
+    s3_peer.py SOURCE BUILD
+"""
+import io
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+import peer
+
+boto3, minio, fsspec, theirs = peer.need('boto3', 'minio', 'fsspec', 's3torchconnector')
+from sluice import s3  # noqa: E402
+from sluice.compat import s3torchconnector as ours  # noqa: E402
+from sluice.fsspec import FileSystem  # noqa: E402
+from tap import run  # noqa: E402
+
+SCRIPT = os.path.join(sys.argv[1], 'tools', 's3-server.sh')
+MIB = 1 << 20
+PORT = 17480 + os.getpid() % 1000 * 8
+# Keys of object.md's table: what signers get wrong.
+KEYS = ('plain', 'a b', 'a+b=c:d', 'ünï/çødé', 'a//b', "*()'!", '@,$&;', 'x%20y', 'q?r#s', 'meta~-_.')
+
+folder = tempfile.mkdtemp(prefix='sluice-s3-')
+
+
+def start():
+    """The environment of a server, or the end of this program."""
+    done = subprocess.run([SCRIPT, 'start', '--gateways', '2', '--tls', '--port', str(PORT), folder], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        shutil.rmtree(folder, ignore_errors=True)
+        print(f'1..0 # SKIP {done.stderr.strip().splitlines()[-1]}')
+        sys.exit()
+    return dict(line[7:].split('=', 1) for line in done.stdout.splitlines())
+
+
+env = start()
+PLAIN = [f'http://127.0.0.1:{PORT}', f'http://127.0.0.1:{PORT + 1}']
+os.environ.update(env, AWS_ENDPOINT_URL=PLAIN[0], AWS_EC2_METADATA_DISABLED='true')
+for name in ('AWS_PROFILE', 'AWS_SESSION_TOKEN', 'S3_ENDPOINT_URIS'):
+    os.environ.pop(name, None)
+KEYS_OF = {'aws_access_key_id': env['AWS_ACCESS_KEY_ID'], 'aws_secret_access_key': env['AWS_SECRET_ACCESS_KEY']}
+boto = boto3.client('s3', endpoint_url=PLAIN[0], region_name='us-east-1', **KEYS_OF)
+mini = minio.Minio(f'127.0.0.1:{PORT}', env['AWS_ACCESS_KEY_ID'], env['AWS_SECRET_ACCESS_KEY'], secure=False, region='us-east-1')
+
+
+def data(size, seed=1):
+    return random.Random(seed).randbytes(size)
+
+
+def what_they_put_we_read():
+    for i, key in enumerate(KEYS):
+        boto.put_object(Bucket='bucket', Key=f'boto/{key}', Body=data(5000, i))
+        assert s3.get(f's3://bucket/boto/{key}') == data(5000, i), key
+    large = data(17 * MIB)
+    boto.upload_fileobj(io.BytesIO(large), 'bucket', 'boto-large')
+    mini.put_object('bucket', 'minio-large', io.BytesIO(large), len(large), part_size=5 * MIB)
+    writer = theirs.S3Checkpoint('us-east-1', endpoint=PLAIN[0],
+                                 s3client_config=theirs.S3ClientConfig(force_path_style=True)).writer('s3://bucket/crt-large')
+    writer.write(large)
+    try:
+        writer.close()
+    except Exception as e:  # this server completes an upload without telling its ETag, and that client minds
+        assert 'ETag' in str(e), e
+    for name in ('boto', 'minio', 'crt'):
+        assert s3.get(f's3://bucket/{name}-large') == large, name
+
+
+def what_we_put_they_read():
+    for i, key in enumerate(KEYS):
+        s3.put_bytes(f's3://bucket/ours/{key}', data(7000, i))
+        assert boto.get_object(Bucket='bucket', Key=f'ours/{key}')['Body'].read() == data(7000, i), key
+    large = data(23 * MIB, 2)
+    with s3.MultipartUploadWriter('bucket', 'ours-large', part_size=5 * MIB) as w:
+        w.write(large)
+    assert boto.get_object(Bucket='bucket', Key='ours-large')['Body'].read() == large
+    assert mini.get_object('bucket', 'ours-large').read() == large
+    reader = theirs.S3Checkpoint('us-east-1', endpoint=PLAIN[0],
+                                 s3client_config=theirs.S3ClientConfig(force_path_style=True)).reader('s3://bucket/ours-large')
+    assert reader.read() == large
+    told = boto.head_object(Bucket='bucket', Key='ours-large')
+    assert told['ContentLength'] == len(large) and told['ETag'] == s3.stat('s3://bucket/ours-large')['etag']
+
+
+def lists_are_the_same():
+    pages = boto.get_paginator('list_objects_v2').paginate(Bucket='bucket', Prefix='ours/')
+    want = [f's3://bucket/{o["Key"]}' for page in pages for o in page['Contents']]
+    assert s3.list('s3://bucket/ours/', recursive=True) == want and len(want) == len(KEYS)
+    assert 's3://bucket/ours/ünï/' in s3.list('s3://bucket/ours/')
+
+
+def datasets_are_the_same():
+    def of(module):
+        config = module.S3ClientConfig(force_path_style=True)
+        d = module.S3MapDataset.from_prefix('s3://bucket/boto/', region='us-east-1', endpoint=PLAIN[0], s3client_config=config)
+        i = module.S3IterableDataset.from_prefix('s3://bucket/boto/', region='us-east-1', endpoint=PLAIN[0], s3client_config=config,
+                                                 transform=lambda item: item.read())
+        return [(d[n].bucket, d[n].key, d[n].read()) for n in range(len(d))], list(i)
+    assert of(ours) == of(theirs)
+
+
+def fsspec_finds_its_way():
+    fsspec.register_implementation('sluice', FileSystem)
+    fs = fsspec.filesystem('sluice')
+    with fs.open('sluice://bucket/fs/a.txt', 'wb') as f:
+        f.write(b'one\ntwo\n')
+    with fsspec.open('sluice://bucket/fs/a.txt', 'rt') as f:
+        assert f.readlines() == ['one\n', 'two\n']
+    fs.pipe('bucket/fs/d/b', b'12345')
+    assert fs.ls('bucket/fs', detail=False) == ['bucket/fs/a.txt', 'bucket/fs/d'] and fs.isdir('bucket/fs/d')
+    assert fs.cat_file('bucket/fs/d/b', 1, 3) == b'23' and fs.cat_file('bucket/fs/d/b', -2) == b'45'
+    fs.mv('bucket/fs/d/b', 'bucket/fs/d/c')
+    assert fs.find('bucket/fs') == ['bucket/fs/a.txt', 'bucket/fs/d/c'] and fs.glob('bucket/fs/*.txt') == ['bucket/fs/a.txt']
+    fs.rm('bucket/fs', recursive=True)
+    assert not fs.exists('bucket/fs/a.txt') and fs.find('bucket/fs') == []
+    for mode, kind in (('rb', FileNotFoundError), ('ab', ValueError)):
+        try:
+            fs.open('bucket/none', mode)
+            raise AssertionError(mode)
+        except kind:
+            pass
+
+
+def tls_and_virtual_hosts_work():
+    port = PORT + 2
+    for options in ({'endpoint': f'https://127.0.0.1:{port}'}, {'endpoint': f'https://s3.localhost:{port}', 'style': 'virtual'},
+                    {'endpoint': f'http://s3.localhost:{PORT}', 'style': 'virtual', 'sign_body': True}):
+        c = s3.Client(ca_file=f'{folder}/ca.pem', **options)
+        c.put_bytes('s3://bucket/tls', data(9 * MIB, 3))
+        assert c.get('s3://bucket/tls') == data(9 * MIB, 3), options
+    try:
+        s3.Client(endpoint=f'https://127.0.0.1:{port}', ca_file='/etc/hostname', attempts=1).get('s3://bucket/tls')
+        raise AssertionError('any certificate will do')
+    except OSError as e:
+        assert not isinstance(e, FileNotFoundError), e
+
+
+def conditions_are_kept_by_the_store():
+    c = s3.client()
+    c.put_bytes('s3://bucket/once', b'1')
+    for attempt in (lambda: c.put_bytes('s3://bucket/once', b'2', new=True), lambda: c.put_bytes('s3://bucket/once', b'2', etag='"no"')):
+        try:
+            attempt()
+            raise AssertionError('it was replaced')
+        except OSError:
+            pass
+    assert c.get('s3://bucket/once') == b'1'
+
+
+def wrong_keys_are_refused_and_not_told():
+    try:
+        s3.Client(secret='S3CR3TMARK', key_id=env['AWS_ACCESS_KEY_ID'], endpoint=PLAIN[0]).get('s3://bucket/once')
+        raise AssertionError('any secret will do')
+    except PermissionError as e:
+        assert 'S3CR3TMARK' not in str(e), e
+
+
+def one_of_two_gateways_may_die():
+    c = s3.Client(endpoint=','.join(PLAIN))
+    uris = [f's3://bucket/gw/{i}' for i in range(200)]
+    c.put_many([(uri, uri.encode()) for uri in uris], max_in_flight=8)
+    with open(f'{folder}/rgw.1.pid', encoding='ascii') as f:
+        os.kill(int(f.read()), signal.SIGKILL)
+    for _ in range(3):
+        assert all(view == uri.encode() for uri, view in c.get_many(uris))
+    c.put_many([(uri, b'again') for uri in uris], max_in_flight=8)
+    assert c.stats()['failed'] == 0 and c.stats()['endpoints'][1]['downs'] >= 1, c.stats()
+
+
+try:
+    boto.create_bucket(Bucket='bucket')
+    run(what_they_put_we_read, what_we_put_they_read, lists_are_the_same, datasets_are_the_same, fsspec_finds_its_way,
+        tls_and_virtual_hosts_work, conditions_are_kept_by_the_store, wrong_keys_are_refused_and_not_told,
+        one_of_two_gateways_may_die)
+finally:
+    subprocess.run([SCRIPT, 'stop', folder])
+    shutil.rmtree(folder, ignore_errors=True)
