@@ -24,6 +24,7 @@ import dataclasses
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -121,8 +122,11 @@ class Program:
         # "project:suite" in newer versions of Meson
         self.suites = [s.split(':')[-1] for s in test['suite']]
         self.name = f'{self.build} {"/".join(self.suites + [test["name"]])}'
-        self.cmd = build.wrapper + with_python(test['cmd'], build.python)
         self.env = test['env']
+        self.cmd = build.wrapper + with_python(test['cmd'], build.python)
+        if self.cmd[0].startswith(os.path.abspath(self.build) + '/'):
+            # Built for another processor: what runs it there.  Scripts look for themselves.
+            self.cmd[:0] = shlex.split(self.env.get('SLUICE_TEST_RUN', ''))
         self.cwd = test.get('workdir')
         self.parallel = test['is_parallel']
         self.out = None
@@ -142,9 +146,10 @@ class Program:
             child = subprocess.Popen(self.cmd, cwd=self.cwd or tmp, env=env, stdin=subprocess.DEVNULL,
                                      stdout=o, stderr=e, start_new_session=True)
             running[self] = child, begin
-            status = child.wait()
+            _, status, used = os.wait4(child.pid, 0)
+            status = child.returncode = os.waitstatus_to_exitcode(status)
             del running[self]
-        self.seconds = time.monotonic() - begin
+        self.seconds, self.cpu = time.monotonic() - begin, used.ru_utime + used.ru_stime
         remove(tmp)
         with open(base + '.out', errors='replace') as o, open(base + '.err', errors='replace') as e:
             stdout, stderr = o.read(), e.read()
@@ -158,7 +163,7 @@ class Program:
             counts.append(f'{len(out.failed)} FAILED')
         if out.skipped:
             counts.append(f'{len(out.skipped)} skipped')
-        print(f'{self.name}: {", ".join(counts)} ({self.seconds:.1f} s)')
+        print(f'{self.name}: {", ".join(counts)} ({self.seconds:.1f} s, CPU {self.cpu:.1f} s)')
         if out.failed:
             for line in [t for t in self.text if not re.match(r'ok \d', t)][-TAIL_LINES:]:
                 print('    ' + line)
@@ -187,7 +192,7 @@ class Build:
     def programs(self):
         with open(f'{self.dir}/meson-info/intro-buildoptions.json') as f:
             options = {o['name']: o['value'] for o in json.load(f)}
-        if options['b_sanitize'] != 'none':
+        if options['b_sanitize'] not in ('none', []):  # Meson 1.8 has a list
             self.wrapper = fixed_addresses()
         with open(f'{self.dir}/meson-info/intro-tests.json') as f:
             tests = [Program(self, t) for t in json.load(f)]
@@ -260,6 +265,14 @@ def print_failed(programs, broken):
             print(f'  {p.name}: {what}')
 
 
+def pass_on_no_ignored_signals():
+    """What a shell ignores for a job in the background, programs would ignore, too, and those that
+    send themselves an interrupt would wait for ever.  A handler is not handed down."""
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
+
+
 def main():
     parser = argparse.ArgumentParser(description='Build, run tests, count them case by case.')
     parser.add_argument('-k', metavar='WORD', default='', help='only programs whose name has WORD')
@@ -269,6 +282,7 @@ def main():
     args = parser.parse_args()
     # As for an interrupt: what was started is ended.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    pass_on_no_ignored_signals()
     python = os.path.abspath(args.python) if args.python else None
     builds = [Build(b, python) for b in args.build]
     broken = [b for b in builds if not b.make()]

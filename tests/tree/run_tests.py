@@ -2,6 +2,8 @@
 """The counting of tools/run_tests.py itself: run_tests.py SOURCE"""
 import importlib.util
 import os
+import signal
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..'))
@@ -55,6 +57,15 @@ def a_bad_status_is_a_failure_though_all_cases_passed():
     assert counts('1..1\nok 1 - a\n', 23, 'LeakSanitizer: detected memory leaks\n') == (1, 1, 0)
 
 
+def a_program_gets_the_signals_that_the_runner_was_told_to_ignore():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    runner.pass_on_no_ignored_signals()
+    ends = subprocess.run([sys.executable, '-c', 'import os; os.kill(os.getpid(), 2)'], stderr=subprocess.DEVNULL)
+    signal.signal(signal.SIGINT, before)
+    assert ends.returncode == -signal.SIGINT, ends.returncode
+
+
 tap.run(plain_TAP_is_counted, the_reason_of_a_skip_is_found, several_groups_are_one_program,
         status_77_is_a_skip, a_crash_is_one_failure, too_few_cases_are_one_failure,
-        a_bad_status_is_a_failure_though_all_cases_passed)
+        a_bad_status_is_a_failure_though_all_cases_passed,
+        a_program_gets_the_signals_that_the_runner_was_told_to_ignore)
