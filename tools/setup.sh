@@ -56,7 +56,7 @@ fi
 status=0
 for kind; do
 	for name in $(missing "$kind"); do
-		if [ "$kind" = extra ]; then
+		if [ "$kind" = extra ] || [ "$kind" = peers ]; then
 			echo "setup: going on without $name"
 		else
 			echo "setup: $name is needed and could not be installed" >&2

@@ -49,6 +49,9 @@ PTH = ("import os; os.environ.get('SLUICE_DEEPSPEED') and "
 LIBC = re.compile(r'(ld-linux.*|ld64|lib(c|m|dl|pthread|rt))\.so\.\d+$')
 OLDEST_GLIBC = 17
 
+# What a wheel can be made for elsewhere, by the number in an ELF file.
+MACHINES = {62: 'x86_64', 183: 'aarch64'}
+
 # What was not committed yet is built, but not handed out.
 UNTRACKED = ('--others', '--exclude-standard')
 
@@ -81,8 +84,10 @@ def metadata():
 
 
 def entry_points():
-    """The scripts, as installers read them."""
-    return '[console_scripts]\n' + ''.join(f'{n} = {f}\n' for n, f in project()['scripts'].items())
+    """The scripts, and what others find us by, as installers read them."""
+    p = project()
+    groups = {'console_scripts': p['scripts'], **p['entry-points']}
+    return '\n'.join(f'[{group}]\n' + ''.join(f'{n} = {f}\n' for n, f in names.items()) for group, names in groups.items())
 
 
 def stem():
@@ -157,6 +162,14 @@ def readelf(*args):
                           env=dict(os.environ, LC_ALL='C')).stdout
 
 
+def machine_of(path):
+    """The processor a binary is for, as tags and compilers name it."""
+    with open(path, 'rb') as f:
+        number = int.from_bytes(f.read(20)[18:], sys.byteorder)
+    here = sysconfig.get_platform().removeprefix('linux-').replace('-', '_').replace('.', '_')
+    return MACHINES.get(number, here)
+
+
 def strangers(path):
     """Libraries a binary needs that are not part of glibc."""
     names = re.findall(r'\(NEEDED\).*\[(.*)\]', readelf('--dynamic', path))
@@ -176,7 +189,7 @@ def glibc(path):
 
 def platform_tag(binaries):
     """By PEP 600 if only glibc is needed, otherwise good for machines like this one only."""
-    machine = sysconfig.get_platform().removeprefix('linux-').replace('-', '_').replace('.', '_')
+    machine = machine_of(binaries[0])
     other = sorted({n for b in binaries for n in strangers(b)})
     if other:
         print(f'wheel: needs {", ".join(other)}: not for other systems', file=sys.stderr)
@@ -187,7 +200,8 @@ def platform_tag(binaries):
 def stripped(path, folder):
     """A copy without debug information, and without the build ID, which depends on the folder."""
     copy = os.path.join(folder, os.path.basename(path))
-    subprocess.run(['strip', '--strip-unneeded', '--remove-section=.note.gnu.build-id', '-o', copy,
+    strip = 'strip' if machine_of(path) == machine_of(sys.executable) else f'{machine_of(path)}-linux-gnu-strip'
+    subprocess.run([strip, '--strip-unneeded', '--remove-section=.note.gnu.build-id', '-o', copy,
                     path], check=True)
     with open(copy, 'rb') as f:
         return f.read()
