@@ -49,6 +49,7 @@ bool region_find(struct sluice_io *io, struct here *here, uint64_t addr, uint64_
 /* ------------------------------------------------- slots of the engines */
 
 struct slot_call {
+	void *bank; /* that has it already, or NULL */
 	unsigned slot;
 	void *addr; /* NULL: take it out */
 	size_t len;
@@ -62,7 +63,32 @@ static int set_slot(struct queue *q, void *arg)
 
 	if (r < 0)
 		return r;
-	return q->io->engine->set_buf(q->engine, c->slot, c->addr, c->len);
+	return q->io->engine->set_buf(q->engine, c->bank, c->slot, c->addr, c->len);
+}
+
+void *bank_put(struct sluice_io *io, unsigned slot, void *addr, uint64_t len)
+{
+	const struct sluice_engine_params p = {.nr_bufs = BUF_SLOTS};
+	void *bank = NULL;
+
+	if (!io->engine->bank_open || io->max_queues < 2)
+		return NULL;
+	pthread_mutex_lock(&io->bank_lock);
+	if (addr && !io->bank_tried && io->engine->bank_open(&io->bank, &p) < 0)
+		io->bank = NULL;
+	io->bank_tried |= addr != NULL;
+	if (io->bank && io->engine->bank_set(io->bank, slot, addr, len) == 0)
+		bank = io->bank;
+	pthread_mutex_unlock(&io->bank_lock);
+	return bank;
+}
+
+/* The same in a child of fork(), where the pages are the parent's. */
+void bank_free(struct sluice_io *io)
+{
+	if (io->bank)
+		io->engine->bank_close(io->bank);
+	pthread_mutex_destroy(&io->bank_lock);
 }
 
 static void clear_slots(struct sluice_io *io, unsigned slot, unsigned n)
@@ -72,6 +98,7 @@ static void clear_slots(struct sluice_io *io, unsigned slot, unsigned n)
 
 		for (unsigned k = 0; k < io->nr_queues; k++)
 			queue_call(&io->queues[k], set_slot, &c);
+		bank_put(io, c.slot, NULL, 0);
 	}
 	pthread_mutex_lock(&io->lock);
 	for (unsigned i = 0; i < n; i++)
@@ -116,6 +143,8 @@ static int engine_register(struct sluice_io *io, struct region *r)
 			.device = r->device,
 		};
 
+		if (r->device < 0)
+			c.bank = bank_put(io, c.slot, c.addr, c.len);
 		for (unsigned k = 0; k < queues && !res; k++)
 			res = queue_call(&io->queues[k], set_slot, &c);
 	}

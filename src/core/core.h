@@ -386,6 +386,7 @@ struct ring {
 	struct ring_page *pages;
 	uint32_t *lists; /* of free pieces, by order */
 	int slot;        /* with the engines, -1: none */
+	void *bank;      /* that has it in this slot, or NULL */
 	struct queue *waiters, **waiters_tail;
 };
 
@@ -433,6 +434,9 @@ struct sluice_io {
 	struct region *regions;
 	bool buf_slots[BUF_SLOTS];
 	pthread_mutex_t region_lock; /* one registration at a time */
+	pthread_mutex_t bank_lock;   /* no other is taken under it */
+	void *bank;                  /* the engine's, where it pins memory once for all queues */
+	bool bank_tried;
 	struct sluice_gpus gpus;
 	struct ring ring;
 
@@ -743,5 +747,8 @@ bool region_find(struct sluice_io *io, struct here *here, uint64_t addr, uint64_
 		 struct region *out);
 void regions_free(struct sluice_io *io);
 int buf_slots_take(struct sluice_io *io, uint64_t n); /* neighbours; the first, or -ENOSPC */
+/* Pin memory for all queues; returns the bank for set_buf(), or NULL: each pins for itself. */
+void *bank_put(struct sluice_io *io, unsigned slot, void *addr, uint64_t len);
+void bank_free(struct sluice_io *io);
 
 #endif

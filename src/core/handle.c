@@ -164,6 +164,7 @@ static void free_io(struct sluice_io *io)
 		munmap(io->guard, (size_t)sysconf(_SC_PAGESIZE));
 	pthread_cond_destroy(&io->called);
 	pthread_mutex_destroy(&io->region_lock);
+	bank_free(io);
 	ring_free(io);
 	sluice_gpus_fini(&io->gpus);
 	pthread_mutex_destroy(&io->lock);
@@ -190,6 +191,7 @@ int sluice_open(struct sluice_io **out, const struct sluice_opts *opts, struct s
 	io->flight_bytes = BYTES_AUTO;
 	pthread_mutex_init(&io->lock, NULL);
 	pthread_mutex_init(&io->region_lock, NULL);
+	pthread_mutex_init(&io->bank_lock, NULL);
 	sluice_gpus_init(&io->gpus);
 	ring_setup(&io->ring);
 	pthread_cond_init(&io->called, NULL);
@@ -231,6 +233,7 @@ static int close_copy(struct sluice_io *io)
 	files_free(io);
 	regions_free(io);
 	ring_abandon(io);
+	bank_free(io);
 	munmap(io->guard, (size_t)sysconf(_SC_PAGESIZE));
 	ports_free(io);
 	free(io->settings);

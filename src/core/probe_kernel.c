@@ -68,9 +68,7 @@ static bool has_hybrid_poll(const char *path)
 /* Two rings, one page registered with the first. */
 static bool has_clone_buffers(const char *path)
 {
-	struct {
-		uint32_t src_fd, flags, src_off, dst_off, nr, pad[3];
-	} clone = {0};
+	struct kernel_clone clone = {0};
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	CLEANUP_FREE void *memory = aligned_alloc(page, page);
 	struct iovec iov = {memory, page};
@@ -82,6 +80,9 @@ static bool has_clone_buffers(const char *path)
 	if (a >= 0 && b >= 0 && memory &&
 	    syscall(SYS_io_uring_register, a, IORING_REGISTER_BUFFERS, &iov, 1) == 0) {
 		clone.src_fd = (uint32_t)a;
+		clone.flags =
+			KERNEL_CLONE_DST_REPLACE; /* of single ones, a release after all at once */
+		clone.nr = 1;
 		found = syscall(SYS_io_uring_register, b, KERNEL_REGISTER_CLONE_BUFFERS, &clone,
 				1) == 0;
 	}
@@ -180,7 +181,7 @@ static const struct {
 	bool (*has)(const char *path);
 } offers[] = {
 	{"min-timeout", "6.12", false, true, has_min_wait},
-	{"cloned buffers", "6.12", false, false, has_clone_buffers},
+	{"cloned buffers", "6.13", false, true, has_clone_buffers},
 	{"READV_FIXED", "6.15", false, false, has_readv_fixed},
 	{"hybrid polling", "6.13", false, false, has_hybrid_poll},
 	{"NO_IOWAIT", "6.15", false, false, has_no_iowait},

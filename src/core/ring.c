@@ -157,6 +157,9 @@ static int ring_make_now(struct sluice_io *io, struct sluice_fault *fault)
 		return r;
 	}
 	io->ring.slot = buf_slots_take(io, 1);
+	if (io->ring.slot >= 0 && !io->engine->device)
+		io->ring.bank = bank_put(io, (unsigned)io->ring.slot, io->ring.area.addr,
+					 io->ring.area.len);
 	atomic_store(&io->ring.bytes, io->ring.area.len);
 	return 0;
 }
@@ -263,7 +266,8 @@ int ring_slot(struct queue *q)
 	q->ring_slot = -1;
 	if (!io->engine->set_buf || io->engine->device || ring->slot < 0)
 		return -1;
-	r = io->engine->set_buf(q->engine, (unsigned)ring->slot, ring->area.addr, ring->area.len);
+	r = io->engine->set_buf(q->engine, ring->bank, (unsigned)ring->slot, ring->area.addr,
+				ring->area.len);
 	if (!r)
 		q->ring_slot = ring->slot;
 	else if (r != -ENOTSUP)

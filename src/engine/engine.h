@@ -102,8 +102,20 @@ struct sluice_engine {
 
 	/* Optional: NULL when the engine has no such notion. */
 	int (*set_file)(void *state, unsigned slot, int fd); /* fd -1: take it out */
-	int (*set_buf)(void *state, unsigned slot, void *addr,
-		       size_t len); /* addr NULL: take it out */
+	/*
+	 * addr NULL: take it out.  @bank: one of bank_open() that has this memory in this slot, or
+	 * NULL.
+	 */
+	int (*set_buf)(void *state, void *bank, unsigned slot, void *addr, size_t len);
+
+	/*
+	 * Optional: a bank holds memory for all queues of a handle, so that pinning it takes time
+	 * and counts towards limits once.  -ENOTSUP: each queue has to pin for itself.  From any
+	 * thread, one at a time; close with abandon() in mind: it is the same in a child of fork().
+	 */
+	int (*bank_open)(void **bank, const struct sluice_engine_params *p);
+	int (*bank_set)(void *bank, unsigned slot, void *addr, size_t len);
+	void (*bank_close)(void *bank);
 
 	/*
 	 * With .device: make a file known, or say why its transfers of device memory

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <liburing.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
@@ -306,17 +307,88 @@ static int uring_set_file(void *state, unsigned slot, int fd)
 	return r < 0 ? r : 0;
 }
 
-static int uring_set_buf(void *state, unsigned slot, void *addr, size_t len)
+static int table_set(struct io_uring *uring, unsigned slot, void *addr, size_t len)
 {
-	struct uring_state *s = state;
 	struct iovec iov = {addr, len};
 	__u64 tag = 0;
-	int r;
+	int r = io_uring_register_buffers_update_tag(uring, slot, &iov, &tag, 1);
+
+	return r < 0 ? r : 0;
+}
+
+/* The pages of a slot are shared with another queue, which then has them as if it had pinned them.
+ */
+static int table_clone(struct io_uring *uring, const struct io_uring *from, unsigned slot)
+{
+	struct kernel_clone c = {
+		.src_fd = (uint32_t)from->ring_fd,
+		.flags = KERNEL_CLONE_DST_REPLACE,
+		.src_off = slot,
+		.dst_off = slot,
+		.nr = 1,
+	};
+
+	return syscall(SYS_io_uring_register, uring->ring_fd, KERNEL_REGISTER_CLONE_BUFFERS, &c,
+		       1) < 0
+		       ? -errno
+		       : 0;
+}
+
+static int uring_set_buf(void *state, void *bank, unsigned slot, void *addr, size_t len)
+{
+	struct uring_state *s = state;
 
 	if (!s->bufs)
 		return -ENOTSUP;
-	r = io_uring_register_buffers_update_tag(&s->uring, slot, &iov, &tag, 1);
-	return r < 0 ? r : 0;
+	return bank ? table_clone(&s->uring, bank, slot) : table_set(&s->uring, slot, addr, len);
+}
+
+/*
+ * The bank is a queue that is never used: one of an I/O thread's own would not do, since the kernel
+ * lets nobody else share from a queue with a single issuer.
+ */
+static int bank_make(struct io_uring *uring, unsigned nr_bufs)
+{
+	int r = io_uring_queue_init(1, uring, 0);
+
+	if (r < 0)
+		return r;
+	r = io_uring_register_buffers_sparse(uring, nr_bufs);
+	if (r < 0)
+		io_uring_queue_exit(uring);
+	return r;
+}
+
+static void uring_bank_close(void *bank)
+{
+	io_uring_queue_exit(bank);
+	free(bank);
+}
+
+static int uring_bank_open(void **bank, const struct sluice_engine_params *p)
+{
+	struct io_uring *uring = malloc(sizeof(*uring)), trial;
+	int r = uring ? bank_make(uring, p->nr_bufs) : -ENOMEM;
+
+	if (r < 0) {
+		free(uring);
+		return r;
+	}
+	r = bank_make(&trial, 1);
+	if (!r) {
+		r = table_clone(&trial, uring, 0) < 0 ? -ENOTSUP : 0;
+		io_uring_queue_exit(&trial);
+	}
+	if (r < 0)
+		uring_bank_close(uring);
+	else
+		*bank = uring;
+	return r;
+}
+
+static int uring_bank_set(void *bank, unsigned slot, void *addr, size_t len)
+{
+	return table_set(bank, slot, addr, len);
 }
 
 const struct sluice_engine sluice_engine_uring = {
@@ -335,4 +407,7 @@ const struct sluice_engine sluice_engine_uring = {
 	.wake = uring_wake,
 	.set_file = uring_set_file,
 	.set_buf = uring_set_buf,
+	.bank_open = uring_bank_open,
+	.bank_set = uring_bank_set,
+	.bank_close = uring_bank_close,
 };

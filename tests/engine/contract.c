@@ -291,7 +291,7 @@ static void registered_files_and_memory_work_and_can_be_taken_out(void)
 			file_ok = r == 0;
 		}
 		if (engine->set_buf) {
-			r = engine->set_buf(state, 1, mem, T_COUNT(reqs) * LEN);
+			r = engine->set_buf(state, NULL, 1, mem, T_COUNT(reqs) * LEN);
 			T_OK(r <= 0);
 			buf_ok = r == 0;
 		}
@@ -317,7 +317,7 @@ static void registered_files_and_memory_work_and_can_be_taken_out(void)
 		if (file_ok)
 			T_EQ(engine->set_file(state, SLOTS - 1, -1), 0);
 		if (buf_ok)
-			T_EQ(engine->set_buf(state, 1, NULL, 0), 0);
+			T_EQ(engine->set_buf(state, NULL, 1, NULL, 0), 0);
 	}
 }
 

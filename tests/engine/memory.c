@@ -8,6 +8,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include <sluice/probe.h>
+
 #include "conformance.h"
 
 enum { SEED = 51 };
@@ -442,6 +444,62 @@ static void child_with_no_memlock(void)
 	_exit(0);
 }
 
+static uint64_t pinned_bytes(void)
+{
+	char line[200];
+	unsigned long long kib = 0;
+	FILE *f = fopen("/proc/self/status", "r");
+
+	while (f && fgets(line, sizeof(line), f) && sscanf(line, "VmPin: %llu", &kib) != 1)
+		;
+	if (f)
+		fclose(f);
+	return kib << 10;
+}
+
+static bool kernel_has(const char *name)
+{
+	struct sluice_kernel_offer k = {.size = sizeof(k)};
+
+	for (unsigned i = 0; sluice_probe_kernel(i, NULL, &k) == 0; i++)
+		if (!strcmp(k.name, name))
+			return k.found;
+	return false;
+}
+
+/* In a process that has pinned nothing before: what handles that are gone had pinned goes later. */
+static void child_with_many_queues(void)
+{
+	struct sluice_opts o = cf_opts();
+	struct sluice_stats st = {.size = sizeof(st)};
+	struct sluice_buf_info info;
+	struct sluice_done d;
+	struct sluice_op op;
+	void *p = NULL;
+
+	o.threads = 4;
+	IN_CHILD(sluice_open(&cf_io, &o, NULL) == 0);
+	IN_CHILD(sluice_file_open(&cf_file, cf_io, cf_path, O_RDWR | O_CREAT, 0600, NULL) == 0);
+	IN_CHILD(sluice_buf_alloc(&p, cf_io, MIB(8), 0, &info, NULL) == 0);
+	if (!(info.got & SLUICE_BUF_REGISTERED))
+		_exit(249);
+	IN_CHILD(pinned_bytes() == MIB(8));
+	for (unsigned i = 0; i < 20; i++) {
+		sluice_pattern_fill(p, MIB(8), i, 0);
+		op = cf_op(SLUICE_WRITE, p, MIB(8), 0);
+		IN_CHILD(sluice_run(cf_io, &op, &d, NULL) == 0 && d.res == MIB(8));
+		memset(p, 0, MIB(8));
+		op.opcode = SLUICE_READ;
+		IN_CHILD(sluice_run(cf_io, &op, &d, NULL) == 0 && d.res == MIB(8));
+		IN_CHILD(sluice_pattern_check(p, MIB(8), i, 0) == MIB(8));
+	}
+	IN_CHILD(sluice_get_stats(cf_io, &st) == 0 && st.blocks_fixed);
+	IN_CHILD(sluice_buf_free(cf_io, p) == 0);
+	IN_CHILD(pinned_bytes() == 0);
+	IN_CHILD(sluice_close(cf_io, NULL) == 0);
+	_exit(0);
+}
+
 static void in_a_child(void (*fn)(void))
 {
 	int status;
@@ -458,6 +516,13 @@ static void in_a_child(void (*fn)(void))
 	if (status)
 		T_FAIL("the child ended with 0x%x: line %d modulo 250", status,
 		       WEXITSTATUS(status) - 1);
+}
+
+static void memory_of_many_queues_is_pinned_once(void)
+{
+	if (strcmp(cf_engine, "io_uring") || !kernel_has("cloned buffers"))
+		T_SKIP("clone", "this kernel and engine %s share no registered memory", cf_engine);
+	in_a_child(child_with_many_queues);
 }
 
 static void a_small_memlock_limit_is_survived_and_told(void)
@@ -482,6 +547,7 @@ static const struct t_case cases[] = {
 	T_CASE(memory_of_no_handle_is_locked_or_says_why),
 	T_CASE(memory_of_no_handle_names_the_argument_that_is_wrong),
 	T_CASE(memory_known_to_be_huge_moves_like_the_handles_own),
+	T_CASE(memory_of_many_queues_is_pinned_once),
 	T_CASE(huge_pages_are_taken_at_the_callers_word),
 	T_CASE(memory_may_be_registered_while_transfers_run),
 	T_CASE(a_small_memlock_limit_is_survived_and_told),
