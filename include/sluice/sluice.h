@@ -50,8 +50,9 @@ extern "C" {
  * "cufile" keeps cuFile from writing a log into the current directory, which needs
  * the variable CUFILE_LOGFILE_PATH to be set while its driver is opened.)
  */
-struct sluice_io;   /* a handle: I/O threads, one queue each */
-struct sluice_file; /* an open file, of one handle */
+struct sluice_io;     /* a handle: I/O threads, one queue each */
+struct sluice_file;   /* an open file, of one handle */
+struct sluice_object; /* a client of object stores: object.h */
 
 /* Why a call failed: one line, no newline.  Optional wherever it appears. */
 struct sluice_err {
@@ -124,9 +125,14 @@ struct sluice_opts {
 	uint32_t mode;       /* permissions of files created by path (0644), less the umask */
 	void (*trace)(void *arg, const struct sluice_event *event); /* from any thread; optional */
 	void *trace_arg;
+	/*
+	 * Where names are s3://BUCKET/KEY, see sluice_file_open().  The caller's, to be closed
+	 * after the handle; NULL: such names are refused.
+	 */
+	struct sluice_object *objects;
 };
 /* clang-format off */
-#define SLUICE_OPTS_INIT {sizeof(struct sluice_opts), 0, 0, NULL, 0, 0, 0, 0, 0, 0, NULL, NULL}
+#define SLUICE_OPTS_INIT {sizeof(struct sluice_opts), 0, 0, NULL, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL}
 /* clang-format on */
 
 /*
@@ -146,6 +152,9 @@ SLUICE_API int sluice_open(struct sluice_io **out, const struct sluice_opts *opt
  * NULL is allowed.
  */
 SLUICE_API int sluice_close(struct sluice_io *io, struct sluice_err *err);
+
+/* opts.objects, once, of a handle that was opened without: 0, or -EBUSY where it has one. */
+SLUICE_API int sluice_set_objects(struct sluice_io *io, struct sluice_object *objects);
 
 /* What a field of struct sluice_opts may be. */
 struct sluice_bounds {
@@ -167,6 +176,25 @@ SLUICE_API int sluice_get_bounds(const char *field, struct sluice_bounds *out);
  * Open @path; @oflags as for open(2) (O_RDONLY, O_RDWR, O_CREAT, O_TRUNC, ...),
  * O_DIRECT and O_CLOEXEC are the library's business; @mode as for open(2).
  * The handle owns the file; sluice_file_close() ends it early.
+ *
+ * s3://BUCKET/KEY is an object, of a handle that has a client (opts.objects), and the store is
+ * asked for it here (not by completion callbacks: -EDEADLK).
+ *
+ * Reading: any range, in blocks of the client's part size (8 MiB) unless opts.block is set, all in
+ * flight together with what else the handle does.  Bytes go from the transport's buffer to the
+ * caller's memory, of a device through the ring.  All of them are those of the object that was
+ * there at open; one that is replaced is -ESTALE.  No I/O thread waits for the network.
+ *
+ * Writing: a new object as a whole, O_WRONLY with O_TRUNC, or with O_EXCL where there must be none
+ * yet.  Operations are submitted in the order of their offsets, without gaps; they may all be in
+ * flight. A write is complete when it was copied into a part; parts are sent while others are
+ * written.  The object is there when sluice_file_close() has returned 0.  That tells what failed of
+ * any part; then, after sluice_file_abort(), after a write that failed or was cancelled, and where
+ * the handle is closed before the file, nothing of it is left, and what was there before stays.
+ * SLUICE_SYNC and flags that sync are -ENOTSUP: before that nothing is durable.
+ *
+ * By path, a read asks for its ranges right away, all of one object; a write, at offset 0 and with
+ * SLUICE_OP_TRUNCATE, is the object, and complete when that is there.
  */
 SLUICE_API int sluice_file_open(struct sluice_file **out, struct sluice_io *io, const char *path,
 				int oflags, unsigned mode, struct sluice_err *err);
@@ -192,9 +220,12 @@ SLUICE_API int sluice_file_take_fd(struct sluice_file **out, struct sluice_io *i
 
 /*
  * Wait for the file's operations and close it.  Returns 0, or -errno when
- * close(2) reported an error.  NULL is allowed.
+ * close(2) reported an error, or an object that was written could not be made.  NULL is allowed.
  */
 SLUICE_API int sluice_file_close(struct sluice_file *file, struct sluice_err *err);
+
+/* The same, but nothing of an object that was written is left. */
+SLUICE_API int sluice_file_abort(struct sluice_file *file, struct sluice_err *err);
 
 struct sluice_file_info {
 	uint32_t size; /* sizeof(struct sluice_file_info), set by the caller; no more is written */
@@ -475,6 +506,7 @@ struct sluice_stats {
 	uint64_t inline_bytes;  /* a blocking transfer up to this is done by the calling thread */
 	uint64_t flight_bytes;  /* most bytes in flight per I/O thread, but for one block;
 				   0: as many as depth allows */
+	uint64_t blocks_object; /* of blocks: of objects, which no engine moves */
 };
 
 /* A snapshot; counters of operations in flight may lag. */

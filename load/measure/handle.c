@@ -15,7 +15,8 @@
 
 static_assert(COUNTERS == 4 * sizeof(uint32_t) + 32 + 256, "a member that is not merged");
 static_assert(NR_COUNTERS == 18, "is the new member a counter? then correct the number");
-static_assert(sizeof(struct sluice_stats) == LIMITS + 2 * sizeof(uint64_t), "the same");
+/* Behind the limits there is one more counter. */
+static_assert(sizeof(struct sluice_stats) == LIMITS + 3 * sizeof(uint64_t), "the same");
 
 void handle_stats_add(struct sluice_stats *sum, const struct sluice_stats *one)
 {
@@ -33,6 +34,7 @@ void handle_stats_add(struct sluice_stats *sum, const struct sluice_stats *one)
 	for (unsigned i = 0; i < NR_COUNTERS; i++)
 		a[i] += b[i];
 	memcpy((char *)sum + COUNTERS, a, sizeof(a));
+	sum->blocks_object += one->blocks_object;
 }
 
 /* --------------------------------------------------------------------- words */

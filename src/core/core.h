@@ -76,6 +76,9 @@ enum {
 struct op;
 struct queue;
 
+/* What an operation asks of a queue that is to take its blocks: bits. */
+enum op_kind { KIND_DEVICE = 1, KIND_REMOTE = 2, KINDS = 4 };
+
 /* What is worth remembering of a block device: reading it from sysfs takes long. */
 struct device {
 	dev_t dev;
@@ -111,6 +114,7 @@ struct sluice_file {
 	unsigned nr_parts;
 	atomic_int attach;               /* of all parts to an engine that takes device memory */
 	bool by_path;                    /* closed with the last operation that uses it */
+	uint64_t issued;                 /* an object: bytes whose writing was handed out */
 	_Alignas(LINE) atomic_uint refs; /* operations, plus one while open */
 };
 
@@ -188,12 +192,13 @@ struct op {
 	uint32_t done_flags;
 	uint64_t finished; /* when, in nanoseconds, where there are several ports */
 	unsigned syncs;    /* parts that were synced, or are being */
-	bool extends;      /* sluice_extend_end() is owed */
+	bool extends;      /* sluice_extend_end() is owed, or bytes to an object */
 	bool cancelled;
 	bool direct;         /* the file, when the operation was over */
 	bool spare;          /* goes back to its queue's spare ones */
 	bool small_pages;    /* goes through bounce buffers, see plan.c */
 	struct stage *stage; /* that learns from it; NULL: none */
+	char *why;           /* with code < 0: in words of a store's */
 
 	struct sluice_fault fault; /* with code < 0: of CUDA, what made it fail */
 	uint64_t fail_off;         /* with code < 0 */
@@ -230,6 +235,7 @@ struct block {
 	bool started;  /* block_start() has been here */
 	bool inflight; /* the engine has it */
 	bool lost;     /* and may keep it: the engine is broken */
+	bool remote;   /* of an object, see remote.c */
 	bool ranged;   /* @range is on its file's list */
 	struct sluice_range range;
 	bool eof;
@@ -250,7 +256,8 @@ struct block {
 
 struct counters {
 	atomic_uint_fast64_t ops, ops_failed, bytes_read, bytes_written;
-	atomic_uint_fast64_t blocks, direct, buffered, bounced, inlined, fixed, ring, cufile;
+	atomic_uint_fast64_t blocks, direct, buffered, bounced, inlined, fixed, ring, cufile,
+		objects;
 	atomic_uint_fast64_t resubmissions, preallocations, submit_calls, wakeups;
 	bool many; /* writers */
 };
@@ -322,6 +329,14 @@ struct queue {
 	int ring_slot;       /* -1: and refused */
 	bool ring_waits;     /* for a piece, under ring->lock */
 	struct queue *ring_next;
+
+	/* objects: see remote.c */
+	void *remote_blocks; /* the first file that is one brings them, under io->lock */
+	struct block *remote_free;
+	unsigned nr_remote;        /* blocks that a store has */
+	struct pile remote_back;   /* those that are back */
+	atomic_bool remote_sleeps; /* the queue has to be woken for one */
+	atomic_uint remote_busy;   /* threads that hand one back */
 
 	/* under io->lock */
 	struct call *calls;
@@ -400,6 +415,7 @@ struct sluice_io {
 	atomic_uint nr_queues; /* grows where the number is left to us, */
 	atomic_uint nr_active; /* of these, take part in what is shared: the first ones, */
 	unsigned max_queues;   /* up to this */
+	_Atomic(struct sluice_object *) objects; /* NULL: none yet */
 	bool auto_depth;
 	bool huge_by_default; /* ordinary memory is on huge pages */
 	struct port *ports[PORTS_MAX];
@@ -413,12 +429,13 @@ struct sluice_io {
 	atomic_uint closers; /* threads that wait to close a file */
 	atomic_bool stop;
 	atomic_uint_fast64_t pend_blocks; /* about how many are pending, and */
-	atomic_uint_fast64_t pend_ops;    /* operations */
+	atomic_uint_fast64_t pend_ops;    /* operations, but for */
+	atomic_uint_fast64_t pend_remote; /* those on objects */
 
 	_Alignas(LINE) pthread_mutex_t lock;
-	struct op pending;  /* head of the list of those with blocks to hand out to any queue */
-	uint64_t pend_host; /* of these, operations without device memory */
-	unsigned pend_row;  /* blocks of a huge one since another was let by */
+	struct op pending; /* head of the list of those with blocks to hand out to any queue */
+	uint64_t pend_kinds[KINDS]; /* how many of each */
+	unsigned pend_row;          /* blocks of a huge one since another was let by */
 	struct waiter *waiters;
 	pthread_cond_t called; /* a call is done, a file has lost an operation, a thread is ready */
 	unsigned next_port, next_home;
@@ -563,7 +580,13 @@ static inline bool op_is_over(const struct op *op)
  */
 void op_conclude(struct sluice_io *io, struct op *op, struct counters *count);
 void op_result(const struct op *op, struct sluice_done *done);
-bool op_needs_sync(const struct op *op);
+bool op_needs_sync(const struct op *op); /* or whatever ends it, see op_ends() */
+/* Of an object by path: it becomes one, or is given up, when all is written. */
+static inline bool op_ends(const struct op *op)
+{
+	return op->opcode == SLUICE_WRITE && op->file && op->file->by_path &&
+	       op->file->store.remote;
+}
 static inline bool op_synced(const struct op *op)
 {
 	return op->syncs == op->file->nr_parts;
@@ -611,7 +634,7 @@ void returns_send(struct returns *r);
 /* ---- message.c */
 const char *op_word(const struct op *op); /* "read", ... */
 /* One line: which operation, where, by what, and how it went; NULL: no memory. */
-char *op_message(const struct sluice_io *io, const struct op *op, const char *name);
+char *op_message(const char *engine, const struct op *op, const char *name);
 
 /* ---- plan.c */
 /* Fill @b with the next block of @op and move the cursor; false when there is none left. */
@@ -670,6 +693,30 @@ int64_t device_patience(struct queue *q); /* how long to sleep before looking ag
 void device_close(struct queue *q);       /* by the queue's thread */
 void device_free(struct queue *q);        /* the memory alone */
 
+/* ---- remote.c */
+static inline bool op_remote(const struct op *op)
+{
+	return op->file && op->file->store.remote;
+}
+
+/* @f has its name.  By path nothing is asked of the store before the first transfer. */
+int remote_open(struct sluice_io *io, struct sluice_file *f, int oflags, bool by_path,
+		struct sluice_err *err);
+int remote_settle(struct sluice_io *io); /* under io->lock */
+/* Make it the object, or nothing; before its store is closed.  Waits for the network. */
+int remote_close(struct sluice_file *f, bool commit, struct sluice_err *err);
+bool remote_is_stale(const struct sluice_file *f);
+uint64_t remote_part(const struct sluice_file *f);
+int remote_prepare(struct op *op, const struct sluice_op *u, struct sluice_err *err);
+bool remote_is_next(const struct op *op);     /* of writes; under io->lock */
+void remote_give_up(struct op *op, int code); /* it will not write all that it promised */
+struct block *remote_get(struct queue *q);    /* there is one */
+void remote_put(struct queue *q, struct block *b);
+void remote_start(struct queue *q, struct block *b); /* comes back by remote_done() */
+struct block *remote_done(struct queue *q);          /* linked by req.next */
+bool remote_may_sleep(struct queue *q);              /* from now on it is woken for them */
+void remote_free(struct queue *q);
+
 /* ---- ring.c */
 void ring_setup(struct ring *ring);
 int ring_make(struct sluice_io *io, struct sluice_fault *fault);
@@ -683,13 +730,17 @@ void ring_abandon(struct sluice_io *io);
 /* ---- pend.c, under io->lock */
 void pend_add(struct sluice_io *io, struct op *op);
 void pend_del(struct sluice_io *io, struct op *op);
-/* Whose block is handed out next, of those without device memory if not @device; there is one. */
-struct op *pend_next(struct sluice_io *io, bool device);
+/* Whose block is handed out next to a queue that can take these kinds; NULL: nobody's yet. */
+struct op *pend_next(struct sluice_io *io, unsigned can);
 
-/* Is there something for a queue that has @room for device memory, or has not? */
-static inline bool pend_any(const struct sluice_io *io, bool room)
+/* Is there something for a queue that can take these kinds? */
+static inline bool pend_any(const struct sluice_io *io, unsigned can)
 {
-	return io->pending.next != &io->pending && (room || io->pend_host);
+	bool any = false;
+
+	for (unsigned kind = 0; kind < KINDS; kind++)
+		any |= !(kind & ~can) && io->pend_kinds[kind];
+	return any;
 }
 
 /* The same as far as can be seen without the lock. */
@@ -701,7 +752,14 @@ static inline bool pend_seen(struct sluice_io *io)
 /* And for this queue to see to. */
 static inline bool pend_for(struct queue *q)
 {
-	return pend_seen(q->io) && q->index < atomic_load(&q->io->nr_active);
+	return (pend_seen(q->io) && q->index < atomic_load(&q->io->nr_active)) ||
+	       (!q->index && atomic_load(&q->io->pend_remote));
+}
+
+/* Under io->lock. */
+static inline unsigned queue_can(const struct queue *q)
+{
+	return (device_room(q) ? KIND_DEVICE : 0) | (q->remote_free ? KIND_REMOTE : 0);
 }
 
 /* ---- queue.c */
@@ -710,6 +768,7 @@ void queue_pull(struct queue *q);
 void queue_submit(struct queue *q);
 void queue_harvest(struct queue *q, struct sluice_req *list);
 void queue_copied(struct queue *q);                   /* look after blocks of device memory */
+void queue_remote(struct queue *q);                   /* and of objects */
 bool queue_add_local(struct queue *q, struct op *op); /* false: others have time, share it */
 struct op *queue_spare(struct queue *q);              /* NULL: no memory */
 void queue_purge(struct queue *q);                    /* finish what was cancelled here */

@@ -11,6 +11,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <sluice/object.h>
 #include <sluice/probe.h>
 
 #include "base/err.h"
@@ -104,7 +105,7 @@ bool file_attach(struct sluice_file *f)
 	const struct sluice_engine *engine = f->io->engine;
 	struct sluice_err err = {0, ""};
 
-	if (!engine->device)
+	if (!engine->device || f->store.remote)
 		return false;
 	if (atomic_load(&f->attach) == ATTACH_UNTRIED) {
 		pthread_mutex_lock(&f->store.lock);
@@ -143,7 +144,8 @@ static void note_ways(struct sluice_io *io, const struct sluice_file *f)
 	if (f->store.fuse && io->engine == sluice_engine_find("io_uring", NULL))
 		io_fell(io, SLUICE_FELL_BLOCKING, f->name,
 			"FUSE: io_uring is not safe there, pread and pwrite are used");
-	if (!f->store.direct && io->opts.direct == SLUICE_DIRECT_AUTO && f->store.borrowed < 0)
+	if (!f->store.direct && io->opts.direct == SLUICE_DIRECT_AUTO && f->store.borrowed < 0 &&
+	    !f->store.remote)
 		io_fell(io, SLUICE_FELL_BUFFERED, f->name, f->store.why);
 }
 
@@ -201,6 +203,8 @@ static int find_parts(struct sluice_io *io, struct sluice_file *f)
 		struct part *p = &f->parts[i];
 
 		*p = (struct part){.store = t ? &t->members[i] : &f->store, .slot = -1};
+		if (f->store.remote)
+			return 0;
 		find_device(io, p);
 		if (!i)
 			f->device = p->device;
@@ -227,7 +231,7 @@ static int file_settle(struct sluice_io *io, struct sluice_file *f, bool slot,
 		       struct sluice_err *err)
 {
 	struct sluice_backing *s = &f->store;
-	bool writes = s->access != O_RDONLY && !s->device;
+	bool writes = s->access != O_RDONLY && !s->device && !s->remote;
 	bool bad = find_parts(io, f) < 0;
 
 	widen_flight(io, f);
@@ -235,13 +239,15 @@ static int file_settle(struct sluice_io *io, struct sluice_file *f, bool slot,
 	if (writes && !bad)
 		s->extend = sluice_extend_get(&io->extends, s->dev, s->ino);
 	bad |= writes && !s->extend;
-	for (unsigned i = 0; !bad && slot && i < f->nr_parts; i++)
+	bad |= s->remote && remote_settle(io) < 0;
+	for (unsigned i = 0; !bad && slot && !s->remote && i < f->nr_parts; i++)
 		take_slot(io, &f->parts[i]);
 	if (!bad)
 		link_file(io, f);
 	pthread_mutex_unlock(&io->lock);
 	if (bad) {
 		sluice_fail(err, -ENOMEM, "%s: out of memory", f->name);
+		remote_close(f, false, NULL);
 		sluice_backing_close(s);
 		free_file(f);
 		return -ENOMEM;
@@ -271,6 +277,19 @@ static int file_ready(struct sluice_io *io, struct sluice_file *f, int r, struct
 	return r;
 }
 
+/* By its name: a path, or an object's. */
+static int store_open(struct sluice_io *io, struct sluice_file *f, int oflags, unsigned mode,
+		      struct sluice_err *err)
+{
+	int r = sluice_object_is_uri(f->name, err);
+
+	if (r < 0)
+		return r;
+	if (r)
+		return remote_open(io, f, oflags, f->by_path, err);
+	return sluice_backing_open(&f->store, f->name, oflags, mode, io->opts.direct, err);
+}
+
 int sluice_file_open(struct sluice_file **out, struct sluice_io *io, const char *path, int oflags,
 		     unsigned mode, struct sluice_err *err)
 {
@@ -285,7 +304,7 @@ int sluice_file_open(struct sluice_file **out, struct sluice_io *io, const char 
 	f = new_file(io, path, err);
 	if (!f)
 		return -ENOMEM;
-	r = sluice_backing_open(&f->store, path, oflags, mode, io->opts.direct, err);
+	r = store_open(io, f, oflags, mode, err);
 	return file_ready(io, f, r, out, err);
 }
 
@@ -358,11 +377,10 @@ static int file_forget(struct queue *q, void *arg)
 	return 0;
 }
 
-int sluice_file_close(struct sluice_file *f, struct sluice_err *err)
+static int file_close(struct sluice_file *f, bool commit, struct sluice_err *err)
 {
-	NO_CANCEL;
 	struct sluice_io *io;
-	int r;
+	int r, lost;
 
 	if (!f)
 		return 0;
@@ -389,11 +407,26 @@ int sluice_file_close(struct sluice_file *f, struct sluice_err *err)
 			io->slots[f->parts[i].slot] = NULL;
 	pthread_mutex_unlock(&io->lock);
 	detach(f);
-	r = sluice_backing_close(&f->store);
-	if (r < 0)
-		sluice_fail(err, r, "%s: close: %s", f->name, strerror(-r));
+	r = remote_close(f, commit, err);
+	lost = sluice_backing_close(&f->store);
+	if (lost < 0)
+		r = sluice_fail(err, lost, "%s: close: %s", f->name, strerror(-lost));
 	free_file(f);
 	return r;
+}
+
+int sluice_file_close(struct sluice_file *f, struct sluice_err *err)
+{
+	NO_CANCEL;
+
+	return file_close(f, true, err);
+}
+
+int sluice_file_abort(struct sluice_file *f, struct sluice_err *err)
+{
+	NO_CANCEL;
+
+	return file_close(f, false, err);
 }
 
 int sluice_file_stat(struct sluice_file *f, struct sluice_file_info *info)
@@ -426,6 +459,22 @@ int sluice_file_stat(struct sluice_file *f, struct sluice_file_info *info)
 	return 0;
 }
 
+/* For reading, as long as it is known to be what is there. */
+static struct sluice_file *find_remote(struct sluice_io *io, const char *uri)
+{
+	struct sluice_file *f;
+
+	pthread_mutex_lock(&io->lock);
+	for (f = io->files[path_bucket(uri)]; f; f = f->next)
+		if (f->by_path && f->store.remote && f->store.access == O_RDONLY &&
+		    !strcmp(f->name, uri) && !remote_is_stale(f)) {
+			f->refs++;
+			break;
+		}
+	pthread_mutex_unlock(&io->lock);
+	return f;
+}
+
 /* The same file still?  It may have been replaced under its name. */
 static bool still_there(const struct sluice_file *f, const struct stat *st)
 {
@@ -439,7 +488,11 @@ static struct sluice_file *find_path(struct sluice_io *io, const char *path, int
 	struct sluice_file *f;
 	struct stat st;
 
-	if (!atomic_load(&io->nr_by_path) || stat(path, &st) < 0)
+	if (!atomic_load(&io->nr_by_path))
+		return NULL;
+	if (sluice_object_is_uri(path, NULL) > 0)
+		return access == O_RDONLY ? find_remote(io, path) : NULL;
+	if (stat(path, &st) < 0)
 		return NULL;
 	pthread_mutex_lock(&io->lock);
 	for (f = io->files[path_bucket(path)]; f; f = f->next)
@@ -455,7 +508,7 @@ static struct sluice_file *find_path(struct sluice_io *io, const char *path, int
 static int file_open_path(struct sluice_io *io, const struct sluice_op *u, struct sluice_file **out,
 			  struct sluice_err *err)
 {
-	int access = u->opcode == SLUICE_READ ? O_RDONLY : O_WRONLY;
+	int access = u->opcode == SLUICE_READ ? O_RDONLY : O_WRONLY, flags;
 	struct sluice_file *f = find_path(io, u->path, access);
 	int r;
 
@@ -467,9 +520,11 @@ static int file_open_path(struct sluice_io *io, const struct sluice_op *u, struc
 	if (!f)
 		return -ENOMEM;
 	f->by_path = true;
-	r = sluice_backing_open(&f->store, u->path,
-				access | (u->opcode == SLUICE_WRITE ? O_CREAT : 0), io->opts.mode,
-				io->opts.direct, err);
+	flags = access | (u->opcode == SLUICE_WRITE ? O_CREAT : 0);
+	/* An object is written as a whole, or remote_prepare() refuses it. */
+	if (sluice_object_is_uri(u->path, NULL) > 0)
+		flags |= O_TRUNC;
+	r = store_open(io, f, flags, io->opts.mode, err);
 	if (r < 0) {
 		free_file(f);
 		return r;
@@ -538,6 +593,7 @@ int file_put(struct sluice_file *f)
 	if (!last)
 		return 0;
 	detach(f);
+	remote_close(f, false, NULL); /* what was written well is an object already */
 	r = sluice_backing_close(&f->store);
 	free_file(f);
 	return r;
@@ -555,6 +611,7 @@ void files_free(struct sluice_io *io)
 			if (f->store.stripe && io_check(io, NULL) < 0)
 				atomic_store(&f->store.stripe->grown, false);
 			detach(f);
+			remote_close(f, false, NULL);
 			sluice_backing_close(&f->store);
 			free_file(f);
 		}

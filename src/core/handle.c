@@ -188,6 +188,7 @@ int sluice_open(struct sluice_io **out, const struct sluice_opts *opts, struct s
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	io->opts = o;
 	io->auto_depth = !opts || !opts->depth;
+	io->objects = o.objects;
 	io->flight_bytes = BYTES_AUTO;
 	pthread_mutex_init(&io->lock, NULL);
 	pthread_mutex_init(&io->region_lock, NULL);
@@ -214,6 +215,16 @@ int sluice_open(struct sluice_io **out, const struct sluice_opts *opts, struct s
 	return 0;
 }
 
+int sluice_set_objects(struct sluice_io *io, struct sluice_object *objects)
+{
+	struct sluice_object *none = NULL;
+	int r = io_check(io, NULL);
+
+	if (r < 0)
+		return r;
+	return atomic_compare_exchange_strong(&io->objects, &none, objects) ? 0 : -EBUSY;
+}
+
 /* ---------------------------------------------------------------- closing */
 
 /* In a child of fork(): the threads and the I/O are the parent's, the memory and files ours. */
@@ -226,6 +237,7 @@ static int close_copy(struct sluice_io *io)
 		sluice_area_unmap(&q->bounce_area);
 		free(q->bounce_free);
 		device_free(q);
+		free(q->remote_blocks);
 		free(q->blocks);
 		free(q->engine);
 	}
@@ -279,6 +291,7 @@ static void add_counters(struct sluice_stats *s, struct counters *c)
 	s->blocks_fixed += c->fixed;
 	s->blocks_ring += c->ring;
 	s->blocks_cufile += c->cufile;
+	s->blocks_object += c->objects;
 	s->resubmissions += c->resubmissions;
 	s->preallocations += c->preallocations;
 	s->submit_calls += c->submit_calls;

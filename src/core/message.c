@@ -26,6 +26,8 @@ static const char *device_way(const struct op *op)
 
 static const char *why(const struct op *op, char *room, size_t size)
 {
+	if (op->why)
+		return op->why;
 	if (!op->fault.code)
 		return sluice_strerror(op->code);
 	if (op->fault.code > CUFILE_BASE_ERROR)
@@ -47,7 +49,7 @@ static const char *file_way(const struct op *op)
 	return direct ? "direct" : "buffered";
 }
 
-char *op_message(const struct sluice_io *io, const struct op *op, const char *name)
+char *op_message(const char *engine, const struct op *op, const char *name)
 {
 	uint64_t bytes = op->opcode == SLUICE_SYNC ? 0 : op->stop;
 	char how[300], room[120], *msg = NULL;
@@ -67,8 +69,8 @@ char *op_message(const struct sluice_io *io, const struct op *op, const char *na
 		snprintf(how, sizeof(how), "%" PRIu64 " bytes%s", bytes,
 			 op->done_flags & SLUICE_DONE_EOF ? ", the file ends there" : "");
 	if (asprintf(&msg, "%s %s: offset %" PRIu64 " length %" PRIu64 " by %s (%s%s): %s",
-		     op_word(op), name, op->offset, op->len, io->engine->name, file_way(op),
-		     device_way(op), how) < 0)
+		     op_word(op), name, op->offset, op->len, engine, file_way(op), device_way(op),
+		     how) < 0)
 		return NULL;
 	return msg;
 }

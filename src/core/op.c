@@ -27,6 +27,8 @@ void op_cancel(struct op *op)
 
 bool op_needs_sync(const struct op *op)
 {
+	if (op_remote(op))
+		return op_ends(op) && !op_synced(op);
 	return op->opcode == SLUICE_WRITE && op->len && !op->code && !op_synced(op) &&
 	       !op->cancelled && !(op->flags & SLUICE_OP_TRUNCATE) && (op->flags & SYNC_FLAGS);
 }
@@ -266,7 +268,9 @@ int op_prepare(struct sluice_io *io, struct maker *m, struct op *op, const struc
 		return r;
 	}
 	r = check_access(op, err);
-	if (r == 0 && op->opcode == SLUICE_WRITE)
+	if (r == 0 && op_remote(op))
+		r = remote_prepare(op, u, err);
+	else if (r == 0 && op->opcode == SLUICE_WRITE)
 		r = op_reserve(io, op, &op->port->count, err);
 	if (r < 0) {
 		op_drop(op);
@@ -280,7 +284,9 @@ void op_drop(struct op *op)
 {
 	if (op->stage)
 		plan_staged(op->file->io, op);
-	if (op->extends)
+	if (op->extends && op_remote(op))
+		remote_give_up(op, -ECANCELED);
+	else if (op->extends)
 		sluice_extend_end(&op->file->store, op->offset, 0, true);
 	op->extends = false;
 	if (op->file)
@@ -376,12 +382,28 @@ static void op_note_failure(struct op *op, int code)
 	}
 }
 
+/* A part that is not there is an object that is not. */
+static void conclude_remote(struct op *op)
+{
+	if (!op->code && (op->flags & SLUICE_OP_TRUNCATE) &&
+	    sluice_backing_size(&op->file->store) != (int64_t)(op->offset + op->len))
+		op_note_failure(op, -EINVAL);
+	if (op->code < 0)
+		remote_give_up(op, op->code);
+	if (op->code < 0 && op->file->by_path)
+		op->stop = 0;
+}
+
 static void conclude_write(struct op *op)
 {
 	bool failed;
 
 	if (op->cancelled && op->stop < op->len)
 		op_note_failure(op, -ECANCELED);
+	if (op_remote(op)) {
+		conclude_remote(op);
+		return;
+	}
 	failed = op->code < 0;
 	if (op->extends)
 		sluice_extend_end(&op->file->store, op->offset, op->stop,
@@ -426,7 +448,7 @@ static void shorten(struct sluice_short *out, const char *name)
 void op_conclude(struct sluice_io *io, struct op *op, struct counters *count)
 {
 	struct sluice_short name = {.text = "memory"};
-	bool tell;
+	bool tell, remote = op_remote(op);
 	int r;
 
 	if (op->stage)
@@ -454,7 +476,8 @@ void op_conclude(struct sluice_io *io, struct op *op, struct counters *count)
 	}
 	free_iov(op);
 	if (tell)
-		op->msg = op_message(io, op, name.text);
+		op->msg = op_message(remote ? "s3" : io->engine->name, op, name.text);
+	free(TAKE_PTR(op->why));
 	if (op->code < 0)
 		io_trace(io, SLUICE_TRACE_ERROR, op->code, name.text, op->fail_off, op->fail_len,
 			 op->msg ? op->msg : "operation failed");

@@ -17,14 +17,27 @@ enum {
 	LOOK_BEHIND = 32,
 };
 
+static unsigned op_kind(const struct op *op)
+{
+	return (op->places ? KIND_DEVICE : 0) | (op_remote(op) ? KIND_REMOTE : 0);
+}
+
+/* One more or one less. */
+static void pend_count(struct sluice_io *io, const struct op *op, int n)
+{
+	unsigned kind = op_kind(op);
+
+	io->pend_kinds[kind] += (uint64_t)n;
+	atomic_fetch_add(kind & KIND_REMOTE ? &io->pend_remote : &io->pend_ops, (uint64_t)n);
+}
+
 void pend_add(struct sluice_io *io, struct op *op)
 {
 	atomic_store_explicit(&op->state, OP_PENDING, memory_order_relaxed);
 	op->home = NULL;
 	op->est = op->len ? (op->len + op->block - 1) / op->block : 1;
 	atomic_fetch_add(&io->pend_blocks, op->est);
-	atomic_fetch_add(&io->pend_ops, 1);
-	io->pend_host += !op->places;
+	pend_count(io, op, 1);
 	op_list_add(&io->pending, op);
 }
 
@@ -32,8 +45,7 @@ void pend_del(struct sluice_io *io, struct op *op)
 {
 	op_list_del(op);
 	atomic_fetch_sub(&io->pend_blocks, op->est);
-	atomic_fetch_sub(&io->pend_ops, 1);
-	io->pend_host -= !op->places;
+	pend_count(io, op, -1);
 	op->est = 0;
 	atomic_store_explicit(&op->state, OP_ISSUED, memory_order_relaxed);
 }
@@ -65,26 +77,37 @@ static bool may_pass(const struct sluice_io *io, const struct op *op)
 	return before == op;
 }
 
+/* What is written to an object is handed out in order. */
+static bool is_for(const struct op *op, unsigned can)
+{
+	unsigned kind = op_kind(op);
+
+	return !(kind & ~can) &&
+	       (!(kind & KIND_REMOTE) || op->opcode != SLUICE_WRITE || remote_is_next(op));
+}
+
 /* A small one behind @huge; NULL: none that may pass. */
-static struct op *pend_small(const struct sluice_io *io, const struct op *huge, bool device)
+static struct op *pend_small(const struct sluice_io *io, const struct op *huge, unsigned can)
 {
 	struct op *op = huge->next;
 
 	for (unsigned n = 0; n < LOOK_BEHIND && op != &io->pending; n++, op = op->next)
-		if (op->est <= LET_BY && (device || !op->places) && may_pass(io, op))
+		if (op->est <= LET_BY && is_for(op, can) && may_pass(io, op))
 			return op;
 	return NULL;
 }
 
-struct op *pend_next(struct sluice_io *io, bool device)
+struct op *pend_next(struct sluice_io *io, unsigned can)
 {
 	struct op *op = io->pending.next, *small;
 
-	while (!device && op->places)
+	while (op != &io->pending && !is_for(op, can))
 		op = op->next;
+	if (op == &io->pending)
+		return NULL;
 	if (op->est <= HUGE_BLOCKS || ++io->pend_row < IN_A_ROW)
 		return op;
 	io->pend_row = 0;
-	small = pend_small(io, op, device);
+	small = pend_small(io, op, can);
 	return small ? small : op;
 }

@@ -121,7 +121,11 @@ static inline void plan_host(const struct op *op, struct block *b)
 	uint64_t addr = (uint64_t)(uintptr_t)op->iov[op->seg].addr + op->seg_off;
 	uint64_t seg_left = op->iov[op->seg].len - op->seg_off;
 
-	if (!op->file->store.direct)
+	if (op->file->store.remote) {
+		b->mode = BLOCK_STRAIGHT; /* memory in pieces, too */
+		if (op->places)
+			b->len = min_u64(b->len, seg_left);
+	} else if (!op->file->store.direct)
 		plan_plain(op, b, seg_left);
 	else if (op->opcode == SLUICE_READ)
 		plan_direct_read(op, b, addr, seg_left);
@@ -285,6 +289,8 @@ uint64_t plan_split(const struct sluice_file *f, bool huge)
 	uint64_t asked = f->io->opts.block;
 	uint64_t block = asked ? asked : BLOCK_AUTO;
 
+	if (f->store.remote)
+		return asked ? asked : remote_part(f);
 	if (!asked && !huge && f->device.max_segments >= 16)
 		block = min_u64(block, f->device.max_segments * (uint64_t)sysconf(_SC_PAGESIZE));
 	if (f->store.stripe)

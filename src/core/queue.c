@@ -39,10 +39,11 @@ static struct block *ready_take(struct queue *q)
 	return b;
 }
 
-/* What a block adds to the bytes in flight; an engine for device memory paces itself. */
+/* What a block adds to the bytes in flight; stores and an engine for device memory pace themselves.
+ */
 static uint64_t weight(const struct block *b, uint64_t len)
 {
-	return b->mode == BLOCK_CUFILE ? 0 : len;
+	return b->mode == BLOCK_CUFILE || b->remote ? 0 : len;
 }
 
 static struct block *block_get(struct queue *q)
@@ -64,6 +65,10 @@ static void block_put(struct queue *q, struct block *b)
 	else if (b->bounce)
 		q->bounce_free[q->nr_bounce_free++] = b->bounce;
 	b->bounce = NULL;
+	if (b->remote) {
+		remote_put(q, b);
+		return;
+	}
 	q->nr_free++;
 	b->req.next = (struct sluice_req *)q->free;
 	q->free = b;
@@ -99,6 +104,24 @@ static void plan_sync(struct op *op, struct block *b)
 	b->req.code = op->opcode == SLUICE_WRITE && !(op->flags & SLUICE_OP_FULLSYNC)
 			      ? SLUICE_REQ_FDATASYNC
 			      : SLUICE_REQ_FSYNC;
+}
+
+/* The next block of an operation, or what comes after the last; there is a free one. */
+static struct block *block_of(struct queue *q, struct op *op, bool sync)
+{
+	bool remote = op_remote(op);
+	struct block *b = remote ? remote_get(q) : block_get(q);
+
+	if (sync)
+		plan_sync(op, b);
+	else
+		plan_block(op, b);
+	b->remote = remote;
+	if (remote && !sync && op->opcode == SLUICE_WRITE)
+		op->file->issued += b->len;
+	op->inflight++;
+	ready_add(q, b);
+	return b;
 }
 
 static void local_add(struct queue *q, struct op *op)
@@ -176,12 +199,9 @@ static unsigned pull_local(struct queue *q, unsigned room, struct op **over)
 				over_add(over, op);
 			continue;
 		}
-		b = block_get(q);
-		plan_block(op, b);
-		op->inflight++;
+		b = block_of(q, op, false);
 		if (op->cursor == op->len)
 			local_pop(q);
-		ready_add(q, b);
 		bytes += b->len;
 		n++;
 	}
@@ -238,23 +258,19 @@ static void pull_shared(struct queue *q, unsigned room, struct op **over)
 	uint64_t share = (io->pend_blocks + io->nr_active - 1) / io->nr_active;
 	unsigned limit = (unsigned)min_u64(min_u64(room, PULL_MAX), max_u64(share, 1));
 	uint64_t bytes = q->inflight_bytes;
-	bool device = device_room(q);
 	struct block *b;
 	struct op *op;
 
-	for (unsigned n = 0; n < limit && pend_any(io, device); n++) {
+	for (unsigned n = 0; n < limit && pend_any(io, queue_can(q)); n++) {
 		if (io->auto_depth && n && bytes >= io_flight_bytes(q->io))
 			break;
-		op = pend_next(io, device);
-		if (op->opcode == SLUICE_SYNC || op->cursor < op->len) {
-			b = block_get(q);
-			if (op->opcode == SLUICE_SYNC)
-				plan_sync(op, b);
-			else
-				plan_block(op, b);
+		op = pend_next(io, queue_can(q));
+		if (!op)
+			break;
+		if (op->opcode == SLUICE_SYNC || op->cursor < op->len ||
+		    (!op->len && op_needs_sync(op))) {
+			b = block_of(q, op, op->cursor == op->len);
 			bytes += weight(b, b->len);
-			op->inflight++;
-			ready_add(q, b);
 			if (op->est) {
 				op->est--;
 				atomic_fetch_sub(&io->pend_blocks, 1);
@@ -272,7 +288,8 @@ unsigned queue_room(const struct queue *q)
 {
 	if (q->ready)
 		return 0; /* these first */
-	if ((q->io->opts.flags & SLUICE_NO_OVERLAP) && (q->inflight || q->nr_starved))
+	if ((q->io->opts.flags & SLUICE_NO_OVERLAP) &&
+	    (q->inflight || q->nr_starved || q->nr_remote))
 		return 0;
 	if (q->io->auto_depth && q->inflight_bytes >= io_flight_bytes(q->io))
 		return 0;
@@ -352,10 +369,7 @@ static inline void harvest_op(struct queue *q, struct block *b, struct harvest *
 		return;
 	}
 	do {
-		b = block_get(q);
-		plan_sync(op, b);
-		op->inflight++;
-		ready_add(q, b);
+		block_of(q, op, true);
 	} while (!op_synced(op) && q->nr_free);
 }
 
@@ -512,6 +526,22 @@ void queue_copied(struct queue *q)
 	}
 }
 
+/* Blocks that are back from a store of objects. */
+void queue_remote(struct queue *q)
+{
+	struct harvest h = {0};
+	struct block *b, *next;
+
+	for (b = remote_done(q); b; b = next) {
+		next = (struct block *)b->req.next;
+		if (b->mode != BLOCK_DEVICE || !device_unload(q, b))
+			harvest_block(q, b, &h);
+	}
+	deliver(q, &h);
+	if (q->open_lanes)
+		device_flush(q);
+}
+
 /* A block that cannot be submitted is a block that failed. */
 static void fail_block(struct queue *q, struct block *b, int code)
 {
@@ -533,7 +563,7 @@ static unsigned gather(struct queue *q, struct sluice_req **reqs, unsigned max)
 
 	while (n < max && q->ready) {
 		b = q->ready;
-		r = q->broken;
+		r = b->remote ? 0 : q->broken;
 		if (!r && !b->started && !b->ranged && !block_may_start(b))
 			r = -EBUSY;
 		if (!r && !b->started && b->mode == BLOCK_BOUNCE)
@@ -546,6 +576,10 @@ static unsigned gather(struct queue *q, struct sluice_req **reqs, unsigned max)
 			r = device_stage(q, b);
 		if (r > 0)
 			continue;
+		if (!r && b->remote) {
+			remote_start(q, b);
+			continue;
+		}
 		if (!r && !b->started)
 			r = block_start(q->io, q, b);
 		if (r < 0) {

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <sluice/object.h>
+
 #include "base/err.h"
 #include "core/core.h"
 #include "dl/cuda.h"
@@ -30,7 +32,7 @@ struct batch {
 /* One block or not much more that one queue does best: nobody else need know of it. */
 static bool stays_home(const struct sluice_io *io, const struct op *op)
 {
-	return !op->places && op->len && op->len <= op->block &&
+	return !op->places && !op_remote(op) && op->len && op->len <= op->block &&
 	       (op->len < ALONE_BYTES || io->nr_active == 1);
 }
 
@@ -230,6 +232,9 @@ static bool inline_fits(const struct sluice_io *io, const struct sluice_cuda *cu
 	uint64_t len = u->nr_iov ? 0 : u->len;
 
 	if (!io->engine->bypass)
+		return false;
+	if (u->file ? u->file->store.remote != NULL
+		    : u->path && sluice_object_is_uri(u->path, NULL))
 		return false;
 	if (u->opcode == SLUICE_SYNC)
 		return true;

@@ -57,6 +57,11 @@ void queue_wake(struct sluice_io *io)
 	uint64_t need = min_u64(atomic_load(&io->pend_blocks), active);
 	enum hand_state state;
 
+	if (atomic_load(&io->pend_remote)) { /* those are the first one's */
+		state = hand_claim(&io->queues[0].hand);
+		if (state == HAND_IDLE || state == HAND_REAPS)
+			wake_from(&io->queues[0], state);
+	}
 	for (unsigned i = 0; i < active; i++)
 		awake += hand_look(&io->queues[i].hand) == HAND_RUNS;
 	for (unsigned i = 0; i < active && awake < need; i++) {
@@ -232,7 +237,7 @@ static bool has_work_for(struct queue *q)
 	if (!pend_for(q))
 		return false;
 	pthread_mutex_lock(&io->lock);
-	any = pend_any(io, device_room(q));
+	any = pend_any(io, queue_can(q));
 	pthread_mutex_unlock(&io->lock);
 	return any;
 }
@@ -323,6 +328,21 @@ static void queues_pace(struct queue *q)
 	*since = pace_look(q);
 }
 
+/* Sleep, if so, until the engine, a store or somebody who wakes it has something. */
+static int queue_reap(struct queue *q, struct sluice_req **list, bool sleep)
+{
+	const struct sluice_engine *engine = q->io->engine;
+	int64_t patience;
+
+	if (q->nr_remote)
+		sleep = sleep && remote_may_sleep(q);
+	patience = sleep ? device_patience(q) : 0;
+	/* An engine that has nothing may not wait; then it is looked at now and then. */
+	if (patience < 0 && !q->inflight && !engine->idles)
+		patience = 1000000;
+	return engine->reap(q->engine, list, patience);
+}
+
 static void queue_work(struct queue *q)
 {
 	struct sluice_req *list = NULL;
@@ -334,16 +354,18 @@ static void queue_work(struct queue *q)
 		run_calls(q);
 	if (atomic_load(&q->purge))
 		queue_purge(q);
+	if (q->nr_remote)
+		queue_remote(q);
 	if (device_busy(q))
 		queue_copied(q);
 	queue_pull(q);
 	queue_submit(q);
-	if (!q->inflight && !device_busy(q))
+	if (!q->inflight && !device_busy(q) && !q->nr_remote)
 		return;
 	if (!q->index && !io->opts.threads && io->max_queues > 1)
 		queues_pace(q);
 	sleep = may_sleep(q, &marked);
-	r = io->engine->reap(q->engine, &list, sleep ? device_patience(q) : 0);
+	r = queue_reap(q, &list, sleep);
 	if (hand_back(&q->hand) == HAND_RUNS && marked)
 		COUNT(&q->count, wakeups, 1);
 	if (r < 0) {
@@ -382,7 +404,7 @@ static void *queue_main(void *arg)
 		return NULL;
 	do {
 		queue_work(q);
-	} while (q->inflight || q->ready || q->local || device_busy(q) || idle(q));
+	} while (q->inflight || q->nr_remote || q->ready || q->local || device_busy(q) || idle(q));
 	device_close(q);
 	pthread_mutex_lock(&q->io->lock); /* queue_stop() may be about to wake it */
 	pthread_mutex_unlock(&q->io->lock);
@@ -477,6 +499,7 @@ void queue_free(struct queue *q)
 {
 	if (q->started)
 		pthread_join(q->thread, NULL);
+	remote_free(q);
 	sluice_area_unmap(&q->bounce_area);
 	free(q->bounce_free);
 	device_free(q);

@@ -156,7 +156,7 @@ int object_attempt_start(struct http_req *h)
 	h->stall_ms = (uint64_t)c->opts.stall_ms * (r->slow ? SLOW_STALL : 1);
 	h->text_max = OBJECT_TEXT_MAX;
 	h->into = r->into ? r->into + r->have : NULL;
-	h->into_len = r->into ? r->len - r->have : 0;
+	h->into_len = r->into || h->sink ? r->len - r->have : 0;
 	if (r->prepare)
 		r->prepare(r);
 	pthread_mutex_lock(&c->lock);

@@ -53,6 +53,8 @@ struct http_req {
 	const void *body;    /* of PUT and POST */
 	uint64_t body_len;   /* which is sent as Content-Length */
 	unsigned char *into; /* body of 200 and 206; NULL: into @text */
+	/* Instead of @into: takes the next bytes of it, @got being how many came before. */
+	void (*sink)(struct http_req *r, const void *data, size_t len);
 	uint64_t into_len;   /* more is an error (@refused) */
 	uint64_t timeout_ms; /* for this attempt */
 	uint64_t stall_ms;   /* without a byte */

@@ -43,7 +43,7 @@ static size_t take_header(char *line, size_t one, size_t len, void *arg)
 
 static bool wanted(const struct http_req *r)
 {
-	return r->into && (r->head.status == 200 || r->head.status == 206);
+	return (r->into || r->sink) && (r->head.status == 200 || r->head.status == 206);
 }
 
 static size_t take_body(char *data, size_t one, size_t len, void *arg)
@@ -62,7 +62,10 @@ static size_t take_body(char *data, size_t one, size_t len, void *arg)
 			r->refused = -EBADMSG;
 			return 0;
 		}
-		memcpy(r->into + r->got, data, len);
+		if (r->sink)
+			r->sink(r, data, len);
+		else
+			memcpy(r->into + r->got, data, len);
 		r->got += len;
 		return len;
 	}

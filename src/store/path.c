@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "store/align.h"
+#include "store/remote.h"
 #include "store/stripe.h"
 
 /* Open @fd's file once more with other flags; works for renamed and deleted files too. */
@@ -345,6 +346,16 @@ int sluice_backing_adopt(struct sluice_backing *s, int fd, uint32_t direct, stru
 	return r;
 }
 
+void sluice_backing_remote(struct sluice_backing *s, struct sluice_remote *remote, int oflags)
+{
+	store_init(s, -1);
+	s->access = oflags & O_ACCMODE;
+	s->remote = remote;
+	s->mem_align = s->off_align = s->edge_align = 1;
+	s->ino = (ino_t)(uintptr_t)remote; /* no two of them are the same file */
+	set_why(s, "an object");
+}
+
 int sluice_backing_close(struct sluice_backing *s)
 {
 	int plain = s->plain_fd;
@@ -416,6 +427,8 @@ int64_t sluice_backing_size(const struct sluice_backing *s)
 
 	if (s->stripe)
 		return sluice_stripe_size(s->stripe);
+	if (s->remote)
+		return sluice_remote_size(s->remote);
 	if (s->device)
 		return ioctl(s->fd, BLKGETSIZE64, &bytes) < 0 ? -errno : (int64_t)bytes;
 	return fstat(s->fd, &st) < 0 ? -errno : (int64_t)st.st_size;

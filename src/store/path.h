@@ -59,6 +59,7 @@ struct sluice_backing {
 	char why[128];                /* why not direct */
 	struct sluice_extend *extend; /* the owner of the store sets it; NULL: nothing to track */
 	struct sluice_stripe *stripe; /* @fd is a manifest: the bytes are in its members */
+	struct sluice_remote *remote; /* an object; there is no @fd.  The owner closes it */
 };
 
 /* Open @path with open(2)'s flags and mode, O_DIRECT as @direct (enum sluice_direct) says. */
@@ -72,6 +73,8 @@ int sluice_backing_take(struct sluice_backing *s, int fd, const char *name, uint
 			struct sluice_err *err);
 /* The same for a descriptor that stays the caller's. */
 int sluice_backing_adopt(struct sluice_backing *s, int fd, uint32_t direct, struct sluice_err *err);
+/* The same for an object, which is the store's then. */
+void sluice_backing_remote(struct sluice_backing *s, struct sluice_remote *remote, int oflags);
 /* Returns 0 or what close(2) said. */
 int sluice_backing_close(struct sluice_backing *s);
 

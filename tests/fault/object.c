@@ -6,129 +6,28 @@
  *	object PYTHON SERVER.PY
  */
 #include <pthread.h>
-#include <signal.h>
-#include <sluice/object.h>
-#include <sys/wait.h>
 
 #include "base/random.h"
 #include "base/util.h"
-#include "object/http.h"
-#include "tests/common/t.h"
+#include "tests/common/s3kit.h"
 
-enum { PORTS = 4, WORKERS = 8, OPS = 1200, PART = 5 << 20 };
-
-static const char *python, *script;
-
-/* ---------------------------------------------------------------------- the server */
-
-static struct {
-	pid_t pid;
-	int in;
-	char urls[PORTS][64];
-	char all[PORTS * 64];
-} server;
-
-static void server_start(void)
-{
-	int in[2], out[2];
-	FILE *f;
-
-	T_OK(pipe(in) == 0 && pipe(out) == 0);
-	server.pid = fork();
-	if (server.pid == 0) {
-		dup2(in[0], 0);
-		dup2(out[1], 1);
-		for (int fd = 3; fd < 256; fd++)
-			close(fd);
-		execl(python, python, script, "--ports", "4", "--bucket", "bucket", NULL);
-		_exit(127);
-	}
-	close(in[0]);
-	close(out[1]);
-	server.in = in[1];
-	f = fdopen(out[0], "r");
-	server.all[0] = 0;
-	for (unsigned i = 0; i < PORTS; i++) {
-		T_OK(fgets(server.urls[i], sizeof(server.urls[i]), f));
-		server.urls[i][strcspn(server.urls[i], "\n")] = 0;
-		strcat(server.all, i ? "," : "");
-		strcat(server.all, server.urls[i]);
-	}
-	fclose(f);
-}
-
-static void server_stop(void)
-{
-	close(server.in);
-	waitpid(server.pid, NULL, 0);
-}
-
-/* Tell the server, by the last port, which is never stopped. */
-static void tell(const char *what, const char *body)
-{
-	struct http_opts opts = {.no_proxy = true};
-	struct sluice_err err = {0, ""};
-	struct object_fetched answer;
-	char url[256];
-	struct object_fetch req = {.method = "PUT",
-				   .url = url,
-				   .body = body,
-				   .body_len = strlen(body),
-				   .timeout_ms = 60000};
-
-	snprintf(url, sizeof(url), "%s/%s", server.urls[PORTS - 1], what);
-	T_ERR(http_fetch(&opts, &req, &answer, &err), 0, &err);
-	T_EQ(answer.status, 200);
-	free(answer.body);
-}
-
-static void rules(const char *lines)
-{
-	tell("_rules?seed=1", lines);
-}
-
-static struct sluice_object *client_of(const char *endpoint, uint32_t attempts, uint32_t timeout_ms)
-{
-	struct sluice_object_opts o = SLUICE_OBJECT_OPTS_INIT;
-	struct sluice_err err = {0, ""};
-	struct sluice_object *c;
-
-	o.endpoint = endpoint;
-	o.key_id = "sluiceaccess";
-	o.secret = "sluicesecretsluicesecretsluice";
-	o.attempts = attempts;
-	o.timeout_ms = timeout_ms;
-	o.stall_ms = 1000;
-	o.part = PART;
-	T_ERR(sluice_object_open(&c, &o, &err), 0, &err);
-	return c;
-}
-
-static void put_pattern(struct sluice_object *c, const char *uri, uint64_t seed, size_t len)
-{
-	struct sluice_err err = {0, ""};
-	char *buf = malloc(len);
-
-	sluice_pattern_fill(buf, len, seed, 0);
-	T_ERR(sluice_object_put(c, uri, buf, len, 0, NULL, NULL, &err), 0, &err);
-	free(buf);
-}
+enum { WORKERS = 8, OPS = 1200, PART = S3_PART };
 
 /* -------------------------------------------------------------------------- single */
 
 static void what_came_before_a_break_is_kept(void)
 {
-	struct sluice_object *c = client_of(server.urls[0], 3, 60000);
+	struct sluice_object *c = s3_client(s3_urls[0], 3, 60000);
 	struct sluice_object_stats s = {.size = sizeof(s)};
 	struct sluice_err err = {0, ""};
 	size_t len = 3 * PART + 12345;
 	char *buf = malloc(len + 1);
 
-	rules("");
-	put_pattern(c, "s3://bucket/kept", 7, len);
+	s3_rules("");
+	s3_put_pattern(c, "s3://bucket/kept", 7, len);
 	sluice_object_get_stats(c, &s);
 	/* Each of the four ranges breaks twice; more often than there are attempts together. */
-	rules("method=GET times=8 short:1000000");
+	s3_rules("method=GET times=8 short:1000000");
 	T_ERR(sluice_object_read(c, "s3://bucket/kept", buf, len + 1, 0, NULL, &err), (int64_t)len,
 	      &err);
 	T_EQ(sluice_pattern_check(buf, len, 7, 0), len);
@@ -140,17 +39,17 @@ static void what_came_before_a_break_is_kept(void)
 
 static void a_replaced_object_is_no_mixture(void)
 {
-	struct sluice_object *c = client_of(server.urls[0], 3, 60000);
+	struct sluice_object *c = s3_client(s3_urls[0], 3, 60000);
 	struct sluice_err err = {0, ""};
 	size_t len = 2 * PART;
 	char *buf = malloc(len);
 
-	rules("");
-	put_pattern(c, "s3://bucket/r", 1, len);
-	rules("method=GET skip=1 times=1 etag");
+	s3_rules("");
+	s3_put_pattern(c, "s3://bucket/r", 1, len);
+	s3_rules("method=GET skip=1 times=1 etag");
 	T_ERR(sluice_object_read(c, "s3://bucket/r", buf, len, 0, NULL, &err), -ESTALE, &err);
 	T_STR_HAS(err.msg, "s3://bucket/r");
-	rules("");
+	s3_rules("");
 	T_ERR(sluice_object_read(c, "s3://bucket/r", buf, len, 0, "\"other\"", &err), -ESTALE,
 	      &err);
 	free(buf);
@@ -161,38 +60,38 @@ static void answers_that_lie_are_not_believed(void)
 {
 	static const char *const lies[] = {"range",          "length:-1000", "whole",
 					   "headers:100000", "garbage",      "etag"};
-	struct sluice_object *c = client_of(server.urls[0], 2, 60000);
+	struct sluice_object *c = s3_client(s3_urls[0], 2, 60000);
 	char *buf = malloc(10000);
 
-	rules("");
-	put_pattern(c, "s3://bucket/lie", 3, 100000);
+	s3_rules("");
+	s3_put_pattern(c, "s3://bucket/lie", 3, 100000);
 	for (unsigned i = 0; i < T_COUNT(lies) - 1; i++) {
 		struct sluice_err err = {0, ""};
 		char rule[64];
 		int64_t r;
 
 		snprintf(rule, sizeof(rule), "method=GET %s", lies[i]);
-		rules(rule);
+		s3_rules(rule);
 		r = sluice_object_read(c, "s3://bucket/lie", buf, 10000, 5000, NULL, &err);
 		if (r >= 0)
 			T_FAIL("%s: %d bytes were believed", lies[i], (int)r);
 		T_OK(err.msg[0]);
 	}
-	rules("");
+	s3_rules("");
 	free(buf);
 	sluice_object_close(c);
 }
 
 static void a_wrong_checksum_is_noticed(void)
 {
-	struct sluice_object *c = client_of(server.urls[0], 3, 60000);
+	struct sluice_object *c = s3_client(s3_urls[0], 3, 60000);
 	struct sluice_object_stats s = {.size = sizeof(s)};
 	struct sluice_object_info info = {.size = sizeof(info)};
 	struct sluice_err err = {0, ""};
 	char buf[5000];
 
-	rules("");
-	put_pattern(c, "s3://bucket/sum", 4, sizeof(buf));
+	s3_rules("");
+	s3_put_pattern(c, "s3://bucket/sum", 4, sizeof(buf));
 	T_ERR(sluice_object_stat(c, "s3://bucket/sum", &info, &err), 0, &err);
 	T_ERR(sluice_object_read(c, "s3://bucket/sum", buf, sizeof(buf), 0, info.etag, &err),
 	      sizeof(buf), &err);
@@ -201,11 +100,11 @@ static void a_wrong_checksum_is_noticed(void)
 	/* Less than all of it is a range. */
 	T_ERR(sluice_object_read(c, "s3://bucket/sum", buf, 100, 0, info.etag, &err), 100, &err);
 	T_EQ(sluice_pattern_check(buf, 100, 4, 0), 100);
-	rules("method=GET times=1 corrupt:77");
+	s3_rules("method=GET times=1 corrupt:77");
 	T_ERR(sluice_object_read(c, "s3://bucket/sum", buf, sizeof(buf), 0, info.etag, &err),
 	      sizeof(buf), &err);
 	T_EQ(sluice_pattern_check(buf, sizeof(buf), 4, 0), sizeof(buf));
-	rules("method=GET corrupt:77");
+	s3_rules("method=GET corrupt:77");
 	T_ERR(sluice_object_read(c, "s3://bucket/sum", buf, sizeof(buf), 0, info.etag, &err),
 	      -EBADMSG, &err);
 	sluice_object_close(c);
@@ -213,82 +112,82 @@ static void a_wrong_checksum_is_noticed(void)
 
 static void the_clock_and_the_place_are_put_right(void)
 {
-	struct sluice_object *c = client_of(server.urls[0], 3, 60000);
+	struct sluice_object *c = s3_client(s3_urls[0], 3, 60000);
 	struct sluice_object_stats s = {.size = sizeof(s)};
 	struct sluice_object_info info = {.size = sizeof(info)};
 	struct sluice_err err = {0, ""};
 	char rule[128];
 
-	rules("skew:-7200");
-	put_pattern(c, "s3://bucket/clock", 5, 100);
+	s3_rules("skew:-7200");
+	s3_put_pattern(c, "s3://bucket/clock", 5, 100);
 	T_ERR(sluice_object_stat(c, "s3://bucket/clock", &info, &err), 0, &err);
 	sluice_object_get_stats(c, &s);
 	T_OK(s.skew_ms <= -7190000 && s.skew_ms >= -7210000);
 	sluice_object_close(c);
-	c = client_of(server.urls[0], 3, 60000);
-	snprintf(rule, sizeof(rule), "times=2 redirect:307:%s", server.urls[1]);
-	rules(rule);
+	c = s3_client(s3_urls[0], 3, 60000);
+	snprintf(rule, sizeof(rule), "times=2 redirect:307:%s", s3_urls[1]);
+	s3_rules(rule);
 	T_ERR(sluice_object_stat(c, "s3://bucket/clock", &info, &err), 0, &err);
 	T_EQ(info.bytes, 100);
-	rules("times=1 region:eu-west-9");
+	s3_rules("times=1 region:eu-west-9");
 	T_ERR(sluice_object_stat(c, "s3://bucket/clock", &info, &err), 0, &err);
 	sluice_object_get_stats(c, &s);
 	T_EQ(s.redirects, 3);
-	snprintf(rule, sizeof(rule), "redirect:307:%s", server.urls[1]);
-	rules(rule);
+	snprintf(rule, sizeof(rule), "redirect:307:%s", s3_urls[1]);
+	s3_rules(rule);
 	T_ERR(sluice_object_stat(c, "s3://bucket/clock", &info, &err), -EINVAL, &err);
-	rules("");
+	s3_rules("");
 	sluice_object_close(c);
 }
 
 static void a_stall_ends_at_the_deadline(void)
 {
-	struct sluice_object *c = client_of(server.urls[0], 100, 1500);
+	struct sluice_object *c = s3_client(s3_urls[0], 100, 1500);
 	struct sluice_object_info info = {.size = sizeof(info)};
 	struct sluice_err err = {0, ""};
 	uint64_t start = clock_ns();
 
-	rules("stall:30");
+	s3_rules("stall:30");
 	T_ERR(sluice_object_stat(c, "s3://bucket/x", &info, &err), -ETIMEDOUT, &err);
 	T_OK(clock_ns() - start > 1000000000);
-	rules("");
+	s3_rules("");
 	sluice_object_close(c);
 }
 
 static void lists_of_bombs_are_refused(void)
 {
 	static const char *const bad[] = {"bomb", "deep:100", "error200:AccessDenied"};
-	struct sluice_object *c = client_of(server.urls[0], 2, 60000);
+	struct sluice_object *c = s3_client(s3_urls[0], 2, 60000);
 	struct sluice_object_entry e = {.size = sizeof(e)};
 
 	for (unsigned i = 0; i < T_COUNT(bad); i++) {
 		struct sluice_err err = {0, ""};
 		struct sluice_object_list *l;
 
-		rules(bad[i]);
+		s3_rules(bad[i]);
 		T_ERR(sluice_object_list_open(&l, c, "s3://bucket", 0, &err), 0, &err);
 		T_OK(sluice_object_list_next(l, &e, &err) < 0 && err.msg[0]);
 		sluice_object_list_close(l);
 	}
-	rules("");
+	s3_rules("");
 	sluice_object_close(c);
 }
 
 static void a_lost_answer_to_a_commit_is_looked_up(void)
 {
-	struct sluice_object *c = client_of(server.urls[0], 5, 60000);
+	struct sluice_object *c = s3_client(s3_urls[0], 5, 60000);
 	struct sluice_object_info info = {.size = sizeof(info)};
 	struct sluice_err err = {0, ""};
 	struct sluice_upload *u;
 	size_t len = PART + 1000;
 	char *buf = calloc(1, len);
 
-	rules("method=POST query=uploadId times=1 status:500 late");
+	s3_rules("method=POST query=uploadId times=1 status:500 late");
 	T_ERR(sluice_upload_open(&u, c, "s3://bucket/lost", NULL, &err), 0, &err);
 	T_ERR(sluice_upload_write(u, buf, len, &err), 0, &err);
 	T_ERR(sluice_upload_commit(u, &info, &err), 0, &err);
 	T_EQ(info.bytes, len);
-	rules("");
+	s3_rules("");
 	free(buf);
 	sluice_object_close(c);
 }
@@ -370,18 +269,18 @@ static unsigned run_workers(struct sluice_object *c, unsigned long ops)
 static void all_faults_together_end_right_or_in_a_named_error(void)
 {
 	int fds = t_nr_fds();
-	struct sluice_object *c = client_of(server.all, 10, 60000);
+	struct sluice_object *c = s3_client(s3_all, 10, 60000);
 	struct sluice_object_stats s = {.size = sizeof(s)};
 	unsigned failed;
 
-	rules("p=0.03 status:503\np=0.03 status:500:empty\np=0.02 status:429\np=0.03 reset\n"
-	      "method=GET p=0.03 reset:5000\nmethod=GET p=0.03 short:3000\np=0.02 drop\np=0.02 "
-	      "bye\n"
-	      "method=GET p=0.03 range\nmethod=GET p=0.02 whole\nmethod=GET p=0.03 corrupt\n"
-	      "method=GET p=0.02 length:-10\np=0.01 garbage\nmethod=PUT p=0.03 status:500 late\n"
-	      "method=PUT p=0.02 error200:InternalError\np=0.02 headers:200000");
+	s3_rules("p=0.03 status:503\np=0.03 status:500:empty\np=0.02 status:429\np=0.03 reset\n"
+		 "method=GET p=0.03 reset:5000\nmethod=GET p=0.03 short:3000\np=0.02 drop\np=0.02 "
+		 "bye\n"
+		 "method=GET p=0.03 range\nmethod=GET p=0.02 whole\nmethod=GET p=0.03 corrupt\n"
+		 "method=GET p=0.02 length:-10\np=0.01 garbage\nmethod=PUT p=0.03 status:500 late\n"
+		 "method=PUT p=0.02 error200:InternalError\np=0.02 headers:200000");
 	failed = run_workers(c, t_ops(OPS));
-	rules("");
+	s3_rules("");
 	sluice_object_get_stats(c, &s);
 	t_note("%u failed, %d attempts, %d of them again", failed, (int)s.attempts, (int)s.retries);
 	/* Ten attempts at a third of faults: one in 60,000. */
@@ -392,19 +291,15 @@ static void all_faults_together_end_right_or_in_a_named_error(void)
 
 static void one_of_four_endpoints_gone_fails_nothing(void)
 {
-	struct sluice_object *c = client_of(server.all, 10, 60000);
+	struct sluice_object *c = s3_client(s3_all, 10, 60000);
 	struct sluice_object_endpoint e = {.size = sizeof(e)};
-	char stop[64];
 
-	rules("");
+	s3_rules("");
 	T_EQ(run_workers(c, OPS / 4), 0);
-	snprintf(stop, sizeof(stop), "_stop?port=%s", strrchr(server.urls[1], ':') + 1);
-	tell(stop, "");
+	s3_port(1, false);
 	T_EQ(run_workers(c, OPS / 2), 0);
 	T_OK(sluice_object_get_endpoint(c, 1, &e) == 0 && !e.up && e.downs >= 1 && e.failed < 40);
-	memcpy(stop, "_start", 6);
-	snprintf(stop, sizeof(stop), "_start?port=%s", strrchr(server.urls[1], ':') + 1);
-	tell(stop, "");
+	s3_port(1, true);
 	for (unsigned i = 0; i < 1000 && !e.up; i++) {
 		run_workers(c, 8);
 		usleep(5000);
@@ -431,21 +326,12 @@ int main(int argc, char **argv)
 	static const struct t_group groups[] = {
 		{.name = "objects", .cases = cases, .nr_cases = T_COUNT(cases)},
 	};
-	struct sluice_object *probe;
-	struct sluice_object_opts o = SLUICE_OBJECT_OPTS_INIT;
-	struct sluice_err err;
 	int r;
 
 	if (argc < 3)
 		return 2;
-	python = argv[1];
-	script = argv[2];
-	o.flags = SLUICE_OBJECT_ANONYMOUS;
-	if (sluice_object_open(&probe, &o, &err) == -ENOTSUP)
-		t_skip_all("libcurl", "%s", err.msg);
-	sluice_object_close(probe);
-	server_start();
+	s3_start(argv[1], argv[2]);
 	r = t_run(groups, T_COUNT(groups), argv + 3);
-	server_stop();
+	s3_stop();
 	return r;
 }

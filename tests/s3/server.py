@@ -224,6 +224,9 @@ class Server:
                 return
             with self.lock:
                 self.stats['connections'] += 1
+                if port not in self.open:  # stopped meanwhile
+                    peer.close()
+                    return
                 self.open[port] = {s for s in self.open[port] if s.fileno() >= 0} | {peer}
             threading.Thread(target=Connection(self, peer, port).run, daemon=True).start()
 

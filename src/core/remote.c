@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Blocks of objects.  They are planned, staged and accounted for like others, but the store has
+ * them instead of the engine, and they come back from threads of its own: on a pile, which the
+ * queue looks at before it sleeps.  The first queue has them all, for it does nothing but pass them
+ * on, and what is written has to be handed over in order.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sluice/object.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "core/core.h"
+#include "store/remote.h"
+
+enum { AHEAD = 16 }; /* blocks beyond those the client has in flight */
+
+struct remote_block {
+	struct block block; /* first */
+	struct sluice_remote_req req;
+	struct sluice_iov piece; /* of the ring */
+	struct queue *q;
+};
+
+/* ------------------------------------------------------------------------ files */
+
+int remote_open(struct sluice_io *io, struct sluice_file *f, int oflags, bool by_path,
+		struct sluice_err *err)
+{
+	struct sluice_object *objects = atomic_load(&io->objects);
+	struct sluice_remote *remote;
+	int r;
+
+	if (!objects)
+		return sluice_fail(err, -ENOTSUP,
+				   "%s: the handle has no client of object stores (objects of "
+				   "struct sluice_opts)",
+				   f->name);
+	if (!by_path && queue_current(io))
+		return sluice_fail(err, -EDEADLK, "%s: a completion callback must not open objects",
+				   f->name);
+	r = sluice_remote_open(&remote, objects, f->name, oflags, by_path, err);
+	if (r == 0)
+		sluice_backing_remote(&f->store, remote, oflags);
+	return r;
+}
+
+/* Under io->lock; 0 or -ENOMEM. */
+int remote_settle(struct sluice_io *io)
+{
+	struct queue *q = &io->queues[0];
+	unsigned n = atomic_load(&io->objects)->opts.connections + AHEAD;
+	struct remote_block *blocks;
+
+	if (q->remote_blocks)
+		return 0;
+	blocks = calloc(n, sizeof(*blocks));
+	if (!blocks)
+		return -ENOMEM;
+	for (unsigned i = 0; i < n; i++) {
+		blocks[i].q = q;
+		blocks[i].block.req.next = (struct sluice_req *)q->remote_free;
+		q->remote_free = &blocks[i].block;
+	}
+	q->remote_blocks = blocks;
+	return 0;
+}
+
+int remote_close(struct sluice_file *f, bool commit, struct sluice_err *err)
+{
+	struct sluice_remote *remote = TAKE_PTR(f->store.remote);
+
+	if (!remote)
+		return 0;
+	if (io_check(f->io, NULL) == 0)
+		return sluice_remote_close(remote, commit, err);
+	sluice_remote_abandon(remote);
+	return 0;
+}
+
+bool remote_is_stale(const struct sluice_file *f)
+{
+	return atomic_load(&f->store.remote->stale);
+}
+
+uint64_t remote_part(const struct sluice_file *f)
+{
+	return sluice_remote_part(f->store.remote);
+}
+
+/* ------------------------------------------------------------------- operations */
+
+int remote_prepare(struct op *op, const struct sluice_op *u, struct sluice_err *err)
+{
+	struct sluice_file *f = op->file;
+	int r;
+
+	if (op->opcode == SLUICE_SYNC)
+		return sluice_fail(err, -ENOTSUP,
+				   "sync %s: an object is durable when it is closed, not before",
+				   f->name);
+	if (op->opcode != SLUICE_WRITE)
+		return 0;
+	if (f->by_path && (op->offset || !(op->flags & SLUICE_OP_TRUNCATE)))
+		return sluice_fail(err, -EINVAL,
+				   "write %s: by name an object is written as a whole: at offset 0 "
+				   "and with SLUICE_OP_TRUNCATE",
+				   f->name);
+	if (!f->by_path && (u->flags & (SLUICE_OP_DATASYNC | SLUICE_OP_FULLSYNC)))
+		return sluice_fail(err, -ENOTSUP,
+				   "write %s: an object is durable when it is closed, not before",
+				   f->name);
+	r = sluice_remote_claim(f->store.remote, op->offset, op->len, err);
+	op->extends = r == 0;
+	return r;
+}
+
+bool remote_is_next(const struct op *op)
+{
+	const struct sluice_file *f = op->file;
+
+	return f->issued == op->offset + op->cursor || atomic_load(&f->store.remote->failed);
+}
+
+void remote_give_up(struct op *op, int code)
+{
+	if (op->opcode == SLUICE_WRITE)
+		sluice_remote_fail(op->file->store.remote, code,
+				   code == -ECANCELED ? "a part of it was cancelled"
+						      : "a part of it failed before");
+}
+
+/* ----------------------------------------------------------------------- blocks */
+
+struct block *remote_get(struct queue *q)
+{
+	struct block *b = q->remote_free;
+
+	q->remote_free = (struct block *)b->req.next;
+	return b;
+}
+
+void remote_put(struct queue *q, struct block *b)
+{
+	b->req.next = (struct sluice_req *)q->remote_free;
+	q->remote_free = b;
+}
+
+/* In a thread of the store's.  The queue may be freed when it is not busy here. */
+static void block_is_back(struct sluice_remote_req *r)
+{
+	struct remote_block *rb = container_of(r, struct remote_block, req);
+	struct hand_item *item = (struct hand_item *)(void *)&rb->block.req;
+	struct queue *q = rb->q;
+
+	atomic_fetch_add(&q->remote_busy, 1);
+	pile_add(&q->remote_back, item, item);
+	if (atomic_exchange(&q->remote_sleeps, false))
+		queue_kick(q);
+	atomic_fetch_sub(&q->remote_busy, 1);
+}
+
+static enum remote_what block_what(const struct block *b)
+{
+	if (b->mode == BLOCK_SYNC)
+		return b->op->code < 0 || b->op->cancelled ? REMOTE_ABORT : REMOTE_COMMIT;
+	return b->op->opcode == SLUICE_READ ? REMOTE_READ : REMOTE_WRITE;
+}
+
+void remote_start(struct queue *q, struct block *b)
+{
+	struct remote_block *rb = (struct remote_block *)b;
+	struct op *op = b->op;
+
+	b->started = true;
+	rb->req = (struct sluice_remote_req){
+		.of = op->file->store.remote,
+		.what = block_what(b),
+		.at = op->offset + b->pos,
+		.len = b->len,
+		.done = block_is_back,
+	};
+	if (b->mode == BLOCK_DEVICE) {
+		b->data = b->bounce;
+		rb->piece = (struct sluice_iov){b->bounce, b->len};
+		rb->req.iov = &rb->piece;
+		b->flags |= SLUICE_DONE_RING;
+		COUNT(&q->count, ring, 1);
+	} else if (b->mode != BLOCK_SYNC) {
+		rb->req.iov = &op->iov[b->seg];
+		rb->req.skip = b->seg_off;
+	}
+	if (b->mode != BLOCK_SYNC) {
+		COUNT(&q->count, blocks, 1);
+		COUNT(&q->count, objects, 1);
+	}
+	q->nr_remote++;
+	sluice_remote_start(&rb->req);
+}
+
+struct block *remote_done(struct queue *q)
+{
+	struct hand_item *list = pile_take(&q->remote_back);
+
+	for (struct hand_item *item = list; item; item = item->next) {
+		struct remote_block *rb = (struct remote_block *)(void *)item;
+		struct block *b = &rb->block;
+
+		q->nr_remote--;
+		if (rb->req.res < 0) {
+			b->code = (int)rb->req.res;
+			if (!b->op->why)
+				b->op->why = strdup(rb->req.err.msg);
+			continue;
+		}
+		if (b->mode == BLOCK_SYNC)
+			continue;
+		b->moved = (uint64_t)rb->req.res;
+		b->eof = b->moved < b->len;
+		count_own(&q->moved, b->moved);
+	}
+	return (struct block *)(void *)list;
+}
+
+bool remote_may_sleep(struct queue *q)
+{
+	atomic_store(&q->remote_sleeps, true);
+	return !pile_any(&q->remote_back);
+}
+
+void remote_free(struct queue *q)
+{
+	while (atomic_load(&q->remote_busy))
+		sched_yield();
+	free(q->remote_blocks);
+}

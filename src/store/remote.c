@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/remote.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+
+enum { PARTS_IN_FLIGHT = 8 };
+
+/* ---------------------------------------------------------------------- opening */
+
+static int check_flags(const char *uri, int oflags, struct sluice_err *err)
+{
+	int access = oflags & O_ACCMODE;
+
+	if (access == O_RDWR)
+		return sluice_fail(err, -EINVAL, "%s: an object is read or written, not both", uri);
+	if (access == O_WRONLY && !(oflags & (O_TRUNC | O_EXCL)))
+		return sluice_fail(err, -EINVAL,
+				   "%s: an object is written as a whole: it has to be opened with "
+				   "O_TRUNC or O_EXCL",
+				   uri);
+	return 0;
+}
+
+/* What is there now. */
+static int look(struct sluice_remote *f, struct sluice_err *err)
+{
+	struct sluice_object_info info = {.size = sizeof(info)};
+	int r = sluice_object_stat(f->c, f->uri, &info, err);
+
+	if (r < 0)
+		return r;
+	memcpy(f->etag, info.etag, sizeof(f->etag));
+	f->total = f->opened = info.bytes;
+	return 0;
+}
+
+static void *writer_main(void *arg);
+
+static int begin_upload(struct sluice_remote *f, int oflags, struct sluice_err *err)
+{
+	struct sluice_upload_opts o = SLUICE_UPLOAD_OPTS_INIT;
+	int r;
+
+	o.in_flight = PARTS_IN_FLIGHT;
+	o.flags = oflags & O_EXCL ? SLUICE_OBJECT_NEW : 0;
+	r = sluice_upload_open(&f->upload, f->c, f->uri, &o, err);
+	if (r < 0)
+		return r;
+	r = thread_start(&f->thread, writer_main, f);
+	if (r == 0)
+		return 0;
+	sluice_upload_abort(TAKE_PTR(f->upload));
+	return sluice_fail(err, r, "%s: cannot start a thread: %s", f->uri, sluice_strerror(r));
+}
+
+static void remote_free(struct sluice_remote *f)
+{
+	pthread_cond_destroy(&f->cond);
+	pthread_mutex_destroy(&f->lock);
+	free(f->uri);
+	free(f);
+}
+
+static int remote_begin(struct sluice_remote *f, int oflags, bool lazy, struct sluice_err *err)
+{
+	struct object_name name;
+	int r = object_name_parse(&name, f->uri, true, err);
+
+	object_name_free(&name);
+	if (r == 0)
+		r = check_flags(f->uri, oflags, err);
+	/* What is to be written need not be there, unless that was asked for. */
+	if (r == 0 && !lazy && (!f->writes || !(oflags & O_CREAT)))
+		r = look(f, err);
+	return r == 0 && f->writes ? begin_upload(f, oflags, err) : r;
+}
+
+int sluice_remote_open(struct sluice_remote **out, struct sluice_object *c, const char *uri,
+		       int oflags, bool lazy, struct sluice_err *err)
+{
+	struct sluice_remote *f = calloc(1, sizeof(*f));
+	int r;
+
+	if (!f)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	f->c = c;
+	f->uri = strdup(uri);
+	f->writes = (oflags & O_ACCMODE) != O_RDONLY;
+	f->total = f->opened = UINT64_MAX;
+	f->last = &f->first;
+	pthread_mutex_init(&f->lock, NULL);
+	pthread_cond_init(&f->cond, NULL);
+	r = f->uri ? remote_begin(f, oflags, lazy, err)
+		   : sluice_fail(err, -ENOMEM, "out of memory");
+	if (r < 0)
+		remote_free(f);
+	else
+		*out = f;
+	return r;
+}
+
+int64_t sluice_remote_size(struct sluice_remote *f)
+{
+	int64_t size;
+
+	if (!f->writes)
+		return f->opened == UINT64_MAX ? -ESPIPE : (int64_t)f->opened;
+	pthread_mutex_lock(&f->lock);
+	size = (int64_t)f->claimed;
+	pthread_mutex_unlock(&f->lock);
+	return size;
+}
+
+/* ---------------------------------------------------------------------- reading */
+
+/* The ranges in flight with this one may have told which object it is. */
+static void read_prepare(struct object_req *q)
+{
+	const struct sluice_remote_req *r = q->arg;
+
+	if (!q->etag[0])
+		memcpy(q->etag, r->of->etag, sizeof(q->etag));
+}
+
+/* Where two answers are of two objects, what was read is neither. */
+static int note_object(struct sluice_remote *f, const struct object_req *q, struct sluice_err *err)
+{
+	const struct http_head *head = &q->http.head;
+	uint64_t total = head->status == 200 ? head->length : head->range_total;
+	bool other = head->etag[0] && f->etag[0] && strcmp(head->etag, f->etag) != 0;
+
+	if (!q->have)
+		return 0;
+	other = other || (total != UINT64_MAX && f->total != UINT64_MAX && total != f->total);
+	if (other)
+		return sluice_fail(err, -ESTALE,
+				   "%s: read: it was replaced: its ETag or size is another",
+				   f->uri);
+	if (!f->etag[0])
+		memcpy(f->etag, head->etag, sizeof(f->etag));
+	if (total != UINT64_MAX)
+		f->total = total;
+	return 0;
+}
+
+static void read_done(struct object_req *q)
+{
+	struct sluice_remote_req *r = q->arg;
+	int code = q->code;
+
+	r->err = q->err;
+	if (code == 0)
+		code = note_object(r->of, q, &r->err);
+	if (code == -ESTALE || code == -ENOENT)
+		atomic_store(&r->of->stale, true);
+	r->res = code < 0 ? code : (int64_t)q->have;
+	object_req_fini(q);
+	r->done(r);
+}
+
+/* Memory in pieces: straight from the transport's buffer to where the bytes belong. */
+static void read_scatter(struct http_req *h, const void *data, size_t len)
+{
+	const struct object_req *q = container_of(h, struct object_req, http);
+	const struct sluice_remote_req *r = q->arg;
+	const struct sluice_iov *iov = r->iov;
+	uint64_t at = r->skip + q->have + h->got;
+	const char *from = data;
+
+	for (; len; iov++) {
+		uint64_t step = at < iov->len ? min_u64(len, iov->len - at) : 0;
+
+		if (step)
+			memcpy((char *)iov->addr + at, from, step);
+		at = at < iov->len ? 0 : at - iov->len;
+		from += step;
+		len -= step;
+	}
+}
+
+static void read_start(struct sluice_remote_req *r)
+{
+	struct sluice_remote *f = r->of;
+	struct object_req *q = &r->http;
+	uint64_t len = r->len;
+	int code;
+
+	if (f->opened != UINT64_MAX)
+		len = r->at < f->opened ? min_u64(len, f->opened - r->at) : 0;
+	if (!len) {
+		r->res = 0;
+		r->done(r);
+		return;
+	}
+	code = object_req_init(q, f->c, HTTP_GET, "read", f->uri, true, &r->err);
+	if (code < 0) {
+		object_req_fini(q);
+		r->res = code;
+		r->done(r);
+		return;
+	}
+	q->ranged = true;
+	q->at = r->at;
+	q->len = len;
+	/* Of an object that is asked for whole the store tells the checksum. */
+	q->whole = !r->at && len == f->opened && len <= f->c->opts.part;
+	if (r->iov->len - r->skip >= len)
+		q->into = (unsigned char *)r->iov->addr + r->skip;
+	else
+		q->http.sink = read_scatter;
+	q->prepare = read_prepare;
+	q->done = read_done;
+	q->arg = r;
+	if (f->c->opts.checksum != SLUICE_OBJECT_SUM_NONE)
+		object_req_header(q, "x-amz-checksum-mode", "ENABLED");
+	object_req_start(q);
+}
+
+/* ---------------------------------------------------------------------- writing */
+
+static int failure(struct sluice_remote *f, struct sluice_err *err)
+{
+	return sluice_fail(err, f->err.code, "%s", f->err.msg);
+}
+
+int sluice_remote_claim(struct sluice_remote *f, uint64_t off, uint64_t len, struct sluice_err *err)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&f->lock);
+	if (f->err.code < 0)
+		r = failure(f, err);
+	else if (off != f->claimed)
+		r = sluice_fail(err, -EINVAL,
+				"write %s: offset %" PRIu64
+				": an object is written from its beginning to its end, and %" PRIu64
+				" is next",
+				f->uri, off, f->claimed);
+	else
+		f->claimed += len;
+	pthread_mutex_unlock(&f->lock);
+	return r;
+}
+
+void sluice_remote_fail(struct sluice_remote *f, int code, const char *why)
+{
+	pthread_mutex_lock(&f->lock);
+	if (f->err.code == 0)
+		sluice_fail(&f->err, code, "%s: write: %s", f->uri, why);
+	atomic_store(&f->failed, true);
+	pthread_cond_broadcast(&f->cond);
+	pthread_mutex_unlock(&f->lock);
+}
+
+/* Whose turn it is: the next bytes; after a failure anybody's; the end comes last.  Locked. */
+static struct sluice_remote_req *writer_next(struct sluice_remote *f)
+{
+	struct sluice_remote_req **at = &f->first, *r;
+
+	while ((r = *at) && r->what == REMOTE_WRITE && r->at != f->written && f->err.code == 0)
+		at = &r->next;
+	if (!r)
+		return NULL;
+	*at = r->next;
+	if (!*at)
+		f->last = at;
+	return r;
+}
+
+static int write_block(struct sluice_remote *f, struct sluice_remote_req *r)
+{
+	const struct sluice_iov *iov = r->iov;
+	uint64_t skip = r->skip, left = r->len;
+	int code = 0;
+
+	for (; left && code == 0; iov++) {
+		uint64_t step = skip < iov->len ? min_u64(left, iov->len - skip) : 0;
+
+		code = sluice_upload_write(f->upload, (const char *)iov->addr + skip, step,
+					   &r->err);
+		skip = 0;
+		left -= step;
+	}
+	return code;
+}
+
+static int end_upload(struct sluice_remote *f, bool commit, struct sluice_err *err)
+{
+	int code = 0;
+
+	f->ended = true;
+	if (commit)
+		code = sluice_upload_commit(TAKE_PTR(f->upload), NULL, err);
+	else
+		sluice_upload_abort(TAKE_PTR(f->upload));
+	return code;
+}
+
+static void writer_do(struct sluice_remote *f, struct sluice_remote_req *r)
+{
+	bool failed = atomic_load(&f->failed);
+	int code = 0;
+
+	if (r->what == REMOTE_WRITE)
+		code = failed ? failure(f, &r->err) : write_block(f, r);
+	else
+		code = end_upload(f, r->what == REMOTE_COMMIT && !failed, &r->err);
+	if (failed && r->what == REMOTE_COMMIT)
+		code = failure(f, &r->err);
+	pthread_mutex_lock(&f->lock);
+	if (code == 0)
+		f->written += r->what == REMOTE_WRITE ? r->len : 0;
+	else if (f->err.code == 0)
+		f->err = r->err;
+	if (code < 0)
+		atomic_store(&f->failed, true);
+	pthread_mutex_unlock(&f->lock);
+	r->res = code < 0 ? code : (int64_t)r->len;
+	r->done(r);
+}
+
+static void *writer_main(void *arg)
+{
+	struct sluice_remote *f = arg;
+	struct sluice_remote_req *r;
+
+	pthread_mutex_lock(&f->lock);
+	for (;;) {
+		r = writer_next(f);
+		if (!r && f->stop)
+			break;
+		if (!r) {
+			pthread_cond_wait(&f->cond, &f->lock);
+			continue;
+		}
+		pthread_mutex_unlock(&f->lock);
+		writer_do(f, r);
+		pthread_mutex_lock(&f->lock);
+	}
+	pthread_mutex_unlock(&f->lock);
+	return NULL;
+}
+
+void sluice_remote_start(struct sluice_remote_req *r)
+{
+	struct sluice_remote *f = r->of;
+
+	if (r->what == REMOTE_READ) {
+		read_start(r);
+		return;
+	}
+	pthread_mutex_lock(&f->lock);
+	r->next = NULL;
+	*f->last = r;
+	f->last = &r->next;
+	pthread_cond_broadcast(&f->cond);
+	pthread_mutex_unlock(&f->lock);
+}
+
+/* ----------------------------------------------------------------------- ending */
+
+int sluice_remote_close(struct sluice_remote *f, bool commit, struct sluice_err *err)
+{
+	int r = 0;
+
+	if (f->writes) {
+		pthread_mutex_lock(&f->lock);
+		f->stop = true;
+		pthread_cond_broadcast(&f->cond);
+		pthread_mutex_unlock(&f->lock);
+		pthread_join(f->thread, NULL);
+		if (!f->ended && commit && f->err.code < 0)
+			r = failure(f, err);
+		if (!f->ended) {
+			int code = end_upload(f, commit && r == 0, r == 0 ? err : NULL);
+
+			r = r < 0 ? r : code;
+		}
+	}
+	remote_free(f);
+	return r;
+}
+
+void sluice_remote_abandon(struct sluice_remote *f)
+{
+	free(f->uri);
+	free(f);
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/common/s3kit.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "base/random.h"
+#include "object/http.h"
+
+char s3_urls[S3_PORTS][64];
+char s3_all[S3_PORTS * 64];
+
+static struct {
+	pid_t pid;
+	int in;
+} server;
+
+static void need_libcurl(void)
+{
+	struct sluice_object_opts o = SLUICE_OBJECT_OPTS_INIT;
+	struct sluice_object *probe = NULL;
+	struct sluice_err err;
+
+	o.flags = SLUICE_OBJECT_ANONYMOUS;
+	if (sluice_object_open(&probe, &o, &err) == -ENOTSUP)
+		t_skip_all("libcurl", "%s", err.msg);
+	sluice_object_close(probe);
+}
+
+void s3_start(const char *python, const char *script)
+{
+	int in[2], out[2];
+	FILE *f;
+
+	need_libcurl();
+
+	T_OK(pipe(in) == 0 && pipe(out) == 0);
+	server.pid = fork();
+	if (server.pid == 0) {
+		dup2(in[0], 0);
+		dup2(out[1], 1);
+		for (int fd = 3; fd < 256; fd++)
+			close(fd);
+		execl(python, python, script, "--ports", "4", "--bucket", "bucket", NULL);
+		_exit(127);
+	}
+	close(in[0]);
+	close(out[1]);
+	server.in = in[1];
+	f = fdopen(out[0], "r");
+	s3_all[0] = 0;
+	for (unsigned i = 0; i < S3_PORTS; i++) {
+		T_OK(fgets(s3_urls[i], sizeof(s3_urls[i]), f));
+		s3_urls[i][strcspn(s3_urls[i], "\n")] = 0;
+		strcat(s3_all, i ? "," : "");
+		strcat(s3_all, s3_urls[i]);
+	}
+	fclose(f);
+}
+
+void s3_stop(void)
+{
+	close(server.in);
+	waitpid(server.pid, NULL, 0);
+}
+
+void s3_tell(const char *what, const char *body)
+{
+	struct http_opts opts = {.no_proxy = true};
+	struct sluice_err err = {0, ""};
+	struct object_fetched answer;
+	char url[256];
+	struct object_fetch req = {.method = "PUT",
+				   .url = url,
+				   .body = body,
+				   .body_len = strlen(body),
+				   .timeout_ms = 60000};
+
+	snprintf(url, sizeof(url), "%s/%s", s3_urls[S3_PORTS - 1], what);
+	T_ERR(http_fetch(&opts, &req, &answer, &err), 0, &err);
+	T_EQ(answer.status, 200);
+	free(answer.body);
+}
+
+void s3_rules(const char *lines)
+{
+	s3_tell("_rules?seed=1", lines);
+}
+
+void s3_port(unsigned i, bool up)
+{
+	char what[64];
+
+	snprintf(what, sizeof(what), "%s?port=%s", up ? "_start" : "_stop",
+		 strrchr(s3_urls[i], ':') + 1);
+	s3_tell(what, "");
+}
+
+struct sluice_object *s3_client(const char *endpoint, uint32_t attempts, uint32_t timeout_ms)
+{
+	struct sluice_object_opts o = SLUICE_OBJECT_OPTS_INIT;
+	struct sluice_err err = {0, ""};
+	struct sluice_object *c;
+
+	o.endpoint = endpoint;
+	o.key_id = "sluiceaccess";
+	o.secret = "sluicesecretsluicesecretsluice";
+	o.attempts = attempts;
+	o.timeout_ms = timeout_ms;
+	o.stall_ms = 1000;
+	o.part = S3_PART;
+	T_ERR(sluice_object_open(&c, &o, &err), 0, &err);
+	return c;
+}
+
+void s3_put_pattern(struct sluice_object *c, const char *uri, uint64_t seed, size_t len)
+{
+	struct sluice_err err = {0, ""};
+	char *buf = malloc(len);
+
+	sluice_pattern_fill(buf, len, seed, 0);
+	T_ERR(sluice_object_put(c, uri, buf, len, 0, NULL, NULL, &err), 0, &err);
+	free(buf);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_TESTS_S3KIT_H
+#define SLUICE_TESTS_S3KIT_H
+
+/* The server of tests/s3, a program of its own that fails by rules, and clients of it. */
+#include <sluice/object.h>
+
+#include "tests/common/t.h"
+
+enum { S3_PORTS = 4, S3_PART = 5 << 20 };
+
+extern char s3_urls[S3_PORTS][64]; /* one store, four endpoints */
+extern char s3_all[S3_PORTS * 64];
+
+/* Skips the program where libcurl is missing. */
+void s3_start(const char *python, const char *script);
+void s3_stop(void);
+/* Tell the server, by the last port, which is never stopped. */
+void s3_tell(const char *what, const char *body);
+void s3_rules(const char *lines);
+void s3_port(unsigned i, bool up);
+
+struct sluice_object *s3_client(const char *endpoint, uint32_t attempts, uint32_t timeout_ms);
+void s3_put_pattern(struct sluice_object *c, const char *uri, uint64_t seed, size_t len);
+
+#endif
