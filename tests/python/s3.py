@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """sluice.s3: the calls that MLPerf's storage code makes, against the server of tests/s3."""
+import errno
 import gc
 import os
 import pickle
@@ -11,6 +12,7 @@ from kit import MIB, case, data
 
 sys.path.insert(0, os.path.join(sys.argv[1], 'tests', 's3'))
 import s3kit  # noqa: E402
+import sluice  # noqa: E402
 from sluice import s3  # noqa: E402
 
 server = s3kit.Server(ports=3)
@@ -218,6 +220,57 @@ def no_secret_is_told():
     c = s3.Client(key_id='AKIDWRONG', secret=secret, endpoint=server.urls[0])
     e = raises(PermissionError, c.get, 's3://bucket/x')
     assert secret not in str(e) and secret not in repr(c) and secret not in repr(c.stats())
+
+
+@case
+def a_handle_reads_and_writes_objects_by_name():
+    content = data(20 * MIB + 7, 5)
+    with sluice.Handle() as h:
+        assert h.write(content, 's3://bucket/h/whole', truncate=True) == len(content)
+        assert s3.get('s3://bucket/h/whole') == content
+        back = bytearray(len(content))
+        assert h.read(back, 's3://bucket/h/whole') == len(content) and back == content
+        piece = bytearray(1000)
+        future = h.read_async(piece, 's3://bucket/h/whole', 123456)
+        assert future.result() == 1000 and piece == content[123456:124456]
+        raises(OSError, h.write, content, 's3://bucket/h/part', 0, says='as a whole')
+        raises(FileNotFoundError, h.read, piece, 's3://bucket/h/none', says='s3://bucket/h/none')
+        raises(ValueError, s3.client().core.close, says='in use')
+    raises(OSError, sluice.Handle().read, piece, 'gs://bucket/x', says='gs://')
+
+
+@case
+def a_file_of_a_handle_is_an_object_when_it_is_closed_well():
+    content = data(13 * MIB, 6)
+    piece = bytearray(4096)
+    with sluice.Handle() as h:
+        with h.open('s3://bucket/h/file', 'w') as f:
+            for at in range(0, len(content), MIB):
+                h.write_async(content[at:at + MIB], f, at)
+            h.wait()
+            assert not s3.exists('s3://bucket/h/file')
+        assert s3.get('s3://bucket/h/file') == content
+        with h.open('s3://bucket/h/file') as f:
+            assert f.stat()['bytes'] == len(content)
+            assert h.read(piece, f, 5 * MIB) == 4096 and piece == content[5 * MIB:5 * MIB + 4096]
+            s3.put_bytes('s3://bucket/h/file', content[1:])
+            assert raises(OSError, h.read, piece, f).errno == errno.ESTALE
+        try:
+            with h.open('s3://bucket/h/raised', 'w') as f:
+                h.write(content, f)
+                raise KeyError
+        except KeyError:
+            pass
+        f = h.open('s3://bucket/h/raised', 'x')
+        h.write(content, f)
+        f.abort()
+        f = h.open('s3://bucket/h/raised', 'w')
+        h.write(content, f)
+        del f
+        f = h.open('s3://bucket/h/raised', 'w')
+        h.write(content, f)
+    assert not s3.exists('s3://bucket/h/raised')
+    assert not server.stats().get('uploads')
 
 
 try:

@@ -38,7 +38,7 @@ static int open_path(struct hub *h, struct file *f, const struct path *p, int fl
 	struct sluice_err err = {0, ""};
 	int r;
 
-	if (hub_enter(h) < 0)
+	if (hub_objects(h, p) < 0 || hub_enter(h) < 0)
 		return -1;
 	Py_BEGIN_ALLOW_THREADS
 	if (p->path)
@@ -113,8 +113,8 @@ static int wait_unused(struct file *f)
 	return 0;
 }
 
-/* 0, or -1 with an exception. */
-static int close_file(struct file *f)
+/* 0, or -1 with an exception.  @abort: an object that was written does not come to be. */
+static int close_file(struct file *f, bool abort)
 {
 	struct sluice_file *file = f->file;
 	struct sluice_err err = {0, ""};
@@ -128,7 +128,7 @@ static int close_file(struct file *f)
 	}
 	f->file = NULL;
 	Py_BEGIN_ALLOW_THREADS
-	r = sluice_file_close(file, &err);
+	r = abort ? sluice_file_abort(file, &err) : sluice_file_close(file, &err);
 	Py_END_ALLOW_THREADS
 	hub_leave(f->hub);
 	if (r < 0)
@@ -136,16 +136,27 @@ static int close_file(struct file *f)
 	return r < 0 ? -1 : 0;
 }
 
-static PyObject *file_close(PyObject *self, PyObject *unused)
+static PyObject *end_file(PyObject *self, bool abort)
 {
 	struct file *f = (struct file *)self;
 
-	(void)unused;
 	if (is_closed(f) || hub_foreign(f->hub))
 		Py_RETURN_NONE;
-	if (wait_unused(f) < 0 || close_file(f) < 0)
+	if (wait_unused(f) < 0 || close_file(f, abort) < 0)
 		return NULL;
 	Py_RETURN_NONE;
+}
+
+static PyObject *file_close(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	return end_file(self, false);
+}
+
+static PyObject *file_abort(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	return end_file(self, true);
 }
 
 static PyObject *file_enter(PyObject *self, PyObject *unused)
@@ -160,8 +171,9 @@ static PyObject *file_enter(PyObject *self, PyObject *unused)
 
 static PyObject *file_exit(PyObject *self, PyObject *args)
 {
-	(void)args;
-	return file_close(self, NULL);
+	PyObject *type = PyTuple_GetItem(args, 0);
+
+	return type ? end_file(self, type != Py_None) : NULL;
 }
 
 static void dealloc(PyObject *self)
@@ -171,7 +183,7 @@ static void dealloc(PyObject *self)
 	PyObject *t, *v, *tb;
 
 	PyErr_Fetch(&t, &v, &tb);
-	if (f->hub && close_file(f) < 0)
+	if (f->hub && close_file(f, true) < 0) /* nobody has said that it is complete */
 		PyErr_WriteUnraisable(NULL);
 	PyErr_Restore(t, v, tb);
 	Py_XDECREF(f->name);
@@ -270,7 +282,10 @@ static PyMethodDef methods[] = {
 	 "stat($self)\n--\n\nSize, alignment, block size, whether O_DIRECT is in use, and why "
 	 "not."},
 	{"close", file_close, METH_NOARGS,
-	 "close($self)\n--\n\nWait for the file's operations and close it."},
+	 "close($self)\n--\n\nWait for the file's operations and close it.  An object that was "
+	 "written is there after that."},
+	{"abort", file_abort, METH_NOARGS,
+	 "abort($self)\n--\n\nThe same, but nothing is left of an object that was written."},
 	{"__enter__", file_enter, METH_NOARGS, "__enter__($self)\n--\n\n"},
 	{"__exit__", file_exit, METH_VARARGS, "__exit__($self, exc_type, exc, tb, /)\n--\n\n"},
 	{"__reduce__", refuse_pickle, METH_NOARGS, NULL},

@@ -28,6 +28,7 @@ struct hub {
 	struct hub *next_open, **place; /* in the list of open ones */
 	struct registered *registered;  /* memory of users, see register.c */
 	bool registering;               /* somebody is at it, without the GIL */
+	PyObject *objects;              /* the client of object stores, once one is needed */
 
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* an operation is done, a call has ended, a future is settled */
@@ -108,6 +109,9 @@ bool hub_foreign(const struct hub *h); /* made before a fork(): the parent's */
 struct hub *hub_new(const struct sluice_opts *opts); /* NULL with an exception */
 struct hub *hub_get(struct hub *h);
 void hub_put(struct hub *h);
+
+/* Before @p is used: if it is an object's name, the handle gets sluice.s3's client.  0 or -1. */
+int hub_objects(struct hub *h, const struct path *p);
 
 /* Is it open, and ours?  0, or -1 with an exception. */
 int hub_check(const struct hub *h);

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "handle.h"
+#include "s3.h"
 
 enum { SLICE_NS = 50 * 1000 * 1000 };
 
@@ -104,6 +105,11 @@ void hub_put(struct hub *h)
 	pthread_cond_destroy(&h->changed);
 	pthread_mutex_destroy(&h->lock);
 	PyMem_Free(h);
+}
+
+int hub_objects(struct hub *h, const struct path *p)
+{
+	return hub_check(h) < 0 ? -1 : objects_give(h->io, p, &h->objects);
 }
 
 /* ------------------------------------------------------------------- calls */
@@ -391,6 +397,7 @@ static int close_library(struct hub *h)
 	r = sluice_close(io, &err);
 	Py_END_ALLOW_THREADS
 	registered_forget(h);
+	objects_leave(&h->objects);
 	if (r < 0) {
 		raise_os(r, err.msg, NULL);
 		return -1;

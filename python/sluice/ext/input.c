@@ -7,6 +7,7 @@
 #include <sluice/ckpt.h>
 
 #include "ckpt.h"
+#include "s3.h"
 
 #define BATCH_BYTES (4ull << 30) /* between two of them a signal may end a read */
 #define HUGE_BYTES  (2ull << 20)
@@ -15,6 +16,7 @@ struct input {
 	PyObject_HEAD struct sluice_io *io;
 	struct sluice_reader *reader; /* NULL: closed */
 	PyObject *name;
+	PyObject *objects; /* see objects_give() */
 	int busy;
 };
 
@@ -146,6 +148,7 @@ static void close_input(struct input *in)
 	sluice_close(in->io, NULL);
 	Py_END_ALLOW_THREADS
 	in->io = NULL;
+	objects_leave(&in->objects);
 }
 
 static PyObject *input_close(PyObject *self, PyObject *unused)
@@ -181,7 +184,7 @@ static int begin(struct input *in, const struct path *path, int verify, const ch
 
 	o.verify = (uint32_t)verify;
 	in->io = ckpt_io(engine);
-	if (!in->io)
+	if (!in->io || objects_give(in->io, path, &in->objects) < 0)
 		return -1;
 	Py_BEGIN_ALLOW_THREADS
 	r = sluice_reader_open(&in->reader, in->io, path->path, &o, &err);

@@ -6,18 +6,26 @@
  */
 #include <sluice/object.h>
 
-#include "ext.h"
+#include "handle.h"
 
 extern PyType_Spec client_spec, listing_spec, upload_spec, view_spec;
 
 struct client {
 	PyObject_HEAD struct sluice_object *c; /* NULL: closed */
 	unsigned inside;                       /* calls and objects that need it open */
+	pid_t owner;                           /* it is of no use to a child of fork() */
 };
 
 /* The client, counted as used until client_leave(); NULL with ValueError where it is closed. */
 struct sluice_object *client_enter(PyObject *self);
 void client_leave(PyObject *self);
+
+/*
+ * Before a handle uses @p: if it is the name of an object, the handle gets the client of sluice.s3,
+ * and @objects keeps that until the handle was closed.  0, or -1 with an exception.
+ */
+int objects_give(struct sluice_io *io, const struct path *p, PyObject **objects);
+void objects_leave(PyObject **objects);
 
 /* Memory of a BytesView that is being filled; nobody may have a view of it yet. */
 struct view {

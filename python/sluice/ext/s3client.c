@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "s3.h"
 
@@ -118,6 +119,7 @@ static PyObject *client_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 	k = (struct client *)PyType_GenericAlloc(type, 0);
 	if (!k)
 		return NULL;
+	k->owner = getpid();
 	Py_BEGIN_ALLOW_THREADS
 	r = sluice_object_open(&k->c, &o, &err);
 	Py_END_ALLOW_THREADS
@@ -151,13 +153,59 @@ static PyObject *client_close(PyObject *self, PyObject *unused)
 static void client_dealloc(PyObject *self)
 {
 	PyTypeObject *type = Py_TYPE(self);
-	struct sluice_object *c = ((struct client *)self)->c;
+	struct client *k = (struct client *)self;
 
-	Py_BEGIN_ALLOW_THREADS
-	sluice_object_close(c);
-	Py_END_ALLOW_THREADS
+	if (k->owner == getpid()) { /* else its thread is the parent's */
+		Py_BEGIN_ALLOW_THREADS
+		sluice_object_close(k->c);
+		Py_END_ALLOW_THREADS
+	}
 	PyObject_Free(self);
 	Py_DECREF(type);
+}
+
+/* ------------------------------------------------------------------------- of a handle */
+
+static PyObject *default_client(void)
+{
+	PyObject *module = PyImport_ImportModule("sluice.s3"), *client = NULL, *core = NULL;
+
+	if (module)
+		client = PyObject_CallMethod(module, "client", NULL);
+	if (client)
+		core = PyObject_GetAttrString(client, "core");
+	Py_XDECREF(client);
+	Py_XDECREF(module);
+	return core;
+}
+
+int objects_give(struct sluice_io *io, const struct path *p, PyObject **objects)
+{
+	struct sluice_object *c;
+	PyObject *core;
+
+	if (!p->path || *objects || sluice_object_is_uri(p->path, NULL) <= 0)
+		return 0;
+	core = default_client();
+	c = core ? client_enter(core) : NULL;
+	if (c && !*objects && sluice_set_objects(io, c) == 0) {
+		*objects = core;
+		return 0;
+	}
+	if (c) /* another thread was faster */
+		client_leave(core);
+	Py_XDECREF(core);
+	return c ? 0 : -1;
+}
+
+void objects_leave(PyObject **objects)
+{
+	PyObject *core = *objects;
+
+	*objects = NULL;
+	if (core)
+		client_leave(core);
+	Py_XDECREF(core);
 }
 
 /* ------------------------------------------------------------------------- one object */

@@ -8,6 +8,7 @@
 #include <sluice/weights.h>
 
 #include "ckpt.h"
+#include "s3.h"
 
 struct weights {
 	PyObject_HEAD struct sluice_io *io;
@@ -15,7 +16,8 @@ struct weights {
 	struct sluice_weights *stream; /* NULL: not begun, or closed */
 	PyObject *window;              /* owns the memory at @addr */
 	char *addr;
-	bool busy; /* some thread is in it without the GIL */
+	bool busy;         /* some thread is in it without the GIL */
+	PyObject *objects; /* see objects_give() */
 };
 
 static struct weights *core_of(PyObject *self)
@@ -62,7 +64,7 @@ static int open_model(struct weights *c, PyObject *path, uint32_t by, const char
 	o.by = by;
 	if (!p.path) {
 		PyErr_Format(PyExc_TypeError, "path: %R is not the name of a file or folder", path);
-	} else {
+	} else if (objects_give(c->io, &p, &c->objects) == 0) {
 		Py_BEGIN_ALLOW_THREADS
 		r = sluice_model_open(&c->model, c->io, p.path, &o, &err);
 		Py_END_ALLOW_THREADS
@@ -357,6 +359,7 @@ static void close_all(struct weights *c)
 	sluice_close(io, NULL);
 	Py_END_ALLOW_THREADS
 	Py_CLEAR(c->window);
+	objects_leave(&c->objects);
 }
 
 static PyObject *core_close(PyObject *self, PyObject *unused)
