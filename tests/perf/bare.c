@@ -3,7 +3,9 @@
  * The limit to measure against: the smallest io_uring loop that moves one whole
  * buffer, each byte of it once, between a file and memory on huge pages.
  *
- *	perf-bare read|overwrite|fresh FILE SIZE [BLOCK [DEPTH]]
+ *	perf-bare read|overwrite|fresh FILE SIZE [BLOCK [DEPTH [MEMORY]]]
+ *
+ * With MEMORY, the buffer has so many bytes, and is used again and again.
  *
  * It does what the best simple loop does and nothing else: one thread, one ring
  * with SINGLE_ISSUER and DEFER_TASKRUN, the buffer, the file and the ring itself
@@ -25,13 +27,16 @@
 
 #include "measure.h"
 
-enum { HUGE = 2 << 20 };
+enum { HUGE = 2 << 20, MOST_BUFFERS = 64 };
+
+#define REGISTERED (1ULL << 30) /* bytes of one, at most */
 
 struct job {
 	struct io_uring ring;
 	const char *path;
 	char *buf;
 	uint64_t size;
+	uint64_t memory;
 	unsigned block;
 	unsigned depth;
 	bool write;
@@ -54,7 +59,8 @@ static char *huge_alloc(uint64_t size)
 
 static void ring_open(struct job *j)
 {
-	struct iovec iov = {j->buf, j->size};
+	struct iovec iov[MOST_BUFFERS];
+	unsigned nr = 0;
 	int r = io_uring_queue_init(j->depth, &j->ring,
 				    IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN);
 
@@ -63,8 +69,12 @@ static void ring_open(struct job *j)
 	if (r < 0)
 		die("io_uring: %s", strerror(-r));
 	io_uring_register_ring_fd(&j->ring);
-	/* Refused above 1 GiB, or by RLIMIT_MEMLOCK; the result says so. */
-	j->fixed = io_uring_register_buffers(&j->ring, &iov, 1) == 0;
+	for (uint64_t at = 0; at < j->memory && nr < MOST_BUFFERS; at += REGISTERED, nr++)
+		iov[nr] = (struct iovec){j->buf + at,
+					 j->memory - at < REGISTERED ? j->memory - at : REGISTERED};
+	/* Refused by RLIMIT_MEMLOCK; the result says so. */
+	j->fixed =
+		nr * REGISTERED >= j->memory && io_uring_register_buffers(&j->ring, iov, nr) == 0;
 }
 
 static void file_open(struct job *j)
@@ -92,14 +102,15 @@ static void queue_block(struct job *j, uint64_t offset)
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&j->ring);
 	uint64_t left = j->size - offset;
 	unsigned len = left < j->block ? (unsigned)left : j->block;
-	char *buf = j->buf + offset;
+	char *buf = j->buf + offset % j->memory;
+	int piece = (int)(offset % j->memory / REGISTERED);
 
 	if (j->write && j->fixed)
-		io_uring_prep_write_fixed(sqe, 0, buf, len, offset, 0);
+		io_uring_prep_write_fixed(sqe, 0, buf, len, offset, piece);
 	else if (j->write)
 		io_uring_prep_write(sqe, 0, buf, len, offset);
 	else if (j->fixed)
-		io_uring_prep_read_fixed(sqe, 0, buf, len, offset, 0);
+		io_uring_prep_read_fixed(sqe, 0, buf, len, offset, piece);
 	else
 		io_uring_prep_read(sqe, 0, buf, len, offset);
 	sqe->flags |= IOSQE_FIXED_FILE;
@@ -141,8 +152,8 @@ int main(int argc, char **argv)
 	struct job j = {.block = 1 << 20, .depth = 32};
 	struct span t;
 
-	if (argc < 4 || argc > 6)
-		die("usage: perf-bare read|overwrite|fresh FILE SIZE [BLOCK [DEPTH]]");
+	if (argc < 4 || argc > 7)
+		die("usage: perf-bare read|overwrite|fresh FILE SIZE [BLOCK [DEPTH [MEMORY]]]");
 	j.fresh = !strcmp(argv[1], "fresh");
 	j.write = j.fresh || !strcmp(argv[1], "overwrite");
 	if (!j.write && strcmp(argv[1], "read") != 0)
@@ -153,8 +164,12 @@ int main(int argc, char **argv)
 		j.block = (unsigned)size_arg(argv[4]);
 	if (argc > 5)
 		j.depth = (unsigned)size_arg(argv[5]);
+	j.memory = argc > 6 ? size_arg(argv[6]) : j.size;
+	if ((j.memory > REGISTERED && REGISTERED % j.block) ||
+	    (j.memory < j.size && j.memory % j.block))
+		die("%s: 1 GiB and MEMORY are not so many blocks", argv[4]);
 
-	j.buf = huge_alloc(j.size);
+	j.buf = huge_alloc(j.memory);
 	ring_open(&j);
 	file_open(&j);
 	for (int i = 0; i < WARM_UP; i++)
