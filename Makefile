@@ -132,6 +132,7 @@ perf: setup-check
 	$(PYTHON) tests/perf/kv_trace.py
 	$(PYTHON) tests/perf/kv.py
 	$(PYTHON) tests/perf/store.py
+	$(PYTHON) tests/perf/stream.py
 
 format:
 	$(PYTHON) tools/format.py

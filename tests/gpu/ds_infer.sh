@@ -4,8 +4,8 @@
 #
 #	tests/gpu/ds_infer.sh CARRIED [BUILD [FOLDER [OPTION...]]]
 #
-# CARRIED has what is missing there: wheels/*.whl (DeepSpeed and what it imports), libaio/ (libaio.h, libaio.so,
-# libaio.so.1) and, where Python has no headers, include/pythonX.Y.  BUILD has the Python package (build-portable); files
+# CARRIED, which tests/gpu/ds_carry.sh makes, has what is missing there: wheels/*.whl (DeepSpeed, what it imports, ninja), libaio/
+# (libaio.h, libaio.so, libaio.so.1) and, where Python has no headers, include/pythonX.Y.  BUILD has the Python package (build-portable); files
 # go to FOLDER (/var/tmp), twice the size of the model.  OPTIONs are for ds_infer.py.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -21,7 +21,11 @@ for wheel in "$carried"/wheels/*.whl; do
 	"$python" -m zipfile -e "$wheel" "$site"
 done
 headers=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
-[ -e "$headers/Python.h" ] || headers=$(echo "$carried"/include/python*)
+[ -e "$headers/Python.h" ] || headers=$carried/include/$(basename "$headers")
+if ! command -v ninja >/dev/null; then
+	chmod +x "$site"/ninja-*.data/scripts/ninja
+	PATH=$(echo "$site"/ninja-*.data/scripts):$PATH
+fi
 cuda=$("$python" -c 'import torch.utils.cpp_extension as c; print(c.CUDA_HOME or "")')
 
 # So that the compiler finds the library, and whoever loads the operator does.
