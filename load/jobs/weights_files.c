@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include <sluice/stripe.h>
+
 #include "base/err.h"
 #include "base/util.h"
 #include "load/jobs/weights_job.h"
@@ -45,11 +47,15 @@ static int check_file(struct weights_files *f, uint64_t i, struct sluice_err *er
 {
 	CLEANUP_CLOSE int fd = open(f->paths[i], O_RDONLY | O_CLOEXEC);
 	struct stat st;
+	int64_t bytes;
 	off_t hole;
 
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return sluice_fail(err, -errno, "%s: %s", f->paths[i], strerror(errno));
-	f->lens[i] = (uint64_t)st.st_size;
+	bytes = sluice_stripe_bytes(f->paths[i], st.st_size);
+	if (bytes < 0)
+		return sluice_fail(err, (int)bytes, "%s: %s", f->paths[i], strerror((int)-bytes));
+	f->lens[i] = (uint64_t)bytes;
 	hole = lseek(fd, 0, SEEK_HOLE);
 	if (hole >= 0 && hole < st.st_size)
 		return sluice_fail(err, -EINVAL,
@@ -77,8 +83,7 @@ int64_t weights_files_resident(const struct weights_files *f)
 	int64_t sum = 0;
 
 	for (uint64_t i = 0; i < f->nr; i++) {
-		CLEANUP_CLOSE int fd = open(f->paths[i], O_RDONLY | O_CLOEXEC);
-		int64_t n = fd < 0 ? -errno : sluice_probe_resident(fd, 0, f->lens[i]);
+		int64_t n = cache_resident(f->paths[i], f->lens[i]);
 
 		if (n < 0)
 			return n;

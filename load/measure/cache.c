@@ -125,19 +125,37 @@ static int64_t drop_file(const char *path, uint64_t len)
 	return left;
 }
 
-int64_t cache_drop(const char *path, uint64_t len)
+static int64_t resident_file(const char *path, uint64_t len)
+{
+	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+	return fd < 0 ? -errno : sluice_probe_resident(fd, 0, len);
+}
+
+/* The sum over a file, or over the files that a striped one consists of. */
+static int64_t each_file(const char *path, uint64_t len, int64_t (*of)(const char *, uint64_t))
 {
 	struct sluice_stripe_info *info;
 	int64_t left = 0, r;
 
 	if (sluice_stripe_is(path) != 1 || sluice_stripe_load(&info, path, NULL) < 0)
-		return drop_file(path, len);
+		return of(path, len);
 	for (unsigned i = 0; i < info->nr && left >= 0; i++) {
 		const struct sluice_member *m = &info->members[i];
 
-		r = m->device ? 0 : drop_file(m->path, (1 << 20) + m->bytes);
+		r = m->device ? 0 : of(m->path, (1 << 20) + m->bytes);
 		left = r < 0 ? r : left + r;
 	}
 	sluice_stripe_free(info);
 	return left;
+}
+
+int64_t cache_drop(const char *path, uint64_t len)
+{
+	return each_file(path, len, drop_file);
+}
+
+int64_t cache_resident(const char *path, uint64_t len)
+{
+	return each_file(path, len, resident_file);
 }

@@ -45,5 +45,7 @@ void cache_describe_objects(char out[CACHE_TEXT], bool read, bool durable,
  * there still, or -errno where the kernel does not tell.
  */
 int64_t cache_drop(const char *path, uint64_t len);
+/* The same, and nothing is pushed. */
+int64_t cache_resident(const char *path, uint64_t len);
 
 #endif

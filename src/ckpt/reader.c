@@ -588,6 +588,7 @@ static int open_data(struct sluice_reader *r, struct sluice_err *err)
 	CLEANUP_FREE char *name = NULL;
 	CLEANUP_CLOSE int dir = -1;
 	CLEANUP_CLOSE int fd = -1;
+	struct sluice_file_info info = {.size = sizeof(info)};
 	struct stat st;
 	int e = sluice_replace_resolve(r->path, &dir, &name), taken;
 
@@ -614,7 +615,10 @@ static int open_data(struct sluice_reader *r, struct sluice_err *err)
 	taken = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	if (taken < 0)
 		return sluice_fail(err, -errno, "open %s: %s", r->path, strerror(errno));
-	return sluice_file_take_fd(&r->file, r->io, taken, r->path, err);
+	e = sluice_file_take_fd(&r->file, r->io, taken, r->path, err);
+	if (e == 0 && sluice_file_stat(r->file, &info) == 0)
+		r->bytes = info.bytes; /* of a striped one: of the whole */
+	return e;
 }
 
 static int load_opts(struct sluice_reader_opts *o, const struct sluice_reader_opts *user,

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What lies at a path: a file of weights, an index of them, a folder of either, a swap folder. */
-#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -9,11 +8,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include <sluice/stripe.h>
+
 #include "base/err.h"
 #include "base/glob.h"
 #include "base/optscopy.h"
 #include "base/util.h"
-#include "base/whole.h"
 #include "weights/model.h"
 
 struct finding {
@@ -34,18 +34,16 @@ static int add_file(const struct finding *f, const char *path, struct sluice_err
 {
 	unsigned char head[9] = {0};
 	struct sluice_short room;
-	uint64_t len;
+	struct sluice_file *file;
 	int64_t n;
-	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int r = sluice_file_open(&file, f->io, path, O_RDONLY, 0, err); /* it may be striped */
 
-	if (fd < 0)
-		return sluice_fail(err, -errno, "open %s: %s", sluice_shorten(&room, path),
-				   strerror(errno));
-	n = sluice_whole_read(fd, head, sizeof(head), 0);
+	if (r < 0)
+		return r;
+	n = sluice_pread(file, head, sizeof(head), 0, err);
+	sluice_file_close(file, NULL);
 	if (n < 0)
-		return sluice_fail(err, (int)n, "read %s: %s", sluice_shorten(&room, path),
-				   strerror((int)-n));
-	memcpy(&len, head, sizeof(len));
+		return (int)n;
 	if (ends_with(path, ".index.json"))
 		return shards_add(f->m, f->io, path, err);
 	if (gguf_is(head, (uint64_t)n))
@@ -80,13 +78,14 @@ static int add_swapped(const struct finding *f, const char *path, struct sluice_
 	struct sluice_weight w = {.path = path, .name = name, .dtype = dtype, .rank = 1};
 	struct sluice_short room;
 	struct stat st;
+	int64_t len = stat(path, &st) < 0 ? -errno : sluice_stripe_bytes(path, st.st_size);
 	uint64_t n;
 	int r;
 
-	if (stat(path, &st) < 0)
-		return sluice_fail(err, -errno, "%s: %s", sluice_shorten(&room, path),
-				   strerror(errno));
-	w.len = (uint64_t)st.st_size;
+	if (len < 0)
+		return sluice_fail(err, (int)len, "%s: %s", sluice_shorten(&room, path),
+				   strerror((int)-len));
+	w.len = (uint64_t)len;
 	n = w.len / bytes;
 	w.shape = &n;
 	r = w.len % bytes ? sluice_fail(err, -EINVAL, "%s: its size is not whole elements of %s",

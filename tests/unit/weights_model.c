@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <sluice/ckpt.h>
+#include <sluice/stripe.h>
 #include <sluice/weights.h>
 
 #include "base/random.h"
@@ -340,6 +341,48 @@ static void a_swap_folder_is_a_group_for_each_parameter(void)
 	T_STR_HAS(err.msg, "whole elements of BF16");
 }
 
+/* The bytes of a file, in one that is striped over two folders. */
+static void put_striped(const char *name, const void *data, size_t len)
+{
+	const char *members[2];
+	struct sluice_file *f;
+
+	folder("a");
+	folder("b");
+	members[0] = t_path("a");
+	members[1] = t_path("b");
+	T_ERR(sluice_stripe_create(t_path(name), 4096, members, 2, 0, &err), 0, &err);
+	T_ERR(sluice_file_open(&f, io, t_path(name), O_RDWR, 0, &err), 0, &err);
+	T_EQ(sluice_pwrite(f, data, len, 0, &err), len);
+	T_EQ(sluice_file_close(f, &err), 0);
+}
+
+/* stat(2) knows a striped file by the size of its manifest. */
+static void striped_files_are_as_long_as_their_parts(void)
+{
+	static const char *const names[] = {"model.layers.0.w", "model.layers.1.w"};
+	static const char *const order[] = {"model.layers.0", "model.layers.1"};
+	char data[10000];
+	int fd;
+	int64_t n;
+
+	folder("drives");
+	memset(data, 'x', sizeof(data));
+	put_striped("drives/1_param.tensor.swp", data, sizeof(data));
+	T_ERR(open_by("drives", 0), 0, &err);
+	T_EQ(sluice_model_get_weight(model, 0)->len, sizeof(data));
+
+	save("plain", names, 2);
+	fd = open(t_path("plain"), O_RDONLY);
+	n = read(fd, data, sizeof(data));
+	T_OK(n > 200);
+	T_EQ(close(fd), 0);
+	put_striped("drives/m.safetensors", data, (size_t)n);
+	T_ERR(open_by("drives/m.safetensors", 0), 0, &err);
+	groups_are(order, 2);
+	T_EQ(sluice_model_get_weight(model, 1)->offset + 101, n);
+}
+
 static void what_is_no_model_is_told(void)
 {
 	folder("empty");
@@ -364,6 +407,7 @@ int main(void)
 		T_CASE(gguf_is_read),
 		T_CASE(a_wrong_gguf_is_told),
 		T_CASE(a_swap_folder_is_a_group_for_each_parameter),
+		T_CASE(striped_files_are_as_long_as_their_parts),
 		T_CASE(what_is_no_model_is_told),
 	};
 	static const struct t_group groups[] = {{"models", setup, teardown, cases, T_COUNT(cases)}};
