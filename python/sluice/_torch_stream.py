@@ -10,7 +10,10 @@ from typing import Any, Self
 import torch
 
 from ._frameworks import _NAMES
-from .weights import Layer, WeightStream
+from .weights import Layer, Weight, WeightStream
+
+# What is told of a weight: the weight, its tensor in the window, its gradient.
+OnGrad = Callable[[Weight, Any, Any], object]
 
 
 class _Feed:
@@ -61,9 +64,10 @@ class _Feed:
 class _Hook:
     """One module: its forward runs while its parameters are those of a layer."""
 
-    def __init__(self, feed: _Feed, i: int, module: Any, names: dict[str, str]) -> None:
+    def __init__(self, feed: _Feed, i: int, module: Any, names: dict[str, str], on_grad: OnGrad | None) -> None:
         self._feed = feed
         self._i = i
+        self._on_grad = on_grad
         self._names = names  # of the file's, by the module's
         self._module = module
         self._forward = module.forward
@@ -72,17 +76,21 @@ class _Hook:
         module.forward = functools.wraps(self._forward)(functools.partial(_Hook.run, self))
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        if torch.is_grad_enabled() and any(p.requires_grad for p in self._module.parameters()):
-            raise RuntimeError('weights that are streamed cannot be trained: call requires_grad_(False) of '
-                               'the modules, or run them under torch.no_grad()')
+        train = torch.is_grad_enabled() and any(p.requires_grad for p in self._module.parameters())
+        if train and self._on_grad is None:
+            raise RuntimeError('gradients of weights that are streamed have no place: say on_grad=, call '
+                               'requires_grad_(False) of the modules, or run them under torch.no_grad()')
         layer = self._feed.take(self._i, False)
         window = layer._window
         own = [holder[key] for _, holder, key in self._slots]
         try:
             for name, holder, key in self._slots:
-                tensor = layer[self._names[name]]
-                parameter = isinstance(holder[key], torch.nn.Parameter)
-                holder[key] = torch.nn.Parameter(tensor, False) if parameter else tensor
+                tensor, was = layer[self._names[name]], holder[key]
+                if isinstance(was, torch.nn.Parameter):
+                    tensor = torch.nn.Parameter(tensor, train and was.requires_grad)
+                    if tensor.requires_grad:
+                        tensor.register_post_accumulate_grad_hook(functools.partial(self._told, self._names[name]))
+                holder[key] = tensor
             if not torch.is_grad_enabled():
                 return self._forward(*args, **kwargs)
             with torch.autograd.graph.saved_tensors_hooks(*_savers(self._feed, self._i, layer, window)):
@@ -91,6 +99,15 @@ class _Hook:
             for (_, holder, key), tensor in zip(self._slots, own):
                 holder[key] = tensor
             self._feed.give_back()
+
+    def _told(self, name: str, parameter: Any) -> None:
+        """Its gradient is complete, and nothing of this pass needs the weight any more."""
+        grad, parameter.grad = parameter.grad, None  # or all of them would stay until the pass is over
+        layer = self._feed.take(self._i, True)
+        weight = layer.weights[layer._numbers[name]]
+        assert self._on_grad is not None
+        with torch.no_grad():
+            self._on_grad(weight, layer[name], grad)
 
     def remove(self) -> None:
         if self._own is None:
@@ -137,11 +154,11 @@ class StreamedModules:
     """Modules that run with weights from storage, until remove()."""
 
     def __init__(self, modules: Sequence[Any], stream: WeightStream, layers: list[int],
-                 names: list[dict[str, str]], close: bool) -> None:
+                 names: list[dict[str, str]], on_grad: OnGrad | None, close: bool) -> None:
         self.stream = stream
         self._close = close
         self._feed = _Feed(stream, layers)
-        self._hooks = [_Hook(self._feed, i, module, names[i]) for i, module in enumerate(modules)]
+        self._hooks = [_Hook(self._feed, i, module, names[i], on_grad) for i, module in enumerate(modules)]
 
     def remove(self) -> None:
         """The modules are as they were; a stream that was opened for them is closed."""
@@ -158,10 +175,12 @@ class StreamedModules:
         self.remove()
 
 
-def stream_modules(modules: Sequence[Any], source: Any, prefix: str | None,
+def stream_modules(modules: Sequence[Any], source: Any, prefix: str | None, on_grad: OnGrad | None,
                    options: dict[str, Any]) -> StreamedModules:
     if not len(modules):
         raise ValueError('modules: there are none')
+    if on_grad is not None and not hasattr(torch.Tensor, 'register_post_accumulate_grad_hook'):
+        raise ValueError(f'on_grad: torch {torch.__version__} does not tell when a gradient is complete; 2.1 does')
     given = isinstance(source, WeightStream)
     if given and (not source.experts or options):
         raise ValueError('source: a stream that is given is opened with experts=True, and with all '
@@ -170,7 +189,7 @@ def stream_modules(modules: Sequence[Any], source: Any, prefix: str | None,
     try:
         layers = _layers(stream, len(modules), prefix)
         names = [_names(stream, layer, module) for layer, module in zip(layers, modules)]
-        return StreamedModules(modules, stream, layers, names, not given)
+        return StreamedModules(modules, stream, layers, names, on_grad, not given)
     except BaseException:
         if not given:
             stream.close()

@@ -11,7 +11,7 @@ their memory and the storage.  docs/python.md is the manual.
 """
 import concurrent.futures
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ._async import start
@@ -81,14 +81,15 @@ def load(path: Path, map_location: Any = None, *, weights_only: bool = True,
 
 
 def stream_modules(modules: Sequence[Any], source: Any, *, prefix: str | None = None,
-                   **options: Any) -> 'StreamedModules':
+                   on_grad: Callable[[Any, Any, Any], object] | None = None, **options: Any) -> 'StreamedModules':
     """Have the modules of a ModuleList run with weights from storage, which may be larger than memory.
 
     source: a model as for sluice.WeightStream, whose options follow, or a stream with experts=True.
     Module i takes layer PREFIX.i; its parameters may be on device meta, and are so again after its
-    forward.  They cannot be trained; gradients of inputs are computed, for which layers are read again in
-    reverse order.  remove() of the result, or the end of a `with` block, undoes it.
+    forward.  Gradients of inputs are computed, for which layers are read again in reverse order.  Of the
+    weights, on_grad(weight, tensor, grad) gets them in backward, one by one: nothing else keeps them.
+    remove() of the result, or the end of a `with` block, undoes it.
     """
     from ._torch_stream import stream_modules as hook
 
-    return hook(modules, source, prefix, options)
+    return hook(modules, source, prefix, on_grad, options)

@@ -4,7 +4,7 @@ import gc
 import sys
 import weakref
 
-from kit import Skip, case, cases, descriptors, path, raises, run, torch_or_skip
+from kit import Skip, case, cases, descriptors, each, path, raises, run, torch_or_skip
 
 try:
     torch = torch_or_skip()
@@ -151,16 +151,90 @@ def gradients_of_inputs_are_computed():
 
 
 @case
-def training_the_weights_is_refused():
+def gradients_without_a_place_are_refused():
     full, name, empty = model()
     empty.requires_grad_(True)
     with sluice.torch.stream_modules(empty, name):
         e = raises(RuntimeError, forward, empty, torch.ones(1, WIDTH))
-        assert 'requires_grad_(False)' in str(e)
+        assert 'requires_grad_(False)' in str(e) and 'on_grad' in str(e)
         with torch.no_grad():
             # One row by a vector: rounded by where the memory begins.
             x = torch.ones(1, WIDTH)
             assert torch.allclose(forward(empty, x), forward(full, x))
+
+
+def trained():
+    """As model(), of which one parameter of each block stays as it is."""
+    if not hasattr(torch.Tensor, 'register_post_accumulate_grad_hook'):
+        raise Skip('torch 2.1', 'torch is older than 2.1')
+    full, name, empty = model()
+    for modules in full, empty:
+        modules.requires_grad_(True)
+        for block in modules:
+            block.down.weight.requires_grad_(False)
+    return full, name, empty
+
+
+def loss(modules, x):
+    return forward(modules, x).square().mean()
+
+
+@each([None, '128KiB'])
+def gradients_of_weights_are_told_once_each(window):
+    full, name, empty = trained()
+    x, got = torch.randn(3, WIDTH), {}
+    loss(full, x).backward()
+    want = {f'model.layers.{n}': p.grad for n, p in full.named_parameters() if p.requires_grad}
+
+    def keep(weight, tensor, grad):
+        assert weight.name not in got and tensor.shape == grad.shape == weight.shape and not torch.is_grad_enabled()
+        assert torch.equal(tensor, full.get_parameter(weight.name.removeprefix('model.layers.')))
+        got[weight.name] = grad.clone()
+
+    with sluice.torch.stream_modules(empty, name, window=window, on_grad=keep):
+        loss(empty, x).backward()
+    assert got.keys() == want.keys() and all(torch.equal(got[n], want[n]) for n in want)
+    assert is_as_before(empty) and all(p.grad is None for p in empty.parameters())
+
+
+@each([None, '128KiB'])
+def weights_in_storage_are_trained(window):
+    """A step for each weight as soon as its gradient is there; the file and the window have what came of it."""
+    full, name, empty = trained()
+
+    def step(weight, tensor, grad):
+        tensor.sub_(grad, alpha=0.1)
+        handle.write(tensor, weight.path, weight.offset)
+
+    with sluice.Handle() as handle, sluice.torch.stream_modules(empty, name, window=window, on_grad=step):
+        for i in range(4):
+            x = torch.randn(3, WIDTH)
+            want, got = loss(full, x), loss(empty, x)
+            want.backward()
+            got.backward()
+            assert torch.equal(want, got), (i, want, got)
+            with torch.no_grad():
+                for p in full.parameters():
+                    if p.grad is not None:
+                        p.sub_(p.grad, alpha=0.1)
+                        p.grad = None
+    there = sluice.safetensors.load_file(name, verify=False)  # its checksums are those of what was saved
+    assert all(torch.equal(there[f'model.layers.{n}'], t) for n, t in full.state_dict().items())
+
+
+@case
+def an_exception_in_on_grad_ends_backward_and_nothing_else():
+    full, name, empty = trained()
+    x = torch.randn(3, WIDTH)
+
+    def fails(weight, tensor, grad):
+        raise ArithmeticError('as asked')
+
+    with sluice.torch.stream_modules(empty, name, window='128KiB', on_grad=fails):
+        for _ in range(20):
+            raises(ArithmeticError, loss(empty, x).backward)
+            assert torch.equal(loss(empty, x), loss(full, x))
+    assert is_as_before(empty)
 
 
 @case
@@ -214,9 +288,16 @@ def hooks_leak_nothing():
     full, name, empty = model()
     x = torch.randn(2, WIDTH, requires_grad=True)
     own = [id(p) for p in empty.parameters()]
+    train = hasattr(torch.Tensor, 'register_post_accumulate_grad_hook')
+    empty.requires_grad_(train)
+    count = 0
+
+    def told(weight, tensor, grad):
+        nonlocal count
+        count += 1
 
     def once():
-        handle = sluice.torch.stream_modules(empty, name, window='128KiB')
+        handle = sluice.torch.stream_modules(empty, name, window='128KiB', on_grad=told if train else None)
         forward(empty, x).sum().backward()
         window = weakref.ref(handle.stream)
         handle.remove()
@@ -229,6 +310,7 @@ def hooks_leak_nothing():
     gc.collect()
     assert not any(ref() for ref in gone)
     assert len(gc.get_objects()) - before < 20 + 20, len(gc.get_objects()) - before  # the list itself
+    assert count == (21 * len(own) if train else 0)
     assert descriptors() == files and own == [id(p) for p in empty.parameters()] and is_as_before(empty)
 
 
