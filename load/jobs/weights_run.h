@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_JOBS_WEIGHTS_RUN_H
+#define SLUICE_JOBS_WEIGHTS_RUN_H
+
+/* A job of streamed weights while it runs: between weights_run.c and weights_turns.c. */
+#include "load/bed/bed_file.h"
+#include "load/bed/buffers.h"
+#include "load/jobs/weights_job.h"
+#include "load/measure/limit.h"
+
+enum {
+	WEIGHTS_TURNS = 2 * LIMIT_SHAPES,
+	WEIGHTS_LIMIT_BUFFER = 64 << 20,
+};
+
+struct weights_turn {
+	uint64_t first, nr; /* groups, around the model */
+};
+
+struct weights_run {
+	const struct weights_job *job;
+	struct weights_result *res;
+	struct sluice_io *io;
+	struct bed_folder folder;
+	struct bed_file file; /* of a shape */
+	struct sluice_model *m;
+	struct weights_files files;
+	void *window;
+	struct limit limit;
+	struct bed_buffers limit_buffers;
+	struct weights_router *router;
+	struct weights_turn turns[WEIGHTS_TURNS];
+	unsigned nr_turns;
+	struct sluice_stats warm; /* of the handle, before the first turn */
+	uint64_t last_ns;         /* when the group before was there */
+};
+
+/* The window is used as the turns will, and nothing is counted.  0 or -errno. */
+int weights_warm_up(struct weights_run *run, struct sluice_err *err);
+/* All turns, and tries of the limit between them: @run->res has what was measured.  0 or -errno. */
+int weights_turns(struct weights_run *run, struct sluice_err *err);
+
+#endif

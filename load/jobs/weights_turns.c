@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Turns of a job of streamed weights: groups, or sets of experts, and the limit between. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "load/jobs/weights_run.h"
+#include "load/measure/handle.h"
+
+enum {
+	LEAST = 4,  /* groups of a turn */
+	TOUCHED = 2 /* times that all of the window is used before anything counts */
+};
+
+static int stopped(const struct weights_run *run, struct sluice_err *err)
+{
+	return run->job->stop && *run->job->stop ? sluice_fail(err, -ECANCELED, "interrupted") : 0;
+}
+
+/* --------------------------------------------------------------------- limit */
+
+static void limit_turn(struct weights_run *run)
+{
+	const struct weights_job *job = run->job;
+	struct limit_target t = {
+		.paths = &run->files.paths[run->files.largest],
+		.nr_paths = 1,
+		.len = align_down(run->files.lens[run->files.largest], 1 << 20),
+		.nr_bufs = 1,
+		.buf_len = WEIGHTS_LIMIT_BUFFER,
+		.step = WEIGHTS_LIMIT_BUFFER,
+		.align = 4096,
+	};
+
+	if (!job->measure_limit || job->limit || !t.len)
+		return;
+	t.buf = run->limit_buffers.at[0];
+	limit_try(&run->limit, &t, 1, 0, LIMIT_SEC / LIMIT_SHAPES, job->stop);
+}
+
+/* What the device seems to do, to find out how long a turn would take. */
+static double speed_so_far(const struct weights_run *run)
+{
+	double best = (double)run->job->limit;
+
+	for (unsigned i = 0; i < LIMIT_SHAPES; i++)
+		if (run->limit.ns[i])
+			best = max_u64((uint64_t)best, (uint64_t)((double)run->limit.counted[i] *
+								  1e9 / (double)run->limit.ns[i]));
+	if (run->res->series.sec > 0 && best <= 0)
+		best = series_speed(&run->res->series);
+	return best > 0 ? best : 1e9;
+}
+
+/* --------------------------------------------------------------------- turns */
+
+static void compute(struct weights_run *run)
+{
+	struct timespec t = {.tv_sec = (time_t)(run->job->compute_ms / 1000)};
+
+	t.tv_nsec = (long)((run->job->compute_ms - (double)t.tv_sec * 1000) * 1e6);
+	if (run->job->compute_ms > 0)
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &t, NULL);
+	run->res->compute_sec += run->job->compute_ms / 1000;
+}
+
+static void add_stats(struct sluice_weights_stats *sum, struct sluice_weights *w)
+{
+	struct sluice_weights_stats s = {.size = sizeof(s)};
+
+	sluice_weights_get_stats(w, &s);
+	sum->direct = s.direct;
+	sum->window = s.window;
+	sum->largest = max_u64(sum->largest, s.largest);
+	sum->groups += s.groups;
+	sum->bytes += s.bytes;
+	sum->bytes_read += s.bytes_read;
+	sum->bytes_copied += s.bytes_copied;
+	sum->reads += s.reads;
+	sum->hits += s.hits;
+	sum->misses += s.misses;
+	sum->evicted += s.evicted;
+	sum->wasted += s.wasted;
+	sum->disk_ns += s.disk_ns;
+	sum->copy_ns += s.copy_ns;
+	sum->stall_disk_ns += s.stall_disk_ns;
+	sum->stall_copy_ns += s.stall_copy_ns;
+	sum->stall_caller_ns += s.stall_caller_ns;
+}
+
+static int stream_open(struct weights_run *run, struct sluice_weights **w,
+		       const struct sluice_model *m, uint32_t flags, struct sluice_err *err)
+{
+	struct sluice_weights_opts o = SLUICE_WEIGHTS_OPTS_INIT;
+
+	o.flags = flags;
+	o.addr = run->window;
+	o.window = run->job->window + (64 << 10);
+	return sluice_weights_open(w, run->io, m, &o, err);
+}
+
+/* One group: waited for, used, given back.  1, 0 at the end, or -errno. */
+static int one_group(struct weights_run *run, struct sluice_weights *w,
+		     const struct sluice_model *m, uint64_t begun_ns, struct sluice_err *err)
+{
+	struct run_series *s = &run->res->series;
+	struct sluice_view v;
+	int r = sluice_weights_next(w, &v, err);
+	uint64_t now = clock_ns();
+
+	if (r <= 0)
+		return r;
+	r = series_add(s, sluice_model_get_group(m, v.group)->bytes, now - run->last_ns,
+		       (uint64_t)(s->sec * 1e9) + now - begun_ns);
+	run->last_ns = now;
+	if (r < 0)
+		return sluice_fail(err, r, "out of memory");
+	compute(run);
+	r = sluice_weights_release(w, v.group, err);
+	return r < 0 ? r : 1;
+}
+
+/* As many groups as take the time of a turn, from where the last one ended. */
+static void turn_plan(struct weights_run *run, struct weights_turn *t)
+{
+	double left = run->job->sec / WEIGHTS_TURNS, speed = speed_so_far(run);
+	const struct weights_turn *before = run->nr_turns ? &run->turns[run->nr_turns - 1] : NULL;
+	uint64_t groups = run->res->plan.groups;
+
+	*t = (struct weights_turn){.first = before ? (before->first + before->nr) % groups : 0};
+	while (left > 0 || t->nr < LEAST) {
+		uint64_t k = (t->first + t->nr++) % groups;
+		double sec = (double)sluice_model_get_group(run->m, k)->bytes / speed;
+
+		left -= sec > run->job->compute_ms / 1000 ? sec : run->job->compute_ms / 1000;
+		left -= 1e-6;
+	}
+}
+
+static int turn_model(struct sluice_model **out, const struct weights_run *run,
+		      const struct weights_turn *t, struct sluice_err *err)
+{
+	struct sluice_model *m;
+	int r = sluice_model_new(&m, err);
+
+	if (r < 0)
+		return r;
+	for (uint64_t i = 0; i < t->nr && r == 0; i++) {
+		const struct sluice_group *g =
+			sluice_model_get_group(run->m, (t->first + i) % run->res->plan.groups);
+
+		r = sluice_model_group(m, g->name, err);
+		for (uint64_t k = 0; k < g->nr && r == 0; k++)
+			r = sluice_model_add(m, sluice_model_get_weight(run->m, g->first + k), err);
+	}
+	if (r < 0)
+		sluice_model_close(m);
+	else
+		*out = m;
+	return r;
+}
+
+/* Its first reads were made before it was there. */
+static uint64_t begun_at(struct sluice_weights *w)
+{
+	struct sluice_weights_stats s = {.size = sizeof(s)};
+
+	sluice_weights_get_stats(w, &s);
+	return clock_ns() - s.disk_ns;
+}
+
+static int turn_groups(struct weights_run *run, struct sluice_err *err)
+{
+	struct weights_turn *t = &run->turns[run->nr_turns];
+	struct sluice_weights *w;
+	struct sluice_model *m;
+	uint64_t begun;
+	int r;
+
+	turn_plan(run, t);
+	r = turn_model(&m, run, t, err);
+	if (r < 0)
+		return r;
+	r = stream_open(run, &w, m, 0, err);
+	if (r == 0) {
+		begun = run->last_ns = begun_at(w);
+		do
+			r = one_group(run, w, m, begun, err);
+		while (r == 1 && stopped(run, NULL) == 0);
+		run->res->series.sec += (double)(clock_ns() - begun) / 1e9;
+		add_stats(&run->res->stats, w);
+		sluice_weights_close(w);
+		run->nr_turns++;
+	}
+	sluice_model_close(m);
+	return r < 0 ? r : stopped(run, err);
+}
+
+/* Sets of experts, layer by layer, for the time of a turn. */
+static int turn_experts(struct weights_run *run, struct sluice_weights *w, struct sluice_err *err)
+{
+	uint64_t begun = clock_ns(), end = begun + (uint64_t)(run->job->sec / WEIGHTS_TURNS * 1e9);
+	const uint64_t *set, *next = NULL;
+	uint64_t nr, nr_next = 0;
+	int r = 0;
+
+	run->last_ns = begun;
+	nr = weights_router_next(run->router, &set);
+	while (r >= 0 && nr) {
+		r = sluice_weights_want(w, set, nr, err);
+		nr_next = clock_ns() >= end ? 0 : weights_router_next(run->router, &next);
+		if (r == 0 && run->job->ahead && nr_next)
+			r = sluice_weights_hint(w, next, nr_next, err);
+		while (r >= 0 && (r = one_group(run, w, run->m, begun, err)) == 1)
+			;
+		run->res->steps += weights_router_share(run->router);
+		r = r < 0 ? r : stopped(run, err);
+		set = next;
+		nr = nr_next;
+	}
+	run->res->series.sec += (double)(clock_ns() - begun) / 1e9;
+	return r;
+}
+
+/* --------------------------------------------------------------------- the whole */
+
+/*
+ * Where the machine is a virtual one, its host is slow when it touches a page of the guest for the
+ * first time or two, and that is not the storage.  At most as long as what is measured.
+ */
+int weights_warm_up(struct weights_run *run, struct sluice_err *err)
+{
+	uint64_t end = clock_ns() + (uint64_t)(run->job->sec * 1e9),
+		 left = TOUCHED * run->job->window;
+	struct sluice_weights *w;
+	struct sluice_view v;
+	int r = stream_open(run, &w, run->m, SLUICE_WEIGHTS_CYCLIC, err);
+
+	if (r < 0)
+		return r;
+	do {
+		r = sluice_weights_next(w, &v, err);
+		if (r == 1) {
+			left -= min_u64(left, sluice_model_get_group(run->m, v.group)->bytes);
+			r = sluice_weights_release(w, v.group, err);
+		}
+	} while (r == 0 && left && clock_ns() < end && stopped(run, NULL) == 0);
+	sluice_weights_close(w);
+	return r < 0 ? r : stopped(run, err);
+}
+
+static void tell(const struct weights_run *run, unsigned turn)
+{
+	const struct weights_job *job = run->job;
+
+	if (job->progress)
+		job->progress(job->arg, (uint64_t)(job->sec * 1e3) * turn / WEIGHTS_TURNS,
+			      (uint64_t)(job->sec * 1e3));
+}
+
+static int run_experts(struct weights_run *run, struct sluice_err *err)
+{
+	struct sluice_weights *w;
+	int r = weights_router_open(&run->router, run->job, run->m, run->res->plan.shape, err);
+
+	if (r == 0)
+		r = stream_open(run, &w, run->m, SLUICE_WEIGHTS_EXPERTS, err);
+	if (r < 0)
+		return r;
+	for (unsigned i = 0; i < WEIGHTS_TURNS && r == 0; i++) {
+		limit_turn(run);
+		r = turn_experts(run, w, err);
+		tell(run, i + 1);
+	}
+	add_stats(&run->res->stats, w);
+	sluice_weights_close(w);
+	return r;
+}
+
+static int run_groups(struct weights_run *run, struct sluice_err *err)
+{
+	int r = 0;
+
+	for (unsigned i = 0; i < WEIGHTS_TURNS && r == 0; i++) {
+		limit_turn(run);
+		r = turn_groups(run, err);
+		series_mark(&run->res->series);
+		tell(run, i + 1);
+	}
+	run->res->steps = (double)run->res->series.bytes / (double)run->res->plan.bytes;
+	return r;
+}
+
+int weights_turns(struct weights_run *run, struct sluice_err *err)
+{
+	return run->job->experts ? run_experts(run, err) : run_groups(run, err);
+}
