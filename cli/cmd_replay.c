@@ -11,6 +11,7 @@
 
 #include "base/util.h"
 #include "cli/cli.h"
+#include "cli/hosts.h"
 #include "cli/progress.h"
 #include "cli/replay_args.h"
 #include "load/report/jobs/replay_report.h"
@@ -172,6 +173,8 @@ static int do_job(struct replay_command *c)
 	c->setup->job.progress = isatty(STDERR_FILENO) ? show_progress : NULL;
 	c->setup->job.progress_arg = c;
 	c->report.job = &c->setup->job;
+	if (c->setup->dry_run && cli_hosts_rank()) /* what all would do says one */
+		return CLI_OK;
 	r = replay_look(c);
 	if (r == CLI_OK)
 		r = cli_file_open(&c->fio, &cmd_replay, "--export-fio", c->setup->export_fio);

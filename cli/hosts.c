@@ -6,22 +6,29 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/err.h"
 #include "base/util.h"
 #include "cli/cli.h"
+#include "cli/opt/file.h"
 #include "cli/opt/json.h"
 #include "load/hosts/hosts.h"
 #include "load/measure/gate.h"
 #include "load/report/merge/merge.h"
 #include "load/report/result/result.h"
 
+/* Names made of those of the command line. */
+static char **names;
+static unsigned nr_names, names_room;
+
 /* Commands that several ranks do together; of others each rank does its own. */
 static bool is_shared(int argc, char **argv)
 {
 	const char *a = argc > 1 ? argv[1] : "", *b = argc > 2 ? argv[2] : "";
 
-	return !strcmp(a, "bench") || !strcmp(a, "io") ||
+	return !strcmp(a, "bench") || !strcmp(a, "io") || !strcmp(a, "replay") ||
+	       (!strcmp(a, "kv") && strcmp(b, "mlperf") != 0) ||
 	       (!strcmp(a, "ckpt") && !strcmp(b, "bench"));
 }
 
@@ -95,6 +102,9 @@ int cli_hosts_open(struct cli_hosts *h, int *argc, char ***argv)
 int cli_hosts_close(struct cli_hosts *h, int status)
 {
 	status = hosts_close(status);
+	while (nr_names)
+		free(names[--nr_names]);
+	free(names);
 	free(h->words);
 	free(h->all);
 	return status;
@@ -108,6 +118,61 @@ unsigned cli_hosts_size(void)
 unsigned cli_hosts_rank(void)
 {
 	return hosts_rank();
+}
+
+uint64_t cli_hosts_random(void)
+{
+	return hosts_random();
+}
+
+/* ---------------------------------------------------------------------- names */
+
+static int keep_name(const char **name, char *made, const struct cli_cmd *cmd)
+{
+	if (!made || ARRAY_ROOM(names, names_room, nr_names + 1) < 0) {
+		free(made);
+		return cli_fail(cmd, CLI_FAILED, "out of memory");
+	}
+	names[nr_names++] = made;
+	*name = made;
+	return CLI_OK;
+}
+
+/* The last part of a path has its suffixes from its first dot on. */
+static char *ranked(const char *name)
+{
+	const char *slash = strrchr(name, '/'), *last = slash ? slash + 1 : name,
+		   *dot = *last ? strchr(last + 1, '.') : NULL;
+	int len = (int)(dot ? dot - name : (ptrdiff_t)strlen(name));
+	char *made;
+
+	return asprintf(&made, "%.*s.rank-%u%s", len, name, hosts_rank(), dot ? dot : "") < 0
+		       ? NULL
+		       : made;
+}
+
+int cli_hosts_place(const char **path, const struct cli_cmd *cmd)
+{
+	struct stat st;
+	char *made;
+
+	if (hosts_size() < 2 || !*path)
+		return CLI_OK;
+	if (stat(*path, &st) == 0 && !S_ISDIR(st.st_mode))
+		return S_ISREG(st.st_mode) ? keep_name(path, ranked(*path), cmd) : CLI_OK;
+	if (asprintf(&made, "%s/rank-%u", *path, hosts_rank()) < 0)
+		made = NULL;
+	return keep_name(path, made, cmd);
+}
+
+int cli_hosts_file(const char **name, const struct cli_cmd *cmd, const char *option)
+{
+	if (hosts_size() < 2 || !*name)
+		return CLI_OK;
+	if (cli_is_stdout(*name))
+		return cli_usage(cmd, "%s: each of several ranks has its own, so give a file",
+				 option);
+	return keep_name(name, ranked(*name), cmd);
 }
 
 /* --------------------------------------------------------------------- result */

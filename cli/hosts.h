@@ -8,6 +8,7 @@
  */
 #include <jansson.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct cli_cmd;
 struct result;
@@ -28,6 +29,17 @@ int cli_hosts_close(struct cli_hosts *h, int status);
 
 unsigned cli_hosts_size(void); /* 1: alone */
 unsigned cli_hosts_rank(void);
+
+/* A random number that all ranks have. */
+uint64_t cli_hosts_random(void);
+
+/*
+ * What each rank has for itself of what the command line says once: below a folder `rank-N', of a
+ * file NAME.rank-N.SUFFIX; devices, and all of it where there is one rank, stay as they are.  Lives
+ * until cli_hosts_close().  Returns CLI_OK, or another exit status after a message.
+ */
+int cli_hosts_place(const char **path, const struct cli_cmd *cmd);
+int cli_hosts_file(const char **name, const struct cli_cmd *cmd, const char *option);
 
 /*
  * Hand in the result of this rank.  In rank 0 *@out becomes that of all, in others NULL.  Returns

@@ -8,6 +8,7 @@
 
 #include "base/size.h"
 #include "base/util.h"
+#include "cli/hosts.h"
 #include "cli/opt/opt.h"
 #include "load/report/jobs/replay_report.h"
 #include "load/report/result/lines.h"
@@ -138,6 +139,8 @@ static int set_store(struct replay_setup *s, unsigned tier, const char *option, 
 			return cli_usage(&cmd_replay, "%s: '%s': give 1 to %zu directories", option,
 					 text, ARRAY_SIZE(s->paths[0]));
 		s->paths[tier][t->nr_paths++] = dir;
+		if (cli_hosts_place(&s->paths[tier][t->nr_paths - 1], &cmd_replay) != CLI_OK)
+			return CLI_FAILED;
 	}
 	return CLI_OK;
 }
@@ -169,7 +172,7 @@ static int add_target(struct replay_setup *s, unsigned tier, const char *option,
 	t->kind = PLACE_FILES;
 	t->paths = s->paths[tier];
 	s->paths[tier][t->nr_paths++] = text;
-	return CLI_OK;
+	return cli_hosts_place(&s->paths[tier][t->nr_paths - 1], &cmd_replay);
 }
 
 static int set_tier(struct replay_setup *s, const char *text)
@@ -264,6 +267,19 @@ static int check_pairs(const struct replay_setup *s)
 	return CLI_OK;
 }
 
+/* Of several ranks each has its part. */
+static int set_part(struct replay_setup *s, const char *trace)
+{
+	if (cli_hosts_size() < 2 || s->dry_run)
+		return CLI_OK;
+	if (!cli_trace_twice(trace))
+		return cli_usage(&cmd_replay,
+				 "'%s': a trace that several ranks do has to be a file", trace);
+	s->job.part = cli_hosts_rank();
+	s->job.parts = cli_hosts_size();
+	return cli_hosts_file(&s->export_fio, &cmd_replay, "--export-fio");
+}
+
 int replay_setup(struct replay_setup *s, const char *trace)
 {
 	struct replay_job *job = &s->job;
@@ -277,6 +293,8 @@ int replay_setup(struct replay_setup *s, const char *trace)
 		r = cli_opts_check(&job->opts, &cmd_replay);
 	if (r == CLI_OK)
 		r = set_input(s, trace);
+	if (r == CLI_OK)
+		r = set_part(s, trace);
 	return r == CLI_OK ? check_pairs(s) : r;
 }
 

@@ -14,6 +14,7 @@
 #include "base/err.h"
 #include "base/size.h"
 #include "base/util.h"
+#include "cli/hosts.h"
 #include "cli/kv/kv_config.h"
 #include "load/measure/ram.h"
 #include "load/trace/trace.h"
@@ -175,9 +176,9 @@ static void unknown_model(struct cli_problems *p, const struct kv_models *m, con
 
 static uint64_t draw_seed(void)
 {
-	uint64_t v = 0;
+	uint64_t v = cli_hosts_random();
 
-	if (getrandom(&v, sizeof(v), 0) != sizeof(v))
+	if (cli_hosts_size() < 2 && getrandom(&v, sizeof(v), 0) != sizeof(v))
 		v = clock_ns();
 	return v & 0xffffffff; /* short enough to be typed again */
 }
@@ -209,6 +210,7 @@ static void fit_memory(struct kv_args *a)
 	double asked = a->params.cpu_gb, gib = (double)(1u << 30);
 	char total[SLUICE_SIZE_TEXT], left[SLUICE_SIZE_TEXT];
 
+	a->params.asked_cpu_gb = asked;
 	a->params.cpu_gb = (double)ram_share(&ram, (uint64_t)(asked * gib)) / gib;
 	if (a->params.cpu_gb < asked)
 		cli_problem(&a->warnings,
@@ -225,6 +227,27 @@ static void set_job(struct kv_args *a)
 	a->job.params = &a->params;
 	a->job.order = a->order ? (int)a->order - 1 : live ? KV_ORDER_LIVE : KV_ORDER_SEED;
 	a->job.new_files |= a->params.policy.new_files;
+}
+
+/* Of several ranks each has its part of the work, and places and files of its own. */
+static int set_part(struct kv_args *a, const struct cli_cmd *cmd)
+{
+	int r;
+
+	if (cli_hosts_size() < 2 || a->dry_run)
+		return CLI_OK;
+	if (a->params.autoscale)
+		return cli_usage(cmd, "--enable-autoscaling: several ranks cannot scale together");
+	a->params.part = cli_hosts_rank();
+	a->params.parts = cli_hosts_size();
+	r = cli_hosts_place(&a->job.cache_dir, cmd);
+	if (r == CLI_OK)
+		r = cli_hosts_file(&a->job.trace_path, cmd, "--io-trace-log");
+	if (r == CLI_OK)
+		r = cli_hosts_file(&a->output, cmd, "--output");
+	if (r == CLI_OK)
+		r = cli_hosts_file(&a->xlsx, cmd, "--xlsx-output");
+	return r == CLI_OK ? cli_hosts_file(&a->export_fio, cmd, "--export-fio") : r;
 }
 
 /* --------------------------------------------------------------- all of it */
@@ -278,6 +301,8 @@ int kv_setup(struct kv_args *a, const struct cli_cmd *cmd)
 
 	if (r == CLI_OK)
 		r = cli_opts_check(&a->job.opts, cmd);
+	if (r == CLI_OK)
+		r = set_part(a, cmd);
 	if (r == CLI_OK && kv_config_defaults(&p->config) < 0)
 		r = cli_fail(cmd, CLI_FAILED, "out of memory");
 	if (r != CLI_OK)

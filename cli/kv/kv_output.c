@@ -62,8 +62,9 @@ int kv_outputs_open(struct kv_outputs *o, const struct cli_cmd *cmd, const struc
 	int r;
 
 	*o = (struct kv_outputs){.cmd = cmd};
-	o->json_name = a->output ? strdup(a->output) : default_name();
-	if (!o->json_name)
+	/* of several ranks --json is the result; --output is each rank's, where it is asked for */
+	o->json_name = a->output ? strdup(a->output) : a->params.parts < 2 ? default_name() : NULL;
+	if (!o->json_name && (a->output || a->params.parts < 2))
 		return cli_fail(cmd, CLI_FAILED, "out of memory");
 	r = cli_outputs_open(&o->common, cmd, &a->out);
 	o->text = o->common.text && !cli_is_stdout(o->json_name) &&
@@ -144,7 +145,8 @@ int kv_outputs_finish(struct kv_outputs *o, const struct kv_report *rep, const s
 	if (o->text)
 		kv_report_text(stdout, rep, json);
 	json_object_set_new(json, "sluice", result_json(r));
-	status = cli_file_finish(&o->json, o->cmd, cli_json_dump(o->json.f, json, 4), NULL);
+	if (o->json.f)
+		status = cli_file_finish(&o->json, o->cmd, cli_json_dump(o->json.f, json, 4), NULL);
 	if (o->table.f && rep->res->requests)
 		status = worse(status, write_table(o, rep, json));
 	if (o->fio.f)

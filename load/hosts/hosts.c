@@ -41,6 +41,11 @@ unsigned hosts_rank(void)
 	return hosts_all.rank;
 }
 
+uint64_t hosts_random(void)
+{
+	return hosts_all.random;
+}
+
 const char *hosts_name(unsigned rank)
 {
 	return hosts_all.peers[rank].name;

@@ -31,6 +31,9 @@ unsigned hosts_rank(void);
 /* "rank 3 (node7)" */
 const char *hosts_name(unsigned rank);
 
+/* A random number that all ranks have. */
+uint64_t hosts_random(void);
+
 /*
  * @data of rank 0 for all: *@data is replaced in the others, by memory that is to be freed.
  * 0, -ENOMEM, or -ECONNRESET when rank 0 is lost.

@@ -45,6 +45,7 @@ struct peer {
 
 struct hosts {
 	unsigned rank, size;
+	uint64_t random;
 	struct peer *peers; /* one per rank; others than rank 0 use the first */
 	void (*on_lost)(const char *line);
 	pthread_t thread;

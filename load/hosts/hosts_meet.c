@@ -31,6 +31,7 @@
 /* Where rank 0 is; the same bytes for all, so of fixed width. */
 struct address {
 	uint8_t cookie[COOKIE];
+	uint64_t random;
 	uint16_t port; /* of the network's order */
 	uint16_t nr;
 	uint32_t at[ADDRESSES]; /* IPv4, of the network's order */
@@ -139,7 +140,8 @@ static int listen_anywhere(struct address *a, unsigned size)
 		return -1;
 	if (bind(fd, (struct sockaddr *)&at, sizeof(at)) < 0 || listen(fd, (int)size) < 0 ||
 	    getsockname(fd, (struct sockaddr *)&at, &len) < 0 ||
-	    getrandom(a->cookie, COOKIE, 0) != COOKIE) {
+	    getrandom(a->cookie, COOKIE, 0) != COOKIE ||
+	    getrandom(&a->random, sizeof(a->random), 0) != sizeof(a->random)) {
 		close(fd);
 		return -1;
 	}
@@ -291,6 +293,7 @@ int hosts_meet(struct hosts *h, struct sluice_err *err)
 		fd = listen_anywhere(&a, h->size);
 	/* also where that failed: the others wait for it, and find no address */
 	r = meet->share(&a, sizeof(a));
+	h->random = a.random;
 	if (meet->close() != 0 || r != 0)
 		r = sluice_fail(err, -EIO, "MPI cannot tell the ranks of each other");
 	else if (h->size > 1 && !a.nr)

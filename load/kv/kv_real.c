@@ -14,6 +14,7 @@
 #include "base/util.h"
 #include "load/kv/kv_result.h"
 #include "load/measure/cache.h"
+#include "load/measure/gate.h"
 #include "load/measure/handle.h"
 
 #define SLICE_NS     100000000ull  /* how soon a stop is noticed, and progress told */
@@ -183,12 +184,14 @@ static bool interval_over(struct kv_real *k, uint64_t now_ns, uint64_t *end_ns)
 
 static void interval_begin(struct kv_real *k)
 {
+	gate_wait();
 	getrusage(RUSAGE_SELF, &k->before);
 	k->begin_ns = k->progress_ns = k->last_end_ns = clock_ns();
 	k->until_ns = k->p->policy.counts_late ? UINT64_MAX : k->begin_ns + kv_load_limit(k->load);
 	k->tick_sec = 1;
 	k->measuring = true;
-	k->workers = kv_load_workers(k->p->users);
+	/* in seed order the whole has decided who works: no part may be slower by itself */
+	k->workers = kv_load_workers(k->live ? kv_params_own_users(k->p) : k->p->users);
 	real_scale_begin(k);
 }
 

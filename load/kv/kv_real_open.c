@@ -5,7 +5,6 @@
  * places_choose() and place_check(), which make nothing.
  */
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,6 @@
 #include "load/kv/kv_real.h"
 #include "load/kv/kv_result.h"
 
-#define GIB           0x1p30
 #define FREE_SHARE    0.95 /* of the free space, unless the user says how much; upstream's */
 #define UNIT          4096u
 #define SMALL_ENTRIES 256 /* so many may be smaller ... */
@@ -58,8 +56,9 @@ static int real_storage_limit(const struct real_places *pl, const struct kv_para
 
 	if (r < 0)
 		return r;
-	*ret = p->storage_gb > 0 ? (uint64_t)fmin(p->storage_gb * GIB, 0x1p62)
-				 : (uint64_t)(FREE_SHARE * (double)room);
+	/* other parts may be on the same file system */
+	*ret = p->storage_gb > 0 ? kv_params_storage(p)
+				 : (uint64_t)(FREE_SHARE * (double)room) / max_u64(p->parts, 1);
 	return 0;
 }
 

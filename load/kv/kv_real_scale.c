@@ -13,7 +13,7 @@ static uint64_t tick_ns(const struct kv_real *k)
 
 int real_scale_begin(struct kv_real *k)
 {
-	k->r->users_start = k->r->users_end = k->r->users_peak = k->p->users;
+	k->r->users_start = k->r->users_end = k->r->users_peak = kv_params_own_users(k->p);
 	if (!k->p->autoscale)
 		return 0;
 	if (kv_scale_init(&k->scale, k->p) < 0)

@@ -4,7 +4,6 @@
 #include "load/kv/kv.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,13 +119,10 @@ static int rows_next(void *state, struct trace_row *row, struct sluice_err *err)
 static int rows_model_open(struct kv_rows *s, struct sluice_err *err)
 {
 	struct kv_cache_opts o;
-	uint64_t limit = s->params.storage_gb > 0
-				 ? (uint64_t)fmin(s->params.storage_gb * 0x1p30, 0x1p62)
-				 : KV_UNLIMITED;
 
 	s->texts = kv_texts_new();
 	s->name = malloc(KEY_ROOM);
-	kv_params_cache(&s->params, limit, true, &o);
+	kv_params_cache(&s->params, kv_params_storage(&s->params), true, &o);
 	if (!s->texts || !s->name || kv_cache_new(&s->cache, &o, rows_emit, s) < 0)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	return kv_load_new(&s->load, &s->params, s->texts, err);

@@ -17,7 +17,6 @@
 #include "load/model/kv_queue.h"
 #include "load/trace/trace.h"
 
-#define GIB            0x1p30
 #define SECOND_NS      1000000000ull
 #define TICK_NS        ((uint64_t)(KV_SCALE_SEC * 1e9))
 #define PROGRESS_NS    100000000ull /* of wall time */
@@ -417,13 +416,6 @@ static uint64_t epoch_now(void)
 	return (uint64_t)ts.tv_sec * SECOND_NS + (uint64_t)ts.tv_nsec;
 }
 
-static uint64_t tracer_storage_limit(const struct kv_params *p)
-{
-	double bytes = p->storage_gb * GIB;
-
-	return bytes > 0 && bytes < 0x1p63 ? (uint64_t)bytes : KV_UNLIMITED;
-}
-
 /* Everything that can be wrong is found before the file is made. */
 static int tracer_prepare(struct tracer *t)
 {
@@ -436,8 +428,8 @@ static int tracer_prepare(struct tracer *t)
 	if (t->job->clock == KV_CLOCK_REAL)
 		t->params.epoch_ns = epoch_now();
 	t->row = TRACE_ROW_INIT;
-	t->r->users_start = t->params.users;
-	kv_params_cache(&t->params, tracer_storage_limit(&t->params), true, &t->opts);
+	t->r->users_start = kv_params_own_users(&t->params);
+	kv_params_cache(&t->params, kv_params_storage(&t->params), true, &t->opts);
 	t->texts = kv_texts_new();
 	t->name = malloc(KEY_ROOM);
 	if (!t->texts || !t->name || prepare_pending(t) < 0 ||

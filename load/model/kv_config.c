@@ -106,6 +106,16 @@ void kv_params_cache(const struct kv_params *p, uint64_t nvme_limit, bool has_gp
 	o->max_evictions_min = u32(c->max_evictions_min);
 }
 
+uint64_t kv_params_storage(const struct kv_params *p)
+{
+	return p->storage_gb > 0 ? (uint64_t)fmin(p->storage_gb * 0x1p30, 0x1p62) : KV_UNLIMITED;
+}
+
+uint32_t kv_params_own_users(const struct kv_params *p)
+{
+	return p->parts < 2 ? p->users : (p->users + p->parts - 1 - p->part) / p->parts;
+}
+
 uint32_t kv_params_shards(const struct kv_params *p)
 {
 	return kv_model_is_mla(p->model) && !p->policy.divides_latents ? 1 : p->tensor_parallel;

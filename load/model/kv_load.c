@@ -60,6 +60,8 @@ static int load_init(struct kv_load *l, struct sluice_err *err)
 	l->token_ns = 1e9 * p->config.generation_sec[p->generation];
 	l->docs = p->rag && !(recorded && p->policy.bare_recordings) ? p->rag_docs : 0;
 	set_period(l);
+	if (kv_part_init(l) < 0)
+		return sluice_fail(err, -ENOMEM, "out of memory");
 	r = kv_rag_init(&l->rag, p, err);
 	if (r == 0)
 		r = recorded ? kv_rec_init(l, err) : kv_synth_init(l, err);
@@ -104,6 +106,7 @@ void kv_load_free(struct kv_load *l)
 	kv_rec_fini(l);
 	kv_rag_fini(&l->rag);
 	kv_queue_fini(&l->queue);
+	kv_cache_free(l->whole);
 	sluice_heap_fini(&l->busy);
 	free(l);
 }
@@ -118,17 +121,19 @@ uint64_t kv_load_memory(const struct kv_load *l)
 	       l->nr_people * (sizeof(*l->people) + sizeof(*l->users)) +
 	       l->convs.room * sizeof(*l->convs.v) +
 	       (l->rec.v ? l->rec.nr * (sizeof(*l->rec.v) + 8) : 0) +
-	       l->rec.nr_cursors * sizeof(*l->rec.cursor);
+	       l->rec.nr_cursors * sizeof(*l->rec.cursor) +
+	       (l->whole ? kv_cache_memory(l->whole) : 0);
 }
 
 /* ------------------------------------------------------------------------- clock */
 
 /* What came before, preconditioning, took its time on the clock. */
-static void load_begin(struct kv_load *l)
+static void load_begin(struct kv_load *l, bool live)
 {
 	if (l->begun)
 		return;
 	l->begun = true;
+	kv_part_begin(l, live);
 	l->zero_ns = l->row_ns;
 	if (kv_load_is_recorded(l))
 		kv_rec_begin(l);
@@ -140,9 +145,10 @@ static void load_begin(struct kv_load *l)
 
 uint64_t kv_load_row(struct kv_load *l)
 {
-	uint64_t at = l->row_ns;
+	uint64_t *row_ns = l->whole ? &l->own_row_ns : &l->row_ns;
+	uint64_t at = l->whole ? max_u64(*row_ns, l->zero_ns + l->now_ns) : *row_ns;
 
-	l->row_ns += KV_US;
+	*row_ns = at + KV_US;
 	return at;
 }
 
@@ -161,7 +167,7 @@ static void set_clock(struct kv_load *l, uint64_t now_ns)
 
 static bool used_up(const struct kv_load *l)
 {
-	return l->p->max_requests && l->started >= l->p->max_requests;
+	return l->most && l->started >= l->most;
 }
 
 /* Documents come first. */
@@ -261,11 +267,10 @@ static uint64_t next_start(struct kv_load *l, uint64_t until_ns)
 	}
 }
 
-int kv_load_next(struct kv_load *l, struct kv_request *ret)
+static int start_next(struct kv_load *l, struct kv_request *ret)
 {
 	uint64_t at;
 
-	load_begin(l);
 	finish_current(l);
 	set_clock(l, kv_load_clock(l));
 	if (take_document(l, ret))
@@ -290,11 +295,27 @@ int kv_load_next(struct kv_load *l, struct kv_request *ret)
 	return 1;
 }
 
+int kv_load_next(struct kv_load *l, struct kv_request *ret)
+{
+	int r;
+
+	load_begin(l, false);
+	do {
+		r = start_next(l, ret);
+		if (r != 1 || !l->whole)
+			return r;
+		kv_part_follow(l, ret);
+		if (l->part_error)
+			return 0;
+	} while (ret->type != KV_REQ_INGEST && !kv_load_owns(l, ret->owner));
+	return 1;
+}
+
 /* --------------------------------------------------------------------------- live */
 
 void kv_load_advance(struct kv_load *l, uint64_t now_ns, uint64_t *next_ns)
 {
-	load_begin(l);
+	load_begin(l, true);
 	set_clock(l, now_ns);
 	if (l->rag.end < l->docs)
 		*next_ns = now_ns;
@@ -345,14 +366,14 @@ static uint64_t waiting(const struct kv_load *l, uint64_t now_ns)
 
 uint64_t kv_load_queued_at(struct kv_load *l, uint64_t now_ns)
 {
-	load_begin(l);
+	load_begin(l, true);
 	if (l->p->closed_loop)
 		return waiting(l, now_ns);
 	if (kv_load_is_recorded(l))
 		kv_rec_count(l, now_ns);
 	else
 		kv_synth_count(l, now_ns);
-	return l->arrived - l->started;
+	return kv_part_queued(l);
 }
 
 uint64_t kv_load_queued(struct kv_load *l)
@@ -369,7 +390,7 @@ void kv_load_set_users(struct kv_load *l, uint32_t users, uint64_t now_ns)
 {
 	uint32_t old = l->active;
 
-	load_begin(l);
+	load_begin(l, true);
 	l->active = (uint32_t)min_u64(max_u64(users, 1), kv_load_max_users(l));
 	l->workers = kv_load_workers(l->active);
 	if (kv_load_is_recorded(l))

@@ -21,6 +21,11 @@
  *
  * A request is made when it is started, not when it arrives: what waits takes no memory, however
  * far the workers are behind.
+ *
+ * Of several parts (p->parts), each of which has a cache of its own, one gets the requests of its
+ * users, of recorded inputs its conversations, and every document.  All parts together do what one
+ * would do alone.  On the virtual clock that is exact: each part runs the whole, with the cache
+ *that it would have, and passes on what is its own.  Live, only its own come into the queue.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -53,6 +58,7 @@ struct kv_request {
 	uint32_t turns; /* registered of the conversation so far, this one included */
 	uint32_t context, generate; /* tokens */
 	uint32_t doc;               /* of RAG and INGEST */
+	uint64_t owner;             /* user or conversation: by this it belongs to a part */
 	struct kv_key key;
 	uint64_t random; /* seed of the request's own draws */
 };

@@ -4,7 +4,7 @@
 
 /*
  * What the files of the load share: kv_load.c, kv_load_synth.c, kv_load_rec.c, kv_load_burst.c,
- * kv_plan.c.
+ * kv_load_part.c, kv_plan.c.
  */
 #include "load/model/kv_conv.h"
 #include "load/model/kv_load.h"
@@ -102,11 +102,24 @@ struct kv_load {
 	struct sluice_heap busy;
 	struct kv_request current; /* started last; its worker is not in @busy yet */
 	bool has_current;
+
+	/* one of several parts: kv_load_part.c */
+	struct kv_cache *whole; /* virtual: what one alone would have */
+	bool own_only;          /* live: others do not come into the queue */
+	uint64_t most;          /* requests; 0: any number */
+	uint64_t own_row_ns;    /* of the next row of this part */
+	int part_error;
 };
 
 static inline bool kv_load_is_recorded(const struct kv_load *l)
 {
 	return l->p->burst_path || l->p->sharegpt_path;
+}
+
+/* Is it for this part to do? */
+static inline bool kv_load_owns(const struct kv_load *l, uint64_t owner)
+{
+	return l->p->parts < 2 || owner % l->p->parts == l->p->part;
 }
 
 static inline uint64_t kv_ns(double sec)
@@ -126,6 +139,14 @@ void kv_synth_take(struct kv_load *l, struct sluice_heap_item who, struct kv_req
 void kv_synth_done(struct kv_load *l, uint32_t user, uint64_t now_ns);
 void kv_synth_count(struct kv_load *l, uint64_t now_ns);
 void kv_synth_recount(struct kv_load *l);
+
+int kv_part_init(struct kv_load *l); /* 0 or -ENOMEM */
+/* Before the first request, with l->row_ns at the beginning of all. */
+void kv_part_begin(struct kv_load *l, bool live);
+/* A request of the whole was started: do to the whole's cache what it does. */
+void kv_part_follow(struct kv_load *l, const struct kv_request *r);
+/* Of @nr that wait in the whole. */
+uint64_t kv_part_queued(const struct kv_load *l);
 
 int kv_rec_init(struct kv_load *l, struct sluice_err *err);
 void kv_rec_fini(struct kv_load *l);

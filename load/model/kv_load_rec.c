@@ -51,6 +51,12 @@ static uint32_t conv_at(const struct kv_load *l, const struct kv_cursor *c)
 	return l->rec.share ? shuffled(l, c->pass, c->conv) : c->conv;
 }
 
+/* What its requests belong to, where no user does it. */
+static uint64_t owner_at(const struct kv_load *l, const struct kv_cursor *c)
+{
+	return l->rec.share ? conv_at(l, c) : c->n;
+}
+
 static uint32_t conv_len(const struct kv_load *l, uint32_t conv)
 {
 	return l->rec.share ? l->rec.first[conv + 1] - l->rec.first[conv] : 1;
@@ -114,6 +120,11 @@ static bool has_level(const struct kv_params *p, int level)
 	return level == KV_INTERACTIVE ? i > 0 : level == KV_RESPONSIVE ? r > i : i < 1 && r < 1;
 }
 
+static bool stops_at(const struct kv_load *l, const struct kv_cursor *c, uint32_t level)
+{
+	return level_at(l, c) == (int)level && (!l->own_only || kv_load_owns(l, owner_at(l, c)));
+}
+
 /*
  * Open loop: on to the first request of its level at or behind the cursor, or to the end of time.
  */
@@ -123,8 +134,7 @@ static void put_level(struct kv_load *l, uint32_t level)
 
 	if (!has_level(l->p, (int)level))
 		return;
-	while (!cursor_at_end(l, c) && recorded_at(l, c) < l->limit_ns &&
-	       level_at(l, c) != (int)level)
+	while (!cursor_at_end(l, c) && recorded_at(l, c) < l->limit_ns && !stops_at(l, c, level))
 		cursor_step(l, c, 1);
 	if (!cursor_at_end(l, c))
 		sluice_heap_put(&l->queue.level[level], recorded_at(l, c), level);
@@ -152,6 +162,8 @@ void kv_rec_begin(struct kv_load *l)
 			put_level(l, i);
 			continue;
 		}
+		if (l->own_only && !kv_load_owns(l, i))
+			continue;
 		skip_convs(l, c, i);
 		c->n = l->rec.share ? 0 : i;
 		put_user(l, i, l->period_ns / l->rec.nr_cursors * i);
@@ -202,6 +214,7 @@ void kv_rec_take(struct kv_load *l, struct sluice_heap_item who, struct kv_reque
 	r->user = l->p->closed_loop
 			  ? (uint32_t)who.who
 			  : (uint32_t)(c->n % (l->rec.share ? l->p->users : KV_TRACE_USERS));
+	r->owner = l->p->closed_loop ? who.who : owner_at(l, c);
 	kv_request_tokens(r, t->context, t->generate);
 	if (l->rec.share)
 		name_share(l, c, conv, r);
@@ -372,7 +385,8 @@ const struct trace_bad *kv_load_bad(const struct kv_load *l)
 
 int kv_load_error(const struct kv_load *l, struct sluice_err *err)
 {
-	int r = kv_burst_error(&l->rec.ahead, err);
+	int r = l->part_error ? sluice_fail(err, l->part_error, "out of memory")
+			      : kv_burst_error(&l->rec.ahead, err);
 
 	for (uint32_t i = 0; r == 0 && i < l->rec.nr_cursors; i++)
 		r = kv_burst_error(&l->rec.cursor[i], err);

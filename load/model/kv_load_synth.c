@@ -158,6 +158,7 @@ static void make_rag(struct kv_load *l, uint32_t user, struct kv_request *r)
 void kv_synth_take(struct kv_load *l, struct sluice_heap_item who, struct kv_request *r)
 {
 	r->user = (uint32_t)who.who;
+	r->owner = who.who;
 	if (l->people[who.who].rag_due)
 		make_rag(l, (uint32_t)who.who, r);
 	else
@@ -175,6 +176,12 @@ void kv_synth_done(struct kv_load *l, uint32_t user, uint64_t now_ns)
 		put_next(l, user, now_ns);
 }
 
+/* Does the user ever come into the queue? */
+static bool comes(const struct kv_load *l, uint32_t user)
+{
+	return !l->own_only || kv_load_owns(l, user);
+}
+
 /* ---------------------------------------------------------------------- counting */
 
 void kv_synth_count(struct kv_load *l, uint64_t now_ns)
@@ -182,6 +189,8 @@ void kv_synth_count(struct kv_load *l, uint64_t now_ns)
 	for (uint32_t i = 0; i < l->active; i++) {
 		struct kv_person *s = &l->people[i];
 
+		if (!comes(l, i))
+			continue;
 		while (s->ahead_ns <= now_ns) {
 			l->arrived += 1 + (l->docs && synth_draw(l, i, s->ahead_k).rag);
 			s->ahead_k++;
@@ -197,6 +206,8 @@ void kv_synth_recount(struct kv_load *l)
 	for (uint32_t i = 0; i < l->active; i++) {
 		struct kv_person *s = &l->people[i];
 
+		if (!comes(l, i))
+			continue;
 		s->ahead_k = s->k + s->rag_due;
 		s->ahead_ns = s->rag_due ? arrival(l, i, s->ahead_k, s->at_ns, s->at_ns) : s->at_ns;
 		l->arrived += s->rag_due;
@@ -212,7 +223,7 @@ void kv_synth_begin(struct kv_load *l, uint32_t from, uint32_t to)
 		struct kv_person *s = &l->people[i];
 		uint64_t turn = l->period_ns / l->active * i;
 
-		if (s->in_flight)
+		if (s->in_flight || !comes(l, i))
 			continue;
 		s->rag_due = false;
 		synth_put(l, i,

@@ -98,8 +98,10 @@ struct kv_params {
 	uint64_t seed;
 	bool seed_given;
 	uint32_t users;
+	uint32_t part, parts; /* what is asked for: this one of so many parts; 0 and 1: all */
 	uint64_t duration_ns;
 	double gpu_gb, cpu_gb, storage_gb; /* storage 0: automatic */
+	double asked_cpu_gb;               /* where cpu_gb is what this machine has of it */
 	uint32_t gpus, tensor_parallel;
 	int generation; /* KV_GEN_* */
 	bool multi_turn, prefix, rag;
@@ -130,6 +132,12 @@ struct kv_params {
 
 /* --compat: once the configuration is read. */
 void kv_params_as_upstream(struct kv_params *p);
+
+/* How many of the users are of this part. */
+uint32_t kv_params_own_users(const struct kv_params *p);
+
+/* Bytes of the storage tier, as far as the settings say: KV_UNLIMITED where they do not. */
+uint64_t kv_params_storage(const struct kv_params *p);
 
 /* Into how many parts an entry is divided; what is stored is one. */
 uint32_t kv_params_shards(const struct kv_params *p);

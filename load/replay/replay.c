@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
+#include "load/measure/gate.h"
 #include "load/replay/replay_in.h"
 
 #define SLICE_NS 100000000ull /* how soon a stop is noticed, and progress told */
@@ -142,6 +143,7 @@ static void begin_interval(struct replay *p)
 {
 	struct flow_stats st;
 
+	gate_wait();
 	flow_get_stats(p->flow, &st);
 	p->library_ns = st.io.cpu_ns;
 	getrusage(RUSAGE_SELF, &p->before);
@@ -151,11 +153,32 @@ static void begin_interval(struct replay *p)
 	p->pace.factor = p->job->pace;
 }
 
+/* The next row that is ours, and when it is due: 1, 0 at the end, or -errno. */
+static int take_row(struct replay *p, struct trace_row *row, uint64_t *due_ns)
+{
+	struct sluice_err err = {0, ""};
+	bool own = false;
+	int r;
+
+	do {
+		r = trace_read(p->source, row, &err);
+		if (r > 0 && replay_row_check(p->job, row, trace_reader_line(p->source), &err) < 0)
+			r = err.code;
+		if (r < 0)
+			return replay_fail(p, r, "%s", err.msg);
+		if (!r)
+			break;
+		*due_ns = p->begin_ns + replay_due(&p->pace, row->time_ns);
+		own = replay_owns(p->job, row, p->seen++);
+	} while (!own && !replay_stopped(p));
+	p->r->rows += own;
+	return own;
+}
+
 /* Rows in order, each when it is due. */
 static int run_rows(struct replay *p)
 {
 	uint64_t due = 0, now = clock_ns();
-	struct sluice_err err = {0, ""};
 	struct trace_row row;
 	bool have = false;
 	int r = 1;
@@ -163,15 +186,10 @@ static int run_rows(struct replay *p)
 	while (!p->failed && !replay_stopped(p)) {
 		have = have && !p->absent; /* a store says so when it has answered */
 		if (!have && r > 0 && !p->absent) {
-			r = trace_read(p->source, &row, &err);
-			if (r > 0 &&
-			    replay_row_check(p->job, &row, trace_reader_line(p->source), &err) < 0)
-				r = err.code;
+			r = take_row(p, &row, &due);
 			if (r < 0)
-				return replay_fail(p, r, "%s", err.msg);
+				return r;
 			have = r > 0;
-			p->r->rows += have;
-			due = have ? p->begin_ns + replay_due(&p->pace, row.time_ns) : 0;
 		}
 		if (!have && !p->in_flight)
 			break;

@@ -61,7 +61,8 @@ struct replay_job {
 	uint32_t depth; /* operations in flight */
 	enum replay_missing missing;
 	bool prefill, verify;
-	uint64_t seed; /* of the content */
+	uint64_t seed;        /* of the content */
+	uint32_t part, parts; /* which of so many parts of the conversations; 0 and 1: all */
 	struct sluice_opts opts;
 	/* meanwhile */
 	const atomic_int *stop;

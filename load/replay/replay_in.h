@@ -11,6 +11,7 @@
  *	replay_map.c	tiers, targets, places
  *	replay_open.c	opening and closing
  *	replay_pace.c	when rows are due, lag
+ *	replay_part.c	rows that are this part's
  *	replay_row.c	rows become chains of the flow
  *	replay_scan.c	the pass before
  *	replay_store.c	rows at a KV store, which has its own will
@@ -54,6 +55,10 @@ struct replay_what {
 /* @w->key may point into @row and @w itself. */
 void replay_what(struct replay_what *w, const struct replay_map *m, const struct trace_row *row);
 
+/* ---- replay_part.c */
+/* Is row @number of the trace, from 0, for this part to do?  What belongs together is together. */
+bool replay_owns(const struct replay_job *job, const struct trace_row *row, uint64_t number);
+
 /* ---- replay_scan.c */
 /* An object that is read while it does not exist.  0, or -errno which ends the pass. */
 typedef int replay_initial(void *arg, const struct replay_what *w, uint64_t size);
@@ -87,6 +92,7 @@ struct replay {
 	uint64_t used[REPLAY_PLACES]; /* as started */
 	struct trace_reader *source;
 	struct replay_pace pace;
+	uint64_t seen; /* rows, those of other parts, too */
 	struct replay_op *ops;
 	uint32_t unused, in_flight; /* of ops; index + 1 */
 	struct flow_op *chain;

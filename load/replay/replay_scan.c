@@ -30,6 +30,8 @@ struct scan {
 	int64_t live[REPLAY_PLACES], most[REPLAY_PLACES];
 	int64_t count[REPLAY_PLACES], most_count[REPLAY_PLACES];
 	uint64_t initial[REPLAY_PLACES];
+	uint64_t seen;         /* rows, those of other parts, too */
+	bool others;           /* have something to do */
 	replay_initial *found; /* may be NULL */
 	void *arg;
 };
@@ -163,6 +165,11 @@ static int do_row(struct scan *s, const struct trace_row *row)
 
 	replay_what(&w, &s->map, row);
 	replay_due(&s->pace, row->time_ns);
+	if (!replay_owns(s->job, row, s->seen++)) {
+		s->others |= w.passed == REPLAY_PASSED;
+		return 0;
+	}
+	r->rows++;
 	r->count[w.tier][row->op].ops++;
 	r->count[w.tier][row->op].bytes += row->size;
 	if (w.passed != REPLAY_PASSED) {
@@ -190,11 +197,11 @@ static int scan_read_all(struct scan *s, struct trace_reader *src, struct sluice
 	int r;
 
 	while ((r = trace_read(src, &row, err)) > 0) {
-		if (++s->r->rows % PROGRESS_EVERY == 0) {
+		if ((s->seen + 1) % PROGRESS_EVERY == 0) {
 			if (scan_stopped(s->job))
 				return sluice_fail(err, -ECANCELED, "interrupted");
 			if (s->job->progress)
-				s->job->progress(s->job->progress_arg, "Scan:", s->r->rows, 0, 0);
+				s->job->progress(s->job->progress_arg, "Scan:", s->seen, 0, 0);
 		}
 		r = replay_row_check(s->job, &row, trace_reader_line(src), err);
 		if (r < 0)
@@ -264,7 +271,7 @@ static int scan(const struct replay_job *job, struct replay_scan *ret, replay_in
 	r = scan_read_all(&s, src, err);
 	if (r == 0)
 		scan_finish(&s, src);
-	if (r == 0 && !ret->used_rows)
+	if (r == 0 && !ret->used_rows && !s.others)
 		r = nothing(ret, job, err);
 	trace_reader_close(src);
 	replay_keys_fini(&s.keys);

@@ -80,12 +80,76 @@ def checkpoints(mpi):
     assert j['ckpt']['processes'] == 2 and all(s['size'] == 2 << 20 and s['ops'] == 2 for s in j['series'])
 
 
+def rows_of(*names):
+    """Of traces: rows without their time, in any order."""
+    rows = []
+    for name in names:
+        with open(name, encoding='utf-8') as f:
+            rows += [line.split(',', 1)[1] for line in f.readlines()[1:]]
+    return sorted(rows)
+
+
+KV = ['kv', '--model', 'tiny-1b', '--num-users', '20', '--seed', '7', '--gpu-mem-gb', '0', '--cpu-mem-gb', '0']
+
+
+def kv(mpi):
+    """All ranks together do what one does: the rows of their traces are its rows, for a seed that rank 0 has drawn, too."""
+    words = [*KV, '--duration', '60', '--disable-prefix-caching', '--io-trace-log', 't.csv', '--trace-extended']
+    done(subprocess.Popen([SLUICE, *words, '--output', '/dev/null'], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    j, _ = result(mpi, 3, *words)
+    parts = [f't.rank-{i}.csv' for i in range(3)]
+    assert rows_of(*parts) == rows_of('t.csv') and j['kv']['rows'] == len(rows_of('t.csv')) > 100, j['kv']
+    assert sorted(os.listdir('.')) == ['all.json', 't.csv', *parts], os.listdir('.')
+    words.remove('--seed')
+    words.remove('7')
+    j, _ = result(mpi, 2, *words)
+    words += ['--seed', str(j['settings']['seed'])]
+    done(subprocess.Popen([SLUICE, *words, '--output', '/dev/null'], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    assert rows_of(*parts[:2]) == rows_of('t.csv')
+
+
+def kv_on_storage(mpi):
+    """The same requests, however they are done; each rank has its own folder."""
+    words = [*KV, '--generation-mode', 'none', '--duration', '3600', '--max-requests', '20', '--storage-capacity-gb', '1', '--verify']
+    os.mkdir('one')
+    done(subprocess.Popen([SLUICE, *words, '--cache-dir', 'one', '--json', 'one.json', '--output', '/dev/null'],
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    with open('one.json', encoding='utf-8') as f:
+        one = json.load(f)
+    os.mkdir('many')
+    j, _ = result(mpi, 2, *words, '--cache-dir', 'many')
+    assert j['kv']['requests'] == one['kv']['requests'] == 20 and j['kv']['tokens'] == one['kv']['tokens']
+    assert [t['folder'].split('/')[-1] for t in j['targets']] == ['rank-0', 'rank-1'] and not os.listdir('many'), j['targets']
+
+
+def replay(mpi):
+    with open('t.csv', 'w', encoding='utf-8') as f:
+        f.write('Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n')
+        for i in range(60):
+            f.write(f'{i * 1e-4:.6f},{"Read" if i % 3 else "Write"},{4096 * (1 + i // 3 % 5)},Tier-2,conv_{i // 6}_turn_{i // 3},Decode\n')
+    os.mkdir('x')
+    j, _ = result(mpi, 3, 'replay', 't.csv', '--target', 'x', '--verify', '--pace', 'flat-out')
+    assert {s['name']: s['ops'] for s in j['series']} == {'Write Tier-2 Decode': 20, 'Read Tier-2 Decode': 40}, j['series']
+    assert j['replay']['rows'] == 60 and not os.listdir('x'), j['replay']
+    # more ranks than there is to do
+    with open('t.csv', 'w', encoding='utf-8') as f:
+        f.write('Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n0.0,Write,4096,Tier-2,k,Prefill\n')
+    j, _ = result(mpi, 3, 'replay', 't.csv', '--target', 'x')
+    assert [s['ops'] for s in j['series']] == [1], j['series']
+
+
 def bad_command_line(mpi):
     """Each rank says what is wrong with it, and nobody waits for another."""
     _, err = done(launch(mpi, 2, 'bench', '-s', 'x'), status=2)
     assert "'x' is not a size" in err, err
     _, err = done(launch(mpi, 2, 'bench', '--csv', 'x.csv'), status=2)
     assert '--csv is not written of several ranks' in err, err
+    _, err = done(launch(mpi, 2, *KV, '--io-trace-log', '-'), status=2)
+    assert '--io-trace-log: each of several ranks has its own' in err, err
+    _, err = done(launch(mpi, 2, *KV, '--enable-autoscaling'), status=2)
+    assert '--enable-autoscaling: several ranks' in err, err
+    _, err = done(launch(mpi, 2, 'replay', '-', '-T', 'null'), status=2)
+    assert 'has to be a file' in err, err
 
 
 def by_themselves(mpi):
@@ -136,4 +200,4 @@ def case(mpi, function):
     return f'{mpi}: {function.__name__}', there
 
 
-run(*[case(mpi, f) for mpi in LAUNCHERS for f in (bench, io, checkpoints, bad_command_line, by_themselves, a_lost_rank)])
+run(*[case(mpi, f) for mpi in LAUNCHERS for f in (bench, io, checkpoints, kv, kv_on_storage, replay, bad_command_line, by_themselves, a_lost_rank)])

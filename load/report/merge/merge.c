@@ -27,6 +27,7 @@ static const char *const own_settings[] = {"nvme_path", "folder",     "folder_to
 struct merging {
 	const struct merge_in *in;
 	unsigned nr;
+	bool one_run;
 	const struct merge_in *first; /* that has a result */
 	json_t *out;
 	json_t *rows;
@@ -62,6 +63,12 @@ static int refuse(const struct merging *m, const struct merge_in *in, const char
 	return r;
 }
 
+/* Ranks of one run had one command line; what of it is not the same is made of their machines. */
+static bool is_own(const struct merging *m, const char *setting)
+{
+	return m->one_run || listed(own_settings, ARRAY_SIZE(own_settings), setting);
+}
+
 static int check_settings(const struct merging *m, const struct merge_in *in)
 {
 	json_t *mine = json_object_get(in->result, "settings"),
@@ -74,7 +81,7 @@ static int check_settings(const struct merging *m, const struct merge_in *in)
 		const json_t *other = json_object_get(mine, key);
 
 		snprintf(field, sizeof(field), "settings.%.60s", key);
-		if (!listed(own_settings, ARRAY_SIZE(own_settings), key) && !json_equal(v, other))
+		if (!is_own(m, key) && !json_equal(v, other))
 			return refuse(m, in, field, other, v);
 	}
 	return 0;
@@ -309,16 +316,15 @@ static void add_targets(json_t *all, const json_t *result)
 /* Null where ranks had their own. */
 static json_t *settings_of(const struct merging *m)
 {
-	json_t *j = json_deep_copy(json_object_get(m->first->result, "settings"));
+	json_t *j = json_deep_copy(json_object_get(m->first->result, "settings")), *v;
+	const char *key;
 
 	for (unsigned i = 0; i < m->nr; i++) {
 		const json_t *other = json_object_get(m->in[i].result, "settings");
 
-		for (unsigned k = 0; other && k < ARRAY_SIZE(own_settings); k++) {
-			const char *key = own_settings[k];
-
-			if (json_object_get(j, key) &&
-			    !json_equal(json_object_get(j, key), json_object_get(other, key)))
+		json_object_foreach(j, key, v)
+		{
+			if (other && is_own(m, key) && !json_equal(v, json_object_get(other, key)))
 				json_object_set_new(j, key, json_null());
 		}
 	}
@@ -415,7 +421,7 @@ static json_t *begin_json(const struct merging *m)
 int merge_results(json_t **out, const struct merge_in *in, unsigned nr, const char *how,
 		  struct sluice_err *err)
 {
-	struct merging m = {.in = in, .nr = nr, .err = err};
+	struct merging m = {.in = in, .nr = nr, .one_run = !strcmp(how, "mpi"), .err = err};
 	int r;
 
 	for (unsigned i = 0; i < nr && !m.first; i++)
