@@ -51,14 +51,19 @@ int cli_object_fail(const struct cli_cmd *cmd, int code, const char *why)
 	return cli_fail(cmd, code == -ENOTSUP ? CLI_UNSUPPORTED : CLI_FAILED, "%s", why);
 }
 
+void cli_object_env(struct sluice_object_opts *opts)
+{
+	opts->size = sizeof(*opts);
+	opts->env = getenv;
+}
+
 int cli_object_open(struct sluice_object **out, struct sluice_object_opts *opts,
 		    const struct cli_cmd *cmd)
 {
 	struct sluice_err err = {0, ""};
 	int r;
 
-	opts->size = sizeof(*opts);
-	opts->env = getenv;
+	cli_object_env(opts);
 	r = sluice_object_open(out, opts, &err);
 	if (r == -EINVAL)
 		return cli_usage(cmd, "%s", err.msg);

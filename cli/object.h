@@ -7,8 +7,11 @@
 
 #include "cli/cli.h"
 
-/* For a struct sluice_object_opts; what they leave open comes from the environment. */
+/* For a struct sluice_object_opts. */
 extern const struct cli_opt cli_object_opts[];
+
+/* What they leave open comes from the environment. */
+void cli_object_env(struct sluice_object_opts *opts);
 
 /* Open the client.  An exit status, having said what is wrong. */
 int cli_object_open(struct sluice_object **out, struct sluice_object_opts *opts,

@@ -9,6 +9,7 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "cli/hosts.h"
+#include "cli/object.h"
 #include "cli/opt/opt.h"
 #include "load/report/jobs/replay_report.h"
 #include "load/report/result/lines.h"
@@ -19,7 +20,7 @@
 /* One value each time, and a comma is a letter like others. */
 #define TARGETS(field_, letter_, name_, meta_, help_)                                        \
 	{                                                                                    \
-		.kind = CLI_KIND_LIST, .single = true, .role = CLI_ROLE_PLACE,               \
+		.kind = CLI_KIND_LIST, .single = true, .role = CLI_ROLE_OBJECT,              \
 		.letter = (letter_), .name = (name_), .meta = (meta_), .min = 1, .max = 64,  \
 		.at = CLI_AT(struct replay_setup, field_, struct cli_list), .help = (help_), \
 	}
@@ -29,8 +30,8 @@ const struct cli_opt replay_opts[] = {
 	CLI_GROUP("Where"),
 	TARGETS(target, 'T', "target", "TARGET",
 		"for rows of Tier-2 and rows without a tier: a folder, a file, a block device, "
-		"memory, gpu[:N], null[:BYTES_PER_SECOND] or store:DIR[,DIR...]; several folders "
-		"share the objects"),
+		"memory, gpu[:N], null[:BYTES_PER_SECOND], store:DIR[,DIR...] or "
+		"s3://BUCKET/PREFIX; several folders share the objects"),
 	TARGETS(tier, 0, "tier", "N=TARGET",
 		"for rows of one tier; rows of tiers without a target are passed over"),
 	CLI_WORD(struct replay_setup, job.layout, 0, "layout", replay_layout_words, "files",
@@ -69,6 +70,8 @@ const struct cli_opt replay_opts[] = {
 	CLI_TABLE(struct replay_setup, job.opts, struct sluice_opts, cli_engine_opts),
 	CLI_DURABILITY(struct replay_setup, job.durability, "none"),
 	CLI_TABLE(struct replay_setup, requests, struct cli_requests, cli_requests_opts),
+	CLI_GROUP("Object stores"),
+	CLI_TABLE(struct replay_setup, job.objects, struct sluice_object_opts, cli_object_opts),
 	CLI_GROUP("Output"),
 	CLI_FLAG(struct replay_setup, dry_run, 0, "dry-run",
 		 "print what would be done and how much room it needs", .quiet = true),
@@ -155,7 +158,7 @@ static int add_target(struct replay_setup *s, unsigned tier, const char *option,
 		return r;
 	if (!*text)
 		return cli_usage(&cmd_replay, "%s: a target has no name", option);
-	if (t->used && (known || t->kind != PLACE_FILES || is_store(text)))
+	if (t->used && (known || t->kind != PLACE_FILES || is_store(text) || cli_is_object(text)))
 		return cli_usage(&cmd_replay,
 				 "%s: '%s': only folders, files and devices can be several", option,
 				 text);
@@ -169,7 +172,7 @@ static int add_target(struct replay_setup *s, unsigned tier, const char *option,
 		return cli_usage(&cmd_replay, "%s: more than %zu targets", option,
 				 ARRAY_SIZE(s->paths[0]));
 	t->used = true;
-	t->kind = PLACE_FILES;
+	t->kind = cli_is_object(text) ? PLACE_BUCKET : PLACE_FILES;
 	t->paths = s->paths[tier];
 	s->paths[tier][t->nr_paths++] = text;
 	return cli_hosts_place(&s->paths[tier][t->nr_paths - 1], &cmd_replay);
@@ -182,7 +185,7 @@ static int set_tier(struct replay_setup *s, const char *text)
 
 	if (text[0] < '0' || text[0] >= '0' + TRACE_TIERS || text[1] != '=')
 		return cli_usage(&cmd_replay, "--tier: '%s': give 0, 1 or 2, = and a target", text);
-	if (cli_path(&target, text + 2, &err) < 0)
+	if (cli_name(&target, CLI_ROLE_OBJECT, text + 2, &err) < 0)
 		return cli_usage(&cmd_replay, "--tier: %s", err.msg);
 	return add_target(s, (unsigned)(text[0] - '0'), "--tier", target);
 }
@@ -203,7 +206,7 @@ static int set_targets(struct replay_setup *s)
 	if (r == CLI_OK && !s->target.nr && !s->tier.nr)
 		return cli_usage(&cmd_replay,
 				 "--target: one is needed: a folder, a file, a block device, "
-				 "memory, gpu, null or store:DIR");
+				 "memory, gpu, null, store:DIR or s3://BUCKET/PREFIX");
 	return r;
 }
 
@@ -289,6 +292,7 @@ int replay_setup(struct replay_setup *s, const char *trace)
 		r = set_pace(job, s->pace);
 	if (s->workers)
 		job->opts.threads = s->workers;
+	cli_object_env(&job->objects);
 	if (r == CLI_OK)
 		r = cli_opts_check(&job->opts, &cmd_replay);
 	if (r == CLI_OK)

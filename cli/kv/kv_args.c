@@ -16,6 +16,7 @@
 #include "base/util.h"
 #include "cli/hosts.h"
 #include "cli/kv/kv_config.h"
+#include "cli/object.h"
 #include "load/measure/ram.h"
 #include "load/trace/trace.h"
 
@@ -127,6 +128,8 @@ static int kv_cache_dir_check(const char *path, struct sluice_err *err)
 	const char *folder;
 	char *slash;
 
+	if (cli_is_object(path))
+		return 0;
 	if (!*path)
 		return sluice_fail(err, -EINVAL,
 				   "--cache-dir: is empty; name a folder, or leave the option away "
@@ -257,6 +260,7 @@ static int check_pairs(const struct kv_args *a, const struct cli_cmd *cmd)
 {
 	const struct kv_params *p = &a->params;
 	bool seed = a->order == KV_ORDER_SEED + 1, store = a->job.backend == KV_BACKEND_STORE;
+	bool bucket = a->job.cache_dir && cli_is_object(a->job.cache_dir);
 	const struct cli_pair pairs[] = {
 		{p->prefill_only && p->decode_only, "--prefill-only and --decode-only"},
 		{seed && p->closed_loop, "--order seed and --closed-loop"},
@@ -267,6 +271,10 @@ static int check_pairs(const struct kv_args *a, const struct cli_cmd *cmd)
 		{store && a->job.layout != KV_LAYOUT_NPY, "--backend store and --layout"},
 		{store && a->job.new_files, "--backend store and --new-files"},
 		{store && p->compat, "--backend store and --compat"},
+		{bucket && store, "--cache-dir s3:// and --backend store"},
+		{bucket && a->job.layout != KV_LAYOUT_NPY, "--cache-dir s3:// and --layout"},
+		{bucket && a->job.new_files, "--cache-dir s3:// and --new-files"},
+		{bucket && p->compat, "--cache-dir s3:// and --compat"},
 	};
 
 	if (cli_is_stdout(a->xlsx))
@@ -316,6 +324,7 @@ int kv_setup(struct kv_args *a, const struct cli_cmd *cmd)
 	check_limits(a);
 	if (a->job.cache_dir && kv_cache_dir_check(a->job.cache_dir, &err) < 0)
 		cli_problem(&a->problems, "%s", err.msg);
+	cli_object_env(&a->job.objects);
 	p->model = kv_models_find(&p->config.models, a->model);
 	if (!p->model && strcmp(a->model, "list") != 0)
 		unknown_model(&a->problems, &p->config.models, a->model);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The options of `sluice kv': upstream's with its names and defaults, then our own. */
 #include "cli/kv/kv_args.h"
+#include "cli/object.h"
 #include "load/report/kv/kv_report.h"
 #include "load/report/result/lines.h"
 
@@ -45,9 +46,10 @@ const struct cli_opt kv_upstream_opts[] = {
 		.often = true, LATE, .told = CLI_AT(struct kv_args, cpu_told, bool)),
 	CLI_DBL(struct kv_args, params.storage_gb, 0, "storage-capacity-gb", "GIB", "0", 0, MUCH,
 		"limit of the third tier; 0: 95 % of what is free", LATE),
-	CLI_PLACE(struct kv_args, job.cache_dir, 0, "cache-dir", "FOLDER", NULL,
-		  "where the third tier is; default: a folder of its own in the temporary one",
-		  .often = true),
+	CLI_OBJECT(struct kv_args, job.cache_dir, 0, "cache-dir", "FOLDER", NULL,
+		   "where the third tier is: a folder, or s3://BUCKET/PREFIX; default: a folder of "
+		   "its own in the temporary one",
+		   .often = true),
 	CLI_U32(struct kv_args, params.max_concurrent_allocs, 0, "max-concurrent-allocs", "N", "0",
 		0, MANY, "allocations at a time; 0: no limit", LATE),
 	CLI_GROUP("Workload"),
@@ -139,6 +141,8 @@ const struct cli_opt kv_opts[] = {
 	CLI_GROUP("How bytes are moved"),
 	CLI_TABLE(struct kv_args, job.opts, struct sluice_opts, cli_engine_opts),
 	CLI_DURABILITY(struct kv_args, job.durability, "data"),
+	CLI_GROUP("Object stores"),
+	CLI_TABLE(struct kv_args, job.objects, struct sluice_object_opts, cli_object_opts),
 	CLI_GROUP("Output"),
 	CLI_FLAG(struct kv_args, dry_run, 0, "dry-run",
 		 "print what would be done, what it would write, and do nothing", .often = true,

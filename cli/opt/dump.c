@@ -15,10 +15,8 @@ static const char *const kind_names[] = {
 };
 
 static const char *const role_names[] = {
-	[CLI_ROLE_NONE] = NULL,
-	[CLI_ROLE_READ] = "read",
-	[CLI_ROLE_WRITE] = "write",
-	[CLI_ROLE_PLACE] = "place",
+	[CLI_ROLE_NONE] = NULL,     [CLI_ROLE_READ] = "read",     [CLI_ROLE_WRITE] = "write",
+	[CLI_ROLE_PLACE] = "place", [CLI_ROLE_OBJECT] = "object",
 };
 
 static json_t *option_json(const struct cli_opt *o, const char *group)

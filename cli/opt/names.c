@@ -45,6 +45,16 @@ int cli_path(const char **out, const char *text, struct sluice_err *err)
 	return 0;
 }
 
+int cli_name(const char **out, enum cli_role role, const char *text, struct sluice_err *err)
+{
+	int uri = role == CLI_ROLE_OBJECT ? sluice_object_is_uri(text, err) : 0;
+
+	*out = text;
+	if (uri)
+		return uri < 0 ? uri : 0;
+	return cli_path(out, text, err);
+}
+
 /* --------------------------------------------------- what is read and written */
 
 /* A file that was named, and how a message calls who named it. */
@@ -135,13 +145,9 @@ static int add_operands(struct parser *p, struct named_list *l)
 	for (int i = 0; i < p->operands; i++) {
 		enum cli_role role = operand_role(p->cmd, (size_t)i);
 
-		int uri = role == CLI_ROLE_OBJECT ? sluice_object_is_uri(p->argv[i], &err) : 0;
-
-		if (uri < 0)
-			return cli_bad(p, "%s", err.msg);
-		if (!role || uri)
+		if (!role)
 			continue;
-		if (cli_path(&path, p->argv[i], &err) < 0)
+		if (cli_name(&path, role, p->argv[i], &err) < 0)
 			return cli_bad(p, "%s", err.msg);
 		p->argv[i] += path - p->argv[i];
 		operand_name(who, p->cmd, (size_t)i);

@@ -149,6 +149,7 @@ extern const char cli_required[];
 #define CLI_IN(...)    CLI_FILE_(CLI_ROLE_READ, __VA_ARGS__)
 #define CLI_OUT(...)   CLI_FILE_(CLI_ROLE_WRITE, __VA_ARGS__)
 #define CLI_PLACE(...) CLI_FILE_(CLI_ROLE_PLACE, __VA_ARGS__)
+#define CLI_OBJECT(...) CLI_FILE_(CLI_ROLE_OBJECT, __VA_ARGS__)
 /* uint32_t and uint64_t: decimal or 0x..., min <= value <= max. */
 #define CLI_U32(T, field, short_name, long_name, what, default_, lo, hi, text, ...) \
 	{.kind = CLI_KIND_U32, .letter = (short_name), .name = (long_name), .meta = (what), \
@@ -296,6 +297,8 @@ void cli_args_fini(const struct cli_cmd *cmd, void *args);
  * scheme that is not `file'.  A folder that is called `s3:' is `./s3://...'.
  */
 int cli_path(const char **out, const char *text, struct sluice_err *err);
+/* The same, and s3:// as it is where @role allows it. */
+int cli_name(const char **out, enum cli_role role, const char *text, struct sluice_err *err);
 
 /*
  * May @name be written for @option, when it is not one of the options' own values but made of

@@ -183,7 +183,7 @@ static int set_name(struct parser *p, const struct slot *s, const char **value)
 {
 	struct sluice_err err = {0, ""};
 
-	if (s->opt->role && cli_path(value, *value, &err) < 0)
+	if (s->opt->role && cli_name(value, s->opt->role, *value, &err) < 0)
 		return cli_bad(p, "--%s: %s", s->name, err.msg);
 	return CLI_OK;
 }

@@ -10,10 +10,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <sluice/object.h>
 #include <sluice/probe.h>
 #include <sluice/sluice.h>
 #include <sluice/store.h>
 
+#include "load/measure/remote.h"
 #include "load/measure/series.h"
 #include "load/model/kv_load.h"
 #include "load/stat/sample.h"
@@ -30,6 +32,7 @@ struct kv_job {
 	const char *cache_dir; /* NULL: a private temporary folder, removed at the end */
 	int backend;     /* KV_BACKEND_STORE: the storage tier is a KV store, which evicts itself */
 	uint32_t policy; /* of it: SLUICE_STORE_S3FIFO, ... */
+	struct sluice_object_opts objects; /* where cache_dir is s3://BUCKET/PREFIX */
 	int layout;
 	int order;      /* KV_ORDER_LIVE: the queue by priority; closed loops are always live */
 	bool new_files; /* do not write over those of deleted entries */
@@ -99,6 +102,8 @@ struct kv_result {
 	uint64_t bytes_written;          /* to storage, all told: wear */
 	struct sluice_store_stats store; /* since it was opened, where there is one */
 	bool has_store;
+	struct remote remote; /* the same of an object store */
+	bool has_remote;
 	/*
 	 * What storage read and wrote inside the interval, block by block: of operations that
 	 * were under way at its end, the part that was done.  The counts have whole objects only.

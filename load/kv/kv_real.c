@@ -235,8 +235,11 @@ static void series_end(struct kv_real *k, unsigned i, const struct flow_stats *f
 	s->library_sec = (double)(f->io.cpu_ns - k->stats.io.cpu_ns) / 1e9;
 	s->file = f->file;
 	s->buf = f->buf;
-	cache_describe_objects(s->cache, s->read, k->job->durability != SLUICE_DURABLE_NONE,
-			       &r->path, &f->io);
+	if (k->pl.opts[KV_NVME].kind == PLACE_BUCKET)
+		cache_describe_remote(s->cache);
+	else
+		cache_describe_objects(s->cache, s->read, k->job->durability != SLUICE_DURABLE_NONE,
+				       &r->path, &f->io);
 	s->verify = k->job->verify;
 	s->verified_bytes = i == 0 ? f->verified : 0;
 	s->partial = r->partial;
@@ -289,6 +292,7 @@ static void store_end(struct kv_real *k)
 	struct kv_result *r = k->r;
 
 	r->has_store = place_store_stats(k->places[KV_NVME], &r->store);
+	r->has_remote = place_object_stats(k->places[KV_NVME], &r->remote);
 	if (!r->has_store)
 		return;
 	r->entries[KV_NVME] = r->store.entries;

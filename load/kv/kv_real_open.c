@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the tiers of a real run are: storage in a folder, CPU memory in memory, GPU memory on a
- * GPU, or nowhere, at a stated bandwidth.  Everything that can be refused is refused by
+ * Where the tiers of a real run are: storage in a folder or bucket, CPU memory in memory, GPU
+ * memory on a GPU, or nowhere, at a stated bandwidth.  Everything that can be refused is refused by
  * places_choose() and place_check(), which make nothing.
  */
 #include <errno.h>
@@ -26,6 +26,13 @@
 static void choose_storage(struct real_places *pl, const struct kv_job *job, const char *folder)
 {
 	pl->paths[0] = folder;
+	if (sluice_object_is_uri(folder, NULL) == 1) {
+		pl->opts[KV_NVME] = (struct place_opts){.kind = PLACE_BUCKET,
+							.paths = pl->paths,
+							.nr_paths = 1,
+							.objects = &job->objects};
+		return;
+	}
 	if (job->backend == KV_BACKEND_STORE) {
 		pl->opts[KV_NVME] = (struct place_opts){.kind = PLACE_STORE,
 							.paths = pl->paths,
@@ -56,9 +63,12 @@ static int real_storage_limit(const struct real_places *pl, const struct kv_para
 
 	if (r < 0)
 		return r;
-	/* other parts may be on the same file system */
-	*ret = p->storage_gb > 0 ? kv_params_storage(p)
-				 : (uint64_t)(FREE_SHARE * (double)room) / max_u64(p->parts, 1);
+	if (p->storage_gb > 0)
+		*ret = kv_params_storage(p);
+	else if (room == UINT64_MAX)
+		*ret = KV_UNLIMITED;
+	else /* other parts may be on the same file system */
+		*ret = (uint64_t)(FREE_SHARE * (double)room) / max_u64(p->parts, 1);
 	return 0;
 }
 
@@ -145,7 +155,7 @@ static int places_choose(struct real_places *pl, const struct kv_job *job, const
 	if (job->backend == KV_BACKEND_STORE) {
 		pl->cache.limit[KV_NVME] = KV_UNLIMITED; /* what goes there says the store */
 		pl->opts[KV_NVME].capacity = limit;
-	} else {
+	} else if (limit != KV_UNLIMITED) {
 		set_capacity(pl, KV_NVME);
 	}
 	choose_memory(pl, KV_CPU, PLACE_MEMORY);

@@ -107,6 +107,11 @@ void cache_describe_objects(char out[CACHE_TEXT], bool read, bool durable,
 		snprintf(out, CACHE_TEXT, "not used (no files)");
 }
 
+void cache_describe_remote(char out[CACHE_TEXT])
+{
+	snprintf(out, CACHE_TEXT, "none here; that of the object store is not known");
+}
+
 static int64_t drop_file(const char *path, uint64_t len)
 {
 	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);

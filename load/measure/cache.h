@@ -39,6 +39,8 @@ void cache_describe(struct run_series *s, const struct cache_facts *f,
 #define CACHE_TEXT sizeof(((struct run_series *)0)->cache)
 void cache_describe_objects(char out[CACHE_TEXT], bool read, bool durable,
 			    const struct sluice_path_info *path, const struct sluice_stats *st);
+/* Of objects behind a network: we have no cache of them, and theirs nobody tells. */
+void cache_describe_remote(char out[CACHE_TEXT]);
 
 /*
  * Push @path out of the page cache.  Returns how many of its @len bytes are in

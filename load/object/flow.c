@@ -56,6 +56,7 @@ static void cut_short(struct flow *f)
 
 	f->cut_short = false;
 	stores_cancel(f);
+	buckets_cancel(f);
 	while (f->timers.nr) {
 		op = ops_next(&f->timers);
 		op_fail(op, -ECANCELED, "cancelled");
@@ -97,6 +98,7 @@ static void flow_step(struct flow *f)
 	if (!f->ready)
 		gates_force(f);
 	stores_serve(f);
+	buckets_serve(f);
 	chunks_issue(f);
 }
 
@@ -186,6 +188,8 @@ static int flow_begin(struct flow *f, struct sluice_err *err)
 	r = crew_start(&f->copiers, f->o.copiers, "sluice-copy", &f->inbox);
 	if (r == 0)
 		r = crew_start(&f->clerks, FLOW_CLERKS, "sluice-file", &f->inbox);
+	if (r == 0)
+		r = buckets_init(f);
 	if (r < 0)
 		return sluice_fail(err, r, "cannot start threads: %s", strerror(-r));
 	for (unsigned i = 0; i < f->o.nr_places; i++)
@@ -257,6 +261,7 @@ void flow_free(struct flow *f)
 		sched_yield();
 	crew_stop(&f->copiers);
 	crew_stop(&f->clerks);
+	buckets_fini(f);
 	objects_fini(f);
 	lanes_fini(f);
 	for (unsigned i = 0; i < f->o.nr_places; i++)

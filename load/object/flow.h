@@ -21,8 +21,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <sluice/object.h>
 #include <sluice/sluice.h>
 #include <sluice/store.h>
+
+#include "load/measure/remote.h"
 
 /* ---- places: where objects live ---- */
 
@@ -33,13 +36,14 @@ enum place_kind {
 	PLACE_GPU,    /* device memory */
 	PLACE_NULL,   /* nothing is kept; optionally at a bandwidth */
 	PLACE_STORE,  /* a KV store, sluice/store.h: it says itself what it has and what goes */
+	PLACE_BUCKET, /* an object of an object store each, sluice/object.h */
 };
 enum place_layout { PLACE_RAW, PLACE_NPY };
 
 struct place_opts {
 	enum place_kind kind;
 	const char *const *paths; /* folders, of a store too; or the slab: a file, a block device,
-				     or a folder in which to make one */
+				     or a folder in which to make one; or s3://BUCKET/PREFIX */
 	unsigned nr_paths;
 	enum place_layout layout; /* of PLACE_FILES */
 	bool hashed;              /* sub-folders by hash, for very many objects */
@@ -48,17 +52,19 @@ struct place_opts {
 	bool recycle;             /* write new objects over the files of deleted ones */
 	bool stretch; /* a slab that is a file grows beyond its capacity for an object that does not
 			 fit, when there is nothing to wait for */
-	uint64_t capacity; /* bytes; of PLACE_FILES and PLACE_NULL 0: no limit, of a block device 0:
-			      all of it */
+	uint64_t capacity; /* bytes; of PLACE_FILES, PLACE_BUCKET and PLACE_NULL 0: no limit, of a
+			      block device 0: all of it */
 	uint32_t unit;     /* extents of slab and memory are multiples of it; 0: 64 KiB */
 	double bytes_per_sec; /* PLACE_NULL: in each direction; 0: no time */
 	uint32_t durability;  /* SLUICE_DURABLE_* of writes */
 	unsigned device;      /* PLACE_GPU: which */
 	/* PLACE_STORE; durability other than none is SLUICE_STORE_DURABLE */
 	uint32_t policy;     /* SLUICE_STORE_S3FIFO or _LRU */
-	bool replace;        /* a store that is there may go; else, without reuse, it is refused */
+	bool replace;        /* a store that is there may go; else, without reuse, it is refused; so
+				may what was kept below a prefix */
 	uint32_t io_threads; /* as in struct sluice_store_opts */
 	const char *engine;
+	const struct sluice_object_opts *objects; /* PLACE_BUCKET: of the client */
 };
 
 /*
@@ -78,7 +84,8 @@ struct place;
  * Files made here are written down in a marker (a file `.sluice-objects' in the folder, a head in
  * the slab): a folder with anything else in it is refused with -EEXIST and one line that names
  * the file, what an earlier run that was killed left behind is removed (or taken over with
- * reuse).  -EBUSY: another process is using it.
+ * reuse).  -EBUSY: another process is using it.  Of a prefix the marker is an object, and the
+ * number in it is in the names of all that the run makes.
  */
 int place_open(struct place **out, const struct place_opts *o, struct sluice_err *err);
 /* The same checks, creating nothing; -ENOSPC or -ENOMEM where the capacity is not there. */
@@ -95,6 +102,9 @@ uint64_t place_used(const struct place *p); /* bytes, with rounding */
 uint64_t place_objects(const struct place *p);
 /* Of PLACE_STORE; false: it is none. */
 bool place_store_stats(const struct place *p, struct sluice_store_stats *s);
+
+/* How the requests of a PLACE_BUCKET went; false: it is none. */
+bool place_object_stats(const struct place *p, struct remote *r);
 
 /* What an earlier run left (reuse), before a flow adopts it: start with *@pos = 0. */
 struct place_found {
@@ -128,6 +138,8 @@ enum flow_type { FLOW_READ, FLOW_WRITE, FLOW_DELETE, FLOW_MOVE, FLOW_PAUSE };
  * At a store only the store knows what there is: every operation names its key, sizes of reads are
  * those of the values, and nothing is moved away from it.  Numbers must follow from keys there, so
  * that operations on a key keep their order.
+ *
+ * Objects of a PLACE_BUCKET are written as a whole, and moved to and from memory only.
  */
 
 struct flow_op {

@@ -101,6 +101,27 @@ void op_end(struct flow *f, struct op *op)
 
 /* ------------------------------------------------------------------ starting */
 
+/* Objects of a store go to memory and come from there, whole. */
+static int check_bucket(const struct flow *f, const struct flow_op *u, struct sluice_err *err)
+{
+	const struct place *from = flow_place(f, u->place);
+	const struct place *to = u->type == FLOW_MOVE ? flow_place(f, u->to) : NULL;
+
+	if (place_is_bucket(from) && u->type == FLOW_WRITE && u->len)
+		return sluice_fail(err, -EINVAL, "place: %u: objects are written as a whole",
+				   u->place);
+	if (!to || (!place_is_bucket(from) && !place_is_bucket(to)))
+		return 0;
+	if (place_is_bucket(from))
+		from = to;
+	return place_is_memory(from) || from->o.kind == PLACE_NULL
+		       ? 0
+		       : sluice_fail(err, -EINVAL,
+				     "place: %u, to: %u: objects are moved to memory and from "
+				     "there only",
+				     u->place, u->to);
+}
+
 static int check_op(const struct flow *f, const struct flow_op *u, struct sluice_err *err)
 {
 	if (u->type > FLOW_PAUSE)
@@ -126,7 +147,7 @@ static int check_op(const struct flow *f, const struct flow_op *u, struct sluice
 	if (place_is_store(flow_place(f, u->place)) && (u->len || u->type == FLOW_MOVE))
 		return sluice_fail(err, -EINVAL, "place: %u, a store, has whole values that stay",
 				   u->place);
-	return 0;
+	return check_bucket(f, u, err);
 }
 
 static struct label *new_label(struct flow *f, const struct flow_op *u)

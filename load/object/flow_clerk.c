@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/err.h"
 #include "base/util.h"
 #include "load/object/flow_in.h"
 
@@ -39,13 +40,20 @@ static void remove_old(struct op *op)
 {
 	struct place *p = flow_place(op->flow, op->old_place);
 	const struct label *l = op->old_label;
+	CLEANUP_FREE char *uri = NULL;
 	struct sluice_err err;
 	int r;
 
 	if (!l)
 		return;
 	sluice_file_close(TAKE_PTR(op->old_file), NULL);
-	r = place_file_retire(p, op->old_ref, l->text, l->name_len, &err);
+	if (place_is_bucket(p)) {
+		uri = bucket_uri(p, op->old_ref, l->text, l->name_len);
+		r = uri ? sluice_object_delete(p->bucket.client, (const char *const *)&uri, 1, &err)
+			: sluice_fail(&err, -ENOMEM, "out of memory");
+	} else {
+		r = place_file_retire(p, op->old_ref, l->text, l->name_len, &err);
+	}
 	if (r < 0 && r != -ENOENT && r != -ESTALE)
 		clerk_fail(op, l, r, &err);
 }

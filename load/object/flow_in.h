@@ -21,6 +21,7 @@
  *	flow_copy.c	where bytes are; copies and checks
  *	flow_clerk.c	files: open, close, remove
  *	flow_store.c	operations on a store, which have neither files nor chunks
+ *	flow_bucket.c	operations on objects of an object store, which neither have
  *	flow_util.c	spans of time, pools, labels
  */
 #include <stdatomic.h>
@@ -46,6 +47,7 @@ enum {
 	FLOW_SERVED = 16, /* large objects that share the device; others wait for their turn */
 	FLOW_NAME_MAX = 65535,
 	FLOW_SHAPE_MAX = 1000,
+	HOLD_KINDS = 3,
 };
 
 /* ---- flow_util.c */
@@ -219,6 +221,7 @@ struct op {
 	uint8_t todo;               /* TODO_* */
 	bool alloc_begin, alloc_end;
 	bool set_missed, missed; /* at a store */
+	bool over;               /* it replaces an object of a bucket, under its name */
 	bool rw;                 /* its file is open for writing, too */
 	bool counted;            /* among those that have files open */
 	bool cancelled;          /* nothing happens to the object */
@@ -236,6 +239,7 @@ struct op {
 	uint64_t from, pos, end; /* of what it moves: where it began, is, ends */
 	unsigned inflight;       /* chunks */
 	struct errand_store *store;
+	struct carried *carried;
 	uint64_t wanted; /* size of what a store may not have */
 	int code;
 	char *msg;
@@ -284,6 +288,13 @@ struct boards {
 	struct oplist waits;
 };
 
+/* Memory for objects of object stores, one each. */
+struct holds {
+	char **unused;
+	uint64_t nr_unused, nr, room;
+	struct oplist waits;
+};
+
 struct flow {
 	struct flow_opts o;
 	struct sluice_io *io;
@@ -294,7 +305,7 @@ struct flow {
 	bool growing[FLOW_PLACES], no_memory[FLOW_PLACES];
 	bool gpu; /* one of the places is device memory */
 	struct inbox inbox;
-	struct crew copiers, clerks;
+	struct crew copiers, clerks, carriers;
 	/* objects */
 	struct sluice_table table;
 	struct arena objects, ops, chains, handles;
@@ -313,7 +324,8 @@ struct flow {
 	struct lane lanes[LANES];
 	struct boards boards[2]; /* for reading, and for writing */
 	atomic_uint at_stores;   /* calls whose callback has not returned */
-	struct slot *again;      /* read, to be written */
+	struct holds holds[2][HOLD_KINDS];
+	struct slot *again; /* read, to be written */
 	uint64_t seq;
 	uint64_t dev_ops, dev_bytes, max_dev_ops, max_dev_bytes;
 	struct sluice_op batch[FLOW_BATCH];
@@ -421,6 +433,13 @@ void store_start(struct flow *f, struct op *op); /* instead of opening files */
 /* Those that wait for memory: as many as there is some for, or none any more. */
 void stores_serve(struct flow *f);
 void stores_cancel(struct flow *f);
+
+/* ---- flow_bucket.c */
+int buckets_init(struct flow *f); /* carriers, if there is a bucket; 0 or -errno */
+void buckets_fini(struct flow *f);
+void bucket_start_op(struct flow *f, struct op *op); /* instead of opening files */
+void buckets_serve(struct flow *f);
+void buckets_cancel(struct flow *f);
 
 /* ---- flow_lane.c */
 void ops_line_add(struct oplist *l, struct op *op);  /* at the end */

@@ -52,6 +52,11 @@ static bool in_store(const struct place *p)
 	return p && place_is_store(p);
 }
 
+static bool in_bucket(const struct place *p)
+{
+	return p && place_is_bucket(p);
+}
+
 static bool in_files(const struct place *p)
 {
 	return p && p->o.kind == PLACE_FILES;
@@ -63,7 +68,11 @@ static void replace(struct flow *f, struct op *op)
 {
 	struct object *o = op->object;
 
-	if (in_files(flow_place(f, o->place))) {
+	if (o->place == op->place && in_bucket(flow_place(f, o->place))) {
+		op->over = true;
+		op->ref = o->ref;
+		label_free(&f->labels, o->label);
+	} else if (in_files(flow_place(f, o->place)) || in_bucket(flow_place(f, o->place))) {
 		op->old_label = o->label;
 		op->old_ref = o->ref;
 		op->old_place = o->place;
@@ -216,6 +225,11 @@ void op_opened(struct flow *f, struct op *op)
 	}
 	if (in_store(op_src(op)) || in_store(op_dst(op))) {
 		store_start(f, op);
+		return;
+	}
+	if (in_bucket(op_src(op)) || in_bucket(op_dst(op))) {
+		use_links(f, op);
+		bucket_start_op(f, op);
 		return;
 	}
 	if (op->dst_file && !f->stats.file.size) {

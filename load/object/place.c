@@ -30,9 +30,10 @@ enum { HUGE = 2 << 20, FS_BLOCK = 4096 };
 
 static int check_opts(const struct place_opts *o, struct sluice_err *err)
 {
-	bool files = o->kind == PLACE_FILES || o->kind == PLACE_STORE, slab = o->kind == PLACE_SLAB;
+	bool files = o->kind == PLACE_FILES || o->kind == PLACE_STORE;
+	bool slab = o->kind == PLACE_SLAB || o->kind == PLACE_BUCKET;
 
-	if (o->kind < PLACE_FILES || o->kind > PLACE_STORE)
+	if (o->kind < PLACE_FILES || o->kind > PLACE_BUCKET)
 		return sluice_fail(err, -EINVAL, "kind: %d is none of PLACE_*", (int)o->kind);
 	if ((files && !o->nr_paths) || (slab && o->nr_paths != 1))
 		return sluice_fail(err, -EINVAL, "paths: %u given, %s needed", o->nr_paths,
@@ -49,7 +50,7 @@ static int check_opts(const struct place_opts *o, struct sluice_err *err)
 				   o->unit);
 	if ((o->kind == PLACE_MEMORY || o->kind == PLACE_GPU) && !o->capacity)
 		return sluice_fail(err, -EINVAL, "capacity: memory needs one");
-	if (o->stretch && !slab)
+	if (o->stretch && o->kind != PLACE_SLAB)
 		return sluice_fail(err, -EINVAL, "stretch: only a slab can do that");
 	if (o->bytes_per_sec < 0)
 		return sluice_fail(err, -EINVAL, "bytes_per_sec: %g is negative", o->bytes_per_sec);
@@ -121,6 +122,9 @@ int place_room(const struct place_opts *o, uint64_t *ret_bytes, struct sluice_er
 		return 0;
 	case PLACE_GPU:
 		return gpu_room(o, ret_bytes, err);
+	case PLACE_BUCKET:
+		*ret_bytes = UINT64_MAX; /* nobody says */
+		return bucket_check(o, err);
 	default:
 		*ret_bytes = UINT64_MAX;
 		return 0;
@@ -131,6 +135,8 @@ bool place_is_kept(const struct place_opts *o)
 {
 	if (o->kind == PLACE_SLAB)
 		return o->nr_paths && slab_is_kept(o->paths[0]);
+	if (o->kind == PLACE_BUCKET)
+		return o->nr_paths && bucket_is_kept(o);
 	for (unsigned i = 0; o->kind == PLACE_STORE && i < o->nr_paths; i++)
 		if (store_place_is_there(o->paths[i]))
 			return true;
@@ -320,6 +326,8 @@ static int open_kind(struct place *p, struct sluice_err *err)
 		return gpu_open(p, err);
 	case PLACE_STORE:
 		return store_place_open(p, err);
+	case PLACE_BUCKET:
+		return bucket_open(p, err);
 	default:
 		return 0;
 	}
@@ -380,6 +388,8 @@ int place_close(struct place *p, struct sluice_err *err)
 		r = slab_close(p, err);
 	else if (p->o.kind == PLACE_STORE)
 		r = store_place_close(p, err);
+	else if (p->o.kind == PLACE_BUCKET)
+		r = bucket_close(p, err);
 	else if (p->o.kind == PLACE_MEMORY && p->base)
 		munmap(p->base, p->mapped);
 	else if (p->o.kind == PLACE_GPU)
@@ -402,7 +412,7 @@ uint64_t place_charge(const struct place *p, uint64_t size)
 {
 	uint64_t head = p->o.kind == PLACE_FILES && p->o.layout == PLACE_NPY ? PLACE_HEADER : 0;
 
-	if (p->o.kind == PLACE_NULL)
+	if (p->o.kind == PLACE_NULL || p->o.kind == PLACE_BUCKET)
 		return size;
 	if (p->o.kind == PLACE_STORE)
 		return 0; /* it makes room itself */

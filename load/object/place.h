@@ -28,7 +28,7 @@
 #define PLACE_PATH   (4096 + 512)
 #define PLACE_SUBS   4096 /* sub-folders by hash, 000 to fff */
 
-/* Which file of its name an object has: names may repeat. */
+/* Which file of its name an object has: names may repeat.  Below a prefix both are one number. */
 struct place_ref {
 	uint16_t dir;
 	uint16_t variant; /* 0: the plain name */
@@ -58,6 +58,16 @@ struct place_dir {
 	pthread_mutex_t lock; /* of the book */
 	struct book book;     /* the files that are there */
 	_Atomic uint64_t subs[PLACE_SUBS / 64]; /* sub-folders that are there, a bit each */
+};
+
+#define BUCKET_RUN 17 /* number of a run, as text */
+struct place_bucket {
+	struct sluice_object *client;
+	char *prefix; /* "s3://BUCKET/PREFIX/" */
+	char run[BUCKET_RUN];
+	char etag[SLUICE_OBJECT_ETAG]; /* of the marker */
+	bool ours;                     /* it is */
+	uint32_t serial;               /* of the next object */
 };
 
 struct place {
@@ -91,6 +101,7 @@ struct place {
 	struct sluice_store *store;
 	bool store_found; /* it was there before */
 	bool *dir_found;  /* so was the directory, of each path */
+	struct place_bucket bucket;
 	/* what an earlier run left */
 	struct place_old *old;
 	uint64_t nr_old;
@@ -109,6 +120,11 @@ static inline bool place_is_storage(const struct place *p)
 static inline bool place_is_store(const struct place *p)
 {
 	return p->o.kind == PLACE_STORE;
+}
+
+static inline bool place_is_bucket(const struct place *p)
+{
+	return p->o.kind == PLACE_BUCKET;
 }
 
 static inline bool place_is_memory(const struct place *p)
@@ -212,6 +228,15 @@ int store_place_check(const char *path, const struct place_opts *o, uint64_t *re
 		      struct sluice_err *err);
 int store_place_open(struct place *p, struct sluice_err *err);
 int store_place_close(struct place *p, struct sluice_err *err);
+
+/* ---- place_bucket.c: objects below a prefix */
+int bucket_check(const struct place_opts *o, struct sluice_err *err);
+bool bucket_is_kept(const struct place_opts *o);
+int bucket_open(struct place *p, struct sluice_err *err);
+int bucket_close(struct place *p, struct sluice_err *err);
+struct place_ref bucket_ref(struct place *p); /* of a new object; the flow's own thread */
+/* Free it; NULL: no memory. */
+char *bucket_uri(const struct place *p, struct place_ref ref, const char *name, uint32_t len);
 
 /* ---- place.c */
 /* Make more of the host memory usable: called outside the flow's thread; 0 or -ENOMEM. */

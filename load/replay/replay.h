@@ -37,7 +37,7 @@ struct replay_target {
 	bool used; /* else rows of the tier are passed over */
 	enum place_kind kind;
 	const char *const *paths; /* of PLACE_FILES and PLACE_SLAB: objects are spread by hash; of
-				     PLACE_STORE all of them are one store */
+				     PLACE_STORE all of them are one store; of PLACE_BUCKET a URI */
 	unsigned nr_paths;
 	double bytes_per_sec; /* PLACE_NULL */
 	unsigned device;      /* PLACE_GPU */
@@ -56,6 +56,7 @@ struct replay_job {
 	bool reuse, fresh; /* what is there; neither: what was kept is used, the rest is not */
 	bool new_files;    /* do not write over those of deleted objects */
 	uint32_t durability;
+	struct sluice_object_opts objects; /* of s3:// targets */
 	/* how */
 	double pace;    /* 1: as recorded, 2: twice as fast; 0: flat out */
 	uint32_t depth; /* operations in flight */
@@ -182,6 +183,8 @@ struct replay_result {
 	uint64_t bytes_written;          /* to storage, all told */
 	struct sluice_store_stats store; /* since it was opened, where there is one */
 	bool has_store;
+	struct remote remote; /* the same of the first object store */
+	bool has_remote;
 	double cpu_user_sec, cpu_system_sec;
 	struct sluice_path_info path[REPLAY_PLACES];
 	const char *path_name[REPLAY_PLACES]; /* the job's */

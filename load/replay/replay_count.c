@@ -313,8 +313,11 @@ static void replay_series_end(struct replay *p, struct run_series *s, unsigned t
 	s->buf = f->buf;
 	s->verify = p->job->verify;
 	s->verified_bytes = s->read ? f->verified : 0;
-	cache_describe_objects(s->cache, s->read, p->job->durability != SLUICE_DURABLE_NONE,
-			       path_of(p, tier), &f->io);
+	if (p->map.opts[p->map.tiers[tier].first].kind == PLACE_BUCKET)
+		cache_describe_remote(s->cache);
+	else
+		cache_describe_objects(s->cache, s->read, p->job->durability != SLUICE_DURABLE_NONE,
+				       path_of(p, tier), &f->io);
 	series_finish(s);
 }
 
@@ -338,6 +341,8 @@ void replay_count_end(struct replay *p, uint64_t end_ns)
 	r->bytes_written = f.bytes_written;
 	for (unsigned i = 0; i < p->map.nr && !r->has_store; i++)
 		r->has_store = place_store_stats(p->places[i], &r->store);
+	for (unsigned i = 0; i < p->map.nr && !r->has_remote; i++)
+		r->has_remote = place_object_stats(p->places[i], &r->remote);
 	r->verified_bytes = f.verified;
 	r->bad = *trace_reader_bad(p->source);
 	for (unsigned t = 0; t < REPLAY_TIERS; t++)

@@ -105,6 +105,21 @@ static int add_store(struct replay_map *m, const struct replay_target *t,
 	return add_place(m, &o, err);
 }
 
+static int add_bucket(struct replay_map *m, const struct replay_target *t,
+		      const struct replay_job *job, struct sluice_err *err)
+{
+	struct place_opts o = {.kind = PLACE_BUCKET,
+			       .paths = t->paths,
+			       .nr_paths = 1,
+			       .keep = job->keep,
+			       .reuse = job->reuse,
+			       .replace = job->fresh,
+			       .objects = &job->objects};
+
+	o.reuse = job->reuse || (!job->fresh && place_is_kept(&o));
+	return add_place(m, &o, err);
+}
+
 static bool same_target(const struct replay_target *a, const struct replay_target *b)
 {
 	if (!a->used || a->kind != b->kind || !a->nr_paths || a->nr_paths != b->nr_paths)
@@ -129,9 +144,10 @@ static int map_add_target(struct replay_map *m, const struct replay_job *job, un
 			return 0;
 		}
 	m->tiers[tier].first = m->nr;
-	r = t->kind == PLACE_FILES   ? add_paths(m, t, job, err)
-	    : t->kind == PLACE_STORE ? add_store(m, t, job, err)
-				     : add_place(m, &o, err);
+	r = t->kind == PLACE_FILES    ? add_paths(m, t, job, err)
+	    : t->kind == PLACE_STORE  ? add_store(m, t, job, err)
+	    : t->kind == PLACE_BUCKET ? add_bucket(m, t, job, err)
+				      : add_place(m, &o, err);
 	m->tiers[tier].nr = m->nr - m->tiers[tier].first;
 	return r;
 }
@@ -214,6 +230,8 @@ int replay_map_size(struct replay_map *m, const struct replay_job *job,
 
 		r = o->kind == PLACE_FILES || o->kind == PLACE_STORE ? files_size(o, job, n, err)
 								     : 0;
+		if (o->kind == PLACE_BUCKET)
+			o->capacity = job->capacity;
 		if (r < 0)
 			return r;
 		if (!has_units(o))
@@ -259,7 +277,7 @@ int replay_map_suits(const struct replay_map *m, enum trace_format format,
 		     const struct replay_job *job, struct sluice_err *err)
 {
 	for (unsigned i = 0; format == TRACE_FIO && i < m->nr; i++)
-		if (m->opts[i].kind == PLACE_STORE)
+		if (m->opts[i].kind == PLACE_STORE || m->opts[i].kind == PLACE_BUCKET)
 			return sluice_fail(err, -EINVAL,
 					   "%s: a fio log has parts of files, a store whole values",
 					   job->trace);

@@ -117,7 +117,7 @@ def unknown_schemes_are_refused_wherever_a_name_is_given():
             for uri in (*(stores if role != 'object' else ()), 'direct://x', 'http://x', 'S3+x://y'):
                 refused(*words, *option, uri, says=[f"'{uri}'", uri.split(':')[0] + ':// is not supported'])
             refused(*words, *option, 'file://host/x', says=['another machine'])
-    refused('replay', 'x', '--tier', '2=s3://x', says=['--tier', 's3:// is not supported'])
+    refused('replay', 'x', '--tier', '2=gs://x', says=['--tier', 'only s3:// is built'])
     assert os.listdir() == []
 
 

@@ -18,9 +18,7 @@ from tap import in_folder
 
 cp, ls, rm, info = (clikit.Command(name) for name in ('cp', 'ls', 'rm', 'info'))
 S = s3kit.Server('--bucket', 'bucket', ports=2)
-for variable in [name for name in os.environ if name.startswith(('AWS_', 'S3_')) or name.lower().endswith('_proxy')]:
-    del os.environ[variable]
-os.environ.update(S.env, AWS_EC2_METADATA_DISABLED='true', HOME='/nonexistent')
+S.use()
 
 
 def fill(name, size, seed=1):

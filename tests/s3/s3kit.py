@@ -27,6 +27,12 @@ class Server:
         self.env = {'AWS_ENDPOINT_URL': self.urls[0], 'AWS_ACCESS_KEY_ID': ACCESS, 'AWS_SECRET_ACCESS_KEY': SECRET,
                     'AWS_REGION': 'us-east-1'}
 
+    def use(self):
+        """All that this process starts from now on finds it, and nothing else of the kind."""
+        for name in [name for name in os.environ if name.startswith(('AWS_', 'S3_')) or name.lower().endswith('_proxy')]:
+            del os.environ[name]
+        os.environ.update(self.env, AWS_EC2_METADATA_DISABLED='true', HOME='/nonexistent')
+
     def ask(self, method, target, body=None, headers=None, port=None):
         """(status, headers, body) of one request, not signed."""
         connection = http.client.HTTPConnection('127.0.0.1', port or self.ports[-1], timeout=60)

@@ -196,6 +196,8 @@ void replay_report_result(const struct replay_report *r, struct result *common,
 	common->replay = replay_json(r);
 	if (res->has_store)
 		common->store = report_store_json(&res->store, r->job->policy);
+	if (res->has_remote)
+		common->objects = report_remote_json(&res->remote);
 	common->bytes_written = res->bytes_written;
 	common->series = res->series;
 	common->nr_series = res->nr_series;

@@ -308,6 +308,8 @@ void replay_report_text(FILE *f, const struct replay_report *r)
 	cache_lines(f, r);
 	if (res->has_store)
 		report_store_lines(f, &res->store, r->job->policy);
+	if (res->has_remote)
+		report_remote_lines(f, &res->remote);
 	passed_line(f, res);
 	ran_lines(f, res);
 	fprintf(f, "cpu:        %.3f s user, %.3f s system\n", res->cpu_user_sec,

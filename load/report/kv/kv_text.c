@@ -112,6 +112,10 @@ static void tiers(FILE *f, const struct kv_report *r, const json_t *json)
 		heading(f, "Store");
 		report_store_lines(f, &res->store, r->job->policy);
 	}
+	if (res->has_remote) {
+		heading(f, "Requests");
+		report_remote_lines(f, &res->remote);
+	}
 }
 
 static void level_line(FILE *f, const json_t *json, const char *name, const char *key)

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+struct remote;
 struct run_series;
 struct sluice_path_info;
 struct sluice_store_stats;
@@ -23,6 +24,10 @@ void report_ran(FILE *f, const struct run_series *s);
 extern const char *const report_policy_words[]; /* by SLUICE_STORE_*; NULL at the end */
 json_t *report_store_json(const struct sluice_store_stats *s, uint32_t policy);
 void report_store_lines(FILE *f, const struct sluice_store_stats *s, uint32_t policy);
+
+/* Requests to an object store: the member `objects', and lines that begin with a word. */
+json_t *report_remote_json(const struct remote *r);
+void report_remote_lines(FILE *f, const struct remote *r);
 
 /* "path:       FOLDER: ext4 on vda (MODEL)", to which the caller adds the end of the line. */
 void report_path(FILE *f, const char *folder, const struct sluice_path_info *p);

@@ -46,9 +46,9 @@ void result_finish(struct result *r)
 
 void result_fini(struct result *r)
 {
-	json_t **const all[] = {&r->settings, &r->grid, &r->fio,   &r->gdsio,
-				&r->tune,     &r->io,   &r->kv,    &r->flows,
-				&r->replay,   &r->ckpt, &r->store, &r->stream};
+	json_t **const all[] = {&r->settings, &r->grid,   &r->fio,    &r->gdsio,  &r->tune,
+				&r->io,       &r->kv,     &r->flows,  &r->replay, &r->ckpt,
+				&r->store,    &r->stream, &r->objects};
 
 	for (unsigned i = 0; i < ARRAY_SIZE(all); i++) {
 		json_decref(*all[i]);
@@ -373,7 +373,7 @@ json_t *result_json(const struct result *r)
 	} more[] = {{"grid", r->grid},   {"fio", r->fio},       {"gdsio", r->gdsio},
 		    {"tune", r->tune},   {"io", r->io},         {"kv", r->kv},
 		    {"flows", r->flows}, {"replay", r->replay}, {"ckpt", r->ckpt},
-		    {"store", r->store}, {"stream", r->stream}};
+		    {"store", r->store}, {"stream", r->stream}, {"objects", r->objects}};
 	json_t *targets = json_array(), *series = json_array(), *j;
 	char when[32] = "";
 	struct tm tm;

@@ -36,7 +36,8 @@ struct result {
 	const struct run_series *series;
 	unsigned nr_series;
 	/* what single commands add; NULL: nothing */
-	json_t *grid, *fio, *gdsio, *tune, *io, *kv, *flows, *replay, *ckpt, *store, *stream;
+	json_t *grid, *fio, *gdsio, *tune, *io, *kv, *flows, *replay, *ckpt, *store, *stream,
+		*objects;
 };
 
 /* Start the clock: everything else is zero. */

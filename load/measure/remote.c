@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "load/measure/remote.h"
+
+#include <stdio.h>
+
+void remote_look(struct remote *r, struct sluice_object *c)
+{
+	struct sluice_object_endpoint e = {.size = sizeof(e)};
+
+	*r = (struct remote){.stats.size = sizeof(r->stats)};
+	sluice_object_get_stats(c, &r->stats);
+	snprintf(r->region, sizeof(r->region), "%s", r->stats.region);
+	snprintf(r->credentials, sizeof(r->credentials), "%s", r->stats.credentials);
+	r->stats.region = r->stats.credentials = NULL; /* they go with the client */
+	while (r->nr < REMOTE_ENDPOINTS && sluice_object_get_endpoint(c, r->nr, &e) == 0) {
+		struct remote_endpoint *to = &r->endpoints[r->nr++];
+
+		*to = (struct remote_endpoint){.up = e.up,
+					       .attempts = e.attempts,
+					       .failed = e.failed,
+					       .downs = e.downs,
+					       .bytes_read = e.bytes_read,
+					       .bytes_written = e.bytes_written};
+		snprintf(to->url, sizeof(to->url), "%s", e.url);
+	}
+}

@@ -1,0 +1,495 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Operations on objects of an object store: put, read by ranges, deleted.
+ *
+ * Calls of the client block, so each operation is a carrier's, of whom there are as many as
+ * requests may be in flight.  What has no memory of its own is carried in a hold: of these there
+ * are three sizes and only so many of each, and whoever finds none waits, in the order of arrival.
+ * Those for writing hold the noise from the beginning on.  Large objects are put in parts, and read
+ * in stretches of four of them that are in flight together.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "load/object/flow_in.h"
+
+enum {
+	CARRIERS = 64,
+	STRETCH = 4,             /* parts */
+	UPLOAD_PARTS = 3,        /* in flight, of one object */
+	HOLDS_BYTES = 128 << 20, /* of a kind, unless that would be fewer than two */
+	RANGES = 64,             /* pieces of memory that are filled with one call */
+};
+#define PART (8ull << 20) /* unless the client's options say otherwise */
+
+/* What a carrier has of an operation. */
+struct carried {
+	char *hold; /* NULL: it needs none */
+	uint8_t kind;
+	bool writing;
+	char etag[SLUICE_OBJECT_ETAG]; /* of what is read in stretches */
+	uint64_t moved, verified;
+	uint64_t begin_ns, end_ns;
+};
+
+/* ------------------------------------------------------------------------ holds */
+
+/* Bytes of a part: whole periods of the noise. */
+static uint64_t part_of(const struct place *p)
+{
+	uint64_t part = p->o.objects && p->o.objects->part ? p->o.objects->part : PART;
+
+	return part - part % CONTENT_PERIOD;
+}
+
+static uint64_t hold_bytes(const struct flow *f, unsigned kind)
+{
+	uint64_t part = 0;
+
+	if (kind == 0)
+		return CONTENT_PERIOD;
+	for (unsigned i = 0; i < f->o.nr_places; i++)
+		if (place_is_bucket(flow_place(f, i)))
+			part = max_u64(part, part_of(flow_place(f, i)));
+	return kind == 1 ? part : STRETCH * part;
+}
+
+/* NULL: others have them, or no memory (*@failed). */
+static char *hold_take(struct flow *f, bool writing, unsigned kind, bool *failed)
+{
+	struct holds *h = &f->holds[writing][kind];
+	uint64_t bytes = hold_bytes(f, kind);
+	uint64_t most = kind == 0 ? CARRIERS : max_u64(2, HOLDS_BYTES / bytes);
+	void *memory;
+
+	if (h->nr_unused)
+		return h->unused[--h->nr_unused];
+	if (h->nr == most)
+		return NULL;
+	if (ARRAY_ROOM(h->unused, h->room, h->nr + 1) < 0 ||
+	    sluice_buf_alloc(&memory, f->io, bytes, 0, &f->stats.buf, NULL) < 0) {
+		*failed = h->nr == 0;
+		return NULL;
+	}
+	f->stats.memory += bytes;
+	h->nr++;
+	if (writing)
+		content_noise(&f->content, memory, bytes, 0);
+	return memory;
+}
+
+static void hold_give(struct flow *f, struct carried *c)
+{
+	struct holds *h = &f->holds[c->writing][c->kind];
+
+	if (c->hold)
+		h->unused[h->nr_unused++] = TAKE_PTR(c->hold);
+}
+
+/* ------------------------------------------------------------- what carriers do */
+
+static const struct label *bucket_label(const struct op *op)
+{
+	return op->label ? op->label : op->object->label;
+}
+
+static struct place *bucket_of(const struct op *op)
+{
+	struct place *dst = op_dst(op);
+
+	return dst && place_is_bucket(dst) ? dst : op_src(op);
+}
+
+static void carry_fail(struct op *op, int code, const char *msg)
+{
+	char name[LABEL_TEXT];
+
+	op_fail(op, code, "%s: %s", label_print(name, bucket_label(op)), msg);
+}
+
+/* Between the hold and the memory of a place, which may be a device's. */
+static int copy_memory(struct op *op, const struct end *memory, uint64_t pos, uint64_t len,
+		       bool into_hold, struct sluice_err *err)
+{
+	for (uint64_t at = 0, n; at < len; at += n) {
+		n = len - at;
+		char *there = end_addr(memory, pos + at, &n), *here = op->carried->hold + at;
+		struct sluice_iov iov[2] = {{into_hold ? here : there, n},
+					    {into_hold ? there : here, n}};
+		struct sluice_op u = {.opcode = SLUICE_COPY, .iov = iov, .nr_iov = 2};
+		struct sluice_done done;
+		int r;
+
+		if (memory->place->o.kind == PLACE_MEMORY) {
+			memcpy(iov[0].addr, iov[1].addr, n);
+			continue;
+		}
+		r = sluice_run(op->flow->io, &u, &done, err);
+		if (r < 0 || done.res < 0)
+			return r < 0 ? r : sluice_fail(err, (int)done.res, "%s", done.msg);
+	}
+	return 0;
+}
+
+/* Bytes of what is put, in a row: where they are, in the hold, or NULL with @err. */
+static const char *bytes_at(struct op *op, uint64_t pos, uint64_t len, struct sluice_err *err)
+{
+	const struct flow *f = op->flow;
+	struct extent_hint hint = {0};
+	char *hold = op->carried->hold;
+	struct end src;
+	uint64_t n = len;
+
+	if (op->type == FLOW_MOVE && place_is_memory(op_src(op))) {
+		src = src_end(op, &hint);
+		if (src.place->o.kind == PLACE_MEMORY && len) {
+			const char *there = end_addr(&src, pos, &n);
+
+			if (n == len)
+				return there;
+		}
+		return copy_memory(op, &src, pos, len, true, err) < 0 ? NULL : hold;
+	}
+	if (f->o.fill)
+		content_stamp(&f->content, hold, len,
+			      op->type == FLOW_WRITE ? op->content : op->object->content, pos);
+	return hold;
+}
+
+static int put_whole(struct op *op, const struct place *p, const char *uri, struct sluice_err *err)
+{
+	const char *bytes = bytes_at(op, 0, op->size, err);
+
+	return bytes ? sluice_object_put(p->bucket.client, uri, bytes, op->size, 0, NULL, NULL, err)
+		     : -EIO;
+}
+
+static int put_parts(struct op *op, const struct place *p, const char *uri, struct sluice_err *err)
+{
+	struct sluice_upload_opts o = SLUICE_UPLOAD_OPTS_INIT;
+	struct sluice_upload *u;
+	uint64_t part = part_of(p);
+	int r;
+
+	o.in_flight = UPLOAD_PARTS;
+	o.part = part;
+	o.expected = op->size;
+	r = sluice_upload_open(&u, p->bucket.client, uri, &o, err);
+	if (r < 0)
+		return r;
+	for (uint64_t pos = 0, n; r == 0 && pos < op->size; pos += n) {
+		const char *bytes;
+
+		n = min_u64(part, op->size - pos);
+		bytes = bytes_at(op, pos, n, err);
+		r = bytes ? sluice_upload_write(u, bytes, n, err) : -EIO;
+	}
+	if (r == 0)
+		return sluice_upload_commit(u, NULL, err);
+	sluice_upload_abort(u);
+	return r;
+}
+
+/* Ranges of one object; all of them have to come, and of the object that the first came from. */
+static int fetch(struct op *op, const struct place *p, struct sluice_object_range *v, unsigned nr,
+		 struct sluice_err *err)
+{
+	struct carried *c = op->carried;
+	int r;
+
+	for (unsigned i = 0; i < nr; i++)
+		v[i].etag = c->etag[0] ? c->etag : NULL;
+	r = sluice_object_fetch(p->bucket.client, v, nr, err);
+	for (unsigned i = 0; r == 0 && i < nr; i++) {
+		if ((uint64_t)v[i].res != v[i].len)
+			return sluice_fail(err, -EBADMSG, "it ends at %" PRIu64 " of %" PRIu64,
+					   v[i].offset + (uint64_t)v[i].res, op->size);
+		if (!c->etag[0])
+			memcpy(c->etag, v[i].got, sizeof(c->etag));
+		else if (strcmp(c->etag, v[i].got) != 0)
+			return sluice_fail(err, -ESTALE, "it was replaced while it was read");
+	}
+	return r;
+}
+
+/* Straight into the memory of a place. */
+static int load_memory(struct op *op, const struct place *p, const char *uri,
+		       struct sluice_err *err)
+{
+	struct sluice_object_range v[RANGES];
+	struct extent_hint hint = {0};
+	struct end dst = dst_end(op, &hint);
+	int r = 0;
+
+	for (uint64_t pos = op->from; r == 0 && pos < op->end;) {
+		unsigned nr = 0;
+
+		for (uint64_t n; nr < RANGES && pos < op->end; pos += n, nr++) {
+			char *to;
+
+			n = op->end - pos;
+			to = end_addr(&dst, pos, &n);
+			v[nr] = (struct sluice_object_range){
+				.uri = uri, .buf = to, .len = n, .offset = pos};
+		}
+		r = fetch(op, p, v, nr, err);
+	}
+	return r;
+}
+
+static int check_bytes(struct op *op, const char *hold, uint64_t pos, uint64_t len,
+		       struct sluice_err *err)
+{
+	const struct flow *f = op->flow;
+	uint64_t good = content_check(&f->content, hold, len, op->object->content, pos);
+	char name[LABEL_TEXT];
+
+	if (good == len)
+		return 0;
+	return sluice_fail(
+		err, -EBADMSG, "verification failed: %.120s: offset %" PRIu64 " holds 0x%02x",
+		label_print(name, bucket_label(op)), pos + good, (unsigned char)hold[good]);
+}
+
+static int read_hold(struct op *op, const struct place *p, const char *uri, struct sluice_err *err)
+{
+	struct carried *c = op->carried;
+	uint64_t stretch = hold_bytes(op->flow, c->kind);
+	struct extent_hint hint = {0};
+	struct end dst;
+	int r = 0;
+
+	if (op->type == FLOW_MOVE)
+		dst = dst_end(op, &hint);
+	for (uint64_t pos = op->from, n; r == 0 && pos < op->end; pos += n) {
+		struct sluice_object_range v = {.uri = uri, .buf = c->hold, .offset = pos};
+
+		n = v.len = min_u64(stretch, op->end - pos);
+		r = fetch(op, p, &v, 1, err);
+		c->end_ns = clock_ns();
+		if (r == 0 && op->type == FLOW_MOVE && place_is_memory(dst.place))
+			r = copy_memory(op, &dst, pos, n, false, err);
+		if (r == 0 && op->type == FLOW_READ && op->flow->o.verify) {
+			r = check_bytes(op, c->hold, pos, n, err);
+			c->verified += n;
+		}
+	}
+	return r;
+}
+
+static int put(struct op *op, const char *uri, struct sluice_err *err)
+{
+	const struct place *p = op_dst(op);
+
+	return op->size <= part_of(p) ? put_whole(op, p, uri, err) : put_parts(op, p, uri, err);
+}
+
+static int get(struct op *op, const char *uri, struct sluice_err *err)
+{
+	const struct place *p = op_src(op);
+
+	return op->carried->hold ? read_hold(op, p, uri, err) : load_memory(op, p, uri, err);
+}
+
+/* By a carrier. */
+static void carry(struct task *t)
+{
+	struct op *op = container_of(t, struct op, task);
+	struct carried *c = op->carried;
+	struct place *p = bucket_of(op);
+	const struct label *l = bucket_label(op);
+	bool puts = op_dst(op) == p, gets = !puts && op->type != FLOW_DELETE;
+	CLEANUP_FREE char *uri =
+		bucket_uri(p, puts ? op->ref : op->object->ref, l->text, l->name_len);
+	struct sluice_err err = {0, ""};
+	int r = 0;
+
+	c->begin_ns = clock_ns();
+	if (!uri)
+		r = sluice_fail(&err, -ENOMEM, "out of memory");
+	else if (puts)
+		r = put(op, uri, &err);
+	else if (gets && op->from < op->end)
+		r = get(op, uri, &err);
+	if (r == 0 && (puts || gets))
+		c->moved = op->end - op->from;
+	if (!c->end_ns)
+		c->end_ns = clock_ns();
+	if (r < 0)
+		carry_fail(op, r, err.msg);
+	if (uri && !puts && op_leaves(op)) {
+		r = sluice_object_delete(p->bucket.client, (const char *const *)&uri, 1, &err);
+		if (r < 0 && op->type == FLOW_DELETE)
+			carry_fail(op, r, err.msg);
+		if (op->type == FLOW_DELETE)
+			c->end_ns = clock_ns();
+	}
+}
+
+/* ---------------------------------------------------------- in the flow's thread */
+
+/* It is over, with what is in op->code. */
+static void carried_end(struct flow *f, struct op *op)
+{
+	hold_give(f, op->carried);
+	free(TAKE_PTR(op->carried));
+	op->inflight--;
+	if (op_idle(op) && !(op->todo & TODO_TIMER))
+		op_moved(f, op);
+}
+
+static void carried_over(struct task *t, void *owner)
+{
+	struct op *op = container_of(t, struct op, task);
+	const struct carried *c = op->carried;
+	struct flow *f = owner;
+	struct place *dst = op_dst(op);
+	bool puts = dst && place_is_bucket(dst);
+
+	span_add(&op->device, c->begin_ns, c->end_ns);
+	span_add(puts ? &op->write_device : &op->read_device, c->begin_ns, c->end_ns);
+	if (puts)
+		op->write_begin = c->begin_ns;
+	else
+		op->read_end = c->end_ns;
+	*(puts ? &f->stats.bytes_written : &f->stats.bytes_read) += c->moved;
+	f->stats.verified += op->code == 0 ? c->verified : 0;
+	carried_end(f, op);
+}
+
+/* Does all that is put lie in memory in a row? */
+static bool lies_in_a_row(struct op *op)
+{
+	struct extent_hint hint = {0};
+	struct end src;
+	uint64_t n = op->size;
+
+	if (op->type != FLOW_MOVE || op_src(op)->o.kind != PLACE_MEMORY || !n)
+		return false;
+	src = src_end(op, &hint);
+	end_addr(&src, 0, &n);
+	return n == op->size;
+}
+
+/* Whether it needs a hold, and of which size; -1: none. */
+static int hold_kind(struct op *op)
+{
+	const struct place *dst = op_dst(op);
+	bool puts = dst && place_is_bucket(dst);
+	uint64_t bytes = op->end - op->from;
+
+	if (op->type == FLOW_DELETE)
+		return -1;
+	if (!puts && dst && dst->o.kind == PLACE_MEMORY)
+		return -1;
+	if (puts && bytes <= part_of(dst) && lies_in_a_row(op))
+		return -1;
+	if (bytes <= CONTENT_PERIOD)
+		return 0;
+	return bytes <= part_of(bucket_of(op)) ? 1 : 2;
+}
+
+/* A hold if need be, and off; -EAGAIN: later. */
+static int carry_go(struct flow *f, struct op *op)
+{
+	struct carried *c = op->carried;
+	int kind = hold_kind(op);
+	bool failed = false;
+
+	if (kind >= 0) {
+		c->kind = (uint8_t)kind;
+		c->hold = hold_take(f, c->writing, c->kind, &failed);
+		if (!c->hold && !failed)
+			return -EAGAIN;
+	}
+	if (failed) {
+		carry_fail(op, -ENOMEM, "out of memory");
+		carried_end(f, op);
+		return 0;
+	}
+	op->task.run = carry;
+	op->task.done = carried_over;
+	crew_push(&f->carriers, &op->task);
+	return 0;
+}
+
+void bucket_start_op(struct flow *f, struct op *op)
+{
+	struct place *dst = op_dst(op);
+	int kind;
+
+	op->carried = calloc(1, sizeof(*op->carried));
+	op->inflight++;
+	if (!op->carried) {
+		op->inflight--;
+		carry_fail(op, -ENOMEM, "out of memory");
+		if (!(op->todo & TODO_TIMER))
+			op_moved(f, op);
+		return;
+	}
+	if (op->type == FLOW_DELETE && !op_leaves(op)) {
+		carried_end(f, op);
+		return;
+	}
+	op->carried->writing = dst && place_is_bucket(dst);
+	if (op->carried->writing && !op->over)
+		op->ref = bucket_ref(dst);
+	kind = hold_kind(op);
+	if (kind >= 0 && f->holds[op->carried->writing][kind].waits.first)
+		ops_line_add(&f->holds[op->carried->writing][kind].waits, op);
+	else if (carry_go(f, op) == -EAGAIN)
+		ops_line_add(&f->holds[op->carried->writing][kind].waits, op);
+}
+
+static struct holds *holds_at(struct flow *f, unsigned i)
+{
+	return &f->holds[i / HOLD_KINDS][i % HOLD_KINDS];
+}
+
+void buckets_serve(struct flow *f)
+{
+	for (unsigned i = 0; i < 2 * HOLD_KINDS; i++) {
+		struct holds *h = holds_at(f, i);
+		struct op *op;
+
+		while ((op = h->waits.first)) {
+			ops_line_del(&h->waits, op);
+			if (carry_go(f, op) == -EAGAIN) {
+				ops_line_push(&h->waits, op);
+				break;
+			}
+		}
+	}
+}
+
+void buckets_cancel(struct flow *f)
+{
+	struct op *op;
+
+	for (unsigned i = 0; i < 2 * HOLD_KINDS; i++)
+		while ((op = holds_at(f, i)->waits.first)) {
+			ops_line_del(&holds_at(f, i)->waits, op);
+			op_fail(op, -ECANCELED, "cancelled");
+			carried_end(f, op);
+		}
+}
+
+int buckets_init(struct flow *f)
+{
+	for (unsigned i = 0; i < f->o.nr_places; i++)
+		if (place_is_bucket(flow_place(f, i)))
+			return crew_start(&f->carriers, CARRIERS, "sluice-object", &f->inbox);
+	return 0;
+}
+
+void buckets_fini(struct flow *f)
+{
+	crew_stop(&f->carriers);
+	for (unsigned i = 0; i < 2 * HOLD_KINDS; i++)
+		free(holds_at(f, i)->unused);
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How requests to an object store went, for every command that made some: `objects', and lines. */
+#include <inttypes.h>
+
+#include "base/util.h"
+#include "load/measure/remote.h"
+#include "load/report/result/lines.h"
+
+static json_t *endpoint_json(const struct remote_endpoint *e)
+{
+	return json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I}", "url", e->url, "up", e->up,
+			 "attempts", (json_int_t)e->attempts, "failed", (json_int_t)e->failed,
+			 "left_out", (json_int_t)e->downs, "read_bytes", (json_int_t)e->bytes_read,
+			 "written_bytes", (json_int_t)e->bytes_written);
+}
+
+json_t *report_remote_json(const struct remote *r)
+{
+	const struct sluice_object_stats *s = &r->stats;
+	const struct {
+		const char *name;
+		uint64_t v;
+	} counts[] = {
+		{"requests", s->requests},
+		{"failed", s->failed},
+		{"attempts", s->attempts},
+		{"retries", s->retries},
+		{"throttled", s->throttled},
+		{"timeouts", s->timeouts},
+		{"broken", s->broken},
+		{"redirects", s->redirects},
+		{"connects", s->connects},
+		{"read_bytes", s->bytes_read},
+		{"written_bytes", s->bytes_written},
+		{"checked_bytes", s->checked},
+	};
+	json_t *endpoints = json_array(), *j;
+
+	for (unsigned i = 0; i < r->nr; i++)
+		json_array_append_new(endpoints, endpoint_json(&r->endpoints[i]));
+	j = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:o}", "region", r->region, "style", s->style,
+		      "checksum", s->checksum, "payload", s->payload, "credentials", r->credentials,
+		      "clock_skew_ms", (json_int_t)s->skew_ms, "endpoints", endpoints);
+	for (unsigned i = 0; i < ARRAY_SIZE(counts); i++)
+		json_object_set_new(j, counts[i].name, json_integer((json_int_t)counts[i].v));
+	return j;
+}
+
+void report_remote_lines(FILE *f, const struct remote *r)
+{
+	const struct sluice_object_stats *s = &r->stats;
+
+	fprintf(f,
+		"objects:    %" PRIu64 " requests, %" PRIu64 " failed; %" PRIu64
+		" were tried again: %" PRIu64 " after 429 or 503, %" PRIu64
+		" after timeouts, %" PRIu64 " after broken connections\n",
+		s->requests, s->failed, s->retries, s->throttled, s->timeouts, s->broken);
+	fprintf(f, "            checksum %s, payload %s, style %s, region %s, keys: %s\n",
+		s->checksum, s->payload, s->style, r->region, r->credentials);
+	for (unsigned i = 0; i < r->nr && s->nr_endpoints > 1; i++) {
+		const struct remote_endpoint *e = &r->endpoints[i];
+
+		fprintf(f, "            %s: %" PRIu64 " attempts, %" PRIu64 " failed", e->url,
+			e->attempts, e->failed);
+		if (e->downs)
+			fprintf(f, ", left out %" PRIu64 " times%s", e->downs,
+				e->up ? "" : " and at the end");
+		fputc('\n', f);
+	}
+}
