@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LMCache, vLLM and SGLang on sluice.Store: what each of them calls, on stand-ins for the last two.
+"""LMCache, vLLM and SGLang on sluice.Store: what each of them calls.
 
-tests/python/store_real.py does it with the packages, where `make peers` has them.
+The base classes are those of vLLM and SGLang where `make peers` has installed them, else stand-ins; what is
+printed first says which.  tests/peers/{lmcache,vllm,sglang}_peer.py go through the packages' own factories.
 """
+import importlib.util
 import os
 import select
 import sys
 import types
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), 'standin'))
+standin = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'standin')
+sys.path.append(standin)
+for name in ('vllm', 'sglang'):
+    place = importlib.util.find_spec(name).origin
+    print(f'# {name}: a stand-in' if place.startswith(standin) else f'# {name}: the package')
 
 import mmap
 
