@@ -4,10 +4,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/io_uring.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/util.h"
@@ -16,6 +19,7 @@ enum {
 	LINKS_MAX = 40, /* as the kernel follows */
 	TEMPS = 16,     /* names that are always looked at for what the dead have left */
 	TEMPS_MAX = 4096,
+	BEHIND = 64 << 20, /* bytes of an old file from which on it is given back behind us */
 };
 
 /* ------------------------------------------------------------------- names */
@@ -328,13 +332,42 @@ int sluice_replace_show(struct sluice_replace *r)
 	e = r->temp ? 0 : take_temp(r, 0);
 	if (e < 0)
 		return e;
-	/* Giving back a GiB takes ext4 0.2 s: not while others wait for us, nor in what is flushed
+	/* Giving back a GiB takes ext4 0.15 s: not while others wait for us, nor in what is flushed
 	 * next. */
-	r->kept = openat(r->dir, r->name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	r->kept = openat(r->dir, r->name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+	if (r->kept < 0)
+		r->kept = openat(r->dir, r->name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	if (renameat(r->dir, r->temp, r->dir, r->name) < 0)
 		return -errno;
 	free(TAKE_PTR(r->temp));
 	return 0;
+}
+
+/* Is there room for the next of its size and one more, without the space of this one? */
+static bool is_room_without(int fd)
+{
+	struct statvfs fs;
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && st.st_nlink == 0 && st.st_size >= BEHIND &&
+	       fstatvfs(fd, &fs) == 0 && fs.f_bavail / 2 >= (uint64_t)st.st_size / fs.f_frsize;
+}
+
+/*
+ * Close the old file.  Where its space is large and not needed at once, the kernel gives it back
+ * behind us: a ring that holds a file lets go of it in a thread of the kernel's, so that there is
+ * none of ours to wait for.  Where that does not work it is an ordinary close(2).
+ */
+static void close_kept(int fd)
+{
+	struct io_uring_params p = {0};
+	int ring = is_room_without(fd) ? (int)syscall(__NR_io_uring_setup, 1, &p) : -1;
+
+	if (ring >= 0)
+		syscall(__NR_io_uring_register, ring, IORING_REGISTER_FILES, &fd, 1);
+	close(fd);
+	if (ring >= 0)
+		close(ring);
 }
 
 void sluice_replace_close(struct sluice_replace *r, bool forked)
@@ -345,7 +378,7 @@ void sluice_replace_close(struct sluice_replace *r, bool forked)
 	free(TAKE_PTR(r->name));
 	close_new(r);
 	if (r->kept >= 0)
-		close(r->kept);
+		close_kept(r->kept);
 	if (r->dir >= 0)
 		close(r->dir);
 	r->dir = r->kept = -1;
