@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Saves that end behind the caller's back."""
+"""What goes on behind the caller's back."""
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -7,31 +7,36 @@ from concurrent.futures import Future
 from ._writer import Writer
 
 
-def start(file: Writer, send: Callable[[], None]) -> 'Future[None]':
-    """Write now, which copies; make it durable and visible in a thread.
-
-    The thread is none that Python forgets: a program that ends waits for it.  What fails in the
-    storage fails in the future, everything else here.
-    """
+def run_behind(call: Callable[[], None], name: str) -> 'Future[None]':
+    """In a thread that is none that Python forgets: a program that ends waits for it."""
     future: Future[None] = Future()
     future.set_running_or_notify_cancel()
-    try:
-        send()
-    except OSError as error:
-        file.abort()
-        future.set_exception(error)
-        return future
-    except BaseException:
-        file.abort()
-        raise
-    threading.Thread(target=_finish, args=(file, future), name='sluice-save').start()
+    threading.Thread(target=_run, args=(call, future), name=name).start()
     return future
 
 
-def _finish(file: Writer, future: 'Future[None]') -> None:
+def _run(call: Callable[[], None], future: 'Future[None]') -> None:
     try:
-        file.commit()
+        call()
     except BaseException as error:
         future.set_exception(error)
     else:
         future.set_result(None)
+
+
+def start(file: Writer, send: Callable[[], None]) -> 'Future[None]':
+    """Write now, which copies; make it durable and visible behind the caller.
+
+    What fails in the storage fails in the future, everything else here.
+    """
+    try:
+        send()
+    except OSError as error:
+        file.abort()
+        failed: Future[None] = Future()
+        failed.set_exception(error)
+        return failed
+    except BaseException:
+        file.abort()
+        raise
+    return run_behind(file.commit, 'sluice-save')

@@ -3,8 +3,11 @@
 
 torch unpickles, with its own checks of what may be in a file.  Where it asks for a storage it gets one
 that is not filled yet; when it is done all of them are, from their places in the file, in the
-memory where they belong.
+memory where they belong.  Of many storages unpickling takes as long as reading: where all of them will be
+in host memory they are read meanwhile, as the directory of the file has them.
 """
+import concurrent.futures
+import contextlib
 import errno
 import os
 import pickle
@@ -15,10 +18,13 @@ import torch
 from torch import _weights_only_unpickler
 
 from . import _zip
+from ._async import run_behind
 from ._reader import Ranges, Reader, is_damage
 from ._torch_save import is_special
 
 _serialization: Any = torch.serialization
+
+_MANY = 256  # records from which on reading them while unpickling pays
 
 
 class _Pending(torch.UntypedStorage):  # type: ignore[misc]
@@ -34,7 +40,7 @@ class _Pending(torch.UntypedStorage):  # type: ignore[misc]
         claim = self.claim
         if device.type == 'cpu':
             return self
-        if device.type != 'cuda':  # of which the library knows nothing: torch copies
+        if device.type != 'cuda' or claim.ahead:  # the library knows nothing of it, or has begun: torch copies
             claim.archive.read_now(claim)
             return copy(device=device)
         claim.target = torch.UntypedStorage(self.nbytes(), device=device)
@@ -56,9 +62,11 @@ _PENDING: Any = _Pending if _takes_pending() else torch.UntypedStorage
 class _Claim:
     """A storage, and the record that belongs in it."""
 
-    def __init__(self, archive: 'Archive', record: _zip.Record, nbytes: int) -> None:
-        self.archive, self.record, self.nbytes = archive, record, nbytes
-        self.target: Any = None
+    def __init__(self, archive: 'Archive', record: _zip.Record, nbytes: int, target: Any,
+                 ahead: bool = False) -> None:
+        self.archive, self.record, self.nbytes, self.target = archive, record, nbytes, target
+        self.ahead = ahead  # is it read without being asked for?
+        target.claim = self
 
 
 class _Storages:
@@ -77,9 +85,13 @@ class _Storages:
 
 
 class Archive:
-    """torch's PyTorchFileReader, as far as torch.load() uses it."""
+    """torch's PyTorchFileReader, as far as torch.load() uses it.
 
-    def __init__(self, reader: Any, at_once: bool = False) -> None:
+    ahead: all storages are read at once, before torch asks for them ('wait') or while it unpickles ('go'); else
+    fill() reads those that it has asked for.
+    """
+
+    def __init__(self, reader: Any, ahead: str = '') -> None:
         self._reader = reader
         found = _zip.records(reader.pread, reader.size)
         names = [name for name in found if name.endswith('/data.pkl') and name.count('/') == 1]
@@ -90,8 +102,10 @@ class Archive:
                         if name[:start] == names[0][:start]}
         self.claims: list[_Claim] = []
         self._ready: dict[str, torch.UntypedStorage] = {}
-        if at_once:
-            self._read_all()
+        self._small: dict[str, bytes] = {}
+        self._reading: concurrent.futures.Future[None] | None = None
+        if ahead == 'wait' or (ahead and len(self.records) >= _MANY):
+            self._read_ahead(ahead == 'wait')
 
     # -- for torch
 
@@ -103,6 +117,9 @@ class Archive:
 
     def get_record(self, name: str) -> bytes:
         record = self._find(name)
+        if name in self._small:
+            return self._small[name]
+        self.wait()
         return self._reader.pread(record.offset, record.size)
 
     def get_record_offset(self, name: str) -> int:
@@ -114,9 +131,14 @@ class Archive:
             # Not for torch to try again, which in some versions reads on in memory.
             raise OSError(errno.EBADMSG, f'{name}: {nbytes} bytes are needed, {record.size} are in '
                                          'the file', self._reader.name)
-        if name in self._ready:
-            return _Storages(self._ready[name])
-        return _Storages(self._claim(record, nbytes))
+        ready = self._ready.get(name)
+        if ready is not None and ready.nbytes() == nbytes:
+            return _Storages(ready)
+        storage = _PENDING(nbytes)
+        claim = _Claim(self, record, nbytes, storage)
+        if nbytes:
+            self.claims.append(claim)
+        return _Storages(storage)
 
     def serialization_id(self) -> str:
         name = '.data/serialization_id'
@@ -126,17 +148,27 @@ class Archive:
 
     def fill(self) -> None:
         """Read everything that was asked for."""
-        ranges = Ranges()
-        for claim in self.claims:
-            self._add(ranges, claim)
-        for device in {c.target.device for c in self.claims if c.target.device.type == 'cuda'}:
-            torch.cuda.current_stream(device).synchronize()  # who had this memory before is done
-        self._reader.read(ranges)
+        self.wait()
+        self._fill(self.claims)
+
+    def wait(self) -> None:
+        """Until nobody reads ahead any more; raises what failed there."""
+        if self._reading is not None:
+            self._reading.result()
+            self._reading = None
 
     def read_now(self, claim: _Claim) -> None:
-        self.claims.remove(claim)
+        self.wait()
+        if not claim.ahead:
+            self.claims.remove(claim)
+            self._fill([claim])
+
+    def _fill(self, claims: list[_Claim]) -> None:
         ranges = Ranges()
-        self._add(ranges, claim)
+        for claim in claims:
+            self._add(ranges, claim)
+        for device in {c.target.device for c in claims if c.target.device.type == 'cuda'}:
+            torch.cuda.current_stream(device).synchronize()  # who had this memory before is done
         self._reader.read(ranges)
 
     @staticmethod
@@ -151,21 +183,19 @@ class Archive:
         except KeyError:
             raise RuntimeError(f'the archive has no record {name}') from None
 
-    def _claim(self, record: _zip.Record, nbytes: int) -> Any:
-        claim = _Claim(self, record, nbytes)
-        claim.target = storage = _PENDING(nbytes)
-        storage.claim = claim
-        if nbytes:
-            self.claims.append(claim)
-        return storage
-
-    def _read_all(self) -> None:
+    def _read_ahead(self, wait: bool) -> None:
+        claims = []
         for name, record in self.records.items():
             if name.startswith('data/'):
-                claim = _Claim(self, record, record.size)
-                claim.target = self._ready[name] = torch.UntypedStorage(record.size)
-                self.claims.append(claim)
-        self.fill()
+                kind = torch.UntypedStorage if wait else _PENDING
+                self._ready[name] = kind(record.size)
+                claims.append(_Claim(self, record, record.size, self._ready[name], True))
+            elif not wait:
+                self._small[name] = self._reader.pread(record.offset, record.size)
+        if wait:
+            self._fill(claims)
+        else:
+            self._reading = run_behind(lambda: self._fill(claims), 'sluice-load')
 
 
 def _is_looked_into(map_location: Any) -> bool:
@@ -179,6 +209,12 @@ def _is_looked_into(map_location: Any) -> bool:
         if not getattr(function, '__module__', '').startswith('torch'):
             return True
     return False
+
+
+def _ahead(map_location: Any) -> str:
+    if _is_looked_into(map_location):
+        return 'wait'
+    return 'go' if str(map_location) == 'cpu' or not torch.cuda.is_available() else ''
 
 
 def _leave_to_torch(archive: Archive, map_location: Any) -> None:
@@ -216,8 +252,17 @@ def unpickle(archive: Archive, map_location: Any, module: Any = _weights_only_un
 
 
 def _load(reader: Reader, map_location: Any, weights_only: bool, args: Any) -> Any:
-    archive = Archive(reader, _is_looked_into(map_location))
-    _leave_to_torch(archive, map_location)
+    archive = Archive(reader, _ahead(map_location))
+    try:
+        _leave_to_torch(archive, map_location)
+        return _unpickle_all(archive, map_location, weights_only, args)
+    except BaseException:
+        with contextlib.suppress(Exception):
+            archive.wait()  # the file is about to be closed
+        raise
+
+
+def _unpickle_all(archive: Archive, map_location: Any, weights_only: bool, args: Any) -> Any:
     module: Any = _weights_only_unpickler if weights_only else pickle
     try:
         result = unpickle(archive, map_location, module, **args)

@@ -547,6 +547,23 @@ def many_threads_save_and_load_at_once():
 
 
 @case
+def many_tensors_are_read_while_torch_unpickles_and_what_is_wrong_is_told_all_the_same():
+    name = path('many.pt')
+    obj = {f't{i}': of_bytes('float32', (1 << 10,), i) for i in range(500)}
+    sluice.torch.save(obj, name)
+    for where in (None, 'cpu', {'cpu': 'cpu'}, lambda storage, location: storage):
+        assert same(obj, fast_load(name, where, verify='require'))
+    good = content(name)
+    with open(name, 'r+b') as f:
+        f.seek(len(good) // 2)
+        f.write(bytes([good[len(good) // 2] ^ 1]))
+    error = raises(OSError, sluice.torch.load, name)
+    assert error.errno == errno.EBADMSG and ' t2' in str(error), error
+    sluice.torch.save({**obj, 'no': Custom()}, name)
+    raises(pickle.UnpicklingError, sluice.torch.load, name)
+
+
+@case
 def ten_thousand_small_tensors_come_back():
     obj = {str(i): torch.full((i % 50,), i) for i in range(10000)}
     name = path('small.pt')
