@@ -42,9 +42,10 @@ class Ranges:
 class Reader:
     """A file; closed at the end of a `with` block."""
 
-    def __init__(self, path: Any, *, verify: bool | str = True, engine: str | None = None) -> None:
+    def __init__(self, path: Any, *, verify: bool | str = True, engine: str | None = None,
+                 safetensors: bool = False) -> None:
         self.name = os.fspath(path)
-        self._input = Input(path, verify=_mode(verify), engine=engine)
+        self._input = Input(path, verify=_mode(verify), engine=engine, safetensors=safetensors)
         self.size = self._input.size
 
     def pread(self, offset: int, length: int) -> bytes:
@@ -63,6 +64,10 @@ class Reader:
     def bad(self) -> tuple[int, int]:
         """Offset and length of what was found to be wrong, after an OSError with EBADMSG."""
         return self._input.bad
+
+    def tensors(self) -> tuple[list[tuple[str, str, tuple[int, ...], int, int]], dict[str, str]]:
+        """What the header of safetensors says: name, dtype, shape, offset in the file and bytes; the metadata."""
+        return self._input.tensors, self._input.metadata
 
     def close(self) -> None:
         self._input.close()

@@ -9,6 +9,7 @@
 Names and arguments are those of the package safetensors, and so are the files, byte for byte.
 A folder with an index of shards (model.safetensors.index.json) is one model.  docs/python.md is the manual.
 """
+import errno
 import itertools
 import json
 import math
@@ -73,24 +74,20 @@ class _Shard:
 
     def __init__(self, path: Any, verify: bool | str, engine: str | None) -> None:
         self.path = os.fspath(path)
-        self._reader = Reader(path, verify=verify, engine=engine)
         try:
-            start = self._reader.pread(0, 8)
-            n = _safetensors.header_size(start, self._reader.size)
-            self.data = 8 + n
-            self.entries, self.metadata = _safetensors.parse(
-                self._reader.pread(8, n), self._reader.size - self.data)
-        except SafetensorError as error:
-            self._reader.close()
-            raise SafetensorError(f'{os.fsdecode(self.path)}: {error}') from None
-        except BaseException:
-            self._reader.close()
-            raise
+            self._reader = Reader(path, verify=verify, engine=engine, safetensors=True)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            raise SafetensorError(error.strerror) from None
+        found, metadata = self._reader.tensors()
+        self.entries = [Entry(*entry) for entry in found]
+        self.metadata = metadata or None
         self._ranges = Ranges()
 
     def add(self, address: int, nbytes: int, offset: int, fresh: bool) -> None:
         add = self._ranges.add_fresh if fresh else self._ranges.add
-        add(address, nbytes, self.data + offset)
+        add(address, nbytes, offset)
 
     def read(self) -> None:
         ranges, self._ranges = self._ranges, Ranges()
@@ -105,9 +102,8 @@ class _Shard:
 
     def _names(self) -> str:
         offset, length = self._reader.bad()
-        first, last = offset - self.data, offset - self.data + length
         return ', '.join(e.name for e in self.entries
-                         if e.offset < last and first < e.offset + e.nbytes) or 'the header'
+                         if e.offset < offset + length and offset < e.offset + e.nbytes) or 'the header'
 
     def close(self) -> None:
         self._reader.close()

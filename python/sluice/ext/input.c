@@ -14,7 +14,8 @@
 
 struct input {
 	PyObject_HEAD struct sluice_io *io;
-	struct sluice_reader *reader; /* NULL: closed */
+	struct sluice_reader *reader;     /* NULL: closed */
+	struct sluice_safetensors *model; /* that the reader belongs to, or NULL */
 	PyObject *name;
 	PyObject *objects; /* see objects_give() */
 	int busy;
@@ -140,10 +141,13 @@ static PyObject *input_fetch(PyObject *self, PyObject *ranges)
 
 static void close_input(struct input *in)
 {
-	struct sluice_reader *r = in->reader;
+	struct sluice_safetensors *m = in->model;
+	struct sluice_reader *r = m ? NULL : in->reader;
 
 	in->reader = NULL;
+	in->model = NULL;
 	Py_BEGIN_ALLOW_THREADS
+	sluice_safetensors_close(m);
 	sluice_reader_close(r);
 	sluice_close(in->io, NULL);
 	Py_END_ALLOW_THREADS
@@ -176,7 +180,8 @@ static void input_dealloc(PyObject *self)
 	Py_DECREF(type);
 }
 
-static int begin(struct input *in, const struct path *path, int verify, const char *engine)
+static int begin(struct input *in, const struct path *path, int verify, const char *engine,
+		 bool safetensors)
 {
 	struct sluice_reader_opts o = SLUICE_READER_OPTS_INIT;
 	struct sluice_err err = {0, ""};
@@ -187,7 +192,12 @@ static int begin(struct input *in, const struct path *path, int verify, const ch
 	if (!in->io || objects_give(in->io, path, &in->objects) < 0)
 		return -1;
 	Py_BEGIN_ALLOW_THREADS
-	r = sluice_reader_open(&in->reader, in->io, path->path, &o, &err);
+	if (!safetensors)
+		r = sluice_reader_open(&in->reader, in->io, path->path, &o, &err);
+	else
+		r = sluice_safetensors_open(&in->model, in->io, path->path, &o, &err);
+	if (r == 0 && safetensors)
+		in->reader = sluice_safetensors_reader(in->model);
 	Py_END_ALLOW_THREADS
 	if (r < 0)
 		failed(in, r, &err);
@@ -196,19 +206,21 @@ static int begin(struct input *in, const struct path *path, int verify, const ch
 
 static PyObject *input_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-	static const char *const names[] = {"path", "verify", "engine", NULL};
+	static const char *const names[] = {"path", "verify", "engine", "safetensors", NULL};
 	static const char *const choices[] = {"auto", "always", "never", NULL};
 	struct params p = {"Input", names, 1, 1};
 	const char *engine = NULL;
 	struct path path;
 	struct input *in;
-	PyObject *v[3];
-	int verify;
+	PyObject *v[4];
+	int verify, safetensors;
 
 	if (args_parse_tuple(&p, args, kwargs, v) < 0)
 		return NULL;
 	verify = v[1] ? args_choice("verify", v[1], choices) : 0;
-	if (verify < 0 || (v[2] && v[2] != Py_None && !(engine = args_text("engine", v[2]))) ||
+	safetensors = args_flag(v[3], false);
+	if (verify < 0 || safetensors < 0 ||
+	    (v[2] && v[2] != Py_None && !(engine = args_text("engine", v[2]))) ||
 	    path_take(&path, v[0]) < 0)
 		return NULL;
 	in = (struct input *)PyType_GenericAlloc(type, 0);
@@ -217,7 +229,7 @@ static PyObject *input_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	if (in && !path.path) {
 		PyErr_Format(PyExc_TypeError, "path: %R is not the name of a file", v[0]);
 		Py_CLEAR(in);
-	} else if (in && begin(in, &path, verify, engine) < 0) {
+	} else if (in && begin(in, &path, verify, engine, safetensors) < 0) {
 		Py_CLEAR(in);
 	}
 	path_drop(&path);
@@ -264,6 +276,59 @@ static PyObject *get_bad(PyObject *self, void *unused)
 			     (unsigned long long)info.bad_len);
 }
 
+static PyObject *shape_of(const struct sluice_tensor *t)
+{
+	PyObject *shape = PyTuple_New(t->rank);
+
+	for (uint32_t i = 0; shape && i < t->rank; i++) {
+		PyObject *n = PyLong_FromUnsignedLongLong(t->shape[i]);
+
+		if (!n || PyTuple_SetItem(shape, i, n) < 0)
+			Py_CLEAR(shape);
+	}
+	return shape;
+}
+
+/* Of a file of safetensors: (name, dtype, shape, offset in the file, bytes) of each. */
+static PyObject *get_tensors(PyObject *self, void *unused)
+{
+	struct input *in = (struct input *)self;
+	const struct sluice_tensor *t;
+	PyObject *list = PyList_New(0);
+
+	(void)unused;
+	for (uint64_t i = 0; list && in->model && (t = sluice_safetensors_get(in->model, i)); i++) {
+		PyObject *shape = shape_of(t), *one = NULL;
+
+		if (shape)
+			one = Py_BuildValue("ssNKK", t->name, sluice_dtype_name(t->dtype), shape,
+					    (unsigned long long)t->offset,
+					    (unsigned long long)t->len);
+		if (!one || PyList_Append(list, one) < 0)
+			Py_CLEAR(list);
+		Py_XDECREF(one);
+	}
+	return list;
+}
+
+static PyObject *get_metadata(PyObject *self, void *unused)
+{
+	struct input *in = (struct input *)self;
+	const struct sluice_meta *m;
+	PyObject *found = PyDict_New();
+
+	(void)unused;
+	for (uint64_t i = 0; found && in->model && (m = sluice_safetensors_metadata(in->model, i));
+	     i++) {
+		PyObject *value = PyUnicode_FromString(m->value);
+
+		if (!value || PyDict_SetItemString(found, m->key, value) < 0)
+			Py_CLEAR(found);
+		Py_XDECREF(value);
+	}
+	return found;
+}
+
 static PyMethodDef methods[] = {
 	{"pread", input_pread, METH_VARARGS, "pread($self, offset, length, /)\n--\n\n"},
 	{"fetch", input_fetch, METH_O,
@@ -278,11 +343,13 @@ static PyMethodDef methods[] = {
 static PyGetSetDef getset[] = {
 	{"size", get_size, NULL, "Bytes in the file when it was opened.", NULL},
 	{"verifies", get_verifies, NULL, "Whether what is read is checked.", NULL},
+	{"tensors", get_tensors, NULL, "Of safetensors: name, dtype, shape, offset, bytes.", NULL},
+	{"metadata", get_metadata, NULL, "Of safetensors: from text to text.", NULL},
 	{"bad", get_bad, NULL, "Offset and length of the last part that was found wrong.", NULL},
 	{NULL, NULL, NULL, NULL, NULL},
 };
 
-static char doc[] = "Input(path, *, verify='auto', engine=None)\n--\n\n"
+static char doc[] = "Input(path, *, verify='auto', engine=None, safetensors=False)\n--\n\n"
 		    "A file that is read in ranges, many at once, and checked on the way.";
 
 static PyType_Slot slots[] = {
