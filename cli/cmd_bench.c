@@ -15,6 +15,7 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "cli/cli.h"
+#include "cli/object.h"
 #include "cli/opt/how.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -23,6 +24,7 @@
 #include "load/jobs/fio.h"
 #include "load/measure/handle.h"
 #include "load/report/jobs/bench_report.h"
+#include "load/report/result/lines.h"
 #include "load/report/result/result.h"
 
 #define SIZES_MAX          64
@@ -48,8 +50,9 @@ struct bench_command {
 
 static const struct cli_opt bench_opts[] = {
 	CLI_GROUP("Where"),
-	CLI_PLACE(struct bench_command, job.folder, 'f', "nvme-path", "FOLDER", ".",
-		  "where to measure: in a new folder in this one, removed at the end"),
+	CLI_OBJECT(struct bench_command, job.folder, 'f', "nvme-path", "FOLDER", ".",
+		   "where to measure, or s3://BUCKET/PREFIX: in a new folder in this one, removed "
+		   "at the end"),
 	CLI_ALIAS("folder"),
 	CLI_GROUP("What"),
 	CLI_LIST(struct bench_command, sizes_given, 's', "sizes", "BYTES", NULL, 1, SIZES_MAX,
@@ -124,7 +127,7 @@ static int parse_sizes(struct bench_command *c)
 static int check_options(const struct bench_command *c)
 {
 	const struct bench_job *job = &c->job;
-	bool null = engine_is_null(job->opts.engine);
+	bool null = engine_is_null(job->opts.engine), object = cli_is_object(job->folder);
 	const struct cli_pair pairs[] = {
 		{!job->read && !job->write, "--read-only and --write-only"},
 		{job->rwmix && !job->write, "--rwmix and --read-only"},
@@ -142,6 +145,13 @@ static int check_options(const struct bench_command *c)
 		 "--compare-fio, which writes over the files, and --verify"},
 		{job->compare_fio && null, "--compare-fio and --engine null, which moves nothing,"},
 		{job->limit && null, "--limit and --engine null, which moves nothing,"},
+		{object && job->compare_fio, "--compare-fio, which knows files only, and s3://"},
+		{object && job->write && job->random,
+		 "--random, unless --read-only, and s3://, where objects are written as a whole,"},
+		{object && job->write && job->open_once,
+		 "--open-once, unless --read-only, and s3://, where objects are written as a "
+		 "whole,"},
+		{object && null, "--engine null, which moves nothing, and s3://"},
 	};
 	int r = cli_exclude(&cmd_bench, pairs, ARRAY_SIZE(pairs));
 
@@ -188,6 +198,8 @@ static int build_job(struct bench_command *c)
 		r = check_options(c);
 	if (r == CLI_OK)
 		r = cli_opts_check(&c->job.opts, &cmd_bench);
+	if (r == CLI_OK)
+		r = cli_object_folders(&c->job.opts.objects, &c->job.folder, 1, &cmd_bench);
 	if (r != CLI_OK)
 		return r;
 	set_length(&c->job);
@@ -247,6 +259,8 @@ static int bench_tell(struct bench_command *c, struct result *r, struct bench_re
 			show_series(c, &res->series[i]);
 		bench_report_summary(stdout, &c->job, res);
 	}
+	if (c->job.opts.objects)
+		r->objects = cli_object_report(c->out.text ? stdout : NULL, c->job.opts.objects);
 	if (res->fio)
 		r->fio = bench_report_fio(c->out.text ? stdout : NULL, "fio:", res->fio,
 					  res->nr_fio);
@@ -308,6 +322,7 @@ static int bench_main(void *args, int argc, char **argv)
 		cli_outputs_abandon(&c->out);
 	}
 	json_decref(c->settings);
+	sluice_object_close(c->job.opts.objects);
 	return r;
 }
 

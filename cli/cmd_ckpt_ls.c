@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "cli/cli.h"
+#include "cli/object.h"
 #include "cli/opt/file.h"
 #include "cli/opt/json.h"
 #include "load/ckpt/model_file.h"
@@ -41,8 +42,15 @@ static int ls_all(const struct ls_command *c, int argc, char **argv, struct cli_
 {
 	json_t *files = json_array();
 	struct sluice_err err = {0, ""};
+	struct sluice_opts opts = SLUICE_OPTS_INIT;
 	struct sluice_io *io;
-	int status = CLI_OK, r = sluice_open(&io, NULL, &err);
+	int status = CLI_OK, r;
+
+	r = cli_object_folders(&opts.objects, (const char *const *)argv, (size_t)argc,
+			       &cmd_ckpt_ls);
+	if (r != CLI_OK)
+		return r;
+	r = sluice_open(&io, &opts, &err);
 
 	if (r < 0)
 		return cli_refuse(&cmd_ckpt_ls, r, err.msg);
@@ -51,6 +59,7 @@ static int ls_all(const struct ls_command *c, int argc, char **argv, struct cli_
 		status = r ? r : status;
 	}
 	sluice_close(io, NULL);
+	sluice_object_close(opts.objects);
 	r = json->name ? cli_json_write(json, &cmd_ckpt_ls, ckpt_files_json("ls", files))
 		       : (json_decref(files), CLI_OK);
 	return status ? status : r;
@@ -75,7 +84,7 @@ const struct cli_cmd cmd_ckpt_ls = {
 	.name = "ckpt ls",
 	.summary = "tensors or records of model files: type, shape, bytes",
 	.usage = "FILE...",
-	.operands = "r",
+	.operands = "i",
 	.opts = ls_opts,
 	.args_size = sizeof(struct ls_command),
 	.run = ls_run,

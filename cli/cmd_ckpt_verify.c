@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "cli/cli.h"
+#include "cli/object.h"
 #include "cli/opt/file.h"
 #include "cli/opt/how.h"
 #include "cli/opt/json.h"
@@ -76,8 +77,13 @@ static int verify_all(struct verify_command *c, int argc, char **argv, struct cl
 	json_t *files = json_array();
 	struct sluice_err err = {0, ""};
 	struct sluice_io *io;
-	int status = CLI_OK, r = sluice_open(&io, &c->opts, &err);
+	int status = CLI_OK, r;
 
+	r = cli_object_folders(&c->opts.objects, (const char *const *)argv, (size_t)argc,
+			       &cmd_ckpt_verify);
+	if (r != CLI_OK)
+		return r;
+	r = sluice_open(&io, &c->opts, &err);
 	if (r < 0)
 		return cli_refuse(&cmd_ckpt_verify, r, err.msg);
 	for (int i = 0; i < argc && status < 128; i++) {
@@ -85,6 +91,7 @@ static int verify_all(struct verify_command *c, int argc, char **argv, struct cl
 		status = r ? r : status;
 	}
 	sluice_close(io, NULL);
+	sluice_object_close(c->opts.objects);
 	r = json->name && status < 128
 		    ? cli_json_write(json, &cmd_ckpt_verify, ckpt_files_json("verify", files))
 		    : (json_decref(files), CLI_OK);
@@ -112,7 +119,7 @@ const struct cli_cmd cmd_ckpt_verify = {
 	.name = "ckpt verify",
 	.summary = "read model files and compare them with their checksums",
 	.usage = "FILE...",
-	.operands = "r",
+	.operands = "i",
 	.opts = verify_opts,
 	.args_size = sizeof(struct verify_command),
 	.run = verify_run,

@@ -12,6 +12,7 @@
 #include "base/util.h"
 #include "cli/cli.h"
 #include "cli/hosts.h"
+#include "cli/object.h"
 #include "cli/opt/config.h"
 #include "cli/opt/how.h"
 #include "cli/opt/places.h"
@@ -20,6 +21,7 @@
 #include "load/jobs/io.h"
 #include "load/measure/handle.h"
 #include "load/report/jobs/io_report.h"
+#include "load/report/result/lines.h"
 #include "load/report/result/result.h"
 
 struct io_command {
@@ -41,9 +43,10 @@ struct io_command {
 
 static const struct cli_opt io_opts[] = {
 	CLI_GROUP("Where"),
-	CLI_PLACES(struct io_command, folder, 'f', "folder", "FOLDER", NULL, 1, CLI_PLACES_MAX,
-		   "where the files go, one worker each; default: a folder of its own under the "
-		   "current one, removed at the end"),
+	CLI_OBJECTS(struct io_command, folder, 'f', "folder", "FOLDER", NULL, 1, CLI_PLACES_MAX,
+		    "where the files go, or s3://BUCKET/PREFIX, one worker each; default: a folder "
+		    "of its own under the "
+		    "current one, removed at the end"),
 	CLI_PLACES(struct io_command, mapping, 0, "folder_to_device_mapping", "FOLDER:DEVICE", NULL,
 		   1, CLI_PLACES_MAX, "the same; with --gpu, the GPU of each, else only a label"),
 	CLI_U32(struct io_command, multi_process, 0, "multi_process", "N", "1", 1, CLI_PLACES_MAX,
@@ -176,6 +179,12 @@ static int build_job(struct io_command *c)
 	if (r == CLI_OK)
 		r = cli_places_init(&c->places, &cmd_io, &c->folder, &c->mapping, c->multi_process,
 				    !c->dry_run);
+	if (r == CLI_OK)
+		r = cli_object_folders(&c->job.opts.objects, (const char *const *)c->folder.items,
+				       c->folder.nr, &cmd_io);
+	if (r == CLI_OK && c->job.opts.objects && c->job.measure_limit)
+		r = cli_usage(&cmd_io, "--measure_limit and s3:// exclude each other: no plain "
+				       "loop reads objects");
 	if (r == CLI_OK && c->job.gpu)
 		r = cli_places_gpus(&c->places, &cmd_io, &c->gpus, c->mapping.nr > 0);
 	if (r != CLI_OK)
@@ -252,6 +261,9 @@ static int write_result(struct io_command *c, struct result *r, const struct io_
 		status = cli_fail(&cmd_io, CLI_FAILED, "out of memory");
 	} else {
 		r->settings = cli_settings(&cmd_io, c);
+		if (c->job.opts.objects)
+			r->objects =
+				cli_object_report(c->out.text ? stdout : NULL, c->job.opts.objects);
 		json_object_set_new(r->settings, "gpu", json_boolean(c->job.gpu));
 		result_finish(r);
 		status = cli_outputs_finish(&c->out, r);
@@ -311,6 +323,7 @@ static int io_main(void *args, int argc, char **argv)
 		cli_outputs_abandon(&c->out);
 	}
 	cli_places_fini(&c->places, &cmd_io, c->job.keep);
+	sluice_object_close(c->job.opts.objects);
 	return r;
 }
 

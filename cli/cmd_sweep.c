@@ -13,6 +13,7 @@
 
 #include "base/util.h"
 #include "cli/cli.h"
+#include "cli/object.h"
 #include "cli/opt/how.h"
 #include "cli/opt/space.h"
 #include "cli/output.h"
@@ -21,6 +22,7 @@
 #include "load/jobs/io.h"
 #include "load/jobs/sweep.h"
 #include "load/report/jobs/sweep_report.h"
+#include "load/report/result/lines.h"
 #include "load/report/result/result.h"
 
 #define FOLDERS_MAX 64
@@ -49,8 +51,9 @@ struct sweep_command {
 
 static const struct cli_opt sweep_opts[] = {
 	CLI_GROUP("Where"),
-	CLI_PLACES(struct sweep_command, folders, 'f', "nvme_dir", "FOLDER", NULL, 1, FOLDERS_MAX,
-		   "where to measure, all at the same time; default: the current folder"),
+	CLI_OBJECTS(struct sweep_command, folders, 'f', "nvme_dir", "FOLDER", NULL, 1, FOLDERS_MAX,
+		    "where to measure, or s3://BUCKET/PREFIX, all at the same time; default: the "
+		    "current folder"),
 	CLI_ALIAS("folder"),
 	CLI_GROUP("Which configurations"),
 	CLI_IN(struct sweep_command, config, 0, "sweep_config", "FILE", NULL,
@@ -221,6 +224,11 @@ static int build_job(struct sweep_command *c)
 		return cli_fail(&cmd_sweep, CLI_FAILED, "out of memory");
 	}
 	set_job(c);
+	r = cli_object_folders(&c->job.opts.objects, c->job.folders, c->job.nr_folders, &cmd_sweep);
+	if (r != CLI_OK)
+		return r;
+	if (c->job.opts.objects)
+		c->job.measure_limit = false; /* no plain loop reads objects */
 	if (c->job.limit && !sweep_moves(&c->job))
 		return cli_usage(&cmd_sweep,
 				 "--limit and --engine null, which moves nothing, exclude "
@@ -296,6 +304,8 @@ static int sweep_tell(struct sweep_command *c, struct result *r, const struct sw
 	r->duration_sec += res->earlier_sec;
 	if (c->out.text)
 		sweep_report_text(stdout, &c->job, res, c->verbose);
+	if (c->job.opts.objects)
+		r->objects = cli_object_report(c->out.text ? stdout : NULL, c->job.opts.objects);
 	return cli_outputs_finish(&c->out, r);
 }
 
@@ -361,6 +371,7 @@ static int sweep_main(void *args, int argc, char **argv)
 	space_fini(&c->space);
 	free(c->state);
 	free(c->picked);
+	sluice_object_close(c->job.opts.objects);
 	return r;
 }
 

@@ -5,6 +5,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "load/measure/remote.h"
+#include "load/report/result/lines.h"
+
 static const char *const style_words[] = {"auto", "path", "virtual", NULL};
 static const char *const balance_words[] = {"round-robin", "least", "random", "rank", NULL};
 static const char *const checksum_words[] = {"auto", "crc32c", "crc64nvme", "none", NULL};
@@ -68,6 +71,27 @@ int cli_object_open(struct sluice_object **out, struct sluice_object_opts *opts,
 	if (r == -EINVAL)
 		return cli_usage(cmd, "%s", err.msg);
 	return r < 0 ? cli_object_fail(cmd, r, err.msg) : CLI_OK;
+}
+
+int cli_object_folders(struct sluice_object **out, const char *const *folders, size_t n,
+		       const struct cli_cmd *cmd)
+{
+	struct sluice_object_opts o = SLUICE_OBJECT_OPTS_INIT;
+	bool any = false;
+
+	for (size_t i = 0; i < n; i++)
+		any = any || cli_is_object(folders[i]);
+	return any ? cli_object_open(out, &o, cmd) : CLI_OK;
+}
+
+json_t *cli_object_report(FILE *f, struct sluice_object *c)
+{
+	struct remote r;
+
+	remote_look(&r, c);
+	if (f)
+		report_remote_lines(f, &r);
+	return report_remote_json(&r);
 }
 
 void cli_object_tell(const struct cli_cmd *cmd, struct sluice_object *c)

@@ -5,6 +5,9 @@
 /* Object stores, for commands that take URIs: their options and the client behind them. */
 #include <sluice/object.h>
 
+#include <jansson.h>
+#include <stdio.h>
+
 #include "cli/cli.h"
 
 /* For a struct sluice_object_opts. */
@@ -17,8 +20,18 @@ void cli_object_env(struct sluice_object_opts *opts);
 int cli_object_open(struct sluice_object **out, struct sluice_object_opts *opts,
 		    const struct cli_cmd *cmd);
 
+/*
+ * Where one of these @n folders is in a store: a client by the environment, for the handles of a
+ * job; *@out stays NULL where none is.  An exit status.
+ */
+int cli_object_folders(struct sluice_object **out, const char *const *folders, size_t n,
+		       const struct cli_cmd *cmd);
+
 /* The exit status for what the library returned, after its message. */
 int cli_object_fail(const struct cli_cmd *cmd, int code, const char *why);
+
+/* How its requests went, as the member of a result, and to @f unless that is NULL. */
+json_t *cli_object_report(FILE *f, struct sluice_object *c);
 
 /* Say what was tried again, if anything was. */
 void cli_object_tell(const struct cli_cmd *cmd, struct sluice_object *c);

@@ -112,13 +112,18 @@ static int check_pairs(struct parser *p, const struct named_list *l)
 	return r;
 }
 
-/* What the @i-th operand is; the last letter is for all that follow. */
-static enum cli_role operand_role(const struct cli_cmd *cmd, size_t i)
+/* Of the @i-th operand; the last one is for all that follow. */
+static char operand_letter(const struct cli_cmd *cmd, size_t i)
 {
 	size_t n = cmd->operands ? strlen(cmd->operands) : 0;
-	char c = n ? cmd->operands[min_u64(i, n - 1)] : 0;
 
+	return n ? cmd->operands[min_u64(i, n - 1)] : 0;
+}
+
+static enum cli_role operand_role(char c)
+{
 	return c == 'r'   ? CLI_ROLE_READ
+	       : c == 'i' ? CLI_ROLE_READ
 	       : c == 'w' ? CLI_ROLE_WRITE
 	       : c == 'p' ? CLI_ROLE_PLACE
 	       : c == 'o' ? CLI_ROLE_OBJECT
@@ -143,11 +148,12 @@ static int add_operands(struct parser *p, struct named_list *l)
 	char who[40];
 
 	for (int i = 0; i < p->operands; i++) {
-		enum cli_role role = operand_role(p->cmd, (size_t)i);
+		char letter = operand_letter(p->cmd, (size_t)i);
+		enum cli_role role = operand_role(letter);
 
 		if (!role)
 			continue;
-		if (cli_name(&path, role, p->argv[i], &err) < 0)
+		if (cli_name(&path, letter == 'i' ? CLI_ROLE_OBJECT : role, p->argv[i], &err) < 0)
 			return cli_bad(p, "%s", err.msg);
 		p->argv[i] += path - p->argv[i];
 		operand_name(who, p->cmd, (size_t)i);

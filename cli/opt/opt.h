@@ -198,10 +198,12 @@ extern const char cli_required[];
 	{.kind = CLI_KIND_LIST, .letter = (short_name), .name = (long_name), .meta = (what), \
 	 .def = (default_), .min = (lo), .max = (hi), .at = CLI_AT(T, field, struct cli_list), .help = (text), ##__VA_ARGS__}
 /* The same for places, in whose names a comma is a letter like others. */
-#define CLI_PLACES(T, field, short_name, long_name, what, default_, lo, hi, text, ...) \
+#define CLI_PLACES_(role_, T, field, short_name, long_name, what, default_, lo, hi, text, ...) \
 	{.kind = CLI_KIND_LIST, .letter = (short_name), .name = (long_name), .meta = (what), \
-	 .def = (default_), .min = (lo), .max = (hi), .role = CLI_ROLE_PLACE, \
+	 .def = (default_), .min = (lo), .max = (hi), .role = (role_), \
 	 .at = CLI_AT(T, field, struct cli_list), .help = (text), ##__VA_ARGS__}
+#define CLI_PLACES(...) CLI_PLACES_(CLI_ROLE_PLACE, __VA_ARGS__)
+#define CLI_OBJECTS(...) CLI_PLACES_(CLI_ROLE_OBJECT, __VA_ARGS__)
 /* The same for one value each time: --fail-if a --fail-if b, operands may follow. */
 #define CLI_EACH(T, field, short_name, long_name, what, hi, text, ...) \
 	{.kind = CLI_KIND_LIST, .single = true, .letter = (short_name), .name = (long_name), \
@@ -213,8 +215,8 @@ struct cli_cmd {
 	const char *name;
 	const char *summary;  /* one line, lower case, no full stop */
 	const char *usage;    /* operands: "FILE", "[PATH...]"; NULL: takes none */
-	const char *operands; /* what they are: r, w, p or o as enum cli_role; the last is that of
-				 all that follow */
+	const char *operands; /* what they are: r, w, p or o as enum cli_role, i: read, and may be
+				 a URI; the last is that of all that follow */
 	const char *notes;    /* optional: lines at the end of the help */
 	const struct cli_opt *opts;
 	size_t args_size;

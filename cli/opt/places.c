@@ -51,7 +51,7 @@ static int private_folder(struct cli_places *p, const struct cli_cmd *cmd)
 {
 	struct sluice_err err;
 
-	if (bed_folder_make(&p->own, ".", "io", &err) < 0)
+	if (bed_folder_make(&p->own, ".", "io", NULL, &err) < 0)
 		return cli_fail(cmd, CLI_FAILED, "%s; name one with --folder", err.msg);
 	return CLI_OK;
 }

@@ -292,6 +292,10 @@ struct sluice_object_stats {
 	const char *checksum;    /* "crc32c", "crc64nvme", "none" */
 	const char *payload;     /* "signed", "unsigned" */
 	const char *credentials; /* name of the source, never a key */
+	uint64_t answers;        /* attempts that were answered, */
+	uint64_t
+		first_byte_ns; /* the time of all of these from their beginning to the first byte */
+	uint64_t first_byte_max_ns;
 };
 SLUICE_API int sluice_object_get_stats(struct sluice_object *c, struct sluice_object_stats *stats);
 

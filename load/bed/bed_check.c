@@ -8,6 +8,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <sluice/object.h>
+
 #include "base/err.h"
 #include "base/size.h"
 #include "base/util.h"
@@ -19,6 +21,8 @@ int bed_check_folder(const char *folder, bool write, struct sluice_err *err)
 {
 	struct stat st;
 
+	if (sluice_object_is_uri(folder, NULL) > 0)
+		return 0; /* the first request tells */
 	if (stat(folder, &st) < 0)
 		return sluice_fail(err, -EINVAL, "folder: %s: %s", folder, sluice_strerror(errno));
 	if (!S_ISDIR(st.st_mode))

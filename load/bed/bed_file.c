@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include <sluice/object.h>
 #include <sluice/stripe.h>
 
 #include "base/err.h"
@@ -68,12 +69,39 @@ static bool both_ends_hold(const struct bed_file *f)
 	       holds_pattern(fd, f->seed, f->len - n, n);
 }
 
+/* Of an object: what is there, and is it ours? */
+static int look_at_object(struct bed_file *f, struct sluice_err *err)
+{
+	struct sluice_object *c = f->folder->objects;
+	struct sluice_object_info info = {.size = sizeof(info)};
+	unsigned char buf[END_BYTES];
+	uint64_t n = min_u64(f->len, END_BYTES);
+	int r = sluice_object_stat(c, f->at, &info, err);
+
+	if (r == -ENOENT)
+		return 0;
+	if (r < 0)
+		return r;
+	f->found = true;
+	f->had = min_u64(info.bytes, f->len);
+	f->full = info.bytes == f->len;
+	for (unsigned end = 0; end < 2 && f->full; end++) {
+		uint64_t at = end ? f->len - n : 0;
+
+		f->full = sluice_object_read(c, f->at, buf, n, at, info.etag, NULL) == (int64_t)n &&
+			  sluice_pattern_check(buf, n, f->seed, at) == n;
+	}
+	return 0;
+}
+
 int bed_file_look(struct bed_file *f, bool *ret_plain, struct sluice_err *err)
 {
 	struct stat st;
 	int64_t bytes;
 
 	*ret_plain = true;
+	if (bed_file_remote(f))
+		return look_at_object(f, err);
 	if (fstatat(f->folder->fd, f->name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
 		if (errno == ENOENT)
 			return 0;
@@ -109,6 +137,10 @@ int bed_file_make(struct bed_file *f, struct sluice_err *err)
 {
 	int fd;
 
+	if (bed_file_remote(f)) { /* it comes to be when it is written */
+		f->made = !f->found;
+		return 0;
+	}
 	if (f->found)
 		return bed_file_empty(f, err);
 	fd = bed_folder_add(f->folder, f->name, &f->id);
@@ -121,9 +153,16 @@ int bed_file_make(struct bed_file *f, struct sluice_err *err)
 
 int bed_file_same(const struct bed_file *f, struct sluice_err *err)
 {
-	if (bed_id_is(&f->id, AT_FDCWD, f->at))
+	if (bed_file_remote(f) || bed_id_is(&f->id, AT_FDCWD, f->at))
 		return 0;
 	return sluice_fail(err, -ESTALE, "%s: is another file now, or gone", f->path);
+}
+
+int bed_file_flags(const struct bed_file *f, bool read)
+{
+	if (bed_file_remote(f))
+		return read ? O_RDONLY : O_WRONLY | O_CREAT | O_TRUNC;
+	return (read ? O_RDONLY : O_RDWR) | O_NOFOLLOW;
 }
 
 void bed_file_told(const struct bed_file *f, const char *msg, char *out, size_t room)
@@ -139,7 +178,9 @@ void bed_file_told(const struct bed_file *f, const char *msg, char *out, size_t 
 
 void bed_file_fini(struct bed_file *f, bool keep)
 {
-	if (f->made && !keep && bed_id_is(&f->id, f->folder->fd, f->name))
+	if (f->made && !keep && bed_file_remote(f))
+		sluice_object_delete(f->folder->objects, (const char *const *)&f->at, 1, NULL);
+	else if (f->made && !keep && bed_id_is(&f->id, f->folder->fd, f->name))
 		sluice_stripe_unlink(f->folder->fd, f->name);
 	free(f->path);
 	free(f->at);
@@ -269,12 +310,13 @@ static int move_group(struct mover *m, struct sluice_err *err)
 		r = bed_file_same(f, err);
 		if (r == 0)
 			r = sluice_file_open(&m->open[opened], m->io, f->at,
-					     (m->read ? O_RDONLY : O_RDWR) | O_NOFOLLOW, 0, err);
+					     bed_file_flags(f, m->read), 0, err);
 	}
 	if (r == 0)
 		r = move_pieces(m, err);
 	for (unsigned i = 0; i < opened; i++) {
-		closed = sluice_file_close(m->open[i], r < 0 ? NULL : err);
+		closed = r < 0 ? sluice_file_abort(m->open[i], NULL)
+			       : sluice_file_close(m->open[i], err);
 		r = r < 0 ? r : closed;
 		m->files[i]->full |= r == 0;
 	}
@@ -285,6 +327,7 @@ static int move_group(struct mover *m, struct sluice_err *err)
 static int move_all(struct bed_file *files, unsigned nr, bool read, struct bed_work *work,
 		    struct sluice_err *err)
 {
+	struct sluice_opts opts = SLUICE_OPTS_INIT;
 	struct mover m = {.read = read, .work = work};
 	void *buf;
 	int r;
@@ -294,7 +337,8 @@ static int move_all(struct bed_file *files, unsigned nr, bool read, struct bed_w
 			m.piece = max_u64(m.piece, align_up(min_u64(files[i].len, PIECE), 4096));
 	if (!m.piece)
 		return 0;
-	r = sluice_open(&m.io, NULL, err);
+	opts.objects = files[0].folder->objects;
+	r = sluice_open(&m.io, &opts, err);
 	if (r < 0)
 		return r;
 	r = sluice_buf_alloc(&buf, m.io, LANES * m.piece, 0, NULL, err);

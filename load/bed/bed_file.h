@@ -43,10 +43,17 @@ int bed_file_look(struct bed_file *f, bool *ret_plain, struct sluice_err *err);
 int bed_file_make(struct bed_file *f, struct sluice_err *err);
 /* Is what its path leads to still the same file?  -ESTALE if not. */
 int bed_file_same(const struct bed_file *f, struct sluice_err *err);
+/* Flags to open it with: an object is read, or written as a whole. */
+int bed_file_flags(const struct bed_file *f, bool read);
 /* A message about what was opened, with its path. */
 void bed_file_told(const struct bed_file *f, const char *msg, char *out, size_t room);
 /* Remove it if it was made here and shall not stay; free the name. */
 void bed_file_fini(struct bed_file *f, bool keep);
+
+static inline bool bed_file_remote(const struct bed_file *f)
+{
+	return f->folder->objects;
+}
 
 struct bed_work {
 	const atomic_int *stop; /* optional: give up when it is not 0, -ECANCELED */

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
+#include <sluice/object.h>
 #include <sluice/stripe.h>
 
 #include "base/beneath.h"
@@ -185,11 +186,31 @@ static int find_way(struct bed_folder *f)
 	return f->at ? 0 : -ENOMEM;
 }
 
-int bed_folder_open(struct bed_folder *f, const char *path, struct sluice_err *err)
+/* A name in a store, without slashes at its end. */
+static int open_prefix(struct bed_folder *f, struct sluice_object *objects, struct sluice_err *err)
+{
+	size_t n = strlen(f->path);
+
+	while (n && f->path[n - 1] == '/')
+		f->path[--n] = 0;
+	f->objects = objects;
+	f->at = strdup(f->path);
+	if (f->at && objects)
+		return 0;
+	sluice_fail(err, f->at ? -ENOTSUP : -ENOMEM, "%s: %s", f->path,
+		    f->at ? "this is not for objects" : "out of memory");
+	bed_folder_close(f, true);
+	return err->code;
+}
+
+int bed_folder_open(struct bed_folder *f, const char *path, struct sluice_object *objects,
+		    struct sluice_err *err)
 {
 	*f = (struct bed_folder){.path = strdup(path), .fd = -1, .parent = -1, .book = -1};
 	if (!f->path)
 		return sluice_fail(err, -ENOMEM, "out of memory");
+	if (sluice_object_is_uri(path, NULL) > 0)
+		return open_prefix(f, objects, err);
 	f->fd = open(path, DIR_FLAGS);
 	if (f->fd >= 0 && find_way(f) == 0)
 		return 0;
@@ -242,17 +263,25 @@ static void undo_make(struct bed_folder *f, const char *name)
 }
 
 int bed_folder_make(struct bed_folder *f, const char *parent, const char *job,
-		    struct sluice_err *err)
+		    struct sluice_object *objects, struct sluice_err *err)
 {
+	bool uri = sluice_object_is_uri(parent, NULL) > 0;
+	size_t len = strlen(parent);
 	char *name;
 	int r = -EAGAIN;
 
+	while (uri && len && parent[len - 1] == '/')
+		len--;
 	*f = (struct bed_folder){.fd = -1, .parent = -1, .book = -1};
-	if (asprintf(&f->path, "%s/" PREFIX "%s-XXXXXX", parent, job) < 0) {
+	if (asprintf(&f->path, "%.*s/" PREFIX "%s-XXXXXX", (int)len, parent, job) < 0) {
 		f->path = NULL;
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	}
-	name = f->path + strlen(parent) + 1;
+	name = f->path + len + 1;
+	if (uri) {
+		random_name(name + strlen(name) - RANDOM_LEN);
+		return open_prefix(f, objects, err);
+	}
 	f->parent = open(parent, DIR_FLAGS);
 	if (f->parent < 0)
 		r = -errno;

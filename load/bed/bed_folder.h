@@ -21,8 +21,10 @@ struct bed_folder {
 	int fd;     /* works whatever becomes of the path */
 	int parent; /* of a new one: what it is in; else -1 */
 	int book;   /* the same */
-	char *at;   /* as files in it are opened: the path, or by way of the descriptor where others
-		       could put another folder there */
+	struct sluice_object
+		*objects; /* it is a prefix of an object store: no descriptors; or NULL */
+	char *at; /* as files in it are opened: the path, or by way of the descriptor where others
+		     could put another folder there */
 };
 
 /* Which file it is: numbers are given again to new files, but not with the same birth. */
@@ -33,11 +35,15 @@ struct bed_id {
 int bed_id_see(struct bed_id *id, int dir, const char *name);
 bool bed_id_is(const struct bed_id *id, int dir, const char *name);
 
-/* Use @path, which must be there. */
-int bed_folder_open(struct bed_folder *f, const char *path, struct sluice_err *err);
-/* Make @parent/sluice-@job-XXXXXX. */
-int bed_folder_make(struct bed_folder *f, const char *parent, const char *job,
+/* Use @path, which must be there.  @objects: the client, where it is s3://BUCKET or below. */
+int bed_folder_open(struct bed_folder *f, const char *path, struct sluice_object *objects,
 		    struct sluice_err *err);
+/*
+ * Make @parent/sluice-@job-XXXXXX.  A store knows no folders: nothing is made there, and what a
+ * killed run left in one is for `sluice rm' to remove.
+ */
+int bed_folder_make(struct bed_folder *f, const char *parent, const char *job,
+		    struct sluice_object *objects, struct sluice_err *err);
 /*
  * A new file, open for writing, and which it is.  In a folder of ours it has another name until the
  * book knows it: whenever a run is killed, what it made is known.

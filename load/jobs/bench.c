@@ -78,8 +78,12 @@ static int look_at_files(struct bench *b, struct bench_files *files, struct slui
 	struct sluice_file_info info = {.size = sizeof(info)};
 	struct sluice_file *file;
 	struct sluice_io *io;
-	int r = sluice_open(&io, &b->job->opts, err);
+	int r;
 
+	files->direct = bed_file_remote(&files->files[0]); /* past this machine's page cache */
+	if (files->direct)
+		return 0;
+	r = sluice_open(&io, &b->job->opts, err);
 	if (r < 0)
 		return r;
 	r = sluice_file_open(&file, io, files->files[0].at, O_RDWR | O_NOFOLLOW, 0, err);
@@ -282,7 +286,8 @@ static int reads(struct bench *b, struct bench_size *z, struct sluice_err *err)
 
 static bool measures_limit(const struct bench_job *job)
 {
-	return job->measure_limit && !job->limit && !engine_is_null(job->opts.engine);
+	return job->measure_limit && !job->limit && !engine_is_null(job->opts.engine) &&
+	       !job->opts.objects;
 }
 
 /* The buffers of the work, or as many that plain threads can use. */
@@ -338,6 +343,7 @@ static void tell_limits(struct bench *b)
 	const struct bench_job *job = b->job;
 	const char *how = job->limit                         ? "as given"
 			  : engine_is_null(job->opts.engine) ? NULL_LIMIT
+			  : job->opts.objects                ? OBJECTS_LIMIT
 							     : NULL;
 
 	for (int read = 0; read < 2; read++) {
@@ -462,7 +468,7 @@ static int tell_series(struct bench *b, struct sluice_err *err)
 
 static int make_folder(struct bench *b, struct sluice_err *err)
 {
-	int r = bed_folder_make(&b->folder, b->job->folder, "bench", err);
+	int r = bed_folder_make(&b->folder, b->job->folder, "bench", b->job->opts.objects, err);
 
 	if (r < 0)
 		return r;

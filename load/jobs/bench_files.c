@@ -148,7 +148,7 @@ static int bench_prepare(void *arg, const struct load_op *op, void *buf, struct 
 			cache_note(&s->facts, cache_drop(f->at, f->len));
 		return s->job->verify ? bed_buf_poison(s->buffers, buf, op->len, err) : 0;
 	}
-	if (!s->job->overwrite && f->full && truncate(f->at, 0) < 0)
+	if (!s->job->overwrite && f->full && !bed_file_remote(f) && truncate(f->at, 0) < 0)
 		return sluice_fail(err, -errno, "%s: cannot empty: %s", f->path,
 				   sluice_strerror(errno));
 	f->full = s->job->overwrite;

@@ -501,7 +501,7 @@ int ckpt_run(const struct ckpt_job *job, struct ckpt_result *res, struct sluice_
 	run.files = calloc(job->processes, sizeof(*run.files));
 	if (!run.files)
 		return sluice_fail(err, -ENOMEM, "out of memory");
-	r = bed_folder_make(&run.folder, job->folder, "ckpt", err);
+	r = bed_folder_make(&run.folder, job->folder, "ckpt", NULL, err);
 	if (r == 0)
 		r = run_all(&run, err);
 	bed_buffers_close(&run.limit_buffers);

@@ -431,6 +431,8 @@ static void io_sum_series(struct io_run *run)
 	if (job->limit) {
 		s->limit = (double)job->limit;
 		snprintf(s->limit_how, sizeof(s->limit_how), "as given");
+	} else if (job->opts.objects) {
+		snprintf(s->limit_how, sizeof(s->limit_how), "%s", OBJECTS_LIMIT);
 	} else if (job->measure_limit) {
 		s->limit = limit_settle(&run->limit, series_speed(s), s->limit_how);
 		res->limit_bytes = run->limit.moved;

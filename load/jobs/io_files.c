@@ -88,7 +88,7 @@ int io_files_init(struct io_files *f, const struct io_job *job, struct sluice_er
 	if (!f->all || !f->places || !f->own || !f->made)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < n && r == 0; i++)
-		r = bed_folder_open(&f->places[i], job->places[i].folder, err);
+		r = bed_folder_open(&f->places[i], job->places[i].folder, job->opts.objects, err);
 	f->nr = r == 0 ? n * f->per : 0;
 	for (unsigned i = 0; i < f->nr && r == 0; i++)
 		r = io_file_look(f, i, err);
@@ -118,7 +118,9 @@ static int io_own_folder(struct io_files *f, unsigned w, const struct bed_folder
 	while (strcmp(places[i].folder, places[w].folder) != 0)
 		i++;
 	*ret = &f->own[i];
-	return f->own[i].path ? 0 : bed_folder_make(&f->own[i], places[i].folder, "io", err);
+	return f->own[i].path ? 0
+			      : bed_folder_make(&f->own[i], places[i].folder, "io",
+						f->job->opts.objects, err);
 }
 
 static int io_file_make(struct io_files *f, unsigned i, struct sluice_err *err)

@@ -32,7 +32,9 @@ static void name_point(struct sweep *w, unsigned index)
 		   &job->opts);
 	s->no_storage = engine_is_null(s->opts.engine);
 	snprintf(s->limit_how, sizeof(s->limit_how), "%s",
-		 s->no_storage ? NULL_LIMIT : "not measured");
+		 s->no_storage       ? NULL_LIMIT
+		 : job->opts.objects ? OBJECTS_LIMIT
+				     : "not measured");
 }
 
 int sweep_alloc_points(struct sweep *w, struct sluice_err *err)
@@ -64,6 +66,7 @@ struct trials_job sweep_trials_job(const struct sweep_job *job)
 		.name = "sweep",
 		.folders = job->folders,
 		.nr_folders = job->nr_folders,
+		.objects = job->opts.objects,
 		.file_size = job->io_size,
 		.op_size = job->io_size,
 		.rounds = true,

@@ -26,7 +26,8 @@ int trials_check(const struct trials_job *job, unsigned kinds, struct sluice_err
 
 static int make_place(struct trials *t, unsigned i, struct sluice_err *err)
 {
-	int r = bed_folder_make(&t->folders[i], t->job.folders[i], t->job.name, err);
+	int r = bed_folder_make(&t->folders[i], t->job.folders[i], t->job.name, t->job.objects,
+				err);
 
 	if (r == 0)
 		r = bed_file_init(&t->files[i], &t->folders[i], t->job.file_size, err, "data");

@@ -92,7 +92,7 @@ static int make_file(struct weights_run *run, struct sluice_err *err)
 	int r = bed_check_room(&need, 1, err);
 
 	if (r == 0)
-		r = bed_folder_make(&run->folder, job->folder, "stream", err);
+		r = bed_folder_make(&run->folder, job->folder, "stream", NULL, err);
 	if (r == 0)
 		r = bed_file_init(&run->file, &run->folder, job->size, err, "weights");
 	if (r == 0)

@@ -72,6 +72,9 @@ static void cache_words(char *out, bool read, const struct sluice_stats *st,
 {
 	if (engine_is_null(st->engine))
 		snprintf(out, CACHE_TEXT, "not used (the null engine moves nothing)");
+	else if (st->blocks_object)
+		snprintf(out, CACHE_TEXT, "%s: the store's is not ours to see",
+			 read ? "unknown" : "not used on this machine");
 	else if (read)
 		cache_words_read(out, st, f, memory);
 	else

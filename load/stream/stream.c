@@ -17,22 +17,22 @@
 #include "load/measure/handle.h"
 #include "load/stream/stream_work.h"
 
-#define TICK_NS    100000000
-#define FILE_FLAGS (O_RDWR | O_NOFOLLOW)
+#define TICK_NS 100000000
 
 /* ------------------------------------------------------------------ workers */
 
 /* What files and blocks are like, whoever opens them later. */
 static int stream_look_at_file(struct stream_worker *w, struct sluice_err *err)
 {
+	const struct bed_file *f = &w->stream->job->files[0];
 	struct sluice_file *file;
-	int r = sluice_file_open(&file, w->io, w->stream->job->files[0].at, FILE_FLAGS, 0, err);
+	int r = sluice_file_open(&file, w->io, f->at, bed_file_flags(f, false), 0, err);
 
 	if (r < 0)
 		return r;
 	w->seen.file.size = sizeof(w->seen.file);
 	sluice_file_stat(file, &w->seen.file);
-	return sluice_file_close(file, err);
+	return sluice_file_abort(file, err); /* one that is there stays, an object, too */
 }
 
 static int stream_open_files(struct stream_worker *w, struct sluice_err *err)
@@ -46,7 +46,9 @@ static int stream_open_files(struct stream_worker *w, struct sluice_err *err)
 	if (!w->files)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < job->nr_files && r == 0; i++)
-		r = sluice_file_open(&w->files[i], w->io, job->files[i].at, FILE_FLAGS, 0, err);
+		r = sluice_file_open(
+			&w->files[i], w->io, job->files[i].at,
+			bed_file_flags(&job->files[i], bed_file_remote(&job->files[i])), 0, err);
 	return r;
 }
 

@@ -166,11 +166,14 @@ static bool stream_take(struct stream_worker *w, struct sluice_err *err)
 /* The file of a round: what it is like is known when it was used. */
 static int round_open(struct stream_worker *w, struct slot *slot, struct sluice_err *err)
 {
-	return sluice_file_open(&slot->file, w->io, w->stream->job->files[slot->op.file].at,
-				(slot->op.read ? O_RDONLY : O_RDWR) | O_NOFOLLOW, 0, err);
+	const struct bed_file *f = &w->stream->job->files[slot->op.file];
+
+	return sluice_file_open(&slot->file, w->io, f->at, bed_file_flags(f, slot->op.read), 0,
+				err);
 }
 
-static int round_close(struct stream_worker *w, struct slot *slot, struct sluice_err *err)
+static int round_close(struct stream_worker *w, struct slot *slot, bool good,
+		       struct sluice_err *err)
 {
 	int r;
 
@@ -178,7 +181,8 @@ static int round_close(struct stream_worker *w, struct slot *slot, struct sluice
 		return 0;
 	w->seen.file.size = sizeof(w->seen.file);
 	sluice_file_stat(slot->file, &w->seen.file);
-	r = sluice_file_close(slot->file, err);
+	/* Of an object that could not be written nothing is to be left. */
+	r = good ? sluice_file_close(slot->file, err) : sluice_file_abort(slot->file, err);
 	slot->file = NULL;
 	return r;
 }
@@ -236,7 +240,7 @@ static void stream_op_done(struct stream_worker *w, struct slot *slot,
 {
 	struct sluice_err err = {0, ""};
 	bool rounds = w->stream->job->rounds;
-	int r = rounds ? round_close(w, slot, &err) : 0;
+	int r = rounds ? round_close(w, slot, done->res >= 0, &err) : 0;
 
 	slot->busy = false;
 	w->in_flight--;
@@ -256,12 +260,15 @@ static void stream_op_done(struct stream_worker *w, struct slot *slot,
 static struct sluice_op make_op(const struct stream_worker *w, const struct slot *slot)
 {
 	const struct load_op *op = &slot->op;
+	const struct bed_file *f = &w->stream->job->files[op->file];
+	/* By name an object is written as a whole. */
+	uint32_t whole = bed_file_remote(f) && !slot->file ? SLUICE_OP_TRUNCATE : 0;
 
 	return (struct sluice_op){
 		.opcode = op->read ? SLUICE_READ : SLUICE_WRITE,
-		.flags = op->read ? SLUICE_OP_EXACT : 0,
+		.flags = op->read ? SLUICE_OP_EXACT : whole,
 		.file = w->files ? w->files[op->file] : slot->file,
-		.path = w->stream->job->files[op->file].at,
+		.path = f->at,
 		.buf = slot->buf,
 		.len = op->len,
 		.offset = op->offset,
@@ -295,7 +302,7 @@ static void stream_op_start(struct stream_worker *w, struct slot *slot, uint64_t
 		r = inline_ ? sluice_run(w->io, &op, &done, &err)
 			    : sluice_submit(w->io, &op, 1, &slot->ticket, &err);
 	if (r < 0) {
-		round_close(w, slot, NULL);
+		round_close(w, slot, false, NULL);
 		slot->busy = false;
 		w->in_flight--;
 		stream_op_failed(w, slot, r, err.msg);

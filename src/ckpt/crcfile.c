@@ -19,7 +19,6 @@ enum {
 	HEAD = MAGIC + 8,
 	SET = 32,
 	TAIL = 4,
-	FILE_MAX = 1 << 30, /* of a file of 128 TiB */
 };
 
 /* ------------------------------------------------------------------ the form */
@@ -198,7 +197,7 @@ static int read_all(int fd, void **ret, size_t *ret_len)
 
 	if (fstat(fd, &st) < 0)
 		return -errno;
-	if (!S_ISREG(st.st_mode) || st.st_size > FILE_MAX)
+	if (!S_ISREG(st.st_mode) || st.st_size > CRCFILE_MAX)
 		return -EBADMSG;
 	len = (size_t)st.st_size;
 	data = malloc(len + 1);

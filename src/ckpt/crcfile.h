@@ -51,6 +51,7 @@ static inline uint64_t crc_chunks(uint64_t bytes)
 struct crc_set crc_set_of(const struct stat *st);
 
 /* 0, or -EBADMSG with *@ret_why: what is wrong with it; or -ENOMEM. */
+#define CRCFILE_MAX (1u << 30) /* of a file of 128 TiB */
 int crcfile_parse(struct crcfile *out, const void *data, size_t len, const char **ret_why);
 /* The bytes of such a file, to be freed; NULL: no memory. */
 void *crcfile_format(const struct crc_set *sets, unsigned nr, size_t *ret_len);

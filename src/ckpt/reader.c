@@ -6,6 +6,7 @@
  */
 #include <sluice/ckpt.h>
 #include <sluice/gpu.h>
+#include <sluice/object.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -621,6 +622,84 @@ static int open_data(struct sluice_reader *r, struct sluice_err *err)
 	return e;
 }
 
+/* All of an object, to be freed; or -errno. */
+static int object_all(struct sluice_io *io, const char *uri, void **ret, size_t *ret_len,
+		      struct sluice_err *err)
+{
+	struct sluice_file_info info = {.size = sizeof(info)};
+	struct sluice_file *f;
+	int64_t n;
+	void *data;
+	int e = sluice_file_open(&f, io, uri, O_RDONLY, 0, err);
+
+	if (e < 0)
+		return e;
+	e = sluice_file_stat(f, &info);
+	data = e < 0 || info.bytes > CRCFILE_MAX ? NULL : malloc(info.bytes + 1);
+	n = data ? sluice_pread(f, data, info.bytes, 0, err)
+		 : sluice_fail(err, -ENOMEM, "%s: out of memory", uri);
+	sluice_file_close(f, NULL);
+	if (n < 0) {
+		free(data);
+		return (int)n;
+	}
+	*ret = data;
+	*ret_len = (size_t)n;
+	return 0;
+}
+
+/* Checksums of an object are in one beside it; they belong to it where they are of its size. */
+static int object_sums(struct sluice_reader *r, struct sluice_err *err)
+{
+	struct stat st = {.st_size = (off_t)r->bytes};
+	const char *why = "it is no file of checksums";
+	CLEANUP_FREE char *name = NULL;
+	CLEANUP_FREE void *data = NULL;
+	size_t len = 0;
+	int e;
+
+	if (asprintf(&name, "%s.crc", r->path) < 0) {
+		name = NULL;
+		return sluice_fail(err, -ENOMEM, "%s: out of memory", r->path);
+	}
+	e = object_all(r->io, name, &data, &len, err);
+	if (e < 0)
+		return e == -ENOENT ? 0 : e;
+	e = crcfile_parse(&r->crc, data, len, &why);
+	if (e < 0)
+		return sluice_fail(err, e, "%s: %s", name, why);
+	crcfile_narrow(&r->crc, &st);
+	for (unsigned i = 0; i < r->crc.nr; i++)
+		if (r->crc.sets[i].flags & CRC_SET_NONE) {
+			crcfile_free(&r->crc);
+			return 0;
+		}
+	if (r->crc.nr)
+		return 0;
+	crcfile_free(&r->crc);
+	return sluice_fail(err, -EBADMSG,
+			   "%s has %" PRIu64 " bytes and %s describes an object of another size; "
+			   "remove that, or read without verification",
+			   r->path, r->bytes, name);
+}
+
+static int open_object(struct sluice_reader *r, struct sluice_err *err)
+{
+	struct sluice_file_info info = {.size = sizeof(info)};
+	int e = sluice_file_open(&r->file, r->io, r->path, O_RDONLY, 0, err);
+
+	if (e == 0)
+		e = sluice_file_stat(r->file, &info);
+	r->bytes = info.bytes;
+	if (e == 0 && r->o.verify != SLUICE_VERIFY_NEVER)
+		e = object_sums(r, err);
+	if (e == 0 && r->o.verify == SLUICE_VERIFY_ALWAYS && !r->crc.nr)
+		e = sluice_fail(err, -ENODATA, "%s: there are no checksums to verify it with",
+				r->path);
+	r->alive = (1u << r->crc.nr) - 1;
+	return e;
+}
+
 static int load_opts(struct sluice_reader_opts *o, const struct sluice_reader_opts *user,
 		     struct sluice_err *err)
 {
@@ -663,7 +742,7 @@ int sluice_reader_open(struct sluice_reader **out, struct sluice_io *io, const c
 	pthread_cond_init(&r->back, NULL);
 	e = -EAGAIN;
 	for (unsigned i = 0; i < OPEN_TRIES && e == -EAGAIN; i++)
-		e = open_data(r, err);
+		e = sluice_object_is_uri(path, NULL) > 0 ? open_object(r, err) : open_data(r, err);
 	if (e == -EAGAIN)
 		e = sluice_fail(err, -EBUSY, "%s: is replaced again and again", path);
 	if (e < 0)

@@ -634,7 +634,7 @@ void returns_send(struct returns *r);
 /* ---- message.c */
 const char *op_word(const struct op *op); /* "read", ... */
 /* One line: which operation, where, by what, and how it went; NULL: no memory. */
-char *op_message(const char *engine, const struct op *op, const char *name);
+char *op_message(const struct sluice_io *io, const struct op *op, const char *name, bool remote);
 
 /* ---- plan.c */
 /* Fill @b with the next block of @op and move the cursor; false when there is none left. */

@@ -49,7 +49,7 @@ static const char *file_way(const struct op *op)
 	return direct ? "direct" : "buffered";
 }
 
-char *op_message(const char *engine, const struct op *op, const char *name)
+char *op_message(const struct sluice_io *io, const struct op *op, const char *name, bool remote)
 {
 	uint64_t bytes = op->opcode == SLUICE_SYNC ? 0 : op->stop;
 	char how[300], room[120], *msg = NULL;
@@ -69,8 +69,8 @@ char *op_message(const char *engine, const struct op *op, const char *name)
 		snprintf(how, sizeof(how), "%" PRIu64 " bytes%s", bytes,
 			 op->done_flags & SLUICE_DONE_EOF ? ", the file ends there" : "");
 	if (asprintf(&msg, "%s %s: offset %" PRIu64 " length %" PRIu64 " by %s (%s%s): %s",
-		     op_word(op), name, op->offset, op->len, engine, file_way(op), device_way(op),
-		     how) < 0)
+		     op_word(op), name, op->offset, op->len, remote ? "s3" : io->engine->name,
+		     remote ? "object" : file_way(op), device_way(op), how) < 0)
 		return NULL;
 	return msg;
 }

@@ -476,7 +476,7 @@ void op_conclude(struct sluice_io *io, struct op *op, struct counters *count)
 	}
 	free_iov(op);
 	if (tell)
-		op->msg = op_message(remote ? "s3" : io->engine->name, op, name.text);
+		op->msg = op_message(io, op, name.text, remote);
 	free(TAKE_PTR(op->why));
 	if (op->code < 0)
 		io_trace(io, SLUICE_TRACE_ERROR, op->code, name.text, op->fail_off, op->fail_len,

@@ -16,6 +16,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <sluice/object.h>
 #include <sluice/probe.h>
 
 #include "base/err.h"
@@ -264,6 +265,12 @@ int sluice_probe_path(const char *path, struct sluice_path_info *info, struct sl
 	if (info->size < sizeof(p.size))
 		return sluice_fail(err, -EINVAL, "size: %u is not the size of the struct",
 				   info->size);
+	if (sluice_object_is_uri(path, NULL) > 0) { /* what is behind it is not ours to see */
+		snprintf(p.fs, sizeof(p.fs), "s3");
+		snprintf(p.direct_why, sizeof(p.direct_why), "an object");
+		memcpy(info, &p, min_u64(info->size, sizeof(p)));
+		return 0;
+	}
 	r = sluice_statx(AT_FDCWD, path, 0, &x);
 	if (r < 0)
 		return sluice_fail(err, r, "%s: %s", path, sluice_strerror(r));

@@ -73,6 +73,9 @@ static void count(struct object_req *r, const struct object_outcome *o, enum obj
 	s->broken += o->curl != CURLE_OK && o->curl != CURLE_OPERATION_TIMEDOUT && !o->refused;
 	s->redirects += v == OBJECT_REDIRECT;
 	s->connects += h->connected;
+	s->answers += h->head.status && h->first_ns;
+	s->first_byte_ns += h->head.status ? h->first_ns : 0;
+	s->first_byte_max_ns = max_u64(s->first_byte_max_ns, h->head.status ? h->first_ns : 0);
 	s->bytes_read += h->got;
 	s->bytes_written += h->sent;
 	adjust_limit(c, v);

@@ -67,8 +67,9 @@ struct http_req {
 	struct object_str text; /* body of other answers; kept until the next attempt */
 	int refused;            /* -errno by which we ended it */
 	bool checked;
-	bool connected; /* a new connection was made */
-	char why[256];  /* of libcurl */
+	bool connected;    /* a new connection was made */
+	uint64_t first_ns; /* from the beginning to the first byte of the answer; 0: none */
+	char why[256];     /* of libcurl */
 
 	struct http_req *next; /* the transport's */
 };

@@ -17,6 +17,8 @@ static const char *path_used(const struct io_result *res)
 {
 	const struct sluice_stats *st = &res->series.stats;
 
+	if (st->blocks_object)
+		return "objects";
 	return !st->blocks_direct     ? "page cache"
 	       : !st->blocks_buffered ? "O_DIRECT"
 				      : "O_DIRECT and page cache";
@@ -121,8 +123,11 @@ static void text_path(FILE *f, const struct io_worker_result *w,
 		      const struct sluice_path_info *path)
 {
 	report_path(f, w->folder, path);
-	fprintf(f, ", %s%s%s\n", w->seen.file.direct ? "O_DIRECT" : "page cache",
-		*w->seen.file.why ? ": " : "", w->seen.file.why);
+	if (w->seen.stats.blocks_object)
+		fputc('\n', f);
+	else
+		fprintf(f, ", %s%s%s\n", w->seen.file.direct ? "O_DIRECT" : "page cache",
+			*w->seen.file.why ? ": " : "", w->seen.file.why);
 }
 
 static void text_fallbacks(FILE *f, const struct io_result *res)

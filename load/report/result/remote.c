@@ -5,6 +5,12 @@
 #include "base/util.h"
 #include "load/measure/remote.h"
 #include "load/report/result/lines.h"
+#include "load/report/result/text.h"
+
+static double first_byte_sec(const struct sluice_object_stats *s)
+{
+	return s->answers ? (double)s->first_byte_ns / (double)s->answers / 1e9 : 0;
+}
 
 static json_t *endpoint_json(const struct remote_endpoint *e)
 {
@@ -41,6 +47,8 @@ json_t *report_remote_json(const struct remote *r)
 	j = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:o}", "region", r->region, "style", s->style,
 		      "checksum", s->checksum, "payload", s->payload, "credentials", r->credentials,
 		      "clock_skew_ms", (json_int_t)s->skew_ms, "endpoints", endpoints);
+	json_object_set_new(j, "first_byte_mean_sec", json_real(first_byte_sec(s)));
+	json_object_set_new(j, "first_byte_max_sec", json_real((double)s->first_byte_max_ns / 1e9));
 	for (unsigned i = 0; i < ARRAY_SIZE(counts); i++)
 		json_object_set_new(j, counts[i].name, json_integer((json_int_t)counts[i].v));
 	return j;
@@ -49,6 +57,7 @@ json_t *report_remote_json(const struct remote *r)
 void report_remote_lines(FILE *f, const struct remote *r)
 {
 	const struct sluice_object_stats *s = &r->stats;
+	char mean[REPORT_TIME_TEXT], most[REPORT_TIME_TEXT];
 
 	fprintf(f,
 		"objects:    %" PRIu64 " requests, %" PRIu64 " failed; %" PRIu64
@@ -57,6 +66,9 @@ void report_remote_lines(FILE *f, const struct remote *r)
 		s->requests, s->failed, s->retries, s->throttled, s->timeouts, s->broken);
 	fprintf(f, "            checksum %s, payload %s, style %s, region %s, keys: %s\n",
 		s->checksum, s->payload, s->style, r->region, r->credentials);
+	fprintf(f, "            first byte: %s on average, %s at most, all requests of the run\n",
+		report_time(mean, first_byte_sec(s)),
+		report_time(most, (double)s->first_byte_max_ns / 1e9));
 	for (unsigned i = 0; i < r->nr && s->nr_endpoints > 1; i++) {
 		const struct remote_endpoint *e = &r->endpoints[i];
 

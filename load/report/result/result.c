@@ -82,6 +82,8 @@ const char *result_direct_word(const struct run_series *s)
 {
 	const struct sluice_stats *st = &s->stats;
 
+	if (st->blocks_object)
+		return "objects";
 	if (s->no_storage || (!st->blocks_direct && !st->blocks_buffered))
 		return "nothing moved";
 	return !st->blocks_buffered ? "O_DIRECT"

@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`sluice bench`, `io`, `sweep` and `ckpt` on s3://, against the server of tests/s3.  s3_bench.py SLUICE ROOT"""
+import json
+import os
+import sys
+
+sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
+sys.path.insert(1, os.path.join(sys.path[0], 's3'))
+
+import clikit
+import s3kit
+import tap
+from tap import in_folder
+
+bench, io, sweep, ls, ckpt, cp = (clikit.Command(name) for name in ('bench', 'io', 'sweep', 'ls', 'ckpt', 'cp'))
+S = s3kit.Server('--bucket', 'bucket', ports=2)
+for variable in [name for name in os.environ if name.startswith(('AWS_', 'S3_')) or name.lower().endswith('_proxy')]:
+    del os.environ[variable]
+os.environ.update(S.env, AWS_EC2_METADATA_DISABLED='true', HOME='/nonexistent', S3_ENDPOINT_URIS=','.join(S.urls))
+
+
+def load(name):
+    with open(name, encoding='utf-8') as f:
+        return json.load(f)
+
+
+def nothing_is_left():
+    assert ls('-r', 's3://bucket').out == '' and not S.stats()['uploads'], ls('-r', 's3://bucket').out
+
+
+@in_folder
+def bench_makes_verifies_and_removes_objects():
+    done = bench('-f', 's3://bucket/p/', '-s', '64K', '9M', '-n', '6', '--in-flight', '2', '--verify', '--json', 'r.json')
+    for words in ('all right', 'not ours to see', 'not known', 'first byte:', S.urls[0], S.urls[1], 'objects'):
+        assert words in done.out, (words, done.out)
+    r = load('r.json')
+    assert [s['name'] for s in r['series']] == ['write 64K', 'read 64K', 'write 9M', 'read 9M'], r['series']
+    assert all(s['ops'] == 6 and s['errors'] == 0 for s in r['series'])
+    o = r['objects']
+    assert o['retries'] == 0 and o['failed'] == 0 and len(o['endpoints']) == 2 and o['first_byte_mean_sec'] > 0, o
+    assert sum(e['attempts'] for e in o['endpoints']) == o['attempts']
+    nothing_is_left()
+
+
+@in_folder
+def retries_and_503s_are_told_apart():
+    S.rules('p=0.1 status:503', 'method=GET p=0.1 reset:1000')
+    try:
+        bench('-f', 's3://bucket', '-s', '100K', '-n', '30', '--in-flight', '4', '--verify', '--json', 'r.json')
+    finally:
+        S.rules()
+    o = load('r.json')['objects']
+    assert o['throttled'] > 0 and o['broken'] > 0 and o['retries'] >= o['throttled'] + o['broken'] and o['failed'] == 0, o
+    nothing_is_left()
+
+
+@in_folder
+def ranges_of_one_object_are_read_at_random():
+    bench('-f', 's3://bucket/x', '--random', '--span', '12M', '-s', '64K', '-r', '-n', '20', '--in-flight', '4', '--verify')
+    bench('-f', 's3://bucket/x', '--open-once', '-s', '64K', '-r', '-n', '5', '--verify')
+    nothing_is_left()
+
+
+@in_folder
+def io_moves_whole_objects_and_can_keep_them():
+    done = io('-f', 's3://bucket/a', 's3://bucket/b', '-s', '6M', '--loops', '2', '--validate')
+    assert 'validation: passed' in done.out and 'not ours to see' in done.out, done.out
+    nothing_is_left()
+    io('-f', 's3://bucket/k', '-r', '-s', '1M', '--loops', '1', '--keep', '--validate')
+    assert '_aio_read_1048576.pt.0_0' in ls('-r', 's3://bucket').out
+    io('-f', 's3://bucket/k', '-r', '-s', '1M', '--loops', '1', '--validate')
+    assert '_aio_read_1048576.pt.0_0' in ls('-r', 's3://bucket').out
+    clikit.Command('rm')('-r', 's3://bucket')
+
+
+@in_folder
+def sweep_goes_through_its_configurations():
+    sweep('-f', 's3://bucket/s', '-s', '2M', '-b', '1M', '-d', '4', '-t', '1', '--requests', 'overlap', '--submit', 'batch', '--json', 'r.json')
+    r = load('r.json')
+    assert len(r['series']) == 2 and all(s['ops'] for s in r['series']) and r['objects']['failed'] == 0, r
+    nothing_is_left()
+
+
+@in_folder
+def model_files_are_listed_and_verified_where_they_are():
+    header = json.dumps({'t': {'dtype': 'U8', 'shape': [5000000], 'data_offsets': [0, 5000000]}}).encode()
+    with open('m.safetensors', 'wb') as f:
+        f.write(len(header).to_bytes(8, 'little') + header + bytes(range(250)) * 20000)
+    ckpt('cp', 'm.safetensors', 'n.safetensors')
+    cp('n.safetensors', 's3://bucket/n.safetensors')
+    cp('n.safetensors.crc', 's3://bucket/n.safetensors.crc')
+    assert '5000000' in ckpt('ls', 's3://bucket/n.safetensors').out.replace(',', '')
+    ckpt('verify', 's3://bucket/n.safetensors')
+    with open('n.safetensors', 'r+b') as f:
+        f.seek(4000000)
+        f.write(b'x')
+    cp('n.safetensors', 's3://bucket/n.safetensors')
+    assert 's3://bucket/n.safetensors' in ckpt('verify', 's3://bucket/n.safetensors', status=1).err
+    clikit.Command('rm')('-r', 's3://bucket')
+
+
+@in_folder
+def what_makes_no_sense_is_refused():
+    bench.refused('-f', 's3://bucket', '--random', says='written as a whole')
+    bench.refused('-f', 's3://bucket', '--open-once', says='written as a whole')
+    bench.refused('-f', 's3://bucket', '--engine', 'null', says='exclude each other')
+    bench.refused('-f', 'az://bucket', says='only s3:// is built')
+    io.refused('-f', 's3://bucket', '--measure_limit', says='no plain loop')
+    assert 'NoSuchBucket' in bench('-f', 's3://nowhere/x', '-s', '64K', '-n', '1', status=1).err
+
+
+tap.run(
+    bench_makes_verifies_and_removes_objects,
+    retries_and_503s_are_told_apart,
+    ranges_of_one_object_are_read_at_random,
+    io_moves_whole_objects_and_can_keep_them,
+    sweep_goes_through_its_configurations,
+    model_files_are_listed_and_verified_where_they_are,
+    what_makes_no_sense_is_refused,
+)
