@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include <sluice/object.h>
 #include <sluice/stripe.h>
 
 #include "base/err.h"
@@ -147,10 +148,11 @@ static int add_folder(const struct finding *f, struct sluice_err *err)
 static int fill(const struct finding *f, struct sluice_err *err)
 {
 	struct sluice_short room;
-	struct stat st;
+	struct stat st = {
+		.st_mode = S_IFREG}; /* as an object is; folders of them are not looked into */
 	int r;
 
-	if (stat(f->path, &st) < 0)
+	if (sluice_object_is_uri(f->path, NULL) <= 0 && stat(f->path, &st) < 0)
 		return sluice_fail(err, -errno, "%s: %s", sluice_shorten(&room, f->path),
 				   strerror(errno));
 	r = sluice_model_group(f->m, "", err);

@@ -95,6 +95,7 @@ def model_files_are_listed_and_verified_where_they_are():
     with open('n.safetensors', 'r+b') as f:
         f.seek(4000000)
         f.write(b'x')
+    os.unlink('n.safetensors.crc')
     cp('n.safetensors', 's3://bucket/n.safetensors')
     assert 's3://bucket/n.safetensors' in ckpt('verify', 's3://bucket/n.safetensors', status=1).err
     clikit.Command('rm')('-r', 's3://bucket')

@@ -2,6 +2,7 @@
 """sluice.s3: the calls that MLPerf's storage code makes, against the server of tests/s3."""
 import errno
 import gc
+import json
 import os
 import pickle
 import sys
@@ -271,6 +272,18 @@ def a_file_of_a_handle_is_an_object_when_it_is_closed_well():
         h.write(content, f)
     assert not s3.exists('s3://bucket/h/raised')
     assert not server.stats().get('uploads')
+
+
+@case
+def readers_of_weights_read_objects():
+    header = json.dumps({f'model.layers.{i}.w': {'dtype': 'U8', 'shape': [300000], 'data_offsets': [i * 300000, (i + 1) * 300000]}
+                         for i in range(4)}).encode()
+    values = data(1200000, 8)
+    s3.put_bytes('s3://bucket/m/model.safetensors', len(header).to_bytes(8, 'little') + header + values)
+    with sluice.WeightStream('s3://bucket/m/model.safetensors', window='1MiB', framework='bytes') as w:
+        got = [bytes(layer['model.layers.%d.w' % i]) for i, layer in enumerate(w)]
+    assert b''.join(got) == values
+    raises(FileNotFoundError, sluice.WeightStream, 's3://bucket/m/none.safetensors', says='s3://bucket/m/none')
 
 
 try:
