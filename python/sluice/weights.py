@@ -6,7 +6,9 @@
 
 docs/weights.md says what it promises.
 """
+import itertools
 import mmap
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -163,6 +165,53 @@ class WeightStream:
     def hint(self, layers: str | int | Iterable[str | int]) -> None:
         """Of a stream of experts: these may be wanted; read when nothing else is left to read."""
         self._core.hint(self._find(layers))
+
+    def follow(self, trace: Any, *, ahead: bool = True) -> Iterator[Iterator[Layer]]:
+        """Of a stream of experts: sets of them in turn, each as the layers of it as soon as they are there.
+
+        trace: sets of names or numbers, one after the other as somebody makes them; or a file as for `sluice
+        stream --experts`, with by='expert'.  ahead: the next set is hinted at, and therefore asked for before
+        this one is used.  A layer is released when the loop goes on; what was not taken of a set is skipped.
+        """
+        if not self.experts:
+            raise ValueError('follow() is for a stream that was opened with experts=True')
+        if isinstance(trace, (str, os.PathLike)):
+            trace = self._recorded(os.fspath(trace))
+        sets = (self._find(one) for one in trace)
+        to_come = next(sets, None) if ahead else None
+        while (now := to_come if ahead else next(sets, None)) is not None:
+            self.want(now)
+            if ahead and (to_come := next(sets, None)) is not None:
+                self.hint(to_come)
+            came = itertools.islice(self, len(now))
+            yield came
+            for _ in came:
+                pass
+            if self._current is not None:
+                self._current.release()
+
+    def _recorded(self, path: str) -> Iterator[list[int]]:
+        """Lines of a layer and its experts, as numbers."""
+        known = {(int(m[1]), int(m[2])): i for i, name in enumerate(self.names)
+                 if (m := re.match(r'.*?\.(\d+)\..*?experts\.(\d+)', name))}
+        with open(path, encoding='utf-8') as f:
+            for number, line in enumerate(f, 1):
+                try:
+                    layer, *experts = map(int, line.split())
+                except ValueError:
+                    raise ValueError(f'{path}: line {number}: {line.strip()!r} is no layer and its experts, as '
+                                     'numbers') from None
+                for expert in experts:
+                    if (layer, expert) not in known:
+                        raise KeyError(f'{path}: line {number}: layer {layer} has no expert {expert}')
+                yield [known[layer, expert] for expert in experts]
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Of what was wanted of a stream of experts, the part that was there; None: nothing was."""
+        s = self.stats()
+        asked = s['hits'] + s['misses']
+        return s['hits'] / asked if asked else None
 
     def _find(self, layers: str | int | Iterable[str | int]) -> list[int]:
         found = []

@@ -9,7 +9,7 @@ import threading
 import weakref
 
 import sluice
-from kit import MIB, PAGE, case, cases, data, descriptors, in_fork, make, numpy_or_skip, path, raises, run
+from kit import MIB, PAGE, case, cases, data, descriptors, each, in_fork, make, numpy_or_skip, path, raises, run
 from sluice._safetensors import Entry, build
 
 LAYERS = 6
@@ -138,6 +138,58 @@ def experts_are_read_when_they_are_wanted():
                 assert bytes(layer['model.layers.3.up']) == tensors['model.layers.3.up']
         s.hint(['norm'])
         assert s.stats()['hits'] == 1 and s.stats()['misses'] == 1
+
+
+def of_experts():
+    """A file of 2 layers with 4 experts each, and its tensors."""
+    tensors = {f'model.layers.{i}.mlp.experts.{e}.w': ('U8', (SIZE,), data(SIZE, 10 * i + e))
+               for i in range(2) for e in range(4)}
+    shard(name := path('experts.safetensors'), tensors)
+    return name, {n: b for n, (_, _, b) in tensors.items()}
+
+
+@each([False, True])
+def a_trace_of_experts_is_followed(ahead):
+    name, tensors = of_experts()
+    recorded = make(b'0 1 2\n1 3\n0 2 1\n1 3\n0 1\n', 'trace')
+    wanted = [[(0, 1), (0, 2)], [(1, 3)], [(0, 1), (0, 2)], [(1, 3)], [(0, 1)]]
+    with stream(name, by='expert', experts=True, window='512KiB') as s:  # of four experts
+        seen = []
+        for experts in s.follow(recorded, ahead=ahead):
+            seen.append([])
+            for layer in experts:
+                assert bytes(layer[f'{layer.name}.w']) == tensors[f'{layer.name}.w']
+                seen[-1].append((int(layer.name.split('.')[2]), int(layer.name.split('.')[-1])))
+        assert [sorted(one) for one in seen] == wanted
+        misses = s.stats()['misses']  # one less where what was hinted at came in time
+        assert s.stats()['hits'] == 7 - misses and misses in ((2, 3) if ahead else (3,)), s.stats()
+        assert s.hit_rate == (7 - misses) / 7 and s.stats()['bytes_read'] < 3 * (SIZE + 2 * PAGE)
+        assert s.next() is None  # all are given back
+
+
+@case
+def sets_of_experts_come_from_anywhere_and_may_be_left_early():
+    name, _ = of_experts()
+    with stream(name, by='expert', experts=True, window='512KiB') as s:
+        assert s.hit_rate is None
+        made = []
+
+        def router():
+            for e in range(4):
+                made.append(e)
+                yield [f'model.layers.0.mlp.experts.{e}', 4 + e]
+
+        for number, experts in enumerate(s.follow(router())):
+            assert made == list(range(min(number + 2, 4)))  # one ahead, no more
+            layer = next(experts)
+            assert layer.name.endswith(f'experts.{number}')
+        assert number == 3 and layer.released and s.next() is None
+        for bad, says in (b'0 9\n', 'line 1: layer 0 has no expert 9'), (b'0 1\n0 x\n', "line 2: '0 x'"):
+            e = raises((KeyError, ValueError), lambda: list(map(list, s.follow(make(bad, 'trace')))))
+            assert says in str(e), e
+        raises(FileNotFoundError, lambda: list(s.follow(path('none'))))
+    with stream(name) as s:
+        assert 'experts=True' in str(raises(ValueError, lambda: list(s.follow([]))))
 
 
 @case
