@@ -20,22 +20,28 @@ static int stopped(const struct weights_run *run, struct sluice_err *err)
 
 /* --------------------------------------------------------------------- limit */
 
+/*
+ * Into as much memory as the work fills, for a few megabytes that stay in the processor's cache are
+ * faster on a virtual disk.  Experts are in the window between the turns, and a GPU's is none of
+ * pread's.
+ */
 static void limit_turn(struct weights_run *run)
 {
+	bool own = run->job->experts || run->job->gpu;
 	const struct weights_job *job = run->job;
 	struct limit_target t = {
 		.paths = &run->files.paths[run->files.largest],
 		.nr_paths = 1,
 		.len = align_down(run->files.lens[run->files.largest], 1 << 20),
 		.nr_bufs = 1,
-		.buf_len = WEIGHTS_LIMIT_BUFFER,
-		.step = WEIGHTS_LIMIT_BUFFER,
+		.buf_len = own ? WEIGHTS_LIMIT_BUFFER : run->job->window,
+		.step = own ? WEIGHTS_LIMIT_BUFFER : run->job->window,
 		.align = 4096,
 	};
 
 	if (!job->measure_limit || job->limit || !t.len)
 		return;
-	t.buf = run->limit_buffers.at[0];
+	t.buf = own ? run->limit_buffers.at[0] : run->window;
 	limit_try(&run->limit, &t, 1, 0, LIMIT_SEC / LIMIT_SHAPES, job->stop);
 }
 

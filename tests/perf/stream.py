@@ -129,11 +129,12 @@ def promise(text, got, want):
 # ---- parts
 
 def large_and_small(s):
-    variants = s.both('large', s.large)
+    bare = os.path.exists(s.bare)
+    variants = s.both('large', s.large, *(['--no-limit'] if bare else []))
     small = []
     if 'small' in s.args.only:
         small = s.both('small', s.model('small', SMALL), '--no-limit')
-    limit = [s.limit()] if os.path.exists(s.bare) else []
+    limit = [s.limit()] if bare else []
     s.take_turns(limit + variants + small, ['of the limit', 'page cache'], lambda v: (
         '' if v in limit else f'{ratio(v, limit[0], speed) if limit else v.median(share):.3f}',
         '' if v in limit else f'{v.median(lambda x: x["cached"]):.4f}'))
