@@ -128,6 +128,10 @@ static int fill_module(PyObject *m)
 
 static PyModuleDef_Slot slots[] = {
 	{Py_mod_exec, fill_module},
+#ifdef Py_GIL_DISABLED
+	/* It guards futures, hubs and lists of memory (ext.h): Python turns it on. */
+	{Py_mod_gil, Py_MOD_GIL_USED},
+#endif
 	{0, NULL},
 };
 
