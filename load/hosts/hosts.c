@@ -87,11 +87,33 @@ void hosts_get_clock(unsigned rank, struct hosts_clock *ret)
 	pthread_mutex_unlock(&h->lock);
 }
 
+/* With the lock held: rank 0 has ended with @status; what all have come to. */
+static int end_all(struct hosts *h, int status)
+{
+	struct header end = {.type = MESSAGE_END};
+
+	if (!h->said)
+		hosts_stop(h);
+	h->ended = true;
+	for (unsigned i = 1; i < h->size; i++) {
+		struct peer *p = &h->peers[i];
+
+		while (p->fd >= 0 && !p->done &&
+		       (!h->stopping || clock_ns() < h->stop_ns + HOSTS_PATIENT_NS))
+			hosts_wait(h, clock_ns() + HOSTS_BEAT_NS);
+		status = status ? status : p->status;
+	}
+	end.a = (uint64_t)status;
+	for (unsigned i = 1; i < h->size; i++)
+		hosts_send(&h->peers[i], &end, NULL);
+	return status;
+}
+
 int hosts_close(int status)
 {
 	struct hosts *h = &hosts_all;
-	const struct header end = {.type = MESSAGE_END, .a = (uint64_t)status};
 	const struct header nothing = {.type = MESSAGE_SAID, .rank = h->rank};
+	const struct header done = {.type = MESSAGE_DONE, .rank = h->rank, .a = (uint64_t)status};
 
 	if (h->size < 2)
 		return status;
@@ -99,17 +121,14 @@ int hosts_close(int status)
 	if (h->rank) {
 		if (!h->said)
 			hosts_send(&h->peers[0], &nothing, NULL);
+		hosts_send(&h->peers[0], &done, NULL);
 		/* rank 0 waits for the slowest, which may take any time, but not after a stop */
 		while (!h->ended && h->peers[0].fd >= 0 &&
 		       (!h->stopping || clock_ns() < h->stop_ns + END_NS))
 			hosts_wait(h, clock_ns() + END_NS);
 		status = h->ended ? h->status : status ? status : 1;
 	} else {
-		if (!h->said)
-			hosts_stop(h);
-		h->ended = true;
-		for (unsigned i = 1; i < h->size; i++)
-			hosts_send(&h->peers[i], &end, NULL);
+		status = end_all(h, status);
 	}
 	pthread_mutex_unlock(&h->lock);
 	hosts_hang_up(h);

@@ -8,11 +8,10 @@
 #include "base/util.h"
 #include "load/hosts/hosts_in.h"
 
-#define SOON_NS    2000000u /* from the word to the beginning, and more where the way is long */
-#define EACH_NS    20000u   /* to tell one rank */
-#define SPIN_NS    200000u  /* a sleep may end so late */
-#define CHECK_NS   200000000u
-#define PATIENT_NS 4000000000u /* after a stop */
+#define SOON_NS  2000000u /* from the word to the beginning, and more where the way is long */
+#define EACH_NS  20000u   /* to tell one rank */
+#define SPIN_NS  200000u  /* a sleep may end so late */
+#define CHECK_NS 200000000u
 
 /* ----------------------------------------------------------------------- gate */
 
@@ -113,7 +112,7 @@ static void collect(struct hosts *h, char **all, const char **lost)
 	while (!all_said(h)) {
 		uint64_t now = clock_ns();
 
-		if (h->stopping && now > h->stop_ns + PATIENT_NS)
+		if (h->stopping && now > h->stop_ns + HOSTS_PATIENT_NS)
 			break;
 		open_gates(h);
 		hosts_wait(h, now + CHECK_NS / 4);

@@ -10,6 +10,18 @@
 
 #define HOSTS_NAME 96
 
+/*
+ * Each rank gives a sign of life to those it is connected with, and to its keeper.  Who has said
+ * nothing for so many of one's own is lost: so a machine that stood still for a while takes nobody
+ * for lost but itself.  The keeper is the first to give up and ends the process, so that nothing is
+ * left behind when the launcher ends; the others are for hosts that hang as a whole.
+ */
+#define HOSTS_BEAT_NS     1000000000u
+#define HOSTS_SILENT      10
+#define HOSTS_SILENT_KEEP 7
+
+#define HOSTS_PATIENT_NS 4000000000u /* that rank 0 waits for others after a stop */
+
 enum message {
 	MESSAGE_HELLO, /* a: rank; text: cookie and host */
 	MESSAGE_SHARE,
@@ -20,7 +32,9 @@ enum message {
 	MESSAGE_GO,    /* a: number of the gate, b: when, by the rank's clock */
 	MESSAGE_STOP,
 	MESSAGE_SAID, /* text: for rank 0 */
+	MESSAGE_DONE, /* to rank 0: a: status */
 	MESSAGE_END,  /* a: status */
+	MESSAGE_BEAT, /* a sign of life */
 };
 
 struct header {
@@ -37,6 +51,9 @@ struct peer {
 	char lost[HOSTS_NAME];
 	uint64_t ready;
 	char *said;
+	bool done;
+	int status;
+	unsigned silent; /* of our beats, since the last word of it */
 	uint64_t pong_a;
 	int64_t pong_b;
 	uint64_t pong_at;
@@ -51,6 +68,7 @@ struct hosts {
 	pthread_t thread;
 	bool running;
 	int keeper;  /* a pipe that ends with the process the launcher knows */
+	int sign;    /* a pipe to that process: that this one lives */
 	int wake[2]; /* a pipe that ends the thread */
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* by CLOCK_MONOTONIC */

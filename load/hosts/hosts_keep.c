@@ -3,11 +3,14 @@
  * The process that a launcher started stays behind as a keeper, and the work is done by its child
  * in a session of its own.  When a process of a launcher dies, the launcher ends all the others,
  * MPICH without a moment to write anything down; so a child that dies is known to rank 0 first, and
- * to the launcher when the others have had time to stop.
+ * to the launcher when the others have had time to stop.  A child that hangs is ended in the end,
+ * or the launcher would wait for it for ever.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,7 +27,29 @@ static void pass_on(int sig)
 	kill(kept, sig);
 }
 
-static void keep(pid_t child)
+/* Until the child is gone, or has closed the pipe, which it does at its end. */
+static void watch(pid_t child, int sign, unsigned rank)
+{
+	unsigned silent = 0;
+	char signs[64];
+
+	while (silent <= HOSTS_SILENT_KEEP) {
+		struct pollfd p = {.fd = sign, .events = POLLIN};
+		int n = poll(&p, 1, (int)(HOSTS_BEAT_NS / 1000000));
+
+		if (n == 0)
+			silent++;
+		else if (n > 0 && read(sign, signs, sizeof(signs)) <= 0)
+			return;
+		else if (n > 0)
+			silent = 0;
+	}
+	dprintf(STDERR_FILENO, "sluice: rank %u gives no sign of life for %u s and is ended\n",
+		rank, HOSTS_SILENT_KEEP);
+	kill(child, SIGKILL);
+}
+
+static void keep(pid_t child, int sign, unsigned rank)
 {
 	const struct sigaction sa = {.sa_handler = pass_on};
 	int status = 0;
@@ -33,6 +58,7 @@ static void keep(pid_t child)
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
 	sigaction(SIGHUP, &sa, NULL);
+	watch(child, sign, rank);
 	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
 		;
 	if (!WIFSIGNALED(status))
@@ -45,18 +71,23 @@ static void keep(pid_t child)
 int hosts_keep(struct hosts *h, struct sluice_err *err)
 {
 	int line[2]; /* ends when the keeper does */
+	int sign[2]; /* and this one with the child */
 	pid_t child;
 
-	if (pipe2(line, O_CLOEXEC) < 0)
+	if (pipe2(line, O_CLOEXEC) < 0 || pipe2(sign, O_CLOEXEC | O_NONBLOCK) < 0)
 		return sluice_fail(err, -errno, "no pipe can be made: %s", strerror(errno));
 	child = fork();
 	if (child < 0)
 		return sluice_fail(err, -errno, "no process can be started: %s", strerror(errno));
 	if (child > 0) {
 		close(line[0]);
-		keep(child);
+		close(sign[1]);
+		keep(child, sign[0], h->rank);
 	}
+	signal(SIGPIPE, SIG_IGN);
 	close(line[1]);
+	close(sign[0]);
+	h->sign = sign[1];
 	setsid();
 	h->keeper = line[0];
 	return 0;

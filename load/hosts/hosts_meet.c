@@ -154,7 +154,9 @@ static int listen_anywhere(struct address *a, unsigned size)
 static void tend(int fd)
 {
 	const int on = 1, idle = 1, every = 1, times = 3, timeout_ms = 4000;
+	const struct timeval silent = {.tv_sec = HOSTS_SILENT}; /* in the middle of a message */
 
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &silent, sizeof(silent));
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
@@ -228,8 +230,6 @@ static void let_in(struct hosts *h, int fd, const struct address *a, unsigned *n
 		close(fd);
 		return;
 	}
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){.tv_sec = 0},
-		   sizeof(struct timeval));
 	tend(fd);
 	g.host[sizeof(g.host) - 1] = 0;
 	h->peers[g.rank].fd = fd;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Messages.  A thread that sleeps in poll() receives all of them and notes what they say under the
- * lock; it costs nothing while a run is measured, since nothing is sent then.
+ * lock; while a run is measured there are signs of life only, one in a second.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -82,10 +82,10 @@ void hosts_stop(struct hosts *h)
 
 /* ------------------------------------------------------------------- incoming */
 
-/* A connection ended; after the end of the run that is as it should be. */
-static void peer_lost(struct hosts *h, struct peer *p)
+/* It is gone, @why; after the end of the run that is as it should be. */
+static void peer_lost(struct hosts *h, struct peer *p, const char *why)
 {
-	char line[HOSTS_NAME + 64];
+	char line[2 * HOSTS_NAME + 16];
 	bool tell;
 
 	pthread_mutex_lock(&h->lock);
@@ -93,10 +93,10 @@ static void peer_lost(struct hosts *h, struct peer *p)
 	p->fd = -1;
 	tell = !h->ended && !p->said;
 	if (tell) {
-		snprintf(p->lost, sizeof(p->lost), "its connection ended");
+		snprintf(p->lost, sizeof(p->lost), "%s", why);
 		hosts_stop(h);
 	}
-	snprintf(line, sizeof(line), "%s is lost: its connection ended", p->name);
+	snprintf(line, sizeof(line), "%s is lost: %s", p->name, why);
 	pthread_cond_broadcast(&h->changed);
 	pthread_mutex_unlock(&h->lock);
 	if (tell)
@@ -134,6 +134,10 @@ static bool note(struct hosts *h, struct peer *p, const struct header *m, char *
 		p->said = *text;
 		*text = NULL;
 		break;
+	case MESSAGE_DONE:
+		p->done = true;
+		p->status = (int)m->a;
+		break;
 	case MESSAGE_END:
 		h->ended = true;
 		h->status = (int)m->a;
@@ -143,6 +147,7 @@ static bool note(struct hosts *h, struct peer *p, const struct header *m, char *
 		return true;
 	case MESSAGE_HELLO:
 	case MESSAGE_PING:
+	case MESSAGE_BEAT:
 		break;
 	}
 	return false;
@@ -157,6 +162,7 @@ static bool take(struct hosts *h, struct peer *p)
 
 	if (!hosts_recv(p->fd, &m, sizeof(m)) || m.len > LONGEST)
 		return false;
+	p->silent = 0;
 	if (m.type == MESSAGE_PING) {
 		pong = (struct header){
 			.type = MESSAGE_PONG, .rank = h->rank, .a = m.a, .b = (int64_t)clock_ns()};
@@ -189,20 +195,47 @@ static void keeper_lost(struct hosts *h)
 	h->on_lost(NULL);
 }
 
+/* Tell that we live, and look who does not. */
+static void beat(struct hosts *h, unsigned nr)
+{
+	const struct header sign = {.type = MESSAGE_BEAT, .rank = h->rank};
+	char why[64];
+
+	if (h->sign >= 0 && write(h->sign, "", 1) < 0 && errno == EPIPE) {
+		close(h->sign); /* the keeper is gone; that is told elsewhere */
+		h->sign = -1;
+	}
+	pthread_mutex_lock(&h->lock);
+	for (unsigned i = h->rank ? 0 : 1; i < nr; i++)
+		hosts_send(&h->peers[i], &sign, NULL);
+	pthread_mutex_unlock(&h->lock);
+	snprintf(why, sizeof(why), "it gives no sign of life for %u s", HOSTS_SILENT);
+	for (unsigned i = h->rank ? 0 : 1; i < nr; i++)
+		if (h->peers[i].fd >= 0 && ++h->peers[i].silent > HOSTS_SILENT)
+			peer_lost(h, &h->peers[i], why);
+}
+
 static void *receive(void *arg)
 {
 	struct hosts *h = arg;
 	unsigned nr = h->rank ? 1 : h->size;
 	struct pollfd *p = calloc(nr + 2, sizeof(*p));
+	uint64_t next = clock_ns();
 
 	while (p) {
+		uint64_t now = clock_ns();
+
+		if (now >= next) {
+			beat(h, nr);
+			next = now + HOSTS_BEAT_NS;
+		}
 		for (unsigned i = 0; i < nr; i++)
 			p[i] = (struct pollfd){.fd = h->peers[i].fd, .events = POLLIN};
 		if (!h->rank)
 			p[0].fd = -1;
 		p[nr] = (struct pollfd){.fd = h->wake[0], .events = POLLIN};
 		p[nr + 1] = (struct pollfd){.fd = h->keeper, .events = POLLIN};
-		if (poll(p, nr + 2, -1) < 0 && errno != EINTR)
+		if (poll(p, nr + 2, (int)((next - now) / 1000000) + 1) < 0 && errno != EINTR)
 			break;
 		if (p[nr].revents)
 			break;
@@ -210,7 +243,7 @@ static void *receive(void *arg)
 			keeper_lost(h);
 		for (unsigned i = 0; i < nr; i++)
 			if (p[i].fd >= 0 && p[i].revents && !take(h, &h->peers[i]))
-				peer_lost(h, &h->peers[i]);
+				peer_lost(h, &h->peers[i], "its connection ended");
 	}
 	free(p);
 	return NULL;
@@ -251,4 +284,6 @@ void hosts_hang_up(struct hosts *h)
 	close(h->wake[1]);
 	if (h->keeper >= 0)
 		close(h->keeper);
+	if (h->sign >= 0)
+		close(h->sign);
 }

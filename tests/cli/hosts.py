@@ -173,22 +173,52 @@ def worker_of(rank, word):
     return next((pid for pid, parent in found.items() if parent in found), None)
 
 
-def a_lost_rank(mpi):
+def while_it_runs(mpi, *args):
+    """A run of three ranks that has begun, and the process of rank 1."""
     here = os.path.realpath('.')
     process = launch(mpi, 3, 'bench', '-s', '64K', '--runtime', '600', '-w', '--overwrite', '--files', '4', '--no-limit', '--json',
-                     'all.json')
+                     'all.json', *args)
     while not (pid := worker_of(1, here)) or sum(n.startswith('sluice-bench') for n in os.listdir('.')) < 3:
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
     time.sleep(0.5)
-    os.kill(pid, signal.SIGKILL)
+    return process, pid
+
+
+def named_as_lost(process, why):
     _, err = done(process, status=1)
-    assert re.search(r'rank 1 \(.*\) is lost: its connection ended', err), err
+    assert re.search(rf'rank 1 \(.*\) is lost: {why}', err), err
     with open('all.json', encoding='utf-8') as f:
         j = json.load(f)
     resultcheck.check(ROOT, j)
     assert j['partial'] and j['partial_why'].startswith('rank 1 ('), j['partial_why']
     assert j['series'][0]['ops'] > 0 and j['ranks']['members'][1]['lost'], j['ranks']
+    return err
+
+
+def a_lost_rank(mpi):
+    process, pid = while_it_runs(mpi)
+    os.kill(pid, signal.SIGKILL)
+    named_as_lost(process, 'its connection ended')
+
+
+def a_rank_that_hangs(mpi):
+    process, pid = while_it_runs(mpi)
+    os.kill(pid, signal.SIGSTOP)
+    err = named_as_lost(process, 'its connection ended')
+    assert 'sluice: rank 1 gives no sign of life' in err, err
+    assert not os.path.exists(f'/proc/{pid}')
+
+
+def a_rank_that_failed(mpi):
+    """All have the status of the one that did not find what it had written."""
+    os.mkdir('x')
+    with open('t.csv', 'w', encoding='utf-8') as f:
+        f.write('Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n')
+        f.writelines(f'0.0,Write,4096,Tier-2,k{i},Prefill\n' for i in range(20))
+        f.write('0.0,Read,4096,Tier-2,missing,Decode\n')
+    _, err = done(launch(mpi, 3, 'replay', 't.csv', '-T', 'x', '--missing', 'fail'), status=1)
+    assert 'missing is read, but nothing has written it' in err, err
 
 
 def case(mpi, function):
@@ -200,4 +230,5 @@ def case(mpi, function):
     return f'{mpi}: {function.__name__}', there
 
 
-run(*[case(mpi, f) for mpi in LAUNCHERS for f in (bench, io, checkpoints, kv, kv_on_storage, replay, bad_command_line, by_themselves, a_lost_rank)])
+run(*[case(mpi, f) for mpi in LAUNCHERS for f in (bench, io, checkpoints, kv, kv_on_storage, replay, bad_command_line, by_themselves, a_lost_rank, a_rank_that_hangs,
+                                                   a_rank_that_failed)])
