@@ -34,7 +34,7 @@ struct address {
 	uint64_t random;
 	uint16_t port; /* of the network's order */
 	uint16_t nr;
-	uint32_t at[ADDRESSES]; /* IPv4, of the network's order */
+	struct in6_addr at[ADDRESSES]; /* those of IPv4 mapped, as ::ffff:10.0.0.1 */
 };
 
 /* -------------------------------------------------------------------- plug-in */
@@ -114,39 +114,75 @@ static int find_plugin(const struct rendezvous **out, const char *mpi, struct sl
 
 /* ----------------------------------------------------------------- connections */
 
-static void note_addresses(struct address *a)
+static void note_mapped(struct address *a, uint32_t of)
+{
+	struct in6_addr *to = &a->at[a->nr++];
+
+	*to = (struct in6_addr){.s6_addr = {[10] = 0xff, [11] = 0xff}};
+	memcpy(&to->s6_addr[12], &of, sizeof(of));
+}
+
+/* One that others may reach: of a link's own addresses they would have to know the link. */
+static void note_address(struct address *a, const struct sockaddr *of, bool six)
+{
+	const struct in6_addr *at = &((const struct sockaddr_in6 *)(const void *)of)->sin6_addr;
+
+	if (of->sa_family == AF_INET)
+		note_mapped(a, ((const struct sockaddr_in *)(const void *)of)->sin_addr.s_addr);
+	else if (of->sa_family == AF_INET6 && six && !IN6_IS_ADDR_LINKLOCAL(at))
+		a->at[a->nr++] = *at;
+}
+
+static void note_addresses(struct address *a, bool six)
 {
 	struct ifaddrs *all = NULL;
 
-	a->at[a->nr++] = htonl(INADDR_LOOPBACK); /* first: of the same host the shortest way */
+	note_mapped(a, htonl(INADDR_LOOPBACK)); /* first: of the same host the shortest way */
 	if (getifaddrs(&all) < 0)
 		return;
 	for (struct ifaddrs *i = all; i && a->nr < ADDRESSES; i = i->ifa_next)
-		if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET &&
-		    !(i->ifa_flags & IFF_LOOPBACK))
-			a->at[a->nr++] =
-				((struct sockaddr_in *)(void *)i->ifa_addr)->sin_addr.s_addr;
+		if (i->ifa_addr && !(i->ifa_flags & IFF_LOOPBACK))
+			note_address(a, i->ifa_addr, six);
 	freeifaddrs(all);
+}
+
+/* Bound to a port of the kernel's choice, for both kinds of addresses where there are both. */
+static int bind_anywhere(uint16_t *ret_port, bool six)
+{
+	struct sockaddr_in6 at6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_ANY_INIT};
+	struct sockaddr_in at4 = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY)};
+	struct sockaddr *at = six ? (struct sockaddr *)&at6 : (struct sockaddr *)&at4;
+	socklen_t len = six ? sizeof(at6) : sizeof(at4);
+	int fd = socket(six ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	const int off = 0;
+
+	if (fd < 0)
+		return -1;
+	if ((six && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) < 0) ||
+	    bind(fd, at, len) < 0 || getsockname(fd, at, &len) < 0) {
+		close(fd);
+		return -1;
+	}
+	*ret_port = six ? at6.sin6_port : at4.sin_port;
+	return fd;
 }
 
 /* Rank 0 listens; -1 with errno. */
 static int listen_anywhere(struct address *a, unsigned size)
 {
-	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY)};
-	socklen_t len = sizeof(at);
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd = bind_anywhere(&a->port, true);
+	bool six = fd >= 0;
 
+	if (!six)
+		fd = bind_anywhere(&a->port, false);
 	if (fd < 0)
 		return -1;
-	if (bind(fd, (struct sockaddr *)&at, sizeof(at)) < 0 || listen(fd, (int)size) < 0 ||
-	    getsockname(fd, (struct sockaddr *)&at, &len) < 0 ||
-	    getrandom(a->cookie, COOKIE, 0) != COOKIE ||
+	if (listen(fd, (int)size) < 0 || getrandom(a->cookie, COOKIE, 0) != COOKIE ||
 	    getrandom(&a->random, sizeof(a->random), 0) != sizeof(a->random)) {
 		close(fd);
 		return -1;
 	}
-	a->port = at.sin_port;
-	note_addresses(a);
+	note_addresses(a, six);
 	return fd;
 }
 
@@ -165,16 +201,20 @@ static void tend(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof(timeout_ms));
 }
 
-static int connect_within(uint32_t at, uint16_t port, int ms)
+static int connect_within(const struct in6_addr *at, uint16_t port, int ms)
 {
-	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = port, .sin_addr.s_addr = at};
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct sockaddr_in6 to6 = {.sin6_family = AF_INET6, .sin6_port = port, .sin6_addr = *at};
+	struct sockaddr_in to4 = {.sin_family = AF_INET, .sin_port = port};
+	bool six = !IN6_IS_ADDR_V4MAPPED(at);
+	int fd = socket(six ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	const struct timeval limit = {.tv_sec = ms / 1000};
 
 	if (fd < 0)
 		return -1;
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)); /* of connect(), too */
-	if (connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0)
+	memcpy(&to4.sin_addr.s_addr, &at->s6_addr[12], sizeof(to4.sin_addr.s_addr));
+	if (connect(fd, six ? (struct sockaddr *)&to6 : (struct sockaddr *)&to4,
+		    six ? sizeof(to6) : sizeof(to4)) == 0)
 		return fd;
 	close(fd);
 	return -1;
@@ -200,7 +240,7 @@ static bool greet(int fd, const struct address *a, unsigned rank)
 static int call_rank0(struct hosts *h, const struct address *a, struct sluice_err *err)
 {
 	for (unsigned i = 0; i < a->nr; i++) {
-		int fd = connect_within(a->at[i], a->port, CONNECT_MS);
+		int fd = connect_within(&a->at[i], a->port, CONNECT_MS);
 
 		if (fd >= 0 && greet(fd, a, h->rank)) {
 			tend(fd);

@@ -26,6 +26,9 @@ LAUNCHERS = {
 }
 
 
+NULL = ['io', '--engine', 'null', '-s', '1M', '--loops', '2']
+
+
 def launch(mpi, ranks, *args, env=None):
     words = [*LAUNCHERS[mpi], '-n', ranks, SLUICE, *args]
     return subprocess.Popen([str(w) for w in words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -72,6 +75,8 @@ def io(mpi):
     os.mkdir('shared')
     j, _ = result(mpi, 2, 'io', '-f', 'shared', '-s', '1M', '--loops', '3', '--keep', '--validate')
     assert j['series'][0]['ops'] == 6 and len(os.listdir('shared')) == 2, os.listdir('shared')
+    j, _ = result(mpi, 16, *NULL)
+    assert j['series'][0]['ops'] == 32, j['series']
 
 
 def checkpoints(mpi):
@@ -221,6 +226,103 @@ def a_rank_that_failed(mpi):
     assert 'missing is read, but nothing has written it' in err, err
 
 
+# ---- hosts of their own: namespaces for the network and for clocks
+
+RELAY = """
+import ctypes, fcntl, os, select, struct, sys, time
+libc, ends, late = ctypes.CDLL(None, use_errno=True), [], []
+for pid in sys.argv[1:3]:
+    with open(f'/proc/{pid}/ns/net') as ns:
+        if libc.setns(ns.fileno(), 0):
+            sys.exit(os.strerror(ctypes.get_errno()))
+    tun = os.open('/dev/net/tun', os.O_RDWR)
+    fcntl.ioctl(tun, 0x400454ca, struct.pack('16sH14x', b'sl0', 0x1001))
+    ends.append(tun)
+print('ready', flush=True)
+while True:
+    wait = max(0, late[0][0] - time.monotonic()) if late else None
+    for end in select.select(ends, [], [], wait)[0]:
+        late.append((time.monotonic() + float(sys.argv[3]), ends[1 - ends.index(end)], os.read(end, 65536)))
+    while late and late[0][0] <= time.monotonic():
+        _, end, packet = late.pop(0)
+        try:
+            os.write(end, packet)
+        except OSError:
+            pass
+"""
+
+
+class TwoHosts:
+    """Two network namespaces with a link between them that delays what goes through it."""
+
+    def __init__(self, delay, *addresses):
+        self.processes = []
+        if os.geteuid():
+            raise Skip('root', 'network namespaces need root')
+        try:
+            self.hosts = [self.start('unshare', '-n', 'sh', '-c', 'echo ready; exec sleep infinity') for _ in addresses]
+            if addresses:
+                self.start(sys.executable, '-c', RELAY, *(h.pid for h in self.hosts), delay)
+            for host, address in zip(self.hosts, addresses):
+                for line in ('link set lo up', 'link set sl0 up', f'addr add {address} dev sl0' + ' nodad' * (':' in address)):
+                    subprocess.run(['nsenter', f'--net=/proc/{host.pid}/ns/net', 'ip', *line.split()], check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError) as e:
+            self.close()
+            raise Skip('netns', f'no network namespaces, or no TUN devices: {e}') from None
+
+    def start(self, *words):
+        process = subprocess.Popen([str(w) for w in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.processes.append(process)
+        if process.stdout.readline() != 'ready\n':
+            raise OSError(process.communicate()[1].strip() or 'no permission')
+        return process
+
+    def close(self):
+        for process in self.processes:
+            process.kill()
+            process.communicate()
+
+    def run(self, mpi, clocks, *args):
+        """One rank on each; of the clock of rank 1 so many seconds are added."""
+        shifted = f'unshare --time --monotonic {clocks} --fork' if clocks else ''
+        with open('host.sh', 'w', encoding='utf-8') as f:
+            first, second = [f'nsenter --net=/proc/{h.pid}/ns/net' for h in self.hosts] or ('', '')
+            f.write(f'[ ${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}} = 0 ] && exec {first} "$@"\nexec {second} {shifted} "$@"\n')
+        words = [*LAUNCHERS[mpi], '-n', '2', 'sh', 'host.sh', SLUICE, *args, '--json', 'all.json']
+        done(subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        with open('all.json', encoding='utf-8') as f:
+            j = json.load(f)
+        resultcheck.check(ROOT, j)
+        return j
+
+
+def a_slow_link_and_another_clock(mpi):
+    """The offset is found, to within its bound, which is at least half of the way there and back."""
+    if subprocess.run(['unshare', '--time', '--monotonic', '1', '--fork', 'true'], capture_output=True, check=False).returncode:
+        raise Skip('timens', 'no time namespaces')
+    apart = mpi == 'mpich'  # Open MPI's launcher cannot be reached from another network
+    two = TwoHosts(0.004, *['10.99.0.1/24', '10.99.0.2/24'] * apart)
+    try:
+        j = two.run(mpi, 1000, *NULL)
+    finally:
+        two.close()
+    clock = j['ranks']['members'][1]['clock']
+    assert abs(clock['offset_sec'] - 1000) <= clock['error_sec'] + 1e-6 and (clock['error_sec'] >= 0.004 or not apart), clock
+    # on one clock they began together: not 1000 s apart
+    assert abs(j['ranks']['series'][0]['skew_sec']) < 500, j['ranks']['series'][0]
+
+
+def no_ipv4_between_them(mpi):
+    if mpi == 'openmpi':
+        raise Skip('netns', "Open MPI's launcher cannot be reached from another network namespace")
+    two = TwoHosts(0, 'fd00:99::1/64', 'fd00:99::2/64')
+    try:
+        j = two.run(mpi, 0, *NULL)
+    finally:
+        two.close()
+    assert j['series'][0]['ops'] == 4, j['series']
+
+
 def case(mpi, function):
     def there():
         if mpi not in sys.argv[3:] or not shutil.which(LAUNCHERS[mpi][0]):
@@ -230,5 +332,6 @@ def case(mpi, function):
     return f'{mpi}: {function.__name__}', there
 
 
-run(*[case(mpi, f) for mpi in LAUNCHERS for f in (bench, io, checkpoints, kv, kv_on_storage, replay, bad_command_line, by_themselves, a_lost_rank, a_rank_that_hangs,
-                                                   a_rank_that_failed)])
+run(*[case(mpi, f) for mpi in LAUNCHERS for f in (
+    bench, io, checkpoints, kv, kv_on_storage, replay, bad_command_line, by_themselves, a_lost_rank, a_rank_that_hangs, a_rank_that_failed,
+    a_slow_link_and_another_clock, no_ipv4_between_them)])
