@@ -77,7 +77,7 @@ struct sluice_writer_opts {
  *   -EINVAL	a field is out of range, or @path is no regular file
  *   -E2BIG	@opts sets a field this library does not know
  *   -ENOSPC	there is no room for @expected bytes
- *   -EEXIST	@path.crc is there and is nothing that a writer has made
+ *   -EEXIST	@path.crc is there and is nothing that a writer has made; or @path is a striped file
  * or what open(2) says of the folder.
  */
 SLUICE_API int sluice_writer_open(struct sluice_writer **out, struct sluice_io *io,

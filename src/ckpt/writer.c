@@ -7,6 +7,7 @@
  */
 #include <sluice/ckpt.h>
 #include <sluice/gpu.h>
+#include <sluice/stripe.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -477,8 +478,17 @@ static int reserve(struct sluice_writer *w, struct sluice_err *err)
 
 static int writer_begin(struct sluice_writer *w, struct sluice_err *err)
 {
-	int r = sluice_replace_open(&w->rep, w->path, w->o.mode), fd;
+	int r, fd;
 
+	/* the file that takes its place would leave the members behind, and nobody would know of
+	 * them */
+	if (sluice_stripe_is(w->path) == 1)
+		return sluice_fail(
+			err, -EEXIST,
+			"%s: is a striped file, which cannot be replaced; `sluice stripe "
+			"rm' removes it",
+			w->path);
+	r = sluice_replace_open(&w->rep, w->path, w->o.mode);
 	if (r == -EINVAL)
 		return sluice_fail(err, r, "%s: only a regular file can be replaced", w->path);
 	if (r < 0)

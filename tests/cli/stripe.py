@@ -111,6 +111,31 @@ def mistakes_are_named_and_nothing_is_made():
     assert open('plain').read() == 'x'
 
 
+@in_folder
+def what_replaces_a_file_leaves_a_striped_one_alone():
+    make()
+    with sluice.Handle() as h:
+        h.write(b'x' * 300000, 't')
+    before = look()
+    clikit.Command('gen').refused('t', '-s', '1M', '--overwrite', status=1, says='t: is a striped file, which cannot be replaced')
+    assert look() == before
+    check('t')
+
+
+@in_folder
+def kv_and_replay_take_several_folders_themselves():
+    os.mkdir('f')
+    os.mkdir('d0')
+    create('--folder', 'f', 'd0')
+    with open('t.csv', 'w', encoding='utf-8') as f:
+        f.write('Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n0.0,Write,4096,Tier-2,k,Prefill\n')
+    for words in (['replay', 't.csv', '-T', 'f'],
+                  ['kv', '--model', 'tiny-1b', '--num-users', '1', '--duration', '1', '--cache-dir', 'f', '--output', os.devnull]):
+        done = clikit.call(*words)
+        assert done.returncode and 'stripe' in done.err, done
+    assert os.listdir('f') == ['.sluice-stripe'] and not [n for _, _, names in os.walk('d0') for n in names]
+
+
 def files():
     return sorted(os.path.join(where, name) for where, _, names in os.walk('.') for name in names)
 
@@ -177,4 +202,5 @@ def a_swap_folder_of_deepspeed_may_be_striped():
 tap.run(a_tensor_goes_through_by_its_name, info_tells_size_unit_and_members, check_names_what_is_wrong,
         rm_leaves_nothing, mistakes_are_named_and_nothing_is_made,
         a_folder_is_measured_like_any_and_nothing_is_left, a_swap_folder_of_deepspeed_may_be_striped,
-        fio_is_not_let_at_striped_files)
+        fio_is_not_let_at_striped_files, what_replaces_a_file_leaves_a_striped_one_alone,
+        kv_and_replay_take_several_folders_themselves)
