@@ -31,6 +31,27 @@ void store_line_add(struct store_line *l, struct store_op *op)
 	l->last = &op->next;
 }
 
+void store_line_first(struct store_line *l, struct store_op *op)
+{
+	if (!l->first) {
+		store_line_add(l, op);
+		return;
+	}
+	op->next = l->first;
+	l->first = op;
+}
+
+struct store_op *store_line_next(struct store_line *l)
+{
+	struct store_op *op = l->first;
+
+	if (op)
+		l->first = op->next;
+	if (!l->first)
+		l->last = &l->first;
+	return op;
+}
+
 struct store_op *store_line_take(struct store_line *l)
 {
 	struct store_op *list = l->first;

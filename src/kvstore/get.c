@@ -136,7 +136,7 @@ static void get_start(struct store_worker *w, struct store_op *op)
 		}
 	}
 	if (op->entry)
-		op->entry->pins++;
+		store_entry_pin(s, op->entry);
 	pthread_mutex_unlock(&s->lock);
 	if (!op->entry) {
 		get_end(op, why);

@@ -87,6 +87,7 @@ int store_init(struct sluice_store *s)
 	pthread_cond_init(&s->line.finished, NULL);
 	store_line_init(&s->line.ready);
 	store_line_init(&s->line.logging);
+	store_line_init(&s->waiting);
 	atomic_store(&s->line.next_deadline, UINT64_MAX);
 	s->line.done_last = &s->line.done_first;
 	atomic_store(&s->log_piece, 1 << 20);

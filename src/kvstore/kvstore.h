@@ -69,6 +69,7 @@ struct store_op {
 	enum store_stage stage;
 	bool device;       /* some of the memory is a GPU's */
 	bool admitted;     /* set: it has been here before */
+	bool waited;       /* set: for space */
 	bool recent;       /* get: @buf is the copy of what was written */
 	bool counted;      /* get: in staging.reading */
 	bool late;         /* for who watches deadlines */
@@ -100,7 +101,9 @@ struct store_line {
 };
 void store_line_init(struct store_line *l);
 void store_line_add(struct store_line *l, struct store_op *op);
-struct store_op *store_line_take(struct store_line *l); /* all of them, linked */
+void store_line_first(struct store_line *l, struct store_op *op); /* before all others */
+struct store_op *store_line_next(struct store_line *l);           /* the first of them, or NULL */
+struct store_op *store_line_take(struct store_line *l);           /* all of them, linked */
 
 struct store_queues {
 	pthread_mutex_t lock;
@@ -297,7 +300,9 @@ struct sluice_store {
 	struct store_staging staging;
 	struct store_shelf *shelves;
 	unsigned nr_shelves, next_shelf;
-	bool shelf_lost; /* the others are to be told of it */
+	struct store_line waiting; /* sets, for space that is in use now */
+	uint64_t holding;          /* entries being written, and pins: what they have comes back */
+	bool shelf_lost;           /* the others are to be told of it */
 	struct store_secret secret;
 	/* Of a log being rewritten, so much at a time; a quarter of it is not worth the trouble. */
 	_Atomic uint64_t log_piece;
@@ -329,6 +334,7 @@ void store_fini(struct sluice_store *s);
 void store_entry_drop(struct sluice_store *s, struct store_entry *e);
 /* With @lock: as before, and the log is told. */
 void store_entry_erase(struct sluice_store *s, struct store_entry *e);
+void store_entry_pin(struct sluice_store *s, struct store_entry *e);
 void store_entry_unpin(struct sluice_store *s, struct store_entry *e);
 
 /* Lines. */

@@ -37,10 +37,33 @@ void store_entry_erase(struct sluice_store *s, struct store_entry *e)
 	store_entry_drop(s, e);
 }
 
+/* The set that has waited longest for space may try again. */
+static void next_set(struct sluice_store *s)
+{
+	struct store_op *op = store_line_next(&s->waiting);
+
+	if (op)
+		store_ready(s, op);
+}
+
+/* What was in use is free, or can be sent away. */
+static void let_go(struct sluice_store *s)
+{
+	s->holding--;
+	next_set(s);
+}
+
+void store_entry_pin(struct sluice_store *s, struct store_entry *e)
+{
+	e->pins++;
+	s->holding++;
+}
+
 void store_entry_unpin(struct sluice_store *s, struct store_entry *e)
 {
 	if (--e->pins == 0 && e->state == STORE_DEAD)
 		entry_free(s, e);
+	let_go(s);
 }
 
 /* ------------------------------------------------------------------- space */
@@ -119,29 +142,54 @@ static int take_space(struct sluice_store *s, struct store_op *op, struct store_
 	e->shelf = (uint8_t)sh->nr;
 	e->freq = op->batch->user.cost & 3;
 	op->entry = e;
+	s->holding++;
 	if (extent_map_unused(sh->map) < sh->step_units / 2 && store_shelf_can_grow(sh))
 		ask_to_grow(s, sh);
 	return 0;
 }
 
-/* With @lock.  0, 1: wait until a file has grown, or -errno. */
+/*
+ * With @lock.  Nothing can be sent away now.  What others are writing can be, when it is there, and
+ * what is pinned when it is read: wait for that, in the order of arrival.
+ */
+static int wait_for_space(struct sluice_store *s, struct store_op *op)
+{
+	/* Who has not waited yet stands behind those who do; one of them is always on its way. */
+	if (!s->holding && (op->waited || !s->waiting.first))
+		return -ENOSPC;
+	if (op->waited)
+		store_line_first(&s->waiting, op);
+	else
+		store_line_add(&s->waiting, op);
+	op->waited = true;
+	return 1;
+}
+
+/* With @lock.  0, 1: wait until a file has grown or others have finished, or -errno. */
 static int find_space(struct sluice_store *s, struct store_op *op)
 {
 	uint64_t units = store_units(op->len);
 	struct store_shelf *sh;
 	bool fits;
+	int r;
 
+	if (s->waiting.first && !op->waited)
+		return wait_for_space(s, op);
 	for (;;) {
 		sh = pick(s, op, units, &fits);
-		if (sh && extent_map_unused(sh->map) >= units)
-			return take_space(s, op, sh, units);
-		if (sh) {
+		if (sh && extent_map_unused(sh->map) < units) {
 			store_line_add(&sh->waiting, op);
 			ask_to_grow(s, sh);
 			return 1;
 		}
-		if (!fits || !evict(s))
-			return -ENOSPC;
+		/* In too many pieces: fewer when a neighbour has gone. */
+		r = sh ? take_space(s, op, sh, units) : -ENOSPC;
+		if (r != -ENOSPC)
+			return r;
+		if (!fits)
+			return r;
+		if (!evict(s))
+			return wait_for_space(s, op);
 	}
 }
 
@@ -248,18 +296,16 @@ static void set_start(struct store_worker *w, struct store_op *op)
 	struct sluice_store *s = w->store;
 	int64_t r;
 
-	if (store_is_over(op)) {
-		set_end(op, -ETIME);
-		return;
-	}
 	op->hash = store_hash_key(&s->secret, op->key, op->key_len);
 	op->device = store_on_device(op);
 	pthread_mutex_lock(&s->lock);
-	r = admit(s, op);
+	r = store_is_over(op) ? -ETIME : admit(s, op);
 	if (r == 0)
 		r = set_buffer(s, op);
 	if (r == 0)
 		r = find_space(s, op);
+	if (r <= 0) /* there may be space for another, or nobody left to make it */
+		next_set(s);
 	pthread_mutex_unlock(&s->lock);
 	if (r > 0)
 		return;
@@ -290,6 +336,7 @@ void store_set_discard(struct sluice_store *s, struct store_op *op)
 {
 	entry_free(s, op->entry);
 	op->entry = NULL;
+	let_go(s);
 }
 
 int store_set_publish(struct sluice_store *s, struct store_op *op)
@@ -314,6 +361,7 @@ int store_set_publish(struct sluice_store *s, struct store_op *op)
 		store_staging_keep(s, op->buf, e);
 		op->buf = NULL;
 	}
+	let_go(s);
 	return 0;
 }
 

@@ -257,12 +257,8 @@ static unsigned take(struct store_queues *q, struct store_op **ops)
 {
 	unsigned n = 0;
 
-	while (n < AT_ONCE && q->ready.first) {
-		ops[n++] = q->ready.first;
-		q->ready.first = q->ready.first->next;
-	}
-	if (!q->ready.first)
-		q->ready.last = &q->ready.first;
+	while (n < AT_ONCE && (ops[n] = store_line_next(&q->ready)))
+		n++;
 	return n;
 }
 

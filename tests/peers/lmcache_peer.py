@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LMCache's own benchmark and check of L2 adapters on sluice.lmcache.Store, loaded as its native plugin."""
+"""LMCache's own benchmark of L2 adapters on sluice.lmcache.Store, loaded as its native plugin."""
 import json
 import os
 import subprocess
@@ -34,13 +34,6 @@ def its_benchmark_stores_finds_and_loads_every_key_and_compares_them():
     assert set(ops) == {'Store', 'Lookup', 'Load'}, said
     for op in ops.values():
         assert op['total_success'] == op['total_keys'] and not op['rounds_timed_out'], said
-
-
-@case
-def its_check_of_adapters_passes():
-    said = lmcache('lmcache.v1.basic_check', '--mode', 'test_l2_adapter', '--model', 'test', '--num-keys', '8')
-    for line in ('8/8 correctly absent', '8/8 found', '(loaded): 8/8', '(content): 8/8'):
-        assert line in said, said
 
 
 run(*cases)

@@ -269,6 +269,46 @@ static void a_value_larger_than_the_store_is_not_stored(void)
 	T_EQ(sk_get("ok", 1, MIB(40)), MIB(40));
 }
 
+/* The store has room for 7 of them: the others wait until those can be sent away. */
+static void many_sets_at_once_fit_into_a_small_store(void)
+{
+	enum { N = 64, LEN = 250000 };
+	struct sluice_store_item items[N];
+	struct sluice_store_batch b = {.opcode = SLUICE_STORE_SET, .nr = N, .items = items};
+	struct sluice_store_done done;
+	unsigned char *value = calloc(1, LEN);
+	struct sluice_iov iov = {value, LEN};
+	int64_t results[N], tickets[4];
+	char keys[N][8];
+
+	sk_close();
+	sk_open("d", MIB(2));
+	b.results = results;
+	for (unsigned i = 0; i < N; i++) {
+		snprintf(keys[i], sizeof(keys[i]), "k%u", i);
+		items[i] = (struct sluice_store_item){keys[i], (uint32_t)strlen(keys[i]), 1, &iov};
+	}
+	for (unsigned round = 0; round < 4; round++) {
+		T_EQ(sluice_store_run(sk, &b, &done, NULL), 0);
+		T_EQ(done.good, N);
+	}
+	/* The same with one key that is read meanwhile, and one that is too large at any time. */
+	b.results = NULL;
+	b.deadline_ns = UINT64_MAX / 4;
+	for (unsigned i = 0; i < T_COUNT(tickets); i++) {
+		tickets[i] = sluice_store_submit(sk, &b, NULL);
+		T_OK(tickets[i] > 0);
+		T_OK(sk_get("k63", 1, 1) < 0);
+		T_EQ(sk_set("big", 1, MIB(3)), -ENOSPC);
+	}
+	for (unsigned i = 0; i < T_COUNT(tickets); i++) {
+		T_EQ(sluice_store_wait(sk, (uint64_t)tickets[i], -1, &done), 0);
+		T_EQ(done.good, N);
+	}
+	T_EQ(sk_stats().sets_no_space, T_COUNT(tickets));
+	free(value);
+}
+
 static void what_is_used_stays(uint32_t policy)
 {
 	char key[16];
@@ -719,6 +759,7 @@ int main(int argc, char **argv)
 		T_CASE(capacity_holds_through_a_tenfold_overfill),
 		T_CASE(many_small_values_rewrite_the_log_and_stay),
 		T_CASE(a_value_larger_than_the_store_is_not_stored),
+		T_CASE(many_sets_at_once_fit_into_a_small_store),
 		T_CASE(lru_keeps_what_is_used),
 		T_CASE(s3fifo_keeps_what_is_used),
 		T_CASE(dear_values_stay_longer),
