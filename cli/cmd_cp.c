@@ -5,6 +5,8 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,24 +17,46 @@
 #include "base/err.h"
 #include "base/size.h"
 #include "base/util.h"
+#include "cli/cp_list.h"
 #include "cli/object.h"
 #include "cli/opt/file.h"
 #include "cli/progress.h"
+#include "load/report/result/text.h"
 
-enum { WINDOW_PARTS = 8 }; /* of an object, read together */
+enum {
+	WINDOW_PARTS = 8, /* of an object, read together */
+	COPIERS = 8,      /* of a tree, at a time, ... */
+	TREE_PARTS = 2,   /* ... each with so many parts read and sent together */
+	DRAW_NS = 100000000,
+};
 
 struct cp_command {
 	struct sluice_object_opts object;
-	bool new_only, no_crc, quiet;
+	struct cli_output out;
+	bool recursive, new_only, no_crc, quiet;
 	/* what the run needs */
 	struct sluice_object *c;
 	struct sluice_io *io;
+	struct cli_file json;
+	json_t *entries;
+	bool text;
+	struct cp_list list;
 	struct cli_progress progress;
 	const atomic_int *stop;
+	uint64_t bytes;
+	/* shared by the threads */
+	_Atomic uint64_t next, moved;
+	atomic_bool failed;
+	pthread_mutex_t lock; /* of what follows */
+	pthread_cond_t cond;
+	uint64_t *done, nr_done; /* items, in the order in which they ended */
+	unsigned nr_threads;
 };
 
 static const struct cli_opt cp_opts[] = {
 	CLI_GROUP("What"),
+	CLI_FLAG(struct cp_command, recursive, 'r', "recursive",
+		 "all below FROM, a folder or prefix, to the same names below TO"),
 	CLI_FLAG(struct cp_command, new_only, 'n', "new",
 		 "fail where TO is there already, whoever made it and when"),
 	CLI_FLAG(struct cp_command, no_crc, 0, "no-crc", "a file that is written gets no TO.crc"),
@@ -40,6 +64,7 @@ static const struct cli_opt cp_opts[] = {
 	CLI_TABLE(struct cp_command, object, struct sluice_object_opts, cli_object_opts),
 	CLI_GROUP("Output"),
 	CLI_FLAG(struct cp_command, quiet, 'q', "quiet", "say nothing when it is done"),
+	CLI_TABLE(struct cp_command, out, struct cli_output, cli_output_opts),
 	CLI_END,
 };
 
@@ -101,6 +126,7 @@ static int target_open(struct target *t, struct cp_command *c, uint64_t bytes,
 	if (cli_is_object(t->name)) {
 		u.flags = c->new_only ? SLUICE_OBJECT_NEW : 0;
 		u.expected = bytes;
+		u.in_flight = c->recursive ? TREE_PARTS : 0;
 		return sluice_upload_open(&t->object, c->c, t->name, &u, err);
 	}
 	w.expected = bytes;
@@ -131,7 +157,8 @@ static int target_end(struct target *t, int r, struct sluice_err *err)
 static int move_bytes(struct cp_command *c, struct source *s, struct target *t,
 		      struct sluice_err *err)
 {
-	uint64_t window = c->object.part * (s->file ? 1 : WINDOW_PARTS), at = 0;
+	unsigned parts = s->file ? 1 : c->recursive ? TREE_PARTS : WINDOW_PARTS;
+	uint64_t window = min_u64(c->object.part * parts, max_u64(s->bytes, 1)), at = 0;
 	CLEANUP_FREE void *buf = malloc(window);
 	int r = 0;
 
@@ -145,7 +172,7 @@ static int move_bytes(struct cp_command *c, struct source *s, struct target *t,
 					   s->name);
 		r = n < 0 ? (int)n : target_write(t, buf, (uint64_t)n, err);
 		at += n > 0 ? (uint64_t)n : 0;
-		cli_progress_update(&c->progress, at);
+		atomic_fetch_add(&c->moved, n > 0 ? (uint64_t)n : 0);
 		if (r == 0 && *c->stop)
 			r = sluice_fail(err, -ECANCELED, "interrupted; %s is as it was", t->name);
 	}
@@ -170,83 +197,206 @@ static bool store_copies(const struct cp_command *c, const struct source *s, con
 	       s->bytes <= 5ull << 30;
 }
 
-static int copy_one(struct cp_command *c, const char *from, const char *to, uint64_t *bytes,
-		    struct sluice_err *err)
+static int copy_bytes(struct cp_command *c, struct cp_item *it)
 {
-	struct source s = {.name = from};
-	struct target t = {.name = to};
-	int r = source_open(&s, c, err);
+	struct source s = {.name = it->from};
+	struct target t = {.name = it->to};
+	int r = source_open(&s, c, &it->err);
 
-	*bytes = s.bytes;
-	if (r == 0) {
-		cli_progress_label(&c->progress, from, s.bytes);
-		r = store_copies(c, &s, &t) ? sluice_object_copy(c->c, from, to, NULL, err)
-					    : copy_through(c, &s, &t, err);
+	it->bytes = s.bytes;
+	if (r == 0 && store_copies(c, &s, &t)) {
+		r = sluice_object_copy(c->c, it->from, it->to, NULL, &it->err);
+		atomic_fetch_add(&c->moved, r == 0 ? s.bytes : 0);
+	} else if (r == 0) {
+		r = copy_through(c, &s, &t, &it->err);
 	}
 	if (s.file)
 		sluice_reader_close(s.file);
 	return r;
 }
 
-/* -------------------------------------------------------------------- the command */
-
-/* TO, or where that is a folder (or ends with a slash) the same name in it; NULL: no memory. */
-static char *copy_name(const char *from, const char *to)
+/* What has to be right of a file that is written. */
+static int look_before(const struct cp_command *c, struct cp_item *it)
 {
-	const char *base = strrchr(from, '/');
-	size_t len = strlen(to);
-	bool slash = len && to[len - 1] == '/';
-	bool folder = slash;
 	struct stat st;
-	char *name;
+	int r = 0;
 
-	if (cli_is_object(to))
-		folder = slash || !strchr(to + strlen("s3://"), '/');
-	else if (!slash)
-		folder = stat(to, &st) == 0 && S_ISDIR(st.st_mode);
-	if (!folder)
-		return strdup(to);
-	return asprintf(&name, "%s%s%s", to, slash ? "" : "/", base ? base + 1 : from) < 0 ? NULL
-											   : name;
+	if (cli_is_object(it->to))
+		return 0;
+	if (!cli_is_object(it->from) && cli_file_same(it->from, it->to))
+		return sluice_fail(&it->err, -EINVAL, "'%s' and '%s' are the same file", it->from,
+				   it->to);
+	if (c->new_only && lstat(it->to, &st) == 0)
+		return sluice_fail(&it->err, -EEXIST, "%s: is there already", it->to);
+	if (c->recursive)
+		r = cp_make_folders(it->to);
+	return r < 0 ? sluice_fail(&it->err, r, "%s: its folder cannot be made: %s", it->to,
+				   strerror(-r))
+		     : 0;
 }
 
-static int copy_and_tell(struct cp_command *c, const char *from, const char *to)
+/* A thread: one after the other, until all are done or one has failed. */
+static void *copy_some(void *arg)
+{
+	struct cp_command *c = arg;
+	uint64_t i;
+
+	while (!atomic_load(&c->failed) && !*c->stop &&
+	       (i = atomic_fetch_add(&c->next, 1)) < c->list.nr) {
+		struct cp_item *it = &c->list.v[i];
+		uint64_t start = clock_ns();
+
+		it->code = look_before(c, it);
+		if (it->code == 0)
+			it->code = copy_bytes(c, it);
+		it->seconds = (double)(clock_ns() - start) / 1e9;
+		pthread_mutex_lock(&c->lock);
+		if (it->code < 0)
+			atomic_store(&c->failed, true);
+		c->done[c->nr_done++] = i;
+		pthread_cond_signal(&c->cond);
+		pthread_mutex_unlock(&c->lock);
+	}
+	pthread_mutex_lock(&c->lock);
+	c->nr_threads--;
+	pthread_cond_signal(&c->cond);
+	pthread_mutex_unlock(&c->lock);
+	return NULL;
+}
+
+/* -------------------------------------------------------------------- the command */
+
+static void tell_item(struct cp_command *c, const struct cp_item *it)
+{
+	char size[SLUICE_SIZE_TEXT];
+	json_t *j;
+
+	if (it->code < 0)
+		return;
+	c->bytes += it->bytes;
+	if (c->text && !c->quiet && !c->recursive)
+		printf("%s -> %s: %s in %.2f s, %.0f MB/s\n", it->from, it->to,
+		       sluice_size_format(size, it->bytes), it->seconds,
+		       (double)it->bytes / it->seconds / 1e6);
+	if (!c->json.name)
+		return;
+	j = json_pack("{s:I, s:f}", "bytes", (json_int_t)it->bytes, "sec", it->seconds);
+	report_set_path(j, "from", it->from);
+	report_set_path(j, "to", it->to);
+	json_array_append_new(c->entries, j);
+}
+
+static int item_status(const struct cp_command *c, const struct cp_item *it)
+{
+	if (it->code == -ECANCELED && *c->stop)
+		return cli_fail(&cmd_cp, 128 + *c->stop, "%s", it->err.msg);
+	if (it->code == -EINVAL && !cli_is_object(it->from) && !cli_is_object(it->to))
+		return cli_usage(&cmd_cp, "%s", it->err.msg);
+	return cli_object_fail(&cmd_cp, it->code, it->err.msg);
+}
+
+/* Until the threads have ended: show how far they are, and tell what is done. */
+static int watch(struct cp_command *c)
+{
+	struct timespec until;
+	int status = CLI_OK;
+	uint64_t told = 0;
+
+	cli_progress_start(&c->progress, c->list.nr == 1 ? c->list.v[0].from : "copied", 0);
+	pthread_mutex_lock(&c->lock);
+	while (c->nr_threads || told < c->nr_done) {
+		if (told == c->nr_done) {
+			clock_gettime(CLOCK_REALTIME, &until);
+			until.tv_nsec += DRAW_NS;
+			until.tv_sec += until.tv_nsec / 1000000000;
+			until.tv_nsec %= 1000000000;
+			pthread_cond_timedwait(&c->cond, &c->lock, &until);
+			cli_progress_update(&c->progress, atomic_load(&c->moved));
+			continue;
+		}
+		const struct cp_item *it = &c->list.v[c->done[told++]];
+
+		if (it->code < 0 || !c->recursive)
+			cli_progress_end(&c->progress);
+		tell_item(c, it);
+		if (it->code < 0 && status == CLI_OK)
+			status = item_status(c, it);
+	}
+	pthread_mutex_unlock(&c->lock);
+	cli_progress_end(&c->progress);
+	return status;
+}
+
+static int copy_list(struct cp_command *c)
+{
+	pthread_t threads[COPIERS];
+	unsigned want = (unsigned)min_u64(c->recursive ? COPIERS : 1, c->list.nr), nr = 0;
+	uint64_t start = clock_ns();
+	char size[SLUICE_SIZE_TEXT];
+	double sec;
+	int r = 0, status;
+
+	c->done = calloc(c->list.nr + 1, sizeof(*c->done));
+	if (!c->done)
+		return cli_fail(&cmd_cp, CLI_FAILED, "out of memory");
+	pthread_mutex_lock(&c->lock);
+	for (; nr < want && r == 0; nr += r == 0) {
+		r = pthread_create(&threads[nr], NULL, copy_some, c);
+		c->nr_threads += r == 0;
+	}
+	pthread_mutex_unlock(&c->lock);
+	if (!nr && want)
+		return cli_fail(&cmd_cp, CLI_FAILED, "no thread: %s", strerror(r));
+	status = watch(c);
+	for (unsigned i = 0; i < nr; i++)
+		pthread_join(threads[i], NULL);
+	if (status == CLI_OK && *c->stop)
+		status = cli_fail(&cmd_cp, 128 + *c->stop,
+				  "interrupted after %" PRIu64 " of %" PRIu64, c->nr_done,
+				  c->list.nr);
+	sec = (double)(clock_ns() - start) / 1e9;
+	if (status == CLI_OK && c->recursive && c->text && !c->quiet)
+		printf("%" PRIu64 " copied: %s in %.2f s, %.0f MB/s\n", c->list.nr,
+		       sluice_size_format(size, c->bytes), sec, (double)c->bytes / sec / 1e6);
+	return status;
+}
+
+static int make_list(struct cp_command *c, int argc, char **argv)
 {
 	struct sluice_err err = {0, ""};
-	char size[SLUICE_SIZE_TEXT];
-	uint64_t bytes, start = clock_ns();
-	double seconds;
-	struct stat st;
-	int r;
+	uint64_t passed = 0;
+	int r = 0;
 
-	if (!cli_is_object(from) && !cli_is_object(to) && cli_file_same(from, to))
-		return cli_usage(&cmd_cp, "'%s' and '%s' are the same file", from, to);
-	if (c->new_only && !cli_is_object(to) && lstat(to, &st) == 0)
-		return cli_fail(&cmd_cp, CLI_FAILED, "%s: is there already", to);
-	cli_progress_start(&c->progress, from, 0);
-	r = copy_one(c, from, to, &bytes, &err);
-	cli_progress_end(&c->progress);
-	if (r == -ECANCELED && *c->stop)
-		return cli_fail(&cmd_cp, 128 + *c->stop, "%s", err.msg);
+	for (int i = 0; i + 1 < argc && r == 0 && !c->recursive; i++)
+		r = cp_list_add(&c->list, argv[i], argv[argc - 1]);
+	if (c->recursive)
+		r = cp_list_add_tree(&c->list, argv[0], argv[1], c->c, &passed, &err);
+	if (passed)
+		cli_note(&cmd_cp,
+			 "%" PRIu64 " below %s are no files (links, devices) and were left out",
+			 passed, argv[0]);
 	if (r < 0)
-		return cli_object_fail(&cmd_cp, r, err.msg);
-	seconds = (double)(clock_ns() - start) / 1e9;
-	if (!c->quiet)
-		printf("%s -> %s: %s in %.2f s, %.0f MB/s\n", from, to,
-		       sluice_size_format(size, bytes), seconds, (double)bytes / seconds / 1e6);
+		return cli_object_fail(&cmd_cp, r, err.msg[0] ? err.msg : "out of memory");
 	return CLI_OK;
 }
 
 static int copy_all(struct cp_command *c, int argc, char **argv)
 {
-	int r = CLI_OK;
+	int r = cli_file_open(&c->json, &cmd_cp, "--json", c->out.json), written;
 
-	for (int i = 0; i + 1 < argc && r == CLI_OK; i++) {
-		CLEANUP_FREE char *to = copy_name(argv[i], argv[argc - 1]);
-
-		r = to ? copy_and_tell(c, argv[i], to)
-		       : cli_fail(&cmd_cp, CLI_FAILED, "out of memory");
+	c->text = !cli_is_stdout(c->out.json);
+	c->entries = json_array();
+	if (r == CLI_OK)
+		r = make_list(c, argc, argv);
+	if (r == CLI_OK) {
+		r = copy_list(c);
+		written = cli_objects_json(&c->json, &cmd_cp, json_incref(c->entries), c->c);
+		r = r == CLI_OK ? written : r;
 	}
+	cli_file_abandon(&c->json);
+	json_decref(c->entries);
+	cp_list_fini(&c->list);
+	free(c->done);
 	return r;
 }
 
@@ -278,10 +428,14 @@ static int cp_run(void *args, int argc, char **argv)
 	if (argc < 2)
 		return cli_usage(&cmd_cp, "FROM and TO are needed, not %d operand%s", argc,
 				 argc == 1 ? "" : "s");
+	if (c->recursive && argc != 2)
+		return cli_usage(&cmd_cp, "--recursive: one FROM and TO, not %d operands", argc);
 	if (argc > 2 && to[strlen(to) - 1] != '/' &&
 	    (cli_is_object(to) || stat(to, &st) < 0 || !S_ISDIR(st.st_mode)))
 		return cli_usage(&cmd_cp, "'%s' is no folder; several are copied to FOLDER/", to);
 	c->stop = cli_stop_catch();
+	pthread_mutex_init(&c->lock, NULL);
+	pthread_cond_init(&c->cond, NULL);
 	r = open_sides(c, argc, argv);
 	if (r == CLI_OK)
 		r = copy_all(c, argc, argv);

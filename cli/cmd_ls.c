@@ -13,13 +13,19 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "cli/object.h"
+#include "cli/opt/file.h"
+#include "load/report/result/text.h"
 
 struct ls_command {
 	struct sluice_object_opts object;
+	struct cli_output out;
 	bool recursive, uploads, exact;
 	/* what the run needs */
 	struct sluice_object *c;
 	uint64_t nr, bytes;
+	struct cli_file json;
+	json_t *entries;
+	bool text;
 };
 
 static const struct cli_opt ls_opts[] = {
@@ -33,8 +39,24 @@ static const struct cli_opt ls_opts[] = {
 	CLI_TABLE(struct ls_command, object, struct sluice_object_opts, cli_object_opts),
 	CLI_GROUP("Output"),
 	CLI_FLAG(struct ls_command, exact, 'b', "bytes", "sizes in bytes, without a unit"),
+	CLI_TABLE(struct ls_command, out, struct cli_output, cli_output_opts),
 	CLI_END,
 };
+
+/* @bytes: -1 where there is no size. */
+static void note_entry(struct ls_command *c, const char *name, int64_t bytes, int64_t mtime,
+		       const char *etag, const char *upload)
+{
+	json_t *j;
+
+	if (!c->json.name)
+		return;
+	j = json_pack("{s:o, s:o, s:s?, s:s?}", "bytes",
+		      bytes < 0 ? json_null() : json_integer(bytes), "mtime",
+		      mtime ? json_integer(mtime) : json_null(), "etag", etag, "upload_id", upload);
+	report_set_path(j, "name", name);
+	json_array_append_new(c->entries, j);
+}
 
 static void print_entry(struct ls_command *c, uint64_t bytes, int64_t mtime, const char *name)
 {
@@ -48,19 +70,24 @@ static void print_entry(struct ls_command *c, uint64_t bytes, int64_t mtime, con
 		snprintf(size, sizeof(size), "%" PRIu64, bytes);
 	else
 		sluice_size_format(size, bytes);
-	printf("%-19s %12s %s\n", when, size, name);
+	if (c->text)
+		printf("%-19s %12s %s\n", when, size, name);
 	c->nr++;
 	c->bytes += bytes;
 }
 
 static void print_object(struct ls_command *c, const struct sluice_object_entry *e)
 {
-	if (e->is_prefix)
-		printf("%-19s %12s %s\n", "", "", e->key);
-	else if (!e->upload_id)
+	bool object = !e->is_prefix && !e->upload_id;
+
+	if (object)
 		print_entry(c, e->bytes, e->mtime, e->key);
-	else
+	else if (e->is_prefix && c->text)
+		printf("%-19s %12s %s\n", "", "", e->key);
+	else if (c->text)
 		printf("%s %s\n", e->key, e->upload_id);
+	note_entry(c, e->key, object ? (int64_t)e->bytes : -1, e->mtime, object ? e->etag : NULL,
+		   e->upload_id);
 	c->nr += e->is_prefix || e->upload_id;
 }
 
@@ -85,6 +112,21 @@ static int not_hidden(const struct dirent *d)
 	return d->d_name[0] != '.';
 }
 
+static void print_file(struct ls_command *c, const struct stat *st, const char *name)
+{
+	bool folder = S_ISDIR(st->st_mode);
+	CLEANUP_FREE char *with_slash = NULL;
+
+	if (!folder)
+		print_entry(c, (uint64_t)st->st_size, st->st_mtime, name);
+	else if (asprintf(&with_slash, "%s/", name) < 0)
+		with_slash = NULL;
+	else if (c->text)
+		printf("%-19s %12s %s\n", "", "", with_slash);
+	note_entry(c, with_slash ? with_slash : name, folder ? -1 : st->st_size,
+		   folder ? 0 : st->st_mtime, NULL, NULL);
+}
+
 static int list_folder(struct ls_command *c, const char *path, struct sluice_err *err)
 {
 	struct dirent **v = NULL;
@@ -95,6 +137,7 @@ static int list_folder(struct ls_command *c, const char *path, struct sluice_err
 		return sluice_fail(err, -errno, "%s: %s", path, strerror(errno));
 	if (!S_ISDIR(st.st_mode)) {
 		print_entry(c, (uint64_t)st.st_size, st.st_mtime, path);
+		note_entry(c, path, st.st_size, st.st_mtime, NULL, NULL);
 		return 0;
 	}
 	n = scandir(path, &v, not_hidden, alphasort);
@@ -105,10 +148,8 @@ static int list_folder(struct ls_command *c, const char *path, struct sluice_err
 
 		if (asprintf(&name, "%s/%s", path, v[i]->d_name) < 0)
 			name = NULL;
-		else if (stat(name, &st) == 0 && S_ISDIR(st.st_mode))
-			printf("%-19s %12s %s/\n", "", "", v[i]->d_name);
 		else if (stat(name, &st) == 0)
-			print_entry(c, (uint64_t)st.st_size, st.st_mtime, v[i]->d_name);
+			print_file(c, &st, v[i]->d_name);
 		free(v[i]);
 	}
 	free(v);
@@ -136,12 +177,19 @@ static int list_one(struct ls_command *c, const char *name)
 static int ls_run(void *args, int argc, char **argv)
 {
 	struct ls_command *c = args;
-	int r = CLI_OK;
+	int r;
 
 	if (!argc)
 		return cli_usage(&cmd_ls, "name what to list: s3://BUCKET/PREFIX or a folder");
+	r = cli_file_open(&c->json, &cmd_ls, "--json", c->out.json);
+	c->text = !cli_is_stdout(c->out.json);
+	c->entries = json_array();
 	for (int i = 0; i < argc && r == CLI_OK; i++)
 		r = list_one(c, argv[i]);
+	if (r == CLI_OK)
+		r = cli_objects_json(&c->json, &cmd_ls, json_incref(c->entries), c->c);
+	cli_file_abandon(&c->json);
+	json_decref(c->entries);
 	if (c->c)
 		cli_object_tell(&cmd_ls, c->c);
 	sluice_object_close(c->c);

@@ -11,15 +11,21 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "cli/object.h"
+#include "cli/opt/file.h"
+#include "load/report/result/text.h"
 
 enum { BATCH = 1000 };
 
 struct rm_command {
 	struct sluice_object_opts object;
+	struct cli_output out;
 	bool recursive, uploads, dry_run;
 	/* what the run needs */
 	struct sluice_object *c;
 	uint64_t nr;
+	struct cli_file json;
+	json_t *entries;
+	bool text;
 	char *batch[BATCH];
 	unsigned nr_batch;
 };
@@ -35,10 +41,27 @@ static const struct cli_opt rm_opts[] = {
 		 "print what would go, and remove nothing"),
 	CLI_GROUP("Object store"),
 	CLI_TABLE(struct rm_command, object, struct sluice_object_opts, cli_object_opts),
+	CLI_GROUP("Output"),
+	CLI_TABLE(struct rm_command, out, struct cli_output, cli_output_opts),
 	CLI_END,
 };
 
 /* --------------------------------------------------------------------- in batches */
+
+/* It is gone, or would be. */
+static void tell_gone(struct rm_command *c, const char *name, const char *upload)
+{
+	json_t *j;
+
+	c->nr++;
+	if (c->dry_run && c->text)
+		printf("%s%s%s\n", name, upload ? " " : "", upload ? upload : "");
+	if (!c->json.name)
+		return;
+	j = json_pack("{s:s?, s:b}", "upload_id", upload, "removed", !c->dry_run);
+	report_set_path(j, "name", name);
+	json_array_append_new(c->entries, j);
+}
 
 static int flush_batch(struct rm_command *c, struct sluice_err *err)
 {
@@ -47,11 +70,10 @@ static int flush_batch(struct rm_command *c, struct sluice_err *err)
 	if (c->nr_batch && !c->dry_run)
 		r = sluice_object_delete(c->c, (const char *const *)c->batch, c->nr_batch, err);
 	for (unsigned i = 0; i < c->nr_batch; i++) {
-		if (c->dry_run)
-			printf("%s\n", c->batch[i]);
+		if (r == 0)
+			tell_gone(c, c->batch[i], NULL);
 		free(c->batch[i]);
 	}
-	c->nr += r == 0 ? c->nr_batch : 0;
 	c->nr_batch = 0;
 	return r;
 }
@@ -84,11 +106,10 @@ static int remove_upload(struct rm_command *c, const char *prefix,
 
 	if (!uri)
 		return sluice_fail(err, -ENOMEM, "out of memory");
-	if (c->dry_run)
-		printf("%s %s\n", uri, e->upload_id);
-	else
+	if (!c->dry_run)
 		r = sluice_object_abort(c->c, uri, e->upload_id, err);
-	c->nr += r == 0;
+	if (r == 0)
+		tell_gone(c, uri, e->upload_id);
 	/* Somebody ended it meanwhile. */
 	return r == -ENOENT ? 0 : r;
 }
@@ -119,11 +140,9 @@ static int remove_file(struct rm_command *c, const char *path, struct sluice_err
 	if (S_ISDIR(st.st_mode))
 		return sluice_fail(err, -EISDIR,
 				   "%s: is a folder; only files and objects are removed", path);
-	if (c->dry_run)
-		printf("%s\n", path);
-	else if (unlink(path) < 0)
+	if (!c->dry_run && unlink(path) < 0)
 		return sluice_fail(err, -errno, "%s: %s", path, strerror(errno));
-	c->nr++;
+	tell_gone(c, path, NULL);
 	return 0;
 }
 
@@ -173,13 +192,22 @@ static int rm_run(void *args, int argc, char **argv)
 		r = cli_object_open(&c->c, &c->object, &cmd_rm);
 	if (r != CLI_OK)
 		return r;
+	r = cli_file_open(&c->json, &cmd_rm, "--json", c->out.json);
+	c->text = !cli_is_stdout(c->out.json);
+	c->entries = json_array();
 	for (int i = 0; i < argc && r == CLI_OK; i++)
 		r = remove_one(c, argv[i]);
 	last = flush_batch(c, &err);
 	if (last < 0 && r == CLI_OK)
 		r = cli_object_fail(&cmd_rm, last, err.msg);
-	if (r == CLI_OK)
+	if (r == CLI_OK && c->text)
 		printf("%" PRIu64 " %s\n", c->nr, c->dry_run ? "would be removed" : "removed");
+	if (c->json.name) { /* what is gone is told, even if not all is */
+		last = cli_objects_json(&c->json, &cmd_rm, json_incref(c->entries), c->c);
+		r = r == CLI_OK ? last : r;
+	}
+	cli_file_abandon(&c->json);
+	json_decref(c->entries);
 	if (c->c)
 		cli_object_tell(&cmd_rm, c->c);
 	sluice_object_close(c->c);

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "cli/opt/file.h"
 #include "load/measure/remote.h"
 #include "load/report/result/lines.h"
 
@@ -15,8 +16,7 @@ static const char *const checksum_words[] = {"auto", "crc32c", "crc64nvme", "non
 const struct cli_opt cli_object_opts[] = {
 	CLI_STR(struct sluice_object_opts, endpoint, 0, "endpoint", "URL", NULL,
 		"of the store: one, several behind commas, {1...8} in one, or @FILE; default: the "
-		"environment's, else AWS",
-		.often = true),
+		"environment's, else AWS"),
 	CLI_STR(struct sluice_object_opts, region, 0, "region", "NAME", NULL,
 		"default: the environment's, else us-east-1"),
 	CLI_STR(struct sluice_object_opts, profile, 0, "profile", "NAME", NULL,
@@ -92,6 +92,23 @@ json_t *cli_object_report(FILE *f, struct sluice_object *c)
 	if (f)
 		report_remote_lines(f, &r);
 	return report_remote_json(&r);
+}
+
+int cli_objects_json(struct cli_file *f, const struct cli_cmd *cmd, json_t *entries,
+		     struct sluice_object *c)
+{
+	json_t *requests = NULL;
+
+	if (!f->name) {
+		json_decref(entries);
+		return CLI_OK;
+	}
+	if (c)
+		requests = cli_object_report(NULL, c);
+	return cli_json_write(f, cmd,
+			      json_pack("{s:s, s:s, s:s, s:o, s:o?}", "schema", "sluice-objects/1",
+					"sluice", SLUICE_VERSION_STRING, "command", cmd->name,
+					"entries", entries, "objects", requests));
 }
 
 void cli_object_tell(const struct cli_cmd *cmd, struct sluice_object *c)

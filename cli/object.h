@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
+#include "cli/opt/json.h"
 
 /* For a struct sluice_object_opts. */
 extern const struct cli_opt cli_object_opts[];
@@ -32,6 +33,13 @@ int cli_object_fail(const struct cli_cmd *cmd, int code, const char *why);
 
 /* How its requests went, as the member of a result, and to @f unless that is NULL. */
 json_t *cli_object_report(FILE *f, struct sluice_object *c);
+
+/*
+ * Write --json, if it was asked for: @entries, which are taken, and how the requests went; @c may
+ * be NULL.  An exit status.
+ */
+int cli_objects_json(struct cli_file *f, const struct cli_cmd *cmd, json_t *entries,
+		     struct sluice_object *c);
 
 /* Say what was tried again, if anything was. */
 void cli_object_tell(const struct cli_cmd *cmd, struct sluice_object *c);

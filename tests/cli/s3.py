@@ -57,6 +57,72 @@ def files_and_objects_are_copied_from_either_to_either():
     assert S.stats()['uploads'] == 0
 
 
+def listed(*where):
+    return {e['name']: e['bytes'] for e in json.loads(ls('-r', '--json', '-', *where).out)['entries']}
+
+
+@in_folder
+def trees_are_copied_in_all_directions():
+    clean()
+    data = {f'deep/{i}/f {i}': fill_in(f'tree/deep/{i}/f {i}', 1000 * i, i) for i in range(20)}
+    data['large'] = fill_in('tree/large', 20 << 20)
+    os.symlink('large', 'tree/link')
+    cp('tree/large', 'tree/again')  # with its checksums beside it
+    data['again'] = data['large']
+    done = cp('-r', 'tree', 's3://bucket/up')
+    assert '22 copied' in done.out and '1 below tree are no files' in done.err, done
+    assert listed('s3://bucket/') == {f'up/{k}': len(v) for k, v in data.items()}
+    entries = json.loads(cp('-r', 's3://bucket/up/', 's3://bucket/copy/', '--json', '-').out)
+    assert len(entries['entries']) == 22 and entries['objects']['failed'] == 0, entries
+    assert {e['to'] for e in entries['entries']} == {f's3://bucket/copy/{k}' for k in data}
+    cp('-r', 's3://bucket/copy', 'down', '--no-crc', '-q')
+    assert {k: content(f'down/{k}') for k in data} == data and len(clikit.tree()) == len(set(clikit.tree()))
+    cp('-r', 'down', 'here')
+    assert {k: content(f'here/{k}') for k in data} == data and S.stats()['uploads'] == 0
+    assert cp('-r', 's3://bucket/nothing there', 'x').out.startswith('0 copied') and not os.path.exists('x')
+
+
+def fill_in(name, size, seed=1):
+    os.makedirs(os.path.dirname(name), exist_ok=True)
+    return fill(name, size, seed)
+
+
+@in_folder
+def of_a_tree_each_is_whole_or_not_there():
+    clean()
+    for i in range(30):
+        fill_in(f'tree/{i:02}', 100000)
+    S.rules('method=PUT key=p/1* p=0.3 status:503', 'method=PUT key=p/05 status:403')
+    done = cp('-r', 'tree', 's3://bucket/p', '--json', 'j', status=1)
+    assert 'p/05' in done.err and done.err.count('\n') <= 2, done
+    with open('j') as f:
+        told = {e['to'][len('s3://bucket/'):] for e in json.load(f)['entries']}
+    S.rules()
+    there = listed('s3://bucket/')
+    assert set(there) == told and 'p/05' not in there and set(there.values()) <= {100000}, (there, told)
+    again = cp('-rn', 'tree', 's3://bucket/p', status=1)
+    assert 'p/0' in again.err, again
+    cp('-r', 's3://bucket/p', 'back')
+    assert 'is there already' in cp('-rn', 's3://bucket/p', 'back', status=1).err
+    there = listed('s3://bucket/')
+    gone = json.loads(rm('-r', '--json', '-', 's3://bucket/p').out)
+    assert {e['name'] for e in gone['entries']} == {f's3://bucket/{k}' for k in there} and all(e['removed'] for e in gone['entries'])
+
+
+@in_folder
+def keys_that_name_no_file_are_refused_before_anything_is_copied():
+    clean()
+    fill('f', 10)
+    for key in 'p/../../up', 'p//two', 'p/./x':
+        cp('f', 's3://bucket/p/good', '-q')
+        cp('f', f's3://bucket/{key}', '-q')
+        assert 'names no file below there' in cp('-r', 's3://bucket/p', 'there', status=1).err
+        assert os.listdir() == ['f']
+        clean()
+    cp.refused('-r', 'f', 'f', 's3://bucket/x', says='one FROM')
+    assert 'is no folder' in cp('-r', 'f', 's3://bucket/x', status=1).err
+
+
 @in_folder
 def what_is_listed_can_be_removed():
     clean()
@@ -208,6 +274,9 @@ def what_makes_no_sense_is_refused():
 
 tap.run(
     files_and_objects_are_copied_from_either_to_either,
+    trees_are_copied_in_all_directions,
+    of_a_tree_each_is_whole_or_not_there,
+    keys_that_name_no_file_are_refused_before_anything_is_copied,
     what_is_listed_can_be_removed,
     failures_that_pass_are_told_and_no_more,
     failures_that_stay_leave_nothing,
