@@ -29,6 +29,13 @@ extern "C" {
  * without is read as it is.  FILE.crc is replaced before FILE is, and describes both the old and
  * the new one for that moment.
  *
+ * Objects.  Where the handle has a client (sluice_opts.objects) a path may be s3://BUCKET/KEY, for
+ * reading and for writing; FILE.crc is an object beside it.  What is written is sent in parts while
+ * more is written, and is visible by sluice_writer_commit() only; of two commits the later wins
+ * whole.  What is aborted or fails leaves nothing; a process that is killed leaves parts that
+ * nobody sees (SLUICE_OBJECT_LIST_UPLOADS).  Such a writer goes one way: a seek back is -ESPIPE, one
+ * forward writes zeros.
+ *
  * Threads.  A writer or reader is used by one thread at a time; different ones share nothing but
  * the handle.  Device memory: what is queued in streams of the caller's must be done.
  *
@@ -73,7 +80,8 @@ struct sluice_writer_opts {
  * (/tmp) are followed only if they are the caller's or the folder's owner's, and are else -EACCES.
  *
  * Memory: @buffers of @buffer_bytes, allocated as they are first needed, and 24 bytes for each MiB
- * of the file.  @opts may be NULL.  Returns 0, or
+ * of the file; of an object they are its parts, of 5 MiB at least, and larger where 10,000 would
+ * not do for @expected.  @opts may be NULL.  Returns 0, or
  *   -EINVAL	a field is out of range, or @path is no regular file
  *   -E2BIG	@opts sets a field this library does not know
  *   -ENOSPC	there is no room for @expected bytes

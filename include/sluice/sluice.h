@@ -155,6 +155,8 @@ SLUICE_API int sluice_close(struct sluice_io *io, struct sluice_err *err);
 
 /* opts.objects, once, of a handle that was opened without: 0, or -EBUSY where it has one. */
 SLUICE_API int sluice_set_objects(struct sluice_io *io, struct sluice_object *objects);
+/* The client of a handle, or NULL. */
+SLUICE_API struct sluice_object *sluice_get_objects(struct sluice_io *io);
 
 /* What a field of struct sluice_opts may be. */
 struct sluice_bounds {

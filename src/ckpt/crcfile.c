@@ -19,6 +19,7 @@ enum {
 	HEAD = MAGIC + 8,
 	SET = 32,
 	TAIL = 4,
+	FILE_MAX = 1 << 30, /* of a file of 128 TiB */
 };
 
 /* ------------------------------------------------------------------ the form */
@@ -165,22 +166,21 @@ struct crc_set crc_set_of(const struct stat *st)
 	};
 }
 
-void crcfile_narrow(struct crcfile *f, const struct stat *st)
+void crcfile_narrow(struct crcfile *f, const struct crc_set *is)
 {
-	struct crc_set is = crc_set_of(st);
 	unsigned nr = 0;
 
 	for (unsigned i = 0; i < f->nr; i++) {
 		const struct crc_set *s = &f->sets[i];
 
-		if (s->bytes == is.bytes && s->inode == is.inode && s->mtime_ns == is.mtime_ns) {
+		if (s->bytes == is->bytes && s->inode == is->inode && s->mtime_ns == is->mtime_ns) {
 			f->sets[0] = *s;
 			f->nr = 1;
 			return;
 		}
 	}
 	for (unsigned i = 0; i < f->nr; i++)
-		if (f->sets[i].bytes == is.bytes)
+		if (f->sets[i].bytes == is->bytes)
 			f->sets[nr++] = f->sets[i];
 	f->nr = nr;
 }
@@ -197,7 +197,7 @@ static int read_all(int fd, void **ret, size_t *ret_len)
 
 	if (fstat(fd, &st) < 0)
 		return -errno;
-	if (!S_ISREG(st.st_mode) || st.st_size > CRCFILE_MAX)
+	if (!S_ISREG(st.st_mode) || st.st_size > FILE_MAX)
 		return -EBADMSG;
 	len = (size_t)st.st_size;
 	data = malloc(len + 1);
@@ -242,18 +242,18 @@ static int stat_file(const struct sluice_replace *of, struct stat *st)
 /* What FILE.crc will be, to be freed. */
 static void *next_content(const struct crc_next *n, size_t *ret_len)
 {
-	struct crc_set sets[CRC_SETS_MAX];
+	struct crc_set sets[CRC_SETS_MAX], seen = crc_set_of(&n->seen);
 	struct crcfile now = {0};
 	unsigned nr = 0;
 	void *data;
 
 	if (n->there) {
 		if (crcfile_load(&now, n->of->dir, n->name, NULL) == 0)
-			crcfile_narrow(&now, &n->seen);
+			crcfile_narrow(&now, &seen);
 		for (; nr < now.nr && nr < CRC_SETS_MAX - 1; nr++)
 			sets[nr] = now.sets[nr];
 		if (!nr)
-			sets[nr++] = crc_set_of(&n->seen);
+			sets[nr++] = seen;
 	}
 	sets[nr++] = *n->set;
 	data = crcfile_format(sets, nr, ret_len);

@@ -51,14 +51,14 @@ static inline uint64_t crc_chunks(uint64_t bytes)
 struct crc_set crc_set_of(const struct stat *st);
 
 /* 0, or -EBADMSG with *@ret_why: what is wrong with it; or -ENOMEM. */
-#define CRCFILE_MAX (1u << 30) /* of a file of 128 TiB */
 int crcfile_parse(struct crcfile *out, const void *data, size_t len, const char **ret_why);
 /* The bytes of such a file, to be freed; NULL: no memory. */
 void *crcfile_format(const struct crc_set *sets, unsigned nr, size_t *ret_len);
 void crcfile_free(struct crcfile *f);
 
-/* Keep the sets that may be those of this file: one that is, else all of its size. */
-void crcfile_narrow(struct crcfile *f, const struct stat *st);
+/* Keep the sets that may be those of this file (crc_set_of()): one that is, else all of its size.
+ */
+void crcfile_narrow(struct crcfile *f, const struct crc_set *is);
 
 /* Read @name in folder @dir; -ENOENT where there is none, -EBADMSG with a message. */
 int crcfile_load(struct crcfile *out, int dir, const char *name, struct sluice_err *err);

@@ -6,7 +6,6 @@
  */
 #include <sluice/ckpt.h>
 #include <sluice/gpu.h>
-#include <sluice/object.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,6 +23,7 @@
 #include "base/util.h"
 #include "ckpt/ckptopts.h"
 #include "ckpt/crcfile.h"
+#include "ckpt/upload.h"
 #include "ckpt/wants.h"
 
 enum {
@@ -546,12 +546,42 @@ int sluice_reader_stat(const struct sluice_reader *r, struct sluice_reader_info 
 
 /* ------------------------------------------------------------------ opening */
 
+/*
+ * Of the checksums that were loaded, those of the file @is.  1: there are some, 0: nothing is known
+ * of it; -ENOENT: they are of others.
+ */
+static int pick_sums(struct sluice_reader *r, const struct crc_set *is)
+{
+	bool none = false;
+
+	crcfile_narrow(&r->crc, is);
+	for (unsigned i = 0; i < r->crc.nr; i++)
+		none |= r->crc.sets[i].flags & CRC_SET_NONE;
+	if (r->crc.nr && !none)
+		return 1;
+	crcfile_free(&r->crc);
+	return none ? 0 : -ENOENT;
+}
+
+static int other_size(const struct sluice_reader *r, struct sluice_err *err)
+{
+	struct sluice_short room;
+	const char *base = strrchr(r->path, '/') ? strrchr(r->path, '/') + 1 : r->path;
+
+	return sluice_fail(
+		err, -EBADMSG,
+		"%s has %" PRIu64 " bytes and %s.crc describes a file of another size: it was "
+		"written by another program, or cut; remove %s.crc, or read without verification",
+		sluice_shorten(&room, r->path), r->bytes, base, base);
+}
+
 /* The checksums of the file that is open as @fd.  -EAGAIN: it has been replaced meanwhile. */
 static int load_sums(struct sluice_reader *r, int dir, const char *name, int fd,
 		     struct sluice_err *err)
 {
 	CLEANUP_FREE char *crcname = NULL;
 	struct stat st, now;
+	struct crc_set is;
 	int e;
 
 	if (asprintf(&crcname, "%s.crc", name) < 0) {
@@ -565,22 +595,58 @@ static int load_sums(struct sluice_reader *r, int dir, const char *name, int fd,
 		return e;
 	if (fstat(fd, &st) < 0)
 		return sluice_fail(err, -errno, "stat %s: %s", r->path, strerror(errno));
-	crcfile_narrow(&r->crc, &st);
-	for (unsigned i = 0; i < r->crc.nr; i++)
-		if (r->crc.sets[i].flags & CRC_SET_NONE) {
-			crcfile_free(&r->crc);
-			return 0;
-		}
-	if (r->crc.nr)
+	is = crc_set_of(&st);
+	if (pick_sums(r, &is) >= 0)
 		return 0;
-	crcfile_free(&r->crc);
 	if (fstatat(dir, name, &now, 0) < 0 || now.st_ino != st.st_ino || now.st_dev != st.st_dev)
 		return -EAGAIN;
-	return sluice_fail(
-		err, -EBADMSG,
-		"%s has %" PRIu64 " bytes and %s describes a file of another size: it was "
-		"written by another program, or cut; remove %s, or read without verification",
-		r->path, r->bytes, crcname, crcname);
+	return other_size(r, err);
+}
+
+/*
+ * The checksums of an object that was @was before it was opened.  -EAGAIN: it has been replaced
+ * meanwhile.
+ */
+static int load_object_sums(struct sluice_reader *r, struct sluice_object *c,
+			    const struct sluice_object_info *was, struct sluice_err *err)
+{
+	struct sluice_object_info now = {.size = sizeof(now)};
+	struct crc_set is = crc_set_of_object(was);
+	struct crc_object crc;
+	int e = crc_object_load(&crc, c, r->path, err);
+
+	if (e < 0)
+		return e;
+	r->crc = crc.f;
+	e = crc.there ? pick_sums(r, &is) : 0;
+	if (e == 0)
+		return 0;
+	if (sluice_object_stat(c, r->path, &now, NULL) < 0 || strcmp(now.etag, was->etag) != 0) {
+		crcfile_free(&r->crc);
+		return -EAGAIN;
+	}
+	return e > 0 ? 0 : other_size(r, err);
+}
+
+/* One try. */
+static int open_object(struct sluice_reader *r, struct sluice_err *err)
+{
+	struct sluice_object *c = sluice_get_objects(r->io);
+	struct sluice_file_info info = {.size = sizeof(info)};
+	struct sluice_object_info was = {.size = sizeof(was)};
+	bool sums = c && r->o.verify != SLUICE_VERIFY_NEVER;
+	int e = sums ? sluice_object_stat(c, r->path, &was, err) : 0;
+
+	if (e == 0)
+		e = sluice_file_open(&r->file, r->io, r->path, O_RDONLY, 0, err);
+	if (e < 0)
+		return e;
+	sluice_file_stat(r->file, &info);
+	r->bytes = info.bytes;
+	e = sums ? load_object_sums(r, c, &was, err) : 0;
+	if (e < 0)
+		sluice_file_close(TAKE_PTR(r->file), NULL);
+	return e;
 }
 
 /* One try. */
@@ -609,94 +675,12 @@ static int open_data(struct sluice_reader *r, struct sluice_err *err)
 		if (e < 0)
 			return e;
 	}
-	if (r->o.verify == SLUICE_VERIFY_ALWAYS && !r->crc.nr)
-		return sluice_fail(err, -ENODATA, "%s: there are no checksums to verify it with",
-				   r->path);
-	r->alive = (1u << r->crc.nr) - 1;
 	taken = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	if (taken < 0)
 		return sluice_fail(err, -errno, "open %s: %s", r->path, strerror(errno));
 	e = sluice_file_take_fd(&r->file, r->io, taken, r->path, err);
 	if (e == 0 && sluice_file_stat(r->file, &info) == 0)
 		r->bytes = info.bytes; /* of a striped one: of the whole */
-	return e;
-}
-
-/* All of an object, to be freed; or -errno. */
-static int object_all(struct sluice_io *io, const char *uri, void **ret, size_t *ret_len,
-		      struct sluice_err *err)
-{
-	struct sluice_file_info info = {.size = sizeof(info)};
-	struct sluice_file *f;
-	int64_t n;
-	void *data;
-	int e = sluice_file_open(&f, io, uri, O_RDONLY, 0, err);
-
-	if (e < 0)
-		return e;
-	e = sluice_file_stat(f, &info);
-	data = e < 0 || info.bytes > CRCFILE_MAX ? NULL : malloc(info.bytes + 1);
-	n = data ? sluice_pread(f, data, info.bytes, 0, err)
-		 : sluice_fail(err, -ENOMEM, "%s: out of memory", uri);
-	sluice_file_close(f, NULL);
-	if (n < 0) {
-		free(data);
-		return (int)n;
-	}
-	*ret = data;
-	*ret_len = (size_t)n;
-	return 0;
-}
-
-/* Checksums of an object are in one beside it; they belong to it where they are of its size. */
-static int object_sums(struct sluice_reader *r, struct sluice_err *err)
-{
-	struct stat st = {.st_size = (off_t)r->bytes};
-	const char *why = "it is no file of checksums";
-	CLEANUP_FREE char *name = NULL;
-	CLEANUP_FREE void *data = NULL;
-	size_t len = 0;
-	int e;
-
-	if (asprintf(&name, "%s.crc", r->path) < 0) {
-		name = NULL;
-		return sluice_fail(err, -ENOMEM, "%s: out of memory", r->path);
-	}
-	e = object_all(r->io, name, &data, &len, err);
-	if (e < 0)
-		return e == -ENOENT ? 0 : e;
-	e = crcfile_parse(&r->crc, data, len, &why);
-	if (e < 0)
-		return sluice_fail(err, e, "%s: %s", name, why);
-	crcfile_narrow(&r->crc, &st);
-	for (unsigned i = 0; i < r->crc.nr; i++)
-		if (r->crc.sets[i].flags & CRC_SET_NONE) {
-			crcfile_free(&r->crc);
-			return 0;
-		}
-	if (r->crc.nr)
-		return 0;
-	crcfile_free(&r->crc);
-	return sluice_fail(err, -EBADMSG,
-			   "%s has %" PRIu64 " bytes and %s describes an object of another size; "
-			   "remove that, or read without verification",
-			   r->path, r->bytes, name);
-}
-
-static int open_object(struct sluice_reader *r, struct sluice_err *err)
-{
-	struct sluice_file_info info = {.size = sizeof(info)};
-	int e = sluice_file_open(&r->file, r->io, r->path, O_RDONLY, 0, err);
-
-	if (e == 0)
-		e = sluice_file_stat(r->file, &info);
-	r->bytes = info.bytes;
-	if (e == 0 && r->o.verify != SLUICE_VERIFY_NEVER)
-		e = object_sums(r, err);
-	if (e == 0 && r->o.verify == SLUICE_VERIFY_ALWAYS && !r->crc.nr)
-		e = sluice_fail(err, -ENODATA, "%s: there are no checksums to verify it with",
-				r->path);
-	r->alive = (1u << r->crc.nr) - 1;
 	return e;
 }
 
@@ -721,11 +705,12 @@ int sluice_reader_open(struct sluice_reader **out, struct sluice_io *io, const c
 {
 	struct sluice_reader_opts o;
 	struct sluice_reader *r;
-	int e;
+	int e, object;
 
 	if (!io || !path)
 		return sluice_fail(err, -EINVAL, "%s: is NULL", io ? "path" : "io");
-	e = load_opts(&o, opts, err);
+	object = sluice_object_is_uri(path, err);
+	e = object < 0 ? object : load_opts(&o, opts, err);
 	if (e < 0)
 		return e;
 	r = calloc(1, sizeof(*r));
@@ -742,9 +727,13 @@ int sluice_reader_open(struct sluice_reader **out, struct sluice_io *io, const c
 	pthread_cond_init(&r->back, NULL);
 	e = -EAGAIN;
 	for (unsigned i = 0; i < OPEN_TRIES && e == -EAGAIN; i++)
-		e = sluice_object_is_uri(path, NULL) > 0 ? open_object(r, err) : open_data(r, err);
+		e = object ? open_object(r, err) : open_data(r, err);
 	if (e == -EAGAIN)
 		e = sluice_fail(err, -EBUSY, "%s: is replaced again and again", path);
+	if (e == 0 && o.verify == SLUICE_VERIFY_ALWAYS && !r->crc.nr)
+		e = sluice_fail(err, -ENODATA, "%s: there are no checksums to verify it with",
+				path);
+	r->alive = (1u << r->crc.nr) - 1;
 	if (e < 0)
 		sluice_reader_close(r);
 	else

@@ -27,6 +27,7 @@
 #include "ckpt/ckptopts.h"
 #include "ckpt/crcfile.h"
 #include "ckpt/sums.h"
+#include "ckpt/upload.h"
 
 enum {
 	PAGE = 4096,
@@ -52,8 +53,9 @@ struct sluice_writer {
 	struct sluice_file *file;
 	struct sluice_writer_opts o;
 	struct sluice_replace rep;
-	char *path;    /* as the caller calls it */
-	char *crcname; /* FILE.crc, in the same folder */
+	struct ckpt_upload *up; /* instead of a file: an object */
+	char *path;             /* as the caller calls it */
+	char *crcname;          /* FILE.crc, in the same folder */
 	pid_t pid;
 	uint64_t pos, end; /* where the next byte goes, how long the file is */
 	struct sums sums;
@@ -312,6 +314,45 @@ static int64_t write_some(struct sluice_writer *w, const char *from, uint64_t le
 	return r < 0 ? r : (int64_t)len;
 }
 
+/*
+ * To an upload, which has buffers of its own, as much as goes in one step; what comes from a device
+ * goes through one of ours.
+ */
+static int64_t upload_some(struct sluice_writer *w, const char *from, uint64_t len, bool device)
+{
+	struct slot *s = &w->slots[0];
+	struct sluice_err err;
+	int r = device ? slot_alloc(w, s) : 0;
+
+	len = min_u64(len, device ? s->room : STEP);
+	w->cur = s;
+	if (r == 0 && device)
+		r = copy_device(w, s->buf, from, len);
+	else if (r == 0 && !(w->o.flags & SLUICE_WRITER_NO_CRC))
+		r = sums_add(&w->sums, w->pos, from, len);
+	w->cur = NULL;
+	if (r < 0)
+		return device ? r : note_errno(w, "write", r);
+	r = ckpt_upload_write(w->up, device ? s->buf : from, len, &err);
+	if (r < 0)
+		return note(w, r, err.msg);
+	w->pos += len;
+	w->end = w->pos;
+	return (int64_t)len;
+}
+
+/* Zeros up to the position, where that was moved on. */
+static int upload_gap(struct sluice_writer *w)
+{
+	static const char zeros[4096];
+	uint64_t to = w->pos;
+	int64_t n = 0;
+
+	for (w->pos = w->end; w->pos < to && n >= 0;)
+		n = upload_some(w, zeros, min_u64(to - w->pos, sizeof(zeros)), false);
+	return n < 0 ? (int)n : 0;
+}
+
 int sluice_writer_write(struct sluice_writer *w, const void *buf, uint64_t len,
 			struct sluice_err *err)
 {
@@ -329,8 +370,11 @@ int sluice_writer_write(struct sluice_writer *w, const void *buf, uint64_t len,
 				   "%s: offset %" PRIu64 " + length %" PRIu64 " is beyond 2^63",
 				   w->path, w->pos, len);
 	device = sluice_gpu_device(buf) >= 0;
+	if (w->up && upload_gap(w) < 0)
+		return failed(w, err);
 	while (len) {
-		int64_t n = write_some(w, from, len, device);
+		int64_t n = w->up ? upload_some(w, from, len, device)
+				  : write_some(w, from, len, device);
 
 		if (n < 0)
 			return failed(w, err);
@@ -365,7 +409,12 @@ int sluice_writer_seek(struct sluice_writer *w, uint64_t offset, struct sluice_e
 	if (offset > INT64_MAX)
 		return sluice_fail(err, -EFBIG, "%s: offset %" PRIu64 " is beyond 2^63", w->path,
 				   offset);
-	if (!seek_here(w, offset) && slot_flush(w) < 0)
+	if (w->up && offset < w->end)
+		return sluice_fail(err, -ESPIPE,
+				   "%s: an object is written from its beginning to its end, and "
+				   "offset %" PRIu64 " was written already",
+				   w->path, offset);
+	if (!w->up && !seek_here(w, offset) && slot_flush(w) < 0)
 		return failed(w, err);
 	w->pos = offset;
 	return 0;
@@ -384,6 +433,8 @@ static void writer_free(struct sluice_writer *w)
 
 	for (unsigned i = 0; w->slots && !forked && i < w->o.buffers; i++)
 		slot_free(&w->slots[i]);
+	if (!forked) /* else the upload is the parent's */
+		ckpt_upload_abort(w->up);
 	sluice_file_close(w->file, NULL);
 	sluice_replace_close(&w->rep, forked);
 	sums_free(&w->sums);
@@ -476,7 +527,19 @@ static int reserve(struct sluice_writer *w, struct sluice_err *err)
 			   w->o.expected, strerror(-r));
 }
 
-static int writer_begin(struct sluice_writer *w, struct sluice_err *err)
+static int upload_begin(struct sluice_writer *w, struct sluice_err *err)
+{
+	struct sluice_object *c = sluice_get_objects(w->io);
+
+	if (!c)
+		return sluice_fail(err, -ENOTSUP,
+				   "%s: the handle has no client of object stores (objects of "
+				   "struct sluice_opts)",
+				   w->path);
+	return ckpt_upload_open(&w->up, c, w->path, &w->o, err);
+}
+
+static int file_begin(struct sluice_writer *w, struct sluice_err *err)
 {
 	int r, fd;
 
@@ -502,6 +565,15 @@ static int writer_begin(struct sluice_writer *w, struct sluice_err *err)
 	if (fd < 0)
 		return sluice_fail(err, -errno, "open %s: %s", w->path, strerror(errno));
 	return sluice_file_take_fd(&w->file, w->io, fd, w->path, err);
+}
+
+static int writer_begin(struct sluice_writer *w, struct sluice_err *err)
+{
+	int r = sluice_object_is_uri(w->path, err);
+
+	if (r < 0)
+		return r;
+	return r ? upload_begin(w, err) : file_begin(w, err);
 }
 
 int sluice_writer_open(struct sluice_writer **out, struct sluice_io *io, const char *path,
@@ -547,13 +619,9 @@ static int sum_again(void *arg, uint64_t offset, uint64_t len, uint32_t *ret_crc
 	return 0;
 }
 
-static int make_set(struct sluice_writer *w, struct crc_set *set)
+/* Its checksums; @set has all else. */
+static int make_sums(struct sluice_writer *w, struct crc_set *set)
 {
-	struct stat st;
-
-	if (fstat(w->rep.fd, &st) < 0)
-		return note_errno(w, "stat", -errno);
-	*set = crc_set_of(&st);
 	if (w->o.flags & SLUICE_WRITER_NO_CRC)
 		return 0;
 	set->flags = 0;
@@ -562,6 +630,29 @@ static int make_set(struct sluice_writer *w, struct crc_set *set)
 	if (!set->crcs)
 		return note_errno(w, "commit", -ENOMEM);
 	return sums_join(&w->sums, w->end, set->crcs, sum_again, w);
+}
+
+static int make_set(struct sluice_writer *w, struct crc_set *set)
+{
+	struct stat st;
+
+	if (fstat(w->rep.fd, &st) < 0)
+		return note_errno(w, "stat", -errno);
+	*set = crc_set_of(&st);
+	return make_sums(w, set);
+}
+
+static int upload_commit(struct sluice_writer *w, struct crc_set *set)
+{
+	struct sluice_err err;
+	int r;
+
+	*set = (struct crc_set){.bytes = w->end, .flags = CRC_SET_NONE};
+	r = make_sums(w, set);
+	if (r < 0)
+		return r;
+	r = ckpt_upload_commit(TAKE_PTR(w->up), set, &err);
+	return r < 0 ? note(w, r, err.msg) : 0;
 }
 
 /* All bytes in the file, and no more. */
@@ -681,11 +772,15 @@ int sluice_writer_commit(struct sluice_writer *w, struct sluice_err *err)
 		writer_free(w);
 		return r;
 	}
-	r = finish_data(w, &set);
-	if (r == 0)
-		r = settle(w, &set, &next);
-	if (r == 0)
-		show_locked(w, &next);
+	if (r == 0 && w->up) {
+		upload_commit(w, &set);
+	} else if (!w->up) {
+		r = finish_data(w, &set);
+		if (r == 0)
+			r = settle(w, &set, &next);
+		if (r == 0)
+			show_locked(w, &next);
+	}
 	r = failed(w, err);
 	crc_next_free(&next);
 	free(set.crcs);

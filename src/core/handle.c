@@ -225,6 +225,11 @@ int sluice_set_objects(struct sluice_io *io, struct sluice_object *objects)
 	return atomic_compare_exchange_strong(&io->objects, &none, objects) ? 0 : -EBUSY;
 }
 
+struct sluice_object *sluice_get_objects(struct sluice_io *io)
+{
+	return atomic_load(&io->objects);
+}
+
 /* ---------------------------------------------------------------- closing */
 
 /* In a child of fork(): the threads and the I/O are the parent's, the memory and files ours. */

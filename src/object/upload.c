@@ -435,6 +435,16 @@ static int look_before(struct sluice_upload *u, struct sluice_err *err)
 	return 0;
 }
 
+/* The ETag of what was made, which is in the document of the answer; "" of servers that have none.
+ */
+static void take_etag(struct object_req *r)
+{
+	CLEANUP_FREE char *etag = object_answer_text(r->http.text.s, r->http.text.len, "ETag");
+
+	if (etag && !r->http.head.etag[0] && strlen(etag) < sizeof(r->http.head.etag))
+		memcpy(r->http.head.etag, etag, strlen(etag) + 1);
+}
+
 static int complete(struct sluice_upload *u, struct sluice_object_info *info,
 		    struct sluice_err *err)
 {
@@ -446,10 +456,12 @@ static int complete(struct sluice_upload *u, struct sluice_object_info *info,
 		code = look_before(u, err);
 	if (code == 0)
 		code = object_req_run(&r, err);
-	if (code == -ENOENT && r.unsure)
+	if (code == -ENOENT && r.unsure) {
 		code = complete_lost(u, info);
-	else if (code == 0)
+	} else if (code == 0) {
+		take_etag(&r);
 		object_info_give(info, &r, u->total, NULL);
+	}
 	if (code == 0)
 		free(TAKE_PTR(u->id));
 	object_req_fini(&r);

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Checkpoints in an object store that fails: the old one or the new one, whole and verified, and
+ * never anything else.
+ *
+ *	ckpt_object PYTHON SERVER.PY
+ *	ckpt_object save ENDPOINT SEED		what is killed
+ */
+#include <inttypes.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/random.h"
+#include "base/util.h"
+#include "ckpt/upload.h"
+#include "tests/common/s3kit.h"
+
+enum { BYTES = 6 << 20, ODD = 1234567 }; /* two parts */
+
+static const char uri[] = "s3://bucket/model", sums[] = "s3://bucket/model.crc";
+static struct sluice_object *client;
+static struct sluice_io *io;
+
+static struct sluice_io *handle(struct sluice_object *c)
+{
+	struct sluice_opts o = SLUICE_OPTS_INIT;
+	struct sluice_err err = {0, ""};
+	struct sluice_io *out;
+
+	o.objects = c;
+	T_ERR(sluice_open(&out, &o, &err), 0, &err);
+	return out;
+}
+
+static void setup(void)
+{
+	const char *const all[] = {uri, sums};
+
+	s3_rules("");
+	client = s3_client(s3_urls[0], 1, 60000);
+	io = handle(client);
+	T_EQ(sluice_object_delete(client, all, 2, NULL), 0);
+}
+
+static void teardown(void)
+{
+	sluice_close(TAKE_PTR(io), NULL);
+	sluice_object_close(TAKE_PTR(client));
+	s3_rules("");
+}
+
+/* ------------------------------------------------------------------------ helpers */
+
+static struct sluice_writer *begin(struct sluice_io *on, uint32_t flags)
+{
+	struct sluice_writer_opts o = SLUICE_WRITER_OPTS_INIT;
+	struct sluice_err err = {0, ""};
+	struct sluice_writer *w = NULL;
+
+	o.flags = flags;
+	o.buffer_bytes = 5 << 20;
+	T_ERR(sluice_writer_open(&w, on, uri, &o, &err), 0, &err);
+	return w;
+}
+
+static int put(struct sluice_writer *w, uint64_t seed, uint64_t len)
+{
+	char *buf = malloc(ODD);
+	int r = 0;
+
+	for (uint64_t at = 0, n; at < len && r == 0; at += n) {
+		n = min_u64(len - at, ODD);
+		sluice_pattern_fill(buf, n, seed, at);
+		r = sluice_writer_write(w, buf, n, NULL);
+	}
+	free(buf);
+	return r;
+}
+
+static int save(uint64_t seed, uint64_t len)
+{
+	struct sluice_writer_opts o = SLUICE_WRITER_OPTS_INIT;
+	struct sluice_writer *w;
+	int r;
+
+	o.buffer_bytes = 5 << 20;
+	r = sluice_writer_open(&w, io, uri, &o, NULL);
+	if (r == 0 && put(w, seed, len) < 0) {
+		sluice_writer_abort(w);
+		return -EIO;
+	}
+	return r < 0 ? r : sluice_writer_commit(w, NULL);
+}
+
+/* Read all of it, verified; -errno, or 0 with the bytes, to be freed. */
+static int load(char **ret, uint64_t *ret_len, struct sluice_err *err)
+{
+	struct sluice_reader_opts o = SLUICE_READER_OPTS_INIT;
+	struct sluice_reader_info info = {.size = sizeof(info)};
+	struct sluice_reader *r;
+	int64_t n;
+	int e;
+
+	o.verify = SLUICE_VERIFY_ALWAYS;
+	e = sluice_reader_open(&r, io, uri, &o, err);
+	if (e < 0)
+		return e;
+	sluice_reader_stat(r, &info);
+	*ret = malloc(info.bytes + 1);
+	*ret_len = info.bytes;
+	n = sluice_reader_pread(r, *ret, info.bytes, 0, err);
+	sluice_reader_close(r);
+	if (n < 0)
+		free(*ret);
+	return n < 0 ? (int)n : 0;
+}
+
+/* Is it what was made with one of these seeds?  Returns which. */
+static uint64_t expect(uint64_t old, uint64_t new, uint64_t bytes)
+{
+	struct sluice_err err = {0, ""};
+	uint64_t len, seeds[2] = {old, new}, got = 0;
+	char *buf, *want = malloc(bytes);
+
+	T_ERR(load(&buf, &len, &err), 0, &err);
+	T_EQ(len, bytes);
+	for (unsigned i = 0; i < 2 && !got; i++) {
+		sluice_pattern_fill(want, bytes, seeds[i], 0);
+		if (!memcmp(buf, want, bytes))
+			got = seeds[i];
+	}
+	T_OK(got != 0);
+	free(want);
+	free(buf);
+	return got;
+}
+
+static unsigned nr_sets(void)
+{
+	struct sluice_err err = {0, ""};
+	struct crc_object crc;
+	unsigned nr;
+
+	T_ERR(crc_object_load(&crc, client, uri, &err), 0, &err);
+	nr = crc.there ? crc.f.nr : 0;
+	crcfile_free(&crc.f);
+	return nr;
+}
+
+static bool is_there(const char *name)
+{
+	struct sluice_object_info info = {.size = sizeof(info)};
+
+	return sluice_object_stat(client, name, &info, NULL) == 0;
+}
+
+static unsigned nr_uploads(void)
+{
+	struct sluice_object_entry e = {.size = sizeof(e)};
+	struct sluice_object_list *l;
+	unsigned n = 0;
+
+	T_EQ(sluice_object_list_open(&l, client, "s3://bucket", SLUICE_OBJECT_LIST_UPLOADS, NULL),
+	     0);
+	while (sluice_object_list_next(l, &e, NULL) > 0)
+		n++;
+	sluice_object_list_close(l);
+	return n;
+}
+
+/* -------------------------------------------------------------------------- cases */
+
+static void it_is_there_when_it_is_committed_and_not_before(void)
+{
+	struct sluice_writer *w = begin(io, 0);
+
+	T_EQ(put(w, 1, BYTES), 0);
+	T_OK(!is_there(uri));
+	T_EQ(sluice_writer_commit(w, NULL), 0);
+	expect(1, 1, BYTES);
+	T_EQ(nr_sets(), 1);
+	w = begin(io, 0);
+	T_EQ(put(w, 2, BYTES), 0);
+	expect(1, 1, BYTES);
+	T_EQ(sluice_writer_commit(w, NULL), 0);
+	expect(2, 2, BYTES);
+	T_EQ(nr_sets(), 1);
+	T_EQ(save(3, 100), 0); /* in one request */
+	expect(3, 3, 100);
+	T_EQ(save(4, 0), 0);
+	expect(4, 4, 0);
+	T_EQ(nr_uploads(), 0);
+}
+
+static void what_is_given_up_leaves_the_old_one(void)
+{
+	struct sluice_writer *w;
+
+	T_EQ(save(1, BYTES), 0);
+	w = begin(io, 0);
+	T_EQ(put(w, 2, BYTES), 0);
+	sluice_writer_abort(w);
+	expect(1, 1, BYTES);
+	T_EQ(nr_uploads(), 0);
+}
+
+static void damage_is_found(void)
+{
+	struct sluice_err err = {0, ""};
+	uint64_t len;
+	char *buf = NULL;
+
+	T_EQ(save(1, 3 << 20), 0);
+	T_EQ(load(&buf, &len, &err), 0);
+	buf[(2 << 20) + 5] ^= 1;
+	T_EQ(sluice_object_put(client, uri, buf, len, 0, NULL, NULL, NULL), 0);
+	free(buf);
+	T_EQ(load(&buf, &len, &err), -EBADMSG);
+	T_OK(strstr(err.msg, uri) && strstr(err.msg, "2097152"));
+	T_EQ(sluice_object_put(client, uri, "short", 5, 0, NULL, NULL, NULL), 0);
+	T_EQ(load(&buf, &len, &err), -EBADMSG);
+	T_OK(strstr(err.msg, "another size"));
+}
+
+static void zeros_are_where_the_position_was_moved_on(void)
+{
+	struct sluice_writer *w = begin(io, 0);
+	struct sluice_err err = {0, ""};
+	uint64_t len;
+	char *buf;
+
+	T_EQ(sluice_writer_write(w, "a", 1, NULL), 0);
+	T_EQ(sluice_writer_seek(w, 3 << 20, NULL), 0);
+	T_EQ(sluice_writer_write(w, "b", 1, NULL), 0);
+	T_EQ(sluice_writer_seek(w, 5, &err), -ESPIPE);
+	T_EQ(sluice_writer_seek(w, 9 << 20, NULL), 0); /* does not make it longer */
+	T_EQ(sluice_writer_commit(w, NULL), 0);
+	T_ERR(load(&buf, &len, &err), 0, &err);
+	T_EQ(len, (3 << 20) + 1);
+	T_OK(buf[0] == 'a' && buf[3 << 20] == 'b' && !buf[1] &&
+	     !memcmp(buf + 1, buf + 2, (3 << 20) - 2));
+	free(buf);
+}
+
+static void checksums_of_others_stay_and_ours_go_with_no_crc(void)
+{
+	struct sluice_writer_opts o = SLUICE_WRITER_OPTS_INIT;
+	struct sluice_writer *w;
+	struct sluice_err err = {0, ""};
+	uint64_t len;
+	char *buf;
+
+	T_EQ(sluice_object_put(client, sums, "notes", 5, 0, NULL, NULL, NULL), 0);
+	T_EQ(sluice_writer_open(&w, io, uri, &o, &err), -EEXIST);
+	T_OK(strstr(err.msg, sums));
+	const char *const one = sums;
+	T_EQ(sluice_object_delete(client, &one, 1, NULL), 0);
+	T_EQ(save(1, 1000), 0);
+	w = begin(io, SLUICE_WRITER_NO_CRC);
+	T_EQ(put(w, 2, 1000), 0);
+	T_EQ(sluice_writer_commit(w, NULL), 0);
+	T_OK(!is_there(sums));
+	T_EQ(load(&buf, &len, &err), -ENODATA);
+}
+
+static void without_a_client_it_is_refused_in_one_line(void)
+{
+	struct sluice_err err = {0, ""};
+	struct sluice_io *bare = handle(NULL);
+	struct sluice_reader *r;
+	struct sluice_writer *w;
+
+	T_EQ(sluice_writer_open(&w, bare, uri, NULL, &err), -ENOTSUP);
+	T_OK(strstr(err.msg, uri));
+	T_EQ(sluice_reader_open(&r, bare, uri, NULL, &err), -ENOTSUP);
+	T_EQ(sluice_writer_open(&w, io, "az://box/model", NULL, &err), -ENOTSUP);
+	sluice_close(bare, NULL);
+}
+
+/* From request N on all fail, at once or after they were carried out. */
+static void a_save_that_fails_anywhere_leaves_the_old_one_or_the_new_one(void)
+{
+	static const char *const faults[] = {"status:403", "late drop"};
+	unsigned failed = 0;
+
+	for (unsigned k = 0; k < T_COUNT(faults); k++) {
+		int r = -1;
+
+		for (unsigned n = 0; r < 0; n++) {
+			uint64_t old = 100 + 2 * n, new = old + 1;
+			char rule[64];
+
+			s3_rules("");
+			T_EQ(save(old, BYTES), 0);
+			snprintf(rule, sizeof(rule), "skip=%u %s", n, faults[k]);
+			s3_rules(rule);
+			r = save(new, BYTES);
+			s3_rules("");
+			failed += r < 0;
+			if (expect(old, new, BYTES) == old)
+				T_OK(r < 0);
+			T_OK(n < 100);
+		}
+	}
+	T_OK(failed > 10);
+}
+
+static void of_two_at_once_one_wins_whole(void)
+{
+	for (unsigned i = 0; i < 6; i++) {
+		uint64_t seed = 10 + 2 * i;
+		struct sluice_writer *a = begin(io, 0), *b = begin(io, 0);
+
+		T_EQ(put(a, seed, BYTES), 0);
+		T_EQ(put(b, seed + 1, BYTES), 0);
+		T_EQ(sluice_writer_commit(i % 2 ? a : b, NULL), 0);
+		T_EQ(expect(seed, seed + 1, BYTES), i % 2 ? seed : seed + 1);
+		T_EQ(sluice_writer_commit(i % 2 ? b : a, NULL), 0);
+		T_EQ(expect(seed, seed + 1, BYTES), i % 2 ? seed + 1 : seed);
+	}
+	T_OK(nr_sets() <= CRC_SETS_MAX);
+}
+
+static void a_killed_save_leaves_the_old_one_or_the_new_one(void)
+{
+	struct sluice_random x;
+
+	sluice_random_seed(&x, 1);
+	T_EQ(save(1, BYTES), 0);
+	for (uint64_t seed = 2, old = 1; seed < 22; seed++) {
+		struct timespec t = {.tv_nsec = (long)(sluice_random_next(&x) % 150000000)};
+		char text[24];
+		pid_t pid;
+
+		snprintf(text, sizeof(text), "%" PRIu64, seed);
+		pid = fork();
+		if (pid == 0) {
+			execl("/proc/self/exe", "ckpt_object", "save", s3_urls[0], text, NULL);
+			_exit(127);
+		}
+		T_OK(pid > 0);
+		nanosleep(&t, NULL); /* a moment that nobody knows */
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+		old = expect(old, seed, BYTES);
+	}
+	T_EQ(save(50, BYTES), 0);
+	expect(50, 50, BYTES);
+}
+
+static int save_alone(const char *endpoint, const char *seed)
+{
+	client = s3_client(endpoint, 3, 60000);
+	io = handle(client);
+	return save(strtoull(seed, NULL, 10), BYTES) < 0;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct t_case cases[] = {
+		T_CASE(it_is_there_when_it_is_committed_and_not_before),
+		T_CASE(what_is_given_up_leaves_the_old_one),
+		T_CASE(damage_is_found),
+		T_CASE(zeros_are_where_the_position_was_moved_on),
+		T_CASE(checksums_of_others_stay_and_ours_go_with_no_crc),
+		T_CASE(without_a_client_it_is_refused_in_one_line),
+		T_CASE(a_save_that_fails_anywhere_leaves_the_old_one_or_the_new_one),
+		T_CASE(of_two_at_once_one_wins_whole),
+		T_CASE(a_killed_save_leaves_the_old_one_or_the_new_one),
+	};
+	static const struct t_group groups[] = {
+		{"checkpoints in a store", setup, teardown, cases, T_COUNT(cases)},
+	};
+	int r;
+
+	if (argc < 3)
+		return 2;
+	if (!strcmp(argv[1], "save"))
+		return save_alone(argv[2], argv[3]);
+	s3_start(argv[1], argv[2]);
+	r = t_run(groups, T_COUNT(groups), argv + 3);
+	s3_stop();
+	return r;
+}
