@@ -18,7 +18,7 @@ device=${DEVICE:-cuda}
 export PYTHONPATH=$build/python PYTHONUNBUFFERED=1
 failed=0
 
-speed=(--size 4G --window 2G --rounds 3 --seconds 3 --only large,small,overlap --gpu)
+speed=(--size 4G --window 2G --rounds 2 --seconds 3 --only large,small,overlap --gpu)
 torch=()
 if [ "$device" = cpu ]; then
 	speed=(--size 512M --window 256M --rounds 1 --seconds 1 --only large,small,overlap)
