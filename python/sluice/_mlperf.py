@@ -248,10 +248,12 @@ class Runs:
         os.makedirs(folder, exist_ok=True)
         line = [_program(), 'kv', *words, f'--seed={self.args["seed"] + rank}',
                 f'--output={folder}/kvcache_results_{_now()}.json', f'--cache-dir={cache}/rank_{rank}']
+        # By the reference each rank has users of its own: a run of its own, whatever started us.
+        env = {**os.environ, 'SLUICE_MPI': 'off'}
         if not quiet:
-            return subprocess.Popen(line)
+            return subprocess.Popen(line, env=env)
         with open(f'{folder}/kv.log', 'wb') as log:
-            return subprocess.Popen(line, stdout=log, stderr=log)
+            return subprocess.Popen(line, stdout=log, stderr=log, env=env)
 
     def wait_all(self, children: list['subprocess.Popen[bytes]']) -> list[int]:
         """Their exit statuses; a wish to stop is passed on once."""

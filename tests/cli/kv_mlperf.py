@@ -12,11 +12,12 @@ sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
 import glob
 import json
 import re
+import shutil
 import signal
 import subprocess
 
 import tap
-from tap import folder
+from tap import Skip, folder
 
 SLUICE, PACKAGE = map(os.path.abspath, sys.argv[1:])
 # The least that is a run: a small model, few users, few requests, in whatever time they take.
@@ -142,6 +143,19 @@ def ranks_of_mpirun_wait_for_each_other_and_the_first_writes_the_summary():
             check_option(s['options']['1'], 1, 2, 3)
             assert not [n for n in os.listdir('run') if n.startswith('.')], os.listdir('run')
             subprocess.run(['rm', '-r', 'run'], check=True)
+
+
+def a_launcher_does_not_make_one_run_of_them():
+    """Each rank is a run of its own, with its own seed, trial after trial."""
+    for words in (['mpirun.openmpi', '--allow-run-as-root', '--oversubscribe', '--bind-to', 'none'], ['mpirun.mpich']):
+        if not shutil.which(words[0]):
+            raise Skip('mpi', f'{words[0]} is not there')
+        with folder():
+            done = subprocess.run([*words, '-n', '2', sys.executable, '-m', 'sluice', 'kv', 'mlperf', '--cache-dir', 'cache',
+                                   '--results-dir', 'run', '--options', '1', *SHORT, *SMALL, '--trials', '2'], stdin=subprocess.DEVNULL,
+                                  capture_output=True, text=True, check=False, env={**os.environ, 'PYTHONPATH': PACKAGE})
+            assert done.returncode == 0, done
+            check_option(load('run/summary.json')['options']['1'], 1, 2, 2)
 
 
 def what_is_in_memory_is_named():
@@ -308,7 +322,8 @@ if not glob.glob(f'{PACKAGE}/sluice/_sluice*.so'):
     print('1..0 # SKIP the Python package is not built')
     sys.exit()
 tap.run(the_options_are_those_of_a_submission, a_run_leaves_results_and_a_summary, several_ranks_are_added_up,
-        ranks_of_mpirun_wait_for_each_other_and_the_first_writes_the_summary, what_is_in_memory_is_named,
+        ranks_of_mpirun_wait_for_each_other_and_the_first_writes_the_summary,
+        a_launcher_does_not_make_one_run_of_them, what_is_in_memory_is_named,
         a_run_that_fails_is_missing_and_told, a_rank_of_the_front_end_runs_once,
         a_rank_that_completed_nothing_is_no_missing_file, a_dead_rank_is_not_waited_for, without_rank_0_the_next_one_sums_up,
         files_of_an_earlier_run_are_not_taken_for_its_ranks, failures_of_all_ranks_are_in_the_summary,
