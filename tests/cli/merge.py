@@ -81,6 +81,12 @@ def kv_of_two_processes():
     counts_add_up(a, b, m)
     for key in 'requests', 'tokens':
         assert m['kv'][key] == a['kv'][key] + b['kv'][key]
+    ref = m['ranks']['reference']
+    for name, of in {'read_bytes_per_sec': lambda k: k['tiers'][2]['read_bytes'], 'write_bytes_per_sec': lambda k: k['tiers'][2]['written_bytes'],
+                     'tokens_per_sec': lambda k: k['tokens']}.items():
+        assert resultcheck.near(ref[name], sum(of(r['kv']) / r['kv']['elapsed_sec'] for r in (a, b))), (name, ref)
+    for name, of in {'storage_p95': lambda k: k['latency']['storage'], 'device_write_p95': lambda k: k['tiers'][2]['device_write']}.items():
+        assert ref[name] == max((of(r['kv'])['p95'] for r in (a, b) if of(r['kv'])), default=None), (name, ref)
     x, y, s = (r['kv']['tiers'][2]['write'] for r in (a, b, m))
     assert s['n'] == x['n'] + y['n'] == sum(bucket[2] for bucket in s['histogram']['buckets'])
     assert s['max'] == max(x['max'], y['max']) and min(x['p50'], y['p50']) * 0.99 <= s['p50'] <= max(x['p50'], y['p50']) * 1.01

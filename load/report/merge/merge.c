@@ -438,8 +438,9 @@ int merge_results(json_t **out, const struct merge_in *in, unsigned nr, const ch
 	if (r == 0)
 		r = add_parts(&m);
 	json_object_set_new(m.out, "ranks",
-			    json_pack("{s:s, s:o, s:o}", "how", how, "members", members_json(&m),
-				      "series", m.rows));
+			    json_pack("{s:s, s:o, s:o, s:o*}", "how", how, "members",
+				      members_json(&m), "series", m.rows, "reference",
+				      merge_reference(in, nr)));
 	if (r < 0)
 		json_decref(m.out);
 	else

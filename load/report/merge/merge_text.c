@@ -124,6 +124,23 @@ static void clock_lines(FILE *f, const json_t *members)
 	}
 }
 
+static void reference_lines(FILE *f, const json_t *r)
+{
+	char all[REPORT_TIME_TEXT], read[REPORT_TIME_TEXT], write[REPORT_TIME_TEXT];
+
+	if (!r)
+		return;
+	fprintf(f,
+		"by MLPerf:  sums of the ranks' own rates: storage read %.3f GiB/s, written %.3f "
+		"GiB/s, %.1f tokens/s\n"
+		"            largest p95 of a rank: storage of a request %s, device read %s, write "
+		"%s\n",
+		number(r, "read_bytes_per_sec") / 0x1p30, number(r, "write_bytes_per_sec") / 0x1p30,
+		number(r, "tokens_per_sec"), time_of(all, number(r, "storage_p95")),
+		time_of(read, number(r, "device_read_p95")),
+		time_of(write, number(r, "device_write_p95")));
+}
+
 void merge_text(FILE *f, const json_t *merged)
 {
 	const json_t *ranks = json_object_get(merged, "ranks"),
@@ -136,6 +153,7 @@ void merge_text(FILE *f, const json_t *merged)
 	{
 		series_lines(f, s, json_array_get(rows, i));
 	}
+	reference_lines(f, json_object_get(ranks, "reference"));
 	clock_lines(f, json_object_get(ranks, "members"));
 	if (json_is_true(json_object_get(merged, "partial")))
 		fprintf(f, "partial:    %s\n", text_of(merged, "partial_why"));
