@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/err.h"
 #include "base/util.h"
@@ -18,9 +19,11 @@
 #include "load/report/merge/merge.h"
 #include "load/report/result/result.h"
 
-/* Names made of those of the command line. */
+/* Names made of those of the command line, and folders that were not there before. */
 static char **names;
 static unsigned nr_names, names_room;
+static char *absent[16];
+static unsigned nr_absent;
 
 /* Commands that several ranks do together; of others each rank does its own. */
 static bool is_shared(int argc, char **argv)
@@ -102,6 +105,13 @@ int cli_hosts_open(struct cli_hosts *h, int *argc, char ***argv)
 int cli_hosts_close(struct cli_hosts *h, int status)
 {
 	status = hosts_close(status);
+	/* now nobody is in there; who made it could not remove it before the others */
+	while (nr_absent) {
+		CLEANUP_FREE char *path = absent[--nr_absent];
+
+		if (path)
+			rmdir(path);
+	}
 	while (nr_names)
 		free(names[--nr_names]);
 	free(names);
@@ -160,6 +170,8 @@ int cli_hosts_place(const char **path, const struct cli_cmd *cmd)
 		return CLI_OK;
 	if (stat(*path, &st) == 0 && !S_ISDIR(st.st_mode))
 		return S_ISREG(st.st_mode) ? keep_name(path, ranked(*path), cmd) : CLI_OK;
+	if (access(*path, F_OK) < 0 && nr_absent < ARRAY_SIZE(absent))
+		absent[nr_absent++] = strdup(*path);
 	if (asprintf(&made, "%s/rank-%u", *path, hosts_rank()) < 0)
 		made = NULL;
 	return keep_name(path, made, cmd);
