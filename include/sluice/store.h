@@ -2,6 +2,7 @@
 #ifndef SLUICE_STORE_H
 #define SLUICE_STORE_H
 
+#include <sluice/object.h>
 #include <sluice/sluice.h>
 
 #ifdef __cplusplus
@@ -52,10 +53,14 @@ struct sluice_store_opts {
 	const char *engine; /* as in struct sluice_opts */
 	void (*tell)(void *arg, const struct sluice_event *event); /* failures; any thread */
 	void *tell_arg;
+	uint64_t below; /* most bytes of values in the object store below (10 times @capacity) */
+	/* Of its client; used by open only.  Where it does not say, a request has two attempts
+	 * within 10 seconds. */
+	const struct sluice_object_opts *object;
 };
 /* clang-format off */
 #define SLUICE_STORE_OPTS_INIT \
-	{sizeof(struct sluice_store_opts), 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL}
+	{sizeof(struct sluice_store_opts), 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, 0, NULL}
 /* clang-format on */
 
 #define SLUICE_STORE_KEY_MAX   4096u
@@ -66,12 +71,17 @@ struct sluice_store_opts {
  * there; values are spread over them.  All files together never take more than @capacity bytes,
  * of which each directory gets an equal share; a directory may have less where its file system
  * is full.  A directory that cannot be used is left out and told, unless none remains.
+ *
+ * The last name may be s3://BUCKET/PREFIX, the tier below: what is evicted is put there in the
+ * background, and what a get then finds only there is fetched, verified, set and delivered.  It is
+ * one more chance for a value and no promise: where it is slow or dead, values are lost and keys
+ * missed, and nobody waits who does not ask for one that is there alone.  A restart forgets it.
  * Returns 0, or
  *   -EINVAL	an option is out of range; @capacity is below 1 MiB per directory
  *   -EBUSY	a directory is in use by another store
  *   -EEXIST	a directory holds files that are not a store's
  *   -EPROTO	a directory holds a store of another version
- *   -ENOTSUP	a name is a URI: object stores are no place for values yet
+ *   -ENOTSUP	libcurl or libcrypto cannot be loaded; a URI of another kind
  */
 SLUICE_API int sluice_store_open(struct sluice_store **out, const char *const *dirs, unsigned nr,
 				 uint64_t capacity, const struct sluice_store_opts *opts,
@@ -203,12 +213,17 @@ struct sluice_store_stats {
 	uint64_t sets_no_space; /* file system full, or larger than the store */
 	uint64_t deletes;
 	uint64_t evictions, evicted_bytes;
-	uint64_t bytes_got, bytes_set; /* of values, delivered and stored */
-	uint64_t bytes_read;           /* from the drives */
-	uint64_t bytes_written;        /* to them, padding and log included: wear */
-	uint64_t log_bytes;            /* of that: log */
-	uint64_t recovered;            /* entries found at open */
-	uint64_t lost;                 /* entries and records found broken at open */
+	uint64_t bytes_got, bytes_set;       /* of values, delivered and stored */
+	uint64_t bytes_read;                 /* from the drives */
+	uint64_t bytes_written;              /* to them, padding and log included: wear */
+	uint64_t log_bytes;                  /* of that: log */
+	uint64_t recovered;                  /* entries found at open */
+	uint64_t lost;                       /* entries and records found broken at open */
+	uint64_t below_entries, below_bytes; /* in the object store below */
+	uint64_t demoted;                    /* evictions that were put there */
+	uint64_t demotions_lost;             /* that were not: too many at once, or it failed */
+	uint64_t promoted;                   /* that came back for a get */
+	uint64_t below_errors;               /* requests that failed */
 };
 
 SLUICE_API int sluice_store_get_stats(struct sluice_store *store, struct sluice_store_stats *stats);

@@ -37,10 +37,11 @@ class SluiceStorage(HiCacheStorage):  # type: ignore[misc]
         rank, count = _ranks(storage_config)
         names = [dirs] if isinstance(dirs, str) else list(dirs)
         for name in names:
-            os.makedirs(name, exist_ok=True)
+            if '://' not in name:
+                os.makedirs(name, exist_ok=True)
         options = {k: v for k, v in extra.items()
                    if k in ('policy', 'ttl', 'memory', 'threads', 'io_threads', 'second_touch',
-                            'recent', 'engine')}
+                            'recent', 'engine', 'below')}
         # The model is part of a key: another one's pages are another thing.
         self._model = f'{getattr(storage_config, "model_name", None) or ""}\0'.encode()
         deadline = extra.get('deadline_ms')

@@ -387,6 +387,18 @@ static uint64_t enqueue(struct sluice_store *s, struct store_batch *b)
 	return ticket;
 }
 
+int store_submit_promotion(struct sluice_store *s, const struct sluice_store_batch *u, uint64_t gen)
+{
+	struct store_batch *b = batch_new(s, u, NULL);
+
+	if (!b)
+		return -ENOMEM;
+	b->ops[0].promotes = gen;
+	b->ops[0].admitted = true;
+	enqueue(s, b);
+	return 0;
+}
+
 static int check_store(const struct sluice_store *s, struct sluice_err *err)
 {
 	if (!s)

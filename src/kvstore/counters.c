@@ -87,6 +87,12 @@ static const struct metric metrics[] = {
 	METRIC(bytes_read, "counter", "Bytes read from the drives."),
 	METRIC(bytes_written, "counter", "Bytes written to the drives, log included."),
 	METRIC(log_bytes, "counter", "Bytes of log written."),
+	METRIC(below_entries, "gauge", "Values in the object store below."),
+	METRIC(below_bytes, "gauge", "Bytes of these."),
+	METRIC(demoted, "counter", "Values put there."),
+	METRIC(demotions_lost, "counter", "Values that made room and were not."),
+	METRIC(promoted, "counter", "Values that came back from there."),
+	METRIC(below_errors, "counter", "Requests that failed there."),
 	METRIC(recovered, "gauge", "Values found when the store was opened."),
 	METRIC(lost, "gauge", "Values and records found broken then."),
 };

@@ -36,6 +36,8 @@ static void group_find(struct sluice_store *s, struct group *g)
 	for (unsigned i = 0; i < g->nr; i++) {
 		e = g->ended ? NULL : store_index_find(&s->index, g->hash[i]);
 		g->result[i] = !e || (e->expiry && e->expiry <= now) ? -ENOENT : (int64_t)e->len;
+		if (s->tier && g->result[i] < 0 && !g->ended)
+			g->result[i] = store_tier_len(s, g->hash[i]);
 		g->ended = g->prefix && g->result[i] < 0;
 	}
 	pthread_mutex_unlock(&s->lock);

@@ -126,6 +126,10 @@ static void get_start(struct store_worker *w, struct store_op *op)
 	op->device = store_on_device(op);
 	pthread_mutex_lock(&s->lock);
 	op->entry = store_is_over(op) ? NULL : look_up(s, op, &why);
+	if (!op->entry && why == -ENOENT && store_tier_want(s, op)) {
+		pthread_mutex_unlock(&s->lock);
+		return;
+	}
 	if (op->entry && !get_buffer(s, op)) {
 		op->entry = NULL;
 		why = -ENOMEM;

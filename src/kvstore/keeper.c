@@ -60,10 +60,12 @@ static void settle_set(struct sluice_store *s, struct store_op *op)
 	/* What was called late must not appear afterwards. */
 	if (op->code == 0 && !store_hold(op))
 		op->code = -ETIME;
+	if (op->code == 0 && op->promotes && !store_tier_has(s, e->hash, op->promotes))
+		op->code = -ESTALE;
 	if (op->code == 0)
 		op->code = store_set_publish(s, op);
 	if (op->code < 0) {
-		s->stats.errors += op->code != -ETIME && op->code != -ENOSPC;
+		s->stats.errors += op->code != -ETIME && op->code != -ENOSPC && op->code != -ESTALE;
 		s->stats.sets_no_space += op->code == -ENOSPC;
 		/* Its record may be in the log, or get there yet. */
 		if (e->gen)

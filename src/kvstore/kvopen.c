@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <sluice/object.h>
+
 #include "base/err.h"
 #include "base/keyhash.h"
 #include "base/util.h"
@@ -152,17 +154,25 @@ static int take_opts(struct sluice_store_opts *to, const struct sluice_store_opt
 static int check_dirs(const char *const *dirs, unsigned nr, uint64_t capacity,
 		      struct sluice_err *err)
 {
+	unsigned below = 0;
+	int r;
+
 	if (!dirs || !nr || nr > STORE_SHELVES_MAX)
 		return sluice_fail(err, -EINVAL, "dirs: %u of them, 1..%d can be", nr,
 				   STORE_SHELVES_MAX);
 	for (unsigned i = 0; i < nr; i++) {
 		if (!dirs[i] || !dirs[i][0])
 			return sluice_fail(err, -EINVAL, "dirs[%u]: is empty", i);
-		if (strstr(dirs[i], "://"))
-			return sluice_fail(err, -ENOTSUP,
-					   "%s: a store lives in directories, not behind a URI",
+		r = sluice_object_is_uri(dirs[i], err);
+		if (r < 0)
+			return r;
+		if (r > 0 && (i == 0 || i + 1 < nr))
+			return sluice_fail(err, -EINVAL,
+					   "%s: an object store comes last, behind directories",
 					   dirs[i]);
+		below += r > 0;
 	}
+	nr -= below;
 	if (capacity / nr < LEAST_SHARE)
 		return sluice_fail(err, -EINVAL,
 				   "capacity: %llu bytes for %u directories, each needs 1 MiB",
@@ -287,6 +297,7 @@ int sluice_store_open(struct sluice_store **out, const char *const *dirs, unsign
 	struct sluice_store_opts o;
 	struct sluice_err local = {0, ""};
 	struct sluice_store *s;
+	bool below;
 	int r;
 
 	err = err ? err : &local;
@@ -295,6 +306,8 @@ int sluice_store_open(struct sluice_store **out, const char *const *dirs, unsign
 		r = check_dirs(dirs, nr, capacity, err);
 	if (r < 0)
 		return r;
+	below = sluice_object_is_uri(dirs[nr - 1], NULL) > 0;
+	nr -= below;
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return sluice_fail(err, -ENOMEM, "out of memory");
@@ -313,7 +326,11 @@ int sluice_store_open(struct sluice_store **out, const char *const *dirs, unsign
 		r = store_keeper_start(s, err);
 	if (r == 0)
 		r = store_workers_start(s, err);
+	if (r == 0 && below)
+		r = store_tier_open(s, dirs[nr], err);
+	s->opts.object = NULL; /* the caller's */
 	if (r < 0) {
+		store_tier_close(s);
 		store_workers_stop(s);
 		store_keeper_stop(s);
 		store_fini(s);
@@ -374,6 +391,7 @@ int sluice_store_close(struct sluice_store *store, struct sluice_err *err)
 	wait_until_idle(store);
 	while (sluice_store_drain(store, &done, 1) > 0)
 		;
+	store_tier_close(store);
 	store_workers_stop(store);
 	store_keeper_stop(store);
 	for (unsigned i = 0; i < store->nr_shelves; i++) {

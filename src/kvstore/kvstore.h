@@ -31,6 +31,7 @@
 #include "kvstore/index.h"
 #include "kvstore/policy.h"
 #include "kvstore/record.h"
+#include "kvstore/tier.h"
 
 enum {
 	STORE_UNIT = 4096, /* of space in data files */
@@ -70,9 +71,11 @@ struct store_op {
 	bool device;       /* some of the memory is a GPU's */
 	bool admitted;     /* set: it has been here before */
 	bool waited;       /* set: for space */
+	bool promoted;     /* get: the object store below has been asked */
 	bool recent;       /* get: @buf is the copy of what was written */
 	bool counted;      /* get: in staging.reading */
 	bool late;         /* for who watches deadlines */
+	uint64_t promotes; /* set: @gen of what is below, which it must still be; 0: anything */
 	int code;          /* keeper: why it failed */
 	atomic_uint parts; /* transfers under way, and one while they are being started */
 	atomic_int error;  /* of the first that failed */
@@ -310,6 +313,7 @@ struct sluice_store {
 	uint64_t clock_base; /* seconds: wall clock at open, or the newest record's */
 	uint64_t clock_from; /* clock_ns() then */
 	struct sluice_store_stats stats;
+	struct store_tier *tier; /* below, or NULL */
 	struct store_queues line;
 	pthread_t keeper;
 	bool has_keeper, has_locks;
@@ -342,6 +346,9 @@ void store_ready(struct sluice_store *s, struct store_op *op);
 void store_ready_all(struct sluice_store *s, struct store_op *list);
 void store_logging(struct sluice_store *s, struct store_op *op);
 void store_kick(struct sluice_store *s);
+/* A set of one key, of what is below with this @gen.  0 or -ENOMEM. */
+int store_submit_promotion(struct sluice_store *s, const struct sluice_store_batch *u,
+			   uint64_t gen);
 /* Give the key its result, unless its deadline has, and let go of it. */
 void store_finish(struct store_op *op, int64_t result);
 bool store_is_over(struct store_op *op);

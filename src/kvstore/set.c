@@ -76,6 +76,7 @@ static bool evict(struct sluice_store *s)
 		return false;
 	s->stats.evictions++;
 	s->stats.evicted_bytes += e->len;
+	store_tier_demote(s, e);
 	store_entry_erase(s, e);
 	return true;
 }
@@ -188,7 +189,7 @@ static int find_space(struct sluice_store *s, struct store_op *op)
 			return r;
 		if (!fits)
 			return r;
-		if (!evict(s))
+		if (store_tier_unread(s) >= units * STORE_UNIT || !evict(s))
 			return wait_for_space(s, op);
 	}
 }
@@ -350,6 +351,8 @@ int store_set_publish(struct sluice_store *s, struct store_op *op)
 		store_entry_erase(s, old);
 	if (store_index_add(&s->index, e) < 0)
 		return -ENOMEM;
+	store_tier_forget(s, e->hash);
+	s->stats.promoted += op->promotes != 0;
 	e->state = STORE_LIVE;
 	store_policy_add(&s->policy, &s->index, e);
 	s->shelves[e->shelf].log_live += store_record_size(e->key_len, e->space.nr);
@@ -371,17 +374,18 @@ void store_delete_step(struct store_worker *w, struct store_op *op)
 {
 	struct sluice_store *s = w->store;
 	struct store_entry *e;
+	bool below;
 
 	op->hash = store_hash_key(&s->secret, op->key, op->key_len);
 	pthread_mutex_lock(&s->lock);
 	e = store_index_find(&s->index, op->hash);
-	if (e) {
-		s->stats.deletes++;
+	below = store_tier_forget(s, op->hash);
+	s->stats.deletes += e || below;
+	if (e)
 		store_entry_erase(s, e);
-	}
 	pthread_mutex_unlock(&s->lock);
 	if (e)
 		store_logging(s, op);
 	else
-		store_finish(op, -ENOENT);
+		store_finish(op, below ? 0 : -ENOENT);
 }

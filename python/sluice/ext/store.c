@@ -6,6 +6,8 @@
  * references to the memory.  List and batch are touched with the GIL only; the library fills the
  * results, and nobody reads them before it says that the batch is finished.
  */
+#include <stdlib.h>
+
 #include <sluice/store.h>
 
 #include "handle.h"
@@ -410,15 +412,16 @@ static int core_init(PyObject *self, PyObject *args, PyObject *kwargs)
 {
 	static const char *const policies[] = {"s3fifo", "lru", NULL};
 	static const char *const names[] = {
-		"dirs",      "capacity", "policy",       "threads", "io_threads", "ttl", "memory",
-		"log_bytes", "engine",   "second_touch", "durable", "recent",     NULL};
+		"dirs",      "capacity", "policy",       "threads", "io_threads", "ttl",   "memory",
+		"log_bytes", "engine",   "second_touch", "durable", "recent",     "below", NULL};
 	struct params p = {"Store", names, 2, 2};
+	struct sluice_object_opts object = SLUICE_OBJECT_OPTS_INIT;
 	struct sluice_store_opts o = SLUICE_STORE_OPTS_INIT;
 	struct sluice_err err = {0, ""};
 	struct sluice_store *s = NULL;
-	PyObject *v[12], *keep = NULL;
+	PyObject *v[13], *keep = NULL;
 	const char **dirs = NULL;
-	int64_t n[6] = {0};
+	int64_t n[6] = {0}, below;
 	unsigned nr = 0;
 	int r;
 
@@ -427,6 +430,7 @@ static int core_init(PyObject *self, PyObject *args, PyObject *kwargs)
 	n[0] = args_int("capacity", v[1], 0, INT64_MAX, 0);
 	for (unsigned i = 1; i < 6 && n[i - 1] >= 0; i++)
 		n[i] = args_int(names[i + 2], v[i + 2], 0, i < 4 ? INT32_MAX : INT64_MAX, 0);
+	below = n[5] < 0 ? -1 : args_int("below", v[12], 0, INT64_MAX, 0);
 	r = v[2] ? args_choice("policy", v[2], policies) : 0;
 	if (PyErr_Occurred() ||
 	    (v[8] && v[8] != Py_None && !(o.engine = args_text("engine", v[8]))))
@@ -437,6 +441,9 @@ static int core_init(PyObject *self, PyObject *args, PyObject *kwargs)
 	o.ttl_s = (uint32_t)n[3];
 	o.memory = (uint64_t)n[4];
 	o.log_bytes = (uint64_t)n[5];
+	o.below = (uint64_t)below;
+	o.object = &object;
+	object.env = getenv;
 	o.flags = (args_flag(v[9], false) == 1 ? SLUICE_STORE_SECOND_TOUCH : 0) |
 		  (args_flag(v[10], false) == 1 ? SLUICE_STORE_DURABLE : 0) |
 		  (args_flag(v[11], true) == 0 ? SLUICE_STORE_NO_RECENT : 0);
