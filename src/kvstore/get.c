@@ -130,6 +130,8 @@ static void get_start(struct store_worker *w, struct store_op *op)
 		pthread_mutex_unlock(&s->lock);
 		return;
 	}
+	if (!op->entry && why == -ENOENT && store_tier_len(s, op->hash) > (int64_t)op->len)
+		why = -EMSGSIZE;
 	if (op->entry && !get_buffer(s, op)) {
 		op->entry = NULL;
 		why = -ENOMEM;

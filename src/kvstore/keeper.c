@@ -24,6 +24,11 @@ static int log_set(struct sluice_store *s, struct store_op *op)
 		code = -ETIME;
 	if (code == 0 && sh->out)
 		code = -EIO;
+	/* What is below is out of date from here on, so that it is not logged behind this one. */
+	if (code == 0 && !op->promotes)
+		store_tier_forget(s, e->hash);
+	else if (code == 0 && !store_tier_has(s, e->hash, op->promotes))
+		code = -ESTALE;
 	if (code < 0)
 		return code;
 	/* What it replaces on another shelf must be gone there when this one is complete. */

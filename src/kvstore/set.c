@@ -384,8 +384,9 @@ void store_delete_step(struct store_worker *w, struct store_op *op)
 	if (e)
 		store_entry_erase(s, e);
 	pthread_mutex_unlock(&s->lock);
-	if (e)
+	/* One that is coming up may be in the log already: its end is written before ours. */
+	if (e || below)
 		store_logging(s, op);
 	else
-		store_finish(op, below ? 0 : -ENOENT);
+		store_finish(op, -ENOENT);
 }

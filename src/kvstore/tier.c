@@ -484,7 +484,7 @@ static int climb(struct store_tier *t, struct store_op *op, const struct store_e
 	*c = (struct climb){s, op, buf, {buf, e->len}};
 	item.iov = &c->iov;
 	b.memory = SLUICE_MEMORY_HOST;
-	b.ttl_s = e->expiry > now ? (uint32_t)(e->expiry - now) : 0;
+	b.ttl_s = !e->expiry ? 0 : e->expiry > now ? (uint32_t)(e->expiry - now) : 1;
 	b.on_done = climbed;
 	b.arg = c;
 	if (store_submit_promotion(s, &b, e->gen) == 0)

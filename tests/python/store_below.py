@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The object store below a sluice.Store: what is evicted goes there, comes back for a get, and is never wrong."""
+import errno
 import os
 import sys
 import threading
@@ -61,6 +62,7 @@ def what_is_evicted_comes_back():
         stats = store.stats()
         assert stats['demotions_lost'] == 0 and stats['demoted'] == stats['below_entries'] > 15
         assert stats['below_bytes'] == SIZE * stats['below_entries']
+        assert store._run(sluice.store.GET, ['k0'], [bytearray(SIZE - 1)]) == [-errno.EMSGSIZE]
         assert 'k0' in store and store.prefix([f'k{i}' for i in range(KEYS)]) == KEYS
         for i in range(KEYS):
             assert store[f'k{i}'] == value(i), i
