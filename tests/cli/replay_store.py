@@ -151,28 +151,48 @@ def popular_keys(nr):
     return [f'p{min(int(draw.paretovariate(0.6)), 200)}' if draw.random() < 0.6 else f'once{i}' for i in range(nr)]
 
 
-def hits_of(keys, policy, capacity):
+def hits_of(trace, gets, policy, capacity, *more):
     """Of the real store, one operation after the other, and how many values it could hold."""
-    write_trace('t.csv', [(i * 1e-6, 'Read', VALUE, 2, key, 'Decode') for i, key in enumerate(keys)])
-    store = replay('t.csv', *FLAT, '--depth', '1', '--target', 'store:s', '--capacity', str(capacity), '--policy', policy)['store']
-    assert store['policy'] == policy and store['gets'] == len(keys) and store['disk_bytes'] <= capacity
+    store = replay(trace, *FLAT, '--depth', '1', '--target', 'store:s', '--capacity', str(capacity), '--policy', policy, *more)['store']
+    assert store['policy'] == policy and store['gets'] == gets and store['disk_bytes'] <= capacity
     return store['hits'], store['entries']
+
+
+def curve_of(trace, keys, gets, *more):
+    """Hits by policy and capacity; each is that of a model with as many values, but for a few."""
+    curve = {}
+    for policy, model in ('lru', lru), ('s3-fifo', s3_fifo):
+        for capacity in 1 << 20, 2 << 20:
+            hits, slots = hits_of(trace, gets, policy, capacity, *more)
+            expected = model(keys, slots)
+            assert abs(hits - expected) <= len(keys) // 50, (policy, capacity, slots, hits, expected)
+            curve[policy, capacity] = hits
+        assert curve[policy, 1 << 20] < curve[policy, 2 << 20], curve
+    return curve
 
 
 @in_folder
 def each_policy_has_the_hits_it_should_at_each_capacity():
     for keys in model_keys(500), popular_keys(500):
-        curve = {}
-        for policy, model in ('lru', lru), ('s3-fifo', s3_fifo):
-            for capacity in 1 << 20, 2 << 20:
-                hits, slots = hits_of(keys, policy, capacity)
-                expected = model(keys, slots)
-                assert abs(hits - expected) <= len(keys) // 50, (policy, capacity, slots, hits, expected)
-                curve[policy, capacity] = hits
-        for policy in 'lru', 's3-fifo':
-            assert curve[policy, 1 << 20] < curve[policy, 2 << 20], curve
+        write_trace('t.csv', [(i * 1e-6, 'Read', VALUE, 2, key, 'Decode') for i, key in enumerate(keys)])
+        curve = curve_of('t.csv', keys, len(keys))
     # where most is asked for once, what is asked for often stays: why it is the default
     assert curve['s3-fifo', 1 << 20] > curve['lru', 1 << 20], curve
+
+
+@in_folder
+def a_trace_of_mooncake_has_the_hits_it_should_at_each_capacity():
+    """Conversations in Mooncake's form: 30 that take turns, each turn with all blocks of the one before and up to 3 new ones."""
+    draw, talks, ids, keys = random.Random(1), [[] for _ in range(30)], iter(range(10 ** 6)), []
+    with open('m.jsonl', 'w') as f:
+        for turn in range(120):
+            talk = talks[min(int(draw.paretovariate(0.7)), 30) - 1]
+            if len(talk) > 8:
+                del talk[1:]  # another one that begins alike
+            talk += [next(ids) for _ in range(draw.randint(1, 3))]
+            keys += talk
+            f.write(json.dumps({'timestamp': turn, 'input_length': 512 * len(talk), 'output_length': 1, 'hash_ids': talk}) + '\n')
+    curve_of('m.jsonl', keys, len(keys) - len(set(keys)), '--bytes-per-token', VALUE // 512)
 
 
 # ----------------------------------------------------------------------- sluice kv
