@@ -52,7 +52,7 @@ void bed_file_fini(struct bed_file *f, bool keep);
 
 static inline bool bed_file_remote(const struct bed_file *f)
 {
-	return f->folder->objects;
+	return f->folder && f->folder->objects;
 }
 
 struct bed_work {

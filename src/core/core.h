@@ -715,7 +715,7 @@ void remote_put(struct queue *q, struct block *b);
 void remote_start(struct queue *q, struct block *b); /* comes back by remote_done() */
 struct block *remote_done(struct queue *q);          /* linked by req.next */
 bool remote_may_sleep(struct queue *q);              /* from now on it is woken for them */
-void remote_free(struct queue *q);
+void remote_leave(struct queue *q);                  /* before its engine is closed */
 
 /* ---- ring.c */
 void ring_setup(struct ring *ring);

@@ -97,6 +97,10 @@ int remote_prepare(struct op *op, const struct sluice_op *u, struct sluice_err *
 	struct sluice_file *f = op->file;
 	int r;
 
+	/* Keys that have run out are asked for here, where that may take its time. */
+	r = queue_current(f->io) ? 0 : object_client_keys(f->store.remote->c, err);
+	if (r < 0)
+		return r;
 	if (op->opcode == SLUICE_SYNC)
 		return sluice_fail(err, -ENOTSUP,
 				   "sync %s: an object is durable when it is closed, not before",
@@ -230,9 +234,9 @@ bool remote_may_sleep(struct queue *q)
 	return !pile_any(&q->remote_back);
 }
 
-void remote_free(struct queue *q)
+/* No block is out, but who handed the last one back may be about to wake the engine. */
+void remote_leave(struct queue *q)
 {
 	while (atomic_load(&q->remote_busy))
 		sched_yield();
-	free(q->remote_blocks);
 }

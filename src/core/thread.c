@@ -406,6 +406,7 @@ static void *queue_main(void *arg)
 		queue_work(q);
 	} while (q->inflight || q->nr_remote || q->ready || q->local || device_busy(q) || idle(q));
 	device_close(q);
+	remote_leave(q);
 	pthread_mutex_lock(&q->io->lock); /* queue_stop() may be about to wake it */
 	pthread_mutex_unlock(&q->io->lock);
 	q->io->engine->close(q->engine);
@@ -499,7 +500,7 @@ void queue_free(struct queue *q)
 {
 	if (q->started)
 		pthread_join(q->thread, NULL);
-	remote_free(q);
+	free(q->remote_blocks);
 	sluice_area_unmap(&q->bounce_area);
 	free(q->bounce_free);
 	device_free(q);

@@ -124,6 +124,8 @@ void sluice_object_close(struct sluice_object *c)
 	if (!c)
 		return;
 	http_close(c->http);
+	if (c->refreshed)
+		pthread_join(c->refresher, NULL);
 	object_cred_free(&c->cred);
 	object_cred_close(c->source);
 	object_endpoints_free(&c->endpoints);
@@ -138,19 +140,26 @@ void sluice_object_close(struct sluice_object *c)
 
 /* --------------------------------------------------------------------- keys */
 
-int object_client_keys(struct sluice_object *c, struct sluice_err *err)
+/* Under the lock. */
+static bool keys_are_due(const struct sluice_object *c)
 {
 	const uint64_t early = 300ull * 1000000000u;
-	struct object_cred fresh = {0}, old;
 	struct timespec ts;
+
+	if (!c->source || !c->cred.expires_ns)
+		return false;
+	clock_gettime(CLOCK_REALTIME, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + early >= c->cred.expires_ns;
+}
+
+int object_client_keys(struct sluice_object *c, struct sluice_err *err)
+{
+	struct object_cred fresh = {0}, old;
 	bool due;
 	int r;
 
-	if (!c->source)
-		return 0;
-	clock_gettime(CLOCK_REALTIME, &ts);
 	pthread_mutex_lock(&c->lock);
-	due = c->cred.expires_ns && (uint64_t)ts.tv_sec * 1000000000u + early >= c->cred.expires_ns;
+	due = keys_are_due(c);
 	pthread_mutex_unlock(&c->lock);
 	if (!due)
 		return 0;
@@ -163,6 +172,28 @@ int object_client_keys(struct sluice_object *c, struct sluice_err *err)
 	pthread_mutex_unlock(&c->lock);
 	object_cred_free(&old);
 	return 0;
+}
+
+static void *refresh(void *arg)
+{
+	struct sluice_object *c = arg;
+
+	object_client_keys(c, NULL); /* who may wait is told of an error */
+	pthread_mutex_lock(&c->lock);
+	c->refreshing = false;
+	pthread_mutex_unlock(&c->lock);
+	return NULL;
+}
+
+void object_client_keys_soon(struct sluice_object *c)
+{
+	pthread_mutex_lock(&c->lock);
+	if (!c->refreshing && keys_are_due(c)) {
+		if (c->refreshed) /* it has nothing left to do */
+			pthread_join(c->refresher, NULL);
+		c->refreshed = c->refreshing = thread_start(&c->refresher, refresh, c) == 0;
+	}
+	pthread_mutex_unlock(&c->lock);
 }
 
 const char *object_client_region(const struct sluice_object *c, const char *bucket)

@@ -50,6 +50,8 @@ struct sluice_object {
 
 	pthread_mutex_t lock; /* of all below */
 	struct object_cred cred;
+	pthread_t refresher;        /* asks for new keys, */
+	bool refreshing, refreshed; /* now; it has been started and not been joined */
 	struct object_endpoints endpoints;
 	struct object_sign_key sign_key;
 	struct object_region *regions;
@@ -77,7 +79,8 @@ struct object_req {
 	uint64_t at, len; /* of the range; into http.into */
 	char etag[SLUICE_OBJECT_ETAG]; /* must be this one; "": any */
 	bool is_new, conditional;
-	bool slow; /* the store may think for long before it answers */
+	bool slow;  /* the store may think for long before it answers */
+	bool hurry; /* who starts it must not wait, for keys neither */
 	/* In the transport's thread, before each attempt; may set @etag.  NULL: nothing to do. */
 	void (*prepare)(struct object_req *r);
 	void (*done)(struct object_req *r);
@@ -137,6 +140,8 @@ int object_struct_give(void *user, const void *ours, uint32_t size);
 
 /* Keys for the next attempts, asked for again where they are due; in the caller's thread. */
 int object_client_keys(struct sluice_object *c, struct sluice_err *err);
+/* The same by a thread of its own: until it has them the old ones must do. */
+void object_client_keys_soon(struct sluice_object *c);
 /* Of a bucket, as far as is known; under the lock. */
 const char *object_client_region(const struct sluice_object *c, const char *bucket);
 

@@ -37,8 +37,12 @@ void object_req_fini(struct object_req *r)
 void object_req_start(struct object_req *r)
 {
 	struct sluice_object *c = r->c;
-	int code = object_client_keys(c, &r->err);
+	int code = 0;
 
+	if (r->hurry)
+		object_client_keys_soon(c);
+	else
+		code = object_client_keys(c, &r->err);
 	pthread_mutex_lock(&c->lock);
 	c->stats.requests++;
 	c->stats.failed += code < 0;

@@ -214,6 +214,7 @@ static void read_start(struct sluice_remote_req *r)
 		q->into = (unsigned char *)r->iov->addr + r->skip;
 	else
 		q->http.sink = read_scatter;
+	q->hurry = true;
 	q->prepare = read_prepare;
 	q->done = read_done;
 	q->arg = r;
