@@ -25,6 +25,7 @@ extern const struct cli_cmd cmd_merge;
 extern const struct cli_cmd cmd_replay;
 extern const struct cli_cmd cmd_report;
 extern const struct cli_cmd cmd_rm;
+extern const struct cli_cmd cmd_s3;
 extern const struct cli_cmd cmd_store;
 extern const struct cli_cmd cmd_store_drop;
 extern const struct cli_cmd cmd_store_info;

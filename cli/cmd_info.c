@@ -25,7 +25,8 @@ struct info_args {
 static const struct cli_opt info_opts[] = {
 	CLI_GROUP("What"),
 	CLI_FLAG(struct info_args, measure_gpu, 0, "measure_gpu",
-		 "measure how fast each GPU copies, and open cuFile's driver; takes seconds"),
+		 "measure how fast each GPU copies, and open cuFile's driver; takes seconds",
+		 .often = true),
 	CLI_GROUP("Object store"),
 	CLI_FLAG(struct info_args, try_put, 0, "try-put",
 		 "put a small object below each s3:// URI, read and remove it", .often = true),

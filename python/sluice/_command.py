@@ -24,6 +24,10 @@ def run(*words: str) -> NoReturn:
         from . import _mlperf
 
         sys.exit(_mlperf.main(['--help'] if words[0] == 'help' else list(words[2:])))
+    if words[:2] == ('s3', 'compare') or words[:3] == ('help', 's3', 'compare'):
+        from . import _s3_compare
+
+        sys.exit(_s3_compare.main(['--help'] if words[0] == 'help' else list(words[2:])))
     if words[:1] == ('io',):
         from . import _torch_io
 

@@ -29,7 +29,8 @@ def options():
     table = json.loads(subprocess.run([SLUICE, '--dump-options'], check=True,
                                       stdout=subprocess.PIPE).stdout)
     sys.path.insert(0, ROOT + '/tools')
-    importlib.import_module('mkman').add_python(table['commands'], ROOT + '/python/sluice/_mlperf.py')
+    for module in '_mlperf.py', '_s3_compare.py':
+        importlib.import_module('mkman').add_python(table['commands'], f'{ROOT}/python/sluice/{module}')
     return table
 
 

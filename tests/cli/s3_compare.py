@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`sluice s3 compare` with sluice and a client of this test's own.  s3_compare.py SLUICE PACKAGE"""
+import json
+import os
+import subprocess
+import sys
+
+sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
+sys.path.insert(1, os.path.join(sys.path[0], 's3'))
+
+import s3kit
+import tap
+from tap import in_folder
+
+PACKAGE = os.path.abspath(sys.argv[2])
+S = s3kit.Server('--bucket', 'bucket')
+S.use()
+FAKE = """
+import time
+from sluice._s3_clients import Sluice
+
+class Slow(Sluice):
+    def put(self, key, data):
+        time.sleep(0.02)
+        super().put(key, data)
+
+    def get(self, key):
+        time.sleep(0.02)
+        return super().get(key)
+
+class Broken(Sluice):
+    def get(self, key):
+        return super().get(key)[1:]
+"""
+
+
+def compare(*words, status=0):
+    if not os.path.exists(f'{PACKAGE}/sluice/_sluice.abi3.so'):
+        raise tap.Skip('package', 'the Python package is not built')
+    with open('fake.py', 'w') as f:
+        f.write(FAKE)
+    done = subprocess.run([sys.executable, '-m', 'sluice', 's3', 'compare', *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, env={**os.environ, 'PYTHONPATH': f'{PACKAGE}:{os.getcwd()}'})
+    assert done.returncode == status, (words, done)
+    assert s3kit.SECRET not in done.stdout + done.stderr
+    return done
+
+
+SMALL = 's3://bucket/tests', '--files', '6', '--size', '20K', '--threads', '2', '--rounds', '3'
+
+
+@in_folder
+def the_same_objects_go_through_both():
+    before = S.stats()['by']
+    result = json.loads(compare(*SMALL, '--library', 'fake:Slow', '--json', '-').stdout)
+    assert result['libraries'] == ['sluice', 'fake:Slow'] and result['errors'] == {}
+    rows = {(r['library'], r['operation']): r for r in result['rows']}
+    assert len(rows) == 4 and all(len(r['turns']) == 3 and r['cpu_sec_per_gib'] > 0 and r['memory_bytes'] > 1 << 20 for r in rows.values())
+    # sleeping is slower, by far more than anything else here can be
+    assert {v['operation']: v['verdict'] for v in result['verdicts']}.keys() == {'write', 'read'}
+    assert all(v['low'] <= v['ratio'] <= v['high'] for v in result['verdicts']), result['verdicts']
+    puts = sum(n for who, n in S.stats()['by'].items() if who.startswith('PUT')) - sum(n for who, n in before.items() if who.startswith('PUT'))
+    assert puts == 2 * 3 * 6, puts
+    assert S.ask('GET', '/_stats') and left() == []
+
+
+def left():
+    done = subprocess.run([sys.argv[1], 'ls', '-r', 's3://bucket/'], stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+@in_folder
+def reads_alone_and_the_table():
+    out = compare(*SMALL, '--compare', 'fake:Slow', '--skip-write-test').stdout
+    assert 'sluice' in out and 'fake:Slow' in out and ' read ' in out and '\nwrite ' not in out and ' write ' not in out, out
+    assert 'read   against fake:Slow: ' in out and 'payload not signed' in out and left() == [], out
+
+
+@in_folder
+def a_client_that_fails_is_named_and_the_others_are_told():
+    S.rules('method=GET key=tests/* p=0.2 status:503')
+    out = compare(*SMALL, '--library', 'fake:Broken', status=1).stdout
+    S.rules()
+    assert 'fake:Broken: failed: read: ValueError' in out and 'is not what was written' in out and 'against' not in out, out
+    assert out.count('\nsluice ') == 2 and left() == [], out
+
+
+@in_folder
+def statistics_say_when_nothing_is_decided():
+    sys.path.insert(1, f'{PACKAGE}/..')
+    code = ('from sluice._s3_compare import mean_interval, ratio_interval\n'
+            'm, low, high = mean_interval([1, 2, 3, 4, 5])\n'
+            'assert m == 3 and abs(high - 4.963) < 1e-3 and abs(low - 1.037) < 1e-3, (m, low, high)\n'
+            'r, low, high = ratio_interval([10, 20, 40], [5, 10, 20])\n'
+            'assert abs(r - 2) < 1e-9 and low > 1.99 and high < 2.01\n'
+            'r, low, high = ratio_interval([10, 5, 12], [5, 10, 11])\n'
+            'assert low < 1 < high\n')
+    subprocess.run([sys.executable, '-c', code], check=True, env={**os.environ, 'PYTHONPATH': PACKAGE})
+
+
+@in_folder
+def bad_input_is_one_line():
+    for words, says, status in (((), 'one s3://BUCKET/PREFIX', 2), (('s3://b/x', '--files', '0'), '--files', 2), (('x',), 'x', 2),
+                                (('s3://b/x', '--size', 'huge'), '--size', 2), (('s3://b/x', '--part', '1M'), '--part', 2),
+                                (('s3://b/x', '--library', 'nobody'), "'nobody' is unknown", 2), (('s3://b/x', '--wrong'), '--wrong', 2),
+                                (('s3://b/x', '--library', 'warp'), 'warp', 2), (('s3://b/x', '--compare-all', '--library', 'boto3'), 'exclude', 2)):
+        done = compare(*words, status=status)
+        assert says in done.stderr and done.stderr.count('\n') == 1 and done.stdout == '', (words, done)
+    assert '--skip-write-test' in compare('--help').stdout
+
+
+tap.run(
+    the_same_objects_go_through_both,
+    reads_alone_and_the_table,
+    a_client_that_fails_is_named_and_the_others_are_told,
+    statistics_say_when_nothing_is_decided,
+    bad_input_is_one_line,
+)
