@@ -136,9 +136,15 @@ def mean_interval(values: list[float]) -> tuple[float, float, float]:
     return mean, mean - half, mean + half
 
 
+def rate_interval(rates: list[float]) -> tuple[float, float, float]:
+    """Their geometric mean, since what disturbs a turn makes it slower by a share."""
+    mean, low, high = mean_interval([math.log(v) for v in rates])
+    return math.exp(mean), math.exp(low), math.exp(high)
+
+
 def ratio_interval(ours: list[float], theirs: list[float]) -> tuple[float, float, float]:
     """Of sluice's rates to those of another, round by round: turns of a round share what the server does meanwhile."""
-    return tuple(math.exp(v) for v in mean_interval([math.log(a / b) for a, b in zip(ours, theirs)]))  # type: ignore[return-value]
+    return rate_interval([a / b for a, b in zip(ours, theirs)])
 
 
 # ------------------------------------------------------------------------------------- the run
@@ -210,7 +216,7 @@ class Run:
                 turns = self.turns.get((name, what))
                 if not turns or name in self.errors:
                     continue
-                rate, low, high = mean_interval(self.rates(name, what))
+                rate, low, high = rate_interval(self.rates(name, what))
                 rows.append({'library': name, 'operation': what, 'bytes_per_sec': rate, 'low': low, 'high': high,
                              'cpu_sec_per_gib': math.fsum(t['cpu_sec'] for t in turns) / len(turns) / gib,
                              'memory_bytes': max(t['memory_bytes'] for t in turns),
@@ -232,7 +238,8 @@ class Run:
 
 def tell(run: Run, clients: Any) -> None:
     a = run.args
-    print(f'{a["files"]} objects of {run.size / MIB:g} MiB, {a["threads"]} in flight, parts of {run.part / MIB:g} MiB, payload '
+    size = f'{run.size / MIB:g} MiB' if run.size >= MIB else f'{run.size} bytes'
+    print(f'{a["files"]} objects of {size}, {a["threads"]} in flight, parts of {run.part / MIB:g} MiB, payload '
           f'{"signed" if a["sign-body"] else "not signed"}, {a["rounds"]} rounds in turns; {run.uri}')
     print(f'\n{"":18}{"":8}{"MB/s":>10} {"95 % interval":>19} {"CPU s/GiB":>10} {"memory":>10}')
     for row in run.rows():
