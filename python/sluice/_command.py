@@ -6,7 +6,8 @@ Python that was started to find it.  What it leaves to Python is called here.
 """
 import os
 import sys
-from typing import NoReturn
+import textwrap
+from typing import Any, NoReturn
 
 
 def program() -> str:
@@ -17,6 +18,23 @@ def program() -> str:
         if os.path.isfile(path) and os.access(path, os.X_OK):
             return path
     sys.exit(f'sluice: {here}: the command is missing; install the wheel, or build with make')
+
+
+def show_help(command: dict[str, Any], more: str = '') -> None:
+    """Of a command that is written in Python, as the others have it."""
+    print(f'usage: sluice {command["name"]} [OPTION...] {command["usage"]}\n{command["summary"]}')
+    group = None
+    for o in command['options']:
+        if o['group'] != group:
+            group = o['group']
+            print(f'\n{group}:')
+        left = f'      --{o["name"]}' + (f' {o["meta"]}' if o['meta'] else '')
+        left += '...' if o['kind'] == 'list' else ''
+        text = o['help'] + (f' ({o["default"]})' if o['default'] else '')
+        lines = textwrap.wrap(text, 50)
+        first = lines.pop(0) if len(left) < 29 else ''
+        print(f'{left:30}{first}'.rstrip(), *(f'{"":30}{line}' for line in lines), sep='\n')
+    print(f'  -h, --help                  show this help{more and chr(10)}{more}')
 
 
 def run(*words: str) -> NoReturn:

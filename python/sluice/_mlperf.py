@@ -14,7 +14,6 @@ import re
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -79,23 +78,6 @@ def say(text: str) -> None:
 
 
 # ---------------------------------------------------------------------------- the command line
-
-def _help() -> None:
-    print(f'usage: sluice kv mlperf [OPTION...] {COMMAND["usage"]}\n{COMMAND["summary"]}')
-    group = None
-    for o in COMMAND['options']:
-        if o['group'] != group:
-            group = o['group']
-            print(f'\n{group}:')
-        left = f'      --{o["name"]}' + (f' {o["meta"]}' if o['meta'] else '')
-        left += '...' if o['kind'] == 'list' else ''
-        text = o['help'] + (f' ({o["default"]})' if o['default'] else '')
-        lines = textwrap.wrap(text, 50)
-        first = lines.pop(0) if len(left) < 29 else ''
-        print(f'{left:30}{first}'.rstrip(), *(f'{"":30}{line}' for line in lines), sep='\n')
-    print('  -h, --help                  show this help\n'
-          "\nOther options are those of `sluice kv', for each of its runs.")
-
 
 def _plain(name: str) -> str:
     return name.replace('_', '-')
@@ -553,7 +535,8 @@ def main(words: list[str]) -> int:
     """The exit status."""
     until = words.index('--') if '--' in words else len(words)
     if {'-h', '--help'} & set(words[:until]):
-        _help()
+        importlib.import_module('sluice._command').show_help(
+            COMMAND, "\nOther options are those of `sluice kv', for each of its runs.")
         return 0
     try:
         return _main(words)

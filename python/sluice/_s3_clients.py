@@ -27,6 +27,12 @@ class Client:
         self.job, self.bucket, self.part = job, job['bucket'], job['part']
         self.endpoint, self.region = job['endpoint'], job['region']
 
+    def put(self, key: str, data: bytes) -> None:
+        raise NotImplementedError
+
+    def get(self, key: str) -> Any:
+        raise NotImplementedError
+
 
 class Sluice(Client):
     def __init__(self, job: dict[str, Any]) -> None:

@@ -9,7 +9,6 @@ import re
 import secrets
 import subprocess
 import sys
-import textwrap
 from typing import Any
 
 MIB = 1 << 20
@@ -21,7 +20,7 @@ T975 = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2
 def _option(group: str, name: str, kind: str, meta: str | None, default: str | None, text: str,
             limits: tuple[int, int] | None = None, role: str | None = None) -> dict[str, Any]:
     """An entry as those of `sluice --dump-options', from which manual and completion are made."""
-    entry = {'name': name, 'kind': kind, 'role': role, 'group': group, 'letter': None, 'meta': meta,
+    entry: dict[str, Any] = {'name': name, 'kind': kind, 'role': role, 'group': group, 'letter': None, 'meta': meta,
              'help': text, 'required': False, 'aliases': [], 'default': default}
     return entry | ({'min': str(limits[0]), 'max': str(limits[1])} if limits else {})
 
@@ -51,19 +50,6 @@ class Failed(Exception):
 
 
 # ---------------------------------------------------------------------------- the command line
-
-def _help() -> None:
-    print(f'usage: sluice s3 compare [OPTION...] {COMMAND["usage"]}\n{COMMAND["summary"]}')
-    group = None
-    for o in COMMAND['options']:
-        if o['group'] != group:
-            group = o['group']
-            print(f'\n{group}:')
-        left = f'      --{o["name"]}' + (f' {o["meta"]}' if o['meta'] else '')
-        lines = textwrap.wrap(o['help'] + (f' ({o["default"]})' if o['default'] else ''), 50)
-        print(f'{left:30}{lines[0]}', *(f'{"":30}{line}' for line in lines[1:]), sep='\n')
-    print('  -h, --help                  show this help')
-
 
 def size_of(name: str, text: str, plain: int) -> int:
     """Bytes; a bare number counts @plain."""
@@ -299,7 +285,7 @@ def _main(words: list[str]) -> int:
 def main(words: list[str]) -> int:
     """The exit status."""
     if {'-h', '--help'} & set(words):
-        _help()
+        importlib.import_module('sluice._command').show_help(COMMAND)
         return 0
     try:
         return _main(words)
