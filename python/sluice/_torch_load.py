@@ -9,6 +9,7 @@ in host memory they are read meanwhile, as the directory of the file has them.
 import concurrent.futures
 import contextlib
 import errno
+import io
 import os
 import pickle
 import sys
@@ -19,7 +20,7 @@ from torch import _weights_only_unpickler
 
 from . import _zip
 from ._async import run_behind
-from ._reader import Ranges, Reader, is_damage
+from ._reader import Ranges, Reader, content, is_damage, is_uri
 from ._torch_save import is_special
 
 _serialization: Any = torch.serialization
@@ -242,7 +243,8 @@ def load(path: Any, map_location: Any, weights_only: bool, verify: bool | str, a
             names = _names_at(path, *reader.bad())
             raise OSError(error.errno, f'{error.strerror}: in {", ".join(names)}' if names
                           else error.strerror, error.filename) from None
-    return torch.load(path, map_location, weights_only=weights_only, **args)
+    source = io.BytesIO(content(path)) if is_uri(path) else path
+    return torch.load(source, map_location, weights_only=weights_only, **args)
 
 
 def unpickle(archive: Archive, map_location: Any, module: Any = _weights_only_unpickler,

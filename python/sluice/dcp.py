@@ -29,8 +29,8 @@ from torch.distributed.checkpoint.planner import LoadItemType, WriteItemType
 from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
-from . import _zip
-from ._reader import Ranges, is_damage
+from . import _zip, s3
+from ._reader import Ranges, content, is_damage, is_uri
 from ._reader import Reader as _File
 from ._sluice import crc32
 from ._torch_load import Archive, unpickle
@@ -54,11 +54,40 @@ class _FileSystem(_torchs.FileSystem):  # type: ignore[misc]
     def __init__(self, options: dict[str, Any], verify: bool | str = True) -> None:
         self._options, self._verify = options, verify
 
+    def init_path(self, path: Any) -> Any:
+        return path.rstrip('/') if is_uri(path) else super().init_path(path)
+
+    def concat_path(self, path: Any, suffix: str) -> Any:
+        return f'{path}/{suffix}' if is_uri(path) else super().concat_path(path, suffix)
+
+    def mkdir(self, path: Any) -> None:
+        if not is_uri(path):
+            super().mkdir(path)
+
+    def exists(self, path: Any) -> bool:
+        return s3.exists(path) if is_uri(path) else super().exists(path)
+
+    def rm_file(self, path: Any) -> None:
+        if is_uri(path):
+            s3.delete(path)
+        else:
+            super().rm_file(path)
+
+    def rename(self, path: Any, new_path: Any) -> None:
+        if is_uri(path):
+            s3.copy(path, new_path)
+            s3.delete(path)
+        else:
+            super().rename(path, new_path)
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:
+        return is_uri(checkpoint_id) or super().validate_checkpoint_id(checkpoint_id)
+
     @contextlib.contextmanager
     def create_stream(self, path: Any, mode: str) -> Iterator[Any]:
         if mode == 'rb':
-            with open(path, 'rb') as file:
-                yield io.BytesIO(_checked(file.read(), path, self._verify))
+            yield io.BytesIO(_checked(bytes(content(path)), path, self._verify))
             return
         with _Output(path, **self._options) as output:
             yield _Stream(output)
@@ -94,6 +123,11 @@ class Writer(FileSystemWriter):  # type: ignore[misc]
         super().__init__(path, single_file_per_rank, False, thread_count, *args, **kwargs)
         self._options: dict[str, Any] = {'memory': memory, 'durable': sync_files, 'checksum': checksum}
         self.fs = _FileSystem(self._options)
+        self.path = self.fs.init_path(path)
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:
+        return _FileSystem.validate_checkpoint_id(checkpoint_id)
 
     def write_data(self, plan: Any, planner: Any) -> 'Future[list[WriteResult]]':
         torchs_format = getattr(self, 'serialization_format', None)
@@ -168,20 +202,23 @@ def _named(metadata: Any) -> set[str]:
 def _files_of(path: Any) -> set[str]:
     """The files of the checkpoint that is there."""
     try:
-        with open(path, 'rb') as file:
-            return _named(pickle.load(file))
+        return _named(pickle.loads(content(path)))
     except (OSError, pickle.UnpicklingError, EOFError, AttributeError):
         return set()
 
 
 def _remove_others(folder: str, before: set[str], now: set[str]) -> None:
     """What the old checkpoint had, and what saves that were killed have left, but nothing else."""
-    left = {name for name in os.listdir(folder) if _OURS.fullmatch(name)}
+    if is_uri(folder):
+        found = [os.path.basename(uri) for uri in s3.list(f'{folder}/')]
+    else:
+        found = os.listdir(folder)
+    left = {name for name in found if _OURS.fullmatch(name)}
     for name in (before | left) - now:
         if os.path.basename(name) == name and name.endswith(_torchs.DEFAULT_SUFFIX):
             for one in (name, f'{name}.crc'):
                 with contextlib.suppress(OSError):
-                    os.unlink(os.path.join(folder, one))
+                    (s3.delete if is_uri(folder) else os.unlink)(os.path.join(folder, one))
 
 
 # ---- reading
@@ -205,6 +242,11 @@ class Reader(FileSystemReader):  # type: ignore[misc]
         super().__init__(path, *args, **kwargs)
         self._verify = verify
         self.fs = _FileSystem({}, verify)
+        self.path = self.fs.init_path(path)
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:
+        return _FileSystem.validate_checkpoint_id(checkpoint_id)
 
     def read_data(self, plan: Any, planner: Any) -> 'Future[None]':
         per_file: dict[str, list[Any]] = {}

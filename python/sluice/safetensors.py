@@ -21,7 +21,7 @@ from typing import Any, Self
 
 from . import _safetensors
 from ._frameworks import Framework, arrays_of, find
-from ._reader import Ranges, Reader, is_damage
+from ._reader import Ranges, Reader, content, is_damage, is_uri
 from ._safetensors import Entry, SafetensorError
 from ._writer import MEMORY, Path, Writer
 
@@ -113,6 +113,8 @@ def _index_of(path: str) -> str | None:
     """The index file of a model of several files, if the path is one, or its folder."""
     if path.endswith('.json'):
         return path
+    if is_uri(path) and path.endswith('/'):
+        return f'{path}model{_INDEX}'
     if not os.path.isdir(path):
         return None
     found = sorted(name for name in os.listdir(path) if name.endswith(_INDEX))
@@ -127,8 +129,7 @@ def _index_of(path: str) -> str | None:
 
 def _read_index(index: str) -> dict[str, str]:
     try:
-        with open(index, encoding='utf-8') as file:
-            weight_map = json.load(file)['weight_map']
+        weight_map = json.loads(bytes(content(index)))['weight_map']
         if not all(isinstance(k, str) and isinstance(v, str) for k, v in weight_map.items()):
             raise TypeError('weight_map is not from text to text')
     except (ValueError, KeyError, TypeError, AttributeError) as error:

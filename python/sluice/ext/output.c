@@ -7,6 +7,7 @@
 #include <sluice/gpu.h>
 
 #include "ckpt.h"
+#include "s3.h"
 
 #define STAGE_BYTES (16u << 20)
 #define SUM_BYTES   (256u << 10) /* copied while they are in the cache */
@@ -15,6 +16,7 @@ struct output {
 	PyObject_HEAD struct sluice_io *io;
 	struct sluice_writer *writer; /* NULL: ended */
 	PyObject *name;
+	PyObject *objects; /* see objects_give() */
 	int busy;
 	struct sluice_io *copier; /* for what comes from a device, or NULL */
 	char *stage[2];           /* pinned host memory for it */
@@ -247,6 +249,7 @@ static PyObject *output_commit(PyObject *self, PyObject *unused)
 	o->writer = NULL;
 	release(o);
 	Py_END_ALLOW_THREADS
+	objects_leave(&o->objects);
 	busy_leave(&o->busy);
 	if (r < 0)
 		return failed(o, r, &err);
@@ -262,6 +265,7 @@ static void give_up(struct output *o)
 	sluice_writer_abort(w);
 	release(o);
 	Py_END_ALLOW_THREADS
+	objects_leave(&o->objects);
 }
 
 static PyObject *output_abort(PyObject *self, PyObject *unused)
@@ -306,16 +310,16 @@ static void share(struct sluice_writer_opts *w, uint64_t memory)
 		w->buffer_bytes = 1024 * mib;
 }
 
-static int begin(struct output *o, const char *path, const struct sluice_writer_opts *w)
+static int begin(struct output *o, const struct path *path, const struct sluice_writer_opts *w)
 {
 	struct sluice_err err = {0, ""};
 	int r;
 
 	o->io = ckpt_io(NULL);
-	if (!o->io)
+	if (!o->io || objects_give(o->io, path, &o->objects) < 0)
 		return -1;
 	Py_BEGIN_ALLOW_THREADS
-	r = sluice_writer_open(&o->writer, o->io, path, w, &err);
+	r = sluice_writer_open(&o->writer, o->io, path->path, w, &err);
 	Py_END_ALLOW_THREADS
 	if (r < 0)
 		failed(o, r, &err);
@@ -351,7 +355,7 @@ static PyObject *output_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 	if (o && !path.path) {
 		PyErr_Format(PyExc_TypeError, "path: %R is not the name of a file", v[0]);
 		Py_CLEAR(o);
-	} else if (o && begin(o, path.path, &w) < 0) {
+	} else if (o && begin(o, &path, &w) < 0) {
 		Py_CLEAR(o);
 	}
 	path_drop(&path);
