@@ -9,6 +9,7 @@
 
 #include "base/util.h"
 #include "cli/cli.h"
+#include "cli/object.h"
 #include "cli/opt/file.h"
 #include "cli/opt/how.h"
 #include "cli/opt/json.h"
@@ -44,14 +45,24 @@ static void show_progress(void *arg, uint64_t done, uint64_t total)
 	cli_progress_update(&c->progress, done);
 }
 
-/* TO, or where that is a folder the file of the same name in it; NULL for want of memory. */
+static bool is_folder(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/*
+ * TO, or where that is a folder, or a URI that ends with a slash, the file of the same name in it;
+ * NULL for want of memory.
+ */
 static char *copy_name(const char *from, const char *to)
 {
 	const char *base = strrchr(from, '/');
-	struct stat st;
+	bool folder = cli_is_object(to) ? to[strlen(to) - 1] == '/' : is_folder(to);
 	char *name;
 
-	if (stat(to, &st) < 0 || !S_ISDIR(st.st_mode))
+	if (!folder)
 		return strdup(to);
 	return asprintf(&name, "%s%s%s", to, to[strlen(to) - 1] == '/' ? "" : "/",
 			base ? base + 1 : from) < 0
@@ -62,15 +73,23 @@ static char *copy_name(const char *from, const char *to)
 static int copy(struct cp_command *c, struct model_pass *p, struct cli_file *json)
 {
 	struct sluice_err err = {0, ""};
-	json_t *files = json_array();
-	int r = sluice_open(&p->io, &c->opts, &err);
+	const char *const names[] = {p->path, p->to};
+	json_t *files;
+	int r = cli_object_folders(&c->opts.objects, names, 2, &cmd_ckpt_cp);
 
-	if (r < 0)
+	if (r != CLI_OK)
+		return r;
+	r = sluice_open(&p->io, &c->opts, &err);
+	if (r < 0) {
+		sluice_object_close(c->opts.objects);
 		return cli_refuse(&cmd_ckpt_cp, r, err.msg);
+	}
+	files = json_array();
 	cli_progress_start(&c->progress, p->path, 0);
 	r = model_pass_run(p, &err);
 	cli_progress_end(&c->progress);
 	sluice_close(p->io, NULL);
+	sluice_object_close(c->opts.objects);
 	if (r < 0) {
 		json_decref(files);
 		return cli_fail(&cmd_ckpt_cp, r == -ECANCELED ? 128 + *p->stop : CLI_FAILED, "%s",
@@ -99,7 +118,7 @@ static int cp_run(void *args, int argc, char **argv)
 	to = copy_name(argv[0], argv[1]);
 	if (!to)
 		return cli_fail(&cmd_ckpt_cp, CLI_FAILED, "out of memory");
-	if (cli_file_same(argv[0], to))
+	if (!strcmp(argv[0], to) || cli_file_same(argv[0], to))
 		return cli_usage(&cmd_ckpt_cp, "'%s' and '%s' are the same file", argv[0], to);
 	r = cli_opts_check(&c->opts, &cmd_ckpt_cp);
 	if (r == CLI_OK)
@@ -121,7 +140,7 @@ const struct cli_cmd cmd_ckpt_cp = {
 	.name = "ckpt cp",
 	.summary = "copy a model file: checked on the way, atomic, with checksums",
 	.usage = "FROM TO",
-	.operands = "rp",
+	.operands = "io",
 	.opts = cp_opts,
 	.args_size = sizeof(struct cp_command),
 	.run = cp_run,

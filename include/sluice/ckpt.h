@@ -33,8 +33,8 @@ extern "C" {
  * reading and for writing; FILE.crc is an object beside it.  What is written is sent in parts while
  * more is written, and is visible by sluice_writer_commit() only; of two commits the later wins
  * whole.  What is aborted or fails leaves nothing; a process that is killed leaves parts that
- * nobody sees (SLUICE_OBJECT_LIST_UPLOADS).  Such a writer goes one way: a seek back is -ESPIPE, one
- * forward writes zeros.
+ * nobody sees (SLUICE_OBJECT_LIST_UPLOADS).  Such a writer goes one way: a seek back is -ESPIPE,
+ *one forward writes zeros.
  *
  * Threads.  A writer or reader is used by one thread at a time; different ones share nothing but
  * the handle.  Device memory: what is queued in streams of the caller's must be done.

@@ -102,6 +102,28 @@ def model_files_are_listed_and_verified_where_they_are():
 
 
 @in_folder
+def checkpoints_are_copied_to_the_store_and_back():
+    content = bytes(range(251)) * 40000
+    with open('m.ckpt', 'wb') as f:
+        f.write(content)
+    ckpt('cp', 'm.ckpt', 'n.ckpt')
+    ckpt('cp', 'n.ckpt', 's3://bucket/d/')
+    assert ls('-r', 's3://bucket').out.count('d/n.ckpt') == 2  # and its checksums
+    ckpt('verify', 's3://bucket/d/n.ckpt')
+    with open('n.ckpt', 'r+b') as f:
+        f.write(b'x')
+    assert 'n.ckpt' in ckpt('cp', 'n.ckpt', 's3://bucket/d/n.ckpt', status=1).err
+    ckpt('cp', 's3://bucket/d/n.ckpt', 's3://bucket/o.ckpt')
+    ckpt('cp', 's3://bucket/o.ckpt', '.')
+    ckpt('verify', 'o.ckpt')
+    with open('o.ckpt', 'rb') as f:
+        assert f.read() == content
+    assert 'same file' in ckpt('cp', 's3://bucket/o.ckpt', 's3://bucket/o.ckpt', status=2).err
+    clikit.Command('rm')('-r', 's3://bucket')
+    nothing_is_left()
+
+
+@in_folder
 def what_makes_no_sense_is_refused():
     bench.refused('-f', 's3://bucket', '--random', says='written as a whole')
     bench.refused('-f', 's3://bucket', '--open-once', says='written as a whole')
@@ -118,5 +140,6 @@ tap.run(
     io_moves_whole_objects_and_can_keep_them,
     sweep_goes_through_its_configurations,
     model_files_are_listed_and_verified_where_they_are,
+    checkpoints_are_copied_to_the_store_and_back,
     what_makes_no_sense_is_refused,
 )
