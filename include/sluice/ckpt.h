@@ -34,7 +34,7 @@ extern "C" {
  * more is written, and is visible by sluice_writer_commit() only; of two commits the later wins
  * whole.  What is aborted or fails leaves nothing; a process that is killed leaves parts that
  * nobody sees (SLUICE_OBJECT_LIST_UPLOADS).  Such a writer goes one way: a seek back is -ESPIPE,
- *one forward writes zeros.
+ * one forward writes zeros.
  *
  * Threads.  A writer or reader is used by one thread at a time; different ones share nothing but
  * the handle.  Device memory: what is queued in streams of the caller's must be done.

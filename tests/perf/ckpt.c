@@ -12,6 +12,8 @@
  *	load         all of FILE by a stream reader into ordinary memory, verified
  *	load-plain   ... without verification
  *	load-small   as 10,000 ranges of different length, in no order
+ *	save-large   SIZE bytes out of 64 MiB, again and again: own_kib is all the memory there is
+ *	load-large   such a file through the same 64 MiB, verified
  *
  * Memory is filled before the clock starts, and the same was done once before.
  */
@@ -27,10 +29,11 @@
 
 #include "measure.h"
 
-enum { BLOCK = 4 << 20, DEPTH = 8, PIECES = 10000 };
+enum { BLOCK = 4 << 20, DEPTH = 8, PIECES = 10000, LARGE = 64 << 20 };
 
 static const char *mode, *path;
 static uint64_t size;
+static uint64_t room; /* of @memory: SIZE, or what a large one goes through */
 static char *memory;
 
 static void check(int64_t r, const struct sluice_err *err)
@@ -107,7 +110,7 @@ static void save(struct sluice_io *io, uint32_t flags)
 	check(sluice_writer_open(&w, io, path, &o, &err), &err);
 	for (uint64_t at = 0, n; at < size; at += n) {
 		n = size - at < 50000001 ? size - at : 50000001; /* tensors */
-		check(sluice_writer_write(w, memory + at, n, &err), &err);
+		check(sluice_writer_write(w, memory + (room < size ? 0 : at), n, &err), &err);
 	}
 	check(sluice_writer_commit(w, &err), &err);
 }
@@ -149,13 +152,31 @@ static void load(struct sluice_io *io, bool verify, bool small)
 	sluice_reader_close(r);
 }
 
+static void load_large(struct sluice_io *io)
+{
+	struct sluice_reader_opts o = SLUICE_READER_OPTS_INIT;
+	struct sluice_reader *r;
+	struct sluice_err err;
+	int64_t n = 1;
+
+	o.verify = SLUICE_VERIFY_ALWAYS;
+	check(sluice_reader_open(&r, io, path, &o, &err), &err);
+	while (n > 0) {
+		n = sluice_reader_read(r, memory, room, &err);
+		check(n, &err);
+	}
+	sluice_reader_close(r);
+}
+
 static void once(struct sluice_io *io)
 {
 	if (!strcmp(mode, "limit-save"))
 		limit_save();
 	else if (!strcmp(mode, "limit-load"))
 		limit_load();
-	else if (!strcmp(mode, "save"))
+	else if (!strcmp(mode, "load-large"))
+		load_large(io);
+	else if (!strcmp(mode, "save") || !strcmp(mode, "save-large"))
 		save(io, 0);
 	else if (!strcmp(mode, "save-plain"))
 		save(io, SLUICE_WRITER_NO_CRC);
@@ -181,12 +202,13 @@ int main(int argc, char **argv)
 	mode = argv[1];
 	path = argv[2];
 	size = size_arg(argv[3]);
-	memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	room = strstr(mode, "-large") && size > LARGE ? LARGE : size;
+	memory = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (memory == MAP_FAILED)
 		die("no memory");
 	if (!strncmp(mode, "limit", 5))
-		madvise(memory, size, MADV_HUGEPAGE);
-	fill(memory, size);
+		madvise(memory, room, MADV_HUGEPAGE);
+	fill(memory, room);
 	check(sluice_open(&io, NULL, &err), &err);
 	once(io);
 	t = span_start();
@@ -196,7 +218,8 @@ int main(int argc, char **argv)
 	printf("{\"bytes\": %" PRIu64
 	       ", \"seconds\": %.6f, \"cpu_seconds\": %.6f, \"huge_bytes\": %" PRIu64
 	       ", \"own_kib\": %ld}\n",
-	       size, t.wall, t.cpu, size, u.ru_maxrss - (long)(size >> 10));
+	       size, t.wall, t.cpu, size,
+	       room < size ? u.ru_maxrss : u.ru_maxrss - (long)(size >> 10));
 	sluice_close(io, NULL);
 	return 0;
 }
