@@ -209,8 +209,9 @@ def _files_of(path: Any) -> set[str]:
 
 def _remove_others(folder: str, before: set[str], now: set[str]) -> None:
     """What the old checkpoint had, and what saves that were killed have left, but nothing else."""
+    remove: Any = os.unlink
     if is_uri(folder):
-        found = [os.path.basename(uri) for uri in s3.list(f'{folder}/')]
+        found, remove = [os.path.basename(uri) for uri in s3.list(f'{folder}/')], s3.delete
     else:
         found = os.listdir(folder)
     left = {name for name in found if _OURS.fullmatch(name)}
@@ -218,7 +219,7 @@ def _remove_others(folder: str, before: set[str], now: set[str]) -> None:
         if os.path.basename(name) == name and name.endswith(_torchs.DEFAULT_SUFFIX):
             for one in (name, f'{name}.crc'):
                 with contextlib.suppress(OSError):
-                    (s3.delete if is_uri(folder) else os.unlink)(os.path.join(folder, one))
+                    remove(os.path.join(folder, one))
 
 
 # ---- reading
