@@ -122,7 +122,8 @@ def one_endpoint_that_ends_costs_no_operation():
     clean()
     rows = some_rows(120)
     write_trace('t.csv', rows)
-    S.rules('method=PUT key=run/*~* host=%d skip=5 stall:0.01' % S.ports[0])
+    # no answer after ten, so that nothing can be over before the port is closed
+    S.rules(f'method=PUT key=run/*~* host={S.ports[0]} skip=10 stall:600')
     stopper = threading.Thread(target=stop_when_used)
     stopper.start()
     result = replay('t.csv', *FLAT, '--depth', '8', '--verify', *TO, '--endpoint', ','.join(S.urls))
