@@ -8,77 +8,25 @@
  * Nobody but the last two waits for the object store.  Where the queue is full or the object store
  * has failed, what would go there is lost and what would come from there is a miss.
  */
-#include "kvstore/tier.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <sluice/object.h>
-
 #include "base/crc32c.h"
 #include "base/err.h"
 #include "base/util.h"
-#include "kvstore/kvstore.h"
+#include "kvstore/tierin.h"
 
-enum {
-	JOBS = 64,      /* values on their way down */
-	WANTED = 1024,  /* gets that wait */
-	OUT_AFTER = 4,  /* failures in a row */
-	SWEEP = 256,    /* objects deleted in one call */
-	URI_BYTES = 64, /* behind the prefix */
-};
-
-#define OUT_NS    10000000000ull
-#define JOB_BYTES (256ull << 20)
-
-struct job {
-	struct store_entry *from; /* pinned, until it is read */
-	struct store_hash hash;
-	uint64_t gen, len;
-	void *buf; /* what was read */
-	int code;
-};
-
-struct gone {
-	struct store_hash hash;
-	uint64_t gen;
-};
-
-struct store_tier {
-	struct sluice_store *store;
-	struct sluice_object *client;
-	char *place, *prefix; /* URI of all runs, and of this one; both end with a slash */
-	pthread_t threads[3];
-	unsigned nr_threads;
-	/* With the store's lock: */
-	pthread_cond_t work_read, work_down, work_up;
-	bool stop;
-	struct store_index index;
-	struct store_policy policy;
-	uint64_t limit, bytes;
-	struct job jobs[JOBS];
-	unsigned first_job, nr_jobs; /* in a ring */
-	unsigned nr_read;            /* of these, the first: only to be put */
-	uint64_t job_bytes, unread;
-	struct store_line wanted;
-	unsigned nr_wanted;
-	struct gone *gone; /* objects to delete */
-	uint64_t nr_gone, gone_room;
-	unsigned failures;
-	uint64_t out_until;
-};
-
-static bool is_out(const struct store_tier *t)
+bool tier_is_out(const struct store_tier *t)
 {
-	return t->failures >= OUT_AFTER && clock_ns() < t->out_until;
+	return t->failures >= TIER_OUT_AFTER && clock_ns() < t->out_until;
 }
 
-static char *uri_of(const struct store_tier *t, struct store_hash h, uint64_t gen)
+char *tier_uri(const struct store_tier *t, struct store_hash h, uint64_t gen)
 {
-	size_t size = strlen(t->prefix) + URI_BYTES;
+	size_t size = strlen(t->prefix) + TIER_URI_BYTES;
 	char *uri = malloc(size);
 
 	if (uri)
@@ -88,25 +36,25 @@ static char *uri_of(const struct store_tier *t, struct store_hash h, uint64_t ge
 }
 
 /* With @lock: how a request went. */
-static void tell_end(struct store_tier *t, int code)
+void tier_told(struct store_tier *t, int code)
 {
 	t->failures = code ? t->failures + 1 : 0;
 	t->store->stats.below_errors += code != 0;
-	if (t->failures >= OUT_AFTER)
-		t->out_until = clock_ns() + OUT_NS;
+	if (t->failures >= TIER_OUT_AFTER)
+		t->out_until = clock_ns() + TIER_OUT_NS;
 }
 
 /* ------------------------------------------------------------- what is below */
 
 /* With @lock.  One that cannot be remembered is found by the next run. */
-static void add_gone(struct store_tier *t, struct store_hash hash, uint64_t gen)
+void tier_gone(struct store_tier *t, struct store_hash hash, uint64_t gen)
 {
 	if (ARRAY_ROOM(t->gone, t->gone_room, t->nr_gone + 1) == 0)
-		t->gone[t->nr_gone++] = (struct gone){hash, gen};
+		t->gone[t->nr_gone++] = (struct tier_object){hash, gen};
 	pthread_cond_signal(&t->work_down);
 }
 
-static void drop(struct store_tier *t, struct store_entry *e)
+void tier_drop(struct store_tier *t, struct store_entry *e)
 {
 	store_policy_remove(&t->policy, &t->index, e);
 	store_index_remove(&t->index, e);
@@ -114,7 +62,7 @@ static void drop(struct store_tier *t, struct store_entry *e)
 		t->bytes -= e->len;
 		t->store->stats.below_entries--;
 		t->store->stats.below_bytes = t->bytes;
-		add_gone(t, e->hash, e->gen);
+		tier_gone(t, e->hash, e->gen);
 	}
 	store_index_free(&t->index, e);
 }
@@ -124,10 +72,10 @@ static struct store_entry *find(struct store_tier *t, struct store_hash h)
 {
 	struct store_entry *e = t ? store_index_find(&t->index, h) : NULL;
 
-	if (!e || e->state != STORE_LIVE || is_out(t))
+	if (!e || e->state != STORE_LIVE || tier_is_out(t))
 		return NULL;
 	if (e->expiry && e->expiry <= store_now(t->store)) {
-		drop(t, e);
+		tier_drop(t, e);
 		return NULL;
 	}
 	return e;
@@ -145,7 +93,7 @@ bool store_tier_forget(struct sluice_store *s, struct store_hash h)
 	struct store_entry *e = s->tier ? store_index_find(&s->tier->index, h) : NULL;
 
 	if (e)
-		drop(s->tier, e);
+		tier_drop(s->tier, e);
 	return e;
 }
 
@@ -156,263 +104,6 @@ bool store_tier_has(struct sluice_store *s, struct store_hash h, uint64_t gen)
 	return e && e->gen == gen;
 }
 
-/* ---------------------------------------------------------------------- down */
-
-void store_tier_demote(struct sluice_store *s, struct store_entry *e)
-{
-	struct store_tier *t = s->tier;
-	struct store_entry *b;
-
-	if (!t || !e->len || (e->expiry && e->expiry <= store_now(s)))
-		return;
-	/* What waits takes space that sets want: not more than an eighth of it. */
-	if (t->nr_jobs == JOBS || is_out(t) ||
-	    t->job_bytes + e->len > min_u64(JOB_BYTES, s->capacity / 8)) {
-		s->stats.demotions_lost++;
-		return;
-	}
-	store_tier_forget(s, e->hash);
-	b = store_index_new(&t->index);
-	if (!b)
-		return;
-	b->hash = e->hash;
-	b->gen = e->gen;
-	b->len = e->len;
-	b->crc = e->crc;
-	b->expiry = e->expiry;
-	b->state = STORE_WRITING;
-	if (store_index_add(&t->index, b) < 0) {
-		store_index_free(&t->index, b);
-		return;
-	}
-	store_entry_pin(s, e);
-	t->jobs[(t->first_job + t->nr_jobs++) % JOBS] =
-		(struct job){.from = e, .hash = e->hash, .gen = e->gen, .len = e->len};
-	t->job_bytes += e->len;
-	t->unread += e->len;
-	pthread_cond_signal(&t->work_read);
-}
-
-uint64_t store_tier_unread(const struct sluice_store *s)
-{
-	return s->tier ? s->tier->unread : 0;
-}
-
-/* The value of an entry that is pinned. */
-static int read_value(struct sluice_store *s, const struct store_entry *e, unsigned char *to)
-{
-	struct sluice_file *file = s->shelves[e->shelf].data;
-	uint64_t at = 0;
-
-	for (uint32_t i = 0; i < e->space.nr && at < e->len; i++) {
-		const struct extent *p = extents_at(&e->space, i);
-		uint64_t n = min_u64(e->len - at, (uint64_t)p->count * STORE_UNIT);
-		int64_t r = sluice_pread(file, to + at, n, (uint64_t)p->start * STORE_UNIT, NULL);
-
-		if (r != (int64_t)n)
-			return r < 0 ? (int)r : -EIO;
-		at += n;
-	}
-	return 0;
-}
-
-/* With @lock: it is there now, unless it is out of date already. */
-static void put_end(struct store_tier *t, const struct job *job, int code)
-{
-	struct sluice_store *s = t->store;
-	struct store_entry *e = store_index_find(&t->index, job->hash), *old;
-
-	tell_end(t, code);
-	if (!e || e->gen != job->gen) {
-		if (code == 0)
-			add_gone(t, job->hash, job->gen);
-		return;
-	}
-	if (code < 0) {
-		s->stats.demotions_lost++;
-		drop(t, e);
-		return;
-	}
-	e->state = STORE_LIVE;
-	store_policy_add(&t->policy, &t->index, e);
-	t->bytes += e->len;
-	s->stats.demoted++;
-	s->stats.below_entries++;
-	s->stats.below_bytes = t->bytes;
-	while (t->bytes > t->limit && (old = store_policy_victim(&t->policy, &t->index)))
-		drop(t, old);
-}
-
-static void put_one(struct store_tier *t, const struct job *job)
-{
-	struct sluice_store *s = t->store;
-	char *uri = uri_of(t, job->hash, job->gen);
-	struct sluice_err err = {0, ""};
-	int r = uri ? job->code : -ENOMEM;
-
-	if (r == 0)
-		r = sluice_object_put(t->client, uri, job->buf, job->len, 0, NULL, NULL, &err);
-	if (r < 0)
-		store_tell(s, r, uri ? uri : "", job->len, err.msg);
-	sluice_buf_free(s->io, job->buf);
-	free(uri);
-	pthread_mutex_lock(&s->lock);
-	t->job_bytes -= job->len;
-	put_end(t, job, r);
-	pthread_mutex_unlock(&s->lock);
-}
-
-static void read_one(struct store_tier *t, struct job *job)
-{
-	struct sluice_store *s = t->store;
-
-	job->code =
-		sluice_buf_alloc(&job->buf, s->io, align_up(job->len, STORE_UNIT), 0, NULL, NULL);
-	if (job->code == 0)
-		job->code = read_value(s, job->from, job->buf);
-}
-
-/* Before the object store is asked: the space of the value is wanted. */
-static void *run_read(void *arg)
-{
-	struct store_tier *t = arg;
-	struct sluice_store *s = t->store;
-	struct job *job;
-
-	pthread_mutex_lock(&s->lock);
-	while (!t->stop) {
-		if (t->nr_read == t->nr_jobs) {
-			pthread_cond_wait(&t->work_read, &s->lock);
-			continue;
-		}
-		job = &t->jobs[(t->first_job + t->nr_read) %
-			       JOBS]; /* stays there: it is not read */
-		pthread_mutex_unlock(&s->lock);
-		read_one(t, job);
-		pthread_mutex_lock(&s->lock);
-		t->unread -= job->len;
-		t->nr_read++;
-		store_entry_unpin(s, job->from);
-		pthread_cond_signal(&t->work_down);
-	}
-	pthread_mutex_unlock(&s->lock);
-	return NULL;
-}
-
-static void delete_some(struct store_tier *t, char **uris, unsigned n)
-{
-	struct sluice_err err = {0, ""};
-	int r = n ? sluice_object_delete(t->client, (const char *const *)uris, n, &err) : 0;
-
-	if (r < 0)
-		store_tell(t->store, r, t->prefix, n, err.msg);
-	while (n)
-		free(uris[--n]);
-}
-
-/* With @lock, which is let go meanwhile. */
-static void delete_gone(struct store_tier *t)
-{
-	char *uris[SWEEP];
-	unsigned n = 0;
-
-	while (t->nr_gone && n < SWEEP) {
-		const struct gone *g = &t->gone[--t->nr_gone];
-
-		uris[n] = uri_of(t, g->hash, g->gen);
-		n += uris[n] != NULL;
-	}
-	pthread_mutex_unlock(&t->store->lock);
-	delete_some(t, uris, n);
-	pthread_mutex_lock(&t->store->lock);
-}
-
-static bool stopped(struct store_tier *t)
-{
-	bool stop;
-
-	pthread_mutex_lock(&t->store->lock);
-	stop = t->stop;
-	pthread_mutex_unlock(&t->store->lock);
-	return stop;
-}
-
-/* What earlier runs of this store have left. */
-static void sweep(struct store_tier *t)
-{
-	struct sluice_object_entry e = {.size = sizeof(e)};
-	const char *bucket = t->place + strlen("s3://");
-	size_t head = (size_t)(strchr(bucket, '/') - t->place) + 1, own = strlen(t->prefix) - head;
-	struct sluice_object_list *list;
-	struct sluice_err err = {0, ""};
-	char *uris[SWEEP];
-	unsigned n = 0;
-	int r = sluice_object_list_open(&list, t->client, t->place, SLUICE_OBJECT_LIST_FLAT, &err);
-
-	if (r < 0) {
-		store_tell(t->store, r, t->place, 0, err.msg);
-		return;
-	}
-	while (!stopped(t) && (r = sluice_object_list_next(list, &e, &err)) > 0) {
-		if (!strncmp(e.key, t->prefix + head, own))
-			continue;
-		if (asprintf(&uris[n], "%.*s%s", (int)head, t->place, e.key) < 0)
-			break;
-		if (++n == SWEEP) {
-			delete_some(t, uris, n);
-			n = 0;
-		}
-	}
-	if (r < 0)
-		store_tell(t->store, r, t->place, 0, err.msg);
-	delete_some(t, uris, n);
-	sluice_object_list_close(list);
-}
-
-static void *run_down(void *arg)
-{
-	struct store_tier *t = arg;
-	struct sluice_store *s = t->store;
-	struct job job;
-
-	sweep(t);
-	pthread_mutex_lock(&s->lock);
-	while (!t->stop) {
-		if (t->nr_read) {
-			job = t->jobs[t->first_job];
-			t->first_job = (t->first_job + 1) % JOBS;
-			t->nr_jobs--;
-			t->nr_read--;
-			pthread_mutex_unlock(&s->lock);
-			put_one(t, &job);
-			pthread_mutex_lock(&s->lock);
-		} else if (t->nr_gone && !is_out(t)) {
-			delete_gone(t);
-		} else {
-			pthread_cond_wait(&t->work_down, &s->lock);
-		}
-	}
-	pthread_mutex_unlock(&s->lock);
-	return NULL;
-}
-
-/* What is still on its way down stays where it is, and goes with the store. */
-static void drop_jobs(struct store_tier *t)
-{
-	pthread_mutex_lock(&t->store->lock);
-	for (; t->nr_jobs; t->nr_jobs--) {
-		struct job *job = &t->jobs[t->first_job];
-
-		if (t->nr_read)
-			t->nr_read--;
-		else
-			store_entry_unpin(t->store, job->from);
-		sluice_buf_free(t->store->io, job->buf);
-		t->first_job = (t->first_job + 1) % JOBS;
-	}
-	pthread_mutex_unlock(&t->store->lock);
-}
-
 /* ------------------------------------------------------------------------ up */
 
 bool store_tier_want(struct sluice_store *s, struct store_op *op)
@@ -420,7 +111,7 @@ bool store_tier_want(struct sluice_store *s, struct store_op *op)
 	struct store_tier *t = s->tier;
 	const struct store_entry *e = op->promoted ? NULL : find(t, op->hash);
 
-	if (!e || e->len > op->len || t->nr_wanted == WANTED)
+	if (!e || e->len > op->len || t->nr_wanted == TIER_WANTED)
 		return false;
 	op->promoted = true; /* once */
 	t->nr_wanted++;
@@ -452,7 +143,7 @@ static void climbed(void *arg, const struct sluice_store_done *done)
 static int fetch(struct store_tier *t, const struct store_op *op, const struct store_entry *e,
 		 void *buf)
 {
-	char *uri = uri_of(t, e->hash, e->gen);
+	char *uri = tier_uri(t, e->hash, e->gen);
 	struct sluice_err err = {0, ""};
 	int64_t n = -ENOMEM;
 	uint32_t crc;
@@ -511,7 +202,7 @@ static void fetch_one(struct store_tier *t, struct store_op *op)
 		r = fetch(t, op, &copy, buf);
 	pthread_mutex_lock(&s->lock);
 	if (e)
-		tell_end(t, r == -EBADMSG || r == -ENOENT ? 0 : r);
+		tier_told(t, r == -EBADMSG || r == -ENOENT ? 0 : r);
 	s->stats.corrupt += e && r == -EBADMSG;
 	if (e && (r == -EBADMSG || r == -ENOENT) && store_tier_has(s, copy.hash, copy.gen))
 		store_tier_forget(s, copy.hash);
@@ -580,7 +271,7 @@ static int open_client(struct store_tier *t, struct sluice_err *err)
 
 int store_tier_open(struct sluice_store *s, const char *uri, struct sluice_err *err)
 {
-	static void *(*const run[])(void *arg) = {run_read, run_down, run_up};
+	static void *(*const run[])(void *arg) = {tier_run_read, tier_run_down, run_up};
 	struct store_tier *t = calloc(1, sizeof(*t));
 	int r;
 
@@ -625,7 +316,7 @@ void store_tier_close(struct sluice_store *s)
 	pthread_mutex_unlock(&s->lock);
 	while (t->nr_threads)
 		pthread_join(t->threads[--t->nr_threads], NULL);
-	drop_jobs(t);
+	tier_drop_jobs(t);
 	sluice_object_close(t->client);
 	store_index_fini(&t->index);
 	store_policy_fini(&t->policy);

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The way down to the object store: values that make room are read by one thread, which gives their
+ * space back, and put by another, which also deletes what is out of date.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "kvstore/tierin.h"
+
+void store_tier_demote(struct sluice_store *s, struct store_entry *e)
+{
+	struct store_tier *t = s->tier;
+	struct store_entry *b;
+
+	if (!t || !e->len || (e->expiry && e->expiry <= store_now(s)))
+		return;
+	/* What waits takes space that sets want: not more than an eighth of it. */
+	if (t->nr_jobs == TIER_JOBS || tier_is_out(t) ||
+	    t->job_bytes + e->len > min_u64(TIER_JOB_BYTES, s->capacity / 8)) {
+		s->stats.demotions_lost++;
+		return;
+	}
+	store_tier_forget(s, e->hash);
+	b = store_index_new(&t->index);
+	if (!b)
+		return;
+	b->hash = e->hash;
+	b->gen = e->gen;
+	b->len = e->len;
+	b->crc = e->crc;
+	b->expiry = e->expiry;
+	b->state = STORE_WRITING;
+	if (store_index_add(&t->index, b) < 0) {
+		store_index_free(&t->index, b);
+		return;
+	}
+	store_entry_pin(s, e);
+	t->jobs[(t->first_job + t->nr_jobs++) % TIER_JOBS] =
+		(struct tier_job){.from = e, .hash = e->hash, .gen = e->gen, .len = e->len};
+	t->job_bytes += e->len;
+	t->unread += e->len;
+	pthread_cond_signal(&t->work_read);
+}
+
+uint64_t store_tier_unread(const struct sluice_store *s)
+{
+	return s->tier ? s->tier->unread : 0;
+}
+
+/* The value of an entry that is pinned. */
+static int read_value(struct sluice_store *s, const struct store_entry *e, unsigned char *to)
+{
+	struct sluice_file *file = s->shelves[e->shelf].data;
+	uint64_t at = 0;
+
+	for (uint32_t i = 0; i < e->space.nr && at < e->len; i++) {
+		const struct extent *p = extents_at(&e->space, i);
+		uint64_t n = min_u64(e->len - at, (uint64_t)p->count * STORE_UNIT);
+		int64_t r = sluice_pread(file, to + at, n, (uint64_t)p->start * STORE_UNIT, NULL);
+
+		if (r != (int64_t)n)
+			return r < 0 ? (int)r : -EIO;
+		at += n;
+	}
+	return 0;
+}
+
+/* With @lock: it is there now, unless it is out of date already. */
+static void put_end(struct store_tier *t, const struct tier_job *job, int code)
+{
+	struct sluice_store *s = t->store;
+	struct store_entry *e = store_index_find(&t->index, job->hash), *old;
+
+	tier_told(t, code);
+	if (!e || e->gen != job->gen) {
+		if (code == 0)
+			tier_gone(t, job->hash, job->gen);
+		return;
+	}
+	if (code < 0) {
+		s->stats.demotions_lost++;
+		tier_drop(t, e);
+		return;
+	}
+	e->state = STORE_LIVE;
+	store_policy_add(&t->policy, &t->index, e);
+	t->bytes += e->len;
+	s->stats.demoted++;
+	s->stats.below_entries++;
+	s->stats.below_bytes = t->bytes;
+	while (t->bytes > t->limit && (old = store_policy_victim(&t->policy, &t->index)))
+		tier_drop(t, old);
+}
+
+static void put_one(struct store_tier *t, const struct tier_job *job)
+{
+	struct sluice_store *s = t->store;
+	char *uri = tier_uri(t, job->hash, job->gen);
+	struct sluice_err err = {0, ""};
+	int r = uri ? job->code : -ENOMEM;
+
+	if (r == 0)
+		r = sluice_object_put(t->client, uri, job->buf, job->len, 0, NULL, NULL, &err);
+	if (r < 0)
+		store_tell(s, r, uri ? uri : "", job->len, err.msg);
+	sluice_buf_free(s->io, job->buf);
+	free(uri);
+	pthread_mutex_lock(&s->lock);
+	t->job_bytes -= job->len;
+	put_end(t, job, r);
+	pthread_mutex_unlock(&s->lock);
+}
+
+static void read_one(struct store_tier *t, struct tier_job *job)
+{
+	struct sluice_store *s = t->store;
+
+	job->code =
+		sluice_buf_alloc(&job->buf, s->io, align_up(job->len, STORE_UNIT), 0, NULL, NULL);
+	if (job->code == 0)
+		job->code = read_value(s, job->from, job->buf);
+}
+
+/* Before the object store is asked: the space of the value is wanted. */
+void *tier_run_read(void *arg)
+{
+	struct store_tier *t = arg;
+	struct sluice_store *s = t->store;
+	struct tier_job *job;
+
+	pthread_mutex_lock(&s->lock);
+	while (!t->stop) {
+		if (t->nr_read == t->nr_jobs) {
+			pthread_cond_wait(&t->work_read, &s->lock);
+			continue;
+		}
+		job = &t->jobs[(t->first_job + t->nr_read) %
+			       TIER_JOBS]; /* stays there: it is not read */
+		pthread_mutex_unlock(&s->lock);
+		read_one(t, job);
+		pthread_mutex_lock(&s->lock);
+		t->unread -= job->len;
+		t->nr_read++;
+		store_entry_unpin(s, job->from);
+		pthread_cond_signal(&t->work_down);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return NULL;
+}
+
+static void delete_some(struct store_tier *t, char **uris, unsigned n)
+{
+	struct sluice_err err = {0, ""};
+	int r = n ? sluice_object_delete(t->client, (const char *const *)uris, n, &err) : 0;
+
+	if (r < 0)
+		store_tell(t->store, r, t->prefix, n, err.msg);
+	while (n)
+		free(uris[--n]);
+}
+
+/* With @lock, which is let go meanwhile. */
+static void delete_gone(struct store_tier *t)
+{
+	char *uris[TIER_SWEEP];
+	unsigned n = 0;
+
+	while (t->nr_gone && n < TIER_SWEEP) {
+		const struct tier_object *g = &t->gone[--t->nr_gone];
+
+		uris[n] = tier_uri(t, g->hash, g->gen);
+		n += uris[n] != NULL;
+	}
+	pthread_mutex_unlock(&t->store->lock);
+	delete_some(t, uris, n);
+	pthread_mutex_lock(&t->store->lock);
+}
+
+static bool stopped(struct store_tier *t)
+{
+	bool stop;
+
+	pthread_mutex_lock(&t->store->lock);
+	stop = t->stop;
+	pthread_mutex_unlock(&t->store->lock);
+	return stop;
+}
+
+/* What earlier runs of this store have left. */
+static void sweep(struct store_tier *t)
+{
+	struct sluice_object_entry e = {.size = sizeof(e)};
+	const char *bucket = t->place + strlen("s3://");
+	size_t head = (size_t)(strchr(bucket, '/') - t->place) + 1, own = strlen(t->prefix) - head;
+	struct sluice_object_list *list;
+	struct sluice_err err = {0, ""};
+	char *uris[TIER_SWEEP];
+	unsigned n = 0;
+	int r = sluice_object_list_open(&list, t->client, t->place, SLUICE_OBJECT_LIST_FLAT, &err);
+
+	if (r < 0) {
+		store_tell(t->store, r, t->place, 0, err.msg);
+		return;
+	}
+	while (!stopped(t) && (r = sluice_object_list_next(list, &e, &err)) > 0) {
+		if (!strncmp(e.key, t->prefix + head, own))
+			continue;
+		if (asprintf(&uris[n], "%.*s%s", (int)head, t->place, e.key) < 0)
+			break;
+		if (++n == TIER_SWEEP) {
+			delete_some(t, uris, n);
+			n = 0;
+		}
+	}
+	if (r < 0)
+		store_tell(t->store, r, t->place, 0, err.msg);
+	delete_some(t, uris, n);
+	sluice_object_list_close(list);
+}
+
+void *tier_run_down(void *arg)
+{
+	struct store_tier *t = arg;
+	struct sluice_store *s = t->store;
+	struct tier_job job;
+
+	sweep(t);
+	pthread_mutex_lock(&s->lock);
+	while (!t->stop) {
+		if (t->nr_read) {
+			job = t->jobs[t->first_job];
+			t->first_job = (t->first_job + 1) % TIER_JOBS;
+			t->nr_jobs--;
+			t->nr_read--;
+			pthread_mutex_unlock(&s->lock);
+			put_one(t, &job);
+			pthread_mutex_lock(&s->lock);
+		} else if (t->nr_gone && !tier_is_out(t)) {
+			delete_gone(t);
+		} else {
+			pthread_cond_wait(&t->work_down, &s->lock);
+		}
+	}
+	pthread_mutex_unlock(&s->lock);
+	return NULL;
+}
+
+/* What is still on its way down stays where it is, and goes with the store. */
+void tier_drop_jobs(struct store_tier *t)
+{
+	pthread_mutex_lock(&t->store->lock);
+	for (; t->nr_jobs; t->nr_jobs--) {
+		struct tier_job *job = &t->jobs[t->first_job];
+
+		if (t->nr_read)
+			t->nr_read--;
+		else
+			store_entry_unpin(t->store, job->from);
+		sluice_buf_free(t->store->io, job->buf);
+		t->first_job = (t->first_job + 1) % TIER_JOBS;
+	}
+	pthread_mutex_unlock(&t->store->lock);
+}

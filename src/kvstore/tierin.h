@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_KVSTORE_TIERIN_H
+#define SLUICE_KVSTORE_TIERIN_H
+
+/* What tier.c and tierdown.c share. */
+#include <pthread.h>
+
+#include <sluice/object.h>
+
+#include "kvstore/kvstore.h"
+
+enum {
+	TIER_JOBS = 64,      /* values on their way down */
+	TIER_WANTED = 1024,  /* gets that wait */
+	TIER_OUT_AFTER = 4,  /* failures in a row */
+	TIER_SWEEP = 256,    /* objects deleted in one call */
+	TIER_URI_BYTES = 64, /* behind the prefix */
+};
+
+#define TIER_OUT_NS    10000000000ull
+#define TIER_JOB_BYTES (256ull << 20)
+
+struct tier_job {
+	struct store_entry *from; /* pinned, until it is read */
+	struct store_hash hash;
+	uint64_t gen, len;
+	void *buf; /* what was read */
+	int code;
+};
+
+struct tier_object {
+	struct store_hash hash;
+	uint64_t gen;
+};
+
+struct store_tier {
+	struct sluice_store *store;
+	struct sluice_object *client;
+	char *place, *prefix; /* URI of all runs, and of this one; both end with a slash */
+	pthread_t threads[3];
+	unsigned nr_threads;
+	/* With the store's lock: */
+	pthread_cond_t work_read, work_down, work_up;
+	bool stop;
+	struct store_index index;
+	struct store_policy policy;
+	uint64_t limit, bytes;
+	struct tier_job jobs[TIER_JOBS];
+	unsigned first_job, nr_jobs; /* in a ring */
+	unsigned nr_read;            /* of these, the first: only to be put */
+	uint64_t job_bytes, unread;
+	struct store_line wanted;
+	unsigned nr_wanted;
+	struct tier_object *gone; /* objects to delete */
+	uint64_t nr_gone, gone_room;
+	unsigned failures;
+	uint64_t out_until;
+};
+
+/* With the store's lock: it has failed, and is left alone for a while. */
+bool tier_is_out(const struct store_tier *t);
+/* How a request went. */
+void tier_told(struct store_tier *t, int code);
+/* An object that is to be deleted. */
+void tier_gone(struct store_tier *t, struct store_hash hash, uint64_t gen);
+/* An entry of t->index, and its object. */
+void tier_drop(struct store_tier *t, struct store_entry *e);
+
+/* Name of an object, to be freed; NULL without memory. */
+char *tier_uri(const struct store_tier *t, struct store_hash h, uint64_t gen);
+
+/* Threads, and what they leave. */
+void *tier_run_read(void *arg);
+void *tier_run_down(void *arg);
+void tier_drop_jobs(struct store_tier *t);
+
+#endif
