@@ -148,7 +148,7 @@ class Memory:
 class StoreCore:
     """What sluice.Store is made of."""
 
-    def __init__(self, dirs: Sequence[Path], capacity: int, *, policy: str = 's3fifo', threads: int = 0,
+    def __init__(self, dirs: Path | Sequence[Path], capacity: int, *, policy: str = 's3fifo', threads: int = 0,
                  io_threads: int = 0, ttl: int = 0, memory: int = 0, log_bytes: int = 0,
                  engine: str | None = None, second_touch: bool = False, durable: bool = False,
                  recent: bool = True, below: int = 0) -> None: ...

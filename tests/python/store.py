@@ -2,6 +2,8 @@
 """sluice.Store: like a dictionary, in batches, with asyncio."""
 import asyncio
 import errno
+import os
+import pathlib
 import select
 import threading
 
@@ -97,6 +99,16 @@ def batches_can_be_awaited():
     with store() as s:
         asyncio.run(go(s))
         asyncio.run(go(s))
+
+
+@case
+def one_name_is_one_directory():
+    name = path('store')
+    for one in (name, os.fsencode(name), pathlib.Path(name), (name,)):
+        with sluice.Store(one, 16 * MIB) as s:
+            s['a'] = b'1'
+            assert s['a'] == b'1'
+    assert 'sluice-store' in os.listdir(name), os.listdir(name)
 
 
 @case

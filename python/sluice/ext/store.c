@@ -386,10 +386,18 @@ static void core_dealloc(PyObject *self)
 	Py_DECREF(type);
 }
 
+/* Letters of a name are no directories. */
+static PyObject *list_dirs(PyObject *dirs)
+{
+	if (PyUnicode_Check(dirs) || PyBytes_Check(dirs) || !PySequence_Check(dirs))
+		return Py_BuildValue("[O]", dirs);
+	return PySequence_List(dirs);
+}
+
 /* The names of directories, which @ret_keep has. */
 static const char **take_dirs(PyObject *dirs, PyObject **ret_keep, unsigned *ret_nr)
 {
-	PyObject *list = PySequence_List(dirs);
+	PyObject *list = list_dirs(dirs);
 	Py_ssize_t n = list ? PyList_Size(list) : 0;
 	const char **names = list ? PyMem_Calloc((size_t)n + 1, sizeof(*names)) : NULL;
 
