@@ -135,20 +135,20 @@ def large_and_small(s):
     if 'small' in s.args.only:
         small = s.both('small', s.model('small', SMALL), '--no-limit')
     limit = [s.limit()] if bare else []
-    s.take_turns(limit + variants + small, ['of the limit', 'page cache'], lambda v: (
-        '' if v in limit else f'{ratio(v, limit[0], speed) if limit else v.median(share):.3f}',
-        '' if v in limit else f'{v.median(lambda x: x["cached"]):.4f}'))
     host = variants[0]
-    promise('share of the limit', ratio(host, limit[0], speed) if limit else host.median(share), 0.97)
+
+    def share(v):
+        """Without a bare loop, of the limit that the command found between its turns in memory of the host."""
+        return v.median(speed) / (limit[0].median(speed) if limit else host.median(lambda x: x['limit'] / 1e9))
+
+    s.take_turns(limit + variants + small, ['of the limit', 'page cache'], lambda v: (
+        ('', '') if v in limit else (f'{share(v):.3f}', f'{v.median(lambda x: x["cached"]):.4f}')))
+    promise('share of the limit', share(host), 0.97)
     for a, b in zip(small, variants):
         promise(f'{a.name} of {b.name}', ratio(a, b, speed), 0.9)
     if s.args.gpu:
         promise('GPU of host', ratio(variants[1], host, speed), 0.95)
     return host.median(speed) * 1e9
-
-
-def share(sample):
-    return sample['bytes'] / sample['seconds'] / sample['limit']
 
 
 def overlap(s, rate):
