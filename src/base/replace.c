@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/statvfs.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -346,11 +346,12 @@ int sluice_replace_show(struct sluice_replace *r)
 /* Is there room for the next of its size and one more, without the space of this one? */
 static bool is_room_without(int fd)
 {
-	struct statvfs fs;
+	struct statfs fs;
 	struct stat st;
 
 	return fstat(fd, &st) == 0 && st.st_nlink == 0 && st.st_size >= BEHIND &&
-	       fstatvfs(fd, &fs) == 0 && fs.f_bavail / 2 >= (uint64_t)st.st_size / fs.f_frsize;
+	       fstatfs(fd, &fs) == 0 && fs.f_bsize > 0 &&
+	       fs.f_bavail / 2 >= (uint64_t)st.st_size / (uint64_t)fs.f_bsize;
 }
 
 /*

@@ -349,7 +349,8 @@ static int uring_set_buf(void *state, void *bank, unsigned slot, void *addr, siz
  */
 static int bank_make(struct io_uring *uring, unsigned nr_bufs)
 {
-	int r = io_uring_queue_init(1, uring, 0);
+	struct io_uring_params p = {.flags = 0};
+	int r = io_uring_queue_init_params(1, uring, &p);
 
 	if (r < 0)
 		return r;
