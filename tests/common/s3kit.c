@@ -122,3 +122,16 @@ void s3_put_pattern(struct sluice_object *c, const char *uri, uint64_t seed, siz
 	T_ERR(sluice_object_put(c, uri, buf, len, 0, NULL, NULL, &err), 0, &err);
 	free(buf);
 }
+
+unsigned s3_nr_uploads(struct sluice_object *c)
+{
+	struct sluice_object_entry e = {.size = sizeof(e)};
+	struct sluice_object_list *l;
+	unsigned n = 0;
+
+	T_EQ(sluice_object_list_open(&l, c, "s3://bucket", SLUICE_OBJECT_LIST_UPLOADS, NULL), 0);
+	while (sluice_object_list_next(l, &e, NULL) > 0)
+		n++;
+	sluice_object_list_close(l);
+	return n;
+}

@@ -22,5 +22,7 @@ void s3_port(unsigned i, bool up);
 
 struct sluice_object *s3_client(const char *endpoint, uint32_t attempts, uint32_t timeout_ms);
 void s3_put_pattern(struct sluice_object *c, const char *uri, uint64_t seed, size_t len);
+/* Begun in the bucket of the tests, and not ended. */
+unsigned s3_nr_uploads(struct sluice_object *c);
 
 #endif

@@ -155,20 +155,6 @@ static bool is_there(const char *name)
 	return sluice_object_stat(client, name, &info, NULL) == 0;
 }
 
-static unsigned nr_uploads(void)
-{
-	struct sluice_object_entry e = {.size = sizeof(e)};
-	struct sluice_object_list *l;
-	unsigned n = 0;
-
-	T_EQ(sluice_object_list_open(&l, client, "s3://bucket", SLUICE_OBJECT_LIST_UPLOADS, NULL),
-	     0);
-	while (sluice_object_list_next(l, &e, NULL) > 0)
-		n++;
-	sluice_object_list_close(l);
-	return n;
-}
-
 /* -------------------------------------------------------------------------- cases */
 
 static void it_is_there_when_it_is_committed_and_not_before(void)
@@ -190,7 +176,7 @@ static void it_is_there_when_it_is_committed_and_not_before(void)
 	expect(3, 3, 100);
 	T_EQ(save(4, 0), 0);
 	expect(4, 4, 0);
-	T_EQ(nr_uploads(), 0);
+	T_EQ(s3_nr_uploads(client), 0);
 }
 
 static void what_is_given_up_leaves_the_old_one(void)
@@ -202,7 +188,7 @@ static void what_is_given_up_leaves_the_old_one(void)
 	T_EQ(put(w, 2, BYTES), 0);
 	sluice_writer_abort(w);
 	expect(1, 1, BYTES);
-	T_EQ(nr_uploads(), 0);
+	T_EQ(s3_nr_uploads(client), 0);
 }
 
 static void damage_is_found(void)

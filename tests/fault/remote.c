@@ -63,20 +63,6 @@ static struct sluice_done run(const struct sluice_op *op)
 	return done;
 }
 
-static unsigned nr_uploads(void)
-{
-	struct sluice_object_entry e = {.size = sizeof(e)};
-	struct sluice_object_list *l;
-	unsigned n = 0;
-
-	T_EQ(sluice_object_list_open(&l, client, "s3://bucket", SLUICE_OBJECT_LIST_UPLOADS, NULL),
-	     0);
-	while (sluice_object_list_next(l, &e, NULL) > 0)
-		n++;
-	sluice_object_list_close(l);
-	return n;
-}
-
 static bool is_there(const char *uri)
 {
 	struct sluice_object_info info = {.size = sizeof(info)};
@@ -249,8 +235,8 @@ static void reads_end_right_through_503s_and_broken_connections(void)
 
 	s3_put_pattern(client, "s3://bucket/f", 3, OPS * LEN);
 	f = file_of("s3://bucket/f", O_RDONLY);
-	s3_rules("p=0.1 status:503\np=0.1 reset\nmethod=GET p=0.2 reset:5000\n"
-		 "method=GET p=0.1 short:100000\np=0.05 drop");
+	s3_rules("p=0.05 status:503\np=0.05 reset\nmethod=GET p=0.08 reset:5000\n"
+		 "method=GET p=0.05 short:100000\np=0.03 drop");
 	for (unsigned i = 0; i < OPS; i++)
 		ops[i] = (struct sluice_op){.opcode = SLUICE_READ,
 					    .flags = SLUICE_OP_EXACT,
@@ -329,7 +315,7 @@ static void an_object_is_there_when_it_is_closed_and_not_before(void)
 	T_OK(!is_there("s3://bucket/w"));
 	T_ERR(sluice_file_close(f, &err), 0, &err);
 	expect("s3://bucket/w", 11, total);
-	T_EQ(nr_uploads(), 0);
+	T_EQ(s3_nr_uploads(client), 0);
 	/* Only where there is none. */
 	f = file_of("s3://bucket/w", O_WRONLY | O_CREAT | O_EXCL);
 	T_ERR(sluice_pwrite(f, buf, 10, 0, &err), 10, &err);
@@ -372,7 +358,7 @@ static void by_name_a_write_is_the_object(void)
 	buf[0] ^= 1;
 	T_EQ(run(&op).res, -EACCES);
 	s3_rules("");
-	T_EQ(nr_uploads(), 0);
+	T_EQ(s3_nr_uploads(client), 0);
 	buf[0] ^= 1;
 	expect("s3://bucket/whole", 12, lens[3]);
 	free(buf);
@@ -402,7 +388,7 @@ static void what_is_not_closed_well_leaves_nothing(void)
 	T_STR_HAS(err.msg, "s3://bucket/gone");
 	s3_rules("");
 	T_OK(!is_there("s3://bucket/gone"));
-	T_EQ(nr_uploads(), 0);
+	T_EQ(s3_nr_uploads(client), 0);
 	free(buf);
 }
 

@@ -64,6 +64,24 @@ def skip(name):
     raise Skip(name, f'no {name}')
 
 
+def s3_server(*options, ports=1):
+    """The server of tests/s3, which this process's client then uses; ends the program where there is no libcurl."""
+    sys.path.insert(0, os.path.join(sys.argv[1], 'tests', 's3'))
+    from s3kit import Server
+    from sluice import s3
+
+    server = Server(*options, ports=ports)
+    os.environ.update(server.env, AWS_EC2_METADATA_DISABLED='true')
+    for name in ('AWS_PROFILE', 'AWS_SESSION_TOKEN', 'S3_ENDPOINT_URIS'):
+        os.environ.pop(name, None)
+    try:
+        _ = s3.client().core
+    except OSError as e:
+        print(f'1..0 # SKIP curl: {e}')
+        sys.exit()
+    return server
+
+
 def path(name='file'):
     """A name in the test's folder that nothing has yet."""
     return os.path.join(folder, f'{next(_numbers)}-{name}')

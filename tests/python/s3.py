@@ -5,26 +5,15 @@ import gc
 import json
 import os
 import pickle
-import sys
 import threading
 
 import kit
 from kit import MIB, case, data
 
-sys.path.insert(0, os.path.join(sys.argv[1], 'tests', 's3'))
-import s3kit  # noqa: E402
-import sluice  # noqa: E402
-from sluice import s3  # noqa: E402
+import sluice
+from sluice import s3
 
-server = s3kit.Server(ports=3)
-os.environ.update(server.env, AWS_EC2_METADATA_DISABLED='true')
-for name in ('AWS_PROFILE', 'AWS_SESSION_TOKEN', 'S3_ENDPOINT_URIS'):
-    os.environ.pop(name, None)
-try:
-    s3.client().core
-except OSError as e:
-    kit.run(('objects', lambda e=e: (_ for _ in ()).throw(kit.Skip('curl', str(e)))))
-    sys.exit()
+server = kit.s3_server(ports=3)
 
 
 def raises(kind, function, *args, says=''):
@@ -217,7 +206,7 @@ def threads_share_a_client():
 
 @case
 def no_secret_is_told():
-    secret = s3kit.SECRET
+    secret = server.env['AWS_SECRET_ACCESS_KEY']
     c = s3.Client(key_id='AKIDWRONG', secret=secret, endpoint=server.urls[0])
     e = raises(PermissionError, c.get, 's3://bucket/x')
     assert secret not in str(e) and secret not in repr(c) and secret not in repr(c.stats())

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints in an object store: what files do, against the server of tests/s3."""
 import json
-import os
 import sys
 
 import kit
@@ -13,22 +12,11 @@ except kit.Skip as skip:
     print(f'1..0 # SKIP {skip}')
     sys.exit()
 
-sys.path.insert(0, os.path.join(sys.argv[1], 'tests', 's3'))
-import s3kit  # noqa: E402
-
 import sluice.safetensors  # noqa: E402
 import sluice.torch  # noqa: E402
 from sluice import s3  # noqa: E402
 
-server = s3kit.Server(ports=1)
-os.environ.update(server.env, AWS_EC2_METADATA_DISABLED='true')
-for name in ('AWS_PROFILE', 'AWS_SESSION_TOKEN', 'S3_ENDPOINT_URIS'):
-    os.environ.pop(name, None)
-try:
-    s3.client().core
-except OSError as e:
-    kit.run(('checkpoints', lambda e=e: (_ for _ in ()).throw(kit.Skip('curl', str(e)))))
-    sys.exit()
+server = kit.s3_server(ports=1)
 
 
 def state(seed):

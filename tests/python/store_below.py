@@ -3,7 +3,6 @@
 import concurrent.futures
 import errno
 import os
-import sys
 import time
 
 import kit
@@ -12,18 +11,7 @@ from kit import MIB, case, cases, data, path, raises, run
 import sluice.store
 from sluice import s3
 
-sys.path.insert(0, os.path.join(sys.argv[1], 'tests', 's3'))
-import s3kit  # noqa: E402
-
-server = s3kit.Server('--bucket', 'bucket', ports=2)
-os.environ.update(server.env, AWS_EC2_METADATA_DISABLED='true')
-for name in ('AWS_PROFILE', 'AWS_SESSION_TOKEN', 'S3_ENDPOINT_URIS'):
-    os.environ.pop(name, None)
-try:
-    s3.client().core
-except OSError as e:
-    kit.run(('objects', lambda e=e: (_ for _ in ()).throw(kit.Skip('curl', str(e)))))
-    sys.exit()
+server = kit.s3_server('--bucket', 'bucket', ports=2)
 
 SIZE, KEYS = 100_000, 60  # 6 MB, of which less than 4 MiB fit
 
