@@ -162,12 +162,13 @@ def wrong_keys_are_refused_and_not_told():
         assert 'S3CR3TMARK' not in str(e), e
 
 
-def all_go_through_the_same_comparison():
-    done = subprocess.run([sys.executable, '-m', 'sluice', 's3', 'compare', 's3://bucket/compared', '--compare', 'boto3', 'minio', 's3torchconnector',
+def clients_go_through_the_same_comparison():
+    # Not s3torchconnector: it wants an ETag in the head of the answer to a commit of parts, which radosgw 16 does not send.
+    done = subprocess.run([sys.executable, '-m', 'sluice', 's3', 'compare', 's3://bucket/compared', '--compare', 'boto3', 'minio',
                            '--files', '4', '--size', '9', '--threads', '2', '--rounds', '2', '--json', '-'], stdout=subprocess.PIPE, text=True)
     result = json.loads(done.stdout)
     assert done.returncode == 0 and result['errors'] == {}, result['errors']
-    assert len(result['rows']) == 8 and len(result['verdicts']) == 6 and s3.list('s3://bucket/compared', recursive=True) == []
+    assert len(result['rows']) == 6 and len(result['verdicts']) == 4 and s3.list('s3://bucket/compared', recursive=True) == []
 
 
 def one_of_two_gateways_may_die():
@@ -186,7 +187,7 @@ try:
     boto.create_bucket(Bucket='bucket')
     run(what_they_put_we_read, what_we_put_they_read, lists_are_the_same, datasets_are_the_same, fsspec_finds_its_way,
         tls_and_virtual_hosts_work, conditions_are_kept_by_the_store, wrong_keys_are_refused_and_not_told,
-        all_go_through_the_same_comparison,
+        clients_go_through_the_same_comparison,
         one_of_two_gateways_may_die)
 finally:
     subprocess.run([SCRIPT, 'stop', folder])
