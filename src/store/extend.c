@@ -171,11 +171,14 @@ int sluice_extend_begin(struct sluice_backing *s, uint64_t off, uint64_t len, bo
 	*ret_reserved = false;
 	if (s->device || !len || !x)
 		return 0;
-	size = sluice_backing_size(s);
-	if (size < 0)
-		return (int)size;
-
 	pthread_mutex_lock(&x->lock);
+	/* Not before: a write that fails meanwhile gives back what it had made the file longer by.
+	 */
+	size = sluice_backing_size(s);
+	if (size < 0) {
+		pthread_mutex_unlock(&x->lock);
+		return (int)size;
+	}
 	if (!x->active)
 		x->base = x->kept = x->reach = (uint64_t)size;
 	/* Inside what another write has reserved is still beyond the real end. */
