@@ -98,7 +98,7 @@ int main(int argc, char **argv)
 {
 	struct cli_hosts hosts;
 	int error = 0, status;
-	FILE *people;
+	FILE *people, *plain = stdout;
 
 	/* Before standard output is another: libraries of MPI keep the one they find, to the end.
 	 */
@@ -117,6 +117,8 @@ int main(int argc, char **argv)
 		cli_fail(NULL, CLI_FAILED, "standard output: %s", strerror(error ? -error : EIO));
 		status = status == CLI_OK ? CLI_FAILED : status;
 	}
+	/* Libraries look at it at the end of the process: those of GPUs flush it. */
+	stdout = plain;
 	fclose(people);
 	return cli_hosts_close(&hosts, status);
 }

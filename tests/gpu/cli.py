@@ -185,6 +185,13 @@ echo "IoType: READ XferType: GPUD Threads: 1 DataSetSize: 64/64(KiB) IOSize: 64(
         assert 'gdsio' not in json.load(open('r.json'))
 
 
+def what_libraries_do_at_the_end_harms_nothing():
+    # What was given back is overwritten at once, and a stream among it is met by the C library.
+    poison = {'GLIBC_TUNABLES': 'glibc.malloc.tcache_count=0:glibc.malloc.perturb=165'}
+    run('io', '--io_size', '3M', '--gpu', 0, '--gds', more=poison)
+    run('info', '--measure_gpu', more=poison)
+
+
 def gpu_info(*args, **more):
     out, _ = run('info', '--json', '-', *args, **more)
     i = json.loads(out)
@@ -220,4 +227,5 @@ tap.run(
     every_engine_moves_gpu_memory, the_text_names_gpu_and_way, cufile_in_compatibility_mode,
     refused_files_fall_back_to_the_ring, an_error_of_cufile_has_its_name,
     workers_take_devices_in_turn, a_device_that_is_not_there_is_status_3,
-    the_limit_is_measured_beside_a_gpu, gdsio_has_turns_where_it_is_installed, info_describes_gpus, info_measures_gpus_on_request)
+    the_limit_is_measured_beside_a_gpu, gdsio_has_turns_where_it_is_installed, what_libraries_do_at_the_end_harms_nothing,
+    info_describes_gpus, info_measures_gpus_on_request)
