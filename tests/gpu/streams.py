@@ -81,10 +81,10 @@ def step(function):
 
 
 def same(a, b):
-    """How far the two are apart, in the units of their size; more than rounding explains is an error."""
+    """How far the two are apart, by their norms; more than rounding explains is an error."""
     if torch.equal(a, b):
         return 0
-    apart = float((a.float() - b.float()).abs().max() / a.float().abs().max())
+    apart = float((a.float() - b.float()).norm() / a.float().norm())
     assert apart < 0.02, f'they are {apart:.3g} apart'
     return apart
 
