@@ -33,5 +33,6 @@ export PYTHONPATH=$build/python:$site${PYTHONPATH:+:$PYTHONPATH}
 export CPATH=$carried/libaio:$headers${CPATH:+:$CPATH}
 export LIBRARY_PATH=$carried/libaio:$cuda/lib64/stubs${LIBRARY_PATH:+:$LIBRARY_PATH}
 export LD_LIBRARY_PATH=$carried/libaio${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+unset TORCH_CUDA_ARCH_LIST # DeepSpeed cannot read 9.0a; without it it asks the device
 export MAX_JOBS=${MAX_JOBS:-$(nproc)} PYTHONUNBUFFERED=1
 "$python" "$root/tests/perf/ds_infer.py" --folder "$folder" "$@"
