@@ -97,13 +97,14 @@ static void raise_files(void)
 int main(int argc, char **argv)
 {
 	struct cli_hosts hosts;
-	int error = 0, status;
-	FILE *people, *plain = stdout;
+	static struct plain_stream plain; /* until the end of the process */
+	int status;
+	FILE *people;
 
 	/* Before standard output is another: libraries of MPI keep the one they find, to the end.
 	 */
 	status = cli_hosts_open(&hosts, &argc, &argv);
-	people = report_plain_stream(STDOUT_FILENO, &error);
+	people = report_plain_stream(&plain, STDOUT_FILENO);
 	if (!people)
 		return cli_fail(NULL, CLI_FAILED, "out of memory");
 	/* Names from files and traces are among what is printed; data goes past it
@@ -114,11 +115,10 @@ int main(int argc, char **argv)
 		status = run_command(argc, argv);
 	/* A result that did not reach its file is not a result. */
 	if (fflush(people) || ferror(people)) {
-		cli_fail(NULL, CLI_FAILED, "standard output: %s", strerror(error ? -error : EIO));
+		cli_fail(NULL, CLI_FAILED, "standard output: %s",
+			 strerror(plain.error ? -plain.error : EIO));
 		status = status == CLI_OK ? CLI_FAILED : status;
 	}
-	/* Libraries look at it at the end of the process: those of GPUs flush it. */
-	stdout = plain;
-	fclose(people);
+	/* Not closed: libraries keep the stream they find, and flush it when the process ends. */
 	return cli_hosts_close(&hosts, status);
 }

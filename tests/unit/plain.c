@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text of unknown origin: what terminals and programs for tables get of it. */
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -57,8 +58,8 @@ static void a_long_text_is_cut_between_characters(void **state)
 static void through(char *out, size_t size, const char *text, size_t step)
 {
 	CLEANUP_CLOSE int fd = memfd_create("plain", MFD_CLOEXEC);
-	int error = 0;
-	FILE *f = report_plain_stream(fd, &error);
+	struct plain_stream plain;
+	FILE *f = report_plain_stream(&plain, fd);
 	ssize_t n;
 
 	assert_non_null(f);
@@ -89,14 +90,15 @@ static void a_stream_keeps_lines_and_characters_whole(void **state)
 static void a_stream_that_cannot_be_written_says_so(void **state)
 {
 	CLEANUP_CLOSE int fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
-	int error = 0;
-	FILE *f = report_plain_stream(fd, &error);
+	struct plain_stream plain;
+	FILE *f = report_plain_stream(&plain, fd);
 
 	(void)state;
 	assert_non_null(f);
 	fputs("x\n", f);
 	assert_int_not_equal(fflush(f), 0);
 	assert_true(ferror(f));
+	assert_int_equal(plain.error, -ENOSPC);
 	fclose(f);
 }
 

@@ -209,20 +209,13 @@ void report_plain_put(FILE *f, const char *s)
 
 /* ------------------------------------------------------------------- stream */
 
-struct plain_stream {
-	int fd;
-	int *error;
-	unsigned held; /* bytes of a character whose rest has not come yet */
-	char part[8];
-};
-
 static int write_all(struct plain_stream *p, const char *s, size_t n)
 {
 	while (n) {
 		ssize_t r = write(p->fd, s, n);
 
 		if (r < 0 && errno != EINTR) {
-			*p->error = *p->error ? *p->error : -errno;
+			p->error = p->error ? p->error : -errno;
 			return -1;
 		}
 		s += r > 0 ? r : 0;
@@ -275,27 +268,13 @@ static ssize_t plain_write(void *cookie, const char *data, size_t size)
 	return write_plain(p, text, held + size) < 0 ? 0 : (ssize_t)size;
 }
 
-static int plain_close(void *cookie)
+FILE *report_plain_stream(struct plain_stream *p, int fd)
 {
-	free(cookie);
-	return 0;
-}
+	FILE *f;
 
-FILE *report_plain_stream(int fd, int *error)
-{
-	struct plain_stream *p = calloc(1, sizeof(*p));
-	FILE *f = NULL;
-
-	if (p) {
-		p->fd = fd;
-		p->error = error;
-		f = fopencookie(
-			p, "w",
-			(cookie_io_functions_t){.write = plain_write, .close = plain_close});
-	}
-	if (!f)
-		free(p);
-	else if (isatty(fd))
+	*p = (struct plain_stream){.fd = fd};
+	f = fopencookie(p, "w", (cookie_io_functions_t){.write = plain_write});
+	if (f && isatty(fd))
 		setvbuf(f, NULL, _IOLBF, 0);
 	return f;
 }

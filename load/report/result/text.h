@@ -52,11 +52,19 @@ char *report_plain(char *buf, size_t size, const char *s);
 /* The same to a stream: for lines, and for comments in files of other programs. */
 void report_plain_put(FILE *f, const char *s);
 
+struct plain_stream {
+	int error; /* -errno of the first write that failed, which stdio forgets */
+	/* the stream's */
+	int fd;
+	unsigned held; /* bytes of a character whose rest has not come yet */
+	char part[8];
+};
+
 /*
  * A stream to the descriptor @fd, which stays open, for text of many lines: whatever is
- * printed comes out harmless, line ends and tabs as they are.  *@error becomes -errno of the
- * first write that failed, which stdio forgets.  NULL for lack of memory.
+ * printed comes out harmless, line ends and tabs as they are.  @p lives as long as the stream.
+ * NULL for lack of memory.
  */
-FILE *report_plain_stream(int fd, int *error);
+FILE *report_plain_stream(struct plain_stream *p, int fd);
 
 #endif
