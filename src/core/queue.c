@@ -177,6 +177,28 @@ static void over_add(struct op **over, struct op *op)
 	*over = op;
 }
 
+/*
+ * Device memory may have to wait for a stream of the user's, and what is behind it on the list must
+ * not: where there is no room for it, it is left to whoever has some.
+ */
+static bool local_pass(struct queue *q, struct op *op)
+{
+	struct sluice_io *io = q->io;
+	bool passed;
+
+	if (!op->places || device_room(q))
+		return false;
+	pthread_mutex_lock(&io->lock);
+	passed = atomic_load(&op->state) == OP_PENDING; /* not begun, not cancelled */
+	if (passed) {
+		local_pop(q);
+		pend_add(io, op);
+		queue_wake(io);
+	}
+	pthread_mutex_unlock(&io->lock);
+	return passed;
+}
+
 /* Operations that have their home here; cancelled ones end up on *over. */
 static unsigned pull_local(struct queue *q, unsigned room, struct op **over)
 {
@@ -187,6 +209,8 @@ static unsigned pull_local(struct queue *q, unsigned room, struct op **over)
 
 	while (n < room && (op = q->local) &&
 	       !(q->io->auto_depth && n && bytes >= io_flight_bytes(q->io))) {
+		if (local_pass(q, op))
+			continue;
 		if (!op_claim(op)) {
 			local_pop(q);
 			op_cancel(op);

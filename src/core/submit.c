@@ -32,7 +32,7 @@ struct batch {
 /* One block or not much more that one queue does best: nobody else need know of it. */
 static bool stays_home(const struct sluice_io *io, const struct op *op)
 {
-	return !op->places && !op_remote(op) && op->len && op->len <= op->block &&
+	return op->file && !op_remote(op) && op->len && op->len <= op->block &&
 	       (op->len < ALONE_BYTES || io->nr_active == 1);
 }
 

@@ -56,6 +56,7 @@ static void cuda_load(void)
 		{"cuStreamDestroy_v2", (void **)&cuda.stream_destroy, 0},
 		{"cuStreamWaitEvent", (void **)&cuda.stream_wait, 0},
 		{"cuStreamSynchronize", (void **)&cuda.stream_sync, 0},
+		{"cuStreamQuery", (void **)&cuda.stream_query, 0},
 		{"cuStreamGetCtx", (void **)&cuda.stream_ctx, 0},
 		{"cuEventCreate", (void **)&cuda.event_create, 0},
 		{"cuEventRecord", (void **)&cuda.event_record, 0},

@@ -48,6 +48,7 @@ struct sluice_cuda {
 	int (*stream_destroy)(void *stream);
 	int (*stream_wait)(void *stream, void *event, unsigned flags);
 	int (*stream_sync)(void *stream);
+	int (*stream_query)(void *stream);
 	int (*stream_ctx)(void *stream, void **ctx);
 	int (*event_create)(void **event, unsigned flags);
 	int (*event_record)(void *event, void *stream);

@@ -141,9 +141,12 @@ static int record(struct sluice_order *o, void *ctx, struct sluice_fault *fault)
 	r = sluice_fault_set(fault, "cuCtxPushCurrent", cuda->ctx_push(ctx));
 	if (r < 0)
 		return r;
-	r = sluice_fault_set(fault, "cuEventCreate",
-			     cuda->event_create(&o->event, CUDA_EVENT_NO_TIMING));
-	if (!r) {
+	/* Mostly nothing is queued, and to ask is cheaper than an event. */
+	o->reached = cuda->stream_query(o->stream) == CUDA_OK;
+	if (!o->reached)
+		r = sluice_fault_set(fault, "cuEventCreate",
+				     cuda->event_create(&o->event, CUDA_EVENT_NO_TIMING));
+	if (!r && !o->reached) {
 		r = sluice_fault_set(fault, "cuEventRecord",
 				     cuda->event_record(o->event, o->stream));
 		if (r < 0)
@@ -178,7 +181,8 @@ void sluice_order_put(struct sluice_order *o)
 {
 	if (!o || atomic_fetch_sub(&o->refs, 1) > 1)
 		return;
-	o->cuda->event_destroy(o->event);
+	if (o->event)
+		o->cuda->event_destroy(o->event);
 	free(o);
 }
 

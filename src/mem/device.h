@@ -64,7 +64,7 @@ struct sluice_order {
 	atomic_uint refs;
 	uint64_t id; /* never 0 */
 	void *stream;
-	void *event;
+	void *event;         /* NULL: the stream had nothing to do */
 	atomic_bool reached; /* when somebody last looked */
 };
 

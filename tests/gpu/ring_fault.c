@@ -198,25 +198,16 @@ static const struct {
 	const char *name;
 	unsigned long most;
 } functions[] = {
-	{"cuPointerGetAttributes", 40},
-	{"cuDevicePrimaryCtxRetain", 40},
-	{"cuCtxSetCurrent", 40},
-	{"cuStreamCreate", 40},
-	{"cuMemHostRegister_v2", 40},
-	{"cuMemcpyHtoDAsync_v2", 40},
-	{"cuMemcpyDtoHAsync_v2", 40},
-	{"cuEventCreate", 40},
-	{"cuEventRecord", 40},
-	{"cuEventQuery", 20},
-	{"cuStreamWaitEvent", 40},
-	{"cuStreamSynchronize", 40},
-	{"cuStreamGetCtx", 40},
-	{"cuCtxPushCurrent_v2", 40},
-	{"cuCtxPopCurrent_v2", 40},
-	{"cuEventDestroy_v2", 40},
-	{"cuStreamDestroy_v2", 40},
-	{"cuMemHostUnregister", 40},
-	{"cuDevicePrimaryCtxRelease_v2", 40},
+	{"cuPointerGetAttributes", 40}, {"cuDevicePrimaryCtxRetain", 40},
+	{"cuCtxSetCurrent", 40},        {"cuStreamCreate", 40},
+	{"cuMemHostRegister_v2", 40},   {"cuMemcpyHtoDAsync_v2", 40},
+	{"cuMemcpyDtoHAsync_v2", 40},   {"cuEventCreate", 40},
+	{"cuEventRecord", 40},          {"cuEventQuery", 20},
+	{"cuStreamQuery", 40},          {"cuStreamWaitEvent", 40},
+	{"cuStreamSynchronize", 40},    {"cuStreamGetCtx", 40},
+	{"cuCtxPushCurrent_v2", 40},    {"cuCtxPopCurrent_v2", 40},
+	{"cuEventDestroy_v2", 40},      {"cuStreamDestroy_v2", 40},
+	{"cuMemHostUnregister", 40},    {"cuDevicePrimaryCtxRelease_v2", 40},
 };
 
 static void each_call_in_turn(void)

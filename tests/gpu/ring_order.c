@@ -222,6 +222,7 @@ static void a_mark_that_fails_refuses_the_operation(void)
 	t_file_make(rg_path, SEED, MIB(1));
 	rg_file_open(O_RDONLY);
 	op = ordered(SLUICE_READ, stream);
+	T_EQ(standin_hold(stream), 0);
 	for (unsigned i = 0; i < T_COUNT(calls); i++) {
 		standin_fail(calls[i], 1, 700, false);
 		T_ERR(sluice_submit(rg_io, &op, 1, &t, &err), -EIO, &err);
@@ -230,6 +231,7 @@ static void a_mark_that_fails_refuses_the_operation(void)
 		standin_fail(NULL, 0, 0, false);
 		T_EQ(standin_depth(), 1);
 	}
+	standin_release();
 	RG_DO(&op, len, 1);
 }
 

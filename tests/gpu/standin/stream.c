@@ -239,6 +239,21 @@ CUresult cuStreamGetCtx(CUstream s, CUcontext *ctx)
 	return *ctx ? OK : standin_error(INVALID_CONTEXT);
 }
 
+CUresult cuStreamQuery(CUstream stream)
+{
+	CUstream s;
+	bool done;
+
+	ENTER();
+	s = resolve(stream);
+	if (!s)
+		return standin_error(INVALID_HANDLE);
+	pthread_mutex_lock(&standin_lock);
+	done = s->done == s->queued;
+	pthread_mutex_unlock(&standin_lock);
+	return done ? OK : NOT_READY;
+}
+
 CUresult cuStreamSynchronize(CUstream stream)
 {
 	CUresult r = standin_enter(__func__);
