@@ -303,14 +303,13 @@ static const struct bed_buffers *limit_buffers(struct bench *b, struct bed_buffe
 }
 
 /*
- * Plain threads have a turn as well, on the files of the largest size: as many tries as there are
- * rounds, or shapes.  What they write is not what a check would expect.
+ * Plain threads have a turn as well, on the files of the largest size.  What they write is not
+ * what a check would expect.
  */
 static void limit_turn(struct bench *b, const struct bench_size *z, bool read)
 {
 	const struct bench_job *job = b->job;
-	unsigned tries = b->repeats < LIMIT_SHAPES ? LIMIT_SHAPES : b->repeats,
-		 now = tries / b->repeats;
+	struct limit_turn turn = {.done = b->round + 1, .all = b->repeats, .sec = LIMIT_SEC};
 	struct limit *l = &b->limit[read];
 	struct bed_buffers own = {.at = NULL};
 	const struct bed_buffers *buffers;
@@ -330,9 +329,8 @@ static void limit_turn(struct bench *b, const struct bench_size *z, bool read)
 	t.step = buffers->step;
 	if (job->progress)
 		job->progress(job->progress_arg, BENCH_LIMIT, z->size, 0, 0);
-	while (now-- > 0)
-		limit_try(l, &t, 1, read ? 0 : b->limit_bytes / tries, LIMIT_SEC / tries,
-			  job->stop);
+	turn.most = read ? 0 : b->limit_bytes;
+	limit_beside(l, &t, 1, &turn, job->stop);
 	b->res->bytes_written += read ? 0 : l->moved - before;
 	if (buffers == &own)
 		bed_buffers_close(&own);

@@ -15,6 +15,8 @@
 #include "load/measure/cache.h"
 #include "load/measure/limit.h"
 
+#define IO_AGAIN (1ull << 32) /* in a tag: not a loop of its own */
+
 /* A job while it runs. */
 struct io_run {
 	const struct io_job *job;
@@ -23,55 +25,15 @@ struct io_run {
 	struct bed_buffers buffers; /* one for each worker */
 	struct stream_seen *seen;
 	uint32_t *issued; /* loops of each worker */
+	bool *again;      /* its new handle is warm only when it has done the last one again */
 	uint32_t nr_loops;
+	uint32_t turn_end; /* loops of each worker when plain threads have their turn */
 	enum io_step step;
-	uint64_t total; /* bytes of this step */
+	uint64_t total;   /* bytes of this step ... */
+	uint64_t earlier; /* ... that other handles moved */
 	_Atomic uint64_t verified;
 	struct limit limit;
 };
-
-/* -------------------------------------------------------------------- check */
-
-int io_job_check(const struct io_job *job, struct sluice_err *err)
-{
-	struct sluice_io *io;
-	int r = 0;
-
-	if (!job->nr_places || !job->io_size || !job->loops)
-		return sluice_fail(err, -EINVAL, "a job needs a folder, a size and a loop");
-	if (job->loops > UINT32_MAX - job->warmup)
-		return sluice_fail(err, -EINVAL, "too many loops");
-	for (unsigned i = 0; i < job->nr_places && r == 0; i++)
-		r = bed_check_folder(job->places[i].folder, !job->read, err);
-	for (unsigned i = 0; job->gpu && i < job->nr_places && r == 0; i++)
-		r = bed_gpu_check(job->places[i].device, err);
-	if (r == 0)
-		r = sluice_open(&io, &job->opts, err); /* the library knows its own ranges */
-	return r < 0 ? r : sluice_close(io, err);
-}
-
-int io_job_plan(const struct io_job *job, struct io_plan *ret, struct sluice_err *err)
-{
-	struct io_files files;
-	int r = io_files_init(&files, job, err);
-
-	*ret = (struct io_plan){.speed = job->limit ? (double)job->limit : 1e9};
-	if (r == 0)
-		r = io_files_room(&files, err);
-	if (r == 0 && !job->gpu)
-		r = bed_check_memory(job->io_size, job->nr_places, err);
-	for (unsigned i = 0; i < files.nr && r == 0; i++) {
-		ret->space += job->io_size - files.all[i].had;
-		ret->prepares += job->read && !files.all[i].full ? job->io_size : 0;
-	}
-	ret->moves = (uint64_t)job->nr_places * (job->loops + job->warmup) * job->io_size;
-	if (job->measure_limit)
-		ret->limit = job->read ? 0 : limit_most_written(ret->moves);
-	ret->seconds = (double)(ret->prepares + ret->moves) / ret->speed +
-		       (job->measure_limit ? LIMIT_SEC : 0);
-	io_files_fini(&files);
-	return r;
-}
 
 static bool io_stopped(const struct io_job *job)
 {
@@ -86,16 +48,20 @@ static int io_next(void *arg, unsigned worker, struct load_op *op, struct sluice
 	uint32_t loop = run->issued[worker];
 
 	(void)err;
-	if (loop == run->nr_loops)
+	if (loop == run->turn_end)
 		return 0;
-	run->issued[worker]++;
+	if (run->again[worker])
+		loop--;
+	else
+		run->issued[worker]++;
 	*op = (struct load_op){
 		.read = run->job->read,
-		.warmup = loop < run->res->first,
+		.warmup = loop < run->res->first || run->again[worker],
 		.file = worker * run->files.per + (run->job->different_file ? loop : 0),
 		.len = run->job->io_size,
-		.tag = loop,
+		.tag = loop | (run->again[worker] ? IO_AGAIN : 0),
 	};
+	run->again[worker] = false;
 	return 1;
 }
 
@@ -104,13 +70,11 @@ static int io_next(void *arg, unsigned worker, struct load_op *op, struct sluice
  * file writes something else, or a pass that was lost would not be noticed; the
  * last one leaves the pattern by which the file is known to be ours.
  */
-static uint64_t io_loop_seed(const struct io_run *run, const struct load_op *op)
+static uint64_t io_loop_seed(const struct io_run *run, const struct bed_file *f, uint32_t loop)
 {
-	uint64_t seed = run->files.all[op->file].seed;
+	bool same = run->job->different_file || !run->job->validate || run->job->read;
 
-	if (run->job->different_file || !run->job->validate)
-		return seed;
-	return seed + (run->nr_loops - 1 - op->tag);
+	return same ? f->seed : f->seed + (run->nr_loops - 1 - loop);
 }
 
 /* Before the clock starts: a cold cache for reads, the right data for writes. */
@@ -128,7 +92,8 @@ static int io_prepare(void *arg, const struct load_op *op, void *buf, struct slu
 	if (!job->read) {
 		if (op->tag && !job->different_file && !job->validate)
 			return 0;
-		return bed_buf_fill(&run->buffers, buf, op->len, io_loop_seed(run, op), 0, err);
+		return bed_buf_fill(&run->buffers, buf, op->len,
+				    io_loop_seed(run, f, (uint32_t)op->tag), 0, err);
 	}
 	left = cache_drop(f->at, op->len);
 	if (!op->warmup && w->resident >= 0)
@@ -144,6 +109,8 @@ static int io_finish(void *arg, const struct load_op *op, void *buf, struct slui
 	unsigned worker = op->file / run->files.per;
 	int r;
 
+	if (op->tag & IO_AGAIN)
+		return 0;
 	run->res->workers[worker].task[op->tag] = (double)op->took_ns / 1e9;
 	run->res->workers[worker].e2e[op->tag] = (double)op->round_ns / 1e9;
 	if (worker == 0)
@@ -161,12 +128,13 @@ static void io_tick(void *arg, uint64_t bytes)
 {
 	struct io_run *run = arg;
 
-	run->job->progress(run->job->progress_arg, run->step, bytes, run->total);
+	run->job->progress(run->job->progress_arg, run->step, run->earlier + bytes, run->total);
 }
 
-static void io_step(struct io_run *run, enum io_step step, uint64_t total)
+static void io_step(struct io_run *run, enum io_step step, uint64_t earlier, uint64_t total)
 {
 	run->step = step;
+	run->earlier = earlier;
 	run->total = total;
 	if (run->job->progress)
 		io_tick(run, 0);
@@ -193,7 +161,8 @@ static int io_alloc(struct io_run *run, struct sluice_err *err)
 	res->paths = calloc(n, sizeof(*res->paths));
 	run->seen = calloc(n, sizeof(*run->seen));
 	run->issued = calloc(n, sizeof(*run->issued));
-	if (!res->workers || !res->paths || !run->seen || !run->issued)
+	run->again = calloc(n, sizeof(*run->again));
+	if (!res->workers || !res->paths || !run->seen || !run->issued || !run->again)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	res->nr_workers = n;
 	for (unsigned i = 0; i < n; i++) {
@@ -247,7 +216,7 @@ static int io_open(struct io_run *run, struct sluice_err *err)
 		job->ready(job->progress_arg);
 	if (r == 0)
 		r = io_buffers(run, err);
-	io_step(run, IO_STEP_PREPARE, run->files.nr * job->io_size);
+	io_step(run, IO_STEP_PREPARE, 0, run->files.nr * job->io_size);
 	return r < 0 ? r : io_files_make(&run->files, &work, err);
 }
 
@@ -266,7 +235,8 @@ static uint32_t io_fresh_loops(const struct io_run *run)
 	return n;
 }
 
-static int io_loops(struct io_run *run, struct sluice_err *err)
+/* The next loops, behind which plain threads have their turn, or all. */
+static int io_turn(struct io_run *run, unsigned turn, unsigned turns, struct sluice_err *err)
 {
 	const struct io_job *job = run->job;
 	struct stream_job stream = {
@@ -285,12 +255,20 @@ static int io_loops(struct io_run *run, struct sluice_err *err)
 		.progress_arg = run,
 		.seen = run->seen,
 	};
-	int r;
 
-	io_step(run, IO_STEP_RUN, (uint64_t)job->nr_places * run->nr_loops * job->io_size);
-	r = run_stream(&stream, &run->res->series, err);
-	run->res->fresh = io_fresh_loops(run);
-	return r;
+	for (unsigned i = 0; i < job->nr_places; i++)
+		run->again[i] = turn > 1 && job->warmup;
+	run->turn_end = run->res->first + (run->nr_loops - run->res->first) * turn / turns;
+	io_step(run, IO_STEP_RUN, run->res->series.bytes + run->res->series.warmup_bytes,
+		(uint64_t)job->nr_places * run->nr_loops * job->io_size);
+	return run_stream(&stream, &run->res->series, err);
+}
+
+/* The file of a worker's last loop. */
+static struct bed_file *io_last_file(const struct io_run *run, unsigned worker)
+{
+	return &run->files.all[worker * run->files.per +
+			       (run->job->different_file ? run->turn_end - 1 : 0)];
 }
 
 /* Buffers that plain threads can use, with the content of the files: ours, or others. */
@@ -309,23 +287,24 @@ static int io_limit_buffers(struct io_run *run, struct bed_buffers *other, struc
 	r = bed_buffers_open(other, &want, err);
 	for (unsigned i = 0; i < want.nr && r == 0; i++)
 		r = bed_buf_fill(other, other->at[i], want.len,
-				 run->files.all[(i + 1) * run->files.per - 1].seed, 0, err);
+				 io_loop_seed(run, io_last_file(run, i), run->turn_end - 1), 0,
+				 err);
 	return r;
 }
 
-/* What a plain loop gets from the files of the last loop. */
-static int io_limit(struct io_run *run, struct sluice_err *err)
+/* What plain threads get from the files of the last loop. */
+static int io_limit(struct io_run *run, unsigned turn, unsigned turns, struct sluice_err *err)
 {
 	const struct io_job *job = run->job;
-	const struct run_series *s = &run->res->series;
+	struct limit_turn t = {.done = turn, .all = turns, .sec = LIMIT_SEC};
 	CLEANUP_FREE struct limit_target *targets = calloc(job->nr_places, sizeof(*targets));
 	struct bed_buffers other = {.at = NULL}, *b = NULL;
 	int r = targets ? io_limit_buffers(run, &other, &b, err)
 			: sluice_fail(err, -ENOMEM, "out of memory");
 
-	io_step(run, IO_STEP_LIMIT, 0);
+	io_step(run, IO_STEP_LIMIT, 0, 0);
 	for (unsigned i = 0; i < job->nr_places && r == 0; i++) {
-		struct bed_file *f = &run->files.all[(i + 1) * run->files.per - 1];
+		struct bed_file *f = io_last_file(run, i);
 		const struct sluice_file_info *info = &run->seen[i].file;
 
 		targets[i] = (struct limit_target){
@@ -339,10 +318,11 @@ static int io_limit(struct io_run *run, struct sluice_err *err)
 		};
 	}
 	run->limit.read = job->read;
+	if (!job->read)
+		t.most =
+			limit_most_written((uint64_t)job->nr_places * run->nr_loops * job->io_size);
 	if (r == 0)
-		limit_try_all(&run->limit, targets, job->nr_places,
-			      job->read ? 0 : limit_most_written(s->bytes + s->warmup_bytes),
-			      LIMIT_SEC, job->stop);
+		limit_beside(&run->limit, targets, job->nr_places, &t, job->stop);
 	bed_buffers_close(&other);
 	return r;
 }
@@ -353,7 +333,7 @@ static int io_verify(struct io_run *run, struct sluice_err *err)
 	struct bed_work work = io_work(run);
 	int r;
 
-	io_step(run, IO_STEP_CHECK, run->files.nr * run->job->io_size);
+	io_step(run, IO_STEP_CHECK, 0, run->files.nr * run->job->io_size);
 	for (unsigned i = 0; i < run->files.nr; i++)
 		run->files.all[i].full = true;
 	r = bed_files_verify(run->files.all, run->files.nr, &work, err);
@@ -472,14 +452,18 @@ void io_result_fini(struct io_result *res)
 static int io_steps(struct io_run *run, struct sluice_err *err)
 {
 	const struct io_job *job = run->job;
+	unsigned turns = io_turns(job);
 	int r = io_open(run, err);
 
-	if (r == 0)
-		r = io_loops(run, err);
-	if (r == 0 && !io_stopped(job) && job->measure_limit)
-		r = io_limit(run, err);
-	if (r == 0 && !io_stopped(job) && job->validate && !job->read)
-		r = io_verify(run, err);
+	for (unsigned turn = 1; turn <= turns && r == 0 && !io_stopped(job); turn++) {
+		r = io_turn(run, turn, turns, err);
+		run->res->fresh = io_fresh_loops(run);
+		/* the last one comes behind the check, which is of what the loops wrote */
+		if (r == 0 && turn == turns && !io_stopped(job) && job->validate && !job->read)
+			r = io_verify(run, err);
+		if (r == 0 && !io_stopped(job) && job->measure_limit)
+			r = io_limit(run, turn, turns, err);
+	}
 	if (io_stopped(job) && (r == 0 || r == -ECANCELED))
 		r = sluice_fail(err, -ECANCELED, "interrupted");
 	return r;
@@ -502,6 +486,7 @@ int io_job_run(const struct io_job *job, struct io_result *result, struct sluice
 		io_files_fini(&run.files);
 	free(run.seen);
 	free(run.issued);
+	free(run.again);
 	if (r < 0 && !(r == -ECANCELED && io_stopped(job)))
 		io_result_fini(result);
 	return r;

@@ -24,8 +24,6 @@
 
 #include "load/measure/handle.h"
 
-/* How users spell them, in their order; NULL-terminated. */
-
 /* Where one worker works. */
 struct io_place {
 	const char *folder;

@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/bed/bed_check.h"
+#include "load/measure/limit.h"
 #include "load/measure/ram.h"
 
 /* FNV-1a of the name: files that changed names do not look right. */
@@ -180,4 +181,53 @@ uint64_t io_job_default_size(const struct io_job *job)
 	if (memory)
 		size = min_u64(size, memory / 4 / workers);
 	return max_u64(align_down(size, 1u << 20), 1u << 20);
+}
+
+/* -------------------------------------------------------------------- check */
+
+int io_job_check(const struct io_job *job, struct sluice_err *err)
+{
+	struct sluice_io *io;
+	int r = 0;
+
+	if (!job->nr_places || !job->io_size || !job->loops)
+		return sluice_fail(err, -EINVAL, "a job needs a folder, a size and a loop");
+	if (job->loops > UINT32_MAX - job->warmup)
+		return sluice_fail(err, -EINVAL, "too many loops");
+	for (unsigned i = 0; i < job->nr_places && r == 0; i++)
+		r = bed_check_folder(job->places[i].folder, !job->read, err);
+	for (unsigned i = 0; job->gpu && i < job->nr_places && r == 0; i++)
+		r = bed_gpu_check(job->places[i].device, err);
+	if (r == 0)
+		r = sluice_open(&io, &job->opts, err); /* the library knows its own ranges */
+	return r < 0 ? r : sluice_close(io, err);
+}
+
+unsigned io_turns(const struct io_job *job)
+{
+	return job->measure_limit ? (unsigned)min_u64(job->loops, LIMIT_TRIES) : 1;
+}
+
+int io_job_plan(const struct io_job *job, struct io_plan *ret, struct sluice_err *err)
+{
+	struct io_files files;
+	int r = io_files_init(&files, job, err);
+
+	*ret = (struct io_plan){.speed = job->limit ? (double)job->limit : 1e9};
+	if (r == 0)
+		r = io_files_room(&files, err);
+	if (r == 0 && !job->gpu)
+		r = bed_check_memory(job->io_size, job->nr_places, err);
+	for (unsigned i = 0; i < files.nr && r == 0; i++) {
+		ret->space += job->io_size - files.all[i].had;
+		ret->prepares += job->read && !files.all[i].full ? job->io_size : 0;
+	}
+	ret->moves = (uint64_t)job->nr_places * job->io_size *
+		     (job->loops + job->warmup + (job->warmup ? io_turns(job) - 1 : 0));
+	if (job->measure_limit)
+		ret->limit = job->read ? 0 : limit_most_written(ret->moves);
+	ret->seconds = (double)(ret->prepares + ret->moves) / ret->speed +
+		       (job->measure_limit ? LIMIT_SEC : 0);
+	io_files_fini(&files);
+	return r;
 }

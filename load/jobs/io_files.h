@@ -27,6 +27,8 @@ int io_files_init(struct io_files *f, const struct io_job *job, struct sluice_er
 int io_files_room(const struct io_files *f, struct sluice_err *err);
 /* Make those that are missing; files to be read get their content. */
 int io_files_make(struct io_files *f, struct bed_work *work, struct sluice_err *err);
+/* In how many turns the loops are done, with plain threads behind each. */
+unsigned io_turns(const struct io_job *job);
 /* Remove what was made and shall not stay. */
 void io_files_fini(struct io_files *f);
 

@@ -113,6 +113,7 @@ static int sweep_measure(struct sweep *w, unsigned index, uint32_t loop, struct 
 	if (one.ops == w->job->nr_folders)
 		r = r == -ECANCELED ? 0 : r; /* it was done before the stop */
 	w->done_bytes += one.bytes;
+	w->done[s->read]++;
 	if (r < 0) { /* which makes it none: what was written was written */
 		sweep_add_wear(w, series_wear(&one), NULL);
 	} else {
@@ -127,6 +128,27 @@ static int sweep_measure(struct sweep *w, unsigned index, uint32_t loop, struct 
 		r = sweep_state_add(w->state, w->job, &m, err);
 	series_fini(&one);
 	return r;
+}
+
+/* -------------------------------------------------------------------- limit */
+
+/* Plain threads have a turn between measurements, in buffers as large as theirs. */
+static int sweep_limit_turn(struct sweep *w, bool read, struct sluice_err *err)
+{
+	struct limit *l = &w->limit[read];
+	struct limit_turn turn = {.done = w->done[read],
+				  .all = w->left[read],
+				  .most = w->limit_writes,
+				  .sec = LIMIT_SEC};
+	uint64_t before = l->moved;
+	int r;
+
+	if (!w->measures_limit)
+		return 0;
+	r = trials_limit(&w->trials, l, turn, err);
+	if (r == 0 && !read && l->moved > before)
+		r = sweep_add_wear(w, l->moved - before, err);
+	return r < 0 ? r : sweep_stopped(w->job, err);
 }
 
 /* ------------------------------------------------------------------ the walk */
@@ -165,6 +187,8 @@ static int sweep_one_loop(struct sweep *w, unsigned first, uint32_t loop, unsign
 		if (r == 0 && w->res->points[index].loops == job->loops && job->point_done)
 			r = job->point_done(job->arg, job, &w->res->series[index],
 					    &w->res->points[index], err);
+		if (r == 0)
+			r = sweep_limit_turn(w, w->res->series[index].read, err);
 	}
 	return r;
 }
@@ -187,9 +211,12 @@ static int sweep_walk(struct sweep *w, struct sluice_err *err)
 	CLEANUP_FREE unsigned *order = calloc(w->nr_points, sizeof(*order));
 	int r = order ? 0 : sluice_fail(err, -ENOMEM, "out of memory");
 
-	for (unsigned first = 0; first < w->res->nr && r == 0; first += w->nr_points)
+	for (unsigned first = 0; first < w->res->nr && r == 0; first += w->nr_points) {
 		for (uint32_t loop = 0; loop < w->job->loops && r == 0; loop++)
 			r = sweep_one_loop(w, first, loop, order, err);
+		if (r == 0) /* where all was known there is still no limit */
+			r = sweep_limit_turn(w, w->res->series[first].read, err);
+	}
 	return r;
 }
 
@@ -214,27 +241,16 @@ static void sweep_describe(struct sweep *w, unsigned index)
 	snprintf(s->partial_why, sizeof(s->partial_why), "%u of %u loops", p->loops, w->job->loops);
 }
 
-/* What plain threads get from the same files, in buffers as large as those of the work. */
-static int sweep_measure_limit(struct sweep *w, struct sluice_err *err)
+static void sweep_tell_limits(struct sweep *w, bool complete)
 {
 	const struct sweep_job *job = w->job;
-	int r = 0;
 
-	if (job->progress)
-		job->progress(job->arg, "limit", w->done_bytes, w->left_bytes);
-	for (int read = 0; read < 2 && r == 0; read++) {
-		struct limit l = {.read = read};
-
-		if (!(read ? job->read : job->write))
-			continue;
-		for (unsigned i = 0; i < LIMIT_SHAPES && r == 0; i++)
-			r = trials_limit(&w->trials, &l, sweep_limit_writes(job) / LIMIT_SHAPES,
-					 LIMIT_SEC / LIMIT_SHAPES, err);
-		limit_tell(&l, w->res->series, w->res->nr);
-		if (r == 0 && !read)
-			r = sweep_add_wear(w, l.moved, err);
+	for (int read = 0; read < 2; read++) {
+		if (job->limit)
+			limit_set(w->res->series, w->res->nr, read, (double)job->limit, "as given");
+		else if (complete && w->measures_limit)
+			limit_tell(&w->limit[read], w->res->series, w->res->nr);
 	}
-	return r < 0 ? r : sweep_stopped(job, err);
 }
 
 /* Take the state file for us alone, then look at what is in it. */
@@ -280,7 +296,12 @@ static int prepare_files(struct sweep *w, struct sluice_err *err)
 
 int sweep_run(const struct sweep_job *job, struct sweep_result *res, struct sluice_err *err)
 {
-	struct sweep w = {.job = job, .res = res, .start_ns = clock_ns()};
+	struct sweep w = {.job = job,
+			  .res = res,
+			  .start_ns = clock_ns(),
+			  .measures_limit = job->measure_limit && !job->limit && sweep_moves(job),
+			  .limit_writes = sweep_limit_writes(job),
+			  .limit[true].read = true};
 	int r;
 
 	*res = (struct sweep_result){.nr = 0};
@@ -291,12 +312,7 @@ int sweep_run(const struct sweep_job *job, struct sweep_result *res, struct slui
 		r = sweep_log_known(&w, err);
 	if (r == 0)
 		r = sweep_walk(&w, err);
-	if (job->limit) {
-		limit_set(res->series, res->nr, true, (double)job->limit, "as given");
-		limit_set(res->series, res->nr, false, (double)job->limit, "as given");
-	} else if (r == 0 && job->measure_limit && sweep_moves(job)) {
-		r = sweep_measure_limit(&w, err);
-	}
+	sweep_tell_limits(&w, r == 0);
 	for (unsigned i = 0; i < res->nr; i++)
 		sweep_describe(&w, i);
 	sweep_close(&w);

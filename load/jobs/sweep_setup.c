@@ -85,10 +85,11 @@ int sweep_add_wear(struct sweep *w, uint64_t bytes, struct sluice_err *err)
 
 void sweep_count_left(struct sweep *w)
 {
-	uint64_t left = 0;
+	uint64_t left;
 
 	for (size_t i = 0; i < (size_t)w->res->nr * w->job->loops; i++)
-		left += !w->known[i];
+		w->left[w->res->series[i / w->job->loops].read] += !w->known[i];
+	left = w->left[0] + w->left[1];
 	w->res->resumed = (unsigned)(sweep_measurements(w->job) - left);
 	w->left_bytes = left * sweep_bytes(w->job);
 }

@@ -17,9 +17,13 @@ struct sweep {
 	bool *known; /* [index * loops + loop]: measured, perhaps by an earlier job */
 	FILE *state;
 	uint64_t start_ns;
-	const char *name;    /* what is being measured */
-	uint64_t done_bytes; /* by this process */
-	uint64_t left_bytes; /* when it began */
+	const char *name;          /* what is being measured */
+	uint64_t done_bytes;       /* by this process */
+	uint64_t left_bytes;       /* when it began */
+	uint64_t done[2], left[2]; /* the same in measurements: of writes, of reads */
+	bool measures_limit;       /* beside them ... */
+	uint64_t limit_writes;     /* ... with so many bytes */
+	struct limit limit[2];
 };
 
 int sweep_stopped(const struct sweep_job *job, struct sluice_err *err);

@@ -271,8 +271,7 @@ int trial_run(struct trials *t, const struct sluice_opts *opts, uint32_t memory,
 
 /* -------------------------------------------------------------------- limit */
 
-int trials_limit(struct trials *t, struct limit *l, uint64_t most_written, double sec,
-		 struct sluice_err *err)
+int trials_limit(struct trials *t, struct limit *l, struct limit_turn turn, struct sluice_err *err)
 {
 	unsigned nr = t->job.nr_folders;
 	CLEANUP_FREE struct limit_target *targets = calloc(nr, sizeof(*targets));
@@ -293,7 +292,8 @@ int trials_limit(struct trials *t, struct limit *l, uint64_t most_written, doubl
 			.buf_len = b->want.len,
 			.align = 4096,
 		};
-	limit_try(l, targets, nr, l->read ? 0 : most_written, sec, t->job.stop);
+	turn.most = l->read ? 0 : turn.most;
+	limit_beside(l, targets, nr, &turn, t->job.stop);
 	t->written += l->read ? 0 : l->moved - before;
 	return 0;
 }

@@ -103,10 +103,9 @@ int trial_run(struct trials *t, const struct sluice_opts *opts, uint32_t memory,
 uint64_t trial_bytes(const struct trials_job *job, unsigned ops);
 
 /*
- * Let plain threads try in the same files and buffers, with one shape; see limit.h.
- * @most_written: bytes that writes may take.
+ * Let plain threads try in the same files and buffers, as limit_beside() does.  @turn->most is of
+ * writes: reads take what fits into the time.
  */
-int trials_limit(struct trials *t, struct limit *l, uint64_t most_written, double sec,
-		 struct sluice_err *err);
+int trials_limit(struct trials *t, struct limit *l, struct limit_turn turn, struct sluice_err *err);
 
 #endif

@@ -22,7 +22,6 @@
 #define FLOOR_LATENCY 0.5 /* of what the default configuration does */
 #define FLOOR_CPU     0.9
 #define BELOW_FLOOR   0.4 /* as if so much worse */
-#define LIMIT_TRIES   (2 * LIMIT_SHAPES)
 
 const char *const tune_goal_words[] = {"both", "read", "write", "latency", "cpu", NULL};
 
@@ -152,11 +151,14 @@ static void limit_turn(struct tune *t)
 	double sec = tune_limit_sec(job);
 
 	for (unsigned i = 0; i < 2 && job->measure_limit && !job->limit && sec > 0; i++) {
+		struct limit_turn turn = {.done = t->limit[i].tries + 1,
+					  .all = LIMIT_TRIES,
+					  .most = tune_limit_writes(job),
+					  .sec = sec};
+
 		t->limit[i].read = i;
-		if ((i ? job->read : job->write) && t->limit[i].tries < LIMIT_TRIES &&
-		    !(job->stop && atomic_load(job->stop)))
-			trials_limit(&t->trials, &t->limit[i], tune_limit_writes(job) / LIMIT_TRIES,
-				     sec / LIMIT_TRIES, NULL);
+		if (i ? job->read : job->write)
+			trials_limit(&t->trials, &t->limit[i], turn, NULL);
 	}
 }
 

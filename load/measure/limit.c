@@ -208,11 +208,14 @@ void limit_try(struct limit *l, const struct limit_target *targets, unsigned nr,
 			 "files or buffers are smaller than one O_DIRECT block");
 }
 
-void limit_try_all(struct limit *l, const struct limit_target *targets, unsigned nr, uint64_t most,
-		   double sec, const atomic_int *stop)
+void limit_beside(struct limit *l, const struct limit_target *targets, unsigned nr,
+		  const struct limit_turn *turn, const atomic_int *stop)
 {
-	for (unsigned i = 0; i < LIMIT_SHAPES && !(stop && atomic_load(stop)); i++)
-		limit_try(l, targets, nr, most / LIMIT_SHAPES, sec / LIMIT_SHAPES, stop);
+	uint64_t tries = max_u64(min_u64(turn->all, LIMIT_TRIES), LIMIT_SHAPES);
+	uint64_t due = turn->done < turn->all ? turn->done * tries / turn->all : tries;
+
+	while (l->tries < due && !(stop && atomic_load(stop)))
+		limit_try(l, targets, nr, turn->most / tries, turn->sec / (double)tries, stop);
 }
 
 /* ------------------------------------------------------------------ results */

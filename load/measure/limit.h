@@ -9,7 +9,7 @@
  * faster than one over as much memory as the work uses.  Several shapes are tried in turn,
  * where that is possible between the turns of the work, and the best one counts.
  *
- *	struct limit -> limit_try() ... -> limit_settle(), limit_tell()
+ *	struct limit -> limit_beside() ... -> limit_settle(), limit_tell()
  *
  * The limit is the best that was seen of the device: by the plain threads, or by the
  * work itself where that was faster.  A share of it is never above 1.
@@ -20,9 +20,10 @@
 
 #include "load/measure/series.h"
 
-#define LIMIT_SHAPES    3   /* so many tries are needed, at least */
-#define LIMIT_SEC       1.5 /* that one direction takes at most ... */
-#define LIMIT_LEAST_SEC 0.3 /* ... and in less it would tell nothing */
+#define LIMIT_SHAPES    3                  /* so many tries are needed, at least */
+#define LIMIT_TRIES     (2 * LIMIT_SHAPES) /* so many are made beside long work */
+#define LIMIT_SEC       1.5                /* that one direction takes at most ... */
+#define LIMIT_LEAST_SEC 0.3                /* ... and in less it would tell nothing */
 
 /* Files of one place, worked on by threads of their own, and the buffers of the work there. */
 struct limit_target {
@@ -56,9 +57,18 @@ struct limit {
  */
 void limit_try(struct limit *l, const struct limit_target *targets, unsigned nr, uint64_t most,
 	       double sec, const atomic_int *stop);
-/* All shapes in turn: @most and @sec are of all of them. */
-void limit_try_all(struct limit *l, const struct limit_target *targets, unsigned nr, uint64_t most,
-		   double sec, const atomic_int *stop);
+/*
+ * The tries that are due beside work of which @done of @all parts are over, so that all have
+ * been made when it is: one a part, but no fewer than there are shapes and no more than
+ * LIMIT_TRIES.
+ */
+struct limit_turn {
+	uint64_t done, all;
+	uint64_t most; /* bytes of all tries, as of limit_try() */
+	double sec;    /* the same */
+};
+void limit_beside(struct limit *l, const struct limit_target *targets, unsigned nr,
+		  const struct limit_turn *turn, const atomic_int *stop);
 
 /*
  * The limit, bytes per second, where the work itself got up to @fastest; 0: it is not known.  @how:

@@ -556,9 +556,9 @@ def all_that_was_written_is_counted():
         r = result(*args, '--read', '--keep')
         assert r['series'][0]['bytes_written'] == r['bytes_written'] == 2 * size
         assert result(*args, '--read')['bytes_written'] == 0
-        r = result(*args, '--measure_limit')
-        assert r['series'][0]['bytes_written'] == 2 * 4 * size
-        assert (r['bytes_written'] > 2 * 4 * size) == (r['series'][0]['limit']['share'] is not None)
+        r = result(*args, '--measure_limit')  # whose two later turns have a warm-up each
+        assert r['series'][0]['bytes_written'] == 2 * 6 * size
+        assert (r['bytes_written'] > 2 * 6 * size) == (r['series'][0]['limit']['share'] is not None)
 
 
 def the_warm_up_counts_when_asked_for():
@@ -739,6 +739,16 @@ def a_given_limit_gives_a_share():
     assert limit['how'] == 'as given' and r['settings']['limit'] == 2**40, limit
 
 
+def the_limit_is_measured_between_the_loops():
+    with folder() as f:
+        for more, turns in ([], 1), (['--measure_limit'], 4):
+            s = series('--folder', f, '--io_size', '1M', '--read', '--loops', 4, *more)
+            found = s['interval']['turns']
+            assert s['ops'] == 4 and len(found) == turns, (more, found)
+            if s['limit']['share'] is not None:  # a quarter of 1.5 s for plain threads
+                assert all(b[0] - a[1] > 0.3 for a, b in zip(found, found[1:])), found
+
+
 def the_limit_is_measured_on_the_same_files():
     with folder() as f:
         for args in ['--io_size', '4M', '--read'], ['--io_size', '3000001', '--memory', 'odd']:
@@ -867,6 +877,7 @@ tap.run(
     a_buffered_write_says_whether_it_was_flushed,
     fresh_and_repeated_writes_are_told_apart,
     a_given_limit_gives_a_share,
+    the_limit_is_measured_between_the_loops,
     the_limit_is_measured_on_the_same_files,
     stopping_case(signal.SIGINT),
     stopping_case(signal.SIGINT, '--read'),

@@ -91,6 +91,17 @@ def a_dry_run_promises_no_less_than_is_written():
             assert written <= said <= written + (512 << 20), (more, said, written)
 
 
+def the_limit_is_measured_between_the_points():
+    with folder():
+        result(*SMALL[:-1], '--no_read')
+        with open(f'_aio_bench_logs/{STATE}') as f:
+            lines = [json.loads(line) for line in f][1:]
+        what = ''.join('w' if 'wear' in line else 'p' for line in lines)
+        if 'w' not in what[1:]:
+            raise tap.Skip('limit', 'it cannot be measured here')
+        assert what.count('p') == 8 and re.fullmatch('w(p+w){6}', what), what
+
+
 def every_point_is_there_once():
     with folder():
         r = result(*SMALL)
@@ -664,6 +675,7 @@ def what_needs_a_gpu_is_status_3():
 tap.run(
     the_default_space_is_that_of_ds_nvme_tune,
     a_dry_run_promises_no_less_than_is_written,
+    the_limit_is_measured_between_the_points,
     every_point_is_there_once,
     the_best_is_the_fastest,
     the_logs_are_upstreams,

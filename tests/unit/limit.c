@@ -140,9 +140,33 @@ static void a_buffer_below_a_block_is_not_measured(void **state)
 
 	(void)state;
 	make_files();
-	limit_try_all(&l, &t, 1, 0, 0.1, NULL);
+	limit_try(&l, &t, 1, 0, 0.1, NULL);
 	assert_int_equal(l.moved, 0);
 	assert_non_null(strstr(l.why_not, "smaller than one O_DIRECT block"));
+	munmap(buf, FILES * (LEN + 4096));
+}
+
+/* As much of the tries as of the work, and all of them when it is over. */
+static void tries_are_spread_over_the_work(void **state)
+{
+	static const unsigned due[][4] = {{1, 1, 3, 3},   {1, 2, 1, 3}, {2, 2, 3, 3},
+					  {4, 5, 4, 5},   {0, 0, 3, 3}, {49, 100, 2, 6},
+					  {50, 100, 3, 6}};
+	char *buf = map();
+	struct limit_target t = target_of(buf, 1, 1000);
+
+	(void)state;
+	make_files();
+	for (unsigned i = 0; i < ARRAY_SIZE(due); i++) {
+		struct limit_turn turn = {.done = due[i][0], .all = due[i][1], .sec = 0.01};
+		struct limit l = {.read = true};
+
+		limit_beside(&l, &t, 1, &turn, NULL);
+		assert_int_equal(l.tries, due[i][2]);
+		turn.done = turn.all;
+		limit_beside(&l, &t, 1, &turn, NULL);
+		assert_int_equal(l.tries, due[i][3]);
+	}
 	munmap(buf, FILES * (LEN + 4096));
 }
 
@@ -154,6 +178,7 @@ int main(void)
 		cmocka_unit_test(all_the_memory_of_the_work_is_used),
 		cmocka_unit_test(writes_put_down_what_is_at_the_same_offset),
 		cmocka_unit_test(a_buffer_below_a_block_is_not_measured),
+		cmocka_unit_test(tries_are_spread_over_the_work),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
