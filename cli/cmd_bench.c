@@ -3,7 +3,6 @@
  * sluice bench: latency and bandwidth per tensor size.  Speaks the options and the
  * blocks of DS-AIO-Benchmark; load/jobs/bench.h has the job, load/report the output.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +42,7 @@ struct bench_command {
 	uint64_t sizes[SIZES_MAX];
 	struct cli_outputs out;
 	struct cli_progress progress;
+	struct bench_result res;
 	int step;      /* shown last */
 	uint64_t size; /* the same */
 	unsigned printed;
@@ -245,8 +245,10 @@ static void series_done(void *arg, const struct run_series *s)
 
 /* -------------------------------------------------------------------- results */
 
-static int bench_tell(struct bench_command *c, struct result *r, struct bench_result *res)
+static int bench_tell(void *args, struct result *r)
 {
+	struct bench_command *c = args;
+	struct bench_result *res = &c->res;
 	struct result_target target = {.folder = c->job.folder, .info = res->path};
 
 	r->targets = &target;
@@ -272,33 +274,19 @@ static int bench_tell(struct bench_command *c, struct result *r, struct bench_re
 	return cli_outputs_finish(&c->out, r);
 }
 
-static int run_and_report(struct bench_command *c)
+static int bench_do(void *args, struct cli_end *end, struct sluice_err *err)
 {
-	struct sluice_err err = {0, ""};
-	struct bench_result res;
-	struct result r;
-	int status, rc;
+	struct bench_command *c = args;
+	int r;
 
-	result_init(&r, "bench");
 	c->job.progress = isatty(STDERR_FILENO) ? show_progress : NULL;
 	c->job.progress_arg = c;
 	c->job.series_done = series_done;
 	c->job.series_arg = c;
-	rc = bench_run(&c->job, &res, &err);
-	cli_progress_end(&c->progress);
-	if (rc < 0)
-		result_partial(&r, err.msg);
-	status = res.began ? bench_tell(c, &r, &res) : CLI_OK;
-	if (!res.began && rc < 0)
-		status = cli_refuse(&cmd_bench, -EINVAL, err.msg);
-	else if (rc == -ECANCELED && *c->job.stop)
-		status = cli_fail(&cmd_bench, 128 + *c->job.stop,
-				  "interrupted; the result is partial, files were removed");
-	else if (rc < 0)
-		status = cli_fail(&cmd_bench, CLI_FAILED, "%s", err.msg);
-	result_fini(&r);
-	bench_result_fini(&res);
-	return status;
+	r = bench_run(&c->job, &c->res, err);
+	end->tell = c->res.began;
+	end->refused = !c->res.began;
+	return r;
 }
 
 static int bench_main(void *args, int argc, char **argv)
@@ -316,11 +304,11 @@ static int bench_main(void *args, int argc, char **argv)
 		bench_plan(&c->job, &plan);
 		bench_report_plan(stdout, &c->job, &plan);
 	} else if (r == CLI_OK) {
-		r = cli_outputs_open(&c->out, &cmd_bench, &c->files);
-		if (r == CLI_OK)
-			r = run_and_report(c);
-		cli_outputs_abandon(&c->out);
+		r = cli_measure(&(struct cli_measure){&cmd_bench, &c->out, &c->files, &c->progress,
+						      c->job.stop, bench_do, bench_tell},
+				c);
 	}
+	bench_result_fini(&c->res);
 	json_decref(c->settings);
 	sluice_object_close(c->job.opts.objects);
 	return r;

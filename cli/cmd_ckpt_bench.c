@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sluice ckpt bench: checkpoints saved and loaded by several processes; see load/jobs/ckpt.h. */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -24,6 +23,7 @@ struct ckpt_command {
 	json_t *settings;
 	struct cli_outputs out;
 	struct cli_progress progress;
+	struct ckpt_result res;
 	unsigned shown; /* method and direction */
 };
 
@@ -61,9 +61,7 @@ static const struct cli_opt ckpt_opts[] = {
 	CLI_STR(struct ckpt_command, job.python, 0, "python", "NAME", "python3",
 		"the interpreter that has torch"),
 	CLI_GROUP("Yardsticks"),
-	CLI_SIZE(struct ckpt_command, job.limit, 0, "limit", "BYTES", NULL, 1, 1ull << 60,
-		 "what the device can do per second; default: plain threads find out"),
-	CLI_NOT(struct ckpt_command, job.measure_limit, 0, "no-limit", "do not find that out"),
+	CLI_LIMIT(struct ckpt_command, job.limit, job.measure_limit),
 	CLI_GROUP("Output"),
 	CLI_FLAG(struct ckpt_command, dry_run, 0, "dry-run",
 		 "print what would run, what it would write and what it needs", .quiet = true),
@@ -132,8 +130,11 @@ static void show_progress(void *arg, unsigned method, bool read, uint64_t done, 
 	cli_progress_update(&c->progress, done);
 }
 
-static int ckpt_tell(struct ckpt_command *c, struct result *r, const struct ckpt_result *res)
+static int ckpt_tell(void *args, struct result *r)
 {
+	struct ckpt_command *c = args;
+	const struct ckpt_result *res = &c->res;
+	int status;
 	struct result_target target = {.folder = c->job.folder, .info = res->path};
 
 	r->targets = &target;
@@ -148,37 +149,23 @@ static int ckpt_tell(struct ckpt_command *c, struct result *r, const struct ckpt
 	result_finish(r);
 	if (c->out.text)
 		ckpt_report_text(stdout, &c->job, res);
-	return cli_outputs_finish(&c->out, r);
-}
-
-static int run_and_report(struct ckpt_command *c)
-{
-	struct sluice_err err = {0, ""};
-	struct ckpt_result res;
-	struct result r;
-	int status, rc;
-
-	result_init(&r, "ckpt bench");
-	c->job.progress = isatty(STDERR_FILENO) ? show_progress : NULL;
-	c->job.arg = c;
-	rc = ckpt_run(&c->job, &res, &err);
-	cli_progress_end(&c->progress);
-	if (rc < 0) {
-		r.partial = true;
-		snprintf(r.partial_why, sizeof(r.partial_why), "%.150s", err.msg);
-	}
-	status = res.nr_series || rc == 0 ? ckpt_tell(c, &r, &res) : CLI_OK;
-	if (rc == -ECANCELED && *c->job.stop)
-		status = cli_fail(&cmd_ckpt_bench, 128 + *c->job.stop,
-				  "interrupted; the result is partial, files were removed");
-	else if (rc < 0)
-		status = cli_fail(&cmd_ckpt_bench, CLI_FAILED, "%s", err.msg);
-	else if (status == CLI_OK && !res.nr_series)
+	status = cli_outputs_finish(&c->out, r);
+	if (status == CLI_OK && !res->nr_series)
 		status = cli_fail(&cmd_ckpt_bench, CLI_UNSUPPORTED,
 				  "nothing was measured: no method could be used here");
-	result_fini(&r);
-	ckpt_result_fini(&res);
 	return status;
+}
+
+static int ckpt_do(void *args, struct cli_end *end, struct sluice_err *err)
+{
+	struct ckpt_command *c = args;
+	int r;
+
+	c->job.progress = isatty(STDERR_FILENO) ? show_progress : NULL;
+	c->job.arg = c;
+	r = ckpt_run(&c->job, &c->res, err);
+	end->tell = c->res.nr_series || r == 0;
+	return r;
 }
 
 static int ckpt_main(void *args, int argc, char **argv)
@@ -195,11 +182,12 @@ static int ckpt_main(void *args, int argc, char **argv)
 		ckpt_plan(&c->job, &plan);
 		ckpt_report_plan(stdout, &c->job, &plan);
 	} else if (r == CLI_OK) {
-		r = cli_outputs_open(&c->out, &cmd_ckpt_bench, &c->files);
-		if (r == CLI_OK)
-			r = run_and_report(c);
-		cli_outputs_abandon(&c->out);
+		r = cli_measure(&(struct cli_measure){&cmd_ckpt_bench, &c->out, &c->files,
+						      &c->progress, c->job.stop, ckpt_do,
+						      ckpt_tell},
+				c);
 	}
+	ckpt_result_fini(&c->res);
 	json_decref(c->settings);
 	return r;
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sluice gen: files of content with stated ratios; load/jobs/gen_files.h has the job. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +30,7 @@ struct gen_command {
 	json_t *settings;
 	struct cli_outputs out;
 	struct cli_progress progress;
+	struct gen_result res;
 };
 
 static const struct cli_opt gen_opts[] = {
@@ -137,8 +137,10 @@ static void show_progress(void *arg, uint64_t bytes)
 	cli_progress_update(&c->progress, bytes);
 }
 
-static int gen_tell(struct gen_command *c, struct result *r, const struct gen_result *res)
+static int gen_tell(void *args, struct result *r)
 {
+	struct gen_command *c = args;
+	const struct gen_result *res = &c->res;
 	struct result_target target = {.folder = res->folder, .info = res->path};
 
 	r->targets = &target;
@@ -153,30 +155,19 @@ static int gen_tell(struct gen_command *c, struct result *r, const struct gen_re
 	return cli_outputs_finish(&c->out, r);
 }
 
-static int run_and_report(struct gen_command *c)
+static int gen_do(void *args, struct cli_end *end, struct sluice_err *err)
 {
-	struct sluice_err err = {0, ""};
-	struct gen_result res;
-	struct result r;
-	int status, rc;
+	struct gen_command *c = args;
+	int r;
 
-	result_init(&r, "gen");
 	c->job.progress = show_progress;
 	c->job.arg = c;
 	cli_progress_start(&c->progress, c->job.verify ? "Verify:" : "Write:", c->bytes);
-	rc = gen_files_run(&c->job, &res, &err);
-	cli_progress_end(&c->progress);
-	status = res.series.ops ? gen_tell(c, &r, &res) : CLI_OK;
-	if (rc == -ECANCELED && *c->job.stop)
-		status =
-			cli_fail(&cmd_gen, 128 + *c->job.stop,
-				 "interrupted; %llu of %llu files are complete",
-				 (unsigned long long)res.series.ops, (unsigned long long)c->job.nr);
-	else if (rc < 0)
-		status = cli_fail(&cmd_gen, CLI_FAILED, "%s", err.msg);
-	result_fini(&r);
-	gen_result_fini(&res);
-	return status;
+	r = gen_files_run(&c->job, &c->res, err);
+	end->tell = c->res.series.ops > 0;
+	snprintf(end->interrupted, sizeof(end->interrupted), "%llu of %llu files are complete",
+		 (unsigned long long)c->res.series.ops, (unsigned long long)c->job.nr);
+	return r;
 }
 
 static int gen_main(void *args, int argc, char **argv)
@@ -187,10 +178,10 @@ static int gen_main(void *args, int argc, char **argv)
 	c->job.stop = cli_stop_catch();
 	r = build_job(c, argc, argv);
 	if (r == CLI_OK)
-		r = cli_outputs_open(&c->out, &cmd_gen, &c->files);
-	if (r == CLI_OK)
-		r = run_and_report(c);
-	cli_outputs_abandon(&c->out);
+		r = cli_measure(&(struct cli_measure){&cmd_gen, &c->out, &c->files, &c->progress,
+						      c->job.stop, gen_do, gen_tell},
+				c);
+	gen_result_fini(&c->res);
 	for (uint64_t i = 0; c->job.files && i < c->job.nr; i++)
 		free(c->job.files[i].path);
 	free(c->job.files);

@@ -36,6 +36,7 @@ struct io_command {
 	struct cli_places places;
 	struct cli_progress progress;
 	struct cli_outputs out;
+	struct io_result res;
 	int step;   /* shown last */
 	bool ready; /* what was refused before is bad input */
 	bool dry_run;
@@ -227,10 +228,9 @@ static void on_ready(void *arg)
 
 /* ---------------------------------------------------------------------- run */
 
-/* Returns what io_job_run() does, having said what went wrong; *@status is the exit status. */
-static int run_job(struct io_command *c, struct io_result *res, int *status)
+static int io_do(void *args, struct cli_end *end, struct sluice_err *err)
 {
-	struct sluice_err err = {0, ""};
+	struct io_command *c = args;
 	int r;
 
 	c->step = -1;
@@ -238,25 +238,23 @@ static int run_job(struct io_command *c, struct io_result *res, int *status)
 	c->job.progress = c->progress.on ? show_progress : NULL;
 	c->job.progress_arg = c;
 	c->job.ready = on_ready;
-	r = io_job_run(&c->job, res, &err);
-	cli_progress_end(&c->progress);
-	*status = CLI_OK;
-	if (r == -ECANCELED && *c->job.stop)
-		*status = cli_fail(
-			&cmd_io, 128 + *c->job.stop, "interrupted; the result is partial, %s",
-			c->job.keep ? "files were kept" : "files it created were removed");
-	else if (r < 0)
-		*status = cli_fail(&cmd_io, !c->ready && r == -EINVAL ? CLI_USAGE : CLI_FAILED,
-				   "%s", err.msg);
+	r = io_job_run(&c->job, &c->res, err);
+	end->tell = r == 0 || c->res.partial;
+	end->refused = r == -EINVAL && !c->ready;
+	snprintf(end->interrupted, sizeof(end->interrupted), "the result is partial, %s",
+		 c->job.keep ? "files were kept" : "files it created were removed");
 	return r;
 }
 
-/* Fill the files that were asked for. */
-static int write_result(struct io_command *c, struct result *r, const struct io_result *res)
+static int io_tell(void *args, struct result *r)
 {
+	struct io_command *c = args;
+	const struct io_result *res = &c->res;
 	struct io_report rep;
 	int status;
 
+	if (c->out.text && res->nr_loops > res->first)
+		io_report_text(stdout, &c->job, res);
 	if (io_report_result(&rep, r, &c->job, res) < 0) {
 		status = cli_fail(&cmd_io, CLI_FAILED, "out of memory");
 	} else {
@@ -270,27 +268,6 @@ static int write_result(struct io_command *c, struct result *r, const struct io_
 	}
 	io_report_fini(&rep);
 	return status;
-}
-
-/* Run, then report to where it was asked for. */
-static int run_and_report(struct io_command *c)
-{
-	struct io_result res;
-	struct result result;
-	int r, status;
-
-	result_init(&result, "io");
-	r = run_job(c, &res, &status);
-	if (r < 0 && !res.partial)
-		return status;
-	if (c->out.text && res.nr_loops > res.first)
-		io_report_text(stdout, &c->job, &res);
-	if (r < 0)
-		result_partial(&result, "interrupted");
-	r = write_result(c, &result, &res);
-	result_fini(&result);
-	io_result_fini(&res);
-	return status != CLI_OK ? status : r;
 }
 
 static int io_dry_run(const struct io_command *c)
@@ -317,11 +294,11 @@ static int io_main(void *args, int argc, char **argv)
 	if (r == CLI_OK && c->dry_run) {
 		r = io_dry_run(c);
 	} else if (r == CLI_OK) {
-		r = cli_outputs_open(&c->out, &cmd_io, &c->files);
-		if (r == CLI_OK)
-			r = run_and_report(c);
-		cli_outputs_abandon(&c->out);
+		r = cli_measure(&(struct cli_measure){&cmd_io, &c->out, &c->files, &c->progress,
+						      c->job.stop, io_do, io_tell},
+				c);
 	}
+	io_result_fini(&c->res);
 	cli_places_fini(&c->places, &cmd_io, c->job.keep);
 	sluice_object_close(c->job.opts.objects);
 	return r;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sluice stream: weights through a window, as a model larger than memory needs them. */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -22,6 +21,7 @@ struct stream_command {
 	json_t *settings;
 	struct cli_outputs out;
 	struct cli_progress progress;
+	struct weights_result res;
 };
 
 static const struct cli_opt stream_opts[] = {
@@ -97,8 +97,10 @@ static void show_progress(void *arg, uint64_t done, uint64_t total)
 	cli_progress_update(&c->progress, done);
 }
 
-static int stream_tell(struct stream_command *c, struct result *r, const struct weights_result *res)
+static int stream_tell(void *args, struct result *r)
 {
+	struct stream_command *c = args;
+	const struct weights_result *res = &c->res;
 	struct result_target target = {
 		.folder = res->plan.shape ? c->job.folder : c->job.model,
 		.info = res->path,
@@ -117,32 +119,17 @@ static int stream_tell(struct stream_command *c, struct result *r, const struct 
 	return cli_outputs_finish(&c->out, r);
 }
 
-static int run_and_report(struct stream_command *c)
+static int stream_do(void *args, struct cli_end *end, struct sluice_err *err)
 {
-	struct sluice_err err = {0, ""};
-	struct weights_result res;
-	struct result r;
-	int status = CLI_OK, rc;
+	struct stream_command *c = args;
+	int r;
 
-	result_init(&r, "stream");
 	c->job.progress = isatty(STDERR_FILENO) ? show_progress : NULL;
 	c->job.arg = c;
-	rc = weights_run(&c->job, &res, &err);
-	cli_progress_end(&c->progress);
-	if (rc < 0) {
-		r.partial = true;
-		snprintf(r.partial_why, sizeof(r.partial_why), "%.150s", err.msg);
-	}
-	if (res.ran)
-		status = stream_tell(c, &r, &res);
-	if (rc == -ECANCELED && *c->job.stop)
-		status = cli_fail(&cmd_stream, 128 + *c->job.stop,
-				  "interrupted; the result is partial");
-	else if (rc < 0)
-		status = cli_fail(&cmd_stream, CLI_FAILED, "%s", err.msg);
-	result_fini(&r);
-	weights_result_fini(&res);
-	return status;
+	r = weights_run(&c->job, &c->res, err);
+	end->tell = c->res.ran;
+	snprintf(end->interrupted, sizeof(end->interrupted), "the result is partial");
+	return r;
 }
 
 static int stream_main(void *args, int argc, char **argv)
@@ -156,11 +143,11 @@ static int stream_main(void *args, int argc, char **argv)
 	if (r == CLI_OK && c->dry_run) {
 		weights_report_plan(stdout, &c->job, &plan);
 	} else if (r == CLI_OK) {
-		r = cli_outputs_open(&c->out, &cmd_stream, &c->files);
-		if (r == CLI_OK)
-			r = run_and_report(c);
-		cli_outputs_abandon(&c->out);
+		r = cli_measure(&(struct cli_measure){&cmd_stream, &c->out, &c->files, &c->progress,
+						      c->job.stop, stream_do, stream_tell},
+				c);
 	}
+	weights_result_fini(&c->res);
 	json_decref(c->settings);
 	return r;
 }

@@ -47,6 +47,7 @@ struct sweep_command {
 	struct cli_outputs out;
 	struct cli_progress progress;
 	unsigned logs_made; /* of sweep_logs_make() */
+	struct sweep_result res;
 };
 
 static const struct cli_opt sweep_opts[] = {
@@ -283,8 +284,10 @@ static unsigned pick_series(struct run_series *out, const struct sweep_result *r
 	return n;
 }
 
-static int sweep_tell(struct sweep_command *c, struct result *r, const struct sweep_result *res)
+static int sweep_tell(void *args, struct result *r)
 {
+	struct sweep_command *c = args;
+	const struct sweep_result *res = &c->res;
 	CLEANUP_FREE struct run_series *series = calloc(res->nr + 1, sizeof(*series));
 	CLEANUP_FREE struct result_target *targets = calloc(c->job.nr_folders, sizeof(*targets));
 
@@ -309,35 +312,23 @@ static int sweep_tell(struct sweep_command *c, struct result *r, const struct sw
 	return cli_outputs_finish(&c->out, r);
 }
 
-static int run_and_report(struct sweep_command *c)
+static int sweep_do(void *args, struct cli_end *end, struct sluice_err *err)
 {
-	struct sluice_err err = {0, ""};
-	struct sweep_result res = {.nr = 0};
-	struct result r;
-	int status = CLI_OK, rc;
+	struct sweep_command *c = args;
+	int r;
 
-	result_init(&r, "sweep");
 	c->job.progress = isatty(STDERR_FILENO) ? show_progress : NULL;
 	c->job.ready = make_logs;
 	c->job.point_done = point_done;
 	c->job.arg = c;
-	rc = sweep_run(&c->job, &res, &err);
-	if (!res.began)
+	r = sweep_run(&c->job, &c->res, err);
+	if (!c->res.began)
 		sweep_logs_undo(c->log_dir, c->logs_made);
-	cli_progress_end(&c->progress);
-	if (rc < 0)
-		result_partial(&r, err.msg);
-	if (res.began)
-		status = sweep_tell(c, &r, &res);
-	if (rc == -ECANCELED && *c->job.stop)
-		status = cli_fail(&cmd_sweep, 128 + *c->job.stop,
-				  "interrupted; --resume goes on with what is in %s", c->log_dir);
-	else if (rc < 0)
-		status = res.began ? cli_fail(&cmd_sweep, CLI_FAILED, "%s", err.msg)
-				   : cli_refuse(&cmd_sweep, -EINVAL, err.msg);
-	result_fini(&r);
-	sweep_result_fini(&res);
-	return status;
+	end->tell = c->res.began;
+	end->refused = !c->res.began;
+	snprintf(end->interrupted, sizeof(end->interrupted), "--resume goes on with what is in %s",
+		 c->log_dir);
+	return r;
 }
 
 static int dry_run(const struct sweep_command *c)
@@ -363,11 +354,11 @@ static int sweep_main(void *args, int argc, char **argv)
 	if (r == CLI_OK && c->dry_run) {
 		r = dry_run(c);
 	} else if (r == CLI_OK) {
-		r = cli_outputs_open(&c->out, &cmd_sweep, &c->files);
-		if (r == CLI_OK)
-			r = run_and_report(c);
-		cli_outputs_abandon(&c->out);
+		r = cli_measure(&(struct cli_measure){&cmd_sweep, &c->out, &c->files, &c->progress,
+						      c->job.stop, sweep_do, sweep_tell},
+				c);
 	}
+	sweep_result_fini(&c->res);
 	space_fini(&c->space);
 	free(c->state);
 	free(c->picked);

@@ -11,6 +11,7 @@
 
 #include <sluice/sluice.h>
 
+#include "base/err.h"
 #include "base/util.h"
 #include "cli/cli.h"
 #include "cli/opt/how.h"
@@ -44,7 +45,9 @@ struct tune_command {
 	struct cli_progress progress;
 	int step;
 	unsigned left;
-	bool raced; /* a line of the race is on the terminal */
+	bool raced;  /* a line of the race is on the terminal */
+	bool failed; /* and was not interrupted */
+	struct tune_result res;
 };
 
 static const struct cli_opt tune_opts_table[] = {
@@ -282,14 +285,17 @@ static int write_result(struct tune_command *c, struct result *r, const struct t
 }
 
 /* @failed: a measurement did, so no settings are recommended. */
-static int tune_tell(struct tune_command *c, struct result *r, const struct tune_result *res,
-		     bool failed)
+static int tune_tell(void *args, struct result *r)
 {
+	struct tune_command *c = args;
+	const struct tune_result *res = &c->res;
 	int status = CLI_OK;
 
+	if (!res->race.probes) /* what was asked for, where, and the wear */
+		return write_result(c, r, res);
 	if (c->out.text)
 		tune_report_text(stdout, &c->job, res);
-	if (c->config.f && !failed)
+	if (c->config.f && !c->failed)
 		status = cli_json_write(&c->config, &cmd_tune, tune_config_json(&c->job, res));
 	if (status == CLI_OK)
 		status = write_result(c, r, res);
@@ -306,46 +312,23 @@ static void began(void *arg)
 	}
 }
 
-static int run_and_report(struct tune_command *c)
+static int tune_do(void *args, struct cli_end *end, struct sluice_err *err)
 {
-	struct sluice_err err = {0, ""};
-	struct tune_result res;
-	struct result r;
-	int status = CLI_OK, rc;
+	struct tune_command *c = args;
+	int r;
 
-	result_init(&r, "tune");
+	c->out.text = c->out.text && !cli_is_stdout(c->output);
 	c->job.progress = c->verbose || isatty(STDERR_FILENO) ? show_progress : NULL;
 	c->job.progress_arg = c;
 	c->job.began = began;
-	rc = tune_run(&c->job, &res, &err);
-	cli_progress_end(&c->progress);
+	r = tune_run(&c->job, &c->res, err);
 	if (c->raced)
 		fprintf(stderr, "\r\033[K");
-	if (rc < 0 || res.race.end == TUNE_RACE_STOPPED)
-		result_partial(&r, rc < 0 ? err.msg : "interrupted");
-	if (res.race.probes)
-		status = tune_tell(c, &r, &res, rc < 0 && !*c->job.stop);
-	else if (*c->job.stop && res.info)
-		status = write_result(c, &r, &res); /* of what was asked for, where, and the wear */
-	if (*c->job.stop)
-		status = cli_fail(&cmd_tune, 128 + *c->job.stop,
-				  "interrupted; the result is partial, files were removed");
-	else if (rc < 0)
-		status = res.began ? cli_fail(&cmd_tune, CLI_FAILED, "%s", err.msg)
-				   : cli_refuse(&cmd_tune, -EINVAL, err.msg);
-	result_fini(&r);
-	tune_fini(&res);
-	return status;
-}
-
-/* All files, before anything is measured. */
-static int open_outputs(struct tune_command *c)
-{
-	int r = cli_outputs_open(&c->out, &cmd_tune, &c->files);
-
-	if (r == CLI_OK)
-		r = cli_file_open(&c->config, &cmd_tune, "--output", c->output);
-	c->out.text = c->out.text && !cli_is_stdout(c->output);
+	if (*c->job.stop && (r == 0 || r == -ECANCELED))
+		r = sluice_fail(err, -ECANCELED, "interrupted");
+	c->failed = r < 0 && r != -ECANCELED;
+	end->tell = c->res.race.probes || (*c->job.stop && c->res.info);
+	end->refused = !c->res.began;
 	return r;
 }
 
@@ -362,12 +345,15 @@ static int tune_main(void *args, int argc, char **argv)
 	if (r == CLI_OK && c->dry_run) {
 		tune_report_plan(stdout, &c->job);
 	} else if (r == CLI_OK) {
-		r = open_outputs(c);
+		r = cli_file_open(&c->config, &cmd_tune, "--output", c->output);
 		if (r == CLI_OK)
-			r = run_and_report(c);
+			r = cli_measure(&(struct cli_measure){&cmd_tune, &c->out, &c->files,
+							      &c->progress, c->job.stop, tune_do,
+							      tune_tell},
+					c);
 		cli_file_abandon(&c->config);
-		cli_outputs_abandon(&c->out);
 	}
+	tune_fini(&c->res);
 	space_fini(&c->space);
 	return r;
 }

@@ -14,6 +14,7 @@
 #include "cli/cli.h"
 #include "cli/hosts.h"
 #include "cli/opt/json.h"
+#include "cli/progress.h"
 #include "load/report/merge/merge.h"
 #include "load/report/page/html.h"
 #include "load/report/result/result.h"
@@ -174,6 +175,32 @@ int cli_outputs_finish(struct cli_outputs *o, const struct result *r)
 		status = one != CLI_OK ? one : status;
 	}
 	cli_outputs_abandon(o);
+	return status;
+}
+
+int cli_measure(const struct cli_measure *m, void *command)
+{
+	struct cli_end end = {.interrupted = "the result is partial, files were removed"};
+	struct sluice_err err = {0, ""};
+	struct result r;
+	int rc, status = cli_outputs_open(m->out, m->cmd, m->files);
+
+	if (status != CLI_OK)
+		return status;
+	result_init(&r, m->cmd->name);
+	rc = m->run(command, &end, &err);
+	cli_progress_end(m->progress);
+	if (rc < 0)
+		result_partial(&r, err.msg);
+	if (end.tell)
+		status = m->tell(command, &r);
+	if (rc == -ECANCELED && *m->stop)
+		status = cli_fail(m->cmd, 128 + *m->stop, "interrupted; %s", end.interrupted);
+	else if (rc < 0)
+		status = end.refused ? cli_refuse(m->cmd, -EINVAL, err.msg)
+				     : cli_fail(m->cmd, CLI_FAILED, "%s", err.msg);
+	result_fini(&r);
+	cli_outputs_abandon(m->out);
 	return status;
 }
 

@@ -6,6 +6,7 @@
  * Where the result of a command that measures goes: --json, --csv, --xlsx, --html; files as
  * cli/opt/file.h describes them.
  */
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include <jansson.h>
@@ -13,6 +14,7 @@
 #include "cli/cli.h"
 #include "cli/opt/file.h"
 
+struct cli_progress;
 struct report_html;
 struct result;
 
@@ -67,5 +69,27 @@ int cli_outputs_open(struct cli_outputs *o, const struct cli_cmd *cmd,
 int cli_outputs_finish(struct cli_outputs *o, const struct result *r);
 /* Nothing to show: leave no trace.  Safe after finish. */
 void cli_outputs_abandon(struct cli_outputs *o);
+
+/* How a job ended, beside its error. */
+struct cli_end {
+	bool tell;             /* there is something to write */
+	bool refused;          /* nothing was begun: what was asked for is wrong */
+	char interrupted[128]; /* what became of it then; set to what is true of most jobs */
+};
+
+/*
+ * A command that measures, from the files of its result to its exit status.  @run does the job
+ * and returns 0 or -errno with one line in @err; @tell writes what came of it.
+ */
+struct cli_measure {
+	const struct cli_cmd *cmd;
+	struct cli_outputs *out;
+	const struct cli_result_args *files;
+	struct cli_progress *progress;
+	const atomic_int *stop;
+	int (*run)(void *command, struct cli_end *end, struct sluice_err *err);
+	int (*tell)(void *command, struct result *r);
+};
+int cli_measure(const struct cli_measure *m, void *command);
 
 #endif
