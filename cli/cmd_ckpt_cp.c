@@ -8,11 +8,10 @@
 #include <sys/stat.h>
 
 #include "base/util.h"
+#include "cli/ckpt_open.h"
 #include "cli/cli.h"
 #include "cli/object.h"
 #include "cli/opt/file.h"
-#include "cli/opt/how.h"
-#include "cli/opt/json.h"
 #include "cli/progress.h"
 #include "load/ckpt/model_file.h"
 #include "load/report/jobs/ckpt_files.h"
@@ -70,47 +69,37 @@ static char *copy_name(const char *from, const char *to)
 		       : name;
 }
 
-static int copy(struct cp_command *c, struct model_pass *p, struct cli_file *json)
+static int copy(struct cp_command *c, struct ckpt_open *k, const char *from, const char *to)
 {
+	struct model_pass p = {.io = k->io,
+			       .path = from,
+			       .to = to,
+			       .no_crc = c->no_crc,
+			       .stop = cli_stop_catch(),
+			       .progress = show_progress,
+			       .arg = c};
 	struct sluice_err err = {0, ""};
-	const char *const names[] = {p->path, p->to};
-	json_t *files;
-	int r = cli_object_folders(&c->opts.objects, names, 2, &cmd_ckpt_cp);
+	int r;
 
-	if (r != CLI_OK)
-		return r;
-	r = sluice_open(&p->io, &c->opts, &err);
-	if (r < 0) {
-		sluice_object_close(c->opts.objects);
-		return cli_refuse(&cmd_ckpt_cp, r, err.msg);
-	}
-	files = json_array();
-	cli_progress_start(&c->progress, p->path, 0);
-	r = model_pass_run(p, &err);
+	cli_progress_start(&c->progress, from, 0);
+	r = model_pass_run(&p, &err);
 	cli_progress_end(&c->progress);
-	sluice_close(p->io, NULL);
-	sluice_object_close(c->opts.objects);
-	if (r < 0) {
-		json_decref(files);
-		return cli_fail(&cmd_ckpt_cp, r == -ECANCELED ? 128 + *p->stop : CLI_FAILED, "%s",
+	if (r < 0)
+		return cli_fail(&cmd_ckpt_cp, r == -ECANCELED ? 128 + *p.stop : CLI_FAILED, "%s",
 				err.msg);
-	}
-	if (!p->how)
-		cli_note(&cmd_ckpt_cp, "%s has no checksums: copied as it is", p->path);
-	if (!c->quiet && !cli_is_stdout(json->name))
-		ckpt_verify_text(stdout, p);
-	json_array_append_new(files, ckpt_verify_json(p, NULL));
-	if (json->name)
-		return cli_json_write(json, &cmd_ckpt_cp, ckpt_files_json("cp", files));
-	json_decref(files);
+	if (!p.how)
+		cli_note(&cmd_ckpt_cp, "%s has no checksums: copied as it is", from);
+	if (!c->quiet && k->text)
+		ckpt_verify_text(stdout, &p);
+	json_array_append_new(k->files, ckpt_verify_json(&p, NULL));
 	return CLI_OK;
 }
 
 static int cp_run(void *args, int argc, char **argv)
 {
 	struct cp_command *c = args;
-	struct cli_file json = {0};
 	CLEANUP_FREE char *to = NULL;
+	struct ckpt_open k;
 	int r;
 
 	if (argc != 2)
@@ -120,20 +109,12 @@ static int cp_run(void *args, int argc, char **argv)
 		return cli_fail(&cmd_ckpt_cp, CLI_FAILED, "out of memory");
 	if (!strcmp(argv[0], to) || cli_file_same(argv[0], to))
 		return cli_usage(&cmd_ckpt_cp, "'%s' and '%s' are the same file", argv[0], to);
-	r = cli_opts_check(&c->opts, &cmd_ckpt_cp);
+	r = ckpt_open(&k, &cmd_ckpt_cp, &c->opts, (const char *[]){argv[0], to}, 2, c->out.json);
 	if (r == CLI_OK)
-		r = cli_file_open(&json, &cmd_ckpt_cp, "--json", c->out.json);
-	if (r == CLI_OK)
-		r = copy(c,
-			 &(struct model_pass){.path = argv[0],
-					      .to = to,
-					      .no_crc = c->no_crc,
-					      .stop = cli_stop_catch(),
-					      .progress = show_progress,
-					      .arg = c},
-			 &json);
-	cli_file_abandon(&json);
-	return r;
+		r = copy(c, &k, argv[0], to);
+	if (r != CLI_OK)
+		cli_file_abandon(&k.json);
+	return ckpt_close(&k, "cp", r);
 }
 
 const struct cli_cmd cmd_ckpt_cp = {

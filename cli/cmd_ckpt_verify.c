@@ -3,11 +3,8 @@
 #include <errno.h>
 
 #include "base/err.h"
+#include "cli/ckpt_open.h"
 #include "cli/cli.h"
-#include "cli/object.h"
-#include "cli/opt/file.h"
-#include "cli/opt/how.h"
-#include "cli/opt/json.h"
 #include "cli/progress.h"
 #include "load/ckpt/model_file.h"
 #include "load/report/jobs/ckpt_files.h"
@@ -47,12 +44,12 @@ static int no_sums(struct sluice_err *err, const char *name)
 		name);
 }
 
-/* One file: an exit status, with what is to be said of it in @files. */
-static int verify_one(struct verify_command *c, struct sluice_io *io, const char *name,
-		      const atomic_int *stop, bool text, json_t *files)
+/* One file: an exit status, with what is to be said of it in @k->files. */
+static int verify_one(struct verify_command *c, struct ckpt_open *k, const char *name,
+		      const atomic_int *stop)
 {
 	struct model_pass p = {
-		.io = io, .path = name, .stop = stop, .progress = show_progress, .arg = c};
+		.io = k->io, .path = name, .stop = stop, .progress = show_progress, .arg = c};
 	struct sluice_err err = {0, ""};
 	int r;
 
@@ -63,56 +60,30 @@ static int verify_one(struct verify_command *c, struct sluice_io *io, const char
 		return cli_fail(&cmd_ckpt_verify, 128 + *stop, "interrupted");
 	if (r == 0 && !p.how)
 		r = no_sums(&err, name);
-	json_array_append_new(files, ckpt_verify_json(&p, r < 0 ? err.msg : NULL));
+	json_array_append_new(k->files, ckpt_verify_json(&p, r < 0 ? err.msg : NULL));
 	if (r < 0)
 		return cli_fail(&cmd_ckpt_verify, CLI_FAILED, "%s", err.msg);
-	if (text && !c->quiet)
+	if (k->text && !c->quiet)
 		ckpt_verify_text(stdout, &p);
 	return CLI_OK;
-}
-
-static int verify_all(struct verify_command *c, int argc, char **argv, struct cli_file *json)
-{
-	const atomic_int *stop = cli_stop_catch();
-	json_t *files = json_array();
-	struct sluice_err err = {0, ""};
-	struct sluice_io *io;
-	int status = CLI_OK, r;
-
-	r = cli_object_folders(&c->opts.objects, (const char *const *)argv, (size_t)argc,
-			       &cmd_ckpt_verify);
-	if (r != CLI_OK)
-		return r;
-	r = sluice_open(&io, &c->opts, &err);
-	if (r < 0)
-		return cli_refuse(&cmd_ckpt_verify, r, err.msg);
-	for (int i = 0; i < argc && status < 128; i++) {
-		r = verify_one(c, io, argv[i], stop, !cli_is_stdout(json->name), files);
-		status = r ? r : status;
-	}
-	sluice_close(io, NULL);
-	sluice_object_close(c->opts.objects);
-	r = json->name && status < 128
-		    ? cli_json_write(json, &cmd_ckpt_verify, ckpt_files_json("verify", files))
-		    : (json_decref(files), CLI_OK);
-	return status ? status : r;
 }
 
 static int verify_run(void *args, int argc, char **argv)
 {
 	struct verify_command *c = args;
-	struct cli_file json = {0};
-	int r;
+	const atomic_int *stop = cli_stop_catch();
+	struct ckpt_open k;
+	int r, status;
 
 	if (!argc)
 		return cli_usage(&cmd_ckpt_verify, "name at least one FILE");
-	r = cli_opts_check(&c->opts, &cmd_ckpt_verify);
-	if (r == CLI_OK)
-		r = cli_file_open(&json, &cmd_ckpt_verify, "--json", c->out.json);
-	if (r == CLI_OK)
-		r = verify_all(c, argc, argv, &json);
-	cli_file_abandon(&json);
-	return r;
+	status = ckpt_open(&k, &cmd_ckpt_verify, &c->opts, (const char *const *)argv, (size_t)argc,
+			   c->out.json);
+	for (int i = 0; k.io && i < argc && status < 128; i++) {
+		r = verify_one(c, &k, argv[i], stop);
+		status = r ? r : status;
+	}
+	return ckpt_close(&k, "verify", status);
 }
 
 const struct cli_cmd cmd_ckpt_verify = {

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/ckpt_open.h"
+
+#include "cli/object.h"
+#include "cli/opt/how.h"
+#include "cli/opt/json.h"
+#include "load/report/jobs/ckpt_files.h"
+
+int ckpt_open(struct ckpt_open *k, const struct cli_cmd *cmd, const struct sluice_opts *opts,
+	      const char *const *names, size_t nr, const char *json)
+{
+	struct sluice_err err = {0, ""};
+	int r;
+
+	*k = (struct ckpt_open){.cmd = cmd, .opts = *opts, .text = !cli_is_stdout(json)};
+	r = cli_opts_check(&k->opts, cmd);
+	if (r == CLI_OK)
+		r = cli_file_open(&k->json, cmd, "--json", json);
+	if (r == CLI_OK)
+		r = cli_object_folders(&k->opts.objects, names, nr, cmd);
+	if (r != CLI_OK)
+		return r;
+	r = sluice_open(&k->io, &k->opts, &err);
+	if (r < 0)
+		return cli_refuse(cmd, r, err.msg);
+	k->files = json_array();
+	return CLI_OK;
+}
+
+int ckpt_close(struct ckpt_open *k, const char *what, int status)
+{
+	int r = CLI_OK;
+
+	sluice_close(k->io, NULL);
+	sluice_object_close(k->opts.objects);
+	if (k->json.name && k->files && status < 128)
+		r = cli_json_write(&k->json, k->cmd, ckpt_files_json(what, k->files));
+	else
+		json_decref(k->files);
+	cli_file_abandon(&k->json);
+	return status ? status : r;
+}
