@@ -17,7 +17,7 @@
 #include "base/err.h"
 #include "base/size.h"
 #include "base/util.h"
-#include "cli/cp_list.h"
+#include "cli/data/cp_list.h"
 #include "cli/object.h"
 #include "cli/opt/file.h"
 #include "cli/progress.h"

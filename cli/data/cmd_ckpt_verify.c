@@ -3,8 +3,8 @@
 #include <errno.h>
 
 #include "base/err.h"
-#include "cli/ckpt_open.h"
 #include "cli/cli.h"
+#include "cli/data/ckpt_open.h"
 #include "cli/progress.h"
 #include "load/ckpt/model_file.h"
 #include "load/report/jobs/ckpt_files.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/cp_list.h"
+#include "cli/data/cp_list.h"
 
 #include <dirent.h>
 #include <errno.h>

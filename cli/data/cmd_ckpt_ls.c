@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sluice ckpt ls: what is in a model file; see load/ckpt/model_file.h. */
-#include "cli/ckpt_open.h"
 #include "cli/cli.h"
+#include "cli/data/ckpt_open.h"
 #include "load/ckpt/model_file.h"
 #include "load/report/jobs/ckpt_files.h"
 

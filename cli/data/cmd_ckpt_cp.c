@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 
 #include "base/util.h"
-#include "cli/ckpt_open.h"
 #include "cli/cli.h"
+#include "cli/data/ckpt_open.h"
 #include "cli/object.h"
 #include "cli/opt/file.h"
 #include "cli/progress.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/ckpt_open.h"
+#include "cli/data/ckpt_open.h"
 
 #include "cli/object.h"
 #include "cli/opt/how.h"
