@@ -5,7 +5,8 @@
     tools/layers.py [ROOT]
 
 One test case per folder of the table, as TAP.  A folder may include its own headers, those of
-the folders on its line, libc's and the kernel's, and the libraries in the last column.
+the folders on its line, libc's and the kernel's, and the libraries in the last column.  No folder
+has more sources than MOST.
 """
 import os
 import re
@@ -16,6 +17,8 @@ CELL = re.compile(r'`([^`]+)`')
 
 # Generated, so not in the tree: who owns them.
 GENERATED = {'sluice/version.h': 'include/sluice', 'config.h': 'src/engine'}
+
+MOST = 32
 
 # Where a name is looked up, after the folder of the file itself: Meson's include_directories.
 SEARCH = ['include', 'src', '.', 'tests']
@@ -109,6 +112,15 @@ def unlisted(root, layers):
                 yield f'{folder} is not in the table of docs/architecture.md'
 
 
+def crowded(root):
+    """Folders with more sources than can be seen at once."""
+    for top in ('src', 'load', 'cli', 'python'):
+        for path, _, names in os.walk(os.path.join(root, top)):
+            nr = sum(name.endswith('.c') for name in names)
+            if nr > MOST:
+                yield f'{os.path.relpath(path, root)} has {nr} sources'
+
+
 def order(layers):
     """A folder uses only what stands above it."""
     seen = set()
@@ -125,6 +137,7 @@ def main():
              for layer in layers]
     cases.append(('every folder with C files is in the table', list(unlisted(root, layers))))
     cases.append(('the table goes downwards', list(order(layers))))
+    cases.append((f'no folder has more than {MOST} sources', list(crowded(root))))
     print(f'1..{len(cases)}')
     for i, (name, wrong) in enumerate(cases, 1):
         print(f'{"not ok" if wrong else "ok"} {i} - {name}')
