@@ -130,7 +130,8 @@ static void note_odd_blocks(const struct space *s)
 		for (unsigned k = 0; k < s->axes[i].nr; k++)
 			if (s->axes[i].kind == SPACE_BLOCK_SIZE && s->axes[i].values[k].n % 1024)
 				cli_note(&cmd_sweep,
-					 "block_size %llu is no multiple of 1K: DeepSpeed's parser "
+					 "--block_size: %llu is no multiple of 1K: DeepSpeed's "
+					 "parser "
 					 "does not understand the names of these logs",
 					 (unsigned long long)s->axes[i].values[k].n);
 }

@@ -209,7 +209,8 @@ static int build_job(struct tune_command *c)
 	if (r < 0)
 		return cli_refuse(&cmd_tune, r, err.msg);
 	if ((loops || c->more.loops) && !c->job.exhaustive)
-		cli_note(&cmd_tune, "loops are ignored without --exhaustive: the race decides");
+		cli_note(&cmd_tune, "%s: ignored without --exhaustive: the race decides",
+			 loops ? "--loops" : "--sweep_config: loops");
 	return CLI_OK;
 }
 

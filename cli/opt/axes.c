@@ -117,7 +117,10 @@ int cli_space_replace(struct space *s, const struct cli_cmd *cmd, const struct c
 		if (!there[kind])
 			r = add_words(s, kind, &axes[kind], cmd);
 	if (r == CLI_OK && space_points(s) > CLI_SPACE_MAX)
-		r = cli_usage(cmd, "%u configurations are too many", space_points(s));
+		r = cli_usage(cmd,
+			      "%u configurations are too many, at most %d; give fewer values of "
+			      "--block_size, --queue_depth or others",
+			      space_points(s), CLI_SPACE_MAX);
 	space_fini(&base);
 	return r;
 }

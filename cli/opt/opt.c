@@ -443,6 +443,8 @@ int cli_refuse(const struct cli_cmd *cmd, int r, const char *why)
 	size_t len = named_option(cmd, why, &option);
 	const char *dashes = len ? "--" : "";
 
+	if (!len && !strncmp(why, "folder: ", 8)) /* of an operand, which it names */
+		why += 8;
 	if (r == -EINVAL)
 		return cli_usage(cmd, "%s%s%s", dashes, option, why + len);
 	return cli_fail(cmd, r == -ENOTSUP || r == -ENODEV ? CLI_UNSUPPORTED : CLI_FAILED, "%s%s%s",

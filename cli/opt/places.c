@@ -67,7 +67,8 @@ int cli_places_init(struct cli_places *p, const struct cli_cmd *cmd, const struc
 	if (mapping->nr && per > 1)
 		return cli_usage(cmd, "--multi_process goes with --folder only");
 	if (nr > CLI_PLACES_MAX)
-		return cli_usage(cmd, "%zu workers are too many; at most %d", nr, CLI_PLACES_MAX);
+		return cli_usage(cmd, "--multi_process: %zu workers are too many; at most %d", nr,
+				 CLI_PLACES_MAX);
 	p->items = calloc(nr, sizeof(*p->items));
 	p->names = calloc(nr, sizeof(*p->names));
 	if (!p->items || !p->names)

@@ -227,8 +227,8 @@ static int add_key(struct reader *r, const char *key, const json_t *list, struct
 static int check_whole(const struct reader *r, struct sluice_err *err)
 {
 	if (space_points(&r->space) > CLI_SPACE_MAX)
-		return sluice_fail(err, -EINVAL, "%u configurations are too many",
-				   space_points(&r->space));
+		return sluice_fail(err, -EINVAL, "%u configurations are too many, at most %d",
+				   space_points(&r->space), CLI_SPACE_MAX);
 	if (r->job->gpu && space_value(&r->space, 0, SPACE_MEMORY))
 		return sluice_fail(err, -EINVAL, "gpu and memory exclude each other");
 	if (r->job->gds && space_value(&r->space, 0, SPACE_ENGINE))

@@ -184,7 +184,8 @@ static int gpu_check(const struct real_places *pl, double share, struct sluice_e
 static int places_check(const struct real_places *pl, const struct kv_params *p,
 			struct sluice_err *err)
 {
-	static const char *const names[KV_TIERS] = {"GPU tier", "CPU tier", "storage tier"};
+	static const char *const names[KV_TIERS] = {
+		"GPU tier (--gpu-mem-gb)", "CPU tier (--cpu-mem-gb)", "storage tier (--cache-dir)"};
 	struct sluice_err why;
 
 	for (int t = KV_TIERS - 1; t >= 0; t--) {

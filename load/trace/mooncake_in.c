@@ -174,14 +174,13 @@ static int mooncake_in_begin(struct trace_reader *r, struct sluice_err *err)
 	if (!r->o.bytes_per_token && !r->o.sizeless)
 		return sluice_fail(
 			err, -EINVAL,
-			"%s: a mooncake trace has no sizes: bytes per token (or a model) "
-			"are needed",
+			"%s: a mooncake trace has no sizes; give --bytes-per-token or --model",
 			sluice_shorten(&room, source_path(&r->s)));
 	m->block_tokens = tokens;
 	m->bytes_per_token = r->o.bytes_per_token;
 	if (tokens > UINT32_MAX || __builtin_mul_overflow(tokens, m->bytes_per_token, &bytes))
 		return sluice_fail(err, -EINVAL,
-				   "a block of %" PRIu64 " tokens of %" PRIu64
+				   "block-tokens: a block of %" PRIu64 " tokens of %" PRIu64
 				   " bytes is too large",
 				   tokens, r->o.bytes_per_token);
 	return 0;

@@ -70,6 +70,7 @@ def what_is_there_is_replaced_only_when_asked():
     with open('f', 'w') as f:
         f.write('mine')
     gen.refused('-s', '64K', 'f', says=['f: is there already', '--overwrite'])
+    gen.refused('-s', '64K', 'none/f', says='sluice gen: none: No such file')
     assert content('f') == b'mine'
     gen('-s', '64K', '--overwrite', '--no-crc', 'f')
     assert os.path.getsize('f') == 65536 and os.listdir('.') == ['f']

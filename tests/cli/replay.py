@@ -144,7 +144,7 @@ def hash_ids_of_mooncake_are_objects():
             f.write(json.dumps({'timestamp': i * 10, 'input_length': 1024, 'output_length': 5, 'hash_ids': [i // 2, 1000 + i]}) + '\n')
     result = replay('m.jsonl', *FLAT, '--target', 'd', '--verify', '--bytes-per-token', 100)
     assert done_of(result) == {('no tier', 'Write'): (45, 45 * 51200), ('no tier', 'Read'): (15, 15 * 51200)}
-    refused('m.jsonl', '--target', 'd', says='bytes per token')
+    refused('m.jsonl', '--target', 'd', says='--bytes-per-token')
 
 
 @in_folder

@@ -242,7 +242,7 @@ def names_of_logs_know_k_and_m_only():
                                                    'read_block_overlap_ftd1_d1_bs64K_p1.txt'], (err, logs('read', 'a'))
         assert len(upstream_speeds('a/_aio_bench_read_logs')) == 2
         _, err = sweep(*args, 512, '--log_dir', 'b')
-        assert err.count('\n') == 1 and 'note: block_size 512 is no multiple of 1K' in err, err
+        assert err.count('\n') == 1 and 'note: --block_size: 512 is no multiple of 1K' in err, err
         assert 'read_block_overlap_ftd1_d1_bs512_p1.txt' in logs('read', 'b')
 
 

@@ -169,6 +169,14 @@ def a_fio_log_goes_to_kv_and_back():
 
 
 @in_folder
+def sizes_that_a_mooncake_trace_lacks_are_asked_for_by_option():
+    save('a.jsonl', '{"timestamp": 5, "input_length": 1024, "output_length": 3, "hash_ids": [0, 1]}\n')
+    for words in ['trace', 'convert', 'a.jsonl', 'b.csv'], ['trace', 'stat', 'a.jsonl'], ['replay', 'a.jsonl', '--target', 'null']:
+        err = clikit.Command(*words).refused(says='a.jsonl: a mooncake trace has no sizes; give --bytes-per-token or --model')
+        assert '(' not in err.split(' (see')[0], err
+
+
+@in_folder
 def a_mooncake_trace_goes_to_kv_and_back():
     save('a.jsonl', '{"timestamp": 5, "input_length": 1024, "output_length": 3, "hash_ids": [0, 1]}\n'
                     '{"timestamp": 27.5, "input_length": 1500, "output_length": 3, "hash_ids": [0, 1, 2]}\n')
@@ -404,7 +412,7 @@ def what_cannot_be_done_is_refused_before_anything_is_created():
             (['convert', 's.json', 'b.csv'], 'has no conversation that can be used'),
             (['convert', 'burst.csv', 'b.csv', '--tensor-parallel', '2'], '--tensor-parallel: 2 is more than --num-gpus 1'),
             (['cut', '--from', '+1', 'burst.csv', 'b.csv'], "'sluice trace convert IN OUT.csv'"),
-            (['convert', 'm.jsonl', 'b.csv'], 'bytes per token'),
+            (['convert', 'm.jsonl', 'b.csv'], '--bytes-per-token'),
             (['convert', 'm.jsonl', 'b.csv', '--model', 'gpt-9'], "'gpt-9'"),
             (['convert', 'm.jsonl', 'b.csv', '--model', 'tiny-1b', '--bytes-per-token', '5'], 'exclude'),
             (['convert', '--format', 'fio', 'a.csv', 'b.csv'], 'fio version'),

@@ -217,7 +217,7 @@ def the_verdict_claims_no_more_than_was_compared():
 def loops_without_a_walk_are_told_to_be_ignored():
     with folder():
         _, err = tune('--dry-run', '--loops', '3')
-        assert err == 'sluice tune: note: loops are ignored without --exhaustive: the race decides\n', err
+        assert err == 'sluice tune: note: --loops: ignored without --exhaustive: the race decides\n', err
         for args in ['--exhaustive', '--loops', '3'], ['--exhaustive'], []:
             out, err = tune('--dry-run', '--sweep_config', 'space.json', *args)
             assert err == '', err

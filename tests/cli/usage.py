@@ -3,8 +3,10 @@
 
     usage.py SLUICE
 """
+import glob
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -12,6 +14,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..'))
 import tap
 
 SLUICE = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ['SLUICE'])
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../..')
 
 
 def sluice(*args, **more):
@@ -76,6 +79,21 @@ def the_short_help_fits_one_screen():
         shown = [opt for opt in cmd['options'] if f'--{opt["name"]}' in out]
         assert len(shown) == len(cmd['options']) or f'  all {len(cmd["options"])} options\n' in out, out
         assert not cmd['options'] or len(shown) >= 3 or len(shown) == len(cmd['options']), out
+
+
+def messages_name_options_that_exist():
+    """Of some command: what a job says is said of the command that does it."""
+    known = {name.replace('_', '-') for cmd in tables() for opt in cmd['options']
+             for name in [opt['name'], *opt['aliases']]} | {'help', 'version'}
+    found = 0
+    for path in glob.glob(f'{ROOT}/cli/**/*.c', recursive=True) + glob.glob(f'{ROOT}/load/**/*.c', recursive=True):
+        with open(path) as f:
+            text = f.read()
+        for m in re.finditer(r'\b(?:sluice_fail|cli_usage|cli_fail|cli_note)\(([^;]*);', text):
+            for name in re.findall(r'--([a-z][a-z_-]+)\b(?!%)', ' '.join(re.findall(r'"((?:[^"\\]|\\.)*)"', m[1]))):
+                assert name.replace('_', '-') in known, f'{path}: --{name}'
+                found += 1
+    assert found > 100, found
 
 
 def version_is_one_line():
@@ -208,7 +226,8 @@ def a_closed_pipe_is_no_crash():
         assert done.returncode in (1, -13), done.returncode
 
 
-tap.run(help_lists_every_command, help_of_a_command_lists_every_option, the_short_help_fits_one_screen, version_is_one_line,
+tap.run(help_lists_every_command, help_of_a_command_lists_every_option, the_short_help_fits_one_screen, messages_name_options_that_exist,
+        version_is_one_line,
         no_command_shows_the_help_and_is_status_2, an_unknown_command_gets_a_suggestion,
         every_table_is_sound, every_option_refuses_what_is_wrong, unknown_options_are_refused,
         both_spellings_of_every_option_are_known, a_command_of_a_command_gets_a_suggestion,

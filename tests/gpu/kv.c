@@ -98,12 +98,12 @@ static void more_than_its_share_of_the_gpu_is_refused(void)
 {
 	kvrun.params.gpu_gb = 10000;
 	T_EQ(kv_check(&kvrun.job, &kvrun.err), -ENOMEM);
-	T_STR_HAS(kvrun.err.msg, "GPU tier: 9.77 TiB needed");
+	T_STR_HAS(kvrun.err.msg, "GPU tier (--gpu-mem-gb): 9.77 TiB needed");
 	T_OK(access(kvrun.dir, F_OK) < 0);
 	kvrun.params.gpu_gb = kvrun_mib(4);
 	kvrun.params.config.gpu_memory_fraction = 1e-9;
 	T_EQ(kv_check(&kvrun.job, &kvrun.err), -ENOMEM);
-	T_STR_HAS(kvrun.err.msg, "GPU tier: 4 MiB needed");
+	T_STR_HAS(kvrun.err.msg, "GPU tier (--gpu-mem-gb): 4 MiB needed");
 	T_STR_HAS(kvrun.err.msg, "memory_fraction");
 }
 

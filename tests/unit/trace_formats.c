@@ -66,7 +66,7 @@ static void sizes_of_mooncake_are_given(void)
 	T_EQ(row.size, 16 * 131072);
 	opts = (struct trace_reader_opts){0};
 	T_EQ(open_bytes(text, strlen(text)), -EINVAL);
-	T_STR_HAS(err.msg, "bytes per token");
+	T_STR_HAS(err.msg, "--bytes-per-token");
 	opts = (struct trace_reader_opts){.bytes_per_token = UINT64_MAX};
 	T_EQ(open_bytes(text, strlen(text)), -EINVAL);
 }
