@@ -2,7 +2,6 @@
 /* sluice gen: files of content with stated ratios; load/jobs/gen_files.h has the job. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/gen.h"

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sluice report: results as one HTML page; load/report/html.h makes it. */
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/err.h"
 #include "cli/cli.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `sluice info --json`.  The words are those of the option tables and structs. */
-#include <string.h>
 
 #include "cli/info.h"
 #include "load/report/result/text.h"

@@ -2,7 +2,6 @@
 /* From options to a replay. */
 #include "cli/replay_args.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

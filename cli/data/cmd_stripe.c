@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sluice stripe: striped files made, shown, checked and removed; see sluice/stripe.h. */
 #include <errno.h>
-#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>

@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <libfyaml.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

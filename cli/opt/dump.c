@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sluice --dump-options: the tables as JSON, from which manual and completion are made. */
 #include <math.h>
-#include <string.h>
 
 #include <jansson.h>
 #include <sluice/sluice.h>

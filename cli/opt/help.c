@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* --help and --help-all, from the option tables: two columns, wrapped at 80. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/util.h"

@@ -3,7 +3,6 @@
 #include "cli/opt/json.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include <sluice/sluice.h>
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which word was meant. */
-#include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/util.h"

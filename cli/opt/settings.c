@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The settings of a result, from the same tables that read them. */
 #include <jansson.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/util.h"
 #include "cli/opt/opt.h"

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <sluice/sluice.h>

@@ -3,7 +3,6 @@
 
 #include <endian.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <string.h>
 
 #include "base/err.h"

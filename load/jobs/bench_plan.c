@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a bench job will do and need, before it does anything. */
 #include <errno.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/err.h"
 #include "base/size.h"

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "base/size.h"
 #include "base/util.h"
 #include "load/bed/bed_check.h"
 #include "load/bed/bed_file.h"

@@ -2,7 +2,6 @@
 /* One process of a checkpoint job: a handle, a generator, memory, and lines to answer. */
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,6 @@
 /* Points of a sweep, and what trials of them need. */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/err.h"
 #include "base/util.h"

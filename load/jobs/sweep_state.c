@@ -5,9 +5,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <sluice/version.h>

@@ -3,7 +3,6 @@
  * Models by their shape, as their configurations are published: bytes and groups are those of the
  * model, and what is read lies in a file that is smaller, in blocks that are used again and again.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

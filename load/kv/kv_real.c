@@ -5,7 +5,6 @@
  */
 #include "load/kv/kv_real.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -6,8 +6,6 @@
  */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/util.h"
 #include "load/kv/kv_real.h"

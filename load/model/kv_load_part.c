@@ -5,7 +5,6 @@
  * on the virtual clock a part runs the whole, beside a cache of all: what it passes on is then just
  * what one alone would start, when it would.
  */
-#include <errno.h>
 
 #include "base/util.h"
 #include "load/model/kv_load_int.h"

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chunks: what is done with each, by the library or by copiers, and what follows. */
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/util.h"
 #include "load/object/flow_in.h"

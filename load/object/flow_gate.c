@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/util.h"
 #include "load/object/flow_in.h"

@@ -4,7 +4,6 @@
  * object when its chain is started, and waits for those before it that it must not run beside:
  * reads never wait for reads, and ranges only where they overlap.
  */
-#include <stdlib.h>
 
 #include "base/util.h"
 #include "load/object/flow_in.h"

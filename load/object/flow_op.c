@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an operation does once its turn has come: take space, open, move, sync, close. */
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/util.h"
 #include "load/object/flow_in.h"

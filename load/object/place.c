@@ -3,11 +3,9 @@
 #include "load/object/place.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #include <sluice/gpu.h>
 #include <sluice/probe.h>

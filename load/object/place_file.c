@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/beneath.h"
 #include "base/err.h"
 #include "base/util.h"
 #include "load/object/content.h"

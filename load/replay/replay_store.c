@@ -6,7 +6,6 @@
  * compute it again would do.
  */
 #include <errno.h>
-#include <stdio.h>
 
 #include "base/err.h"
 #include "base/util.h"

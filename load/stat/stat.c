@@ -2,10 +2,8 @@
 /* Summaries of one set of samples, and Student's t, which their intervals need. */
 #include "load/stat/stat.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/util.h"
 

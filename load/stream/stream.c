@@ -6,7 +6,6 @@
 #include "load/stream/stream.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

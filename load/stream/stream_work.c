@@ -7,7 +7,6 @@
 #include "load/stream/stream_work.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

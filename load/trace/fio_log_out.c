@@ -5,8 +5,6 @@
  */
 #include "load/trace/formats.h"
 
-#include <errno.h>
-
 #include "base/keyhash.h"
 #include "load/trace/digits.h"
 #include "load/trace/idset.h"

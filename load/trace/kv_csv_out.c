@@ -3,7 +3,6 @@
  * The CSV of MLPerf's kv-cache benchmark, as Python's csv module writes it: CRLF, quotes only
  * where a field needs them.  The extended form has more columns behind the six.
  */
-#include <errno.h>
 #include <string.h>
 
 #include "load/trace/digits.h"

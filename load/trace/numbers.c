@@ -5,7 +5,6 @@
  */
 #include "load/trace/numbers.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

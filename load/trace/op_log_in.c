@@ -3,7 +3,6 @@
  * The operation log of sai3-bench and warp: TAB-separated, columns named in the header, times of
  * RFC 3339, comments behind #.
  */
-#include <errno.h>
 
 #include "base/util.h"
 #include "load/trace/digits.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/common/s3kit.h"
 
-#include <signal.h>
 #include <sys/wait.h>
 
 #include "base/random.h"

@@ -13,7 +13,6 @@
  */
 #include <dirent.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/stat.h>
 
 #include "base/util.h"

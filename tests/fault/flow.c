@@ -7,9 +7,7 @@
  * where BADFS is the program of badfs.c.  Whatever happens is the result of the operation it
  * happened to; nothing half is left, and no space is lost.
  */
-#include <dirent.h>
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 
 #include "base/random.h"

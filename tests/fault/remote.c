@@ -6,7 +6,6 @@
  *	remote ENGINE PYTHON SERVER.PY
  */
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/wait.h>
 
 #include "base/random.h"

@@ -17,7 +17,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <sys/stat.h>
 
 #include <sluice/ckpt.h>

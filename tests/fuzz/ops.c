@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <limits.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tests/common/modelrun.h"

@@ -4,7 +4,6 @@
  * `kv --validation-trace' compares with.
  */
 #include <jansson.h>
-#include <math.h>
 
 #include "cli/cli.h"
 #include "cli/opt/config.h"

@@ -5,7 +5,6 @@
  *	gpu-early STANDIN OLD
  */
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <sys/wait.h>
 
 #include "base/random.h"

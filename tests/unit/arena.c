@@ -3,7 +3,6 @@
 #include "mem/arena.h"
 
 #include <sys/mman.h>
-#include <sys/resource.h>
 
 #include "tests/common/t.h"
 

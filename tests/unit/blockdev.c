@@ -9,7 +9,6 @@
 
 #include <cmocka.h>
 
-#include <fcntl.h>
 #include <ftw.h>
 #include <sys/stat.h>
 

@@ -2,7 +2,6 @@
 /* Where keys come from, which comes first, when they are asked for again; and that none is told. */
 #include "object/cred.h"
 
-#include <sys/stat.h>
 #include <time.h>
 
 #include "object/cred_in.h"

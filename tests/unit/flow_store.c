@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A KV store as a place: what it has it gives, what it has not is a miss, and its files are its. */
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -2,9 +2,7 @@
 /* The KV-cache workload on real storage: what it does, and what of it counts. */
 #include "common/t.h"
 
-#include <dirent.h>
 #include <math.h>
-#include <sys/stat.h>
 
 #include "common/kvparams.h"
 #include "common/kvrun.h"

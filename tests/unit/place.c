@@ -10,7 +10,6 @@
 
 #include "base/util.h"
 #include "tests/common/flowkit.h"
-#include "tests/common/mounts.h"
 
 static struct sluice_err err;
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is read as a result: each member of the samples is damaged in turn.  schema ROOT */
 #include <errno.h>
-#include <stdlib.h>
 
 #include "base/util.h"
 #include "common/t.h"

@@ -2,8 +2,6 @@
 /* The small files of /proc and /sys. */
 #include "base/textfile.h"
 
-#include <fcntl.h>
-
 #include "tests/common/t.h"
 
 static void put(const char *text)

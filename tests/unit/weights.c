@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Weights streamed from storage: order, room, errors, and every byte of every one. */
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/stat.h>
 
 #include <sluice/weights.h>
 

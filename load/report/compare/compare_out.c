@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A comparison for people and for programs, from the same struct. */
-#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 

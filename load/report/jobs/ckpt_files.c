@@ -2,7 +2,6 @@
 #include "load/report/jobs/ckpt_files.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 #include <sluice/version.h>
 

@@ -2,7 +2,6 @@
 /* What `sluice io' prints. */
 #include "load/report/jobs/io_report.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A replay as a result like that of the other commands; docs/result.md. */
-#include <math.h>
 #include <stddef.h>
-#include <string.h>
 
 #include "base/util.h"
 #include "load/report/jobs/replay_report.h"

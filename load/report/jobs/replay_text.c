@@ -2,7 +2,6 @@
 /* A replay in words. */
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 #include "base/size.h"
 #include "base/util.h"

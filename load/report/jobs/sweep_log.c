@@ -2,7 +2,6 @@
 /* Log files of a sweep, in the places and with the lines that upstream's tools expect. */
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

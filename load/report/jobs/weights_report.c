@@ -6,7 +6,6 @@
 #include "load/report/jobs/weights_report.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 #include "base/size.h"
 #include "base/util.h"

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is said before a run: what will be done, by whom, and whether the memory is there for it. */
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/size.h"
 #include "base/util.h"

@@ -4,9 +4,7 @@
  * blocks of the engine's size and one that is smaller: so what the device saw follows from the
  * sizes of the objects.
  */
-#include <errno.h>
 #include <inttypes.h>
-#include <string.h>
 
 #include "base/util.h"
 #include "load/report/kv/kv_report.h"

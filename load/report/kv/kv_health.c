@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* storage_health: upstream's criteria, which MLPerf does not judge by; strict inequalities. */
 #include <math.h>
-#include <string.h>
 
 #include "load/report/kv/kv_report.h"
 

@@ -8,7 +8,6 @@
 
 #include "base/util.h"
 #include "load/report/merge/merge_in.h"
-#include "load/report/result/text.h"
 
 static double number(const json_t *j, const char *key)
 {

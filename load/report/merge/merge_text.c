@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/util.h"
 #include "load/report/merge/merge.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A result as a workbook: the series, their seconds, their histograms, and what it is about. */
 #include <errno.h>
-#include <math.h>
 
 #include "base/err.h"
 #include "base/util.h"

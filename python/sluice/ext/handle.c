@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sluice.Handle: arguments in, operations out. */
-#include <limits.h>
-#include <string.h>
 
 #include "handle.h"
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* _sluice.Input: a file that is read in ranges, many at once, and checked on the way. */
-#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 

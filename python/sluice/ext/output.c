@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* _sluice.Output: a file that is written from start to end and appears complete, or not at all. */
-#include <errno.h>
 #include <stdio.h>
 
 #include <sluice/ckpt.h>

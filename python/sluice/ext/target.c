@@ -5,7 +5,6 @@
  * protocol and what is the same for all: length, strides, copies.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "ext.h"
 
