@@ -100,14 +100,16 @@ static ssize_t stream_write(void *arg, const char *from, size_t len)
 	return (ssize_t)len;
 }
 
-FILE *cli_stream_open(struct cli_stream *s)
+/* For writing; NULL for want of memory.  fclose() leaves the descriptor open. */
+static FILE *cli_stream_open(struct cli_stream *s)
 {
 	const cookie_io_functions_t calls = {.write = stream_write};
 
 	return fopencookie(s, "w", calls);
 }
 
-int cli_stream_flush(struct cli_stream *s, FILE *f)
+/* 0, or -errno of the first write that failed. */
+static int cli_stream_flush(struct cli_stream *s, FILE *f)
 {
 	if (!fflush(f) && !ferror(f))
 		return 0;

@@ -27,10 +27,6 @@ struct cli_stream {
 	int fd;
 	int error; /* -errno of the first */
 };
-/* For writing; NULL for want of memory.  fclose() leaves the descriptor open. */
-FILE *cli_stream_open(struct cli_stream *s);
-/* 0, or -errno of the first write that failed. */
-int cli_stream_flush(struct cli_stream *s, FILE *f);
 
 struct cli_file {
 	const char *option; /* for messages: "--json" */

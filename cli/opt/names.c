@@ -25,7 +25,11 @@ static size_t scheme_len(const char *text)
 	return strncmp(text + n, "://", 3) ? 0 : n;
 }
 
-int cli_path(const char **out, const char *text, struct sluice_err *err)
+/*
+ * A name as a user gives it: *@out is the path.  0, or -EINVAL with the reason when it has a
+ * scheme that is not `file'.  A folder that is called `s3:' is `./s3://...'.
+ */
+static int cli_path(const char **out, const char *text, struct sluice_err *err)
 {
 	size_t n = scheme_len(text);
 

@@ -294,11 +294,6 @@ int cli_parse(const struct cli_cmd *cmd, void *args, int argc, char **argv, int 
 	      struct cli_msg *msg);
 void cli_args_fini(const struct cli_cmd *cmd, void *args);
 
-/*
- * A name as a user gives it: *@out is the path.  0, or -EINVAL with the reason when it has a
- * scheme that is not `file'.  A folder that is called `s3:' is `./s3://...'.
- */
-int cli_path(const char **out, const char *text, struct sluice_err *err);
 /* The same, and s3:// as it is where @role allows it. */
 int cli_name(const char **out, enum cli_role role, const char *text, struct sluice_err *err);
 

@@ -37,7 +37,6 @@ struct weights_shape {
 };
 extern const struct weights_shape weights_shapes[]; /* ends with one without a name */
 const struct weights_shape *weights_shape_find(const char *name);
-uint64_t weights_shape_bytes(const struct weights_shape *s, uint32_t bits);
 
 struct weights_job {
 	const char *model;  /* a file, a folder, or the name of a shape */

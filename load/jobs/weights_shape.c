@@ -39,15 +39,6 @@ static uint64_t bytes_of(uint64_t parameters, uint32_t bits)
 	return parameters * bits / 8;
 }
 
-uint64_t weights_shape_bytes(const struct weights_shape *s, uint32_t bits)
-{
-	uint64_t sparse = s->layers - s->dense;
-	uint64_t n = s->embed + s->head + s->layers * s->attention + s->dense * s->mlp +
-		     sparse * (s->experts * s->expert + s->shared);
-
-	return bytes_of(n, bits ? bits : s->bits);
-}
-
 /* A model that is being written down. */
 struct sketch {
 	struct sluice_model *m;

@@ -161,8 +161,6 @@ int real_start_request(struct kv_real *k, const struct kv_request *req);
 int real_add_document(struct kv_real *k, const struct kv_request *req);
 int real_start_documents(struct kv_real *k);
 int real_start_fill(struct kv_real *k, struct kv_key key, uint32_t tokens);
-/* Is the storage tier a store, and does @op ask it? */
-bool real_asks_store(const struct kv_real *k, const struct real_op *op);
 /* @op failed: its entry is no longer in the cache.  False: that was known. */
 bool real_lose(struct kv_real *k, const struct real_op *op);
 /* Delete what real_lose() left behind. */

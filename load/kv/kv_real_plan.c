@@ -112,7 +112,8 @@ static void op_set(struct real_op *op, struct real_object *o, const struct kv_ev
 	op->flow.size = ev->size;
 }
 
-bool real_asks_store(const struct kv_real *k, const struct real_op *op)
+/* Is the storage tier a store, and does @op ask it? */
+static bool real_asks_store(const struct kv_real *k, const struct real_op *op)
 {
 	return k->job->backend == KV_BACKEND_STORE && op->flow.place == KV_NVME &&
 	       op->flow.type != FLOW_MOVE && op->flow.type != FLOW_PAUSE;

@@ -392,13 +392,10 @@ void op_moved(struct flow *f, struct op *op);
 void op_closed(struct flow *f, struct op *op);
 bool op_leaves(const struct op *op);
 bool op_syncs(const struct op *op); /* what it wrote is to be durable */
-bool op_has_src(const struct op *op);
 bool op_has_dst(const struct op *op);
 struct place *op_dst(const struct op *op);
 struct place *op_src(const struct op *op);
 bool op_on_gpu(const struct op *op); /* one of them is device memory */
-/* Where it writes, be it in the place of its object. */
-struct place *op_target(const struct op *op);
 
 /* ---- flow_clerk.c */
 void clerk_open(struct task *t);

@@ -5,7 +5,7 @@
 #include "base/util.h"
 #include "load/object/flow_in.h"
 
-bool op_has_src(const struct op *op)
+static bool op_has_src(const struct op *op)
 {
 	return op->type != FLOW_WRITE && op->type != FLOW_PAUSE;
 }
@@ -30,7 +30,8 @@ struct place *op_src(const struct op *op)
 	return op_has_src(op) ? flow_place(op->flow, op->place) : NULL;
 }
 
-struct place *op_target(const struct op *op)
+/* Where it writes, be it in the place of its object. */
+static struct place *op_target(const struct op *op)
 {
 	return op->type == FLOW_PATCH ? op_src(op) : op_dst(op);
 }

@@ -244,7 +244,7 @@ struct place_old *place_old_add(struct place *p)
 	return &p->old[p->nr_old++];
 }
 
-void place_old_free(struct place_old *o)
+static void place_old_free(struct place_old *o)
 {
 	free(o->name);
 	free(o->shape);

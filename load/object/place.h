@@ -244,7 +244,6 @@ int place_memory_grow(struct place *p, uint64_t from, uint64_t len);
 /* Pin some of it for a GPU, if that can be done; one thread at a time. */
 void place_pin(struct place *p, char *from, uint64_t len);
 void place_unpin(struct place *p);
-void place_old_free(struct place_old *o);
 struct place_old *place_old_find(struct place *p, const char *name, uint32_t len);
 struct place_old *place_old_add(struct place *p); /* NULL: no memory */
 

@@ -140,7 +140,6 @@ int replay_check(const struct replay_job *job, const struct replay_scan *scan,
 enum { REPLAY_SIZES = 6 };
 extern const char *const replay_size_names[REPLAY_SIZES];
 extern const char *const replay_tier_names[REPLAY_TIERS];
-unsigned replay_size_class(uint64_t size);
 
 struct replay_class {
 	uint8_t op, tier, phase, size;

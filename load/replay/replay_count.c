@@ -34,7 +34,7 @@ const char *const replay_size_names[REPLAY_SIZES] = {"up to 4 KiB",   "up to 64 
 						     "up to 1 MiB",   "up to 16 MiB",
 						     "up to 256 MiB", "above 256 MiB"};
 
-unsigned replay_size_class(uint64_t size)
+static unsigned replay_size_class(uint64_t size)
 {
 	unsigned i = 0;
 

@@ -248,7 +248,8 @@ void source_take(struct source *s, size_t len, uint64_t lines)
 	s->line += lines;
 }
 
-int source_skip_line(struct source *s, struct sluice_err *err)
+/* Go to the beginning of the next line.  As source_line(). */
+static int source_skip_line(struct source *s, struct sluice_err *err)
 {
 	size_t len;
 	int r;

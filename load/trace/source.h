@@ -49,7 +49,5 @@ void source_take(struct source *s, size_t len, uint64_t lines);
  * that does not fit, which is passed over; or another -errno as above.
  */
 int source_line(struct source *s, char **ret_line, size_t *ret_len, struct sluice_err *err);
-/* Go to the beginning of the next line.  As source_line(). */
-int source_skip_line(struct source *s, struct sluice_err *err);
 
 #endif

@@ -110,8 +110,6 @@ void compare_fini(struct compare *c);
 
 /* The table and what it comes to, for people. */
 void compare_text(FILE *f, const struct compare *c);
-/* "B is slower in 2 of 6 series and faster in 0; in 4 no difference is seen." */
-void compare_summary(char *buf, size_t size, const struct compare *c);
 /* An object of schema "sluice-compare/1"; NULL when there is no memory. */
 json_t *compare_json(const struct compare *c);
 

@@ -26,9 +26,6 @@ void replay_report_result(const struct replay_report *r, struct result *common,
 void replay_report_text(FILE *f, const struct replay_report *r);
 void replay_report_plan(FILE *f, const struct replay_report *r);
 
-/* "flat out", "as recorded", "2 times as fast". */
-#define REPLAY_PACE_TEXT 48
-char *replay_pace_text(char buf[REPLAY_PACE_TEXT], double pace);
 /* Where the objects of a tier go: "DIR, DIR2: files", "host memory". */
 #define REPLAY_TARGET_TEXT 600
 char *replay_target_text(char buf[REPLAY_TARGET_TEXT], const struct replay_job *job, unsigned tier);

@@ -8,14 +8,17 @@
 #include "load/report/jobs/replay_report.h"
 #include "load/report/result/lines.h"
 
-char *replay_pace_text(char buf[REPLAY_PACE_TEXT], double pace)
+#define PACE_TEXT 48
+
+/* "flat out", "as recorded", "2 times as fast". */
+static char *pace_text(char buf[PACE_TEXT], double pace)
 {
 	if (pace <= 0)
-		snprintf(buf, REPLAY_PACE_TEXT, "flat out");
+		snprintf(buf, PACE_TEXT, "flat out");
 	else if (pace == 1)
-		snprintf(buf, REPLAY_PACE_TEXT, "as recorded");
+		snprintf(buf, PACE_TEXT, "as recorded");
 	else
-		snprintf(buf, REPLAY_PACE_TEXT, "%g times as fast as recorded", pace);
+		snprintf(buf, PACE_TEXT, "%g times as fast as recorded", pace);
 	return buf;
 }
 
@@ -121,7 +124,7 @@ static void need_lines(FILE *f, const struct replay_report *r)
 
 void replay_report_plan(FILE *f, const struct replay_report *r)
 {
-	char bytes[SLUICE_SIZE_TEXT], pace[REPLAY_PACE_TEXT];
+	char bytes[SLUICE_SIZE_TEXT], pace[PACE_TEXT];
 
 	trace_lines(f, r);
 	target_lines(f, r);
@@ -139,7 +142,7 @@ void replay_report_plan(FILE *f, const struct replay_report *r)
 		}
 	need_lines(f, r);
 	fprintf(f, "pace:       %s, %u operations in flight at most\n",
-		replay_pace_text(pace, r->job->pace), r->job->depth);
+		pace_text(pace, r->job->pace), r->job->depth);
 }
 
 /* ----------------------------------------------------------------- what was done */
@@ -189,7 +192,7 @@ static void total_line(FILE *f, const struct replay_report *r)
 	double sec = res->elapsed_sec;
 	uint64_t ops = 0, bytes = 0;
 	bool speed = true;
-	char text[SLUICE_SIZE_TEXT], pace[REPLAY_PACE_TEXT], took[REPORT_TIME_TEXT];
+	char text[SLUICE_SIZE_TEXT], pace[PACE_TEXT], took[REPORT_TIME_TEXT];
 
 	for (unsigned t = 0; t < REPLAY_TIERS; t++)
 		for (unsigned o = 0; o <= TRACE_DELETE; o++) {
@@ -203,7 +206,7 @@ static void total_line(FILE *f, const struct replay_report *r)
 		fprintf(f, "%.1f MB/s, ", sec > 0 ? (double)bytes / sec / 1e6 : 0);
 	fprintf(f, "%.0f ops/s\n", sec > 0 ? (double)ops / sec : 0);
 	fprintf(f, "pace:       %s, %u operations in flight at most\n",
-		replay_pace_text(pace, r->job->pace), r->job->depth);
+		pace_text(pace, r->job->pace), r->job->depth);
 }
 
 static void lag_lines(FILE *f, const struct replay_report *r)

@@ -347,7 +347,7 @@ json_t *report_value_json(const struct space_axis *a, const struct space_value *
 	return report_count(v->n);
 }
 
-json_t *report_axis_json(const struct space_axis *a)
+static json_t *report_axis_json(const struct space_axis *a)
 {
 	json_t *j = json_array();
 

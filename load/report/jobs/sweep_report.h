@@ -51,9 +51,8 @@ void sweep_report_plan(FILE *f, const struct sweep_job *job, const struct sweep_
 /* ds_nvme_tune's line, from bytes per second; a direction that was not measured (0) is left out. */
 void report_best(FILE *f, double read, double write);
 
-/* A value of an axis, all of them, and ... */
+/* A value of an axis, and ... */
 json_t *report_value_json(const struct space_axis *a, const struct space_value *v);
-json_t *report_axis_json(const struct space_axis *a);
 /* ... the values that a point of a space has, by the names of its axes; a new object. */
 json_t *report_point_json(const struct space *space, unsigned point);
 

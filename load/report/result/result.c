@@ -63,7 +63,8 @@ static json_t *interval(double low, double high)
 	return isfinite(high) ? json_pack("[f, f]", low, high) : json_null();
 }
 
-json_t *result_settings_json(const struct run_series *s)
+/* The settings of one series, as JSON: a new object. */
+static json_t *result_settings_json(const struct run_series *s)
 {
 	const struct sluice_opts *o = &s->opts;
 

@@ -53,8 +53,6 @@ void result_fini(struct result *r);
 json_t *result_json(const struct result *r);
 /* One series, as part of that; @fresh: its writes filled empty files. */
 json_t *result_series_json(const struct result *r, const struct run_series *s, bool fresh);
-/* The settings of one series, as JSON: a new object. */
-json_t *result_settings_json(const struct run_series *s);
 
 /* One line per series under a line of names.  Returns 0 or -errno. */
 int result_csv(FILE *f, const struct result *r);
