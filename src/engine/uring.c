@@ -240,10 +240,15 @@ static int uring_collect(struct uring_state *s, struct sluice_req **done)
 	return n;
 }
 
-/* Submit and wait for a few completions, or for one when that takes longer than GROUP_US. */
+/*
+ * Submit and wait for a few completions, or for one when that takes longer than GROUP_US.  Without
+ * a longest time of its own the kernel would take GROUP_US for it, and return with nothing.
+ */
 static int wait_group(struct uring_state *s, unsigned n)
 {
-	struct io_uring_getevents_arg arg = {0, 0, GROUP_US, 0};
+	struct __kernel_timespec longest = {.tv_sec = 3600};
+	struct io_uring_getevents_arg arg = {.pad = GROUP_US, /* min_wait_usec */
+					     .ts = (uint64_t)(uintptr_t)&longest};
 	int r = io_uring_sq_ready(&s->uring) ? io_uring_submit(&s->uring) : 0;
 
 	if (r < 0)

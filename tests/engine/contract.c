@@ -243,6 +243,42 @@ static void wake_from_another_thread_ends_a_reap(void)
 	}
 }
 
+static void *fill_pipe(void *arg)
+{
+	struct timespec soon = {0, 20000000};
+
+	nanosleep(&soon, NULL);
+	for (unsigned i = 0; i < DEPTH; i++)
+		T_EQ(write(*(const int *)arg, mem + (size_t)(DEPTH + i) * LEN, LEN), LEN);
+	return NULL;
+}
+
+/* However many small ones there are, of which none is finished for a while. */
+static void a_reap_without_limit_brings_something(void)
+{
+	struct sluice_req *list[DEPTH];
+	int ends[2], r, back = 0;
+	pthread_t t;
+
+	T_EQ(pipe2(ends, O_CLOEXEC), 0);
+	for (unsigned i = 0; i < DEPTH; i++) {
+		list[i] = req(i, SLUICE_REQ_READ);
+		list[i]->fd = ends[0];
+	}
+	T_EQ(engine->submit(state, list, DEPTH), DEPTH);
+	T_EQ(pthread_create(&t, NULL, fill_pipe, &ends[1]), 0);
+	while (back < DEPTH) {
+		struct sluice_req *done = NULL;
+
+		r = engine->reap(state, &done, -1);
+		T_OK(r > 0);
+		back += r;
+	}
+	pthread_join(t, NULL);
+	close(ends[0]);
+	close(ends[1]);
+}
+
 /* Wakes among completions lose none of them. */
 static void *wake_often(void *arg)
 {
@@ -342,6 +378,7 @@ static const struct t_case cases[] = {
 	T_CASE(an_empty_queue_waits_no_longer_than_told),
 	T_CASE(wake_before_reap_ends_it),
 	T_CASE(wake_from_another_thread_ends_a_reap),
+	T_CASE(a_reap_without_limit_brings_something),
 	T_CASE(wakes_lose_no_completion),
 	T_CASE(registered_files_and_memory_work_and_can_be_taken_out),
 	T_CASE(a_name_finds_its_engine_and_its_settings),
