@@ -93,6 +93,17 @@ SLUICE_API int sluice_store_open(struct sluice_store **out, const char *const *d
  */
 SLUICE_API int sluice_store_close(struct sluice_store *store, struct sluice_err *err);
 
+/*
+ * Memory that values are read into and written from, such as the pool of a serving engine: as
+ * sluice_buf_register().  Nothing needs it; it saves the kernel the pinning of pages for every
+ * value, and with SLUICE_BUF_HUGE in @want copies of large values on virtual disks.  It must stay
+ * mapped until it is unregistered or the store is closed.
+ */
+SLUICE_API int sluice_store_register(struct sluice_store *store, void *addr, uint64_t len,
+				     uint32_t want, struct sluice_buf_info *info,
+				     struct sluice_err *err);
+SLUICE_API int sluice_store_unregister(struct sluice_store *store, void *addr);
+
 /* ----------------------------------------------------------------- batches */
 
 enum sluice_store_opcode {

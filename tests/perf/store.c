@@ -97,6 +97,15 @@ static uint64_t go(struct slot *slots, unsigned depth, uint32_t opcode, uint32_t
 	return good;
 }
 
+/* Is the word among those behind SECONDS? */
+static bool has(int argc, char **argv, const char *word)
+{
+	for (int i = 7; i < argc; i++)
+		if (!strcmp(argv[i], word))
+			return true;
+	return false;
+}
+
 static void split(char *list)
 {
 	for (char *d = strtok(list, ","); d && nr_dirs < 8; d = strtok(NULL, ","))
@@ -121,14 +130,16 @@ int main(int argc, char **argv)
 	size = strtoull(argv[3], NULL, 0);
 	count = strtoull(argv[4], NULL, 0);
 	depth = (unsigned)atoi(argv[5]);
-	opts.flags = argc > 7 ? 0 : SLUICE_STORE_NO_RECENT;
+	opts.flags = has(argc, argv, "recent") ? 0 : SLUICE_STORE_NO_RECENT;
 	small = argv[1][0] == 'e' || argv[1][0] == 's';
 	small = small && strcmp(argv[1], "set");
 	only_open = argv[1][0] == 'o';
 	if (depth < 1 || depth > DEPTH_MAX)
 		die("DEPTH: 1..%d", DEPTH_MAX);
 	slots = calloc(depth, sizeof(*slots));
-	if (!slots || sluice_mem_alloc((void **)&mem, depth * (size + 1), 0, 0, NULL, NULL) < 0)
+	if (!slots ||
+	    sluice_mem_alloc((void **)&mem, depth * (size + 1),
+			     has(argc, argv, "small") ? SLUICE_HUGE_NEVER : 0, 0, NULL, NULL) < 0)
 		die("no memory");
 	memset(mem, 0x5a, depth * (size + 1));
 	for (unsigned i = 0; i < depth; i++)
@@ -136,6 +147,10 @@ int main(int argc, char **argv)
 	s = span_start();
 	open_store();
 	s = span_since(s);
+	if (has(argc, argv, "register") &&
+	    sluice_store_register(store, mem, depth * size,
+				  has(argc, argv, "small") ? 0 : SLUICE_BUF_HUGE, NULL, NULL) < 0)
+		die("the memory cannot be registered");
 	sluice_store_get_stats(store, &st);
 	if (st.entries < count) {
 		if (only_open || small)

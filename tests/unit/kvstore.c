@@ -452,6 +452,40 @@ static void what_was_just_written_is_read_from_memory(void)
 	T_OK(sk_stats().buffer_bytes <= MIB(64));
 }
 
+static uint64_t blocks_fixed(void)
+{
+	struct sluice_stats st = {.size = sizeof(st)};
+
+	T_EQ(sluice_store_get_io_stats(sk, &st), 0);
+	return st.blocks_fixed;
+}
+
+static void memory_can_be_registered_for_the_values(void)
+{
+	struct sluice_buf_info info = {0};
+	struct sluice_err err = {0, ""};
+	uint64_t fixed;
+	void *mem;
+
+	sk_close();
+	sk_opts.flags |= SLUICE_STORE_NO_RECENT;
+	sk_open("d", MIB(64));
+	T_EQ(sluice_mem_alloc(&mem, 1 << 20, 0, 0, NULL, NULL), 0);
+	sluice_pattern_fill(mem, 1 << 20, 3, 0);
+	T_ERR(sluice_store_register(sk, mem, 1 << 20, SLUICE_BUF_HUGE, &info, &err), 0, &err);
+	T_EQ(sk_op(SLUICE_STORE_SET, "a", 1, mem, 1 << 20, 0), 1 << 20);
+	memset(mem, 0, 1 << 20);
+	T_EQ(sk_op(SLUICE_STORE_GET, "a", 1, mem, 1 << 20, 0), 1 << 20);
+	T_EQ(sluice_pattern_check(mem, 1 << 20, 3, 0), 1 << 20);
+	fixed = blocks_fixed();
+	if (info.got & SLUICE_BUF_REGISTERED)
+		T_OK(fixed >= 2);
+	T_EQ(sluice_store_unregister(sk, mem), 0);
+	T_EQ(sk_op(SLUICE_STORE_GET, "a", 1, mem, 1 << 20, 0), 1 << 20);
+	T_EQ(blocks_fixed(), fixed);
+	sluice_mem_free(mem, 1 << 20);
+}
+
 static void exists_tells_the_length_of_the_prefix(void)
 {
 	struct sluice_store_item items[40];
@@ -770,6 +804,7 @@ int main(int argc, char **argv)
 		T_CASE(a_time_to_live_ends),
 		T_CASE(a_clock_that_goes_back_makes_nothing_young_again),
 		T_CASE(what_was_just_written_is_read_from_memory),
+		T_CASE(memory_can_be_registered_for_the_values),
 		T_CASE(exists_tells_the_length_of_the_prefix),
 		T_CASE(batches_come_back_through_the_eventfd),
 		T_CASE(scatter_lists_are_one_value),
