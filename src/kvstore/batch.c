@@ -155,10 +155,12 @@ static void batch_finish(struct store_batch *b)
 	pthread_mutex_lock(&s->line.lock);
 	open_remove(&s->line, b);
 	if (!calls) { /* from here on it may be collected, and gone */
+		bool first = !s->line.done_first;
+
 		b->next = NULL;
 		*s->line.done_last = b;
 		s->line.done_last = &b->next;
-		if (write(s->event, &one, sizeof(one)) < 0)
+		if (first && write(s->event, &one, sizeof(one)) < 0)
 			one = 0; /* its counter is full: it is readable */
 	}
 	pthread_cond_broadcast(&s->line.finished);

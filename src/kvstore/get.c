@@ -71,34 +71,37 @@ static struct store_entry *look_up(struct sluice_store *s, const struct store_op
 	return NULL;
 }
 
+/* What was read, or is about to be delivered, is not what was set. */
+static int broken(const struct store_op *op)
+{
+	struct sluice_store *s = op->batch->store;
+
+	store_tell(s, -EBADMSG, s->shelves[op->entry->shelf].path, op->entry->len,
+		   "a value is not what was written");
+	return -EBADMSG;
+}
+
 static void verify(struct store_worker *w, struct store_op *op)
 {
 	struct sluice_store *s = w->store;
 	const struct store_entry *e = op->entry;
-	struct store_shelf *sh = &s->shelves[e->shelf];
-	int code = atomic_load(&op->error);
+	int64_t r = atomic_load(&op->error);
+	bool copies = op->buf && !op->device; /* and is summed up on the way */
 
 	if (!op->recent)
-		store_shelf_tell(sh, code, "a value cannot be read");
-	if (code == 0 && store_value_crc(op, e->len) != e->crc) {
-		store_tell(s, -EBADMSG, sh->path, e->len, "a value is not what was written");
-		code = -EBADMSG;
-	}
-	if (code < 0 || !op->buf) {
-		get_end(op, code < 0 ? code : (int64_t)e->len);
-		return;
-	}
-	if (!store_hold(op)) {
-		get_end(op, -ETIME);
-		return;
-	}
-	if (op->device) {
+		store_shelf_tell(&s->shelves[e->shelf], (int)r, "a value cannot be read");
+	if (r == 0 && !copies && store_value_crc(op, e->len) != e->crc)
+		r = broken(op);
+	if (r == 0 && op->buf && !store_hold(op))
+		r = -ETIME;
+	if (r == 0 && op->device) {
 		op->stage = STAGE_PUSH;
 		store_copy_device(w, op, true);
 		return;
 	}
-	store_copy_host(op, true);
-	get_end(op, (int64_t)e->len);
+	if (r == 0 && copies && store_copy_host(op, true) != e->crc)
+		r = broken(op);
+	get_end(op, r < 0 ? r : (int64_t)e->len);
 }
 
 /* With @lock.  A buffer for the value, where it needs one; false: there is none now. */

@@ -376,7 +376,8 @@ void store_set_discard(struct sluice_store *s, struct store_op *op);
 /* Transfers between file or staging and memory; the last one to end brings the op back. */
 void store_transfer(struct store_worker *w, struct store_op *op, uint32_t opcode);
 void store_copy_device(struct store_worker *w, struct store_op *op, bool to_device);
-void store_copy_host(struct store_op *op, bool to_user);
+/* Returns the CRC of key and value, of the bytes as they are where they went. */
+uint32_t store_copy_host(struct store_op *op, bool to_user);
 bool store_on_device(const struct store_op *op);
 uint32_t store_value_crc(const struct store_op *op, uint64_t len);
 

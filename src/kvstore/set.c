@@ -263,17 +263,19 @@ static void set_undo(struct store_op *op, int64_t result)
 }
 
 /* The value is where it will be written from. */
-static void set_write(struct store_worker *w, struct store_op *op)
+static void set_write(struct store_worker *w, struct store_op *op, uint32_t crc)
 {
-	op->entry->crc = store_value_crc(op, op->len);
+	op->entry->crc = crc;
 	op->stage = STAGE_WRITE;
 	store_transfer(w, op, SLUICE_WRITE);
 }
 
 static void set_pull(struct store_worker *w, struct store_op *op)
 {
+	uint32_t crc;
+
 	if (!op->buf) {
-		set_write(w, op);
+		set_write(w, op, store_value_crc(op, op->len));
 		return;
 	}
 	if (!store_hold(op)) {
@@ -285,9 +287,9 @@ static void set_pull(struct store_worker *w, struct store_op *op)
 		store_copy_device(w, op, false);
 		return;
 	}
-	store_copy_host(op, false);
+	crc = store_copy_host(op, false);
 	if (store_release(op))
-		set_write(w, op);
+		set_write(w, op, crc);
 	else
 		set_undo(op, -ETIME);
 }
@@ -330,7 +332,7 @@ void store_set_step(struct store_worker *w, struct store_op *op)
 	if (code < 0)
 		set_undo(op, code);
 	else
-		set_write(w, op);
+		set_write(w, op, store_value_crc(op, op->len));
 }
 
 void store_set_discard(struct sluice_store *s, struct store_op *op)

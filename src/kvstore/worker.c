@@ -14,7 +14,10 @@
 #include "base/util.h"
 #include "kvstore/kvstore.h"
 
-enum { AT_ONCE = 32 }; /* operations taken from the line */
+enum {
+	AT_ONCE = 32, /* operations taken from the line */
+	COPY_STEP = 64 << 10,
+};
 
 /* --------------------------------------------------------------- transfers */
 
@@ -194,18 +197,22 @@ void store_copy_device(struct store_worker *w, struct store_op *op, bool to_devi
 	part_over(op);
 }
 
-void store_copy_host(struct store_op *op, bool to_user)
+/* A little at a time, so that what is summed up is still in the processor's cache. */
+uint32_t store_copy_host(struct store_op *op, bool to_user)
 {
+	uint32_t crc = sluice_crc32c(0, op->key, op->key_len);
 	uint64_t at = 0, len = to_user ? op->entry->len : op->len;
 	struct memory m = {.iov = op->iov, .nr = op->nr_iov};
 
 	while (at < len) {
-		struct sluice_iov v = memory_next(&m, len - at);
+		struct sluice_iov v = memory_next(&m, min_u64(len - at, COPY_STEP));
+		unsigned char *to = to_user ? v.addr : op->buf->addr + at;
 
-		memcpy(to_user ? v.addr : op->buf->addr + at, to_user ? op->buf->addr + at : v.addr,
-		       v.len);
+		memcpy(to, to_user ? op->buf->addr + at : v.addr, v.len);
+		crc = sluice_crc32c(crc, to, v.len);
 		at += v.len;
 	}
+	return crc;
 }
 
 bool store_on_device(const struct store_op *op)
