@@ -9,7 +9,8 @@
  * log that says what is in it (shelf.c, journal.c, compact.c).  What the logs say together is the
  * index, in memory (index.c); who goes when space is short is the policy's business (policy.c).
  *
- * Operations, one per key, belong to a batch (batch.c).  Three kinds of threads work on them:
+ * Operations, one per key, belong to a batch (intake.c, batch.c).  Three kinds of threads work on
+ *them:
  *
  *	workers		look up, make space, verify and copy; never wait for a device (worker.c)
  *	I/O threads	those of the handle below; their callbacks put operations back into line
@@ -349,6 +350,12 @@ void store_kick(struct sluice_store *s);
 /* A set of one key, of what is below with this @gen.  0 or -ENOMEM. */
 int store_submit_promotion(struct sluice_store *s, const struct sluice_store_batch *u,
 			   uint64_t gen);
+/* -ECHILD after fork(), or -EINVAL without a store. */
+int store_check(const struct sluice_store *s, struct sluice_err *err);
+/* With @line.lock: it is not finished. */
+void store_batch_open(struct store_queues *q, struct store_batch *b);
+/* All keys are over: tell the caller. */
+void store_batch_finish(struct store_batch *b);
 /* Give the key its result, unless its deadline has, and let go of it. */
 void store_finish(struct store_op *op, int64_t result);
 bool store_is_over(struct store_op *op);

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Batches come in: they are checked, copied and put in line, or answered at once. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "kvstore/kvstore.h"
+
+int store_check(const struct sluice_store *s, struct sluice_err *err)
+{
+	if (!s)
+		return sluice_fail(err, -EINVAL, "store: is NULL");
+	if (s->pid != getpid())
+		return sluice_fail(err, -ECHILD, "the store belongs to the parent process");
+	return 0;
+}
+
+static int check_item(const struct sluice_store_batch *u, uint32_t i, uint64_t *ret_bytes,
+		      struct sluice_err *err)
+{
+	const struct sluice_store_item *it = &u->items[i];
+	bool moves = u->opcode == SLUICE_STORE_GET || u->opcode == SLUICE_STORE_SET;
+	uint64_t len = 0;
+
+	if (!it->key || !it->key_len || it->key_len > SLUICE_STORE_KEY_MAX)
+		return sluice_fail(err, -EINVAL, "items[%u].key_len: %u is outside 1..%u", i,
+				   it->key_len, SLUICE_STORE_KEY_MAX);
+	*ret_bytes += it->key_len;
+	if (!moves)
+		return 0;
+	if (it->nr_iov && !it->iov)
+		return sluice_fail(err, -EINVAL, "items[%u].iov: is NULL", i);
+	for (uint32_t j = 0; j < it->nr_iov; j++) {
+		if (it->iov[j].len && !it->iov[j].addr)
+			return sluice_fail(err, -EINVAL, "items[%u].iov[%u].addr: is NULL", i, j);
+		if (it->iov[j].len > UINT64_MAX - len)
+			return sluice_fail(err, -EINVAL, "items[%u].iov: is too long", i);
+		len += it->iov[j].len;
+	}
+	if (u->opcode == SLUICE_STORE_SET && len > SLUICE_STORE_VALUE_MAX)
+		return sluice_fail(err, -EINVAL, "items[%u]: a value of %llu bytes, at most %u", i,
+				   (unsigned long long)len, SLUICE_STORE_VALUE_MAX);
+	*ret_bytes += it->nr_iov * sizeof(struct sluice_iov);
+	return 0;
+}
+
+static int check_batch(const struct sluice_store_batch *u, struct sluice_err *err)
+{
+	static const uint32_t flags[] = {0, 0, SLUICE_STORE_ABSENT, SLUICE_STORE_PREFIX, 0};
+
+	if (u->opcode < SLUICE_STORE_GET || u->opcode > SLUICE_STORE_DELETE)
+		return sluice_fail(err, -EINVAL, "opcode: %u is outside 1..4", u->opcode);
+	if (u->flags & ~flags[u->opcode])
+		return sluice_fail(err, -EINVAL, "flags: 0x%x is not for this opcode", u->flags);
+	if (u->memory > SLUICE_MEMORY_HOST)
+		return sluice_fail(err, -EINVAL, "memory: %u is outside 0..1", u->memory);
+	if (u->cost > 3)
+		return sluice_fail(err, -EINVAL, "cost: %u is outside 0..3", u->cost);
+	if (u->reserved[0] || u->reserved[1])
+		return sluice_fail(err, -EINVAL, "reserved: is not 0");
+	if (u->nr && !u->items)
+		return sluice_fail(err, -EINVAL, "items: is NULL");
+	return u->nr > (1u << 20) ? sluice_fail(err, -EINVAL, "nr: %u is above 1048576", u->nr) : 0;
+}
+
+/* Keys and scatter lists are copied behind the operations. */
+static void fill_ops(struct store_batch *b, unsigned char *room)
+{
+	const struct sluice_store_batch *u = &b->user;
+	bool moves = u->opcode == SLUICE_STORE_GET || u->opcode == SLUICE_STORE_SET;
+
+	for (uint32_t i = 0; moves && i < u->nr; i++) {
+		const struct sluice_store_item *it = &u->items[i];
+		struct store_op *op = &b->ops[i];
+
+		if (it->nr_iov)
+			memcpy(room, it->iov, it->nr_iov * sizeof(*it->iov));
+		op->iov = (const struct sluice_iov *)room;
+		op->nr_iov = it->nr_iov;
+		room += it->nr_iov * sizeof(*it->iov);
+		for (uint32_t j = 0; j < it->nr_iov; j++)
+			op->len += it->iov[j].len;
+	}
+	for (uint32_t i = 0; i < u->nr; i++) {
+		struct store_op *op = &b->ops[i];
+
+		memcpy(room, u->items[i].key, u->items[i].key_len);
+		op->batch = b;
+		op->key = room;
+		op->key_len = u->items[i].key_len;
+		room += op->key_len;
+	}
+}
+
+static struct store_batch *batch_new(struct sluice_store *s, const struct sluice_store_batch *u,
+				     struct sluice_err *err)
+{
+	uint64_t bytes = 0, ops = sizeof(struct store_batch) + u->nr * sizeof(struct store_op);
+	struct store_batch *b;
+
+	for (uint32_t i = 0; i < u->nr; i++)
+		if (check_item(u, i, &bytes, err) < 0)
+			return NULL;
+	if (!u->results)
+		bytes += u->nr * sizeof(int64_t);
+	b = malloc(ops + bytes);
+	if (!b) {
+		sluice_fail(err, -ENOMEM, "out of memory");
+		return NULL;
+	}
+	memset(b, 0, ops);
+	b->store = s;
+	b->user = *u;
+	b->nr = u->nr;
+	b->results = u->results ? u->results : (int64_t *)((char *)b + ops);
+	atomic_init(&b->left, u->nr);
+	atomic_init(&b->refs, u->nr + 1);
+	fill_ops(b, (unsigned char *)b + ops + (u->results ? 0 : u->nr * sizeof(int64_t)));
+	b->watched = u->deadline_ns != 0;
+	b->due = b->watched ? clock_ns() + min_u64(u->deadline_ns, INT64_MAX) : UINT64_MAX;
+	return b;
+}
+
+/* In line with the others; exists is one piece of work for all its keys. */
+static uint64_t enqueue(struct sluice_store *s, struct store_batch *b)
+{
+	bool whole = b->user.opcode == SLUICE_STORE_EXISTS;
+	uint64_t ticket;
+
+	pthread_mutex_lock(&s->line.lock);
+	ticket = b->ticket = ++s->line.tickets;
+	s->line.objects++;
+	store_batch_open(&s->line, b);
+	for (uint32_t i = 0; i < (whole ? 1 : b->nr); i++)
+		store_line_add(&s->line.ready, &b->ops[i]);
+	if (b->watched && b->due < atomic_load(&s->line.next_deadline))
+		atomic_store(&s->line.next_deadline, b->due);
+	if (s->line.idle)
+		pthread_cond_signal(&s->line.work);
+	pthread_mutex_unlock(&s->line.lock);
+	return ticket;
+}
+
+int store_submit_promotion(struct sluice_store *s, const struct sluice_store_batch *u, uint64_t gen)
+{
+	struct store_batch *b = batch_new(s, u, NULL);
+
+	if (!b)
+		return -ENOMEM;
+	b->ops[0].promotes = gen;
+	b->ops[0].admitted = true;
+	enqueue(s, b);
+	return 0;
+}
+
+int64_t sluice_store_submit(struct sluice_store *store, const struct sluice_store_batch *batch,
+			    struct sluice_err *err)
+{
+	struct sluice_err local = {0, ""};
+	struct store_batch *b;
+	uint64_t ticket;
+	int r = store_check(store, err);
+
+	err = err ? err : &local;
+	if (r == 0)
+		r = batch ? check_batch(batch, err) : sluice_fail(err, -EINVAL, "batch: is NULL");
+	if (r < 0)
+		return r;
+	b = batch_new(store, batch, err);
+	if (!b)
+		return err->code;
+	/* An empty batch is finished as it comes; it may be gone when enqueue() returns. */
+	if (b->nr)
+		return (int64_t)enqueue(store, b);
+	ticket = enqueue(store, b);
+	store_batch_finish(b);
+	return (int64_t)ticket;
+}
+
+/* By the calling thread: nothing to wait for. */
+static int run_exists(struct sluice_store *s, const struct sluice_store_batch *u,
+		      struct sluice_store_done *done, struct sluice_err *err)
+{
+	uint64_t bytes = 0;
+	int r = store_check(s, err);
+
+	if (r == 0)
+		r = check_batch(u, err);
+	for (uint32_t i = 0; i < u->nr && r == 0; i++)
+		r = check_item(u, i, &bytes, err);
+	if (r < 0)
+		return r;
+	*done = (struct sluice_store_done){.tag = u->tag, .opcode = u->opcode, .nr = u->nr};
+	store_exists_run(s, u, done);
+	return 0;
+}
+
+int sluice_store_run(struct sluice_store *store, const struct sluice_store_batch *batch,
+		     struct sluice_store_done *done, struct sluice_err *err)
+{
+	struct sluice_store_done local;
+	struct sluice_store_batch u;
+	int64_t ticket;
+
+	if (!batch)
+		return sluice_fail(err, -EINVAL, "batch: is NULL");
+	u = *batch;
+	u.on_done = NULL;
+	if (u.opcode == SLUICE_STORE_EXISTS)
+		return run_exists(store, &u, done ? done : &local, err);
+	ticket = sluice_store_submit(store, &u, err);
+	if (ticket < 0)
+		return (int)ticket;
+	return sluice_store_wait(store, (uint64_t)ticket, -1, done ? done : &local);
+}
