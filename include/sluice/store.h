@@ -75,7 +75,8 @@ struct sluice_store_opts {
  * The last name may be s3://BUCKET/PREFIX, the tier below: what is evicted is put there in the
  * background, and what a get then finds only there is fetched, verified, set and delivered.  It is
  * one more chance for a value and no promise: where it is slow or dead, values are lost and keys
- * missed, and nobody waits who does not ask for one that is there alone.  A restart forgets it.
+ * missed, and nobody waits who does not ask for one that is there alone.  A restart with the same
+ * name finds what is there; without it, it is forgotten.
  * Returns 0, or
  *   -EINVAL	an option is out of range; @capacity is below 1 MiB per directory
  *   -EBUSY	a directory is in use by another store

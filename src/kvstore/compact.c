@@ -25,12 +25,14 @@ struct copying {
 static bool is_alive(struct store_shelf *sh, const struct store_record *r)
 {
 	struct sluice_store *s = sh->store;
-	struct store_hash h = store_hash_key(&s->secret, r->key, r->key_len);
+	bool below = r->type == STORE_RECORD_BELOW, alive;
 	const struct store_entry *e;
-	bool alive;
 
+	if (r->type == STORE_RECORD_DROP)
+		return false;
 	pthread_mutex_lock(&s->lock);
-	e = store_index_find(&s->index, h);
+	e = below ? store_tier_find(s, r->hash)
+		  : store_index_find(&s->index, store_hash_key(&s->secret, r->key, r->key_len));
 	alive = e && e->gen == r->gen && e->shelf == sh->nr;
 	pthread_mutex_unlock(&s->lock);
 	return alive;
@@ -47,8 +49,7 @@ static int copy_one(void *arg, const struct store_record *r, const void *raw, si
 	 * What has come since we began is about records that may have been copied: a drop says that
 	 * one of them is gone, and so does a set of the same key, even one that is gone itself.
 	 */
-	wanted = c->walk->at >= c->sh->rewrite.began ||
-		 (r->type == STORE_RECORD_SET && is_alive(c->sh, r));
+	wanted = c->walk->at >= c->sh->rewrite.began || is_alive(c->sh, r);
 	if (!wanted)
 		return 0;
 	if (ARRAY_ROOM(c->out.at, c->out.room, c->out.len + size) < 0)

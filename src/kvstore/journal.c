@@ -118,6 +118,8 @@ static int load_set(struct store_shelf *sh, const struct store_record *r)
 	struct store_hash h = store_hash_key(&s->secret, r->key, r->key_len);
 	struct store_entry *old = store_index_find(&s->index, h), *e;
 
+	if (store_tier_newest(sh, h, r->gen))
+		return 0;
 	if (old && old->gen >= r->gen) /* on another shelf: it must not come back */
 		return old->shelf == sh->nr ? 0 : store_journal_drop(sh, h, r->gen);
 	if (old)
@@ -161,6 +163,7 @@ static void load_forget(struct store_shelf *sh)
 			store_entry_drop(s, e);
 			s->stats.lost++;
 		}
+	store_tier_lose(sh, false);
 }
 
 static int load_record(void *arg, const struct store_record *r, const void *raw, size_t size)
@@ -179,6 +182,9 @@ static int load_record(void *arg, const struct store_record *r, const void *raw,
 	s->clock_base = max_u64(s->clock_base, r->time);
 	if (r->type == STORE_RECORD_SET)
 		return load_set(sh, r);
+	if (r->type == STORE_RECORD_BELOW)
+		return store_tier_load(sh, r);
+	store_tier_unload(sh, r);
 	e = store_index_find(&s->index, r->hash);
 	if (e && e->gen == r->gen && e->shelf == sh->nr)
 		store_entry_drop(s, e);
@@ -288,6 +294,22 @@ int store_journal_drop(struct store_shelf *sh, struct store_hash hash, uint64_t 
 		.gen = gen,
 		.time = store_now(sh->store),
 		.hash = hash,
+	};
+
+	return append(sh, &r, NULL);
+}
+
+int store_journal_below(struct store_shelf *sh, const struct store_entry *e, uint64_t run)
+{
+	struct store_record r = {
+		.type = STORE_RECORD_BELOW,
+		.gen = e->gen,
+		.time = store_now(sh->store),
+		.hash = e->hash,
+		.run = run,
+		.len = e->len,
+		.crc = e->crc,
+		.expiry = e->expiry,
 	};
 
 	return append(sh, &r, NULL);

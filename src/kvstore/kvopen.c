@@ -104,6 +104,7 @@ int store_init(struct sluice_store *s)
 
 void store_fini(struct sluice_store *s)
 {
+	store_tier_fini(s);
 	for (unsigned i = 0; i < s->nr_shelves; i++)
 		store_shelf_close(&s->shelves[i]);
 	if (s->io)
@@ -320,17 +321,19 @@ int sluice_store_open(struct sluice_store **out, const char *const *dirs, unsign
 		r = open_io(s, err);
 	if (r == 0)
 		r = open_shelves(s, dirs, nr, err);
+	if (r == 0 && below)
+		r = store_tier_init(s, dirs[nr], err);
 	if (r == 0)
 		r = load_shelves(s, err);
 	if (r == 0)
 		r = store_keeper_start(s, err);
 	if (r == 0)
 		r = store_workers_start(s, err);
-	if (r == 0 && below)
-		r = store_tier_open(s, dirs[nr], err);
+	if (r == 0)
+		r = store_tier_start(s, err);
 	s->opts.object = NULL; /* the caller's */
 	if (r < 0) {
-		store_tier_close(s);
+		store_tier_stop(s);
 		store_workers_stop(s);
 		store_keeper_stop(s);
 		store_fini(s);
@@ -391,7 +394,7 @@ int sluice_store_close(struct sluice_store *store, struct sluice_err *err)
 	wait_until_idle(store);
 	while (sluice_store_drain(store, &done, 1) > 0)
 		;
-	store_tier_close(store);
+	store_tier_stop(store);
 	store_workers_stop(store);
 	store_keeper_stop(store);
 	for (unsigned i = 0; i < store->nr_shelves; i++) {

@@ -201,9 +201,10 @@ struct store_shelf {
 
 	struct store_log log;
 	struct store_rewrite rewrite;
-	struct store_bytes pending; /* records not yet written, with @lock */
-	struct store_bytes group;   /* those being written, the keeper's */
-	uint64_t log_limit, log_live;
+	struct store_bytes pending;   /* records not yet written, with @lock */
+	struct store_bytes group;     /* those being written, the keeper's */
+	uint64_t log_limit, log_live; /* live: records of what is there, */
+	uint64_t log_below;           /* of these: in the object store below */
 
 	bool out; /* left out: it has failed too often */
 	unsigned failures;
@@ -272,6 +273,7 @@ int store_journal_load(struct store_shelf *sh, struct sluice_err *err);
 /* With @lock: append to what is pending.  0 or -ENOMEM. */
 int store_journal_set(struct store_shelf *sh, const struct store_op *op);
 int store_journal_drop(struct store_shelf *sh, struct store_hash hash, uint64_t gen);
+int store_journal_below(struct store_shelf *sh, const struct store_entry *e, uint64_t run);
 /* fsync(2): 0 or -errno. */
 int store_sync(struct sluice_store *s, struct sluice_file *file);
 /* The keeper: write what is pending.  0, or -errno and it is still to be written. */

@@ -57,9 +57,10 @@ struct extent store_record_piece(const struct store_record *r, uint32_t i)
 
 static size_t put_body(unsigned char *to, const struct store_record *r, const struct extents *space)
 {
-	if (r->type == STORE_RECORD_DROP) {
+	if (r->type != STORE_RECORD_SET) {
 		memcpy(to, &r->hash, sizeof(r->hash));
-		return sizeof(r->hash);
+		memcpy(to + sizeof(r->hash), &r->run, sizeof(r->run));
+		return sizeof(r->hash) + (r->type == STORE_RECORD_BELOW ? sizeof(r->run) : 0);
 	}
 	for (uint32_t i = 0; i < space->nr; i++)
 		memcpy(to + 8 * (size_t)i, extents_at(space, i), 8);
@@ -75,6 +76,9 @@ size_t store_record_put(unsigned char *to, uint32_t seed, const struct store_rec
 		.time = r->time,
 		.type = (uint8_t)r->type,
 		.cost = (uint8_t)r->cost,
+		.len = r->len,
+		.crc = r->crc,
+		.expiry = r->expiry,
 	};
 	size_t used = STORE_RECORD_HEAD + put_body(to + STORE_RECORD_HEAD, r, space);
 
@@ -83,9 +87,6 @@ size_t store_record_put(unsigned char *to, uint32_t seed, const struct store_rec
 	if (r->type == STORE_RECORD_SET) {
 		d.key_len = (uint16_t)r->key_len;
 		d.nr = space->nr;
-		d.len = r->len;
-		d.crc = r->crc;
-		d.expiry = r->expiry;
 	}
 	memcpy(to, &d, sizeof(d));
 	d.sum = record_sum(seed, to, d.size);
@@ -99,6 +100,8 @@ static bool plausible(const struct disk_record *d)
 	if (d->type == STORE_RECORD_DROP)
 		return d->size == STORE_RECORD_HEAD + sizeof(struct store_hash) && !d->nr &&
 		       !d->key_len;
+	if (d->type == STORE_RECORD_BELOW)
+		return d->size == STORE_RECORD_BELOW_SIZE && !d->nr && !d->key_len;
 	return d->type == STORE_RECORD_SET && d->key_len && d->key_len <= 4096 &&
 	       d->nr <= STORE_PIECES_MAX && d->size == store_record_size(d->key_len, d->nr);
 }
@@ -119,13 +122,15 @@ int store_record_get(struct store_record *ret, uint32_t seed, const unsigned cha
 	if (d.sum != record_sum(seed, from, d.size))
 		return -EBADMSG;
 	*ret = (struct store_record){.type = d.type, .cost = d.cost, .gen = d.gen, .time = d.time};
-	if (d.type == STORE_RECORD_DROP) {
-		memcpy(&ret->hash, body, sizeof(ret->hash));
-		return (int)d.size;
-	}
 	ret->len = d.len;
 	ret->crc = d.crc;
 	ret->expiry = d.expiry;
+	if (d.type != STORE_RECORD_SET) {
+		memcpy(&ret->hash, body, sizeof(ret->hash));
+		if (d.type == STORE_RECORD_BELOW)
+			memcpy(&ret->run, body + sizeof(ret->hash), sizeof(ret->run));
+		return (int)d.size;
+	}
 	ret->nr = d.nr;
 	ret->pieces = body;
 	ret->key = body + 8 * (size_t)d.nr;

@@ -15,12 +15,16 @@
 enum store_record_type {
 	STORE_RECORD_SET = 1,  /* @key has a value, instead of any of a lower @gen */
 	STORE_RECORD_DROP = 2, /* the value of @hash and @gen is gone */
+	/* It is in the object store below.  Not known to those that knew no such tier, who take it
+	 * for damage; no store without one has it. */
+	STORE_RECORD_BELOW = 3,
 };
 
 enum {
 	STORE_PIECES_MAX = 4096,
 	STORE_RECORD_HEAD = 48,
 	STORE_RECORD_MAX = STORE_RECORD_HEAD + 8 * STORE_PIECES_MAX + 4096,
+	STORE_RECORD_BELOW_SIZE = STORE_RECORD_HEAD + 24,
 	STORE_LOG_HEAD = 64,
 };
 
@@ -28,11 +32,12 @@ struct store_record {
 	uint32_t type;
 	uint32_t cost;
 	uint64_t gen;
-	uint64_t time;            /* second of the store's clock when it was written */
-	struct store_hash hash;   /* of a DROP */
-	const unsigned char *key; /* of a SET, as all below */
+	uint64_t time;             /* second of the store's clock when it was written */
+	struct store_hash hash;    /* of a DROP or BELOW */
+	uint64_t run;              /* of a BELOW: whose objects it is among */
+	uint32_t len, crc, expiry; /* not of a DROP */
+	const unsigned char *key;  /* of a SET, as all that follows */
 	uint32_t key_len;
-	uint32_t len, crc, expiry;
 	uint32_t nr;                 /* pieces */
 	const unsigned char *pieces; /* see store_record_piece() */
 };

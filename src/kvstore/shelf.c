@@ -398,6 +398,8 @@ void store_shelf_leave(struct store_shelf *sh)
 	while ((e = store_index_next(&s->index, &pos)))
 		if (e->shelf == sh->nr && e->state == STORE_LIVE)
 			store_entry_drop(s, e);
+	/* While its log was being read not all was known. */
+	store_tier_lose(sh, s->has_keeper);
 }
 
 /* If it can still be told, then here and now: the others may be away when it comes back. */

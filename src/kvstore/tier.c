@@ -2,8 +2,9 @@
 /*
  * The object store below the directories.  What must make room is pinned until one thread has read
  * it, and put by another; what a get asks for and only the object store has is fetched by a third,
- * set like any value, and then got.  The index of what is below is in memory alone: names hold the
- * run of the store, and what an earlier run has left is removed.
+ * set like any value, and then got.  What is below has an index of its own, and records in the logs
+ * (tierlog.c); names hold the run of the store that put them, and objects that no log knows of are
+ * removed.
  *
  * Nobody but the last two waits for the object store.  Where the queue is full or the object store
  * has failed, what would go there is lost and what would come from there is a miss.
@@ -24,15 +25,20 @@ bool tier_is_out(const struct store_tier *t)
 	return t->failures >= TIER_OUT_AFTER && clock_ns() < t->out_until;
 }
 
-char *tier_uri(const struct store_tier *t, struct store_hash h, uint64_t gen)
+char *tier_uri(const struct store_tier *t, struct tier_object o)
 {
-	size_t size = strlen(t->prefix) + TIER_URI_BYTES;
+	size_t size = strlen(t->place) + TIER_URI_BYTES;
 	char *uri = malloc(size);
 
 	if (uri)
-		snprintf(uri, size, "%s%016" PRIx64 "%016" PRIx64 "-%" PRIx64, t->prefix, h.a, h.b,
-			 gen);
+		snprintf(uri, size, "%s%016" PRIx64 "/%016" PRIx64 "%016" PRIx64 "-%" PRIx64,
+			 t->place, o.run, o.hash.a, o.hash.b, o.gen);
 	return uri;
+}
+
+struct tier_object tier_object_of(const struct store_tier *t, const struct store_entry *e)
+{
+	return (struct tier_object){e->hash, e->gen, t->runs[e->recent]};
 }
 
 /* With @lock: how a request went. */
@@ -47,14 +53,27 @@ void tier_told(struct store_tier *t, int code)
 /* ------------------------------------------------------------- what is below */
 
 /* With @lock.  One that cannot be remembered is found by the next run. */
-void tier_gone(struct store_tier *t, struct store_hash hash, uint64_t gen)
+void tier_gone(struct store_tier *t, struct tier_object o)
 {
 	if (ARRAY_ROOM(t->gone, t->gone_room, t->nr_gone + 1) == 0)
-		t->gone[t->nr_gone++] = (struct tier_object){hash, gen};
+		t->gone[t->nr_gone++] = o;
 	pthread_cond_signal(&t->work_down);
 }
 
-void tier_drop(struct store_tier *t, struct store_entry *e)
+void tier_live(struct store_tier *t, struct store_entry *e)
+{
+	struct store_entry *old;
+
+	e->state = STORE_LIVE;
+	store_policy_add(&t->policy, &t->index, e);
+	t->bytes += e->len;
+	t->store->stats.below_entries++;
+	while (t->bytes > t->limit && (old = store_policy_victim(&t->policy, &t->index)))
+		tier_drop(t, old);
+	t->store->stats.below_bytes = t->bytes;
+}
+
+void tier_remove(struct store_tier *t, struct store_entry *e)
 {
 	store_policy_remove(&t->policy, &t->index, e);
 	store_index_remove(&t->index, e);
@@ -62,9 +81,17 @@ void tier_drop(struct store_tier *t, struct store_entry *e)
 		t->bytes -= e->len;
 		t->store->stats.below_entries--;
 		t->store->stats.below_bytes = t->bytes;
-		tier_gone(t, e->hash, e->gen);
 	}
 	store_index_free(&t->index, e);
+}
+
+void tier_drop(struct store_tier *t, struct store_entry *e)
+{
+	if (e->state == STORE_LIVE) {
+		tier_gone(t, tier_object_of(t, e));
+		tier_unlog(t, e);
+	}
+	tier_remove(t, e);
 }
 
 /* With @lock: one that can be had. */
@@ -97,9 +124,14 @@ bool store_tier_forget(struct sluice_store *s, struct store_hash h)
 	return e;
 }
 
+const struct store_entry *store_tier_find(const struct sluice_store *s, struct store_hash h)
+{
+	return s->tier ? store_index_find(&s->tier->index, h) : NULL;
+}
+
 bool store_tier_has(struct sluice_store *s, struct store_hash h, uint64_t gen)
 {
-	const struct store_entry *e = s->tier ? store_index_find(&s->tier->index, h) : NULL;
+	const struct store_entry *e = store_tier_find(s, h);
 
 	return e && e->gen == gen;
 }
@@ -141,9 +173,8 @@ static void climbed(void *arg, const struct sluice_store_done *done)
 
 /* The value of @e, a copy, verified.  0 or -errno. */
 static int fetch(struct store_tier *t, const struct store_op *op, const struct store_entry *e,
-		 void *buf)
+		 char *uri, void *buf)
 {
-	char *uri = tier_uri(t, e->hash, e->gen);
 	struct sluice_err err = {0, ""};
 	int64_t n = -ENOMEM;
 	uint32_t crc;
@@ -157,7 +188,6 @@ static int fetch(struct store_tier *t, const struct store_op *op, const struct s
 	}
 	if (n < 0)
 		store_tell(t->store, (int)n, uri ? uri : "", e->len, err.msg);
-	free(uri);
 	return n < 0 ? (int)n : 0;
 }
 
@@ -188,18 +218,21 @@ static void fetch_one(struct store_tier *t, struct store_op *op)
 {
 	struct sluice_store *s = t->store;
 	struct store_entry copy = {0}, *e;
+	CLEANUP_FREE char *uri = NULL;
 	void *buf = NULL;
 	int r = -ENOENT;
 
 	pthread_mutex_lock(&s->lock);
 	e = store_is_over(op) ? NULL : find(t, op->hash);
-	if (e)
+	if (e) {
 		copy = *e;
+		uri = tier_uri(t, tier_object_of(t, e));
+	}
 	pthread_mutex_unlock(&s->lock);
 	if (e)
 		r = sluice_buf_alloc(&buf, s->io, align_up(copy.len, STORE_UNIT), 0, NULL, NULL);
 	if (e && r == 0)
-		r = fetch(t, op, &copy, buf);
+		r = fetch(t, op, &copy, uri, buf);
 	pthread_mutex_lock(&s->lock);
 	if (e)
 		tier_told(t, r == -EBADMSG || r == -ENOENT ? 0 : r);
@@ -249,10 +282,9 @@ static int names(struct store_tier *t, const char *uri)
 		t->place = NULL;
 		return -ENOMEM;
 	}
-	if (asprintf(&t->prefix, "%s%016" PRIx64 "/", t->place, store_next_epoch(0)) < 0) {
-		t->prefix = NULL;
+	if (ARRAY_ROOM(t->runs, t->runs_room, 1) < 0)
 		return -ENOMEM;
-	}
+	t->runs[t->nr_runs++] = store_next_epoch(0);
 	return 0;
 }
 
@@ -269,9 +301,8 @@ static int open_client(struct store_tier *t, struct sluice_err *err)
 	return sluice_object_open(&t->client, &o, err);
 }
 
-int store_tier_open(struct sluice_store *s, const char *uri, struct sluice_err *err)
+int store_tier_init(struct sluice_store *s, const char *uri, struct sluice_err *err)
 {
-	static void *(*const run[])(void *arg) = {tier_run_read, tier_run_down, run_up};
 	struct store_tier *t = calloc(1, sizeof(*t));
 	int r;
 
@@ -294,15 +325,23 @@ int store_tier_open(struct sluice_store *s, const char *uri, struct sluice_err *
 		r = names(t, uri);
 	if (r < 0)
 		return sluice_fail(err, r, "out of memory");
-	r = open_client(t, err);
-	if (r < 0)
-		return r;
+	return open_client(t, err);
+}
+
+int store_tier_start(struct sluice_store *s, struct sluice_err *err)
+{
+	static void *(*const run[])(void *arg) = {tier_run_read, tier_run_down, run_up};
+	struct store_tier *t = s->tier;
+	int r = 0;
+
+	if (!t)
+		return 0;
 	for (; r == 0 && t->nr_threads < ARRAY_SIZE(run); t->nr_threads += r == 0)
 		r = thread_start(&t->threads[t->nr_threads], run[t->nr_threads], t);
 	return r < 0 ? sluice_fail(err, r, "no thread: %s", strerror(-r)) : 0;
 }
 
-void store_tier_close(struct sluice_store *s)
+void store_tier_stop(struct sluice_store *s)
 {
 	struct store_tier *t = s->tier;
 
@@ -318,13 +357,22 @@ void store_tier_close(struct sluice_store *s)
 		pthread_join(t->threads[--t->nr_threads], NULL);
 	tier_drop_jobs(t);
 	sluice_object_close(t->client);
+	t->client = NULL;
+}
+
+void store_tier_fini(struct sluice_store *s)
+{
+	struct store_tier *t = s->tier;
+
+	if (!t)
+		return;
 	store_index_fini(&t->index);
 	store_policy_fini(&t->policy);
 	pthread_cond_destroy(&t->work_read);
 	pthread_cond_destroy(&t->work_down);
 	pthread_cond_destroy(&t->work_up);
 	free(t->gone);
-	free(t->prefix);
+	free(t->runs);
 	free(t->place);
 	free(t);
 	s->tier = NULL;

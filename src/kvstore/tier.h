@@ -7,14 +7,20 @@
 #include <stdint.h>
 
 #include "kvstore/index.h"
+#include "kvstore/record.h"
 
 struct sluice_err;
 struct sluice_store;
 struct store_op;
+struct store_shelf;
 
-int store_tier_open(struct sluice_store *s, const char *uri, struct sluice_err *err);
+/* Before logs are read; its threads are started when all else is. */
+int store_tier_init(struct sluice_store *s, const char *uri, struct sluice_err *err);
+int store_tier_start(struct sluice_store *s, struct sluice_err *err);
 /* Nothing is inside the store any more; workers and keeper still run. */
-void store_tier_close(struct sluice_store *s);
+void store_tier_stop(struct sluice_store *s);
+/* Neither do. */
+void store_tier_fini(struct sluice_store *s);
 
 /* With @lock, all of these. */
 
@@ -28,6 +34,19 @@ bool store_tier_want(struct sluice_store *s, struct store_op *op);
 int64_t store_tier_len(struct sluice_store *s, struct store_hash h);
 /* What is below is out of date.  Was there anything? */
 bool store_tier_forget(struct sluice_store *s, struct store_hash h);
+/* What the index of it says, of any state, or NULL. */
+const struct store_entry *store_tier_find(const struct sluice_store *s, struct store_hash h);
+
+/* Logs (tierlog.c); the first three while they are read. */
+
+/* A record BELOW.  0 or -ENOMEM. */
+int store_tier_load(struct store_shelf *sh, const struct store_record *r);
+/* A record DROP. */
+void store_tier_unload(struct store_shelf *sh, const struct store_record *r);
+/* There is a record SET of @gen: is what is below newer?  If not it goes. */
+bool store_tier_newest(struct store_shelf *sh, struct store_hash h, uint64_t gen);
+/* The log is no longer used; was what it said so far true? */
+void store_tier_lose(struct store_shelf *sh, bool believed);
 /* Is it still this one? */
 bool store_tier_has(struct sluice_store *s, struct store_hash h, uint64_t gen);
 

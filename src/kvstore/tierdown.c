@@ -4,6 +4,7 @@
  * space back, and put by another, which also deletes what is out of date.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,8 @@ void store_tier_demote(struct sluice_store *s, struct store_entry *e)
 	b->crc = e->crc;
 	b->expiry = e->expiry;
 	b->state = STORE_WRITING;
+	b->shelf = TIER_NO_LOG;
+	b->recent = 0; /* this run's */
 	if (store_index_add(&t->index, b) < 0) {
 		store_index_free(&t->index, b);
 		return;
@@ -73,12 +76,12 @@ static int read_value(struct sluice_store *s, const struct store_entry *e, unsig
 static void put_end(struct store_tier *t, const struct tier_job *job, int code)
 {
 	struct sluice_store *s = t->store;
-	struct store_entry *e = store_index_find(&t->index, job->hash), *old;
+	struct store_entry *e = store_index_find(&t->index, job->hash);
 
 	tier_told(t, code);
 	if (!e || e->gen != job->gen) {
 		if (code == 0)
-			tier_gone(t, job->hash, job->gen);
+			tier_gone(t, (struct tier_object){job->hash, job->gen, t->runs[0]});
 		return;
 	}
 	if (code < 0) {
@@ -86,20 +89,15 @@ static void put_end(struct store_tier *t, const struct tier_job *job, int code)
 		tier_drop(t, e);
 		return;
 	}
-	e->state = STORE_LIVE;
-	store_policy_add(&t->policy, &t->index, e);
-	t->bytes += e->len;
 	s->stats.demoted++;
-	s->stats.below_entries++;
-	s->stats.below_bytes = t->bytes;
-	while (t->bytes > t->limit && (old = store_policy_victim(&t->policy, &t->index)))
-		tier_drop(t, old);
+	tier_log(t, e);
+	tier_live(t, e);
 }
 
 static void put_one(struct store_tier *t, const struct tier_job *job)
 {
 	struct sluice_store *s = t->store;
-	char *uri = tier_uri(t, job->hash, job->gen);
+	char *uri = tier_uri(t, (struct tier_object){job->hash, job->gen, t->runs[0]});
 	struct sluice_err err = {0, ""};
 	int r = uri ? job->code : -ENOMEM;
 
@@ -158,7 +156,7 @@ static void delete_some(struct store_tier *t, char **uris, unsigned n)
 	int r = n ? sluice_object_delete(t->client, (const char *const *)uris, n, &err) : 0;
 
 	if (r < 0)
-		store_tell(t->store, r, t->prefix, n, err.msg);
+		store_tell(t->store, r, t->place, n, err.msg);
 	while (n)
 		free(uris[--n]);
 }
@@ -170,9 +168,7 @@ static void delete_gone(struct store_tier *t)
 	unsigned n = 0;
 
 	while (t->nr_gone && n < TIER_SWEEP) {
-		const struct tier_object *g = &t->gone[--t->nr_gone];
-
-		uris[n] = tier_uri(t, g->hash, g->gen);
+		uris[n] = tier_uri(t, t->gone[--t->nr_gone]);
 		n += uris[n] != NULL;
 	}
 	pthread_mutex_unlock(&t->store->lock);
@@ -190,12 +186,29 @@ static bool stopped(struct store_tier *t)
 	return stop;
 }
 
-/* What earlier runs of this store have left. */
+/* Is it of this run, or does a log know of it?  @name: behind the place. */
+static bool is_known(struct store_tier *t, const char *name)
+{
+	struct tier_object o;
+	const struct store_entry *e;
+	bool known;
+
+	if (sscanf(name, "%16" SCNx64 "/%16" SCNx64 "%16" SCNx64 "-%" SCNx64, &o.run, &o.hash.a,
+		   &o.hash.b, &o.gen) != 4)
+		return false;
+	pthread_mutex_lock(&t->store->lock);
+	e = store_index_find(&t->index, o.hash);
+	known = o.run == t->runs[0] || (e && e->gen == o.gen && tier_object_of(t, e).run == o.run);
+	pthread_mutex_unlock(&t->store->lock);
+	return known;
+}
+
+/* What earlier runs of this store have left, but for what is in the index. */
 static void sweep(struct store_tier *t)
 {
 	struct sluice_object_entry e = {.size = sizeof(e)};
 	const char *bucket = t->place + strlen("s3://");
-	size_t head = (size_t)(strchr(bucket, '/') - t->place) + 1, own = strlen(t->prefix) - head;
+	size_t head = (size_t)(strchr(bucket, '/') - t->place) + 1, own = strlen(t->place) - head;
 	struct sluice_object_list *list;
 	struct sluice_err err = {0, ""};
 	char *uris[TIER_SWEEP];
@@ -207,7 +220,7 @@ static void sweep(struct store_tier *t)
 		return;
 	}
 	while (!stopped(t) && (r = sluice_object_list_next(list, &e, &err)) > 0) {
-		if (!strncmp(e.key, t->prefix + head, own))
+		if (!strncmp(e.key, t->place + head, own) && is_known(t, e.key + own))
 			continue;
 		if (asprintf(&uris[n], "%.*s%s", (int)head, t->place, e.key) < 0)
 			break;

@@ -2,7 +2,7 @@
 #ifndef SLUICE_KVSTORE_TIERIN_H
 #define SLUICE_KVSTORE_TIERIN_H
 
-/* What tier.c and tierdown.c share. */
+/* What tier.c, tierdown.c and tierlog.c share. */
 #include <pthread.h>
 
 #include <sluice/object.h>
@@ -14,7 +14,8 @@ enum {
 	TIER_WANTED = 1024,  /* gets that wait */
 	TIER_OUT_AFTER = 4,  /* failures in a row */
 	TIER_SWEEP = 256,    /* objects deleted in one call */
-	TIER_URI_BYTES = 64, /* behind the prefix */
+	TIER_URI_BYTES = 96, /* behind the place */
+	TIER_NO_LOG = 0xff,  /* shelf of an entry that no log knows of */
 };
 
 #define TIER_OUT_NS    10000000000ull
@@ -28,22 +29,25 @@ struct tier_job {
 	int code;
 };
 
+/* Names one object for ever: a run is one opening of the store. */
 struct tier_object {
 	struct store_hash hash;
-	uint64_t gen;
+	uint64_t gen, run;
 };
 
 struct store_tier {
 	struct sluice_store *store;
 	struct sluice_object *client;
-	char *place, *prefix; /* URI of all runs, and of this one; both end with a slash */
+	char *place; /* URI of all runs; ends with a slash */
 	pthread_t threads[3];
 	unsigned nr_threads;
 	/* With the store's lock: */
 	pthread_cond_t work_read, work_down, work_up;
 	bool stop;
-	struct store_index index;
+	struct store_index index; /* @shelf: whose log knows of it; @recent: which run's it is */
 	struct store_policy policy;
+	uint64_t *runs; /* of entries; the first is this one's */
+	uint64_t nr_runs, runs_room;
 	uint64_t limit, bytes;
 	struct tier_job jobs[TIER_JOBS];
 	unsigned first_job, nr_jobs; /* in a ring */
@@ -62,12 +66,20 @@ bool tier_is_out(const struct store_tier *t);
 /* How a request went. */
 void tier_told(struct store_tier *t, int code);
 /* An object that is to be deleted. */
-void tier_gone(struct store_tier *t, struct store_hash hash, uint64_t gen);
-/* An entry of t->index, and its object. */
+void tier_gone(struct store_tier *t, struct tier_object o);
+/* It is there; what is too much goes. */
+void tier_live(struct store_tier *t, struct store_entry *e);
+/* An entry of t->index; and its object and its record. */
+void tier_remove(struct store_tier *t, struct store_entry *e);
 void tier_drop(struct store_tier *t, struct store_entry *e);
 
+/* Tell a log of it, where there is room; and that it is gone. */
+void tier_log(struct store_tier *t, struct store_entry *e);
+void tier_unlog(struct store_tier *t, const struct store_entry *e);
+
+struct tier_object tier_object_of(const struct store_tier *t, const struct store_entry *e);
 /* Name of an object, to be freed; NULL without memory. */
-char *tier_uri(const struct store_tier *t, struct store_hash h, uint64_t gen);
+char *tier_uri(const struct store_tier *t, struct tier_object o);
 
 /* Threads, and what they leave. */
 void *tier_run_read(void *arg);

@@ -3,6 +3,8 @@
 import concurrent.futures
 import errno
 import os
+import subprocess
+import sys
 import time
 
 import kit
@@ -136,17 +138,149 @@ def gets_of_many_threads_get_their_own():
         assert all(g is None or g == value(i) for i, g in enumerate(got))
 
 
+def ours(name):
+    return {key for key in objects() if f'/{os.path.basename(name)}/' in key}
+
+
 @case
-def the_next_run_removes_what_this_one_has_left():
+def the_next_run_finds_what_is_below():
     name = path('kv')
     with below(name) as store:
         fill(store)
-    left = {key for key in objects() if os.path.basename(name) in key}
-    assert left
+        for i in range(3000):  # the log is rewritten
+            store['small'] = b'%d' % i
+        stats = store.stats()
+        assert stats['log_bytes'] > 200_000
+    for _ in range(2):
+        with below(name) as store:
+            again = store.stats()
+            assert again['below_entries'] == stats['below_entries'] and again['below_bytes'] == stats['below_bytes']
+            assert store.prefix([f'k{i}' for i in range(KEYS)]) == KEYS
     with below(name) as store:
-        while left & objects():
-            time.sleep(0.001)
+        for i in range(KEYS):
+            assert store[f'k{i}'] == value(i), i
+            wait(store, lambda s: s['demoted'] + s['demotions_lost'] == s['evictions'])
+        assert store.stats()['promoted'] >= stats['below_entries']
+    with below(name) as store:  # of this run and of those before
+        assert all(store.get(f'k{i}') in (value(i), None) for i in range(KEYS))
+        assert store.stats()['corrupt'] == 0
+
+
+@case
+def what_is_out_of_date_is_so_after_a_restart():
+    name = path('kv')
+    with below(name) as store:
+        fill(store)
+        del store['k0']
+        store['k1'] = b'new'
+        del store['k1']
+        store['k2'] = b'new'
+        assert store['k3'] == value(3)
+        del store['k3']
+    with below(name) as store:
+        assert [store.get(f'k{i}') for i in (0, 1, 2, 3)] == [None, None, b'new', None]
+        assert store['k4'] == value(4)
+
+
+@case
+def a_run_without_the_tier_forgets_it():
+    name = path('kv')
+    with below(name) as store:
+        fill(store)
+    with sluice.Store(name, 4 * MIB, policy='lru') as store:
+        assert store.get('k0') is None
+        store['k0'] = b'new'
+        del store['k0']
+    with below(name) as store:
         assert store.stats()['below_entries'] == 0 and store.get('k0') is None
+
+
+@case
+def objects_that_are_gone_or_damaged_are_misses_after_a_restart():
+    for damage in (lambda key: s3.delete([key]), lambda key: s3.put_bytes(key, data(SIZE, seed=1000))):
+        name = path('kv' + str(id(damage)))
+        with below(name) as store:
+            fill(store)
+        for key in ours(name):
+            damage(key)
+        with below(name) as store:
+            assert 'k0' in store
+            got = [store.get(f'k{i}') for i in range(KEYS)]
+            assert got[0] is None and all(g is None or g == value(i) for i, g in enumerate(got))
+            assert 'k0' not in store and store.stats()['promoted'] == 0
+
+
+@case
+def the_next_run_removes_what_no_log_knows_of():
+    name = path('kv')
+    with below(name) as store:
+        fill(store)
+    known = ours(name)
+    place = min(known).rsplit('/', 2)[0]
+    strays = {f'{place}/0000000000000001/{"0" * 32}-7', f'{place}/x', min(known) + '0'}
+    for key in strays:
+        s3.put_bytes(key, b'stray')
+    with below(name) as store:
+        while strays & objects():
+            time.sleep(0.001)
+        assert known <= objects()
+        assert store['k0'] == value(0)
+
+
+CHILD = '''
+import random, sys, sluice
+store = sluice.Store(sys.argv[2:], 4 << 20, policy='lru')
+n = int(sys.argv[1])
+rng = random.Random(n)
+while True:
+    key, n = rng.randrange(60), n + 1
+    if rng.random() < 0.15:
+        print(f'del {key} 0', flush=True)
+        store.delete_many([f'k{key}'])
+    elif rng.random() < 0.3:
+        store.get(f'k{key}')
+        continue
+    else:
+        print(f'set {key} {n}', flush=True)
+        store[f'k{key}'] = n.to_bytes(8, 'little') * 12500
+    print('done', flush=True)
+'''
+
+
+def killed(names, n, steps):
+    """Which values each key may have: the last that was complete, or what was under way."""
+    child = subprocess.Popen([sys.executable, '-c', CHILD, str(n), *names], stdout=subprocess.PIPE, text=True)
+    told = []
+    for line in child.stdout:
+        told.append(line.split())
+        if len(told) == steps:
+            child.kill()
+    child.wait()
+    return told
+
+
+@case
+def a_killed_process_leaves_nothing_wrong_below():
+    names = [path('a'), path('b'), 's3://bucket/killed/']
+    server.rules()
+    may = {key: {0} for key in range(KEYS)}  # 0: none
+    found = 0
+    for i in range(6):
+        told = killed(names, 1000000 * (i + 1), 150 + 37 * i)
+        for what, *rest in told:
+            if what == 'done':
+                may[key] = {now, 0} if now else {0}
+            else:
+                key, now = map(int, rest)
+                may[key] = may[key] | {now, 0}
+        with sluice.Store(names, 4 * MIB, policy='lru') as store:
+            for key in range(KEYS):
+                got = store.get(f'k{key}')
+                n = int.from_bytes(got[:8], 'little') if got else 0
+                assert n in may[key] and (not got or got == n.to_bytes(8, 'little') * 12500), (i, key, n, may[key])
+            found += store.stats()['promoted']
+            assert store.stats()['corrupt'] == 0
+    assert found
 
 
 @case

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is in the object store below has records in the logs of the shelves, so that the next run
+ * finds it.  A record is written when the object is there, and one that takes it back when its key
+ * is set or deleted, before that is complete.  Of a key the newest value counts, here or below.
+ *
+ * Records of what is below have at most an eighth of a log: what finds no room is in the index
+ * alone, and gone with the run.
+ */
+#include <errno.h>
+
+#include "base/util.h"
+#include "kvstore/tierin.h"
+
+static void count(struct store_shelf *sh, int sign)
+{
+	sh->log_live += (uint64_t)(sign * STORE_RECORD_BELOW_SIZE);
+	sh->log_below += (uint64_t)(sign * STORE_RECORD_BELOW_SIZE);
+}
+
+void tier_log(struct store_tier *t, struct store_entry *e)
+{
+	struct sluice_store *s = t->store;
+
+	for (unsigned i = 0; i < s->nr_shelves; i++) {
+		struct store_shelf *sh = &s->shelves[(e->hash.b + i) % s->nr_shelves];
+
+		if (sh->out || sh->log_below + STORE_RECORD_BELOW_SIZE > sh->log_limit / 8)
+			continue;
+		if (store_journal_below(sh, e, t->runs[e->recent]) < 0)
+			return;
+		e->shelf = (uint8_t)sh->nr;
+		count(sh, 1);
+		store_kick(s);
+		return;
+	}
+}
+
+void tier_unlog(struct store_tier *t, const struct store_entry *e)
+{
+	struct sluice_store *s = t->store;
+	struct store_shelf *sh = e->shelf == TIER_NO_LOG ? NULL : &s->shelves[e->shelf];
+
+	if (!sh)
+		return;
+	count(sh, -1);
+	/* Without memory for the record it may be back after the next start. */
+	if (store_journal_drop(sh, e->hash, e->gen) < 0)
+		s->stats.errors++;
+}
+
+/* Which of the runs?  The newest are asked for most. */
+static int find_run(struct store_tier *t, uint64_t run, uint32_t *ret)
+{
+	uint64_t i = t->nr_runs;
+
+	while (i && t->runs[i - 1] != run)
+		i--;
+	if (!i) {
+		if (ARRAY_ROOM(t->runs, t->runs_room, t->nr_runs + 1) < 0)
+			return -ENOMEM;
+		t->runs[t->nr_runs++] = run;
+		i = t->nr_runs;
+	}
+	*ret = (uint32_t)(i - 1);
+	return 0;
+}
+
+/* It is neither there nor to be found again. */
+static void unload(struct store_shelf *sh, struct store_entry *e)
+{
+	if (e->shelf == sh->nr)
+		count(sh, -1);
+	else
+		tier_unlog(sh->store->tier, e);
+	tier_remove(sh->store->tier, e);
+}
+
+int store_tier_load(struct store_shelf *sh, const struct store_record *r)
+{
+	struct sluice_store *s = sh->store;
+	struct store_tier *t = s->tier;
+	struct store_entry *here = store_index_find(&s->index, r->hash), *e;
+
+	/* Without the tier nobody would see what makes it out of date. */
+	if (!t || (here && here->gen >= r->gen))
+		return store_journal_drop(sh, r->hash, r->gen);
+	e = store_index_find(&t->index, r->hash);
+	if (e && e->gen > r->gen)
+		return store_journal_drop(sh, r->hash, r->gen);
+	if (e)
+		unload(sh, e);
+	if (here)
+		here->shelf == sh->nr ? store_entry_drop(s, here) : store_entry_erase(s, here);
+	e = store_index_new(&t->index);
+	if (!e)
+		return -ENOMEM;
+	e->hash = r->hash;
+	e->gen = r->gen;
+	e->len = r->len;
+	e->crc = r->crc;
+	e->expiry = r->expiry;
+	e->shelf = (uint8_t)sh->nr;
+	if (find_run(t, r->run, &e->recent) < 0 || store_index_add(&t->index, e) < 0) {
+		store_index_free(&t->index, e);
+		return -ENOMEM;
+	}
+	count(sh, 1);
+	tier_live(t, e);
+	return 0;
+}
+
+void store_tier_unload(struct store_shelf *sh, const struct store_record *r)
+{
+	struct store_tier *t = sh->store->tier;
+	struct store_entry *e = t ? store_index_find(&t->index, r->hash) : NULL;
+
+	if (e && e->gen == r->gen && e->shelf == sh->nr)
+		unload(sh, e);
+}
+
+bool store_tier_newest(struct store_shelf *sh, struct store_hash h, uint64_t gen)
+{
+	struct store_tier *t = sh->store->tier;
+	struct store_entry *e = t ? store_index_find(&t->index, h) : NULL;
+
+	if (!e)
+		return false;
+	if (e->gen < gen) {
+		unload(sh, e);
+		return false;
+	}
+	/* On another shelf: it must not come back.  If that cannot be said now, it is next time. */
+	if (e->shelf != sh->nr && store_journal_drop(sh, h, gen) < 0)
+		sh->store->stats.errors++;
+	return true;
+}
+
+void store_tier_lose(struct store_shelf *sh, bool believed)
+{
+	struct store_tier *t = sh->store->tier;
+	struct store_entry *e;
+	uint32_t pos = 0;
+
+	sh->log_live -= sh->log_below;
+	sh->log_below = 0;
+	while (t && (e = store_index_next(&t->index, &pos))) {
+		if (e->shelf != sh->nr)
+			continue;
+		e->shelf = TIER_NO_LOG;
+		if (!believed)
+			tier_remove(t, e);
+	}
+}
