@@ -124,7 +124,7 @@ static int begin(struct store_shelf *sh)
 static int finish(struct store_shelf *sh)
 {
 	struct sluice_file *old = sh->log.file;
-	int r = store_journal_epoch(&sh->rewrite.to, sh->log.head.epoch, NULL);
+	int r = store_journal_epoch(sh->store, &sh->rewrite.to, sh->log.head.epoch, NULL);
 
 	if (r == 0)
 		r = store_sync(sh->store, sh->rewrite.to.file);

@@ -137,6 +137,7 @@ static int load_set(struct store_shelf *sh, const struct store_record *r)
 	e->len = r->len;
 	e->crc = r->crc;
 	e->expiry = r->expiry;
+	s->expiring = s->expiring || r->expiry;
 	e->key_len = (uint16_t)r->key_len;
 	e->shelf = (uint8_t)sh->nr;
 	e->freq = r->cost & 3;
@@ -205,12 +206,14 @@ int store_journal_head(struct store_shelf *sh, struct sluice_err *err)
 	return r < 0 ? sluice_fail(err, r, "%s: its log has no head", sh->path) : 0;
 }
 
-int store_journal_epoch(struct store_log *log, uint64_t epoch, struct sluice_err *err)
+int store_journal_epoch(const struct sluice_store *s, struct store_log *log, uint64_t epoch,
+			struct sluice_err *err)
 {
 	unsigned char head[STORE_LOG_HEAD];
 	int64_t r;
 
 	log->head.epoch = epoch;
+	log->head.clock = store_now(s);
 	store_log_head_put(head, &log->head);
 	r = sluice_pwrite(log->file, head, sizeof(head), 0, err);
 	return r < 0 ? (int)r : 0;

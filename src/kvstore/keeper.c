@@ -37,6 +37,7 @@ static int log_set(struct sluice_store *s, struct store_op *op)
 	if (code < 0)
 		return code;
 	e->gen = ++s->gen;
+	s->expiring = s->expiring || ttl;
 	e->expiry = ttl ? (uint32_t)min_u64(store_now(s) + ttl, UINT32_MAX) : 0;
 	return store_journal_set(sh, op);
 }
@@ -139,7 +140,8 @@ static void tell_epoch(struct sluice_store *s)
 		epoch = max_u64(epoch, s->shelves[i].log.head.epoch);
 	epoch = store_next_epoch(epoch);
 	for (unsigned i = 0; i < s->nr_shelves; i++)
-		if (!s->shelves[i].out && store_journal_epoch(&s->shelves[i].log, epoch, NULL) < 0)
+		if (!s->shelves[i].out &&
+		    store_journal_epoch(s, &s->shelves[i].log, epoch, NULL) < 0)
 			failed = true;
 	pthread_mutex_lock(&s->lock);
 	s->shelf_lost = s->shelf_lost || failed;
@@ -172,6 +174,31 @@ static bool maintain(struct sluice_store *s)
 	return more;
 }
 
+/* Who dies now, and comes back with a clock that is behind, knows how late it was. */
+static void note_clock(struct sluice_store *s)
+{
+	for (unsigned i = 0; i < s->nr_shelves; i++) {
+		struct store_log *log = &s->shelves[i].log;
+
+		if (!s->shelves[i].out)
+			store_journal_epoch(s, log, log->head.epoch, NULL);
+	}
+}
+
+/* With @line.lock: until there is work; true: it is time to write the clock down. */
+static bool keeper_rest(struct sluice_store *s)
+{
+	struct store_queues *q = &s->line;
+	uint64_t end = clock_ns() + atomic_load(&s->clock_tick_ns);
+	struct timespec ts = {(time_t)(end / 1000000000u), (long)(end % 1000000000u)};
+
+	if (s->expiring)
+		return pthread_cond_clockwait(&q->commit, &q->lock, CLOCK_MONOTONIC, &ts) ==
+		       ETIMEDOUT;
+	pthread_cond_wait(&q->commit, &q->lock);
+	return false;
+}
+
 static void *keeper_run(void *arg)
 {
 	struct sluice_store *s = arg;
@@ -182,7 +209,11 @@ static void *keeper_run(void *arg)
 	pthread_mutex_lock(&q->lock);
 	while (!q->stop_keeper || q->logging.first) {
 		if (!q->logging.first && !q->kick && !more && !q->stop_keeper) {
-			pthread_cond_wait(&q->commit, &q->lock);
+			if (keeper_rest(s)) {
+				pthread_mutex_unlock(&q->lock);
+				note_clock(s);
+				pthread_mutex_lock(&q->lock);
+			}
 			continue;
 		}
 		q->kick = false;

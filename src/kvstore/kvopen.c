@@ -22,9 +22,18 @@ enum {
 
 /* ------------------------------------------------------------------- small */
 
+/* Goes on while the machine is suspended, as the lives of values do. */
+static uint64_t boot_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_BOOTTIME, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
 uint64_t store_now(const struct sluice_store *s)
 {
-	return s->clock_base + (clock_ns() - s->clock_from) / 1000000000u;
+	return s->clock_base + (boot_ns() - s->clock_from) / 1000000000u;
 }
 
 struct store_hash store_hash_key(const struct store_secret *secret, const void *key, size_t len)
@@ -79,7 +88,8 @@ int store_init(struct sluice_store *s)
 
 	clock_gettime(CLOCK_REALTIME, &ts);
 	s->clock_base = (uint64_t)ts.tv_sec;
-	s->clock_from = clock_ns();
+	s->clock_from = boot_ns();
+	atomic_store(&s->clock_tick_ns, 60000000000u);
 	s->event = -1;
 	s->pid = getpid();
 	pthread_mutex_init(&s->lock, NULL);
@@ -259,7 +269,7 @@ static int load_shelf(struct store_shelf *sh, uint64_t epoch, uint64_t next, str
 		cut_tail(sh);
 	}
 	if (r == 0)
-		r = store_journal_epoch(&sh->log, next, err);
+		r = store_journal_epoch(sh->store, &sh->log, next, err);
 	return r;
 }
 
@@ -269,8 +279,14 @@ static int load_shelves(struct sluice_store *s, struct sluice_err *err)
 	unsigned usable = 0;
 	int r = 0;
 
-	for (unsigned i = 0; i < s->nr_shelves; i++)
-		epoch = s->shelves[i].out ? epoch : max_u64(epoch, s->shelves[i].log.head.epoch);
+	for (unsigned i = 0; i < s->nr_shelves; i++) {
+		const struct store_log_head *head = &s->shelves[i].log.head;
+
+		if (s->shelves[i].out)
+			continue;
+		epoch = max_u64(epoch, head->epoch);
+		s->clock_base = max_u64(s->clock_base, head->clock);
+	}
 	next = store_next_epoch(epoch);
 	for (unsigned i = 0; i < s->nr_shelves; i++) {
 		struct store_shelf *sh = &s->shelves[i];
@@ -400,7 +416,9 @@ int sluice_store_close(struct sluice_store *store, struct sluice_err *err)
 	for (unsigned i = 0; i < store->nr_shelves; i++) {
 		struct store_shelf *sh = &store->shelves[i];
 
-		c = sh->out ? 0 : store_sync(store, sh->log.file);
+		c = sh->out ? 0 : store_journal_epoch(store, &sh->log, sh->log.head.epoch, NULL);
+		if (!sh->out && c == 0)
+			c = store_sync(store, sh->log.file);
 		if (c < 0 && r == 0)
 			r = sluice_fail(err, c, "%s: log: %s", sh->path, sluice_strerror(c));
 	}

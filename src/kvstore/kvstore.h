@@ -266,8 +266,9 @@ int store_journal_create(struct store_log *log, struct store_shelf *sh, const ch
 			 struct sluice_err *err);
 /* Read the head of sh->log; -EBADMSG: there is none. */
 int store_journal_head(struct store_shelf *sh, struct sluice_err *err);
-/* Write it again, with another epoch. */
-int store_journal_epoch(struct store_log *log, uint64_t epoch, struct sluice_err *err);
+/* Write it again, with another epoch and the time it is now. */
+int store_journal_epoch(const struct sluice_store *s, struct store_log *log, uint64_t epoch,
+			struct sluice_err *err);
 /* Read the log into the index; what is broken is left out and counted. */
 int store_journal_load(struct store_shelf *sh, struct sluice_err *err);
 /* With @lock: append to what is pending.  0 or -ENOMEM. */
@@ -313,8 +314,13 @@ struct sluice_store {
 	/* Of a log being rewritten, so much at a time; a quarter of it is not worth the trouble. */
 	_Atomic uint64_t log_piece;
 	uint64_t gen;        /* the last one given */
-	uint64_t clock_base; /* seconds: wall clock at open, or the newest record's */
-	uint64_t clock_from; /* clock_ns() then */
+	uint64_t clock_base; /* seconds: wall clock at open, or what the logs know if that is later
+			      */
+	uint64_t clock_from; /* nanoseconds of a clock that goes on in suspension, then */
+	/* So often it is written down, with nothing else to write, if @expiring: a value is to end.
+	 */
+	_Atomic uint64_t clock_tick_ns;
+	bool expiring;
 	struct sluice_store_stats stats;
 	struct store_tier *tier; /* below, or NULL */
 	struct store_queues line;

@@ -31,8 +31,8 @@ struct disk_head {
 	char magic[8];
 	uint32_t version;
 	uint32_t seed;
-	uint64_t epoch;
-	char zero[STORE_LOG_HEAD - 28];
+	uint64_t epoch, clock;
+	char zero[STORE_LOG_HEAD - 36];
 	uint32_t sum; /* CRC-32C of what is before it */
 };
 _Static_assert(sizeof(struct disk_head) == STORE_LOG_HEAD, "no holes");
@@ -140,7 +140,10 @@ int store_record_get(struct store_record *ret, uint32_t seed, const unsigned cha
 
 void store_log_head_put(unsigned char to[STORE_LOG_HEAD], const struct store_log_head *head)
 {
-	struct disk_head h = {.version = LOG_VERSION, .seed = head->seed, .epoch = head->epoch};
+	struct disk_head h = {.version = LOG_VERSION,
+			      .seed = head->seed,
+			      .epoch = head->epoch,
+			      .clock = head->clock};
 
 	memcpy(h.magic, log_magic, sizeof(h.magic));
 	h.sum = sluice_crc32c(0, &h, offsetof(struct disk_head, sum));
@@ -157,6 +160,6 @@ int store_log_head_get(struct store_log_head *ret, const unsigned char from[STOR
 		return -EBADMSG;
 	if (h.version != LOG_VERSION)
 		return -EPROTO;
-	*ret = (struct store_log_head){h.seed, h.epoch};
+	*ret = (struct store_log_head){h.seed, h.epoch, h.clock};
 	return 0;
 }

@@ -100,6 +100,7 @@ int store_tier_load(struct store_shelf *sh, const struct store_record *r)
 	e->len = r->len;
 	e->crc = r->crc;
 	e->expiry = r->expiry;
+	s->expiring = s->expiring || r->expiry;
 	e->shelf = (uint8_t)sh->nr;
 	if (find_run(t, r->run, &e->recent) < 0 || store_index_add(&t->index, e) < 0) {
 		store_index_free(&t->index, e);

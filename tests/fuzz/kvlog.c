@@ -52,7 +52,7 @@ static int each(void *arg, const struct sluice_store_entry *e)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct sluice_store_opts o = SLUICE_STORE_OPTS_INIT;
-	struct store_log_head head = {SEED, 1};
+	struct store_log_head head = {.seed = SEED, .epoch = 1};
 	const char *dir = scratch_path("s");
 	CLEANUP_FREE unsigned char *log = malloc(size + STORE_LOG_HEAD);
 	CLEANUP_FREE char *zeros = calloc(1, DATA);

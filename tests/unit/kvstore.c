@@ -11,10 +11,11 @@
 
 #include "base/random.h"
 #include "base/util.h"
+#include "kvstore/kvstore.h"
 #include "tests/common/storekit.h"
 
-/* Seconds by which the clock on the wall is wrong. */
-static _Atomic long clock_wrong;
+/* Seconds by which the clock on the wall is wrong, and that have gone by unseen. */
+static _Atomic long clock_wrong, clock_passed;
 
 int clock_gettime(clockid_t id, struct timespec *ts)
 {
@@ -22,6 +23,8 @@ int clock_gettime(clockid_t id, struct timespec *ts)
 
 	if (id == CLOCK_REALTIME)
 		ts->tv_sec += clock_wrong;
+	if (id == CLOCK_BOOTTIME)
+		ts->tv_sec += clock_passed;
 	return r;
 }
 
@@ -443,6 +446,50 @@ static void a_clock_that_goes_back_makes_nothing_young_again(void)
 	clock_wrong = 0;
 }
 
+/* Nobody sets anything, and the clock on the wall goes back. */
+static void time_without_writes_counts(void)
+{
+	clock_passed = 0;
+	open_at(0);
+	T_EQ(sk_set("a", 1, 10), 10); /* until 1000 */
+	clock_passed = 600;
+	T_EQ(sk_get("a", 1, 10), 10);
+	open_at(-86400); /* it is 600 */
+	clock_passed += 390;
+	T_EQ(sk_get("a", 1, 10), 10);
+	clock_passed += 20;
+	T_EQ(sk_get("a", 1, 10), -ENOENT);
+	T_EQ(sk_stats().expired, 1);
+	clock_wrong = 0;
+}
+
+static uint64_t clock_in_log(void)
+{
+	unsigned char raw[STORE_LOG_HEAD];
+	struct store_log_head head;
+	int fd = open(t_path("d/log"), O_RDONLY | O_CLOEXEC);
+
+	T_OK(fd >= 0);
+	T_EQ(pread(fd, raw, sizeof(raw), 0), sizeof(raw));
+	close(fd);
+	T_EQ(store_log_head_get(&head, raw), 0);
+	return head.clock;
+}
+
+/* So that a process that is killed has lost little of it. */
+static void the_clock_is_written_down_while_values_are_to_end(void)
+{
+	uint64_t before;
+
+	open_at(0);
+	atomic_store(&sk->clock_tick_ns, 1000000);
+	T_EQ(sk_set("a", 1, 10), 10);
+	before = clock_in_log();
+	clock_passed += 1000;
+	while (clock_in_log() < before + 1000)
+		usleep(1000);
+}
+
 static void what_was_just_written_is_read_from_memory(void)
 {
 	T_EQ(sk_set("a", 1, 100000), 100000);
@@ -803,6 +850,8 @@ int main(int argc, char **argv)
 		T_CASE(what_is_there_is_not_written_again_if_so_asked),
 		T_CASE(a_time_to_live_ends),
 		T_CASE(a_clock_that_goes_back_makes_nothing_young_again),
+		T_CASE(time_without_writes_counts),
+		T_CASE(the_clock_is_written_down_while_values_are_to_end),
 		T_CASE(what_was_just_written_is_read_from_memory),
 		T_CASE(memory_can_be_registered_for_the_values),
 		T_CASE(exists_tells_the_length_of_the_prefix),
