@@ -24,19 +24,29 @@ def _run(call: Callable[[], None], future: 'Future[None]') -> None:
         future.set_result(None)
 
 
-def start(file: Writer, send: Callable[[], None]) -> 'Future[None]':
-    """Write now, which copies; make it durable and visible behind the caller.
+def start(file: Writer, send: Callable[[], None], behind: bool) -> 'Future[None]':
+    """Write, which copies, now or behind the caller; make it durable and visible behind the caller.
 
     What fails in the storage fails in the future, everything else here.
     """
+    def end() -> None:
+        if behind:
+            _send(file, send)
+        file.commit()
+
     try:
-        send()
+        if not behind:
+            _send(file, send)
     except OSError as error:
-        file.abort()
         failed: Future[None] = Future()
         failed.set_exception(error)
         return failed
+    return run_behind(end, 'sluice-save')
+
+
+def _send(file: Writer, send: Callable[[], None]) -> None:
+    try:
+        send()
     except BaseException:
         file.abort()
         raise
-    return run_behind(file.commit, 'sluice-save')

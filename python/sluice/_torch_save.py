@@ -4,16 +4,18 @@ import io
 import os
 import pickle
 import sys
-from collections.abc import Iterator
+from array import array
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from . import _zip
-from ._sluice import crc32
+from ._sluice import Memory, copy, crc32
 from ._writer import Path, Writer
 
 _serialization: Any = torch.serialization
+
 
 
 def is_special() -> bool:
@@ -35,12 +37,15 @@ _PLAIN = frozenset((str, int, float, bool, bytes, tuple, dict, list, type(None),
 
 
 class _Pickler(pickle.Pickler):
-    """Names storages instead of pickling them, as the format has it."""
+    """Names storages instead of pickling them, as the format has it.
 
-    def __init__(self, out: io.BytesIO, protocol: int, location: str | None) -> None:
+    found: is told of each storage and its key, when it is met first.
+    """
+
+    def __init__(self, out: io.BytesIO, protocol: int, location: str | None,
+                 found: Callable[[str, Any], None]) -> None:
         super().__init__(out, protocol)
-        self._location = location
-        self.storages: dict[str, Any] = {}
+        self._location, self._found = location, found
         self._keys: dict[int, str] = {}
         self._dtypes: dict[int, torch.dtype] = {}
 
@@ -56,9 +61,14 @@ class _Pickler(pickle.Pickler):
             kind, numel = _serialization.normalize_storage_type(type(obj)), obj.nbytes()
         else:
             return None
+        return self._name(storage, dtype, kind, numel)
+
+    def _name(self, storage: Any, dtype: torch.dtype, kind: Any, numel: int) -> tuple[Any, ...]:
         self._check(storage, dtype)
-        key = self._keys.setdefault(storage._cdata, str(len(self._keys)))
-        self.storages[key] = storage
+        key = self._keys.get(storage._cdata)
+        if key is None:
+            key = self._keys[storage._cdata] = str(len(self._keys))
+            self._found(key, storage)
         return 'storage', kind, key, self._location or _serialization.location_tag(storage), numel
 
     def _check(self, storage: Any, dtype: torch.dtype) -> None:
@@ -81,6 +91,26 @@ def _archive_name(path: Path | None) -> str:
     return stem if stem and stem.isascii() else 'archive'
 
 
+class _Copy:
+    """In place of a storage, its bytes somewhere else in memory."""
+
+    device = torch.device('cpu')
+
+    def __init__(self, memory: Memory, offset: int, nbytes: int) -> None:
+        self._memory, self._address, self._nbytes = memory, memory.address + offset, nbytes
+
+    def data_ptr(self) -> int:
+        return self._address
+
+    def nbytes(self) -> int:
+        return self._nbytes
+
+
+def _lines(storage: Any) -> int:
+    """Its bytes, up to where the next one may begin."""
+    return -(-storage.nbytes() // 64) * 64
+
+
 class Plan:
     """Everything of a file but the bytes of tensors, and where all of it goes.
 
@@ -89,14 +119,16 @@ class Plan:
 
     def __init__(self, obj: object, path: Path | None, protocol: int,
                  location: str | None = None) -> None:
-        out = io.BytesIO()
-        pickler = _Pickler(out, protocol, location)
-        pickler.dump(obj)
-        self.storages = pickler.storages
         self._archive = _archive_name(path)
         self._alignment = _alignment()
         self._at = 0
-        self.records: list[tuple[_zip.Record, bytes, Any]] = []  # header; bytes or storage
+        self.storages: dict[str, Any] = {}
+        self._records: list[_zip.Record] = []
+        self._unsent: list[tuple[_zip.Record, bytes, Any]] = []  # header; bytes or storage
+        self._tail = b''  # of the record that was sent last
+        self._devices: set[torch.device] = set()
+        out = io.BytesIO()
+        _Pickler(out, protocol, location, self._found).dump(obj)
         self._add('data.pkl', out.getvalue())
         self._add('.format_version', b'1')
         self._add('.storage_alignment', str(self._alignment).encode())
@@ -105,50 +137,66 @@ class Plan:
             self._add(f'data/{key}', storage)
         self._add('version', b'3\n')
         self._add('.data/serialization_id', bytes(40))  # filled in when the sums are known
-        records = [record for record, _, _ in self.records]
-        self.end = self._at
-        self.size = self._at + len(_zip.directory(records, self._at))
+        self.size = self._at + _zip.directory_size(self._records)
+
+    def copy(self, room: int) -> int:
+        """Have the bytes of tensors in memory of our own.
+
+        Returns how much it takes; 0: it was not done, because that is more, or they are on a GPU.
+        """
+        total = sum(map(_lines, self.storages.values()))
+        if total > room or any(storage.device.type != 'cpu' for storage in self.storages.values()):
+            return 0
+        memory, at, moves = Memory(max(total, 1), pinned=False), 0, array('Q')
+        for i, (record, head, data) in enumerate(self._unsent):
+            if not isinstance(data, bytes):
+                self._unsent[i] = record, head, _Copy(memory, at, record.size)
+                moves.extend((memory.address + at, data.data_ptr(), record.size))
+                at += _lines(data)
+        copy(moves)
+        self.storages.clear()
+        return total
+
+    def send(self, file: Writer) -> None:
+        for record, head, data in self._unsent:
+            if record is self._records[-1]:
+                data = self._serialization_id()
+            self._send_one(file, record, head, data)
+        file.write(self._tail + _zip.directory(self._records, self._at))
+
+    def _found(self, key: str, storage: Any) -> None:
+        self.storages[key] = storage  # which lives until the end: its address is its name
 
     def _add(self, name: str, data: Any) -> None:
         size = len(data) if isinstance(data, bytes) else data.nbytes()
         record = _zip.Record(f'{self._archive}/{name}', size, 0, self._at)
-        self.records.append((record, _zip.head(record, self._alignment), data))
-        self._at = record.offset + size + len(_zip.tail(record))
+        self._records.append(record)
+        self._unsent.append((record, _zip.head(record, self._alignment), data))
+        self._at = record.offset + size + _zip.tail_size(record)
 
-    def serialization_id(self) -> bytes:
+    def _send_one(self, file: Writer, record: _zip.Record, head: bytes, data: Any) -> None:
+        if isinstance(data, bytes):
+            file.write(self._tail + head + data)
+            record.crc32 = crc32(data)
+        else:
+            file.write(self._tail + head)
+            record.crc32 = self._send_storage(file, data)
+        self._tail = _zip.tail(record)
+
+    def _send_storage(self, file: Writer, storage: Any) -> int:
+        device = storage.device
+        if device.type == 'cuda' and device not in self._devices:
+            torch.cuda.current_stream(device).synchronize()  # what is queued has written the tensors
+            self._devices.add(device)
+        elif device.type not in ('cpu', 'cuda'):
+            storage = storage.cpu()
+        nbytes = storage.nbytes()
+        return file.write_memory(storage.data_ptr(), nbytes, device.type == 'cuda') if nbytes else 0
+
+    def _serialization_id(self) -> bytes:
         """Two numbers of twenty digits, one from the names and one from the sums of what is there."""
         names = sums = 0
-        for record, _, _ in self.records[:-1]:
+        for record in self._records[:-1]:
             names = (names * 0x9e3779b97f4a7c15 ^ crc32(record.name.encode())) % (1 << 64)
             sums = (sums * 0x9e3779b97f4a7c15 ^ record.crc32) % (1 << 64)
         return f'{names:020}{sums:020}'.encode()
-
-
-def _synchronize(storages: Iterator[Any]) -> None:
-    """What is queued on GPUs has written the tensors when this returns."""
-    for device in {storage.device for storage in storages if storage.device.type == 'cuda'}:
-        torch.cuda.current_stream(device).synchronize()
-
-
-def send(plan: Plan, file: Writer) -> None:
-    _synchronize(iter(plan.storages.values()))
-    for record, head, data in plan.records:
-        file.write(head)
-        if isinstance(data, bytes):
-            if record is plan.records[-1][0]:
-                data = plan.serialization_id()
-            file.write(data)
-            record.crc32 = crc32(data)
-        else:
-            record.crc32 = _send_storage(file, data)
-        file.write(_zip.tail(record))
-    file.write(_zip.directory([record for record, _, _ in plan.records], plan.end))
-
-
-def _send_storage(file: Writer, storage: Any) -> int:
-    if storage.device.type not in ('cpu', 'cuda'):
-        storage = storage.cpu()
-    nbytes = storage.nbytes()
-    if not nbytes:
-        return 0
-    return file.write_memory(storage.data_ptr(), nbytes, storage.device.type == 'cuda')

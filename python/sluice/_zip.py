@@ -56,7 +56,8 @@ def head(record: Record, alignment: int) -> bytes:
     return _LOCAL.pack(b'PK\3\4', 0, flags, 0, 0, 0, 0, 0, 0, len(name), len(extra)) + name + extra
 
 
-def _tail_size(record: Record) -> int:
+def tail_size(record: Record) -> int:
+    """How much follows the data."""
     if not record.size:
         return 0
     return 24 if record.size >= _LARGE or record.header >= _LARGE else 16
@@ -64,7 +65,7 @@ def _tail_size(record: Record) -> int:
 
 def tail(record: Record) -> bytes:
     """What follows the data."""
-    form = {0: '', 16: '<4sIII', 24: '<4sIQQ'}[_tail_size(record)]
+    form = {0: '', 16: '<4sIII', 24: '<4sIQQ'}[tail_size(record)]
     return struct.pack(form, b'PK\7\x08', record.crc32, record.size, record.size) if form else b''
 
 
@@ -75,6 +76,12 @@ def _central(record: Record) -> bytes:
     flags = _UTF8 | (_SUM_BEHIND if record.size else 0)
     return _CENTRAL.pack(b'PK\1\2', 0, 0, flags, 0, 0, 0, record.crc32, size, size, len(name),
                          len(extra), 0, 0, 0, 0, header) + name + extra
+
+
+def directory_size(records: Iterable[Record]) -> int:
+    return _END64.size + _LOCATOR.size + _END.size + sum(
+        _CENTRAL.size + len(record.name.encode()) + len(_large_extra(record.size, record.header))
+        for record in records)
 
 
 def directory(records: Iterable[Record], at: int) -> bytes:
@@ -167,7 +174,7 @@ def _place(records: list[Record], read: Read, alignment: int, end: int) -> None:
     ordered = sorted(records, key=lambda record: record.header)
     for record, following in zip(ordered, [*(r.header for r in ordered[1:]), end]):
         head(record, alignment)
-        if record.offset + record.size + _tail_size(record) != following:
+        if record.offset + record.size + tail_size(record) != following:
             _read_place(record, read)
         if record.offset + record.size > following:
             raise Unusual(f'{record.name}: its data are longer than their place')

@@ -34,7 +34,7 @@ from ._reader import Ranges, content, is_damage, is_uri
 from ._reader import Reader as _File
 from ._sluice import crc32
 from ._torch_load import Archive, unpickle
-from ._torch_save import Plan, send
+from ._torch_save import Plan
 from ._writer import MEMORY
 from ._writer import Writer as _Output
 
@@ -155,7 +155,7 @@ class Writer(FileSystemWriter):  # type: ignore[misc]
                 if item.type == WriteItemType.BYTE_IO:
                     output.write(data.getbuffer())
                 else:
-                    send(Plan(_alone(data), None, 2, location='cpu'), output)
+                    Plan(_alone(data), None, 2, location='cpu').send(output)
                 length = output.tell() - start
                 info = _torchs._StorageInfo(name, start, length)
                 results.append(WriteResult(item.index, length, info))

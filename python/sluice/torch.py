@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from ._async import start
 from ._torch_load import load as _load
-from ._torch_save import Plan, is_special, send
+from ._torch_save import Plan, is_special
 from ._writer import MEMORY, Path, Writer
 
 if TYPE_CHECKING:
     from ._torch_stream import StreamedModules
+
+_SENDING = 16 << 20  # of a pool, to send a copy through
 
 __all__ = ['load', 'save', 'save_async', 'stream_modules', 'writer']
 
@@ -52,7 +54,7 @@ def save(obj: object, path: Path, *, memory: int = MEMORY, durable: bool = True,
         return
     plan = Plan(obj, path, pickle_protocol)
     with Writer(path, size=plan.size, memory=memory, durable=durable, checksum=checksum) as file:
-        send(plan, file)
+        plan.send(file)
 
 
 def save_async(obj: object, path: Path, *, memory: int = MEMORY, durable: bool = True,
@@ -65,8 +67,9 @@ def save_async(obj: object, path: Path, *, memory: int = MEMORY, durable: bool =
     is done when the file is complete and durable; what fails fails there.
     """
     plan = Plan(obj, path, pickle_protocol)
-    file = Writer(path, size=plan.size, memory=memory, durable=durable, checksum=checksum)
-    return start(file, lambda: send(plan, file))
+    copied = plan.copy(memory - _SENDING)
+    file = Writer(path, size=plan.size, memory=memory - copied, durable=durable, checksum=checksum)
+    return start(file, lambda: plan.send(file), copied > 0)
 
 
 def load(path: Path, map_location: Any = None, *, weights_only: bool = True,

@@ -99,7 +99,7 @@ def fake_tensors_get_their_offsets():
 @case
 def archives_of_more_than_4_GiB_are_laid_out_as_torch_does():
     """Without 5 GiB of anything: what is written is counted, and kept where it is not zeros."""
-    from sluice._torch_save import Plan, send
+    from sluice._torch_save import Plan
 
     class Kept:
         def __init__(self):
@@ -128,7 +128,7 @@ def archives_of_more_than_4_GiB_are_laid_out_as_torch_does():
         theirs, ours = Kept(), Kept()
         torch.save(obj, theirs)
         plan = Plan(obj, None, 2)
-        send(plan, ours)
+        plan.send(ours)
     finally:
         torch.serialization.set_crc32_options(True)
     assert ours.at == theirs.at == plan.size, (ours.at, theirs.at, plan.size)

@@ -498,6 +498,28 @@ def what_cannot_be_pickled_or_opened_is_raised_at_once_and_what_fails_later_by_t
 
 
 @case
+def who_saves_in_the_background_copies_and_leaves_all_else_to_it():
+    obj = {'a': of_bytes('float32', (1 << 20,)), 'b': of_bytes('int8', (77,)), 'c': torch.empty(0)}
+    before, callers = Writer.write_memory, []
+
+    def seen(self, *args):
+        callers.append(threading.get_ident())
+        return before(self, *args)
+
+    Writer.write_memory = seen
+    try:
+        for memory, here in (64 * MIB, False), (2 * MIB, True):  # of which one has room for all of it
+            callers.clear()
+            name = path('who.pt')
+            sluice.torch.save_async(obj, name, memory=memory).result()
+            assert same(obj, plain_load(name)) and same(obj, fast_load(name, verify='require'))
+            assert len(callers) == 2
+            assert all((caller == threading.get_ident()) == here for caller in callers), (memory, callers)
+    finally:
+        Writer.write_memory = before
+
+
+@case
 def a_save_takes_the_memory_of_its_pool_and_not_of_the_object():
     code = '''
 import sys, torch, sluice.torch
@@ -505,12 +527,13 @@ peak = lambda: next(int(l.split()[1]) for l in open('/proc/self/status') if l.st
 sluice.torch.save(torch.ones(10), sys.argv[1])
 big = {str(i): torch.ones(1 << 20) for i in range(64)}
 before = peak()
-sluice.torch.save_async(big, sys.argv[1], memory=16 << 20).result()
+sluice.torch.save_async(big, sys.argv[1], memory=int(sys.argv[2])).result()
 print(peak() - before)
 '''
-    done = child(code, path('pool.pt'))
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) < 48 * MIB, f'{done.stdout} bytes more for 256 MiB in a pool of 16 MiB'
+    for pool in 16, 280:  # the second has a copy of all of it
+        done = child(code, path('pool.pt'), str(pool * MIB))
+        assert done.returncode == 0, done.stderr
+        assert int(done.stdout) < (pool + 32) * MIB, f'{done.stdout} bytes more for 256 MiB in a pool of {pool} MiB'
 
 
 @case

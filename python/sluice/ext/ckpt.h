@@ -30,5 +30,8 @@ struct sluice_io *ckpt_io(const char *engine);
 PyObject *ckpt_crc32(PyObject *module, PyObject *args);
 /* huge(address, nbytes, /): ask for huge pages under memory that is about to be filled. */
 PyObject *ckpt_huge(PyObject *module, PyObject *args);
+/* copy(moves, /): memory of this process; of each move three numbers of 64 bits, to, from, bytes.
+ */
+PyObject *ckpt_copy(PyObject *module, PyObject *args);
 
 #endif

@@ -92,6 +92,9 @@ static PyMethodDef functions[] = {
 	 "file_bytes(path, /)\n--\n\n"
 	 "The length of a regular file, by its name or descriptor; of anything else -1."},
 	{"crc32", ckpt_crc32, METH_VARARGS, "crc32(data, value=0, /)\n--\n\nAs zlib.crc32()."},
+	{"copy", ckpt_copy, METH_VARARGS,
+	 "copy(moves, /)\n--\n\n"
+	 "Copy memory of this process: for each move three numbers of 64 bits, to, from, bytes."},
 	{"huge", ckpt_huge, METH_VARARGS,
 	 "huge(address, nbytes, /)\n--\n\n"
 	 "Ask for huge pages under memory of this process that is about to be filled."},

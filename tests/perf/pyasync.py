@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""How long sluice.torch.save_async() keeps its caller, beside a copy of the same tensors.
+
+    PYTHONPATH=build/python PYTHON tests/perf/pyasync.py [--size 96M] [--tensors 1] [--rounds 15] [--dir .]
+
+The copies go into memory that is as fresh as a save's own: torch's, as clone() has it, and a sluice.Memory, on huge pages.
+All take turns, and a save is over before the next one begins; what is printed are medians, with the quartiles.
+"""
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from array import array
+
+import torch
+
+import sluice
+import sluice.torch
+from pyckpt import size_of
+from sluice._sluice import copy
+
+
+def cloned(state, _):
+    found = {name: tensor.clone() for name, tensor in state.items()}
+    return lambda: found.clear()
+
+
+def copied(state, _):
+    memory = sluice.Memory(sum(t.numel() * t.element_size() for t in state.values()), pinned=False)
+    at, moves = memory.address, array('Q')
+    for tensor in state.values():
+        nbytes = tensor.numel() * tensor.element_size()
+        moves.extend((at, tensor.data_ptr(), nbytes))
+        at += nbytes
+    copy(moves)
+    return lambda: memory
+
+
+def saved(state, path):
+    return sluice.torch.save_async(state, path).result
+
+
+CONTENDERS = {'clone()': cloned, 'copy into sluice.Memory': copied, 'save_async()': saved}
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument('--size', type=size_of, default=96 << 20)
+    p.add_argument('--tensors', type=int, default=1)
+    p.add_argument('--rounds', type=int, default=15)
+    p.add_argument('--dir', default='.')
+    a = p.parse_args()
+    state = {str(i): torch.rand(a.size // 4 // a.tensors) for i in range(a.tensors)}
+    seen = {name: [] for name in CONTENDERS}
+    with tempfile.TemporaryDirectory(prefix='async-', dir=a.dir) as place:
+        for turn in range(a.rounds + 1):  # of which the first is not counted
+            for name, call in CONTENDERS.items():
+                start = time.perf_counter()
+                end = call(state, os.path.join(place, 'model.pt'))
+                took = time.perf_counter() - start
+                end()
+                if turn:
+                    seen[name].append(took)
+    print(f'torch {torch.__version__}, {a.size >> 20} MiB in {a.tensors}, medians of {a.rounds}, in {a.dir}')
+    for name, times in seen.items():
+        quarter, half, most = statistics.quantiles(times, n=4)
+        print(f'{name:26} {half * 1e3:7.1f} ms ({quarter * 1e3:.1f} to {most * 1e3:.1f})')
+    for name in ('clone()', 'copy into sluice.Memory'):
+        share = statistics.median(ours / theirs for ours, theirs in zip(seen['save_async()'], seen[name]))
+        print(f'save_async() / {name:26} {share:.2f}')
+
+
+if __name__ == '__main__':
+    main()
