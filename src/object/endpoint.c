@@ -122,34 +122,61 @@ void object_endpoints_free(struct object_endpoints *s)
 
 /* -------------------------------------------------------------------- choosing */
 
-static bool is_usable(const struct object_endpoint *e, uint64_t now_ns)
+static bool is_usable(const struct object_endpoints *s, unsigned i, int avoid, uint64_t now_ns)
 {
-	return !e->down || (!e->probing && now_ns >= e->until_ns);
+	const struct object_endpoint *e = &s->v[i];
+
+	return (int)i != avoid && (!e->down || (!e->probing && now_ns >= e->until_ns));
+}
+
+/* One of those that are usable; what one that is down would get is spread over all the others. */
+static int pick_any(const struct object_endpoints *s, uint64_t number, int avoid, uint64_t now_ns)
+{
+	unsigned usable = 0;
+
+	for (unsigned i = 0; i < s->nr; i++)
+		usable += is_usable(s, i, avoid, now_ns);
+	number %= max_u64(usable, 1);
+	for (unsigned i = 0; i < s->nr; i++)
+		if (is_usable(s, i, avoid, now_ns) && number-- == 0)
+			return (int)i;
+	return -1;
+}
+
+/* In turns; with SLUICE_OBJECT_LEAST of those that have the fewest in flight. */
+static int pick_next(struct object_endpoints *s, int avoid, uint64_t now_ns)
+{
+	int best = -1;
+
+	for (unsigned n = 0; n < s->nr; n++) {
+		unsigned i = (s->next + n) % s->nr;
+		const struct object_endpoint *e = &s->v[i];
+
+		if (!is_usable(s, i, avoid, now_ns))
+			continue;
+		if (best < 0 || e->down || e->in_flight < s->v[best].in_flight)
+			best = (int)i;
+		/* One that is due for a try comes first: nobody else would find out. */
+		if (e->down || s->balance != SLUICE_OBJECT_LEAST)
+			break;
+	}
+	if (best >= 0)
+		s->next = (unsigned)best + 1;
+	return best;
 }
 
 /* One of those that are usable and not @avoid, by the rule; -1: there is none. */
 static int pick_usable(struct object_endpoints *s, int avoid, uint64_t now_ns)
 {
-	unsigned start = s->next++ % s->nr;
-	int best = -1;
+	unsigned mine = s->rank % s->nr;
 
 	if (s->balance == SLUICE_OBJECT_RANDOM)
-		start = (unsigned)sluice_random_below(&s->random, s->nr);
-	else if (s->balance == SLUICE_OBJECT_RANK)
-		start = s->rank % s->nr;
-	for (unsigned n = 0; n < s->nr; n++) {
-		unsigned i = (start + n) % s->nr;
-		const struct object_endpoint *e = &s->v[i];
-
-		if ((int)i == avoid || !is_usable(e, now_ns))
-			continue;
-		/* One that is due for a try comes first: nobody else would find out. */
-		if (e->down || s->balance != SLUICE_OBJECT_LEAST)
-			return (int)i;
-		if (best < 0 || e->in_flight < s->v[best].in_flight)
-			best = (int)i;
-	}
-	return best;
+		return pick_any(s, sluice_random_next(&s->random), avoid, now_ns);
+	if (s->balance != SLUICE_OBJECT_RANK)
+		return pick_next(s, avoid, now_ns);
+	if (is_usable(s, mine, avoid, now_ns))
+		return (int)mine;
+	return pick_any(s, s->rank / s->nr, avoid, now_ns);
 }
 
 /* Of those that are all down the one whose time comes first, @avoid last of all. */
@@ -169,7 +196,7 @@ unsigned object_endpoint_pick(struct object_endpoints *s, int avoid, uint64_t no
 	struct object_endpoint *e;
 
 	/* The one that failed is better than others that are known to be down. */
-	if (i < 0 && avoid >= 0 && is_usable(&s->v[avoid], now_ns))
+	if (i < 0 && avoid >= 0 && is_usable(s, (unsigned)avoid, -1, now_ns))
 		i = avoid;
 	if (i < 0)
 		i = (int)pick_down(s, avoid);

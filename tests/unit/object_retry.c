@@ -228,6 +228,28 @@ static void one_that_fails_is_left_out_and_tried_again(void)
 	T_EQ(tries, 10);
 }
 
+/* Not the next one all of it, which would then have twice the work of the others. */
+static void those_that_are_up_share_what_one_that_is_down_would_get(void)
+{
+	static const uint32_t rules[] = {SLUICE_OBJECT_ROUND_ROBIN, SLUICE_OBJECT_LEAST,
+					 SLUICE_OBJECT_RANDOM, SLUICE_OBJECT_RANK};
+
+	for (unsigned k = 0; k < T_COUNT(rules); k++) {
+		unsigned seen[4] = {0};
+
+		use("http://h{0...3}", rules[k]);
+		fail_at(1, 0);
+		fail_at(1, 0);
+		for (unsigned i = 0; i < 12000; i++) {
+			set.rank = 4 * i + 1;
+			seen[object_endpoint_pick(&set, -1, 1)]++;
+		}
+		T_EQ(seen[1], 0);
+		for (unsigned i = 0; i < 4; i++)
+			T_OK(i == 1 || (seen[i] > 3500 && seen[i] < 4500));
+	}
+}
+
 static void somebody_is_asked_even_when_all_are_down(void)
 {
 	use("http://h{0...1}", SLUICE_OBJECT_ROUND_ROBIN);
@@ -279,6 +301,7 @@ int main(void)
 		T_CASE(lists_and_templates_are_read),
 		T_CASE(each_rule_chooses),
 		T_CASE(one_that_fails_is_left_out_and_tried_again),
+		T_CASE(those_that_are_up_share_what_one_that_is_down_would_get),
 		T_CASE(somebody_is_asked_even_when_all_are_down),
 	};
 	static const struct t_group groups[] = {
