@@ -5,6 +5,7 @@ its standard input and says how it went on its standard output.
 import concurrent.futures
 import hashlib
 import importlib
+import importlib.metadata
 import importlib.util
 import io
 import json
@@ -40,6 +41,7 @@ class Sluice(Client):
         s3 = importlib.import_module('sluice.s3')
         self.s3 = s3.Client(endpoint=self.endpoint, connections=job['threads'], part=max(self.part, 5 << 20), sign_body=job['sign_body'],
                             checksum='none')
+        self.core = self.s3.core  # opened here, as the others are, and not by the first object
 
     def put(self, key: str, data: bytes) -> None:
         self.s3.put_bytes(f's3://{self.bucket}/{key}', data)
@@ -126,17 +128,18 @@ class Program(Client):
     """One process for each object: what such a tool costs who calls it that way."""
     putting: list[str] = []
     getting: list[str] = []
+    env: dict[str, str] | None = None
 
-    def words(self, template: list[str], key: str) -> list[str]:
-        names = {'bucket': self.bucket, 'key': key, 'endpoint': self.endpoint or '', 'region': self.region}
-        return [word.format(**names) for word in template]
+    def run(self, template: list[str], key: str, data: bytes) -> bytes:
+        names = {'bucket': self.bucket, 'key': key, 'endpoint': self.endpoint or '', 'region': self.region, 'part': self.part}
+        return subprocess.run([word.format(**names) for word in template], input=data, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              check=True, env=self.env).stdout
 
     def put(self, key: str, data: bytes) -> None:
-        subprocess.run(self.words(self.putting, key), input=data, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=True)
+        self.run(self.putting, key, data)
 
     def get(self, key: str) -> Any:
-        return subprocess.run(self.words(self.getting, key), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              check=True).stdout
+        return self.run(self.getting, key, b'')
 
 
 class AwsCli(Program):
@@ -145,9 +148,18 @@ class AwsCli(Program):
 
 
 class Rclone(Program):
-    where = ':s3,provider=Other,env_auth=true,force_path_style=true,endpoint="{endpoint}",region="{region}":{bucket}/{key}'
+    where = (':s3,provider=Other,env_auth=true,force_path_style=true,no_check_bucket=true,chunk_size={part}B,endpoint="{endpoint}",'
+             'region="{region}":{bucket}/{key}')
     putting = ['rclone', 'rcat', where]
     getting = ['rclone', 'cat', where]
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        super().__init__(job)
+        # Its SDK cannot take the certificates of AWS's variable, and the user's file is none of ours.
+        self.env = dict(os.environ, RCLONE_CONFIG='/dev/null')
+        bundle = self.env.pop('AWS_CA_BUNDLE', None)
+        if bundle:
+            self.env['RCLONE_CA_CERT'] = bundle
 
 
 # Name: the class, what must be installed, and what of the same terms it cannot be held to.
@@ -157,7 +169,7 @@ LIBRARIES: dict[str, tuple[type[Client], str, str]] = {
     's3torchconnector': (S3TorchConnector, 's3torchconnector', 'signing is its own'),
     'minio': (Minio, 'minio', 'always signs what it sends over http'),
     'boto3': (Boto3, 'boto3', ''),
-    'aws-cli': (AwsCli, 'aws', 'a process for each object'),
+    'aws-cli': (AwsCli, 'aws', 'a process for each object; parts are its own'),
     'rclone': (Rclone, 'rclone', 'a process for each object'),
 }
 
@@ -169,6 +181,26 @@ def is_installed(name: str) -> bool:
         return path is not None and subprocess.run([path, '--version'], stdout=subprocess.DEVNULL,
                                                    stderr=subprocess.DEVNULL).returncode == 0
     return importlib.util.find_spec(needs) is not None
+
+
+def note_of(name: str) -> str:
+    return LIBRARIES[name][2] if name in LIBRARIES else ''
+
+
+def version_of(name: str) -> str | None:
+    """As the client itself says."""
+    if name == 'sluice':
+        return str(importlib.import_module('sluice').__version__)
+    if name not in LIBRARIES:
+        return None
+    cls, needs, _ = LIBRARIES[name]
+    if issubclass(cls, Program):
+        told = subprocess.run([needs, '--version'], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout.splitlines()
+        return told[0] if told else None
+    try:
+        return importlib.metadata.version(needs)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def find(name: str) -> type[Client]:

@@ -162,13 +162,22 @@ def wrong_keys_are_refused_and_not_told():
         assert 'S3CR3TMARK' not in str(e), e
 
 
-def clients_go_through_the_same_comparison():
-    # Not s3torchconnector: it wants an ETag in the head of the answer to a commit of parts, which radosgw 16 does not send.
-    done = subprocess.run([sys.executable, '-m', 'sluice', 's3', 'compare', 's3://bucket/compared', '--compare', 'boto3', 'minio',
-                           '--files', '4', '--size', '9', '--threads', '2', '--rounds', '2', '--json', '-'], stdout=subprocess.PIPE, text=True)
+def compare(*words):
+    done = subprocess.run([sys.executable, '-m', 'sluice', 's3', 'compare', 's3://bucket/compared', '--files', '4', '--size', '9', '--threads',
+                           '2', '--rounds', '2', '--json', '-', '--compare', *words], stdout=subprocess.PIPE, text=True)
     result = json.loads(done.stdout)
     assert done.returncode == 0 and result['errors'] == {}, result['errors']
-    assert len(result['rows']) == 6 and len(result['verdicts']) == 4 and s3.list('s3://bucket/compared', recursive=True) == []
+    assert s3.list('s3://bucket/compared', recursive=True) == []
+    return len(result['rows']), len(result['verdicts'])
+
+
+def clients_go_through_the_same_comparison():
+    assert compare('boto3', 'minio') == (6, 4)
+    # Reading alone: it wants an ETag in the head of the answer to a commit of parts, which radosgw 16 does not send.
+    assert compare('s3torchconnector', '--skip-write-test') == (2, 1)
+    for name, program in (('aws-cli', 'aws'), ('rclone', 'rclone')):
+        if shutil.which(program):
+            assert compare(name) == (4, 2), name
 
 
 def one_of_two_gateways_may_die():

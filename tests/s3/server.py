@@ -140,7 +140,7 @@ class Connection:
 
 class Server:
     def __init__(self, options):
-        self.store = stores.Store(options.bucket, options.least_part, options.md5)
+        self.store = stores.Store(options.bucket, options.least_part, options.md5, options.plain_uploads)
         self.rules = faults.Rules(options.rule, options.seed)
         self.keys = {options.access: options.secret}
         self.signed = not options.no_sign
@@ -254,6 +254,7 @@ def arguments():
     p.add_argument('--no-sign', action='store_true', help='take requests as they come')
     p.add_argument('--md5', action='store_true', help='ETags of large objects too are their MD5')
     p.add_argument('--least-part', type=int, default=5 << 20, help='bytes, of all parts but the last')
+    p.add_argument('--plain-uploads', action='store_true', help='names of uploads that clients may leave as they are in a URL')
     p.add_argument('--access', default='sluiceaccess')
     p.add_argument('--secret', default='sluicesecretsluicesecretsluice')
     return p.parse_args()

@@ -4,6 +4,7 @@
 Keys below `virtual/N` are objects of N bytes that take no memory; what is put below `discard/` is counted and
 forgotten.
 """
+import array
 import base64
 import hashlib
 import itertools
@@ -84,7 +85,7 @@ class Virtual:
         while length > 0:
             start = offset & ~7
             count = min(length, PIECE)
-            data = struct.pack(f'<{(count + 15) // 8}Q', *range(start, start + (count + 15) // 8 * 8, 8))
+            data = array.array('Q', range(start, start + (count + 15) // 8 * 8, 8)).tobytes()
             yield memoryview(data)[offset - start:offset - start + count]
             offset, length = offset + count, length - count
 
@@ -95,11 +96,12 @@ class Upload:
 
 
 class Store:
-    def __init__(self, buckets=(), least_part=5 << 20, all_md5=False):
+    def __init__(self, buckets=(), least_part=5 << 20, all_md5=False, plain_uploads=False):
         self.lock = threading.RLock()
         self.buckets = {name: {} for name in buckets}
         self.uploads = {}
         self.least_part, self.all_md5 = least_part, all_md5
+        self.tail = '' if plain_uploads else '+/='  # which has to be encoded
         self.numbers = itertools.count(1)
 
     def bucket(self, name):
@@ -148,7 +150,7 @@ class Store:
     def begin(self, bucket, key, headers):
         self.bucket(bucket)
         with self.lock:
-            ident = f'upload.{next(self.numbers)}+/='  # which has to be encoded
+            ident = f'upload.{next(self.numbers)}{self.tail}'
             self.uploads[ident] = Upload(bucket, key, headers)
         return ident
 
