@@ -112,23 +112,20 @@ def choose(args: dict[str, Any], clients: Any) -> list[str]:
 
 # --------------------------------------------------------------------------------- statistics
 
-def mean_interval(values: list[float]) -> tuple[float, float, float]:
-    """The mean and its 95 % interval."""
-    n = len(values)
-    mean = math.fsum(values) / n
-    if n < 2:
-        return mean, -math.inf, math.inf
-    half = T975[min(n - 1, len(T975)) - 1] * math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1) / n)
-    return mean, mean - half, mean + half
+Interval = tuple[float, float] | None  # at 95 %; None of fewer than three, as everywhere in results
 
 
-def rate_interval(rates: list[float]) -> tuple[float, float, float]:
-    """Their geometric mean, since what disturbs a turn makes it slower by a share."""
-    mean, low, high = mean_interval([math.log(v) for v in rates])
-    return math.exp(mean), math.exp(low), math.exp(high)
+def rate_interval(rates: list[float]) -> tuple[float, Interval]:
+    """Their geometric mean, since what disturbs a turn makes it slower by a share, and its interval."""
+    logs, n = [math.log(v) for v in rates], len(rates)
+    mean = math.fsum(logs) / n
+    if n < 3:
+        return math.exp(mean), None
+    half = T975[min(n - 1, len(T975)) - 1] * math.sqrt(math.fsum((v - mean) ** 2 for v in logs) / (n - 1) / n)
+    return math.exp(mean), (math.exp(mean - half), math.exp(mean + half))
 
 
-def ratio_interval(ours: list[float], theirs: list[float]) -> tuple[float, float, float]:
+def ratio_interval(ours: list[float], theirs: list[float]) -> tuple[float, Interval]:
     """Of sluice's rates to those of another, round by round: turns of a round share what the server does meanwhile."""
     return rate_interval([a / b for a, b in zip(ours, theirs)])
 
@@ -202,8 +199,8 @@ class Run:
                 turns = self.turns.get((name, what))
                 if not turns or name in self.errors:
                     continue
-                rate, low, high = rate_interval(self.rates(name, what))
-                rows.append({'library': name, 'operation': what, 'bytes_per_sec': rate, 'low': low, 'high': high,
+                rate, interval = rate_interval(self.rates(name, what))
+                rows.append({'library': name, 'operation': what, 'bytes_per_sec': rate, 'bytes_per_sec_ci95': interval,
                              'cpu_sec_per_gib': math.fsum(t['cpu_sec'] for t in turns) / len(turns) / gib,
                              'memory_bytes': max(t['memory_bytes'] for t in turns),
                              'memory_before_bytes': max(t['memory_before_bytes'] for t in turns), 'turns': turns})
@@ -216,10 +213,15 @@ class Run:
                 ours, theirs = self.rates('sluice', what), self.rates(name, what)
                 if name in self.errors or 'sluice' in self.errors or not ours or len(ours) != len(theirs):
                     continue
-                ratio, low, high = ratio_interval(ours, theirs)
+                ratio, interval = ratio_interval(ours, theirs)
+                low, high = interval or (0, math.inf)
                 verdict = 'faster' if low > 1 else 'slower' if high < 1 else 'not decided'
-                out.append({'library': name, 'operation': what, 'ratio': ratio, 'low': low, 'high': high, 'verdict': verdict})
+                out.append({'library': name, 'operation': what, 'ratio': ratio, 'ratio_ci95': interval, 'verdict': verdict})
         return out
+
+
+def between(interval: Interval, unit: float, digits: int) -> str:
+    return f'{interval[0] / unit:.{digits}f}..{interval[1] / unit:.{digits}f}' if interval else '-'
 
 
 def tell(run: Run, clients: Any) -> None:
@@ -230,26 +232,25 @@ def tell(run: Run, clients: Any) -> None:
     print(f'\n{"":18}{"":8}{"MB/s":>10} {"95 % interval":>19} {"CPU s/GiB":>10} {"memory":>10}')
     for row in run.rows():
         print(f'{row["library"]:18}{row["operation"]:8}{row["bytes_per_sec"] / 1e6:10.1f} '
-              f'{row["low"] / 1e6:9.1f}..{row["high"] / 1e6:<8.1f} {row["cpu_sec_per_gib"]:10.2f} {row["memory_bytes"] / MIB:6.0f} MiB')
+              f'{between(row["bytes_per_sec_ci95"], 1e6, 1):>19} {row["cpu_sec_per_gib"]:10.2f} {row["memory_bytes"] / MIB:6.0f} MiB')
     print()
     for v in run.verdicts():
         how = {'faster': f'sluice is {v["ratio"]:.2f} times as fast', 'slower': f'sluice has {v["ratio"]:.2f} of its speed',
                'not decided': f'nothing is decided: {v["ratio"]:.2f} times'}[v['verdict']]
-        print(f'{v["operation"]:6} against {v["library"]}: {how} ({v["low"]:.2f}..{v["high"]:.2f})')
+        print(f'{v["operation"]:6} against {v["library"]}: {how} ({between(v["ratio_ci95"], 1, 2)})')
     for name in run.libraries:
-        note = clients.LIBRARIES[name][2] if name in clients.LIBRARIES else ''
-        if note and name not in run.errors:
-            print(f'note: {name}: {note}')
+        if clients.note_of(name) and name not in run.errors:
+            print(f'note: {name}: {clients.note_of(name)}')
     for name, why in run.errors.items():
         print(f'{name}: failed: {why}')
 
 
-def write_json(run: Run, path: str) -> None:
+def write_json(run: Run, clients: Any, path: str) -> None:
     version = importlib.import_module('sluice').__version__
     result = {'schema': 'sluice-s3-compare/1', 'sluice': version, 'files': run.args['files'], 'size_bytes': run.size,
               'part_bytes': run.part, 'threads': run.args['threads'], 'sign_body': bool(run.args['sign-body']),
-              'rounds': run.args['rounds'], 'libraries': run.libraries, 'rows': run.rows(), 'verdicts': run.verdicts(),
-              'errors': run.errors}
+              'rounds': run.args['rounds'], 'rows': run.rows(), 'verdicts': run.verdicts(), 'errors': run.errors,
+              'libraries': [{'name': n, 'version': clients.version_of(n), 'note': clients.note_of(n) or None} for n in run.libraries]}
     text = json.dumps(result, indent=2) + '\n'
     if path == '-':
         sys.stdout.write(text)
@@ -278,7 +279,7 @@ def _main(words: list[str]) -> int:
     if args['json'] != '-':
         tell(run, clients)
     if args['json']:
-        write_json(run, args['json'])
+        write_json(run, clients, args['json'])
     return 1 if run.errors else 0
 
 

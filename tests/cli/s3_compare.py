@@ -9,11 +9,14 @@ import sys
 sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
 sys.path.insert(1, os.path.join(sys.path[0], 's3'))
 
+import resultcheck
 import s3kit
 import tap
 from tap import in_folder
 
+resultcheck.need('jsonschema')
 PACKAGE = os.path.abspath(sys.argv[2])
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..')
 S = s3kit.Server('--bucket', 'bucket')
 S.use()
 FAKE = """
@@ -54,12 +57,12 @@ SMALL = 's3://bucket/tests', '--files', '6', '--size', '20K', '--threads', '2', 
 def the_same_objects_go_through_both():
     before = S.stats()['by']
     result = json.loads(compare(*SMALL, '--library', 'fake:Slow', '--json', '-').stdout)
-    assert result['libraries'] == ['sluice', 'fake:Slow'] and result['errors'] == {}
+    assert [(e['name'], bool(e['version'])) for e in result['libraries']] == [('sluice', True), ('fake:Slow', False)] and result['errors'] == {}
     rows = {(r['library'], r['operation']): r for r in result['rows']}
     assert len(rows) == 4 and all(len(r['turns']) == 3 and r['cpu_sec_per_gib'] > 0 and r['memory_bytes'] > 1 << 20 for r in rows.values())
     # sleeping is slower, by far more than anything else here can be
     assert {v['operation']: v['verdict'] for v in result['verdicts']}.keys() == {'write', 'read'}
-    assert all(v['low'] <= v['ratio'] <= v['high'] for v in result['verdicts']), result['verdicts']
+    assert all(v['ratio_ci95'][0] <= v['ratio'] <= v['ratio_ci95'][1] for v in result['verdicts']), result['verdicts']
     puts = sum(n for who, n in S.stats()['by'].items() if who.startswith('PUT')) - sum(n for who, n in before.items() if who.startswith('PUT'))
     assert puts == 2 * 3 * 6, puts
     assert S.ask('GET', '/_stats') and left() == []
@@ -89,14 +92,28 @@ def a_client_that_fails_is_named_and_the_others_are_told():
 @in_folder
 def statistics_say_when_nothing_is_decided():
     sys.path.insert(1, f'{PACKAGE}/..')
-    code = ('from sluice._s3_compare import mean_interval, ratio_interval\n'
-            'm, low, high = mean_interval([1, 2, 3, 4, 5])\n'
-            'assert m == 3 and abs(high - 4.963) < 1e-3 and abs(low - 1.037) < 1e-3, (m, low, high)\n'
-            'r, low, high = ratio_interval([10, 20, 40], [5, 10, 20])\n'
+    code = ('import math\n'
+            'from sluice._s3_compare import rate_interval, ratio_interval\n'
+            'm, (low, high) = rate_interval([math.exp(v) for v in (1, 2, 3, 4, 5)])\n'
+            'assert abs(math.log(m) - 3) < 1e-9 and abs(math.log(high) - 4.963) < 1e-3 and abs(math.log(low) - 1.037) < 1e-3\n'
+            'r, (low, high) = ratio_interval([10, 20, 40], [5, 10, 20])\n'
             'assert abs(r - 2) < 1e-9 and low > 1.99 and high < 2.01\n'
-            'r, low, high = ratio_interval([10, 5, 12], [5, 10, 11])\n'
-            'assert low < 1 < high\n')
+            'r, (low, high) = ratio_interval([10, 5, 12], [5, 10, 11])\n'
+            'assert low < 1 < high\n'
+            'assert ratio_interval([10, 20], [5, 10])[1] is None\n')
     subprocess.run([sys.executable, '-c', code], check=True, env={**os.environ, 'PYTHONPATH': PACKAGE})
+
+
+@in_folder
+def the_result_is_of_the_schema():
+    resultcheck.validator_of(ROOT, 'sluice-s3-compare/1')
+    S.rules('method=GET key=tests/* p=0.2 status:503')
+    for words, status in ((('--library', 'fake:Slow'), 0), (('--library', 'fake:Broken'), 1), (('--compare', 'fake:Slow', '--rounds', '2'), 0)):
+        result = json.loads(compare(*SMALL, *words, '--json', '-', status=status).stdout)
+        resultcheck.validate(ROOT, result, 'sluice-s3-compare/1')
+    S.rules()
+    # two rounds tell nothing, however far apart they are
+    assert all(v['verdict'] == 'not decided' and v['ratio_ci95'] is None for v in result['verdicts']) and result['verdicts']
 
 
 @in_folder
@@ -115,5 +132,6 @@ tap.run(
     reads_alone_and_the_table,
     a_client_that_fails_is_named_and_the_others_are_told,
     statistics_say_when_nothing_is_decided,
+    the_result_is_of_the_schema,
     bad_input_is_one_line,
 )

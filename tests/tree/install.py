@@ -33,6 +33,7 @@ def everything_is_there():
                  'lib/**/pkgconfig/sluice.pc', 'man/man1/sluice-io.1*', 'man/man1/sluice-info.1*',
                  'share/sluice/sluice-result-1.schema.json', 'share/sluice/sluice-compare-1.schema.json',
                  'share/sluice/sluice-info-1.schema.json', 'share/sluice/sluice-trace-1.schema.json',
+                 'share/sluice/sluice-s3-compare-1.schema.json',
                  'share/sluice/kvcache-result.schema.json', 'share/sluice/kvcache-summary.schema.json',
                  'bash-completion/completions/sluice'):
         one(name)
