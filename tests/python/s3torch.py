@@ -72,11 +72,27 @@ def shares_are_disjoint_and_complete():
 
 
 @case
+def a_worker_that_is_not_forked_knows_the_rank():
+    def keys(d):
+        return [key for key, _ in d]
+    alone, c._rank = c._rank, lambda: (1, 4)
+    try:
+        d = c.S3IterableDataset.from_prefix('s3://bucket/set/', region=REGION, endpoint=URL, transform=whole, enable_sharding=True)
+        assert keys(d) == list(CONTENT)[1::4]
+        c._rank = lambda: (2, 4)  # as when it is made before the ranks know each other
+        state = pickle.dumps(d)
+    finally:
+        c._rank = alone
+    assert keys(d) == list(CONTENT)[1::4] and keys(pickle.loads(state)) == list(CONTENT)[2::4]
+
+
+@case
 def a_reader_is_a_file():
     content = data(3 * MIB)
     s3.put_bytes('s3://bucket/file', content)
     client = c.S3Client(REGION, endpoint=URL)
-    for window in (None, c.S3ReaderConstructor.range_based(buffer_size=1000), c.S3ReaderConstructor.range_based(buffer_size=0)):
+    for window in (None, c.S3ReaderConstructor.range_based(buffer_size=1000), c.S3ReaderConstructor.range_based(buffer_size=0),
+                   c.S3ReaderConstructor.range_based()):
         r, f = client.get_object('bucket', 'file', reader_constructor=window), io.BytesIO(content)
         for offset, whence, size in ((0, 0, 10), (5, 0, 4000), (-7, 2, 100), (100, 0, 2 * MIB), (-50, 1, 60), (0, 2, 5), (9 * MIB, 0, 1)):
             assert r.seek(offset, whence) == f.seek(offset, whence)
@@ -137,6 +153,7 @@ def a_client_has_the_calls():
     assert len(list(client.list_objects('bucket', 'set/', max_keys=6))) == 4
     client.delete_object('bucket', 'c/1')
     raises(FileNotFoundError, client.head_object, 'bucket', 'c/1')
+    raises(c.S3Exception, client.get_object('bucket', 'c/1').read)
 
 
 @case

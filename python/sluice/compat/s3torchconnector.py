@@ -25,8 +25,10 @@ try:
 except ImportError:  # the datasets work without, for whoever iterates over them
     _data, _Dataset, _IterableDataset = None, object, object
 
-__all__ = ['S3Checkpoint', 'S3Client', 'S3ClientConfig', 'S3IterableDataset', 'S3Item', 'S3MapDataset', 'S3Reader',
+__all__ = ['S3Checkpoint', 'S3Client', 'S3ClientConfig', 'S3Exception', 'S3IterableDataset', 'S3Item', 'S3MapDataset', 'S3Reader',
            'S3ReaderConstructor', 'S3Writer']
+
+S3Exception = OSError  # what everything here raises when a store fails
 
 _MIB = 1 << 20
 _STRAIGHT = _MIB  # reads of this size and more go into the caller's memory
@@ -81,7 +83,9 @@ class S3ReaderConstructor:
         return 8 * _MIB
 
     @staticmethod
-    def range_based(buffer_size: int = 8 * _MIB) -> int:
+    def range_based(buffer_size: int | None = None) -> int:
+        if buffer_size is None:
+            return 8 * _MIB
         if buffer_size < 0:
             raise ValueError(f'buffer_size: {buffer_size} is negative')
         return buffer_size
@@ -349,13 +353,21 @@ class S3IterableDataset(_S3Dataset, _IterableDataset):  # type: ignore[misc]
 
     def __init__(self, *args: Any, enable_sharding: bool = False) -> None:
         super().__init__(*args)
-        self._sharding = enable_sharding
+        self._sharding, self._ranks = enable_sharding, _rank()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Workers that are not forked know of no ranks: they are told here."""
+        return {**self.__dict__, '_ranks': self._rank_now()}
+
+    def _rank_now(self) -> tuple[int, int]:
+        now = _rank()
+        return now if now[1] > 1 else self._ranks
 
     def _share(self) -> tuple[int, int]:
         """(number of this one, of how many)"""
         if not self._sharding:
             return 0, 1
-        rank, ranks = _rank()
+        rank, ranks = self._rank_now()
         worker = _data.get_worker_info() if _data else None
         number, count = (worker.id, worker.num_workers) if worker else (0, 1)
         return rank * count + number, ranks * count
