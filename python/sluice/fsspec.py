@@ -14,11 +14,21 @@ from typing import Any
 from fsspec.spec import AbstractFileSystem
 
 from .compat.s3torchconnector import S3Reader, S3Writer
-from .s3 import Client, split
+from .s3 import BytesView, Client, split
 
 __all__ = ['FileSystem']
 
 _PART = 16 << 20
+
+
+class _File(S3Reader):
+    """With what fsspec and its users ask a file for beside its bytes."""
+
+    mode = 'rb'
+
+    def __init__(self, fs: 'FileSystem', path: str, block_size: Any) -> None:
+        super().__init__(fs.client, *split(fs._uri(path)), window=block_size if isinstance(block_size, int) else 8 << 20)
+        self.fs, self.path, self.size = fs, path, self.info.size  # which says whether it is there
 
 
 class FileSystem(AbstractFileSystem):  # type: ignore[misc]
@@ -80,6 +90,22 @@ class FileSystem(AbstractFileSystem):  # type: ignore[misc]
         first = start or 0
         return self.client.get_range(uri, first, None if end is None else max(0, end - first)).to_bytes()
 
+    def cat_ranges(self, paths: list[str], starts: Any, ends: Any, max_gap: int | None = None, on_error: str = 'return',
+                   **options: Any) -> list[Any]:
+        """All in flight together; where one fails, or is counted from an end, each for itself."""
+        starts, ends = ([v] * len(paths) if v is None or isinstance(v, int) else list(v) for v in (starts, ends))
+        if len(starts) != len(paths) or len(ends) != len(paths):
+            raise ValueError(f'{len(paths)} paths, {len(starts)} starts and {len(ends)} ends')
+        if all(start is not None and end is not None and 0 <= start < end for start, end in zip(starts, ends)):
+            views = [BytesView(end - start) for start, end in zip(starts, ends)]
+            try:
+                told = self.client.core.fetch([(self._uri(path), view, 0, start, len(view), None)
+                                               for path, view, start in zip(paths, views, starts)])
+                return [bytes(memoryview(view)[:got]) for view, (got, _) in zip(views, told)]
+            except OSError:
+                pass
+        return list(super().cat_ranges(paths, starts, ends, max_gap, on_error=on_error, **options))
+
     def pipe_file(self, path: str, value: Any, mode: str = 'overwrite', **_: Any) -> None:
         self.client.put_bytes(self._uri(path), value, new=mode == 'create')
 
@@ -108,9 +134,7 @@ class FileSystem(AbstractFileSystem):  # type: ignore[misc]
     def _open(self, path: str, mode: str = 'rb', block_size: int | None = None, **_: Any) -> Any:
         bucket, key = split(self._uri(path))
         if mode == 'rb':
-            reader = S3Reader(self.client, bucket, key, window=block_size if isinstance(block_size, int) else 8 << 20)
-            reader.info  # which says whether it is there
-            return reader
+            return _File(self, path, block_size)
         if mode in ('wb', 'xb'):
             if mode == 'xb' and self.exists(path):
                 raise FileExistsError(path)

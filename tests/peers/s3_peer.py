@@ -116,6 +116,26 @@ def fsspec_finds_its_way():
     fs.pipe('bucket/fs/d/b', b'12345')
     assert fs.ls('bucket/fs', detail=False) == ['bucket/fs/a.txt', 'bucket/fs/d'] and fs.isdir('bucket/fs/d')
     assert fs.cat_file('bucket/fs/d/b', 1, 3) == b'23' and fs.cat_file('bucket/fs/d/b', -2) == b'45'
+    # all with one call, and each for itself where one fails or is counted from an end
+    before = fs.client.stats()['requests']
+    assert fs.cat_ranges(['bucket/fs/d/b', 'bucket/fs/a.txt', 'bucket/fs/d/b'], [1, 0, 4], [3, 3, 9]) == [b'23', b'one', b'5']
+    assert fs.client.stats()['requests'] == before + 3
+    told = fs.cat_ranges(['bucket/fs/d/b', 'bucket/none', 'bucket/fs/d/b'], [-2, 0, 1], [None, 3, 1])
+    assert told[0] == b'45' and isinstance(told[1], FileNotFoundError) and told[2] == b'', told
+    with fs.open('bucket/fs/a.txt') as f:
+        assert (f.size, f.mode, f.path, f.read(3)) == (8, 'rb', 'bucket/fs/a.txt', b'one')
+    assert fs.read_block('bucket/fs/a.txt', 1, 4, delimiter=b'\n') == b'two\n' and fs.tail('bucket/fs/a.txt', 4) == b'two\n'
+    fs.get('bucket/fs', f'{folder}/got', recursive=True)
+    fs.put(f'{folder}/got', 'bucket/fs/put', recursive=True)
+    assert fs.cat('bucket/fs/put/d/b') == b'12345' and fs.du('bucket/fs/put') == 13
+    assert [(root, sorted(dirs), sorted(files)) for root, dirs, files in fs.walk('bucket/fs/put')] == [
+        ('bucket/fs/put', ['d'], ['a.txt']), ('bucket/fs/put/d', [], ['b'])]
+    with fsspec.open('sluice://bucket/fs/c.gz', 'wb', compression='gzip') as f:
+        f.write(b'z' * 1000)
+    with fsspec.open('sluice://bucket/fs/c.gz', 'rb', compression='gzip') as f:
+        assert f.read() == b'z' * 1000
+    fs.rm('bucket/fs/put', recursive=True)
+    fs.rm('bucket/fs/c.gz')
     fs.mv('bucket/fs/d/b', 'bucket/fs/d/c')
     assert fs.find('bucket/fs') == ['bucket/fs/a.txt', 'bucket/fs/d/c'] and fs.glob('bucket/fs/*.txt') == ['bucket/fs/a.txt']
     fs.rm('bucket/fs', recursive=True)

@@ -199,6 +199,13 @@ def the_names_that_people_type_are_installed():
     assert 'unknown option' in tool('ds_io', '--xyzzy', status=2)
 
 
+def fsspec_finds_it_by_its_name():
+    code = ("import importlib.metadata as m; e, = m.entry_points(group='fsspec.specs', name='sluice'); assert e.value == 'sluice.fsspec:FileSystem'\n"
+            "import importlib.util as u; assert u.find_spec('sluice.fsspec')")
+    folder, env = installed()
+    run(f'{folder}/bin/python', '-c', code, env=env)
+
+
 def the_start_of_Python_stays_as_it_was_unless_asked():
     folder, env = installed()
     code = "import sys; print('sluice' in sys.modules, 'sluice.deepspeed._site' in sys.modules)"
@@ -256,6 +263,6 @@ tap.run(it_holds_the_package_and_the_command_and_nothing_else, the_record_is_rig
         the_name_says_what_it_runs_on, it_needs_no_later_glibc_than_that_of_Debian_12,
         the_binaries_need_libc_only_and_are_stripped, the_extension_exports_only_what_Python_looks_up,
         the_metadata_says_what_pyproject_says, it_installs_and_works_without_a_compiler,
-        the_command_finds_out_what_the_machine_can_do, the_names_that_people_type_are_installed,
+        the_command_finds_out_what_the_machine_can_do, the_names_that_people_type_are_installed, fsspec_finds_it_by_its_name,
         the_start_of_Python_stays_as_it_was_unless_asked,
         pip_makes_the_same_from_the_sources, a_source_archive_holds_the_tree)
