@@ -10,6 +10,8 @@ Blocks are read from and written into the shared memory of the primary tier in p
 for a device. vLLM calls this interface experimental, and it has changed names: those of 0.33 and of
 before are known here.
 """
+import hashlib
+import operator
 import select
 import time
 from typing import Any
@@ -22,6 +24,35 @@ from . import store as _store
 # What lookup() says, in the terms of this vLLM.
 _terms = getattr(base, 'LookupResult', None)
 MISS, HIT, RETRY = (_terms.MISS, _terms.HIT, _terms.RETRY) if _terms else (False, True, None)
+
+
+# vLLM's hash of a block is one of tokens.  This is what its bytes depend on beside them: the model, and
+# how they lie in memory.
+_MODEL = 'config.model.name', 'vllm_config.model_config.model'
+_LAYOUT = ('config.model.dtype', 'config.cache', 'config.groups', 'config.parallel.tp_size',
+           'config.parallel.pp_size', 'config.parallel.pcp_size', 'config.parallel.dcp_size',
+           'config.replicated_layout', 'config.canonical_layout', 'config.kv_cache_layout',
+           'vllm_config.model_config.dtype', 'vllm_config.cache_config.cache_dtype',
+           'vllm_config.cache_config.block_size', 'vllm_config.parallel_config.tensor_parallel_size',
+           'vllm_config.parallel_config.pipeline_parallel_size')
+
+
+def _said(spec: Any, names: tuple[str, ...]) -> dict[str, str]:
+    said = {}
+    for name in names:
+        try:
+            said[name] = str(operator.attrgetter(name)(spec))
+        except AttributeError:
+            pass  # another version of vLLM
+    return said
+
+
+def _identity(spec: Any) -> bytes:
+    """The beginning of each key: blocks of another model, or in another layout, are other blocks."""
+    model = _said(spec, _MODEL)
+    if not model:
+        raise ValueError('vLLM does not say which model it serves: blocks of several could not be told apart')
+    return hashlib.sha256(repr((model, _said(spec, _LAYOUT))).encode()).digest()[:16]
 
 
 def _only(cls: type, **said: Any) -> Any:
@@ -46,6 +77,7 @@ class SluiceTier(base.SecondaryTierManager):  # type: ignore[misc]
             self.locality = base.Locality(locality)
         if not primary_kv_view.strides or not primary_kv_view.c_contiguous:
             raise ValueError('the memory of the primary tier is not contiguous')
+        self._identity = _identity(offloading_spec)
         self._row = primary_kv_view.strides[0]
         self._view = primary_kv_view.cast('B') if primary_kv_view.ndim > 1 else primary_kv_view
         names = [dirs] if isinstance(dirs, str) else list(dirs)
@@ -62,7 +94,7 @@ class SluiceTier(base.SecondaryTierManager):  # type: ignore[misc]
 
     def _start(self, opcode: int, job: Any, **how: Any) -> None:
         keys = [bytes(k) for k in job.keys]
-        ticket = self._store.submit(opcode, keys, self._memory(job), **how)
+        ticket = self._store.submit(opcode, [self._identity + k for k in keys], self._memory(job), **how)
         stores = opcode == _store.SET
         self._jobs[ticket] = job.job_id, keys, time.monotonic(), stores
         for key in keys if stores else ():
@@ -71,7 +103,7 @@ class SluiceTier(base.SecondaryTierManager):  # type: ignore[misc]
     # ---- what vLLM calls
 
     def lookup(self, key: Any, req_context: Any = None) -> Any:
-        if bytes(key) in self._store:
+        if self._identity + bytes(key) in self._store:
             return HIT
         return RETRY if bytes(key) in self._storing else MISS
 
@@ -124,3 +156,4 @@ class SluiceTier(base.SecondaryTierManager):  # type: ignore[misc]
 
     def shutdown(self) -> None:
         self._store.close()
+        self._view.release()  # vLLM unmaps that memory next

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """For the programs in this folder: what they need, or a skip in one line."""
 import importlib
+import json
+import os
+import re
 import sys
 
 
@@ -14,3 +17,10 @@ def need(*names):
             print(f'1..0 # SKIP {error}: make peers')
             sys.exit()
     return found[0] if len(found) == 1 else found
+
+
+def documented(word):
+    """The configuration in docs/store.md that has this word in it."""
+    with open(os.path.join(sys.argv[1], 'docs', 'store.md'), encoding='utf-8') as f:
+        found = re.findall(r"(?:```json\n|config ')(\{.*?\})(?:\n```|')", f.read(), re.S)
+    return next(json.loads(text) for text in found if word in text)

@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """sluice.sglang.SluiceStorage made by SGLang's own factory of HiCache back ends, from the configuration that
 docs/store.md shows.  The pool of pages is a stand-in: SGLang's own wants its kernels."""
-import json
 import os
-import re
-import sys
 
-from peer import need
+from peer import documented, need
 
 factory, storage = need('sglang.srt.mem_cache.storage.backend_factory', 'sglang.srt.mem_cache.hicache_storage')
 
@@ -31,9 +28,7 @@ class Pool:
 
 
 def backend(**more):
-    with open(os.path.join(sys.argv[1], 'docs', 'store.md'), encoding='utf-8') as f:
-        text = re.search(r"backend-extra-config '(\{.*?\})'", f.read(), re.S).group(1)
-    extra = {**json.loads(text), 'dirs': [path('kv')], 'capacity_gb': 1 / 16}
+    extra = {**documented('SluiceStorage'), 'dirs': [path('kv')], 'capacity_gb': 1 / 16}
     config = storage.HiCacheStorageConfig(tp_rank=0, tp_size=1, pp_rank=0, pp_size=1, attn_cp_rank=0, attn_cp_size=1,
                                           is_mla_model=False, enable_storage_metrics=False, is_page_first_layout=True,
                                           model_name='m', extra_config=extra)

@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """sluice.vllm.SluiceTier beside vLLM's own tiers: made by its factory from the configuration that
-docs/store.md shows, and called as its tiering manager does.  The manager itself wants half of vLLM's
-dependencies and is not run."""
-import json
+docs/store.md shows, and called as its tiering manager does.  vllm_engine.py runs all of vLLM."""
 import mmap
-import os
-import re
-import sys
 import time
+from types import SimpleNamespace as Said
 
-from peer import need
+from peer import documented, need
 
 base, factory = need('vllm.v1.kv_offload.tiering.base', 'vllm.v1.kv_offload.tiering.factory')
 
@@ -17,12 +13,11 @@ import numpy
 from kit import case, cases, data, path, run
 
 ROW = 16384
+SPEC = Said(config=Said(model=Said(name='m', dtype='float16')))
 
 
-def documented():
-    with open(os.path.join(sys.argv[1], 'docs', 'store.md'), encoding='utf-8') as f:
-        text = next(block for block in re.findall(r'```json\n(.*?)```', f.read(), re.S) if 'TieringOffloadingSpec' in block)
-    (tier,) = json.loads(text)['kv_connector_extra_config']['secondary_tiers']
+def documented_tier():
+    (tier,) = documented('SluiceTier')['kv_connector_extra_config']['secondary_tiers']
     return tier
 
 
@@ -39,7 +34,7 @@ def finished(tier):
 def store_and_load(config):
     memory = mmap.mmap(-1, 8 * ROW)
     view = memoryview(memory).cast('B', (8, ROW))
-    tier = factory.SecondaryTierFactory.create_secondary_tier(config, view, None)
+    tier = factory.SecondaryTierFactory.create_secondary_tier(config, view, SPEC)
     assert isinstance(tier, base.SecondaryTierManager)
     keys = [bytes([i]) * 36 for i in range(3)]
     for i in range(3):
@@ -67,13 +62,13 @@ def store_and_load(config):
 
 @case
 def its_factory_makes_the_tier_that_the_documentation_shows():
-    tier = store_and_load({**documented(), 'dirs': [path('kv')], 'capacity_gb': 1 / 16})
+    tier = store_and_load({**documented_tier(), 'dirs': [path('kv')], 'capacity_gb': 1 / 16})
     assert tier.tier_type == 'SluiceTier' and tier.cache_hit_source == base.CacheHitSource.DISK
 
 
 @case
 def its_detector_of_back_pressure_is_taken():
-    tier = store_and_load({**documented(), 'dirs': [path('kv')], 'capacity_gb': 1 / 16, 'locality': 'LOCAL',
+    tier = store_and_load({**documented_tier(), 'dirs': [path('kv')], 'capacity_gb': 1 / 16, 'locality': 'LOCAL',
                            'backpressure': {'backpressure_cls': 'EMABackpressureDetector'}})
     assert tier.bp_detector is not None and tier.locality == base.Locality.LOCAL
 

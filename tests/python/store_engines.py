@@ -71,11 +71,16 @@ def lmcache_is_told_what_was_not_stored():
 ROW = 3 * 4096
 
 
+def spec(model):
+    Said = types.SimpleNamespace
+    return Said(config=Said(model=Said(name=model, dtype='float16'), parallel=Said(tp_size=1)))
+
+
 class Tier:
-    def __init__(self, **more):
+    def __init__(self, model='m', where=None, **more):
         self.memory = mmap.mmap(-1, 8 * ROW)
         view = memoryview(self.memory).cast('B', (8, ROW))
-        self.tier = sluice.vllm.SluiceTier(None, view, 'SluiceTier', dirs=path('vllm'),
+        self.tier = sluice.vllm.SluiceTier(spec(model), view, 'SluiceTier', dirs=where or path('vllm'),
                                            capacity_gb=CAPACITY_GB, **more)
         self.jobs = 0
 
@@ -132,6 +137,24 @@ def vllm_blocks_that_are_there_are_not_written_again():
     stats = t.tier._store.stats()
     assert stats['stored'] == 1 and stats['sets_present'] == 1
     t.tier.shutdown()
+
+
+@case
+def vllm_blocks_of_another_model_are_others():
+    where, want = path('vllm'), data(ROW, seed=5)
+    for model, hit in (('one', False), ('one', True), ('other', False)):
+        t = Tier(model, where)
+        assert (t.tier.lookup(b'tokens', None) == sluice.vllm.base.LookupResult.HIT) is hit
+        t.tier.submit_load(t.job([b'tokens'], [1]))
+        assert t.finish().success is hit and t.row(1) == (want if hit else bytes(ROW))
+        t.row(0, want)
+        t.tier.submit_store(t.job([b'tokens'], [0]))
+        assert t.finish().success
+        t.tier.shutdown()
+        t.tier._primary_kv_view.release()  # as vLLM does
+        t.memory.close()  # nothing holds it any more
+    view = memoryview(bytearray(ROW)).cast('B', (1, ROW))
+    raises(ValueError, sluice.vllm.SluiceTier, None, view, 'SluiceTier', dirs=where, capacity_gb=CAPACITY_GB)
 
 
 # ---- SGLang: pages of a pool
