@@ -27,7 +27,7 @@ class Store:
         return self._store.fileno()
 
     def submit_batch_get(self, keys: list[str], memoryviews: list[Any]) -> int:
-        return self._store.submit(_store.GET, keys, memoryviews, deadline=self._deadline)
+        return self._store.submit(_store.GET, keys, memoryviews, whole=True, deadline=self._deadline)
 
     def submit_batch_set(self, keys: list[str], memoryviews: list[Any]) -> int:
         # A key names its content: what is there need not be written again.

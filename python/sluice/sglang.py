@@ -42,15 +42,22 @@ class SluiceStorage(HiCacheStorage):  # type: ignore[misc]
         options = {k: v for k, v in extra.items()
                    if k in ('policy', 'ttl', 'memory', 'threads', 'io_threads', 'second_touch',
                             'recent', 'engine', 'below')}
-        # The model is part of a key: another one's pages are another thing.
         self._model = f'{getattr(storage_config, "model_name", None) or ""}\0'.encode()
+        self._layout = b''
         deadline = extra.get('deadline_ms')
         self._deadline = None if deadline is None else deadline / 1000
         self._store = _store.Store([os.path.join(name, rank) for name in names],
                                    int(extra['capacity_gb'] * (1 << 30)) // count, **options)
 
     def _keys(self, keys: list[str]) -> list[bytes]:
-        return [self._model + key.encode() for key in keys]
+        return [self._model + self._layout + key.encode() for key in keys]
+
+    def register_mem_pool_host(self, mem_pool_host: Any) -> None:
+        """Pages of another model, or whose bytes lie in another order, are others: SGLang's hash is of tokens."""
+        super().register_mem_pool_host(mem_pool_host)
+        said = [getattr(mem_pool_host, name, '') for name in ('layout', 'dtype', 'page_size', 'layer_num', 'head_num',
+                                                              'start_layer', 'end_layer', 'storage_format_tag')]
+        self._layout = f'{said}\0'.encode()
 
     # ---- pages of the host pool, in place
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import asyncio
 
 GET, SET, EXISTS, DELETE = 1, 2, 3, 4
-_ABSENT, _PREFIX = 1, 2
+_ABSENT, _PREFIX, _WHOLE = 1, 2, 1 << 31
 
 Key = str | bytes
 _ns = 1_000_000_000
@@ -53,12 +53,10 @@ class Store(StoreCore):
             if size < 0:
                 return default
             value = bytearray(size)
-            (got,) = self._run(GET, [key], [value])
-            if got == size:
+            (got,) = self._run(GET, [key], [value], _WHOLE)
+            if got >= 0:
                 return value
-            if got >= 0:  # another one meanwhile, and shorter
-                return value[:got]
-            if got != -errno.EMSGSIZE:
+            if got != -errno.EMSGSIZE:  # that would be another one meanwhile
                 return default
 
     def set(self, key: Key, value: Any, *, ttl: int = 0, cost: int = 0) -> bool:
@@ -90,8 +88,11 @@ class Store(StoreCore):
 
     def get_many(self, keys: Iterable[Key], values: Iterable[Any], *,
                  deadline: float | None = None) -> list[bool]:
-        """Fill the memory of values; per key whether it holds the value now."""
-        return [r >= 0 for r in self._run(GET, keys, values, 0, _deadline(deadline))]
+        """Fill the memory of values; per key whether it holds the value now.
+
+        A value that is longer or shorter than the memory is a miss.
+        """
+        return [r >= 0 for r in self._run(GET, keys, values, _WHOLE, _deadline(deadline))]
 
     def set_many(self, keys: Iterable[Key], values: Iterable[Any], *, absent: bool = False,
                  ttl: int = 0, cost: int = 0) -> list[bool]:
@@ -115,11 +116,14 @@ class Store(StoreCore):
     # ---- without waiting
 
     def submit(self, opcode: int, keys: Iterable[Key], values: Iterable[Any] | None = None, *,
-               absent: bool = False, deadline: float | None = None, ttl: int = 0,
-               cost: int = 0) -> int:
-        """Start a batch (sluice.store.GET, ...); its ticket. Leave the memory alone until then."""
-        return self._submit(opcode, keys, values, _ABSENT if absent else 0, _deadline(deadline),
-                            ttl, cost)
+               absent: bool = False, whole: bool = False, deadline: float | None = None,
+               ttl: int = 0, cost: int = 0) -> int:
+        """Start a batch (sluice.store.GET, ...); its ticket. Leave the memory alone until then.
+
+        With whole, a value that does not fill the memory is a miss.
+        """
+        flags = (_ABSENT if absent else 0) | (_WHOLE if whole else 0)
+        return self._submit(opcode, keys, values, flags, _deadline(deadline), ttl, cost)
 
     def drain(self) -> list[tuple[int, list[int]]]:
         """Finished batches: ticket and, per key, bytes or a negative errno value. Never waits."""

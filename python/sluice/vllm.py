@@ -112,7 +112,7 @@ class SluiceTier(base.SecondaryTierManager):  # type: ignore[misc]
         self._start(_store.SET, job_metadata, absent=True)
 
     def submit_load(self, job_metadata: Any) -> None:
-        self._start(_store.GET, job_metadata, deadline=self._deadline)
+        self._start(_store.GET, job_metadata, whole=True, deadline=self._deadline)
 
     def get_finished_jobs(self) -> list[Any]:
         """Jobs that have ended; one whose keys did not all succeed says which ones did."""

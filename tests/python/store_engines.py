@@ -66,6 +66,24 @@ def lmcache_is_told_what_was_not_stored():
     s.close()
 
 
+@case
+def memory_that_a_value_fills_in_part_is_a_miss():
+    s = lm()
+    s.submit_batch_set(['k'], [memoryview(b'short')])
+    assert lm_wait(s)[1]
+    for size, hit in ((4, False), (5, True), (6, False)):
+        s.submit_batch_get(['k'], [memoryview(bytearray(size))])
+        assert lm_wait(s)[3] == [hit], size
+    s.close()
+    name, model = path('vllm'), 'm'
+    t = Tier(model, name)
+    key = t.tier._identity + b'hash'
+    assert t.tier._store.set(key, bytes(ROW - 1))
+    t.tier.submit_load(t.job([b'hash'], [0]))
+    assert not t.finish().success
+    t.tier.shutdown()
+
+
 # ---- vLLM: a tier over shared memory
 
 ROW = 3 * 4096
@@ -199,6 +217,18 @@ def sglang_moves_pages_of_its_pool():
     assert s.batch_get_v1([*keys[:2], 'd'], [3, 4, 5]) == [True, True, False]
     assert pool.page(3) == wants[0] and pool.page(4) == wants[1]
     s.close()
+
+
+@case
+def sglang_pages_in_another_order_are_others():
+    name = path('sg')
+    for layout, hits in (('page_first', 0), ('page_first', 1), ('page_first_direct', 0)):
+        s, pool = sg(name), Pool(1)
+        pool.layout = layout
+        s.register_mem_pool_host(pool)
+        assert s.batch_exists(['a']) == hits and s.batch_get_v1(['a'], [0]) == [bool(hits)]
+        assert s.batch_set_v1(['a'], [0]) == [True]
+        s.close()
 
 
 @case

@@ -6,17 +6,21 @@
  * references to the memory.  List and batch are touched with the GIL only; the library fills the
  * results, and nobody reads them before it says that the batch is finished.
  */
+#include <errno.h>
 #include <stdlib.h>
 
 #include <sluice/store.h>
 
 #include "handle.h"
 
+#define FLAG_WHOLE 0x80000000u /* ours: a value that is shorter than the memory is a miss, too */
+
 struct task {
 	struct task *next;
 	uint64_t ticket;
 	uint32_t nr, nr_targets;
-	bool reads; /* into the memory */
+	bool reads; /* into the memory, */
+	bool whole; /* which has to be filled */
 	int64_t *results;
 	struct target *targets; /* all that is in @iov */
 	uint32_t *of;           /* which key each belongs to */
@@ -154,10 +158,8 @@ static int task_fill(struct task *t, PyObject *keys, PyObject *bufs)
 		if (take_key(t, i, PyList_GetItem(keys, i)) < 0 ||
 		    (bufs && take_memory(t, i, &nr_iov, PyList_GetItem(bufs, i)) < 0))
 			return -1;
-	for (uint32_t i = 0; i < t->nr; i++) {
+	for (uint32_t i = 0; i < t->nr; at += t->items[i++].nr_iov)
 		t->items[i].iov = t->iov ? t->iov + at : NULL;
-		at += t->items[i].nr_iov;
-	}
 	return 0;
 }
 
@@ -186,11 +188,24 @@ static struct task *task_new(PyObject *keys, PyObject *bufs, bool reads)
 	return NULL;
 }
 
+static void refuse_shorter(struct task *t)
+{
+	for (uint32_t i = 0; t->reads && t->whole && i < t->nr; i++) {
+		uint64_t room = 0;
+
+		for (uint32_t j = 0; j < t->items[i].nr_iov; j++)
+			room += t->items[i].iov[j].len;
+		if (t->results[i] >= 0 && (uint64_t)t->results[i] != room)
+			t->results[i] = -EMSGSIZE;
+	}
+}
+
 /* The results as a list; what was read into copies goes where it belongs. */
 static PyObject *task_results(struct task *t)
 {
 	PyObject *list = PyList_New((Py_ssize_t)t->nr);
 
+	refuse_shorter(t);
 	for (uint32_t i = 0; i < t->nr_targets; i++) {
 		struct target *x = &t->targets[i];
 
@@ -218,12 +233,15 @@ static struct task *parse(PyObject *args, struct sluice_store_batch *b)
 	PyObject *key_list = NULL, *buf_list = NULL;
 	unsigned long long deadline = 0;
 	struct task *t = NULL;
+	bool whole;
 
 	*b = (struct sluice_store_batch){0};
 	if (!PyArg_ParseTuple(args, "IOO|IKII", &b->opcode, &keys, &bufs, &b->flags, &deadline,
 			      &b->ttl_s, &b->cost))
 		return NULL;
 	b->deadline_ns = deadline;
+	whole = b->flags & FLAG_WHOLE;
+	b->flags &= ~FLAG_WHOLE;
 	key_list = PySequence_List(keys);
 	if (key_list && bufs != Py_None)
 		buf_list = PySequence_List(bufs);
@@ -232,6 +250,7 @@ static struct task *parse(PyObject *args, struct sluice_store_batch *b)
 	Py_XDECREF(key_list);
 	Py_XDECREF(buf_list);
 	if (t) {
+		t->whole = whole;
 		b->nr = t->nr;
 		b->items = t->items;
 		b->results = t->results;
