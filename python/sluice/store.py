@@ -27,7 +27,7 @@ _ns = 1_000_000_000
 
 
 def _deadline(seconds: float | None) -> int:
-    return 0 if seconds is None else max(1, int(seconds * _ns))
+    return 0 if seconds is None or seconds >= 1 << 32 else max(1, int(float(seconds) * _ns))
 
 
 class Store(StoreCore):
@@ -37,6 +37,13 @@ class Store(StoreCore):
     buffer protocol, DLPack, tensors of torch on any device; a pair (address, bytes); or a list of
     these, which together are one value.
     """
+
+    __iter__ = None  # keys are known by their hashes alone
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._waiting: dict[int, 'asyncio.Future[list[int]]'] = {}
+        self._loop: 'asyncio.AbstractEventLoop | None' = None
 
     def __enter__(self) -> 'Store':
         return self
@@ -133,30 +140,41 @@ class Store(StoreCore):
                         values: Iterable[Any] | None = None, **how: Any) -> list[int]:
         """As submit(), and wait for it without holding up the event loop.
 
-        All batches of a store must then be awaited in one event loop, and drain() left to it.
+        All batches of a store must then be awaited in one event loop at a time, drain() be left to it,
+        and close() be called there.  A task that is cancelled leaves its batch to end by itself.
         """
         import asyncio  # few programs need it, and it is large
         loop = asyncio.get_running_loop()
-        waiting: dict[int, 'asyncio.Future[list[int]]'] = self.__dict__.setdefault('_waiting', {})
-        if not waiting:
-            loop.add_reader(self.fileno(), self._wake, loop)
-        try:
-            ticket = self.submit(opcode, keys, values, **how)
-        except BaseException:
-            if not waiting:
-                loop.remove_reader(self.fileno())
-            raise
-        waiting[ticket] = loop.create_future()
-        return await asyncio.shield(waiting[ticket])
+        if self._loop is not None and self._loop is not loop:
+            if not self._loop.is_closed():
+                raise RuntimeError('batches of this store are awaited in another event loop')
+            self._loop, self._waiting = None, {}  # nobody is there any more
+        ticket = self.submit(opcode, keys, values, **how)
+        if self._loop is None:
+            loop.add_reader(self.fileno(), self._wake)
+            self._loop = loop
+        self._waiting[ticket] = loop.create_future()
+        return await asyncio.shield(self._waiting[ticket])
 
-    def _wake(self, loop: 'asyncio.AbstractEventLoop') -> None:
-        waiting = self.__dict__['_waiting']
+    def _wake(self) -> None:
         for ticket, results in self._drain():
-            future = waiting.pop(ticket, None)
+            future = self._waiting.pop(ticket, None)
             if future is not None and not future.done():
                 future.set_result(results)
-        if not waiting:
-            loop.remove_reader(self.fileno())
+        if not self._waiting and self._loop is not None:
+            self._loop.remove_reader(self.fileno())
+            self._loop = None
+
+    def close(self) -> None:
+        """Wait for what is under way, and end. Who awaits a batch gets a ValueError."""
+        fd = -1 if self._loop is None else self.fileno()
+        super().close()
+        loop, waiting, self._loop, self._waiting = self._loop, self._waiting, None, {}
+        if loop is not None and not loop.is_closed():
+            loop.remove_reader(fd)
+            for future in waiting.values():
+                if not future.done():
+                    future.set_exception(ValueError('the store is closed'))
 
     def stats(self) -> dict[str, int]:
         """The counters of metrics(), by name."""

@@ -102,6 +102,37 @@ def batches_can_be_awaited():
 
 
 @case
+def a_loop_that_ended_does_not_hold_up_the_next():
+    async def leave(s):
+        task = asyncio.create_task(s.run_async(sluice.store.SET, ['a'], [bytes(8 * MIB)]))
+        await asyncio.sleep(0)
+        task.cancel()
+
+    async def go(s):
+        return await s.run_async(sluice.store.EXISTS, ['none'])
+    with store() as s:
+        asyncio.run(leave(s))
+        assert asyncio.run(go(s)) == [-errno.ENOENT]
+        loop = asyncio.new_event_loop()
+        s._loop = loop  # as if it had batches under way
+        raises(RuntimeError, lambda: asyncio.run(go(s)))
+        loop.close()
+
+
+@case
+def close_ends_the_waiting_for_a_batch():
+    async def go(s):
+        task = asyncio.create_task(s.run_async(sluice.store.SET, ['a'], [bytes(8 * MIB)]))
+        await asyncio.sleep(0)
+        s.close()
+        try:
+            await task
+        except ValueError as e:
+            return str(e)
+    assert asyncio.run(go(store())) == 'the store is closed'
+
+
+@case
 def one_name_is_one_directory():
     name = path('store')
     for one in (name, os.fsencode(name), pathlib.Path(name), (name,)):
@@ -132,6 +163,13 @@ def bad_arguments_are_refused():
         raises(ValueError, lambda: s.set_many(['a', 'b'], [b'1']))
         raises(TypeError, lambda: s.set('a', 7))
         raises(TypeError, lambda: s.get_many(['a'], [b'read-only']))
+        raises(TypeError, lambda: s.get(7))
+        raises(TypeError, lambda: s.get((65, 66)))
+        raises(TypeError, lambda: s.exists_many('key'))
+        raises(TypeError, lambda: s.exists_many(b'key'))
+        raises(TypeError, lambda: list(s))
+        raises(ValueError, lambda: s.set('a', b'1', ttl=-1))
+        assert s.set('a', b'1') and s.get_many(['a'], [bytearray(1)], deadline=float('inf')) == [True]
     raises(ValueError, lambda: s['a'])
 
 

@@ -65,12 +65,16 @@ static void task_free(struct task *t)
 	PyMem_Free(t);
 }
 
-/* A key is bytes, or text, which then is its UTF-8. */
+/* A key is bytes, or text, which then is its UTF-8.  A list of numbers is no key. */
 static int take_key(struct task *t, uint32_t i, PyObject *key)
 {
 	char *text;
 	Py_ssize_t len;
 
+	if (!PyUnicode_Check(key) && !PyObject_CheckBuffer(key)) {
+		PyErr_Format(PyExc_TypeError, "keys[%u]: it is neither text nor bytes", i);
+		return -1;
+	}
 	t->keys[i] = PyUnicode_Check(key) ? PyUnicode_AsUTF8String(key) : PyBytes_FromObject(key);
 	if (!t->keys[i] || PyBytes_AsStringAndSize(t->keys[i], &text, &len) < 0)
 		return -1;
@@ -232,14 +236,23 @@ static struct task *parse(PyObject *args, struct sluice_store_batch *b)
 	PyObject *keys, *bufs;
 	PyObject *key_list = NULL, *buf_list = NULL;
 	unsigned long long deadline = 0;
+	long long ttl = 0;
 	struct task *t = NULL;
 	bool whole;
 
 	*b = (struct sluice_store_batch){0};
-	if (!PyArg_ParseTuple(args, "IOO|IKII", &b->opcode, &keys, &bufs, &b->flags, &deadline,
-			      &b->ttl_s, &b->cost))
+	if (!PyArg_ParseTuple(args, "IOO|IKLI", &b->opcode, &keys, &bufs, &b->flags, &deadline,
+			      &ttl, &b->cost))
 		return NULL;
+	if (ttl < 0 || ttl > UINT32_MAX || PyUnicode_Check(keys) || PyBytes_Check(keys)) {
+		if (ttl < 0 || ttl > UINT32_MAX)
+			PyErr_Format(PyExc_ValueError, "ttl: %lld is outside 0..4294967295", ttl);
+		else
+			PyErr_SetString(PyExc_TypeError, "keys: one key is no list of keys");
+		return NULL;
+	}
 	b->deadline_ns = deadline;
+	b->ttl_s = (uint32_t)ttl;
 	whole = b->flags & FLAG_WHOLE;
 	b->flags &= ~FLAG_WHOLE;
 	key_list = PySequence_List(keys);
