@@ -12,8 +12,9 @@ docs/python.md is the manual; sluice.deepspeed is a drop-in for DeepSpeed's hand
 """
 from ._empty import empty
 from ._sluice import File, Future, Handle, Memory, __version__, info
+from ._update import WeightUpdate
 from .store import Store
 from .weights import WeightStream
 
-__all__ = ['File', 'Future', 'Handle', 'Memory', 'Store', 'WeightStream', '__version__', 'empty',
-           'info']
+__all__ = ['File', 'Future', 'Handle', 'Memory', 'Store', 'WeightStream', 'WeightUpdate', '__version__',
+           'empty', 'info']

@@ -199,26 +199,26 @@ def gradients_of_weights_are_told_once_each(window):
 
 @each([None, '128KiB'])
 def weights_in_storage_are_trained(window):
-    """A step for each weight as soon as its gradient is there; the file and the window have what came of it."""
+    """A step for each weight as soon as its gradient is there; the model is what came of it when all are done."""
     full, name, empty = trained()
 
     def step(weight, tensor, grad):
-        tensor.sub_(grad, alpha=0.1)
-        handle.write(tensor, weight.path, weight.offset)
+        new.write(weight, tensor.sub(grad, alpha=0.1))
 
-    with sluice.Handle() as handle, sluice.torch.stream_modules(empty, name, window=window, on_grad=step):
-        for i in range(4):
-            x = torch.randn(3, WIDTH)
+    for i in range(4):
+        x = torch.randn(3, WIDTH)
+        with sluice.WeightUpdate(name) as new, sluice.torch.stream_modules(empty, name, window=window, on_grad=step):
             want, got = loss(full, x), loss(empty, x)
             want.backward()
             got.backward()
             assert torch.equal(want, got), (i, want, got)
-            with torch.no_grad():
-                for p in full.parameters():
-                    if p.grad is not None:
-                        p.sub_(p.grad, alpha=0.1)
-                        p.grad = None
-    there = sluice.safetensors.load_file(name, verify=False)  # its checksums are those of what was saved
+            assert torch.equal(loss(empty, x), want)  # the state it was opened with
+        with torch.no_grad():
+            for p in full.parameters():
+                if p.grad is not None:
+                    p.sub_(p.grad, alpha=0.1)
+                    p.grad = None
+    there = sluice.safetensors.load_file(name, verify='require')
     assert all(torch.equal(there[f'model.layers.{n}'], t) for n, t in full.state_dict().items())
 
 
