@@ -20,25 +20,34 @@ static int by_address(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The names are the model's, and each of its files has one. */
+/*
+ * Where the model's files are: its names may be links, as in the cache of a hub, and who drops
+ * pages or measures a limit follows none.
+ */
 int weights_files_find(struct weights_files *f, const struct sluice_model *m,
 		       struct sluice_err *err)
 {
-	uint64_t n = 0, k = 0;
+	CLEANUP_FREE const char **names = NULL;
+	uint64_t n = 0;
 
 	while (sluice_model_get_weight(m, n))
 		n++;
+	names = calloc(n + 1, sizeof(*names));
 	f->paths = calloc(n + 1, sizeof(*f->paths));
 	f->lens = calloc(n + 1, sizeof(*f->lens));
-	if (!f->paths || !f->lens)
+	if (!names || !f->paths || !f->lens)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	for (uint64_t i = 0; i < n; i++)
-		f->paths[i] = sluice_model_get_weight(m, i)->path;
-	qsort(f->paths, n, sizeof(*f->paths), by_address);
-	for (uint64_t i = 0; i < n; i++)
-		if (!k || f->paths[i] != f->paths[k - 1])
-			f->paths[k++] = f->paths[i];
-	f->nr = k;
+		names[i] = sluice_model_get_weight(m, i)->path;
+	qsort(names, n, sizeof(*names), by_address); /* each file has one name */
+	for (uint64_t i = 0; i < n; i++) {
+		if (i && names[i] == names[i - 1])
+			continue;
+		f->paths[f->nr] = realpath(names[i], NULL);
+		if (!f->paths[f->nr])
+			return sluice_fail(err, -errno, "%s: %s", names[i], strerror(errno));
+		f->nr++;
+	}
 	return 0;
 }
 
@@ -94,6 +103,8 @@ int64_t weights_files_resident(const struct weights_files *f)
 
 void weights_files_fini(struct weights_files *f)
 {
+	for (uint64_t i = 0; i < f->nr; i++)
+		free(f->paths[i]);
 	free(f->paths);
 	free(f->lens);
 }

@@ -106,7 +106,7 @@ int weights_model(struct sluice_model **out, struct sluice_io *io, const struct 
 
 /* Its files, each once. */
 struct weights_files {
-	const char **paths; /* the model's */
+	char **paths; /* without links */
 	uint64_t *lens;
 	uint64_t nr, largest;
 	struct cache_facts facts;

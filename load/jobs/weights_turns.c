@@ -29,8 +29,9 @@ static void limit_turn(struct weights_run *run)
 {
 	bool own = run->job->experts || run->job->gpu;
 	const struct weights_job *job = run->job;
+	const char *path = run->files.paths[run->files.largest];
 	struct limit_target t = {
-		.paths = &run->files.paths[run->files.largest],
+		.paths = &path,
 		.nr_paths = 1,
 		.len = align_down(run->files.lens[run->files.largest], 1 << 20),
 		.nr_bufs = 1,

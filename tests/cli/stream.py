@@ -62,6 +62,30 @@ def a_model_on_disk_is_streamed():
 
 
 @in_folder
+def names_that_are_links_are_followed():
+    # as in the cache of a hub, where all of a snapshot are links to blobs
+    os.makedirs('blobs')
+    os.makedirs('snapshots/1')
+    where = {}
+    for i in range(2):
+        safetensors(f'blobs/{i}', [(f'model.layers.{i}.w', os.urandom(3 << 20))])
+        where[f'model.layers.{i}.w'] = f'model-{i}.safetensors'
+        os.symlink(f'../../blobs/{i}', f'snapshots/1/model-{i}.safetensors')
+    with open('blobs/index', 'w') as f:
+        json.dump({'weight_map': where}, f)
+    os.symlink('../../blobs/index', 'snapshots/1/model.safetensors.index.json')
+    os.symlink('snapshots/1', 'main')
+    plain = stream.result('blobs/0', *SMALL)['stream']
+    for name, size in ('snapshots/1', 6 << 20), ('main', 6 << 20), ('main/model-0.safetensors', 3 << 20):
+        for i in range(2):
+            with open(f'blobs/{i}', 'rb') as f:
+                f.read()  # in the page cache now
+        s = stream.result(name, *SMALL)['stream']
+        assert s['model_bytes'] == size and (s['overlap'] is None) == (plain['overlap'] is None), s  # there is a limit
+        assert s['cached_bytes'] < 1 << 20 or plain['cached_bytes'] >= 3 << 20, s  # else all is in memory there
+
+
+@in_folder
 def computing_goes_on_beside_reading():
     model('m.safetensors')
     s = stream.result('m.safetensors', *SMALL, '--compute-ms', '20')['stream']
@@ -122,5 +146,5 @@ def holes_are_refused():
     assert 'has a hole at byte' in done.err and not done.out, done
 
 
-tap.run(published_figures_follow_from_bytes_and_bandwidth, a_model_on_disk_is_streamed, computing_goes_on_beside_reading,
-        a_shape_is_streamed_from_a_small_file, experts_hit_or_miss, what_cannot_be_is_told, holes_are_refused)
+tap.run(published_figures_follow_from_bytes_and_bandwidth, a_model_on_disk_is_streamed, names_that_are_links_are_followed,
+        computing_goes_on_beside_reading, a_shape_is_streamed_from_a_small_file, experts_hit_or_miss, what_cannot_be_is_told, holes_are_refused)
