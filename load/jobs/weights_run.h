@@ -33,6 +33,7 @@ struct weights_run {
 	unsigned nr_turns;
 	struct sluice_stats warm; /* of the handle, before the first turn */
 	uint64_t last_ns;         /* when the group before was there */
+	uint64_t counted;         /* of experts: bytes read */
 };
 
 /* The window is used as the turns will, and nothing is counted.  0 or -errno. */

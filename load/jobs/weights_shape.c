@@ -9,6 +9,7 @@
 #include <strings.h>
 
 #include "base/err.h"
+#include "base/size.h"
 #include "base/util.h"
 #include "load/jobs/weights_job.h"
 
@@ -116,6 +117,15 @@ int weights_model(struct sluice_model **out, struct sluice_io *io, const struct 
 	/* two of them fit into the window, and one into the file */
 	k.most = min_u64(align_down(job->window / 2 - 8192, 4096), len);
 	k.bits = job->bits ? job->bits : s->bits;
+	/* of one in parts, each use would have to be of all of them */
+	if (job->experts && bytes_of(s->expert, k.bits) > k.most) {
+		char a[SLUICE_SIZE_TEXT];
+
+		return sluice_fail(err, -EINVAL,
+				   "%s: an expert has %s: --size has to be at least that, and "
+				   "--window twice as much",
+				   s->name, sluice_size_format(a, bytes_of(s->expert, k.bits)));
+	}
 	r = sluice_model_new(&k.m, err);
 	if (r < 0)
 		return r;

@@ -107,6 +107,20 @@ static int stream_open(struct weights_run *run, struct sluice_weights **w,
 	return sluice_weights_open(w, run->io, m, &o, err);
 }
 
+/* What it took of the storage: an expert that was in the window is no speed of it. */
+static uint64_t bytes_for(struct weights_run *run, struct sluice_weights *w,
+			  const struct sluice_group *g)
+{
+	struct sluice_weights_stats now = {.size = sizeof(now)};
+	uint64_t before = run->counted;
+
+	if (!run->job->experts)
+		return g->bytes;
+	sluice_weights_get_stats(w, &now);
+	run->counted = now.bytes_read;
+	return now.bytes_read - before;
+}
+
 /* One group: waited for, used, given back.  1, 0 at the end, or -errno. */
 static int one_group(struct weights_run *run, struct sluice_weights *w,
 		     const struct sluice_model *m, uint64_t begun_ns, struct sluice_err *err)
@@ -118,7 +132,7 @@ static int one_group(struct weights_run *run, struct sluice_weights *w,
 
 	if (r <= 0)
 		return r;
-	r = series_add(s, sluice_model_get_group(m, v.group)->bytes, now - run->last_ns,
+	r = series_add(s, bytes_for(run, w, sluice_model_get_group(m, v.group)), now - run->last_ns,
 		       (uint64_t)(s->sec * 1e9) + now - begun_ns);
 	run->last_ns = now;
 	if (r < 0)
