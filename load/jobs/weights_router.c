@@ -240,6 +240,10 @@ int weights_router_open(struct weights_router **out, const struct weights_job *j
 	r->batch = job->batch;
 	r->active = job->active ? job->active : shape && shape->active ? shape->active : 2;
 	res = grid_make(r, m, job->model, err);
+	if (res == 0 && job->active > r->experts)
+		res = sluice_fail(err, -EINVAL,
+				  "--active: %" PRIu32 ", and a layer has %" PRIu64 " experts",
+				  job->active, r->experts);
 	if (res == 0)
 		res = !strcmp(job->experts, "zipf") ? zipf_make(r, err)
 						    : file_read(r, job->experts, err);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <sluice/gpu.h>
 
@@ -52,34 +53,75 @@ static int check_window(const struct weights_job *job, const struct weights_plan
 	return 0;
 }
 
+/* What was asked for and would not be done. */
+static int check_options(const struct weights_job *job, const struct weights_shape *shape,
+			 struct sluice_err *err)
+{
+	if (!shape && job->bits)
+		return sluice_fail(err, -EINVAL, "--bits: '%s' is a model on disk and has its own",
+				   job->model);
+	if (shape && job->size < 64 << 20)
+		return sluice_fail(err, -EINVAL, "--size: a file of less than 64M tells nothing");
+	if (shape && job->by != SLUICE_BY_LAYER)
+		return sluice_fail(err, -EINVAL, "--by: '%s' is no model on disk", job->model);
+	if (job->experts && job->by == SLUICE_BY_TENSOR)
+		return sluice_fail(err, -EINVAL, "--by: with --experts what is used are experts");
+	if (job->active && (!job->experts || strcmp(job->experts, "zipf") != 0))
+		return sluice_fail(err, -EINVAL, "--active: is about --experts zipf");
+	if (job->device && !job->gpu)
+		return sluice_fail(err, -EINVAL, "--device: is about --gpu");
+	return shape && bed_check_folder(job->folder, true, err) < 0 ? -EINVAL : 0;
+}
+
+/* Before a file is made for it. */
+static int check_gpu(const struct weights_job *job, struct sluice_err *err)
+{
+	struct sluice_err why;
+	void *p = NULL;
+	int r = job->gpu ? sluice_gpu_alloc(&p, job->device, 1 << 20, &why) : 0;
+
+	sluice_gpu_free(p);
+	return r < 0 ? sluice_fail(err, r, "no GPU memory: %s", why.msg) : 0;
+}
+
+static int look_at(const struct weights_job *job, struct weights_plan *plan, struct sluice_io *io,
+		   struct sluice_err *err)
+{
+	struct weights_router *router = NULL;
+	struct sluice_model *m;
+	int r = weights_model(&m, io, job, "", job->size, err);
+
+	if (r == -ENOENT && !strchr(job->model, '/') && access(job->model, F_OK) < 0)
+		return sluice_fail(err, -EINVAL,
+				   "%s: is no file, no folder, and not the name of a shape",
+				   job->model);
+	if (r < 0)
+		return r;
+	measure_model(plan, m);
+	r = check_window(job, plan, err);
+	if (r == 0 && job->experts)
+		r = weights_router_open(&router, job, m, plan->shape, err);
+	weights_router_close(router);
+	sluice_model_close(m);
+	return r;
+}
+
 int weights_look(struct weights_job *job, struct weights_plan *plan, struct sluice_err *err)
 {
-	struct sluice_model *m;
 	struct sluice_io *io;
 	int r;
 
 	memset(plan, 0, sizeof(*plan));
 	plan->shape = weights_shape_find(job->model);
-	if (plan->shape)
-		plan->file_bytes = job->size;
-	else if (job->bits)
-		return sluice_fail(err, -EINVAL, "--bits: '%s' is a model on disk and has its own",
-				   job->model);
-	if (plan->shape && job->size < 64 << 20)
-		return sluice_fail(err, -EINVAL, "--size: a file of less than 64M tells nothing");
-	if (plan->shape && bed_check_folder(job->folder, true, err) < 0)
-		return -EINVAL;
-	r = sluice_open(&io, &job->opts, err);
+	plan->file_bytes = plan->shape ? job->size : 0;
+	r = check_options(job, plan->shape, err);
+	if (r == 0)
+		r = sluice_open(&io, &job->opts, err);
 	if (r < 0)
 		return r;
-	r = weights_model(&m, io, job, "", job->size, err);
-	if (r == 0) {
-		measure_model(plan, m);
-		r = check_window(job, plan, err);
-		sluice_model_close(m);
-	}
+	r = look_at(job, plan, io, err);
 	sluice_close(io, NULL);
-	return r;
+	return r < 0 ? r : check_gpu(job, err);
 }
 
 static int make_file(struct weights_run *run, struct sluice_err *err)

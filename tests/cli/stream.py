@@ -108,14 +108,16 @@ def experts_hit_or_miss():
     assert e['groups'] == 24 and e['bytes'] == 24 * 300000 and e['hits'] + e['misses'] > 0, e
     with open('trace', 'w') as f:
         f.write('0 1 2\n1 3\n2 0 7\n0 1 2\n1 3\n2 0 7\n')
-    r = stream.result('m.safetensors', *SMALL, '--experts', 'trace', '--ahead')['stream']
+    whole = stream.result('m.safetensors', *SMALL, '--experts', 'trace', '--ahead')
+    r = whole['stream']
     e = r['experts']
-    # five experts fit in, and are read once
+    # five experts fit in, and are read once; what they are used for afterwards is no speed of the storage
     assert e['misses'] <= 5 < e['hits'] and r['bytes_read'] < 6 * 310000, r
+    assert whole['series'][0]['bytes'] <= r['bytes_read'], whole['series'][0]
     for text, says in ('0 9\n', 'layer 0 has no expert 9'), ('7 1\n', 'line 1: begins with no layer'), ('0 x\n', 'as numbers'), ('', 'no line'):
         with open('trace', 'w') as f:
             f.write(text)
-        done = stream('m.safetensors', *SMALL, '--experts', 'trace', status=1)
+        done = stream('m.safetensors', *SMALL, '--experts', 'trace', '--dry-run', status=2)
         assert says in done.err and done.err.count('\n') == 1, done
 
 
@@ -123,10 +125,22 @@ def experts_hit_or_miss():
 def what_cannot_be_is_told():
     model('m.safetensors', 2)
     stream.refused(says='name one MODEL')
-    stream.refused('nothing', says=('nothing', 'No such file'), status=1)
+    stream.refused('llama-9b', says=('llama-9b', 'not the name of a shape'))
+    stream.refused('no/thing', says=('no/thing', 'No such file'), status=1)
+    os.mkdir('empty')
+    stream.refused('empty', says='has no *.safetensors', status=1)
     stream.refused('m.safetensors', '--ahead', says='needs --experts')
     stream.refused('m.safetensors', '--bits', '4', says='--bits')
     stream.refused('llama-8b', '--size', '1M', says='--size')
+    stream.refused('llama-8b', '--by', 'tensor', says=('--by', 'no model on disk'))
+    stream.refused('m.safetensors', '--by', 'tensor', '--experts', 'zipf', says='--by')
+    stream.refused('m.safetensors', '--active', '2', says='--active')
+    stream.refused('m.safetensors', '--device', '1', says='--device')
+    stream.refused('llama-8b', '--experts', 'zipf', '--dry-run', says='no group with a layer and an expert')
+    stream.refused('mixtral-8x7b', '--experts', 'zipf', '--active', '9', '--dry-run', says=('--active', '8 experts'))
+    # an expert in parts, of which only one would be read
+    stream.refused('mixtral-8x7b', '--experts', 'zipf', '--window', '512M', '--dry-run', says=('336 MiB', '--window'))
+    stream.refused('mixtral-8x7b', '--experts', 'zipf', '--size', '64M', '--dry-run', says=('336 MiB', '--size'))
     stream.refused('m.safetensors', '--limit', '1G', '--no-limit', says='exclude')
     safetensors('large.safetensors', [('model.layers.0.w', bytes(3 << 20))])
     stream.refused('large.safetensors', '--window', '2M', says=('--window', '2 MiB', '3 MiB'))
@@ -147,4 +161,5 @@ def holes_are_refused():
 
 
 tap.run(published_figures_follow_from_bytes_and_bandwidth, a_model_on_disk_is_streamed, names_that_are_links_are_followed,
-        computing_goes_on_beside_reading, a_shape_is_streamed_from_a_small_file, experts_hit_or_miss, what_cannot_be_is_told, holes_are_refused)
+        computing_goes_on_beside_reading, a_shape_is_streamed_from_a_small_file, experts_hit_or_miss, what_cannot_be_is_told,
+        holes_are_refused)

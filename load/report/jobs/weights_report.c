@@ -64,12 +64,22 @@ static void table(FILE *f, double limit, double bytes, uint32_t own)
 	}
 }
 
+/* In the unit that has figures to show. */
+static const char *decimal(char out[SLUICE_SIZE_TEXT], uint64_t bytes)
+{
+	if (bytes < 1000000000)
+		snprintf(out, SLUICE_SIZE_TEXT, "%.3g MB", (double)bytes / 1e6);
+	else
+		snprintf(out, SLUICE_SIZE_TEXT, "%.2f GB", (double)bytes / GB);
+	return out;
+}
+
 static void head(FILE *f, const struct weights_job *job, const struct weights_plan *p)
 {
 	char a[SLUICE_SIZE_TEXT], b[SLUICE_SIZE_TEXT], c[SLUICE_SIZE_TEXT];
 
-	fprintf(f, "Weights of %s: %.2f GB in %" PRIu64 " group%s, the largest %s, window %s\n",
-		job->model, (double)p->bytes / GB, p->groups, p->groups == 1 ? "" : "s",
+	fprintf(f, "Weights of %s: %s in %" PRIu64 " group%s, the largest %s, window %s\n",
+		job->model, decimal(c, p->bytes), p->groups, p->groups == 1 ? "" : "s",
 		sluice_size_format(a, p->largest), sluice_size_format(b, job->window));
 	if (p->shape)
 		fprintf(f,
@@ -78,10 +88,9 @@ static void head(FILE *f, const struct weights_job *job, const struct weights_pl
 			sluice_size_format(c, p->file_bytes));
 	if (job->experts)
 		fprintf(f,
-			"            %" PRIu64
-			" groups are experts, %.2f GB; the other weights are "
+			"            %" PRIu64 " groups are experts, %s; the other weights are "
 			"taken to be in memory\n",
-			p->expert_groups, (double)p->expert_bytes / GB);
+			p->expert_groups, decimal(c, p->expert_bytes));
 	if (job->window < 2 * p->largest)
 		fprintf(f, "            the window has no room for two of the largest: nothing is "
 			   "read beside their use\n");
