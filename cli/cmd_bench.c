@@ -13,6 +13,7 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "cli/cli.h"
+#include "cli/hosts.h"
 #include "cli/object.h"
 #include "cli/opt/how.h"
 #include "cli/output.h"
@@ -79,6 +80,9 @@ static const struct cli_opt bench_opts[] = {
 	CLI_U32(struct bench_command, job.files, 0, "files", "N", NULL, 1, 100000,
 		"tensors on disk at a time; default: one per iteration, within 2G, or fewer with "
 		"--runtime"),
+	CLI_FLAG(struct bench_command, job.share.on, 0, "shared",
+		 "tensors of a size are ranges of one file, which the ranks of a run share; "
+		 "writes go over existing data"),
 	CLI_FLAG(struct bench_command, job.open_once, 0, "open-once",
 		 "open files beforehand; default: in each operation"),
 	CLI_FLAG(struct bench_command, job.verify, 0, "verify",
@@ -144,6 +148,10 @@ static int check_options(const struct bench_command *c)
 		 "--compare-fio, which writes over the files, and --verify"},
 		{job->compare_fio && null, "--compare-fio and --engine null, which moves nothing,"},
 		{job->limit && null, "--limit and --engine null, which moves nothing,"},
+		{object && job->share.on,
+		 "--shared and s3://, where objects are written as a whole,"},
+		{job->share.on && job->compare_fio,
+		 "--shared, of which fio knows nothing, and --compare-fio"},
 		{object && job->compare_fio, "--compare-fio, which knows files only, and s3://"},
 		{object && job->write && job->random,
 		 "--random, unless --read-only, and s3://, where objects are written as a whole,"},
@@ -201,6 +209,7 @@ static int build_job(struct bench_command *c)
 		r = cli_object_folders(&c->job.opts.objects, &c->job.folder, 1, &cmd_bench);
 	if (r != CLI_OK)
 		return r;
+	cli_hosts_share(&c->job.share);
 	set_length(&c->job);
 	set_settings(c);
 	c->job.iterations = c->job.iterations ? c->job.iterations : DEFAULT_ITERATIONS;

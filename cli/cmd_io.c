@@ -64,6 +64,9 @@ static const struct cli_opt io_opts[] = {
 		 "count the warm-up too, its time and its bytes"),
 	CLI_FLAG(struct io_command, job.different_file, 0, "different_file_each_iteration",
 		 "a file per operation instead of one for all"),
+	CLI_FLAG(struct io_command, job.share.on, 0, "shared",
+		 "files are ranges of one, which all workers and ranks of a run share; removed at "
+		 "the end"),
 	CLI_FLAG(struct io_command, job.validate, 0, "validate",
 		 "compare every byte, outside the measured time"),
 	CLI_U64(struct io_command, job.seed, 0, "seed", "N", "1", 0, INT64_MAX, "of the data"),
@@ -137,10 +140,16 @@ static int check_options(const struct io_command *c)
 		{job->limit && null, "--limit and --engine null, which moves nothing,"},
 		{job->measure_limit && null,
 		 "--measure_limit and --engine null, which moves nothing,"},
+		{job->share.on && job->keep, "--shared and --keep"},
+		{job->share.on && job->measure_limit, "--shared and --measure_limit"},
+		{job->share.on && c->mapping.nr, "--shared and --folder_to_device_mapping"},
 		{job->gpu && job->lock, "--lock, which is for the host's memory, and --gpu"},
 	};
 	int r = cli_exclude(&cmd_io, pairs, ARRAY_SIZE(pairs));
 
+	if (r == CLI_OK && job->share.on &&
+	    (c->folder.nr != 1 || cli_is_object(c->folder.items[0])))
+		return cli_usage(&cmd_io, "--shared needs one --folder, which all ranks can reach");
 	if (r == CLI_OK && c->slow_bounce_buffer)
 		cli_note(&cmd_io, "--slow_bounce_buffer is ignored: there is one way through the "
 				  "host, the ring");
@@ -195,6 +204,7 @@ static int build_job(struct io_command *c)
 	c->job.nr_places = c->places.nr;
 	c->job.first_place =
 		cli_hosts_rank() * (unsigned)c->places.nr; /* ranks may share a folder */
+	cli_hosts_share(&c->job.share);
 	if (!c->job.io_size)
 		c->job.io_size = io_job_default_size(&c->job);
 	r = io_job_check(&c->job, &err);

@@ -14,6 +14,7 @@
 #include "cli/cli.h"
 #include "cli/opt/file.h"
 #include "cli/opt/json.h"
+#include "load/bed/bed_folder.h"
 #include "load/hosts/hosts.h"
 #include "load/measure/gate.h"
 #include "load/report/merge/merge.h"
@@ -133,6 +134,13 @@ unsigned cli_hosts_rank(void)
 uint64_t cli_hosts_random(void)
 {
 	return hosts_random();
+}
+
+void cli_hosts_share(struct bed_share *share)
+{
+	share->rank = hosts_rank();
+	share->size = hosts_size();
+	share->number = hosts_random();
 }
 
 /* ---------------------------------------------------------------------- names */

@@ -33,6 +33,10 @@ unsigned cli_hosts_rank(void);
 /* A random number that all ranks have. */
 uint64_t cli_hosts_random(void);
 
+/* Of what all ranks share: who this one is. */
+struct bed_share;
+void cli_hosts_share(struct bed_share *share);
+
 /*
  * What each rank has for itself of what the command line says once: below a folder `rank-N', of a
  * file NAME.rank-N.SUFFIX; devices, and all of it where there is one rank, stay as they are.  Lives

@@ -21,6 +21,7 @@
 #include "base/whole.h"
 #include "load/bed/buffers.h"
 #include "load/measure/cache.h"
+#include "load/measure/gate.h"
 
 #define END_BYTES 4096 /* so much of each end tells whose a file is */
 #define PIECE     (4u << 20)
@@ -151,6 +152,51 @@ int bed_file_make(struct bed_file *f, struct sluice_err *err)
 	return 0;
 }
 
+/* So long that nobody else has to make it longer, of a striped folder as a striped one. */
+static int set_size(const struct bed_file *f, uint64_t bytes, struct sluice_err *err)
+{
+	struct sluice_opts opts = SLUICE_OPTS_INIT;
+	struct sluice_file *file;
+	struct sluice_io *io;
+	char zero = 0;
+	int64_t n;
+	int r = sluice_open(&io, &opts, err);
+
+	if (r < 0)
+		return r;
+	r = sluice_file_open(&file, io, f->at, bed_file_flags(f, false), 0, err);
+	if (r == 0) {
+		n = sluice_pwrite(file, &zero, 1, bytes - 1, err);
+		r = n < 0 ? (int)n : sluice_file_close(file, err);
+	}
+	sluice_close(io, NULL);
+	return r;
+}
+
+int bed_files_share(struct bed_file *files, unsigned nr, uint64_t len,
+		    const struct bed_folder *folder, const struct bed_share *share,
+		    const char *name, struct sluice_err *err)
+{
+	uint64_t step = align_up(len, 4096);
+	int r = 0;
+
+	for (unsigned i = 0; i < nr && r == 0; i++) {
+		r = bed_file_init(&files[i], folder, len, err, "%s", name);
+		files[i].from = ((uint64_t)share->rank * nr + i) * step;
+	}
+	if (r == 0 && !share->rank)
+		r = bed_file_make(&files[0], err);
+	if (r == 0 && !share->rank)
+		r = set_size(&files[0], share->size * nr * step, err);
+	if (r == 0)
+		gate_wait();
+	for (unsigned i = 0; i < nr && r == 0; i++)
+		if (bed_id_see(&files[i].id, folder->fd, name) < 0)
+			r = sluice_fail(err, -ESTALE, "%s: is not there, which rank 0 has made",
+					files[i].path);
+	return r;
+}
+
 int bed_file_same(const struct bed_file *f, struct sluice_err *err)
 {
 	if (bed_file_remote(f) || bed_id_is(&f->id, AT_FDCWD, f->at))
@@ -235,7 +281,7 @@ static int start_lane(struct mover *m, unsigned i, unsigned file, struct sluice_
 		.file = m->open[file],
 		.buf = m->buf + i * m->piece,
 		.len = lane->len,
-		.offset = lane->offset,
+		.offset = lane->file->from + lane->offset,
 		.tag = i,
 	};
 	int r;
@@ -262,7 +308,7 @@ static int end_lane(struct mover *m, const struct sluice_done *done, struct slui
 	}
 	if (m->read)
 		r = bed_buf_check(NULL, m->buf + done->tag * m->piece, lane->len, lane->file->seed,
-				  lane->offset, lane->file->path, err);
+				  lane->file->from + lane->offset, lane->file->path, err);
 	if (r < 0)
 		return r;
 	m->work->bytes += lane->len;
@@ -306,7 +352,7 @@ static int move_group(struct mover *m, struct sluice_err *err)
 		const struct bed_file *f = m->files[opened];
 
 		if (m->read)
-			cache_drop(f->at, f->len);
+			cache_drop(f->at, f->from, f->len);
 		r = bed_file_same(f, err);
 		if (r == 0)
 			r = sluice_file_open(&m->open[opened], m->io, f->at,

@@ -20,6 +20,7 @@ struct bed_file {
 	char *path;
 	const char *name; /* the end of it */
 	char *at;         /* what to open, see struct bed_folder */
+	uint64_t from;    /* of a range of a shared file: where it begins in there */
 	uint64_t len;     /* that it has when it is full ... */
 	uint64_t seed;    /* ... of this pattern */
 	bool full;
@@ -41,6 +42,14 @@ int bed_file_look(struct bed_file *f, bool *ret_plain, struct sluice_err *err);
  * not touched: -EEXIST.
  */
 int bed_file_make(struct bed_file *f, struct sluice_err *err);
+/*
+ * Make @files the ranges that this process has of one file @name in @folder, @len bytes each: the
+ * first process makes the file, with its size, and the others wait for it; in the end it removes
+ * it, for which all have to wait for each other before.  No page is in two ranges.
+ */
+int bed_files_share(struct bed_file *files, unsigned nr, uint64_t len,
+		    const struct bed_folder *folder, const struct bed_share *share,
+		    const char *name, struct sluice_err *err);
 /* Is what its path leads to still the same file?  -ESTALE if not. */
 int bed_file_same(const struct bed_file *f, struct sluice_err *err);
 /* Flags to open it with: an object is read, or written as a whole. */

@@ -20,6 +20,7 @@
 #include "base/beneath.h"
 #include "base/err.h"
 #include "base/util.h"
+#include "load/measure/gate.h"
 
 #define BOOK       ".sluice-bed"
 #define BOOK_HEAD  "sluice bed 2\n"
@@ -219,18 +220,21 @@ int bed_folder_open(struct bed_folder *f, const char *path, struct sluice_object
 	return err->code;
 }
 
-static void random_name(char *out)
+static void name_of(char *out, uint64_t number)
 {
 	static const char letters[] =
 		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-	unsigned char r[RANDOM_LEN];
 
-	if (getrandom(r, sizeof(r), 0) != (ssize_t)sizeof(r))
-		for (unsigned i = 0; i < RANDOM_LEN; i++)
-			r[i] = (unsigned char)(clock_ns() >> (5 * i));
-	for (unsigned i = 0; i < RANDOM_LEN; i++)
-		out[i] = letters[r[i] % (sizeof(letters) - 1)];
+	for (unsigned i = 0; i < RANDOM_LEN; i++, number /= sizeof(letters) - 1)
+		out[i] = letters[number % (sizeof(letters) - 1)];
 	out[RANDOM_LEN] = 0;
+}
+
+static uint64_t random_number(void)
+{
+	uint64_t r;
+
+	return getrandom(&r, sizeof(r), 0) == (ssize_t)sizeof(r) ? r : clock_ns();
 }
 
 /* Folder, lock, book; -EAGAIN: somebody reaped it before it was locked, or has the name. */
@@ -262,8 +266,9 @@ static void undo_make(struct bed_folder *f, const char *name)
 	unlinkat(f->parent, name, AT_REMOVEDIR);
 }
 
-int bed_folder_make(struct bed_folder *f, const char *parent, const char *job,
-		    struct sluice_object *objects, struct sluice_err *err)
+/* @number: of its name; 0: a new one. */
+static int make_numbered(struct bed_folder *f, const char *parent, const char *job, uint64_t number,
+			 struct sluice_object *objects, struct sluice_err *err)
 {
 	bool uri = sluice_object_is_uri(parent, NULL) > 0;
 	size_t len = strlen(parent);
@@ -279,7 +284,7 @@ int bed_folder_make(struct bed_folder *f, const char *parent, const char *job,
 	}
 	name = f->path + len + 1;
 	if (uri) {
-		random_name(name + strlen(name) - RANDOM_LEN);
+		name_of(name + strlen(name) - RANDOM_LEN, random_number());
 		return open_prefix(f, objects, err);
 	}
 	f->parent = open(parent, DIR_FLAGS);
@@ -288,7 +293,7 @@ int bed_folder_make(struct bed_folder *f, const char *parent, const char *job,
 	else
 		reap_all(f->parent);
 	for (unsigned tries = 0; tries < 100 && r == -EAGAIN; tries++) {
-		random_name(name + strlen(name) - RANDOM_LEN);
+		name_of(name + strlen(name) - RANDOM_LEN, number ? number : random_number());
 		r = try_make(f, name);
 		if (r == 0)
 			r = find_way(f);
@@ -300,6 +305,37 @@ int bed_folder_make(struct bed_folder *f, const char *parent, const char *job,
 	bed_folder_close(f, true);
 	return sluice_fail(err, r, "%s: cannot make a folder in it: %s", parent,
 			   sluice_strerror(r));
+}
+
+int bed_folder_make(struct bed_folder *f, const char *parent, const char *job,
+		    struct sluice_object *objects, struct sluice_err *err)
+{
+	return make_numbered(f, parent, job, 0, objects, err);
+}
+
+int bed_folder_share(struct bed_folder *f, const char *parent, const char *job,
+		     const struct bed_share *share, struct sluice_err *err)
+{
+	char name[RANDOM_LEN + 1];
+	CLEANUP_FREE char *path = NULL;
+	int r;
+
+	name_of(name, share->number);
+	if (asprintf(&path, "%s/" PREFIX "%s-%s", parent, job, name) < 0) {
+		path = NULL;
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	}
+	r = share->rank ? 0 : make_numbered(f, parent, job, share->number, NULL, err);
+	if (r == 0)
+		gate_wait();
+	if (r == 0 && share->rank)
+		r = bed_folder_open(f, path, NULL, err);
+	if (r == -ENOENT && share->rank)
+		sluice_fail(err, r,
+			    "%s: is not there, which rank 0 has made: the folder has to be one "
+			    "that all ranks share",
+			    path);
+	return r;
 }
 
 static int name_new(const struct bed_folder *f, const char *name, const struct bed_id *id)

@@ -45,6 +45,17 @@ int bed_folder_open(struct bed_folder *f, const char *path, struct sluice_object
 int bed_folder_make(struct bed_folder *f, const char *parent, const char *job,
 		    struct sluice_object *objects, struct sluice_err *err);
 /*
+ * The same for processes that share it, which are on hosts that share the file system: the first
+ * makes it, under a name that all of them know, and the others wait for that.
+ */
+struct bed_share {
+	bool on;
+	unsigned rank, size; /* of how many */
+	uint64_t number;     /* that all have, and nobody else */
+};
+int bed_folder_share(struct bed_folder *f, const char *parent, const char *job,
+		     const struct bed_share *share, struct sluice_err *err);
+/*
  * A new file, open for writing, and which it is.  In a folder of ours it has another name until the
  * book knows it: whenever a run is killed, what it made is known.
  */

@@ -275,7 +275,7 @@ static int reads(struct bench *b, struct bench_size *z, struct sluice_err *err)
 	else
 		z->source[1].nr_files = full;
 	for (unsigned i = 0; i < z->source[1].nr_files && r == 0; i++) {
-		cache_drop(f->files[i].at, f->bytes);
+		cache_drop(f->files[i].at, f->files[i].from, f->bytes);
 		r = bench_stopped(b->job, err);
 	}
 	return r < 0 ? r : run_turn(b, z, BENCH_READ, err);
@@ -286,7 +286,7 @@ static int reads(struct bench *b, struct bench_size *z, struct sluice_err *err)
 static bool measures_limit(const struct bench_job *job)
 {
 	return job->measure_limit && !job->limit && !engine_is_null(job->opts.engine) &&
-	       !job->opts.objects;
+	       !job->opts.objects && !job->share.on;
 }
 
 /* The buffers of the work, or as many that plain threads can use. */
@@ -465,7 +465,10 @@ static int tell_series(struct bench *b, struct sluice_err *err)
 
 static int make_folder(struct bench *b, struct sluice_err *err)
 {
-	int r = bed_folder_make(&b->folder, b->job->folder, "bench", b->job->opts.objects, err);
+	const struct bench_job *job = b->job;
+	int r = job->share.on
+			? bed_folder_share(&b->folder, job->folder, "bench", &job->share, err)
+			: bed_folder_make(&b->folder, job->folder, "bench", job->opts.objects, err);
 
 	if (r < 0)
 		return r;
@@ -506,6 +509,8 @@ int bench_run(const struct bench_job *job, struct bench_result *result, struct s
 	end_series(&b, r, err->msg);
 	if (r == 0)
 		r = tell_series(&b, err);
+	if (r == 0 && job->share.on)
+		gate_wait(); /* others may be reading what is removed now */
 	for (unsigned i = 0; i < job->nr_sizes; i++)
 		bench_files_fini(&sizes[i].files);
 	tell_limits(&b);

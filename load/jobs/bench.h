@@ -14,7 +14,8 @@
  * turn, so that none of them is one moment of a device that drifts, and the means of
  * the turns say how far to trust the whole.  A tensor is a file of its own; there
  * are at most as many as iterations, and they are used in turn.  With @random there is
- * one large file, and an operation is somewhere in it.  All files are in a new folder
+ * one large file, and an operation is somewhere in it; with @share the tensors of all
+ * processes are ranges of one file.  All files are in a new folder
  * inside @folder, which is removed at the end, whatever happens.
  */
 #include <stdatomic.h>
@@ -24,6 +25,7 @@
 #include <sluice/probe.h>
 #include <sluice/sluice.h>
 
+#include "load/bed/bed_folder.h"
 #include "load/jobs/fio.h"
 #include "load/measure/series.h"
 
@@ -31,7 +33,8 @@ enum bench_step { BENCH_PREPARE, BENCH_WRITE, BENCH_READ, BENCH_MIXED, BENCH_VER
 
 struct bench_job {
 	const char *folder;
-	const uint64_t *sizes; /* all different, > 0 */
+	struct bed_share share; /* tensors of a size are ranges of one file, also of other ranks */
+	const uint64_t *sizes;  /* all different, > 0 */
 	unsigned nr_sizes;
 	bool write, read;    /* at least one */
 	uint32_t rwmix;      /* per cent of reads, 1..99; 0: writes, then reads */

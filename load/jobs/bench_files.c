@@ -7,6 +7,8 @@
 #include "load/jobs/bench_files.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/err.h"
@@ -32,6 +34,7 @@ int bench_files_init(struct bench_files *f, const struct bench_job *job,
 		     struct sluice_err *err)
 {
 	unsigned nr = bench_nr_files(job, size);
+	char name[32];
 	int r = 0;
 
 	*f = (struct bench_files){
@@ -40,15 +43,21 @@ int bench_files_init(struct bench_files *f, const struct bench_job *job,
 	f->paths = calloc(nr, sizeof(*f->paths));
 	if (!f->files || !f->paths)
 		return sluice_fail(err, -ENOMEM, "out of memory");
+	if (job->share.on) {
+		snprintf(name, sizeof(name), "tensors-%" PRIu64, size);
+		r = bed_files_share(f->files, nr, f->bytes, folder, &job->share, name, err);
+	}
 	for (; f->nr < nr && r == 0; f->nr++) {
 		struct bed_file *file = &f->files[f->nr];
 
-		r = bed_file_init(file, folder, f->bytes, err, "tensor-%u", first + f->nr);
-		if (r == 0)
+		if (!job->share.on)
+			r = bed_file_init(file, folder, f->bytes, err, "tensor-%u", first + f->nr);
+		if (r == 0 && !job->share.on)
 			r = bed_file_make(file, err);
 		f->paths[f->nr] = file->at;
 		/* Each write of it adds one, where that is clear. */
-		file->seed = (job->seed + 1) * 0x9e3779b97f4a7c15ull + ((uint64_t)f->nr << 32);
+		file->seed = (job->seed + 1) * 0x9e3779b97f4a7c15ull +
+			     ((uint64_t)(f->nr + job->share.rank * nr) << 32);
 	}
 	return r;
 }
@@ -145,7 +154,7 @@ static int bench_prepare(void *arg, const struct load_op *op, void *buf, struct 
 
 	if (op->read) {
 		if (!s->files->direct) /* a file that was written may be all in memory */
-			cache_note(&s->facts, cache_drop(f->at, f->len));
+			cache_note(&s->facts, cache_drop(f->at, f->from, f->len));
 		return s->job->verify ? bed_buf_poison(s->buffers, buf, op->len, err) : 0;
 	}
 	if (!s->job->overwrite && f->full && !bed_file_remote(f) && truncate(f->at, 0) < 0)
@@ -155,7 +164,7 @@ static int bench_prepare(void *arg, const struct load_op *op, void *buf, struct 
 	f->seed += versions_are_clear(s->job);
 	if (!s->job->verify)
 		return 0;
-	return bed_buf_fill(s->buffers, buf, op->len, f->seed, op->offset, err);
+	return bed_buf_fill(s->buffers, buf, op->len, f->seed, f->from + op->offset, err);
 }
 
 static int bench_finish(void *arg, const struct load_op *op, void *buf, struct sluice_err *err)
@@ -170,7 +179,7 @@ static int bench_finish(void *arg, const struct load_op *op, void *buf, struct s
 	}
 	if (!s->job->verify)
 		return 0;
-	r = bed_buf_check(s->buffers, buf, op->len, f->seed, op->offset, f->path, err);
+	r = bed_buf_check(s->buffers, buf, op->len, f->seed, f->from + op->offset, f->path, err);
 	if (r == 0)
 		atomic_fetch_add(&s->verified, op->len);
 	return r;

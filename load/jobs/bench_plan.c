@@ -205,7 +205,7 @@ void bench_plan(const struct bench_job *job, struct bench_plan *p)
 	for (unsigned i = 0; i < job->nr_sizes; i++)
 		plan_size(job, p, job->sizes[i]);
 	p->memory = largest(job) * job->in_flight;
-	if (job->measure_limit && !job->limit && moves)
+	if (job->measure_limit && !job->limit && moves && !job->share.on)
 		plan_limit(job, p);
 }
 
@@ -262,6 +262,8 @@ static int check_room(const struct bench_job *job, struct sluice_err *err)
 	int r;
 
 	bench_plan(job, &plan);
+	if (job->share.on)
+		plan.space *= job->share.size;
 	r = bed_check_room(&(struct bed_need){job->folder, plan.space + RESERVE}, 1, err);
 	if (r == 0 && job->memory != BED_GPU)
 		r = bed_check_memory(largest(job), job->in_flight, err);
@@ -276,7 +278,7 @@ static void choose(struct bench_job *job)
 	uint64_t most = largest(job), sum = 0, on_disk = 0;
 
 	/* A file that is read meanwhile, or of which a part is written, has to be there. */
-	job->overwrite |= job->random || job->rwmix;
+	job->overwrite |= job->random || job->rwmix || job->share.on;
 	job->open_once |= job->random;
 	if (job->random && !job->span) {
 		job->span = max_u64(DEFAULT_SPAN, 16 * most);

@@ -288,7 +288,7 @@ static void drop_files(struct run *run)
 
 		if (stat(run->files[i], &st) < 0)
 			continue;
-		cache_note(&run->facts, cache_drop(run->files[i], (uint64_t)st.st_size));
+		cache_note(&run->facts, cache_drop(run->files[i], 0, (uint64_t)st.st_size));
 		run->facts.size = (uint64_t)st.st_size;
 	}
 }

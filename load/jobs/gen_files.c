@@ -89,7 +89,7 @@ static int do_file(struct gen_work *w, const struct gen_file *f, struct gen_resu
 	p->len = f->len;
 	p->offset = f->offset;
 	if (w->job->verify) {
-		cache_note(&w->facts, cache_drop(f->path, f->len));
+		cache_note(&w->facts, cache_drop(f->path, 0, f->len));
 		w->facts.size = max_u64(w->facts.size, f->len);
 	}
 	r = w->job->verify ? pour_compare(p, err) : pour_save(p, err);

@@ -13,6 +13,7 @@
 #include "load/bed/bed_check.h"
 #include "load/jobs/io_files.h"
 #include "load/measure/cache.h"
+#include "load/measure/gate.h"
 #include "load/measure/limit.h"
 
 #define IO_AGAIN (1ull << 32) /* in a tag: not a loop of its own */
@@ -93,9 +94,9 @@ static int io_prepare(void *arg, const struct load_op *op, void *buf, struct slu
 		if (op->tag && !job->different_file && !job->validate)
 			return 0;
 		return bed_buf_fill(&run->buffers, buf, op->len,
-				    io_loop_seed(run, f, (uint32_t)op->tag), 0, err);
+				    io_loop_seed(run, f, (uint32_t)op->tag), f->from, err);
 	}
-	left = cache_drop(f->at, op->len);
+	left = cache_drop(f->at, f->from, op->len);
 	if (!op->warmup && w->resident >= 0)
 		w->resident = left < 0 || left > w->resident ? left : w->resident;
 	/* Page faults are not what is measured, either. */
@@ -117,7 +118,7 @@ static int io_finish(void *arg, const struct load_op *op, void *buf, struct slui
 		run->res->nr_loops = (uint32_t)op->tag + 1;
 	if (!op->read || !run->job->validate || io_stopped(run->job))
 		return 0;
-	r = bed_buf_check(&run->buffers, buf, op->len, f->seed, 0, f->path, err);
+	r = bed_buf_check(&run->buffers, buf, op->len, f->seed, f->from, f->path, err);
 	atomic_fetch_add(&run->verified, r == 0 ? op->len : 0);
 	return r;
 }
@@ -482,6 +483,8 @@ int io_job_run(const struct io_job *job, struct io_result *result, struct sluice
 	if ((r == 0 || (r == -ECANCELED && io_stopped(job))) && io_sum(&run, err) < 0)
 		r = err->code;
 	bed_buffers_close(&run.buffers);
+	if (r == 0 && job->share.on)
+		gate_wait(); /* others may be reading what is removed now */
 	if (run.files.job)
 		io_files_fini(&run.files);
 	free(run.seen);

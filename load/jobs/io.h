@@ -20,6 +20,7 @@
 #include <sluice/probe.h>
 #include <sluice/sluice.h>
 
+#include "load/bed/bed_folder.h"
 #include "load/stream/stream.h"
 
 #include "load/measure/handle.h"
@@ -41,6 +42,7 @@ struct io_job {
 	uint32_t warmup;         /* before them, not counted ... */
 	bool include_warmup;     /* ... unless this is set */
 	bool different_file;     /* each loop has its own file */
+	struct bed_share share;  /* files are ranges of one, also those of other ranks */
 	bool validate;           /* compare what was moved */
 	bool keep;               /* leave the files that were created */
 	bool overwrite;          /* replace files that are not ours */

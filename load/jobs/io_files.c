@@ -91,7 +91,7 @@ int io_files_init(struct io_files *f, const struct io_job *job, struct sluice_er
 	for (unsigned i = 0; i < n && r == 0; i++)
 		r = bed_folder_open(&f->places[i], job->places[i].folder, job->opts.objects, err);
 	f->nr = r == 0 ? n * f->per : 0;
-	for (unsigned i = 0; i < f->nr && r == 0; i++)
+	for (unsigned i = 0; i < f->nr && r == 0 && !job->share.on; i++)
 		r = io_file_look(f, i, err);
 	return r;
 }
@@ -106,6 +106,8 @@ int io_files_room(const struct io_files *f, struct sluice_err *err)
 		needs[i / f->per].folder = f->job->places[i / f->per].folder;
 		needs[i / f->per].bytes += f->job->io_size - f->all[i].had;
 	}
+	for (unsigned i = 0; f->job->share.on && i < f->job->nr_places; i++)
+		needs[i].bytes *= f->job->share.size;
 	return bed_check_room(needs, f->job->nr_places, err);
 }
 
@@ -139,11 +141,27 @@ static int io_file_make(struct io_files *f, unsigned i, struct sluice_err *err)
 	return r < 0 ? r : bed_file_make(&f->all[i], err);
 }
 
+/* All of one file, in a folder of this run. */
+static int io_files_share(struct io_files *f, struct sluice_err *err)
+{
+	const struct io_job *job = f->job;
+	int r = bed_folder_share(&f->own[0], job->places[0].folder, "io", &job->share, err);
+
+	if (r == 0)
+		r = bed_files_share(f->all, f->nr, job->io_size, &f->own[0], &job->share, "shared",
+				    err);
+	for (unsigned i = 0; i < f->nr && r == 0; i++) {
+		f->all[i].seed = (job->seed + f->all[i].from) * 0x9e3779b97f4a7c15ull;
+		f->made[i / f->per]++;
+	}
+	return r;
+}
+
 int io_files_make(struct io_files *f, struct bed_work *work, struct sluice_err *err)
 {
-	int r = 0;
+	int r = f->job->share.on ? io_files_share(f, err) : 0;
 
-	for (unsigned i = 0; i < f->nr && r == 0; i++)
+	for (unsigned i = 0; i < f->nr && r == 0 && !f->job->share.on; i++)
 		if (!f->all[i].full)
 			r = io_file_make(f, i, err);
 	if (r == 0 && f->job->read)

@@ -156,7 +156,7 @@ static void trials_cool(struct trials *t, struct cache_facts *f)
 	int fd = -1;
 
 	for (unsigned i = 0; i < t->job.nr_folders; i++)
-		cache_note(f, cache_drop(t->files[i].at, t->files[i].len));
+		cache_note(f, cache_drop(t->files[i].at, 0, t->files[i].len));
 	if (!t->job.flush)
 		return;
 	fd = open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC);
@@ -203,7 +203,7 @@ int trial_once(struct trials *t, struct trial *how, struct run_series *one, stru
 	cache_describe(one, &how->facts, t->info, job->nr_folders);
 	if (!how->read && job->rounds) /* leave nothing to the next */
 		for (unsigned i = 0; i < job->nr_folders; i++)
-			cache_drop(t->files[i].at, job->file_size);
+			cache_drop(t->files[i].at, 0, job->file_size);
 	if (r == 0 && job->stop && atomic_load(job->stop))
 		r = sluice_fail(err, -ECANCELED, "interrupted");
 	return r;

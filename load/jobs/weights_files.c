@@ -73,7 +73,7 @@ static int check_file(struct weights_files *f, uint64_t i, struct sluice_err *er
 				   f->paths[i], (long long)hole);
 	if (f->lens[i] > f->lens[f->largest])
 		f->largest = i;
-	cache_note(&f->facts, cache_drop(f->paths[i], f->lens[i]));
+	cache_note(&f->facts, cache_drop(f->paths[i], 0, f->lens[i]));
 	f->facts.size = max_u64(f->facts.size, f->lens[i]);
 	return 0;
 }

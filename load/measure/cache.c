@@ -115,7 +115,7 @@ void cache_describe_remote(char out[CACHE_TEXT])
 	snprintf(out, CACHE_TEXT, "none here; that of the object store is not known");
 }
 
-static int64_t drop_file(const char *path, uint64_t len)
+static int64_t drop_file(const char *path, uint64_t from, uint64_t len)
 {
 	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	int64_t left = 0;
@@ -126,44 +126,45 @@ static int64_t drop_file(const char *path, uint64_t len)
 	fdatasync(fd);
 	for (int i = 0; i < 3; i++) {
 		posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-		left = sluice_probe_resident(fd, 0, len);
+		left = sluice_probe_resident(fd, from, len);
 		if (left <= 0)
 			break;
 	}
 	return left;
 }
 
-static int64_t resident_file(const char *path, uint64_t len)
+static int64_t resident_file(const char *path, uint64_t from, uint64_t len)
 {
 	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
-	return fd < 0 ? -errno : sluice_probe_resident(fd, 0, len);
+	return fd < 0 ? -errno : sluice_probe_resident(fd, from, len);
 }
 
 /* The sum over a file, or over the files that a striped one consists of. */
-static int64_t each_file(const char *path, uint64_t len, int64_t (*of)(const char *, uint64_t))
+static int64_t each_file(const char *path, uint64_t from, uint64_t len,
+			 int64_t (*of)(const char *, uint64_t, uint64_t))
 {
 	struct sluice_stripe_info *info;
 	int64_t left = 0, r;
 
 	if (sluice_stripe_is(path) != 1 || sluice_stripe_load(&info, path, NULL) < 0)
-		return of(path, len);
+		return of(path, from, len);
 	for (unsigned i = 0; i < info->nr && left >= 0; i++) {
 		const struct sluice_member *m = &info->members[i];
 
-		r = m->device ? 0 : of(m->path, (1 << 20) + m->bytes);
+		r = m->device ? 0 : of(m->path, 0, (1 << 20) + m->bytes);
 		left = r < 0 ? r : left + r;
 	}
 	sluice_stripe_free(info);
 	return left;
 }
 
-int64_t cache_drop(const char *path, uint64_t len)
+int64_t cache_drop(const char *path, uint64_t from, uint64_t len)
 {
-	return each_file(path, len, drop_file);
+	return each_file(path, from, len, drop_file);
 }
 
 int64_t cache_resident(const char *path, uint64_t len)
 {
-	return each_file(path, len, resident_file);
+	return each_file(path, 0, len, resident_file);
 }

@@ -43,11 +43,11 @@ void cache_describe_objects(char out[CACHE_TEXT], bool read, bool durable,
 void cache_describe_remote(char out[CACHE_TEXT]);
 
 /*
- * Push @path out of the page cache.  Returns how many of its @len bytes are in
+ * Push @path out of the page cache.  Returns how many of its @len bytes from @from on are in
  * there still, or -errno where the kernel does not tell.
  */
-int64_t cache_drop(const char *path, uint64_t len);
-/* The same, and nothing is pushed. */
+int64_t cache_drop(const char *path, uint64_t from, uint64_t len);
+/* The same of the first @len, and nothing is pushed. */
 int64_t cache_resident(const char *path, uint64_t len);
 
 #endif

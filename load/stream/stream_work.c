@@ -270,7 +270,7 @@ static struct sluice_op make_op(const struct stream_worker *w, const struct slot
 		.path = f->at,
 		.buf = slot->buf,
 		.len = op->len,
-		.offset = op->offset,
+		.offset = f->from + op->offset,
 		.tag = (uint64_t)(slot - w->slots),
 	};
 }

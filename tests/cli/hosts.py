@@ -7,6 +7,8 @@ import sys
 # Instead of this folder, whose names hide modules of Python's own: io, types.
 sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
 
+import contextlib
+import glob
 import json
 import re
 import shutil
@@ -77,6 +79,24 @@ def io(mpi):
     assert j['series'][0]['ops'] == 6 and len(os.listdir('shared')) == 2, os.listdir('shared')
     j, _ = result(mpi, 16, *NULL)
     assert j['series'][0]['ops'] == 32, j['series']
+
+
+def ranges_of_one_file(mpi):
+    """It is there once, as long as what all have of it; each finds in its range what it has written there."""
+    process = launch(mpi, 3, 'bench', '--shared', '-s', '100001', '--files', '4', '--runtime', '2', '-w', '--verify', '--json', 'all.json')
+    seen = set()
+    while process.poll() is None:
+        with contextlib.suppress(OSError):
+            seen |= {(name, os.path.getsize(name)) for name in glob.glob('sluice-bench-*/t*')}
+        time.sleep(0.01)
+    done(process)
+    assert len({name for name, _ in seen}) == 1 and max(size for _, size in seen) == 3 * 4 * 102400, seen
+    os.mkdir('shared')
+    for words in ([], ['-r']):
+        j, _ = result(mpi, 2, 'io', '-f', 'shared', '--shared', '-s', '1M', '--multi_process', '2', '--validate', *words)
+        assert j['series'][0]['ops'] == 12 and j['series'][0]['verified_bytes'] > 0 and not os.listdir('shared'), j['series']
+    result(mpi, 2, 'bench', '-f', 'shared', '--shared', '--random', '--span', '1M', '-s', '64K', '-n', '20', '--verify')
+    assert not os.listdir('shared')
 
 
 def checkpoints(mpi):
@@ -331,5 +351,5 @@ def case(mpi, function):
 
 
 run(*[case(mpi, f) for mpi in LAUNCHERS for f in (
-    bench, io, checkpoints, kv, kv_on_storage, replay, bad_command_line, by_themselves, a_lost_rank, a_rank_that_hangs, a_rank_that_failed,
+    bench, io, ranges_of_one_file, checkpoints, kv, kv_on_storage, replay, bad_command_line, by_themselves, a_lost_rank, a_rank_that_hangs, a_rank_that_failed,
     a_slow_link_and_another_clock, no_ipv4_between_them)])
