@@ -31,8 +31,8 @@ static bool is_shared(int argc, char **argv)
 {
 	const char *a = argc > 1 ? argv[1] : "", *b = argc > 2 ? argv[2] : "";
 
-	return !strcmp(a, "bench") || !strcmp(a, "io") || !strcmp(a, "replay") ||
-	       (!strcmp(a, "kv") && strcmp(b, "mlperf") != 0) ||
+	return !strcmp(a, "--ranks") || !strcmp(a, "bench") || !strcmp(a, "io") ||
+	       !strcmp(a, "replay") || (!strcmp(a, "kv") && strcmp(b, "mlperf") != 0) ||
 	       (!strcmp(a, "ckpt") && !strcmp(b, "bench"));
 }
 

@@ -27,6 +27,9 @@ int cli_hosts_open(struct cli_hosts *h, int *argc, char ***argv);
 /* The end; returns the exit status of all. */
 int cli_hosts_close(struct cli_hosts *h, int status);
 
+/* sluice --ranks PROGRAM [WORD...]: one of several ranks whose work a program does. */
+int cli_ranks_run(int argc, char **argv);
+
 unsigned cli_hosts_size(void); /* 1: alone */
 unsigned cli_hosts_rank(void);
 

@@ -69,6 +69,8 @@ static int run_command(int argc, char **argv)
 		printf("sluice %s\n", SLUICE_VERSION_STRING);
 		return CLI_OK;
 	}
+	if (!strcmp(word, "--ranks")) /* for what is Python */
+		return cli_ranks_run(argc - 2, argv + 2);
 	if (!strcmp(word, "--dump-options"))
 		return cli_dump_options(stdout, commands);
 	if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help")) {

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How the ranks find each other: the plug-in of the launcher's MPI tells all where rank 0 listens,
- * and a cookie without which nobody else gets in; then MPI is over.
+ * and a cookie without which nobody else gets in; then MPI is over.  Without MPI both are in the
+ * environment, SLUICE_MEET=HOST:PORT:SECRET, and who is who says the launcher.
  */
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -16,6 +18,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/err.h"
@@ -27,39 +30,51 @@
 #define COOKIE     32
 #define MEET_NS    60000000000u
 #define CONNECT_MS 3000
+#define AGAIN_NS   50000000
 
 /* Where rank 0 is; the same bytes for all, so of fixed width. */
 struct address {
 	uint8_t cookie[COOKIE];
-	uint64_t random;
 	uint16_t port; /* of the network's order */
 	uint16_t nr;
 	struct in6_addr at[ADDRESSES]; /* those of IPv4 mapped, as ::ffff:10.0.0.1 */
 };
 
-/* -------------------------------------------------------------------- plug-in */
+/* ------------------------------------------------------------------- launcher */
 
-/* Which MPI a launcher's variables speak of; NULL: none, or of one rank only. */
-static const char *launcher_mpi(void)
+/* srun starts with PMIx, which is Open MPI's, with its own PMI, which is MPICH's, or with none. */
+static const char *slurm_mpi(void)
 {
-	static const struct {
-		const char *size, *mpi;
-	} words[] = {{"OMPI_COMM_WORLD_SIZE", "openmpi"}, {"PMI_SIZE", "mpich"}};
-	const char *off = getenv("SLUICE_MPI");
-
-	if (off && !strcmp(off, "off"))
-		return NULL;
-	for (unsigned i = 0; i < ARRAY_SIZE(words); i++) {
-		const char *v = getenv(words[i].size);
-
-		if (v && atoi(v) > 1)
-			return words[i].mpi;
-	}
-	/* srun with PMIx, which is Open MPI's, or with its own PMI, MPICH's */
-	if (!getenv("SLURM_NTASKS") || atoi(getenv("SLURM_NTASKS")) < 2)
-		return NULL;
 	return getenv("PMIX_RANK") ? "openmpi" : getenv("PMI_RANK") ? "mpich" : NULL;
 }
+
+/*
+ * Do a launcher's variables speak of several ranks?  Which of them this is, and by which MPI they
+ * find each other; NULL: by none that we know.
+ */
+static bool launched(struct hosts *h, const char **ret_mpi)
+{
+	static const struct {
+		const char *size, *rank, *mpi;
+	} words[] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "openmpi"},
+		     {"PMI_SIZE", "PMI_RANK", "mpich"},
+		     {"SLURM_NTASKS", "SLURM_PROCID", NULL}};
+	const char *off = getenv("SLUICE_MPI");
+
+	for (unsigned i = 0; i < ARRAY_SIZE(words) && !(off && !strcmp(off, "off")); i++) {
+		const char *size = getenv(words[i].size), *rank = getenv(words[i].rank);
+
+		if (!size || atoi(size) < 2)
+			continue;
+		h->size = (unsigned)atoi(size);
+		h->rank = rank ? (unsigned)atoi(rank) : 0;
+		*ret_mpi = words[i].mpi ? words[i].mpi : slurm_mpi();
+		return true;
+	}
+	return false;
+}
+
+/* -------------------------------------------------------------------- plug-in */
 
 /* Beside the command as it was built, or where it is installed. */
 static void *load_plugin(const char *mpi, char *why, size_t size)
@@ -146,29 +161,36 @@ static void note_addresses(struct address *a, bool six)
 	freeifaddrs(all);
 }
 
-/* Bound to a port of the kernel's choice, for both kinds of addresses where there are both. */
-static int bind_anywhere(uint16_t *ret_port, bool six)
+/*
+ * Bound to *@port, 0: to one of the kernel's choice, for both kinds of addresses where there are
+ * both.
+ */
+static int bind_anywhere(uint16_t *port, bool six)
 {
-	struct sockaddr_in6 at6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_ANY_INIT};
-	struct sockaddr_in at4 = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY)};
+	struct sockaddr_in6 at6 = {
+		.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_ANY_INIT, .sin6_port = *port};
+	struct sockaddr_in at4 = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY), .sin_port = *port};
 	struct sockaddr *at = six ? (struct sockaddr *)&at6 : (struct sockaddr *)&at4;
 	socklen_t len = six ? sizeof(at6) : sizeof(at4);
 	int fd = socket(six ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	const int off = 0;
+	const int off = 0, on = 1;
 
 	if (fd < 0)
 		return -1;
+	if (*port)
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 	if ((six && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) < 0) ||
 	    bind(fd, at, len) < 0 || getsockname(fd, at, &len) < 0) {
 		close(fd);
 		return -1;
 	}
-	*ret_port = six ? at6.sin6_port : at4.sin_port;
+	*port = six ? at6.sin6_port : at4.sin_port;
 	return fd;
 }
 
 /* Rank 0 listens; -1 with errno. */
-static int listen_anywhere(struct address *a, unsigned size)
+static int listen_anywhere(struct address *a, struct hosts *h, bool given)
 {
 	int fd = bind_anywhere(&a->port, true);
 	bool six = fd >= 0;
@@ -177,12 +199,13 @@ static int listen_anywhere(struct address *a, unsigned size)
 		fd = bind_anywhere(&a->port, false);
 	if (fd < 0)
 		return -1;
-	if (listen(fd, (int)size) < 0 || getrandom(a->cookie, COOKIE, 0) != COOKIE ||
-	    getrandom(&a->random, sizeof(a->random), 0) != sizeof(a->random)) {
+	if (listen(fd, (int)h->size) < 0 || (!given && getrandom(a->cookie, COOKIE, 0) != COOKIE) ||
+	    getrandom(&h->random, sizeof(h->random), 0) != sizeof(h->random)) {
 		close(fd);
 		return -1;
 	}
-	note_addresses(a, six);
+	if (!given)
+		note_addresses(a, six);
 	return fd;
 }
 
@@ -223,34 +246,54 @@ static int connect_within(const struct in6_addr *at, uint16_t port, int ms)
 /* The two sides of a greeting: on another machine's port 127.0.0.1 anybody may listen. */
 struct greeting {
 	uint8_t cookie[COOKIE];
+	uint64_t random; /* that rank 0 has for all */
 	uint32_t rank;
 	char host[60];
 };
 
-static bool greet(int fd, const struct address *a, unsigned rank)
+static bool greet(int fd, const struct address *a, struct hosts *h)
 {
-	struct greeting g = {.rank = rank}, back;
+	struct greeting g = {.rank = h->rank}, back;
 
 	memcpy(g.cookie, a->cookie, COOKIE);
 	gethostname(g.host, sizeof(g.host) - 1);
-	return send(fd, &g, sizeof(g), MSG_NOSIGNAL) == sizeof(g) &&
-	       hosts_recv(fd, &back, sizeof(back)) && !memcmp(back.cookie, a->cookie, COOKIE);
+	if (send(fd, &g, sizeof(g), MSG_NOSIGNAL) != sizeof(g) ||
+	    !hosts_recv(fd, &back, sizeof(back)) || memcmp(back.cookie, a->cookie, COOKIE) != 0)
+		return false;
+	h->random = back.random;
+	return true;
 }
 
-static int call_rank0(struct hosts *h, const struct address *a, struct sluice_err *err)
+/* At any of its addresses; false: at none. */
+static bool call_once(struct hosts *h, const struct address *a)
 {
 	for (unsigned i = 0; i < a->nr; i++) {
 		int fd = connect_within(&a->at[i], a->port, CONNECT_MS);
 
-		if (fd >= 0 && greet(fd, a, h->rank)) {
+		if (fd >= 0 && greet(fd, a, h)) {
 			tend(fd);
 			h->peers[0].fd = fd;
 			snprintf(h->peers[0].name, HOSTS_NAME, "rank 0");
-			return 0;
+			return true;
 		}
 		if (fd >= 0)
 			close(fd);
 	}
+	return false;
+}
+
+/* @given: nobody has said that it listens already. */
+static int call_rank0(struct hosts *h, const struct address *a, bool given, struct sluice_err *err)
+{
+	const struct timespec again = {.tv_nsec = AGAIN_NS};
+	uint64_t until = clock_ns() + (given ? MEET_NS : 0);
+
+	do {
+		if (call_once(h, a))
+			return 0;
+		if (given)
+			nanosleep(&again, NULL);
+	} while (clock_ns() < until);
 	return sluice_fail(err, -EHOSTUNREACH,
 			   "rank %u cannot reach rank 0 at any of its %u addresses", h->rank,
 			   a->nr);
@@ -259,7 +302,7 @@ static int call_rank0(struct hosts *h, const struct address *a, struct sluice_er
 /* One that knocks: the rank it is, or nobody. */
 static void let_in(struct hosts *h, int fd, const struct address *a, unsigned *nr)
 {
-	struct greeting g, mine = {.rank = 0};
+	struct greeting g, mine = {.random = h->random};
 	const struct timeval limit = {.tv_sec = 5};
 
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
@@ -313,16 +356,13 @@ static int make_peers(struct hosts *h, struct sluice_err *err)
 	return 0;
 }
 
-int hosts_meet(struct hosts *h, struct sluice_err *err)
+/* Rank 0 listens, and MPI tells the others where. */
+static int meet_by_mpi(struct hosts *h, const char *mpi, struct address *a, int *fd,
+		       struct sluice_err *err)
 {
-	const char *mpi = launcher_mpi();
 	const struct rendezvous *meet = NULL;
-	struct address a = {.nr = 0};
-	int fd = -1, rank = 0, size = 1, r;
+	int rank = 0, size = 1, r = find_plugin(&meet, mpi, err);
 
-	if (!mpi)
-		return 0;
-	r = find_plugin(&meet, mpi, err);
 	if (r < 0)
 		return r;
 	if (meet->open(&rank, &size) != 0)
@@ -330,20 +370,66 @@ int hosts_meet(struct hosts *h, struct sluice_err *err)
 	h->rank = (unsigned)rank;
 	h->size = (unsigned)size;
 	if (h->rank == 0 && h->size > 1)
-		fd = listen_anywhere(&a, h->size);
+		*fd = listen_anywhere(a, h, false);
 	/* also where that failed: the others wait for it, and find no address */
-	r = meet->share(&a, sizeof(a));
-	h->random = a.random;
+	r = meet->share(a, sizeof(*a));
 	if (meet->close() != 0 || r != 0)
-		r = sluice_fail(err, -EIO, "MPI cannot tell the ranks of each other");
-	else if (h->size > 1 && !a.nr)
-		r = sluice_fail(err, -EIO, "rank 0 cannot listen for the others");
-	if (r == 0 && h->size > 1)
-		r = hosts_keep(h, err);
-	if (r == 0 && h->size > 1)
+		return sluice_fail(err, -EIO, "MPI cannot tell the ranks of each other");
+	return 0;
+}
+
+/* The same by HOST:PORT:SECRET. */
+static int meet_by_name(struct hosts *h, const char *text, struct address *a, int *fd,
+			struct sluice_err *err)
+{
+	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+	struct addrinfo *all = NULL;
+	char host[256], port[8], secret[COOKIE + 1];
+
+	if (sscanf(text, "%255[^:]:%7[0-9]:%32s", host, port, secret) != 3 || h->rank >= h->size ||
+	    getaddrinfo(host, port, &hints, &all) != 0)
+		return sluice_fail(err, -EINVAL,
+				   "SLUICE_MEET is not HOST:PORT:SECRET of rank 0, or there is no "
+				   "such host");
+	memcpy(a->cookie, secret, strlen(secret));
+	a->port = htons((uint16_t)atoi(port));
+	for (struct addrinfo *i = all; i && a->nr < ADDRESSES; i = i->ai_next)
+		note_address(a, i->ai_addr, true);
+	freeaddrinfo(all);
+	if (h->rank == 0)
+		*fd = listen_anywhere(a, h, true);
+	return h->rank || *fd >= 0 ? 0
+				   : sluice_fail(err, -errno, "SLUICE_MEET: port %s: %s", port,
+						 strerror(errno));
+}
+
+/* Where rank 0 is known. */
+static int connect_all(struct hosts *h, const struct address *a, int fd, bool given,
+		       struct sluice_err *err)
+{
+	int r = a->nr ? hosts_keep(h, err)
+		      : sluice_fail(err, -EIO, "rank 0 cannot listen for the others");
+
+	if (r == 0)
 		r = make_peers(h, err);
+	if (r == 0)
+		r = h->rank ? call_rank0(h, a, given, err) : wait_for_ranks(h, fd, a, err);
+	return r;
+}
+
+int hosts_meet(struct hosts *h, struct sluice_err *err)
+{
+	const char *mpi = NULL, *given = getenv("SLUICE_MEET");
+	struct address a = {.nr = 0};
+	int fd = -1, r;
+
+	if (!launched(h, &mpi) || (!given && !mpi)) {
+		h->size = 1;
+		return 0;
+	}
+	r = given ? meet_by_name(h, given, &a, &fd, err) : meet_by_mpi(h, mpi, &a, &fd, err);
 	if (r == 0 && h->size > 1)
-		r = h->rank ? call_rank0(h, &a, err) : wait_for_ranks(h, fd, &a, err);
+		r = connect_all(h, &a, fd, given, err);
 	if (fd >= 0)
 		close(fd);
 	return r;

@@ -84,7 +84,7 @@ def the_short_help_fits_one_screen():
 def messages_name_options_that_exist():
     """Of some command: what a job says is said of the command that does it."""
     known = {name.replace('_', '-') for cmd in tables() for opt in cmd['options']
-             for name in [opt['name'], *opt['aliases']]} | {'help', 'version'}
+             for name in [opt['name'], *opt['aliases']]} | {'help', 'version', 'ranks'}
     found = 0
     for path in glob.glob(f'{ROOT}/cli/**/*.c', recursive=True) + glob.glob(f'{ROOT}/load/**/*.c', recursive=True):
         with open(path) as f:
