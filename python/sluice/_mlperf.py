@@ -52,8 +52,6 @@ COMMAND: dict[str, Any] = {
         _option('Run', 'config', 'string', 'FILE', None,
                 'settings in YAML: not in a closed submission', role='read'),
         _option('Run', 'dry-run', 'flag', None, None, 'print what would be run'),
-        _option('Ranks of mpirun', 'rank-timeout', 'integer', 'SECONDS', '120',
-                'go on without a rank that gives no sign of life for so long', (1, 86400)),
         _option('Ranks of mpirun', 'rank-output-base', 'string', 'FOLDER', None,
                 'one run of one rank: its result goes to rank_N in here', role='write'),
         _option('Ranks of mpirun', 'rank-cache-base', 'string', 'FOLDER', None,
@@ -178,6 +176,10 @@ def _program() -> str:
     return found
 
 
+def _ranks() -> Any:
+    return importlib.import_module('sluice._ranks')
+
+
 def _now() -> str:
     return time.strftime('%Y%m%d_%H%M%S')
 
@@ -198,15 +200,12 @@ class Runs:
     """What is run, and where."""
 
     def __init__(self, args: dict[str, Any], extra: list[str], stop: Stop) -> None:
-        ranks = importlib.import_module('sluice._ranks')
+        ranks = _ranks()
         self.args, self.extra, self.stop, self.look = args, extra, stop, ranks.LOOK
-        try:
-            self.rank = ranks.this_rank()
-        except ValueError as e:
-            raise Failed(str(e)) from None
+        self.meeting = ranks.Meeting()
+        self.rank = self.meeting.me
         self.time = _now()
         self.folder = args['results_dir'] or f'kvcache_run_{self.time}'
-        self.meeting = ranks.Meeting(self.folder, self.rank, args['rank_timeout'], say)
 
     def watch(self, waiting: Iterable[object]) -> None:
         """Until it ends, or we are asked to."""
@@ -220,7 +219,6 @@ class Runs:
 
         def left() -> Iterator[None]:
             while time.monotonic() < end:
-                self.meeting.beat()
                 yield
         self.watch(left())
 
@@ -245,7 +243,6 @@ class Runs:
                 told = True
                 for child in children:
                     child.send_signal(self.stop.signal)
-            self.meeting.beat()
             time.sleep(self.look)
         return [c.returncode if c.returncode >= 0 else 128 - c.returncode for c in children]
 
@@ -276,7 +273,7 @@ def run_rank(r: Runs) -> int:
     r.pause(a['start_delay'])
     os.makedirs(a['rank_cache_base'], exist_ok=True)
     status = 0 if r.stop.signal else r.run_ranks(
-        words, [r.rank.rank], a['rank_output_base'], a['rank_cache_base'], quiet=False)[0]
+        words, [_ranks().this_rank().rank], a['rank_output_base'], a['rank_cache_base'], quiet=False)[0]
     r.pause(a['end_delay'])
     return 128 + r.stop.signal if r.stop.signal else status
 
@@ -298,16 +295,14 @@ class Submission:
             if os.path.lexists(f'{r.folder}/option_{o}'):
                 raise Failed(f"--results-dir: '{r.folder}' has results already: option_{o}", 2)
         self.why_not = ', '.join(self._why_not()) or None
+        self.failures: list[dict[str, Any]] = []
 
     def _set_ranks(self) -> None:
         r, npernode = self.r.rank, self.r.args['npernode']
-        if r.rank >= r.size:
-            raise Failed(f'rank {r.rank} of {r.size}: OMPI_COMM_WORLD_SIZE or PMI_SIZE is missing or '
-                         'wrong')
         if r.size > 1 and npernode > 1:
             raise Failed(f'--npernode: mpirun has started {r.size} ranks already', 2)
         if r.size > 1 and not self.r.args['results_dir']:
-            raise Failed('--results-dir: is needed with mpirun, the same for all ranks', 2)
+            raise Failed('--results-dir: is needed with mpirun', 2)
         self.npernode = r.local_size if r.size > 1 else npernode
         self.ranks = r.size if r.size > 1 else npernode
         self.own = [r.rank] if r.size > 1 else list(range(npernode))
@@ -341,6 +336,8 @@ class Submission:
 
     def plan(self) -> int:
         a, ranks = self.r.args, f'{self.ranks} rank{"s" * (self.ranks > 1)}'
+        if self.r.rank.rank:  # what all would do says one
+            return 0
         for o in self.options:
             print(f'option {o}, {OPTIONS[o][0]}: {a["trials"]} trial{"s" * (a["trials"] > 1)} of {ranks}:\n'
                   f'  sluice kv {" ".join(self.words(o))} --seed={a["seed"]}+RANK '
@@ -355,18 +352,19 @@ class Submission:
 
     def run_trial(self, option: int, trial: int) -> None:
         r, trials = self.r, self.r.args['trials']
-        r.watch(r.meeting.meet())
-        print(f'option {option} ({OPTIONS[option][0]}), trial {trial} of {trials}, {self.ranks} '
-              f'rank{"s" * (self.ranks > 1)}', file=sys.stderr, flush=True)
+        r.meeting.meet()
         if r.stop.signal:
             return
+        if not r.rank.rank:
+            print(f'option {option} ({OPTIONS[option][0]}), trial {trial} of {trials}, {self.ranks} '
+                  f'rank{"s" * (self.ranks > 1)}', file=sys.stderr, flush=True)
         out = f'{r.folder}/option_{option}/trial_{trial}'
         statuses = r.run_ranks(self.words(option), self.own, out, r.args['cache_dir'])
         for rank, status in zip(self.own, statuses):
             if status:
                 place = f'option_{option}/trial_{trial}/rank_{rank}'
                 say(f'{place}: exit status {status}; see {r.folder}/{place}/kv.log')
-                r.meeting.fail({'option': option, 'trial': trial, 'rank': rank, 'exit_status': status})
+                self.failures.append({'option': option, 'trial': trial, 'rank': rank, 'exit_status': status})
         if statuses[0] == 2:  # a bad option will not get better
             raise Failed(_last_line(f'{out}/rank_{self.own[0]}/kv.log'), 2)
 
@@ -385,17 +383,11 @@ class Submission:
         os.makedirs(r.folder, exist_ok=True)
         os.makedirs(cache, exist_ok=True)
         try:
-            r.watch(r.meeting.begin())
             self.run_all()
-            if r.meeting.is_first():
-                r.watch(r.meeting.meet())
-                self.summarize()
-            else:
-                r.meeting.finish()
-        except TimeoutError as e:
-            raise Failed(str(e)) from None
+            said = r.meeting.say(json.dumps({'failures': self.failures, 'results': self.results()}))
+            if not r.rank.rank:
+                self.summarize(said)
         finally:
-            r.meeting.leave()
             if made:
                 with contextlib.suppress(OSError):
                     os.rmdir(cache)
@@ -403,22 +395,30 @@ class Submission:
 
     # ---- the summary
 
-    def summarize(self) -> None:
-        failures = self.r.meeting.failures()
-        self.r.meeting.end()
-        options = {str(o): self.sum_up(o) for o in self.options}
+    def results(self) -> dict[str, Any]:
+        """Of this process, by the folders they are in."""
+        places = [f'option_{o}/trial_{t}/rank_{rank}' for o in self.options
+                  for t in range(1, self.r.args['trials'] + 1) for rank in self.own]
+        return {place: _read_result(f'{self.r.folder}/{place}') for place in places}
+
+    def summarize(self, said: list[tuple[str | None, str]]) -> None:
+        told = [json.loads(text) for text, _ in said if text is not None]
+        failures = [f for t in told for f in t['failures']]
+        lost = {rank: why for rank, (text, why) in enumerate(said) if text is None}
+        results = {place: result for t in told for place, result in t['results'].items()}
+        options = {str(o): self.sum_up(o, results) for o in self.options}
         idle = [place for o in options.values() for place in o.pop('idle')]
-        partial = bool(failures) or any(o['partial_failure'] for o in options.values())
+        partial = bool(failures or lost) or any(o['partial_failure'] for o in options.values())
         summary = {
             'schema_version': '1.0', 'run_datetime': self.r.time, 'npernode': self.npernode,
             'host_count': -(-self.ranks // self.npernode), 'total_ranks': self.ranks,
             'trials_per_option': self.r.args['trials'], 'options': options, 'partial_failure': partial,
             **({'trial_failures': failures} if failures else {}),
             'sluice': {'version': _version(), 'as_submitted': not self.why_not and not partial,
-                       'why_not': self.why_not, **({'without_requests': idle} if idle else {})}}
+                       'why_not': self.why_not, **({'lost_ranks': lost} if lost else {}), **({'without_requests': idle} if idle else {})}}
         text = json.dumps(summary, indent=2, ensure_ascii=False) + '\n'
         for name in (f'kvcache_run_summary_{self.r.time}.json', 'summary.json'):
-            importlib.import_module('sluice._ranks').write_whole(f'{self.r.folder}/{name}', text)
+            _ranks().write_whole(f'{self.r.folder}/{name}', text)
         _print_summary(summary)
         for place in idle:
             say(f'{place}: no request was completed')
@@ -426,7 +426,7 @@ class Submission:
         if partial and not self.r.stop.signal:
             raise Failed('not all results are there')
 
-    def sum_up(self, option: int) -> dict[str, Any]:
+    def sum_up(self, option: int, all_results: dict[str, Any]) -> dict[str, Any]:
         """Sums over ranks, averaged over trials; of latencies the worst."""
         sums, worst = dict.fromkeys(SUMS, 0.0), dict.fromkeys(WORST, -math.inf)
         missing: list[str] = []
@@ -437,7 +437,7 @@ class Submission:
             results = {}
             for rank in range(self.ranks):
                 place = f'option_{option}/trial_{trial}/rank_{rank}'
-                results[rank] = result = _read_result(f'{self.r.folder}/{place}')
+                results[rank] = result = all_results.get(place)
                 if result is None:
                     missing.append(place)
                 elif 'summary' not in result:
@@ -519,10 +519,18 @@ def _print_summary(summary: dict[str, Any]) -> None:
 
 def _main(words: list[str]) -> int:
     args, extra = parse(words)
+    one = args['rank_output_base'] or args['rank_cache_base']
+    try:
+        if not one:
+            _ranks().become_one(_program(), ['kv', 'mlperf', *words])
+        else:
+            _ranks().this_rank()
+    except ValueError as e:
+        raise Failed(str(e)) from None
     stop = Stop()
     check_extra(extra)
     r = Runs(args, extra, stop)
-    if args['rank_output_base'] or args['rank_cache_base']:
+    if one:
         return run_rank(r)
     s = Submission(r)
     status = s.plan() if args['dry_run'] else s.run()

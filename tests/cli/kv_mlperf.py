@@ -12,8 +12,10 @@ sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
 import glob
 import json
 import re
+import secrets
 import shutil
 import signal
+import socket
 import subprocess
 
 import tap
@@ -32,14 +34,22 @@ WORST = {'aggregated_p95_latency_ms': 'storage_io_latency_ms.p95',
          'aggregated_device_write_p95_ms': 'cache_stats.storage_write_device_p95_ms'}
 
 
-def start(*args, **env):
-    return subprocess.Popen([sys.executable, '-m', 'sluice', 'kv', 'mlperf', *map(str, args)], stdin=subprocess.DEVNULL,
+def start(*args, cwd=None, **env):
+    return subprocess.Popen([sys.executable, '-m', 'sluice', 'kv', 'mlperf', *map(str, args)], stdin=subprocess.DEVNULL, cwd=cwd,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, 'PYTHONPATH': PACKAGE, **env})
 
 
-def start_rank(rank, size, *args):
-    return start('--cache-dir', 'cache', '--results-dir', 'run', '--options', 1, *SHORT, *args, *SMALL,
-                 OMPI_COMM_WORLD_RANK=str(rank), OMPI_COMM_WORLD_SIZE=str(size))
+def meeting():
+    """Where ranks find each other that no MPI has started."""
+    with socket.socket() as s:
+        s.bind(('127.0.0.1', 0))
+        return f'127.0.0.1:{s.getsockname()[1]}:{secrets.token_hex(8)}'
+
+
+def start_ranks(size, *args):
+    at = meeting()
+    return [start('--cache-dir', 'cache', '--results-dir', 'run', '--options', 1, *SHORT, *args, *SMALL, SLUICE_MEET=at,
+                  OMPI_COMM_WORLD_RANK=str(r), OMPI_COMM_WORLD_SIZE=str(size)) for r in range(size)]
 
 
 def mlperf(*args, status=0, **env):
@@ -130,19 +140,28 @@ def several_ranks_are_added_up():
         assert os.listdir('cache') == [], 'ours must be gone, the folder itself was there'
 
 
-def ranks_of_mpirun_wait_for_each_other_and_the_first_writes_the_summary():
+def ranks_wait_for_each_other_and_the_first_writes_the_summary():
+    """They need no folder that they share."""
     with folder():
-        args = ['--cache-dir', 'cache', '--results-dir', 'run', '--trials', 2, '--options', 1, *SHORT, *SMALL]
         for names in (('OMPI_COMM_WORLD_RANK', 'OMPI_COMM_WORLD_SIZE'), ('PMI_RANK', 'PMI_SIZE')):
-            ranks = [start(*args, **{names[0]: str(r), names[1]: '3', 'OMPI_COMM_WORLD_LOCAL_SIZE': '1'}) for r in range(3)]
+            at = meeting()
+            for r in range(3):
+                os.mkdir(f'host{r}')
+            ranks = [start('--cache-dir', 'cache', '--results-dir', 'run', '--trials', 2, '--options', 1, *SHORT, *SMALL, cwd=f'host{r}',
+                           **{names[0]: str(r), names[1]: '3', 'OMPI_COMM_WORLD_LOCAL_SIZE': '1', 'SLUICE_MEET': at}) for r in range(3)]
             outs = [p.communicate() for p in ranks]
             assert [p.returncode for p in ranks] == [0, 0, 0], outs
-            assert 'Summary' in outs[0][0] and outs[1][0] == outs[2][0] == '', outs
+            assert 'Summary' in outs[0][0] and outs[1] == outs[2] == ('', ''), outs
+            for r in 1, 2:
+                assert os.listdir(f'host{r}/run') == ['option_1'], os.listdir(f'host{r}/run')
+                for t in 1, 2:
+                    os.rename(f'host{r}/run/option_1/trial_{t}/rank_{r}', f'host0/run/option_1/trial_{t}/rank_{r}')
+            os.rename('host0/run', 'run')
             s = load('run/summary.json')
             assert (s['npernode'], s['host_count'], s['total_ranks']) == (1, 3, 3), s
             check_option(s['options']['1'], 1, 2, 3)
             assert not [n for n in os.listdir('run') if n.startswith('.')], os.listdir('run')
-            subprocess.run(['rm', '-r', 'run'], check=True)
+            subprocess.run(['rm', '-r', 'run', 'host0', 'host1', 'host2'], check=True)
 
 
 def a_launcher_does_not_make_one_run_of_them():
@@ -213,65 +232,59 @@ def a_rank_that_completed_nothing_is_no_missing_file():
         assert 'option_1/trial_1/rank_0: no request was completed' in err, err
 
 
-def a_dead_rank_is_not_waited_for():
+def child_of(pid):
+    with open(f'/proc/{pid}/task/{pid}/children', encoding='ascii') as f:
+        return int(f.read().split()[0])
+
+
+def killed(generation):
+    """Three ranks; of rank 1 a process is killed in its second trial: the rank itself, or the command that is its child."""
+    ranks = start_ranks(3, '--trials', 3)
+    while 'trial 2' not in ranks[0].stderr.readline():
+        pass
+    pid = ranks[1].pid
+    for _ in range(generation):
+        pid = child_of(pid)
+    os.kill(pid, signal.SIGKILL)
+    outs = [p.communicate() for p in ranks]
+    assert all(p.returncode for p in ranks), [p.returncode for p in ranks]
+    return outs, load('run/summary.json')
+
+
+def when_a_rank_is_lost_the_others_stop():
     with folder():
-        ranks = [start_rank(r, 3, '--trials', 3) for r in range(3)]
-        while 'trial 2' not in ranks[1].stderr.readline():
-            pass
-        ranks[1].kill()
-        outs = [p.communicate() for p in ranks]
-        assert ranks[0].returncode == 1 and ranks[2].returncode == 0, outs
-        for r in 0, 2:
-            assert outs[r][1].count('rank 1 is dead: going on without it') == 1 and 'trial 3' in outs[r][1], outs
-        o = load('run/summary.json')['options']['1']
-        assert o['partial_failure'] and o['trial_count'] == 3, o
+        outs, s = killed(1)
+        assert 'rank 1 (' in outs[0][1] and ' is lost: its connection ended' in outs[0][1], outs
+        assert list(s['sluice']['lost_ranks']) == ['1'] and s['partial_failure'], s
+        o = s['options']['1']
+        assert o['trial_count'] < 3 and 'option_1/trial_3/rank_1' in o['missing_files'], o
+
+
+def a_command_that_died_is_not_waited_for():
+    with folder():
+        outs, s = killed(2)
+        o = s['options']['1']
+        assert s['sluice']['lost_ranks'] == {'1': 'it ended without a result'}, s
+        assert o['partial_failure'] and o['trial_count'] == 3, (o, outs)
         assert 'option_1/trial_3/rank_1' in o['missing_files'] and 'option_1/trial_3/rank_2' not in o['missing_files'], o
-        assert not [n for n in os.listdir('run') if n.startswith('.')], os.listdir('run')
 
 
-def without_rank_0_the_next_one_sums_up():
-    with folder():
-        ranks = [start_rank(r, 2, '--trials', 3) for r in range(2)]
-        while 'trial 2' not in ranks[0].stderr.readline():
-            pass
-        ranks[0].kill()
-        out, err = ranks[1].communicate()
-        ranks[0].communicate()
-        assert ranks[1].returncode == 1 and 'rank 0 is dead' in err and 'Summary' in out, (out, err)
-        assert 'option_1/trial_3/rank_0' in load('run/summary.json')['options']['1']['missing_files']
-
-
-def files_of_an_earlier_run_are_not_taken_for_its_ranks():
+def a_summary_follows_no_link():
     with folder():
         os.mkdir('run')
-        old = {'self': 'ab', 'run': 'cd', 'ranks': {'1': 'ab'}, 'at': 99, 'beat': 5, 'gone': False, 'pid': 1, 'born': '0', 'machine': ''}
-        for name in ('.meet.0', '.meet.1', '.meet..option_1_trial_1.1', '.meet..end.1'):
-            with open(f'run/{name}', 'w', encoding='ascii') as f:
-                json.dump(old, f)
         with open('theirs', 'w', encoding='ascii') as f:
             f.write('not ours')
-        for name in ('.meet.0.new', 'summary.json.new'):
-            os.symlink(os.path.abspath('theirs'), f'run/{name}')
-        alone = start_rank(0, 2, '--trials', 1, '--rank-timeout', 1)
-        out, err = alone.communicate()
-        assert alone.returncode == 1 and 'rank 1 has given no sign of life for 1 s: going on without it' in err, err
-        assert load('run/summary.json')['options']['1']['missing_files'] == ['option_1/trial_1/rank_1']
+        os.symlink(os.path.abspath('theirs'), 'run/summary.json.new')
+        mlperf('--cache-dir', 'cache', '--results-dir', 'run', '--trials', 1, '--options', 1, *SHORT, *SMALL)
+        check_option(load('run/summary.json')['options']['1'], 1, 1, 1)
         with open('theirs', encoding='ascii') as f:
             assert f.read() == 'not ours'
-        subprocess.run(['rm', '-r', 'run/option_1'], check=True)
-        for name in ('.meet.0', '.meet.1'):
-            with open(f'run/{name}', 'w', encoding='ascii') as f:
-                json.dump(old, f)
-        ranks = [start_rank(r, 2, '--trials', 1) for r in range(2)]
-        outs = [p.communicate() for p in ranks]
-        assert [p.returncode for p in ranks] == [0, 0], outs
-        check_option(load('run/summary.json')['options']['1'], 1, 1, 2)
 
 
 def failures_of_all_ranks_are_in_the_summary():
     with folder():
         os.makedirs('cache/rank_1/theirs')
-        ranks = [start_rank(r, 2, '--trials', 1) for r in range(2)]
+        ranks = start_ranks(2, '--trials', 1)
         outs = [p.communicate() for p in ranks]
         assert ranks[0].returncode == 1, outs
         s = load('run/summary.json')
@@ -311,8 +324,12 @@ def bad_command_lines_create_nothing():
             assert says in err and err.count('\n') == 1, (args, err)
         _, err = mlperf('--cache-dir', '/etc/kv', status=1)
         assert 'cannot be a system directory' in err
-        _, err = mlperf('--cache-dir', 'c', status=2, OMPI_COMM_WORLD_RANK='0', OMPI_COMM_WORLD_SIZE='2')
-        assert '--results-dir: is needed' in err
+        at = meeting()
+        ranks = [start('--cache-dir', 'c', SLUICE_MEET=at, PMI_RANK=str(r), PMI_SIZE='2') for r in range(2)]
+        assert '--results-dir: is needed' in ranks[0].communicate()[1] and ranks[0].returncode == 2
+        ranks[1].communicate()
+        _, err = mlperf('--cache-dir', 'c', status=1, SLUICE_MEET='here', PMI_RANK='0', PMI_SIZE='2')
+        assert 'SLUICE_MEET is not HOST:PORT:SECRET' in err, err
         _, err = mlperf('--cache-dir', 'c', status=1, PMI_RANK='x')
         assert 'not a number' in err
         assert os.listdir() == ['old'], os.listdir()
@@ -322,9 +339,9 @@ if not glob.glob(f'{PACKAGE}/sluice/_sluice*.so'):
     print('1..0 # SKIP the Python package is not built')
     sys.exit()
 tap.run(the_options_are_those_of_a_submission, a_run_leaves_results_and_a_summary, several_ranks_are_added_up,
-        ranks_of_mpirun_wait_for_each_other_and_the_first_writes_the_summary,
+        ranks_wait_for_each_other_and_the_first_writes_the_summary,
         a_launcher_does_not_make_one_run_of_them, what_is_in_memory_is_named,
         a_run_that_fails_is_missing_and_told, a_rank_of_the_front_end_runs_once,
-        a_rank_that_completed_nothing_is_no_missing_file, a_dead_rank_is_not_waited_for, without_rank_0_the_next_one_sums_up,
-        files_of_an_earlier_run_are_not_taken_for_its_ranks, failures_of_all_ranks_are_in_the_summary,
+        a_rank_that_completed_nothing_is_no_missing_file, when_a_rank_is_lost_the_others_stop,
+        a_command_that_died_is_not_waited_for, a_summary_follows_no_link, failures_of_all_ranks_are_in_the_summary,
         the_command_in_c_says_where_it_is, an_interruption_ends_with_what_there_is, bad_command_lines_create_nothing)
