@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <sluice/stripe.h>
+
 #include "base/glob.h"
 #include "base/util.h"
 #include "cli/opt/opt.h"
@@ -160,6 +162,11 @@ int cli_file_open(struct cli_file *file, const struct cli_cmd *cmd, const char *
 	*file = (struct cli_file){option, name, .replace = SLUICE_REPLACE_NONE};
 	if (!name)
 		return CLI_OK;
+	if (sluice_stripe_is(name) == 1) /* its members would be left behind */
+		return cli_fail(cmd, CLI_USAGE,
+				"%s: '%s' is a striped file, which cannot be replaced; `sluice "
+				"stripe rm' removes it",
+				option, name);
 	r = open_named(file);
 	if (r == 0)
 		return CLI_OK;

@@ -16,6 +16,8 @@
 #include <unistd.h>
 #include <zstd.h>
 
+#include <sluice/stripe.h>
+
 #include "base/err.h"
 #include "base/util.h"
 
@@ -271,6 +273,9 @@ static int open_file(struct sink_private *p, int fd, struct sluice_err *err)
 	r = make_folders(p->path, err);
 	if (r < 0)
 		return r;
+	if (sluice_stripe_is(p->path) == 1) /* its members would be left behind */
+		return sluice_fail(err, -EEXIST, "%s: is a striped file, which cannot be replaced",
+				   p->path);
 	p->fd = open(p->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 	return p->fd < 0 ? failed(p, -errno, err) : 0;
 }

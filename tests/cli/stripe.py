@@ -118,6 +118,10 @@ def what_replaces_a_file_leaves_a_striped_one_alone():
         h.write(b'x' * 300000, 't')
     before = look()
     clikit.Command('gen').refused('t', '-s', '1M', '--overwrite', status=1, says='t: is a striped file, which cannot be replaced')
+    clikit.Command('bench').refused('-s', '4K', '-n', '1', '--json', 't', status=2, says="--json: 't' is a striped file")
+    kv = ['--model', 'tiny-1b', '--num-users', '1', '--duration', '1', '--io-trace-log', 't', '--output', os.devnull]
+    done = clikit.call('kv', *kv)
+    assert done.returncode and 't: is a striped file' in done.err or "'t' is a striped file" in done.err, done
     assert look() == before
     check('t')
 
