@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "cli/hosts.h"
 #include "cli/opt/file.h"
 #include "load/measure/remote.h"
 #include "load/report/result/lines.h"
@@ -58,6 +59,10 @@ void cli_object_env(struct sluice_object_opts *opts)
 {
 	opts->size = sizeof(*opts);
 	opts->env = getenv;
+	/* Of several ranks each asks its endpoint, unless somebody has said how. */
+	if (cli_hosts_size() > 1 && !opts->balance && !getenv("S3_LOAD_BALANCE_STRATEGY"))
+		opts->balance = SLUICE_OBJECT_RANK;
+	opts->rank = cli_hosts_rank();
 }
 
 int cli_object_open(struct sluice_object **out, struct sluice_object_opts *opts,

@@ -3,6 +3,8 @@
 """`sluice bench`, `io`, `sweep` and `ckpt` on s3://, against the server of tests/s3.  s3_bench.py SLUICE ROOT"""
 import json
 import os
+import socket
+import subprocess
 import sys
 
 sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
@@ -41,6 +43,30 @@ def bench_makes_verifies_and_removes_objects():
     assert o['retries'] == 0 and o['failed'] == 0 and len(o['endpoints']) == 2 and o['first_byte_mean_sec'] > 0, o
     assert sum(e['attempts'] for e in o['endpoints']) == o['attempts']
     nothing_is_left()
+
+
+def sent_to(port):
+    return S.stats()['by'].get(f'PUT {S.ports[port]}', 0)
+
+
+@in_folder
+def each_rank_has_its_endpoint():
+    """Of three ranks two have the first of two endpoints."""
+    for balance, share in ((None, 2), ('round_robin', 1)):
+        with socket.socket() as s:
+            s.bind(('127.0.0.1', 0))
+            env = {'SLUICE_MEET': f'127.0.0.1:{s.getsockname()[1]}:x', 'PMI_SIZE': '3'}
+        if balance:
+            env['S3_LOAD_BALANCE_STRATEGY'] = balance
+        before = sent_to(0), sent_to(1)
+        ranks = [subprocess.Popen([clikit.SLUICE, 'bench', '-f', 's3://bucket/p', '-s', '64K', '-n', '20', '-w', '--json', 'all.json'],
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                  env={**os.environ, **env, 'PMI_RANK': str(r)}) for r in range(3)]
+        outs = [p.communicate()[0] for p in ranks]
+        assert [p.returncode for p in ranks] == [0, 0, 0], outs
+        first, second = sent_to(0) - before[0], sent_to(1) - before[1]
+        assert load('all.json')['series'][0]['ops'] == 60 and abs(first - share * second) <= 3 * (balance is not None), (first, second)
+        nothing_is_left()
 
 
 @in_folder
@@ -134,7 +160,7 @@ def what_makes_no_sense_is_refused():
 
 
 tap.run(
-    bench_makes_verifies_and_removes_objects,
+    bench_makes_verifies_and_removes_objects, each_rank_has_its_endpoint,
     retries_and_503s_are_told_apart,
     ranges_of_one_object_are_read_at_random,
     io_moves_whole_objects_and_can_keep_them,
