@@ -52,6 +52,8 @@ def result(mpi, ranks, *args):
     assert j['ranks']['how'] == 'mpi' and len(j['ranks']['members']) == ranks, j['ranks']
     assert out.count('by %d ranks' % ranks) == 1, out
     assert not j['partial']
+    late = [of for s, of in zip(j['series'], j['ranks']['series']) if of['skew_sec'] > 0.01 * s['sec']]
+    assert [of for of in j['ranks']['series'] if of['skewed']] == late and out.count('warning: ranks began') == len(late), out
     return j, out
 
 
@@ -79,6 +81,8 @@ def io(mpi):
     assert j['series'][0]['ops'] == 6 and len(os.listdir('shared')) == 2, os.listdir('shared')
     j, _ = result(mpi, 16, *NULL)
     assert j['series'][0]['ops'] == 32, j['series']
+    # it is over before so many can begin within a hundredth of it
+    assert j['ranks']['series'][0]['skewed'], j['ranks']['series']
 
 
 def ranges_of_one_file(mpi):
@@ -219,6 +223,25 @@ def named_as_lost(process, why):
     return err
 
 
+def a_slow_rank(mpi):
+    """It does nothing four fifths of the time: it is in the first line."""
+    here = os.path.realpath('.')
+    process = launch(mpi, 3, 'bench', '-s', '64K', '-n', '1500', '-w', '--overwrite', '--files', '4', '--no-limit', '--json', 'all.json')
+    while not (pid := worker_of(1, here)) and process.poll() is None:
+        time.sleep(0.02)
+    while process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(0.04)
+            os.kill(pid, signal.SIGCONT)
+        time.sleep(0.01)
+    out, _ = done(process)
+    with open('all.json', encoding='utf-8') as f:
+        of = json.load(f)['ranks']['series'][0]
+    assert of['slowest'] == 1 and min(of['rows'], key=lambda row: row['bytes_per_sec'])['rank'] == 1, of
+    assert re.search(r'idle tail\n  rank 1 \(', out) and of['straggler_cost'] > 0, out
+
+
 def a_lost_rank(mpi):
     process, pid = while_it_runs(mpi)
     os.kill(pid, signal.SIGKILL)
@@ -351,5 +374,5 @@ def case(mpi, function):
 
 
 run(*[case(mpi, f) for mpi in LAUNCHERS for f in (
-    bench, io, ranges_of_one_file, checkpoints, kv, kv_on_storage, replay, bad_command_line, by_themselves, a_lost_rank, a_rank_that_hangs, a_rank_that_failed,
+    bench, io, ranges_of_one_file, checkpoints, kv, kv_on_storage, replay, bad_command_line, by_themselves, a_slow_rank, a_lost_rank, a_rank_that_hangs, a_rank_that_failed,
     a_slow_link_and_another_clock, no_ipv4_between_them)])
