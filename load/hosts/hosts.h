@@ -40,8 +40,11 @@ uint64_t hosts_random(void);
  */
 int hosts_share(char **data, size_t *len);
 
-/* Begin together: returns in all ranks at the same moment, as far as their clocks are known. */
-void hosts_gate(void);
+/*
+ * Begin together: is passed by all ranks at the same moment, as far as their clocks are known.
+ * Returns that moment, by clock_ns().
+ */
+uint64_t hosts_gate(void);
 
 /* The clock of this rank: what is to be added to clock_ns() for the time since 1970 by rank 0. */
 struct hosts_clock {

@@ -4,6 +4,7 @@
 
 /* What the files of this folder share. */
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 
 #include "load/hosts/hosts.h"
@@ -104,6 +105,14 @@ void hosts_hang_up(struct hosts *h);
 bool hosts_wait(struct hosts *h, uint64_t until_ns);
 /* With the lock held: ask everybody to stop. */
 void hosts_stop(struct hosts *h);
+
+/* ---- hosts_gather.c ---- */
+/*
+ * Before others who may run get their turn, where that is permitted: those who begin first have
+ * work to do, and all others would wake up when that leaves them a processor.  For threads that
+ * do nearly nothing.  True: this thread was as *@policy and *@old say before.
+ */
+bool hosts_go_first(int *policy, struct sched_param *old);
 
 /* ---- hosts_clock.c ---- */
 /* Rank 0: how far the others' clocks are off, and tell them. */

@@ -221,7 +221,10 @@ static void *receive(void *arg)
 	unsigned nr = h->rank ? 1 : h->size;
 	struct pollfd *p = calloc(nr + 2, sizeof(*p));
 	uint64_t next = clock_ns();
+	struct sched_param was;
+	int policy;
 
+	hosts_go_first(&policy, &was); /* that all begin at the same moment comes by this thread */
 	while (p) {
 		uint64_t now = clock_ns();
 

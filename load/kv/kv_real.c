@@ -183,9 +183,8 @@ static bool interval_over(struct kv_real *k, uint64_t now_ns, uint64_t *end_ns)
 
 static void interval_begin(struct kv_real *k)
 {
-	gate_wait();
+	k->begin_ns = k->progress_ns = k->last_end_ns = gate_wait();
 	getrusage(RUSAGE_SELF, &k->before);
-	k->begin_ns = k->progress_ns = k->last_end_ns = clock_ns();
 	k->until_ns = k->p->policy.counts_late ? UINT64_MAX : k->begin_ns + kv_load_limit(k->load);
 	k->tick_sec = 1;
 	k->measuring = true;

@@ -3,15 +3,16 @@
 
 #include <stddef.h>
 
-static void (*gate)(void); /* set before any thread is there */
+#include "base/util.h"
 
-void gate_set(void (*wait)(void))
+static uint64_t (*gate)(void); /* set before any thread is there */
+
+void gate_set(uint64_t (*wait)(void))
 {
 	gate = wait;
 }
 
-void gate_wait(void)
+uint64_t gate_wait(void)
 {
-	if (gate)
-		gate();
+	return gate ? gate() : clock_ns();
 }

@@ -143,11 +143,10 @@ static void begin_interval(struct replay *p)
 {
 	struct flow_stats st;
 
-	gate_wait();
+	p->begin_ns = p->last_end_ns = gate_wait();
 	flow_get_stats(p->flow, &st);
 	p->library_ns = st.io.cpu_ns;
 	getrusage(RUSAGE_SELF, &p->before);
-	p->begin_ns = p->last_end_ns = clock_ns();
 	p->tick_sec = 1;
 	p->measuring = true;
 	p->pace.factor = p->job->pace;

@@ -79,7 +79,7 @@ static void count_begin(struct stream *s)
 		return;
 	pthread_mutex_lock(&s->lock);
 	if (!atomic_load(&s->counting)) {
-		gate_wait();
+		now = gate_wait(); /* what was done up to here is nobody's time */
 		for (unsigned i = 0; i < s->job->workers; i++) {
 			struct sluice_stats stats = {.size = sizeof(stats)};
 
@@ -87,7 +87,6 @@ static void count_begin(struct stream *s)
 			s->library_ns += stats.cpu_ns;
 		}
 		getrusage(RUSAGE_SELF, &s->before);
-		now = clock_ns(); /* what was done up to here is nobody's time */
 		s->active_ns = 0;
 		s->active_since = now;
 		s->count_start_ns = now;
