@@ -11,8 +11,10 @@ import contextlib
 import glob
 import json
 import re
+import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import time
 
@@ -25,16 +27,25 @@ resultcheck.need('jsonschema')
 LAUNCHERS = {
     'openmpi': ['mpirun.openmpi', '--allow-run-as-root', '--oversubscribe', '--bind-to', 'none'],
     'mpich': ['mpirun.mpich'],
+    # none: variables as srun has them, and where rank 0 is
+    'meet': ['sh', '-c', 'r=0; all=; while [ $r -lt $1 ]; do SLURM_PROCID=$r; export SLURM_PROCID; (shift; exec "$@") & '
+             'all="$all $!"; r=$((r + 1)); done; s=0; for p in $all; do wait $p || s=1; done; exit $s'],
 }
+
+
+def meet(host='127.0.0.1', ranks=2):
+    with socket.socket() as s:
+        s.bind(('', 0))
+        return {'SLUICE_MEET': f'{host}:{s.getsockname()[1]}:{secrets.token_hex(16)}', 'SLURM_NTASKS': str(ranks)}
 
 
 NULL = ['io', '--engine', 'null', '-s', '1M', '--loops', '2']
 
 
 def launch(mpi, ranks, *args, env=None):
-    words = [*LAUNCHERS[mpi], '-n', ranks, SLUICE, *args]
+    words = [*LAUNCHERS[mpi], '-n' if mpi != 'meet' else 'meet', ranks, SLUICE, *args]
     return subprocess.Popen([str(w) for w in words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
+                            stderr=subprocess.PIPE, text=True, env={**os.environ, **(meet(ranks=ranks) if mpi == 'meet' else {}), **(env or {})})
 
 
 def done(process, status=0):
@@ -180,6 +191,10 @@ def bad_command_line(mpi):
 def by_themselves(mpi):
     out, _ = done(launch(mpi, 2, 'bench', '-s', '4K', '-n', '3', '-w', '--no-limit', env={'SLUICE_MPI': 'off'}))
     assert 'ranks' not in out and out.count('Write Statistics') == 2, out
+    if mpi == 'meet':
+        _, err = done(launch(mpi, 2, 'bench', env={'SLUICE_MEET': 'here'}), status=1)
+        assert 'SLUICE_MEET is not HOST:PORT:SECRET' in err, err
+        return
     _, err = done(launch(mpi, 2, 'bench', '-s', '4K', env={'SLUICE_MPI_PLUGIN': '/nothing.so'}), status=3)
     assert 'plug-in' in err and 'SLUICE_MPI=off' in err, err
 
@@ -190,7 +205,7 @@ def worker_of(rank, word):
     for pid in filter(str.isdigit, os.listdir('/proc')):
         try:
             with open(f'/proc/{pid}/environ', 'rb') as e, open(f'/proc/{pid}/cmdline', 'rb') as c, open(f'/proc/{pid}/stat') as s:
-                if c.read().startswith(SLUICE.encode()) and re.search(rb'(OMPI_COMM_WORLD_RANK|PMI_RANK)=%d\0' % rank, e.read()):
+                if c.read().startswith(SLUICE.encode()) and re.search(rb'(OMPI_COMM_WORLD_RANK|PMI_RANK|SLURM_PROCID)=%d\0' % rank, e.read()):
                     if os.readlink(f'/proc/{pid}/cwd') == word:
                         found[int(pid)] = int(s.read().rsplit(')', 1)[1].split()[1])
         except OSError:
@@ -316,6 +331,7 @@ class TwoHosts:
 
     def __init__(self, delay, *addresses):
         self.processes = []
+        self.first = addresses[0].split('/')[0] if addresses else '127.0.0.1'
         if os.geteuid():
             raise Skip('root', 'network namespaces need root')
         try:
@@ -346,9 +362,11 @@ class TwoHosts:
         shifted = f'unshare --time --monotonic {clocks} --fork' if clocks else ''
         with open('host.sh', 'w', encoding='utf-8') as f:
             first, second = [f'nsenter --net=/proc/{h.pid}/ns/net' for h in self.hosts] or ('', '')
-            f.write(f'[ ${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}} = 0 ] && exec {first} "$@"\nexec {second} {shifted} "$@"\n')
-        words = [*LAUNCHERS[mpi], '-n', '2', 'sh', 'host.sh', SLUICE, *args, '--json', 'all.json']
-        done(subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+            f.write(f'[ ${{OMPI_COMM_WORLD_RANK:-${{PMI_RANK:-$SLURM_PROCID}}}} = 0 ] && exec {first} "$@"\nexec {second} {shifted} "$@"\n')
+        words = [*LAUNCHERS[mpi], '-n' if mpi != 'meet' else 'meet', '2', 'sh', 'host.sh', SLUICE, *args, '--json', 'all.json']
+        env = meet(self.first) if mpi == 'meet' else {}
+        done(subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              env={**os.environ, **env}))
         with open('all.json', encoding='utf-8') as f:
             j = json.load(f)
         resultcheck.check(ROOT, j)
@@ -359,7 +377,7 @@ def a_slow_link_and_another_clock(mpi):
     """The offset is found, to within its bound, which is at least half of the way there and back."""
     if subprocess.run(['unshare', '--time', '--monotonic', '1', '--fork', 'true'], capture_output=True, check=False).returncode:
         raise Skip('timens', 'no time namespaces')
-    apart = mpi == 'mpich'  # Open MPI's launcher cannot be reached from another network
+    apart = mpi != 'openmpi'  # Open MPI's launcher cannot be reached from another network
     two = TwoHosts(0.004, *['10.99.0.1/24', '10.99.0.2/24'] * apart)
     try:
         j = two.run(mpi, 1000, *NULL)
@@ -374,6 +392,8 @@ def a_slow_link_and_another_clock(mpi):
 def no_ipv4_between_them(mpi):
     if mpi == 'openmpi':
         raise Skip('netns', "Open MPI's launcher cannot be reached from another network namespace")
+    if mpi == 'meet':
+        raise Skip('ipv6', 'SLUICE_MEET takes names of hosts, or addresses of IPv4')
     two = TwoHosts(0, 'fd00:99::1/64', 'fd00:99::2/64')
     try:
         j = two.run(mpi, 0, *NULL)
@@ -384,7 +404,7 @@ def no_ipv4_between_them(mpi):
 
 def case(mpi, function):
     def there():
-        if mpi not in sys.argv[3:] or not shutil.which(LAUNCHERS[mpi][0]):
+        if (mpi not in sys.argv[3:] and mpi != 'meet') or not shutil.which(LAUNCHERS[mpi][0]):
             raise Skip(mpi, f'{LAUNCHERS[mpi][0]} or the plug-in for it is not there')
         with folder():
             function(mpi)
