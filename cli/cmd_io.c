@@ -192,9 +192,6 @@ static int build_job(struct io_command *c)
 	if (r == CLI_OK)
 		r = cli_object_folders(&c->job.opts.objects, (const char *const *)c->folder.items,
 				       c->folder.nr, &cmd_io);
-	if (r == CLI_OK && c->job.opts.objects && c->job.measure_limit)
-		r = cli_usage(&cmd_io, "--measure_limit and s3:// exclude each other: no plain "
-				       "loop reads objects");
 	if (r == CLI_OK && c->job.gpu)
 		r = cli_places_gpus(&c->places, &cmd_io, &c->gpus, c->mapping.nr > 0);
 	if (r != CLI_OK)

@@ -229,8 +229,6 @@ static int build_job(struct sweep_command *c)
 	r = cli_object_folders(&c->job.opts.objects, c->job.folders, c->job.nr_folders, &cmd_sweep);
 	if (r != CLI_OK)
 		return r;
-	if (c->job.opts.objects)
-		c->job.measure_limit = false; /* no plain loop reads objects */
 	if (c->job.limit && !sweep_moves(&c->job))
 		return cli_usage(&cmd_sweep,
 				 "--limit and --engine null, which moves nothing, exclude "

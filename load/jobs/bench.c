@@ -286,7 +286,7 @@ static int reads(struct bench *b, struct bench_size *z, struct sluice_err *err)
 static bool measures_limit(const struct bench_job *job)
 {
 	return job->measure_limit && !job->limit && !engine_is_null(job->opts.engine) &&
-	       !job->opts.objects && !job->share.on;
+	       !job->share.on;
 }
 
 /* The buffers of the work, or as many that plain threads can use. */
@@ -312,7 +312,12 @@ static void limit_turn(struct bench *b, const struct bench_size *z, bool read)
 	struct limit *l = &b->limit[read];
 	struct bed_buffers own = {.at = NULL};
 	const struct bed_buffers *buffers;
-	struct limit_target t = {.paths = z->files.paths, .len = z->files.bytes, .align = 4096};
+	struct limit_target t = {.paths = z->files.paths,
+				 .len = z->files.bytes,
+				 .align = 4096,
+				 .objects = job->opts.objects,
+				 .in_flight = job->in_flight,
+				 .block = job->opts.block};
 	uint64_t before = l->moved;
 
 	if (z->size != b->limit_size || !(read ? job->read : job->write))
@@ -340,7 +345,6 @@ static void tell_limits(struct bench *b)
 	const struct bench_job *job = b->job;
 	const char *how = job->limit                         ? "as given"
 			  : engine_is_null(job->opts.engine) ? NULL_LIMIT
-			  : job->opts.objects                ? OBJECTS_LIMIT
 							     : NULL;
 
 	for (int read = 0; read < 2; read++) {

@@ -316,6 +316,8 @@ static int io_limit(struct io_run *run, unsigned turn, unsigned turns, struct sl
 			.nr_bufs = 1,
 			.buf_len = f->len,
 			.align = info->direct ? info->offset_align : 4096,
+			.objects = f->folder->objects,
+			.block = job->opts.block,
 		};
 	}
 	run->limit.read = job->read;
@@ -412,8 +414,6 @@ static void io_sum_series(struct io_run *run)
 	if (job->limit) {
 		s->limit = (double)job->limit;
 		snprintf(s->limit_how, sizeof(s->limit_how), "as given");
-	} else if (job->opts.objects) {
-		snprintf(s->limit_how, sizeof(s->limit_how), "%s", OBJECTS_LIMIT);
 	} else if (job->measure_limit) {
 		s->limit = limit_settle(&run->limit, series_speed(s), s->limit_how);
 		res->limit_bytes = run->limit.moved;

@@ -31,9 +31,7 @@ static void name_point(struct sweep *w, unsigned index)
 		   &job->opts);
 	s->no_storage = engine_is_null(s->opts.engine);
 	snprintf(s->limit_how, sizeof(s->limit_how), "%s",
-		 s->no_storage       ? NULL_LIMIT
-		 : job->opts.objects ? OBJECTS_LIMIT
-				     : "not measured");
+		 s->no_storage ? NULL_LIMIT : "not measured");
 }
 
 int sweep_alloc_points(struct sweep *w, struct sluice_err *err)

@@ -290,6 +290,7 @@ int trials_limit(struct trials *t, struct limit *l, struct limit_turn turn, stru
 			.nr_bufs = 1,
 			.buf_len = b->want.len,
 			.align = 4096,
+			.objects = t->files[i].folder->objects,
 		};
 	turn.most = l->read ? 0 : turn.most;
 	limit_beside(l, targets, nr, &turn, t->job.stop);

@@ -25,8 +25,6 @@ extern const char *const io_huge_words[];
  * the place of its limit:
  */
 #define NULL_LIMIT "the null engine moves nothing"
-/* And of a store, which is behind a network and others use. */
-#define OBJECTS_LIMIT "not known: no plain loop reads objects here"
 
 /* Is that its name, perhaps with settings behind a colon? */
 static inline bool engine_is_null(const char *name)

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <sluice/sluice.h>
@@ -16,6 +17,7 @@
 
 #include "base/size.h"
 #include "base/util.h"
+#include "load/measure/limit_object.h"
 
 #define LEAST (16ull << 20) /* bytes of a try; in less the threads would hardly have begun */
 #define FILES 256           /* open at a time */
@@ -174,22 +176,34 @@ static void count_try(struct limit *l, struct limit_round *r, unsigned shape, in
 	l->ns[shape] += end - start;
 }
 
-void limit_try(struct limit *l, const struct limit_target *targets, unsigned nr, uint64_t most,
-	       double sec, const atomic_int *stop)
+/* Of objects: a bare loop, whose turns have the shapes' places. */
+static void try_objects(struct limit *l, const struct limit_target *targets, unsigned nr,
+			unsigned turn, uint64_t most, double sec, const atomic_int *stop)
 {
-	unsigned shape = l->tries++ % LIMIT_SHAPES;
+	struct limit_bare b;
+
+	limit_bare_run(&b, targets, nr, l->read, most, (uint64_t)(sec * 1e9), stop);
+	l->requests = b.in_flight;
+	l->is_signed = b.is_signed;
+	l->block[turn] = b.request;
+	l->moved += b.bytes;
+	if (b.why_not[0])
+		memcpy(l->why_not, b.why_not, sizeof(l->why_not));
+	if (stop && atomic_load(stop))
+		return;
+	l->counted[turn] += b.bytes;
+	l->ns[turn] += b.ns;
+}
+
+/* Plain threads, with the shape whose turn it is. */
+static void try_files(struct limit *l, const struct limit_target *targets, unsigned nr,
+		      unsigned shape, uint64_t most, double sec, const atomic_int *stop)
+{
 	CLEANUP_FREE struct limit_crew *crews = calloc(nr, sizeof(*crews));
-	struct limit_round r = {.read = l->read,
-				.stop = stop,
-				.most = most ? most : UINT64_MAX / 2,
-				.ns = (uint64_t)(sec * 1e9)};
+	struct limit_round r = {
+		.read = l->read, .stop = stop, .most = most, .ns = (uint64_t)(sec * 1e9)};
 	int error = crews ? 0 : -ENOMEM;
 
-	l->sec = fmax(l->sec, sec);
-	if (most && most < LEAST) {
-		snprintf(l->why_not, sizeof(l->why_not), "too few bytes may be written");
-		return;
-	}
 	for (unsigned i = 0; i < nr && error == 0; i++) {
 		error = crew_open(&crews[i], &targets[i], &r, shapes[shape].block,
 				  (FILES + nr - 1) / nr);
@@ -205,6 +219,23 @@ void limit_try(struct limit *l, const struct limit_target *targets, unsigned nr,
 	if (error == -EINVAL && !l->block[shape])
 		snprintf(l->why_not, sizeof(l->why_not),
 			 "files or buffers are smaller than one O_DIRECT block");
+}
+
+void limit_try(struct limit *l, const struct limit_target *targets, unsigned nr, uint64_t most,
+	       double sec, const atomic_int *stop)
+{
+	unsigned shape = l->tries++ % LIMIT_SHAPES, objects = 0;
+
+	for (unsigned i = 0; i < nr; i++)
+		objects += targets[i].objects != NULL;
+	l->sec = fmax(l->sec, sec);
+	if (objects && objects < nr)
+		snprintf(l->why_not, sizeof(l->why_not), "files and objects together");
+	else if (most && most < LEAST)
+		snprintf(l->why_not, sizeof(l->why_not), "too few bytes may be written");
+	else
+		(objects ? try_objects : try_files)(l, targets, nr, shape,
+						    most ? most : UINT64_MAX / 2, sec, stop);
 }
 
 void limit_beside(struct limit *l, const struct limit_target *targets, unsigned nr,
@@ -236,7 +267,9 @@ static unsigned best_shape(const struct limit *l)
 
 double limit_settle(const struct limit *l, double fastest, char how[LIMIT_HOW])
 {
-	const char *what = l->read ? "pread" : "pwrite over existing data";
+	const char *what = l->requests ? l->read ? "GET" : "PUT"
+			   : l->read   ? "pread"
+				       : "pwrite over existing data";
 	unsigned best = best_shape(l);
 	double plain = shape_speed(l, best);
 	char block[SLUICE_SIZE_TEXT];
@@ -244,10 +277,15 @@ double limit_settle(const struct limit *l, double fastest, char how[LIMIT_HOW])
 	if (plain <= 0)
 		snprintf(how, LIMIT_HOW, "not measured%s%s", *l->why_not ? ": " : "", l->why_not);
 	else if (fastest > plain)
-		snprintf(
-			how, LIMIT_HOW,
-			"the fastest of these itself; plain %s got %.1f %% of it on the same files",
-			what, 100 * plain / fastest);
+		snprintf(how, LIMIT_HOW,
+			 "the fastest of these itself; plain %s got %.1f %% of it on the same %s",
+			 what, 100 * plain / fastest, l->requests ? "objects" : "files");
+	else if (l->requests)
+		snprintf(how, LIMIT_HOW,
+			 "measured: a bare libcurl loop, %s, same objects and buffers, %u %ss of "
+			 "%s in flight, best of %u tries of %.2g s",
+			 l->is_signed ? "signed" : "unsigned", l->requests, what,
+			 sluice_size_format(block, l->block[best]), l->tries, l->sec);
 	else
 		snprintf(how, LIMIT_HOW,
 			 "measured: plain %s, O_DIRECT, same files and buffers, %u threads, blocks "

@@ -7,7 +7,8 @@
  * nothing but pread(2) or pwrite(2) with O_DIRECT in a loop.  They work on the files
  * of the work and in its buffers, for a loop over a few hot megabytes is much
  * faster than one over as much memory as the work uses.  Several shapes are tried in turn,
- * where that is possible between the turns of the work, and the best one counts.
+ * where that is possible between the turns of the work, and the best one counts.  Of objects it is
+ * a bare loop over libcurl (limit_object.h), always of the same shape.
  *
  *	struct limit -> limit_beside() ... -> limit_settle(), limit_tell()
  *
@@ -19,6 +20,8 @@
 #include <stdint.h>
 
 #include "load/measure/series.h"
+
+struct sluice_object;
 
 #define LIMIT_SHAPES    3                  /* so many tries are needed, at least */
 #define LIMIT_TRIES     (2 * LIMIT_SHAPES) /* so many are made beside long work */
@@ -38,6 +41,10 @@ struct limit_target {
 	unsigned nr_bufs;
 	uint64_t buf_len, step;
 	uint32_t align; /* of offsets, lengths and addresses */
+	/* The files are objects of this client's, and this many operations are in flight. */
+	struct sluice_object *objects;
+	unsigned in_flight;
+	uint64_t block; /* of their reads; 0: the client's part */
 };
 
 /* One direction; zeroed but for @read is none yet. */
@@ -47,6 +54,8 @@ struct limit {
 	uint64_t moved; /* bytes of all tries, late ones as well */
 	uint64_t counted[LIMIT_SHAPES], ns[LIMIT_SHAPES];
 	uint64_t block[LIMIT_SHAPES];
+	unsigned requests; /* in flight, of objects; 0: there were none */
+	bool is_signed;
 	double sec;        /* of a try, at most */
 	char why_not[120]; /* the last thing that went wrong */
 };

@@ -104,8 +104,7 @@ static bool send_headers(struct object_req *r, const struct signing *g, const ch
 	return ok;
 }
 
-/* Signed and ready to be sent.  0 or -ENOMEM; under the lock. */
-static int dress(struct object_req *r)
+int object_attempt_dress(struct object_req *r)
 {
 	struct sluice_object *c = r->c;
 	const char *region = object_client_region(c, r->name.bucket);
@@ -167,7 +166,7 @@ int object_attempt_start(struct http_req *h)
 	r->attempts++;
 	c->stats.attempts++;
 	c->stats.retries += r->attempts > 1;
-	code = dress(r);
+	code = object_attempt_dress(r);
 	pthread_mutex_unlock(&c->lock);
 	return code;
 }

@@ -121,6 +121,8 @@ int object_req_run(struct object_req *r, struct sluice_err *err);
 
 /* One attempt (attempt.c, ending.c): what the transport calls. */
 int object_attempt_start(struct http_req *h);
+/* Signed and ready to be sent, to @endpoint.  0 or -ENOMEM; under the lock. */
+int object_attempt_dress(struct object_req *r);
 int object_attempt_check(struct http_req *h);
 void object_attempt_end(struct http_req *h);
 

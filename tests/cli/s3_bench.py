@@ -34,7 +34,7 @@ def nothing_is_left():
 @in_folder
 def bench_makes_verifies_and_removes_objects():
     done = bench('-f', 's3://bucket/p/', '-s', '64K', '9M', '-n', '6', '--in-flight', '2', '--verify', '--json', 'r.json')
-    for words in ('all right', 'not ours to see', 'not known', 'first byte:', S.urls[0], S.urls[1], 'objects'):
+    for words in ('all right', 'not ours to see', 'a bare libcurl loop, signed', 'first byte:', S.urls[0], S.urls[1], 'objects'):
         assert words in done.out, (words, done.out)
     r = load('r.json')
     assert [s['name'] for s in r['series']] == ['write 64K', 'read 64K', 'write 9M', 'read 9M'], r['series']
@@ -59,7 +59,8 @@ def each_rank_has_its_endpoint():
         if balance:
             env['S3_LOAD_BALANCE_STRATEGY'] = balance
         before = sent_to(0), sent_to(1)
-        ranks = [subprocess.Popen([clikit.SLUICE, 'bench', '-f', 's3://bucket/p', '-s', '64K', '-n', '20', '-w', '--json', 'all.json'],
+        ranks = [subprocess.Popen([clikit.SLUICE, 'bench', '-f', 's3://bucket/p', '-s', '64K', '-n', '20', '-w', '--no-limit',
+                                   '--json', 'all.json'],
                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                   env={**os.environ, **env, 'PMI_RANK': str(r)}) for r in range(3)]
         outs = [p.communicate()[0] for p in ranks]
@@ -67,6 +68,25 @@ def each_rank_has_its_endpoint():
         first, second = sent_to(0) - before[0], sent_to(1) - before[1]
         assert load('all.json')['series'][0]['ops'] == 60 and abs(first - share * second) <= 3 * (balance is not None), (first, second)
         nothing_is_left()
+
+
+@in_folder
+def the_limit_is_what_a_bare_loop_gets_from_the_same_requests():
+    done = bench('-f', 's3://bucket', '-s', '64K', '-n', '6', '--in-flight', '3', '--json', 'r.json')
+    r = load('r.json')
+    for s, verb in zip(r['series'], ('PUT', 'GET')):
+        limit = s['limit']
+        assert limit['bytes_per_sec'] > 0 and 0 < limit['share'] <= 1 and limit['note'] is None, limit
+        assert f'3 {verb}s of 64 KiB in flight' in limit['how'] or f'plain {verb} got' in limit['how'], limit
+    assert 'fresh files' not in done.out, done.out
+    # its requests are nobody's but its own
+    assert r['objects']['attempts'] < 100 < S.stats()['requests'], (r['objects'], S.stats())
+    bench('-f', 's3://bucket', '-s', '20M', '-n', '2', '--in-flight', '2', '--read-only', '--json', 'r.json')
+    limit = load('r.json')['series'][0]['limit']
+    assert '6 GETs of 8 MiB in flight' in limit['how'] or 'plain GET got' in limit['how'], limit
+    io('-f', 's3://bucket/a', 's3://bucket/b', '-s', '1M', '--loops', '2', '--measure_limit', '--validate', '--json', 'r.json')
+    assert 'libcurl' in str(load('r.json')['series'][0]['limit']) or 'PUT' in str(load('r.json')['series'][0]['limit'])
+    nothing_is_left()
 
 
 @in_folder
@@ -104,6 +124,7 @@ def io_moves_whole_objects_and_can_keep_them():
 def sweep_goes_through_its_configurations():
     sweep('-f', 's3://bucket/s', '-s', '2M', '-b', '1M', '-d', '4', '-t', '1', '--requests', 'overlap', '--submit', 'batch', '--json', 'r.json')
     r = load('r.json')
+    assert all(s['limit']['share'] > 0 for s in r['series']), r['series']
     assert len(r['series']) == 2 and all(s['ops'] for s in r['series']) and r['objects']['failed'] == 0, r
     nothing_is_left()
 
@@ -155,12 +176,12 @@ def what_makes_no_sense_is_refused():
     bench.refused('-f', 's3://bucket', '--open-once', says='written as a whole')
     bench.refused('-f', 's3://bucket', '--engine', 'null', says='exclude each other')
     bench.refused('-f', 'az://bucket', says='only s3:// is built')
-    io.refused('-f', 's3://bucket', '--measure_limit', says='no plain loop')
     assert 'NoSuchBucket' in bench('-f', 's3://nowhere/x', '-s', '64K', '-n', '1', status=1).err
 
 
 tap.run(
     bench_makes_verifies_and_removes_objects, each_rank_has_its_endpoint,
+    the_limit_is_what_a_bare_loop_gets_from_the_same_requests,
     retries_and_503s_are_told_apart,
     ranges_of_one_object_are_read_at_random,
     io_moves_whole_objects_and_can_keep_them,

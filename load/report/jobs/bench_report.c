@@ -164,7 +164,9 @@ static void per_kind_lines(FILE *f, const struct bench_job *job, const struct be
 					*s->limit_how ? s->limit_how : "not measured");
 			if (s->limit > 0)
 				report_limit_line(f, best_share(res, read),
-						  !read && !job->overwrite, s->limit_how);
+						  !read && !job->overwrite &&
+							  !s->stats.blocks_object,
+						  s->limit_how);
 			break;
 		}
 	}

@@ -153,7 +153,9 @@ static void text_limit(FILE *f, const struct io_result *res)
 		fprintf(f, "limit:      %s\n",
 			*res->series.limit_how ? res->series.limit_how : "not measured");
 	if (res->series.limit > 0)
-		report_limit_line(f, limit_share(res), res->fresh, res->series.limit_how);
+		report_limit_line(f, limit_share(res),
+				  res->fresh && !res->series.stats.blocks_object,
+				  res->series.limit_how);
 }
 
 static void text_counted(FILE *f, const struct io_job *job, const struct io_result *res)

@@ -232,7 +232,8 @@ static json_t *limit_json(const struct run_series *s, bool fresh)
 	char note[REPORT_LIMIT_NOTE] = "";
 
 	if (known)
-		report_limit_note(note, share, fresh && !s->read, s->limit_how);
+		report_limit_note(note, share, fresh && !s->read && !s->stats.blocks_object,
+				  s->limit_how);
 	return json_pack("{s:o, s:o, s:o, s:o}", "bytes_per_sec",
 			 s->limit > 0 ? json_real(s->limit) : json_null(), "share",
 			 known ? json_real(share) : json_null(), "how",

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "load/measure/limit_object.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "dl/curl.h"
+#include "object/bare.h"
+
+enum {
+	PARTS = 4,     /* that an upload has in flight */
+	FAILURES = 32, /* after which it is given up */
+	RECEIVE = 512 << 10,
+	SEND = 2 << 20,
+};
+
+struct bare_slot {
+	void *easy;
+	struct object_bare b;
+	char *at; /* in the buffers of the work */
+	uint64_t done;
+};
+
+struct bare_loop {
+	const struct limit_target *targets;
+	unsigned nr;
+	bool read;
+	uint64_t most, end_ns;
+	const atomic_int *stop;
+	const struct sluice_curl *curl;
+	struct object_bare_how how;
+	void *multi;
+	struct bare_slot *slots;
+	unsigned active, failures;
+	uint64_t next, begun;
+	unsigned warm; /* so many endpoints to go: connections are made, nothing counts */
+	struct limit_bare *ret;
+};
+
+static size_t bare_take(char *data, size_t one, size_t len, void *arg)
+{
+	struct bare_slot *s = arg;
+
+	(void)one;
+	if (s->b.put || s->done + len > s->b.len)
+		return len; /* what the server has to say */
+	memcpy(s->at + s->done, data, len);
+	s->done += len;
+	return len;
+}
+
+static size_t bare_give(char *room, size_t one, size_t size, void *arg)
+{
+	struct bare_slot *s = arg;
+	size_t len = (size_t)min_u64(one * size, s->b.len - s->done);
+
+	memcpy(room, s->at + s->done, len);
+	s->done += len;
+	return len;
+}
+
+static int bare_rewind(void *arg, int64_t offset, int origin)
+{
+	struct bare_slot *s = arg;
+
+	if (origin != SEEK_SET || offset < 0 || (uint64_t)offset > s->b.len)
+		return 1;
+	s->done = (uint64_t)offset;
+	return 0;
+}
+
+/* ------------------------------------------------------------------- requests */
+
+static uint64_t request_size(const struct bare_loop *l, const struct limit_target *t)
+{
+	uint64_t whole = min_u64(t->len, t->buf_len);
+
+	return l->read ? min_u64(whole, t->block ? t->block : l->how.part) : t->len;
+}
+
+/* Of an operation of the work, that are in flight together. */
+static unsigned requests_each(const struct bare_loop *l, const struct limit_target *t)
+{
+	uint64_t part = l->read ? request_size(l, t) : l->how.part;
+	uint64_t n = max_u64((min_u64(t->len, t->buf_len) + part - 1) / part, 1);
+
+	return (unsigned)min_u64(l->read ? n : min_u64(n, PARTS), l->how.connections);
+}
+
+/* As many as the work has; of writes no more than objects, each once. */
+static unsigned in_flight(const struct bare_loop *l)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < l->nr; i++) {
+		const struct limit_target *t = &l->targets[i];
+		uint64_t n = (uint64_t)max_u64(t->in_flight, 1) * requests_each(l, t);
+
+		sum += l->read ? n : min_u64(n, t->nr_paths);
+	}
+	return (unsigned)min_u64(sum, l->how.connections);
+}
+
+/* Through the objects one after the other, and through the buffers. */
+static void choose(struct bare_loop *l, struct bare_slot *s)
+{
+	const struct limit_target *t = &l->targets[l->next % l->nr];
+	uint64_t i = l->next++ / l->nr, size = request_size(l, t);
+	uint64_t per = (t->len + size - 1) / size, object = i / per, at = i % per * size;
+	uint64_t in_buf = l->read ? at % t->buf_len : 0;
+
+	s->b = (struct object_bare){.put = !l->read && !l->warm,
+				    .uri = t->paths[object % t->nr_paths],
+				    .at = l->warm ? 0 : at,
+				    .len = l->warm ? 1 : min_u64(size, t->len - at),
+				    .turn = l->warm ? l->warm : (unsigned)l->next};
+	if (in_buf + s->b.len > t->buf_len)
+		in_buf = 0;
+	s->at = t->buf + object % t->nr_bufs * t->step + in_buf;
+	s->b.body = s->at;
+	s->done = 0;
+	l->ret->request = max_u64(l->ret->request, s->b.len);
+}
+
+static void set_options(struct bare_loop *l, struct bare_slot *s)
+{
+	int (*set)(void *, int, ...) = l->curl->easy_setopt;
+
+	l->curl->easy_reset(s->easy);
+	set(s->easy, CURLOPT_URL, s->b.url);
+	set(s->easy, CURLOPT_HTTPHEADER, s->b.headers);
+	set(s->easy, CURLOPT_PRIVATE, s);
+	set(s->easy, CURLOPT_NOSIGNAL, 1l);
+	set(s->easy, CURLOPT_PATH_AS_IS, 1l);
+	set(s->easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+	set(s->easy, CURLOPT_CONNECTTIMEOUT_MS, 5000l);
+	set(s->easy, CURLOPT_LOW_SPEED_LIMIT, 1l);
+	set(s->easy, CURLOPT_LOW_SPEED_TIME, 15l);
+	set(s->easy, CURLOPT_BUFFERSIZE, (long)RECEIVE);
+	set(s->easy, CURLOPT_WRITEFUNCTION, bare_take);
+	set(s->easy, CURLOPT_WRITEDATA, s);
+	if (l->how.ca_file)
+		set(s->easy, CURLOPT_CAINFO, l->how.ca_file);
+	if (l->how.no_proxy)
+		set(s->easy, CURLOPT_PROXY, "");
+	if (!s->b.put)
+		return;
+	set(s->easy, CURLOPT_UPLOAD, 1l);
+	set(s->easy, CURLOPT_INFILESIZE_LARGE, (int64_t)s->b.len);
+	set(s->easy, CURLOPT_UPLOAD_BUFFERSIZE, (long)SEND);
+	set(s->easy, CURLOPT_READFUNCTION, bare_give);
+	set(s->easy, CURLOPT_READDATA, s);
+	set(s->easy, CURLOPT_SEEKFUNCTION, bare_rewind);
+	set(s->easy, CURLOPT_SEEKDATA, s);
+}
+
+static void failed(struct bare_loop *l, const char *why)
+{
+	l->failures++;
+	snprintf(l->ret->why_not, sizeof(l->ret->why_not), "a bare libcurl loop: %.90s", why);
+}
+
+static bool may_begin(const struct bare_loop *l)
+{
+	return l->failures < FAILURES && clock_ns() < l->end_ns && l->begun < l->most &&
+	       !(l->stop && atomic_load(l->stop));
+}
+
+/* The next one, unless it is time to end. */
+static void bare_start(struct bare_loop *l, struct bare_slot *s)
+{
+	struct sluice_err err = {0, ""};
+
+	if (!may_begin(l))
+		return;
+	choose(l, s);
+	if (object_bare_sign(&s->b, l->targets->objects, &err) < 0) {
+		failed(l, err.msg[0] ? err.msg : "cannot sign");
+		object_bare_fini(&s->b);
+		return;
+	}
+	set_options(l, s);
+	if (l->curl->multi_add(l->multi, s->easy) == 0) {
+		l->active++;
+		l->begun += l->warm ? 0 : s->b.len;
+	}
+}
+
+static void bare_end(struct bare_loop *l, struct bare_slot *s, int code)
+{
+	char why[32];
+	long status = 0;
+
+	l->curl->easy_getinfo(s->easy, CURLINFO_RESPONSE_CODE, &status);
+	l->curl->multi_remove(l->multi, s->easy);
+	l->active--;
+	snprintf(why, sizeof(why), "status %ld", status);
+	if (code != CURLE_OK)
+		failed(l, l->curl->strerror(code));
+	else if (status < 200 || status >= 300)
+		failed(l, why);
+	else if (s->done != s->b.len)
+		failed(l, "not what was asked for came");
+	else if (!l->warm)
+		l->ret->bytes += s->b.len;
+	object_bare_fini(&s->b);
+}
+
+/* ----------------------------------------------------------------------- loop */
+
+static void bare_ends(struct bare_loop *l)
+{
+	struct sluice_curl_msg *m;
+	int left;
+
+	while ((m = l->curl->multi_info_read(l->multi, &left))) {
+		struct bare_slot *s = NULL;
+		int code = m->data.result;
+
+		if (m->msg != CURLMSG_DONE)
+			continue;
+		l->curl->easy_getinfo(m->easy, CURLINFO_PRIVATE, &s);
+		bare_end(l, s, code);
+		if (!l->warm)
+			bare_start(l, s);
+	}
+}
+
+/* All slots, until there is nothing more to begin and all has ended. */
+static void bare_go(struct bare_loop *l)
+{
+	int running;
+
+	for (unsigned i = 0; i < l->ret->in_flight; i++)
+		bare_start(l, &l->slots[i]);
+	while (l->active && !(l->stop && atomic_load(l->stop))) {
+		l->curl->multi_perform(l->multi, &running);
+		bare_ends(l);
+		if (l->active)
+			l->curl->multi_poll(l->multi, NULL, 0, 100, NULL);
+	}
+}
+
+/* Where it was told to stop some are under way. */
+static void bare_close(struct bare_loop *l)
+{
+	for (unsigned i = 0; l->slots && i < l->ret->in_flight; i++) {
+		if (!l->slots[i].easy)
+			continue;
+		if (l->slots[i].b.url)
+			l->curl->multi_remove(l->multi, l->slots[i].easy);
+		object_bare_fini(&l->slots[i].b);
+		l->curl->easy_cleanup(l->slots[i].easy);
+	}
+	if (l->multi)
+		l->curl->multi_cleanup(l->multi);
+	free(l->slots);
+}
+
+static bool bare_open(struct bare_loop *l)
+{
+	l->ret->in_flight = in_flight(l);
+	l->slots = calloc(l->ret->in_flight, sizeof(*l->slots));
+	l->multi = l->curl->multi_init();
+	if (!l->slots || !l->multi)
+		return false;
+	l->curl->multi_setopt(l->multi, CURLMOPT_MAXCONNECTS,
+			      (long)l->ret->in_flight * l->how.endpoints);
+	for (unsigned i = 0; i < l->ret->in_flight; i++) {
+		l->slots[i].easy = l->curl->easy_init();
+		if (!l->slots[i].easy)
+			return false;
+	}
+	return true;
+}
+
+void limit_bare_run(struct limit_bare *ret, const struct limit_target *targets, unsigned nr,
+		    bool read, uint64_t most, uint64_t ns, const atomic_int *stop)
+{
+	struct bare_loop l = {.targets = targets,
+			      .nr = nr,
+			      .read = read,
+			      .most = most,
+			      .end_ns = UINT64_MAX,
+			      .stop = stop,
+			      .curl = sluice_curl(NULL),
+			      .ret = ret};
+	uint64_t start;
+
+	*ret = (struct limit_bare){.bytes = 0};
+	object_bare_how(&l.how, targets->objects);
+	ret->is_signed = l.how.signs;
+	for (unsigned i = 0; i < nr && !read; i++)
+		if (targets[i].len > targets[i].buf_len) {
+			failed(&l, "objects are larger than buffers");
+			return;
+		}
+	if (bare_open(&l)) {
+		/* Those of the work are made, too. */
+		for (l.warm = l.how.endpoints; l.warm; l.warm--)
+			bare_go(&l);
+		start = clock_ns();
+		l.end_ns = start + ns;
+		bare_go(&l);
+		ret->ns = clock_ns() - start;
+	} else {
+		failed(&l, "out of memory");
+	}
+	bare_close(&l);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_MEASURE_LIMIT_OBJECT_H
+#define SLUICE_MEASURE_LIMIT_OBJECT_H
+
+/*
+ * What an object store gives to the plainest program: one loop over libcurl that sends signed
+ * requests for the objects of the work, as many at a time as that and as large, and does nothing
+ * else: no checksums, no second attempts, no parts.
+ */
+#include "load/measure/limit.h"
+
+struct limit_bare {
+	uint64_t bytes, ns; /* of what was done */
+	uint64_t request;   /* bytes of the largest */
+	unsigned in_flight;
+	bool is_signed;
+	char why_not[120]; /* the last thing that went wrong */
+};
+
+/* In @ns at most, @most bytes at most; what is under way then is waited for and counts. */
+void limit_bare_run(struct limit_bare *ret, const struct limit_target *targets, unsigned nr,
+		    bool read, uint64_t most, uint64_t ns, const atomic_int *stop);
+
+#endif
