@@ -35,6 +35,7 @@ struct bench_command {
 	struct bench_job job;
 	struct cli_list sizes_given;
 	struct cli_gpu gpu;
+	struct sluice_object_opts object;
 	bool dry_run;
 	struct cli_result_args files;
 	/* what the run needs */
@@ -95,6 +96,8 @@ static const struct cli_opt bench_opts[] = {
 	CLI_DURABILITY(struct bench_command, job.opts.durability, "none"),
 	CLI_MEMORY(struct bench_command, job.memory, gpu),
 	CLI_FLAG(struct bench_command, job.lock, 0, "lock", "lock the buffers in memory"),
+	CLI_GROUP("Object stores"),
+	CLI_TABLE(struct bench_command, object, struct sluice_object_opts, cli_object_opts),
 	CLI_GROUP("Yardsticks"),
 	CLI_LIMIT(struct bench_command, job.limit, job.measure_limit),
 	CLI_FLAG(struct bench_command, job.compare_fio, 0, "compare-fio",
@@ -206,7 +209,7 @@ static int build_job(struct bench_command *c)
 	if (r == CLI_OK)
 		r = cli_opts_check(&c->job.opts, &cmd_bench);
 	if (r == CLI_OK)
-		r = cli_object_folders(&c->job.opts.objects, &c->job.folder, 1, &cmd_bench);
+		r = cli_object_for(&c->job.opts.objects, &c->object, &c->job.folder, 1, &cmd_bench);
 	if (r != CLI_OK)
 		return r;
 	cli_hosts_share(&c->job.share);

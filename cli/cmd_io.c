@@ -30,6 +30,7 @@ struct io_command {
 	uint32_t multi_process;
 	const char *config;
 	struct cli_gpu gpu;
+	struct sluice_object_opts object;
 	bool slow_bounce_buffer, accelerator_pin;
 	struct cli_result_args files;
 	/* what the run needs */
@@ -85,6 +86,8 @@ static const struct cli_opt io_opts[] = {
 	CLI_LIST(struct io_command, gpus, 0, "gpu", "ID", NULL, 0, CLI_PLACES_MAX,
 		 "buffers in GPU memory; workers take these devices in turn, default: all"),
 	CLI_GDS(struct io_command, gpu.gds),
+	CLI_GROUP("Object stores"),
+	CLI_TABLE(struct io_command, object, struct sluice_object_opts, cli_object_opts),
 	CLI_GROUP("Files and limits"),
 	CLI_FLAG(struct io_command, job.keep, 'k', "keep", "leave the files that were created"),
 	CLI_FLAG(struct io_command, job.overwrite, 0, "overwrite",
@@ -190,8 +193,8 @@ static int build_job(struct io_command *c)
 		r = cli_places_init(&c->places, &cmd_io, &c->folder, &c->mapping, c->multi_process,
 				    !c->dry_run);
 	if (r == CLI_OK)
-		r = cli_object_folders(&c->job.opts.objects, (const char *const *)c->folder.items,
-				       c->folder.nr, &cmd_io);
+		r = cli_object_for(&c->job.opts.objects, &c->object,
+				   (const char *const *)c->folder.items, c->folder.nr, &cmd_io);
 	if (r == CLI_OK && c->job.gpu)
 		r = cli_places_gpus(&c->places, &cmd_io, &c->gpus, c->mapping.nr > 0);
 	if (r != CLI_OK)

@@ -37,6 +37,7 @@ struct sweep_command {
 	struct cli_list folders, axes[SPACE_KINDS];
 	const char *config, *log_dir;
 	struct cli_gpu gpu;
+	struct sluice_object_opts object;
 	bool no_sudo, verbose, dry_run;
 	struct cli_result_args files;
 	/* what the run needs */
@@ -91,6 +92,8 @@ static const struct cli_opt sweep_opts[] = {
 	CLI_FLAG(struct sweep_command, no_sudo, 0, "no_sudo",
 		 "do not do that; sudo is never called anyway", .quiet = true),
 	CLI_LIMIT(struct sweep_command, job.limit, job.measure_limit),
+	CLI_GROUP("Object stores"),
+	CLI_TABLE(struct sweep_command, object, struct sluice_object_opts, cli_object_opts),
 	CLI_GROUP("Output"),
 	CLI_PLACE(struct sweep_command, log_dir, 0, "log_dir", "FOLDER", NULL,
 		  "where the logs go, one file per configuration; must be new or empty; "
@@ -226,7 +229,8 @@ static int build_job(struct sweep_command *c)
 		return cli_fail(&cmd_sweep, CLI_FAILED, "out of memory");
 	}
 	set_job(c);
-	r = cli_object_folders(&c->job.opts.objects, c->job.folders, c->job.nr_folders, &cmd_sweep);
+	r = cli_object_for(&c->job.opts.objects, &c->object, c->job.folders, c->job.nr_folders,
+			   &cmd_sweep);
 	if (r != CLI_OK)
 		return r;
 	if (c->job.limit && !sweep_moves(&c->job))

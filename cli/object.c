@@ -16,8 +16,9 @@ static const char *const checksum_words[] = {"auto", "crc32c", "crc64nvme", "non
 
 const struct cli_opt cli_object_opts[] = {
 	CLI_STR(struct sluice_object_opts, endpoint, 0, "endpoint", "URL", NULL,
-		"of the store: one, several behind commas, {1...8} in one, or @FILE; default: the "
-		"environment's, else AWS"),
+		"of the store; several behind commas, {1...8} in one, or @FILE; default: the "
+		"environment's, else AWS",
+		.often = true),
 	CLI_STR(struct sluice_object_opts, region, 0, "region", "NAME", NULL,
 		"default: the environment's, else us-east-1"),
 	CLI_STR(struct sluice_object_opts, profile, 0, "profile", "NAME", NULL,
@@ -78,15 +79,14 @@ int cli_object_open(struct sluice_object **out, struct sluice_object_opts *opts,
 	return r < 0 ? cli_object_fail(cmd, r, err.msg) : CLI_OK;
 }
 
-int cli_object_folders(struct sluice_object **out, const char *const *folders, size_t n,
-		       const struct cli_cmd *cmd)
+int cli_object_for(struct sluice_object **out, struct sluice_object_opts *opts,
+		   const char *const *names, size_t n, const struct cli_cmd *cmd)
 {
-	struct sluice_object_opts o = SLUICE_OBJECT_OPTS_INIT;
 	bool any = false;
 
 	for (size_t i = 0; i < n; i++)
-		any = any || cli_is_object(folders[i]);
-	return any ? cli_object_open(out, &o, cmd) : CLI_OK;
+		any = any || cli_is_object(names[i]);
+	return any ? cli_object_open(out, opts, cmd) : CLI_OK;
 }
 
 json_t *cli_object_report(FILE *f, struct sluice_object *c)

@@ -22,11 +22,11 @@ int cli_object_open(struct sluice_object **out, struct sluice_object_opts *opts,
 		    const struct cli_cmd *cmd);
 
 /*
- * Where one of these @n folders is in a store: a client by the environment, for the handles of a
- * job; *@out stays NULL where none is.  An exit status.
+ * Where one of these @n names is in a store: a client for the handles of a job; *@out stays NULL
+ * where none is.  An exit status.
  */
-int cli_object_folders(struct sluice_object **out, const char *const *folders, size_t n,
-		       const struct cli_cmd *cmd);
+int cli_object_for(struct sluice_object **out, struct sluice_object_opts *opts,
+		   const char *const *names, size_t n, const struct cli_cmd *cmd);
 
 /* The exit status for what the library returned, after its message. */
 int cli_object_fail(const struct cli_cmd *cmd, int code, const char *why);

@@ -7,7 +7,7 @@
 
 Three sources, each fact in one of them: the option tables (`sluice --dump-options`, and COMMAND in the
 modules of commands that are written in Python), the prose (docs/man/*.md, a subset of Markdown) and
-the comments of the public headers.  Writes man1/, man3/
+the comments of the public headers; a line "@include NAME" is what that file of the prose has.  Writes man1/, man3/
 and man7/ for man(1), and bash/sluice, zsh/_sluice and fish/sluice.fish.  Fails when an option has
 no paragraph ("### --name" under "## Options") or a paragraph no option.
 """
@@ -111,6 +111,7 @@ class Prose:
             fail(f'{self.path}: is needed')
         with open(self.path, encoding='utf-8') as f:
             text = re.sub(r'<!--.*?-->', '', f.read(), flags=re.S)
+        text = re.sub(r'^@include (\S+)$', lambda m: self.shared(folder, m[1]), text, flags=re.M)
         head, *parts = re.split(r'^## (.+)$', text, flags=re.M)
         m = re.match(r'# \S+\(\d\): (.+)$', head.strip())
         if not m:
@@ -122,6 +123,11 @@ class Prose:
                 self.options = {n.strip(): t.strip() for n, t in zip(opts[::2], opts[1::2])}
                 body = intro
             self.sections[heading] = body.strip()
+
+    def shared(self, folder, name):
+        """What several pages have in common."""
+        with open(os.path.join(folder, name), encoding='utf-8') as f:
+            return f.read()
 
     def render(self, name, body):
         """A section of prose, with ### as subsections."""

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/data/ckpt_open.h"
 
-#include "cli/object.h"
 #include "cli/opt/how.h"
 #include "cli/opt/json.h"
 #include "load/report/jobs/ckpt_files.h"
 
 int ckpt_open(struct ckpt_open *k, const struct cli_cmd *cmd, const struct sluice_opts *opts,
-	      const char *const *names, size_t nr, const char *json)
+	      struct sluice_object_opts *object, const char *const *names, size_t nr,
+	      const char *json)
 {
 	struct sluice_err err = {0, ""};
 	int r;
@@ -17,7 +17,7 @@ int ckpt_open(struct ckpt_open *k, const struct cli_cmd *cmd, const struct sluic
 	if (r == CLI_OK)
 		r = cli_file_open(&k->json, cmd, "--json", json);
 	if (r == CLI_OK)
-		r = cli_object_folders(&k->opts.objects, names, nr, cmd);
+		r = cli_object_for(&k->opts.objects, object, names, nr, cmd);
 	if (r != CLI_OK)
 		return r;
 	r = sluice_open(&k->io, &k->opts, &err);

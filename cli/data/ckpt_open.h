@@ -10,6 +10,7 @@
 #include <sluice/sluice.h>
 
 #include "cli/cli.h"
+#include "cli/object.h"
 #include "cli/opt/file.h"
 
 struct ckpt_open {
@@ -26,7 +27,8 @@ struct ckpt_open {
  * message; ckpt_close() is due either way.
  */
 int ckpt_open(struct ckpt_open *k, const struct cli_cmd *cmd, const struct sluice_opts *opts,
-	      const char *const *names, size_t nr, const char *json);
+	      struct sluice_object_opts *object, const char *const *names, size_t nr,
+	      const char *json);
 /* Write --json, unless @status is that of an interruption.  @status, or that of writing. */
 int ckpt_close(struct ckpt_open *k, const char *what, int status);
 

@@ -10,7 +10,6 @@
 #include "base/util.h"
 #include "cli/cli.h"
 #include "cli/data/ckpt_open.h"
-#include "cli/object.h"
 #include "cli/opt/file.h"
 #include "cli/progress.h"
 #include "load/ckpt/model_file.h"
@@ -18,6 +17,7 @@
 
 struct cp_command {
 	struct sluice_opts opts;
+	struct sluice_object_opts object;
 	bool no_crc, quiet;
 	struct cli_output out;
 	/* what the run needs */
@@ -30,6 +30,8 @@ static const struct cli_opt cp_opts[] = {
 	CLI_GROUP("How"),
 	CLI_STR(struct cp_command, opts.engine, 'e', "engine", "NAME", NULL,
 		"as `sluice info' lists them; default: the first usable"),
+	CLI_GROUP("Object stores"),
+	CLI_TABLE(struct cp_command, object, struct sluice_object_opts, cli_object_opts),
 	CLI_GROUP("Output"),
 	CLI_FLAG(struct cp_command, quiet, 'q', "quiet", "say nothing when it is done"),
 	CLI_TABLE(struct cp_command, out, struct cli_output, cli_output_opts),
@@ -109,7 +111,8 @@ static int cp_run(void *args, int argc, char **argv)
 		return cli_fail(&cmd_ckpt_cp, CLI_FAILED, "out of memory");
 	if (!strcmp(argv[0], to) || cli_file_same(argv[0], to))
 		return cli_usage(&cmd_ckpt_cp, "'%s' and '%s' are the same file", argv[0], to);
-	r = ckpt_open(&k, &cmd_ckpt_cp, &c->opts, (const char *[]){argv[0], to}, 2, c->out.json);
+	r = ckpt_open(&k, &cmd_ckpt_cp, &c->opts, &c->object, (const char *[]){argv[0], to}, 2,
+		      c->out.json);
 	if (r == CLI_OK)
 		r = copy(c, &k, argv[0], to);
 	if (r != CLI_OK)

@@ -7,10 +7,13 @@
 
 struct ls_command {
 	bool brief;
+	struct sluice_object_opts object;
 	struct cli_output out;
 };
 
 static const struct cli_opt ls_opts[] = {
+	CLI_GROUP("Object stores"),
+	CLI_TABLE(struct ls_command, object, struct sluice_object_opts, cli_object_opts),
 	CLI_GROUP("Output"),
 	CLI_FLAG(struct ls_command, brief, 'b', "brief", "one line for each file"),
 	CLI_TABLE(struct ls_command, out, struct cli_output, cli_output_opts),
@@ -35,15 +38,15 @@ static int ls_one(const struct ls_command *c, struct ckpt_open *k, const char *n
 
 static int ls_run(void *args, int argc, char **argv)
 {
-	const struct ls_command *c = args;
+	struct ls_command *c = args;
 	struct sluice_opts opts = SLUICE_OPTS_INIT;
 	struct ckpt_open k;
 	int r, status;
 
 	if (!argc)
 		return cli_usage(&cmd_ckpt_ls, "name at least one FILE");
-	status = ckpt_open(&k, &cmd_ckpt_ls, &opts, (const char *const *)argv, (size_t)argc,
-			   c->out.json);
+	status = ckpt_open(&k, &cmd_ckpt_ls, &opts, &c->object, (const char *const *)argv,
+			   (size_t)argc, c->out.json);
 	for (int i = 0; k.io && i < argc; i++) {
 		r = ls_one(c, &k, argv[i]);
 		status = r ? r : status;

@@ -11,6 +11,7 @@
 
 struct verify_command {
 	struct sluice_opts opts;
+	struct sluice_object_opts object;
 	bool quiet;
 	struct cli_output out;
 	/* what the run needs */
@@ -21,6 +22,8 @@ static const struct cli_opt verify_opts[] = {
 	CLI_GROUP("How"),
 	CLI_STR(struct verify_command, opts.engine, 'e', "engine", "NAME", NULL,
 		"as `sluice info' lists them; default: the first usable"),
+	CLI_GROUP("Object stores"),
+	CLI_TABLE(struct verify_command, object, struct sluice_object_opts, cli_object_opts),
 	CLI_GROUP("Output"),
 	CLI_FLAG(struct verify_command, quiet, 'q', "quiet", "say nothing of files that are right"),
 	CLI_TABLE(struct verify_command, out, struct cli_output, cli_output_opts),
@@ -77,8 +80,8 @@ static int verify_run(void *args, int argc, char **argv)
 
 	if (!argc)
 		return cli_usage(&cmd_ckpt_verify, "name at least one FILE");
-	status = ckpt_open(&k, &cmd_ckpt_verify, &c->opts, (const char *const *)argv, (size_t)argc,
-			   c->out.json);
+	status = ckpt_open(&k, &cmd_ckpt_verify, &c->opts, &c->object, (const char *const *)argv,
+			   (size_t)argc, c->out.json);
 	for (int i = 0; k.io && i < argc && status < 128; i++) {
 		r = verify_one(c, &k, argv[i], stop);
 		status = r ? r : status;

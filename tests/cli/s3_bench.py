@@ -34,7 +34,7 @@ def nothing_is_left():
 @in_folder
 def bench_makes_verifies_and_removes_objects():
     done = bench('-f', 's3://bucket/p/', '-s', '64K', '9M', '-n', '6', '--in-flight', '2', '--verify', '--json', 'r.json')
-    for words in ('all right', 'not ours to see', 'a bare libcurl loop, signed', 'first byte:', S.urls[0], S.urls[1], 'objects'):
+    for words in ('all right', 'not ours to see', 'limit:      reads: ', 'first byte:', S.urls[0], S.urls[1], 'objects'):
         assert words in done.out, (words, done.out)
     r = load('r.json')
     assert [s['name'] for s in r['series']] == ['write 64K', 'read 64K', 'write 9M', 'read 9M'], r['series']
@@ -86,6 +86,28 @@ def the_limit_is_what_a_bare_loop_gets_from_the_same_requests():
     assert '6 GETs of 8 MiB in flight' in limit['how'] or 'plain GET got' in limit['how'], limit
     io('-f', 's3://bucket/a', 's3://bucket/b', '-s', '1M', '--loops', '2', '--measure_limit', '--validate', '--json', 'r.json')
     assert 'libcurl' in str(load('r.json')['series'][0]['limit']) or 'PUT' in str(load('r.json')['series'][0]['limit'])
+    nothing_is_left()
+
+
+@in_folder
+def all_commands_take_one_table_of_options():
+    where = '--endpoint', ','.join(S.urls), '--region', 'us-east-1', '--style', 'path', '--connections', '8'
+    gone = os.environ.pop('S3_ENDPOINT_URIS'), os.environ.pop('AWS_ENDPOINT_URL')
+    os.environ['AWS_ENDPOINT_URL'] = 'http://127.0.0.1:1'  # nobody is there
+    try:
+        bench('-f', 's3://bucket', '-s', '64K', '-n', '2', '--no-limit', '--sign-body', '--json', 'r.json', *where)
+        assert load('r.json')['objects']['payload'] == 'signed' and len(load('r.json')['objects']['endpoints']) == 2
+        io('-f', 's3://bucket/i', '-s', '64K', '--loops', '1', *where)
+        sweep('-f', 's3://bucket/s', '-s', '64K', '-b', '64K', '-d', '4', '-t', '1', '--requests', 'overlap', '--submit', 'batch', '--no-limit', *where)
+        with open('m.ckpt', 'wb') as f:
+            f.write(b'x' * 1000)
+        ckpt('cp', 'm.ckpt', 's3://bucket/', *where)
+        ckpt('verify', 's3://bucket/m.ckpt', *where)
+        bench.refused('-f', 's3://bucket', '--endpoint', 'ftp://x', says='ftp://x')
+        clikit.Command('rm')('-r', 's3://bucket', *where)
+        bench('-f', 's3://bucket', '-s', '64K', '-n', '1', '--attempts', '1', status=1)
+    finally:
+        os.environ['S3_ENDPOINT_URIS'], os.environ['AWS_ENDPOINT_URL'] = gone
     nothing_is_left()
 
 
@@ -182,6 +204,7 @@ def what_makes_no_sense_is_refused():
 tap.run(
     bench_makes_verifies_and_removes_objects, each_rank_has_its_endpoint,
     the_limit_is_what_a_bare_loop_gets_from_the_same_requests,
+    all_commands_take_one_table_of_options,
     retries_and_503s_are_told_apart,
     ranges_of_one_object_are_read_at_random,
     io_moves_whole_objects_and_can_keep_them,
