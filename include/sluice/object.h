@@ -296,6 +296,7 @@ struct sluice_object_stats {
 	uint64_t
 		first_byte_ns; /* the time of all of these from their beginning to the first byte */
 	uint64_t first_byte_max_ns;
+	uint64_t absent; /* requests that asked whether something is there, and it was not */
 };
 SLUICE_API int sluice_object_get_stats(struct sluice_object *c, struct sluice_object_stats *stats);
 

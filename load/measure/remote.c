@@ -9,6 +9,8 @@ void remote_look(struct remote *r, struct sluice_object *c)
 
 	*r = (struct remote){.stats.size = sizeof(r->stats)};
 	sluice_object_get_stats(c, &r->stats);
+	for (unsigned i = 0; i < OBJECT_TIMES; i++)
+		object_times_get(c, i, &r->times[i]);
 	snprintf(r->region, sizeof(r->region), "%s", r->stats.region);
 	snprintf(r->credentials, sizeof(r->credentials), "%s", r->stats.credentials);
 	r->stats.region = r->stats.credentials = NULL; /* they go with the client */

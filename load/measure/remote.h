@@ -8,6 +8,8 @@
 
 #include <sluice/object.h>
 
+#include "object/times.h"
+
 enum { REMOTE_ENDPOINTS = 64 }; /* that are told one by one */
 
 struct remote_endpoint {
@@ -21,6 +23,7 @@ struct remote {
 	char region[64], credentials[64];
 	unsigned nr; /* of the endpoints */
 	struct remote_endpoint endpoints[REMOTE_ENDPOINTS];
+	struct object_times times[OBJECT_TIMES];
 };
 
 void remote_look(struct remote *r, struct sluice_object *c);

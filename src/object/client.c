@@ -223,6 +223,13 @@ int sluice_object_get_stats(struct sluice_object *c, struct sluice_object_stats 
 	return object_struct_give(stats, &s, sizeof(s));
 }
 
+void object_times_get(struct sluice_object *c, enum object_time which, struct object_times *ret)
+{
+	pthread_mutex_lock(&c->lock);
+	*ret = c->times[which];
+	pthread_mutex_unlock(&c->lock);
+}
+
 int sluice_object_get_endpoint(struct sluice_object *c, uint32_t i,
 			       struct sluice_object_endpoint *e)
 {

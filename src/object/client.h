@@ -22,6 +22,7 @@
 #include "object/retry.h"
 #include "object/sign.h"
 #include "object/str.h"
+#include "object/times.h"
 #include "object/uri.h"
 
 enum {
@@ -61,6 +62,7 @@ struct sluice_object {
 	uint32_t limit, calm; /* in flight; successes since that was changed */
 	uint64_t slowed_ns;   /* when it was lowered */
 	struct sluice_object_stats stats;
+	struct object_times times[OBJECT_TIMES];
 };
 
 struct object_req {

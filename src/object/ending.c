@@ -62,6 +62,26 @@ static void adjust_limit(struct sluice_object *c, enum object_verdict v)
 	http_limit(c->http, c->limit);
 }
 
+static void count_time(struct object_req *r, enum object_time which, uint64_t ns)
+{
+	sluice_hist_add(&r->c->times[which].hist, ns);
+	r->c->times[which].sum_ns += ns;
+}
+
+static void count_times(struct object_req *r, enum object_verdict v)
+{
+	const struct http_req *h = &r->http;
+
+	if (v != OBJECT_DONE || !h->last_ns)
+		return;
+	if (r->ranged) {
+		count_time(r, OBJECT_FIRST_BYTE, h->first_ns);
+		count_time(r, OBJECT_LAST_BYTE, h->last_ns);
+	} else if (h->method == HTTP_PUT && h->body_len) {
+		count_time(r, OBJECT_PUT, h->last_ns);
+	}
+}
+
 static void count(struct object_req *r, const struct object_outcome *o, enum object_verdict v)
 {
 	struct sluice_object *c = r->c;
@@ -76,6 +96,7 @@ static void count(struct object_req *r, const struct object_outcome *o, enum obj
 	s->answers += h->head.status && h->first_ns;
 	s->first_byte_ns += h->head.status ? h->first_ns : 0;
 	s->first_byte_max_ns = max_u64(s->first_byte_max_ns, h->head.status ? h->first_ns : 0);
+	count_times(r, v);
 	s->bytes_read += h->got;
 	s->bytes_written += h->sent;
 	adjust_limit(c, v);
@@ -92,7 +113,11 @@ static void finish(struct object_req *r, int code)
 {
 	r->code = code;
 	pthread_mutex_lock(&r->c->lock);
-	r->c->stats.failed += code < 0;
+	/* To look for what is not there is no failure. */
+	if (code == -ENOENT && r->http.method == HTTP_HEAD)
+		r->c->stats.absent++;
+	else
+		r->c->stats.failed += code < 0;
 	pthread_mutex_unlock(&r->c->lock);
 	r->done(r);
 }

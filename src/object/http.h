@@ -69,6 +69,7 @@ struct http_req {
 	bool checked;
 	bool connected;    /* a new connection was made */
 	uint64_t first_ns; /* from the beginning to the first byte of the answer; 0: none */
+	uint64_t last_ns;  /* to its end */
 	char why[256];     /* of libcurl */
 
 	struct http_req *next; /* the transport's */

@@ -40,7 +40,11 @@ def bench_makes_verifies_and_removes_objects():
     assert [s['name'] for s in r['series']] == ['write 64K', 'read 64K', 'write 9M', 'read 9M'], r['series']
     assert all(s['ops'] == 6 and s['errors'] == 0 for s in r['series'])
     o = r['objects']
-    assert o['retries'] == 0 and o['failed'] == 0 and len(o['endpoints']) == 2 and o['first_byte_mean_sec'] > 0, o
+    assert o['retries'] == 0 and o['failed'] == 0 and len(o['endpoints']) == 2, o
+    for name, least in ('first_byte', 12), ('last_byte', 12), ('put', 12):
+        times = o[name]
+        assert times['n'] >= least and 0 < times['p50'] <= times['p99'] <= times['max'] * 1.01 and times['histogram']['buckets'], (name, times)
+    assert o['last_byte']['p50'] >= o['first_byte']['p50'] and o['last_byte']['n'] == o['first_byte']['n'], o
     assert sum(e['attempts'] for e in o['endpoints']) == o['attempts']
     nothing_is_left()
 
@@ -124,6 +128,19 @@ def retries_and_503s_are_told_apart():
 
 
 @in_folder
+def results_of_ranks_are_added():
+    for i in range(2):
+        bench('-f', f's3://bucket/{i}', '-s', '64K', '-n', '5', '--no-limit', '--json', f'{i}.json')
+    clikit.Command('merge')('0.json', '1.json', '--json', 'all.json')
+    one, two, both = (load(name)['objects'] for name in ('0.json', '1.json', 'all.json'))
+    for name in 'requests', 'attempts', 'read_bytes':
+        assert both[name] == one[name] + two[name], name
+    for name in 'first_byte', 'last_byte', 'put':
+        assert both[name]['n'] == one[name]['n'] + two[name]['n'] and both[name]['max'] == max(one[name]['max'], two[name]['max']), name
+    assert len(both['endpoints']) == 2 and sum(e['attempts'] for e in both['endpoints']) == both['attempts'], both['endpoints']
+
+
+@in_folder
 def ranges_of_one_object_are_read_at_random():
     bench('-f', 's3://bucket/x', '--random', '--span', '12M', '-s', '64K', '-r', '-n', '20', '--in-flight', '4', '--verify')
     bench('-f', 's3://bucket/x', '--open-once', '-s', '64K', '-r', '-n', '5', '--verify')
@@ -135,7 +152,9 @@ def io_moves_whole_objects_and_can_keep_them():
     done = io('-f', 's3://bucket/a', 's3://bucket/b', '-s', '6M', '--loops', '2', '--validate')
     assert 'validation: passed' in done.out and 'not ours to see' in done.out, done.out
     nothing_is_left()
-    io('-f', 's3://bucket/k', '-r', '-s', '1M', '--loops', '1', '--keep', '--validate')
+    io('-f', 's3://bucket/k', '-r', '-s', '1M', '--loops', '1', '--keep', '--validate', '--json', 'r.json')
+    o = load('r.json')['objects']  # it was looked for before it was made
+    assert o['absent'] == 1 and o['failed'] == 0, o
     assert '_aio_read_1048576.pt.0_0' in ls('-r', 's3://bucket').out
     io('-f', 's3://bucket/k', '-r', '-s', '1M', '--loops', '1', '--validate')
     assert '_aio_read_1048576.pt.0_0' in ls('-r', 's3://bucket').out
@@ -206,6 +225,7 @@ tap.run(
     the_limit_is_what_a_bare_loop_gets_from_the_same_requests,
     all_commands_take_one_table_of_options,
     retries_and_503s_are_told_apart,
+    results_of_ranks_are_added,
     ranges_of_one_object_are_read_at_random,
     io_moves_whole_objects_and_can_keep_them,
     sweep_goes_through_its_configurations,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Apart from results: whoever writes a duration has one, and not all of them know results. */
 #include "base/hist.h"
+#include "base/util.h"
 #include "load/report/result/text.h"
 
 json_t *report_histogram(const struct sluice_hist *h)
@@ -13,4 +14,21 @@ json_t *report_histogram(const struct sluice_hist *h)
 							 (json_int_t)b.high, (json_int_t)b.count));
 	return json_pack("{s:s, s:f, s:o}", "unit", "ns", "max_error", SLUICE_HIST_ERROR, "buckets",
 			 buckets);
+}
+
+json_t *report_hist_levels(const struct sluice_hist *h, uint64_t sum_ns)
+{
+	static const char *const names[] = {"p50", "p90", "p95", "p99", "p99.9", "p99.99"};
+	static const double levels[] = {50, 90, 95, 99, 99.9, 99.99};
+	json_t *j;
+
+	if (!h->count)
+		return json_null();
+	j = json_pack("{s:I, s:b, s:f, s:f}", "n", (json_int_t)h->count, "exact", false, "mean",
+		      (double)sum_ns / (double)h->count / 1e9, "max", (double)h->max / 1e9);
+	for (unsigned i = 0; i < ARRAY_SIZE(levels); i++)
+		json_object_set_new(j, names[i],
+				    json_real(sluice_hist_percentile(h, levels[i]) / 1e9));
+	json_object_set_new(j, "histogram", report_histogram(h));
+	return j;
 }

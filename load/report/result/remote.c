@@ -7,10 +7,9 @@
 #include "load/report/result/lines.h"
 #include "load/report/result/text.h"
 
-static double first_byte_sec(const struct sluice_object_stats *s)
-{
-	return s->answers ? (double)s->first_byte_ns / (double)s->answers / 1e9 : 0;
-}
+/* By enum object_time. */
+static const char *const time_members[] = {"first_byte", "last_byte", "put"};
+static const char *const time_words[] = {"first byte:", "last byte:", "put:"};
 
 static json_t *endpoint_json(const struct remote_endpoint *e)
 {
@@ -27,17 +26,12 @@ json_t *report_remote_json(const struct remote *r)
 		const char *name;
 		uint64_t v;
 	} counts[] = {
-		{"requests", s->requests},
-		{"failed", s->failed},
-		{"attempts", s->attempts},
-		{"retries", s->retries},
-		{"throttled", s->throttled},
-		{"timeouts", s->timeouts},
-		{"broken", s->broken},
-		{"redirects", s->redirects},
-		{"connects", s->connects},
-		{"read_bytes", s->bytes_read},
-		{"written_bytes", s->bytes_written},
+		{"requests", s->requests},     {"failed", s->failed},
+		{"absent", s->absent},         {"attempts", s->attempts},
+		{"retries", s->retries},       {"throttled", s->throttled},
+		{"timeouts", s->timeouts},     {"broken", s->broken},
+		{"redirects", s->redirects},   {"connects", s->connects},
+		{"read_bytes", s->bytes_read}, {"written_bytes", s->bytes_written},
 		{"checked_bytes", s->checked},
 	};
 	json_t *endpoints = json_array(), *j;
@@ -47,28 +41,40 @@ json_t *report_remote_json(const struct remote *r)
 	j = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:o}", "region", r->region, "style", s->style,
 		      "checksum", s->checksum, "payload", s->payload, "credentials", r->credentials,
 		      "clock_skew_ms", (json_int_t)s->skew_ms, "endpoints", endpoints);
-	json_object_set_new(j, "first_byte_mean_sec", json_real(first_byte_sec(s)));
-	json_object_set_new(j, "first_byte_max_sec", json_real((double)s->first_byte_max_ns / 1e9));
+	for (unsigned i = 0; i < OBJECT_TIMES; i++)
+		json_object_set_new(j, time_members[i],
+				    report_hist_levels(&r->times[i].hist, r->times[i].sum_ns));
 	for (unsigned i = 0; i < ARRAY_SIZE(counts); i++)
 		json_object_set_new(j, counts[i].name, json_integer((json_int_t)counts[i].v));
 	return j;
 }
 
+static void time_line(FILE *f, const char *what, const struct object_times *t)
+{
+	char half[REPORT_TIME_TEXT], high[REPORT_TIME_TEXT], most[REPORT_TIME_TEXT];
+
+	if (t->hist.count)
+		fprintf(f, "            %-11s p50 %s, p99 %s, %s at most, of %" PRIu64 "\n", what,
+			report_time(half, sluice_hist_percentile(&t->hist, 50) / 1e9),
+			report_time(high, sluice_hist_percentile(&t->hist, 99) / 1e9),
+			report_time(most, (double)t->hist.max / 1e9), t->hist.count);
+}
+
 void report_remote_lines(FILE *f, const struct remote *r)
 {
 	const struct sluice_object_stats *s = &r->stats;
-	char mean[REPORT_TIME_TEXT], most[REPORT_TIME_TEXT];
 
 	fprintf(f,
-		"objects:    %" PRIu64 " requests, %" PRIu64 " failed; %" PRIu64
-		" were tried again: %" PRIu64 " after 429 or 503, %" PRIu64
-		" after timeouts, %" PRIu64 " after broken connections\n",
-		s->requests, s->failed, s->retries, s->throttled, s->timeouts, s->broken);
+		"objects:    %" PRIu64 " requests, %" PRIu64 " failed, %" PRIu64
+		" found nothing; %" PRIu64 " were tried again: %" PRIu64
+		" after 429 or 503, %" PRIu64 " after timeouts, %" PRIu64
+		" after broken connections\n",
+		s->requests, s->failed, s->absent, s->retries, s->throttled, s->timeouts,
+		s->broken);
 	fprintf(f, "            checksum %s, payload %s, style %s, region %s, keys: %s\n",
 		s->checksum, s->payload, s->style, r->region, r->credentials);
-	fprintf(f, "            first byte: %s on average, %s at most, all requests of the run\n",
-		report_time(mean, first_byte_sec(s)),
-		report_time(most, (double)s->first_byte_max_ns / 1e9));
+	for (unsigned i = 0; i < OBJECT_TIMES; i++)
+		time_line(f, time_words[i], &r->times[i]);
 	for (unsigned i = 0; i < r->nr && s->nr_endpoints > 1; i++) {
 		const struct remote_endpoint *e = &r->endpoints[i];
 

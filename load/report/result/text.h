@@ -28,6 +28,8 @@ json_t *report_samples(const struct samples *s, bool p90);
 /* Which buckets of @h are not empty, as it stands in a series; @h may be NULL. */
 struct sluice_hist;
 json_t *report_histogram(const struct sluice_hist *h);
+/* As report_samples(), of a histogram alone. */
+json_t *report_hist_levels(const struct sluice_hist *h, uint64_t sum_ns);
 /* Null where @s is empty or NULL, else as above. */
 json_t *report_str_or_null(const char *s);
 /*
