@@ -211,6 +211,21 @@ def stores():
     return [store('lru', 64, 0.25), store('lru', 16, 0.125), store('s3-fifo', 16, 0.5, broken=2)]
 
 
+def requests(failed):
+    """A bench in an object store behind two endpoints."""
+    result = sample('bench')
+    levels = {'n': 9, 'exact': False, 'mean': 0.003, 'max': 0.03, 'p50': 0.002, 'p90': 0.004, 'p95': 0.005, 'p99': 0.01, 'p99.9': 0.02, 'p99.99': 0.03,
+              'histogram': {'unit': 'ns', 'max_error': 0.004, 'buckets': []}}
+    with open(os.path.join(HERE, '../../share/sluice-result-1.schema.json'), encoding='utf-8') as f:
+        counts = {name: 7 for name in json.load(f)['$defs']['objects']['required']}
+    endpoints = [{'url': f'http://host{i}:9000', 'up': i == 0, 'attempts': 40 + i, 'failed': i, 'left_out': i, 'read_bytes': 1 << 20, 'written_bytes': 5}
+                 for i in range(2)]
+    result['objects'] = {**counts, 'region': 'us-east-1', 'style': 'path', 'checksum': 'crc32c', 'payload': 'unsigned', 'credentials': 'environment',
+                         'endpoints': endpoints, 'failed': failed, 'throttled': 3, 'absent': 2, 'first_byte': {**levels, 'p50': 0.001},
+                         'last_byte': levels, 'put': None}
+    return result
+
+
 MAKERS = {
     'bench': lambda out: sluice('report', save('bench.json', sample('bench')), '-o', out),
     'sweep': lambda out: sluice('report', save('sweep.json', sample('sweep')), '-o', out),
@@ -230,6 +245,7 @@ MAKERS = {
     'replay': lambda out: sluice('report', save('replay.json', sample('replay')), '-o', out),
     'replay_late': lambda out: sluice('report', save('late.json', replay_late()), save('fine.json', sample('replay')), '-o', out),
     'stores': lambda out: sluice('report', *(save(f'store{i}.json', r) for i, r in enumerate(stores())), '-o', out),
+    'objects': lambda out: sluice('report', *(save(f'objects{i}.json', requests(i)) for i in range(2)), '-o', out),
     'ckpt': lambda out: sluice('report', save('ckpt.json', sample('ckpt')), '-o', out),
     'trace': lambda out: sluice('report', save('trace.json', sample('trace')), '-o', out),
     'summary': lambda out: sluice('report', save('summary.json', sample('summary')), '-o', out),
@@ -551,6 +567,20 @@ def hit_rates_of_stores_are_a_curve_over_capacity():
     assert not web.js('return document.getElementById("store")')
 
 
+def requests_and_endpoints_of_object_stores_equal_the_JSON():
+    show('objects')
+    cells = """return [...document.querySelectorAll('#table-%s tbody tr')].map((r) => [...r.cells].map((c) => c.dataset.value))"""
+    rows = web.js(cells % 'objects')
+    assert [row[1:8] for row in rows] == [['7', str(i), '2', '7', '3', '7', '7'] for i in range(2)], rows
+    assert [float(v) for v in rows[0][8:12]] == [0.001, 0.01, 0.002, 0.01] and not any(rows[0][12:]), rows
+    ends = web.js(cells % 'endpoints')
+    assert len(ends) == 4 and [row[2:5] for row in ends[:2]] == [['40', '0', '0'], ['41', '1', '1']], ends
+    assert [row[-1] for row in ends[:2]] == ['up', 'left out'], ends
+    assert '1 of 7 requests to the object store failed' in web.js('return document.getElementById("main").textContent')
+    show('replay')
+    assert not web.js('return document.getElementById("objects")')
+
+
 def a_replay_over_time_and_by_operation_equals_the_JSON():
     r = sample('replay')['replay']
     s = r['seconds']
@@ -817,7 +847,7 @@ CASES = [all_charts_are_drawn, what_the_charts_show_is_what_the_JSON_says,
          a_comparison_shows_its_verdicts_and_its_gate, names_are_text_whatever_is_in_them,
          flows_between_tiers_are_drawn, the_cards_of_a_cache_equal_the_JSON,
          the_flows_of_a_cache_equal_the_JSON, the_run_over_time_equals_the_JSON, the_latencies_of_a_cache_equal_the_JSON,
-         hit_rates_of_stores_are_a_curve_over_capacity, a_replay_over_time_and_by_operation_equals_the_JSON, methods_of_checkpoints_equal_the_JSON,
+         hit_rates_of_stores_are_a_curve_over_capacity, requests_and_endpoints_of_object_stores_equal_the_JSON, a_replay_over_time_and_by_operation_equals_the_JSON, methods_of_checkpoints_equal_the_JSON,
          a_page_opens_on_what_matters, nothing_stored_has_no_bandwidth_of_storage, tables_fit_and_the_navigation_says_everything_once,
          a_trace_equals_the_JSON, a_summary_equals_the_JSON, the_result_of_the_reference_equals_its_JSON, what_is_not_refused_is_drawn_to_the_end,
          a_trace_and_a_poor_run_say_what_they_are, the_keyboard_reaches_everything, arrow_keys_tell_the_points_of_a_chart, a_chart_has_the_same_as_a_table,

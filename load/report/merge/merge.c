@@ -16,7 +16,7 @@
 #define APART_SEC 86400.0
 
 static const char *const commands[] = {"bench", "io", "kv", "replay", "ckpt bench"};
-static const char *const parts[] = {"io", "kv", "flows", "replay", "ckpt"};
+static const char *const parts[] = {"io", "kv", "flows", "replay", "ckpt", "objects"};
 
 /* Each rank has places of its own, and may have a seed. */
 static const char *const own_settings[] = {"nvme_path", "folder",     "folder_to_device_mapping",

@@ -43,11 +43,12 @@ static const struct {
 	{"first", RULE_FIRST},        {"first_bad", RULE_FIRST},
 	{"why_not", RULE_FIRST},      {"gpu_path", RULE_FIRST},
 	{"bottleneck", RULE_FIRST},   {"within", RULE_FIRST},
-	{"workers", RULE_LIST},
+	{"workers", RULE_LIST},       {"clock_skew_ms", RULE_MOST},
 };
 
 /* What elements of a list are known by. */
-static const char *const keys[] = {"name", "operation", "tier", "phase", "size", "from", "to"};
+static const char *const keys[] = {"name", "operation", "tier", "phase",
+				   "size", "from",      "to",   "url"};
 
 struct adding {
 	const char *name; /* of the result that is added */

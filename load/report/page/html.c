@@ -159,6 +159,7 @@ static json_t *thin_result(const json_t *result, const struct thin *thin, bool *
 		thin_seconds(json_object_get(one, "per_second"), thin->seconds);
 	}
 	drop_histograms(json_object_get(copy, "kv"));
+	drop_histograms(json_object_get(copy, "objects"));
 	drop_histograms(json_object_get(copy, "replay"));
 	one = json_object_get(json_object_get(copy, "kv"), "seconds");
 	if (json_array_size(json_object_get(one, "t")) > thin->seconds)

@@ -18,6 +18,7 @@ kvResults.forEach(addHealth);
 addReplayTime();
 addReplayClasses();
 addStores();
+addObjects();
 ckptResults.forEach(addCheckpoints);
 streamResults.forEach(addStream);
 results.forEach(addTune);
