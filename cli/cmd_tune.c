@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <sluice/object.h>
 #include <sluice/sluice.h>
 
 #include "base/err.h"
@@ -51,9 +52,9 @@ struct tune_command {
 
 static const struct cli_opt tune_opts_table[] = {
 	CLI_GROUP("Where"),
-	CLI_PLACES(struct tune_command, folders, 'f', "nvme_dir", "FOLDER", NULL, 1, FOLDERS_MAX,
-		   "where to measure, all at once: in a new folder in each, removed at the end; "
-		   "default: the current one"),
+	CLI_OBJECTS(struct tune_command, folders, 'f', "nvme_dir", "FOLDER", NULL, 1, FOLDERS_MAX,
+		    "where to measure, all at once: in a new folder in each, removed at the end; "
+		    "default: the current one"),
 	CLI_ALIAS("folder"),
 	CLI_GROUP("What for"),
 	CLI_WORD(struct tune_command, job.goal, 'g', "goal", tune_goal_words, "both",
@@ -129,6 +130,15 @@ static int check_options(const struct tune_command *c)
 {
 	int r = check_contradictions(c);
 
+	for (size_t i = 0; i < c->folders.nr && r == CLI_OK; i++)
+		if (sluice_object_is_uri(c->folders.items[i], NULL) > 0)
+			r = cli_usage(
+				&cmd_tune,
+				"%s: what is tuned here are settings of files, which DeepSpeed "
+				"takes; of an object store there are requests in flight and "
+				"bytes of each, for `sluice bench s3://... --connections N "
+				"--part BYTES' to compare",
+				c->folders.items[i]);
 	if (r != CLI_OK)
 		return r;
 	if (c->job.floor && c->job.goal != TUNE_LATENCY && c->job.goal != TUNE_CPU)

@@ -217,6 +217,7 @@ def what_makes_no_sense_is_refused():
     bench.refused('-f', 's3://bucket', '--open-once', says='written as a whole')
     bench.refused('-f', 's3://bucket', '--engine', 'null', says='exclude each other')
     bench.refused('-f', 'az://bucket', says='only s3:// is built')
+    clikit.Command('tune').refused('-f', 's3://bucket', says='--connections')
     assert 'NoSuchBucket' in bench('-f', 's3://nowhere/x', '-s', '64K', '-n', '1', status=1).err
 
 
