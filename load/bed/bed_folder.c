@@ -20,6 +20,7 @@
 #include "base/beneath.h"
 #include "base/err.h"
 #include "base/util.h"
+#include "load/bed/bed_prefix.h"
 #include "load/measure/gate.h"
 
 #define BOOK       ".sluice-bed"
@@ -204,6 +205,22 @@ static int open_prefix(struct bed_folder *f, struct sluice_object *objects, stru
 	return err->code;
 }
 
+/* A new one of ours, in the first @len letters of @parent. */
+static int mark_prefix(struct bed_folder *f, int len, const char *parent, struct sluice_err *err)
+{
+	char *in;
+	int r;
+
+	if (asprintf(&in, "%.*s", len, parent) < 0)
+		r = sluice_fail(err, -ENOMEM, "out of memory");
+	else
+		r = bed_prefix_make(f->objects, in, f->path, err), free(in);
+	f->marked = r == 0;
+	if (r < 0)
+		bed_folder_close(f, true);
+	return r;
+}
+
 int bed_folder_open(struct bed_folder *f, const char *path, struct sluice_object *objects,
 		    struct sluice_err *err)
 {
@@ -285,7 +302,8 @@ static int make_numbered(struct bed_folder *f, const char *parent, const char *j
 	name = f->path + len + 1;
 	if (uri) {
 		name_of(name + strlen(name) - RANDOM_LEN, random_number());
-		return open_prefix(f, objects, err);
+		r = open_prefix(f, objects, err);
+		return r < 0 ? r : mark_prefix(f, (int)len, parent, err);
 	}
 	f->parent = open(parent, DIR_FLAGS);
 	if (f->parent < 0)
@@ -396,6 +414,8 @@ int bed_folder_close(struct bed_folder *f, bool keep)
 {
 	int r = f->path && f->book >= 0 ? remove_made(f, keep) : 0;
 
+	if (f->marked)
+		bed_prefix_close(f->objects, f->path);
 	if (f->path) {
 		sluice_cleanup_close(&f->book);
 		sluice_cleanup_close(&f->fd);

@@ -23,6 +23,7 @@ struct bed_folder {
 	int book;   /* the same */
 	struct sluice_object
 		*objects; /* it is a prefix of an object store: no descriptors; or NULL */
+	bool marked;      /* it is a new one there */
 	char *at; /* as files in it are opened: the path, or by way of the descriptor where others
 		     could put another folder there */
 };
@@ -39,8 +40,7 @@ bool bed_id_is(const struct bed_id *id, int dir, const char *name);
 int bed_folder_open(struct bed_folder *f, const char *path, struct sluice_object *objects,
 		    struct sluice_err *err);
 /*
- * Make @parent/sluice-@job-XXXXXX.  A store knows no folders: nothing is made there, and what a
- * killed run left in one is for `sluice rm' to remove.
+ * Make @parent/sluice-@job-XXXXXX; of a store see bed_prefix.h.
  */
 int bed_folder_make(struct bed_folder *f, const char *parent, const char *job,
 		    struct sluice_object *objects, struct sluice_err *err);

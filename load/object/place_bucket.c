@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "base/textfile.h"
+#include "base/maker.h"
 #include "base/util.h"
 #include "load/object/place.h"
 
@@ -32,41 +32,9 @@ enum {
 struct marker {
 	bool there, kept;
 	char run[BUCKET_RUN];
-	char where[192]; /* host, boot and PIDs' name space */
-	int pid;
-	uint64_t started;
+	struct sluice_maker maker;
 	struct sluice_object_range read;
 };
-
-/* ------------------------------------------------------------------- who we are */
-
-/* What a process number means something in. */
-static void find_where(char out[192])
-{
-	char host[64] = "", boot[64] = "", space[64] = "";
-	ssize_t n = readlink("/proc/self/ns/pid", space, sizeof(space) - 1);
-
-	gethostname(host, sizeof(host) - 1);
-	sluice_textfile_line(boot, sizeof(boot), "/proc/sys/kernel/random/boot_id");
-	space[n > 0 ? n : 0] = 0;
-	snprintf(out, 192, "%s/%s/%s", host[0] ? host : "?", boot, space);
-}
-
-/* When it was started, in ticks since boot; 0: there is no such process. */
-static uint64_t find_started(int pid)
-{
-	char text[1024], *at;
-	uint64_t v = 0;
-
-	if (sluice_textfile_line(text, sizeof(text), "/proc/%d/stat", pid) < 0)
-		return 0;
-	at = strrchr(text, ')'); /* the name may hold anything */
-	for (unsigned i = 2; at && i < 22; i++)
-		at = strchr(at + 1, ' ');
-	if (at)
-		v = strtoull(at, NULL, 10);
-	return v;
-}
 
 /* -------------------------------------------------------------------- the marker */
 
@@ -77,7 +45,7 @@ static int marker_parse(struct marker *m, const char *text)
 	if (sscanf(text,
 		   MARKER_FIRST "\nrun %16[0-9a-f]\nwhere %191[^\n]\nprocess %d %" SCNu64
 				"\nstate %7s",
-		   m->run, m->where, &m->pid, &m->started, state) != 5 ||
+		   m->run, m->maker.where, &m->maker.pid, &m->maker.started, state) != 5 ||
 	    strlen(m->run) != BUCKET_RUN - 1)
 		return -EINVAL;
 	m->kept = !strcmp(state, "kept");
@@ -133,13 +101,14 @@ static int marker_save(struct place *p, const char *state, const char *etag, str
 {
 	CLEANUP_FREE char *uri = NULL;
 	struct sluice_object_info info = {.size = sizeof(info)};
-	char text[1024], where[192];
-	int pid = (int)getpid(), n, r;
+	struct sluice_maker self;
+	char text[1024];
+	int n, r;
 
-	find_where(where);
+	sluice_maker_self(&self);
 	n = snprintf(text, sizeof(text),
 		     MARKER_FIRST "\nrun %s\nwhere %s\nprocess %d %" PRIu64 "\nstate %s\n",
-		     p->bucket.run, where, pid, find_started(pid), state);
+		     p->bucket.run, self.where, self.pid, self.started, state);
 	if (asprintf(&uri, "%s" MARKER, p->bucket.prefix) < 0) {
 		uri = NULL;
 		return sluice_fail(err, -ENOMEM, "out of memory");
@@ -157,18 +126,17 @@ static int marker_save(struct place *p, const char *state, const char *etag, str
 /* May it still be in use? */
 static int marker_busy(const struct marker *m, const char *prefix, struct sluice_err *err)
 {
-	char where[192];
+	const struct sluice_maker *by = &m->maker;
 
 	if (!m->there || m->kept)
 		return 0;
-	find_where(where);
-	if (strcmp(where, m->where) != 0)
+	if (!sluice_maker_is_here(by))
 		return sluice_fail(err, -EBUSY,
 				   "%s: a run of process %d on %.*s has begun there and not ended; "
 				   "if it is gone, remove all below the prefix",
-				   prefix, m->pid, (int)strcspn(m->where, "/"), m->where);
-	if (find_started(m->pid) == m->started)
-		return sluice_fail(err, -EBUSY, "%s: process %d is using it", prefix, m->pid);
+				   prefix, by->pid, (int)strcspn(by->where, "/"), by->where);
+	if (sluice_maker_runs(by))
+		return sluice_fail(err, -EBUSY, "%s: process %d is using it", prefix, by->pid);
 	return 0;
 }
 

@@ -109,7 +109,7 @@ def all_commands_take_one_table_of_options():
         ckpt('verify', 's3://bucket/m.ckpt', *where)
         bench.refused('-f', 's3://bucket', '--endpoint', 'ftp://x', says='ftp://x')
         clikit.Command('rm')('-r', 's3://bucket', *where)
-        bench('-f', 's3://bucket', '-s', '64K', '-n', '1', '--attempts', '1', status=1)
+        bench('-f', 's3://bucket', '-s', '64K', '-n', '1', '--attempts', '1', status=2)
     finally:
         os.environ['S3_ENDPOINT_URIS'], os.environ['AWS_ENDPOINT_URL'] = gone
     nothing_is_left()
@@ -125,6 +125,34 @@ def retries_and_503s_are_told_apart():
     o = load('r.json')['objects']
     assert o['throttled'] > 0 and o['broken'] > 0 and o['retries'] >= o['throttled'] + o['broken'] and o['failed'] == 0, o
     nothing_is_left()
+
+
+def keys():
+    return [line.split(maxsplit=3)[-1] for line in ls('-rb', 's3://bucket').out.splitlines()]
+
+
+@in_folder
+def what_a_killed_run_left_goes_with_the_next_and_a_living_one_stays():
+    small = '-f', 's3://bucket/p', '-s', '64K', '-n', '1', '--no-limit'
+    # no answer to the fifth part: the third upload is begun and not ended
+    S.rules('method=PUT query=partNumber skip=4 stall:600')
+    run = clikit.start('bench', '-f', 's3://bucket/p', '-s', '12M', '--runtime', '600', '-w', '--no-limit')
+    try:
+        while len(keys()) < 3 or not S.stats()['uploads']:
+            assert run.poll() is None, run.communicate()
+        with open('foreign', 'w') as f:
+            f.write('x')
+        cp('-q', 'foreign', 's3://bucket/p/sluice-bench-abcdef/foreign')
+        bench(*small)
+        assert any('sluice-bench-' in key and key.endswith('.sluice-bed') for key in keys()), keys()
+    finally:
+        run.kill()
+        run.wait()
+        S.rules()
+    assert len(keys()) > 2, keys()
+    bench(*small)
+    assert keys() == ['p/sluice-bench-abcdef/foreign'] and not S.stats()['uploads'], (keys(), S.stats())
+    clikit.Command('rm')('-r', 's3://bucket')
 
 
 @in_folder
@@ -218,7 +246,7 @@ def what_makes_no_sense_is_refused():
     bench.refused('-f', 's3://bucket', '--engine', 'null', says='exclude each other')
     bench.refused('-f', 'az://bucket', says='only s3:// is built')
     clikit.Command('tune').refused('-f', 's3://bucket', says='--connections')
-    assert 'NoSuchBucket' in bench('-f', 's3://nowhere/x', '-s', '64K', '-n', '1', status=1).err
+    assert 'NoSuchBucket' in bench('-f', 's3://nowhere/x', '-s', '64K', '-n', '1', status=2).err
 
 
 tap.run(
@@ -226,6 +254,7 @@ tap.run(
     the_limit_is_what_a_bare_loop_gets_from_the_same_requests,
     all_commands_take_one_table_of_options,
     retries_and_503s_are_told_apart,
+    what_a_killed_run_left_goes_with_the_next_and_a_living_one_stays,
     results_of_ranks_are_added,
     ranges_of_one_object_are_read_at_random,
     io_moves_whole_objects_and_can_keep_them,

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/maker.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/textfile.h"
+
+static void find_where(char out[192])
+{
+	char host[64] = "", boot[64] = "", space[64] = "";
+	ssize_t n = readlink("/proc/self/ns/pid", space, sizeof(space) - 1);
+
+	gethostname(host, sizeof(host) - 1);
+	sluice_textfile_line(boot, sizeof(boot), "/proc/sys/kernel/random/boot_id");
+	space[n > 0 ? n : 0] = 0;
+	snprintf(out, 192, "%s/%s/%s", host[0] ? host : "?", boot, space);
+}
+
+/* 0: there is no such process. */
+static uint64_t find_started(int pid)
+{
+	char text[1024], *at;
+	uint64_t v = 0;
+
+	if (sluice_textfile_line(text, sizeof(text), "/proc/%d/stat", pid) < 0)
+		return 0;
+	at = strrchr(text, ')'); /* the name may hold anything */
+	for (unsigned i = 2; at && i < 22; i++)
+		at = strchr(at + 1, ' ');
+	if (at)
+		v = strtoull(at, NULL, 10);
+	return v;
+}
+
+void sluice_maker_self(struct sluice_maker *m)
+{
+	find_where(m->where);
+	m->pid = (int)getpid();
+	m->started = find_started(m->pid);
+}
+
+bool sluice_maker_is_here(const struct sluice_maker *m)
+{
+	char where[sizeof(m->where)];
+
+	find_where(where);
+	return !strcmp(where, m->where);
+}
+
+bool sluice_maker_runs(const struct sluice_maker *m)
+{
+	return find_started(m->pid) == m->started;
+}
