@@ -277,6 +277,9 @@ static int check_pairs(const struct kv_args *a, const struct cli_cmd *cmd)
 		{bucket && p->compat, "--cache-dir s3:// and --compat"},
 	};
 
+	if (a->job.below && (!store || !cli_is_object(a->job.below)))
+		return cli_usage(cmd, "--below needs --backend store, whose tier it is, and "
+				      "s3://BUCKET/PREFIX");
 	if (cli_is_stdout(a->xlsx))
 		return cli_usage(cmd, "--xlsx-output: a workbook needs a file");
 	return cli_exclude(cmd, pairs, ARRAY_SIZE(pairs));
@@ -299,6 +302,14 @@ static void check_odd(struct kv_args *a)
 			    "--enable-latency-tracing: sluice does not trace the block layer with "
 			    "bpftrace; what it measured at the device is in the result, and "
 			    "--export-fio writes the job for fio");
+}
+
+/* A cache computes again what does not come soon: the store's own limits, unless others are given.
+ */
+static void be_impatient(struct sluice_object_opts *o)
+{
+	o->attempts = o->attempts == 10 ? 0 : o->attempts;
+	o->timeout_ms = o->timeout_ms == 600000 ? 0 : o->timeout_ms;
 }
 
 int kv_setup(struct kv_args *a, const struct cli_cmd *cmd)
@@ -325,6 +336,8 @@ int kv_setup(struct kv_args *a, const struct cli_cmd *cmd)
 	if (a->job.cache_dir && kv_cache_dir_check(a->job.cache_dir, &err) < 0)
 		cli_problem(&a->problems, "%s", err.msg);
 	cli_object_env(&a->job.objects);
+	if (a->job.below)
+		be_impatient(&a->job.objects);
 	p->model = kv_models_find(&p->config.models, a->model);
 	if (!p->model && strcmp(a->model, "list") != 0)
 		unknown_model(&a->problems, &p->config.models, a->model);

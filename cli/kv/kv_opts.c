@@ -120,6 +120,8 @@ const struct cli_opt kv_opts[] = {
 		 "requests in the order of the seed, or as the queue has them"),
 	CLI_WORD(struct kv_args, job.backend, 0, "backend", kv_backend_names, "files",
 		 "of the third tier: files, or a KV store (sluice/store.h) in the folder"),
+	CLI_OBJECT(struct kv_args, job.below, 0, "below", "URI", NULL,
+		   "of a store: s3://BUCKET/PREFIX, a fourth tier for what it evicts"),
 	CLI_WORD(struct kv_args, job.policy, 0, "policy", report_policy_words, "s3-fifo",
 		 "of a store: what goes when it is full"),
 	CLI_WORD(struct kv_args, job.layout, 0, "layout", kv_layout_names, "npy",

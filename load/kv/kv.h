@@ -32,7 +32,8 @@ struct kv_job {
 	const char *cache_dir; /* NULL: a private temporary folder, removed at the end */
 	int backend;     /* KV_BACKEND_STORE: the storage tier is a KV store, which evicts itself */
 	uint32_t policy; /* of it: SLUICE_STORE_S3FIFO, ... */
-	struct sluice_object_opts objects; /* where cache_dir is s3://BUCKET/PREFIX */
+	struct sluice_object_opts objects; /* where cache_dir is s3://BUCKET/PREFIX, or @below */
+	const char *below; /* of a store: s3://BUCKET/PREFIX, the tier below it; NULL: none */
 	int layout;
 	int order;      /* KV_ORDER_LIVE: the queue by priority; closed loops are always live */
 	bool new_files; /* do not write over those of deleted entries */

@@ -40,7 +40,9 @@ static void choose_storage(struct real_places *pl, const struct kv_job *job, con
 							.durability = job->durability,
 							.policy = job->policy,
 							.io_threads = job->opts.threads,
-							.engine = job->opts.engine};
+							.engine = job->opts.engine,
+							.objects = &job->objects,
+							.below = job->below};
 		return;
 	}
 	pl->opts[KV_NVME] = (struct place_opts){

@@ -64,7 +64,8 @@ struct place_opts {
 				may what was kept below a prefix */
 	uint32_t io_threads; /* as in struct sluice_store_opts */
 	const char *engine;
-	const struct sluice_object_opts *objects; /* PLACE_BUCKET: of the client */
+	const struct sluice_object_opts *objects; /* PLACE_BUCKET, or @below: of the client */
+	const char *below; /* PLACE_STORE: s3://BUCKET/PREFIX for what it evicts; or NULL */
 };
 
 /*

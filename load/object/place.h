@@ -100,6 +100,7 @@ struct place {
 	/* a store */
 	struct sluice_store *store;
 	bool store_found; /* it was there before */
+	char *below;      /* what is ours of o.below, with a slash at its end */
 	bool *dir_found;  /* so was the directory, of each path */
 	struct place_bucket bucket;
 	/* what an earlier run left */

@@ -6,14 +6,19 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/err.h"
 #include "base/util.h"
 #include "load/object/place.h"
+
+enum { BATCH = 1000 }; /* objects that are deleted together */
 
 #define STAY_NAME ".sluice-stay" /* keeps a directory from being removed with its store */
 
@@ -93,10 +98,73 @@ static int paths_prepare(struct place *p, struct sluice_err *err)
 	return r;
 }
 
+/* A prefix that nobody else has: of what the store puts there nothing outlives it. */
+static int name_below(struct place *p, struct sluice_err *err)
+{
+	size_t n = strlen(p->o.below);
+	uint64_t v;
+
+	if (getrandom(&v, sizeof(v), 0) != sizeof(v))
+		return sluice_fail(err, -errno, "no random numbers: %s", strerror(errno));
+	while (n && p->o.below[n - 1] == '/')
+		n--;
+	if (asprintf(&p->below, "%.*s/sluice-below-%016" PRIx64 "/", (int)n, p->o.below, v) < 0) {
+		p->below = NULL;
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	}
+	return 0;
+}
+
+/* All that is listed below the prefix, a batch at a time. */
+static int clear_list(struct sluice_object *c, const char *prefix, struct sluice_err *err)
+{
+	struct sluice_object_entry e = {.size = sizeof(e)};
+	struct sluice_object_list *l;
+	char *uris[BATCH];
+	unsigned n = 0;
+	int r = sluice_object_list_open(&l, c, prefix, SLUICE_OBJECT_LIST_FLAT, err), bucket;
+
+	if (r < 0)
+		return r;
+	bucket = (int)(strcspn(prefix + strlen("s3://"), "/") + strlen("s3://"));
+	while ((r = sluice_object_list_next(l, &e, err)) > 0 && n < BATCH)
+		if (asprintf(&uris[n], "%.*s/%s", bucket, prefix, e.key) >= 0)
+			n++;
+	sluice_object_list_close(l);
+	r = r < 0 ? r : n ? sluice_object_delete(c, (const char *const *)uris, n, err) : 0;
+	for (unsigned i = 0; i < n; i++)
+		free(uris[i]);
+	return r < 0 ? r : n == BATCH;
+}
+
+static int clear_below(struct place *p, struct sluice_err *err)
+{
+	struct sluice_object *c;
+	int r = sluice_object_open(&c, p->o.objects, err);
+
+	if (r < 0)
+		return r;
+	do
+		r = clear_list(c, p->below, err);
+	while (r > 0);
+	sluice_object_close(c);
+	return r;
+}
+
 int store_place_open(struct place *p, struct sluice_err *err)
 {
 	struct sluice_store_opts so = SLUICE_STORE_OPTS_INIT;
-	int r = paths_prepare(p, err);
+	CLEANUP_FREE const char **paths = calloc(p->o.nr_paths + 1, sizeof(*paths));
+	unsigned nr = p->o.nr_paths;
+	int r = paths ? paths_prepare(p, err) : sluice_fail(err, -ENOMEM, "out of memory");
+
+	for (unsigned i = 0; paths && i < nr; i++)
+		paths[i] = p->o.paths[i];
+	if (r == 0 && p->o.below) {
+		r = name_below(p, err);
+		paths[nr++] = p->below;
+		so.object = p->o.objects;
+	}
 
 	so.policy = p->o.policy;
 	so.engine = p->o.engine;
@@ -104,8 +172,7 @@ int store_place_open(struct place *p, struct sluice_err *err)
 	if (p->o.durability != SLUICE_DURABLE_NONE)
 		so.flags |= SLUICE_STORE_DURABLE;
 	if (r == 0)
-		r = sluice_store_open(&p->store, p->o.paths, p->o.nr_paths, p->o.capacity, &so,
-				      err);
+		r = sluice_store_open(&p->store, paths, nr, p->o.capacity, &so, err);
 	return r;
 }
 
@@ -137,6 +204,11 @@ int store_place_close(struct place *p, struct sluice_err *err)
 		e = drop_one(p->o.paths[i], p->dir_found[i], r == 0 ? err : NULL);
 		r = r < 0 ? r : e;
 	}
+	if (p->store && p->below) {
+		e = clear_below(p, r == 0 ? err : NULL);
+		r = r < 0 ? r : e;
+	}
+	free(p->below);
 	free(p->dir_found);
 	return r;
 }

@@ -85,6 +85,24 @@ def a_cache_has_its_third_tier_in_a_bucket():
 
 
 @in_folder
+def a_store_has_a_fourth_tier_below_it():
+    clean()
+    with open('small.yaml', 'w') as f:
+        f.write('model_configs:\n  small: {dtype: int8, num_layers: 1, kv_heads: 1, kv_dim_per_head: 64}\n')  # 128 bytes per token
+    args = (*KV, '--config', 'small.yaml', '--model', 'small', '--max-requests', '60', '--num-users', '8', '--cpu-mem-gb', '0',
+            '--backend', 'store', '--cache-dir', 'store', '--storage-capacity-gb', '0.02')
+    plain = kv.result(*args)
+    assert 'below' not in plain['store'] and plain['store']['evictions'] > 0, plain['store']
+    result = kv.result(*args, '--below', 's3://bucket/deep')
+    below_it = result['store']['below']
+    assert below_it['demoted'] > 0 and below_it['errors'] == 0, result['store']
+    assert result['kv']['errors'].get('first') is None, result['kv']['errors']
+    assert below() == [], below()
+    kv.refused(*KV, '--below', 's3://bucket/deep', says='--backend store')
+    kv.refused(*args, '--below', 'folder', says='s3://BUCKET/PREFIX')
+
+
+@in_folder
 def what_is_kept_is_found_again():
     clean()
     write_rows('w.csv', 'W a 5000\nW b/c 100000\nW d 0')
@@ -213,6 +231,7 @@ tap.run(
     objects_do_what_files_do,
     ranges_of_an_operation_log_are_read_as_ranges,
     a_cache_has_its_third_tier_in_a_bucket,
+    a_store_has_a_fourth_tier_below_it,
     what_is_kept_is_found_again,
     what_passes_is_tried_again_and_told,
     one_endpoint_that_ends_costs_no_operation,

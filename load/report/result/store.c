@@ -20,6 +20,12 @@ static json_t *share_json(uint64_t part, uint64_t of)
 	return of ? json_real(share(part, of)) : json_null();
 }
 
+/* Is there a tier below, and did anything go there? */
+static bool below_used(const struct sluice_store_stats *s)
+{
+	return s->demoted || s->demotions_lost || s->below_errors;
+}
+
 json_t *report_store_json(const struct sluice_store_stats *s, uint32_t policy)
 {
 	const struct {
@@ -58,6 +64,14 @@ json_t *report_store_json(const struct sluice_store_stats *s, uint32_t policy)
 	for (unsigned i = 0; i < ARRAY_SIZE(counts); i++)
 		json_object_set_new(j, counts[i].name, json_integer((json_int_t)counts[i].v));
 	json_object_set_new(j, "hit_rate", share_json(s->hits, s->gets));
+	if (below_used(s))
+		json_object_set_new(
+			j, "below",
+			json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "entries",
+				  (json_int_t)s->below_entries, "bytes", (json_int_t)s->below_bytes,
+				  "demoted", (json_int_t)s->demoted, "lost",
+				  (json_int_t)s->demotions_lost, "promoted",
+				  (json_int_t)s->promoted, "errors", (json_int_t)s->below_errors));
 	json_object_set_new(j, "written_per_set", share_json(s->bytes_written, s->bytes_set));
 	return j;
 }
@@ -78,6 +92,13 @@ void report_store_lines(FILE *f, const struct sluice_store_stats *s, uint32_t po
 	if (s->bytes_set)
 		fprintf(f, "            %.3f bytes written for a byte set, log included\n",
 			share(s->bytes_written, s->bytes_set));
+	if (below_used(s))
+		fprintf(f,
+			"            below: %" PRIu64 " values, %s; %" PRIu64
+			" went there, %" PRIu64 " came back, %" PRIu64
+			" were lost on the way, %" PRIu64 " requests failed\n",
+			s->below_entries, sluice_size_format(a, s->below_bytes), s->demoted,
+			s->promoted, s->demotions_lost, s->below_errors);
 	if (s->corrupt + s->errors + s->dirs_out)
 		fprintf(f,
 			"            %" PRIu64 " values were not what was written, %" PRIu64
