@@ -6,6 +6,7 @@
 
 #include "base/util.h"
 #include "cli/cli.h"
+#include "cli/object.h"
 #include "cli/opt/how.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -16,6 +17,7 @@
 struct stream_command {
 	struct weights_job job;
 	bool dry_run;
+	struct sluice_object_opts object;
 	struct cli_result_args files;
 	/* what the run needs */
 	json_t *settings;
@@ -56,6 +58,8 @@ static const struct cli_opt stream_opts[] = {
 	CLI_FLAG(struct stream_command, job.gpu, 0, "gpu", "the window is memory of a GPU"),
 	CLI_U32(struct stream_command, job.device, 0, "device", "ID", "0", 0, 1024, "which GPU"),
 	CLI_TABLE(struct stream_command, job.opts, struct sluice_opts, cli_engine_opts),
+	CLI_GROUP("Object stores"),
+	CLI_TABLE(struct stream_command, object, struct sluice_object_opts, cli_object_opts),
 	CLI_GROUP("Yardsticks"),
 	CLI_LIMIT(struct stream_command, job.limit, job.measure_limit),
 	CLI_GROUP("Output"),
@@ -81,6 +85,9 @@ static int build_job(struct stream_command *c, int argc, char **argv, struct wei
 		r = cli_usage(&cmd_stream, "--ahead is about experts: it needs --experts");
 	if (r == CLI_OK)
 		r = cli_opts_check(&c->job.opts, &cmd_stream);
+	if (r == CLI_OK)
+		r = cli_object_for(&c->job.opts.objects, &c->object, (const char *const *)argv, 1,
+				   &cmd_stream);
 	if (r != CLI_OK)
 		return r;
 	c->settings = cli_settings(&cmd_stream, c);
@@ -116,6 +123,8 @@ static int stream_tell(void *args, struct result *r)
 	result_finish(r);
 	if (c->out.text)
 		weights_report_text(stdout, &c->job, res);
+	if (c->job.opts.objects)
+		r->objects = cli_object_report(c->out.text ? stdout : NULL, c->job.opts.objects);
 	return cli_outputs_finish(&c->out, r);
 }
 
@@ -149,6 +158,7 @@ static int stream_main(void *args, int argc, char **argv)
 	}
 	weights_result_fini(&c->res);
 	json_decref(c->settings);
+	sluice_object_close(c->job.opts.objects);
 	return r;
 }
 
@@ -156,8 +166,9 @@ const struct cli_cmd cmd_stream = {
 	.name = "stream",
 	.summary = "weights larger than memory, streamed: the bound and what is reached",
 	.usage = "MODEL",
-	.operands = "r",
-	.notes = "MODEL is a file or folder of safetensors or GGUF, a swap folder of\n"
+	.operands = "i",
+	.notes = "MODEL is a file or folder of safetensors or GGUF, s3://BUCKET/PREFIX/\n"
+		 "or an object of such, a swap folder of\n"
 		 "DeepSpeed, or a shape: llama-8b, llama-70b, llama-405b, bloom-176b,\n"
 		 "mixtral-8x7b, mixtral-8x22b, deepseek-v3.\n",
 	.opts = stream_opts,

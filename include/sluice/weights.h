@@ -79,7 +79,8 @@ struct sluice_model_opts {
  * Find out what a model on disk consists of.  @path is
  *   - a file of safetensors, or the index of several (*.safetensors.index.json);
  *   - a file of GGUF;
- *   - a folder with such files; where it has an index, that says which weights and files count;
+ *   - a folder with such files, or s3://BUCKET/PREFIX/ with such objects; where it has an index,
+ *     that says which weights and files count;
  *   - a folder of DeepSpeed with swapped parameters (N_param.tensor.swp): a group each.
  * Groups come in the order of use as names tell it: what embeds, then by number, then the rest;
  * see sluice_model_order() for another one.  @opts may be NULL.  Only what describes the weights is

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include <sluice/object.h>
 #include <sluice/stripe.h>
 
 #include "base/err.h"
@@ -43,7 +44,8 @@ int weights_files_find(struct weights_files *f, const struct sluice_model *m,
 	for (uint64_t i = 0; i < n; i++) {
 		if (i && names[i] == names[i - 1])
 			continue;
-		f->paths[f->nr] = realpath(names[i], NULL);
+		f->paths[f->nr] = sluice_object_is_uri(names[i], NULL) ? strdup(names[i])
+								       : realpath(names[i], NULL);
 		if (!f->paths[f->nr])
 			return sluice_fail(err, -errno, "%s: %s", names[i], strerror(errno));
 		f->nr++;
@@ -52,6 +54,19 @@ int weights_files_find(struct weights_files *f, const struct sluice_model *m,
 }
 
 /* What is not there reads as zeros at the speed of memory. */
+static int check_object(struct weights_files *f, uint64_t i, struct sluice_object *c,
+			struct sluice_err *err)
+{
+	struct sluice_object_info info = {.size = sizeof(info)};
+	int r = sluice_object_stat(c, f->paths[i], &info, err);
+
+	if (r < 0)
+		return r;
+	f->lens[i] = info.bytes;
+	f->facts.unknown = true;
+	return 0;
+}
+
 static int check_file(struct weights_files *f, uint64_t i, struct sluice_err *err)
 {
 	CLEANUP_CLOSE int fd = open(f->paths[i], O_RDONLY | O_CLOEXEC);
@@ -71,19 +86,21 @@ static int check_file(struct weights_files *f, uint64_t i, struct sluice_err *er
 				   "%s: has a hole at byte %lld: reading it would tell nothing of "
 				   "the storage",
 				   f->paths[i], (long long)hole);
-	if (f->lens[i] > f->lens[f->largest])
-		f->largest = i;
 	cache_note(&f->facts, cache_drop(f->paths[i], 0, f->lens[i]));
-	f->facts.size = max_u64(f->facts.size, f->lens[i]);
 	return 0;
 }
 
-int weights_files_check(struct weights_files *f, struct sluice_err *err)
+int weights_files_check(struct weights_files *f, struct sluice_object *objects,
+			struct sluice_err *err)
 {
 	int r = 0;
 
-	for (uint64_t i = 0; i < f->nr && r == 0; i++)
-		r = check_file(f, i, err);
+	for (uint64_t i = 0; i < f->nr && r == 0; i++) {
+		r = objects ? check_object(f, i, objects, err) : check_file(f, i, err);
+		if (f->lens[i] > f->lens[f->largest])
+			f->largest = i;
+		f->facts.size = max_u64(f->facts.size, f->lens[i]);
+	}
 	return r;
 }
 

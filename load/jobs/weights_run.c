@@ -231,7 +231,7 @@ static int run_all(struct weights_run *run, struct sluice_err *err)
 	measure_model(&run->res->plan, run->m);
 	r = weights_files_find(&run->files, run->m, err);
 	if (r == 0)
-		r = weights_files_check(&run->files, err);
+		r = weights_files_check(&run->files, run->job->opts.objects, err);
 	if (r == 0)
 		r = window_make(run, err);
 	if (r == 0)

@@ -27,9 +27,9 @@ static int stopped(const struct weights_run *run, struct sluice_err *err)
  */
 static void limit_turn(struct weights_run *run)
 {
-	bool own = run->job->experts || run->job->gpu;
 	const struct weights_job *job = run->job;
 	const char *path = run->files.paths[run->files.largest];
+	bool own = job->experts || job->gpu;
 	struct limit_target t = {
 		.paths = &path,
 		.nr_paths = 1,
@@ -38,6 +38,9 @@ static void limit_turn(struct weights_run *run)
 		.buf_len = own ? WEIGHTS_LIMIT_BUFFER : run->job->window,
 		.step = own ? WEIGHTS_LIMIT_BUFFER : run->job->window,
 		.align = 4096,
+		.objects = job->opts.objects,
+		.in_flight = 1,
+		.block = job->opts.block,
 	};
 
 	if (!job->measure_limit || job->limit || !t.len)

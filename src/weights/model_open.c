@@ -2,6 +2,7 @@
 /* What lies at a path: a file of weights, an index of them, a folder of either, a swap folder. */
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,11 +103,67 @@ static int by_number(const void *a, const void *b)
 
 /* -------------------------------------------------------------------- folders */
 
+static bool is_prefix(const char *path)
+{
+	return sluice_object_is_uri(path, NULL) > 0 && ends_with(path, "/");
+}
+
+/* The URIs of the objects of this form right below the prefix: how many, or -errno. */
+static int64_t list_objects(const struct finding *f, const char *what, char ***ret,
+			    struct sluice_err *err)
+{
+	struct sluice_object_entry e = {.size = sizeof(e)};
+	struct sluice_object *c = sluice_get_objects(f->io);
+	struct sluice_object_list *l;
+	size_t n = 0;
+	int r = c ? sluice_object_list_open(&l, c, f->path, 0, err)
+		  : sluice_fail(err, -ENOTSUP, "%s: the handle has no client of an object store",
+				f->path);
+
+	if (r < 0)
+		return r;
+	while ((r = sluice_object_list_next(l, &e, err)) > 0) {
+		const char *name = strrchr(e.key, '/') ? strrchr(e.key, '/') + 1 : e.key;
+
+		if (e.is_prefix || fnmatch(what, name, FNM_PERIOD) != 0)
+			continue;
+		if (ARRAY_MORE(*ret, n) < 0 || asprintf(&(*ret)[n], "%s%s", f->path, name) < 0) {
+			r = sluice_fail(err, -ENOMEM, "out of memory");
+			break;
+		}
+		n++;
+	}
+	sluice_object_list_close(l);
+	if (n)
+		qsort(*ret, n, sizeof(char *), by_number);
+	for (size_t i = 0; r < 0 && i < n; i++)
+		free((*ret)[i]);
+	return r < 0 ? r : (int64_t)n;
+}
+
+static int64_t each_object(const struct finding *f, const char *what,
+			   int (*add)(const struct finding *, const char *, struct sluice_err *),
+			   struct sluice_err *err)
+{
+	CLEANUP_FREE char **uris = NULL;
+	int64_t n = list_objects(f, what, &uris, err);
+	int r = 0;
+
+	for (int64_t i = 0; i < n; i++) {
+		r = r < 0 ? r : add(f, uris[i], err);
+		free(uris[i]);
+	}
+	return r < 0 ? r : n;
+}
+
 /* @add for each file of this form: how many, or -errno. */
 static int64_t each(const struct finding *f, const char *what,
 		    int (*add)(const struct finding *, const char *, struct sluice_err *),
 		    struct sluice_err *err)
 {
+	if (is_prefix(f->path))
+		return each_object(f, what + 1, add, err);
+
 	CLEANUP_FREE char *pattern = sluice_glob_folder(f->path, what);
 	glob_t found;
 	int64_t n = 0;
@@ -137,7 +194,8 @@ static int add_folder(const struct finding *f, struct sluice_err *err)
 		n = each(f, forms[i], add_file, err);
 	if (n)
 		return n < 0 ? (int)n : 0;
-	n = each(f, "/*_param.tensor.swp", add_swapped, err);
+	if (!is_prefix(f->path))
+		n = each(f, "/*_param.tensor.swp", add_swapped, err);
 	if (n)
 		return n < 0 ? (int)n : 1;
 	return sluice_fail(err, -ENOENT,
@@ -148,8 +206,7 @@ static int add_folder(const struct finding *f, struct sluice_err *err)
 static int fill(const struct finding *f, struct sluice_err *err)
 {
 	struct sluice_short room;
-	struct stat st = {
-		.st_mode = S_IFREG}; /* as an object is; folders of them are not looked into */
+	struct stat st = {.st_mode = is_prefix(f->path) ? S_IFDIR : S_IFREG};
 	int r;
 
 	if (sluice_object_is_uri(f->path, NULL) <= 0 && stat(f->path, &st) < 0)

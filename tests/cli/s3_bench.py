@@ -217,6 +217,41 @@ def model_files_are_listed_and_verified_where_they_are():
     clikit.Command('rm')('-r', 's3://bucket')
 
 
+def shard(name, *tensors):
+    at, header, size = 0, {}, 1 << 20
+    for tensor in tensors:
+        header[tensor] = {'dtype': 'U8', 'shape': [size], 'data_offsets': [at, at + size]}
+        at += size
+    text = json.dumps(header).encode()
+    with open(name, 'wb') as f:
+        f.write(len(text).to_bytes(8, 'little') + text + bytes(range(256)) * (at // 256))
+
+
+@in_folder
+def a_prefix_is_a_model_as_a_folder_is():
+    stream = clikit.Command('stream')
+    shard('model-1.safetensors', 'layers.0.a', 'layers.0.b')
+    shard('model-2.safetensors', 'layers.1.a', 'layers.1.b')
+    shard('other.safetensors', 'layers.7.a')  # which the index does not know
+    names = {'layers.0.a': 'model-1.safetensors', 'layers.0.b': 'model-1.safetensors', 'layers.1.a': 'model-2.safetensors', 'layers.1.b': 'model-2.safetensors'}
+    with open('model.safetensors.index.json', 'w') as f:
+        json.dump({'weight_map': names}, f)
+    for name in 'model-1.safetensors', 'model-2.safetensors', 'other.safetensors', 'model.safetensors.index.json':
+        cp('-q', name, f's3://bucket/model/{name}')
+    run = '--time', '0.3', '--window', '16M', '--json', 'r.json'
+    done = stream('s3://bucket/model/', *run)
+    r = load('r.json')
+    assert r['stream']['model_bytes'] == 4 << 20 and r['objects']['read_bytes'] >= 4 << 20 and r['objects']['failed'] == 0, r['stream']
+    assert 'objects:' in done.out and 'libcurl' in str(r['series'][0]['limit']) + done.out or 'plain GET' in done.out, done.out
+    clikit.Command('rm')('s3://bucket/model/model.safetensors.index.json')
+    stream('s3://bucket/model/', *run)
+    assert load('r.json')['stream']['model_bytes'] == 5 << 20
+    stream('s3://bucket/model/model-1.safetensors', *run)
+    assert load('r.json')['stream']['model_bytes'] == 2 << 20
+    assert 'has no *.safetensors' in stream('s3://bucket/none/', status=1).err
+    clikit.Command('rm')('-r', 's3://bucket')
+
+
 @in_folder
 def checkpoints_are_copied_to_the_store_and_back():
     content = bytes(range(251)) * 40000
@@ -260,6 +295,7 @@ tap.run(
     io_moves_whole_objects_and_can_keep_them,
     sweep_goes_through_its_configurations,
     model_files_are_listed_and_verified_where_they_are,
+    a_prefix_is_a_model_as_a_folder_is,
     checkpoints_are_copied_to_the_store_and_back,
     what_makes_no_sense_is_refused,
 )
