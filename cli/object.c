@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/hosts.h"
 #include "cli/opt/file.h"
@@ -87,6 +88,53 @@ int cli_object_for(struct sluice_object **out, struct sluice_object_opts *opts,
 	for (size_t i = 0; i < n; i++)
 		any = any || cli_is_object(names[i]);
 	return any ? cli_object_open(out, opts, cmd) : CLI_OK;
+}
+
+static bool is_model(const char *name)
+{
+	static const char *const ends[] = {".safetensors", ".gguf", ".ckpt", ".pt", ".pth", ".bin"};
+	const char *end = strrchr(name, '.');
+
+	for (size_t i = 0; end && i < sizeof(ends) / sizeof(*ends); i++)
+		if (!strcmp(end, ends[i]))
+			return true;
+	return false;
+}
+
+int cli_object_models(struct sluice_object *c, const char *name, const struct cli_cmd *cmd,
+		      int (*one)(void *arg, const char *name), void *arg)
+{
+	struct sluice_object_entry e = {.size = sizeof(e)};
+	struct sluice_err err = {0, ""};
+	struct sluice_object_list *l;
+	int status = CLI_OK, r;
+	unsigned found = 0;
+
+	if (!cli_is_object(name) || name[strlen(name) - 1] != '/')
+		return one(arg, name);
+	r = sluice_object_list_open(&l, c, name, 0, &err);
+	if (r < 0)
+		return cli_object_fail(cmd, r, err.msg);
+	while (status < 128 && (r = sluice_object_list_next(l, &e, &err)) > 0) {
+		const char *base = strrchr(e.key, '/') ? strrchr(e.key, '/') + 1 : e.key;
+		char *uri;
+		int now;
+
+		if (e.is_prefix || !is_model(base))
+			continue;
+		if (asprintf(&uri, "%s%s", name, base) < 0) {
+			status = cli_fail(cmd, CLI_FAILED, "out of memory");
+			break;
+		}
+		now = one(arg, uri);
+		status = now ? now : status;
+		found++;
+		free(uri);
+	}
+	sluice_object_list_close(l);
+	if (r < 0)
+		return cli_object_fail(cmd, r, err.msg);
+	return found ? status : cli_fail(cmd, CLI_FAILED, "%s: there is no model file in it", name);
 }
 
 json_t *cli_object_report(FILE *f, struct sluice_object *c)

@@ -28,6 +28,13 @@ int cli_object_open(struct sluice_object **out, struct sluice_object_opts *opts,
 int cli_object_for(struct sluice_object **out, struct sluice_object_opts *opts,
 		   const char *const *names, size_t n, const struct cli_cmd *cmd);
 
+/*
+ * @one for @name, or, where that is s3://BUCKET/PREFIX/, for every model file right below it.
+ * Returns the last exit status that is not CLI_OK; one of 128 and more ends it.
+ */
+int cli_object_models(struct sluice_object *c, const char *name, const struct cli_cmd *cmd,
+		      int (*one)(void *arg, const char *name), void *arg);
+
 /* The exit status for what the library returned, after its message. */
 int cli_object_fail(const struct cli_cmd *cmd, int code, const char *why);
 

@@ -20,8 +20,15 @@ static const struct cli_opt ls_opts[] = {
 	CLI_END,
 };
 
-static int ls_one(const struct ls_command *c, struct ckpt_open *k, const char *name)
+struct listing {
+	const struct ls_command *c;
+	struct ckpt_open *k;
+};
+
+static int ls_one(void *arg, const char *name)
 {
+	const struct ls_command *c = ((struct listing *)arg)->c;
+	struct ckpt_open *k = ((struct listing *)arg)->k;
 	struct sluice_err err = {0, ""};
 	struct model_file m;
 	int r = model_file_open(&m, k->io, name, NULL, &err), status = CLI_OK;
@@ -48,7 +55,8 @@ static int ls_run(void *args, int argc, char **argv)
 	status = ckpt_open(&k, &cmd_ckpt_ls, &opts, &c->object, (const char *const *)argv,
 			   (size_t)argc, c->out.json);
 	for (int i = 0; k.io && i < argc; i++) {
-		r = ls_one(c, &k, argv[i]);
+		r = cli_object_models(k.opts.objects, argv[i], &cmd_ckpt_ls, ls_one,
+				      &(struct listing){c, &k});
 		status = r ? r : status;
 	}
 	return ckpt_close(&k, "ls", status);

@@ -47,10 +47,18 @@ static int no_sums(struct sluice_err *err, const char *name)
 		name);
 }
 
-/* One file: an exit status, with what is to be said of it in @k->files. */
-static int verify_one(struct verify_command *c, struct ckpt_open *k, const char *name,
-		      const atomic_int *stop)
+struct verifying {
+	struct verify_command *c;
+	struct ckpt_open *k;
+	const atomic_int *stop;
+};
+
+/* One file: an exit status, with what is to be said of it in the list of files. */
+static int verify_one(void *arg, const char *name)
 {
+	struct verify_command *c = ((struct verifying *)arg)->c;
+	struct ckpt_open *k = ((struct verifying *)arg)->k;
+	const atomic_int *stop = ((struct verifying *)arg)->stop;
 	struct model_pass p = {
 		.io = k->io, .path = name, .stop = stop, .progress = show_progress, .arg = c};
 	struct sluice_err err = {0, ""};
@@ -83,7 +91,8 @@ static int verify_run(void *args, int argc, char **argv)
 	status = ckpt_open(&k, &cmd_ckpt_verify, &c->opts, &c->object, (const char *const *)argv,
 			   (size_t)argc, c->out.json);
 	for (int i = 0; k.io && i < argc && status < 128; i++) {
-		r = verify_one(c, &k, argv[i], stop);
+		r = cli_object_models(k.opts.objects, argv[i], &cmd_ckpt_verify, verify_one,
+				      &(struct verifying){c, &k, stop});
 		status = r ? r : status;
 	}
 	return ckpt_close(&k, "verify", status);

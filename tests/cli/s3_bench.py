@@ -243,6 +243,13 @@ def a_prefix_is_a_model_as_a_folder_is():
     r = load('r.json')
     assert r['stream']['model_bytes'] == 4 << 20 and r['objects']['read_bytes'] >= 4 << 20 and r['objects']['failed'] == 0, r['stream']
     assert 'objects:' in done.out and 'libcurl' in str(r['series'][0]['limit']) + done.out or 'plain GET' in done.out, done.out
+    listed = ckpt('ls', '-b', 's3://bucket/model/').out
+    assert all(name in listed for name in ('model-1.safetensors', 'model-2.safetensors', 'other.safetensors')) and 'index' not in listed, listed
+    assert 'has no checksums' in ckpt('verify', 's3://bucket/model/', status=1).err
+    for name in 'model-1', 'model-2', 'other':
+        ckpt('cp', '-q', f'{name}.safetensors', 's3://bucket/summed/')
+    assert ckpt('verify', 's3://bucket/summed/').out.count('.safetensors') == 3
+    assert 'no model file' in ckpt('ls', 's3://bucket/none/', status=1).err
     clikit.Command('rm')('s3://bucket/model/model.safetensors.index.json')
     stream('s3://bucket/model/', *run)
     assert load('r.json')['stream']['model_bytes'] == 5 << 20
