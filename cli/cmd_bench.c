@@ -44,8 +44,6 @@ struct bench_command {
 	struct cli_outputs out;
 	struct cli_progress progress;
 	struct bench_result res;
-	int step;      /* shown last */
-	uint64_t size; /* the same */
 	unsigned printed;
 };
 
@@ -229,14 +227,8 @@ static void show_progress(void *arg, enum bench_step step, uint64_t size, uint64
 		"Prepare:", "Writes:", "Reads:", "Mixed:", "Verify:", "Limit:"};
 	struct bench_command *c = arg;
 
-	if (!c->progress.on)
-		cli_progress_start(&c->progress, labels[step], total);
-	else if (c->step != (int)step || c->size != size)
-		cli_progress_label(&c->progress, labels[step], total);
-	c->step = (int)step;
-	c->size = size;
-	c->progress.total = total; /* a series that ends by time learns it as it goes */
-	cli_progress_update(&c->progress, done);
+	cli_progress_show(&c->progress, size * ARRAY_SIZE(labels) + step, labels[step], done,
+			  total);
 }
 
 static void show_series(struct bench_command *c, const struct run_series *s)
@@ -308,7 +300,6 @@ static int bench_main(void *args, int argc, char **argv)
 
 	(void)argc;
 	(void)argv;
-	c->step = -1;
 	c->job.stop = cli_stop_catch();
 	r = build_job(c);
 	if (r == CLI_OK && c->dry_run) {

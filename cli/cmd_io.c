@@ -38,7 +38,6 @@ struct io_command {
 	struct cli_progress progress;
 	struct cli_outputs out;
 	struct io_result res;
-	int step;   /* shown last */
 	bool ready; /* what was refused before is bad input */
 	bool dry_run;
 };
@@ -218,11 +217,7 @@ static void show_progress(void *arg, enum io_step step, uint64_t done, uint64_t 
 	static const char *const labels[] = {"prepare", "measure", "limit", "check"};
 	struct io_command *c = arg;
 
-	if (c->step != (int)step) {
-		c->step = (int)step;
-		cli_progress_label(&c->progress, labels[step], total);
-	}
-	cli_progress_update(&c->progress, done);
+	cli_progress_show(&c->progress, step, labels[step], done, total);
 }
 
 static void on_ready(void *arg)
@@ -243,9 +238,7 @@ static int io_do(void *args, struct cli_end *end, struct sluice_err *err)
 	struct io_command *c = args;
 	int r;
 
-	c->step = -1;
-	cli_progress_start(&c->progress, "prepare", 0);
-	c->job.progress = c->progress.on ? show_progress : NULL;
+	c->job.progress = isatty(STDERR_FILENO) ? show_progress : NULL;
 	c->job.progress_arg = c;
 	c->job.ready = on_ready;
 	r = io_job_run(&c->job, &c->res, err);

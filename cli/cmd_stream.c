@@ -99,9 +99,7 @@ static void show_progress(void *arg, uint64_t done, uint64_t total)
 {
 	struct stream_command *c = arg;
 
-	if (!c->progress.on)
-		cli_progress_start(&c->progress, "Stream:", total);
-	cli_progress_update(&c->progress, done);
+	cli_progress_show(&c->progress, 0, "Stream:", done, total);
 }
 
 static int stream_tell(void *args, struct result *r)

@@ -43,7 +43,6 @@ struct tune_command {
 	struct cli_outputs out;
 	struct cli_file config;
 	struct cli_progress progress;
-	int step;
 	unsigned left;
 	bool raced;  /* a line of the race is on the terminal */
 	bool failed; /* and was not interrupted */
@@ -229,7 +228,6 @@ static int build_job(struct tune_command *c)
 static void show_race(struct tune_command *c, uint64_t done, uint64_t total)
 {
 	cli_progress_end(&c->progress);
-	c->progress.on = false;
 	if (!isatty(STDERR_FILENO))
 		return;
 	fprintf(stderr, "\r\033[KRace: ");
@@ -245,24 +243,17 @@ static void show_race(struct tune_command *c, uint64_t done, uint64_t total)
 static void show_progress(void *arg, enum tune_step step, uint64_t done, uint64_t total,
 			  unsigned left)
 {
-	static const char *const labels[] = {"Prepare:", "Race:"};
 	struct tune_command *c = arg;
 
 	if (c->verbose && step == TUNE_RACE && left != c->left && left) {
 		cli_progress_end(&c->progress);
 		fprintf(stderr, "sluice tune: %.1f s: %u configuration%s in the race\n",
 			(double)done / 1e3, left, left == 1 ? "" : "s");
-		c->progress.on = false;
 	}
 	c->left = left;
 	if (step == TUNE_RACE)
 		return show_race(c, done, total);
-	if (!c->progress.on)
-		cli_progress_start(&c->progress, labels[step], total);
-	else if (c->step != (int)step)
-		cli_progress_label(&c->progress, labels[step], total);
-	c->step = (int)step;
-	cli_progress_update(&c->progress, done);
+	cli_progress_show(&c->progress, step, "Prepare:", done, total);
 }
 
 /* ------------------------------------------------------------------ results */
@@ -349,7 +340,6 @@ static int tune_main(void *args, int argc, char **argv)
 
 	(void)argc;
 	(void)argv;
-	c->step = -1;
 	c->job.stop = cli_stop_catch();
 	r = build_job(c);
 	if (r == CLI_OK && c->dry_run) {

@@ -126,6 +126,25 @@ void cli_progress_update(struct cli_progress *p, uint64_t done)
 		draw(p, done, now);
 }
 
+void cli_progress_moved(void *progress, uint64_t done, uint64_t total)
+{
+	struct cli_progress *p = progress;
+
+	p->total = total;
+	cli_progress_update(p, done);
+}
+
+void cli_progress_show(struct cli_progress *p, uint64_t step, const char *label, uint64_t done,
+		       uint64_t total)
+{
+	if (!p->on)
+		cli_progress_start(p, label, total);
+	else if (p->step != step)
+		cli_progress_label(p, label, total);
+	p->step = step;
+	cli_progress_moved(p, done, total); /* a step that ends by time learns it as it goes */
+}
+
 void cli_progress_end(struct cli_progress *p)
 {
 	if (p->on)

@@ -24,6 +24,7 @@ struct cli_progress {
 	uint64_t total; /* bytes; 0: not known, so no bar and no time left */
 	uint64_t start_ns;
 	uint64_t drawn_ns;
+	uint64_t step; /* of cli_progress_show() */
 };
 
 void cli_progress_start(struct cli_progress *p, const char *label, uint64_t total);
@@ -31,6 +32,11 @@ void cli_progress_start(struct cli_progress *p, const char *label, uint64_t tota
 void cli_progress_label(struct cli_progress *p, const char *label, uint64_t total);
 void cli_progress_update(struct cli_progress *p, uint64_t done);
 void cli_progress_end(struct cli_progress *p);
+/* All of it for a job of several steps: begin, change the label with @step, and update. */
+void cli_progress_show(struct cli_progress *p, uint64_t step, const char *label, uint64_t done,
+		       uint64_t total);
+/* As what a job calls: @progress has been started, and learns its total. */
+void cli_progress_moved(void *progress, uint64_t done, uint64_t total);
 
 /*
  * The text of the line, without terminal codes: for the tests, and for

@@ -24,7 +24,6 @@ struct ckpt_command {
 	struct cli_outputs out;
 	struct cli_progress progress;
 	struct ckpt_result res;
-	unsigned shown; /* method and direction */
 };
 
 static const struct cli_opt ckpt_opts[] = {
@@ -122,12 +121,7 @@ static void show_progress(void *arg, unsigned method, bool read, uint64_t done, 
 	char label[32];
 
 	snprintf(label, sizeof(label), "%s %s:", read ? "Load" : "Save", ckpt_method_words[method]);
-	if (!c->progress.on)
-		cli_progress_start(&c->progress, label, total);
-	else if (c->shown != 2 * method + read)
-		cli_progress_label(&c->progress, label, total);
-	c->shown = 2 * method + read;
-	cli_progress_update(&c->progress, done);
+	cli_progress_show(&c->progress, 2 * method + read, label, done, total);
 }
 
 static int ckpt_tell(void *args, struct result *r)

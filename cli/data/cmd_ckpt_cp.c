@@ -38,14 +38,6 @@ static const struct cli_opt cp_opts[] = {
 	CLI_END,
 };
 
-static void show_progress(void *arg, uint64_t done, uint64_t total)
-{
-	struct cp_command *c = arg;
-
-	c->progress.total = total;
-	cli_progress_update(&c->progress, done);
-}
-
 static bool is_folder(const char *path)
 {
 	struct stat st;
@@ -78,8 +70,8 @@ static int copy(struct cp_command *c, struct ckpt_open *k, const char *from, con
 			       .to = to,
 			       .no_crc = c->no_crc,
 			       .stop = cli_stop_catch(),
-			       .progress = show_progress,
-			       .arg = c};
+			       .progress = cli_progress_moved,
+			       .arg = &c->progress};
 	struct sluice_err err = {0, ""};
 	int r;
 

@@ -30,14 +30,6 @@ static const struct cli_opt verify_opts[] = {
 	CLI_END,
 };
 
-static void show_progress(void *arg, uint64_t done, uint64_t total)
-{
-	struct verify_command *c = arg;
-
-	c->progress.total = total;
-	cli_progress_update(&c->progress, done);
-}
-
 static int no_sums(struct sluice_err *err, const char *name)
 {
 	return sluice_fail(
@@ -59,8 +51,11 @@ static int verify_one(void *arg, const char *name)
 	struct verify_command *c = ((struct verifying *)arg)->c;
 	struct ckpt_open *k = ((struct verifying *)arg)->k;
 	const atomic_int *stop = ((struct verifying *)arg)->stop;
-	struct model_pass p = {
-		.io = k->io, .path = name, .stop = stop, .progress = show_progress, .arg = c};
+	struct model_pass p = {.io = k->io,
+			       .path = name,
+			       .stop = stop,
+			       .progress = cli_progress_moved,
+			       .arg = &c->progress};
 	struct sluice_err err = {0, ""};
 	int r;
 
