@@ -13,6 +13,7 @@ import subprocess
 import sys
 
 import resultcheck
+import tap
 
 SLUICE = os.path.abspath(sys.argv[1])
 ROOT = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else None
@@ -74,6 +75,12 @@ class Command:
             assert word in done.err, (word, done)
         assert tree() == before, done
         return done.err
+
+    def refusals(self, bad):
+        """A case for each of {what: (arguments, what is said of them)}."""
+        for what, (args, says) in bad.items():
+            yield (f'{what} is refused with one line',
+                   tap.in_folder(lambda args=args, says=says: self.refused(*args, says=says)))
 
 
 def tree():

@@ -13,7 +13,6 @@
 #include "load/trace/trace.h"
 
 #define KV_US           1000ull
-#define KV_SEC          1000000000ull
 #define KV_NEVER        (1ull << 62) /* 146 years; two of them can be added */
 #define KV_LONG_CONTEXT 10000        /* from here on a request is prefill only */
 #define KV_TRACE_USERS  1000         /* BurstGPT's requests belong to so many */

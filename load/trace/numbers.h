@@ -16,7 +16,6 @@ bool trace_decimal(uint64_t *out, const char *s, size_t len, unsigned scale);
 /* "2025-01-31T12:00:00.123456789Z", "...+01:00": nanoseconds since 1970; nothing before that. */
 bool trace_time_parse(uint64_t *out, const char *s, size_t len);
 /* The same, as Go writes it: in UTC, without zeros at the end.  Returns the end. */
-#define TRACE_TIME_TEXT 40
 char *trace_time_put(char *to, uint64_t ns);
 
 #endif

@@ -652,17 +652,6 @@ BAD = {
 }
 
 
-def bad_input_case(what):
-    args, message = BAD[what]
-
-    def case():
-        with folder() as f:
-            out, err = bench(*args, status=2)
-            assert out == '' and err.count('\n') == 1 and message in err, (out, err)
-            assert os.listdir(f) == []
-    return f'{what} is refused with one line', case
-
-
 def a_folder_that_cannot_be_written_to_is_refused():
     if os.geteuid() == 0:
         args = ['--nvme-path', '/proc']
@@ -757,7 +746,7 @@ tap.run(
     a_workbook_that_cannot_be_written_is_one_line,
     one_file_cannot_be_two_results,
     a_failure_leaves_an_older_result_alone,
-    *map(bad_input_case, BAD),
+    *bench.refusals(BAD),
     a_folder_that_cannot_be_written_to_is_refused,
     gpu_memory_that_is_not_there_is_status_3,
     stopping_case(signal.SIGINT),

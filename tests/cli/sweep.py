@@ -637,17 +637,6 @@ def a_gpu_asked_for_in_two_places_is_refused():
             assert err.count('\n') == 1 and message in err, err
 
 
-def bad_input_case(what):
-    args, message = BAD[what]
-
-    def case():
-        with folder() as f:
-            out, err = sweep(*args, status=2)
-            assert out == '' and err.count('\n') == 1 and message in err, (out, err)
-            assert os.listdir(f) == []
-    return f'{what} is refused with one line', case
-
-
 def bad_json_case(what):
     text, message = BAD_JSON[what]
 
@@ -707,7 +696,7 @@ tap.run(
     a_log_of_another_sweep_is_not_resumed_with,
     a_folder_that_takes_no_files_is_bad_input,
     a_failure_ends_it_with_one_line,
-    *map(bad_input_case, BAD),
+    *sweep.refusals(BAD),
     *map(bad_json_case, BAD_JSON),
     a_gpu_asked_for_in_two_places_is_refused,
     what_needs_a_gpu_is_status_3,
