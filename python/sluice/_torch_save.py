@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What torch.save() would write, without its copies: pickle and headers here, tensors in place."""
+import collections
+import contextlib
+import gc
 import io
 import os
 import pickle
 import sys
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -16,6 +19,8 @@ from ._writer import Path, Writer
 
 _serialization: Any = torch.serialization
 
+_MANY = 256  # storages from which on writing them while pickling pays
+_BATCH = 32  # that are handed over at once
 
 
 def is_special() -> bool:
@@ -34,6 +39,25 @@ def _untyped(storage: Any) -> Any:
 
 
 _PLAIN = frozenset((str, int, float, bool, bytes, tuple, dict, list, type(None), torch.dtype, torch.Tensor))
+_KINDS: dict[torch.dtype, str] = torch.storage._dtype_to_storage_type_map()
+_storage_of: Any = getattr(torch.Tensor, 'untyped_storage', None) or torch.Tensor._storage  # torch 1
+_has_names: Any = getattr(torch.Tensor, 'has_names', lambda tensor: False)  # no longer
+
+
+class _Named:
+    """A storage that has its name already."""
+
+    __slots__ = ('name',)
+
+    def __init__(self, name: tuple[Any, ...]) -> None:
+        self.name = name
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Is it nothing but a shape over a storage, in a dtype that was always there?"""
+    return (tensor.layout is torch.strided and tensor.device.type == 'cpu' and tensor.dtype in _KINDS
+            and not (tensor.is_quantized or tensor.is_nested or tensor.is_conj() or tensor.is_neg()
+                     or _has_names(tensor) or tensor._backward_hooks or tensor.__dict__))
 
 
 class _Pickler(pickle.Pickler):
@@ -49,9 +73,23 @@ class _Pickler(pickle.Pickler):
         self._keys: dict[int, str] = {}
         self._dtypes: dict[int, torch.dtype] = {}
 
+    def reducer_override(self, obj: Any) -> Any:
+        """What torch says of a plain tensor, which it takes 20 us to say."""
+        if type(obj) is collections.OrderedDict and not obj and not obj.__dict__:
+            return collections.OrderedDict, ()  # the hooks of a tensor
+        if type(obj) is not torch.Tensor or not _is_plain(obj):
+            return NotImplemented
+        dtype, storage = obj.dtype, _storage_of(obj)
+        name = self._name(storage, dtype, getattr(torch, _KINDS[dtype]), storage.nbytes() // obj.element_size())
+        return torch._utils._rebuild_tensor_v2, (
+            _Named(name), obj.storage_offset(), tuple(obj.size()), obj.stride(), obj.requires_grad,
+            collections.OrderedDict())
+
     def persistent_id(self, obj: Any) -> tuple[Any, ...] | None:
         if type(obj) in _PLAIN:  # asked for everything that is pickled
             return None
+        if type(obj) is _Named:
+            return obj.name
         if isinstance(obj, torch.storage.TypedStorage):
             storage, dtype = _untyped(obj), obj.dtype
             kind = getattr(obj, '_pickle_storage_type', None) or obj.pickle_storage_type
@@ -91,6 +129,30 @@ def _archive_name(path: Path | None) -> str:
     return stem if stem and stem.isascii() else 'archive'
 
 
+def _sizes(obj: Any, seen: dict[int, int], depth: int = 8) -> dict[int, int]:
+    """Bytes of the storages that are easily found: what is not reserved is written all the same."""
+    if isinstance(obj, torch.Tensor):
+        if _is_plain(obj):
+            storage = _storage_of(obj)
+            seen[storage._cdata] = storage.nbytes()
+    elif depth and isinstance(obj, (dict, list, tuple)):
+        for value in obj.values() if isinstance(obj, dict) else obj:
+            _sizes(value, seen, depth - 1)
+    return seen
+
+
+@contextlib.contextmanager
+def _no_garbage() -> Iterator[None]:
+    """Pickle keeps all that it meets: looking for garbage among it takes as long as pickling."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 class _Copy:
     """In place of a storage, its bytes somewhere else in memory."""
 
@@ -115,26 +177,35 @@ class Plan:
     """Everything of a file but the bytes of tensors, and where all of it goes.
 
     location: where torch is told that tensors were, if not where they are.
+    begin: where there are so many storages that pickling takes its time, this makes the file, for about
+    so many bytes, and they are written as pickle meets them.  All else follows them; torch has it before.
     """
 
-    def __init__(self, obj: object, path: Path | None, protocol: int,
-                 location: str | None = None) -> None:
+    def __init__(self, obj: object, path: Path | None, protocol: int, location: str | None = None,
+                 begin: Callable[[int], Writer] | None = None) -> None:
         self._archive = _archive_name(path)
         self._alignment = _alignment()
         self._at = 0
+        self._begin, self._obj = begin, obj
+        self.file: Writer | None = None  # that was begun
         self.storages: dict[str, Any] = {}
         self._records: list[_zip.Record] = []
         self._unsent: list[tuple[_zip.Record, bytes, Any]] = []  # header; bytes or storage
         self._tail = b''  # of the record that was sent last
+        self._with_thread: list[_zip.Record] = []  # that are sent by one
         self._devices: set[torch.device] = set()
         out = io.BytesIO()
-        _Pickler(out, protocol, location, self._found).dump(obj)
+        with _no_garbage():
+            _Pickler(out, protocol, location, self._found).dump(obj)
+        if self.file is not None:
+            self._flush(self.file)
+            self._end_records(self.file)
         self._add('data.pkl', out.getvalue())
         self._add('.format_version', b'1')
         self._add('.storage_alignment', str(self._alignment).encode())
         self._add('byteorder', sys.byteorder.encode())
-        for key, storage in self.storages.items():
-            self._add(f'data/{key}', storage)
+        if self.file is None:
+            self._add_storages()
         self._add('version', b'3\n')
         self._add('.data/serialization_id', bytes(40))  # filled in when the sums are known
         self.size = self._at + _zip.directory_size(self._records)
@@ -166,6 +237,48 @@ class Plan:
 
     def _found(self, key: str, storage: Any) -> None:
         self.storages[key] = storage  # which lives until the end: its address is its name
+        if self._begin is None or len(self.storages) < _MANY:
+            return
+        if self.file is None:
+            self.file = self._begin(sum(_sizes(self._obj, {}).values()))
+            self._add_storages()
+        else:
+            self._add(f'data/{key}', storage)
+        if len(self._unsent) >= _BATCH:
+            self._flush(self.file)
+
+    def _flush(self, file: Writer) -> None:
+        """All that is not sent yet, by a thread as far as it can."""
+        numbers = array('Q')
+        heads: list[bytes] = []
+        for record, head, data in self._unsent:
+            if data.device.type != 'cpu':
+                self._hand_over(file, heads, numbers)
+                self._end_records(file)
+                self._send_one(file, record, head, data)
+                continue
+            heads.append(self._tail + head)
+            self._tail = b''
+            numbers.extend((len(heads[-1]), data.data_ptr(), record.size, _zip.tail_size(record)))
+            self._with_thread.append(record)
+        self._hand_over(file, heads, numbers)
+        self._unsent.clear()
+
+    @staticmethod
+    def _hand_over(file: Writer, heads: list[bytes], numbers: 'array[int]') -> None:
+        if heads:
+            file.add_records(b''.join(heads), numbers)
+            heads.clear()
+            del numbers[:]
+
+    def _end_records(self, file: Writer) -> None:
+        for record, crc in zip(self._with_thread, file.end_records()):
+            record.crc32 = crc
+        self._with_thread.clear()
+
+    def _add_storages(self) -> None:
+        for key, storage in self.storages.items():
+            self._add(f'data/{key}', storage)
 
     def _add(self, name: str, data: Any) -> None:
         size = len(data) if isinstance(data, bytes) else data.nbytes()

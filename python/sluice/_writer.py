@@ -4,6 +4,7 @@ import io
 import os
 import sys
 import warnings
+from array import array
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
@@ -53,6 +54,13 @@ class Writer(io.RawIOBase):
                      crc: bool = True) -> int:
         """Memory of the process, or of a CUDA device; returns its CRC-32, if wanted, or 0."""
         return self._open().write_memory(address, nbytes, device, crc)
+
+    def add_records(self, heads: Any, numbers: Any) -> None:
+        """For a thread to write; until end_records() returns nothing else may be."""
+        self._open().add_records(heads, numbers)
+
+    def end_records(self) -> Any:
+        return array('I', self._open().end_records())
 
     def seekable(self) -> bool:
         return True

@@ -10,6 +10,7 @@ The files are torch's own.  torch pickles and unpickles; the bytes of tensors go
 their memory and the storage.  docs/python.md is the manual.
 """
 import concurrent.futures
+import contextlib
 import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -52,9 +53,12 @@ def save(obj: object, path: Path, *, memory: int = MEMORY, durable: bool = True,
         with writer(path, memory=memory, durable=durable, checksum=checksum) as file:
             torch.save(obj, file, pickle_protocol=pickle_protocol)
         return
-    plan = Plan(obj, path, pickle_protocol)
-    with Writer(path, size=plan.size, memory=memory, durable=durable, checksum=checksum) as file:
-        plan.send(file)
+    with contextlib.ExitStack() as stack:
+        def begin(size: int) -> Writer:
+            return stack.enter_context(Writer(path, size=size, memory=memory, durable=durable, checksum=checksum))
+
+        plan = Plan(obj, path, pickle_protocol, begin=begin)
+        plan.send(plan.file or begin(plan.size))
 
 
 def save_async(obj: object, path: Path, *, memory: int = MEMORY, durable: bool = True,

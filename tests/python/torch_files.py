@@ -6,6 +6,7 @@ import io
 import os
 import pickle
 import random
+import struct
 import sys
 import threading
 import warnings
@@ -593,6 +594,97 @@ def ten_thousand_small_tensors_come_back():
     sluice.torch.save(obj, name)
     back = fast_load(name)
     assert list(back) == list(obj) and all(torch.equal(back[k], obj[k]) for k in obj)
+
+
+def many(number=600):
+    """So many that they are written while they are pickled."""
+    base = of_bytes('int32', (4 * number,))
+    return {'step': 7, 'views': [base[i:i + 3] for i in range(number)], 'none': torch.empty(0),
+            'own': {f'{i}': of_bytes(('float32', 'int8', 'float64')[i % 3], (i % 70, 3), i) for i in range(number)},
+            'parameters': [torch.nn.Parameter(torch.full((5,), float(i))) for i in range(9)], 'text': 'end'}
+
+
+@case
+def many_tensors_are_written_before_the_pickle_and_read_by_torch():
+    obj, name = many(), path('many.pt')
+    sluice.torch.save(obj, name)
+    for back in plain_load(name), fast_load(name, verify='require'), fast_load(name, weights_only=False):
+        assert same(obj, back)
+        assert len(set(addresses(back['views']))) == 1
+    with zipfile.ZipFile(name) as z:
+        names = [i.filename.partition('/')[2] for i in z.infolist()]
+        assert z.testzip() is None
+        behind = content(name)
+        assert all(struct.pack('<4sIII', b'PK\7\x08', i.CRC, i.file_size, i.file_size) in behind
+                   for i in z.infolist() if i.file_size)
+        assert names.index('data.pkl') > names.index(f'data/{len(obj["own"])}') and names[0] == 'data/0'
+    if NEW:
+        from torch.utils.serialization import config
+
+        assert same(obj, torch.load(name, mmap=True))
+        config.load.calculate_storage_offsets = True
+        try:
+            assert same(obj, torch.load(name, mmap=True))
+        finally:
+            config.load.calculate_storage_offsets = False
+    sluice.torch.save_async(obj, name).result()
+    assert same(obj, plain_load(name))
+
+
+@case
+def what_fails_among_many_tensors_leaves_the_old_file():
+    name = make(b'old')
+    before = set(os.listdir(folder))
+    raises((AttributeError, pickle.PicklingError), sluice.torch.save, [many(), lambda: 0], name)
+    gc.collect()
+    code = '''
+import resource, sys, types, torch, sluice.torch
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+hidden = types.SimpleNamespace(tensors=[torch.ones(1 << 14) for _ in range(400)])  # of 25 MiB nobody knows before
+try:
+    sluice.torch.save(hidden, sys.argv[1])
+except OSError as error:
+    print(error.errno, error.filename)
+'''
+    done = child(code, name)
+    assert done.returncode == 0 and done.stdout.split() == [str(errno.EFBIG), name], done
+    assert content(name) == b'old' and set(os.listdir(folder)) == before
+    assert gc.isenabled()
+
+
+def odd():
+    """Tensors that are more than a shape over a storage, each as far as this torch has it."""
+    hooked = torch.ones(2, requires_grad=True)
+    hooked.register_hook(lambda grad: grad)
+    marked = torch.ones(2)
+    marked.mark = 'a word'
+    turned = torch.ones(2, dtype=torch.complex64).conj()
+    made = {'hooked': lambda: hooked, 'marked': lambda: marked, 'conj': lambda: turned, 'neg': lambda: turned.imag,
+            'sparse': lambda: torch.eye(3).to_sparse(), 'csr': lambda: torch.eye(3).to_sparse_csr(),
+            'quantized': lambda: torch.quantize_per_tensor(torch.ones(3), .1, 0, torch.qint8),
+            'leaf': lambda: torch.ones(2, requires_grad=True) * 2, 'scalar': lambda: torch.tensor(3, dtype=torch.bfloat16),
+            'bare': lambda: torch.ones(3).storage(), 'strided': lambda: torch.ones(5, 6)[::2, 1::3],
+            'buffer': lambda: torch.nn.BatchNorm1d(3).state_dict(), 'new': lambda: torch.ones(2).to(torch.uint16)}
+    found = {}
+    for name, call in made.items():
+        try:
+            found[name] = call()
+        except (AttributeError, RuntimeError, NotImplementedError):
+            pass
+    return found
+
+
+@case
+def odd_tensors_are_pickled_as_by_torch():
+    for what, obj in odd().items():
+        ours, theirs = path('ours.pt'), path('theirs.pt')
+        with warnings.catch_warnings():
+            warnings.simplefilter('ignore')
+            torch.save({'x': obj, 'again': obj}, theirs)
+            sluice.torch.save({'x': obj, 'again': obj}, ours)
+        with zipfile.ZipFile(ours) as a, zipfile.ZipFile(theirs) as b:
+            pickles = [z.read(next(n for n in z.namelist() if n.endswith('/data.pkl'))) for z in (a, b)]
+        assert pickles[0] == pickles[1], what
 
 
 run(*cases)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* _sluice.Output: a file that is written from start to end and appears complete, or not at all. */
+#include <errno.h>
 #include <stdio.h>
 
 #include <sluice/ckpt.h>
 #include <sluice/gpu.h>
 
 #include "ckpt.h"
+#include "records.h"
 #include "s3.h"
 
 #define STAGE_BYTES (16u << 20)
@@ -14,6 +16,7 @@
 struct output {
 	PyObject_HEAD struct sluice_io *io;
 	struct sluice_writer *writer; /* NULL: ended */
+	struct records *records;      /* that are being written by a thread, or NULL */
 	PyObject *name;
 	PyObject *objects; /* see objects_give() */
 	int busy;
@@ -27,7 +30,7 @@ static PyObject *failed(struct output *o, int code, const struct sluice_err *err
 	return raise_os(code, err->msg[0] ? err->msg : sluice_strerror(code), o->name);
 }
 
-static int enter(struct output *o)
+static int enter_any(struct output *o)
 {
 	if (busy_enter(&o->busy) < 0)
 		return -1;
@@ -35,6 +38,18 @@ static int enter(struct output *o)
 		return 0;
 	busy_leave(&o->busy);
 	PyErr_SetString(PyExc_ValueError, "the file is closed");
+	return -1;
+}
+
+/* Where no thread writes records. */
+static int enter(struct output *o)
+{
+	if (enter_any(o) < 0)
+		return -1;
+	if (!o->records)
+		return 0;
+	busy_leave(&o->busy);
+	PyErr_SetString(PyExc_ValueError, "records are being written");
 	return -1;
 }
 
@@ -55,8 +70,7 @@ static void release(struct output *o)
 
 /* ----------------------------------------------------------------- writing */
 
-/* As sluice_writer_write(); *@crc of zip archives goes on. */
-static int put(struct output *o, const char *buf, uint64_t len, uint32_t *crc,
+int output_put(struct sluice_writer *w, const char *buf, uint64_t len, uint32_t *crc,
 	       struct sluice_err *err)
 {
 	int r = 0;
@@ -65,7 +79,7 @@ static int put(struct output *o, const char *buf, uint64_t len, uint32_t *crc,
 		uint64_t n = len < SUM_BYTES ? len : SUM_BYTES;
 
 		*crc = sluice_crc32(*crc, buf, (size_t)n);
-		r = sluice_writer_write(o->writer, buf, n, err);
+		r = sluice_writer_write(w, buf, n, err);
 		buf += n;
 		len -= n;
 	}
@@ -136,7 +150,7 @@ static int put_device(struct output *o, const char *buf, uint64_t len, uint32_t 
 		if (r == 0)
 			r = copy_end(o, tickets[q], err);
 		if (r == 0)
-			r = put(o, o->stage[q], sizes[q], crc, err);
+			r = output_put(o->writer, o->stage[q], sizes[q], crc, err);
 		at += sizes[q];
 	}
 	if (r < 0)
@@ -157,7 +171,8 @@ static int put_all(struct output *o, const char *buf, uint64_t len, bool device,
 		if (!crc)
 			r = sluice_writer_write(o->writer, buf, n, &err);
 		else
-			r = device ? put_device(o, buf, n, crc, &err) : put(o, buf, n, crc, &err);
+			r = device ? put_device(o, buf, n, crc, &err)
+				   : output_put(o->writer, buf, n, crc, &err);
 		Py_END_ALLOW_THREADS
 		if (r < 0)
 			failed(o, r, &err);
@@ -201,6 +216,65 @@ static PyObject *output_write_memory(PyObject *self, PyObject *args)
 		r = PyLong_FromUnsignedLong(crc);
 	busy_leave(&o->busy);
 	return r;
+}
+
+/* ------------------------------------------------------------- by a thread */
+
+static PyObject *output_add_records(PyObject *self, PyObject *args)
+{
+	struct output *o = (struct output *)self;
+	Py_buffer heads, numbers;
+	int r = -1;
+
+	if (!PyArg_ParseTuple(args, "y*y*:add_records", &heads, &numbers))
+		return NULL;
+	if (enter_any(o) == 0) {
+		if (!o->records)
+			o->records = records_start(o->writer);
+		r = o->records ? records_add(o->records, numbers.buf, (size_t)numbers.len / 32,
+					     heads.buf, (size_t)heads.len)
+			       : -ENOMEM;
+		busy_leave(&o->busy);
+		if (r < 0)
+			PyErr_NoMemory();
+	}
+	PyBuffer_Release(&heads);
+	PyBuffer_Release(&numbers);
+	if (r < 0)
+		return NULL;
+	Py_RETURN_NONE;
+}
+
+static PyObject *output_end_records(PyObject *self, PyObject *unused)
+{
+	struct output *o = (struct output *)self;
+	const struct sluice_err *err;
+	const uint32_t *sums;
+	PyObject *found = NULL;
+	bool done = false;
+	size_t nr;
+	int r = 0;
+
+	(void)unused;
+	if (enter_any(o) < 0)
+		return NULL;
+	while (o->records && !done && r == 0) {
+		Py_BEGIN_ALLOW_THREADS
+		done = records_wait(o->records, 100);
+		Py_END_ALLOW_THREADS
+		r = done ? 0 : PyErr_CheckSignals();
+	}
+	if (done) {
+		r = records_result(o->records, &sums, &nr, &err);
+		found = r < 0 ? failed(o, r, err)
+			      : PyBytes_FromStringAndSize((const char *)sums, (Py_ssize_t)(4 * nr));
+		records_stop(o->records);
+		o->records = NULL;
+	} else if (r == 0) {
+		found = PyBytes_FromStringAndSize(NULL, 0);
+	}
+	busy_leave(&o->busy);
+	return found;
 }
 
 static PyObject *output_seek(PyObject *self, PyObject *args)
@@ -258,9 +332,12 @@ static PyObject *output_commit(PyObject *self, PyObject *unused)
 static void give_up(struct output *o)
 {
 	struct sluice_writer *w = o->writer;
+	struct records *records = o->records;
 
 	o->writer = NULL;
+	o->records = NULL;
 	Py_BEGIN_ALLOW_THREADS
+	records_stop(records);
 	sluice_writer_abort(w);
 	release(o);
 	Py_END_ALLOW_THREADS
@@ -372,6 +449,14 @@ static PyMethodDef methods[] = {
 	{"write_memory", output_write_memory, METH_VARARGS,
 	 "write_memory($self, address, nbytes, device=False, crc=True, /)\n--\n\n"
 	 "Write memory of this process or of a device; returns its CRC-32, if wanted, or 0."},
+	{"add_records", output_add_records, METH_VARARGS,
+	 "add_records($self, heads, numbers, /)\n--\n\n"
+	 "Records of a zip archive for a thread to write: headers, and for each record four "
+	 "numbers "
+	 "of 64 bits, bytes of its header, address, bytes, bytes behind it."},
+	{"end_records", output_end_records, METH_NOARGS,
+	 "end_records($self)\n--\n\n"
+	 "When they are written: the CRC-32 of each, of 32 bits."},
 	{"seek", output_seek, METH_VARARGS, "seek($self, offset, /)\n--\n\n"},
 	{"tell", output_tell, METH_NOARGS, "tell($self)\n--\n\n"},
 	{"commit", output_commit, METH_NOARGS, "commit($self)\n--\n\n"},
