@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints in an object store: what files do, against the server of tests/s3."""
 import json
+import os
 import sys
 
 import kit
@@ -15,6 +16,7 @@ except kit.Skip as skip:
 import sluice.safetensors  # noqa: E402
 import sluice.torch  # noqa: E402
 from sluice import s3  # noqa: E402
+from sluice.deepspeed import CheckpointEngine  # noqa: E402
 
 server = kit.s3_server(ports=1)
 
@@ -40,6 +42,29 @@ def a_save_is_there_when_it_returns_and_is_verified():
     assert same(sluice.torch.load(uri, verify='require'), state(3))
     torch.save(state(4), sluice.torch.writer(uri))
     assert same(sluice.torch.load(uri, verify='require'), state(4))
+
+
+@case
+def deepspeeds_engine_saves_and_makes_no_folder_of_that_name():
+    tag = 's3://bucket/deep/global_step1'
+    here = os.getcwd()
+    os.chdir(kit.folder)
+    try:
+        for seed, memory in (1, None), (2, 64 * MIB), (3, 2 * MIB):
+            engine = CheckpointEngine(memory=memory)
+            engine.create(tag)
+            engine.makedirs(tag, exist_ok=True)
+            engine.save(state(seed), f'{tag}/model.pt')
+            assert engine.commit(tag)
+            assert same(engine.load(f'{tag}/model.pt'), state(seed))
+        assert not os.path.exists('s3:')
+    finally:
+        os.chdir(here)
+    server.rules('method=PUT status:403')
+    engine.save(state(4), f'{tag}/model.pt')
+    raises(PermissionError, engine.commit, tag)
+    server.rules('')
+    assert same(engine.load(f'{tag}/model.pt'), state(3))
 
 
 @case

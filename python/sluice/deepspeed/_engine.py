@@ -6,6 +6,8 @@ from typing import Any
 
 import sluice.torch
 
+from .._reader import is_uri
+
 try:
     from deepspeed.runtime.checkpoint_engine.checkpoint_engine import CheckpointEngine as _Base
 except ImportError:  # its methods are all here
@@ -32,7 +34,8 @@ class CheckpointEngine(_Base):  # type: ignore[misc]
         self._info = info
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
-        os.makedirs(path, exist_ok=exist_ok)
+        if not is_uri(path):  # a bucket has no folders
+            os.makedirs(path, exist_ok=exist_ok)
 
     def save(self, state_dict: Any, path: str) -> None:
         if self._memory is None:
