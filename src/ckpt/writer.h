@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_CKPT_WRITER_H
+#define SLUICE_CKPT_WRITER_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <sluice/ckpt.h>
+
+#include "base/replace.h"
+#include "ckpt/sums.h"
+
+/* The parts of the stream writer: writer.c, writer_slots.c (buffers), writer_commit.c. */
+
+struct writer_slot {
+	struct sluice_writer *w;
+	char *buf;
+	uint64_t room;   /* of @buf, bytes */
+	uint64_t base;   /* offset in the file of its first byte, a multiple of a page */
+	uint64_t lo, hi; /* what of the file is in it */
+	uint64_t stop;   /* offset in the file at which it is sent off */
+	bool busy;       /* on its way: under the lock */
+	bool pinned;
+};
+
+struct sluice_writer {
+	struct sluice_io *io;
+	struct sluice_file *file;
+	struct sluice_writer_opts o;
+	struct sluice_replace rep;
+	struct ckpt_upload *up; /* instead of a file: an object */
+	char *path;             /* as the caller calls it */
+	char *crcname;          /* FILE.crc, in the same folder */
+	pid_t pid;
+	uint64_t pos, end; /* where the next byte goes, how long the file is */
+	struct sums sums;
+	struct writer_slot *slots;
+	struct writer_slot *cur; /* is being filled */
+	uint64_t nr_taken;
+
+	pthread_mutex_t lock;
+	pthread_cond_t back; /* a slot is no longer busy */
+	int code;            /* the first failure, */
+	char msg[508];       /* and its words */
+};
+
+/* Keep the first failure; returns it. */
+int writer_note(struct sluice_writer *w, int code, const char *msg);
+int writer_note_errno(struct sluice_writer *w, const char *what, int code);
+/* What has failed so far, with its message. */
+int writer_failed(struct sluice_writer *w, struct sluice_err *err);
+/* The same, and whether it is a writer of this process. */
+int writer_check(struct sluice_writer *w, struct sluice_err *err);
+void writer_free(struct sluice_writer *w);
+
+/* A slot for what is written at the position. */
+int writer_slot_take(struct sluice_writer *w);
+/* Memory of it, as large as it will be needed. */
+int writer_slot_alloc(struct sluice_writer *w, struct writer_slot *s);
+void writer_slot_free(struct writer_slot *s);
+/* Send off what has been filled. */
+int writer_slot_flush(struct sluice_writer *w);
+/* A transfer of a slot is over. */
+void writer_slot_done(void *arg, const struct sluice_done *done);
+/* Until no slot is on its way. */
+void writer_drain(struct sluice_writer *w);
+
+#endif

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The end of a stream writer: all of it durable, and visible in one step. */
+#include "ckpt/writer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/crc32c.h"
+#include "base/err.h"
+#include "base/util.h"
+#include "ckpt/ckptopts.h"
+#include "ckpt/crcfile.h"
+#include "ckpt/upload.h"
+
+/* A chunk that was written over: what counts is what is there now. */
+static int sum_again(void *arg, uint64_t offset, uint64_t len, uint32_t *ret_crc)
+{
+	struct sluice_writer *w = arg;
+	CLEANUP_FREE char *data = malloc(len);
+	struct sluice_err err;
+	int64_t n;
+
+	if (!data)
+		return writer_note_errno(w, "read", -ENOMEM);
+	n = sluice_pread(w->file, data, len, offset, &err);
+	if (n != (int64_t)len)
+		return n < 0 ? writer_note(w, (int)n, err.msg)
+			     : writer_note_errno(w, "read", -ENODATA);
+	*ret_crc = sluice_crc32c(0, data, len);
+	return 0;
+}
+
+/* Its checksums; @set has all else. */
+static int make_sums(struct sluice_writer *w, struct crc_set *set)
+{
+	if (w->o.flags & SLUICE_WRITER_NO_CRC)
+		return 0;
+	set->flags = 0;
+	set->nr = crc_chunks(w->end);
+	set->crcs = malloc(max_u64(set->nr, 1) * sizeof(*set->crcs));
+	if (!set->crcs)
+		return writer_note_errno(w, "commit", -ENOMEM);
+	return sums_join(&w->sums, w->end, set->crcs, sum_again, w);
+}
+
+static int make_set(struct sluice_writer *w, struct crc_set *set)
+{
+	struct stat st;
+
+	if (fstat(w->rep.fd, &st) < 0)
+		return writer_note_errno(w, "stat", -errno);
+	*set = crc_set_of(&st);
+	return make_sums(w, set);
+}
+
+static int upload_commit(struct sluice_writer *w, struct crc_set *set)
+{
+	struct sluice_err err;
+	int r;
+
+	*set = (struct crc_set){.bytes = w->end, .flags = CRC_SET_NONE};
+	r = make_sums(w, set);
+	if (r < 0)
+		return r;
+	r = ckpt_upload_commit(TAKE_PTR(w->up), set, &err);
+	return r < 0 ? writer_note(w, r, err.msg) : 0;
+}
+
+/* All bytes in the file, and no more. */
+static int finish_data(struct sluice_writer *w, struct crc_set *set)
+{
+	struct stat st;
+	int r;
+
+	writer_slot_flush(w);
+	writer_drain(w);
+	if (w->code)
+		return w->code;
+	if (fstat(w->rep.fd, &st) < 0 ||
+	    ((uint64_t)st.st_size != w->end && ftruncate(w->rep.fd, (off_t)w->end) < 0))
+		return writer_note_errno(w, "truncate", -errno);
+	r = sluice_replace_rights(&w->rep);
+	return r < 0 ? writer_note_errno(w, "set permissions of", r) : make_set(w, set);
+}
+
+/*
+ * The data durable, and meanwhile FILE.crc, if there is to be one: what two fsync(2) wait for is
+ * mostly the same.
+ */
+static int settle(struct sluice_writer *w, const struct crc_set *set, struct crc_next *next)
+{
+	bool sync = !(w->o.flags & SLUICE_WRITER_NO_SYNC);
+	struct writer_slot flushing = {.w = w, .busy = sync};
+	struct sluice_op op = {.opcode = SLUICE_SYNC,
+			       .file = w->file,
+			       .on_done = writer_slot_done,
+			       .arg = &flushing};
+	struct sluice_err err;
+	int r = sync ? sluice_submit(w->io, &op, 1, NULL, &err) : 1;
+
+	if (r != 1)
+		return writer_note(w, r, err.msg);
+	if (!(set->flags & CRC_SET_NONE) ||
+	    faccessat(w->rep.dir, w->crcname, F_OK, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT) {
+		r = crc_next_make(next, &w->rep, w->crcname, set, sync);
+		if (r < 0)
+			writer_note_errno(w, "write the checksums of", r);
+	}
+	pthread_mutex_lock(&w->lock);
+	while (flushing.busy)
+		pthread_cond_wait(&w->back, &w->lock);
+	pthread_mutex_unlock(&w->lock);
+	return w->code;
+}
+
+static int sync_folder(const struct sluice_writer *w)
+{
+	return w->o.flags & SLUICE_WRITER_NO_SYNC ? 0 : sluice_replace_sync(w->rep.dir);
+}
+
+/*
+ * FILE.crc, which describes the file that is there now and the one that will be, and then the file.
+ * Under the lock of the folder: no other writer does the same meanwhile.
+ */
+static int show(struct sluice_writer *w, struct crc_next *next)
+{
+	int r = next->of ? crc_next_show(next) : 0;
+
+	if (r == 0 && next->of)
+		r = sync_folder(w);
+	if (r < 0)
+		return writer_note_errno(w, "write the checksums of", r);
+	r = sluice_replace_show(&w->rep);
+	if (r < 0)
+		return writer_note_errno(w, "rename to", r);
+	r = sync_folder(w);
+	if (r < 0)
+		return writer_note_errno(
+			w, "the new file is visible, but may not stay: fsync the folder of", r);
+	if (next->of && next->set->flags & CRC_SET_NONE)
+		unlinkat(w->rep.dir, w->crcname, 0);
+	return 0;
+}
+
+unsigned sluice_writer_lock_ms = 120 * 1000;
+
+/*
+ * Wait for those who are at this step in the same folder, which takes each of them some
+ * milliseconds, but not for ever: anybody may hold this lock.  Where there are no locks nobody can.
+ */
+static int lock_folder(int fd)
+{
+	const struct timespec moment = {.tv_nsec = 2000000};
+
+	for (uint64_t end = clock_ns() + sluice_writer_lock_ms * 1000000ull;;) {
+		if (flock(fd, LOCK_EX | LOCK_NB) == 0 || (errno != EWOULDBLOCK && errno != EINTR))
+			return 0;
+		if (clock_ns() > end)
+			return -ETIMEDOUT;
+		nanosleep(&moment, NULL);
+	}
+}
+
+static void show_locked(struct sluice_writer *w, struct crc_next *next)
+{
+	/* A description of its own: that of rep.dir would be shared with a child of fork(). */
+	int lock = openat(w->rep.dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (lock >= 0 && lock_folder(lock) < 0)
+		writer_note_errno(w, "another program holds the lock (flock) of the folder of",
+				  -ETIMEDOUT);
+	else
+		show(w, next);
+	if (lock >= 0)
+		close(lock);
+}
+
+int sluice_writer_commit(struct sluice_writer *w, struct sluice_err *err)
+{
+	struct crc_next next = {0};
+	struct crc_set set = {0};
+	int r = writer_check(w, err);
+
+	if (r == -ECHILD) {
+		writer_free(w);
+		return r;
+	}
+	if (r == 0 && w->up) {
+		upload_commit(w, &set);
+	} else if (!w->up) {
+		r = finish_data(w, &set);
+		if (r == 0)
+			r = settle(w, &set, &next);
+		if (r == 0)
+			show_locked(w, &next);
+	}
+	r = writer_failed(w, err);
+	crc_next_free(&next);
+	free(set.crcs);
+	writer_free(w);
+	return r;
+}
