@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The stream reader's beginning, where file and checksums must belong together, and its end. */
+#include "ckpt/reader.h"
+
+#include <sluice/gpu.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/optscopy.h"
+#include "base/replace.h"
+#include "base/util.h"
+#include "ckpt/ckptopts.h"
+#include "ckpt/upload.h"
+
+enum {
+	BUFFER = 8 << 20,
+	OPEN_TRIES = 16,
+};
+
+/*
+ * Of the checksums that were loaded, those of the file @is.  1: there are some, 0: nothing is known
+ * of it; -ENOENT: they are of others.
+ */
+static int pick_sums(struct sluice_reader *r, const struct crc_set *is)
+{
+	bool none = false;
+
+	crcfile_narrow(&r->crc, is);
+	for (unsigned i = 0; i < r->crc.nr; i++)
+		none |= r->crc.sets[i].flags & CRC_SET_NONE;
+	if (r->crc.nr && !none)
+		return 1;
+	crcfile_free(&r->crc);
+	return none ? 0 : -ENOENT;
+}
+
+static int other_size(const struct sluice_reader *r, struct sluice_err *err)
+{
+	struct sluice_short room;
+	const char *base = strrchr(r->path, '/') ? strrchr(r->path, '/') + 1 : r->path;
+
+	return sluice_fail(
+		err, -EBADMSG,
+		"%s has %" PRIu64 " bytes and %s.crc describes a file of another size: it was "
+		"written by another program, or cut; remove %s.crc, or read without verification",
+		sluice_shorten(&room, r->path), r->bytes, base, base);
+}
+
+/* The checksums of the file that is open as @fd.  -EAGAIN: it has been replaced meanwhile. */
+static int load_sums(struct sluice_reader *r, int dir, const char *name, int fd,
+		     struct sluice_err *err)
+{
+	CLEANUP_FREE char *crcname = NULL;
+	struct stat st, now;
+	struct crc_set is;
+	int e;
+
+	if (asprintf(&crcname, "%s.crc", name) < 0) {
+		crcname = NULL;
+		return sluice_fail(err, -ENOMEM, "%s: out of memory", r->path);
+	}
+	e = crcfile_load(&r->crc, dir, crcname, err);
+	if (e == -ENOENT || e == -ENAMETOOLONG)
+		return 0;
+	if (e < 0)
+		return e;
+	if (fstat(fd, &st) < 0)
+		return sluice_fail(err, -errno, "stat %s: %s", r->path, strerror(errno));
+	is = crc_set_of(&st);
+	if (pick_sums(r, &is) >= 0)
+		return 0;
+	if (fstatat(dir, name, &now, 0) < 0 || now.st_ino != st.st_ino || now.st_dev != st.st_dev)
+		return -EAGAIN;
+	return other_size(r, err);
+}
+
+/*
+ * The checksums of an object that was @was before it was opened.  -EAGAIN: it has been replaced
+ * meanwhile.
+ */
+static int load_object_sums(struct sluice_reader *r, struct sluice_object *c,
+			    const struct sluice_object_info *was, struct sluice_err *err)
+{
+	struct sluice_object_info now = {.size = sizeof(now)};
+	struct crc_set is = crc_set_of_object(was);
+	struct crc_object crc;
+	int e = crc_object_load(&crc, c, r->path, err);
+
+	if (e < 0)
+		return e;
+	r->crc = crc.f;
+	e = crc.there ? pick_sums(r, &is) : 0;
+	if (e == 0)
+		return 0;
+	if (sluice_object_stat(c, r->path, &now, NULL) < 0 || strcmp(now.etag, was->etag) != 0) {
+		crcfile_free(&r->crc);
+		return -EAGAIN;
+	}
+	return e > 0 ? 0 : other_size(r, err);
+}
+
+/* One try. */
+static int open_object(struct sluice_reader *r, struct sluice_err *err)
+{
+	struct sluice_object *c = sluice_get_objects(r->io);
+	struct sluice_file_info info = {.size = sizeof(info)};
+	struct sluice_object_info was = {.size = sizeof(was)};
+	bool sums = c && r->o.verify != SLUICE_VERIFY_NEVER;
+	int e = sums ? sluice_object_stat(c, r->path, &was, err) : 0;
+
+	if (e == 0)
+		e = sluice_file_open(&r->file, r->io, r->path, O_RDONLY, 0, err);
+	if (e < 0)
+		return e;
+	sluice_file_stat(r->file, &info);
+	r->bytes = info.bytes;
+	e = sums ? load_object_sums(r, c, &was, err) : 0;
+	if (e < 0)
+		sluice_file_close(TAKE_PTR(r->file), NULL);
+	return e;
+}
+
+/* One try. */
+static int open_data(struct sluice_reader *r, struct sluice_err *err)
+{
+	CLEANUP_FREE char *name = NULL;
+	CLEANUP_CLOSE int dir = -1;
+	CLEANUP_CLOSE int fd = -1;
+	struct sluice_file_info info = {.size = sizeof(info)};
+	struct stat st;
+	int e = sluice_replace_resolve(r->path, &dir, &name), taken;
+
+	if (e < 0)
+		return sluice_fail(err, e, "open %s: %s", r->path, strerror(-e));
+	fd = openat(dir, name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return sluice_fail(err, -errno, "open %s: %s", r->path, strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return sluice_fail(err, -EINVAL, "%s: is no regular file", r->path);
+	/* It was for what is no file; with it io_uring answers instead of waiting for the disk. */
+	if (fcntl(fd, F_SETFL, O_RDONLY) < 0)
+		return sluice_fail(err, -errno, "open %s: %s", r->path, strerror(errno));
+	r->bytes = (uint64_t)st.st_size;
+	if (r->o.verify != SLUICE_VERIFY_NEVER) {
+		e = load_sums(r, dir, name, fd, err);
+		if (e < 0)
+			return e;
+	}
+	taken = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (taken < 0)
+		return sluice_fail(err, -errno, "open %s: %s", r->path, strerror(errno));
+	e = sluice_file_take_fd(&r->file, r->io, taken, r->path, err);
+	if (e == 0 && sluice_file_stat(r->file, &info) == 0)
+		r->bytes = info.bytes; /* of a striped one: of the whole */
+	return e;
+}
+
+static int load_opts(struct sluice_reader_opts *o, const struct sluice_reader_opts *user,
+		     struct sluice_err *err)
+{
+	int r = sluice_opts_copy(o, sizeof(*o), user, err);
+
+	if (r < 0)
+		return r;
+	if (o->flags)
+		return sluice_fail(err, -EINVAL, "flags: 0x%x has unknown bits", o->flags);
+	if (o->verify > SLUICE_VERIFY_NEVER)
+		return sluice_fail(err, -EINVAL,
+				   "verify: %u is none of SLUICE_VERIFY_AUTO, _ALWAYS, _NEVER",
+				   o->verify);
+	return ckpt_opts_buffers(&o->buffers, &o->buffer_bytes, BUFFER, err);
+}
+
+int sluice_reader_open(struct sluice_reader **out, struct sluice_io *io, const char *path,
+		       const struct sluice_reader_opts *opts, struct sluice_err *err)
+{
+	struct sluice_reader_opts o;
+	struct sluice_reader *r;
+	int e, object;
+
+	if (!io || !path)
+		return sluice_fail(err, -EINVAL, "%s: is NULL", io ? "path" : "io");
+	object = sluice_object_is_uri(path, err);
+	e = object < 0 ? object : load_opts(&o, opts, err);
+	if (e < 0)
+		return e;
+	r = calloc(1, sizeof(*r));
+	if (r)
+		r->path = strdup(path);
+	if (!r || !r->path) {
+		free(r);
+		return sluice_fail(err, -ENOMEM, "%s: out of memory", path);
+	}
+	r->io = io;
+	r->o = o;
+	r->ahead = READER_AHEAD_FIRST;
+	pthread_mutex_init(&r->lock, NULL);
+	pthread_cond_init(&r->back, NULL);
+	e = -EAGAIN;
+	for (unsigned i = 0; i < OPEN_TRIES && e == -EAGAIN; i++)
+		e = object ? open_object(r, err) : open_data(r, err);
+	if (e == -EAGAIN)
+		e = sluice_fail(err, -EBUSY, "%s: is replaced again and again", path);
+	if (e == 0 && o.verify == SLUICE_VERIFY_ALWAYS && !r->crc.nr)
+		e = sluice_fail(err, -ENODATA, "%s: there are no checksums to verify it with",
+				path);
+	r->alive = (1u << r->crc.nr) - 1;
+	if (e < 0)
+		sluice_reader_close(r);
+	else
+		*out = r;
+	return e;
+}
+
+void sluice_reader_close(struct sluice_reader *r)
+{
+	if (!r)
+		return;
+	reader_drop(r);
+	if (r->pinned)
+		sluice_gpu_unpin(r->pool);
+	if (r->pool)
+		sluice_buf_free(r->io, r->pool);
+	sluice_file_close(r->file, NULL);
+	crcfile_free(&r->crc);
+	pthread_mutex_destroy(&r->lock);
+	pthread_cond_destroy(&r->back);
+	free(r->path);
+	free(r);
+}

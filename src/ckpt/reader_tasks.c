@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Transfers of the stream reader, the memory they hold, and what is verified when they are back. */
+#include "ckpt/reader.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/crc32c.h"
+#include "base/err.h"
+#include "base/util.h"
+
+enum {
+	PAGE = 4096,
+	FLIGHT_MAX = 256 << 20, /* bytes that go straight into place, at a time */
+};
+
+/* ------------------------------------------------------------- verification */
+
+static int bad_chunk(struct sluice_reader *r, uint64_t offset, uint64_t len, uint32_t got,
+		     struct sluice_err *err)
+{
+	struct sluice_short room;
+
+	r->bad_offset = offset;
+	r->bad_len = len;
+	return sluice_fail(err, -EBADMSG,
+			   "%s: bytes %" PRIu64 " to %" PRIu64
+			   " are not what was saved: their CRC-32C is %08x, that in %s.crc %08x",
+			   sluice_shorten(&room, r->path), offset, offset + len - 1, got,
+			   strrchr(r->path, '/') ? strrchr(r->path, '/') + 1 : r->path,
+			   r->crc.sets[0].crcs[offset / SLUICE_CHUNK]);
+}
+
+/* Whole chunks, but for the end of the file. */
+static int verify(struct sluice_reader *r, uint64_t offset, const char *data, uint64_t len,
+		  struct sluice_err *err)
+{
+	for (uint64_t n; len; offset += n, data += n, len -= n) {
+		uint32_t crc, fits = 0;
+
+		n = min_u64(len, SLUICE_CHUNK);
+		crc = sluice_crc32c(0, data, n);
+		for (unsigned i = 0; i < r->crc.nr; i++)
+			if (r->crc.sets[i].crcs[offset / SLUICE_CHUNK] == crc)
+				fits |= 1u << i;
+		if (!(r->alive & fits))
+			return bad_chunk(r, offset, n, crc, err);
+		r->alive &= fits;
+	}
+	return 0;
+}
+
+/* -------------------------------------------------------------------- tasks */
+
+struct reader_task *reader_task_at(struct sluice_reader *r, unsigned i)
+{
+	return &r->tasks[i % READER_TASKS];
+}
+
+static void task_done(void *arg, const struct sluice_done *done)
+{
+	struct reader_task *t = arg;
+	struct sluice_reader *r = t->r;
+
+	pthread_mutex_lock(&r->lock);
+	if (done->res < 0 && !t->code)
+		t->code = (int)done->res;
+	if (t->code && !r->failed) {
+		r->failed = t;
+		snprintf(r->msg, sizeof(r->msg), "%s", done->msg);
+	}
+	t->busy--;
+	pthread_cond_signal(&r->back);
+	pthread_mutex_unlock(&r->lock);
+}
+
+void reader_task_wait(struct sluice_reader *r, const struct reader_task *t)
+{
+	pthread_mutex_lock(&r->lock);
+	while (t->busy)
+		pthread_cond_wait(&r->back, &r->lock);
+	pthread_mutex_unlock(&r->lock);
+}
+
+bool reader_task_over(struct sluice_reader *r, const struct reader_task *t)
+{
+	bool over;
+
+	pthread_mutex_lock(&r->lock);
+	over = !t->busy;
+	pthread_mutex_unlock(&r->lock);
+	return over;
+}
+
+int reader_task_result(struct sluice_reader *r, const struct reader_task *t, struct sluice_err *err)
+{
+	int code;
+
+	pthread_mutex_lock(&r->lock);
+	code = t->code;
+	if (code && r->failed == t)
+		sluice_fail(err, code, "%s", r->msg);
+	else if (code)
+		sluice_fail(err, code, "read %s: offset %" PRIu64 " length %" PRIu64 ": %s",
+			    r->path, t->span.offset, t->span.len, strerror(-code));
+	pthread_mutex_unlock(&r->lock);
+	return code;
+}
+
+int reader_task_submit(struct reader_task *t, struct sluice_op *op, struct sluice_err *err)
+{
+	int n;
+
+	op->on_done = task_done;
+	op->arg = t;
+	pthread_mutex_lock(&t->r->lock);
+	t->busy++;
+	pthread_mutex_unlock(&t->r->lock);
+	n = sluice_submit(t->r->io, op, 1, NULL, err);
+	if (n == 1)
+		return 0;
+	pthread_mutex_lock(&t->r->lock);
+	t->busy--;
+	pthread_mutex_unlock(&t->r->lock);
+	return n;
+}
+
+void reader_retire(struct sluice_reader *r)
+{
+	struct reader_task *t = reader_task_at(r, r->head++);
+
+	if (r->failed == t)
+		r->failed = NULL; /* it is over, and so is whoever would set it */
+	r->pool_used -= t->ring;
+	if (!t->ring)
+		r->flight -= t->span.len;
+}
+
+void reader_drop(struct sluice_reader *r)
+{
+	while (r->head != r->tail) {
+		reader_task_wait(r, reader_task_at(r, r->head));
+		reader_retire(r);
+	}
+	r->mid = r->head;
+	r->pool_at = r->pool_used = 0;
+	r->ahead = READER_AHEAD_FIRST;
+	r->ahead_next = r->pos;
+	r->failed = NULL;
+}
+
+/* --------------------------------------------------------------------- pool */
+
+int reader_pool_make(struct sluice_reader *r, struct sluice_err *err)
+{
+	uint64_t len = min_u64(r->o.buffers * r->o.buffer_bytes,
+			       align_up(max_u64(r->bytes, 1), SLUICE_CHUNK));
+	void *pool;
+	int e;
+
+	if (r->pool)
+		return 0;
+	e = sluice_buf_alloc(&pool, r->io, len, 0, NULL, err);
+	if (e < 0)
+		return e;
+	r->pool = pool;
+	r->pool_len = len;
+	return 0;
+}
+
+/* @len bytes in one piece: where, or NULL.  *@ret_ring: what the holder gives back. */
+static char *pool_take(struct sluice_reader *r, uint64_t len, uint64_t *ret_ring)
+{
+	uint64_t at = r->pool_at, skip = 0;
+
+	len = align_up(len, PAGE);
+	if (at + len > r->pool_len) {
+		skip = r->pool_len - at;
+		at = 0;
+	}
+	if (r->pool_used + skip + len > r->pool_len)
+		return NULL;
+	r->pool_used += skip + len;
+	r->pool_at = at + len;
+	*ret_ring = skip + len;
+	return r->pool + at;
+}
+
+/* ---------------------------------------------------------------- transfers */
+
+int reader_start(struct sluice_reader *r, const struct span *span, char *mem,
+		 struct sluice_err *err)
+{
+	struct reader_task *t = reader_task_at(r, r->tail);
+	struct sluice_op op = {
+		.opcode = SLUICE_READ,
+		.flags = SLUICE_OP_EXACT,
+		.file = r->file,
+		.len = span->len,
+		.offset = span->offset,
+		.memory = mem ? SLUICE_MEMORY_ANY : SLUICE_MEMORY_HOST,
+	};
+	uint64_t ring = 0;
+	int e;
+
+	if (r->tail - r->head == READER_TASKS || (mem && r->flight >= FLIGHT_MAX))
+		return 0;
+	e = mem ? 0 : reader_pool_make(r, err);
+	if (e < 0)
+		return e;
+	op.buf = mem ? mem : pool_take(r, span->len, &ring);
+	if (!op.buf)
+		return 0;
+	*t = (struct reader_task){.r = r, .span = *span, .mem = op.buf, .ring = ring};
+	r->tail++;
+	if (!ring)
+		r->flight += span->len;
+	r->read_bytes += span->len;
+	e = reader_task_submit(t, &op, err);
+	return e < 0 ? e : 1;
+}
+
+int reader_look(struct sluice_reader *r, struct reader_task **ret, struct sluice_err *err)
+{
+	struct reader_task *t = reader_task_at(r, r->mid++);
+	int e;
+
+	reader_task_wait(r, t);
+	e = reader_task_result(r, t, err);
+	if (e == 0 && r->crc.nr)
+		e = verify(r, t->span.offset, t->mem, t->span.len, err);
+	t->checked = true;
+	*ret = t;
+	return e;
+}
