@@ -108,6 +108,7 @@ static void attempt_start(struct http *h, struct http_req *r)
 		attempt_refused(h, r, easy, -ENOMEM);
 		return;
 	}
+	r->begun_ns = clock_ns();
 	h->active++;
 }
 
@@ -116,7 +117,6 @@ static void take_ended(struct http *h)
 	struct sluice_curl_msg *m;
 	struct http_req *r;
 	long connects = 0;
-	int64_t first_us, last_us;
 	int left;
 
 	while ((m = h->curl->multi_info_read(h->multi, &left))) {
@@ -126,11 +126,7 @@ static void take_ended(struct http *h)
 			continue;
 		h->curl->easy_getinfo(easy, CURLINFO_PRIVATE, &r);
 		h->curl->easy_getinfo(easy, CURLINFO_NUM_CONNECTS, &connects);
-		first_us = last_us = 0;
-		h->curl->easy_getinfo(easy, CURLINFO_STARTTRANSFER_TIME_T, &first_us);
-		h->curl->easy_getinfo(easy, CURLINFO_TOTAL_TIME_T, &last_us);
-		r->first_ns = first_us > 0 ? (uint64_t)first_us * 1000 : 0;
-		r->last_ns = last_us > 0 ? (uint64_t)last_us * 1000 : 0;
+		r->last_ns = clock_ns() - r->begun_ns;
 		r->curl = m->data.result;
 		r->connected = connects > 0;
 		h->curl->multi_remove(h->multi, easy);

@@ -68,11 +68,13 @@ struct http_req {
 	int refused;            /* -errno by which we ended it */
 	bool checked;
 	bool connected;    /* a new connection was made */
-	uint64_t first_ns; /* from the beginning to the first byte of the answer; 0: none */
+	uint64_t first_ns; /* from the beginning to the first line of the answer; 0: none */
 	uint64_t last_ns;  /* to its end */
 	char why[256];     /* of libcurl */
 
-	struct http_req *next; /* the transport's */
+	/* The transport's. */
+	uint64_t begun_ns;
+	struct http_req *next;
 };
 
 struct http_opts {

@@ -24,7 +24,7 @@ void http_transfer_clear(struct http_req *r)
 	memset(&r->head, 0, sizeof(r->head));
 	object_str_clear(&r->text);
 	object_str_add(&r->text, "", 0); /* there is always one, if an empty one */
-	r->got = r->sent = 0;
+	r->got = r->sent = r->first_ns = 0;
 	r->refused = r->curl = 0;
 	r->checked = r->connected = false;
 	r->why[0] = 0;
@@ -37,6 +37,9 @@ static size_t take_header(char *line, size_t one, size_t len, void *arg)
 	struct http_req *r = arg;
 
 	(void)one;
+	/* libcurl's own figure is that of the first byte that is sent, where there is a body. */
+	if (!r->first_ns)
+		r->first_ns = clock_ns() - r->begun_ns;
 	r->refused = http_head_line(&r->head, line, len);
 	return r->refused ? 0 : len;
 }

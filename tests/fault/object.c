@@ -154,6 +154,28 @@ static void a_stall_ends_at_the_deadline(void)
 	sluice_object_close(c);
 }
 
+/* Of a request with a body, too, whose own first byte is sent at once. */
+static void the_first_byte_is_that_of_the_answer(void)
+{
+	static const char *const slow[] = {"method=PUT stall:0.3", "method=GET stall:0.3"};
+
+	for (unsigned i = 0; i < T_COUNT(slow); i++) {
+		struct sluice_object *c = s3_client(s3_urls[0], 3, 60000);
+		struct sluice_object_stats s = {.size = sizeof(s)};
+		char buf[1000];
+
+		s3_rules(slow[i]);
+		s3_put_pattern(c, "s3://bucket/first", 7, sizeof(buf));
+		T_EQ(sluice_object_read(c, "s3://bucket/first", buf, sizeof(buf), 0, NULL, NULL),
+		     sizeof(buf));
+		s3_rules("");
+		sluice_object_get_stats(c, &s);
+		T_OK(s.answers == 2 && s.first_byte_max_ns >= 300000000);
+		T_OK(s.first_byte_ns >= s.first_byte_max_ns);
+		sluice_object_close(c);
+	}
+}
+
 static void lists_of_bombs_are_refused(void)
 {
 	static const char *const bad[] = {"bomb", "deep:100", "error200:AccessDenied"};
@@ -318,6 +340,7 @@ int main(int argc, char **argv)
 		T_CASE(a_wrong_checksum_is_noticed),
 		T_CASE(the_clock_and_the_place_are_put_right),
 		T_CASE(a_stall_ends_at_the_deadline),
+		T_CASE(the_first_byte_is_that_of_the_answer),
 		T_CASE(lists_of_bombs_are_refused),
 		T_CASE(a_lost_answer_to_a_commit_is_looked_up),
 		T_CASE(all_faults_together_end_right_or_in_a_named_error),
