@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 import peer
 
@@ -200,12 +201,63 @@ def clients_go_through_the_same_comparison():
             assert compare(name) == (4, 2), name
 
 
+def traces_are_replayed():
+    """Of a KV cache, of Mooncake and of warp, with names that have to be encoded."""
+    with open(f'{folder}/kv.csv', 'w', encoding='utf-8') as f:
+        f.write('Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n')
+        f.writelines(f'{i / 100},Write,{9 * MIB if i == 3 else 4096 * (i + 1)},Tier-2,k{i},Prefill\n' for i in range(20))
+        f.writelines(f'{1 + i / 100},Read,4096,Tier-2,k{i % 20},Decode\n' for i in range(40))
+    with open(f'{folder}/mooncake.jsonl', 'w', encoding='utf-8') as f:
+        f.writelines(json.dumps({'timestamp': i * 20, 'input_length': 1024, 'output_length': 20, 'hash_ids': [0, 1 + i % 5]}) + '\n' for i in range(10))
+    head = 'idx thread op client_id n_objects bytes endpoint file error start first_byte end duration_ns'
+    with open(f'{folder}/warp.tsv', 'w', encoding='utf-8') as f:
+        f.write(head.replace(' ', '\t') + '\n')
+        for i in range(60):
+            op = 'PUT' if i < 20 else 'GET' if i < 50 else 'DELETE'
+            f.write(f'{i}\t0\t{op}\tc\t1\t{4096 << i % 5}\thttp://h\tset/a b+ü/{i % 20}\t\t2025-01-01T00:00:00.{i:06}Z\t\t2025-01-01T00:00:01.{i:06}Z\t1000\n')
+    sluice = os.path.join(sys.argv[2], 'sluice')
+    for name, more, ops in (('kv.csv', (), 60), ('mooncake.jsonl', ('--bytes-per-token', '4096'), 20), ('warp.tsv', (), 50)):  # deletes are no series
+        words = [sluice, 'replay', f'{folder}/{name}', '--target', 's3://bucket/replay', '--pace', 'flat-out', '--verify', '--endpoint', ','.join(PLAIN),
+                 '--json', f'{folder}/r.json', *more]
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+        with open(f'{folder}/r.json', encoding='utf-8') as f:
+            result = json.load(f)
+        assert sum(s['ops'] for s in result['series']) == ops and all(s['errors'] == 0 for s in result['series']), (name, result['series'])
+        assert result['objects']['failed'] == 0 and len(result['objects']['endpoints']) == 2, result['objects']
+        assert s3.list('s3://bucket/replay', recursive=True) == []
+
+
+def signal_gateway(number, what):
+    with open(f'{folder}/rgw.{number}.pid', encoding='ascii') as f:
+        os.kill(int(f.read()), what)
+
+
+def one_of_two_gateways_may_stop():
+    c = s3.Client(endpoint=','.join(PLAIN), stall=1)
+    uris = [f's3://bucket/gw/{i}' for i in range(50)]
+    c.put_many([(uri, uri.encode()) for uri in uris], max_in_flight=8)
+    signal_gateway(1, signal.SIGSTOP)  # it takes connections, and never answers
+    try:
+        for _ in range(2):
+            assert all(view == uri.encode() for uri, view in c.get_many(uris))
+        c.put_many([(uri, b'again') for uri in uris], max_in_flight=8)
+        stats = c.stats()
+        assert stats['failed'] == 0 and stats['retries'] > 0 and stats['endpoints'][1]['downs'] >= 1, stats
+    finally:
+        signal_gateway(1, signal.SIGCONT)
+    for _ in range(600):
+        assert all(view == b'again' for _, view in c.get_many(uris[:8]))
+        if c.stats()['endpoints'][1]['up']:
+            return
+        time.sleep(0.1)
+    raise AssertionError(c.stats())
+
+
 def one_of_two_gateways_may_die():
     c = s3.Client(endpoint=','.join(PLAIN))
     uris = [f's3://bucket/gw/{i}' for i in range(200)]
     c.put_many([(uri, uri.encode()) for uri in uris], max_in_flight=8)
-    with open(f'{folder}/rgw.1.pid', encoding='ascii') as f:
-        os.kill(int(f.read()), signal.SIGKILL)
+    signal_gateway(1, signal.SIGKILL)
     for _ in range(3):
         assert all(view == uri.encode() for uri, view in c.get_many(uris))
     c.put_many([(uri, b'again') for uri in uris], max_in_flight=8)
@@ -216,8 +268,7 @@ try:
     boto.create_bucket(Bucket='bucket')
     run(what_they_put_we_read, what_we_put_they_read, lists_are_the_same, datasets_are_the_same, fsspec_finds_its_way,
         tls_and_virtual_hosts_work, conditions_are_kept_by_the_store, wrong_keys_are_refused_and_not_told,
-        clients_go_through_the_same_comparison,
-        one_of_two_gateways_may_die)
+        clients_go_through_the_same_comparison, traces_are_replayed, one_of_two_gateways_may_stop, one_of_two_gateways_may_die)
 finally:
     subprocess.run([SCRIPT, 'stop', folder])
     shutil.rmtree(folder, ignore_errors=True)
