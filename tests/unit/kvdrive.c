@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Drives under a KV store: one that fails, one that is slow, and one that has lost writes. */
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/random.h"
+#include "base/util.h"
+#include "tests/common/storekit.h"
+
+enum { KEYS = 60, LEN = 100000 };
+
+static _Atomic ino_t bad[2]; /* files that fail */
+static _Atomic ino_t slow;   /* a file whose reads wait until it is none */
+static _Atomic unsigned waiting;
+
+static ino_t inode(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) < 0 ? 0 : st.st_ino;
+}
+
+static bool fails(int fd)
+{
+	ino_t i = bad[0] || bad[1] ? inode(fd) : 0;
+
+	return i && (i == bad[0] || i == bad[1]);
+}
+
+/* Those of the engine `threads`. */
+ssize_t pread(int fd, void *buf, size_t len, off_t off)
+{
+	if (slow && inode(fd) == slow)
+		waiting++;
+	while (slow && inode(fd) == slow)
+		usleep(1000);
+	errno = EIO;
+	return fails(fd) ? -1 : syscall(SYS_pread64, fd, buf, len, off);
+}
+
+ssize_t pwrite(int fd, const void *buf, size_t len, off_t off)
+{
+	errno = EIO;
+	return fails(fd) ? -1 : syscall(SYS_pwrite64, fd, buf, len, off);
+}
+
+static ino_t inode_of(const char *name)
+{
+	struct stat st;
+
+	T_EQ(stat(t_path(name), &st), 0);
+	return st.st_ino;
+}
+
+static void begin(void)
+{
+	sk_reset();
+	sk_opts.engine = "threads";
+	sk_opts.flags = SLUICE_STORE_NO_RECENT;
+}
+
+static void end(void)
+{
+	char cmd[600];
+
+	bad[0] = bad[1] = slow = 0;
+	if (sk)
+		sk_close();
+	snprintf(cmd, sizeof(cmd), "rm -rf %s/*", t_dir());
+	T_EQ(system(cmd), 0);
+}
+
+static const char *key_of(unsigned i)
+{
+	static char key[16];
+
+	snprintf(key, sizeof(key), "k%u", i);
+	return key;
+}
+
+static void set_some(unsigned from, unsigned to, uint64_t seed)
+{
+	for (unsigned i = from; i < to; i++)
+		T_EQ(sk_set(key_of(i), seed + i, LEN), LEN);
+}
+
+static void a_drive_that_fails_loses_only_its_entries(void)
+{
+	bool there[KEYS];
+	unsigned left = 0;
+
+	sk_open("a b", MIB(48));
+	set_some(0, KEYS, 0);
+	bad[0] = inode_of("a/data");
+	bad[1] = inode_of("a/log");
+	for (unsigned i = 0; i < KEYS; i++) {
+		int64_t r = sk_get(key_of(i), i, LEN);
+
+		T_OK(r == LEN || r == -EIO || r == -ENOENT);
+		there[i] = r == LEN;
+		left += there[i];
+	}
+	T_OK(left > 10 && left < KEYS - 10);
+	T_EQ(sk_stats().dirs_out, 1);
+	T_OK(sk_stats().errors >= 16 && sk_told >= 16);
+	T_EQ(sk_stats().entries, left);
+	set_some(KEYS, KEYS + 20, 0); /* the other one goes on */
+	sk_close();
+	bad[0] = bad[1] = 0;
+	sk_open("a b", MIB(48)); /* it is back, and empty */
+	T_EQ(sk_stats().recovered, left + 20);
+	for (unsigned i = 0; i < KEYS + 20; i++)
+		T_EQ(sk_get(key_of(i), i, LEN), i >= KEYS || there[i] ? LEN : -ENOENT);
+	T_EQ(sk_stats().corrupt, 0);
+}
+
+/* Its key is gone and all space is used again and again before its bytes are read. */
+static void a_value_keeps_its_place_while_it_is_read(void)
+{
+	static unsigned char buf[LEN];
+	struct sluice_iov iov = {buf, LEN};
+	struct sluice_store_item item = {"held", 4, 1, &iov};
+	int64_t result = 0, ticket;
+	struct sluice_store_batch b = {.opcode = SLUICE_STORE_GET,
+				       .nr = 1,
+				       .items = &item,
+				       .results = &result,
+				       .memory = SLUICE_MEMORY_HOST};
+	struct sluice_store_done done;
+
+	sk_opts.io_threads = 4;
+	sk_open("a", MIB(8));
+	T_EQ(sk_set("held", 7, LEN), LEN);
+	waiting = 0;
+	slow = inode_of("a/data");
+	ticket = sluice_store_submit(sk, &b, NULL);
+	T_OK(ticket > 0);
+	while (!waiting)
+		usleep(1000);
+	T_EQ(sk_delete("held"), 0);
+	set_some(0, 300, 0); /* 30 MB */
+	T_OK(sk_stats().evictions > 100);
+	slow = 0;
+	T_EQ(sluice_store_wait(sk, (uint64_t)ticket, -1, &done), 0);
+	T_EQ(result, LEN);
+	T_EQ(sluice_pattern_check(buf, LEN, 7, 0), LEN);
+	T_EQ(sk_stats().corrupt, 0);
+}
+
+static unsigned char *slurp(const char *name, size_t *ret_len)
+{
+	int fd = open(t_path(name), O_RDONLY | O_CLOEXEC);
+	struct stat st;
+	unsigned char *p;
+
+	T_OK(fd >= 0 && fstat(fd, &st) == 0);
+	*ret_len = (size_t)st.st_size;
+	p = malloc(*ret_len + 1);
+	T_OK(p && read(fd, p, *ret_len) == (ssize_t)*ret_len);
+	close(fd);
+	return p;
+}
+
+/* Pages of @name are as they were, each with a chance of one in @of. */
+static void lose_writes(const char *name, const unsigned char *old, size_t len, unsigned of,
+			struct sluice_random *rng)
+{
+	int fd = open(t_path(name), O_WRONLY | O_CLOEXEC);
+
+	T_OK(fd >= 0);
+	for (size_t at = 0; at < len; at += 4096) {
+		size_t n = min_u64(4096, len - at);
+
+		if (sluice_random_below(rng, of) == 0)
+			T_EQ(syscall(SYS_pwrite64, fd, old + at, n, at), n);
+	}
+	close(fd);
+}
+
+/* Loss of power: the device has forgotten writes that it had said were done. */
+static void writes_that_were_lost_are_misses(void)
+{
+	struct sluice_random rng;
+	uint64_t corrupt = 0;
+
+	sluice_random_seed(&rng, 5);
+	for (unsigned round = 0; round < 8; round++) {
+		size_t data_len, log_len;
+		unsigned char *data, *log;
+		uint64_t now = 1000ull * (round + 1), before = now - 1000;
+
+		sk_open("a", MIB(4)); /* not all of them fit */
+		set_some(0, KEYS, before);
+		sk_close();
+		data = slurp("a/data", &data_len);
+		log = slurp("a/log", &log_len);
+		sk_open("a", MIB(4));
+		set_some(0, KEYS, now);
+		sk_close();
+		lose_writes("a/data", data, data_len, 20, &rng);
+		if (round % 2) /* and the log its end, or more */
+			lose_writes("a/log", log, log_len, 2, &rng);
+		free(data);
+		free(log);
+		sk_open("a", MIB(4));
+		for (unsigned i = 0; i < KEYS; i++) {
+			unsigned char buf[LEN];
+			int64_t r = sk_op(SLUICE_STORE_GET, key_of(i), (uint32_t)strlen(key_of(i)),
+					  buf, LEN, 0);
+
+			T_OK(r == LEN || r == -EBADMSG || r == -ENOENT);
+			if (r == LEN)
+				T_OK(sluice_pattern_check(buf, LEN, now + i, 0) == LEN ||
+				     (round % 2 &&
+				      sluice_pattern_check(buf, LEN, before + i, 0) == LEN));
+		}
+		corrupt += sk_stats().corrupt;
+		sk_close();
+	}
+	T_OK(corrupt > 0);
+	t_note("%llu found corrupt", (unsigned long long)corrupt);
+}
+
+static void what_is_written_is_counted(void)
+{
+	struct sluice_store_stats st;
+
+	sk_open("a", MIB(64));
+	for (unsigned i = 0; i < 20; i++)
+		T_EQ(sk_set(key_of(i), i, MIB(1)), MIB(1));
+	T_EQ(sk_set("odd", 1, 5000), 5000);
+	st = sk_stats();
+	T_EQ(st.bytes_set, MIB(20) + 5000);
+	T_EQ(st.bytes_written - st.log_bytes, MIB(20) + 8192);
+	T_OK(st.log_bytes >= 21 * 48 && st.log_bytes < 21 * 128);
+}
+
+int main(void)
+{
+	static const struct t_case cases[] = {
+		T_CASE(a_drive_that_fails_loses_only_its_entries),
+		T_CASE(a_value_keeps_its_place_while_it_is_read),
+		T_CASE(writes_that_were_lost_are_misses),
+		T_CASE(what_is_written_is_counted),
+	};
+	static const struct t_group group = {"kvdrive", begin, end, cases, T_COUNT(cases)};
+
+	return t_run(&group, 1, NULL);
+}
