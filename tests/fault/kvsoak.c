@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The KV store at work for long: descriptors and memory are what they were after the first rounds.
+ * Each round overfills the store some times, with deadlines and times to live, closes it and opens
+ * it again.  SLUICE_TEST_OPS=100000000 is a soak of hours.
+ */
+#include <dirent.h>
+#include <malloc.h>
+
+#include "base/random.h"
+#include "tests/common/storekit.h"
+
+#ifdef __GLIBC_PREREQ
+#define HAVE_MALLINFO __GLIBC_PREREQ(2, 33)
+#else
+#define HAVE_MALLINFO 0
+#endif
+#define ROUND  10000 /* operations */
+#define WARM   3     /* rounds, after which nothing grows */
+#define SLACK  MIB(1)
+#define LIMIT  MIB(8)
+#define LENGTH KIB(24)
+
+struct held {
+	unsigned fds;
+	uint64_t bytes; /* allocated and not freed */
+};
+
+static unsigned count_fds(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	unsigned n = 0;
+
+	T_OK(d != NULL);
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+static struct held held_now(void)
+{
+	struct held h = {.fds = count_fds()};
+#if HAVE_MALLINFO
+	struct mallinfo2 m = mallinfo2();
+
+	h.bytes = T_ASAN || T_TSAN ? 0 : m.uordblks + m.hblkhd;
+#endif
+	return h;
+}
+
+static void must_not_grow(const char *when, struct held was, struct held is)
+{
+	T_EQ(is.fds, was.fds);
+	if (is.bytes > was.bytes + SLACK)
+		T_FAIL("%s: %llu bytes are allocated, %llu more than after %u rounds", when,
+		       (unsigned long long)is.bytes, (unsigned long long)(is.bytes - was.bytes),
+		       WARM);
+}
+
+/* Of 4000 keys, which are eight times what fits; the value of a key is always the same. */
+static void one_operation(struct sluice_random *random)
+{
+	static unsigned char buf[LENGTH];
+	uint64_t n = sluice_random_below(random, 4000), len = n * 2654435761u % LENGTH;
+	char key[32];
+	int64_t r;
+
+	snprintf(key, sizeof(key), "key %llu", (unsigned long long)n);
+	switch (sluice_random_below(random, 8)) {
+	case 0:
+		sk_delete(key);
+		break;
+	case 1:
+		sk_exists(key);
+		break;
+	case 2:
+		r = sk_op(SLUICE_STORE_GET, key, (uint32_t)strlen(key), buf, LENGTH, 200000);
+		T_OK(r < 0 || sluice_pattern_check(buf, (size_t)r, n, 0) == len);
+		break;
+	case 3:
+	case 4:
+	case 5:
+		sk_set(key, n, len);
+		break;
+	default:
+		r = sk_get(key, n, LENGTH);
+		T_OK(r < 0 || (uint64_t)r == len);
+	}
+}
+
+static void memory_and_descriptors_do_not_grow(void)
+{
+	unsigned long rounds = t_ops(T_FEWER(20) * ROUND) / ROUND;
+	struct held open = {0}, closed = {0};
+	struct sluice_random random;
+
+	sluice_random_seed(&random, t_seed());
+	sk_opts.ttl_s = 20;
+	for (unsigned long i = 0; i < WARM || i < rounds; i++) {
+		sk_open("a b", LIMIT);
+		for (unsigned n = 0; n < ROUND; n++)
+			one_operation(&random);
+		if (i >= WARM)
+			must_not_grow("open", open, held_now());
+		else
+			open = held_now();
+		T_OK(sk_stats().evictions > 0);
+		sk_close();
+		if (i >= WARM)
+			must_not_grow("closed", closed, held_now());
+		else
+			closed = held_now();
+	}
+}
+
+int main(void)
+{
+	static const struct t_case cases[] = {
+		T_CASE(memory_and_descriptors_do_not_grow),
+	};
+	static const struct t_group groups[] = {
+		{"kvsoak", sk_reset, NULL, cases, T_COUNT(cases)},
+	};
+
+	return t_run(groups, T_COUNT(groups), NULL);
+}
