@@ -16,9 +16,11 @@ struct hosts hosts_all = {.size = 1};
 int hosts_open(void (*lost)(const char *line), struct sluice_err *err)
 {
 	struct hosts *h = &hosts_all;
+	const char *patience = getenv("SLUICE_RANK_TIMEOUT");
 	int r = hosts_meet(h, err);
 
 	h->on_lost = lost;
+	h->patience_ns = patience ? strtoull(patience, NULL, 10) * 1000000000u : 0;
 	if (r < 0 || h->size < 2) {
 		h->size = 1;
 		h->rank = 0;
@@ -122,6 +124,8 @@ int hosts_close(int status)
 			hosts_send(&h->peers[0], &nothing, NULL);
 		hosts_send(&h->peers[0], &done, NULL);
 		/* rank 0 waits for the slowest, which may take any time, but not after a stop */
+		h->waits_ns = clock_ns();
+		h->waits_for = 0;
 		while (!h->ended && h->peers[0].fd >= 0 &&
 		       (!h->stopping || clock_ns() < h->stop_ns + END_NS))
 			hosts_wait(h, clock_ns() + END_NS);

@@ -91,9 +91,12 @@ uint64_t hosts_gate(void)
 	ready.a = n;
 	if (h->rank)
 		hosts_send(&h->peers[0], &ready, NULL);
+	h->waits_ns = clock_ns();
+	h->waits_for = n;
 	/* a stop ends the wait; what was lost is not waited for */
 	while (!h->stopping && (h->rank ? h->go < n && h->peers[0].fd >= 0 : !all_ready(h, n)))
 		hosts_wait(h, clock_ns() + CHECK_NS);
+	h->waits_ns = 0;
 	if (!h->stopping)
 		at = h->rank ? h->go_at : begin_all(h, n);
 	pthread_mutex_unlock(&h->lock);
@@ -130,6 +133,8 @@ static void open_gates(struct hosts *h)
 static void collect(struct hosts *h, char **all, const char **lost)
 {
 	pthread_mutex_lock(&h->lock);
+	h->waits_ns = clock_ns();
+	h->waits_for = UINT64_MAX;
 	while (!all_said(h)) {
 		uint64_t now = clock_ns();
 
@@ -146,6 +151,7 @@ static void collect(struct hosts *h, char **all, const char **lost)
 		if (!all[i])
 			lost[i] = *p->lost ? p->lost : "it did not stop in time";
 	}
+	h->waits_ns = 0;
 	h->ended = true; /* who goes now is not lost */
 	pthread_mutex_unlock(&h->lock);
 }

@@ -21,7 +21,8 @@
 #define HOSTS_SILENT      10
 #define HOSTS_SILENT_KEEP 7
 
-#define HOSTS_PATIENT_NS 4000000000u /* that rank 0 waits for others after a stop */
+#define HOSTS_PATIENT_NS 4000000000u  /* that rank 0 waits for others after a stop */
+#define HOSTS_ALONE_NS   60000000000u /* after a stop, when all others are gone */
 
 enum message {
 	MESSAGE_HELLO, /* a: rank; text: cookie and host */
@@ -81,6 +82,9 @@ struct hosts {
 	bool said; /* what this rank had to say */
 	bool stopping, ended;
 	uint64_t stop_ns;
+	uint64_t patience_ns; /* that one waits for those that are behind; 0: any time */
+	uint64_t waits_ns;    /* since when; 0: it does not */
+	uint64_t waits_for;   /* that others have reached so many gates */
 	int status;
 	struct hosts_clock clock;
 };

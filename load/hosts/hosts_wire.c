@@ -215,6 +215,43 @@ static void beat(struct hosts *h, unsigned nr)
 			peer_lost(h, &h->peers[i], why);
 }
 
+/*
+ * Those that the user has no patience for: they live, but do not come to where all others are.
+ * Rank 0 knows who that is; the others have to let it find out first.
+ */
+static void hurry(struct hosts *h, unsigned nr)
+{
+	uint64_t limit = h->patience_ns * (h->rank ? 2 : 1), now = clock_ns();
+	char why[80];
+
+	snprintf(why, sizeof(why), "the others have waited for it for %u s",
+		 (unsigned)(limit / 1000000000u));
+	for (unsigned i = h->rank ? 0 : 1; i < nr && limit; i++) {
+		struct peer *p = &h->peers[i];
+		bool late;
+
+		pthread_mutex_lock(&h->lock);
+		late = h->waits_ns && now > h->waits_ns + limit && p->fd >= 0 &&
+		       (h->rank || (!p->said && p->ready < h->waits_for));
+		pthread_mutex_unlock(&h->lock);
+		if (late)
+			peer_lost(h, p, why);
+	}
+}
+
+/* All others are gone and this rank cannot stop: nobody waits for it any more. */
+static void give_up(const struct hosts *h, unsigned nr)
+{
+	bool alone = h->stopping && !h->ended && clock_ns() > h->stop_ns + HOSTS_ALONE_NS;
+
+	for (unsigned i = h->rank ? 0 : 1; i < nr; i++)
+		alone = alone && h->peers[i].fd < 0;
+	if (!alone)
+		return;
+	dprintf(STDERR_FILENO, "sluice: rank %u does not stop and is ended\n", h->rank);
+	_exit(1);
+}
+
 static void *receive(void *arg)
 {
 	struct hosts *h = arg;
@@ -230,6 +267,8 @@ static void *receive(void *arg)
 
 		if (now >= next) {
 			beat(h, nr);
+			hurry(h, nr);
+			give_up(h, nr);
 			next = now + HOSTS_BEAT_NS;
 		}
 		for (unsigned i = 0; i < nr; i++)

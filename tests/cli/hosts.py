@@ -213,11 +213,22 @@ def worker_of(rank, word):
     return next((pid for pid, parent in found.items() if parent in found), None)
 
 
-def while_it_runs(mpi, *args):
+def held(process, pid, off, on):
+    """Hold a rank for some of the time, to the end."""
+    while process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(off)
+            os.kill(pid, signal.SIGCONT)
+        time.sleep(on)
+
+
+def while_it_runs(mpi, *length, env=None):
     """A run of three ranks that has begun, and the process of rank 1."""
     here = os.path.realpath('.')
-    process = launch(mpi, 3, 'bench', '-s', '64K', '--runtime', '600', '-w', '--overwrite', '--files', '4', '--no-limit', '--json',
-                     'all.json', *args)
+    process = launch(mpi, 3, 'bench', '-s', '64K', *(length or ('--runtime', '600')), '-w', '--overwrite', '--files', '4', '--no-limit', '--json',
+                     'all.json', env=env)
     while not (pid := worker_of(1, here)) or sum(n.startswith('sluice-bench') for n in os.listdir('.')) < 3:
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
@@ -242,12 +253,7 @@ def a_slow_rank(mpi):
     process = launch(mpi, 3, 'bench', '-s', '64K', '-n', '1500', '-w', '--overwrite', '--files', '4', '--no-limit', '--json', 'all.json')
     while not (pid := worker_of(1, here)) and process.poll() is None:
         time.sleep(0.02)
-    while process.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGSTOP)
-            time.sleep(0.04)
-            os.kill(pid, signal.SIGCONT)
-        time.sleep(0.01)
+    held(process, pid, 0.04, 0.01)
     out, _ = done(process)
     with open('all.json', encoding='utf-8') as f:
         of = json.load(f)['ranks']['series'][0]
@@ -287,6 +293,13 @@ def a_rank_that_hangs(mpi):
     err = named_as_lost(process, 'its connection ended')
     assert 'sluice: rank 1 gives no sign of life' in err, err
     assert not os.path.exists(f'/proc/{pid}')
+
+
+def a_rank_that_does_not_come(mpi):
+    """It gives signs of life and does nearly nothing else."""
+    process, pid = while_it_runs(mpi, '-n', '20000', env={'SLUICE_RANK_TIMEOUT': '5'})
+    held(process, pid, 3, 0.05)
+    named_as_lost(process, 'the others have waited for it for 5 s')
 
 
 def a_rank_that_failed(mpi):
@@ -412,5 +425,6 @@ def case(mpi, function):
 
 
 run(*[case(mpi, f) for mpi in LAUNCHERS for f in (
-    bench, io, ranges_of_one_file, checkpoints, kv, kv_on_storage, replay, bad_command_line, by_themselves, a_slow_rank, a_rank_that_begins_late, a_lost_rank, a_rank_that_hangs, a_rank_that_failed,
+    bench, io, ranges_of_one_file, checkpoints, kv, kv_on_storage, replay, bad_command_line, by_themselves, a_slow_rank,
+    a_rank_that_begins_late, a_lost_rank, a_rank_that_hangs, a_rank_that_does_not_come, a_rank_that_failed,
     a_slow_link_and_another_clock, no_ipv4_between_them)])
