@@ -148,13 +148,13 @@ static int make_file(struct weights_run *run, struct sluice_err *err)
 /* Reading goes on all the time, and a group is used when it and all before it have been. */
 static double ideal_turn(const struct weights_run *run, const struct weights_turn *t, double limit)
 {
-	double there = 0, free_at = 0;
+	double there = 0, free_at = 0, held = run->res->compute_sec / (double)run->res->series.ops;
 
 	for (uint64_t i = 0; i < t->nr; i++) {
 		uint64_t k = (t->first + i) % run->res->plan.groups;
 
 		there += (double)sluice_model_get_group(run->m, k)->bytes / limit;
-		free_at = (there > free_at ? there : free_at) + run->job->compute_ms / 1000;
+		free_at = (there > free_at ? there : free_at) + held;
 	}
 	return free_at;
 }
