@@ -134,8 +134,11 @@ struct store_buf {
 	unsigned char *addr;
 	uint64_t len; /* rounded */
 	uint32_t refs;
-	uint32_t slot; /* in staging.slots */
+	uint32_t slot;      /* in staging.slots */
+	atomic_uint pinned; /* for GPUs: an enum store_pin */
 };
+
+enum store_pin { STORE_PIN_NEVER, STORE_PIN_TRIED, STORE_PINNED };
 
 struct store_staging {
 	uint64_t limit, bytes;
@@ -157,6 +160,11 @@ void store_staging_keep(struct sluice_store *s, struct store_buf *b, struct stor
 /* The copy of @e with one more reference, or NULL. */
 struct store_buf *store_staging_recent(struct sluice_store *s, const struct store_entry *e);
 void store_staging_forget(struct sluice_store *s, struct store_entry *e);
+/*
+ * Without @lock, by who has a reference: before a copy between it and a GPU.  With memory that is
+ * not pinned the driver copies itself, in the thread that asks for it, and other I/O waits.
+ */
+void store_staging_pin(struct store_buf *b);
 
 /* ----------------------------------------------------------------- shelves */
 

@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include <sluice/gpu.h>
+
 #include "base/util.h"
 #include "kvstore/kvstore.h"
 
@@ -46,6 +48,8 @@ static void buf_free(struct sluice_store *s, struct store_buf *b)
 
 	g->bytes -= b->len;
 	g->slots[b->slot] = NULL;
+	if (atomic_load(&b->pinned) == STORE_PINNED)
+		sluice_gpu_unpin(b->addr);
 	sluice_buf_free(s->io, b->addr);
 	free(b);
 }
@@ -103,6 +107,17 @@ static struct store_buf *buf_new(struct sluice_store *s, uint64_t len)
 	}
 	s->staging.bytes += len;
 	return b;
+}
+
+/* Once for as long as the buffer lives; where the driver refuses, it copies as it can. */
+void store_staging_pin(struct store_buf *b)
+{
+	unsigned never = STORE_PIN_NEVER;
+
+	if (atomic_load(&b->pinned) == STORE_PIN_NEVER &&
+	    atomic_compare_exchange_strong(&b->pinned, &never, STORE_PIN_TRIED) &&
+	    sluice_gpu_pin(b->addr, b->len, NULL) == 0)
+		atomic_store(&b->pinned, STORE_PINNED);
 }
 
 /* Nobody has it any more: keep the memory for the next one, within the limit. */

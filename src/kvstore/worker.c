@@ -176,6 +176,7 @@ void store_copy_device(struct store_worker *w, struct store_op *op, bool to_devi
 	uint64_t at = 0, len = to_device ? op->entry->len : op->len;
 	struct memory m = {.iov = op->iov, .nr = op->nr_iov};
 
+	store_staging_pin(op->buf);
 	atomic_store(&op->parts, 1);
 	while (at < len) {
 		struct sluice_iov v = memory_next(&m, len - at);

@@ -65,7 +65,8 @@ def nbytes(tensor):
 
 def same(name, got, want):
     for key in want:
-        if not torch.equal(*(t[key].reshape(-1).view(torch.uint8) for t in (got, want))):  # as bytes: some are no numbers
+        a, b = (t[key].reshape(-1).view(torch.uint8) for t in (got, want))  # as bytes: some are no numbers
+        if not torch.equal(a, b.to(a.device)):
             raise AssertionError(f'{name}: {key} is wrong')
 
 

@@ -4,6 +4,7 @@
 
 #include "base/random.h"
 #include "tests/common/storekit.h"
+#include "tests/gpu/standin/standin.h"
 
 enum { LEN = 3000001 };
 
@@ -75,11 +76,31 @@ static void host_and_device_memory_are_one_value(void)
 	T_EQ(sluice_pattern_check(host, LEN - 5000, 3, 5000), LEN - 5000);
 }
 
+/* Where it is not, the driver copies in the thread of the I/O. */
+static void what_values_pass_through_is_pinned(void)
+{
+	struct standin_count before = standin_count(), now;
+
+	for (int i = 0; i < 8; i++) {
+		T_EQ(sk_op(SLUICE_STORE_SET, "k", 1, dev, LEN, 0), LEN);
+		T_EQ(sk_op(SLUICE_STORE_GET, "k", 1, dev, LEN, 0), LEN);
+	}
+	now = standin_count();
+	T_OK(now.copies >= before.copies + 16);
+	T_EQ(now.unpinned, before.unpinned);
+	T_OK(now.registrations > before.registrations);
+	T_OK(now.registrations <= before.registrations + 8);
+	sk_close();
+	T_EQ(standin_count().registrations, before.registrations);
+	sk_open("d", MIB(64));
+}
+
 int main(int argc, char **argv)
 {
 	static const struct t_case cases[] = {
 		T_CASE(device_memory_is_set_and_got),
 		T_CASE(host_and_device_memory_are_one_value),
+		T_CASE(what_values_pass_through_is_pinned),
 	};
 	static const struct t_group groups[] = {{"store", begin, end, cases, T_COUNT(cases)}};
 
