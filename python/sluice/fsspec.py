@@ -138,5 +138,5 @@ class FileSystem(AbstractFileSystem):  # type: ignore[misc]
         if mode in ('wb', 'xb'):
             if mode == 'xb' and self.exists(path):
                 raise FileExistsError(path)
-            return S3Writer(self.client, bucket, key, _PART)
+            return S3Writer(self.client, bucket, key, _PART, new=mode == 'xb')  # another may put it meanwhile
         raise ValueError(f'{os.fspath(path)}: mode {mode} is neither rb nor wb: objects are written as a whole')

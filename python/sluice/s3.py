@@ -259,11 +259,11 @@ class MultipartUploadWriter:
     """MultipartUploadWriter(bucket, key, *, part_size=16 MiB, max_in_flight=4, content_type=None, abort_on_drop=True)
 
     An object that is written bit by bit, its parts sent meanwhile; it is there when close() has returned, or
-    not at all.  What is left without close(), or by an exception, is removed.
+    not at all.  What is left without close(), or by an exception, is removed.  new: close() fails where it is there already.
     """
 
     def __init__(self, bucket: str, key: str, *, part_size: int = 16 * _MIB, max_in_flight: int = 4,
-                 content_type: str | None = None, abort_on_drop: bool = True, client: Client | None = None) -> None:
+                 content_type: str | None = None, abort_on_drop: bool = True, client: Client | None = None, new: bool = False) -> None:
         if not abort_on_drop:
             raise ValueError('abort_on_drop: parts that nobody ends are always removed')
         if max_in_flight < 1:
@@ -271,7 +271,8 @@ class MultipartUploadWriter:
         self.uri, self._part, self._bytes = f's3://{bucket}/{key}', part_size, 0
         self._reserved: bytearray | None = None
         self._core = (client or _default).core
-        self._upload = self._core.upload(self.uri, part=part_size, in_flight=min(max_in_flight, 64), content_type=content_type)
+        self._upload = self._core.upload(self.uri, part=part_size, in_flight=min(max_in_flight, 64), content_type=content_type,
+                                         flags=_NEW if new else 0)
 
     @classmethod
     def from_uri(cls, uri: str, **options: Any) -> 'MultipartUploadWriter':

@@ -26,6 +26,18 @@ def raises(kind, function, *args, says=''):
 
 
 @case
+def a_writer_of_something_new_replaces_nothing():
+    for size in (10, 6 * MIB):
+        w = s3.MultipartUploadWriter('bucket', 'first-wins', part_size=5 * MIB, new=True)
+        w.write(bytes(size))
+        s3.put_bytes('s3://bucket/first-wins', b'first')
+        raises(FileExistsError, w.close)
+        assert s3.get('s3://bucket/first-wins') == b'first'
+        s3.delete('s3://bucket/first-wins')
+    assert server.stats()['uploads'] == 0
+
+
+@case
 def what_is_put_is_got():
     for size in (0, 1, 4096, MIB - 1, MIB, MIB + 1, 20 * MIB + 5):
         content = data(size, size)

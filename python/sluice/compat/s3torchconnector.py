@@ -178,10 +178,10 @@ S3Item = S3Reader
 class S3Writer(io.RawIOBase):
     """An object that is written from start to end; there when it is closed, not at all after an exception."""
 
-    def __init__(self, client: Client, bucket: str, key: str, part: int) -> None:
+    def __init__(self, client: Client, bucket: str, key: str, part: int, new: bool = False) -> None:
         super().__init__()
         self._at, self._over = 0, False
-        self._writer = MultipartUploadWriter(bucket, key, part_size=part, max_in_flight=8, client=client)
+        self._writer = MultipartUploadWriter(bucket, key, part_size=part, max_in_flight=8, client=client, new=new)
 
     def writable(self) -> bool:
         return True
