@@ -101,7 +101,7 @@ class FileSystem(AbstractFileSystem):  # type: ignore[misc]
             try:
                 told = self.client.core.fetch([(self._uri(path), view, 0, start, len(view), None)
                                                for path, view, start in zip(paths, views, starts)])
-                return [bytes(memoryview(view)[:got]) for view, (got, _) in zip(views, told)]
+                return [bytes(view.memoryview()[:got]) for view, (got, _) in zip(views, told)]
             except OSError:
                 pass
         return list(super().cat_ranges(paths, starts, ends, max_gap, on_error=on_error, **options))
