@@ -209,6 +209,7 @@ def kv_runs_on_a_store_and_says_so():
     store, cache = result['store'], result['kv']['cache']
     assert store['policy'] == 'lru' and store['hits'] == cache['hits'] > 0 and store['disk_bytes'] <= 0.1 * 2 ** 30, store
     assert '### Store ###' in done.out and not os.path.exists('c'), done.out
+    assert 'Evictions above the store:' in done.out, done.out  # its own are in its own lines
     for more, says in (['--layout', 'slab'], '--layout'), (['--new-files'], '--new-files'), (['--compat'], '--compat'), (['--io-trace-log', 't'], '--io-trace-log'):
         done = call(*run, '--backend', 'store', *more)
         assert done.returncode == 2 and f'--backend store and {says} exclude' in done.err, done.err

@@ -202,7 +202,8 @@ static void hits(FILE *f, const struct kv_report *r, const json_t *json)
 	fprintf(f, "  %-32s %" PRIu64 " prefill writes, %" PRIu64 " decode reads, ratio %.2f\n",
 		"Operations:", n->prefill_writes, n->decode_reads, cache(json, "read_write_ratio"));
 	fprintf(f, "  %-32s %" PRIu64 " (%" PRIu64 " entries to CPU, %" PRIu64 " to storage)\n",
-		"Evictions:", n->evictions, n->offloads_cpu, n->offloads_storage);
+		res->has_store ? "Evictions above the store:" : "Evictions:", n->evictions,
+		n->offloads_cpu, n->offloads_storage);
 	if (r->job->params->prefix)
 		fprintf(f, "  %-32s %" PRIu64 " hits, %" PRIu64 " misses\n",
 			"Prefixes:", res->prefix_hits, res->prefix_misses);
