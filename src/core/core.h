@@ -101,6 +101,7 @@ struct part {
 	int slot; /* for registration with engines, -1: none */
 	struct device device;
 	struct sluice_attached attached; /* with ATTACH_DONE */
+	atomic_uint_fast64_t held;       /* of a member: bytes that blocks have for it */
 };
 
 struct sluice_file {
@@ -241,6 +242,7 @@ struct block {
 	bool eof;
 	uint64_t pos;   /* in the operation */
 	uint64_t len;   /* bytes of the operation it stands for */
+	uint64_t held;  /* of these, counted in its part */
 	uint64_t moved; /* of these, done */
 	unsigned seg;   /* where its memory starts */
 	uint64_t seg_off;

@@ -6,7 +6,9 @@
  *
  * It is served from its head.  But of a huge operation only a few blocks are handed out in a
  * row where small ones stand behind it, which are let by one at a time: as long as they have to do
- * with other bytes, for of two writes to the same the later one is to win.
+ * with other bytes, for of two writes to the same the later one is to win.  The same where a member
+ * of a striped file has its share of what is in flight: others behind, for members that have not,
+ * go by, so that a slow member is not waited for by those who have nothing to do with it.
  */
 #include "core/core.h"
 
@@ -97,6 +99,31 @@ static struct op *pend_small(const struct sluice_io *io, const struct op *huge, 
 	return NULL;
 }
 
+/* Has the member that is next its share already?  Of other files none has. */
+static bool is_held_up(const struct sluice_io *io, const struct op *op)
+{
+	const struct sluice_stripe *t = op->file ? op->file->store.stripe : NULL;
+	const struct part *next;
+	uint64_t share;
+
+	if (!t || op->cursor >= op->len)
+		return false;
+	next = &op->file->parts[(op->offset + op->cursor) / t->unit % t->nr];
+	share = max_u64(min_u64(PART_BYTES, io->opts.depth * op->block / t->nr), op->block);
+	return atomic_load_explicit(&next->held, memory_order_relaxed) >= share;
+}
+
+/* One behind @slow that is not held up; NULL: none that may pass. */
+static struct op *pend_other(const struct sluice_io *io, const struct op *slow, unsigned can)
+{
+	struct op *op = slow->next;
+
+	for (unsigned n = 0; n < LOOK_BEHIND && op != &io->pending; n++, op = op->next)
+		if (is_for(op, can) && !is_held_up(io, op) && may_pass(io, op))
+			return op;
+	return NULL;
+}
+
 struct op *pend_next(struct sluice_io *io, unsigned can)
 {
 	struct op *op = io->pending.next, *small;
@@ -105,6 +132,9 @@ struct op *pend_next(struct sluice_io *io, unsigned can)
 		op = op->next;
 	if (op == &io->pending)
 		return NULL;
+	small = is_held_up(io, op) ? pend_other(io, op, can) : NULL;
+	if (small)
+		return small;
 	if (op->est <= HUGE_BLOCKS || ++io->pend_row < IN_A_ROW)
 		return op;
 	io->pend_row = 0;

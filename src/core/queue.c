@@ -65,6 +65,9 @@ static void block_put(struct queue *q, struct block *b)
 	else if (b->bounce)
 		q->bounce_free[q->nr_bounce_free++] = b->bounce;
 	b->bounce = NULL;
+	if (b->held)
+		atomic_fetch_sub_explicit(&b->part->held, b->held, memory_order_relaxed);
+	b->held = 0;
 	if (b->remote) {
 		remote_put(q, b);
 		return;
@@ -116,6 +119,10 @@ static struct block *block_of(struct queue *q, struct op *op, bool sync)
 		plan_sync(op, b);
 	else
 		plan_block(op, b);
+	if (!sync && op->file && op->file->nr_parts > 1) {
+		b->held = b->len;
+		atomic_fetch_add_explicit(&b->part->held, b->held, memory_order_relaxed);
+	}
 	b->remote = remote;
 	if (remote && !sync && op->opcode == SLUICE_WRITE)
 		op->file->issued += b->len;
