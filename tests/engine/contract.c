@@ -265,8 +265,8 @@ static void a_reap_without_limit_brings_something(void)
 		list[i] = req(i, SLUICE_REQ_READ);
 		list[i]->fd = ends[0];
 	}
-	T_EQ(engine->submit(state, list, DEPTH), DEPTH);
 	T_EQ(pthread_create(&t, NULL, fill_pipe, &ends[1]), 0);
+	T_EQ(engine->submit(state, list, DEPTH), DEPTH); /* libaio waits here */
 	while (back < DEPTH) {
 		struct sluice_req *done = NULL;
 
