@@ -292,7 +292,7 @@ static void pull_shared(struct queue *q, unsigned room, struct op **over)
 	struct block *b;
 	struct op *op;
 
-	for (unsigned n = 0; n < limit && pend_any(io, queue_can(q)); n++) {
+	for (unsigned n = 0; n < limit; n++) {
 		if (io->auto_depth && n && bytes >= io_flight_bytes(q->io))
 			break;
 		op = pend_next(io, queue_can(q));

@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <time.h>
 
 #include "base/err.h"
 #include "base/util.h"
@@ -102,20 +103,38 @@ static int count_loads(struct dl_phdr_info *info, size_t size, void *arg)
 	return 1;
 }
 
+/*
+ * Every operation asks, and dl_iterate_phdr() takes the loader's lock, which all threads share:
+ * once in a few milliseconds is enough.  Between the loading of the driver and the first memory of
+ * a device lie its initialisation and a context, which take longer.
+ */
+static unsigned long long tick(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+	return (unsigned long long)ts.tv_sec * 1000000000u + (unsigned long long)ts.tv_nsec;
+}
+
 const struct sluice_cuda *sluice_cuda_present(void)
 {
 	static atomic_bool found;
 	static atomic_ullong looked_at; /* dlpi_adds when it was not there */
-	unsigned long long adds = 0;
+	static atomic_ullong asked_at;  /* and the tick of that */
+	unsigned long long adds = 0, now;
 	void *dl;
 
 	if (!atomic_load_explicit(&found, memory_order_acquire)) {
-		dl_iterate_phdr(count_loads, &adds);
-		if (adds && adds == atomic_load_explicit(&looked_at, memory_order_relaxed))
+		now = tick();
+		if (now == atomic_load_explicit(&asked_at, memory_order_relaxed))
 			return NULL;
-		dl = dlopen(library, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+		dl_iterate_phdr(count_loads, &adds);
+		dl = adds && adds == atomic_load_explicit(&looked_at, memory_order_relaxed)
+			     ? NULL
+			     : dlopen(library, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
 		if (!dl) {
 			atomic_store_explicit(&looked_at, adds, memory_order_relaxed);
+			atomic_store_explicit(&asked_at, now, memory_order_relaxed);
 			return NULL;
 		}
 		pthread_once(&load_once, cuda_load);

@@ -70,6 +70,7 @@ static void load_late(void)
 	NEED(!sluice_cuda_present());
 	dl = dlopen(standin, RTLD_NOW);
 	NEED(dl);
+	usleep(30000); /* a tick of the kernel's clock, at least */
 	cuda = sluice_cuda_present();
 	NEED(cuda);
 	/* nobody has initialised it: that is not our business */
