@@ -15,6 +15,7 @@ from .weights import Weight
 
 _COPY = 16 << 20
 _LEAST = 4 << 20  # of memory for a file
+_GENERATION = re.compile(r'\.g(\d+)\.safetensors$')  # in names that nobody else gives
 
 
 class _Next:
@@ -22,6 +23,10 @@ class _Next:
 
     def __init__(self, old: str, new: str, options: dict[str, Any]) -> None:
         self.old, self.new = old, new
+        self._places = None
+        if old.endswith('.safetensors'):
+            with Reader(old, verify=False, safetensors=True) as header:
+                self._places = {t[0]: t[3:] for t in header.tensors()[0]}
         self._reader = Reader(old)
         try:
             self._writer = Writer(new, size=self._reader.size, **options)
@@ -30,7 +35,9 @@ class _Next:
             raise
         self._written: list[tuple[int, int]] = []
 
-    def write(self, offset: int, array: Array) -> None:
+    def write(self, name: str, offset: int, array: Array) -> None:
+        if self._places is not None and tuple(self._places.get(name, ())) != (offset, array.nbytes):
+            raise ValueError(f'{self.old}: {name} is not there any more: the file was replaced since the stream was opened')
         self._writer.seek(offset)
         self._writer.write_memory(array.address, array.nbytes, array.on_device, False)
         self._written.append((offset, offset + array.nbytes))
@@ -73,6 +80,7 @@ class WeightUpdate:
         self._lock = -1
         self._index = _index_of(self._path) if self._has_index() else None
         self._map: dict[str, str] = {}
+        self._others: set[str] = set()  # files that other indexes beside it name
         if self._index is not None:
             self._begin(self._index)
         share = max(_LEAST, memory // max(1, len(set(self._map.values()))))
@@ -84,26 +92,32 @@ class WeightUpdate:
 
     def _begin(self, index: str) -> None:
         """Alone from now on; what one that was killed has left is removed."""
-        self._lock = os.open(index, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not os.path.samestat(os.fstat(self._lock), os.stat(index)):
-                raise BlockingIOError
-        except BlockingIOError:
-            self._unlock()
-            raise BlockingIOError(f'{index}: the model is being updated') from None
+        self._take(index)
         try:
             self._map = _read_index(index)
             self._refuse_link(index)
             names = set(self._map.values())
             ours = {_plain(name) for name in names}
-            for name in os.listdir(os.path.dirname(index) or '.'):
+            there = os.listdir(os.path.dirname(index) or '.')
+            self._others = {file for name in there if name.endswith('.index.json') and name != os.path.basename(index)
+                            for file in _read_index(self._beside(name)).values()}
+            for name in there:
                 shard = name.removesuffix('.crc')
-                if shard not in names and shard.endswith('.safetensors') and _plain(shard) in ours:
+                if shard not in names | self._others and _GENERATION.search(shard) and _plain(shard) in ours:
                     os.unlink(self._beside(name))  # of a step that was not taken, or before one that was
         except BaseException:
             self._unlock()
             raise
+
+    def _take(self, path: str) -> None:
+        self._lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.path.samestat(os.fstat(self._lock), os.stat(path)):
+                raise BlockingIOError
+        except BlockingIOError:
+            self._unlock()
+            raise BlockingIOError(f'{path}: the model is being updated') from None
 
     def _unlock(self) -> None:
         lock, self._lock = self._lock, -1
@@ -134,7 +148,14 @@ class WeightUpdate:
         elif os.path.abspath(self._path) not in (path, os.path.dirname(path)):
             raise ValueError(f'{path} is no file of {self._path}')
         self._refuse_link(path)
-        self._files[path] = _Next(path, new, self._open())
+        if self._index is None:
+            self._take(path)
+        try:
+            self._files[path] = _Next(path, new, self._open())
+        except BaseException:
+            if self._index is None:
+                self._unlock()
+            raise
         return self._files[path]
 
     def _open(self) -> dict[str, Any]:
@@ -151,7 +172,7 @@ class WeightUpdate:
             raise ValueError(f'{weight.name} is {weight.dtype} of {list(weight.shape)} in the file, and {array.dtype} of '
                              f'{list(array.shape)} here')
         if array.nbytes:
-            self._next(weight.path).write(weight.offset, array)
+            self._next(weight.path).write(weight.name, weight.offset, array)
 
     # ---- the end
 
@@ -159,6 +180,7 @@ class WeightUpdate:
         """Make it durable, and the model; raises what failed, and then the old one is there."""
         files, durable = list(self._files.values()), self._open()['durable']
         shown: list[_Next] = []
+        replacing = False
         try:
             for file in files:
                 file.commit()
@@ -168,16 +190,18 @@ class WeightUpdate:
                 with open(self._index, 'rb') as old:
                     text = json.load(old)
                 text['weight_map'] = {k: names.get(v, v) for k, v in text['weight_map'].items()}
+                replacing = True  # from here on it may name the new files, whatever is raised
                 with Writer(self._index, durable=durable, checksum=False) as index:
                     index.write(json.dumps(text, indent=2).encode() + b'\n')
         except BaseException:
-            for file in shown if self._index is not None else []:
+            for file in shown if self._index is not None and not replacing else []:
                 _remove(file.new)
             self.abort()
             raise
         if self._index is not None:
             for file in files:
-                _remove(file.old)
+                if os.path.basename(file.old) not in self._others:
+                    _remove(file.old)
         self._files.clear()
         self.abort()
 
