@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/maker.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,5 +54,9 @@ bool sluice_maker_is_here(const struct sluice_maker *m)
 
 bool sluice_maker_runs(const struct sluice_maker *m)
 {
-	return find_started(m->pid) == m->started;
+	uint64_t started = find_started(m->pid);
+
+	if (!started) /* gone, or not ours to see (hidepid) */
+		return !m->started || m->pid <= 0 || kill(m->pid, 0) == 0 || errno != ESRCH;
+	return started == m->started;
 }

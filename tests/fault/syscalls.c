@@ -72,6 +72,7 @@ static const char *const harmless[] = {
 	"getpagesize",
 	"gmtime_r",
 	"io_uring_queue_exit",
+	"kill",
 	"memchr",
 	"memcmp",
 	"memcpy",
