@@ -108,6 +108,7 @@ int cli_ranks_run(int argc, char **argv)
 		return cli_fail(NULL, CLI_USAGE, "--ranks: PROGRAM is needed");
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) < 0)
 		return cli_fail(NULL, CLI_FAILED, "no socket can be made");
+	signal(SIGCHLD, SIG_DFL); /* where it is ignored, the status is lost */
 	child = fork();
 	if (child == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGTERM);

@@ -31,6 +31,8 @@ static void pass_on(int sig)
 static void watch(pid_t child, int sign, unsigned rank)
 {
 	unsigned silent = 0;
+	bool begun =
+		false; /* until ranks have met, which has a limit of its own, there are no signs */
 	char signs[64];
 
 	while (silent <= HOSTS_SILENT_KEEP) {
@@ -38,11 +40,13 @@ static void watch(pid_t child, int sign, unsigned rank)
 		int n = poll(&p, 1, (int)(HOSTS_BEAT_NS / 1000000));
 
 		if (n == 0)
-			silent++;
+			silent += begun;
 		else if (n > 0 && read(sign, signs, sizeof(signs)) <= 0)
 			return;
-		else if (n > 0)
+		else if (n > 0) {
 			silent = 0;
+			begun = true;
+		}
 	}
 	dprintf(STDERR_FILENO, "sluice: rank %u gives no sign of life for %u s and is ended\n",
 		rank, HOSTS_SILENT_KEEP);
@@ -76,6 +80,7 @@ int hosts_keep(struct hosts *h, struct sluice_err *err)
 
 	if (pipe2(line, O_CLOEXEC) < 0 || pipe2(sign, O_CLOEXEC | O_NONBLOCK) < 0)
 		return sluice_fail(err, -errno, "no pipe can be made: %s", strerror(errno));
+	signal(SIGCHLD, SIG_DFL); /* where it is ignored, the status is lost */
 	child = fork();
 	if (child < 0)
 		return sluice_fail(err, -errno, "no process can be started: %s", strerror(errno));

@@ -231,10 +231,13 @@ static int connect_within(const struct in6_addr *at, uint16_t port, int ms)
 	bool six = !IN6_IS_ADDR_V4MAPPED(at);
 	int fd = socket(six ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	const struct timeval limit = {.tv_sec = ms / 1000};
+	const struct timeval answer = {.tv_sec = MEET_NS / 1000000000u};
 
 	if (fd < 0)
 		return -1;
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)); /* of connect(), too */
+	/* Whoever listens there may be somebody else, who says nothing. */
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &answer, sizeof(answer));
 	memcpy(&to4.sin_addr.s_addr, &at->s6_addr[12], sizeof(to4.sin_addr.s_addr));
 	if (connect(fd, six ? (struct sockaddr *)&to6 : (struct sockaddr *)&to4,
 		    six ? sizeof(to6) : sizeof(to4)) == 0)

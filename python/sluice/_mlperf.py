@@ -202,7 +202,10 @@ class Runs:
     def __init__(self, args: dict[str, Any], extra: list[str], stop: Stop) -> None:
         ranks = _ranks()
         self.args, self.extra, self.stop, self.look = args, extra, stop, ranks.LOOK
-        self.meeting = ranks.Meeting()
+        try:
+            self.meeting = ranks.Meeting()
+        except ValueError as e:
+            raise Failed(str(e)) from None
         self.rank = self.meeting.me
         self.time = _now()
         self.folder = args['results_dir'] or f'kvcache_run_{self.time}'

@@ -71,6 +71,8 @@ class Meeting:
         os.set_inheritable(int(fd), False)
         self._file = self._socket.makefile('rwb')
         rank, size = map(int, self._line().split())
+        if size == 1 and this_rank().rank > 0:
+            raise ValueError('the ranks cannot find each other: start them by MPI, or set SLUICE_MEET')
         self.me = Rank(rank, size, this_rank().local_size)
 
     def _line(self) -> str:

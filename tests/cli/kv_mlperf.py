@@ -17,6 +17,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 
 import tap
 from tap import Skip, folder
@@ -338,7 +339,37 @@ def bad_command_lines_create_nothing():
 if not glob.glob(f'{PACKAGE}/sluice/_sluice*.so'):
     print('1..0 # SKIP the Python package is not built')
     sys.exit()
-tap.run(the_options_are_those_of_a_submission, a_run_leaves_results_and_a_summary, several_ranks_are_added_up,
+def ranks(*words, **more):
+    env = {k: v for k, v in more.items() if k.isupper()}
+    return subprocess.Popen([SLUICE, '--ranks', *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                            text=True, env={**os.environ, **env}, **{k: v for k, v in more.items() if not k.isupper()})
+
+
+def ranks_may_come_one_after_the_other():
+    """Later than one that has met the others may be silent."""
+    at = meeting()
+    there = []
+    for r in range(2):
+        there.append(ranks('true', SLUICE_MEET=at, PMI_RANK=str(r), PMI_SIZE='2'))
+        time.sleep(10 * (r == 0))
+    outs = [p.communicate()[0] for p in there]
+    assert [p.returncode for p in there] == [0, 0], outs
+
+
+def a_program_has_its_status_where_children_are_ignored():
+    p = ranks('false', preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+    out = p.communicate()[0]
+    assert p.returncode == 1, (p.returncode, out)
+
+
+def ranks_that_cannot_meet_are_told():
+    with folder():
+        _, err = mlperf('--cache-dir', 'cache', '--results-dir', 'run', *SHORT, *SMALL, status=1, SLURM_PROCID='1', SLURM_NTASKS='2')
+        assert 'SLUICE_MEET' in err and not os.path.exists('run'), err
+
+
+tap.run(ranks_may_come_one_after_the_other, a_program_has_its_status_where_children_are_ignored, ranks_that_cannot_meet_are_told,
+        the_options_are_those_of_a_submission, a_run_leaves_results_and_a_summary, several_ranks_are_added_up,
         ranks_wait_for_each_other_and_the_first_writes_the_summary,
         a_launcher_does_not_make_one_run_of_them, what_is_in_memory_is_named,
         a_run_that_fails_is_missing_and_told, a_rank_of_the_front_end_runs_once,
