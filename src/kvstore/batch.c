@@ -184,12 +184,13 @@ int sluice_store_fd(const struct sluice_store *store)
 	return store->event;
 }
 
-/* With @line.lock: what is finished is no longer to be collected. */
-static void uncount(struct sluice_store *s)
+/* With @line.lock: readable as long as something is to be collected, whoever has read it. */
+static void recount(struct sluice_store *s)
 {
-	uint64_t n;
+	uint64_t n = 1;
 
-	if (!s->line.done_first && read(s->event, &n, sizeof(n)) < 0)
+	if ((s->line.done_first ? write(s->event, &n, sizeof(n)) : read(s->event, &n, sizeof(n))) <
+	    0)
 		return;
 }
 
@@ -209,7 +210,7 @@ int sluice_store_drain(struct sluice_store *store, struct sluice_store_done *don
 		b->next = list;
 		list = b;
 	}
-	uncount(store);
+	recount(store);
 	pthread_mutex_unlock(&store->line.lock);
 	while ((b = list)) {
 		list = b->next;
@@ -231,7 +232,7 @@ static struct store_batch *take_done(struct sluice_store *s, uint64_t ticket)
 	*at = b->next;
 	if (s->line.done_last == &b->next)
 		s->line.done_last = at;
-	uncount(s);
+	recount(s);
 	return b;
 }
 

@@ -134,7 +134,7 @@ static uint64_t enqueue(struct sluice_store *s, struct store_batch *b)
 	ticket = b->ticket = ++s->line.tickets;
 	s->line.objects++;
 	store_batch_open(&s->line, b);
-	for (uint32_t i = 0; i < (whole ? 1 : b->nr); i++)
+	for (uint32_t i = 0; i < (whole ? b->nr != 0 : b->nr); i++)
 		store_line_add(&s->line.ready, &b->ops[i]);
 	if (b->watched && b->due < atomic_load(&s->line.next_deadline))
 		atomic_store(&s->line.next_deadline, b->due);

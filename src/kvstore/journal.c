@@ -143,8 +143,12 @@ static int load_set(struct store_shelf *sh, const struct store_record *r)
 	e->freq = r->cost & 3;
 	e->state = STORE_LIVE;
 	sh->log_live += store_record_size(r->key_len, r->nr);
-	if (store_index_add(&s->index, e) < 0)
+	if (store_index_add(&s->index, e) < 0) {
+		sh->log_live -= store_record_size(r->key_len, r->nr);
+		extents_give(&e->space, sh->map);
+		store_index_free(&s->index, e);
 		return -ENOMEM;
+	}
 	store_policy_add(&s->policy, &s->index, e);
 	s->stats.entries++;
 	s->stats.value_bytes += e->len;

@@ -195,7 +195,7 @@ static bool is_known(struct store_tier *t, const char *name)
 
 	if (sscanf(name, "%16" SCNx64 "/%16" SCNx64 "%16" SCNx64 "-%" SCNx64, &o.run, &o.hash.a,
 		   &o.hash.b, &o.gen) != 4)
-		return false;
+		return true; /* nothing of ours: it stays */
 	pthread_mutex_lock(&t->store->lock);
 	e = store_index_find(&t->index, o.hash);
 	known = o.run == t->runs[0] || (e && e->gen == o.gen && tier_object_of(t, e).run == o.run);
@@ -220,7 +220,7 @@ static void sweep(struct store_tier *t)
 		return;
 	}
 	while (!stopped(t) && (r = sluice_object_list_next(list, &e, &err)) > 0) {
-		if (!strncmp(e.key, t->place + head, own) && is_known(t, e.key + own))
+		if (strncmp(e.key, t->place + head, own) || is_known(t, e.key + own))
 			continue;
 		if (asprintf(&uris[n], "%.*s%s", (int)head, t->place, e.key) < 0)
 			break;

@@ -176,15 +176,19 @@ void store_copy_device(struct store_worker *w, struct store_op *op, bool to_devi
 	uint64_t at = 0, len = to_device ? op->entry->len : op->len;
 	struct memory m = {.iov = op->iov, .nr = op->nr_iov};
 
-	store_staging_pin(op->buf);
 	atomic_store(&op->parts, 1);
 	while (at < len) {
 		struct sluice_iov v = memory_next(&m, len - at);
 		struct sluice_iov b = {op->buf->addr + at, v.len};
 		struct sluice_op x = {.opcode = SLUICE_COPY, .nr_iov = 2};
 
+		int device = sluice_gpu_device(v.addr);
+
 		at += v.len;
-		if (sluice_gpu_device(v.addr) < 0) {
+		if (device ==
+		    0) /* memory is pinned by this one, and no other gets a context for it */
+			store_staging_pin(op->buf);
+		if (device < 0) {
 			memcpy(to_device ? v.addr : b.addr, to_device ? b.addr : v.addr, v.len);
 			continue;
 		}

@@ -614,6 +614,25 @@ static void batches_come_back_through_the_eventfd(void)
 	T_EQ(sluice_store_drain(sk, &d, 1), 1);
 }
 
+static void what_is_left_after_a_drain_can_be_waited_for(void)
+{
+	struct sluice_store_batch none = {.opcode = SLUICE_STORE_EXISTS};
+	struct pollfd p = {.fd = sluice_store_fd(sk), .events = POLLIN};
+	struct sluice_store_done d;
+	uint64_t n;
+
+	for (int i = 0; i < 3; i++) /* of no keys */
+		T_OK(sluice_store_submit(sk, &none, NULL) > 0);
+	for (int i = 0; i < 3; i++) {
+		T_EQ(poll(&p, 1, -1), 1);
+		T_EQ(read(p.fd, &n, sizeof(n)), (ssize_t)sizeof(n));
+		T_EQ(sluice_store_drain(sk, &d, 1), 1);
+		T_EQ(d.good, 0);
+	}
+	T_EQ(sluice_store_drain(sk, &d, 1), 0);
+	T_EQ(poll(&p, 1, 0), 0);
+}
+
 static void scatter_lists_are_one_value(void)
 {
 	char a[5000], b[3], c[70000], back[75003];
@@ -856,6 +875,7 @@ int main(int argc, char **argv)
 		T_CASE(memory_can_be_registered_for_the_values),
 		T_CASE(exists_tells_the_length_of_the_prefix),
 		T_CASE(batches_come_back_through_the_eventfd),
+		T_CASE(what_is_left_after_a_drain_can_be_waited_for),
 		T_CASE(scatter_lists_are_one_value),
 		T_CASE(a_deadline_gives_misses_and_leaves_the_memory_alone),
 		T_CASE(values_are_spread_over_directories),
