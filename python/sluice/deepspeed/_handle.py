@@ -168,8 +168,9 @@ class aio_handle(Pinning):
             if exc is None:
                 raise
 
-    def __del__(self) -> None:
-        if hasattr(self, '_io') and os.getpid() == self._pid:
+    # Bound here: when Python ends, the names of this module may be gone before the last handle.
+    def __del__(self, getpid: Callable[[], int] = os.getpid) -> None:
+        if hasattr(self, '_io') and getpid() == self._pid:
             self.close()
 
 

@@ -60,6 +60,10 @@ def free_tensor(tensor: torch.Tensor) -> bool:
     return in_host_memory(tensor) and _regions.remove(extent(tensor)[0])
 
 
+# When Python ends, the names of this module may be gone before DeepSpeed frees its buffers; the memory goes with the process.
+_there = True
+
+
 class Pinning:
     """What all handles offer."""
 
@@ -75,11 +79,13 @@ class Pinning:
 
     def free_cpu_locked_tensor(self, tensor: torch.Tensor) -> bool:
         """False for a tensor that does not start where a locked one does, or is freed already."""
+        if not _there:
+            return True
         return free_tensor(_args.tensor('tensor', tensor))
 
     def is_pinned(self, buffer: torch.Tensor) -> bool:
         """Is all of it in locked memory, torch's or ours?"""
-        if not in_host_memory(_args.tensor('buffer', buffer)):
+        if not _there or not in_host_memory(_args.tensor('buffer', buffer)):
             return False
         return _regions.hold(*extent(buffer)) or bool(buffer.is_pinned())
 
@@ -92,6 +98,8 @@ class pin_handle(Pinning):
     """DeepSpeed's pin_memory operator."""
 
     def free_cpu_locked_tensor(self, locked_tensor: torch.Tensor) -> bool:
+        if not _there:
+            return True
         return free_tensor(_args.tensor('locked_tensor', locked_tensor))
 
     def free_cpu_locked_tensor_by_ptr(self, address: int) -> bool:
