@@ -198,7 +198,8 @@ def flipped_bits_are_found_and_named():
         f.seek(3 << 20)
         f.write(b'\1')
     error = raises(OSError, load_file, name, framework='np')
-    assert 'two' in str(error) and 'one' not in str(error) and name in str(error), error
+    said = str(error).replace(os.path.dirname(name), '')  # where it is may have 'one' in it
+    assert 'two' in said and 'one' not in said and name in str(error), error
     with safe_open(name, 'np') as f:
         f.get_tensor('one')
     load_file(name, framework='np', verify=False)
