@@ -79,14 +79,18 @@ struct sluice_writer_opts {
  * leads to is replaced, in the folder where that is; links in a folder that all may write to
  * (/tmp) are followed only if they are the caller's or the folder's owner's, and are else -EACCES.
  *
+ * Over a striped file the new one has its members in the same folders, and in a striped folder it
+ * becomes one (sluice/stripe.h); the manifest is what takes the other's place.
+ *
  * Memory: @buffers of @buffer_bytes, allocated as they are first needed, and 24 bytes for each MiB
  * of the file; of an object they are its parts, of 5 MiB at least, and larger where 10,000 would
  * not do for @expected.  @opts may be NULL.  Returns 0, or
  *   -EINVAL	a field is out of range, or @path is no regular file
  *   -E2BIG	@opts sets a field this library does not know
  *   -ENOSPC	there is no room for @expected bytes
- *   -EEXIST	@path.crc is there and is nothing that a writer has made; or @path is a striped file
- * or what open(2) says of the folder.
+ *   -EEXIST	@path.crc is there and is nothing that a writer has made
+ *   -EOPNOTSUPP	@path is striped over block devices (sluice/stripe.h), where there is no room
+ * beside it or what open(2) says of the folder.
  */
 SLUICE_API int sluice_writer_open(struct sluice_writer **out, struct sluice_io *io,
 				  const char *path, const struct sluice_writer_opts *opts,

@@ -22,6 +22,8 @@ enum {
 	BEHIND = 64 << 20, /* bytes of an old file from which on it is given back behind us */
 };
 
+#define WORD "sluice" /* in temporary names */
+
 /* ------------------------------------------------------------------- names */
 
 /* The folder of @path, which is relative to @dir, and the last name in it. */
@@ -119,12 +121,12 @@ int sluice_replace_resolve(const char *path, int *ret_dir, char **ret_name)
 
 /* ---------------------------------------------------------- temporary names */
 
-static char *temp_name(const struct sluice_replace *r, unsigned k)
+static char *temp_name(const char *name, const char *word, unsigned k)
 {
-	int room = NAME_MAX - (int)strlen("..sluice-0000");
+	int room = NAME_MAX - (int)strlen("..-0000") - (int)strlen(word);
 	char *temp;
 
-	return asprintf(&temp, ".%.*s.sluice-%u", room, r->name, k) < 0 ? NULL : temp;
+	return asprintf(&temp, ".%.*s.%s-%u", room, name, word, k) < 0 ? NULL : temp;
 }
 
 /* Does the name still stand for this file? */
@@ -137,7 +139,7 @@ static bool is_named(int dir, const char *name, int fd)
 }
 
 /* Remove what nobody writes to any more.  Returns 0 when the name is free, else -EEXIST. */
-static int remove_dead(int dir, const char *name)
+static int remove_dead(int dir, const char *name, int (*before)(int fd))
 {
 	CLEANUP_CLOSE int fd =
 		openat(dir, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -147,30 +149,37 @@ static int remove_dead(int dir, const char *name)
 		return errno == ENOENT ? 0 : -EEXIST;
 	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return -EEXIST;
-	return is_named(dir, name, fd) && unlinkat(dir, name, 0) == 0 ? 0 : -EEXIST;
+	if (!is_named(dir, name, fd) || (before && before(fd) < 0))
+		return -EEXIST;
+	return unlinkat(dir, name, 0) == 0 ? 0 : -EEXIST;
+}
+
+void sluice_replace_clear(int dir, const char *name, const char *word, int (*before)(int fd))
+{
+	for (unsigned k = 0; k < TEMPS; k++) {
+		CLEANUP_FREE char *temp = temp_name(name, word, k);
+
+		if (temp)
+			remove_dead(dir, temp, before);
+	}
 }
 
 static void remove_all_dead(const struct sluice_replace *r)
 {
-	for (unsigned k = 0; k < TEMPS; k++) {
-		CLEANUP_FREE char *temp = temp_name(r, k);
-
-		if (temp)
-			remove_dead(r->dir, temp);
-	}
+	sluice_replace_clear(r->dir, r->name, WORD, NULL);
 }
 
-/* Give the file that has none a name that nobody has. */
-static int link_temp(const struct sluice_replace *r, const char *temp)
+/* Give the open file a name that nobody has. */
+static int link_temp(int fd, int dir, const char *temp)
 {
 	char path[32];
 
-	if (linkat(r->fd, "", r->dir, temp, AT_EMPTY_PATH) == 0)
+	if (linkat(fd, "", dir, temp, AT_EMPTY_PATH) == 0)
 		return 0;
 	if (errno == EEXIST)
 		return -EEXIST;
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", r->fd); /* needs no privilege */
-	return linkat(AT_FDCWD, path, r->dir, temp, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd); /* needs no privilege */
+	return linkat(AT_FDCWD, path, dir, temp, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
 }
 
 static void close_new(struct sluice_replace *r)
@@ -212,17 +221,31 @@ static int create_temp(struct sluice_replace *r, const char *temp, mode_t mode)
 static int take_temp(struct sluice_replace *r, mode_t mode)
 {
 	for (unsigned k = 0; k < TEMPS_MAX; k++) {
-		CLEANUP_FREE char *temp = temp_name(r, k);
+		CLEANUP_FREE char *temp = temp_name(r->name, WORD, k);
 		int e;
 
 		if (!temp)
 			return -ENOMEM;
-		e = r->fd < 0 ? create_temp(r, temp, mode) : link_temp(r, temp);
+		e = r->fd < 0 ? create_temp(r, temp, mode) : link_temp(r->fd, r->dir, temp);
 		if (e == -EEXIST)
 			continue;
 		if (e == 0)
 			r->temp = TAKE_PTR(temp);
 		return e;
+	}
+	return -EEXIST;
+}
+
+int sluice_replace_link(int fd, int dir, const char *name, const char *word, char **ret)
+{
+	for (unsigned k = 0; k < TEMPS; k++) {
+		CLEANUP_FREE char *temp = temp_name(name, word, k);
+		int e = temp ? link_temp(fd, dir, temp) : -ENOMEM;
+
+		if (e == 0)
+			*ret = TAKE_PTR(temp);
+		if (e != -EEXIST)
+			return e;
 	}
 	return -EEXIST;
 }
@@ -359,7 +382,7 @@ static bool is_room_without(int fd)
  * behind us: a ring that holds a file lets go of it in a thread of the kernel's, so that there is
  * none of ours to wait for.  Where that does not work it is an ordinary close(2).
  */
-static void close_kept(int fd)
+void sluice_replace_release(int fd)
 {
 	struct io_uring_params p = {0};
 	int ring = is_room_without(fd) ? (int)syscall(__NR_io_uring_setup, 1, &p) : -1;
@@ -379,7 +402,7 @@ void sluice_replace_close(struct sluice_replace *r, bool forked)
 	free(TAKE_PTR(r->name));
 	close_new(r);
 	if (r->kept >= 0)
-		close_kept(r->kept);
+		sluice_replace_release(r->kept);
 	if (r->dir >= 0)
 		close(r->dir);
 	r->dir = r->kept = -1;

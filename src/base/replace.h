@@ -56,6 +56,16 @@ int sluice_replace_show(struct sluice_replace *r);
 /* Close all and, before the step, remove all.  @forked: leave what has a name to the parent. */
 void sluice_replace_close(struct sluice_replace *r, bool forked);
 
+/*
+ * For those who need a name of their own kind, .NAME.WORD-N, before the step: another name for an
+ * open file, which is told from a dead one by its lock.  0 with *@ret to be freed, or -errno.
+ */
+int sluice_replace_link(int fd, int dir, const char *name, const char *word, char **ret);
+/* Remove files of such names that nobody has locked, if @before says 0 of each. */
+void sluice_replace_clear(int dir, const char *name, const char *word, int (*before)(int fd));
+/* close(2) of a file that was removed; where it is large its space is given back behind us. */
+void sluice_replace_release(int fd);
+
 /* fsync(2) of a folder; 0 where the file system knows no such thing. */
 int sluice_replace_sync(int dir);
 

@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "base/whole.h"
+#include "store/stripe.h"
 
 static const char magic[] = "sluice.crc32c 1\n";
 
@@ -156,10 +157,10 @@ void crcfile_free(struct crcfile *f)
 
 /* ---------------------------------------------------------------- which set */
 
-struct crc_set crc_set_of(const struct stat *st)
+struct crc_set crc_set_of(const struct stat *st, uint64_t bytes)
 {
 	return (struct crc_set){
-		.bytes = (uint64_t)st->st_size,
+		.bytes = bytes,
 		.inode = st->st_ino,
 		.mtime_ns = st->st_mtim.tv_sec * INT64_C(1000000000) + st->st_mtim.tv_nsec,
 		.flags = CRC_SET_NONE,
@@ -242,7 +243,9 @@ static int stat_file(const struct sluice_replace *of, struct stat *st)
 /* What FILE.crc will be, to be freed. */
 static void *next_content(const struct crc_next *n, size_t *ret_len)
 {
-	struct crc_set sets[CRC_SETS_MAX], seen = crc_set_of(&n->seen);
+	int64_t bytes = sluice_stripe_bytes_at(n->of->dir, n->of->name, n->seen.st_size);
+	struct crc_set sets[CRC_SETS_MAX],
+		seen = crc_set_of(&n->seen, (uint64_t)(bytes < 0 ? n->seen.st_size : bytes));
 	struct crcfile now = {0};
 	unsigned nr = 0;
 	void *data;

@@ -47,8 +47,8 @@ static inline uint64_t crc_chunks(uint64_t bytes)
 	return bytes / SLUICE_CHUNK + (bytes % SLUICE_CHUNK != 0);
 }
 
-/* A set without checksums of this file. */
-struct crc_set crc_set_of(const struct stat *st);
+/* A set without checksums of this file; @bytes: of a striped one the whole's. */
+struct crc_set crc_set_of(const struct stat *st, uint64_t bytes);
 
 /* 0, or -EBADMSG with *@ret_why: what is wrong with it; or -ENOMEM. */
 int crcfile_parse(struct crcfile *out, const void *data, size_t len, const char **ret_why);

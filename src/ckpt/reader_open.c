@@ -54,12 +54,21 @@ static int other_size(const struct sluice_reader *r, struct sluice_err *err)
 		sluice_shorten(&room, r->path), r->bytes, base, base);
 }
 
+/* Does the name stand for another file than this one by now? */
+static bool is_other(int dir, const char *name, const struct stat *st)
+{
+	struct stat now;
+
+	return fstatat(dir, name, &now, 0) < 0 || now.st_ino != st->st_ino ||
+	       now.st_dev != st->st_dev;
+}
+
 /* The checksums of the file that is open as @fd.  -EAGAIN: it has been replaced meanwhile. */
 static int load_sums(struct sluice_reader *r, int dir, const char *name, int fd,
 		     struct sluice_err *err)
 {
 	CLEANUP_FREE char *crcname = NULL;
-	struct stat st, now;
+	struct stat st;
 	struct crc_set is;
 	int e;
 
@@ -74,12 +83,10 @@ static int load_sums(struct sluice_reader *r, int dir, const char *name, int fd,
 		return e;
 	if (fstat(fd, &st) < 0)
 		return sluice_fail(err, -errno, "stat %s: %s", r->path, strerror(errno));
-	is = crc_set_of(&st);
+	is = crc_set_of(&st, r->bytes);
 	if (pick_sums(r, &is) >= 0)
 		return 0;
-	if (fstatat(dir, name, &now, 0) < 0 || now.st_ino != st.st_ino || now.st_dev != st.st_dev)
-		return -EAGAIN;
-	return other_size(r, err);
+	return is_other(dir, name, &st) ? -EAGAIN : other_size(r, err);
 }
 
 /*
@@ -148,18 +155,16 @@ static int open_data(struct sluice_reader *r, struct sluice_err *err)
 	/* It was for what is no file; with it io_uring answers instead of waiting for the disk. */
 	if (fcntl(fd, F_SETFL, O_RDONLY) < 0)
 		return sluice_fail(err, -errno, "open %s: %s", r->path, strerror(errno));
-	r->bytes = (uint64_t)st.st_size;
-	if (r->o.verify != SLUICE_VERIFY_NEVER) {
-		e = load_sums(r, dir, name, fd, err);
-		if (e < 0)
-			return e;
-	}
 	taken = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	if (taken < 0)
 		return sluice_fail(err, -errno, "open %s: %s", r->path, strerror(errno));
 	e = sluice_file_take_fd(&r->file, r->io, taken, r->path, err);
-	if (e == 0 && sluice_file_stat(r->file, &info) == 0)
-		r->bytes = info.bytes; /* of a striped one: of the whole */
+	if (e < 0) /* the members of a striped one go when it is replaced */
+		return is_other(dir, name, &st) ? -EAGAIN : e;
+	r->bytes = sluice_file_stat(r->file, &info) == 0 ? info.bytes : (uint64_t)st.st_size;
+	e = r->o.verify != SLUICE_VERIFY_NEVER ? load_sums(r, dir, name, fd, err) : 0;
+	if (e < 0)
+		sluice_file_close(TAKE_PTR(r->file), NULL);
 	return e;
 }
 

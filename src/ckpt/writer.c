@@ -8,7 +8,6 @@
 #include "ckpt/writer.h"
 
 #include <sluice/gpu.h>
-#include <sluice/stripe.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,6 +24,7 @@
 #include "ckpt/ckptopts.h"
 #include "ckpt/crcfile.h"
 #include "ckpt/upload.h"
+#include "store/stripe.h"
 
 enum {
 	STEP = 64 << 10, /* copied and summed while it is in the processor's cache */
@@ -210,6 +210,8 @@ void writer_free(struct sluice_writer *w)
 	if (!forked) /* else the upload is the parent's */
 		ckpt_upload_abort(w->up);
 	sluice_file_close(w->file, NULL);
+	if (!forked)
+		sluice_stripe_abandon(&w->rep);
 	sluice_replace_close(&w->rep, forked);
 	sums_free(&w->sums);
 	free(w->slots);
@@ -317,20 +319,16 @@ static int file_begin(struct sluice_writer *w, struct sluice_err *err)
 {
 	int r, fd;
 
-	/* the file that takes its place would leave the members behind, and nobody would know of
-	 * them */
-	if (sluice_stripe_is(w->path) == 1)
-		return sluice_fail(
-			err, -EEXIST,
-			"%s: is a striped file, which cannot be replaced; `sluice stripe "
-			"rm' removes it",
-			w->path);
 	r = sluice_replace_open(&w->rep, w->path, w->o.mode);
 	if (r == -EINVAL)
 		return sluice_fail(err, r, "%s: only a regular file can be replaced", w->path);
 	if (r < 0)
 		return sluice_fail(err, r, "open %s: %s", w->path, strerror(-r));
 	r = check_crcname(w, err);
+	if (r == 0)
+		r = sluice_stripe_next(&w->rep, w->o.expected,
+				       !(w->o.flags & SLUICE_WRITER_NO_SYNC), err);
+	w->striped = r == 1;
 	if (r == 0)
 		r = reserve(w, err);
 	if (r < 0)

@@ -30,6 +30,7 @@ struct sluice_writer {
 	struct sluice_file *file;
 	struct sluice_writer_opts o;
 	struct sluice_replace rep;
+	bool striped;           /* the new file is a manifest, the bytes are in its members */
 	struct ckpt_upload *up; /* instead of a file: an object */
 	char *path;             /* as the caller calls it */
 	char *crcname;          /* FILE.crc, in the same folder */

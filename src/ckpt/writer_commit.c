@@ -16,6 +16,7 @@
 #include "ckpt/ckptopts.h"
 #include "ckpt/crcfile.h"
 #include "ckpt/upload.h"
+#include "store/stripe.h"
 
 /* A chunk that was written over: what counts is what is there now. */
 static int sum_again(void *arg, uint64_t offset, uint64_t len, uint32_t *ret_crc)
@@ -54,7 +55,7 @@ static int make_set(struct sluice_writer *w, struct crc_set *set)
 
 	if (fstat(w->rep.fd, &st) < 0)
 		return writer_note_errno(w, "stat", -errno);
-	*set = crc_set_of(&st);
+	*set = crc_set_of(&st, w->end);
 	return make_sums(w, set);
 }
 
@@ -81,9 +82,12 @@ static int finish_data(struct sluice_writer *w, struct crc_set *set)
 	writer_drain(w);
 	if (w->code)
 		return w->code;
-	if (fstat(w->rep.fd, &st) < 0 ||
-	    ((uint64_t)st.st_size != w->end && ftruncate(w->rep.fd, (off_t)w->end) < 0))
+	if (!w->striped && /* which is never longer than what was written */
+	    (fstat(w->rep.fd, &st) < 0 ||
+	     ((uint64_t)st.st_size != w->end && ftruncate(w->rep.fd, (off_t)w->end) < 0)))
 		return writer_note_errno(w, "truncate", -errno);
+	if (w->striped && w->end < w->o.expected)
+		sluice_stripe_trim(&w->rep);
 	r = sluice_replace_rights(&w->rep);
 	return r < 0 ? writer_note_errno(w, "set permissions of", r) : make_set(w, set);
 }
@@ -129,16 +133,20 @@ static int sync_folder(const struct sluice_writer *w)
  */
 static int show(struct sluice_writer *w, struct crc_next *next)
 {
+	struct sluice_stripe_old old;
 	int r = next->of ? crc_next_show(next) : 0;
 
 	if (r == 0 && next->of)
 		r = sync_folder(w);
 	if (r < 0)
 		return writer_note_errno(w, "write the checksums of", r);
-	r = sluice_replace_show(&w->rep);
-	if (r < 0)
+	r = sluice_stripe_show(&w->rep, &old);
+	if (r < 0) {
+		sluice_stripe_forget(&w->rep, &old, false);
 		return writer_note_errno(w, "rename to", r);
+	}
 	r = sync_folder(w);
+	sluice_stripe_forget(&w->rep, &old, r == 0);
 	if (r < 0)
 		return writer_note_errno(
 			w, "the new file is visible, but may not stay: fsync the folder of", r);

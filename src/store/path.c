@@ -20,6 +20,8 @@
 #include "store/remote.h"
 #include "store/stripe.h"
 
+enum { OPEN_TRIES = 16 };
+
 /* Open @fd's file once more with other flags; works for renamed and deleted files too. */
 static int store_reopen(int fd, int flags)
 {
@@ -266,12 +268,25 @@ static bool is_striped(const char *path)
 	return true; /* a damaged one, too */
 }
 
+/* Another file has come to its name, and the members of a striped one are gone. */
+static bool was_replaced(const struct sluice_backing *s, const char *path)
+{
+	struct stat st;
+
+	return s->ino && !s->device && stat(path, &st) == 0 &&
+	       (st.st_ino != s->ino || st.st_dev != s->dev);
+}
+
 int sluice_backing_open(struct sluice_backing *s, const char *path, int oflags, unsigned mode,
 			uint32_t direct, struct sluice_err *err)
 {
 	bool cut = (oflags & O_TRUNC) && (oflags & O_ACCMODE) != O_RDONLY && is_striped(path);
-	int r = open_store(s, path, cut ? oflags & ~O_TRUNC : oflags, mode, direct, false, err);
+	int flags = cut ? oflags & ~O_TRUNC : oflags, r;
 
+	s->ino = 0;
+	r = open_store(s, path, flags, mode, direct, false, err);
+	for (unsigned n = 0; n < OPEN_TRIES && r < 0 && was_replaced(s, path); n++)
+		r = open_store(s, path, flags, mode, direct, false, err);
 	if (r < 0 || !cut || !s->stripe)
 		return r;
 	r = sluice_stripe_truncate(s->stripe, 0);

@@ -15,9 +15,11 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include <sluice/stripe.h>
 
+#include "base/replace.h"
 #include "store/manifest.h"
 #include "store/path.h"
 
@@ -87,6 +89,8 @@ int sluice_member_whole(const struct sluice_manifest *m, unsigned i, const struc
  */
 int sluice_stripe_adopt(const struct sluice_backing *s, struct sluice_manifest **out,
 			struct sluice_err *err);
+/* The mark of the folder of @path, which is spoilt, or of one above it; 0: there is none. */
+int sluice_stripe_find_mark(char *path, dev_t dev, struct sluice_manifest **out);
 /* Make the mark and the folders of members, which @m names. */
 int sluice_stripe_make_folder(const struct sluice_manifest *m, const char *name,
 			      struct sluice_err *err);
@@ -96,6 +100,43 @@ int sluice_stripe_remove_folder(const struct sluice_manifest *m, const char *nam
 int sluice_member_remove(const struct sluice_manifest *m, unsigned i, struct sluice_err *err);
 /* 0 with *@out, of a file or a folder; or -errno with a line. */
 int sluice_manifest_load(struct sluice_manifest **out, const char *name, struct sluice_err *err);
+
+/*
+ * A striped file in the place of what @r is open for (stripe_next.c): of a striped file with the
+ * same folders, or as the mark of the folder says.  1: the new file is its manifest, and empty; 0:
+ * it stays a plain one; or -errno with a line.  @expected: bytes to have room for, or 0.
+ */
+int sluice_stripe_next(struct sluice_replace *r, uint64_t expected, bool sync,
+		       struct sluice_err *err);
+/* The same with members that @m has; @name is for the eyes. */
+int sluice_stripe_begin(struct sluice_replace *r, const struct sluice_manifest *m, const char *name,
+			uint64_t expected, bool sync, struct sluice_err *err);
+/* Give back what was expected and is not needed. */
+void sluice_stripe_trim(const struct sluice_replace *r);
+/* It will not be shown: its members go; before sluice_replace_close(). */
+void sluice_stripe_abandon(const struct sluice_replace *r);
+
+struct sluice_stripe_old {
+	int fd;
+	char *temp;
+	struct sluice_manifest *m; /* NULL: it was no striped file */
+};
+
+/* sluice_replace_show(), whatever the new and the old one are. */
+int sluice_stripe_show(struct sluice_replace *r, struct sluice_stripe_old *old);
+/* After it.  @gone: the old one will not come back, and its members go. */
+void sluice_stripe_forget(const struct sluice_replace *r, struct sluice_stripe_old *old, bool gone);
+
+int sluice_stripe_new_id(char *id);
+char *sluice_stripe_member_name(const char *folder, const char *name, const char *id, unsigned i);
+/* A file for member @i, with owner and permissions of @look; 0 or -errno. */
+int sluice_member_make(const struct sluice_manifest *m, unsigned i, const char *name,
+		       const struct stat *look, uint64_t expected, bool sync);
+int sluice_member_head_make(const struct sluice_manifest *m, unsigned i,
+			    const struct sluice_backing *b, const char *name);
+int sluice_stripe_sync_folder(const char *path); /* that @path is in */
+/* sluice_stripe_bytes() of a file in folder @dir. */
+int64_t sluice_stripe_bytes_at(int dir, const char *name, int64_t size);
 
 /* The header of an open member; @out->id empty: it has none. */
 int sluice_member_read(const struct sluice_backing *b, struct sluice_member_head *out);

@@ -6,7 +6,6 @@
  * that those of a file that was removed by somebody who knows nothing of them are found by the
  * next file with this number.
  */
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,11 +13,9 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 
 #include "base/err.h"
-#include "base/replace.h"
 #include "base/util.h"
 #include "base/whole.h"
 #include "store/stripe.h"
@@ -36,8 +33,7 @@ static bool is_trusted(int fd, dev_t dev)
 	       (st.st_uid == geteuid() || st.st_uid == 0);
 }
 
-/* The mark of the folder of @path, or of one above it; 0: there is none. */
-static int find_mark(char *path, dev_t dev, struct sluice_manifest **out)
+int sluice_stripe_find_mark(char *path, dev_t dev, struct sluice_manifest **out)
 {
 	char *slash = strrchr(path, '/');
 	int fd, r = 0;
@@ -64,17 +60,6 @@ static int find_mark(char *path, dev_t dev, struct sluice_manifest **out)
 
 /* ------------------------------------------------------------- one new file */
 
-static int new_id(char *id)
-{
-	unsigned char raw[16];
-
-	if (getrandom(raw, sizeof(raw), 0) != (ssize_t)sizeof(raw))
-		return -EIO;
-	for (unsigned i = 0; i < sizeof(raw); i++)
-		snprintf(id + (size_t)2 * i, 3, "%02x", raw[i]);
-	return 0;
-}
-
 /* The folder's manifest becomes that of a file in it. */
 static int name_members(struct sluice_manifest *m, ino_t ino)
 {
@@ -87,37 +72,21 @@ static int name_members(struct sluice_manifest *m, ino_t ino)
 		m->members[i] = path;
 	}
 	m->folder = false;
-	return new_id(m->id);
+	return sluice_stripe_new_id(m->id);
 }
 
-static int make_member(const struct sluice_manifest *m, unsigned i, const char *name, mode_t mode)
+/* One of that number has no file any more. */
+static int make_member(const struct sluice_manifest *m, unsigned i, const char *name,
+		       const struct stat *look)
 {
-	struct sluice_member_head head = {.index = i, .nr = m->nr, .unit = m->unit};
-	struct sluice_backing b;
-	int fd, r;
-
-	/* One of that number has no file any more. */
 	if (unlink(m->members[i]) < 0 && errno != ENOENT)
 		return -errno;
-	fd = open(m->members[i], O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (fd < 0)
-		return -errno;
-	sluice_replace_mode(fd, mode);
-	r = sluice_backing_take(&b, fd, m->members[i], SLUICE_DIRECT_NEVER, NULL);
-	if (r < 0)
-		return r;
-	memcpy(head.id, m->id, sizeof(head.id));
-	if (strlen(name) < sizeof(head.name) && !strchr(name, '\n'))
-		memcpy(head.name, name, strlen(name) + 1);
-	r = sluice_member_write(&b, &head);
-	if (!r)
-		r = sluice_backing_truncate(&b, STRIPE_DATA);
-	sluice_backing_close(&b);
-	return r;
+	return sluice_member_make(m, i, name, look, 0, false);
 }
 
 /* Under a lock on @fd, which is empty. */
-static int make_striped(int fd, const struct sluice_manifest *m, const char *name, mode_t mode)
+static int make_striped(int fd, const struct sluice_manifest *m, const char *name,
+			const struct stat *look)
 {
 	size_t len = 0;
 	CLEANUP_FREE char *text = sluice_manifest_text(m, &len);
@@ -125,7 +94,7 @@ static int make_striped(int fd, const struct sluice_manifest *m, const char *nam
 	int r = text ? 0 : -ENAMETOOLONG;
 
 	for (; made < m->nr && !r; made++)
-		r = make_member(m, made, name, mode);
+		r = make_member(m, made, name, look);
 	if (!r) {
 		r = sluice_whole_write(fd, text, len, 0);
 		if (r < 0 && ftruncate(fd, 0) < 0)
@@ -157,7 +126,7 @@ static int adopt(int fd, struct sluice_manifest **m, const char *name)
 	}
 	r = name_members(*m, st.st_ino);
 	if (!r)
-		r = make_striped(fd, *m, name, st.st_mode & 0777);
+		r = make_striped(fd, *m, name, &st);
 	return r < 0 ? r : 1;
 }
 
@@ -175,7 +144,7 @@ int sluice_stripe_adopt(const struct sluice_backing *s, struct sluice_manifest *
 		return 0;
 	name[n] = '\0';
 	memcpy(path, name, (size_t)n + 1);
-	r = find_mark(path, s->dev, out);
+	r = sluice_stripe_find_mark(path, s->dev, out);
 	if (r == 0)
 		return 0;
 	if (r == 1) {
@@ -250,22 +219,27 @@ int sluice_stripe_make_folder(const struct sluice_manifest *m, const char *name,
 	return sluice_fail(err, r, "%s: %s", name, strerror(-r));
 }
 
-/* Members without a file, by their names; whatever else is there stays. */
+/* Is it called as members are, INODE.N or NAME.ID.N? */
+static bool is_member_name(const char *name)
+{
+	const char *dot = strrchr(name, '.');
+	size_t head = dot ? (size_t)(dot - name) : 0;
+
+	if (!head || !dot[1] || dot[1 + strspn(dot + 1, "0123456789")])
+		return false;
+	return strspn(name, "0123456789") == head ||
+	       (head > 33 && dot[-33] == '.' && strspn(dot - 32, "0123456789abcdef") == 32);
+}
+
+/* Members without a file; whatever else is there stays. */
 static void clear_folder(const char *path)
 {
 	DIR *d = opendir(path);
 	struct dirent *e;
-	unsigned used;
-	uint64_t ino;
 
-	while (d && (e = readdir(d))) {
-		int at = 0;
-
-		if (isdigit((unsigned char)e->d_name[0]) &&
-		    sscanf(e->d_name, "%" SCNu64 ".%u%n", &ino, &used, &at) == 2 && at &&
-		    !e->d_name[at])
+	while (d && (e = readdir(d)))
+		if (is_member_name(e->d_name))
 			unlinkat(dirfd(d), e->d_name, 0);
-	}
 	if (d)
 		closedir(d);
 	rmdir(path);

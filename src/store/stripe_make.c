@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Striped files made, looked at and removed.  The manifest appears last and goes first, so
- * that the name never stands for half of one.  Members that are files have names made of the
- * manifest's name, place and their number: what a creation that was killed has left is found
- * where the next one of that name wants to be, says by its header what it was for, and is not
- * locked any more.
+ * that the name never stands for half of one (stripe_next.c).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,13 +9,10 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 
 #include "base/crc32c.h"
 #include "base/err.h"
-#include "base/replace.h"
 #include "base/util.h"
 #include "base/whole.h"
 #include "store/stripe.h"
@@ -31,8 +25,8 @@ struct making {
 	uint32_t flags;
 	bool devices;
 	struct sluice_manifest m;
-	unsigned made; /* members of which something is there, */
-	struct sluice_backing opened[SLUICE_STRIPE_MEMBERS]; /* open and locked */
+	unsigned made;                                       /* block devices that were taken, */
+	struct sluice_backing opened[SLUICE_STRIPE_MEMBERS]; /* open */
 };
 
 static int said(struct sluice_err *err, const char *name, int code)
@@ -66,6 +60,7 @@ static int find_member(struct making *k, unsigned i, const char *given, struct s
 	CLEANUP_FREE char *real = realpath(given, NULL);
 	const char *base = strrchr(k->full, '/') + 1;
 	struct stat st;
+	char hash[9]; /* a folder that a killed creation left is taken by the next of that name */
 	bool device;
 
 	if (!real || stat(real, &st) < 0)
@@ -86,52 +81,16 @@ static int find_member(struct making *k, unsigned i, const char *given, struct s
 	for (unsigned j = 0; device && j < i; j++)
 		if (!strcmp(k->m.members[j], real))
 			return sluice_fail(err, -EINVAL, "%s: is named twice", given);
+	snprintf(hash, sizeof(hash), "%08" PRIx32, sluice_crc32c(0, k->full, strlen(k->full)));
 	if (device)
 		k->m.members[i] = TAKE_PTR(real);
-	else if (asprintf(&k->m.members[i], "%s/%.200s.%08" PRIx32 ".%u",
-			  strcmp(real, "/") ? real : "", base,
-			  sluice_crc32c(0, k->full, strlen(k->full)), i) < 0)
-		k->m.members[i] = NULL;
+	else
+		k->m.members[i] = sluice_stripe_member_name(
+			real, k->full, k->flags & SLUICE_STRIPE_FOLDER ? hash : k->m.id, i);
 	if (!k->m.members[i])
 		return said(err, given, -ENOMEM);
 	k->m.nr++;
 	return 0;
-}
-
-/* Of a killed creation of this same name?  Then it is removed. */
-static int clear_leftover(const struct making *k, const char *path)
-{
-	struct sluice_member_head head;
-	struct sluice_backing b;
-	bool ours;
-
-	if (sluice_backing_open_member(&b, path, O_RDWR | O_NOFOLLOW, SLUICE_DIRECT_NEVER, NULL) <
-	    0)
-		return -EEXIST;
-	ours = !b.device && flock(b.fd, LOCK_EX | LOCK_NB) == 0 &&
-	       (sluice_backing_size(&b) == 0 ||
-		(sluice_member_read(&b, &head) == 0 && head.id[0] && !strcmp(head.name, k->full)));
-	if (ours)
-		ours = unlink(path) == 0;
-	sluice_backing_close(&b);
-	return ours ? 0 : -EEXIST;
-}
-
-static int make_file(const struct making *k, struct sluice_backing *b, const char *path,
-		     struct sluice_err *err)
-{
-	int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-	int fd = open(path, flags, 0666);
-
-	if (fd < 0 && errno == EEXIST && clear_leftover(k, path) == 0)
-		fd = open(path, flags, 0666);
-	if (fd < 0)
-		return said(err, path, -errno);
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-		close(fd);
-		return said(err, path, -EEXIST);
-	}
-	return sluice_backing_take(b, fd, path, SLUICE_DIRECT_NEVER, err);
 }
 
 static bool is_alive(const struct sluice_member_head *head)
@@ -170,6 +129,11 @@ static int take_device(const struct making *k, struct sluice_backing *b, const c
 		said(err, path, r);
 	else if (head.id[0] && is_alive(&head))
 		r = sluice_fail(err, -EEXIST, "%s: is a member of %s", path, head.name);
+	else if (head.id[0] && !(k->flags & SLUICE_STRIPE_FORCE))
+		r = sluice_fail(err, -EEXIST,
+				"%s: was a member of %s, which is not there or has another name "
+				"now; --force takes it",
+				path, head.name);
 	else if (!head.id[0] && !(k->flags & SLUICE_STRIPE_FORCE) && !is_blank(b))
 		r = sluice_fail(
 			err, -EEXIST,
@@ -182,42 +146,23 @@ static int take_device(const struct making *k, struct sluice_backing *b, const c
 	return r;
 }
 
-static int sync_folder_of(const char *path)
+static int make_device(struct making *k, unsigned i, struct sluice_err *err)
 {
-	CLEANUP_FREE char *dir = strdup(path);
-	CLEANUP_CLOSE int fd = -1;
-
-	if (!dir)
-		return -ENOMEM;
-	strrchr(dir, '/')[strrchr(dir, '/') == dir] = '\0';
-	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return fd < 0 ? -errno : sluice_replace_sync(fd);
-}
-
-static int make_member(struct making *k, unsigned i, struct sluice_err *err)
-{
-	struct sluice_member_head head = {.index = i, .nr = k->m.nr, .unit = k->m.unit};
 	struct sluice_backing *b = &k->opened[i];
 	const char *path = k->m.members[i];
-	int r = k->devices ? take_device(k, b, path, err) : make_file(k, b, path, err);
+	int r = take_device(k, b, path, err);
 
 	if (r < 0)
 		return r;
 	k->made++;
-	memcpy(head.id, k->m.id, sizeof(head.id));
-	if (strlen(k->full) < sizeof(head.name))
-		snprintf(head.name, sizeof(head.name), "%s", k->full);
-	r = sluice_member_write(b, &head);
-	if (!r)
-		r = sluice_backing_truncate(b, STRIPE_DATA);
+	r = sluice_member_head_make(&k->m, i, b, k->full);
 	if (!r && fsync(b->fd) < 0)
 		r = -errno;
-	if (!r && !k->devices)
-		r = sync_folder_of(path);
 	return r < 0 ? said(err, path, r) : 0;
 }
 
-static int write_manifest(const struct making *k, struct sluice_err *err)
+/* The manifest, and before it members that are files. */
+static int make_file(const struct making *k, struct sluice_err *err)
 {
 	struct sluice_replace file = SLUICE_REPLACE_NONE;
 	size_t len = 0;
@@ -226,12 +171,22 @@ static int write_manifest(const struct making *k, struct sluice_err *err)
 
 	if (!r && file.there)
 		r = -EEXIST;
-	if (!r)
+	if (!r && !k->devices) {
+		r = sluice_stripe_begin(&file, &k->m, k->name, 0, true, err);
+		if (r < 0) {
+			sluice_stripe_abandon(&file);
+			sluice_replace_close(&file, false);
+			return r;
+		}
+	} else if (!r) {
 		r = sluice_whole_write(file.fd, text, len, 0);
-	if (!r && fsync(file.fd) < 0)
-		r = -errno;
+		if (!r && fsync(file.fd) < 0)
+			r = -errno;
+	}
 	if (!r)
 		r = sluice_replace_show(&file);
+	if (r < 0 && !k->devices)
+		sluice_stripe_abandon(&file);
 	if (!r)
 		r = sluice_replace_sync(file.dir);
 	sluice_replace_close(&file, false);
@@ -241,7 +196,6 @@ static int write_manifest(const struct making *k, struct sluice_err *err)
 static int check_wish(struct making *k, const char *const *members, unsigned nr,
 		      struct sluice_err *err)
 {
-	unsigned char id[16];
 	struct stat st;
 	int r = full_name(k->name, &k->full);
 
@@ -256,24 +210,19 @@ static int check_wish(struct making *k, const char *const *members, unsigned nr,
 		return sluice_fail(err, -EINVAL,
 				   "unit: %" PRIu64 " is no multiple of %d of at most 1 GiB",
 				   k->m.unit, UNIT_STEP);
+	r = sluice_stripe_new_id(k->m.id);
+	if (r < 0)
+		return said(err, k->name, r);
 	for (unsigned i = 0; i < nr && !r; i++)
 		r = find_member(k, i, members[i], err);
-	if (r < 0)
-		return r;
-	if (getrandom(id, sizeof(id), 0) != (ssize_t)sizeof(id))
-		return said(err, k->name, -EIO);
-	for (unsigned i = 0; i < sizeof(id); i++)
-		snprintf(k->m.id + (size_t)2 * i, 3, "%02x", id[i]);
-	return 0;
+	return r;
 }
 
 static void unmake(struct making *k, bool keep)
 {
 	for (unsigned i = 0; i < k->made; i++) {
-		if (!keep && k->devices)
+		if (!keep)
 			sluice_member_write(&k->opened[i], NULL);
-		else if (!keep)
-			unlink(k->m.members[i]);
 		sluice_backing_close(&k->opened[i]);
 	}
 	for (unsigned i = 0; i < k->m.nr; i++)
@@ -297,20 +246,21 @@ int sluice_stripe_create(const char *name, uint64_t unit, const char *const *mem
 	k->m.folder = flags & SLUICE_STRIPE_FOLDER;
 	if (!r && k->m.folder)
 		r = sluice_stripe_make_folder(&k->m, k->full, err);
-	for (unsigned i = 0; i < nr && !r && !k->m.folder; i++)
-		r = make_member(k, i, err);
+	for (unsigned i = 0; i < nr && !r && k->devices; i++)
+		r = make_device(k, i, err);
 	if (!r && !k->m.folder)
-		r = write_manifest(k, err);
+		r = make_file(k, err);
 	unmake(k, r == 0);
 	return r;
 }
 
 /* ----------------------------------------------------------------- looking */
 
-int sluice_manifest_load(struct sluice_manifest **out, const char *name, struct sluice_err *err)
+static int manifest_load(struct sluice_manifest **out, int dir, const char *name,
+			 struct sluice_err *err)
 {
 	CLEANUP_FREE char *mark = NULL;
-	CLEANUP_CLOSE int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	CLEANUP_CLOSE int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	struct stat st;
 	int r;
 
@@ -318,7 +268,7 @@ int sluice_manifest_load(struct sluice_manifest **out, const char *name, struct 
 		close(fd);
 		fd = asprintf(&mark, "%s/" FOLDER_MARK, name) < 0
 			     ? -1
-			     : open(mark, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+			     : openat(dir, mark, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	}
 	r = fd < 0 ? mark && errno == ENOENT ? 0 : -errno : sluice_manifest_read(out, fd);
 	if (r == 0)
@@ -329,32 +279,26 @@ int sluice_manifest_load(struct sluice_manifest **out, const char *name, struct 
 	return r < 0 ? said(err, name, r) : 0;
 }
 
-int sluice_stripe_is(const char *name)
+int sluice_manifest_load(struct sluice_manifest **out, const char *name, struct sluice_err *err)
+{
+	return manifest_load(out, AT_FDCWD, name, err);
+}
+
+static int stripe_is(int dir, const char *name)
 {
 	struct sluice_manifest *m;
-
 	int r;
 
-	if (!name || sluice_manifest_load(&m, name, NULL) < 0)
+	if (!name || manifest_load(&m, dir, name, NULL) < 0)
 		return 0;
 	r = m->folder ? 2 : 1;
 	sluice_manifest_free(m);
 	return r;
 }
 
-int64_t sluice_stripe_bytes(const char *name, int64_t size)
+int sluice_stripe_is(const char *name)
 {
-	struct sluice_stripe_info *info;
-	int r;
-
-	if (!sluice_manifest_may_be(size) || sluice_stripe_is(name) != 1)
-		return size;
-	r = sluice_stripe_load(&info, name, NULL);
-	if (r < 0)
-		return r;
-	size = (int64_t)info->bytes;
-	sluice_stripe_free(info);
-	return size;
+	return stripe_is(AT_FDCWD, name);
 }
 
 static void look_at(struct sluice_member *out, const struct sluice_manifest *m, unsigned i,
@@ -415,12 +359,13 @@ static uint64_t whole_bytes(const struct sluice_stripe_info *info)
 	return bytes == INT64_MAX ? 0 : bytes;
 }
 
-int sluice_stripe_load(struct sluice_stripe_info **out, const char *name, struct sluice_err *err)
+static int stripe_load(struct sluice_stripe_info **out, int dir, const char *name,
+		       struct sluice_err *err)
 {
 	struct sluice_manifest *m;
 	struct loaded *l;
 	uint64_t settled = 0;
-	int r = sluice_manifest_load(&m, name, err);
+	int r = manifest_load(&m, dir, name, err);
 
 	if (r < 0)
 		return r;
@@ -451,6 +396,31 @@ void sluice_stripe_free(struct sluice_stripe_info *info)
 	free(l);
 }
 
+int sluice_stripe_load(struct sluice_stripe_info **out, const char *name, struct sluice_err *err)
+{
+	return stripe_load(out, AT_FDCWD, name, err);
+}
+
+int64_t sluice_stripe_bytes_at(int dir, const char *name, int64_t size)
+{
+	struct sluice_stripe_info *info;
+	int r;
+
+	if (!sluice_manifest_may_be(size) || stripe_is(dir, name) != 1)
+		return size;
+	r = stripe_load(&info, dir, name, NULL);
+	if (r < 0)
+		return r;
+	size = (int64_t)info->bytes;
+	sluice_stripe_free(info);
+	return size;
+}
+
+int64_t sluice_stripe_bytes(const char *name, int64_t size)
+{
+	return sluice_stripe_bytes_at(AT_FDCWD, name, size);
+}
+
 /* ---------------------------------------------------------------- removing */
 
 int sluice_member_remove(const struct sluice_manifest *m, unsigned i, struct sluice_err *err)
@@ -459,6 +429,7 @@ int sluice_member_remove(const struct sluice_manifest *m, unsigned i, struct slu
 	struct sluice_backing b;
 	struct sluice_err why;
 	uint32_t state;
+	int gone = -1;
 	int r = sluice_backing_open_member(&b, m->members[i], O_RDWR, SLUICE_DIRECT_NEVER, &why);
 
 	if (r < 0)
@@ -470,10 +441,14 @@ int sluice_member_remove(const struct sluice_manifest *m, unsigned i, struct slu
 						: 0;
 		if (r < 0)
 			said(err, m->members[i], r);
+		else if (!b.device)
+			gone = fcntl(b.fd, F_DUPFD_CLOEXEC, 0);
 	} else {
 		sluice_fail(err, r, "%s; left as it is", why.msg);
 	}
 	sluice_backing_close(&b);
+	if (gone >= 0)
+		sluice_replace_release(gone);
 	return r;
 }
 

@@ -20,6 +20,7 @@ from tap import in_folder
 sys.path.insert(0, sys.argv[2])
 try:
     import sluice
+    from sluice._writer import Writer
 except ImportError:
     print('1..0 # SKIP the Python package is not built')
     sys.exit(0)
@@ -117,13 +118,90 @@ def what_replaces_a_file_leaves_a_striped_one_alone():
     with sluice.Handle() as h:
         h.write(b'x' * 300000, 't')
     before = look()
-    clikit.Command('gen').refused('t', '-s', '1M', '--overwrite', status=1, says='t: is a striped file, which cannot be replaced')
     clikit.Command('bench').refused('-s', '4K', '-n', '1', '--json', 't', status=2, says="--json: 't' is a striped file")
     kv = ['--model', 'tiny-1b', '--num-users', '1', '--duration', '1', '--io-trace-log', 't', '--output', os.devnull]
     done = clikit.call('kv', *kv)
     assert done.returncode and 't: is a striped file' in done.err or "'t' is a striped file" in done.err, done
     assert look() == before
     check('t')
+
+
+def save_load(name):
+    """A checkpoint of safetensors under the name, by command and by Python."""
+    import struct
+    head = json.dumps({'a': {'dtype': 'U8', 'shape': [500000], 'data_offsets': [0, 500000]}}).encode()
+    head += b' ' * (-len(head) % 8)
+    data = struct.pack('<Q', len(head)) + head + os.urandom(500000)
+    with open('plain.safetensors', 'wb') as f:
+        f.write(data)
+    ckpt = {word: clikit.Command('ckpt', word) for word in ('cp', 'verify', 'ls')}
+    ckpt['cp']('plain.safetensors', name)
+    assert look(name)['bytes'] == len(data) and check(name), look(name)
+    ckpt['verify'](name)
+    assert '500000  U8 ' in ckpt['ls'](name).out, ckpt['ls'](name).out
+    ckpt['cp'](name, 'back.safetensors')
+    assert open('back.safetensors', 'rb').read() == data
+    with Writer(name) as w:
+        w.write(data[:-1])
+    with sluice.Handle() as h:
+        back = bytearray(len(data) - 1)
+        assert h.read(back, name) == len(data) - 1 and back == data[:-1]
+    assert look(name)['bytes'] == len(data) - 1
+    assert os.path.exists(name + '.crc')
+
+
+@in_folder
+def checkpoints_take_the_place_of_a_striped_file_and_keep_its_folders():
+    folders = make('t.safetensors')
+    save_load('t.safetensors')
+    paths = [m['path'] for m in look('t.safetensors')['members']]
+    assert [os.path.dirname(p) for p in paths] == [os.path.abspath(f) for f in folders], paths
+    assert all(os.listdir(f) == [os.path.basename(p)] for f, p in zip(folders, paths)), files()
+    clikit.Command('gen')('t.safetensors', '-s', '1M', '--overwrite')
+    assert look('t.safetensors')['bytes'] == 1 << 20
+    check('t.safetensors')
+    assert all(len(os.listdir(f)) == 1 for f in folders), files()
+    # a damaged name is told, not replaced
+    with open('t.safetensors', 'r+b') as f:
+        f.seek(30)
+        f.write(b'x')
+    clikit.Command('gen').refused('t.safetensors', '-s', '1M', '--overwrite', status=1, says='damaged manifest')
+
+
+@in_folder
+def checkpoints_in_a_striped_folder_are_striped():
+    for folder in ('a', 'b'):
+        os.mkdir(folder)
+    create('swap', '--folder', '--unit', '64K', 'a', 'b')
+    before = files()
+    save_load('swap/m.safetensors')
+    assert len(look('swap/m.safetensors')['members']) == 2
+    rm('swap/m.safetensors')
+    os.remove('swap/m.safetensors.crc')
+    for name in ('plain.safetensors', 'back.safetensors', 'back.safetensors.crc'):
+        os.remove(name)
+    assert files() == before, files()
+    rm('swap')
+
+
+@in_folder
+def torch_and_safetensors_save_and_load_striped_names():
+    try:
+        import torch
+        import sluice.safetensors
+        import sluice.torch
+    except ImportError as error:
+        raise tap.Skip('torch', str(error))
+    for folder in ('a', 'b'):
+        os.mkdir(folder)
+    create('swap', '--folder', '--unit', '64K', 'a', 'b')
+    state = {'w': torch.arange(100000, dtype=torch.float32), 'b': torch.ones(7)}
+    for turn in range(2):
+        sluice.torch.save(state, 'swap/s.pt')
+        sluice.safetensors.save_file(state, 'swap/s.safetensors')
+        for got in (sluice.torch.load('swap/s.pt'), sluice.safetensors.load_file('swap/s.safetensors')):
+            assert all(torch.equal(state[k], got[k]) for k in state), got
+        assert look('swap/s.pt')['good'] and look('swap/s.safetensors')['good']
 
 
 @in_folder
@@ -206,5 +284,6 @@ def a_swap_folder_of_deepspeed_may_be_striped():
 tap.run(a_tensor_goes_through_by_its_name, info_tells_size_unit_and_members, check_names_what_is_wrong,
         rm_leaves_nothing, mistakes_are_named_and_nothing_is_made,
         a_folder_is_measured_like_any_and_nothing_is_left, a_swap_folder_of_deepspeed_may_be_striped,
-        fio_is_not_let_at_striped_files, what_replaces_a_file_leaves_a_striped_one_alone,
+        fio_is_not_let_at_striped_files, checkpoints_take_the_place_of_a_striped_file_and_keep_its_folders,
+        checkpoints_in_a_striped_folder_are_striped, torch_and_safetensors_save_and_load_striped_names, what_replaces_a_file_leaves_a_striped_one_alone,
         kv_and_replay_take_several_folders_themselves)

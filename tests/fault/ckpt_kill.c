@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <sluice/stripe.h>
+
 #include "base/random.h"
 #include "base/util.h"
 #include "tests/common/mounts.h"
@@ -34,13 +36,44 @@ static void teardown(void)
 	T_EQ(sluice_close(io, NULL), 0);
 }
 
-static char folder[PATH_MAX], file[PATH_MAX];
+enum { MEMBERS = 2 };
+
+static char folder[PATH_MAX], file[PATH_MAX], members[MEMBERS][PATH_MAX];
+static bool striped; /* over folders beside it */
 
 static void use_folder(const char *name)
 {
+	const char *in[MEMBERS];
+
 	snprintf(folder, sizeof(folder), "%s", t_path(name));
 	snprintf(file, sizeof(file), "%s/f", folder);
 	mkdir(folder, 0755);
+	for (unsigned i = 0; striped && i < MEMBERS; i++) {
+		snprintf(members[i], sizeof(members[i]), "%s.%u", t_path(name), i);
+		mkdir(members[i], 0755);
+		in[i] = members[i];
+	}
+	if (striped)
+		T_ERR(sluice_stripe_create(file, 65536, in, MEMBERS, 0, &err), 0, &err);
+}
+
+/* Nothing is left but @names, and the members of what is there. */
+static void nothing_else(const char *names)
+{
+	struct sluice_stripe_info *info;
+
+	ckpt_only(folder, names);
+	if (!striped)
+		return;
+	T_ERR(sluice_stripe_load(&info, file, &err), 0, &err);
+	T_EQ(info->nr, MEMBERS);
+	for (unsigned i = 0; i < MEMBERS; i++) {
+		const char *path = info->members[i].path;
+
+		T_EQ(strncmp(path, members[i], strlen(members[i])), 0);
+		ckpt_only(members[i], path + strlen(members[i]) + 1);
+	}
+	sluice_stripe_free(info);
 }
 
 /* ---------------------------------------------------------------------- kill -9 */
@@ -94,7 +127,7 @@ static bool can_fork(void)
 
 static void kill_often(const char *name)
 {
-	unsigned long kills = t_ops(80) / T_STEP;
+	unsigned long kills = t_ops(striped ? 40 : 80) / T_STEP;
 	uint64_t nr = 1, hits = 0;
 
 	if (!can_fork())
@@ -107,7 +140,7 @@ static void kill_often(const char *name)
 		uint64_t done;
 		int64_t there;
 
-		usleep((useconds_t)sluice_random_below(&rnd, 25000));
+		usleep((useconds_t)sluice_random_below(&rnd, striped ? 60000 : 25000));
 		kill(pid, SIGKILL);
 		T_OK(waitpid(pid, &status, 0) == pid);
 		if (!WIFSIGNALED(status))
@@ -124,7 +157,7 @@ static void kill_often(const char *name)
 			continue;
 		T_ERR(ckpt_save(io, file, ++nr, SLUICE_WRITER_NO_SYNC, &err), 0, &err);
 		T_EQ(ckpt_load(io, file), nr);
-		ckpt_only(folder, "f,f.crc");
+		nothing_else("f,f.crc");
 	}
 	t_note("%s: %lu kills, %llu of them after a save", name, kills, (unsigned long long)hits);
 }
@@ -152,16 +185,23 @@ static void so_it_is_where_a_temporary_file_has_a_name(void)
 	kill_often("bad");
 }
 
+static void so_it_is_of_a_striped_file(void)
+{
+	striped = true;
+	kill_often("striped");
+	striped = false;
+}
+
 /* ------------------------------------------------------------- several at a time */
 
-static void of_two_processes_one_wins_whole(void)
+static void two_processes(const char *name)
 {
 	int told[2], status;
 	pid_t pids[2];
 
 	if (!can_fork())
 		return;
-	use_folder("two");
+	use_folder(name);
 	T_ERR(ckpt_save(io, file, 1, 0, &err), 0, &err);
 	for (unsigned i = 0; i < 2; i++)
 		pids[i] = start_saving(1000 * (i + 1), &told[i]);
@@ -176,7 +216,15 @@ static void of_two_processes_one_wins_whole(void)
 	T_OK(ckpt_load(io, file) >= 1);
 	T_ERR(ckpt_save(io, file, 7, 0, &err), 0, &err);
 	T_EQ(ckpt_load(io, file), 7);
-	ckpt_only(folder, "f,f.crc");
+	nothing_else("f,f.crc");
+}
+
+static void of_two_processes_one_wins_whole(void)
+{
+	two_processes("two");
+	striped = true;
+	two_processes("two-striped");
+	striped = false;
 }
 
 /* --------------------------------------------------------------- no room, and EIO */
@@ -206,7 +254,7 @@ static void no_room_leaves_the_old_file(void)
 				nr = nr + 1 + k;
 			T_EQ(ckpt_load(io, file), nr);
 		}
-		ckpt_only(folder, "f,f.crc,ballast");
+		nothing_else("f,f.crc,ballast");
 		unlink(ballast);
 		free(ballast);
 	}
@@ -215,8 +263,44 @@ static void no_room_leaves_the_old_file(void)
 	mounts_end("small");
 }
 
+static void a_member_without_room_leaves_the_old_file(void)
+{
+	unsigned failures = 0;
+	uint64_t nr = 4; /* of 1 MiB, half of it in each */
+
+	if (!t_is_root())
+		T_SKIP("root", "only root can mount file systems");
+	T_OK(mounts_tmpfs("narrow.1", "size=2m") == 0);
+	striped = true;
+	use_folder("narrow");
+	T_ERR(ckpt_save(io, file, nr, 0, &err), 0, &err);
+	for (unsigned pages = 160; pages <= 336; pages += T_TSAN ? 64 : 8) {
+		char *ballast = strdup(t_path("narrow.1/ballast"));
+		int r, fd = open(ballast, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+		T_OK(fd >= 0 && posix_fallocate(fd, 0, (off_t)pages * 4096) == 0);
+		close(fd);
+		for (unsigned k = 0; k < 4; k++) {
+			r = ckpt_save(io, file, nr + 1 + k, 0, &err);
+			if (r < 0)
+				T_ERR(r, -ENOSPC, &err);
+			failures += r < 0;
+			if (r == 0)
+				nr = nr + 1 + k;
+			T_EQ(ckpt_load(io, file), nr);
+		}
+		unlink(ballast);
+		free(ballast);
+		nothing_else("f,f.crc");
+	}
+	striped = false;
+	T_OK(failures > 0);
+	t_note("%u saves found no room", failures);
+	mounts_end("narrow.1");
+}
+
 /* Every block of a save fails once, or comes back short. */
-static void a_device_that_fails_leaves_the_old_file(void)
+static void device_that_fails(const char *name)
 {
 	static const char *const faults[] = {
 		"error=0.3,errno=5",
@@ -226,7 +310,7 @@ static void a_device_that_fails_leaves_the_old_file(void)
 	unsigned failures = 0, saves = 0;
 	uint64_t nr = 1;
 
-	use_folder("eio");
+	use_folder(name);
 	T_ERR(ckpt_save(io, file, nr, 0, &err), 0, &err);
 	for (unsigned i = 0; i < 90; i += T_STEP) {
 		struct sluice_opts o = SLUICE_OPTS_INIT;
@@ -248,10 +332,18 @@ static void a_device_that_fails_leaves_the_old_file(void)
 		saves += r == 0;
 		T_EQ(sluice_close(bad, NULL), 0);
 		T_EQ(ckpt_load(io, file), nr);
-		ckpt_only(folder, "f,f.crc");
+		nothing_else("f,f.crc");
 	}
 	t_note("%u saves failed, %u did not", failures, saves);
 	T_OK(failures && saves);
+}
+
+static void a_device_that_fails_leaves_the_old_file(void)
+{
+	device_that_fails("eio");
+	striped = true;
+	device_that_fails("eio-striped");
+	striped = false;
 }
 
 int main(int argc, char **argv)
@@ -260,8 +352,10 @@ int main(int argc, char **argv)
 		T_CASE(a_killed_save_leaves_the_old_file_or_the_new_one),
 		T_CASE(so_it_is_on_xfs),
 		T_CASE(so_it_is_where_a_temporary_file_has_a_name),
+		T_CASE(so_it_is_of_a_striped_file),
 		T_CASE(of_two_processes_one_wins_whole),
 		T_CASE(no_room_leaves_the_old_file),
+		T_CASE(a_member_without_room_leaves_the_old_file),
 		T_CASE(a_device_that_fails_leaves_the_old_file),
 	};
 	static const struct t_group groups[] = {

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Striped files: where bytes lie, what is said of members that are not as they were, sizes. */
+#include <sluice/ckpt.h>
 #include <sluice/stripe.h>
 
 #include <fcntl.h>
 #include <sys/stat.h>
 
 #include "base/random.h"
+#include "base/util.h"
 #include "store/manifest.h"
 #include "store/stripe.h"
 #include "tests/common/t.h"
@@ -487,6 +489,166 @@ static void a_folder_without_its_members_fails_and_loses_nothing(void)
 	T_EQ(rmdir(info->members[0].path), 0); /* nothing was left there */
 }
 
+/* A stream writer's file at @path, of which there is nothing after an abort. */
+static void save(const char *path, uint64_t len, bool commit)
+{
+	struct sluice_writer_opts o = SLUICE_WRITER_OPTS_INIT;
+	unsigned char *buf = malloc(len);
+	struct sluice_writer *w;
+	struct sluice_err err;
+
+	sluice_pattern_fill(buf, len, SEED, 0);
+	o.expected = len + 3 * UNIT; /* more than there will be */
+	T_ERR(sluice_writer_open(&w, io, path, &o, &err), 0, &err);
+	T_ERR(sluice_writer_write(w, buf, len, &err), 0, &err);
+	if (commit)
+		T_ERR(sluice_writer_commit(w, &err), 0, &err);
+	else
+		sluice_writer_abort(w);
+	free(buf);
+}
+
+static void load(const char *path, uint64_t len)
+{
+	struct sluice_reader_opts o = SLUICE_READER_OPTS_INIT;
+	unsigned char *buf = malloc(len + 1);
+	struct sluice_reader *r;
+	struct sluice_err err;
+
+	o.verify = SLUICE_VERIFY_ALWAYS;
+	T_ERR(sluice_reader_open(&r, io, path, &o, &err), 0, &err);
+	T_EQ(sluice_reader_read(r, buf, len + 1, &err), len);
+	T_EQ(sluice_pattern_check(buf, len, SEED, 0), len);
+	sluice_reader_close(r);
+	free(buf);
+}
+
+static unsigned files_in_members(void)
+{
+	char cmd[PATH_MAX + 100], line[32] = "";
+	FILE *f;
+
+	snprintf(cmd, sizeof(cmd), "find %s/m? -type f | wc -l", t_dir());
+	f = popen(cmd, "r");
+	T_OK(f && fgets(line, sizeof(line), f));
+	pclose(f);
+	return (unsigned)atoi(line);
+}
+
+static void a_writer_makes_the_next_one_of_the_same_folders(void)
+{
+	struct stat st, member;
+	char id[33];
+
+	fill(BYTES);
+	T_EQ(chmod(name, 0640), 0);
+	for (unsigned n = 0; n < 3; n++) {
+		uint64_t len = BYTES + 5000 * n;
+
+		look();
+		memcpy(id, info->id, sizeof(id));
+		save(name, 777, false);
+		T_EQ(size_of(), n ? (int64_t)len - 5000 : BYTES);
+		save(name, len, true);
+		load(name, len);
+		look();
+		T_OK(strcmp(info->id, id) != 0);
+		T_EQ(info->unit, UNIT);
+		T_EQ(info->bytes, len);
+		T_EQ(info->nr, MEMBERS);
+		for (unsigned i = 0; i < MEMBERS; i++) {
+			T_EQ(strncmp(info->members[i].path, rooms[i], strlen(rooms[i])), 0);
+			T_EQ(stat(info->members[i].path, &member), 0);
+			T_EQ(member.st_mode & 0777, 0640);
+			/* what was expected and did not come has been given back */
+			T_OK((uint64_t)member.st_blocks * 512 <=
+			     4096 + align_up(info->members[i].bytes, 4096) + 8192);
+		}
+		T_EQ(files_in_members(), MEMBERS);
+		T_EQ(stat(name, &st), 0);
+		T_EQ(st.st_mode & 0777, 0640);
+	}
+}
+
+static void a_writer_in_a_striped_folder_makes_a_striped_file(void)
+{
+	char path[PATH_MAX + 40];
+	struct sluice_err err;
+
+	make_folder();
+	snprintf(path, sizeof(path), "%s/ckpt", swap);
+	save(path, BYTES, false);
+	T_EQ(access(path, F_OK), -1);
+	for (unsigned n = 0; n < 2; n++) {
+		save(path, BYTES + n, true);
+		T_EQ(sluice_stripe_is(path), 1);
+		load(path, BYTES + n);
+		T_EQ(files_in_members(), 2 * MEMBERS); /* those of the name of set-up, too */
+	}
+	T_ERR(sluice_stripe_remove(path, &err), 0, &err);
+	T_EQ(files_in_members(), MEMBERS);
+	snprintf(path, sizeof(path), "%s/ckpt.crc", swap);
+	T_EQ(unlink(path), 0);
+	/* names that begin with a dot stay plain */
+	snprintf(path, sizeof(path), "%s/.ckpt", swap);
+	save(path, BYTES, true);
+	T_EQ(sluice_stripe_is(path), 0);
+	load(path, BYTES);
+	/* what others remove is found when the folder goes */
+	snprintf(path, sizeof(path), "rm %s/.ckpt*", swap);
+	T_EQ(system(path), 0);
+	snprintf(path, sizeof(path), "%s/other", swap);
+	save(path, BYTES, true);
+	T_EQ(unlink(path), 0);
+	snprintf(path, sizeof(path), "%s/other.crc", swap);
+	T_EQ(unlink(path), 0);
+	T_EQ(files_in_members(), 2 * MEMBERS);
+	T_ERR(sluice_stripe_remove(swap, &err), 0, &err);
+	T_EQ(files_in_members(), MEMBERS);
+}
+
+/* "Moving it is fine": neither a new one of the old name nor a save there takes its members. */
+static void a_moved_file_keeps_its_members(void)
+{
+	struct sluice_err err;
+	char moved[PATH_MAX + 10];
+
+	fill(BYTES);
+	snprintf(moved, sizeof(moved), "%s.moved", name);
+	T_EQ(rename(name, moved), 0);
+	T_ERR(sluice_stripe_create(name, UNIT, folders, MEMBERS, 0, &err), 0, &err);
+	save(name, 500, true);
+	save(name, 600, true);
+	load(name, 600);
+	T_EQ(files_in_members(), 2 * MEMBERS);
+	T_EQ(rename(moved, name), 0);
+	T_EQ(size_of(), BYTES);
+}
+
+/* A manifest of somebody else's that names our members as its own is none that we clear. */
+static void what_a_stranger_left_leads_to_no_member(void)
+{
+	char cmd[3 * PATH_MAX];
+
+	if (!t_is_root())
+		T_SKIP("root", "files of another user are needed");
+	fill(BYTES);
+	snprintf(cmd, sizeof(cmd), "cp %s %s/.other.stripe-0 && chown 12345 %s/.other.stripe-0",
+		 name, t_dir(), t_dir());
+	T_EQ(system(cmd), 0);
+	snprintf(cmd, sizeof(cmd), "%s/other", t_dir());
+	{
+		struct sluice_err err;
+
+		T_ERR(sluice_stripe_create(cmd, UNIT, folders, MEMBERS, 0, &err), 0, &err);
+	}
+	save(cmd, BYTES, true);
+	T_EQ(size_of(), BYTES);
+	T_EQ(files_in_members(), 2 * MEMBERS);
+	snprintf(cmd, sizeof(cmd), "rm %s/.other.stripe-0", t_dir());
+	T_EQ(system(cmd), 0);
+}
+
 static const struct t_case cases[] = {
 	T_CASE(shares_add_up_and_point_back),
 	T_CASE(bytes_lie_in_the_members_by_turns),
@@ -505,6 +667,10 @@ static const struct t_case cases[] = {
 	T_CASE(members_that_lost_their_file_go),
 	T_CASE(a_mark_that_others_may_write_is_not_believed),
 	T_CASE(a_folder_without_its_members_fails_and_loses_nothing),
+	T_CASE(a_writer_makes_the_next_one_of_the_same_folders),
+	T_CASE(a_writer_in_a_striped_folder_makes_a_striped_file),
+	T_CASE(a_moved_file_keeps_its_members),
+	T_CASE(what_a_stranger_left_leads_to_no_member),
 };
 
 int main(void)

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A striped file that takes the place of another in one step, or of none.  The new manifest is the
+ * new file of base/replace.h, but it is complete and has a name, .NAME.stripe-N, before its members
+ * are made: by it whoever replaces the same file next finds what a writer that was killed has
+ * left.  The old manifest gets such a name before the step, so that its members are found by it
+ * behind the step.  Members have the id of their file in their names: no two files share one.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "base/whole.h"
+#include "store/stripe.h"
+
+#define WORD "stripe" /* in names of manifests that are not shown, or no longer */
+
+int sluice_stripe_new_id(char *id)
+{
+	unsigned char raw[16];
+
+	if (getrandom(raw, sizeof(raw), 0) != (ssize_t)sizeof(raw))
+		return -EIO;
+	for (unsigned i = 0; i < sizeof(raw); i++)
+		snprintf(id + (size_t)2 * i, 3, "%02x", raw[i]);
+	return 0;
+}
+
+/* ------------------------------------------------------------------ members */
+
+int sluice_stripe_sync_folder(const char *path)
+{
+	CLEANUP_FREE char *dir = strdup(path);
+	CLEANUP_CLOSE int fd = -1;
+
+	if (!dir)
+		return -ENOMEM;
+	strrchr(dir, '/')[strrchr(dir, '/') == dir] = '\0';
+	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return fd < 0 ? -errno : sluice_replace_sync(fd);
+}
+
+int sluice_member_head_make(const struct sluice_manifest *m, unsigned i,
+			    const struct sluice_backing *b, const char *name)
+{
+	struct sluice_member_head head = {.index = i, .nr = m->nr, .unit = m->unit};
+
+	memcpy(head.id, m->id, sizeof(head.id));
+	if (strlen(name) < sizeof(head.name) && !strchr(name, '\n'))
+		memcpy(head.name, name, strlen(name) + 1);
+	return sluice_member_write(b, &head);
+}
+
+/* Space for data.  What is not supported is no failure. */
+static int reserve(int fd, uint64_t bytes)
+{
+	int r;
+
+	do {
+		r = fallocate(fd, FALLOC_FL_KEEP_SIZE, STRIPE_DATA, (off_t)bytes);
+	} while (r < 0 && errno == EINTR);
+	return r == 0 || errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL ? 0 : -errno;
+}
+
+int sluice_member_make(const struct sluice_manifest *m, unsigned i, const char *name,
+		       const struct stat *look, uint64_t expected, bool sync)
+{
+	const struct sluice_stripe t = {.nr = m->nr, .unit = m->unit};
+	struct sluice_replace one = {.there = true, .old = *look};
+	const char *path = m->members[i];
+	struct sluice_backing b;
+	int r;
+
+	one.fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (one.fd < 0)
+		return -errno;
+	r = sluice_replace_rights(&one);
+	if (!r && sluice_stripe_share(&t, i, expected))
+		r = reserve(one.fd, sluice_stripe_share(&t, i, expected));
+	if (r < 0) {
+		close(one.fd);
+		return r;
+	}
+	r = sluice_backing_take(&b, one.fd, path, SLUICE_DIRECT_NEVER, NULL);
+	if (r < 0)
+		return r;
+	r = sluice_member_head_make(m, i, &b, name);
+	if (!r)
+		r = sluice_backing_truncate(&b, STRIPE_DATA);
+	if (!r && sync && fsync(b.fd) < 0)
+		r = -errno;
+	if (!r && sync)
+		r = sluice_stripe_sync_folder(path);
+	sluice_backing_close(&b);
+	return r;
+}
+
+/* One that a killed maker left before it had a header; nobody else makes such a name. */
+static bool is_unborn(const struct sluice_manifest *m, unsigned i)
+{
+	const char *base = strrchr(m->members[i], '/') + 1, *id = strstr(base, m->id);
+	struct stat st;
+
+	return id && id > base && id[-1] == '.' && id[strlen(m->id)] == '.' &&
+	       lstat(m->members[i], &st) == 0 && S_ISREG(st.st_mode) && st.st_size < MEMBER_HEAD;
+}
+
+static int remove_members(const struct sluice_manifest *m)
+{
+	int r = 0, r2;
+
+	for (unsigned i = 0; i < m->nr; i++) {
+		r2 = is_unborn(m, i) ? unlink(m->members[i]) : sluice_member_remove(m, i, NULL);
+		r = r < 0 ? r : r2;
+	}
+	return r;
+}
+
+/*
+ * A manifest under a name of ours, and nobody is at work on it.  One that has another name is in
+ * use there.  Somebody else's would lead us to members that are not its own.
+ */
+static int clear_one(int fd)
+{
+	struct sluice_manifest *m;
+	struct stat st;
+	int r;
+
+	if (fstat(fd, &st) < 0 || st.st_uid != geteuid())
+		return -EPERM;
+	r = st.st_nlink > 1 ? 0 : sluice_manifest_read(&m, fd);
+	if (r != 1)
+		return r == -EBADMSG ? 0 : r; /* its text was never complete: no members yet */
+	r = m->folder ? 0 : remove_members(m);
+	sluice_manifest_free(m);
+	return r;
+}
+
+/* --------------------------------------------------------------- before the step */
+
+int sluice_stripe_begin(struct sluice_replace *r, const struct sluice_manifest *m, const char *name,
+			uint64_t expected, bool sync, struct sluice_err *err)
+{
+	size_t len = 0;
+	CLEANUP_FREE char *text = sluice_manifest_text(m, &len);
+	char *temp = NULL;
+	struct stat look = r->old;
+	int e = text ? 0 : -ENAMETOOLONG;
+
+	sluice_replace_clear(r->dir, r->name, WORD, clear_one);
+	if (!e && !r->there && fstat(r->fd, &look) < 0)
+		e = -errno;
+	if (!e)
+		e = sluice_whole_write(r->fd, text, len, 0);
+	if (!e && sync && fsync(r->fd) < 0)
+		e = -errno;
+	if (!e)
+		e = sluice_replace_link(r->fd, r->dir, r->name, WORD, &temp);
+	if (!e) {
+		if (r->temp)
+			unlinkat(r->dir, r->temp, 0);
+		free(r->temp);
+		r->temp = temp;
+		e = sync ? sluice_replace_sync(r->dir) : 0;
+	}
+	if (e < 0)
+		return sluice_fail(err, e, "%s: %s", name, strerror(-e));
+	for (unsigned i = 0; i < m->nr; i++) {
+		e = sluice_member_make(m, i, name, &look, expected, sync);
+		if (e < 0)
+			return sluice_fail(err, e, "%s: member %u of %u, %s: %s", name, i + 1,
+					   m->nr, m->members[i], strerror(-e));
+	}
+	return 0;
+}
+
+/* The manifest that the new file is to be like: that of the old one, or the folder's.  0: none. */
+static int find_layout(const struct sluice_replace *r, char *full, size_t room,
+		       struct sluice_manifest **out)
+{
+	CLEANUP_CLOSE int fd =
+		openat(r->dir, r->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+	char link[32], path[PATH_MAX + NAME_MAX + 2 + sizeof(FOLDER_MARK)];
+	struct stat st;
+	ssize_t n;
+	int e = fd < 0 ? 0 : sluice_manifest_read(out, fd);
+
+	if (e == 1 && (*out)->folder) { /* a mark is a file like others */
+		sluice_manifest_free(*out);
+		return 0;
+	}
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", r->dir);
+	n = readlink(link, path, PATH_MAX - 1);
+	if (n <= 0 || path[0] != '/' || fstat(r->dir, &st) < 0) {
+		snprintf(full, room, "%s", r->name);
+		return e;
+	}
+	snprintf(path + n, sizeof(path) - (size_t)n, "%s%s", n > 1 ? "/" : "", r->name);
+	snprintf(full, room, "%s", path);
+	return e ? e : sluice_stripe_find_mark(path, st.st_dev, out);
+}
+
+/* Members of another file become those of the next one, in the same folders. */
+static int name_members(struct sluice_manifest *m, const char *name, struct sluice_err *err)
+{
+	int e = sluice_stripe_new_id(m->id);
+
+	for (unsigned i = 0; i < m->nr && !e; i++) {
+		char *old = m->members[i];
+		struct stat st;
+
+		if (!m->folder && stat(old, &st) == 0 && S_ISBLK(st.st_mode))
+			return sluice_fail(err, -EOPNOTSUPP,
+					   "%s: is striped over block devices, where no other can "
+					   "be beside it until it takes its place; `sluice stripe "
+					   "rm' removes it",
+					   name);
+		if (!m->folder)
+			*strrchr(old, '/') = '\0';
+		m->members[i] = sluice_stripe_member_name(old, name, m->id, i);
+		free(old);
+		e = m->members[i] ? 0 : -ENOMEM;
+	}
+	m->folder = false;
+	return e < 0 ? sluice_fail(err, e, "%s: %s", name, strerror(-e)) : 0;
+}
+
+char *sluice_stripe_member_name(const char *folder, const char *name, const char *id, unsigned i)
+{
+	const char *base = strrchr(name, '/');
+	char *path;
+
+	if (asprintf(&path, "%s/%.200s.%s.%u", strcmp(folder, "/") ? folder : "",
+		     base ? base + 1 : name, id, i) < 0)
+		return NULL;
+	return path;
+}
+
+int sluice_stripe_next(struct sluice_replace *r, uint64_t expected, bool sync,
+		       struct sluice_err *err)
+{
+	char full[PATH_MAX + NAME_MAX + 2];
+	struct sluice_manifest *m = NULL;
+	int e = find_layout(r, full, sizeof(full), &m);
+
+	if (e == -EBADMSG)
+		return sluice_fail(err, e, "%s: is the damaged manifest of a striped file", full);
+	if (e < 0)
+		return sluice_fail(err, e, "%s: %s", full, strerror(-e));
+	if (e == 0)
+		return 0;
+	e = name_members(m, full, err);
+	if (!e)
+		e = sluice_stripe_begin(r, m, full, expected, sync, err);
+	sluice_manifest_free(m);
+	return e < 0 ? e : 1;
+}
+
+/* The new manifest; NULL: there is none, or it is shown.  r->fd may be O_DIRECT by now. */
+static struct sluice_manifest *read_new(const struct sluice_replace *r)
+{
+	CLEANUP_CLOSE int fd =
+		r->temp ? openat(r->dir, r->temp, O_RDONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
+	struct sluice_manifest *m = NULL;
+
+	if (fd >= 0 && sluice_manifest_read(&m, fd) == 1 && m->folder) {
+		sluice_manifest_free(m);
+		m = NULL;
+	}
+	return m;
+}
+
+void sluice_stripe_abandon(const struct sluice_replace *r)
+{
+	struct sluice_manifest *m = read_new(r);
+
+	if (m)
+		remove_members(m);
+	sluice_manifest_free(m);
+}
+
+void sluice_stripe_trim(const struct sluice_replace *r)
+{
+	struct sluice_manifest *m = read_new(r);
+	struct stat st;
+
+	for (unsigned i = 0; m && i < m->nr; i++) {
+		CLEANUP_CLOSE int fd = open(m->members[i], O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+
+		if (fd >= 0 && fstat(fd, &st) == 0 && ftruncate(fd, st.st_size) < 0)
+			continue; /* then it has space that it does not need */
+	}
+	sluice_manifest_free(m);
+}
+
+/* -------------------------------------------------------------------- the step */
+
+int sluice_stripe_show(struct sluice_replace *r, struct sluice_stripe_old *old)
+{
+	struct sluice_manifest *m = NULL;
+	int e;
+
+	*old = (struct sluice_stripe_old){
+		.fd = openat(r->dir, r->name,
+			     O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY)};
+	e = old->fd < 0 ? 0 : sluice_manifest_read(&m, old->fd);
+	if (e == 1 && !m->folder) {
+		flock(old->fd,
+		      LOCK_EX | LOCK_NB); /* so that nobody takes the name for a dead one's */
+		sluice_replace_link(old->fd, r->dir, r->name, WORD, &old->temp);
+		old->m = m;
+	} else if (e == 1) {
+		sluice_manifest_free(m);
+	}
+	e = sluice_replace_show(r);
+	if (e < 0 && old->temp)
+		unlinkat(r->dir, old->temp, 0);
+	return e;
+}
+
+void sluice_stripe_forget(const struct sluice_replace *r, struct sluice_stripe_old *old, bool gone)
+{
+	struct stat st;
+
+	if (gone && old->m && fstat(old->fd, &st) == 0 && st.st_nlink == (old->temp ? 1 : 0) &&
+	    remove_members(old->m) == 0 && old->temp)
+		unlinkat(r->dir, old->temp, 0);
+	sluice_manifest_free(old->m);
+	free(old->temp);
+	if (old->fd >= 0)
+		close(old->fd);
+	*old = (struct sluice_stripe_old){.fd = -1};
+}
