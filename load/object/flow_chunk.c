@@ -9,13 +9,26 @@ enum { PAGE_BYTES = 4096 };
 
 /* ------------------------------------------------------------------- the library */
 
+/* Whether its bytes are where they belong when the library is done with it. */
+static bool chunk_moved(const struct slot *s)
+{
+	return s->writing || s->op->mode == MODE_LOAD;
+}
+
 /* One less of what the library has of the slot. */
 static void piece_over(struct slot *s)
 {
+	struct op *op = s->op;
+	struct flow *f = op->flow;
+	bool last;
+
 	if (atomic_fetch_sub(&s->pieces, 1) != 1)
 		return;
 	s->end_ns = clock_ns();
-	inbox_push(&s->op->flow->inbox, &s->task);
+	last = s->code == 0 && chunk_moved(s) && atomic_fetch_sub(&op->chunks, 1) == 1;
+	inbox_push(&f->inbox, &s->task);
+	if (last)
+		crew_push(&f->clerks, &op->task);
 }
 
 static void piece_done(void *arg, const struct sluice_done *done)
@@ -171,6 +184,8 @@ static void chunk_over(struct flow *f, struct slot *s)
 			lane_leave(f, op);
 		op_fail(op, s->code, s->code == -EBADMSG ? "%.0s%s" : "%s: %s",
 			label_print(name, l), s->msg ? s->msg : "out of memory");
+		op->inflight -= op->passed_on;
+		op->passed_on = false;
 	}
 	if (s->header) /* the noise that was there */
 		content_noise(&f->content, s->buf, PLACE_HEADER, 0);

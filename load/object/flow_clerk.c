@@ -125,18 +125,18 @@ static void sync_dst(struct op *op)
 {
 	struct end dst = dst_end(op, NULL);
 	struct sluice_op u = {.opcode = SLUICE_SYNC, .file = dst.file};
-	uint64_t begin = clock_ns(), end;
 	struct sluice_done done;
 	struct sluice_err err;
-	int r = sluice_run(op->flow->io, &u, &done, &err);
+	int r;
+
+	op->sync_begin = clock_ns();
+	r = sluice_run(op->flow->io, &u, &done, &err);
 
 	if (r < 0)
 		op_fail(op, r, "%s", err.msg);
 	else if (done.res < 0)
 		op_fail(op, (int)done.res, "%s", done.msg);
-	end = clock_ns();
-	span_add(&op->device, begin, end);
-	span_add(&op->write_device, begin, end);
+	op->sync_end = clock_ns();
 }
 
 void clerk_close(struct task *t)

@@ -9,7 +9,8 @@
  * An operation passes its gates in this order: its turn in the chain, a permit, the object,
  * space.  Permits and space are granted by ledgers (see below), so that waits always point to
  * chains that were started earlier.  Then files are opened by a clerk, the bytes move in
- * chunks, and a clerk closes.
+ * chunks, and a clerk closes: he has the operation from who moved its last chunk, unless one
+ * failed.
  *
  *	flow.c		the flow as a whole, the loop
  *	flow_chain.c	chains: started, ended
@@ -225,6 +226,7 @@ struct op {
 	bool rw;                 /* its file is open for writing, too */
 	bool counted;            /* among those that have files open */
 	bool cancelled;          /* nothing happens to the object */
+	bool passed_on;          /* who moves the last chunk gives it to a clerk */
 	uint32_t blockers;       /* operations on the object that must end before */
 	/* the source is the object's place, unless the operation is a write */
 	struct sluice_file *src_file, *dst_file;
@@ -237,13 +239,15 @@ struct op {
 	struct sluice_file *old_file;
 	uint8_t old_place;
 	uint64_t from, pos, end; /* of what it moves: where it began, is, ends */
-	unsigned inflight;       /* chunks */
+	unsigned inflight;       /* chunks, and the clerk that it is passed on to */
+	atomic_uint chunks;      /* not moved yet, and one until all have been cut */
 	struct errand_store *store;
 	struct carried *carried;
 	uint64_t wanted; /* size of what a store may not have */
 	int code;
 	char *msg;
 	uint64_t read_end, write_begin, timer_ns;
+	uint64_t sync_begin, sync_end; /* by a clerk */
 	struct span device, read_device, write_device;
 };
 
@@ -389,6 +393,8 @@ void op_start(struct flow *f, struct op *op);
 /* Called when a clerk is done with it, and when nothing of it is in flight. */
 void op_opened(struct flow *f, struct op *op);
 void op_moved(struct flow *f, struct op *op);
+/* All its chunks have been cut. */
+void op_all_cut(struct op *op);
 void op_closed(struct flow *f, struct op *op);
 bool op_leaves(const struct op *op);
 bool op_syncs(const struct op *op); /* what it wrote is to be durable */

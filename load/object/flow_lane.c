@@ -288,6 +288,8 @@ static void lane_next(struct flow *f, struct lane *l, struct op *op)
 	served(f, l);
 	if (op->pos < op->end)
 		lane_enter(f, op);
+	else
+		op_all_cut(op);
 }
 
 /* Cut a chunk off the operation that has waited longest in @lane. */
@@ -307,6 +309,7 @@ static struct slot *lane_cut(struct flow *f, unsigned lane)
 	s->len = s->header ? PLACE_HEADER : next_len(op);
 	s->data = slot_data(f, s);
 	op->inflight++;
+	atomic_fetch_add(&op->chunks, 1);
 	if (s->header)
 		op->todo &= (uint8_t)~TODO_HEADER;
 	else

@@ -240,6 +240,7 @@ void op_opened(struct flow *f, struct op *op)
 		op->todo |= TODO_HEADER;
 	op->pos = op->mode == MODE_NONE ? op->end : op->from;
 	use_links(f, op);
+	atomic_store(&op->chunks, 1);
 	if ((op->todo & TODO_HEADER) || op->pos < op->end)
 		lane_enter(f, op);
 	else if (!(op->todo & TODO_TIMER))
@@ -302,7 +303,12 @@ static void uncount_files(struct flow *f, struct op *op)
 
 static void closed(struct task *t, void *owner)
 {
-	op_closed(owner, container_of(t, struct op, task));
+	struct op *op = container_of(t, struct op, task);
+
+	span_add(&op->device, op->sync_begin, op->sync_end);
+	span_add(&op->write_device, op->sync_begin, op->sync_end);
+	if (!op->passed_on || !--op->inflight) /* or its last chunk is still on its way to us */
+		op_closed(owner, op);
 }
 
 /* Whether the object is gone from its place when the operation ends, however it does. */
@@ -330,13 +336,32 @@ static bool needs_clerk(const struct op *op)
 
 void op_moved(struct flow *f, struct op *op)
 {
-	if (needs_clerk(op)) {
-		op->task.run = clerk_close;
-		op->task.done = closed;
-		crew_push(&f->clerks, &op->task);
-	} else {
+	if (op->passed_on || !needs_clerk(op)) {
 		op_closed(f, op);
+		return;
 	}
+	op->task.run = clerk_close;
+	op->task.done = closed;
+	crew_push(&f->clerks, &op->task);
+}
+
+/*
+ * Who moves the last chunk gives the operation to a clerk, while chunks are still on their way to
+ * this thread, which counts them.  Both write to nothing that is the same: the clerk has times of
+ * his own, and an operation that failed is not passed on.
+ */
+void op_all_cut(struct op *op)
+{
+	bool moves = op->mode == MODE_WRITE || op->mode == MODE_STORE || op->mode == MODE_PASS ||
+		     op->mode == MODE_LOAD;
+
+	if (!moves || (op->todo & TODO_TIMER) || !needs_clerk(op))
+		return;
+	op->task.run = clerk_close;
+	op->task.done = closed;
+	op->passed_on = true;
+	op->inflight++;
+	atomic_fetch_sub(&op->chunks, 1);
 }
 
 static void settle(struct op *op)

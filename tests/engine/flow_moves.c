@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Objects of all sizes come back as they were written, from every place to every other. */
+#include <sched.h>
+
+#include "base/util.h"
+#include "load/object/flow_in.h"
 #include "tests/common/flowkit.h"
 
 static const uint64_t sizes[] = {0,           1,        100,    4096,       5000,       KIB(64),
@@ -176,6 +180,44 @@ static void moves_by_the_way_of_a_null_place_make_the_content_anew(void)
 	fk_close();
 }
 
+/* Whether the book says so. */
+static bool is_complete(void)
+{
+	FILE *f = fopen(t_path("files/" BOOK_NAME), "re");
+	char line[256];
+	bool found = false;
+
+	while (f && !found && fgets(line, sizeof(line), f))
+		found = !strncmp(line, "=x ", 3);
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/* The flow's thread is needed to start the chunks, and no more before all is done. */
+static void a_file_is_closed_without_the_thread_that_submits(void)
+{
+	static const struct flow_handler handler = {fk_on_op, NULL, NULL};
+	uint64_t limit = clock_ns() + 120 * 1000000000ull;
+	unsigned p = fk_add((struct place_opts){.kind = PLACE_FILES,
+						.layout = PLACE_RAW,
+						.durability = SLUICE_DURABLE_DATA},
+			    "files");
+
+	fk_open();
+	FK_CHAIN(fk_write(p, 1, "x", MIB(1) + KIB(300)));
+	while (!fk_flow->dev_ops && clock_ns() < limit)
+		flow_wait(fk_flow, 1, &handler);
+	T_EQ(fk_flow->dev_ops, 2);
+	while (!is_complete() && clock_ns() < limit)
+		sched_yield();
+	T_OK(is_complete());
+	T_EQ(fk_nr_done, 0);
+	fk_wait();
+	T_EQ(fk_done[0].result, MIB(1) + KIB(300));
+	fk_close();
+}
+
 static const struct t_case cases[] = {
 	T_CASE(what_was_written_is_read_and_deleted),
 	T_CASE(what_is_moved_is_the_same_elsewhere),
@@ -186,6 +228,7 @@ static const struct t_case cases[] = {
 	T_CASE(a_null_place_takes_the_time_of_its_bandwidth),
 	T_CASE(a_pause_lasts_at_least_as_long),
 	T_CASE(moves_by_the_way_of_a_null_place_make_the_content_anew),
+	T_CASE(a_file_is_closed_without_the_thread_that_submits),
 };
 
 const struct t_group fk_moves = {"moves", fk_setup, fk_teardown, cases, T_COUNT(cases)};
