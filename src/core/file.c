@@ -565,10 +565,10 @@ int file_for_op(struct sluice_io *io, const struct sluice_op *u, struct file_ref
 
 void file_put_many(struct sluice_file *f, unsigned n)
 {
-	struct sluice_io *io = f ? f->io : NULL;
-
 	/* Somebody may free the file as soon as the references are gone. */
-	if (n && f && atomic_fetch_sub(&f->refs, n) == n + 1 && atomic_load(&io->closers)) {
+	struct sluice_io *io = n && f ? f->io : NULL;
+
+	if (io && atomic_fetch_sub(&f->refs, n) == n + 1 && atomic_load(&io->closers)) {
 		pthread_mutex_lock(&io->lock);
 		pthread_cond_broadcast(&io->called);
 		pthread_mutex_unlock(&io->lock);
