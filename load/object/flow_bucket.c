@@ -62,30 +62,18 @@ static uint64_t hold_bytes(const struct flow *f, unsigned kind)
 /* NULL: others have them, or no memory (*@failed). */
 static char *hold_take(struct flow *f, bool writing, unsigned kind, bool *failed)
 {
-	struct holds *h = &f->holds[writing][kind];
+	struct stock *h = &f->holds[writing][kind];
 	uint64_t bytes = hold_bytes(f, kind);
 	uint64_t most = kind == 0 ? CARRIERS : max_u64(2, HOLDS_BYTES / bytes);
-	void *memory;
 
-	if (h->nr_unused)
-		return h->unused[--h->nr_unused];
-	if (h->nr == most)
-		return NULL;
-	if (ARRAY_ROOM(h->unused, h->room, h->nr + 1) < 0 ||
-	    sluice_buf_alloc(&memory, f->io, bytes, 0, &f->stats.buf, NULL) < 0) {
+	if (!h->nr_unused && h->nr < most && stock_make(f, h, 1, bytes, writing) < 0)
 		*failed = h->nr == 0;
-		return NULL;
-	}
-	f->stats.memory += bytes;
-	h->nr++;
-	if (writing)
-		content_noise(&f->content, memory, bytes, 0);
-	return memory;
+	return h->nr_unused ? h->unused[--h->nr_unused] : NULL;
 }
 
 static void hold_give(struct flow *f, struct carried *c)
 {
-	struct holds *h = &f->holds[c->writing][c->kind];
+	struct stock *h = &f->holds[c->writing][c->kind];
 
 	if (c->hold)
 		h->unused[h->nr_unused++] = TAKE_PTR(c->hold);
@@ -93,23 +81,11 @@ static void hold_give(struct flow *f, struct carried *c)
 
 /* ------------------------------------------------------------- what carriers do */
 
-static const struct label *bucket_label(const struct op *op)
-{
-	return op->label ? op->label : op->object->label;
-}
-
 static struct place *bucket_of(const struct op *op)
 {
 	struct place *dst = op_dst(op);
 
 	return dst && place_is_bucket(dst) ? dst : op_src(op);
-}
-
-static void carry_fail(struct op *op, int code, const char *msg)
-{
-	char name[LABEL_TEXT];
-
-	op_fail(op, code, "%s: %s", label_print(name, bucket_label(op)), msg);
 }
 
 /* Between the hold and the memory of a place, which may be a device's. */
@@ -251,9 +227,9 @@ static int check_bytes(struct op *op, const char *hold, uint64_t pos, uint64_t l
 
 	if (good == len)
 		return 0;
-	return sluice_fail(
-		err, -EBADMSG, "verification failed: %.120s: offset %" PRIu64 " holds 0x%02x",
-		label_print(name, bucket_label(op)), pos + good, (unsigned char)hold[good]);
+	return sluice_fail(err, -EBADMSG,
+			   "verification failed: %.120s: offset %" PRIu64 " holds 0x%02x",
+			   label_print(name, op_label(op)), pos + good, (unsigned char)hold[good]);
 }
 
 static int read_hold(struct op *op, const struct place *p, const char *uri, struct sluice_err *err)
@@ -302,7 +278,7 @@ static void carry(struct task *t)
 	struct op *op = container_of(t, struct op, task);
 	struct carried *c = op->carried;
 	struct place *p = bucket_of(op);
-	const struct label *l = bucket_label(op);
+	const struct label *l = op_label(op);
 	bool puts = op_dst(op) == p, gets = !puts && op->type != FLOW_DELETE;
 	CLEANUP_FREE char *uri =
 		bucket_uri(p, puts ? op->ref : op->object->ref, l->text, l->name_len);
@@ -321,11 +297,11 @@ static void carry(struct task *t)
 	if (!c->end_ns)
 		c->end_ns = clock_ns();
 	if (r < 0)
-		carry_fail(op, r, err.msg);
+		op_fail_label(op, op_label(op), r, err.msg);
 	if (uri && !puts && op_leaves(op)) {
 		r = sluice_object_delete(p->bucket.client, (const char *const *)&uri, 1, &err);
 		if (r < 0 && op->type == FLOW_DELETE)
-			carry_fail(op, r, err.msg);
+			op_fail_label(op, op_label(op), r, err.msg);
 		if (op->type == FLOW_DELETE)
 			c->end_ns = clock_ns();
 	}
@@ -351,12 +327,7 @@ static void carried_over(struct task *t, void *owner)
 	struct place *dst = op_dst(op);
 	bool puts = dst && place_is_bucket(dst);
 
-	span_add(&op->device, c->begin_ns, c->end_ns);
-	span_add(puts ? &op->write_device : &op->read_device, c->begin_ns, c->end_ns);
-	if (puts)
-		op->write_begin = c->begin_ns;
-	else
-		op->read_end = c->end_ns;
+	op_used(op, puts, c->begin_ns, c->end_ns);
 	*(puts ? &f->stats.bytes_written : &f->stats.bytes_read) += c->moved;
 	f->stats.verified += op->code == 0 ? c->verified : 0;
 	carried_end(f, op);
@@ -408,7 +379,7 @@ static int carry_go(struct flow *f, struct op *op)
 			return -EAGAIN;
 	}
 	if (failed) {
-		carry_fail(op, -ENOMEM, "out of memory");
+		op_fail_label(op, op_label(op), -ENOMEM, "out of memory");
 		carried_end(f, op);
 		return 0;
 	}
@@ -427,7 +398,7 @@ void bucket_start_op(struct flow *f, struct op *op)
 	op->inflight++;
 	if (!op->carried) {
 		op->inflight--;
-		carry_fail(op, -ENOMEM, "out of memory");
+		op_fail_label(op, op_label(op), -ENOMEM, "out of memory");
 		if (!(op->todo & TODO_TIMER))
 			op_moved(f, op);
 		return;
@@ -440,43 +411,27 @@ void bucket_start_op(struct flow *f, struct op *op)
 	if (op->carried->writing && !op->over)
 		op->ref = bucket_ref(dst);
 	kind = hold_kind(op);
-	if (kind >= 0 && f->holds[op->carried->writing][kind].waits.first)
-		ops_line_add(&f->holds[op->carried->writing][kind].waits, op);
-	else if (carry_go(f, op) == -EAGAIN)
-		ops_line_add(&f->holds[op->carried->writing][kind].waits, op);
+	if (kind < 0)
+		carry_go(f, op);
+	else
+		stock_enter(f, &f->holds[op->carried->writing][kind], op, carry_go);
 }
 
-static struct holds *holds_at(struct flow *f, unsigned i)
+static struct stock *holds_at(struct flow *f, unsigned i)
 {
 	return &f->holds[i / HOLD_KINDS][i % HOLD_KINDS];
 }
 
 void buckets_serve(struct flow *f)
 {
-	for (unsigned i = 0; i < 2 * HOLD_KINDS; i++) {
-		struct holds *h = holds_at(f, i);
-		struct op *op;
-
-		while ((op = h->waits.first)) {
-			ops_line_del(&h->waits, op);
-			if (carry_go(f, op) == -EAGAIN) {
-				ops_line_push(&h->waits, op);
-				break;
-			}
-		}
-	}
+	for (unsigned i = 0; i < 2 * HOLD_KINDS; i++)
+		stock_serve(f, holds_at(f, i), carry_go);
 }
 
 void buckets_cancel(struct flow *f)
 {
-	struct op *op;
-
 	for (unsigned i = 0; i < 2 * HOLD_KINDS; i++)
-		while ((op = holds_at(f, i)->waits.first)) {
-			ops_line_del(&holds_at(f, i)->waits, op);
-			op_fail(op, -ECANCELED, "cancelled");
-			carried_end(f, op);
-		}
+		stock_cancel(f, holds_at(f, i), carried_end);
 }
 
 int buckets_init(struct flow *f)

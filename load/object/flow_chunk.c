@@ -178,7 +178,7 @@ static void chunk_over(struct flow *f, struct slot *s)
 	char name[LABEL_TEXT];
 
 	if (s->code < 0) {
-		const struct label *l = op->label ? op->label : op->object->label;
+		const struct label *l = op_label(op);
 
 		if (op->line != LINE_OUT)
 			lane_leave(f, op);
@@ -229,7 +229,7 @@ static void slot_over(struct task *t, void *owner)
 static void issue_header(struct flow *f, struct slot *s)
 {
 	struct op *op = s->op;
-	const struct label *l = op->label ? op->label : op->object->label;
+	const struct label *l = op_label(op);
 	unsigned element = op->type == FLOW_WRITE ? op->element : op->object->element;
 
 	s->header = true;

@@ -11,14 +11,6 @@
 #include "base/util.h"
 #include "load/object/flow_in.h"
 
-static int clerk_fail(struct op *op, const struct label *l, int code, const struct sluice_err *err)
-{
-	char name[LABEL_TEXT];
-
-	op_fail(op, code, "%s: %s", label_print(name, l), err->msg);
-	return code;
-}
-
 /* @fd: what a place has opened, or its error. */
 static int take_file(struct op *op, const struct place *p, struct place_ref ref,
 		     const struct label *l, int fd, struct sluice_file **out,
@@ -31,7 +23,9 @@ static int take_file(struct op *op, const struct place *p, struct place_ref ref,
 		place_file_path(p, ref, l->text, l->name_len, path);
 		r = sluice_file_take_fd(out, op->flow->io, fd, path, err);
 	}
-	return r < 0 ? clerk_fail(op, l, r, err) : 0;
+	if (r < 0)
+		op_fail_label(op, l, r, err->msg);
+	return r < 0 ? r : 0;
 }
 
 /* What a write replaces; that it is gone already is no reason not to write. */
@@ -54,12 +48,12 @@ static void remove_old(struct op *op)
 		r = place_file_retire(p, op->old_ref, l->text, l->name_len, &err);
 	}
 	if (r < 0 && r != -ENOENT && r != -ESTALE)
-		clerk_fail(op, l, r, &err);
+		op_fail_label(op, l, r, err.msg);
 }
 
 static int make_file(struct op *op, struct place *p)
 {
-	const struct label *l = op->label ? op->label : op->object->label;
+	const struct label *l = op_label(op);
 	uint64_t head = p->o.layout == PLACE_NPY ? PLACE_HEADER : 0;
 	struct sluice_err err;
 	int fd = place_file_make(p, &op->ref, l->text, l->name_len, op->size + head, &err);
@@ -97,14 +91,14 @@ void clerk_open(struct task *t)
 /* The destination: complete, or as if it had never been. */
 static void close_dst(struct op *op, struct place *p)
 {
-	const struct label *l = op->label ? op->label : op->object->label;
+	const struct label *l = op_label(op);
 	struct sluice_err err;
 	int r = sluice_file_close(TAKE_PTR(op->dst_file), &err);
 
 	if (r == 0 && op->code == 0)
 		r = place_file_done(p, op->ref, l->text, l->name_len, &err);
 	if (r < 0)
-		clerk_fail(op, l, r, &err);
+		op_fail_label(op, l, r, err.msg);
 	if (op->code < 0)
 		place_file_remove(p, op->ref, l->text, l->name_len, NULL);
 }
@@ -118,7 +112,7 @@ static void remove_src(struct op *op, struct place *p)
 	sluice_file_close(TAKE_PTR(op->src_file), NULL);
 	r = place_file_retire(p, op->object->ref, l->text, l->name_len, &err);
 	if (r < 0 && op->type == FLOW_DELETE)
-		clerk_fail(op, l, r, &err);
+		op_fail_label(op, l, r, err.msg);
 }
 
 static void sync_dst(struct op *op)

@@ -21,6 +21,13 @@ void op_fail(struct op *op, int code, const char *fmt, ...)
 	va_end(ap);
 }
 
+void op_fail_label(struct op *op, const struct label *l, int code, const char *msg)
+{
+	char name[LABEL_TEXT];
+
+	op_fail(op, code, "%s: %s", label_print(name, l), msg);
+}
+
 void flow_ready(struct flow *f, struct op *op)
 {
 	op->state = OP_TURN;
@@ -91,8 +98,7 @@ static bool pass_space(struct flow *f, struct op *op, bool force)
 	}
 	if (r < 0)
 		op_fail(op, r, "%s: no room for %" PRIu64 " bytes in place %u, which has %" PRIu64,
-			label_print(name, op->label ? op->label : op->object->label), op->size,
-			place, f->space[place].limit);
+			label_print(name, op_label(op)), op->size, place, f->space[place].limit);
 	return true;
 }
 

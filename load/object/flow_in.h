@@ -96,9 +96,19 @@ static inline bool ledger_may(const struct ledger *l, uint64_t asked)
 	return l->limit == UINT64_MAX || asked - l->returned <= l->limit || asked <= l->returned;
 }
 
+/* Structs of one size, never given back before the end. */
+struct arena {
+	size_t size;
+	void *unused;
+	void **slabs;
+	unsigned nr_slabs;
+};
+void *arena_get(struct arena *a); /* zeroed; NULL: no memory */
+void arena_put(struct arena *a, void *p);
+void arena_fini(struct arena *a);
+
 /* Name and shape of an object; from a pool. */
 struct label {
-	struct label *next; /* free */
 	uint32_t name_len;
 	uint16_t shape_len;
 	uint8_t class;
@@ -106,9 +116,7 @@ struct label {
 };
 enum { LABEL_CLASSES = 3 }; /* of sizes; a larger one is allocated by itself */
 struct labels {
-	struct label *unused[LABEL_CLASSES];
-	void **slabs;
-	unsigned nr_slabs;
+	struct arena of[LABEL_CLASSES];
 };
 struct label *label_new(struct labels *l, const char *name, uint32_t name_len, const char *shape);
 void label_free(struct labels *l, struct label *label);
@@ -120,17 +128,6 @@ static inline const char *label_shape(const struct label *l)
 /* The name for messages: printable and short. */
 #define LABEL_TEXT 260
 const char *label_print(char out[LABEL_TEXT], const struct label *l);
-
-/* Structs of one size, never given back before the end. */
-struct arena {
-	size_t size;
-	void *unused;
-	void **slabs;
-	unsigned nr_slabs;
-};
-void *arena_get(struct arena *a); /* zeroed; NULL: no memory */
-void arena_put(struct arena *a, void *p);
-void arena_fini(struct arena *a);
 
 /* ---- objects */
 
@@ -285,15 +282,8 @@ struct lane {
 	void *pinned; /* for a GPU */
 };
 
-/* Memory for values of stores, a chunk each. */
-struct boards {
-	char **unused;
-	uint64_t nr_unused, nr, room;
-	struct oplist waits;
-};
-
-/* Memory for objects of object stores, one each. */
-struct holds {
+/* Pieces of memory for values of stores and objects of object stores, and who waits for them. */
+struct stock {
 	char **unused;
 	uint64_t nr_unused, nr, room;
 	struct oplist waits;
@@ -326,9 +316,9 @@ struct flow {
 	bool aborted, cut_short;
 	/* chunks */
 	struct lane lanes[LANES];
-	struct boards boards[2]; /* for reading, and for writing */
-	atomic_uint at_stores;   /* calls whose callback has not returned */
-	struct holds holds[2][HOLD_KINDS];
+	struct stock boards[2]; /* for reading, and for writing */
+	atomic_uint at_stores;  /* calls whose callback has not returned */
+	struct stock holds[2][HOLD_KINDS];
 	struct slot *again; /* read, to be written */
 	uint64_t seq;
 	uint64_t dev_ops, dev_bytes, max_dev_ops, max_dev_bytes;
@@ -383,6 +373,7 @@ void flow_timer(struct flow *f, struct op *op, uint64_t at_ns);
 /* The operation is over. */
 void op_end(struct flow *f, struct op *op);
 __attribute__((format(printf, 3, 4))) void op_fail(struct op *op, int code, const char *fmt, ...);
+void op_fail_label(struct op *op, const struct label *l, int code, const char *msg);
 
 /* ---- flow_op.c */
 /* The object is the operation's: what a write replaces goes. */
@@ -402,6 +393,12 @@ bool op_has_dst(const struct op *op);
 struct place *op_dst(const struct op *op);
 struct place *op_src(const struct op *op);
 bool op_on_gpu(const struct op *op); /* one of them is device memory */
+static inline const struct label *op_label(const struct op *op)
+{
+	return op->label ? op->label : op->object->label;
+}
+/* The device, or what stands for it, has read or written. */
+void op_used(struct op *op, bool write, uint64_t begin_ns, uint64_t end_ns);
 
 /* ---- flow_clerk.c */
 void clerk_open(struct task *t);
@@ -433,7 +430,6 @@ void copier_copy(struct task *t);
 
 /* ---- flow_store.c */
 void store_start(struct flow *f, struct op *op); /* instead of opening files */
-/* Those that wait for memory: as many as there is some for, or none any more. */
 void stores_serve(struct flow *f);
 void stores_cancel(struct flow *f);
 
@@ -445,9 +441,14 @@ void buckets_serve(struct flow *f);
 void buckets_cancel(struct flow *f);
 
 /* ---- flow_lane.c */
-void ops_line_add(struct oplist *l, struct op *op);  /* at the end */
-void ops_line_push(struct oplist *l, struct op *op); /* at the beginning */
-void ops_line_del(struct oplist *l, struct op *op);
+/* More pieces, for writing with the noise in them.  0 or -ENOMEM. */
+int stock_make(struct flow *f, struct stock *s, uint64_t nr, uint64_t bytes, bool writing);
+/* @go, or wait: it returns -EAGAIN where there are too few pieces. */
+typedef int stock_go(struct flow *f, struct op *op);
+void stock_enter(struct flow *f, struct stock *s, struct op *op, stock_go *go);
+/* Those that wait: as many as there are pieces for, or none any more. */
+void stock_serve(struct flow *f, struct stock *s, stock_go *go);
+void stock_cancel(struct flow *f, struct stock *s, void (*end)(struct flow *f, struct op *op));
 int lanes_init(struct flow *f, struct sluice_err *err);
 void lanes_fini(struct flow *f);
 void lane_enter(struct flow *f, struct op *op);

@@ -166,7 +166,7 @@ static unsigned lane_of(const struct op *op)
 	}
 }
 
-void ops_line_add(struct oplist *l, struct op *op)
+static void ops_line_add(struct oplist *l, struct op *op)
 {
 	op->lnext = NULL;
 	op->lprev = l->last;
@@ -174,7 +174,7 @@ void ops_line_add(struct oplist *l, struct op *op)
 	l->last = op;
 }
 
-void ops_line_push(struct oplist *l, struct op *op)
+static void ops_line_push(struct oplist *l, struct op *op)
 {
 	op->lprev = NULL;
 	op->lnext = l->first;
@@ -182,10 +182,59 @@ void ops_line_push(struct oplist *l, struct op *op)
 	l->first = op;
 }
 
-void ops_line_del(struct oplist *l, struct op *op)
+static void ops_line_del(struct oplist *l, struct op *op)
 {
 	*(op->lprev ? &op->lprev->lnext : &l->first) = op->lnext;
 	*(op->lnext ? &op->lnext->lprev : &l->last) = op->lprev;
+}
+
+int stock_make(struct flow *f, struct stock *s, uint64_t nr, uint64_t bytes, bool writing)
+{
+	void *memory;
+
+	if (ARRAY_ROOM(s->unused, s->room, s->nr + nr) < 0 ||
+	    sluice_buf_alloc(&memory, f->io, nr * bytes, 0, &f->stats.buf, NULL) < 0)
+		return -ENOMEM;
+	f->stats.memory += nr * bytes;
+	for (uint64_t i = 0; i < nr; i++) {
+		char *piece = (char *)memory + i * bytes;
+
+		if (writing)
+			content_noise(&f->content, piece, bytes, 0);
+		s->unused[s->nr_unused++] = piece;
+	}
+	s->nr += nr;
+	return 0;
+}
+
+void stock_enter(struct flow *f, struct stock *s, struct op *op, stock_go *go)
+{
+	if (s->waits.first || go(f, op) == -EAGAIN)
+		ops_line_add(&s->waits, op);
+}
+
+void stock_serve(struct flow *f, struct stock *s, stock_go *go)
+{
+	struct op *op;
+
+	while ((op = s->waits.first)) {
+		ops_line_del(&s->waits, op);
+		if (go(f, op) == -EAGAIN) {
+			ops_line_push(&s->waits, op);
+			break;
+		}
+	}
+}
+
+void stock_cancel(struct flow *f, struct stock *s, void (*end)(struct flow *f, struct op *op))
+{
+	struct op *op;
+
+	while ((op = s->waits.first)) {
+		ops_line_del(&s->waits, op);
+		op_fail(op, -ECANCELED, "cancelled");
+		end(f, op);
+	}
 }
 
 static void serve(struct flow *f, struct lane *l, struct op *op)

@@ -179,6 +179,16 @@ static enum op_mode choose_mode(const struct op *op)
 	return op->type == FLOW_READ ? MODE_COPY_OUT : MODE_NONE;
 }
 
+void op_used(struct op *op, bool write, uint64_t begin_ns, uint64_t end_ns)
+{
+	span_add(&op->device, begin_ns, end_ns);
+	span_add(write ? &op->write_device : &op->read_device, begin_ns, end_ns);
+	if (write)
+		op->write_begin = begin_ns;
+	else
+		op->read_end = end_ns;
+}
+
 /* A place that keeps nothing takes its time all the same, one object after the other. */
 static void use_link(struct flow *f, struct op *op, unsigned place, bool write)
 {
@@ -189,13 +199,8 @@ static void use_link(struct flow *f, struct op *op, unsigned place, bool write)
 		return;
 	from = max_u64(f->now, *free_at);
 	*free_at = from + (uint64_t)((double)(op->end - op->from) / rate * 1e9);
-	span_add(&op->device, from, *free_at);
-	span_add(write ? &op->write_device : &op->read_device, from, *free_at);
+	op_used(op, write, from, *free_at);
 	op->timer_ns = max_u64(op->timer_ns, *free_at);
-	if (write)
-		op->write_begin = from;
-	else
-		op->read_end = *free_at;
 }
 
 static void use_links(struct flow *f, struct op *op)

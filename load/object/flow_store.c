@@ -36,34 +36,15 @@ struct errand_store {
 
 /* ---------------------------------------------------------------------- boards */
 
-static int boards_make(struct flow *f, struct boards *b, bool writing, uint64_t nr)
-{
-	void *memory;
-
-	if (ARRAY_ROOM(b->unused, b->room, b->nr + nr) < 0 ||
-	    sluice_buf_alloc(&memory, f->io, nr * BOARD, 0, &f->stats.buf, NULL) < 0)
-		return -ENOMEM;
-	f->stats.memory += nr * BOARD;
-	for (uint64_t i = 0; i < nr; i++) {
-		char *board = (char *)memory + i * BOARD;
-
-		if (writing)
-			content_noise(&f->content, board, BOARD, 0);
-		b->unused[b->nr_unused++] = board;
-	}
-	b->nr += nr;
-	return 0;
-}
-
 /* @nr of them; -EAGAIN: others have them. */
 static int boards_take(struct flow *f, struct errand_store *e, uint64_t nr)
 {
-	struct boards *b = &f->boards[e->writing];
+	struct stock *b = &f->boards[e->writing];
 	bool alone = b->nr_unused == b->nr;
 	int r = 0;
 
 	while (r == 0 && b->nr_unused < nr && (alone || b->nr < BOARDS_MOST))
-		r = boards_make(f, b, e->writing, BOARDS_STEP);
+		r = stock_make(f, b, BOARDS_STEP, BOARD, e->writing);
 	if (r < 0)
 		return r;
 	if (b->nr_unused < nr)
@@ -78,7 +59,7 @@ static int boards_take(struct flow *f, struct errand_store *e, uint64_t nr)
 
 static void boards_give(struct flow *f, struct errand_store *e)
 {
-	struct boards *b = &f->boards[e->writing];
+	struct stock *b = &f->boards[e->writing];
 
 	for (uint64_t i = 0; i < e->nr; i++)
 		b->unused[b->nr_unused++] = e->boards[i];
@@ -87,11 +68,6 @@ static void boards_give(struct flow *f, struct errand_store *e)
 }
 
 /* ------------------------------------------------------------------- one value */
-
-static const struct label *store_label(const struct op *op)
-{
-	return op->label ? op->label : op->object->label;
-}
 
 static struct place *store_of(const struct op *op)
 {
@@ -121,9 +97,7 @@ static void store_end(struct flow *f, struct op *op)
 
 static void store_fail(struct flow *f, struct op *op, int code, const char *msg)
 {
-	char name[LABEL_TEXT];
-
-	op_fail(op, code, "%s: %s", label_print(name, store_label(op)), msg);
+	op_fail_label(op, op_label(op), code, msg);
 	store_end(f, op);
 }
 
@@ -151,7 +125,7 @@ static void store_over(struct task *t, void *owner);
 static void store_submit(struct flow *f, struct op *op)
 {
 	struct errand_store *e = op->store;
-	const struct label *l = store_label(op);
+	const struct label *l = op_label(op);
 	struct sluice_store_item item = {l->text, l->name_len, e->nr_iov, e->iov};
 	struct sluice_store_batch b = {
 		.opcode = store_opcode(op),
@@ -232,32 +206,19 @@ static int store_board(struct flow *f, struct op *op)
 /* Now, or behind those who wait already. */
 static void store_enter(struct flow *f, struct op *op)
 {
-	struct boards *b = &f->boards[op->store->writing];
-
-	if (b->waits.first || store_board(f, op) == -EAGAIN)
-		ops_line_add(&b->waits, op);
+	stock_enter(f, &f->boards[op->store->writing], op, store_board);
 }
 
 void stores_serve(struct flow *f)
 {
-	for (unsigned i = 0; i < ARRAY_SIZE(f->boards); i++) {
-		struct oplist *waits = &f->boards[i].waits;
-		struct op *op;
-
-		while ((op = waits->first)) {
-			ops_line_del(waits, op);
-			if (store_board(f, op) == -EAGAIN) {
-				ops_line_push(waits, op);
-				break;
-			}
-		}
-	}
+	for (unsigned i = 0; i < ARRAY_SIZE(f->boards); i++)
+		stock_serve(f, &f->boards[i], store_board);
 }
 
 /* The length of the value that is to be read; the store itself says whether it is there. */
 static void store_size(struct op *op)
 {
-	const struct label *l = store_label(op);
+	const struct label *l = op_label(op);
 	struct sluice_store_item item = {l->text, l->name_len, 0, NULL};
 	int64_t result = -ENOENT;
 	struct sluice_store_batch b = {
@@ -335,19 +296,6 @@ static void store_set_missed(struct flow *f, struct op *op)
 	store_enter(f, op);
 }
 
-static void store_account(struct op *op)
-{
-	const struct errand_store *e = op->store;
-	bool writes = store_opcode(op) == SLUICE_STORE_SET;
-
-	span_add(&op->device, e->begin_ns, e->end_ns);
-	span_add(writes ? &op->write_device : &op->read_device, e->begin_ns, e->end_ns);
-	if (writes)
-		op->write_begin = e->begin_ns;
-	else
-		op->read_end = e->end_ns;
-}
-
 /*
  * Not there, or not taken: what a cache may always say.  A value that has come since its size was
  * asked for is a miss, to the store as well.
@@ -367,7 +315,7 @@ static void store_over(struct task *t, void *owner)
 	struct errand_store *e = op->store;
 	struct flow *f = owner;
 
-	store_account(op);
+	op_used(op, store_opcode(op) == SLUICE_STORE_SET, e->begin_ns, e->end_ns);
 	op->missed |= store_missed(op);
 	if (op->missed && op->set_missed && !e->setting) {
 		store_set_missed(f, op);
@@ -384,12 +332,6 @@ static void store_over(struct task *t, void *owner)
 
 void stores_cancel(struct flow *f)
 {
-	struct op *op;
-
 	for (unsigned i = 0; i < ARRAY_SIZE(f->boards); i++)
-		while ((op = f->boards[i].waits.first)) {
-			ops_line_del(&f->boards[i].waits, op);
-			op_fail(op, -ECANCELED, "cancelled");
-			store_end(f, op);
-		}
+		stock_cancel(f, &f->boards[i], store_end);
 }

@@ -97,29 +97,6 @@ void arena_fini(struct arena *a)
 
 static const size_t label_sizes[LABEL_CLASSES] = {64, 128, 256};
 
-static struct label *label_from(struct labels *l, unsigned class)
-{
-	struct label *label = l->unused[class];
-	char *slab;
-
-	if (label) {
-		l->unused[class] = label->next;
-		return label;
-	}
-	if (ARRAY_MORE(l->slabs, l->nr_slabs) < 0)
-		return NULL;
-	slab = malloc(SLAB * label_sizes[class]);
-	if (!slab)
-		return NULL;
-	l->slabs[l->nr_slabs++] = slab;
-	for (unsigned i = 1; i < SLAB; i++) {
-		label = (struct label *)(void *)(slab + i * label_sizes[class]);
-		label->next = l->unused[class];
-		l->unused[class] = label;
-	}
-	return (struct label *)(void *)slab;
-}
-
 struct label *label_new(struct labels *l, const char *name, uint32_t name_len, const char *shape)
 {
 	size_t shape_len = shape ? strlen(shape) : 0;
@@ -129,7 +106,12 @@ struct label *label_new(struct labels *l, const char *name, uint32_t name_len, c
 
 	while (class < ARRAY_SIZE(label_sizes) && size > label_sizes[class])
 		class ++;
-	label = class < ARRAY_SIZE(label_sizes) ? label_from(l, class) : malloc(size);
+	if (class < ARRAY_SIZE(label_sizes)) {
+		l->of[class].size = label_sizes[class];
+		label = arena_get(&l->of[class]);
+	} else {
+		label = malloc(size);
+	}
 	if (!label)
 		return NULL;
 	label->class = (uint8_t) class;
@@ -146,20 +128,16 @@ void label_free(struct labels *l, struct label *label)
 {
 	if (!label)
 		return;
-	if (label->class >= ARRAY_SIZE(label_sizes)) {
+	if (label->class < ARRAY_SIZE(label_sizes))
+		arena_put(&l->of[label->class], label);
+	else
 		free(label);
-		return;
-	}
-	label->next = l->unused[label->class];
-	l->unused[label->class] = label;
 }
 
 void labels_fini(struct labels *l)
 {
-	for (unsigned i = 0; i < l->nr_slabs; i++)
-		free(l->slabs[i]);
-	free(l->slabs);
-	*l = (struct labels){.nr_slabs = 0};
+	for (unsigned i = 0; i < ARRAY_SIZE(l->of); i++)
+		arena_fini(&l->of[i]);
 }
 
 const char *label_print(char out[LABEL_TEXT], const struct label *l)

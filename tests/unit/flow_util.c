@@ -112,7 +112,7 @@ static void a_ledger_lets_nobody_take_what_was_asked_for_earlier(void)
 
 static void labels_hold_name_and_shape_of_any_length(void)
 {
-	struct labels l = {.nr_slabs = 0};
+	struct labels l = {.of = {{0}}};
 	struct label *made[300];
 	char name[600];
 
@@ -137,7 +137,7 @@ static void labels_hold_name_and_shape_of_any_length(void)
 
 static void a_name_in_a_message_is_short_and_printable(void)
 {
-	struct labels l = {.nr_slabs = 0};
+	struct labels l = {.of = {{0}}};
 	char out[LABEL_TEXT], name[4096];
 	struct label *a = label_new(&l, "conv_user_0001_turn_1", 21, NULL), *b, *c;
 
