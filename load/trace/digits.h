@@ -63,13 +63,6 @@ static inline char *put_u64(char *to, uint64_t v)
 	return put_bytes(to, p, (size_t)(text + sizeof(text) - p));
 }
 
-static inline char *put_i64(char *to, int64_t v)
-{
-	if (v < 0)
-		*to++ = '-';
-	return put_u64(to, v < 0 ? 0 - (uint64_t)v : (uint64_t)v);
-}
-
 /* ---- from text ---- */
 
 /* Eight digits at once; the caller knows that they are digits. */

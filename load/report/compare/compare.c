@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
+#include "load/report/result/text.h"
 #include "load/stat/stat.h"
 
 #define ALPHA 0.05
@@ -108,19 +109,6 @@ static void judge_overall(struct compare *c, enum compare_figure figure)
 
 /* ---------------------------------------------------------------------- run */
 
-static json_t *find(const json_t *result, const char *name)
-{
-	json_t *s;
-	size_t i;
-
-	json_array_foreach(json_object_get(result, "series"), i, s)
-	{
-		if (!strcmp(json_string_value(json_object_get(s, "name")), name))
-			return s;
-	}
-	return NULL;
-}
-
 static void missing(json_t *names, const json_t *from, const json_t *in)
 {
 	json_t *s;
@@ -128,7 +116,7 @@ static void missing(json_t *names, const json_t *from, const json_t *in)
 
 	json_array_foreach(json_object_get(from, "series"), i, s)
 	{
-		if (!find(in, json_string_value(json_object_get(s, "name"))))
+		if (!report_named(json_object_get(in, "series"), report_text(s, "name")))
 			json_array_append(names, json_object_get(s, "name"));
 	}
 }
@@ -144,7 +132,8 @@ static int rows_load(struct compare *c)
 		return -ENOMEM;
 	json_array_foreach(series, i, s)
 	{
-		const json_t *other = find(c->in.b, json_string_value(json_object_get(s, "name")));
+		const json_t *other =
+			report_named(json_object_get(c->in.b, "series"), report_text(s, "name"));
 
 		if (other && r == 0)
 			r = compare_judge(&c->rows[c->nr++], s, other);

@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/report/merge/merge_in.h"
+#include "load/report/result/text.h"
 
 /* Results that began further apart are not of one run. */
 #define APART_SEC 86400.0
@@ -33,11 +34,6 @@ struct merging {
 	json_t *rows;
 	struct sluice_err *err;
 };
-
-static const char *text_of(const json_t *j, const char *key)
-{
-	return json_string_value(json_object_get(j, key));
-}
 
 static bool listed(const char *const *list, size_t nr, const char *word)
 {
@@ -117,24 +113,11 @@ static int check_all(const struct merging *m)
 
 /* --------------------------------------------------------------------- series */
 
-static const json_t *find_series(const json_t *result, const char *name)
-{
-	const json_t *s;
-	size_t i;
-
-	json_array_foreach(json_object_get(result, "series"), i, s)
-	{
-		if (!strcmp(text_of(s, "name"), name))
-			return s;
-	}
-	return NULL;
-}
-
 /* One that has nothing was interrupted before, or had no such rows. */
 static bool may_lack(const json_t *result)
 {
 	return !result || json_is_true(json_object_get(result, "partial")) ||
-	       !strcmp(text_of(result, "command"), "replay");
+	       !strcmp(report_text(result, "command"), "replay");
 }
 
 static int check_series(const struct merging *m, const struct merge_rank *k, const json_t *first)
@@ -142,7 +125,7 @@ static int check_series(const struct merging *m, const struct merge_rank *k, con
 	static const char *const same[] = {"kind", "size", "settings"};
 	static const char *const ran[] = {"engine", "path", "memory"};
 	const json_t *mine = json_object_get(k->j, "ran"), *its = json_object_get(first, "ran");
-	const char *name = text_of(first, "name");
+	const char *name = report_text(first, "name");
 	char field[192];
 
 	for (unsigned i = 0; i < ARRAY_SIZE(same); i++) {
@@ -174,7 +157,7 @@ static int place_in_time(const struct merging *m, struct merge_rank *k)
 		return sluice_fail(m->err, -EINVAL,
 				   "'%s': interval of series '%s' is missing: it was written by an "
 				   "older version",
-				   k->in->name, text_of(k->j, "name"));
+				   k->in->name, report_text(k->j, "name"));
 	if (!nr) {
 		k->j = NULL;
 		return 0;
@@ -194,7 +177,9 @@ static int collect(const struct merging *m, struct merge_rank *ranks, const char
 	for (unsigned i = 0; i < m->nr && r == 0; i++) {
 		struct merge_rank *k = &ranks[i];
 
-		*k = (struct merge_rank){.in = &m->in[i], .j = find_series(m->in[i].result, name)};
+		*k = (struct merge_rank){
+			.in = &m->in[i],
+			.j = report_named(json_object_get(m->in[i].result, "series"), name)};
 		if (!k->j && !may_lack(m->in[i].result))
 			return sluice_fail(m->err, -EINVAL,
 					   "'%s': series has no '%s', which others have: they "
@@ -220,7 +205,8 @@ static int collect(const struct merging *m, struct merge_rank *ranks, const char
 static int add_one_series(struct merging *m, const char *name)
 {
 	CLEANUP_FREE struct merge_rank *ranks = calloc(m->nr, sizeof(*ranks));
-	bool together = !strcmp(text_of(m->first->result, "command"), "ckpt bench"), any = false;
+	bool together = !strcmp(report_text(m->first->result, "command"), "ckpt bench"),
+	     any = false;
 	json_t *one = NULL;
 	int r = ranks ? collect(m, ranks, name) : sluice_fail(m->err, -ENOMEM, "out of memory");
 
@@ -246,9 +232,9 @@ static int add_all_series(struct merging *m)
 	for (unsigned k = 0; k < m->nr; k++) {
 		json_array_foreach(json_object_get(m->in[k].result, "series"), i, s)
 		{
-			const char *name = text_of(s, "name");
+			const char *name = report_text(s, "name");
 
-			if (r == 0 && !find_series(m->out, name))
+			if (r == 0 && !report_named(json_object_get(m->out, "series"), name))
 				r = add_one_series(m, name);
 		}
 	}
@@ -334,7 +320,7 @@ static json_t *settings_of(const struct merging *m)
 /* The first that is lost, or that ended early, speaks for all. */
 static void note_partial(json_t *out, const struct merge_in *in, bool lost)
 {
-	const char *why = in->result ? text_of(in->result, "partial_why") : in->lost;
+	const char *why = in->result ? report_text(in->result, "partial_why") : in->lost;
 
 	if (json_is_true(json_object_get(out, "partial")) || lost != !in->result ||
 	    (in->result && !json_is_true(json_object_get(in->result, "partial"))))
@@ -348,8 +334,9 @@ static double started(const json_t *result)
 {
 	struct tm tm = {.tm_year = 0};
 
-	return strptime(text_of(result, "time"), "%Y-%m-%dT%H:%M:%SZ", &tm) ? (double)timegm(&tm)
-									    : 0;
+	return strptime(report_text(result, "time"), "%Y-%m-%dT%H:%M:%SZ", &tm)
+		       ? (double)timegm(&tm)
+		       : 0;
 }
 
 /* From the first to the last of all, to a second: that is what `time' tells. */

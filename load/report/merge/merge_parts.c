@@ -304,25 +304,12 @@ static void set_hit_rate(json_t *cache)
 				    all > 0 ? json_real(hits / all) : json_null());
 }
 
-static const json_t *named(const json_t *series, const json_t *name)
-{
-	const json_t *s;
-	size_t i;
-
-	json_array_foreach(series, i, s)
-	{
-		if (json_equal(json_object_get(s, "name"), name))
-			return s;
-	}
-	return NULL;
-}
-
 static void set_ways(json_t *method, const json_t *series)
 {
 	for (unsigned i = 0; i < 2; i++) {
 		json_t *way = json_object_get(method, i ? "load" : "save"),
 		       *made = json_object_get(way, "generation");
-		const json_t *s = named(series, json_object_get(way, "series"));
+		const json_t *s = report_named(series, report_text(way, "series"));
 
 		if (s)
 			json_object_set(way, "bytes_per_sec", json_object_get(s, "bytes_per_sec"));

@@ -8,11 +8,7 @@
 
 #include "base/util.h"
 #include "load/report/merge/merge_in.h"
-
-static double number(const json_t *j, const char *key)
-{
-	return json_number_value(json_object_get(j, key));
-}
+#include "load/report/result/text.h"
 
 static const json_t *percentile(const json_t *j, const char *name)
 {
@@ -25,7 +21,7 @@ static const json_t *percentile(const json_t *j, const char *name)
 static json_t *row_json(const struct merge_rank *k, unsigned i, const json_t *merged, double begin,
 			double end)
 {
-	double bytes = number(merged, "bytes");
+	double bytes = report_number(merged, "bytes");
 
 	if (!k->j)
 		return json_pack("{s:I, s:s, s:n, s:n, s:n, s:n, s:n, s:n, s:n, s:n, s:n}", "rank",
@@ -33,11 +29,11 @@ static json_t *row_json(const struct merge_rank *k, unsigned i, const json_t *me
 				 "share", "start", "first_done", "last_done", "end", "idle_tail");
 	return json_pack("{s:I, s:s, s:f, s:O, s:O, s:f, s:f, s:f, s:f, s:f, s:f}", "rank",
 			 (json_int_t)i, "name", k->in->name, "bytes_per_sec",
-			 number(k->j, "bytes_per_sec"), "p50", percentile(k->j, "p50"), "p99",
-			 percentile(k->j, "p99"), "share",
-			 bytes > 0 ? number(k->j, "bytes") / bytes : 0.0, "start", k->start - begin,
-			 "first_done", k->first - begin, "last_done", k->last - begin, "end",
-			 k->end - begin, "idle_tail", end - k->end);
+			 report_number(k->j, "bytes_per_sec"), "p50", percentile(k->j, "p50"),
+			 "p99", percentile(k->j, "p99"), "share",
+			 bytes > 0 ? report_number(k->j, "bytes") / bytes : 0.0, "start",
+			 k->start - begin, "first_done", k->first - begin, "last_done",
+			 k->last - begin, "end", k->end - begin, "idle_tail", end - k->end);
 }
 
 /* Of the mean of the ranks' rates, by Student's t; null below 3 ranks. */
@@ -57,8 +53,8 @@ static json_t *latency_interval(const struct merge_rank *ranks, unsigned nr)
 
 	for (unsigned k = 0; k < nr; k++)
 		if (json_is_object(json_object_get(ranks[k].j, "latency")))
-			stat_moments_add(&m,
-					 number(json_object_get(ranks[k].j, "latency"), "mean"));
+			stat_moments_add(
+				&m, report_number(json_object_get(ranks[k].j, "latency"), "mean"));
 	return rates_interval(&m);
 }
 
@@ -89,14 +85,14 @@ static double skew(const struct merge_rank *ranks, unsigned nr)
 
 json_t *merge_rows(const json_t *merged, const struct merge_rank *ranks, unsigned nr)
 {
-	double begin = INFINITY, end = 0, sum = 0, got = number(merged, "bytes_per_sec");
+	double begin = INFINITY, end = 0, sum = 0, got = report_number(merged, "bytes_per_sec");
 	double apart = skew(ranks, nr);
 	struct stat_moments rates = {0};
 	json_t *rows = json_array();
 	int slowest = -1;
 
 	for (unsigned k = 0; k < nr; k++) {
-		double rate = number(ranks[k].j, "bytes_per_sec");
+		double rate = report_number(ranks[k].j, "bytes_per_sec");
 
 		if (!ranks[k].j)
 			continue;
@@ -104,7 +100,7 @@ json_t *merge_rows(const json_t *merged, const struct merge_rank *ranks, unsigne
 		end = fmax(end, ranks[k].end);
 		sum += rate;
 		stat_moments_add(&rates, rate);
-		if (slowest < 0 || rate < number(ranks[slowest].j, "bytes_per_sec"))
+		if (slowest < 0 || rate < report_number(ranks[slowest].j, "bytes_per_sec"))
 			slowest = (int)k;
 	}
 	for (unsigned k = 0; k < nr; k++)
@@ -113,6 +109,7 @@ json_t *merge_rows(const json_t *merged, const struct merge_rank *ranks, unsigne
 			 json_object_get(merged, "name"), "bytes_per_sec", got, "sum_bytes_per_sec",
 			 sum, "straggler_cost", sum > 0 ? fmin(fmax(0, 1 - got / sum), 1) : 0.0,
 			 "slowest", slowest, "skew_sec", apart, "skewed",
-			 apart > 0.01 * number(merged, "sec"), "rate_ci95", rates_interval(&rates),
-			 "latency_ci95", latency_interval(ranks, nr), "rows", rows);
+			 apart > 0.01 * report_number(merged, "sec"), "rate_ci95",
+			 rates_interval(&rates), "latency_ci95", latency_interval(ranks, nr),
+			 "rows", rows);
 }

@@ -8,11 +8,7 @@
 #include <string.h>
 
 #include "load/report/merge/merge_in.h"
-
-static double number(const json_t *j, const char *key)
-{
-	return json_number_value(json_object_get(j, key));
-}
+#include "load/report/result/text.h"
 
 static const json_t *storage_tier(const json_t *kv)
 {
@@ -50,14 +46,14 @@ json_t *merge_reference(const struct merge_in *in, unsigned nr)
 
 	for (unsigned i = 0; i < nr; i++) {
 		const json_t *kv = json_object_get(in[i].result, "kv"), *tier = storage_tier(kv);
-		double sec = number(kv, "elapsed_sec");
+		double sec = report_number(kv, "elapsed_sec");
 
 		if (!kv)
 			continue;
 		any = true;
-		read += sec > 0 ? number(tier, "read_bytes") / sec : 0;
-		written += sec > 0 ? number(tier, "written_bytes") / sec : 0;
-		tokens += sec > 0 ? number(kv, "tokens") / sec : 0;
+		read += sec > 0 ? report_number(tier, "read_bytes") / sec : 0;
+		written += sec > 0 ? report_number(tier, "written_bytes") / sec : 0;
+		tokens += sec > 0 ? report_number(kv, "tokens") / sec : 0;
 		worst(&storage, json_object_get(kv, "latency"), "storage");
 		worst(&device[0], tier, "device_read");
 		worst(&device[1], tier, "device_write");

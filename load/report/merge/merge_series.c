@@ -14,20 +14,11 @@
 #include "base/util.h"
 #include "load/report/merge/merge_in.h"
 #include "load/report/result/result.h"
-
-static const json_t *get(const json_t *j, const char *key)
-{
-	return json_object_get(j, key);
-}
-
-static double number(const json_t *j, const char *key)
-{
-	return json_number_value(get(j, key));
-}
+#include "load/report/result/text.h"
 
 static uint64_t count_of(const json_t *j, const char *key)
 {
-	return (uint64_t)json_integer_value(get(j, key));
+	return (uint64_t)json_integer_value(json_object_get(j, key));
 }
 
 /* ---------------------------------------------------------------- from a file */
@@ -35,19 +26,19 @@ static uint64_t count_of(const json_t *j, const char *key)
 static struct stat_moments moments(const json_t *stats)
 {
 	uint64_t n = count_of(stats, "n");
-	double dev = number(stats, "stddev");
+	double dev = report_number(stats, "stddev");
 
 	return (struct stat_moments){.n = n,
-				     .mean = number(stats, "mean"),
+				     .mean = report_number(stats, "mean"),
 				     .m2 = n > 1 ? dev * dev * (double)(n - 1) : 0,
-				     .min = number(stats, "min"),
-				     .max = number(stats, "max")};
+				     .min = report_number(stats, "min"),
+				     .max = report_number(stats, "max")};
 }
 
 /* Those that are kept, at places that spread them over the whole time. */
 static int read_samples(struct run_series *s, const json_t *j, double behind)
 {
-	const json_t *samples = get(j, "samples"), *v;
+	const json_t *samples = json_object_get(j, "samples"), *v;
 	double step = s->sec / (double)(json_array_size(samples) + 1);
 	size_t i;
 	int r = 0;
@@ -68,20 +59,24 @@ static int read_samples(struct run_series *s, const json_t *j, double behind)
 
 static int read_seconds(struct run_series *s, const json_t *j, double behind)
 {
-	const json_t *seconds = get(j, "per_second");
-	size_t nr = json_array_size(get(seconds, "t"));
+	const json_t *seconds = json_object_get(j, "per_second");
+	size_t nr = json_array_size(json_object_get(seconds, "t"));
 
 	for (size_t i = 0; i < nr; i++) {
 		uint64_t at = ((uint64_t)floor(behind + 0.5) + i) * 1000000000u;
 		struct series_second *to = seconds_at(&s->seconds, at);
-		double mean = json_number_value(json_array_get(get(seconds, "latency_mean"), i));
+		double mean = json_number_value(
+			json_array_get(json_object_get(seconds, "latency_mean"), i));
 
 		if (!to)
 			return -ENOMEM;
-		to->ops = (uint64_t)json_integer_value(json_array_get(get(seconds, "ops"), i));
-		to->bytes = (uint64_t)json_integer_value(json_array_get(get(seconds, "bytes"), i));
+		to->ops = (uint64_t)json_integer_value(
+			json_array_get(json_object_get(seconds, "ops"), i));
+		to->bytes = (uint64_t)json_integer_value(
+			json_array_get(json_object_get(seconds, "bytes"), i));
 		to->latency_sum = mean * (double)to->ops;
-		to->latency_max = json_number_value(json_array_get(get(seconds, "latency_max"), i));
+		to->latency_max = json_number_value(
+			json_array_get(json_object_get(seconds, "latency_max"), i));
 	}
 	return 0;
 }
@@ -106,36 +101,40 @@ static int check_counts(const struct run_series *s, const struct merge_rank *k,
 static int read_series(struct run_series *s, const struct merge_rank *k, double behind,
 		       struct sluice_err *err)
 {
-	const json_t *j = k->j, *cpu = get(j, "cpu"), *late = get(j, "late");
-	double per_gib = number(cpu, "sec_per_gib");
+	const json_t *j = k->j, *cpu = json_object_get(j, "cpu"),
+		     *late = json_object_get(j, "late");
+	double per_gib = report_number(cpu, "sec_per_gib");
 	int r;
 
 	if (series_init(s) < 0)
 		return sluice_fail(err, -ENOMEM, "out of memory");
-	snprintf(s->name, sizeof(s->name), "%s", json_string_value(get(j, "name")));
+	snprintf(s->name, sizeof(s->name), "%s", json_string_value(json_object_get(j, "name")));
 	snprintf(s->first_error, sizeof(s->first_error), "%s",
-		 json_is_string(get(j, "first_error")) ? json_string_value(get(j, "first_error"))
-						       : "");
-	s->read = !strcmp(json_string_value(get(j, "kind")), "read");
+		 json_is_string(json_object_get(j, "first_error"))
+			 ? json_string_value(json_object_get(j, "first_error"))
+			 : "");
+	s->read = !strcmp(json_string_value(json_object_get(j, "kind")), "read");
 	s->size = count_of(j, "size");
 	s->ops = count_of(j, "ops");
 	s->bytes = count_of(j, "bytes");
 	s->errors = count_of(j, "errors");
-	s->sec = number(j, "sec");
-	s->user_sec = number(cpu, "user_sec");
-	s->system_sec = number(cpu, "system_sec");
-	s->library_sec = number(cpu, "library_sec");
+	s->sec = report_number(j, "sec");
+	s->user_sec = report_number(cpu, "user_sec");
+	s->system_sec = report_number(cpu, "system_sec");
+	s->library_sec = report_number(cpu, "library_sec");
 	s->run_bytes =
 		per_gib > 0
 			? (uint64_t)((s->user_sec + s->system_sec) / per_gib * (double)(1u << 30))
 			: s->bytes;
-	s->latency = moments(get(j, "latency"));
-	s->bandwidth = moments(get(j, "bandwidth"));
-	s->late = (struct stat_moments){
-		.n = s->ops, .mean = number(late, "mean"), .max = number(late, "max")};
-	s->verify = json_is_integer(get(j, "verified_bytes"));
+	s->latency = moments(json_object_get(j, "latency"));
+	s->bandwidth = moments(json_object_get(j, "bandwidth"));
+	s->late = (struct stat_moments){.n = s->ops,
+					.mean = report_number(late, "mean"),
+					.max = report_number(late, "max")};
+	s->verify = json_is_integer(json_object_get(j, "verified_bytes"));
 	s->verified_bytes = count_of(j, "verified_bytes");
-	r = merge_hist_read(s->hist, get(j, "histogram"), k->in->name, "histogram", err);
+	r = merge_hist_read(s->hist, json_object_get(j, "histogram"), k->in->name, "histogram",
+			    err);
 	if (r == 0)
 		r = check_counts(s, k, err);
 	if (r < 0)
@@ -152,7 +151,7 @@ static int read_series(struct run_series *s, const struct merge_rank *k, double 
 
 static const json_t *turns_of(const struct merge_rank *k)
 {
-	return get(get(k->j, "interval"), "turns");
+	return json_object_get(json_object_get(k->j, "interval"), "turns");
 }
 
 /* Turn @i of all ranks as one; false: nobody has so many. */
@@ -212,7 +211,7 @@ static int add_together(struct run_series *sum, const struct merge_rank *ranks, 
 	int r = 0;
 
 	for (unsigned k = 0; k < nr; k++) {
-		size_t has = json_array_size(get(ranks[k].j, "samples"));
+		size_t has = json_array_size(json_object_get(ranks[k].j, "samples"));
 
 		if (!ranks[k].j)
 			continue;
@@ -223,8 +222,9 @@ static int add_together(struct run_series *sum, const struct merge_rank *ranks, 
 		double slowest = 0;
 
 		for (unsigned k = 0; k < nr; k++)
-			slowest = fmax(slowest, json_number_value(json_array_get(
-							get(ranks[k].j, "samples"), i)));
+			slowest =
+				fmax(slowest, json_number_value(json_array_get(
+						      json_object_get(ranks[k].j, "samples"), i)));
 		sum->sec += slowest;
 		r = series_add(sum, bytes, (uint64_t)(slowest * 1e9 + 0.5),
 			       (uint64_t)(sum->sec * 1e9));
@@ -241,7 +241,7 @@ static json_t *words(const struct merge_rank *ranks, unsigned nr, const char *ke
 	const json_t *first = NULL;
 
 	for (unsigned k = 0; k < nr; k++) {
-		const json_t *one = get(ranks[k].j, key);
+		const json_t *one = json_object_get(ranks[k].j, key);
 
 		if (!first)
 			first = one;
@@ -259,18 +259,18 @@ static json_t *ran_of(const struct merge_rank *ranks, unsigned nr)
 	size_t i, n;
 
 	for (unsigned k = 0; k < nr; k++) {
-		const json_t *ran = get(ranks[k].j, "ran"), *f;
+		const json_t *ran = json_object_get(ranks[k].j, "ran"), *f;
 
 		if (!ran)
 			continue;
 		if (!j)
 			j = json_deep_copy(ran);
-		if (!json_equal(get(j, "direct"), get(ran, "direct")))
+		if (!json_equal(json_object_get(j, "direct"), json_object_get(ran, "direct")))
 			json_object_set_new(j, "direct", json_string("O_DIRECT and page cache"));
-		if (!json_is_string(get(j, "fallback_why")))
+		if (!json_is_string(json_object_get(j, "fallback_why")))
 			json_object_set(j, "fallback_why", json_object_get(ran, "fallback_why"));
 		all = json_object_get(j, "fallbacks");
-		json_array_foreach(get(ran, "fallbacks"), i, f)
+		json_array_foreach(json_object_get(ran, "fallbacks"), i, f)
 		{
 			for (n = 0; n < json_array_size(all); n++)
 				if (json_equal(json_array_get(all, n), f))
@@ -287,9 +287,9 @@ static void set_partial(json_t *out, const struct merge_rank *ranks, unsigned nr
 {
 	for (unsigned i = 0; i < 2 * nr; i++) {
 		unsigned k = i % nr;
-		const char *why = json_string_value(get(ranks[k].j, "partial_why"));
-		bool early =
-			i < nr ? !ranks[k].in->result : json_is_true(get(ranks[k].j, "partial"));
+		const char *why = json_string_value(json_object_get(ranks[k].j, "partial_why"));
+		bool early = i < nr ? !ranks[k].in->result
+				    : json_is_true(json_object_get(ranks[k].j, "partial"));
 
 		if (!early)
 			continue;

@@ -18,13 +18,6 @@ static double number(const json_t *j, const char *key)
 	return json_is_number(v) ? json_number_value(v) : NAN;
 }
 
-static const char *text_of(const json_t *j, const char *key)
-{
-	const char *s = json_string_value(json_object_get(j, key));
-
-	return s ? s : "";
-}
-
 /* "-" for what is not known. */
 static const char *time_of(char buf[REPORT_TIME_TEXT], double sec)
 {
@@ -51,14 +44,14 @@ static void row_line(FILE *f, const json_t *row)
 		last[REPORT_TIME_TEXT], idle[REPORT_TIME_TEXT];
 
 	if (!isfinite(number(row, "bytes_per_sec"))) {
-		fprintf(f, "  %-24.24s %10s\n", text_of(row, "name"), "nothing");
+		fprintf(f, "  %-24.24s %10s\n", report_text(row, "name"), "nothing");
 		return;
 	}
-	fprintf(f, "  %-24.24s %10.1f %6.1f %% %11s %11s %11s %11s %11s\n", text_of(row, "name"),
-		number(row, "bytes_per_sec") / MB, number(row, "share") * 100,
-		time_of(p50, number(row, "p50")), time_of(p99, number(row, "p99")),
-		time_of(first, number(row, "first_done")), time_of(last, number(row, "last_done")),
-		time_of(idle, number(row, "idle_tail")));
+	fprintf(f, "  %-24.24s %10.1f %6.1f %% %11s %11s %11s %11s %11s\n",
+		report_text(row, "name"), number(row, "bytes_per_sec") / MB,
+		number(row, "share") * 100, time_of(p50, number(row, "p50")),
+		time_of(p99, number(row, "p99")), time_of(first, number(row, "first_done")),
+		time_of(last, number(row, "last_done")), time_of(idle, number(row, "idle_tail")));
 }
 
 static void rows_lines(FILE *f, const json_t *rows)
@@ -80,8 +73,8 @@ static void series_lines(FILE *f, const json_t *s, const json_t *all)
 		     *ci = json_object_get(all, "rate_ci95");
 	char p50[REPORT_TIME_TEXT], p99[REPORT_TIME_TEXT], skew[REPORT_TIME_TEXT];
 
-	fprintf(f, "%s: %" PRIu64 " operations, %.1f MB/s, p50 %s, p99 %s\n", text_of(s, "name"),
-		(uint64_t)number(s, "ops"), number(s, "bytes_per_sec") / MB,
+	fprintf(f, "%s: %" PRIu64 " operations, %.1f MB/s, p50 %s, p99 %s\n",
+		report_text(s, "name"), (uint64_t)number(s, "ops"), number(s, "bytes_per_sec") / MB,
 		time_of(p50, number(p, "p50")), time_of(p99, number(p, "p99")));
 	fprintf(f, "  %-24s %10s %8s %11s %11s %11s %11s %11s\n", "rank", "MB/s", "share", "p50",
 		"p99", "first done", "last done", "idle tail");
@@ -97,7 +90,7 @@ static void series_lines(FILE *f, const json_t *s, const json_t *all)
 		fprintf(f, "  warning: ranks began %s apart, more than 1 %% of the run\n",
 			time_of(skew, number(all, "skew_sec")));
 	if (json_is_true(json_object_get(s, "partial")))
-		fprintf(f, "  partial: %s\n", text_of(s, "partial_why"));
+		fprintf(f, "  partial: %s\n", report_text(s, "partial_why"));
 	fputc('\n', f);
 }
 
@@ -114,12 +107,12 @@ static void clock_lines(FILE *f, const json_t *members)
 
 		if (json_is_object(c) && i)
 			fprintf(f, "clock:      %s: %s%s off that of rank 0, within %s\n",
-				text_of(one, "name"), number(c, "offset_sec") < 0 ? "-" : "",
+				report_text(one, "name"), number(c, "offset_sec") < 0 ? "-" : "",
 				time_of(off, fabs(number(c, "offset_sec"))),
 				time_of(bound, number(c, "error_sec")));
 		if (json_is_string(json_object_get(one, "lost")))
-			fprintf(f, "lost:       %s: %s\n", text_of(one, "name"),
-				text_of(one, "lost"));
+			fprintf(f, "lost:       %s: %s\n", report_text(one, "name"),
+				report_text(one, "lost"));
 	}
 }
 
@@ -146,7 +139,7 @@ void merge_text(FILE *f, const json_t *merged)
 		     *rows = json_object_get(ranks, "series"), *s;
 	size_t i;
 
-	fprintf(f, "%s by %zu ranks\n\n", text_of(merged, "command"),
+	fprintf(f, "%s by %zu ranks\n\n", report_text(merged, "command"),
 		json_array_size(json_object_get(ranks, "members")));
 	json_array_foreach(json_object_get(merged, "series"), i, s)
 	{
@@ -155,5 +148,5 @@ void merge_text(FILE *f, const json_t *merged)
 	reference_lines(f, json_object_get(ranks, "reference"));
 	clock_lines(f, json_object_get(ranks, "members"));
 	if (json_is_true(json_object_get(merged, "partial")))
-		fprintf(f, "partial:    %s\n", text_of(merged, "partial_why"));
+		fprintf(f, "partial:    %s\n", report_text(merged, "partial_why"));
 }

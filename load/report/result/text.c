@@ -71,6 +71,19 @@ json_t *report_samples(const struct samples *s, bool p90)
 	return j;
 }
 
+json_t *report_named(const json_t *series, const char *name)
+{
+	json_t *s;
+	size_t i;
+
+	json_array_foreach(series, i, s)
+	{
+		if (!strcmp(report_text(s, "name"), name))
+			return s;
+	}
+	return NULL;
+}
+
 json_t *report_str_or_null(const char *s)
 {
 	return s && *s ? report_str(s) : json_null();

@@ -17,6 +17,19 @@ json_t *report_str(const char *s);
 /* A number of things, which may be larger than those of JSON; the second: null for 0. */
 json_t *report_count(uint64_t v);
 json_t *report_count_or_null(uint64_t v);
+/* Members: 0 and "" where they are missing, or something else. */
+static inline double report_number(const json_t *j, const char *key)
+{
+	return json_number_value(json_object_get(j, key));
+}
+static inline const char *report_text(const json_t *j, const char *key)
+{
+	const char *s = json_string_value(json_object_get(j, key));
+
+	return s ? s : "";
+}
+/* The series of this name, of a list; NULL: there is none. */
+json_t *report_named(const json_t *series, const char *name);
 /* Null for what is not a number: JSON has no word for it. */
 json_t *report_real(double v);
 /*
