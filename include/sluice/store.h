@@ -181,7 +181,10 @@ SLUICE_API int64_t sluice_store_submit(struct sluice_store *store,
 				       const struct sluice_store_batch *batch,
 				       struct sluice_err *err);
 
-/* Readable while finished batches wait to be collected; an eventfd(2), the store's. */
+/*
+ * Readable while finished batches wait to be collected; an eventfd(2), the store's.  It may be so
+ * once more where another thread has just collected them.
+ */
 SLUICE_API int sluice_store_fd(const struct sluice_store *store);
 
 /* Collect finished batches, at most @max; never waits.  Returns how many. */

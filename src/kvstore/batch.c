@@ -64,25 +64,32 @@ void store_batch_finish(struct store_batch *b)
 	struct sluice_store *s = b->store;
 	struct sluice_store_done d = batch_done(b);
 	bool calls = b->user.on_done;
-	uint64_t one = 1;
 
 	if (calls)
 		b->user.on_done(b->user.arg, &d);
 	pthread_mutex_lock(&s->line.lock);
 	open_remove(&s->line, b);
 	if (!calls) { /* from here on it may be collected, and gone */
-		bool first = !s->line.done_first;
-
+		if (!s->line.done_first)
+			atomic_store(&s->line.unannounced, true);
 		b->next = NULL;
 		*s->line.done_last = b;
 		s->line.done_last = &b->next;
-		if (first && write(s->event, &one, sizeof(one)) < 0)
-			one = 0; /* its counter is full: it is readable */
 	}
 	pthread_cond_broadcast(&s->line.finished);
 	pthread_mutex_unlock(&s->line.lock);
 	if (calls)
 		batch_put(b);
+}
+
+/* Without the lock, which whoever wakes up takes first. */
+void store_announce(struct sluice_store *s)
+{
+	uint64_t one = 1;
+
+	if (atomic_load(&s->line.unannounced) && atomic_exchange(&s->line.unannounced, false) &&
+	    write(s->event, &one, sizeof(one)) < 0)
+		return; /* its counter is full: it is readable */
 }
 
 static void key_over(struct store_op *op, int64_t result)
@@ -173,8 +180,10 @@ void store_deadlines(struct sluice_store *s)
 {
 	struct store_batch *b;
 
-	while (atomic_load(&s->line.next_deadline) <= clock_ns() && (b = next_late(s)))
+	while (atomic_load(&s->line.next_deadline) <= clock_ns() && (b = next_late(s))) {
 		batch_late(b);
+		store_announce(s);
+	}
 }
 
 /* -------------------------------------------------------------- collecting */
@@ -189,6 +198,7 @@ static void recount(struct sluice_store *s)
 {
 	uint64_t n = 1;
 
+	atomic_store(&s->line.unannounced, false);
 	if ((s->line.done_first ? write(s->event, &n, sizeof(n)) : read(s->event, &n, sizeof(n))) <
 	    0)
 		return;

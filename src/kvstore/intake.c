@@ -129,6 +129,7 @@ static uint64_t enqueue(struct sluice_store *s, struct store_batch *b)
 {
 	bool whole = b->user.opcode == SLUICE_STORE_EXISTS;
 	uint64_t ticket;
+	bool idle;
 
 	pthread_mutex_lock(&s->line.lock);
 	ticket = b->ticket = ++s->line.tickets;
@@ -138,9 +139,10 @@ static uint64_t enqueue(struct sluice_store *s, struct store_batch *b)
 		store_line_add(&s->line.ready, &b->ops[i]);
 	if (b->watched && b->due < atomic_load(&s->line.next_deadline))
 		atomic_store(&s->line.next_deadline, b->due);
-	if (s->line.idle)
-		pthread_cond_signal(&s->line.work);
+	idle = s->line.idle;
 	pthread_mutex_unlock(&s->line.lock);
+	if (idle)
+		pthread_cond_signal(&s->line.work);
 	return ticket;
 }
 
@@ -177,6 +179,7 @@ int64_t sluice_store_submit(struct sluice_store *store, const struct sluice_stor
 		return (int64_t)enqueue(store, b);
 	ticket = enqueue(store, b);
 	store_batch_finish(b);
+	store_announce(store);
 	return (int64_t)ticket;
 }
 

@@ -100,6 +100,7 @@ static void group_end(struct sluice_store *s, struct store_op *list, int code)
 		next = op->next;
 		store_finish(op, op->code < 0 ? op->code : good);
 	}
+	store_announce(s);
 }
 
 /*

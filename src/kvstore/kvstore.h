@@ -121,7 +121,8 @@ struct store_queues {
 	struct store_batch *open;     /* not finished */
 	_Atomic uint64_t next_deadline;
 	struct store_batch *done_first, **done_last;
-	uint64_t objects; /* batches not freed */
+	atomic_bool unannounced; /* the first of these, to who polls */
+	uint64_t objects;        /* batches not freed */
 	uint64_t tickets;
 };
 
@@ -372,6 +373,8 @@ int store_check(const struct sluice_store *s, struct sluice_err *err);
 void store_batch_open(struct store_queues *q, struct store_batch *b);
 /* All keys are over: tell the caller. */
 void store_batch_finish(struct store_batch *b);
+/* After the last of some store_finish(): who polls is to be told. */
+void store_announce(struct sluice_store *s);
 /* Give the key its result, unless its deadline has, and let go of it. */
 void store_finish(struct store_op *op, int64_t result);
 bool store_is_over(struct store_op *op);

@@ -44,32 +44,40 @@ struct store_op *store_line_take(struct store_line *l)
 	return list;
 }
 
+/* Who is woken finds the lock free: here and below it is let go first. */
 void store_ready(struct sluice_store *s, struct store_op *op)
 {
-	pthread_mutex_lock(&s->line.lock);
-	store_line_add(&s->line.ready, op);
-	if (s->line.idle)
-		pthread_cond_signal(&s->line.work);
-	pthread_mutex_unlock(&s->line.lock);
+	op->next = NULL;
+	store_ready_all(s, op);
 }
 
 void store_ready_all(struct sluice_store *s, struct store_op *list)
 {
+	bool idle;
+
+	pthread_mutex_lock(&s->line.lock);
 	while (list) {
 		struct store_op *next = list->next;
 
-		store_ready(s, list);
+		store_line_add(&s->line.ready, list);
 		list = next;
 	}
+	idle = s->line.idle;
+	pthread_mutex_unlock(&s->line.lock);
+	if (idle)
+		pthread_cond_signal(&s->line.work);
 }
 
 void store_logging(struct sluice_store *s, struct store_op *op)
 {
+	bool first;
+
 	pthread_mutex_lock(&s->line.lock);
-	if (!s->line.logging.first)
-		pthread_cond_signal(&s->line.commit);
+	first = !s->line.logging.first;
 	store_line_add(&s->line.logging, op);
 	pthread_mutex_unlock(&s->line.lock);
+	if (first)
+		pthread_cond_signal(&s->line.commit);
 }
 
 void store_kick(struct sluice_store *s)
