@@ -146,7 +146,7 @@ static void batch_late(struct store_batch *b)
 	/* Before anybody is told, who might ask. */
 	pthread_mutex_lock(&s->lock);
 	s->stats.late += late;
-	pthread_mutex_unlock(&s->lock);
+	store_unlock(s);
 	for (uint32_t i = 0; i < b->nr; i++)
 		if (b->ops[i].late)
 			key_over(&b->ops[i], -ETIME);

@@ -34,7 +34,7 @@ static bool is_alive(struct store_shelf *sh, const struct store_record *r)
 	e = below ? store_tier_find(s, r->hash)
 		  : store_index_find(&s->index, store_hash_key(&s->secret, r->key, r->key_len));
 	alive = e && e->gen == r->gen && e->shelf == sh->nr;
-	pthread_mutex_unlock(&s->lock);
+	store_unlock(s);
 	return alive;
 }
 
@@ -75,7 +75,7 @@ static int copy_out(struct store_shelf *sh, const struct copying *c, uint64_t fr
 	pthread_mutex_lock(&s->lock);
 	s->stats.log_bytes += c->out.len;
 	s->stats.bytes_written += c->out.len;
-	pthread_mutex_unlock(&s->lock);
+	store_unlock(s);
 	return 0;
 }
 
@@ -135,7 +135,7 @@ static int finish(struct store_shelf *sh)
 	fsync(sh->dir);
 	pthread_mutex_lock(&sh->store->lock);
 	sh->log = sh->rewrite.to;
-	pthread_mutex_unlock(&sh->store->lock);
+	store_unlock(sh->store);
 	sh->rewrite = (struct store_rewrite){0};
 	sluice_file_close(old, NULL);
 	return 0;

@@ -27,7 +27,7 @@ static void collect(struct sluice_store *s, struct sluice_store_stats *to)
 			(extent_map_ready(sh->map) - extent_map_unused(sh->map)) * STORE_UNIT;
 		to->disk_bytes += store_shelf_disk_bytes(sh);
 	}
-	pthread_mutex_unlock(&s->lock);
+	store_unlock(s);
 }
 
 int sluice_store_get_stats(struct sluice_store *store, struct sluice_store_stats *stats)

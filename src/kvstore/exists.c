@@ -40,7 +40,7 @@ static void group_find(struct sluice_store *s, struct group *g)
 			g->result[i] = store_tier_len(s, g->hash[i]);
 		g->ended = g->prefix && g->result[i] < 0;
 	}
-	pthread_mutex_unlock(&s->lock);
+	store_unlock(s);
 }
 
 void store_exists_run(struct sluice_store *s, const struct sluice_store_batch *u,

@@ -47,7 +47,7 @@ static void get_end(struct store_op *op, int64_t result)
 		store_entry_unpin(s, op->entry);
 	if (op->buf)
 		store_staging_put(s, op->buf);
-	pthread_mutex_unlock(&s->lock);
+	store_unlock(s);
 	store_finish(op, result);
 }
 
@@ -64,7 +64,8 @@ static struct store_entry *look_up(struct sluice_store *s, const struct store_op
 		store_entry_erase(s, e);
 		return NULL;
 	}
-	store_policy_touch(&s->policy, &s->index, e);
+	if (!op->lined)
+		store_policy_touch(&s->policy, &s->index, e);
 	if (e->len <= op->len)
 		return e;
 	*why = -EMSGSIZE;
@@ -113,6 +114,8 @@ static bool get_buffer(struct sluice_store *s, struct store_op *op)
 	op->recent = op->buf;
 	if (op->buf || (!op->device && !timed))
 		return true;
+	if (s->staging.waiting.first && !op->lined)
+		return false;
 	if (!timed || s->staging.reading < READING_BYTES)
 		op->buf = store_staging_get(s, op->entry->len);
 	op->counted = op->buf && timed;
@@ -125,12 +128,12 @@ static void get_start(struct store_worker *w, struct store_op *op)
 	struct sluice_store *s = w->store;
 	int64_t why = -ETIME;
 
-	op->hash = store_hash_key(&s->secret, op->key, op->key_len);
-	op->device = store_on_device(op);
+	store_know(op);
 	pthread_mutex_lock(&s->lock);
 	op->entry = store_is_over(op) ? NULL : look_up(s, op, &why);
 	if (!op->entry && why == -ENOENT && store_tier_want(s, op)) {
-		pthread_mutex_unlock(&s->lock);
+		store_staging_served(s, op);
+		store_unlock(s);
 		return;
 	}
 	if (!op->entry && why == -ENOENT && store_tier_len(s, op->hash) > (int64_t)op->len)
@@ -138,16 +141,18 @@ static void get_start(struct store_worker *w, struct store_op *op)
 	if (op->entry && !get_buffer(s, op)) {
 		op->entry = NULL;
 		why = -ENOMEM;
-		if (s->staging.busy) { /* once more when there is one */
-			store_line_add(&s->staging.waiting, op);
-			pthread_mutex_unlock(&s->lock);
+		if (store_staging_wait(s, op)) {
+			store_unlock(s);
 			return;
 		}
 	}
+	store_staging_served(s, op);
 	if (op->entry)
 		store_entry_pin(s, op->entry);
-	pthread_mutex_unlock(&s->lock);
-	if (!op->entry) {
+	store_unlock(s);
+	if (op->buf && store_staging_fill(s, op->buf) < 0) {
+		get_end(op, -ENOMEM);
+	} else if (!op->entry) {
 		get_end(op, why);
 	} else if (op->recent) {
 		verify(w, op);

@@ -341,7 +341,7 @@ static int take_group(struct store_shelf *sh)
 			p->len = 0;
 		}
 	}
-	pthread_mutex_unlock(&sh->store->lock);
+	store_unlock(sh->store);
 	return r;
 }
 
@@ -385,7 +385,7 @@ int store_journal_flush(struct store_shelf *sh)
 	pthread_mutex_lock(&s->lock);
 	s->stats.log_bytes += sh->group.len;
 	s->stats.bytes_written += sh->group.len;
-	pthread_mutex_unlock(&s->lock);
+	store_unlock(s);
 	sh->group.len = 0;
 	return 0;
 }

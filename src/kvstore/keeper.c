@@ -54,7 +54,7 @@ static void group_begin(struct sluice_store *s, struct store_op *list)
 	pthread_mutex_lock(&s->lock);
 	for (struct store_op *op = list; op; op = op->next)
 		op->code = op->stage == STAGE_WRITE ? log_set(s, op) : 0;
-	pthread_mutex_unlock(&s->lock);
+	store_unlock(s);
 }
 
 /* With @lock: a set is visible, or has never been. */
@@ -93,7 +93,7 @@ static void group_end(struct sluice_store *s, struct store_op *list, int code)
 		if (op->stage == STAGE_WRITE)
 			settle_set(s, op);
 	}
-	pthread_mutex_unlock(&s->lock);
+	store_unlock(s);
 	for (struct store_op *op = list; op; op = next) {
 		int64_t good = op->stage == STAGE_WRITE ? (int64_t)op->len : 0;
 
@@ -127,7 +127,7 @@ static void let_in(struct sluice_store *s, struct store_shelf *sh)
 	pthread_mutex_lock(&s->lock);
 	sh->growing = false;
 	list = store_line_take(&sh->waiting);
-	pthread_mutex_unlock(&s->lock);
+	store_unlock(s);
 	store_ready_all(s, list);
 }
 
@@ -146,7 +146,7 @@ static void tell_epoch(struct sluice_store *s)
 			failed = true;
 	pthread_mutex_lock(&s->lock);
 	s->shelf_lost = s->shelf_lost || failed;
-	pthread_mutex_unlock(&s->lock);
+	store_unlock(s);
 }
 
 /* Returns whether there is more to do. */
@@ -162,7 +162,7 @@ static bool maintain(struct sluice_store *s)
 		rewrite = !sh->out && store_journal_is_long(sh);
 		lost = s->shelf_lost;
 		s->shelf_lost = false;
-		pthread_mutex_unlock(&s->lock);
+		store_unlock(s);
 		if (lost)
 			tell_epoch(s);
 		if (grow && !sh->out)

@@ -75,6 +75,8 @@ struct store_op {
 	bool promoted;     /* get: the object store below has been asked */
 	bool recent;       /* get: @buf is the copy of what was written */
 	bool counted;      /* get: in staging.reading */
+	bool known;        /* @hash and @device are */
+	bool lined;        /* it has waited for memory */
 	bool late;         /* for who watches deadlines */
 	uint64_t promotes; /* set: @gen of what is below, which it must still be; 0: anything */
 	int code;          /* keeper: why it failed */
@@ -146,21 +148,28 @@ struct store_staging {
 	struct store_buf idle, recent; /* heads of rings, oldest next */
 	struct store_buf **slots;
 	uint32_t nr_slots, room;
+	struct store_buf *dead;    /* to be freed without the lock, by @next */
 	struct store_line waiting; /* for memory */
 	unsigned busy;             /* buffers that operations have */
 	uint64_t reading;          /* bytes being read under a deadline */
 };
 
-/* With @lock, all of these.  NULL: there is none now; it will come if any is busy. */
-int store_staging_init(struct sluice_store *s);
+void store_staging_init(struct sluice_store *s);
 void store_staging_fini(struct sluice_store *s);
+/* With @lock, all of these.  NULL: there is none now.  A new one has no memory yet. */
 struct store_buf *store_staging_get(struct sluice_store *s, uint64_t len);
+/* There was none: stand in line for one, and start again then; false: none will come. */
+bool store_staging_wait(struct sluice_store *s, struct store_op *op);
+/* It does not wait any longer: there may be memory for the next one. */
+void store_staging_served(struct sluice_store *s, struct store_op *op);
 void store_staging_put(struct sluice_store *s, struct store_buf *b);
 /* It is the copy of @e from here on. */
 void store_staging_keep(struct sluice_store *s, struct store_buf *b, struct store_entry *e);
 /* The copy of @e with one more reference, or NULL. */
 struct store_buf *store_staging_recent(struct sluice_store *s, const struct store_entry *e);
 void store_staging_forget(struct sluice_store *s, struct store_entry *e);
+/* Without @lock, by who has just got it: its memory.  0 or -ENOMEM. */
+int store_staging_fill(struct sluice_store *s, struct store_buf *b);
 /*
  * Without @lock, by who has a reference: before a copy between it and a GPU.  With memory that is
  * not pinned the driver copies itself, in the thread that asks for it, and other I/O waits.
@@ -339,6 +348,8 @@ struct sluice_store {
 	unsigned nr_workers;
 };
 
+/* Let go of @lock, and then free what was given up under it: unpinning and unmapping take long. */
+void store_unlock(struct sluice_store *s);
 /* Seconds of a clock that goes on where the last run was, and never back. */
 uint64_t store_now(const struct sluice_store *s);
 /* Of the logs, after @epoch. */
@@ -404,7 +415,8 @@ void store_transfer(struct store_worker *w, struct store_op *op, uint32_t opcode
 void store_copy_device(struct store_worker *w, struct store_op *op, bool to_device);
 /* Returns the CRC of key and value, of the bytes as they are where they went. */
 uint32_t store_copy_host(struct store_op *op, bool to_user);
-bool store_on_device(const struct store_op *op);
+/* Its hash, and whether some of its memory is a GPU's. */
+void store_know(struct store_op *op);
 uint32_t store_value_crc(const struct store_op *op, uint64_t len);
 
 #endif

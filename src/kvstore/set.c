@@ -207,7 +207,7 @@ static void set_end(struct store_op *op, int64_t result)
 	if (op->buf)
 		store_staging_put(s, op->buf);
 	op->buf = NULL;
-	pthread_mutex_unlock(&s->lock);
+	store_unlock(s);
 	store_finish(op, result);
 }
 
@@ -242,13 +242,25 @@ static int set_buffer(struct sluice_store *s, struct store_op *op)
 
 	if (op->buf || !op->len || (!must && !recent))
 		return 0;
-	op->buf = store_staging_get(s, op->len);
+	if (op->lined || !s->staging.waiting.first)
+		op->buf = store_staging_get(s, op->len);
 	if (op->buf || !must)
 		return 0;
-	if (!s->staging.busy)
+	return store_staging_wait(s, op) ? 1 : -ENOMEM;
+}
+
+/* Its memory.  One that would only be useful is done without. */
+static int fill_buffer(struct sluice_store *s, struct store_op *op)
+{
+	if (!op->buf || store_staging_fill(s, op->buf) == 0)
+		return 0;
+	if (op->device || op->batch->user.deadline_ns)
 		return -ENOMEM;
-	store_line_add(&s->staging.waiting, op);
-	return 1;
+	pthread_mutex_lock(&s->lock);
+	store_staging_put(s, op->buf);
+	op->buf = NULL;
+	store_unlock(s);
+	return 0;
 }
 
 /* What has been taken for a set that does not come about. */
@@ -258,7 +270,7 @@ static void set_undo(struct store_op *op, int64_t result)
 
 	pthread_mutex_lock(&s->lock);
 	store_set_discard(s, op);
-	pthread_mutex_unlock(&s->lock);
+	store_unlock(s);
 	set_end(op, result);
 }
 
@@ -299,21 +311,24 @@ static void set_start(struct store_worker *w, struct store_op *op)
 	struct sluice_store *s = w->store;
 	int64_t r;
 
-	op->hash = store_hash_key(&s->secret, op->key, op->key_len);
-	op->device = store_on_device(op);
+	store_know(op);
 	pthread_mutex_lock(&s->lock);
 	r = store_is_over(op) ? -ETIME : admit(s, op);
 	if (r == 0)
 		r = set_buffer(s, op);
+	if (r <= 0)
+		store_staging_served(s, op);
 	if (r == 0)
 		r = find_space(s, op);
 	if (r <= 0) /* there may be space for another, or nobody left to make it */
 		next_set(s);
-	pthread_mutex_unlock(&s->lock);
+	store_unlock(s);
 	if (r > 0)
 		return;
 	if (r < 0)
 		set_end(op, r == -EALREADY ? (int64_t)op->len : r);
+	else if (fill_buffer(s, op) < 0)
+		set_undo(op, -ENOMEM);
 	else
 		set_pull(w, op);
 }
@@ -385,7 +400,7 @@ void store_delete_step(struct store_worker *w, struct store_op *op)
 	s->stats.deletes += e || below;
 	if (e)
 		store_entry_erase(s, e);
-	pthread_mutex_unlock(&s->lock);
+	store_unlock(s);
 	/* One that is coming up may be in the log already: its end is written before ours. */
 	if (e || below)
 		store_logging(s, op);

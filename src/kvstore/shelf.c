@@ -378,7 +378,7 @@ int store_shelf_grow(struct store_shelf *sh)
 		extent_map_grow(sh->map, to);
 	else
 		sh->retry_ns = clock_ns() + RETRY_NS;
-	pthread_mutex_unlock(&sh->store->lock);
+	store_unlock(sh->store);
 	if (r < 0)
 		store_tell(sh->store, r, sh->path, (to - ready) * STORE_UNIT,
 			   "the data file cannot grow: older values make room");
@@ -421,7 +421,7 @@ void store_shelf_tell(struct store_shelf *sh, int code, const char *what)
 		store_shelf_leave(sh);
 		out = true;
 	}
-	pthread_mutex_unlock(&s->lock);
+	store_unlock(s);
 	if (code)
 		store_tell(s, code, sh->path, 0, what);
 	if (out) {

@@ -3,6 +3,9 @@
  * Memory that values pass through on their way to a GPU or under a deadline, and the copies of
  * what was written last.  Buffers that nobody uses are kept for values of the same size; when the
  * limit is reached those go first, then copies, oldest first, and then one has to wait.
+ *
+ * Memory is made and given back without the store's lock: to map, register and pin a buffer takes
+ * as long as to read it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -31,7 +34,7 @@ static void ring_in(struct store_buf *head, struct store_buf *b)
 	head->prev = b;
 }
 
-int store_staging_init(struct sluice_store *s)
+void store_staging_init(struct sluice_store *s)
 {
 	struct store_staging *g = &s->staging;
 
@@ -39,37 +42,57 @@ int store_staging_init(struct sluice_store *s)
 	ring_init(&g->idle);
 	ring_init(&g->recent);
 	store_line_init(&g->waiting);
-	return 0;
 }
 
-static void buf_free(struct sluice_store *s, struct store_buf *b)
+/* It is none of ours any more; freed by store_unlock(). */
+static void bury(struct store_staging *g, struct store_buf *b)
 {
-	struct store_staging *g = &s->staging;
-
 	g->bytes -= b->len;
 	g->slots[b->slot] = NULL;
-	if (atomic_load(&b->pinned) == STORE_PINNED)
-		sluice_gpu_unpin(b->addr);
-	sluice_buf_free(s->io, b->addr);
-	free(b);
+	b->next = g->dead;
+	g->dead = b;
+}
+
+static void free_dead(struct sluice_store *s, struct store_buf *b)
+{
+	struct store_buf *next;
+
+	for (; b; b = next) {
+		next = b->next;
+		if (atomic_load(&b->pinned) == STORE_PINNED)
+			sluice_gpu_unpin(b->addr);
+		if (b->addr)
+			sluice_buf_free(s->io, b->addr);
+		free(b);
+	}
+}
+
+void store_unlock(struct sluice_store *s)
+{
+	struct store_buf *dead = s->staging.dead;
+
+	s->staging.dead = NULL;
+	pthread_mutex_unlock(&s->lock);
+	free_dead(s, dead);
+}
+
+static void bury_all(struct store_staging *g, struct store_buf *head)
+{
+	while (head->next != head) {
+		struct store_buf *b = head->next;
+
+		ring_out(b);
+		bury(g, b);
+	}
 }
 
 void store_staging_fini(struct sluice_store *s)
 {
 	struct store_staging *g = &s->staging;
 
-	while (g->recent.next && g->recent.next != &g->recent) {
-		struct store_buf *b = g->recent.next;
-
-		ring_out(b);
-		buf_free(s, b);
-	}
-	while (g->idle.next && g->idle.next != &g->idle) {
-		struct store_buf *b = g->idle.next;
-
-		ring_out(b);
-		buf_free(s, b);
-	}
+	bury_all(g, &g->recent);
+	bury_all(g, &g->idle);
+	free_dead(s, g->dead);
 	free(g->slots);
 }
 
@@ -90,23 +113,26 @@ static int take_slot(struct store_staging *g, struct store_buf *b)
 static struct store_buf *buf_new(struct sluice_store *s, uint64_t len)
 {
 	struct store_buf *b = calloc(1, sizeof(*b));
-	void *addr;
 
 	if (!b)
 		return NULL;
-	if (sluice_buf_alloc(&addr, s->io, len, 0, NULL, NULL) < 0) {
-		free(b);
-		return NULL;
-	}
-	b->addr = addr;
 	b->len = len;
 	if (take_slot(&s->staging, b) < 0) {
-		sluice_buf_free(s->io, addr);
 		free(b);
 		return NULL;
 	}
 	s->staging.bytes += len;
 	return b;
+}
+
+int store_staging_fill(struct sluice_store *s, struct store_buf *b)
+{
+	void *addr;
+	int r = b->addr ? 0 : sluice_buf_alloc(&addr, s->io, b->len, 0, NULL, NULL);
+
+	if (r == 0 && !b->addr)
+		b->addr = addr;
+	return r;
 }
 
 /* Once for as long as the buffer lives; where the driver refuses, it copies as it can. */
@@ -127,8 +153,8 @@ static void unref(struct sluice_store *s, struct store_buf *b)
 
 	if (--b->refs)
 		return;
-	if (g->bytes > g->limit)
-		buf_free(s, b);
+	if (g->bytes > g->limit || !b->addr)
+		bury(g, b);
 	else
 		ring_in(&g->idle, b);
 }
@@ -157,7 +183,7 @@ static bool make_room(struct sluice_store *s)
 	if (b == &g->idle) /* a copy is being read: perhaps the next one is not */
 		return g->recent.next != &g->recent;
 	ring_out(b);
-	buf_free(s, b);
+	bury(g, b);
 	return true;
 }
 
@@ -207,14 +233,42 @@ struct store_buf *store_staging_get(struct sluice_store *s, uint64_t len)
 	return b;
 }
 
-void store_staging_put(struct sluice_store *s, struct store_buf *b)
+bool store_staging_wait(struct sluice_store *s, struct store_op *op)
 {
 	struct store_staging *g = &s->staging;
 
-	g->busy--;
+	/* Who has not waited yet stands behind those who do; one of them is always on its way. */
+	if (!g->busy && (op->lined || !g->waiting.first))
+		return false;
+	if (op->lined)
+		store_line_first(&g->waiting, op);
+	else
+		store_line_add(&g->waiting, op);
+	op->lined = true;
+	return true;
+}
+
+/* One at a time: there may be hundreds, and memory for one. */
+static void wake_next(struct sluice_store *s)
+{
+	struct store_op *op = store_line_next(&s->staging.waiting);
+
+	if (op)
+		store_ready(s, op);
+}
+
+void store_staging_served(struct sluice_store *s, struct store_op *op)
+{
+	if (op->lined)
+		wake_next(s);
+	op->lined = false;
+}
+
+void store_staging_put(struct sluice_store *s, struct store_buf *b)
+{
+	s->staging.busy--;
 	unref(s, b);
-	if (g->waiting.first)
-		store_ready_all(s, store_line_take(&g->waiting));
+	wake_next(s);
 }
 
 void store_staging_keep(struct sluice_store *s, struct store_buf *b, struct store_entry *e)
@@ -225,8 +279,7 @@ void store_staging_keep(struct sluice_store *s, struct store_buf *b, struct stor
 	b->entry = e;
 	e->recent = b->slot;
 	ring_in(&g->recent, b);
-	if (g->waiting.first) /* it can be taken for another now */
-		store_ready_all(s, store_line_take(&g->waiting));
+	wake_next(s); /* it can be taken for another now */
 }
 
 struct store_buf *store_staging_recent(struct sluice_store *s, const struct store_entry *e)

@@ -228,7 +228,7 @@ static void fetch_one(struct store_tier *t, struct store_op *op)
 		copy = *e;
 		uri = tier_uri(t, tier_object_of(t, e));
 	}
-	pthread_mutex_unlock(&s->lock);
+	store_unlock(s);
 	if (e)
 		r = sluice_buf_alloc(&buf, s->io, align_up(copy.len, STORE_UNIT), 0, NULL, NULL);
 	if (e && r == 0)
@@ -239,7 +239,7 @@ static void fetch_one(struct store_tier *t, struct store_op *op)
 	s->stats.corrupt += e && r == -EBADMSG;
 	if (e && (r == -EBADMSG || r == -ENOENT) && store_tier_has(s, copy.hash, copy.gen))
 		store_tier_forget(s, copy.hash);
-	pthread_mutex_unlock(&s->lock);
+	store_unlock(s);
 	if (r == 0 && climb(t, op, &copy, buf) == 0)
 		return;
 	sluice_buf_free(s->io, buf);
@@ -260,11 +260,11 @@ static void *run_up(void *arg)
 			continue;
 		}
 		t->nr_wanted--;
-		pthread_mutex_unlock(&s->lock);
+		store_unlock(s);
 		fetch_one(t, op);
 		pthread_mutex_lock(&s->lock);
 	}
-	pthread_mutex_unlock(&s->lock);
+	store_unlock(s);
 	return NULL;
 }
 
@@ -352,7 +352,7 @@ void store_tier_stop(struct sluice_store *s)
 	pthread_cond_signal(&t->work_read);
 	pthread_cond_signal(&t->work_down);
 	pthread_cond_signal(&t->work_up);
-	pthread_mutex_unlock(&s->lock);
+	store_unlock(s);
 	while (t->nr_threads)
 		pthread_join(t->threads[--t->nr_threads], NULL);
 	tier_drop_jobs(t);

@@ -110,7 +110,7 @@ static void put_one(struct store_tier *t, const struct tier_job *job)
 	pthread_mutex_lock(&s->lock);
 	t->job_bytes -= job->len;
 	put_end(t, job, r);
-	pthread_mutex_unlock(&s->lock);
+	store_unlock(s);
 }
 
 static void read_one(struct store_tier *t, struct tier_job *job)
@@ -138,7 +138,7 @@ void *tier_run_read(void *arg)
 		}
 		job = &t->jobs[(t->first_job + t->nr_read) %
 			       TIER_JOBS]; /* stays there: it is not read */
-		pthread_mutex_unlock(&s->lock);
+		store_unlock(s);
 		read_one(t, job);
 		pthread_mutex_lock(&s->lock);
 		t->unread -= job->len;
@@ -146,7 +146,7 @@ void *tier_run_read(void *arg)
 		store_entry_unpin(s, job->from);
 		pthread_cond_signal(&t->work_down);
 	}
-	pthread_mutex_unlock(&s->lock);
+	store_unlock(s);
 	return NULL;
 }
 
@@ -171,7 +171,7 @@ static void delete_gone(struct store_tier *t)
 		uris[n] = tier_uri(t, t->gone[--t->nr_gone]);
 		n += uris[n] != NULL;
 	}
-	pthread_mutex_unlock(&t->store->lock);
+	store_unlock(t->store);
 	delete_some(t, uris, n);
 	pthread_mutex_lock(&t->store->lock);
 }
@@ -182,7 +182,7 @@ static bool stopped(struct store_tier *t)
 
 	pthread_mutex_lock(&t->store->lock);
 	stop = t->stop;
-	pthread_mutex_unlock(&t->store->lock);
+	store_unlock(t->store);
 	return stop;
 }
 
@@ -199,7 +199,7 @@ static bool is_known(struct store_tier *t, const char *name)
 	pthread_mutex_lock(&t->store->lock);
 	e = store_index_find(&t->index, o.hash);
 	known = o.run == t->runs[0] || (e && e->gen == o.gen && tier_object_of(t, e).run == o.run);
-	pthread_mutex_unlock(&t->store->lock);
+	store_unlock(t->store);
 	return known;
 }
 
@@ -249,7 +249,7 @@ void *tier_run_down(void *arg)
 			t->first_job = (t->first_job + 1) % TIER_JOBS;
 			t->nr_jobs--;
 			t->nr_read--;
-			pthread_mutex_unlock(&s->lock);
+			store_unlock(s);
 			put_one(t, &job);
 			pthread_mutex_lock(&s->lock);
 		} else if (t->nr_gone && !tier_is_out(t)) {
@@ -258,7 +258,7 @@ void *tier_run_down(void *arg)
 			pthread_cond_wait(&t->work_down, &s->lock);
 		}
 	}
-	pthread_mutex_unlock(&s->lock);
+	store_unlock(s);
 	return NULL;
 }
 
@@ -276,5 +276,5 @@ void tier_drop_jobs(struct store_tier *t)
 		sluice_buf_free(t->store->io, job->buf);
 		t->first_job = (t->first_job + 1) % TIER_JOBS;
 	}
-	pthread_mutex_unlock(&t->store->lock);
+	store_unlock(t->store);
 }

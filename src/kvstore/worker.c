@@ -221,12 +221,22 @@ uint32_t store_copy_host(struct store_op *op, bool to_user)
 	return crc;
 }
 
-bool store_on_device(const struct store_op *op)
+static bool on_device(const struct store_op *op)
 {
 	for (uint32_t i = 0; op->batch->user.memory == SLUICE_MEMORY_ANY && i < op->nr_iov; i++)
 		if (op->iov[i].len && sluice_gpu_device(op->iov[i].addr) >= 0)
 			return true;
 	return false;
+}
+
+/* Once: to ask for the device takes a call of the driver. */
+void store_know(struct store_op *op)
+{
+	if (op->known)
+		return;
+	op->hash = store_hash_key(&op->batch->store->secret, op->key, op->key_len);
+	op->device = on_device(op);
+	op->known = true;
 }
 
 uint32_t store_value_crc(const struct store_op *op, uint64_t len)

@@ -37,6 +37,14 @@ static void fill(uint64_t seed)
 	memset(host, 0, LEN);
 }
 
+static unsigned asked;
+
+/* The store answers while the driver unpins: it has let go of its lock. */
+static void ask_store(void)
+{
+	asked += sk_stats().sets > 0;
+}
+
 static void device_memory_is_set_and_got(void)
 {
 	T_EQ(sluice_gpu_device(dev), 0);
@@ -95,12 +103,71 @@ static void what_values_pass_through_is_pinned(void)
 	sk_open("d", MIB(64));
 }
 
+/* Each asks the driver for its memory once when it starts, and once when it is copied. */
+static void those_that_wait_for_memory_are_served_in_turn(void)
+{
+	enum { N = 200, PART = LEN / N };
+	struct sluice_iov iov[N];
+	struct sluice_store_item items[N];
+	struct sluice_store_batch b = {.opcode = SLUICE_STORE_SET, .nr = N, .items = items};
+	unsigned long before = standin_count().attributes;
+	struct sluice_store_done d;
+	char keys[N][8];
+
+	sk_close();
+	sk_opts.flags = SLUICE_STORE_NO_RECENT;
+	sk_opts.memory = 65536; /* three of them */
+	sk_open("d", MIB(64));
+	fill(5);
+	for (unsigned i = 0; i < N; i++) {
+		snprintf(keys[i], sizeof(keys[i]), "%u", i);
+		iov[i] = (struct sluice_iov){(char *)dev + i * PART, PART};
+		items[i] =
+			(struct sluice_store_item){keys[i], (uint32_t)strlen(keys[i]), 1, &iov[i]};
+	}
+	T_EQ(sluice_store_run(sk, &b, &d, NULL), 0);
+	T_EQ(d.good, N);
+	fill(6);
+	b.opcode = SLUICE_STORE_GET;
+	for (int timed = 0; timed < 2; timed++) {
+		b.deadline_ns = timed ? 60000000000ull : 0;
+		T_EQ(sluice_store_run(sk, &b, &d, NULL), 0);
+		T_EQ(d.good, N);
+	}
+	T_EQ(sluice_gpu_copy(host, dev, LEN, NULL), 0);
+	T_EQ(sluice_pattern_check(host, (size_t)N * PART, 5, 0), (size_t)N * PART);
+	T_OK(standin_count().attributes - before < 3 * N * 6);
+}
+
+/* The memory of buffers that go is unpinned, which takes the driver long. */
+static void nobody_waits_while_memory_is_unpinned(void)
+{
+	struct standin_count before = standin_count();
+
+	sk_close();
+	sk_opts.flags = SLUICE_STORE_NO_RECENT;
+	sk_opts.memory = MIB(4);
+	sk_open("d", MIB(64));
+	T_EQ(sk_op(SLUICE_STORE_SET, "k", 1, dev, LEN, 0), LEN);
+	standin_on_unregister(ask_store);
+	T_EQ(sk_op(SLUICE_STORE_SET, "l", 1, dev, LEN / 2, 0), LEN / 2);
+	T_EQ(sk_op(SLUICE_STORE_GET, "k", 1, dev, LEN, 0), LEN);
+	standin_on_unregister(NULL);
+	T_OK(asked > 0);
+	T_EQ(sk_op(SLUICE_STORE_GET, "l", 1, dev, LEN, 0), LEN / 2);
+	sk_close();
+	T_EQ(standin_count().registrations, before.registrations);
+	sk_open("d", MIB(64));
+}
+
 int main(int argc, char **argv)
 {
 	static const struct t_case cases[] = {
 		T_CASE(device_memory_is_set_and_got),
 		T_CASE(host_and_device_memory_are_one_value),
 		T_CASE(what_values_pass_through_is_pinned),
+		T_CASE(those_that_wait_for_memory_are_served_in_turn),
+		T_CASE(nobody_waits_while_memory_is_unpinned),
 	};
 	static const struct t_group groups[] = {{"store", begin, end, cases, T_COUNT(cases)}};
 

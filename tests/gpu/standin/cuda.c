@@ -438,11 +438,21 @@ CUresult cuMemHostRegister_v2(void *addr, size_t len, unsigned flags)
 	return OK;
 }
 
+static void (*_Atomic unregistering)(void);
+
+void standin_on_unregister(void (*call)(void))
+{
+	unregistering = call;
+}
+
 CUresult cuMemHostUnregister(void *addr)
 {
 	CUresult code = standin_enter(__func__);
 	struct registration **at, *r;
+	void (*call)(void) = unregistering;
 
+	if (call)
+		call();
 	if (!standin_context())
 		return standin_error(INVALID_CONTEXT);
 	pthread_mutex_lock(&standin_lock);

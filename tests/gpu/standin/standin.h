@@ -84,6 +84,9 @@ struct standin_count {
 };
 struct standin_count standin_count(void);
 
+/* Called by who unregisters memory, before that is done; NULL: nothing is. */
+void standin_on_unregister(void (*call)(void));
+
 /* Device of the context that is current in the calling thread, -1: none is. */
 int standin_current(void);
 /* Contexts on the calling thread's stack. */
