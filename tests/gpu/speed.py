@@ -2,6 +2,9 @@
 """GPU memory beside host memory: checkpoints, the store, striped files, small reads; for tests/gpu/speed.sh.
 
     speed.py SLUICE FOLDER [--device cuda] [--size 4G] [--rounds 3] [--seconds 270] [--only PART,...] [--json FILE]
+        [--memory 64M,...]
+
+--memory: what the store has for buffers, one after the other.
 
 Contenders take turns, in an order that changes from round to round, after one turn that is not counted.  Figures are
 medians; a ratio is the median of those of the rounds.  What is saved is durable when the clock stops, what is
@@ -36,6 +39,7 @@ parser.add_argument('--size', type=pyckpt.size_of)
 parser.add_argument('--rounds', type=int, default=3)
 parser.add_argument('--seconds', type=float, default=270)
 parser.add_argument('--only', default='small,stripe,store,ckpt')
+parser.add_argument('--memory', type=lambda s: [pyckpt.size_of(m) for m in s.split(',')], default=[64 * MIB])
 parser.add_argument('--json')
 args = parser.parse_args()
 on_gpu = args.device != 'cpu'
@@ -164,7 +168,12 @@ def touched(tensors):
 
 
 def store():
-    """Values of 4 MiB in one batch, of which the store has no more than 64 MiB in memory."""
+    """Values of 4 MiB in one batch, of which the store has no more than --memory in buffers."""
+    for memory in args.memory:
+        store_with(memory, f', {memory // MIB} MiB of buffers' if len(args.memory) > 1 else '')
+
+
+def store_with(memory, label):
     count = max(size // 4, 32 * MIB) // VALUE
     whole = memories({'all': noise(count * VALUE, 100)})
     keys = [f'key {i}' for i in range(count)]
@@ -175,7 +184,8 @@ def store():
     def all_of(done):
         assert all(done), f'{sum(done)} of {count}'
 
-    with sluice.Store([os.path.join(args.folder, 'store')], 4 * count * VALUE) as s:
+    share = 0.08 / len(args.memory)
+    with sluice.Store([os.path.join(args.folder, 'store')], 4 * count * VALUE, memory=memory) as s:
         for what in 'set', 'get':
             contenders = {}
             for place in views:
@@ -185,10 +195,10 @@ def store():
                 else:
                     contenders[name] = (lambda v=got[place]: all_of(s.get_many(keys, v)), into[place].zero_,
                                         lambda _, k=place: same(what, {'all': into[k]}, whole[k]))
-            part = f'{what}, {count} values of 4 MiB'
-            seconds = take_turns(contenders, 0.08, 7)
+            part = f'{what}, {count} values of 4 MiB{label}'
+            seconds = take_turns(contenders, share, 7)
             add(part, seconds, count * VALUE)
-            of_host(what, seconds, 'sluice.Store', 0.9)
+            of_host(what + label, seconds, 'sluice.Store', 0.9)
         stats = s.stats()
         print(f'  {stats["hits_recent"] / stats["gets"]:.3f} of the gets from memory')
 
