@@ -10,6 +10,8 @@
                              -w sluice, numpy (fromfile, tofile), torch (load, save), preadv
                              (os.preadv, os.pwritev with O_DIRECT, 1 MiB a call)
     submit                   -c asynchronous reads of -s bytes on engine null from one thread
+    threads                  the same from -t Python threads on one handle with as many I/O threads: -w
+                             futures (32 at a time, each waited for), batch (of 32) or blocking
 
 For transfers the clock starts after the same has been done WARM_UP times.
 """
@@ -18,11 +20,16 @@ import json
 import mmap
 import os
 import resource
+import threading
 import time
 
-import numpy
 import sluice
-import torch
+
+try:
+    import numpy
+    import torch
+except ImportError:  # not there for every Python; `threads` needs neither
+    numpy = torch = None
 
 WARM_UP = 3  # as measure.h
 CHUNK = 1 << 20
@@ -208,15 +215,62 @@ def submit(args):
            batch_iops=count / together['seconds'])
 
 
+# ------------------------------------------------------------------ threads
+
+IN_FLIGHT = 32
+
+
+def futures(handle, file, buffers, n):
+    for _ in range(n // IN_FLIGHT):
+        for f in [handle.read_async(b, file) for b in buffers]:
+            f.result()
+
+
+def batches(handle, file, buffers, n):
+    for _ in range(n // IN_FLIGHT):
+        handle.read_batch([(b, file) for b in buffers])
+
+
+def blocking(handle, file, buffers, n):
+    for _ in range(n // IN_FLIGHT):
+        for b in buffers:
+            handle.read(b, file)
+
+
+THREADS = {'futures': futures, 'batch': batches, 'blocking': blocking}
+
+
+def threads(args):
+    def work(n):
+        buffers = [bytearray(args.size) for _ in range(IN_FLIGHT)]
+        THREADS[args.way](handle, file, buffers, n)
+
+    def all_of(n):
+        workers = [threading.Thread(target=work, args=(n,)) for _ in range(args.threads)]
+        for w in workers:
+            w.start()
+        for w in workers:
+            w.join()
+
+    count = args.count // IN_FLIGHT * IN_FLIGHT
+    with sluice.Handle('null', threads=args.threads) as handle, handle.open(args.file, 'r') as file:
+        all_of(min(count, 10 * IN_FLIGHT))
+        _, sample = timed(lambda: all_of(count))
+    total = count * args.threads
+    report(sample, args.size * total, iops=total / sample['seconds'], way=args.way, threads=args.threads,
+           us_per_op=1e6 * sample['cpu_seconds'] / total)
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     modes = {'read': bulk, 'overwrite': bulk, 'fresh': bulk, 'load': load, 'store': store,
-             'submit': submit}
+             'submit': submit, 'threads': threads}
     p.add_argument('mode', choices=modes)
     p.add_argument('-f', dest='file', required=True)
     p.add_argument('-s', dest='size', type=int, default=1 << 30)
     p.add_argument('-m', dest='memory', choices=['pinned', 'plain'], default='pinned')
-    p.add_argument('-w', dest='way', choices=LOAD, default='sluice')
+    p.add_argument('-w', dest='way', choices=[*LOAD, *THREADS], default='sluice')
+    p.add_argument('-t', dest='threads', type=int, default=1)
     p.add_argument('-c', dest='count', type=int, default=200000)
     args = p.parse_args()
     modes[args.mode](args)

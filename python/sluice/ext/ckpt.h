@@ -17,7 +17,7 @@ extern PyType_Spec content_spec;
  * One thread at a time: what two begin at once is the second one's mistake.  0, or -1 with
  * RuntimeError.
  */
-int busy_enter(int *busy);
+int busy_enter(int *busy, const char *what);
 void busy_leave(int *busy);
 
 /* A handle; @engine as for sluice.Handle, NULL: the first that works.  NULL with an exception. */

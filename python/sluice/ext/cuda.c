@@ -20,10 +20,11 @@ enum { CUDA_INVALID_VALUE = 1, CUDA_NOT_INITIALIZED = 3, POINTER_MEMORY_TYPE = 2
 
 typedef int (*pointer_attribute)(void *data, int attribute, unsigned long long addr);
 
-/* Of the driver in this process, NULL: there is none.  With the GIL. */
+/* Of the driver in this process, NULL: there is none. */
 static pointer_attribute find_driver(void)
 {
-	static pointer_attribute function;
+	static _Atomic pointer_attribute known;
+	pointer_attribute function = known;
 	void *dl;
 
 	if (function)
@@ -34,6 +35,7 @@ static pointer_attribute find_driver(void)
 	*(void **)&function = dlsym(dl, "cuPointerGetAttribute");
 	if (!function)
 		dlclose(dl);
+	known = function;
 	return function;
 }
 
@@ -206,11 +208,15 @@ static int take(struct target *t, PyObject *obj, PyObject *dict, bool into, int6
 
 int target_cuda_array(struct target *t, PyObject *obj, bool into, int64_t length)
 {
-	PyObject *dict = NULL;
+	PyObject *dict = NULL, *own;
 	int r = PyType_Check(obj) ? 0 : target_attribute(&dict, obj, "__cuda_array_interface__");
 
-	if (r > 0)
-		r = take(t, obj, dict, into, length);
+	if (r > 0) {
+		/* A copy: another thread may change the one that the object has. */
+		own = PyDict_Check(dict) ? PyDict_Copy(dict) : Py_NewRef(dict);
+		r = own ? take(t, obj, own, into, length) : -1;
+		Py_XDECREF(own);
+	}
 	Py_XDECREF(dict);
 	return r;
 }

@@ -14,29 +14,28 @@ static struct {
 	pthread_cond_t due;
 	struct future *head, **tail;
 	uint64_t owed; /* futures that are watched and not called back yet, but for late ones */
-	bool stop;
-	bool ending;      /* the interpreter ends, */
-	pthread_t ender;  /* which is this thread's work */
-	pthread_t worker; /* while it runs */
-	bool works;
+	atomic_bool stop;
 	PyObject *thread; /* threading.Thread, or NULL */
-	pid_t pid;        /* whose thread it is */
-} d = {.lock = PTHREAD_MUTEX_INITIALIZER, .due = PTHREAD_COND_INITIALIZER};
 
-/* After fork() the thread is not there, the lock in an unknown state, and the list the parent's. */
-static void begin_anew(void)
+	pthread_t ender;    /* whose work it is that */
+	atomic_bool ending; /* the interpreter ends */
+	pthread_t worker;   /* while it runs */
+	atomic_bool works;
+} d = {.lock = PTHREAD_MUTEX_INITIALIZER, .due = PTHREAD_COND_INITIALIZER, .tail = &d.head};
+
+/*
+ * The thread is not there, the lock in an unknown state, and the list the parent's.  What Python
+ * has of the thread is left as it is: no object can be touched here.
+ */
+void dispatch_forked(void)
 {
-	PyObject *old = d.thread;
-
 	pthread_mutex_init(&d.lock, NULL);
 	pthread_cond_init(&d.due, NULL);
 	d.head = NULL;
 	d.tail = &d.head;
 	d.owed = 0;
 	d.stop = d.ending = d.works = false;
-	d.pid = getpid();
 	d.thread = NULL;
-	Py_XDECREF(old);
 }
 
 /* A threading.Thread that is not started, or NULL with an exception. */
@@ -55,26 +54,38 @@ static PyObject *make_thread(void)
 	return thread;
 }
 
-/* Another thread may be here too: whatever calls into Python lets it run. */
+/* Put @thread, which may be NULL, in the place of @old; what is there now, borrowed. */
+static PyObject *set_thread(PyObject *old, PyObject *thread)
+{
+	PyObject *now;
+
+	pthread_mutex_lock(&d.lock);
+	if (d.thread == old)
+		d.thread = thread;
+	now = d.thread;
+	pthread_mutex_unlock(&d.lock);
+	return now;
+}
+
+/* Another thread may be here too. */
 int dispatch_start(void)
 {
 	PyObject *thread, *started;
 
-	if (d.pid != getpid())
-		begin_anew();
-	if (d.thread)
+	if (set_thread(NULL, NULL))
 		return 0;
 	thread = make_thread();
 	if (!thread)
 		return -1;
-	if (d.thread) {
+	if (set_thread(NULL, thread) != thread) {
 		Py_DECREF(thread);
 		return 0;
 	}
-	d.thread = thread;
+	Py_INCREF(thread);
 	started = PyObject_CallMethod(thread, "start", NULL);
-	if (!started)
-		Py_CLEAR(d.thread);
+	if (!started && set_thread(thread, NULL) != thread)
+		Py_DECREF(thread);
+	Py_DECREF(thread);
 	Py_XDECREF(started);
 	return started ? 0 : -1;
 }
@@ -114,7 +125,7 @@ static struct future *next_due(void)
 	return f;
 }
 
-static void called_back(const struct future *f)
+void dispatch_unexpect(const struct future *f)
 {
 	pthread_mutex_lock(&d.lock);
 	d.owed -= !f->late;
@@ -138,7 +149,7 @@ PyObject *dispatch_loop(PyObject *module, PyObject *unused)
 			Py_RETURN_NONE;
 		future_settle(f);
 		future_call_back(f);
-		called_back(f);
+		dispatch_unexpect(f);
 		Py_DECREF(future_object(f));
 	}
 }
@@ -151,7 +162,7 @@ bool dispatch_is_late(void)
 
 bool dispatch_ended(void)
 {
-	return d.stop && d.pid == getpid();
+	return d.stop;
 }
 
 /* Until all callbacks that are owed have run. */
@@ -175,23 +186,25 @@ static void stop(PyObject *thread)
 	if (!r) /* a daemon thread has made it and not started it yet */
 		PyErr_Clear();
 	Py_XDECREF(r);
-	Py_CLEAR(d.thread);
+	if (set_thread(thread, NULL) != thread)
+		Py_DECREF(thread);
 }
 
 void dispatch_end(void)
 {
-	if (d.pid != getpid())
-		begin_anew();
+	PyObject *thread;
+
 	d.ender = pthread_self();
 	d.ending = true;
 	do {
 		hub_finish_all();
-		if (d.thread) {
+		if (set_thread(NULL, NULL)) {
 			Py_BEGIN_ALLOW_THREADS
 			wait_called();
 			Py_END_ALLOW_THREADS
 		}
 	} while (hub_any_pending());
-	if (d.thread)
-		stop(d.thread);
+	thread = set_thread(NULL, NULL);
+	if (thread)
+		stop(thread);
 }

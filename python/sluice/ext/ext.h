@@ -10,6 +10,7 @@
  *	options.c	its arguments
  *	batch.c		its methods for many transfers at once
  *	hub.c		what a handle shares with its futures and files
+ *	lane.c		the part of it that a thread has to itself, and waiting
  *	file.c		sluice.File
  *	future.c	sluice.Future: one operation, from submission to result
  *	dispatch.c	the thread that runs callbacks of futures
@@ -32,11 +33,14 @@
  *	args.c		arguments, paths
  *	error.c		OSError from -errno and a message
  *
- * Who may touch what: Python objects only with the GIL.  A completion arrives in an
- * I/O thread of the library, which has no GIL: it fills the plain fields of its
- * future, marks it done and puts it on its handle's list (future.c).
- * Whoever holds the GIL next and looks at the future or the handle settles it:
- * unpacks, gives up references.
+ * Who may touch what: Python objects only threads of Python, with the GIL where there is one.
+ * Nothing else relies on it: CPython is built without, too, and what threads share is atomic or
+ * has a lock, which is held for a few lines without Python code.  "With the GIL" below and
+ * elsewhere means a thread that Python knows, between Py_BEGIN_ and Py_END_ALLOW_THREADS none.
+ * A completion arrives in an I/O thread of the library, which Python does not know: it fills the
+ * plain fields of its future, marks it done and puts it on a list of its handle's (hub.c).
+ * The next thread of Python that looks at the future or the handle settles it: unpacks, gives up
+ * references.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -62,7 +66,7 @@ struct module_state {
 	PyTypeObject *upload_type;
 	PyTypeObject *view_type;
 	PyTypeObject *weights_type;
-	PyObject *torch_tensor; /* torch.Tensor once torch has been imported, else NULL */
+	PyObject *_Atomic torch_tensor; /* torch.Tensor once torch has been imported, else NULL */
 };
 
 struct module_state *module_state(void);     /* of the one module; a borrowed pointer, never NULL */
@@ -142,6 +146,8 @@ int target_attribute(PyObject **out, PyObject *obj, const char *name);
 
 /* ---- torch.c, cuda.c, for target.c */
 
+int target_setup(void); /* once, when the module is loaded; 0 or -1 with an exception */
+
 /* Each: 1 when @obj was of this kind and @t is filled, 0 when it is not, -1 with an exception. */
 int target_torch(struct target *t, PyObject *obj, bool into, int64_t length);
 int target_dlpack(struct target *t, PyObject *obj, bool into, int64_t length);
@@ -159,19 +165,16 @@ int64_t *target_numbers(PyObject *tuple, Py_ssize_t n);
 extern PyType_Spec memory_spec;
 PyObject *memory_in_memory(PyObject *module, PyObject *args); /* _sluice.in_memory() */
 
-/*
- * Memory of this kind in which [addr, addr + len) lies, as a new reference; NULL without
- * an exception when there is none.  With the GIL.
- */
-PyObject *memory_find(const void *addr, uint64_t len);
+/* Does [addr, addr + len) lie in memory of this kind?  The caller keeps what it lies in alive. */
+bool memory_holds(const void *addr, uint64_t len);
 
 /*
- * Make the memory known to the handle's engine, once per handle; what fails is not
- * an error, transfers work without.  With the GIL; releases it while registering.
- * Returns whether the engine took it.
+ * Make the memory of this kind in which the bytes lie known to the handle's engine, once per
+ * handle; what fails is not an error, transfers work without.  Releases the GIL while registering.
+ * Returns whether the engine took it, or -1 where they lie in none.
  */
-bool memory_register(PyObject *memory, struct sluice_io *io);
-/* The handle is about to be closed: forget it everywhere.  With the GIL. */
+int memory_register(const void *addr, uint64_t len, struct sluice_io *io);
+/* The handle is about to be closed: forget it everywhere. */
 void memory_forget(struct sluice_io *io);
 
 /* ---- store.c */

@@ -77,7 +77,7 @@ PyObject *file_open(struct hub *h, PyObject *path, const char *mode)
 
 static bool is_closed(const struct file *f)
 {
-	return !f->file || !f->hub->io;
+	return f->users < 0 || !f->hub->io;
 }
 
 struct sluice_file *file_use(PyObject *file, struct hub *h)
@@ -86,11 +86,16 @@ struct sluice_file *file_use(PyObject *file, struct hub *h)
 
 	if (f->hub != h)
 		PyErr_Format(PyExc_ValueError, "path: %R belongs to another handle", file);
-	else if (is_closed(f))
+	else if (!f->hub->io || !gate_enter(&f->users))
 		PyErr_SetString(PyExc_ValueError, "the file is closed");
 	else
 		return f->file;
 	return NULL;
+}
+
+void file_unuse(PyObject *file)
+{
+	gate_leave(&((struct file *)file)->users);
 }
 
 /* ----------------------------------------------------------------- closing */
@@ -99,36 +104,37 @@ static bool work_or_unused(struct hub *h, void *arg)
 {
 	struct file *f = arg;
 
-	return h->done || !__atomic_load_n(&f->users, __ATOMIC_RELAXED);
+	return hub_has_work(h) || f->users <= 0;
 }
 
 /* Until no future uses it. */
 static int wait_unused(struct file *f)
 {
-	while (f->users) {
-		if (hub_wait(f->hub, work_or_unused, f, -1, true) < 0)
+	while (f->users > 0) {
+		if (hub_wait(f->hub, &f->hub->room, work_or_unused, f, -1, true) < 0)
 			return -1;
-		hub_reap(f->hub);
+		hub_reap_all(f->hub);
 	}
 	return 0;
 }
 
-/* 0, or -1 with an exception.  @abort: an object that was written does not come to be. */
+/*
+ * 0, 1 where somebody uses it, or -1 with an exception.  @abort: an object that was written does
+ * not come to be.
+ */
 static int close_file(struct file *f, bool abort)
 {
-	struct sluice_file *file = f->file;
 	struct sluice_err err = {0, ""};
-	int r;
+	int r = 0;
 
-	if (is_closed(f) || hub_foreign(f->hub))
-		return 0;
-	if (hub_enter(f->hub) < 0) {
-		PyErr_Clear(); /* the handle is closing, and its files with it */
-		return 0;
+	if (!f->file || !hub_try_enter(f->hub))
+		return 0; /* never opened; the handle is closing, and its files with it */
+	if (!gate_close(&f->users)) {
+		hub_leave(f->hub);
+		return f->users >= 0;
 	}
-	f->file = NULL;
 	Py_BEGIN_ALLOW_THREADS
-	r = abort ? sluice_file_abort(file, &err) : sluice_file_close(file, &err);
+	r = abort ? sluice_file_abort(f->file, &err) : sluice_file_close(f->file, &err);
 	Py_END_ALLOW_THREADS
 	hub_leave(f->hub);
 	if (r < 0)
@@ -139,10 +145,11 @@ static int close_file(struct file *f, bool abort)
 static PyObject *end_file(PyObject *self, bool abort)
 {
 	struct file *f = (struct file *)self;
+	int r = 1;
 
-	if (is_closed(f) || hub_foreign(f->hub))
-		Py_RETURN_NONE;
-	if (wait_unused(f) < 0 || close_file(f, abort) < 0)
+	while (r > 0 && !is_closed(f) && !hub_foreign(f->hub))
+		r = wait_unused(f) < 0 ? -1 : close_file(f, abort);
+	if (r < 0)
 		return NULL;
 	Py_RETURN_NONE;
 }
@@ -211,8 +218,10 @@ static PyObject *file_stat(PyObject *self, PyObject *unused)
 		Py_END_ALLOW_THREADS
 		if (r < 0)
 			raise_os(r, sluice_strerror(r), f->name);
+		file_unuse(self);
 	}
 	hub_leave(f->hub);
+	hub_tell(f->hub, &f->hub->room);
 	if (PyErr_Occurred())
 		return NULL;
 	return Py_BuildValue("{s:K,s:O,s:I,s:I,s:K,s:s}", "bytes", (unsigned long long)info.bytes,

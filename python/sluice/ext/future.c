@@ -3,8 +3,8 @@
  * sluice.Future: one operation, from submission to result.
  *
  * While it is under way the library has a reference.  It becomes `over` in an I/O
- * thread, which cannot touch Python objects, and is *settled* by the next thread with
- * the GIL that looks: what was read is put where it belongs, references are dropped,
+ * thread, which cannot touch Python objects, and is *settled* by the next thread of
+ * Python that looks: what was read is put where it belongs, references are dropped,
  * a failure is remembered until somebody sees it.  All that users see is settled.
  */
 #include <errno.h>
@@ -33,7 +33,6 @@ static void on_done(void *arg, const struct sluice_done *d)
 static int bind(struct hub *h, struct future *f, struct sluice_op *op)
 {
 	const struct target *t = &f->target;
-	PyObject *memory = NULL;
 
 	if (f->path.file) {
 		op->file = file_use(f->path.file, h);
@@ -41,11 +40,14 @@ static int bind(struct hub *h, struct future *f, struct sluice_op *op)
 			return -1;
 	}
 	if (!t->nr_iov && !t->staged && !t->device && t->bytes)
-		memory = memory_find(t->addr, t->bytes);
-	if (memory)
-		memory_register(memory, h->io);
-	Py_XDECREF(memory);
+		memory_register(t->addr, t->bytes, h->io);
 	return 0;
+}
+
+static void unbind(struct future *f)
+{
+	if (f->path.file)
+		file_unuse(f->path.file);
 }
 
 struct future *future_make(struct hub *h, PyObject *obj, PyObject *path,
@@ -86,14 +88,8 @@ struct future *future_make(struct hub *h, PyObject *obj, PyObject *path,
 static void begin(struct hub *h, struct future *f)
 {
 	Py_INCREF(future_object(f));
-	if (f->path.file)
-		((struct file *)f->path.file)->users++;
 	f->late = dispatch_is_late();
-	if (f->late)
-		return;
-	pthread_mutex_lock(&h->lock);
-	h->pending++;
-	pthread_mutex_unlock(&h->lock);
+	hub_begun(h, f);
 }
 
 /* The library would not take it; its message does not say what for. */
@@ -117,7 +113,10 @@ static int begin_all(struct hub *h, struct future **f, struct sluice_op *ops, un
 		return -1;
 	for (unsigned i = 0; i < n; i++)
 		if (bind(h, f[i], &ops[i]) < 0) {
+			while (i--)
+				unbind(f[i]);
 			hub_leave(h);
+			hub_tell(h, &h->room);
 			return -1;
 		}
 	for (unsigned i = 0; i < n; i++)
@@ -205,27 +204,37 @@ static void finish(struct future *f)
 
 static void remember_failure(struct hub *h, struct future *f)
 {
+	Py_INCREF(future_object(f));
+	hub_lock(h);
 	f->next_failed = NULL;
 	f->place_failed = h->last;
 	*h->last = f;
 	h->last = &f->next_failed;
-	Py_INCREF(future_object(f));
+	hub_unlock(h);
 }
 
-void future_mark_seen(struct future *f)
+void future_unlist(struct future *f)
 {
-	struct hub *h = f->hub;
-
-	f->seen = true;
-	if (!f->place_failed)
-		return;
 	*f->place_failed = f->next_failed;
 	if (f->next_failed)
 		f->next_failed->place_failed = f->place_failed;
 	else
-		h->last = f->place_failed;
+		f->hub->last = f->place_failed;
 	f->place_failed = NULL;
-	Py_DECREF(future_object(f));
+}
+
+/* The caller has a reference. */
+void future_mark_seen(struct future *f)
+{
+	bool listed;
+
+	hub_lock(f->hub);
+	listed = f->place_failed;
+	if (listed)
+		future_unlist(f);
+	hub_unlock(f->hub);
+	if (listed)
+		Py_DECREF(future_object(f));
 }
 
 bool future_failed(const struct future *f)
@@ -257,32 +266,30 @@ void future_settle(struct future *f)
 {
 	struct hub *h = f->hub;
 	struct settler here = {innermost, f->late ? NULL : h};
+	enum stage over = OVER;
 	PyObject *type, *value, *tb;
 
 	if (f->stage == SETTLED)
 		return;
-	if (f->stage == SETTLING) {
+	if (!atomic_compare_exchange_strong(&f->stage, &over, SETTLING)) {
 		if (!settled_by_us(f))
-			hub_wait(h, is_settled, f, -1, false);
+			hub_wait(h, &f->lane->room, is_settled, f, -1, false);
 		return;
 	}
-	f->stage = SETTLING;
 	f->settler = innermost = &here;
 	PyErr_Fetch(&type, &value, &tb);
 	finish(f);
-	if (f->path.file)
-		((struct file *)f->path.file)->users--;
+	unbind(f);
 	target_drop(&f->target);
 	Py_CLEAR(f->path.bytes);
 	Py_CLEAR(f->path.file);
-	if (future_failed(f) && !f->seen)
+	if (future_failed(f))
 		remember_failure(h, f);
 	PyErr_Restore(type, value, tb);
 	innermost = here.outer;
 	f->settler = NULL;
 	f->stage = SETTLED;
-	if (!f->late)
-		hub_settled(h);
+	hub_settled(f);
 }
 
 static bool is_over(struct hub *h, void *arg)
@@ -300,7 +307,7 @@ int future_wait(struct future *f, int64_t deadline, bool signals)
 	if (f->stage == SETTLED)
 		return 1;
 	if (!is_over(f->hub, f))
-		r = hub_wait(f->hub, is_over, f, deadline, signals);
+		r = hub_wait(f->hub, &f->lane->room, is_over, f, deadline, signals);
 	if (r > 0) {
 		future_settle(f);
 		hub_reap(f->hub);
@@ -438,6 +445,11 @@ static PyObject *get_ways(PyObject *self, void *unused)
 
 /* -------------------------------------------------------------- callbacks */
 
+struct callback {
+	struct callback *next;
+	PyObject *fn;
+};
+
 static void call_one(struct future *f, PyObject *fn)
 {
 	PyObject *r = PyObject_CallFunctionObjArgs(fn, (PyObject *)f, NULL);
@@ -449,34 +461,65 @@ static void call_one(struct future *f, PyObject *fn)
 
 void future_call_back(struct future *f)
 {
-	PyObject *list = f->callbacks;
+	struct callback *c, *next;
 
+	pthread_mutex_lock(&f->lane->room.lock);
+	c = f->callbacks;
 	f->callbacks = NULL;
 	f->called_back = true;
-	for (Py_ssize_t i = 0; list && i < PyList_Size(list); i++)
-		call_one(f, PyList_GetItem(list, i));
-	Py_XDECREF(list);
+	pthread_mutex_unlock(&f->lane->room.lock);
+	for (; c; c = next) {
+		next = c->next;
+		call_one(f, c->fn);
+		Py_DECREF(c->fn);
+		free(c);
+	}
 }
 
-/* Have the dispatcher look after it; false when it is too late for that. */
-static bool watch(struct future *f)
+/* Have the dispatcher look after it, unless it is over; with the lock of its lane. */
+static void watch(struct future *f)
 {
-	bool watched;
+	enum stage under_way = UNDER_WAY;
 
-	pthread_mutex_lock(&f->hub->lock);
-	if (!f->watched && !is_over(f->hub, f)) {
-		f->watched = true;
-		dispatch_expect(f);
-		Py_INCREF(future_object(f)); /* the dispatcher's */
+	Py_INCREF(future_object(f)); /* the dispatcher's */
+	dispatch_expect(f);
+	f->watched = atomic_compare_exchange_strong(&f->stage, &under_way, WATCHED);
+	if (f->watched)
+		return;
+	dispatch_unexpect(f);
+	Py_DECREF(future_object(f));
+}
+
+/* 1: the dispatcher will call it; 0: it is too late for that; -1 with an exception. */
+static int call_later(struct future *f, PyObject *fn)
+{
+	struct callback *c = malloc(sizeof(*c));
+	bool later;
+
+	if (!c) {
+		PyErr_NoMemory();
+		return -1;
 	}
-	watched = f->watched;
-	pthread_mutex_unlock(&f->hub->lock);
-	return watched && !f->called_back;
+	*c = (struct callback){NULL, fn};
+	pthread_mutex_lock(&f->lane->room.lock);
+	if (!f->watched)
+		watch(f);
+	later = f->watched && !f->called_back;
+	if (later) {
+		*(f->callbacks ? f->last_callback : &f->callbacks) = c;
+		f->last_callback = &c->next;
+		Py_INCREF(fn);
+	}
+	pthread_mutex_unlock(&f->lane->room.lock);
+	if (!later)
+		free(c);
+	return later;
 }
 
 static PyObject *add_done_callback(PyObject *self, PyObject *fn)
 {
 	struct future *f = (struct future *)self;
+	int later = 0;
 
 	if (!PyCallable_Check(fn)) {
 		PyErr_Format(PyExc_TypeError, "fn: %R is not callable", fn);
@@ -490,12 +533,14 @@ static PyObject *add_done_callback(PyObject *self, PyObject *fn)
 		future_wait(f, -1, false);
 	else if (!is_over(f->hub, f) && dispatch_start() < 0)
 		return NULL;
-	if (!f->callbacks && !(f->callbacks = PyList_New(0)))
+	if (f->stage != SETTLED)
+		later = call_later(f, fn);
+	if (later < 0)
 		return NULL;
-	if (f->stage != SETTLED && watch(f))
-		return PyList_Append(f->callbacks, fn) < 0 ? NULL : Py_NewRef(Py_None);
-	future_settle(f);
-	call_one(f, fn);
+	if (!later) {
+		future_settle(f);
+		call_one(f, fn);
+	}
 	Py_RETURN_NONE;
 }
 
@@ -518,7 +563,6 @@ static void dealloc(PyObject *self)
 
 	target_drop(&f->target);
 	path_drop(&f->path);
-	Py_CLEAR(f->callbacks);
 	Py_CLEAR(f->trouble);
 	free(f->msg);
 	hub_put(f->hub);

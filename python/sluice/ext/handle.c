@@ -17,19 +17,21 @@ static int init(PyObject *self, PyObject *args, PyObject *kwargs)
 {
 	struct sluice_opts o = SLUICE_OPTS_INIT;
 	struct handle *h = (struct handle *)self;
+	struct hub *made = NULL, *none = NULL;
 	PyObject *settings = NULL;
 
-	if (h->hub) {
-		PyErr_SetString(PyExc_TypeError, "the handle is open already");
-		return -1;
-	}
-	if (handle_options(&o, args, kwargs, &settings) == 0)
-		h->hub = hub_new(&o);
+	if (!h->hub && handle_options(&o, args, kwargs, &settings) == 0)
+		made = hub_new(&o);
 	Py_XDECREF(settings);
-	if (!h->hub)
-		return -1;
-	h->hub->mode = o.mode;
-	return 0;
+	if (made)
+		made->mode = o.mode;
+	if (made && atomic_compare_exchange_strong(&h->hub, &none, made))
+		return 0;
+	hub_close(made, false);
+	hub_put(made);
+	if (h->hub)
+		PyErr_SetString(PyExc_TypeError, "the handle is open already");
+	return -1;
 }
 
 static void dealloc(PyObject *self)
@@ -242,7 +244,10 @@ static PyObject *handle_sync(PyObject *self, PyObject *path)
 		r = sluice_run(h->io, &op, &done, &err);
 		Py_END_ALLOW_THREADS
 	}
+	if (op.file)
+		file_unuse(p.file);
 	hub_leave(h);
+	hub_tell(h, &h->room);
 	if (r < 0)
 		raise_os(r, err.msg, p.filename);
 	else if (done.res < 0)
@@ -350,10 +355,8 @@ static PyObject *get_pending(PyObject *self, void *unused)
 
 	(void)unused;
 	if (h && !hub_foreign(h)) {
-		hub_reap(h);
-		pthread_mutex_lock(&h->lock);
-		n = h->pending;
-		pthread_mutex_unlock(&h->lock);
+		hub_reap_all(h);
+		n = hub_pending(h);
 	}
 	return PyLong_FromUnsignedLongLong(n);
 }
@@ -362,8 +365,13 @@ static PyObject *repr(PyObject *self)
 {
 	struct sluice_stats s = {.size = sizeof(s)};
 	struct hub *h = hub_of(self);
+	int r = -1;
 
-	if (!h || !h->io || h->closing || sluice_get_stats(h->io, &s) < 0)
+	if (hub_try_enter(h)) {
+		r = sluice_get_stats(h->io, &s);
+		hub_leave(h);
+	}
+	if (r < 0)
 		return PyUnicode_FromString("<sluice.Handle, closed>");
 	return PyUnicode_FromFormat("<sluice.Handle: %s, %u thread%s>", s.engine, s.threads,
 				    s.threads == 1 ? "" : "s");

@@ -3,41 +3,87 @@
 #define SLUICE_PYTHON_HANDLE_H
 
 #include <pthread.h>
+#include <stdalign.h>
 #include <stdatomic.h>
 
 #include "ext.h"
 
 #define FAST(function) (PyCFunction)(void (*)(void)) function, METH_FASTCALL | METH_KEYWORDS
 
+/* Where threads wait, each for something of its own; who changes that wakes those it is for. */
+struct room {
+	pthread_mutex_t lock;
+	atomic_uint nr;
+	struct waiter *first;
+};
+
+/*
+ * The part of a hub that a thread uses: the same one all the time, so that threads with lanes of
+ * their own have nothing in common on the way of an operation.  Futures stay with the lane of the
+ * thread that submitted them.
+ */
+enum { LANES = 16 };
+struct lane {
+	alignas(64) struct room room; /* waiting for one future */
+	atomic_uint busy;             /* calls into the library under way */
+	_Atomic uint64_t pending;     /* operations submitted and not settled */
+	_Atomic uint64_t finished;    /* operations since the last wait() */
+	struct future *_Atomic done;  /* to be settled, newest first */
+	struct future *_Atomic ready; /* the same, oldest first, and before those; room.lock */
+};
+
 /*
  * What a handle, its files and its futures share.  It outlives the handle: a future may
- * be looked at long after.  Reference counted, under the GIL.
+ * be looked at long after.
  *
- * The lock guards what comes after it; the GIL guards the rest.  The lock is never held
- * while taking the GIL.
+ * The lock of a room is never held while taking the GIL, or running Python code.
  */
 struct hub {
-	unsigned refs;
-	struct sluice_io *io; /* NULL: closed */
-	unsigned forks;       /* how many fork()s deep this process was when it was made */
-	unsigned busy;        /* calls into the library under way */
-	bool closing;
-	pthread_t closer;               /* while closing */
-	unsigned mode;                  /* of files it creates */
-	struct future *failed, **last;  /* failures nobody has seen, oldest first; referenced */
+	atomic_uint refs;
+	struct sluice_io *_Atomic io; /* NULL: closed */
+	unsigned forks;               /* how many fork()s deep this process was when it was made */
+	unsigned mode;                /* of files it creates */
+	atomic_bool closing;
+	atomic_bool registering;        /* somebody is at it, see register.c */
+	struct registered *registered;  /* theirs: memory of users */
+	PyObject *_Atomic objects;      /* the client of object stores, once one is needed */
 	struct hub *next_open, **place; /* in the list of open ones */
-	struct registered *registered;  /* memory of users, see register.c */
-	bool registering;               /* somebody is at it, without the GIL */
-	PyObject *objects;              /* the client of object stores, once one is needed */
 
-	pthread_mutex_t lock;
-	pthread_cond_t changed; /* an operation is done, a call has ended, a future is settled */
-	unsigned waiters;
-	uint64_t pending;                 /* operations submitted and not settled */
-	uint64_t finished;                /* operations since the last wait() */
-	struct future *done, **done_last; /* to be settled, oldest first */
-	atomic_bool any_done;
+	struct room room;              /* waiting for anything else; its lock guards what follows */
+	pthread_t closer;              /* while closing */
+	struct future *failed, **last; /* failures nobody has seen, oldest first; referenced */
+
+	struct lane lanes[LANES];
 };
+
+/*
+ * Users of something that can be closed while nobody uses it.  Zero to begin with; negative:
+ * closed.
+ */
+typedef atomic_int gate;
+
+/* false: closed */
+static inline bool gate_enter(gate *g)
+{
+	int n = atomic_load(g);
+
+	while (n >= 0 && !atomic_compare_exchange_weak(g, &n, n + 1))
+		;
+	return n >= 0;
+}
+
+static inline void gate_leave(gate *g)
+{
+	atomic_fetch_sub(g, 1);
+}
+
+/* false: in use, or closed already */
+static inline bool gate_close(gate *g)
+{
+	int none = 0;
+
+	return atomic_compare_exchange_strong(g, &none, -1);
+}
 
 /* A path in one of its forms. */
 struct path {
@@ -51,14 +97,16 @@ struct path {
 /* How far an operation is; it only ever goes on. */
 enum stage {
 	UNDER_WAY,
+	WATCHED,  /* the same, and the dispatcher is to be told */
 	OVER,     /* set by an I/O thread: what it fills is filled */
-	SETTLING, /* from here on under the GIL: somebody is giving back what was held */
+	SETTLING, /* a thread of Python is giving back what was held */
 	SETTLED,
 };
 
 /* One operation.  The library holds a reference while it is under way. */
 struct future {
 	PyObject_HEAD struct hub *hub;
+	struct lane *lane;
 	struct target target;
 	struct path path;
 	uint64_t offset;
@@ -73,16 +121,19 @@ struct future {
 	uint32_t flags;
 	bool refused;            /* the library did not take it */
 	char *msg;               /* malloced; NULL: none, or no memory for it */
-	struct future *next;     /* on hub->done */
+	struct future *next;     /* on lane->done, then on lane->ready */
 	struct future *next_due; /* on the dispatcher's list */
-	bool watched;            /* hub->lock: the dispatcher is to be told */
 
-	/* under the GIL */
-	bool seen;
-	struct settler *settler; /* who is at it, while settling */
-	PyObject *callbacks;     /* list, or NULL */
+	/* filled while settling */
+	struct settler *_Atomic settler; /* who is at it */
+	PyObject *trouble;               /* what target_finish() raised, or NULL */
+
+	/* lane->room.lock */
+	struct callback *callbacks, **last_callback;
+	bool watched; /* the dispatcher will run them, */
 	bool called_back;
-	PyObject *trouble; /* what target_finish() raised, or NULL */
+
+	/* hub->room.lock: failed, and not seen yet */
 	struct future *next_failed, **place_failed;
 };
 
@@ -93,13 +144,13 @@ static inline PyObject *future_object(struct future *f)
 
 struct file {
 	PyObject_HEAD struct hub *hub;
-	struct sluice_file *file; /* NULL: closed */
+	struct sluice_file *file; /* while @users is open */
 	PyObject *name;
-	unsigned users; /* futures under way */
+	gate users; /* futures and calls under way */
 };
 
 struct handle {
-	PyObject_HEAD struct hub *hub; /* NULL before __init__ */
+	PyObject_HEAD struct hub *_Atomic hub; /* NULL before __init__ */
 };
 
 /* ---- hub.c */
@@ -109,41 +160,56 @@ bool hub_foreign(const struct hub *h); /* made before a fork(): the parent's */
 struct hub *hub_new(const struct sluice_opts *opts); /* NULL with an exception */
 struct hub *hub_get(struct hub *h);
 void hub_put(struct hub *h);
+void hub_lock(struct hub *h); /* what h->room.lock guards */
+void hub_unlock(struct hub *h);
 
 /* Before @p is used: if it is an object's name, the handle gets sluice.s3's client.  0 or -1. */
 int hub_objects(struct hub *h, const struct path *p);
 
 /* Is it open, and ours?  0, or -1 with an exception. */
 int hub_check(const struct hub *h);
+int hub_refuse_foreign(void); /* raises OSError: it is the parent's; -1 */
 /*
  * Around every call into the library, and nothing else: closing waits for those inside, so
  * Python code, which may close the handle, must not run there.  0, or -1 as hub_check().
  */
 int hub_enter(struct hub *h);
+bool hub_try_enter(struct hub *h); /* the same without an exception */
 void hub_leave(struct hub *h);
 
-/*
- * Wait, without the GIL, until over(arg) holds; it is called with h->lock.  @deadline: on
- * CLOCK_MONOTONIC in nanoseconds, negative: none.  Returns 1, 0 when time is up, -1 with an
- * exception when a signal handler raised one and @signals is set.
- */
-int hub_wait(struct hub *h, bool (*over)(struct hub *h, void *arg), void *arg, int64_t deadline,
-	     bool signals);
+/* ---- lane.c */
+struct lane *lane_here(struct hub *h); /* the calling thread's */
 
-/* With the GIL: what somebody waits for may have come. */
-void hub_tell(struct hub *h);
+/*
+ * Wait in @room, without the GIL, until over(arg) holds; it is called by any thread, without the
+ * GIL.  @deadline: on CLOCK_MONOTONIC in nanoseconds, negative: none.  Returns 1, 0 when time is
+ * up, -1 with an exception when a signal handler raised one and @signals is set.
+ */
+int hub_wait(struct hub *h, struct room *room, bool (*over)(struct hub *h, void *arg), void *arg,
+	     int64_t deadline, bool signals);
+
+/* From any thread: what somebody waits for there may have come. */
+void hub_tell(struct hub *h, struct room *room);
 
 /* From "timeout" as Python has it: None, or seconds.  -1 with an exception; else 0. */
 int hub_deadline(PyObject *timeout, int64_t *deadline);
 
 /* From an I/O thread: the future is over. */
 void hub_done(struct future *f);
-/* Settle everything that is done. */
+/* Settle what is done of this thread's, and now and then that of others. */
 void hub_reap(struct hub *h);
-void hub_settled(struct hub *h);           /* one operation less is pending */
+void hub_reap_all(struct hub *h);
+bool hub_has_work(struct hub *h); /* is there something to settle? */
+/* One operation more is pending, of this thread; one less. */
+void hub_begun(struct hub *h, struct future *f);
+void hub_settled(struct future *f);
+uint64_t hub_pending(struct hub *h);
 uint64_t hub_take_finished(struct hub *h); /* and begin to count anew */
 /* Wait until nothing is in flight and everything is settled: as hub_wait(). */
 int hub_drain(struct hub *h, int64_t deadline, bool signals);
+
+/* ---- hub.c again */
+
 /* Behind the message of an exception: how many more operations failed. */
 void hub_add_note(PyObject *error, unsigned more);
 /* Raise the oldest failure nobody has seen, and forget them all.  0: there is none; -1. */
@@ -185,13 +251,17 @@ bool future_failed(const struct future *f); /* of a settled one */
 /* Raise the failure of a settled future.  Returns NULL. */
 PyObject *future_raise(struct future *f);
 void future_mark_seen(struct future *f);
-/* With the GIL, by the dispatcher: run and drop the callbacks. */
+/* With hub_lock(): take it from the list of failures, with the list's reference. */
+void future_unlist(struct future *f);
+/* By the dispatcher: run and drop the callbacks. */
 void future_call_back(struct future *f);
 
 /* ---- dispatch.c */
-int dispatch_start(void);                     /* 0, or -1 with an exception */
-void dispatch_expect(const struct future *f); /* it will be pushed */
+int dispatch_start(void);                       /* 0, or -1 with an exception */
+void dispatch_expect(const struct future *f);   /* it will be pushed, */
+void dispatch_unexpect(const struct future *f); /* or not, or it was called back */
 void dispatch_push(struct future *f); /* from any thread, without the GIL; owns a reference */
+void dispatch_forked(void);           /* this is the child */
 /* When the interpreter ends: finish everything, run what is due, end the thread. */
 void dispatch_end(void);
 bool dispatch_is_late(void); /* does this thread begin something after that? */
@@ -238,7 +308,9 @@ unsigned settling_here(const struct hub *h);
 extern PyType_Spec file_spec;
 extern PyType_Spec handle_spec;
 PyObject *file_open(struct hub *h, PyObject *path, const char *mode);
-struct sluice_file *file_use(PyObject *file, struct hub *h); /* NULL with an exception */
+/* It stays open until file_unuse(); NULL with an exception. */
+struct sluice_file *file_use(PyObject *file, struct hub *h);
+void file_unuse(PyObject *file); /* and then hub_tell() */
 
 /* ---- args.c */
 

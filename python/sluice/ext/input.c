@@ -27,7 +27,7 @@ static PyObject *failed(struct input *in, int code, const struct sluice_err *err
 
 static int enter(struct input *in)
 {
-	if (busy_enter(&in->busy) < 0)
+	if (busy_enter(&in->busy, "file") < 0)
 		return -1;
 	if (in->reader)
 		return 0;
@@ -151,7 +151,8 @@ static void close_input(struct input *in)
 	sluice_close(in->io, NULL);
 	Py_END_ALLOW_THREADS
 	in->io = NULL;
-	objects_leave(&in->objects);
+	objects_leave(in->objects);
+	in->objects = NULL;
 }
 
 static PyObject *input_close(PyObject *self, PyObject *unused)
@@ -159,7 +160,7 @@ static PyObject *input_close(PyObject *self, PyObject *unused)
 	struct input *in = (struct input *)self;
 
 	(void)unused;
-	if (busy_enter(&in->busy) < 0)
+	if (busy_enter(&in->busy, "file") < 0)
 		return NULL;
 	if (in->reader)
 		close_input(in);
@@ -293,9 +294,12 @@ static PyObject *get_tensors(PyObject *self, void *unused)
 {
 	struct input *in = (struct input *)self;
 	const struct sluice_tensor *t;
-	PyObject *list = PyList_New(0);
+	PyObject *list;
 
 	(void)unused;
+	if (busy_enter(&in->busy, "file") < 0)
+		return NULL;
+	list = PyList_New(0);
 	for (uint64_t i = 0; list && in->model && (t = sluice_safetensors_get(in->model, i)); i++) {
 		PyObject *shape = shape_of(t), *one = NULL;
 
@@ -307,6 +311,7 @@ static PyObject *get_tensors(PyObject *self, void *unused)
 			Py_CLEAR(list);
 		Py_XDECREF(one);
 	}
+	busy_leave(&in->busy);
 	return list;
 }
 
@@ -314,9 +319,12 @@ static PyObject *get_metadata(PyObject *self, void *unused)
 {
 	struct input *in = (struct input *)self;
 	const struct sluice_meta *m;
-	PyObject *found = PyDict_New();
+	PyObject *found;
 
 	(void)unused;
+	if (busy_enter(&in->busy, "file") < 0)
+		return NULL;
+	found = PyDict_New();
 	for (uint64_t i = 0; found && in->model && (m = sluice_safetensors_metadata(in->model, i));
 	     i++) {
 		PyObject *value = PyUnicode_FromString(m->value);
@@ -325,6 +333,7 @@ static PyObject *get_metadata(PyObject *self, void *unused)
 			Py_CLEAR(found);
 		Py_XDECREF(value);
 	}
+	busy_leave(&in->busy);
 	return found;
 }
 
@@ -365,11 +374,11 @@ PyType_Spec input_spec = {
 
 /* -------------------------------------------------------- shared with output.c */
 
-int busy_enter(int *busy)
+int busy_enter(int *busy, const char *what)
 {
 	if (!__atomic_exchange_n(busy, 1, __ATOMIC_ACQUIRE))
 		return 0;
-	PyErr_SetString(PyExc_RuntimeError, "another thread is using the file");
+	PyErr_Format(PyExc_RuntimeError, "another thread is using the %s", what);
 	return -1;
 }
 

@@ -4,12 +4,15 @@
  * What is made of it (memoryview, array, tensor) refers to the object.
  *
  * All of them are in one list, sorted by address, so that a transfer finds out whether
- * its memory is of this kind and can make it known to its handle.  The GIL guards the
+ * its memory is of this kind and can make it known to its handle.  The lock guards the
  * list and what each object knows of handles; it is given up during calls of the library.
- * A call that is under way then is in @calls, for whoever is about to close the handle.
+ * A call that is under way then is in @calls, for whoever is about to close the handle or to free
+ * the memory.  What was found last is remembered by each thread, until anything changes.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <semaphore.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -31,10 +34,22 @@ struct memory {
 };
 
 static struct {
+	pthread_mutex_t lock;
 	struct memory **list; /* by address; not references */
-	size_t nr, room;
-	struct memory *last; /* found */
-} all;
+	_Atomic size_t nr;
+	size_t room;
+	struct call *calls;      /* of the library, under way */
+	_Atomic uint64_t change; /* how many there were */
+} all = {.lock = PTHREAD_MUTEX_INITIALIZER, .change = 1};
+
+/* What this thread found last. */
+static __thread struct {
+	uint64_t change; /* good as long as there was no other */
+	const char *addr;
+	uint64_t nbytes;
+	const struct sluice_io *io; /* which has been asked to know it, */
+	bool taken;                 /* and does */
+} last;
 
 /* ---------------------------------------------------------------- the list */
 
@@ -54,26 +69,33 @@ static size_t place(const void *addr)
 	return low;
 }
 
-static bool holds(const struct memory *m, const void *addr, uint64_t len)
+static bool holds(const char *base, uint64_t nbytes, const void *addr, uint64_t len)
 {
-	uint64_t at = (uint64_t)((uintptr_t)addr - (uintptr_t)m->addr);
+	uint64_t at = (uint64_t)((uintptr_t)addr - (uintptr_t)base);
 
-	return (uintptr_t)addr >= (uintptr_t)m->addr && at <= m->nbytes && len <= m->nbytes - at;
+	return (uintptr_t)addr >= (uintptr_t)base && at <= nbytes && len <= nbytes - at;
+}
+
+static bool found_last(const void *addr, uint64_t len)
+{
+	return last.change == atomic_load(&all.change) && holds(last.addr, last.nbytes, addr, len);
+}
+
+static void remember(const struct memory *m, const struct sluice_io *io, bool taken)
+{
+	last.change = all.change;
+	last.addr = m->addr;
+	last.nbytes = m->nbytes;
+	last.io = io;
+	last.taken = taken;
 }
 
 static struct memory *find(const void *addr, uint64_t len)
 {
-	size_t i;
+	size_t i = place(addr);
+	struct memory *m = i ? all.list[i - 1] : NULL;
 
-	if (!all.nr)
-		return NULL;
-	if (all.last && holds(all.last, addr, len))
-		return all.last;
-	i = place(addr);
-	if (!i || !holds(all.list[i - 1], addr, len))
-		return NULL;
-	all.last = all.list[i - 1];
-	return all.last;
+	return m && holds(m->addr, m->nbytes, addr, len) ? m : NULL;
 }
 
 static int list_add(struct memory *m)
@@ -92,6 +114,7 @@ static int list_add(struct memory *m)
 	memmove(&all.list[i + 1], &all.list[i], (all.nr - i) * sizeof(*all.list));
 	all.list[i] = m;
 	all.nr++;
+	all.change++;
 	return 0;
 }
 
@@ -99,17 +122,27 @@ static void list_del(struct memory *m)
 {
 	size_t i = place(m->addr);
 
-	if (all.last == m)
-		all.last = NULL;
 	if (!i || all.list[i - 1] != m)
 		return;
 	memmove(&all.list[i - 1], &all.list[i], (all.nr - i) * sizeof(*all.list));
 	all.nr--;
+	all.change++;
 }
 
-PyObject *memory_find(const void *addr, uint64_t len)
+bool memory_holds(const void *addr, uint64_t len)
 {
-	return Py_XNewRef((PyObject *)find(addr, len));
+	const struct memory *m;
+
+	if (!all.nr)
+		return false;
+	if (found_last(addr, len))
+		return true;
+	pthread_mutex_lock(&all.lock);
+	m = find(addr, len);
+	if (m)
+		remember(m, NULL, false);
+	pthread_mutex_unlock(&all.lock);
+	return m;
 }
 
 PyObject *memory_in_memory(PyObject *module, PyObject *args)
@@ -125,7 +158,7 @@ PyObject *memory_in_memory(PyObject *module, PyObject *args)
 	len = at == UINT64_MAX && PyErr_Occurred() ? 0 : PyLong_AsUnsignedLongLong(nbytes);
 	if (PyErr_Occurred())
 		return NULL;
-	return PyBool_FromLong(find((void *)(uintptr_t)at, len) != NULL);
+	return PyBool_FromLong(memory_holds((void *)(uintptr_t)at, len));
 }
 
 /* ----------------------------------------------------------------- handles */
@@ -135,15 +168,13 @@ struct waiter {
 	struct waiter *next;
 };
 
-/* One call of the library without the GIL. */
+/* One call of the library, without the lock. */
 struct call {
 	struct memory *memory;
 	struct sluice_io *io;
 	struct waiter *waiters;
 	struct call *next;
 };
-
-static struct call *calls;
 
 /* In a child of fork() there are no other threads, and no calls of theirs. */
 static struct call **calls_of_process(void)
@@ -152,23 +183,29 @@ static struct call **calls_of_process(void)
 	pid_t self = getpid();
 
 	if (process != self)
-		calls = NULL;
+		all.calls = NULL;
 	process = self;
-	return &calls;
+	return &all.calls;
 }
 
-static void call_begin(struct call *c, struct memory *m, struct sluice_io *io)
+/* The lock is given up until call_end(), and the GIL. */
+static PyThreadState *call_begin(struct call *c, struct memory *m, struct sluice_io *io)
 {
 	struct call **head = calls_of_process();
 
 	*c = (struct call){.memory = m, .io = io, .next = *head};
 	*head = c;
+	pthread_mutex_unlock(&all.lock);
+	return PyEval_SaveThread();
 }
 
-static void call_end(struct call *c)
+static void call_end(struct call *c, PyThreadState *save)
 {
-	struct call **at = calls_of_process();
+	struct call **at;
 
+	PyEval_RestoreThread(save);
+	pthread_mutex_lock(&all.lock);
+	at = calls_of_process();
 	while (*at && *at != c)
 		at = &(*at)->next;
 	if (*at)
@@ -181,13 +218,31 @@ static void call_end(struct call *c)
 	}
 }
 
-static struct call *call_find(const struct sluice_io *io)
+/* Until no call of @m or @io, whichever is given, is under way. */
+static void calls_wait(const struct memory *m, const struct sluice_io *io)
 {
-	struct call *c = *calls_of_process();
+	PyThreadState *save;
+	struct call *c;
 
-	while (c && c->io != io)
-		c = c->next;
-	return c;
+	for (;;) {
+		struct waiter w = {.next = NULL};
+
+		c = *calls_of_process();
+		while (c && c->io != io && c->memory != m)
+			c = c->next;
+		if (!c)
+			return;
+		sem_init(&w.over, 0, 0);
+		w.next = c->waiters;
+		c->waiters = &w;
+		pthread_mutex_unlock(&all.lock);
+		save = PyEval_SaveThread();
+		while (sem_wait(&w.over) < 0)
+			; /* EINTR: the call ends without our help */
+		PyEval_RestoreThread(save);
+		pthread_mutex_lock(&all.lock);
+		sem_destroy(&w.over);
+	}
 }
 
 static struct known *handle_known(const struct memory *m, const struct sluice_io *io)
@@ -210,9 +265,8 @@ static struct known *handle_add(struct memory *m, struct sluice_io *io)
 	return &more[m->nr_handles++];
 }
 
-bool memory_register(PyObject *memory, struct sluice_io *io)
+static bool make_known(struct memory *m, struct sluice_io *io)
 {
-	struct memory *m = (struct memory *)memory;
 	struct known *k = handle_known(m, io);
 	struct sluice_buf_info info = {0};
 	PyThreadState *save;
@@ -220,15 +274,32 @@ bool memory_register(PyObject *memory, struct sluice_io *io)
 
 	if (k || !m->nbytes || !handle_add(m, io))
 		return k && k->taken;
-	call_begin(&c, m, io);
-	save = PyEval_SaveThread();
+	save = call_begin(&c, m, io);
 	sluice_buf_register(io, m->addr, m->nbytes, m->info.got & SLUICE_BUF_HUGE, &info, NULL);
-	PyEval_RestoreThread(save);
+	call_end(&c, save);
 	k = handle_known(m, io); /* again: the list may have changed meanwhile */
 	if (k)
 		k->taken = info.got & SLUICE_BUF_REGISTERED;
-	call_end(&c);
+	all.change++;
 	return info.got & SLUICE_BUF_REGISTERED;
+}
+
+int memory_register(const void *addr, uint64_t len, struct sluice_io *io)
+{
+	struct memory *m;
+	bool taken;
+
+	if (!all.nr)
+		return -1;
+	if (found_last(addr, len) && last.io == io)
+		return last.taken;
+	pthread_mutex_lock(&all.lock);
+	m = find(addr, len);
+	taken = m && make_known(m, io);
+	if (m)
+		remember(m, io, taken);
+	pthread_mutex_unlock(&all.lock);
+	return m ? taken : -1;
 }
 
 static void unregister(struct memory *m)
@@ -239,11 +310,9 @@ static void unregister(struct memory *m)
 	while (m->nr_handles) {
 		struct sluice_io *io = m->handles[--m->nr_handles].io;
 
-		call_begin(&c, m, io);
-		save = PyEval_SaveThread();
+		save = call_begin(&c, m, io);
 		sluice_buf_unregister(io, m->addr);
-		PyEval_RestoreThread(save);
-		call_end(&c);
+		call_end(&c, save);
 	}
 }
 
@@ -256,25 +325,15 @@ static void handle_forget(struct memory *m, const struct sluice_io *io)
 
 void memory_forget(struct sluice_io *io)
 {
-	PyThreadState *save;
-	struct call *c;
-
+	pthread_mutex_lock(&all.lock);
+	all.change++;
 	for (size_t i = 0; i < all.nr; i++)
 		handle_forget(all.list[i], io);
 	/* What is being freed is in no list, but in a call: its next one must not be of @io. */
-	for (c = *calls_of_process(); c; c = c->next)
+	for (struct call *c = *calls_of_process(); c; c = c->next)
 		handle_forget(c->memory, io);
-	while ((c = call_find(io))) {
-		struct waiter w = {.next = c->waiters};
-
-		sem_init(&w.over, 0, 0);
-		c->waiters = &w;
-		save = PyEval_SaveThread();
-		while (sem_wait(&w.over) < 0)
-			; /* EINTR: the call ends without our help */
-		PyEval_RestoreThread(save);
-		sem_destroy(&w.over);
-	}
+	calls_wait(NULL, io);
+	pthread_mutex_unlock(&all.lock);
 }
 
 /* ---------------------------------------------------------------- the type */
@@ -298,11 +357,12 @@ static int allocate(struct memory *m, Py_ssize_t nbytes, bool pinned)
 		return -1;
 	m->addr = addr;
 	m->nbytes = (uint64_t)nbytes;
-	if (list_add(m) < 0) {
+	pthread_mutex_lock(&all.lock);
+	r = list_add(m);
+	pthread_mutex_unlock(&all.lock);
+	if (r < 0)
 		PyErr_NoMemory();
-		return -1;
-	}
-	return 0;
+	return r;
 }
 
 static PyObject *memory_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -325,7 +385,7 @@ static PyObject *memory_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 	return (PyObject *)m;
 }
 
-/* Out of the list first: nobody can come upon it while the GIL is given up. */
+/* Out of the list first: nobody can come upon it while the lock is given up. */
 static void memory_dealloc(PyObject *self)
 {
 	struct memory *m = (struct memory *)self;
@@ -334,8 +394,11 @@ static void memory_dealloc(PyObject *self)
 	PyThreadState *save;
 
 	if (m->addr) {
+		pthread_mutex_lock(&all.lock);
 		list_del(m);
+		calls_wait(m, NULL);
 		unregister(m);
+		pthread_mutex_unlock(&all.lock);
 		save = PyEval_SaveThread();
 		sluice_mem_free(m->addr, m->nbytes);
 		PyEval_RestoreThread(save);

@@ -124,7 +124,8 @@ static int fill_module(PyObject *m)
 		return -1;
 	if (first)
 		self = m;
-	if ((first && hub_setup() < 0) || add_types(m) < 0 || (first && register_exit(m) < 0))
+	if ((first && (hub_setup() < 0 || target_setup() < 0)) || add_types(m) < 0 ||
+	    (first && register_exit(m) < 0))
 		return -1;
 	return PyModule_AddStringConstant(m, "__version__", SLUICE_VERSION_STRING);
 }
@@ -132,8 +133,7 @@ static int fill_module(PyObject *m)
 static PyModuleDef_Slot slots[] = {
 	{Py_mod_exec, fill_module},
 #ifdef Py_GIL_DISABLED
-	/* It guards futures, hubs and lists of memory (ext.h): Python turns it on. */
-	{Py_mod_gil, Py_MOD_GIL_USED},
+	{Py_mod_gil, Py_MOD_GIL_NOT_USED},
 #endif
 	{0, NULL},
 };

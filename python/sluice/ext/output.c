@@ -32,7 +32,7 @@ static PyObject *failed(struct output *o, int code, const struct sluice_err *err
 
 static int enter_any(struct output *o)
 {
-	if (busy_enter(&o->busy) < 0)
+	if (busy_enter(&o->busy, "file") < 0)
 		return -1;
 	if (o->writer)
 		return 0;
@@ -322,7 +322,8 @@ static PyObject *output_commit(PyObject *self, PyObject *unused)
 	o->writer = NULL;
 	release(o);
 	Py_END_ALLOW_THREADS
-	objects_leave(&o->objects);
+	objects_leave(o->objects);
+	o->objects = NULL;
 	busy_leave(&o->busy);
 	if (r < 0)
 		return failed(o, r, &err);
@@ -341,7 +342,8 @@ static void give_up(struct output *o)
 	sluice_writer_abort(w);
 	release(o);
 	Py_END_ALLOW_THREADS
-	objects_leave(&o->objects);
+	objects_leave(o->objects);
+	o->objects = NULL;
 }
 
 static PyObject *output_abort(PyObject *self, PyObject *unused)
@@ -349,7 +351,7 @@ static PyObject *output_abort(PyObject *self, PyObject *unused)
 	struct output *o = (struct output *)self;
 
 	(void)unused;
-	if (busy_enter(&o->busy) < 0)
+	if (busy_enter(&o->busy, "file") < 0)
 		return NULL;
 	if (o->writer)
 		give_up(o);

@@ -4,7 +4,7 @@
  * its object, and with it the memory, until it is unregistered or the handle is closed.
  * Memory is known by its address and size, whichever object it was given by.
  *
- * One thread of a handle is at it at a time; it gives up the GIL while the library is.
+ * One thread of a handle is at it at a time.
  */
 #include <stdlib.h>
 
@@ -22,7 +22,7 @@ struct registered {
 static bool my_turn(struct hub *h, void *arg)
 {
 	(void)arg;
-	return !__atomic_load_n(&h->registering, __ATOMIC_RELAXED);
+	return !h->registering;
 }
 
 /* From here to end() nobody else changes the list, and the handle stays open.  0, or -1. */
@@ -30,20 +30,21 @@ static int begin(struct hub *h)
 {
 	if (hub_check(h) < 0)
 		return -1;
-	while (h->registering)
-		if (hub_wait(h, my_turn, NULL, -1, true) < 0)
+	while (atomic_exchange(&h->registering, true))
+		if (hub_wait(h, &h->room, my_turn, NULL, -1, true) < 0)
 			return -1;
-	if (hub_enter(h) < 0)
-		return -1;
-	__atomic_store_n(&h->registering, true, __ATOMIC_RELAXED);
-	return 0;
+	if (hub_enter(h) == 0)
+		return 0;
+	h->registering = false;
+	hub_tell(h, &h->room);
+	return -1;
 }
 
 static void end(struct hub *h)
 {
-	__atomic_store_n(&h->registering, false, __ATOMIC_RELAXED);
+	h->registering = false;
 	hub_leave(h);
-	hub_tell(h);
+	hub_tell(h, &h->room);
 }
 
 /* -------------------------------------------------------------------- list */
@@ -91,15 +92,10 @@ void registered_forget(struct hub *h)
 /* Memory of ours is made known as a whole, by itself. */
 static bool in_memory(struct registered *r, struct hub *h)
 {
-	PyObject *memory;
+	int taken = r->target.device ? -1 : memory_register(r->target.addr, r->target.bytes, h->io);
 
-	if (r->target.device)
-		return false;
-	memory = memory_find(r->target.addr, r->target.bytes);
-	if (memory)
-		r->taken = memory_register(memory, h->io);
-	Py_XDECREF(memory);
-	return memory != NULL;
+	r->taken = taken > 0;
+	return taken >= 0;
 }
 
 /* 0, or -1 with an exception. */

@@ -11,9 +11,9 @@
 extern PyType_Spec client_spec, listing_spec, upload_spec, view_spec;
 
 struct client {
-	PyObject_HEAD struct sluice_object *c; /* NULL: closed */
-	unsigned inside;                       /* calls and objects that need it open */
-	pid_t owner;                           /* it is of no use to a child of fork() */
+	PyObject_HEAD struct sluice_object *c;
+	gate inside; /* calls and objects that need it open */
+	pid_t owner; /* it is of no use to a child of fork() */
 };
 
 /* The client, counted as used until client_leave(); NULL with ValueError where it is closed. */
@@ -25,13 +25,17 @@ void client_leave(PyObject *self);
  * and @objects keeps that until the handle was closed.  0, or -1 with an exception.
  */
 int objects_give(struct sluice_io *io, const struct path *p, PyObject **objects);
-void objects_leave(PyObject **objects);
+/* The same in steps, for handles that several threads use. */
+bool objects_wanted(const struct path *p);
+PyObject *objects_client(void);                           /* NULL with an exception */
+bool objects_set(struct sluice_io *io, PyObject *client); /* false: it has one */
+void objects_leave(PyObject *client);                     /* or NULL */
 
 /* Memory of a BytesView that is being filled; nobody may have a view of it yet. */
 struct view {
 	PyObject_HEAD char *bytes;
 	uint64_t len;
-	Py_ssize_t exports;
+	_Atomic Py_ssize_t exports;
 };
 
 /* -errno as OSError, or as ValueError where an argument was wrong.  Returns NULL. */

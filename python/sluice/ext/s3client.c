@@ -20,17 +20,15 @@ struct sluice_object *client_enter(PyObject *self)
 {
 	struct client *k = (struct client *)self;
 
-	if (!k->c) {
-		PyErr_SetString(PyExc_ValueError, "the client is closed");
-		return NULL;
-	}
-	k->inside++;
-	return k->c;
+	if (gate_enter(&k->inside))
+		return k->c;
+	PyErr_SetString(PyExc_ValueError, "the client is closed");
+	return NULL;
 }
 
 void client_leave(PyObject *self)
 {
-	((struct client *)self)->inside--;
+	gate_leave(&((struct client *)self)->inside);
 }
 
 /* ------------------------------------------------------------------------- open, close */
@@ -136,13 +134,16 @@ static PyObject *client_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 static PyObject *client_close(PyObject *self, PyObject *unused)
 {
 	struct client *k = (struct client *)self;
-	struct sluice_object *c = k->c;
+	struct sluice_object *c;
 
 	(void)unused;
-	if (k->inside) {
+	if (!gate_close(&k->inside)) {
+		if (k->inside < 0)
+			Py_RETURN_NONE;
 		PyErr_SetString(PyExc_ValueError, "the client is in use");
 		return NULL;
 	}
+	c = k->c;
 	k->c = NULL;
 	Py_BEGIN_ALLOW_THREADS
 	sluice_object_close(c);
@@ -166,7 +167,12 @@ static void client_dealloc(PyObject *self)
 
 /* ------------------------------------------------------------------------- of a handle */
 
-static PyObject *default_client(void)
+bool objects_wanted(const struct path *p)
+{
+	return p->path && sluice_object_is_uri(p->path, NULL) > 0;
+}
+
+PyObject *objects_client(void)
 {
 	PyObject *module = PyImport_ImportModule("sluice.s3"), *client = NULL, *core = NULL;
 
@@ -176,36 +182,31 @@ static PyObject *default_client(void)
 		core = PyObject_GetAttrString(client, "core");
 	Py_XDECREF(client);
 	Py_XDECREF(module);
+	if (core && !client_enter(core))
+		Py_CLEAR(core);
 	return core;
+}
+
+bool objects_set(struct sluice_io *io, PyObject *client)
+{
+	return sluice_set_objects(io, ((struct client *)client)->c) == 0;
 }
 
 int objects_give(struct sluice_io *io, const struct path *p, PyObject **objects)
 {
-	struct sluice_object *c;
-	PyObject *core;
-
-	if (!p->path || *objects || sluice_object_is_uri(p->path, NULL) <= 0)
+	if (*objects || !objects_wanted(p))
 		return 0;
-	core = default_client();
-	c = core ? client_enter(core) : NULL;
-	if (c && !*objects && sluice_set_objects(io, c) == 0) {
-		*objects = core;
-		return 0;
-	}
-	if (c) /* another thread was faster */
-		client_leave(core);
-	Py_XDECREF(core);
-	return c ? 0 : -1;
+	*objects = objects_client();
+	if (*objects)
+		objects_set(io, *objects);
+	return *objects ? 0 : -1;
 }
 
-void objects_leave(PyObject **objects)
+void objects_leave(PyObject *client)
 {
-	PyObject *core = *objects;
-
-	*objects = NULL;
-	if (core)
-		client_leave(core);
-	Py_XDECREF(core);
+	if (client)
+		client_leave(client);
+	Py_XDECREF(client);
 }
 
 /* ------------------------------------------------------------------------- one object */

@@ -9,7 +9,7 @@
 struct listing {
 	PyObject_HEAD PyObject *client;
 	struct sluice_object_list *l;
-	bool inside;
+	atomic_bool inside;
 };
 
 PyObject *client_list(PyObject *self, PyObject *args)
@@ -59,27 +59,25 @@ static PyObject *listing_next(PyObject *self)
 	struct listing *x = (struct listing *)self;
 	struct sluice_object_entry e = {.size = sizeof(e)};
 	struct sluice_err err = {0, ""};
-	PyObject *key, *out;
+	PyObject *key = NULL, *out = NULL;
 	int r;
 
-	if (x->inside) {
+	if (atomic_exchange(&x->inside, true)) {
 		PyErr_SetString(PyExc_ValueError, "another thread is using this list");
 		return NULL;
 	}
-	x->inside = true;
 	Py_BEGIN_ALLOW_THREADS
 	r = sluice_object_list_next(x->l, &e, &err);
 	Py_END_ALLOW_THREADS
-	x->inside = false;
-	if (r <= 0)
-		return r ? s3_raise(r, &err) : NULL;
 	/* A key is bytes to the store; what is no UTF-8 comes back as it went. */
-	key = PyUnicode_DecodeUTF8(e.key, (Py_ssize_t)strlen(e.key), "surrogateescape");
-	out = key ? Py_BuildValue("NKLsOz", key, (unsigned long long)e.bytes, (long long)e.mtime,
-				  e.etag ? e.etag : "", e.is_prefix ? Py_True : Py_False,
-				  e.upload_id)
-		  : NULL;
-	return out;
+	if (r > 0)
+		key = PyUnicode_DecodeUTF8(e.key, (Py_ssize_t)strlen(e.key), "surrogateescape");
+	if (key)
+		out = Py_BuildValue("NKLsOz", key, (unsigned long long)e.bytes, (long long)e.mtime,
+				    e.etag ? e.etag : "", e.is_prefix ? Py_True : Py_False,
+				    e.upload_id);
+	x->inside = false; /* only now: the texts are the list's */
+	return r < 0 ? s3_raise(r, &err) : out;
 }
 
 static PyMethodDef listing_methods[] = {
@@ -106,8 +104,8 @@ PyType_Spec listing_spec = {
 
 struct upload {
 	PyObject_HEAD PyObject *client;
-	struct sluice_upload *u; /* NULL: over */
-	bool inside;
+	struct sluice_upload *_Atomic u; /* NULL: over; changed by who is inside */
+	atomic_bool inside;
 };
 
 PyObject *client_upload(PyObject *self, PyObject *args, PyObject *kwargs)
@@ -119,6 +117,7 @@ PyObject *client_upload(PyObject *self, PyObject *args, PyObject *kwargs)
 				type_name, expected_name, NULL};
 	struct sluice_upload_opts o = SLUICE_UPLOAD_OPTS_INIT;
 	unsigned long long part = 0, expected = 0;
+	struct sluice_upload *u = NULL;
 	struct sluice_err err = {0, ""};
 	struct sluice_object *c;
 	struct upload *x;
@@ -140,8 +139,9 @@ PyObject *client_upload(PyObject *self, PyObject *args, PyObject *kwargs)
 	}
 	x->client = Py_NewRef(self);
 	Py_BEGIN_ALLOW_THREADS
-	r = sluice_upload_open(&x->u, c, uri, &o, &err);
+	r = sluice_upload_open(&u, c, uri, &o, &err);
 	Py_END_ALLOW_THREADS
+	x->u = u;
 	if (!r)
 		return (PyObject *)x;
 	Py_DECREF(x);
@@ -151,13 +151,15 @@ PyObject *client_upload(PyObject *self, PyObject *args, PyObject *kwargs)
 /* For the time of a call: NULL where it is over or another thread is in it. */
 static struct sluice_upload *upload_enter(struct upload *x)
 {
-	if (!x->u || x->inside) {
-		PyErr_SetString(PyExc_ValueError, x->u ? "another thread is using this upload"
-						       : "the upload is over");
-		return NULL;
-	}
-	x->inside = true;
-	return x->u;
+	bool other = atomic_exchange(&x->inside, true);
+
+	if (!other && x->u)
+		return x->u;
+	PyErr_SetString(PyExc_ValueError,
+			x->u ? "another thread is using this upload" : "the upload is over");
+	if (!other)
+		x->inside = false;
+	return NULL;
 }
 
 static PyObject *upload_write(PyObject *self, PyObject *args)

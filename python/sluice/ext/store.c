@@ -3,8 +3,8 @@
  * sluice._sluice.StoreCore: batches of the KV store.  sluice/store.py makes it what users see.
  *
  * A batch that is under way is on a list of its store, with all that it needs: results, and
- * references to the memory.  List and batch are touched with the GIL only; the library fills the
- * results, and nobody reads them before it says that the batch is finished.
+ * references to the memory.  The list has a lock; the library fills the results, and nobody reads
+ * them before it says that the batch is finished.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -30,8 +30,9 @@ struct task {
 };
 
 struct core {
-	PyObject_HEAD struct sluice_store *store; /* NULL: closed */
-	unsigned inside;                          /* threads in it without the GIL */
+	PyObject_HEAD struct sluice_store *store;
+	gate inside;          /* threads in it; closed until it is opened */
+	pthread_mutex_t lock; /* what is submitted is on the list before it is taken from there */
 	struct task *tasks;
 };
 
@@ -40,9 +41,10 @@ static struct core *core_of(PyObject *self)
 	return (struct core *)self;
 }
 
-static int core_check(const struct core *c)
+/* Until gate_leave(): 0, or -1 with an exception. */
+static int core_enter(struct core *c)
 {
-	if (c->store)
+	if (gate_enter(&c->inside))
 		return 0;
 	PyErr_SetString(PyExc_ValueError, "the store is closed");
 	return -1;
@@ -146,12 +148,16 @@ static int add_memory(struct task *t, uint32_t key, uint32_t *nr_iov, PyObject *
 /* One object, or a list of objects that are one value. */
 static int take_memory(struct task *t, uint32_t key, uint32_t *nr_iov, PyObject *obj)
 {
+	PyObject *all;
+	int r = 0;
+
 	if (!PyList_Check(obj))
 		return add_memory(t, key, nr_iov, obj);
-	for (Py_ssize_t i = 0; i < PyList_Size(obj); i++)
-		if (add_memory(t, key, nr_iov, PyList_GetItem(obj, i)) < 0)
-			return -1;
-	return 0;
+	all = PyList_AsTuple(obj); /* nobody changes that meanwhile */
+	for (Py_ssize_t i = 0; all && r == 0 && i < PyTuple_Size(all); i++)
+		r = add_memory(t, key, nr_iov, PyTuple_GetItem(all, i));
+	Py_XDECREF(all);
+	return all ? r : -1;
 }
 
 static int task_fill(struct task *t, PyObject *keys, PyObject *bufs)
@@ -281,18 +287,23 @@ static PyObject *core_submit(PyObject *self, PyObject *args)
 
 	if (!t)
 		return NULL;
-	if (core_check(c) < 0) {
+	if (core_enter(c) < 0) {
 		task_free(t);
 		return NULL;
 	}
+	pthread_mutex_lock(&c->lock);
 	ticket = sluice_store_submit(c->store, &b, &err);
+	if (ticket >= 0) {
+		t->ticket = (uint64_t)ticket;
+		t->next = c->tasks;
+		c->tasks = t;
+	}
+	pthread_mutex_unlock(&c->lock);
+	gate_leave(&c->inside);
 	if (ticket < 0) {
 		task_free(t);
 		return raise_os((int)ticket, err.msg, NULL);
 	}
-	t->ticket = (uint64_t)ticket;
-	t->next = c->tasks;
-	c->tasks = t;
 	return PyLong_FromLongLong(ticket);
 }
 
@@ -307,14 +318,13 @@ static PyObject *core_run(PyObject *self, PyObject *args)
 
 	if (!t)
 		return NULL;
-	if (core_check(c) == 0) {
+	if (core_enter(c) == 0) {
 		struct sluice_store *s = c->store;
 
-		c->inside++;
 		Py_BEGIN_ALLOW_THREADS
 		r = sluice_store_run(s, &b, NULL, &err);
 		Py_END_ALLOW_THREADS
-		c->inside--;
+		gate_leave(&c->inside);
 		list = r < 0 ? raise_os(r, err.msg, NULL) : task_results(t);
 	}
 	task_free(t);
@@ -333,29 +343,45 @@ static struct task *task_take(struct core *c, uint64_t ticket)
 	return t;
 }
 
+/* How many have finished; the tasks are the caller's. */
+static int take_finished(struct core *c, struct sluice_store_done done[64], struct task *tasks[64])
+{
+	int n;
+
+	pthread_mutex_lock(&c->lock);
+	n = sluice_store_drain(c->store, done, 64);
+	for (int i = 0; i < n; i++)
+		tasks[i] = task_take(c, done[i].ticket);
+	pthread_mutex_unlock(&c->lock);
+	return n;
+}
+
 static PyObject *core_drain(PyObject *self, PyObject *unused)
 {
 	struct core *c = core_of(self);
 	struct sluice_store_done done[64];
-	PyObject *list = core_check(c) < 0 ? NULL : PyList_New(0);
-	int n = list ? sluice_store_drain(c->store, done, 64) : 0;
+	struct task *tasks[64];
+	PyObject *list;
+	int n;
 
 	(void)unused;
+	if (core_enter(c) < 0)
+		return NULL;
+	list = PyList_New(0);
+	n = list ? take_finished(c, done, tasks) : 0;
+	gate_leave(&c->inside);
 	for (int i = 0; i < n; i++) {
-		struct task *t = task_take(c, done[i].ticket);
-		PyObject *results = t ? task_results(t) : NULL;
+		struct task *t = tasks[i];
+		PyObject *results = t && list ? task_results(t) : NULL;
 		PyObject *pair =
 			results ? Py_BuildValue("(KN)", (unsigned long long)done[i].ticket, results)
 				: NULL;
 
 		if (t)
 			task_free(t);
-		if (!pair || PyList_Append(list, pair) < 0) {
-			Py_XDECREF(pair);
-			Py_DECREF(list);
-			return NULL;
-		}
-		Py_DECREF(pair);
+		if (list && (!pair || PyList_Append(list, pair) < 0))
+			Py_CLEAR(list); /* the others are freed, too */
+		Py_XDECREF(pair);
 	}
 	return list;
 }
@@ -364,23 +390,31 @@ static PyObject *core_drain(PyObject *self, PyObject *unused)
 
 static PyObject *core_fileno(PyObject *self, PyObject *unused)
 {
+	struct core *c = core_of(self);
+	int fd;
+
 	(void)unused;
-	return core_check(core_of(self)) < 0
-		       ? NULL
-		       : PyLong_FromLong(sluice_store_fd(core_of(self)->store));
+	if (core_enter(c) < 0)
+		return NULL;
+	fd = sluice_store_fd(c->store);
+	gate_leave(&c->inside);
+	return PyLong_FromLong(fd);
 }
 
 static PyObject *core_metrics(PyObject *self, PyObject *unused)
 {
+	struct core *c = core_of(self);
 	char text[16384];
 
 	(void)unused;
-	if (core_check(core_of(self)) < 0)
+	if (core_enter(c) < 0)
 		return NULL;
-	sluice_store_metrics(core_of(self)->store, text, sizeof(text));
+	sluice_store_metrics(c->store, text, sizeof(text));
+	gate_leave(&c->inside);
 	return PyUnicode_FromString(text);
 }
 
+/* Once the gate is closed. */
 static void close_store(struct core *c)
 {
 	struct sluice_store *s = c->store;
@@ -401,11 +435,12 @@ static PyObject *core_close(PyObject *self, PyObject *unused)
 	struct core *c = core_of(self);
 
 	(void)unused;
-	if (c->inside) {
+	if (gate_close(&c->inside))
+		close_store(c);
+	else if (c->inside >= 0) {
 		PyErr_SetString(PyExc_RuntimeError, "another thread is using the store");
 		return NULL;
 	}
-	close_store(c);
 	Py_RETURN_NONE;
 }
 
@@ -414,6 +449,7 @@ static void core_dealloc(PyObject *self)
 	PyTypeObject *type = Py_TYPE(self);
 
 	close_store(core_of(self));
+	pthread_mutex_destroy(&core_of(self)->lock);
 	((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
 	Py_DECREF(type);
 }
@@ -446,6 +482,41 @@ static const char **take_dirs(PyObject *dirs, PyObject **ret_keep, unsigned *ret
 		names[i] = PyBytes_AsString(bytes);
 	}
 	return names;
+}
+
+static PyObject *core_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	struct core *c = (struct core *)PyType_GenericAlloc(type, 0);
+
+	(void)args;
+	(void)kwargs;
+	if (c) {
+		c->inside = -1;
+		pthread_mutex_init(&c->lock, NULL);
+	}
+	return (PyObject *)c;
+}
+
+/* In the place of what was open, unless threads are in it.  0, or -1 with an exception. */
+static int begin(struct core *c, struct sluice_store *s)
+{
+	struct sluice_store *old = s;
+	int closed = -1;
+
+	if (gate_close(&c->inside))
+		close_store(c);
+	pthread_mutex_lock(&c->lock);
+	if (c->inside == closed && !c->store) {
+		c->store = s;
+		old = NULL;
+		c->inside = 0;
+	}
+	pthread_mutex_unlock(&c->lock);
+	if (!old)
+		return 0;
+	sluice_store_close(old, NULL);
+	PyErr_SetString(PyExc_RuntimeError, "another thread is using the store");
+	return -1;
 }
 
 static int core_init(PyObject *self, PyObject *args, PyObject *kwargs)
@@ -498,16 +569,13 @@ static int core_init(PyObject *self, PyObject *args, PyObject *kwargs)
 		PyMem_Free(dirs);
 	}
 	Py_XDECREF(keep);
-	if (s)
-		close_store(core_of(self));
-	core_of(self)->store = s ? s : core_of(self)->store;
-	return s ? 0 : -1;
+	return s ? begin(core_of(self), s) : -1;
 }
 
 static PyObject *core_closed(PyObject *self, void *unused)
 {
 	(void)unused;
-	return PyBool_FromLong(!core_of(self)->store);
+	return PyBool_FromLong(core_of(self)->inside < 0);
 }
 
 static PyMethodDef methods[] = {
@@ -530,11 +598,8 @@ static PyGetSetDef getset[] = {
 };
 
 static PyType_Slot slots[] = {
-	{Py_tp_init, core_init},
-	{Py_tp_dealloc, core_dealloc},
-	{Py_tp_methods, methods},
-	{Py_tp_getset, getset},
-	{0, NULL},
+	{Py_tp_new, core_new},    {Py_tp_init, core_init}, {Py_tp_dealloc, core_dealloc},
+	{Py_tp_methods, methods}, {Py_tp_getset, getset},  {0, NULL},
 };
 
 PyType_Spec store_spec = {

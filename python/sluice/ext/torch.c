@@ -7,6 +7,7 @@
  * few calls of its methods; all others are seen to in Python (_torch.py).
  */
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -15,51 +16,63 @@
 
 /* ------------------------------------------------------------------- torch */
 
-/* Names of attributes, and what _torch.py has; made once. */
+/* Names of attributes, and what _torch.py has; made once, never given up. */
 static struct {
 	PyObject *torch, *detach, *is_cpu, *is_cuda, *is_contiguous, *is_conj, *is_neg, *dtype,
 		*numel;
 	PyObject *data_ptr, *get_device;
 	/* functions of _torch.py; stream may be None */
-	PyObject *describe, *sort, *hold, *stream;
-	PyObject *sorts; /* dtype: its sort */
+	PyObject *_Atomic describe, *_Atomic sort, *_Atomic hold, *_Atomic stream;
+	PyObject *_Atomic sorts; /* dtype: its sort; the last to come */
 } known;
 
-static int know_names(void)
+int target_setup(void)
 {
-	if (!known.torch) {
-		known.is_cpu = PyUnicode_InternFromString("is_cpu");
-		known.is_cuda = PyUnicode_InternFromString("is_cuda");
-		known.is_contiguous = PyUnicode_InternFromString("is_contiguous");
-		known.is_conj = PyUnicode_InternFromString("is_conj");
-		known.is_neg = PyUnicode_InternFromString("is_neg");
-		known.dtype = PyUnicode_InternFromString("dtype");
-		known.detach = PyUnicode_InternFromString("detach");
-		known.numel = PyUnicode_InternFromString("numel");
-		known.data_ptr = PyUnicode_InternFromString("data_ptr");
-		known.get_device = PyUnicode_InternFromString("get_device");
-		known.torch = PyUnicode_InternFromString("torch");
-	}
+	known.is_cpu = PyUnicode_InternFromString("is_cpu");
+	known.is_cuda = PyUnicode_InternFromString("is_cuda");
+	known.is_contiguous = PyUnicode_InternFromString("is_contiguous");
+	known.is_conj = PyUnicode_InternFromString("is_conj");
+	known.is_neg = PyUnicode_InternFromString("is_neg");
+	known.dtype = PyUnicode_InternFromString("dtype");
+	known.detach = PyUnicode_InternFromString("detach");
+	known.numel = PyUnicode_InternFromString("numel");
+	known.data_ptr = PyUnicode_InternFromString("data_ptr");
+	known.get_device = PyUnicode_InternFromString("get_device");
+	known.torch = PyUnicode_InternFromString("torch");
 	return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Threads that come at the same time make the same; the first one's is kept.  Takes over @value. */
+static int know(PyObject *_Atomic *place, PyObject *value)
+{
+	PyObject *none = NULL;
+
+	if (value && !atomic_compare_exchange_strong(place, &none, value))
+		Py_DECREF(value);
+	return value ? 0 : -1;
 }
 
 static int know_helpers(void)
 {
 	PyObject *m;
+	int r;
 
 	if (known.sorts)
 		return 0;
 	m = PyImport_ImportModule("sluice._torch");
 	if (!m)
 		return -1;
-	known.describe = PyObject_GetAttrString(m, "describe");
-	known.sort = PyObject_GetAttrString(m, "sort");
-	known.hold = PyObject_GetAttrString(m, "hold");
-	known.stream = PyObject_GetAttrString(m, "stream");
-	if (known.describe && known.sort && known.hold && known.stream)
-		known.sorts = PyDict_New();
+	r = know(&known.describe, PyObject_GetAttrString(m, "describe"));
+	if (r == 0)
+		r = know(&known.sort, PyObject_GetAttrString(m, "sort"));
+	if (r == 0)
+		r = know(&known.hold, PyObject_GetAttrString(m, "hold"));
+	if (r == 0)
+		r = know(&known.stream, PyObject_GetAttrString(m, "stream"));
+	if (r == 0)
+		r = know(&known.sorts, PyDict_New());
 	Py_DECREF(m);
-	return known.sorts ? 0 : -1;
+	return r;
 }
 
 /* torch.Tensor, borrowed; NULL without an exception while nobody has imported torch. */
@@ -68,14 +81,14 @@ static PyObject *tensor_type(void)
 	struct module_state *state = module_state();
 	PyObject *torch, *type;
 
-	if (state->torch_tensor || know_names() < 0)
+	if (state->torch_tensor)
 		return state->torch_tensor;
 	torch = PyImport_GetModule(known.torch);
 	if (!torch)
 		return NULL;
 	/* It may be half imported, or not the real one. */
 	if (target_attribute(&type, torch, "Tensor") > 0 && PyType_Check(type))
-		state->torch_tensor = Py_NewRef(type);
+		know(&state->torch_tensor, Py_NewRef(type));
 	Py_XDECREF(type);
 	Py_DECREF(torch);
 	return state->torch_tensor;
@@ -121,6 +134,7 @@ static long sort_of(PyObject *tensor)
 
 	if (!dtype || know_helpers() < 0)
 		goto out;
+	/* Borrowed from a dictionary that others put into, but never other numbers. */
 	sort = Py_XNewRef(PyDict_GetItemWithError(known.sorts, dtype));
 	if (!sort && !PyErr_Occurred()) {
 		sort = PyObject_CallFunctionObjArgs(known.sort, dtype, NULL);
@@ -173,14 +187,9 @@ static int take_place(struct target *t, PyObject *obj)
  */
 static PyObject *second_owner(const struct target *t, PyObject *obj, const void *at, uint64_t n)
 {
-	PyObject *ours = t->device ? NULL : memory_find(at, n), *second;
-
-	if (t->device || ours)
-		second = PyObject_CallMethodObjArgs(obj, known.detach, NULL);
-	else
-		second = PyObject_CallFunctionObjArgs(known.hold, obj, NULL);
-	Py_XDECREF(ours);
-	return second;
+	if (t->device || memory_holds(at, n))
+		return PyObject_CallMethodObjArgs(obj, known.detach, NULL);
+	return PyObject_CallFunctionObjArgs(known.hold, obj, NULL);
 }
 
 static int keep_storage(struct target *t, PyObject *obj, const void *at, uint64_t n)

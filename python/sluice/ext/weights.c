@@ -16,7 +16,7 @@ struct weights {
 	struct sluice_weights *stream; /* NULL: not begun, or closed */
 	PyObject *window;              /* owns the memory at @addr */
 	char *addr;
-	bool busy;         /* some thread is in it without the GIL */
+	int busy;          /* some thread is in it, see busy_enter() */
 	PyObject *objects; /* see objects_give() */
 };
 
@@ -35,18 +35,25 @@ static PyObject *failed(int code, const struct sluice_err *err)
 	return NULL;
 }
 
+static int enter_any(struct weights *c)
+{
+	return busy_enter(&c->busy, "stream");
+}
+
+static void leave(struct weights *c)
+{
+	busy_leave(&c->busy);
+}
+
 static int enter(struct weights *c)
 {
-	if (c->busy) {
-		PyErr_SetString(PyExc_RuntimeError, "another thread is using the stream");
+	if (enter_any(c) < 0)
 		return -1;
-	}
-	if (!c->stream) {
-		PyErr_SetString(PyExc_ValueError, "the stream is closed");
-		return -1;
-	}
-	c->busy = true;
-	return 0;
+	if (c->stream)
+		return 0;
+	leave(c);
+	PyErr_SetString(PyExc_ValueError, "the stream is closed");
+	return -1;
 }
 
 /* ------------------------------------------------------------------- models */
@@ -138,11 +145,14 @@ static PyObject *group_of(const struct weights *c, const struct sluice_group *g)
 
 static PyObject *core_groups(PyObject *self, PyObject *unused)
 {
-	const struct weights *c = core_of(self);
+	struct weights *c = core_of(self);
 	const struct sluice_group *g;
-	PyObject *list = PyList_New(0);
+	PyObject *list;
 
 	(void)unused;
+	if (enter_any(c) < 0)
+		return NULL;
+	list = PyList_New(0);
 	for (uint64_t i = 0; list && c->model && (g = sluice_model_get_group(c->model, i)); i++) {
 		PyObject *one = group_of(c, g);
 
@@ -150,6 +160,7 @@ static PyObject *core_groups(PyObject *self, PyObject *unused)
 			Py_CLEAR(list);
 		Py_XDECREF(one);
 	}
+	leave(c);
 	return list;
 }
 
@@ -168,7 +179,10 @@ static PyObject *core_begin(PyObject *self, PyObject *args)
 
 	if (!PyArg_ParseTuple(args, "OKKI:begin", &window, &address, &nbytes, &flags))
 		return NULL;
-	if (c->busy || c->stream || !c->model) {
+	if (enter_any(c) < 0)
+		return NULL;
+	if (c->stream || !c->model) {
+		leave(c);
 		PyErr_SetString(PyExc_ValueError, "the stream has been begun");
 		return NULL;
 	}
@@ -177,14 +191,14 @@ static PyObject *core_begin(PyObject *self, PyObject *args)
 	o.addr = c->addr;
 	o.window = nbytes;
 	o.flags = flags;
-	c->busy = true;
 	Py_BEGIN_ALLOW_THREADS
 	r = sluice_weights_open(&c->stream, c->io, c->model, &o, &err);
 	Py_END_ALLOW_THREADS
-	c->busy = false;
+	if (r < 0)
+		Py_CLEAR(c->window);
+	leave(c);
 	if (r == 0)
 		Py_RETURN_NONE;
-	Py_CLEAR(c->window);
 	return failed(r, &err);
 }
 
@@ -203,11 +217,10 @@ static PyObject *core_next(PyObject *self, PyObject *unused)
 	Py_BEGIN_ALLOW_THREADS
 	r = sluice_weights_next(c->stream, &view, &err);
 	Py_END_ALLOW_THREADS
-	c->busy = false;
-	if (r < 0)
-		return failed(r, &err);
-	if (r == 0)
-		Py_RETURN_NONE;
+	if (r <= 0) {
+		leave(c);
+		return r < 0 ? failed(r, &err) : Py_NewRef(Py_None);
+	}
 	list = PyList_New(0);
 	for (uint64_t i = 0; list && i < view.nr; i++) {
 		uint64_t base = (uint64_t)(view.base - c->addr);
@@ -217,10 +230,11 @@ static PyObject *core_next(PyObject *self, PyObject *unused)
 			Py_CLEAR(list);
 		Py_XDECREF(at);
 	}
-	if (!list) {
+	if (!list)
 		sluice_weights_release(c->stream, view.group, NULL);
+	leave(c);
+	if (!list)
 		return NULL;
-	}
 	return Py_BuildValue("(KN)", (unsigned long long)view.group, list);
 }
 
@@ -245,7 +259,7 @@ static PyObject *core_release(PyObject *self, PyObject *args)
 	else
 		r = sluice_weights_release_after(c->stream, group, (void *)(uintptr_t)stream, &err);
 	Py_END_ALLOW_THREADS
-	c->busy = false;
+	leave(c);
 	if (r < 0)
 		return failed(r, &err);
 	Py_RETURN_NONE;
@@ -287,7 +301,7 @@ static PyObject *ask(PyObject *self, PyObject *arg,
 		Py_BEGIN_ALLOW_THREADS
 		r = call(c->stream, groups, nr, &err);
 		Py_END_ALLOW_THREADS
-		c->busy = false;
+		leave(c);
 		if (r < 0)
 			failed(r, &err);
 	}
@@ -319,7 +333,7 @@ static PyObject *core_skip(PyObject *self, PyObject *args)
 	Py_BEGIN_ALLOW_THREADS
 	r = sluice_weights_skip(c->stream, n, &err);
 	Py_END_ALLOW_THREADS
-	c->busy = false;
+	leave(c);
 	return r < 0 ? failed((int)r, &err) : PyLong_FromLongLong(r);
 }
 
@@ -332,7 +346,7 @@ static PyObject *core_stats(PyObject *self, PyObject *unused)
 	if (enter(c) < 0)
 		return NULL;
 	sluice_weights_get_stats(c->stream, &s);
-	c->busy = false;
+	leave(c);
 #define N(field) #field, (unsigned long long)s.field
 	return Py_BuildValue("{sOsKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsK}", "direct",
 			     s.direct ? Py_True : Py_False, N(window), N(largest), N(groups),
@@ -359,17 +373,17 @@ static void close_all(struct weights *c)
 	sluice_close(io, NULL);
 	Py_END_ALLOW_THREADS
 	Py_CLEAR(c->window);
-	objects_leave(&c->objects);
+	objects_leave(c->objects);
+	c->objects = NULL;
 }
 
 static PyObject *core_close(PyObject *self, PyObject *unused)
 {
 	(void)unused;
-	if (core_of(self)->busy) {
-		PyErr_SetString(PyExc_RuntimeError, "another thread is using the stream");
+	if (enter_any(core_of(self)) < 0)
 		return NULL;
-	}
 	close_all(core_of(self));
+	leave(core_of(self));
 	Py_RETURN_NONE;
 }
 

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The lanes of a hub: what is done and not settled, and waiting for it.
+ *
+ * A wait ends in slices, between which Python runs its signal handlers, so that Ctrl-C
+ * works; a completion ends it at once.
+ */
+#include <errno.h>
+#include <math.h>
+#include <time.h>
+
+#include "handle.h"
+
+enum { SLICE_NS = 50 * 1000 * 1000 };
+
+/* The calling thread's. */
+struct lane *lane_here(struct hub *h)
+{
+	static atomic_uint threads;
+	static __thread unsigned number; /* from 1 on */
+
+	if (!number)
+		number = atomic_fetch_add(&threads, 1) % LANES + 1;
+	return &h->lanes[number - 1];
+}
+
+/* ----------------------------------------------------------------- waiting */
+
+static int64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+int hub_deadline(PyObject *timeout, int64_t *deadline)
+{
+	double seconds;
+
+	*deadline = -1;
+	if (!timeout || timeout == Py_None)
+		return 0;
+	seconds = PyFloat_AsDouble(timeout);
+	if (PyErr_Occurred()) {
+		PyErr_Format(PyExc_TypeError, "timeout: %R is neither a number of seconds nor None",
+			     timeout);
+		return -1;
+	}
+	if (isnan(seconds)) {
+		PyErr_SetString(PyExc_ValueError, "timeout: nan is not a number of seconds");
+		return -1;
+	}
+	if (seconds < 1e9) /* else: thirty years are for ever */
+		*deadline = now_ns() + (seconds > 0 ? (int64_t)(seconds * 1e9) : 0);
+	return 0;
+}
+
+struct waiter {
+	struct waiter *next, **place;
+	pthread_cond_t told;
+	bool (*over)(struct hub *h, void *arg);
+	void *arg;
+};
+
+static void room_join(struct room *room, struct waiter *w)
+{
+	w->next = room->first;
+	if (w->next)
+		w->next->place = &w->next;
+	w->place = &room->first;
+	room->first = w;
+	atomic_fetch_add(&room->nr, 1);
+}
+
+static void room_leave(struct room *room, struct waiter *w)
+{
+	*w->place = w->next;
+	if (w->next)
+		w->next->place = w->place;
+	atomic_fetch_sub(&room->nr, 1);
+}
+
+/* What has changed was stored before; whoever joins counts itself before it looks. */
+void hub_tell(struct hub *h, struct room *room)
+{
+	if (!atomic_load(&room->nr))
+		return;
+	pthread_mutex_lock(&room->lock);
+	for (struct waiter *w = room->first; w; w = w->next)
+		if (w->over(h, w->arg))
+			pthread_cond_signal(&w->told);
+	pthread_mutex_unlock(&room->lock);
+}
+
+/* One slice; without the GIL. */
+static bool wait_slice(struct hub *h, struct room *room, struct waiter *w, int64_t deadline)
+{
+	int64_t until = now_ns() + SLICE_NS;
+	struct timespec t;
+	bool yes;
+
+	if (deadline >= 0 && deadline < until)
+		until = deadline;
+	t.tv_sec = until / 1000000000;
+	t.tv_nsec = until % 1000000000;
+	pthread_mutex_lock(&room->lock);
+	room_join(room, w);
+	while (!(yes = w->over(h, w->arg)) &&
+	       pthread_cond_clockwait(&w->told, &room->lock, CLOCK_MONOTONIC, &t) != ETIMEDOUT)
+		;
+	room_leave(room, w);
+	pthread_mutex_unlock(&room->lock);
+	return yes;
+}
+
+int hub_wait(struct hub *h, struct room *room, bool (*over)(struct hub *h, void *arg), void *arg,
+	     int64_t deadline, bool signals)
+{
+	struct waiter w = {.told = PTHREAD_COND_INITIALIZER, .over = over, .arg = arg};
+	bool yes;
+
+	if (hub_foreign(h))
+		return hub_refuse_foreign();
+	hub_get(h);
+	do {
+		Py_BEGIN_ALLOW_THREADS
+		yes = wait_slice(h, room, &w, deadline);
+		Py_END_ALLOW_THREADS
+		if (!yes && signals && PyErr_CheckSignals() < 0) {
+			hub_put(h);
+			return -1;
+		}
+	} while (!yes && (deadline < 0 || now_ns() < deadline));
+	hub_put(h);
+	return yes;
+}
+
+/* ------------------------------------------------------------- completions */
+
+/*
+ * The library's reference goes with the list: nothing takes it from there before it is on it, and
+ * the hub stays for as long as a callback runs, since closing waits for the I/O threads.
+ */
+void hub_done(struct future *f)
+{
+	struct hub *h = f->hub;
+	struct lane *l = f->lane;
+
+	if (f->counted)
+		atomic_fetch_add(&l->finished, 1);
+	if (atomic_exchange(&f->stage, OVER) == WATCHED)
+		dispatch_push(f);
+	f->next = atomic_load_explicit(&l->done, memory_order_relaxed);
+	while (!atomic_compare_exchange_weak(&l->done, &f->next, f))
+		;
+	hub_tell(h, &l->room);
+	hub_tell(h, &h->room);
+}
+
+/* What is done, oldest first. */
+static struct future *turn_round(struct future *f)
+{
+	struct future *first = NULL, *next;
+
+	for (; f; f = next) {
+		next = f->next;
+		f->next = first;
+		first = f;
+	}
+	return first;
+}
+
+/* One at a time: what settling runs may want to settle the rest. */
+static struct future *take_done(struct lane *l)
+{
+	struct future *f;
+
+	if (!atomic_load(&l->ready) && !atomic_load(&l->done))
+		return NULL;
+	pthread_mutex_lock(&l->room.lock);
+	if (!l->ready)
+		l->ready = turn_round(atomic_exchange(&l->done, NULL));
+	f = l->ready;
+	if (f)
+		l->ready = f->next;
+	pthread_mutex_unlock(&l->room.lock);
+	return f;
+}
+
+static void reap(struct lane *l)
+{
+	struct future *f;
+
+	while ((f = take_done(l))) {
+		future_settle(f);
+		Py_DECREF(future_object(f));
+	}
+}
+
+/* Threads that have ended leave futures behind. */
+void hub_reap(struct hub *h)
+{
+	static __thread unsigned turns;
+
+	if (hub_foreign(h))
+		return;
+	hub_get(h);
+	reap(lane_here(h));
+	if (++turns % 64 == 0)
+		reap(&h->lanes[turns / 64 % LANES]);
+	hub_put(h);
+}
+
+void hub_reap_all(struct hub *h)
+{
+	if (hub_foreign(h))
+		return;
+	hub_get(h);
+	for (unsigned i = 0; i < LANES; i++)
+		reap(&h->lanes[i]);
+	hub_put(h);
+}
+
+bool hub_has_work(struct hub *h)
+{
+	for (unsigned i = 0; i < LANES; i++)
+		if (atomic_load(&h->lanes[i].done) || atomic_load(&h->lanes[i].ready))
+			return true;
+	return false;
+}
+
+void hub_begun(struct hub *h, struct future *f)
+{
+	f->lane = lane_here(h);
+	if (!f->late)
+		atomic_fetch_add(&f->lane->pending, 1);
+}
+
+void hub_settled(struct future *f)
+{
+	struct hub *h = f->hub;
+
+	if (hub_foreign(h)) /* the locks were perhaps held when this process was forked off */
+		return;
+	if (!f->late)
+		atomic_fetch_sub(&f->lane->pending, 1);
+	hub_tell(h, &f->lane->room);
+	hub_tell(h, &h->room);
+}
+
+uint64_t hub_take_finished(struct hub *h)
+{
+	uint64_t n = 0;
+
+	for (unsigned i = 0; i < LANES; i++)
+		n += atomic_exchange(&h->lanes[i].finished, 0);
+	return n;
+}
+
+/* An operation is counted in one lane from beginning to end: it is not missed. */
+uint64_t hub_pending(struct hub *h)
+{
+	uint64_t n = 0;
+
+	for (unsigned i = 0; i < LANES; i++)
+		n += atomic_load(&h->lanes[i].pending);
+	return n;
+}
+
+/* @arg: how many of them the waiting thread is settling itself. */
+static bool work_or_nothing(struct hub *h, void *arg)
+{
+	return hub_has_work(h) || hub_pending(h) <= *(const unsigned *)arg;
+}
+
+int hub_drain(struct hub *h, int64_t deadline, bool signals)
+{
+	unsigned here = settling_here(h);
+	int r;
+
+	hub_get(h);
+	do {
+		r = hub_wait(h, &h->room, work_or_nothing, &here, deadline, signals);
+		if (r > 0)
+			hub_reap_all(h);
+	} while (r > 0 && hub_pending(h) > here);
+	hub_put(h);
+	return r;
+}
