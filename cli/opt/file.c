@@ -107,7 +107,8 @@ static FILE *cli_stream_open(struct cli_stream *s)
 {
 	const cookie_io_functions_t calls = {.write = stream_write};
 
-	return fopencookie(s, "w", calls);
+	/* Data are what they are, but a terminal obeys them. */
+	return isatty(s->fd) ? report_plain_stream(&s->plain, s->fd) : fopencookie(s, "w", calls);
 }
 
 /* 0, or -errno of the first write that failed. */
@@ -115,7 +116,7 @@ static int cli_stream_flush(struct cli_stream *s, FILE *f)
 {
 	if (!fflush(f) && !ferror(f))
 		return 0;
-	return s->error ? s->error : -EIO;
+	return s->error ? s->error : s->plain.error ? s->plain.error : -EIO;
 }
 
 /* --------------------------------------------------------------------- files */

@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "base/replace.h"
+#include "load/report/result/text.h"
 
 struct cli_cmd;
 
@@ -25,7 +26,8 @@ bool cli_file_within(const char *in, const char *name);
 /* Bytes of a FILE on their way to a descriptor; stdio forgets why a write failed. */
 struct cli_stream {
 	int fd;
-	int error; /* -errno of the first */
+	int error;                 /* -errno of the first */
+	struct plain_stream plain; /* where it is a terminal */
 };
 
 struct cli_file {

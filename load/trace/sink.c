@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -31,6 +32,7 @@ struct sink_private {
 	char *buf[2];
 	size_t size;
 	bool steady;
+	bool terminal; /* that is what it is written to */
 	int fd;
 	char *path;
 	pthread_t thread;
@@ -68,6 +70,29 @@ static int write_all(int fd, const char *from, size_t len)
 	return 0;
 }
 
+/* A terminal would obey what is in a name: all but plain text is written out there. */
+static int write_plain(int fd, const char *from, size_t len)
+{
+	char out[4096];
+	size_t used = 0;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < len; i++) {
+		char c = from[i];
+		bool ends = c == '\r' && i + 1 < len && from[i + 1] == '\n';
+
+		if (ends || c == '\n' || c == '\t' || (c >= ' ' && c < 0x7f))
+			out[used++] = c;
+		else
+			used += (size_t)snprintf(out + used, 5, "\\x%02x", (unsigned char)c);
+		if (used + 5 > sizeof(out) || i + 1 == len) {
+			r = write_all(fd, out, used);
+			used = 0;
+		}
+	}
+	return r;
+}
+
 /* All is one frame; what was flushed can be read whatever becomes of us. */
 static int compress(struct sink_private *p, const char *from, size_t len, ZSTD_EndDirective end)
 {
@@ -90,7 +115,9 @@ static int emit(struct sink_private *p, const char *from, size_t len)
 {
 	if (!len)
 		return 0;
-	return p->cctx ? compress(p, from, len, ZSTD_e_flush) : write_all(p->fd, from, len);
+	if (p->cctx)
+		return compress(p, from, len, ZSTD_e_flush);
+	return p->terminal ? write_plain(p->fd, from, len) : write_all(p->fd, from, len);
 }
 
 /* Sleep until a buffer is full, or the next flush is due if there is one; called with the lock. */
@@ -264,6 +291,7 @@ static int open_file(struct sink_private *p, int fd, struct sluice_err *err)
 	int r;
 
 	p->fd = STDOUT_FILENO;
+	p->terminal = !strcmp(p->path, "-") && isatty(p->fd);
 	if (!strcmp(p->path, "-"))
 		return 0;
 	if (fd) {

@@ -7,7 +7,9 @@ import sys
 # Instead of this folder, whose names hide modules of Python's own: io, types.
 sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
 
+import contextlib
 import json
+import pty
 import subprocess
 
 import tap
@@ -39,6 +41,20 @@ def save(name, result):
     with open(name, 'w', encoding='utf-8') as f:
         json.dump(result, f)
     return name
+
+
+def on_terminal(*args):
+    terminal, inner = pty.openpty()
+    process = subprocess.Popen([SLUICE, *args], stdout=inner)
+    os.close(inner)
+    seen = b''
+    with contextlib.suppress(OSError):
+        while part := os.read(terminal, 4096):
+            seen += part
+    os.close(terminal)
+    assert process.wait() == 0
+    assert not [c for c in seen if c not in b'\r\n\t' and not 32 <= c < 127], seen[:300]
+    return seen
 
 
 @in_folder
@@ -94,6 +110,22 @@ def data_on_standard_output_is_as_it_is():
 
 
 @in_folder
+def data_on_a_terminal_are_text():
+    name = 'd\u202e\u009b2J'
+    os.mkdir(name)
+    seen = on_terminal('info', name, '--json', '-')
+    assert json.loads(seen)['paths'][0]['path'] == name, seen
+
+
+@in_folder
+def a_trace_on_a_terminal_is_text():
+    with open('t.csv', 'w', encoding='utf-8', newline='') as f:
+        f.write(HEADER + '0.0,Write,8192,Tier-2,one' + EVIL + 'end,Prefill\r\n' + '0.0,Write,8192,Tier-2,two,Prefill\r\n' * 3000)
+    seen = on_terminal('trace', 'convert', '--to', 'kv', 't.csv', '-')
+    assert b'one\\x1b]0;gotcha\\x07' in seen and seen.count(b'two,Prefill') == 3000, seen[:300]
+
+
+@in_folder
 def a_name_in_a_job_for_fio_is_no_option():
     name = 't\nexec_prerun=touch gotcha\n.csv'
     with open(name, 'w') as f:
@@ -110,5 +142,7 @@ tap.run(
     bad_values_are_quoted_harmlessly,
     names_of_files_are_told_harmlessly,
     data_on_standard_output_is_as_it_is,
+    data_on_a_terminal_are_text,
+    a_trace_on_a_terminal_is_text,
     a_name_in_a_job_for_fio_is_no_option,
 )
