@@ -115,6 +115,8 @@ static int settle(struct sluice_writer *w, const struct crc_set *set, struct crc
 		if (r < 0)
 			writer_note_errno(w, "write the checksums of", r);
 	}
+	for (unsigned i = 0; i < w->o.buffers; i++) /* takes its time, and there is some now */
+		writer_slot_free(&w->slots[i]);
 	pthread_mutex_lock(&w->lock);
 	while (flushing.busy)
 		pthread_cond_wait(&w->back, &w->lock);
