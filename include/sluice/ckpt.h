@@ -323,6 +323,40 @@ SLUICE_API int sluice_safetensors_save(struct sluice_io *io, const char *path,
 
 /* ---- torch ---- */
 
+/* A record of a zip archive. */
+struct sluice_record {
+	const char *name; /* of any bytes but 0; torch's are UTF-8 */
+	uint64_t header;  /* where in the file its header begins ... */
+	uint64_t offset;  /* ... and its content, which is stored as it is */
+	uint64_t len;     /* of its content */
+	uint32_t crc;     /* CRC-32 of its content, as the archive says */
+};
+
+struct sluice_archive; /* the directory of one */
+
+/*
+ * Read the directory of a zip archive, as torch.save() writes them, that is @len bytes of a file
+ * from
+ * @offset on.  Nothing in it is believed before it was seen to lie within the archive, and apart
+ * from all else.  Headers are read only where records do not lie as torch lays them out.  The
+ * reader is not needed any more when it returns.  Returns 0, what sluice_reader_pread() says, or
+ *   -EINVAL	it is none, or one with records that are compressed; the message says what is wrong
+ */
+SLUICE_API int sluice_archive_open(struct sluice_archive **out, struct sluice_reader *r,
+				   uint64_t offset, uint64_t len, struct sluice_err *err);
+/* NULL is allowed. */
+SLUICE_API void sluice_archive_close(struct sluice_archive *a);
+/* The @i-th record in the order of the file; NULL past the last.  It lives as long as @a. */
+SLUICE_API const struct sluice_record *sluice_archive_get(const struct sluice_archive *a,
+							  uint64_t i);
+
+/*
+ * As sluice_writer_write(), and *@crc goes on: the CRC-32 of zip archives of what had it before (0:
+ * of nothing), followed by these bytes.
+ */
+SLUICE_API int sluice_writer_write_sum(struct sluice_writer *w, const void *buf, uint64_t len,
+				       uint32_t *crc, struct sluice_err *err);
+
 /*
  * CRC-32 of zip archives, which torch saves: of what had @crc before (0: of nothing), followed by
  * these bytes.

@@ -21,11 +21,6 @@ static int read_exact(void *arg, void *buf, uint64_t len, uint64_t offset, struc
 	return (uint64_t)n == len ? 0 : sluice_fail(err, -ENODATA, "the file has become shorter");
 }
 
-struct zip_source model_zip_source(const struct model_file *m)
-{
-	return (struct zip_source){read_exact, m->reader, m->bytes};
-}
-
 /* By its first bytes; what follows must then be so. */
 static int tell_format(struct model_file *m, struct sluice_err *err)
 {
@@ -34,7 +29,7 @@ static int tell_format(struct model_file *m, struct sluice_err *err)
 	int r = read_exact(m->reader, head, n, 0, err);
 
 	memcpy(&len, head, sizeof(len));
-	if (r == 0 && zip_is(head, n))
+	if (r == 0 && n >= 4 && (!memcmp(head, "PK\3\4", 4) || !memcmp(head, "PK\5\6", 4)))
 		m->format = MODEL_TORCH;
 	else if (r == 0 && n == sizeof(head) && le64toh(len) <= HEADER_MAX && head[8] == '{')
 		m->format = MODEL_SAFETENSORS;
@@ -51,9 +46,8 @@ static int open_tensors(struct model_file *m, struct sluice_io *io, const char *
 
 static int open_zip(struct model_file *m, const char *path, struct sluice_err *err)
 {
-	struct zip_source src = model_zip_source(m);
 	struct sluice_err why = {0, ""};
-	int r = zip_open(&m->zip, &src, &why);
+	int r = sluice_archive_open(&m->zip, m->reader, 0, m->bytes, &why);
 
 	return r < 0 ? sluice_fail(err, r, "%s: %s", path, why.msg) : 0;
 }
@@ -80,7 +74,7 @@ int model_file_open(struct model_file *m, struct sluice_io *io, const char *path
 
 void model_file_close(struct model_file *m)
 {
-	zip_fini(&m->zip);
+	sluice_archive_close(m->zip);
 	sluice_safetensors_close(m->tensors);
 	sluice_reader_close(m->reader);
 	*m = (struct model_file){.format = MODEL_OTHER};
@@ -89,13 +83,12 @@ void model_file_close(struct model_file *m)
 bool model_file_entry(const struct model_file *m, uint64_t i, struct model_entry *ret)
 {
 	const struct sluice_tensor *t = m->tensors ? sluice_safetensors_get(m->tensors, i) : NULL;
+	const struct sluice_record *r = m->zip ? sluice_archive_get(m->zip, i) : NULL;
 
 	if (t)
 		*ret = (struct model_entry){
 			t->name, sluice_dtype_name(t->dtype), t->shape, t->rank, t->offset, t->len};
-	else if (i < m->zip.nr)
-		*ret = (struct model_entry){.name = m->zip.records[i].name,
-					    .offset = m->zip.records[i].offset,
-					    .bytes = m->zip.records[i].bytes};
-	return t || i < m->zip.nr;
+	else if (r)
+		*ret = (struct model_entry){.name = r->name, .offset = r->offset, .bytes = r->len};
+	return t || r;
 }

@@ -12,8 +12,6 @@
 
 #include <sluice/ckpt.h>
 
-#include "load/ckpt/zip.h"
-
 enum model_format { MODEL_OTHER, MODEL_SAFETENSORS, MODEL_TORCH };
 extern const char *const model_format_words[];
 
@@ -22,7 +20,7 @@ struct model_entry {
 	const char *name, *dtype;
 	const uint64_t *shape;
 	uint32_t rank;
-	uint64_t offset, bytes; /* offset 0: not looked for */
+	uint64_t offset, bytes;
 };
 
 struct model_file {
@@ -31,7 +29,7 @@ struct model_file {
 	bool sums; /* there is a FILE.crc */
 	struct sluice_reader *reader;
 	struct sluice_safetensors *tensors; /* has the reader, where it is one */
-	struct zip zip;
+	struct sluice_archive *zip;
 };
 
 /*
@@ -41,8 +39,6 @@ struct model_file {
 int model_file_open(struct model_file *m, struct sluice_io *io, const char *path,
 		    const struct sluice_reader_opts *opts, struct sluice_err *err);
 void model_file_close(struct model_file *m);
-/* For its zip, if it has one. */
-struct zip_source model_zip_source(const struct model_file *m);
 /* Number @i of its entries: false past the last. */
 bool model_file_entry(const struct model_file *m, uint64_t i, struct model_entry *ret);
 

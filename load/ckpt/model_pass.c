@@ -32,7 +32,7 @@ static void name_place(const struct pass *s, uint64_t offset, uint64_t len, char
 
 	*out = 0;
 	for (uint64_t i = 0; model_file_entry(&s->file, i, &e); i++) {
-		if (!e.offset || e.offset >= offset + len || e.offset + e.bytes <= offset)
+		if (e.offset >= offset + len || e.offset + e.bytes <= offset)
 			continue;
 		if (!hits++)
 			sluice_line(out, size, "; there is '%s'", e.name);
@@ -55,13 +55,13 @@ static int tell_damage(const struct pass *s, const struct sluice_err *why, struc
 
 /* -------------------------------------------------------------- records of a zip */
 
-static int end_record(struct pass *s, const struct zip_record *rec, struct sluice_err *err)
+static int end_record(struct pass *s, const struct sluice_record *rec, struct sluice_err *err)
 {
 	if (s->crc != rec->crc)
 		return sluice_fail(err, -EBADMSG,
 				   "%s: record '%s' at %" PRIu64 " has CRC-32 %08x, not %08x",
 				   s->p->path, rec->name, rec->offset, s->crc, rec->crc);
-	s->p->checked += rec->bytes;
+	s->p->checked += rec->len;
 	s->record++;
 	s->crc = 0;
 	return 0;
@@ -71,18 +71,18 @@ static int end_record(struct pass *s, const struct zip_record *rec, struct sluic
 static int check_records(struct pass *s, const unsigned char *buf, uint64_t at, uint64_t len,
 			 struct sluice_err *err)
 {
+	const struct sluice_record *rec;
 	uint64_t end = at + len;
 	int r = 0;
 
-	while (r == 0 && s->record < s->file.zip.nr) {
-		const struct zip_record *rec = &s->file.zip.records[s->record];
+	while (r == 0 && (rec = sluice_archive_get(s->file.zip, s->record))) {
 		uint64_t from = max_u64(at, rec->offset), to;
 
-		if (from > end || (from == end && rec->bytes))
+		if (from > end || (from == end && rec->len))
 			break;
-		to = min_u64(end, rec->offset + rec->bytes);
+		to = min_u64(end, rec->offset + rec->len);
 		s->crc = sluice_crc32(s->crc, buf + (from - at), to - from);
-		if (to < rec->offset + rec->bytes)
+		if (to < rec->offset + rec->len)
 			break;
 		r = end_record(s, rec, err);
 	}
@@ -104,7 +104,7 @@ static int move_pieces(struct pass *s, struct sluice_reader *reader, struct slui
 				     : sluice_fail(err, -ENODATA,
 						   "%s: ends at %" PRIu64 " of %" PRIu64 " bytes",
 						   p->path, at, p->bytes);
-		if (s->file.zip.nr && !s->file.sums)
+		if (s->file.zip && !s->file.sums)
 			r = check_records(s, s->buf, at, (uint64_t)n, err);
 		if (r == 0 && s->writer)
 			r = sluice_writer_write(s->writer, s->buf, (uint64_t)n, err);
@@ -119,22 +119,16 @@ static int move_pieces(struct pass *s, struct sluice_reader *reader, struct slui
 }
 
 /* What can be checked, and how. */
-static int prepare(struct pass *s, struct sluice_err *err)
+static void prepare(struct pass *s)
 {
 	struct model_pass *p = s->p;
-	struct zip_source src = model_zip_source(&s->file);
-	struct sluice_err why = {0, ""};
-	int r = 0;
 
 	p->format = s->file.format;
 	p->bytes = s->file.bytes;
-	if (s->file.sums) {
+	if (s->file.sums)
 		p->how = "FILE.crc";
-	} else if (s->file.zip.nr) {
+	else if (s->file.zip && sluice_archive_get(s->file.zip, 0))
 		p->how = "CRC-32 of the records";
-		r = zip_locate(&s->file.zip, &src, &why);
-	}
-	return r < 0 ? sluice_fail(err, r, "%s: %s", p->path, why.msg) : 0;
 }
 
 static int open_writer(struct pass *s, struct sluice_err *err)
@@ -152,10 +146,10 @@ static int do_pass(struct pass *s, struct sluice_err *err)
 {
 	struct sluice_reader *reader =
 		s->file.tensors ? sluice_safetensors_reader(s->file.tensors) : s->file.reader;
-	int r = prepare(s, err);
+	int r;
 
-	if (r == 0)
-		r = sluice_buf_alloc(&s->buf, s->p->io, PIECE, 0, NULL, err);
+	prepare(s);
+	r = sluice_buf_alloc(&s->buf, s->p->io, PIECE, 0, NULL, err);
 	if (r == 0)
 		r = sluice_reader_seek(reader, 0, err);
 	if (r == 0)

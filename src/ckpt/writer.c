@@ -33,23 +33,41 @@ enum {
 
 /* ------------------------------------------------------------------ writing */
 
-static int copy_host(struct sluice_writer *w, char *to, const char *from, uint64_t len)
+/* What a write is of, beside its length. */
+struct source {
+	const char *from;
+	bool device;
+	uint32_t *crc; /* CRC-32 that goes on, or NULL */
+};
+
+/* The checksums that are wanted of @len bytes at @data, which are written at @offset. */
+static int sum(struct sluice_writer *w, const struct source *s, uint64_t offset, const char *data,
+	       uint64_t len)
+{
+	if (s->crc)
+		*s->crc = sluice_crc32(*s->crc, data, len);
+	return w->o.flags & SLUICE_WRITER_NO_CRC ? 0 : sums_add(&w->sums, offset, data, len);
+}
+
+/* A step at a time: the checksums and the copy read it while it is in the processor's cache. */
+static int copy_host(struct sluice_writer *w, char *to, const struct source *s, uint64_t len)
 {
 	int r = 0;
 
 	for (uint64_t n, at = 0; at < len && r == 0; at += n) {
 		n = min_u64(len - at, STEP);
-		if (!(w->o.flags & SLUICE_WRITER_NO_CRC))
-			r = sums_add(&w->sums, w->pos + at, from + at, n);
-		memcpy(to + at, from + at, n);
+		r = sum(w, s, w->pos + at, s->from + at, n);
+		if (to)
+			memcpy(to + at, s->from + at, n);
 	}
 	return r < 0 ? writer_note_errno(w, "write", r) : 0;
 }
 
-static int copy_device(struct sluice_writer *w, char *to, const void *from, uint64_t len)
+static int copy_device(struct sluice_writer *w, char *to, const struct source *s, uint64_t len)
 {
-	struct sluice_iov iov[2] = {{to, len}, {(void *)(uintptr_t)from, len}};
+	struct sluice_iov iov[2] = {{to, len}, {(void *)(uintptr_t)s->from, len}};
 	struct sluice_op op = {.opcode = SLUICE_COPY, .nr_iov = 2, .iov = iov};
+	struct source there = {to, false, s->crc};
 	struct sluice_done done;
 	struct sluice_err err;
 	int r;
@@ -61,12 +79,11 @@ static int copy_device(struct sluice_writer *w, char *to, const void *from, uint
 		return writer_note(w, r, err.msg);
 	if (done.res < 0)
 		return writer_note(w, (int)done.res, done.msg);
-	r = w->o.flags & SLUICE_WRITER_NO_CRC ? 0 : sums_add(&w->sums, w->pos, to, len);
-	return r < 0 ? writer_note_errno(w, "write", r) : 0;
+	return copy_host(w, NULL, &there, len);
 }
 
 /* As much as fits into the buffer at hand; returns how much, or what failed. */
-static int64_t write_some(struct sluice_writer *w, const char *from, uint64_t len, bool device)
+static int64_t write_some(struct sluice_writer *w, const struct source *src, uint64_t len)
 {
 	struct writer_slot *s;
 	char *to;
@@ -77,7 +94,7 @@ static int64_t write_some(struct sluice_writer *w, const char *from, uint64_t le
 	s = w->cur;
 	len = min_u64(len, s->stop - w->pos);
 	to = s->buf + (w->pos - s->base);
-	r = device ? copy_device(w, to, from, len) : copy_host(w, to, from, len);
+	r = src->device ? copy_device(w, to, src, len) : copy_host(w, to, src, len);
 	if (r < 0)
 		return r;
 	w->pos += len;
@@ -92,22 +109,20 @@ static int64_t write_some(struct sluice_writer *w, const char *from, uint64_t le
  * To an upload, which has buffers of its own, as much as goes in one step; what comes from a device
  * goes through one of ours.
  */
-static int64_t upload_some(struct sluice_writer *w, const char *from, uint64_t len, bool device)
+static int64_t upload_some(struct sluice_writer *w, const struct source *src, uint64_t len)
 {
 	struct writer_slot *s = &w->slots[0];
 	struct sluice_err err;
-	int r = device ? writer_slot_alloc(w, s) : 0;
+	int r = src->device ? writer_slot_alloc(w, s) : 0;
 
-	len = min_u64(len, device ? s->room : STEP);
+	len = min_u64(len, src->device ? s->room : STEP);
 	w->cur = s;
-	if (r == 0 && device)
-		r = copy_device(w, s->buf, from, len);
-	else if (r == 0 && !(w->o.flags & SLUICE_WRITER_NO_CRC))
-		r = sums_add(&w->sums, w->pos, from, len);
+	if (r == 0)
+		r = src->device ? copy_device(w, s->buf, src, len) : copy_host(w, NULL, src, len);
 	w->cur = NULL;
 	if (r < 0)
-		return device ? r : writer_note_errno(w, "write", r);
-	r = ckpt_upload_write(w->up, device ? s->buf : from, len, &err);
+		return r;
+	r = ckpt_upload_write(w->up, src->device ? s->buf : src->from, len, &err);
 	if (r < 0)
 		return writer_note(w, r, err.msg);
 	w->pos += len;
@@ -119,20 +134,20 @@ static int64_t upload_some(struct sluice_writer *w, const char *from, uint64_t l
 static int upload_gap(struct sluice_writer *w)
 {
 	static const char zeros[4096];
+	const struct source src = {zeros, false, NULL};
 	uint64_t to = w->pos;
 	int64_t n = 0;
 
 	for (w->pos = w->end; w->pos < to && n >= 0;)
-		n = upload_some(w, zeros, min_u64(to - w->pos, sizeof(zeros)), false);
+		n = upload_some(w, &src, min_u64(to - w->pos, sizeof(zeros)));
 	return n < 0 ? (int)n : 0;
 }
 
-int sluice_writer_write(struct sluice_writer *w, const void *buf, uint64_t len,
-			struct sluice_err *err)
+int sluice_writer_write_sum(struct sluice_writer *w, const void *buf, uint64_t len, uint32_t *crc,
+			    struct sluice_err *err)
 {
-	const char *from = buf;
+	struct source src = {buf, false, crc};
 	uint64_t end;
-	bool device;
 	int r = writer_check(w, err);
 
 	if (r < 0 || !len)
@@ -143,19 +158,24 @@ int sluice_writer_write(struct sluice_writer *w, const void *buf, uint64_t len,
 		return sluice_fail(err, -EFBIG,
 				   "%s: offset %" PRIu64 " + length %" PRIu64 " is beyond 2^63",
 				   w->path, w->pos, len);
-	device = sluice_gpu_device(buf) >= 0;
+	src.device = sluice_gpu_device(buf) >= 0;
 	if (w->up && upload_gap(w) < 0)
 		return writer_failed(w, err);
 	while (len) {
-		int64_t n = w->up ? upload_some(w, from, len, device)
-				  : write_some(w, from, len, device);
+		int64_t n = w->up ? upload_some(w, &src, len) : write_some(w, &src, len);
 
 		if (n < 0)
 			return writer_failed(w, err);
-		from += n;
+		src.from += n;
 		len -= (uint64_t)n;
 	}
 	return writer_failed(w, err);
+}
+
+int sluice_writer_write(struct sluice_writer *w, const void *buf, uint64_t len,
+			struct sluice_err *err)
+{
+	return sluice_writer_write_sum(w, buf, len, NULL, err);
 }
 
 /* Within the buffer at hand; beyond what is in it only over bytes that nobody has written. */

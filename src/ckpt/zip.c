@@ -4,7 +4,7 @@
  * fit into 32 bits, one before it does (zip64).  An entry of the directory leads to a local header,
  * behind which the content lies.  (PKWARE APPNOTE 6.3, sections 4.3 and 4.5.)
  */
-#include "load/ckpt/zip.h"
+#include "ckpt/zip.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -55,11 +55,6 @@ static uint64_t le64(const unsigned char *p)
 
 	memcpy(&v, p, sizeof(v));
 	return le64toh(v);
-}
-
-int zip_is(const void *head, uint64_t len)
-{
-	return len >= 4 && (le32(head) == LOCAL_MAGIC || le32(head) == END_MAGIC);
 }
 
 /* Is [offset, offset + len) within @bytes? */
@@ -142,10 +137,10 @@ static int find_directory(struct directory *d, const struct zip_source *src, str
 /* ------------------------------------------------------------------- an entry */
 
 /* Values that did not fit into 32 bits are in an extra field, in this order. */
-static int read_extra(struct zip_record *rec, const unsigned char *extra, unsigned len,
+static int read_extra(struct sluice_record *rec, const unsigned char *extra, unsigned len,
 		      uint64_t *packed)
 {
-	uint64_t *values[] = {&rec->bytes, packed, &rec->header};
+	uint64_t *values[] = {&rec->len, packed, &rec->header};
 	const unsigned char *end = extra + len;
 
 	while (end - extra >= 4) {
@@ -168,13 +163,13 @@ static int read_extra(struct zip_record *rec, const unsigned char *extra, unsign
 	return 0;
 }
 
-static bool has_wide(const struct zip_record *rec, uint64_t packed)
+static bool has_wide(const struct sluice_record *rec, uint64_t packed)
 {
-	return rec->bytes == UINT32_MAX || packed == UINT32_MAX || rec->header == UINT32_MAX;
+	return rec->len == UINT32_MAX || packed == UINT32_MAX || rec->header == UINT32_MAX;
 }
 
 /* The entry at @p, of @left bytes: how many it has, or -errno. */
-static int64_t read_entry(struct zip_record *rec, const unsigned char *p, uint64_t left,
+static int64_t read_entry(struct sluice_record *rec, const unsigned char *p, uint64_t left,
 			  uint64_t bytes, struct sluice_err *err)
 {
 	unsigned name, extra, comment;
@@ -189,7 +184,7 @@ static int64_t read_entry(struct zip_record *rec, const unsigned char *p, uint64
 		return sluice_fail(err, -EINVAL, "zip: the directory is damaged");
 	rec->crc = le32(p + 16);
 	packed = le32(p + 20);
-	rec->bytes = le32(p + 24);
+	rec->len = le32(p + 24);
 	rec->header = le32(p + 42);
 	rec->name = strndup((const char *)p + ENTRY_BYTES, name);
 	if (!rec->name)
@@ -198,13 +193,13 @@ static int64_t read_entry(struct zip_record *rec, const unsigned char *p, uint64
 		return sluice_fail(err, -EINVAL, "zip: a name with a zero byte in it");
 	if (has_wide(rec, packed) && read_extra(rec, p + ENTRY_BYTES + name, extra, &packed) < 0)
 		return sluice_fail(err, -EINVAL, "zip: %s: damaged zip64 field", rec->name);
-	if (le16(p + 10) != 0 || packed != rec->bytes || le16(p + 8) & 1)
+	if (le16(p + 10) != 0 || packed != rec->len || le16(p + 8) & 1)
 		return sluice_fail(err, -EINVAL,
 				   "zip: %s: is compressed or encrypted; torch stores records as "
 				   "they are",
 				   rec->name);
 	if (!within(rec->header, LOCAL_BYTES, bytes) ||
-	    !within(rec->header + LOCAL_BYTES, rec->bytes, bytes))
+	    !within(rec->header + LOCAL_BYTES, rec->len, bytes))
 		return sluice_fail(err, -EINVAL, "zip: %s: lies beyond the end of the file",
 				   rec->name);
 	return (int64_t)ENTRY_BYTES + name + extra + comment;
@@ -217,7 +212,7 @@ static int read_entries(struct zip *z, const struct directory *d, const unsigned
 	int64_t n = 0;
 
 	while (z->nr < d->nr && n >= 0) {
-		struct zip_record *rec = &z->records[z->nr++];
+		struct sluice_record *rec = &z->records[z->nr++];
 
 		n = read_entry(rec, p, left, d->offset, err);
 		p += n > 0 ? n : 0;
@@ -227,6 +222,92 @@ static int read_entries(struct zip *z, const struct directory *d, const unsigned
 		return sluice_fail(err, -EINVAL, "zip: %" PRIu64 " bytes too many in the directory",
 				   left);
 	return n < 0 ? (int)n : 0;
+}
+
+/* ----------------------------------------------------------------- the content */
+
+/* From its header. */
+static int read_place(struct sluice_record *rec, const struct zip_source *src,
+		      struct sluice_err *err)
+{
+	unsigned char b[LOCAL_BYTES];
+	int r = src->read(src->arg, b, sizeof(b), rec->header, err);
+
+	if (r < 0)
+		return r;
+	rec->offset = rec->header + LOCAL_BYTES + le16(b + 26) + le16(b + 28);
+	if (le32(b) != LOCAL_MAGIC || !within(rec->offset, rec->len, src->bytes))
+		return sluice_fail(err, -EINVAL, "zip: %s: no local header at %" PRIu64, rec->name,
+				   rec->header);
+	return 0;
+}
+
+/* As torch lays it out; returns where the next one then begins. */
+static uint64_t guess_place(struct sluice_record *rec, uint64_t alignment)
+{
+	bool large = rec->len >= UINT32_MAX, far = rec->header >= UINT32_MAX;
+	unsigned extra = large || far ? 4 + 16 * large + 8 * far : 0;
+
+	rec->offset = rec->header + LOCAL_BYTES + strlen(rec->name) + extra + 4;
+	rec->offset += (alignment - rec->offset % alignment) % alignment;
+	return rec->offset + rec->len + (rec->len ? (large || far ? 24 : 16) : 0);
+}
+
+/* What the archive says of the alignment of contents, or torch's default. */
+static int read_alignment(const struct zip *z, const struct zip_source *src, uint64_t *ret,
+			  struct sluice_err *err)
+{
+	static const char end[] = "/.storage_alignment";
+	char text[10] = "";
+	int r = 0;
+
+	for (uint64_t i = 0; i < z->nr && r == 0; i++) {
+		struct sluice_record rec = z->records[i];
+		size_t n = strlen(rec.name);
+
+		if (n < sizeof(end) - 1 || strcmp(rec.name + n - (sizeof(end) - 1), end) != 0 ||
+		    rec.len >= sizeof(text))
+			continue;
+		r = read_place(&rec, src, err);
+		if (r == 0)
+			r = src->read(src->arg, text, rec.len, rec.offset, err);
+		break;
+	}
+	*ret = strtoul(text, NULL, 10);
+	*ret = *ret ? *ret : 64;
+	return r;
+}
+
+static int by_header(const void *a, const void *b)
+{
+	const struct sluice_record *x = a, *y = b;
+
+	if (x->header != y->header)
+		return x->header < y->header ? -1 : 1;
+	return (x->len > y->len) - (x->len < y->len);
+}
+
+/*
+ * Find the content of every record, and that none overlaps another.  Where torch's own layout leads
+ * from each header to the next, none of them has to be read.  @end: where the directory begins.
+ */
+static int locate(struct zip *z, const struct zip_source *src, uint64_t end, struct sluice_err *err)
+{
+	uint64_t alignment;
+	int r = read_alignment(z, src, &alignment, err);
+
+	qsort(z->records, z->nr, sizeof(*z->records), by_header);
+	for (uint64_t i = 0; i < z->nr && r == 0; i++) {
+		struct sluice_record *rec = &z->records[i];
+		uint64_t next = i + 1 < z->nr ? rec[1].header : end;
+
+		if (guess_place(rec, alignment) != next)
+			r = read_place(rec, src, err);
+		if (r == 0 && rec->offset + rec->len > next)
+			r = sluice_fail(err, -EINVAL, "zip: %s and %s overlap", rec->name,
+					i + 1 < z->nr ? rec[1].name : "the directory");
+	}
+	return r;
 }
 
 int zip_open(struct zip *z, const struct zip_source *src, struct sluice_err *err)
@@ -244,54 +325,79 @@ int zip_open(struct zip *z, const struct zip_source *src, struct sluice_err *err
 	if (!dir || !z->records)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	r = src->read(src->arg, dir, d.bytes, d.offset, err);
-	return r < 0 ? r : read_entries(z, &d, dir, err);
-}
-
-/* ----------------------------------------------------------------- the content */
-
-static int locate_one(struct zip_record *rec, const struct zip_source *src, struct sluice_err *err)
-{
-	unsigned char b[LOCAL_BYTES];
-	int r = src->read(src->arg, b, sizeof(b), rec->header, err);
-
-	if (r < 0)
-		return r;
-	rec->offset = rec->header + LOCAL_BYTES + le16(b + 26) + le16(b + 28);
-	if (le32(b) != LOCAL_MAGIC || !within(rec->offset, rec->bytes, src->bytes))
-		return sluice_fail(err, -EINVAL, "zip: %s: no local header at %" PRIu64, rec->name,
-				   rec->header);
-	return 0;
-}
-
-static int by_offset(const void *a, const void *b)
-{
-	const struct zip_record *x = a, *y = b;
-
-	if (x->offset != y->offset)
-		return x->offset < y->offset ? -1 : 1;
-	return (x->bytes > y->bytes) - (x->bytes < y->bytes);
-}
-
-int zip_locate(struct zip *z, const struct zip_source *src, struct sluice_err *err)
-{
-	int r = 0;
-
-	for (uint64_t i = 0; i < z->nr && r == 0; i++)
-		r = locate_one(&z->records[i], src, err);
-	if (r < 0)
-		return r;
-	qsort(z->records, z->nr, sizeof(*z->records), by_offset);
-	for (uint64_t i = 1; i < z->nr; i++)
-		if (z->records[i - 1].offset + z->records[i - 1].bytes > z->records[i].header)
-			return sluice_fail(err, -EINVAL, "zip: %s and %s overlap",
-					   z->records[i - 1].name, z->records[i].name);
-	return 0;
+	if (r == 0)
+		r = read_entries(z, &d, dir, err);
+	return r < 0 ? r : locate(z, src, d.offset, err);
 }
 
 void zip_fini(struct zip *z)
 {
 	for (uint64_t i = 0; i < z->nr; i++)
-		free(z->records[i].name);
+		free((char *)(uintptr_t)z->records[i].name);
 	free(z->records);
 	*z = (struct zip){.nr = 0};
+}
+
+/* ------------------------------------------------------------- for everybody */
+
+struct sluice_archive {
+	struct zip zip;
+};
+
+/* A part of a file. */
+struct window {
+	struct sluice_reader *reader;
+	uint64_t start;
+};
+
+static int read_window(void *arg, void *buf, uint64_t len, uint64_t offset, struct sluice_err *err)
+{
+	const struct window *w = arg;
+	int64_t n = sluice_reader_pread(w->reader, buf, len, w->start + offset, err);
+
+	if (n < 0)
+		return (int)n;
+	return (uint64_t)n == len ? 0 : sluice_fail(err, -ENODATA, "the file has become shorter");
+}
+
+int sluice_archive_open(struct sluice_archive **out, struct sluice_reader *r, uint64_t offset,
+			uint64_t len, struct sluice_err *err)
+{
+	struct sluice_reader_info info = {.size = sizeof(info)};
+	struct window w = {r, offset};
+	struct zip_source src = {read_window, &w, len};
+	struct sluice_archive *a;
+	int e;
+
+	sluice_reader_stat(r, &info);
+	if (!within(offset, len, info.bytes))
+		return sluice_fail(err, -EINVAL,
+				   "offset %" PRIu64 " length %" PRIu64
+				   " is not within the file of %" PRIu64 " bytes",
+				   offset, len, info.bytes);
+	a = calloc(1, sizeof(*a));
+	if (!a)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	e = zip_open(&a->zip, &src, err);
+	for (uint64_t i = 0; e == 0 && i < a->zip.nr; i++) {
+		a->zip.records[i].header += offset;
+		a->zip.records[i].offset += offset;
+	}
+	if (e < 0)
+		sluice_archive_close(a);
+	else
+		*out = a;
+	return e;
+}
+
+void sluice_archive_close(struct sluice_archive *a)
+{
+	if (a)
+		zip_fini(&a->zip);
+	free(a);
+}
+
+const struct sluice_record *sluice_archive_get(const struct sluice_archive *a, uint64_t i)
+{
+	return i < a->zip.nr ? &a->zip.records[i] : NULL;
 }

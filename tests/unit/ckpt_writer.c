@@ -70,13 +70,16 @@ static struct sluice_writer *begin(const char *name, uint32_t flags, uint64_t ex
 static void put(struct sluice_writer *w, uint64_t seed, uint64_t len, uint64_t step)
 {
 	unsigned char *buf = malloc(step);
+	uint32_t crc = 0, want = 0;
 
 	T_OK(buf);
 	while (len) {
 		uint64_t n = min_u64(len, step), at = sluice_writer_tell(w);
 
 		sluice_pattern_fill(buf, n, seed, at);
-		T_ERR(sluice_writer_write(w, buf, n, &err), 0, &err);
+		want = sluice_crc32(want, buf, n);
+		T_ERR(sluice_writer_write_sum(w, buf, n, &crc, &err), 0, &err);
+		T_EQ(crc, want);
 		T_EQ(sluice_writer_tell(w), at + n);
 		memset(buf, 0, n); /* it is the caller's again */
 		len -= n;
