@@ -4,7 +4,7 @@ import errno
 import os
 from array import array
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from ._sluice import Input, huge
 
@@ -39,6 +39,17 @@ class Ranges:
         return len(self.numbers) // 3
 
 
+class Unusual(Exception):
+    """Not an archive of records that are stored as they are: for torch to look at."""
+
+
+class Record(NamedTuple):
+    """Of a zip archive: where its content is in the file."""
+
+    offset: int
+    size: int
+
+
 class Reader:
     """A file; closed at the end of a `with` block."""
 
@@ -55,6 +66,19 @@ class Reader:
     def read(self, ranges: Ranges) -> None:
         """All of them at once; the memory must stay where it is."""
         self._input.fetch(ranges.numbers)
+
+    def records(self, offset: int = 0, length: int | None = None) -> dict[str, Record]:
+        """Of the zip archive in this part of the file; Unusual where it is something else."""
+        try:
+            found = self._input.records(offset, self.size if length is None else length)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            raise Unusual(error.strerror) from None
+        by_name = {name: Record(at, size) for name, at, size in found}
+        if len(by_name) != len(found):
+            raise Unusual('two records have one name')
+        return by_name
 
     def check(self) -> None:
         """Read all of the file, where there is something to check it with."""

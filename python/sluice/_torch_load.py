@@ -18,9 +18,8 @@ from typing import Any
 import torch
 from torch import _weights_only_unpickler
 
-from . import _zip
 from ._async import run_behind
-from ._reader import Ranges, Reader, content, is_damage, is_uri
+from ._reader import Ranges, Reader, Record, Unusual, content, is_damage, is_uri
 from ._torch_save import is_special
 
 _serialization: Any = torch.serialization
@@ -63,7 +62,7 @@ _PENDING: Any = _Pending if _takes_pending() else torch.UntypedStorage
 class _Claim:
     """A storage, and the record that belongs in it."""
 
-    def __init__(self, archive: 'Archive', record: _zip.Record, nbytes: int, target: Any,
+    def __init__(self, archive: 'Archive', record: Record, nbytes: int, target: Any,
                  ahead: bool = False) -> None:
         self.archive, self.record, self.nbytes, self.target = archive, record, nbytes, target
         self.ahead = ahead  # is it read without being asked for?
@@ -94,10 +93,10 @@ class Archive:
 
     def __init__(self, reader: Any, ahead: str = '') -> None:
         self._reader = reader
-        found = _zip.records(reader.pread, reader.size)
+        found = reader.records()
         names = [name for name in found if name.endswith('/data.pkl') and name.count('/') == 1]
         if len(names) != 1:
-            raise _zip.Unusual('it has no data.pkl')
+            raise Unusual('it has no data.pkl')
         start = len(names[0]) - len('data.pkl')
         self.records = {name[start:]: record for name, record in found.items()
                         if name[:start] == names[0][:start]}
@@ -178,7 +177,7 @@ class Archive:
         add = ranges.add_fresh if target.device.type == 'cpu' else ranges.add
         add(target.data_ptr(), claim.nbytes, claim.record.offset)
 
-    def _find(self, name: str) -> _zip.Record:
+    def _find(self, name: str) -> Record:
         try:
             return self.records[name]
         except KeyError:
@@ -221,12 +220,12 @@ def _ahead(map_location: Any) -> str:
 def _leave_to_torch(archive: Archive, map_location: Any) -> None:
     """Unusual: what torch has to load itself."""
     if 'constants.pkl' in archive.records:
-        raise _zip.Unusual('it is a TorchScript archive')
+        raise Unusual('it is a TorchScript archive')
     if archive.has_record('byteorder') and archive.get_record('byteorder') != sys.byteorder.encode():
-        raise _zip.Unusual('it has another byte order')
+        raise Unusual('it has another byte order')
     places = map_location.values() if isinstance(map_location, dict) else [map_location]
     if is_special() or any(str(place) == 'meta' for place in places):
-        raise _zip.Unusual('nothing is to be read')
+        raise Unusual('nothing is to be read')
 
 
 def load(path: Any, map_location: Any, weights_only: bool, verify: bool | str, args: Any) -> Any:
@@ -235,7 +234,7 @@ def load(path: Any, map_location: Any, weights_only: bool, verify: bool | str, a
     with Reader(path, verify=verify) as reader:
         try:
             return _load(reader, map_location, weights_only, args)
-        except _zip.Unusual:
+        except Unusual:
             reader.check()
         except OSError as error:
             if not is_damage(error):
@@ -272,7 +271,7 @@ def _unpickle_all(archive: Archive, map_location: Any, weights_only: bool, args:
         if not weights_only:
             raise
         # Not allowed, or no such thing: torch says it better, with advice.
-        raise _zip.Unusual(str(error)) from None
+        raise Unusual(str(error)) from None
     archive.fill()
     return result
 

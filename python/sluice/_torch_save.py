@@ -13,14 +13,13 @@ from typing import Any
 
 import torch
 
-from . import _zip
-from ._sluice import Memory, copy, crc32
+from ._sluice import Memory, Output, copy, namer
 from ._writer import Path, Writer
 
 _serialization: Any = torch.serialization
 
 _MANY = 256  # storages from which on writing them while pickling pays
-_BATCH = 32  # that are handed over at once
+_RECORD = 256  # bytes of a record beside its content, and of the end of an archive, about
 
 
 def is_special() -> bool:
@@ -38,7 +37,8 @@ def _untyped(storage: Any) -> Any:
     return storage._storage if found is None else found
 
 
-_PLAIN = frozenset((str, int, float, bool, bytes, tuple, dict, list, type(None), torch.dtype, torch.Tensor))
+_PLAIN = frozenset((str, int, float, bool, bytes, tuple, dict, list, type(None), type, type(lambda: 0), type(torch.FloatStorage),
+                    collections.OrderedDict, torch.dtype, torch.Tensor))  # what is never a storage
 _KINDS: dict[torch.dtype, str] = torch.storage._dtype_to_storage_type_map()
 _storage_of: Any = getattr(torch.Tensor, 'untyped_storage', None) or torch.Tensor._storage  # torch 1
 _has_names: Any = getattr(torch.Tensor, 'has_names', lambda tensor: False)  # no longer
@@ -55,25 +55,30 @@ class _Named:
 
 def _is_plain(tensor: torch.Tensor) -> bool:
     """Is it nothing but a shape over a storage, in a dtype that was always there?"""
-    return (tensor.layout is torch.strided and tensor.device.type == 'cpu' and tensor.dtype in _KINDS
+    return (tensor.layout is torch.strided and tensor.device.type in ('cpu', 'cuda') and tensor.dtype in _KINDS
             and not (tensor.is_quantized or tensor.is_nested or tensor.is_conj() or tensor.is_neg()
                      or _has_names(tensor) or tensor._backward_hooks or tensor.__dict__))
 
 
-class _Pickler(pickle.Pickler):
-    """Names storages instead of pickling them, as the format has it.
+def _tags_are_torchs() -> bool:
+    """Does nobody else say what storages are called?"""
+    return all(getattr(entry[1], '__module__', '').startswith('torch')
+               for entry in getattr(_serialization, '_package_registry', (('', None),)))
+
+
+class _Names:
+    """Of storages, instead of which they are pickled, as the format has it.
 
     found: is told of each storage and its key, when it is met first.
     """
 
-    def __init__(self, out: io.BytesIO, protocol: int, location: str | None,
-                 found: Callable[[str, Any], None]) -> None:
-        super().__init__(out, protocol)
+    def __init__(self, location: str | None, found: Callable[[str, Any], None]) -> None:
         self._location, self._found = location, found
+        self._on_cpu = location or ('cpu' if _tags_are_torchs() else None)
         self._keys: dict[int, str] = {}
         self._dtypes: dict[int, torch.dtype] = {}
 
-    def reducer_override(self, obj: Any) -> Any:
+    def reduce(self, obj: Any) -> Any:
         """What torch says of a plain tensor, which it takes 20 us to say."""
         if type(obj) is collections.OrderedDict and not obj and not obj.__dict__:
             return collections.OrderedDict, ()  # the hooks of a tensor
@@ -85,9 +90,7 @@ class _Pickler(pickle.Pickler):
             _Named(name), obj.storage_offset(), tuple(obj.size()), obj.stride(), obj.requires_grad,
             collections.OrderedDict())
 
-    def persistent_id(self, obj: Any) -> tuple[Any, ...] | None:
-        if type(obj) in _PLAIN:  # asked for everything that is pickled
-            return None
+    def name(self, obj: Any) -> tuple[Any, ...] | None:
         if type(obj) is _Named:
             return obj.name
         if isinstance(obj, torch.storage.TypedStorage):
@@ -102,20 +105,28 @@ class _Pickler(pickle.Pickler):
         return self._name(storage, dtype, kind, numel)
 
     def _name(self, storage: Any, dtype: torch.dtype, kind: Any, numel: int) -> tuple[Any, ...]:
-        self._check(storage, dtype)
-        key = self._keys.get(storage._cdata)
-        if key is None:
-            key = self._keys[storage._cdata] = str(len(self._keys))
-            self._found(key, storage)
-        return 'storage', kind, key, self._location or _serialization.location_tag(storage), numel
-
-    def _check(self, storage: Any, dtype: torch.dtype) -> None:
-        if storage.device.type == 'meta':
+        place = storage.device.type
+        if place == 'meta':
             raise TypeError('obj: a tensor on device meta has no data to save')
         address = storage.data_ptr()
         if address and self._dtypes.setdefault(address, dtype) != dtype:
             raise RuntimeError('Cannot save multiple tensors or storages that view the same data '
                                'as different types')
+        key = self._keys.get(storage._cdata)
+        if key is None:
+            key = self._keys[storage._cdata] = str(len(self._keys))
+            self._found(key, storage)
+        tag = self._on_cpu if place == 'cpu' else self._location
+        return 'storage', kind, key, tag or _serialization.location_tag(storage), numel
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, out: io.BytesIO, protocol: int, names: _Names) -> None:
+        # Nothing that refers to us: what we have met would live until somebody looks for garbage.
+        functions: Any = self
+        functions.persistent_id = namer(_PLAIN, names.name)
+        functions.reducer_override = names.reduce
+        super().__init__(out, protocol)
 
 
 def _alignment() -> int:
@@ -131,10 +142,12 @@ def _archive_name(path: Path | None) -> str:
 
 def _sizes(obj: Any, seen: dict[int, int], depth: int = 8) -> dict[int, int]:
     """Bytes of the storages that are easily found: what is not reserved is written all the same."""
-    if isinstance(obj, torch.Tensor):
-        if _is_plain(obj):
+    if type(obj) is torch.Tensor or type(obj) is torch.nn.Parameter:
+        try:
             storage = _storage_of(obj)
             seen[storage._cdata] = storage.nbytes()
+        except (RuntimeError, NotImplementedError):
+            pass  # a sparse one
     elif depth and isinstance(obj, (dict, list, tuple)):
         for value in obj.values() if isinstance(obj, dict) else obj:
             _sizes(value, seen, depth - 1)
@@ -174,7 +187,7 @@ def _lines(storage: Any) -> int:
 
 
 class Plan:
-    """Everything of a file but the bytes of tensors, and where all of it goes.
+    """Everything of a file but the bytes of tensors.
 
     location: where torch is told that tensors were, if not where they are.
     begin: where there are so many storages that pickling takes its time, this makes the file, for about
@@ -185,30 +198,21 @@ class Plan:
                  begin: Callable[[int], Writer] | None = None) -> None:
         self._archive = _archive_name(path)
         self._alignment = _alignment()
-        self._at = 0
         self._begin, self._obj = begin, obj
+        self._out: Output | None = None  # that is being written while we pickle
+        self._devices: set[torch.device] = set()
+        self._kept: list[Any] = []  # copies in host memory
         self.file: Writer | None = None  # that was begun
         self.storages: dict[str, Any] = {}
-        self._records: list[_zip.Record] = []
-        self._unsent: list[tuple[_zip.Record, bytes, Any]] = []  # header; bytes or storage
-        self._tail = b''  # of the record that was sent last
-        self._with_thread: list[_zip.Record] = []  # that are sent by one
-        self._devices: set[torch.device] = set()
         out = io.BytesIO()
         with _no_garbage():
-            _Pickler(out, protocol, location, self._found).dump(obj)
-        if self.file is not None:
-            self._flush(self.file)
-            self._end_records(self.file)
-        self._add('data.pkl', out.getvalue())
-        self._add('.format_version', b'1')
-        self._add('.storage_alignment', str(self._alignment).encode())
-        self._add('byteorder', sys.byteorder.encode())
-        if self.file is None:
-            self._add_storages()
-        self._add('version', b'3\n')
-        self._add('.data/serialization_id', bytes(40))  # filled in when the sums are known
-        self.size = self._at + _zip.directory_size(self._records)
+            _Pickler(out, protocol, _Names(location, self._found)).dump(obj)
+        self._pickle = out.getvalue()
+
+    @property
+    def size(self) -> int:
+        """Of the file, or some more."""
+        return len(self._pickle) + sum(self._room(s.nbytes()) for s in self.storages.values()) + 16 * _RECORD
 
     def copy(self, room: int) -> int:
         """Have the bytes of tensors in memory of our own.
@@ -219,97 +223,49 @@ class Plan:
         if total > room or any(storage.device.type != 'cpu' for storage in self.storages.values()):
             return 0
         memory, at, moves = Memory(max(total, 1), pinned=False), 0, array('Q')
-        for i, (record, head, data) in enumerate(self._unsent):
-            if not isinstance(data, bytes):
-                self._unsent[i] = record, head, _Copy(memory, at, record.size)
-                moves.extend((memory.address + at, data.data_ptr(), record.size))
-                at += _lines(data)
+        for key, storage in self.storages.items():
+            nbytes = storage.nbytes()
+            moves.extend((memory.address + at, storage.data_ptr(), nbytes))
+            self.storages[key] = _Copy(memory, at, nbytes)
+            at += _lines(storage)
         copy(moves)
-        self.storages.clear()
         return total
 
     def send(self, file: Writer) -> None:
-        for record, head, data in self._unsent:
-            if record is self._records[-1]:
-                data = self._serialization_id()
-            self._send_one(file, record, head, data)
-        file.write(self._tail + _zip.directory(self._records, self._at))
+        """All that is not sent yet."""
+        begun = self._out is not None
+        out = self._out or file.archive(self._alignment)
+        for name, data in (('data.pkl', self._pickle), ('.format_version', b'1'),
+                           ('.storage_alignment', str(self._alignment).encode()),
+                           ('byteorder', sys.byteorder.encode())):
+            out.add_bytes(f'{self._archive}/{name}', data)
+        if not begun:
+            self._add_all(out)
+        out.add_bytes(f'{self._archive}/version', b'3\n')
+        file.end_archive()
+
+    def _room(self, nbytes: int) -> int:
+        return nbytes + self._alignment + _RECORD
 
     def _found(self, key: str, storage: Any) -> None:
         self.storages[key] = storage  # which lives until the end: its address is its name
-        if self._begin is None or len(self.storages) < _MANY:
-            return
-        if self.file is None:
-            self.file = self._begin(sum(_sizes(self._obj, {}).values()))
-            self._add_storages()
-        else:
-            self._add(f'data/{key}', storage)
-        if len(self._unsent) >= _BATCH:
-            self._flush(self.file)
+        if self._out is not None:
+            self._add(self._out, key, storage)
+        elif self._begin is not None and len(self.storages) == _MANY:
+            self.file = self._begin(sum(map(self._room, _sizes(self._obj, {}).values())))
+            self._out = self.file.archive(self._alignment)
+            self._add_all(self._out)
 
-    def _flush(self, file: Writer) -> None:
-        """All that is not sent yet, by a thread as far as it can."""
-        numbers = array('Q')
-        heads: list[bytes] = []
-        for record, head, data in self._unsent:
-            if data.device.type != 'cpu':
-                self._hand_over(file, heads, numbers)
-                self._end_records(file)
-                self._send_one(file, record, head, data)
-                continue
-            heads.append(self._tail + head)
-            self._tail = b''
-            numbers.extend((len(heads[-1]), data.data_ptr(), record.size, _zip.tail_size(record)))
-            self._with_thread.append(record)
-        self._hand_over(file, heads, numbers)
-        self._unsent.clear()
-
-    @staticmethod
-    def _hand_over(file: Writer, heads: list[bytes], numbers: 'array[int]') -> None:
-        if heads:
-            file.add_records(b''.join(heads), numbers)
-            heads.clear()
-            del numbers[:]
-
-    def _end_records(self, file: Writer) -> None:
-        for record, crc in zip(self._with_thread, file.end_records()):
-            record.crc32 = crc
-        self._with_thread.clear()
-
-    def _add_storages(self) -> None:
+    def _add_all(self, out: Output) -> None:
         for key, storage in self.storages.items():
-            self._add(f'data/{key}', storage)
+            self._add(out, key, storage)
 
-    def _add(self, name: str, data: Any) -> None:
-        size = len(data) if isinstance(data, bytes) else data.nbytes()
-        record = _zip.Record(f'{self._archive}/{name}', size, 0, self._at)
-        self._records.append(record)
-        self._unsent.append((record, _zip.head(record, self._alignment), data))
-        self._at = record.offset + size + _zip.tail_size(record)
-
-    def _send_one(self, file: Writer, record: _zip.Record, head: bytes, data: Any) -> None:
-        if isinstance(data, bytes):
-            file.write(self._tail + head + data)
-            record.crc32 = crc32(data)
-        else:
-            file.write(self._tail + head)
-            record.crc32 = self._send_storage(file, data)
-        self._tail = _zip.tail(record)
-
-    def _send_storage(self, file: Writer, storage: Any) -> int:
+    def _add(self, out: Output, key: str, storage: Any) -> None:
         device = storage.device
         if device.type == 'cuda' and device not in self._devices:
             torch.cuda.current_stream(device).synchronize()  # what is queued has written the tensors
             self._devices.add(device)
         elif device.type not in ('cpu', 'cuda'):
             storage = storage.cpu()
-        nbytes = storage.nbytes()
-        return file.write_memory(storage.data_ptr(), nbytes, device.type == 'cuda') if nbytes else 0
-
-    def _serialization_id(self) -> bytes:
-        """Two numbers of twenty digits, one from the names and one from the sums of what is there."""
-        names = sums = 0
-        for record in self._records[:-1]:
-            names = (names * 0x9e3779b97f4a7c15 ^ crc32(record.name.encode())) % (1 << 64)
-            sums = (sums * 0x9e3779b97f4a7c15 ^ record.crc32) % (1 << 64)
-        return f'{names:020}{sums:020}'.encode()
+            self._kept.append(storage)
+        out.add(f'{self._archive}/data/{key}', storage.data_ptr(), storage.nbytes())

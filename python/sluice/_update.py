@@ -39,7 +39,7 @@ class _Next:
         if self._places is not None and tuple(self._places.get(name, ())) != (offset, array.nbytes):
             raise ValueError(f'{self.old}: {name} is not there any more: the file was replaced since the stream was opened')
         self._writer.seek(offset)
-        self._writer.write_memory(array.address, array.nbytes, array.on_device, False)
+        self._writer.write_memory(array.address, array.nbytes)
         self._written.append((offset, offset + array.nbytes))
 
     def commit(self) -> None:

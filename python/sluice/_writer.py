@@ -2,19 +2,26 @@
 """Files that are written from start to end and appear when they are complete."""
 import io
 import os
+import struct
 import sys
 import warnings
-from array import array
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
-from . import _zip
 from ._sluice import Output
 
 Path: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 MEMORY = 128 << 20  # of the pool, unless the user says something else
-_END = 128  # bytes of the end that are remembered
+_END = struct.Struct('<4sHHHHIIH')  # of a zip archive
+
+
+def _is_complete(end: bytes, total: int) -> bool:
+    """Do these last bytes of a stream of so many bytes end an archive that has a pickle?"""
+    if len(end) < _END.size or end[:4] != b'PK\5\6':
+        return False
+    _, _, _, _, n, size, start, comment = _END.unpack(end)
+    return n > 0 and comment == 0 and (start == 0xffffffff or start + size <= total)
 
 
 def _exception() -> BaseException | None:
@@ -47,20 +54,21 @@ class Writer(io.RawIOBase):
     def write(self, data: Any, /) -> int:
         n = self._open().write(data)
         if not self._in_with:  # where flush() does not commit
-            self._end = (self._end + bytes(memoryview(data).cast('B')[-_END:]))[-_END:]
+            self._end = (self._end + bytes(memoryview(data).cast('B')[-_END.size:]))[-_END.size:]
         return n
 
-    def write_memory(self, address: int, nbytes: int, device: bool = False,
-                     crc: bool = True) -> int:
-        """Memory of the process, or of a CUDA device; returns its CRC-32, if wanted, or 0."""
-        return self._open().write_memory(address, nbytes, device, crc)
+    def write_memory(self, address: int, nbytes: int) -> None:
+        """Memory of the process, or of a CUDA device."""
+        self._open().write_memory(address, nbytes)
 
-    def add_records(self, heads: Any, numbers: Any) -> None:
-        """For a thread to write; until end_records() returns nothing else may be."""
-        self._open().add_records(heads, numbers)
+    def archive(self, alignment: int) -> Output:
+        """Begin a zip archive as torch has them; until end_archive() nothing else may be written."""
+        output = self._open()
+        output.archive(alignment)
+        return output
 
-    def end_records(self) -> Any:
-        return array('I', self._open().end_records())
+    def end_archive(self) -> None:
+        self._open().end_archive()
 
     def seekable(self) -> bool:
         return True
@@ -83,7 +91,7 @@ class Writer(io.RawIOBase):
         """
         if self._output is None or self._in_with or _exception() is not self._around:
             return
-        if _zip.is_complete(self._end, self._output.tell()):
+        if _is_complete(self._end, self._output.tell()):
             self.commit()
 
     # -- the end

@@ -29,8 +29,8 @@ from torch.distributed.checkpoint.planner import LoadItemType, WriteItemType
 from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
-from . import _zip, s3
-from ._reader import Ranges, content, is_damage, is_uri
+from . import s3
+from ._reader import Ranges, Record, Unusual, content, is_damage, is_uri
 from ._reader import Reader as _File
 from ._sluice import crc32
 from ._torch_load import Archive, unpickle
@@ -226,13 +226,15 @@ def _remove_others(folder: str, before: set[str], now: set[str]) -> None:
 
 
 class _Window:
-    """A part of a file, as a file."""
+    """A part of a file, with an archive in it."""
 
     def __init__(self, file: _File, start: int, size: int) -> None:
-        self._file, self._start, self.size, self.name = file, start, size, file.name
+        self._start, self._size = start, size
+        self.pread, self.name = file.pread, file.name
+        self._records = file.records
 
-    def pread(self, offset: int, length: int) -> bytes:
-        return self._file.pread(self._start + offset, max(0, min(length, self.size - offset)))
+    def records(self) -> dict[str, Record]:
+        return self._records(self._start, self._size)
 
 
 class Reader(FileSystemReader):  # type: ignore[misc]
@@ -286,13 +288,13 @@ class Reader(FileSystemReader):  # type: ignore[misc]
         try:
             archive = Archive(_Window(file, info.offset, info.length))
             stored = unpickle(archive, 'cpu')
-        except (_zip.Unusual, RuntimeError, pickle.UnpicklingError):
+        except (Unusual, RuntimeError, pickle.UnpicklingError):
             return None
         part = _run(stored, item.storage_offsets, item.lengths)
         target = planner.resolve_tensor(item).detach()
         if part is None or len(archive.claims) != 1 or not _alike(target, stored, item.lengths):
             return None
-        offset = info.offset + archive.claims[0].record.offset + part
+        offset = archive.claims[0].record.offset + part
         ranges.add(target.data_ptr(), target.nbytes, offset)
         return target
 

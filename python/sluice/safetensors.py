@@ -52,7 +52,7 @@ def save_file(tensors: Mapping[str, Any], filename: Path, metadata: dict[str, st
         for entry in ordered:
             array = arrays[entry.name]
             if array.nbytes:
-                file.write_memory(array.address, array.nbytes, array.on_device, False)
+                file.write_memory(array.address, array.nbytes)
 
 
 def _little_endian() -> None:

@@ -161,4 +161,33 @@ def a_checkpoint_takes_as_much_in_one_write():
     os.unlink(name)
 
 
+@case
+def archives_of_more_than_4_GiB_have_their_large_numbers():
+    import zipfile
+
+    from sluice._sluice import Input, Output, crc32
+
+    size = 4 * GIB + 5
+    room(0, size)
+    zeros, name = mmap.mmap(-1, size, prot=mmap.PROT_READ, flags=mmap.MAP_PRIVATE), path('large.pt')
+    at = torch.frombuffer(zeros, dtype=torch.uint8).data_ptr()
+    output = Output(name, durable=False, checksum=False)
+    output.archive(64)
+    output.add('a/data/0', at, size)
+    output.add_bytes('a/data/1', b'behind it')
+    output.end_archive()
+    output.commit()
+    found = {name: (offset, length) for name, offset, length in Input(name).records(0, os.path.getsize(name))}
+    with zipfile.ZipFile(name) as z:
+        infos = {info.filename: info for info in z.infolist()}
+        assert z.read('a/data/1') == b'behind it' and list(found) == list(infos)
+        assert [infos[key].file_size for key in infos] == [found[key][1] for key in infos] == [size, 9, 40]
+        assert infos['a/data/1'].header_offset > 1 << 32
+        assert infos['a/data/0'].CRC == crc32(zeros)
+    with open(name, 'rb') as file:
+        file.seek(found['a/data/1'][0])
+        assert found['a/data/1'][0] % 64 == 0 and file.read(9) == b'behind it'
+    os.unlink(name)
+
+
 run(*cases)

@@ -33,5 +33,10 @@ PyObject *ckpt_huge(PyObject *module, PyObject *args);
 /* copy(moves, /): memory of this process; of each move three numbers of 64 bits, to, from, bytes.
  */
 PyObject *ckpt_copy(PyObject *module, PyObject *args);
+/*
+ * namer(plain, name, /): a function for pickle.Pickler.persistent_id, which is asked for all that
+ * is pickled: None for what has one of the types @plain, else what name() says.
+ */
+PyObject *ckpt_namer(PyObject *module, PyObject *args);
 
 #endif

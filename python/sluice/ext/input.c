@@ -337,12 +337,57 @@ static PyObject *get_metadata(PyObject *self, void *unused)
 	return found;
 }
 
+/* (name, offset in the file, bytes) of each record of an archive, or NULL with an exception. */
+static PyObject *list_records(const struct sluice_archive *a)
+{
+	const struct sluice_record *rec;
+	PyObject *list = PyList_New(0);
+
+	for (uint64_t i = 0; list && (rec = sluice_archive_get(a, i)); i++) {
+		PyObject *name = PyUnicode_DecodeUTF8(rec->name, (Py_ssize_t)strlen(rec->name),
+						      "surrogateescape");
+		PyObject *one = name ? Py_BuildValue("NKK", name, (unsigned long long)rec->offset,
+						     (unsigned long long)rec->len)
+				     : NULL;
+
+		if (!one || PyList_Append(list, one) < 0)
+			Py_CLEAR(list);
+		Py_XDECREF(one);
+	}
+	return list;
+}
+
+static PyObject *input_records(PyObject *self, PyObject *args)
+{
+	struct input *in = (struct input *)self;
+	unsigned long long offset, length;
+	struct sluice_archive *a = NULL;
+	struct sluice_err err = {0, ""};
+	PyObject *list = NULL;
+	int r;
+
+	if (!PyArg_ParseTuple(args, "KK:records", &offset, &length) || enter(in) < 0)
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS
+	r = sluice_archive_open(&a, in->reader, offset, length, &err);
+	Py_END_ALLOW_THREADS
+	busy_leave(&in->busy);
+	if (r < 0)
+		return failed(in, r, &err);
+	list = list_records(a);
+	sluice_archive_close(a);
+	return list;
+}
+
 static PyMethodDef methods[] = {
 	{"pread", input_pread, METH_VARARGS, "pread($self, offset, length, /)\n--\n\n"},
 	{"fetch", input_fetch, METH_O,
 	 "fetch($self, ranges, /)\n--\n\n"
 	 "Read many ranges: for each three numbers of 64 bits, address (0: only check), bytes, "
 	 "offset."},
+	{"records", input_records, METH_VARARGS,
+	 "records($self, offset, length, /)\n--\n\n"
+	 "Of a zip archive in this part of the file: name, offset in the file, bytes of each."},
 	{"close", input_close, METH_NOARGS, "close($self)\n--\n\n"},
 	{"__reduce__", refuse_pickle, METH_NOARGS, NULL},
 	{NULL, NULL, 0, NULL},
@@ -446,4 +491,30 @@ PyObject *ckpt_copy(PyObject *module, PyObject *args)
 	Py_END_ALLOW_THREADS
 	PyBuffer_Release(&view);
 	Py_RETURN_NONE;
+}
+
+static PyObject *name_one(PyObject *self, PyObject *obj)
+{
+	int plain = PySet_Contains(PyTuple_GetItem(self, 0), (PyObject *)Py_TYPE(obj));
+
+	if (plain < 0)
+		return NULL;
+	if (plain)
+		Py_RETURN_NONE;
+	return PyObject_CallFunctionObjArgs(PyTuple_GetItem(self, 1), obj, NULL);
+}
+
+PyObject *ckpt_namer(PyObject *module, PyObject *args)
+{
+	static PyMethodDef def = {"persistent_id", name_one, METH_O, NULL};
+	PyObject *plain, *name;
+
+	(void)module;
+	if (!PyArg_ParseTuple(args, "OO:namer", &plain, &name))
+		return NULL;
+	if (!PyFrozenSet_Check(plain)) {
+		PyErr_SetString(PyExc_TypeError, "plain: is no frozenset");
+		return NULL;
+	}
+	return PyCFunction_New(&def, args);
 }

@@ -98,6 +98,10 @@ static PyMethodDef functions[] = {
 	{"huge", ckpt_huge, METH_VARARGS,
 	 "huge(address, nbytes, /)\n--\n\n"
 	 "Ask for huge pages under memory of this process that is about to be filled."},
+	{"namer", ckpt_namer, METH_VARARGS,
+	 "namer(plain, name, /)\n--\n\n"
+	 "For pickle.Pickler.persistent_id: None for objects of the types plain, else what name() "
+	 "says."},
 	{"_dispatch", dispatch_loop, METH_NOARGS, NULL},
 	{"_at_exit", at_exit, METH_NOARGS, NULL},
 	{NULL, NULL, 0, NULL},

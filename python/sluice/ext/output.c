@@ -1,28 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* _sluice.Output: a file that is written from start to end and appears complete, or not at all. */
 #include <errno.h>
-#include <stdio.h>
 
 #include <sluice/ckpt.h>
-#include <sluice/gpu.h>
 
 #include "ckpt.h"
 #include "records.h"
 #include "s3.h"
 
-#define STAGE_BYTES (16u << 20)
-#define SUM_BYTES   (256u << 10) /* copied while they are in the cache */
-
 struct output {
 	PyObject_HEAD struct sluice_io *io;
 	struct sluice_writer *writer; /* NULL: ended */
-	struct records *records;      /* that are being written by a thread, or NULL */
+	struct records *records;      /* an archive that a thread is writing, or NULL */
 	PyObject *name;
 	PyObject *objects; /* see objects_give() */
 	int busy;
-	struct sluice_io *copier; /* for what comes from a device, or NULL */
-	char *stage[2];           /* pinned host memory for it */
-	bool pinned[2];
 };
 
 static PyObject *failed(struct output *o, int code, const struct sluice_err *err)
@@ -53,113 +45,10 @@ static int enter(struct output *o)
 	return -1;
 }
 
-/* Without the GIL. */
-static void release(struct output *o)
-{
-	for (int i = 0; i < 2; i++) {
-		if (o->pinned[i])
-			sluice_gpu_unpin(o->stage[i]);
-		sluice_mem_free(o->stage[i], STAGE_BYTES);
-		o->stage[i] = NULL;
-		o->pinned[i] = false;
-	}
-	sluice_close(o->copier, NULL);
-	sluice_close(o->io, NULL);
-	o->copier = o->io = NULL;
-}
-
 /* ----------------------------------------------------------------- writing */
 
-int output_put(struct sluice_writer *w, const char *buf, uint64_t len, uint32_t *crc,
-	       struct sluice_err *err)
-{
-	int r = 0;
-
-	while (r == 0 && len) {
-		uint64_t n = len < SUM_BYTES ? len : SUM_BYTES;
-
-		*crc = sluice_crc32(*crc, buf, (size_t)n);
-		r = sluice_writer_write(w, buf, n, err);
-		buf += n;
-		len -= n;
-	}
-	return r;
-}
-
-static int stage_make(struct output *o, struct sluice_err *err)
-{
-	int opened = o->copier ? 0 : sluice_open(&o->copier, NULL, err);
-
-	if (opened < 0)
-		return opened;
-	for (int i = 0; i < 2; i++) {
-		void *addr = NULL;
-		int r = o->stage[i] ? 0
-				    : sluice_mem_alloc(&addr, STAGE_BYTES, SLUICE_HUGE_AUTO, 0,
-						       NULL, err);
-
-		if (r < 0)
-			return r;
-		if (addr) {
-			o->stage[i] = addr;
-			o->pinned[i] = sluice_gpu_pin(addr, STAGE_BYTES, NULL) == 0;
-		}
-	}
-	return 0;
-}
-
-static int copy_begin(struct output *o, char *to, const char *from, uint64_t len, uint64_t *ticket,
-		      struct sluice_err *err)
-{
-	struct sluice_iov iov[2] = {{to, len}, {(void *)(uintptr_t)from, len}};
-	struct sluice_op op = {.opcode = SLUICE_COPY, .nr_iov = 2, .iov = iov};
-	int r = sluice_submit(o->copier, &op, 1, ticket, err);
-
-	return r < 0 ? r : 0;
-}
-
-static int copy_end(struct output *o, uint64_t ticket, struct sluice_err *err)
-{
-	struct sluice_done done = {0};
-	int r = sluice_wait(o->copier, ticket, -1, &done);
-
-	if (r == 0 && done.res < 0) {
-		r = (int)done.res;
-		err->code = r;
-		snprintf(err->msg, sizeof(err->msg), "%s", done.msg);
-	}
-	return r;
-}
-
-/* From a device: one buffer is filled while the other is summed and handed over. */
-static int put_device(struct output *o, const char *buf, uint64_t len, uint32_t *crc,
-		      struct sluice_err *err)
-{
-	uint64_t at = 0, began = 0, sizes[2] = {0}, tickets[2] = {0};
-	int r = stage_make(o, err), q = 0;
-
-	while (r == 0 && at < len) {
-		for (; r == 0 && began < len && began - at <= STAGE_BYTES; began += sizes[q]) {
-			q = (int)(began / STAGE_BYTES % 2);
-			sizes[q] = len - began < STAGE_BYTES ? len - began : STAGE_BYTES;
-			r = copy_begin(o, o->stage[q], buf + began, sizes[q], &tickets[q], err);
-			if (r < 0)
-				sizes[q] = 0;
-		}
-		q = (int)(at / STAGE_BYTES % 2);
-		if (r == 0)
-			r = copy_end(o, tickets[q], err);
-		if (r == 0)
-			r = output_put(o->writer, o->stage[q], sizes[q], crc, err);
-		at += sizes[q];
-	}
-	if (r < 0)
-		sluice_wait_all(o->copier, -1, NULL);
-	return r;
-}
-
-/* As sluice_writer_write(), in pieces between which a signal may end it.  @crc: wanted, or NULL. */
-static int put_all(struct output *o, const char *buf, uint64_t len, bool device, uint32_t *crc)
+/* As sluice_writer_write(), in pieces between which a signal may end it. */
+static int put_all(struct output *o, const char *buf, uint64_t len)
 {
 	struct sluice_err err = {0, ""};
 	int r = 0;
@@ -168,11 +57,7 @@ static int put_all(struct output *o, const char *buf, uint64_t len, bool device,
 		uint64_t n = len < CKPT_PIECE ? len : CKPT_PIECE;
 
 		Py_BEGIN_ALLOW_THREADS
-		if (!crc)
-			r = sluice_writer_write(o->writer, buf, n, &err);
-		else
-			r = device ? put_device(o, buf, n, crc, &err)
-				   : output_put(o->writer, buf, n, crc, &err);
+		r = sluice_writer_write(o->writer, buf, n, &err);
 		Py_END_ALLOW_THREADS
 		if (r < 0)
 			failed(o, r, &err);
@@ -193,7 +78,7 @@ static PyObject *output_write(PyObject *self, PyObject *data)
 	if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0)
 		return NULL;
 	if (enter(o) == 0) {
-		if (put_all(o, view.buf, (uint64_t)view.len, false, NULL) == 0)
+		if (put_all(o, view.buf, (uint64_t)view.len) == 0)
 			n = PyLong_FromSsize_t(view.len);
 		busy_leave(&o->busy);
 	}
@@ -205,76 +90,114 @@ static PyObject *output_write_memory(PyObject *self, PyObject *args)
 {
 	struct output *o = (struct output *)self;
 	unsigned long long address, nbytes;
-	PyObject *r = NULL;
-	uint32_t crc = 0;
-	int device = 0, sum = 1;
+	int r;
 
-	if (!PyArg_ParseTuple(args, "KK|pp:write_memory", &address, &nbytes, &device, &sum) ||
-	    enter(o) < 0)
+	if (!PyArg_ParseTuple(args, "KK:write_memory", &address, &nbytes) || enter(o) < 0)
 		return NULL;
-	if (put_all(o, (const char *)(uintptr_t)address, nbytes, device, sum ? &crc : NULL) == 0)
-		r = PyLong_FromUnsignedLong(crc);
+	r = put_all(o, (const char *)(uintptr_t)address, nbytes);
 	busy_leave(&o->busy);
-	return r;
-}
-
-/* ------------------------------------------------------------- by a thread */
-
-static PyObject *output_add_records(PyObject *self, PyObject *args)
-{
-	struct output *o = (struct output *)self;
-	Py_buffer heads, numbers;
-	int r = -1;
-
-	if (!PyArg_ParseTuple(args, "y*y*:add_records", &heads, &numbers))
-		return NULL;
-	if (enter_any(o) == 0) {
-		if (!o->records)
-			o->records = records_start(o->writer);
-		r = o->records ? records_add(o->records, numbers.buf, (size_t)numbers.len / 32,
-					     heads.buf, (size_t)heads.len)
-			       : -ENOMEM;
-		busy_leave(&o->busy);
-		if (r < 0)
-			PyErr_NoMemory();
-	}
-	PyBuffer_Release(&heads);
-	PyBuffer_Release(&numbers);
 	if (r < 0)
 		return NULL;
 	Py_RETURN_NONE;
 }
 
-static PyObject *output_end_records(PyObject *self, PyObject *unused)
+/* -------------------------------------------------------- archives of torch */
+
+static PyObject *output_archive(PyObject *self, PyObject *args)
+{
+	struct output *o = (struct output *)self;
+	unsigned alignment;
+
+	if (!PyArg_ParseTuple(args, "I:archive", &alignment) || enter(o) < 0)
+		return NULL;
+	if (!alignment || alignment > 0x8000)
+		PyErr_SetString(PyExc_ValueError, "alignment: is not from 1 to 32768");
+	else if (!(o->records = records_start(o->writer, alignment)))
+		PyErr_NoMemory();
+	busy_leave(&o->busy);
+	if (!o->records)
+		return NULL;
+	Py_RETURN_NONE;
+}
+
+/* Where a thread writes an archive. */
+static int enter_archive(struct output *o)
+{
+	if (enter_any(o) < 0)
+		return -1;
+	if (o->records)
+		return 0;
+	busy_leave(&o->busy);
+	PyErr_SetString(PyExc_ValueError, "no archive has been begun");
+	return -1;
+}
+
+static PyObject *add(struct output *o, const char *name, Py_ssize_t len, const void *data,
+		     uint64_t bytes, bool copy)
+{
+	int r;
+
+	if (len > 0xffff)
+		return PyErr_Format(PyExc_ValueError, "name: is longer than 65535 bytes");
+	if (enter_archive(o) < 0)
+		return NULL;
+	r = records_add(o->records, name, (size_t)len, data, bytes, copy);
+	busy_leave(&o->busy);
+	if (r < 0)
+		return PyErr_NoMemory();
+	Py_RETURN_NONE;
+}
+
+static PyObject *output_add(PyObject *self, PyObject *args)
+{
+	unsigned long long address, nbytes;
+	const char *name;
+	Py_ssize_t len;
+
+	if (!PyArg_ParseTuple(args, "s#KK:add", &name, &len, &address, &nbytes))
+		return NULL;
+	return add((struct output *)self, name, len, (const void *)(uintptr_t)address, nbytes,
+		   false);
+}
+
+static PyObject *output_add_bytes(PyObject *self, PyObject *args)
+{
+	const char *name, *data;
+	Py_ssize_t len, nbytes;
+
+	if (!PyArg_ParseTuple(args, "s#y#:add_bytes", &name, &len, &data, &nbytes))
+		return NULL;
+	return add((struct output *)self, name, len, data, (uint64_t)nbytes, true);
+}
+
+static PyObject *output_end_archive(PyObject *self, PyObject *unused)
 {
 	struct output *o = (struct output *)self;
 	const struct sluice_err *err;
-	const uint32_t *sums;
-	PyObject *found = NULL;
 	bool done = false;
-	size_t nr;
 	int r = 0;
 
 	(void)unused;
-	if (enter_any(o) < 0)
+	if (enter_archive(o) < 0)
 		return NULL;
-	while (o->records && !done && r == 0) {
+	records_end(o->records);
+	while (!done && r == 0) {
 		Py_BEGIN_ALLOW_THREADS
 		done = records_wait(o->records, 100);
 		Py_END_ALLOW_THREADS
 		r = done ? 0 : PyErr_CheckSignals();
 	}
 	if (done) {
-		r = records_result(o->records, &sums, &nr, &err);
-		found = r < 0 ? failed(o, r, err)
-			      : PyBytes_FromStringAndSize((const char *)sums, (Py_ssize_t)(4 * nr));
+		r = records_result(o->records, &err);
+		if (r < 0)
+			failed(o, r, err);
 		records_stop(o->records);
 		o->records = NULL;
-	} else if (r == 0) {
-		found = PyBytes_FromStringAndSize(NULL, 0);
 	}
 	busy_leave(&o->busy);
-	return found;
+	if (r < 0)
+		return NULL;
+	Py_RETURN_NONE;
 }
 
 static PyObject *output_seek(PyObject *self, PyObject *args)
@@ -320,7 +243,8 @@ static PyObject *output_commit(PyObject *self, PyObject *unused)
 	Py_BEGIN_ALLOW_THREADS
 	r = sluice_writer_commit(o->writer, &err);
 	o->writer = NULL;
-	release(o);
+	sluice_close(o->io, NULL);
+	o->io = NULL;
 	Py_END_ALLOW_THREADS
 	objects_leave(o->objects);
 	o->objects = NULL;
@@ -340,7 +264,8 @@ static void give_up(struct output *o)
 	Py_BEGIN_ALLOW_THREADS
 	records_stop(records);
 	sluice_writer_abort(w);
-	release(o);
+	sluice_close(o->io, NULL);
+	o->io = NULL;
 	Py_END_ALLOW_THREADS
 	objects_leave(o->objects);
 	o->objects = NULL;
@@ -449,16 +374,18 @@ static PyObject *get_closed(PyObject *self, void *unused)
 static PyMethodDef methods[] = {
 	{"write", output_write, METH_O, "write($self, data, /)\n--\n\n"},
 	{"write_memory", output_write_memory, METH_VARARGS,
-	 "write_memory($self, address, nbytes, device=False, crc=True, /)\n--\n\n"
-	 "Write memory of this process or of a device; returns its CRC-32, if wanted, or 0."},
-	{"add_records", output_add_records, METH_VARARGS,
-	 "add_records($self, heads, numbers, /)\n--\n\n"
-	 "Records of a zip archive for a thread to write: headers, and for each record four "
-	 "numbers "
-	 "of 64 bits, bytes of its header, address, bytes, bytes behind it."},
-	{"end_records", output_end_records, METH_NOARGS,
-	 "end_records($self)\n--\n\n"
-	 "When they are written: the CRC-32 of each, of 32 bits."},
+	 "write_memory($self, address, nbytes, /)\n--\n\n"
+	 "Write memory of this process or of a device."},
+	{"archive", output_archive, METH_VARARGS,
+	 "archive($self, alignment, /)\n--\n\n"
+	 "Begin a zip archive, which a thread writes; until end_archive() nothing else may be."},
+	{"add", output_add, METH_VARARGS,
+	 "add($self, name, address, nbytes, /)\n--\n\n"
+	 "A record of it: memory of this process or of a device, which must stay as it is."},
+	{"add_bytes", output_add_bytes, METH_VARARGS, "add_bytes($self, name, data, /)\n--\n\n"},
+	{"end_archive", output_end_archive, METH_NOARGS,
+	 "end_archive($self)\n--\n\n"
+	 "When all of it is written: it is complete."},
 	{"seek", output_seek, METH_VARARGS, "seek($self, offset, /)\n--\n\n"},
 	{"tell", output_tell, METH_NOARGS, "tell($self)\n--\n\n"},
 	{"commit", output_commit, METH_NOARGS, "commit($self)\n--\n\n"},
