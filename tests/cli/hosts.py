@@ -7,6 +7,7 @@ import sys
 # Instead of this folder, whose names hide modules of Python's own: io, types.
 sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
 
+import collections
 import contextlib
 import glob
 import json
@@ -21,6 +22,8 @@ import time
 import resultcheck
 from clikit import ROOT, SLUICE
 from tap import Skip, folder, run
+
+BUSY = 5  # tries of what a busy machine may upset; what is wrong is so in all of them
 
 resultcheck.need('jsonschema')
 
@@ -229,10 +232,15 @@ def while_it_runs(mpi, *length, env=None):
     here = os.path.realpath('.')
     process = launch(mpi, 3, 'bench', '-s', '64K', *(length or ('--runtime', '600')), '-w', '--overwrite', '--files', '4', '--no-limit', '--json',
                      'all.json', env=env)
-    while not (pid := worker_of(1, here)) or sum(n.startswith('sluice-bench') for n in os.listdir('.')) < 3:
+    seen, changes = {}, collections.Counter()  # files are filled, and then written to in the time that counts
+    while not (pid := worker_of(1, here)) or len(changes) < 3 or min(changes.values()) < 5:
         assert process.poll() is None, process.communicate()
+        for folder in filter(os.path.isdir, glob.glob('sluice-bench*')):
+            with contextlib.suppress(OSError):
+                last = max((e.stat().st_mtime_ns for e in os.scandir(folder)), default=0)
+                changes[folder] += seen.get(folder) != last
+                seen[folder] = last
         time.sleep(0.05)
-    time.sleep(0.5)
     return process, pid
 
 
@@ -250,13 +258,16 @@ def named_as_lost(process, why):
 def a_slow_rank(mpi):
     """It does nothing four fifths of the time: it is in the first line."""
     here = os.path.realpath('.')
-    process = launch(mpi, 3, 'bench', '-s', '64K', '-n', '1500', '-w', '--overwrite', '--files', '4', '--no-limit', '--json', 'all.json')
-    while not (pid := worker_of(1, here)) and process.poll() is None:
-        time.sleep(0.02)
-    held(process, pid, 0.04, 0.01)
-    out, _ = done(process)
-    with open('all.json', encoding='utf-8') as f:
-        of = json.load(f)['ranks']['series'][0]
+    for _ in range(BUSY):
+        process = launch(mpi, 3, 'bench', '-s', '64K', '-n', '1500', '-w', '--overwrite', '--files', '4', '--no-limit', '--json', 'all.json')
+        while not (pid := worker_of(1, here)) and process.poll() is None:
+            time.sleep(0.02)
+        held(process, pid, 0.04, 0.01)
+        out, _ = done(process)
+        with open('all.json', encoding='utf-8') as f:
+            of = json.load(f)['ranks']['series'][0]
+        if min(of['rows'], key=lambda row: row['bytes_per_sec'])['rank'] == 1:
+            break
     assert of['slowest'] == 1 and min(of['rows'], key=lambda row: row['bytes_per_sec'])['rank'] == 1, of
     assert re.search(r'idle tail\n  rank 1 \(', out) and of['straggler_cost'] > 0, out
 
@@ -264,20 +275,23 @@ def a_slow_rank(mpi):
 def a_rank_that_begins_late(mpi):
     """Rank 2 is held, so that the others wait for it, and rank 1 until the others have begun."""
     here = os.path.realpath('.')
-    process = launch(mpi, 3, 'bench', '-s', '64K', '--runtime', '3', '-w', '--overwrite', '--files', '4', '--no-limit', '--json', 'all.json')
-    while not ((second := worker_of(2, here)) and (first := worker_of(1, here))) or \
-            sum(n.startswith('sluice-bench') for n in os.listdir('.')) < 3:
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.02)
-    os.kill(second, signal.SIGSTOP)
-    time.sleep(1.5)
-    os.kill(first, signal.SIGSTOP)
-    os.kill(second, signal.SIGCONT)
-    time.sleep(1.5)
-    os.kill(first, signal.SIGCONT)
-    out, _ = done(process)
-    with open('all.json', encoding='utf-8') as f:
-        of = json.load(f)['ranks']['series'][0]
+    for _ in range(BUSY):
+        process = launch(mpi, 3, 'bench', '-s', '64K', '--runtime', '3', '-w', '--overwrite', '--files', '4', '--no-limit', '--json', 'all.json')
+        while not ((second := worker_of(2, here)) and (first := worker_of(1, here))) or \
+                sum(n.startswith('sluice-bench') for n in os.listdir('.')) < 3:
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.02)
+        os.kill(second, signal.SIGSTOP)
+        time.sleep(1.5)
+        os.kill(first, signal.SIGSTOP)
+        os.kill(second, signal.SIGCONT)
+        time.sleep(1.5)
+        os.kill(first, signal.SIGCONT)
+        out, _ = done(process)
+        with open('all.json', encoding='utf-8') as f:
+            of = json.load(f)['ranks']['series'][0]
+        if of['skewed']:
+            break
     assert of['skewed'] and of['skew_sec'] > 0.1 and 'warning: ranks began' in out, of
 
 
