@@ -55,6 +55,13 @@ SLUICE_API int sluice_stripe_create(const char *name, uint64_t unit, const char 
 SLUICE_API int sluice_stripe_unlink(int dir, const char *name);
 
 /*
+ * Remove members in the striped folder @folder that a process which was killed has left, of a file
+ * with inode number @ino that was in it and is not any more; whatever has this number now keeps
+ * its own.
+ */
+SLUICE_API void sluice_stripe_sweep(const char *folder, uint64_t ino);
+
+/*
  * The name first, then the members; of block devices the header.  Of a folder, which must be empty,
  * the mark and what its files have left.  0 or -errno.
  */

@@ -49,14 +49,15 @@ struct place_old {
 struct place_dir {
 	char *path;
 	int fd;
-	int journal;          /* -1: not ours yet */
-	unsigned made;        /* names at the end of the path whose folders were made for it */
-	bool marked;          /* the marker was made just now */
-	bool vague;           /* files cannot be known by their numbers here (FUSE) */
-	atomic_bool fixed;    /* names are for ever: the file system cannot rename */
-	atomic_uint next;     /* file that is made */
-	pthread_mutex_t lock; /* of the book */
-	struct book book;     /* the files that are there */
+	int journal;   /* -1: not ours yet */
+	unsigned made; /* names at the end of the path whose folders were made for it */
+	bool marked;   /* the marker was made just now */
+	struct sluice_stripe_info *striped; /* files in it are striped; NULL: they are not */
+	bool vague;                         /* files cannot be known by their numbers here (FUSE) */
+	atomic_bool fixed;                  /* names are for ever: the file system cannot rename */
+	atomic_uint next;                   /* file that is made */
+	pthread_mutex_t lock;               /* of the book */
+	struct book book;                   /* the files that are there */
 	_Atomic uint64_t subs[PLACE_SUBS / 64]; /* sub-folders that are there, a bit each */
 };
 

@@ -11,6 +11,8 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <sluice/stripe.h>
+
 #include "base/beneath.h"
 #include "base/err.h"
 #include "base/util.h"
@@ -120,6 +122,28 @@ int book_see(struct book_seen *s, int dir, const char *name)
 		.folder = S_ISDIR(st.stx_mode),
 	};
 	return 0;
+}
+
+int book_unlink(int dir, const char *name)
+{
+	const char *last;
+	int parent = sluice_beneath_parent(dir, name, &last), r;
+
+	if (parent < 0)
+		return parent;
+	r = sluice_stripe_unlink(parent, last);
+	sluice_beneath_done(dir, parent);
+	return r;
+}
+
+uint64_t book_whole_bytes(const char *folder, const char *name, const struct book_seen *seen)
+{
+	char path[PLACE_PATH];
+	int64_t bytes = -ENAMETOOLONG;
+
+	if (snprintf(path, sizeof(path), "%s/%s", folder, name) < (int)sizeof(path))
+		bytes = sluice_stripe_bytes(path, (int64_t)seen->file.bytes);
+	return bytes < 0 ? 0 : (uint64_t)bytes;
 }
 
 /* Numbers are given again to new files, but not with the same birth. */

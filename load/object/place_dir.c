@@ -17,11 +17,15 @@
 
 #include <linux/magic.h>
 
+#include <sluice/stripe.h>
+
 #include "base/beneath.h"
 #include "base/err.h"
 #include "base/util.h"
 #include "load/object/place.h"
 #include "load/object/place_book.h"
+
+#define STRIPE_MARK ".sluice-stripe" /* what makes a folder a striped one */
 
 /* ------------------------------------------------------------ looking at it */
 
@@ -30,9 +34,10 @@ struct look {
 	const char *path;
 	const struct place_opts *o;
 	struct book book;
-	int fd;         /* of the folder */
-	int marker;     /* its book, -1: none */
-	bool marked;    /* it was made just now */
+	int fd;      /* of the folder */
+	int marker;  /* its book, -1: none */
+	bool marked; /* it was made just now */
+	struct sluice_stripe_info *striped;
 	uint64_t freed; /* bytes that would be free if it were emptied */
 };
 
@@ -78,7 +83,7 @@ static int look_entry(struct look *l, const char *sub, const char *name, struct 
 		return strange(l, sub, name, err);
 	if (!sub[0] && !strcmp(name, "lost+found") && seen.folder)
 		return 0; /* of the file system */
-	if (!sub[0] && !strcmp(name, BOOK_NAME))
+	if (!sub[0] && (!strcmp(name, BOOK_NAME) || (l->striped && !strcmp(name, STRIPE_MARK))))
 		return 0;
 	if (!sub[0] && seen.folder && l->book.hashed && is_subfolder(name)) {
 		snprintf(below, sizeof(below), "%s/", name);
@@ -89,7 +94,7 @@ static int look_entry(struct look *l, const char *sub, const char *name, struct 
 		e = look_new(l, below, &seen);
 	if (!e || !book_is_file(e, &seen))
 		return strange(l, sub, name, err);
-	l->freed += seen.allocated;
+	l->freed += l->striped ? book_whole_bytes(l->path, below, &seen) : seen.allocated;
 	return 0;
 }
 
@@ -173,6 +178,11 @@ static int look_begin(struct look *l, struct sluice_err *err)
 	l->fd = open(l->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (l->fd < 0)
 		return sluice_fail(err, -errno, "%s: %s", l->path, strerror(errno));
+	if (l->o->kind == PLACE_FILES && sluice_stripe_is(l->path) == 2) {
+		r = sluice_stripe_load(&l->striped, l->path, err);
+		if (r < 0)
+			return r;
+	}
 	r = look_marker(l, err);
 	return r < 0 ? r : look_folder(l, "", err);
 }
@@ -183,6 +193,7 @@ static void look_end(struct look *l)
 		close(l->fd);
 	if (l->marker >= 0)
 		close(l->marker);
+	sluice_stripe_free(l->striped);
 	book_free(&l->book);
 }
 
@@ -217,6 +228,43 @@ static int look_parent(const char *path, struct sluice_err *err)
 	return 0;
 }
 
+/* All members take the same: what the one with the least has, which may share its room. */
+static int stripe_free_bytes(const char *path, uint64_t *ret, dev_t *ret_dev,
+			     struct sluice_err *err)
+{
+	struct sluice_stripe_info *info;
+	dev_t devs[SLUICE_STRIPE_MEMBERS];
+	uint64_t least = UINT64_MAX;
+	struct statvfs fs;
+	struct stat st;
+	unsigned nr;
+	int r = sluice_stripe_load(&info, path, err);
+
+	if (r < 0)
+		return r;
+	for (unsigned i = 0; i < info->nr && r == 0; i++) {
+		const char *member = info->members[i].path;
+
+		if (stat(member, &st) < 0)
+			r = sluice_fail(err, -errno, "%s: %s", member, strerror(errno));
+		devs[i] = st.st_dev;
+	}
+	for (unsigned i = 0; i < info->nr && r == 0; i++) {
+		const char *member = info->members[i].path;
+
+		nr = 0;
+		for (unsigned k = 0; k < info->nr; k++)
+			nr += devs[k] == devs[i];
+		if (statvfs(member, &fs) < 0)
+			r = sluice_fail(err, -errno, "%s: %s", member, strerror(errno));
+		least = min_u64(least, (uint64_t)fs.f_bavail * fs.f_frsize / nr);
+	}
+	*ret = least / 2 > UINT64_MAX / 2 / info->nr ? UINT64_MAX : least * info->nr;
+	*ret_dev = devs[0];
+	sluice_stripe_free(info);
+	return r;
+}
+
 /* The folder, or the nearest one above it that exists. */
 int dir_free_bytes(const char *path, uint64_t *ret, dev_t *ret_dev, struct sluice_err *err)
 {
@@ -238,7 +286,7 @@ int dir_free_bytes(const char *path, uint64_t *ret, dev_t *ret_dev, struct sluic
 	}
 	*ret = (uint64_t)fs.f_bavail * fs.f_frsize;
 	*ret_dev = st.st_dev;
-	return 0;
+	return sluice_stripe_is(path) == 2 ? stripe_free_bytes(path, ret, ret_dev, err) : 0;
 }
 
 int dir_check(const char *path, const struct place_opts *o, uint64_t *ret_freed,
@@ -282,7 +330,10 @@ static int dir_remove_old(struct look *l, bool reuse)
 			continue;
 		}
 		if (there)
-			r = sluice_beneath_unlink(l->fd, e->name, 0);
+			r = book_unlink(l->fd, e->name);
+		/* it was being made, or removed */
+		if (r == 0 && l->striped && (!there || !seen.file.bytes))
+			sluice_stripe_sweep(l->path, e->file.inode);
 		if (r == 0 && reuse)
 			r = book_write_gone(l->marker, e->name);
 		if (r == 0)
@@ -484,6 +535,7 @@ static int dir_open(struct place *p, unsigned i, struct sluice_err *err)
 		d->marked = l.marked;
 		d->vague = is_vague(l.fd);
 		d->book = l.book;
+		d->striped = TAKE_PTR(l.striped);
 		l.fd = l.marker = -1;
 		l.book = (struct book){0};
 	} else if (l.fd >= 0) {
@@ -570,6 +622,7 @@ int dirs_close(struct place *p, struct sluice_err *err)
 		if (d->fd >= 0)
 			close(d->fd);
 		book_free(&d->book);
+		sluice_stripe_free(d->striped);
 		pthread_mutex_destroy(&d->lock);
 	}
 	free(p->dirs);

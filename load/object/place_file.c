@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <sluice/stripe.h>
+
 #include "base/err.h"
 #include "base/util.h"
 #include "load/object/content.h"
@@ -117,7 +119,8 @@ int place_file_make(struct place *p, struct place_ref *ref, const char *key, uin
 	if (fd < 0)
 		return file_fail(p, *ref, name, "cannot make it", fd, err);
 	spares_trim(p, atomic_load(&p->slack));
-	r = file_reserve(p, fd, bytes);
+	/* a striped one is empty until it is opened, or a manifest: the library reserves */
+	r = p->dirs[ref->dir].striped ? 0 : file_reserve(p, fd, bytes);
 	if (r == 0)
 		return fd;
 	close(fd);
@@ -136,6 +139,20 @@ int place_file_open(struct place *p, struct place_ref ref, const char *key, uint
 	return fd < 0 ? file_fail(p, ref, name, "cannot open it", fd, err) : fd;
 }
 
+/* The names of members, too. */
+static int sync_folders(const struct place_dir *d)
+{
+	int r = fsync(d->fd) < 0 ? -errno : 0;
+
+	for (unsigned i = 0; r == 0 && d->striped && i < d->striped->nr; i++) {
+		CLEANUP_CLOSE int fd =
+			open(d->striped->members[i].path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+		r = fd < 0 || fsync(fd) < 0 ? -errno : 0;
+	}
+	return r;
+}
+
 int place_file_done(struct place *p, struct place_ref ref, const char *key, uint32_t len,
 		    struct sluice_err *err)
 {
@@ -144,8 +161,8 @@ int place_file_done(struct place *p, struct place_ref ref, const char *key, uint
 	int r = 0;
 
 	relative_name(p, ref, key, len, name);
-	if (p->o.durability == SLUICE_DURABLE_FULL && fsync(d->fd) < 0)
-		r = -errno;
+	if (p->o.durability == SLUICE_DURABLE_FULL)
+		r = sync_folders(d);
 	if (r == 0)
 		r = live_complete(d, name);
 	return r < 0 ? file_fail(p, ref, name, "cannot write it down", r, err) : 0;

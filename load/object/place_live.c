@@ -129,6 +129,8 @@ int live_complete(struct place_dir *d, const char *name)
 	free(TAKE_PTR(e->key));
 	e->key_len = 0;
 	e->file = seen.file;
+	if (d->striped)
+		e->file.bytes = book_whole_bytes(d->path, name, &seen);
 	e->state = BOOK_COMPLETE;
 	return book_write(d->journal, e);
 }
@@ -152,7 +154,9 @@ int live_unlink(struct place_dir *d, const char *name)
 	struct book_seen seen;
 	int r = live_check(d, name, -1, &seen);
 
-	return r < 0 ? r : sluice_beneath_unlink(d->fd, name, 0);
+	if (r < 0)
+		return r;
+	return d->striped ? book_unlink(d->fd, name) : sluice_beneath_unlink(d->fd, name, 0);
 }
 
 int live_remove(struct place_dir *d, const char *name)
@@ -185,7 +189,9 @@ int64_t live_size(struct place_dir *d, const char *name)
 
 	if (r < 0)
 		return r;
-	return seen.links == 1 ? (int64_t)seen.file.bytes : -EMLINK;
+	if (seen.links != 1)
+		return -EMLINK;
+	return (int64_t)(d->striped ? book_whole_bytes(d->path, name, &seen) : seen.file.bytes);
 }
 
 /* Both names are in the marker while it happens, one of them without a file. */

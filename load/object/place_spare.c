@@ -190,13 +190,15 @@ static uint64_t spare_excess(const struct spare *s, uint64_t bytes)
 	return s->bytes - min_u64(s->bytes, bytes);
 }
 
-static bool spare_find(struct spares *s, unsigned dir, uint64_t bytes, struct spare *ret)
+/* @grows: a striped file, which is not made shorter here. */
+static bool spare_find(struct spares *s, unsigned dir, uint64_t bytes, bool grows,
+		       struct spare *ret)
 {
 	unsigned best = SPARES;
 
 	pthread_mutex_lock(&s->lock);
 	for (unsigned i = 0; i < s->nr; i++)
-		if (s->v[i].dir == dir && s->v[i].bytes / MISFIT <= bytes &&
+		if (s->v[i].dir == dir && s->v[i].bytes / (grows ? 1 : MISFIT) <= bytes &&
 		    (best == SPARES || spare_better(&s->v[i], &s->v[best], bytes)))
 			best = i;
 	if (best < SPARES)
@@ -237,7 +239,7 @@ int spare_take(struct place *p, unsigned dir, const char *name, uint64_t bytes)
 	struct spare s;
 	int fd;
 
-	if (!p->spares || !spare_find(p->spares, dir, bytes, &s))
+	if (!p->spares || !spare_find(p->spares, dir, bytes, p->dirs[dir].striped, &s))
 		return -ENOENT;
 	fd = rename_to(p, &s, name, bytes);
 	spares_settle(p->spares, spare_excess(&s, bytes));

@@ -263,6 +263,39 @@ int sluice_stripe_remove_folder(const struct sluice_manifest *m, const char *nam
 	return 0;
 }
 
+/* Is it of a file in @folder that has this number no more? */
+static bool is_orphan(const char *path, const char *folder, uint64_t ino)
+{
+	struct sluice_member_head head = {.id = ""};
+	size_t len = strlen(folder);
+	struct sluice_backing b;
+	struct stat st;
+
+	if (sluice_backing_open_member(&b, path, O_RDONLY | O_NOFOLLOW, SLUICE_DIRECT_NEVER, NULL) <
+	    0)
+		return false;
+	sluice_member_read(&b, &head);
+	sluice_backing_close(&b);
+	return !strncmp(head.name, folder, len) && head.name[len] == '/' &&
+	       (lstat(head.name, &st) < 0 ? errno == ENOENT : st.st_ino != ino);
+}
+
+void sluice_stripe_sweep(const char *folder, uint64_t ino)
+{
+	CLEANUP_FREE char *real = realpath(folder, NULL);
+	struct sluice_manifest *m;
+	char path[PATH_MAX];
+
+	if (!real || sluice_manifest_load(&m, folder, NULL) < 0)
+		return;
+	for (unsigned i = 0; m->folder && i < m->nr; i++)
+		if (snprintf(path, sizeof(path), "%s/%" PRIu64 ".%u", m->members[i], ino, i) <
+			    (int)sizeof(path) &&
+		    is_orphan(path, real, ino))
+			unlink(path);
+	sluice_manifest_free(m);
+}
+
 int sluice_stripe_unlink(int dir, const char *name)
 {
 	struct sluice_manifest *m = NULL;

@@ -454,6 +454,8 @@ int sluice_member_remove(const struct sluice_manifest *m, unsigned i, struct slu
 
 int sluice_stripe_remove(const char *name, struct sluice_err *err)
 {
+	/* its number is not another's before the members are gone: they may be called by it */
+	CLEANUP_CLOSE int held = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	struct sluice_manifest *m;
 	struct sluice_err why;
 	int r = sluice_manifest_load(&m, name, err), r2;

@@ -205,17 +205,42 @@ def torch_and_safetensors_save_and_load_striped_names():
 
 
 @in_folder
-def kv_and_replay_take_several_folders_themselves():
-    os.mkdir('f')
-    os.mkdir('d0')
-    create('--folder', 'f', 'd0')
-    with open('t.csv', 'w', encoding='utf-8') as f:
-        f.write('Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n0.0,Write,4096,Tier-2,k,Prefill\n')
-    for words in (['replay', 't.csv', '-T', 'f'],
-                  ['kv', '--model', 'tiny-1b', '--num-users', '1', '--duration', '1', '--cache-dir', 'f', '--output', os.devnull]):
-        done = clikit.call(*words)
-        assert done.returncode and 'stripe' in done.err, done
-    assert os.listdir('f') == ['.sluice-stripe'] and not [n for _, _, names in os.walk('d0') for n in names]
+def kv_and_replay_keep_objects_in_striped_folders():
+    for folder in ('a', 'b'):
+        os.mkdir(folder)
+    create('f', '--folder', '--unit', '64K', 'a', 'b')
+    before = files()
+    size = 300000
+    head = 'Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n'
+    write = head + ''.join(f'0.0{n},Write,{size + n},Tier-2,k{n},Prefill\n' for n in range(5))
+    read = head + ''.join(f'0.0{n},Read,{size + n},Tier-2,k{n},Decode\n' for n in range(5))
+    for name, rows in (('w.csv', write), ('r.csv', read)):
+        with open(name, 'w', encoding='utf-8') as f:
+            f.write(rows)
+    inputs = ['./r.csv', './w.csv']
+    # objects stay, and a second run finds them at their size; --verify reads each byte
+    clikit.Command('replay')('w.csv', '-T', 'f', '--keep', '--verify')
+    kept = [f for f in files() if f.startswith('./f/') and os.path.basename(f)[0] != '.']
+    assert sorted(look(f)['bytes'] for f in kept) == [size + n for n in range(5)], kept
+    assert all(m['bytes'] > size / 3 for f in kept for m in look(f)['members']), [look(f) for f in kept]
+    done = clikit.Command('replay')('r.csv', '-T', 'f', '--reuse', '--verify')
+    assert files() == sorted(before + inputs), (files(), done.out)
+    # with objects that go and come, so that spare files are used
+    clikit.Command('kv')('--model', 'tiny-1b', '--num-users', '2', '--duration', '2', '--cache-dir', 'f', '--verify', '--cpu-mem-gb', '0', '--gpu-mem-gb', '0',
+                         '--output', os.devnull)
+    assert files() == sorted(before + inputs), files()
+    # what a killed run left goes with its members, also of a file that was about to be removed
+    clikit.Command('replay')('w.csv', '-T', 'f', '--keep')
+    assert len(files()) > len(before) + 2
+    os.remove(kept[0])
+    clikit.Command('replay')('r.csv', '-T', 'f', '--fresh')
+    assert files() == sorted(before + inputs), files()
+    # a slab is one file of its own
+    done = clikit.call('replay', 'w.csv', '-T', 'f', '--layout', 'slab')
+    assert done.returncode and '.sluice-stripe' in done.err, done
+    for name in inputs:
+        os.remove(name)
+    rm('f')
 
 
 def files():
@@ -286,4 +311,4 @@ tap.run(a_tensor_goes_through_by_its_name, info_tells_size_unit_and_members, che
         a_folder_is_measured_like_any_and_nothing_is_left, a_swap_folder_of_deepspeed_may_be_striped,
         fio_is_not_let_at_striped_files, checkpoints_take_the_place_of_a_striped_file_and_keep_its_folders,
         checkpoints_in_a_striped_folder_are_striped, torch_and_safetensors_save_and_load_striped_names, what_replaces_a_file_leaves_a_striped_one_alone,
-        kv_and_replay_take_several_folders_themselves)
+        kv_and_replay_keep_objects_in_striped_folders)

@@ -489,6 +489,28 @@ static void a_folder_without_its_members_fails_and_loses_nothing(void)
 	T_EQ(rmdir(info->members[0].path), 0); /* nothing was left there */
 }
 
+/* Of a file whose remover was killed, and of none that is there. */
+static void sweeping_takes_members_of_what_is_gone(void)
+{
+	char path[PATH_MAX + 40], member[PATH_MAX];
+	struct stat st, now;
+
+	make_folder();
+	snprintf(path, sizeof(path), "%s/p.swp", swap);
+	write_to(path, BYTES, BYTES);
+	snprintf(name, sizeof(name), "%s", path);
+	look();
+	snprintf(member, sizeof(member), "%s", info->members[1].path);
+	T_EQ(stat(path, &st), 0);
+	sluice_stripe_sweep(swap, st.st_ino);
+	T_EQ(stat(member, &now), 0);
+	T_EQ(unlink(path), 0);
+	sluice_stripe_sweep(swap, st.st_ino + 1);
+	T_EQ(stat(member, &now), 0);
+	sluice_stripe_sweep(swap, st.st_ino);
+	T_EQ(stat(member, &now), -1);
+}
+
 /* A stream writer's file at @path, of which there is nothing after an abort. */
 static void save(const char *path, uint64_t len, bool commit)
 {
@@ -667,6 +689,7 @@ static const struct t_case cases[] = {
 	T_CASE(members_that_lost_their_file_go),
 	T_CASE(a_mark_that_others_may_write_is_not_believed),
 	T_CASE(a_folder_without_its_members_fails_and_loses_nothing),
+	T_CASE(sweeping_takes_members_of_what_is_gone),
 	T_CASE(a_writer_makes_the_next_one_of_the_same_folders),
 	T_CASE(a_writer_in_a_striped_folder_makes_a_striped_file),
 	T_CASE(a_moved_file_keeps_its_members),
