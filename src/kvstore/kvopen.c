@@ -300,6 +300,13 @@ static int load_shelves(struct sluice_store *s, struct sluice_err *err)
 			store_shelf_leave(sh);
 		}
 	}
+	/*
+	 * What was found to be older than what another log says is so for good before anything else
+	 * is written: when the newer one goes, the older one must not be there for the next start.
+	 */
+	for (unsigned i = 0; i < s->nr_shelves; i++)
+		if (!s->shelves[i].out)
+			store_journal_flush(&s->shelves[i]);
 	s->stats.recovered = s->stats.entries;
 	for (unsigned i = 0; usable && i < s->nr_shelves; i++)
 		if (s->shelves[i].out)

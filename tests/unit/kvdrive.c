@@ -223,6 +223,67 @@ static void writes_that_were_lost_are_misses(void)
 	t_note("%llu found corrupt", (unsigned long long)corrupt);
 }
 
+static size_t log_bytes(const char *name)
+{
+	struct stat st;
+
+	T_EQ(stat(t_path(name), &st), 0);
+	return (size_t)st.st_size;
+}
+
+/* The log as it was: the process was killed before what came behind was written. */
+static void put_back(const char *name, unsigned char *was, size_t len)
+{
+	int fd = open(t_path(name), O_WRONLY | O_TRUNC | O_CLOEXEC);
+
+	T_OK(fd >= 0 && write(fd, was, len) == (ssize_t)len);
+	close(fd);
+	free(was);
+}
+
+/* Drives take turns. */
+static void set_on(const char *key, uint64_t seed, const char *log)
+{
+	size_t was = log_bytes(log);
+
+	T_EQ(sk_set("turn", 0, LEN), LEN);
+	if (log_bytes(log) > was)
+		T_EQ(sk_set("turn", 0, LEN), LEN);
+	was = log_bytes(log);
+	T_EQ(sk_set(key, seed, LEN), LEN);
+	T_OK(log_bytes(log) > was);
+}
+
+/*
+ * The logs of two drives are written one after the other.  A kill between them leaves two values
+ * of a key, and one while the newer is deleted must not bring the older one back.
+ */
+static void two_kills_between_two_logs_bring_nothing_old_back(void)
+{
+	static const char *const logs[] = {"a/log", "b/log"};
+
+	for (unsigned i = 0; i < 2; i++) { /* they are read in this order */
+		size_t len;
+		unsigned char *was;
+
+		sk_open("a b", MIB(48));
+		set_on("k", 1, logs[i]);
+		was = slurp(logs[i], &len);
+		set_on("k", 2, logs[!i]);
+		sk_close();
+		put_back(logs[i], was, len);
+		sk_open("a b", MIB(48));
+		T_EQ(sk_get("k", 2, LEN), LEN);
+		was = slurp(logs[i], &len);
+		T_EQ(sk_delete("k"), 0);
+		sk_close();
+		put_back(logs[i], was, len);
+		sk_open("a b", MIB(48));
+		T_EQ(sk_exists("k"), -ENOENT);
+		sk_close();
+	}
+}
+
 static void what_is_written_is_counted(void)
 {
 	struct sluice_store_stats st;
@@ -243,6 +304,7 @@ int main(void)
 		T_CASE(a_drive_that_fails_loses_only_its_entries),
 		T_CASE(a_value_keeps_its_place_while_it_is_read),
 		T_CASE(writes_that_were_lost_are_misses),
+		T_CASE(two_kills_between_two_logs_bring_nothing_old_back),
 		T_CASE(what_is_written_is_counted),
 	};
 	static const struct t_group group = {"kvdrive", begin, end, cases, T_COUNT(cases)};
