@@ -92,29 +92,29 @@ static void set_request(struct block *b)
 	}
 }
 
-/* The slot of registered memory that holds the whole block, or -1. */
-static int find_buf_slot(const struct queue *q, const struct op *op, const struct sluice_req *r)
+/* The slot of registered memory that holds the whole block, which goes straight, or -1. */
+static int find_buf_slot(const struct queue *q, const struct block *b)
 {
-	uint64_t at = (uint64_t)(uintptr_t)r->buf, first, last;
+	uint64_t at = b->op->region_at + b->seg_off, piece = at / REGION_PIECE;
 
-	if (!op->region_len || q->index >= op->region_known || at < op->region_addr ||
-	    at + r->len > op->region_addr + op->region_len)
+	if (q->index >= b->op->region_known || (at + b->len - 1) / REGION_PIECE != piece)
 		return -1;
-	first = (at - op->region_addr) / REGION_PIECE;
-	last = (at - op->region_addr + r->len - 1) / REGION_PIECE;
-	return first == last ? (int)(op->region_slot + first) : -1;
+	return (int)(b->op->region_slot + piece);
 }
 
-/* Files opened by the user are made known to this queue's engine when first met. */
-static int find_file_slot(struct queue *q, struct part *p)
+static int __attribute__((noinline)) add_file_slot(struct queue *q, struct part *p)
 {
-	if (p->slot < 0 || q->files[p->slot] == p)
-		return p->slot;
 	if (!q->io->engine->set_file ||
 	    q->io->engine->set_file(q->engine, (unsigned)p->slot, p->store->fd) < 0)
 		return -1;
 	q->files[p->slot] = p;
 	return p->slot;
+}
+
+/* Files opened by the user are made known to this queue's engine when first met. */
+static inline int find_file_slot(struct queue *q, struct part *p)
+{
+	return p->slot < 0 || q->files[p->slot] == p ? p->slot : add_file_slot(q, p);
 }
 
 /* What an engine that takes device memory has to know besides. */
@@ -154,41 +154,77 @@ bool block_may_start(struct block *b)
 	return b->ranged;
 }
 
-int block_start(struct sluice_io *io, struct queue *q, struct block *b)
+static int start_sync(struct block *b)
 {
-	struct op *op = b->op;
-	struct counters *c = q ? &q->count : &op->port->count;
-	int r = 0;
+	const struct sluice_file *f = b->op->file;
 
-	b->started = true;
-	if (b->mode == BLOCK_SYNC) {
-		if (op->file->store.stripe && b->part == op->file->parts)
-			r = sluice_stripe_settle(op->file->store.stripe, true);
-		b->req.fd = b->part->store->fd;
-		b->req.len = 0;
-		b->req.off = 0;
-		b->req.file_slot = b->req.buf_slot = -1;
-		b->req.blocking = false;
-		return r;
-	}
-	set_request(b);
-	if (b->mode == BLOCK_BOUNCE && op->opcode == SLUICE_WRITE)
-		block_copy(op, b, b->bounce, true);
-	COUNT(c, blocks, 1);
+	b->req.fd = b->part->store->fd;
+	b->req.len = 0;
+	b->req.off = 0;
+	b->req.file_slot = b->req.buf_slot = -1;
+	b->req.blocking = false;
+	return f->store.stripe && b->part == f->parts ? sluice_stripe_settle(f->store.stripe, true)
+						      : 0;
+}
+
+/* What does not go straight between file and memory of the host's. */
+static int start_other(struct sluice_io *io, struct queue *q, struct block *b, struct counters *c)
+{
 	if (b->mode == BLOCK_BOUNCE) {
+		if (b->op->opcode == SLUICE_WRITE)
+			block_copy(b->op, b, b->bounce, true);
 		b->flags |= SLUICE_DONE_BOUNCED;
 		COUNT(c, bounced, 1);
 	} else if (b->mode == BLOCK_DEVICE) {
 		b->flags |= SLUICE_DONE_RING;
 		COUNT(c, ring, 1);
 		b->req.buf_slot = ring_slot(q);
-	} else if (q) {
-		if (b->mode == BLOCK_CUFILE) {
-			r = set_device(io, b);
-			COUNT(c, cufile, 1);
-		}
-		b->req.buf_slot = find_buf_slot(q, op, &b->req);
+	} else if (b->mode == BLOCK_CUFILE) {
+		COUNT(c, cufile, 1);
+		b->req.buf_slot = find_buf_slot(q, b);
+		return set_device(io, b);
 	}
+	return 0;
+}
+
+/* As most blocks go: by O_DIRECT, as they are. */
+static void start_direct(struct queue *q, struct block *b)
+{
+	const struct op *op = b->op;
+	const struct sluice_backing *s = b->part->store;
+	struct sluice_req *r = &b->req;
+
+	r->code = op->opcode == SLUICE_READ ? SLUICE_REQ_READ : SLUICE_REQ_WRITE;
+	r->buf = (char *)op->iov[b->seg].addr + b->seg_off;
+	r->off = b->at;
+	r->len = (uint32_t)b->len;
+	r->fd = s->fd;
+	r->blocking = s->fuse;
+	r->context = NULL;
+	r->buf_slot = find_buf_slot(q, b);
+	if (r->buf_slot >= 0)
+		count_own(&q->count.fixed, 1);
+	count_own(&q->count.direct, 1);
+	r->file_slot = find_file_slot(q, b->part);
+}
+
+int block_start(struct sluice_io *io, struct queue *q, struct block *b)
+{
+	struct counters *c = q ? &q->count : &b->op->port->count;
+	int r = 0;
+
+	b->started = true;
+	if (q && b->mode == BLOCK_STRAIGHT && !b->plain) {
+		start_direct(q, b);
+		return 0;
+	}
+	if (b->mode == BLOCK_SYNC)
+		return start_sync(b);
+	set_request(b);
+	if (b->mode != BLOCK_STRAIGHT)
+		r = start_other(io, q, b, c);
+	else if (q)
+		b->req.buf_slot = find_buf_slot(q, b);
 	if (b->req.buf_slot >= 0)
 		COUNT(c, fixed, 1);
 	if (b->plain)
@@ -304,7 +340,7 @@ again:
 	return false;
 }
 
-bool block_account(struct op *op, struct block *b)
+void block_account(struct op *op, struct block *b)
 {
 	uint64_t end = b->pos + b->moved;
 
@@ -325,5 +361,4 @@ bool block_account(struct op *op, struct block *b)
 	/* What lies behind a failure or the end of the file is not asked for any more. */
 	if (b->code < 0 || b->eof)
 		op->cursor = op->len;
-	return op_is_over(op);
 }

@@ -20,27 +20,23 @@ static bool region_holds(const struct region *r, uint64_t addr, uint64_t len)
 }
 
 /* A thread remembers where its memory was last: then it need not look at what all share. */
-bool region_find(struct sluice_io *io, struct here *here, uint64_t addr, uint64_t len,
-		 struct region *out)
+const struct region *region_find(struct sluice_io *io, struct here *here, uint64_t addr,
+				 uint64_t len)
 {
-	bool found = false;
+	const struct region *found = NULL;
 
 	if (!atomic_load(&io->nr_regions))
-		return false;
+		return NULL;
 	if (here->region.len && here->regions_version == atomic_load(&io->regions_version) &&
-	    region_holds(&here->region, addr, len)) {
-		*out = here->region;
-		return true;
-	}
+	    region_holds(&here->region, addr, len))
+		return &here->region;
 	pthread_mutex_lock(&io->lock);
 	for (unsigned i = 0; i < io->nr_regions && !found; i++) {
-		found = region_holds(&io->regions[i], addr, len);
-		if (found)
-			*out = io->regions[i];
-	}
-	if (found) {
-		here->region = *out;
+		if (!region_holds(&io->regions[i], addr, len))
+			continue;
+		here->region = io->regions[i];
 		here->regions_version = atomic_load(&io->regions_version);
+		found = &here->region;
 	}
 	pthread_mutex_unlock(&io->lock);
 	return found;

@@ -115,6 +115,7 @@ struct sluice_file {
 	unsigned nr_parts;
 	atomic_int attach;               /* of all parts to an engine that takes device memory */
 	bool by_path;                    /* closed with the last operation that uses it */
+	uint64_t split[2];               /* on small pages, on huge ones; not of an object */
 	uint64_t issued;                 /* an object: bytes whose writing was handed out */
 	_Alignas(LINE) atomic_uint refs; /* operations, plus one while open */
 };
@@ -146,22 +147,30 @@ struct region {
 enum op_state { OP_FREE, OP_NEW, OP_PENDING, OP_ISSUED, OP_CANCELLED, OP_DONE };
 
 /*
- * It goes from one processor to another and back, line by line of memory: what every operation
- * needs is together, and what few need is behind it and not even zeroed.
+ * It goes from one processor to another and back, line by line of memory.  So what goes both
+ * ways is together, and what is asked for, which nobody writes to once it is submitted; where
+ * planning stands is on a line of its own, that stays with the I/O thread, and what few need
+ * is behind it.
  */
 struct op {
 	union {
-		struct op *next; /* free, pending, done, or a queue's own list */
+		struct {
+			struct op *next; /* free, pending, done, or a queue's own list */
+			struct op *prev; /* pending and done */
+		};
 		struct hand_item item;
 	};
-	struct op *prev; /* pending and done */
 	struct port *port;
 	atomic_uint state; /* enum op_state */
 	uint32_t index;    /* in its port */
-	/* under port->lock; the rest, up to @fault, is zeroed for each use */
-	uint32_t gen;
-	unsigned waiters; /* threads in sluice_wait() for this one */
+	uint32_t gen;      /* under port->lock, as the next */
+	unsigned waiters;  /* threads in sluice_wait() for this one */
+	uint64_t stop;     /* bytes without a gap: everything before it is moved */
+	int code;          /* 0 or the first failure, -errno */
+	uint32_t done_flags;
+	char *msg; /* NULL but for finished ones */
 
+	/* what is asked for */
 	struct sluice_file *file;
 	struct queue *home; /* has it alone; NULL: io->lock guards it; changes under io->lock */
 	uint32_t opcode;
@@ -171,51 +180,61 @@ struct op {
 	uint64_t tag;
 	void (*on_done)(void *arg, const struct sluice_done *done);
 	void *arg;
+
 	const struct sluice_iov *iov; /* memory; points to one or to an allocated copy */
 	struct sluice_iov one;
 	const struct sluice_place *places; /* of each segment; NULL: all in host memory */
-	struct sluice_order *order;        /* device memory: not before this; NULL: any time */
+	uint64_t block;                    /* split size */
+	uint64_t region_at;                /* where in registered memory @one begins */
+	uint16_t region_slot;
+	uint16_t region_known; /* to so many queues; 0: it is not in any */
 	unsigned nr_iov;
+	union {
+		struct {
+			bool remote;      /* the file is an object */
+			bool extends;     /* sluice_extend_end() is owed, or bytes to one */
+			bool small_pages; /* goes through bounce buffers, see plan.c */
+			bool staged;      /* @stage learns from it */
+			bool spare;       /* goes back to its queue's spare ones */
+		};
+		uint64_t bits; /* all of them */
+	};
 
-	/* where planning stands */
+	/* where planning and doing stand, from op_begin() on */
 	unsigned seg;    /* segment of the cursor */
+	unsigned syncs;  /* parts that were synced, or are being */
 	uint64_t cursor; /* bytes handed out */
 	uint64_t seg_off;
-	uint64_t block;                   /* split size */
-	uint64_t region_addr, region_len; /* registered memory that holds @one, len 0: none */
-	unsigned region_slot;
-	unsigned region_known; /* to so many queues */
-
-	/* where doing stands */
 	unsigned inflight;
-	uint64_t stop; /* bytes without a gap: everything before it is moved */
-	int code;      /* 0 or the first failure, -errno */
-	uint32_t done_flags;
-	uint64_t finished; /* when, in nanoseconds, where there are several ports */
-	unsigned syncs;    /* parts that were synced, or are being */
-	bool extends;      /* sluice_extend_end() is owed, or bytes to an object */
 	bool cancelled;
-	bool direct;         /* the file, when the operation was over */
-	bool spare;          /* goes back to its queue's spare ones */
-	bool small_pages;    /* goes through bounce buffers, see plan.c */
-	struct stage *stage; /* that learns from it; NULL: none */
-	char *why;           /* with code < 0: in words of a store's */
+	bool direct;       /* the file, when the operation was over */
+	char *why;         /* with code < 0: in words of a store's */
+	uint64_t finished; /* when, in nanoseconds, where there are several ports */
 
 	struct sluice_fault fault; /* with code < 0: of CUDA, what made it fail */
 	uint64_t fail_off;         /* with code < 0 */
 	uint64_t fail_len;
-	uint64_t est;        /* pending: share in io->pend_blocks */
-	uint64_t stage_ns;   /* with @stage: when it began, */
-	unsigned stage_turn; /* as which; 0: not alone */
+	uint64_t est;               /* pending: share in io->pend_blocks */
+	struct sluice_order *order; /* with places: not before this; NULL: any time */
+	struct stage *stage;        /* with @staged */
+	uint64_t stage_ns;          /* when it began, */
+	unsigned stage_turn;        /* as which; 0: not alone */
 	struct sluice_place one_place;
-	char *msg; /* NULL but for finished ones */
 } __attribute__((aligned(LINE / 2)));
 
-static inline void op_prefetch(const struct op *op)
+/* Nothing of it is handed out yet.  By who is the first to do so. */
+static inline void op_begin(struct op *op)
 {
-	for (unsigned at = LINE / 2; at < offsetof(struct op, fault); at += LINE / 2)
-		__builtin_prefetch((const char *)op + at, 1);
+	memset((char *)op + offsetof(struct op, seg), 0,
+	       offsetof(struct op, fault) - offsetof(struct op, seg));
 }
+
+/* What is asked for: to be looked at, or written anew. */
+#define op_prefetch(op, rw)                          \
+	do {                                         \
+		__builtin_prefetch(&(op)->file, rw); \
+		__builtin_prefetch(&(op)->iov, rw);  \
+	} while (0)
 
 enum block_mode {
 	BLOCK_STRAIGHT, /* file <-> caller's memory */
@@ -231,35 +250,38 @@ struct block {
 	struct op *op;
 	struct part *part; /* of the file, that has its bytes, */
 	uint64_t at;       /* from here on */
-	enum block_mode mode;
-	bool plain;    /* through the page cache, by plain_fd */
-	bool started;  /* block_start() has been here */
-	bool inflight; /* the engine has it */
-	bool lost;     /* and may keep it: the engine is broken */
-	bool remote;   /* of an object, see remote.c */
-	bool ranged;   /* @range is on its file's list */
-	struct sluice_range range;
-	bool eof;
-	uint64_t pos;   /* in the operation */
-	uint64_t len;   /* bytes of the operation it stands for */
-	uint64_t held;  /* of these, counted in its part */
-	uint64_t moved; /* of these, done */
-	unsigned seg;   /* where its memory starts */
+	uint64_t pos;      /* in the operation */
+	uint64_t len;      /* bytes of the operation it stands for */
 	uint64_t seg_off;
-	uint32_t skip; /* bounce, ring: bytes before the wanted ones */
-	void *bounce;  /* or a piece of the ring */
-	char *data;    /* device: where in there the wanted bytes start */
-	bool staged;   /* device: a write's bytes are there; cuFile: its turn has come */
-	struct sluice_fault fault;
+	unsigned seg; /* where its memory starts */
+	enum block_mode mode;
+
+	/* zero when it is planned, up to @data */
+	uint64_t moved; /* of @len, done */
+	uint64_t held;  /* of @len, counted in its part */
+	void *bounce;   /* or a piece of the ring */
+	uint32_t skip;  /* bounce, ring: bytes before the wanted ones */
 	unsigned tries;
 	uint32_t flags; /* SLUICE_DONE_* */
 	int code;       /* 0 or -errno */
+	bool plain;     /* through the page cache, by plain_fd */
+	bool started;   /* block_start() has been here */
+	bool inflight;  /* the engine has it */
+	bool lost;      /* and may keep it: the engine is broken */
+	bool remote;    /* of an object, see remote.c */
+	bool ranged;    /* @range is on its file's list */
+	bool eof;
+	bool staged; /* device: a write's bytes are there; cuFile: its turn has come */
+	struct sluice_fault fault;
+
+	char *data; /* device: where in the piece the wanted bytes start */
+	struct sluice_range range;
 };
 
 struct counters {
 	atomic_uint_fast64_t ops, ops_failed, bytes_read, bytes_written;
-	atomic_uint_fast64_t blocks, direct, buffered, bounced, inlined, fixed, ring, cufile,
-		objects;
+	/* of blocks: each is one of the first three */
+	atomic_uint_fast64_t direct, buffered, objects, bounced, inlined, fixed, ring, cufile;
 	atomic_uint_fast64_t resubmissions, preallocations, submit_calls, wakeups;
 	bool many; /* writers */
 };
@@ -473,14 +495,18 @@ struct sluice_io {
  */
 static inline void cancel_restore(const int *state)
 {
-	pthread_setcancelstate(*state, NULL);
+	if (*state != PTHREAD_CANCEL_DISABLE)
+		pthread_setcancelstate(*state, NULL);
 }
+
+extern __thread struct queue *current_queue; /* of an I/O thread: it cannot be cancelled at all */
 
 static inline int cancel_disable(void)
 {
-	int old;
+	int old = PTHREAD_CANCEL_DISABLE;
 
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+	if (!current_queue)
+		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
 	return old;
 }
 
@@ -628,6 +654,7 @@ struct returns {
 	struct port *port;
 	struct sluice_file *file;
 	unsigned refs;
+	struct hand_far far;
 };
 void returns_add(struct returns *r, struct op *op);
 void returns_file(struct returns *r, struct op *op); /* only its file goes */
@@ -642,7 +669,7 @@ char *op_message(const struct sluice_io *io, const struct op *op, const char *na
 /* Fill @b with the next block of @op and move the cursor; false when there is none left. */
 bool plan_block(struct op *op, struct block *b);
 uint64_t plan_split(const struct sluice_file *f, bool huge);
-bool plan_small_pages(const struct op *op, bool huge);
+bool plan_small_pages(const struct op *op); /* memory on these, on such a disk: is it copied? */
 /* The same where it is found out; under no lock.  plan_staged() when it is over, or came to
  * nothing. */
 void plan_stage(struct sluice_io *io, struct op *op, bool huge);
@@ -658,8 +685,8 @@ void block_pause(const struct block *b);
 bool block_may_start(struct block *b);
 /* Look at a finished request.  True: over, see b->moved and b->code; false: submit it again. */
 bool block_finish(struct sluice_io *io, struct block *b, struct counters *count);
-/* Account for a finished block in its operation; true when that was the last one. */
-bool block_account(struct op *op, struct block *b);
+/* Account for a finished block in its operation. */
+void block_account(struct op *op, struct block *b);
 
 /* ---- device.c */
 /* Ask where the memory of @op lives; sets op->places. */
@@ -696,11 +723,6 @@ void device_close(struct queue *q);       /* by the queue's thread */
 void device_free(struct queue *q);        /* the memory alone */
 
 /* ---- remote.c */
-static inline bool op_remote(const struct op *op)
-{
-	return op->file && op->file->store.remote;
-}
-
 /* @f has its name.  By path nothing is asked of the store before the first transfer. */
 int remote_open(struct sluice_io *io, struct sluice_file *f, int oflags, bool by_path,
 		struct sluice_err *err);
@@ -733,7 +755,16 @@ void ring_abandon(struct sluice_io *io);
 void pend_add(struct sluice_io *io, struct op *op);
 void pend_del(struct sluice_io *io, struct op *op);
 /* Whose block is handed out next to a queue that can take these kinds; NULL: nobody's yet. */
-struct op *pend_next(struct sluice_io *io, unsigned can);
+struct op *pend_choose(struct sluice_io *io, unsigned can);
+static inline struct op *pend_next(struct sluice_io *io, unsigned can)
+{
+	struct op *op = io->pending.next;
+
+	/* Of one that is alone, and for any queue, there is nothing to choose. */
+	return op->next == &io->pending && op != &io->pending && !op->places && !op->remote
+		       ? op
+		       : pend_choose(io, can);
+}
 
 /* Is there something for a queue that can take these kinds? */
 static inline bool pend_any(const struct sluice_io *io, unsigned can)
@@ -795,7 +826,11 @@ void queue_give(struct queue *q, struct here *here, struct op *newest, struct op
 void queue_rescue(struct sluice_io *io, struct queue *q);
 
 int queue_call(struct queue *q, int (*run)(struct queue *q, void *arg), void *arg);
-struct queue *queue_current(const struct sluice_io *io); /* of the calling I/O thread, or NULL */
+/* Of the calling I/O thread, or NULL. */
+static inline struct queue *queue_current(const struct sluice_io *io)
+{
+	return current_queue && current_queue->io == io ? current_queue : NULL;
+}
 
 void ports_rehome(struct sluice_io *io); /* port.c: among the queues that are active now */
 
@@ -804,8 +839,9 @@ void waiters_tell(struct sluice_io *io); /* operations are over */
 void waiters_tell_port(struct port *port);
 
 /* ---- buf.c */
-bool region_find(struct sluice_io *io, struct here *here, uint64_t addr, uint64_t len,
-		 struct region *out);
+/* What holds it, until this thread asks again; NULL: nothing. */
+const struct region *region_find(struct sluice_io *io, struct here *here, uint64_t addr,
+				 uint64_t len);
 void regions_free(struct sluice_io *io);
 int buf_slots_take(struct sluice_io *io, uint64_t n); /* neighbours; the first, or -ENOSPC */
 /* Pin memory for all queues; returns the bank for set_buf(), or NULL: each pins for itself. */

@@ -77,6 +77,7 @@ int device_find(const struct sluice_cuda *cuda, struct op *op, struct sluice_err
 					   : (struct sluice_place){-1, false};
 		any |= places[i].device >= 0;
 	}
+	op->order = NULL;
 	if (any && !fault.code)
 		op->places = places;
 	else if (places != &op->one_place)

@@ -234,6 +234,8 @@ static int file_settle(struct sluice_io *io, struct sluice_file *f, bool slot,
 	bool writes = s->access != O_RDONLY && !s->device && !s->remote;
 	bool bad = find_parts(io, f) < 0;
 
+	for (unsigned huge = 0; huge < 2 && !s->remote; huge++)
+		f->split[huge] = plan_split(f, huge);
 	widen_flight(io, f);
 	pthread_mutex_lock(&io->lock);
 	if (writes && !bad)

@@ -15,10 +15,29 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What is handed over begins with its link. */
+/*
+ * What is handed over begins with its link.  Each one is on a line of memory that the other
+ * processor has: @far, some places further in the chain, is fetched while those before it are
+ * looked at, so that not every link is waited for.
+ */
 struct hand_item {
 	struct hand_item *next;
+	const void *far; /* or anything: it is only a hint */
 };
+
+/* The last few that were added to a chain. */
+struct hand_far {
+	const void *last[4];
+	unsigned n;
+};
+
+static inline void hand_far_add(struct hand_far *f, struct hand_item *item)
+{
+	const void **last = &f->last[f->n++ % 4];
+
+	item->far = *last;
+	*last = item;
+}
 
 struct pile {
 	_Atomic(struct hand_item *) top;
@@ -41,14 +60,16 @@ static inline bool pile_any(struct pile *p)
 	return atomic_load(&p->top);
 }
 
-/* All of it, oldest first. */
-static inline struct hand_item *pile_take(struct pile *p)
+/* All of it, oldest first; @far: those of its items are set. */
+static inline struct hand_item *pile_take(struct pile *p, bool far)
 {
 	struct hand_item *item, *next, *list = NULL;
 
 	if (!pile_any(p))
 		return NULL;
 	for (item = atomic_exchange(&p->top, NULL); item; item = next) {
+		if (far)
+			__builtin_prefetch(item->far, 1);
 		next = item->next;
 		item->next = list;
 		list = item;

@@ -288,7 +288,7 @@ static void add_counters(struct sluice_stats *s, struct counters *c)
 	s->ops_failed += c->ops_failed;
 	s->bytes_read += c->bytes_read;
 	s->bytes_written += c->bytes_written;
-	s->blocks += c->blocks;
+	s->blocks += c->direct + c->buffered + c->objects;
 	s->blocks_direct += c->direct;
 	s->blocks_buffered += c->buffered;
 	s->blocks_bounced += c->bounced;

@@ -27,7 +27,7 @@ void op_cancel(struct op *op)
 
 bool op_needs_sync(const struct op *op)
 {
-	if (op_remote(op))
+	if (op->remote)
 		return op_ends(op) && !op_synced(op);
 	return op->opcode == SLUICE_WRITE && op->len && !op->code && !op_synced(op) &&
 	       !op->cancelled && !(op->flags & SLUICE_OP_TRUNCATE) && (op->flags & SYNC_FLAGS);
@@ -39,6 +39,10 @@ static int op_check_memory(const struct sluice_op *u, uint64_t *ret_len, struct 
 {
 	uint64_t total = 0;
 
+	if (!u->nr_iov && u->buf) {
+		*ret_len = u->len;
+		return 0;
+	}
 	if (u->nr_iov && !u->iov)
 		return sluice_fail(err, -EINVAL, "iov: is NULL but nr_iov is %u", u->nr_iov);
 	for (unsigned i = 0; i < u->nr_iov; i++) {
@@ -48,10 +52,9 @@ static int op_check_memory(const struct sluice_op *u, uint64_t *ret_len, struct 
 			return sluice_fail(err, -EINVAL, "iov: lengths add up to more than 2^64");
 	}
 	if (!u->nr_iov) {
-		if (u->len && !u->buf)
+		if (u->len)
 			return sluice_fail(err, -EFAULT, "buf: is NULL but len is %" PRIu64,
 					   u->len);
-		total = u->len;
 	}
 	*ret_len = total;
 	return 0;
@@ -141,11 +144,12 @@ static void free_iov(struct op *op)
 	if (op->iov != &op->one)
 		free((void *)(uintptr_t)op->iov);
 	op->iov = &op->one;
+	if (!op->places)
+		return;
 	if (op->places != &op->one_place)
 		free((void *)(uintptr_t)op->places);
 	op->places = NULL;
 	sluice_order_put(op->order);
-	op->order = NULL;
 }
 
 static int check_access(const struct op *op, struct sluice_err *err)
@@ -186,18 +190,18 @@ static int op_reserve(struct sluice_io *io, struct op *op, struct counters *coun
 
 static bool find_region(struct sluice_io *io, struct here *here, struct op *op)
 {
-	struct region r;
+	uint64_t addr = (uint64_t)(uintptr_t)op->one.addr;
+	const struct region *r;
 
-	if (op->nr_iov != 1 ||
-	    !region_find(io, here, (uint64_t)(uintptr_t)op->one.addr, op->len, &r))
+	r = op->nr_iov == 1 ? region_find(io, here, addr, op->len) : NULL;
+	if (!r)
 		return false;
-	if (r.nr_slots) {
-		op->region_addr = r.addr;
-		op->region_len = r.len;
-		op->region_slot = r.slot;
-		op->region_known = r.known;
+	if (r->nr_slots) {
+		op->region_at = addr - r->addr;
+		op->region_slot = (uint16_t)r->slot;
+		op->region_known = (uint16_t)r->known;
 	}
-	return r.huge;
+	return r->huge;
 }
 
 static void find_device_memory(struct sluice_io *io, struct here *here, struct op *op)
@@ -219,10 +223,11 @@ static void find_memory(struct sluice_io *io, struct here *here, struct op *op)
 		return;
 	}
 	huge |= find_region(io, here, op);
-	op->small_pages = plan_small_pages(op, huge);
+	op->small_pages = !huge && plan_small_pages(op);
 	if (op->len >= STAGE_FROM)
 		plan_stage(io, op, huge);
-	op->block = plan_split(op->file, huge || op->small_pages);
+	huge |= op->small_pages;
+	op->block = op->remote ? plan_split(op->file, huge) : op->file->split[huge];
 }
 
 static uint32_t durability_flags(const struct sluice_io *io, const struct sluice_op *u)
@@ -243,8 +248,12 @@ int op_prepare(struct sluice_io *io, struct maker *m, struct op *op, const struc
 	r = op_check(u, &len, err);
 	if (r < 0)
 		return r;
-	memset((char *)op + offsetof(struct op, file), 0,
-	       offsetof(struct op, fault) - offsetof(struct op, file));
+	op->code = 0;
+	op->done_flags = 0;
+	op->file = NULL;
+	op->places = NULL;
+	op->region_known = 0;
+	op->bits = 0;
 	op->opcode = u->opcode;
 	op->flags = u->flags | durability_flags(io, u);
 	op->offset = u->offset;
@@ -267,8 +276,9 @@ int op_prepare(struct sluice_io *io, struct maker *m, struct op *op, const struc
 		free_iov(op);
 		return r;
 	}
+	op->remote = op->file->store.remote;
 	r = check_access(op, err);
-	if (r == 0 && op_remote(op))
+	if (r == 0 && op->remote)
 		r = remote_prepare(op, u, err);
 	else if (r == 0 && op->opcode == SLUICE_WRITE)
 		r = op_reserve(io, op, &op->port->count, err);
@@ -282,9 +292,9 @@ int op_prepare(struct sluice_io *io, struct maker *m, struct op *op, const struc
 
 void op_drop(struct op *op)
 {
-	if (op->stage)
+	if (op->staged)
 		plan_staged(op->file->io, op);
-	if (op->extends && op_remote(op))
+	if (op->extends && op->remote)
 		remote_give_up(op, -ECANCELED);
 	else if (op->extends)
 		sluice_extend_end(&op->file->store, op->offset, 0, true);
@@ -400,7 +410,7 @@ static void conclude_write(struct op *op)
 
 	if (op->cancelled && op->stop < op->len)
 		op_note_failure(op, -ECANCELED);
-	if (op_remote(op)) {
+	if (op->remote) {
 		conclude_remote(op);
 		return;
 	}
@@ -437,21 +447,38 @@ static void conclude_read(struct op *op)
 		op_note_failure(op, -ENODATA);
 }
 
-static void shorten(struct sluice_short *out, const char *name)
+/*
+ * How it went, in words where there is something to tell.  The last user of a file opened by path
+ * closes it, and close(2) may report lost data: so that comes first, but for the name.
+ */
+static void tell(struct sluice_io *io, struct op *op, bool asked)
 {
-	const char *s = sluice_shorten(out, name);
+	struct sluice_short room;
+	const char *name = op->file ? sluice_shorten(&room, op->file->name) : "memory";
+	bool remote = op->remote;
+	int r;
 
-	if (s != out->text)
-		snprintf(out->text, sizeof(out->text), "%s", s);
+	if (op->file && op->file->by_path) {
+		if (name != room.text)
+			snprintf(room.text, sizeof(room.text), "%s", name);
+		name = room.text;
+		r = file_put(op->file);
+		op->file = NULL;
+		if (r < 0 && op->opcode == SLUICE_WRITE)
+			op_note_failure(op, r);
+	}
+	if (asked || op->code < 0)
+		op->msg = op_message(io, op, name, remote);
+	if (op->code < 0)
+		io_trace(io, SLUICE_TRACE_ERROR, op->code, name, op->fail_off, op->fail_len,
+			 op->msg ? op->msg : "operation failed");
 }
 
 void op_conclude(struct sluice_io *io, struct op *op, struct counters *count)
 {
-	struct sluice_short name = {.text = "memory"};
-	bool tell, remote = op_remote(op);
-	int r;
+	bool asked;
 
-	if (op->stage)
+	if (op->staged)
 		plan_staged(io, op);
 	if (op->opcode == SLUICE_WRITE)
 		conclude_write(op);
@@ -461,26 +488,14 @@ void op_conclude(struct sluice_io *io, struct op *op, struct counters *count)
 		op_note_failure(op, -ECANCELED);
 	else if (!op->code && !op_synced(op))
 		op_note_failure(op, sync_file(op));
-	/* The last user of a file opened by path closes it, and close(2) may report lost data. */
-	tell = op->code < 0 || op->stop < op->len || (io->opts.flags & SLUICE_DESCRIBE);
-	if (op->file && (tell || op->file->by_path))
-		shorten(&name, op->file->name);
+	asked = op->stop < op->len || (io->opts.flags & SLUICE_DESCRIBE);
 	op->direct = op->file && op->file->store.direct;
-	if (op->file && op->file->by_path) {
-		r = file_put(op->file);
-		op->file = NULL;
-		if (r < 0 && op->opcode == SLUICE_WRITE) {
-			op_note_failure(op, r);
-			tell = true;
-		}
-	}
-	free_iov(op);
-	if (tell)
-		op->msg = op_message(io, op, name.text, remote);
-	free(TAKE_PTR(op->why));
-	if (op->code < 0)
-		io_trace(io, SLUICE_TRACE_ERROR, op->code, name.text, op->fail_off, op->fail_len,
-			 op->msg ? op->msg : "operation failed");
+	if (op->nr_iov > 1 || op->places)
+		free_iov(op);
+	if (asked || op->code < 0 || (op->file && op->file->by_path))
+		tell(io, op, asked);
+	if (op->why)
+		free(TAKE_PTR(op->why));
 	count_op(count, op);
 }
 

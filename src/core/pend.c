@@ -21,7 +21,7 @@ enum {
 
 static unsigned op_kind(const struct op *op)
 {
-	return (op->places ? KIND_DEVICE : 0) | (op_remote(op) ? KIND_REMOTE : 0);
+	return (op->places ? KIND_DEVICE : 0) | (op->remote ? KIND_REMOTE : 0);
 }
 
 /* One more or one less. */
@@ -36,6 +36,7 @@ static void pend_count(struct sluice_io *io, const struct op *op, int n)
 void pend_add(struct sluice_io *io, struct op *op)
 {
 	atomic_store_explicit(&op->state, OP_PENDING, memory_order_relaxed);
+	op_begin(op);
 	op->home = NULL;
 	op->est = op->len ? (op->len + op->block - 1) / op->block : 1;
 	atomic_fetch_add(&io->pend_blocks, op->est);
@@ -124,7 +125,7 @@ static struct op *pend_other(const struct sluice_io *io, const struct op *slow, 
 	return NULL;
 }
 
-struct op *pend_next(struct sluice_io *io, unsigned can)
+struct op *pend_choose(struct sluice_io *io, unsigned can)
 {
 	struct op *op = io->pending.next, *small;
 

@@ -46,6 +46,10 @@ static void advance(struct op *op, uint64_t len)
 	uint64_t step;
 
 	op->cursor += len;
+	if (op->nr_iov == 1) {
+		op->seg_off += len;
+		return;
+	}
 	while (len) {
 		step = min_u64(len, op->iov[op->seg].len - op->seg_off);
 		op->seg_off += step;
@@ -68,7 +72,8 @@ static void plan_plain(const struct op *op, struct block *b, uint64_t seg_left)
 	(void)op;
 }
 
-static void plan_direct_read(const struct op *op, struct block *b, uint64_t addr, uint64_t seg_left)
+static inline void plan_direct_read(const struct op *op, struct block *b, uint64_t addr,
+				    uint64_t seg_left)
 {
 	const struct sluice_backing *s = &op->file->store;
 	uint64_t align = s->off_align, off = op->offset + b->pos;
@@ -190,14 +195,13 @@ static bool plan_cufile(const struct op *op, struct block *b)
 	uint64_t off = op->offset + b->pos, left = op->len - b->pos;
 	uint64_t seg_left = op->iov[op->seg].len - op->seg_off, end;
 	uint64_t len = min_u64(min_u64(op->block, left), seg_left);
-	uint64_t at = (uint64_t)(uintptr_t)op->iov[op->seg].addr + op->seg_off;
 	bool whole = s->direct && op->opcode == SLUICE_WRITE;
 
 	if (atomic_load(&op->file->attach) != ATTACH_DONE || op->places[op->seg].managed ||
 	    (seg_left < left && seg_left < GATHER_BELOW))
 		return false;
-	if (op->region_len) /* registered in pieces: no block in two of them */
-		len = min_u64(len, REGION_PIECE - (at - op->region_addr) % REGION_PIECE);
+	if (op->region_known) /* registered in pieces: no block in two of them */
+		len = min_u64(len, REGION_PIECE - (op->region_at + op->seg_off) % REGION_PIECE);
 	end = align_down(off + len, s->edge_align);
 	if (whole && (!is_aligned(off, s->edge_align) || end <= off))
 		return false;
@@ -260,8 +264,9 @@ bool plan_block(struct op *op, struct block *b)
 
 	if (!left)
 		return false;
-	skip_empty(op);
-	memset((char *)b + sizeof(b->req), 0, sizeof(*b) - sizeof(b->req));
+	if (op->nr_iov > 1)
+		skip_empty(op);
+	memset(&b->moved, 0, offsetof(struct block, data) - offsetof(struct block, moved));
 	b->op = op;
 	b->pos = op->cursor;
 	b->seg = op->seg;
@@ -307,9 +312,9 @@ static bool has_ways(const struct op *op)
 }
 
 /* On such a disk, is the transfer worth the copy? */
-bool plan_small_pages(const struct op *op, bool huge)
+bool plan_small_pages(const struct op *op)
 {
-	return !huge && op->len >= COPY_FROM && has_ways(op);
+	return op->len >= COPY_FROM && has_ways(op);
 }
 
 /* Under io->lock; NULL: there are too many devices. */
@@ -337,6 +342,7 @@ void plan_stage(struct sluice_io *io, struct op *op, bool huge)
 	pthread_mutex_lock(&io->lock);
 	s = find_stage(io, op, huge);
 	op->stage = s;
+	op->staged = s;
 	if (s) {
 		op->small_pages = stage_choose(s, op->len, op->small_pages);
 		s->begun++;
@@ -351,7 +357,7 @@ void plan_staged(struct sluice_io *io, struct op *op)
 	struct stage *s = op->stage;
 	uint64_t ns = clock_ns() - op->stage_ns;
 
-	op->stage = NULL;
+	op->staged = false;
 	pthread_mutex_lock(&io->lock);
 	s->active--;
 	if (op->stage_turn && op->stage_turn == s->begun && !op->code && !op->cancelled &&

@@ -118,8 +118,8 @@ static bool port_grow(struct port *port)
 
 static void port_free(struct port *port, struct op *op)
 {
-	free(op->msg);
-	op->msg = NULL;
+	if (op->msg)
+		free(TAKE_PTR(op->msg));
 	op->gen++;
 	atomic_store_explicit(&op->state, OP_FREE, memory_order_relaxed);
 	op->next = port->free;
@@ -136,7 +136,7 @@ struct op *port_take(struct port *port, unsigned n)
 	for (; n && (port->free || (!list && port_grow(port))); n--) {
 		op = port->free;
 		port->free = op->next;
-		op_prefetch(op);
+		op_prefetch(op, 1);
 		atomic_store_explicit(&op->state, OP_NEW, memory_order_relaxed);
 		op->next = list;
 		list = op;
@@ -192,10 +192,8 @@ struct op *port_find(struct port *port, uint64_t ticket)
 
 void port_drain(struct port *port)
 {
-	struct op *op = (struct op *)pile_take(&port->back), *next;
+	struct op *op = (struct op *)pile_take(&port->back, true), *next;
 
-	for (next = op; next; next = next->next)
-		op_prefetch(next);
 	for (; op; op = next) {
 		next = op->next;
 		port->drained++;
@@ -240,7 +238,6 @@ void returns_file(struct returns *r, struct op *op)
 		returns_send(r);
 	r->file = op->file;
 	r->refs++;
-	op->file = NULL;
 }
 
 void returns_add(struct returns *r, struct op *op)
@@ -249,6 +246,7 @@ void returns_add(struct returns *r, struct op *op)
 		returns_send(r);
 	returns_file(r, op);
 	r->port = op->port;
+	hand_far_add(&r->far, &op->item);
 	op->next = r->newest;
 	r->newest = op;
 	if (!r->oldest)

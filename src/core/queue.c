@@ -41,7 +41,7 @@ static struct block *ready_take(struct queue *q)
 
 /* What a block adds to the bytes in flight; stores and an engine for device memory pace themselves.
  */
-static uint64_t weight(const struct block *b, uint64_t len)
+static inline uint64_t weight(const struct block *b, uint64_t len)
 {
 	return b->mode == BLOCK_CUFILE || b->remote ? 0 : len;
 }
@@ -58,16 +58,12 @@ static struct block *block_get(struct queue *q)
 static void block_put(struct queue *q, struct block *b)
 {
 	/* What a broken engine has may be written yet: that memory is not used again. */
-	if (b->bounce && b->lost)
-		b->bounce = NULL;
-	if (b->bounce && b->mode == BLOCK_DEVICE)
+	if (b->bounce && !b->lost && b->mode == BLOCK_DEVICE)
 		ring_put(q, b->bounce);
-	else if (b->bounce)
+	else if (b->bounce && !b->lost)
 		q->bounce_free[q->nr_bounce_free++] = b->bounce;
-	b->bounce = NULL;
 	if (b->held)
 		atomic_fetch_sub_explicit(&b->part->held, b->held, memory_order_relaxed);
-	b->held = 0;
 	if (b->remote) {
 		remote_put(q, b);
 		return;
@@ -109,23 +105,32 @@ static void plan_sync(struct op *op, struct block *b)
 			      : SLUICE_REQ_FSYNC;
 }
 
-/* The next block of an operation, or what comes after the last; there is a free one. */
-static struct block *block_of(struct queue *q, struct op *op, bool sync)
+/* What comes after the last block of an operation; there is a free one. */
+static void block_of_sync(struct queue *q, struct op *op)
 {
-	bool remote = op_remote(op);
-	struct block *b = remote ? remote_get(q) : block_get(q);
+	struct block *b = op->remote ? remote_get(q) : block_get(q);
 
-	if (sync)
-		plan_sync(op, b);
-	else
-		plan_block(op, b);
-	if (!sync && op->file && op->file->nr_parts > 1) {
+	plan_sync(op, b);
+	b->remote = op->remote;
+	op->inflight++;
+	ready_add(q, b);
+}
+
+/* The next block of an operation; there is a free one. */
+static inline struct block *block_of(struct queue *q, struct op *op)
+{
+	struct block *b = op->remote ? remote_get(q) : block_get(q);
+
+	plan_block(op, b);
+	if (op->file && op->file->nr_parts > 1) {
 		b->held = b->len;
 		atomic_fetch_add_explicit(&b->part->held, b->held, memory_order_relaxed);
 	}
-	b->remote = remote;
-	if (remote && !sync && op->opcode == SLUICE_WRITE)
-		op->file->issued += b->len;
+	if (op->remote) {
+		b->remote = true;
+		if (op->opcode == SLUICE_WRITE)
+			op->file->issued += b->len;
+	}
 	op->inflight++;
 	ready_add(q, b);
 	return b;
@@ -159,11 +164,11 @@ static struct op *local_take(struct queue *q)
 
 static void local_fill(struct queue *q)
 {
-	struct op *op = (struct op *)pile_take(&q->hand.pile), *next;
+	struct op *op = (struct op *)pile_take(&q->hand.pile, true), *next;
 
 	for (; op; op = next) {
 		next = op->next;
-		op_prefetch(op);
+		op_prefetch(op, 0);
 		local_add(q, op);
 	}
 }
@@ -173,9 +178,10 @@ static bool op_claim(struct op *op)
 {
 	unsigned state = atomic_load_explicit(&op->state, memory_order_relaxed);
 
-	return state == OP_ISSUED ||
-	       (state == OP_PENDING &&
-		atomic_compare_exchange_strong(&op->state, &state, OP_ISSUED));
+	if (state == OP_ISSUED)
+		return true;
+	op_begin(op);
+	return state == OP_PENDING && atomic_compare_exchange_strong(&op->state, &state, OP_ISSUED);
 }
 
 static void over_add(struct op **over, struct op *op)
@@ -230,7 +236,7 @@ static unsigned pull_local(struct queue *q, unsigned room, struct op **over)
 				over_add(over, op);
 			continue;
 		}
-		b = block_of(q, op, false);
+		b = block_of(q, op);
 		if (op->cursor == op->len)
 			local_pop(q);
 		bytes += b->len;
@@ -251,6 +257,7 @@ void queue_purge(struct queue *q)
 			local_add(q, op);
 			continue;
 		}
+		op_begin(op);
 		op_cancel(op);
 		over_add(&over, op);
 	}
@@ -262,6 +269,7 @@ bool queue_add_local(struct queue *q, struct op *op)
 	if (q->inflight + q->nr_local >= q->io->opts.depth && q->io->nr_active > 1 &&
 	    atomic_load(&q->io->nr_idle))
 		return false;
+	op_begin(op);
 	op->spare = true;
 	op->home = q;
 	atomic_store_explicit(&op->state, OP_ISSUED, memory_order_relaxed);
@@ -288,31 +296,36 @@ static void pull_shared(struct queue *q, unsigned room, struct op **over)
 	struct sluice_io *io = q->io;
 	uint64_t share = (io->pend_blocks + io->nr_active - 1) / io->nr_active;
 	unsigned limit = (unsigned)min_u64(min_u64(room, PULL_MAX), max_u64(share, 1));
-	uint64_t bytes = q->inflight_bytes;
+	uint64_t bytes = q->inflight_bytes, issued = 0;
+	unsigned can = queue_can(q);
 	struct block *b;
 	struct op *op;
 
 	for (unsigned n = 0; n < limit; n++) {
 		if (io->auto_depth && n && bytes >= io_flight_bytes(q->io))
 			break;
-		op = pend_next(io, queue_can(q));
+		op = pend_next(io, can);
 		if (!op)
 			break;
-		if (op->opcode == SLUICE_SYNC || op->cursor < op->len ||
-		    (!op->len && op_needs_sync(op))) {
-			b = block_of(q, op, op->cursor == op->len);
-			bytes += weight(b, b->len);
-			if (op->est) {
-				op->est--;
-				atomic_fetch_sub(&io->pend_blocks, 1);
-			}
+		if (op->est) {
+			op->est--;
+			issued++;
 		}
+		if (op->cursor < op->len) {
+			b = block_of(q, op);
+			bytes += weight(b, b->len);
+		} else if (op->opcode == SLUICE_SYNC || (!op->len && op_needs_sync(op))) {
+			block_of_sync(q, op);
+		}
+		if (op->remote)
+			can = queue_can(q);
 		if (op->cursor < op->len || (op->opcode == SLUICE_SYNC && !op_synced(op)))
 			continue;
 		pend_del(io, op);
 		if (!op->inflight)
 			over_add(over, op);
 	}
+	atomic_fetch_sub(&io->pend_blocks, issued);
 }
 
 unsigned queue_room(const struct queue *q)
@@ -383,9 +396,20 @@ void queue_share(struct queue *q)
 
 /* Results of a batch, gathered first so that the lock, if any, is taken once. */
 struct harvest {
-	struct block *shared;
+	struct block *shared, *last;
 	struct op *over;
 };
+
+/* Most blocks were moved as they should have been. */
+static inline void account(struct op *op, struct block *b)
+{
+	if (b->moved < b->len || b->code || b->ranged) {
+		block_account(op, b);
+		return;
+	}
+	op->inflight--;
+	op->done_flags |= b->flags;
+}
 
 /* A block is back for good.  The operation it was the last of is over, or needs a sync yet. */
 static inline void harvest_op(struct queue *q, struct block *b, struct harvest *h)
@@ -395,36 +419,28 @@ static inline void harvest_op(struct queue *q, struct block *b, struct harvest *
 	block_put(q, b);
 	if (!op_is_over(op) || op == q->local) /* that one is seen to by pull_local() */
 		return;
-	if (!op_needs_sync(op)) {
+	if (op->opcode != SLUICE_WRITE || !op_needs_sync(op)) {
 		over_add(&h->over, op);
 		return;
 	}
 	do {
-		block_of(q, op, true);
+		block_of_sync(q, op);
 	} while (!op_synced(op) && q->nr_free);
 }
 
-static void harvest_block(struct queue *q, struct block *b, struct harvest *h)
+static inline void harvest_block(struct queue *q, struct block *b, struct harvest *h)
 {
 	if (b->op->home) {
-		block_account(b->op, b);
+		account(b->op, b);
 		harvest_op(q, b, h);
 		return;
 	}
-	b->req.next = (struct sluice_req *)h->shared;
-	h->shared = b;
-}
-
-static struct block *blocks_reversed(struct block *list)
-{
-	struct block *b, *next, *reversed = NULL;
-
-	for (b = list; b; b = next) {
-		next = (struct block *)b->req.next;
-		b->req.next = (struct sluice_req *)reversed;
-		reversed = b;
-	}
-	return reversed;
+	b->req.next = NULL;
+	if (h->shared)
+		h->last->req.next = &b->req;
+	else
+		h->shared = b;
+	h->last = b;
 }
 
 /* Under io->lock. */
@@ -434,7 +450,7 @@ static void harvest_shared(struct queue *q, struct harvest *h)
 
 	for (b = h->shared; b; b = next) {
 		next = (struct block *)b->req.next;
-		block_account(b->op, b);
+		account(b->op, b);
 		if (atomic_load(&b->op->state) == OP_PENDING && b->op->cursor == b->op->len)
 			pend_del(q->io, b->op);
 		harvest_op(q, b, h);
@@ -446,8 +462,8 @@ static void run_callback(struct queue *q, struct op *op)
 	struct sluice_done done;
 
 	op_result(op, &done);
-	free(op->msg);
-	op->msg = NULL;
+	if (op->msg)
+		free(TAKE_PTR(op->msg));
 	queue_step_aside(q); /* it may take its time */
 	op->on_done(op->arg, &done);
 	queue_step_back(q);
@@ -494,20 +510,31 @@ void ops_finish(struct sluice_io *io, struct queue *q, struct op *list)
 /* Account for what is over, then tell; what came back first goes first. */
 static void deliver(struct queue *q, struct harvest *h)
 {
-	struct harvest shared = {.shared = blocks_reversed(h->shared)};
-
 	ops_finish(q->io, q, h->over);
+	h->over = NULL;
 	if (!h->shared)
 		return;
 	pthread_mutex_lock(&q->io->lock);
-	harvest_shared(q, &shared);
+	harvest_shared(q, h);
 	pthread_mutex_unlock(&q->io->lock);
-	ops_finish(q->io, q, shared.over);
+	ops_finish(q->io, q, h->over);
+}
+
+/* All that was asked for, straight: nothing is to be judged. */
+static inline bool is_whole(struct block *b)
+{
+	if (b->mode != BLOCK_STRAIGHT || b->req.res < 0 ||
+	    b->moved + (uint64_t)b->req.res != b->len)
+		return false;
+	b->moved = b->len;
+	b->flags |= b->plain ? SLUICE_DONE_BUFFERED : SLUICE_DONE_DIRECT;
+	return true;
 }
 
 void queue_harvest(struct queue *q, struct sluice_req *list)
 {
 	struct harvest h = {0};
+	uint64_t moved = 0;
 	struct block *b;
 	bool copied;
 
@@ -516,9 +543,15 @@ void queue_harvest(struct queue *q, struct sluice_req *list)
 		list = list->next;
 		b->inflight = false;
 		q->inflight--;
+		if (is_whole(b)) {
+			q->inflight_bytes -= b->req.len;
+			moved += b->req.len;
+			harvest_block(q, b, &h);
+			continue;
+		}
 		q->inflight_bytes -= weight(b, b->req.len);
 		if (b->req.res > 0)
-			count_own(&q->moved, (uint64_t)b->req.res);
+			moved += (uint64_t)b->req.res;
 		copied = b->mode == BLOCK_BOUNCE && b->op->opcode == SLUICE_READ;
 		if (!block_finish(q->io, b, &q->count))
 			ready_return(q, b);
@@ -532,6 +565,7 @@ void queue_harvest(struct queue *q, struct sluice_req *list)
 			queue_submit(q);
 		}
 	}
+	count_own(&q->moved, moved);
 	deliver(q, &h);
 	if (q->open_lanes)
 		device_flush(q);
@@ -585,6 +619,18 @@ static void fail_block(struct queue *q, struct block *b, int code)
 
 /* ------------------------------------------------------------- submitting */
 
+/* Whatever has to be there before a block is started; -EBUSY: not yet. */
+static inline int make_ready(struct queue *q, struct block *b)
+{
+	if (!b->remote && q->broken)
+		return q->broken;
+	if (b->started)
+		return 0;
+	if (b->op->opcode == SLUICE_WRITE && !b->ranged && !block_may_start(b))
+		return -EBUSY;
+	return b->mode == BLOCK_BOUNCE ? bounce_get(q, b) : 0;
+}
+
 /* Prepare blocks from the ready list; stops where bounce buffers run out. */
 static unsigned gather(struct queue *q, struct sluice_req **reqs, unsigned max)
 {
@@ -592,18 +638,12 @@ static unsigned gather(struct queue *q, struct sluice_req **reqs, unsigned max)
 	struct block *b;
 	int r;
 
-	while (n < max && q->ready) {
-		b = q->ready;
-		r = b->remote ? 0 : q->broken;
-		if (!r && !b->started && !b->ranged && !block_may_start(b))
-			r = -EBUSY;
-		if (!r && !b->started && b->mode == BLOCK_BOUNCE)
-			r = bounce_get(q, b);
+	while (n < max && (b = q->ready)) {
+		r = make_ready(q, b);
 		if (r == -EBUSY)
 			break;
 		ready_take(q);
-		if (!r &&
-		    (b->mode == BLOCK_DEVICE || b->mode == BLOCK_CUFILE || b->mode == BLOCK_COPY))
+		if (!r && b->mode >= BLOCK_DEVICE && b->mode <= BLOCK_COPY)
 			r = device_stage(q, b);
 		if (r > 0)
 			continue;
@@ -617,11 +657,21 @@ static unsigned gather(struct queue *q, struct sluice_req **reqs, unsigned max)
 			fail_block(q, b, r);
 			continue;
 		}
+		b->inflight = true;
+		q->inflight_bytes += weight(b, b->req.len);
 		reqs[n++] = &b->req;
 		if (b->mode == BLOCK_BOUNCE)
 			break; /* it may have been copied: let it go before the next copy */
 	}
 	return n;
+}
+
+/* The engine did not take it. */
+static void not_taken(struct queue *q, struct block *b)
+{
+	b->inflight = false;
+	q->inflight_bytes -= weight(b, b->req.len);
+	ready_return(q, b);
 }
 
 void queue_submit(struct queue *q)
@@ -648,15 +698,11 @@ void queue_submit(struct queue *q)
 		queue_step_aside(q);
 		r = q->io->engine->submit(q->engine, reqs, n);
 		queue_step_back(q);
-		for (int i = 0; i < r; i++) {
-			((struct block *)reqs[i])->inflight = true;
-			q->inflight_bytes += weight((struct block *)reqs[i], reqs[i]->len);
-		}
 		q->inflight += r > 0 ? (unsigned)r : 0;
 		if (r == (int)n)
 			continue;
 		for (unsigned i = n; i > (r > 0 ? (unsigned)r : 0); i--)
-			ready_return(q, (struct block *)reqs[i - 1]);
+			not_taken(q, (struct block *)reqs[i - 1]);
 		if (q->inflight && r >= 0)
 			return; /* the engine is full: there will be room when something is back */
 		if (r < 0 || b->tries++ > RETRIES_MAX) {

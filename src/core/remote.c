@@ -196,17 +196,15 @@ void remote_start(struct queue *q, struct block *b)
 		rb->req.iov = &op->iov[b->seg];
 		rb->req.skip = b->seg_off;
 	}
-	if (b->mode != BLOCK_SYNC) {
-		COUNT(&q->count, blocks, 1);
+	if (b->mode != BLOCK_SYNC)
 		COUNT(&q->count, objects, 1);
-	}
 	q->nr_remote++;
 	sluice_remote_start(&rb->req);
 }
 
 struct block *remote_done(struct queue *q)
 {
-	struct hand_item *list = pile_take(&q->remote_back);
+	struct hand_item *list = pile_take(&q->remote_back, false);
 
 	for (struct hand_item *item = list; item; item = item->next) {
 		struct remote_block *rb = (struct remote_block *)(void *)item;

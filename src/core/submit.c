@@ -26,13 +26,14 @@ struct batch {
 	struct op *newest, *oldest;  /* for the queue that is the port's home */
 	struct op *shared[PULL_MAX]; /* for all */
 	unsigned nr_home, nr_shared;
+	struct hand_far far;
 	struct sluice_order *order; /* of the last one that asked for one */
 };
 
 /* One block or not much more that one queue does best: nobody else need know of it. */
 static bool stays_home(const struct sluice_io *io, const struct op *op)
 {
-	return op->file && !op_remote(op) && op->len && op->len <= op->block &&
+	return op->file && !op->remote && op->len && op->len <= op->block &&
 	       (op->len < ALONE_BYTES || io->nr_active == 1);
 }
 
@@ -55,6 +56,7 @@ static void batch_submit(struct batch *b)
 	}
 	b->newest = b->oldest = NULL;
 	b->nr_home = b->nr_shared = 0;
+	b->far = (struct hand_far){0};
 }
 
 /*
@@ -73,6 +75,7 @@ static void batch_add(struct batch *b, struct op *op)
 	} else {
 		op->home = b->home;
 		atomic_store_explicit(&op->state, OP_PENDING, memory_order_relaxed);
+		hand_far_add(&b->far, &op->item);
 		op->next = b->newest;
 		b->newest = op;
 		if (!b->oldest)
@@ -150,6 +153,7 @@ int sluice_submit(struct sluice_io *io, const struct sluice_op *ops, unsigned n,
 	b.home = atomic_load(&b.make.here->port->home);
 	b.spare = b.newest = b.oldest = NULL;
 	b.nr_home = b.nr_shared = 0;
+	b.far = (struct hand_far){0};
 	b.order = NULL;
 	b.make.cuda = sluice_cuda_present();
 	for (i = 0; i < n; i++) {

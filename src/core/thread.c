@@ -13,13 +13,7 @@
 #include "core/core.h"
 #include "core/spin.h"
 
-/* Set in I/O threads: how a callback finds its queue. */
-static __thread struct queue *current_queue;
-
-struct queue *queue_current(const struct sluice_io *io)
-{
-	return current_queue && current_queue->io == io ? current_queue : NULL;
-}
+__thread struct queue *current_queue;
 
 static void wake_from(struct queue *q, enum hand_state state)
 {
@@ -76,7 +70,7 @@ void queue_wake(struct sluice_io *io)
 /* What lies before a queue becomes everybody's. */
 static void queue_empty(struct sluice_io *io, struct queue *q)
 {
-	struct op *op = (struct op *)pile_take(&q->hand.pile), *next, *over = NULL;
+	struct op *op = (struct op *)pile_take(&q->hand.pile, true), *next, *over = NULL;
 
 	if (!op)
 		return;
@@ -87,6 +81,7 @@ static void queue_empty(struct sluice_io *io, struct queue *q)
 			pend_add(io, op);
 			continue;
 		}
+		op_begin(op);
 		op_cancel(op);
 		op->next = over;
 		over = op;
@@ -397,6 +392,7 @@ static void *queue_main(void *arg)
 	};
 	int r;
 
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
 	current_queue = q;
 	r = q->io->engine->open(q->engine, &p, &q->open_err);
 	report_open(q, r);

@@ -32,7 +32,7 @@ static void hand_setup(void)
 
 static void take_all(void)
 {
-	const struct hand_item *item = pile_take(&hand.pile), *next;
+	const struct hand_item *item = pile_take(&hand.pile, false), *next;
 
 	for (; item; item = next) {
 		next = item->next;
@@ -176,7 +176,7 @@ static void lock(void)
 
 static void drain(void)
 {
-	const struct hand_item *item = pile_take(&back), *next;
+	const struct hand_item *item = pile_take(&back, false), *next;
 
 	for (; item; item = next) {
 		next = item->next;
@@ -262,7 +262,7 @@ static void add_and_take(void)
 	items[1].next = &items[0];
 	pile_add(&hand.pile, &items[1], &items[0]);
 	pile_add(&hand.pile, &items[2], &items[2]);
-	order = pile_take(&hand.pile);
+	order = pile_take(&hand.pile, false);
 }
 
 static void oldest_first(void)
