@@ -66,6 +66,26 @@ static int use_plain(struct sluice_io *io, struct block *b)
 	return 0;
 }
 
+_Static_assert(sizeof(struct sluice_iov) == sizeof(struct iovec) &&
+		       offsetof(struct sluice_iov, len) == offsetof(struct iovec, iov_len),
+	       "lists are handed on as they are");
+
+/* What is left of a list; after a segment that was moved in part, the rest of that one alone. */
+static void set_list(struct block *b)
+{
+	const struct sluice_iov *v = &b->op->iov[b->seg];
+	uint64_t done = b->moved;
+	unsigned n = b->segs;
+	struct sluice_req *r = &b->req;
+
+	for (; done && done >= v->len; v++, n--)
+		done -= v->len;
+	r->buf = (char *)v->addr + done;
+	r->len = (uint32_t)(done ? v->len - done : b->len - b->moved);
+	r->iov = (const struct iovec *)(const void *)v;
+	r->nr_iov = done ? 1 : n;
+}
+
 static void set_request(struct block *b)
 {
 	const struct op *op = b->op;
@@ -80,6 +100,11 @@ static void set_request(struct block *b)
 	r->buf_slot = -1;
 	r->blocking = s->fuse;
 	r->context = NULL;
+	r->nr_iov = 1;
+	if (b->mode == BLOCK_LIST) {
+		set_list(b);
+		return;
+	}
 	if (b->mode == BLOCK_STRAIGHT || b->mode == BLOCK_CUFILE) {
 		r->buf = (char *)op->iov[b->seg].addr + b->seg_off;
 		return;
@@ -97,6 +122,10 @@ static int find_buf_slot(const struct queue *q, const struct block *b)
 {
 	uint64_t at = b->op->region_at + b->seg_off, piece = at / REGION_PIECE;
 
+	if (b->op->nr_iov > 1)
+		return q->index < b->op->region_known && (b->mode != BLOCK_LIST || q->fixed_lists)
+			       ? b->op->region_slot
+			       : -1;
 	if (q->index >= b->op->region_known || (at + b->len - 1) / REGION_PIECE != piece)
 		return -1;
 	return (int)(b->op->region_slot + piece);
@@ -163,6 +192,7 @@ static int start_sync(struct block *b)
 	b->req.off = 0;
 	b->req.file_slot = b->req.buf_slot = -1;
 	b->req.blocking = false;
+	b->req.nr_iov = 1;
 	return f->store.stripe && b->part == f->parts ? sluice_stripe_settle(f->store.stripe, true)
 						      : 0;
 }
@@ -201,6 +231,7 @@ static void start_direct(struct queue *q, struct block *b)
 	r->fd = s->fd;
 	r->blocking = s->fuse;
 	r->context = NULL;
+	r->nr_iov = 1;
 	r->buf_slot = find_buf_slot(q, b);
 	if (r->buf_slot >= 0)
 		count_own(&q->count.fixed, 1);
@@ -221,7 +252,7 @@ int block_start(struct sluice_io *io, struct queue *q, struct block *b)
 	if (b->mode == BLOCK_SYNC)
 		return start_sync(b);
 	set_request(b);
-	if (b->mode != BLOCK_STRAIGHT)
+	if (b->mode > BLOCK_LIST)
 		r = start_other(io, q, b, c);
 	else if (q)
 		b->req.buf_slot = find_buf_slot(q, b);
@@ -254,7 +285,8 @@ static bool fall_back(struct sluice_io *io, struct block *b)
 		return false;
 	io_fell(io, SLUICE_FELL_BUFFERED, f->name, why);
 	b->req.off += b->skip;
-	b->req.len = (uint32_t)(b->len - b->moved);
+	if (b->mode != BLOCK_LIST)
+		b->req.len = (uint32_t)(b->len - b->moved);
 	b->skip = 0;
 	if (b->mode == BLOCK_DEVICE)
 		b->req.buf = b->data + b->moved;
@@ -290,6 +322,8 @@ static bool block_set_rest(struct sluice_io *io, struct block *b, uint64_t step)
 	r->len = (uint32_t)(b->len - b->moved);
 	if (b->mode == BLOCK_DEVICE)
 		r->buf = b->data + b->moved;
+	else if (b->mode == BLOCK_LIST)
+		set_list(b);
 	else
 		r->buf = read_bounce ? b->bounce : (char *)r->buf + step;
 	b->skip = 0;

@@ -185,8 +185,8 @@ struct op {
 	struct sluice_iov one;
 	const struct sluice_place *places; /* of each segment; NULL: all in host memory */
 	uint64_t block;                    /* split size */
-	uint64_t region_at;                /* where in registered memory @one begins */
-	uint16_t region_slot;
+	uint64_t region_at;                /* where in registered memory @one begins; of a list 0 */
+	uint16_t region_slot;  /* of its first piece; of a list the piece with all of it */
 	uint16_t region_known; /* to so many queues; 0: it is not in any */
 	unsigned nr_iov;
 	union {
@@ -238,6 +238,7 @@ static inline void op_begin(struct op *op)
 
 enum block_mode {
 	BLOCK_STRAIGHT, /* file <-> caller's memory */
+	BLOCK_LIST,     /* file <-> several segments of it, whole ones */
 	BLOCK_BOUNCE,   /* file <-> aligned bounce <-> caller's memory */
 	BLOCK_DEVICE,   /* file <-> piece of the ring <-> device memory, see device.c */
 	BLOCK_CUFILE,   /* file <-> device memory, by an engine that takes it */
@@ -253,7 +254,8 @@ struct block {
 	uint64_t pos;      /* in the operation */
 	uint64_t len;      /* bytes of the operation it stands for */
 	uint64_t seg_off;
-	unsigned seg; /* where its memory starts */
+	unsigned seg;  /* where its memory starts */
+	unsigned segs; /* of a list: how many */
 	enum block_mode mode;
 
 	/* zero when it is planned, up to @data */
@@ -327,6 +329,7 @@ struct queue {
 	struct op *local, **local_tail; /* operations that have their home here, off the pile */
 	unsigned nr_local;
 	bool shared_first;             /* whose turn it is when there is room for one */
+	bool fixed_lists;              /* its engine takes registered memory in lists, too */
 	struct op *spare;              /* free operations for callbacks */
 	unsigned spin_ns;              /* see spin.h */
 	atomic_uint_fast64_t moved;    /* bytes, by blocks, for pace.h */

@@ -188,12 +188,41 @@ static int op_reserve(struct sluice_io *io, struct op *op, struct counters *coun
 	return 0;
 }
 
+/* A list is in registered memory where all of it is in one piece. */
+static bool find_region_of_list(struct sluice_io *io, struct here *here, struct op *op)
+{
+	uint64_t low = UINT64_MAX, high = 0, first, last;
+	const struct region *r;
+
+	for (unsigned i = 0; i < op->nr_iov; i++) {
+		uint64_t addr = (uint64_t)(uintptr_t)op->iov[i].addr, len = op->iov[i].len;
+
+		low = len ? min_u64(low, addr) : low;
+		high = len ? max_u64(high, addr + len) : high;
+	}
+	r = low < high ? region_find(io, here, low, high - low) : NULL;
+	if (!r)
+		return false;
+	first = (low - r->addr) / REGION_PIECE;
+	last = (high - 1 - r->addr) / REGION_PIECE;
+	if (r->nr_slots && first == last) {
+		op->region_at = 0;
+		op->region_slot = (uint16_t)(r->slot + first);
+		op->region_known = (uint16_t)r->known;
+	}
+	return r->huge;
+}
+
 static bool find_region(struct sluice_io *io, struct here *here, struct op *op)
 {
 	uint64_t addr = (uint64_t)(uintptr_t)op->one.addr;
 	const struct region *r;
 
-	r = op->nr_iov == 1 ? region_find(io, here, addr, op->len) : NULL;
+	if (!atomic_load_explicit(&io->nr_regions, memory_order_relaxed))
+		return false;
+	if (op->nr_iov > 1)
+		return find_region_of_list(io, here, op);
+	r = region_find(io, here, addr, op->len);
 	if (!r)
 		return false;
 	if (r->nr_slots) {
@@ -210,7 +239,8 @@ static void find_device_memory(struct sluice_io *io, struct here *here, struct o
 	if (!file_attach(op->file))
 		return;
 	op->block = io->opts.block ? plan_split(op->file, true) : CUFILE_BLOCK;
-	find_region(io, here, op);
+	if (op->nr_iov == 1)
+		find_region(io, here, op);
 }
 
 /* The part of preparing that concerns registered memory and the split size. */

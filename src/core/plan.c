@@ -15,8 +15,8 @@
  * on huge pages too, the handle finds out which way is faster: see stage.h.
  *
  * Where O_DIRECT is not in use everything goes straight through the page cache.
- * Blocks of a scatter list end where a segment ends; small segments are gathered
- * in a bounce buffer.
+ * Blocks of a scatter list end where a segment ends; segments that could each go straight go
+ * together, as a list, others that are small are gathered in a bounce buffer.
  *
  * Device memory goes through pieces of the ring, with the same respect for alignment;
  * a block has to do with one device, and may have host memory besides.  An engine that
@@ -31,6 +31,7 @@ enum {
 	GATHER_BELOW =
 		64 * 1024, /* a shorter rest of a segment is copied, not a block of its own */
 	COPY_FROM = 4 << 20,
+	LIST_MAX = 1024, /* segments that the kernel takes at a time */
 };
 
 static void skip_empty(struct op *op)
@@ -72,6 +73,33 @@ static void plan_plain(const struct op *op, struct block *b, uint64_t seg_left)
 	(void)op;
 }
 
+/* The segment goes straight as a whole.  So may those behind it, in the same block. */
+static void plan_list(const struct op *op, struct block *b, uint64_t align)
+{
+	const struct sluice_backing *s = &op->file->store;
+	const struct sluice_iov *v = &op->iov[op->seg];
+	uint64_t most = min_u64(op->block, op->len - b->pos), len = 0;
+	unsigned n = 0, left = (unsigned)min_u64(op->nr_iov - op->seg, LIST_MAX);
+
+	while (n < left && v->len && v->len <= most - len && is_aligned(v->len, align) &&
+	       is_aligned((uint64_t)(uintptr_t)v->addr, s->mem_align)) {
+		len += v->len;
+		v++;
+		n++;
+	}
+	if (n < 2)
+		return;
+	b->mode = BLOCK_LIST;
+	b->segs = n;
+	b->len = len;
+}
+
+/* Of one file, and in memory of the host's alone. */
+static bool may_list(const struct op *op)
+{
+	return op->nr_iov > 1 && !op->seg_off && !op->places && !op->file->store.stripe;
+}
+
 static inline void plan_direct_read(const struct op *op, struct block *b, uint64_t addr,
 				    uint64_t seg_left)
 {
@@ -84,6 +112,8 @@ static inline void plan_direct_read(const struct op *op, struct block *b, uint64
 	    !op->small_pages) {
 		b->mode = BLOCK_STRAIGHT;
 		b->len = align_down(min_u64(b->len, seg_left), align);
+		if (may_list(op))
+			plan_list(op, b, align);
 		return;
 	}
 	b->mode = BLOCK_BOUNCE;
@@ -115,6 +145,8 @@ static void plan_direct_write(const struct op *op, struct block *b, uint64_t add
 	} else if (seg_left >= align && is_aligned(addr, s->mem_align) && !op->small_pages) {
 		b->mode = BLOCK_STRAIGHT;
 		b->len = align_down(min_u64(b->len, seg_left), align);
+		if (may_list(op))
+			plan_list(op, b, align);
 	} else {
 		b->mode = BLOCK_BOUNCE;
 		b->len = align_down(min_u64(b->len, BOUNCE_BYTES), align);

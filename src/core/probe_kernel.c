@@ -182,7 +182,7 @@ static const struct {
 } offers[] = {
 	{"min-timeout", "6.12", false, true, has_min_wait},
 	{"cloned buffers", "6.13", false, true, has_clone_buffers},
-	{"READV_FIXED", "6.15", false, false, has_readv_fixed},
+	{"READV_FIXED", "6.15", false, true, has_readv_fixed},
 	{"hybrid polling", "6.13", false, false, has_hybrid_poll},
 	{"NO_IOWAIT", "6.15", false, false, has_no_iowait},
 	{"RWF_DONTCACHE", "6.14", true, false, has_dontcache},

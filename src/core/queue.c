@@ -523,8 +523,7 @@ static void deliver(struct queue *q, struct harvest *h)
 /* All that was asked for, straight: nothing is to be judged. */
 static inline bool is_whole(struct block *b)
 {
-	if (b->mode != BLOCK_STRAIGHT || b->req.res < 0 ||
-	    b->moved + (uint64_t)b->req.res != b->len)
+	if (b->mode > BLOCK_LIST || b->req.res < 0 || b->moved + (uint64_t)b->req.res != b->len)
 		return false;
 	b->moved = b->len;
 	b->flags |= b->plain ? SLUICE_DONE_BUFFERED : SLUICE_DONE_DIRECT;

@@ -395,6 +395,8 @@ static void *queue_main(void *arg)
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
 	current_queue = q;
 	r = q->io->engine->open(q->engine, &p, &q->open_err);
+	if (!r && q->io->engine->fixed_lists)
+		q->fixed_lists = q->io->engine->fixed_lists(q->engine);
 	report_open(q, r);
 	if (r < 0)
 		return NULL;

@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 struct sluice_err;
 
@@ -50,7 +51,9 @@ struct sluice_req {
 	uint32_t code;        /* enum sluice_req_code */
 	bool blocking;        /* use sluice_req_run(): asynchronous is not safe for this file */
 	int32_t res;          /* bytes or -errno */
+	unsigned nr_iov;      /* more than 1: the memory is @iov, of @len bytes in all */
 	uint64_t engine_data; /* the engine's own while in flight */
+	const struct iovec *iov;
 	/* Where @buf is device memory, which only engines with .device see; else NULL. */
 	void *context;    /* the CUDA context it is to be used in */
 	void *handle;     /* the file's, from attach() */
@@ -116,6 +119,9 @@ struct sluice_engine {
 	int (*bank_open)(void **bank, const struct sluice_engine_params *p);
 	int (*bank_set)(void *bank, unsigned slot, void *addr, size_t len);
 	void (*bank_close)(void *bank);
+
+	/* Optional: may buf_slot be said of a list, too?  NULL: no. */
+	bool (*fixed_lists)(void *state);
 
 	/*
 	 * With .device: make a file known, or say why its transfers of device memory

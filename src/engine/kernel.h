@@ -13,9 +13,10 @@ enum {
 	KERNEL_FEAT_NO_IOWAIT = 1 << 17,      /* 6.15 */
 	KERNEL_REGISTER_CLONE_BUFFERS = 30,   /* 6.12 */
 	KERNEL_CLONE_DST_REPLACE = 1 << 1,    /* 6.13: into a table that is there */
-	KERNEL_OP_READV_FIXED = 60,           /* 6.15 */
-	KERNEL_RWF_DONTCACHE = 0x80,          /* 6.14 */
-	KERNEL_STATX_WRITE_ATOMIC = 0x10000,  /* 6.11 */
+	KERNEL_OP_READV_FIXED = 60,           /* 6.15, as the next */
+	KERNEL_OP_WRITEV_FIXED = 61,
+	KERNEL_RWF_DONTCACHE = 0x80,         /* 6.14 */
+	KERNEL_STATX_WRITE_ATOMIC = 0x10000, /* 6.11 */
 };
 
 /* Of KERNEL_REGISTER_CLONE_BUFFERS. */

@@ -103,10 +103,18 @@ static void libaio_prep(struct iocb *cb, struct sluice_req *req)
 {
 	switch (req->code) {
 	case SLUICE_REQ_READ:
-		io_prep_pread(cb, req->fd, req->buf, req->len, (long long)req->off);
+		if (req->nr_iov > 1)
+			io_prep_preadv(cb, req->fd, req->iov, (int)req->nr_iov,
+				       (long long)req->off);
+		else
+			io_prep_pread(cb, req->fd, req->buf, req->len, (long long)req->off);
 		break;
 	case SLUICE_REQ_WRITE:
-		io_prep_pwrite(cb, req->fd, req->buf, req->len, (long long)req->off);
+		if (req->nr_iov > 1)
+			io_prep_pwritev(cb, req->fd, req->iov, (int)req->nr_iov,
+					(long long)req->off);
+		else
+			io_prep_pwrite(cb, req->fd, req->buf, req->len, (long long)req->off);
 		break;
 	case SLUICE_REQ_FSYNC:
 		io_prep_fsync(cb, req->fd);

@@ -11,10 +11,12 @@ int32_t sluice_req_run(const struct sluice_req *req)
 
 	switch (req->code) {
 	case SLUICE_REQ_READ:
-		n = pread(req->fd, req->buf, req->len, (off_t)req->off);
+		n = req->nr_iov > 1 ? preadv(req->fd, req->iov, (int)req->nr_iov, (off_t)req->off)
+				    : pread(req->fd, req->buf, req->len, (off_t)req->off);
 		break;
 	case SLUICE_REQ_WRITE:
-		n = pwrite(req->fd, req->buf, req->len, (off_t)req->off);
+		n = req->nr_iov > 1 ? pwritev(req->fd, req->iov, (int)req->nr_iov, (off_t)req->off)
+				    : pwrite(req->fd, req->buf, req->len, (off_t)req->off);
 		break;
 	case SLUICE_REQ_FSYNC:
 		n = fsync(req->fd);

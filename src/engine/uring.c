@@ -43,6 +43,7 @@ struct uring_state {
 	bool wake_armed;
 	bool files; /* the table of registered files exists */
 	bool bufs;
+	bool lists;                  /* of registered memory */
 	unsigned small;              /* requests in flight below SMALL */
 	struct sluice_req *finished; /* done already, see uring_submit() */
 };
@@ -128,6 +129,21 @@ static void uring_close(void *state)
 	close(s->wake_fd);
 }
 
+static bool uring_has(struct io_uring *uring, int op)
+{
+	struct io_uring_probe *p = io_uring_get_probe_ring(uring);
+	bool has = p && io_uring_opcode_supported(p, op);
+
+	if (p)
+		io_uring_free_probe(p);
+	return has;
+}
+
+static bool uring_fixed_lists(void *state)
+{
+	return ((struct uring_state *)state)->lists;
+}
+
 static int uring_open(void *state, const struct sluice_engine_params *p, struct sluice_err *err)
 {
 	struct uring_state *s = state;
@@ -148,7 +164,22 @@ static int uring_open(void *state, const struct sluice_engine_params *p, struct 
 	/* Both tables are 5.19; without them the kernel looks things up for each request. */
 	s->files = io_uring_register_files_sparse(&s->uring, p->nr_files) == 0;
 	s->bufs = io_uring_register_buffers_sparse(&s->uring, p->nr_bufs) == 0;
+	s->lists = s->bufs && uring_has(&s->uring, KERNEL_OP_WRITEV_FIXED);
 	return 0;
+}
+
+/* The kernel has read the list when it has taken the request. */
+static void uring_prep_list(struct uring_state *s, struct io_uring_sqe *sqe,
+			    const struct sluice_req *req, int fd)
+{
+	bool read = req->code == SLUICE_REQ_READ, fixed = s->lists && req->buf_slot >= 0;
+	int op = fixed  ? read ? KERNEL_OP_READV_FIXED : KERNEL_OP_WRITEV_FIXED
+		 : read ? IORING_OP_READV
+			: IORING_OP_WRITEV;
+
+	io_uring_prep_rw(op, sqe, fd, req->iov, req->nr_iov, req->off);
+	if (fixed)
+		sqe->buf_index = (uint16_t)req->buf_slot;
 }
 
 static void uring_prep(struct uring_state *s, struct io_uring_sqe *sqe, struct sluice_req *req)
@@ -156,6 +187,10 @@ static void uring_prep(struct uring_state *s, struct io_uring_sqe *sqe, struct s
 	bool fixed_file = s->files && req->file_slot >= 0;
 	int fd = fixed_file ? req->file_slot : req->fd;
 
+	if (req->nr_iov > 1) {
+		uring_prep_list(s, sqe, req, fd);
+		goto ready;
+	}
 	switch (req->code) {
 	case SLUICE_REQ_READ:
 		if (s->bufs && req->buf_slot >= 0)
@@ -175,6 +210,7 @@ static void uring_prep(struct uring_state *s, struct io_uring_sqe *sqe, struct s
 		io_uring_prep_fsync(sqe, fd,
 				    req->code == SLUICE_REQ_FDATASYNC ? IORING_FSYNC_DATASYNC : 0);
 	}
+ready:
 	if (fixed_file)
 		sqe->flags |= IOSQE_FIXED_FILE;
 	io_uring_sqe_set_data(sqe, req);
@@ -416,4 +452,5 @@ const struct sluice_engine sluice_engine_uring = {
 	.bank_open = uring_bank_open,
 	.bank_set = uring_bank_set,
 	.bank_close = uring_bank_close,
+	.fixed_lists = uring_fixed_lists,
 };

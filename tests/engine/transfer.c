@@ -371,6 +371,50 @@ static void scatter_lists_of_any_pieces_are_exact(void)
 	free(mem);
 }
 
+/* And at the end of the file, within one of them. */
+static void aligned_pieces_of_a_list_are_one_block(void)
+{
+	enum { PIECES = 8, PIECE = 4096, LEN = PIECES * PIECE, END = 5 * PIECE + 512 };
+	struct sluice_stats before = {.size = sizeof(before)}, after = {.size = sizeof(after)};
+	struct sluice_file_info info = {.size = sizeof(info)};
+	struct sluice_iov iov[PIECES];
+	unsigned char want[LEN];
+	struct sluice_op op;
+	char *mem;
+
+	t_file_make(cf_path, BEFORE, LEN);
+	cf_open(NULL);
+	cf_file_open(O_RDWR);
+	sluice_file_stat(cf_file, &info);
+	T_EQ(sluice_buf_alloc((void **)&mem, cf_io, 2 * LEN, 0, NULL, NULL), 0);
+	for (unsigned i = 0; i < PIECES; i++)
+		iov[i] = (struct sluice_iov){mem + 2 * i * PIECE, PIECE};
+	op = cf_op(SLUICE_READ, NULL, 0, 0);
+	op.iov = iov;
+	op.nr_iov = PIECES;
+	sluice_pattern_fill(want, LEN, BEFORE, 0);
+	for (unsigned turn = 0; turn < 4; turn++) {
+		op.opcode = turn & 1 ? SLUICE_WRITE : SLUICE_READ;
+		sluice_get_stats(cf_io, &before);
+		CF_DO(&op, LEN, turn / 2);
+		sluice_get_stats(cf_io, &after);
+		for (unsigned i = 0; i < PIECES; i++)
+			T_MEM(iov[i].addr, want + i * PIECE, PIECE);
+		if (info.direct)
+			T_EQ(after.blocks - before.blocks, 1);
+	}
+	T_EQ(truncate(cf_path, END), 0);
+	op.opcode = SLUICE_READ;
+	for (unsigned turn = 0; turn < 2; turn++) {
+		memset(mem, 0xa5, 2 * LEN);
+		T_OK(CF_DO(&op, END, turn).flags & SLUICE_DONE_EOF);
+		for (unsigned i = 0; i < 5; i++)
+			T_MEM(iov[i].addr, want + i * PIECE, PIECE);
+		T_MEM(iov[5].addr, want + 5 * PIECE, 512);
+		T_EQ(((unsigned char *)iov[0].addr)[PIECE], 0xa5);
+	}
+}
+
 static void a_scatter_list_across_the_end_is_short(void)
 {
 	unsigned char buf[9000], want[5000];
@@ -626,6 +670,7 @@ static const struct t_case cases[] = {
 	T_CASE(neighbours_in_one_sector_do_not_disturb_each_other),
 	T_CASE(bytes_written_by_others_beside_a_transfer_stay),
 	T_CASE(scatter_lists_of_any_pieces_are_exact),
+	T_CASE(aligned_pieces_of_a_list_are_one_block),
 	T_CASE(a_scatter_list_across_the_end_is_short),
 	T_CASE(the_scatter_list_need_not_outlive_submission),
 	T_CASE(truncate_ends_the_file_behind_the_write),

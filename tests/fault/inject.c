@@ -199,6 +199,14 @@ WRAP(ssize_t, pwrite, (int fd, const void *p, size_t n, off_t off), (fd, p, n, o
      return by_errno(e), EIO, ENOSPC, EINVAL, EINTR)
 WRAP(ssize_t, pwrite64, (int fd, const void *p, size_t n, off_t off), (fd, p, n, off),
      return by_errno(e), EIO, ENOSPC, EINVAL, EINTR)
+WRAP(ssize_t, preadv, (int fd, const struct iovec *v, int n, off_t off), (fd, v, n, off),
+     return by_errno(e), EIO, EINVAL, EINTR, EAGAIN)
+WRAP(ssize_t, preadv64, (int fd, const struct iovec *v, int n, off_t off), (fd, v, n, off),
+     return by_errno(e), EIO, EINVAL, EINTR, EAGAIN)
+WRAP(ssize_t, pwritev, (int fd, const struct iovec *v, int n, off_t off), (fd, v, n, off),
+     return by_errno(e), EIO, ENOSPC, EINVAL, EINTR)
+WRAP(ssize_t, pwritev64, (int fd, const struct iovec *v, int n, off_t off), (fd, v, n, off),
+     return by_errno(e), EIO, ENOSPC, EINVAL, EINTR)
 WRAP(int, fallocate, (int fd, int mode, off_t off, off_t n), (fd, mode, off, n), return by_errno(e),
      EOPNOTSUPP, ENOSPC, EIO, EINTR)
 WRAP(int, fallocate64, (int fd, int mode, off_t off, off_t n), (fd, mode, off, n),
@@ -398,6 +406,8 @@ WRAP(int, io_uring_register_files_sparse, (struct io_uring * ring, unsigned n), 
 WRAP(int, io_uring_register_files_update,
      (struct io_uring * ring, unsigned at, const int *fds, unsigned n), (ring, at, fds, n),
      return -e, EBADF, ENOMEM)
+WRAP(struct io_uring_probe *, io_uring_get_probe_ring, (struct io_uring * ring), (ring),
+     return NULL, ENOMEM)
 WRAP(int, io_uring_submit, (struct io_uring * ring), (ring), return -e, EAGAIN, EBUSY, EINTR)
 WRAP(int, io_uring_submit_and_wait, (struct io_uring * ring, unsigned n), (ring, n), return -e,
      EAGAIN, EBUSY, EINTR)

@@ -71,6 +71,7 @@ static const char *const harmless[] = {
 	"getpid",
 	"getpagesize",
 	"gmtime_r",
+	"io_uring_free_probe",
 	"io_uring_queue_exit",
 	"kill",
 	"memchr",

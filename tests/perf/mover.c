@@ -10,6 +10,7 @@
  *	null-large, null-single	-c blocks of 4 KiB through engine null: one operation, or one each
  *	sync, sync-cached	sluice_pread() of 4 KiB against pread(2) on the same descriptor
  *	many-read, many-write	512 operations of 128 KiB against one of 64 MiB
+ *	lists			-s bytes read in operations of 1 MiB, each into pieces of -b bytes
  *
  *	-s SIZE  -b BLOCK  -d DEPTH  -t THREADS  -e ENGINE	(the library's defaults)
  *	-m own|plain|odd	sluice_buf_alloc(); the caller's memory on 4 KiB pages; the
@@ -446,6 +447,52 @@ static void run_many(const struct args *a)
 	free(large);
 }
 
+/* ------------------------------------------------------- scattered memory */
+
+enum { LISTS = 32, LIST = 1 << 20 };
+
+/* Neighbours of a list lie apart: between them are pieces of the others. */
+static void run_lists(const struct args *a)
+{
+	uint64_t piece = a->opts.block ? a->opts.block : 64 << 10, rounds = a->size / LIST / LISTS;
+	unsigned n = (unsigned)(LIST / piece);
+	struct sluice_iov *iov = calloc((size_t)LISTS * n, sizeof(*iov));
+	struct sluice_op ops[LISTS];
+	struct sluice_summary sum;
+	struct args plain = *a;
+	struct span t;
+	char *buf;
+
+	if (!iov || !n || LIST % piece)
+		die("-b %" PRIu64 " does not divide %d", piece, LIST);
+	plain.opts.block = 0;
+	handle_open(&plain);
+	data_open(a->path, O_RDONLY);
+	if (file_blocks(LIST) < rounds * LISTS)
+		die("the file is too small");
+	buf = own_memory((uint64_t)LISTS * LIST);
+	for (unsigned k = 0; k < LISTS; k++) {
+		ops[k] = (struct sluice_op){
+			.opcode = SLUICE_READ, .file = file, .iov = iov + k * n, .nr_iov = n};
+		for (unsigned i = 0; i < n; i++)
+			iov[k * n + i] = (struct sluice_iov){buf + (i * LISTS + k) * piece, piece};
+	}
+	t = span_start();
+	for (uint64_t r = 0; r < rounds; r++) {
+		for (unsigned k = 0; k < LISTS; k++)
+			ops[k].offset = (r * LISTS + k) * LIST;
+		if (sluice_submit(io, ops, LISTS, NULL, &err) != LISTS)
+			die("%s", err.msg);
+		sluice_wait_all(io, -1, &sum);
+		if (sum.failed || sum.bytes != (uint64_t)LISTS * LIST)
+			die("%s", sum.failed ? sum.msg : "a short transfer");
+	}
+	t = span_since(t);
+	report(a->mode, t, rounds * LISTS, rounds * LISTS * LIST);
+	report_end();
+	free(iov);
+}
+
 /* ------------------------------------------------------------------- main */
 
 static const struct {
@@ -463,6 +510,7 @@ static const struct {
 	{"sync-cached", run_sync, 65536},
 	{"many-read", run_many, 16},
 	{"many-write", run_many, 16},
+	{"lists", run_lists, 0},
 };
 
 int main(int argc, char **argv)
