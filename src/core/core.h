@@ -585,6 +585,8 @@ struct here {
 	unsigned seen_turn;   /* of the queue, when it was last found to be away, */
 	uint64_t seen_at;     /* and since when it is known */
 	unsigned looks;       /* for results */
+	unsigned whole;       /* batches to be handed over as a whole, */
+	unsigned missed;      /* after so many that had better been */
 };
 
 /* What operations that are made together have in common. */
@@ -823,8 +825,11 @@ void queue_wake(struct sluice_io *io);  /* under io->lock: somebody sees to what
 void queue_kick(struct queue *q);       /* make its thread look around, wherever it is */
 void queue_step_aside(struct queue *q); /* before what may take long: others see to the list */
 void queue_step_back(struct queue *q);
-/* Hand it operations, newest first, which have their home there. */
-void queue_give(struct queue *q, struct here *here, struct op *newest, struct op *oldest);
+/*
+ * Hand it operations, newest first, which have their home there.  True: it was awake and had
+ * nothing to do.
+ */
+bool queue_give(struct queue *q, struct here *here, struct op *newest, struct op *oldest);
 /* Somebody has to wait: what lies before a queue that has no time is for all. */
 void queue_rescue(struct sluice_io *io, struct queue *q);
 

@@ -8,10 +8,24 @@
  * how long waits last, slept through or not: twice that where they are short, and less each time
  * where they are long, so that a wait for a slow disk, or on a machine whose processors have
  * other things to do, costs next to nothing.
+ *
+ * Who is waited for may need this very processor, where there are more threads than processors: so
+ * it is offered to others after a moment.  Not for a while, though, where somebody took it for
+ * longer than any hand-over takes.
  */
+#include <sched.h>
+
 #include "base/util.h"
 
-enum { SPIN_MIN_NS = 1000, SPIN_START_NS = 5000, SPIN_MAX_NS = 30000, SPIN_WORTH_NS = 50000 };
+enum {
+	SPIN_MIN_NS = 1000,
+	SPIN_START_NS = 5000,
+	SPIN_MAX_NS = 30000,
+	SPIN_WORTH_NS = 50000,
+	SPIN_ALONE_NS = 1000,   /* until the processor is offered, */
+	SPIN_LOST_NS = 200000,  /* which took too long, */
+	SPIN_LOST_TIMES = 1000, /* so many times of looking without that */
+};
 
 static inline void spin_pause(void)
 {
@@ -22,15 +36,26 @@ static inline void spin_pause(void)
 #endif
 }
 
+static __thread unsigned spin_keep; /* times of looking in which the processor is kept */
+
 /* Look with @there until it says yes, at most @ns. */
 static inline bool spin_until(unsigned ns, bool (*there)(void *arg), void *arg)
 {
-	uint64_t end = clock_ns() + ns;
+	uint64_t start = clock_ns(), now = start, before;
 	bool yes;
 
-	while (!(yes = there(arg)) && clock_ns() < end)
-		for (unsigned i = 0; i < 4; i++)
-			spin_pause();
+	while (!(yes = there(arg)) && now - start < ns) {
+		before = now;
+		if (now - start < SPIN_ALONE_NS || spin_keep)
+			for (unsigned i = 0; i < 4; i++)
+				spin_pause();
+		else
+			sched_yield();
+		now = clock_ns();
+		if (now - before > SPIN_LOST_NS)
+			spin_keep = SPIN_LOST_TIMES;
+	}
+	spin_keep -= spin_keep > 0;
 	return yes;
 }
 

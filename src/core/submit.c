@@ -16,6 +16,12 @@
 
 /* ----------------------------------------------------------- asynchronous */
 
+enum {
+	FIRST_BATCH = 16, /* handed over while the others of a call are prepared, if that pays */
+	MISSED_MOST = 4,  /* where it did not so many times in a row, */
+	WHOLE_TIMES = 64, /* it is not tried for a while */
+};
+
 /* Operations that are prepared, so that they are handed over together. */
 struct batch {
 	struct sluice_io *io;
@@ -26,6 +32,7 @@ struct batch {
 	struct op *newest, *oldest;  /* for the queue that is the port's home */
 	struct op *shared[PULL_MAX]; /* for all */
 	unsigned nr_home, nr_shared;
+	unsigned most; /* to be handed over together */
 	struct hand_far far;
 	struct sluice_order *order; /* of the last one that asked for one */
 };
@@ -37,6 +44,22 @@ static bool stays_home(const struct sluice_io *io, const struct op *op)
 	       (op->len < ALONE_BYTES || io->nr_active == 1);
 }
 
+/*
+ * Part of a batch goes ahead so that both threads work at the same time.  One of I/O that is behind
+ * anyway, or sleeps in its engine with what it got first, had better get all at once.
+ */
+static void batch_give(struct batch *b)
+{
+	struct here *here = b->make.here;
+
+	if (queue_give(b->home, here, b->newest, b->oldest)) {
+		here->missed = 0;
+	} else if (b->most && ++here->missed == MISSED_MOST) {
+		here->missed = 0;
+		here->whole = WHOLE_TIMES;
+	}
+}
+
 static void batch_submit(struct batch *b)
 {
 	struct sluice_io *io = b->io;
@@ -46,7 +69,7 @@ static void batch_submit(struct batch *b)
 		return;
 	atomic_fetch_add(&port->submitted, b->nr_home + b->nr_shared);
 	if (b->nr_home)
-		queue_give(b->home, b->make.here, b->newest, b->oldest);
+		batch_give(b);
 	if (b->nr_shared) {
 		pthread_mutex_lock(&io->lock);
 		for (unsigned i = 0; i < b->nr_shared; i++)
@@ -82,8 +105,10 @@ static void batch_add(struct batch *b, struct op *op)
 			b->oldest = op;
 		b->nr_home++;
 	}
-	if (b->nr_home + b->nr_shared == PULL_MAX)
+	if (b->nr_home + b->nr_shared == (b->most && !b->nr_shared ? b->most : PULL_MAX)) {
 		batch_submit(b);
+		b->most = (unsigned)min_u64(2 * b->most, PULL_MAX);
+	}
 }
 
 /* Of this thread's port, several at a time. */
@@ -153,6 +178,8 @@ int sluice_submit(struct sluice_io *io, const struct sluice_op *ops, unsigned n,
 	b.home = atomic_load(&b.make.here->port->home);
 	b.spare = b.newest = b.oldest = NULL;
 	b.nr_home = b.nr_shared = 0;
+	b.most = n > FIRST_BATCH && !b.make.here->whole ? FIRST_BATCH : 0;
+	b.make.here->whole -= b.make.here->whole > 0;
 	b.far = (struct hand_far){0};
 	b.order = NULL;
 	b.make.cuda = sluice_cuda_present();

@@ -104,7 +104,7 @@ static bool is_stuck(struct queue *q, struct here *here)
 	return false;
 }
 
-void queue_give(struct queue *q, struct here *here, struct op *newest, struct op *oldest)
+bool queue_give(struct queue *q, struct here *here, struct op *newest, struct op *oldest)
 {
 	bool behind = pile_add(&q->hand.pile, &newest->item, &oldest->item);
 	enum hand_state state = hand_claim(&q->hand);
@@ -113,6 +113,7 @@ void queue_give(struct queue *q, struct here *here, struct op *newest, struct op
 		wake_from(q, state);
 	else if (state == HAND_BUSY && behind && is_stuck(q, here))
 		queue_empty(q->io, q);
+	return state == HAND_RUNS && !behind;
 }
 
 void queue_rescue(struct sluice_io *io, struct queue *q)
