@@ -584,7 +584,8 @@ struct here {
 	struct region region; /* that memory was last found in; len 0: none */
 	unsigned seen_turn;   /* of the queue, when it was last found to be away, */
 	uint64_t seen_at;     /* and since when it is known */
-	unsigned looks;       /* for results */
+	unsigned looks;       /* for results, */
+	uint64_t looked_at;   /* and when for those of others */
 	unsigned whole;       /* batches to be handed over as a whole, */
 	unsigned missed;      /* after so many that had better been */
 };

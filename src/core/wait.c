@@ -14,6 +14,8 @@
 
 #define SLICE_MAX_NS (1ull << 32)
 
+enum { LOOK_EVERY = 16, LOOK_NS = 1000000 };
+
 /* --------------------------------------------------------------- sleeping */
 
 /* How long to sleep, and in which slices: after each, what waits before a stuck queue is shared. */
@@ -312,9 +314,20 @@ static unsigned wait_for_any(struct sluice_io *io, struct sluice_done *done, uns
 }
 
 /*
- * A thread's own results first: it need not meet anybody for them.  But not always, or those
- * of others might never be collected.
+ * Is it time to look at the others' results, too?  They might never be collected else; but who
+ * takes what is another's makes that one look around as well.
  */
+static bool looks_around(struct here *here)
+{
+	uint64_t now = ++here->looks % LOOK_EVERY ? 0 : clock_ns();
+
+	if (!now || now - here->looked_at < LOOK_NS)
+		return false;
+	here->looked_at = now;
+	return true;
+}
+
+/* A thread's own results first: it need not meet anybody for them. */
 static unsigned collect(struct sluice_io *io, struct here *here, struct sluice_done *done,
 			unsigned min, unsigned max, int64_t timeout_ns)
 {
@@ -322,7 +335,7 @@ static unsigned collect(struct sluice_io *io, struct here *here, struct sluice_d
 	uint64_t start;
 	unsigned n = 0;
 
-	if (alone || ++here->looks % 16)
+	if (alone || !looks_around(here))
 		n = collect_here(here->port, done, min, max, &soon);
 	if (n || (alone && !min))
 		return n;
