@@ -4,22 +4,21 @@
 
     PYTHONPATH=build/python PYTHON tests/perf/pyasync.py [--size 96M] [--tensors 1] [--rounds 15] [--dir .]
 
-The copies go into memory that is as fresh as a save's own: torch's, as clone() has it, and a sluice.Memory, on huge pages.
+The copies go into memory that is as fresh as a save's own: torch's, as clone() has it, and a sluice.Memory, on huge pages, by one memcpy(3).
 All take turns, and a save is over before the next one begins; what is printed are medians, with the quartiles.
 """
 import argparse
+import ctypes
 import os
 import statistics
 import tempfile
 import time
-from array import array
 
 import torch
 
 import sluice
 import sluice.torch
 from pyckpt import size_of
-from sluice._sluice import copy
 
 
 def cloned(state, _):
@@ -29,12 +28,11 @@ def cloned(state, _):
 
 def copied(state, _):
     memory = sluice.Memory(sum(t.numel() * t.element_size() for t in state.values()), pinned=False)
-    at, moves = memory.address, array('Q')
+    at = memory.address
     for tensor in state.values():
         nbytes = tensor.numel() * tensor.element_size()
-        moves.extend((at, tensor.data_ptr(), nbytes))
+        ctypes.memmove(at, tensor.data_ptr(), nbytes)
         at += nbytes
-    copy(moves)
     return lambda: memory
 
 
@@ -42,7 +40,7 @@ def saved(state, path):
     return sluice.torch.save_async(state, path).result
 
 
-CONTENDERS = {'clone()': cloned, 'copy into sluice.Memory': copied, 'save_async()': saved}
+CONTENDERS = {'clone()': cloned, 'memcpy into sluice.Memory': copied, 'save_async()': saved}
 
 
 def main():
@@ -67,7 +65,7 @@ def main():
     for name, times in seen.items():
         quarter, half, most = statistics.quantiles(times, n=4)
         print(f'{name:26} {half * 1e3:7.1f} ms ({quarter * 1e3:.1f} to {most * 1e3:.1f})')
-    for name in ('clone()', 'copy into sluice.Memory'):
+    for name in ('clone()', 'memcpy into sluice.Memory'):
         share = statistics.median(ours / theirs for ours, theirs in zip(seen['save_async()'], seen[name]))
         print(f'save_async() / {name:26} {share:.2f}')
 

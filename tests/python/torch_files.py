@@ -473,6 +473,23 @@ def what_cannot_be_pickled_or_opened_is_raised_at_once_and_what_fails_later_by_t
 
 
 @case
+def large_copies_are_shared_out_to_the_byte():
+    from array import array
+
+    from sluice._sluice import Memory, copy
+
+    sizes = [1, 30 * MIB + 3, 0, 17, 25 * MIB + 1, 16 * MIB]
+    tensors = [torch.randint(0, 256, (n,), dtype=torch.uint8) for n in sizes]
+    memory, moves, at = Memory(sum(sizes) + 64), array('Q'), 7
+    for tensor in tensors:
+        moves.extend((memory.address + at, tensor.data_ptr(), tensor.numel()))
+        at += tensor.numel()
+    copy(moves)
+    assert bytes(memory)[7:at] == b''.join(t.numpy().tobytes() for t in tensors)
+    assert not any(bytes(memory)[:7]) and not any(bytes(memory)[at:])
+
+
+@case
 def who_saves_in_the_background_copies_and_leaves_all_else_to_it():
     obj = {'a': of_bytes('float32', (1 << 20,)), 'b': of_bytes('int8', (77,)), 'c': torch.empty(0)}
     before, callers = Writer.end_archive, []
