@@ -6,7 +6,8 @@
 
 All that is saved is durable when the clock stops, all that is loaded comes from storage (what is in
 the page cache is dropped before) and is touched once in every page.  Contenders take turns; what is
-printed are medians, the share of the limit in the same round, and CPU time.  The limit is perf-bare, one
+printed are medians, the share of the limit in the same round, and CPU time.  A moment passes between two of them,
+in which the file system gives back the space of the file that was replaced.  The limit is perf-bare, one
 io_uring loop on one buffer, and for saving one fsync(2) more.  PYTHON is that of build/peers for all
 contenders; fastsafetensors and runai-model-streamer are in tests/peers/loaders.txt.
 """
@@ -27,6 +28,7 @@ import sluice.torch
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BARE = os.path.join(ROOT, 'build', 'tests', 'perf', 'perf-bare')
 PAGE = 4096
+SETTLE = 0.5  # seconds
 
 
 def module(name):
@@ -140,6 +142,7 @@ def limit(what, path, size):
 def timed(call, path, load):
     if load:
         drop(path)
+    time.sleep(SETTLE)
     cpu, start = time.process_time(), time.perf_counter()
     result = call(path)
     if load:
