@@ -478,6 +478,21 @@ PyObject *ckpt_huge(PyObject *module, PyObject *args)
 	Py_RETURN_NONE;
 }
 
+PyObject *ckpt_copy(PyObject *module, PyObject *args)
+{
+	Py_buffer view;
+
+	(void)module;
+	if (!PyArg_ParseTuple(args, "y*:copy", &view))
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS
+	for (const uint64_t *v = view.buf, *end = v + view.len / 24 * 3; v < end; v += 3)
+		memcpy((void *)(uintptr_t)v[0], (const void *)(uintptr_t)v[1], (size_t)v[2]);
+	Py_END_ALLOW_THREADS
+	PyBuffer_Release(&view);
+	Py_RETURN_NONE;
+}
+
 static PyObject *name_one(PyObject *self, PyObject *obj)
 {
 	int plain = PySet_Contains(PyTuple_GetItem(self, 0), (PyObject *)Py_TYPE(obj));
