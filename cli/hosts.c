@@ -36,11 +36,12 @@ static bool is_shared(int argc, char **argv)
 	       (!strcmp(a, "ckpt") && !strcmp(b, "bench"));
 }
 
-static void on_lost(const char *line)
+static void say(const char *line, bool stop)
 {
 	if (line)
-		cli_note(NULL, "%s; the others are stopped", line);
-	cli_stop_now(SIGTERM);
+		cli_note(NULL, "%s%s", line, stop ? "; the others are stopped" : "");
+	if (stop)
+		cli_stop_now(SIGTERM);
 }
 
 /* ------------------------------------------------------------------- settings */
@@ -85,7 +86,7 @@ int cli_hosts_open(struct cli_hosts *h, int *argc, char ***argv)
 	*h = (struct cli_hosts){.all = NULL};
 	if (!is_shared(*argc, *argv))
 		return CLI_OK;
-	r = hosts_open(on_lost, &err);
+	r = hosts_open(say, &err);
 	if (r < 0)
 		return cli_fail(NULL, r == -ENOTSUP ? CLI_UNSUPPORTED : CLI_FAILED, "%s", err.msg);
 	if (hosts_size() < 2)

@@ -13,13 +13,14 @@
 
 struct hosts hosts_all = {.size = 1};
 
-int hosts_open(void (*lost)(const char *line), struct sluice_err *err)
+int hosts_open(hosts_say *say, struct sluice_err *err)
 {
 	struct hosts *h = &hosts_all;
 	const char *patience = getenv("SLUICE_RANK_TIMEOUT");
-	int r = hosts_meet(h, err);
+	int r;
 
-	h->on_lost = lost;
+	h->say = say;
+	r = hosts_meet(h, err);
 	h->patience_ns = patience ? strtoull(patience, NULL, 10) * 1000000000u : 0;
 	if (r < 0 || h->size < 2) {
 		h->size = 1;

@@ -19,11 +19,13 @@
 struct sluice_err;
 
 /*
- * 0: this process is alone, or all have found each other.  Else -errno with the reason in @err.
- * @lost is called once for a rank that is lost, with a line that names it (NULL: another one knows
- * it), and when rank 0 asks to stop; from a thread of its own.
+ * @line is for the user (NULL: another rank says it).  @stop: a rank is lost, or rank 0 asks to
+ * stop; from a thread of its own.
  */
-int hosts_open(void (*lost)(const char *line), struct sluice_err *err);
+typedef void hosts_say(const char *line, bool stop);
+
+/* 0: this process is alone, or all have found each other.  Else -errno with the reason in @err. */
+int hosts_open(hosts_say *say, struct sluice_err *err);
 
 /* 1: alone. */
 unsigned hosts_size(void);

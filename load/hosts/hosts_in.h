@@ -66,7 +66,7 @@ struct hosts {
 	unsigned rank, size;
 	uint64_t random;
 	struct peer *peers; /* one per rank; others than rank 0 use the first */
-	void (*on_lost)(const char *line);
+	hosts_say *say;
 	pthread_t thread;
 	bool running;
 	int keeper;  /* a pipe that ends with the process the launcher knows */

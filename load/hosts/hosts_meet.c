@@ -42,7 +42,10 @@ struct address {
 
 /* ------------------------------------------------------------------- launcher */
 
-/* srun starts with PMIx, which is Open MPI's, with its own PMI, which is MPICH's, or with none. */
+/*
+ * srun starts with PMIx, which is Open MPI's, with its own PMI, which is MPICH's, or with none.  Of
+ * a step: what a batch script runs without srun is one process, however many the job may have.
+ */
 static const char *slurm_mpi(void)
 {
 	return getenv("PMIX_RANK") ? "openmpi" : getenv("PMI_RANK") ? "mpich" : NULL;
@@ -58,7 +61,7 @@ static bool launched(struct hosts *h, const char **ret_mpi)
 		const char *size, *rank, *mpi;
 	} words[] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "openmpi"},
 		     {"PMI_SIZE", "PMI_RANK", "mpich"},
-		     {"SLURM_NTASKS", "SLURM_PROCID", NULL}};
+		     {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", NULL}};
 	const char *off = getenv("SLUICE_MPI");
 
 	for (unsigned i = 0; i < ARRAY_SIZE(words) && !(off && !strcmp(off, "off")); i++) {
@@ -426,7 +429,13 @@ int hosts_meet(struct hosts *h, struct sluice_err *err)
 	struct address a = {.nr = 0};
 	int fd = -1, r;
 
+	given = given && *given ? given : NULL;
 	if (!launched(h, &mpi) || (!given && !mpi)) {
+		if (h->size > 1 && h->rank == 0)
+			h->say("srun has started several tasks without PMI, and each runs by "
+			       "itself; with --mpi=pmix or --mpi=pmi2, or SLUICE_MEET, they are "
+			       "one run",
+			       false);
 		h->size = 1;
 		return 0;
 	}

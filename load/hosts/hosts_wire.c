@@ -100,7 +100,7 @@ static void peer_lost(struct hosts *h, struct peer *p, const char *why)
 	pthread_cond_broadcast(&h->changed);
 	pthread_mutex_unlock(&h->lock);
 	if (tell)
-		h->on_lost(h->rank <= 1 ? line : NULL); /* once, if rank 0 is not there */
+		h->say(h->rank <= 1 ? line : NULL, true); /* once, if rank 0 is not there */
 }
 
 /* With the lock held; @text is taken where it is kept.  True: a stop was asked for. */
@@ -179,7 +179,7 @@ static bool take(struct hosts *h, struct peer *p)
 	pthread_mutex_unlock(&h->lock);
 	free(text);
 	if (stop)
-		h->on_lost(NULL);
+		h->say(NULL, true);
 	return ok;
 }
 
@@ -192,7 +192,7 @@ static void keeper_lost(struct hosts *h)
 	hosts_stop(h);
 	pthread_cond_broadcast(&h->changed);
 	pthread_mutex_unlock(&h->lock);
-	h->on_lost(NULL);
+	h->say(NULL, true);
 }
 
 /* Tell that we live, and look who does not. */

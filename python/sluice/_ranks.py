@@ -48,7 +48,7 @@ def this_rank() -> Rank:
     rank = _number('OMPI_COMM_WORLD_RANK', 'PMI_RANK', 'SLURM_PROCID')
     if rank is None:
         return Rank(0, 1, 1)
-    size = _number('OMPI_COMM_WORLD_SIZE', 'PMI_SIZE', 'SLURM_NTASKS')
+    size = _number('OMPI_COMM_WORLD_SIZE', 'PMI_SIZE', 'SLURM_STEP_NUM_TASKS')
     local = _number('OMPI_COMM_WORLD_LOCAL_SIZE', 'MPI_LOCALNRANKS')
     return Rank(rank, 1 if size is None else size, local or 1)
 

@@ -1,6 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Several ranks as one run, with each MPI that is there.  hosts.py SLUICE ROOT PLUGINS"""
+"""Several ranks as one run.  hosts.py SLUICE ROOT LAUNCHER...
+
+The launchers are those of MPI whose plug-in was built, "meet" for none, and "srun-pmix", "srun-pmi2" and "srun-meet": a Slurm of two
+nodes is started for these (tools/slurm.sh).
+"""
 import os
 import sys
 
@@ -17,6 +21,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 
 import resultcheck
@@ -28,27 +33,41 @@ BUSY = 5  # tries of what a busy machine may upset; what is wrong is so in all o
 resultcheck.need('jsonschema')
 
 LAUNCHERS = {
-    'openmpi': ['mpirun.openmpi', '--allow-run-as-root', '--oversubscribe', '--bind-to', 'none'],
-    'mpich': ['mpirun.mpich'],
+    'openmpi': ['mpirun.openmpi', '--allow-run-as-root', '--oversubscribe', '--bind-to', 'none', '-n'],
+    'mpich': ['mpirun.mpich', '-n'],
     # none: variables as srun has them, and where rank 0 is
     'meet': ['sh', '-c', 'r=0; all=; while [ $r -lt $1 ]; do SLURM_PROCID=$r; export SLURM_PROCID; (shift; exec "$@") & '
-             'all="$all $!"; r=$((r + 1)); done; s=0; for p in $all; do wait $p || s=1; done; exit $s'],
+             'all="$all $!"; r=$((r + 1)); done; s=0; for p in $all; do wait $p || s=1; done; exit $s', 'meet'],
+    **{f'srun-{how}': ['srun', '--mpi', 'none' if how == 'meet' else how, '-N', '2', '-n'] for how in ('pmix', 'pmi2', 'meet')},
 }
 
 
 def meet(host='127.0.0.1', ranks=2):
     with socket.socket() as s:
         s.bind(('', 0))
-        return {'SLUICE_MEET': f'{host}:{s.getsockname()[1]}:{secrets.token_hex(16)}', 'SLURM_NTASKS': str(ranks)}
+        return {'SLUICE_MEET': f'{host}:{s.getsockname()[1]}:{secrets.token_hex(16)}', 'SLURM_STEP_NUM_TASKS': str(ranks)}
+
+
+def is_meet(mpi):
+    return mpi.endswith('meet')
+
+
+def is_pmix(mpi):
+    """Its servers are reached over the network, which no other network namespace can."""
+    return mpi in ('openmpi', 'srun-pmix')
 
 
 NULL = ['io', '--engine', 'null', '-s', '1M', '--loops', '2']
 
 
 def launch(mpi, ranks, *args, env=None):
-    words = [*LAUNCHERS[mpi], '-n' if mpi != 'meet' else 'meet', ranks, SLUICE, *args]
+    return launch_words(mpi, ranks, SLUICE, *args, env=env)
+
+
+def launch_words(mpi, ranks, *args, env=None):
+    words = [*LAUNCHERS[mpi], ranks, *args]
     return subprocess.Popen([str(w) for w in words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True, env={**os.environ, **(meet(ranks=ranks) if mpi == 'meet' else {}), **(env or {})})
+                            stderr=subprocess.PIPE, text=True, env={**os.environ, **(meet(ranks=ranks) if is_meet(mpi) else {}), **(env or {})})
 
 
 def done(process, status=0):
@@ -194,7 +213,10 @@ def bad_command_line(mpi):
 def by_themselves(mpi):
     out, _ = done(launch(mpi, 2, 'bench', '-s', '4K', '-n', '3', '-w', '--no-limit', env={'SLUICE_MPI': 'off'}))
     assert 'ranks' not in out and out.count('Write Statistics') == 2, out
-    if mpi == 'meet':
+    if mpi == 'srun-meet':
+        out, err = done(launch(mpi, 2, *NULL, env={'SLUICE_MEET': ''}))
+        assert 'ranks' not in out and err.count('srun has started several tasks without PMI') == 1, (out, err)
+    if is_meet(mpi):
         _, err = done(launch(mpi, 2, 'bench', env={'SLUICE_MEET': 'here'}), status=1)
         assert 'SLUICE_MEET is not HOST:PORT:SECRET' in err, err
         return
@@ -246,7 +268,7 @@ def while_it_runs(mpi, *length, env=None):
 
 def named_as_lost(process, why):
     _, err = done(process, status=1)
-    assert re.search(rf'rank 1 \(.*\) is lost: {why}', err), err
+    assert not why or re.search(rf'rank 1 \(.*\) is lost: {why}', err), err
     with open('all.json', encoding='utf-8') as f:
         j = json.load(f)
     resultcheck.check(ROOT, j)
@@ -390,8 +412,8 @@ class TwoHosts:
         with open('host.sh', 'w', encoding='utf-8') as f:
             first, second = [f'nsenter --net=/proc/{h.pid}/ns/net' for h in self.hosts] or ('', '')
             f.write(f'[ ${{OMPI_COMM_WORLD_RANK:-${{PMI_RANK:-$SLURM_PROCID}}}} = 0 ] && exec {first} "$@"\nexec {second} {shifted} "$@"\n')
-        words = [*LAUNCHERS[mpi], '-n' if mpi != 'meet' else 'meet', '2', 'sh', 'host.sh', SLUICE, *args, '--json', 'all.json']
-        env = meet(self.first) if mpi == 'meet' else {}
+        words = [*LAUNCHERS[mpi], '2', 'sh', 'host.sh', SLUICE, *args, '--json', 'all.json']
+        env = meet(self.first) if is_meet(mpi) else {}
         done(subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                               env={**os.environ, **env}))
         with open('all.json', encoding='utf-8') as f:
@@ -404,7 +426,7 @@ def a_slow_link_and_another_clock(mpi):
     """The offset is found, to within its bound, which is at least half of the way there and back."""
     if subprocess.run(['unshare', '--time', '--monotonic', '1', '--fork', 'true'], capture_output=True, check=False).returncode:
         raise Skip('timens', 'no time namespaces')
-    apart = mpi != 'openmpi'  # Open MPI's launcher cannot be reached from another network
+    apart = not is_pmix(mpi)
     two = TwoHosts(0.004, *['10.99.0.1/24', '10.99.0.2/24'] * apart)
     try:
         j = two.run(mpi, 1000, *NULL)
@@ -417,9 +439,9 @@ def a_slow_link_and_another_clock(mpi):
 
 
 def no_ipv4_between_them(mpi):
-    if mpi == 'openmpi':
-        raise Skip('netns', "Open MPI's launcher cannot be reached from another network namespace")
-    if mpi == 'meet':
+    if is_pmix(mpi):
+        raise Skip('netns', 'a launcher with PMIx cannot be reached from another network namespace')
+    if is_meet(mpi):
         raise Skip('ipv6', 'SLUICE_MEET takes names of hosts, or addresses of IPv4')
     two = TwoHosts(0, 'fd00:99::1/64', 'fd00:99::2/64')
     try:
@@ -429,16 +451,51 @@ def no_ipv4_between_them(mpi):
     assert j['series'][0]['ops'] == 4, j['series']
 
 
+@contextlib.contextmanager
+def slurm():
+    """A Slurm of two nodes, or the reason why there is none."""
+    script = os.path.join(ROOT, 'tools', 'slurm.sh')
+    with tempfile.TemporaryDirectory() as place:
+        started = subprocess.run([script, 'start', '--nodes', '2', '--port', str(free_ports(3)), place], stdin=subprocess.DEVNULL,
+                                 capture_output=True, text=True, check=False)
+        os.environ['SLURM_CONF'] = os.path.join(place, 'slurm.conf')
+        try:
+            yield started.stderr.strip().replace('\n', '; ') if started.returncode else None
+        finally:
+            subprocess.run([script, 'stop', place], capture_output=True, check=False)
+
+
+def free_ports(nr):
+    """The first of so many that follow each other."""
+    for first in range(20000 + os.getpid() % 1000 * 10, 65000, nr):
+        with contextlib.suppress(OSError), contextlib.ExitStack() as all_:
+            for port in range(first, first + nr):
+                all_.enter_context(socket.socket()).bind(('', port))
+            return first
+    raise AssertionError('no ports')
+
+
 def case(mpi, function):
     def there():
-        if (mpi not in sys.argv[3:] and mpi != 'meet') or not shutil.which(LAUNCHERS[mpi][0]):
-            raise Skip(mpi, f'{LAUNCHERS[mpi][0]} or the plug-in for it is not there')
+        if not shutil.which(LAUNCHERS[mpi][0]):
+            raise Skip(mpi, f'{LAUNCHERS[mpi][0]} is not there')
         with folder():
             function(mpi)
     return f'{mpi}: {function.__name__}', there
 
 
-run(*[case(mpi, f) for mpi in LAUNCHERS for f in (
-    bench, io, ranges_of_one_file, checkpoints, kv, kv_on_storage, replay, bad_command_line, by_themselves, a_slow_rank,
-    a_rank_that_begins_late, a_lost_rank, a_rank_that_hangs, a_rank_that_does_not_come, a_rank_that_failed,
-    a_slow_link_and_another_clock, no_ipv4_between_them)])
+def main(launchers):
+    run(*[case(mpi, f) for mpi in launchers for f in (
+        bench, io, ranges_of_one_file, checkpoints, kv, kv_on_storage, replay, bad_command_line, by_themselves, a_slow_rank,
+        a_rank_that_begins_late, a_lost_rank, a_rank_that_hangs, a_rank_that_does_not_come, a_rank_that_failed,
+        a_slow_link_and_another_clock, no_ipv4_between_them)])
+
+
+if any(mpi.startswith('srun') for mpi in sys.argv[3:]):
+    with slurm() as missing:
+        if missing:
+            print(f'1..0 # SKIP {missing}')
+        else:
+            main(sys.argv[3:])
+else:
+    main(sys.argv[3:])

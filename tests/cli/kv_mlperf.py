@@ -364,7 +364,7 @@ def a_program_has_its_status_where_children_are_ignored():
 
 def ranks_that_cannot_meet_are_told():
     with folder():
-        _, err = mlperf('--cache-dir', 'cache', '--results-dir', 'run', *SHORT, *SMALL, status=1, SLURM_PROCID='1', SLURM_NTASKS='2')
+        _, err = mlperf('--cache-dir', 'cache', '--results-dir', 'run', *SHORT, *SMALL, status=1, SLURM_PROCID='1', SLURM_STEP_NUM_TASKS='2')
         assert 'SLUICE_MEET' in err and not os.path.exists('run'), err
 
 
