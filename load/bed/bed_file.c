@@ -312,6 +312,7 @@ static int end_lane(struct mover *m, const struct sluice_done *done, struct slui
 	if (r < 0)
 		return r;
 	m->work->bytes += lane->len;
+	gate_moved(m->work->bytes);
 	if (m->work->progress)
 		m->work->progress(m->work->arg, m->work->bytes);
 	if (m->work->stop && atomic_load(m->work->stop))
@@ -358,8 +359,10 @@ static int move_group(struct mover *m, struct sluice_err *err)
 			r = sluice_file_open(&m->open[opened], m->io, f->at,
 					     bed_file_flags(f, m->read), 0, err);
 	}
+	gate_moved(m->work->bytes);
 	if (r == 0)
 		r = move_pieces(m, err);
+	gate_quiet();
 	for (unsigned i = 0; i < opened; i++) {
 		closed = r < 0 ? sluice_file_abort(m->open[i], NULL)
 			       : sluice_file_close(m->open[i], err);

@@ -13,24 +13,38 @@
 
 struct hosts hosts_all = {.size = 1};
 
+static int get_patience(struct hosts *h, struct sluice_err *err)
+{
+	const char *given = getenv("SLUICE_RANK_TIMEOUT");
+	char *end = NULL;
+	double sec = given ? strtod(given, &end) : HOSTS_STILL_NS / 1e9;
+
+	if (given && (end == given || *end || !(sec >= 0 && sec <= 1e9)))
+		return sluice_fail(err, -EINVAL,
+				   "SLUICE_RANK_TIMEOUT: '%s' is no number of seconds", given);
+	h->patience_ns = (uint64_t)(sec * 1e9);
+	h->strict = given;
+	return 0;
+}
+
 int hosts_open(hosts_say *say, struct sluice_err *err)
 {
 	struct hosts *h = &hosts_all;
-	const char *patience = getenv("SLUICE_RANK_TIMEOUT");
-	int r;
+	int r = get_patience(h, err);
 
 	h->say = say;
-	r = hosts_meet(h, err);
-	h->patience_ns = patience ? strtoull(patience, NULL, 10) * 1000000000u : 0;
+	if (r == 0)
+		r = hosts_meet(h, err);
+	if (r == 0 && h->size > 1)
+		r = hosts_listen(h, err);
 	if (r < 0 || h->size < 2) {
 		h->size = 1;
 		h->rank = 0;
 		return r;
 	}
-	r = hosts_listen(h, err);
-	if (r == 0 && h->rank == 0)
+	if (h->rank == 0)
 		hosts_set_clocks(h);
-	return r;
+	return 0;
 }
 
 unsigned hosts_size(void)
@@ -125,8 +139,7 @@ int hosts_close(int status)
 			hosts_send(&h->peers[0], &nothing, NULL);
 		hosts_send(&h->peers[0], &done, NULL);
 		/* rank 0 waits for the slowest, which may take any time, but not after a stop */
-		h->waits_ns = clock_ns();
-		h->waits_for = 0;
+		hosts_wait_for(h, HOSTS_ALL_GATES);
 		while (!h->ended && h->peers[0].fd >= 0 &&
 		       (!h->stopping || clock_ns() < h->stop_ns + END_NS))
 			hosts_wait(h, clock_ns() + END_NS);

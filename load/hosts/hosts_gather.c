@@ -91,8 +91,7 @@ uint64_t hosts_gate(void)
 	ready.a = n;
 	if (h->rank)
 		hosts_send(&h->peers[0], &ready, NULL);
-	h->waits_ns = clock_ns();
-	h->waits_for = n;
+	hosts_wait_for(h, n);
 	/* a stop ends the wait; what was lost is not waited for */
 	while (!h->stopping && (h->rank ? h->go < n && h->peers[0].fd >= 0 : !all_ready(h, n)))
 		hosts_wait(h, clock_ns() + CHECK_NS);
@@ -133,8 +132,7 @@ static void open_gates(struct hosts *h)
 static void collect(struct hosts *h, char **all, const char **lost)
 {
 	pthread_mutex_lock(&h->lock);
-	h->waits_ns = clock_ns();
-	h->waits_for = UINT64_MAX;
+	hosts_wait_for(h, HOSTS_ALL_GATES);
 	while (!all_said(h)) {
 		uint64_t now = clock_ns();
 

@@ -21,6 +21,17 @@
 #define HOSTS_SILENT      10
 #define HOSTS_SILENT_KEEP 7
 
+/*
+ * A rank that lives and does not come to where others wait for it is slow, or its storage does not
+ * answer.  It says with its signs of life for how long nothing of its own has moved: so long, and
+ * waited for as long, it is lost.  SLUICE_RANK_TIMEOUT changes it, and is then also for a rank that
+ * cannot tell.
+ */
+#define HOSTS_STILL_NS 60000000000u
+#define HOSTS_TELL_NS  10000000000u /* that others are waited for is said first, and then seldom */
+
+#define HOSTS_ALL_GATES INT64_MAX
+
 #define HOSTS_PATIENT_NS 4000000000u  /* that rank 0 waits for others after a stop */
 #define HOSTS_ALONE_NS   60000000000u /* after a stop, when all others are gone */
 
@@ -36,7 +47,7 @@ enum message {
 	MESSAGE_SAID, /* text: for rank 0 */
 	MESSAGE_DONE, /* to rank 0: a: status */
 	MESSAGE_END,  /* a: status */
-	MESSAGE_BEAT, /* a sign of life */
+	MESSAGE_BEAT, /* a sign of life; a: gate_still_ns(), b: gates that were reached */
 };
 
 struct header {
@@ -55,7 +66,8 @@ struct peer {
 	char *said;
 	bool done;
 	int status;
-	unsigned silent; /* of our beats, since the last word of it */
+	unsigned silent;   /* of our beats, since the last word of it */
+	uint64_t still_ns; /* as it says; GATE_QUIET: it does not */
 	uint64_t pong_a;
 	int64_t pong_b;
 	uint64_t pong_at;
@@ -83,8 +95,10 @@ struct hosts {
 	bool stopping, ended;
 	uint64_t stop_ns;
 	uint64_t patience_ns; /* that one waits for those that are behind; 0: any time */
+	bool strict;          /* for those that cannot tell how far they are, too */
 	uint64_t waits_ns;    /* since when; 0: it does not */
 	uint64_t waits_for;   /* that others have reached so many gates */
+	uint64_t tell_ns;     /* so long, and the user is told */
 	int status;
 	struct hosts_clock clock;
 };
@@ -107,6 +121,8 @@ int hosts_listen(struct hosts *h, struct sluice_err *err); /* start the thread *
 void hosts_hang_up(struct hosts *h);
 /* With the lock held: wait until woken, or @until_ns (0: for ever); false: it is past that. */
 bool hosts_wait(struct hosts *h, uint64_t until_ns);
+/* With the lock held: others are waited for, until they have reached so many gates. */
+void hosts_wait_for(struct hosts *h, uint64_t gates);
 /* With the lock held: ask everybody to stop. */
 void hosts_stop(struct hosts *h);
 

@@ -18,7 +18,8 @@
 #include "base/err.h"
 #include "load/hosts/hosts_in.h"
 
-#define GRACE_SEC 8 /* longer than others wait for each other after a stop */
+#define END_SEC   10 /* that a child may take to end that was told to */
+#define GRACE_SEC 8  /* longer than others wait for each other after a stop */
 
 static volatile pid_t kept;
 
@@ -27,8 +28,8 @@ static void pass_on(int sig)
 	kill(kept, sig);
 }
 
-/* Until the child is gone, or has closed the pipe, which it does at its end. */
-static void watch(pid_t child, int sign, unsigned rank)
+/* Until the child is gone, or has closed the pipe, which it does at its end; false: it hangs. */
+static bool watch(pid_t child, int sign, unsigned rank)
 {
 	unsigned silent = 0;
 	bool begun =
@@ -42,7 +43,7 @@ static void watch(pid_t child, int sign, unsigned rank)
 		if (n == 0)
 			silent += begun;
 		else if (n > 0 && read(sign, signs, sizeof(signs)) <= 0)
-			return;
+			return true;
 		else if (n > 0) {
 			silent = 0;
 			begun = true;
@@ -51,20 +52,36 @@ static void watch(pid_t child, int sign, unsigned rank)
 	dprintf(STDERR_FILENO, "sluice: rank %u gives no sign of life for %u s and is ended\n",
 		rank, HOSTS_SILENT_KEEP);
 	kill(child, SIGKILL);
+	return false;
+}
+
+/* A child that hangs in the kernel, since its storage does not answer, does not even end. */
+static int await_end(pid_t child, bool hangs)
+{
+	unsigned tries = hangs ? END_SEC * 10 : 0;
+	pid_t got;
+	int status = 0;
+
+	do {
+		got = waitpid(child, &status, hangs ? WNOHANG : 0);
+		if (got == 0)
+			poll(NULL, 0, 100);
+	} while ((got == 0 && --tries) || (got < 0 && errno == EINTR));
+	if (got == 0)
+		_exit(128 + SIGKILL);
+	return status;
 }
 
 static void keep(pid_t child, int sign, unsigned rank)
 {
 	const struct sigaction sa = {.sa_handler = pass_on};
-	int status = 0;
+	int status;
 
 	kept = child;
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
 	sigaction(SIGHUP, &sa, NULL);
-	watch(child, sign, rank);
-	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-		;
+	status = await_end(child, !watch(child, sign, rank));
 	if (!WIFSIGNALED(status))
 		_exit(WEXITSTATUS(status));
 	for (unsigned left = GRACE_SEC; left;)

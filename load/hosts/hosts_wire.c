@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/hosts/hosts_in.h"
+#include "load/measure/gate.h"
 
 #define LONGEST (1ull << 30) /* of a text */
 
@@ -65,6 +66,13 @@ bool hosts_wait(struct hosts *h, uint64_t until_ns)
 	return pthread_cond_timedwait(&h->changed, &h->lock, &t) == 0;
 }
 
+void hosts_wait_for(struct hosts *h, uint64_t gates)
+{
+	h->waits_ns = clock_ns();
+	h->waits_for = gates;
+	h->tell_ns = HOSTS_TELL_NS;
+}
+
 void hosts_stop(struct hosts *h)
 {
 	const struct header stop = {.type = MESSAGE_STOP, .rank = h->rank};
@@ -82,16 +90,22 @@ void hosts_stop(struct hosts *h)
 
 /* ------------------------------------------------------------------- incoming */
 
-/* It is gone, @why; after the end of the run that is as it should be. */
+/*
+ * It is gone, @why; after the end of the run that is as it should be.  One that lives is told, so
+ * that it does not take rank 0 for lost.
+ */
 static void peer_lost(struct hosts *h, struct peer *p, const char *why)
 {
+	const struct header stop = {.type = MESSAGE_STOP, .rank = h->rank};
 	char line[2 * HOSTS_NAME + 16];
 	bool tell;
 
 	pthread_mutex_lock(&h->lock);
+	if (!h->rank)
+		hosts_send(p, &stop, NULL);
 	close(p->fd);
 	p->fd = -1;
-	tell = !h->ended && !p->said;
+	tell = !h->ended && !p->said && !(h->rank && h->stopping);
 	if (tell) {
 		snprintf(p->lost, sizeof(p->lost), "%s", why);
 		hosts_stop(h);
@@ -145,9 +159,13 @@ static bool note(struct hosts *h, struct peer *p, const struct header *m, char *
 	case MESSAGE_STOP:
 		hosts_stop(h);
 		return true;
+	case MESSAGE_BEAT:
+		p->still_ns = m->a;
+		if (h->rank) /* else it says so itself, at once */
+			p->ready = (uint64_t)m->b;
+		break;
 	case MESSAGE_HELLO:
 	case MESSAGE_PING:
-	case MESSAGE_BEAT:
 		break;
 	}
 	return false;
@@ -198,7 +216,7 @@ static void keeper_lost(struct hosts *h)
 /* Tell that we live, and look who does not. */
 static void beat(struct hosts *h, unsigned nr)
 {
-	const struct header sign = {.type = MESSAGE_BEAT, .rank = h->rank};
+	struct header sign = {.type = MESSAGE_BEAT, .rank = h->rank, .a = gate_still_ns()};
 	char why[64];
 
 	if (h->sign >= 0 && write(h->sign, "", 1) < 0 && errno == EPIPE) {
@@ -206,6 +224,7 @@ static void beat(struct hosts *h, unsigned nr)
 		h->sign = -1;
 	}
 	pthread_mutex_lock(&h->lock);
+	sign.b = h->said ? HOSTS_ALL_GATES : (int64_t)h->gates;
 	for (unsigned i = h->rank ? 0 : 1; i < nr; i++)
 		hosts_send(&h->peers[i], &sign, NULL);
 	pthread_mutex_unlock(&h->lock);
@@ -215,27 +234,78 @@ static void beat(struct hosts *h, unsigned nr)
 			peer_lost(h, &h->peers[i], why);
 }
 
+/* With the lock held: does it hold up those who wait? */
+static bool is_behind(const struct hosts *h, const struct peer *p)
+{
+	return h->waits_ns && p->fd >= 0 && !p->said && p->ready < h->waits_for;
+}
+
 /*
- * Those that the user has no patience for: they live, but do not come to where all others are.
- * Rank 0 knows who that is; the others have to let it find out first.
+ * With the lock held: is there no hope for it?  Rank 0 knows who is behind; the others have to let
+ * it find out first.
  */
+static bool is_hopeless(const struct hosts *h, const struct peer *p, uint64_t now)
+{
+	uint64_t limit = h->patience_ns * (h->rank ? 2 : 1);
+	bool knows = p->still_ns != GATE_QUIET;
+
+	return limit && is_behind(h, p) && now > h->waits_ns + limit &&
+	       (knows ? p->still_ns > limit : h->strict);
+}
+
+/* Who is waited for, in a line; false: it is not the time for it, or another's to say it. */
+static bool tell_wait(struct hosts *h, unsigned nr, uint64_t now, char *line, size_t size)
+{
+	const struct peer *first = NULL;
+	unsigned more = 0;
+	char others[32] = "", still[64] = "still at work";
+
+	if (h->rank > 1 || h->stopping || !h->waits_ns || now < h->waits_ns + h->tell_ns)
+		return false;
+	for (unsigned i = h->rank ? 0 : 1; i < nr; i++) {
+		bool behind = is_behind(h, &h->peers[i]);
+
+		more += behind && first;
+		first = first || !behind ? first : &h->peers[i];
+	}
+	h->tell_ns *= 2;
+	if (!first)
+		return false;
+	if (more)
+		snprintf(others, sizeof(others), " and %u more", more);
+	if (first->still_ns != GATE_QUIET && first->still_ns > h->tell_ns / 4)
+		snprintf(still, sizeof(still), "nothing of %s has moved for %u s",
+			 more ? "the first" : "it", (unsigned)(first->still_ns / 1000000000u));
+	snprintf(line, size, "%s%s: the others have waited for %u s; %s", first->name, others,
+		 (unsigned)((now - h->waits_ns) / 1000000000u), still);
+	return true;
+}
+
+/* Those that live, but do not come to where others are: tell of them, and give them up. */
 static void hurry(struct hosts *h, unsigned nr)
 {
-	uint64_t limit = h->patience_ns * (h->rank ? 2 : 1), now = clock_ns();
-	char why[80];
+	uint64_t now = clock_ns();
+	char line[2 * HOSTS_NAME + 80];
+	bool tell;
 
-	snprintf(why, sizeof(why), "the others have waited for it for %u s",
-		 (unsigned)(limit / 1000000000u));
-	for (unsigned i = h->rank ? 0 : 1; i < nr && limit; i++) {
+	pthread_mutex_lock(&h->lock);
+	tell = tell_wait(h, nr, now, line, sizeof(line));
+	pthread_mutex_unlock(&h->lock);
+	if (tell)
+		h->say(line, false);
+	for (unsigned i = h->rank ? 0 : 1; i < nr; i++) {
 		struct peer *p = &h->peers[i];
-		bool late;
+		bool gone;
 
 		pthread_mutex_lock(&h->lock);
-		late = h->waits_ns && now > h->waits_ns + limit && p->fd >= 0 &&
-		       (h->rank || (!p->said && p->ready < h->waits_for));
+		gone = is_hopeless(h, p, now);
+		snprintf(line, sizeof(line),
+			 p->still_ns == GATE_QUIET ? "the others have waited for it for %u s"
+						   : "nothing of it has moved for %u s",
+			 (unsigned)(min_u64(p->still_ns, now - h->waits_ns) / 1000000000u));
 		pthread_mutex_unlock(&h->lock);
-		if (late)
-			peer_lost(h, p, why);
+		if (gone)
+			peer_lost(h, p, line);
 	}
 }
 

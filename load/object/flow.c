@@ -12,7 +12,10 @@
 
 #include "base/err.h"
 #include "base/util.h"
+#include "load/measure/gate.h"
 #include "load/object/flow_in.h"
+
+#define TELL_NS 100000000u
 
 /* -------------------------------------------------------------------- timers */
 
@@ -79,6 +82,7 @@ static void take_inbox(struct flow *f)
 	struct task *t, *next;
 
 	for (t = inbox_take(&f->inbox); t; t = next) {
+		f->back_ns = f->now;
 		next = t->next;
 		t->done(t, f);
 	}
@@ -100,16 +104,29 @@ static void flow_step(struct flow *f)
 	chunks_issue(f);
 }
 
+/* Nobody can tell how far a store is with what it has; and who waits for a clock is not held up. */
+static void tell_how_far(struct flow *f)
+{
+	bool waits = (f->running || f->elsewhere) && !f->timers.nr && !atomic_load(&f->at_stores);
+
+	if (f->now < f->tell_ns)
+		return;
+	f->tell_ns = f->now + TELL_NS;
+	gate_moved(waits ? f->back_ns : f->now);
+}
+
 unsigned flow_wait(struct flow *f, uint64_t until_ns, const struct flow_handler *h)
 {
 	f->handler = h;
 	f->ended = 0;
 	for (;;) {
 		flow_step(f);
+		tell_how_far(f);
 		if (f->ended || f->now >= until_ns || (!f->running && until_ns == UINT64_MAX))
 			break;
 		if (!f->ready)
-			inbox_wait(&f->inbox, min_u64(until_ns, sluice_heap_first(&f->timers)));
+			inbox_wait(&f->inbox, min_u64(min_u64(until_ns, f->tell_ns),
+						      sluice_heap_first(&f->timers)));
 	}
 	f->handler = NULL;
 	return f->running;
@@ -220,6 +237,7 @@ int flow_new(struct flow **out, const struct flow_opts *o, struct sluice_err *er
 	f->ready_tail = &f->ready;
 	f->unopened_tail = &f->unopened;
 	f->most_files = flow_most_files();
+	f->tell_ns = gate_listens() ? 0 : UINT64_MAX;
 	f->objects.size = sizeof(struct object);
 	f->ops.size = sizeof(struct op);
 	f->chains.size = sizeof(struct chain);
@@ -255,6 +273,7 @@ void flow_free(struct flow *f)
 		return;
 	if (f->io)
 		run_down(f);
+	gate_quiet();
 	while (atomic_load(&f->at_stores)) /* threads of stores, which outlive us */
 		sched_yield();
 	crew_stop(&f->copiers);

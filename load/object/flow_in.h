@@ -331,6 +331,8 @@ struct flow {
 	const struct flow_handler *handler;
 	unsigned ended;
 	uint64_t now;
+	uint64_t back_ns; /* when something came back */
+	uint64_t tell_ns; /* when to say so the next time */
 	struct flow_stats stats;
 };
 

@@ -13,6 +13,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
+#include "load/measure/gate.h"
 #include "load/measure/handle.h"
 #include "load/stream/stream_work.h"
 
@@ -92,12 +93,12 @@ static void stream_tick(struct stream *s)
 	struct sluice_stats stats = {.size = sizeof(stats)};
 	uint64_t bytes = 0;
 
-	if (!s->job->progress)
-		return;
 	for (unsigned i = 0; i < s->job->workers; i++)
 		if (sluice_get_stats(s->workers[i].io, &stats) == 0)
 			bytes += stats.bytes_read + stats.bytes_written;
-	s->job->progress(s->job->progress_arg, bytes);
+	gate_moved(bytes);
+	if (s->job->progress)
+		s->job->progress(s->job->progress_arg, bytes);
 }
 
 /* Wait for a worker, showing how far all are meanwhile. */
@@ -143,6 +144,7 @@ static void run_workers(struct stream *s)
 		if (s->workers[i].started)
 			stream_watch(s, &s->workers[i]);
 	stream_tick(s);
+	gate_quiet();
 }
 
 /* ------------------------------------------------------------------ results */

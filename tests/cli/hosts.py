@@ -331,11 +331,76 @@ def a_rank_that_hangs(mpi):
     assert not os.path.exists(f'/proc/{pid}')
 
 
+@contextlib.contextmanager
+def freezer(path):
+    """A file system of its own; what is returned freezes it, and is called with False to thaw it."""
+    image = f'{path}.img'
+    with open(image, 'wb') as f:
+        f.truncate(256 << 20)
+    os.mkdir(path)
+    for words in (['mkfs.ext4', '-q', image], ['mount', '-o', 'loop', image, path]):
+        try:
+            subprocess.run(words, check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError) as e:
+            raise Skip('mount', f'no file system can be mounted: {e}') from None
+
+    def freeze(on=True):
+        return subprocess.run(['fsfreeze', '-f' if on else '-u', path], check=on, capture_output=True)
+    try:
+        yield freeze
+    finally:
+        freeze(False)
+        subprocess.run(['umount', '-l', path], check=False)
+
+
+def in_its_own_folder(mpi, ranks, *args, env=None):
+    with open('there.sh', 'w', encoding='utf-8') as f:
+        f.write('cd ${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-$SLURM_PROCID}} && exec "$@"\n')
+    return launch_words(mpi, ranks, 'sh', 'there.sh', SLUICE, *args, env=env)
+
+
+def a_rank_whose_storage_hangs(mpi):
+    """It lives, and its operations do not end: who waits for it gives it up.  It stops when it can."""
+    os.mkdir('0')
+    os.mkdir('2')
+    with freezer('1') as freeze:
+        process = in_its_own_folder(mpi, 3, 'bench', '-s', '64K', '-n', '2000', '-w', '--overwrite', '--files', '4', '--no-limit', '--json',
+                                    '../all.json', env={'SLUICE_RANK_TIMEOUT': '4'})
+        while not os.listdir('0') or not any(n.startswith('sluice-bench') for n in os.listdir('1')):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.05)
+        freeze()
+        said = ''
+        while 'is lost' not in said:
+            line = process.stderr.readline()
+            assert line, said
+            said += line
+        freeze(False)
+        err = said + named_as_lost(process, None)
+    assert re.search(r'rank 1 \(.*\) is lost: nothing of it has moved for [0-9]+ s', err) and 'rank 0 is lost' not in err, err
+
+
+def a_rank_with_a_pause(mpi):
+    """It has nothing to do for longer than others would wait for one that hangs."""
+    with open('t.csv', 'w', encoding='utf-8') as f:
+        f.write('Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n')
+        f.writelines(f'0.0,Write,4096,Tier-2,k{i},Prefill\n' for i in range(20))
+        f.write('7.0,Read,4096,Tier-2,k1,Decode\n')
+    _, err = done(launch(mpi, 3, 'replay', 't.csv', '-T', 'x', env={'SLUICE_RANK_TIMEOUT': '2'}))
+    assert 'lost' not in err, err
+
+
 def a_rank_that_does_not_come(mpi):
-    """It gives signs of life and does nearly nothing else."""
-    process, pid = while_it_runs(mpi, '-n', '20000', env={'SLUICE_RANK_TIMEOUT': '5'})
-    held(process, pid, 3, 0.05)
-    named_as_lost(process, 'the others have waited for it for 5 s')
+    """It cannot tell how far it is: no program can that is started as a rank."""
+    with open('late.py', 'w', encoding='utf-8') as f:
+        f.write('import os, socket, sys, time\n'
+                's = socket.socket(fileno=int(os.environ["SLUICE_RANKS_FD"])).makefile("rw")\n'
+                'time.sleep(600 * s.readline().startswith("1 "))\n'
+                's.write("gate\\n")\ns.flush()\ns.readline()\n')
+    _, err = done(launch(mpi, 3, '--ranks', sys.executable, 'late.py', env={'SLUICE_RANK_TIMEOUT': '3'}), status=1)
+    assert re.search(r'rank 1 \(.*\) is lost: the others have waited for it for [0-9]+ s', err), err
+    _, err = done(launch(mpi, 2, *NULL, env={'SLUICE_RANK_TIMEOUT': 'x'}), status=1)
+    assert "SLUICE_RANK_TIMEOUT: 'x' is no number of seconds" in err, err
 
 
 def a_rank_that_failed(mpi):
@@ -487,7 +552,7 @@ def case(mpi, function):
 def main(launchers):
     run(*[case(mpi, f) for mpi in launchers for f in (
         bench, io, ranges_of_one_file, checkpoints, kv, kv_on_storage, replay, bad_command_line, by_themselves, a_slow_rank,
-        a_rank_that_begins_late, a_lost_rank, a_rank_that_hangs, a_rank_that_does_not_come, a_rank_that_failed,
+        a_rank_that_begins_late, a_lost_rank, a_rank_that_hangs, a_rank_whose_storage_hangs, a_rank_with_a_pause, a_rank_that_does_not_come, a_rank_that_failed,
         a_slow_link_and_another_clock, no_ipv4_between_them)])
 
 
