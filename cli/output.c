@@ -45,9 +45,6 @@ int cli_outputs_open(struct cli_outputs *o, const struct cli_cmd *cmd,
 
 	if (cli_is_stdout(args->xlsx))
 		return cli_usage(cmd, "--xlsx: a workbook needs a file");
-	if (cli_hosts_size() > 1 && (args->csv || args->xlsx))
-		return cli_usage(cmd, "%s is not written of several ranks; --json is",
-				 args->csv ? "--csv" : "--xlsx");
 	*o = (struct cli_outputs){.cmd = cmd,
 				  .text = !cli_is_stdout(args->json) && !cli_is_stdout(args->csv) &&
 					  !cli_is_stdout(args->html)};
@@ -75,27 +72,8 @@ void cli_outputs_abandon(struct cli_outputs *o)
 	cli_html_abandon(&o->html);
 }
 
-static int finish_html(struct cli_outputs *o, const struct result *r)
-{
-	json_t *j = result_json(r);
-	int status =
-		j ? cli_html_result(&o->html, j) : cli_fail(o->cmd, CLI_FAILED, "out of memory");
-
-	json_decref(j);
-	return status;
-}
-
-static int write_json(FILE *f, const struct result *r)
-{
-	json_t *j = result_json(r);
-	int e = j ? cli_json_dump(f, j, 1) : -ENOMEM;
-
-	json_decref(j);
-	return e;
-}
-
 /* "result.xlsx" to "result.csv", a file that is not there yet. */
-static int csv_instead(struct cli_outputs *o, const struct result *r, const char *why)
+static int csv_instead(struct cli_outputs *o, const json_t *all, const char *why)
 {
 	CLEANUP_FREE char *name = NULL;
 	const char *xlsx = o->xlsx.name, *dot = strrchr(xlsx, '.');
@@ -110,7 +88,7 @@ static int csv_instead(struct cli_outputs *o, const struct result *r, const char
 	if (!f)
 		return cli_fail(o->cmd, CLI_FAILED, "--xlsx: %s, and '%s' cannot be made: %s", why,
 				name, strerror(errno));
-	e = result_csv(f, r);
+	e = result_csv(f, all);
 	if (fclose(f) && e == 0)
 		e = -errno;
 	if (e < 0)
@@ -120,14 +98,39 @@ static int csv_instead(struct cli_outputs *o, const struct result *r, const char
 	return CLI_OK;
 }
 
-static int finish_xlsx(struct cli_outputs *o, const struct result *r)
+static int finish_xlsx(struct cli_outputs *o, const json_t *all)
 {
 	struct sluice_err err = {0, ""};
-	int e = result_xlsx(o->xlsx.f, r, &err);
+	int e = result_xlsx(o->xlsx.f, all, &err);
 
 	if (e == -ENOTSUP)
-		return csv_instead(o, r, err.msg);
+		return csv_instead(o, all, err.msg);
 	return cli_file_finish(&o->xlsx, o->cmd, e, e < 0 ? err.msg : NULL);
+}
+
+/* Each of them, whatever became of the others; the last that failed counts. */
+static int finish_all(struct cli_outputs *o, json_t *all)
+{
+	int status = CLI_OK, one;
+
+	if (o->json.f) {
+		one = cli_file_finish(&o->json, o->cmd, cli_json_dump(o->json.f, all, 1), NULL);
+		status = one != CLI_OK ? one : status;
+	}
+	if (o->csv.f) {
+		one = cli_file_finish(&o->csv, o->cmd, result_csv(o->csv.f, all), NULL);
+		status = one != CLI_OK ? one : status;
+	}
+	if (o->xlsx.f) {
+		one = finish_xlsx(o, all);
+		status = one != CLI_OK ? one : status;
+	}
+	if (o->html.file.f) {
+		one = cli_html_result(&o->html, all);
+		status = one != CLI_OK ? one : status;
+	}
+	cli_outputs_abandon(o);
+	return status;
 }
 
 /* Of all ranks: rank 0 has it. */
@@ -140,41 +143,26 @@ static int finish_ranks(struct cli_outputs *o, const struct result *r)
 		return status;
 	if (o->table)
 		merge_text(stdout, all);
-	if (o->json.f)
-		status = cli_file_finish(&o->json, o->cmd, cli_json_dump(o->json.f, all, 1), NULL);
-	if (o->html.file.f && status == CLI_OK)
-		status = cli_html_result(&o->html, all);
+	status = finish_all(o, all);
 	if (status == CLI_OK && json_is_true(json_object_get(all, "partial")))
 		status = cli_fail(o->cmd, CLI_FAILED, "the result is partial: %s",
 				  json_string_value(json_object_get(all, "partial_why")));
 	json_decref(all);
-	cli_outputs_abandon(o);
 	return status;
 }
 
 int cli_outputs_finish(struct cli_outputs *o, const struct result *r)
 {
-	int status = CLI_OK, one;
+	json_t *all;
+	int status;
 
 	if (cli_hosts_size() > 1)
 		return finish_ranks(o, r);
-	if (o->json.f) {
-		one = cli_file_finish(&o->json, o->cmd, write_json(o->json.f, r), NULL);
-		status = one != CLI_OK ? one : status;
-	}
-	if (o->csv.f) {
-		one = cli_file_finish(&o->csv, o->cmd, result_csv(o->csv.f, r), NULL);
-		status = one != CLI_OK ? one : status;
-	}
-	if (o->xlsx.f) {
-		one = finish_xlsx(o, r);
-		status = one != CLI_OK ? one : status;
-	}
-	if (o->html.file.f) {
-		one = finish_html(o, r);
-		status = one != CLI_OK ? one : status;
-	}
-	cli_outputs_abandon(o);
+	if (!o->json.f && !o->csv.f && !o->xlsx.f && !o->html.file.f)
+		return CLI_OK;
+	all = result_json(r);
+	status = all ? finish_all(o, all) : cli_fail(o->cmd, CLI_FAILED, "out of memory");
+	json_decref(all);
 	return status;
 }
 

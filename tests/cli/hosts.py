@@ -13,6 +13,7 @@ sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
 
 import collections
 import contextlib
+import csv
 import glob
 import json
 import re
@@ -105,6 +106,16 @@ def bench(mpi):
         assert [r['share'] for r in of['rows']] == [1 / 3] * 3
     clocks_are_told(j, out)
     assert os.listdir('.') == ['all.json'], os.listdir('.')
+
+
+def tables(mpi):
+    """CSV and workbook have what the JSON has."""
+    j, _ = result(mpi, 2, *NULL, '--csv', 'all.csv', '--xlsx', 'book.xlsx')
+    with open('all.csv', encoding='utf-8', newline='') as f:
+        rows = list(csv.DictReader(f))
+    assert [(r['name'], int(r['ops']), int(r['bytes'])) for r in rows] == [(s['name'], s['ops'], s['bytes']) for s in j['series']] and rows, rows
+    assert [float(r['latency_p50']) for r in rows] == [float(f"{s['latency']['percentiles']['p50']:.9g}") for s in j['series']], rows
+    assert len(os.listdir('.')) == 3, os.listdir('.')  # CSV instead of a workbook where there is no libxlsxwriter
 
 
 def io(mpi):
@@ -200,8 +211,6 @@ def bad_command_line(mpi):
     """Each rank says what is wrong with it, and nobody waits for another."""
     _, err = done(launch(mpi, 2, 'bench', '-s', 'x'), status=2)
     assert "'x' is not a size" in err, err
-    _, err = done(launch(mpi, 2, 'bench', '--csv', 'x.csv'), status=2)
-    assert '--csv is not written of several ranks' in err, err
     _, err = done(launch(mpi, 2, *KV, '--io-trace-log', '-'), status=2)
     assert '--io-trace-log: each of several ranks has its own' in err, err
     _, err = done(launch(mpi, 2, *KV, '--enable-autoscaling'), status=2)
@@ -211,6 +220,8 @@ def bad_command_line(mpi):
 
 
 def by_themselves(mpi):
+    _, err = done(launch(mpi, 2, 'tune', '--nothing'), status=2)
+    assert err.count('note: tune is no run of several ranks: each runs by itself') == 1, err
     out, _ = done(launch(mpi, 2, 'bench', '-s', '4K', '-n', '3', '-w', '--no-limit', env={'SLUICE_MPI': 'off'}))
     assert 'ranks' not in out and out.count('Write Statistics') == 2, out
     if mpi == 'srun-meet':
@@ -551,7 +562,7 @@ def case(mpi, function):
 
 def main(launchers):
     run(*[case(mpi, f) for mpi in launchers for f in (
-        bench, io, ranges_of_one_file, checkpoints, kv, kv_on_storage, replay, bad_command_line, by_themselves, a_slow_rank,
+        bench, tables, io, ranges_of_one_file, checkpoints, kv, kv_on_storage, replay, bad_command_line, by_themselves, a_slow_rank,
         a_rank_that_begins_late, a_lost_rank, a_rank_that_hangs, a_rank_whose_storage_hangs, a_rank_with_a_pause, a_rank_that_does_not_come, a_rank_that_failed,
         a_slow_link_and_another_clock, no_ipv4_between_them)])
 

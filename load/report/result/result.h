@@ -4,8 +4,7 @@
 
 /*
  * The result of a command that measures, and the forms it is written in: JSON of
- * schema "sluice-result/1" (docs/result.md), CSV, XLSX.  All say the same, from
- * the same struct.
+ * schema "sluice-result/1" (docs/result.md), and of that CSV and XLSX.
  */
 #include <jansson.h>
 #include <stdbool.h>
@@ -54,14 +53,14 @@ json_t *result_json(const struct result *r);
 /* One series, as part of that; @fresh: its writes filled empty files. */
 json_t *result_series_json(const struct result *r, const struct run_series *s, bool fresh);
 
-/* One line per series under a line of names.  Returns 0 or -errno. */
-int result_csv(FILE *f, const struct result *r);
+/* Of that, or one merged of several: a line per series under a line of names.  0 or -errno. */
+int result_csv(FILE *f, const json_t *result);
 
 /*
  * A workbook to @f.  Returns 0, -ENOTSUP when libxlsxwriter is not installed, or
  * another -errno; the reason is in @err.
  */
-int result_xlsx(FILE *f, const struct result *r, struct sluice_err *err);
+int result_xlsx(FILE *f, const json_t *result, struct sluice_err *err);
 
 /* How the bytes went, in the words of the JSON: "O_DIRECT", "page cache", ... */
 const char *result_direct_word(const struct run_series *s);
@@ -73,6 +72,6 @@ void result_shape_text(char *out, size_t size, const struct run_series *s, struc
 /* The columns of CSV and XLSX: fills @c, with room for RESULT_CELLS; returns how many there are. */
 #define RESULT_CELLS 64
 struct cell;
-unsigned result_cells(struct cell *c, const struct run_series *s);
+unsigned result_cells(struct cell *c, const json_t *series);
 
 #endif

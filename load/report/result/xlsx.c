@@ -1,63 +1,71 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A result as a workbook: the series, their seconds, their histograms, and what it is about. */
-#include <errno.h>
-
-#include "base/err.h"
 #include "base/util.h"
 #include "load/report/result/cells.h"
 #include "load/report/result/result.h"
 
-static int series_sheet(struct sheet *s, const struct result *r)
+static void series_sheet(struct sheet *s, const json_t *result)
 {
 	struct cell c[RESULT_CELLS];
+	const json_t *series;
+	size_t i;
 
-	for (unsigned i = 0; i < r->nr_series; i++) {
-		unsigned nr = result_cells(c, &r->series[i]);
+	json_array_foreach(json_object_get(result, "series"), i, series)
+	{
+		unsigned nr = result_cells(c, series);
 
 		if (i == 0)
 			cells_line(s, c, nr, true);
 		cells_line(s, c, nr, false);
 	}
-	return 0;
 }
 
-static int seconds_sheet(struct sheet *s, const struct result *r)
+static void put_number(struct sheet *s, unsigned col, const json_t *v)
+{
+	if (json_is_number(v))
+		sheet_number(s, col, json_number_value(v));
+}
+
+static void seconds_sheet(struct sheet *s, const json_t *result)
 {
 	static const char *const names[] = {"name",         "t",           "ops", "bytes",
 					    "latency_mean", "latency_max", NULL};
+	const json_t *series;
+	size_t i;
 
 	sheet_names(s, names);
-	for (unsigned i = 0; i < r->nr_series; i++) {
-		const struct seconds *t = &r->series[i].seconds;
+	json_array_foreach(json_object_get(result, "series"), i, series)
+	{
+		const json_t *of = json_object_get(series, "per_second");
+		size_t nr = json_array_size(json_object_get(of, "t"));
 
-		for (unsigned k = 0; k < t->nr; k++, s->row++) {
-			sheet_text(s, 0, r->series[i].name);
-			sheet_number(s, 1, k);
-			for (unsigned c = 0; c < t->nr_channels; c++)
-				sheet_number(s, 2 + c,
-					     seconds_value(&t->channels[c], seconds_row(t, k)));
+		for (size_t k = 0; k < nr; k++, s->row++) {
+			sheet_text(s, 0, json_string_value(json_object_get(series, "name")));
+			for (unsigned c = 1; names[c]; c++)
+				put_number(s, c, json_array_get(json_object_get(of, names[c]), k));
 		}
 	}
-	return 0;
 }
 
-static int histogram_sheet(struct sheet *s, const struct result *r)
+static void histogram_sheet(struct sheet *s, const json_t *result)
 {
 	static const char *const names[] = {"name", "low_ns", "high_ns", "count", NULL};
+	const json_t *series, *bucket;
+	size_t i, k;
 
 	sheet_names(s, names);
-	for (unsigned i = 0; i < r->nr_series; i++) {
-		struct sluice_hist_bucket b;
+	json_array_foreach(json_object_get(result, "series"), i, series)
+	{
+		const json_t *of = json_object_get(series, "histogram");
 
-		for (unsigned pos = 0;
-		     r->series[i].hist && sluice_hist_next(r->series[i].hist, &pos, &b); s->row++) {
-			sheet_text(s, 0, r->series[i].name);
-			sheet_number(s, 1, (double)b.low);
-			sheet_number(s, 2, (double)b.high);
-			sheet_number(s, 3, (double)b.count);
+		json_array_foreach(json_object_get(of, "buckets"), k, bucket)
+		{
+			sheet_text(s, 0, json_string_value(json_object_get(series, "name")));
+			for (unsigned c = 1; names[c]; c++)
+				put_number(s, c, json_array_get(bucket, c - 1));
+			s->row++;
 		}
 	}
-	return 0;
 }
 
 /* Members of a JSON object, one line each: "machine.memlock.soft", value. */
@@ -95,27 +103,26 @@ static void json_rows(struct sheet *s, const char *prefix, const json_t *v)
 	s->row++;
 }
 
-static int about_sheet(struct sheet *s, const struct result *r)
+static void about_sheet(struct sheet *s, const json_t *result)
 {
-	static const char *const parts[] = {"command",  "time",        "duration_sec",
-					    "partial",  "partial_why", "bytes_written",
-					    "settings", "targets",     "machine"};
+	static const char *const parts[] = {
+		"command",       "time",     "duration_sec", "partial", "partial_why",
+		"bytes_written", "settings", "targets",      "machine", "ranks"};
 	static const char *const found[] = {"verdict", "winner", "any_of", "config"};
-	json_t *all = result_json(r);
+	const json_t *tune = json_object_get(result, "tune"), *v;
 
-	for (unsigned i = 0; r->tune && i < ARRAY_SIZE(found); i++)
-		json_rows(s, found[i], json_object_get(r->tune, found[i]));
-	for (unsigned i = 0; all && i < ARRAY_SIZE(parts); i++)
-		json_rows(s, parts[i], json_object_get(all, parts[i]));
-	json_decref(all);
-	return all ? 0 : -ENOMEM;
+	for (unsigned i = 0; json_is_object(tune) && i < ARRAY_SIZE(found); i++)
+		json_rows(s, found[i], json_object_get(tune, found[i]));
+	for (unsigned i = 0; i < ARRAY_SIZE(parts); i++)
+		if ((v = json_object_get(result, parts[i])))
+			json_rows(s, parts[i], v);
 }
 
-int result_xlsx(FILE *f, const struct result *r, struct sluice_err *err)
+int result_xlsx(FILE *f, const json_t *result, struct sluice_err *err)
 {
 	static const struct {
 		const char *name;
-		int (*write)(struct sheet *, const struct result *);
+		void (*write)(struct sheet *, const json_t *);
 	} sheets[] = {
 		{"series", series_sheet},
 		{"per second", seconds_sheet},
@@ -123,15 +130,14 @@ int result_xlsx(FILE *f, const struct result *r, struct sluice_err *err)
 		{"about", about_sheet},
 	};
 	struct workbook *book;
-	int e = workbook_open(&book, err), closed;
+	int e = workbook_open(&book, err);
 
 	if (e < 0)
 		return e;
 	for (unsigned i = 0; i < ARRAY_SIZE(sheets); i++) {
 		struct sheet s = workbook_sheet(book, sheets[i].name);
 
-		e |= sheets[i].write(&s, r);
+		sheets[i].write(&s, result);
 	}
-	closed = workbook_close(book, f, err);
-	return e ? sluice_fail(err, -ENOMEM, "out of memory") : closed;
+	return workbook_close(book, f, err);
 }
