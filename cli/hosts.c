@@ -36,6 +36,14 @@ static bool is_shared(int argc, char **argv)
 	       (!strcmp(a, "ckpt") && !strcmp(b, "bench"));
 }
 
+/* And these would be taken for one, so it is said once that they are not. */
+static void tell_alone(const char *command)
+{
+	if ((!strcmp(command, "sweep") || !strcmp(command, "tune") || !strcmp(command, "stream")) &&
+	    hosts_is_first())
+		cli_note(NULL, "%s is no run of several ranks: each runs by itself", command);
+}
+
 static void say(const char *line, bool stop)
 {
 	if (line)
@@ -84,8 +92,10 @@ int cli_hosts_open(struct cli_hosts *h, int *argc, char ***argv)
 	int r;
 
 	*h = (struct cli_hosts){.all = NULL};
-	if (!is_shared(*argc, *argv))
+	if (!is_shared(*argc, *argv)) {
+		tell_alone(*argc > 1 ? (*argv)[1] : "");
 		return CLI_OK;
+	}
 	r = hosts_open(say, &err);
 	if (r < 0)
 		return cli_fail(NULL, r == -ENOTSUP ? CLI_UNSUPPORTED : CLI_FAILED, "%s", err.msg);

@@ -24,6 +24,9 @@ struct sluice_err;
  */
 typedef void hosts_say(const char *line, bool stop);
 
+/* Has a launcher started several, of which this is the first? */
+bool hosts_is_first(void);
+
 /* 0: this process is alone, or all have found each other.  Else -errno with the reason in @err. */
 int hosts_open(hosts_say *say, struct sluice_err *err);
 

@@ -77,6 +77,14 @@ static bool launched(struct hosts *h, const char **ret_mpi)
 	return false;
 }
 
+bool hosts_is_first(void)
+{
+	struct hosts h = {.size = 1};
+	const char *mpi;
+
+	return launched(&h, &mpi) && h.rank == 0;
+}
+
 /* -------------------------------------------------------------------- plug-in */
 
 /* Beside the command as it was built, or where it is installed. */
