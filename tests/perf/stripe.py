@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Striped files on throttled block devices: n of them against one, and one that is slow.
+"""Striped files on throttled block devices: n of them against one, one that is slow, and saves.
 
     stripe.py [--sluice PROGRAM] [--mover PROGRAM] [--rate MB/S] [--size MIB] [--rounds N]
 
@@ -15,6 +15,7 @@ import os
 import statistics
 import subprocess
 import tempfile
+import time
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..')
 V1, V2 = '/sys/fs/cgroup/blkio', '/sys/fs/cgroup'
@@ -74,6 +75,30 @@ def measure(throttle, mover, mode, path, size):
     return json.loads(line)
 
 
+def saves(throttle, sluice, devices, size, rate, rounds):
+    """Checkpoints (sluice gen) on one device's file system, and striped over two; each replaces the one before."""
+    got = {1: [], 2: []}
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as ends:
+        rooms = []
+        for i, device in enumerate(devices[:2]):
+            rooms.append(os.path.join(folder, str(i)))
+            os.mkdir(rooms[i])
+            run('mkfs.ext4', '-q', '-F', '-m', '0', device)
+            run('mount', device, rooms[i])
+            ends.callback(run, 'umount', rooms[i])
+            throttle.limit(device, rate * 10**6)
+        both = os.path.join(rooms[0], 'both')
+        run(sluice, 'stripe', 'create', '--folder', both, *rooms)
+        for _ in range(rounds + 1):  # the first replaces nothing
+            for n, name in ((1, rooms[0] + '/plain'), (2, both + '/striped')):
+                start = time.monotonic()
+                run(sluice, 'gen', name, '-s', str(size), '--overwrite', preexec_fn=throttle.enter)
+                got[n].append(size / (time.monotonic() - start))
+    one, two = (statistics.median(got[n][1:]) for n in (1, 2))
+    print(f'save       {1:>8} {one / 1e9:7.3f} {1:7.2f}')
+    print(f'save       {2:>8} {two / 1e9:7.3f} {two / one:7.2f} {two / one / 2:25.3f}')
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument('--sluice', default=os.path.join(ROOT, 'build', 'sluice'))
@@ -111,6 +136,7 @@ def main():
                 best = n * one / (2 if slow else 1)
                 print(f'{mode:10} {n:>8} {rates / 1e9:7.3f} {rates / one:7.2f} {rates / best:25.3f}'
                       + ('  one at half speed' if slow else ''))
+        saves(throttle, args.sluice, devices, size // 4, args.rate, args.rounds)  # old and new one of both
 
 
 if __name__ == '__main__':
