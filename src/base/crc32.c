@@ -3,15 +3,16 @@
  * CRC-32 of zip archives.  Our own, because it must not be slower than a copy: zlib's takes as long
  * as the disk.  By carry-less multiplication 64 bytes are folded at once, as
  * in "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ" (Gopal et al., 2009), whose
- * constants these are, or 256 where the processor multiplies four at a time (VPCLMULQDQ), as in
- * crc32c.c; elsewhere by eight tables.
+ * constants these are, or 256 where the processor multiplies four at a time
+ * (crcfold.h); elsewhere by eight tables.
  */
 #include <endian.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <string.h>
 
 #include <sluice/ckpt.h>
+
+#include "base/crcfold.h"
 
 #define POLY 0xedb88320u /* reflected */
 
@@ -53,7 +54,6 @@ static uint32_t by_tables(uint32_t crc, const uint8_t *buf, size_t len)
 }
 
 #ifdef __x86_64__
-#include <immintrin.h>
 
 #define CLMUL __attribute__((target("sse4.1,pclmul")))
 
@@ -87,31 +87,15 @@ CLMUL static uint32_t reduce(__m128i x, __m128i k)
 	return (uint32_t)_mm_extract_epi32(_mm_xor_si128(x, t), 1);
 }
 
-#define WIDE __attribute__((target("sse4.1,pclmul,avx512f,vpclmulqdq")))
-
-WIDE static inline __m512i fold_wide(__m512i x, __m512i k, __m512i next)
-{
-	return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(x, k, 0x00),
-					 _mm512_clmulepi64_epi128(x, k, 0x11), next, 0x96);
-}
-
 /* Whole steps of 256 bytes, at least one, to 64 bytes that stand for them; returns how many. */
-WIDE static size_t by_wide(__m128i x[4], uint32_t crc, const uint8_t *buf, size_t len)
+CRCFOLD_TARGET static size_t by_wide(__m128i x[4], uint32_t crc, const uint8_t *buf, size_t len)
 {
-	const __m512i by2048 = _mm512_broadcast_i32x4(_mm_set_epi64x(0x01322d1430, 0x011542778a));
-	const __m512i by512 = _mm512_broadcast_i32x4(_mm_set_epi64x(0x01c6e41596, 0x0154442bd4));
-	size_t done = 256;
-	__m512i y[4];
+	static const struct crcfold by2048 = {0x011542778a, 0x01322d1430};
+	static const struct crcfold by512 = {0x0154442bd4, 0x01c6e41596};
+	__m512i y;
+	size_t done = crcfold_steps(&y, by2048, by512, crc, buf, len);
 
-	for (int i = 0; i < 4; i++)
-		y[i] = _mm512_loadu_si512(buf + 64 * i);
-	y[0] = _mm512_xor_si512(y[0], _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)crc)));
-	for (; len - done >= 256; done += 256)
-		for (int i = 0; i < 4; i++)
-			y[i] = fold_wide(y[i], by2048, _mm512_loadu_si512(buf + done + 64 * i));
-	for (int i = 1; i < 4; i++)
-		y[i] = fold_wide(y[i - 1], by512, y[i]);
-	_mm512_storeu_si512(x, y[3]);
+	_mm512_storeu_si512(x, y);
 	return done;
 }
 
@@ -128,10 +112,8 @@ CLMUL static uint32_t by_clmul(uint32_t crc, const uint8_t *buf, size_t len)
 {
 	const __m128i by512 = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4);
 	const __m128i by128 = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0);
-	bool wide = len >= 1024 && __builtin_cpu_supports("avx512f") &&
-		    __builtin_cpu_supports("vpclmulqdq");
 	__m128i x[4];
-	size_t done = wide ? by_wide(x, crc, buf, len) : by_narrow(x, crc, buf);
+	size_t done = crcfold_usable(len) ? by_wide(x, crc, buf, len) : by_narrow(x, crc, buf);
 
 	for (buf += done, len -= done; len >= 64; buf += 64, len -= 64)
 		for (int i = 0; i < 4; i++)

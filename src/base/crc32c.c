@@ -19,10 +19,11 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/crcfold.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
-#define CRC_TARGET  __attribute__((target("sse4.2,pclmul")))
-#define FOLD_TARGET __attribute__((target("sse4.2,pclmul,avx512f,vpclmulqdq")))
+#define CRC_TARGET __attribute__((target("sse4.2,pclmul")))
 #elif defined(__aarch64__)
 #include <arm_acle.h>
 #include <asm/hwcap.h>
@@ -237,38 +238,15 @@ uint32_t sluice_crc32c_plain(uint32_t crc, const void *buf, size_t len)
 
 /* ------------------------------------------------------------------ folding */
 
-#ifdef FOLD_TARGET
+#ifdef CRCFOLD_TARGET
 
-/*
- * A block of 128 bits that is moved @bits on is multiplied by x^bits: its half of the higher
- * powers, which comes first, by x^(bits + 32) and the other by x^(bits - 32), both modulo the
- * polynomial and one to the left, for the product of reflected values comes out one to the right.
- */
-struct fold {
-	long long first, second;
-};
-static const struct fold fold_2048 = {0xdcb17aa4, 0xb9e02b86};
-static const struct fold fold_512 = {0x740eef02, 0x9e4addf8};
-static const struct fold fold_384 = {0x1c291d04, 0x1d82c63da};
-static const struct fold fold_256 = {0x1384aa63a, 0xba4fc28e};
-static const struct fold fold_128 = {0xf20c0dfe, 0x14cd00bd6};
+static const struct crcfold fold_2048 = {0xdcb17aa4, 0xb9e02b86};
+static const struct crcfold fold_512 = {0x740eef02, 0x9e4addf8};
+static const struct crcfold fold_384 = {0x1c291d04, 0x1d82c63da};
+static const struct crcfold fold_256 = {0x1384aa63a, 0xba4fc28e};
+static const struct crcfold fold_128 = {0xf20c0dfe, 0x14cd00bd6};
 
-enum { FOLD_STEP = 256, FOLD_LEAST = 1024 };
-
-/* Four blocks moved on, onto @data. */
-FOLD_TARGET static inline __m512i fold_wide(__m512i x, __m512i k, __m512i data)
-{
-	return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(x, k, 0x00),
-					 _mm512_clmulepi64_epi128(x, k, 0x11), data, 0x96);
-}
-
-FOLD_TARGET static inline __m512i fold_constants(const struct fold *f)
-{
-	return _mm512_set_epi64(f->second, f->first, f->second, f->first, f->second, f->first,
-				f->second, f->first);
-}
-
-FOLD_TARGET static inline __m128i fold_one(__m128i x, const struct fold *f)
+CRCFOLD_TARGET static inline __m128i fold_one(__m128i x, const struct crcfold *f)
 {
 	__m128i k = _mm_set_epi64x(f->second, f->first);
 
@@ -276,7 +254,7 @@ FOLD_TARGET static inline __m128i fold_one(__m128i x, const struct fold *f)
 }
 
 /* The four blocks onto the last one, and that as if it were all there was. */
-FOLD_TARGET static inline uint64_t fold_end(__m512i x)
+CRCFOLD_TARGET static inline uint64_t fold_end(__m512i x)
 {
 	__m128i a = fold_one(_mm512_extracti32x4_epi32(x, 0), &fold_384);
 	__m128i b = fold_one(_mm512_extracti32x4_epi32(x, 1), &fold_256);
@@ -289,35 +267,18 @@ FOLD_TARGET static inline uint64_t fold_end(__m512i x)
 }
 
 /* Whole steps of @len bytes, at least one; the rest is left to the instruction. */
-FOLD_TARGET static uint32_t crc_fold(uint32_t crc, const unsigned char *p, size_t len)
+CRCFOLD_TARGET static uint32_t crc_fold(uint32_t crc, const unsigned char *p, size_t len)
 {
-	__m512i far = fold_constants(&fold_2048), near = fold_constants(&fold_512);
-	__m512i x0 = _mm512_loadu_si512(p), x1 = _mm512_loadu_si512(p + 64);
-	__m512i x2 = _mm512_loadu_si512(p + 128), x3 = _mm512_loadu_si512(p + 192);
+	__m512i x;
+	size_t done = crcfold_steps(&x, fold_2048, fold_512, ~crc, p, len);
 
-	x0 = _mm512_xor_si512(x0, _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)~crc)));
-	for (len -= FOLD_STEP, p += FOLD_STEP; len >= FOLD_STEP; len -= FOLD_STEP, p += FOLD_STEP) {
-		x0 = fold_wide(x0, far, _mm512_loadu_si512(p));
-		x1 = fold_wide(x1, far, _mm512_loadu_si512(p + 64));
-		x2 = fold_wide(x2, far, _mm512_loadu_si512(p + 128));
-		x3 = fold_wide(x3, far, _mm512_loadu_si512(p + 192));
-	}
-	x1 = fold_wide(x0, near, x1);
-	x2 = fold_wide(x1, near, x2);
-	x3 = fold_wide(x2, near, x3);
-	return crc_processor((uint32_t)~fold_end(x3), p, len);
-}
-
-static inline bool fold_usable(void)
-{
-	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq");
+	return crc_processor((uint32_t)~fold_end(x), p + done, len - done);
 }
 
 uint32_t sluice_crc32c(uint32_t crc, const void *buf, size_t len)
 {
-	return len >= FOLD_LEAST && crc_usable() && fold_usable()
-		       ? crc_fold(crc, buf, len)
-		       : sluice_crc32c_plain(crc, buf, len);
+	return crcfold_usable(len) && crc_usable() ? crc_fold(crc, buf, len)
+						   : sluice_crc32c_plain(crc, buf, len);
 }
 
 #else
