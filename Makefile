@@ -83,11 +83,20 @@ python: setup
 	@$(call WITH-PYTHON,build)
 	@$(MAKE) --no-print-directory build
 
+# One wheel is for every Python since 3.11; with PYTHON= one that has no GIL, a wheel for that version.
 wheel: setup
+ifeq ($(PYTHON),python3)
 	@$(MAKE) -s $(PORTABLE)/build.ninja
 	@$(call WITH-PYTHON,$(PORTABLE))
 	@$(MAKE) --no-print-directory $(PORTABLE)
 	$(PYTHON) tools/wheel.py $(PORTABLE) dist
+else
+	$(PYTHON) tools/wheel.py dist
+endif
+
+# The Python suite on a CPython without a GIL, which is built from Debian's sources: FREETHREADED=3.14 for that.
+freethreaded: setup
+	tools/freethreaded.sh $(FREETHREADED)
 
 bench: setup
 	@$(MAKE) --no-print-directory build
@@ -143,10 +152,10 @@ install: build
 	@[ -n '$(DESTDIR)' ] || [ "$$(id -u)" != 0 ] || ldconfig
 
 clean:
-	rm -rf $(BUILDS) build-aarch64-root dist
+	rm -rf $(BUILDS) build-aarch64-root build-py*t build-py*t-root dist
 
 help:
 	@sed -n 's/^| `\(make[^`]*\)` | \(.*\) |$$/\1	\2/p' README.md | expand -t 20
 
-.PHONY: all $(BUILDS) setup setup-check python wheel bench check peers asan tsan fuzz portable perf \
+.PHONY: all $(BUILDS) setup setup-check python wheel freethreaded bench check peers asan tsan fuzz portable perf \
 	format install clean help

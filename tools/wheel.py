@@ -3,6 +3,7 @@
 """Make a wheel, for `make wheel` from a build directory and for pip from the sources (PEP 517).
 
     tools/wheel.py BUILD OUT
+    tools/wheel.py OUT          for the Python that runs it, built anew, as pip does
 
 A wheel carries the Python package and in it the command, linked to nothing but libc, and is named
 after the oldest glibc that has all the symbols both ask for.  `sluice` and the names that people
@@ -15,6 +16,7 @@ nothing is written among them and the same sources give the same wheel everywher
 `pip install . --config-settings setup-args='-Dportable=false'` hands options to Meson.
 """
 import base64
+import glob
 import gzip
 import hashlib
 import io
@@ -37,8 +39,6 @@ import tomllib
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SETUP = ['-Dtests=disabled', '-Dpython=enabled', '-Dportable=true', '-Dliburing=enabled',
          '-Dlibaio=enabled']
-EXTENSION = '_sluice.abi3.so'
-PYTHON_TAG = 'cp311-abi3'
 
 # A line of a .pth file is run at every start of Python: processes that DeepSpeed starts afresh get
 # our handles as their parent did.  It does nothing unless the environment asks for that.
@@ -212,26 +212,34 @@ def read(path):
         return f.read()
 
 
+def built_for(build):
+    """The extension of a build directory, and which Pythons take it: all since 3.11, or one without a GIL."""
+    for path in glob.glob(f'{glob.escape(build)}/python/sluice/_sluice.*.so'):
+        version = re.search(r'\.cpython-(\d+)t-', path)
+        return path, f'cp{version[1]}-cp{version[1]}t' if version else 'cp311-abi3'
+    fail(f'{build}/python/sluice has no extension: make wheel')
+
+
 def pack(build, out):
     """Write the wheel of a build directory; returns its name."""
-    extension, command = f'{build}/python/sluice/{EXTENSION}', f'{build}/sluice'
-    for path in (extension, command):
-        if not os.path.isfile(path):
-            fail(f'{path} is missing: make wheel')
-    tag = platform_tag([extension, command])
-    name, info = f'{stem()}-{PYTHON_TAG}-{tag}.whl', f'{stem()}.dist-info'
+    extension, python_tag = built_for(build)
+    command = f'{build}/sluice'
+    if not os.path.isfile(command):
+        fail(f'{command} is missing: make wheel')
+    tag = f'{python_tag}-{platform_tag([extension, command])}'
+    name, info = f'{stem()}-{tag}.whl', f'{stem()}.dist-info'
     os.makedirs(out, exist_ok=True)
     with tempfile.TemporaryDirectory() as tmp:
         wheel = Wheel(f'{tmp}/{name}')
         for file in package():
             wheel.add(file, read(f'{ROOT}/python/{file}'))
-        wheel.add(f'sluice/{EXTENSION}', stripped(extension, tmp), 0o755)
+        wheel.add(f'sluice/{os.path.basename(extension)}', stripped(extension, tmp), 0o755)
         wheel.add('sluice-deepspeed.pth', PTH)
         wheel.add('sluice/bin/sluice', stripped(command, tmp), 0o755)
         wheel.add(f'{info}/entry_points.txt', entry_points())
         wheel.add(f'{info}/METADATA', metadata())
         wheel.add(f'{info}/WHEEL', 'Wheel-Version: 1.0\nGenerator: sluice tools/wheel.py\n'
-                  f'Root-Is-Purelib: false\nTag: {PYTHON_TAG}-{tag}\n')
+                  f'Root-Is-Purelib: false\nTag: {tag}\n')
         wheel.add(f'{info}/LICENSE', read(f'{ROOT}/LICENSE'))
         wheel.close(info)
         shutil.move(f'{tmp}/{name}', f'{out}/{name}')
@@ -262,12 +270,9 @@ def compile_in(folder, settings):
     extra = shlex.split(extra) if isinstance(extra, str) else extra
     copy_sources(f'{folder}/sluice')
     build = f'{folder}/sluice/build-portable'
-    # The Python that is installed for comes first when Python.h is looked for.
-    with open(f'{folder}/python.ini', 'w') as f:
-        f.write(f"[binaries]\npython3 = '{sys.executable}'\n")
     meson = shutil.which('meson') or fail('meson is missing: make setup')
     env = meson_environment(meson)
-    if subprocess.run([meson, 'setup', '--native-file', f'{folder}/python.ini', *SETUP, *extra, build,
+    if subprocess.run([meson, 'setup', f'-Dinterpreter={sys.executable}', *SETUP, *extra, build,
                        f'{folder}/sluice'], env=env).returncode:
         fail('Meson cannot configure: make setup installs what is missing; without the static '
              "libraries: pip install . --config-settings setup-args='-Dportable=false'")
@@ -316,6 +321,6 @@ def build_sdist(sdist_directory, config_settings=None):
 
 
 if __name__ == '__main__':
-    if len(sys.argv) != 3:
-        fail('usage: tools/wheel.py BUILD OUT')
-    print(os.path.join(sys.argv[2], pack(*sys.argv[1:])))
+    if len(sys.argv) not in (2, 3):
+        fail('usage: tools/wheel.py [BUILD] OUT')
+    print(os.path.join(sys.argv[-1], (build_wheel if len(sys.argv) == 2 else pack)(*sys.argv[1:])))

@@ -11,7 +11,9 @@
                              (os.preadv, os.pwritev with O_DIRECT, 1 MiB a call)
     submit                   -c asynchronous reads of -s bytes on engine null from one thread
     threads                  the same from -t Python threads on one handle with as many I/O threads: -w
-                             futures (32 at a time, each waited for), batch (of 32) or blocking
+                             futures (32 at a time, each waited for), batch (of 32) or blocking; -e another engine, -e "" the usual one
+    dropin                   -c asynchronous reads of -s bytes by DeepSpeed's calls, 32 and a wait(), the file by
+                             its name, intra_op_parallelism -t
 
 For transfers the clock starts after the same has been done WARM_UP times.
 """
@@ -253,7 +255,7 @@ def threads(args):
             w.join()
 
     count = args.count // IN_FLIGHT * IN_FLIGHT
-    with sluice.Handle('null', threads=args.threads) as handle, handle.open(args.file, 'r') as file:
+    with sluice.Handle(args.engine or None, threads=args.threads) as handle, handle.open(args.file, 'r') as file:
         all_of(min(count, 10 * IN_FLIGHT))
         _, sample = timed(lambda: all_of(count))
     total = count * args.threads
@@ -261,16 +263,37 @@ def threads(args):
            us_per_op=1e6 * sample['cpu_seconds'] / total)
 
 
+def dropin(args):
+    from sluice.deepspeed import aio_handle
+
+    count = args.count // IN_FLIGHT * IN_FLIGHT
+    handle = aio_handle(1 << 20, 32, False, True, args.threads)
+    memory = [torch.empty(args.size, dtype=torch.uint8) for _ in range(IN_FLIGHT)]
+
+    def all_of(n):
+        for _ in range(n // IN_FLIGHT):
+            for m in memory:
+                handle.async_pread(m, args.file, 0)
+            if handle.wait() != IN_FLIGHT:
+                raise SystemExit('pymover: some reads were lost')
+
+    all_of(10 * IN_FLIGHT)
+    _, sample = timed(lambda: all_of(count))
+    report(sample, args.size * count, iops=count / sample['seconds'], way='dropin', threads=args.threads,
+           us_per_op=1e6 * sample['cpu_seconds'] / count)
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     modes = {'read': bulk, 'overwrite': bulk, 'fresh': bulk, 'load': load, 'store': store,
-             'submit': submit, 'threads': threads}
+             'submit': submit, 'threads': threads, 'dropin': dropin}
     p.add_argument('mode', choices=modes)
     p.add_argument('-f', dest='file', required=True)
     p.add_argument('-s', dest='size', type=int, default=1 << 30)
     p.add_argument('-m', dest='memory', choices=['pinned', 'plain'], default='pinned')
     p.add_argument('-w', dest='way', choices=[*LOAD, *THREADS], default='sluice')
     p.add_argument('-t', dest='threads', type=int, default=1)
+    p.add_argument('-e', dest='engine', default='null')
     p.add_argument('-c', dest='count', type=int, default=200000)
     args = p.parse_args()
     modes[args.mode](args)

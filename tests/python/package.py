@@ -15,7 +15,7 @@ import tap
 
 source, build = sys.argv[1:3]
 folder = f'{build}/python'
-extension = f'{folder}/sluice/_sluice.abi3.so'
+extension = glob.glob(f'{folder}/sluice/_sluice.*.so')[0]
 # Only the package is there, neither this folder nor what the environment names.
 START = f'import sys; sys.path.insert(0, {folder!r}); import sluice\n'
 
