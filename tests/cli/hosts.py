@@ -375,11 +375,14 @@ def a_rank_whose_storage_hangs(mpi):
     os.mkdir('0')
     os.mkdir('2')
     with freezer('1') as freeze:
-        process = in_its_own_folder(mpi, 3, 'bench', '-s', '64K', '-n', '2000', '-w', '--overwrite', '--files', '4', '--no-limit', '--json',
+        process = in_its_own_folder(mpi, 3, 'bench', '-s', '64K', '-n', '10000', '-w', '--overwrite', '--files', '4', '--no-limit', '--json',
                                     '../all.json', env={'SLUICE_RANK_TIMEOUT': '4'})
-        while not os.listdir('0') or not any(n.startswith('sluice-bench') for n in os.listdir('1')):
+        times = set()  # of its files: they are filled, and then written to in the time that counts
+        while len(times) < 5:
             assert process.poll() is None, process.communicate()
-            time.sleep(0.05)
+            with contextlib.suppress(OSError):
+                times |= {os.stat(name).st_mtime_ns for name in glob.glob('1/sluice-bench*/*')[:1]}
+            time.sleep(0.02)
         freeze()
         said = ''
         while 'is lost' not in said:
