@@ -47,7 +47,8 @@ struct sluice_store_opts {
 	uint32_t io_threads; /* of the handle below, 1..256 (1) */
 	uint32_t ttl_s;      /* values are gone after so many seconds; 0: never */
 	uint64_t memory;    /* most bytes of buffers: recent values, values on their way to a GPU or
-			       under a deadline (64 MiB); one value may be larger */
+			       under a deadline (64 MiB, with GPU memory 256); one value may be larger
+			     */
 	uint64_t log_bytes; /* most bytes of log in a directory, of which it may have two while
 			       one is rewritten (1/64 of its capacity) */
 	const char *engine; /* as in struct sluice_opts */

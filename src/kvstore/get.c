@@ -110,6 +110,8 @@ static bool get_buffer(struct sluice_store *s, struct store_op *op)
 {
 	bool timed = op->batch->user.deadline_ns;
 
+	if (op->device)
+		store_staging_device(s);
 	op->buf = store_staging_recent(s, op->entry);
 	op->recent = op->buf;
 	if (op->buf || (!op->device && !timed))

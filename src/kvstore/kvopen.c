@@ -16,7 +16,6 @@
 #include "kvstore/kvstore.h"
 
 enum {
-	MEMORY_BYTES = 64 << 20,
 	LEAST_SHARE = 1 << 20, /* of the capacity, for a directory */
 };
 
@@ -151,7 +150,6 @@ static int take_opts(struct sluice_store_opts *to, const struct sluice_store_opt
 		to->size = sizeof(*to);
 	}
 	to->threads = to->threads ? to->threads : 1;
-	to->memory = to->memory ? to->memory : MEMORY_BYTES;
 	if (to->flags &
 	    ~(SLUICE_STORE_SECOND_TOUCH | SLUICE_STORE_DURABLE | SLUICE_STORE_NO_RECENT))
 		return sluice_fail(err, -EINVAL, "opts.flags: 0x%x is not known", to->flags);

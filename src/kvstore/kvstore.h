@@ -158,6 +158,8 @@ void store_staging_init(struct sluice_store *s);
 void store_staging_fini(struct sluice_store *s);
 /* With @lock, all of these.  NULL: there is none now.  A new one has no memory yet. */
 struct store_buf *store_staging_get(struct sluice_store *s, uint64_t len);
+/* There are values in memory of a GPU: more may be on their way. */
+void store_staging_device(struct sluice_store *s);
 /* There was none: stand in line for one, and start again then; false: none will come. */
 bool store_staging_wait(struct sluice_store *s, struct store_op *op);
 /* It does not wait any longer: there may be memory for the next one. */

@@ -242,6 +242,8 @@ static int set_buffer(struct sluice_store *s, struct store_op *op)
 
 	if (op->buf || !op->len || (!must && !recent))
 		return 0;
+	if (op->device)
+		store_staging_device(s);
 	if (op->lined || !s->staging.waiting.first)
 		op->buf = store_staging_get(s, op->len);
 	if (op->buf || !must)

@@ -15,6 +15,9 @@
 #include "base/util.h"
 #include "kvstore/kvstore.h"
 
+/* Unless the caller says how much: for values that only pass under a deadline, and for GPUs. */
+enum { MEMORY_BYTES = 64 << 20, DEVICE_BYTES = 256 << 20 };
+
 static void ring_init(struct store_buf *head)
 {
 	head->prev = head->next = head;
@@ -38,7 +41,7 @@ void store_staging_init(struct sluice_store *s)
 {
 	struct store_staging *g = &s->staging;
 
-	g->limit = s->opts.memory;
+	g->limit = s->opts.memory ? s->opts.memory : MEMORY_BYTES;
 	ring_init(&g->idle);
 	ring_init(&g->recent);
 	store_line_init(&g->waiting);
@@ -231,6 +234,13 @@ struct store_buf *store_staging_get(struct sluice_store *s, uint64_t len)
 	b->refs = 1;
 	g->busy++;
 	return b;
+}
+
+/* Every value passes: with 64 MiB on their way a drive has too little to do. */
+void store_staging_device(struct sluice_store *s)
+{
+	if (!s->opts.memory)
+		s->staging.limit = DEVICE_BYTES;
 }
 
 bool store_staging_wait(struct sluice_store *s, struct store_op *op)

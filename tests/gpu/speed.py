@@ -39,7 +39,7 @@ parser.add_argument('--size', type=pyckpt.size_of)
 parser.add_argument('--rounds', type=int, default=3)
 parser.add_argument('--seconds', type=float, default=270)
 parser.add_argument('--only', default='small,stripe,store,ckpt')
-parser.add_argument('--memory', type=lambda s: [pyckpt.size_of(m) for m in s.split(',')], default=[64 * MIB])
+parser.add_argument('--memory', type=lambda s: [pyckpt.size_of(m) for m in s.split(',')], default=[0])
 parser.add_argument('--json')
 args = parser.parse_args()
 on_gpu = args.device != 'cpu'

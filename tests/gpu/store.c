@@ -103,6 +103,29 @@ static void what_values_pass_through_is_pinned(void)
 	sk_open("d", MIB(64));
 }
 
+/* 30 values of 3 MB, of which copies are kept as long as there is room for them. */
+static void values_of_a_device_get_more_memory(void)
+{
+	char key[8];
+
+	sk_close();
+	sk_open("d", MIB(256));
+	for (unsigned i = 0; i < 30; i++) {
+		snprintf(key, sizeof(key), "%u", i);
+		T_EQ(sk_op(SLUICE_STORE_SET, key, (uint32_t)strlen(key), dev, LEN, 0), LEN);
+	}
+	T_OK(sk_stats().buffer_bytes > MIB(80));
+	sk_close();
+	sk_opts.memory = MIB(16);
+	sk_open("d", MIB(256));
+	T_EQ(sk_op(SLUICE_STORE_GET, "0", 1, dev, LEN, 0), LEN);
+	for (unsigned i = 0; i < 30; i++) {
+		snprintf(key, sizeof(key), "%u", i);
+		T_EQ(sk_op(SLUICE_STORE_SET, key, (uint32_t)strlen(key), dev, LEN, 0), LEN);
+	}
+	T_OK(sk_stats().buffer_bytes <= MIB(16));
+}
+
 /* Each asks the driver for its memory once when it starts, and once when it is copied. */
 static void those_that_wait_for_memory_are_served_in_turn(void)
 {
@@ -166,6 +189,7 @@ int main(int argc, char **argv)
 		T_CASE(device_memory_is_set_and_got),
 		T_CASE(host_and_device_memory_are_one_value),
 		T_CASE(what_values_pass_through_is_pinned),
+		T_CASE(values_of_a_device_get_more_memory),
 		T_CASE(those_that_wait_for_memory_are_served_in_turn),
 		T_CASE(nobody_waits_while_memory_is_unpinned),
 	};
