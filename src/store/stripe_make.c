@@ -460,6 +460,7 @@ int sluice_stripe_remove(const char *name, struct sluice_err *err)
 	struct sluice_err why;
 	int r = sluice_manifest_load(&m, name, err), r2;
 
+	(void)held;
 	if (r < 0)
 		return r;
 	if (m->folder) {
