@@ -44,11 +44,11 @@ struct book_seen {
 	uint32_t links;
 	bool regular, folder;
 };
-/* @name below the folder, "" the descriptor itself; 0 or -errno. */
 /* Remove a file; of a striped one the members, too.  0 or -errno. */
 int book_unlink(int dir, const char *name);
 /* Bytes of @name in @folder, which was seen so; of a striped one the whole's. */
 uint64_t book_whole_bytes(const char *folder, const char *name, const struct book_seen *seen);
+/* @name below the folder, "" the descriptor itself; 0 or -errno. */
 int book_see(struct book_seen *s, int dir, const char *name);
 
 enum book_state { BOOK_BEGUN, BOOK_MADE, BOOK_COMPLETE };
