@@ -39,10 +39,10 @@ struct lane {
  * The lock of a room is never held while taking the GIL, or running Python code.
  */
 struct hub {
-	atomic_uint refs;
-	struct sluice_io *_Atomic io; /* NULL: closed */
-	unsigned forks;               /* how many fork()s deep this process was when it was made */
-	unsigned mode;                /* of files it creates */
+	alignas(64) atomic_uint refs;             /* all threads write to it */
+	alignas(64) struct sluice_io *_Atomic io; /* NULL: closed */
+	unsigned forks; /* how many fork()s deep this process was when it was made */
+	unsigned mode;  /* of files it creates */
 	atomic_bool closing;
 	atomic_bool registering;        /* somebody is at it, see register.c */
 	struct registered *registered;  /* theirs: memory of users */
@@ -146,7 +146,8 @@ struct file {
 	PyObject_HEAD struct hub *hub;
 	struct sluice_file *file; /* while @users is open */
 	PyObject *name;
-	gate users; /* futures and calls under way */
+	char apart[64]; /* from what all threads write to */
+	gate users;     /* futures and calls under way */
 };
 
 struct handle {

@@ -4,6 +4,9 @@
  *
  * A wait ends in slices, between which Python runs its signal handlers, so that Ctrl-C
  * works; a completion ends it at once.
+ *
+ * Whoever calls has a reference to the hub: by a handle, file or future that a call of Python's is
+ * about.
  */
 #include <errno.h>
 #include <math.h>
@@ -122,17 +125,13 @@ int hub_wait(struct hub *h, struct room *room, bool (*over)(struct hub *h, void 
 
 	if (hub_foreign(h))
 		return hub_refuse_foreign();
-	hub_get(h);
 	do {
 		Py_BEGIN_ALLOW_THREADS
 		yes = wait_slice(h, room, &w, deadline);
 		Py_END_ALLOW_THREADS
-		if (!yes && signals && PyErr_CheckSignals() < 0) {
-			hub_put(h);
+		if (!yes && signals && PyErr_CheckSignals() < 0)
 			return -1;
-		}
 	} while (!yes && (deadline < 0 || now_ns() < deadline));
-	hub_put(h);
 	return yes;
 }
 
@@ -205,21 +204,17 @@ void hub_reap(struct hub *h)
 
 	if (hub_foreign(h))
 		return;
-	hub_get(h);
 	reap(lane_here(h));
 	if (++turns % 64 == 0)
 		reap(&h->lanes[turns / 64 % LANES]);
-	hub_put(h);
 }
 
 void hub_reap_all(struct hub *h)
 {
 	if (hub_foreign(h))
 		return;
-	hub_get(h);
 	for (unsigned i = 0; i < LANES; i++)
 		reap(&h->lanes[i]);
-	hub_put(h);
 }
 
 bool hub_has_work(struct hub *h)
@@ -279,12 +274,10 @@ int hub_drain(struct hub *h, int64_t deadline, bool signals)
 	unsigned here = settling_here(h);
 	int r;
 
-	hub_get(h);
 	do {
 		r = hub_wait(h, &h->room, work_or_nothing, &here, deadline, signals);
 		if (r > 0)
 			hub_reap_all(h);
 	} while (r > 0 && hub_pending(h) > here);
-	hub_put(h);
 	return r;
 }
