@@ -221,7 +221,7 @@ def watch(running, stop):
 def run_all(programs):
     running, stop = {}, threading.Event()
     threading.Thread(target=watch, args=(running, stop), daemon=True).start()
-    jobs = len(os.sched_getaffinity(0)) + 1  # there is always one that waits, for the disk or for a clock
+    jobs = len(os.sched_getaffinity(0)) + 2  # there are always some that wait, for the disk or for a clock
     try:
         for group, n in (([p for p in programs if p.parallel], jobs),
                          ([p for p in programs if not p.parallel], 1)):
