@@ -18,7 +18,8 @@ BUILD=$PWD/build-py${VERSION}t
 ROOT=$BUILD-root
 PYTHON=$ROOT/bin/python${VERSION}t
 KEYRING=/usr/share/keyrings/debian-archive-keyring.gpg
-MIRROR=${MIRROR:-http://deb.debian.org/debian}
+# Where this machine gets Debian's packages from.
+MIRROR=${MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Label: Debian' | head -n 1)}
 
 fail() {
 	echo "freethreaded: $*" >&2
@@ -35,6 +36,7 @@ apt() {
 
 # The archive that upstream made, with the checksum of Debian's signed lists; Debian's changes are not needed.
 fetch() {
+	[ -n "$MIRROR" ] || fail "apt-get knows no mirror of Debian's: MIRROR=URL names one"
 	mkdir -p "$ROOT/apt/lists/partial" "$ROOT/apt/archives/partial"
 	echo "deb-src [signed-by=$KEYRING] $MIRROR $SUITE main" >"$ROOT/apt/sources.list"
 	apt apt-get update
