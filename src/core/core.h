@@ -101,7 +101,13 @@ struct part {
 	int slot; /* for registration with engines, -1: none */
 	struct device device;
 	struct sluice_attached attached; /* with ATTACH_DONE */
-	atomic_uint_fast64_t held;       /* of a member: bytes that blocks have for it */
+};
+
+/* What blocks of one queue have for one member of a striped file. */
+struct held {
+	uint64_t bytes;
+	unsigned blocks;
+	unsigned bounced; /* of these, in need of a bounce buffer */
 };
 
 struct sluice_file {
@@ -113,6 +119,14 @@ struct sluice_file {
 	struct part whole;    /* with one part this is it */
 	struct part *parts;
 	unsigned nr_parts;
+	struct held *held; /* with several: of each queue, for each of them */
+	union {
+		struct {
+			bool remote;  /* an object, */
+			bool striped; /* or several parts */
+		};
+		uint16_t apart; /* either; operations have it, too */
+	};
 	atomic_int attach;               /* of all parts to an engine that takes device memory */
 	bool by_path;                    /* closed with the last operation that uses it */
 	uint64_t split[2];               /* on small pages, on huge ones; not of an object */
@@ -191,7 +205,13 @@ struct op {
 	unsigned nr_iov;
 	union {
 		struct {
-			bool remote;      /* the file is an object */
+			union {
+				struct {
+					bool remote;
+					bool striped;
+				};
+				uint16_t apart; /* of the file */
+			};
 			bool extends;     /* sluice_extend_end() is owed, or bytes to one */
 			bool small_pages; /* goes through bounce buffers, see plan.c */
 			bool staged;      /* @stage learns from it */
@@ -259,10 +279,10 @@ struct block {
 	enum block_mode mode;
 
 	/* zero when it is planned, up to @data */
-	uint64_t moved; /* of @len, done */
-	uint64_t held;  /* of @len, counted in its part */
-	void *bounce;   /* or a piece of the ring */
-	uint32_t skip;  /* bounce, ring: bytes before the wanted ones */
+	uint64_t moved;    /* of @len, done */
+	struct held *held; /* where it is counted; NULL: not of a striped file */
+	void *bounce;      /* or a piece of the ring */
+	uint32_t skip;     /* bounce, ring: bytes before the wanted ones */
 	unsigned tries;
 	uint32_t flags; /* SLUICE_DONE_* */
 	int code;       /* 0 or -errno */
@@ -328,6 +348,8 @@ struct queue {
 	unsigned reap_failures;
 	struct op *local, **local_tail; /* operations that have their home here, off the pile */
 	unsigned nr_local;
+	uint64_t pend_none;            /* after so many changes nothing was for it, see pend.c, */
+	unsigned pend_none_can;        /* with this it could take */
 	bool shared_first;             /* whose turn it is when there is room for one */
 	bool fixed_lists;              /* its engine takes registered memory in lists, too */
 	struct op *spare;              /* free operations for callbacks */
@@ -462,6 +484,7 @@ struct sluice_io {
 	_Alignas(LINE) pthread_mutex_t lock;
 	struct op pending; /* head of the list of those with blocks to hand out to any queue */
 	uint64_t pend_kinds[KINDS]; /* how many of each */
+	uint64_t pend_changes;      /* of the list, ever */
 	unsigned pend_row;          /* blocks of a huge one since another was let by */
 	struct waiter *waiters;
 	pthread_cond_t called; /* a call is done, a file has lost an operation, a thread is ready */
@@ -761,16 +784,23 @@ void ring_abandon(struct sluice_io *io);
 void pend_add(struct sluice_io *io, struct op *op);
 void pend_del(struct sluice_io *io, struct op *op);
 /* Whose block is handed out next to a queue that can take these kinds; NULL: nobody's yet. */
-struct op *pend_choose(struct sluice_io *io, unsigned can);
-static inline struct op *pend_next(struct sluice_io *io, unsigned can)
+struct op *pend_choose(struct queue *q, unsigned can);
+static inline struct op *pend_next(struct queue *q, unsigned can)
 {
+	struct sluice_io *io = q->io;
 	struct op *op = io->pending.next;
 
 	/* Of one that is alone, and for any queue, there is nothing to choose. */
-	return op->next == &io->pending && op != &io->pending && !op->places && !op->remote
+	return op->next == &io->pending && op != &io->pending && !op->places && !op->apart
 		       ? op
-		       : pend_choose(io, can);
+		       : pend_choose(q, can);
 }
+
+/* Of a striped file, not begun: is it to let others of its queue by? */
+bool pend_lets_by(const struct queue *q, const struct op *op);
+/* A block of one is back: its member may have room.  Before it is counted; by the queue's thread.
+ */
+void pend_returned(struct queue *q, const struct block *b);
 
 /* Is there something for a queue that can take these kinds? */
 static inline bool pend_any(const struct sluice_io *io, unsigned can)

@@ -129,6 +129,7 @@ static void free_file(struct sluice_file *f)
 {
 	if (f->parts != &f->whole)
 		free(f->parts);
+	free(f->held);
 	free(f->name);
 	free(f);
 }
@@ -196,9 +197,12 @@ static int find_parts(struct sluice_io *io, struct sluice_file *f)
 	struct sluice_stripe *t = f->store.stripe;
 
 	f->parts = t ? calloc(t->nr, sizeof(*f->parts)) : &f->whole;
-	if (!f->parts)
+	f->held = t ? calloc((size_t)io->max_queues * t->nr, sizeof(*f->held)) : NULL;
+	if (!f->parts || (t && !f->held))
 		return -ENOMEM;
 	f->nr_parts = t ? t->nr : 1;
+	f->striped = f->nr_parts > 1;
+	f->remote = f->store.remote;
 	for (unsigned i = 0; i < f->nr_parts; i++) {
 		struct part *p = &f->parts[i];
 

@@ -306,7 +306,7 @@ int op_prepare(struct sluice_io *io, struct maker *m, struct op *op, const struc
 		free_iov(op);
 		return r;
 	}
-	op->remote = op->file->store.remote;
+	op->apart = op->file->apart;
 	r = check_access(op, err);
 	if (r == 0 && op->remote)
 		r = remote_prepare(op, u, err);

@@ -6,9 +6,13 @@
  *
  * It is served from its head.  But of a huge operation only a few blocks are handed out in a
  * row where small ones stand behind it, which are let by one at a time: as long as they have to do
- * with other bytes, for of two writes to the same the later one is to win.  The same where a member
- * of a striped file has its share of what is in flight: others behind, for members that have not,
- * go by, so that a slow member is not waited for by those who have nothing to do with it.
+ * with other bytes, for of two writes to the same the later one is to win.
+ *
+ * A slow member of a striped file is not to be waited for by those who have nothing to do with it.
+ * Where one has its share of what a queue has in flight, others behind, for members that have not,
+ * go by.  That is a preference.  But nobody gets the last quarter of a queue's slots, bytes or
+ * bounce buffers, which are there for whoever comes for another member.  Such a queue has blocks of
+ * that member under way and looks again when one is back, so nobody has to be woken up.
  */
 #include "core/core.h"
 
@@ -17,6 +21,8 @@ enum {
 	IN_A_ROW = 4,    /* after so many of its own, */
 	LET_BY = 2,      /* if they have no more than this */
 	LOOK_BEHIND = 32,
+	LOOK_FAR = 4096, /* where there is nothing else to do; not again if nothing has changed */
+	DEPTH_KEPT = 16, /* of fewer slots none is kept for others */
 };
 
 static unsigned op_kind(const struct op *op)
@@ -41,6 +47,7 @@ void pend_add(struct sluice_io *io, struct op *op)
 	op->est = op->len ? (op->len + op->block - 1) / op->block : 1;
 	atomic_fetch_add(&io->pend_blocks, op->est);
 	pend_count(io, op, 1);
+	io->pend_changes++;
 	op_list_add(&io->pending, op);
 }
 
@@ -49,6 +56,7 @@ void pend_del(struct sluice_io *io, struct op *op)
 	op_list_del(op);
 	atomic_fetch_sub(&io->pend_blocks, op->est);
 	pend_count(io, op, -1);
+	io->pend_changes++;
 	op->est = 0;
 	atomic_store_explicit(&op->state, OP_ISSUED, memory_order_relaxed);
 }
@@ -100,45 +108,94 @@ static struct op *pend_small(const struct sluice_io *io, const struct op *huge, 
 	return NULL;
 }
 
-/* Has the member that is next its share already?  Of other files none has. */
-static bool is_held_up(const struct sluice_io *io, const struct op *op)
+/* What @q has for the member that byte @pos of @op lies in; NULL: none is next. */
+static const struct held *held_next(const struct queue *q, const struct op *op, uint64_t pos)
 {
-	const struct sluice_stripe *t = op->file ? op->file->store.stripe : NULL;
-	const struct part *next;
-	uint64_t share;
+	const struct sluice_file *f = op->file;
+	const struct sluice_stripe *t;
 
-	if (!t || op->cursor >= op->len)
-		return false;
-	next = &op->file->parts[(op->offset + op->cursor) / t->unit % t->nr];
-	share = max_u64(min_u64(PART_BYTES, io->opts.depth * op->block / t->nr), op->block);
-	return atomic_load_explicit(&next->held, memory_order_relaxed) >= share;
+	if (!op->striped || pos >= op->len)
+		return NULL;
+	t = f->store.stripe;
+	return &f->held[q->index * t->nr + (op->offset + pos) / t->unit % t->nr];
 }
 
-/* One behind @slow that is not held up; NULL: none that may pass. */
-static struct op *pend_other(const struct sluice_io *io, const struct op *slow, unsigned can)
+/* Its part of what may be in flight, if all want theirs. */
+static bool has_share(const struct queue *q, const struct op *op, const struct held *h)
 {
+	unsigned nr = op->file->nr_parts, depth = q->io->opts.depth;
+
+	return h->blocks >= max_u64(depth / nr, 1) || h->bytes >= PART_BYTES ||
+	       h->bounced >= max_u64(BOUNCE_SLOTS / nr, 1);
+}
+
+/* And all that it may have. */
+static bool is_full(const struct queue *q, const struct held *h)
+{
+	uint64_t depth = q->io->opts.depth, bytes = io_flight_bytes(q->io);
+
+	return h->bounced >= BOUNCE_SLOTS - BOUNCE_SLOTS / 4 ||
+	       (depth >= DEPTH_KEPT && h->blocks >= depth - depth / 4) ||
+	       (q->io->auto_depth && h->bytes >= bytes - bytes / 4);
+}
+
+void pend_returned(struct queue *q, const struct block *b)
+{
+	if (has_share(q, b->op, b->held))
+		q->pend_none = 0;
+}
+
+/* Behind others that wait it has to get into line: for its member, and as a write for its bytes. */
+bool pend_lets_by(const struct queue *q, const struct op *op)
+{
+	const struct held *h = held_next(q, op, 0);
+
+	return is_full(q, h) ||
+	       (pend_seen(q->io) && (op->opcode == SLUICE_WRITE || has_share(q, op, h)));
+}
+
+/* One behind @slow whose member has less than its share; NULL: none that may pass. */
+static struct op *pend_other(const struct queue *q, const struct op *slow, unsigned can,
+			     unsigned far)
+{
+	const struct held *h;
 	struct op *op = slow->next;
 
-	for (unsigned n = 0; n < LOOK_BEHIND && op != &io->pending; n++, op = op->next)
-		if (is_for(op, can) && !is_held_up(io, op) && may_pass(io, op))
+	for (unsigned n = 0; n < far && op != &q->io->pending; n++, op = op->next) {
+		h = held_next(q, op, op->cursor);
+		if (is_for(op, can) && !(h && has_share(q, op, h)) && may_pass(q->io, op))
 			return op;
+	}
 	return NULL;
 }
 
-struct op *pend_choose(struct sluice_io *io, unsigned can)
+struct op *pend_choose(struct queue *q, unsigned can)
 {
-	struct op *op = io->pending.next, *small;
+	struct sluice_io *io = q->io;
+	struct op *op = io->pending.next, *other;
+	const struct held *h;
+	bool full;
 
 	while (op != &io->pending && !is_for(op, can))
 		op = op->next;
 	if (op == &io->pending)
 		return NULL;
-	small = is_held_up(io, op) ? pend_other(io, op, can) : NULL;
-	if (small)
-		return small;
+	h = held_next(q, op, op->cursor);
+	if (h && has_share(q, op, h)) {
+		full = is_full(q, h);
+		if (full && q->pend_none == io->pend_changes && q->pend_none_can == can)
+			return NULL;
+		other = pend_other(q, op, can, full ? LOOK_FAR : LOOK_BEHIND);
+		if (!other && full) {
+			q->pend_none = io->pend_changes;
+			q->pend_none_can = can;
+		}
+		if (other || full)
+			return other;
+	}
 	if (op->est <= HUGE_BLOCKS || ++io->pend_row < IN_A_ROW)
 		return op;
 	io->pend_row = 0;
-	small = pend_small(io, op, can);
-	return small ? small : op;
+	other = pend_small(io, op, can);
+	return other ? other : op;
 }

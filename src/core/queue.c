@@ -55,6 +55,15 @@ static struct block *block_get(struct queue *q)
 	return b;
 }
 
+/* One more or one less. */
+static void held_count(const struct block *b, int n)
+{
+	b->held->blocks += (unsigned)n;
+	b->held->bytes += (uint64_t)n * b->len;
+	if (b->mode == BLOCK_BOUNCE)
+		b->held->bounced += (unsigned)n;
+}
+
 static void block_put(struct queue *q, struct block *b)
 {
 	/* What a broken engine has may be written yet: that memory is not used again. */
@@ -62,8 +71,10 @@ static void block_put(struct queue *q, struct block *b)
 		ring_put(q, b->bounce);
 	else if (b->bounce && !b->lost)
 		q->bounce_free[q->nr_bounce_free++] = b->bounce;
-	if (b->held)
-		atomic_fetch_sub_explicit(&b->part->held, b->held, memory_order_relaxed);
+	if (b->held) {
+		pend_returned(q, b);
+		held_count(b, -1);
+	}
 	if (b->remote) {
 		remote_put(q, b);
 		return;
@@ -122,9 +133,10 @@ static inline struct block *block_of(struct queue *q, struct op *op)
 	struct block *b = op->remote ? remote_get(q) : block_get(q);
 
 	plan_block(op, b);
-	if (op->file && op->file->nr_parts > 1) {
-		b->held = b->len;
-		atomic_fetch_add_explicit(&b->part->held, b->held, memory_order_relaxed);
+	if (op->striped) {
+		b->held = &op->file->held[q->index * op->file->nr_parts +
+					  (unsigned)(b->part - op->file->parts)];
+		held_count(b, 1);
 	}
 	if (op->remote) {
 		b->remote = true;
@@ -191,15 +203,19 @@ static void over_add(struct op **over, struct op *op)
 }
 
 /*
- * Device memory may have to wait for a stream of the user's, and what is behind it on the list must
- * not: where there is no room for it, it is left to whoever has some.
+ * Device memory may have to wait for a stream of the user's, and a member of a striped file may be
+ * slow; what is behind it on the list must not wait for that: where there is no room for it, it is
+ * left to whoever has some.
  */
 static bool local_pass(struct queue *q, struct op *op)
 {
 	struct sluice_io *io = q->io;
 	bool passed;
 
-	if (!op->places || device_room(q))
+	if (!op->places && !op->striped)
+		return false;
+	if (atomic_load(&op->state) != OP_PENDING ||
+	    ((!op->places || device_room(q)) && (!op->striped || !pend_lets_by(q, op))))
 		return false;
 	pthread_mutex_lock(&io->lock);
 	passed = atomic_load(&op->state) == OP_PENDING; /* not begun, not cancelled */
@@ -304,7 +320,7 @@ static void pull_shared(struct queue *q, unsigned room, struct op **over)
 	for (unsigned n = 0; n < limit; n++) {
 		if (io->auto_depth && n && bytes >= io_flight_bytes(q->io))
 			break;
-		op = pend_next(io, can);
+		op = pend_next(q, can);
 		if (!op)
 			break;
 		if (op->est) {

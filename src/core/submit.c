@@ -147,8 +147,8 @@ static int submit_one(struct batch *b, const struct sluice_op *u, uint64_t *tick
 	}
 	if (ticket)
 		*ticket = u->on_done ? 0 : op_ticket(op);
-	/* Device memory must be able to leave the queue again: see local_pass(). */
-	if (q && !op->places && stays_home(io, op) && queue_add_local(q, op))
+	/* Some must be able to leave the queue again: see local_pass(). */
+	if (q && !op->places && !op->striped && stays_home(io, op) && queue_add_local(q, op))
 		atomic_fetch_add(&b->make.here->port->submitted, 1);
 	else
 		batch_add(b, op);

@@ -233,7 +233,9 @@ static bool has_work_for(struct queue *q)
 	if (!pend_for(q))
 		return false;
 	pthread_mutex_lock(&io->lock);
-	any = pend_any(io, queue_can(q));
+	/* Not where all of it waits for members of which this queue has enough under way. */
+	any = pend_any(io, queue_can(q)) &&
+	      (atomic_load(&io->pend_remote) || pend_next(q, queue_can(q)));
 	pthread_mutex_unlock(&io->lock);
 	return any;
 }

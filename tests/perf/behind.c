@@ -1,24 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Small operations behind a huge one: how soon they are served, and what that costs.
+ * Operations behind others that take long: how soon they are served, and what that costs.
  *
  *	perf-behind -f FILE [-e ENGINE] [-n ROUNDS] [-c COUNT]
+ *	perf-behind -f FILE -u UNIT -s SIZE [-o] [-w MS] [-d DEPTH] [-t THREADS] [-c COUNT]
  *
  * A read of all of FILE (at most 1 GiB), alone and with COUNT (64) reads of 4 KiB behind it in the
  * same call, in turns.  Medians: seconds of the huge one in both cases and their ratio, and when
  * the first and the last of the small ones were over, as a part of the huge one's time.
+ *
+ * With -u, FILE is a striped one with two members and this unit: COUNT reads of SIZE from the
+ *second member, alone, and -w milliseconds (0) behind as many from the first, which is to be slow.
+ *Seconds until they were over, and until all were.  -o: into memory at an odd address.
  */
 #include <fcntl.h>
 #include <getopt.h>
+#include <stdbool.h>
 #include <unistd.h>
 
 #include <sluice/sluice.h>
 
 #include "measure.h"
 
-enum { SMALL = 4096, COUNT_MAX = 4096, ROUNDS_MAX = 1000 };
+enum { SMALL = 4096, COUNT_MAX = 4096, ROUNDS_MAX = 1000, MEMBERS = 2 };
 
-static double ended[COUNT_MAX + 1]; /* the huge one first */
+static double ended[MEMBERS * COUNT_MAX + 1]; /* the huge one first */
 
 static void note_end(void *arg, const struct sluice_done *done)
 {
@@ -74,11 +80,67 @@ static double one_round(struct sluice_io *io, struct sluice_file *file, char *bu
 	return t;
 }
 
+struct members {
+	uint64_t unit, size; /* unit 0: this is not about them */
+	bool odd;
+	unsigned wait_ms;
+};
+
+/* @count reads from member @m, each into a place of its own. */
+static void read_member(struct sluice_io *io, struct sluice_file *file, const struct members *a,
+			char *buf, unsigned m, unsigned count)
+{
+	static struct sluice_op ops[COUNT_MAX];
+	uint64_t at;
+
+	for (unsigned i = 0; i < count; i++) {
+		at = i * a->size;
+		ops[i] = read_op(file, buf + (m * count + i) * a->size + a->odd, a->size, 0);
+		ops[i].offset = (at / a->unit * MEMBERS + m) * a->unit + at % a->unit;
+		ops[i].arg = &ended[m * COUNT_MAX + i];
+	}
+	if (sluice_submit(io, ops, count, NULL, NULL) != (int)count)
+		die("submit");
+}
+
+/* When the last read of member @m was over. */
+static double member_ended(unsigned m, unsigned count)
+{
+	qsort(ended + m * COUNT_MAX, count, sizeof(*ended), by_value);
+	return ended[m * COUNT_MAX + count - 1];
+}
+
+static void slow_member(struct sluice_io *io, struct sluice_file *file, const struct members *a,
+			unsigned count)
+{
+	double start, alone, behind, all;
+	struct sluice_err err;
+	void *buf;
+
+	if (sluice_buf_alloc(&buf, io, MEMBERS * count * a->size + SMALL, 0, NULL, &err))
+		die("%s", err.msg);
+	fill(buf, MEMBERS * count * a->size);
+	start = wall_now();
+	read_member(io, file, a, buf, 1, count);
+	sluice_wait_all(io, -1, NULL);
+	alone = member_ended(1, count) - start;
+	start = wall_now();
+	read_member(io, file, a, buf, 0, count);
+	usleep(a->wait_ms * 1000);
+	behind = wall_now();
+	read_member(io, file, a, buf, 1, count);
+	sluice_wait_all(io, -1, NULL);
+	behind = member_ended(1, count) - behind;
+	all = member_ended(0, count) - start;
+	printf("{\"alone\": %.4f, \"behind\": %.4f, \"all\": %.4f}\n", alone, behind, all);
+}
+
 int main(int argc, char **argv)
 {
 	static double alone[ROUNDS_MAX], beside[ROUNDS_MAX], first[ROUNDS_MAX], last[ROUNDS_MAX];
 	struct sluice_opts o = SLUICE_OPTS_INIT;
 	struct sluice_file_info info = {.size = sizeof(info)};
+	struct members members = {0};
 	unsigned rounds = 9, count = 64;
 	struct sluice_err err = {0, ""};
 	const char *path = NULL;
@@ -87,7 +149,7 @@ int main(int argc, char **argv)
 	void *buf;
 	int c;
 
-	while ((c = getopt(argc, argv, "f:e:n:c:")) != -1) {
+	while ((c = getopt(argc, argv, "f:e:n:c:u:s:ow:d:t:")) != -1) {
 		if (c == 'f')
 			path = optarg;
 		else if (c == 'e')
@@ -96,12 +158,30 @@ int main(int argc, char **argv)
 			rounds = (unsigned)atoi(optarg);
 		else if (c == 'c')
 			count = (unsigned)atoi(optarg);
+		else if (c == 'u')
+			members.unit = strtoull(optarg, NULL, 0);
+		else if (c == 's')
+			members.size = strtoull(optarg, NULL, 0);
+		else if (c == 'o')
+			members.odd = true;
+		else if (c == 'w')
+			members.wait_ms = (unsigned)atoi(optarg);
+		else if (c == 'd')
+			o.depth = (unsigned)atoi(optarg);
+		else if (c == 't')
+			o.threads = (unsigned)atoi(optarg);
 	}
-	if (!path || !rounds || rounds > ROUNDS_MAX || !count || count > COUNT_MAX)
+	if (!path || !rounds || rounds > ROUNDS_MAX || !count || count > COUNT_MAX ||
+	    (members.unit && !members.size))
 		die("see the top of behind.c");
 	if (sluice_open(&io, &o, &err) < 0 ||
 	    sluice_file_open(&file, io, path, O_RDONLY, 0, &err) < 0)
 		die("%s", err.msg);
+	if (members.unit) {
+		slow_member(io, file, &members, count);
+		sluice_close(io, NULL);
+		return 0;
+	}
 	sluice_file_stat(file, &info);
 	info.bytes = info.bytes > 1u << 30 ? 1u << 30 : info.bytes / SMALL * SMALL;
 	if (sluice_buf_alloc(&buf, io, info.bytes + (uint64_t)(count + 1) * SMALL, 0, NULL, &err))

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Striped files on throttled block devices: n of them against one, one that is slow, and saves.
 
-    stripe.py [--sluice PROGRAM] [--mover PROGRAM] [--rate MB/S] [--size MIB] [--rounds N]
+    stripe.py [--sluice PROGRAM] [--mover PROGRAM] [--behind PROGRAM] [--rate MB/S] [--size MIB] [--rounds N]
+              [--only rates,saves,behind]
 
 Loop devices on files in memory, each limited by the kernel's own throttle (cgroup), so that a
 machine with one disk has four. Root only. One round measures every case in turn; what is printed are
@@ -75,6 +76,35 @@ def measure(throttle, mover, mode, path, size):
     return json.loads(line)
 
 
+def rates(throttle, args, devices):
+    """n members against one, and with one at half speed."""
+    rate, size = args.rate * 1000000, args.size << 20
+    got = {}
+    with tempfile.TemporaryDirectory() as folder:
+        stripes = {n: os.path.join(folder, f'of-{n}') for n in (2, 4)}
+        for _ in range(args.rounds):
+            for n, slow in ((1, False), (2, False), (4, False), (4, True)):
+                for i, device in enumerate(devices):
+                    throttle.limit(device, rate // 2 if slow and i == 0 else rate)
+                path = devices[0]
+                if n > 1:
+                    path = stripes[n]
+                    run(args.sluice, 'stripe', 'create', path, '--force', *devices[:n])
+                for mode in ('overwrite', 'read'):
+                    sample = measure(throttle, args.mover, mode, path, size)
+                    got.setdefault((mode, n, slow), []).append(size / sample['seconds'])
+                if n > 1:
+                    run(args.sluice, 'stripe', 'rm', path)
+    print(f'{"":10} {"members":>8} {"GB/s":>7} {"of one":>7} {"of what the layout gives":>25}')
+    for mode in ('read', 'overwrite'):
+        one = statistics.median(got[mode, 1, False])
+        for n, slow in ((1, False), (2, False), (4, False), (4, True)):
+            median = statistics.median(got[mode, n, slow])
+            best = n * one / (2 if slow else 1)
+            print(f'{mode:10} {n:>8} {median / 1e9:7.3f} {median / one:7.2f} {median / best:25.3f}'
+                  + ('  one at half speed' if slow else ''))
+
+
 def saves(throttle, sluice, devices, size, rate, rounds):
     """Checkpoints (sluice gen) on one device's file system, and striped over two; each replaces the one before."""
     got = {1: [], 2: []}
@@ -99,44 +129,50 @@ def saves(throttle, sluice, devices, size, rate, rounds):
     print(f'save       {2:>8} {two / 1e9:7.3f} {two / one:7.2f} {two / one / 2:25.3f}')
 
 
+# Of each member, the first of which has a twentieth of the speed: bytes of a read, how many, what else.
+BEHIND = {'units of 2 MiB': (2 << 20, 24), 'late by 0.5 s': (2 << 20, 24, '-w', '500'),
+          'odd address': (2 << 20, 24, '-o'), '1 MiB, odd address': (1 << 20, 48, '-o'),
+          '4 KiB': (4096, 2000), '4 KiB, odd address': (4096, 2000, '-o'), '4 KiB, depth 32': (4096, 2000, '-d', '32')}
+
+
+def behind(throttle, sluice, program, devices, rate, rounds):
+    """Reads of one member behind those of a slow one."""
+    got = {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, 'striped')
+        run(sluice, 'stripe', 'create', path, '--force', '--unit', '2M', *devices[:2])
+        throttle.limit(devices[0], rate * 10**6 // 20)
+        throttle.limit(devices[1], rate * 10**6)
+        for _ in range(rounds):
+            for name, (size, count, *more) in BEHIND.items():
+                line = run(program, '-f', path, '-u', str(2 << 20), '-s', str(size), '-c', str(count), *more,
+                           preexec_fn=throttle.enter)
+                got.setdefault(name, []).append(json.loads(line))
+        run(sluice, 'stripe', 'rm', path)
+    print(f'{"behind a slow member":22} {"alone s":>8} {"behind s":>8} {"all s":>8}')
+    for name, samples in got.items():
+        print(f'{name:22}', *(f'{statistics.median(s[key] for s in samples):8.3f}' for key in ('alone', 'behind', 'all')))
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument('--sluice', default=os.path.join(ROOT, 'build', 'sluice'))
     p.add_argument('--mover', default=os.path.join(ROOT, 'build', 'tests', 'perf', 'perf-mover'))
+    p.add_argument('--behind', default=os.path.join(ROOT, 'build', 'tests', 'perf', 'perf-behind'))
+    p.add_argument('--only', default='rates,saves,behind')
     p.add_argument('--rate', type=int, default=200, help='of each device, MB/s')
     p.add_argument('--size', type=int, default=128, help='of a transfer, MiB')
     p.add_argument('--rounds', type=int, default=3)
     args = p.parse_args()
-    rate, size = args.rate * 1000000, args.size << 20
-
-    with loops(4, size + (64 << 20)) as devices, tempfile.TemporaryDirectory() as folder, \
-            contextlib.closing(Throttle()) as throttle:
-        stripes = {}
-        for n in (2, 4):
-            stripes[n] = os.path.join(folder, f'of-{n}')
-        got = {}
-        for _ in range(args.rounds):
-            for n, slow in ((1, False), (2, False), (4, False), (4, True)):
-                for i, device in enumerate(devices):
-                    throttle.limit(device, rate // 2 if slow and i == 0 else rate)
-                path = devices[0]
-                if n > 1:
-                    path = stripes[n]
-                    run(args.sluice, 'stripe', 'create', path, '--force', *devices[:n])
-                for mode in ('overwrite', 'read'):
-                    sample = measure(throttle, args.mover, mode, path, size)
-                    got.setdefault((mode, n, slow), []).append(size / sample['seconds'])
-                if n > 1:
-                    run(args.sluice, 'stripe', 'rm', path)
-        print(f'{"":10} {"members":>8} {"GB/s":>7} {"of one":>7} {"of what the layout gives":>25}')
-        for mode in ('read', 'overwrite'):
-            one = statistics.median(got[mode, 1, False])
-            for n, slow in ((1, False), (2, False), (4, False), (4, True)):
-                rates = statistics.median(got[mode, n, slow])
-                best = n * one / (2 if slow else 1)
-                print(f'{mode:10} {n:>8} {rates / 1e9:7.3f} {rates / one:7.2f} {rates / best:25.3f}'
-                      + ('  one at half speed' if slow else ''))
-        saves(throttle, args.sluice, devices, size // 4, args.rate, args.rounds)  # old and new one of both
+    size = args.size << 20
+    only = args.only.split(',')
+    with loops(4, size + (64 << 20)) as devices, contextlib.closing(Throttle()) as throttle:
+        if 'rates' in only:
+            rates(throttle, args, devices)
+        if 'saves' in only:  # old and new one of both
+            saves(throttle, args.sluice, devices, size // 4, args.rate, args.rounds)
+        if 'behind' in only:
+            behind(throttle, args.sluice, args.behind, devices, args.rate, args.rounds)
 
 
 if __name__ == '__main__':

@@ -1,79 +1,261 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which operation is next where a member of a striped file has its share of what is in flight. */
+/*
+ * Which operation is next where a member of a striped file has its share of what a queue has in
+ * flight, and that no member gets more than its part of slots and bounce buffers.
+ */
 #include "core/core.h"
 #include "tests/common/t.h"
 
-enum { UNIT = 2 << 20, BLOCK = 1 << 20 };
+enum { UNIT = 2 << 20, BLOCK = 1 << 20, SMALL = 4096, DEPTH = 128, OPS = 200, PAGE = 4096 };
 
-struct made {
-	struct sluice_io io;
-	struct sluice_file file;
-	struct part parts[2];
-	struct op ops[3];
-	struct sluice_stripe stripe; /* last: it ends in as many as there are */
-};
+static struct sluice_io io;
+static struct queue q;
+static struct sluice_file file;
+static struct part parts[2];
+static struct held held[2];
+static struct op ops[OPS];
+static struct block blocks[DEPTH];
+static struct sluice_stripe stripe;
+static unsigned nr_ops;
 
-/* Reads or writes of one unit each. */
-static void make(struct made *m, enum sluice_opcode opcode, const unsigned *units, unsigned nr)
+/* A striped file of two members, and a queue with nothing to do. */
+static void setup(void)
 {
-	memset(m, 0, sizeof(*m));
-	op_list_init(&m->io.pending);
-	m->io.opts.depth = 128;
-	m->stripe.unit = UNIT;
-	m->stripe.nr = 2;
-	m->file.store.stripe = &m->stripe;
-	m->file.parts = m->parts;
-	m->file.nr_parts = 2;
-	for (unsigned i = 0; i < nr; i++) {
-		m->ops[i].opcode = opcode;
-		m->ops[i].file = &m->file;
-		m->ops[i].offset = (uint64_t)units[i] * UNIT;
-		m->ops[i].len = UNIT;
-		m->ops[i].block = BLOCK;
-		pend_add(&m->io, &m->ops[i]);
+	memset(&io, 0, sizeof(io));
+	memset(&q, 0, sizeof(q));
+	memset(&file, 0, sizeof(file));
+	memset(held, 0, sizeof(held));
+	memset(ops, 0, sizeof(ops));
+	nr_ops = 0;
+	op_list_init(&io.pending);
+	io.opts.depth = DEPTH;
+	io.queues = &q;
+	io.nr_queues = io.nr_active = io.max_queues = 1;
+	q.io = &io;
+	q.local_tail = &q.local;
+	q.ready_tail = &q.ready;
+	for (unsigned i = 0; i < DEPTH; i++) {
+		blocks[i].req.next = (struct sluice_req *)q.free;
+		q.free = &blocks[i];
 	}
+	q.nr_free = DEPTH;
+	stripe.unit = UNIT;
+	stripe.nr = 2;
+	file.io = &io;
+	file.store.stripe = &stripe;
+	file.store.direct = true;
+	file.store.off_align = file.store.mem_align = file.store.edge_align = PAGE;
+	file.parts = parts;
+	file.nr_parts = 2;
+	file.held = held;
+	file.striped = true;
 }
 
-static struct op *next(struct made *m)
+static struct op *new_op(enum sluice_opcode opcode, uint64_t offset, uint64_t len, uintptr_t addr)
 {
-	return pend_next(&m->io, 0);
+	struct op *op = &ops[nr_ops++];
+
+	op->opcode = opcode;
+	op->file = &file;
+	op->apart = file.apart;
+	op->offset = offset;
+	op->len = op->stop = len;
+	op->block = BLOCK;
+	op->one = (struct sluice_iov){(void *)addr, len};
+	op->iov = &op->one;
+	op->nr_iov = 1;
+	return op;
+}
+
+/* Reads or writes of one unit each, that all queues share. */
+static void share(enum sluice_opcode opcode, const unsigned *units, unsigned nr)
+{
+	setup();
+	for (unsigned i = 0; i < nr; i++)
+		pend_add(&io, new_op(opcode, (uint64_t)units[i] * UNIT, UNIT, PAGE));
+}
+
+/* One that has its home here. */
+static struct op *give(enum sluice_opcode opcode, uint64_t offset, uint64_t len, uintptr_t addr)
+{
+	struct op *op = new_op(opcode, offset, len, addr);
+
+	op->home = &q;
+	op->state = OP_PENDING;
+	pile_add(&q.hand.pile, &op->item, &op->item);
+	return op;
+}
+
+/* Take what there is room for; the engine has it, and keeps it. */
+static void pull(void)
+{
+	queue_pull(&q);
+	for (; q.ready; q.ready = (struct block *)q.ready->req.next)
+		q.inflight++;
+	q.ready_tail = &q.ready;
+}
+
+static struct op *next(void)
+{
+	return pend_next(&q, 0);
 }
 
 static void who_waits_for_a_slow_member_lets_others_by(void)
 {
 	static const unsigned units[] = {0, 2, 5};
-	struct made m;
 
-	make(&m, SLUICE_READ, units, 3);
-	T_EQ(next(&m) == &m.ops[0], true);
-	m.parts[0].held = PART_BYTES - 1;
-	T_EQ(next(&m) == &m.ops[0], true);
-	m.parts[0].held = PART_BYTES;
-	T_EQ(next(&m) == &m.ops[2], true);
+	share(SLUICE_READ, units, 3);
+	T_EQ(next() == &ops[0], true);
+	held[0].bytes = PART_BYTES - 1;
+	T_EQ(next() == &ops[0], true);
+	held[0].bytes = PART_BYTES;
+	T_EQ(next() == &ops[2], true);
 	/* all have their share: as without any */
-	m.parts[1].held = PART_BYTES;
-	T_EQ(next(&m) == &m.ops[0], true);
+	held[1].bytes = PART_BYTES;
+	T_EQ(next() == &ops[0], true);
 	/* a few blocks in flight are few for each */
-	m.io.opts.depth = 4;
-	m.parts[0].held = 2 * BLOCK;
-	m.parts[1].held = BLOCK;
-	T_EQ(next(&m) == &m.ops[2], true);
+	io.opts.depth = 4;
+	held[0] = (struct held){.blocks = 2};
+	held[1] = (struct held){.blocks = 1};
+	T_EQ(next() == &ops[2], true);
+}
+
+static void nobody_gets_the_last_quarter(void)
+{
+	static const unsigned units[] = {0, 2};
+
+	share(SLUICE_READ, units, 2);
+	held[0].blocks = DEPTH / 4 * 3 - 1;
+	T_EQ(next() == &ops[0], true);
+	held[0].blocks++;
+	T_EQ(next() == NULL, true);
+	held[0] = (struct held){.bounced = BOUNCE_SLOTS / 4 * 3 - 1};
+	T_EQ(next() == &ops[0], true);
+	held[0].bounced++;
+	T_EQ(next() == NULL, true);
+	/* bytes, where the library decides how many */
+	io.flight_bytes = 32 << 20;
+	held[0] = (struct held){.bytes = 24 << 20};
+	T_EQ(next() == &ops[0], true);
+	io.auto_depth = true;
+	T_EQ(next() == NULL, true);
+	/* a depth of a few is what was asked for */
+	io.opts.depth = 8;
+	held[0] = (struct held){.blocks = 7};
+	T_EQ(next() == &ops[0], true);
+	/* nor does one that is alone */
+	io.opts.depth = DEPTH;
+	held[0].blocks = DEPTH / 4 * 3;
+	pend_del(&io, &ops[1]);
+	T_EQ(next() == NULL, true);
+}
+
+static void who_may_go_is_found_far_behind(void)
+{
+	struct op *far;
+
+	setup();
+	for (unsigned i = 0; i < 100; i++)
+		pend_add(&io, new_op(SLUICE_READ, 2 * (uint64_t)i * UNIT, UNIT, PAGE));
+	far = new_op(SLUICE_READ, UNIT, UNIT, PAGE);
+	pend_add(&io, far);
+	held[0].blocks = DEPTH / 4 * 3;
+	T_EQ(next() == far, true);
+	pend_del(&io, far);
+	T_EQ(next() == NULL, true);
+	T_EQ(next() == NULL, true); /* that was looked for */
+	pend_add(&io, far);
+	T_EQ(next() == far, true);
+	/* the member that it is for has its share, and then a block of it is back */
+	held[1].blocks = DEPTH / 2;
+	T_EQ(next() == NULL, true);
+	blocks[0].op = far;
+	blocks[0].held = &held[1];
+	pend_returned(&q, &blocks[0]);
+	held[1].blocks--;
+	T_EQ(next() == far, true);
 }
 
 static void the_later_of_two_writes_stays_the_later(void)
 {
 	static const unsigned units[] = {0, 1, 1};
-	struct made m;
 
-	make(&m, SLUICE_WRITE, units, 3);
-	m.ops[0].len = 2 * UNIT; /* its second unit is where the others write */
-	m.parts[0].held = PART_BYTES;
-	T_EQ(next(&m) == &m.ops[0], true);
+	share(SLUICE_WRITE, units, 3);
+	ops[0].len = 2 * UNIT; /* its second unit is where the others write */
+	held[0].bytes = PART_BYTES;
+	T_EQ(next() == &ops[0], true);
+}
+
+static void small_ones_of_a_queue_let_others_by(void)
+{
+	const struct op *late;
+
+	setup();
+	for (unsigned i = 0; i < 150; i++)
+		give(SLUICE_READ, (uint64_t)i * SMALL, SMALL, PAGE);
+	for (unsigned i = 0; i < 10; i++)
+		give(SLUICE_READ, UNIT + (uint64_t)i * SMALL, SMALL, PAGE);
+	pull();
+	T_EQ(held[0].blocks, DEPTH / 4 * 3);
+	T_EQ(held[0].bytes, DEPTH / 4 * 3 * SMALL);
+	T_EQ(held[1].blocks, 10);
+	/* who comes now as well */
+	give(SLUICE_READ, UNIT, SMALL, PAGE);
+	late = give(SLUICE_READ, 0, SMALL, PAGE);
+	pull();
+	T_EQ(held[0].blocks, DEPTH / 4 * 3);
+	T_EQ(held[1].blocks, 11);
+	/* one is back: the one that has waited longest is next, not the last to come */
+	held[0].blocks--;
+	pull();
+	T_EQ(held[0].blocks, DEPTH / 4 * 3);
+	T_EQ(late->state, OP_PENDING);
+	T_EQ(ops[DEPTH / 4 * 3].state, OP_ISSUED);
+	T_EQ(io.pend_ops, 150 + 1 - DEPTH / 4 * 3 - 1);
+}
+
+static void odd_addresses_leave_bounce_buffers_to_others(void)
+{
+	setup();
+	for (unsigned i = 0; i < 2 * BOUNCE_SLOTS; i++)
+		give(SLUICE_READ, 2 * (uint64_t)i * UNIT, BLOCK, PAGE + 1);
+	for (unsigned i = 0; i < 3; i++)
+		give(SLUICE_READ, UNIT + 2 * (uint64_t)i * UNIT, BLOCK, PAGE + 1);
+	pull();
+	T_EQ(held[0].bounced, BOUNCE_SLOTS / 4 * 3);
+	T_EQ(held[1].bounced, 3);
+	T_EQ(q.inflight, BOUNCE_SLOTS / 4 * 3 + 3);
+}
+
+static void a_write_does_not_pass_one_that_waits(void)
+{
+	struct op *first, *second;
+
+	setup();
+	held[0].blocks = DEPTH / 4 * 3;
+	first = give(SLUICE_WRITE, 2 * UNIT, SMALL, PAGE);
+	second = give(SLUICE_WRITE, 2 * UNIT - SMALL, 2 * SMALL, PAGE);
+	pull();
+	T_EQ(first->state, OP_PENDING);
+	T_EQ(second->state, OP_PENDING);
+	T_EQ(held[1].blocks, 0);
+	/* room for both: in the order in which they came */
+	held[0].blocks = 0;
+	T_EQ(next() == first, true);
+	pull();
+	pull();
+	T_EQ(held[0].blocks, 2);
+	T_EQ(held[1].blocks, 1);
 }
 
 static const struct t_case cases[] = {
 	T_CASE(who_waits_for_a_slow_member_lets_others_by),
+	T_CASE(nobody_gets_the_last_quarter),
+	T_CASE(who_may_go_is_found_far_behind),
 	T_CASE(the_later_of_two_writes_stays_the_later),
+	T_CASE(small_ones_of_a_queue_let_others_by),
+	T_CASE(odd_addresses_leave_bounce_buffers_to_others),
+	T_CASE(a_write_does_not_pass_one_that_waits),
 };
 
 int main(void)
