@@ -2,7 +2,7 @@
 """What goes on behind the caller's back."""
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 
 from ._writer import Writer
 
@@ -22,6 +22,15 @@ def _run(call: Callable[[], None], future: 'Future[None]') -> None:
         future.set_exception(error)
     else:
         future.set_result(None)
+
+
+def join(future: 'Future[None]') -> None:
+    """Until it is over, whatever happens meanwhile: it uses memory of ours.  Raises what failed there."""
+    try:
+        future.result()
+    except BaseException:  # Ctrl-C, or its own
+        wait([future])
+        raise
 
 
 def start(file: Writer, send: Callable[[], None], behind: bool) -> 'Future[None]':

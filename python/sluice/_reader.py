@@ -3,12 +3,19 @@
 import errno
 import os
 from array import array
+from collections.abc import Iterable, Iterator
+from operator import itemgetter
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self
 
 from ._sluice import Input, huge
 
 _HUGE = 4 << 20  # fresh memory of this size gets huge pages
+_BLOCK = 64 << 20  # of smaller ones this much together; malloc() gives it back to the system when it is freed
+_GAP = 64 << 10  # bytes nobody wants that are read rather than skipped
+_PAGE = 4096
+
+MANY = 256  # parts of a file from which on small ones share memory, and are read while the rest is made of them
 
 
 def _mode(verify: bool | str) -> Literal['auto', 'always', 'never']:
@@ -37,6 +44,51 @@ class Ranges:
 
     def __len__(self) -> int:
         return len(self.numbers) // 3
+
+
+class Block(NamedTuple):
+    """Parts of a file that share memory, which has its bytes as they lie there."""
+
+    start: int
+    end: int
+    parts: list[tuple[int, int, Any]]
+    nbytes: int  # of the memory
+
+    def place(self, address: int) -> int:
+        """Where in memory at this address the first byte belongs: pages are the same as in the file."""
+        return (self.start - address) % _PAGE
+
+
+def blocks(parts: Iterable[tuple[int, int, Any]], size: int) -> Iterator[Block | tuple[int, int, Any]]:
+    """Parts (offset, bytes, anything) of a file of @size bytes: neighbours that are small in blocks, others alone.
+
+    Memory of one each would be touched for the first time in small pages, which takes longer than
+    to read it.
+    """
+    run: list[tuple[int, int, Any]] = []
+    end = 0
+    for part in sorted(parts, key=itemgetter(0)):
+        offset, nbytes, _ = part
+        if run and not (end <= offset <= end + _GAP and offset + nbytes <= run[0][0] + _BLOCK
+                        and nbytes < _HUGE):
+            yield from _together(run, end, size)
+            run = []
+        run.append(part)
+        end = offset + nbytes
+        if nbytes >= _HUGE:
+            yield part
+            run = []
+    if run:
+        yield from _together(run, end, size)
+
+
+def _together(run: list[tuple[int, int, Any]], end: int,
+              size: int) -> Iterable[Block | tuple[int, int, Any]]:
+    start = run[0][0] // _PAGE * _PAGE
+    if len(run) == 1 or end - start < _HUGE:
+        return run
+    end = min(-(-end // _PAGE) * _PAGE, size)
+    return [Block(start, end, run, end - start + _PAGE)]
 
 
 class Unusual(Exception):

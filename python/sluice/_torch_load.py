@@ -4,8 +4,10 @@
 torch unpickles, with its own checks of what may be in a file.  Where it asks for a storage it gets one
 that is not filled yet; when it is done all of them are, from their places in the file, in the
 memory where they belong.  Of many storages unpickling takes as long as reading: where all of them will be
-in host memory they are read meanwhile, as the directory of the file has them.
+in host memory they are read meanwhile, as the directory of the file has them, small ones
+into memory that they share.
 """
+import collections
 import concurrent.futures
 import contextlib
 import errno
@@ -18,13 +20,14 @@ from typing import Any
 import torch
 from torch import _weights_only_unpickler
 
-from ._async import run_behind
-from ._reader import Ranges, Reader, Record, Unusual, content, is_damage, is_uri
+from ._async import join, run_behind
+from ._reader import MANY, Block, Ranges, Reader, Record, Unusual, blocks, content, is_damage, is_uri
+from ._sluice import is_plain
 from ._torch_save import is_special
 
 _serialization: Any = torch.serialization
 
-_MANY = 256  # records from which on reading them while unpickling pays
+_ALIGNMENT = 64  # of storages, as torch has it in memory and in files
 
 
 class _Pending(torch.UntypedStorage):  # type: ignore[misc]
@@ -40,8 +43,9 @@ class _Pending(torch.UntypedStorage):  # type: ignore[misc]
         claim = self.claim
         if device.type == 'cpu':
             return self
-        if device.type != 'cuda' or claim.ahead:  # the library knows nothing of it, or has begun: torch copies
-            claim.archive.read_now(claim)
+        if claim.archive is None or claim.ahead or device.type != 'cuda':
+            if claim.archive:  # the library knows nothing of it, or has begun: torch copies
+                claim.archive.read_now(claim)
             return copy(device=device)
         claim.target = torch.UntypedStorage(self.nbytes(), device=device)
         return claim.target
@@ -64,9 +68,14 @@ class _Claim:
 
     def __init__(self, archive: 'Archive', record: Record, nbytes: int, target: Any,
                  ahead: bool = False) -> None:
-        self.archive, self.record, self.nbytes, self.target = archive, record, nbytes, target
+        self.archive: Archive | None = archive  # until it is filled
+        self.record, self.nbytes, self.target = record, nbytes, target
         self.ahead = ahead  # is it read without being asked for?
         target.claim = self
+
+    def end(self) -> None:
+        """A storage and its claim would keep each other."""
+        self.archive = self.target = None
 
 
 class _Storages:
@@ -104,7 +113,8 @@ class Archive:
         self._ready: dict[str, torch.UntypedStorage] = {}
         self._small: dict[str, bytes] = {}
         self._reading: concurrent.futures.Future[None] | None = None
-        if ahead == 'wait' or (ahead and len(self.records) >= _MANY):
+        self._ahead: _Claim | None = None  # of all storages that are read ahead
+        if ahead == 'wait' or (ahead and len(self.records) >= MANY):
             self._read_ahead(ahead == 'wait')
 
     # -- for torch
@@ -151,10 +161,24 @@ class Archive:
         self.wait()
         self._fill(self.claims)
 
+    def forget(self) -> None:
+        """What was asked for, to be asked for again."""
+        for claim in self.claims:
+            claim.end()
+        self.claims.clear()
+
+    def end(self) -> None:
+        """What is left are storages like others, that keep each other for nobody."""
+        self.forget()
+        if self._reading is None or self._reading.done():  # else, after two of Ctrl-C, its memory has to stay
+            self._ready.clear()
+        if self._ahead:
+            self._ahead.end()
+
     def wait(self) -> None:
         """Until nobody reads ahead any more; raises what failed there."""
         if self._reading is not None:
-            self._reading.result()
+            join(self._reading)
             self._reading = None
 
     def read_now(self, claim: _Claim) -> None:
@@ -184,18 +208,44 @@ class Archive:
             raise RuntimeError(f'the archive has no record {name}') from None
 
     def _read_ahead(self, wait: bool) -> None:
-        claims = []
-        for name, record in self.records.items():
-            if name.startswith('data/'):
-                kind = torch.UntypedStorage if wait else _PENDING
-                self._ready[name] = kind(record.size)
-                claims.append(_Claim(self, record, record.size, self._ready[name], True))
-            elif not wait:
-                self._small[name] = self._reader.pread(record.offset, record.size)
+        kind: Any = torch.UntypedStorage if wait else _PENDING
+        ranges = Ranges()
+        self._ahead = _Claim(self, Record(0, 0), 0, kind(0), True)
+        for part in self._parts(wait):
+            if isinstance(part, Block):
+                self._share(ranges, kind, part)
+                continue
+            offset, nbytes, name = part
+            self._ready[name] = storage = kind(nbytes)
+            if nbytes:
+                ranges.add_fresh(storage.data_ptr(), nbytes, offset)
+        for storage in self._ready.values():
+            storage.claim = self._ahead
         if wait:
-            self._fill(claims)
+            self._reader.read(ranges)
         else:
-            self._reading = run_behind(lambda: self._fill(claims), 'sluice-load')
+            self._reading = run_behind(lambda: self._reader.read(ranges), 'sluice-load')
+
+    def _parts(self, wait: bool) -> list[Any]:
+        """Of the file, that have storages: alone, or in blocks.  Where nobody waits the rest is read now."""
+        alone: list[Any] = []
+        shared: list[Any] = []
+        share = len(self.records) >= MANY and (wait or type(_PENDING(1)[:1]) is _PENDING)
+        for name, (offset, nbytes) in self.records.items():
+            if name.startswith('data/'):
+                fits = share and nbytes and offset % _ALIGNMENT == 0
+                (shared if fits else alone).append((offset, nbytes, name))
+            elif not wait:
+                self._small[name] = self._reader.pread(offset, nbytes)
+        return [*alone, *blocks(shared, self._reader.size)]
+
+    def _share(self, ranges: Ranges, kind: Any, block: Block) -> None:
+        memory = kind(block.nbytes)
+        place = block.place(memory.data_ptr())
+        ranges.add_fresh(memory.data_ptr() + place, block.end - block.start, block.start)
+        for offset, nbytes, name in block.parts:
+            at = place + offset - block.start
+            self._ready[name] = memory[at:at + nbytes]
 
 
 def _is_looked_into(map_location: Any) -> bool:
@@ -252,6 +302,28 @@ def unpickle(archive: Archive, map_location: Any, module: Any = _weights_only_un
     return _serialization._load(archive, map_location, module, **{'encoding': 'utf-8', **args})
 
 
+# Names that nearly all files of tensors get by with.  Not the functions themselves, which a pickle could
+# give attributes.
+_PLAIN: Any = {
+    ('collections', 'OrderedDict'): collections.OrderedDict,
+    ('torch._utils', '_rebuild_parameter'): torch._utils._rebuild_parameter.__call__,
+    ('torch._utils', '_rebuild_tensor_v2'): torch._utils._rebuild_tensor_v2.__call__,
+}
+
+
+class _Plain:
+    """In the place of a module: an unpickler in C of what is plain, for torch's takes 60 us for a tensor."""
+
+    class Unpickler(pickle.Unpickler):
+        def __init__(self, file: Any, **args: Any) -> None:
+            if not is_plain(file.getbuffer()):
+                raise pickle.UnpicklingError('it is not plain')
+            super().__init__(io.BufferedReader(file, 1 << 20), **args)
+
+        def find_class(self, module: str, name: str) -> Any:
+            return _PLAIN[module, name]
+
+
 def _load(reader: Reader, map_location: Any, weights_only: bool, args: Any) -> Any:
     archive = Archive(reader, _ahead(map_location))
     try:
@@ -261,12 +333,16 @@ def _load(reader: Reader, map_location: Any, weights_only: bool, args: Any) -> A
         with contextlib.suppress(Exception):
             archive.wait()  # the file is about to be closed
         raise
+    finally:
+        archive.end()
 
 
 def _unpickle_all(archive: Archive, map_location: Any, weights_only: bool, args: Any) -> Any:
     module: Any = _weights_only_unpickler if weights_only else pickle
     try:
-        result = unpickle(archive, map_location, module, **args)
+        result = _unpickle_plain(archive, map_location, args)
+        if result is None:
+            result = unpickle(archive, map_location, module, **args)
     except (RuntimeError, pickle.UnpicklingError) as error:
         if not weights_only:
             raise
@@ -276,16 +352,30 @@ def _unpickle_all(archive: Archive, map_location: Any, weights_only: bool, args:
     return result
 
 
+def _unpickle_plain(archive: Archive, map_location: Any, args: Any) -> Any:
+    """None where torch has to look at it; or it is nothing."""
+    if args:
+        return None
+    try:
+        return unpickle(archive, map_location, _Plain)
+    except OSError:
+        raise
+    except Exception:
+        archive.forget()
+        return None
+
+
 def _names_at(path: Any, offset: int, length: int) -> list[str]:
     """Which tensors lie in a part of the file that is damaged, as far as the rest tells."""
     try:
         with Reader(path, verify=False) as reader:
             archive = Archive(reader)
             result = unpickle(archive, 'cpu')
-            return _names_of(result, {
-                claim.target.data_ptr() for claim in archive.claims
-                if claim.record.offset < offset + length
-                and offset < claim.record.offset + claim.nbytes})
+            bad = {claim.target.data_ptr() for claim in archive.claims
+                   if claim.record.offset < offset + length
+                   and offset < claim.record.offset + claim.nbytes}
+            archive.end()
+            return _names_of(result, bad)
     except Exception:
         return []  # it is the directory or the pickle that is damaged
 

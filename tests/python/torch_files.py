@@ -10,7 +10,9 @@ import struct
 import sys
 import threading
 import warnings
+import weakref
 import zipfile
+from collections import OrderedDict
 
 from kit import MIB, Skip, case, cases, child, content, data, each, folder, in_fork, make, path, raises, run, torch_or_skip
 
@@ -21,7 +23,7 @@ except Skip as skip:
     sys.exit()
 
 import sluice.torch
-from sluice._sluice import crc32
+from sluice._sluice import crc32, is_plain
 from sluice._writer import Writer
 
 DTYPES = [name for name in (
@@ -585,6 +587,111 @@ def ten_thousand_small_tensors_come_back():
     sluice.torch.save(obj, name)
     back = fast_load(name)
     assert list(back) == list(obj) and all(torch.equal(back[k], obj[k]) for k in obj)
+
+
+@case
+def small_tensors_that_share_memory_know_nothing_of_it():
+    obj = {f't{i}': of_bytes('float32', ((i * 37) % 9000 + 1,), i) for i in range(600)}
+    obj['large'] = of_bytes('int8', (5 * MIB,))
+    name, other = path('many.pt'), path('one.pt')
+    sluice.torch.save(obj, name)
+    for verify in True, False:
+        for where in 'cpu', lambda storage, location: storage:
+            back = fast_load(name, where, verify=verify)
+            assert same(obj, back)
+            found = sorted(zip(addresses(back.values()), back))
+            shared = [b - a < 40000 for (a, _), (b, _) in zip(found, found[1:])]
+            assert sum(shared) > 500 and all(a % 64 == 0 for a, _ in found)
+    one = back['t5']
+    get = getattr(torch.Tensor, 'untyped_storage', torch.Tensor.storage)
+    assert get(one).nbytes() == one.numel() * 4
+    sluice.torch.save(one, other)
+    assert os.path.getsize(other) < 10000
+    for key, tensor in back.items():
+        if key != 't5':
+            tensor.zero_()
+    assert same(one, obj['t5']), 'a tensor reached into its neighbour'
+
+
+@each([1, 300])
+def what_is_loaded_can_be_moved_like_anything_else_and_keeps_nothing(number):
+    name = path('some.pt')
+    sluice.torch.save({f't{i}': torch.full((5000,), float(i)) for i in range(number)}, name)
+    last = sluice.torch.load(name)[f't{number - 1}']
+    if not NEW:
+        raise Skip('torch 2', 'torch 1 has other storages')
+    storage = last.untyped_storage()
+    asked = []
+    storage._moved(torch.device('cuda'), lambda device: asked.append(device))
+    assert asked == [torch.device('cuda')], 'it is not torch that moves what is filled'
+    assert torch.equal(last, torch.full((5000,), float(number - 1)))
+    gc.disable()
+    try:
+        end = weakref.ref(storage)
+        del storage, last
+        assert end() is None, 'what was loaded stays until the garbage collector comes'
+    finally:
+        gc.enable()
+
+
+def pickled(ops):
+    """A file whose pickle is these opcodes."""
+    name = path('ops.pt')
+    out = io.BytesIO()
+    torch.save({'a': torch.zeros(4)}, out)
+    with zipfile.ZipFile(out) as source, zipfile.ZipFile(name, 'w') as z:
+        for info in source.infolist():
+            z.writestr(info.filename, ops if info.filename.endswith('data.pkl') else source.read(info))
+    return name
+
+
+REBUILD = b'ctorch._utils\n_rebuild_tensor_v2\n'
+
+
+HOSTILE = {
+    'system': b'cos\nsystem\nX\x04\0\0\0true\x85R.',
+    'an attribute of what is called': REBUILD + b'}X\x03\0\0\0badK\1sb.',
+    'defaults of what is called': REBUILD + b'}}X\x0c\0\0\0__defaults__K\1\x85s\x86b.',
+    'an instance': b'c__builtin__\nobject\n)\x81.',
+    'an instance, old': b'(c__builtin__\ndict\no.',
+    'an extension': b'\x82\x01.',
+    'no end': b'}',
+    'text without an end': b'X\xff\xff\xff\x7fabc.',
+    'a long number without an end': b'\x8a\xff\1.',
+    'half a name': b'ctorch._utils\n',
+    'nothing on the stack': b'R.',
+}
+
+
+@each(HOSTILE)
+def a_pickle_that_is_not_plain_is_for_torch(what):
+    before = dict(vars(torch._utils._rebuild_tensor_v2)), torch._utils._rebuild_tensor_v2.__defaults__
+    raises(Exception, sluice.torch.load, pickled(b'\x80\2' + HOSTILE[what]), verify=False)
+    assert before == (vars(torch._utils._rebuild_tensor_v2), torch._utils._rebuild_tensor_v2.__defaults__)
+
+
+@case
+def which_pickles_are_plain():
+    assert all(map(is_plain, (pickle.dumps({'a': [1, 2.5, 'b', None, True, (1, 1 << 70, -5)], 3: OrderedDict(x=1)}, 2),
+                              b'\x80\2' + REBUILD + b'.', b'\x80\2Nr\5\0\0\0.')))
+    assert not any(map(is_plain, (b'', b'\x80', b'\x80\2', b'N.', b'\x80\4N.', b'\x80\2\x82\1.', b'\x80\2N\x81.',
+                                  b'\x80\2Nr\0\0\1\0.', b'\x80\2X\3\0\0\0ab', b'\x80\2X\3\0', b'\x80\2\x8a',
+                                  b'\x80\2ca\n', b'\x80\2K', pickle.dumps(Custom(), 2))))
+
+
+@case
+def plain_pickles_are_not_left_to_torchs_unpickler():
+    name = path('plain.pt')
+    state = torch.nn.Linear(3, 4).state_dict()  # has an attribute
+    sluice.torch.save({'model': state, 'step': 7, 'p': torch.nn.Parameter(torch.ones(2))}, name)
+    unpickler = torch._weights_only_unpickler.Unpickler
+    torch._weights_only_unpickler.Unpickler = None
+    try:
+        back = sluice.torch.load(name)
+    finally:
+        torch._weights_only_unpickler.Unpickler = unpickler
+    assert same(dict(back['model']), dict(state)) and back['model']._metadata == state._metadata
+    assert type(back['p']) is torch.nn.Parameter and back['p'].requires_grad
 
 
 def many(number=600):

@@ -38,5 +38,7 @@ PyObject *ckpt_copy(PyObject *module, PyObject *args);
  * is pickled: None for what has one of the types @plain, else what name() says.
  */
 PyObject *ckpt_namer(PyObject *module, PyObject *args);
+/* is_plain(pickle, /): see plain.c. */
+PyObject *ckpt_is_plain(PyObject *module, PyObject *data);
 
 #endif

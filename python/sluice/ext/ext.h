@@ -29,6 +29,7 @@
  *	info.c		sluice.info()
  *	output.c	_sluice.Output: files that appear when they are complete
  *	input.c		_sluice.Input: files that are read in batches of ranges
+ *	plain.c		which pickles need no careful unpickler
  *	gen.c		_sluice.Content: what tests and benchmarks write
  *	args.c		arguments, paths
  *	error.c		OSError from -errno and a message

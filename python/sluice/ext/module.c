@@ -103,6 +103,9 @@ static PyMethodDef functions[] = {
 	 "For pickle.Pickler.persistent_id: None for objects of the types plain, else what name() "
 	 "says."},
 	{"_dispatch", dispatch_loop, METH_NOARGS, NULL},
+	{"is_plain", ckpt_is_plain, METH_O,
+	 "is_plain(pickle, /)\n--\n\n"
+	 "Whether unpickling it makes nothing but plain things and what find_class() gives."},
 	{"_at_exit", at_exit, METH_NOARGS, NULL},
 	{NULL, NULL, 0, NULL},
 };
