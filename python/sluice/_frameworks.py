@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arrays of torch and numpy, as safetensors knows them: dtype by its name, shape, memory."""
-import dataclasses
 import sys
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ._safetensors import SafetensorError, size_of
 from ._sluice import Memory
@@ -19,8 +18,7 @@ _NAMES = {
 _KINDS = {code: name for name, code in _NAMES.items()}
 
 
-@dataclasses.dataclass
-class Array:
+class Array(NamedTuple):
     """The memory of one tensor."""
 
     dtype: str
@@ -34,6 +32,12 @@ class Array:
 class Framework(Protocol):
     def empty(self, dtype: str, shape: tuple[int, ...]) -> tuple[Array, Any]:
         """Fresh memory, and the tensor that is on it."""
+
+    def share(self, nbytes: int) -> tuple[Any, int] | None:
+        """Fresh memory for many, and its address; None: each is to have its own."""
+
+    def cut(self, memory: Any, at: int, nbytes: int, dtype: str, shape: tuple[int, ...]) -> Any:
+        """A tensor on a part of it, which is all that it knows of."""
 
     def reshape(self, tensor: Any, shape: tuple[int, ...]) -> Any: ...
 
@@ -50,12 +54,25 @@ class Torch:
         if self._device.type not in ('cpu', 'cuda'):
             raise ValueError(f"device: {device!r} is not 'cpu' and not of CUDA; load to 'cpu', and move it")
 
-    def empty(self, dtype: str, shape: tuple[int, ...]) -> tuple[Array, Any]:
+    def _kind(self, dtype: str) -> Any:
         kind = getattr(self._torch, _KINDS.get(dtype, '-'), None)
         if kind is None:
             raise SafetensorError(f'torch {self._torch.__version__} has no dtype for {dtype}')
+        return kind
+
+    def share(self, nbytes: int) -> tuple[Any, int] | None:
+        if self._device.type != 'cpu':
+            return None
+        memory = self._torch.UntypedStorage(nbytes)
+        return memory, memory.data_ptr()
+
+    def cut(self, memory: Any, at: int, nbytes: int, dtype: str, shape: tuple[int, ...]) -> Any:
         stored = (*shape[:-1], shape[-1] // 2) if dtype == 'F4' else shape
-        tensor = self._torch.empty(stored, dtype=kind, device=self._device)
+        return self._torch.empty(0, dtype=self._kind(dtype)).set_(memory[at:at + nbytes], 0, stored)
+
+    def empty(self, dtype: str, shape: tuple[int, ...]) -> tuple[Array, Any]:
+        stored = (*shape[:-1], shape[-1] // 2) if dtype == 'F4' else shape
+        tensor = self._torch.empty(stored, dtype=self._kind(dtype), device=self._device)
         nbytes = size_of(dtype, shape) or 0
         return Array(dtype, shape, tensor.data_ptr(), nbytes, self._device.type == 'cuda',
                      tensor), tensor
@@ -85,6 +102,13 @@ class Numpy:
             return self._numpy.dtype(getattr(import_module('ml_dtypes'), _KINDS[dtype]))
         except (ImportError, AttributeError, KeyError):
             raise SafetensorError(f'numpy has no dtype for {dtype}') from None
+
+    def share(self, nbytes: int) -> tuple[Any, int] | None:
+        memory = self._numpy.empty(nbytes, 'u1')
+        return memory, memory.ctypes.data
+
+    def cut(self, memory: Any, at: int, nbytes: int, dtype: str, shape: tuple[int, ...]) -> Any:
+        return self._numpy.ndarray(shape, self._kind(dtype), memory, at)
 
     def empty(self, dtype: str, shape: tuple[int, ...]) -> tuple[Array, Any]:
         array = self._numpy.empty(shape, self._kind(dtype))
@@ -227,11 +251,15 @@ def arrays_of(tensors: Mapping[str, Any]) -> dict[str, Array]:
         raise TypeError(f'tensors: {type(tensors).__name__} is no dict of tensors')
     torch = sys.modules.get('torch')
     found: dict[str, Array] = {}
+    codes: dict[Any, str] = {}
     for name, tensor in tensors.items():
         if not isinstance(name, str):
             raise TypeError(f'tensors: {name!r} is not a str')
         if torch is not None and isinstance(tensor, torch.Tensor):
-            found[name] = _of_torch(torch, name, tensor)
+            dtype = codes.get(tensor.dtype)
+            if dtype is None:
+                dtype = codes[tensor.dtype] = _code(name, str(tensor.dtype).removeprefix('torch.'))
+            found[name] = _of_torch(torch, name, tensor, dtype)
         else:
             found[name] = _of_numpy(name, tensor)
     _refuse_shared(found)
@@ -248,24 +276,23 @@ def _code(name: str, kind: str) -> str:
         raise SafetensorError(f'{name!r}: the format has no {kind}') from None
 
 
-def _of_torch(torch: Any, name: str, tensor: Any) -> Array:
-    dtype = _code(name, str(tensor.dtype).removeprefix('torch.'))
+def _of_torch(torch: Any, name: str, tensor: Any, dtype: str) -> Array:
     if tensor.layout != torch.strided:
         raise ValueError(f'{name!r}: a sparse tensor; save its to_dense()')
     if not tensor.is_contiguous():
         raise ValueError(f'{name!r}: not contiguous; save its contiguous()')
-    if tensor.device.type == 'meta':
+    kind = tensor.device.type
+    if kind == 'meta':
         raise ValueError(f'{name!r}: on device meta, where tensors have no data')
-    if tensor.device.type not in ('cpu', 'cuda'):
+    if kind not in ('cpu', 'cuda'):
         tensor = tensor.cpu()
-    tensor = tensor.detach()
-    if tensor.is_conj() or tensor.is_neg():
-        tensor = tensor.resolve_conj().resolve_neg()
+    if tensor.is_neg() or tensor.is_conj():
+        tensor = tensor.detach().resolve_conj().resolve_neg()
     shape = tuple(tensor.shape)
     if dtype == 'F4':
         shape = (*shape[:-1], shape[-1] * 2)
     return Array(dtype, shape, tensor.data_ptr(), tensor.numel() * tensor.element_size(),
-                 tensor.device.type == 'cuda', tensor)
+                 kind == 'cuda', tensor)
 
 
 def _of_numpy(name: str, array: Any) -> Array:
@@ -282,11 +309,13 @@ def _of_numpy(name: str, array: Any) -> Array:
 
 def _refuse_shared(arrays: dict[str, Array]) -> None:
     """Tensors on the same memory would be saved twice, and be two when they are loaded."""
-    spans = sorted((a.on_device, a.address, a.nbytes, name) for name, a in arrays.items() if a.nbytes)
-    for (dev, start, nbytes, name), (dev2, start2, _, name2) in zip(spans, spans[1:]):
-        if dev == dev2 and start2 < start + nbytes and _torchs(arrays[name], arrays[name2]):
+    spans = sorted([(a.on_device, a.address, a.nbytes, name) for name, a in arrays.items() if a.nbytes])
+    dev, name, end = False, '', 0
+    for dev2, start2, nbytes, name2 in spans:
+        if start2 < end and dev == dev2 and _torchs(arrays[name], arrays[name2]):
             raise RuntimeError(f'{name!r} and {name2!r} share memory, and would be saved twice: '
                                'save one of them, or a clone()')
+        dev, name, end = dev2, name2, start2 + nbytes
 
 
 def _torchs(*arrays: Array) -> bool:

@@ -3,10 +3,11 @@
 import dataclasses
 import json
 import math
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Mapping
+from typing import Protocol
 
 HEADER_MAX = 100_000_000
+_quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 # Bits of an element, in the order of the reference library, which is also that of the data: the last
 # comes first.
@@ -14,20 +15,19 @@ DTYPES = {
     'BOOL': 8, 'F4': 4, 'F6_E2M3': 6, 'F6_E3M2': 6, 'U8': 8, 'I8': 8, 'F8_E5M2': 8, 'F8_E4M3': 8,
     'F8_E8M0': 8, 'F8_E4M3FNUZ': 8, 'F8_E5M2FNUZ': 8, 'I16': 16, 'U16': 16, 'F16': 16, 'BF16': 16,
     'I32': 32, 'U32': 32, 'F32': 32, 'C64': 64, 'F64': 64, 'I64': 64, 'U64': 64}
-_RANK = {name: rank for rank, name in enumerate(DTYPES)}
 
 
 class SafetensorError(ValueError):
     """A file that is not what the format says, or a name that is not in it."""
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True)
 class Entry:
     name: str
     dtype: str
     shape: tuple[int, ...]
-    offset: int = 0  # in the file; of one that is written, in the data
-    nbytes: int = 0
+    offset: int  # in the file
+    nbytes: int
 
 
 def size_of(dtype: str, shape: tuple[int, ...]) -> int | None:
@@ -36,22 +36,43 @@ def size_of(dtype: str, shape: tuple[int, ...]) -> int | None:
     return None if bits % 8 else bits // 8
 
 
-def build(entries: Iterable[Entry], metadata: dict[str, str] | None) -> tuple[bytes, list[Entry]]:
-    """The head of a file, and the entries in the order of their data, with offsets."""
-    ordered = sorted(entries, key=lambda e: (-_RANK[e.dtype], e.name))
-    header: dict[str, Any] = {}
+class Sized(Protocol):
+    """What is to be written."""
+
+    @property
+    def dtype(self) -> str: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+
+def build(arrays: Mapping[str, Sized], metadata: dict[str, str] | None) -> tuple[bytes, list[str]]:
+    """The head of a file, and the names in the order of their data."""
+    if '__metadata__' in arrays:
+        raise SafetensorError("a tensor cannot be called '__metadata__'")
+    names: dict[str, list[str]] = {}
+    for name, a in arrays.items():
+        names.setdefault(a.dtype, []).append(name)
+    ordered = [name for dtype in reversed(DTYPES) for name in sorted(names.get(dtype, ()))]
+    items = []
     if metadata is not None:
-        header['__metadata__'] = dict(sorted(metadata.items()))
+        items.append('"__metadata__":' + json.dumps(
+            dict(sorted(metadata.items())), ensure_ascii=False, separators=(',', ':')))
+    shapes: dict[tuple[int, ...], str] = {}
     at = 0
-    for entry in ordered:
-        if entry.name == '__metadata__':
-            raise SafetensorError("a tensor cannot be called '__metadata__'")
-        entry.offset = at
-        at += entry.nbytes
-        header[entry.name] = {'dtype': entry.dtype, 'shape': list(entry.shape),
-                              'data_offsets': [entry.offset, at]}
-    text = json.dumps(header, ensure_ascii=False, separators=(',', ':')).encode()
-    text += b' ' * (-len(text) % 8)
-    if len(text) > HEADER_MAX:
-        raise SafetensorError(f'a header of {len(text)} bytes is more than {HEADER_MAX}')
-    return len(text).to_bytes(8, 'little') + text, ordered
+    for name in ordered:
+        dtype, shape, nbytes = (a := arrays[name]).dtype, a.shape, a.nbytes
+        text = shapes.get(shape)
+        if text is None:
+            text = shapes[shape] = ','.join(map(str, shape))
+        items.append(f'{_quoted(name)}:{{"dtype":"{dtype}","shape":[{text}],'
+                     f'"data_offsets":[{at},{at + nbytes}]}}')
+        at += nbytes
+    head = f'{{{",".join(items)}}}'.encode()
+    head += b' ' * (-len(head) % 8)
+    if len(head) > HEADER_MAX:
+        raise SafetensorError(f'a header of {len(head)} bytes is more than {HEADER_MAX}')
+    return len(head).to_bytes(8, 'little') + head, ordered

@@ -61,6 +61,10 @@ class Writer(io.RawIOBase):
         """Memory of the process, or of a CUDA device."""
         self._open().write_memory(address, nbytes)
 
+    def write_each(self, ranges: Any) -> None:
+        """The same of many: an array of addresses and bytes by turns."""
+        self._open().write_each(ranges)
+
     def archive(self, alignment: int) -> Output:
         """Begin a zip archive as torch has them; until end_archive() nothing else may be written."""
         output = self._open()

@@ -15,13 +15,15 @@ import json
 import math
 import os
 import sys
+from array import array
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 from . import _safetensors
+from ._async import join, run_behind
 from ._frameworks import Framework, arrays_of, find
-from ._reader import Ranges, Reader, content, is_damage, is_uri
+from ._reader import MANY, Block, Ranges, Reader, blocks, content, is_damage, is_uri
 from ._safetensors import Entry, SafetensorError
 from ._writer import MEMORY, Path, Writer
 
@@ -29,6 +31,7 @@ __all__ = ['SafetensorError', 'load_file', 'safe_open', 'save_file']
 
 _RUNS = 1 << 16  # a slice in more pieces than that, or smaller ones, is cut out in memory
 _RUN_BYTES = 512
+_ALIGNMENT = 8  # where no tensor begins in the midst of an element
 _INDEX = '.safetensors.index.json'
 
 
@@ -44,15 +47,16 @@ def save_file(tensors: Mapping[str, Any], filename: Path, metadata: dict[str, st
     _little_endian()
     _check_metadata(metadata)
     arrays = arrays_of(tensors)
-    entries = [Entry(name, a.dtype, a.shape, nbytes=a.nbytes) for name, a in arrays.items()]
-    head, ordered = _safetensors.build(entries, metadata)
-    size = len(head) + sum(entry.nbytes for entry in ordered)
-    with Writer(filename, size=size, memory=memory, durable=durable, checksum=checksum) as file:
+    head, ordered = _safetensors.build(arrays, metadata)
+    ranges = array('Q')
+    for name in ordered:
+        nbytes = (a := arrays[name]).nbytes
+        if nbytes:
+            ranges.extend((a.address, nbytes))
+    with Writer(filename, size=len(head) + sum(ranges[1::2]), memory=memory, durable=durable,
+                checksum=checksum) as file:
         file.write(head)
-        for entry in ordered:
-            array = arrays[entry.name]
-            if array.nbytes:
-                file.write_memory(array.address, array.nbytes)
+        file.write_each(ranges)
 
 
 def _little_endian() -> None:
@@ -83,11 +87,15 @@ class _Shard:
         found, metadata = self._reader.tensors()
         self.entries = [Entry(*entry) for entry in found]
         self.metadata = metadata or None
+        self.size = self._reader.size
         self._ranges = Ranges()
 
     def add(self, address: int, nbytes: int, offset: int, fresh: bool) -> None:
         add = self._ranges.add_fresh if fresh else self._ranges.add
         add(address, nbytes, offset)
+
+    def forget(self) -> None:
+        self._ranges = Ranges()
 
     def read(self) -> None:
         ranges, self._ranges = self._ranges, Ranges()
@@ -186,6 +194,11 @@ class _Model:
     def read(self) -> None:
         for shard in self.shards:
             shard.read()
+
+    def forget(self) -> None:
+        """What was to be read: its memory goes."""
+        for shard in self.shards:
+            shard.forget()
 
     def close(self) -> None:
         for shard in self.shards:
@@ -308,13 +321,54 @@ class safe_open:  # noqa: N801  the name is theirs
     def get_tensors(self, names: Iterable[str] | None = None) -> dict[str, Any]:
         """All of them, or these, with all reads in flight."""
         wanted = self.offset_keys() if names is None else list(names)
-        result = {name: self._want(*self._model.find(name)) for name in wanted}
-        self._framework.synchronize()
-        self._model.read()
+        found = {name: self._model.find(name) for name in wanted}
+        result: dict[str, Any] = dict.fromkeys(found)
+        try:
+            shared = self._share(found) if len(found) >= MANY else []
+            for _, _, block in shared:
+                for _, _, entry in block.parts:
+                    del found[entry.name]
+            for name, where in found.items():
+                result[name] = self._want(*where)
+            self._framework.synchronize()
+        except BaseException:
+            self._model.forget()
+            raise
+        if not shared:
+            self._model.read()
+            return result
+        reading = run_behind(self._model.read, 'sluice-load')
+        try:
+            for memory, place, block in shared:
+                result.update(self._cut(memory, place, block))
+        finally:
+            join(reading)
         return result
 
     def get_slice(self, name: str) -> _Slice:
         return _Slice(self, *self._model.find(name))
+
+    def _share(self, found: dict[str, tuple[_Shard, Entry]]) -> list[tuple[Any, int, Block]]:
+        """Memory for small tensors that are neighbours, to be filled by the next read; for others there is none."""
+        parts: dict[_Shard, list[tuple[int, int, Any]]] = {}
+        for shard, entry in found.values():
+            if entry.nbytes and entry.offset % _ALIGNMENT == 0:
+                parts.setdefault(shard, []).append((entry.offset, entry.nbytes, entry))
+        shared = []
+        for shard, these in parts.items():
+            for block in blocks(these, shard.size):
+                if not isinstance(block, Block) or not (fresh := self._framework.share(block.nbytes)):
+                    continue
+                memory, address = fresh
+                place = block.place(address)
+                shard.add(address + place, block.end - block.start, block.start, True)
+                shared.append((memory, place, block))
+        return shared
+
+    def _cut(self, memory: Any, place: int, block: Block) -> Iterable[tuple[str, Any]]:
+        for offset, nbytes, entry in block.parts:
+            yield entry.name, self._framework.cut(memory, place + offset - block.start, nbytes, entry.dtype,
+                                                  entry.shape)
 
     def _want(self, shard: _Shard, entry: Entry) -> Any:
         """Memory for it, which is filled by the next read of the shard."""

@@ -18,10 +18,9 @@ SIZE = 100_000
 
 def shard(name, tensors):
     """A file of safetensors; tensors by name: (dtype, shape, bytes)."""
-    entries = [Entry(n, d, s, nbytes=len(b)) for n, (d, s, b) in tensors.items()]
-    head, ordered = build(entries, None)
+    head, ordered = build({n: Entry(n, d, s, 0, len(b)) for n, (d, s, b) in tensors.items()}, None)
     with open(name, 'wb') as f:
-        f.write(head + b''.join(tensors[e.name][2] for e in ordered))
+        f.write(head + b''.join(tensors[n][2] for n in ordered))
 
 
 def of_layer(i):

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* _sluice.Output: a file that is written from start to end and appears complete, or not at all. */
 #include <errno.h>
+#include <string.h>
 
 #include <sluice/ckpt.h>
 
@@ -96,6 +97,55 @@ static PyObject *output_write_memory(PyObject *self, PyObject *args)
 		return NULL;
 	r = put_all(o, (const char *)(uintptr_t)address, nbytes);
 	busy_leave(&o->busy);
+	if (r < 0)
+		return NULL;
+	Py_RETURN_NONE;
+}
+
+/* As put_all() of each: pairs of numbers of 64 bits, address and bytes. */
+static int put_each(struct output *o, const char *numbers, uint64_t n)
+{
+	struct sluice_err err = {0, ""};
+	int r = 0;
+
+	for (uint64_t i = 0; r == 0 && i < n;) {
+		uint64_t v[2] = {0, 0}, some = 0;
+
+		Py_BEGIN_ALLOW_THREADS
+		do {
+			memcpy(v, numbers + 16 * i, sizeof(v));
+			if (some + v[1] > CKPT_PIECE)
+				break;
+			r = sluice_writer_write(o->writer, (const void *)(uintptr_t)v[0], v[1],
+						&err);
+			some += v[1];
+		} while (r == 0 && ++i < n);
+		Py_END_ALLOW_THREADS
+		if (r < 0)
+			failed(o, r, &err);
+		else if (!some && i++ < n) /* one that is larger */
+			r = put_all(o, (const char *)(uintptr_t)v[0], v[1]);
+		else
+			r = PyErr_CheckSignals();
+	}
+	return r < 0 ? -1 : 0;
+}
+
+static PyObject *output_write_each(PyObject *self, PyObject *ranges)
+{
+	struct output *o = (struct output *)self;
+	Py_buffer view;
+	int r = -1;
+
+	if (PyObject_GetBuffer(ranges, &view, PyBUF_SIMPLE) < 0)
+		return NULL;
+	if (view.len % 16)
+		PyErr_SetString(PyExc_ValueError, "ranges: no multiple of 16 bytes");
+	else if (enter(o) == 0) {
+		r = put_each(o, view.buf, (uint64_t)view.len / 16);
+		busy_leave(&o->busy);
+	}
+	PyBuffer_Release(&view);
 	if (r < 0)
 		return NULL;
 	Py_RETURN_NONE;
@@ -376,6 +426,9 @@ static PyMethodDef methods[] = {
 	{"write_memory", output_write_memory, METH_VARARGS,
 	 "write_memory($self, address, nbytes, /)\n--\n\n"
 	 "Write memory of this process or of a device."},
+	{"write_each", output_write_each, METH_O,
+	 "write_each($self, ranges, /)\n--\n\n"
+	 "The same of many: for each two numbers of 64 bits, address and bytes."},
 	{"archive", output_archive, METH_VARARGS,
 	 "archive($self, alignment, /)\n--\n\n"
 	 "Begin a zip archive, which a thread writes; until end_archive() nothing else may be."},
