@@ -425,6 +425,32 @@ def a_longer_file_is_read_in_part():
 
 
 @case
+def reads_of_one_file_see_what_takes_its_place():
+    h, name, other = aio_handle(), make(data(8192, 1)), path('other')
+    for step in range(4):
+        for seed in (1, 2):
+            with open(other, 'wb') as f:
+                f.write(data(8192, seed))
+            os.replace(other, name)
+            parts = [torch.zeros(4096, dtype=torch.uint8) for _ in range(6)]
+            for i, part in enumerate(parts):
+                assert h.async_pread(part, name, 4096 * (i % 2)) == 0
+            if step % 2:
+                assert h.wait() == 6
+            else:  # others wait, the file stays as it is
+                assert h.sync_pread(torch.zeros(10, dtype=torch.uint8), name) == 7
+            for i, part in enumerate(parts):
+                assert raw(part) == data(8192, seed)[4096 * (i % 2):][:4096]
+    assert h.async_pread(torch.zeros(10, dtype=torch.uint8), name) == 0
+    os.truncate(name, 5)
+    assert h.wait() == 1
+    with contextlib.redirect_stderr(io.StringIO()):
+        assert h.async_pread(torch.zeros(10, dtype=torch.uint8), name) == -1
+    h.wait()
+    assert h._io._last is None, 'a file stays open after wait()'
+
+
+@case
 def ten_thousand_operations_leave_no_descriptor():
     before = kit.descriptors()
     h, name, t = aio_handle(), path(), tensor(1000)

@@ -619,7 +619,7 @@ def what_is_loaded_can_be_moved_like_anything_else_and_keeps_nothing(number):
     sluice.torch.save({f't{i}': torch.full((5000,), float(i)) for i in range(number)}, name)
     last = sluice.torch.load(name)[f't{number - 1}']
     if not NEW:
-        raise Skip('torch 2', 'torch 1 has other storages')
+        raise Skip('torch2', 'torch 1 has other storages')
     storage = last.untyped_storage()
     asked = []
     storage._moved(torch.device('cuda'), lambda device: asked.append(device))

@@ -46,8 +46,8 @@ def transfer(name: str, kind: Kind, carry_out: Callable[[Transfers, Call], int])
         self: 'aio_handle', buffer: torch.Tensor, filename: Path | None = None,
         file_offset: int = 0, *, fd: SupportsIndex | None = None,
     ) -> int:
-        return carry_out(
-            self._io, call(name, kind, buffer, _args.target(filename, fd), file_offset))
+        target = filename if fd is None and type(filename) is str else _args.target(filename, fd)
+        return carry_out(self._io, call(name, kind, buffer, target, file_offset))
 
     method.__name__, method.__qualname__ = name, f'aio_handle.{name}'
     return cast(Method, method)

@@ -6,20 +6,21 @@ is no lock, which a signal handler that uses the handle in the midst of such a c
 in vain: what threads and handlers share changes in single steps that nothing comes between, one
 operation on a dict each.
 """
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 from .. import _sluice
 
 
-@dataclasses.dataclass(eq=False)
 class Op:
-    future: _sluice.Future | None
-    buffer: Any  # kept until somebody has waited
-    error: OSError | None = None  # that the file system gave at submission; there is no future then
-    after: Callable[[], None] | None = None  # called when it has succeeded
-    counter: object = dataclasses.field(init=False, repr=False)  # the call that counts it
+    counter: object  # the call that counts it, from then on
+
+    def __init__(self, future: _sluice.Future | None, buffer: Any, error: OSError | None = None,
+                 after: Callable[[], None] | None = None) -> None:
+        self.future = future
+        self.buffer = buffer  # kept until somebody has waited
+        self.error = error  # that the file system gave at submission; there is no future then
+        self.after = after  # called when it has succeeded
 
     def finish(self) -> BaseException | None:
         """Wait for the end; returns what went wrong."""

@@ -47,6 +47,14 @@ class Call(NamedTuple):
     validate: bool
 
 
+class Last(NamedTuple):
+    """The file of the last read."""
+
+    target: Target
+    which: tuple[int, int]  # device, inode
+    file: _sluice.File | None  # from the second on
+
+
 def call(
     method: str, kind: Kind, buffer: Any, target: Target, offset: Any, validate: Any = False
 ) -> Call:
@@ -66,13 +74,14 @@ def refused(c: Call, error: OSError) -> int:
     return -1
 
 
-def need_bytes(c: Call) -> None:
-    """A file that is too short is refused before anything is read from it."""
-    there = _sluice.file_bytes(c.target)
+def need_bytes(c: Call) -> tuple[int, int]:
+    """A file that is too short is refused before anything is read from it.  Which file it is."""
+    there, device, inode = _sluice.file_state(c.target)
     size = nbytes(c.buffer)
     if 0 <= there < c.offset + size:
         raise OSError(errno.ENODATA, f'{name_of(c)}: file_offset {c.offset} + {size} bytes of the '
                       f'buffer are more than the {there} bytes of the file')
+    return device, inode
 
 
 def name_of(c: Call) -> str:
@@ -93,6 +102,7 @@ class Transfers:
         block = min(-(-block_size // SECTOR) * SECTOR, MAX_BLOCK)
         self._inline_bytes = min(block, INLINE)
         self._pending = Pending()
+        self._last: Last | None = None
         if engine and block < LARGE_BLOCK:
             block = 0
         self._handle = _sluice.Handle(
@@ -121,6 +131,7 @@ class Transfers:
             op = self._start(c)
         except OSError as error:
             return refused(c, error)
+        self._last = None
         return self._pending.wait_with(op)
 
     def alone(self, c: Call) -> int:
@@ -131,10 +142,12 @@ class Transfers:
             op = self._start(c)
         except OSError as error:
             return refused(c, error)
+        self._last = None
         self._pending.wait_for(op)
         return 0
 
     def wait(self) -> int:
+        self._last = None  # what is under way keeps it open
         return self._pending.wait()
 
     def pin(self, buffer: torch.Tensor) -> None:
@@ -150,16 +163,38 @@ class Transfers:
 
     def close(self) -> None:
         try:
-            self._pending.wait()
+            self.wait()
         finally:
             self._handle.close()
+
+    def _opened(self, c: Call, which: tuple[int, int]) -> Target | _sluice.File:
+        """The file of a read: open until the next wait(), where the read before it was of the same.
+
+        A name may come to mean another file; one that is open keeps its inode to itself.
+        """
+        last = self._last
+        if isinstance(c.target, int):
+            return c.target
+        if last is None or last.target != c.target or last.which != which:
+            self._last = Last(c.target, which, None)
+            return c.target
+        if last.file is not None:
+            return last.file
+        try:
+            file = self._handle.open(c.target)
+            if _sluice.file_state(c.target)[1:] != which:
+                return c.target
+        except OSError:  # told by who reads
+            return c.target
+        self._last = Last(c.target, which, file)
+        return file
 
     def _start(self, c: Call) -> Op:
         """Raises OSError for a file that cannot be used, and in a child of fork()."""
         try:
             if c.kind == 'read':
-                need_bytes(c)
-                future = self._handle.read_async(c.buffer, c.target, c.offset)
+                file = self._opened(c, need_bytes(c))
+                future = self._handle.read_async(c.buffer, file, c.offset)
             else:
                 _wear.warn_once()
                 future = self._handle.write_async(c.buffer, c.target, c.offset)

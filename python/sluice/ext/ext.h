@@ -190,7 +190,7 @@ extern PyType_Spec weights_spec;
 
 PyObject *info_stats(const struct sluice_stats *s); /* as a dict */
 PyObject *info_info(PyObject *module, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
-PyObject *file_bytes(PyObject *module, PyObject *path);
+PyObject *file_state(PyObject *module, PyObject *path);
 
 /* ---- future.c, handle.c, file.c, dispatch.c: see handle.h */
 

@@ -252,7 +252,7 @@ static PyObject *repr(PyObject *self)
 /* -------------------------------------------------------------------- type */
 
 /* As os.stat() and a look at the mode, without an object of ten numbers. */
-PyObject *file_bytes(PyObject *module, PyObject *path)
+PyObject *file_state(PyObject *module, PyObject *path)
 {
 	struct path p;
 	struct stat st;
@@ -269,7 +269,8 @@ PyObject *file_bytes(PyObject *module, PyObject *path)
 	Py_BEGIN_ALLOW_THREADS;
 	r = p.path ? stat(p.path, &st) : fstat(p.fd, &st);
 	r = r < 0 ? -errno : 0;
-	snprintf(msg, sizeof(msg), "/proc/self/fd/%d", p.fd);
+	if (!p.path)
+		snprintf(msg, sizeof(msg), "/proc/self/fd/%d", p.fd);
 	if (!r && S_ISREG(st.st_mode))
 		st.st_size = sluice_stripe_bytes(p.path ? p.path : msg, st.st_size);
 	if (!r && st.st_size < 0)
@@ -283,7 +284,10 @@ PyObject *file_bytes(PyObject *module, PyObject *path)
 		raise_os(r, msg, NULL);
 	}
 	path_drop(&p);
-	return r < 0 ? NULL : PyLong_FromLongLong(S_ISREG(st.st_mode) ? st.st_size : -1);
+	if (r < 0)
+		return NULL;
+	return Py_BuildValue("LKK", (long long)(S_ISREG(st.st_mode) ? st.st_size : -1),
+			     (unsigned long long)st.st_dev, (unsigned long long)st.st_ino);
 }
 
 static PyMethodDef methods[] = {

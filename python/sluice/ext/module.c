@@ -88,9 +88,10 @@ static PyMethodDef functions[] = {
 	{"in_memory", memory_in_memory, METH_VARARGS,
 	 "in_memory(address, nbytes, /)\n--\n\n"
 	 "Whether these bytes of this process lie inside one sluice.Memory."},
-	{"file_bytes", file_bytes, METH_O,
-	 "file_bytes(path, /)\n--\n\n"
-	 "The length of a regular file, by its name or descriptor; of anything else -1."},
+	{"file_state", file_state, METH_O,
+	 "file_state(path, /)\n--\n\n"
+	 "The length of a regular file, by its name or descriptor, of anything else -1; what tells "
+	 "it from other files: device, inode."},
 	{"crc32", ckpt_crc32, METH_VARARGS, "crc32(data, value=0, /)\n--\n\nAs zlib.crc32()."},
 	{"copy", ckpt_copy, METH_VARARGS,
 	 "copy(moves, /)\n--\n\n"
@@ -102,10 +103,10 @@ static PyMethodDef functions[] = {
 	 "namer(plain, name, /)\n--\n\n"
 	 "For pickle.Pickler.persistent_id: None for objects of the types plain, else what name() "
 	 "says."},
-	{"_dispatch", dispatch_loop, METH_NOARGS, NULL},
 	{"is_plain", ckpt_is_plain, METH_O,
 	 "is_plain(pickle, /)\n--\n\n"
 	 "Whether unpickling it makes nothing but plain things and what find_class() gives."},
+	{"_dispatch", dispatch_loop, METH_NOARGS, NULL},
 	{"_at_exit", at_exit, METH_NOARGS, NULL},
 	{NULL, NULL, 0, NULL},
 };

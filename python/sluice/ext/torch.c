@@ -20,10 +20,11 @@
 static struct {
 	PyObject *torch, *detach, *is_cpu, *is_cuda, *is_contiguous, *is_conj, *is_neg, *dtype,
 		*numel;
-	PyObject *data_ptr, *get_device;
+	PyObject *data_ptr, *get_device, *numpy;
 	/* functions of _torch.py; stream may be None */
 	PyObject *_Atomic describe, *_Atomic sort, *_Atomic hold, *_Atomic stream;
-	PyObject *_Atomic sorts; /* dtype: its sort; the last to come */
+	PyObject *_Atomic seen_as; /* dtypes that numpy does not know */
+	PyObject *_Atomic sorts;   /* dtype: its sort; the last to come */
 } known;
 
 int target_setup(void)
@@ -35,6 +36,7 @@ int target_setup(void)
 	known.is_neg = PyUnicode_InternFromString("is_neg");
 	known.dtype = PyUnicode_InternFromString("dtype");
 	known.detach = PyUnicode_InternFromString("detach");
+	known.numpy = PyUnicode_InternFromString("numpy");
 	known.numel = PyUnicode_InternFromString("numel");
 	known.data_ptr = PyUnicode_InternFromString("data_ptr");
 	known.get_device = PyUnicode_InternFromString("get_device");
@@ -69,6 +71,8 @@ static int know_helpers(void)
 		r = know(&known.hold, PyObject_GetAttrString(m, "hold"));
 	if (r == 0)
 		r = know(&known.stream, PyObject_GetAttrString(m, "stream"));
+	if (r == 0)
+		r = know(&known.seen_as, PyObject_GetAttrString(m, "_SEEN_AS"));
 	if (r == 0)
 		r = know(&known.sorts, PyDict_New());
 	Py_DECREF(m);
@@ -187,9 +191,24 @@ static int take_place(struct target *t, PyObject *obj)
  */
 static PyObject *second_owner(const struct target *t, PyObject *obj, const void *at, uint64_t n)
 {
-	if (t->device || memory_holds(at, n))
-		return PyObject_CallMethodObjArgs(obj, known.detach, NULL);
-	return PyObject_CallFunctionObjArgs(known.hold, obj, NULL);
+	bool torchs = !t->device && !memory_holds(at, n);
+	PyObject *dtype = torchs ? PyObject_GetAttr(obj, known.dtype) : NULL, *second, *array;
+	int odd = dtype ? PyDict_Contains(known.seen_as, dtype) : -torchs;
+
+	Py_XDECREF(dtype);
+	if (odd)
+		return odd < 0 ? NULL : PyObject_CallFunctionObjArgs(known.hold, obj, NULL);
+	second = PyObject_CallMethodObjArgs(obj, known.detach, NULL);
+	if (!second || !torchs)
+		return second;
+	array = PyObject_CallMethodObjArgs(second, known.numpy, NULL); /* as hold(), in short */
+	if (!array &&
+	    (PyErr_ExceptionMatches(PyExc_RuntimeError) || PyErr_ExceptionMatches(PyExc_TypeError)))
+		PyErr_Clear();
+	else if (!array)
+		Py_CLEAR(second);
+	Py_XDECREF(array);
+	return second;
 }
 
 static int keep_storage(struct target *t, PyObject *obj, const void *at, uint64_t n)
