@@ -441,8 +441,14 @@ def reads_of_one_file_see_what_takes_its_place():
                 assert h.sync_pread(torch.zeros(10, dtype=torch.uint8), name) == 7
             for i, part in enumerate(parts):
                 assert raw(part) == data(8192, seed)[4096 * (i % 2):][:4096]
-    assert h.async_pread(torch.zeros(10, dtype=torch.uint8), name) == 0
-    assert h.wait() == 1
+    parts = [torch.zeros(8192, dtype=torch.uint8) for _ in range(6)]
+    for i, part in enumerate(parts):
+        if i == 3:  # while it is open
+            with open(other, 'wb') as f:
+                f.write(data(8192, 3))
+            os.replace(other, name)
+        assert h.async_pread(part, name) == 0
+    assert h.wait() == 6 and [raw(part) for part in parts] == [data(8192, 2)] * 3 + [data(8192, 3)] * 3
     os.truncate(name, 5)
     with contextlib.redirect_stderr(io.StringIO()):
         assert h.async_pread(torch.zeros(10, dtype=torch.uint8), name) == -1
