@@ -43,9 +43,8 @@ class _Pending(torch.UntypedStorage):  # type: ignore[misc]
         claim = self.claim
         if device.type == 'cpu':
             return self
-        if claim.archive is None or claim.ahead or device.type != 'cuda':
-            if claim.archive:  # the library knows nothing of it, or has begun: torch copies
-                claim.archive.read_now(claim)
+        if claim.ahead or device.type != 'cuda':  # the library knows nothing of it, or has begun: torch copies
+            claim.archive.read_now(claim)
             return copy(device=device)
         claim.target = torch.UntypedStorage(self.nbytes(), device=device)
         return claim.target
@@ -63,6 +62,13 @@ def _takes_pending() -> bool:
 _PENDING: Any = _Pending if _takes_pending() else torch.UntypedStorage
 
 
+def _settle(storage: Any) -> None:
+    """It is a storage like others from here on: torch copies none of another class (copy.deepcopy)."""
+    if type(storage) is _Pending:
+        storage.__class__ = torch.UntypedStorage
+        del storage.claim
+
+
 class _Claim:
     """A storage, and the record that belongs in it."""
 
@@ -75,6 +81,7 @@ class _Claim:
 
     def end(self) -> None:
         """A storage and its claim would keep each other."""
+        _settle(self.target)
         self.archive = self.target = None
 
 
@@ -171,6 +178,8 @@ class Archive:
         """What is left are storages like others, that keep each other for nobody."""
         self.forget()
         if self._reading is None or self._reading.done():  # else, after two of Ctrl-C, its memory has to stay
+            for storage in self._ready.values():
+                _settle(storage)
             self._ready.clear()
         if self._ahead:
             self._ahead.end()
