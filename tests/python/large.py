@@ -5,6 +5,7 @@ Sizes around 2 GiB are where counts in 32 bits end.  Every byte is looked at, in
 """
 import mmap
 import os
+import shutil
 
 import sluice
 from kit import MIB, case, cases, each, path
@@ -143,6 +144,21 @@ def a_handle_of_the_package_moves_as_much():
         assert h.read_async(memory, name).result() == size
         assert holds(tensor, 9)
     os.unlink(name)
+
+
+@case
+def a_store_keeps_a_value_of_1_GiB():
+    room(GIB, 3 * GIB)
+    name = path()
+    tensor = torch.empty(GIB, dtype=torch.uint8)
+    fill(tensor, 10)
+    with sluice.Store(name, 5 * GIB // 2) as store:
+        assert store.set('large', tensor) and store.set('empty', b'')
+        tensor.zero_()
+    with sluice.Store(name, 5 * GIB // 2) as store:
+        assert store.get_many(['large', 'empty'], [tensor, bytearray()]) == [True, True]
+        assert holds(tensor, 10)
+    shutil.rmtree(name)
 
 
 @case
