@@ -3,12 +3,12 @@
 #include "cli/kv/kv_yaml.h"
 
 #include <ctype.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "base/util.h"
 #include "cli/opt/opt.h"
 
@@ -42,16 +42,6 @@ static bool more_documents(struct kv_yaml *y)
 	return more;
 }
 
-/* libfyaml 0.7 does not come back from some bytes that are no UTF-8; jansson knows what is. */
-static bool is_text(const char *text, size_t len)
-{
-	json_t *j = memchr(text, 0, len) ? NULL : json_stringn(text, len);
-	bool ok = j;
-
-	json_decref(j);
-	return ok;
-}
-
 struct kv_yaml *kv_yaml_parse(const char *text, size_t len, const char *name,
 			      struct cli_problems *problems)
 {
@@ -69,7 +59,7 @@ struct kv_yaml *kv_yaml_parse(const char *text, size_t len, const char *name,
 	}
 	if (!y || !y->parser) {
 		cli_problem(problems, "%s: out of memory", name);
-	} else if (!is_text(text, len)) {
+	} else if (!sluice_utf8_valid(text, len)) { /* libfyaml 0.7 may not come back from it */
 		cli_problem(problems, "%s: is not YAML: it is not text in UTF-8", name);
 	} else {
 		bad = len && fy_parser_set_string(y->parser, text, len) != 0;

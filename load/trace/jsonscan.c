@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 enum { MAX_DEPTH = 100 };
 
 static bool fail(struct jscan *j)
@@ -66,23 +68,9 @@ struct text {
 static void put(struct text *t, uint32_t code)
 {
 	char utf8[4];
-	unsigned n = 0;
+	size_t n = (size_t)(sluice_utf8_put(utf8, code) - utf8);
 
 	t->chars++;
-	if (code < 0x80) {
-		utf8[n++] = (char)code;
-	} else if (code < 0x800) {
-		utf8[n++] = (char)(0xc0 | code >> 6);
-	} else if (code < 0x10000) {
-		utf8[n++] = (char)(0xe0 | code >> 12);
-		utf8[n++] = (char)(0x80 | (code >> 6 & 0x3f));
-	} else {
-		utf8[n++] = (char)(0xf0 | code >> 18);
-		utf8[n++] = (char)(0x80 | (code >> 12 & 0x3f));
-		utf8[n++] = (char)(0x80 | (code >> 6 & 0x3f));
-	}
-	if (code >= 0x80)
-		utf8[n++] = (char)(0x80 | (code & 0x3f));
 	if (t->end - t->out >= (ptrdiff_t)n) {
 		memcpy(t->out, utf8, n);
 		t->out += n;

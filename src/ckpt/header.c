@@ -12,60 +12,10 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/utf8.h"
 #include "base/util.h"
 
 enum { DEPTH_MAX = 64 };
-
-/* ------------------------------------------------------------------------ UTF-8 */
-
-/* Bytes of the character at @s, or 0: it is none, or a NUL. */
-static unsigned utf8_len(const unsigned char *s, size_t left)
-{
-	unsigned n = s[0] < 0x80 ? 1 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
-
-	if (!s[0] || (s[0] >= 0x80 && s[0] < 0xc2) || s[0] > 0xf4 || left < n)
-		return 0;
-	for (unsigned i = 1; i < n; i++)
-		if ((s[i] & 0xc0) != 0x80)
-			return 0;
-	/* too long for what it says, a surrogate, beyond U+10FFFF */
-	if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
-	    (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
-		return 0;
-	return n;
-}
-
-bool is_text(const char *s, size_t len)
-{
-	unsigned n;
-
-	for (size_t i = 0; i < len; i += n) {
-		n = utf8_len((const unsigned char *)s + i, len - i);
-		if (!n)
-			return false;
-	}
-	return true;
-}
-
-static char *utf8_put(char *to, uint32_t c)
-{
-	if (c < 0x80) {
-		*to++ = (char)c;
-	} else if (c < 0x800) {
-		*to++ = (char)(0xc0 | c >> 6);
-		*to++ = (char)(0x80 | (c & 0x3f));
-	} else if (c < 0x10000) {
-		*to++ = (char)(0xe0 | c >> 12);
-		*to++ = (char)(0x80 | (c >> 6 & 0x3f));
-		*to++ = (char)(0x80 | (c & 0x3f));
-	} else {
-		*to++ = (char)(0xf0 | c >> 18);
-		*to++ = (char)(0x80 | (c >> 12 & 0x3f));
-		*to++ = (char)(0x80 | (c >> 6 & 0x3f));
-		*to++ = (char)(0x80 | (c & 0x3f));
-	}
-	return to;
-}
 
 /* ------------------------------------------------------------------------- JSON */
 
@@ -165,7 +115,7 @@ static int json_escape(struct json *j, char **to)
 	u = c == 'u' ? json_unicode(j) : -1;
 	if (u <= 0)
 		return json_fail(j, u ? "no such escape" : "a NUL in a string");
-	*to = utf8_put(*to, (uint32_t)u);
+	*to = sluice_utf8_put(*to, (uint32_t)u);
 	return 0;
 }
 
@@ -579,7 +529,7 @@ int header_parse(struct header *h, char *text, size_t len, uint64_t file_bytes,
 	*h = (struct header){0};
 	if (!len || *text != '{')
 		return json_fail(&j, "'{' is missing");
-	if (!is_text(text, len))
+	if (!sluice_utf8_valid(text, len))
 		return sluice_fail(err, -EINVAL, "header: is not UTF-8");
 	r = json_object(&j, parse_entry, h);
 	if (r == 0 && json_peek(&j) >= 0)

@@ -33,9 +33,6 @@ void header_free(struct header *h);
 /* Bytes that dtype and shape make; -EOVERFLOW, or -EINVAL: not whole bytes. */
 int tensor_bytes(const struct sluice_tensor *t, uint64_t *ret);
 
-/* Is it UTF-8, without a NUL? */
-bool is_text(const char *s, size_t len);
-
 /*
  * The eight bytes, JSON and padding for @n tensors that lie in the file in the order @order, their
  * offsets relative to the end of the header; to be freed.  NULL: no memory.

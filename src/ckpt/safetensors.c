@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "base/optscopy.h"
+#include "base/utf8.h"
 #include "base/util.h"
 #include "ckpt/header.h"
 
@@ -315,7 +316,8 @@ static int check_tensor(const struct sluice_tensor *t, struct sluice_err *err)
 	uint64_t bytes;
 	int r;
 
-	if (!t->name || !is_text(t->name, strlen(t->name)) || !strcmp(t->name, "__metadata__"))
+	if (!t->name || !sluice_utf8_valid(t->name, strlen(t->name)) ||
+	    !strcmp(t->name, "__metadata__"))
 		return sluice_fail(err, -EINVAL, "a tensor's name is %s",
 				   !t->name                           ? "NULL"
 				   : !strcmp(t->name, "__metadata__") ? "__metadata__"
@@ -377,8 +379,8 @@ static int check_all(const struct sluice_tensor *t, uint64_t n, const struct slu
 	for (uint64_t i = 0; i < nr_meta; i++) {
 		const struct sluice_meta *m = &meta[i];
 
-		if (!m->key || !m->value || !is_text(m->key, strlen(m->key)) ||
-		    !is_text(m->value, strlen(m->value)))
+		if (!m->key || !m->value || !sluice_utf8_valid(m->key, strlen(m->key)) ||
+		    !sluice_utf8_valid(m->value, strlen(m->value)))
 			return sluice_fail(err, -EINVAL, "metadata %" PRIu64 ": is not UTF-8", i);
 		for (uint64_t k = 0; k < i; k++)
 			if (!strcmp(meta[k].key, m->key))

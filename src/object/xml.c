@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 enum { DEPTH_MAX = 16, NAME_MAX_LEN = 63 };
 
 struct walk {
@@ -37,27 +39,6 @@ static int skip_past(struct walk *w, const char *what)
 
 /* ------------------------------------------------------------------ entities */
 
-static char *put_utf8(char *out, uint32_t c)
-{
-	if (c < 0x80) {
-		*out++ = (char)c;
-		return out;
-	}
-	if (c < 0x800) {
-		*out++ = (char)(0xc0 | c >> 6);
-	} else {
-		if (c < 0x10000) {
-			*out++ = (char)(0xe0 | c >> 12);
-		} else {
-			*out++ = (char)(0xf0 | c >> 18);
-			*out++ = (char)(0x80 | (c >> 12 & 0x3f));
-		}
-		*out++ = (char)(0x80 | (c >> 6 & 0x3f));
-	}
-	*out++ = (char)(0x80 | (c & 0x3f));
-	return out;
-}
-
 /* &#10; and &#xA;, which are longer than what they stand for. */
 static char *put_number(char *out, const char *digits, size_t len)
 {
@@ -76,7 +57,7 @@ static char *put_number(char *out, const char *digits, size_t len)
 	c = strtoul(text, &rest, base);
 	if (*rest || !c || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
 		return NULL;
-	return put_utf8(out, (uint32_t)c);
+	return sluice_utf8_put(out, (uint32_t)c);
 }
 
 static char *put_entity(char *out, const char *name, size_t len)

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/utf8.h"
 #include "base/util.h"
 #include "load/stat/sample.h"
 
@@ -22,7 +23,7 @@ json_t *report_str(const char *s)
 	if (!out)
 		return NULL;
 	while (*s) {
-		unsigned len = report_utf8_len(s);
+		unsigned len = sluice_utf8_len(s, SIZE_MAX);
 
 		if (len) {
 			memcpy(o, s, len);
@@ -96,16 +97,7 @@ void report_set_path(json_t *obj, const char *key, const char *path)
 	size_t len = strlen(path);
 
 	json_object_set_new(obj, key, report_str(path));
-	for (const char *s = path; *s;) {
-		unsigned n = report_utf8_len(s);
-
-		if (!n)
-			break;
-		s += n;
-		if (!*s)
-			return;
-	}
-	if (!len)
+	if (sluice_utf8_valid(path, len))
 		return;
 	hex = malloc(2 * len + 1);
 	if (!hex)
@@ -119,33 +111,6 @@ void report_set_path(json_t *obj, const char *key, const char *path)
 /* ---------------------------------------------------------------- for people */
 
 #define PLAIN_MAX 12 /* bytes of a character written out: "\u{10ffff}" and its end */
-
-/* How many bytes a character has that begins with this one; 0: none does. */
-static unsigned utf8_claim(unsigned char c)
-{
-	return c < 0x80             ? 1
-	       : c < 0xc2           ? 0
-	       : (c & 0xe0) == 0xc0 ? 2
-	       : (c & 0xf0) == 0xe0 ? 3
-	       : c <= 0xf4          ? 4
-				    : 0;
-}
-
-/* No overlong forms, no surrogates, nothing beyond Unicode. */
-unsigned report_utf8_len(const char *text)
-{
-	const unsigned char *s = (const unsigned char *)text;
-	unsigned len = utf8_claim(s[0]);
-
-	for (unsigned i = 1; i < len; i++)
-		if ((s[i] & 0xc0) != 0x80)
-			return 0;
-	if (len == 3 && ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f)))
-		return 0;
-	if (len == 4 && ((s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f)))
-		return 0;
-	return len;
-}
 
 static uint32_t code_point(const char *s, unsigned len)
 {
@@ -174,7 +139,7 @@ static bool is_harmful(uint32_t c)
 /* The character at @s into @out, as text; returns how many bytes of @s it was. */
 static unsigned plain_char(char out[PLAIN_MAX], const char *s)
 {
-	unsigned len = report_utf8_len(s);
+	unsigned len = sluice_utf8_len(s, SIZE_MAX);
 	uint32_t c = len ? code_point(s, len) : 0;
 
 	if (len && !is_harmful(c)) {
@@ -245,7 +210,7 @@ static int write_plain(struct plain_stream *p, const char *text, size_t len)
 
 	p->held = 0;
 	for (size_t i = 0; i < len;) {
-		unsigned claim = utf8_claim((unsigned char)text[i]);
+		unsigned claim = sluice_utf8_claim((unsigned char)text[i]);
 
 		if (claim > len - i) {
 			p->held = (unsigned)(len - i);

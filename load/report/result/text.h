@@ -59,9 +59,6 @@ void report_set_path(json_t *obj, const char *key, const char *path);
  * "\x1b", "\u202e".  All else stays as it is.
  */
 
-/* Length of the UTF-8 character at @s, 0 where there is none (RFC 3629). */
-unsigned report_utf8_len(const char *s);
-
 /* One line of @s, line ends and tabs written out too; what does not fit is cut.  Returns @buf. */
 char *report_plain(char *buf, size_t size, const char *s);
 /* The same to a stream: for lines, and for comments in files of other programs. */
