@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * JSON is read in one pass over the header itself: strings are decoded where they stand, which
- * never makes them longer.  Only what the format has is understood; values of keys that it does not
- * have are skipped, as the reference does.
+/* Only what the format has is understood; values of other keys are skipped, as the reference does.
  */
 #include "ckpt/header.h"
 
@@ -12,258 +9,9 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/json.h"
 #include "base/utf8.h"
 #include "base/util.h"
-
-enum { DEPTH_MAX = 64 };
-
-/* ------------------------------------------------------------------------- JSON */
-
-struct json {
-	char *text, *p, *end;
-	struct sluice_err *err;
-};
-
-static int json_fail(const struct json *j, const char *why)
-{
-	return sluice_fail(j->err, -EINVAL, "header, byte %td: %s", j->p - j->text, why);
-}
-
-static void json_space(struct json *j)
-{
-	while (j->p < j->end && (*j->p == ' ' || *j->p == '\t' || *j->p == '\n' || *j->p == '\r'))
-		j->p++;
-}
-
-/* The next character that is no space, or -1. */
-static int json_peek(struct json *j)
-{
-	json_space(j);
-	return j->p < j->end ? (unsigned char)*j->p : -1;
-}
-
-static int json_expect(struct json *j, char c)
-{
-	char why[] = "'?' is missing";
-
-	if (json_peek(j) == (unsigned char)c) {
-		j->p++;
-		return 0;
-	}
-	why[1] = c;
-	return json_fail(j, why);
-}
-
-/* After an element: 1 when there is one more, 0 at @close. */
-static int json_more(struct json *j, char close)
-{
-	int c = json_peek(j);
-
-	if (c == ',' || c == (unsigned char)close) {
-		j->p++;
-		return c == ',';
-	}
-	return json_fail(j, close == '}' ? "',' or '}' is missing" : "',' or ']' is missing");
-}
-
-/* Four hexadecimal digits, or -1. */
-static int32_t json_hex(struct json *j)
-{
-	int32_t v = 0;
-
-	if (j->end - j->p < 4)
-		return -1;
-	for (unsigned i = 0; i < 4; i++) {
-		int c = *j->p++, low = c | 0x20;
-
-		if (c >= '0' && c <= '9')
-			v = v * 16 + (c - '0');
-		else if (low >= 'a' && low <= 'f')
-			v = v * 16 + (low - 'a' + 10);
-		else
-			return -1;
-	}
-	return v;
-}
-
-/* What stands behind "\u", or -1: no character, or half of one. */
-static int32_t json_unicode(struct json *j)
-{
-	int32_t c = json_hex(j), low;
-
-	if (c < 0xd800 || c > 0xdfff)
-		return c;
-	if (c > 0xdbff || j->end - j->p < 2 || j->p[0] != '\\' || j->p[1] != 'u')
-		return -1;
-	j->p += 2;
-	low = json_hex(j);
-	return low < 0xdc00 || low > 0xdfff ? -1 : 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
-}
-
-/* What stands behind a backslash. */
-static int json_escape(struct json *j, char **to)
-{
-	static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
-	char c = j->p < j->end ? *j->p++ : '\0';
-	const char *at = c ? strchr(names, c) : NULL;
-	int32_t u;
-
-	if (at) {
-		*(*to)++ = values[at - names];
-		return 0;
-	}
-	u = c == 'u' ? json_unicode(j) : -1;
-	if (u <= 0)
-		return json_fail(j, u ? "no such escape" : "a NUL in a string");
-	*to = sluice_utf8_put(*to, (uint32_t)u);
-	return 0;
-}
-
-/* A string, decoded in place and ended by a NUL. */
-static int json_string(struct json *j, char **ret)
-{
-	char *to;
-	int r = json_expect(j, '"');
-
-	if (r < 0)
-		return r;
-	*ret = to = j->p;
-	while (j->p < j->end && *j->p != '"') {
-		if ((unsigned char)*j->p < 0x20)
-			return json_fail(j, "a control character in a string");
-		if (*j->p != '\\') {
-			*to++ = *j->p++;
-			continue;
-		}
-		j->p++;
-		r = json_escape(j, &to);
-		if (r < 0)
-			return r;
-	}
-	if (j->p == j->end)
-		return json_fail(j, "a string does not end");
-	j->p++;
-	*to = '\0';
-	return 0;
-}
-
-/* A whole number, not negative. */
-static int json_u64(struct json *j, uint64_t *ret)
-{
-	int c = json_peek(j);
-	const char *begin = j->p;
-	uint64_t v = 0;
-
-	if (c < '0' || c > '9')
-		return json_fail(j, "no whole number of at least 0");
-	for (; j->p < j->end && *j->p >= '0' && *j->p <= '9'; j->p++)
-		if (__builtin_mul_overflow(v, 10, &v) ||
-		    __builtin_add_overflow(v, (uint64_t)(*j->p - '0'), &v))
-			return json_fail(j, "a number beyond 2^64");
-	if (*begin == '0' && j->p - begin > 1)
-		return json_fail(j, "a number that begins with 0");
-	if (j->p < j->end && (*j->p == '.' || *j->p == 'e' || *j->p == 'E'))
-		return json_fail(j, "no whole number");
-	*ret = v;
-	return 0;
-}
-
-static bool json_digits(struct json *j)
-{
-	const char *begin = j->p;
-
-	while (j->p < j->end && *j->p >= '0' && *j->p <= '9')
-		j->p++;
-	return j->p > begin;
-}
-
-/* A number of any kind, or true, false, null. */
-static int json_skip_plain(struct json *j)
-{
-	static const char *const words[] = {"true", "false", "null"};
-	char *begin;
-
-	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
-		size_t n = strlen(words[i]);
-
-		if ((size_t)(j->end - j->p) >= n && !memcmp(j->p, words[i], n)) {
-			j->p += n;
-			return 0;
-		}
-	}
-	if (j->p < j->end && *j->p == '-')
-		j->p++;
-	begin = j->p;
-	if (!json_digits(j) || (*begin == '0' && j->p - begin > 1))
-		return json_fail(j, "no JSON value");
-	if (j->p < j->end && *j->p == '.') {
-		j->p++;
-		if (!json_digits(j))
-			return json_fail(j, "no JSON value");
-	}
-	if (j->p < j->end && (*j->p | 0x20) == 'e') {
-		j->p++;
-		if (j->p < j->end && (*j->p == '+' || *j->p == '-'))
-			j->p++;
-		if (!json_digits(j))
-			return json_fail(j, "no JSON value");
-	}
-	return 0;
-}
-
-/* Any value. */
-static int json_skip(struct json *j, unsigned depth)
-{
-	int c = json_peek(j), r, more = 1;
-	char close = c == '{' ? '}' : ']', *ignored;
-
-	if (c == '"')
-		return json_string(j, &ignored);
-	if (c != '{' && c != '[')
-		return json_skip_plain(j);
-	if (depth == DEPTH_MAX)
-		return json_fail(j, "nested too deeply");
-	j->p++;
-	if (json_peek(j) == (unsigned char)close) {
-		j->p++;
-		return 0;
-	}
-	while (more > 0) {
-		r = c == '{' ? json_string(j, &ignored) : 0;
-		if (r == 0 && c == '{')
-			r = json_expect(j, ':');
-		if (r == 0)
-			r = json_skip(j, depth + 1);
-		more = r < 0 ? r : json_more(j, close);
-	}
-	return more;
-}
-
-/*
- * The members of an object: @member is called behind each "KEY":, with the key.
- */
-static int json_object(struct json *j, int (*member)(struct json *j, char *key, void *arg),
-		       void *arg)
-{
-	int r = json_expect(j, '{'), more = 1;
-	char *key;
-
-	if (r < 0)
-		return r;
-	if (json_peek(j) == '}') {
-		j->p++;
-		return 0;
-	}
-	while (more > 0) {
-		r = json_string(j, &key);
-		if (r == 0)
-			r = json_expect(j, ':');
-		if (r == 0)
-			r = member(j, key, arg);
-		more = r < 0 ? r : json_more(j, '}');
-	}
-	return more;
-}
 
 /* ---------------------------------------------------------------------- entries */
 
@@ -274,60 +22,60 @@ struct entry {
 	bool has_dtype, has_shape, has_offsets;
 };
 
-static int parse_shape(struct json *j, struct entry *e)
+static int parse_shape(struct sluice_json *j, struct entry *e)
 {
 	struct header *h = e->h;
-	int r = json_expect(j, '['), more = 1;
+	int r = sluice_json_expect(j, '['), more = 1;
 
 	if (r < 0)
 		return r;
-	if (json_peek(j) == ']') {
+	if (sluice_json_peek(j) == ']') {
 		j->p++;
 		return 0;
 	}
 	while (more > 0) {
 		if (e->t.rank == RANK_MAX)
-			return json_fail(j, "a tensor of more than 64 dimensions");
+			return sluice_json_fail(j, "a tensor of more than 64 dimensions");
 		if (ARRAY_ROOM(h->dims, h->room_dims, h->nr_dims + 1) < 0)
 			return sluice_fail(j->err, -ENOMEM, "out of memory");
-		r = json_u64(j, &h->dims[h->nr_dims]);
+		r = sluice_json_u64(j, &h->dims[h->nr_dims]);
 		if (r < 0)
 			return r;
 		h->nr_dims++;
 		e->t.rank++;
-		more = json_more(j, ']');
+		more = sluice_json_more(j, ']');
 	}
 	return more;
 }
 
-static int parse_offsets(struct json *j, struct entry *e)
+static int parse_offsets(struct sluice_json *j, struct entry *e)
 {
-	int r = json_expect(j, '[');
+	int r = sluice_json_expect(j, '[');
 
 	if (r == 0)
-		r = json_u64(j, &e->begin);
+		r = sluice_json_u64(j, &e->begin);
 	if (r == 0)
-		r = json_expect(j, ',');
+		r = sluice_json_expect(j, ',');
 	if (r == 0)
-		r = json_u64(j, &e->end);
-	return r == 0 ? json_expect(j, ']') : r;
+		r = sluice_json_u64(j, &e->end);
+	return r == 0 ? sluice_json_expect(j, ']') : r;
 }
 
-static int parse_dtype(struct json *j, struct entry *e)
+static int parse_dtype(struct sluice_json *j, struct entry *e)
 {
 	char *name;
-	int r = json_string(j, &name);
+	int r = sluice_json_string(j, &name);
 
 	if (r < 0)
 		return r;
 	r = sluice_dtype_find(name);
 	if (r < 0)
-		return json_fail(j, "an unknown dtype");
+		return sluice_json_fail(j, "an unknown dtype");
 	e->t.dtype = (uint32_t)r;
 	return 0;
 }
 
-static int parse_field(struct json *j, char *key, void *arg)
+static int parse_field(struct sluice_json *j, char *key, void *arg)
 {
 	struct entry *e = arg;
 	bool *has = !strcmp(key, "dtype")          ? &e->has_dtype
@@ -336,20 +84,20 @@ static int parse_field(struct json *j, char *key, void *arg)
 						   : NULL;
 
 	if (!has)
-		return json_skip(j, 0);
+		return sluice_json_skip(j);
 	if (*has)
-		return json_fail(j, "a field that is there twice");
+		return sluice_json_fail(j, "a field that is there twice");
 	*has = true;
 	return has == &e->has_dtype   ? parse_dtype(j, e)
 	       : has == &e->has_shape ? parse_shape(j, e)
 				      : parse_offsets(j, e);
 }
 
-static int parse_meta(struct json *j, char *key, void *arg)
+static int parse_meta(struct sluice_json *j, char *key, void *arg)
 {
 	struct header *h = arg;
 	char *value;
-	int r = json_string(j, &value);
+	int r = sluice_json_string(j, &value);
 
 	if (r < 0)
 		return r;
@@ -377,7 +125,7 @@ int tensor_bytes(const struct sluice_tensor *t, uint64_t *ret)
 	return 0;
 }
 
-static int tensor_fail(const struct json *j, const char *name, const char *why)
+static int tensor_fail(const struct sluice_json *j, const char *name, const char *why)
 {
 	struct sluice_short room;
 
@@ -385,7 +133,7 @@ static int tensor_fail(const struct json *j, const char *name, const char *why)
 }
 
 /* The shape lies at @first_dim of an array that may still move: @shape is set at the end. */
-static int check_entry(const struct json *j, struct entry *e)
+static int check_entry(const struct sluice_json *j, struct entry *e)
 {
 	struct sluice_tensor t = e->t;
 	int r;
@@ -409,7 +157,7 @@ static int check_entry(const struct json *j, struct entry *e)
 	return 0;
 }
 
-static int parse_entry(struct json *j, char *key, void *arg)
+static int parse_entry(struct sluice_json *j, char *key, void *arg)
 {
 	struct header *h = arg;
 	struct entry e = {.h = h, .t = {.name = key}, .first_dim = h->nr_dims};
@@ -417,12 +165,12 @@ static int parse_entry(struct json *j, char *key, void *arg)
 
 	if (!strcmp(key, "__metadata__")) {
 		if (h->meta)
-			return json_fail(j, "__metadata__ is there twice");
+			return sluice_json_fail(j, "__metadata__ is there twice");
 		if (ARRAY_ROOM(h->meta, h->room_meta, 1) < 0)
 			return sluice_fail(j->err, -ENOMEM, "out of memory");
-		return json_object(j, parse_meta, h);
+		return sluice_json_object(j, parse_meta, h);
 	}
-	r = json_object(j, parse_field, &e);
+	r = sluice_json_object(j, parse_field, &e);
 	if (r == 0)
 		r = check_entry(j, &e);
 	if (r < 0)
@@ -461,7 +209,7 @@ static int meta_order(const void *a, const void *b)
 	return strcmp((*x)->key, (*y)->key);
 }
 
-static int check_names(const struct json *j, struct header *h)
+static int check_names(const struct sluice_json *j, struct header *h)
 {
 	const struct sluice_tensor *t = h->tensors;
 
@@ -477,7 +225,7 @@ static int check_names(const struct json *j, struct header *h)
 	return 0;
 }
 
-static int check_meta(const struct json *j, const struct header *h)
+static int check_meta(const struct sluice_json *j, const struct header *h)
 {
 	CLEANUP_FREE const struct sluice_meta **v = malloc((h->nr_meta + 1) * sizeof(*v));
 
@@ -494,7 +242,8 @@ static int check_meta(const struct json *j, const struct header *h)
 }
 
 /* Without overlap or hole, from the header to the end of the file. */
-static int check_ranges(const struct json *j, struct header *h, uint64_t data, uint64_t file_bytes)
+static int check_ranges(const struct sluice_json *j, struct header *h, uint64_t data,
+			uint64_t file_bytes)
 {
 	uint64_t at = 0, left = file_bytes - data;
 
@@ -522,18 +271,18 @@ static int check_ranges(const struct json *j, struct header *h, uint64_t data, u
 int header_parse(struct header *h, char *text, size_t len, uint64_t file_bytes,
 		 struct sluice_err *err)
 {
-	struct json j = {text, text, text + len, err};
+	struct sluice_json j = {text, text, text + len, "header", err};
 	uint64_t dim = 0;
 	int r;
 
 	*h = (struct header){0};
 	if (!len || *text != '{')
-		return json_fail(&j, "'{' is missing");
+		return sluice_json_fail(&j, "'{' is missing");
 	if (!sluice_utf8_valid(text, len))
 		return sluice_fail(err, -EINVAL, "header: is not UTF-8");
-	r = json_object(&j, parse_entry, h);
-	if (r == 0 && json_peek(&j) >= 0)
-		r = json_fail(&j, "more than spaces behind the last '}'");
+	r = sluice_json_object(&j, parse_entry, h);
+	if (r == 0 && sluice_json_peek(&j) >= 0)
+		r = sluice_json_fail(&j, "more than spaces behind the last '}'");
 	for (uint64_t i = 0; r == 0 && i < h->nr; dim += h->tensors[i++].rank)
 		h->tensors[i].shape = h->dims + dim; /* entries still stand as they were read */
 	if (r == 0)

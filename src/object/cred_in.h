@@ -63,7 +63,7 @@ char *cred_ini(const char *text, const char *section, const char *key, bool *has
 
 /*
  * Strings of the outermost object of a JSON text, one for each of @names, copied into @values;
- * NULL: not there, or no string.  0, or -EBADMSG for what is not JSON, with nothing to free.
+ * NULL: not there, or no string.  0, or -EINVAL for what is not JSON, with nothing to free.
  */
 int cred_json(const char *text, const char *const *names, char **values, unsigned n);
 

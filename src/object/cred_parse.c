@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The formats that keys come in: files of sections, JSON, dates.  All of it from others.  After an
- * error of the JSON reader nothing may be read on: it may stand behind the end.
- */
+/* The formats that keys come in: files of sections, JSON, dates.  All of it from others. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -10,10 +7,9 @@
 #include <strings.h>
 
 #include "base/err.h"
+#include "base/json.h"
 #include "base/util.h"
 #include "object/cred_in.h"
-
-#define JSON_DEPTH 16
 
 /* --------------------------------------------------------------------------- sections */
 
@@ -94,149 +90,48 @@ char *cred_ini(const char *text, const char *section, const char *key, bool *has
 
 /* ------------------------------------------------------------------------------- JSON */
 
-struct json {
-	const char *at;
+struct fields {
 	const char *const *names;
 	char **values;
 	unsigned n;
 };
 
-static void blanks(struct json *j)
+static int json_field(struct sluice_json *j, char *key, void *arg)
 {
-	j->at += strspn(j->at, " \t\r\n");
-}
+	struct fields *f = arg;
+	char *text;
+	int r;
 
-static bool is(struct json *j, char c)
-{
-	blanks(j);
-	if (*j->at != c)
-		return false;
-	j->at++;
-	return true;
-}
-
-/* Of \uXXXX only ASCII is taken: no key has more. */
-static int escaped(struct json *j)
-{
-	static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
-	char c = *j->at++;
-	const char *known = c ? strchr(from, c) : NULL;
-	int value = 0;
-
-	if (known)
-		return (unsigned char)to[known - from];
-	if (c != 'u')
-		return -EBADMSG;
-	for (int i = 0; i < 4; i++) {
-		unsigned char h = (unsigned char)*j->at;
-
-		if (!isxdigit(h))
-			return -EBADMSG;
-		value = value * 16 + (isdigit(h) ? h - '0' : (h | 32) - 'a' + 10);
-		j->at++;
-	}
-	return value > 0 && value < 128 ? value : '?';
-}
-
-/* A string; with @out a copy of it, which is never longer than it stands there. */
-static int string(struct json *j, char **out)
-{
-	const char *stop;
-	char *text, *to;
-
-	if (!is(j, '"'))
-		return -EBADMSG;
-	for (stop = j->at; *stop && *stop != '"'; stop++)
-		stop += *stop == '\\' && stop[1];
-	text = to = malloc((size_t)(stop - j->at) + 1);
-	if (!text)
-		return -ENOMEM;
-	while (*j->at != '"') {
-		int c = (unsigned char)*j->at++;
-
-		if (c == '\\')
-			c = escaped(j);
-		else if (c < ' ')
-			c = -EBADMSG;
-		if (c < 0) {
-			explicit_bzero(text, (size_t)(to - text));
-			free(text);
-			return c;
-		}
-		*to++ = (char)c;
-	}
-	j->at++;
-	*to = 0;
-	if (out)
-		*out = text;
-	else
-		cred_wipe(text);
-	return 0;
-}
-
-static int value(struct json *j, unsigned depth, char **out);
-
-static int member(struct json *j, unsigned depth)
-{
-	char *name, *got = NULL;
-	int r = string(j, &name);
-
-	if (r)
-		return r;
-	r = is(j, ':') ? value(j, depth + 1, depth ? NULL : &got) : -EBADMSG;
-	for (unsigned i = 0; !r && got && i < j->n; i++) {
-		if (strcmp(name, j->names[i]) != 0)
+	if (sluice_json_peek(j) != '"')
+		return sluice_json_skip(j);
+	r = sluice_json_string(j, &text);
+	for (unsigned i = 0; !r && i < f->n; i++) {
+		if (strcmp(key, f->names[i]) != 0)
 			continue;
-		cred_wipe(j->values[i]);
-		j->values[i] = TAKE_PTR(got);
+		cred_wipe(f->values[i]);
+		f->values[i] = strdup(text);
+		r = f->values[i] ? 0 : -ENOMEM;
 	}
-	cred_wipe(got);
-	free(name);
 	return r;
-}
-
-static int several(struct json *j, unsigned depth, char close)
-{
-	int r = 0;
-
-	if (depth > JSON_DEPTH)
-		return -EBADMSG;
-	if (is(j, close))
-		return 0;
-	do
-		r = close == '}' ? member(j, depth) : value(j, depth + 1, NULL);
-	while (!r && is(j, ','));
-	return r ?: is(j, close) ? 0 : -EBADMSG;
-}
-
-static int value(struct json *j, unsigned depth, char **out)
-{
-	size_t word;
-
-	blanks(j);
-	if (*j->at == '"')
-		return string(j, out);
-	if (is(j, '{'))
-		return several(j, depth, '}');
-	if (is(j, '['))
-		return several(j, depth, ']');
-	/* true, false, null and numbers: no more is wanted of them than their end. */
-	word = strspn(j->at, "+-.0123456789abcdefghijklmnopqrstuvwxyzE");
-	j->at += word;
-	return word ? 0 : -EBADMSG;
 }
 
 int cred_json(const char *text, const char *const *names, char **values, unsigned n)
 {
-	struct json j = {text, names, values, n};
+	struct fields f = {names, values, n};
+	char *copy = strdup(text);
+	struct sluice_json j = {.text = copy, .p = copy, .what = "JSON"};
+	size_t len = strlen(text);
 	int r;
 
 	memset(values, 0, n * sizeof(*values));
-	r = is(&j, '{') ? several(&j, 0, '}') : -EBADMSG;
-	if (!r)
-		blanks(&j);
-	if (!r && *j.at)
-		r = -EBADMSG;
+	if (!copy)
+		return -ENOMEM;
+	j.end = copy + len;
+	r = sluice_json_object(&j, json_field, &f);
+	if (!r && sluice_json_peek(&j) >= 0)
+		r = -EINVAL;
+	explicit_bzero(copy, len);
+	free(copy);
 	for (unsigned i = 0; r && i < n; i++) {
 		cred_wipe(values[i]);
 		values[i] = NULL;

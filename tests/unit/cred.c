@@ -414,9 +414,9 @@ static void json_is_json(void)
 	char deep[200] = "{\"a\":", *got[2];
 
 	for (size_t i = 0; i < T_COUNT(bad); i++)
-		T_EQ(cred_json(bad[i], names, got, 2), -EBADMSG);
+		T_EQ(cred_json(bad[i], names, got, 2), -EINVAL);
 	memset(deep + 5, '[', 100);
-	T_EQ(cred_json(deep, names, got, 2), -EBADMSG);
+	T_EQ(cred_json(deep, names, got, 2), -EINVAL);
 	T_EQ(cred_json(" { \"b\" : \"\\u0041\\\"\\n\" , \"a\" : 1 , \"c\" : [ { } , [ ] ] } \n",
 		       names, got, 2),
 	     0);
