@@ -6,6 +6,7 @@
  */
 #include <dirent.h>
 #include <malloc.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/random.h"
@@ -27,33 +28,48 @@ struct held {
 	uint64_t bytes; /* allocated and not freed */
 };
 
-/* A log that is being rewritten just now has a second file, for as long as that takes. */
-static bool is_new_log(const struct dirent *e)
+/* Is this one of a log that is being rewritten: the new one, or the old one that is about to be
+ * closed? */
+static bool is_for_a_while(const struct dirent *e)
 {
 	char name[64], path[512] = "";
 	ssize_t n;
 
 	snprintf(name, sizeof(name), "/proc/self/fd/%.20s", e->d_name);
 	n = readlink(name, path, sizeof(path) - 1);
-	return n > 8 && !strcmp(path + n - 8, "/log.new");
+	return n > 0 && (strstr(path, "/log.new") || strstr(path, "/log (deleted)"));
 }
 
-static unsigned count_fds(void)
+static unsigned count_fds(bool *settled)
 {
 	DIR *d = opendir("/proc/self/fd");
 	const struct dirent *e;
 	unsigned n = 0;
 
 	T_OK(d != NULL);
-	while ((e = readdir(d)))
-		n += !is_new_log(e);
+	*settled = true;
+	for (; (e = readdir(d)); n++)
+		if (is_for_a_while(e))
+			*settled = false;
 	closedir(d);
+	return n;
+}
+
+/* When no log is being rewritten, which takes a file and some MiB for as long as it lasts. */
+static unsigned count_settled_fds(void)
+{
+	struct timespec soon = {0, 1000000};
+	bool settled;
+	unsigned n;
+
+	while (n = count_fds(&settled), !settled)
+		nanosleep(&soon, NULL);
 	return n;
 }
 
 static struct held held_now(void)
 {
-	struct held h = {.fds = count_fds()};
+	struct held h = {.fds = count_settled_fds()};
 #if HAVE_MALLINFO
 	struct mallinfo2 m = mallinfo2();
 
