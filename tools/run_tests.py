@@ -11,7 +11,7 @@ Each DIR is a build directory the Makefile knows; "DIR" runs all of its tests, "
 A test program speaks TAP on standard output.  Exit status 77 means skipped.  A program that
 dies, that stops before its plan is fulfilled, that has no plan, or that exits with an error
 although no case failed counts as one failure.  There is no time limit: a slow machine is not a
-failure; who runs for long is named now and then.
+failure; who runs for long is named now and then.  One that hangs, see tools/hang.py, is ended.
 
 The reason of a skip is what follows "# SKIP", or the comment line before it (cmocka 1.1.5 has
 no place for a reason).  SLUICE_TEST_REQUIRE, which the programs themselves read, turns skips into
@@ -31,6 +31,8 @@ import sys
 import tempfile
 import threading
 import time
+
+import hang
 
 PLAN = re.compile(r'1\.\.(\d+)\s*(?:#\s*skip\w*\s*(.*))?$', re.I)
 RESULT = re.compile(r'(not )?ok\b\s*\d*\s*(?:- )?(.*?)\s*(?:#\s*(skip|todo)\w*:?\s*(.*))?$', re.I)
@@ -130,6 +132,7 @@ class Program:
         self.cwd = test.get('workdir')
         self.parallel = test['is_parallel']
         self.out = None
+        self.stuck = []  # where it was when it was ended
 
     def run(self, running):
         base = os.path.abspath(f'{self.build}/test-logs/' + re.sub(r'[^-.\w]+', '-', self.name))
@@ -145,7 +148,7 @@ class Program:
             env.pop('MAKEFLAGS', None)
             child = subprocess.Popen(self.cmd, cwd=self.cwd or tmp, env=env, stdin=subprocess.DEVNULL,
                                      stdout=o, stderr=e, start_new_session=True)
-            running[self] = child, begin
+            running[self] = hang.Watch(child.pid), begin
             _, status, used = os.wait4(child.pid, 0)
             status = child.returncode = os.waitstatus_to_exitcode(status)
             del running[self]
@@ -155,6 +158,8 @@ class Program:
             stdout, stderr = o.read(), e.read()
         self.out = judge(stdout, stderr, status)
         self.text = (stdout + stderr).splitlines()
+        if self.stuck:
+            self.out.failed.append(f'hangs: next to no processor time used for {hang.SECONDS} s')
 
     def report(self):
         out = self.out
@@ -167,6 +172,8 @@ class Program:
         if out.failed:
             for line in [t for t in self.text if not re.match(r'ok \d', t)][-TAIL_LINES:]:
                 print('    ' + line)
+        for line in self.stuck:
+            print('    ' + line)
         sys.stdout.flush()
 
 
@@ -210,12 +217,16 @@ def fixed_addresses():
 
 
 def watch(running, stop):
-    """Name those who run for long, so that a hang can be told from slowness."""
+    """Name those who run for long, end those who hang."""
     while not stop.wait(STILL_RUNNING_SECONDS):
-        for program, (_, begin) in list(running.items()):
-            seconds = time.monotonic() - begin
-            if seconds > STILL_RUNNING_SECONDS:
-                print(f'{program.name}: still running, {seconds:.0f} s', flush=True)
+        found = hang.processes()
+        for program, (process, begin) in list(running.items()):
+            now = time.monotonic()
+            if now - begin > STILL_RUNNING_SECONDS:
+                print(f'{program.name}: still running, {now - begin:.0f} s', flush=True)
+            if process.hangs(now, found):
+                program.stuck = process.stacks()
+                process.kill()
 
 
 def run_all(programs):
@@ -233,8 +244,8 @@ def run_all(programs):
                         tasks[task].report()
                 except BaseException:
                     pool.shutdown(wait=False, cancel_futures=True)
-                    for child, _ in list(running.values()):
-                        os.killpg(child.pid, signal.SIGKILL)
+                    for process, _ in list(running.values()):
+                        os.killpg(process.pid, signal.SIGKILL)
                     raise
     finally:
         stop.set()

@@ -10,6 +10,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..'))
 import tap
 
 sys.dont_write_bytecode = True
+sys.path.insert(0, f'{sys.argv[1]}/tools')
+import hang
 spec = importlib.util.spec_from_file_location('runner', f'{sys.argv[1]}/tools/run_tests.py')
 runner = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(runner)
@@ -65,7 +67,33 @@ def a_program_gets_the_signals_that_the_runner_was_told_to_ignore():
     assert ends.returncode == -signal.SIGINT, ends.returncode
 
 
+def one_that_uses_no_processor_time_hangs():
+    def hangs(*used):
+        """Looked at each minute, when a process and its child had used so many seconds."""
+        watch = hang.Watch(7)
+        return [watch.hangs(60 * i, {7: (1, 7, 5.0), 8: (7, 8, u), 9: (1, 9, 100.0 * i)})
+                for i, u in enumerate(used)]
+
+    assert not any(hangs(*range(30))), 'the child gets on'
+    assert hangs(*[3.0] * 12) == [False] * 10 + [True] * 2
+    assert hangs(*[i / 60 for i in range(11)])[10], 'one that looks around now and then'
+    assert not any(hangs(*[3.0] * 9, 0.0, *[0.0] * 9)), 'another child began'
+
+
+def one_that_hangs_is_ended_with_all_it_started():
+    child = subprocess.Popen(['sh', '-c', 'setsid sh -c "sleep 1000; true" & echo; wait'],
+                             stdout=subprocess.PIPE, start_new_session=True)
+    watch = hang.Watch(child.pid)
+    child.stdout.readline()
+    while not any('sleep 1000' in line for line in watch.stacks()):
+        pass
+    watch.kill()
+    assert child.wait() == -signal.SIGKILL
+    assert child.stdout.read() == b'', 'nobody has it any more'
+
+
 tap.run(plain_TAP_is_counted, the_reason_of_a_skip_is_found, several_groups_are_one_program,
         status_77_is_a_skip, a_crash_is_one_failure, too_few_cases_are_one_failure,
         a_bad_status_is_a_failure_though_all_cases_passed,
-        a_program_gets_the_signals_that_the_runner_was_told_to_ignore)
+        a_program_gets_the_signals_that_the_runner_was_told_to_ignore,
+        one_that_uses_no_processor_time_hangs, one_that_hangs_is_ended_with_all_it_started)
