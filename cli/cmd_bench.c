@@ -128,7 +128,7 @@ static int parse_sizes(struct bench_command *c)
 	return CLI_OK;
 }
 
-static int check_options(const struct bench_command *c)
+static int bench_check_options(const struct bench_command *c)
 {
 	const struct bench_job *job = &c->job;
 	bool null = engine_is_null(job->opts.engine), object = cli_is_object(job->folder);
@@ -195,7 +195,7 @@ static void set_settings(struct bench_command *c)
 	json_object_set_new(c->settings, "sizes", sizes);
 }
 
-static int build_job(struct bench_command *c)
+static int bench_build(struct bench_command *c)
 {
 	struct sluice_err err = {0, ""};
 	int r = parse_sizes(c);
@@ -203,7 +203,7 @@ static int build_job(struct bench_command *c)
 	if (r == CLI_OK)
 		r = cli_gpu_set(&c->gpu, &c->job.memory, &c->job.opts, &cmd_bench);
 	if (r == CLI_OK)
-		r = check_options(c);
+		r = bench_check_options(c);
 	if (r == CLI_OK)
 		r = cli_opts_check(&c->job.opts, &cmd_bench);
 	if (r == CLI_OK)
@@ -220,8 +220,8 @@ static int build_job(struct bench_command *c)
 
 /* ----------------------------------------------------------------- meanwhile */
 
-static void show_progress(void *arg, enum bench_step step, uint64_t size, uint64_t done,
-			  uint64_t total)
+static void bench_progress(void *arg, enum bench_step step, uint64_t size, uint64_t done,
+			   uint64_t total)
 {
 	static const char *const labels[] = {
 		"Prepare:", "Writes:", "Reads:", "Mixed:", "Verify:", "Limit:"};
@@ -282,7 +282,7 @@ static int bench_do(void *args, struct cli_end *end, struct sluice_err *err)
 	struct bench_command *c = args;
 	int r;
 
-	c->job.progress = isatty(STDERR_FILENO) ? show_progress : NULL;
+	c->job.progress = isatty(STDERR_FILENO) ? bench_progress : NULL;
 	c->job.progress_arg = c;
 	c->job.series_done = series_done;
 	c->job.series_arg = c;
@@ -301,7 +301,7 @@ static int bench_main(void *args, int argc, char **argv)
 	(void)argc;
 	(void)argv;
 	c->job.stop = cli_stop_catch();
-	r = build_job(c);
+	r = bench_build(c);
 	if (r == CLI_OK && c->dry_run) {
 		bench_plan(&c->job, &plan);
 		bench_report_plan(stdout, &c->job, &plan);

@@ -106,7 +106,7 @@ static void set_settings(struct gen_command *c)
 	json_object_set_new(c->settings, "size", sizes);
 }
 
-static int build_job(struct gen_command *c, int argc, char **argv)
+static int gen_build(struct gen_command *c, int argc, char **argv)
 {
 	struct sluice_err err = {0, ""};
 	int r;
@@ -129,7 +129,7 @@ static int build_job(struct gen_command *c, int argc, char **argv)
 
 /* -------------------------------------------------------------------- the job */
 
-static void show_progress(void *arg, uint64_t bytes)
+static void gen_progress(void *arg, uint64_t bytes)
 {
 	struct gen_command *c = arg;
 
@@ -159,7 +159,7 @@ static int gen_do(void *args, struct cli_end *end, struct sluice_err *err)
 	struct gen_command *c = args;
 	int r;
 
-	c->job.progress = show_progress;
+	c->job.progress = gen_progress;
 	c->job.arg = c;
 	cli_progress_start(&c->progress, c->job.verify ? "Verify:" : "Write:", c->bytes);
 	r = gen_files_run(&c->job, &c->res, err);
@@ -175,7 +175,7 @@ static int gen_main(void *args, int argc, char **argv)
 	int r;
 
 	c->job.stop = cli_stop_catch();
-	r = build_job(c, argc, argv);
+	r = gen_build(c, argc, argv);
 	if (r == CLI_OK)
 		r = cli_measure(&(struct cli_measure){&cmd_gen, &c->out, &c->files, &c->progress,
 						      c->job.stop, gen_do, gen_tell},

@@ -161,7 +161,7 @@ static const char *first_path(int argc, char **argv)
 	return ".";
 }
 
-static int info_run(void *args, int argc, char **argv)
+static int machine_info_run(void *args, int argc, char **argv)
 {
 	struct info_args *a = args;
 	struct info in = {.usable = false};
@@ -210,5 +210,5 @@ const struct cli_cmd cmd_info = {
 		"Exit status 3 when no engine works here.\n",
 	.opts = info_opts,
 	.args_size = sizeof(struct info_args),
-	.run = info_run,
+	.run = machine_info_run,
 };

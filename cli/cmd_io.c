@@ -132,7 +132,7 @@ static int set_how(struct sluice_opts *opts, const char *config)
 }
 
 /* What does not go together, and what is taken note of. */
-static int check_options(const struct io_command *c)
+static int io_check_options(const struct io_command *c)
 {
 	const struct io_job *job = &c->job;
 	bool null = engine_is_null(job->opts.engine);
@@ -177,7 +177,7 @@ static int set_gpu(struct io_command *c)
 	return r;
 }
 
-static int build_job(struct io_command *c)
+static int io_build(struct io_command *c)
 {
 	struct sluice_err err = {0, ""};
 	int r = check_torch(c->job.opts.engine);
@@ -185,7 +185,7 @@ static int build_job(struct io_command *c)
 	if (r == CLI_OK)
 		r = set_gpu(c);
 	if (r == CLI_OK)
-		r = check_options(c);
+		r = io_check_options(c);
 	if (r == CLI_OK)
 		r = set_how(&c->job.opts, c->config);
 	if (r == CLI_OK)
@@ -212,7 +212,7 @@ static int build_job(struct io_command *c)
 
 /* ----------------------------------------------------------------- progress */
 
-static void show_progress(void *arg, enum io_step step, uint64_t done, uint64_t total)
+static void io_progress(void *arg, enum io_step step, uint64_t done, uint64_t total)
 {
 	static const char *const labels[] = {"prepare", "measure", "limit", "check"};
 	struct io_command *c = arg;
@@ -238,7 +238,7 @@ static int io_do(void *args, struct cli_end *end, struct sluice_err *err)
 	struct io_command *c = args;
 	int r;
 
-	c->job.progress = isatty(STDERR_FILENO) ? show_progress : NULL;
+	c->job.progress = isatty(STDERR_FILENO) ? io_progress : NULL;
 	c->job.progress_arg = c;
 	c->job.ready = on_ready;
 	r = io_job_run(&c->job, &c->res, err);
@@ -293,7 +293,7 @@ static int io_main(void *args, int argc, char **argv)
 	(void)argc;
 	(void)argv;
 	c->job.stop = cli_stop_catch();
-	r = build_job(c);
+	r = io_build(c);
 	if (r == CLI_OK && c->dry_run) {
 		r = io_dry_run(c);
 	} else if (r == CLI_OK) {

@@ -27,8 +27,8 @@ struct replay_command {
 	const atomic_int *stop;
 };
 
-static void show_progress(void *arg, const char *step, uint64_t rows, uint64_t total,
-			  uint64_t bytes)
+static void replay_progress(void *arg, const char *step, uint64_t rows, uint64_t total,
+			    uint64_t bytes)
 {
 	struct replay_command *c = arg;
 
@@ -89,7 +89,7 @@ static int replay_tell(struct replay_command *c, struct result *r)
 }
 
 /* What makes a run that came to its end a failure. */
-static int judge(const struct replay_result *res)
+static int replay_judge(const struct replay_result *res)
 {
 	const uint64_t *n = res->errors;
 
@@ -130,7 +130,7 @@ static int run_and_report(struct replay_command *c, struct replay_result *res)
 	else if (rc < 0)
 		status = cli_fail(&cmd_replay, CLI_FAILED, "%s", err.msg);
 	if (status == CLI_OK)
-		status = judge(res);
+		status = replay_judge(res);
 	result_fini(&r);
 	return status;
 }
@@ -169,7 +169,7 @@ static int do_job(struct replay_command *c)
 	int r;
 
 	c->setup->job.stop = c->stop;
-	c->setup->job.progress = isatty(STDERR_FILENO) ? show_progress : NULL;
+	c->setup->job.progress = isatty(STDERR_FILENO) ? replay_progress : NULL;
 	c->setup->job.progress_arg = c;
 	c->report.job = &c->setup->job;
 	if (c->setup->dry_run && cli_hosts_rank()) /* what all would do says one */

@@ -68,7 +68,7 @@ static const struct cli_opt stream_opts[] = {
 	CLI_END,
 };
 
-static int build_job(struct stream_command *c, int argc, char **argv, struct weights_plan *plan)
+static int stream_build(struct stream_command *c, int argc, char **argv, struct weights_plan *plan)
 {
 	const struct cli_pair pairs[] = {
 		{c->job.limit && !c->job.measure_limit, "--limit and --no-limit"},
@@ -95,7 +95,7 @@ static int build_job(struct stream_command *c, int argc, char **argv, struct wei
 	return r < 0 ? cli_refuse(&cmd_stream, r, err.msg) : CLI_OK;
 }
 
-static void show_progress(void *arg, uint64_t done, uint64_t total)
+static void stream_progress(void *arg, uint64_t done, uint64_t total)
 {
 	struct stream_command *c = arg;
 
@@ -131,7 +131,7 @@ static int stream_do(void *args, struct cli_end *end, struct sluice_err *err)
 	struct stream_command *c = args;
 	int r;
 
-	c->job.progress = isatty(STDERR_FILENO) ? show_progress : NULL;
+	c->job.progress = isatty(STDERR_FILENO) ? stream_progress : NULL;
 	c->job.arg = c;
 	r = weights_run(&c->job, &c->res, err);
 	end->tell = c->res.ran;
@@ -146,7 +146,7 @@ static int stream_main(void *args, int argc, char **argv)
 	int r;
 
 	c->job.stop = cli_stop_catch();
-	r = build_job(c, argc, argv, &plan);
+	r = stream_build(c, argc, argv, &plan);
 	if (r == CLI_OK && c->dry_run) {
 		weights_report_plan(stdout, &c->job, &plan);
 	} else if (r == CLI_OK) {

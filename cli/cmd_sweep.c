@@ -139,7 +139,7 @@ static void note_odd_blocks(const struct space *s)
 					 (unsigned long long)s->axes[i].values[k].n);
 }
 
-static int check_options(const struct sweep_command *c)
+static int sweep_check_options(const struct sweep_command *c)
 {
 	const struct sweep_job *job = &c->job;
 	const struct cli_pair pairs[] = {
@@ -167,7 +167,7 @@ static int check_options(const struct sweep_command *c)
 }
 
 /* What options leave open: the file says it, or a default. */
-static void set_job(struct sweep_command *c)
+static void sweep_set_job(struct sweep_command *c)
 {
 	static const char *const here[] = {"."};
 	const struct cli_space_job *more = &c->more;
@@ -212,10 +212,10 @@ static int pick_log_dir(struct sweep_command *c)
 	return CLI_OK;
 }
 
-static int build_job(struct sweep_command *c)
+static int sweep_build(struct sweep_command *c)
 {
 	struct sluice_err err = {0, ""};
-	int r = check_options(c);
+	int r = sweep_check_options(c);
 
 	if (r == CLI_OK)
 		r = build_space(c);
@@ -228,7 +228,7 @@ static int build_job(struct sweep_command *c)
 		c->state = NULL;
 		return cli_fail(&cmd_sweep, CLI_FAILED, "out of memory");
 	}
-	set_job(c);
+	sweep_set_job(c);
 	r = cli_object_for(&c->job.opts.objects, &c->object, c->job.folders, c->job.nr_folders,
 			   &cmd_sweep);
 	if (r != CLI_OK)
@@ -250,7 +250,7 @@ static int build_job(struct sweep_command *c)
 
 /* ---------------------------------------------------------------------- run */
 
-static void show_progress(void *arg, const char *name, uint64_t done, uint64_t total)
+static void sweep_progress(void *arg, const char *name, uint64_t done, uint64_t total)
 {
 	struct sweep_command *c = arg;
 
@@ -320,7 +320,7 @@ static int sweep_do(void *args, struct cli_end *end, struct sluice_err *err)
 	struct sweep_command *c = args;
 	int r;
 
-	c->job.progress = isatty(STDERR_FILENO) ? show_progress : NULL;
+	c->job.progress = isatty(STDERR_FILENO) ? sweep_progress : NULL;
 	c->job.ready = make_logs;
 	c->job.point_done = point_done;
 	c->job.arg = c;
@@ -353,7 +353,7 @@ static int sweep_main(void *args, int argc, char **argv)
 	(void)argc;
 	(void)argv;
 	c->job.stop = cli_stop_catch();
-	r = build_job(c);
+	r = sweep_build(c);
 	if (r == CLI_OK && c->dry_run) {
 		r = dry_run(c);
 	} else if (r == CLI_OK) {

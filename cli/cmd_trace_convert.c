@@ -36,7 +36,7 @@ static const struct cli_opt convert_opts[] = {
 };
 
 /* By what the name ends in, without .zst. */
-static enum trace_format by_name(const char *out)
+static enum trace_format convert_by_name(const char *out)
 {
 	static const struct {
 		const char *end;
@@ -64,7 +64,7 @@ static enum trace_format by_name(const char *out)
 static int set_format(struct trace_writer_opts *w, const char *out)
 {
 	if (w->format == TRACE_AUTO)
-		w->format = by_name(out);
+		w->format = convert_by_name(out);
 	if (w->format == TRACE_AUTO)
 		return cli_usage(
 			&cmd_trace_convert,

@@ -125,7 +125,7 @@ static int check_contradictions(const struct tune_command *c)
 	return cli_exclude(&cmd_tune, pairs, ARRAY_SIZE(pairs));
 }
 
-static int check_options(const struct tune_command *c)
+static int tune_check_options(const struct tune_command *c)
 {
 	int r = check_contradictions(c);
 
@@ -158,7 +158,7 @@ static enum tune_goal goal_of(const struct tune_job *job)
 }
 
 /* What options leave open: the file says it, or a default. */
-static void set_job(struct tune_command *c)
+static void tune_set_job(struct tune_command *c)
 {
 	static const char *here[] = {"."};
 	const struct cli_space_job *more = &c->more;
@@ -197,14 +197,14 @@ static int build_space(struct tune_command *c)
 	return r;
 }
 
-static int build_job(struct tune_command *c)
+static int tune_build(struct tune_command *c)
 {
 	bool loops = c->job.loops;
 	struct sluice_err err = {0, ""};
 	int r = cli_gpu_set(&c->gpu, &c->job.memory, &c->job.opts, &cmd_tune);
 
 	if (r == CLI_OK)
-		r = check_options(c);
+		r = tune_check_options(c);
 	if (r == CLI_OK)
 		r = build_space(c);
 	if (r == CLI_OK)
@@ -212,7 +212,7 @@ static int build_job(struct tune_command *c)
 	if (r != CLI_OK)
 		return r;
 	c->job.opts.size = sizeof(c->job.opts);
-	set_job(c);
+	tune_set_job(c);
 	r = tune_check(&c->job, &err);
 	if (r < 0)
 		return cli_refuse(&cmd_tune, r, err.msg);
@@ -240,7 +240,7 @@ static void show_race(struct tune_command *c, uint64_t done, uint64_t total)
 	c->raced = true;
 }
 
-static void show_progress(void *arg, enum tune_step step, uint64_t done, uint64_t total,
+static void tune_progress(void *arg, enum tune_step step, uint64_t done, uint64_t total,
 			  unsigned left)
 {
 	struct tune_command *c = arg;
@@ -319,7 +319,7 @@ static int tune_do(void *args, struct cli_end *end, struct sluice_err *err)
 	int r;
 
 	c->out.text = c->out.text && !cli_is_stdout(c->output);
-	c->job.progress = c->verbose || isatty(STDERR_FILENO) ? show_progress : NULL;
+	c->job.progress = c->verbose || isatty(STDERR_FILENO) ? tune_progress : NULL;
 	c->job.progress_arg = c;
 	c->job.began = began;
 	r = tune_run(&c->job, &c->res, err);
@@ -341,7 +341,7 @@ static int tune_main(void *args, int argc, char **argv)
 	(void)argc;
 	(void)argv;
 	c->job.stop = cli_stop_catch();
-	r = build_job(c);
+	r = tune_build(c);
 	if (r == CLI_OK && c->dry_run) {
 		tune_report_plan(stdout, &c->job);
 	} else if (r == CLI_OK) {

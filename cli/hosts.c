@@ -245,7 +245,7 @@ static int merge_said(json_t **out, char **all, const char **lost, struct sluice
 	return r;
 }
 
-static int gather(json_t **out, const char *mine, struct sluice_err *err)
+static int hosts_gather_all(json_t **out, const char *mine, struct sluice_err *err)
 {
 	unsigned nr = hosts_size();
 	char **all = calloc(nr, sizeof(*all));
@@ -280,7 +280,7 @@ int cli_hosts_result(json_t **out, const struct cli_cmd *cmd, const struct resul
 	if (!text)
 		return cli_fail(cmd, CLI_FAILED, "out of memory");
 	*out = NULL;
-	e = gather(out, text, &err);
+	e = hosts_gather_all(out, text, &err);
 	free(text);
 	return e < 0 ? cli_fail(cmd, CLI_FAILED, "%s", err.msg) : CLI_OK;
 }

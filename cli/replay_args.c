@@ -246,7 +246,7 @@ static int set_input(struct replay_setup *s, const char *trace)
 			    &cmd_replay);
 }
 
-static int check_pairs(const struct replay_setup *s)
+static int replay_check_pairs(const struct replay_setup *s)
 {
 	const struct replay_job *job = &s->job;
 	bool null = false;
@@ -298,7 +298,7 @@ int replay_setup(struct replay_setup *s, const char *trace)
 		r = set_input(s, trace);
 	if (r == CLI_OK)
 		r = set_part(s, trace);
-	return r == CLI_OK ? check_pairs(s) : r;
+	return r == CLI_OK ? replay_check_pairs(s) : r;
 }
 
 void replay_setup_fini(struct replay_setup *s)

@@ -90,7 +90,7 @@ static int parse_methods(struct ckpt_command *c)
 	return CLI_OK;
 }
 
-static int build_job(struct ckpt_command *c)
+static int ckpt_build(struct ckpt_command *c)
 {
 	struct sluice_err err = {0, ""};
 	const struct cli_pair pairs[] = {
@@ -115,7 +115,7 @@ static int build_job(struct ckpt_command *c)
 
 /* -------------------------------------------------------------------- the job */
 
-static void show_progress(void *arg, unsigned method, bool read, uint64_t done, uint64_t total)
+static void ckpt_progress(void *arg, unsigned method, bool read, uint64_t done, uint64_t total)
 {
 	struct ckpt_command *c = arg;
 	char label[32];
@@ -155,7 +155,7 @@ static int ckpt_do(void *args, struct cli_end *end, struct sluice_err *err)
 	struct ckpt_command *c = args;
 	int r;
 
-	c->job.progress = isatty(STDERR_FILENO) ? show_progress : NULL;
+	c->job.progress = isatty(STDERR_FILENO) ? ckpt_progress : NULL;
 	c->job.arg = c;
 	r = ckpt_run(&c->job, &c->res, err);
 	end->tell = c->res.nr_series || r == 0;
@@ -171,7 +171,7 @@ static int ckpt_main(void *args, int argc, char **argv)
 	(void)argc;
 	(void)argv;
 	c->job.stop = cli_stop_catch();
-	r = build_job(c);
+	r = ckpt_build(c);
 	if (r == CLI_OK && c->dry_run) {
 		ckpt_plan(&c->job, &plan);
 		ckpt_report_plan(stdout, &c->job, &plan);

@@ -43,7 +43,7 @@ static int ls_one(void *arg, const char *name)
 	return status;
 }
 
-static int ls_run(void *args, int argc, char **argv)
+static int ckpt_ls_run(void *args, int argc, char **argv)
 {
 	struct ls_command *c = args;
 	struct sluice_opts opts = SLUICE_OPTS_INIT;
@@ -69,5 +69,5 @@ const struct cli_cmd cmd_ckpt_ls = {
 	.operands = "i",
 	.opts = ls_opts,
 	.args_size = sizeof(struct ls_command),
-	.run = ls_run,
+	.run = ckpt_ls_run,
 };

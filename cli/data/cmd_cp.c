@@ -296,7 +296,7 @@ static int item_status(const struct cp_command *c, const struct cp_item *it)
 }
 
 /* Until the threads have ended: show how far they are, and tell what is done. */
-static int watch(struct cp_command *c)
+static int cp_watch(struct cp_command *c)
 {
 	struct timespec until;
 	int status = CLI_OK;
@@ -347,7 +347,7 @@ static int copy_list(struct cp_command *c)
 	pthread_mutex_unlock(&c->lock);
 	if (!nr && want)
 		return cli_fail(&cmd_cp, CLI_FAILED, "no thread: %s", strerror(r));
-	status = watch(c);
+	status = cp_watch(c);
 	for (unsigned i = 0; i < nr; i++)
 		pthread_join(threads[i], NULL);
 	if (status == CLI_OK && *c->stop)

@@ -174,7 +174,7 @@ static int list_one(struct ls_command *c, const char *name)
 	return r < 0 ? cli_object_fail(&cmd_ls, r, err.msg) : CLI_OK;
 }
 
-static int ls_run(void *args, int argc, char **argv)
+static int object_ls_run(void *args, int argc, char **argv)
 {
 	struct ls_command *c = args;
 	int r;
@@ -203,5 +203,5 @@ const struct cli_cmd cmd_ls = {
 	.operands = "o",
 	.opts = ls_opts,
 	.args_size = sizeof(struct ls_command),
-	.run = ls_run,
+	.run = object_ls_run,
 };

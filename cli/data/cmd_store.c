@@ -72,7 +72,7 @@ static int info_dir(const struct cli_cmd *cmd, const char *dir)
 	return CLI_OK;
 }
 
-static int info_run(void *args, int argc, char **argv)
+static int store_info_run(void *args, int argc, char **argv)
 {
 	(void)args;
 	return each_dir(&cmd_store_info, argc, argv, info_dir);
@@ -84,7 +84,7 @@ const struct cli_cmd cmd_store_info = {
 	.usage = "DIR...",
 	.operands = "p",
 	.opts = cli_no_opts,
-	.run = info_run,
+	.run = store_info_run,
 };
 
 /* ---------------------------------------------------------------------- ls */
@@ -112,7 +112,7 @@ static int ls_dir(const struct cli_cmd *cmd, const char *dir)
 	return r < 0 ? store_fail(cmd, r, &err) : CLI_OK;
 }
 
-static int ls_run(void *args, int argc, char **argv)
+static int store_ls_run(void *args, int argc, char **argv)
 {
 	(void)args;
 	return each_dir(&cmd_store_ls, argc, argv, ls_dir);
@@ -124,7 +124,7 @@ const struct cli_cmd cmd_store_ls = {
 	.usage = "DIR...",
 	.operands = "p",
 	.opts = cli_no_opts,
-	.run = ls_run,
+	.run = store_ls_run,
 };
 
 /* ------------------------------------------------------------------ verify */

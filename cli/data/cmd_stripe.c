@@ -160,7 +160,7 @@ static int look_at_all(const struct cli_cmd *cmd, const struct stripe_command *c
 	return status;
 }
 
-static int info_run(void *args, int argc, char **argv)
+static int stripe_info_run(void *args, int argc, char **argv)
 {
 	return look_at_all(&cmd_stripe_info, args, argc, argv);
 }
@@ -185,7 +185,7 @@ const struct cli_cmd cmd_stripe_info = {
 	.operands = "p",
 	.opts = look_opts,
 	.args_size = sizeof(struct stripe_command),
-	.run = info_run,
+	.run = stripe_info_run,
 };
 
 const struct cli_cmd cmd_stripe_check = {

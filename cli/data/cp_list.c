@@ -72,8 +72,8 @@ static bool names_a_file(const char *name)
 	}
 }
 
-static int add_key(struct cp_list *l, const char *bucket, const char *key, const char *name,
-		   const char *to, struct sluice_err *err)
+static int cp_add_key(struct cp_list *l, const char *bucket, const char *key, const char *name,
+		      const char *to, struct sluice_err *err)
 {
 	size_t n = strlen(name);
 
@@ -102,7 +102,8 @@ static int add_prefix(struct cp_list *l, const char *from, const char *to, struc
 		return r;
 	while (r == 0 && (more = sluice_object_list_next(list, &e, err)) != 0)
 		r = more < 0 ? more
-			     : add_key(l, name, e.key, e.key + strlen(below) - bucket - 1, to, err);
+			     : cp_add_key(l, name, e.key, e.key + strlen(below) - bucket - 1, to,
+					  err);
 	sluice_object_list_close(list);
 	return r;
 }

@@ -28,7 +28,7 @@ struct kv_command {
 
 /* ----------------------------------------------------------------- meanwhile */
 
-static void show_progress(void *arg, double at_sec, uint64_t requests, uint64_t bytes)
+static void kv_progress(void *arg, double at_sec, uint64_t requests, uint64_t bytes)
 {
 	struct kv_command *c = arg;
 
@@ -115,7 +115,7 @@ static int kv_start(struct kv_command *c, struct kv_result *res, struct sluice_e
 	struct kv_job *job = &c->args->job;
 
 	job->stop = c->stop;
-	job->progress = isatty(STDERR_FILENO) ? show_progress : NULL;
+	job->progress = isatty(STDERR_FILENO) ? kv_progress : NULL;
 	job->progress_arg = c;
 	return job->trace_path ? kv_run_trace(job, res, err) : kv_run_real(job, res, err);
 }

@@ -223,7 +223,7 @@ static void fit_memory(struct kv_args *a)
 			    sluice_size_format(left, ram.available));
 }
 
-static void set_job(struct kv_args *a)
+static void kv_set_job(struct kv_args *a)
 {
 	bool live = a->params.policy.live || a->params.closed_loop || a->params.autoscale;
 
@@ -256,7 +256,7 @@ static int set_part(struct kv_args *a, const struct cli_cmd *cmd)
 /* --------------------------------------------------------------- all of it */
 
 /* What no value of a single option can be blamed for. */
-static int check_pairs(const struct kv_args *a, const struct cli_cmd *cmd)
+static int kv_check_pairs(const struct kv_args *a, const struct cli_cmd *cmd)
 {
 	const struct kv_params *p = &a->params;
 	bool seed = a->order == KV_ORDER_SEED + 1, store = a->job.backend == KV_BACKEND_STORE;
@@ -316,7 +316,7 @@ int kv_setup(struct kv_args *a, const struct cli_cmd *cmd)
 {
 	struct kv_params *p = &a->params;
 	struct sluice_err err = {0, ""};
-	int r = check_pairs(a, cmd);
+	int r = kv_check_pairs(a, cmd);
 
 	if (r == CLI_OK)
 		r = cli_opts_check(&a->job.opts, cmd);
@@ -345,7 +345,7 @@ int kv_setup(struct kv_args *a, const struct cli_cmd *cmd)
 	set_inputs(a);
 	if (!a->cpu_told && !a->job.trace_path && p->model && !a->problems.nr)
 		fit_memory(a);
-	set_job(a);
+	kv_set_job(a);
 	return CLI_OK;
 }
 

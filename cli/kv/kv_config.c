@@ -235,7 +235,7 @@ static void set_value(struct reading *r, struct fy_node *n, const struct key *k)
 /* Is @path the key @k, a section of it, or neither? */
 enum fit { OTHER, SECTION, LEAF };
 
-static enum fit fits(const struct key *k, const char *path)
+static enum fit kv_config_fits(const struct key *k, const char *path)
 {
 	size_t len = strlen(path);
 
@@ -250,7 +250,7 @@ static const struct key *find_key(const char *path, enum fit *ret)
 {
 	*ret = OTHER;
 	for (unsigned i = 0; i < ARRAY_SIZE(keys); i++) {
-		*ret = fits(&keys[i], path);
+		*ret = kv_config_fits(&keys[i], path);
 		if (*ret != OTHER)
 			return &keys[i];
 	}
@@ -268,7 +268,7 @@ static void valid_names(char *out, size_t size, const char *section)
 		const char *name = keys[i].path + skip;
 		size_t len;
 
-		if (fits(&keys[i], section) != SECTION)
+		if (kv_config_fits(&keys[i], section) != SECTION)
 			continue;
 		len = strcspn(name, ".");
 		if (len == last && !strncmp(name, previous, len))
@@ -457,7 +457,7 @@ static void set_section(struct reading *r, struct fy_node *section, const char *
 }
 
 /* What single keys cannot say. */
-static void check_all(struct reading *r)
+static void kv_config_check_all(struct reading *r)
 {
 	const struct kv_config *c = r->config;
 	struct sluice_err err = {0, ""};
@@ -482,7 +482,7 @@ void kv_config_parse(struct kv_config *c, const char *text, size_t len, const ch
 			set_section(&r, root, "", 0);
 		else
 			no_mapping(&r, "");
-		check_all(&r);
+		kv_config_check_all(&r);
 	}
 	kv_yaml_free(y);
 }

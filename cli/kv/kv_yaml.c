@@ -259,7 +259,7 @@ static bool digits(char *out, size_t size, const char *s, size_t len)
 }
 
 /* 12, -12, 0x1f, 0b101, and with a leading zero octal. */
-static bool whole(const char *text, double *ret)
+static bool yaml_whole(const char *text, double *ret)
 {
 	const char *s = text + (*text == '-' || *text == '+');
 	int base = s[0] != '0' ? 10 : s[1] == 'x' ? 16 : s[1] == 'b' ? 2 : s[1] ? 8 : 10;
@@ -293,7 +293,7 @@ bool kv_yaml_is_whole(struct fy_node *n)
 	double v;
 
 	return plain(n) &&
-	       (truth(s, len, &v) || (digits(text, sizeof(text), s, len) && whole(text, &v)));
+	       (truth(s, len, &v) || (digits(text, sizeof(text), s, len) && yaml_whole(text, &v)));
 }
 
 bool kv_yaml_number(struct fy_node *n, double *ret)
@@ -305,7 +305,7 @@ bool kv_yaml_number(struct fy_node *n, double *ret)
 	if (!n || !plain(n))
 		return false;
 	return truth(s, len, ret) ||
-	       (digits(text, sizeof(text), s, len) && (whole(text, ret) || real(text, ret)));
+	       (digits(text, sizeof(text), s, len) && (yaml_whole(text, ret) || real(text, ret)));
 }
 
 bool kv_yaml_is_string(struct fy_node *n)

@@ -34,8 +34,8 @@ static bool axis_value(enum space_kind kind, const char *word, uint64_t *n)
 	return !words && sluice_size_parse(n, word) == 0;
 }
 
-static int add_value(struct space *s, enum space_kind kind, uint64_t n, const char *text,
-		     const struct cli_cmd *cmd)
+static int axis_add_value(struct space *s, enum space_kind kind, uint64_t n, const char *text,
+			  const struct cli_cmd *cmd)
 {
 	struct sluice_err err;
 	int r = space_add(s, kind, n, text, &err);
@@ -54,7 +54,7 @@ static int add_word(struct space *s, enum space_kind kind, const char *word,
 
 	if (!axis_value(kind, word, &n))
 		return cli_usage(cmd, "--%s: '%s' is not understood", names[kind], word);
-	return add_value(s, kind, n, NULL, cmd);
+	return axis_add_value(s, kind, n, NULL, cmd);
 }
 
 /* ds_io's names mean the first usable: alone they are no axis. */
@@ -67,7 +67,7 @@ static int add_engine(struct space *s, const char *word, bool alone, const struc
 		return r;
 	if (!engine)
 		return cli_usage(cmd, "--engine: %s is the first usable: name it instead", word);
-	return add_value(s, SPACE_ENGINE, 0, engine, cmd);
+	return axis_add_value(s, SPACE_ENGINE, 0, engine, cmd);
 }
 
 static int add_words(struct space *s, enum space_kind kind, const struct cli_list *l,
@@ -85,7 +85,7 @@ static int add_words(struct space *s, enum space_kind kind, const struct cli_lis
 		else if (!both)
 			r = add_word(s, kind, word, cmd);
 		for (uint64_t n = 0; both && n < 2 && r == CLI_OK; n++)
-			r = add_value(s, kind, n, NULL, cmd);
+			r = axis_add_value(s, kind, n, NULL, cmd);
 	}
 	return r;
 }
@@ -95,7 +95,7 @@ static int copy_axis(struct space *s, const struct space_axis *a, const struct c
 	int r = CLI_OK;
 
 	for (unsigned i = 0; i < a->nr && r == CLI_OK; i++)
-		r = add_value(s, a->kind, a->values[i].n, a->values[i].text, cmd);
+		r = axis_add_value(s, a->kind, a->values[i].n, a->values[i].text, cmd);
 	return r;
 }
 

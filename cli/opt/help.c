@@ -29,7 +29,7 @@ void cli_wrap(FILE *f, const char *text, size_t col, size_t indent)
 	putc('\n', f);
 }
 
-static size_t append(char *buf, size_t size, size_t used, const char *a, const char *b)
+static size_t help_append(char *buf, size_t size, size_t used, const char *a, const char *b)
 {
 	size_t n = (size_t)snprintf(buf + used, used < size ? size - used : 0, "%s%s", a, b);
 
@@ -52,11 +52,11 @@ static void left_column(char *buf, size_t size, const struct cli_opt *o)
 		used = (size_t)snprintf(buf, size, "      --%s", o->name);
 	used = min_u64(used, size - 1);
 	for (size_t i = 0; o->choices && o->choices[i]; i++)
-		used = append(buf, size, used, i ? "|" : " ", o->choices[i]);
+		used = help_append(buf, size, used, i ? "|" : " ", o->choices[i]);
 	if (o->meta)
-		used = append(buf, size, used, may_stand_alone(o) ? " [" : " ", o->meta);
+		used = help_append(buf, size, used, may_stand_alone(o) ? " [" : " ", o->meta);
 	if (o->kind == CLI_KIND_LIST && !o->single)
-		append(buf, size, used, "...", may_stand_alone(o) ? "]" : "");
+		help_append(buf, size, used, "...", may_stand_alone(o) ? "]" : "");
 }
 
 static void help_option(FILE *f, const struct cli_opt *o, bool all)
@@ -65,16 +65,16 @@ static void help_option(FILE *f, const struct cli_opt *o, bool all)
 	size_t used = 0, col;
 
 	left_column(left, sizeof(left), o);
-	used = append(text, sizeof(text), used, o->help, "");
+	used = help_append(text, sizeof(text), used, o->help, "");
 	if (!all && text[strcspn(text, ";")]) {
 		used = strcspn(text, ";");
 		text[used] = 0;
 	}
 	if (o->def == CLI_REQUIRED)
-		append(text, sizeof(text), used, " (needed)", "");
+		help_append(text, sizeof(text), used, " (needed)", "");
 	else if (o->def) {
-		used = append(text, sizeof(text), used, " (", o->def);
-		append(text, sizeof(text), used, ")", "");
+		used = help_append(text, sizeof(text), used, " (", o->def);
+		help_append(text, sizeof(text), used, ")", "");
 	}
 	col = strlen(left);
 	if (col + 2 > TEXT_COLUMN)

@@ -106,7 +106,7 @@ static int check_pair(struct parser *p, const struct named *a, const struct name
 	return cli_bad(p, "%s and %s: '%s' can be only one of them", a->who, b->who, b->name);
 }
 
-static int check_pairs(struct parser *p, const struct named_list *l)
+static int names_check_pairs(struct parser *p, const struct named_list *l)
 {
 	int r = CLI_OK;
 
@@ -187,7 +187,7 @@ int cli_names_check(struct parser *p)
 	int r = list_names(p, &l);
 
 	if (r == CLI_OK)
-		r = check_pairs(p, &l);
+		r = names_check_pairs(p, &l);
 	free(l.v);
 	return r;
 }

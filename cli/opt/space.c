@@ -77,7 +77,7 @@ static int word(uint64_t *ret, const char *text, const char *const *words)
 }
 
 /* 32, "32", "1M", true, "io_uring": what @kind takes. */
-static int parse(uint64_t *ret, enum space_kind kind, const json_t *v)
+static int space_parse(uint64_t *ret, enum space_kind kind, const json_t *v)
 {
 	const char *text = json_string_value(v);
 
@@ -98,12 +98,13 @@ static int parse(uint64_t *ret, enum space_kind kind, const json_t *v)
 	return 0;
 }
 
-static int add_value(struct space *s, enum space_kind kind, const json_t *v, struct sluice_err *err)
+static int space_add_value(struct space *s, enum space_kind kind, const json_t *v,
+			   struct sluice_err *err)
 {
 	char *text;
 	uint64_t n;
 
-	if (parse(&n, kind, v) == 0)
+	if (space_parse(&n, kind, v) == 0)
 		return space_add(s, kind, n, kind == SPACE_ENGINE ? json_string_value(v) : NULL,
 				 err);
 	text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
@@ -196,12 +197,13 @@ static int add_axis(struct space *s, enum space_kind kind, const json_t *list,
 	json_array_foreach(list, i, v)
 	{
 		if (r == 0)
-			r = add_value(s, kind, v, err);
+			r = space_add_value(s, kind, v, err);
 	}
 	return r;
 }
 
-static int add_key(struct reader *r, const char *key, const json_t *list, struct sluice_err *err)
+static int space_add_key(struct reader *r, const char *key, const json_t *list,
+			 struct sluice_err *err)
 {
 	for (unsigned i = 0; i < ARRAY_SIZE(elsewhere); i++)
 		if (!strcmp(elsewhere[i].key, key))
@@ -252,7 +254,7 @@ int cli_space_read(struct space *out, struct cli_space_job *job, const struct cl
 	json_object_foreach(root, key, list)
 	{
 		if (r == 0)
-			r = add_key(&reader, key, list, &err);
+			r = space_add_key(&reader, key, list, &err);
 	}
 	if (r == 0)
 		r = check_whole(&reader, &err);

@@ -54,7 +54,7 @@ static int outside(struct parser *p, const struct slot *s, const char *value,
 		       is->max);
 }
 
-static void put_number(struct parser *p, const struct slot *s, uint64_t v)
+static void value_put_number(struct parser *p, const struct slot *s, uint64_t v)
 {
 	v *= s->opt->scale ? s->opt->scale : 1;
 	if (s->opt->kind == CLI_KIND_U32)
@@ -83,7 +83,7 @@ static int set_late(struct parser *p, const struct slot *s, const char *value)
 		cli_problem(problems(p), "--%s: %s is outside %" PRIu64 "..%" PRIu64, s->name,
 			    value, o->min, o->max);
 	else
-		put_number(p, s, (uint64_t)v);
+		value_put_number(p, s, (uint64_t)v);
 	return CLI_OK;
 }
 
@@ -109,7 +109,7 @@ static int set_number(struct parser *p, const struct slot *s, const char *value)
 	if (v % is.step)
 		return cli_bad(p, "--%s: '%.80s' is not a multiple of %" PRIu64, s->name, value,
 			       is.step);
-	put_number(p, s, v);
+	value_put_number(p, s, v);
 	return CLI_OK;
 }
 

@@ -62,7 +62,7 @@ bool bed_id_is(const struct bed_id *id, int dir, const char *name)
 	return bed_id_see(&now, dir, name) == 0 && !memcmp(&now, id, sizeof(now));
 }
 
-static bool is_plain(int dir, const char *name)
+static bool bed_is_plain(int dir, const char *name)
 {
 	struct stat st;
 
@@ -81,7 +81,7 @@ static void reap_file(int dir, char *line)
 	if (!*name || strchr(name, '/') || bed_id_see(&in, dir, "") < 0)
 		return;
 	was.device = in.device;
-	if (was.inode ? bed_id_is(&was, dir, name) : is_plain(dir, name))
+	if (was.inode ? bed_id_is(&was, dir, name) : bed_is_plain(dir, name))
 		sluice_stripe_unlink(dir, name);
 }
 
@@ -237,7 +237,7 @@ int bed_folder_open(struct bed_folder *f, const char *path, struct sluice_object
 	return err->code;
 }
 
-static void name_of(char *out, uint64_t number)
+static void bed_name_of(char *out, uint64_t number)
 {
 	static const char letters[] =
 		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
@@ -301,7 +301,7 @@ static int make_numbered(struct bed_folder *f, const char *parent, const char *j
 	}
 	name = f->path + len + 1;
 	if (uri) {
-		name_of(name + strlen(name) - RANDOM_LEN, random_number());
+		bed_name_of(name + strlen(name) - RANDOM_LEN, random_number());
 		r = open_prefix(f, objects, err);
 		return r < 0 ? r : mark_prefix(f, (int)len, parent, err);
 	}
@@ -311,7 +311,7 @@ static int make_numbered(struct bed_folder *f, const char *parent, const char *j
 	else
 		reap_all(f->parent);
 	for (unsigned tries = 0; tries < 100 && r == -EAGAIN; tries++) {
-		name_of(name + strlen(name) - RANDOM_LEN, number ? number : random_number());
+		bed_name_of(name + strlen(name) - RANDOM_LEN, number ? number : random_number());
 		r = try_make(f, name);
 		if (r == 0)
 			r = find_way(f);
@@ -338,7 +338,7 @@ int bed_folder_share(struct bed_folder *f, const char *parent, const char *job,
 	CLEANUP_FREE char *path = NULL;
 	int r;
 
-	name_of(name, share->number);
+	bed_name_of(name, share->number);
 	if (asprintf(&path, "%s/" PREFIX "%s-%s", parent, job, name) < 0) {
 		path = NULL;
 		return sluice_fail(err, -ENOMEM, "out of memory");
@@ -364,8 +364,8 @@ static int name_new(const struct bed_folder *f, const char *name, const struct b
 }
 
 /* As @first; it becomes @name where that is another one. */
-static int add_file(const struct bed_folder *f, const char *first, const char *name,
-		    struct bed_id *ret)
+static int bed_add_file(const struct bed_folder *f, const char *first, const char *name,
+			struct bed_id *ret)
 {
 	int fd = openat(f->fd, first, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	int r = fd < 0 ? -errno : bed_id_see(ret, fd, "");
@@ -384,9 +384,9 @@ static int add_file(const struct bed_folder *f, const char *first, const char *n
 /* Where nothing can be renamed the book does not have it, and a killed run leaves it. */
 int bed_folder_add(const struct bed_folder *f, const char *name, struct bed_id *ret)
 {
-	int fd = f->book >= 0 ? add_file(f, BED_NEW, name, ret) : -ENOSYS;
+	int fd = f->book >= 0 ? bed_add_file(f, BED_NEW, name, ret) : -ENOSYS;
 
-	return fd == -ENOSYS ? add_file(f, name, name, ret) : fd;
+	return fd == -ENOSYS ? bed_add_file(f, name, name, ret) : fd;
 }
 
 int bed_folder_expect(const struct bed_folder *f, const char *name, struct sluice_err *err)

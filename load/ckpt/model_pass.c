@@ -119,7 +119,7 @@ static int move_pieces(struct pass *s, struct sluice_reader *reader, struct slui
 }
 
 /* What can be checked, and how. */
-static void prepare(struct pass *s)
+static void pass_prepare(struct pass *s)
 {
 	struct model_pass *p = s->p;
 
@@ -148,7 +148,7 @@ static int do_pass(struct pass *s, struct sluice_err *err)
 		s->file.tensors ? sluice_safetensors_reader(s->file.tensors) : s->file.reader;
 	int r;
 
-	prepare(s);
+	pass_prepare(s);
 	r = sluice_buf_alloc(&s->buf, s->p->io, PIECE, 0, NULL, err);
 	if (r == 0)
 		r = sluice_reader_seek(reader, 0, err);

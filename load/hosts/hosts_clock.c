@@ -14,7 +14,7 @@
 #define WAIT_NS 1000000000u
 
 /* One question; false: no answer. */
-static bool ask(struct hosts *h, struct peer *p, int64_t *offset, uint64_t *error)
+static bool clock_ask(struct hosts *h, struct peer *p, int64_t *offset, uint64_t *error)
 {
 	uint64_t asked = clock_ns(), until = asked + WAIT_NS, half;
 	const struct header ping = {.type = MESSAGE_PING, .a = asked};
@@ -32,14 +32,14 @@ static bool ask(struct hosts *h, struct peer *p, int64_t *offset, uint64_t *erro
 	return ok;
 }
 
-static bool measure(struct hosts *h, struct peer *p, int64_t *offset, uint64_t *error)
+static bool clock_measure(struct hosts *h, struct peer *p, int64_t *offset, uint64_t *error)
 {
 	int64_t one;
 	uint64_t bound;
 	bool any = false;
 
 	for (unsigned i = 0; i < TIMES; i++) {
-		if (!ask(h, p, &one, &bound))
+		if (!clock_ask(h, p, &one, &bound))
 			break;
 		if (any && bound >= *error)
 			continue;
@@ -50,7 +50,7 @@ static bool measure(struct hosts *h, struct peer *p, int64_t *offset, uint64_t *
 	return any;
 }
 
-static void tell(struct hosts *h, struct peer *p)
+static void clock_tell(struct hosts *h, struct peer *p)
 {
 	const struct header clock = {.type = MESSAGE_CLOCK,
 				     .a = (uint64_t)p->clock.wall_ns,
@@ -71,10 +71,10 @@ void hosts_set_clocks(struct hosts *h)
 	for (unsigned i = 1; i < h->size; i++) {
 		struct peer *p = &h->peers[i];
 
-		if (!measure(h, p, &p->clock.offset_ns, &p->clock.error_ns))
+		if (!clock_measure(h, p, &p->clock.offset_ns, &p->clock.error_ns))
 			continue;
 		p->clock.wall_ns = h->clock.wall_ns - p->clock.offset_ns;
-		tell(h, p);
+		clock_tell(h, p);
 	}
 }
 
@@ -85,10 +85,10 @@ void hosts_check_clocks(struct hosts *h)
 		int64_t offset;
 		uint64_t error, moved;
 
-		if (!measure(h, p, &offset, &error))
+		if (!clock_measure(h, p, &offset, &error))
 			continue;
 		moved = (uint64_t)llabs(offset - p->clock.offset_ns);
 		p->clock.error_ns = max_u64(p->clock.error_ns, moved + error);
-		tell(h, p);
+		clock_tell(h, p);
 	}
 }

@@ -129,7 +129,7 @@ static void open_gates(struct hosts *h)
 	}
 }
 
-static void collect(struct hosts *h, char **all, const char **lost)
+static void gather_collect(struct hosts *h, char **all, const char **lost)
 {
 	pthread_mutex_lock(&h->lock);
 	hosts_wait_for(h, HOSTS_ALL_GATES);
@@ -167,7 +167,7 @@ int hosts_gather(const char *text, char **all, const char **lost)
 		return 0;
 	}
 	h->said = true;
-	collect(h, all, lost);
+	gather_collect(h, all, lost);
 	if (!h->stopping)
 		hosts_check_clocks(h);
 	all[0] = strdup(text);

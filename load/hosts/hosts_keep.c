@@ -29,7 +29,7 @@ static void pass_on(int sig)
 }
 
 /* Until the child is gone, or has closed the pipe, which it does at its end; false: it hangs. */
-static bool watch(pid_t child, int sign, unsigned rank)
+static bool keep_watch(pid_t child, int sign, unsigned rank)
 {
 	unsigned silent = 0;
 	bool begun =
@@ -81,7 +81,7 @@ static void keep(pid_t child, int sign, unsigned rank)
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
 	sigaction(SIGHUP, &sa, NULL);
-	status = await_end(child, !watch(child, sign, rank));
+	status = await_end(child, !keep_watch(child, sign, rank));
 	if (!WIFSIGNALED(status))
 		_exit(WEXITSTATUS(status));
 	for (unsigned left = GRACE_SEC; left;)

@@ -172,7 +172,7 @@ static bool note(struct hosts *h, struct peer *p, const struct header *m, char *
 }
 
 /* One message; false: the connection ended. */
-static bool take(struct hosts *h, struct peer *p)
+static bool wire_take(struct hosts *h, struct peer *p)
 {
 	struct header m, pong;
 	char *text = NULL;
@@ -310,7 +310,7 @@ static void hurry(struct hosts *h, unsigned nr)
 }
 
 /* All others are gone and this rank cannot stop: nobody waits for it any more. */
-static void give_up(const struct hosts *h, unsigned nr)
+static void wire_give_up(const struct hosts *h, unsigned nr)
 {
 	bool alone = h->stopping && !h->ended && clock_ns() > h->stop_ns + HOSTS_ALONE_NS;
 
@@ -338,7 +338,7 @@ static void *receive(void *arg)
 		if (now >= next) {
 			beat(h, nr);
 			hurry(h, nr);
-			give_up(h, nr);
+			wire_give_up(h, nr);
 			next = now + HOSTS_BEAT_NS;
 		}
 		for (unsigned i = 0; i < nr; i++)
@@ -354,7 +354,7 @@ static void *receive(void *arg)
 		if (p[nr + 1].revents)
 			keeper_lost(h);
 		for (unsigned i = 0; i < nr; i++)
-			if (p[i].fd >= 0 && p[i].revents && !take(h, &h->peers[i]))
+			if (p[i].fd >= 0 && p[i].revents && !wire_take(h, &h->peers[i]))
 				peer_lost(h, &h->peers[i], "its connection ended");
 	}
 	free(p);

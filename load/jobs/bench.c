@@ -244,7 +244,7 @@ static int run_turn(struct bench *b, struct bench_size *z, enum bench_step step,
 }
 
 /* Make what series @at of a size needs to be there, outside of its time. */
-static int fill(struct bench *b, struct bench_size *z, unsigned at, struct sluice_err *err)
+static int bench_fill(struct bench *b, struct bench_size *z, unsigned at, struct sluice_err *err)
 {
 	uint64_t written = 0;
 	int r = bench_files_fill(&z->files, &written, err);
@@ -256,7 +256,7 @@ static int fill(struct bench *b, struct bench_size *z, unsigned at, struct sluic
 
 static int writes(struct bench *b, struct bench_size *z, struct sluice_err *err)
 {
-	int r = b->job->overwrite ? fill(b, z, 0, err) : 0;
+	int r = b->job->overwrite ? bench_fill(b, z, 0, err) : 0;
 
 	return r < 0 ? r : run_turn(b, z, b->job->rwmix ? BENCH_MIXED : BENCH_WRITE, err);
 }
@@ -271,7 +271,7 @@ static int reads(struct bench *b, struct bench_size *z, struct sluice_err *err)
 	while (full < f->nr && f->files[full].full)
 		full++;
 	if (full < b->job->in_flight || !full)
-		r = fill(b, z, b->job->write, err);
+		r = bench_fill(b, z, b->job->write, err);
 	else
 		z->source[1].nr_files = full;
 	for (unsigned i = 0; i < z->source[1].nr_files && r == 0; i++) {
@@ -305,7 +305,7 @@ static const struct bed_buffers *limit_buffers(struct bench *b, struct bed_buffe
  * Plain threads have a turn as well, on the files of the largest size.  What they write is not
  * what a check would expect.
  */
-static void limit_turn(struct bench *b, const struct bench_size *z, bool read)
+static void bench_limit_turn(struct bench *b, const struct bench_size *z, bool read)
 {
 	const struct bench_job *job = b->job;
 	struct limit_turn turn = {.done = b->round + 1, .all = b->repeats, .sec = LIMIT_SEC};
@@ -393,11 +393,11 @@ static int one_size(struct bench *b, struct bench_size *z, struct sluice_err *er
 	if (r == 0 && job->write)
 		r = writes(b, z, err);
 	if (r == 0 && !job->verify)
-		limit_turn(b, z, false);
+		bench_limit_turn(b, z, false);
 	if (r == 0 && job->read && !job->rwmix)
 		r = reads(b, z, err);
 	if (r == 0)
-		limit_turn(b, z, true);
+		bench_limit_turn(b, z, true);
 	bed_buffers_close(&b->buffers);
 	return r;
 }

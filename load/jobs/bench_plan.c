@@ -24,7 +24,7 @@
 #define RESERVE         (16ull << 20) /* directories, metadata */
 #define LEAST_OPS       5             /* of a repeat */
 
-static uint64_t whole(double v)
+static uint64_t plan_whole(double v)
 {
 	return v < 9e18 ? (uint64_t)v : UINT64_MAX / 2;
 }
@@ -53,7 +53,7 @@ unsigned bench_nr_files(const struct bench_job *job, uint64_t size)
 
 uint64_t bench_turn_ns(const struct bench_job *job, uint64_t size, uint64_t n)
 {
-	return whole(ceil((double)n * (double)size / (double)job->rate * 1e9));
+	return plan_whole(ceil((double)n * (double)size / (double)job->rate * 1e9));
 }
 
 unsigned bench_repeats(const struct bench_job *job)
@@ -147,8 +147,8 @@ static double share_of(double bytes, uint64_t size, double share)
 /* fio does the operations that count once more, on the same files. */
 static void plan_fio(struct bench_plan *p, double writes, double reads)
 {
-	p->write_bytes += whole(writes);
-	p->read_bytes += whole(reads);
+	p->write_bytes += plan_whole(writes);
+	p->read_bytes += plan_whole(reads);
 	p->seconds += (writes + reads) / p->speed;
 }
 
@@ -165,12 +165,12 @@ static void plan_size(const struct bench_job *job, struct bench_plan *p, uint64_
 		reads = writes = 0;
 	p->nr_series += job->rwmix ? 2 : (unsigned)job->read + job->write;
 	p->space += bytes_on_disk(job, size);
-	p->read_bytes += whole(reads);
-	p->write_bytes += whole(writes + (first_fills ? on_disk : 0));
+	p->read_bytes += plan_whole(reads);
+	p->write_bytes += plan_whole(writes + (first_fills ? on_disk : 0));
 	p->seconds += sec * (job->rwmix ? 1 : (double)job->read + job->write) +
 		      (first_fills ? on_disk / p->speed : 0);
 	if (job->verify && writes > 0) {
-		p->read_bytes += whole(on_disk);
+		p->read_bytes += plan_whole(on_disk);
 		p->seconds += on_disk / p->speed;
 	}
 	if (job->compare_fio)
@@ -191,7 +191,7 @@ static void plan_limit(const struct bench_job *job, struct bench_plan *p)
 	p->limit_bytes = job->write ? limit_most_written(p->write_bytes) : 0;
 	p->write_bytes += p->limit_bytes;
 	if (job->read)
-		p->read_bytes += whole(LIMIT_SEC * p->speed);
+		p->read_bytes += plan_whole(LIMIT_SEC * p->speed);
 	p->seconds += LIMIT_SEC * ((double)job->read + job->write);
 }
 

@@ -40,14 +40,14 @@ const struct ckpt_shape ckpt_shapes[] = {
 
 /* --------------------------------------------------------------------- before */
 
-static uint64_t whole(const struct ckpt_job *job)
+static uint64_t ckpt_whole(const struct ckpt_job *job)
 {
 	return job->size * job->processes;
 }
 
 static uint64_t limit_len(const struct ckpt_job *job)
 {
-	return job->measure_limit ? align_up(min_u64(whole(job), LIMIT_FILE), 1u << 20) : 0;
+	return job->measure_limit ? align_up(min_u64(ckpt_whole(job), LIMIT_FILE), 1u << 20) : 0;
 }
 
 static unsigned nr_methods(const struct ckpt_job *job)
@@ -61,7 +61,7 @@ static unsigned nr_methods(const struct ckpt_job *job)
 
 void ckpt_plan(const struct ckpt_job *job, struct ckpt_plan *ret)
 {
-	uint64_t bytes = whole(job), nr = nr_methods(job);
+	uint64_t bytes = ckpt_whole(job), nr = nr_methods(job);
 
 	*ret = (struct ckpt_plan){.bytes = bytes};
 	ret->limit =
@@ -192,11 +192,11 @@ static void count_made(struct ckpt_way *way, const struct ckpt_ranks *ranks)
 }
 
 /* One operation of all processes, as a sample of @way. */
-static int count(struct run *run, struct ckpt_way *way, const struct ckpt_ranks *ranks,
-		 uint64_t wall_ns)
+static int ckpt_count(struct run *run, struct ckpt_way *way, const struct ckpt_ranks *ranks,
+		      uint64_t wall_ns)
 {
 	struct run_series *s = &way->series;
-	uint64_t bytes = whole(run->job), slowest = 1;
+	uint64_t bytes = ckpt_whole(run->job), slowest = 1;
 
 	count_made(way, ranks);
 	for (unsigned i = 0; i < ranks->nr; i++) {
@@ -220,11 +220,11 @@ static void tell_progress(const struct run *run, unsigned method, bool read, uns
 			  unsigned of)
 {
 	if (run->job->progress)
-		run->job->progress(run->job->arg, method, read, done * whole(run->job),
-				   of * whole(run->job));
+		run->job->progress(run->job->arg, method, read, done * ckpt_whole(run->job),
+				   of * ckpt_whole(run->job));
 }
 
-static void limit_turn(struct run *run, bool read)
+static void ckpt_limit_turn(struct run *run, bool read)
 {
 	struct limit *l = &run->limit[read];
 	const char *path = run->limit_file.path;
@@ -243,7 +243,8 @@ static void limit_turn(struct run *run, bool read)
 	t.buf = run->limit_buffers.at[0];
 	limit_try(l, &t, 1,
 		  read ? 0
-		       : limit_most_written(run->job->saves * whole(run->job)) / LIMIT_SHAPES / 2,
+		       : limit_most_written(run->job->saves * ckpt_whole(run->job)) / LIMIT_SHAPES /
+				  2,
 		  LIMIT_SEC / LIMIT_SHAPES, run->job->stop);
 }
 
@@ -267,9 +268,9 @@ static int do_saves(struct run *run, struct ckpt_ranks *ranks, struct ckpt_way *
 			r = ckpt_ranks_do(ranks, "save", i, run->files, &ns, err);
 		}
 		if (r == 0)
-			r = count(run, way, ranks, ns);
+			r = ckpt_count(run, way, ranks, ns);
 		tell_progress(run, ranks->method, false, i + 1, job->saves);
-		limit_turn(run, false);
+		ckpt_limit_turn(run, false);
 		r = r < 0 ? r : run_stopped(run, err);
 	}
 	return r;
@@ -309,9 +310,9 @@ static int do_loads(struct run *run, struct ckpt_ranks *ranks, struct ckpt_way *
 			r = ckpt_ranks_do(ranks, "load", saved(job, i), run->files, &ns, err);
 		}
 		if (r == 0)
-			r = count(run, way, ranks, ns);
+			r = ckpt_count(run, way, ranks, ns);
 		tell_progress(run, ranks->method, true, i + 1, job->loads);
-		limit_turn(run, true);
+		ckpt_limit_turn(run, true);
 		r = r < 0 ? r : run_stopped(run, err);
 	}
 	return r;
@@ -330,7 +331,7 @@ static int compare_all(struct run *run, struct ckpt_ranks *ranks, struct ckpt_wa
 		if (r == 0)
 			r = ckpt_ranks_do(ranks, "compare", i, run->files, &ns, err);
 		if (r == 0)
-			way->series.verified_bytes += whole(job);
+			way->series.verified_bytes += ckpt_whole(job);
 		r = r < 0 ? r : run_stopped(run, err);
 	}
 	return r;
@@ -345,7 +346,7 @@ static int way_init(struct ckpt_way *way, const struct ckpt_job *job, unsigned m
 	snprintf(s->name, sizeof(s->name), "%s %s", read ? "load" : "save",
 		 ckpt_method_words[method]);
 	s->read = read;
-	s->size = whole(job);
+	s->size = ckpt_whole(job);
 	s->opts = job->opts;
 	s->opts.durability = read ? SLUICE_DURABLE_NONE : SLUICE_DURABLE_FULL;
 	s->verify = read;
@@ -396,7 +397,7 @@ static void way_finish(struct run *run, struct ckpt_way *way, const struct ckpt_
 	series_finish(s);
 }
 
-static int measure(struct run *run, struct ckpt_ranks *ranks, struct sluice_err *err)
+static int ckpt_measure(struct run *run, struct ckpt_ranks *ranks, struct sluice_err *err)
 {
 	struct ckpt_way *ways = run->res->ways[ranks->method];
 	int r = do_saves(run, ranks, &ways[0], err);
@@ -427,7 +428,7 @@ static int run_method(struct run *run, enum ckpt_method method, struct sluice_er
 	r = ckpt_ranks_start(&ranks, run->job, method, &why);
 	if (r == 0) {
 		res->ran[method] = true;
-		r = measure(run, &ranks, &why);
+		r = ckpt_measure(run, &ranks, &why);
 	} else if (method == CKPT_TORCH && r != -ECANCELED) {
 		/* It need not be there; what is wrong with it is said. */
 		snprintf(res->why_not[method], sizeof(res->why_not[method]), "%.180s", why.msg);
@@ -459,7 +460,7 @@ static int limit_open(struct run *run, struct sluice_err *err)
 }
 
 /* What ran, in order, each with the limit of its direction. */
-static void gather(struct run *run)
+static void ckpt_gather(struct run *run)
 {
 	struct ckpt_result *res = run->res;
 	const struct ckpt_job *job = run->job;
@@ -476,14 +477,14 @@ static void gather(struct run *run)
 	res->limit_bytes += run->limit[0].moved;
 }
 
-static int run_all(struct run *run, struct sluice_err *err)
+static int ckpt_run_all(struct run *run, struct sluice_err *err)
 {
 	int r = limit_open(run, err);
 
 	for (unsigned m = 0; m < CKPT_METHODS && r == 0; m++)
 		if (run->job->methods[m])
 			r = run_method(run, m, err);
-	gather(run);
+	ckpt_gather(run);
 	return r;
 }
 
@@ -502,7 +503,7 @@ int ckpt_run(const struct ckpt_job *job, struct ckpt_result *res, struct sluice_
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	r = bed_folder_make(&run.folder, job->folder, "ckpt", NULL, err);
 	if (r == 0)
-		r = run_all(&run, err);
+		r = ckpt_run_all(&run, err);
 	bed_buffers_close(&run.limit_buffers);
 	if (run.limit_file.path)
 		bed_file_fini(&run.limit_file, false);

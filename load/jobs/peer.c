@@ -57,7 +57,7 @@ static int start(pid_t *pid, const char *dir, char *const argv[])
 }
 
 /* Everything it says, or NULL.  A stop ends it. */
-static char *read_all(int fd, pid_t pid, const atomic_int *stop)
+static char *peer_read_all(int fd, pid_t pid, const atomic_int *stop)
 {
 	char *text = NULL;
 	size_t used = 0, room = 0;
@@ -102,7 +102,7 @@ int peer_run(char *const argv[], const char *dir, const atomic_int *stop, char *
 	fd = start(&pid, dir, argv);
 	if (fd < 0)
 		return fd;
-	*ret = read_all(fd, pid, stop);
+	*ret = peer_read_all(fd, pid, stop);
 	close(fd);
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;

@@ -71,8 +71,8 @@ static double score(const struct tune *t, const struct trial_numbers n[2])
 }
 
 /* Both directions of a configuration, once. */
-static int measure(struct tune *t, const struct sluice_opts *opts, uint32_t memory,
-		   struct tune_point *p, struct trial_numbers n[2], struct sluice_err *err)
+static int tune_measure(struct tune *t, const struct sluice_opts *opts, uint32_t memory,
+			struct tune_point *p, struct trial_numbers n[2], struct sluice_err *err)
 {
 	int r = 0;
 
@@ -84,7 +84,7 @@ static int measure(struct tune *t, const struct sluice_opts *opts, uint32_t memo
 	return r;
 }
 
-static void tell(struct tune *t)
+static void tune_tell_progress(struct tune *t)
 {
 	if (t->job->progress)
 		t->job->progress(t->job->progress_arg, TUNE_RACE, (uint64_t)(1000 * seconds(t)),
@@ -101,7 +101,7 @@ static int probe(void *arg, unsigned point, double *ret_score, struct sluice_err
 	struct sluice_opts opts = tune_opts(t->job, point, &memory);
 	int r;
 
-	tell(t);
+	tune_tell_progress(t);
 	for (unsigned i = 0; i < 2; i++) {
 		p->dir[i].opts = opts;
 		p->dir[i].memory = memory;
@@ -111,7 +111,7 @@ static int probe(void *arg, unsigned point, double *ret_score, struct sluice_err
 		space_name(p->dir[i].name, sizeof(p->dir[i].name), t->job->space, point, i,
 			   t->job->nr_folders, &t->job->opts);
 	}
-	r = measure(t, &opts, memory, p, n, err);
+	r = tune_measure(t, &opts, memory, p, n, err);
 	if (r == 0)
 		*ret_score = score(t, n);
 	return r;
@@ -144,7 +144,7 @@ static double spent(void *arg)
 }
 
 /* Plain threads have a turn after each of the first rounds. */
-static void limit_turn(struct tune *t)
+static void tune_limit_turn(struct tune *t)
 {
 	const struct tune_job *job = t->job;
 	double sec = tune_limit_sec(job);
@@ -166,8 +166,8 @@ static void round_over(void *arg, unsigned left)
 	struct tune *t = arg;
 
 	t->left = left;
-	tell(t);
-	limit_turn(t);
+	tune_tell_progress(t);
+	tune_limit_turn(t);
 }
 
 /* ------------------------------------------------------------------ prepare */
@@ -189,7 +189,7 @@ static void settle_limits(struct tune *t)
 	/* a short race has had few rounds */
 	for (unsigned i = 0; measured && res->race.probes && i < LIMIT_SHAPES; i++)
 		if (t->limit[0].tries + t->limit[1].tries < LIMIT_SHAPES)
-			limit_turn(t);
+			tune_limit_turn(t);
 	for (unsigned i = 0; i < 2; i++) {
 		double fastest = 0;
 
@@ -244,7 +244,7 @@ static int choose_floor(struct tune *t, struct sluice_err *err)
 		return 0;
 	t->res->floor = (double)job->floor;
 	if (!job->floor) {
-		r = measure(t, &job->opts, job->memory, &p, n, err);
+		r = tune_measure(t, &job->opts, job->memory, &p, n, err);
 		t->res->floor_share = job->goal == TUNE_CPU ? FLOOR_CPU : FLOOR_LATENCY;
 		t->res->floor = (n[0].speed + n[1].speed) * t->res->floor_share;
 	}
@@ -253,7 +253,7 @@ static int choose_floor(struct tune *t, struct sluice_err *err)
 	return r;
 }
 
-static int prepare(struct tune *t, struct sluice_err *err)
+static int tune_prepare(struct tune *t, struct sluice_err *err)
 {
 	struct trials_job l = tune_trials_job(t->job);
 	int r;
@@ -301,7 +301,7 @@ static void set_race(struct tune *t)
 		r->levels[i] = job->space->axes[i].nr;
 }
 
-static void finish(struct tune *t)
+static void tune_finish(struct tune *t)
 {
 	struct tune_result *res = t->res;
 
@@ -322,12 +322,12 @@ int tune_run(const struct tune_job *job, struct tune_result *res, struct sluice_
 	*res = (struct tune_result){.ops = 1};
 	set_race(&t);
 	res->points = calloc(space_points(job->space), sizeof(*res->points));
-	r = res->points ? prepare(&t, err) : sluice_fail(err, -ENOMEM, "out of memory");
+	r = res->points ? tune_prepare(&t, err) : sluice_fail(err, -ENOMEM, "out of memory");
 	if (r == 0)
 		r = tune_race_run(&res->race_job, &res->race, err);
 	if (r == -ENODATA && job->stop && atomic_load(job->stop))
 		r = sluice_fail(err, -ECANCELED, "interrupted");
-	finish(&t);
+	tune_finish(&t);
 	trials_close(&t.trials);
 	res->race_job.arg = NULL;
 	return r;

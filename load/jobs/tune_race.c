@@ -88,7 +88,7 @@ static void none(struct tune_race *r)
 		r->in[i] = false;
 }
 
-static void enter(struct tune_race *r, unsigned point)
+static void race_enter(struct tune_race *r, unsigned point)
 {
 	r->in[point] = true;
 	r->order[r->nr++] = point;
@@ -113,7 +113,7 @@ static void first_round(struct tune_race *r)
 		tune_race_deal(job, &r->random, deal, r->in);
 	for (unsigned i = 0; i < n; i++)
 		if (deal == n || r->in[i])
-			enter(r, i);
+			race_enter(r, i);
 }
 
 static bool better(const struct tune_race *r, unsigned a, unsigned b)
@@ -167,7 +167,7 @@ static void enter_some(struct tune_race *r, unsigned most,
 				found = (int)i;
 		if (found < 0)
 			return;
-		enter(r, (unsigned)found);
+		race_enter(r, (unsigned)found);
 	}
 }
 
@@ -175,7 +175,7 @@ static void enter_some(struct tune_race *r, unsigned most,
 static void next_round(struct tune_race *r)
 {
 	none(r);
-	enter(r, r->res->leader);
+	race_enter(r, r->res->leader);
 	enter_some(r, TOP, better);
 	enter_some(r, FIELD - r->nr, cheaper);
 }
@@ -197,7 +197,7 @@ static void round_over(const struct tune_race *r)
 		r->job->round(r->job->arg, nr_left(r));
 }
 
-static int run_all(struct tune_race *r, struct sluice_err *err)
+static int race_run_all(struct tune_race *r, struct sluice_err *err)
 {
 	int rc = 0;
 
@@ -221,7 +221,7 @@ static int run_race(struct tune_race *r, struct sluice_err *err)
 	return rc;
 }
 
-static int run(struct tune_race *r, struct sluice_err *err)
+static int race_run(struct tune_race *r, struct sluice_err *err)
 {
 	int rc;
 
@@ -231,7 +231,7 @@ static int run(struct tune_race *r, struct sluice_err *err)
 	first_round(r);
 	rc = run_round(r, err);
 	if (rc == 0 && !r->over)
-		rc = r->job->exhaustive ? run_all(r, err) : run_race(r, err);
+		rc = r->job->exhaustive ? race_run_all(r, err) : run_race(r, err);
 	if (rc < 0)
 		r->res->end = TUNE_RACE_STOPPED;
 	if (!r->res->probes)
@@ -260,7 +260,7 @@ int tune_race_run(const struct tune_race_job *job, struct tune_race_result *res,
 	r.order = calloc(n, sizeof(*r.order));
 	r.in = calloc(n, sizeof(*r.in));
 	res->nr_points = res->points ? n : 0;
-	rc = res->points && r.order && r.in ? run(&r, err)
+	rc = res->points && r.order && r.in ? race_run(&r, err)
 					    : sluice_fail(err, -ENOMEM, "out of memory");
 	free(r.order);
 	free(r.in);

@@ -110,7 +110,7 @@ static bool worse(const struct tune_race_job *job, const struct tune_race_point 
  * It differs from the leader by less than matters, at 95 %.  Twice the tie, so that an interval
  * of that width decides: what is further behind than the tie is worse then, the rest is the same.
  */
-static bool same(const struct tune_race_job *job, const struct tune_race_point *p)
+static bool judge_same(const struct tune_race_job *job, const struct tune_race_point *p)
 {
 	return p->shared >= TUNE_RACE_SURE && fabs(p->behind) + p->behind_half <= 2 * job->tie;
 }
@@ -127,7 +127,7 @@ static bool as_good(const struct tune_race_job *job, const struct tune_race_resu
 	if (!p->nr || !p->left || worse(job, p) ||
 	    leader->strength - p->strength > 2 * job->tie + more)
 		return false;
-	return same(job, p) || p->nr >= (leader->nr < TO_LEAD ? leader->nr : TO_LEAD);
+	return judge_same(job, p) || p->nr >= (leader->nr < TO_LEAD ? leader->nr : TO_LEAD);
 }
 
 /* A standard error of the difference between two that were measured so often. */
@@ -180,7 +180,7 @@ bool tune_race_may_win(const struct tune_race_job *job, const struct tune_race_r
 {
 	const struct tune_race_point *p = &res->points[point];
 	if (point == res->winner || job->cost(job->arg, point) < job->cost(job->arg, res->winner))
-		return !same(job, p);
+		return !judge_same(job, p);
 	return p->behind - p->behind_half < -2 * job->tie;
 }
 

@@ -54,8 +54,8 @@ static int check_window(const struct weights_job *job, const struct weights_plan
 }
 
 /* What was asked for and would not be done. */
-static int check_options(const struct weights_job *job, const struct weights_shape *shape,
-			 struct sluice_err *err)
+static int weights_check_options(const struct weights_job *job, const struct weights_shape *shape,
+				 struct sluice_err *err)
 {
 	if (!shape && job->bits)
 		return sluice_fail(err, -EINVAL, "--bits: '%s' is a model on disk and has its own",
@@ -84,8 +84,8 @@ static int check_gpu(const struct weights_job *job, struct sluice_err *err)
 	return r < 0 ? sluice_fail(err, r, "no GPU memory: %s", why.msg) : 0;
 }
 
-static int look_at(const struct weights_job *job, struct weights_plan *plan, struct sluice_io *io,
-		   struct sluice_err *err)
+static int weights_look_at(const struct weights_job *job, struct weights_plan *plan,
+			   struct sluice_io *io, struct sluice_err *err)
 {
 	struct weights_router *router = NULL;
 	struct sluice_model *m;
@@ -114,17 +114,17 @@ int weights_look(struct weights_job *job, struct weights_plan *plan, struct slui
 	memset(plan, 0, sizeof(*plan));
 	plan->shape = weights_shape_find(job->model);
 	plan->file_bytes = plan->shape ? job->size : 0;
-	r = check_options(job, plan->shape, err);
+	r = weights_check_options(job, plan->shape, err);
 	if (r == 0)
 		r = sluice_open(&io, &job->opts, err);
 	if (r < 0)
 		return r;
-	r = look_at(job, plan, io, err);
+	r = weights_look_at(job, plan, io, err);
 	sluice_close(io, NULL);
 	return r < 0 ? r : check_gpu(job, err);
 }
 
-static int make_file(struct weights_run *run, struct sluice_err *err)
+static int weights_make_file(struct weights_run *run, struct sluice_err *err)
 {
 	const struct weights_job *job = run->job;
 	struct bed_need need = {job->folder, job->size};
@@ -219,7 +219,7 @@ static int window_make(struct weights_run *run, struct sluice_err *err)
 	return r < 0 ? r : bed_buffers_open(&run->limit_buffers, &want, err);
 }
 
-static int run_all(struct weights_run *run, struct sluice_err *err)
+static int weights_run_all(struct weights_run *run, struct sluice_err *err)
 {
 	struct run_series *s = &run->res->series;
 	struct rusage before;
@@ -284,9 +284,9 @@ int weights_run(const struct weights_job *job, struct weights_result *res, struc
 	if (r < 0)
 		return r;
 	if (res->plan.shape)
-		r = make_file(&run, err);
+		r = weights_make_file(&run, err);
 	if (r == 0)
-		r = run_all(&run, err);
+		r = weights_run_all(&run, err);
 	run_free(&run);
 	return r;
 }

@@ -51,7 +51,7 @@ struct sketch {
 };
 
 /* As many groups as it takes, each of them one stretch of the file. */
-static int put(struct sketch *k, uint64_t parameters, const char *name)
+static int shape_put(struct sketch *k, uint64_t parameters, const char *name)
 {
 	uint64_t bytes = bytes_of(parameters, k->bits);
 	uint64_t parts = (bytes + k->most - 1) / k->most;
@@ -86,21 +86,21 @@ static int put_layer(struct sketch *k, const struct weights_shape *s, uint32_t i
 	int r;
 
 	snprintf(name, sizeof(name), "layers.%u", i);
-	r = put(k, s->attention + (dense ? s->mlp : s->shared), name);
+	r = shape_put(k, s->attention + (dense ? s->mlp : s->shared), name);
 	for (uint32_t e = 0; !dense && e < s->experts && r == 0; e++) {
 		snprintf(name, sizeof(name), "layers.%u.experts.%u", i, e);
-		r = put(k, s->expert, name);
+		r = shape_put(k, s->expert, name);
 	}
 	return r;
 }
 
 static int draw(struct sketch *k, const struct weights_shape *s)
 {
-	int r = put(k, s->embed, "embed");
+	int r = shape_put(k, s->embed, "embed");
 
 	for (uint32_t i = 0; i < s->layers && r == 0; i++)
 		r = put_layer(k, s, i);
-	return r < 0 ? r : put(k, s->head, "head");
+	return r < 0 ? r : shape_put(k, s->head, "head");
 }
 
 int weights_model(struct sluice_model **out, struct sluice_io *io, const struct weights_job *job,

@@ -25,7 +25,7 @@ static int stopped(const struct weights_run *run, struct sluice_err *err)
  * faster on a virtual disk.  Experts are in the window between the turns, and a GPU's is none of
  * pread's.
  */
-static void limit_turn(struct weights_run *run)
+static void turns_limit_turn(struct weights_run *run)
 {
 	const struct weights_job *job = run->job;
 	const char *path = run->files.paths[run->files.largest];
@@ -277,7 +277,7 @@ int weights_warm_up(struct weights_run *run, struct sluice_err *err)
 	return r < 0 ? r : stopped(run, err);
 }
 
-static void tell(const struct weights_run *run, unsigned turn)
+static void turns_tell(const struct weights_run *run, unsigned turn)
 {
 	const struct weights_job *job = run->job;
 
@@ -296,9 +296,9 @@ static int run_experts(struct weights_run *run, struct sluice_err *err)
 	if (r < 0)
 		return r;
 	for (unsigned i = 0; i < WEIGHTS_TURNS && r == 0; i++) {
-		limit_turn(run);
+		turns_limit_turn(run);
 		r = turn_experts(run, w, err);
-		tell(run, i + 1);
+		turns_tell(run, i + 1);
 	}
 	add_stats(&run->res->stats, w);
 	sluice_weights_close(w);
@@ -310,10 +310,10 @@ static int run_groups(struct weights_run *run, struct sluice_err *err)
 	int r = 0;
 
 	for (unsigned i = 0; i < WEIGHTS_TURNS && r == 0; i++) {
-		limit_turn(run);
+		turns_limit_turn(run);
 		r = turn_groups(run, err);
 		series_mark(&run->res->series);
-		tell(run, i + 1);
+		turns_tell(run, i + 1);
 	}
 	run->res->steps = (double)run->res->series.bytes / (double)run->res->plan.bytes;
 	return r;

@@ -156,7 +156,7 @@ static void set_options(struct bare_loop *l, struct bare_slot *s)
 	set(s->easy, CURLOPT_SEEKDATA, s);
 }
 
-static void failed(struct bare_loop *l, const char *why)
+static void limit_failed(struct bare_loop *l, const char *why)
 {
 	l->failures++;
 	snprintf(l->ret->why_not, sizeof(l->ret->why_not), "a bare libcurl loop: %.90s", why);
@@ -177,7 +177,7 @@ static void bare_start(struct bare_loop *l, struct bare_slot *s)
 		return;
 	choose(l, s);
 	if (object_bare_sign(&s->b, l->targets->objects, &err) < 0) {
-		failed(l, err.msg[0] ? err.msg : "cannot sign");
+		limit_failed(l, err.msg[0] ? err.msg : "cannot sign");
 		object_bare_fini(&s->b);
 		return;
 	}
@@ -198,11 +198,11 @@ static void bare_end(struct bare_loop *l, struct bare_slot *s, int code)
 	l->active--;
 	snprintf(why, sizeof(why), "status %ld", status);
 	if (code != CURLE_OK)
-		failed(l, l->curl->strerror(code));
+		limit_failed(l, l->curl->strerror(code));
 	else if (status < 200 || status >= 300)
-		failed(l, why);
+		limit_failed(l, why);
 	else if (s->done != s->b.len)
-		failed(l, "not what was asked for came");
+		limit_failed(l, "not what was asked for came");
 	else if (!l->warm)
 		l->ret->bytes += s->b.len;
 	object_bare_fini(&s->b);
@@ -294,7 +294,7 @@ void limit_bare_run(struct limit_bare *ret, const struct limit_target *targets, 
 	ret->is_signed = l.how.signs;
 	for (unsigned i = 0; i < nr && !read; i++)
 		if (targets[i].len > targets[i].buf_len) {
-			failed(&l, "objects are larger than buffers");
+			limit_failed(&l, "objects are larger than buffers");
 			return;
 		}
 	if (bare_open(&l)) {
@@ -306,7 +306,7 @@ void limit_bare_run(struct limit_bare *ret, const struct limit_target *targets, 
 		bare_go(&l);
 		ret->ns = clock_ns() - start;
 	} else {
-		failed(&l, "out of memory");
+		limit_failed(&l, "out of memory");
 	}
 	bare_close(&l);
 }

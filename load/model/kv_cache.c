@@ -176,7 +176,7 @@ static struct kv_event event_of(const struct kv_entry *e, uint32_t i)
 		.tier = e->tier, .entry = i, .tokens = e->tokens, .size = e->size, .key = e->key};
 }
 
-static void leave(struct kv_cache *c, uint32_t i)
+static void cache_leave(struct kv_cache *c, uint32_t i)
 {
 	struct kv_entry *e = entry(c, i);
 	struct kv_tier_state *t = &c->tiers[e->tier];
@@ -193,7 +193,7 @@ static void leave(struct kv_cache *c, uint32_t i)
 
 static void cache_forget(struct kv_cache *c, uint32_t i)
 {
-	leave(c, i);
+	cache_leave(c, i);
 	c->ceiling -= entry(c, i)->size;
 	kv_entries_remove(&c->s, i);
 }
@@ -216,7 +216,7 @@ static int demote(struct kv_cache *c, uint32_t i, int to)
 	struct kv_event ev = event_of(e, i);
 	int r;
 
-	leave(c, i);
+	cache_leave(c, i);
 	e->tier = (uint8_t)to;
 	line_append(c, i);
 	c->tiers[to].entries++;
@@ -299,7 +299,7 @@ static int ensure(struct kv_cache *c, int tier, uint64_t size, uint32_t depth)
 }
 
 /* The first tier that takes it, with room reserved; or -errno. */
-static int place(struct kv_cache *c, uint64_t size)
+static int cache_place(struct kv_cache *c, uint64_t size)
 {
 	for (int i = 0; i < KV_TIERS; i++) {
 		int r = c->tiers[i].exists ? ensure(c, i, size, 0) : 0;
@@ -336,7 +336,7 @@ static int allocate(struct kv_cache *c, struct kv_key key, uint32_t hash, uint32
 
 	if (__builtin_add_overflow(c->ceiling, size, &sum))
 		return -EOVERFLOW;
-	tier = place(c, size);
+	tier = cache_place(c, size);
 	if (tier < 0)
 		return tier;
 	i = kv_entries_add(&c->s, key, hash);

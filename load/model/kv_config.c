@@ -174,7 +174,7 @@ struct range {
 	int64_t least;
 };
 
-static int check_ranges(const struct kv_config *c, struct sluice_err *err)
+static int kv_config_check_ranges(const struct kv_config *c, struct sluice_err *err)
 {
 	const struct range ranges[] = {
 		{"user_templates.chatbot.context_range", c->user[KV_CHATBOT].context, 0},
@@ -276,7 +276,7 @@ static int check_numbers(const struct kv_config *c, struct sluice_err *err)
 
 int kv_config_check(const struct kv_config *c, struct sluice_err *err)
 {
-	int r = check_ranges(c, err);
+	int r = kv_config_check_ranges(c, err);
 
 	if (r == 0)
 		r = check_integers(c, err);

@@ -33,7 +33,7 @@ static char *put_text(char *p, const char *text)
 }
 
 /* Decimal, at least @width digits. */
-static char *put_number(char *p, uint64_t v, unsigned width)
+static char *key_put_number(char *p, uint64_t v, unsigned width)
 {
 	char digits[20];
 	unsigned n = 0;
@@ -51,7 +51,7 @@ static char *put_number(char *p, uint64_t v, unsigned width)
 /* Text and number in turn: key_put(p, "user_", n, 4). */
 static char *key_put(char *p, const char *text, uint64_t v, unsigned width)
 {
-	return put_number(put_text(p, text), v, width);
+	return key_put_number(put_text(p, text), v, width);
 }
 
 /* All but KV_KEY_TEXT; @p has room for KV_KEY_MAX. */

@@ -172,8 +172,8 @@ static int put_parts(struct op *op, const struct place *p, const char *uri, stru
 }
 
 /* Ranges of one object; all of them have to come, and of the object that the first came from. */
-static int fetch(struct op *op, const struct place *p, struct sluice_object_range *v, unsigned nr,
-		 struct sluice_err *err)
+static int bucket_fetch(struct op *op, const struct place *p, struct sluice_object_range *v,
+			unsigned nr, struct sluice_err *err)
 {
 	struct carried *c = op->carried;
 	int r;
@@ -213,7 +213,7 @@ static int load_memory(struct op *op, const struct place *p, const char *uri,
 			v[nr] = (struct sluice_object_range){
 				.uri = uri, .buf = to, .len = n, .offset = pos};
 		}
-		r = fetch(op, p, v, nr, err);
+		r = bucket_fetch(op, p, v, nr, err);
 	}
 	return r;
 }
@@ -246,7 +246,7 @@ static int read_hold(struct op *op, const struct place *p, const char *uri, stru
 		struct sluice_object_range v = {.uri = uri, .buf = c->hold, .offset = pos};
 
 		n = v.len = min_u64(stretch, op->end - pos);
-		r = fetch(op, p, &v, 1, err);
+		r = bucket_fetch(op, p, &v, 1, err);
 		c->end_ns = clock_ns();
 		if (r == 0 && op->type == FLOW_MOVE && place_is_memory(dst.place))
 			r = copy_memory(op, &dst, pos, n, false, err);
@@ -258,7 +258,7 @@ static int read_hold(struct op *op, const struct place *p, const char *uri, stru
 	return r;
 }
 
-static int put(struct op *op, const char *uri, struct sluice_err *err)
+static int bucket_put(struct op *op, const char *uri, struct sluice_err *err)
 {
 	const struct place *p = op_dst(op);
 
@@ -289,7 +289,7 @@ static void carry(struct task *t)
 	if (!uri)
 		r = sluice_fail(&err, -ENOMEM, "out of memory");
 	else if (puts)
-		r = put(op, uri, &err);
+		r = bucket_put(op, uri, &err);
 	else if (gets && op->from < op->end)
 		r = get(op, uri, &err);
 	if (r == 0 && (puts || gets))

@@ -62,7 +62,7 @@ static void batch_flush(struct flow *f)
 	f->nr_batch = 0;
 }
 
-static void batch_add(struct flow *f, struct slot *s, struct sluice_op u)
+static void chunk_batch_add(struct flow *f, struct slot *s, struct sluice_op u)
 {
 	if (f->nr_batch == FLOW_BATCH)
 		batch_flush(f);
@@ -78,13 +78,13 @@ static void batch_add(struct flow *f, struct slot *s, struct sluice_op u)
 static void batch_transfer(struct flow *f, struct slot *s, struct sluice_file *file, char *buf,
 			   uint64_t len, uint64_t offset)
 {
-	batch_add(f, s,
-		  (struct sluice_op){.opcode = s->writing ? SLUICE_WRITE : SLUICE_READ,
-				     .flags = s->writing ? 0 : SLUICE_OP_EXACT,
-				     .file = file,
-				     .buf = buf,
-				     .len = len,
-				     .offset = offset});
+	chunk_batch_add(f, s,
+			(struct sluice_op){.opcode = s->writing ? SLUICE_WRITE : SLUICE_READ,
+					   .flags = s->writing ? 0 : SLUICE_OP_EXACT,
+					   .file = file,
+					   .buf = buf,
+					   .len = len,
+					   .offset = offset});
 	s->bytes += len;
 	f->dev_ops++;
 	f->dev_bytes += len;
@@ -136,7 +136,8 @@ static void copy_pieces(struct flow *f, struct slot *s, const struct end *to,
 		iov[1].addr = from ? end_addr(from, s->pos + at, &n) : s->data + at;
 		iov[0].addr = to ? end_addr(to, s->pos + at, &n) : s->data + at;
 		iov[0].len = iov[1].len = n;
-		batch_add(f, s, (struct sluice_op){.opcode = SLUICE_COPY, .iov = iov, .nr_iov = 2});
+		chunk_batch_add(f, s,
+				(struct sluice_op){.opcode = SLUICE_COPY, .iov = iov, .nr_iov = 2});
 	}
 	piece_over(s);
 }

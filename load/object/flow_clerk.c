@@ -51,7 +51,7 @@ static void remove_old(struct op *op)
 		op_fail_label(op, l, r, err.msg);
 }
 
-static int make_file(struct op *op, struct place *p)
+static int clerk_make_file(struct op *op, struct place *p)
 {
 	const struct label *l = op_label(op);
 	uint64_t head = p->o.layout == PLACE_NPY ? PLACE_HEADER : 0;
@@ -85,7 +85,7 @@ void clerk_open(struct task *t)
 	if (src && src->o.kind == PLACE_FILES && !op->src_file)
 		r = open_src(op, src);
 	if (r == 0 && dst && dst->o.kind == PLACE_FILES)
-		make_file(op, dst);
+		clerk_make_file(op, dst);
 }
 
 /* The destination: complete, or as if it had never been. */

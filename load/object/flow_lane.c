@@ -305,7 +305,7 @@ bool device_full(const struct flow *f)
 }
 
 /* The lane whose first operation has waited longest, of those that can go on. */
-static unsigned pick(const struct flow *f)
+static unsigned lane_pick(const struct flow *f)
 {
 	bool full = device_full(f);
 	unsigned best = LANES;
@@ -369,7 +369,7 @@ static struct slot *lane_cut(struct flow *f, unsigned lane)
 
 struct slot *lanes_cut(struct flow *f)
 {
-	unsigned lane = pick(f);
+	unsigned lane = lane_pick(f);
 
 	return lane < LANES ? lane_cut(f, lane) : NULL;
 }

@@ -251,7 +251,7 @@ static void place_old_free(struct place_old *o)
 	o->name = o->shape = NULL;
 }
 
-static int by_name(const void *a, const void *b)
+static int place_by_name(const void *a, const void *b)
 {
 	const struct place_old *x = a, *y = b;
 	uint64_t i = content_id(x->name, x->name_len), k = content_id(y->name, y->name_len);
@@ -338,7 +338,7 @@ static void count_old(struct place *p)
 		p->used += place_charge(p, p->old[i].size);
 	p->objects = p->nr_old;
 	if (p->nr_old)
-		qsort(p->old, p->nr_old, sizeof(*p->old), by_name);
+		qsort(p->old, p->nr_old, sizeof(*p->old), place_by_name);
 }
 
 int place_open(struct place **out, const struct place_opts *o, struct sluice_err *err)

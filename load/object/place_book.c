@@ -226,7 +226,7 @@ static int take_begun(struct book *b, const char *name, const char *key)
 	return n < 0 ? -EINVAL : 0;
 }
 
-/* What is left of a line that could not be written to its end, see append(). */
+/* What is left of a line that could not be written to its end, see book_append(). */
 static bool is_void(const char *line)
 {
 	size_t n = strlen(line), m = strlen(BOOK_VOID);
@@ -345,7 +345,7 @@ bool book_is_kept(const char *folder)
 /* ------------------------------------------------------------------ writing */
 
 /* One write(2) each, so that lines of several threads do not mix. */
-static int append(int fd, const char *line, size_t len)
+static int book_append(int fd, const char *line, size_t len)
 {
 	ssize_t done = write(fd, line, len);
 
@@ -371,7 +371,7 @@ int book_begin(struct book *b, int fd, const struct place_opts *o)
 		     o->hashed ? "hashed" : "flat", b->owner, b->made);
 	if (ftruncate(fd, 0) < 0)
 		return -errno;
-	return append(fd, line, (size_t)n);
+	return book_append(fd, line, (size_t)n);
 }
 
 /* Name and number. */
@@ -389,7 +389,7 @@ static int write_made(int fd, const struct book_entry *e)
 	}
 	n += sprintf(line + n, "\n@%s %" PRIu64 " %" PRIu64 "\n", e->name, e->file.inode,
 		     e->file.birth_ns);
-	return append(fd, line, (size_t)n);
+	return book_append(fd, line, (size_t)n);
 }
 
 int book_write(int fd, const struct book_entry *e)
@@ -402,19 +402,19 @@ int book_write(int fd, const struct book_entry *e)
 		return write_made(fd, e);
 	n = snprintf(line, sizeof(line), "=%s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
 		     e->name, f->bytes, f->inode, f->birth_ns, f->mtime_ns);
-	return append(fd, line, (size_t)n);
+	return book_append(fd, line, (size_t)n);
 }
 
 int book_write_gone(int fd, const char *name)
 {
 	char line[PLACE_NAME + 16];
 
-	return append(fd, line, (size_t)snprintf(line, sizeof(line), "-%s\n", name));
+	return book_append(fd, line, (size_t)snprintf(line, sizeof(line), "-%s\n", name));
 }
 
 int book_write_all(int fd, bool kept)
 {
 	const char *line = kept ? BOOK_KEPT : BOOK_USED;
 
-	return append(fd, line, strlen(line));
+	return book_append(fd, line, strlen(line));
 }

@@ -151,7 +151,7 @@ static bool name_is_ours(const char *name, const char *run)
 }
 
 /* Where in a key the name begins. */
-static const char *name_of(const char *key, const char *prefix)
+static const char *bucket_name_of(const char *key, const char *prefix)
 {
 	const char *slash = strchr(prefix + strlen("s3://"), '/');
 
@@ -174,7 +174,7 @@ static int each_name(struct sluice_object *c, const char *prefix, uint32_t flags
 	if (r < 0)
 		return r;
 	while (r == 0 && (more = sluice_object_list_next(l, &e, err)) != 0) {
-		const char *name = more > 0 ? name_of(e.key, prefix) : NULL;
+		const char *name = more > 0 ? bucket_name_of(e.key, prefix) : NULL;
 
 		if (more < 0)
 			r = more;

@@ -372,7 +372,7 @@ static int remember_entry(struct place *p, unsigned dir, const struct book_entry
  * Objects of an earlier run that are complete.  One whose file has become shorter is still as long
  * as it was: who reads it shall hear of that.
  */
-static int remember(struct place *p, unsigned dir, const struct look *l, struct sluice_err *err)
+static int dir_remember(struct place *p, unsigned dir, const struct look *l, struct sluice_err *err)
 {
 	struct book_entry *e = NULL;
 	uint64_t pos = 0;
@@ -434,7 +434,7 @@ static int take_over(struct place *p, unsigned dir, struct look *l, struct sluic
 				   l->path, strerror(-r));
 	if (!reuse)
 		return start_marker(p, dir, l, err);
-	return p->o.kind == PLACE_FILES ? remember(p, dir, l, err) : 0;
+	return p->o.kind == PLACE_FILES ? dir_remember(p, dir, l, err) : 0;
 }
 
 /* The folder and those above it, as far as they are missing. */

@@ -231,7 +231,7 @@ static void replay_partial(struct replay *p)
 	}
 }
 
-static void run_all(struct replay *p)
+static void replay_run_all(struct replay *p)
 {
 	bool cut;
 
@@ -259,7 +259,7 @@ int replay_run(const struct replay_job *job, const struct replay_scan *scan,
 	replay_result_init(r);
 	e = replay_open(&p, err);
 	if (e == 0)
-		run_all(&p);
+		replay_run_all(&p);
 	if (p.failed) {
 		abort_all(&p);
 		*err = p.err;

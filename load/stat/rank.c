@@ -12,7 +12,7 @@ struct ranked {
 	bool of_a;
 };
 
-static int by_value(const void *a, const void *b)
+static int rank_by_value(const void *a, const void *b)
 {
 	const struct ranked *x = a, *y = b;
 
@@ -25,7 +25,7 @@ static double rank_sum(struct ranked *all, size_t n, double *ties)
 	double sum = 0;
 
 	*ties = 0;
-	qsort(all, n, sizeof(*all), by_value);
+	qsort(all, n, sizeof(*all), rank_by_value);
 	for (size_t i = 0, end; i < n; i = end) {
 		double t, rank;
 
@@ -142,7 +142,7 @@ int stat_tail_test(double *ret_p, const double *a, size_t na, const double *b, s
 		return -EINVAL;
 	if (!all)
 		return -ENOMEM;
-	qsort(all, n, sizeof(*all), by_value);
+	qsort(all, n, sizeof(*all), rank_by_value);
 	while (top < n && all[n - top - 1].v >= all[n - top].v) /* ties belong together */
 		top++;
 	for (size_t i = n - top; i < n; i++)

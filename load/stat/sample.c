@@ -259,7 +259,7 @@ int samples_merge(struct samples *s, const struct samples *other)
 }
 
 /* The histogram is that of one, times @n. */
-static int fill(struct samples *s, double sec, uint64_t n)
+static int sample_fill(struct samples *s, double sec, uint64_t n)
 {
 	if (samples_begin(s) < 0)
 		return -ENOMEM;
@@ -284,8 +284,8 @@ int samples_add_n(struct samples *s, double sec, uint64_t n)
 		return r;
 	}
 	if (!s->n)
-		return fill(s, sec, n);
-	r = fill(&equal, sec, n);
+		return sample_fill(s, sec, n);
+	r = sample_fill(&equal, sec, n);
 	if (r == 0)
 		r = unfold(&equal);
 	if (r == 0)

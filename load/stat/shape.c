@@ -84,7 +84,7 @@ static double silverman(const struct sluice_hist *h)
 }
 
 /* Put the values on a grid that leaves @air at both ends. */
-static void collect(struct density *d, const struct sluice_hist *h, double air)
+static void shape_collect(struct density *d, const struct sluice_hist *h, double air)
 {
 	double first = log(fmax((double)h->min, 1)) - air;
 	double last = log(fmax((double)h->max, 1)) + air, sum = 0;
@@ -234,7 +234,7 @@ static double dip(const struct density *d)
 /* --------------------------------------------------------------------- cuts */
 
 /* Judge a cut at grid point @i: how likely it is by chance, or 1 when it does not count. */
-static double judge(struct stat_shape *ret, const struct density *d, unsigned i)
+static double shape_judge(struct stat_shape *ret, const struct density *d, unsigned i)
 {
 	unsigned l = highest(d, 0, i), r = highest(d, i + 1, GRID);
 	double below = d->below[i], above = d->n - below;
@@ -263,7 +263,7 @@ int stat_shape(struct stat_shape *ret, const struct sluice_hist *h)
 	if (!d)
 		return -ENOMEM;
 	width = fmax(silverman(h), MIN_WIDTH);
-	collect(d, h, 3 * width);
+	shape_collect(d, h, 3 * width);
 	best = dip(d) * sqrt(d->n) > MIN_DIP ? 1 : MAX_CHANCE;
 	for (unsigned w = 0; w < ARRAY_SIZE(widths); w++) {
 		estimate(d, fmax(width * widths[w], MIN_WIDTH));
@@ -273,7 +273,7 @@ int stat_shape(struct stat_shape *ret, const struct sluice_hist *h)
 
 			if (d->at[i] > d->at[i - 1] || d->at[i] > d->at[i + 1])
 				continue;
-			p = judge(&cut, d, i);
+			p = shape_judge(&cut, d, i);
 			if (p < best) {
 				best = p;
 				*ret = cut;

@@ -142,7 +142,7 @@ void stat_moments_summary(struct stat_summary *ret, const struct stat_moments *m
 
 /* --------------------------------------------------------------- one sample */
 
-static int by_value(const void *a, const void *b)
+static int stat_by_value(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
 
@@ -152,7 +152,7 @@ static int by_value(const void *a, const void *b)
 void stat_sort(double *v, size_t n)
 {
 	if (n)
-		qsort(v, n, sizeof(*v), by_value);
+		qsort(v, n, sizeof(*v), stat_by_value);
 }
 
 double stat_percentile(const double *sorted, size_t n, double p)

@@ -56,7 +56,7 @@ static bool get_seconds(double *out, struct csv_field f)
 	return end == text + f.len && isfinite(*out);
 }
 
-static bool get_field(struct trace_request *out, int column, struct csv_field f)
+static bool burst_get_field(struct trace_request *out, int column, struct csv_field f)
 {
 	switch (column) {
 	case TIME:
@@ -110,7 +110,7 @@ static int read_row(struct trace_burst *b, struct trace_request *ret, char *row,
 			continue;
 		if (at < 0 || at >= nr)
 			return request_bad(b->bad, &b->at, line, err, "has no '%s'", names[i]);
-		if (!get_field(ret, i, f[at]))
+		if (!burst_get_field(ret, i, f[at]))
 			return request_bad(b->bad, &b->at, line, err, "%s '%.*s' is not valid",
 					   names[i], READER_SHOW(f[at]));
 	}
@@ -147,7 +147,7 @@ static void close_file(struct trace_burst *b)
 	b->open = false;
 }
 
-static int open_file(struct trace_burst *b, struct sluice_err *err)
+static int burst_open_file(struct trace_burst *b, struct sluice_err *err)
 {
 	int r;
 
@@ -167,7 +167,7 @@ int trace_burst_next(struct trace_burst *b, struct trace_request *ret, struct sl
 		if (!b->open && b->next == burst_files_nr(&b->files))
 			return 0;
 		if (!b->open)
-			r = open_file(b, err);
+			r = burst_open_file(b, err);
 		if (r == 0)
 			r = next_of_file(b, ret, err);
 		if (r == 0)

@@ -13,7 +13,7 @@ struct line {
 	size_t len;
 };
 
-static bool begins(struct line l, const char *word)
+static bool detect_begins(struct line l, const char *word)
 {
 	size_t len = strlen(word);
 
@@ -68,13 +68,13 @@ enum trace_format trace_detect_source(struct source *s)
 {
 	struct line l = first_line(s);
 
-	if (begins(l, "fio version "))
+	if (detect_begins(l, "fio version "))
 		return TRACE_FIO;
-	if (begins(l, "idx\tthread\top\t"))
+	if (detect_begins(l, "idx\tthread\top\t"))
 		return TRACE_OPLOG;
-	if (begins(l, "["))
+	if (detect_begins(l, "["))
 		return TRACE_SHAREGPT;
-	if (begins(l, "{"))
+	if (detect_begins(l, "{"))
 		return has(l, "\"hash_ids\"") ? TRACE_MOONCAKE : TRACE_AUTO;
 	if (has(l, "Request tokens") && has(l, "Response tokens"))
 		return TRACE_BURSTGPT;

@@ -19,7 +19,7 @@ struct fio_out {
  * fio makes no folders, so a name with a slash could not be opened, or would be somebody's file
  * outside the folder fio works in.
  */
-static bool fits(char c)
+static bool fio_log_fits(char c)
 {
 	return (unsigned char)c > ' ' && c != 0x7f && c != '/';
 }
@@ -29,7 +29,7 @@ bool fio_name_fits(const char *key, size_t len)
 	if (!len || len > FIO_NAME_MAX || *key == '.')
 		return false;
 	for (size_t i = 0; i < len; i++)
-		if (!fits(key[i]))
+		if (!fio_log_fits(key[i]))
 			return false;
 	return true;
 }
@@ -57,7 +57,7 @@ static size_t file_name(char name[FIO_NAME_MAX], const char *key, size_t len)
 	if (fio_name_fits(key, len))
 		return (size_t)(put_bytes(name, key, len) - name);
 	for (; n < len && n < FIO_NAME_MAX - 17; n++)
-		name[n] = fits(key[n]) && (n || *key != '.') ? key[n] : '_';
+		name[n] = fio_log_fits(key[n]) && (n || *key != '.') ? key[n] : '_';
 	name[n++] = '-';
 	for (uint64_t h = sluice_key_hash(key, len, 0), i = 0; i < 16; i++, h <<= 4)
 		name[n++] = digits[h >> 60];

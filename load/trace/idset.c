@@ -50,7 +50,7 @@ static int idset_grow(struct idset *s, bool valued)
 }
 
 /* @kept is where the value is, or NULL. */
-static int remember(bool was, uint32_t *kept, uint32_t *value)
+static int idset_remember(bool was, uint32_t *kept, uint32_t *value)
 {
 	if (kept && was)
 		*value = *kept;
@@ -66,7 +66,7 @@ int idset_add_value(struct idset *s, uint64_t id, uint32_t *value)
 
 	if (!id) {
 		s->zero = true;
-		return remember(was, value ? &s->zero_value : NULL, value);
+		return idset_remember(was, value ? &s->zero_value : NULL, value);
 	}
 	if (s->nr >= s->room / 4 * 3 && idset_grow(s, value) < 0)
 		return -ENOMEM;
@@ -74,7 +74,7 @@ int idset_add_value(struct idset *s, uint64_t id, uint32_t *value)
 	was = s->slots[i];
 	s->slots[i] = id;
 	s->nr += !was;
-	return remember(was, value ? &s->values[i] : NULL, value);
+	return idset_remember(was, value ? &s->values[i] : NULL, value);
 }
 
 int idset_add(struct idset *s, uint64_t id)

@@ -65,7 +65,7 @@ struct text {
 	uint32_t high; /* first half of a pair, waiting for the second */
 };
 
-static void put(struct text *t, uint32_t code)
+static void text_put_code(struct text *t, uint32_t code)
 {
 	char utf8[4];
 	size_t n = (size_t)(sluice_utf8_put(utf8, code) - utf8);
@@ -99,14 +99,14 @@ static bool hex4(struct jscan *j, uint32_t *ret)
 static void flush(struct text *t)
 {
 	if (t->high)
-		put(t, 0xfffd);
+		text_put_code(t, 0xfffd);
 	t->high = 0;
 }
 
 static void put_unit(struct text *t, uint32_t code)
 {
 	if (t->high && code >= 0xdc00 && code < 0xe000) {
-		put(t, 0x10000 + ((t->high - 0xd800) << 10) + (code - 0xdc00));
+		text_put_code(t, 0x10000 + ((t->high - 0xd800) << 10) + (code - 0xdc00));
 		t->high = 0;
 		return;
 	}
@@ -114,7 +114,7 @@ static void put_unit(struct text *t, uint32_t code)
 	if (code >= 0xd800 && code < 0xdc00)
 		t->high = code;
 	else
-		put(t, code >= 0xdc00 && code < 0xe000 ? 0xfffd : code);
+		text_put_code(t, code >= 0xdc00 && code < 0xe000 ? 0xfffd : code);
 }
 
 /* Behind a backslash. */
@@ -136,7 +136,7 @@ static bool escape(struct jscan *j, struct text *t)
 		return fail(j);
 	j->at++;
 	flush(t);
-	put(t, (unsigned char)to[at - from]);
+	text_put_code(t, (unsigned char)to[at - from]);
 	return true;
 }
 

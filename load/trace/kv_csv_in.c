@@ -185,7 +185,7 @@ static bool get_optional(uint64_t *out, struct csv_field f)
 }
 
 /* One field, by the number of its column. */
-static bool get_field(struct trace_row *row, int column, struct csv_field f)
+static bool kv_csv_get_field(struct trace_row *row, int column, struct csv_field f)
 {
 	int64_t v = -1;
 	int i;
@@ -247,7 +247,7 @@ static int kv_in_next(struct trace_reader *r, struct trace_row *row, struct slui
 			return sluice_fail(err, -ENOMEM, "out of memory");
 		return 1;
 	}
-	return table_row(r, &k->table, row, get_field, err);
+	return table_row(r, &k->table, row, kv_csv_get_field, err);
 }
 
 /* ------------------------------------------------------------------ header */

@@ -44,7 +44,7 @@ static bool get_number(uint64_t *out, struct csv_field f, uint64_t max)
 	return !f.len || (get_u64(out, f.at, f.len) && *out <= max);
 }
 
-static bool get_field(struct trace_row *row, int column, struct csv_field f)
+static bool op_log_get_field(struct trace_row *row, int column, struct csv_field f)
 {
 	uint64_t v;
 
@@ -81,7 +81,7 @@ static bool get_field(struct trace_row *row, int column, struct csv_field f)
 
 static int op_in_next(struct trace_reader *r, struct trace_row *row, struct sluice_err *err)
 {
-	return table_row(r, r->state, row, get_field, err);
+	return table_row(r, r->state, row, op_log_get_field, err);
 }
 
 static int op_in_begin(struct trace_reader *r, struct sluice_err *err)

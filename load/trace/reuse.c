@@ -109,7 +109,7 @@ static int line_redraw(struct reuse *u)
 
 /* --------------------------------------------------------------- the table */
 
-static size_t find(const struct object *slots, size_t room, uint64_t hash)
+static size_t reuse_find(const struct object *slots, size_t room, uint64_t hash)
 {
 	size_t i = (size_t)(hash * 0x9e3779b97f4a7c15ull >> 20) & (room - 1);
 
@@ -137,7 +137,7 @@ static int rebuild(struct reuse *u, size_t room)
 		if (!o->hash)
 			continue;
 		if (is_kept(u, o->hash)) {
-			slots[find(slots, room, o->hash)] = *o;
+			slots[reuse_find(slots, room, o->hash)] = *o;
 			u->nr++;
 		} else if (o->place) {
 			line_take(u, o);
@@ -150,7 +150,7 @@ static int rebuild(struct reuse *u, size_t room)
 }
 
 /* Room for one more object. */
-static int make_room(struct reuse *u)
+static int reuse_make_room(struct reuse *u)
 {
 	int r = 0;
 
@@ -213,11 +213,11 @@ int reuse_touch(struct reuse *u, uint64_t hash, uint64_t size, unsigned window,
 	*ret = (struct reuse_hit){.again = false};
 	if (!is_kept(u, hash))
 		return 0;
-	if (make_room(u) < 0)
+	if (reuse_make_room(u) < 0)
 		return -ENOMEM;
 	if (!is_kept(u, hash)) /* no longer */
 		return 0;
-	o = &u->slots[find(u->slots, u->room, hash)];
+	o = &u->slots[reuse_find(u->slots, u->room, hash)];
 	if (!o->hash) {
 		o->hash = hash;
 		u->nr++;
@@ -238,7 +238,7 @@ void reuse_remove(struct reuse *u, uint64_t hash)
 	struct object *o;
 
 	hash += !hash;
-	o = &u->slots[find(u->slots, u->room, hash)];
+	o = &u->slots[reuse_find(u->slots, u->room, hash)];
 	if (o->hash && o->place)
 		line_take(u, o);
 }

@@ -39,7 +39,7 @@ static bool item_bad(struct loader *l, const char *why)
 	return l->failed == 0;
 }
 
-static bool no_memory(struct loader *l)
+static bool sharegpt_no_memory(struct loader *l)
 {
 	l->failed = sluice_fail(l->j.err, -ENOMEM, "out of memory");
 	return false;
@@ -110,7 +110,7 @@ static bool read_messages(struct loader *l)
 		req.context = tokens(m[0].chars, l->o->chars_per_token, l->o->max_context);
 		req.generate = tokens(m[1].chars, l->o->chars_per_token, l->o->max_generation);
 		if (request_add(&l->list, &req, 0) < 0)
-			return no_memory(l);
+			return sharegpt_no_memory(l);
 	}
 	return r == 0;
 }
@@ -153,13 +153,13 @@ static bool read_conversation(struct loader *l, uint32_t index)
 	if (first == l->list.nr)
 		return true;
 	if (request_text(&l->list, id, &text) < 0)
-		return no_memory(l);
+		return sharegpt_no_memory(l);
 	for (size_t i = first; i < l->list.nr; i++)
 		l->list.v[i].text = text;
 	return true;
 }
 
-static int read_all(struct loader *l, const char *path, struct sluice_err *err)
+static int sharegpt_read_all(struct loader *l, const char *path, struct sluice_err *err)
 {
 	struct sluice_short room;
 	enum jscan_at it = JSCAN_BEGIN;
@@ -198,7 +198,7 @@ int trace_sharegpt_load(struct trace_request **out, size_t *nr, const char *path
 	if (r < 0)
 		return r;
 	l.j = (struct jscan){.at = s.at, .end = s.end, .source = &s, .err = err};
-	r = read_all(&l, path, err);
+	r = sharegpt_read_all(&l, path, err);
 	if (r == 0 && request_finish(&l.list, out, nr) < 0)
 		r = sluice_fail(err, -ENOMEM, "out of memory");
 	request_list_fini(&l.list);

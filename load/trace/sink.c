@@ -147,7 +147,7 @@ static size_t available(const struct sink *s)
 }
 
 /* The lock is held here, but not while bytes are on their way. */
-static void take(struct sink *s)
+static void sink_take(struct sink *s)
 {
 	struct sink_private *p = s->p;
 	bool whole = p->full, failed = p->error < 0;
@@ -177,7 +177,7 @@ static void *sink_run(void *arg)
 	pthread_mutex_lock(&p->lock);
 	while (p->full || !p->ending) {
 		wait_for_work(p);
-		take(s);
+		sink_take(s);
 	}
 	pthread_mutex_unlock(&p->lock);
 	return NULL;
@@ -185,7 +185,7 @@ static void *sink_run(void *arg)
 
 /* ------------------------------------------------------------------- owner */
 
-static int failed(const struct sink_private *p, int r, struct sluice_err *err)
+static int sink_failed(const struct sink_private *p, int r, struct sluice_err *err)
 {
 	struct sluice_short room;
 
@@ -227,7 +227,7 @@ int sink_swap(struct sink *s, struct sluice_err *err)
 	hand_over(s);
 	pthread_mutex_unlock(&s->p->lock);
 	r = sink_error(s);
-	return r < 0 ? failed(s->p, r, err) : 0;
+	return r < 0 ? sink_failed(s->p, r, err) : 0;
 }
 
 static void sink_free(struct sink *s)
@@ -261,7 +261,7 @@ int sink_close(struct sink *s, struct sluice_err *err)
 	if (p->fd != STDOUT_FILENO && close(p->fd) < 0 && r == 0)
 		r = -errno;
 	if (r < 0)
-		failed(p, r, err);
+		sink_failed(p, r, err);
 	sink_free(s);
 	return r;
 }
@@ -286,7 +286,7 @@ static int make_folders(const char *path, struct sluice_err *err)
 	return 0;
 }
 
-static int open_file(struct sink_private *p, int fd, struct sluice_err *err)
+static int sink_open_file(struct sink_private *p, int fd, struct sluice_err *err)
 {
 	int r;
 
@@ -296,7 +296,7 @@ static int open_file(struct sink_private *p, int fd, struct sluice_err *err)
 		return 0;
 	if (fd) {
 		p->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-		return p->fd < 0 ? failed(p, -errno, err) : 0;
+		return p->fd < 0 ? sink_failed(p, -errno, err) : 0;
 	}
 	r = make_folders(p->path, err);
 	if (r < 0)
@@ -305,7 +305,7 @@ static int open_file(struct sink_private *p, int fd, struct sluice_err *err)
 		return sluice_fail(err, -EEXIST, "%s: is a striped file, which cannot be replaced",
 				   p->path);
 	p->fd = open(p->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-	return p->fd < 0 ? failed(p, -errno, err) : 0;
+	return p->fd < 0 ? sink_failed(p, -errno, err) : 0;
 }
 
 static int setup_zstd(struct sink_private *p, int level)
@@ -365,7 +365,7 @@ int sink_open(struct sink *s, const char *path, const struct sink_opts *o, struc
 	s->at = p->buf[0];
 	s->end = s->at + p->size;
 	atomic_init(&s->filled, s->at);
-	r = open_file(p, o->fd, err);
+	r = sink_open_file(p, o->fd, err);
 	if (r < 0)
 		goto fail;
 	r = thread_start(&p->thread, sink_run, s);

@@ -121,7 +121,7 @@ static void limits(struct source *s, size_t len)
 }
 
 /* The first bytes tell what it is. */
-static int begin(struct source *s, struct sluice_err *err)
+static int source_begin(struct source *s, struct sluice_err *err)
 {
 	struct source_private *p = s->p;
 	size_t have = 0;
@@ -150,7 +150,7 @@ static int begin(struct source *s, struct sluice_err *err)
 	return 0;
 }
 
-static int open_file(struct source_private *p, struct sluice_err *err)
+static int source_open_file(struct source_private *p, struct sluice_err *err)
 {
 	struct sluice_short room;
 
@@ -173,9 +173,9 @@ int source_open(struct source *s, const char *path, struct sluice_err *err)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	s->p->fd = -1;
 	s->p->path = strdup(path);
-	r = s->p->path ? open_file(s->p, err) : sluice_fail(err, -ENOMEM, "out of memory");
+	r = s->p->path ? source_open_file(s->p, err) : sluice_fail(err, -ENOMEM, "out of memory");
 	if (r == 0)
-		r = begin(s, err);
+		r = source_begin(s, err);
 	if (r < 0)
 		source_close(s);
 	return r;

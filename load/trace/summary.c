@@ -174,7 +174,7 @@ static int add_row(struct maker *m, const struct trace_row *row)
 	return add_use(m, row, window);
 }
 
-static void finish(struct maker *m, const struct trace_reader *r)
+static void summary_finish(struct maker *m, const struct trace_reader *r)
 {
 	struct trace_summary *s = m->s;
 	uint64_t objects[REUSE_WINDOWS], bytes[REUSE_WINDOWS];
@@ -191,7 +191,7 @@ static void finish(struct maker *m, const struct trace_reader *r)
 	s->bad = *trace_reader_bad(r);
 }
 
-static int read_all(struct maker *m, struct trace_reader *r, struct sluice_err *err)
+static int summary_read_all(struct maker *m, struct trace_reader *r, struct sluice_err *err)
 {
 	struct trace_row row;
 	int n;
@@ -203,7 +203,7 @@ static int read_all(struct maker *m, struct trace_reader *r, struct sluice_err *
 			return sluice_fail(err, -EINTR, "stopped");
 	}
 	if (n == 0)
-		finish(m, r);
+		summary_finish(m, r);
 	return n;
 }
 
@@ -222,7 +222,7 @@ int trace_summary_make(struct trace_summary **out, const char *path,
 	else
 		n = trace_reader_open(&r, path, ro, err);
 	if (n == 0)
-		n = read_all(&m, r, err);
+		n = summary_read_all(&m, r, err);
 	trace_reader_close(r);
 	reuse_free(m.reuse);
 	if (n == 0)

@@ -50,7 +50,7 @@ static void name_unknown(char *text, size_t size, const struct table *t, const s
 }
 
 /* With the CR that csv_row() has taken off, if there was one. */
-static size_t whole(const char *text, size_t len)
+static size_t table_whole(const char *text, size_t len)
 {
 	return len + (text[len] == '\r');
 }
@@ -67,7 +67,7 @@ int table_header(struct trace_reader *r, struct table *t, const int *needed, int
 
 	if (n < 0 && n != -E2BIG)
 		return n;
-	if (n == 1 && r->o.raw && reader_keep(&r->head, text, whole(text, len)) < 0)
+	if (n == 1 && r->o.raw && reader_keep(&r->head, text, table_whole(text, len)) < 0)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	table_columns(t, f, n == 1 ? csv_split(text, len, t->separator, f) : 0);
 	for (int i = 0; i < nr; i++)
@@ -97,7 +97,7 @@ int table_row(struct trace_reader *r, const struct table *t, struct trace_row *r
 			return n;
 	} while (!len || (t->comment && *text == t->comment));
 	r->row_line = line;
-	if (r->o.raw && reader_keep(&r->raw, text, whole(text, len)) < 0)
+	if (r->o.raw && reader_keep(&r->raw, text, table_whole(text, len)) < 0)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	n = csv_split(text, len, t->separator, f);
 	if (n < 0)

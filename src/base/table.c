@@ -38,7 +38,7 @@ static void table_grow(struct sluice_table *t)
 	free(old.buckets);
 }
 
-static struct sluice_node *same(struct sluice_node *n, uint64_t hash)
+static struct sluice_node *table_same(struct sluice_node *n, uint64_t hash)
 {
 	while (n && n->hash != hash)
 		n = n->next;
@@ -47,12 +47,12 @@ static struct sluice_node *same(struct sluice_node *n, uint64_t hash)
 
 struct sluice_node *sluice_table_find(const struct sluice_table *t, uint64_t hash)
 {
-	return t->nr_buckets ? same(*bucket_of(t, hash), hash) : NULL;
+	return t->nr_buckets ? table_same(*bucket_of(t, hash), hash) : NULL;
 }
 
 struct sluice_node *sluice_table_again(const struct sluice_node *n)
 {
-	return same(n->next, n->hash);
+	return table_same(n->next, n->hash);
 }
 
 int sluice_table_put(struct sluice_table *t, struct sluice_node *n, uint64_t hash)

@@ -189,7 +189,7 @@ void crcfile_narrow(struct crcfile *f, const struct crc_set *is)
 /* ----------------------------------------------------------------- the file */
 
 /* All of it, to be freed, or -errno. */
-static int read_all(int fd, void **ret, size_t *ret_len)
+static int crcfile_read_all(int fd, void **ret, size_t *ret_len)
 {
 	struct stat st;
 	CLEANUP_FREE char *data = NULL;
@@ -224,7 +224,7 @@ int crcfile_load(struct crcfile *out, int dir, const char *name, struct sluice_e
 		return errno == ENOENT
 			       ? -ENOENT
 			       : sluice_fail(err, -errno, "open %s: %s", name, strerror(errno));
-	r = read_all(fd, &data, &len);
+	r = crcfile_read_all(fd, &data, &len);
 	if (r == 0)
 		r = crcfile_parse(out, data, len, &why);
 	if (r < 0)

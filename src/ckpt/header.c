@@ -242,8 +242,8 @@ static int check_meta(const struct sluice_json *j, const struct header *h)
 }
 
 /* Without overlap or hole, from the header to the end of the file. */
-static int check_ranges(const struct sluice_json *j, struct header *h, uint64_t data,
-			uint64_t file_bytes)
+static int header_check_ranges(const struct sluice_json *j, struct header *h, uint64_t data,
+			       uint64_t file_bytes)
 {
 	uint64_t at = 0, left = file_bytes - data;
 
@@ -286,7 +286,7 @@ int header_parse(struct header *h, char *text, size_t len, uint64_t file_bytes,
 	for (uint64_t i = 0; r == 0 && i < h->nr; dim += h->tensors[i++].rank)
 		h->tensors[i].shape = h->dims + dim; /* entries still stand as they were read */
 	if (r == 0)
-		r = check_ranges(&j, h, 8 + len, file_bytes);
+		r = header_check_ranges(&j, h, 8 + len, file_bytes);
 	if (r == 0)
 		r = check_names(&j, h);
 	if (r == 0)

@@ -17,7 +17,7 @@
 
 /* ------------------------------------------------------------------- ranges */
 
-static int copy_out(struct reader_task *t, const struct want *w, struct sluice_err *err)
+static int reader_copy_out(struct reader_task *t, const struct want *w, struct sluice_err *err)
 {
 	char *from = t->mem + (w->offset - t->span.offset);
 	struct sluice_iov iov[2] = {{w->buf, w->len}, {from, w->len}};
@@ -37,7 +37,7 @@ static int deliver(struct reader_task *t, const struct wants *w, struct sluice_e
 		return 0;
 	for (uint64_t i = 0; i < t->span.nr && e == 0; i++)
 		if (w->v[t->span.first + i].buf)
-			e = copy_out(t, &w->v[t->span.first + i], err);
+			e = reader_copy_out(t, &w->v[t->span.first + i], err);
 	return e;
 }
 

@@ -34,8 +34,8 @@ static int bad_chunk(struct sluice_reader *r, uint64_t offset, uint64_t len, uin
 }
 
 /* Whole chunks, but for the end of the file. */
-static int verify(struct sluice_reader *r, uint64_t offset, const char *data, uint64_t len,
-		  struct sluice_err *err)
+static int task_verify(struct sluice_reader *r, uint64_t offset, const char *data, uint64_t len,
+		       struct sluice_err *err)
 {
 	for (uint64_t n; len; offset += n, data += n, len -= n) {
 		uint32_t crc, fits = 0;
@@ -230,7 +230,7 @@ int reader_look(struct sluice_reader *r, struct reader_task **ret, struct sluice
 	reader_task_wait(r, t);
 	e = reader_task_result(r, t, err);
 	if (e == 0 && r->crc.nr)
-		e = verify(r, t->span.offset, t->mem, t->span.len, err);
+		e = task_verify(r, t->span.offset, t->mem, t->span.len, err);
 	t->checked = true;
 	*ret = t;
 	return e;

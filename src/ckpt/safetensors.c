@@ -170,8 +170,8 @@ static int batch_flush(struct batch *b, struct sluice_err *err)
 	return r == -EBADMSG ? name_tensors(b->s, err) : r;
 }
 
-static int batch_add(struct batch *b, uint64_t offset, uint64_t len, char *buf,
-		     struct sluice_err *err)
+static int safetensors_batch_add(struct batch *b, uint64_t offset, uint64_t len, char *buf,
+				 struct sluice_err *err)
 {
 	int r = b->nr < BATCH ? 0 : batch_flush(b, err);
 
@@ -263,7 +263,7 @@ static int slice_add(struct batch *b, const struct slice *c, char *buf, struct s
 
 		for (unsigned i = 0; i < c->outer; i++)
 			bits += index[i] * c->stride[i];
-		r = batch_add(b, c->t->offset + bits / 8, c->run, buf, err);
+		r = safetensors_batch_add(b, c->t->offset + bits / 8, c->run, buf, err);
 		if (buf)
 			buf += c->run;
 		while (k > 0 && ++index[k - 1] == c->count[k - 1])
@@ -283,7 +283,7 @@ static int add_read(struct batch *b, const struct sluice_tensor_read *rd, struct
 		return sluice_fail(err, -EINVAL, "%s: there is no tensor %" PRIu64, b->s->path,
 				   rd->tensor);
 	if (!rd->start && !rd->count)
-		return batch_add(b, c.t->offset, c.t->len, rd->buf, err);
+		return safetensors_batch_add(b, c.t->offset, c.t->len, rd->buf, err);
 	r = slice_check(b->s, c.t, rd, err);
 	for (unsigned i = 0; r == 0 && i < c.t->rank; i++)
 		empty |= !rd->count[i];
@@ -358,8 +358,9 @@ static int name_order(const void *a, const void *b, void *arg)
 }
 
 /* Everything that could be wrong with them, before the first byte; leaves the order in @order. */
-static int check_all(const struct sluice_tensor *t, uint64_t n, const struct sluice_meta *meta,
-		     uint64_t nr_meta, uint64_t *order, struct sluice_err *err)
+static int safetensors_check_all(const struct sluice_tensor *t, uint64_t n,
+				 const struct sluice_meta *meta, uint64_t nr_meta, uint64_t *order,
+				 struct sluice_err *err)
 {
 	void *arg = (void *)(uintptr_t)t;
 	int r = 0;
@@ -411,7 +412,7 @@ static int layout_make(struct layout *l, const struct sluice_tensor *tensors, ui
 	*l = (struct layout){.order = malloc((n + 1) * sizeof(*l->order))};
 	if (!l->order)
 		return sluice_fail(err, -ENOMEM, "out of memory");
-	r = check_all(tensors, n, meta, nr_meta, l->order, err);
+	r = safetensors_check_all(tensors, n, meta, nr_meta, l->order, err);
 	if (r == 0) {
 		l->header = header_format(tensors, l->order, n, meta, nr_meta, &l->len);
 		if (!l->header)

@@ -54,7 +54,7 @@ static uint32_t zeros(uint64_t len)
 }
 
 /* @crc of @done bytes, followed by @len with @next. */
-static uint32_t append(uint32_t crc, uint64_t done, uint32_t next, uint64_t len)
+static uint32_t sums_append(uint32_t crc, uint64_t done, uint32_t next, uint64_t len)
 {
 	return done ? sluice_crc32c_combine(crc, next, len) : next;
 }
@@ -75,12 +75,12 @@ static bool join_chunk(const struct sums *s, uint64_t *i, uint64_t begin, uint64
 		if (!apart)
 			continue;
 		if (v->offset > at)
-			crc = append(crc, at - begin, zeros(v->offset - at), v->offset - at);
-		crc = append(crc, v->offset - begin, v->crc, v->len);
+			crc = sums_append(crc, at - begin, zeros(v->offset - at), v->offset - at);
+		crc = sums_append(crc, v->offset - begin, v->crc, v->len);
 		at = v->offset + v->len;
 	}
 	if (at < end)
-		crc = append(crc, at - begin, zeros(end - at), end - at);
+		crc = sums_append(crc, at - begin, zeros(end - at), end - at);
 	*ret = crc;
 	return apart;
 }

@@ -226,8 +226,8 @@ static int check_crcname(const struct ckpt_upload *u, struct sluice_err *err)
 	return r == 0 || r == -EBADMSG ? 0 : sluice_fail(err, r, "%s", why.msg);
 }
 
-static int upload_begin(struct ckpt_upload *u, const struct sluice_writer_opts *o,
-			struct sluice_err *err)
+static int ckpt_upload_begin(struct ckpt_upload *u, const struct sluice_writer_opts *o,
+			     struct sluice_err *err)
 {
 	struct sluice_upload_opts up = SLUICE_UPLOAD_OPTS_INIT;
 	int r = check_crcname(u, err);
@@ -251,7 +251,7 @@ int ckpt_upload_open(struct ckpt_upload **out, struct sluice_object *c, const ch
 	if (asprintf(&u->crcuri, "%s.crc", uri) < 0)
 		u->crcuri = NULL;
 	if (u->uri && u->crcuri)
-		r = upload_begin(u, o, err);
+		r = ckpt_upload_begin(u, o, err);
 	else
 		r = sluice_fail(err, -ENOMEM, "%s: out of memory", uri);
 	if (r < 0)

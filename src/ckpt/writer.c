@@ -308,7 +308,7 @@ static int check_crcname(struct sluice_writer *w, struct sluice_err *err)
 }
 
 /* What is not supported is no failure; that there is no room is one, now instead of later. */
-static int reserve(struct sluice_writer *w, struct sluice_err *err)
+static int writer_reserve(struct sluice_writer *w, struct sluice_err *err)
 {
 	int r;
 
@@ -323,7 +323,7 @@ static int reserve(struct sluice_writer *w, struct sluice_err *err)
 			   w->o.expected, strerror(-r));
 }
 
-static int upload_begin(struct sluice_writer *w, struct sluice_err *err)
+static int writer_upload_begin(struct sluice_writer *w, struct sluice_err *err)
 {
 	struct sluice_object *c = sluice_get_objects(w->io);
 
@@ -350,7 +350,7 @@ static int file_begin(struct sluice_writer *w, struct sluice_err *err)
 				       !(w->o.flags & SLUICE_WRITER_NO_SYNC), err);
 	w->striped = r == 1;
 	if (r == 0)
-		r = reserve(w, err);
+		r = writer_reserve(w, err);
 	if (r < 0)
 		return r;
 	fd = fcntl(w->rep.fd, F_DUPFD_CLOEXEC, 0);
@@ -365,7 +365,7 @@ static int writer_begin(struct sluice_writer *w, struct sluice_err *err)
 
 	if (r < 0)
 		return r;
-	return r ? upload_begin(w, err) : file_begin(w, err);
+	return r ? writer_upload_begin(w, err) : file_begin(w, err);
 }
 
 int sluice_writer_open(struct sluice_writer **out, struct sluice_io *io, const char *path,

@@ -481,7 +481,7 @@ static void conclude_read(struct op *op)
  * How it went, in words where there is something to tell.  The last user of a file opened by path
  * closes it, and close(2) may report lost data: so that comes first, but for the name.
  */
-static void tell(struct sluice_io *io, struct op *op, bool asked)
+static void op_tell_result(struct sluice_io *io, struct op *op, bool asked)
 {
 	struct sluice_short room;
 	const char *name = op->file ? sluice_shorten(&room, op->file->name) : "memory";
@@ -523,7 +523,7 @@ void op_conclude(struct sluice_io *io, struct op *op, struct counters *count)
 	if (op->nr_iov > 1 || op->places)
 		free_iov(op);
 	if (asked || op->code < 0 || (op->file && op->file->by_path))
-		tell(io, op, asked);
+		op_tell_result(io, op, asked);
 	if (op->why)
 		free(TAKE_PTR(op->why));
 	count_op(count, op);

@@ -647,7 +647,7 @@ static inline int make_ready(struct queue *q, struct block *b)
 }
 
 /* Prepare blocks from the ready list; stops where bounce buffers run out. */
-static unsigned gather(struct queue *q, struct sluice_req **reqs, unsigned max)
+static unsigned queue_gather(struct queue *q, struct sluice_req **reqs, unsigned max)
 {
 	unsigned n = 0;
 	struct block *b;
@@ -697,7 +697,7 @@ void queue_submit(struct queue *q)
 	int r;
 
 	while (q->ready) {
-		n = gather(q, reqs, (unsigned)min_u64(most, q->io->opts.depth - q->inflight));
+		n = queue_gather(q, reqs, (unsigned)min_u64(most, q->io->opts.depth - q->inflight));
 		if (q->open_lanes)
 			device_flush(q);
 		if (!n) {

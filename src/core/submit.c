@@ -91,7 +91,7 @@ static bool has_to_queue(const struct batch *b, const struct op *op)
 	return b->nr_shared || (op->opcode == SLUICE_WRITE && pend_seen(b->io));
 }
 
-static void batch_add(struct batch *b, struct op *op)
+static void submit_batch_add(struct batch *b, struct op *op)
 {
 	if (!stays_home(b->io, op) || has_to_queue(b, op)) {
 		b->shared[b->nr_shared++] = op;
@@ -151,7 +151,7 @@ static int submit_one(struct batch *b, const struct sluice_op *u, uint64_t *tick
 	if (q && !op->places && !op->striped && stays_home(io, op) && queue_add_local(q, op))
 		atomic_fetch_add(&b->make.here->port->submitted, 1);
 	else
-		batch_add(b, op);
+		submit_batch_add(b, op);
 	return 0;
 }
 

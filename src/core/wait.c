@@ -328,8 +328,8 @@ static bool looks_around(struct here *here)
 }
 
 /* A thread's own results first: it need not meet anybody for them. */
-static unsigned collect(struct sluice_io *io, struct here *here, struct sluice_done *done,
-			unsigned min, unsigned max, int64_t timeout_ns)
+static unsigned wait_collect(struct sluice_io *io, struct here *here, struct sluice_done *done,
+			     unsigned min, unsigned max, int64_t timeout_ns)
 {
 	bool alone = atomic_load(&io->nr_ports) == 1, soon = false, over;
 	uint64_t start;
@@ -366,7 +366,7 @@ int sluice_wait_any(struct sluice_io *io, struct sluice_done *done, unsigned min
 	if (timeout_ns && min && queue_current(io))
 		return -EDEADLK;
 	here = here_of(io);
-	return here ? (int)collect(io, here, done, min, max, timeout_ns) : -ENOMEM;
+	return here ? (int)wait_collect(io, here, done, min, max, timeout_ns) : -ENOMEM;
 }
 
 static void add_up(struct sluice_summary *sum, const struct op *op)

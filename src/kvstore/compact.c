@@ -60,7 +60,7 @@ static int copy_one(void *arg, const struct store_record *r, const void *raw, si
 }
 
 /* Write what was found, and remember how far we are. */
-static int copy_out(struct store_shelf *sh, const struct copying *c, uint64_t from)
+static int compact_copy_out(struct store_shelf *sh, const struct copying *c, uint64_t from)
 {
 	struct store_rewrite *w = &sh->rewrite;
 	struct sluice_store *s = sh->store;
@@ -96,19 +96,19 @@ static int copy_piece(struct store_shelf *sh)
 	r = store_journal_walk(&walk, NULL);
 	/* Where nothing could be read, do not stay. */
 	if (r == 0)
-		r = copy_out(sh, &c, walk.from > sh->rewrite.from ? walk.from : walk.to);
+		r = compact_copy_out(sh, &c, walk.from > sh->rewrite.from ? walk.from : walk.to);
 	free(c.out.at);
 	return r;
 }
 
-static void give_up(struct store_shelf *sh)
+static void compact_give_up(struct store_shelf *sh)
 {
 	sluice_file_close(sh->rewrite.to.file, NULL);
 	unlinkat(sh->dir, STORE_NEW_NAME, 0);
 	sh->rewrite = (struct store_rewrite){0};
 }
 
-static int begin(struct store_shelf *sh)
+static int compact_begin(struct store_shelf *sh)
 {
 	struct store_rewrite *w = &sh->rewrite;
 	int r;
@@ -121,7 +121,7 @@ static int begin(struct store_shelf *sh)
 }
 
 /* All is copied: the new log is the log. */
-static int finish(struct store_shelf *sh)
+static int compact_finish(struct store_shelf *sh)
 {
 	struct sluice_file *old = sh->log.file;
 	int r = store_journal_epoch(sh->store, &sh->rewrite.to, sh->log.head.epoch, NULL);
@@ -151,14 +151,14 @@ bool store_journal_is_long(const struct store_shelf *sh)
 
 int store_journal_rewrite(struct store_shelf *sh, bool whole)
 {
-	int r = sh->rewrite.active ? 0 : begin(sh);
+	int r = sh->rewrite.active ? 0 : compact_begin(sh);
 
 	while (r == 0 && sh->rewrite.active) {
-		r = sh->rewrite.from < sh->log.end ? copy_piece(sh) : finish(sh);
+		r = sh->rewrite.from < sh->log.end ? copy_piece(sh) : compact_finish(sh);
 		if (!whole)
 			break;
 	}
 	if (r < 0)
-		give_up(sh);
+		compact_give_up(sh);
 	return r;
 }

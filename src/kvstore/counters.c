@@ -9,7 +9,7 @@
 #include "base/util.h"
 #include "kvstore/kvstore.h"
 
-static void collect(struct sluice_store *s, struct sluice_store_stats *to)
+static void counters_collect(struct sluice_store *s, struct sluice_store_stats *to)
 {
 	pthread_mutex_lock(&s->lock);
 	*to = s->stats;
@@ -37,7 +37,7 @@ int sluice_store_get_stats(struct sluice_store *store, struct sluice_store_stats
 
 	if (size < 8)
 		return -EINVAL;
-	collect(store, &now);
+	counters_collect(store, &now);
 	memset(stats, 0, size);
 	memcpy(stats, &now, min_u64(size, sizeof(now)));
 	stats->size = size;
@@ -120,7 +120,7 @@ int sluice_store_metrics(struct sluice_store *store, char *text, size_t size)
 	struct sluice_store_stats now;
 	size_t at = 0;
 
-	collect(store, &now);
+	counters_collect(store, &now);
 	for (unsigned i = 0; i < ARRAY_SIZE(metrics); i++) {
 		const struct metric *m = &metrics[i];
 		bool counter = m->type[0] == 'c';

@@ -82,7 +82,7 @@ static int broken(const struct store_op *op)
 	return -EBADMSG;
 }
 
-static void verify(struct store_worker *w, struct store_op *op)
+static void get_verify(struct store_worker *w, struct store_op *op)
 {
 	struct sluice_store *s = w->store;
 	const struct store_entry *e = op->entry;
@@ -157,7 +157,7 @@ static void get_start(struct store_worker *w, struct store_op *op)
 	} else if (!op->entry) {
 		get_end(op, why);
 	} else if (op->recent) {
-		verify(w, op);
+		get_verify(w, op);
 	} else {
 		op->stage = STAGE_READ;
 		store_transfer(w, op, SLUICE_READ);
@@ -171,7 +171,7 @@ void store_get_step(struct store_worker *w, struct store_op *op)
 	if (op->stage == STAGE_START)
 		get_start(w, op);
 	else if (op->stage == STAGE_READ)
-		verify(w, op);
+		get_verify(w, op);
 	else
 		get_end(op, code < 0 ? code : (int64_t)op->entry->len);
 }

@@ -17,7 +17,7 @@ enum {
 };
 
 /* As many addresses as a limit of the process allows. */
-static int reserve(struct store_index *x)
+static int index_reserve_addresses(struct store_index *x)
 {
 	for (x->reserved = MOST_ENTRIES; x->reserved >= LEAST_ENTRIES; x->reserved /= 2) {
 		void *p = mmap(NULL, (size_t)x->reserved * sizeof(*x->entries), PROT_NONE,
@@ -46,7 +46,7 @@ int store_index_init(struct store_index *x)
 	x->table = table_new(FIRST_SLOTS);
 	if (!x->table)
 		return -ENOMEM;
-	if (reserve(x) < 0) {
+	if (index_reserve_addresses(x) < 0) {
 		free(x->table);
 		return -ENOMEM;
 	}
@@ -119,7 +119,7 @@ struct store_entry *store_index_next(const struct store_index *x, uint32_t *pos)
 	return NULL;
 }
 
-static bool same(struct store_hash a, struct store_hash b)
+static bool index_same(struct store_hash a, struct store_hash b)
 {
 	return a.a == b.a && a.b == b.b;
 }
@@ -131,7 +131,7 @@ struct store_entry *store_index_find(const struct store_index *x, struct store_h
 	for (uint32_t s = (uint32_t)h.a & mask; x->table[s] != STORE_NONE; s = (s + 1) & mask) {
 		struct store_entry *e = store_index_at(x, x->table[s]);
 
-		if (same(e->hash, h))
+		if (index_same(e->hash, h))
 			return e;
 	}
 	return NULL;
@@ -147,7 +147,7 @@ void store_index_prefetch(const struct store_index *x, struct store_hash h, int 
 		__builtin_prefetch(store_index_at(x, x->table[s]));
 }
 
-static void place(uint32_t *table, uint32_t slots, struct store_hash h, uint32_t nr)
+static void index_place(uint32_t *table, uint32_t slots, struct store_hash h, uint32_t nr)
 {
 	uint32_t s = (uint32_t)h.a & (slots - 1);
 
@@ -164,7 +164,8 @@ static int widen(struct store_index *x)
 		return -ENOMEM;
 	for (uint32_t s = 0; s < x->slots; s++)
 		if (x->table[s] != STORE_NONE)
-			place(t, 2 * x->slots, store_index_at(x, x->table[s])->hash, x->table[s]);
+			index_place(t, 2 * x->slots, store_index_at(x, x->table[s])->hash,
+				    x->table[s]);
 	free(x->table);
 	x->table = t;
 	x->slots *= 2;
@@ -175,7 +176,7 @@ int store_index_add(struct store_index *x, struct store_entry *e)
 {
 	if (x->used + 1 > x->slots / 4 * 3 && widen(x) < 0)
 		return -ENOMEM;
-	place(x->table, x->slots, e->hash, store_index_nr(x, e));
+	index_place(x->table, x->slots, e->hash, store_index_nr(x, e));
 	x->used++;
 	return 0;
 }

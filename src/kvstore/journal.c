@@ -266,7 +266,8 @@ int store_journal_create(struct store_log *log, struct store_shelf *sh, const ch
 	return 0;
 }
 
-static int append(struct store_shelf *sh, const struct store_record *r, const struct extents *space)
+static int journal_append(struct store_shelf *sh, const struct store_record *r,
+			  const struct extents *space)
 {
 	struct store_bytes *p = &sh->pending;
 
@@ -291,7 +292,7 @@ int store_journal_set(struct store_shelf *sh, const struct store_op *op)
 		.expiry = e->expiry,
 	};
 
-	return append(sh, &r, &e->space);
+	return journal_append(sh, &r, &e->space);
 }
 
 int store_journal_drop(struct store_shelf *sh, struct store_hash hash, uint64_t gen)
@@ -303,7 +304,7 @@ int store_journal_drop(struct store_shelf *sh, struct store_hash hash, uint64_t 
 		.hash = hash,
 	};
 
-	return append(sh, &r, NULL);
+	return journal_append(sh, &r, NULL);
 }
 
 int store_journal_below(struct store_shelf *sh, const struct store_entry *e, uint64_t run)
@@ -319,7 +320,7 @@ int store_journal_below(struct store_shelf *sh, const struct store_entry *e, uin
 		.expiry = e->expiry,
 	};
 
-	return append(sh, &r, NULL);
+	return journal_append(sh, &r, NULL);
 }
 
 /* What is pending becomes the group; one that could not be written stays its beginning. */

@@ -26,7 +26,7 @@ struct look {
 };
 
 /* Returns bytes, or -errno. */
-static int verify(struct look *l, const struct store_record *r)
+static int look_verify(struct look *l, const struct store_record *r)
 {
 	uint32_t crc = sluice_crc32c(0, r->key, r->key_len);
 	uint64_t left = r->len;
@@ -51,7 +51,7 @@ static int verify(struct look *l, const struct store_record *r)
 	return crc == r->crc ? 0 : -EBADMSG;
 }
 
-static int look_at(void *arg, const struct store_record *r, const void *raw, size_t size)
+static int look_look_at(void *arg, const struct store_record *r, const void *raw, size_t size)
 {
 	struct look *l = arg;
 	struct sluice_store_entry out;
@@ -67,7 +67,7 @@ static int look_at(void *arg, const struct store_record *r, const void *raw, siz
 	out = (struct sluice_store_entry){
 		.key = r->key, .key_len = r->key_len, .len = r->len, .expires = r->expiry};
 	if (l->flags & SLUICE_STORE_VERIFY) {
-		out.code = verify(l, r);
+		out.code = look_verify(l, r);
 		l->sum.bad += out.code < 0;
 	}
 	return l->each ? l->each(l->arg, &out) : 0;
@@ -88,7 +88,7 @@ static void summarize(struct look *l)
 
 static int look_run(struct look *l, const char *dir, struct sluice_err *err)
 {
-	struct store_walk w = {.from = STORE_LOG_HEAD, .each = look_at, .arg = l};
+	struct store_walk w = {.from = STORE_LOG_HEAD, .each = look_look_at, .arg = l};
 	int r = store_shelf_look(l->sh, l->s, dir, err);
 
 	if (r == 0)

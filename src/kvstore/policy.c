@@ -137,8 +137,8 @@ static bool small_is_next(const struct store_policy *p)
 }
 
 /* The head of a queue, if it is to go; else NULL, and it is elsewhere now. */
-static struct store_entry *judge(struct store_policy *p, struct store_index *x,
-				 enum store_queue queue)
+static struct store_entry *policy_judge(struct store_policy *p, struct store_index *x,
+					enum store_queue queue)
 {
 	struct store_entry *e = store_index_at(x, p->list[queue].first);
 
@@ -159,7 +159,7 @@ struct store_entry *store_policy_victim(struct store_policy *p, struct store_ind
 
 		if (p->list[q].first == STORE_NONE)
 			return NULL;
-		e = judge(p, x, q);
+		e = policy_judge(p, x, q);
 		if (!e)
 			continue;
 		if (q == STORE_QUEUE_SMALL)

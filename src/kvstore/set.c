@@ -94,8 +94,8 @@ static bool has_room(const struct store_shelf *sh, const struct store_op *op, ui
 }
 
 /* The shelf with room that has least to do, or NULL; can any have room at all? */
-static struct store_shelf *pick(struct sluice_store *s, const struct store_op *op, uint64_t units,
-				bool *ret_fits)
+static struct store_shelf *set_pick(struct sluice_store *s, const struct store_op *op,
+				    uint64_t units, bool *ret_fits)
 {
 	struct store_shelf *best = NULL;
 
@@ -177,7 +177,7 @@ static int find_space(struct sluice_store *s, struct store_op *op)
 	if (s->waiting.first && !op->waited)
 		return wait_for_space(s, op);
 	for (;;) {
-		sh = pick(s, op, units, &fits);
+		sh = set_pick(s, op, units, &fits);
 		if (sh && extent_map_unused(sh->map) < units) {
 			store_line_add(&sh->waiting, op);
 			ask_to_grow(s, sh);

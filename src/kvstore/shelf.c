@@ -195,8 +195,8 @@ static int shelf_head(struct store_shelf *sh, struct sluice_err *err)
 	return r;
 }
 
-static int open_file(struct sluice_file **out, int *ret_fd, struct store_shelf *sh,
-		     const char *name, int flags, struct sluice_err *err)
+static int shelf_open_file(struct sluice_file **out, int *ret_fd, struct store_shelf *sh,
+			   const char *name, int flags, struct sluice_err *err)
 {
 	int fd = sluice_beneath_open(sh->dir, name, O_RDWR | flags, 0600);
 	char full[512];
@@ -219,7 +219,7 @@ static int shelf_data(struct store_shelf *sh, struct sluice_err *err)
 {
 	struct stat st;
 	uint64_t units;
-	int r = open_file(&sh->data, &sh->data_fd, sh, STORE_DATA_NAME, O_CREAT, err);
+	int r = shelf_open_file(&sh->data, &sh->data_fd, sh, STORE_DATA_NAME, O_CREAT, err);
 
 	if (r < 0)
 		return r;
@@ -238,7 +238,7 @@ static int shelf_log(struct store_shelf *sh, struct sluice_err *err)
 	int r;
 
 	unlinkat(sh->dir, STORE_NEW_NAME, 0);
-	r = open_file(&sh->log.file, NULL, sh, STORE_LOG_NAME, 0, err);
+	r = shelf_open_file(&sh->log.file, NULL, sh, STORE_LOG_NAME, 0, err);
 	if (r == 0)
 		r = store_journal_head(sh, err);
 	if (r == -EBADMSG) {
@@ -304,9 +304,9 @@ int store_shelf_look(struct store_shelf *sh, struct sluice_store *s, const char 
 	if (r < 0)
 		return r;
 	s->secret = h.secret;
-	r = open_file(&sh->data, &sh->data_fd, sh, STORE_DATA_NAME, 0, err);
+	r = shelf_open_file(&sh->data, &sh->data_fd, sh, STORE_DATA_NAME, 0, err);
 	if (r == 0)
-		r = open_file(&sh->log.file, NULL, sh, STORE_LOG_NAME, 0, err);
+		r = shelf_open_file(&sh->log.file, NULL, sh, STORE_LOG_NAME, 0, err);
 	if (r == -ENOENT)
 		return sluice_fail(err, r, "%s: the store has no data or no log", path);
 	if (r == 0 && fstat(sh->data_fd, &st) < 0)

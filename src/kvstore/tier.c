@@ -95,7 +95,7 @@ void tier_drop(struct store_tier *t, struct store_entry *e)
 }
 
 /* With @lock: one that can be had. */
-static struct store_entry *find(struct store_tier *t, struct store_hash h)
+static struct store_entry *tier_find(struct store_tier *t, struct store_hash h)
 {
 	struct store_entry *e = t ? store_index_find(&t->index, h) : NULL;
 
@@ -110,7 +110,7 @@ static struct store_entry *find(struct store_tier *t, struct store_hash h)
 
 int64_t store_tier_len(struct sluice_store *s, struct store_hash h)
 {
-	const struct store_entry *e = find(s->tier, h);
+	const struct store_entry *e = tier_find(s->tier, h);
 
 	return e ? (int64_t)e->len : -ENOENT;
 }
@@ -141,7 +141,7 @@ bool store_tier_has(struct sluice_store *s, struct store_hash h, uint64_t gen)
 bool store_tier_want(struct sluice_store *s, struct store_op *op)
 {
 	struct store_tier *t = s->tier;
-	const struct store_entry *e = op->promoted ? NULL : find(t, op->hash);
+	const struct store_entry *e = op->promoted ? NULL : tier_find(t, op->hash);
 
 	if (!e || e->len > op->len || t->nr_wanted == TIER_WANTED)
 		return false;
@@ -172,8 +172,8 @@ static void climbed(void *arg, const struct sluice_store_done *done)
 }
 
 /* The value of @e, a copy, verified.  0 or -errno. */
-static int fetch(struct store_tier *t, const struct store_op *op, const struct store_entry *e,
-		 char *uri, void *buf)
+static int tier_fetch(struct store_tier *t, const struct store_op *op, const struct store_entry *e,
+		      char *uri, void *buf)
 {
 	struct sluice_err err = {0, ""};
 	int64_t n = -ENOMEM;
@@ -223,7 +223,7 @@ static void fetch_one(struct store_tier *t, struct store_op *op)
 	int r = -ENOENT;
 
 	pthread_mutex_lock(&s->lock);
-	e = store_is_over(op) ? NULL : find(t, op->hash);
+	e = store_is_over(op) ? NULL : tier_find(t, op->hash);
 	if (e) {
 		copy = *e;
 		uri = tier_uri(t, tier_object_of(t, e));
@@ -232,7 +232,7 @@ static void fetch_one(struct store_tier *t, struct store_op *op)
 	if (e)
 		r = sluice_buf_alloc(&buf, s->io, align_up(copy.len, STORE_UNIT), 0, NULL, NULL);
 	if (e && r == 0)
-		r = fetch(t, op, &copy, uri, buf);
+		r = tier_fetch(t, op, &copy, uri, buf);
 	pthread_mutex_lock(&s->lock);
 	if (e)
 		tier_told(t, r == -EBADMSG || r == -ENOENT ? 0 : r);

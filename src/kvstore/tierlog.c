@@ -12,7 +12,7 @@
 #include "base/util.h"
 #include "kvstore/tierin.h"
 
-static void count(struct store_shelf *sh, int sign)
+static void tierlog_count(struct store_shelf *sh, int sign)
 {
 	sh->log_live += (uint64_t)(sign * STORE_RECORD_BELOW_SIZE);
 	sh->log_below += (uint64_t)(sign * STORE_RECORD_BELOW_SIZE);
@@ -30,7 +30,7 @@ void tier_log(struct store_tier *t, struct store_entry *e)
 		if (store_journal_below(sh, e, t->runs[e->recent]) < 0)
 			return;
 		e->shelf = (uint8_t)sh->nr;
-		count(sh, 1);
+		tierlog_count(sh, 1);
 		store_kick(s);
 		return;
 	}
@@ -43,7 +43,7 @@ void tier_unlog(struct store_tier *t, const struct store_entry *e)
 
 	if (!sh)
 		return;
-	count(sh, -1);
+	tierlog_count(sh, -1);
 	/* Without memory for the record it may be back after the next start. */
 	if (store_journal_drop(sh, e->hash, e->gen) < 0)
 		s->stats.errors++;
@@ -70,7 +70,7 @@ static int find_run(struct store_tier *t, uint64_t run, uint32_t *ret)
 static void unload(struct store_shelf *sh, struct store_entry *e)
 {
 	if (e->shelf == sh->nr)
-		count(sh, -1);
+		tierlog_count(sh, -1);
 	else
 		tier_unlog(sh->store->tier, e);
 	tier_remove(sh->store->tier, e);
@@ -106,7 +106,7 @@ int store_tier_load(struct store_shelf *sh, const struct store_record *r)
 		store_index_free(&t->index, e);
 		return -ENOMEM;
 	}
-	count(sh, 1);
+	tierlog_count(sh, 1);
 	tier_live(t, e);
 	return 0;
 }

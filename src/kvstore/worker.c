@@ -42,7 +42,7 @@ static void part_failed(struct store_op *op, int code)
 }
 
 /* From an I/O thread. */
-static void part_done(void *arg, const struct sluice_done *done)
+static void worker_part_done(void *arg, const struct sluice_done *done)
 {
 	struct store_op *op = arg;
 
@@ -67,7 +67,7 @@ static void worker_flush(struct store_worker *w)
 			struct sluice_done done = {.res = n, .tag = w->ops[at].tag};
 
 			sluice_line(done.msg, sizeof(done.msg), "%s", err.msg);
-			part_done(w->ops[at].arg, &done);
+			worker_part_done(w->ops[at].arg, &done);
 		}
 		at += n > 0 ? (unsigned)n : 1;
 	}
@@ -100,7 +100,7 @@ static struct sluice_iov memory_next(struct memory *m, uint64_t max)
 
 static void give(struct store_worker *w, struct store_op *op, struct sluice_op x)
 {
-	x.on_done = part_done;
+	x.on_done = worker_part_done;
 	x.arg = op;
 	x.memory = x.opcode == SLUICE_COPY ? SLUICE_MEMORY_ANY : SLUICE_MEMORY_HOST;
 	atomic_fetch_add(&op->parts, 1);
@@ -110,7 +110,7 @@ static void give(struct store_worker *w, struct store_op *op, struct sluice_op x
 }
 
 /* Up to @len bytes of memory from @m, and padding behind what the value has left; returns bytes. */
-static uint64_t gather(struct store_worker *w, struct memory *m, uint64_t len, uint64_t pad)
+static uint64_t worker_gather(struct store_worker *w, struct memory *m, uint64_t len, uint64_t pad)
 {
 	static const unsigned char zeros[STORE_UNIT];
 	uint64_t sum = 0;
@@ -139,7 +139,7 @@ static void transfer_piece(struct store_worker *w, struct store_op *op, struct m
 		if (w->nr_iovs >= STORE_IOVS - 2)
 			worker_flush(w);
 		x.iov = &w->iovs[w->nr_iovs];
-		n = gather(w, m, len, pad);
+		n = worker_gather(w, m, len, pad);
 		x.nr_iov = (uint32_t)(&w->iovs[w->nr_iovs] - x.iov);
 		x.tag = n;
 		atomic_fetch_add(&sh->in_flight, n);
@@ -276,7 +276,7 @@ static void step(struct store_worker *w, struct store_op *op)
 }
 
 /* With @line.lock: some of what is ready. */
-static unsigned take(struct store_queues *q, struct store_op **ops)
+static unsigned worker_take(struct store_queues *q, struct store_op **ops)
 {
 	unsigned n = 0;
 
@@ -327,7 +327,7 @@ static void *worker_run(void *arg)
 
 	pthread_mutex_lock(&q->lock);
 	for (;;) {
-		n = take(q, ops);
+		n = worker_take(q, ops);
 		if (!n && q->stop)
 			break;
 		if (!n && atomic_load(&q->next_deadline) > clock_ns()) {

@@ -168,7 +168,7 @@ static void check_supports(struct checking *g)
 }
 
 /* All of them; those that make no sense after a failure are left as not looked at. */
-static void check_all(struct checking *g, const char *bucket, bool write)
+static void check_check_all(struct checking *g, const char *bucket, bool write)
 {
 	for (unsigned i = 0; i < SLUICE_OBJECT_POINTS; i++)
 		set_point(g, i, 1, "not looked at");
@@ -206,7 +206,7 @@ int sluice_object_check(struct sluice_object *c, const char *uri, uint32_t flags
 	if (r < 0)
 		return r;
 	g.probe = probe;
-	check_all(&g, bucket, flags & SLUICE_OBJECT_CHECK_WRITE);
+	check_check_all(&g, bucket, flags & SLUICE_OBJECT_CHECK_WRITE);
 	for (unsigned i = 0; i < SLUICE_OBJECT_POINTS && r == 0; i++)
 		if (g.k.point[i].code < 0)
 			r = sluice_fail(err, g.k.point[i].code, "%s", g.k.point[i].text);

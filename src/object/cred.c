@@ -48,7 +48,7 @@ const char *cred_env(const struct object_cred_opts *o, const char *name)
 }
 
 /* Keys become part of a header: a line's end in one would begin another. */
-static bool is_plain(const char *text)
+static bool cred_is_plain(const char *text)
 {
 	for (; *text; text++)
 		if (*text <= ' ' || *text > '~')
@@ -64,7 +64,7 @@ int cred_set(struct object_cred *out, const char *where, const char *key_id, con
 	if (!key_id || !*key_id || !secret || !*secret)
 		return sluice_fail(err, -EINVAL, "credentials: %s has a key without its secret",
 				   where);
-	if (!is_plain(key_id) || !is_plain(secret) || (token && !is_plain(token)))
+	if (!cred_is_plain(key_id) || !cred_is_plain(secret) || (token && !cred_is_plain(token)))
 		return sluice_fail(err, -EINVAL,
 				   "credentials: %s has characters that are in no key", where);
 	c.key_id = strdup(key_id);
@@ -153,7 +153,7 @@ static uint64_t due_ns(uint64_t expires_ns, uint64_t now_ns)
 	return expires_ns - min_u64(EARLY_NS, (expires_ns - now_ns) / 2);
 }
 
-static int ask(struct object_cred_source *s, struct sluice_err *err)
+static int cred_ask(struct object_cred_source *s, struct sluice_err *err)
 {
 	struct object_cred got = {0};
 	uint64_t now = wall_ns();
@@ -172,14 +172,14 @@ static int ask(struct object_cred_source *s, struct sluice_err *err)
 	return 0;
 }
 
-static int find(struct object_cred_source *s, const struct object_cred_opts *o,
-		struct sluice_err *err)
+static int cred_find(struct object_cred_source *s, const struct object_cred_opts *o,
+		     struct sluice_err *err)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(sources); i++) {
 		int r = sources[i](s, o, err);
 
 		if (r > 0 && s->ask)
-			r = ask(s, err);
+			r = cred_ask(s, err);
 		/* Instance metadata are looked for where nothing says that there are any. */
 		if (r < 0 && sources[i] == cred_find_instance)
 			break;
@@ -205,7 +205,7 @@ int object_cred_open(struct object_cred_source **out, const struct object_cred_o
 	pthread_mutex_init(&s->lock, NULL);
 	s->fetch = opts->fetch;
 	s->fetch_ctx = opts->fetch_ctx;
-	r = find(s, opts, err);
+	r = cred_find(s, opts, err);
 	if (r) {
 		object_cred_close(s);
 		return r;
@@ -232,7 +232,7 @@ int object_cred_get(struct object_cred_source *s, struct object_cred *out, struc
 	*out = (struct object_cred){0};
 	pthread_mutex_lock(&s->lock);
 	if (s->due_ns && now >= s->due_ns) {
-		r = ask(s, err);
+		r = cred_ask(s, err);
 		/* The old ones are good for some minutes more; a source may be back by then. */
 		if (r && now < s->now.expires_ns) {
 			s->due_ns = min_u64(now + AGAIN_NS, s->now.expires_ns);

@@ -97,8 +97,8 @@ static int others_of(struct object_cred_source *s, struct profile *p,
 	return cred_find_web(s, o, err);
 }
 
-static int look(struct object_cred_source *s, struct profile *p, const struct object_cred_opts *o,
-		struct sluice_err *err)
+static int cred_file_look(struct object_cred_source *s, struct profile *p,
+			  const struct object_cred_opts *o, struct sluice_err *err)
 {
 	bool named = strcmp(p->name, "default") != 0;
 	int r;
@@ -133,7 +133,7 @@ int cred_find_profile(struct object_cred_source *s, const struct object_cred_opt
 	if (strlen(p.name) > 64)
 		return sluice_fail(err, -EINVAL, "credentials: profile %s: at most 64 characters",
 				   p.name);
-	r = look(s, &p, o, err);
+	r = cred_file_look(s, &p, o, err);
 	cred_wipe(p.credentials);
 	cred_wipe(p.config);
 	return r;

@@ -50,7 +50,7 @@ static int start(pid_t *pid, int out, const char *command)
 }
 
 /* All it prints, up to its end or the deadline. */
-static int collect(char *text, size_t room, int fd)
+static int process_collect(char *text, size_t room, int fd)
 {
 	uint64_t end = clock_ns() + LIMIT_NS;
 	struct pollfd p = {fd, POLLIN, 0};
@@ -91,7 +91,8 @@ static int ended(pid_t pid, bool kill_it)
 	return status;
 }
 
-static int run(struct object_cred_source *s, char *text, size_t room, struct sluice_err *err)
+static int process_run(struct object_cred_source *s, char *text, size_t room,
+		       struct sluice_err *err)
 {
 	int fds[2], r, status;
 	pid_t pid;
@@ -105,7 +106,7 @@ static int run(struct object_cred_source *s, char *text, size_t room, struct slu
 		return sluice_fail(err, r, "credentials: credential_process of %s: %s", s->name,
 				   strerror(-r));
 	}
-	r = collect(text, room, fds[0]);
+	r = process_collect(text, room, fds[0]);
 	close(fds[0]);
 	status = ended(pid, r);
 	if (r)
@@ -129,7 +130,7 @@ int cred_ask_process(struct object_cred_source *s, struct object_cred *out, stru
 	if (!text)
 		return sluice_fail(err, -ENOMEM, "credentials: no memory");
 	text[0] = 0;
-	r = run(s, text, CRED_TEXT_MAX, err);
+	r = process_run(s, text, CRED_TEXT_MAX, err);
 	if (!r)
 		r = cred_from_json(out, text, "SessionToken", s->name, err);
 	explicit_bzero(text, CRED_TEXT_MAX + 1);

@@ -14,8 +14,9 @@
 #define TASK     "http://169.254.170.2"
 
 /* One request; an answer that is not 200 is an error that names @what, never what was answered. */
-static int fetch(struct object_cred_source *s, char **out, const struct object_fetch *req,
-		 const char *what, struct sluice_err *err)
+static int cred_server_fetch(struct object_cred_source *s, char **out,
+			     const struct object_fetch *req, const char *what,
+			     struct sluice_err *err)
 {
 	struct object_fetched got = {0};
 	int r = s->fetch(s->fetch_ctx, req, &got, err);
@@ -102,7 +103,7 @@ int cred_ask_web(struct object_cred_source *s, struct object_cred *out, struct s
 	req.body = body.s;
 	req.body_len = body.len;
 	r = body.failed ? sluice_fail(err, -ENOMEM, "credentials: no memory")
-			: fetch(s, &text, &req, "STS (web identity)", err);
+			: cred_server_fetch(s, &text, &req, "STS (web identity)", err);
 	if (body.s)
 		explicit_bzero(body.s, body.len);
 	object_str_fini(&body);
@@ -180,7 +181,7 @@ static int ask_container(struct object_cred_source *s, struct object_cred *out,
 	}
 	headers[0] = line;
 	if (!r)
-		r = fetch(s, &text, &req, "the container endpoint", err);
+		r = cred_server_fetch(s, &text, &req, "the container endpoint", err);
 	if (!r)
 		r = cred_from_json(out, text, "Token", "the container endpoint", err);
 	cred_wipe(text);
@@ -258,7 +259,7 @@ static int metadata(struct object_cred_source *s, char **out, const char *path, 
 		return sluice_fail(err, -ENOMEM, "credentials: no memory");
 	req.url = url;
 	headers[0] = line;
-	return fetch(s, out, &req, "instance metadata", err);
+	return cred_server_fetch(s, out, &req, "instance metadata", err);
 }
 
 static int ask_with(struct object_cred_source *s, struct object_cred *out, char *token,
@@ -297,7 +298,7 @@ static int ask_instance(struct object_cred_source *s, struct object_cred *out,
 		return sluice_fail(err, -ENOMEM, "credentials: no memory");
 	}
 	req.url = url;
-	r = fetch(s, &token, &req, "instance metadata", err);
+	r = cred_server_fetch(s, &token, &req, "instance metadata", err);
 	if (!r)
 		r = ask_with(s, out, token, err);
 	cred_wipe(token);

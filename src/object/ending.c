@@ -82,7 +82,8 @@ static void count_times(struct object_req *r, enum object_verdict v)
 	}
 }
 
-static void count(struct object_req *r, const struct object_outcome *o, enum object_verdict v)
+static void ending_count(struct object_req *r, const struct object_outcome *o,
+			 enum object_verdict v)
 {
 	struct sluice_object *c = r->c;
 	struct sluice_object_stats *s = &c->stats;
@@ -109,7 +110,7 @@ static void count(struct object_req *r, const struct object_outcome *o, enum obj
 	}
 }
 
-static void finish(struct object_req *r, int code)
+static void ending_finish(struct object_req *r, int code)
 {
 	r->code = code;
 	pthread_mutex_lock(&r->c->lock);
@@ -162,7 +163,7 @@ static void finish_failed(struct object_req *r, const struct object_outcome *o)
 		object_str_printf(&s, ", after %u attempts", r->attempts);
 	sluice_fail(&r->err, code, "%s", s.failed ? "out of memory" : s.s);
 	object_str_fini(&s);
-	finish(r, code);
+	ending_finish(r, code);
 }
 
 /* Keep what came of a range, if it is certain that the rest will be of the same object. */
@@ -308,7 +309,7 @@ static void end_done(struct object_req *r, struct object_outcome *o)
 {
 	r->have += r->ranged ? r->http.got : 0;
 	if (content_is_right(r)) {
-		finish(r, 0);
+		ending_finish(r, 0);
 		return;
 	}
 	/* From the beginning: nobody knows which byte it is. */
@@ -329,7 +330,7 @@ void object_attempt_end(struct http_req *h)
 	o = outcome_of(r);
 	v = object_judge(&o);
 	note_sum(r);
-	count(r, &o, v);
+	ending_count(r, &o, v);
 	pthread_mutex_unlock(&r->c->lock);
 	/* There is more of it than is wanted. */
 	if (o.refused == -EMSGSIZE) {
@@ -339,7 +340,7 @@ void object_attempt_end(struct http_req *h)
 	}
 	/* Behind the end there is nothing, which is no error. */
 	if (v == OBJECT_FAIL && r->ranged && o.status == 416 && o.curl == CURLE_OK)
-		finish(r, 0);
+		ending_finish(r, 0);
 	else if (v == OBJECT_DONE)
 		end_done(r, &o);
 	else if (v == OBJECT_AGAIN || v == OBJECT_SLOWER)

@@ -73,7 +73,7 @@ static int add_list(struct object_endpoints *s, char *text, struct sluice_err *e
 	return r;
 }
 
-static int add_file(struct object_endpoints *s, const char *name, struct sluice_err *err)
+static int endpoint_add_file(struct object_endpoints *s, const char *name, struct sluice_err *err)
 {
 	FILE *f = fopen(name, "re");
 	char *line = NULL;
@@ -97,7 +97,7 @@ int object_endpoints_parse(struct object_endpoints *s, const char *text, struct 
 	int r;
 
 	if (text[0] == '@') {
-		r = add_file(s, text + 1, err);
+		r = endpoint_add_file(s, text + 1, err);
 	} else {
 		copy = strdup(text);
 		r = copy ? add_list(s, copy, err) : sluice_fail(err, -ENOMEM, "out of memory");

@@ -129,7 +129,7 @@ int sluice_object_abort(struct sluice_object *c, const char *uri, const char *id
 
 enum { BATCH = 1000 };
 
-static void add_key(struct object_str *doc, const char *key)
+static void object_add_key(struct object_str *doc, const char *key)
 {
 	object_str_put(doc, "<Object><Key>");
 	object_str_xml(doc, key);
@@ -213,7 +213,7 @@ static int delete_some(struct sluice_object *c, const char *const *uris, uint64_
 			object_name_free(&name);
 			break;
 		}
-		add_key(&doc, name.key);
+		object_add_key(&doc, name.key);
 		if (name.bucket != first.bucket)
 			object_name_free(&name);
 	}

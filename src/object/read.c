@@ -39,7 +39,7 @@ static void part_prepare(struct object_req *r)
 }
 
 /* Where two answers are of two objects, what was read is neither. */
-static void note_object(struct job *j, const struct object_req *r)
+static void read_note_object(struct job *j, const struct object_req *r)
 {
 	const struct http_head *head = &r->http.head;
 	uint64_t total = head->status == 200 ? head->length : head->range_total;
@@ -56,13 +56,13 @@ static void note_object(struct job *j, const struct object_req *r)
 		j->total = total;
 }
 
-static void part_done(struct object_req *r)
+static void read_part_done(struct object_req *r)
 {
 	struct job *j = r->arg;
 	struct fetch *f = j->f;
 
 	pthread_mutex_lock(&f->lock);
-	note_object(j, r);
+	read_note_object(j, r);
 	if (--f->left == 0)
 		pthread_cond_signal(&f->cond);
 	pthread_mutex_unlock(&f->lock);
@@ -103,7 +103,7 @@ static int job_init(struct job *j, struct fetch *f, struct sluice_object *c,
 		/* Who knows the ETag knows the size, and wants all of it more often than not. */
 		r->whole = read->etag && read->offset == 0 && read->len <= part;
 		r->prepare = part_prepare;
-		r->done = part_done;
+		r->done = read_part_done;
 		r->arg = j;
 		if (c->opts.checksum != SLUICE_OBJECT_SUM_NONE)
 			object_req_header(r, "x-amz-checksum-mode", "ENABLED");
@@ -160,7 +160,7 @@ static int jobs_finish(struct job *jobs, uint64_t nr, struct sluice_err *err)
 	return first;
 }
 
-static void run_all(struct fetch *f, struct job *jobs, uint64_t nr)
+static void read_run_all(struct fetch *f, struct job *jobs, uint64_t nr)
 {
 	for (uint64_t i = 0; i < nr; i++)
 		for (uint64_t k = 0; k < jobs[i].nr; k++)
@@ -189,7 +189,7 @@ int sluice_object_fetch(struct sluice_object *c, struct sluice_object_range *rea
 		made++;
 	}
 	if (r == 0) {
-		run_all(&f, jobs, n);
+		read_run_all(&f, jobs, n);
 		r = jobs_finish(jobs, n, err);
 	}
 	for (uint64_t i = 0; i < made; i++)

@@ -117,7 +117,7 @@ static int check_u32(uint32_t *v, const char *name, uint32_t preset, uint32_t mo
 	return 0;
 }
 
-static int check_ranges(struct sluice_object_opts *o, struct sluice_err *err)
+static int settings_check_ranges(struct sluice_object_opts *o, struct sluice_err *err)
 {
 	int r = 0;
 
@@ -157,7 +157,7 @@ int object_settings_load(struct object_settings *s, const struct sluice_object_o
 	memset(s, 0, sizeof(*s));
 	r = sluice_opts_copy(&s->o, sizeof(s->o), user, err);
 	if (r == 0)
-		r = check_ranges(&s->o, err);
+		r = settings_check_ranges(&s->o, err);
 	if (r == 0)
 		r = take_words(s, err);
 	if (r == 0)

@@ -144,7 +144,7 @@ static unsigned sort_headers(struct object_header v[OBJECT_HEADERS + 1],
 }
 
 /* Without blanks at its ends, with one where there are several. */
-static void add_value(struct object_str *out, const char *value)
+static void sign_add_value(struct object_str *out, const char *value)
 {
 	value += strspn(value, " \t");
 	while (*value) {
@@ -173,7 +173,7 @@ void object_sign_canonical(struct object_str *out, const struct object_sign *s)
 	add_query(out, s->query);
 	for (unsigned i = 0; i < nr; i++) {
 		object_str_printf(out, "%s:", v[i].name);
-		add_value(out, v[i].value);
+		sign_add_value(out, v[i].value);
 		object_str_add(out, "\n", 1);
 	}
 	object_str_add(out, "\n", 1);

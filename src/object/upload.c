@@ -152,7 +152,7 @@ static int upload_fail(struct sluice_upload *u, const struct sluice_err *why)
 	return u->err.code;
 }
 
-static void part_done(struct object_req *r)
+static void upload_part_done(struct object_req *r)
 {
 	struct slot *s = r->arg;
 	struct sluice_upload *u = s->u;
@@ -175,7 +175,7 @@ static void part_done(struct object_req *r)
 }
 
 /* Ask the store for an upload.  0 or -errno. */
-static int upload_begin(struct sluice_upload *u, struct sluice_err *err)
+static int upload_begin_parts(struct sluice_upload *u, struct sluice_err *err)
 {
 	struct object_sum sum;
 	struct object_req r;
@@ -240,7 +240,7 @@ static int part_send(struct sluice_upload *u, struct slot *s, uint64_t len, stru
 	r->http.body_len = len;
 	if (object_sum(&s->sum, u->c, s->buf, len))
 		object_req_header(r, s->sum.header, s->sum.value);
-	r->done = part_done;
+	r->done = upload_part_done;
 	r->arg = s;
 	s->u = u;
 	s->part = u->nr_parts++;
@@ -274,7 +274,7 @@ static struct slot *slot_take(struct sluice_upload *u)
 /* The part is full and more is to come. */
 static int next_part(struct sluice_upload *u, struct sluice_err *err)
 {
-	int r = u->id ? 0 : upload_begin(u, err);
+	int r = u->id ? 0 : upload_begin_parts(u, err);
 
 	if (r == 0)
 		r = part_send(u, u->now, u->fill, err);
@@ -286,7 +286,7 @@ static int next_part(struct sluice_upload *u, struct sluice_err *err)
 }
 
 /* Room for at least one byte in u->now. */
-static int make_room(struct sluice_upload *u, struct sluice_err *err)
+static int upload_make_room(struct sluice_upload *u, struct sluice_err *err)
 {
 	int r = u->now && u->fill == u->size ? next_part(u, err) : 0;
 
@@ -320,7 +320,7 @@ int sluice_upload_write(struct sluice_upload *u, const void *buf, uint64_t len,
 	while (len && r == 0) {
 		uint64_t n;
 
-		r = make_room(u, &why);
+		r = upload_make_room(u, &why);
 		if (r < 0) {
 			upload_fail(u, &why);
 			return first_error(u, err);

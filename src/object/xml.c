@@ -19,7 +19,7 @@ struct walk {
 	void *ctx;
 };
 
-static bool begins(const struct walk *w, const char *what)
+static bool xml_begins(const struct walk *w, const char *what)
 {
 	size_t len = strlen(what);
 
@@ -40,7 +40,7 @@ static int skip_past(struct walk *w, const char *what)
 /* ------------------------------------------------------------------ entities */
 
 /* &#10; and &#xA;, which are longer than what they stand for. */
-static char *put_number(char *out, const char *digits, size_t len)
+static char *xml_put_number(char *out, const char *digits, size_t len)
 {
 	int base = len && (*digits == 'x' || *digits == 'X') ? 16 : 10;
 	char text[12] = "";
@@ -66,7 +66,7 @@ static char *put_entity(char *out, const char *name, size_t len)
 	static const char marks[] = "&<>\"'";
 
 	if (len && *name == '#')
-		return put_number(out, name + 1, len - 1);
+		return xml_put_number(out, name + 1, len - 1);
 	for (unsigned i = 0; i < 5; i++)
 		if (strlen(names[i]) == len && !memcmp(names[i], name, len)) {
 			*out = marks[i];
@@ -185,9 +185,9 @@ static int close_tag(struct walk *w, char *text)
 /* Comments and instructions; -EBADMSG for document types, which define entities. */
 static int other_tag(struct walk *w)
 {
-	if (begins(w, "<!--"))
+	if (xml_begins(w, "<!--"))
 		return skip_past(w, "-->");
-	if (begins(w, "<?"))
+	if (xml_begins(w, "<?"))
 		return skip_past(w, "?>");
 	return -EBADMSG;
 }
@@ -202,9 +202,9 @@ int object_xml_walk(char *doc, size_t len, object_xml_fn *fn, void *ctx)
 		w.at = memchr(w.at, '<', (size_t)(w.end - w.at));
 		if (!w.at)
 			break;
-		if (begins(&w, "</"))
+		if (xml_begins(&w, "</"))
 			r = close_tag(&w, text);
-		else if (begins(&w, "<!") || begins(&w, "<?"))
+		else if (xml_begins(&w, "<!") || xml_begins(&w, "<?"))
 			r = other_tag(&w);
 		else
 			r = open_tag(&w);

@@ -85,7 +85,7 @@ static int parse_members(struct sluice_manifest *m, const char *at, const char *
 	return m->nr == nr && at == end ? 0 : -EBADMSG;
 }
 
-static bool begins(const char *text, const char *magic)
+static bool manifest_begins(const char *text, const char *magic)
 {
 	return !strncmp(text, magic, strlen(magic));
 }
@@ -123,11 +123,12 @@ int sluice_manifest_read(struct sluice_manifest **out, int fd)
 	n = sluice_whole_read(fd, text, (uint64_t)st.st_size, 0);
 	if (n < 0)
 		return (int)n;
-	if (n != st.st_size || (!begins(text, MANIFEST_MAGIC) && !begins(text, FOLDER_MAGIC)))
+	if (n != st.st_size ||
+	    (!manifest_begins(text, MANIFEST_MAGIC) && !manifest_begins(text, FOLDER_MAGIC)))
 		return 0;
 	m = calloc(1, sizeof(*m));
 	if (m)
-		m->folder = begins(text, FOLDER_MAGIC);
+		m->folder = manifest_begins(text, FOLDER_MAGIC);
 	r = m ? parse_manifest(m, text, (size_t)n) : -ENOMEM;
 	if (r < 0) {
 		sluice_manifest_free(m);

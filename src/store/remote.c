@@ -28,7 +28,7 @@ static int check_flags(const char *uri, int oflags, struct sluice_err *err)
 }
 
 /* What is there now. */
-static int look(struct sluice_remote *f, struct sluice_err *err)
+static int remote_look_up(struct sluice_remote *f, struct sluice_err *err)
 {
 	struct sluice_object_info info = {.size = sizeof(info)};
 	int r = sluice_object_stat(f->c, f->uri, &info, err);
@@ -77,7 +77,7 @@ static int remote_begin(struct sluice_remote *f, int oflags, bool lazy, struct s
 		r = check_flags(f->uri, oflags, err);
 	/* What is to be written need not be there, unless that was asked for. */
 	if (r == 0 && !lazy && (!f->writes || !(oflags & O_CREAT)))
-		r = look(f, err);
+		r = remote_look_up(f, err);
 	return r == 0 && f->writes ? begin_upload(f, oflags, err) : r;
 }
 
@@ -129,7 +129,8 @@ static void read_prepare(struct object_req *q)
 }
 
 /* Where two answers are of two objects, what was read is neither. */
-static int note_object(struct sluice_remote *f, const struct object_req *q, struct sluice_err *err)
+static int remote_note_object(struct sluice_remote *f, const struct object_req *q,
+			      struct sluice_err *err)
 {
 	const struct http_head *head = &q->http.head;
 	uint64_t total = head->status == 200 ? head->length : head->range_total;
@@ -156,7 +157,7 @@ static void read_done(struct object_req *q)
 
 	r->err = q->err;
 	if (code == 0)
-		code = note_object(r->of, q, &r->err);
+		code = remote_note_object(r->of, q, &r->err);
 	if (code == -ESTALE || code == -ENOENT)
 		atomic_store(&r->of->stale, true);
 	r->res = code < 0 ? code : (int64_t)q->have;

@@ -213,7 +213,7 @@ int sluice_stripe_settle(struct sluice_stripe *t, bool sync)
 }
 
 /* Space for [from, to) of member @i.  1: the file system knows no such thing. */
-static int reserve(const struct sluice_backing *b, uint64_t from, uint64_t to)
+static int stripe_reserve(const struct sluice_backing *b, uint64_t from, uint64_t to)
 {
 	int r;
 
@@ -233,7 +233,7 @@ static int reserve_all(const struct sluice_stripe *t, uint64_t from, uint64_t en
 	for (unsigned i = 0; i < t->nr && r >= 0 && !*unable; i++) {
 		uint64_t a = sluice_stripe_share(t, i, from), z = sluice_stripe_share(t, i, end);
 
-		r = z > a ? reserve(&t->members[i], STRIPE_DATA + a, STRIPE_DATA + z) : 0;
+		r = z > a ? stripe_reserve(&t->members[i], STRIPE_DATA + a, STRIPE_DATA + z) : 0;
 		*unable |= r > 0;
 	}
 	/* Those of which nothing will be written grow as well, or the whole would end there. */
@@ -265,7 +265,7 @@ int sluice_stripe_reserve(struct sluice_stripe *t, uint64_t from, uint64_t end, 
 /* ---------------------------------------------------------- open and close */
 
 /* What holds for all: the strictest of their alignments, and O_DIRECT if all have it. */
-static void merge(struct sluice_backing *s, const struct sluice_backing *b)
+static void stripe_merge(struct sluice_backing *s, const struct sluice_backing *b)
 {
 	s->mem_align = (uint32_t)max_u64(s->mem_align, b->mem_align);
 	s->off_align = (uint32_t)max_u64(s->off_align, b->off_align);
@@ -357,7 +357,7 @@ static int open_member(struct sluice_backing *s, struct sluice_stripe *t, uint32
 			err, -EINVAL,
 			"member %u of %u, %s: needs units of a multiple of %u, not %" PRIu64, i + 1,
 			m->nr, m->members[i], b->edge_align, t->unit);
-	merge(s, b);
+	stripe_merge(s, b);
 	return 0;
 }
 

@@ -162,7 +162,7 @@ static int make_device(struct making *k, unsigned i, struct sluice_err *err)
 }
 
 /* The manifest, and before it members that are files. */
-static int make_file(const struct making *k, struct sluice_err *err)
+static int make_member_file(const struct making *k, struct sluice_err *err)
 {
 	struct sluice_replace file = SLUICE_REPLACE_NONE;
 	size_t len = 0;
@@ -249,7 +249,7 @@ int sluice_stripe_create(const char *name, uint64_t unit, const char *const *mem
 	for (unsigned i = 0; i < nr && !r && k->devices; i++)
 		r = make_device(k, i, err);
 	if (!r && !k->m.folder)
-		r = make_file(k, err);
+		r = make_member_file(k, err);
 	unmake(k, r == 0);
 	return r;
 }
@@ -301,8 +301,8 @@ int sluice_stripe_is(const char *name)
 	return stripe_is(AT_FDCWD, name);
 }
 
-static void look_at(struct sluice_member *out, const struct sluice_manifest *m, unsigned i,
-		    uint64_t *settled)
+static void make_look_at(struct sluice_member *out, const struct sluice_manifest *m, unsigned i,
+			 uint64_t *settled)
 {
 	struct sluice_member_head head;
 	struct sluice_err err = {0, ""};
@@ -380,7 +380,7 @@ static int stripe_load(struct sluice_stripe_info **out, int dir, const char *nam
 	l->info.unit = m->unit;
 	l->info.members = l->members;
 	for (unsigned i = 0; i < m->nr; i++)
-		look_at(&l->members[i], m, i, &settled);
+		make_look_at(&l->members[i], m, i, &settled);
 	l->info.bytes = m->folder ? 0 : whole_bytes(&l->info);
 	*out = &l->info;
 	return 0;

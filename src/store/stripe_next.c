@@ -60,7 +60,7 @@ int sluice_member_head_make(const struct sluice_manifest *m, unsigned i,
 }
 
 /* Space for data.  What is not supported is no failure. */
-static int reserve(int fd, uint64_t bytes)
+static int next_reserve(int fd, uint64_t bytes)
 {
 	int r;
 
@@ -84,7 +84,7 @@ int sluice_member_make(const struct sluice_manifest *m, unsigned i, const char *
 		return -errno;
 	r = sluice_replace_rights(&one);
 	if (!r && sluice_stripe_share(&t, i, expected))
-		r = reserve(one.fd, sluice_stripe_share(&t, i, expected));
+		r = next_reserve(one.fd, sluice_stripe_share(&t, i, expected));
 	if (r < 0) {
 		close(one.fd);
 		return r;

@@ -85,7 +85,7 @@ void agenda_pop(struct sluice_weights *w)
 	}
 }
 
-static void begin(struct weights_group *g)
+static void agenda_begin_group(struct weights_group *g)
 {
 	g->state = g->nr_runs ? WEIGHTS_LOADING : WEIGHTS_READY;
 	g->run = g->pos = 0;
@@ -103,7 +103,7 @@ static void begin_hints(struct sluice_weights *w)
 		if (g->state == WEIGHTS_GONE && !g->hinted) {
 			if (!room_take(w, g, true))
 				return;
-			begin(g);
+			agenda_begin_group(g);
 			g->hinted = true;
 			return;
 		}
@@ -124,7 +124,7 @@ void agenda_begin(struct sluice_weights *w)
 		if (g->state == WEIGHTS_GONE) {
 			if (!room_take(w, g, false))
 				return;
-			begin(g);
+			agenda_begin_group(g);
 		}
 		g->due++;
 		w->cursor++;

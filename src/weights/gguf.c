@@ -65,7 +65,7 @@ static int bad(struct gguf *g, const char *why)
 			   sluice_shorten(&room, g->path), g->at, why);
 }
 
-static int take(struct gguf *g, uint64_t n, const unsigned char **ret)
+static int gguf_take(struct gguf *g, uint64_t n, const unsigned char **ret)
 {
 	if (n > g->file_bytes || g->at > g->file_bytes - n)
 		return bad(g, "the file ends in its header");
@@ -81,7 +81,7 @@ static int take(struct gguf *g, uint64_t n, const unsigned char **ret)
 static int take_u32(struct gguf *g, uint32_t *ret)
 {
 	const unsigned char *p = NULL;
-	int r = take(g, sizeof(*ret), &p);
+	int r = gguf_take(g, sizeof(*ret), &p);
 
 	if (r == 0) {
 		memcpy(ret, p, sizeof(*ret));
@@ -93,7 +93,7 @@ static int take_u32(struct gguf *g, uint32_t *ret)
 static int take_u64(struct gguf *g, uint64_t *ret)
 {
 	const unsigned char *p = NULL;
-	int r = take(g, sizeof(*ret), &p);
+	int r = gguf_take(g, sizeof(*ret), &p);
 
 	if (r == 0) {
 		memcpy(ret, p, sizeof(*ret));
@@ -108,7 +108,7 @@ static int take_string(struct gguf *g, const char **ret, uint64_t *ret_len)
 	int r = take_u64(g, ret_len);
 
 	if (r == 0)
-		r = take(g, *ret_len, &p);
+		r = gguf_take(g, *ret_len, &p);
 	*ret = (const char *)p;
 	return r;
 }
@@ -126,7 +126,7 @@ static int skip_value(struct gguf *g, uint32_t type, unsigned depth)
 	if (type >= ARRAY_SIZE(value_bytes) || depth > NESTED)
 		return bad(g, "there is no such type of metadata");
 	if (type != VALUE_ARRAY)
-		return take(g, value_bytes[type], &p);
+		return gguf_take(g, value_bytes[type], &p);
 	r = take_u32(g, &inner);
 	if (r == 0)
 		r = take_u64(g, &n);
@@ -134,7 +134,7 @@ static int skip_value(struct gguf *g, uint32_t type, unsigned depth)
 		return r;
 	if (inner != VALUE_STRING && inner != VALUE_ARRAY && inner < ARRAY_SIZE(value_bytes))
 		return n > g->file_bytes ? bad(g, "the file ends in its header")
-					 : take(g, n * value_bytes[inner], &p);
+					 : gguf_take(g, n * value_bytes[inner], &p);
 	for (uint64_t i = 0; i < n && r == 0; i++)
 		r = skip_value(g, inner, depth + 1);
 	return r;
@@ -231,13 +231,13 @@ static int add_info(struct gguf *g, struct sluice_model *m, const struct info *t
 	return model_add_parts(m, &w, g->by, g->err);
 }
 
-static int parse(struct gguf *g, struct sluice_model *m)
+static int gguf_parse(struct gguf *g, struct sluice_model *m)
 {
 	CLEANUP_FREE struct info *infos = NULL;
 	const unsigned char *magic;
 	uint64_t nr_meta = 0, data;
 	uint32_t version = 0;
-	int r = take(g, 4, &magic);
+	int r = gguf_take(g, 4, &magic);
 
 	if (r == 0)
 		r = take_u32(g, &version);
@@ -276,7 +276,7 @@ static int parse_file(struct gguf *g, struct sluice_file *f, struct sluice_model
 		g->at = 0;
 		g->alignment = ALIGNMENT;
 		g->needs_more = false;
-		r = parse(g, m);
+		r = gguf_parse(g, m);
 		if (!g->needs_more)
 			return r;
 	}

@@ -10,7 +10,7 @@
 #include "base/util.h"
 #include "weights/model.h"
 
-static int no_memory(struct sluice_err *err)
+static int model_no_memory(struct sluice_err *err)
 {
 	return sluice_fail(err, -ENOMEM, "out of memory");
 }
@@ -20,7 +20,7 @@ int sluice_model_new(struct sluice_model **out, struct sluice_err *err)
 	struct sluice_model *m = calloc(1, sizeof(*m));
 
 	if (!m)
-		return no_memory(err);
+		return model_no_memory(err);
 	*out = m;
 	return 0;
 }
@@ -60,7 +60,7 @@ int sluice_model_group(struct sluice_model *m, const char *name, struct sluice_e
 	copy = strdup(name);
 	if (!copy || ARRAY_ROOM(m->groups, m->room_groups, m->nr_groups + 1) < 0) {
 		free(copy);
-		return no_memory(err);
+		return model_no_memory(err);
 	}
 	m->groups[m->nr_groups++] = (struct sluice_group){.name = copy, .first = m->nr};
 	return 0;
@@ -129,7 +129,7 @@ int sluice_model_add(struct sluice_model *m, const struct sluice_weight *t, stru
 		free_const(copy.name);
 		free_const(copy.dtype);
 		free(shape);
-		return no_memory(err);
+		return model_no_memory(err);
 	}
 	if (t->rank)
 		memcpy(shape, t->shape, t->rank * sizeof(*shape));
@@ -154,7 +154,7 @@ int sluice_model_order(struct sluice_model *m, const uint64_t *order, uint64_t n
 	v = calloc(n + 1, sizeof(*v));
 	if (!v || !seen) {
 		free(v);
-		return no_memory(err);
+		return model_no_memory(err);
 	}
 	for (uint64_t i = 0; i < n; i++) {
 		if (order[i] >= n || seen[order[i]]) {

@@ -32,7 +32,7 @@ static bool ends_with(const char *s, const char *end)
 	return n >= k && !strcmp(s + n - k, end);
 }
 
-static int add_file(const struct finding *f, const char *path, struct sluice_err *err)
+static int model_add_file(const struct finding *f, const char *path, struct sluice_err *err)
 {
 	unsigned char head[9] = {0};
 	struct sluice_short room;
@@ -191,7 +191,7 @@ static int add_folder(const struct finding *f, struct sluice_err *err)
 	int64_t n = 0;
 
 	for (size_t i = 0; n == 0 && i < ARRAY_SIZE(forms); i++)
-		n = each(f, forms[i], add_file, err);
+		n = each(f, forms[i], model_add_file, err);
 	if (n)
 		return n < 0 ? (int)n : 0;
 	if (!is_prefix(f->path))
@@ -203,7 +203,7 @@ static int add_folder(const struct finding *f, struct sluice_err *err)
 			   sluice_shorten(&room, f->path));
 }
 
-static int fill(const struct finding *f, struct sluice_err *err)
+static int model_fill(const struct finding *f, struct sluice_err *err)
 {
 	struct sluice_short room;
 	struct stat st = {.st_mode = is_prefix(f->path) ? S_IFDIR : S_IFREG};
@@ -214,7 +214,7 @@ static int fill(const struct finding *f, struct sluice_err *err)
 				   strerror(errno));
 	r = sluice_model_group(f->m, "", err);
 	if (r == 0)
-		r = S_ISDIR(st.st_mode) ? add_folder(f, err) : add_file(f, f->path, err);
+		r = S_ISDIR(st.st_mode) ? add_folder(f, err) : model_add_file(f, f->path, err);
 	if (r < 0)
 		return r;
 	if (!f->m->nr)
@@ -239,7 +239,7 @@ int sluice_model_open(struct sluice_model **out, struct sluice_io *io, const cha
 	r = sluice_model_new(&f.m, err);
 	if (r < 0)
 		return r;
-	r = fill(&f, err);
+	r = model_fill(&f, err);
 	if (r < 0)
 		sluice_model_close(f.m);
 	else

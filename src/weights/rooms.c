@@ -56,7 +56,7 @@ void room_used(struct sluice_weights *w, struct weights_group *g)
 	use_in(w, g);
 }
 
-static void leave(struct sluice_weights *w, struct weights_group *g)
+static void rooms_leave(struct sluice_weights *w, struct weights_group *g)
 {
 	if (w->last == g)
 		w->last = g->before;
@@ -78,7 +78,7 @@ void room_drop(struct sluice_weights *w, struct weights_group *g)
 	if (g->state != WEIGHTS_DYING && !g->given)
 		w->stats.wasted++;
 	if (!g->flight) {
-		leave(w, g);
+		rooms_leave(w, g);
 	} else if (g->state != WEIGHTS_DYING) {
 		g->state = WEIGHTS_DYING;
 		w->dying++;

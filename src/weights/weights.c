@@ -63,7 +63,8 @@ static int wait_for(struct sluice_weights *w, const struct weights_group *g)
 }
 
 /* It will not be given: what went wrong with it. */
-static int give_up(struct sluice_weights *w, struct weights_group *g, struct sluice_err *err)
+static int weights_give_up(struct sluice_weights *w, struct weights_group *g,
+			   struct sluice_err *err)
 {
 	int code = sluice_fail(err, g->code, "%s", g->msg ? g->msg : strerror(-g->code));
 
@@ -108,7 +109,7 @@ static int next_locked(struct sluice_weights *w, struct sluice_view *view, struc
 	if (r < 0)
 		return no_room(w, g, err);
 	if (g->state == WEIGHTS_FAILED)
-		return give_up(w, g, err);
+		return weights_give_up(w, g, err);
 	give(w, g, view);
 	weights_kick(w); /* in a cycle, there is one more to come */
 	return 1;

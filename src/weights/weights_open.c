@@ -22,7 +22,7 @@ enum {
 	SLACK = 2,        /* pages that are given on top of a window, for those around a group */
 };
 
-static int no_memory(struct sluice_err *err)
+static int stream_no_memory(struct sluice_err *err)
 {
 	return sluice_fail(err, -ENOMEM, "out of memory");
 }
@@ -56,7 +56,7 @@ static int files_open(struct sluice_weights *w, uint64_t *bytes, struct sluice_e
 
 	w->files = calloc(n + 1, sizeof(*w->files));
 	if (!w->files)
-		return no_memory(err);
+		return stream_no_memory(err);
 	w->stats.direct = 1;
 	w->page = PAGE;
 	for (uint64_t i = 0; i < n && r == 0; i++) {
@@ -141,7 +141,7 @@ static int runs_make(struct sluice_weights *w, struct sluice_err *err)
 	w->runs = calloc(m->nr + 1, sizeof(*w->runs));
 	w->at = calloc(m->nr + 1, sizeof(*w->at));
 	if (!order || !w->groups || !w->runs || !w->at)
-		return no_memory(err);
+		return stream_no_memory(err);
 	for (uint64_t k = 0; k < m->nr_groups; k++) {
 		const struct sluice_group *mg = &m->groups[k];
 		struct weights_group *g = &w->groups[k];
@@ -297,11 +297,11 @@ static int opts_take(struct sluice_weights *w, const struct sluice_weights_opts 
 	return 0;
 }
 
-static int prepare(struct sluice_weights *w, const struct sluice_weights_opts *opts,
-		   struct sluice_err *err)
+static int stream_prepare(struct sluice_weights *w, const struct sluice_weights_opts *opts,
+			  struct sluice_err *err)
 {
 	CLEANUP_FREE uint64_t *bytes = calloc(w->m->nr_paths + 1, sizeof(*bytes));
-	int r = bytes ? opts_take(w, opts, err) : no_memory(err);
+	int r = bytes ? opts_take(w, opts, err) : stream_no_memory(err);
 
 	if (r == 0)
 		r = files_open(w, bytes, err);
@@ -356,14 +356,14 @@ int sluice_weights_open(struct sluice_weights **out, struct sluice_io *io,
 	int r;
 
 	if (!w)
-		return no_memory(err);
+		return stream_no_memory(err);
 	w->io = io;
 	w->m = m;
 	w->pid = getpid();
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->back, NULL);
 	rooms_init(w);
-	r = prepare(w, opts, err);
+	r = stream_prepare(w, opts, err);
 	if (r < 0) {
 		weights_free(w, false);
 		return r;

@@ -70,13 +70,13 @@ static void read_over(struct sluice_weights *w, struct weights_read *r)
 }
 
 /* Callbacks come in here and leave here: what may be free afterwards is not touched. */
-static void enter(struct sluice_weights *w)
+static void reads_enter(struct sluice_weights *w)
 {
 	pthread_mutex_lock(&w->lock);
 	w->busy++;
 }
 
-static void leave(struct sluice_weights *w)
+static void reads_leave(struct sluice_weights *w)
 {
 	w->busy--;
 	pthread_cond_signal(&w->back);
@@ -88,7 +88,7 @@ static void copy_done(void *arg, const struct sluice_done *done)
 	struct weights_read *r = arg;
 	struct sluice_weights *w = r->w;
 
-	enter(w);
+	reads_enter(w);
 	span_end(&w->copying, w->copying_since, &w->stats.copy_ns);
 	if (done->res < 0)
 		group_failed(r->g, (int)done->res, done->msg);
@@ -96,7 +96,7 @@ static void copy_done(void *arg, const struct sluice_done *done)
 		w->stats.bytes_copied += r->len;
 	read_over(w, r);
 	weights_kick(w);
-	leave(w);
+	reads_leave(w);
 }
 
 /* To the device.  The lock is held, but not while it is submitted. */
@@ -136,7 +136,7 @@ static void read_done(void *arg, const struct sluice_done *done)
 	struct weights_read *r = arg;
 	struct sluice_weights *w = r->w;
 
-	enter(w);
+	reads_enter(w);
 	span_end(&w->reading, w->reading_since, &w->stats.disk_ns);
 	r->g->disk_at = clock_ns();
 	if (done->res < 0)
@@ -150,7 +150,7 @@ static void read_done(void *arg, const struct sluice_done *done)
 	else
 		read_over(w, r);
 	weights_kick(w);
-	leave(w);
+	reads_leave(w);
 }
 
 /* ------------------------------------------------------------------- begins */
@@ -176,7 +176,7 @@ static void cut(struct sluice_weights *w, struct weights_group *g, struct weight
 	}
 }
 
-static struct weights_read *pick(struct sluice_weights *w)
+static struct weights_read *reads_pick(struct sluice_weights *w)
 {
 	struct weights_group *g;
 	struct weights_read *r;
@@ -248,7 +248,7 @@ void weights_kick(struct sluice_weights *w)
 		n = 0;
 		if (!w->closing)
 			agenda_begin(w);
-		while (n < WEIGHTS_BATCH && (r = pick(w)))
+		while (n < WEIGHTS_BATCH && (r = reads_pick(w)))
 			v[n++] = r;
 		watch_idle(w);
 		if (n)
@@ -278,11 +278,11 @@ static void fence_done(void *arg, const struct sluice_done *done)
 	struct sluice_weights *w = f->w;
 
 	(void)done; /* a stream that failed uses nothing any more, either */
-	enter(w);
+	reads_enter(w);
 	w->fences--;
 	weights_released(w, f->g);
 	weights_kick(w);
-	leave(w);
+	reads_leave(w);
 }
 
 /* A copy of a few bytes that nobody needs is done when all before it in the stream is. */

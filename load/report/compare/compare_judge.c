@@ -50,7 +50,7 @@ static size_t stride(const double *v, size_t n)
 	return (size_t)(tau + 0.5);
 }
 
-static int by_value(const void *x, const void *y)
+static int judge_by_value(const void *x, const void *y)
 {
 	double a = **(const double *const *)x, b = **(const double *const *)y;
 
@@ -66,7 +66,7 @@ static int ranks(double *out, const double *v, size_t n)
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++)
 		order[i] = &v[i];
-	qsort(order, n, sizeof(*order), by_value);
+	qsort(order, n, sizeof(*order), judge_by_value);
 	for (size_t i = 0; i < n; i++)
 		out[order[i] - v] = (double)i;
 	return 0;
@@ -121,7 +121,7 @@ static int seconds_load(struct samples *s, const json_t *series)
 
 /* ------------------------------------------------------------------ figures */
 
-static double number(const json_t *j)
+static double judge_number(const json_t *j)
 {
 	return json_is_number(j) ? json_number_value(j) : NAN;
 }
@@ -130,9 +130,10 @@ static void figures_load(double ret[COMPARE_FIGURES], const json_t *series)
 {
 	const json_t *latency = json_object_get(series, "latency");
 
-	ret[COMPARE_MEDIAN] = number(json_object_get(latency, "median"));
-	ret[COMPARE_BANDWIDTH] = number(json_object_get(series, "bytes_per_sec"));
-	ret[COMPARE_P99] = number(json_object_get(json_object_get(latency, "percentiles"), "p99"));
+	ret[COMPARE_MEDIAN] = judge_number(json_object_get(latency, "median"));
+	ret[COMPARE_BANDWIDTH] = judge_number(json_object_get(series, "bytes_per_sec"));
+	ret[COMPARE_P99] =
+		judge_number(json_object_get(json_object_get(latency, "percentiles"), "p99"));
 }
 
 /* The figures of all operations are what people see; intervals go around their ratio. */
@@ -309,8 +310,8 @@ static const char *why_not(const struct samples *x, const struct samples *y, con
 	return NULL;
 }
 
-static int judge(struct compare_row *row, struct samples *x, struct samples *y,
-		 const json_t *series[2])
+static int judge_judge(struct compare_row *row, struct samples *x, struct samples *y,
+		       const json_t *series[2])
 {
 	int r;
 
@@ -337,8 +338,8 @@ static void row_init(struct compare_row *row, const json_t *a, const json_t *b)
 
 	row->name = json_string_value(json_object_get(a, "name"));
 	row->kind = json_string_value(json_object_get(a, "kind"));
-	row->a.cpu = number(json_object_get(json_object_get(a, "cpu"), "sec_per_gib"));
-	row->b.cpu = number(json_object_get(json_object_get(b, "cpu"), "sec_per_gib"));
+	row->a.cpu = judge_number(json_object_get(json_object_get(a, "cpu"), "sec_per_gib"));
+	row->b.cpu = judge_number(json_object_get(json_object_get(b, "cpu"), "sec_per_gib"));
 	figures_load(x, a);
 	figures_load(y, b);
 	for (unsigned i = 0; i < COMPARE_FIGURES; i++)
@@ -366,7 +367,7 @@ int compare_judge(struct compare_row *row, const json_t *a, const json_t *b)
 	row->a.used = x.used;
 	row->b.used = y.used;
 	if (r == 0)
-		r = judge(row, &x, &y, series);
+		r = judge_judge(row, &x, &y, series);
 	for (unsigned i = 0; i < COMPARE_FIGURES && row->why; i++)
 		row->by[i].why = row->why;
 	samples_fini(&x);

@@ -26,7 +26,7 @@ static bool differ(const json_t *a, const json_t *b)
 	return (a || b) && !(a && b && json_equal(a, b));
 }
 
-static void note_object(struct compare *c, const char *member, const char *const *only)
+static void notes_note_object(struct compare *c, const char *member, const char *const *only)
 {
 	json_t *a = json_object_get(c->in.a, member), *b = json_object_get(c->in.b, member), *v;
 	const char *key;
@@ -80,8 +80,8 @@ void compare_notes(struct compare *c)
 
 	if (differ(a, b))
 		add_note(c, "command", a, b);
-	note_object(c, "machine", machine);
-	note_object(c, "settings", NULL);
+	notes_note_object(c, "machine", machine);
+	notes_note_object(c, "settings", NULL);
 	if (differ(device(c->in.a), device(c->in.b)))
 		add_note(c, "device", device(c->in.a), device(c->in.b));
 	if (json_is_true(json_object_get(c->in.a, "partial")))

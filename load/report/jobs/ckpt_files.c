@@ -28,7 +28,7 @@ static const char *sums_word(const struct model_file *m)
 	return m->sums ? "FILE.crc" : m->format == MODEL_TORCH ? "CRC-32 of the records" : NULL;
 }
 
-static uint64_t count(const struct model_file *m)
+static uint64_t files_count(const struct model_file *m)
 {
 	struct model_entry e;
 	uint64_t nr = 0;
@@ -42,7 +42,7 @@ void ckpt_ls_text(FILE *f, const struct model_file *m, const char *name, bool br
 {
 	const char *what = m->format == MODEL_TORCH ? "record" : "tensor", *sums = sums_word(m);
 	char size[SLUICE_SIZE_TEXT], shape[160];
-	uint64_t nr = count(m);
+	uint64_t nr = files_count(m);
 	struct model_entry e;
 
 	fprintf(f, "%s: %s, ", name, model_format_words[m->format]);

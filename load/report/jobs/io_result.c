@@ -21,7 +21,7 @@ static json_t *gpu_json(const struct sluice_gpu_device *d)
 			 "pcie_width", (json_int_t)d->pcie_width_max);
 }
 
-static json_t *stats_json(const struct sluice_stats *s)
+static json_t *io_stats_json(const struct sluice_stats *s)
 {
 	json_t *j = json_pack(
 		"{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "ops",
@@ -71,7 +71,7 @@ static json_t *worker_json(const struct io_job *job, const struct io_result *res
 	json_object_set_new(j, "gpu", gpu_json(&w->gpu));
 	json_object_set_new(j, "gpu_path",
 			    job->gpu ? report_gpu_path_json(w->seen.ways) : json_null());
-	json_object_set_new(j, "stats", stats_json(&w->seen.stats));
+	json_object_set_new(j, "stats", io_stats_json(&w->seen.stats));
 	return j;
 }
 

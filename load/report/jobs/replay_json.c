@@ -127,7 +127,7 @@ static json_t *lag_json(const struct replay_report *r)
 			 report_samples(&r->res->lag_samples, true));
 }
 
-static json_t *cache_json(const struct replay_result *r)
+static json_t *replay_cache_json(const struct replay_result *r)
 {
 	uint64_t asked = r->hits + r->misses;
 
@@ -168,7 +168,7 @@ static json_t *replay_json(const struct replay_report *r)
 	json_object_set_new(j, "needs", r->scan ? needs_json(r->scan, REPLAY_PLACES) : json_null());
 	json_object_set_new(j, "done", done_json(res));
 	json_object_set_new(j, "classes", classes_json(res));
-	json_object_set_new(j, "cache", cache_json(res));
+	json_object_set_new(j, "cache", replay_cache_json(res));
 	json_object_set_new(j, "lag", lag_json(r));
 	json_object_set_new(j, "wait", report_samples(&res->wait, true));
 	json_object_set_new(j, "errors", errors_json(res));

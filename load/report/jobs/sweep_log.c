@@ -100,7 +100,7 @@ struct names {
 	unsigned nr;
 };
 
-static int by_name(const void *a, const void *b)
+static int log_by_name(const void *a, const void *b)
 {
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
@@ -120,7 +120,7 @@ static int names_of(struct names *n, const struct sweep_job *job, bool read)
 	}
 	if (!n->items)
 		return -ENOMEM;
-	qsort(n->items, n->nr, sizeof(*n->items), by_name);
+	qsort(n->items, n->nr, sizeof(*n->items), log_by_name);
 	return 0;
 }
 
@@ -141,7 +141,7 @@ static int check_sub_folder(const char *dir, const struct names *n, struct sluic
 		const char *name = e->d_name;
 
 		if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0 &&
-		    !bsearch(&name, n->items, n->nr, sizeof(*n->items), by_name))
+		    !bsearch(&name, n->items, n->nr, sizeof(*n->items), log_by_name))
 			r = sluice_fail(err, -EINVAL,
 					"log_dir: %s/%s is not of this sweep; move it away", dir,
 					name);

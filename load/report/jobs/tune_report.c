@@ -26,7 +26,7 @@
 static const char *const end_words[] = {"clear", "tied", "budget", "stopped", "all"};
 
 /* The name of a configuration without its direction. */
-static const char *name_of(const struct tune_result *res, unsigned point)
+static const char *tune_name_of(const struct tune_result *res, unsigned point)
 {
 	const struct tune_point *p = &res->points[point];
 
@@ -82,9 +82,9 @@ void tune_report_start(FILE *f, const struct tune_job *job)
 	fprintf(f, "]\n");
 }
 
-static void append(char *buf, size_t size, const char *fmt, ...)
+static void tune_append(char *buf, size_t size, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-static void append(char *buf, size_t size, const char *fmt, ...)
+static void tune_append(char *buf, size_t size, const char *fmt, ...)
 {
 	size_t len = strlen(buf);
 	va_list ap;
@@ -98,14 +98,14 @@ static void append(char *buf, size_t size, const char *fmt, ...)
 static void add_scope(char *buf, size_t size, const struct tune_race_result *r)
 {
 	if (r->end != TUNE_RACE_STOPPED && r->worse)
-		append(buf, size, "; %u other%s worse at 95 %%", r->worse,
-		       r->worse == 1 ? " is" : "s are");
+		tune_append(buf, size, "; %u other%s worse at 95 %%", r->worse,
+			    r->worse == 1 ? " is" : "s are");
 	if (r->end != TUNE_RACE_STOPPED && r->open)
-		append(buf, size, "; %u promised less and %s set aside", r->open,
-		       r->open == 1 ? "was" : "were");
+		tune_append(buf, size, "; %u promised less and %s set aside", r->open,
+			    r->open == 1 ? "was" : "were");
 	if (r->tried < r->nr_points)
-		append(buf, size, "; %u of %u configurations were not tried",
-		       r->nr_points - r->tried, r->nr_points);
+		tune_append(buf, size, "; %u of %u configurations were not tried",
+			    r->nr_points - r->tried, r->nr_points);
 }
 
 /* The equals: those that fit into a line. */
@@ -114,25 +114,25 @@ static void add_equals(char *buf, size_t size, const struct tune_result *res)
 	const struct tune_race_result *r = &res->race;
 	unsigned told = 1;
 
-	append(buf, size,
-	       "any of these %u will do, they cannot be told apart: %s, the cheapest of the "
-	       "strongest",
-	       r->equals, name_of(res, r->winner));
+	tune_append(buf, size,
+		    "any of these %u will do, they cannot be told apart: %s, the cheapest of the "
+		    "strongest",
+		    r->equals, tune_name_of(res, r->winner));
 	for (unsigned i = 0; i < r->nr_points && told < EQUALS_TOLD; i++) {
 		if (!r->points[i].equal || i == r->winner)
 			continue;
-		append(buf, size, ", %s", name_of(res, i));
+		tune_append(buf, size, ", %s", tune_name_of(res, i));
 		told++;
 	}
 	if (told < r->equals)
-		append(buf, size, ", and %u more", r->equals - told);
+		tune_append(buf, size, ", and %u more", r->equals - told);
 }
 
 /* Why it ended, and how sure that is. */
 static void verdict(char *buf, size_t size, const struct tune_result *res)
 {
 	const struct tune_race_result *r = &res->race;
-	const char *winner = name_of(res, r->winner);
+	const char *winner = tune_name_of(res, r->winner);
 
 	*buf = 0;
 	if (r->end == TUNE_RACE_STOPPED)
@@ -248,9 +248,9 @@ void tune_report_text(FILE *f, const struct tune_job *job, const struct tune_res
 		fprintf(f,
 			"separately: %s is the fastest to read (%.2f GiB/s), %s to write "
 			"(%.2f GiB/s)\n",
-			name_of(res, fastest(res, true)),
+			tune_name_of(res, fastest(res, true)),
 			tune_speed(res, fastest(res, true), true) / GIB,
-			name_of(res, fastest(res, false)),
+			tune_name_of(res, fastest(res, false)),
 			tune_speed(res, fastest(res, false), false) / GIB);
 	fprintf(f, "written:    %s\n", sluice_size_format(size, res->bytes_written));
 }
@@ -317,15 +317,15 @@ static json_t *contender_json(const struct tune_job *job, const struct tune_resu
 {
 	const struct tune_race_point *p = &res->race.points[point];
 
-	return json_pack("{s:s, s:o, s:I, s:o, s:o, s:f, s:o, s:o, s:o}", "name",
-			 name_of(res, point), "settings", report_point_json(job->space, point),
-			 "probes", (json_int_t)p->nr, "dropped_in_round",
-			 report_count_or_null(p->dropped), "against",
-			 p->against == point ? json_null() : json_string(name_of(res, p->against)),
-			 "behind", exp(p->behind) - 1, "behind_margin",
-			 p->shared >= TUNE_RACE_SURE ? json_real(p->behind_half) : json_null(),
-			 "read_bytes_per_sec", real_or_null(tune_speed(res, point, true)),
-			 "write_bytes_per_sec", real_or_null(tune_speed(res, point, false)));
+	return json_pack(
+		"{s:s, s:o, s:I, s:o, s:o, s:f, s:o, s:o, s:o}", "name", tune_name_of(res, point),
+		"settings", report_point_json(job->space, point), "probes", (json_int_t)p->nr,
+		"dropped_in_round", report_count_or_null(p->dropped), "against",
+		p->against == point ? json_null() : json_string(tune_name_of(res, p->against)),
+		"behind", exp(p->behind) - 1, "behind_margin",
+		p->shared >= TUNE_RACE_SURE ? json_real(p->behind_half) : json_null(),
+		"read_bytes_per_sec", real_or_null(tune_speed(res, point, true)),
+		"write_bytes_per_sec", real_or_null(tune_speed(res, point, false)));
 }
 
 static json_t *importance_json(const struct tune_job *job, const struct tune_result *res)
@@ -360,7 +360,7 @@ json_t *tune_json(const struct tune_job *job, const struct tune_result *res)
 			json_array_append_new(contenders, contender_json(job, res, i));
 	for (unsigned i = 0; i < r->nr_points; i++)
 		if (r->points[i].equal)
-			json_array_append_new(any_of, json_string(name_of(res, i)));
+			json_array_append_new(any_of, json_string(tune_name_of(res, i)));
 	verdict(text, sizeof(text), res);
 	return json_pack(
 		"{s:s, s:o, s:f, s:f, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:I, "
@@ -370,13 +370,13 @@ json_t *tune_json(const struct tune_job *job, const struct tune_result *res)
 		"op_size", (json_int_t)res->op_size, "ops_per_probe", (json_int_t)res->ops,
 		"configurations", (json_int_t)r->nr_points, "tried", (json_int_t)r->tried, "rounds",
 		(json_int_t)r->rounds, "probes", (json_int_t)r->probes, "end", end_words[r->end],
-		"verdict", text, "winner", name_of(res, r->winner), "leader",
-		name_of(res, r->leader), "equals", (json_int_t)r->equals, "worse",
+		"verdict", text, "winner", tune_name_of(res, r->winner), "leader",
+		tune_name_of(res, r->leader), "equals", (json_int_t)r->equals, "worse",
 		(json_int_t)r->worse, "undecided", (json_int_t)r->open, "config",
 		tune_config_json(job, res), "fastest_read",
-		job->read ? json_string(name_of(res, fastest(res, true))) : json_null(),
+		job->read ? json_string(tune_name_of(res, fastest(res, true))) : json_null(),
 		"fastest_write",
-		job->write ? json_string(name_of(res, fastest(res, false))) : json_null(),
+		job->write ? json_string(tune_name_of(res, fastest(res, false))) : json_null(),
 		"importance", importance_json(job, res), "any_of", any_of, "contenders",
 		contenders);
 }

@@ -186,7 +186,7 @@ void weights_report_text(FILE *f, const struct weights_job *job, const struct we
 
 /* ---------------------------------------------------------------------- JSON */
 
-static json_t *number(bool known, double v)
+static json_t *weights_number(bool known, double v)
 {
 	return known ? json_real(v) : json_null();
 }
@@ -198,14 +198,15 @@ static json_t *experts_json(const struct weights_job *job, const struct weights_
 
 	if (!job->experts)
 		return json_null();
-	return json_pack("{s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:b}", "source",
-			 report_str(job->experts), "groups", (json_int_t)res->plan.expert_groups,
-			 "bytes", (json_int_t)res->plan.expert_bytes, "hits", (json_int_t)s->hits,
-			 "misses", (json_int_t)s->misses, "hit_rate",
-			 number(asked > 0, (double)s->hits / (asked > 0 ? asked : 1)),
-			 "bytes_per_token",
-			 number(tokens > 0, (double)s->bytes_read / (tokens > 0 ? tokens : 1)),
-			 "ahead", job->ahead);
+	return json_pack(
+		"{s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:b}", "source", report_str(job->experts),
+		"groups", (json_int_t)res->plan.expert_groups, "bytes",
+		(json_int_t)res->plan.expert_bytes, "hits", (json_int_t)s->hits, "misses",
+		(json_int_t)s->misses, "hit_rate",
+		weights_number(asked > 0, (double)s->hits / (asked > 0 ? asked : 1)),
+		"bytes_per_token",
+		weights_number(tokens > 0, (double)s->bytes_read / (tokens > 0 ? tokens : 1)),
+		"ahead", job->ahead);
 }
 
 static json_t *others_json(const struct weights_job *job, const struct weights_result *res)
@@ -245,11 +246,11 @@ json_t *weights_report_json(const struct weights_job *job, const struct weights_
 			      (json_int_t)job->batch, "compute_ms", job->compute_ms);
 
 	report_set_path(j, "model", job->model);
-	json_object_set_new(j, "bound_tokens_per_sec", number(limit, res->bound));
+	json_object_set_new(j, "bound_tokens_per_sec", weights_number(limit, res->bound));
 	json_object_set_new(j, "tokens_per_sec", json_real(res->tokens));
 	json_object_set_new(j, "steps", json_real(res->steps));
-	json_object_set_new(j, "ideal_sec", number(limit, res->ideal_sec));
-	json_object_set_new(j, "overlap", number(limit, overlap(res)));
+	json_object_set_new(j, "ideal_sec", weights_number(limit, res->ideal_sec));
+	json_object_set_new(j, "overlap", weights_number(limit, overlap(res)));
 	json_object_set_new(j, "reads", json_integer((json_int_t)res->stats.reads));
 	json_object_set_new(j, "bytes_read", json_integer((json_int_t)res->stats.bytes_read));
 	json_object_set_new(j, "cached_bytes",

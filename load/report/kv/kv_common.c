@@ -7,7 +7,7 @@
 #include "load/report/result/result.h"
 #include "load/report/result/text.h"
 
-static json_t *limit_json(uint64_t v)
+static json_t *common_limit_json(uint64_t v)
 {
 	return v == KV_UNLIMITED ? json_null() : report_count(v);
 }
@@ -106,8 +106,8 @@ static json_t *tier_json(const struct kv_report *r, unsigned t)
 	json_t *j = json_pack("{s:s, s:s, s:o, s:o, s:I, s:I}", "name", kv_tier_names[t], "kind",
 			      tier_kind(r, t), "how",
 			      report_str_or_null(t == KV_GPU ? res->gpu_how : ""), "limit_bytes",
-			      limit_json(res->limit[t]), "used_bytes", (json_int_t)res->used[t],
-			      "entries", (json_int_t)res->entries[t]);
+			      common_limit_json(res->limit[t]), "used_bytes",
+			      (json_int_t)res->used[t], "entries", (json_int_t)res->entries[t]);
 
 	json_object_set_new(j, "read_bytes", report_count(n->tier_read[t]));
 	json_object_set_new(j, "written_bytes", report_count(n->tier_written[t]));
@@ -140,7 +140,7 @@ static json_t *model_json(const struct kv_params *p)
 			 "attention", report_str(m->attention));
 }
 
-static json_t *cache_json(const struct kv_result *res)
+static json_t *common_cache_json(const struct kv_result *res)
 {
 	const struct kv_counts *n = &res->counts;
 	uint64_t asked = n->hits + n->misses;
@@ -200,7 +200,7 @@ static json_t *kv_json(const struct kv_report *r)
 					      report_count(res->storage_bytes[1])));
 	json_object_set_new(j, "memory_bytes", report_count(res->memory_bytes));
 	json_object_set_new(j, "errors", errors_json(res));
-	json_object_set_new(j, "cache", cache_json(res));
+	json_object_set_new(j, "cache", common_cache_json(res));
 	json_object_set_new(j, "tiers", tiers);
 	json_object_set_new(j, "latency", latencies_json(r));
 	json_object_set_new(j, "storage_health", kv_health_json(r));

@@ -10,7 +10,7 @@
 #include "load/report/kv/kv_report.h"
 #include "load/report/result/fio_job.h"
 
-static void count(struct blocks *n, const struct run_series *s, uint64_t block)
+static void fio_count(struct blocks *n, const struct run_series *s, uint64_t block)
 {
 	uint64_t kept = series_kept(s);
 
@@ -27,8 +27,8 @@ int kv_report_fio(FILE *f, const struct kv_report *r)
 	char origin[256];
 
 	block = block ? block : 1u << 20;
-	count(&in, read, block);
-	count(&out, write, block);
+	fio_count(&in, read, block);
+	fio_count(&out, write, block);
 	snprintf(origin, sizeof(origin), "%" PRIu64 " objects read, %" PRIu64 " written, model %s.",
 		 read->ops, write->ops, r->job->params->model->name);
 	return fio_job_write(

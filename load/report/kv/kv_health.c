@@ -11,8 +11,8 @@ struct health {
 	unsigned passed;
 };
 
-static void add(struct health *h, const char *name, json_t *target, json_t *actual,
-		const char *unit, bool passed)
+static void health_add(struct health *h, const char *name, json_t *target, json_t *actual,
+		       const char *unit, bool passed)
 {
 	json_array_append_new(h->criteria,
 			      json_pack("{s:s, s:o, s:o, s:s, s:b}", "name", name, "target", target,
@@ -26,7 +26,7 @@ static void below_ms(struct health *h, const char *name, const struct samples *s
 	double actual = s->n ? samples_percentile(s, 95) * 1e3 : NAN;
 
 	if (isfinite(actual))
-		add(h, name, json_real(target), json_real(actual), "ms", actual < target);
+		health_add(h, name, json_real(target), json_real(actual), "ms", actual < target);
 }
 
 /* The time of the device where it is known, else all of it. */
@@ -53,8 +53,8 @@ static void latency_profile(struct health *h, const struct kv_result *res)
 		below_ms(h, "CPU RAM P95 < 150ms", &cpu, 150);
 	samples_fini(&cpu);
 	if (asked)
-		add(h, "Cache Hit Rate > 30%", json_real(0.3), json_real(rate), "ratio",
-		    rate > 0.3);
+		health_add(h, "Cache Hit Rate > 30%", json_real(0.3), json_real(rate), "ratio",
+			   rate > 0.3);
 }
 
 static void above_zero(struct health *h, const char *name, uint64_t bytes, double sec)
@@ -63,7 +63,7 @@ static void above_zero(struct health *h, const char *name, uint64_t bytes, doubl
 	char text[32];
 
 	snprintf(text, sizeof(text), "%.2f", v);
-	add(h, name, json_string(">0"), json_string(text), "GiB/s", v > 0);
+	health_add(h, name, json_string(">0"), json_string(text), "GiB/s", v > 0);
 }
 
 /* Where only the one or the other happened, the other is not asked for. */

@@ -143,7 +143,7 @@ static void set_totals(json_t *j, const struct kv_counts *n)
 	    "storage_tokens_processed");
 }
 
-static json_t *cache_json(const struct kv_report *r)
+static json_t *kv_cache_json(const struct kv_report *r)
 {
 	const struct kv_result *res = r->res;
 	const struct kv_counts *n = &res->counts;
@@ -290,7 +290,7 @@ static json_t *summary_json(const struct kv_report *r)
 	set(j, latency_json(&res->end_to_end), "end_to_end_latency_ms");
 	set(j, latency_json(&res->storage), "storage_io_latency_ms");
 	set(j, latency_json(&res->generation), "generation_latency_ms");
-	set(j, cache_json(r), "cache_stats");
+	set(j, kv_cache_json(r), "cache_stats");
 	set(j, qos, "qos_metrics");
 	set(j, prefix_json(r), "prefix_cache_stats");
 	set(j, scale_json(r), "autoscaling_stats");

@@ -16,7 +16,7 @@ struct trace_sums {
 };
 
 /* A record without "cache_hit" says nothing about the hit rate. */
-static int add(struct trace_sums *s, const json_t *record)
+static int validate_add(struct trace_sums *s, const json_t *record)
 {
 	const json_t *hit = json_object_get(record, "cache_hit");
 
@@ -40,7 +40,7 @@ static int sum(struct trace_sums *s, const json_t *root, const char *path, struc
 		return sluice_fail(err, -EINVAL, "'%s' is not a list of records", path);
 	json_array_foreach(root, i, record)
 	{
-		if (add(s, record) < 0)
+		if (validate_add(s, record) < 0)
 			return sluice_fail(err, -EINVAL,
 					   "'%s': record %zu has no \"cache_hit\" of true or false",
 					   path, i);
@@ -51,7 +51,7 @@ static int sum(struct trace_sums *s, const json_t *root, const char *path, struc
 }
 
 /* What upstream says of a trace; where there is no file it has figures of its own. */
-static json_t *stats_json(const struct trace_sums *s, double rate)
+static json_t *validate_stats_json(const struct trace_sums *s, double rate)
 {
 	double n = (double)s->records;
 
@@ -73,7 +73,8 @@ static json_t *compare(double ours, double theirs, const struct trace_sums *s)
 	return json_pack("{s:b, s:f, s:{s:{s:f, s:f, s:f, s:b}}, s:o}", "passed",
 			 percent <= TOLERANCE, "avg_error_pct", percent, "comparison",
 			 "cache_hit_rate", "benchmark", ours, "trace", theirs, "error_pct", percent,
-			 "within_5pct", percent <= TOLERANCE, "trace_stats", stats_json(s, theirs));
+			 "within_5pct", percent <= TOLERANCE, "trace_stats",
+			 validate_stats_json(s, theirs));
 }
 
 int kv_validation(json_t **out, const char *path, double hit_rate, struct sluice_err *err)

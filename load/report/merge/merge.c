@@ -83,7 +83,7 @@ static int check_settings(const struct merging *m, const struct merge_in *in)
 	return 0;
 }
 
-static int check_all(const struct merging *m)
+static int merge_check_all(const struct merging *m)
 {
 	const json_t *command = json_object_get(m->first->result, "command");
 	int r = 0;
@@ -169,7 +169,7 @@ static int place_in_time(const struct merging *m, struct merge_rank *k)
 	return 0;
 }
 
-static int collect(const struct merging *m, struct merge_rank *ranks, const char *name)
+static int merge_collect(const struct merging *m, struct merge_rank *ranks, const char *name)
 {
 	const struct merge_rank *first = NULL;
 	int r = 0;
@@ -208,7 +208,8 @@ static int add_one_series(struct merging *m, const char *name)
 	bool together = !strcmp(report_text(m->first->result, "command"), "ckpt bench"),
 	     any = false;
 	json_t *one = NULL;
-	int r = ranks ? collect(m, ranks, name) : sluice_fail(m->err, -ENOMEM, "out of memory");
+	int r = ranks ? merge_collect(m, ranks, name)
+		      : sluice_fail(m->err, -ENOMEM, "out of memory");
 
 	for (unsigned i = 0; r == 0 && i < m->nr; i++)
 		any |= ranks[i].j != NULL;
@@ -415,7 +416,7 @@ int merge_results(json_t **out, const struct merge_in *in, unsigned nr, const ch
 		m.first = in[i].result ? &in[i] : NULL;
 	if (!m.first)
 		return sluice_fail(err, -EINVAL, "no rank has a result");
-	r = check_all(&m);
+	r = merge_check_all(&m);
 	if (r < 0)
 		return r;
 	m.out = begin_json(&m);

@@ -57,7 +57,7 @@ struct adding {
 	struct sluice_err *err;
 };
 
-static int add_value(struct adding *a, json_t *to, const json_t *from, const char *key);
+static int parts_add_value(struct adding *a, json_t *to, const json_t *from, const char *key);
 
 static enum rule rule_of(const char *key)
 {
@@ -191,7 +191,7 @@ static int add_list(struct adding *a, json_t *to, const json_t *from, const char
 		if (rule_of(key) == RULE_LIST || k == had)
 			json_array_append_new(to, json_deep_copy(one));
 		else if (r == 0)
-			r = add_value(a, json_array_get(to, k), one, key);
+			r = parts_add_value(a, json_array_get(to, k), one, key);
 	}
 	return r;
 }
@@ -228,11 +228,11 @@ static int add_member(struct adding *a, json_t *to, const char *key, const json_
 	if (!x || json_is_null(x))
 		return json_object_set_new(to, key, json_deep_copy(y));
 	if (json_is_object(x) || json_is_array(x))
-		return add_value(a, x, y, key);
+		return parts_add_value(a, x, y, key);
 	return json_object_set_new(to, key, leaf(rule, x, y));
 }
 
-static int add_value(struct adding *a, json_t *to, const json_t *from, const char *key)
+static int parts_add_value(struct adding *a, json_t *to, const json_t *from, const char *key)
 {
 	int r = 0;
 
@@ -291,7 +291,7 @@ int merge_part(json_t *to, const json_t *from, const char *part, double shift, c
 	if (json_object_get(to, "storage_health"))
 		worst_of(json_object_get(to, "storage_health"),
 			 json_object_get(from, "storage_health"));
-	return add_value(&a, to, from, part);
+	return parts_add_value(&a, to, from, part);
 }
 
 static void set_hit_rate(json_t *cache)

@@ -304,8 +304,8 @@ static void set_partial(json_t *out, const struct merge_rank *ranks, unsigned nr
 }
 
 /* What was not counted but told. */
-static json_t *tell(struct run_series *sum, const struct merge_rank *ranks, unsigned nr,
-		    json_t *interval)
+static json_t *series_tell(struct run_series *sum, const struct merge_rank *ranks, unsigned nr,
+			   json_t *interval)
 {
 	const struct result none = {.command = ""};
 	json_t *out = result_series_json(&none, sum, false);
@@ -383,7 +383,7 @@ int merge_series(json_t **out, const struct merge_rank *ranks, unsigned nr, bool
 	if (r == 0) {
 		sum.sec = together ? sum.sec : sec;
 		series_finish(&sum);
-		*out = tell(&sum, ranks, nr, interval_of(turns, ranks, nr));
+		*out = series_tell(&sum, ranks, nr, interval_of(turns, ranks, nr));
 	}
 	json_decref(turns);
 	series_fini(&sum);

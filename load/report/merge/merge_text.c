@@ -11,7 +11,7 @@
 
 #define MB 1e6
 
-static double number(const json_t *j, const char *key)
+static double row_number(const json_t *j, const char *key)
 {
 	const json_t *v = json_object_get(j, key);
 
@@ -30,8 +30,8 @@ static const char *time_of(char buf[REPORT_TIME_TEXT], double sec)
 
 static int slowest_first(const void *a, const void *b)
 {
-	double x = number(*(const json_t *const *)a, "bytes_per_sec"),
-	       y = number(*(const json_t *const *)b, "bytes_per_sec");
+	double x = row_number(*(const json_t *const *)a, "bytes_per_sec"),
+	       y = row_number(*(const json_t *const *)b, "bytes_per_sec");
 
 	if (!isfinite(x) || !isfinite(y)) /* one that has nothing is the first to look at */
 		return isfinite(x) - isfinite(y);
@@ -43,15 +43,16 @@ static void row_line(FILE *f, const json_t *row)
 	char p50[REPORT_TIME_TEXT], p99[REPORT_TIME_TEXT], first[REPORT_TIME_TEXT],
 		last[REPORT_TIME_TEXT], idle[REPORT_TIME_TEXT];
 
-	if (!isfinite(number(row, "bytes_per_sec"))) {
+	if (!isfinite(row_number(row, "bytes_per_sec"))) {
 		fprintf(f, "  %-24.24s %10s\n", report_text(row, "name"), "nothing");
 		return;
 	}
 	fprintf(f, "  %-24.24s %10.1f %6.1f %% %11s %11s %11s %11s %11s\n",
-		report_text(row, "name"), number(row, "bytes_per_sec") / MB,
-		number(row, "share") * 100, time_of(p50, number(row, "p50")),
-		time_of(p99, number(row, "p99")), time_of(first, number(row, "first_done")),
-		time_of(last, number(row, "last_done")), time_of(idle, number(row, "idle_tail")));
+		report_text(row, "name"), row_number(row, "bytes_per_sec") / MB,
+		row_number(row, "share") * 100, time_of(p50, row_number(row, "p50")),
+		time_of(p99, row_number(row, "p99")), time_of(first, row_number(row, "first_done")),
+		time_of(last, row_number(row, "last_done")),
+		time_of(idle, row_number(row, "idle_tail")));
 }
 
 static void rows_lines(FILE *f, const json_t *rows)
@@ -74,13 +75,14 @@ static void series_lines(FILE *f, const json_t *s, const json_t *all)
 	char p50[REPORT_TIME_TEXT], p99[REPORT_TIME_TEXT], skew[REPORT_TIME_TEXT];
 
 	fprintf(f, "%s: %" PRIu64 " operations, %.1f MB/s, p50 %s, p99 %s\n",
-		report_text(s, "name"), (uint64_t)number(s, "ops"), number(s, "bytes_per_sec") / MB,
-		time_of(p50, number(p, "p50")), time_of(p99, number(p, "p99")));
+		report_text(s, "name"), (uint64_t)row_number(s, "ops"),
+		row_number(s, "bytes_per_sec") / MB, time_of(p50, row_number(p, "p50")),
+		time_of(p99, row_number(p, "p99")));
 	fprintf(f, "  %-24s %10s %8s %11s %11s %11s %11s %11s\n", "rank", "MB/s", "share", "p50",
 		"p99", "first done", "last done", "idle tail");
 	rows_lines(f, json_object_get(all, "rows"));
 	fprintf(f, "  ranks by themselves %.1f MB/s; the slowest cost %.1f %% of that",
-		number(all, "sum_bytes_per_sec") / MB, number(all, "straggler_cost") * 100);
+		row_number(all, "sum_bytes_per_sec") / MB, row_number(all, "straggler_cost") * 100);
 	if (json_is_array(ci))
 		fprintf(f, "; a rank %.1f to %.1f MB/s at 95 %%",
 			json_number_value(json_array_get(ci, 0)) / MB,
@@ -88,7 +90,7 @@ static void series_lines(FILE *f, const json_t *s, const json_t *all)
 	fputc('\n', f);
 	if (json_is_true(json_object_get(all, "skewed")))
 		fprintf(f, "  warning: ranks began %s apart, more than 1 %% of the run\n",
-			time_of(skew, number(all, "skew_sec")));
+			time_of(skew, row_number(all, "skew_sec")));
 	if (json_is_true(json_object_get(s, "partial")))
 		fprintf(f, "  partial: %s\n", report_text(s, "partial_why"));
 	fputc('\n', f);
@@ -107,9 +109,10 @@ static void clock_lines(FILE *f, const json_t *members)
 
 		if (json_is_object(c) && i)
 			fprintf(f, "clock:      %s: %s%s off that of rank 0, within %s\n",
-				report_text(one, "name"), number(c, "offset_sec") < 0 ? "-" : "",
-				time_of(off, fabs(number(c, "offset_sec"))),
-				time_of(bound, number(c, "error_sec")));
+				report_text(one, "name"),
+				row_number(c, "offset_sec") < 0 ? "-" : "",
+				time_of(off, fabs(row_number(c, "offset_sec"))),
+				time_of(bound, row_number(c, "error_sec")));
 		if (json_is_string(json_object_get(one, "lost")))
 			fprintf(f, "lost:       %s: %s\n", report_text(one, "name"),
 				report_text(one, "lost"));
@@ -127,10 +130,11 @@ static void reference_lines(FILE *f, const json_t *r)
 		"GiB/s, %.1f tokens/s\n"
 		"            largest p95 of a rank: storage of a request %s, device read %s, write "
 		"%s\n",
-		number(r, "read_bytes_per_sec") / 0x1p30, number(r, "write_bytes_per_sec") / 0x1p30,
-		number(r, "tokens_per_sec"), time_of(all, number(r, "storage_p95")),
-		time_of(read, number(r, "device_read_p95")),
-		time_of(write, number(r, "device_write_p95")));
+		row_number(r, "read_bytes_per_sec") / 0x1p30,
+		row_number(r, "write_bytes_per_sec") / 0x1p30, row_number(r, "tokens_per_sec"),
+		time_of(all, row_number(r, "storage_p95")),
+		time_of(read, row_number(r, "device_read_p95")),
+		time_of(write, row_number(r, "device_write_p95")));
 }
 
 void merge_text(FILE *f, const json_t *merged)

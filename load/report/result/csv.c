@@ -58,7 +58,7 @@ static const json_t *member(const json_t *j, const char *path)
 }
 
 /* What is no number is not known, and empty; of a switch 0 or 1. */
-static double number(const json_t *j)
+static double csv_value(const json_t *j)
 {
 	return json_is_number(j)    ? json_number_value(j)
 	       : json_is_boolean(j) ? (double)json_is_true(j)
@@ -78,13 +78,14 @@ static struct cell *stats_cells(struct cell *c, const json_t *series, const char
 		bool bound = !strncmp(names[i], "ci95", 4);
 
 		snprintf(name, sizeof(name), "%s_%s", what, names[i]);
-		*c++ = cell_number(name,
-				   number(bound ? json_array_get(ci, !strcmp(names[i], "ci95_high"))
-						: json_object_get(of, names[i])));
+		*c++ = cell_number(
+			name, csv_value(bound ? json_array_get(ci, !strcmp(names[i], "ci95_high"))
+					      : json_object_get(of, names[i])));
 	}
 	for (unsigned i = 0; i < STAT_PERCENTILES; i++) {
 		snprintf(name, sizeof(name), "%s_%s", what, stat_percentile_name[i]);
-		*c++ = cell_number(name, number(json_object_get(levels, stat_percentile_name[i])));
+		*c++ = cell_number(name,
+				   csv_value(json_object_get(levels, stat_percentile_name[i])));
 	}
 	return c;
 }
@@ -98,7 +99,7 @@ unsigned result_cells(struct cell *c, const json_t *series)
 		const json_t *v = member(series, k->path ? k->path : k->name);
 
 		*end++ = k->text ? cell_text(k->name, json_string_value(v))
-				 : cell_number(k->name, number(v));
+				 : cell_number(k->name, csv_value(v));
 	}
 	end = stats_cells(end, series, "latency");
 	return (unsigned)(stats_cells(end, series, "bandwidth") - c);

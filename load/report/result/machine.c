@@ -112,7 +112,7 @@ void report_machine_load(struct report_machine *m)
 	load_hugetlb(m);
 }
 
-static json_t *limit_json(uint64_t v)
+static json_t *machine_limit_json(uint64_t v)
 {
 	return v == REPORT_UNLIMITED ? json_string("unlimited") : report_count(v);
 }
@@ -135,10 +135,10 @@ json_t *report_machine_json(const struct report_machine *m)
 		"s:o}, s:o}",
 		"kernel", report_str(m->kernel), "cpu", report_str_or_null(m->cpu), "cpus",
 		(json_int_t)m->cpus, "memory_bytes", (json_int_t)m->memory, "memlock", "soft",
-		limit_json(m->memlock_soft), "hard", limit_json(m->memlock_hard), "exempt",
-		m->can_lock, "aio", "nr", m->has_aio ? report_count(m->aio_nr) : json_null(),
-		"max_nr", m->has_aio ? report_count(m->aio_max_nr) : json_null(),
-		"io_uring_disabled",
+		machine_limit_json(m->memlock_soft), "hard", machine_limit_json(m->memlock_hard),
+		"exempt", m->can_lock, "aio", "nr",
+		m->has_aio ? report_count(m->aio_nr) : json_null(), "max_nr",
+		m->has_aio ? report_count(m->aio_max_nr) : json_null(), "io_uring_disabled",
 		m->io_uring_disabled >= 0 ? json_integer(m->io_uring_disabled) : json_null(),
 		"transparent_huge_pages", "enabled", report_str_or_null(m->thp), "defrag",
 		report_str_or_null(m->thp_defrag), "page_bytes", report_count_or_null(m->thp_page),

@@ -116,8 +116,9 @@ static json_t *ran_json(const struct run_series *s)
 			 report_str_or_null(st->fallback_why));
 }
 
-static json_t *stats_json(int (*get)(const struct run_series *, struct stat_summary *, bool *),
-			  const struct run_series *s)
+static json_t *result_stats_json(int (*get)(const struct run_series *, struct stat_summary *,
+					    bool *),
+				 const struct run_series *s)
 {
 	struct stat_summary v;
 	json_t *percentiles, *ci;
@@ -225,7 +226,7 @@ static bool fresh_writes(const struct result *r)
 	return json_integer_value(json_object_get(r->io, "fresh_loops")) > 0;
 }
 
-static json_t *limit_json(const struct run_series *s, bool fresh)
+static json_t *result_limit_json(const struct run_series *s, bool fresh)
 {
 	bool known = s->limit > 0 && s->sec > 0;
 	double share = known ? series_speed(s) / s->limit : 0;
@@ -298,8 +299,8 @@ json_t *result_series_json(const struct result *r, const struct run_series *s, b
 				    interval(fmax(0, series_speed(s) - series_speed_half(s)),
 					     series_speed(s) + series_speed_half(s)));
 	}
-	json_object_set_new(j, "latency", stats_json(series_latency, s));
-	json_object_set_new(j, "bandwidth", stats_json(series_bandwidth, s));
+	json_object_set_new(j, "latency", result_stats_json(series_latency, s));
+	json_object_set_new(j, "bandwidth", result_stats_json(series_bandwidth, s));
 	json_object_set_new(j, "samples", samples_json(s));
 	json_object_set_new(j, "histogram", report_histogram(s->hist));
 	json_object_set_new(j, "distribution", distribution_json(s));
@@ -307,7 +308,7 @@ json_t *result_series_json(const struct result *r, const struct run_series *s, b
 	json_object_set_new(j, "late",
 			    json_pack("{s:f, s:f}", "mean", s->late.mean, "max", s->late.max));
 	json_object_set_new(j, "cpu", cpu_json(s));
-	json_object_set_new(j, "limit", limit_json(s, fresh));
+	json_object_set_new(j, "limit", result_limit_json(s, fresh));
 	json_object_set_new(j, "verified_bytes",
 			    s->verify ? report_count(s->verified_bytes) : json_null());
 	return j;

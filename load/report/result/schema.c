@@ -231,8 +231,8 @@ static bool fits_string(struct schema_walk *w, const json_t *schema, const json_
 
 /* --------------------------------------------------------- arrays and objects */
 
-static bool fits(struct schema_walk *w, const json_t *schema, const json_t *v,
-		 const struct spot *at);
+static bool schema_fits(struct schema_walk *w, const json_t *schema, const json_t *v,
+			const struct spot *at);
 
 static bool fits_array(struct schema_walk *w, const json_t *schema, const json_t *v,
 		       const struct spot *at)
@@ -254,7 +254,7 @@ static bool fits_array(struct schema_walk *w, const json_t *schema, const json_t
 		struct spot here = {.up = at, .index = i, .depth = at->depth + 1};
 		const json_t *one = i < json_array_size(first) ? json_array_get(first, i) : items;
 
-		if (one && !fits(w, one, x, &here))
+		if (one && !schema_fits(w, one, x, &here))
 			return false;
 	}
 	return true;
@@ -299,7 +299,7 @@ static bool fits_object(struct schema_walk *w, const json_t *schema, const json_
 		const json_t *one = member_schema(w, schema, here.key);
 
 		x = json_object_iter_value(it);
-		if (one && !fits(w, one, x, &here))
+		if (one && !schema_fits(w, one, x, &here))
 			return false;
 	}
 	return true;
@@ -324,7 +324,7 @@ static bool fits_any(struct schema_walk *w, const json_t *list, const json_t *v,
 
 	json_array_foreach(list, i, one)
 	{
-		if (fits(w, one, v, at)) {
+		if (schema_fits(w, one, v, at)) {
 			*w->what = 0; /* what the others said */
 			return true;
 		}
@@ -332,8 +332,8 @@ static bool fits_any(struct schema_walk *w, const json_t *list, const json_t *v,
 	return false;
 }
 
-static bool fits(struct schema_walk *w, const json_t *schema, const json_t *v,
-		 const struct spot *at)
+static bool schema_fits(struct schema_walk *w, const json_t *schema, const json_t *v,
+			const struct spot *at)
 {
 	const json_t *part;
 	bool ok = true;
@@ -368,7 +368,7 @@ int schema_check(const json_t *schema, const json_t *value, const char *name,
 	const struct spot top = {.up = NULL};
 	int r = 0;
 
-	if (!fits(&w, w.root, value, &top))
+	if (!schema_fits(&w, w.root, value, &top))
 		r = sluice_fail(err, -EINVAL, "'%s': %s", name, w.what);
 	for (unsigned i = 0; i < w.nr_patterns; i++)
 		regfree(&w.patterns[i].r);

@@ -103,7 +103,7 @@ int workbook_open(struct workbook **out, struct sluice_err *err)
 }
 
 /* The first error is the one to tell. */
-static void failed(struct workbook *b, int error)
+static void workbook_failed(struct workbook *b, int error)
 {
 	b->failed = b->failed ? b->failed : error;
 }
@@ -112,7 +112,7 @@ struct sheet workbook_sheet(struct workbook *b, const char *name)
 {
 	struct sheet s = {b, b->workbook_add_worksheet(b->book, name), 0};
 
-	failed(b, !s.ws);
+	workbook_failed(b, !s.ws);
 	return s;
 }
 
@@ -134,7 +134,7 @@ static int finish_quietly(struct workbook *b)
 	return r;
 }
 
-static int copy_out(int from, FILE *f, struct sluice_err *err)
+static int workbook_copy_out(int from, FILE *f, struct sluice_err *err)
 {
 	char buf[65536];
 	ssize_t n = 0;
@@ -153,7 +153,7 @@ int workbook_close(struct workbook *b, FILE *f, struct sluice_err *err)
 		r = sluice_fail(err, -EIO, "libxlsxwriter failed: %s",
 				b->strerror(closed ? closed : b->failed));
 	else
-		r = copy_out(b->memory, f, err);
+		r = workbook_copy_out(b->memory, f, err);
 	release(b);
 	return r;
 }
@@ -161,22 +161,22 @@ int workbook_close(struct workbook *b, FILE *f, struct sluice_err *err)
 void sheet_text(struct sheet *s, unsigned col, const char *text)
 {
 	if (s->ws)
-		failed(s->book,
-		       s->book->worksheet_write_string(s->ws, s->row, (uint16_t)col, text, NULL));
+		workbook_failed(s->book, s->book->worksheet_write_string(
+						 s->ws, s->row, (uint16_t)col, text, NULL));
 }
 
 void sheet_number(struct sheet *s, unsigned col, double v)
 {
 	if (s->ws && isfinite(v))
-		failed(s->book,
-		       s->book->worksheet_write_number(s->ws, s->row, (uint16_t)col, v, NULL));
+		workbook_failed(s->book, s->book->worksheet_write_number(s->ws, s->row,
+									 (uint16_t)col, v, NULL));
 }
 
 void sheet_switch(struct sheet *s, unsigned col, bool on)
 {
 	if (s->ws)
-		failed(s->book,
-		       s->book->worksheet_write_boolean(s->ws, s->row, (uint16_t)col, on, NULL));
+		workbook_failed(s->book, s->book->worksheet_write_boolean(s->ws, s->row,
+									  (uint16_t)col, on, NULL));
 }
 
 void sheet_names(struct sheet *s, const char *const *names)

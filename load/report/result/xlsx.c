@@ -20,7 +20,7 @@ static void series_sheet(struct sheet *s, const json_t *result)
 	}
 }
 
-static void put_number(struct sheet *s, unsigned col, const json_t *v)
+static void xlsx_put_number(struct sheet *s, unsigned col, const json_t *v)
 {
 	if (json_is_number(v))
 		sheet_number(s, col, json_number_value(v));
@@ -42,7 +42,8 @@ static void seconds_sheet(struct sheet *s, const json_t *result)
 		for (size_t k = 0; k < nr; k++, s->row++) {
 			sheet_text(s, 0, json_string_value(json_object_get(series, "name")));
 			for (unsigned c = 1; names[c]; c++)
-				put_number(s, c, json_array_get(json_object_get(of, names[c]), k));
+				xlsx_put_number(s, c,
+						json_array_get(json_object_get(of, names[c]), k));
 		}
 	}
 }
@@ -62,7 +63,7 @@ static void histogram_sheet(struct sheet *s, const json_t *result)
 		{
 			sheet_text(s, 0, json_string_value(json_object_get(series, "name")));
 			for (unsigned c = 1; names[c]; c++)
-				put_number(s, c, json_array_get(bucket, c - 1));
+				xlsx_put_number(s, c, json_array_get(bucket, c - 1));
 			s->row++;
 		}
 	}

@@ -127,7 +127,7 @@ static uint64_t size_of_type(PyObject *obj, PyObject *typestr)
 	return n;
 }
 
-static int parse(struct array *a, PyObject *obj, PyObject *dict)
+static int cuda_parse(struct array *a, PyObject *obj, PyObject *dict)
 {
 	PyObject *data;
 
@@ -170,7 +170,7 @@ static int set_order(struct target *t, PyObject *stream)
 	return -1;
 }
 
-static int fill(struct target *t, const struct array *a, bool into, int64_t length)
+static int cuda_fill(struct target *t, const struct array *a, bool into, int64_t length)
 {
 	Py_ssize_t ndim = PyTuple_Size(a->shape);
 	int64_t *sizes = target_numbers(a->shape, ndim), *steps = NULL;
@@ -191,17 +191,17 @@ static int fill(struct target *t, const struct array *a, bool into, int64_t leng
 	return r;
 }
 
-static int take(struct target *t, PyObject *obj, PyObject *dict, bool into, int64_t length)
+static int cuda_take(struct target *t, PyObject *obj, PyObject *dict, bool into, int64_t length)
 {
 	struct array a = {0};
 
 	t->device = true;
-	if (parse(&a, obj, dict) < 0)
+	if (cuda_parse(&a, obj, dict) < 0)
 		return -1;
 	if (into && a.read_only)
 		return target_refuse(obj, "is read-only; a read needs writable memory");
 	t->keep = Py_NewRef(obj);
-	if (set_order(t, a.stream) < 0 || fill(t, &a, into, length) < 0)
+	if (set_order(t, a.stream) < 0 || cuda_fill(t, &a, into, length) < 0)
 		return -1;
 	return target_cuda_check(t, obj) < 0 ? -1 : 1;
 }
@@ -214,7 +214,7 @@ int target_cuda_array(struct target *t, PyObject *obj, bool into, int64_t length
 	if (r > 0) {
 		/* A copy: another thread may change the one that the object has. */
 		own = PyDict_Check(dict) ? PyDict_Copy(dict) : Py_NewRef(dict);
-		r = own ? take(t, obj, own, into, length) : -1;
+		r = own ? cuda_take(t, obj, own, into, length) : -1;
 		Py_XDECREF(own);
 	}
 	Py_XDECREF(dict);

@@ -183,7 +183,7 @@ static PyObject *file_exit(PyObject *self, PyObject *args)
 	return type ? end_file(self, type != Py_None) : NULL;
 }
 
-static void dealloc(PyObject *self)
+static void file_dealloc(PyObject *self)
 {
 	struct file *f = (struct file *)self;
 	PyTypeObject *type = Py_TYPE(self);
@@ -230,7 +230,7 @@ static PyObject *file_stat(PyObject *self, PyObject *unused)
 			     (unsigned long long)info.block, "why", info.why);
 }
 
-static PyObject *get_closed(PyObject *self, void *unused)
+static PyObject *file_get_closed(PyObject *self, void *unused)
 {
 	(void)unused;
 	return PyBool_FromLong(is_closed((struct file *)self));
@@ -242,7 +242,7 @@ static PyObject *get_name(PyObject *self, void *unused)
 	return Py_NewRef(((struct file *)self)->name);
 }
 
-static PyObject *repr(PyObject *self)
+static PyObject *file_repr(PyObject *self)
 {
 	struct file *f = (struct file *)self;
 
@@ -306,7 +306,7 @@ static PyMethodDef methods[] = {
 };
 
 static PyGetSetDef getset[] = {
-	{"closed", get_closed, NULL, "Whether it, or its handle, is closed.", NULL},
+	{"closed", file_get_closed, NULL, "Whether it, or its handle, is closed.", NULL},
 	{"name", get_name, NULL, "The path or descriptor it was opened with.", NULL},
 	{NULL, NULL, NULL, NULL, NULL},
 };
@@ -314,8 +314,8 @@ static PyGetSetDef getset[] = {
 static char doc[] = "An open file of one handle, by Handle.open(); takes the place of a path.";
 
 static PyType_Slot slots[] = {
-	{Py_tp_doc, doc},         {Py_tp_dealloc, dealloc}, {Py_tp_repr, repr},
-	{Py_tp_methods, methods}, {Py_tp_getset, getset},   {0, NULL},
+	{Py_tp_doc, doc},         {Py_tp_dealloc, file_dealloc}, {Py_tp_repr, file_repr},
+	{Py_tp_methods, methods}, {Py_tp_getset, getset},        {0, NULL},
 };
 
 PyType_Spec file_spec = {

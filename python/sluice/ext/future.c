@@ -85,7 +85,7 @@ struct future *future_make(struct hub *h, PyObject *obj, PyObject *path,
 }
 
 /* From here on it is pending; the reference is the library's. */
-static void begin(struct hub *h, struct future *f)
+static void future_begin(struct hub *h, struct future *f)
 {
 	Py_INCREF(future_object(f));
 	f->late = dispatch_is_late();
@@ -120,7 +120,7 @@ static int begin_all(struct hub *h, struct future **f, struct sluice_op *ops, un
 			return -1;
 		}
 	for (unsigned i = 0; i < n; i++)
-		begin(h, f[i]);
+		future_begin(h, f[i]);
 	return 0;
 }
 
@@ -181,7 +181,7 @@ static bool is_settled(struct hub *h, void *arg)
 	return f->stage == SETTLED;
 }
 
-static void finish(struct future *f)
+static void future_finish(struct future *f)
 {
 	PyObject *type, *tb;
 
@@ -278,7 +278,7 @@ void future_settle(struct future *f)
 	}
 	f->settler = innermost = &here;
 	PyErr_Fetch(&type, &value, &tb);
-	finish(f);
+	future_finish(f);
 	unbind(f);
 	target_drop(&f->target);
 	Py_CLEAR(f->path.bytes);
@@ -386,7 +386,7 @@ static PyObject *exception(PyObject *self, PyObject *const *args, Py_ssize_t nar
 	return error;
 }
 
-static bool look(struct future *f)
+static bool future_look(struct future *f)
 {
 	if (is_over(f->hub, f))
 		future_settle(f);
@@ -396,13 +396,13 @@ static bool look(struct future *f)
 static PyObject *done(PyObject *self, PyObject *unused)
 {
 	(void)unused;
-	return PyBool_FromLong(look((struct future *)self));
+	return PyBool_FromLong(future_look((struct future *)self));
 }
 
 static PyObject *running(PyObject *self, PyObject *unused)
 {
 	(void)unused;
-	return PyBool_FromLong(!look((struct future *)self));
+	return PyBool_FromLong(!future_look((struct future *)self));
 }
 
 static PyObject *no(PyObject *self, PyObject *unused)
@@ -428,7 +428,7 @@ static PyObject *get_ways(PyObject *self, void *unused)
 	PyObject *list = PyList_New(0), *tuple;
 
 	(void)unused;
-	for (size_t i = 0; list && look(f) && i < sizeof(words) / sizeof(*words); i++) {
+	for (size_t i = 0; list && future_look(f) && i < sizeof(words) / sizeof(*words); i++) {
 		PyObject *word;
 
 		if (!(f->flags & words[i].flag))
@@ -477,7 +477,7 @@ void future_call_back(struct future *f)
 }
 
 /* Have the dispatcher look after it, unless it is over; with the lock of its lane. */
-static void watch(struct future *f)
+static void future_watch(struct future *f)
 {
 	enum stage under_way = UNDER_WAY;
 
@@ -503,7 +503,7 @@ static int call_later(struct future *f, PyObject *fn)
 	*c = (struct callback){NULL, fn};
 	pthread_mutex_lock(&f->lane->room.lock);
 	if (!f->watched)
-		watch(f);
+		future_watch(f);
 	later = f->watched && !f->called_back;
 	if (later) {
 		*(f->callbacks ? f->last_callback : &f->callbacks) = c;
@@ -556,7 +556,7 @@ static PyObject *await(PyObject *self)
 
 /* ------------------------------------------------------------------- type */
 
-static void dealloc(PyObject *self)
+static void future_dealloc(PyObject *self)
 {
 	struct future *f = (struct future *)self;
 	PyTypeObject *type = Py_TYPE(self);
@@ -570,10 +570,10 @@ static void dealloc(PyObject *self)
 	Py_DECREF(type);
 }
 
-static PyObject *repr(PyObject *self)
+static PyObject *future_repr(PyObject *self)
 {
 	struct future *f = (struct future *)self;
-	const char *state = !look(f) ? "running" : future_failed(f) ? "failed" : "done";
+	const char *state = !future_look(f) ? "running" : future_failed(f) ? "failed" : "done";
 
 	return PyUnicode_FromFormat("<sluice.Future: %s of %R at offset %llu, %s>",
 				    f->opcode == SLUICE_READ ? "read" : "write", f->path.filename,
@@ -612,8 +612,8 @@ static char doc[] = "One transfer under way; made by the *_async methods only.";
 
 static PyType_Slot slots[] = {
 	{Py_tp_doc, doc},
-	{Py_tp_dealloc, dealloc},
-	{Py_tp_repr, repr},
+	{Py_tp_dealloc, future_dealloc},
+	{Py_tp_repr, future_repr},
 	{Py_tp_methods, methods},
 	{Py_tp_getset, getset},
 	{Py_am_await, await},

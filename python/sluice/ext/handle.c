@@ -34,7 +34,7 @@ static int init(PyObject *self, PyObject *args, PyObject *kwargs)
 	return -1;
 }
 
-static void dealloc(PyObject *self)
+static void handle_dealloc(PyObject *self)
 {
 	struct handle *h = (struct handle *)self;
 	PyTypeObject *type = Py_TYPE(self);
@@ -151,7 +151,7 @@ static PyObject *submit(struct hub *h, const struct call *c)
 }
 
 /* Bytes moved, or NULL with an exception. */
-static PyObject *run(struct hub *h, const struct call *c)
+static PyObject *handle_run(struct hub *h, const struct call *c)
 {
 	PyObject *result = NULL;
 	struct sluice_op op;
@@ -178,7 +178,7 @@ static PyObject *handle_read(PyObject *self, PyObject *const *args, Py_ssize_t n
 {
 	struct call c;
 
-	return parse_read(&c, "read", args, n, kwnames) < 0 ? NULL : run(hub_of(self), &c);
+	return parse_read(&c, "read", args, n, kwnames) < 0 ? NULL : handle_run(hub_of(self), &c);
 }
 
 static PyObject *handle_write(PyObject *self, PyObject *const *args, Py_ssize_t n,
@@ -186,7 +186,7 @@ static PyObject *handle_write(PyObject *self, PyObject *const *args, Py_ssize_t 
 {
 	struct call c;
 
-	return parse_write(&c, "write", args, n, kwnames) < 0 ? NULL : run(hub_of(self), &c);
+	return parse_write(&c, "write", args, n, kwnames) < 0 ? NULL : handle_run(hub_of(self), &c);
 }
 
 static PyObject *read_async(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
@@ -332,7 +332,7 @@ static PyObject *handle_stats(PyObject *self, PyObject *unused)
 
 /* -------------------------------------------------------------- properties */
 
-static PyObject *get_closed(PyObject *self, void *unused)
+static PyObject *handle_get_closed(PyObject *self, void *unused)
 {
 	struct hub *h = hub_of(self);
 
@@ -361,7 +361,7 @@ static PyObject *get_pending(PyObject *self, void *unused)
 	return PyLong_FromUnsignedLongLong(n);
 }
 
-static PyObject *repr(PyObject *self)
+static PyObject *handle_repr(PyObject *self)
 {
 	struct sluice_stats s = {.size = sizeof(s)};
 	struct hub *h = hub_of(self);
@@ -431,7 +431,7 @@ static PyMethodDef methods[] = {
 };
 
 static PyGetSetDef getset[] = {
-	{"closed", get_closed, NULL, "Whether it is closed.", NULL},
+	{"closed", handle_get_closed, NULL, "Whether it is closed.", NULL},
 	{"engine", get_engine, NULL, "The engine in use.", NULL},
 	{"pending", get_pending, NULL, "Operations under way.", NULL},
 	{NULL, NULL, NULL, NULL, NULL},
@@ -444,8 +444,12 @@ static char doc[] =
 	"I/O threads with a queue each; safe to use from several threads.";
 
 static PyType_Slot slots[] = {
-	{Py_tp_doc, doc},   {Py_tp_init, init},       {Py_tp_dealloc, dealloc},
-	{Py_tp_repr, repr}, {Py_tp_methods, methods}, {Py_tp_getset, getset},
+	{Py_tp_doc, doc},
+	{Py_tp_init, init},
+	{Py_tp_dealloc, handle_dealloc},
+	{Py_tp_repr, handle_repr},
+	{Py_tp_methods, methods},
+	{Py_tp_getset, getset},
 	{0, NULL},
 };
 

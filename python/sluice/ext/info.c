@@ -37,7 +37,7 @@ static PyObject *value_of(const struct field *f, const char *base)
 }
 
 /* Takes over @value; returns -1 with an exception. */
-static int put(PyObject *dict, const char *key, PyObject *value)
+static int info_put(PyObject *dict, const char *key, PyObject *value)
 {
 	int r = value ? PyDict_SetItemString(dict, key, value) : -1;
 
@@ -50,7 +50,7 @@ static PyObject *dict_of(const struct field *fields, const void *base)
 	PyObject *dict = PyDict_New();
 
 	for (; dict && fields->key; fields++)
-		if (put(dict, fields->key, value_of(fields, base)) < 0)
+		if (info_put(dict, fields->key, value_of(fields, base)) < 0)
 			Py_CLEAR(dict);
 	return dict;
 }
@@ -100,7 +100,7 @@ PyObject *info_stats(const struct sluice_stats *s)
 	};
 	PyObject *dict = dict_of(fields, s);
 
-	if (dict && put(dict, "fallbacks", fallbacks(s->fallbacks)) < 0)
+	if (dict && info_put(dict, "fallbacks", fallbacks(s->fallbacks)) < 0)
 		Py_CLEAR(dict);
 	return dict;
 }
@@ -195,7 +195,7 @@ static PyObject *gpu(void)
 	if (r < 0)
 		return raise_os(r, sluice_strerror(r), NULL);
 	dict = dict_of(fields, &info);
-	if (dict && put(dict, "list", gpu_devices(info.devices)) < 0)
+	if (dict && info_put(dict, "list", gpu_devices(info.devices)) < 0)
 		Py_CLEAR(dict);
 	return dict;
 }
@@ -241,7 +241,7 @@ static PyObject *path_dict(const struct sluice_path_info *info)
 	};
 	PyObject *dict = dict_of(fields, info);
 
-	if (dict && info->has_device && put(dict, "device", device_info(&info->device)) < 0)
+	if (dict && info->has_device && info_put(dict, "device", device_info(&info->device)) < 0)
 		Py_CLEAR(dict);
 	return dict;
 }
@@ -280,9 +280,9 @@ PyObject *info_info(PyObject *module, PyObject *const *args, Py_ssize_t n, PyObj
 	dict = PyDict_New();
 	if (!dict)
 		return NULL;
-	if (put(dict, "version", PyUnicode_FromString(SLUICE_VERSION_STRING)) < 0 ||
-	    put(dict, "engines", engines()) < 0 || put(dict, "gpu", gpu()) < 0 ||
-	    (path && path != Py_None && put(dict, "path", path_info(path)) < 0))
+	if (info_put(dict, "version", PyUnicode_FromString(SLUICE_VERSION_STRING)) < 0 ||
+	    info_put(dict, "engines", engines()) < 0 || info_put(dict, "gpu", gpu()) < 0 ||
+	    (path && path != Py_None && info_put(dict, "path", path_info(path)) < 0))
 		Py_CLEAR(dict);
 	return dict;
 }

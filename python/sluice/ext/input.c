@@ -20,12 +20,12 @@ struct input {
 	int busy;
 };
 
-static PyObject *failed(struct input *in, int code, const struct sluice_err *err)
+static PyObject *input_failed(struct input *in, int code, const struct sluice_err *err)
 {
 	return raise_os(code, err->msg[0] ? err->msg : sluice_strerror(code), in->name);
 }
 
-static int enter(struct input *in)
+static int input_enter(struct input *in)
 {
 	if (busy_enter(&in->busy, "file") < 0)
 		return -1;
@@ -53,7 +53,7 @@ static PyObject *input_pread(PyObject *self, PyObject *args)
 	data = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)length);
 	if (!data)
 		return NULL;
-	if (enter(in) == 0) {
+	if (input_enter(in) == 0) {
 		char *to = PyBytes_AsString(data);
 
 		Py_BEGIN_ALLOW_THREADS
@@ -61,7 +61,7 @@ static PyObject *input_pread(PyObject *self, PyObject *args)
 		Py_END_ALLOW_THREADS
 		busy_leave(&in->busy);
 		if (n < 0)
-			failed(in, (int)n, &err);
+			input_failed(in, (int)n, &err);
 		else if ((unsigned long long)n == length)
 			return data;
 		else
@@ -93,7 +93,7 @@ static int fetch_all(struct input *in, const struct sluice_piece *p, uint64_t n)
 		r = sluice_reader_fetch(in->reader, p, some, &err);
 		Py_END_ALLOW_THREADS
 		if (r < 0)
-			failed(in, r, &err);
+			input_failed(in, r, &err);
 		else
 			r = PyErr_CheckSignals();
 		p += some;
@@ -126,7 +126,7 @@ static PyObject *input_fetch(PyObject *self, PyObject *ranges)
 			.buf = (void *)(uintptr_t)v[0], .len = v[1], .offset = v[2]};
 	}
 	PyBuffer_Release(&view);
-	if (p && enter(in) == 0) {
+	if (p && input_enter(in) == 0) {
 		r = fetch_all(in, p, n);
 		busy_leave(&in->busy);
 	}
@@ -180,8 +180,8 @@ static void input_dealloc(PyObject *self)
 	Py_DECREF(type);
 }
 
-static int begin(struct input *in, const struct path *path, int verify, const char *engine,
-		 bool safetensors)
+static int input_begin(struct input *in, const struct path *path, int verify, const char *engine,
+		       bool safetensors)
 {
 	struct sluice_reader_opts o = SLUICE_READER_OPTS_INIT;
 	struct sluice_err err = {0, ""};
@@ -200,7 +200,7 @@ static int begin(struct input *in, const struct path *path, int verify, const ch
 		in->reader = sluice_safetensors_reader(in->model);
 	Py_END_ALLOW_THREADS
 	if (r < 0)
-		failed(in, r, &err);
+		input_failed(in, r, &err);
 	return r < 0 ? -1 : 0;
 }
 
@@ -229,7 +229,7 @@ static PyObject *input_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	if (in && !path.path) {
 		PyErr_Format(PyExc_TypeError, "path: %R is not the name of a file", v[0]);
 		Py_CLEAR(in);
-	} else if (in && begin(in, &path, verify, engine, safetensors) < 0) {
+	} else if (in && input_begin(in, &path, verify, engine, safetensors) < 0) {
 		Py_CLEAR(in);
 	}
 	path_drop(&path);
@@ -238,10 +238,10 @@ static PyObject *input_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 /* --------------------------------------------------------------- questions */
 
-static int ask(struct input *in, struct sluice_reader_info *info)
+static int input_ask(struct input *in, struct sluice_reader_info *info)
 {
 	info->size = sizeof(*info);
-	if (enter(in) < 0)
+	if (input_enter(in) < 0)
 		return -1;
 	sluice_reader_stat(in->reader, info);
 	busy_leave(&in->busy);
@@ -253,8 +253,8 @@ static PyObject *get_size(PyObject *self, void *unused)
 	struct sluice_reader_info info = {0};
 
 	(void)unused;
-	return ask((struct input *)self, &info) < 0 ? NULL
-						    : PyLong_FromUnsignedLongLong(info.bytes);
+	return input_ask((struct input *)self, &info) < 0 ? NULL
+							  : PyLong_FromUnsignedLongLong(info.bytes);
 }
 
 static PyObject *get_verifies(PyObject *self, void *unused)
@@ -262,7 +262,8 @@ static PyObject *get_verifies(PyObject *self, void *unused)
 	struct sluice_reader_info info = {0};
 
 	(void)unused;
-	return ask((struct input *)self, &info) < 0 ? NULL : PyBool_FromLong(info.verify != 0);
+	return input_ask((struct input *)self, &info) < 0 ? NULL
+							  : PyBool_FromLong(info.verify != 0);
 }
 
 static PyObject *get_bad(PyObject *self, void *unused)
@@ -270,7 +271,7 @@ static PyObject *get_bad(PyObject *self, void *unused)
 	struct sluice_reader_info info = {0};
 
 	(void)unused;
-	if (ask((struct input *)self, &info) < 0)
+	if (input_ask((struct input *)self, &info) < 0)
 		return NULL;
 	return Py_BuildValue("KK", (unsigned long long)info.bad_offset,
 			     (unsigned long long)info.bad_len);
@@ -366,14 +367,14 @@ static PyObject *input_records(PyObject *self, PyObject *args)
 	PyObject *list = NULL;
 	int r;
 
-	if (!PyArg_ParseTuple(args, "KK:records", &offset, &length) || enter(in) < 0)
+	if (!PyArg_ParseTuple(args, "KK:records", &offset, &length) || input_enter(in) < 0)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
 	r = sluice_archive_open(&a, in->reader, offset, length, &err);
 	Py_END_ALLOW_THREADS
 	busy_leave(&in->busy);
 	if (r < 0)
-		return failed(in, r, &err);
+		return input_failed(in, r, &err);
 	list = list_records(a);
 	sluice_archive_close(a);
 	return list;

@@ -37,7 +37,7 @@ static bool continues(const struct layout_dim *outer, const struct layout_dim *i
 }
 
 /* Merge each dimension with the one before it where that is possible. */
-static void merge(struct layout *l)
+static void layout_merge(struct layout *l)
 {
 	unsigned n = 0;
 
@@ -76,7 +76,7 @@ struct layout *layout_make(void *base, uint64_t itemsize, unsigned ndim, const i
 		l->ndim = 0;
 		return l;
 	}
-	merge(l);
+	layout_merge(l);
 	if (l->ndim && l->dim[l->ndim - 1].stride == (int64_t)itemsize)
 		l->run *= l->dim[--l->ndim].n;
 	bytes = l->run;

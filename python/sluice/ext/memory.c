@@ -54,7 +54,7 @@ static __thread struct {
 /* ---------------------------------------------------------------- the list */
 
 /* How many objects of the list begin at or below @addr. */
-static size_t place(const void *addr)
+static size_t memory_place(const void *addr)
 {
 	size_t low = 0, high = all.nr;
 
@@ -81,7 +81,7 @@ static bool found_last(const void *addr, uint64_t len)
 	return last.change == atomic_load(&all.change) && holds(last.addr, last.nbytes, addr, len);
 }
 
-static void remember(const struct memory *m, const struct sluice_io *io, bool taken)
+static void memory_remember(const struct memory *m, const struct sluice_io *io, bool taken)
 {
 	last.change = all.change;
 	last.addr = m->addr;
@@ -90,9 +90,9 @@ static void remember(const struct memory *m, const struct sluice_io *io, bool ta
 	last.taken = taken;
 }
 
-static struct memory *find(const void *addr, uint64_t len)
+static struct memory *memory_find(const void *addr, uint64_t len)
 {
-	size_t i = place(addr);
+	size_t i = memory_place(addr);
 	struct memory *m = i ? all.list[i - 1] : NULL;
 
 	return m && holds(m->addr, m->nbytes, addr, len) ? m : NULL;
@@ -100,7 +100,7 @@ static struct memory *find(const void *addr, uint64_t len)
 
 static int list_add(struct memory *m)
 {
-	size_t i = place(m->addr);
+	size_t i = memory_place(m->addr);
 
 	if (all.nr == all.room) {
 		size_t room = all.room ? 2 * all.room : 16;
@@ -120,7 +120,7 @@ static int list_add(struct memory *m)
 
 static void list_del(struct memory *m)
 {
-	size_t i = place(m->addr);
+	size_t i = memory_place(m->addr);
 
 	if (!i || all.list[i - 1] != m)
 		return;
@@ -138,9 +138,9 @@ bool memory_holds(const void *addr, uint64_t len)
 	if (found_last(addr, len))
 		return true;
 	pthread_mutex_lock(&all.lock);
-	m = find(addr, len);
+	m = memory_find(addr, len);
 	if (m)
-		remember(m, NULL, false);
+		memory_remember(m, NULL, false);
 	pthread_mutex_unlock(&all.lock);
 	return m;
 }
@@ -294,10 +294,10 @@ int memory_register(const void *addr, uint64_t len, struct sluice_io *io)
 	if (found_last(addr, len) && last.io == io)
 		return last.taken;
 	pthread_mutex_lock(&all.lock);
-	m = find(addr, len);
+	m = memory_find(addr, len);
 	taken = m && make_known(m, io);
 	if (m)
-		remember(m, io, taken);
+		memory_remember(m, io, taken);
 	pthread_mutex_unlock(&all.lock);
 	return m ? taken : -1;
 }

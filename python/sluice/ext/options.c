@@ -32,7 +32,7 @@ static int set_flag(uint32_t *flags, uint32_t flag, PyObject *value, bool when)
 }
 
 /* What the caller does not say is taken from the configuration. */
-static int merge(PyObject *settings, const char *const *names, PyObject **v)
+static int options_merge(PyObject *settings, const char *const *names, PyObject **v)
 {
 	for (unsigned i = 0; names[i]; i++) {
 		PyObject *key = v[i] && v[i] != Py_None ? NULL : PyUnicode_FromString(names[i]);
@@ -72,7 +72,7 @@ int handle_options(struct sluice_opts *o, PyObject *args, PyObject *kwargs, PyOb
 		return -1;
 	if (v[10] && v[10] != Py_None) {
 		*settings = load(v[10]);
-		if (!*settings || merge(*settings, names, v) < 0)
+		if (!*settings || options_merge(*settings, names, v) < 0)
 			return -1;
 	}
 	if (v[0] && v[0] != Py_None && !(o->engine = args_text("engine", v[0])))

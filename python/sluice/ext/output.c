@@ -18,7 +18,7 @@ struct output {
 	int busy;
 };
 
-static PyObject *failed(struct output *o, int code, const struct sluice_err *err)
+static PyObject *output_failed(struct output *o, int code, const struct sluice_err *err)
 {
 	return raise_os(code, err->msg[0] ? err->msg : sluice_strerror(code), o->name);
 }
@@ -35,7 +35,7 @@ static int enter_any(struct output *o)
 }
 
 /* Where no thread writes records. */
-static int enter(struct output *o)
+static int output_enter(struct output *o)
 {
 	if (enter_any(o) < 0)
 		return -1;
@@ -61,7 +61,7 @@ static int put_all(struct output *o, const char *buf, uint64_t len)
 		r = sluice_writer_write(o->writer, buf, n, &err);
 		Py_END_ALLOW_THREADS
 		if (r < 0)
-			failed(o, r, &err);
+			output_failed(o, r, &err);
 		else if (len > n)
 			r = PyErr_CheckSignals();
 		buf += n;
@@ -78,7 +78,7 @@ static PyObject *output_write(PyObject *self, PyObject *data)
 
 	if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0)
 		return NULL;
-	if (enter(o) == 0) {
+	if (output_enter(o) == 0) {
 		if (put_all(o, view.buf, (uint64_t)view.len) == 0)
 			n = PyLong_FromSsize_t(view.len);
 		busy_leave(&o->busy);
@@ -93,7 +93,7 @@ static PyObject *output_write_memory(PyObject *self, PyObject *args)
 	unsigned long long address, nbytes;
 	int r;
 
-	if (!PyArg_ParseTuple(args, "KK:write_memory", &address, &nbytes) || enter(o) < 0)
+	if (!PyArg_ParseTuple(args, "KK:write_memory", &address, &nbytes) || output_enter(o) < 0)
 		return NULL;
 	r = put_all(o, (const char *)(uintptr_t)address, nbytes);
 	busy_leave(&o->busy);
@@ -122,7 +122,7 @@ static int put_each(struct output *o, const char *numbers, uint64_t n)
 		} while (r == 0 && ++i < n);
 		Py_END_ALLOW_THREADS
 		if (r < 0)
-			failed(o, r, &err);
+			output_failed(o, r, &err);
 		else if (!some && i++ < n) /* one that is larger */
 			r = put_all(o, (const char *)(uintptr_t)v[0], v[1]);
 		else
@@ -141,7 +141,7 @@ static PyObject *output_write_each(PyObject *self, PyObject *ranges)
 		return NULL;
 	if (view.len % 16)
 		PyErr_SetString(PyExc_ValueError, "ranges: no multiple of 16 bytes");
-	else if (enter(o) == 0) {
+	else if (output_enter(o) == 0) {
 		r = put_each(o, view.buf, (uint64_t)view.len / 16);
 		busy_leave(&o->busy);
 	}
@@ -158,7 +158,7 @@ static PyObject *output_archive(PyObject *self, PyObject *args)
 	struct output *o = (struct output *)self;
 	unsigned alignment;
 
-	if (!PyArg_ParseTuple(args, "I:archive", &alignment) || enter(o) < 0)
+	if (!PyArg_ParseTuple(args, "I:archive", &alignment) || output_enter(o) < 0)
 		return NULL;
 	if (!alignment || alignment > 0x8000)
 		PyErr_SetString(PyExc_ValueError, "alignment: is not from 1 to 32768");
@@ -182,8 +182,8 @@ static int enter_archive(struct output *o)
 	return -1;
 }
 
-static PyObject *add(struct output *o, const char *name, Py_ssize_t len, const void *data,
-		     uint64_t bytes, bool copy)
+static PyObject *output_add_piece(struct output *o, const char *name, Py_ssize_t len,
+				  const void *data, uint64_t bytes, bool copy)
 {
 	int r;
 
@@ -206,8 +206,8 @@ static PyObject *output_add(PyObject *self, PyObject *args)
 
 	if (!PyArg_ParseTuple(args, "s#KK:add", &name, &len, &address, &nbytes))
 		return NULL;
-	return add((struct output *)self, name, len, (const void *)(uintptr_t)address, nbytes,
-		   false);
+	return output_add_piece((struct output *)self, name, len, (const void *)(uintptr_t)address,
+				nbytes, false);
 }
 
 static PyObject *output_add_bytes(PyObject *self, PyObject *args)
@@ -217,7 +217,7 @@ static PyObject *output_add_bytes(PyObject *self, PyObject *args)
 
 	if (!PyArg_ParseTuple(args, "s#y#:add_bytes", &name, &len, &data, &nbytes))
 		return NULL;
-	return add((struct output *)self, name, len, data, (uint64_t)nbytes, true);
+	return output_add_piece((struct output *)self, name, len, data, (uint64_t)nbytes, true);
 }
 
 static PyObject *output_end_archive(PyObject *self, PyObject *unused)
@@ -240,7 +240,7 @@ static PyObject *output_end_archive(PyObject *self, PyObject *unused)
 	if (done) {
 		r = records_result(o->records, &err);
 		if (r < 0)
-			failed(o, r, err);
+			output_failed(o, r, err);
 		records_stop(o->records);
 		o->records = NULL;
 	}
@@ -257,13 +257,13 @@ static PyObject *output_seek(PyObject *self, PyObject *args)
 	unsigned long long offset;
 	int r;
 
-	if (!PyArg_ParseTuple(args, "K:seek", &offset) || enter(o) < 0)
+	if (!PyArg_ParseTuple(args, "K:seek", &offset) || output_enter(o) < 0)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
 	r = sluice_writer_seek(o->writer, offset, &err);
 	Py_END_ALLOW_THREADS
 	busy_leave(&o->busy);
-	return r < 0 ? failed(o, r, &err) : PyLong_FromUnsignedLongLong(offset);
+	return r < 0 ? output_failed(o, r, &err) : PyLong_FromUnsignedLongLong(offset);
 }
 
 static PyObject *output_tell(PyObject *self, PyObject *unused)
@@ -272,7 +272,7 @@ static PyObject *output_tell(PyObject *self, PyObject *unused)
 	uint64_t at;
 
 	(void)unused;
-	if (enter(o) < 0)
+	if (output_enter(o) < 0)
 		return NULL;
 	at = sluice_writer_tell(o->writer);
 	busy_leave(&o->busy);
@@ -288,7 +288,7 @@ static PyObject *output_commit(PyObject *self, PyObject *unused)
 	int r;
 
 	(void)unused;
-	if (enter(o) < 0)
+	if (output_enter(o) < 0)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
 	r = sluice_writer_commit(o->writer, &err);
@@ -300,11 +300,11 @@ static PyObject *output_commit(PyObject *self, PyObject *unused)
 	o->objects = NULL;
 	busy_leave(&o->busy);
 	if (r < 0)
-		return failed(o, r, &err);
+		return output_failed(o, r, &err);
 	Py_RETURN_NONE;
 }
 
-static void give_up(struct output *o)
+static void output_give_up(struct output *o)
 {
 	struct sluice_writer *w = o->writer;
 	struct records *records = o->records;
@@ -329,7 +329,7 @@ static PyObject *output_abort(PyObject *self, PyObject *unused)
 	if (busy_enter(&o->busy, "file") < 0)
 		return NULL;
 	if (o->writer)
-		give_up(o);
+		output_give_up(o);
 	busy_leave(&o->busy);
 	Py_RETURN_NONE;
 }
@@ -340,7 +340,7 @@ static void output_dealloc(PyObject *self)
 	PyTypeObject *type = Py_TYPE(self);
 
 	if (o->writer || o->io)
-		give_up(o);
+		output_give_up(o);
 	Py_XDECREF(o->name);
 	PyObject_Free(self);
 	Py_DECREF(type);
@@ -363,7 +363,8 @@ static void share(struct sluice_writer_opts *w, uint64_t memory)
 		w->buffer_bytes = 1024 * mib;
 }
 
-static int begin(struct output *o, const struct path *path, const struct sluice_writer_opts *w)
+static int output_begin(struct output *o, const struct path *path,
+			const struct sluice_writer_opts *w)
 {
 	struct sluice_err err = {0, ""};
 	int r;
@@ -375,7 +376,7 @@ static int begin(struct output *o, const struct path *path, const struct sluice_
 	r = sluice_writer_open(&o->writer, o->io, path->path, w, &err);
 	Py_END_ALLOW_THREADS
 	if (r < 0)
-		failed(o, r, &err);
+		output_failed(o, r, &err);
 	return r < 0 ? -1 : 0;
 }
 
@@ -408,14 +409,14 @@ static PyObject *output_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 	if (o && !path.path) {
 		PyErr_Format(PyExc_TypeError, "path: %R is not the name of a file", v[0]);
 		Py_CLEAR(o);
-	} else if (o && begin(o, &path, &w) < 0) {
+	} else if (o && output_begin(o, &path, &w) < 0) {
 		Py_CLEAR(o);
 	}
 	path_drop(&path);
 	return (PyObject *)o;
 }
 
-static PyObject *get_closed(PyObject *self, void *unused)
+static PyObject *output_get_closed(PyObject *self, void *unused)
 {
 	(void)unused;
 	return PyBool_FromLong(!((struct output *)self)->writer);
@@ -448,7 +449,7 @@ static PyMethodDef methods[] = {
 };
 
 static PyGetSetDef getset[] = {
-	{"closed", get_closed, NULL, "Whether it has ended.", NULL},
+	{"closed", output_get_closed, NULL, "Whether it has ended.", NULL},
 	{NULL, NULL, NULL, NULL, NULL},
 };
 

@@ -77,7 +77,7 @@ static const unsigned char *skip_lines(const unsigned char *p, const unsigned ch
 	return p;
 }
 
-static bool is_plain(const unsigned char *p, const unsigned char *end)
+static bool pickle_is_plain(const unsigned char *p, const unsigned char *end)
 {
 	uint64_t size = (uint64_t)(end - p);
 
@@ -118,7 +118,7 @@ PyObject *ckpt_is_plain(PyObject *module, PyObject *data)
 	(void)module;
 	if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0)
 		return NULL;
-	yes = is_plain(view.buf, (const unsigned char *)view.buf + view.len);
+	yes = pickle_is_plain(view.buf, (const unsigned char *)view.buf + view.len);
 	PyBuffer_Release(&view);
 	return PyBool_FromLong(yes);
 }

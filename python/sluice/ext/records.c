@@ -58,7 +58,7 @@ struct records {
 
 /* ------------------------------------------------------------------------ bytes */
 
-static char *put(char *to, uint64_t v, unsigned bytes)
+static char *records_put(char *to, uint64_t v, unsigned bytes)
 {
 	for (unsigned i = 0; i < bytes; i++)
 		*to++ = (char)(v >> 8 * i);
@@ -89,10 +89,10 @@ static char *put_large(char *to, const struct record *rec)
 
 	if (!n)
 		return to;
-	to = put(put(to, 1, 2), n, 2);
+	to = records_put(records_put(to, 1, 2), n, 2);
 	if (rec->bytes >= LARGE)
-		to = put(put(to, rec->bytes, 8), rec->bytes, 8);
-	return rec->header >= LARGE ? put(to, rec->header, 8) : to;
+		to = records_put(records_put(to, rec->bytes, 8), rec->bytes, 8);
+	return rec->header >= LARGE ? records_put(to, rec->header, 8) : to;
 }
 
 static unsigned flags(const struct record *rec)
@@ -106,16 +106,16 @@ static size_t make_head(char *out, const struct record *rec, uint32_t alignment)
 	char *extra, *p = put_text(out, "PK\3\4", 4);
 	uint64_t begin, padding;
 
-	p = put_zeros(put(put(p, 0, 2), flags(rec), 2), 18);
-	p = put(put(p, rec->name_len, 2), 0, 2);
+	p = put_zeros(records_put(records_put(p, 0, 2), flags(rec), 2), 18);
+	p = records_put(records_put(p, rec->name_len, 2), 0, 2);
 	extra = put_text(p, rec->name, rec->name_len);
 	p = put_large(extra, rec);
 	begin = rec->header + (uint64_t)(p - out) + 4;
 	padding = (alignment - begin % alignment) % alignment;
-	p = put(put_text(p, "FB", 2), padding, 2);
+	p = records_put(put_text(p, "FB", 2), padding, 2);
 	memset(p, 'Z', padding);
 	p += padding;
-	put(out + 28, (uint64_t)(p - extra), 2);
+	records_put(out + 28, (uint64_t)(p - extra), 2);
 	return (size_t)(p - out);
 }
 
@@ -123,9 +123,9 @@ static size_t make_head(char *out, const struct record *rec, uint32_t alignment)
 static size_t make_tail(char out[24], const struct record *rec)
 {
 	unsigned wide = is_large(rec) ? 8 : 4;
-	char *p = put(put_text(out, "PK\7\10", 4), rec->crc, 4);
+	char *p = records_put(put_text(out, "PK\7\10", 4), rec->crc, 4);
 
-	return (size_t)(put(put(p, rec->bytes, wide), rec->bytes, wide) - out);
+	return (size_t)(records_put(records_put(p, rec->bytes, wide), rec->bytes, wide) - out);
 }
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -137,28 +137,31 @@ static char *put_entry(char *to, const struct record *rec)
 {
 	char *p = put_text(to, "PK\1\2", 4), *extra;
 
-	p = put(put(put(p, 0, 4), flags(rec), 2), 0, 6);
-	p = put(p, rec->crc, 4);
-	p = put(put(p, least(rec->bytes, LARGE), 4), least(rec->bytes, LARGE), 4);
-	p = put_zeros(put(p, rec->name_len, 2), 12);
-	p = put(p, least(rec->header, LARGE), 4);
+	p = records_put(records_put(records_put(p, 0, 4), flags(rec), 2), 0, 6);
+	p = records_put(p, rec->crc, 4);
+	p = records_put(records_put(p, least(rec->bytes, LARGE), 4), least(rec->bytes, LARGE), 4);
+	p = put_zeros(records_put(p, rec->name_len, 2), 12);
+	p = records_put(p, least(rec->header, LARGE), 4);
 	extra = put_text(p, rec->name, rec->name_len);
 	p = put_large(extra, rec);
-	put(to + 30, (uint64_t)(p - extra), 2);
+	records_put(to + 30, (uint64_t)(p - extra), 2);
 	return p;
 }
 
 /* Behind the entries, which are of @bytes. */
 static char *put_end(char *to, const struct records *r, uint64_t bytes)
 {
-	char *p = put(put_text(to, "PK\6\6", 4), 56 - 12, 8);
+	char *p = records_put(put_text(to, "PK\6\6", 4), 56 - 12, 8);
 
-	p = put(put(put(p, 0x31e, 2), 45, 2), 0, 8);
-	p = put(put(put(put(p, r->nr, 8), r->nr, 8), bytes, 8), r->at, 8);
-	p = put(put(put(put_text(p, "PK\6\7", 4), 0, 4), r->at + bytes, 8), 1, 4);
-	p = put(put_text(p, "PK\5\6", 4), 0, 4);
-	p = put(put(p, least(r->nr, 0xffff), 2), least(r->nr, 0xffff), 2);
-	return put(put(put(p, least(bytes, LARGE), 4), least(r->at, LARGE), 4), 0, 2);
+	p = records_put(records_put(records_put(p, 0x31e, 2), 45, 2), 0, 8);
+	p = records_put(records_put(records_put(records_put(p, r->nr, 8), r->nr, 8), bytes, 8),
+			r->at, 8);
+	p = records_put(records_put(records_put(put_text(p, "PK\6\7", 4), 0, 4), r->at + bytes, 8),
+			1, 4);
+	p = records_put(put_text(p, "PK\5\6", 4), 0, 4);
+	p = records_put(records_put(p, least(r->nr, 0xffff), 2), least(r->nr, 0xffff), 2);
+	return records_put(
+		records_put(records_put(p, least(bytes, LARGE), 4), least(r->at, LARGE), 4), 0, 2);
 }
 
 /* ------------------------------------------------------------------- the thread */

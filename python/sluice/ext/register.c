@@ -26,7 +26,7 @@ static bool my_turn(struct hub *h, void *arg)
 }
 
 /* From here to end() nobody else changes the list, and the handle stays open.  0, or -1. */
-static int begin(struct hub *h)
+static int register_begin(struct hub *h)
 {
 	if (hub_check(h) < 0)
 		return -1;
@@ -62,7 +62,7 @@ static int take_whole(struct target *t, PyObject *obj)
 	return -1;
 }
 
-static struct registered **find(struct hub *h, const struct target *t)
+static struct registered **register_find(struct hub *h, const struct target *t)
 {
 	struct registered **at = &h->registered;
 
@@ -120,9 +120,9 @@ static int make_known(struct registered *r, struct hub *h)
 }
 
 /* The entry of memory that is known from now on; takes over @t.  NULL with an exception. */
-static struct registered *add(struct hub *h, struct target *t)
+static struct registered *register_add(struct hub *h, struct target *t)
 {
-	struct registered *r = *find(h, t);
+	struct registered *r = *register_find(h, t);
 
 	if (r) {
 		target_drop(t);
@@ -153,11 +153,11 @@ PyObject *handle_register(PyObject *self, PyObject *obj)
 
 	if (hub_check(h) < 0 || take_whole(&t, obj) < 0)
 		return NULL;
-	if (begin(h) < 0) {
+	if (register_begin(h) < 0) {
 		target_drop(&t);
 		return NULL;
 	}
-	r = add(h, &t);
+	r = register_add(h, &t);
 	taken = r && r->taken;
 	end(h);
 	return r ? PyBool_FromLong(taken) : NULL;
@@ -166,7 +166,7 @@ PyObject *handle_register(PyObject *self, PyObject *obj)
 /* Out of the list and the library; NULL: it is not there. */
 static struct registered *take_out(struct hub *h, const struct target *t)
 {
-	struct registered **at = find(h, t), *r = *at;
+	struct registered **at = register_find(h, t), *r = *at;
 
 	if (!r)
 		return NULL;
@@ -187,7 +187,7 @@ PyObject *handle_unregister(PyObject *self, PyObject *obj)
 
 	if (hub_check(h) < 0 || take_whole(&t, obj) < 0)
 		return NULL;
-	if (begin(h) < 0) {
+	if (register_begin(h) < 0) {
 		target_drop(&t);
 		return NULL;
 	}

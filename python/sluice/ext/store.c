@@ -237,7 +237,7 @@ static PyObject *task_results(struct task *t)
 /* ----------------------------------------------------------------- batches */
 
 /* (opcode, keys, buffers, flags, deadline_ns, ttl_s, cost) */
-static struct task *parse(PyObject *args, struct sluice_store_batch *b)
+static struct task *core_parse(PyObject *args, struct sluice_store_batch *b)
 {
 	PyObject *keys, *bufs;
 	PyObject *key_list = NULL, *buf_list = NULL;
@@ -282,7 +282,7 @@ static PyObject *core_submit(PyObject *self, PyObject *args)
 	struct core *c = core_of(self);
 	struct sluice_err err = {0, ""};
 	struct sluice_store_batch b;
-	struct task *t = parse(args, &b);
+	struct task *t = core_parse(args, &b);
 	int64_t ticket;
 
 	if (!t)
@@ -312,7 +312,7 @@ static PyObject *core_run(PyObject *self, PyObject *args)
 	struct core *c = core_of(self);
 	struct sluice_err err = {0, ""};
 	struct sluice_store_batch b;
-	struct task *t = parse(args, &b);
+	struct task *t = core_parse(args, &b);
 	PyObject *list = NULL;
 	int r;
 
@@ -498,7 +498,7 @@ static PyObject *core_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 }
 
 /* In the place of what was open, unless threads are in it.  0, or -1 with an exception. */
-static int begin(struct core *c, struct sluice_store *s)
+static int core_set_store(struct core *c, struct sluice_store *s)
 {
 	struct sluice_store *old = s;
 	int closed = -1;
@@ -569,7 +569,7 @@ static int core_init(PyObject *self, PyObject *args, PyObject *kwargs)
 		PyMem_Free(dirs);
 	}
 	Py_XDECREF(keep);
-	return s ? begin(core_of(self), s) : -1;
+	return s ? core_set_store(core_of(self), s) : -1;
 }
 
 static PyObject *core_closed(PyObject *self, void *unused)

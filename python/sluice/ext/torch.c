@@ -118,7 +118,7 @@ static int is(PyObject *obj, PyObject *method)
 }
 
 /* A number that is not negative; UINT64_MAX with an exception. */
-static uint64_t number(PyObject *obj, PyObject *method)
+static uint64_t torch_number(PyObject *obj, PyObject *method)
 {
 	PyObject *v = PyObject_CallMethodObjArgs(obj, method, NULL);
 	uint64_t n = v ? PyLong_AsUnsignedLongLong(v) : UINT64_MAX;
@@ -241,8 +241,8 @@ static int take_usual(struct target *t, PyObject *obj, int64_t length)
 		r = is(obj, known.is_conj);
 	if (r)
 		return r < 0 ? -1 : 0;
-	n = number(obj, known.numel);
-	at = n == UINT64_MAX ? n : number(obj, known.data_ptr);
+	n = torch_number(obj, known.numel);
+	at = n == UINT64_MAX ? n : torch_number(obj, known.data_ptr);
 	if (at == UINT64_MAX || (n && !at))
 		return at ? -1 : 0;
 	if (t->device && take_stream(t, obj) < 0)
@@ -273,7 +273,7 @@ static int set_rest(struct target *t, PyObject *keep, PyObject *finish, PyObject
 /* Is what is moved at @at not the memory of the tensor itself? */
 static bool is_copy(PyObject *obj, uint64_t at)
 {
-	uint64_t own = number(obj, known.data_ptr);
+	uint64_t own = torch_number(obj, known.data_ptr);
 
 	PyErr_Clear(); /* of one without memory */
 	return own != at;

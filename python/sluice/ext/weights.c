@@ -25,7 +25,7 @@ static struct weights *core_of(PyObject *self)
 	return (struct weights *)self;
 }
 
-static PyObject *failed(int code, const struct sluice_err *err)
+static PyObject *weights_failed(int code, const struct sluice_err *err)
 {
 	if (code == -ENOMEM)
 		return PyErr_NoMemory();
@@ -40,18 +40,18 @@ static int enter_any(struct weights *c)
 	return busy_enter(&c->busy, "stream");
 }
 
-static void leave(struct weights *c)
+static void weights_leave(struct weights *c)
 {
 	busy_leave(&c->busy);
 }
 
-static int enter(struct weights *c)
+static int weights_enter(struct weights *c)
 {
 	if (enter_any(c) < 0)
 		return -1;
 	if (c->stream)
 		return 0;
-	leave(c);
+	weights_leave(c);
 	PyErr_SetString(PyExc_ValueError, "the stream is closed");
 	return -1;
 }
@@ -76,7 +76,7 @@ static int open_model(struct weights *c, PyObject *path, uint32_t by, const char
 		r = sluice_model_open(&c->model, c->io, p.path, &o, &err);
 		Py_END_ALLOW_THREADS
 		if (r < 0)
-			failed(r, &err);
+			weights_failed(r, &err);
 	}
 	path_drop(&p);
 	return r < 0 ? -1 : 0;
@@ -160,7 +160,7 @@ static PyObject *core_groups(PyObject *self, PyObject *unused)
 			Py_CLEAR(list);
 		Py_XDECREF(one);
 	}
-	leave(c);
+	weights_leave(c);
 	return list;
 }
 
@@ -182,7 +182,7 @@ static PyObject *core_begin(PyObject *self, PyObject *args)
 	if (enter_any(c) < 0)
 		return NULL;
 	if (c->stream || !c->model) {
-		leave(c);
+		weights_leave(c);
 		PyErr_SetString(PyExc_ValueError, "the stream has been begun");
 		return NULL;
 	}
@@ -196,10 +196,10 @@ static PyObject *core_begin(PyObject *self, PyObject *args)
 	Py_END_ALLOW_THREADS
 	if (r < 0)
 		Py_CLEAR(c->window);
-	leave(c);
+	weights_leave(c);
 	if (r == 0)
 		Py_RETURN_NONE;
-	return failed(r, &err);
+	return weights_failed(r, &err);
 }
 
 /* (group, where in the window each of its weights is), or None. */
@@ -212,14 +212,14 @@ static PyObject *core_next(PyObject *self, PyObject *unused)
 	int r;
 
 	(void)unused;
-	if (enter(c) < 0)
+	if (weights_enter(c) < 0)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
 	r = sluice_weights_next(c->stream, &view, &err);
 	Py_END_ALLOW_THREADS
 	if (r <= 0) {
-		leave(c);
-		return r < 0 ? failed(r, &err) : Py_NewRef(Py_None);
+		weights_leave(c);
+		return r < 0 ? weights_failed(r, &err) : Py_NewRef(Py_None);
 	}
 	list = PyList_New(0);
 	for (uint64_t i = 0; list && i < view.nr; i++) {
@@ -232,7 +232,7 @@ static PyObject *core_next(PyObject *self, PyObject *unused)
 	}
 	if (!list)
 		sluice_weights_release(c->stream, view.group, NULL);
-	leave(c);
+	weights_leave(c);
 	if (!list)
 		return NULL;
 	return Py_BuildValue("(KN)", (unsigned long long)view.group, list);
@@ -251,7 +251,7 @@ static PyObject *core_release(PyObject *self, PyObject *args)
 		return NULL;
 	if (after != Py_None)
 		stream = PyLong_AsUnsignedLongLong(after);
-	if (PyErr_Occurred() || enter(c) < 0)
+	if (PyErr_Occurred() || weights_enter(c) < 0)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
 	if (after == Py_None)
@@ -259,9 +259,9 @@ static PyObject *core_release(PyObject *self, PyObject *args)
 	else
 		r = sluice_weights_release_after(c->stream, group, (void *)(uintptr_t)stream, &err);
 	Py_END_ALLOW_THREADS
-	leave(c);
+	weights_leave(c);
 	if (r < 0)
-		return failed(r, &err);
+		return weights_failed(r, &err);
 	Py_RETURN_NONE;
 }
 
@@ -286,9 +286,9 @@ static uint64_t *take_groups(PyObject *arg, uint64_t *nr)
 	return v;
 }
 
-static PyObject *ask(PyObject *self, PyObject *arg,
-		     int (*call)(struct sluice_weights *w, const uint64_t *groups, uint64_t n,
-				 struct sluice_err *err))
+static PyObject *weights_ask(PyObject *self, PyObject *arg,
+			     int (*call)(struct sluice_weights *w, const uint64_t *groups,
+					 uint64_t n, struct sluice_err *err))
 {
 	struct weights *c = core_of(self);
 	struct sluice_err err = {0, ""};
@@ -297,13 +297,13 @@ static PyObject *ask(PyObject *self, PyObject *arg,
 
 	if (!groups)
 		return NULL;
-	if (enter(c) == 0) {
+	if (weights_enter(c) == 0) {
 		Py_BEGIN_ALLOW_THREADS
 		r = call(c->stream, groups, nr, &err);
 		Py_END_ALLOW_THREADS
-		leave(c);
+		weights_leave(c);
 		if (r < 0)
-			failed(r, &err);
+			weights_failed(r, &err);
 	}
 	PyMem_Free(groups);
 	if (r < 0)
@@ -313,12 +313,12 @@ static PyObject *ask(PyObject *self, PyObject *arg,
 
 static PyObject *core_want(PyObject *self, PyObject *groups)
 {
-	return ask(self, groups, sluice_weights_want);
+	return weights_ask(self, groups, sluice_weights_want);
 }
 
 static PyObject *core_hint(PyObject *self, PyObject *groups)
 {
-	return ask(self, groups, sluice_weights_hint);
+	return weights_ask(self, groups, sluice_weights_hint);
 }
 
 static PyObject *core_skip(PyObject *self, PyObject *args)
@@ -328,13 +328,13 @@ static PyObject *core_skip(PyObject *self, PyObject *args)
 	unsigned long long n;
 	int64_t r;
 
-	if (!PyArg_ParseTuple(args, "K:skip", &n) || enter(c) < 0)
+	if (!PyArg_ParseTuple(args, "K:skip", &n) || weights_enter(c) < 0)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
 	r = sluice_weights_skip(c->stream, n, &err);
 	Py_END_ALLOW_THREADS
-	leave(c);
-	return r < 0 ? failed((int)r, &err) : PyLong_FromLongLong(r);
+	weights_leave(c);
+	return r < 0 ? weights_failed((int)r, &err) : PyLong_FromLongLong(r);
 }
 
 static PyObject *core_stats(PyObject *self, PyObject *unused)
@@ -343,10 +343,10 @@ static PyObject *core_stats(PyObject *self, PyObject *unused)
 	struct weights *c = core_of(self);
 
 	(void)unused;
-	if (enter(c) < 0)
+	if (weights_enter(c) < 0)
 		return NULL;
 	sluice_weights_get_stats(c->stream, &s);
-	leave(c);
+	weights_leave(c);
 #define N(field) #field, (unsigned long long)s.field
 	return Py_BuildValue("{sOsKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsKsK}", "direct",
 			     s.direct ? Py_True : Py_False, N(window), N(largest), N(groups),
@@ -383,7 +383,7 @@ static PyObject *core_close(PyObject *self, PyObject *unused)
 	if (enter_any(core_of(self)) < 0)
 		return NULL;
 	close_all(core_of(self));
-	leave(core_of(self));
+	weights_leave(core_of(self));
 	Py_RETURN_NONE;
 }
 
