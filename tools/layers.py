@@ -6,7 +6,7 @@
 
 One test case per folder of the table, as TAP.  A folder may include its own headers, those of
 the folders on its line, libc's and the kernel's, and the libraries in the last column.  No folder
-has more sources than MOST.
+has more sources than MOST, and no three files define functions of one name.
 """
 import os
 import re
@@ -14,6 +14,7 @@ import sys
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 CELL = re.compile(r'`([^`]+)`')
+FUNCTION = re.compile(r'^[a-z][\w \t*]*?\b(\w+)\([^;{}]*\)\n\{', re.M)
 
 # Generated, so not in the tree: who owns them.
 GENERATED = {'sluice/version.h': 'include/sluice', 'config.h': 'src/engine'}
@@ -121,6 +122,21 @@ def crowded(root):
                 yield f'{os.path.relpath(path, root)} has {nr} sources'
 
 
+def ambiguous(root):
+    """Names of functions that neither grep nor perf tells apart."""
+    files = {}
+    for top in ('src', 'load', 'cli', 'python'):
+        for path, _, names in sorted(os.walk(os.path.join(root, top))):
+            for name in (n for n in sorted(names) if n.endswith('.c')):
+                source = os.path.relpath(os.path.join(path, name), root)
+                with open(os.path.join(root, source)) as f:
+                    for function in set(FUNCTION.findall(f.read())):
+                        files.setdefault(function, []).append(source)
+    for function, where in sorted(files.items()):
+        if len(where) > 2:
+            yield f'{function}() is in {", ".join(where)}'
+
+
 def order(layers):
     """A folder uses only what stands above it."""
     seen = set()
@@ -138,6 +154,7 @@ def main():
     cases.append(('every folder with C files is in the table', list(unlisted(root, layers))))
     cases.append(('the table goes downwards', list(order(layers))))
     cases.append((f'no folder has more than {MOST} sources', list(crowded(root))))
+    cases.append(('no three files define functions of one name', list(ambiguous(root))))
     print(f'1..{len(cases)}')
     for i, (name, wrong) in enumerate(cases, 1):
         print(f'{"not ok" if wrong else "ok"} {i} - {name}')
