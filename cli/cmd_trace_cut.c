@@ -19,7 +19,7 @@ static const struct cli_opt cut_opts[] = {
 	CLI_STR(struct cut_args, from, 0, "from", "SECONDS", NULL,
 		"rows of this time and later; +SECONDS: since the first row"),
 	CLI_STR(struct cut_args, to, 0, "to", "SECONDS", NULL,
-		"rows before this time; +SECONDS: since the first row"),
+		"rows before this time, or +SECONDS"),
 	CLI_STR(struct cut_args, keys, 0, "keys", "SHARE", NULL,
 		"a share of the keys, with all their rows: 10% or 1/10"),
 	CLI_U64(struct cut_args, seed, 0, "seed", "N", "0", 0, UINT64_MAX,

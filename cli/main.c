@@ -17,26 +17,31 @@ static const struct cli_cmd *const commands[] = {
 	&cmd_ls,     &cmd_rm,   &cmd_s3,    &cmd_report, &cmd_compare, &cmd_merge,  NULL,
 };
 
-static void help_all_commands(FILE *f)
+static void help_all_commands(FILE *f, bool all)
 {
-	fprintf(f, "usage: sluice COMMAND [OPTION...] [OPERAND...]\n"
-		   "moves tensors between storage and memory at the speed of the device\n"
-		   "\n");
+	fprintf(f, "usage: sluice COMMAND [OPTION...] [OPERAND...]\n");
 	cli_list_commands(f, commands);
-	fprintf(f, "\n"
-		   "  sluice help COMMAND, sluice COMMAND --help   options used most\n"
-		   "  sluice COMMAND --help-all                    all options of a command\n"
-		   "  sluice --version                             version of the program\n"
-		   "  sluice --dump-options                        all options, as JSON\n"
-		   "\n"
-		   "Sizes take K, M, G and T, powers of two: 64K, 1.5G; 2MB and 2MiB are both 2M.\n"
-		   "Reports: KiB, MiB, GiB are powers of two, MB and GB 10^6 and 10^9 bytes.\n"
-		   "Exit status: 0 done, 1 failed, 2 bad command line, 3 not supported here.\n");
+	if (!all)
+		fprintf(f, "Each has --help; sluice --help-all: units, exit status, the rest\n");
+	else
+		fprintf(f,
+			"\n"
+			"  sluice help COMMAND, sluice COMMAND --help   options used most\n"
+			"  sluice COMMAND --help-all                    all options of a command\n"
+			"  sluice --version                             version of the program\n"
+			"  sluice --dump-options                        all options, as JSON\n"
+			"\n"
+			"Sizes take K, M, G and T, powers of two: 64K, 1.5G; 2MB and 2MiB are both "
+			"2M.\n"
+			"Reports: KiB, MiB, GiB are powers of two, MB and GB 10^6 and 10^9 bytes.\n"
+			"Exit status: 0 done, 1 failed, 2 bad command line, 3 not supported "
+			"here.\n");
 }
 
 static int unknown_command(const char *word)
 {
-	static const char *const more[] = {"help", "--help", "--version", "--dump-options", NULL};
+	static const char *const more[] = {"help",      "--help",         "--help-all",
+					   "--version", "--dump-options", NULL};
 
 	return cli_unknown(NULL, commands, more, word);
 }
@@ -62,7 +67,7 @@ static int run_command(int argc, char **argv)
 	const struct cli_cmd *cmd;
 
 	if (!word) {
-		help_all_commands(stderr);
+		help_all_commands(stderr, false);
 		return CLI_USAGE;
 	}
 	if (!strcmp(word, "--version") || !strcmp(word, "-V")) {
@@ -76,7 +81,11 @@ static int run_command(int argc, char **argv)
 	if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help")) {
 		if (argc > 2)
 			return help_of(argc - 2, argv + 2);
-		help_all_commands(stdout);
+		help_all_commands(stdout, false);
+		return CLI_OK;
+	}
+	if (!strcmp(word, "--help-all") || !strcmp(word, "--help_all")) {
+		help_all_commands(stdout, true);
 		return CLI_OK;
 	}
 	cmd = cli_find(commands, word);

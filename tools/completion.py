@@ -22,7 +22,7 @@ def subs(cmd, commands):
 
 
 def bash(commands):
-    first = ' '.join([c['name'] for c in top(commands)] + ['help', '--help', '--version', '--dump-options'])
+    first = ' '.join([c['name'] for c in top(commands)] + ['help', '--help', '--help-all', '--version', '--dump-options'])
     out = ['# bash completion of sluice; made by tools/mkman.py', '_sluice()', '{',
            '\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words= cmd at=1',
            '\tCOMPREPLY=()',

@@ -9,22 +9,22 @@ enum { TEXT_COLUMN = 30, WIDTH = 80, FEW = 12 };
 
 void cli_wrap(FILE *f, const char *text, size_t col, size_t indent)
 {
+	bool first = true; /* of its line */
+
 	while (*text) {
 		size_t len = strcspn(text, " ");
 
-		if (col + len > WIDTH && col > indent) {
+		if (col + !first + len > WIDTH && !first) {
 			fprintf(f, "\n%*s", (int)indent, "");
 			col = indent;
+			first = true;
 		}
-		fprintf(f, "%.*s", (int)len, text);
-		col += len;
+		fprintf(f, "%s%.*s", first ? "" : " ", (int)len, text);
+		col += !first + len;
+		first = false;
 		text += len;
 		while (*text == ' ')
 			text++;
-		if (*text && col < WIDTH) {
-			putc(' ', f);
-			col++;
-		}
 	}
 	putc('\n', f);
 }

@@ -45,13 +45,23 @@ def refused(*args, says=()):
         assert word in err, f'{args}: {word!r} is not in {err!r}'
 
 
+def on_one_screen(out):
+    """Of 24 lines, the last of which the prompt has."""
+    assert max(map(len, out.splitlines())) <= 80 and out.count('\n') <= 23 and ' \n' not in out, out
+
+
 def help_lists_every_command():
     for args in (['--help'], ['-h'], ['help']):
         status, out, err = sluice(*args)
         assert (status, err) == (0, '')
         for cmd in tables():
             assert (f'\n  {cmd["name"]} ' in out) == (len(cmd['words']) == 1), cmd['name']
-        assert max(map(len, out.splitlines())) <= 80
+        on_one_screen(out)
+    for arg in ('--help-all', '--help_all'):
+        status, full, err = sluice(arg)
+        assert (status, err) == (0, '') and full.startswith(out[:out.rindex('\nEach')]), full
+        assert 'Exit status: ' in full and '2MB and 2MiB are both 2M' in full, full
+        assert max(map(len, full.splitlines())) <= 80
 
 
 def help_of_a_command_lists_every_option():
@@ -75,7 +85,7 @@ def the_short_help_fits_one_screen():
             assert (status, err) == (0, '')
             assert out == texts[0][1]
         assert all(f'\n  {sub} ' in out for sub in cmd['subs']), out
-        assert max(map(len, out.splitlines())) <= 80 and out.count('\n') <= 25, out
+        on_one_screen(out)
         shown = [opt for opt in cmd['options'] if f'--{opt["name"]}' in out]
         assert len(shown) == len(cmd['options']) or f'  all {len(cmd["options"])} options\n' in out, out
         assert not cmd['options'] or len(shown) >= 3 or len(shown) == len(cmd['options']), out
@@ -114,6 +124,7 @@ def an_unknown_command_gets_a_suggestion():
     refused('xyzzy', says=["unknown command 'xyzzy'", 'sluice --help'])
     refused('help', 'inof', says=["did you mean 'info'?"])
     refused('--versoin', says=["unknown option '--versoin'", "did you mean '--version'?"])
+    refused('--help-al', says=["did you mean '--help-all'?"])
     refused('', says=["unknown command ''"])
     refused('info\nx', says=["unknown command 'info\\x0ax'"])
 
