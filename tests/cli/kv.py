@@ -609,6 +609,26 @@ def the_hit_rate_is_compared_with_a_recorded_one():
             assert '--validation-trace' in err, err
 
 
+def a_rank_says_that_it_is_one():
+    """Whose bytes they are is said wherever there are any, and limits are of the same rank as what they hold."""
+    args = ['--num-gpus', 8, '--gpu-mem-gb', 0.25, '--cpu-mem-gb', 1, '--storage-capacity-gb', 64]
+    with folder():
+        for compat, part in ([], 8), (['--compat'], 1):
+            out, _, result = trace(*args, '--tensor-parallel', 8, *compat)
+            assert '128 KiB of KV cache per token, 16 KiB on each rank\n' in out, out
+            assert 'GPU memory:  8 of 0.25 GiB, together 2 GiB; CPU memory: 1 GiB\n' in out, out
+            assert ('has all of that' if compat else 'its part of that, the node\'s; bytes below are this rank\'s') in out, out
+            for head in 'Tiers', 'Notes':
+                assert f'### {head}, of one of 8 ranks ###' in out, out
+            own = result['sluice']['kv']
+            assert own['tensor_ranks'] == 8 and own['model']['object_bytes_per_1000_tokens'] == 1000 * 131072 // 8, own['model']
+            assert [t['limit_bytes'] for t in own['tiers']] == [(2 << 30) // part, (1 << 30) // part, (64 << 30) // part], own['tiers']
+            assert all(t['used_bytes'] <= t['limit_bytes'] for t in own['tiers']), own['tiers']
+        assert 'Would do, of one of 8 ranks, if' in kv('--dry-run', *QUICK, *args, '--tensor-parallel', 8, '--cache-dir', 'cache').out
+        out, _, result = trace(*args)
+        assert 'rank' not in out and result['sluice']['kv']['tensor_ranks'] == 1, out
+
+
 def a_dry_run_tells_and_creates_nothing():
     with folder():
         out, err = kv('--dry-run', *QUICK, '--cache-dir', 'cache', '--gpu-mem-gb', 0, '--cpu-mem-gb', 0)
@@ -803,7 +823,7 @@ tap.run(every_option_of_upstream_is_there_with_its_default, every_bound_is_upstr
         a_table_with_another_name_is_CSV, the_output_has_upstreams_name_when_none_is_given,
         a_seed_that_is_not_given_is_null_and_told, without_requests_there_is_no_summary,
         only_one_output_is_standard_output, the_hit_rate_is_compared_with_a_recorded_one, changes_of_the_number_of_users_have_upstreams_members,
-        a_dry_run_tells_and_creates_nothing, what_a_run_is_refused_for_is_a_warning_of_a_dry_run, the_default_of_memory_fits_the_machine,
+        a_rank_says_that_it_is_one, a_dry_run_tells_and_creates_nothing, what_a_run_is_refused_for_is_a_warning_of_a_dry_run, the_default_of_memory_fits_the_machine,
         a_small_file_system_is_never_filled,
         a_recorded_input_is_looked_for_first_and_may_be_empty, health_is_judged_by_the_profile,
         a_run_on_storage_is_measured_and_leaves_nothing, the_same_seed_does_the_same_on_storage_and_in_a_trace,

@@ -81,6 +81,7 @@ def hostile():
     result['series'][0]['name'] = '</script><script>window.broken = 1</script><img src=x onerror="window.broken=2">'
     result['settings']['<b>bold</b>'] = '<!--<script>'
     result['machine']['cpu'] = '"\u2028</title>\' & more'
+    result['series'][1]['name'] = 'abc\u202egpj\x1b[2J'
     result['partial'], result['partial_why'] = True, 'interrupted <i>here</i>'
     return result
 
@@ -133,7 +134,7 @@ def kv_odd():
     k = result['kv']
     k['cache'].update(hits=0, misses=0, hit_rate=None)
     k['errors'].update(reads=3, writes=1, verify=2, first='cache/a.npy: Input/output error <b>')
-    k['compat'], k['late_operations'] = True, 0
+    k['compat'], k['late_operations'], k['tensor_ranks'] = True, 0, 8
     k['tiers'][0].update(kind='absent', how=None, limit_bytes=0)
     for t in k['tiers']:
         for name in ('read', 'write', 'evict_read', 'evict_write'):
@@ -500,6 +501,7 @@ def names_are_text_whatever_is_in_them():
     assert web.js('''return document.querySelectorAll('main img, main script, main i:not(.meter i), main b').length''') == 0
     name = hostile()['series'][0]['name']
     assert web.js('''return document.querySelector('#table-series tbody th').textContent''') == name
+    assert web.js("return /[\\u0000-\\u0008\\u001b\\u202e]/.test(document.documentElement.innerText)") is False
     assert 'interrupted <i>here</i>' in web.js('return document.querySelector(".note").textContent')
 
 
@@ -638,6 +640,7 @@ def a_trace_and_a_poor_run_say_what_they_are():
     show('kv_odd')
     text = web.js('return document.getElementById("main").textContent')
     assert '3 reads failed, 1 write failed' in text and '<b>' in text and '--compat' in text and 'there is none' in text, text
+    assert 'of one of 8 ranks' in text and 'one of 8 tensor-parallel ranks' in text, text
 
 
 def a_page_opens_on_what_matters():

@@ -47,14 +47,15 @@ static void features(FILE *f, const struct kv_job *job)
 
 static void system_line(FILE *f, const struct kv_params *p)
 {
-	if (p->gpus == 1 && p->tensor_parallel == 1)
-		fprintf(f, "GPU memory:  %g GiB; CPU memory: %g GiB\n", p->gpu_gb, p->cpu_gb);
-	else
-		fprintf(f,
-			"System:      %u\xc3\x97 %g GB GPU (total %g GB HBM) \xe2\x94\x82 TP=%u; "
-			"CPU "
-			"memory: %g GiB; of all of it one rank's part\n",
-			p->gpus, p->gpu_gb, p->gpus * p->gpu_gb, p->tensor_parallel, p->cpu_gb);
+	fprintf(f, "GPU memory:  ");
+	if (p->gpus > 1)
+		fprintf(f, "%u of %g GiB, together ", p->gpus, p->gpu_gb);
+	fprintf(f, "%g GiB; CPU memory: %g GiB\n", p->gpus * p->gpu_gb, p->cpu_gb);
+	if (p->tensor_parallel > 1)
+		fprintf(f, "Rank:        one of %u, %s; bytes below are this rank's\n",
+			p->tensor_parallel,
+			p->policy.whole_limits ? "which has all of that (as upstream)"
+					       : "which has its part of that, the node's");
 }
 
 /* The population: how much context, and which levels of service. */
@@ -85,10 +86,16 @@ static void users(FILE *f, const struct kv_params *p)
 void kv_report_banner(FILE *f, const struct kv_report *r)
 {
 	const struct kv_params *p = r->job->params;
+	uint64_t all = kv_model_bytes_per_token(p->model);
 	char each[SLUICE_SIZE_TEXT];
 
-	fprintf(f, "Model:       %s (%s), %s of KV cache per token\n", p->model->key,
-		p->model->name, sluice_size_format(each, kv_model_bytes_per_token(p->model)));
+	fprintf(f, "Model:       %s (%s), %s of KV cache per token", p->model->key, p->model->name,
+		sluice_size_format(each, all));
+	if (p->tensor_parallel > 1)
+		fprintf(f, ", %s on each rank",
+			sluice_size_format(
+				each, kv_model_object_bytes(p->model, 1, kv_params_shards(p))));
+	fprintf(f, "\n");
 	system_line(f, p);
 	fprintf(f, "Users:       %u on %u workers, for %g s%s; seed %" PRIu64 "%s; generation %s\n",
 		p->users, kv_load_workers(p->users), (double)p->duration_ns / 1e9,
@@ -104,13 +111,14 @@ void kv_report_plan(FILE *f, const struct kv_report *r)
 	static const char *const names[KV_TIERS] = {"GPU", "CPU", "storage"};
 	const struct kv_result *res = r->res;
 	const struct kv_counts *n = &res->counts;
-	char a[SLUICE_SIZE_TEXT], b[SLUICE_SIZE_TEXT], c[SLUICE_SIZE_TEXT];
+	char a[SLUICE_SIZE_TEXT], b[SLUICE_SIZE_TEXT], c[SLUICE_SIZE_TEXT], whose[32];
 
 	fprintf(f,
-		"\nWould do, if storage took no time (a slower one gets through less of it):\n"
+		"\nWould do%s, if storage took no time (a slower one gets through less of it):\n"
 		"  %" PRIu64 " requests, %" PRIu64 " entries written, %" PRIu64 " read, %" PRIu64
 		" moved down or deleted\n",
-		res->requests, n->write_ops, n->read_ops, n->evictions);
+		kv_report_whose(whose, sizeof(whose), r), res->requests, n->write_ops, n->read_ops,
+		n->evictions);
 	for (unsigned t = 0; t < KV_TIERS; t++)
 		fprintf(f, "  %-8s %12s written, %12s read; at the end %" PRIu64 " entries of %s\n",
 			names[t], sluice_size_format(a, n->tier_written[t]),

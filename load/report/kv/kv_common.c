@@ -187,10 +187,11 @@ static json_t *kv_json(const struct kv_report *r)
 
 	for (unsigned t = 0; t < KV_TIERS; t++)
 		json_array_append_new(tiers, tier_json(r, t));
-	j = json_pack("{s:s, s:b, s:o, s:f, s:f, s:I, s:I, s:I, s:I}", "mode",
+	j = json_pack("{s:s, s:b, s:I, s:o, s:f, s:f, s:I, s:I, s:I, s:I}", "mode",
 		      r->job->trace_path ? "trace" : "real", "compat", r->job->params->compat,
-		      "model", model_json(r->job->params), "elapsed_sec", res->elapsed_sec,
-		      "wall_sec", res->wall_sec, "requests", (json_int_t)res->requests, "tokens",
+		      "tensor_ranks", (json_int_t)r->job->params->tensor_parallel, "model",
+		      model_json(r->job->params), "elapsed_sec", res->elapsed_sec, "wall_sec",
+		      res->wall_sec, "requests", (json_int_t)res->requests, "tokens",
 		      (json_int_t)res->tokens, "late_operations", (json_int_t)res->late, "rows",
 		      (json_int_t)res->rows);
 	if (!r->job->trace_path)

@@ -78,15 +78,23 @@ static void overall(FILE *f, const struct kv_report *r, const json_t *json)
 static const char *const tier_words[KV_TIERS] = {"GPU", "CPU", "storage"};
 static const char *const tier_keys[KV_TIERS] = {"gpu", "cpu", "storage"};
 
+const char *kv_report_whose(char *buf, size_t size, const struct kv_report *r)
+{
+	uint32_t ranks = r->job->params->tensor_parallel;
+
+	*buf = 0;
+	if (ranks > 1)
+		snprintf(buf, size, ", of one of %u ranks", ranks);
+	return buf;
+}
+
 static void tiers(FILE *f, const struct kv_report *r, const json_t *json)
 {
 	const struct kv_result *res = r->res;
-	char limit[SLUICE_SIZE_TEXT], used[SLUICE_SIZE_TEXT], name[64];
+	char limit[SLUICE_SIZE_TEXT], used[SLUICE_SIZE_TEXT], name[64], whose[32];
 
-	if (r->job->params->tensor_parallel > 1)
-		snprintf(name, sizeof(name), "Tiers, of one of %u ranks",
-			 r->job->params->tensor_parallel);
-	heading(f, r->job->params->tensor_parallel > 1 ? name : "Tiers");
+	snprintf(name, sizeof(name), "Tiers%s", kv_report_whose(whose, sizeof(whose), r));
+	heading(f, name);
 	fprintf(f, "  %-8s %10s %12s %12s %12s %12s %10s %10s\n", "", "entries", "used", "limit",
 		"written GiB", "read GiB", "W GiB/s", "R GiB/s");
 	for (unsigned t = 0; t < KV_TIERS; t++) {
@@ -305,9 +313,10 @@ static void storage_notes(FILE *f, const struct kv_result *res)
 static void notes(FILE *f, const struct kv_report *r)
 {
 	const struct kv_result *res = r->res;
-	char failures[120];
+	char failures[120], head[64], whose[32];
 
-	heading(f, "Notes");
+	snprintf(head, sizeof(head), "Notes%s", kv_report_whose(whose, sizeof(whose), r));
+	heading(f, head);
 	if (r->job->trace_path)
 		fprintf(f, "  %" PRIu64 " rows in %s; nothing was stored, so latencies are 0\n",
 			res->rows, r->job->trace_path);

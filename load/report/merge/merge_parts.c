@@ -44,6 +44,7 @@ static const struct {
 	{"why_not", RULE_FIRST},      {"gpu_path", RULE_FIRST},
 	{"bottleneck", RULE_FIRST},   {"within", RULE_FIRST},
 	{"workers", RULE_LIST},       {"clock_skew_ms", RULE_MOST},
+	{"tensor_ranks", RULE_SAME},
 };
 
 /* What elements of a list are known by. */

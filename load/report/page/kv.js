@@ -60,6 +60,8 @@ function addKvNotes(r) {
 		.filter(([n]) => n).map(([n, one, many]) => `${n} ${n === 1 ? one : many}`);
 	if (failed.length)
 		note('bad', `${head}${failed.join(', ')}: ${e.first}`);
+	if (k.tensor_ranks > 1)
+		note('warn', `${head}This run is one of ${k.tensor_ranks} tensor-parallel ranks: bytes, limits and bandwidths are of that rank, not of the node.`);
 	if (k.mode === 'trace')
 		note('warn', head + 'A trace: nothing was stored, so operations took no time.');
 	if (k.compat)
@@ -91,7 +93,7 @@ function tierCard(t, i, r) {
 }
 
 function addTiers(r) {
-	section('tiers' + (several ? r.index + 1 : ''), (several ? r.label + ': ' : '') + 'Tiers', {class: 'full', nav: 'Tiers'},
+	section('tiers' + (several ? r.index + 1 : ''), (several ? r.label + ': ' : '') + 'Tiers' + (r.kv.tensor_ranks > 1 ? `, of one of ${r.kv.tensor_ranks} ranks` : ''), {class: 'full', nav: 'Tiers'},
 		r.kv.model && el('p', {class: 'lead'}, `${r.kv.model.name}: ${show('size', r.kv.model.bytes_per_token)} of KV cache per token.`),
 		el('div', {class: 'cards'}, ...r.kv.tiers.map((t, i) => tierCard(t, i, r))));
 }
