@@ -7,7 +7,10 @@
 #include <errno.h>
 #include <string.h>
 
+#include "core/block.h"
 #include "core/core.h"
+#include "core/port.h"
+#include "core/queue.h"
 #include "mem/copy.h"
 
 /* Between a block's place in the caller's segments and contiguous memory. */

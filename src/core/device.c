@@ -14,7 +14,9 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "core/block.h"
 #include "core/core.h"
+#include "core/queue.h"
 #include "dl/cuda.h"
 #include "mem/copy.h"
 

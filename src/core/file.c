@@ -15,7 +15,9 @@
 #include <sluice/probe.h>
 
 #include "base/err.h"
+#include "core/block.h"
 #include "core/core.h"
+#include "core/queue.h"
 #include "store/blockdev.h"
 
 static unsigned path_bucket(const char *name)

@@ -8,6 +8,8 @@
 
 #include "base/err.h"
 #include "core/core.h"
+#include "core/port.h"
+#include "core/queue.h"
 
 unsigned sluice_version(void)
 {

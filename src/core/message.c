@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "core/core.h"
+#include "core/queue.h"
 #include "dl/cuda.h"
 #include "dl/cufile.h"
 

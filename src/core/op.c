@@ -11,7 +11,10 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "core/block.h"
 #include "core/core.h"
+#include "core/port.h"
+#include "core/queue.h"
 
 enum { SYNC_FLAGS = SLUICE_OP_DATASYNC | SLUICE_OP_FULLSYNC };
 

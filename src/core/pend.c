@@ -14,7 +14,9 @@
  * bounce buffers, which are there for whoever comes for another member.  Such a queue has blocks of
  * that member under way and looks again when one is back, so nobody has to be woken up.
  */
+#include "core/block.h"
 #include "core/core.h"
+#include "core/queue.h"
 
 enum {
 	HUGE_BLOCKS = 8, /* what has more to hand out lets others by, */

@@ -25,7 +25,9 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "core/block.h"
 #include "core/core.h"
+#include "core/queue.h"
 
 enum {
 	GATHER_BELOW =

@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "core/core.h"
+#include "core/port.h"
+#include "core/queue.h"
 #include "core/spin.h"
 
 /* ---------------------------------------------------------- who is here */

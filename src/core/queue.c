@@ -9,7 +9,10 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/block.h"
 #include "core/core.h"
+#include "core/port.h"
+#include "core/queue.h"
 
 /* -------------------------------------------------------- taking on blocks */
 

@@ -12,7 +12,9 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "core/block.h"
 #include "core/core.h"
+#include "core/queue.h"
 #include "store/remote.h"
 
 enum { AHEAD = 16 }; /* blocks beyond those the client has in flight */

@@ -15,6 +15,8 @@
 #include <sys/mman.h>
 
 #include "core/core.h"
+#include "core/port.h"
+#include "core/queue.h"
 #include "dl/cuda.h"
 
 enum {

@@ -11,7 +11,10 @@
 #include <sluice/object.h>
 
 #include "base/err.h"
+#include "core/block.h"
 #include "core/core.h"
+#include "core/port.h"
+#include "core/queue.h"
 #include "dl/cuda.h"
 
 /* ----------------------------------------------------------- asynchronous */

@@ -10,7 +10,10 @@
 #include <time.h>
 
 #include "base/err.h"
+#include "core/block.h"
 #include "core/core.h"
+#include "core/port.h"
+#include "core/queue.h"
 #include "core/spin.h"
 
 __thread struct queue *current_queue;

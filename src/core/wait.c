@@ -10,6 +10,8 @@
 #include <string.h>
 
 #include "core/core.h"
+#include "core/port.h"
+#include "core/queue.h"
 #include "core/spin.h"
 
 #define SLICE_MAX_NS (1ull << 32)

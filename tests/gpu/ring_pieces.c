@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pieces of the ring, taken by hand from the queues of a handle that has nothing to do. */
 #include "core/core.h"
+#include "core/queue.h"
 #include "tests/gpu/ring.h"
 
 enum { SEED = 61, LARGEST = RING_PIECE };

@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "core/core.h"
+#include "core/queue.h"
 #include "tests/common/t.h"
 
 /* Storage that moves so much a millisecond, of which one thread can copy a part. */

@@ -3,7 +3,9 @@
  * Which operation is next where a member of a striped file has its share of what a queue has in
  * flight, and that no member gets more than its part of slots and bounce buffers.
  */
+#include "core/block.h"
 #include "core/core.h"
+#include "core/queue.h"
 #include "tests/common/t.h"
 
 enum { UNIT = 2 << 20, BLOCK = 1 << 20, SMALL = 4096, DEPTH = 128, OPS = 200, PAGE = 4096 };

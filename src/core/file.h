@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_CORE_FILE_H
+#define SLUICE_CORE_FILE_H
+
+/* Files of a handle, and their members. */
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <sluice/sluice.h>
+
+#include "core/limits.h"
+#include "core/stage.h"
+#include "engine/engine.h"
+#include "store/path.h"
+#include "store/stripe.h"
+
+struct sluice_io;
+
+/* What is worth remembering of a block device: reading it from sysfs takes long. */
+struct device {
+	dev_t dev;
+	uint32_t max_segments; /* of one request, 0: unknown */
+	bool virtual;          /* a hypervisor gets each segment by itself */
+};
+
+/* What was found out about a device; by direction and kind of pages. */
+struct device_stages {
+	dev_t dev;
+	bool used;
+	struct stage of[2][2];
+};
+
+enum file_attach { ATTACH_UNTRIED, ATTACH_DONE, ATTACH_REFUSED };
+
+/* What engines are told of: a file, or a member of a striped one. */
+struct part {
+	struct sluice_backing *store;
+	int slot; /* for registration with engines, -1: none */
+	struct device device;
+	struct sluice_attached attached; /* with ATTACH_DONE */
+};
+
+/* What blocks of one queue have for one member of a striped file. */
+struct held {
+	uint64_t bytes;
+	unsigned blocks;
+	unsigned bounced; /* of these, in need of a bounce buffer */
+};
+
+struct sluice_file {
+	struct sluice_io *io;
+	struct sluice_file *next; /* in its bucket */
+	struct sluice_backing store;
+	char *name;
+	struct device device; /* of a striped file: what suits all members */
+	struct part whole;    /* with one part this is it */
+	struct part *parts;
+	unsigned nr_parts;
+	struct held *held; /* with several: of each queue, for each of them */
+	union {
+		struct {
+			bool remote;  /* an object, */
+			bool striped; /* or several parts */
+		};
+		uint16_t apart; /* either; operations have it, too */
+	};
+	atomic_int attach;               /* of all parts to an engine that takes device memory */
+	bool by_path;                    /* closed with the last operation that uses it */
+	uint64_t split[2];               /* on small pages, on huge ones; not of an object */
+	uint64_t issued;                 /* an object: bytes whose writing was handed out */
+	_Alignas(LINE) atomic_uint refs; /* operations, plus one while open */
+};
+
+/* References to a file that are taken together, for operations to come. */
+struct file_refs {
+	struct sluice_file *file;
+	unsigned left;
+	unsigned ahead; /* operations to come, the next one included */
+};
+
+/* ---- file.c */
+int file_for_op(struct sluice_io *io, const struct sluice_op *u, struct file_refs *refs,
+		struct sluice_file **out, struct sluice_err *err);
+int file_put(struct sluice_file *f); /* what close(2) said if that was the last use, else 0 */
+void file_put_many(struct sluice_file *f, unsigned n); /* of the user's; NULL: nothing */
+void files_free(struct sluice_io *io);                 /* when the handle is closed */
+/* Can the engine move device memory of this file?  Tried once; why not is told as a fallback. */
+bool file_attach(struct sluice_file *f);
+
+#endif

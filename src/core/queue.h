@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_CORE_QUEUE_H
+#define SLUICE_CORE_QUEUE_H
+
+/* Queues: I/O threads, and where their blocks go besides the engine. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/block.h"
+#include "core/core.h"
+#include "core/hand.h"
+#include "core/op.h"
+#include "mem/arena.h"
+
+struct here;
+
+struct queue {
+	_Alignas(LINE) struct hand hand; /* operations for this queue alone */
+	atomic_bool purge;               /* some of them are cancelled */
+	atomic_bool called;              /* there are calls */
+	atomic_uint turn;                /* how often it has been away */
+	pthread_mutex_t nap;             /* only for sleeping with HAND_IDLE, with */
+	pthread_cond_t work;
+
+	_Alignas(LINE) struct sluice_io *io;
+	unsigned index;
+	pthread_t thread;
+	bool started;
+	void *engine; /* state */
+	struct block *blocks;
+	struct block *free; /* linked by req.next */
+	unsigned nr_free;
+	struct block *ready, **ready_tail; /* to be submitted, first or again */
+	unsigned inflight;
+	uint64_t inflight_bytes;
+	int broken; /* -errno: the engine gave up, all blocks fail */
+	unsigned reap_failures;
+	struct op *local, **local_tail; /* operations that have their home here, off the pile */
+	unsigned nr_local;
+	uint64_t pend_none;            /* after so many changes nothing was for it, see pend.c, */
+	unsigned pend_none_can;        /* with this it could take */
+	bool shared_first;             /* whose turn it is when there is room for one */
+	bool fixed_lists;              /* its engine takes registered memory in lists, too */
+	struct op *spare;              /* free operations for callbacks */
+	unsigned spin_ns;              /* see spin.h */
+	atomic_uint_fast64_t moved;    /* bytes, by blocks, for pace.h */
+	atomic_uint_fast64_t finished; /* operations, and of these */
+	atomic_uint_fast64_t results;  /* those somebody has to collect */
+	struct sluice_area bounce_area;
+	void **bounce_free;
+	unsigned nr_bounce_free;
+	bool bounce_ready;
+	struct part *files[FILE_SLOTS]; /* registered with this engine */
+	struct counters count;
+
+	/* device memory: see device.c */
+	struct block *more_blocks;             /* the first device block brings them */
+	struct block *starved, **starved_tail; /* that wait for a piece of the ring */
+	unsigned nr_starved;
+	struct sluice_lane **lanes; /* by device, direction and order, see device.c */
+	struct sluice_lane *open_lanes;
+	void *ctx;           /* current in this thread, as far as we know */
+	unsigned nr_copying; /* blocks in lanes */
+	uint64_t copy_bytes; /* of these */
+	unsigned polls;      /* of lanes, since something moved */
+	bool ring_tried;     /* the engine has been told of the ring; */
+	int ring_slot;       /* -1: and refused */
+	bool ring_waits;     /* for a piece, under ring->lock */
+	struct queue *ring_next;
+
+	/* objects: see remote.c */
+	void *remote_blocks; /* the first file that is one brings them, under io->lock */
+	struct block *remote_free;
+	unsigned nr_remote;        /* blocks that a store has */
+	struct pile remote_back;   /* those that are back */
+	atomic_bool remote_sleeps; /* the queue has to be woken for one */
+	atomic_uint remote_busy;   /* threads that hand one back */
+
+	/* under io->lock */
+	struct call *calls;
+	bool ready_to_go; /* the thread has tried to open its engine: see open_result */
+	int open_result;
+	struct sluice_err open_err;
+};
+
+/* Something a queue's own thread must do: register memory, forget a file. */
+struct call {
+	struct call *next;
+	int (*run)(struct queue *q, void *arg);
+	void *arg;
+	int result;
+	bool done;
+};
+
+/* ---- device.c */
+/* Ask where the memory of @op lives; sets op->places. */
+int device_find(const struct sluice_cuda *cuda, struct op *op, struct sluice_err *err);
+bool device_any(const struct sluice_cuda *cuda, const struct sluice_op *u);
+/* Device memory of @op waits for the stream it names; *@last is shared by operations in a row. */
+int device_order(struct sluice_io *io, struct op *op, void *stream, struct sluice_order **last,
+		 struct sluice_err *err);
+/* Make the context of @device current in the queue's thread, in which this is called. */
+int device_enter(struct queue *q, int device);
+/* May this queue take on another block of device memory? */
+static inline bool device_room(const struct queue *q)
+{
+	return !q->nr_starved && q->nr_copying < COPY_BLOCKS && q->copy_bytes < COPY_BYTES;
+}
+
+/* Before a block is submitted.  0: go ahead; 1: it comes back by device_done(); or -errno. */
+int device_stage(struct queue *q, struct block *b);
+/* A read's block is in the ring: true when it comes back by device_done(). */
+bool device_unload(struct queue *q, struct block *b);
+/* One event for all copies since the last call. */
+void device_flush(struct queue *q);
+/* Blocks whose copies are done, linked by req.next. */
+struct block *device_done(struct queue *q);
+/* Blocks that waited for a piece and may be tried again, linked by req.next. */
+struct block *device_fed(struct queue *q);
+/* Is anything in copies, or waiting for the ring? */
+static inline bool device_busy(const struct queue *q)
+{
+	return q->nr_copying || q->nr_starved;
+}
+int64_t device_patience(struct queue *q); /* how long to sleep before looking again, ns */
+void device_close(struct queue *q);       /* by the queue's thread */
+void device_free(struct queue *q);        /* the memory alone */
+
+/* ---- remote.c */
+/* @f has its name.  By path nothing is asked of the store before the first transfer. */
+int remote_open(struct sluice_io *io, struct sluice_file *f, int oflags, bool by_path,
+		struct sluice_err *err);
+int remote_settle(struct sluice_io *io); /* under io->lock */
+/* Make it the object, or nothing; before its store is closed.  Waits for the network. */
+int remote_close(struct sluice_file *f, bool commit, struct sluice_err *err);
+bool remote_is_stale(const struct sluice_file *f);
+uint64_t remote_part(const struct sluice_file *f);
+int remote_prepare(struct op *op, const struct sluice_op *u, struct sluice_err *err);
+bool remote_is_next(const struct op *op);     /* of writes; under io->lock */
+void remote_give_up(struct op *op, int code); /* it will not write all that it promised */
+struct block *remote_get(struct queue *q);    /* there is one */
+void remote_put(struct queue *q, struct block *b);
+void remote_start(struct queue *q, struct block *b); /* comes back by remote_done() */
+struct block *remote_done(struct queue *q);          /* linked by req.next */
+bool remote_may_sleep(struct queue *q);              /* from now on it is woken for them */
+void remote_leave(struct queue *q);                  /* before its engine is closed */
+
+/* ---- ring.c */
+void ring_setup(struct ring *ring);
+int ring_make(struct sluice_io *io, struct sluice_fault *fault);
+int ring_get(struct queue *q, uint64_t len, void **out); /* -EBUSY: the queue has to wait */
+void ring_put(struct queue *q, void *piece);
+void ring_leave(struct queue *q); /* it does not wait any more */
+int ring_slot(struct queue *q);   /* the ring's slot in this queue's engine, -1: none */
+void ring_free(struct sluice_io *io);
+void ring_abandon(struct sluice_io *io);
+
+/* ---- pend.c, under io->lock */
+void pend_add(struct sluice_io *io, struct op *op);
+void pend_del(struct sluice_io *io, struct op *op);
+/* Whose block is handed out next to a queue that can take these kinds; NULL: nobody's yet. */
+struct op *pend_choose(struct queue *q, unsigned can);
+static inline struct op *pend_next(struct queue *q, unsigned can)
+{
+	struct sluice_io *io = q->io;
+	struct op *op = io->pending.next;
+
+	/* Of one that is alone, and for any queue, there is nothing to choose. */
+	return op->next == &io->pending && op != &io->pending && !op->places && !op->apart
+		       ? op
+		       : pend_choose(q, can);
+}
+
+/* Of a striped file, not begun: is it to let others of its queue by? */
+bool pend_lets_by(const struct queue *q, const struct op *op);
+/* A block of one is back: its member may have room.  Before it is counted; by the queue's thread.
+ */
+void pend_returned(struct queue *q, const struct block *b);
+
+/* Is there something for a queue that can take these kinds? */
+static inline bool pend_any(const struct sluice_io *io, unsigned can)
+{
+	bool any = false;
+
+	for (unsigned kind = 0; kind < KINDS; kind++)
+		any |= !(kind & ~can) && io->pend_kinds[kind];
+	return any;
+}
+
+/* The same as far as can be seen without the lock. */
+static inline bool pend_seen(struct sluice_io *io)
+{
+	return atomic_load(&io->pend_ops);
+}
+
+/* And for this queue to see to. */
+static inline bool pend_for(struct queue *q)
+{
+	return (pend_seen(q->io) && q->index < atomic_load(&q->io->nr_active)) ||
+	       (!q->index && atomic_load(&q->io->pend_remote));
+}
+
+/* Under io->lock. */
+static inline unsigned queue_can(const struct queue *q)
+{
+	return (device_room(q) ? KIND_DEVICE : 0) | (q->remote_free ? KIND_REMOTE : 0);
+}
+
+/* ---- queue.c */
+unsigned queue_room(const struct queue *q); /* blocks it can take now */
+void queue_pull(struct queue *q);
+void queue_submit(struct queue *q);
+void queue_harvest(struct queue *q, struct sluice_req *list);
+void queue_copied(struct queue *q);                   /* look after blocks of device memory */
+void queue_remote(struct queue *q);                   /* and of objects */
+bool queue_add_local(struct queue *q, struct op *op); /* false: others have time, share it */
+struct op *queue_spare(struct queue *q);              /* NULL: no memory */
+void queue_purge(struct queue *q);                    /* finish what was cancelled here */
+/* Share what waits in this queue with the others, by its own thread. */
+void queue_share(struct queue *q);
+/* Finish operations of which all blocks are back; @q NULL: not in an I/O thread. */
+void ops_finish(struct sluice_io *io, struct queue *q, struct op *list);
+
+/* ---- thread.c */
+int queue_start(struct queue *q, struct sluice_err *err);
+void queue_free(struct queue *q);
+/* By the first queue's thread: so many take part from now on, as far as that is possible. */
+void queues_resize(struct sluice_io *io, unsigned n);
+void queue_stop(struct sluice_io *io);  /* tell all threads to end when they have nothing to do */
+void queue_wake(struct sluice_io *io);  /* under io->lock: somebody sees to what is pending */
+void queue_kick(struct queue *q);       /* make its thread look around, wherever it is */
+void queue_step_aside(struct queue *q); /* before what may take long: others see to the list */
+void queue_step_back(struct queue *q);
+/*
+ * Hand it operations, newest first, which have their home there.  True: it was awake and had
+ * nothing to do.
+ */
+bool queue_give(struct queue *q, struct here *here, struct op *newest, struct op *oldest);
+/* Somebody has to wait: what lies before a queue that has no time is for all. */
+void queue_rescue(struct sluice_io *io, struct queue *q);
+
+int queue_call(struct queue *q, int (*run)(struct queue *q, void *arg), void *arg);
+/* Of the calling I/O thread, or NULL. */
+static inline struct queue *queue_current(const struct sluice_io *io)
+{
+	return current_queue && current_queue->io == io ? current_queue : NULL;
+}
+
+#endif
