@@ -1,10 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """What goes on behind the caller's back."""
+import contextlib
+import gc
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 
 from ._writer import Writer
+
+
+@contextlib.contextmanager
+def no_garbage() -> Iterator[None]:
+    """Of thousands of tensors all are kept: looking for garbage among them takes longer than making them."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def run_behind(call: Callable[[], None], name: str) -> 'Future[None]':

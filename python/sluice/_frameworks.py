@@ -50,6 +50,7 @@ class Torch:
         import torch
 
         self._torch = torch
+        self._templates: dict[str, Any] = {}  # empty tensors, for new ones of their dtype
         self._device = torch.device('cuda', device) if isinstance(device, int) else torch.device(device)
         if self._device.type not in ('cpu', 'cuda'):
             raise ValueError(f"device: {device!r} is not 'cpu' and not of CUDA; load to 'cpu', and move it")
@@ -68,7 +69,10 @@ class Torch:
 
     def cut(self, memory: Any, at: int, nbytes: int, dtype: str, shape: tuple[int, ...]) -> Any:
         stored = (*shape[:-1], shape[-1] // 2) if dtype == 'F4' else shape
-        return self._torch.empty(0, dtype=self._kind(dtype)).set_(memory[at:at + nbytes], 0, stored)
+        template = self._templates.get(dtype)
+        if template is None:
+            template = self._templates[dtype] = self._torch.empty((0,), dtype=self._kind(dtype), device=memory.device)
+        return template.new_empty(0).set_(memory[at:at + nbytes], 0, stored)
 
     def empty(self, dtype: str, shape: tuple[int, ...]) -> tuple[Array, Any]:
         stored = (*shape[:-1], shape[-1] // 2) if dtype == 'F4' else shape

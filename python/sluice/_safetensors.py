@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The header of a safetensors file that is written; those that are read are parsed by the library."""
-import dataclasses
 import json
 import math
 from collections.abc import Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 HEADER_MAX = 100_000_000
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
@@ -21,8 +20,7 @@ class SafetensorError(ValueError):
     """A file that is not what the format says, or a name that is not in it."""
 
 
-@dataclasses.dataclass(slots=True)
-class Entry:
+class Entry(NamedTuple):
     name: str
     dtype: str
     shape: tuple[int, ...]

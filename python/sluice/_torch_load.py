@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import _weights_only_unpickler
 
-from ._async import join, run_behind
+from ._async import join, no_garbage, run_behind
 from ._reader import MANY, Block, Ranges, Reader, Record, Unusual, blocks, content, is_damage, is_uri
 from ._sluice import is_plain
 from ._torch_save import is_special
@@ -117,7 +117,8 @@ class Archive:
         self.records = {name[start:]: record for name, record in found.items()
                         if name[:start] == names[0][:start]}
         self.claims: list[_Claim] = []
-        self._ready: dict[str, torch.UntypedStorage] = {}
+        self._ready: dict[str, tuple[torch.UntypedStorage, int]] = {}  # memory, and where in it
+        self._lent: list[torch.UntypedStorage] = []
         self._small: dict[str, bytes] = {}
         self._reading: concurrent.futures.Future[None] | None = None
         self._ahead: _Claim | None = None  # of all storages that are read ahead
@@ -143,25 +144,39 @@ class Archive:
         return self._find(name).offset
 
     def get_storage_from_record(self, name: str, nbytes: int, kind: object) -> _Storages:
-        record = self._find(name)
-        if nbytes > record.size:
-            # Not for torch to try again, which in some versions reads on in memory.
-            raise OSError(errno.EBADMSG, f'{name}: {nbytes} bytes are needed, {record.size} are in '
-                                         'the file', self._reader.name)
-        ready = self._ready.get(name)
-        if ready is not None and ready.nbytes() == nbytes:
-            return _Storages(ready)
-        storage = _PENDING(nbytes)
-        claim = _Claim(self, record, nbytes, storage)
-        if nbytes:
-            self.claims.append(claim)
-        return _Storages(storage)
+        return _Storages(self.storage(name, nbytes))
 
     def serialization_id(self) -> str:
         name = '.data/serialization_id'
         return self.get_record(name).decode('ascii', 'replace') if name in self.records else ''
 
     # -- for us
+
+    def storage(self, name: str, nbytes: int, stays: bool = False) -> torch.UntypedStorage:
+        """Of a record, whose bytes are there or will come.  stays: nobody moves it anywhere."""
+        record = self._find(name)
+        if nbytes > record.size:
+            # Not for torch to try again, which in some versions reads on in memory.
+            raise OSError(errno.EBADMSG, f'{name}: {nbytes} bytes are needed, {record.size} are in '
+                                         'the file', self._reader.name)
+        ready = self._ready.get(name)
+        if ready is not None and nbytes == record.size:
+            memory, at = ready
+            storage = memory[at:at + nbytes]
+            if not (stays or self._reading is None):
+                self._lend(storage)
+            return storage
+        storage = _PENDING(nbytes)
+        claim = _Claim(self, record, nbytes, storage)
+        if nbytes:
+            self.claims.append(claim)
+        return storage
+
+    def _lend(self, storage: Any) -> None:
+        """It is being filled: who moves it has to wait."""
+        storage.__class__ = _PENDING
+        storage.claim = self._ahead
+        self._lent.append(storage)
 
     def fill(self) -> None:
         """Read everything that was asked for."""
@@ -177,9 +192,10 @@ class Archive:
     def end(self) -> None:
         """What is left are storages like others, that keep each other for nobody."""
         self.forget()
+        for storage in self._lent:
+            _settle(storage)
+        self._lent.clear()
         if self._reading is None or self._reading.done():  # else, after two of Ctrl-C, its memory has to stay
-            for storage in self._ready.values():
-                _settle(storage)
             self._ready.clear()
         if self._ahead:
             self._ahead.end()
@@ -217,19 +233,17 @@ class Archive:
             raise RuntimeError(f'the archive has no record {name}') from None
 
     def _read_ahead(self, wait: bool) -> None:
-        kind: Any = torch.UntypedStorage if wait else _PENDING
         ranges = Ranges()
-        self._ahead = _Claim(self, Record(0, 0), 0, kind(0), True)
+        self._ahead = _Claim(self, Record(0, 0), 0, _PENDING(0), True)
         for part in self._parts(wait):
             if isinstance(part, Block):
-                self._share(ranges, kind, part)
+                self._share(ranges, part)
                 continue
             offset, nbytes, name = part
-            self._ready[name] = storage = kind(nbytes)
+            storage = torch.UntypedStorage(nbytes)
+            self._ready[name] = storage, 0
             if nbytes:
                 ranges.add_fresh(storage.data_ptr(), nbytes, offset)
-        for storage in self._ready.values():
-            storage.claim = self._ahead
         if wait:
             self._reader.read(ranges)
         else:
@@ -239,7 +253,7 @@ class Archive:
         """Of the file, that have storages: alone, or in blocks.  Where nobody waits the rest is read now."""
         alone: list[Any] = []
         shared: list[Any] = []
-        share = len(self.records) >= MANY and (wait or type(_PENDING(1)[:1]) is _PENDING)
+        share = len(self.records) >= MANY
         for name, (offset, nbytes) in self.records.items():
             if name.startswith('data/'):
                 fits = share and nbytes and offset % _ALIGNMENT == 0
@@ -248,13 +262,12 @@ class Archive:
                 self._small[name] = self._reader.pread(offset, nbytes)
         return [*alone, *blocks(shared, self._reader.size)]
 
-    def _share(self, ranges: Ranges, kind: Any, block: Block) -> None:
-        memory = kind(block.nbytes)
+    def _share(self, ranges: Ranges, block: Block) -> None:
+        memory = torch.UntypedStorage(block.nbytes)
         place = block.place(memory.data_ptr())
         ranges.add_fresh(memory.data_ptr() + place, block.end - block.start, block.start)
         for offset, nbytes, name in block.parts:
-            at = place + offset - block.start
-            self._ready[name] = memory[at:at + nbytes]
+            self._ready[name] = memory, place + offset - block.start
 
 
 def _is_looked_into(map_location: Any) -> bool:
@@ -311,26 +324,80 @@ def unpickle(archive: Archive, map_location: Any, module: Any = _weights_only_un
     return _serialization._load(archive, map_location, module, **{'encoding': 'utf-8', **args})
 
 
+class _Raw:
+    """In the place of torch's storage that knows its dtype: what tensors are made of."""
+
+    __slots__ = ('storage', 'template')
+
+    def __init__(self, storage: Any, template: Any) -> None:
+        self.storage, self.template = storage, template
+
+
+def _rebuild(raw: Any, offset: Any, size: Any, stride: Any, requires_grad: Any, hooks: Any) -> torch.Tensor:
+    """What torch._utils._rebuild_tensor_v2() makes of what is plain."""
+    if (type(raw) is not _Raw or type(requires_grad) is not bool or type(hooks) is not collections.OrderedDict
+            or hooks):
+        raise pickle.UnpicklingError('it is not plain')
+    tensor: torch.Tensor = raw.template.new_empty(0).set_(raw.storage, offset, size, stride)
+    if requires_grad:
+        tensor.requires_grad = True
+    tensor._backward_hooks = hooks
+    return tensor
+
+
 # Names that nearly all files of tensors get by with.  Not the functions themselves, which a pickle could
 # give attributes.
 _PLAIN: Any = {
     ('collections', 'OrderedDict'): collections.OrderedDict,
     ('torch._utils', '_rebuild_parameter'): torch._utils._rebuild_parameter.__call__,
-    ('torch._utils', '_rebuild_tensor_v2'): torch._utils._rebuild_tensor_v2.__call__,
+    ('torch._utils', '_rebuild_tensor_v2'): _rebuild.__call__,
 }
 
 
-class _Plain:
-    """In the place of a module: an unpickler in C of what is plain, for torch's takes 60 us for a tensor."""
+class _Plain(pickle.Unpickler):
+    """Of what is plain, in C: torch's takes 60 us for a tensor, and all around it 20 more."""
 
-    class Unpickler(pickle.Unpickler):
-        def __init__(self, file: Any, **args: Any) -> None:
-            if not is_plain(file.getbuffer()):
-                raise pickle.UnpicklingError('it is not plain')
-            super().__init__(io.BufferedReader(file, 1 << 20), **args)
+    def __init__(self, archive: Archive, map_location: Any) -> None:
+        data = archive.get_record('data.pkl')
+        if not (archive.has_record('byteorder') and is_plain(data)):
+            raise pickle.UnpicklingError('it is not plain')
+        super().__init__(io.BytesIO(data), encoding='utf-8')
+        self._archive = archive
+        self._restore = _serialization._get_restore_location(map_location)
+        self._stays = str(map_location) in ('None', 'cpu') and not _is_looked_into(map_location)
+        self._raws: dict[str, _Raw] = {}
+        self._templates: dict[Any, torch.Tensor] = {}
 
-        def find_class(self, module: str, name: str) -> Any:
-            return _PLAIN[module, name]
+    def find_class(self, module: str, name: str) -> Any:
+        return _serialization.StorageType(name) if 'Storage' in name else _PLAIN[module, name]
+
+    def persistent_load(self, pid: Any) -> _Raw:
+        what, kind, key, location, numel = pid
+        if what != 'storage':
+            raise pickle.UnpicklingError('it is not plain')
+        raw = self._raws.get(key)
+        if raw is None:
+            raw = self._make(kind.dtype, key, location, numel)
+            if numel:  # torch has one for each use of what is empty
+                self._raws[key] = raw
+        return raw
+
+    def _make(self, dtype: torch.dtype, key: str, location: str, numel: int) -> _Raw:
+        stays = self._stays and location == 'cpu'
+        storage: Any = self._archive.storage(f'data/{key}', numel * torch._utils._element_size(dtype), stays)
+        if not stays:
+            storage = self._restore(storage, location)
+        template = self._templates.get((dtype, device := storage.device))
+        if template is None:
+            template = self._templates[dtype, device] = torch.empty((0,), dtype=dtype, device=device)
+        return _Raw(storage, template)
+
+    def done(self) -> bool:
+        """Has nothing but tensors been made of storages?  Else there is somebody who has one of ours."""
+        self.memo = {}
+        raws = [_Raw(None, None), *self._raws.values()]
+        self._raws.clear()
+        return len({sys.getrefcount(raw) for raw in raws}) == 1
 
 
 def _load(reader: Reader, map_location: Any, weights_only: bool, args: Any) -> Any:
@@ -349,9 +416,10 @@ def _load(reader: Reader, map_location: Any, weights_only: bool, args: Any) -> A
 def _unpickle_all(archive: Archive, map_location: Any, weights_only: bool, args: Any) -> Any:
     module: Any = _weights_only_unpickler if weights_only else pickle
     try:
-        result = _unpickle_plain(archive, map_location, args)
-        if result is None:
-            result = unpickle(archive, map_location, module, **args)
+        with no_garbage():
+            result = _unpickle_plain(archive, map_location, args)
+            if result is None:
+                result = unpickle(archive, map_location, module, **args)
     except (RuntimeError, pickle.UnpicklingError) as error:
         if not weights_only:
             raise
@@ -366,12 +434,16 @@ def _unpickle_plain(archive: Archive, map_location: Any, args: Any) -> Any:
     if args:
         return None
     try:
-        return unpickle(archive, map_location, _Plain)
+        unpickler = _Plain(archive, map_location)
+        result = unpickler.load()
+        if unpickler.done():
+            return result
     except OSError:
         raise
     except Exception:
-        archive.forget()
-        return None
+        pass
+    archive.forget()
+    return None
 
 
 def _names_at(path: Any, offset: int, length: int) -> list[str]:

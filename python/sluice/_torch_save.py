@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What torch.save() would write, without its copies: pickle and headers here, tensors in place."""
 import collections
-import contextlib
-import gc
 import io
 import os
 import pickle
 import sys
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from ._async import no_garbage
 from ._sluice import Memory, Output, copy, namer
 from ._writer import Path, Writer
 
@@ -154,18 +153,6 @@ def _sizes(obj: Any, seen: dict[int, int], depth: int = 8) -> dict[int, int]:
     return seen
 
 
-@contextlib.contextmanager
-def _no_garbage() -> Iterator[None]:
-    """Pickle keeps all that it meets: looking for garbage among it takes as long as pickling."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 class _Copy:
     """In place of a storage, its bytes somewhere else in memory."""
 
@@ -205,7 +192,7 @@ class Plan:
         self.file: Writer | None = None  # that was begun
         self.storages: dict[str, Any] = {}
         out = io.BytesIO()
-        with _no_garbage():
+        with no_garbage():
             _Pickler(out, protocol, _Names(location, self._found)).dump(obj)
         self._pickle = out.getvalue()
 

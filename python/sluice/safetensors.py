@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from . import _safetensors
-from ._async import join, run_behind
+from ._async import join, no_garbage, run_behind
 from ._frameworks import Framework, arrays_of, find
 from ._reader import MANY, Block, Ranges, Reader, blocks, content, is_damage, is_uri
 from ._safetensors import Entry, SafetensorError
@@ -46,13 +46,14 @@ def save_file(tensors: Mapping[str, Any], filename: Path, metadata: dict[str, st
     """
     _little_endian()
     _check_metadata(metadata)
-    arrays = arrays_of(tensors)
-    head, ordered = _safetensors.build(arrays, metadata)
-    ranges = array('Q')
-    for name in ordered:
-        nbytes = (a := arrays[name]).nbytes
-        if nbytes:
-            ranges.extend((a.address, nbytes))
+    with no_garbage():
+        arrays = arrays_of(tensors)
+        head, ordered = _safetensors.build(arrays, metadata)
+        ranges = array('Q')
+        for name in ordered:
+            nbytes = (a := arrays[name]).nbytes
+            if nbytes:
+                ranges.extend((a.address, nbytes))
     with Writer(filename, size=len(head) + sum(ranges[1::2]), memory=memory, durable=durable,
                 checksum=checksum) as file:
         file.write(head)
@@ -85,7 +86,7 @@ class _Shard:
                 raise
             raise SafetensorError(error.strerror) from None
         found, metadata = self._reader.tensors()
-        self.entries = [Entry(*entry) for entry in found]
+        self.entries = list(map(Entry._make, found))
         self.metadata = metadata or None
         self.size = self._reader.size
         self._ranges = Ranges()
@@ -397,7 +398,7 @@ def load_file(filename: Path, device: Any = 'cpu', *, framework: str | None = No
               engine: str | None = None) -> dict[str, Any]:
     """All tensors of a file, or of a folder of shards; of torch, or numpy's where there is no torch."""
     kind = framework or _default_framework()
-    with safe_open(filename, kind, device, backend=backend, verify=verify, engine=engine) as file:
+    with no_garbage(), safe_open(filename, kind, device, backend=backend, verify=verify, engine=engine) as file:
         return file.get_tensors()
 
 

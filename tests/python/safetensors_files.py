@@ -284,6 +284,34 @@ def small_tensors_that_share_memory_know_nothing_of_it(how):
         assert all(same(np.asarray(some[k]), arrays[k]) for k in some)
 
 
+@each([1, 300])
+def tensors_come_back_in_host_memory_whatever_the_default_device_is(number):
+    if not hasattr(torch, 'set_default_device'):
+        raise Skip('torch2', 'torch 1 has no default device')
+    name = path('default.safetensors')
+    arrays = {f't{i}': array('float32', (5000,), i) for i in range(number)}
+    save_file(arrays, name)
+    torch.set_default_device('meta')
+    try:
+        back = load_file(name, framework='pt')
+    finally:
+        torch.set_default_device(None)
+    assert all(back[k].device.type == 'cpu' and same(back[k].numpy(), arrays[k]) for k in arrays)
+
+
+@case
+def large_and_small_tensors_are_written_as_they_come():
+    sizes = [(65 << 20) + 5, 3, 64 << 20, 0, 1, (64 << 20) - 1, 7]  # in calls of 64 MiB, and beyond
+    arrays = {f't{i}': np.full(size, i + 1, 'uint8') for i, size in enumerate(sizes)}
+    name = path('mixed.safetensors')
+    save_file(arrays, name)
+    body = memoryview(content(name))[-sum(sizes):]
+    at = 0
+    for array in arrays.values():
+        assert bytes(body[at:at + array.size]) == array.tobytes()
+        at += array.size
+
+
 @case
 def what_was_to_be_read_when_a_dtype_failed_is_forgotten():
     header, at = {}, 0

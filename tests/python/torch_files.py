@@ -682,19 +682,56 @@ def which_pickles_are_plain():
                                   b'\x80\2ca\n', b'\x80\2K', pickle.dumps(Custom(), 2))))
 
 
+def without_torchs_unpickler(call):
+    """What it returns, where torch's own unpickler is missing."""
+    unpickler = torch._weights_only_unpickler.Unpickler
+    torch._weights_only_unpickler.Unpickler = None
+    try:
+        return call()
+    finally:
+        torch._weights_only_unpickler.Unpickler = unpickler
+
+
 @case
 def plain_pickles_are_not_left_to_torchs_unpickler():
     name = path('plain.pt')
     state = torch.nn.Linear(3, 4).state_dict()  # has an attribute
     sluice.torch.save({'model': state, 'step': 7, 'p': torch.nn.Parameter(torch.ones(2))}, name)
-    unpickler = torch._weights_only_unpickler.Unpickler
-    torch._weights_only_unpickler.Unpickler = None
-    try:
-        back = sluice.torch.load(name)
-    finally:
-        torch._weights_only_unpickler.Unpickler = unpickler
+    back = without_torchs_unpickler(lambda: sluice.torch.load(name))
     assert same(dict(back['model']), dict(state)) and back['model']._metadata == state._metadata
     assert type(back['p']) is torch.nn.Parameter and back['p'].requires_grad
+
+
+STORAGE = b'(X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\x000X\3\0\0\0cpuK\4tQ'
+ARGUMENTS = b'K\0K\4\x85K\1\x85\x89ccollections\nOrderedDict\n)R'
+ALONE = {
+    'alone': b']' + STORAGE + b'a.',
+    'beside a tensor': b']' + REBUILD + b'(' + STORAGE + b'q\1' + ARGUMENTS + b'tRah\1a.',
+    'in the arguments of a tensor': b']' + REBUILD + b'(' + STORAGE + ARGUMENTS + b'tq\1Rah\1a.',
+}
+
+
+@each(ALONE)
+def a_storage_that_is_more_than_under_a_tensor_is_torchs(what):
+    name = pickled(b'\x80\2' + ALONE[what])
+    for back in plain_load(name), sluice.torch.load(name, verify=False):
+        last = back[-1][0] if isinstance(back[-1], tuple) else back[-1]
+        assert isinstance(last, torch.storage.TypedStorage if NEW else torch.FloatStorage), type(last)
+        assert list(last) == [0.0] * 4
+
+
+@each([1, 300])
+def tensors_come_back_in_host_memory_whatever_the_default_device_is(number):
+    if not hasattr(torch, 'set_default_device'):
+        raise Skip('torch2', 'torch 1 has no default device')
+    obj, name = {f't{i}': torch.full((2000,), float(i)) for i in range(number)}, path('some.pt')
+    sluice.torch.save(obj, name)
+    torch.set_default_device('meta')
+    try:
+        back = without_torchs_unpickler(lambda: sluice.torch.load(name, 'cpu'))
+    finally:
+        torch.set_default_device(None)
+    assert same(obj, back) and all(t.device.type == 'cpu' for t in back.values())
 
 
 def many(number=600):
