@@ -230,7 +230,7 @@ struct block *remote_done(struct queue *q)
 
 bool remote_may_sleep(struct queue *q)
 {
-	atomic_store(&q->remote_sleeps, true);
+	atomic_exchange(&q->remote_sleeps, true); /* see hand.h */
 	return !pile_any(&q->remote_back);
 }
 

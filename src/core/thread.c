@@ -37,7 +37,7 @@ void queue_kick(struct queue *q)
 void queue_stop(struct sluice_io *io)
 {
 	pthread_mutex_lock(&io->lock);
-	atomic_store(&io->stop, true);
+	atomic_exchange(&io->stop, true); /* see hand.h */
 	for (unsigned i = 0; i < io->nr_queues; i++)
 		if (io->queues[i].started && !io->queues[i].open_result)
 			queue_kick(&io->queues[i]);
@@ -427,7 +427,7 @@ int queue_call(struct queue *q, int (*run)(struct queue *q, void *arg), void *ar
 	pthread_mutex_lock(&io->lock);
 	c.next = q->calls;
 	q->calls = &c;
-	atomic_store(&q->called, true);
+	atomic_exchange(&q->called, true); /* see hand.h */
 	queue_kick(q);
 	while (!c.done)
 		pthread_cond_wait(&io->called, &io->lock);

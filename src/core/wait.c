@@ -470,7 +470,7 @@ int sluice_cancel(struct sluice_io *io, uint64_t ticket)
 	if (!op)
 		return -ENOENT;
 	if (r == 0 && home) {
-		atomic_store(&home->purge, true);
+		atomic_exchange(&home->purge, true); /* see hand.h */
 		queue_kick(home);
 	}
 	if (r <= 0)
