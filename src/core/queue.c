@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a queue does with blocks: it takes them from the operations on its pile and from
- * those that all queues share, keeps up to `depth` of them in its engine, and looks at what
- * comes back.  Of what is shared it takes a few blocks at a time, so that a large
- * operation spreads over all queues; what it has too much of itself it shares.
+ * What a queue does with the blocks it has taken on (queue_pull.c): it keeps up to `depth` of
+ * them in its engine, and looks at what comes back.
  */
 #include <errno.h>
 #include <string.h>
@@ -13,59 +11,9 @@
 #include "core/core.h"
 #include "core/port.h"
 #include "core/queue.h"
+#include "core/ready.h"
 
-/* -------------------------------------------------------- taking on blocks */
-
-static void ready_add(struct queue *q, struct block *b)
-{
-	b->req.next = NULL;
-	*q->ready_tail = b;
-	q->ready_tail = (struct block **)&b->req.next;
-}
-
-/* Blocks that have been submitted before go first: they may hold what the others wait for. */
-static void ready_return(struct queue *q, struct block *b)
-{
-	b->req.next = (struct sluice_req *)q->ready;
-	if (!q->ready)
-		q->ready_tail = (struct block **)&b->req.next;
-	q->ready = b;
-}
-
-static struct block *ready_take(struct queue *q)
-{
-	struct block *b = q->ready;
-
-	q->ready = (struct block *)b->req.next;
-	if (!q->ready)
-		q->ready_tail = &q->ready;
-	return b;
-}
-
-/* What a block adds to the bytes in flight; stores and an engine for device memory pace themselves.
- */
-static inline uint64_t weight(const struct block *b, uint64_t len)
-{
-	return b->mode == BLOCK_CUFILE || b->remote ? 0 : len;
-}
-
-static struct block *block_get(struct queue *q)
-{
-	struct block *b = q->free;
-
-	q->free = (struct block *)b->req.next;
-	q->nr_free--;
-	return b;
-}
-
-/* One more or one less. */
-static void held_count(const struct block *b, int n)
-{
-	b->held->blocks += (unsigned)n;
-	b->held->bytes += (uint64_t)n * b->len;
-	if (b->mode == BLOCK_BOUNCE)
-		b->held->bounced += (unsigned)n;
-}
+/* --------------------------------------------------------- what came back */
 
 static void block_put(struct queue *q, struct block *b)
 {
@@ -86,332 +34,6 @@ static void block_put(struct queue *q, struct block *b)
 	b->req.next = (struct sluice_req *)q->free;
 	q->free = b;
 }
-
-/* Bounce memory is mapped when the first block needs it, and there as far as it is used. */
-static int bounce_get(struct queue *q, struct block *b)
-{
-	int r;
-
-	if (!q->bounce_ready) {
-		r = sluice_area_map(&q->bounce_area, (uint64_t)BOUNCE_SLOTS * BOUNCE_BYTES,
-				    q->io->opts.huge, SLUICE_AREA_LAZY);
-		if (r < 0)
-			return r;
-		for (unsigned i = 0; i < BOUNCE_SLOTS; i++)
-			q->bounce_free[i] = (char *)q->bounce_area.addr + (size_t)i * BOUNCE_BYTES;
-		q->nr_bounce_free = BOUNCE_SLOTS;
-		q->bounce_ready = true;
-	}
-	if (!q->nr_bounce_free)
-		return -EBUSY;
-	b->bounce = q->bounce_free[--q->nr_bounce_free];
-	return 0;
-}
-
-static void plan_sync(struct op *op, struct block *b)
-{
-	memset(b, 0, sizeof(*b));
-	b->op = op;
-	b->part = &op->file->parts[op->syncs++];
-	b->mode = BLOCK_SYNC;
-	b->req.code = op->opcode == SLUICE_WRITE && !(op->flags & SLUICE_OP_FULLSYNC)
-			      ? SLUICE_REQ_FDATASYNC
-			      : SLUICE_REQ_FSYNC;
-}
-
-/* What comes after the last block of an operation; there is a free one. */
-static void block_of_sync(struct queue *q, struct op *op)
-{
-	struct block *b = op->remote ? remote_get(q) : block_get(q);
-
-	plan_sync(op, b);
-	b->remote = op->remote;
-	op->inflight++;
-	ready_add(q, b);
-}
-
-/* The next block of an operation; there is a free one. */
-static inline struct block *block_of(struct queue *q, struct op *op)
-{
-	struct block *b = op->remote ? remote_get(q) : block_get(q);
-
-	plan_block(op, b);
-	if (op->striped) {
-		b->held = &op->file->held[q->index * op->file->nr_parts +
-					  (unsigned)(b->part - op->file->parts)];
-		held_count(b, 1);
-	}
-	if (op->remote) {
-		b->remote = true;
-		if (op->opcode == SLUICE_WRITE)
-			op->file->issued += b->len;
-	}
-	op->inflight++;
-	ready_add(q, b);
-	return b;
-}
-
-static void local_add(struct queue *q, struct op *op)
-{
-	op->next = NULL;
-	*q->local_tail = op;
-	q->local_tail = &op->next;
-	q->nr_local++;
-}
-
-static void local_pop(struct queue *q)
-{
-	q->local = q->local->next;
-	if (!q->local)
-		q->local_tail = &q->local;
-	q->nr_local--;
-}
-
-static struct op *local_take(struct queue *q)
-{
-	struct op *list = q->local;
-
-	q->local = NULL;
-	q->local_tail = &q->local;
-	q->nr_local = 0;
-	return list;
-}
-
-static void local_fill(struct queue *q)
-{
-	struct op *op = (struct op *)pile_take(&q->hand.pile, true), *next;
-
-	for (; op; op = next) {
-		next = op->next;
-		op_prefetch(op, 0);
-		local_add(q, op);
-	}
-}
-
-/* From now on it cannot be cancelled.  False: it has been. */
-static bool op_claim(struct op *op)
-{
-	unsigned state = atomic_load_explicit(&op->state, memory_order_relaxed);
-
-	if (state == OP_ISSUED)
-		return true;
-	op_begin(op);
-	return state == OP_PENDING && atomic_compare_exchange_strong(&op->state, &state, OP_ISSUED);
-}
-
-static void over_add(struct op **over, struct op *op)
-{
-	op->next = *over;
-	*over = op;
-}
-
-/*
- * Device memory may have to wait for a stream of the user's, and a member of a striped file may be
- * slow; what is behind it on the list must not wait for that: where there is no room for it, it is
- * left to whoever has some.
- */
-static bool local_pass(struct queue *q, struct op *op)
-{
-	struct sluice_io *io = q->io;
-	bool passed;
-
-	if (!op->places && !op->striped)
-		return false;
-	if (atomic_load(&op->state) != OP_PENDING ||
-	    ((!op->places || device_room(q)) && (!op->striped || !pend_lets_by(q, op))))
-		return false;
-	pthread_mutex_lock(&io->lock);
-	passed = atomic_load(&op->state) == OP_PENDING; /* not begun, not cancelled */
-	if (passed) {
-		local_pop(q);
-		pend_add(io, op);
-		queue_wake(io);
-	}
-	pthread_mutex_unlock(&io->lock);
-	return passed;
-}
-
-/* Operations that have their home here; cancelled ones end up on *over. */
-static unsigned pull_local(struct queue *q, unsigned room, struct op **over)
-{
-	uint64_t bytes = q->inflight_bytes;
-	unsigned n = 0;
-	struct block *b;
-	struct op *op;
-
-	while (n < room && (op = q->local) &&
-	       !(q->io->auto_depth && n && bytes >= io_flight_bytes(q->io))) {
-		if (local_pass(q, op))
-			continue;
-		if (!op_claim(op)) {
-			local_pop(q);
-			op_cancel(op);
-			over_add(over, op);
-			continue;
-		}
-		if (op->cursor == op->len) { /* its first blocks failed, or met the end of file */
-			local_pop(q);
-			if (!op->inflight)
-				over_add(over, op);
-			continue;
-		}
-		b = block_of(q, op);
-		if (op->cursor == op->len)
-			local_pop(q);
-		bytes += b->len;
-		n++;
-	}
-	return n;
-}
-
-void queue_purge(struct queue *q)
-{
-	struct op *op, *next, *over = NULL;
-
-	atomic_store(&q->purge, false);
-	local_fill(q);
-	for (op = local_take(q); op; op = next) {
-		next = op->next;
-		if (atomic_load(&op->state) != OP_CANCELLED) {
-			local_add(q, op);
-			continue;
-		}
-		op_begin(op);
-		op_cancel(op);
-		over_add(&over, op);
-	}
-	ops_finish(q->io, q, over);
-}
-
-bool queue_add_local(struct queue *q, struct op *op)
-{
-	if (q->inflight + q->nr_local >= q->io->opts.depth && q->io->nr_active > 1 &&
-	    atomic_load(&q->io->nr_idle))
-		return false;
-	op_begin(op);
-	op->spare = true;
-	op->home = q;
-	atomic_store_explicit(&op->state, OP_ISSUED, memory_order_relaxed);
-	local_add(q, op);
-	return true;
-}
-
-struct op *queue_spare(struct queue *q)
-{
-	struct op *op = q->spare;
-	struct here *here;
-
-	if (!op) {
-		here = here_of(q->io);
-		return here ? port_take(here->port, 1) : NULL;
-	}
-	q->spare = op->next;
-	return op;
-}
-
-/* Under io->lock.  Operations without any block end up on *over. */
-static void pull_shared(struct queue *q, unsigned room, struct op **over)
-{
-	struct sluice_io *io = q->io;
-	uint64_t share = (io->pend_blocks + io->nr_active - 1) / io->nr_active;
-	unsigned limit = (unsigned)min_u64(min_u64(room, PULL_MAX), max_u64(share, 1));
-	uint64_t bytes = q->inflight_bytes, issued = 0;
-	unsigned can = queue_can(q);
-	struct block *b;
-	struct op *op;
-
-	for (unsigned n = 0; n < limit; n++) {
-		if (io->auto_depth && n && bytes >= io_flight_bytes(q->io))
-			break;
-		op = pend_next(q, can);
-		if (!op)
-			break;
-		if (op->est) {
-			op->est--;
-			issued++;
-		}
-		if (op->cursor < op->len) {
-			b = block_of(q, op);
-			bytes += weight(b, b->len);
-		} else if (op->opcode == SLUICE_SYNC || (!op->len && op_needs_sync(op))) {
-			block_of_sync(q, op);
-		}
-		if (op->remote)
-			can = queue_can(q);
-		if (op->cursor < op->len || (op->opcode == SLUICE_SYNC && !op_synced(op)))
-			continue;
-		pend_del(io, op);
-		if (!op->inflight)
-			over_add(over, op);
-	}
-	atomic_fetch_sub(&io->pend_blocks, issued);
-}
-
-unsigned queue_room(const struct queue *q)
-{
-	if (q->ready)
-		return 0; /* these first */
-	if ((q->io->opts.flags & SLUICE_NO_OVERLAP) &&
-	    (q->inflight || q->nr_starved || q->nr_remote))
-		return 0;
-	if (q->io->auto_depth && q->inflight_bytes >= io_flight_bytes(q->io))
-		return 0;
-	return (unsigned)min_u64(q->io->opts.depth - q->inflight, q->nr_free);
-}
-
-/* Half of the room each, where there is work of both kinds; of an odd one in turns. */
-static unsigned room_for_local(struct queue *q, unsigned room)
-{
-	if (!pend_for(q))
-		return room;
-	q->shared_first = !q->shared_first;
-	return (room + !q->shared_first) / 2;
-}
-
-void queue_pull(struct queue *q)
-{
-	struct sluice_io *io = q->io;
-	unsigned room = queue_room(q);
-	struct op *over = NULL;
-
-	if (!room)
-		return;
-	if (!q->local)
-		local_fill(q);
-	if (q->local)
-		room -= pull_local(q, room_for_local(q, room), &over);
-	if (q->local && io->nr_active > 1 && atomic_load(&io->nr_idle))
-		queue_share(q);
-	if (room && pend_for(q)) {
-		pthread_mutex_lock(&io->lock);
-		pull_shared(q, room, &over);
-		pthread_mutex_unlock(&io->lock);
-	}
-	ops_finish(io, q, over);
-}
-
-void queue_share(struct queue *q)
-{
-	struct sluice_io *io = q->io;
-	struct op *op, *next;
-
-	local_fill(q);
-	if (!q->local)
-		return;
-	pthread_mutex_lock(&io->lock);
-	for (op = local_take(q); op; op = next) {
-		next = op->next;
-		/* One that is cancelled or begun stays. */
-		if (atomic_load(&op->state) == OP_PENDING)
-			pend_add(io, op);
-		else
-			local_add(q, op);
-	}
-	queue_wake(io);
-	pthread_mutex_unlock(&io->lock);
-}
-
-/* --------------------------------------------------------- what came back */
 
 /* Results of a batch, gathered first so that the lock, if any, is taken once. */
 struct harvest {
@@ -567,7 +189,7 @@ void queue_harvest(struct queue *q, struct sluice_req *list)
 			harvest_block(q, b, &h);
 			continue;
 		}
-		q->inflight_bytes -= weight(b, b->req.len);
+		q->inflight_bytes -= block_weight(b, b->req.len);
 		if (b->req.res > 0)
 			moved += (uint64_t)b->req.res;
 		copied = b->mode == BLOCK_BOUNCE && b->op->opcode == SLUICE_READ;
@@ -637,6 +259,27 @@ static void fail_block(struct queue *q, struct block *b, int code)
 
 /* ------------------------------------------------------------- submitting */
 
+/* Bounce memory is mapped when the first block needs it, and there as far as it is used. */
+static int bounce_get(struct queue *q, struct block *b)
+{
+	int r;
+
+	if (!q->bounce_ready) {
+		r = sluice_area_map(&q->bounce_area, (uint64_t)BOUNCE_SLOTS * BOUNCE_BYTES,
+				    q->io->opts.huge, SLUICE_AREA_LAZY);
+		if (r < 0)
+			return r;
+		for (unsigned i = 0; i < BOUNCE_SLOTS; i++)
+			q->bounce_free[i] = (char *)q->bounce_area.addr + (size_t)i * BOUNCE_BYTES;
+		q->nr_bounce_free = BOUNCE_SLOTS;
+		q->bounce_ready = true;
+	}
+	if (!q->nr_bounce_free)
+		return -EBUSY;
+	b->bounce = q->bounce_free[--q->nr_bounce_free];
+	return 0;
+}
+
 /* Whatever has to be there before a block is started; -EBUSY: not yet. */
 static inline int make_ready(struct queue *q, struct block *b)
 {
@@ -676,7 +319,7 @@ static unsigned queue_gather(struct queue *q, struct sluice_req **reqs, unsigned
 			continue;
 		}
 		b->inflight = true;
-		q->inflight_bytes += weight(b, b->req.len);
+		q->inflight_bytes += block_weight(b, b->req.len);
 		reqs[n++] = &b->req;
 		if (b->mode == BLOCK_BOUNCE)
 			break; /* it may have been copied: let it go before the next copy */
@@ -688,7 +331,7 @@ static unsigned queue_gather(struct queue *q, struct sluice_req **reqs, unsigned
 static void not_taken(struct queue *q, struct block *b)
 {
 	b->inflight = false;
-	q->inflight_bytes -= weight(b, b->req.len);
+	q->inflight_bytes -= block_weight(b, b->req.len);
 	ready_return(q, b);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Operations on their way to a queue and back, and who waits for them or cancels them, in every
- * order there is: core/port.c, queue.c, thread.c and wait.c are run as they are, by threads of
- * users and one of I/O that may change at every atomic access and every lock.  Locks and
+ * order there is: core/port.c, queue.c, queue_pull.c, thread.c and wait.c are run as they are, by
+ * threads of users and one of I/O that may change at every atomic access and every lock.  Locks and
  * conditions are the test's own, and time stands still: nobody is saved by a timeout.
  */
 #include <pthread.h>
@@ -60,6 +60,7 @@ static int test_signal(pthread_cond_t *cond)
 
 #include "core/port.c"
 #include "core/queue.c"
+#include "core/queue_pull.c"
 #include "core/thread.c"
 #include "core/wait.c"
 

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a queue takes on: blocks of the operations on its pile and of those that all queues share.
+ * Of what is shared it takes a few blocks at a time, so that a large operation spreads over all
+ * queues; what it has too much of itself it shares.
+ */
+#include <string.h>
+
+#include "core/block.h"
+#include "core/core.h"
+#include "core/port.h"
+#include "core/queue.h"
+#include "core/ready.h"
+
+static struct block *block_get(struct queue *q)
+{
+	struct block *b = q->free;
+
+	q->free = (struct block *)b->req.next;
+	q->nr_free--;
+	return b;
+}
+
+static void plan_sync(struct op *op, struct block *b)
+{
+	memset(b, 0, sizeof(*b));
+	b->op = op;
+	b->part = &op->file->parts[op->syncs++];
+	b->mode = BLOCK_SYNC;
+	b->req.code = op->opcode == SLUICE_WRITE && !(op->flags & SLUICE_OP_FULLSYNC)
+			      ? SLUICE_REQ_FDATASYNC
+			      : SLUICE_REQ_FSYNC;
+}
+
+void block_of_sync(struct queue *q, struct op *op)
+{
+	struct block *b = op->remote ? remote_get(q) : block_get(q);
+
+	plan_sync(op, b);
+	b->remote = op->remote;
+	op->inflight++;
+	ready_add(q, b);
+}
+
+/* The next block of an operation; there is a free one. */
+static inline struct block *block_of(struct queue *q, struct op *op)
+{
+	struct block *b = op->remote ? remote_get(q) : block_get(q);
+
+	plan_block(op, b);
+	if (op->striped) {
+		b->held = &op->file->held[q->index * op->file->nr_parts +
+					  (unsigned)(b->part - op->file->parts)];
+		held_count(b, 1);
+	}
+	if (op->remote) {
+		b->remote = true;
+		if (op->opcode == SLUICE_WRITE)
+			op->file->issued += b->len;
+	}
+	op->inflight++;
+	ready_add(q, b);
+	return b;
+}
+
+static void local_add(struct queue *q, struct op *op)
+{
+	op->next = NULL;
+	*q->local_tail = op;
+	q->local_tail = &op->next;
+	q->nr_local++;
+}
+
+static void local_pop(struct queue *q)
+{
+	q->local = q->local->next;
+	if (!q->local)
+		q->local_tail = &q->local;
+	q->nr_local--;
+}
+
+static struct op *local_take(struct queue *q)
+{
+	struct op *list = q->local;
+
+	q->local = NULL;
+	q->local_tail = &q->local;
+	q->nr_local = 0;
+	return list;
+}
+
+static void local_fill(struct queue *q)
+{
+	struct op *op = (struct op *)pile_take(&q->hand.pile, true), *next;
+
+	for (; op; op = next) {
+		next = op->next;
+		op_prefetch(op, 0);
+		local_add(q, op);
+	}
+}
+
+/* From now on it cannot be cancelled.  False: it has been. */
+static bool op_claim(struct op *op)
+{
+	unsigned state = atomic_load_explicit(&op->state, memory_order_relaxed);
+
+	if (state == OP_ISSUED)
+		return true;
+	op_begin(op);
+	return state == OP_PENDING && atomic_compare_exchange_strong(&op->state, &state, OP_ISSUED);
+}
+
+/*
+ * Device memory may have to wait for a stream of the user's, and a member of a striped file may be
+ * slow; what is behind it on the list must not wait for that: where there is no room for it, it is
+ * left to whoever has some.
+ */
+static bool local_pass(struct queue *q, struct op *op)
+{
+	struct sluice_io *io = q->io;
+	bool passed;
+
+	if (!op->places && !op->striped)
+		return false;
+	if (atomic_load(&op->state) != OP_PENDING ||
+	    ((!op->places || device_room(q)) && (!op->striped || !pend_lets_by(q, op))))
+		return false;
+	pthread_mutex_lock(&io->lock);
+	passed = atomic_load(&op->state) == OP_PENDING; /* not begun, not cancelled */
+	if (passed) {
+		local_pop(q);
+		pend_add(io, op);
+		queue_wake(io);
+	}
+	pthread_mutex_unlock(&io->lock);
+	return passed;
+}
+
+/* Operations that have their home here; cancelled ones end up on *over. */
+static unsigned pull_local(struct queue *q, unsigned room, struct op **over)
+{
+	uint64_t bytes = q->inflight_bytes;
+	unsigned n = 0;
+	struct block *b;
+	struct op *op;
+
+	while (n < room && (op = q->local) &&
+	       !(q->io->auto_depth && n && bytes >= io_flight_bytes(q->io))) {
+		if (local_pass(q, op))
+			continue;
+		if (!op_claim(op)) {
+			local_pop(q);
+			op_cancel(op);
+			over_add(over, op);
+			continue;
+		}
+		if (op->cursor == op->len) { /* its first blocks failed, or met the end of file */
+			local_pop(q);
+			if (!op->inflight)
+				over_add(over, op);
+			continue;
+		}
+		b = block_of(q, op);
+		if (op->cursor == op->len)
+			local_pop(q);
+		bytes += b->len;
+		n++;
+	}
+	return n;
+}
+
+void queue_purge(struct queue *q)
+{
+	struct op *op, *next, *over = NULL;
+
+	atomic_store(&q->purge, false);
+	local_fill(q);
+	for (op = local_take(q); op; op = next) {
+		next = op->next;
+		if (atomic_load(&op->state) != OP_CANCELLED) {
+			local_add(q, op);
+			continue;
+		}
+		op_begin(op);
+		op_cancel(op);
+		over_add(&over, op);
+	}
+	ops_finish(q->io, q, over);
+}
+
+bool queue_add_local(struct queue *q, struct op *op)
+{
+	if (q->inflight + q->nr_local >= q->io->opts.depth && q->io->nr_active > 1 &&
+	    atomic_load(&q->io->nr_idle))
+		return false;
+	op_begin(op);
+	op->spare = true;
+	op->home = q;
+	atomic_store_explicit(&op->state, OP_ISSUED, memory_order_relaxed);
+	local_add(q, op);
+	return true;
+}
+
+struct op *queue_spare(struct queue *q)
+{
+	struct op *op = q->spare;
+	struct here *here;
+
+	if (!op) {
+		here = here_of(q->io);
+		return here ? port_take(here->port, 1) : NULL;
+	}
+	q->spare = op->next;
+	return op;
+}
+
+/* Under io->lock.  Operations without any block end up on *over. */
+static void pull_shared(struct queue *q, unsigned room, struct op **over)
+{
+	struct sluice_io *io = q->io;
+	uint64_t share = (io->pend_blocks + io->nr_active - 1) / io->nr_active;
+	unsigned limit = (unsigned)min_u64(min_u64(room, PULL_MAX), max_u64(share, 1));
+	uint64_t bytes = q->inflight_bytes, issued = 0;
+	unsigned can = queue_can(q);
+	struct block *b;
+	struct op *op;
+
+	for (unsigned n = 0; n < limit; n++) {
+		if (io->auto_depth && n && bytes >= io_flight_bytes(q->io))
+			break;
+		op = pend_next(q, can);
+		if (!op)
+			break;
+		if (op->est) {
+			op->est--;
+			issued++;
+		}
+		if (op->cursor < op->len) {
+			b = block_of(q, op);
+			bytes += block_weight(b, b->len);
+		} else if (op->opcode == SLUICE_SYNC || (!op->len && op_needs_sync(op))) {
+			block_of_sync(q, op);
+		}
+		if (op->remote)
+			can = queue_can(q);
+		if (op->cursor < op->len || (op->opcode == SLUICE_SYNC && !op_synced(op)))
+			continue;
+		pend_del(io, op);
+		if (!op->inflight)
+			over_add(over, op);
+	}
+	atomic_fetch_sub(&io->pend_blocks, issued);
+}
+
+unsigned queue_room(const struct queue *q)
+{
+	if (q->ready)
+		return 0; /* these first */
+	if ((q->io->opts.flags & SLUICE_NO_OVERLAP) &&
+	    (q->inflight || q->nr_starved || q->nr_remote))
+		return 0;
+	if (q->io->auto_depth && q->inflight_bytes >= io_flight_bytes(q->io))
+		return 0;
+	return (unsigned)min_u64(q->io->opts.depth - q->inflight, q->nr_free);
+}
+
+/* Half of the room each, where there is work of both kinds; of an odd one in turns. */
+static unsigned room_for_local(struct queue *q, unsigned room)
+{
+	if (!pend_for(q))
+		return room;
+	q->shared_first = !q->shared_first;
+	return (room + !q->shared_first) / 2;
+}
+
+void queue_pull(struct queue *q)
+{
+	struct sluice_io *io = q->io;
+	unsigned room = queue_room(q);
+	struct op *over = NULL;
+
+	if (!room)
+		return;
+	if (!q->local)
+		local_fill(q);
+	if (q->local)
+		room -= pull_local(q, room_for_local(q, room), &over);
+	if (q->local && io->nr_active > 1 && atomic_load(&io->nr_idle))
+		queue_share(q);
+	if (room && pend_for(q)) {
+		pthread_mutex_lock(&io->lock);
+		pull_shared(q, room, &over);
+		pthread_mutex_unlock(&io->lock);
+	}
+	ops_finish(io, q, over);
+}
+
+void queue_share(struct queue *q)
+{
+	struct sluice_io *io = q->io;
+	struct op *op, *next;
+
+	local_fill(q);
+	if (!q->local)
+		return;
+	pthread_mutex_lock(&io->lock);
+	for (op = local_take(q); op; op = next) {
+		next = op->next;
+		/* One that is cancelled or begun stays. */
+		if (atomic_load(&op->state) == OP_PENDING)
+			pend_add(io, op);
+		else
+			local_add(q, op);
+	}
+	queue_wake(io);
+	pthread_mutex_unlock(&io->lock);
+}
