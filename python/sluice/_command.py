@@ -4,10 +4,13 @@
 It is a program of its own, which the wheel carries beside this file, and takes the place of the
 Python that was started to find it.  What it leaves to Python is called here.
 """
+import io
 import os
+import re
 import sys
 import textwrap
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn, TextIO, cast
 
 
 def program() -> str:
@@ -20,14 +23,46 @@ def program() -> str:
     sys.exit(f'sluice: {here}: the command is missing; install the wheel, or build with make')
 
 
+# As the other commands have it (load/report/result/plain.c): what moves the cursor, is not seen or turns text.
+_UNSEEN = re.compile('[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff'
+                     '\ufff9-\ufffb\ud800-\udfff]')
+
+
+def _written_out(found: re.Match[str]) -> str:
+    c = ord(found[0])
+    return f'\\x{c & 0xff:02x}' if c < 0x80 or c >= 0xd800 and c < 0xe000 else f'\\u{c:04x}'
+
+
+class _Plain(io.TextIOBase):
+    """Standard output or error for people: names out of files and results do nothing to a terminal."""
+
+    def __init__(self, to: TextIO) -> None:
+        self._to = to
+
+    def write(self, text: str) -> int:
+        self._to.write(_UNSEEN.sub(_written_out, text))
+        return len(text)
+
+    def flush(self) -> None:
+        self._to.flush()
+
+    def isatty(self) -> bool:
+        return self._to.isatty()
+
+
+def _exit(main: Callable[[list[str]], int], words: list[str]) -> NoReturn:
+    sys.stdout, sys.stderr = cast(TextIO, _Plain(sys.stdout)), cast(TextIO, _Plain(sys.stderr))
+    sys.exit(main(words))
+
+
 def show_help(command: dict[str, Any], more: str = '') -> None:
     """Of a command that is written in Python, as the others have it."""
     print(f'usage: sluice {command["name"]} [OPTION...] {command["usage"]}\n{command["summary"]}')
     group = None
     for o in command['options']:
         if o['group'] != group:
+            print(f'{group and chr(10) or ""}{o["group"]}:')
             group = o['group']
-            print(f'\n{group}:')
         left = f'      --{o["name"]}' + (f' {o["meta"]}' if o['meta'] else '')
         left += '...' if o['kind'] == 'list' else ''
         text = o['help'] + (f' ({o["default"]})' if o['default'] else '')
@@ -41,16 +76,16 @@ def run(*words: str) -> NoReturn:
     if words[:2] == ('kv', 'mlperf') or words[:3] == ('help', 'kv', 'mlperf'):
         from . import _mlperf
 
-        sys.exit(_mlperf.main(['--help'] if words[0] == 'help' else list(words[2:])))
+        _exit(_mlperf.main, ['--help'] if words[0] == 'help' else list(words[2:]))
     if words[:2] == ('s3', 'compare') or words[:3] == ('help', 's3', 'compare'):
         from . import _s3_compare
 
-        sys.exit(_s3_compare.main(['--help'] if words[0] == 'help' else list(words[2:])))
+        _exit(_s3_compare.main, ['--help'] if words[0] == 'help' else list(words[2:]))
     if words[:1] == ('io',):
         from . import _torch_io
 
         if _torch_io.is_wanted(list(words[1:])):
-            sys.exit(_torch_io.main(list(words[1:])))
+            _exit(_torch_io.main, list(words[1:]))
     path = program()
     os.execv(path, ['sluice', *words])
 

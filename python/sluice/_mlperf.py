@@ -38,9 +38,9 @@ COMMAND: dict[str, Any] = {
     'name': 'kv mlperf', 'summary': 'what an MLPerf submission runs, and its summary',
     'usage': '[KV_OPTION...]', 'operands': None, 'notes': None, 'runs': True, 'options': [
         _option('Run', 'cache-dir', 'string', 'FOLDER', None,
-                'where the storage to be measured is; each rank has a folder in it', role='place'),
+                'where the storage to be measured is', role='place'),
         _option('Run', 'results-dir', 'string', 'FOLDER', None,
-                'where results go; default: a new folder kvcache_run_YYYYmmdd_HHMMSS', role='write'),
+                'where results go; default: a new folder', role='write'),
         _option('Run', 'options', 'list', 'N', None, 'which of the options; default: 1 2 3', (1, 3)),
         _option('Run', 'trials', 'integer', 'N', '3', 'runs of each option', (1, 1000)),
         _option('Run', 'npernode', 'integer', 'N', '1', 'ranks at a time on this machine', (1, 1024)),
@@ -48,12 +48,12 @@ COMMAND: dict[str, Any] = {
                 (0, 2**63 - 1), ('seed-base',)),
         _option('Run', 'delay', 'integer', 'SECONDS', '20', 'pause between options', (0, 86400)),
         _option('Run', 'duration', 'integer', 'SECONDS', None,
-                'length of a run, for trials: a submission needs 300', (1, 86400)),
+                'of a run, for trials: a submission needs 300', (1, 86400)),
         _option('Run', 'config', 'string', 'FILE', None,
                 'settings in YAML: not in a closed submission', role='read'),
         _option('Run', 'dry-run', 'flag', None, None, 'print what would be run'),
         _option('Ranks of mpirun', 'rank-output-base', 'string', 'FOLDER', None,
-                'one run of one rank: its result goes to rank_N in here', role='write'),
+                "one rank's run: its result goes to rank_N in here", role='write'),
         _option('Ranks of mpirun', 'rank-cache-base', 'string', 'FOLDER', None,
                 "the rank's storage is rank_N in here", role='place'),
         _option('Ranks of mpirun', 'start-delay', 'integer', 'SECONDS', '90', 'pause before it',
@@ -545,9 +545,9 @@ def _main(words: list[str]) -> int:
 def main(words: list[str]) -> int:
     """The exit status."""
     until = words.index('--') if '--' in words else len(words)
-    if {'-h', '--help'} & set(words[:until]):
+    if {'-h', '--help', '--help-all', '--help_all'} & set(words[:until]):
         importlib.import_module('sluice._command').show_help(
-            COMMAND, "\nOther options are those of `sluice kv', for each of its runs.")
+            COMMAND, "Other options are those of `sluice kv', for each of its runs.")
         return 0
     try:
         return _main(words)

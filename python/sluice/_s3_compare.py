@@ -270,7 +270,7 @@ def _main(words: list[str]) -> int:
         for i in range(args['rounds']):
             run.round(i)
             if sys.stderr.isatty():
-                print(f'\r{i + 1} of {args["rounds"]} rounds', end='', file=sys.stderr, flush=True)
+                print(f'\r{i + 1} of {args["rounds"]} rounds', end='', file=sys.__stderr__, flush=True)
     finally:
         with contextlib.suppress(OSError):
             run.clean()
@@ -285,7 +285,7 @@ def _main(words: list[str]) -> int:
 
 def main(words: list[str]) -> int:
     """The exit status."""
-    if {'-h', '--help'} & set(words):
+    if {'-h', '--help', '--help-all', '--help_all'} & set(words):
         importlib.import_module('sluice._command').show_help(COMMAND)
         return 0
     try:

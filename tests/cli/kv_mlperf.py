@@ -368,6 +368,32 @@ def ranks_that_cannot_meet_are_told():
         assert 'SLUICE_MEET' in err and not os.path.exists('run'), err
 
 
+def python(*words):
+    """Any command that is written in Python: its status and what it says."""
+    done = subprocess.run([sys.executable, '-m', 'sluice', *words], stdin=subprocess.DEVNULL, capture_output=True, env={**os.environ, 'PYTHONPATH': PACKAGE})
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def words_of_the_user_are_told_harmlessly():
+    """As harmless.py has it for the other commands."""
+    evil = '\x1b]0;gotcha\x07\x1b[1A\u009b2J\u202egpj\u200b\r'
+    with folder():
+        for words in (['kv', 'mlperf', '--trials', 'x' + evil], ['kv', 'mlperf', '--mod' + evil], ['kv', 'mlperf', '--cache-dir', '/proc/' + evil],
+                      ['kv', 'mlperf', '--dry-run', '--cache-dir', 'c' + evil, '--results-dir', 'r' + evil],
+                      ['s3', 'compare', '--foo' + evil], ['s3', 'compare', 's3://b/x', '--compare', 'b' + evil],
+                      ['io', '--engine', 'torch_io', '--folder', 'no' + evil, '--io_size', '1M']):
+            status, out, err = python(*words)
+            assert not re.search('[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u202e]', out + err), (words, out, err)
+            assert '--dry-run' in words or status and '\\x1b]0;gotcha\\x07\\x1b[1A\\u009b2J\\u202egpj\\u200b\\x0d' in err, (words, status, out, err)
+
+
+def help_fits_a_terminal_of_24_lines():
+    for words in ['kv', 'mlperf'], ['s3', 'compare']:
+        status, out, err = python(*words, '--help')
+        assert (status, err) == (0, '') and out.count('\n') <= 23 and max(map(len, out.splitlines())) <= 80, out
+        assert python(*words, '--help-all') == python('help', *words) == (0, out, ''), out
+
+
 tap.run(ranks_may_come_one_after_the_other, a_program_has_its_status_where_children_are_ignored, ranks_that_cannot_meet_are_told,
         the_options_are_those_of_a_submission, a_run_leaves_results_and_a_summary, several_ranks_are_added_up,
         ranks_wait_for_each_other_and_the_first_writes_the_summary,
@@ -375,4 +401,4 @@ tap.run(ranks_may_come_one_after_the_other, a_program_has_its_status_where_child
         a_run_that_fails_is_missing_and_told, a_rank_of_the_front_end_runs_once,
         a_rank_that_completed_nothing_is_no_missing_file, when_a_rank_is_lost_the_others_stop,
         a_command_that_died_is_not_waited_for, a_summary_follows_no_link, failures_of_all_ranks_are_in_the_summary,
-        the_command_in_c_says_where_it_is, an_interruption_ends_with_what_there_is, bad_command_lines_create_nothing)
+        words_of_the_user_are_told_harmlessly, help_fits_a_terminal_of_24_lines, the_command_in_c_says_where_it_is, an_interruption_ends_with_what_there_is, bad_command_lines_create_nothing)
