@@ -11,6 +11,7 @@
 #include "base/util.h"
 #include "cli/cli.h"
 #include "cli/hosts.h"
+#include "cli/object.h"
 #include "cli/progress.h"
 #include "cli/replay_args.h"
 #include "load/report/jobs/replay_report.h"
@@ -62,6 +63,18 @@ static int replay_refuse(int r, const char *why)
 	default:
 		return cli_usage(&cmd_replay, "%s", why);
 	}
+}
+
+/* The same of places: what a store or its keys refuse is no fault of the command line. */
+static int replay_refuse_place(const struct replay_command *c, int r, const char *why)
+{
+	for (unsigned i = 0; i < REPLAY_TIERS; i++) {
+		const struct replay_target *t = &c->setup->job.tiers[i];
+
+		if (t->used && t->kind == PLACE_BUCKET && r == -EACCES)
+			return cli_object_fail(&cmd_replay, r, why);
+	}
+	return replay_refuse(r, why);
 }
 
 /* ------------------------------------------------------------------------ results */
@@ -117,7 +130,7 @@ static int run_and_report(struct replay_command *c, struct replay_result *res)
 	cli_progress_end(&c->progress);
 	if (rc < 0 && !res->started && !res->absent && !*c->stop) {
 		result_fini(&r);
-		return replay_refuse(rc, err.msg);
+		return replay_refuse_place(c, rc, err.msg);
 	}
 	cli_trace_tell_bad(&res->bad, &cmd_replay);
 	status = replay_tell(c, &r);
@@ -160,7 +173,7 @@ static int replay_look(struct replay_command *c)
 		replay_report_plan(stdout, &c->report);
 		fflush(stdout);
 	}
-	return r < 0 ? replay_refuse(r, err.msg) : CLI_OK;
+	return r < 0 ? replay_refuse_place(c, r, err.msg) : CLI_OK;
 }
 
 static int do_job(struct replay_command *c)

@@ -188,7 +188,7 @@ static int cred_find(struct object_cred_source *s, const struct object_cred_opts
 		if (s->now.key_id)
 			return 0;
 	}
-	return sluice_fail(err, -ENOENT,
+	return sluice_fail(err, -EACCES,
 			   "credentials: none in the environment, the shared files%s%s, web "
 			   "identity, container endpoint or instance metadata",
 			   o->profile ? " for profile " : "", o->profile ? o->profile : "");

@@ -227,6 +227,22 @@ def bad_input_is_one_line():
     assert below() == []
 
 
+@in_folder
+def without_keys_every_job_ends_alike():
+    """Keys are no part of the command line, and a dry run fails where the run would."""
+    write_rows('t.csv', 'W a 5000')
+    none = {name: value for name, value in os.environ.items() if not name.startswith('AWS_')}
+    none |= {'HOME': os.getcwd(), 'AWS_EC2_METADATA_DISABLED': 'true', 'AWS_ENDPOINT_URL': S.urls[0]}
+    jobs = {'bench': ['-f', TO[1]], 'io': ['--folder', TO[1], '--io_size', '64K'], 'sweep': ['--nvme_dir', TO[1]],
+            'kv': [*KV, '--cache-dir', TO[1]], 'replay': ['t.csv', *TO]}
+    for name, args in jobs.items():
+        for dry in [], ['--dry-run']:
+            done = clikit.Command(name)(*args, *dry, status=1, env=none)
+            assert not done.out and done.err.count('\n') == 1 and ': credentials: none in' in done.err, done
+    done = clikit.Command('replay')('t.csv', *TO, status=1, env=none | {'AWS_ACCESS_KEY_ID': 'nobody', 'AWS_SECRET_ACCESS_KEY': 'x'})
+    assert done.err.count('\n') == 1 and '403' in done.err, done
+
+
 tap.run(
     objects_do_what_files_do,
     ranges_of_an_operation_log_are_read_as_ranges,
@@ -239,4 +255,5 @@ tap.run(
     what_is_not_ours_is_refused_and_left,
     what_a_killed_run_left_is_removed_by_the_next_and_nobody_joins_a_living_one,
     bad_input_is_one_line,
+    without_keys_every_job_ends_alike,
 )

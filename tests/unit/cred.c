@@ -222,7 +222,7 @@ static void profiles_that_cannot_be_used_say_why(void)
 	refused("sso", -EINVAL, "sso_session, which is not supported");
 	refused("role", -EINVAL, "role_arn, which is not supported");
 	refused("bad", -EINVAL, "exit status 3");
-	refused("empty", -ENOENT, "none in the environment");
+	refused("empty", -EACCES, "none in the environment");
 	files_end();
 	begin();
 	set("AWS_CONFIG_FILE", "no/such/file");
@@ -324,11 +324,11 @@ static void an_instance_is_asked_last_with_a_token(void)
 	expect(NULL, "instance metadata", "AKIDEC2", MARK "-tok");
 	T_EQ(nr_asked, 3);
 	answers = NULL; /* nobody there */
-	refused(NULL, -ENOENT, "none in the environment");
+	refused(NULL, -EACCES, "none in the environment");
 	nr_asked = 0;
 	set("AWS_EC2_METADATA_DISABLED", "true");
 	answers = instance;
-	refused(NULL, -ENOENT, "none in the environment");
+	refused(NULL, -EACCES, "none in the environment");
 	T_EQ(nr_asked, 0);
 }
 
