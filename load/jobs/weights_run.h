@@ -31,6 +31,7 @@ struct weights_run {
 	struct weights_router *router;
 	struct weights_turn turns[WEIGHTS_TURNS];
 	unsigned nr_turns;
+	double planned_sec;       /* that the turns so far were meant to take */
 	struct sluice_stats warm; /* of the handle, before the first turn */
 	uint64_t last_ns;         /* when the group before was there */
 	uint64_t counted;         /* of experts: bytes read */

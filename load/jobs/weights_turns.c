@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Turns of a job of streamed weights: groups, or sets of experts, and the limit between. */
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "base/util.h"
 #include "load/jobs/weights_run.h"
 #include "load/measure/handle.h"
+
+#define GROUP_SEC 20e-6 /* that the smallest group takes, until it is known better */
 
 enum {
 	LEAST = 4,  /* groups of a turn */
@@ -151,18 +154,21 @@ static int one_group(struct weights_run *run, struct sluice_weights *w,
 /* As many groups as take the time of a turn, from where the last one ended. */
 static void turn_plan(struct weights_run *run, struct weights_turn *t)
 {
-	double left = run->job->sec / WEIGHTS_TURNS, speed = speed_so_far(run);
+	double left = run->job->sec / WEIGHTS_TURNS, speed = speed_so_far(run), planned;
 	const struct weights_turn *before = run->nr_turns ? &run->turns[run->nr_turns - 1] : NULL;
 	uint64_t groups = run->res->plan.groups;
 
 	*t = (struct weights_turn){.first = before ? (before->first + before->nr) % groups : 0};
+	if (run->res->series.sec > 2 * run->planned_sec && run->planned_sec > 0)
+		left *= run->planned_sec / run->res->series.sec;
+	planned = left;
 	while (left > 0 || t->nr < LEAST) {
 		uint64_t k = (t->first + t->nr++) % groups;
 		double sec = (double)sluice_model_get_group(run->m, k)->bytes / speed;
 
-		left -= sec > run->job->compute_ms / 1000 ? sec : run->job->compute_ms / 1000;
-		left -= 1e-6;
+		left -= fmax(fmax(sec, run->job->compute_ms / 1000), GROUP_SEC);
 	}
+	run->planned_sec += planned - left;
 }
 
 static int turn_model(struct sluice_model **out, const struct weights_run *run,

@@ -160,6 +160,14 @@ def holes_are_refused():
     assert 'has a hole at byte' in done.err and not done.out, done
 
 
+@in_folder
+def a_model_of_a_few_bytes_ends_in_its_time():
+    """Its groups take longer than their bytes: what is planned is what a group takes at least."""
+    safetensors('m.safetensors', [('w', b'12345678')])
+    one = stream.result('m.safetensors', '--window', '4M', '--time', '0.6', '--limit', '1000000000')['series'][0]
+    assert 0 < one['ops'] <= 0.6 / 20e-6 + 100, one['ops']
+
+
 tap.run(published_figures_follow_from_bytes_and_bandwidth, a_model_on_disk_is_streamed, names_that_are_links_are_followed,
         computing_goes_on_beside_reading, a_shape_is_streamed_from_a_small_file, experts_hit_or_miss, what_cannot_be_is_told,
-        holes_are_refused)
+        holes_are_refused, a_model_of_a_few_bytes_ends_in_its_time)
