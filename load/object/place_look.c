@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A folder of a place is looked at whole, before anything in it is touched. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sluice/stripe.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "load/object/place_look.h"
+
+#define STRIPE_MARK ".sluice-stripe" /* what makes a folder a striped one */
+
+static bool is_subfolder(const char *name)
+{
+	return strlen(name) == 3 && strspn(name, "0123456789abcdef") == 3;
+}
+
+static int strange(const struct look *l, const char *sub, const char *name, struct sluice_err *err)
+{
+	return sluice_fail(err, -EEXIST,
+			   "%s/%s%s: was not made here; use an empty folder, or move it away",
+			   l->path, sub, name);
+}
+
+/* Made, and not yet named when the run was killed: there is nothing in it. */
+static struct book_entry *look_new(struct look *l, const char *below, const struct book_seen *seen)
+{
+	struct book_entry *e;
+
+	if (!seen->regular || seen->file.bytes || !book_is_new(&l->book, below))
+		return NULL;
+	e = book_add(&l->book, below);
+	if (e) {
+		e->file = seen->file;
+		e->state = BOOK_MADE;
+	}
+	return e;
+}
+
+static int look_folder(struct look *l, const char *sub, struct sluice_err *err);
+
+static int look_entry(struct look *l, const char *sub, const char *name, struct sluice_err *err)
+{
+	char below[NAME_MAX + 8];
+	const struct book_entry *e;
+	struct book_seen seen;
+
+	if (!strcmp(name, ".") || !strcmp(name, ".."))
+		return 0;
+	snprintf(below, sizeof(below), "%s%s", sub, name);
+	if (book_see(&seen, l->fd, below) < 0)
+		return strange(l, sub, name, err);
+	if (!sub[0] && !strcmp(name, "lost+found") && seen.folder)
+		return 0; /* of the file system */
+	if (!sub[0] && (!strcmp(name, BOOK_NAME) || (l->striped && !strcmp(name, STRIPE_MARK))))
+		return 0;
+	if (!sub[0] && seen.folder && l->book.hashed && is_subfolder(name)) {
+		snprintf(below, sizeof(below), "%s/", name);
+		return look_folder(l, below, err);
+	}
+	e = book_find(&l->book, below);
+	if (!e)
+		e = look_new(l, below, &seen);
+	if (!e || !book_is_file(e, &seen))
+		return strange(l, sub, name, err);
+	l->freed += l->striped ? book_whole_bytes(l->path, below, &seen) : seen.allocated;
+	return 0;
+}
+
+/* @sub: "" or "abc/". */
+static int look_folder(struct look *l, const char *sub, struct sluice_err *err)
+{
+	int fd = openat(l->fd, sub[0] ? sub : ".", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct dirent *e;
+	int r = 0;
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+
+	if (!dir) {
+		r = sluice_fail(err, -errno, "%s/%s: %s", l->path, sub, strerror(errno));
+		if (fd >= 0)
+			close(fd);
+		return r;
+	}
+	while (r == 0 && (e = readdir(dir)))
+		r = look_entry(l, sub, e->d_name, err);
+	closedir(dir);
+	return r;
+}
+
+/* What others can have written is not believed, whatever it says. */
+static int look_owner(const struct look *l, const struct stat *st, struct sluice_err *err)
+{
+	if (!S_ISREG(st->st_mode))
+		return sluice_fail(err, -EEXIST, "%s/%s: is not a regular file", l->path,
+				   BOOK_NAME);
+	if (!book_is_own(st))
+		return sluice_fail(err, -EPERM,
+				   "%s/%s: belongs to somebody else (user %u), or others may write "
+				   "to it; remove it with what it names, or use another folder",
+				   l->path, BOOK_NAME, st->st_uid);
+	return 0;
+}
+
+static int look_layout(const struct look *l, struct sluice_err *err)
+{
+	const struct book *b = &l->book;
+
+	if (b->slab == (l->o->kind == PLACE_SLAB) &&
+	    (b->slab || (b->npy == (l->o->layout == PLACE_NPY) && b->hashed == l->o->hashed)))
+		return 0;
+	return sluice_fail(err, -EINVAL,
+			   "%s: the objects of the earlier run are %s%s; use the same layout "
+			   "to take them over, or have them removed (--fresh)",
+			   l->path,
+			   b->slab  ? "in a slab"
+			   : b->npy ? "npy files"
+				    : "raw files",
+			   b->hashed ? " in sub-folders" : "");
+}
+
+static int look_marker(struct look *l, struct sluice_err *err)
+{
+	struct stat st;
+	int r;
+
+	l->marker =
+		openat(l->fd, BOOK_NAME, O_RDWR | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (l->marker < 0 && errno == ENOENT)
+		return 0;
+	if (l->marker < 0 || fstat(l->marker, &st) < 0)
+		return sluice_fail(err, -errno, "%s/%s: %s", l->path, BOOK_NAME, strerror(errno));
+	r = look_owner(l, &st, err);
+	if (r < 0)
+		return r;
+	if (flock(l->marker, LOCK_EX | LOCK_NB) < 0)
+		return sluice_fail(err, -EBUSY, "%s: is in use by another run", l->path);
+	r = st.st_size ? book_load(&l->book, l->marker, l->path, err) : 0;
+	return r < 0 || !l->o->reuse || !st.st_size ? r : look_layout(l, err);
+}
+
+int look_begin(struct look *l, struct sluice_err *err)
+{
+	int r;
+
+	l->marker = -1;
+	l->fd = open(l->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (l->fd < 0)
+		return sluice_fail(err, -errno, "%s: %s", l->path, strerror(errno));
+	if (l->o->kind == PLACE_FILES && sluice_stripe_is(l->path) == 2) {
+		r = sluice_stripe_load(&l->striped, l->path, err);
+		if (r < 0)
+			return r;
+	}
+	r = look_marker(l, err);
+	return r < 0 ? r : look_folder(l, "", err);
+}
+
+void look_end(struct look *l)
+{
+	if (l->fd >= 0)
+		close(l->fd);
+	if (l->marker >= 0)
+		close(l->marker);
+	sluice_stripe_free(l->striped);
+	book_free(&l->book);
+}
+
+/* Cut the last name off; false: there is nothing above. */
+static bool to_parent(char *path)
+{
+	size_t n = strlen(path);
+
+	while (n > 1 && path[n - 1] == '/')
+		n--;
+	while (n && path[n - 1] != '/')
+		n--;
+	while (n > 1 && path[n - 1] == '/')
+		n--;
+	path[n] = '\0';
+	return n > 0 && strcmp(path, "/") != 0;
+}
+
+/* A folder that can be made is as good as one; those above it are made, too. */
+static int look_parent(const char *path, struct sluice_err *err)
+{
+	CLEANUP_FREE char *copy = strdup(path);
+	bool more = true;
+
+	if (!copy)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	do {
+		more = to_parent(copy);
+	} while (more && access(copy, F_OK) < 0 && errno == ENOENT);
+	if (access(*copy ? copy : ".", W_OK | X_OK) < 0)
+		return sluice_fail(err, -errno, "%s: cannot be made: %s", path, strerror(errno));
+	return 0;
+}
+
+int dir_check(const char *path, const struct place_opts *o, uint64_t *ret_freed,
+	      struct sluice_err *err)
+{
+	struct look l = {.path = path, .o = o, .fd = -1, .marker = -1};
+	struct stat st;
+	int r;
+
+	*ret_freed = 0;
+	if (stat(path, &st) < 0 && errno == ENOENT)
+		return look_parent(path, err);
+	r = look_begin(&l, err);
+	if (r == 0 && access(path, W_OK | X_OK) < 0)
+		r = sluice_fail(err, -errno, "%s: %s", path, strerror(errno));
+	*ret_freed = l.freed;
+	look_end(&l);
+	return r;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_OBJECT_PLACE_LOOK_H
+#define SLUICE_OBJECT_PLACE_LOOK_H
+
+#include "load/object/place.h"
+#include "load/object/place_book.h"
+
+/* A folder being looked at. */
+struct look {
+	const char *path;
+	const struct place_opts *o;
+	struct book book;
+	int fd;      /* of the folder */
+	int marker;  /* its book, -1: none */
+	bool marked; /* it was made just now */
+	struct sluice_stripe_info *striped;
+	uint64_t freed; /* bytes that would be free if it were emptied */
+};
+
+/* The folder is there: -EEXIST where something in it was not made here. */
+int look_begin(struct look *l, struct sluice_err *err);
+void look_end(struct look *l);
+
+#endif
