@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,37 +13,12 @@
 #include "base/random.h"
 #include "base/size.h"
 #include "base/util.h"
-#include "load/jobs/bench_files.h"
+#include "load/jobs/bench_run.h"
 #include "load/jobs/gdsio.h"
 #include "load/measure/cache.h"
 #include "load/measure/gate.h"
 #include "load/measure/handle.h"
 #include "load/measure/limit.h"
-
-/* What a job does of one size. */
-struct bench_size {
-	uint64_t size;
-	unsigned first; /* of its series */
-	struct bench_files files;
-	struct bench_source source[2]; /* of writes, or a mix; of reads */
-	uint64_t used_ns[2];           /* of their time */
-};
-
-/* A job while it runs. */
-struct bench {
-	const struct bench_job *job;
-	struct bench_result *res;
-	struct bed_folder folder;
-	struct bench_size *sizes; /* job->nr_sizes */
-	unsigned repeats, round;
-	struct bed_buffers buffers; /* of the size whose turn it is */
-	enum bench_step step;
-	const struct run_series *series; /* the one that runs */
-	uint64_t start_ns;               /* of its turn */
-	struct limit limit[2];           /* of writes and reads ... */
-	uint64_t limit_size;             /* ... beside series of this size; 0: not measured */
-	uint64_t limit_bytes;            /* that it may write */
-};
 
 /* ------------------------------------------------------------------- series */
 
@@ -281,80 +255,6 @@ static int reads(struct bench *b, struct bench_size *z, struct sluice_err *err)
 	return r < 0 ? r : run_turn(b, z, BENCH_READ, err);
 }
 
-/* -------------------------------------------------------------------- limit */
-
-static bool measures_limit(const struct bench_job *job)
-{
-	return job->measure_limit && !job->limit && !engine_is_null(job->opts.engine) &&
-	       !job->share.on;
-}
-
-/* The buffers of the work, or as many that plain threads can use. */
-static const struct bed_buffers *limit_buffers(struct bench *b, struct bed_buffers *own,
-					       uint64_t size)
-{
-	const struct bench_job *job = b->job;
-	struct bed_buffers_want want = {.len = size, .nr = job->in_flight, .huge = job->opts.huge};
-
-	if (b->buffers.map && (job->memory == BED_OWN || job->memory == BED_PLAIN))
-		return &b->buffers;
-	return bed_buffers_open(own, &want, NULL) < 0 ? NULL : own;
-}
-
-/*
- * Plain threads have a turn as well, on the files of the largest size.  What they write is not
- * what a check would expect.
- */
-static void bench_limit_turn(struct bench *b, const struct bench_size *z, bool read)
-{
-	const struct bench_job *job = b->job;
-	struct limit_turn turn = {.done = b->round + 1, .all = b->repeats, .sec = LIMIT_SEC};
-	struct limit *l = &b->limit[read];
-	struct bed_buffers own = {.at = NULL};
-	const struct bed_buffers *buffers;
-	struct limit_target t = {.paths = z->files.paths,
-				 .len = z->files.bytes,
-				 .align = 4096,
-				 .objects = job->opts.objects,
-				 .in_flight = job->in_flight,
-				 .block = job->opts.block};
-	uint64_t before = l->moved;
-
-	if (z->size != b->limit_size || !(read ? job->read : job->write))
-		return;
-	while (t.nr_paths < z->files.nr && z->files.files[t.nr_paths].full)
-		t.nr_paths++;
-	buffers = limit_buffers(b, &own, z->size);
-	if (!buffers || !t.nr_paths)
-		return;
-	t.buf = buffers->at[0];
-	t.nr_bufs = buffers->want.nr;
-	t.buf_len = buffers->want.len;
-	t.step = buffers->step;
-	if (job->progress)
-		job->progress(job->progress_arg, BENCH_LIMIT, z->size, 0, 0);
-	turn.most = read ? 0 : b->limit_bytes;
-	limit_beside(l, &t, 1, &turn, job->stop);
-	b->res->bytes_written += read ? 0 : l->moved - before;
-	if (buffers == &own)
-		bed_buffers_close(&own);
-}
-
-static void tell_limits(struct bench *b)
-{
-	const struct bench_job *job = b->job;
-	const char *how = job->limit                         ? "as given"
-			  : engine_is_null(job->opts.engine) ? NULL_LIMIT
-							     : NULL;
-
-	for (int read = 0; read < 2; read++) {
-		if (how)
-			limit_set(b->res->series, b->res->nr_series, read, (double)job->limit, how);
-		else if (measures_limit(job))
-			limit_tell(&b->limit[read], b->res->series, b->res->nr_series);
-	}
-}
-
 /* ------------------------------------------------------------------- rounds */
 
 static int open_size(struct bench *b, struct bench_size *z, unsigned first_file,
@@ -504,7 +404,7 @@ int bench_run(const struct bench_job *job, struct bench_result *result, struct s
 	r = make_folder(&b, err);
 	if (r < 0)
 		return r;
-	b.limit_size = measures_limit(job) ? plan.limit_size : 0;
+	b.limit_size = bench_measures_limit(job) ? plan.limit_size : 0;
 	b.limit_bytes = plan.limit_bytes;
 	b.limit[true].read = true;
 	r = rounds(&b, err);
@@ -517,7 +417,7 @@ int bench_run(const struct bench_job *job, struct bench_result *result, struct s
 		gate_wait(); /* others may be reading what is removed now */
 	for (unsigned i = 0; i < job->nr_sizes; i++)
 		bench_files_fini(&sizes[i].files);
-	tell_limits(&b);
+	bench_tell_limits(&b);
 	for (unsigned i = 0; i < result->nr_fio; i++)
 		fio_settle(&result->fio[i]);
 	for (unsigned i = 0; result->gdsio && i < result->nr_fio; i++)

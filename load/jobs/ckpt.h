@@ -92,6 +92,8 @@ struct ckpt_plan {
 /* Fill in what is not given, and say what would fail: 0 or -EINVAL. */
 int ckpt_check(struct ckpt_job *job, struct sluice_err *err);
 void ckpt_plan(const struct ckpt_job *job, struct ckpt_plan *ret);
+uint64_t ckpt_whole(const struct ckpt_job *job);     /* bytes of a checkpoint */
+uint64_t ckpt_limit_len(const struct ckpt_job *job); /* of the file that the limit is measured on */
 /* 0 or -errno; what was measured up to there is in @res.  ckpt_result_fini() is due. */
 int ckpt_run(const struct ckpt_job *job, struct ckpt_result *res, struct sluice_err *err);
 void ckpt_result_fini(struct ckpt_result *res);

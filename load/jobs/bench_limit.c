@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the device gives, measured between the turns of a bench job. */
+#include "base/util.h"
+#include "load/jobs/bench_run.h"
+#include "load/measure/handle.h"
+
+bool bench_measures_limit(const struct bench_job *job)
+{
+	return job->measure_limit && !job->limit && !engine_is_null(job->opts.engine) &&
+	       !job->share.on;
+}
+
+/* The buffers of the work, or as many that plain threads can use. */
+static const struct bed_buffers *limit_buffers(struct bench *b, struct bed_buffers *own,
+					       uint64_t size)
+{
+	const struct bench_job *job = b->job;
+	struct bed_buffers_want want = {.len = size, .nr = job->in_flight, .huge = job->opts.huge};
+
+	if (b->buffers.map && (job->memory == BED_OWN || job->memory == BED_PLAIN))
+		return &b->buffers;
+	return bed_buffers_open(own, &want, NULL) < 0 ? NULL : own;
+}
+
+void bench_limit_turn(struct bench *b, const struct bench_size *z, bool read)
+{
+	const struct bench_job *job = b->job;
+	struct limit_turn turn = {.done = b->round + 1, .all = b->repeats, .sec = LIMIT_SEC};
+	struct limit *l = &b->limit[read];
+	struct bed_buffers own = {.at = NULL};
+	const struct bed_buffers *buffers;
+	struct limit_target t = {.paths = z->files.paths,
+				 .len = z->files.bytes,
+				 .align = 4096,
+				 .objects = job->opts.objects,
+				 .in_flight = job->in_flight,
+				 .block = job->opts.block};
+	uint64_t before = l->moved;
+
+	if (z->size != b->limit_size || !(read ? job->read : job->write))
+		return;
+	while (t.nr_paths < z->files.nr && z->files.files[t.nr_paths].full)
+		t.nr_paths++;
+	buffers = limit_buffers(b, &own, z->size);
+	if (!buffers || !t.nr_paths)
+		return;
+	t.buf = buffers->at[0];
+	t.nr_bufs = buffers->want.nr;
+	t.buf_len = buffers->want.len;
+	t.step = buffers->step;
+	if (job->progress)
+		job->progress(job->progress_arg, BENCH_LIMIT, z->size, 0, 0);
+	turn.most = read ? 0 : b->limit_bytes;
+	limit_beside(l, &t, 1, &turn, job->stop);
+	b->res->bytes_written += read ? 0 : l->moved - before;
+	if (buffers == &own)
+		bed_buffers_close(&own);
+}
+
+void bench_tell_limits(struct bench *b)
+{
+	const struct bench_job *job = b->job;
+	const char *how = job->limit                         ? "as given"
+			  : engine_is_null(job->opts.engine) ? NULL_LIMIT
+							     : NULL;
+
+	for (int read = 0; read < 2; read++) {
+		if (how)
+			limit_set(b->res->series, b->res->nr_series, read, (double)job->limit, how);
+		else if (bench_measures_limit(job))
+			limit_tell(&b->limit[read], b->res->series, b->res->nr_series);
+	}
+}
