@@ -345,12 +345,14 @@ def _rebuild(raw: Any, offset: Any, size: Any, stride: Any, requires_grad: Any, 
     return tensor
 
 
+_MAKE: Any = _rebuild
+
 # Names that nearly all files of tensors get by with.  Not the functions themselves, which a pickle could
 # give attributes.
 _PLAIN: Any = {
     ('collections', 'OrderedDict'): collections.OrderedDict,
     ('torch._utils', '_rebuild_parameter'): torch._utils._rebuild_parameter.__call__,
-    ('torch._utils', '_rebuild_tensor_v2'): _rebuild.__call__,
+    ('torch._utils', '_rebuild_tensor_v2'): _MAKE.__call__,
 }
 
 
@@ -394,7 +396,7 @@ class _Plain(pickle.Unpickler):
 
     def done(self) -> bool:
         """Has nothing but tensors been made of storages?  Else there is somebody who has one of ours."""
-        self.memo = {}
+        self.memo: Any = {}
         raws = [_Raw(None, None), *self._raws.values()]
         self._raws.clear()
         return len({sys.getrefcount(raw) for raw in raws}) == 1
