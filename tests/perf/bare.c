@@ -3,9 +3,10 @@
  * The limit to measure against: the smallest io_uring loop that moves one whole
  * buffer, each byte of it once, between a file and memory on huge pages.
  *
- *	perf-bare read|overwrite|fresh FILE SIZE [BLOCK [DEPTH [MEMORY]]]
+ *	perf-bare read|load|overwrite|fresh FILE SIZE [BLOCK [DEPTH [MEMORY]]]
  *
- * With MEMORY, the buffer has so many bytes, and is used again and again.
+ * With MEMORY, the buffer has so many bytes, and is used again and again.  load is read into memory
+ * that nobody has touched yet, which is what a loader has to give its caller.
  *
  * It does what the best simple loop does and nothing else: one thread, one ring
  * with SINGLE_ISSUER and DEFER_TASKRUN, the buffer, the file and the ring itself
@@ -41,6 +42,7 @@ struct job {
 	unsigned depth;
 	bool write;
 	bool fresh;
+	bool load;
 	bool fixed; /* is the buffer registered? */
 };
 
@@ -73,8 +75,8 @@ static void ring_open(struct job *j)
 		iov[nr] = (struct iovec){j->buf + at,
 					 j->memory - at < REGISTERED ? j->memory - at : REGISTERED};
 	/* Refused by RLIMIT_MEMLOCK; the result says so. */
-	j->fixed =
-		nr * REGISTERED >= j->memory && io_uring_register_buffers(&j->ring, iov, nr) == 0;
+	j->fixed = !j->load && nr * REGISTERED >= j->memory &&
+		   io_uring_register_buffers(&j->ring, iov, nr) == 0;
 }
 
 static void file_open(struct job *j)
@@ -153,11 +155,13 @@ int main(int argc, char **argv)
 	struct span t;
 
 	if (argc < 4 || argc > 7)
-		die("usage: perf-bare read|overwrite|fresh FILE SIZE [BLOCK [DEPTH [MEMORY]]]");
+		die("usage: perf-bare read|load|overwrite|fresh FILE SIZE [BLOCK [DEPTH "
+		    "[MEMORY]]]");
 	j.fresh = !strcmp(argv[1], "fresh");
 	j.write = j.fresh || !strcmp(argv[1], "overwrite");
-	if (!j.write && strcmp(argv[1], "read") != 0)
-		die("%s: neither read, overwrite nor fresh", argv[1]);
+	j.load = !strcmp(argv[1], "load");
+	if (!j.write && !j.load && strcmp(argv[1], "read") != 0)
+		die("%s: neither read, load, overwrite nor fresh", argv[1]);
 	j.path = argv[2];
 	j.size = size_arg(argv[3]);
 	if (argc > 4)
@@ -176,6 +180,8 @@ int main(int argc, char **argv)
 		move(&j);
 	if (j.fresh)
 		file_remove(&j);
+	if (j.load)
+		madvise(j.buf, j.memory, MADV_DONTNEED);
 	t = span_start();
 	if (j.fresh)
 		file_open(&j);

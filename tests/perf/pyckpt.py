@@ -7,8 +7,9 @@
 All that is saved is durable when the clock stops, all that is loaded comes from storage (what is in
 the page cache is dropped before) and is touched once in every page, less what that takes when done again.  Contenders take turns; what is
 printed are medians, the share of the limit in the same round, and CPU time.  A moment passes between two of them,
-in which the file system gives back the space of the file that was replaced.  The limit is perf-bare, one
-io_uring loop on one buffer, and for saving one fsync(2) more.  PYTHON is that of build/peers for all
+in which the file system gives back the space of the file that was replaced, and then as much memory as is loaded is taken and
+given back, for a virtual machine whose host has it fetches it page by page.  The limit is perf-bare, one io_uring loop on one buffer, and for
+saving one fsync(2) more; for loading there is a second one, whose buffer nobody has touched before.  PYTHON is that of build/peers for all
 contenders; fastsafetensors and runai-model-streamer are in tests/peers/loaders.txt.
 """
 import argparse
@@ -143,6 +144,8 @@ def timed(call, path, load):
     if load:
         drop(path)
     time.sleep(SETTLE)
+    if load:
+        torch.ones(os.path.getsize(path), dtype=torch.uint8)
     cpu, start = time.process_time(), time.perf_counter()
     result = call(path)
     if load:
@@ -174,6 +177,7 @@ def main():
             seen, shares = {}, {}
             for turn in range(a.rounds + 1):  # of which the first is not counted
                 base = limit(what, os.path.join(place, 'bare'), a.size)
+                fresh = limit('load', os.path.join(place, 'bare'), a.size) if load else base
                 for name, path, call in kind:
                     try:
                         one = timed(call, path, load)
@@ -182,20 +186,24 @@ def main():
                         continue
                     if turn:
                         seen.setdefault(name, []).append(one)
-                        shares.setdefault(name, []).append(base[0] / one[0])
+                        shares.setdefault(name, []).append((base[0] / one[0], fresh[0] / one[0]))
                 if turn:
                     seen.setdefault('the limit', []).append(base)
+                if turn and load:
+                    seen.setdefault('the limit, fresh memory', []).append(fresh)
             report('save' if not load else 'load', a.size, seen, shares)
 
 
 def report(what, size, seen, shares):
     gib = size / 2 ** 30
-    print(f'\n{what:36} {"GB/s":>6} {"of the limit":>13} {"CPU s/GiB":>10}')
+    last = f' {"of fresh":>9}' if what == 'load' else ''
+    print(f'\n{what:36} {"GB/s":>6} {"of the limit":>13} {"CPU s/GiB":>10}{last}')
     for name, times in seen.items():
         seconds = statistics.median(t for t, _ in times)
         cpu = statistics.median(c for _, c in times) / gib
-        share = f'{statistics.median(shares[name]):.2f}' if name in shares else ''
-        print(f'{name:36} {size / seconds / 1e9:6.2f} {share:>13} {cpu:10.2f}')
+        two = [f'{statistics.median(share):.2f}' for share in zip(*shares.get(name, ()))] or ['', '']
+        print(f'{name:36} {size / seconds / 1e9:6.2f} {two[0]:>13} {cpu:10.2f}{two[1]:>10}' if last else
+              f'{name:36} {size / seconds / 1e9:6.2f} {two[0]:>13} {cpu:10.2f}')
 
 
 if __name__ == '__main__':

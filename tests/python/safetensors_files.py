@@ -300,19 +300,6 @@ def tensors_come_back_in_host_memory_whatever_the_default_device_is(number):
 
 
 @case
-def large_and_small_tensors_are_written_as_they_come():
-    sizes = [(65 << 20) + 5, 3, 64 << 20, 0, 1, (64 << 20) - 1, 7]  # in calls of 64 MiB, and beyond
-    arrays = {f't{i}': np.full(size, i + 1, 'uint8') for i, size in enumerate(sizes)}
-    name = path('mixed.safetensors')
-    save_file(arrays, name)
-    body = memoryview(content(name))[-sum(sizes):]
-    at = 0
-    for array in arrays.values():
-        assert bytes(body[at:at + array.size]) == array.tobytes()
-        at += array.size
-
-
-@case
 def what_was_to_be_read_when_a_dtype_failed_is_forgotten():
     header, at = {}, 0
     for i in range(300):
