@@ -41,12 +41,13 @@ static void fill(struct run_series *s, unsigned ops, unsigned seed, double slow,
 	snprintf(s->stats.engine, sizeof(s->stats.engine), "io_uring");
 	snprintf(s->cache, sizeof(s->cache), "cold (O_DIRECT)");
 	sluice_random_seed(&r, seed);
+	pooled = reallocarray(pooled, nr_pooled + ops, sizeof(*pooled));
+	assert_non_null(pooled);
 	for (unsigned i = 0; i < ops; i++) {
 		uint64_t ns = (uint64_t)(slow * (double)(50000 + sluice_random_below(&r, 100000)));
 
 		now += ns;
 		assert_int_equal(series_add(s, s->size, ns, now), 0);
-		pooled = reallocarray(pooled, nr_pooled + 1, sizeof(*pooled));
 		pooled[nr_pooled++] = (double)ns / 1e9;
 	}
 	s->sec = (double)now / 1e9;
