@@ -212,6 +212,7 @@ static void spoil_all(struct kvrun *k)
 
 static void content_that_is_not_what_was_written_is_found(void)
 {
+	kvrun.job.verify = true;
 	kvrun.at = 300;
 	kvrun.act = spoil_all;
 	kvrun_ok();

@@ -23,6 +23,7 @@ static uint64_t last_end(void)
 static void a_layout(int layout)
 {
 	kvrun.job.layout = layout;
+	kvrun.job.verify = true;
 	kvrun_ok();
 	T_EQ(kvrun.r.requests, 60);
 	kvrun_clean();
@@ -248,6 +249,7 @@ static void an_entry_larger_than_the_storage_tier_is_kept(void)
 	kvrun.params.gpu_gb = kvrun.params.cpu_gb = 0;
 	kvrun.params.storage_gb = 2.0 * TOKEN / GIB(1);
 	kvrun.params.max_requests = 5;
+	kvrun.job.verify = true;
 	for (int i = 0; i < KV_TEMPLATES; i++)
 		kvrun.params.config.user[i].context[0] = kvrun.params.config.user[i].context[1] =
 			4000;

@@ -34,6 +34,7 @@ static void a_store_with_room_has_the_hits_of_files(void)
 	struct kv_counts files;
 
 	kvrun.job.layout = KV_LAYOUT_RAW;
+	kvrun.job.verify = true;
 	kvrun.params.storage_gb = kvrun_mib(96);
 	kvrun_ok();
 	kvrun_clean();
@@ -89,6 +90,7 @@ static void documents_that_are_forgotten_are_deleted(void)
 	kvrun_documents(10);
 	run_store(96);
 	kvrun.params.decode_only = true;
+	kvrun.params.users = 2; /* of each, ten entries are put in */
 	run_store(96);
 }
 
