@@ -20,10 +20,11 @@ except ImportError:
 from sluice.deepspeed import FastFileWriter, FastFileWriterConfig, aio_handle
 
 GIB = 1 << 30
-CHUNK = 64 * MIB
+CHUNK = 4 * MIB
 SIZES = [0, 1, 4095, MIB + 1, 100 * MIB + 3]  # and 2 GiB below, in other ways
 
 _words = torch.arange(CHUNK // 8, dtype=torch.int64) * 0x1E3779B97F4A7C15
+_pattern = torch.empty_like(_words)
 
 
 def room(memory, disk):
@@ -42,8 +43,8 @@ def room(memory, disk):
 
 
 def pattern(at, size, seed):
-    """Bytes that depend on where they are; @at is a multiple of CHUNK."""
-    return (_words + (at + seed)).view(torch.uint8)[:size]
+    """Bytes that depend on where they are, until the next are asked for; @at is a multiple of CHUNK."""
+    return torch.add(_words, at + seed, out=_pattern).view(torch.uint8)[:size]
 
 
 def chunks(size):
