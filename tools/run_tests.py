@@ -130,7 +130,7 @@ class Program:
             # Built for another processor: what runs it there.  Scripts look for themselves.
             self.cmd[:0] = shlex.split(self.env.get('SLUICE_TEST_RUN', ''))
         self.cwd = test.get('workdir')
-        self.parallel = test['is_parallel']
+        self.priority = test['priority']
         self.out = None
         self.stuck = []  # where it was when it was ended
 
@@ -229,24 +229,32 @@ def watch(running, stop):
                 process.kill()
 
 
+def in_order(programs):
+    """What takes longest, by Meson's priority, first.  Then of every build directory the same share at any
+    time: what waits for a clock, in one of them, runs beside what computes, in another."""
+    builds = {}
+    for p in programs:
+        builds.setdefault(p.build, []).append(p)
+    share = {p: i / len(b) for b in builds.values() for i, p in enumerate(b, 1)}
+    return sorted(programs, key=lambda p: (-p.priority, share[p]))
+
+
 def run_all(programs):
     running, stop = {}, threading.Event()
     threading.Thread(target=watch, args=(running, stop), daemon=True).start()
     jobs = len(os.sched_getaffinity(0)) + 2  # there are always some that wait, for the disk or for a clock
     try:
-        for group, n in (([p for p in programs if p.parallel], jobs),
-                         ([p for p in programs if not p.parallel], 1)):
-            with concurrent.futures.ThreadPoolExecutor(n) as pool:
-                try:
-                    tasks = {pool.submit(p.run, running): p for p in group}
-                    for task in concurrent.futures.as_completed(tasks):
-                        task.result()
-                        tasks[task].report()
-                except BaseException:
-                    pool.shutdown(wait=False, cancel_futures=True)
-                    for process, _ in list(running.values()):
-                        os.killpg(process.pid, signal.SIGKILL)
-                    raise
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            try:
+                tasks = {pool.submit(p.run, running): p for p in in_order(programs)}
+                for task in concurrent.futures.as_completed(tasks):
+                    task.result()
+                    tasks[task].report()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                for process, _ in list(running.values()):
+                    os.killpg(process.pid, signal.SIGKILL)
+                raise
     finally:
         stop.set()
 

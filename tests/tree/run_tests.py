@@ -92,8 +92,18 @@ def one_that_hangs_is_ended_with_all_it_started():
     assert child.stdout.read() == b'', 'nobody has it any more'
 
 
+def the_longest_begin_and_every_build_has_its_share():
+    class Program:
+        def __init__(self, build, name, priority=0):
+            self.build, self.name, self.priority = build, name, priority
+
+    programs = [Program('a', f'a{i}') for i in range(4)] + [Program('b', 'b0'), Program('b', 'b1', priority=1)]
+    assert [p.name for p in runner.in_order(programs)] == ['b1', 'a0', 'a1', 'b0', 'a2', 'a3']
+
+
 tap.run(plain_TAP_is_counted, the_reason_of_a_skip_is_found, several_groups_are_one_program,
         status_77_is_a_skip, a_crash_is_one_failure, too_few_cases_are_one_failure,
         a_bad_status_is_a_failure_though_all_cases_passed,
         a_program_gets_the_signals_that_the_runner_was_told_to_ignore,
-        one_that_uses_no_processor_time_hangs, one_that_hangs_is_ended_with_all_it_started)
+        one_that_uses_no_processor_time_hangs, one_that_hangs_is_ended_with_all_it_started,
+        the_longest_begin_and_every_build_has_its_share)
