@@ -18,6 +18,9 @@ static bool fit(struct sluice_weights *w, struct weights_group *g)
 {
 	struct weights_group *p = w->last;
 
+	/* Most often there is none, and of small groups there are many to look behind. */
+	if (w->window_len - w->window_taken < g->room)
+		return false;
 	do {
 		uint64_t low = p == &w->walls ? 0 : p->at + p->room;
 		uint64_t high = p->behind == &w->walls ? w->window_len : p->behind->at;
@@ -29,6 +32,7 @@ static bool fit(struct sluice_weights *w, struct weights_group *g)
 			p->behind->before = g;
 			p->behind = g;
 			w->last = g;
+			w->window_taken += g->room;
 			return true;
 		}
 		p = p->behind;
@@ -63,6 +67,7 @@ static void rooms_leave(struct sluice_weights *w, struct weights_group *g)
 	g->before->behind = g->behind;
 	g->behind->before = g->before;
 	use_out(g);
+	w->window_taken -= g->room;
 	if (g->state == WEIGHTS_DYING)
 		w->dying--;
 	free(g->msg);

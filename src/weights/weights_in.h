@@ -87,8 +87,9 @@ struct sluice_weights {
 	uint64_t page; /* bytes that offsets and addresses agree modulo */
 
 	char *window;
-	uint64_t window_len; /* for groups */
-	void *own;           /* memory that is ours */
+	uint64_t window_len;   /* for groups */
+	uint64_t window_taken; /* by those that have a room */
+	void *own;             /* memory that is ours */
 	bool device, registered, pinned;
 	char *scrap; /* device memory that fences copy */
 	char *stages;
