@@ -15,93 +15,18 @@ set -eu
 ACCESS=sluiceaccess
 SECRET=sluicesecretsluicesecretsluice
 DNS=s3.localhost
-DAEMONS='mon osd rgw'
 
-say() { echo "s3-server: $*" >&2; }
-fail() {
-	say "$@"
-	exit 1
-}
-
-usage() {
-	sed -n 's/^#	//p' "$0" >&2
-	exit 2
-}
-
-# --- options ----------------------------------------------------------------------------------------
-
-number() {
-	case $2 in
-	'' | *[!0-9]*) fail "$1 $2: a number from $3 to $4 is needed" ;;
-	esac
-	[ "$2" -ge "$3" ] && [ "$2" -le "$4" ] || fail "$1 $2: a number from $3 to $4 is needed"
-}
-
-[ $# -ge 2 ] || usage
-what=$1
-shift
-port=7480 gateways=1 tls='' size=8G dir=''
-while [ $# -gt 0 ]; do
-	case $1 in
-	--port | --gateways | --size)
-		[ $# -ge 2 ] || fail "$1 needs a value"
-		case $1 in
-		--port) port=$2 ;;
-		--gateways) gateways=$2 ;;
-		--size) size=$2 ;;
-		esac
-		shift
-		;;
-	--tls) tls=1 ;;
-	-*) fail "$1: no such option" ;;
-	*)
-		[ -z "$dir" ] || fail "$1: one folder is enough"
-		dir=$1
-		;;
-	esac
-	shift
-done
-[ -n "$dir" ] || fail "the folder of the server is missing"
+name=s3-server conf=ceph.conf values='port gateways size' flags=tls
+port=7480 gateways=1 tls='' size=8G
+. "$(dirname "$0")/daemons.sh"
+options "$@"
 number --port "$port" 1024 65000
 number --gateways "$gateways" 1 8
 
-# --- processes --------------------------------------------------------------------------------------
-
-# The daemons write their pids here; a pid that is another program's by now is not ours to end.
-pids() {
-	for kind in $DAEMONS; do
-		for file in "$dir/$kind".*.pid; do
-			[ -s "$file" ] || continue
-			pid=$(cat "$file" 2>/dev/null) || continue
-			if grep -aqF -- "$dir/ceph.conf" "/proc/$pid/cmdline" 2>/dev/null; then
-				echo "$pid"
-			fi
-		done
-	done
-}
-
-gone() {
-	i=0
-	while [ $i -lt "$1" ]; do
-		[ -n "$(pids)" ] || return 0
-		sleep 0.1
-		i=$((i + 1))
-	done
-	return 1
-}
-
-# A stopped process does not see SIGTERM before it goes on.
 stop() {
-	for pid in $(pids); do
-		kill -TERM "$pid" 2>/dev/null || true
-		kill -CONT "$pid" 2>/dev/null || true
-	done
-	gone 100 || for pid in $(pids); do kill -KILL "$pid" 2>/dev/null || true; done
-	gone 50 || fail "processes do not end: $(pids | tr '\n' ' ')"
-	rm -f "$dir"/*.pid "$dir"/*.asok
+	end_all
+	rm -f "$dir"/*.asok
 }
-
-# --- start ------------------------------------------------------------------------------------------
 
 need() {
 	for tool in ceph ceph-mon ceph-osd radosgw radosgw-admin monmaptool ${tls:+openssl}; do
@@ -244,12 +169,9 @@ environment() {
 
 start() {
 	need
-	[ -z "$(pids)" ] || fail "$dir: a server is running there: tools/s3-server.sh stop $dir"
 	bytes=$(numfmt --from=iec "$size" 2>/dev/null) || fail "--size $size: a size such as 8G is needed"
 	[ "$bytes" -ge 1073741824 ] || fail "--size $size: at least 1G is needed"
-	for at in $(seq $((port - 1)) $((port + gateways * 2 - 1))); do
-		! grep -qi ":$(printf %04X "$at") 00000000:0000 0A" /proc/net/tcp || fail "port $at is taken: --port"
-	done
+	free_for $((port - 1)) $((port + gateways * 2 - 1))
 	[ ! -e "$dir/made" ] || [ "$(cat "$dir/made")" = "$port" ] ||
 		fail "$dir was made with --port $(cat "$dir/made"): give the same, or another folder"
 	: >"$dir/start.log"
@@ -278,23 +200,4 @@ start() {
 	environment
 }
 
-case $what in
-start)
-	mkdir -p "$dir" || fail "$dir: cannot be made"
-	dir=$(cd "$dir" && pwd)
-	start
-	;;
-stop | status | env)
-	[ -e "$dir/ceph.conf" ] || fail "$dir: no server was started there"
-	dir=$(cd "$dir" && pwd)
-	case $what in
-	stop) stop ;;
-	env) environment ;;
-	status)
-		[ -n "$(pids)" ] || fail "$dir: not running"
-		environment
-		;;
-	esac
-	;;
-*) usage ;;
-esac
+serve

@@ -10,84 +10,18 @@
 # need; `eval "$(tools/slurm.sh start DIR)"` sets it.  `stop` ends every process and leaves the logs.
 set -eu
 
-say() { echo "slurm: $*" >&2; }
-fail() {
-	say "$@"
-	exit 1
-}
-
-usage() {
-	sed -n 's/^#	//p' "$0" >&2
-	exit 2
-}
-
-# --- options ----------------------------------------------------------------------------------------
-
-number() {
-	case $2 in
-	'' | *[!0-9]*) fail "$1 $2: a number from $3 to $4 is needed" ;;
-	esac
-	[ "$2" -ge "$3" ] && [ "$2" -le "$4" ] || fail "$1 $2: a number from $3 to $4 is needed"
-}
-
-[ $# -ge 2 ] || usage
-what=$1
-shift
-nodes=4 port=16817 dir=''
-while [ $# -gt 0 ]; do
-	case $1 in
-	--nodes | --port)
-		[ $# -ge 2 ] || fail "$1 needs a value"
-		case $1 in
-		--nodes) nodes=$2 ;;
-		--port) port=$2 ;;
-		esac
-		shift
-		;;
-	-*) fail "$1: no such option" ;;
-	*)
-		[ -z "$dir" ] || fail "$1: one folder is enough"
-		dir=$1
-		;;
-	esac
-	shift
-done
-[ -n "$dir" ] || fail "the folder of the server is missing"
+name=slurm conf=slurm.conf values='nodes port' flags=''
+nodes=4 port=16817
+. "$(dirname "$0")/daemons.sh"
+options "$@"
 number --nodes "$nodes" 1 64
 number --port "$port" 1024 65000
 
-# --- processes --------------------------------------------------------------------------------------
-
-# The daemons write their pids here; a pid that is another program's by now is not ours to end.
-pids() {
-	for file in "$dir"/*.pid; do
-		[ -s "$file" ] || continue
-		pid=$(cat "$file" 2>/dev/null) || continue
-		if grep -aqF -- "$dir/" "/proc/$pid/cmdline" 2>/dev/null; then
-			echo "$pid"
-		fi
-	done
-}
-
-gone() {
-	i=0
-	while [ $i -lt "$1" ]; do
-		[ -n "$(pids)" ] || return 0
-		sleep 0.1
-		i=$((i + 1))
-	done
-	return 1
-}
-
 stop() {
+	export SLURM_CONF="$dir/slurm.conf"
 	[ -z "$(pids)" ] || timeout 10 scancel --user="$(id -un)" 2>/dev/null || true
-	for pid in $(pids); do kill -TERM "$pid" 2>/dev/null || true; done
-	gone 100 || for pid in $(pids); do kill -KILL "$pid" 2>/dev/null || true; done
-	gone 50 || fail "processes do not end: $(pids | tr '\n' ' ')"
-	rm -f "$dir"/*.pid
+	end_all
 }
-
-# --- start ------------------------------------------------------------------------------------------
 
 need() {
 	[ "$(id -u)" = 0 ] || fail "its daemons need root"
@@ -139,10 +73,8 @@ answers() {
 
 start() {
 	need
-	[ -z "$(pids)" ] || fail "$dir: it is running there: tools/slurm.sh stop $dir"
-	for at in $(seq "$port" $((port + nodes))); do
-		! grep -qi ":$(printf %04X "$at") 00000000:0000 0A" /proc/net/tcp || fail "port $at is taken: --port"
-	done
+	export SLURM_CONF="$dir/slurm.conf"
+	free_for "$port" $((port + nodes))
 	trap 'stop' EXIT
 	trap 'exit 1' INT TERM HUP
 	config
@@ -167,25 +99,4 @@ start() {
 
 environment() { echo "export SLURM_CONF=$dir/slurm.conf"; }
 
-case $what in
-start)
-	mkdir -p "$dir" || fail "$dir: cannot be made"
-	dir=$(cd "$dir" && pwd)
-	export SLURM_CONF="$dir/slurm.conf"
-	start
-	;;
-stop | status | env)
-	[ -e "$dir/slurm.conf" ] || fail "$dir: it was not started there"
-	dir=$(cd "$dir" && pwd)
-	export SLURM_CONF="$dir/slurm.conf"
-	case $what in
-	stop) stop ;;
-	env) environment ;;
-	status)
-		[ -n "$(pids)" ] || fail "$dir: not running"
-		environment
-		;;
-	esac
-	;;
-*) usage ;;
-esac
+serve
