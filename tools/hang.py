@@ -61,11 +61,20 @@ class Watch:
         return [line for p in sorted(family(self.pid, processes())) for line in stacks(p)]
 
     def kill(self):
-        for p in family(self.pid, processes()):
-            try:
-                os.kill(p, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+        """All of them: who is stopped starts no more, and does not end because another one did."""
+        members = set()
+        while more := family(self.pid, processes()) - members:
+            send(more, signal.SIGSTOP)
+            members |= more
+        send(members, signal.SIGKILL)
+
+
+def send(pids, number):
+    for p in pids:
+        try:
+            os.kill(p, number)
+        except ProcessLookupError:
+            pass
 
 
 def read(path):

@@ -85,7 +85,7 @@ def one_that_hangs_is_ended_with_all_it_started():
                              stdout=subprocess.PIPE, start_new_session=True)
     watch = hang.Watch(child.pid)
     child.stdout.readline()
-    while not any('sleep 1000' in line for line in watch.stacks()):
+    while not any(': sleep 1000' in line for line in watch.stacks()):
         pass
     watch.kill()
     assert child.wait() == -signal.SIGKILL
