@@ -9,10 +9,7 @@
  */
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-
-#include <sluice/stripe.h>
 
 #include "base/random.h"
 #include "base/util.h"
@@ -24,6 +21,7 @@ static const char *badfs;
 static struct sluice_io *io;
 static struct sluice_err err;
 static struct sluice_random rnd;
+static struct ckpt_place at;
 
 static void setup(void)
 {
@@ -36,46 +34,6 @@ static void teardown(void)
 	T_EQ(sluice_close(io, NULL), 0);
 }
 
-enum { MEMBERS = 2 };
-
-static char folder[PATH_MAX], file[PATH_MAX], members[MEMBERS][PATH_MAX];
-static bool striped; /* over folders beside it */
-
-static void use_folder(const char *name)
-{
-	const char *in[MEMBERS];
-
-	snprintf(folder, sizeof(folder), "%s", t_path(name));
-	snprintf(file, sizeof(file), "%s/f", folder);
-	mkdir(folder, 0755);
-	for (unsigned i = 0; striped && i < MEMBERS; i++) {
-		snprintf(members[i], sizeof(members[i]), "%s.%u", t_path(name), i);
-		mkdir(members[i], 0755);
-		in[i] = members[i];
-	}
-	if (striped)
-		T_ERR(sluice_stripe_create(file, 65536, in, MEMBERS, 0, &err), 0, &err);
-}
-
-/* Nothing is left but @names, and the members of what is there. */
-static void nothing_else(const char *names)
-{
-	struct sluice_stripe_info *info;
-
-	ckpt_only(folder, names);
-	if (!striped)
-		return;
-	T_ERR(sluice_stripe_load(&info, file, &err), 0, &err);
-	T_EQ(info->nr, MEMBERS);
-	for (unsigned i = 0; i < MEMBERS; i++) {
-		const char *path = info->members[i].path;
-
-		T_EQ(strncmp(path, members[i], strlen(members[i])), 0);
-		ckpt_only(members[i], path + strlen(members[i]) + 1);
-	}
-	sluice_stripe_free(info);
-}
-
 /* ---------------------------------------------------------------------- kill -9 */
 
 /* Save one after the other, from @nr on, until somebody ends it; tells each that is done. */
@@ -86,7 +44,7 @@ static void save_for_ever(uint64_t nr, int tell)
 	if (sluice_open(&mine, NULL, NULL) < 0)
 		_exit(2);
 	for (;; nr++)
-		if (ckpt_save(mine, file, nr, 0, NULL) < 0 || write(tell, &nr, 8) != 8)
+		if (ckpt_save(mine, at.file, nr, 0, NULL) < 0 || write(tell, &nr, 8) != 8)
 			_exit(3);
 }
 
@@ -125,15 +83,15 @@ static bool can_fork(void)
 	return !T_TSAN;
 }
 
-static void kill_often(const char *name)
+static void kill_often(const char *name, bool striped)
 {
 	unsigned long kills = t_ops(striped ? 40 : 80) / T_STEP;
 	uint64_t nr = 1, hits = 0;
 
 	if (!can_fork())
 		return;
-	use_folder(name);
-	T_ERR(ckpt_save(io, file, nr, 0, &err), 0, &err);
+	ckpt_use(&at, name, striped);
+	T_ERR(ckpt_save(io, at.file, nr, 0, &err), 0, &err);
 	for (unsigned long i = 0; i < kills; i++) {
 		int told, status;
 		pid_t pid = start_saving(nr + 1, &told);
@@ -147,7 +105,7 @@ static void kill_often(const char *name)
 			T_FAIL("a save failed: status %d", status);
 		done = last_told(told, nr);
 		hits += done > nr;
-		there = ckpt_load(io, file);
+		there = ckpt_load(io, at.file);
 		/* what was done is there, or the one that was about to be */
 		if (there != (int64_t)done && there != (int64_t)done + 1)
 			T_FAIL("%lld is there, %llu was saved", (long long)there,
@@ -155,9 +113,9 @@ static void kill_often(const char *name)
 		nr = (uint64_t)there;
 		if (i % 3)
 			continue;
-		T_ERR(ckpt_save(io, file, ++nr, SLUICE_WRITER_NO_SYNC, &err), 0, &err);
-		T_EQ(ckpt_load(io, file), nr);
-		nothing_else("f,f.crc,lost+found"); /* which ext4 has */
+		T_ERR(ckpt_save(io, at.file, ++nr, SLUICE_WRITER_NO_SYNC, &err), 0, &err);
+		T_EQ(ckpt_load(io, at.file), nr);
+		ckpt_nothing_else(&at, "f,f.crc,lost+found"); /* which ext4 has */
 	}
 	t_note("%s: %lu kills, %llu of them after a save", name, kills, (unsigned long long)hits);
 }
@@ -168,7 +126,7 @@ static void kill_often_on(const char *type)
 		T_SKIP("root", "only root can mount file systems");
 	if (mounts_image(type, type, MIB(320)) < 0)
 		T_SKIP(type, "no such file system can be made here");
-	kill_often(type);
+	kill_often(type, false);
 	mounts_end(type);
 }
 
@@ -187,7 +145,7 @@ static void so_it_is_on_the_file_system_of_the_tests(void)
 {
 	if (t_is_root())
 		T_SKIP("root", "two others have been tried");
-	kill_often("here");
+	kill_often("here", false);
 }
 
 /* Where a file cannot be without a name. */
@@ -195,61 +153,57 @@ static void so_it_is_where_a_temporary_file_has_a_name(void)
 {
 	if (!badfs)
 		T_SKIP("fuse", "built without libfuse3");
-	kill_often("bad");
+	kill_often("bad", false);
 }
 
 static void so_it_is_of_a_striped_file(void)
 {
-	striped = true;
-	kill_often("striped");
-	striped = false;
+	kill_often("striped", true);
 }
 
 /* ------------------------------------------------------------- several at a time */
 
-static void two_processes(const char *name)
+static void two_processes(const char *name, bool striped)
 {
 	int told[2], status;
 	pid_t pids[2];
 
 	if (!can_fork())
 		return;
-	use_folder(name);
-	T_ERR(ckpt_save(io, file, 1, 0, &err), 0, &err);
+	ckpt_use(&at, name, striped);
+	T_ERR(ckpt_save(io, at.file, 1, 0, &err), 0, &err);
 	for (unsigned i = 0; i < 2; i++)
 		pids[i] = start_saving(1000 * (i + 1), &told[i]);
 	/* whoever looks sees a whole one, and its checksums agree */
 	for (unsigned i = 0; i < 200 / T_STEP; i++)
-		T_OK(ckpt_load(io, file) >= 1);
+		T_OK(ckpt_load(io, at.file) >= 1);
 	for (unsigned i = 0; i < 2; i++) {
 		kill(pids[i], SIGKILL);
 		T_OK(waitpid(pids[i], &status, 0) == pids[i] && WIFSIGNALED(status));
 		close(told[i]);
 	}
-	T_OK(ckpt_load(io, file) >= 1);
-	T_ERR(ckpt_save(io, file, 7, 0, &err), 0, &err);
-	T_EQ(ckpt_load(io, file), 7);
-	nothing_else("f,f.crc");
+	T_OK(ckpt_load(io, at.file) >= 1);
+	T_ERR(ckpt_save(io, at.file, 7, 0, &err), 0, &err);
+	T_EQ(ckpt_load(io, at.file), 7);
+	ckpt_nothing_else(&at, "f,f.crc");
 }
 
 static void of_two_processes_one_wins_whole(void)
 {
-	two_processes("two");
-	striped = true;
-	two_processes("two-striped");
-	striped = false;
+	two_processes("two", false);
+	two_processes("two-striped", true);
 }
 
 /* --------------------------------------------------------------- no room, and EIO */
 
 /* Saves @into a folder, while so many pages of @full, a small file system, are in use. */
-static void no_room(const char *into, const char *full, unsigned from, unsigned to)
+static void no_room(const char *into, bool striped, const char *full, unsigned from, unsigned to)
 {
 	unsigned failures = 0;
 	uint64_t nr = 4; /* of 1 MiB */
 
-	use_folder(into);
-	T_ERR(ckpt_save(io, file, nr, 0, &err), 0, &err);
+	ckpt_use(&at, into, striped);
+	T_ERR(ckpt_save(io, at.file, nr, 0, &err), 0, &err);
 	for (unsigned pages = from; pages <= to; pages += T_TSAN ? 64 : 8) {
 		char ballast[PATH_MAX];
 		int r, fd;
@@ -259,16 +213,16 @@ static void no_room(const char *into, const char *full, unsigned from, unsigned 
 		T_OK(fd >= 0 && posix_fallocate(fd, 0, (off_t)pages * 4096) == 0);
 		close(fd);
 		for (unsigned k = 0; k < 4; k++) {
-			r = ckpt_save(io, file, nr + 1 + k, 0, &err);
+			r = ckpt_save(io, at.file, nr + 1 + k, 0, &err);
 			if (r < 0)
 				T_ERR(r, -ENOSPC, &err);
 			failures += r < 0;
 			if (r == 0)
 				nr = nr + 1 + k;
-			T_EQ(ckpt_load(io, file), nr);
+			T_EQ(ckpt_load(io, at.file), nr);
 		}
 		unlink(ballast);
-		nothing_else("f,f.crc");
+		ckpt_nothing_else(&at, "f,f.crc");
 	}
 	T_OK(failures > 0);
 	t_note("%u saves found no room", failures);
@@ -280,7 +234,7 @@ static void no_room_leaves_the_old_file(void)
 	if (!t_is_root())
 		T_SKIP("root", "only root can mount file systems");
 	T_OK(mounts_tmpfs("small", "size=6m") == 0);
-	no_room("small", "small", 640, 1024);
+	no_room("small", false, "small", 640, 1024);
 }
 
 static void a_member_without_room_leaves_the_old_file(void)
@@ -288,13 +242,11 @@ static void a_member_without_room_leaves_the_old_file(void)
 	if (!t_is_root())
 		T_SKIP("root", "only root can mount file systems");
 	T_OK(mounts_tmpfs("narrow.1", "size=2m") == 0);
-	striped = true;
-	no_room("narrow", "narrow.1", 160, 336); /* half of it in each */
-	striped = false;
+	no_room("narrow", true, "narrow.1", 160, 336); /* half of it in each */
 }
 
 /* Every block of a save fails once, or comes back short. */
-static void device_that_fails(const char *name)
+static void device_that_fails(const char *name, bool striped)
 {
 	static const char *const faults[] = {
 		"error=0.3,errno=5",
@@ -304,8 +256,8 @@ static void device_that_fails(const char *name)
 	unsigned failures = 0, saves = 0;
 	uint64_t nr = 1;
 
-	use_folder(name);
-	T_ERR(ckpt_save(io, file, nr, 0, &err), 0, &err);
+	ckpt_use(&at, name, striped);
+	T_ERR(ckpt_save(io, at.file, nr, 0, &err), 0, &err);
 	for (unsigned i = 0; i < 90; i += T_STEP) {
 		struct sluice_opts o = SLUICE_OPTS_INIT;
 		struct sluice_io *bad;
@@ -317,7 +269,7 @@ static void device_that_fails(const char *name)
 		o.engine = engine;
 		o.block = 65536;
 		T_ERR(sluice_open(&bad, &o, &err), 0, &err);
-		r = ckpt_save(bad, file, nr + 1, 0, &err);
+		r = ckpt_save(bad, at.file, nr + 1, 0, &err);
 		if (r < 0)
 			T_ERR(r, i % 3 == 0 ? -EIO : -ENOSPC, &err);
 		else
@@ -325,8 +277,8 @@ static void device_that_fails(const char *name)
 		failures += r < 0;
 		saves += r == 0;
 		T_EQ(sluice_close(bad, NULL), 0);
-		T_EQ(ckpt_load(io, file), nr);
-		nothing_else("f,f.crc");
+		T_EQ(ckpt_load(io, at.file), nr);
+		ckpt_nothing_else(&at, "f,f.crc");
 	}
 	t_note("%u saves failed, %u did not", failures, saves);
 	T_OK(failures && saves);
@@ -334,10 +286,8 @@ static void device_that_fails(const char *name)
 
 static void a_device_that_fails_leaves_the_old_file(void)
 {
-	device_that_fails("eio");
-	striped = true;
-	device_that_fails("eio-striped");
-	striped = false;
+	device_that_fails("eio", false);
+	device_that_fails("eio-striped", true);
 }
 
 int main(int argc, char **argv)

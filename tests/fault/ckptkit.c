@@ -2,6 +2,9 @@
 #include "tests/fault/ckptkit.h"
 
 #include <dirent.h>
+#include <sys/stat.h>
+
+#include <sluice/stripe.h>
 
 #include "base/random.h"
 #include "base/util.h"
@@ -83,4 +86,41 @@ void ckpt_only(const char *dir, const char *names)
 		    !t_in_list(names, e->d_name))
 			T_FAIL("%s/%s is left", dir, e->d_name);
 	closedir(d);
+}
+
+void ckpt_use(struct ckpt_place *at, const char *name, bool striped)
+{
+	const char *in[CKPT_MEMBERS];
+	struct sluice_err err;
+
+	at->striped = striped;
+	snprintf(at->folder, sizeof(at->folder), "%s", t_path(name));
+	snprintf(at->file, sizeof(at->file), "%s/f", t_path(name));
+	mkdir(at->folder, 0755);
+	for (unsigned i = 0; striped && i < CKPT_MEMBERS; i++) {
+		snprintf(at->members[i], sizeof(at->members[i]), "%s.%u", t_path(name), i);
+		mkdir(at->members[i], 0755);
+		in[i] = at->members[i];
+	}
+	if (striped)
+		T_ERR(sluice_stripe_create(at->file, 65536, in, CKPT_MEMBERS, 0, &err), 0, &err);
+}
+
+void ckpt_nothing_else(const struct ckpt_place *at, const char *names)
+{
+	struct sluice_stripe_info *info;
+	struct sluice_err err;
+
+	ckpt_only(at->folder, names);
+	if (!at->striped)
+		return;
+	T_ERR(sluice_stripe_load(&info, at->file, &err), 0, &err);
+	T_EQ(info->nr, CKPT_MEMBERS);
+	for (unsigned i = 0; i < CKPT_MEMBERS; i++) {
+		const char *path = info->members[i].path, *folder = at->members[i];
+
+		T_EQ(strncmp(path, folder, strlen(folder)), 0);
+		ckpt_only(folder, path + strlen(folder) + 1);
+	}
+	sluice_stripe_free(info);
 }

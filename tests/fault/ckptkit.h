@@ -6,6 +6,7 @@
  * Checkpoints that say which they are: eight bytes of number, then the pattern of that number; of
  * different lengths.
  */
+#include <limits.h>
 #include <sluice/ckpt.h>
 #include <stdbool.h>
 
@@ -19,6 +20,17 @@ int ckpt_save(struct sluice_io *io, const char *path, uint64_t nr, uint32_t flag
 
 /* The number of the one that is there, whole and verified; -ENOENT, or the test fails. */
 int64_t ckpt_load(struct sluice_io *io, const char *path);
+
+/* A folder of the test's with one name in it, which is striped over folders beside it or not. */
+enum { CKPT_MEMBERS = 2 };
+struct ckpt_place {
+	bool striped;
+	char folder[PATH_MAX], file[PATH_MAX], members[CKPT_MEMBERS][PATH_MAX];
+};
+
+void ckpt_use(struct ckpt_place *at, const char *name, bool striped);
+/* Nothing is left but @names, and the members of what is there. */
+void ckpt_nothing_else(const struct ckpt_place *at, const char *names);
 
 /* Nothing is in the folder @dir but what is named here, comma-separated. */
 void ckpt_only(const char *dir, const char *names);
