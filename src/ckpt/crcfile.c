@@ -167,7 +167,7 @@ struct crc_set crc_set_of(const struct stat *st, uint64_t bytes)
 	};
 }
 
-void crcfile_narrow(struct crcfile *f, const struct crc_set *is)
+bool crcfile_narrow(struct crcfile *f, const struct crc_set *is)
 {
 	unsigned nr = 0;
 
@@ -177,13 +177,14 @@ void crcfile_narrow(struct crcfile *f, const struct crc_set *is)
 		if (s->bytes == is->bytes && s->inode == is->inode && s->mtime_ns == is->mtime_ns) {
 			f->sets[0] = *s;
 			f->nr = 1;
-			return;
+			return true;
 		}
 	}
 	for (unsigned i = 0; i < f->nr; i++)
 		if (f->sets[i].bytes == is->bytes)
 			f->sets[nr++] = f->sets[i];
 	f->nr = nr;
+	return false;
 }
 
 /* ----------------------------------------------------------------- the file */

@@ -56,9 +56,11 @@ int crcfile_parse(struct crcfile *out, const void *data, size_t len, const char 
 void *crcfile_format(const struct crc_set *sets, unsigned nr, size_t *ret_len);
 void crcfile_free(struct crcfile *f);
 
-/* Keep the sets that may be those of this file (crc_set_of()): one that is, else all of its size.
+/*
+ * Keep the sets that may be those of this file (crc_set_of()): one that is, then it says true; else
+ * all of its size.
  */
-void crcfile_narrow(struct crcfile *f, const struct crc_set *is);
+bool crcfile_narrow(struct crcfile *f, const struct crc_set *is);
 
 /* Read @name in folder @dir; -ENOENT where there is none, -EBADMSG with a message. */
 int crcfile_load(struct crcfile *out, int dir, const char *name, struct sluice_err *err);

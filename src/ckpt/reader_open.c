@@ -27,13 +27,14 @@ enum {
 
 /*
  * Of the checksums that were loaded, those of the file @is.  1: there are some, 0: nothing is known
- * of it; -ENOENT: they are of others.
+ * of it; -ENOENT: they are of others.  *@ret_own: it is the file they were made of, not one of the
+ * same size.
  */
-static int pick_sums(struct sluice_reader *r, const struct crc_set *is)
+static int pick_sums(struct sluice_reader *r, const struct crc_set *is, bool *ret_own)
 {
 	bool none = false;
 
-	crcfile_narrow(&r->crc, is);
+	*ret_own = crcfile_narrow(&r->crc, is);
 	for (unsigned i = 0; i < r->crc.nr; i++)
 		none |= r->crc.sets[i].flags & CRC_SET_NONE;
 	if (r->crc.nr && !none)
@@ -63,13 +64,16 @@ static bool is_other(int dir, const char *name, const struct stat *st)
 	       now.st_dev != st->st_dev;
 }
 
-/* The checksums of the file that is open as @fd.  -EAGAIN: it has been replaced meanwhile. */
-static int load_sums(struct sluice_reader *r, int dir, const char *name, int fd,
+/*
+ * The checksums of the file that is open, and is @st.  -EAGAIN: it has been replaced meanwhile;
+ * what is there may be of two later ones, of the same size.
+ */
+static int load_sums(struct sluice_reader *r, int dir, const char *name, const struct stat *st,
 		     struct sluice_err *err)
 {
+	const struct crc_set is = crc_set_of(st, r->bytes);
 	CLEANUP_FREE char *crcname = NULL;
-	struct stat st;
-	struct crc_set is;
+	bool own = false;
 	int e;
 
 	if (asprintf(&crcname, "%s.crc", name) < 0) {
@@ -77,16 +81,16 @@ static int load_sums(struct sluice_reader *r, int dir, const char *name, int fd,
 		return sluice_fail(err, -ENOMEM, "%s: out of memory", r->path);
 	}
 	e = crcfile_load(&r->crc, dir, crcname, err);
-	if (e == -ENOENT || e == -ENAMETOOLONG)
-		return 0;
-	if (e < 0)
+	if (e < 0 && e != -ENOENT && e != -ENAMETOOLONG)
 		return e;
-	if (fstat(fd, &st) < 0)
-		return sluice_fail(err, -errno, "stat %s: %s", r->path, strerror(errno));
-	is = crc_set_of(&st, r->bytes);
-	if (pick_sums(r, &is) >= 0)
+	e = e < 0 ? 0 : pick_sums(r, &is, &own);
+	if (own)
 		return 0;
-	return is_other(dir, name, &st) ? -EAGAIN : other_size(r, err);
+	if (is_other(dir, name, st)) {
+		crcfile_free(&r->crc);
+		return -EAGAIN;
+	}
+	return e < 0 ? other_size(r, err) : 0;
 }
 
 /*
@@ -99,12 +103,13 @@ static int load_object_sums(struct sluice_reader *r, struct sluice_object *c,
 	struct sluice_object_info now = {.size = sizeof(now)};
 	struct crc_set is = crc_set_of_object(was);
 	struct crc_object crc;
+	bool own;
 	int e = crc_object_load(&crc, c, r->path, err);
 
 	if (e < 0)
 		return e;
 	r->crc = crc.f;
-	e = crc.there ? pick_sums(r, &is) : 0;
+	e = crc.there ? pick_sums(r, &is, &own) : 0;
 	if (e == 0)
 		return 0;
 	if (sluice_object_stat(c, r->path, &now, NULL) < 0 || strcmp(now.etag, was->etag) != 0) {
@@ -162,7 +167,7 @@ static int open_data(struct sluice_reader *r, struct sluice_err *err)
 	if (e < 0) /* the members of a striped one go when it is replaced */
 		return is_other(dir, name, &st) ? -EAGAIN : e;
 	r->bytes = sluice_file_stat(r->file, &info) == 0 ? info.bytes : (uint64_t)st.st_size;
-	e = r->o.verify != SLUICE_VERIFY_NEVER ? load_sums(r, dir, name, fd, err) : 0;
+	e = r->o.verify != SLUICE_VERIFY_NEVER ? load_sums(r, dir, name, &st, err) : 0;
 	if (e < 0)
 		sluice_file_close(TAKE_PTR(r->file), NULL);
 	return e;
