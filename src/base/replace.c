@@ -139,7 +139,7 @@ static bool is_named(int dir, const char *name, int fd)
 }
 
 /* Remove what nobody writes to any more.  Returns 0 when the name is free, else -EEXIST. */
-static int remove_dead(int dir, const char *name, int (*before)(int fd))
+static int remove_dead(int dir, const char *name, int (*before)(int dir, int fd))
 {
 	CLEANUP_CLOSE int fd =
 		openat(dir, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -149,12 +149,13 @@ static int remove_dead(int dir, const char *name, int (*before)(int fd))
 		return errno == ENOENT ? 0 : -EEXIST;
 	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return -EEXIST;
-	if (!is_named(dir, name, fd) || (before && before(fd) < 0))
+	if (!is_named(dir, name, fd) || (before && before(dir, fd) < 0))
 		return -EEXIST;
 	return unlinkat(dir, name, 0) == 0 ? 0 : -EEXIST;
 }
 
-void sluice_replace_clear(int dir, const char *name, const char *word, int (*before)(int fd))
+void sluice_replace_clear(int dir, const char *name, const char *word,
+			  int (*before)(int dir, int fd))
 {
 	for (unsigned k = 0; k < TEMPS; k++) {
 		CLEANUP_FREE char *temp = temp_name(name, word, k);
@@ -363,6 +364,8 @@ int sluice_replace_show(struct sluice_replace *r)
 	if (renameat(r->dir, r->temp, r->dir, r->name) < 0)
 		return -errno;
 	free(TAKE_PTR(r->temp));
+	/* It guarded the name that is gone; who replaces this file next may need it at once. */
+	flock(r->lock >= 0 ? r->lock : r->fd, LOCK_UN);
 	return 0;
 }
 

@@ -62,7 +62,8 @@ void sluice_replace_close(struct sluice_replace *r, bool forked);
  */
 int sluice_replace_link(int fd, int dir, const char *name, const char *word, char **ret);
 /* Remove files of such names that nobody has locked, if @before says 0 of each. */
-void sluice_replace_clear(int dir, const char *name, const char *word, int (*before)(int fd));
+void sluice_replace_clear(int dir, const char *name, const char *word,
+			  int (*before)(int dir, int fd));
 /* close(2) of a file that was removed; where it is large its space is given back behind us. */
 void sluice_replace_release(int fd);
 

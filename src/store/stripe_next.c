@@ -128,7 +128,7 @@ static int remove_members(const struct sluice_manifest *m)
  * A manifest under a name of ours, and nobody is at work on it.  One that has another name is in
  * use there.  Somebody else's would lead us to members that are not its own.
  */
-static int clear_one(int fd)
+static int clear_one(int dir, int fd)
 {
 	struct sluice_manifest *m;
 	struct stat st;
@@ -139,7 +139,11 @@ static int clear_one(int fd)
 	r = st.st_nlink > 1 ? 0 : sluice_manifest_read(&m, fd);
 	if (r != 1)
 		return r == -EBADMSG ? 0 : r; /* its text was never complete: no members yet */
-	r = m->folder ? 0 : remove_members(m);
+	/* The one that took its place must not go in a loss of power, when this is no file any
+	 * more. */
+	r = m->folder ? 0 : sluice_replace_sync(dir);
+	if (!r && !m->folder)
+		r = remove_members(m);
 	sluice_manifest_free(m);
 	return r;
 }
@@ -313,9 +317,9 @@ int sluice_stripe_show(struct sluice_replace *r, struct sluice_stripe_old *old)
 			     O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY)};
 	e = old->fd < 0 ? 0 : sluice_manifest_read(&m, old->fd);
 	if (e == 1 && !m->folder) {
-		flock(old->fd,
-		      LOCK_EX | LOCK_NB); /* so that nobody takes the name for a dead one's */
-		sluice_replace_link(old->fd, r->dir, r->name, WORD, &old->temp);
+		/* Whom its lock does not guard, that name would be taken for a dead one's. */
+		if (flock(old->fd, LOCK_EX | LOCK_NB) == 0)
+			sluice_replace_link(old->fd, r->dir, r->name, WORD, &old->temp);
 		old->m = m;
 	} else if (e == 1) {
 		sluice_manifest_free(m);

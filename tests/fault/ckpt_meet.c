@@ -4,6 +4,8 @@
  * the other.  The linker leads some of the library's calls here (--wrap), where it is done.
  */
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/wait.h>
 
 #include "base/util.h"
 #include "tests/common/t.h"
@@ -25,7 +27,11 @@ static void teardown(void)
 
 /* ----------------------------------------------------------------- the moments */
 
-static void (*at_sums)(void); /* before the next reader or writer opens FILE.crc */
+static void (*at_sums)(void);   /* before the next reader or writer opens FILE.crc */
+static void (*at_step)(void);   /* before the next file takes its name */
+static void (*at_sync)(void);   /* before the next fsync(2) of a thread of this program */
+static void (*at_remove)(void); /* before the next member is removed */
+static unsigned nr_syncs;
 static pid_t saver; /* thread that the hooks are for, as the I/O threads have files of their own */
 
 static void meet(void (**hook)(void))
@@ -46,6 +52,32 @@ int __wrap_openat64(int dir, const char *path, int flags, unsigned mode)
 	if (!strcmp(path, "f.crc"))
 		meet(&at_sums);
 	return __real_openat64(dir, path, flags, mode);
+}
+
+int __real_renameat(int dir, const char *from, int to, const char *name);
+int __wrap_renameat(int dir, const char *from, int to, const char *name);
+int __wrap_renameat(int dir, const char *from, int to, const char *name)
+{
+	if (!strcmp(name, "f"))
+		meet(&at_step);
+	return __real_renameat(dir, from, to, name);
+}
+
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+int __wrap_fsync(int fd)
+{
+	meet(&at_sync);
+	nr_syncs += saver == gettid();
+	return __real_fsync(fd);
+}
+
+int __real_unlink(const char *path);
+int __wrap_unlink(const char *path);
+int __wrap_unlink(const char *path)
+{
+	meet(&at_remove);
+	return __real_unlink(path);
 }
 
 /* --------------------------------------------------------------------- readers */
@@ -77,10 +109,113 @@ static void two_saves_between_a_file_and_its_checksums_are_no_damage(void)
 	}
 }
 
+/* --------------------------------------------------------------------- writers */
+
+static int lock = -1;
+
+static void begin_another(void)
+{
+	struct sluice_writer *w;
+
+	close(lock);
+	T_ERR(sluice_writer_open(&w, io, at.file, NULL, &err), 0, &err);
+	sluice_writer_abort(w);
+}
+
+/* The name by which the old file's members are found is cleared away only with its lock. */
+static void who_begins_within_the_step_of_another_leaves_it_what_it_needs(void)
+{
+	saver = gettid();
+	ckpt_use(&at, "begin-striped", true);
+	save(1);
+	lock = open(at.file, O_RDONLY | O_CLOEXEC);
+	T_OK(lock >= 0 && flock(lock, LOCK_EX) == 0);
+	at_step = begin_another;
+	save(2);
+	T_OK(!at_step);
+	T_EQ(ckpt_load(io, at.file), 2);
+	ckpt_nothing_else(&at, "f,f.crc");
+}
+
+static void lock_the_new_one(void)
+{
+	lock = open(at.file, O_RDONLY | O_CLOEXEC);
+	T_OK(lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) == 0);
+	close(lock);
+}
+
+static void wait_for_the_step(void)
+{
+	at_sync = lock_the_new_one;
+}
+
+static void a_new_file_is_free_for_the_next_writer_at_once(void)
+{
+	saver = gettid();
+	for (unsigned striped = 0; striped < 2; striped++) {
+		ckpt_use(&at, striped ? "free-striped" : "free", striped);
+		save(1);
+		at_step = wait_for_the_step;
+		save(2);
+		T_OK(!at_step && !at_sync);
+	}
+}
+
+static void die(void)
+{
+	_exit(0);
+}
+
+static void die_at_sync(void)
+{
+	at_sync = die;
+}
+
+static void count_syncs(void)
+{
+	T_OK(nr_syncs > 0);
+}
+
+/* Else the power fails, the step never was, and the old file has lost its members. */
+static void the_step_of_the_dead_is_durable_before_the_old_members_go(void)
+{
+	int status = -1;
+	pid_t pid;
+
+	if (T_TSAN)
+		T_SKIP("fork", "ThreadSanitizer does not start threads after fork()");
+	ckpt_use(&at, "dead-striped", true);
+	save(1);
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0) {
+		struct sluice_io *mine;
+
+		saver = gettid();
+		at_step = die_at_sync;
+		if (sluice_open(&mine, NULL, NULL) == 0)
+			ckpt_save(mine, at.file, 2, 0, NULL);
+		_exit(1);
+	}
+	T_OK(pid > 0 && waitpid(pid, &status, 0) == pid);
+	T_EQ(status, 0);
+	saver = gettid();
+	T_EQ(ckpt_load(io, at.file), 2);
+	nr_syncs = 0;
+	at_remove = count_syncs;
+	T_ERR(ckpt_save(io, at.file, 3, SLUICE_WRITER_NO_SYNC, &err), 0, &err);
+	T_OK(!at_remove);
+	T_EQ(ckpt_load(io, at.file), 3);
+	ckpt_nothing_else(&at, "f,f.crc");
+}
+
 int main(void)
 {
 	static const struct t_case cases[] = {
 		T_CASE(two_saves_between_a_file_and_its_checksums_are_no_damage),
+		T_CASE(who_begins_within_the_step_of_another_leaves_it_what_it_needs),
+		T_CASE(a_new_file_is_free_for_the_next_writer_at_once),
+		T_CASE(the_step_of_the_dead_is_durable_before_the_old_members_go),
 	};
 	static const struct t_group groups[] = {
 		{"ckpt_meet", setup, teardown, cases, T_COUNT(cases)}};
