@@ -114,15 +114,20 @@ int sluice_member_whole(const struct sluice_manifest *m, unsigned i, const struc
 /* ---------------------------------------------------------- the lock, sizes */
 
 /*
- * One writer at a time changes sizes.  The lock goes with the open file, so that it
- * keeps others of this process out, too; where there are no locks it goes without.
+ * One writer at a time changes sizes.  The lock of the file goes with the open file: it keeps out
+ * other processes and other openings in this one, but not threads that share this one.  Where
+ * there are no locks it goes without.
  */
-static void stripe_lock(const struct sluice_stripe *t, short how)
+static void stripe_lock(struct sluice_stripe *t, short how)
 {
 	struct flock l = {.l_type = how, .l_whence = SEEK_SET, .l_len = 1};
 
+	if (how != F_UNLCK)
+		pthread_mutex_lock(&t->lock);
 	while (fcntl(t->members[0].fd, F_OFD_SETLKW, &l) < 0 && errno == EINTR)
 		;
+	if (how == F_UNLCK)
+		pthread_mutex_unlock(&t->lock);
 }
 
 int64_t sluice_stripe_size(const struct sluice_stripe *t)
@@ -311,7 +316,7 @@ static int open_sizes(const struct sluice_backing *s, struct sluice_stripe *t)
 }
 
 /* Have all members what belongs to them?  Not while another changes sizes. */
-static int open_whole(const struct sluice_stripe *t, struct sluice_err *err)
+static int open_whole(struct sluice_stripe *t, struct sluice_err *err)
 {
 	struct sluice_member_head head;
 	int r;
@@ -364,6 +369,7 @@ static int open_member(struct sluice_backing *s, struct sluice_stripe *t, uint32
 static void stripe_free(struct sluice_stripe *t)
 {
 	sluice_manifest_free(t->manifest);
+	pthread_mutex_destroy(&t->lock);
 	free(t);
 }
 
@@ -378,6 +384,7 @@ int sluice_stripe_open(struct sluice_backing *s, struct sluice_manifest *m, cons
 		sluice_manifest_free(m);
 		return sluice_fail(err, r, "%s: out of memory", name);
 	}
+	pthread_mutex_init(&t->lock, NULL);
 	t->manifest = m;
 	t->file = s->fd;
 	t->unit = m->unit;

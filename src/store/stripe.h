@@ -12,6 +12,7 @@
  * one cuts these.  The header of the first member says how long the whole was when it was
  * last closed, synced or cut (`settled'): a member that has less has lost bytes.
  */
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,10 +30,11 @@ struct sluice_stripe {
 	struct sluice_manifest *manifest;
 	unsigned nr;
 	uint64_t unit;
-	uint64_t limit;    /* of block devices: the size of the whole; 0: of files, that grow */
-	atomic_bool grown; /* longer than settled, as far as this one knows */
-	int file;          /* the manifest, the store's */
-	atomic_bool fresh; /* made a moment ago, and durable when it is synced */
+	uint64_t limit;       /* of block devices: the size of the whole; 0: of files, that grow */
+	pthread_mutex_t lock; /* among threads, while sizes change */
+	atomic_bool grown;    /* longer than settled, as far as this one knows */
+	int file;             /* the manifest, the store's */
+	atomic_bool fresh;    /* made a moment ago, and durable when it is synced */
 	struct sluice_backing members[];
 };
 

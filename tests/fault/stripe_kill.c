@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Striped files that are killed while they are made, and members without room. */
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -9,6 +12,7 @@
 
 #include "base/random.h"
 #include "base/util.h"
+#include "store/stripe.h"
 #include "tests/common/mounts.h"
 #include "tests/common/t.h"
 
@@ -168,10 +172,78 @@ static void one_member_without_room_fails_the_write_and_leaves_the_size(void)
 	mounts_end("e1");
 }
 
+static struct sluice_stripe *extended;
+static unsigned nr_reserved;
+static pthread_t settler;
+static atomic_int settler_tid;
+
+static void *settle(void *arg)
+{
+	(void)arg;
+	atomic_store(&extended->grown, true);
+	settler_tid = gettid();
+	sluice_stripe_settle(extended, true);
+	settler_tid = -1;
+	return NULL;
+}
+
+/* Until the thread is done, or sleeps. */
+static void wait_for_settler(void)
+{
+	char path[64], state = 'R';
+
+	while (settler_tid >= 0 && state != 'S') {
+		FILE *f;
+
+		sched_yield();
+		snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)settler_tid);
+		f = settler_tid > 0 ? fopen(path, "r") : NULL;
+		if (f && fscanf(f, "%*d %*s %c", &state) != 1)
+			state = 'R';
+		if (f)
+			fclose(f);
+	}
+}
+
+/* The last member has no room, and just before it says so a thread settles. */
+int __real_fallocate64(int fd, int mode, off_t from, off_t len);
+int __wrap_fallocate64(int fd, int mode, off_t from, off_t len);
+int __wrap_fallocate64(int fd, int mode, off_t from, off_t len)
+{
+	if (!extended || ++nr_reserved < MEMBERS)
+		return __real_fallocate64(fd, mode, from, len);
+	T_OK(pthread_create(&settler, NULL, settle, NULL) == 0);
+	wait_for_settler();
+	errno = ENOSPC;
+	return -1;
+}
+
+/* A size that was never the whole's is not written down as settled, or its members are short. */
+static void a_thread_that_syncs_sees_no_size_of_a_write_that_finds_no_room(void)
+{
+	struct sluice_backing store;
+	bool unable = false;
+	struct sluice_err err;
+
+	use("s");
+	T_ERR(sluice_stripe_create(name, 65536, folders, MEMBERS, 0, &err), 0, &err);
+	move(true, 5000); /* ends in the first member */
+	T_ERR(sluice_backing_open(&store, name, O_RDWR, 0, SLUICE_DIRECT_NEVER, &err), 0, &err);
+	extended = store.stripe;
+	T_EQ(sluice_stripe_reserve(store.stripe, 5000, MIB(4), &unable), -ENOSPC);
+	extended = NULL;
+	T_EQ(pthread_join(settler, NULL), 0);
+	T_EQ(sluice_stripe_size(store.stripe), 5000);
+	T_EQ(sluice_backing_close(&store), 0);
+	move(false, 5000);
+	T_ERR(sluice_stripe_remove(name, &err), 0, &err);
+}
+
 static const struct t_case cases[] = {
 	T_CASE(a_killed_creation_leaves_nothing_half),
 	T_CASE(a_killed_writer_leaves_the_file_usable),
 	T_CASE(one_member_without_room_fails_the_write_and_leaves_the_size),
+	T_CASE(a_thread_that_syncs_sees_no_size_of_a_write_that_finds_no_room),
 };
 
 int main(void)
