@@ -173,8 +173,11 @@ int reader_pool_make(struct sluice_reader *r, struct sluice_err *err)
 /* @len bytes in one piece: where, or NULL.  *@ret_ring: what the holder gives back. */
 static char *pool_take(struct sluice_reader *r, uint64_t len, uint64_t *ret_ring)
 {
-	uint64_t at = r->pool_at, skip = 0;
+	uint64_t at, skip = 0;
 
+	if (!r->pool_used) /* else what is longer than the rest of it would never have room */
+		r->pool_at = 0;
+	at = r->pool_at;
 	len = align_up(len, PAGE);
 	if (at + len > r->pool_len) {
 		skip = r->pool_len - at;

@@ -171,6 +171,44 @@ static void ranges_in_any_order_go_where_they_belong(void)
 	}
 }
 
+/* Files as small as the pool, and ranges of which some go past it: each has room in the end. */
+static void ranges_may_overlap(void)
+{
+	enum { N = 6 };
+	static const struct sluice_piece first[] = {
+		{KIB(512), MIB(2), NULL}, {MIB(1), MIB(4), NULL}, {KIB(1229), KIB(3993), NULL}};
+	unsigned char *buf = malloc(N * MIB(8));
+	struct sluice_random rnd;
+
+	T_OK(buf);
+	sluice_random_seed(&rnd, t_seed());
+	for (unsigned round = 0; round < 40 / T_STEP; round++) {
+		uint64_t bytes = round ? MIB(4) + sluice_random_below(&rnd, MIB(4)) : MIB(6);
+		unsigned n = round ? 2 + (unsigned)sluice_random_below(&rnd, N - 1) : 3;
+		struct sluice_piece p[N];
+		struct sluice_reader *r;
+
+		save("f", round, bytes);
+		T_ERR(sluice_reader_open(&r, io, t_path("f"), NULL, &err), 0, &err);
+		for (unsigned i = 0; i < n; i++) {
+			if (round) {
+				p[i].len = 1 + sluice_random_below(&rnd, bytes);
+				p[i].offset = sluice_random_below(&rnd, bytes - p[i].len + 1);
+			} else {
+				p[i] = first[i];
+			}
+			p[i].buf = buf + i * MIB(8);
+		}
+		memset(buf, 0, n * MIB(8));
+		T_ERR(sluice_reader_fetch(r, p, n, &err), 0, &err);
+		for (unsigned i = 0; i < n; i++)
+			T_EQ(sluice_pattern_check(p[i].buf, p[i].len, round, p[i].offset),
+			     p[i].len);
+		sluice_reader_close(r);
+	}
+	free(buf);
+}
+
 static void ranges_outside_the_file_are_refused(void)
 {
 	static const struct sluice_piece bad[] = {
@@ -402,6 +440,7 @@ int main(void)
 		T_CASE(a_stream_gives_the_file_in_any_steps),
 		T_CASE(a_stream_can_be_anywhere_next),
 		T_CASE(ranges_in_any_order_go_where_they_belong),
+		T_CASE(ranges_may_overlap),
 		T_CASE(ranges_outside_the_file_are_refused),
 		T_CASE(neighbours_are_read_together),
 		T_CASE(every_flipped_bit_of_a_file_is_found_and_named),
