@@ -92,6 +92,10 @@ static int64_t write_some(struct sluice_writer *w, const struct source *src, uin
 	if (r < 0)
 		return r;
 	s = w->cur;
+	if (w->pos > s->hi) { /* what a seek has passed over, now that something comes behind it */
+		memset(s->buf + (s->hi - s->base), 0, w->pos - s->hi);
+		s->hi = w->pos;
+	}
 	len = min_u64(len, s->stop - w->pos);
 	to = s->buf + (w->pos - s->base);
 	r = src->device ? copy_device(w, to, src, len) : copy_host(w, to, src, len);
@@ -179,19 +183,11 @@ int sluice_writer_write(struct sluice_writer *w, const void *buf, uint64_t len,
 }
 
 /* Within the buffer at hand; beyond what is in it only over bytes that nobody has written. */
-static bool seek_here(struct sluice_writer *w, uint64_t offset)
+static bool is_here(const struct sluice_writer *w, uint64_t offset)
 {
-	struct writer_slot *s = w->cur;
+	const struct writer_slot *s = w->cur;
 
-	if (!s || offset < s->lo || offset > s->stop)
-		return false;
-	if (offset > s->hi) {
-		if (s->hi < w->end)
-			return false;
-		memset(s->buf + (s->hi - s->base), 0, offset - s->hi);
-		s->hi = offset;
-	}
-	return true;
+	return s && offset >= s->lo && offset <= s->stop && (offset <= s->hi || s->hi == w->end);
 }
 
 int sluice_writer_seek(struct sluice_writer *w, uint64_t offset, struct sluice_err *err)
@@ -208,7 +204,7 @@ int sluice_writer_seek(struct sluice_writer *w, uint64_t offset, struct sluice_e
 				   "%s: an object is written from its beginning to its end, and "
 				   "offset %" PRIu64 " was written already",
 				   w->path, offset);
-	if (!w->up && !seek_here(w, offset) && writer_slot_flush(w) < 0)
+	if (!w->up && !is_here(w, offset) && writer_slot_flush(w) < 0)
 		return writer_failed(w, err);
 	w->pos = offset;
 	return 0;

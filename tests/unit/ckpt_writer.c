@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include <sluice/ckpt.h>
+#include <sluice/stripe.h>
 
 #include "base/crc32c.h"
 #include "base/random.h"
@@ -185,7 +186,29 @@ static void model_write(struct sluice_writer *w, uint64_t seed, uint64_t len)
 	model_len = max_u64(model_len, at + len);
 }
 
-static void seeks_leave_zeros_and_write_over(void)
+/* As in memory, and its checksums say so. */
+static void check_plain(const char *name)
+{
+	T_FILE(t_path(name), model, model_len);
+	check_sums(name);
+}
+
+static void check_striped(const char *name)
+{
+	struct sluice_reader_opts o = SLUICE_READER_OPTS_INIT;
+	unsigned char *got = malloc(MIB(16));
+	struct sluice_reader *r;
+
+	T_OK(got);
+	o.verify = SLUICE_VERIFY_ALWAYS;
+	T_ERR(sluice_reader_open(&r, io, t_path(name), &o, &err), 0, &err);
+	T_EQ(sluice_reader_read(r, got, MIB(16), &err), model_len);
+	T_MEM(got, model, model_len);
+	sluice_reader_close(r);
+	free(got);
+}
+
+static void seek_and_write(const char *name, void (*check)(const char *name))
 {
 	struct sluice_random rnd;
 	uint64_t seed = t_seed();
@@ -194,7 +217,7 @@ static void seeks_leave_zeros_and_write_over(void)
 	model = malloc(MIB(16));
 	T_OK(model);
 	for (unsigned round = 0; round < 20; round += T_STEP) {
-		struct sluice_writer *w = begin("f", 0, 0);
+		struct sluice_writer *w = begin(name, 0, 0);
 
 		memset(model, 0, MIB(16));
 		model_len = 0;
@@ -207,12 +230,38 @@ static void seeks_leave_zeros_and_write_over(void)
 				T_ERR(sluice_writer_seek(w, to, &err), 0, &err);
 			model_write(w, i, sluice_random_below(&rnd, near ? 9000 : 200000));
 		}
-		T_ERR(sluice_writer_seek(w, MIB(20), &err), 0, &err); /* makes it no longer */
+		/* makes it no longer, be it in the buffer or far away */
+		if (round % 4)
+			T_ERR(sluice_writer_seek(w, round % 4 == 1 ? MIB(20) : model_len + 100,
+						 &err),
+			      0, &err);
 		T_ERR(sluice_writer_commit(w, &err), 0, &err);
-		T_FILE(t_path("f"), model, model_len);
-		check_sums("f");
+		check(name);
 	}
 	free(model);
+}
+
+static void seeks_leave_zeros_and_write_over(void)
+{
+	seek_and_write("f", check_plain);
+}
+
+static void so_they_do_in_a_striped_file(void)
+{
+	const char *in[2];
+
+	empty_folder();
+	for (unsigned i = 0; i < 2; i++) {
+		in[i] = strdup(t_path(i ? "b" : "a"));
+		T_OK(in[i] && mkdir(in[i], 0755) == 0);
+	}
+	T_ERR(sluice_stripe_create(t_path("s"), 4096, in, 2, 0, &err), 0, &err);
+	seek_and_write("s", check_striped);
+	T_ERR(sluice_stripe_remove(t_path("s"), &err), 0, &err);
+	for (unsigned i = 0; i < 2; i++) {
+		T_OK(rmdir(in[i]) == 0);
+		free((void *)(uintptr_t)in[i]);
+	}
 }
 
 /* What torch does with skip_data: headers first, then what was skipped. */
@@ -488,6 +537,7 @@ int main(void)
 		T_CASE(any_piece_size_gives_the_same_file),
 		T_CASE(an_expected_size_is_only_expected),
 		T_CASE(seeks_leave_zeros_and_write_over),
+		T_CASE(so_they_do_in_a_striped_file),
 		T_CASE(holes_can_be_filled_later),
 		T_CASE(nothing_is_visible_before_the_commit),
 		T_CASE(a_file_without_checksums_takes_those_of_the_old_one_away),
