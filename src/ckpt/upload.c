@@ -94,30 +94,48 @@ struct content {
 	unsigned nr;
 };
 
-static void content_add(struct content *t, const struct crc_set *s)
+/*
+ * Where it is full one goes: the oldest of a writer that has not come, and died long ago as one may
+ * think; not one that may be of @now.
+ */
+static void content_add(struct content *t, const struct crc_set *s, const struct crc_set *now)
 {
-	if (t->nr == CRC_SETS_MAX - 1) /* of writers that died long ago */
-		memmove(t->sets, t->sets + 1, --t->nr * sizeof(*t->sets));
+	unsigned i = 0;
+
+	if (t->nr == CRC_SETS_MAX - 1) {
+		while (i < t->nr - 1 &&
+		       (!is_pending(&t->sets[i]) || (now && t->sets[i].bytes == now->bytes)))
+			i++;
+		memmove(t->sets + i, t->sets + i + 1, (--t->nr - i) * sizeof(*t->sets));
+	}
 	t->sets[t->nr++] = *s;
 }
 
-/* The sets of @f that may be of what is there (@now, or NULL: nothing) or is about to come. */
+/*
+ * The sets of @f that may be of what is there (@now, or NULL: nothing) or is about to come.  Its
+ * own is known, or is one of those of its size; of more than can be kept it is none, and nothing is
+ * known of it from here on.
+ */
 static void content_keep(struct content *t, const struct crcfile *f, const struct crc_set *now)
 {
-	bool exact = false, any = false;
+	unsigned same = 0;
+	bool exact = false;
 
-	for (unsigned i = 0; now && i < f->nr; i++)
+	for (unsigned i = 0; now && i < f->nr; i++) {
+		same += f->sets[i].bytes == now->bytes;
 		exact |= f->sets[i].inode == now->inode && f->sets[i].bytes == now->bytes;
+	}
+	if (now && !exact && (!same || same >= CRC_SETS_MAX - 1)) {
+		content_add(t, now, NULL);
+		exact = true;
+	}
 	for (unsigned i = 0; i < f->nr; i++) {
 		const struct crc_set *s = &f->sets[i];
 		bool its = now && s->bytes == now->bytes && (!exact || s->inode == now->inode);
 
 		if (its || is_pending(s))
-			content_add(t, s);
-		any |= its;
+			content_add(t, s, exact ? NULL : now);
 	}
-	if (now && !any)
-		content_add(t, now);
 }
 
 static int put_sums(const struct ckpt_upload *u, const struct content *t,

@@ -33,14 +33,19 @@ static struct sluice_io *handle(struct sluice_object *c)
 	return out;
 }
 
-static void setup(void)
+static void begin_anew(void)
 {
 	const char *const all[] = {uri, sums};
 
+	T_EQ(sluice_object_delete(client, all, 2, NULL), 0);
+}
+
+static void setup(void)
+{
 	s3_rules("");
 	client = s3_client(s3_urls[0], 1, 60000);
 	io = handle(client);
-	T_EQ(sluice_object_delete(client, all, 2, NULL), 0);
+	begin_anew();
 }
 
 static void teardown(void)
@@ -292,6 +297,44 @@ static void a_save_that_fails_anywhere_leaves_the_old_one_or_the_new_one(void)
 	T_OK(failed > 10);
 }
 
+/* Each announces itself in KEY.crc, which has no room for them all. */
+static void many_saves_that_fail_leave_the_old_one_and_its_checksums(void)
+{
+	T_EQ(save(1, 1000), 0);
+	s3_rules("method=PUT key=model status:403");
+	for (unsigned i = 0; i < 20; i++)
+		T_OK(save(2 + i, i % 2 ? 1000 : 2000) < 0);
+	s3_rules("");
+	expect(1, 1, 1000);
+	T_OK(nr_sets() <= CRC_SETS_MAX);
+}
+
+/* Its checksums are those of one of all that were announced. */
+static void so_they_do_where_the_old_one_was_never_confirmed(void)
+{
+	static const unsigned failures[] = {4, 20};
+
+	for (unsigned k = 0; k < T_COUNT(failures); k++) {
+		struct sluice_err err = {0, ""};
+		struct sluice_reader *r;
+		char buf[1000];
+
+		begin_anew();
+		s3_rules("method=PUT key=model.crc skip=1 status:403");
+		T_EQ(save(1, 1000), 0);
+		s3_rules("method=PUT key=model status:403");
+		for (unsigned i = 0; i < failures[k]; i++)
+			T_OK(save(2 + i, i % 5 ? 1000 : 2000) < 0);
+		s3_rules("");
+		T_ERR(sluice_reader_open(&r, io, uri, NULL, &err), 0, &err);
+		T_ERR(sluice_reader_pread(r, buf, 1000, 0, &err), 1000, &err);
+		T_EQ(sluice_pattern_check(buf, 1000, 1, 0), 1000);
+		sluice_reader_close(r);
+		T_EQ(save(50, 1000), 0);
+		expect(50, 50, 1000);
+	}
+}
+
 static void of_two_at_once_one_wins_whole(void)
 {
 	for (unsigned i = 0; i < 6; i++) {
@@ -352,6 +395,8 @@ int main(int argc, char **argv)
 		T_CASE(checksums_of_others_stay_and_ours_go_with_no_crc),
 		T_CASE(without_a_client_it_is_refused_in_one_line),
 		T_CASE(a_save_that_fails_anywhere_leaves_the_old_one_or_the_new_one),
+		T_CASE(many_saves_that_fail_leave_the_old_one_and_its_checksums),
+		T_CASE(so_they_do_where_the_old_one_was_never_confirmed),
 		T_CASE(of_two_at_once_one_wins_whole),
 		T_CASE(a_killed_save_leaves_the_old_one_or_the_new_one),
 	};
