@@ -3,7 +3,7 @@
  * Random operations against a model in memory, as tests/engine/model.c, on device memory
  * and host memory mixed:
  *
- *	gpu-model ENGINE
+ *	gpu-model ENGINE [striped]
  *
  * The memory is of a device; the test looks at it from behind, and where the library is told
  * of that side it is host memory: none of it in the first case, more in each one that follows.
@@ -36,7 +36,8 @@ static void *address(void *at)
 int main(int argc, char **argv)
 {
 	struct model_setup s = {
-		.ops = 3000,
+		.striped = argc > 2,
+		.ops = argc > 2 ? 1500 : 3000,
 		.setup = rg_setup,
 		.teardown = rg_teardown,
 		.memory = get_memory,
