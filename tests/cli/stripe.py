@@ -271,6 +271,29 @@ def a_folder_is_measured_like_any_and_nothing_is_left():
     assert not os.path.exists('swap') and not files(), files()
 
 
+def swap_folder():
+    """A striped folder, and what there is in it and around it."""
+    for folder in ('a', 'b'):
+        os.mkdir(folder)
+    create('swap', '--folder', '--unit', '64K', 'a', 'b')
+    return files()
+
+
+@in_folder
+def tune_and_sweep_measure_a_striped_folder():
+    with open('space.json', 'w', encoding='utf-8') as f:
+        json.dump({'block_size': ['64K', '128K'], 'queue_depth': [4]}, f)
+    before = swap_folder()
+    done = clikit.Command('tune')('-f', 'swap', '-s', '1M', '--sweep_config', 'space.json', '--budget', '1', '--no-limit')
+    assert '"block_size": 65536' in done.out, done.out  # a unit is the most that one block is
+    assert files() == before, files()
+    os.mkdir('logs')
+    clikit.Command('sweep')('-f', 'swap', '-s', '256K', '-b', '64K', '128K', '-d', '4', '-t', '1', '--submit', 'batch', '--requests', 'overlap',
+                            '--no-limit', '--log_dir', 'logs')
+    assert [f for f in files() if not f.startswith('./logs/')] == before, files()
+    assert sum('_bs' in f for f in files()) == 4, files()
+
+
 @in_folder
 def fio_is_not_let_at_striped_files():
     os.mkdir('a')
@@ -309,6 +332,7 @@ def a_swap_folder_of_deepspeed_may_be_striped():
 tap.run(a_tensor_goes_through_by_its_name, info_tells_size_unit_and_members, check_names_what_is_wrong,
         rm_leaves_nothing, mistakes_are_named_and_nothing_is_made,
         a_folder_is_measured_like_any_and_nothing_is_left, a_swap_folder_of_deepspeed_may_be_striped,
+        tune_and_sweep_measure_a_striped_folder,
         fio_is_not_let_at_striped_files, checkpoints_take_the_place_of_a_striped_file_and_keep_its_folders,
         checkpoints_in_a_striped_folder_are_striped, torch_and_safetensors_save_and_load_striped_names, what_replaces_a_file_leaves_a_striped_one_alone,
         kv_and_replay_keep_objects_in_striped_folders)
