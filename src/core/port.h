@@ -18,7 +18,8 @@ struct waiter {
 	pthread_cond_t cond;
 	const struct op *op; /* this one; NULL: see need */
 	unsigned need;       /* so many results, whichever they are; 0: until all is quiet */
-	bool told;           /* that it may have come about */
+	bool told;           /* that it may have come about, */
+	bool too_late;       /* as it has been, and somebody else took it */
 	bool stuck;          /* it has slept for a while */
 };
 

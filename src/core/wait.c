@@ -204,12 +204,17 @@ void waiters_tell(struct sluice_io *io)
 	pthread_mutex_unlock(&io->lock);
 }
 
-/* Sleep until told.  False: the time is over. */
+/*
+ * Sleep until told.  False: the time is over.  Who has been told before and found too little, since
+ * somebody else was faster, was counted on to take it: what there is may be enough for the next.
+ */
 static bool wait_to_be_told(struct sluice_io *io, struct waiter *w, struct wait_time *t)
 {
 	bool in_time = true;
 
 	pthread_mutex_lock(&io->lock);
+	if (w->too_late)
+		waiters_look(io);
 	while (!w->told && in_time) {
 		in_time = waiter_sleep(w, &io->lock, t);
 		if (!w->stuck)
@@ -218,6 +223,7 @@ static bool wait_to_be_told(struct sluice_io *io, struct waiter *w, struct wait_
 		queues_rescue(io, w);
 		pthread_mutex_lock(&io->lock);
 	}
+	w->too_late = w->told;
 	w->told = false;
 	pthread_mutex_unlock(&io->lock);
 	return in_time;

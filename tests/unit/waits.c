@@ -121,6 +121,7 @@ static void setup(void)
 		memcpy(kept[i], heres, sizeof(heres));
 	}
 	memcpy(heres, kept[0], sizeof(heres));
+	memcpy(kept[USERS], heres, sizeof(heres)); /* one more than there are ports */
 	for (unsigned i = 0; i < OPS; i++) {
 		ops[i] = port_take(kept[owner[i]][1].port, 1);
 		memset((char *)ops[i] + offsetof(struct op, file), 0,
@@ -222,6 +223,27 @@ static void who_asks_for_two_does_not_keep_the_first_from_others(void)
 	bodies[0] = ask_for_two;
 	bodies[1] = ask_for_one;
 	bodies[2] = finish_one_at_a_time;
+	in_all_orders(3, FEW, setup, all_three_once);
+}
+
+/* Two at once, and without waiting for them: who waits for two may have been told already. */
+static void finish_and_take_one(void)
+{
+	ops[0]->next = ops[1];
+	ops[1]->next = NULL;
+	ops_finish(io, queue, ops[0]);
+	nr_got[current] = sluice_wait_any(io, got[current], 1, 1, 0);
+	if (nr_got[current])
+		block_while(nobody_has_one, NULL);
+	finish(2);
+}
+
+static void who_is_told_too_late_leaves_the_rest_to_others(void)
+{
+	owner[0] = owner[1] = owner[2] = 0;
+	bodies[0] = ask_for_two;
+	bodies[1] = ask_for_one;
+	bodies[2] = finish_and_take_one;
 	in_all_orders(3, FEW, setup, all_three_once);
 }
 
@@ -440,6 +462,7 @@ static void what_is_cancelled_on_its_way_is_over_once_and_not_touched_again(void
 static const struct t_case cases[] = {
 	T_CASE(who_asks_is_told_when_there_are_enough),
 	T_CASE(who_asks_for_two_does_not_keep_the_first_from_others),
+	T_CASE(who_is_told_too_late_leaves_the_rest_to_others),
 	T_CASE(who_asks_for_more_than_there_will_be_is_not_left_waiting),
 	T_CASE(a_result_that_is_waited_for_by_ticket_is_not_for_others),
 	T_CASE(all_is_over_when_the_last_is_cancelled),
