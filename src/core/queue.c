@@ -287,7 +287,8 @@ static inline int make_ready(struct queue *q, struct block *b)
 		return q->broken;
 	if (b->started)
 		return 0;
-	if (b->op->opcode == SLUICE_WRITE && !b->ranged && !block_may_start(b))
+	q->held_up = b->op->opcode == SLUICE_WRITE && !b->ranged && !block_may_start(b);
+	if (q->held_up)
 		return -EBUSY;
 	return b->mode == BLOCK_BOUNCE ? bounce_get(q, b) : 0;
 }

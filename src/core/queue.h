@@ -33,6 +33,7 @@ struct queue {
 	struct block *free; /* linked by req.next */
 	unsigned nr_free;
 	struct block *ready, **ready_tail; /* to be submitted, first or again */
+	bool held_up; /* the first of them waits for a write that may be another thread's */
 	unsigned inflight;
 	uint64_t inflight_bytes;
 	int broken; /* -errno: the engine gave up, all blocks fail */

@@ -16,6 +16,8 @@
 #include "core/queue.h"
 #include "core/spin.h"
 
+enum { LOOK_AGAIN_NS = 1000000 };
+
 __thread struct queue *current_queue;
 
 static void wake_from(struct queue *q, enum hand_state state)
@@ -338,9 +340,12 @@ static int queue_reap(struct queue *q, struct sluice_req **list, bool sleep)
 	if (q->nr_remote)
 		sleep = sleep && remote_may_sleep(q);
 	patience = sleep ? device_patience(q) : 0;
-	/* An engine that has nothing may not wait; then it is looked at now and then. */
-	if (patience < 0 && !q->inflight && !engine->idles)
-		patience = 1000000;
+	/*
+	 * An engine that has nothing may not wait; then it is looked at now and then.  So is a
+	 * write that waits for another thread's, which does not know of it.
+	 */
+	if (patience < 0 && ((!q->inflight && !engine->idles) || (q->ready && q->held_up)))
+		patience = LOOK_AGAIN_NS;
 	return engine->reap(q->engine, list, patience);
 }
 
