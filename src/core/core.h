@@ -107,9 +107,9 @@ struct sluice_io {
 	uint32_t *guard; /* 1 in the process that opened it, 0 after fork() */
 	uint64_t opened; /* when: tells it from an earlier one at the same address */
 	struct queue *queues;
-	atomic_uint nr_queues; /* grows where the number is left to us, */
-	atomic_uint nr_active; /* of these, take part in what is shared: the first ones, */
-	unsigned max_queues;   /* up to this */
+	atomic_uint nr_queues;  /* grows where the number is left to us, */
+	atomic_uint nr_active;  /* of these, take part in what is shared: the first ones, */
+	atomic_uint max_queues; /* up to this, or less where the machine has no more */
 	_Atomic(struct sluice_object *) objects; /* NULL: none yet */
 	bool auto_depth;
 	bool huge_by_default; /* ordinary memory is on huge pages */
