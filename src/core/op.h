@@ -118,6 +118,12 @@ static inline void op_begin(struct op *op)
 	       offsetof(struct op, fault) - offsetof(struct op, seg));
 }
 
+/* About so many are still to be handed out; never none where there is one. */
+static inline uint64_t op_blocks_left(const struct op *op)
+{
+	return (op->len - op->cursor + op->block - 1) / op->block;
+}
+
 /* What is asked for: to be looked at, or written anew. */
 #define op_prefetch(op, rw)                          \
 	do {                                         \

@@ -46,7 +46,7 @@ void pend_add(struct sluice_io *io, struct op *op)
 	atomic_store_explicit(&op->state, OP_PENDING, memory_order_relaxed);
 	op_begin(op);
 	op->home = NULL;
-	op->est = op->len ? (op->len + op->block - 1) / op->block : 1;
+	op->est = op->len ? op_blocks_left(op) : 1;
 	atomic_fetch_add(&io->pend_blocks, op->est);
 	pend_count(io, op, 1);
 	io->pend_changes++;

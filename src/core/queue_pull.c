@@ -219,7 +219,8 @@ struct op *queue_spare(struct queue *q)
 static void pull_shared(struct queue *q, unsigned room, struct op **over)
 {
 	struct sluice_io *io = q->io;
-	uint64_t share = (io->pend_blocks + io->nr_active - 1) / io->nr_active;
+	unsigned active = atomic_load(&io->nr_active);
+	uint64_t share = active > 1 ? (io->pend_blocks + active - 1) / active : PULL_MAX;
 	unsigned limit = (unsigned)min_u64(min_u64(room, PULL_MAX), max_u64(share, 1));
 	uint64_t bytes = q->inflight_bytes, issued = 0;
 	unsigned can = queue_can(q);
@@ -232,13 +233,11 @@ static void pull_shared(struct queue *q, unsigned room, struct op **over)
 		op = pend_next(q, can);
 		if (!op)
 			break;
-		if (op->est) {
-			op->est--;
-			issued++;
-		}
 		if (op->cursor < op->len) {
 			b = block_of(q, op);
 			bytes += block_weight(b, b->len);
+			issued += op->est - op_blocks_left(op);
+			op->est = op_blocks_left(op);
 		} else if (op->opcode == SLUICE_SYNC || (!op->len && op_needs_sync(op))) {
 			block_of_sync(q, op);
 		}

@@ -9,6 +9,7 @@
 #include "tests/common/t.h"
 
 enum { UNIT = 2 << 20, BLOCK = 1 << 20, SMALL = 4096, DEPTH = 128, OPS = 200, PAGE = 4096 };
+enum { PIECES = 64, PIECE = 64 << 10 };
 
 static struct sluice_io io;
 static struct queue q;
@@ -250,6 +251,30 @@ static void a_write_does_not_pass_one_that_waits(void)
 	T_EQ(held[1].blocks, 1);
 }
 
+/* Pieces of a list may be smaller than blocks: then there are more of them than was thought. */
+static void who_has_more_blocks_than_expected_is_seen_to_the_end(void)
+{
+	static struct sluice_iov pieces[PIECES];
+	struct op *op;
+
+	setup();
+	io.nr_active = 2;
+	file.store.stripe = NULL;
+	file.store.direct = file.striped = false;
+	op = new_op(SLUICE_READ, 0, (uint64_t)PIECES * PIECE, PAGE);
+	for (unsigned i = 0; i < PIECES; i++)
+		pieces[i] = (struct sluice_iov){(void *)(uintptr_t)(PAGE + 2 * i * PIECE), PIECE};
+	op->iov = pieces;
+	op->nr_iov = PIECES;
+	pend_add(&io, op);
+	while (op->state == OP_PENDING) {
+		T_OK(io.pend_blocks > 0);
+		pull();
+	}
+	T_EQ(q.inflight, PIECES);
+	T_EQ(io.pend_blocks, 0);
+}
+
 static const struct t_case cases[] = {
 	T_CASE(who_waits_for_a_slow_member_lets_others_by),
 	T_CASE(nobody_gets_the_last_quarter),
@@ -258,6 +283,7 @@ static const struct t_case cases[] = {
 	T_CASE(small_ones_of_a_queue_let_others_by),
 	T_CASE(odd_addresses_leave_bounce_buffers_to_others),
 	T_CASE(a_write_does_not_pass_one_that_waits),
+	T_CASE(who_has_more_blocks_than_expected_is_seen_to_the_end),
 };
 
 int main(void)
