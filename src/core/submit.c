@@ -35,6 +35,7 @@ struct batch {
 	struct op *newest, *oldest;  /* for the queue that is the port's home */
 	struct op *shared[PULL_MAX]; /* for all */
 	unsigned nr_home, nr_shared;
+	bool shares;   /* some of this call went on the list for all */
 	unsigned most; /* to be handed over together */
 	struct hand_far far;
 	struct sluice_order *order; /* of the last one that asked for one */
@@ -91,13 +92,14 @@ static void batch_submit(struct batch *b)
  */
 static bool has_to_queue(const struct batch *b, const struct op *op)
 {
-	return b->nr_shared || (op->opcode == SLUICE_WRITE && pend_seen(b->io));
+	return b->nr_shared || ((b->shares || op->opcode == SLUICE_WRITE) && pend_seen(b->io));
 }
 
 static void submit_batch_add(struct batch *b, struct op *op)
 {
 	if (!stays_home(b->io, op) || has_to_queue(b, op)) {
 		b->shared[b->nr_shared++] = op;
+		b->shares = true;
 	} else {
 		op->home = b->home;
 		atomic_store_explicit(&op->state, OP_PENDING, memory_order_relaxed);
@@ -181,6 +183,7 @@ int sluice_submit(struct sluice_io *io, const struct sluice_op *ops, unsigned n,
 	b.home = atomic_load(&b.make.here->port->home);
 	b.spare = b.newest = b.oldest = NULL;
 	b.nr_home = b.nr_shared = 0;
+	b.shares = false;
 	b.most = n > FIRST_BATCH && !b.make.here->whole ? FIRST_BATCH : 0;
 	b.make.here->whole -= b.make.here->whole > 0;
 	b.far = (struct hand_far){0};

@@ -3,6 +3,8 @@
  * Which operation is next where a member of a striped file has its share of what a queue has in
  * flight, and that no member gets more than its part of slots and bounce buffers.
  */
+#include <semaphore.h>
+
 #include "core/block.h"
 #include "core/core.h"
 #include "core/queue.h"
@@ -275,6 +277,54 @@ static void who_has_more_blocks_than_expected_is_seen_to_the_end(void)
 	T_EQ(io.pend_blocks, 0);
 }
 
+/* The I/O thread is in here until it may go on. */
+static void hold(void *arg, const struct sluice_done *done)
+{
+	sem_t *sems = arg;
+
+	T_EQ(done->res, SMALL);
+	sem_post(&sems[0]);
+	sem_wait(&sems[1]);
+}
+
+static void nothing_overtakes_a_large_one_of_the_same_call(void)
+{
+	enum { MANY = 3 * PULL_MAX };
+	static char mem[SMALL];
+	struct sluice_op some[MANY];
+	struct sluice_done done[MANY];
+	struct sluice_opts opts = SLUICE_OPTS_INIT;
+	struct sluice_io *handle;
+	sem_t sems[2];
+
+	opts.engine = "null";
+	opts.threads = 1;
+	T_EQ(sluice_open(&handle, &opts, NULL), 0);
+	t_file_make(t_path("large"), 1, SMALL);
+	sem_init(&sems[0], 0, 0);
+	sem_init(&sems[1], 0, 0);
+	for (unsigned i = 0; i < MANY; i++)
+		some[i] = (struct sluice_op){.opcode = SLUICE_READ,
+					     .path = t_path("large"),
+					     .buf = mem,
+					     .len = SMALL,
+					     .memory = SLUICE_MEMORY_HOST};
+	some[0].on_done = hold;
+	some[0].arg = sems;
+	T_EQ(sluice_submit(handle, some, 1, NULL, NULL), 1);
+	sem_wait(&sems[0]);
+	some[0].on_done = NULL;
+	some[0].len = 1ull << 30; /* this engine touches nothing of it */
+	T_EQ(sluice_submit(handle, some, MANY, NULL, NULL), MANY);
+	T_OK(!pile_any(&handle->queues[0].hand.pile));
+	T_EQ(handle->pend_ops, MANY);
+	sem_post(&sems[1]);
+	T_EQ(sluice_wait_any(handle, done, MANY, MANY, -1), MANY);
+	T_EQ(sluice_close(handle, NULL), 0);
+	sem_destroy(&sems[0]);
+	sem_destroy(&sems[1]);
+}
+
 static const struct t_case cases[] = {
 	T_CASE(who_waits_for_a_slow_member_lets_others_by),
 	T_CASE(nobody_gets_the_last_quarter),
@@ -284,6 +334,7 @@ static const struct t_case cases[] = {
 	T_CASE(odd_addresses_leave_bounce_buffers_to_others),
 	T_CASE(a_write_does_not_pass_one_that_waits),
 	T_CASE(who_has_more_blocks_than_expected_is_seen_to_the_end),
+	T_CASE(nothing_overtakes_a_large_one_of_the_same_call),
 };
 
 int main(void)
