@@ -525,6 +525,38 @@ static void memory_of_many_queues_is_pinned_once(void)
 	in_a_child(child_with_many_queues);
 }
 
+static void lists_in_registered_memory_are_used_as_such(void)
+{
+	enum { PIECES = 4, PIECE = 4096 };
+	struct sluice_stats st = {.size = sizeof(st)};
+	struct sluice_file_info file = {.size = sizeof(file)};
+	struct sluice_buf_info info;
+	struct sluice_iov iov[PIECES];
+	struct sluice_op op;
+	char *mem = NULL;
+
+	if (strcmp(cf_engine, "io_uring") || !kernel_has("READV_FIXED"))
+		T_SKIP("fixed-lists", "this kernel and engine %s take no such lists", cf_engine);
+	cf_open(NULL);
+	cf_file_open(O_RDWR | O_CREAT);
+	sluice_file_stat(cf_file, &file);
+	T_EQ(sluice_buf_alloc((void **)&mem, cf_io, MIB(4), 0, &info, NULL), 0);
+	if (!file.direct || !(info.got & SLUICE_BUF_REGISTERED))
+		T_SKIP("fixed-lists", "no O_DIRECT or no registered memory here");
+	op = cf_op(SLUICE_WRITE, NULL, 0, 0);
+	op.iov = iov;
+	op.nr_iov = PIECES;
+	for (unsigned i = 0; i < PIECES; i++)
+		iov[i] = (struct sluice_iov){mem + 2 * i * PIECE, PIECE};
+	for (unsigned turn = 1; turn < 4; turn++) {
+		CF_DO(&op, PIECES * PIECE, 1);
+		T_EQ(sluice_get_stats(cf_io, &st), 0);
+		T_EQ(st.blocks, turn);
+		T_EQ(st.blocks_fixed, turn);
+		op.opcode = SLUICE_READ;
+	}
+}
+
 static void a_small_memlock_limit_is_survived_and_told(void)
 {
 	in_a_child(child_with_little_memlock);
@@ -548,6 +580,7 @@ static const struct t_case cases[] = {
 	T_CASE(memory_of_no_handle_names_the_argument_that_is_wrong),
 	T_CASE(memory_known_to_be_huge_moves_like_the_handles_own),
 	T_CASE(memory_of_many_queues_is_pinned_once),
+	T_CASE(lists_in_registered_memory_are_used_as_such),
 	T_CASE(huge_pages_are_taken_at_the_callers_word),
 	T_CASE(memory_may_be_registered_while_transfers_run),
 	T_CASE(a_small_memlock_limit_is_survived_and_told),
