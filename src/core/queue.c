@@ -105,9 +105,7 @@ static void run_callback(struct queue *q, struct op *op)
 	op_result(op, &done);
 	if (op->msg)
 		free(TAKE_PTR(op->msg));
-	queue_step_aside(q); /* it may take its time */
 	op->on_done(op->arg, &done);
-	queue_step_back(q);
 	q->ctx = NULL; /* it may have made another one current */
 }
 
@@ -131,6 +129,7 @@ void ops_finish(struct sluice_io *io, struct queue *q, struct op *list)
 	struct returns back = {0};
 	unsigned n = 0, results = 0;
 	struct op *op, *next;
+	bool aside = false;
 
 	if (!list)
 		return;
@@ -138,9 +137,14 @@ void ops_finish(struct sluice_io *io, struct queue *q, struct op *list)
 		next = op->next;
 		op->finished = now;
 		results += !op->on_done;
+		if (op->on_done && !aside)
+			queue_step_aside(q); /* it may take its time */
+		aside |= op->on_done != NULL;
 		op_finish(io, q, op, &back);
 		n++;
 	}
+	if (aside)
+		queue_step_back(q);
 	returns_send(&back);
 	if (results)
 		atomic_fetch_add(q ? &q->results : &list->port->results, results);
@@ -328,6 +332,17 @@ static unsigned queue_gather(struct queue *q, struct sluice_req **reqs, unsigned
 	return n;
 }
 
+/* The kernel may hold up who submits, but not where the engine only takes a note. */
+static bool may_take_long(const struct queue *q, struct sluice_req *const *reqs, unsigned n)
+{
+	uint32_t quick = q->io->engine->quick;
+
+	for (unsigned i = 0; i < n; i++)
+		if (reqs[i]->len >= quick || reqs[i]->blocking)
+			return true;
+	return false;
+}
+
 /* The engine did not take it. */
 static void not_taken(struct queue *q, struct block *b)
 {
@@ -341,6 +356,7 @@ void queue_submit(struct queue *q)
 	struct sluice_req *reqs[PULL_MAX];
 	unsigned most = q->io->opts.flags & SLUICE_SINGLE_SUBMIT ? 1 : PULL_MAX, n;
 	struct block *b;
+	bool aside;
 	int r;
 
 	while (q->ready) {
@@ -357,9 +373,12 @@ void queue_submit(struct queue *q)
 		if (block_wants_pause(b))
 			block_pause(b);
 		COUNT(&q->count, submit_calls, 1);
-		queue_step_aside(q);
+		aside = q->io->nr_queues > 1 && may_take_long(q, reqs, n);
+		if (aside)
+			queue_step_aside(q);
 		r = q->io->engine->submit(q->engine, reqs, n);
-		queue_step_back(q);
+		if (aside)
+			queue_step_back(q);
 		q->inflight += r > 0 ? (unsigned)r : 0;
 		if (r == (int)n)
 			continue;

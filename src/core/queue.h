@@ -20,7 +20,6 @@ struct queue {
 	_Alignas(LINE) struct hand hand; /* operations for this queue alone */
 	atomic_bool purge;               /* some of them are cancelled */
 	atomic_bool called;              /* there are calls */
-	atomic_uint turn;                /* how often it has been away */
 	pthread_mutex_t nap;             /* only for sleeping with HAND_IDLE, with */
 	pthread_cond_t work;
 
@@ -36,7 +35,8 @@ struct queue {
 	bool held_up; /* the first of them waits for a write that may be another thread's */
 	unsigned inflight;
 	uint64_t inflight_bytes;
-	int broken; /* -errno: the engine gave up, all blocks fail */
+	atomic_uint turn; /* how often it has been away */
+	int broken;       /* -errno: the engine gave up, all blocks fail */
 	unsigned reap_failures;
 	struct op *local, **local_tail; /* operations that have their home here, off the pile */
 	unsigned nr_local;

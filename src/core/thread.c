@@ -212,7 +212,7 @@ void queue_step_aside(struct queue *q)
 
 	if (io->nr_queues == 1)
 		return;
-	atomic_fetch_add_explicit(&q->turn, 1, memory_order_relaxed);
+	atomic_store_explicit(&q->turn, q->turn + 1, memory_order_relaxed);
 	hand_leave(&q->hand, HAND_BUSY);
 	if (!pend_seen(io)) /* a queue that runs was counted on for that */
 		return;
@@ -349,11 +349,26 @@ static int queue_reap(struct queue *q, struct sluice_req **list, bool sleep)
 	return engine->reap(q->engine, list, patience);
 }
 
+/* The same, without a word to others where there is something already. */
+static int queue_await(struct queue *q, struct sluice_req **list)
+{
+	const struct sluice_engine *engine = q->io->engine;
+	bool marked, sleep;
+	int r;
+
+	if (engine->ready && engine->ready(q->engine))
+		return engine->reap(q->engine, list, 0);
+	sleep = may_sleep(q, &marked);
+	r = queue_reap(q, list, sleep);
+	if (hand_back(&q->hand) == HAND_RUNS && marked)
+		COUNT(&q->count, wakeups, 1);
+	return r;
+}
+
 static void queue_work(struct queue *q)
 {
 	struct sluice_req *list = NULL;
 	struct sluice_io *io = q->io;
-	bool sleep, marked;
 	int r;
 
 	if (atomic_load(&q->called))
@@ -370,10 +385,7 @@ static void queue_work(struct queue *q)
 		return;
 	if (!q->index && !io->opts.threads && io->max_queues > 1)
 		queues_pace(q);
-	sleep = may_sleep(q, &marked);
-	r = queue_reap(q, &list, sleep);
-	if (hand_back(&q->hand) == HAND_RUNS && marked)
-		COUNT(&q->count, wakeups, 1);
+	r = queue_await(q, &list);
 	if (r < 0) {
 		reap_failed(q, r);
 		return;

@@ -75,6 +75,7 @@ struct sluice_engine {
 	bool bypass;       /* one-block blocking transfers may use pread(2) and pwrite(2) instead */
 	bool idles;        /* reap() without limit and with nothing in flight waits for wake() */
 	bool device;       /* takes device memory, in files that attach() accepts */
+	uint32_t quick;    /* submit() of shorter requests, none of them `blocking', never waits */
 
 	/* Usable on this machine now?  0, or -errno with the reason in *err. */
 	int (*probe)(struct sluice_err *err);
@@ -96,6 +97,9 @@ struct sluice_engine {
 	 * queue itself is broken.
 	 */
 	int (*reap)(void *state, struct sluice_req **done, int64_t timeout_ns);
+
+	/* Optional: is there something that reap() would bring at once?  It need not know. */
+	bool (*ready)(const void *state);
 
 	/* End the current or the next waiting reap() soon.  From any thread. */
 	void (*wake)(void *state);

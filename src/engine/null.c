@@ -52,6 +52,11 @@ static int null_reap(void *state, struct sluice_req **done, int64_t timeout_ns)
 	return n;
 }
 
+static bool null_ready(const void *state)
+{
+	return ((const struct null_state *)state)->done;
+}
+
 static void null_wake(void *state)
 {
 	(void)state;
@@ -61,11 +66,13 @@ const struct sluice_engine sluice_engine_null = {
 	.name = "null",
 	.descr = "moves nothing; measures the cost of the library itself",
 	.state_size = sizeof(struct null_state),
+	.quick = UINT32_MAX,
 	.probe = null_probe,
 	.open = null_open,
 	.close = null_close,
 	.abandon = null_close,
 	.submit = null_submit,
 	.reap = null_reap,
+	.ready = null_ready,
 	.wake = null_wake,
 };

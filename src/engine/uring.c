@@ -294,12 +294,19 @@ static int wait_group(struct uring_state *s, unsigned n)
 			       (sigset_t *)(void *)&arg, sizeof(arg));
 }
 
+static bool uring_ready(const void *state)
+{
+	const struct uring_state *s = state;
+
+	return s->finished || io_uring_cq_ready(&s->uring);
+}
+
 static int wait_some(struct uring_state *s, int64_t timeout_ns)
 {
 	struct __kernel_timespec ts;
 	struct io_uring_cqe *cqe;
 
-	if (s->finished || io_uring_cq_ready(&s->uring))
+	if (uring_ready(s))
 		return io_uring_sq_ready(&s->uring) ? io_uring_submit(&s->uring) : 0;
 	if (timeout_ns >= 0) {
 		ts.tv_sec = timeout_ns / 1000000000;
@@ -440,12 +447,14 @@ const struct sluice_engine sluice_engine_uring = {
 	.automatic = true,
 	.bypass = true,
 	.idles = true,
+	.quick = SMALL, /* they go with the next reap() */
 	.probe = uring_probe,
 	.open = uring_open,
 	.close = uring_close,
 	.abandon = uring_close, /* unmaps and closes, nothing else */
 	.submit = uring_submit,
 	.reap = uring_reap,
+	.ready = uring_ready,
 	.wake = uring_wake,
 	.set_file = uring_set_file,
 	.set_buf = uring_set_buf,

@@ -81,6 +81,7 @@ static unsigned run_all(struct sluice_req **list, unsigned n, unsigned *seen)
 	while (back < n) {
 		struct sluice_req *done = NULL;
 		unsigned pushed = 0;
+		bool ready;
 		int r = 0;
 
 		if (sent < n && sent - back < DEPTH) {
@@ -91,15 +92,18 @@ static unsigned run_all(struct sluice_req **list, unsigned n, unsigned *seen)
 				T_FAIL("submit: %d", r);
 			sent += (unsigned)r;
 		}
-		r = engine->reap(state, &done, -1);
+		ready = engine->ready && engine->ready(state);
+		r = engine->reap(state, &done, ready ? 0 : -1);
 		if (r < 0)
 			T_FAIL("reap: %d", r);
+		T_OK(r || !ready);
 		for (; done; done = done->next, pushed++)
 			seen[done - reqs]++;
 		T_EQ(pushed, r);
 		back += pushed;
 		T_OK(back <= sent);
 	}
+	T_OK(!engine->ready || !engine->ready(state));
 	return back;
 }
 
