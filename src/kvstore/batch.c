@@ -69,7 +69,8 @@ void store_batch_finish(struct store_batch *b)
 		b->user.on_done(b->user.arg, &d);
 	pthread_mutex_lock(&s->line.lock);
 	open_remove(&s->line, b);
-	if (!calls) { /* from here on it may be collected, and gone */
+	b->finished = true;
+	if (!calls && !b->awaited) { /* from here on it may be collected, and gone */
 		if (!s->line.done_first)
 			atomic_store(&s->line.unannounced, true);
 		b->next = NULL;
@@ -252,7 +253,19 @@ static bool is_open(const struct store_queues *q, uint64_t ticket)
 
 	while (b && b->ticket != ticket)
 		b = b->open_next;
-	return b && !b->user.on_done;
+	return b && !b->user.on_done && !b->awaited;
+}
+
+void store_batch_await(struct store_batch *b, struct sluice_store_done *done)
+{
+	struct store_queues *q = &b->store->line;
+
+	pthread_mutex_lock(&q->lock);
+	while (!b->finished)
+		pthread_cond_wait(&q->finished, &q->lock);
+	pthread_mutex_unlock(&q->lock);
+	*done = batch_done(b);
+	batch_put(b);
 }
 
 int sluice_store_wait(struct sluice_store *store, uint64_t ticket, int64_t timeout_ns,

@@ -158,29 +158,41 @@ int store_submit_promotion(struct sluice_store *s, const struct sluice_store_bat
 	return 0;
 }
 
-int64_t sluice_store_submit(struct sluice_store *store, const struct sluice_store_batch *batch,
-			    struct sluice_err *err)
+static int batch_take(struct store_batch **out, struct sluice_store *s,
+		      const struct sluice_store_batch *u, struct sluice_err *err)
 {
 	struct sluice_err local = {0, ""};
-	struct store_batch *b;
-	uint64_t ticket;
-	int r = store_check(store, err);
+	int r = store_check(s, err);
 
 	err = err ? err : &local;
 	if (r == 0)
-		r = batch ? check_batch(batch, err) : sluice_fail(err, -EINVAL, "batch: is NULL");
+		r = u ? check_batch(u, err) : sluice_fail(err, -EINVAL, "batch: is NULL");
 	if (r < 0)
 		return r;
-	b = batch_new(store, batch, err);
-	if (!b)
-		return err->code;
-	/* An empty batch is finished as it comes; it may be gone when enqueue() returns. */
+	*out = batch_new(s, u, err);
+	return *out ? 0 : err->code;
+}
+
+/* One without keys is finished as it comes; any may be gone when this returns. */
+static uint64_t batch_start(struct sluice_store *s, struct store_batch *b)
+{
+	uint64_t ticket;
+
 	if (b->nr)
-		return (int64_t)enqueue(store, b);
-	ticket = enqueue(store, b);
+		return enqueue(s, b);
+	ticket = enqueue(s, b);
 	store_batch_finish(b);
-	store_announce(store);
-	return (int64_t)ticket;
+	store_announce(s);
+	return ticket;
+}
+
+int64_t sluice_store_submit(struct sluice_store *store, const struct sluice_store_batch *batch,
+			    struct sluice_err *err)
+{
+	struct store_batch *b;
+	int r = batch_take(&b, store, batch, err);
+
+	return r < 0 ? r : (int64_t)batch_start(store, b);
 }
 
 /* By the calling thread: nothing to wait for. */
@@ -206,7 +218,8 @@ int sluice_store_run(struct sluice_store *store, const struct sluice_store_batch
 {
 	struct sluice_store_done local;
 	struct sluice_store_batch u;
-	int64_t ticket;
+	struct store_batch *b;
+	int r;
 
 	if (!batch)
 		return sluice_fail(err, -EINVAL, "batch: is NULL");
@@ -214,8 +227,11 @@ int sluice_store_run(struct sluice_store *store, const struct sluice_store_batch
 	u.on_done = NULL;
 	if (u.opcode == SLUICE_STORE_EXISTS)
 		return run_exists(store, &u, done ? done : &local, err);
-	ticket = sluice_store_submit(store, &u, err);
-	if (ticket < 0)
-		return (int)ticket;
-	return sluice_store_wait(store, (uint64_t)ticket, -1, done ? done : &local);
+	r = batch_take(&b, store, &u, err);
+	if (r < 0)
+		return r;
+	b->awaited = true;
+	batch_start(store, b);
+	store_batch_await(b, done ? done : &local);
+	return 0;
 }

@@ -93,6 +93,8 @@ struct store_batch {
 	uint64_t ticket;
 	uint64_t due;     /* of clock_ns(), or UINT64_MAX */
 	bool watched;     /* its deadline is still to come */
+	bool awaited;     /* by who made it, who alone collects it: no drain sees it */
+	bool finished;    /* then; with line.lock */
 	atomic_uint left; /* keys without a result */
 	atomic_uint refs; /* keys still somewhere inside, and one for the batch itself */
 	atomic_uint good;
@@ -382,6 +384,8 @@ int store_submit_promotion(struct sluice_store *s, const struct sluice_store_bat
 			   uint64_t gen);
 /* -ECHILD after fork(), or -EINVAL without a store. */
 int store_check(const struct sluice_store *s, struct sluice_err *err);
+/* Until a batch that is awaited is finished; it is collected. */
+void store_batch_await(struct store_batch *b, struct sluice_store_done *done);
 /* With @line.lock: it is not finished. */
 void store_batch_open(struct store_queues *q, struct store_batch *b);
 /* All keys are over: tell the caller. */

@@ -759,6 +759,36 @@ static void several_threads_use_one_store(void)
 	}
 }
 
+static _Atomic unsigned hammers;
+
+static void *hammer_and_leave(void *arg)
+{
+	void *msg = hammer(arg);
+
+	hammers--;
+	return msg;
+}
+
+/* They wait for batches of their own meanwhile. */
+static void a_drain_sees_nothing_of_those_who_wait_for_theirs(void)
+{
+	struct sluice_store_done d;
+	unsigned drained = 0;
+	pthread_t t[3];
+	void *msg;
+
+	hammers = T_COUNT(t);
+	for (unsigned i = 0; i < T_COUNT(t); i++)
+		T_EQ(pthread_create(&t[i], NULL, hammer_and_leave, (void *)(uintptr_t)i), 0);
+	while (hammers)
+		drained += sluice_store_drain(sk, &d, 1) == 1;
+	T_EQ(drained, 0);
+	for (unsigned i = 0; i < T_COUNT(t); i++) {
+		T_EQ(pthread_join(t[i], &msg), 0);
+		T_JOINED(msg);
+	}
+}
+
 static void the_child_of_a_fork_has_no_store(void)
 {
 	struct sluice_store_item item = {"a", 1, 0, NULL};
@@ -880,6 +910,7 @@ int main(int argc, char **argv)
 		T_CASE(a_deadline_gives_misses_and_leaves_the_memory_alone),
 		T_CASE(values_are_spread_over_directories),
 		T_CASE(several_threads_use_one_store),
+		T_CASE(a_drain_sees_nothing_of_those_who_wait_for_theirs),
 		T_CASE(the_child_of_a_fork_has_no_store),
 		T_CASE(metrics_are_text_for_prometheus),
 		T_CASE(a_look_from_outside_sees_keys_and_damage),
