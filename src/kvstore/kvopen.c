@@ -264,7 +264,9 @@ static int load_shelf(struct store_shelf *sh, uint64_t epoch, uint64_t next, str
 		r = log_anew(sh, err);
 	} else {
 		r = store_journal_load(sh, err);
-		cut_tail(sh);
+		/* What could not be read may be there the next time. */
+		if (r == 0)
+			cut_tail(sh);
 	}
 	if (r == 0)
 		r = store_journal_epoch(sh->store, &sh->log, next, err);
