@@ -124,8 +124,10 @@ static int compact_begin(struct store_shelf *sh)
 static int compact_finish(struct store_shelf *sh)
 {
 	struct sluice_file *old = sh->log.file;
-	int r = store_journal_epoch(sh->store, &sh->rewrite.to, sh->log.head.epoch, NULL);
+	int r;
 
+	sh->rewrite.to.head = sh->log.head;
+	r = store_journal_stamp(sh->store, &sh->rewrite.to, NULL);
 	if (r == 0)
 		r = store_sync(sh->store, sh->rewrite.to.file);
 	if (r < 0)

@@ -210,17 +210,46 @@ int store_journal_head(struct store_shelf *sh, struct sluice_err *err)
 	return r < 0 ? sluice_fail(err, r, "%s: its log has no head", sh->path) : 0;
 }
 
-int store_journal_epoch(const struct sluice_store *s, struct store_log *log, uint64_t epoch,
-			struct sluice_err *err)
+int store_journal_stamp(const struct sluice_store *s, struct store_log *log, struct sluice_err *err)
 {
 	unsigned char head[STORE_LOG_HEAD];
 	int64_t r;
 
-	log->head.epoch = epoch;
 	log->head.clock = store_now(s);
 	store_log_head_put(head, &log->head);
 	r = sluice_pwrite(log->file, head, sizeof(head), 0, err);
 	return r < 0 ? (int)r : 0;
+}
+
+static int stamp_all(struct sluice_store *s, uint64_t since, uint64_t epoch, bool sync,
+		     void (*failed)(struct store_shelf *sh, int code))
+{
+	int first = 0, r;
+
+	for (unsigned i = 0; i < s->nr_shelves; i++) {
+		struct store_shelf *sh = &s->shelves[i];
+
+		if (sh->out)
+			continue;
+		sh->log.head.epoch = epoch;
+		sh->log.head.since = since;
+		r = store_journal_stamp(s, &sh->log, NULL);
+		if (r == 0 && sync)
+			r = store_sync(s, sh->log.file);
+		if (r < 0 && failed)
+			failed(sh, r);
+		first = first ? first : r;
+	}
+	return first;
+}
+
+int store_journal_epoch(struct sluice_store *s, uint64_t since, uint64_t epoch,
+			void (*failed)(struct store_shelf *sh, int code))
+{
+	int r = s->nr_shelves > 1 ? stamp_all(s, since, epoch, true, failed) : 0;
+
+	/* Where all heads have the epoch none needs to be forgiven what is before it. */
+	return r < 0 && !failed ? r : stamp_all(s, epoch, epoch, false, failed);
 }
 
 int store_journal_load(struct store_shelf *sh, struct sluice_err *err)

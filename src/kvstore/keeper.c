@@ -135,15 +135,11 @@ static void let_in(struct sluice_store *s, struct store_shelf *sh)
 static void tell_epoch(struct sluice_store *s)
 {
 	uint64_t epoch = 0;
-	bool failed = false;
+	bool failed;
 
 	for (unsigned i = 0; i < s->nr_shelves; i++)
 		epoch = max_u64(epoch, s->shelves[i].log.head.epoch);
-	epoch = store_next_epoch(epoch);
-	for (unsigned i = 0; i < s->nr_shelves; i++)
-		if (!s->shelves[i].out &&
-		    store_journal_epoch(s, &s->shelves[i].log, epoch, NULL) < 0)
-			failed = true;
+	failed = store_journal_epoch(s, epoch, store_next_epoch(epoch), NULL) < 0;
 	pthread_mutex_lock(&s->lock);
 	s->shelf_lost = s->shelf_lost || failed;
 	store_unlock(s);
@@ -182,7 +178,7 @@ static void note_clock(struct sluice_store *s)
 		struct store_log *log = &s->shelves[i].log;
 
 		if (!s->shelves[i].out)
-			store_journal_epoch(s, log, log->head.epoch, NULL);
+			store_journal_stamp(s, log, NULL);
 	}
 }
 

@@ -255,51 +255,77 @@ static void cut_tail(const struct store_shelf *sh)
 	close(fd);
 }
 
-static int load_shelf(struct store_shelf *sh, uint64_t epoch, uint64_t next, struct sluice_err *err)
+/* Its log as far as it is believed; the head stays as it was. */
+static int load_shelf(struct store_shelf *sh, uint64_t since, struct sluice_err *err)
 {
 	int r;
 
-	if (sh->log.head.epoch < epoch) {
-		/* It was not there when the others went on: what it has may be out of date. */
-		r = log_anew(sh, err);
-	} else {
-		r = store_journal_load(sh, err);
-		/* What could not be read may be there the next time. */
-		if (r == 0)
-			cut_tail(sh);
-	}
+	if (sh->log.head.epoch < since) /* what it has may be out of date: it was not there */
+		return log_anew(sh, err);
+	r = store_journal_load(sh, err);
+	/* What could not be read may be there the next time. */
 	if (r == 0)
-		r = store_journal_epoch(sh->store, &sh->log, next, err);
+		cut_tail(sh);
 	return r;
 }
 
-static int load_shelves(struct sluice_store *s, struct sluice_err *err)
+/* The newest epoch there is, and since when the shelves that took part in it have missed nothing.
+ */
+static uint64_t newest_epoch(struct sluice_store *s, uint64_t *ret_since)
 {
-	uint64_t epoch = 0, next;
-	unsigned usable = 0;
-	int r = 0;
+	uint64_t epoch = 0;
 
+	*ret_since = 0;
 	for (unsigned i = 0; i < s->nr_shelves; i++) {
 		const struct store_log_head *head = &s->shelves[i].log.head;
+		uint64_t since = head->since ? head->since : head->epoch;
 
-		if (s->shelves[i].out)
+		if (s->shelves[i].out || head->epoch < epoch)
 			continue;
-		epoch = max_u64(epoch, head->epoch);
-		s->clock_base = max_u64(s->clock_base, head->clock);
+		*ret_since = head->epoch > epoch ? since : max_u64(since, *ret_since);
+		epoch = head->epoch;
 	}
-	next = store_next_epoch(epoch);
+	return epoch;
+}
+
+static void head_failed(struct store_shelf *sh, int code)
+{
+	store_tell(sh->store, code, sh->path, 0, "the head of its log cannot be written");
+	store_shelf_leave(sh);
+}
+
+static int load_logs(struct sluice_store *s, struct sluice_err *err)
+{
+	uint64_t since, epoch = newest_epoch(s, &since);
+	int r = 0, c;
+
+	for (unsigned i = 0; i < s->nr_shelves; i++)
+		if (!s->shelves[i].out)
+			s->clock_base = max_u64(s->clock_base, s->shelves[i].log.head.clock);
 	for (unsigned i = 0; i < s->nr_shelves; i++) {
 		struct store_shelf *sh = &s->shelves[i];
 
 		if (sh->out)
 			continue;
-		r = load_shelf(sh, epoch, next, err);
-		usable += r == 0;
-		if (r < 0) {
-			store_tell(s, r, sh->path, 0, err->msg);
-			store_shelf_leave(sh);
-		}
+		c = load_shelf(sh, since, err);
+		if (is_fatal(c))
+			return c;
+		if (c == 0)
+			continue;
+		r = c;
+		store_tell(s, c, sh->path, 0, err->msg);
+		store_shelf_leave(sh);
 	}
+	c = store_journal_epoch(s, since, store_next_epoch(epoch), head_failed);
+	return c < 0 ? sluice_fail(err, c, "a log cannot be written: %s", sluice_strerror(c)) : r;
+}
+
+static int load_shelves(struct sluice_store *s, struct sluice_err *err)
+{
+	int r = load_logs(s, err);
+
+	if (is_fatal(r) || s->stats.dirs_out == s->nr_shelves)
+		return r;
 	/*
 	 * What was found to be older than what another log says is so for good before anything else
 	 * is written: when the newer one goes, the older one must not be there for the next start.
@@ -308,10 +334,10 @@ static int load_shelves(struct sluice_store *s, struct sluice_err *err)
 		if (!s->shelves[i].out)
 			store_journal_flush(&s->shelves[i]);
 	s->stats.recovered = s->stats.entries;
-	for (unsigned i = 0; usable && i < s->nr_shelves; i++)
+	for (unsigned i = 0; i < s->nr_shelves; i++)
 		if (s->shelves[i].out)
 			store_shelf_empty(&s->shelves[i]);
-	return usable ? 0 : r;
+	return 0;
 }
 
 int sluice_store_open(struct sluice_store **out, const char *const *dirs, unsigned nr,
@@ -423,7 +449,7 @@ int sluice_store_close(struct sluice_store *store, struct sluice_err *err)
 	for (unsigned i = 0; i < store->nr_shelves; i++) {
 		struct store_shelf *sh = &store->shelves[i];
 
-		c = sh->out ? 0 : store_journal_epoch(store, &sh->log, sh->log.head.epoch, NULL);
+		c = sh->out ? 0 : store_journal_stamp(store, &sh->log, NULL);
 		if (!sh->out && c == 0)
 			c = store_sync(store, sh->log.file);
 		if (c < 0 && r == 0)

@@ -288,9 +288,15 @@ int store_journal_create(struct store_log *log, struct store_shelf *sh, const ch
 			 struct sluice_err *err);
 /* Read the head of sh->log; -EBADMSG: there is none. */
 int store_journal_head(struct store_shelf *sh, struct sluice_err *err);
-/* Write it again, with another epoch and the time it is now. */
-int store_journal_epoch(const struct sluice_store *s, struct store_log *log, uint64_t epoch,
+/* Write it again, as it is in memory, with the time it is now. */
+int store_journal_stamp(const struct sluice_store *s, struct store_log *log,
 			struct sluice_err *err);
+/*
+ * The next epoch for all shelves that are not left out; @since: see struct store_log_head.  A kill
+ * at any time loses nothing.  The first error, of @failed if it is not NULL.
+ */
+int store_journal_epoch(struct sluice_store *s, uint64_t since, uint64_t epoch,
+			void (*failed)(struct store_shelf *sh, int code));
 /* Read the log into the index; what is broken is left out and counted. */
 int store_journal_load(struct store_shelf *sh, struct sluice_err *err);
 /* With @lock: append to what is pending.  0 or -ENOMEM. */

@@ -31,8 +31,8 @@ struct disk_head {
 	char magic[8];
 	uint32_t version;
 	uint32_t seed;
-	uint64_t epoch, clock;
-	char zero[STORE_LOG_HEAD - 36];
+	uint64_t epoch, clock, since;
+	char zero[STORE_LOG_HEAD - 44];
 	uint32_t sum; /* CRC-32C of what is before it */
 };
 _Static_assert(sizeof(struct disk_head) == STORE_LOG_HEAD, "no holes");
@@ -143,7 +143,8 @@ void store_log_head_put(unsigned char to[STORE_LOG_HEAD], const struct store_log
 	struct disk_head h = {.version = LOG_VERSION,
 			      .seed = head->seed,
 			      .epoch = head->epoch,
-			      .clock = head->clock};
+			      .clock = head->clock,
+			      .since = head->since};
 
 	memcpy(h.magic, log_magic, sizeof(h.magic));
 	h.sum = sluice_crc32c(0, &h, offsetof(struct disk_head, sum));
@@ -160,6 +161,6 @@ int store_log_head_get(struct store_log_head *ret, const unsigned char from[STOR
 		return -EBADMSG;
 	if (h.version != LOG_VERSION)
 		return -EPROTO;
-	*ret = (struct store_log_head){h.seed, h.epoch, h.clock};
+	*ret = (struct store_log_head){h.seed, h.epoch, h.clock, h.since};
 	return 0;
 }

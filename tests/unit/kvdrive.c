@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/random.h"
@@ -15,6 +16,14 @@ static _Atomic ino_t bad[2];   /* files that fail */
 static _Atomic off_t bad_from; /* from here on */
 static _Atomic ino_t slow;     /* a file whose reads wait until it is none */
 static _Atomic unsigned waiting;
+
+static _Atomic unsigned dies_after; /* so many calls of these, unless it is 0 */
+
+static void live_or_die(void)
+{
+	if (dies_after && --dies_after == 0)
+		_exit(7);
+}
 
 static ino_t inode(int fd)
 {
@@ -33,6 +42,7 @@ static bool fails(int fd, off_t off)
 /* Those of the engine `threads`. */
 ssize_t pread(int fd, void *buf, size_t len, off_t off)
 {
+	live_or_die();
 	if (slow && inode(fd) == slow)
 		waiting++;
 	while (slow && inode(fd) == slow)
@@ -43,6 +53,7 @@ ssize_t pread(int fd, void *buf, size_t len, off_t off)
 
 ssize_t pwrite(int fd, const void *buf, size_t len, off_t off)
 {
+	live_or_die();
 	errno = EIO;
 	return fails(fd, off) ? -1 : syscall(SYS_pwrite64, fd, buf, len, off);
 }
@@ -317,6 +328,46 @@ static void a_log_that_cannot_be_read_stays_as_it_is(void)
 	T_EQ(sk_exists("gone"), -ENOENT);
 }
 
+/* A process that opens the store and is killed at its @n-th read or write; was it? */
+static bool killed_at(unsigned n)
+{
+	struct sluice_err err;
+	int status;
+	pid_t child = fork();
+
+	T_OK(child >= 0);
+	if (child == 0) {
+		dies_after = n;
+		_exit(sk_try_open("a b c", MIB(48), &err) == 0 ? 0 : 1);
+	}
+	T_EQ(waitpid(child, &status, 0), child);
+	T_OK(WIFEXITED(status) && WEXITSTATUS(status) != 1);
+	return WEXITSTATUS(status) == 7;
+}
+
+/* Heads are written one after the other: none of their logs is behind. */
+static void a_kill_while_it_is_opened_loses_nothing(void)
+{
+	unsigned n = 1;
+
+	sk_open("a b c", MIB(48));
+	set_some(0, KEYS, 0);
+	sk_close();
+	for (bool again = true; again; n++) {
+		again = killed_at(n);
+		again = killed_at(n + 1) || again; /* and once more, elsewhere */
+		sk_open("a b c", MIB(48));
+		T_EQ(sk_stats().recovered, KEYS);
+		sk_close();
+		again = killed_at(n) || again;
+	}
+	T_OK(n > 9);
+	t_note("%u places", n);
+	sk_open("a b c", MIB(48));
+	for (unsigned i = 0; i < KEYS; i++)
+		T_EQ(sk_get(key_of(i), i, LEN), LEN);
+}
+
 static void what_is_written_is_counted(void)
 {
 	struct sluice_store_stats st;
@@ -339,6 +390,7 @@ int main(void)
 		T_CASE(writes_that_were_lost_are_misses),
 		T_CASE(two_kills_between_two_logs_bring_nothing_old_back),
 		T_CASE(a_log_that_cannot_be_read_stays_as_it_is),
+		T_CASE(a_kill_while_it_is_opened_loses_nothing),
 		T_CASE(what_is_written_is_counted),
 	};
 	static const struct t_group group = {"kvdrive", begin, end, cases, T_COUNT(cases)};
