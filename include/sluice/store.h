@@ -116,7 +116,8 @@ enum sluice_store_opcode {
 };
 
 /* Bits of struct sluice_store_batch.flags. */
-#define SLUICE_STORE_ABSENT 0x1u /* set: what is there already counts as stored, unwritten */
+#define SLUICE_STORE_ABSENT \
+	0x1u /* set: what is there with this length counts as stored, unwritten */
 #define SLUICE_STORE_PREFIX 0x2u /* exists: stop at the first key that is not there */
 
 struct sluice_store_item {

@@ -38,9 +38,6 @@ static void get_end(struct store_op *op, int64_t result)
 	count_get(s, op, late ? -ETIME : result);
 	if (op->entry && !op->recent)
 		s->stats.bytes_read += op->entry->len;
-	/* What is broken will not be better the next time. */
-	if (op->entry && result == -EBADMSG && op->entry->state == STORE_LIVE)
-		store_entry_erase(s, op->entry);
 	if (op->counted)
 		s->staging.reading -= op->entry->len;
 	if (op->entry)
@@ -72,6 +69,23 @@ static struct store_entry *look_up(struct sluice_store *s, const struct store_op
 	return NULL;
 }
 
+/*
+ * It will not be better the next time, and as long as it is there it is not written again.  Returns
+ * whether others have not found that out before.
+ */
+static bool give_up(const struct store_op *op)
+{
+	struct sluice_store *s = op->batch->store;
+	bool first;
+
+	pthread_mutex_lock(&s->lock);
+	first = op->entry->state == STORE_LIVE;
+	if (first)
+		store_entry_erase(s, op->entry);
+	store_unlock(s);
+	return first;
+}
+
 /* What was read, or is about to be delivered, is not what was set. */
 static int broken(const struct store_op *op)
 {
@@ -79,18 +93,27 @@ static int broken(const struct store_op *op)
 
 	store_tell(s, -EBADMSG, s->shelves[op->entry->shelf].path, op->entry->len,
 		   "a value is not what was written");
+	give_up(op);
 	return -EBADMSG;
+}
+
+/* A drive is judged by values: one place that is bad is one failure, however many ask for it. */
+static void read_ended(const struct store_op *op, int code)
+{
+	struct sluice_store *s = op->batch->store;
+
+	if (code == 0 || code == -ENOMEM || give_up(op))
+		store_shelf_tell(&s->shelves[op->entry->shelf], code, "a value cannot be read");
 }
 
 static void get_verify(struct store_worker *w, struct store_op *op)
 {
-	struct sluice_store *s = w->store;
 	const struct store_entry *e = op->entry;
 	int64_t r = atomic_load(&op->error);
 	bool copies = op->buf && !op->device; /* and is summed up on the way */
 
 	if (!op->recent)
-		store_shelf_tell(&s->shelves[e->shelf], (int)r, "a value cannot be read");
+		read_ended(op, (int)r);
 	if (r == 0 && !copies && store_value_crc(op, e->len) != e->crc)
 		r = broken(op);
 	if (r == 0 && op->buf && !store_hold(op))

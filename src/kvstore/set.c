@@ -219,7 +219,7 @@ static int64_t admit(struct sluice_store *s, struct store_op *op)
 	if (op->admitted)
 		return 0;
 	op->admitted = true;
-	if (e && (op->batch->user.flags & SLUICE_STORE_ABSENT) &&
+	if (e && (op->batch->user.flags & SLUICE_STORE_ABSENT) && e->len == op->len &&
 	    !(e->expiry && e->expiry <= store_now(s))) {
 		store_policy_touch(&s->policy, &s->index, e);
 		s->stats.sets_present++;

@@ -129,6 +129,40 @@ static void a_drive_that_fails_loses_only_its_entries(void)
 	T_EQ(sk_stats().corrupt, 0);
 }
 
+/* Whoever asks for it, and how often: it is one failure, and can be set again. */
+static void a_bad_place_of_a_drive_loses_one_value(void)
+{
+	static unsigned char bufs[20][LEN];
+	struct sluice_iov iov[20];
+	struct sluice_store_item items[20];
+	int64_t results[20];
+	struct sluice_store_batch b = {.opcode = SLUICE_STORE_GET, .nr = 20, .items = items};
+
+	sk_open("a", MIB(48));
+	set_some(0, 2, 0);
+	b.results = results;
+	for (unsigned i = 0; i < 20; i++) {
+		iov[i] = (struct sluice_iov){bufs[i], LEN};
+		items[i] = (struct sluice_store_item){"k0", 2, 1, &iov[i]};
+	}
+	bad[0] = inode_of("a/data");
+	for (unsigned i = 0; i < 2; i++) {
+		T_EQ(sluice_store_run(sk, &b, NULL, NULL), 0);
+		T_EQ(results[0], i ? -ENOENT : -EIO);
+	}
+	T_EQ(sk_stats().dirs_out, 0);
+	T_EQ(sk_exists("k0"), -ENOENT);
+	bad[0] = 0;
+	b.opcode = SLUICE_STORE_SET;
+	b.flags = SLUICE_STORE_ABSENT;
+	b.nr = 1;
+	sluice_pattern_fill(bufs[0], LEN, 3, 0);
+	T_EQ(sluice_store_run(sk, &b, NULL, NULL), 0);
+	T_EQ(results[0], LEN);
+	T_EQ(sk_get("k0", 3, LEN), LEN);
+	T_EQ(sk_get("k1", 1, LEN), LEN);
+}
+
 /* Its key is gone and all space is used again and again before its bytes are read. */
 static void a_value_keeps_its_place_while_it_is_read(void)
 {
@@ -386,6 +420,7 @@ int main(void)
 {
 	static const struct t_case cases[] = {
 		T_CASE(a_drive_that_fails_loses_only_its_entries),
+		T_CASE(a_bad_place_of_a_drive_loses_one_value),
 		T_CASE(a_value_keeps_its_place_while_it_is_read),
 		T_CASE(writes_that_were_lost_are_misses),
 		T_CASE(two_kills_between_two_logs_bring_nothing_old_back),

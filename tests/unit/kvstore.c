@@ -392,6 +392,11 @@ static void what_is_there_is_not_written_again_if_so_asked(void)
 	T_EQ(sk_stats().sets_present, 1);
 	T_EQ(sk_op(SLUICE_STORE_GET, "a", 1, v, 8, 0), 8);
 	T_OK(!strcmp(v, "old"));
+	iov.len = 4; /* another length is another value */
+	T_EQ(sluice_store_run(sk, &b, &d, NULL), 0);
+	T_EQ(sk_stats().stored, 2);
+	T_EQ(sk_get("a", 0, 0), -EMSGSIZE);
+	T_EQ(sk_exists("a"), 4);
 }
 
 static void a_time_to_live_ends(void)
