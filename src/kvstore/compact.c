@@ -21,19 +21,23 @@ struct copying {
 	const struct store_walk *walk;
 };
 
-/* Is what the record says still so? */
-static bool is_alive(struct store_shelf *sh, const struct store_record *r)
+static bool is_this(const struct store_entry *e, const struct store_shelf *sh, uint64_t gen)
+{
+	return e && e->gen == gen && e->shelf == sh->nr;
+}
+
+bool store_journal_is_alive(struct store_shelf *sh, const struct store_record *r)
 {
 	struct sluice_store *s = sh->store;
-	bool below = r->type == STORE_RECORD_BELOW, alive;
-	const struct store_entry *e;
+	struct store_hash h = r->type == STORE_RECORD_SET
+				      ? store_hash_key(&s->secret, r->key, r->key_len)
+				      : r->hash;
+	bool alive;
 
-	if (r->type == STORE_RECORD_DROP)
-		return false;
 	pthread_mutex_lock(&s->lock);
-	e = below ? store_tier_find(s, r->hash)
-		  : store_index_find(&s->index, store_hash_key(&s->secret, r->key, r->key_len));
-	alive = e && e->gen == r->gen && e->shelf == sh->nr;
+	alive = (r->type != STORE_RECORD_BELOW &&
+		 is_this(store_index_find(&s->index, h), sh, r->gen)) ||
+		(r->type != STORE_RECORD_SET && is_this(store_tier_find(s, h), sh, r->gen));
 	store_unlock(s);
 	return alive;
 }
@@ -49,7 +53,8 @@ static int copy_one(void *arg, const struct store_record *r, const void *raw, si
 	 * What has come since we began is about records that may have been copied: a drop says that
 	 * one of them is gone, and so does a set of the same key, even one that is gone itself.
 	 */
-	wanted = c->walk->at >= c->sh->rewrite.began || is_alive(c->sh, r);
+	wanted = c->walk->at >= c->sh->rewrite.began ||
+		 (r->type != STORE_RECORD_DROP && store_journal_is_alive(c->sh, r));
 	if (!wanted)
 		return 0;
 	if (ARRAY_ROOM(c->out.at, c->out.room, c->out.len + size) < 0)
@@ -106,6 +111,7 @@ static void compact_give_up(struct store_shelf *sh)
 	sluice_file_close(sh->rewrite.to.file, NULL);
 	unlinkat(sh->dir, STORE_NEW_NAME, 0);
 	sh->rewrite = (struct store_rewrite){0};
+	store_room_again(sh);
 }
 
 static int compact_begin(struct store_shelf *sh)
@@ -140,6 +146,7 @@ static int compact_finish(struct store_shelf *sh)
 	store_unlock(sh->store);
 	sh->rewrite = (struct store_rewrite){0};
 	sluice_file_close(old, NULL);
+	store_room_again(sh);
 	return 0;
 }
 
@@ -147,11 +154,12 @@ bool store_journal_is_long(const struct store_shelf *sh)
 {
 	uint64_t small = sh->store->log_piece / 4;
 
-	return sh->rewrite.active || (sh->log.end > min_u64(small, sh->log_limit / 2) &&
-				      sh->log.end > 2 * (sh->log_live + STORE_LOG_HEAD));
+	return sh->rewrite.active ||
+	       (sh->log.end > min_u64(small, sh->log_room / 2) &&
+		sh->log.end > 2 * (sh->log_live + STORE_LOG_HEAD) && clock_ns() >= sh->rewrite_ns);
 }
 
-int store_journal_rewrite(struct store_shelf *sh, bool whole)
+static int rewrite_some(struct store_shelf *sh, bool whole)
 {
 	int r = sh->rewrite.active ? 0 : compact_begin(sh);
 
@@ -160,7 +168,23 @@ int store_journal_rewrite(struct store_shelf *sh, bool whole)
 		if (!whole)
 			break;
 	}
-	if (r < 0)
+	if (r < 0) {
+		sh->rewrite_ns = clock_ns() + STORE_RETRY_NS;
 		compact_give_up(sh);
+	}
 	return r;
+}
+
+int store_journal_rewrite(struct store_shelf *sh)
+{
+	return rewrite_some(sh, false);
+}
+
+int store_journal_rewrite_whole(struct store_shelf *sh)
+{
+	if (clock_ns() < sh->rewrite_ns)
+		return -ENOSPC;
+	if (sh->rewrite.active)
+		compact_give_up(sh);
+	return rewrite_some(sh, true);
 }

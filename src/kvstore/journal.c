@@ -7,6 +7,7 @@
  * have said that something before it is gone or has another value.  So nothing before it is
  * believed.
  */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -279,7 +280,7 @@ int store_journal_create(struct store_log *log, struct store_shelf *sh, const ch
 {
 	unsigned char head[STORE_LOG_HEAD];
 	struct sluice_short s;
-	int fd = openat(sh->dir, name, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	int fd = openat(sh->dir, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 	int64_t r;
 
 	if (fd < 0)
@@ -352,7 +353,39 @@ int store_journal_below(struct store_shelf *sh, const struct store_entry *e, uin
 	return journal_append(sh, &r, NULL);
 }
 
-/* What is pending becomes the group; one that could not be written stays its beginning. */
+/* Of records that are still to be written, those that are wanted. */
+static void sift(struct store_shelf *sh, struct store_bytes *b,
+		 bool (*wanted)(struct store_shelf *sh, const struct store_record *r))
+{
+	struct store_record r;
+	size_t kept = 0;
+	int n;
+
+	for (size_t at = 0; at < b->len; at += (size_t)n) {
+		n = store_record_get(&r, sh->log.head.seed, b->at + at, b->len - at);
+		assert(n > 0);
+		if (!wanted(sh, &r))
+			continue;
+		memmove(b->at + kept, b->at + at, (size_t)n);
+		kept += (size_t)n;
+	}
+	b->len = kept;
+}
+
+/* Those who set have been told that it has failed. */
+static bool is_no_set(struct store_shelf *sh, const struct store_record *r)
+{
+	(void)sh;
+	return r->type != STORE_RECORD_SET;
+}
+
+/* What was gone when the log was rewritten is not in it. */
+static bool is_news(struct store_shelf *sh, const struct store_record *r)
+{
+	return r->type == STORE_RECORD_SET || store_journal_is_alive(sh, r);
+}
+
+/* What is pending becomes the group; what could not be written stays its beginning. */
 static int take_group(struct store_shelf *sh)
 {
 	struct store_bytes *g = &sh->group, *p = &sh->pending, t;
@@ -369,6 +402,8 @@ static int take_group(struct store_shelf *sh)
 			memcpy(g->at + g->len, p->at, p->len);
 			g->len += p->len;
 			p->len = 0;
+		} else {
+			sift(sh, p, is_no_set);
 		}
 	}
 	store_unlock(sh->store);
@@ -386,33 +421,67 @@ int store_sync(struct sluice_store *s, struct sluice_file *file)
 	return r;
 }
 
-int store_journal_flush(struct store_shelf *sh)
+static int group_write(struct store_shelf *sh, struct sluice_err *err)
 {
 	struct sluice_store *s = sh->store;
 	bool durable = s->opts.flags & SLUICE_STORE_DURABLE;
-	struct sluice_err err = {0, ""};
-	int64_t r = take_group(sh);
+	int64_t r = durable ? store_sync(s, sh->data) : 0;
 
-	if (r < 0 || !sh->group.len)
-		return (int)r;
-	if (sh->log.end + sh->group.len > sh->log_limit) {
-		r = store_journal_rewrite(sh, true);
-		if (r == 0 && sh->log.end + sh->group.len > sh->log_limit)
-			r = -ENOSPC;
-		if (r < 0)
-			return (int)r;
-	}
-	if (durable)
-		r = store_sync(s, sh->data);
 	if (r == 0)
-		r = sluice_pwrite(sh->log.file, sh->group.at, sh->group.len, sh->log.end, &err);
+		r = sluice_pwrite(sh->log.file, sh->group.at, sh->group.len, sh->log.end, err);
 	if (r >= 0 && durable)
 		r = store_sync(s, sh->log.file);
-	store_shelf_tell(sh, r < 0 ? (int)r : 0, err.msg);
-	if (r < 0)
-		return (int)r;
+	return r < 0 ? (int)r : 0;
+}
+
+/* Make it fit: a log that has just been rewritten has room for any. */
+static int group_fit(struct store_shelf *sh)
+{
+	int r = 0;
+
+	if (sh->log.end + sh->group.len > sh->log_room) {
+		r = store_journal_rewrite_whole(sh);
+		if (r == 0)
+			sift(sh, &sh->group, is_news);
+	}
+	return r == 0 && sh->log.end + sh->group.len > sh->log_room ? -ENOSPC : r;
+}
+
+/*
+ * The sets of the group have not been: not in the log, where some may be in part, and not in what
+ * is still to be written, which would have no end.  What is gone has to be told, however late.
+ */
+static void group_failed(struct store_shelf *sh, int code)
+{
+	store_room_cut(sh);
+	store_room_again(sh);
+	sift(sh, &sh->group, is_no_set);
+	if (code != -ENOSPC)
+		return;
+	pthread_mutex_lock(&sh->store->lock);
+	sh->full_ns = clock_ns() + STORE_RETRY_NS;
+	store_unlock(sh->store);
+}
+
+int store_journal_flush(struct store_shelf *sh)
+{
+	struct sluice_store *s = sh->store;
+	struct sluice_err err = {0, "the log cannot be written"};
+	int r = take_group(sh);
+
+	if (r < 0 || !sh->group.len)
+		return r;
+	r = group_fit(sh);
+	if (r == 0)
+		r = group_write(sh, &err);
+	store_shelf_tell(sh, r, err.msg);
+	if (r < 0) {
+		group_failed(sh, r);
+		return r;
+	}
 	sh->log.end += sh->group.len;
 	pthread_mutex_lock(&s->lock);
+	sh->full_ns = 0;
 	s->stats.log_bytes += sh->group.len;
 	s->stats.bytes_written += sh->group.len;
 	store_unlock(s);

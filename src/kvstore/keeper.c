@@ -63,6 +63,8 @@ static void settle_set(struct sluice_store *s, struct store_op *op)
 	struct store_entry *e = op->entry;
 
 	s->stats.sets++;
+	if (op->code == 0)
+		op->code = s->shelves[e->shelf].out ? -EIO : s->shelves[e->shelf].code;
 	/* What was called late must not appear afterwards. */
 	if (op->code == 0 && !store_hold(op))
 		op->code = -ETIME;
@@ -73,8 +75,8 @@ static void settle_set(struct sluice_store *s, struct store_op *op)
 	if (op->code < 0) {
 		s->stats.errors += op->code != -ETIME && op->code != -ENOSPC && op->code != -ESTALE;
 		s->stats.sets_no_space += op->code == -ENOSPC;
-		/* Its record may be in the log, or get there yet. */
-		if (e->gen)
+		/* Its record is in the log, if that could be written. */
+		if (e->gen && s->shelves[e->shelf].code == 0)
 			store_journal_drop(&s->shelves[e->shelf], e->hash, e->gen);
 		store_set_discard(s, op);
 	}
@@ -103,20 +105,45 @@ static void group_end(struct sluice_store *s, struct store_op *list, int code)
 	store_announce(s);
 }
 
+/* A shelf that comes back one day is behind the others then. */
+static void tell_epoch(struct sluice_store *s)
+{
+	uint64_t epoch = 0;
+	bool lost;
+
+	pthread_mutex_lock(&s->lock);
+	lost = s->shelf_lost;
+	s->shelf_lost = false;
+	store_unlock(s);
+	if (!lost)
+		return;
+	for (unsigned i = 0; i < s->nr_shelves; i++)
+		epoch = max_u64(epoch, s->shelves[i].log.head.epoch);
+	lost = store_journal_epoch(s, epoch, store_next_epoch(epoch), NULL) < 0;
+	pthread_mutex_lock(&s->lock);
+	s->shelf_lost = s->shelf_lost || lost;
+	store_unlock(s);
+}
+
 /*
- * Write the logs of all shelves; @list waits for it.  A set or delete is complete when all of them
- * are written, its own and the others': one that could not be told that it has an older value of
- * the key would give it out after the next start.
+ * Write the logs of all shelves; @list waits for it.  A set or delete is complete when its log is
+ * written, and the others as far as they have to say that something is gone: one that could not be
+ * told that it has an older value of the key would give it out after the next start.  And when it
+ * is known of a shelf that was left out that it was.
  */
 static void commit(struct sluice_store *s, struct store_op *list)
 {
-	int code = 0, r;
+	int code = 0;
 
 	group_begin(s, list);
 	for (unsigned i = 0; i < s->nr_shelves; i++) {
-		r = s->shelves[i].out ? 0 : store_journal_flush(&s->shelves[i]);
-		code = code ? code : r;
+		struct store_shelf *sh = &s->shelves[i];
+
+		sh->code = sh->out ? -EIO : store_journal_flush(sh);
+		if (!sh->out && sh->code < 0 && sh->group.len && !code)
+			code = sh->code;
 	}
+	tell_epoch(s);
 	group_end(s, list, code);
 }
 
@@ -131,24 +158,10 @@ static void let_in(struct sluice_store *s, struct store_shelf *sh)
 	store_ready_all(s, list);
 }
 
-/* A shelf that comes back one day is behind the others then. */
-static void tell_epoch(struct sluice_store *s)
-{
-	uint64_t epoch = 0;
-	bool failed;
-
-	for (unsigned i = 0; i < s->nr_shelves; i++)
-		epoch = max_u64(epoch, s->shelves[i].log.head.epoch);
-	failed = store_journal_epoch(s, epoch, store_next_epoch(epoch), NULL) < 0;
-	pthread_mutex_lock(&s->lock);
-	s->shelf_lost = s->shelf_lost || failed;
-	store_unlock(s);
-}
-
 /* Returns whether there is more to do. */
 static bool maintain(struct sluice_store *s)
 {
-	bool more = false, grow, lost, rewrite;
+	bool more = false, grow, rewrite;
 
 	for (unsigned i = 0; i < s->nr_shelves; i++) {
 		struct store_shelf *sh = &s->shelves[i];
@@ -156,17 +169,13 @@ static bool maintain(struct sluice_store *s)
 		pthread_mutex_lock(&s->lock);
 		grow = sh->growing;
 		rewrite = !sh->out && store_journal_is_long(sh);
-		lost = s->shelf_lost;
-		s->shelf_lost = false;
 		store_unlock(s);
-		if (lost)
-			tell_epoch(s);
 		if (grow && !sh->out)
 			store_shelf_grow(sh);
 		if (grow)
 			let_in(s, sh);
 		if (rewrite)
-			more = store_journal_rewrite(sh, false) == 0 || more;
+			more = store_journal_rewrite(sh) == 0 || more;
 	}
 	return more;
 }

@@ -240,19 +240,8 @@ static int log_anew(struct store_shelf *sh, struct sluice_err *err)
 {
 	sluice_file_close(sh->log.file, NULL);
 	sh->log.file = NULL;
+	unlinkat(sh->dir, STORE_LOG_NAME, 0);
 	return store_journal_create(&sh->log, sh, STORE_LOG_NAME, err);
-}
-
-/* What a writer that was killed has left behind the last record. */
-static void cut_tail(const struct store_shelf *sh)
-{
-	int fd = openat(sh->dir, STORE_LOG_NAME, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
-
-	if (fd < 0)
-		return;
-	if (ftruncate(fd, (off_t)sh->log.end) < 0)
-		store_tell(sh->store, -errno, sh->path, 0, "the end of its log cannot be cut off");
-	close(fd);
 }
 
 /* Its log as far as it is believed; the head stays as it was. */
@@ -263,9 +252,9 @@ static int load_shelf(struct store_shelf *sh, uint64_t since, struct sluice_err 
 	if (sh->log.head.epoch < since) /* what it has may be out of date: it was not there */
 		return log_anew(sh, err);
 	r = store_journal_load(sh, err);
-	/* What could not be read may be there the next time. */
+	/* What a writer that was killed has left; what could not be read may be there next time. */
 	if (r == 0)
-		cut_tail(sh);
+		store_room_cut(sh);
 	return r;
 }
 
@@ -331,8 +320,10 @@ static int load_shelves(struct sluice_store *s, struct sluice_err *err)
 	 * is written: when the newer one goes, the older one must not be there for the next start.
 	 */
 	for (unsigned i = 0; i < s->nr_shelves; i++)
-		if (!s->shelves[i].out)
+		if (!s->shelves[i].out) {
+			store_room_first(&s->shelves[i]);
 			store_journal_flush(&s->shelves[i]);
+		}
 	s->stats.recovered = s->stats.entries;
 	for (unsigned i = 0; i < s->nr_shelves; i++)
 		if (s->shelves[i].out)

@@ -225,8 +225,13 @@ struct store_shelf {
 	struct store_rewrite rewrite;
 	struct store_bytes pending;   /* records not yet written, with @lock */
 	struct store_bytes group;     /* those being written, the keeper's */
-	uint64_t log_limit, log_live; /* live: records of what is there, */
+	int code;                     /* of its last flush, the keeper's */
+	uint64_t log_limit, log_room; /* room: what both logs have on the drive, up to the limit */
+	uint64_t log_live;            /* records of what is there, */
 	uint64_t log_below;           /* of these: in the object store below */
+	uint64_t log_coming;          /* records of sets that are under way */
+	uint64_t rewrite_ns;          /* there was no space to rewrite it: not before */
+	uint64_t full_ns;             /* nor to write it: nothing can be set before */
 
 	bool out; /* left out: it has failed too often */
 	unsigned failures;
@@ -241,7 +246,7 @@ int store_shelf_look(struct store_shelf *sh, struct sluice_store *s, const char 
 		     struct sluice_err *err);
 void store_shelf_close(struct store_shelf *sh);
 uint64_t store_shelf_disk_bytes(const struct store_shelf *sh);
-/* Grow the data file by a step; 0 or -errno. */
+/* The keeper: the log or the data file by a step; 0 or -errno. */
 int store_shelf_grow(struct store_shelf *sh);
 bool store_shelf_can_grow(const struct store_shelf *sh);
 /* With @lock: leave it out from here on. */
@@ -259,6 +264,8 @@ int store_head_parse(struct store_head *ret, const char *text, size_t len);
 /* Lock and read the head of what must be a store already. */
 int store_head_open(int *ret_dir, int *ret_head, struct store_head *ret, const char *path,
 		    struct sluice_err *err);
+
+#define STORE_RETRY_NS 1000000000ull /* the file system was full: do not ask again before */
 
 #define STORE_HEAD_NAME "sluice-store"
 #define STORE_DATA_NAME "data"
@@ -283,7 +290,7 @@ struct store_walk {
 };
 int store_journal_walk(struct store_walk *w, struct sluice_err *err);
 
-/* Make one, with the head that log->head says. */
+/* Make one, which is not there or empty, with the head that log->head says. */
 int store_journal_create(struct store_log *log, struct store_shelf *sh, const char *name,
 			 struct sluice_err *err);
 /* Read the head of sh->log; -EBADMSG: there is none. */
@@ -305,12 +312,37 @@ int store_journal_drop(struct store_shelf *sh, struct store_hash hash, uint64_t 
 int store_journal_below(struct store_shelf *sh, const struct store_entry *e, uint64_t run);
 /* fsync(2): 0 or -errno. */
 int store_sync(struct sluice_store *s, struct sluice_file *file);
-/* The keeper: write what is pending.  0, or -errno and it is still to be written. */
+/*
+ * The keeper: write what is pending.  0, or -errno: no set of it is in the log or will be, and
+ * what is gone is still to be written.
+ */
 int store_journal_flush(struct store_shelf *sh);
+
+/* Room of logs (room.c). */
+
+/* After it was read: as much as suits what it says, or what there is. */
+void store_room_first(struct store_shelf *sh);
+/* The keeper: more of it; 0 or -errno. */
+int store_room_grow(struct store_shelf *sh);
+/* The keeper: what there is once more, after a file has been cut or replaced. */
+void store_room_again(struct store_shelf *sh);
+/* Cut off what is behind the end of the log. */
+void store_room_cut(const struct store_shelf *sh);
+/* With @lock: can a record of @size be written, whatever else is under way? */
+bool store_room_fits(const struct store_shelf *sh, uint64_t size);
+/* With @lock: there should be more soon, and there may be. */
+bool store_room_is_short(const struct store_shelf *sh);
+/* With @lock: could it have room for anything? */
+bool store_room_is_open(const struct store_shelf *sh);
+
+/* Is what the record says still so, or of a DROP: is it there that it says is gone? */
+bool store_journal_is_alive(struct store_shelf *sh, const struct store_record *r);
 /* Is rewriting the log under way, or is it time to begin? */
 bool store_journal_is_long(const struct store_shelf *sh);
-/* The keeper: go on rewriting it, or begin; @whole: until it is done.  0 or -errno. */
-int store_journal_rewrite(struct store_shelf *sh, bool whole);
+/* The keeper: go on rewriting it, or begin.  0 or -errno. */
+int store_journal_rewrite(struct store_shelf *sh);
+/* From the beginning to the end. */
+int store_journal_rewrite_whole(struct store_shelf *sh);
 
 /* ------------------------------------------------------------------- store */
 

@@ -81,16 +81,24 @@ static bool evict(struct sluice_store *s)
 	return true;
 }
 
-static bool log_has_room(const struct store_shelf *sh, uint32_t key_len)
+/* Could it have room for so much? */
+static bool can_have(const struct store_shelf *sh, uint64_t units)
 {
-	return sh->log_live + store_record_size(key_len, 1) <= sh->log_limit / 2;
+	return !sh->out && units <= sh->limit_units && store_room_is_open(sh);
 }
 
-/* Has the shelf room for so much, or can it get it without sending anything away? */
-static bool has_room(const struct store_shelf *sh, const struct store_op *op, uint64_t units)
+/* Has it? */
+static bool has_now(const struct store_shelf *sh, const struct store_op *op, uint64_t units)
 {
-	return !sh->out && units <= sh->limit_units && log_has_room(sh, op->key_len) &&
-	       (extent_map_unused(sh->map) >= units || store_shelf_can_grow(sh));
+	return extent_map_unused(sh->map) >= units &&
+	       store_room_fits(sh, store_record_size(op->key_len, 1));
+}
+
+/* Or can it get it without sending anything away? */
+static bool has_soon(const struct store_shelf *sh, const struct store_op *op, uint64_t units)
+{
+	return (extent_map_unused(sh->map) >= units || store_shelf_can_grow(sh)) &&
+	       (store_room_fits(sh, store_record_size(op->key_len, 1)) || store_room_is_short(sh));
 }
 
 /* The shelf with room that has least to do, or NULL; can any have room at all? */
@@ -103,8 +111,10 @@ static struct store_shelf *set_pick(struct sluice_store *s, const struct store_o
 	for (unsigned i = 0; i < s->nr_shelves; i++) {
 		struct store_shelf *sh = &s->shelves[(s->next_shelf + i) % s->nr_shelves];
 
-		*ret_fits = *ret_fits || (!sh->out && units <= sh->limit_units);
-		if (has_room(sh, op, units) &&
+		if (!can_have(sh, units))
+			continue;
+		*ret_fits = true;
+		if (has_soon(sh, op, units) &&
 		    (!best || atomic_load(&sh->in_flight) < atomic_load(&best->in_flight)))
 			best = sh;
 	}
@@ -129,7 +139,8 @@ static int take_space(struct sluice_store *s, struct store_op *op, struct store_
 	if (!e)
 		return -ENOMEM;
 	r = extents_take(&e->space, sh->map, units);
-	if (r == 0 && e->space.nr > STORE_PIECES_MAX) {
+	if (r == 0 && (e->space.nr > STORE_PIECES_MAX ||
+		       !store_room_fits(sh, store_record_size(op->key_len, e->space.nr)))) {
 		extents_give(&e->space, sh->map);
 		r = -ENOSPC;
 	}
@@ -144,7 +155,9 @@ static int take_space(struct sluice_store *s, struct store_op *op, struct store_
 	e->freq = op->batch->user.cost & 3;
 	op->entry = e;
 	s->holding++;
-	if (extent_map_unused(sh->map) < sh->step_units / 2 && store_shelf_can_grow(sh))
+	sh->log_coming += store_record_size(e->key_len, e->space.nr);
+	if ((extent_map_unused(sh->map) < sh->step_units / 2 && store_shelf_can_grow(sh)) ||
+	    store_room_is_short(sh))
 		ask_to_grow(s, sh);
 	return 0;
 }
@@ -178,7 +191,7 @@ static int find_space(struct sluice_store *s, struct store_op *op)
 		return wait_for_space(s, op);
 	for (;;) {
 		sh = set_pick(s, op, units, &fits);
-		if (sh && extent_map_unused(sh->map) < units) {
+		if (sh && !has_now(sh, op, units)) {
 			store_line_add(&sh->waiting, op);
 			ask_to_grow(s, sh);
 			return 1;
@@ -352,8 +365,15 @@ void store_set_step(struct store_worker *w, struct store_op *op)
 		set_write(w, op, store_value_crc(op, op->len));
 }
 
+/* Its record is no longer on its way. */
+static void arrived(struct sluice_store *s, const struct store_entry *e)
+{
+	s->shelves[e->shelf].log_coming -= store_record_size(e->key_len, e->space.nr);
+}
+
 void store_set_discard(struct sluice_store *s, struct store_op *op)
 {
+	arrived(s, op->entry);
 	entry_free(s, op->entry);
 	op->entry = NULL;
 	let_go(s);
@@ -370,6 +390,7 @@ int store_set_publish(struct sluice_store *s, struct store_op *op)
 		store_entry_erase(s, old);
 	if (store_index_add(&s->index, e) < 0)
 		return -ENOMEM;
+	arrived(s, e);
 	store_tier_forget(s, e->hash);
 	s->stats.promoted += op->promotes != 0;
 	e->state = STORE_LIVE;

@@ -29,8 +29,6 @@ enum {
 	STEPS = 64,       /* in which a data file grows, unless they are too large or too small */
 };
 
-#define RETRY_NS 1000000000ull
-
 /* -------------------------------------------------------------------- head */
 
 int store_head_parse(struct store_head *ret, const char *text, size_t len)
@@ -246,6 +244,7 @@ static int shelf_log(struct store_shelf *sh, struct sluice_err *err)
 		sh->store->stats.lost++;
 		sluice_file_close(sh->log.file, NULL);
 		sh->log.file = NULL;
+		unlinkat(sh->dir, STORE_LOG_NAME, 0);
 		r = -ENOENT;
 	}
 	if (r != -ENOENT)
@@ -360,8 +359,8 @@ bool store_shelf_can_grow(const struct store_shelf *sh)
 	return extent_map_ready(sh->map) < sh->limit_units && clock_ns() >= sh->retry_ns;
 }
 
-/* The keeper; only @map needs the lock. */
-int store_shelf_grow(struct store_shelf *sh)
+/* Only @map needs the lock. */
+static int grow_data(struct store_shelf *sh)
 {
 	uint64_t ready = extent_map_ready(sh->map);
 	uint64_t to = min_u64(ready + sh->step_units, sh->limit_units);
@@ -377,12 +376,25 @@ int store_shelf_grow(struct store_shelf *sh)
 	if (r == 0)
 		extent_map_grow(sh->map, to);
 	else
-		sh->retry_ns = clock_ns() + RETRY_NS;
+		sh->retry_ns = clock_ns() + STORE_RETRY_NS;
 	store_unlock(sh->store);
 	if (r < 0)
 		store_tell(sh->store, r, sh->path, (to - ready) * STORE_UNIT,
 			   "the data file cannot grow: older values make room");
 	return r;
+}
+
+/* The log first: those who wait for the data ask once more. */
+int store_shelf_grow(struct store_shelf *sh)
+{
+	bool log;
+
+	pthread_mutex_lock(&sh->store->lock);
+	log = store_room_is_short(sh);
+	store_unlock(sh->store);
+	if (log)
+		return store_room_grow(sh);
+	return extent_map_ready(sh->map) < sh->limit_units ? grow_data(sh) : 0;
 }
 
 /* What was on it is gone, and the others are told that it has missed something. */

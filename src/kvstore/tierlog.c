@@ -25,12 +25,13 @@ void tier_log(struct store_tier *t, struct store_entry *e)
 	for (unsigned i = 0; i < s->nr_shelves; i++) {
 		struct store_shelf *sh = &s->shelves[(e->hash.b + i) % s->nr_shelves];
 
-		if (sh->out || sh->log_below + STORE_RECORD_BELOW_SIZE > sh->log_limit / 8)
+		if (sh->out || sh->log_below + STORE_RECORD_BELOW_SIZE > sh->log_room / 8)
 			continue;
 		if (store_journal_below(sh, e, t->runs[e->recent]) < 0)
 			return;
 		e->shelf = (uint8_t)sh->nr;
 		tierlog_count(sh, 1);
+		sh->growing = sh->growing || store_room_is_short(sh);
 		store_kick(s);
 		return;
 	}

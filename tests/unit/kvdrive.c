@@ -8,6 +8,7 @@
 
 #include "base/random.h"
 #include "base/util.h"
+#include "kvstore/kvstore.h"
 #include "tests/common/storekit.h"
 
 enum { KEYS = 60, LEN = 100000 };
@@ -16,6 +17,9 @@ static _Atomic ino_t bad[2];   /* files that fail */
 static _Atomic off_t bad_from; /* from here on */
 static _Atomic ino_t slow;     /* a file whose reads wait until it is none */
 static _Atomic unsigned waiting;
+static _Atomic ino_t held; /* a file whose writes wait for a permit each, until it is none */
+static _Atomic unsigned holding, permits;
+static _Atomic ino_t full; /* there is no space for this one, nor for others to grow */
 
 static _Atomic unsigned dies_after; /* so many calls of these, unless it is 0 */
 
@@ -51,9 +55,29 @@ ssize_t pread(int fd, void *buf, size_t len, off_t off)
 	return fails(fd, off) ? -1 : syscall(SYS_pread64, fd, buf, len, off);
 }
 
+static void wait_for_a_permit(int fd)
+{
+	holding++;
+	while (held && inode(fd) == held && !permits)
+		usleep(1000);
+	if (permits)
+		permits--;
+}
+
+int fallocate(int fd, int mode, off_t off, off_t len)
+{
+	errno = ENOSPC;
+	return full ? -1 : (int)syscall(SYS_fallocate, fd, mode, off, len);
+}
+
 ssize_t pwrite(int fd, const void *buf, size_t len, off_t off)
 {
 	live_or_die();
+	if (held && inode(fd) == held)
+		wait_for_a_permit(fd);
+	errno = ENOSPC;
+	if (full && inode(fd) == full)
+		return -1;
 	errno = EIO;
 	return fails(fd, off) ? -1 : syscall(SYS_pwrite64, fd, buf, len, off);
 }
@@ -77,7 +101,7 @@ static void end(void)
 {
 	char cmd[600];
 
-	bad[0] = bad[1] = slow = 0;
+	bad[0] = bad[1] = slow = held = full = 0;
 	bad_from = 0;
 	if (sk)
 		sk_close();
@@ -402,6 +426,159 @@ static void a_kill_while_it_is_opened_loses_nothing(void)
 		T_EQ(sk_get(key_of(i), i, LEN), LEN);
 }
 
+/* Memory of records that are still to be written. */
+static size_t unwritten(void)
+{
+	return sk->shelves[0].pending.room + sk->shelves[0].group.room;
+}
+
+/* Sets are refused, and nothing of them stays; when there is space again they are taken. */
+static void a_log_without_space_does_not_stay_so(void)
+{
+	unsigned refused = 0;
+
+	sk_open("a", MIB(2));
+	T_EQ(sk_set("old", 1, 1000), 1000);
+	full = inode_of("a/log");
+	for (unsigned i = 0; i < 8000; i++) {
+		pthread_mutex_lock(&sk->lock);
+		sk->shelves[0].full_ns = 0; /* a second later */
+		pthread_mutex_unlock(&sk->lock);
+		refused += sk_set(key_of(i), i, 100) == -ENOSPC;
+	}
+	T_EQ(refused, 8000);
+	T_OK(unwritten() <= (size_t)(8 * STORE_RECORD_MAX));
+	T_EQ(sk_stats().dirs_out, 0);
+	T_EQ(sk_get("old", 1, 1000), 1000);
+	full = 0;
+	for (unsigned i = 0; i < 200; i++) {
+		while (sk_set(key_of(i), i, 100) == -ENOSPC)
+			usleep(1000);
+		T_EQ(sk_get(key_of(i), i, 100), 100);
+	}
+	sk_close();
+	sk_open("a", MIB(2));
+	T_EQ(sk_stats().recovered, 201);
+	T_EQ(sk_stats().lost, 0);
+}
+
+/* More keys at once than the log of a small store can have records for. */
+static void long_keys_at_once_fit_into_a_short_log(void)
+{
+	enum { N = 64 };
+	static char keys[N][4096];
+	struct sluice_iov iov = {keys, 1};
+	struct sluice_store_item items[N];
+	int64_t results[N];
+	struct sluice_store_batch b = {
+		.opcode = SLUICE_STORE_SET, .nr = N, .items = items, .results = results};
+
+	sk_open("a", MIB(2));
+	for (unsigned i = 0; i < N; i++) {
+		memset(keys[i], (int)i + 1, sizeof(keys[i]));
+		items[i] = (struct sluice_store_item){keys[i], sizeof(keys[i]), 1, &iov};
+	}
+	for (unsigned round = 0; round < 3; round++) {
+		T_EQ(sluice_store_run(sk, &b, NULL, NULL), 0);
+		for (unsigned i = 0; i < N; i++)
+			T_EQ(results[i], 1);
+	}
+	T_OK(sk_stats().evictions > 0);
+	T_EQ(sk_set("short", 1, 100), 100);
+}
+
+static struct store_entry *entry_of(const char *key)
+{
+	return store_index_find(&sk->index, store_hash_key(&sk->secret, key, strlen(key)));
+}
+
+static unsigned in_line_for_the_log(void)
+{
+	unsigned n = 0;
+
+	pthread_mutex_lock(&sk->line.lock);
+	for (const struct store_op *op = sk->line.logging.first; op; op = op->next)
+		n++;
+	pthread_mutex_unlock(&sk->line.lock);
+	return n;
+}
+
+static uint64_t submit(uint32_t opcode, const char *const *keys, unsigned nr, int64_t *results)
+{
+	static unsigned char value[LEN];
+	struct sluice_iov iov = {value, LEN};
+	struct sluice_store_item items[4];
+	struct sluice_store_batch b = {
+		.opcode = opcode, .nr = nr, .items = items, .results = results};
+	int64_t ticket;
+
+	sluice_pattern_fill(value, LEN, 9, 0);
+	for (unsigned i = 0; i < nr; i++)
+		items[i] = (struct sluice_store_item){keys[i], (uint32_t)strlen(keys[i]), 1, &iov};
+	ticket = sluice_store_submit(sk, &b, NULL);
+	T_OK(ticket > 0);
+	return (uint64_t)ticket;
+}
+
+static const char *next_on(unsigned shelf, unsigned *pos)
+{
+	const struct store_entry *e = entry_of(key_of(*pos));
+
+	while (!e || e->shelf != shelf) {
+		T_OK(++*pos < KEYS);
+		e = entry_of(key_of(*pos));
+	}
+	return key_of((*pos)++);
+}
+
+static void wait_for_writes(unsigned n)
+{
+	while (holding < n)
+		usleep(1000);
+}
+
+/*
+ * A drive fails while the log before its own is written: the sets that are in line for its own are
+ * not there, whatever it was told of them.
+ */
+static void sets_do_not_outlive_their_drive(void)
+{
+	static const char *const sets[] = {"x0", "x1", "x2", "x3"};
+	int64_t gone[2], results[4];
+	struct sluice_store_done done;
+	unsigned pos = 0, failed = 0;
+	uint64_t tickets[3];
+	const char *key;
+
+	sk_open("a b", MIB(48));
+	set_some(0, KEYS, 0);
+	holding = permits = 0;
+	held = inode_of("a/log");
+	key = next_on(0, &pos);
+	tickets[0] = submit(SLUICE_STORE_DELETE, &key, 1, &gone[0]);
+	wait_for_writes(1); /* and the next group comes together */
+	key = next_on(0, &pos);
+	tickets[1] = submit(SLUICE_STORE_DELETE, &key, 1, &gone[1]);
+	tickets[2] = submit(SLUICE_STORE_SET, sets, 4, results);
+	while (in_line_for_the_log() < 5)
+		usleep(1000);
+	permits = 1;
+	wait_for_writes(2);
+	bad[0] = inode_of("b/data");
+	pos = 0;
+	while (!sk_stats().dirs_out)
+		T_EQ(sk_get(next_on(1, &pos), 0, LEN), -EIO);
+	bad[0] = held = 0;
+	for (unsigned i = 0; i < 3; i++)
+		T_EQ(sluice_store_wait(sk, tickets[i], -1, &done), 0);
+	for (unsigned i = 0; i < 4; i++) {
+		T_OK(results[i] == LEN || results[i] == -EIO);
+		failed += results[i] < 0;
+		T_EQ(sk_get(sets[i], 9, LEN), results[i] < 0 ? -ENOENT : LEN);
+	}
+	T_OK(failed > 0 && failed < 4);
+}
+
 static void what_is_written_is_counted(void)
 {
 	struct sluice_store_stats st;
@@ -426,6 +603,9 @@ int main(void)
 		T_CASE(two_kills_between_two_logs_bring_nothing_old_back),
 		T_CASE(a_log_that_cannot_be_read_stays_as_it_is),
 		T_CASE(a_kill_while_it_is_opened_loses_nothing),
+		T_CASE(a_log_without_space_does_not_stay_so),
+		T_CASE(long_keys_at_once_fit_into_a_short_log),
+		T_CASE(sets_do_not_outlive_their_drive),
 		T_CASE(what_is_written_is_counted),
 	};
 	static const struct t_group group = {"kvdrive", begin, end, cases, T_COUNT(cases)};

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Room of logs.  What a log may need is had from the file system before there are sets that need
+ * it, and once more for the file that it is rewritten to, so that a file system that others fill up
+ * takes away nothing: older values make room then.
+ *
+ * Records of what is there and of what is under way take at most half of it.  So a group of sets
+ * always fits behind a log that has just been rewritten.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/util.h"
+#include "kvstore/kvstore.h"
+
+enum { ROOM_STEPS = 64, ROOM_LEAST = 256 << 10 };
+
+bool store_room_fits(const struct store_shelf *sh, uint64_t size)
+{
+	return sh->log_live + sh->log_coming + size <= sh->log_room / 2;
+}
+
+bool store_room_is_short(const struct store_shelf *sh)
+{
+	return sh->log_room < sh->log_limit &&
+	       (sh->log_live + sh->log_coming >= sh->log_room / 4 ||
+		sh->log_below >= sh->log_room / 16) &&
+	       clock_ns() >= sh->retry_ns;
+}
+
+bool store_room_is_open(const struct store_shelf *sh)
+{
+	return (!sh->full_ns || clock_ns() >= sh->full_ns) &&
+	       (sh->log_room / 2 >= STORE_RECORD_MAX / 2 || store_room_is_short(sh));
+}
+
+static int have(int dir, const char *name, uint64_t bytes)
+{
+	int fd = openat(dir, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600), r = 0;
+
+	if (fd < 0)
+		return -errno;
+	/* Where there is no preallocation, space is found as it is written. */
+	if (bytes && fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes) < 0 && errno != EOPNOTSUPP)
+		r = -errno;
+	close(fd);
+	return r;
+}
+
+static int have_both(struct store_shelf *sh, uint64_t room)
+{
+	int r = have(sh->dir, STORE_LOG_NAME, room);
+
+	return r < 0 ? r : have(sh->dir, STORE_NEW_NAME, room);
+}
+
+static int room_set(struct store_shelf *sh, uint64_t room)
+{
+	int r = have_both(sh, room);
+
+	pthread_mutex_lock(&sh->store->lock);
+	if (r == 0)
+		sh->log_room = room;
+	else
+		sh->retry_ns = clock_ns() + STORE_RETRY_NS;
+	store_unlock(sh->store);
+	return r;
+}
+
+static uint64_t room_step(const struct store_shelf *sh)
+{
+	return max_u64(sh->log_limit / ROOM_STEPS, ROOM_LEAST);
+}
+
+void store_room_first(struct store_shelf *sh)
+{
+	uint64_t least = min_u64(align_up(sh->log.end, STORE_UNIT), sh->log_limit);
+	uint64_t want = align_up(max_u64(5 * sh->log_live, sh->log.end), room_step(sh));
+
+	want = min_u64(want, sh->log_limit);
+	while (room_set(sh, want) < 0 && want > least)
+		want = max_u64(least, align_up(want / 2, STORE_UNIT));
+	sh->log_room = want;
+}
+
+int store_room_grow(struct store_shelf *sh)
+{
+	int r = room_set(sh, min_u64(sh->log_room + room_step(sh), sh->log_limit));
+
+	if (r < 0)
+		store_tell(sh->store, r, sh->path, room_step(sh),
+			   "the log cannot grow: older values make room");
+	return r;
+}
+
+void store_room_again(struct store_shelf *sh)
+{
+	have_both(sh, sh->log_room);
+}
+
+/* One that is not longer keeps what it has behind its end. */
+void store_room_cut(const struct store_shelf *sh)
+{
+	int fd = openat(sh->dir, STORE_LOG_NAME, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0)
+		return;
+	if (fstat(fd, &st) < 0 ||
+	    ((uint64_t)st.st_size > sh->log.end && ftruncate(fd, (off_t)sh->log.end) < 0))
+		store_tell(sh->store, -errno, sh->path, 0, "the end of its log cannot be cut off");
+	close(fd);
+}
