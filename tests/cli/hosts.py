@@ -18,6 +18,7 @@ import glob
 import json
 import re
 import secrets
+import shlex
 import shutil
 import signal
 import socket
@@ -143,6 +144,38 @@ def ranges_of_one_file(mpi):
         assert j['series'][0]['ops'] == 12 and j['series'][0]['verified_bytes'] > 0 and not os.listdir('shared'), j['series']
     result(mpi, 2, 'bench', '-f', 'shared', '--shared', '--random', '--span', '1M', '-s', '64K', '-n', '20', '--verify')
     assert not os.listdir('shared')
+
+
+FORBID = """
+import ctypes, os, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+code = b''.join(struct.pack('HBBI', *i) for i in ((0x20, 0, 0, 0), (0x15, 0, 1, 425), (6, 0, 0, 0x50001), (6, 0, 0, 0x7fff0000)))
+kept = ctypes.create_string_buffer(code)
+if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, struct.pack('HP', 4, ctypes.addressof(kept))):
+    sys.exit(os.strerror(ctypes.get_errno()))
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def only_rank(rank, *words):
+    """A script that starts a rank by these words, and the others as they are."""
+    with open('host.sh', 'w', encoding='utf-8') as f:
+        f.write(f'[ ${{OMPI_COMM_WORLD_RANK:-${{PMI_RANK:-$SLURM_PROCID}}}} = {rank} ] && exec {shlex.join(map(str, words))} "$@"\nexec "$@"\n')
+    return 'sh', os.path.abspath('host.sh')
+
+
+def hosts_that_fell_back_differently(mpi):
+    """One has no io_uring: that is told, and no reason to throw away what all have measured."""
+    words = ['bench', '-s', '64K', '-n', '20', '-w', '--no-limit', '--json', 'all.json']
+    out, _ = done(launch_words(mpi, 2, *only_rank(1, sys.executable, '-c', FORBID), SLUICE, *words))
+    with open('all.json', encoding='utf-8') as f:
+        j = json.load(f)
+    resultcheck.check(ROOT, j)
+    s = j['series'][0]
+    if s['ran']['engine'] in ('libaio', 'threads'):
+        raise Skip('io_uring', 'no rank has io_uring')
+    assert s['ops'] == 40 and re.match(r'differs: io_uring; rank 1 \(.*\): (libaio|threads)$', s['ran']['engine']), s['ran']
+    assert f'note: engine {s["ran"]["engine"]}' in out and s['ran']['fallbacks'], (out, s['ran'])
 
 
 def checkpoints(mpi):
@@ -565,7 +598,7 @@ def case(mpi, function):
 
 def main(launchers):
     run(*[case(mpi, f) for mpi in launchers for f in (
-        bench, tables, io, ranges_of_one_file, checkpoints, kv, kv_on_storage, replay, bad_command_line, by_themselves, a_slow_rank,
+        bench, tables, io, ranges_of_one_file, hosts_that_fell_back_differently, checkpoints, kv, kv_on_storage, replay, bad_command_line, by_themselves, a_slow_rank,
         a_rank_that_begins_late, a_lost_rank, a_rank_that_hangs, a_rank_whose_storage_hangs, a_rank_with_a_pause, a_rank_that_does_not_come, a_rank_that_failed,
         a_slow_link_and_another_clock, no_ipv4_between_them)])
 

@@ -136,7 +136,8 @@ static int check_series(const struct merging *m, const struct merge_rank *k, con
 		if (!json_equal(a, b))
 			return refuse(m, k->in, field, a, b);
 	}
-	for (unsigned i = 0; i < ARRAY_SIZE(ran); i++) {
+	/* what hosts of one run fell back to is told, and no reason to throw the run away */
+	for (unsigned i = 0; i < ARRAY_SIZE(ran) && !m->one_run; i++) {
 		const json_t *a = json_object_get(mine, ran[i]), *b = json_object_get(its, ran[i]);
 
 		snprintf(field, sizeof(field), "ran.%s of series '%.100s'", ran[i], name);

@@ -235,13 +235,14 @@ static int add_together(struct run_series *sum, const struct merge_rank *ranks, 
 
 /* ---------------------------------------------------------------------- words */
 
-/* What every rank was, or both words. */
-static json_t *words(const struct merge_rank *ranks, unsigned nr, const char *key)
+/* What every rank was, or both words; @in: the member that has it, NULL: the series itself. */
+static json_t *words(const struct merge_rank *ranks, unsigned nr, const char *in, const char *key)
 {
 	const json_t *first = NULL;
 
 	for (unsigned k = 0; k < nr; k++) {
-		const json_t *one = json_object_get(ranks[k].j, key);
+		const json_t *of = in ? json_object_get(ranks[k].j, in) : ranks[k].j,
+			     *one = json_object_get(of, key);
 
 		if (!first)
 			first = one;
@@ -252,9 +253,10 @@ static json_t *words(const struct merge_rank *ranks, unsigned nr, const char *ke
 	return json_deep_copy(first);
 }
 
-/* Of the first, and what others fell back to. */
+/* Of the first, what differs, and what others fell back to. */
 static json_t *ran_of(const struct merge_rank *ranks, unsigned nr)
 {
+	static const char *const told[] = {"engine", "path", "memory"};
 	json_t *j = NULL, *all;
 	size_t i, n;
 
@@ -279,6 +281,8 @@ static json_t *ran_of(const struct merge_rank *ranks, unsigned nr)
 				json_array_append(all, (json_t *)(uintptr_t)f);
 		}
 	}
+	for (i = 0; j && i < ARRAY_SIZE(told); i++)
+		json_object_set_new(j, told[i], words(ranks, nr, "ran", told[i]));
 	return j;
 }
 
@@ -319,7 +323,7 @@ static json_t *series_tell(struct run_series *sum, const struct merge_rank *rank
 	json_object_set(out, "settings", json_object_get(j, "settings"));
 	json_object_set(out, "ended_by", json_object_get(j, "ended_by"));
 	json_object_set_new(out, "ran", ran_of(ranks, nr));
-	json_object_set_new(out, "cache", words(ranks, nr, "cache"));
+	json_object_set_new(out, "cache", words(ranks, nr, NULL, "cache"));
 	json_object_set_new(out, "bytes_written", json_integer((json_int_t)written));
 	json_object_set_new(out, "interval", interval);
 	/* operations of many sizes: what each had is not kept */

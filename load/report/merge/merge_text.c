@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/util.h"
 #include "load/report/merge/merge.h"
@@ -68,6 +69,16 @@ static void rows_lines(FILE *f, const json_t *rows)
 		row_line(f, sorted[i]);
 }
 
+/* Ranks of one run that did not get the same of their machines. */
+static void differs_lines(FILE *f, const json_t *ran)
+{
+	static const char *const told[] = {"engine", "path", "memory"};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(told); i++)
+		if (!strncmp(report_text(ran, told[i]), "differs: ", 9))
+			fprintf(f, "  note: %s %s\n", told[i], report_text(ran, told[i]));
+}
+
 static void series_lines(FILE *f, const json_t *s, const json_t *all)
 {
 	const json_t *p = json_object_get(json_object_get(s, "latency"), "percentiles"),
@@ -91,6 +102,7 @@ static void series_lines(FILE *f, const json_t *s, const json_t *all)
 	if (json_is_true(json_object_get(all, "skewed")))
 		fprintf(f, "  warning: ranks began %s apart, more than 1 %% of the run\n",
 			time_of(skew, row_number(all, "skew_sec")));
+	differs_lines(f, json_object_get(s, "ran"));
 	if (json_is_true(json_object_get(s, "partial")))
 		fprintf(f, "  partial: %s\n", report_text(s, "partial_why"));
 	fputc('\n', f);
