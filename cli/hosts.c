@@ -3,6 +3,7 @@
 #include "cli/hosts.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,12 @@ static char **names;
 static unsigned nr_names, names_room;
 static char *absent[16];
 static unsigned nr_absent;
+/* What this rank had to say, and where to, until rank 0 has come to its end. */
+static struct {
+	char *text;
+	const char *file;
+	const struct cli_cmd *cmd;
+} mine;
 
 /* Commands that several ranks do together; of others each rank does its own. */
 static bool is_shared(int argc, char **argv)
@@ -114,24 +121,6 @@ int cli_hosts_open(struct cli_hosts *h, int *argc, char ***argv)
 	return CLI_OK;
 }
 
-int cli_hosts_close(struct cli_hosts *h, int status)
-{
-	status = hosts_close(status);
-	/* now nobody is in there; who made it could not remove it before the others */
-	while (nr_absent) {
-		CLEANUP_FREE char *path = absent[--nr_absent];
-
-		if (path)
-			rmdir(path);
-	}
-	while (nr_names)
-		free(names[--nr_names]);
-	free(names);
-	free(h->words);
-	free(h->all);
-	return status;
-}
-
 unsigned cli_hosts_size(void)
 {
 	return hosts_size();
@@ -168,16 +157,14 @@ static int keep_name(const char **name, char *made, const struct cli_cmd *cmd)
 }
 
 /* The last part of a path has its suffixes from its first dot on. */
-static char *ranked(const char *name)
+static char *ranked(const char *name, unsigned rank)
 {
 	const char *slash = strrchr(name, '/'), *last = slash ? slash + 1 : name,
 		   *dot = *last ? strchr(last + 1, '.') : NULL;
 	int len = (int)(dot ? dot - name : (ptrdiff_t)strlen(name));
 	char *made;
 
-	return asprintf(&made, "%.*s.rank-%u%s", len, name, hosts_rank(), dot ? dot : "") < 0
-		       ? NULL
-		       : made;
+	return asprintf(&made, "%.*s.rank-%u%s", len, name, rank, dot ? dot : "") < 0 ? NULL : made;
 }
 
 int cli_hosts_place(const char **path, const struct cli_cmd *cmd)
@@ -188,7 +175,8 @@ int cli_hosts_place(const char **path, const struct cli_cmd *cmd)
 	if (hosts_size() < 2 || !*path)
 		return CLI_OK;
 	if (stat(*path, &st) == 0 && !S_ISDIR(st.st_mode))
-		return S_ISREG(st.st_mode) ? keep_name(path, ranked(*path), cmd) : CLI_OK;
+		return S_ISREG(st.st_mode) ? keep_name(path, ranked(*path, hosts_rank()), cmd)
+					   : CLI_OK;
 	if (access(*path, F_OK) < 0 && nr_absent < ARRAY_SIZE(absent))
 		absent[nr_absent++] = strdup(*path);
 	if (asprintf(&made, "%s/rank-%u", *path, hosts_rank()) < 0)
@@ -203,7 +191,7 @@ int cli_hosts_file(const char **name, const struct cli_cmd *cmd, const char *opt
 	if (cli_is_stdout(*name))
 		return cli_usage(cmd, "%s: each of several ranks has its own, so give a file",
 				 option);
-	return keep_name(name, ranked(*name), cmd);
+	return keep_name(name, ranked(*name, hosts_rank()), cmd);
 }
 
 /* --------------------------------------------------------------------- result */
@@ -212,14 +200,54 @@ static json_t *read_said(unsigned rank, const char *text)
 {
 	json_t *j = text && *text ? json_loads(text, 0, NULL) : NULL;
 	struct hosts_clock c;
+	char run[17];
 
 	hosts_get_clock(rank, &c);
+	snprintf(run, sizeof(run), "%016" PRIx64, hosts_random());
 	if (j)
 		json_object_set_new(j, "clock",
-				    json_pack("{s:I, s:f, s:f}", "rank", (json_int_t)rank,
+				    json_pack("{s:I, s:f, s:f, s:s}", "rank", (json_int_t)rank,
 					      "offset_sec", (double)c.offset_ns / 1e9, "error_sec",
-					      (double)c.error_ns / 1e9));
+					      (double)c.error_ns / 1e9, "run", run));
 	return j;
+}
+
+/* Beside @file, where that of all would be; false: after a message, or there is no such place. */
+static bool write_rank(const struct cli_cmd *cmd, const char *file, unsigned rank, const char *text)
+{
+	CLEANUP_FREE char *name = file && !cli_is_stdout(file) ? ranked(file, rank) : NULL;
+	json_t *j = name ? read_said(rank, text) : NULL;
+	struct cli_file to = {.name = NULL};
+	struct stat st;
+	bool ok = j && (stat(file, &st) < 0 || S_ISREG(st.st_mode)) &&
+		  cli_file_open(&to, cmd, "--json", name) == CLI_OK &&
+		  cli_file_finish(&to, cmd, cli_json_dump(to.f, j, 1), NULL) == CLI_OK;
+
+	json_decref(j);
+	return ok;
+}
+
+/* Rank 0 went before it had written what came of all: so each writes what it has itself. */
+static void write_mine(void)
+{
+	if (mine.text && !hosts_ended() && write_rank(mine.cmd, mine.file, hosts_rank(), mine.text))
+		cli_note(mine.cmd,
+			 "rank 0 has written no result; that of rank %u is in its own file beside "
+			 "'%s', for `sluice merge'",
+			 hosts_rank(), mine.file);
+	free(mine.text);
+	mine.text = NULL;
+}
+
+/* They cannot be added, which is no reason to lose them. */
+static void write_each(const struct cli_cmd *cmd, const char *file, char **all)
+{
+	unsigned nr = 0;
+
+	for (unsigned i = 0; i < hosts_size(); i++)
+		nr += all[i] && write_rank(cmd, file, i, all[i]);
+	if (nr)
+		cli_note(cmd, "each rank's own result is in a file beside '%s'", file);
 }
 
 /* What all said as one. */
@@ -245,17 +273,20 @@ static int merge_said(json_t **out, char **all, const char **lost, struct sluice
 	return r;
 }
 
-static int hosts_gather_all(json_t **out, const char *mine, struct sluice_err *err)
+static int hosts_gather_all(json_t **out, const struct cli_cmd *cmd, const char *file,
+			    const char *text, struct sluice_err *err)
 {
 	unsigned nr = hosts_size();
 	char **all = calloc(nr, sizeof(*all));
 	const char **lost = calloc(nr, sizeof(*lost));
-	int r = all && lost ? hosts_gather(mine, all, lost) : -ENOMEM;
+	int r = all && lost ? hosts_gather(text, all, lost) : -ENOMEM;
 
 	if (r < 0)
-		sluice_fail(err, r, "out of memory");
+		sluice_fail(err, r, r == -ENOMEM ? "out of memory" : "rank 0 is lost");
 	else if (!hosts_rank())
 		r = merge_said(out, all, lost, err);
+	if (r == -EINVAL)
+		write_each(cmd, file, all);
 	for (unsigned i = 0; i < nr && all; i++)
 		free(all[i]);
 	free(all);
@@ -263,24 +294,54 @@ static int hosts_gather_all(json_t **out, const char *mine, struct sluice_err *e
 	return r;
 }
 
-int cli_hosts_result(json_t **out, const struct cli_cmd *cmd, const struct result *r)
+int cli_hosts_result(json_t **out, const struct cli_cmd *cmd, const char *file,
+		     const struct result *r)
 {
 	struct sluice_err err = {0, ""};
-	struct result mine = *r;
+	struct result one = *r;
 	struct hosts_clock c;
 	json_t *j;
 	char *text;
 	int e;
 
 	hosts_get_clock(hosts_rank(), &c);
-	mine.wall_ns = c.wall_ns;
-	j = result_json(&mine);
+	one.wall_ns = c.wall_ns;
+	j = result_json(&one);
 	text = j ? json_dumps(j, JSON_COMPACT) : NULL;
 	json_decref(j);
 	if (!text)
 		return cli_fail(cmd, CLI_FAILED, "out of memory");
 	*out = NULL;
-	e = hosts_gather_all(out, text, &err);
-	free(text);
+	e = hosts_gather_all(out, cmd, file, text, &err);
+	free(mine.text);
+	mine.text = NULL;
+	if (hosts_rank()) {
+		mine.text = text;
+		mine.file = file;
+		mine.cmd = cmd;
+	} else {
+		free(text);
+	}
 	return e < 0 ? cli_fail(cmd, CLI_FAILED, "%s", err.msg) : CLI_OK;
+}
+
+/* ------------------------------------------------------------------- the end */
+
+int cli_hosts_close(struct cli_hosts *h, int status)
+{
+	status = hosts_close(status);
+	write_mine();
+	/* now nobody is in there; who made it could not remove it before the others */
+	while (nr_absent) {
+		CLEANUP_FREE char *path = absent[--nr_absent];
+
+		if (path)
+			rmdir(path);
+	}
+	while (nr_names)
+		free(names[--nr_names]);
+	free(names);
+	free(h->words);
+	free(h->all);
+	return status;
 }

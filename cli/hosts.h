@@ -49,9 +49,12 @@ int cli_hosts_place(const char **path, const struct cli_cmd *cmd);
 int cli_hosts_file(const char **name, const struct cli_cmd *cmd, const char *option);
 
 /*
- * Hand in the result of this rank.  In rank 0 *@out becomes that of all, in others NULL.  Returns
- * CLI_OK, or another exit status after a message.
+ * Hand in the result of this rank.  In rank 0 *@out becomes that of all, in others NULL.  @file:
+ * what --json names, which stays; results that cannot be added, and those of ranks that have lost
+ * rank 0, are beside it in files of their own.  Returns CLI_OK, or another exit status after a
+ * message.
  */
-int cli_hosts_result(json_t **out, const struct cli_cmd *cmd, const struct result *r);
+int cli_hosts_result(json_t **out, const struct cli_cmd *cmd, const char *file,
+		     const struct result *r);
 
 #endif

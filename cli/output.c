@@ -46,6 +46,7 @@ int cli_outputs_open(struct cli_outputs *o, const struct cli_cmd *cmd,
 	if (cli_is_stdout(args->xlsx))
 		return cli_usage(cmd, "--xlsx: a workbook needs a file");
 	*o = (struct cli_outputs){.cmd = cmd,
+				  .json_name = args->json,
 				  .text = !cli_is_stdout(args->json) && !cli_is_stdout(args->csv) &&
 					  !cli_is_stdout(args->html)};
 	o->table = o->text && cli_hosts_size() > 1;
@@ -137,7 +138,7 @@ static int finish_all(struct cli_outputs *o, json_t *all)
 static int finish_ranks(struct cli_outputs *o, const struct result *r)
 {
 	json_t *all = NULL;
-	int status = cli_hosts_result(&all, o->cmd, r);
+	int status = cli_hosts_result(&all, o->cmd, o->json_name, r);
 
 	if (status != CLI_OK || !all)
 		return status;

@@ -53,6 +53,7 @@ extern const struct cli_opt cli_result_plain_opts[];
 
 struct cli_outputs {
 	const struct cli_cmd *cmd;
+	const char *json_name; /* of ranks that write no file, too */
 	struct cli_file json, csv, xlsx;
 	struct cli_html html;
 	bool text;  /* standard output is for people */

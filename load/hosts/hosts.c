@@ -94,6 +94,11 @@ int hosts_share(char **data, size_t *len)
 	return r;
 }
 
+bool hosts_ended(void)
+{
+	return hosts_all.ended;
+}
+
 void hosts_get_clock(unsigned rank, struct hosts_clock *ret)
 {
 	struct hosts *h = &hosts_all;

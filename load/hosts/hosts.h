@@ -63,11 +63,13 @@ void hosts_get_clock(unsigned rank, struct hosts_clock *ret);
 /*
  * Hand @text to rank 0, which gets that of all: @all[i] of rank i, to be freed, or NULL where it
  * has none; @lost[i] then says why.  Waits for all that are not lost, but after a stop for some
- * seconds only.  0 or -ENOMEM.
+ * seconds only.  0, -ENOMEM, or -ECONNRESET when rank 0 is lost.
  */
 int hosts_gather(const char *text, char **all, const char **lost);
 
 /* The end: rank 0's @status is that of all, and is returned. */
 int hosts_close(int status);
+/* After it: has rank 0 done all that it does?  Else it was lost, with what it had been told. */
+bool hosts_ended(void);
 
 #endif

@@ -160,11 +160,13 @@ int hosts_gather(const char *text, char **all, const char **lost)
 	const struct header said = {.type = MESSAGE_SAID, .rank = h->rank, .len = strlen(text)};
 
 	if (h->rank) {
+		bool there;
+
 		pthread_mutex_lock(&h->lock);
-		hosts_send(&h->peers[0], &said, text);
+		there = hosts_send(&h->peers[0], &said, text);
 		h->said = true;
 		pthread_mutex_unlock(&h->lock);
-		return 0;
+		return there ? 0 : -ECONNRESET;
 	}
 	h->said = true;
 	gather_collect(h, all, lost);

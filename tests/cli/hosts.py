@@ -293,13 +293,13 @@ def held(process, pid, off, on):
         time.sleep(on)
 
 
-def while_it_runs(mpi, *length, env=None):
-    """A run of three ranks that has begun, and the process of rank 1."""
+def while_it_runs(mpi, *length, rank=1, env=None):
+    """A run of three ranks that has begun, and the process of a rank."""
     here = os.path.realpath('.')
     process = launch(mpi, 3, 'bench', '-s', '64K', *(length or ('--runtime', '600')), '-w', '--overwrite', '--files', '4', '--no-limit', '--json',
                      'all.json', env=env)
     seen, changes = {}, collections.Counter()  # files are filled, and then written to in the time that counts
-    while not (pid := worker_of(1, here)) or len(changes) < 3 or min(changes.values()) < 5:
+    while not (pid := worker_of(rank, here)) or len(changes) < 3 or min(changes.values()) < 5:
         assert process.poll() is None, process.communicate()
         for folder in filter(os.path.isdir, glob.glob('sluice-bench*')):
             with contextlib.suppress(OSError):
@@ -365,6 +365,27 @@ def a_lost_rank(mpi):
     process, pid = while_it_runs(mpi)
     os.kill(pid, signal.SIGKILL)
     named_as_lost(process, 'its connection ended')
+
+
+def rank_0_is_lost(mpi):
+    """What the others have measured is in files of theirs, which can be added: they are of one run, on one clock."""
+    process, pid = while_it_runs(mpi, rank=0)
+    os.kill(pid, signal.SIGKILL)
+    _, err = done(process, status=1)
+    assert 'rank 0 is lost: its connection ended' in err and err.count('rank 0 has written no result') == 2, err
+    # it could remove nothing of its own
+    assert sorted(n for n in os.listdir('.') if not n.startswith('sluice-bench')) == ['all.rank-1.json', 'all.rank-2.json'], os.listdir('.')
+    parts = []
+    for i in 1, 2:
+        with open(f'all.rank-{i}.json', encoding='utf-8') as f:
+            parts.append(json.load(f))
+        resultcheck.check(ROOT, parts[-1])
+        assert parts[-1]['clock']['rank'] == i and parts[-1]['partial'] and parts[-1]['series'][0]['ops'] > 0, parts[-1]['partial_why']
+    out = subprocess.run([SLUICE, 'merge', 'all.rank-1.json', 'all.rank-2.json', '--json', '-'], capture_output=True, check=True).stdout
+    j = json.loads(out)
+    resultcheck.check(ROOT, j)
+    assert j['series'][0]['ops'] == sum(p['series'][0]['ops'] for p in parts) and j['partial']
+    assert [m['clock'] for m in j['ranks']['members']] == [p['clock'] for p in parts]
 
 
 def a_rank_that_hangs(mpi):
@@ -599,7 +620,7 @@ def case(mpi, function):
 def main(launchers):
     run(*[case(mpi, f) for mpi in launchers for f in (
         bench, tables, io, ranges_of_one_file, hosts_that_fell_back_differently, checkpoints, kv, kv_on_storage, replay, bad_command_line, by_themselves, a_slow_rank,
-        a_rank_that_begins_late, a_lost_rank, a_rank_that_hangs, a_rank_whose_storage_hangs, a_rank_with_a_pause, a_rank_that_does_not_come, a_rank_that_failed,
+        a_rank_that_begins_late, a_lost_rank, rank_0_is_lost, a_rank_that_hangs, a_rank_whose_storage_hangs, a_rank_with_a_pause, a_rank_that_does_not_come, a_rank_that_failed,
         a_slow_link_and_another_clock, no_ipv4_between_them)])
 
 

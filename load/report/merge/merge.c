@@ -43,6 +43,21 @@ static bool listed(const char *const *list, size_t nr, const char *word)
 	return false;
 }
 
+/* Files of ranks that have lost rank 0 say of which run they are. */
+static bool of_one_run(const struct merge_in *in, unsigned nr)
+{
+	const json_t *first = NULL;
+
+	for (unsigned i = 0; i < nr; i++) {
+		const json_t *run = json_object_get(json_object_get(in[i].result, "clock"), "run");
+
+		if (!run || (first && !json_equal(first, run)))
+			return false;
+		first = run;
+	}
+	return true;
+}
+
 /* --------------------------------------------------------------- may they add */
 
 static int refuse(const struct merging *m, const struct merge_in *in, const char *field,
@@ -410,9 +425,10 @@ static json_t *begin_json(const struct merging *m)
 int merge_results(json_t **out, const struct merge_in *in, unsigned nr, const char *how,
 		  struct sluice_err *err)
 {
-	struct merging m = {.in = in, .nr = nr, .one_run = !strcmp(how, "mpi"), .err = err};
+	struct merging m = {.in = in, .nr = nr, .err = err};
 	int r;
 
+	m.one_run = !strcmp(how, "mpi") || of_one_run(in, nr);
 	for (unsigned i = 0; i < nr && !m.first; i++)
 		m.first = in[i].result ? &in[i] : NULL;
 	if (!m.first)
