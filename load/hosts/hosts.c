@@ -130,6 +130,20 @@ static int end_all(struct hosts *h, int status)
 	return status;
 }
 
+/* With the lock held: until the last word is on its way to all that are there. */
+static void send_rest(struct hosts *h)
+{
+	uint64_t until = clock_ns() + HOSTS_PATIENT_NS;
+	bool all = false, in_time = true;
+
+	while (!all && in_time) {
+		all = true;
+		for (unsigned i = 1; i < h->size; i++)
+			all = all && (h->peers[i].fd < 0 || !h->peers[i].out.len);
+		in_time = all || hosts_wait(h, until);
+	}
+}
+
 int hosts_close(int status)
 {
 	struct hosts *h = &hosts_all;
@@ -146,11 +160,12 @@ int hosts_close(int status)
 		/* rank 0 waits for the slowest, which may take any time, but not after a stop */
 		hosts_wait_for(h, HOSTS_ALL_GATES);
 		while (!h->ended && h->peers[0].fd >= 0 &&
-		       (!h->stopping || clock_ns() < h->stop_ns + END_NS))
+		       (!h->stopping || h->peers[0].out.len || clock_ns() < h->stop_ns + END_NS))
 			hosts_wait(h, clock_ns() + END_NS);
 		status = h->ended ? h->status : status ? status : 1;
 	} else {
 		status = end_all(h, status);
+		send_rest(h);
 	}
 	pthread_mutex_unlock(&h->lock);
 	hosts_hang_up(h);

@@ -117,6 +117,16 @@ static bool all_said(const struct hosts *h)
 	return true;
 }
 
+/* Does somebody say something that is not all here?  It is waited for as long as there comes more.
+ */
+static bool still_says(const struct hosts *h)
+{
+	for (unsigned i = 1; i < h->size; i++)
+		if (h->peers[i].fd >= 0 && h->peers[i].in.got > sizeof(struct header))
+			return true;
+	return false;
+}
+
 /* Those that wait at a gate which rank 0 will not come to any more must not wait for ever. */
 static void open_gates(struct hosts *h)
 {
@@ -136,7 +146,7 @@ static void gather_collect(struct hosts *h, char **all, const char **lost)
 	while (!all_said(h)) {
 		uint64_t now = clock_ns();
 
-		if (h->stopping && now > h->stop_ns + HOSTS_PATIENT_NS)
+		if (h->stopping && now > h->stop_ns + HOSTS_PATIENT_NS && !still_says(h))
 			break;
 		open_gates(h);
 		hosts_wait(h, now + CHECK_NS / 4);

@@ -32,6 +32,8 @@
 
 #define HOSTS_ALL_GATES INT64_MAX
 
+#define HOSTS_QUIT 'q'
+
 #define HOSTS_PATIENT_NS 4000000000u  /* that rank 0 waits for others after a stop */
 #define HOSTS_ALONE_NS   60000000000u /* after a stop, when all others are gone */
 
@@ -57,9 +59,24 @@ struct header {
 	uint64_t len; /* of the text behind it */
 };
 
+/* Bytes that wait to be sent. */
+struct outgoing {
+	char *data;
+	size_t len, at, room;
+};
+
+/* A message of which so many bytes are there; its text is of one byte more, a zero. */
+struct incoming {
+	struct header head;
+	char *text;
+	size_t got;
+};
+
 /* One of the others, as rank 0 sees it; the others have only rank 0. */
 struct peer {
 	int fd; /* -1: lost, or not there yet */
+	struct outgoing out;
+	struct incoming in;
 	char name[HOSTS_NAME];
 	char lost[HOSTS_NAME];
 	uint64_t ready;
@@ -83,7 +100,7 @@ struct hosts {
 	bool running;
 	int keeper;  /* a pipe that ends with the process the launcher knows */
 	int sign;    /* a pipe to that process: that this one lives */
-	int wake[2]; /* a pipe that ends the thread */
+	int wake[2]; /* a pipe that wakes up the thread, or ends it with HOSTS_QUIT */
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* by CLOCK_MONOTONIC */
 	/* under the lock */
@@ -112,11 +129,21 @@ int hosts_meet(struct hosts *h, struct sluice_err *err);
 /* Go on in a child: 0 in there; the parent never returns. */
 int hosts_keep(struct hosts *h, struct sluice_err *err);
 
-/* ---- hosts_wire.c ---- */
-/* Send all of it; false: the peer is gone, which the thread will find, too. */
+/* ---- hosts_bytes.c, with the lock held ---- */
+/*
+ * Never waits: what the connection does not take now is sent by the thread.  False: the peer is
+ * gone, which the thread will find, too.
+ */
 bool hosts_send(struct peer *p, const struct header *head, const void *text);
-/* Receive exactly @len bytes. */
+void hosts_flush(struct peer *p);
+/* 1: a whole message is there; 0: not yet; -1: the connection ended. */
+int hosts_take(struct peer *p);
+void hosts_taken(struct peer *p); /* make room for the next */
+void hosts_drop(struct peer *p);  /* close it */
+/* Receive exactly @len bytes, without the lock: of a connection that nobody else has yet. */
 bool hosts_recv(int fd, void *data, size_t len);
+
+/* ---- hosts_wire.c ---- */
 int hosts_listen(struct hosts *h, struct sluice_err *err); /* start the thread */
 void hosts_hang_up(struct hosts *h);
 /* With the lock held: wait until woken, or @until_ns (0: for ever); false: it is past that. */

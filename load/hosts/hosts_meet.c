@@ -224,9 +224,7 @@ static int listen_anywhere(struct address *a, struct hosts *h, bool given)
 static void tend(int fd)
 {
 	const int on = 1, idle = 1, every = 1, times = 3, timeout_ms = 4000;
-	const struct timeval silent = {.tv_sec = HOSTS_SILENT}; /* in the middle of a message */
 
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &silent, sizeof(silent));
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));

@@ -18,44 +18,6 @@
 #include "load/hosts/hosts_in.h"
 #include "load/measure/gate.h"
 
-#define LONGEST (1ull << 30) /* of a text */
-
-bool hosts_recv(int fd, void *data, size_t len)
-{
-	for (size_t got = 0; got < len;) {
-		ssize_t n = recv(fd, (char *)data + got, len - got, 0);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return false;
-		got += (size_t)n;
-	}
-	return true;
-}
-
-static bool send_all(int fd, const void *data, size_t len, int flags)
-{
-	for (size_t put = 0; put < len;) {
-		ssize_t n = send(fd, (const char *)data + put, len - put, MSG_NOSIGNAL | flags);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return false;
-		put += (size_t)n;
-	}
-	return true;
-}
-
-bool hosts_send(struct peer *p, const struct header *head, const void *text)
-{
-	if (p->fd < 0)
-		return false;
-	return send_all(p->fd, head, sizeof(*head), head->len ? MSG_MORE : 0) &&
-	       send_all(p->fd, text, head->len, 0);
-}
-
 bool hosts_wait(struct hosts *h, uint64_t until_ns)
 {
 	const struct timespec t = {.tv_sec = (time_t)(until_ns / 1000000000u),
@@ -103,8 +65,7 @@ static void peer_lost(struct hosts *h, struct peer *p, const char *why)
 	pthread_mutex_lock(&h->lock);
 	if (!h->rank)
 		hosts_send(p, &stop, NULL);
-	close(p->fd);
-	p->fd = -1;
+	hosts_drop(p);
 	tell = !h->ended && !p->said && !(h->rank && h->stopping);
 	if (tell) {
 		snprintf(p->lost, sizeof(p->lost), "%s", why);
@@ -120,6 +81,8 @@ static void peer_lost(struct hosts *h, struct peer *p, const char *why)
 /* With the lock held; @text is taken where it is kept.  True: a stop was asked for. */
 static bool note(struct hosts *h, struct peer *p, const struct header *m, char **text)
 {
+	struct header pong;
+
 	switch ((enum message)m->type) {
 	case MESSAGE_SHARE:
 		h->shared = *text;
@@ -164,41 +127,43 @@ static bool note(struct hosts *h, struct peer *p, const struct header *m, char *
 		if (h->rank) /* else it says so itself, at once */
 			p->ready = (uint64_t)m->b;
 		break;
-	case MESSAGE_HELLO:
 	case MESSAGE_PING:
+		pong = (struct header){
+			.type = MESSAGE_PONG, .rank = h->rank, .a = m->a, .b = (int64_t)clock_ns()};
+		hosts_send(p, &pong, NULL);
+		break;
+	case MESSAGE_HELLO:
 		break;
 	}
 	return false;
 }
 
-/* One message; false: the connection ended. */
+/* What has come of a message, and what it says when that is all; false: the connection ended. */
 static bool wire_take(struct hosts *h, struct peer *p)
 {
-	struct header m, pong;
-	char *text = NULL;
-	bool ok, stop;
+	bool stop = false;
+	int got;
 
-	if (!hosts_recv(p->fd, &m, sizeof(m)) || m.len > LONGEST)
-		return false;
-	p->silent = 0;
-	if (m.type == MESSAGE_PING) {
-		pong = (struct header){
-			.type = MESSAGE_PONG, .rank = h->rank, .a = m.a, .b = (int64_t)clock_ns()};
-		pthread_mutex_lock(&h->lock);
-		ok = hosts_send(p, &pong, NULL);
-		pthread_mutex_unlock(&h->lock);
-		return ok;
-	}
-	text = calloc(1, m.len + 1);
-	ok = text && hosts_recv(p->fd, text, m.len);
 	pthread_mutex_lock(&h->lock);
-	stop = ok && note(h, p, &m, &text);
-	pthread_cond_broadcast(&h->changed);
+	got = hosts_take(p);
+	if (got > 0) {
+		stop = note(h, p, &p->in.head, &p->in.text);
+		hosts_taken(p);
+		pthread_cond_broadcast(&h->changed);
+	}
 	pthread_mutex_unlock(&h->lock);
-	free(text);
 	if (stop)
 		h->say(NULL, true);
-	return ok;
+	return got >= 0;
+}
+
+/* Send what waits for it. */
+static void wire_give(struct hosts *h, struct peer *p)
+{
+	pthread_mutex_lock(&h->lock);
+	hosts_flush(p);
+	pthread_cond_broadcast(&h->changed);
+	pthread_mutex_unlock(&h->lock);
 }
 
 /* The launcher wants an end, and did not ask. */
@@ -226,7 +191,8 @@ static void beat(struct hosts *h, unsigned nr)
 	pthread_mutex_lock(&h->lock);
 	sign.b = h->said ? HOSTS_ALL_GATES : (int64_t)h->gates;
 	for (unsigned i = h->rank ? 0 : 1; i < nr; i++)
-		hosts_send(&h->peers[i], &sign, NULL);
+		if (!h->peers[i].out.len) /* bytes on their way are a sign themselves */
+			hosts_send(&h->peers[i], &sign, NULL);
 	pthread_mutex_unlock(&h->lock);
 	snprintf(why, sizeof(why), "it gives no sign of life for %u s", HOSTS_SILENT);
 	for (unsigned i = h->rank ? 0 : 1; i < nr; i++)
@@ -322,6 +288,27 @@ static void wire_give_up(const struct hosts *h, unsigned nr)
 	_exit(1);
 }
 
+/* Who may have something for us, and who may take what waits for it. */
+static void look_for(struct hosts *h, struct pollfd *p, unsigned nr)
+{
+	pthread_mutex_lock(&h->lock);
+	for (unsigned i = 0; i < nr; i++)
+		p[i] = (struct pollfd){.fd = i || h->rank ? h->peers[i].fd : -1,
+				       .events = h->peers[i].out.len ? POLLIN | POLLOUT : POLLIN};
+	pthread_mutex_unlock(&h->lock);
+	p[nr] = (struct pollfd){.fd = h->wake[0], .events = POLLIN};
+	p[nr + 1] = (struct pollfd){.fd = h->keeper, .events = POLLIN};
+}
+
+/* Something waits to be sent; false: it is the end. */
+static bool woken(const struct hosts *h)
+{
+	char why[64];
+	ssize_t n = read(h->wake[0], why, sizeof(why));
+
+	return n <= 0 || !memchr(why, HOSTS_QUIT, (size_t)n);
+}
+
 static void *receive(void *arg)
 {
 	struct hosts *h = arg;
@@ -341,21 +328,19 @@ static void *receive(void *arg)
 			wire_give_up(h, nr);
 			next = now + HOSTS_BEAT_NS;
 		}
-		for (unsigned i = 0; i < nr; i++)
-			p[i] = (struct pollfd){.fd = h->peers[i].fd, .events = POLLIN};
-		if (!h->rank)
-			p[0].fd = -1;
-		p[nr] = (struct pollfd){.fd = h->wake[0], .events = POLLIN};
-		p[nr + 1] = (struct pollfd){.fd = h->keeper, .events = POLLIN};
+		look_for(h, p, nr);
 		if (poll(p, nr + 2, (int)((next - now) / 1000000) + 1) < 0 && errno != EINTR)
 			break;
-		if (p[nr].revents)
+		if (p[nr].revents && !woken(h))
 			break;
 		if (p[nr + 1].revents)
 			keeper_lost(h);
-		for (unsigned i = 0; i < nr; i++)
-			if (p[i].fd >= 0 && p[i].revents && !wire_take(h, &h->peers[i]))
+		for (unsigned i = 0; i < nr; i++) {
+			if (p[i].fd >= 0 && p[i].revents & POLLOUT)
+				wire_give(h, &h->peers[i]);
+			if (p[i].fd >= 0 && p[i].revents & ~POLLOUT && !wire_take(h, &h->peers[i]))
 				peer_lost(h, &h->peers[i], "its connection ended");
+		}
 	}
 	free(p);
 	return NULL;
@@ -371,7 +356,7 @@ int hosts_listen(struct hosts *h, struct sluice_err *err)
 	pthread_mutex_init(&h->lock, NULL);
 	pthread_cond_init(&h->changed, &monotonic);
 	pthread_condattr_destroy(&monotonic);
-	if (pipe2(h->wake, O_CLOEXEC) < 0)
+	if (pipe2(h->wake, O_CLOEXEC | O_NONBLOCK) < 0)
 		return sluice_fail(err, -errno, "no pipe can be made: %s", strerror(errno));
 	r = thread_start(&h->thread, receive, h);
 	h->running = r == 0;
@@ -380,14 +365,15 @@ int hosts_listen(struct hosts *h, struct sluice_err *err)
 
 void hosts_hang_up(struct hosts *h)
 {
+	const char quit = HOSTS_QUIT;
+
 	if (!h->running)
 		return;
-	if (write(h->wake[1], "", 1) == 1)
+	if (write(h->wake[1], &quit, 1) == 1)
 		pthread_join(h->thread, NULL);
 	h->running = false;
 	for (unsigned i = 0; i < h->size; i++) {
-		if (h->peers[i].fd >= 0)
-			close(h->peers[i].fd);
+		hosts_drop(&h->peers[i]);
 		free(h->peers[i].said);
 	}
 	free(h->peers);

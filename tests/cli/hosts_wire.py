@@ -32,23 +32,34 @@ NULL = ['io', '--engine', 'null', '-s', '1M', '--loops', '2']
 class Peer:
     """A rank's side of the connection, or rank 0's; both give signs of life as long as they are there."""
 
-    def __init__(self, sock, rank, reads=None):
+    def __init__(self, sock, rank):
         self.sock, self.rank, self.sending, self.gone = sock, rank, threading.Lock(), threading.Event()
-        self.read = reads or self.exactly
-        threading.Thread(target=self.beats, daemon=True).start()
+        self.slow = 0  # so often only a little is taken of what comes
 
-    def exactly(self, size):
-        data = b''
+    def read(self, size):
+        data = bytearray()
         while len(data) < size:
-            part = self.sock.recv(size - len(data))
+            part = self.sock.recv(min(size - len(data), 1 << 16 if self.slow else 1 << 20))
             if not part:
                 raise EOFError
             data += part
-        return data
+            if self.slow and size > HEADER.size:
+                self.slow -= 1
+                time.sleep(0.3)
+        return bytes(data)
 
-    def send(self, kind, a=0, b=0, text=b''):
+    def send(self, kind, a=0, b=0, text=b'', slow=0):
+        """@slow: so many bytes of the text come one by one."""
+        whole = HEADER.pack(kind, self.rank, a, b, len(text)) + text
         with self.sending:
-            self.sock.sendall(HEADER.pack(kind, self.rank, a, b, len(text)) + text)
+            self.sock.sendall(whole[:HEADER.size])
+            for i in range(slow):
+                self.sock.sendall(text[i:i + 1])
+                time.sleep(0.5)
+            self.sock.sendall(whole[HEADER.size + slow:])
+
+    def beat(self):
+        threading.Thread(target=self.beats, daemon=True).start()
 
     def beats(self):
         while not self.gone.wait(0.5):
@@ -100,8 +111,32 @@ def as_rank_1(*args, **env):
             time.sleep(0.05)
     sock.sendall(GREETING.pack(secret.encode(), 0, 1, b'test'))
     peer = Peer(sock, 1)
-    assert GREETING.unpack(peer.exactly(GREETING.size))[0] == secret.encode()
+    assert GREETING.unpack(peer.read(GREETING.size))[0] == secret.encode()
+    peer.beat()
     try:
+        yield process, peer
+    finally:
+        peer.close()
+        process.kill()  # only where it has failed
+        process.communicate()
+
+
+@contextlib.contextmanager
+def as_rank_0(*args, **env):
+    """Rank 1 is a command; this is rank 0, with the command line of all."""
+    secret = secrets.token_hex(16)
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 18)
+        listener.bind(('127.0.0.1', 0))
+        listener.listen()
+        process = start(*args, env=environment(1, listener.getsockname()[1], secret, env))
+        sock, _ = listener.accept()
+    peer = Peer(sock, 0)
+    try:
+        assert GREETING.unpack(peer.read(GREETING.size))[0] == secret.encode()
+        sock.sendall(GREETING.pack(secret.encode(), 7, 0, b''))
+        peer.beat()
+        peer.send(SHARE, text=b''.join(str(w).encode() + b'\0' for w in ('sluice', *args)))
         yield process, peer
     finally:
         peer.close()
@@ -115,13 +150,13 @@ def ended(process):
     return process.returncode, out, err
 
 
-def work(peer, text, gates=1):
+def work(peer, text, gates=1, slow=0):
     """What a rank does that has nothing to do."""
     peer.until(SHARE)
     for n in range(1, gates + 1):
         peer.send(READY, n)
         peer.until(GO)
-    peer.send(SAID, text=json.dumps(text).encode())
+    peer.send(SAID, text=json.dumps(text).encode(), slow=slow)
 
 
 @in_folder
@@ -137,6 +172,33 @@ def results_that_cannot_be_added_are_in_a_file_for_each_rank():
     resultcheck.check(ROOT, first)
     assert first['series'][0]['ops'] == 2 and first['clock']['rank'] == 0
     assert load_json('all.rank-1.json')['command'] == 'kv'
+
+
+@in_folder
+def a_result_that_comes_slowly_holds_up_nobody():
+    """For longer than a keeper waits for a sign of life of rank 0."""
+    with as_rank_1(*NULL, '--json', 'all.json') as (process, peer):
+        work(peer, {'schema': 'sluice-result/1', 'command': 'kv', 'series': []}, slow=26)
+        peer.send(DONE)
+        peer.until(END)
+        status, out, err = ended(process)
+    assert status == 1 and 'cannot be added' in err and 'no sign of life' not in err, (status, out, err)
+
+
+@in_folder
+def a_large_result_is_whole_however_slowly_it_is_taken():
+    """And the rank gives signs of life meanwhile, to its keeper and to rank 0: both wait for less than this."""
+    with open('large.py', 'w', encoding='utf-8') as f:
+        f.write('import os, socket\ns = socket.socket(fileno=int(os.environ["SLUICE_RANKS_FD"])).makefile("rw")\n'
+                's.readline()\ns.write("say 24000000\\n" + "0123456789ab" * 2000000)\ns.flush()\nassert s.readline() == "said\\n"\n')
+    with as_rank_0('--ranks', sys.executable, 'large.py') as (process, peer):
+        peer.slow = 40
+        _, _, _, text = peer.until(SAID)
+        assert text == b'0123456789ab' * 2000000, (len(text), text[-100:])
+        assert peer.until(DONE)[1] == 0
+        peer.send(END)
+        status, out, err = ended(process)
+    assert status == 0, (status, out, err)
 
 
 run_all(globals())
