@@ -12,21 +12,25 @@
 
 #define TIMES   40
 #define WAIT_NS 1000000000u
+#define AGAIN   10 /* that nothing comes back for so long, which packets that are lost may explain \
+		    */
 
-/* One question; false: no answer. */
+/* One question; false: no answer, to this one or to one before it that came late. */
 static bool clock_ask(struct hosts *h, struct peer *p, int64_t *offset, uint64_t *error)
 {
 	uint64_t asked = clock_ns(), until = asked + WAIT_NS, half;
 	const struct header ping = {.type = MESSAGE_PING, .a = asked};
+	unsigned had;
 	bool ok;
 
 	pthread_mutex_lock(&h->lock);
+	had = p->pongs;
 	ok = hosts_send(p, &ping, NULL);
-	while (ok && p->pong_a != asked && p->fd >= 0 && hosts_wait(h, until))
+	while (ok && p->pongs == had && p->fd >= 0 && hosts_wait(h, until))
 		;
-	ok = ok && p->pong_a == asked;
-	half = ok ? (p->pong_at - asked) / 2 : 0;
-	*offset = p->pong_b - (int64_t)(asked + half);
+	ok = ok && p->pongs != had && p->pong_a <= p->pong_at;
+	half = ok ? (p->pong_at - p->pong_a) / 2 : 0;
+	*offset = p->pong_b - (int64_t)(p->pong_a + half);
 	*error = half + 1;
 	pthread_mutex_unlock(&h->lock);
 	return ok;
@@ -38,9 +42,12 @@ static bool clock_measure(struct hosts *h, struct peer *p, int64_t *offset, uint
 	uint64_t bound;
 	bool any = false;
 
-	for (unsigned i = 0; i < TIMES; i++) {
-		if (!clock_ask(h, p, &one, &bound))
-			break;
+	for (unsigned i = 0, silent = 0; i < TIMES && silent < AGAIN; i++) {
+		if (!clock_ask(h, p, &one, &bound)) {
+			silent = p->fd < 0 ? AGAIN : silent + 1;
+			continue;
+		}
+		silent = 0;
 		if (any && bound >= *error)
 			continue;
 		*offset = one;
@@ -71,8 +78,11 @@ void hosts_set_clocks(struct hosts *h)
 	for (unsigned i = 1; i < h->size; i++) {
 		struct peer *p = &h->peers[i];
 
-		if (!clock_measure(h, p, &p->clock.offset_ns, &p->clock.error_ns))
+		if (!clock_measure(h, p, &p->clock.offset_ns, &p->clock.error_ns)) {
+			/* it would begin when its clock says what that of rank 0 does */
+			hosts_lose(h, p, "it does not tell its clock");
 			continue;
+		}
 		p->clock.wall_ns = h->clock.wall_ns - p->clock.offset_ns;
 		clock_tell(h, p);
 	}

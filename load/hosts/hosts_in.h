@@ -85,6 +85,7 @@ struct peer {
 	int status;
 	unsigned silent;   /* of our beats, since the last word of it */
 	uint64_t still_ns; /* as it says; GATE_QUIET: it does not */
+	unsigned pongs;
 	uint64_t pong_a;
 	int64_t pong_b;
 	uint64_t pong_at;
@@ -146,6 +147,8 @@ bool hosts_recv(int fd, void *data, size_t len);
 /* ---- hosts_wire.c ---- */
 int hosts_listen(struct hosts *h, struct sluice_err *err); /* start the thread */
 void hosts_hang_up(struct hosts *h);
+/* From any thread: it is lost, @why. */
+void hosts_lose(struct hosts *h, struct peer *p, const char *why);
 /* With the lock held: wait until woken, or @until_ns (0: for ever); false: it is past that. */
 bool hosts_wait(struct hosts *h, uint64_t until_ns);
 /* With the lock held: others are waited for, until they have reached so many gates. */

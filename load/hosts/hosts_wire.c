@@ -67,15 +67,25 @@ static void peer_lost(struct hosts *h, struct peer *p, const char *why)
 		hosts_send(p, &stop, NULL);
 	hosts_drop(p);
 	tell = !h->ended && !p->said && !(h->rank && h->stopping);
-	if (tell) {
+	if (!*p->lost && tell)
 		snprintf(p->lost, sizeof(p->lost), "%s", why);
+	if (tell)
 		hosts_stop(h);
-	}
-	snprintf(line, sizeof(line), "%s is lost: %s", p->name, why);
+	snprintf(line, sizeof(line), "%s is lost: %s", p->name, *p->lost ? p->lost : why);
 	pthread_cond_broadcast(&h->changed);
 	pthread_mutex_unlock(&h->lock);
 	if (tell)
 		h->say(h->rank <= 1 ? line : NULL, true); /* once, if rank 0 is not there */
+}
+
+void hosts_lose(struct hosts *h, struct peer *p, const char *why)
+{
+	pthread_mutex_lock(&h->lock);
+	if (p->fd >= 0) {
+		snprintf(p->lost, sizeof(p->lost), "%s", why);
+		shutdown(p->fd, SHUT_RDWR); /* the thread does the rest */
+	}
+	pthread_mutex_unlock(&h->lock);
 }
 
 /* With the lock held; @text is taken where it is kept.  True: a stop was asked for. */
@@ -90,6 +100,7 @@ static bool note(struct hosts *h, struct peer *p, const struct header *m, char *
 		*text = NULL;
 		break;
 	case MESSAGE_PONG:
+		p->pongs++;
 		p->pong_a = m->a;
 		p->pong_b = m->b;
 		p->pong_at = clock_ns();

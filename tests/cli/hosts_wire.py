@@ -12,11 +12,12 @@ import json
 import secrets
 import socket
 import struct
+import subprocess
 import threading
 import time
 
 import resultcheck
-from clikit import ROOT, load_json, start
+from clikit import ROOT, SLUICE, load_json, start
 from tap import in_folder, run_all
 
 resultcheck.need('jsonschema')
@@ -35,6 +36,8 @@ class Peer:
     def __init__(self, sock, rank):
         self.sock, self.rank, self.sending, self.gone = sock, rank, threading.Lock(), threading.Event()
         self.slow = 0  # so often only a little is taken of what comes
+        self.ahead = 0  # its clock
+        self.asked = None  # a list: questions for its clock have no answer
 
     def read(self, size):
         data = bytearray()
@@ -73,7 +76,20 @@ class Peer:
             text = self.read(size)
             if kind != PING:
                 return kind, a, b, text
-            self.send(PONG, a, time.monotonic_ns())
+            if self.asked is None:
+                self.tell_clock(a)
+            else:
+                self.asked.append(a)
+                self.was_asked()
+
+    def was_asked(self):
+        """For tests that have something to do then."""
+
+    def tell_clock(self, asked):
+        self.send(PONG, asked, self.clock())
+
+    def clock(self):
+        return time.monotonic_ns() + self.ahead
 
     def until(self, *kinds):
         """The next of these."""
@@ -172,6 +188,63 @@ def results_that_cannot_be_added_are_in_a_file_for_each_rank():
     resultcheck.check(ROOT, first)
     assert first['series'][0]['ops'] == 2 and first['clock']['rank'] == 0
     assert load_json('all.rank-1.json')['command'] == 'kv'
+
+
+def done_by_one():
+    """A result that can be added to that of another rank."""
+    subprocess.run([SLUICE, *NULL, '--json', 'one.json'], check=True, capture_output=True)
+    one = load_json('one.json')
+    os.remove('one.json')
+    return one
+
+
+@in_folder
+def a_clock_that_is_told_late_is_known():
+    """The first packets were lost: three questions are answered after the third."""
+    one = done_by_one()
+    with as_rank_1(*NULL, '--json', 'all.json') as (process, peer):
+        peer.ahead, peer.asked = 1000 * 10**9, []
+
+        def after_three():
+            if len(peer.asked) == 3:
+                for asked in peer.asked:
+                    peer.tell_clock(asked)
+                peer.asked = None
+        peer.was_asked = after_three
+        peer.until(SHARE)
+        peer.send(READY, 1)
+        at = peer.until(GO)[2]
+        assert abs(at - peer.clock()) < 500 * 10**9, (at, peer.clock())
+        peer.send(SAID, text=json.dumps(one).encode())
+        peer.send(DONE)
+        peer.until(END)
+        status, out, err = ended(process)
+    assert status == 0, (status, out, err)
+    clock = load_json('all.json')['ranks']['members'][1]['clock']
+    assert abs(clock['offset_sec'] - 1000) <= clock['error_sec'] and clock['error_sec'] > 0, clock
+
+
+@in_folder
+def a_rank_that_does_not_tell_its_clock_is_lost():
+    with as_rank_1(*NULL) as (process, peer):
+        peer.asked = []
+        with contextlib.suppress(EOFError, OSError):
+            peer.until(END)
+        status, out, err = ended(process)
+    assert status and 'rank 1 (test) is lost: it does not tell its clock' in err, (status, out, err)
+
+
+@in_folder
+def a_beginning_that_is_far_away_is_not_waited_for():
+    with as_rank_0(*NULL) as (process, peer):
+        peer.until(READY)
+        peer.send(GO, 1, time.monotonic_ns() + 10**15)
+        said = json.loads(peer.until(SAID)[3])
+        assert said['series'][0]['ops'] == 2, said
+        peer.until(DONE)
+        peer.send(END)
+        status, out, err = ended(process)
+    assert status == 0, (status, out, err)
 
 
 @in_folder
