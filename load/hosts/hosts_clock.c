@@ -12,8 +12,9 @@
 
 #define TIMES   40
 #define WAIT_NS 1000000000u
-#define AGAIN   10 /* that nothing comes back for so long, which packets that are lost may explain \
-		    */
+#define AGAIN                                                                              \
+	10 /* that nothing comes back for so long, which packets that are lost may explain \
+	    */
 
 /* One question; false: no answer, to this one or to one before it that came late. */
 static bool clock_ask(struct hosts *h, struct peer *p, int64_t *offset, uint64_t *error)

@@ -113,6 +113,9 @@ static int ckpt_count(struct run *run, struct ckpt_way *way, const struct ckpt_r
 		s->user_sec += (double)t->user / 1e9;
 		s->system_sec += (double)t->system / 1e9;
 	}
+	if (ARRAY_ROOM(way->slowest, way->slowest_room, way->nr_slowest + 1) < 0)
+		return -ENOMEM;
+	way->slowest[way->nr_slowest++] = (double)slowest / 1e9;
 	way->slowest_sec += (double)slowest / 1e9;
 	way->slowest_rate += (double)run->job->size / ((double)slowest / 1e9);
 	s->sec += (double)wall_ns / 1e9;
@@ -421,6 +424,8 @@ int ckpt_run(const struct ckpt_job *job, struct ckpt_result *res, struct sluice_
 
 void ckpt_result_fini(struct ckpt_result *res)
 {
-	for (unsigned i = 0; i < 2 * CKPT_METHODS; i++)
+	for (unsigned i = 0; i < 2 * CKPT_METHODS; i++) {
 		series_fini(&res->ways[i / 2][i % 2].series);
+		free(res->ways[i / 2][i % 2].slowest);
+	}
 }

@@ -60,9 +60,11 @@ struct ckpt_job {
 /* One direction of one method. */
 struct ckpt_way {
 	struct run_series series; /* an operation is a checkpoint of all processes */
-	/* The reference's figures, sums over the operations. */
-	double slowest_sec;  /* time of the slowest process, by its own clock */
-	double slowest_rate; /* bytes per second of the slowest process */
+	/* The reference's figures. */
+	double *slowest; /* of each operation: time of the slowest process, by its own clock */
+	size_t nr_slowest, slowest_room;
+	double slowest_sec;  /* the same, sum over the operations */
+	double slowest_rate; /* bytes per second of the slowest process, sum of them */
 	/* Sums over all processes and operations. */
 	double made_sec;  /* in the generator: of `stream' within the operation, else before it */
 	double close_sec; /* making it durable and visible, at the end */

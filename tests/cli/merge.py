@@ -119,6 +119,29 @@ def checkpoints_of_two_processes_are_one():
 
 
 @in_folder
+def of_checkpoints_the_slowest_process_of_each_counts():
+    """Two that are slow in turns: by the definition every operation was slow, while the mean of either is not."""
+    two('ckpt', 'bench', '-s', '1M', '-p', '1', '--saves', '4', '--loads', '2', '--methods', 'memory', '--no-limit', place='-f')
+    sec = {'0.json': [0.1, 0.4, 0.1, 0.4], '1.json': [0.4, 0.1, 0.5, 0.1]}
+    for name, each in sec.items():
+        r = load(name)
+        ref = r['ckpt']['methods'][0]['save']['reference']
+        assert len(ref['operations_sec']) == 4
+        assert resultcheck.near(ref['duration_sec'], sum(ref['operations_sec']) / 4), ref
+        assert resultcheck.near(ref['throughput'], sum((1 << 20) / s for s in ref['operations_sec']) / 4), ref
+        ref['operations_sec'] = each
+        clikit.save(name, r)
+    slowest = [0.4, 0.4, 0.5, 0.4]
+    ref = merged()['ckpt']['methods'][0]['save']['reference']
+    assert ref['operations_sec'] == slowest and resultcheck.near(ref['duration_sec'], sum(slowest) / 4), ref
+    assert resultcheck.near(ref['throughput'], sum((1 << 20) / s for s in slowest) / 4), ref
+    assert 'by MLPerf:  save memory: 425' in merge('0.json', '1.json').out, merge('0.json', '1.json').out
+    del r['ckpt']['methods'][0]['save']['reference']['operations_sec']
+    clikit.save('1.json', r)
+    merge.refused('0.json', '1.json', says=('1.json', 'operations_sec', 'older version'))
+
+
+@in_folder
 def what_cannot_be_added_is_refused_in_one_line():
     two('bench', '-s', '64K', '-n', '5', '--no-limit', place='-f')
     Command('bench')('-s', '64K', '-n', '6', '--no-limit', '--json', 'other.json')

@@ -172,6 +172,15 @@ static json_t *generation_json(const struct ckpt_job *job, const struct ckpt_way
 			 "share", made_share(w, method), "within", method == CKPT_STREAM);
 }
 
+static json_t *slowest_json(const struct ckpt_way *w)
+{
+	json_t *all = json_array();
+
+	for (size_t i = 0; i < w->nr_slowest; i++)
+		json_array_append_new(all, json_real(w->slowest[i]));
+	return all;
+}
+
 static json_t *way_json(const struct ckpt_job *job, const struct ckpt_way *w, unsigned method)
 {
 	const struct run_series *s = &w->series;
@@ -179,11 +188,11 @@ static json_t *way_json(const struct ckpt_job *job, const struct ckpt_way *w, un
 
 	if (!s->ops)
 		return json_null();
-	return json_pack("{s:o, s:I, s:f, s:{s:f, s:f}, s:o, s:o, s:o}", "series",
+	return json_pack("{s:o, s:I, s:f, s:{s:f, s:f, s:o}, s:o, s:o, s:o}", "series",
 			 report_str(s->name), "operations", (json_int_t)s->ops, "bytes_per_sec",
 			 series_speed(s), "reference", "duration_sec", w->slowest_sec / ops,
-			 "throughput", w->slowest_rate / ops, "generation",
-			 generation_json(job, w, method), "close_sec",
+			 "throughput", w->slowest_rate / ops, "operations_sec", slowest_json(w),
+			 "generation", generation_json(job, w, method), "close_sec",
 			 s->read ? json_null() : json_real(each(job, w, w->close_sec)),
 			 "bottleneck", s->read ? json_null() : json_string(bottleneck(w, method)));
 }

@@ -36,8 +36,7 @@ static const struct {
 	{"e2e_sec", RULE_MOST},       {"span_sec", RULE_MOST},
 	{"max", RULE_MOST},           {"last", RULE_MOST},
 	{"slope", RULE_MOST},         {"overloaded", RULE_MOST},
-	{"operations", RULE_LEAST},   {"duration_sec", RULE_MOST},
-	{"throughput", RULE_LEAST},   {"close_sec", RULE_MOST},
+	{"operations", RULE_LEAST},   {"close_sec", RULE_MOST},
 	{"sec", RULE_MOST},           {"share", RULE_MOST},
 	{"largest_bytes", RULE_MOST}, {"longest_step_back_sec", RULE_MOST},
 	{"first", RULE_FIRST},        {"first_bad", RULE_FIRST},
@@ -233,10 +232,33 @@ static int add_member(struct adding *a, json_t *to, const char *key, const json_
 	return json_object_set_new(to, key, leaf(rule, x, y));
 }
 
+/* Of each operation the slowest rank counts; what one of them has not done is of none. */
+static int add_slowest(struct adding *a, json_t *to, const json_t *from)
+{
+	json_t *x = json_object_get(to, "operations_sec");
+	const json_t *y = json_object_get(from, "operations_sec");
+	size_t nr = min_u64(json_array_size(x), json_array_size(y));
+
+	if (!x || !y)
+		return sluice_fail(a->err, -EINVAL,
+				   "'%s': %s has no operations_sec in reference: it was written by "
+				   "an older version",
+				   a->name, a->part);
+	while (json_array_size(x) > nr)
+		json_array_remove(x, nr);
+	for (size_t i = 0; i < nr; i++)
+		if (json_number_value(json_array_get(y, i)) >
+		    json_number_value(json_array_get(x, i)))
+			json_array_set(x, i, json_array_get(y, i));
+	return 0;
+}
+
 static int parts_add_value(struct adding *a, json_t *to, const json_t *from, const char *key)
 {
 	int r = 0;
 
+	if (!strcmp(key, "reference"))
+		return add_slowest(a, to, from);
 	if (json_is_array(to))
 		return add_list(a, to, from, key);
 	if (is_levels(to) && is_levels(from))
@@ -305,7 +327,25 @@ static void set_hit_rate(json_t *cache)
 				    all > 0 ? json_real(hits / all) : json_null());
 }
 
-static void set_ways(json_t *method, const json_t *series)
+/* Means over the operations, each of the slowest rank: never the slowest of ranks' means. */
+static void set_reference(json_t *r, double bytes)
+{
+	const json_t *all = json_object_get(r, "operations_sec"), *one;
+	double sec = 0, rate = 0, nr = (double)json_array_size(all);
+	size_t i;
+
+	json_array_foreach(all, i, one)
+	{
+		sec += json_number_value(one);
+		rate += bytes / json_number_value(one);
+	}
+	if (nr > 0) {
+		json_object_set_new(r, "duration_sec", json_real(sec / nr));
+		json_object_set_new(r, "throughput", json_real(rate / nr));
+	}
+}
+
+static void set_ways(json_t *method, const json_t *series, double process_bytes)
 {
 	for (unsigned i = 0; i < 2; i++) {
 		json_t *way = json_object_get(method, i ? "load" : "save"),
@@ -314,6 +354,7 @@ static void set_ways(json_t *method, const json_t *series)
 
 		if (s)
 			json_object_set(way, "bytes_per_sec", json_object_get(s, "bytes_per_sec"));
+		set_reference(json_object_get(way, "reference"), process_bytes);
 		/* of each process, by the slowest */
 		if (json_is_object(made))
 			json_object_set_new(made, "bytes_per_sec", json_null());
@@ -332,7 +373,7 @@ void merge_part_end(json_t *part, const json_t *series)
 		json_object_set(lag, "mean", json_object_get(spread, "mean"));
 	json_array_foreach(methods, i, one)
 	{
-		set_ways(one, series);
+		set_ways(one, series, report_number(part, "process_bytes"));
 	}
 	for (unsigned k = 0; k < 2 && json_object_get(part, "task_sec"); k++) {
 		double sec = json_number_value(json_object_get(part, k ? "e2e_sec" : "task_sec"));

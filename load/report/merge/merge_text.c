@@ -149,6 +149,31 @@ static void reference_lines(FILE *f, const json_t *r)
 		time_of(write, row_number(r, "device_write_p95")));
 }
 
+/* Of checkpoints: the mean of each operation's slowest rank. */
+static void ckpt_lines(FILE *f, const json_t *methods)
+{
+	char sec[REPORT_TIME_TEXT];
+	const json_t *m;
+	size_t i;
+
+	json_array_foreach(methods, i, m)
+	{
+		for (unsigned k = 0; k < 2; k++) {
+			const json_t *way = json_object_get(m, k ? "load" : "save"),
+				     *r = json_object_get(way, "reference");
+
+			if (r)
+				fprintf(f,
+					"by MLPerf:  %s: %s, %.1f MB/s of the slowest process, "
+					"means over %zu operations\n",
+					report_text(way, "series"),
+					time_of(sec, row_number(r, "duration_sec")),
+					row_number(r, "throughput") / MB,
+					json_array_size(json_object_get(r, "operations_sec")));
+		}
+	}
+}
+
 void merge_text(FILE *f, const json_t *merged)
 {
 	const json_t *ranks = json_object_get(merged, "ranks"),
@@ -162,6 +187,7 @@ void merge_text(FILE *f, const json_t *merged)
 		series_lines(f, s, json_array_get(rows, i));
 	}
 	reference_lines(f, json_object_get(ranks, "reference"));
+	ckpt_lines(f, json_object_get(json_object_get(merged, "ckpt"), "methods"));
 	clock_lines(f, json_object_get(ranks, "members"));
 	if (json_is_true(json_object_get(merged, "partial")))
 		fprintf(f, "partial:    %s\n", report_text(merged, "partial_why"));
