@@ -293,13 +293,13 @@ def held(process, pid, off, on):
         time.sleep(on)
 
 
-def while_it_runs(mpi, *length, rank=1, env=None):
+def while_it_runs(mpi, *length, rank=1, ranks=3, host=(), env=None):
     """A run of three ranks that has begun, and the process of a rank."""
     here = os.path.realpath('.')
-    process = launch(mpi, 3, 'bench', '-s', '64K', *(length or ('--runtime', '600')), '-w', '--overwrite', '--files', '4', '--no-limit', '--json',
-                     'all.json', env=env)
+    process = launch_words(mpi, ranks, *host, SLUICE, 'bench', '-s', '64K', *(length or ('--runtime', '600')), '-w', '--overwrite', '--files', '4',
+                           '--no-limit', '--json', 'all.json', env=env)
     seen, changes = {}, collections.Counter()  # files are filled, and then written to in the time that counts
-    while not (pid := worker_of(rank, here)) or len(changes) < 3 or min(changes.values()) < 5:
+    while not (pid := worker_of(rank, here)) or len(changes) < ranks or min(changes.values()) < 5:
         assert process.poll() is None, process.communicate()
         for folder in filter(os.path.isdir, glob.glob('sluice-bench*')):
             with contextlib.suppress(OSError):
@@ -539,16 +539,20 @@ class TwoHosts:
             process.kill()
             process.communicate()
 
-    def run(self, mpi, clocks, *args):
-        """One rank on each; of the clock of rank 1 so many seconds are added."""
+    def script(self, clocks):
+        """What starts one rank on each; to the clock of rank 1 so many seconds are added."""
         shifted = f'unshare --time --monotonic {clocks} --fork' if clocks else ''
         with open('host.sh', 'w', encoding='utf-8') as f:
             first, second = [f'nsenter --net=/proc/{h.pid}/ns/net' for h in self.hosts] or ('', '')
             f.write(f'[ ${{OMPI_COMM_WORLD_RANK:-${{PMI_RANK:-$SLURM_PROCID}}}} = 0 ] && exec {first} "$@"\nexec {second} {shifted} "$@"\n')
-        words = [*LAUNCHERS[mpi], '2', 'sh', 'host.sh', SLUICE, *args, '--json', 'all.json']
-        env = meet(self.first) if is_meet(mpi) else {}
-        done(subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                              env={**os.environ, **env}))
+        return 'sh', 'host.sh'
+
+    def cut(self):
+        """What goes through the link from now on does not arrive, and nobody is told."""
+        self.processes[-1].send_signal(signal.SIGSTOP)
+
+    def run(self, mpi, clocks, *args):
+        done(launch_words(mpi, 2, *self.script(clocks), SLUICE, *args, '--json', 'all.json', env=meet(self.first) if is_meet(mpi) else {}))
         with open('all.json', encoding='utf-8') as f:
             j = json.load(f)
         resultcheck.check(ROOT, j)
@@ -569,6 +573,22 @@ def a_slow_link_and_another_clock(mpi):
     assert abs(clock['offset_sec'] - 1000) <= clock['error_sec'] + 1e-6 and (clock['error_sec'] >= 0.004 or not apart), clock
     # on one clock they began together: not 1000 s apart
     assert abs(j['ranks']['series'][0]['skew_sec']) < 500, j['ranks']['series'][0]
+
+
+def a_link_that_is_cut(mpi):
+    """No end of the connection is told.  It is known in seconds, before the signs of life that fail to come would say so."""
+    if is_pmix(mpi):
+        raise Skip('netns', 'a launcher with PMIx cannot be reached from another network namespace')
+    two = TwoHosts(0, '10.99.0.1/24', '10.99.0.2/24')
+    try:
+        process, _ = while_it_runs(mpi, ranks=2, host=two.script(0), env=meet(two.first) if is_meet(mpi) else {})
+        two.cut()
+        named_as_lost(process, 'its connection ended')
+    finally:
+        two.close()
+    # who is on the other side of it keeps what it has
+    with open('all.rank-1.json', encoding='utf-8') as f:
+        assert json.load(f)['series'][0]['ops'] > 0
 
 
 def no_ipv4_between_them(mpi):
@@ -621,7 +641,7 @@ def main(launchers):
     run(*[case(mpi, f) for mpi in launchers for f in (
         bench, tables, io, ranges_of_one_file, hosts_that_fell_back_differently, checkpoints, kv, kv_on_storage, replay, bad_command_line, by_themselves, a_slow_rank,
         a_rank_that_begins_late, a_lost_rank, rank_0_is_lost, a_rank_that_hangs, a_rank_whose_storage_hangs, a_rank_with_a_pause, a_rank_that_does_not_come, a_rank_that_failed,
-        a_slow_link_and_another_clock, no_ipv4_between_them)])
+        a_slow_link_and_another_clock, a_link_that_is_cut, no_ipv4_between_them)])
 
 
 if any(mpi.startswith('srun') for mpi in sys.argv[3:]):

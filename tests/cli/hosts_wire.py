@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A run of two ranks, one of which is this test: it says what no other would, or too late.  hosts_wire.py SLUICE ROOT"""
+"""A run of ranks of which this test is one: it says what no other would, or too late.  hosts_wire.py SLUICE ROOT"""
 import os
 import sys
 
@@ -113,11 +113,8 @@ def free_port():
         return s.getsockname()[1]
 
 
-@contextlib.contextmanager
-def as_rank_1(*args, **env):
-    """Rank 0 is a command; this is rank 1, which has been let in."""
-    secret, port = secrets.token_hex(16), free_port()
-    process = start(*args, env=environment(0, port, secret, env))
+def knock(process, port, secret, rank):
+    """This rank, which has been let in."""
     while True:
         try:
             sock = socket.create_connection(('127.0.0.1', port))
@@ -125,16 +122,32 @@ def as_rank_1(*args, **env):
         except OSError:
             assert process.poll() is None, process.communicate()
             time.sleep(0.05)
-    sock.sendall(GREETING.pack(secret.encode(), 0, 1, b'test'))
-    peer = Peer(sock, 1)
+    sock.sendall(GREETING.pack(secret.encode(), 0, rank, b'test'))
+    peer = Peer(sock, rank)
     assert GREETING.unpack(peer.read(GREETING.size))[0] == secret.encode()
     peer.beat()
+    return peer
+
+
+@contextlib.contextmanager
+def as_others(others, *args, **env):
+    """Rank 0 is a command, and these are the other ranks."""
+    secret, port = secrets.token_hex(16), free_port()
+    process = start(*args, env=environment(0, port, secret, {'SLURM_STEP_NUM_TASKS': str(others + 1), **env}))
+    peers = []
     try:
-        yield process, peer
+        for rank in range(1, others + 1):
+            peers.append(knock(process, port, secret, rank))
+        yield process, *peers
     finally:
-        peer.close()
+        for peer in peers:
+            peer.close()
         process.kill()  # only where it has failed
         process.communicate()
+
+
+def as_rank_1(*args, **env):
+    return as_others(1, *args, **env)
 
 
 @contextlib.contextmanager
@@ -245,6 +258,28 @@ def a_beginning_that_is_far_away_is_not_waited_for():
         peer.send(END)
         status, out, err = ended(process)
     assert status == 0, (status, out, err)
+
+
+@in_folder
+def a_rank_that_goes_is_named_within_five_seconds():
+    """Seconds of rank 0, which gives a sign of life in each: a busy machine makes fewer of them."""
+    with as_others(2, *NULL, '--json', 'all.json') as (process, first, second):
+        threading.Thread(target=lambda: first.until(SHARE), daemon=True).start()
+        second.until(SHARE)
+        second.until(BEAT)
+        first.sock.shutdown(socket.SHUT_RDWR)
+        beats = 0
+        while (kind := second.until(BEAT, STOP)[0]) != STOP:
+            beats += kind == BEAT
+        assert beats <= 4, beats
+        # the rest stop, and what they have is kept: this one has nothing and does not answer, which is waited for as long
+        beats = 0
+        while (kind := second.until(BEAT, STOP, END)[0]) != END:
+            beats += kind == BEAT
+        assert beats <= 20, beats
+        status, out, err = ended(process)
+    assert status and 'rank 1 (test) is lost: its connection ended' in err, (status, out, err)
+    assert load_json('all.json')['ranks']['members'][1]['lost'] == 'its connection ended'
 
 
 @in_folder
