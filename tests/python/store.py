@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """sluice.Store: like a dictionary, in batches, with asyncio."""
 import asyncio
+import contextlib
 import errno
 import os
 import pathlib
@@ -99,6 +100,46 @@ def batches_can_be_awaited():
     with store() as s:
         asyncio.run(go(s))
         asyncio.run(go(s))
+
+
+@case
+def threads_that_wait_take_nothing_from_who_awaits():
+    """Whatever the library hands to a drain: batches that others wait for are left out of it."""
+    stop = threading.Event()
+
+    def work(s):
+        while not stop.is_set():
+            with contextlib.suppress(OSError):  # this is about the one who awaits
+                s['thread'] = bytes(5000)
+
+    async def go(s):
+        for i in range(300):
+            keys = [f'{i}-{j}' for j in range(4)]
+            done = await asyncio.gather(*(s.run_async(sluice.store.SET, [k], [bytes(5000)]) for k in keys))
+            assert done == [[5000]] * 4
+
+    with store(threads=2) as s:
+        failures = []
+        thread = threading.Thread(target=work, args=(s,))
+
+        def told(loop, context):
+            failures.append(context)
+            for task in asyncio.all_tasks(loop):
+                task.cancel()  # it would wait for what is lost
+
+        async def guarded():
+            asyncio.get_running_loop().set_exception_handler(told)
+            await go(s)
+
+        thread.start()
+        try:
+            asyncio.run(guarded())
+        except asyncio.CancelledError:
+            pass
+        finally:
+            stop.set()
+            thread.join()
+        assert not failures, failures
 
 
 @case

@@ -343,23 +343,27 @@ static struct task *task_take(struct core *c, uint64_t ticket)
 	return t;
 }
 
-/* How many have finished; the tasks are the caller's. */
-static int take_finished(struct core *c, struct sluice_store_done done[64], struct task *tasks[64])
+/*
+ * How many of ours have finished, which are the caller's.  A batch that nobody here has submitted,
+ * such as one that another thread waits for, is left out.
+ */
+static int take_finished(struct core *c, struct task *tasks[64])
 {
-	int n;
+	struct sluice_store_done done[64];
+	int n, known = 0;
 
 	pthread_mutex_lock(&c->lock);
 	n = sluice_store_drain(c->store, done, 64);
 	for (int i = 0; i < n; i++)
-		tasks[i] = task_take(c, done[i].ticket);
+		if ((tasks[known] = task_take(c, done[i].ticket)))
+			known++;
 	pthread_mutex_unlock(&c->lock);
-	return n;
+	return known;
 }
 
 static PyObject *core_drain(PyObject *self, PyObject *unused)
 {
 	struct core *c = core_of(self);
-	struct sluice_store_done done[64];
 	struct task *tasks[64];
 	PyObject *list;
 	int n;
@@ -368,17 +372,16 @@ static PyObject *core_drain(PyObject *self, PyObject *unused)
 	if (core_enter(c) < 0)
 		return NULL;
 	list = PyList_New(0);
-	n = list ? take_finished(c, done, tasks) : 0;
+	n = list ? take_finished(c, tasks) : 0;
 	gate_leave(&c->inside);
 	for (int i = 0; i < n; i++) {
 		struct task *t = tasks[i];
-		PyObject *results = t && list ? task_results(t) : NULL;
+		PyObject *results = list ? task_results(t) : NULL;
 		PyObject *pair =
-			results ? Py_BuildValue("(KN)", (unsigned long long)done[i].ticket, results)
+			results ? Py_BuildValue("(KN)", (unsigned long long)t->ticket, results)
 				: NULL;
 
-		if (t)
-			task_free(t);
+		task_free(t);
 		if (list && (!pair || PyList_Append(list, pair) < 0))
 			Py_CLEAR(list); /* the others are freed, too */
 		Py_XDECREF(pair);
