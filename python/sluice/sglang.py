@@ -5,25 +5,55 @@
       "module_path": "sluice.sglang", "class_name": "SluiceStorage", "interface_v1": 1,
       "dirs": ["/nvme0/kv"], "capacity_gb": 500}'
 
-Each rank has a folder of its own in each directory and an equal share of the capacity. Pages are read into
-and written from the host pool in place (v1); the simple calls work on tensors.
+Each rank has a folder of its own in each directory and an equal share of the capacity. Where all ranks have
+the same pages (MLA), SGLang has them written by one: that one has the store, and lends it to the others on its
+machine. Pages are read into and written from the host pool in place (v1); the simple calls work on tensors.
 """
+import errno
 import os
 from typing import Any
 
 from sglang.srt.mem_cache.hicache_storage import HiCacheStorage
 
+from . import _lend
 from . import store as _store
 
+# Of extra_config, which is SGLang's, too, what sluice.Store takes.
+OPTIONS = ('policy', 'threads', 'io_threads', 'ttl', 'memory', 'log_bytes', 'engine', 'second_touch', 'durable', 'recent',
+           'below')
 
-def _ranks(config: Any) -> tuple[str, int]:
-    """A name for this rank, and how many there are."""
-    parts, count = [], 1
-    for name in ('tp', 'pp', 'attn_cp', 'dp'):
-        rank, size = getattr(config, f'{name}_rank', 0), getattr(config, f'{name}_size', 1) or 1
-        parts.append(f'{name}{rank}')
-        count *= size
-    return '-'.join(parts), count
+
+def _running(name: str, otherwise: int) -> int:
+    """Of the processes of SGLang what a back end is not told: replicas (--dp-size) have configurations that are equal."""
+    try:
+        from sglang.srt.runtime_context import get_parallel
+        return getattr(get_parallel(), name, None) or otherwise
+    except (ImportError, ValueError, RuntimeError):
+        return otherwise  # another version, or no such processes
+
+
+def _ranks(config: Any) -> tuple[str, int, bool]:
+    """A name for the store of this rank, how many there are, and whether it is this rank that writes it."""
+    said = {name: getattr(config, name, None) for name in ('tp_rank', 'tp_size', 'dcp_rank', 'dcp_size')}
+    writes = True
+    if getattr(config, 'is_mla_model', False):
+        said['tp_rank'], said['tp_size'] = said['dcp_rank'] or 0, said['dcp_size'] or 1
+        writes = getattr(config, 'tp_rank', 0) == said['tp_rank']
+    parts, count = [], _running('num_dp_ranks', 1)
+    for name in ('tp', 'pp', 'attn_cp'):
+        parts.append(f'{name}{said.get(f"{name}_rank", getattr(config, f"{name}_rank", 0)) or 0}')
+        count *= said.get(f'{name}_size', getattr(config, f'{name}_size', 1)) or 1
+    return '-'.join([*parts, f'dp{getattr(config, "dp_rank", 0) or _running("dp_rank", 0)}']), count, writes
+
+
+def _open(names: list[str], rank: str, capacity: int, options: dict[str, Any]) -> _store.Store:
+    try:
+        return _store.Store([os.path.join(name, rank) for name in names], capacity, **options)
+    except OSError as why:
+        if why.errno != errno.EBUSY:
+            raise
+        raise OSError(why.errno, f'{why.strerror}: "dirs" of another server of SGLang, or of a replica that this '
+                      'version does not tell apart; each needs its own') from why
 
 
 class SluiceStorage(HiCacheStorage):  # type: ignore[misc]
@@ -34,20 +64,25 @@ class SluiceStorage(HiCacheStorage):  # type: ignore[misc]
         dirs = extra.get('dirs')
         if not dirs or not extra.get('capacity_gb'):
             raise ValueError('extra_config needs "dirs" and "capacity_gb"')
-        rank, count = _ranks(storage_config)
+        rank, count, writes = _ranks(storage_config)
         names = [dirs] if isinstance(dirs, str) else list(dirs)
         for name in names:
             if '://' not in name:
                 os.makedirs(name, exist_ok=True)
-        options = {k: v for k, v in extra.items()
-                   if k in ('policy', 'ttl', 'memory', 'threads', 'io_threads', 'second_touch',
-                            'recent', 'engine', 'below')}
         self._model = f'{getattr(storage_config, "model_name", None) or ""}\0'.encode()
         self._layout = b''
         deadline = extra.get('deadline_ms')
         self._deadline = None if deadline is None else deadline / 1000
-        self._store = _store.Store([os.path.join(name, rank) for name in names],
-                                   int(extra['capacity_gb'] * (1 << 30)) // count, **options)
+        self._lender: _lend.Lender | None = None
+        self._store: _store.Store | _lend.Borrower
+        place = os.path.join(names[0], f'{rank}.socket')
+        if not writes:
+            self._store = _lend.Borrower(place)
+            return
+        options = {name: extra[name] for name in OPTIONS if name in extra}
+        self._store = _open(names, rank, int(extra['capacity_gb'] * (1 << 30)) // count, options)
+        if getattr(storage_config, 'is_mla_model', False) and storage_config.tp_size > 1:
+            self._lender = _lend.Lender(self._store, place)
 
     def _keys(self, keys: list[str]) -> list[bytes]:
         return [self._model + self._layout + key.encode() for key in keys]
@@ -117,4 +152,6 @@ class SluiceStorage(HiCacheStorage):  # type: ignore[misc]
         return self._store.metrics()
 
     def close(self) -> None:
+        if self._lender:
+            self._lender.close()
         self._store.close()

@@ -4,8 +4,10 @@
 The base classes are those of vLLM and SGLang where `make peers` has installed them, else stand-ins; what is
 printed first says which.  tests/peers/{lmcache,vllm,sglang}_peer.py go through the packages' own factories.
 """
+import errno
 import importlib.util
 import os
+import re
 import select
 import sys
 import types
@@ -250,8 +252,78 @@ def sglang_ranks_do_not_meet():
     a, b = sg(name, tp_size=2), sg(name, tp_rank=1, tp_size=2)
     assert a.set('x', b'1') and not b.exists('x')
     a.close(), b.close()
+    a, b = sg(name), sg(name, dp_rank=1)  # as SGLang tells it with attention in data parallel
+    e = raises(OSError, sg, name)
+    assert e.errno == errno.EBUSY and 'SGLang' in str(e), e
+    a.close(), b.close()
     config = types.SimpleNamespace(extra_config={})
     raises(ValueError, lambda: sluice.sglang.SluiceStorage(config, {}))
+
+
+@case
+def sglang_replicas_have_a_store_each_and_their_share():
+    """The configurations of replicas are equal: only the processes know."""
+    name, runs = path('sg'), []
+    module = sys.modules['sglang.srt.runtime_context'] = types.ModuleType('runtime_context')
+    try:
+        for rank in (0, 1):
+            module.get_parallel = lambda rank=rank: types.SimpleNamespace(dp_rank=rank, num_dp_ranks=2)
+            runs.append(sg(name))
+        assert [s._store.stats()['capacity'] for s in runs] == [CAPACITY_GB * 2**30 / 2] * 2
+    finally:
+        del sys.modules['sglang.srt.runtime_context']
+        for s in runs:
+            s.close()
+
+
+def mla(name, rank, **more):
+    return sg(name, tp_rank=rank, tp_size=2, is_mla_model=True, **more)
+
+
+@case
+def sglang_ranks_with_the_same_pages_share_those_that_one_writes():
+    name, keys, wants = path('sg'), ['a', 'b', 'c'], [data(2 * PAGE, seed=i) for i in range(3)]
+    other = mla(name, 1)  # SGLang calls no set on it
+    assert other.batch_exists(keys) == 0 and other.metrics() == ''  # there is nobody yet
+    for _ in range(2):  # once more after a restart of the one that writes
+        pools = [Pool(6), Pool(6)]
+        one = mla(name, 0)
+        for s, pool in zip((one, other), pools, strict=True):
+            s.register_mem_pool_host(pool)
+        for i, want in enumerate(wants):
+            pools[0].page(i, want)
+        assert one.batch_set_v1(keys, [0, 1, 2]) == [True] * 3
+        other.batch_exists(['a'])  # the connection to the one before it is found to be dead
+        assert other.batch_exists([*keys, 'd']) == 3 and other.batch_exists(['d', *keys]) == 0
+        assert other.batch_get_v1([*keys[:2], 'd', 'c'], [3, 4, 1, 5]) == [True, True, False, True]
+        assert [pools[1].page(i) for i in (3, 4, 5)] == wants and pools[1].page(1) == bytes(2 * PAGE)
+        assert other.set('x', bytearray(b'12345')) and one.exists('x') and other.exists('x')
+        assert other.get('x', target := bytearray(5)) is target and target == b'12345'
+        assert other.delete('x') and not one.exists('x') and 'sluice_store_hits_total' in other.metrics()
+        one.close()
+        assert other.batch_exists(keys) == 0 and other.batch_get_v1(keys, [0, 1, 2]) == [False] * 3
+    other.close()
+    assert os.listdir(name) == ['tp0-pp0-attn_cp0-dp0']
+
+
+@case
+def sglang_pages_go_to_the_other_ranks_in_parts_that_fit():
+    name, keys = path('sg'), [f'{i}' for i in range(9)]
+    one, other = mla(name, 0), mla(name, 1)
+    wants = [bytearray(data(5000 + 4096 * i, seed=i)) for i in range(9)]
+    got = [bytearray(len(want)) for want in wants]
+    room, sluice._lend.ROOM = sluice._lend.ROOM, 16384  # three of the first, and less than one of the last
+    assert one.batch_set(keys, wants) and other.batch_get(keys, got) == wants
+    sluice._lend.ROOM = room
+    other.close(), one.close()
+
+
+@case
+def sglang_passes_on_every_option_of_the_store():
+    with open(os.path.join(os.path.dirname(sluice.__file__), '_sluice.pyi'), encoding='utf-8') as f:
+        said = re.search(r'class StoreCore:.*?\*, (.*?)\)', f.read(), re.S)[1]
+    assert sorted(sluice.sglang.OPTIONS) == sorted(re.findall(r'(\w+): ', said)), said
+    raises(ValueError, sg, path('sg'), extra_config={'dirs': path('sg'), 'capacity_gb': CAPACITY_GB, 'log_bytes': -1})
 
 
 run(*cases)
