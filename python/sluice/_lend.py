@@ -140,7 +140,8 @@ def _pieces(value: Any) -> list[tuple[int, int]]:
     if isinstance(value, list):
         return [piece for one in value for piece in _pieces(one)]
     if isinstance(value, tuple):
-        return [value]
+        address, size = value
+        return [(address, size)]
     if hasattr(value, 'data_ptr'):
         if not value.is_contiguous() or value.device.type != 'cpu':
             raise ValueError('a tensor that is contiguous and in host memory is needed')
@@ -162,10 +163,10 @@ class Borrower:
         sizes = [sum(size for _, size in value) for value in values]
         places = _places(sizes)
         try:
-            line = self._idle.pop() if self._idle else None
-            if line and line.room < places[-1]:
-                line = line.close()
-            line = line or _Line(self._path, max(places[-1], ROOM))
+            line = self._idle.pop() if self._idle else _Line(self._path, max(places[-1], ROOM))
+            if line.room < places[-1]:
+                line.close()
+                line = _Line(self._path, places[-1])
             try:
                 if op == 'set':
                     self._copy(line, places, values, False)

@@ -7,7 +7,6 @@
 The class has the six methods that LMCache asks for, and submit_batch_delete; nothing of LMCache is
 imported. docs/store.md says more.
 """
-import os
 from typing import Any
 
 from . import store as _store
@@ -18,8 +17,7 @@ class Store:
 
     def __init__(self, dirs: list[str] | str, capacity_gb: float, deadline_ms: float | None = None,
                  **options: Any) -> None:
-        names = [dirs] if isinstance(dirs, (str, os.PathLike)) else list(dirs)
-        self._store = _store.Store(names, int(capacity_gb * (1 << 30)), **options)
+        self._store = _store.Store(_store.folders(dirs), int(capacity_gb * (1 << 30)), **options)
         self._deadline = None if deadline_ms is None else deadline_ms / 1000
         self._sets: set[int] = set()
 

@@ -9,8 +9,8 @@ Each rank has a folder of its own in each directory and an equal share of the ca
 the same pages (MLA), SGLang has them written by one: that one has the store, and lends it to the others on its
 machine. Pages are read into and written from the host pool in place (v1); the simple calls work on tensors.
 """
+import contextlib
 import errno
-import os
 from typing import Any
 
 from sglang.srt.mem_cache.hicache_storage import HiCacheStorage
@@ -46,9 +46,9 @@ def _ranks(config: Any) -> tuple[str, int, bool]:
     return '-'.join([*parts, f'dp{getattr(config, "dp_rank", 0) or _running("dp_rank", 0)}']), count, writes
 
 
-def _open(names: list[str], rank: str, capacity: int, options: dict[str, Any]) -> _store.Store:
+def _open(places: list[str], capacity: int, options: dict[str, Any]) -> _store.Store:
     try:
-        return _store.Store([os.path.join(name, rank) for name in names], capacity, **options)
+        return _store.Store(places, capacity, **options)
     except OSError as why:
         if why.errno != errno.EBUSY:
             raise
@@ -65,22 +65,19 @@ class SluiceStorage(HiCacheStorage):  # type: ignore[misc]
         if not dirs or not extra.get('capacity_gb'):
             raise ValueError('extra_config needs "dirs" and "capacity_gb"')
         rank, count, writes = _ranks(storage_config)
-        names = [dirs] if isinstance(dirs, str) else list(dirs)
-        for name in names:
-            if '://' not in name:
-                os.makedirs(name, exist_ok=True)
+        places = _store.folders(dirs, rank)
         self._model = f'{getattr(storage_config, "model_name", None) or ""}\0'.encode()
         self._layout = b''
         deadline = extra.get('deadline_ms')
         self._deadline = None if deadline is None else deadline / 1000
         self._lender: _lend.Lender | None = None
         self._store: _store.Store | _lend.Borrower
-        place = os.path.join(names[0], f'{rank}.socket')
+        place = f'{places[0]}.socket'
         if not writes:
             self._store = _lend.Borrower(place)
             return
         options = {name: extra[name] for name in OPTIONS if name in extra}
-        self._store = _open(names, rank, int(extra['capacity_gb'] * (1 << 30)) // count, options)
+        self._store = _open(places, int(extra['capacity_gb'] * (1 << 30)) // count, options)
         if getattr(storage_config, 'is_mla_model', False) and storage_config.tp_size > 1:
             self._lender = _lend.Lender(self._store, place)
 
@@ -93,6 +90,10 @@ class SluiceStorage(HiCacheStorage):  # type: ignore[misc]
         said = [getattr(mem_pool_host, name, '') for name in ('layout', 'dtype', 'page_size', 'layer_num', 'head_num',
                                                               'start_layer', 'end_layer', 'storage_format_tag')]
         self._layout = f'{said}\0'.encode()
+        pool = getattr(mem_pool_host, 'kv_buffer', None)
+        if getattr(pool, 'is_contiguous', bool)():  # a tensor; some pools have several, which work as they are
+            with contextlib.suppress(OSError):
+                self._store.register(pool)
 
     # ---- pages of the host pool, in place
 

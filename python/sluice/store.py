@@ -11,6 +11,7 @@
 docs/store.md says what it promises.
 """
 import errno
+import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,17 @@ _ns = 1_000_000_000
 
 def _deadline(seconds: float | None) -> int:
     return 0 if seconds is None or seconds >= 1 << 32 else max(1, int(float(seconds) * _ns))
+
+
+def folders(dirs: Any, inside: str = '') -> list[Any]:
+    """The directories that an adapter is given, one or a list; with @inside those of that name in them."""
+    names: list[Any] = [dirs] if isinstance(dirs, (str, bytes, os.PathLike)) else list(dirs)
+    if not inside:
+        return names
+    for name in names:
+        if '://' not in name:
+            os.makedirs(name, exist_ok=True)
+    return [os.path.join(name, inside) for name in names]
 
 
 class Store(StoreCore):

@@ -10,6 +10,7 @@ Blocks are read from and written into the shared memory of the primary tier in p
 for a device. vLLM calls this interface experimental, and it has changed names: those of 0.33 and of
 before are known here.
 """
+import contextlib
 import hashlib
 import operator
 import select
@@ -80,8 +81,9 @@ class SluiceTier(base.SecondaryTierManager):  # type: ignore[misc]
         self._identity = _identity(offloading_spec)
         self._row = primary_kv_view.strides[0]
         self._view = primary_kv_view.cast('B') if primary_kv_view.ndim > 1 else primary_kv_view
-        names = [dirs] if isinstance(dirs, str) else list(dirs)
-        self._store = _store.Store(names, int(capacity_gb * (1 << 30)), **options)
+        self._store = _store.Store(_store.folders(dirs), int(capacity_gb * (1 << 30)), **options)
+        with contextlib.suppress(OSError):  # it works without
+            self._store.register(self._view)
         self._deadline = None if deadline_ms is None else deadline_ms / 1000
         self._jobs: dict[int, tuple[int, list[bytes], float, bool]] = {}  # by ticket
         self._ended: list[Any] = []

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import mmap
 import os
 import pathlib
 import select
@@ -62,6 +63,28 @@ def addresses_will_do():
     with store() as s:
         assert s.set_many(['a'], [(mem.address, 8192)]) == [True]
         assert s['a'][:4] == b'xyz\0' and len(s['a']) == 8192
+
+
+@case
+def memory_is_registered_until_it_is_not_or_the_store_is_closed():
+    pool = mmap.mmap(-1, 4 * MIB)  # shared, as the pools of engines are
+    with memoryview(pool) as view, store() as s:
+        took = s.register(view)
+        raises(BufferError, pool.close)  # it is kept
+        view[:MIB] = data(MIB)
+        assert s.set_many(['a'], [view[:MIB]]) == [True]
+        assert s.get_many(['a'], [view[2 * MIB:3 * MIB]]) == [True] and view[2 * MIB:3 * MIB] == data(MIB)
+        s.unregister(view)
+        assert 'obj: its memory is not registered with this store' in str(raises(ValueError, lambda: s.unregister(view)))
+        assert s.get_many(['a'], [view[3 * MIB:]]) == [True] and view[3 * MIB:] == data(MIB)
+        assert s.register(view) is took and s.register(view, huge=True) is took
+        memory = sluice.Memory(MIB)
+        assert s.register(memory) is took and s.register((memory.address, MIB)) is took
+        raises(ValueError, lambda: s.register(view[::2]))
+        raises(TypeError, lambda: s.register(7))
+        raises(OSError, lambda: s.register(b''))
+    pool.close()
+    raises(ValueError, lambda: s.register(bytearray(MIB)))
 
 
 @case

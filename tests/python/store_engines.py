@@ -23,7 +23,7 @@ import mmap
 import sluice.lmcache
 import sluice.sglang
 import sluice.vllm
-from kit import case, cases, data, path, raises, run
+from kit import case, cases, data, path, raises, run, torch_or_skip
 
 CAPACITY_GB = 1 / 16
 
@@ -91,17 +91,17 @@ def memory_that_a_value_fills_in_part_is_a_miss():
 ROW = 3 * 4096
 
 
-def spec(model):
+def spec(model, **more):
     Said = types.SimpleNamespace
-    return Said(config=Said(model=Said(name=model, dtype='float16'), parallel=Said(tp_size=1)))
+    return Said(config=Said(model=Said(name=model, dtype='float16'), parallel=Said(tp_size=1), **more))
 
 
 class Tier:
-    def __init__(self, model='m', where=None, **more):
+    def __init__(self, model='m', where=None, engine_id='e', **more):
         self.memory = mmap.mmap(-1, 8 * ROW)
         view = memoryview(self.memory).cast('B', (8, ROW))
-        self.tier = sluice.vllm.SluiceTier(spec(model), view, 'SluiceTier', dirs=where or path('vllm'),
-                                           capacity_gb=CAPACITY_GB, **more)
+        self.tier = sluice.vllm.SluiceTier(spec(model, engine_id=engine_id), view, 'SluiceTier',
+                                           dirs=where or path('vllm'), **{'capacity_gb': CAPACITY_GB, **more})
         self.jobs = 0
 
     def job(self, keys, chunks):
@@ -175,6 +175,21 @@ def vllm_blocks_of_another_model_are_others():
         t.memory.close()  # nothing holds it any more
     view = memoryview(bytearray(ROW)).cast('B', (1, ROW))
     raises(ValueError, sluice.vllm.SluiceTier, None, view, 'SluiceTier', dirs=where, capacity_gb=CAPACITY_GB)
+
+
+@case
+def pools_are_registered_and_work_where_they_cannot_be():
+    t = Tier()
+    t.tier._store.unregister(t.tier._view)  # so it was
+    t.tier.shutdown()
+    torch = torch_or_skip()
+    for numel in (2 * PAGE, 0):
+        s = sg(path('sg'))
+        pool = types.SimpleNamespace(kv_buffer=torch.zeros(numel, dtype=torch.uint8))
+        s.register_mem_pool_host(pool)
+        if numel:
+            s._store.unregister(pool.kv_buffer)
+        s.close()
 
 
 # ---- SGLang: pages of a pool

@@ -131,6 +131,9 @@ void target_unpack(const struct target *t, uint64_t bytes);
 int target_finish(const struct target *t, uint64_t bytes);
 
 /* With the GIL: give everything back.  May be called twice. */
+/* The memory of an object, all of it in one piece; 0, or -1 with an exception. */
+int target_take_whole(struct target *t, PyObject *obj);
+
 void target_drop(struct target *t);
 
 /*

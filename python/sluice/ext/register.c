@@ -49,19 +49,6 @@ static void end(struct hub *h)
 
 /* -------------------------------------------------------------------- list */
 
-/* The memory of an object, all of it in one piece; 0, or -1 with an exception. */
-static int take_whole(struct target *t, PyObject *obj)
-{
-	if (target_take(t, obj, false, -1) < 0)
-		return -1;
-	if (!t->staged && !t->nr_iov && !t->copied)
-		return 0;
-	target_drop(t);
-	PyErr_SetString(PyExc_ValueError, "obj: its memory is not in one piece; register the whole "
-					  "of which it is a part");
-	return -1;
-}
-
 static struct registered **register_find(struct hub *h, const struct target *t)
 {
 	struct registered **at = &h->registered;
@@ -151,7 +138,7 @@ PyObject *handle_register(PyObject *self, PyObject *obj)
 	struct target t;
 	bool taken;
 
-	if (hub_check(h) < 0 || take_whole(&t, obj) < 0)
+	if (hub_check(h) < 0 || target_take_whole(&t, obj) < 0)
 		return NULL;
 	if (register_begin(h) < 0) {
 		target_drop(&t);
@@ -185,7 +172,7 @@ PyObject *handle_unregister(PyObject *self, PyObject *obj)
 	struct registered *r;
 	struct target t;
 
-	if (hub_check(h) < 0 || take_whole(&t, obj) < 0)
+	if (hub_check(h) < 0 || target_take_whole(&t, obj) < 0)
 		return NULL;
 	if (register_begin(h) < 0) {
 		target_drop(&t);

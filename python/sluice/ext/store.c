@@ -29,11 +29,18 @@ struct task {
 	PyObject **keys; /* bytes objects */
 };
 
+/* Memory that users have made known; it stays until it is taken out or the store is closed. */
+struct known {
+	struct known *next;
+	struct target target;
+};
+
 struct core {
 	PyObject_HEAD struct sluice_store *store;
 	gate inside;          /* threads in it; closed until it is opened */
 	pthread_mutex_t lock; /* what is submitted is on the list before it is taken from there */
 	struct task *tasks;
+	struct known *known;
 };
 
 static struct core *core_of(PyObject *self)
@@ -389,6 +396,108 @@ static PyObject *core_drain(PyObject *self, PyObject *unused)
 	return list;
 }
 
+/* ------------------------------------------------------------------ memory */
+
+static void known_drop(struct known *k)
+{
+	target_drop(&k->target);
+	PyMem_Free(k);
+}
+
+/* An entry for the memory of an object, which nobody has yet; NULL with an exception. */
+static struct known *known_new(PyObject *obj)
+{
+	struct known *k = PyMem_Calloc(1, sizeof(*k));
+
+	if (!k)
+		return (struct known *)PyErr_NoMemory();
+	if ((PyTuple_Check(obj) && PyTuple_Size(obj) == 2
+		     ? take_address(&k->target, obj)
+		     : target_take_whole(&k->target, obj)) == 0)
+		return k;
+	PyMem_Free(k);
+	return NULL;
+}
+
+/* (obj, huge=False) */
+static PyObject *core_register(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+	static const char *const names[] = {"obj", "huge", NULL};
+	static const struct params p = {"register", names, 1, 1};
+	struct core *c = core_of(self);
+	struct sluice_buf_info info = {0};
+	struct sluice_err err = {0, ""};
+	struct known *k;
+	PyObject *v[2];
+	int huge, r = -1;
+
+	if (args_parse_tuple(&p, args, kwargs, v) < 0 || (huge = args_flag(v[1], false)) < 0)
+		return NULL;
+	k = known_new(v[0]);
+	if (!k)
+		return NULL;
+	if (core_enter(c) == 0) {
+		struct sluice_store *s = c->store;
+
+		Py_BEGIN_ALLOW_THREADS /* pages are pinned: that may take a while */
+		r = sluice_store_register(s, k->target.addr, k->target.bytes,
+					  huge ? SLUICE_BUF_COLLAPSE : 0, &info, &err);
+		if (r == 0) {
+			pthread_mutex_lock(&c->lock);
+			k->next = c->known;
+			c->known = k;
+			pthread_mutex_unlock(&c->lock);
+		}
+		Py_END_ALLOW_THREADS
+		gate_leave(&c->inside);
+		if (r < 0)
+			raise_os(r, err.msg, NULL);
+	}
+	if (r == 0)
+		return PyBool_FromLong(info.got & SLUICE_BUF_REGISTERED);
+	known_drop(k);
+	return NULL;
+}
+
+static struct known *known_take(struct core *c, const struct target *t)
+{
+	struct known **at = &c->known, *k;
+
+	pthread_mutex_lock(&c->lock);
+	while (*at && ((*at)->target.addr != t->addr || (*at)->target.bytes != t->bytes))
+		at = &(*at)->next;
+	k = *at;
+	if (k)
+		*at = k->next;
+	pthread_mutex_unlock(&c->lock);
+	return k;
+}
+
+static PyObject *core_unregister(PyObject *self, PyObject *obj)
+{
+	struct core *c = core_of(self);
+	struct known *want = known_new(obj), *k = NULL;
+
+	if (want && core_enter(c) == 0) {
+		k = known_take(c, &want->target);
+		if (k) {
+			struct sluice_store *s = c->store;
+
+			Py_BEGIN_ALLOW_THREADS
+			sluice_store_unregister(s, k->target.addr);
+			Py_END_ALLOW_THREADS
+			known_drop(k);
+		} else {
+			PyErr_SetString(PyExc_ValueError,
+					"obj: its memory is not registered with this store");
+		}
+		gate_leave(&c->inside);
+	}
+	if (want)
+		known_drop(want);
+	return k ? Py_NewRef(Py_None) : NULL;
+}
+
 /* ----------------------------------------------------------------- the rest */
 
 static PyObject *core_fileno(PyObject *self, PyObject *unused)
@@ -421,6 +530,7 @@ static PyObject *core_metrics(PyObject *self, PyObject *unused)
 static void close_store(struct core *c)
 {
 	struct sluice_store *s = c->store;
+	struct known *k;
 	struct task *t;
 
 	c->store = NULL;
@@ -430,6 +540,10 @@ static void close_store(struct core *c)
 	while ((t = c->tasks)) {
 		c->tasks = t->next;
 		task_free(t);
+	}
+	while ((k = c->known)) {
+		c->known = k->next;
+		known_drop(k);
 	}
 }
 
@@ -585,6 +699,14 @@ static PyMethodDef methods[] = {
 	{"_submit", core_submit, METH_VARARGS, NULL},
 	{"_run", core_run, METH_VARARGS, NULL},
 	{"_drain", core_drain, METH_NOARGS, NULL},
+	{"register", (PyCFunction)(void (*)(void))core_register, METH_VARARGS | METH_KEYWORDS,
+	 "register($self, obj, *, huge=False)\n--\n\n"
+	 "Make memory that values come from and go to known to the engine; whether it took it.\n"
+	 "It is kept until unregister() or close(). With huge it is moved to huge pages before, "
+	 "if\n"
+	 "the kernel can do that."},
+	{"unregister", core_unregister, METH_O,
+	 "unregister($self, obj, /)\n--\n\nThe end of register(obj); nothing may be using it."},
 	{"fileno", core_fileno, METH_NOARGS,
 	 "fileno($self)\n--\n\nAn eventfd, readable while finished batches wait for drain()."},
 	{"metrics", core_metrics, METH_NOARGS,

@@ -320,3 +320,15 @@ void target_drop(struct target *t)
 	Py_CLEAR(t->finish);
 	PyErr_Restore(type, value, tb);
 }
+
+int target_take_whole(struct target *t, PyObject *obj)
+{
+	if (target_take(t, obj, false, -1) < 0)
+		return -1;
+	if (!t->staged && !t->nr_iov && !t->copied)
+		return 0;
+	target_drop(t);
+	PyErr_SetString(PyExc_ValueError, "obj: its memory is not in one piece; register the whole "
+					  "of which it is a part");
+	return -1;
+}
