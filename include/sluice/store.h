@@ -119,6 +119,7 @@ enum sluice_store_opcode {
 #define SLUICE_STORE_ABSENT \
 	0x1u /* set: what is there with this length counts as stored, unwritten */
 #define SLUICE_STORE_PREFIX 0x2u /* exists: stop at the first key that is not there */
+#define SLUICE_STORE_TOUCH  0x4u /* exists: what is there counts as used, as by a get */
 
 struct sluice_store_item {
 	const void *key;              /* copied at submission */

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import asyncio
 
 GET, SET, EXISTS, DELETE = 1, 2, 3, 4
-_ABSENT, _PREFIX, _WHOLE = 1, 2, 1 << 31
+_ABSENT, _PREFIX, _TOUCH, _WHOLE = 1, 2, 4, 1 << 31
 
 Key = str | bytes
 _ns = 1_000_000_000
@@ -122,6 +122,10 @@ class Store(StoreCore):
     def exists_many(self, keys: Iterable[Key]) -> list[bool]:
         """Per key whether it is there."""
         return [r >= 0 for r in self._run(EXISTS, keys, None)]
+
+    def touch(self, keys: Iterable[Key]) -> list[bool]:
+        """As exists_many(), and those that are there count as used, as if they had been read."""
+        return [r >= 0 for r in self._run(EXISTS, keys, None, _TOUCH)]
 
     def delete_many(self, keys: Iterable[Key]) -> list[bool]:
         """Per key whether it was there, and is gone."""

@@ -138,6 +138,10 @@ class SluiceTier(base.SecondaryTierManager):  # type: ignore[misc]
                      successful_keys=good, transfer_time=time.monotonic() - since,
                      transfer_bytes=sum(r for r in results if r > 0))
 
+    def touch(self, keys: Any, req_context: Any = None) -> None:
+        """What is used above stays here, too."""
+        self._store.touch([self._identity + bytes(key) for key in keys])
+
     def on_new_request(self, req_context: Any) -> Any:
         """No preference: whatever is offloaded comes here."""
         context = getattr(base, 'RequestOffloadingContext', None)

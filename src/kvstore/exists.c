@@ -15,12 +15,12 @@ struct group {
 	struct store_hash hash[GROUP];
 	int64_t result[GROUP];
 	unsigned nr;
-	bool prefix, ended;
+	bool prefix, touch, ended;
 };
 
 static void group_find(struct sluice_store *s, struct group *g)
 {
-	const struct store_entry *e;
+	struct store_entry *e;
 	uint64_t now;
 
 	if (g->ended) {
@@ -35,6 +35,8 @@ static void group_find(struct sluice_store *s, struct group *g)
 			store_index_prefetch(&s->index, g->hash[i], step);
 	for (unsigned i = 0; i < g->nr; i++) {
 		e = g->ended ? NULL : store_index_find(&s->index, g->hash[i]);
+		if (e && g->touch)
+			store_policy_touch(&s->policy, &s->index, e);
 		g->result[i] = !e || (e->expiry && e->expiry <= now) ? -ENOENT : (int64_t)e->len;
 		if (s->tier && g->result[i] < 0 && !g->ended)
 			g->result[i] = store_tier_len(s, g->hash[i]);
@@ -46,7 +48,8 @@ static void group_find(struct sluice_store *s, struct group *g)
 void store_exists_run(struct sluice_store *s, const struct sluice_store_batch *u,
 		      struct sluice_store_done *done)
 {
-	struct group g = {.prefix = u->flags & SLUICE_STORE_PREFIX};
+	struct group g = {.prefix = u->flags & SLUICE_STORE_PREFIX,
+			  .touch = u->flags & SLUICE_STORE_TOUCH};
 
 	for (uint32_t at = 0; at < u->nr; at += g.nr) {
 		const struct sluice_store_item *it = &u->items[at];
@@ -67,7 +70,8 @@ void store_exists_run(struct sluice_store *s, const struct sluice_store_batch *u
 void store_exists_step(struct store_op *op)
 {
 	struct store_batch *b = op->batch;
-	struct group g = {.prefix = b->user.flags & SLUICE_STORE_PREFIX};
+	struct group g = {.prefix = b->user.flags & SLUICE_STORE_PREFIX,
+			  .touch = b->user.flags & SLUICE_STORE_TOUCH};
 	uint32_t nr = b->nr;
 
 	for (uint32_t at = 0; at < nr; at += g.nr) {

@@ -49,7 +49,8 @@ static int check_item(const struct sluice_store_batch *u, uint32_t i, uint64_t *
 
 static int check_batch(const struct sluice_store_batch *u, struct sluice_err *err)
 {
-	static const uint32_t flags[] = {0, 0, SLUICE_STORE_ABSENT, SLUICE_STORE_PREFIX, 0};
+	static const uint32_t flags[] = {0, 0, SLUICE_STORE_ABSENT,
+					 SLUICE_STORE_PREFIX | SLUICE_STORE_TOUCH, 0};
 
 	if (u->opcode < SLUICE_STORE_GET || u->opcode > SLUICE_STORE_DELETE)
 		return sluice_fail(err, -EINVAL, "opcode: %u is outside 1..4", u->opcode);

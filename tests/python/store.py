@@ -88,6 +88,19 @@ def memory_is_registered_until_it_is_not_or_the_store_is_closed():
 
 
 @case
+def what_is_touched_stays_as_what_is_read_does():
+    for touch in (lambda s: s.touch(['old', 'none']), lambda s: s.get('old'), None):
+        with sluice.Store([path('store')], 16 * MIB, policy='lru') as s:
+            s['old'] = bytes(MIB)
+            for i in range(40):
+                s[f'{i}'] = bytes(MIB)
+                if touch:
+                    touch(s)
+            assert ('old' in s) is bool(touch) and '0' not in s
+            assert s.touch(['39', '0']) == [True, False]
+
+
+@case
 def arrays_and_tensors_are_values():
     np = numpy_or_skip()
     with store() as s:

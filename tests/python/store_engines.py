@@ -178,6 +178,19 @@ def vllm_blocks_of_another_model_are_others():
 
 
 @case
+def vllm_blocks_that_it_uses_above_stay_here():
+    for touch in (True, False):
+        t = Tier(capacity_gb=1 / 64, policy='lru')
+        keys = [b'old', *(b'%d' % i for i in range(40))]
+        for key in keys:
+            assert t.tier._store.set(t.tier._identity + key, bytes(1 << 20))
+            if touch:
+                t.tier.touch(keys[:1], None)
+        assert (t.tier.lookup(b'old') == sluice.vllm.base.LookupResult.HIT) is touch
+        t.tier.shutdown()
+
+
+@case
 def pools_are_registered_and_work_where_they_cannot_be():
     t = Tier()
     t.tier._store.unregister(t.tier._view)  # so it was
