@@ -13,6 +13,7 @@ before are known here.
 import contextlib
 import hashlib
 import operator
+import re
 import select
 import time
 from typing import Any
@@ -56,6 +57,13 @@ def _identity(spec: Any) -> bytes:
     return hashlib.sha256(repr((model, _said(spec, _LAYOUT))).encode()).digest()[:16]
 
 
+def _replica(spec: Any) -> str:
+    """A folder for this engine of several with data parallel: their names then end in _dpN."""
+    said = ''.join(_said(spec, ('config.engine_id', 'vllm_config.kv_transfer_config.engine_id')).values())
+    found = re.search(r'_(dp\d+)$', said)
+    return found[1] if found else ''
+
+
 def _only(cls: type, **said: Any) -> Any:
     """An object of a data class with those of the fields that it has."""
     fields = getattr(cls, '__dataclass_fields__', said)
@@ -81,7 +89,7 @@ class SluiceTier(base.SecondaryTierManager):  # type: ignore[misc]
         self._identity = _identity(offloading_spec)
         self._row = primary_kv_view.strides[0]
         self._view = primary_kv_view.cast('B') if primary_kv_view.ndim > 1 else primary_kv_view
-        self._store = _store.Store(_store.folders(dirs), int(capacity_gb * (1 << 30)), **options)
+        self._store = _store.Store(_store.folders(dirs, _replica(offloading_spec)), int(capacity_gb * (1 << 30)), **options)
         with contextlib.suppress(OSError):  # it works without
             self._store.register(self._view)
         self._deadline = None if deadline_ms is None else deadline_ms / 1000

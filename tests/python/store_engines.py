@@ -178,6 +178,20 @@ def vllm_blocks_of_another_model_are_others():
 
 
 @case
+def vllm_engines_with_data_parallel_have_a_store_each():
+    where = path('vllm')
+    for hit in (False, True):
+        tiers = [Tier(where=where, engine_id=f'e_dp{i}') for i in range(2)]  # as vLLM names them
+        for i, t in enumerate(tiers):
+            assert (t.tier.lookup(b'%d' % i) == sluice.vllm.base.LookupResult.HIT) is hit
+            t.tier.submit_store(t.job([b'%d' % i], [0]))
+            assert t.finish().success
+        for t in tiers:
+            t.tier.shutdown()
+    assert sorted(os.listdir(where)) == ['dp0', 'dp1']
+
+
+@case
 def vllm_blocks_that_it_uses_above_stay_here():
     for touch in (True, False):
         t = Tier(capacity_gb=1 / 64, policy='lru')
