@@ -187,7 +187,6 @@ class Plan:
         self._alignment = _alignment()
         self._begin, self._obj = begin, obj
         self._out: Output | None = None  # that is being written while we pickle
-        self._devices: set[torch.device] = set()
         self._kept: list[Any] = []  # copies in host memory
         self.file: Writer | None = None  # that was begun
         self.storages: dict[str, Any] = {}
@@ -249,10 +248,12 @@ class Plan:
 
     def _add(self, out: Output, key: str, storage: Any) -> None:
         device = storage.device
-        if device.type == 'cuda' and device not in self._devices:
-            torch.cuda.current_stream(device).synchronize()  # what is queued has written the tensors
-            self._devices.add(device)
-        elif device.type not in ('cpu', 'cuda'):
+        if device.type == 'cuda':
+            # What is queued writes the tensors, and pickling may queue more: a __getstate__() that makes some.
+            stream = torch.cuda.current_stream(device)
+            if not stream.query():
+                stream.synchronize()
+        elif device.type != 'cpu':
             storage = storage.cpu()
             self._kept.append(storage)
         out.add(f'{self._archive}/data/{key}', storage.data_ptr(), storage.nbytes())
