@@ -144,7 +144,8 @@ def _sizes(obj: Any, seen: dict[int, int], depth: int = 8) -> dict[int, int]:
     if type(obj) is torch.Tensor or type(obj) is torch.nn.Parameter:
         try:
             storage = _storage_of(obj)
-            seen[storage._cdata] = storage.nbytes()
+            if storage.device.type != 'meta':  # of which nothing is written
+                seen[storage._cdata] = storage.nbytes()
         except (RuntimeError, NotImplementedError):
             pass  # a sparse one
     elif depth and isinstance(obj, (dict, list, tuple)):
