@@ -3,8 +3,9 @@
 import contextlib
 import gc
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
+from typing import Any
 
 from ._writer import Writer
 
@@ -21,25 +22,30 @@ def no_garbage() -> Iterator[None]:
             gc.enable()
 
 
-def run_behind(call: Callable[[], None], name: str) -> 'Future[None]':
-    """In a thread that is none that Python forgets: a program that ends waits for it."""
+def run_behind(call: Callable[[], None], name: str, keep: Iterable[Any] = ()) -> 'Future[None]':
+    """In a thread that is none that Python forgets: a program that ends waits for it.
+
+    keep: memory that it uses, which lives until it is over even if nobody waits for that.
+    """
     future: Future[None] = Future()
     future.set_running_or_notify_cancel()
-    threading.Thread(target=_run, args=(call, future), name=name).start()
+    threading.Thread(target=_run, args=(call, future, list(keep)), name=name).start()
     return future
 
 
-def _run(call: Callable[[], None], future: 'Future[None]') -> None:
+def _run(call: Callable[[], None], future: 'Future[None]', kept: list[Any]) -> None:
     try:
         call()
     except BaseException as error:
+        kept.clear()
         future.set_exception(error)
     else:
+        kept.clear()
         future.set_result(None)
 
 
 def join(future: 'Future[None]') -> None:
-    """Until it is over, whatever happens meanwhile: it uses memory of ours.  Raises what failed there."""
+    """Until it is over; a second exception of a signal's ends that.  Raises what failed there."""
     try:
         future.result()
     except BaseException:  # Ctrl-C, or its own

@@ -62,6 +62,10 @@ def _takes_pending() -> bool:
 _PENDING: Any = _Pending if _takes_pending() else torch.UntypedStorage
 
 
+def _fresh(nbytes: int) -> torch.UntypedStorage:
+    return torch.UntypedStorage(nbytes)
+
+
 def _settle(storage: Any) -> None:
     """It is a storage like others from here on: torch copies none of another class (copy.deepcopy)."""
     if type(storage) is _Pending:
@@ -195,8 +199,7 @@ class Archive:
         for storage in self._lent:
             _settle(storage)
         self._lent.clear()
-        if self._reading is None or self._reading.done():  # else, after two of Ctrl-C, its memory has to stay
-            self._ready.clear()
+        self._ready.clear()
         if self._ahead:
             self._ahead.end()
 
@@ -240,14 +243,15 @@ class Archive:
                 self._share(ranges, part)
                 continue
             offset, nbytes, name = part
-            storage = torch.UntypedStorage(nbytes)
+            storage = _fresh(nbytes)
             self._ready[name] = storage, 0
             if nbytes:
                 ranges.add_fresh(storage.data_ptr(), nbytes, offset)
         if wait:
             self._reader.read(ranges)
         else:
-            self._reading = run_behind(lambda: self._reader.read(ranges), 'sluice-load')
+            self._reading = run_behind(lambda: self._reader.read(ranges), 'sluice-load',
+                                       [memory for memory, _ in self._ready.values()])
 
     def _parts(self, wait: bool) -> list[Any]:
         """Of the file, that have storages: alone, or in blocks.  Where nobody waits the rest is read now."""
@@ -263,7 +267,7 @@ class Archive:
         return [*alone, *blocks(shared, self._reader.size)]
 
     def _share(self, ranges: Ranges, block: Block) -> None:
-        memory = torch.UntypedStorage(block.nbytes)
+        memory = _fresh(block.nbytes)
         place = block.place(memory.data_ptr())
         ranges.add_fresh(memory.data_ptr() + place, block.end - block.start, block.start)
         for offset, nbytes, name in block.parts:

@@ -23,7 +23,7 @@ from typing import Any, Self
 from . import _safetensors
 from ._async import join, no_garbage, run_behind
 from ._frameworks import Framework, arrays_of, find
-from ._reader import MANY, Block, Ranges, Reader, blocks, content, is_damage, is_uri
+from ._reader import MANY, Block, Ranges, Reader, blocks, closing, content, is_damage, is_uri
 from ._safetensors import Entry, SafetensorError
 from ._writer import MEMORY, Path, Writer
 
@@ -338,7 +338,7 @@ class safe_open:  # noqa: N801  the name is theirs
         if not shared:
             self._model.read()
             return result
-        reading = run_behind(self._model.read, 'sluice-load')
+        reading = run_behind(self._model.read, 'sluice-load', (list(result.values()), shared))
         try:
             for memory, place, block in shared:
                 result.update(self._cut(memory, place, block))
@@ -390,7 +390,8 @@ class safe_open:  # noqa: N801  the name is theirs
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  tb: TracebackType | None) -> None:
-        self.close()
+        with closing(error):
+            self.close()
 
 
 def load_file(filename: Path, device: Any = 'cpu', *, framework: str | None = None,

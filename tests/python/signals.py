@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ctrl-C and other signals end a wait; the operation goes on and the handle stays usable."""
+import concurrent.futures
 import contextlib
 import errno
+import gc
 import os
 import signal
 import threading
 import time
+import weakref
 
-from kit import (MIB, PAGE, Gate, case, cases, child, content, data, handle, make, path, raises,
+from kit import (MIB, PAGE, Gate, case, cases, child, content, data, each, handle, make, numpy_or_skip, path, raises,
                  run, torch_or_skip)
 
 TICKS = 5
@@ -310,6 +313,69 @@ def io_threads_take_no_signals():
                 continue  # the kernel's own
             assert int(blocked, 16) & want, f'thread {comm} takes SIGINT'
             assert not int(blocked, 16) & 1 << (signal.SIGSEGV - 1), f'thread {comm} dies dumb'
+
+
+class Impatient(concurrent.futures.Future):
+    """Ctrl-C comes whenever it is waited for."""
+
+    def result(self, timeout=None):
+        raise KeyboardInterrupt
+
+
+@each(['safetensors', 'torch'])
+def what_a_thread_reads_into_stays_when_nobody_waits_for_it_any_more(which):
+    """Of many tensors, which a thread reads: the first Ctrl-C waits for it, the second does not."""
+    from sluice import _async
+    from sluice._reader import Reader
+    if which == 'torch':
+        torch = torch_or_skip()
+        import sluice.torch
+        from sluice import _torch_load as owner
+        how = '_fresh'
+        save, load = sluice.torch.save, lambda name: sluice.torch.load(name, 'cpu')
+        tensors = {f't{i}': torch.full((5000,), i) for i in range(300)}
+    else:
+        numpy = numpy_or_skip()
+        from sluice._frameworks import Numpy as owner
+        from sluice.safetensors import load_file, save_file
+        how = 'share'
+        save, load = save_file, lambda name: load_file(name, framework='np')
+        tensors = {f't{i}': numpy.full(5000, i) for i in range(300)}
+    name, go = path(), threading.Event()
+    save(tensors, name)
+    read, close, fresh, memory, ended = Reader.read, Reader.close, getattr(owner, how), [], []
+    before = _async.Future, _async.wait
+
+    def late(self, ranges):
+        go.wait()
+        ended.append([m() is not None for m in memory])
+        read(self, ranges)
+
+    def used(self):
+        raise RuntimeError('another thread is using the file')  # as it is said of one that reads
+
+    def seen(*args):
+        made = fresh(*args)
+        memory.append(weakref.ref(made[0] if isinstance(made, tuple) else made))
+        return made
+
+    Reader.read, Reader.close = late, used
+    setattr(owner, how, seen)
+    _async.Future, _async.wait = Impatient, lambda futures: Impatient().result()
+    try:
+        raises(KeyboardInterrupt, load, name)
+        gc.collect()
+    finally:
+        Reader.read, Reader.close = read, close
+        setattr(owner, how, fresh)
+        _async.Future, _async.wait = before
+        go.set()
+    for thread in threading.enumerate():
+        if thread.name == 'sluice-load':
+            thread.join()
+    gc.collect()
+    assert ended == [[True]], f'memory that was to be read into is gone: {ended}'
+    assert memory[0]() is None, 'it stays for ever'
 
 
 @case
