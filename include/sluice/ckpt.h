@@ -55,6 +55,7 @@ struct sluice_reader; /* a file that is read */
 /* Bits of struct sluice_writer_opts.flags. */
 #define SLUICE_WRITER_NO_SYNC 0x1u /* appears in one step, but may be lost by a power failure */
 #define SLUICE_WRITER_NO_CRC  0x2u /* without FILE.crc; one that is there is removed */
+#define SLUICE_WRITER_OUTSIDE 0x4u /* the caller writes the bytes: sluice_writer_fd() */
 
 /* Options of sluice_writer_open().  Start from SLUICE_WRITER_OPTS_INIT; zero means "default". */
 struct sluice_writer_opts {
@@ -112,6 +113,21 @@ SLUICE_API int sluice_writer_write(struct sluice_writer *w, const void *buf, uin
  */
 SLUICE_API int sluice_writer_seek(struct sluice_writer *w, uint64_t offset, struct sluice_err *err);
 SLUICE_API uint64_t sluice_writer_tell(const struct sluice_writer *w);
+
+/*
+ * With SLUICE_WRITER_OUTSIDE only, where sluice_writer_write() and _seek() are -EINVAL: bytes are
+ * written by calls of the caller's, be it of another library, to this descriptor.  It is the
+ * writer's, open for reading and writing, without O_DIRECT, which may be set (fcntl(2)); what the
+ * file is at sluice_writer_commit(), when nothing may be under way any more, becomes visible.  In a
+ * striped folder, too, it is a plain file.
+ * @expected is 0, and an object is -EOPNOTSUPP.  Returns the descriptor or -errno.
+ *
+ * sluice_writer_sum() tells of bytes in host memory that are written at @offset: for FILE.crc, in
+ * which what it was not told of counts as zeros.  0 or -errno.
+ */
+SLUICE_API int sluice_writer_fd(struct sluice_writer *w, struct sluice_err *err);
+SLUICE_API int sluice_writer_sum(struct sluice_writer *w, const void *buf, uint64_t len,
+				 uint64_t offset, struct sluice_err *err);
 
 /*
  * Make it durable, then visible under its name in one step, then that durable.  Ends the writer in

@@ -147,21 +147,42 @@ static int upload_gap(struct sluice_writer *w)
 	return n < 0 ? (int)n : 0;
 }
 
+/* A writer of this process that writes itself. */
+static int check_inside(struct sluice_writer *w, struct sluice_err *err)
+{
+	int r = writer_check(w, err);
+
+	if (r == 0 && w->o.flags & SLUICE_WRITER_OUTSIDE)
+		return sluice_fail(err, -EINVAL, "%s: its bytes are the caller's to write",
+				   w->path);
+	return r;
+}
+
+static int check_range(const struct sluice_writer *w, const void *buf, uint64_t len,
+		       uint64_t offset, struct sluice_err *err)
+{
+	uint64_t end;
+
+	if (!buf)
+		return sluice_fail(err, -EFAULT, "buf: is NULL but len is %" PRIu64, len);
+	if (__builtin_add_overflow(offset, len, &end) || end > INT64_MAX)
+		return sluice_fail(err, -EFBIG,
+				   "%s: offset %" PRIu64 " + length %" PRIu64 " is beyond 2^63",
+				   w->path, offset, len);
+	return 0;
+}
+
 int sluice_writer_write_sum(struct sluice_writer *w, const void *buf, uint64_t len, uint32_t *crc,
 			    struct sluice_err *err)
 {
 	struct source src = {buf, false, crc};
-	uint64_t end;
-	int r = writer_check(w, err);
+	int r = check_inside(w, err);
 
 	if (r < 0 || !len)
 		return r;
-	if (!buf)
-		return sluice_fail(err, -EFAULT, "buf: is NULL but len is %" PRIu64, len);
-	if (__builtin_add_overflow(w->pos, len, &end) || end > INT64_MAX)
-		return sluice_fail(err, -EFBIG,
-				   "%s: offset %" PRIu64 " + length %" PRIu64 " is beyond 2^63",
-				   w->path, w->pos, len);
+	r = check_range(w, buf, len, w->pos, err);
+	if (r < 0)
+		return r;
 	src.device = sluice_gpu_device(buf) >= 0;
 	if (w->up && upload_gap(w) < 0)
 		return writer_failed(w, err);
@@ -192,7 +213,7 @@ static bool is_here(const struct sluice_writer *w, uint64_t offset)
 
 int sluice_writer_seek(struct sluice_writer *w, uint64_t offset, struct sluice_err *err)
 {
-	int r = writer_check(w, err);
+	int r = check_inside(w, err);
 
 	if (r < 0 || offset == w->pos)
 		return r;
@@ -213,6 +234,46 @@ int sluice_writer_seek(struct sluice_writer *w, uint64_t offset, struct sluice_e
 uint64_t sluice_writer_tell(const struct sluice_writer *w)
 {
 	return w->pos;
+}
+
+/* ------------------------------------------------- bytes that others write */
+
+static int check_outside(struct sluice_writer *w, struct sluice_err *err)
+{
+	int r = writer_check(w, err);
+
+	if (r == 0 && !(w->o.flags & SLUICE_WRITER_OUTSIDE))
+		return sluice_fail(err, -EINVAL, "%s: was opened without SLUICE_WRITER_OUTSIDE",
+				   w->path);
+	return r;
+}
+
+int sluice_writer_fd(struct sluice_writer *w, struct sluice_err *err)
+{
+	int r = check_outside(w, err), flags = r < 0 ? -1 : fcntl(w->rep.fd, F_GETFL);
+
+	if (r < 0)
+		return r;
+	/* its other half is w->file, for which it may have been changed */
+	if (flags < 0 || fcntl(w->rep.fd, F_SETFL, flags & ~O_DIRECT) < 0)
+		return sluice_fail(err, -errno, "%s: %s", w->path, strerror(errno));
+	return w->rep.fd;
+}
+
+int sluice_writer_sum(struct sluice_writer *w, const void *buf, uint64_t len, uint64_t offset,
+		      struct sluice_err *err)
+{
+	int r = check_outside(w, err);
+
+	if (r < 0 || !len)
+		return r;
+	r = check_range(w, buf, len, offset, err);
+	if (r < 0 || w->o.flags & SLUICE_WRITER_NO_CRC)
+		return r;
+	r = sums_add(&w->sums, offset, buf, len);
+	if (r < 0)
+		writer_note_errno(w, "sum", r);
+	return writer_failed(w, err);
 }
 
 /* ------------------------------------------------------------------ opening */
@@ -247,8 +308,10 @@ static int load_opts(struct sluice_writer_opts *o, const struct sluice_writer_op
 		return r;
 	if (!o->mode)
 		o->mode = 0666;
-	if (o->flags & ~(SLUICE_WRITER_NO_SYNC | SLUICE_WRITER_NO_CRC))
+	if (o->flags & ~(SLUICE_WRITER_NO_SYNC | SLUICE_WRITER_NO_CRC | SLUICE_WRITER_OUTSIDE))
 		return sluice_fail(err, -EINVAL, "flags: 0x%x has unknown bits", o->flags);
+	if (o->flags & SLUICE_WRITER_OUTSIDE && o->expected)
+		return sluice_fail(err, -EINVAL, "expected: what others write they reserve");
 	if (o->mode > 07777)
 		return sluice_fail(err, -EINVAL, "mode: 0%o is beyond 07777", o->mode);
 	if (o->expected > INT64_MAX)
@@ -341,7 +404,7 @@ static int file_begin(struct sluice_writer *w, struct sluice_err *err)
 	if (r < 0)
 		return sluice_fail(err, r, "open %s: %s", w->path, strerror(-r));
 	r = check_crcname(w, err);
-	if (r == 0)
+	if (r == 0 && !(w->o.flags & SLUICE_WRITER_OUTSIDE))
 		r = sluice_stripe_next(&w->rep, w->o.expected,
 				       !(w->o.flags & SLUICE_WRITER_NO_SYNC), err);
 	w->striped = r == 1;
@@ -361,6 +424,8 @@ static int writer_begin(struct sluice_writer *w, struct sluice_err *err)
 
 	if (r < 0)
 		return r;
+	if (r && w->o.flags & SLUICE_WRITER_OUTSIDE)
+		return sluice_fail(err, -EOPNOTSUPP, "%s: an object has no descriptor", w->path);
 	return r ? writer_upload_begin(w, err) : file_begin(w, err);
 }
 

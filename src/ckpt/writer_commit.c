@@ -82,9 +82,12 @@ static int finish_data(struct sluice_writer *w, struct crc_set *set)
 	writer_drain(w);
 	if (w->code)
 		return w->code;
+	if (!w->striped && fstat(w->rep.fd, &st) < 0)
+		return writer_note_errno(w, "stat", -errno);
+	if (w->o.flags & SLUICE_WRITER_OUTSIDE)
+		w->end = (uint64_t)st.st_size;
 	if (!w->striped && /* which is never longer than what was written */
-	    (fstat(w->rep.fd, &st) < 0 ||
-	     ((uint64_t)st.st_size != w->end && ftruncate(w->rep.fd, (off_t)w->end) < 0)))
+	    (uint64_t)st.st_size != w->end && ftruncate(w->rep.fd, (off_t)w->end) < 0)
 		return writer_note_errno(w, "truncate", -errno);
 	if (w->striped && w->end < w->o.expected)
 		sluice_stripe_trim(&w->rep);

@@ -317,6 +317,56 @@ static void a_file_without_checksums_takes_those_of_the_old_one_away(void)
 	T_EQ(nr_files(), 1);
 }
 
+/* As another library would: by calls of its own, here past the end and back, the end last. */
+static void pour_outside(struct sluice_writer *w, uint64_t seed, uint64_t len)
+{
+	CLEANUP_FREE unsigned char *buf = malloc(len);
+	int fd = sluice_writer_fd(w, &err);
+	uint64_t half = len / 2;
+
+	T_OK(buf && fd >= 0);
+	sluice_pattern_fill(buf, len, seed, 0);
+	T_EQ(pwrite(fd, buf + half, len - half, (off_t)half), (ssize_t)(len - half));
+	T_ERR(sluice_writer_sum(w, buf + half, len - half, half, &err), 0, &err);
+	T_EQ(pwrite(fd, buf, half, 0), (ssize_t)half);
+	T_ERR(sluice_writer_sum(w, buf, half, 0, &err), 0, &err);
+}
+
+static void bytes_that_others_write_are_committed_with_their_checksums(void)
+{
+	struct sluice_writer_opts o = SLUICE_WRITER_OPTS_INIT;
+	struct sluice_writer *w;
+
+	empty_folder();
+	for (uint64_t len = MIB(3) + 5; len > 1000; len /= 7) { /* shorter than the one before */
+		w = begin("f", SLUICE_WRITER_OUTSIDE, 0);
+		pour_outside(w, len, len);
+		T_OK(sluice_writer_write(w, "x", 1, &err) == -EINVAL);
+		T_OK(sluice_writer_seek(w, 5, &err) == -EINVAL);
+		T_ERR(sluice_writer_commit(w, &err), 0, &err);
+		T_FILE_PATTERN(t_path("f"), len, len);
+		check_sums("f");
+		T_EQ(nr_files(), 2);
+	}
+	w = begin("f", SLUICE_WRITER_OUTSIDE | SLUICE_WRITER_NO_CRC, 0);
+	pour_outside(w, 1, 5000);
+	sluice_writer_abort(w);
+	T_EQ(nr_files(), 2);
+	w = begin("f", SLUICE_WRITER_OUTSIDE | SLUICE_WRITER_NO_CRC, 0);
+	pour_outside(w, 1, 5000);
+	T_ERR(sluice_writer_commit(w, &err), 0, &err);
+	T_FILE_PATTERN(t_path("f"), 1, 5000);
+	T_EQ(nr_files(), 1);
+	w = begin("f", 0, 0);
+	T_EQ(sluice_writer_fd(w, &err), -EINVAL);
+	T_EQ(sluice_writer_sum(w, "x", 1, 0, &err), -EINVAL);
+	sluice_writer_abort(w);
+	o.flags = SLUICE_WRITER_OUTSIDE;
+	T_EQ(sluice_writer_open(&w, io, "s3://bucket/key", &o, &err), -EOPNOTSUPP);
+	o.expected = 1;
+	T_EQ(sluice_writer_open(&w, io, t_path("f"), &o, &err), -EINVAL);
+}
+
 static void of_two_writers_the_later_commit_wins_whole(void)
 {
 	struct sluice_writer *a = begin("f", 0, 0), *b = begin("f", 0, 0);
@@ -541,6 +591,7 @@ int main(void)
 		T_CASE(holes_can_be_filled_later),
 		T_CASE(nothing_is_visible_before_the_commit),
 		T_CASE(a_file_without_checksums_takes_those_of_the_old_one_away),
+		T_CASE(bytes_that_others_write_are_committed_with_their_checksums),
 		T_CASE(of_two_writers_the_later_commit_wins_whole),
 		T_CASE(permissions_of_the_old_file_stay),
 		T_CASE(a_link_stays_and_what_it_leads_to_is_replaced),
