@@ -6,6 +6,7 @@ import random
 
 from kit import MIB, PAGE, case, cases, content, folder, make, path, raises, run
 
+from sluice._reader import Reader
 from sluice.compat import Generator, StreamingCheckpointing, create_bytearrays, generate_buffer
 
 SAVED = {'gen_time', 'io_time', 'close_time', 'total_time', 'total_bytes', 'chunks', 'gen_throughput_gbps',
@@ -55,6 +56,21 @@ def damage_is_found_where_it_is():
 
 
 @case
+def checksums_lie_beside_the_file_and_are_those_of_the_file():
+    for direct in None, False:
+        for mode in 'none', 'dontneed':
+            name = path('sums')
+            for total in 5 * MIB + 77, 3 * MIB:
+                StreamingCheckpointing(chunk_size=MIB + PAGE, use_direct_io=direct, fadvise_mode=mode).save(name, total)
+                with Reader(name, verify='require') as file:
+                    file.check()
+            with open(name, 'r+b') as f:
+                f.write(b'xyz')
+            with Reader(name) as file:
+                assert raises(OSError, file.check).errno == errno.EBADMSG
+
+
+@case
 def a_save_that_fails_leaves_the_old_file():
     name = make(b'old')
 
@@ -62,7 +78,7 @@ def a_save_that_fails_leaves_the_old_file():
         raise ZeroDivisionError
 
     raises(ZeroDivisionError, StreamingCheckpointing(chunk_size=MIB).save, name, 10 * MIB, fail)
-    assert content(name) == b'old' and not [n for n in os.listdir(folder) if n.endswith('.tmp')]
+    assert content(name) == b'old' and not [n for n in os.listdir(folder) if '.sluice-' in n]
 
 
 @case
@@ -71,11 +87,13 @@ def what_makes_no_sense_is_refused():
     for total in 0, -1:
         raises(ValueError, ckpt.save, path(), total)
         raises(ValueError, ckpt.load, path(), total)
-    for uri in 's3://bucket/key', 'az://x/y':
+    for uri in 'gs://bucket/key', 'az://x/y':
         raises(ValueError, ckpt.save, uri, 100)
+    raises(ValueError, StreamingCheckpointing(backend='minio').save, path(), 100)
+    raises(ValueError, StreamingCheckpointing(backend='file').save, 's3://bucket/key', 100)
     raises(ValueError, StreamingCheckpointing, fadvise_mode='perhaps')
     raises(ValueError, StreamingCheckpointing, chunk_size=0)
-    raises(ValueError, StreamingCheckpointing, backend='minio')
+    raises(ValueError, StreamingCheckpointing, backend='floppy')
     raises(TypeError, StreamingCheckpointing, part_size=5)
     raises(ValueError, StreamingCheckpointing(use_dgen=False).save, path(), 100)
     assert raises(OSError, ckpt.load, make(b'short'), 100).errno == errno.ENODATA

@@ -16,6 +16,7 @@ except kit.Skip as skip:
 import sluice.safetensors  # noqa: E402
 import sluice.torch  # noqa: E402
 from sluice import s3  # noqa: E402
+from sluice.compat import StreamingCheckpointing  # noqa: E402
 from sluice.deepspeed import CheckpointEngine  # noqa: E402
 
 server = kit.s3_server(ports=1)
@@ -109,6 +110,23 @@ def safetensors_and_a_model_of_shards():
         assert list(back) == ['x', 'y'] and all(torch.equal(back[k], tensors[k]) for k in back)
     with sluice.safetensors.safe_open(f'{where}1.safetensors') as file:
         assert torch.equal(file.get_slice('x')[5:9], tensors['x'][5:9])
+
+
+@case
+def streamed_checkpoints_go_there_too():
+    uri, total = 's3://bucket/stream/ckpt', 17 * MIB + 5
+    for backend in None, 's3dlio':
+        ckpt = StreamingCheckpointing(chunk_size=2 * MIB, backend=backend, seed=len(backend or ''))
+        saved = ckpt.save(uri, total)
+        assert saved['backend_stats']['backend'] == 's3' and 0 < saved['io_time'] <= saved['total_time']
+        assert ckpt.load(uri, total, verify=True)['chunks'] == 9
+        assert len(s3.get(uri)) == total and sorted(s3.list('s3://bucket/stream/')) == [uri, f'{uri}.crc']
+
+    def fail(buffer, size):
+        raise ZeroDivisionError
+
+    raises(ZeroDivisionError, ckpt.save, uri, total, fail)
+    assert ckpt.load(uri, total, verify=True)['total_bytes'] == total
 
 
 @case

@@ -15,14 +15,16 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from .._sluice import Content, Future, Handle, Memory
-from ..deepspeed._replace import Replacement
+from .._reader import is_uri
+from .._sluice import Content, Future, Handle, Memory, Output
 
 __all__ = ['Generator', 'StreamingCheckpointing', 'create_bytearrays', 'generate_buffer']
 
 _MIB = 1 << 20
 _GIB = 1 << 30
 _SHARE = 4 * _MIB  # what a thread is given at least
+_OF_FILES = 'file', 'direct_fs'
+_OF_STORES = 's3dlio', 'minio', 's3torchconnector'  # whose client is ours here
 
 # ---- dgen
 
@@ -125,7 +127,8 @@ class StreamingCheckpointing:
 
     save() makes content in one buffer while others are being written; each goes back to be filled
     when its bytes are in the file, and not before.  The file appears when it is complete and durable.
-    load() reads it in pieces, all buffers in flight, and compares the content where it knows it.
+    Beside it lie checksums, as beside all that sluice saves.  An object is sent in parts by the pool of its
+    writer, which has half the buffers, or two.  load() reads in pieces, all buffers in flight, and compares the content where it knows it.
     """
 
     def __init__(self, chunk_size: int = 32 * _MIB, num_buffers: int = 4, use_dgen: bool = True,
@@ -138,11 +141,11 @@ class StreamingCheckpointing:
                 raise ValueError(f'{name}: {value} is less than 1')
         if fadvise_mode not in ('none', 'sequential', 'dontneed'):
             raise ValueError(f"fadvise_mode: {fadvise_mode!r} is not 'none', 'sequential' or 'dontneed'")
-        if backend not in (None, 'file', 'direct_fs'):
-            raise ValueError(f"backend: {backend!r} is not 'file' or 'direct_fs': objects of other "
-                             'stores are not written here')
+        if backend not in (None, *_OF_FILES, *_OF_STORES):
+            raise ValueError(f'backend: {backend!r} is none of {", ".join((*_OF_FILES, *_OF_STORES))}')
         if kwargs:
             raise TypeError(f'{", ".join(sorted(kwargs))}: of a backend that is not here')
+        self._backend = backend
         direct = True if backend == 'direct_fs' else use_direct_io
         self._direct = 'auto' if direct is None else 'always' if direct else 'never'
         self.chunk_size, self.num_buffers = chunk_size, max(num_buffers, 2)
@@ -155,114 +158,177 @@ class StreamingCheckpointing:
     def save(self, path_or_uri: str | os.PathLike[str], total_bytes: int,
              generator: Callable[[Any, int], object] | None = None) -> dict[str, Any]:
         """Write so many bytes; generator(buffer, size) fills a buffer instead of dgen."""
-        path = _path(path_or_uri, total_bytes)
+        path = self._path(path_or_uri, total_bytes)
         if generator is None and not self.use_dgen:
             raise ValueError('generator: one is needed where use_dgen is false')
         fill = self._filler(total_bytes, generator)
-        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+        if not is_uri(path):
+            os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
         start, clock, gen = time.perf_counter(), _Clock(), 0.0
-        with Handle(direct=self._direct) as handle, _replacing(path, self._direct) as file:  # type: ignore[arg-type]
-            for buffer, offset in self._buffers(handle, clock, file.fd, total_bytes):
+        with self._target(path, clock, total_bytes) as target:
+            for buffer, offset in self._buffers(target, total_bytes):
                 began = time.perf_counter()
                 fill(buffer, offset)
                 gen += time.perf_counter() - began
             began = time.perf_counter()
             clock.begin()
-            file.commit()
+            target.output.commit()
             clock.end()
-            stats = handle.stats()
+            stats = target.stats()
         close = time.perf_counter() - began
-        if self.fadvise_mode == 'dontneed':
+        if self.fadvise_mode == 'dontneed' and not is_uri(path):
             _drop(path)
         return _save_result(gen, clock.seconds, close, time.perf_counter() - start, total_bytes,
-                            self.chunk_size, self._stats(stats))
+                            self.chunk_size, stats)
 
     def _filler(self, total: int, generator: Callable[[Any, int], object] | None) -> Any:
         if generator is not None:
             return lambda buffer, offset: generator(buffer, len(buffer))
         return Generator(total, seed=self.seed).fill
 
-    def _buffers(self, handle: Handle, clock: _Clock, fd: int,
-                 total: int) -> Iterator[tuple[memoryview, int]]:
+    def _target(self, path: str, clock: _Clock, total: int) -> '_File | _Object':
+        if is_uri(path):
+            return _Object(path, clock, total, self.chunk_size * max(self.num_buffers // 2, 2))
+        return _File(path, clock, self._direct, self.fadvise_mode == 'dontneed')
+
+    def _buffers(self, target: '_File | _Object', total: int) -> Iterator[tuple[memoryview, int]]:
         """A buffer to fill for each chunk; when the next is asked for, it is written."""
-        free: list[Any] = [Memory(min(self.chunk_size, total)) for _ in range(self.num_buffers)]
-        busy: collections.deque[tuple[Future, Any]] = collections.deque()
-        with handle.open(fd) as file:
-            for offset in range(0, total, self.chunk_size):
-                if not free:
-                    future, memory = busy.popleft()
-                    future.result()
-                    free.append(memory)
-                memory = free.pop()
-                view = memoryview(memory)[:min(self.chunk_size, total - offset)]
-                yield view, offset
-                future = handle.write_async(view, file, offset)
-                clock.begin(future)
-                busy.append((future, memory))
-                if self.fadvise_mode == 'dontneed' and self._direct == 'never':
-                    os.posix_fadvise(fd, 0, offset, os.POSIX_FADV_DONTNEED)
-            for future, _ in busy:
+        number = self.num_buffers if isinstance(target, _File) else max(self.num_buffers // 2, 2)
+        free: list[Any] = [Memory(min(self.chunk_size, total)) for _ in range(number)]
+        busy: collections.deque[tuple[Any, Any]] = collections.deque()
+        for offset in range(0, total, self.chunk_size):
+            if not free:
+                future, memory = busy.popleft()
                 future.result()
+                free.append(memory)
+            memory = free.pop()
+            view = memoryview(memory)[:min(self.chunk_size, total - offset)]
+            yield view, offset
+            busy.append((target.put(view, offset), memory))
+        for future, _ in busy:
+            future.result()
 
     # -- load
 
     def load(self, path_or_uri: str | os.PathLike[str], total_bytes: int,
              verify: bool = False) -> dict[str, Any]:
         """Read so many bytes; verify: they must be what save() of the same seed has made."""
-        path = _path(path_or_uri, total_bytes)
+        path = self._path(path_or_uri, total_bytes)
         content = Generator(total_bytes, seed=self.seed) if verify else None
         start, clock, size = time.perf_counter(), _Clock(), min(self.read_chunk_size, total_bytes)
         offsets = collections.deque(range(0, total_bytes, size))
         chunks = len(offsets)
         busy: collections.deque[tuple[Future, memoryview, int]] = collections.deque()
-        with Handle(direct=self._direct) as handle, open(path, 'rb', 0) as named:  # type: ignore[arg-type]
-            if self.fadvise_mode == 'sequential':
-                os.posix_fadvise(named.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
-            with handle.open(named.fileno()) as file:
-                room: list[Any] = [Memory(size) for _ in range(min(self.num_parallel_readers, chunks))]
-                free = [memoryview(memory) for memory in room]
-                while offsets or busy:
-                    while offsets and free:
-                        at, view = offsets.popleft(), free.pop()
-                        view = view[:min(size, total_bytes - at)]
-                        future = handle.read_async(view, file, at)
-                        clock.begin(future)
-                        busy.append((future, view, at))
-                    future, view, at = busy.popleft()
-                    future.result()
-                    _compare(content, view, at, path)
-                    free.append(view)
-            if self.fadvise_mode == 'dontneed':
-                os.posix_fadvise(named.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        with (Handle(direct=self._direct) as handle,  # type: ignore[arg-type]
+              self._advised(path) as named, handle.open(named) as file):
+            room: list[Any] = [Memory(size) for _ in range(min(self.num_parallel_readers, chunks))]
+            free = [memoryview(memory) for memory in room]
+            while offsets or busy:
+                while offsets and free:
+                    at, view = offsets.popleft(), free.pop()
+                    view = view[:min(size, total_bytes - at)]
+                    future = handle.read_async(view, file, at)
+                    clock.begin(future)
+                    busy.append((future, view, at))
+                future, view, at = busy.popleft()
+                future.result()
+                _compare(content, view, at, path)
+                free.append(view)
             stats = handle.stats()
         return {'io_time': clock.seconds, 'total_time': time.perf_counter() - start,
                 'total_bytes': total_bytes, 'chunks': chunks,
                 'io_throughput_gbps': _rate(total_bytes, clock.seconds),
-                'backend_stats': self._stats(stats)}
+                'backend_stats': _stats(stats, path)}
 
-    def _stats(self, stats: dict[str, Any]) -> dict[str, Any]:
-        return {'backend': 'direct_fs' if stats['blocks_direct'] else 'file', **stats}
+    @contextlib.contextmanager
+    def _advised(self, path: str) -> Iterator[str | int]:
+        """What a handle opens: of a file a descriptor, whose pages are treated as we were told."""
+        if is_uri(path):
+            yield path
+            return
+        with open(path, 'rb', 0) as file:
+            if self.fadvise_mode == 'sequential':
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
+            yield file.fileno()
+            if self.fadvise_mode == 'dontneed':
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def _path(self, uri: str | os.PathLike[str], total: int) -> str:
+        if total <= 0:
+            raise ValueError(f'total_bytes: {total} is not more than 0')
+        path = os.fspath(uri)
+        scheme, colon, rest = path.partition('://')
+        if colon and scheme not in ('file', 'direct', 's3'):
+            raise ValueError(f'path_or_uri: {path!r}: only paths, file://, direct:// and s3:// are known here')
+        if self._backend and (self._backend in _OF_STORES) != is_uri(path):
+            raise ValueError(f'path_or_uri: {path!r} is not for backend {self._backend!r}')
+        return rest if colon and scheme != 's3' else path
 
 
-def _path(uri: str | os.PathLike[str], total: int) -> str:
-    if total <= 0:
-        raise ValueError(f'total_bytes: {total} is not more than 0')
-    path = os.fspath(uri)
-    scheme, colon, rest = path.partition('://')
-    if not colon:
-        return path
-    if scheme not in ('file', 'direct'):
-        raise ValueError(f'path_or_uri: {path!r} is no file; only paths, file:// and direct:// are written here')
-    return rest
+class _File:
+    """Written by a handle, all buffers in flight; committed by what commits all checkpoints."""
+
+    def __init__(self, path: str, clock: _Clock, direct: str, drop: bool) -> None:
+        self.output = Output(path, outside=True)
+        self._fd, self._clock = self.output.fileno(), clock
+        self._drop = drop and direct == 'never'
+        self._handle = Handle(direct=direct)  # type: ignore[arg-type]
+        self._file = self._handle.open(self._fd)
+
+    def put(self, view: memoryview, offset: int) -> Future:
+        self.output.sum(view, offset)
+        future = self._handle.write_async(view, self._file, offset)
+        self._clock.begin(future)
+        if self._drop:  # which also begins to write what is dirty
+            os.posix_fadvise(self._fd, 0, offset, os.POSIX_FADV_DONTNEED)
+        return future
+
+    def stats(self) -> dict[str, Any]:
+        return _stats(self._handle.stats(), '')
+
+    def __enter__(self) -> '_File':
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            self._file.close()
+            self._handle.__exit__(*error)  # type: ignore[arg-type]
+        finally:
+            self.output.abort()  # which does nothing after commit()
 
 
-@contextlib.contextmanager
-def _replacing(path: str, direct: str) -> Iterator[Replacement]:
-    file = Replacement(path, direct=direct != 'never')
-    try:
-        yield file
-    finally:
-        file.abort()  # which does nothing after commit()
+class _Object:
+    """Sent by its writer, which waits where its pool is full: not the thread that fills."""
+
+    def __init__(self, uri: str, clock: _Clock, total: int, memory: int) -> None:
+        self.output = Output(uri, size=total, memory=max(memory, 2 * _MIB))
+        self._clock, self._bytes = clock, 0
+        self._thread = ThreadPoolExecutor(1)
+
+    def put(self, view: memoryview, offset: int) -> Any:
+        return self._thread.submit(self._write, view)
+
+    def _write(self, view: memoryview) -> None:
+        self._clock.begin()
+        try:
+            self._bytes += self.output.write(view)
+        finally:
+            self._clock.end()
+
+    def stats(self) -> dict[str, Any]:
+        return {'backend': 's3', 'bytes_written': self._bytes}
+
+    def __enter__(self) -> '_Object':
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._thread.shutdown(cancel_futures=True)
+        self.output.abort()
+
+
+def _stats(stats: dict[str, Any], path: str) -> dict[str, Any]:
+    backend = 's3' if is_uri(path) else 'direct_fs' if stats['blocks_direct'] else 'file'
+    return {'backend': backend, **stats}
 
 
 def _drop(path: str) -> None:

@@ -4,18 +4,19 @@
 Bytes are collected in locked memory and written from there by a handle, one half being filled
 while the other is on its way.  The handle may be any that has get_alignment(), async_pwrite() and
 wait(): for the sake of DeepSpeed's own, only aligned pieces are given to it, and what it reports as
-done is checked against the size of the file.
+done is checked against the size of the file.  Its name and its FILE.crc the library's own writer gives it.
 """
 import dataclasses
 import errno
+import fcntl
 import math
 import os
 from typing import Any
 
 import torch
 
+from .._sluice import Output
 from . import _args
-from ._replace import Replacement
 from ._tensor import host_view
 from ._writers import FilePath, Writer
 
@@ -80,6 +81,16 @@ def path_of(file_path: FilePath, config: FastFileWriterConfig) -> str:
     return f'{path}-{config.writer_rank}.{writers}' if writers > 1 else path
 
 
+def _set_direct(fd: int, direct: bool) -> None:
+    """Past the page cache, where the file system can; through it goes what O_DIRECT may refuse."""
+    flags = fcntl.fcntl(fd, fcntl.F_GETFL)
+    try:
+        fcntl.fcntl(fd, fcntl.F_SETFL, flags | os.O_DIRECT if direct else flags & ~os.O_DIRECT)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+
+
 class FastFileWriter(Writer):
     """A file that is written once, from start to end, and replaces an older one by close()."""
 
@@ -90,8 +101,11 @@ class FastFileWriter(Writer):
         self._alignment: int = self._handle.get_alignment()
         self._buffers = buffers(config, self._alignment)
         self._sent = 0  # bytes given to the handle
+        self._filled = 0  # and to the buffers
         self._in_flight = False
-        self._file = Replacement(path, direct=True)
+        self._file = Output(path, outside=True)
+        self._fd = self._file.fileno()
+        _set_direct(self._fd, True)
         super().__init__(path)
 
     def _share(self, total: int) -> tuple[int, int]:
@@ -103,6 +117,8 @@ class FastFileWriter(Writer):
             n = self._timed('fill_buffer_secs', self._buffers[0].fill, view)
             self._stats['fill_buffer_count'] += 1
             self._stats['fill_buffer_bytes'] += n
+            self._file.sum(view[:n], self._filled)
+            self._filled += n
             view = view[n:]
             if self._buffers[0].full():
                 self._timed('aio_write_secs', self._send, self._buffers[0].used)
@@ -114,7 +130,7 @@ class FastFileWriter(Writer):
         if size == 0:
             return
         piece = self._buffers[0].tensor.narrow(0, 0, size)
-        if self._handle.async_pwrite(piece, self._file.fd, self._sent) != 0:
+        if self._handle.async_pwrite(piece, self._fd, self._sent) != 0:
             raise self._failed('the handle did not take the write')
         self._in_flight = True
         self._sent += size
@@ -134,7 +150,7 @@ class FastFileWriter(Writer):
             finished = self._handle.wait()
         except OSError as error:
             self._in_flight = False
-            if error.filename == self._file.fd:  # which tells the caller nothing
+            if error.filename == self._fd:  # which tells the caller nothing
                 raise OSError(error.errno, error.strerror, self._path) from error
             raise
         self._in_flight = False
@@ -149,15 +165,22 @@ class FastFileWriter(Writer):
         aligned = used - used % math.lcm(self._alignment, PAGE)
         self._timed('aio_write_secs', self._send, aligned)
         self._timed('aio_write_secs', self._reap)
-        if self._file.size() != self._sent:
-            raise self._failed(f'only {self._file.size()} bytes are in the file')
+        size = os.fstat(self._fd).st_size
+        if size != self._sent:
+            raise self._failed(f'only {size} bytes are in the file')
         if used > aligned:
             self._timed('slow_write_secs', self._tail, aligned, used)
         self._file.commit()
 
     def _tail(self, first: int, last: int) -> None:
         tail = self._buffers[0].tensor.narrow(0, first, last - first).cpu()
-        self._file.write(host_view(tail), self._sent)
+        _set_direct(self._fd, False)
+        data = host_view(tail)
+        try:
+            while data:
+                data = data[os.pwrite(self._fd, data, self._sent + last - first - len(data)):]
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self._path) from None
         self._stats['slow_bytes'] += last - first
 
     def _abort(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeAlias
 
 import torch
 
-from ._replace import Replacement
+from .._sluice import Output
 from ._tensor import host_bytes, host_view
 
 FilePath: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes]
@@ -220,29 +220,18 @@ def abort_all() -> None:
 
 
 class PyFileWriter(Writer):
-    """By ordinary writes."""
+    """As sluice.torch.writer() does it."""
 
-    COLLECT = 1 << 20
+    MEMORY = 32 << 20
 
     def __init__(self, file_path: FilePath) -> None:
-        self._file = Replacement(os.fsdecode(file_path), direct=False)
-        self._small = bytearray()
+        self._file = Output(os.fsdecode(file_path), memory=self.MEMORY)
         super().__init__(file_path)
 
     def _put(self, view: memoryview) -> None:
-        if len(view) < self.COLLECT:
-            self._small += view
-        if len(view) >= self.COLLECT or len(self._small) >= self.COLLECT:
-            self._flush_small()
-        if len(view) >= self.COLLECT:
-            self._file.append(view)
-
-    def _flush_small(self) -> None:
-        small, self._small = self._small, bytearray()
-        self._file.append(memoryview(small))
+        self._file.write(view)
 
     def _finish(self) -> None:
-        self._flush_small()
         self._file.commit()
 
     def _abort(self) -> None:

@@ -266,6 +266,44 @@ static PyObject *output_seek(PyObject *self, PyObject *args)
 	return r < 0 ? output_failed(o, r, &err) : PyLong_FromUnsignedLongLong(offset);
 }
 
+static PyObject *output_fileno(PyObject *self, PyObject *unused)
+{
+	struct output *o = (struct output *)self;
+	struct sluice_err err = {0, ""};
+	int fd;
+
+	(void)unused;
+	if (output_enter(o) < 0)
+		return NULL;
+	fd = sluice_writer_fd(o->writer, &err);
+	busy_leave(&o->busy);
+	return fd < 0 ? output_failed(o, fd, &err) : PyLong_FromLong(fd);
+}
+
+static PyObject *output_sum(PyObject *self, PyObject *args)
+{
+	struct output *o = (struct output *)self;
+	struct sluice_err err = {0, ""};
+	unsigned long long offset;
+	Py_buffer view;
+	int r = -1;
+
+	if (!PyArg_ParseTuple(args, "y*K:sum", &view, &offset))
+		return NULL;
+	if (output_enter(o) == 0) {
+		Py_BEGIN_ALLOW_THREADS
+		r = sluice_writer_sum(o->writer, view.buf, (uint64_t)view.len, offset, &err);
+		Py_END_ALLOW_THREADS
+		busy_leave(&o->busy);
+		if (r < 0)
+			output_failed(o, r, &err);
+	}
+	PyBuffer_Release(&view);
+	if (r < 0)
+		return NULL;
+	Py_RETURN_NONE;
+}
+
 static PyObject *output_tell(PyObject *self, PyObject *unused)
 {
 	struct output *o = (struct output *)self;
@@ -382,14 +420,15 @@ static int output_begin(struct output *o, const struct path *path,
 
 static PyObject *output_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-	static const char *const names[] = {"path", "size", "memory", "durable", "checksum", NULL};
+	static const char *const names[] = {"path",     "size",    "memory", "durable",
+					    "checksum", "outside", NULL};
 	struct sluice_writer_opts w = SLUICE_WRITER_OPTS_INIT;
 	struct params p = {"Output", names, 1, 1};
 	int64_t size, memory = -1;
 	struct path path;
 	struct output *o;
-	PyObject *v[5];
-	int sync, sum;
+	PyObject *v[6];
+	int sync, sum, outside;
 
 	if (args_parse_tuple(&p, args, kwargs, v) < 0)
 		return NULL;
@@ -398,10 +437,12 @@ static PyObject *output_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 		memory = args_int("memory", v[2], 2 << 20, INT64_MAX, 128 << 20);
 	sync = args_flag(v[3], true);
 	sum = args_flag(v[4], true);
-	if (memory < 0 || sync < 0 || sum < 0 || path_take(&path, v[0]) < 0)
+	outside = args_flag(v[5], false);
+	if (memory < 0 || sync < 0 || sum < 0 || outside < 0 || path_take(&path, v[0]) < 0)
 		return NULL;
 	w.expected = (uint64_t)size;
-	w.flags = (sync ? 0 : SLUICE_WRITER_NO_SYNC) | (sum ? 0 : SLUICE_WRITER_NO_CRC);
+	w.flags = (sync ? 0 : SLUICE_WRITER_NO_SYNC) | (sum ? 0 : SLUICE_WRITER_NO_CRC) |
+		  (outside ? SLUICE_WRITER_OUTSIDE : 0);
 	share(&w, (uint64_t)memory);
 	o = (struct output *)PyType_GenericAlloc(type, 0);
 	if (o)
@@ -441,6 +482,12 @@ static PyMethodDef methods[] = {
 	 "end_archive($self)\n--\n\n"
 	 "When all of it is written: it is complete."},
 	{"seek", output_seek, METH_VARARGS, "seek($self, offset, /)\n--\n\n"},
+	{"fileno", output_fileno, METH_NOARGS,
+	 "fileno($self)\n--\n\n"
+	 "With outside: what its bytes are written to, by others."},
+	{"sum", output_sum, METH_VARARGS,
+	 "sum($self, data, offset, /)\n--\n\n"
+	 "Tell of bytes that others write: for the checksums."},
 	{"tell", output_tell, METH_NOARGS, "tell($self)\n--\n\n"},
 	{"commit", output_commit, METH_NOARGS, "commit($self)\n--\n\n"},
 	{"abort", output_abort, METH_NOARGS, "abort($self)\n--\n\n"},
@@ -454,7 +501,8 @@ static PyGetSetDef getset[] = {
 };
 
 static char doc[] =
-	"Output(path, *, size=0, memory=134217728, durable=True, checksum=True)\n--\n\n"
+	"Output(path, *, size=0, memory=134217728, durable=True, checksum=True, "
+	"outside=False)\n--\n\n"
 	"A file that is written from start to end; seen after commit(), and not before.";
 
 static PyType_Slot slots[] = {
