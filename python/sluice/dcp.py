@@ -13,11 +13,9 @@ in the same folder stays whole until the new one is; tensors are read straight i
 """
 import concurrent.futures
 import contextlib
-import errno
 import io
 import os
 import pickle
-import re
 import uuid
 from collections.abc import Iterator
 from typing import Any, cast
@@ -29,7 +27,7 @@ from torch.distributed.checkpoint.planner import LoadItemType, WriteItemType
 from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
-from . import s3
+from . import _dcp_files, s3
 from ._reader import Ranges, Record, Unusual, content, is_damage, is_uri
 from ._reader import Reader as _File
 from ._sluice import crc32
@@ -42,10 +40,6 @@ __all__ = ['Reader', 'Writer']
 
 _WHOLE = 8 << 20  # what is smaller is read with its header, and copied
 _ROOM = 128 << 20  # for what is copied, at once
-_OURS = re.compile(r'__\d+_\d+\.[0-9a-f]{32}\.distcp')  # files that a writer of ours has made
-# Behind the metadata, where pickle does not look.  Not in a file beside them, because torch may replace
-# them without knowing.
-_END = b'\nsluice crc32 %08x\n'
 
 
 class _FileSystem(_torchs.FileSystem):  # type: ignore[misc]
@@ -87,7 +81,7 @@ class _FileSystem(_torchs.FileSystem):  # type: ignore[misc]
     @contextlib.contextmanager
     def create_stream(self, path: Any, mode: str) -> Iterator[Any]:
         if mode == 'rb':
-            yield io.BytesIO(_checked(bytes(content(path)), path, self._verify))
+            yield io.BytesIO(_dcp_files.checked(bytes(content(path)), path, self._verify))
             return
         with _Output(path, **self._options) as output:
             yield _Stream(output)
@@ -129,6 +123,10 @@ class Writer(FileSystemWriter):  # type: ignore[misc]
     def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:
         return _FileSystem.validate_checkpoint_id(checkpoint_id)
 
+    def prepare_global_plan(self, plans: list[Any]) -> list[Any]:
+        _dcp_files.begin(self.path, self._own_rank())  # finish() ends it, of a save that failed the next one
+        return cast(list[Any], super().prepare_global_plan(plans))
+
     def write_data(self, plan: Any, planner: Any) -> 'Future[list[WriteResult]]':
         torchs_format = getattr(self, 'serialization_format', None)
         if self.transforms.extensions or getattr(torchs_format, 'value', '') == 'safetensors':
@@ -167,22 +165,20 @@ class Writer(FileSystemWriter):  # type: ignore[misc]
         metadata.version = _torchs.CURRENT_DCP_VERSION
         metadata.storage_data = {r.index: r.storage_data for some in results for r in some}
         metadata.storage_meta = self.storage_meta()
-        before = _files_of(path)
+        named = {info.relative_path for info in metadata.storage_data.values()}
         data = pickle.dumps(metadata)
-        with _Output(path, **{**self._options, 'checksum': False}) as output:
-            output.write(data + _END % crc32(data))
-        if self.use_collectives:
-            _remove_others(os.fspath(self.path), before, _named(metadata))
+        try:
+            with _Output(path, **{**self._options, 'checksum': False}) as output:
+                output.write(data + _dcp_files.END % crc32(data))
+                _dcp_files.need(self.path, named)
+                before, since = _dcp_files.names_in(path), _dcp_files.made(path)
+            _dcp_files.remove_old(path, before, since, self._own_rank())
+        finally:
+            _dcp_files.end(self.path)
 
-
-def _checked(data: bytes, path: Any, verify: bool | str) -> bytes:
-    """Metadata, compared with the checksum behind them, where there is one."""
-    size = len(data) - len(_END % 0)
-    if verify == 'require' and data[size:size + 14] != _END[:14]:
-        raise OSError(errno.ENODATA, 'it has no checksum to verify it with', os.fspath(path))
-    if verify and data[size:size + 14] == _END[:14] and data[size:] != _END % crc32(data[:size]):
-        raise OSError(errno.EBADMSG, 'it is not what was saved: its checksum is another', os.fspath(path))
-    return data
+    def _own_rank(self) -> str:
+        """Of one that publishes metadata for itself alone."""
+        return '' if getattr(self, 'use_collectives', True) or self.rank is None else str(self.rank)
 
 
 def _alone(tensor: torch.Tensor) -> torch.Tensor:
@@ -193,33 +189,6 @@ def _alone(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.untyped_storage().size() != tensor.nbytes:
         tensor = tensor.clone()
     return tensor
-
-
-def _named(metadata: Any) -> set[str]:
-    return {info.relative_path for info in (metadata.storage_data or {}).values()}
-
-
-def _files_of(path: Any) -> set[str]:
-    """The files of the checkpoint that is there."""
-    try:
-        return _named(pickle.loads(content(path)))
-    except (OSError, pickle.UnpicklingError, EOFError, AttributeError):
-        return set()
-
-
-def _remove_others(folder: str, before: set[str], now: set[str]) -> None:
-    """What the old checkpoint had, and what saves that were killed have left, but nothing else."""
-    remove: Any = os.unlink
-    if is_uri(folder):
-        found, remove = [os.path.basename(uri) for uri in s3.list(f'{folder}/')], s3.delete
-    else:
-        found = os.listdir(folder)
-    left = {name for name in found if _OURS.fullmatch(name)}
-    for name in (before | left) - now:
-        if os.path.basename(name) == name and name.endswith(_torchs.DEFAULT_SUFFIX):
-            for one in (name, f'{name}.crc'):
-                with contextlib.suppress(OSError):
-                    remove(os.path.join(folder, one))
 
 
 # ---- reading

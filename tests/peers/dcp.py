@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """sluice.dcp as torch tests its own storage: both ways, over an older checkpoint, resharded, asynchronously."""
+import functools
 import os
+import pickle
+import random
 import shutil
 import subprocess
 import sys
+import threading
 import warnings
 
-from kit import case, cases, child, data, path, raises, run
+from kit import case, cases, child, content, data, path, raises, run
 from peer import need
 
 need('torch', 'torch.distributed.checkpoint')
@@ -23,6 +27,7 @@ KINDS = [k for k in ('float64', 'float32', 'float16', 'bfloat16', 'complex64', '
                      'float8_e4m3fn') if hasattr(torch, k)]
 
 
+@functools.lru_cache(1000)
 def tensor(kind, shape, seed):
     dtype = getattr(torch, kind)
     count = 1
@@ -120,6 +125,77 @@ def a_save_that_fails_leaves_the_older_checkpoint_whole():
         assert loads(place, 1, reader)
     dcp.save(state(3), storage_writer=Writer(place))
     assert loads(place, 3, Reader) and len(os.listdir(place)) == 3, os.listdir(place)
+
+
+class Overtaken(Writer):
+    """Another save to the same folder begins and ends between its data and its metadata."""
+
+    def finish(self, metadata, results):
+        thread = threading.Thread(target=dcp.save, args=(state(8),), kwargs={'storage_writer': Writer(self.path)})
+        thread.start()
+        thread.join()
+        assert loads(self.path, 8, Reader)
+        super().finish(metadata, results)
+
+
+@case
+def of_two_saves_to_one_folder_at_once_the_later_wins_whole():
+    for older in False, True:
+        place = path('ckpt')
+        if older:
+            dcp.save(state(7), storage_writer=Writer(place))
+        dcp.save(state(9), storage_writer=Overtaken(place))
+        for reader in Reader, FileSystemReader:
+            assert loads(place, 9, reader)
+        assert len(os.listdir(place)) == 3, os.listdir(place)
+
+
+@case
+def metadata_never_name_what_somebody_has_removed():
+    class Robbed(Writer):
+        def finish(self, metadata, results):
+            os.unlink(os.path.join(self.path, results[0][0].storage_data.relative_path))
+            super().finish(metadata, results)
+
+    place = path('ckpt')
+    dcp.save(state(1), storage_writer=Writer(place))
+    raises(BaseException, dcp.save, state(2), storage_writer=Robbed(place))
+    assert loads(place, 1, Reader)
+    dcp.save(state(3), storage_writer=Writer(place))
+    assert len(os.listdir(place)) == 3, os.listdir(place)
+
+
+class Trap:
+    """Tells when somebody unpickles it."""
+
+    sprung = False
+
+    def __reduce__(self):
+        return setattr, (Trap, 'sprung', True)
+
+
+@case
+def metadata_that_are_damaged_do_not_keep_a_new_checkpoint_away():
+    place = path('ckpt')
+    dcp.save(state(1), storage_writer=Writer(place))
+    whole = content(os.path.join(place, '.metadata'))
+    bare = whole[:whole.rindex(b'\nsluice')]
+    seed = random.randrange(1 << 32)
+    print(f'# seed {seed}')
+    rng = random.Random(seed)
+    damaged = [b'', b'x', b'\x80\x05.', whole[:100], whole[:-1], pickle.dumps(5), b'c\xff\n\n.', b'Vno\\uxyz0\n.',
+               b'cno.such\nmodule\n.', pickle.dumps(Trap()), b'\x80\x04\x8c\x03\xff\xff\xff.']
+    for _ in range(15):  # as they may be without our checksum
+        at = rng.randrange(len(bare))
+        damaged.append(bare[:at] + bytes([rng.randrange(256)]) + bare[at + 1:])
+    for old in damaged:
+        with open(os.path.join(place, '.metadata'), 'wb') as f:
+            f.write(old)
+        dcp.save({'a': torch.ones(3)}, storage_writer=Writer(place))
+        got = {'a': torch.zeros(3)}
+        dcp.load(got, storage_reader=Reader(place))
+        assert got['a'].sum() == 3 and len(os.listdir(place)) == 3, (old, os.listdir(place))
+    assert not Trap.sprung
 
 
 @case
