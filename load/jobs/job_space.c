@@ -17,11 +17,24 @@ const char *const space_names[SPACE_KINDS] = {
 	"engine",     "memory",
 };
 
-static const struct {
-	uint64_t min, max;
-} ranges[SPACE_KINDS] = {
-	{512, 1ull << 30}, {1, 4096}, {0, 1}, {0, 1}, {1, 256}, {0, UINT64_MAX}, {0, BED_GPU},
-};
+/* What a value may be: of what is a field of a handle's options, the library says it. */
+static struct sluice_bounds space_bounds(enum space_kind kind)
+{
+	static const char *const fields[SPACE_KINDS] = {
+		[SPACE_BLOCK_SIZE] = "block",
+		[SPACE_QUEUE_DEPTH] = "depth",
+		[SPACE_IO_PARALLEL] = "threads",
+	};
+	struct sluice_bounds is = {.max = 1, .step = 1};
+
+	if (kind == SPACE_ENGINE)
+		is.max = UINT64_MAX;
+	else if (kind == SPACE_MEMORY)
+		is.max = BED_GPU;
+	else if (fields[kind])
+		sluice_get_bounds(fields[kind], &is);
+	return is;
+}
 
 static struct space_axis *space_find_axis(const struct space *s, enum space_kind kind)
 {
@@ -34,12 +47,14 @@ static struct space_axis *space_find_axis(const struct space *s, enum space_kind
 static int space_check_value(const struct space_axis *axis, enum space_kind kind, uint64_t n,
 			     const char *text, struct sluice_err *err)
 {
-	if (n < ranges[kind].min || n > ranges[kind].max)
+	struct sluice_bounds is = space_bounds(kind);
+
+	if (n < is.min || n > is.max)
 		return sluice_fail(err, -EINVAL, "%s: %" PRIu64 " is outside %" PRIu64 "..%" PRIu64,
-				   space_names[kind], n, ranges[kind].min, ranges[kind].max);
-	if (kind == SPACE_BLOCK_SIZE && n % 512)
-		return sluice_fail(err, -EINVAL, "block_size: %" PRIu64 " is not a multiple of 512",
-				   n);
+				   space_names[kind], n, is.min, is.max);
+	if (n % is.step)
+		return sluice_fail(err, -EINVAL, "%s: %" PRIu64 " is not a multiple of %" PRIu64,
+				   space_names[kind], n, is.step);
 	for (unsigned i = 0; axis && i < axis->nr; i++)
 		if (axis->values[i].n == n && (!text || !strcmp(text, axis->values[i].text)))
 			return sluice_fail(err, -EEXIST, "%s: a value is there twice",

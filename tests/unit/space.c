@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The configurations of sweep and tune: their number, order, meaning and names. */
+#include <errno.h>
+
+#include <sluice/sluice.h>
+
 #include "base/util.h"
 #include "common/t.h"
 #include "load/bed/buffers.h"
@@ -111,6 +115,35 @@ static void what_makes_no_sense_is_refused(void **state)
 	space_fini(&s);
 }
 
+static void ranges_are_those_of_the_handles_options(void **state)
+{
+	static const struct {
+		enum space_kind kind;
+		const char *field;
+	} all[] = {
+		{SPACE_BLOCK_SIZE, "block"},
+		{SPACE_QUEUE_DEPTH, "depth"},
+		{SPACE_IO_PARALLEL, "threads"},
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(all); i++) {
+		struct space s = {.nr = 0};
+		struct sluice_bounds is;
+
+		assert_int_equal(sluice_get_bounds(all[i].field, &is), 0);
+		assert_int_equal(space_add(&s, all[i].kind, is.min - 1, NULL, NULL), -EINVAL);
+		assert_int_equal(space_add(&s, all[i].kind, is.max + 1, NULL, NULL), -EINVAL);
+		assert_int_equal(space_add(&s, all[i].kind, is.min, NULL, NULL), 0);
+		assert_int_equal(space_add(&s, all[i].kind, is.max, NULL, NULL), 0);
+		assert_int_equal(space_add(&s, all[i].kind, is.min + is.step, NULL, NULL), 0);
+		if (is.step > 1)
+			assert_int_equal(space_add(&s, all[i].kind, is.max - 1, NULL, NULL),
+					 -EINVAL);
+		space_fini(&s);
+	}
+}
+
 static void fewer_threads_are_cheaper_than_less_memory(void **state)
 {
 	struct sluice_opts a = SLUICE_OPTS_INIT, b = SLUICE_OPTS_INIT;
@@ -139,6 +172,7 @@ int main(void)
 		cmocka_unit_test(a_point_sets_what_it_names_and_nothing_else),
 		cmocka_unit_test(a_name_has_seven_fields_that_upstream_reads),
 		cmocka_unit_test(what_makes_no_sense_is_refused),
+		cmocka_unit_test(ranges_are_those_of_the_handles_options),
 		cmocka_unit_test(fewer_threads_are_cheaper_than_less_memory),
 	};
 
