@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/kv/kv_result.h"
+#include "load/kv/kv_virtual.h"
 #include "load/measure/handle.h"
 #include "load/model/kv_queue.h"
 #include "load/trace/trace.h"
@@ -21,7 +22,6 @@
 #define TICK_NS        ((uint64_t)(KV_SCALE_SEC * 1e9))
 #define PROGRESS_NS    100000000ull /* of wall time */
 #define PROGRESS_EVERY 64           /* requests between looks at the clock */
-#define KEY_ROOM       (TRACE_KEY_MAX + KV_KEY_MAX)
 
 /* A request that is being generated. */
 struct pending {
@@ -33,16 +33,9 @@ struct tracer {
 	const struct kv_job *job;
 	struct kv_params params; /* the job's, with the epoch of the clock */
 	struct kv_result *r;
-	struct kv_texts *texts;
-	struct kv_load *load;
-	struct kv_cache *cache;
-	struct kv_cache_opts opts;
+	struct kv_virtual model;
 	struct trace_writer *writer;
 	struct sluice_err *err;
-
-	struct trace_row row;
-	struct kv_key key; /* whose name is in the row */
-	char *name;
 
 	bool counting;            /* the run has begun */
 	struct kv_second *second; /* of the request */
@@ -65,37 +58,14 @@ struct tracer {
 
 /* -------------------------------------------------------------------------- rows */
 
-static int tracer_set_name(struct tracer *t, struct kv_key key)
-{
-	size_t len = kv_key_format(t->name, KEY_ROOM, key, t->texts);
-
-	if (len >= KEY_ROOM)
-		return sluice_fail(t->err, -EINVAL, "a key has %zu bytes; at most %d are possible",
-				   len, TRACE_KEY_MAX);
-	t->key = key;
-	t->row.key = t->name;
-	t->row.key_len = (uint32_t)len;
-	return 0;
-}
-
 static int put_row(struct tracer *t, const struct kv_event *ev)
 {
-	static const uint8_t ops[] = {TRACE_WRITE, TRACE_READ, TRACE_DELETE};
-	static const uint8_t phases[] = {TRACE_PREFILL, TRACE_DECODE, TRACE_EVICT};
-	int r;
+	int r = kv_virtual_row(&t->model, ev, kv_load_row(t->model.load), t->err);
 
-	if (!t->row.key || !kv_key_equal(ev->key, t->key)) {
-		r = tracer_set_name(t, ev->key);
-		if (r < 0)
-			return r;
-	}
-	t->row.time_ns = kv_load_row(t->load);
-	t->row.op = ops[ev->type];
-	t->row.phase = phases[ev->phase];
-	t->row.tier = ev->tier;
-	t->row.size = ev->size;
+	if (r < 0)
+		return r;
 	t->r->rows += ev->type != KV_EV_DELETE || t->job->trace_extended;
-	return trace_write(t->writer, &t->row, t->err);
+	return trace_write(t->writer, &t->model.row, t->err);
 }
 
 static void count_io(struct tracer *t, const struct kv_event *ev)
@@ -115,7 +85,7 @@ static int tracer_emit(void *arg, const struct kv_event *ev)
 	struct tracer *t = arg;
 
 	if (t->counting) {
-		kv_count(&t->r->counts, ev, &t->opts);
+		kv_count(&t->r->counts, ev, &t->model.opts);
 		if (ev->type == KV_EV_READ || ev->type == KV_EV_WRITE)
 			count_io(t, ev);
 		t->second->misses += ev->type == KV_EV_MISS;
@@ -141,8 +111,8 @@ static void tracer_tell(struct tracer *t)
 	if (now - t->told_ns < PROGRESS_NS)
 		return;
 	t->told_ns = now;
-	t->job->progress(t->job->progress_arg, (double)kv_load_clock(t->load) / 1e9, t->r->requests,
-			 n->total_read_bytes + n->total_write_bytes);
+	t->job->progress(t->job->progress_arg, (double)kv_load_clock(t->model.load) / 1e9,
+			 t->r->requests, n->total_read_bytes + n->total_write_bytes);
 }
 
 /* The real clock: not before its time. */
@@ -179,7 +149,7 @@ static void begin_generation(struct tracer *t, const struct kv_request *r,
 			     const struct kv_planned *d)
 {
 	struct pending *p = &t->pending[t->free];
-	uint64_t end = kv_load_clock(t->load) + d->generation_ns;
+	uint64_t end = kv_load_clock(t->model.load) + d->generation_ns;
 
 	sluice_heap_put(&t->ends, end, t->free);
 	t->free = p->next_free;
@@ -199,7 +169,7 @@ static void leave_seconds(struct tracer *t, uint64_t now_ns)
 	for (; (t->left + 1) * SECOND_NS <= now_ns && t->left < t->r->seconds.nr; t->left++) {
 		struct kv_second *s = seconds_at(&t->r->seconds, t->left * SECOND_NS);
 
-		s->queued = kv_load_queued_at(t->load, now_ns);
+		s->queued = kv_load_queued_at(t->model.load, now_ns);
 		s->in_flight = t->ends.nr;
 	}
 }
@@ -228,10 +198,9 @@ static int do_request(struct tracer *t, const struct kv_request *q)
 		r = enter_second(t, q->start_ns);
 	if (r < 0)
 		return r;
-	t->row.request = document ? -1 : (int64_t)q->id;
-	t->row.user = document ? -1 : (int64_t)q->user;
-	t->row.qos = document ? -1 : (int8_t)q->qos;
-	r = kv_plan(t->load, t->cache, q, document ? NULL : count_step, t, &planned);
+	kv_virtual_request(&t->model, q);
+	t->model.row.qos = document ? -1 : (int8_t)q->qos;
+	r = kv_plan(t->model.load, t->model.cache, q, document ? NULL : count_step, t, &planned);
 	if (r < 0 || document)
 		return r;
 	kv_result_planned(t->r, &t->params, &planned);
@@ -245,7 +214,7 @@ static int do_request(struct tracer *t, const struct kv_request *q)
 static int scale(struct tracer *t)
 {
 	uint64_t now = t->tick_ns + TICK_NS;
-	struct kv_scale_sample sample = {.queued = kv_load_queued(t->load)};
+	struct kv_scale_sample sample = {.queued = kv_load_queued(t->model.load)};
 	enum kv_scale_action action;
 	int r = complete(t, now);
 
@@ -262,25 +231,11 @@ static int scale(struct tracer *t)
 	if (action == KV_SCALE_STOP)
 		return 1;
 	if (!t->params.policy.scales_nobody && (action == KV_SCALE_UP || action == KV_SCALE_DOWN))
-		kv_load_set_users(t->load, t->scale.users, now);
+		kv_load_set_users(t->model.load, t->scale.users, now);
 	return 0;
 }
 
 /* ------------------------------------------------------------------------- the run */
-
-/* What is in the cache before: rows, but nothing that counts. */
-static int prepopulate(struct tracer *t)
-{
-	uint32_t tokens;
-	struct kv_key key;
-	int r = 0;
-
-	for (uint64_t i = 0; r >= 0 && !tracer_stopped(t) &&
-			     kv_prepop(&t->params, t->opts.limit[KV_NVME], i, &key, &tokens);
-	     i++)
-		r = kv_cache_allocate(t->cache, key, tokens);
-	return r < 0 ? r : 0;
-}
 
 static void tracer_partial(struct kv_result *r, const char *why)
 {
@@ -291,9 +246,9 @@ static void tracer_partial(struct kv_result *r, const char *why)
 /* Everything was asked for: the interval ends with the time, or with the last request. */
 static uint64_t natural_end(const struct tracer *t)
 {
-	uint64_t limit = kv_load_limit(t->load);
+	uint64_t limit = kv_load_limit(t->model.load);
 
-	return kv_load_exhausted(t->load) ? min_u64(limit, t->last_end_ns) : limit;
+	return kv_load_exhausted(t->model.load) ? min_u64(limit, t->last_end_ns) : limit;
 }
 
 /* 0: go on, 1: the autoscaler has seen enough, or -errno. */
@@ -314,17 +269,17 @@ static int tracer_run(struct tracer *t, uint64_t *end_ns)
 
 	for (uint64_t n = 0; r == 0 && !tracer_stopped(t); n++) {
 		if (t->params.autoscale)
-			kv_load_pause_at(t->load, t->tick_ns + TICK_NS);
-		what = kv_load_next(t->load, &q);
+			kv_load_pause_at(t->model.load, t->tick_ns + TICK_NS);
+		what = kv_load_next(t->model.load, &q);
 		if (what == 0) {
 			*end_ns = natural_end(t);
-			return kv_load_error(t->load, t->err);
+			return kv_load_error(t->model.load, t->err);
 		}
 		r = do_next(t, what, &q);
 		if (n % PROGRESS_EVERY == 0)
 			tracer_tell(t);
 	}
-	*end_ns = kv_load_clock(t->load);
+	*end_ns = kv_load_clock(t->model.load);
 	if (tracer_stopped(t))
 		tracer_partial(t->r, "stopped");
 	return r < 0 ? r : 0;
@@ -384,12 +339,12 @@ static int tracer_finish(struct tracer *t, uint64_t end_ns)
 
 	leave_seconds(t, end_ns);
 	r->elapsed_sec = (double)end_ns / 1e9;
-	r->has_gpu = t->opts.has_gpu;
+	r->has_gpu = t->model.opts.has_gpu;
 	snprintf(r->gpu_how, sizeof(r->gpu_how), "bookkeeping: a trace moves nothing");
-	r->memory_bytes = kv_cache_memory(t->cache) + kv_load_memory(t->load);
+	r->memory_bytes = kv_cache_memory(t->model.cache) + kv_load_memory(t->model.load);
 	if (!t->params.autoscale || !r->nr_scale)
 		r->users_end = r->users_peak = r->users_start;
-	kv_result_tiers(r, t->cache);
+	kv_result_tiers(r, t->model.cache);
 	fill_series(t);
 	return e < 0 ? e : add_zeros(t);
 }
@@ -427,48 +382,38 @@ static int tracer_prepare(struct tracer *t)
 
 	if (t->job->clock == KV_CLOCK_REAL)
 		t->params.epoch_ns = epoch_now();
-	t->row = TRACE_ROW_INIT;
 	t->r->users_start = kv_params_own_users(&t->params);
-	kv_params_cache(&t->params, kv_params_storage(&t->params), true, &t->opts);
-	t->texts = kv_texts_new();
-	t->name = malloc(KEY_ROOM);
-	if (!t->texts || !t->name || prepare_pending(t) < 0 ||
-	    kv_scale_init(&t->scale, &t->params) < 0)
+	if (prepare_pending(t) < 0 || kv_scale_init(&t->scale, &t->params) < 0)
 		return sluice_fail(t->err, -ENOMEM, "out of memory");
-	r = kv_load_new(&t->load, &t->params, t->texts, t->err);
+	r = kv_virtual_open(&t->model, &t->params, tracer_emit, t, t->err);
 	if (r < 0)
 		return r;
-	kv_result_input(t->r, t->load);
-	r = kv_cache_new(&t->cache, &t->opts, tracer_emit, t);
-	if (r < 0)
-		return sluice_fail(t->err, r, "out of memory");
+	kv_result_input(t->r, t->model.load);
 	return trace_writer_open(&t->writer, t->job->trace_path, &o, t->err);
 }
 
 static void clean_up(struct tracer *t)
 {
-	kv_cache_free(t->cache);
-	kv_load_free(t->load);
-	kv_texts_free(t->texts);
+	kv_virtual_close(&t->model);
 	kv_scale_fini(&t->scale);
 	sluice_heap_fini(&t->ends);
 	free(t->pending);
-	free(t->name);
 }
 
 /* The trace from its first row to the end of the file. */
 static int trace(struct tracer *t)
 {
 	uint64_t end_ns = 0;
-	int r = prepopulate(t), e;
+	int r = kv_virtual_prepare(&t->model, t->job->stop), e; /* rows, but nothing that counts */
 
 	t->counting = true;
 	t->begin_ns = clock_ns();
 	if (r == 0)
 		r = tracer_run(t, &end_ns);
 	if (r < 0)
-		tracer_partial(t->r, kv_load_error(t->load, NULL) < 0 ? "reading the input failed"
-								      : "writing the trace failed");
+		tracer_partial(t->r, kv_load_error(t->model.load, NULL) < 0
+					     ? "reading the input failed"
+					     : "writing the trace failed");
 	e = tracer_finish(t, end_ns);
 	r = r < 0 ? r : e;
 	e = trace_writer_close(t->writer, r < 0 ? NULL : t->err);

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_KV_KV_VIRTUAL_H
+#define SLUICE_KV_KV_VIRTUAL_H
+
+/*
+ * The model without storage: a load on its virtual clock, a cache, and what the cache decides as
+ * rows of a trace.
+ */
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "load/model/kv_load.h"
+#include "load/trace/trace.h"
+
+struct kv_virtual {
+	const struct kv_params *params;
+	struct kv_cache_opts opts;
+	struct kv_texts *texts;
+	struct kv_load *load;
+	struct kv_cache *cache;
+	struct trace_row row; /* the last one; its name is in @name */
+	struct kv_key key;    /* whose name that is */
+	char *name;
+};
+
+/* @p is used until the end.  After a failure, too, there is something to close. */
+int kv_virtual_open(struct kv_virtual *v, const struct kv_params *p, kv_emit *emit, void *arg,
+		    struct sluice_err *err);
+void kv_virtual_close(struct kv_virtual *v);
+
+/* What is in the cache before; until *@stop, which may be NULL. */
+int kv_virtual_prepare(struct kv_virtual *v, const atomic_int *stop);
+
+/* Rows are of @q from here on.  A document is nobody's. */
+void kv_virtual_request(struct kv_virtual *v, const struct kv_request *q);
+
+/* v->row is what @ev, no miss, does at @time_ns. */
+int kv_virtual_row(struct kv_virtual *v, const struct kv_event *ev, uint64_t time_ns,
+		   struct sluice_err *err);
+
+#endif
