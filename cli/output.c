@@ -76,27 +76,17 @@ void cli_outputs_abandon(struct cli_outputs *o)
 /* "result.xlsx" to "result.csv", a file that is not there yet. */
 static int csv_instead(struct cli_outputs *o, const json_t *all, const char *why)
 {
-	CLEANUP_FREE char *name = NULL;
-	const char *xlsx = o->xlsx.name, *dot = strrchr(xlsx, '.');
-	size_t len = dot && !strcmp(dot, ".xlsx") ? (size_t)(dot - xlsx) : strlen(xlsx);
-	FILE *f;
-	int e;
+	CLEANUP_FREE char *name = cli_csv_name(o->xlsx.name);
+	int r;
 
-	if (asprintf(&name, "%.*s.csv", (int)len, xlsx) < 0)
+	if (!name)
 		return cli_fail(o->cmd, CLI_FAILED, "out of memory");
-	cli_file_abandon(&o->xlsx);
-	f = fopen(name, "wxe");
-	if (!f)
-		return cli_fail(o->cmd, CLI_FAILED, "--xlsx: %s, and '%s' cannot be made: %s", why,
-				name, strerror(errno));
-	e = result_csv(f, all);
-	if (fclose(f) && e == 0)
-		e = -errno;
-	if (e < 0)
-		return cli_fail(o->cmd, CLI_FAILED, "--xlsx: '%s' was not written: %s", name,
-				strerror(-e));
-	cli_note(o->cmd, "--xlsx: %s; wrote %s", why, name);
-	return CLI_OK;
+	if (access(name, F_OK) == 0)
+		return cli_fail(o->cmd, CLI_FAILED, "--xlsx: %s, and '%s' is there already", why,
+				name);
+	r = cli_file_instead(&o->xlsx, o->cmd, name, why);
+	return r == CLI_OK ? cli_file_finish(&o->xlsx, o->cmd, result_csv(o->xlsx.f, all), NULL)
+			   : r;
 }
 
 static int finish_xlsx(struct cli_outputs *o, const json_t *all)

@@ -13,13 +13,6 @@
 #include "load/report/kv/kv_report.h"
 #include "load/report/result/result.h"
 
-static bool ends_with(const char *s, const char *end)
-{
-	size_t n = strlen(s), m = strlen(end);
-
-	return n >= m && !strcmp(s + n - m, end);
-}
-
 static char *default_name(void)
 {
 	time_t now = time(NULL);
@@ -31,24 +24,14 @@ static char *default_name(void)
 	return strdup(name);
 }
 
-/* As upstream makes the name: .xlsx becomes .csv, and what is neither gets it appended. */
-static char *csv_name(const char *xlsx)
-{
-	size_t len = strlen(xlsx) - (ends_with(xlsx, ".xlsx") ? strlen(".xlsx") : 0);
-	char *name = NULL;
-
-	if (ends_with(xlsx, ".csv"))
-		return strdup(xlsx);
-	return asprintf(&name, "%.*s.csv", (int)len, xlsx) < 0 ? NULL : name;
-}
-
 static int open_table(struct kv_outputs *o, const struct kv_args *a)
 {
 	const char *xlsx = a->xlsx;
 	int r;
 
-	o->csv = !ends_with(xlsx, ".xlsx");
-	o->csv_name = csv_name(xlsx);
+	o->csv = !cli_name_ends(xlsx, ".xlsx");
+	/* as upstream makes the name */
+	o->csv_name = cli_name_ends(xlsx, ".csv") ? strdup(xlsx) : cli_csv_name(xlsx);
 	if (!o->csv_name)
 		return cli_fail(o->cmd, CLI_FAILED, "out of memory");
 	r = cli_name_check(o->cmd, a, "--xlsx-output", o->csv_name);
@@ -93,32 +76,20 @@ void kv_outputs_abandon(struct kv_outputs *o)
 
 /* -------------------------------------------------------------------- writing */
 
-/* Where libxlsxwriter is missing. */
-static int csv_instead(struct kv_outputs *o, const struct kv_report *rep, const json_t *json,
-		       const char *why)
-{
-	int r;
-
-	cli_file_abandon(&o->table);
-	r = cli_file_open(&o->table, o->cmd, "--xlsx-output", o->csv_name);
-	if (r != CLI_OK)
-		return r;
-	cli_note(o->cmd, "--xlsx-output: %s; wrote %s", why, o->csv_name);
-	return cli_file_finish(&o->table, o->cmd, kv_report_csv(o->table.f, rep, json), NULL);
-}
-
 static int write_table(struct kv_outputs *o, const struct kv_report *rep, const json_t *json)
 {
 	struct sluice_err err = {0, ""};
-	int e;
+	int e, r;
 
-	if (o->csv)
-		return cli_file_finish(&o->table, o->cmd, kv_report_csv(o->table.f, rep, json),
-				       NULL);
-	e = kv_report_xlsx(o->table.f, rep, json, &err);
-	if (e == -ENOTSUP)
-		return csv_instead(o, rep, json, err.msg);
-	return cli_file_finish(&o->table, o->cmd, e, e < 0 ? err.msg : NULL);
+	if (!o->csv) {
+		e = kv_report_xlsx(o->table.f, rep, json, &err);
+		if (e != -ENOTSUP)
+			return cli_file_finish(&o->table, o->cmd, e, e < 0 ? err.msg : NULL);
+		r = cli_file_instead(&o->table, o->cmd, o->csv_name, err.msg);
+		if (r != CLI_OK)
+			return r;
+	}
+	return cli_file_finish(&o->table, o->cmd, kv_report_csv(o->table.f, rep, json), NULL);
 }
 
 static int write_fio(struct kv_outputs *o, const struct kv_report *rep)

@@ -217,3 +217,31 @@ void cli_file_abandon(struct cli_file *file)
 	free(file->stream);
 	*file = (struct cli_file){.name = NULL};
 }
+
+int cli_file_instead(struct cli_file *file, const struct cli_cmd *cmd, const char *name,
+		     const char *why)
+{
+	const char *option = file->option;
+	int r;
+
+	cli_file_abandon(file);
+	r = cli_file_open(file, cmd, option, name);
+	if (r == CLI_OK)
+		cli_note(cmd, "%s: %s; the table is in %s", option, why, name);
+	return r;
+}
+
+bool cli_name_ends(const char *name, const char *end)
+{
+	size_t n = strlen(name), m = strlen(end);
+
+	return n >= m && !strcmp(name + n - m, end);
+}
+
+char *cli_csv_name(const char *xlsx)
+{
+	size_t len = strlen(xlsx) - (cli_name_ends(xlsx, ".xlsx") ? strlen(".xlsx") : 0);
+	char *name = NULL;
+
+	return asprintf(&name, "%.*s.csv", (int)len, xlsx) < 0 ? NULL : name;
+}

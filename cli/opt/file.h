@@ -52,6 +52,15 @@ int cli_file_open(struct cli_file *file, const struct cli_cmd *cmd, const char *
  * NULL.  Returns an exit status, after a message when it is not CLI_OK.
  */
 int cli_file_finish(struct cli_file *file, const struct cli_cmd *cmd, int r, const char *why);
+/*
+ * A workbook that cannot be had, @why in words: @file is @name from here on, for CSV, and the user
+ * knows.  Returns CLI_OK, or another exit status after a message.
+ */
+int cli_file_instead(struct cli_file *file, const struct cli_cmd *cmd, const char *name,
+		     const char *why);
+/* "result.csv" for "result.xlsx", and for "result"; NULL for want of memory. */
+char *cli_csv_name(const char *xlsx);
+bool cli_name_ends(const char *name, const char *end);
 /* Leave no trace.  Safe after finish, and when @file is zeroed. */
 void cli_file_abandon(struct cli_file *file);
 

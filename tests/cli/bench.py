@@ -588,6 +588,28 @@ def a_workbook_that_cannot_be_written_is_one_line():
         assert os.listdir(f) == ['r.xlsx'], os.listdir(f)
 
 
+def without_its_library_a_workbook_is_a_table():
+    """A library of that name that is none stands for one that is missing."""
+    with folder() as lib, folder() as f:
+        for end in '', *(f'.{n}' for n in range(4, 11)):
+            clikit.save(f'{lib}/libxlsxwriter.so{end}', '')
+        environ = dict(os.environ, LD_LIBRARY_PATH=lib)
+        work = '--nvme-path', f, '--sizes', '4K', '-n', 2, '--no-limit', '--xlsx', 'r.xlsx'
+        _, err = bench(*work, '--csv', 'want.csv', env=environ)
+        assert err == 'sluice bench: note: --xlsx: libxlsxwriter is not installed; the table is in r.csv\n', err
+        assert clikit.load('r.csv') == clikit.load('want.csv')
+        assert sorted(os.listdir(f)) == ['r.csv', 'want.csv'], os.listdir(f)
+        clikit.save('r.csv', 'mine')
+        _, err = bench(*work, env=environ, status=1)
+        assert err == "sluice bench: --xlsx: libxlsxwriter is not installed, and 'r.csv' is there already\n", err
+        assert clikit.load('r.csv') == b'mine'
+        done = clikit.call('kv', '--io-trace-log', 'ops.csv', '--num-users', 3, '--duration', 5, '--model', 'tiny-1b',
+                           '--output', 'o.json', '--xlsx-output', 'k.xlsx', env=environ)
+        assert done.returncode == 0, done
+        assert '--xlsx-output: libxlsxwriter is not installed; the table is in k.csv\n' in done.err, done
+        assert len(clikit.load('k.csv').splitlines()) == 2, clikit.load('k.csv')
+
+
 def one_file_cannot_be_two_results():
     with folder() as f:
         with open('old', 'w') as file:
@@ -744,6 +766,7 @@ tap.run(
     a_result_that_cannot_be_written_is_noticed_first,
     a_full_device_is_called_so,
     a_workbook_that_cannot_be_written_is_one_line,
+    without_its_library_a_workbook_is_a_table,
     one_file_cannot_be_two_results,
     a_failure_leaves_an_older_result_alone,
     *bench.refusals(BAD),
