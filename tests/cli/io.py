@@ -248,6 +248,15 @@ def two_runs_in_one_folder_do_not_meet():
             assert os.listdir(f) == []
 
 
+def the_time_that_a_dry_run_tells_is_in_the_unit_of_the_rest():
+    """MB/s would be of another kind than the GiB/s of --limit and of results."""
+    for command in io, clikit.Command('sweep'):
+        with folder():
+            out, _ = command('--dry-run', '--limit', '2.5G')
+        assert re.search(r'^time: +about \d+ s at 2\.50 GiB/s \(as --limit says\)$', out, re.M), out
+        assert 'MB' not in out, out
+
+
 def a_dry_run_tells_and_makes_nothing():
     with folder() as f:
         for args in ['--folder', f], []:
@@ -842,6 +851,7 @@ tap.run(
     a_foreign_file_of_the_right_size_is_read_but_not_validated,
     a_file_of_the_wrong_size_is_not_read,
     links_and_folders_in_the_way_are_refused, two_runs_in_one_folder_do_not_meet, a_dry_run_tells_and_makes_nothing,
+    the_time_that_a_dry_run_tells_is_in_the_unit_of_the_rest,
     what_was_kept_by_a_write_is_what_the_seed_says,
     validate_names_the_first_byte_that_is_wrong,
     validate_passes_on_every_engine_and_memory,

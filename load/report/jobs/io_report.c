@@ -2,7 +2,6 @@
 /* What `sluice io' prints. */
 #include "load/report/jobs/io_report.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/size.h"
@@ -60,9 +59,7 @@ void io_report_plan(FILE *f, const struct io_job *job, const struct io_plan *pla
 		job->warmup);
 	report_plan_writes(f, writes, plan->limit, false);
 	fprintf(f, "disk space: %s\n", sluice_size_format(size, plan->space));
-	fprintf(f, "time:       about %.0f s at %.0f MB/s (%s)\n", ceil(plan->seconds),
-		plan->speed / 1e6,
-		job->limit ? "as --limit says" : "assumed; --limit knows better");
+	report_plan_time(f, plan->seconds, plan->speed, job->limit);
 }
 
 static void text_results(FILE *f, const char *word, const struct io_result *res)

@@ -330,8 +330,7 @@ void sweep_report_plan(FILE *f, const struct sweep_job *job, const struct sweep_
 	}
 	report_plan_writes(f, writes, limit, false);
 	fprintf(f, "disk space: %s\n", sluice_size_format(a, each));
-	fprintf(f, "time:       about %.0f s at %.0f MB/s (%s)\n", ceil(sec), speed / 1e6,
-		job->limit ? "as --limit says" : "assumed; --limit knows better");
+	report_plan_time(f, sec, speed, job->limit);
 }
 
 /* --------------------------------------------------------------------- JSON */

@@ -71,6 +71,12 @@ void report_plan_writes(FILE *f, uint64_t bytes, uint64_t limit, bool open_ended
 		open_ended ? "; more on a faster device, as it is time that ends it" : "");
 }
 
+void report_plan_time(FILE *f, double seconds, double speed, bool given)
+{
+	fprintf(f, "time:       about %.0f s at %.2f GiB/s (%s)\n", ceil(seconds),
+		speed / (1u << 30), given ? "as --limit says" : "assumed; --limit knows better");
+}
+
 char *report_limit_note(char buf[REPORT_LIMIT_NOTE], double share, bool fresh, const char *how)
 {
 	bool given = !strcmp(how, "as given");

@@ -37,6 +37,10 @@ void report_path(FILE *f, const char *folder, const struct sluice_path_info *p);
  * @open_ended: there is no bound, the job ends by time.
  */
 void report_plan_writes(FILE *f, uint64_t bytes, uint64_t limit, bool open_ended);
+/*
+ * "time: ...", of io and sweep, whose other figures are GiB/s too; @given: --limit says the speed.
+ */
+void report_plan_time(FILE *f, double seconds, double speed, bool given);
 
 /*
  * What has to be known about a share of the device's limit, "" for nothing: why it is
