@@ -142,6 +142,12 @@ SLUICE_API int sluice_writer_commit(struct sluice_writer *w, struct sluice_err *
 /* As if nothing had been written; waits for what is in flight.  NULL is allowed. */
 SLUICE_API void sluice_writer_abort(struct sluice_writer *w);
 
+/*
+ * Remove what writers of @name in the open folder @dir that were killed have left, as the next one
+ * would: for who removes a folder that they worked in.
+ */
+SLUICE_API void sluice_writer_sweep(int dir, const char *name);
+
 /* ------------------------------------------------------------------ reading */
 
 enum sluice_verify {

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
+#include <sluice/ckpt.h>
 #include <sluice/object.h>
 #include <sluice/stripe.h>
 
@@ -83,6 +84,8 @@ static void reap_file(int dir, char *line)
 	was.device = in.device;
 	if (was.inode ? bed_id_is(&was, dir, name) : bed_is_plain(dir, name))
 		sluice_stripe_unlink(dir, name);
+	if (!was.inode)
+		sluice_writer_sweep(dir, name);
 }
 
 /* Made a moment before the end, so that the book does not have it: nothing is in it. */

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <sluice/stripe.h>
+
 #include "base/err.h"
 #include "base/util.h"
 #include "load/bed/bed_check.h"
@@ -83,7 +85,7 @@ static void remove_files(struct run *run)
 			char sums[64];
 
 			snprintf(sums, sizeof(sums), "%s.crc", name);
-			unlinkat(run->folder.fd, name, 0);
+			sluice_stripe_unlink(run->folder.fd, name);
 			unlinkat(run->folder.fd, sums, 0);
 		}
 	}

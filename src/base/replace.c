@@ -22,7 +22,7 @@ enum {
 	BEHIND = 64 << 20, /* bytes of an old file from which on it is given back behind us */
 };
 
-#define WORD "sluice" /* in temporary names */
+#define WORD SLUICE_REPLACE_WORD
 
 /* ------------------------------------------------------------------- names */
 

@@ -28,6 +28,8 @@ struct sluice_replace {
 	struct stat old; /* that is how it was */
 };
 
+#define SLUICE_REPLACE_WORD "sluice" /* in names of new files */
+
 /* Nothing, for sluice_replace_close(). */
 #define SLUICE_REPLACE_NONE                                 \
 	{                                                   \

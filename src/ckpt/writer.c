@@ -461,3 +461,9 @@ void sluice_writer_abort(struct sluice_writer *w)
 		writer_drain(w);
 	writer_free(w);
 }
+
+void sluice_writer_sweep(int dir, const char *name)
+{
+	sluice_replace_clear(dir, name, SLUICE_REPLACE_WORD, NULL);
+	sluice_stripe_clear(dir, name);
+}

@@ -113,6 +113,8 @@ int sluice_stripe_next(struct sluice_replace *r, uint64_t expected, bool sync,
 /* The same with members that @m has; @name is for the eyes. */
 int sluice_stripe_begin(struct sluice_replace *r, const struct sluice_manifest *m, const char *name,
 			uint64_t expected, bool sync, struct sluice_err *err);
+/* What was begun in place of @name and neither shown nor abandoned, with its members. */
+void sluice_stripe_clear(int dir, const char *name);
 /* Give back what was expected and is not needed. */
 void sluice_stripe_trim(const struct sluice_replace *r);
 /* It will not be shown: its members go; before sluice_replace_close(). */

@@ -148,6 +148,11 @@ static int clear_one(int dir, int fd)
 	return r;
 }
 
+void sluice_stripe_clear(int dir, const char *name)
+{
+	sluice_replace_clear(dir, name, WORD, clear_one);
+}
+
 /* --------------------------------------------------------------- before the step */
 
 int sluice_stripe_begin(struct sluice_replace *r, const struct sluice_manifest *m, const char *name,
@@ -159,7 +164,7 @@ int sluice_stripe_begin(struct sluice_replace *r, const struct sluice_manifest *
 	struct stat look = r->old;
 	int e = text ? 0 : -ENAMETOOLONG;
 
-	sluice_replace_clear(r->dir, r->name, WORD, clear_one);
+	sluice_stripe_clear(r->dir, r->name);
 	if (!e && !r->there && fstat(r->fd, &look) < 0)
 		e = -errno;
 	if (!e)

@@ -294,6 +294,26 @@ def tune_and_sweep_measure_a_striped_folder():
     assert sum('_bs' in f for f in files()) == 4, files()
 
 
+CKPT = ['-f', 'swap', '-s', '1M', '-p', '2', '--loads', '2', '--no-limit', '--chunk', '1M', '--saves']
+
+
+@in_folder
+def ckpt_bench_saves_to_striped_names_and_removes_their_members():
+    before = swap_folder()
+    done = clikit.Command('ckpt', 'bench')(*CKPT, '3')
+    assert 'save stream' in done.out and 'verified:' in done.out, done.out
+    assert files() == before, files()
+    # a killed one leaves files, and some that have not got their name yet
+    process = clikit.Command('ckpt', 'bench').start(*CKPT, '100000')
+    while not any(f.endswith('.1') for f in files()):
+        assert process.poll() is None, process.communicate()
+    process.kill()
+    process.communicate()  # its ranks are gone, too: they have the same pipes
+    assert files() != before, files()
+    clikit.Command('ckpt', 'bench')(*CKPT, '1')
+    assert files() == before, files()
+
+
 @in_folder
 def fio_is_not_let_at_striped_files():
     os.mkdir('a')
@@ -332,7 +352,7 @@ def a_swap_folder_of_deepspeed_may_be_striped():
 tap.run(a_tensor_goes_through_by_its_name, info_tells_size_unit_and_members, check_names_what_is_wrong,
         rm_leaves_nothing, mistakes_are_named_and_nothing_is_made,
         a_folder_is_measured_like_any_and_nothing_is_left, a_swap_folder_of_deepspeed_may_be_striped,
-        tune_and_sweep_measure_a_striped_folder,
+        tune_and_sweep_measure_a_striped_folder, ckpt_bench_saves_to_striped_names_and_removes_their_members,
         fio_is_not_let_at_striped_files, checkpoints_take_the_place_of_a_striped_file_and_keep_its_folders,
         checkpoints_in_a_striped_folder_are_striped, torch_and_safetensors_save_and_load_striped_names, what_replaces_a_file_leaves_a_striped_one_alone,
         kv_and_replay_keep_objects_in_striped_folders)
