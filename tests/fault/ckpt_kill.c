@@ -36,45 +36,6 @@ static void teardown(void)
 
 /* ---------------------------------------------------------------------- kill -9 */
 
-/* Save one after the other, from @nr on, until somebody ends it; tells each that is done. */
-static void save_for_ever(uint64_t nr, int tell)
-{
-	struct sluice_io *mine;
-
-	if (sluice_open(&mine, NULL, NULL) < 0)
-		_exit(2);
-	for (;; nr++)
-		if (ckpt_save(mine, at.file, nr, 0, NULL) < 0 || write(tell, &nr, 8) != 8)
-			_exit(3);
-}
-
-static pid_t start_saving(uint64_t nr, int *ret_told)
-{
-	int told[2];
-	pid_t pid;
-
-	T_OK(pipe2(told, O_CLOEXEC) == 0);
-	fflush(stdout);
-	pid = fork();
-	if (pid == 0)
-		save_for_ever(nr, told[1]);
-	T_OK(pid > 0);
-	close(told[1]);
-	*ret_told = told[0];
-	return pid;
-}
-
-/* The last that was said to be done, or @none. */
-static uint64_t last_told(int fd, uint64_t none)
-{
-	uint64_t nr = none, v;
-
-	while (read(fd, &v, 8) == 8)
-		nr = v;
-	close(fd);
-	return nr;
-}
-
 /* Savers are children with threads. */
 static bool can_fork(void)
 {
@@ -94,7 +55,7 @@ static void kill_often(const char *name, bool striped)
 	T_ERR(ckpt_save(io, at.file, nr, 0, &err), 0, &err);
 	for (unsigned long i = 0; i < kills; i++) {
 		int told, status;
-		pid_t pid = start_saving(nr + 1, &told);
+		pid_t pid = ckpt_start(at.file, nr + 1, &told);
 		uint64_t done;
 		int64_t there;
 
@@ -103,7 +64,7 @@ static void kill_often(const char *name, bool striped)
 		T_OK(waitpid(pid, &status, 0) == pid);
 		if (!WIFSIGNALED(status))
 			T_FAIL("a save failed: status %d", status);
-		done = last_told(told, nr);
+		done = ckpt_told(told, nr);
 		hits += done > nr;
 		there = ckpt_load(io, at.file);
 		/* what was done is there, or the one that was about to be */
@@ -173,7 +134,7 @@ static void two_processes(const char *name, bool striped)
 	ckpt_use(&at, name, striped);
 	T_ERR(ckpt_save(io, at.file, 1, 0, &err), 0, &err);
 	for (unsigned i = 0; i < 2; i++)
-		pids[i] = start_saving(1000 * (i + 1), &told[i]);
+		pids[i] = ckpt_start(at.file, 1000 * (i + 1), &told[i]);
 	/* whoever looks sees a whole one, and its checksums agree */
 	for (unsigned i = 0; i < 200 / T_STEP; i++)
 		T_OK(ckpt_load(io, at.file) >= 1);

@@ -2,6 +2,7 @@
 #include "tests/fault/ckptkit.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <sluice/stripe.h>
@@ -73,6 +74,44 @@ int64_t ckpt_load(struct sluice_io *io, const char *path)
 	ckpt_fill(want, nr);
 	T_MEM(got, want, (size_t)n);
 	return (int64_t)nr;
+}
+
+/* Tells each that is done. */
+static void save_for_ever(const char *path, uint64_t nr, int tell)
+{
+	struct sluice_io *mine;
+
+	if (sluice_open(&mine, NULL, NULL) < 0)
+		_exit(2);
+	for (;; nr++)
+		if (ckpt_save(mine, path, nr, 0, NULL) < 0 || write(tell, &nr, 8) != 8)
+			_exit(3);
+}
+
+pid_t ckpt_start(const char *path, uint64_t nr, int *ret_told)
+{
+	int told[2];
+	pid_t pid;
+
+	T_OK(pipe2(told, O_CLOEXEC) == 0);
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0)
+		save_for_ever(path, nr, told[1]);
+	T_OK(pid > 0);
+	close(told[1]);
+	*ret_told = told[0];
+	return pid;
+}
+
+uint64_t ckpt_told(int told, uint64_t none)
+{
+	uint64_t nr = none, v;
+
+	while (read(told, &v, 8) == 8)
+		nr = v;
+	close(told);
+	return nr;
 }
 
 void ckpt_only(const char *dir, const char *names)

@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <sluice/ckpt.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 /* Bytes of checkpoint @nr, at most CKPT_MAX. */
 enum { CKPT_MAX = 1 << 21 };
@@ -20,6 +21,11 @@ int ckpt_save(struct sluice_io *io, const char *path, uint64_t nr, uint32_t flag
 
 /* The number of the one that is there, whole and verified; -ENOENT, or the test fails. */
 int64_t ckpt_load(struct sluice_io *io, const char *path);
+
+/* A child that saves one after the other, from @nr on, until somebody ends it. */
+pid_t ckpt_start(const char *path, uint64_t nr, int *ret_told);
+/* The last of them that was done, or @none; when it has ended. */
+uint64_t ckpt_told(int told, uint64_t none);
 
 /* A folder of the test's with one name in it, which is striped over folders beside it or not. */
 enum { CKPT_MEMBERS = 2 };
