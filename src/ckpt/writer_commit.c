@@ -138,6 +138,7 @@ static int sync_folder(const struct sluice_writer *w)
  */
 static int show(struct sluice_writer *w, struct crc_next *next)
 {
+	bool sync = !(w->o.flags & SLUICE_WRITER_NO_SYNC);
 	struct sluice_stripe_old old;
 	int r = next->of ? crc_next_show(next) : 0;
 
@@ -147,11 +148,11 @@ static int show(struct sluice_writer *w, struct crc_next *next)
 		return writer_note_errno(w, "write the checksums of", r);
 	r = sluice_stripe_show(&w->rep, &old);
 	if (r < 0) {
-		sluice_stripe_forget(&w->rep, &old, false);
+		sluice_stripe_forget(&w->rep, &old, false, sync);
 		return writer_note_errno(w, "rename to", r);
 	}
 	r = sync_folder(w);
-	sluice_stripe_forget(&w->rep, &old, r == 0);
+	sluice_stripe_forget(&w->rep, &old, r == 0, sync);
 	if (r < 0)
 		return writer_note_errno(
 			w, "the new file is visible, but may not stay: fsync the folder of", r);

@@ -128,8 +128,9 @@ struct sluice_stripe_old {
 
 /* sluice_replace_show(), whatever the new and the old one are. */
 int sluice_stripe_show(struct sluice_replace *r, struct sluice_stripe_old *old);
-/* After it.  @gone: the old one will not come back, and its members go. */
-void sluice_stripe_forget(const struct sluice_replace *r, struct sluice_stripe_old *old, bool gone);
+/* After it.  @gone: the old one will not come back, and its members go, with @sync for good. */
+void sluice_stripe_forget(const struct sluice_replace *r, struct sluice_stripe_old *old, bool gone,
+			  bool sync);
 
 int sluice_stripe_new_id(char *id);
 char *sluice_stripe_member_name(const char *folder, const char *name, const char *id, unsigned i);

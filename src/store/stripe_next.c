@@ -113,7 +113,8 @@ static bool is_unborn(const struct sluice_manifest *m, unsigned i)
 	       lstat(m->members[i], &st) == 0 && S_ISREG(st.st_mode) && st.st_size < MEMBER_HEAD;
 }
 
-static int remove_members(const struct sluice_manifest *m)
+/* @sync: for good, so that the manifest, by which they are found, may go. */
+static int remove_members(const struct sluice_manifest *m, bool sync)
 {
 	int r = 0, r2;
 
@@ -121,6 +122,8 @@ static int remove_members(const struct sluice_manifest *m)
 		r2 = is_unborn(m, i) ? unlink(m->members[i]) : sluice_member_remove(m, i, NULL);
 		r = r < 0 ? r : r2;
 	}
+	for (unsigned i = 0; i < m->nr && r >= 0 && sync; i++)
+		r = sluice_stripe_sync_folder(m->members[i]);
 	return r;
 }
 
@@ -143,7 +146,7 @@ static int clear_one(int dir, int fd)
 	 * more. */
 	r = m->folder ? 0 : sluice_replace_sync(dir);
 	if (!r && !m->folder)
-		r = remove_members(m);
+		r = remove_members(m, true);
 	sluice_manifest_free(m);
 	return r;
 }
@@ -292,7 +295,7 @@ void sluice_stripe_abandon(const struct sluice_replace *r)
 	struct sluice_manifest *m = read_new(r);
 
 	if (m)
-		remove_members(m);
+		remove_members(m, true);
 	sluice_manifest_free(m);
 }
 
@@ -335,12 +338,13 @@ int sluice_stripe_show(struct sluice_replace *r, struct sluice_stripe_old *old)
 	return e;
 }
 
-void sluice_stripe_forget(const struct sluice_replace *r, struct sluice_stripe_old *old, bool gone)
+void sluice_stripe_forget(const struct sluice_replace *r, struct sluice_stripe_old *old, bool gone,
+			  bool sync)
 {
 	struct stat st;
 
 	if (gone && old->m && fstat(old->fd, &st) == 0 && st.st_nlink == (old->temp ? 1 : 0) &&
-	    remove_members(old->m) == 0 && old->temp)
+	    remove_members(old->m, sync) == 0 && old->temp)
 		unlinkat(r->dir, old->temp, 0);
 	sluice_manifest_free(old->m);
 	free(old->temp);

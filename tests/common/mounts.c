@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -47,18 +49,25 @@ static int run(char *const *argv)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-int mounts_image(const char *name, const char *type, uint64_t bytes)
+static int attach(const char *name)
 {
-	char image[PATH_MAX], at[PATH_MAX], mkfs[64], loop[] = "loop", o[] = "-o", q[] = "-q",
-						      mnt[] = "mount";
-	char *make[] = {mkfs, q, image, NULL};
-	char *attach[] = {mnt, o, loop, image, at, NULL};
-	int fd;
+	char image[PATH_MAX], at[PATH_MAX], loop[] = "loop", o[] = "-o", mnt[] = "mount";
+	char *argv[] = {mnt, o, loop, image, at, NULL};
 
 	snprintf(at, sizeof(at), "%s", t_path(name));
 	snprintf(image, sizeof(image), "%s.img", at);
+	return run(argv) == 0 ? 0 : -ENOTSUP;
+}
+
+int mounts_image(const char *name, const char *type, uint64_t bytes)
+{
+	char image[PATH_MAX], mkfs[64], q[] = "-q";
+	char *make[] = {mkfs, q, image, NULL};
+	int fd;
+
+	snprintf(image, sizeof(image), "%s.img", t_path(name));
 	snprintf(mkfs, sizeof(mkfs), "mkfs.%s", type);
-	mkdir(at, 0755);
+	mkdir(t_path(name), 0755);
 	fd = open(image, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0 || ftruncate(fd, (off_t)bytes) < 0)
 		return -errno;
@@ -67,11 +76,37 @@ int mounts_image(const char *name, const char *type, uint64_t bytes)
 		t_note("%s failed", mkfs);
 		return -ENOTSUP;
 	}
-	if (run(attach) != 0) {
+	if (attach(name) < 0) {
 		t_note("mount of an %s image failed", type);
 		return -ENOTSUP;
 	}
 	return 0;
+}
+
+int mounts_keep(const char *name)
+{
+	char image[PATH_MAX], kept[PATH_MAX];
+	int from, to, r;
+
+	snprintf(image, sizeof(image), "%s.img", t_path(name));
+	snprintf(kept, sizeof(kept), "%s.kept", t_path(name));
+	from = open(image, O_RDONLY | O_CLOEXEC);
+	to = open(kept, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	r = from < 0 || to < 0 || ioctl(to, FICLONE, from) < 0 ? -errno : 0;
+	close(from);
+	close(to);
+	return r;
+}
+
+int mounts_back(const char *name)
+{
+	char image[PATH_MAX], kept[PATH_MAX];
+
+	snprintf(image, sizeof(image), "%s.img", t_path(name));
+	snprintf(kept, sizeof(kept), "%s.kept", t_path(name));
+	if (umount2(t_path(name), MNT_DETACH) < 0 || rename(kept, image) < 0)
+		return -errno;
+	return attach(name);
 }
 
 void mounts_end(const char *name)

@@ -19,6 +19,13 @@ int mounts_image(const char *name, const char *type, uint64_t bytes);
 void mounts_end(const char *name);
 
 /*
+ * Keep what is on the image in this moment, as a drive has it when its power fails; it lies on a
+ * file system that shares blocks between files (XFS).  Later have that mounted in its place.
+ */
+int mounts_keep(const char *name);
+int mounts_back(const char *name);
+
+/*
  * The file system of @program (see tests/fault/badfs.c) on t_path(@name) until the program ends,
  * or the program is skipped.
  */
