@@ -7,7 +7,9 @@
  *
  *	read, overwrite, fresh	one blocking transfer of -s bytes from or into -m memory
  *	randread		4 KiB random reads for -w seconds; each completion submits the next
- *	null-large, null-single	-c blocks of 4 KiB through engine null: one operation, or one each
+ *	null-large, null-single	-c blocks of 4 KiB through engine null: one operation, or one each,
+ *				which completions submit
+ *	null-batch, null-ticket	the same 32 in a call, and a call to wait for them, or one for each
  *	sync, sync-cached	sluice_pread() of 4 KiB against pread(2) on the same descriptor
  *	many-read, many-write	512 operations of 128 KiB against one of 64 MiB
  *	lists			-s bytes read in operations of 1 MiB, each into pieces of -b bytes
@@ -269,6 +271,37 @@ static void run_randread(const struct args *a)
 
 /* --------------------------------------------------- cost of the library */
 
+/* Submitting, the hand-over, the way back and waiting, which operations of callbacks have not. */
+static void batches(const char *mode, uint64_t count)
+{
+	struct sluice_op ops[BATCH];
+	struct sluice_done done[BATCH];
+	uint64_t tickets[BATCH];
+	char *buf = own_memory((uint64_t)BATCH * SMALL);
+	bool by_ticket = !strcmp(mode, "null-ticket");
+	struct span t;
+
+	for (unsigned i = 0; i < BATCH; i++)
+		ops[i] = (struct sluice_op){.opcode = SLUICE_READ,
+					    .file = file,
+					    .buf = buf + (size_t)i * SMALL,
+					    .len = SMALL,
+					    .offset = (uint64_t)i * SMALL};
+	t = span_start();
+	for (uint64_t n = 0; n < count; n += BATCH) {
+		if (sluice_submit(io, ops, BATCH, tickets, &err) != BATCH)
+			die("%s", err.msg);
+		for (unsigned i = 0; by_ticket && i < BATCH; i++)
+			if (sluice_wait(io, tickets[i], -1, &done[i]) < 0)
+				die("a ticket was lost");
+		if (!by_ticket && sluice_wait_any(io, done, BATCH, BATCH, -1) != BATCH)
+			die("a batch was lost");
+	}
+	t = span_since(t);
+	report(mode, t, count, count * SMALL);
+	report_end();
+}
+
 static void run_null(const struct args *a)
 {
 	struct args null = *a;
@@ -285,6 +318,10 @@ static void run_null(const struct args *a)
 
 		sluice_get_stats(io, &st);
 		circle(a->mode, st.depth, (a->count + st.depth - 1) / st.depth, 0);
+		return;
+	}
+	if (strcmp(a->mode, "null-large") != 0) {
+		batches(a->mode, a->count);
 		return;
 	}
 	buf = map(len, MAP_NORESERVE); /* never touched */
@@ -506,6 +543,8 @@ static const struct {
 	{"randread", run_randread, 0},
 	{"null-large", run_null, 1 << 22},
 	{"null-single", run_null, 1 << 22},
+	{"null-batch", run_null, 1 << 22},
+	{"null-ticket", run_null, 1 << 22},
 	{"sync", run_sync, 4096},
 	{"sync-cached", run_sync, 65536},
 	{"many-read", run_many, 16},

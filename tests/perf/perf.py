@@ -27,6 +27,7 @@ from places import GIB, Unavailable
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RECORD = os.path.join(HERE, 'callgrind.json')
+MODES = ('null-large', 'null-single', 'null-batch', 'null-ticket')  # whose instructions are recorded
 
 BLOCK, DEPTH = 1 << 20, 32  # the library's defaults, given to the others
 
@@ -284,14 +285,14 @@ def callgrind(b):
     few, many = b.args.callgrind_blocks
     print(f'instructions per 4 KiB block, engine null: difference of {many} and {few} blocks')
     now = {'compiler': compiler_of(b.program('perf-mover'))}
-    for mode in ('null-large', 'null-single'):
+    for mode in MODES:
         more = instructions(b, mode, many) - instructions(b, mode, few)
         now[mode] = round(more / (many - few), 1)
     kept = json.loads(places.text_of(RECORD, '{}'))
     show(['', 'instructions', 'recorded', 'drift'],
          [[mode, f'{now[mode]:.1f}', f'{kept[mode]:.1f}' if mode in kept else '-',
            f'{now[mode] / kept[mode] - 1:+.1%}' if mode in kept else '-']
-          for mode in ('null-large', 'null-single')])
+          for mode in MODES])
     if kept and kept['compiler'] != now['compiler']:
         print(f'  note: recorded with {kept["compiler"]}, this is {now["compiler"]}')
     b.results['callgrind'] = {'now': now, 'recorded': kept}
