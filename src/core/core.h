@@ -163,7 +163,7 @@ struct sluice_io {
 
 /*
  * pthread_cancel() must not leave locks held and operations half taken: every public
- * function starts with this.
+ * function starts with this, or what it calls where it may sleep (wait.c).
  */
 static inline void cancel_restore(const int *state)
 {

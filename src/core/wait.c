@@ -4,6 +4,9 @@
  * port until somebody collects it.  Who waits for a ticket stands on that port's list of
  * waiters; who waits for anything or for everything, on the handle's.  Each is woken only
  * when what it waits for has come about.
+ *
+ * A thread can be cancelled where it sleeps, and nowhere else in here: so only those who are
+ * about to sleep pay for NO_CANCEL, not those who find what they want.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -111,6 +114,7 @@ void waiters_tell_port(struct port *port)
 /* Under port->lock, which is let go meanwhile.  Returns whether it came about. */
 static bool wait_for_op(struct sluice_io *io, struct port *port, struct op *op, int64_t timeout_ns)
 {
+	NO_CANCEL;
 	struct wait_time t = wait_begin(timeout_ns);
 	struct waiter w = {.op = op};
 	uint64_t start = clock_ns();
@@ -139,7 +143,6 @@ static bool wait_for_op(struct sluice_io *io, struct port *port, struct op *op, 
 
 int sluice_wait(struct sluice_io *io, uint64_t ticket, int64_t timeout_ns, struct sluice_done *done)
 {
-	NO_CANCEL;
 	struct port *port;
 	struct op *op;
 	int r = io_check(io, NULL);
@@ -309,6 +312,7 @@ static unsigned collect_soon(struct port *port, struct sluice_done *done, unsign
 static unsigned wait_for_any(struct sluice_io *io, struct sluice_done *done, unsigned min,
 			     unsigned max, int64_t timeout_ns)
 {
+	NO_CANCEL;
 	struct wait_time t = wait_begin(timeout_ns);
 	struct waiter w = {.need = min};
 	bool over, in_time = true;
@@ -363,7 +367,6 @@ static unsigned wait_collect(struct sluice_io *io, struct here *here, struct slu
 int sluice_wait_any(struct sluice_io *io, struct sluice_done *done, unsigned min, unsigned max,
 		    int64_t timeout_ns)
 {
-	NO_CANCEL;
 	struct here *here;
 	int r = io_check(io, NULL);
 
