@@ -123,6 +123,14 @@ static void op_finish(struct sluice_io *io, struct queue *q, struct op *op, stru
 	q->spare = op;
 }
 
+/* They may take their time, or wait for what has not been begun here: that is for others. */
+static void step_aside_for_callbacks(struct queue *q)
+{
+	queue_step_aside(q);
+	if (q->local && q->io->nr_active > 1)
+		queue_share(q);
+}
+
 void ops_finish(struct sluice_io *io, struct queue *q, struct op *list)
 {
 	uint64_t now = list && atomic_load(&io->nr_ports) > 1 ? clock_ns() : 0;
@@ -137,9 +145,10 @@ void ops_finish(struct sluice_io *io, struct queue *q, struct op *list)
 		next = op->next;
 		op->finished = now;
 		results += !op->on_done;
-		if (op->on_done && !aside)
-			queue_step_aside(q); /* it may take its time */
-		aside |= op->on_done != NULL;
+		if (op->on_done && !aside) {
+			aside = true;
+			step_aside_for_callbacks(q);
+		}
 		op_finish(io, q, op, &back);
 		n++;
 	}

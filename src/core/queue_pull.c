@@ -306,8 +306,8 @@ void queue_share(struct queue *q)
 	pthread_mutex_lock(&io->lock);
 	for (op = local_take(q); op; op = next) {
 		next = op->next;
-		/* One that is cancelled or begun stays. */
-		if (atomic_load(&op->state) == OP_PENDING)
+		/* One that is cancelled or begun stays; a callback's own cannot be cancelled. */
+		if (atomic_load(&op->state) == OP_PENDING || (op->spare && !op->cursor))
 			pend_add(io, op);
 		else
 			local_add(q, op);

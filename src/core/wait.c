@@ -17,9 +17,7 @@
 #include "core/queue.h"
 #include "core/spin.h"
 
-#define SLICE_MAX_NS (1ull << 32)
-
-enum { LOOK_EVERY = 16, LOOK_NS = 1000000 };
+enum { LOOK_EVERY = 16, LOOK_NS = 1000000, SLICE_MAX_NS = 64 * STUCK_NS };
 
 /* --------------------------------------------------------------- sleeping */
 
@@ -66,7 +64,7 @@ static bool waiter_sleep(struct waiter *w, pthread_mutex_t *lock, struct wait_ti
 
 	if (pthread_cond_timedwait(&w->cond, lock, &ts) != ETIMEDOUT)
 		return true;
-	t->slice = min_u64(16 * t->slice, SLICE_MAX_NS);
+	t->slice = min_u64(8 * t->slice, SLICE_MAX_NS);
 	w->stuck = true;
 	return clock_ns() < t->end;
 }

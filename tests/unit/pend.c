@@ -14,7 +14,8 @@ enum { UNIT = 2 << 20, BLOCK = 1 << 20, SMALL = 4096, DEPTH = 128, OPS = 200, PA
 enum { PIECES = 64, PIECE = 64 << 10 };
 
 static struct sluice_io io;
-static struct queue q;
+static struct queue queues[2];
+#define q queues[0]
 static struct sluice_file file;
 static struct part parts[2];
 static struct held held[2];
@@ -27,14 +28,14 @@ static unsigned nr_ops;
 static void setup(void)
 {
 	memset(&io, 0, sizeof(io));
-	memset(&q, 0, sizeof(q));
+	memset(queues, 0, sizeof(queues));
 	memset(&file, 0, sizeof(file));
 	memset(held, 0, sizeof(held));
 	memset(ops, 0, sizeof(ops));
 	nr_ops = 0;
 	op_list_init(&io.pending);
 	io.opts.depth = DEPTH;
-	io.queues = &q;
+	io.queues = queues;
 	io.nr_queues = io.nr_active = io.max_queues = 1;
 	q.io = &io;
 	q.local_tail = &q.local;
@@ -277,6 +278,36 @@ static void who_has_more_blocks_than_expected_is_seen_to_the_end(void)
 	T_EQ(io.pend_blocks, 0);
 }
 
+static void see_what_is_left(void *arg, const struct sluice_done *done)
+{
+	(void)done;
+	T_OK(!q.local && !pile_any(&q.hand.pile));
+	*(uint64_t *)arg = io.pend_ops;
+}
+
+/* One that a user waits for, and one that another callback has submitted. */
+static void a_callback_may_wait_for_what_was_not_begun(void)
+{
+	struct op *first, *op;
+	uint64_t left = 0;
+
+	setup();
+	io.nr_queues = io.nr_active = 2;
+	give(SLUICE_READ, 0, SMALL, PAGE);
+	queue_purge(&q); /* off the pile */
+	op = new_op(SLUICE_READ, SMALL, SMALL, PAGE);
+	T_OK(queue_add_local(&q, op));
+	T_EQ(q.nr_local, 2);
+	first = new_op(SLUICE_READ, 2 * SMALL, SMALL, PAGE);
+	first->on_done = see_what_is_left;
+	first->arg = &left;
+	first->spare = true;
+	file.refs = OPS;
+	ops_finish(&io, &q, first);
+	T_EQ(left, 2);
+	T_EQ(q.hand.state, HAND_RUNS);
+}
+
 /* The I/O thread is in here until it may go on. */
 static void hold(void *arg, const struct sluice_done *done)
 {
@@ -334,6 +365,7 @@ static const struct t_case cases[] = {
 	T_CASE(odd_addresses_leave_bounce_buffers_to_others),
 	T_CASE(a_write_does_not_pass_one_that_waits),
 	T_CASE(who_has_more_blocks_than_expected_is_seen_to_the_end),
+	T_CASE(a_callback_may_wait_for_what_was_not_begun),
 	T_CASE(nothing_overtakes_a_large_one_of_the_same_call),
 };
 
