@@ -105,7 +105,7 @@ struct sluice_io {
 	const struct sluice_engine *engine;
 	char *settings;  /* of the engine */
 	uint32_t *guard; /* 1 in the process that opened it, 0 after fork() */
-	uint64_t opened; /* when: tells it from an earlier one at the same address */
+	uint64_t opened; /* as which: tells it from an earlier one at the same address */
 	struct queue *queues;
 	atomic_uint nr_queues;  /* grows where the number is left to us, */
 	atomic_uint nr_active;  /* of these, take part in what is shared: the first ones, */
@@ -114,6 +114,7 @@ struct sluice_io {
 	bool auto_depth;
 	bool huge_by_default; /* ordinary memory is on huge pages */
 	struct port *ports[PORTS_MAX];
+	const void *port_owners[PORTS_MAX]; /* who has it: see port.c; under io->lock */
 	atomic_uint nr_ports;
 	atomic_uint nr_regions;
 	atomic_uint regions_version; /* changes whenever they do */

@@ -11,6 +11,8 @@
 #include "core/port.h"
 #include "core/queue.h"
 
+static atomic_uint_fast64_t handles_opened; /* ever */
+
 unsigned sluice_version(void)
 {
 	return SLUICE_VERSION_NUMBER;
@@ -199,7 +201,7 @@ int sluice_open(struct sluice_io **out, const struct sluice_opts *opts, struct s
 	ring_setup(&io->ring);
 	pthread_cond_init(&io->called, NULL);
 	op_list_init(&io->pending);
-	io->opened = clock_ns();
+	io->opened = atomic_fetch_add(&handles_opened, 1);
 	io->huge_by_default = sluice_area_huge_by_default();
 	io->guard = make_guard();
 	if (!io->guard)

@@ -14,8 +14,8 @@
 
 /* ---------------------------------------------------------- who is here */
 
-/* Of the last few handles this thread has used. */
-static __thread struct here heres[4];
+/* Of the last few handles this thread has used; where it is tells threads apart. */
+static __thread struct here heres[8];
 
 static struct port *port_new(unsigned index)
 {
@@ -31,14 +31,22 @@ static struct port *port_new(unsigned index)
 	return port;
 }
 
-/* The next one in turn. */
+/* Under io->lock: the one it had before it used other handles, or the next one in turn. */
+static unsigned port_choose(struct sluice_io *io)
+{
+	for (unsigned i = 0; i < io->nr_ports; i++)
+		if (io->port_owners[i] == heres)
+			return i;
+	return io->next_port++ % PORTS_MAX;
+}
+
 static struct port *port_assign(struct sluice_io *io)
 {
 	struct port *port;
 	unsigned i;
 
 	pthread_mutex_lock(&io->lock);
-	i = io->next_port++ % PORTS_MAX;
+	i = port_choose(io);
 	if (!io->ports[i]) {
 		io->ports[i] = port_new(i);
 		if (io->ports[i])
@@ -47,6 +55,7 @@ static struct port *port_assign(struct sluice_io *io)
 			io->next_port--;
 	}
 	port = io->ports[i];
+	io->port_owners[i] = heres;
 	if (port && !port->home)
 		port->home = queue_current(io);
 	if (port && !port->home)

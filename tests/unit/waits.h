@@ -118,6 +118,7 @@ static void setup(void)
 	op_list_init(&io->pending);
 	for (unsigned i = 0; i < USERS; i++) {
 		memset(heres, 0, sizeof(heres));
+		memset(io->port_owners, 0, sizeof(io->port_owners)); /* all are one thread */
 		here_of(io)->port->spin_ns = 0;
 		memcpy(kept[i], heres, sizeof(heres));
 	}
