@@ -182,7 +182,7 @@ int store_journal_rewrite(struct store_shelf *sh)
 
 int store_journal_rewrite_whole(struct store_shelf *sh)
 {
-	if (clock_ns() < sh->rewrite_ns)
+	if (clock_ns() < sh->full_ns) /* it has just been tried */
 		return -ENOSPC;
 	if (sh->rewrite.active)
 		compact_give_up(sh);

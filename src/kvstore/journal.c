@@ -451,12 +451,12 @@ static int group_fit(struct store_shelf *sh)
  * The sets of the group have not been: not in the log, where some may be in part, and not in what
  * is still to be written, which would have no end.  What is gone has to be told, however late.
  */
-static void group_failed(struct store_shelf *sh, int code)
+static void group_failed(struct store_shelf *sh, bool full)
 {
 	store_room_cut(sh);
 	store_room_again(sh);
 	sift(sh, &sh->group, is_no_set);
-	if (code != -ENOSPC)
+	if (!full)
 		return;
 	pthread_mutex_lock(&sh->store->lock);
 	sh->full_ns = clock_ns() + STORE_RETRY_NS;
@@ -468,15 +468,17 @@ int store_journal_flush(struct store_shelf *sh)
 	struct sluice_store *s = sh->store;
 	struct sluice_err err = {0, "the log cannot be written"};
 	int r = take_group(sh);
+	bool full;
 
 	if (r < 0 || !sh->group.len)
 		return r;
 	r = group_fit(sh);
+	full = r == -ENOSPC;
 	if (r == 0)
 		r = group_write(sh, &err);
 	store_shelf_tell(sh, r, err.msg);
 	if (r < 0) {
-		group_failed(sh, r);
+		group_failed(sh, full);
 		return r;
 	}
 	sh->log.end += sh->group.len;
