@@ -17,6 +17,7 @@
 enum {
 	AT_ONCE = 32, /* operations taken from the line */
 	COPY_STEP = 64 << 10,
+	WATCH_STEP = 1 << 20, /* of a CRC, between two looks at the deadlines */
 	ANNOUNCE_NS = 100000,
 };
 
@@ -203,6 +204,13 @@ void store_copy_device(struct store_worker *w, struct store_op *op, bool to_devi
 	part_over(op);
 }
 
+/* Those of others: what takes long must not make them late. */
+static void watch(struct sluice_store *s)
+{
+	if (atomic_load(&s->line.next_deadline) != UINT64_MAX)
+		store_deadlines(s);
+}
+
 /* A little at a time, so that what is summed up is still in the processor's cache. */
 uint32_t store_copy_host(struct store_op *op, bool to_user)
 {
@@ -216,6 +224,8 @@ uint32_t store_copy_host(struct store_op *op, bool to_user)
 
 		memcpy(to, to_user ? op->buf->addr + at : v.addr, v.len);
 		crc = sluice_crc32c(crc, to, v.len);
+		if (at / WATCH_STEP != (at + v.len) / WATCH_STEP)
+			watch(op->batch->store);
 		at += v.len;
 	}
 	return crc;
@@ -242,15 +252,17 @@ void store_know(struct store_op *op)
 uint32_t store_value_crc(const struct store_op *op, uint64_t len)
 {
 	uint32_t crc = sluice_crc32c(0, op->key, op->key_len);
-	struct memory m = {.iov = op->iov, .nr = op->nr_iov};
+	struct sluice_iov whole = {op->buf ? op->buf->addr : NULL, len};
+	struct memory m = {.iov = op->buf ? &whole : op->iov, .nr = op->buf ? 1 : op->nr_iov};
+	uint64_t at = 0;
 
-	if (op->buf)
-		return sluice_crc32c(crc, op->buf->addr, len);
-	while (len) {
-		struct sluice_iov v = memory_next(&m, len);
+	while (at < len) {
+		struct sluice_iov v = memory_next(&m, min_u64(len - at, WATCH_STEP));
 
 		crc = sluice_crc32c(crc, v.addr, v.len);
-		len -= v.len;
+		if (at / WATCH_STEP != (at + v.len) / WATCH_STEP)
+			watch(op->batch->store);
+		at += v.len;
 	}
 	return crc;
 }
@@ -307,8 +319,7 @@ static void run_steps(struct store_worker *w, struct store_op **ops, unsigned n)
 
 	for (unsigned i = 0; i < n; i++) {
 		step(w, ops[i]);
-		if (atomic_load(&q->next_deadline) != UINT64_MAX)
-			store_deadlines(w->store);
+		watch(w->store);
 		if (atomic_load(&q->unannounced) && clock_ns() - began > ANNOUNCE_NS) {
 			store_announce(w->store);
 			began = clock_ns();

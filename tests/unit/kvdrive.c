@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Drives under a KV store: one that fails, one that is slow, and one that has lost writes. */
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/random.h"
@@ -20,6 +23,17 @@ static _Atomic unsigned waiting;
 static _Atomic ino_t held; /* a file whose writes wait for a permit each, until it is none */
 static _Atomic unsigned holding, permits;
 static _Atomic ino_t full; /* there is no space for this one, nor for others to grow */
+
+static _Atomic long passed; /* seconds, unseen by others */
+
+int clock_gettime(clockid_t id, struct timespec *ts)
+{
+	int r = (int)syscall(SYS_clock_gettime, id, ts);
+
+	if (id == CLOCK_MONOTONIC)
+		ts->tv_sec += passed;
+	return r;
+}
 
 static _Atomic unsigned dies_after; /* so many calls of these, unless it is 0 */
 
@@ -102,7 +116,7 @@ static void end(void)
 	char cmd[600];
 
 	bad[0] = bad[1] = slow = held = full = 0;
-	bad_from = 0;
+	bad_from = passed = 0;
 	if (sk)
 		sk_close();
 	snprintf(cmd, sizeof(cmd), "rm -rf %s/*", t_dir());
@@ -218,6 +232,69 @@ static void a_value_keeps_its_place_while_it_is_read(void)
 	T_EQ(result, LEN);
 	T_EQ(sluice_pattern_check(buf, LEN, 7, 0), LEN);
 	T_EQ(sk_stats().corrupt, 0);
+}
+
+static unsigned char *large; /* a value, of which two pages say when they are read */
+static _Atomic bool is_late, was_late;
+
+enum { LARGE = 8 << 20, FIRST = 2 << 20, SECOND = 6 << 20 };
+
+static void told_late(void *arg, const struct sluice_store_done *done)
+{
+	(void)arg;
+	is_late = done->good == 0;
+}
+
+/* At the first page an hour goes by, and at the second it has been seen. */
+static void page_read(int sig, siginfo_t *info, void *context)
+{
+	size_t at = (size_t)((unsigned char *)info->si_addr - large);
+
+	(void)context;
+	if (at >= LARGE)
+		signal(sig, SIG_DFL);
+	if (at < SECOND)
+		passed += 3600;
+	else
+		was_late = is_late;
+	mprotect(large + (at < SECOND ? FIRST : SECOND), 4096, PROT_READ | PROT_WRITE);
+}
+
+static void deadlines_are_seen_while_a_large_value_is_summed_up(void)
+{
+	static unsigned char buf[LEN];
+	struct sluice_iov iov = {buf, LEN};
+	struct sluice_store_item item = {"k", 1, 1, &iov};
+	struct sluice_store_batch b = {.opcode = SLUICE_STORE_GET,
+				       .nr = 1,
+				       .items = &item,
+				       .deadline_ns = 1800ull * 1000000000,
+				       .on_done = told_late};
+	struct sigaction old, on = {.sa_sigaction = page_read, .sa_flags = SA_SIGINFO};
+
+	sk_opts.io_threads = 4;
+	sk_open("a", MIB(48));
+	T_EQ(sk_set("k", 1, LEN), LEN);
+	large = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	T_OK(large != MAP_FAILED);
+	T_EQ(sigaction(SIGSEGV, &on, &old), 0);
+	for (unsigned copies = 0; copies < 2; copies++) { /* of two ways to sum up */
+		is_late = was_late = false;
+		waiting = 0;
+		slow = inode_of("a/data");
+		T_OK(sluice_store_submit(sk, &b, NULL) > 0);
+		while (!waiting)
+			usleep(1000);
+		T_EQ(mprotect(large + FIRST, 4096, PROT_NONE), 0);
+		T_EQ(mprotect(large + SECOND, 4096, PROT_NONE), 0);
+		T_EQ(sk_op(SLUICE_STORE_SET, "large", 5, large, LARGE, copies * (UINT64_MAX / 4)),
+		     LARGE);
+		T_OK(was_late);
+		slow = 0;
+	}
+	T_EQ(sigaction(SIGSEGV, &old, NULL), 0);
+	sk_close();
+	munmap(large, LARGE);
 }
 
 static unsigned char *slurp(const char *name, size_t *ret_len)
@@ -440,12 +517,8 @@ static void a_log_without_space_does_not_stay_so(void)
 	sk_open("a", MIB(2));
 	T_EQ(sk_set("old", 1, 1000), 1000);
 	full = inode_of("a/log");
-	for (unsigned i = 0; i < 8000; i++) {
-		pthread_mutex_lock(&sk->lock);
-		sk->shelves[0].full_ns = 0; /* a second later */
-		pthread_mutex_unlock(&sk->lock);
+	for (unsigned i = 0; i < 8000; i++)
 		refused += sk_set(key_of(i), i, 100) == -ENOSPC;
-	}
 	T_EQ(refused, 8000);
 	T_OK(unwritten() <= (size_t)(8 * STORE_RECORD_MAX));
 	T_EQ(sk_stats().dirs_out, 0);
@@ -599,6 +672,7 @@ int main(void)
 		T_CASE(a_drive_that_fails_loses_only_its_entries),
 		T_CASE(a_bad_place_of_a_drive_loses_one_value),
 		T_CASE(a_value_keeps_its_place_while_it_is_read),
+		T_CASE(deadlines_are_seen_while_a_large_value_is_summed_up),
 		T_CASE(writes_that_were_lost_are_misses),
 		T_CASE(two_kills_between_two_logs_bring_nothing_old_back),
 		T_CASE(a_log_that_cannot_be_read_stays_as_it_is),
