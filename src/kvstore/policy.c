@@ -7,7 +7,7 @@
 
 #include "base/util.h"
 
-enum { FREQ_MAX = 3, SEEN_FIRST = 1024 };
+enum { FREQ_MAX = 3, SEEN_FIRST = 1024, ROUNDS = 256 };
 
 /* -------------------------------------------------------------------- seen */
 
@@ -136,13 +136,13 @@ static bool small_is_next(const struct store_policy *p)
 	       (large->first == STORE_NONE || small->bytes * 9 >= large->bytes);
 }
 
-/* The head of a queue, if it is to go; else NULL, and it is elsewhere now. */
+/* The head of a queue, if it is to go; else NULL, and it is elsewhere now.  @any: used or not. */
 static struct store_entry *policy_judge(struct store_policy *p, struct store_index *x,
-					enum store_queue queue)
+					enum store_queue queue, bool any)
 {
 	struct store_entry *e = store_index_at(x, p->list[queue].first);
 
-	if (!e->pins && !(e->freq && p->kind == SLUICE_STORE_S3FIFO))
+	if (!e->pins && (any || !e->freq || p->kind != SLUICE_STORE_S3FIFO))
 		return e;
 	if (!e->pins)
 		e->freq--;
@@ -152,14 +152,18 @@ static struct store_entry *policy_judge(struct store_policy *p, struct store_ind
 
 struct store_entry *store_policy_victim(struct store_policy *p, struct store_index *x)
 {
-	/* Each entry can be passed over once for every use, and for a pin. */
-	for (uint64_t tries = (uint64_t)(FREQ_MAX + 2) * x->used + 1; tries; tries--) {
+	/*
+	 * Each can be passed over for a pin, which few have, and for every use: not more than
+	 * ROUNDS times, since the store waits meanwhile.  What was passed over is worth less the
+	 * next time.
+	 */
+	for (uint64_t tries = 0; tries <= (uint64_t)x->used + ROUNDS; tries++) {
 		enum store_queue q = small_is_next(p) ? STORE_QUEUE_SMALL : STORE_QUEUE_MAIN;
 		struct store_entry *e;
 
 		if (p->list[q].first == STORE_NONE)
 			return NULL;
-		e = policy_judge(p, x, q);
+		e = policy_judge(p, x, q, tries >= ROUNDS);
 		if (!e)
 			continue;
 		if (q == STORE_QUEUE_SMALL)

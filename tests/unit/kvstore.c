@@ -341,6 +341,36 @@ static void s3fifo_keeps_what_is_used(void)
 	what_is_used_stays(SLUICE_STORE_S3FIFO);
 }
 
+/* Whatever has been used: the store waits while one is looked for that is to go. */
+static void a_value_that_goes_is_found_soon(void)
+{
+	enum { N = 20000 };
+	struct store_index *x = &sk->index;
+	struct store_policy *p = &sk->policy;
+	unsigned passed = 0, used = 0;
+
+	for (unsigned i = 0; i < N; i++) {
+		struct store_entry *e = store_index_new(x);
+
+		T_OK(e);
+		e->hash = (struct store_hash){i, i};
+		e->freq = 3;
+		T_EQ(store_index_add(x, e), 0);
+		store_policy_add(p, x, e);
+	}
+	T_OK(store_policy_victim(p, x) != NULL);
+	for (unsigned i = 0; i < N; i++) {
+		struct store_entry *e = store_index_find(x, (struct store_hash){i, i});
+
+		passed += e->freq < 3;
+		used += e->freq == 3;
+		store_policy_remove(p, x, e);
+		store_index_remove(x, e);
+		store_index_free(x, e);
+	}
+	T_OK(passed > 0 && passed < 1000 && used > 0);
+}
+
 static void dear_values_stay_longer(void)
 {
 	struct sluice_iov iov;
@@ -899,6 +929,7 @@ int main(int argc, char **argv)
 		T_CASE(many_sets_at_once_fit_into_a_small_store),
 		T_CASE(lru_keeps_what_is_used),
 		T_CASE(s3fifo_keeps_what_is_used),
+		T_CASE(a_value_that_goes_is_found_soon),
 		T_CASE(dear_values_stay_longer),
 		T_CASE(the_second_touch_admits),
 		T_CASE(what_is_there_is_not_written_again_if_so_asked),
