@@ -25,9 +25,12 @@ static void counters_collect(struct sluice_store *s, struct sluice_store_stats *
 			continue;
 		to->used_bytes +=
 			(extent_map_ready(sh->map) - extent_map_unused(sh->map)) * STORE_UNIT;
-		to->disk_bytes += store_shelf_disk_bytes(sh);
 	}
 	store_unlock(s);
+	/* Asks the file systems, which may take as long as they like. */
+	for (unsigned i = 0; i < s->nr_shelves; i++)
+		if (s->shelves[i].map)
+			to->disk_bytes += store_shelf_disk_bytes(&s->shelves[i]);
 }
 
 int sluice_store_get_stats(struct sluice_store *store, struct sluice_store_stats *stats)
