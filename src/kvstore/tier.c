@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The object store below the directories.  What must make room is pinned until one thread has read
- * it, and put by another; what a get asks for and only the object store has is fetched by a third,
- * set like any value, and then got.  What is below has an index of its own, and records in the logs
- * (tierlog.c); names hold the run of the store that put them, and objects that no log knows of are
- * removed.
+ * it, and put by another; what a get asks for and only the object store has is fetched by one of
+ * several, set like any value, and then got.  What is below has an index of its own, and records in
+ * the logs (tierlog.c); names hold the run of the store that put them, and objects that no log
+ * knows of are removed by a thread that ends with that.
  *
- * Nobody but the last two waits for the object store.  Where the queue is full or the object store
+ * Nobody but these waits for the object store.  Where the queue is full or the object store
  * has failed, what would go there is lost and what would come from there is a miss.
  */
 #include <errno.h>
@@ -217,13 +217,15 @@ static int climb(struct store_tier *t, struct store_op *op, const struct store_e
 static void fetch_one(struct store_tier *t, struct store_op *op)
 {
 	struct sluice_store *s = t->store;
-	struct store_entry copy = {0}, *e;
+	struct store_entry copy = {0}, *e = NULL;
 	CLEANUP_FREE char *uri = NULL;
 	void *buf = NULL;
 	int r = -ENOENT;
 
 	pthread_mutex_lock(&s->lock);
-	e = store_is_over(op) ? NULL : tier_find(t, op->hash);
+	/* Another may have asked for it, too, and it is there by now. */
+	if (!store_is_over(op) && !store_index_find(&s->index, op->hash))
+		e = tier_find(t, op->hash);
 	if (e) {
 		copy = *e;
 		uri = tier_uri(t, tier_object_of(t, e));
@@ -330,14 +332,16 @@ int store_tier_init(struct sluice_store *s, const char *uri, struct sluice_err *
 
 int store_tier_start(struct sluice_store *s, struct sluice_err *err)
 {
-	static void *(*const run[])(void *arg) = {tier_run_read, tier_run_down, run_up};
+	static void *(*const run[])(void *arg) = {tier_run_read, tier_run_down, tier_run_sweep};
 	struct store_tier *t = s->tier;
 	int r = 0;
 
 	if (!t)
 		return 0;
-	for (; r == 0 && t->nr_threads < ARRAY_SIZE(run); t->nr_threads += r == 0)
-		r = thread_start(&t->threads[t->nr_threads], run[t->nr_threads], t);
+	for (unsigned n; r == 0 && (n = t->nr_threads) < ARRAY_SIZE(t->threads);) {
+		r = thread_start(&t->threads[n], n < ARRAY_SIZE(run) ? run[n] : run_up, t);
+		t->nr_threads += r == 0;
+	}
 	return r < 0 ? sluice_fail(err, r, "no thread: %s", strerror(-r)) : 0;
 }
 
@@ -351,7 +355,7 @@ void store_tier_stop(struct sluice_store *s)
 	t->stop = true;
 	pthread_cond_signal(&t->work_read);
 	pthread_cond_signal(&t->work_down);
-	pthread_cond_signal(&t->work_up);
+	pthread_cond_broadcast(&t->work_up);
 	store_unlock(s);
 	while (t->nr_threads)
 		pthread_join(t->threads[--t->nr_threads], NULL);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The way down to the object store: values that make room are read by one thread, which gives their
- * space back, and put by another, which also deletes what is out of date.
+ * space back, and put by another, which also deletes what is out of date.  A third removes what
+ * earlier runs have left, so that a long list of that holds up nothing.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -204,8 +205,9 @@ static bool is_known(struct store_tier *t, const char *name)
 }
 
 /* What earlier runs of this store have left, but for what is in the index. */
-static void sweep(struct store_tier *t)
+void *tier_run_sweep(void *arg)
 {
+	struct store_tier *t = arg;
 	struct sluice_object_entry e = {.size = sizeof(e)};
 	const char *bucket = t->place + strlen("s3://");
 	size_t head = (size_t)(strchr(bucket, '/') - t->place) + 1, own = strlen(t->place) - head;
@@ -217,7 +219,7 @@ static void sweep(struct store_tier *t)
 
 	if (r < 0) {
 		store_tell(t->store, r, t->place, 0, err.msg);
-		return;
+		return NULL;
 	}
 	while (!stopped(t) && (r = sluice_object_list_next(list, &e, &err)) > 0) {
 		if (strncmp(e.key, t->place + head, own) || is_known(t, e.key + own))
@@ -233,6 +235,7 @@ static void sweep(struct store_tier *t)
 		store_tell(t->store, r, t->place, 0, err.msg);
 	delete_some(t, uris, n);
 	sluice_object_list_close(list);
+	return NULL;
 }
 
 void *tier_run_down(void *arg)
@@ -241,7 +244,6 @@ void *tier_run_down(void *arg)
 	struct sluice_store *s = t->store;
 	struct tier_job job;
 
-	sweep(t);
 	pthread_mutex_lock(&s->lock);
 	while (!t->stop) {
 		if (t->nr_read) {

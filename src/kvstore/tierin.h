@@ -12,6 +12,7 @@
 enum {
 	TIER_JOBS = 64,      /* values on their way down */
 	TIER_WANTED = 1024,  /* gets that wait */
+	TIER_UP = 4,         /* threads that fetch for them */
 	TIER_OUT_AFTER = 4,  /* failures in a row */
 	TIER_SWEEP = 256,    /* objects deleted in one call */
 	TIER_URI_BYTES = 96, /* behind the place */
@@ -39,7 +40,7 @@ struct store_tier {
 	struct sluice_store *store;
 	struct sluice_object *client;
 	char *place; /* URI of all runs; ends with a slash */
-	pthread_t threads[3];
+	pthread_t threads[3 + TIER_UP];
 	unsigned nr_threads;
 	/* With the store's lock: */
 	pthread_cond_t work_read, work_down, work_up;
@@ -84,6 +85,7 @@ char *tier_uri(const struct store_tier *t, struct tier_object o);
 /* Threads, and what they leave. */
 void *tier_run_read(void *arg);
 void *tier_run_down(void *arg);
+void *tier_run_sweep(void *arg);
 void tier_drop_jobs(struct store_tier *t);
 
 #endif

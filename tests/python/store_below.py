@@ -286,6 +286,37 @@ def a_killed_process_leaves_nothing_wrong_below():
 
 
 @case
+def a_list_that_takes_long_holds_up_nothing():
+    """Of what earlier runs have left.  A machine that is slower than the list tries again."""
+    for _ in range(5):
+        server.rules('method=GET query=list-type stall:5')
+        with sluice.Store([path('kv'), 's3://bucket/list/'], 4 * MIB, policy='lru') as store:
+            fill(store)
+            if server.stats()['in_flight']:  # it is still being told
+                assert store.stats()['demoted'] > 10
+                break
+    else:
+        raise AssertionError('nothing is put before all is listed')
+
+
+@case
+def several_come_up_at_once():
+    with below() as store:
+        fill(store)
+        keys, most = [f'k{i}' for i in range(8)], 0
+        while server.stats()['in_flight']:
+            time.sleep(0.001)
+        server.rules('method=GET stall:1')
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            got = pool.submit(store.get_many, keys, [bytearray(SIZE) for _ in keys])
+            while not got.done():
+                most = max(most, server.stats()['in_flight'])
+                time.sleep(0.001)
+        assert all(got.result()), got.result()
+        assert most >= 3, most  # and what makes room goes down by one more
+
+
+@case
 def names_that_cannot_be_are_refused():
     raises(OSError, lambda: sluice.Store(['s3://bucket/x'], 4 * MIB))
     raises(OSError, lambda: sluice.Store(['s3://bucket/x', path('d')], 4 * MIB))
