@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "base/util.h"
@@ -14,7 +13,10 @@ enum {
 	MOST_ENTRIES = 1 << 28,
 	LEAST_ENTRIES = 1 << 16,
 	GROW_ENTRIES = 4096, /* whole pages, whatever their size */
+	MOVES = 16,          /* places of the old table; it is empty long before the next one */
 };
+
+#define STORE_MOVED UINT32_MAX
 
 /* As many addresses as a limit of the process allows. */
 static int index_reserve_addresses(struct store_index *x)
@@ -31,19 +33,10 @@ static int index_reserve_addresses(struct store_index *x)
 	return -ENOMEM;
 }
 
-static uint32_t *table_new(uint32_t slots)
-{
-	uint32_t *t = malloc((size_t)slots * sizeof(*t));
-
-	if (t)
-		memset(t, 0xff, (size_t)slots * sizeof(*t));
-	return t;
-}
-
 int store_index_init(struct store_index *x)
 {
 	*x = (struct store_index){.spare = STORE_NONE, .slots = FIRST_SLOTS};
-	x->table = table_new(FIRST_SLOTS);
+	x->table = calloc(FIRST_SLOTS, sizeof(*x->table));
 	if (!x->table)
 		return -ENOMEM;
 	if (index_reserve_addresses(x) < 0) {
@@ -63,12 +56,14 @@ void store_index_fini(struct store_index *x)
 	if (x->entries)
 		munmap(x->entries, (size_t)x->reserved * sizeof(*x->entries));
 	free(x->table);
+	free(x->old);
 	*x = (struct store_index){0};
 }
 
 uint64_t store_index_bytes(const struct store_index *x)
 {
-	return (uint64_t)x->fresh * sizeof(*x->entries) + (uint64_t)x->slots * sizeof(*x->table);
+	return (uint64_t)x->fresh * sizeof(*x->entries) +
+	       ((uint64_t)x->slots + x->old_slots) * sizeof(*x->table);
 }
 
 static int grow(struct store_index *x)
@@ -124,17 +119,28 @@ static bool index_same(struct store_hash a, struct store_hash b)
 	return a.a == b.a && a.b == b.b;
 }
 
-struct store_entry *store_index_find(const struct store_index *x, struct store_hash h)
+static struct store_entry *find_in(const struct store_index *x, const uint32_t *table,
+				   uint32_t slots, struct store_hash h)
 {
-	uint32_t mask = x->slots - 1;
+	uint32_t mask = slots - 1;
 
-	for (uint32_t s = (uint32_t)h.a & mask; x->table[s] != STORE_NONE; s = (s + 1) & mask) {
-		struct store_entry *e = store_index_at(x, x->table[s]);
+	for (uint32_t s = (uint32_t)h.a & mask; table[s]; s = (s + 1) & mask) {
+		struct store_entry *e;
 
+		if (table[s] == STORE_MOVED)
+			continue;
+		e = store_index_at(x, table[s] - 1);
 		if (index_same(e->hash, h))
 			return e;
 	}
 	return NULL;
+}
+
+struct store_entry *store_index_find(const struct store_index *x, struct store_hash h)
+{
+	struct store_entry *e = find_in(x, x->table, x->slots, h);
+
+	return e || !x->old ? e : find_in(x, x->old, x->old_slots, h);
 }
 
 void store_index_prefetch(const struct store_index *x, struct store_hash h, int step)
@@ -143,30 +149,47 @@ void store_index_prefetch(const struct store_index *x, struct store_hash h, int 
 
 	if (step == 0)
 		__builtin_prefetch(&x->table[s]);
-	else if (x->table[s] != STORE_NONE)
-		__builtin_prefetch(store_index_at(x, x->table[s]));
+	else if (x->table[s])
+		__builtin_prefetch(store_index_at(x, x->table[s] - 1));
 }
 
-static void index_place(uint32_t *table, uint32_t slots, struct store_hash h, uint32_t nr)
+static void index_place(struct store_index *x, struct store_hash h, uint32_t number)
 {
-	uint32_t s = (uint32_t)h.a & (slots - 1);
+	uint32_t s = (uint32_t)h.a & (x->slots - 1);
 
-	while (table[s] != STORE_NONE)
-		s = (s + 1) & (slots - 1);
-	table[s] = nr;
+	while (x->table[s])
+		s = (s + 1) & (x->slots - 1);
+	x->table[s] = number;
+}
+
+/* So many places of the old table; its chains stay whole for those who look there. */
+static void move(struct store_index *x, uint32_t places)
+{
+	for (; x->old && places; places--) {
+		uint32_t *at = &x->old[x->moved];
+
+		if (*at && *at != STORE_MOVED) {
+			index_place(x, store_index_at(x, *at - 1)->hash, *at);
+			*at = STORE_MOVED;
+		}
+		if (++x->moved < x->old_slots)
+			continue;
+		free(x->old);
+		x->old = NULL;
+		x->old_slots = 0;
+	}
 }
 
 static int widen(struct store_index *x)
 {
-	uint32_t *t = table_new(2 * x->slots);
+	uint32_t *t = calloc(2 * (size_t)x->slots, sizeof(*t));
 
 	if (!t)
 		return -ENOMEM;
-	for (uint32_t s = 0; s < x->slots; s++)
-		if (x->table[s] != STORE_NONE)
-			index_place(t, 2 * x->slots, store_index_at(x, x->table[s])->hash,
-				    x->table[s]);
-	free(x->table);
+	move(x, UINT32_MAX);
+	x->old = x->table;
+	x->old_slots = x->slots;
+	x->moved = 0;
 	x->table = t;
 	x->slots *= 2;
 	return 0;
@@ -176,27 +199,41 @@ int store_index_add(struct store_index *x, struct store_entry *e)
 {
 	if (x->used + 1 > x->slots / 4 * 3 && widen(x) < 0)
 		return -ENOMEM;
-	index_place(x->table, x->slots, e->hash, store_index_nr(x, e));
+	move(x, MOVES);
+	index_place(x, e->hash, store_index_nr(x, e) + 1);
 	x->used++;
 	return 0;
+}
+
+/* The place of a number, or of the gap where it would be. */
+static uint32_t place_of(const uint32_t *table, uint32_t slots, struct store_hash h,
+			 uint32_t number)
+{
+	uint32_t s = (uint32_t)h.a & (slots - 1);
+
+	while (table[s] && table[s] != number)
+		s = (s + 1) & (slots - 1);
+	return s;
 }
 
 /* What stands behind a gap in the table moves up where it may, so that no marks are needed. */
 void store_index_remove(struct store_index *x, const struct store_entry *e)
 {
-	uint32_t mask = x->slots - 1, s = (uint32_t)e->hash.a & mask;
-	uint32_t nr = store_index_nr(x, e);
+	uint32_t number = store_index_nr(x, e) + 1, mask = x->slots - 1;
+	uint32_t s = place_of(x->table, x->slots, e->hash, number);
 
-	while (x->table[s] != nr)
-		s = (s + 1) & mask;
-	for (uint32_t t = (s + 1) & mask; x->table[t] != STORE_NONE; t = (t + 1) & mask) {
-		uint32_t home = (uint32_t)store_index_at(x, x->table[t])->hash.a & mask;
+	x->used--;
+	if (!x->table[s]) {
+		x->old[place_of(x->old, x->old_slots, e->hash, number)] = STORE_MOVED;
+		return;
+	}
+	for (uint32_t t = (s + 1) & mask; x->table[t]; t = (t + 1) & mask) {
+		uint32_t home = (uint32_t)store_index_at(x, x->table[t] - 1)->hash.a & mask;
 
 		if (((t - home) & mask) >= ((t - s) & mask)) {
 			x->table[s] = x->table[t];
 			s = t;
 		}
 	}
-	x->table[s] = STORE_NONE;
-	x->used--;
+	x->table[s] = 0;
 }

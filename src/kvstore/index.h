@@ -5,7 +5,9 @@
 /*
  * Which keys there are, and where their values lie: 80 bytes an entry, in an array that grows in
  * place (addresses are reserved, memory is not), and a table of 32-bit numbers with linear probing,
- * between three eighths and three quarters full.
+ * between three eighths and three quarters full.  A table that has become too small is moved into a
+ * wider one a few places at a time, with every entry that is added, since the store waits
+ * meanwhile.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -48,9 +50,11 @@ struct store_index {
 	uint32_t ready;    /* of these: that may be touched */
 	uint32_t fresh;    /* of these: never used from here on */
 	uint32_t spare;    /* first of the list */
-	uint32_t *table;
-	uint32_t slots; /* a power of two */
-	uint32_t used;  /* entries in the table */
+	uint32_t *table;   /* number + 1, or 0 */
+	uint32_t slots;    /* a power of two */
+	uint32_t *old;     /* what is still being moved, or NULL; with STORE_MOVED where it was */
+	uint32_t old_slots, moved;
+	uint32_t used; /* entries in both */
 };
 
 int store_index_init(struct store_index *x);

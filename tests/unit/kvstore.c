@@ -341,6 +341,47 @@ static void s3fifo_keeps_what_is_used(void)
 	what_is_used_stays(SLUICE_STORE_S3FIFO);
 }
 
+/* Also while a table is being moved into a wider one, which is no more than a few places at once.
+ */
+static void the_index_finds_all_while_it_grows(void)
+{
+	enum { N = 20000 };
+	struct store_index x;
+	unsigned twice = 0;
+
+	T_EQ(store_index_init(&x), 0);
+	for (unsigned i = 0; i < N; i++) {
+		struct store_entry *e = store_index_new(&x);
+		uint32_t moved = x.moved;
+
+		T_OK(e);
+		e->hash = (struct store_hash){i * 0x9e3779b9u, i};
+		T_EQ(store_index_add(&x, e), 0);
+		T_OK(!x.old || x.moved < moved || x.moved - moved < 100);
+		twice += x.old != NULL;
+		if (i % 3 == 2) { /* of those that have been there for a while */
+			e = store_index_find(&x, (struct store_hash){i / 2 * 0x9e3779b9u, i / 2});
+			if (e) {
+				store_index_remove(&x, e);
+				store_index_free(&x, e);
+			}
+		}
+		for (unsigned k = i > 50 ? i - 50 : 0; i % 100 == 0 && k <= i; k++)
+			T_OK(store_index_find(&x, (struct store_hash){k * 0x9e3779b9u, k}));
+	}
+	T_OK(twice > 100);
+	for (unsigned i = 0; i < N; i++) {
+		struct store_entry *e =
+			store_index_find(&x, (struct store_hash){i * 0x9e3779b9u, i});
+		bool gone = false;
+
+		for (unsigned k = 2 * i; k <= 2 * i + 1; k++)
+			gone = gone || (k < N && k % 3 == 2);
+		T_OK(gone ? !e : e && e->hash.b == i);
+	}
+	store_index_fini(&x);
+}
+
 /* Whatever has been used: the store waits while one is looked for that is to go. */
 static void a_value_that_goes_is_found_soon(void)
 {
@@ -929,6 +970,7 @@ int main(int argc, char **argv)
 		T_CASE(many_sets_at_once_fit_into_a_small_store),
 		T_CASE(lru_keeps_what_is_used),
 		T_CASE(s3fifo_keeps_what_is_used),
+		T_CASE(the_index_finds_all_while_it_grows),
 		T_CASE(a_value_that_goes_is_found_soon),
 		T_CASE(dear_values_stay_longer),
 		T_CASE(the_second_touch_admits),
