@@ -8,6 +8,7 @@ import sys
 sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
 
 import json
+import statistics
 
 import clikit
 import resultcheck
@@ -24,16 +25,16 @@ def load(name):
         return json.load(f)
 
 
-def two(*args, place):
+def two(*args, place, nr=2):
     """Two processes at the same time, each with a folder; returns their results."""
     running = []
-    for i in range(2):
+    for i in range(nr):
         os.mkdir(f'{i}')
         running.append(start(*args, place, f'{i}', '--json', f'{i}.json'))
     for process in running:
         out, err = process.communicate()
         assert process.returncode == 0, err
-    return load('0.json'), load('1.json')
+    return [load(f'{i}.json') for i in range(nr)]
 
 
 def merged():
@@ -63,6 +64,27 @@ def bench_of_two_processes():
     m = merged()
     counts_add_up(a, b, m)
     assert m['settings']['nvme_path'] is None and len(m['targets']) == 2
+
+
+@in_folder
+def intervals_are_those_of_ranks():
+    """By Student's t over three means, and in the text."""
+    three = two('bench', '-s', '64K', '-n', '40', '--no-limit', '-w', place='-f', nr=3)
+    names = [f'{i}.json' for i in range(3)]
+    m = merge.result(*names)
+    s, of = m['series'][0], m['ranks']['series'][0]
+
+    def interval(values):
+        mean = statistics.fmean(values)
+        half = 4.302652729911275 * statistics.stdev(values) / 3 ** 0.5
+        return [max(0, mean - half), mean + half]
+    for key, values in (('rate_ci95', [r['series'][0]['bytes_per_sec'] for r in three]), ('latency_ci95', [r['series'][0]['latency']['mean'] for r in three])):
+        assert all(resultcheck.near(x, y, 1e-6) for x, y in zip(of[key], interval(values))), (key, of[key], interval(values))
+    out = merge(*names).out
+    low, high = (x / 1e6 for x in of['rate_ci95'])
+    assert f'; a rank {low:.1f} to {high:.1f} MB/s at 95 %, its mean latency ' in out and s['ops'] == 120, out
+    assert merge.result(*names[:2])['ranks']['series'][0]['latency_ci95'] is None
+    assert 'its mean latency' not in merge(*names[:2]).out
 
 
 @in_folder

@@ -111,6 +111,26 @@ def kv_trace():
     return result
 
 
+def ranks():
+    """Three processes as one: one is lost, and what they have is skewed."""
+    result = sample('bench')
+    clocks = [{'rank': i, 'offset_sec': off, 'error_sec': 2e-5} for i, off in enumerate((0.0, -1.5, 2.0))]
+    result['series'][0]['ran']['engine'] = 'differs: io_uring; rank 1 (node1): libaio'
+    nothing = dict.fromkeys(('bytes_per_sec', 'p50', 'p99', 'share', 'start', 'first_done', 'last_done', 'end', 'idle_tail'))
+
+    def row(i, rate, tail):
+        return {'rank': i, 'name': f'rank {i} (node{i})', 'bytes_per_sec': rate, 'p50': 0.001 * (i + 1), 'p99': 0.002 * (i + 1), 'share': 0.5, 'start': 0.0,
+                'first_done': 0.01, 'last_done': 2 - tail, 'end': 2 - tail, 'idle_tail': tail}
+    result['ranks'] = {
+        'how': 'mpi',
+        'members': [{'name': f'rank {i} (node{i})', 'host': f'node{i}', 'partial': i == 2, 'clock': c, **({'lost': 'its connection <i>ended</i>'} if i == 2 else {})}
+                    for i, c in enumerate(clocks)],
+        'series': [{'name': s['name'], 'bytes_per_sec': 3e9, 'sum_bytes_per_sec': 4e9, 'straggler_cost': 0.25, 'slowest': 1, 'skew_sec': 0.3 * (n == 0), 'skewed': n == 0,
+                    'rate_ci95': [1e9, 3e9], 'latency_ci95': [0.001, 0.0025],
+                    'rows': [row(0, 3e9, 0.5), row(1, 1e9, 0.0), {'rank': 2, 'name': 'rank 2 (node2)', **nothing}]} for n, s in enumerate(result['series'])]}
+    return result
+
+
 def null_engine():
     """Nothing was stored."""
     result = sample('bench')
@@ -248,6 +268,7 @@ MAKERS = {
     'stores': lambda out: sluice('report', *(save(f'store{i}.json', r) for i, r in enumerate(stores())), '-o', out),
     'objects': lambda out: sluice('report', *(save(f'objects{i}.json', requests(i)) for i in range(2)), '-o', out),
     'ckpt': lambda out: sluice('report', save('ckpt.json', sample('ckpt')), '-o', out),
+    'ranks': lambda out: sluice('report', save('ranks.json', ranks()), '-o', out),
     'trace': lambda out: sluice('report', save('trace.json', sample('trace')), '-o', out),
     'summary': lambda out: sluice('report', save('summary.json', sample('summary')), '-o', out),
     'reference': lambda out: sluice('report', save('reference.json', sample('reference')), save('kv.json', sample('kv')), '-o', out),
@@ -606,6 +627,29 @@ def a_replay_over_time_and_by_operation_equals_the_JSON():
     assert 'Overloaded' in text and '0.25 s in each second' in text and '<b>' in text and '3 reads' in text, text[:2000]
 
 
+def rows_of_ranks_equal_the_JSON():
+    r = ranks()['ranks']
+    show('ranks')
+    table = lambda name: web.js("""return [...document.querySelectorAll(arguments[0] + ' tbody tr')].map((r) => [...r.cells].map((c) => [c.dataset.value ?? null, c.textContent]))""",
+                                '#table-' + name)
+    number = lambda v: None if v is None else float(v)
+    expected = [[row['name'], s['name'], *(row[k] for k in ('bytes_per_sec', 'share', 'p50', 'p99', 'first_done', 'last_done', 'idle_tail'))]
+                for s in r['series'] for row in (s['rows'][2], s['rows'][1], s['rows'][0])]  # nothing, and then the slowest first
+    got = [[cells[0][0], cells[1][0], *(number(c[0]) for c in cells[2:])] for cells in table('ranks-0')]
+    assert got == expected, (got[:3], expected[:3])
+    lines = table('ranks-series-0')
+    assert [[cells[0][0], *(number(c[0]) for c in cells[1:4]), cells[4][0], number(cells[5][0])] for cells in lines] == [
+        [s['name'], 3e9, 4e9, 0.25, 'rank 1 (node1)', s['skew_sec']] for s in r['series']], lines
+    assert lines[0][6][1] == '1.00\u00a0GB/s to 3.00\u00a0GB/s' and lines[0][7][1] == '1.00\u00a0ms to 2.50\u00a0ms', lines[0]
+    members = table('ranks-members-0')
+    assert [(cells[0][0], number(cells[2][0]), number(cells[3][0]), cells[4][0]) for cells in members] == [
+        (m['name'], m['clock']['offset_sec'], 2e-5, 'lost' if 'lost' in m else 'well') for m in r['members']], members
+    text = web.js('return document.getElementById("main").textContent')
+    for said in ('rank 2 (node2) is lost: its connection <i>ended</i>.', f"{r['series'][0]['name']}: ranks began 300\u00a0ms apart", 'engine differs: io_uring; rank 1'):
+        assert said in text, (said, text[:3000])
+    assert text.count('ranks began') == 1
+
+
 def methods_of_checkpoints_equal_the_JSON():
     c = sample('ckpt')['ckpt']
     ways = [w for m in c['methods'] for w in (m['save'], m['load'])]
@@ -660,7 +704,7 @@ def nothing_stored_has_no_bandwidth_of_storage():
 
 def tables_fit_and_the_navigation_says_everything_once():
     chromium.SIZES['laptop'] = (1300, 900)
-    for kind in ('bench', 'sweep', 'tune', 'kv_both', 'replay_late', 'ckpt', 'reference', 'trace', 'summary', 'compare'):
+    for kind in ('bench', 'sweep', 'tune', 'kv_both', 'replay_late', 'ckpt', 'ranks', 'reference', 'trace', 'summary', 'compare'):
         show(kind, size='laptop')
         cut = web.js("""return [...document.querySelectorAll('.scroll')].filter((x) => x.scrollWidth > x.clientWidth + 1 && !x.closest('#heat, [id^=heat]'))
             .map((x) => [x.closest('section').id, x.scrollWidth, x.clientWidth])""")
@@ -850,7 +894,7 @@ CASES = [all_charts_are_drawn, what_the_charts_show_is_what_the_JSON_says,
          a_comparison_shows_its_verdicts_and_its_gate, names_are_text_whatever_is_in_them,
          flows_between_tiers_are_drawn, the_cards_of_a_cache_equal_the_JSON,
          the_flows_of_a_cache_equal_the_JSON, the_run_over_time_equals_the_JSON, the_latencies_of_a_cache_equal_the_JSON,
-         hit_rates_of_stores_are_a_curve_over_capacity, requests_and_endpoints_of_object_stores_equal_the_JSON, a_replay_over_time_and_by_operation_equals_the_JSON, methods_of_checkpoints_equal_the_JSON,
+         hit_rates_of_stores_are_a_curve_over_capacity, requests_and_endpoints_of_object_stores_equal_the_JSON, a_replay_over_time_and_by_operation_equals_the_JSON, methods_of_checkpoints_equal_the_JSON, rows_of_ranks_equal_the_JSON,
          a_page_opens_on_what_matters, nothing_stored_has_no_bandwidth_of_storage, tables_fit_and_the_navigation_says_everything_once,
          a_trace_equals_the_JSON, a_summary_equals_the_JSON, the_result_of_the_reference_equals_its_JSON, what_is_not_refused_is_drawn_to_the_end,
          a_trace_and_a_poor_run_say_what_they_are, the_keyboard_reaches_everything, arrow_keys_tell_the_points_of_a_chart, a_chart_has_the_same_as_a_table,

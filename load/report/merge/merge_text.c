@@ -82,7 +82,8 @@ static void differs_lines(FILE *f, const json_t *ran)
 static void series_lines(FILE *f, const json_t *s, const json_t *all)
 {
 	const json_t *p = json_object_get(json_object_get(s, "latency"), "percentiles"),
-		     *ci = json_object_get(all, "rate_ci95");
+		     *ci = json_object_get(all, "rate_ci95"),
+		     *late = json_object_get(all, "latency_ci95");
 	char p50[REPORT_TIME_TEXT], p99[REPORT_TIME_TEXT], skew[REPORT_TIME_TEXT];
 
 	fprintf(f, "%s: %" PRIu64 " operations, %.1f MB/s, p50 %s, p99 %s\n",
@@ -98,6 +99,10 @@ static void series_lines(FILE *f, const json_t *s, const json_t *all)
 		fprintf(f, "; a rank %.1f to %.1f MB/s at 95 %%",
 			json_number_value(json_array_get(ci, 0)) / MB,
 			json_number_value(json_array_get(ci, 1)) / MB);
+	if (json_is_array(late))
+		fprintf(f, ", its mean latency %s to %s",
+			time_of(p50, json_number_value(json_array_get(late, 0))),
+			time_of(p99, json_number_value(json_array_get(late, 1))));
 	fputc('\n', f);
 	if (json_is_true(json_object_get(all, "skewed")))
 		fprintf(f, "  warning: ranks began %s apart, more than 1 %% of the run\n",

@@ -19,6 +19,7 @@ addReplayTime();
 addReplayClasses();
 addStores();
 addObjects();
+results.filter((r) => r.ranks).forEach(addRanks);
 ckptResults.forEach(addCheckpoints);
 streamResults.forEach(addStream);
 results.forEach(addTune);
