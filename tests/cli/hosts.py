@@ -228,11 +228,15 @@ def kv_on_storage(mpi):
 def replay(mpi):
     with open('t.csv', 'w', encoding='utf-8') as f:
         f.write('Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n')
-        for i in range(60):
-            f.write(f'{i * 1e-4:.6f},{"Read" if i % 3 else "Write"},{4096 * (1 + i // 3 % 5)},Tier-2,conv_{i // 6}_turn_{i // 3},Decode\n')
+        for i, op in enumerate(['Write', 'Read'] * 15):
+            f.write(f'{i * 1e-4:.6f},{op},{512 << i // 2},Tier-2,conv_{i // 6}_turn_{i // 2},Decode\n')
     j, _ = result(mpi, 3, 'replay', 't.csv', '--target', 'x', '--verify', '--pace', 'flat-out')
-    assert {s['name']: s['ops'] for s in j['series']} == {'Write Tier-2 Decode': 20, 'Read Tier-2 Decode': 40}, j['series']
-    assert j['replay']['rows'] == 60 and not os.path.exists('x'), j['replay']
+    assert {s['name']: (s['ops'], s['bytes']) for s in j['series']} == {f'{op} Tier-2 Decode': (15, 512 * (2**15 - 1)) for op in ('Write', 'Read')}, j['series']
+    assert j['replay']['rows'] == 30 and not os.path.exists('x'), j['replay']
+    # sizes are powers of two, so what a rank has done tells its rows: each is of one rank, written and read, with its conversation
+    masks = [[round((row['share'] or 0) * (2**15 - 1)) for row in of['rows']] for of in j['ranks']['series']]
+    assert masks[0] == masks[1] and masks[0][0] | masks[0][1] | masks[0][2] == sum(masks[0]) == 2**15 - 1, masks
+    assert all(mask >> 3 * conv & 7 in (0, 7) for mask in masks[0] for conv in range(5)) and max(masks[0]) < 2**15 - 1, masks
     # more ranks than there is to do
     with open('t.csv', 'w', encoding='utf-8') as f:
         f.write('Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n0.0,Write,4096,Tier-2,k,Prefill\n')
