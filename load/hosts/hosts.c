@@ -116,14 +116,16 @@ static int end_all(struct hosts *h, int status)
 	if (!h->said)
 		hosts_stop(h);
 	h->ended = true;
+	hosts_wait_for(h, HOSTS_ALL_GATES); /* one may hang in what it does at its end */
 	for (unsigned i = 1; i < h->size; i++) {
 		struct peer *p = &h->peers[i];
 
 		while (p->fd >= 0 && !p->done &&
 		       (!h->stopping || clock_ns() < h->stop_ns + HOSTS_PATIENT_NS))
 			hosts_wait(h, clock_ns() + HOSTS_BEAT_NS);
-		status = status ? status : p->status;
+		status = status ? status : p->done ? p->status : 1;
 	}
+	h->waits_ns = 0;
 	end.a = (uint64_t)status;
 	for (unsigned i = 1; i < h->size; i++)
 		hosts_send(&h->peers[i], &end, NULL);

@@ -30,7 +30,8 @@
 #define COOKIE     32
 #define MEET_NS    60000000000u
 #define CONNECT_MS 3000
-#define AGAIN_NS   50000000
+#define ANSWER_MS  1000 /* and then another address is tried beside the one that is silent */
+#define AGAIN_MS   50
 
 /* Where rank 0 is; the same bytes for all, so of fixed width. */
 struct address {
@@ -240,13 +241,11 @@ static int connect_within(const struct in6_addr *at, uint16_t port, int ms)
 	bool six = !IN6_IS_ADDR_V4MAPPED(at);
 	int fd = socket(six ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	const struct timeval limit = {.tv_sec = ms / 1000};
-	const struct timeval answer = {.tv_sec = MEET_NS / 1000000000u};
 
 	if (fd < 0)
 		return -1;
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)); /* of connect(), too */
-	/* Whoever listens there may be somebody else, who says nothing. */
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &answer, sizeof(answer));
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 	memcpy(&to4.sin_addr.s_addr, &at->s6_addr[12], sizeof(to4.sin_addr.s_addr));
 	if (connect(fd, six ? (struct sockaddr *)&to6 : (struct sockaddr *)&to4,
 		    six ? sizeof(to6) : sizeof(to4)) == 0)
@@ -263,52 +262,84 @@ struct greeting {
 	char host[60];
 };
 
-static bool greet(int fd, const struct address *a, struct hosts *h)
+/* A connection to who listens there, which may be somebody else; -1: there is none. */
+static int knock(const struct hosts *h, const struct address *a, unsigned i)
 {
-	struct greeting g = {.rank = h->rank}, back;
+	struct greeting g = {.rank = h->rank};
+	int fd = connect_within(&a->at[i], a->port, CONNECT_MS);
 
 	memcpy(g.cookie, a->cookie, COOKIE);
 	gethostname(g.host, sizeof(g.host) - 1);
-	if (send(fd, &g, sizeof(g), MSG_NOSIGNAL) != sizeof(g) ||
-	    !hosts_recv(fd, &back, sizeof(back)) || memcmp(back.cookie, a->cookie, COOKIE) != 0)
+	if (fd >= 0 && send(fd, &g, sizeof(g), MSG_NOSIGNAL) != sizeof(g)) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+/* It has something to say: is it rank 0? */
+static bool is_rank0(struct hosts *h, const struct address *a, int fd)
+{
+	struct greeting back;
+
+	if (!hosts_recv(fd, &back, sizeof(back)) || memcmp(back.cookie, a->cookie, COOKIE) != 0)
 		return false;
 	h->random = back.random;
 	return true;
 }
 
-/* At any of its addresses; false: at none. */
-static bool call_once(struct hosts *h, const struct address *a)
+/* Until one of those that were greeted answers as rank 0 does, or not for some time: -1. */
+static int await_answer(struct hosts *h, const struct address *a, struct pollfd *p)
 {
-	for (unsigned i = 0; i < a->nr; i++) {
-		int fd = connect_within(&a->at[i], a->port, CONNECT_MS);
+	bool any = false;
+	int r;
 
-		if (fd >= 0 && greet(fd, a, h)) {
-			tend(fd);
-			h->peers[0].fd = fd;
-			snprintf(h->peers[0].name, HOSTS_NAME, "rank 0");
-			return true;
-		}
-		if (fd >= 0)
-			close(fd);
+	for (unsigned i = 0; i < a->nr; i++)
+		any = any || p[i].fd >= 0;
+	if (poll(p, a->nr, any ? ANSWER_MS : AGAIN_MS) <= 0)
+		return -1;
+	for (unsigned i = 0; i < a->nr; i++) {
+		if (p[i].fd < 0 || !p[i].revents)
+			continue;
+		r = p[i].fd;
+		p[i].fd = -1;
+		if (is_rank0(h, a, r))
+			return r;
+		close(r);
 	}
-	return false;
+	return -1;
 }
 
-/* @given: nobody has said that it listens already. */
-static int call_rank0(struct hosts *h, const struct address *a, bool given, struct sluice_err *err)
+/*
+ * At any of its addresses, again and again: it may not listen yet.  One that is silent may be
+ * another's, or rank 0 that has much to do, so it is kept while others are tried.
+ */
+static int call_rank0(struct hosts *h, const struct address *a, struct sluice_err *err)
 {
-	const struct timespec again = {.tv_nsec = AGAIN_NS};
-	uint64_t until = clock_ns() + (given ? MEET_NS : 0);
+	uint64_t until = clock_ns() + MEET_NS;
+	struct pollfd p[ADDRESSES];
+	int fd = -1;
 
+	for (unsigned i = 0; i < ADDRESSES; i++)
+		p[i] = (struct pollfd){.fd = -1, .events = POLLIN};
 	do {
-		if (call_once(h, a))
-			return 0;
-		if (given)
-			nanosleep(&again, NULL);
-	} while (clock_ns() < until);
-	return sluice_fail(err, -EHOSTUNREACH,
-			   "rank %u cannot reach rank 0 at any of its %u addresses", h->rank,
-			   a->nr);
+		for (unsigned i = 0; i < a->nr && fd < 0; i++) {
+			if (p[i].fd < 0)
+				p[i].fd = knock(h, a, i);
+			fd = await_answer(h, a, p);
+		}
+	} while (fd < 0 && clock_ns() < until);
+	for (unsigned i = 0; i < a->nr; i++)
+		if (p[i].fd >= 0)
+			close(p[i].fd);
+	if (fd < 0)
+		return sluice_fail(err, -EHOSTUNREACH,
+				   "rank %u cannot reach rank 0 at any of its %u addresses",
+				   h->rank, a->nr);
+	tend(fd);
+	h->peers[0].fd = fd;
+	snprintf(h->peers[0].name, HOSTS_NAME, "rank 0");
+	return 0;
 }
 
 /* One that knocks: the rank it is, or nobody. */
@@ -416,8 +447,7 @@ static int meet_by_name(struct hosts *h, const char *text, struct address *a, in
 }
 
 /* Where rank 0 is known. */
-static int connect_all(struct hosts *h, const struct address *a, int fd, bool given,
-		       struct sluice_err *err)
+static int connect_all(struct hosts *h, const struct address *a, int fd, struct sluice_err *err)
 {
 	int r = a->nr ? hosts_keep(h, err)
 		      : sluice_fail(err, -EIO, "rank 0 cannot listen for the others");
@@ -425,7 +455,7 @@ static int connect_all(struct hosts *h, const struct address *a, int fd, bool gi
 	if (r == 0)
 		r = make_peers(h, err);
 	if (r == 0)
-		r = h->rank ? call_rank0(h, a, given, err) : wait_for_ranks(h, fd, a, err);
+		r = h->rank ? call_rank0(h, a, err) : wait_for_ranks(h, fd, a, err);
 	return r;
 }
 
@@ -447,7 +477,7 @@ int hosts_meet(struct hosts *h, struct sluice_err *err)
 	}
 	r = given ? meet_by_name(h, given, &a, &fd, err) : meet_by_mpi(h, mpi, &a, &fd, err);
 	if (r == 0 && h->size > 1)
-		r = connect_all(h, &a, fd, given, err);
+		r = connect_all(h, &a, fd, err);
 	if (fd >= 0)
 		close(fd);
 	return r;

@@ -60,12 +60,14 @@ static void peer_lost(struct hosts *h, struct peer *p, const char *why)
 {
 	const struct header stop = {.type = MESSAGE_STOP, .rank = h->rank};
 	char line[2 * HOSTS_NAME + 16];
-	bool tell;
+	bool tell, at_end;
 
 	pthread_mutex_lock(&h->lock);
 	if (!h->rank)
 		hosts_send(p, &stop, NULL);
 	hosts_drop(p);
+	/* while rank 0 waits for the end of all, what they had to say is safe */
+	at_end = h->ended && h->waits_ns && !p->done && !h->stopping;
 	tell = !h->ended && !p->said && !(h->rank && h->stopping);
 	if (!*p->lost && tell)
 		snprintf(p->lost, sizeof(p->lost), "%s", why);
@@ -74,8 +76,8 @@ static void peer_lost(struct hosts *h, struct peer *p, const char *why)
 	snprintf(line, sizeof(line), "%s is lost: %s", p->name, *p->lost ? p->lost : why);
 	pthread_cond_broadcast(&h->changed);
 	pthread_mutex_unlock(&h->lock);
-	if (tell)
-		h->say(h->rank <= 1 ? line : NULL, true); /* once, if rank 0 is not there */
+	if (tell || at_end)
+		h->say(h->rank <= 1 ? line : NULL, tell); /* once, if rank 0 is not there */
 }
 
 void hosts_lose(struct hosts *h, struct peer *p, const char *why)
@@ -214,7 +216,9 @@ static void beat(struct hosts *h, unsigned nr)
 /* With the lock held: does it hold up those who wait? */
 static bool is_behind(const struct hosts *h, const struct peer *p)
 {
-	return h->waits_ns && p->fd >= 0 && !p->said && p->ready < h->waits_for;
+	if (!h->waits_ns || p->fd < 0)
+		return false;
+	return h->ended ? !p->done : !p->said && p->ready < h->waits_for;
 }
 
 /*

@@ -18,7 +18,7 @@ import time
 
 import resultcheck
 from clikit import ROOT, SLUICE, load_json, start
-from tap import in_folder, run_all
+from tap import Skip, in_folder, run_all
 
 resultcheck.need('jsonschema')
 
@@ -37,6 +37,7 @@ class Peer:
         self.sock, self.rank, self.sending, self.gone = sock, rank, threading.Lock(), threading.Event()
         self.slow = 0  # so often only a little is taken of what comes
         self.ahead = 0  # its clock
+        self.still = 0  # since something of it has moved
         self.asked = None  # a list: questions for its clock have no answer
 
     def read(self, size):
@@ -67,7 +68,7 @@ class Peer:
     def beats(self):
         while not self.gone.wait(0.5):
             with contextlib.suppress(OSError):
-                self.send(BEAT, 0, -1 if self.rank else 1 << 62)
+                self.send(BEAT, self.still, -1 if self.rank else 1 << 62)
 
     def take(self):
         """The next message; questions for the clock are answered."""
@@ -103,8 +104,8 @@ class Peer:
         self.sock.close()
 
 
-def environment(rank, port, secret, more):
-    return {**os.environ, 'SLURM_STEP_NUM_TASKS': '2', 'SLURM_PROCID': str(rank), 'SLUICE_MEET': f'127.0.0.1:{port}:{secret}', **more}
+def environment(rank, port, secret, more, host='127.0.0.1'):
+    return {**os.environ, 'SLURM_STEP_NUM_TASKS': '2', 'SLURM_PROCID': str(rank), 'SLUICE_MEET': f'{host}:{port}:{secret}', **more}
 
 
 def free_port():
@@ -151,18 +152,20 @@ def as_rank_1(*args, **env):
 
 
 @contextlib.contextmanager
-def as_rank_0(*args, **env):
+def as_rank_0(*args, at=('127.0.0.1', 0), host='127.0.0.1', there=(), let_in=lambda: None, **env):
     """Rank 1 is a command; this is rank 0, with the command line of all."""
     secret = secrets.token_hex(16)
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 18)
-        listener.bind(('127.0.0.1', 0))
+        listener.bind(at)
         listener.listen()
-        process = start(*args, env=environment(1, listener.getsockname()[1], secret, env))
+        process = subprocess.Popen([*there, SLUICE, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   env=environment(1, listener.getsockname()[1], secret, env, host))
         sock, _ = listener.accept()
     peer = Peer(sock, 0)
     try:
         assert GREETING.unpack(peer.read(GREETING.size))[0] == secret.encode()
+        let_in()
         sock.sendall(GREETING.pack(secret.encode(), 7, 0, b''))
         peer.beat()
         peer.send(SHARE, text=b''.join(str(w).encode() + b'\0' for w in ('sluice', *args)))
@@ -280,6 +283,52 @@ def a_rank_that_goes_is_named_within_five_seconds():
         status, out, err = ended(process)
     assert status and 'rank 1 (test) is lost: its connection ended' in err, (status, out, err)
     assert load_json('all.json')['ranks']['members'][1]['lost'] == 'its connection ended'
+
+
+@in_folder
+def a_rank_that_hangs_at_its_end_is_waited_for_no_longer_than_others():
+    """All it had to say is there."""
+    one = done_by_one()
+    with as_rank_1(*NULL, '--json', 'all.json', SLUICE_RANK_TIMEOUT='2') as (process, peer):
+        peer.still = (1 << 64) - 1  # it cannot tell
+        work(peer, one)
+        with contextlib.suppress(EOFError, OSError):
+            peer.until(END)
+        status, out, err = ended(process)
+    assert status == 1 and 'rank 1 (test) is lost: the others have waited for it' in err and 'the others are stopped' not in err, (status, out, err)
+    j = load_json('all.json')
+    assert not j['partial'] and j['series'][0]['ops'] == 4, j['partial_why']
+
+
+@in_folder
+def somebody_else_at_an_address_of_rank_0_is_passed_by():
+    """It takes the connection and says nothing.  The name of rank 0's host has two addresses here, of which the first is another's."""
+    with open('hosts', 'w', encoding='utf-8') as f:
+        f.write('127.0.0.2 rank-0\n127.0.0.1 rank-0\n')
+    there = ['unshare', '-m', 'sh', '-c', 'mount --bind hosts /etc/hosts && exec "$@"', 'there']
+    try:
+        done = subprocess.run([*there, 'getent', 'ahosts', 'rank-0'], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as e:
+        raise Skip('root', f'no /etc/hosts of its own: {e}') from None
+    first, second = dict.fromkeys(line.split()[0] for line in done.stdout.splitlines())
+    with socket.socket() as other:
+        other.bind((first, 0))
+        other.listen()
+
+        def has_not_given_up():
+            """It is not that it has waited until it did: it asks both."""
+            sock, _ = other.accept()
+            with sock:
+                assert len(sock.recv(1000)) == GREETING.size
+                with contextlib.suppress(BlockingIOError):
+                    raise AssertionError(sock.recv(1, socket.MSG_DONTWAIT))
+        with as_rank_0(*NULL, at=(second, other.getsockname()[1]), host='rank-0', there=there, let_in=has_not_given_up) as (process, peer):
+            peer.until(READY)
+            peer.send(GO, 1, time.monotonic_ns())
+            peer.until(DONE)
+            peer.send(END)
+            status, out, err = ended(process)
+    assert status == 0, (status, out, err)
 
 
 @in_folder
