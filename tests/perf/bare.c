@@ -3,9 +3,10 @@
  * The limit to measure against: the smallest io_uring loop that moves one whole
  * buffer, each byte of it once, between a file and memory on huge pages.
  *
- *	perf-bare read|load|overwrite|fresh FILE SIZE [BLOCK [DEPTH [MEMORY]]]
+ *	perf-bare read|load|overwrite|fresh FILE SIZE [BLOCK [DEPTH [MEMORY [random]]]]
  *
- * With MEMORY, the buffer has so many bytes, and is used again and again.  load is read into memory
+ * With MEMORY, the buffer has so many bytes, and is used again and again.  With random, blocks are
+ * anywhere in the file, SIZE bytes of them in all.  load is read into memory
  * that nobody has touched yet, which is what a loader has to give its caller.
  *
  * It does what the best simple loop does and nothing else: one thread, one ring
@@ -43,7 +44,10 @@ struct job {
 	bool write;
 	bool fresh;
 	bool load;
+	bool random;
 	bool fixed; /* is the buffer registered? */
+	uint64_t blocks; /* of the file, and a number that */
+	uint64_t state;  /* no two runs of a transfer begin with */
 };
 
 static char *huge_alloc(uint64_t size)
@@ -86,6 +90,9 @@ static void file_open(struct job *j)
 
 	if (fd < 0)
 		die("%s: %s", j->path, strerror(errno));
+	j->blocks = (uint64_t)lseek(fd, 0, SEEK_END) / j->block;
+	if (j->random && !j->blocks)
+		die("%s: is smaller than a block", j->path);
 	if (j->fresh && fallocate(fd, 0, 0, (off_t)j->size) < 0)
 		die("%s: fallocate: %s", j->path, strerror(errno));
 	if (io_uring_register_files(&j->ring, &fd, 1) < 0)
@@ -99,13 +106,23 @@ static void file_remove(struct job *j)
 	unlink(j->path);
 }
 
-static void queue_block(struct job *j, uint64_t offset)
+/* xorshift64 */
+static uint64_t anywhere(struct job *j)
+{
+	j->state ^= j->state << 13;
+	j->state ^= j->state >> 7;
+	j->state ^= j->state << 17;
+	return j->state % j->blocks * j->block;
+}
+
+static void queue_block(struct job *j, uint64_t at)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&j->ring);
-	uint64_t left = j->size - offset;
+	uint64_t left = j->size - at;
+	uint64_t offset = j->random ? anywhere(j) : at;
 	unsigned len = left < j->block ? (unsigned)left : j->block;
-	char *buf = j->buf + offset % j->memory;
-	int piece = (int)(offset % j->memory / REGISTERED);
+	char *buf = j->buf + at % j->memory;
+	int piece = (int)(at % j->memory / REGISTERED);
 
 	if (j->write && j->fixed)
 		io_uring_prep_write_fixed(sqe, 0, buf, len, offset, piece);
@@ -151,12 +168,13 @@ static void move(struct job *j)
 
 int main(int argc, char **argv)
 {
-	struct job j = {.block = 1 << 20, .depth = 32};
+	struct job j = {.block = 1 << 20, .depth = 32, .state = 0x9e3779b97f4a7c15};
 	struct span t;
 
-	if (argc < 4 || argc > 7)
+	j.random = argc == 8 && !strcmp(argv[7], "random");
+	if (argc < 4 || argc > 7 + j.random)
 		die("usage: perf-bare read|load|overwrite|fresh FILE SIZE [BLOCK [DEPTH "
-		    "[MEMORY]]]");
+		    "[MEMORY [random]]]]");
 	j.fresh = !strcmp(argv[1], "fresh");
 	j.write = j.fresh || !strcmp(argv[1], "overwrite");
 	j.load = !strcmp(argv[1], "load");
@@ -169,6 +187,8 @@ int main(int argc, char **argv)
 	if (argc > 5)
 		j.depth = (unsigned)size_arg(argv[5]);
 	j.memory = argc > 6 ? size_arg(argv[6]) : j.size;
+	if (j.random && (j.fresh || j.size % j.block))
+		die("random: of a file that is there, and whole blocks");
 	if ((j.memory > REGISTERED && REGISTERED % j.block) ||
 	    (j.memory < j.size && j.memory % j.block))
 		die("%s: 1 GiB and MEMORY are not so many blocks", argv[4]);

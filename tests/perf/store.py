@@ -5,7 +5,8 @@
     store.py [--build DIR] [--dir DIR] [--rounds N] [--seconds S] [--only PART,...] [--json FILE]
 
 They take turns, and ratios of medians are shown; beside them the bare loop of perf-bare with the same blocks and
-depth, and what CRC-32C takes of the same memory.  Promised: get and set of 1 to 20 MiB at least 0.90 of fio, of 64 KiB
+depth, and what CRC-32C takes of the same memory. All go over as many bytes of a file in no order, with memory on huge
+pages: fio's are reserved here (root only), else it has small ones, and that is said.  Promised: get and set of 1 to 20 MiB at least 0.90 of fio, of 64 KiB
 0.85; CPU at most 0.03 s/GiB; 5 million keys a second for exists; 20 us for handing in 128 keys; 100 bytes of memory a
 value, a million of them found in 2 s; batches back 5 ms after their deadline; two directories on two throttled devices
 (root only) 1.9 times as fast as one.  The exit status says whether everything ran.
@@ -14,17 +15,19 @@ import argparse
 import contextlib
 import json
 import os
+import select
 import shutil
 import statistics
 import sys
 import tempfile
+import time
 
 import fio
 import stripe
 
 # name: bytes of a value, how many, how many in flight
 SIZES = {'64K': (64 << 10, 16384, 128), '1M': (1 << 20, 2048, 32), '4M': (4 << 20, 512, 16), '20M': (20 << 20, 100, 8)}
-PARTS = [f'{op}-{size}' for size in SIZES for op in ('get', 'set')] + ['exists', 'submit', 'open', 'deadline', 'two']
+PARTS = [f'{op}-{size}' for size in SIZES for op in ('get', 'set')] + ['exists', 'submit', 'python', 'open', 'deadline', 'two']
 GIB = 1 << 30
 
 
@@ -50,18 +53,18 @@ def store_run(args, folder, op, size, count, depth, *words):
 
 
 def bare_run(args, folder, op, size, count, depth):
-    """One after the other, of no more than 400 MiB: it goes over them four times."""
+    """As many bytes as 400 MiB has values, anywhere in the file; it does that four times."""
     some = min(count, (400 << 20) // size) * size
     return fio.program([program(args, 'perf-bare'), 'read' if op == 'get' else 'overwrite', os.path.join(folder, 'fio'),
-                        str(some), str(size), str(depth), str(size * depth)])
+                        str(some), str(size), str(depth), str(size * depth), 'random'])
 
 
-def fio_run(args, folder, op, size, count, depth):
+def fio_run(args, folder, memory, op, size, count, depth):
     """Random I/O of that size within as many bytes; what is written is there already."""
     out, _ = fio.call(['fio', '--name=job', f'--filename={os.path.join(folder, "fio")}',
                        f'--rw={"randread" if op == "get" else "randwrite"}', '--ioengine=io_uring', f'--bs={size}',
-                       f'--iodepth={depth}', f'--size={size * count}', '--direct=1', '--iomem=mmaphuge' if huge() else
-                       '--iomem=mmap', '--time_based', f'--runtime={args.seconds}', '--output-format=json'])
+                       f'--iodepth={depth}', f'--size={size * count}', '--direct=1', *memory, '--time_based',
+                       f'--runtime={args.seconds}', '--output-format=json'])
     job = json.loads(out)['jobs'][0]
     way = job['read' if op == 'get' else 'write']
     seconds = way['runtime'] / 1000
@@ -69,23 +72,19 @@ def fio_run(args, folder, op, size, count, depth):
             'cpu_seconds': seconds * (job['usr_cpu'] + job['sys_cpu']) / 100}
 
 
-def huge():
-    with open('/proc/meminfo') as f:
-        return any(line.startswith('HugePages_Free') and int(line.split()[1]) > 128 for line in f)
-
-
 def compare(args, name):
     op, size = name.split('-')
     rows = {'store': [], 'fio': [], 'bare': [], 'crc': []}
-    with tempfile.TemporaryDirectory(dir=args.dir, prefix='sluice-store-') as folder:
+    with tempfile.TemporaryDirectory(dir=args.dir, prefix='sluice-store-') as folder, contextlib.ExitStack() as undo:
+        memory = fio.memories(undo, SIZES[size][0] * SIZES[size][2])[-1]
         fio.call(['fio', '--name=fill', f'--filename={os.path.join(folder, "fio")}', '--rw=write', '--bs=1m',
                   f'--size={SIZES[size][0] * SIZES[size][1]}', '--direct=1', '--ioengine=io_uring', '--iodepth=16'])
         for _ in range(args.rounds):
             rows['store'].append(store_run(args, folder, op, *SIZES[size], 'register'))
-            rows['fio'].append(fio_run(args, folder, op, *SIZES[size]))
+            rows['fio'].append(fio_run(args, folder, memory[1], op, *SIZES[size]))
             rows['bare'].append(bare_run(args, folder, op, *SIZES[size]))
             rows['crc'].append(store_run(args, folder, 'crc', *SIZES[size]))
-    found = {'part': name}
+    found = {'part': name, 'fio_on_huge_pages': bool(memory[1])}
     for who, runs in rows.items():
         found[f'{who}_gb_s'] = statistics.median(r['bytes'] / r['seconds'] / 1e9 for r in runs)
         found[f'{who}_cpu_s_gib'] = statistics.median(r['cpu_seconds'] / (r['bytes'] / GIB) for r in runs)
@@ -114,6 +113,41 @@ def alone(args, name):
         found['cpu_seconds'] = statistics.median(r['cpu_seconds'] for r in runs[1:] or runs)
         print(f'open      {last["recovered"]} values in {found["seconds"]:.2f} s ({found["cpu_seconds"]:.2f} s CPU), '
               f'{found["bytes_per_entry"]:.0f} bytes of memory each')
+    return found
+
+
+def python(args):
+    """The same call from Python, four such batches at once: keys and memory are objects, and nothing else runs in this process."""
+    sys.path.insert(0, os.path.join(args.build, 'python'))
+    import sluice.store
+    size, nr = 65536, 128
+    wall, cpu = [], []
+    with tempfile.TemporaryDirectory(dir=args.dir, prefix='sluice-store-') as folder, \
+            sluice.Store(os.path.join(folder, 'store'), 1 << 30) as store, \
+            memoryview(sluice.Memory(4 * nr * size)) as memory:
+        keys = [f'model@0@0@{i:016x}' for i in range(8 * nr)]
+        views = [memory[at:at + size] for at in range(0, len(memory), size)]
+        assert all(store.set_many(keys[at:at + nr], views[:nr]) == [True] * nr for at in range(0, len(keys), nr))
+        end, free = time.monotonic() + args.rounds * args.seconds, list(range(4))
+        slots, n = {}, 0
+        while slots or time.monotonic() < end:
+            while free and time.monotonic() < end:
+                some, at, n = keys[n % 8 * nr:][:nr], free.pop(), n + 1
+                into = views[at * nr:(at + 1) * nr]
+                times = time.perf_counter(), time.thread_time()
+                ticket = store.submit(sluice.store.GET, some, into)
+                cpu.append(time.thread_time() - times[1])
+                wall.append(time.perf_counter() - times[0])
+                slots[ticket] = at
+            select.select([store.fileno()], [], [])
+            for ticket, results in store.drain():
+                assert min(results) == size
+                free.append(slots.pop(ticket))
+        del views, into
+    found = {'part': 'python', 'calls': n, 'cpu_us': statistics.median(cpu) * 1e6,
+             'call_us': [sorted(wall)[int(len(wall) * share)] * 1e6 for share in (0.5, 0.99)]}
+    print(f'python    {found["call_us"][0]:.1f} us to hand in a get of 128 keys from Python, p99 {found["call_us"][1]:.1f}; '
+          f'{found["cpu_us"]:.1f} us of CPU time')
     return found
 
 
@@ -173,6 +207,8 @@ def measure(args, part):
         return deadline(args)
     if part == 'two':
         return two(args)
+    if part == 'python':
+        return python(args)
     return alone(args, part) if part in ('exists', 'submit', 'open') else compare(args, part)
 
 
