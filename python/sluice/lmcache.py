@@ -17,7 +17,8 @@ class Store:
 
     def __init__(self, dirs: list[str] | str, capacity_gb: float, deadline_ms: float | None = None,
                  **options: Any) -> None:
-        self._store = _store.Store(_store.folders(dirs), int(capacity_gb * (1 << 30)), **options)
+        self._store = _store.Store(_store.folders(dirs), int(capacity_gb * (1 << 30)),
+                                   **{'recent': False, **options})  # what is recent LMCache has in its memory
         self._deadline = None if deadline_ms is None else deadline_ms / 1000
         self._sets: set[int] = set()
 

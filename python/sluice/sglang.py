@@ -76,7 +76,7 @@ class SluiceStorage(HiCacheStorage):  # type: ignore[misc]
         if not writes:
             self._store = _lend.Borrower(place)
             return
-        options = {name: extra[name] for name in OPTIONS if name in extra}
+        options = {'recent': False} | {name: extra[name] for name in OPTIONS if name in extra}  # SGLang has that in its pool
         self._store = _open(places, int(extra['capacity_gb'] * (1 << 30)) // count, options)
         if getattr(storage_config, 'is_mla_model', False) and storage_config.tp_size > 1:
             self._lender = _lend.Lender(self._store, place)

@@ -89,7 +89,8 @@ class SluiceTier(base.SecondaryTierManager):  # type: ignore[misc]
         self._identity = _identity(offloading_spec)
         self._row = primary_kv_view.strides[0]
         self._view = primary_kv_view.cast('B') if primary_kv_view.ndim > 1 else primary_kv_view
-        self._store = _store.Store(_store.folders(dirs, _replica(offloading_spec)), int(capacity_gb * (1 << 30)), **options)
+        self._store = _store.Store(_store.folders(dirs, _replica(offloading_spec)), int(capacity_gb * (1 << 30)),
+                                   **{'recent': False, **options})  # what is recent vLLM has in its memory
         with contextlib.suppress(OSError):  # it works without
             self._store.register(self._view)
         self._deadline = None if deadline_ms is None else deadline_ms / 1000

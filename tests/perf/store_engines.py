@@ -5,9 +5,10 @@
     store_engines.py [--build DIR] [--dir DIR] [--rounds N] [--sizes MIB,...] [--only PART,...] [--json FILE]
 
 Needs the packages that tests/peers/{vllm,lmcache}.txt name; a part whose package is missing is skipped in
-one line.  vLLM's tiers are called as its manager calls them, jobs of 16 blocks, all handed in at once.
-LMCache's are measured by `lmcache bench l2`.  Contenders take turns, medians are shown.  What is loaded was
-stored by an instance that is closed by then.  No contender but the one that says so flushes what it writes.
+one line.  vLLM's tiers are called as its manager calls them, jobs of 16 blocks, all handed in at once; part
+vllm-why has the store with one thing different each, to find what its speed comes from.  LMCache's are
+measured by `lmcache bench l2`.  Contenders take turns, medians are shown.  What is loaded was stored by an
+instance that is closed by then.  No contender but the one that says so flushes what it writes.
 """
 import argparse
 import functools
@@ -50,14 +51,28 @@ def vllm_spec():
                 blocks_per_chunk=1, storage_format=None)
 
 
+OPTIONS = {'sluice, durable': {'durable': True}, 'sluice, copies': {'recent': True}, 'sluice, two workers': {'threads': 2}}
+
+
 def vllm_tier(who, folder, view):
     from vllm.v1.kv_offload.tiering.fs.manager import FileSystemTierManager
 
     import sluice.vllm
     if who == 'fs':
         return FileSystemTierManager(vllm_spec(), view, 'fs', root_dir=folder)
-    return sluice.vllm.SluiceTier(vllm_spec(), view, 'SluiceTier', dirs=folder, capacity_gb=2 * TOTAL / GIB,
-                                  durable=who == 'sluice, durable')
+    tier = sluice.vllm.SluiceTier(vllm_spec(), view, 'SluiceTier', dirs=folder, capacity_gb=2 * TOTAL / GIB,
+                                  **OPTIONS.get(who, {}))
+    if who == 'sluice, not registered':
+        tier._store.unregister(tier._view)
+    return tier
+
+
+def vllm_grow(who, folder, view, keys, rows):
+    """A store whose files are as large as they will be, and which has nothing in it."""
+    tier = vllm_tier(who, folder, view)
+    vllm_pass(tier, False, keys, rows)
+    assert all(tier._store.delete_many([tier._identity + key for key in keys]))
+    tier.shutdown()
 
 
 def vllm_pass(tier, loads, keys, rows):
@@ -92,6 +107,8 @@ def vllm_round(args, who, folder, size):
     keys = [n.to_bytes(32, 'big') + bytes(4) for n in random.sample(range(1 << 40), count)]
     place = tempfile.mkdtemp(dir=folder)
     found = {}
+    if who == 'sluice, files grown':
+        vllm_grow(who, place, view, keys, numpy.arange(count))
     for op, rows in (('store', range(count)), ('load', random.sample(range(count), count))):
         tier = vllm_tier(who, place, view)
         wants = bytes(memory[:4096])
@@ -136,6 +153,8 @@ def lmcache_round(args, who, folder, size):
 # ---- both
 
 PARTS = {'vllm': (vllm_round, ('sluice', 'sluice, durable', 'fs')),
+         'vllm-why': (vllm_round, ('sluice', 'sluice, copies', 'sluice, two workers', 'sluice, not registered',
+                                   'sluice, files grown', 'fs')),
          'lmcache': (lmcache_round, ('sluice', 'sluice, durable', 'fs_native, O_DIRECT', 'fs_native, page cache'))}
 
 
@@ -162,7 +181,7 @@ def main():
     found = []
     with tempfile.TemporaryDirectory(dir=args.dir, prefix='sluice-engines-') as folder:
         for part in args.only.split(','):
-            if importlib.util.find_spec(part) is None:
+            if importlib.util.find_spec(part.partition('-')[0]) is None:
                 print(f'{part}: skipped: it is not installed')
                 continue
             for size in args.sizes.split(','):

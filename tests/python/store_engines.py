@@ -205,6 +205,17 @@ def vllm_blocks_that_it_uses_above_stay_here():
 
 
 @case
+def copies_of_what_an_engine_has_in_its_memory_are_made_where_they_are_asked_for():
+    for more in ({}, {'recent': True}):
+        extra = {'dirs': path('sg'), 'capacity_gb': CAPACITY_GB, **more}
+        for adapter in (lm(**more), Tier(**more).tier, sg(None, extra_config=extra)):
+            store = adapter._store
+            assert store.set('k', b'value') and store.get('k') == b'value'
+            assert store.stats()['hits_recent'] == len(more), adapter
+            store.close()
+
+
+@case
 def pools_are_registered_and_work_where_they_cannot_be():
     t = Tier()
     t.tier._store.unregister(t.tier._view)  # so it was
