@@ -63,6 +63,7 @@ def start(file: Writer, send: Callable[[], None], behind: bool) -> 'Future[None]
             _send(file, send)
         file.commit()
 
+    file.go_behind()
     try:
         if not behind:
             _send(file, send)

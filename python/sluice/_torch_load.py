@@ -304,12 +304,17 @@ def _leave_to_torch(archive: Archive, map_location: Any) -> None:
         raise Unusual('nothing is to be read')
 
 
-def load(path: Any, map_location: Any, weights_only: bool, verify: bool | str, args: Any) -> Any:
+def load(path: Any, map_location: Any, module: Any, weights_only: bool | None, verify: bool | str, args: Any) -> Any:
     force = os.environ.get('TORCH_FORCE_WEIGHTS_ONLY_LOAD', '0').lower()
-    weights_only = weights_only or force in ('1', 'y', 'yes', 'true')
+    if weights_only is None:
+        weights_only = module is None
+    if weights_only or force in ('1', 'y', 'yes', 'true'):
+        if module is not None:
+            raise RuntimeError('pickle_module: what it unpickles may be any code; say weights_only=False')
+        weights_only, module = True, _weights_only_unpickler
     with Reader(path, verify=verify) as reader:
         try:
-            return _load(reader, map_location, weights_only, args)
+            return _load(reader, map_location, module or pickle, args)
         except Unusual:
             reader.check()
         except OSError as error:
@@ -319,7 +324,7 @@ def load(path: Any, map_location: Any, weights_only: bool, verify: bool | str, a
             raise OSError(error.errno, f'{error.strerror}: in {", ".join(names)}' if names
                           else error.strerror, error.filename) from None
     source = io.BytesIO(content(path)) if is_uri(path) else path
-    return torch.load(source, map_location, weights_only=weights_only, **args)
+    return torch.load(source, map_location, None if weights_only else module, weights_only=weights_only, **args)
 
 
 def unpickle(archive: Archive, map_location: Any, module: Any = _weights_only_unpickler,
@@ -406,11 +411,11 @@ class _Plain(pickle.Unpickler):
         return len({sys.getrefcount(raw) for raw in raws}) == 1
 
 
-def _load(reader: Reader, map_location: Any, weights_only: bool, args: Any) -> Any:
+def _load(reader: Reader, map_location: Any, module: Any, args: Any) -> Any:
     archive = Archive(reader, _ahead(map_location))
     try:
         _leave_to_torch(archive, map_location)
-        return _unpickle_all(archive, map_location, weights_only, args)
+        return _unpickle_all(archive, map_location, module, args)
     except BaseException:
         with contextlib.suppress(Exception):
             archive.wait()  # the file is about to be closed
@@ -419,15 +424,15 @@ def _load(reader: Reader, map_location: Any, weights_only: bool, args: Any) -> A
         archive.end()
 
 
-def _unpickle_all(archive: Archive, map_location: Any, weights_only: bool, args: Any) -> Any:
-    module: Any = _weights_only_unpickler if weights_only else pickle
+def _unpickle_all(archive: Archive, map_location: Any, module: Any, args: Any) -> Any:
     try:
         with no_garbage():
-            result = _unpickle_plain(archive, map_location, args)
+            plain = not args and module in (pickle, _weights_only_unpickler)
+            result = _unpickle_plain(archive, map_location) if plain else None
             if result is None:
                 result = unpickle(archive, map_location, module, **args)
     except (RuntimeError, pickle.UnpicklingError) as error:
-        if not weights_only:
+        if module is not _weights_only_unpickler:
             raise
         # Not allowed, or no such thing: torch says it better, with advice.
         raise Unusual(str(error)) from None
@@ -435,10 +440,8 @@ def _unpickle_all(archive: Archive, map_location: Any, weights_only: bool, args:
     return result
 
 
-def _unpickle_plain(archive: Archive, map_location: Any, args: Any) -> Any:
+def _unpickle_plain(archive: Archive, map_location: Any) -> Any:
     """None where torch has to look at it; or it is nothing."""
-    if args:
-        return None
     try:
         unpickler = _Plain(archive, map_location)
         result = unpickler.load()

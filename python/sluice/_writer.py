@@ -4,10 +4,12 @@ import io
 import os
 import struct
 import sys
+import threading
 import warnings
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
+from ._reader import is_uri
 from ._sluice import Output
 
 Path: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes]
@@ -22,6 +24,63 @@ def _is_complete(end: bytes, total: int) -> bool:
         return False
     _, _, _, _, n, size, start, comment = _END.unpack(end)
     return n > 0 and comment == 0 and (start == 0xffffffff or start + size <= total)
+
+
+class _Lines:
+    """Files that are committed behind their callers, by name: they appear in the order of the calls."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lines: dict[str, list[threading.Event]] = {}
+
+    def join(self, name: str | bytes) -> '_Place':
+        place = _Place(_real(name), threading.Event(), [])
+        with self._lock:
+            line = self._lines.setdefault(place.name, [])
+            place.before.extend(line)
+            line.append(place.over)
+        return place
+
+    def now(self, name: str | bytes) -> list[threading.Event]:
+        with self._lock:
+            return list(self._lines.get(_real(name), ())) if self._lines else []
+
+    def leave(self, place: '_Place') -> None:
+        with self._lock:
+            line = self._lines[place.name]
+            line.remove(place.over)
+            if not line:
+                del self._lines[place.name]
+        place.over.set()
+
+
+class _Place(NamedTuple):
+    """In such a line."""
+
+    name: str
+    over: threading.Event
+    before: list[threading.Event]
+
+
+_lines = _Lines()
+
+
+def _forget() -> None:
+    global _lines
+    _lines = _Lines()  # of the parent's, no thread is here
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def _await(before: list[threading.Event]) -> None:
+    for event in before:
+        event.wait()
+
+
+def _real(name: str | bytes) -> str:
+    text = os.fsdecode(name)
+    return text if is_uri(text) else os.path.realpath(text)
 
 
 def _exception() -> BaseException | None:
@@ -40,6 +99,7 @@ class Writer(io.RawIOBase):
         self._end = b''
         self._around = _exception()  # what is being handled where we are made
         self._pid = os.getpid()
+        self._place: _Place | None = None
 
     def _open(self) -> Output:
         if self._output is None:
@@ -104,16 +164,36 @@ class Writer(io.RawIOBase):
     def closed(self) -> bool:
         return getattr(self, '_output', None) is None
 
+    def go_behind(self) -> None:
+        """Will be committed behind the caller: what comes later under this name is later there, too."""
+        self._place = _lines.join(self.name)
+
     def commit(self) -> None:
-        """Make it durable and visible; raises what failed, and then nothing of it is seen."""
+        """Make it durable and visible; raises what failed, and then nothing of it is seen.
+
+        Waits for those of this name that were to be committed behind their callers before.
+        """
         output, self._output = self._open(), None
-        output.commit()
+        try:
+            _await(self._place.before if self._place else _lines.now(self.name))
+            output.commit()
+        except BaseException:
+            output.abort()
+            raise
+        finally:
+            self._leave()
 
     def abort(self) -> None:
         """As if nothing had been written.  Does nothing after the end."""
         output, self._output = self._output, None
         if output is not None:
             output.abort()
+        self._leave()
+
+    def _leave(self) -> None:
+        place, self._place = self._place, None
+        if place is not None and os.getpid() == self._pid:
+            _lines.leave(place)
 
     def close(self) -> None:
         if self._output is not None:

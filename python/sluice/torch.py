@@ -68,7 +68,8 @@ def save_async(obj: object, path: Path, *, memory: int = MEMORY, durable: bool =
 
     The copy is in a pool of `memory` bytes, and takes no more than that: of a larger object the part
     that does not fit yet is waited for.  Tensors may be changed when it has returned.  The future
-    is done when the file is complete and durable; what fails fails there.
+    is done when the file is complete and durable; what fails fails there.  Saves under one name
+    appear in the order of the calls.
     """
     plan = Plan(obj, path, pickle_protocol)
     copied = plan.copy(memory - _SENDING)
@@ -76,15 +77,15 @@ def save_async(obj: object, path: Path, *, memory: int = MEMORY, durable: bool =
     return start(file, lambda: plan.send(file), copied > 0)
 
 
-def load(path: Path, map_location: Any = None, *, weights_only: bool = True,
-         verify: bool | str = True, **pickle_load_args: Any) -> Any:
-    """As torch.load(path, map_location, weights_only=weights_only).
+def load(path: Path, map_location: Any = None, pickle_module: Any = None, *, weights_only: bool | None = None,
+         mmap: bool | None = None, verify: bool | str = True, **pickle_load_args: Any) -> Any:
+    """As torch.load() with these arguments; weights_only is True unless a pickle_module is given.
 
-    All tensors are read at once, each into its own memory, of a GPU too.  verify: bytes are checked
-    with PATH.crc, if there is one; 'require': there must be; False: they are not.  What is wrong is an
-    OSError that names the file, the tensor and the offset.
+    All tensors are read at once, each into its own memory, of a GPU too; mmap changes nothing.
+    verify: bytes are checked with PATH.crc, if there is one; 'require': there must be; False: they are
+    not.  What is wrong is an OSError that names the file, the tensor and the offset.
     """
-    return _load(os.fspath(path), map_location, weights_only, verify, pickle_load_args)
+    return _load(os.fspath(path), map_location, pickle_module, weights_only, verify, pickle_load_args)
 
 
 def stream_modules(modules: Sequence[Any], source: Any, *, prefix: str | None = None,

@@ -25,6 +25,7 @@ except Skip as skip:
 
 import sluice.torch
 from sluice._sluice import crc32, is_plain
+from sluice import _writer
 from sluice._writer import Writer
 
 DTYPES = [name for name in (
@@ -215,6 +216,29 @@ def map_location_may_be_all_that_torch_takes():
     assert seen and all(where == 'cpu' for _, where in seen)
     meta = sluice.torch.load(name, 'meta')
     assert meta['a'].device.type == 'meta' and meta['a'].shape == (1000,)
+
+
+@case
+def other_arguments_are_those_of_torch():
+    class Own:
+        """Someone's pickle."""
+
+        class Unpickler(pickle.Unpickler):
+            def load(self):
+                seen.append(1)
+                return super().load()
+
+    name, seen = path('arguments.pt'), []
+    sluice.torch.save([Custom(), torch.ones(3)], name)
+    for call in (lambda: sluice.torch.load(name, None, Own), lambda: sluice.torch.load(name, pickle_module=Own, weights_only=False)):
+        assert isinstance(call()[0], Custom) and seen.pop()
+    assert 'pickle_module' in str(raises(RuntimeError, sluice.torch.load, name, pickle_module=Own, weights_only=True))
+    raises(pickle.UnpicklingError, sluice.torch.load, name, weights_only=None)
+    sluice.torch.save(sample(), name)
+    for mmap in True, False, None:
+        assert same(sample(), fast_load(name, mmap=mmap))
+    assert same(sample(), fast_load(name, encoding='utf-8', weights_only=False))
+    assert 'whatever' in str(raises(TypeError, sluice.torch.load, name, whatever=1))
 
 
 @case
@@ -529,6 +553,80 @@ print(peak() - before)
         done = child(code, path('pool.pt'), str(pool * MIB))
         assert done.returncode == 0, done.stderr
         assert int(done.stdout) < (pool + 32) * MIB, f'{done.stdout} bytes more for 256 MiB in a pool of {pool} MiB'
+
+
+class Late:
+    """An Output that is committed late."""
+
+    def __init__(self, output, until):
+        self._output, self._until = output, until
+
+    def __getattr__(self, name):
+        return getattr(self._output, name)
+
+    def commit(self):
+        self._until.wait()
+        self._output.commit()
+
+
+@each(['save_async', 'save', 'save_async of another name'])
+def of_saves_under_one_name_the_last_call_stays(second):
+    name, until, outputs = path('order.pt'), threading.Event(), []
+    link = path('link')
+    os.symlink(folder, link)
+    before = _writer.Output, _writer._await
+
+    def output(*args, **options):
+        outputs.append(1)
+        made = before[0](*args, **options)
+        return Late(made, until) if len(outputs) == 1 else made
+
+    def awaits(line):
+        if line:
+            until.set()
+        before[1](line)
+
+    _writer.Output, _writer._await = output, awaits
+    try:
+        first = sluice.torch.save_async(torch.ones(1), name)
+        if second == 'save':
+            sluice.torch.save(torch.ones(2), name)
+        else:
+            other = name if second == 'save_async' else os.path.join(link, os.path.basename(name))
+            future = sluice.torch.save_async(torch.ones(2), other)
+            future.add_done_callback(lambda _: until.set())  # if it does not wait
+            future.result()
+        until.set()
+        first.result()
+    finally:
+        until.set()
+        _writer.Output, _writer._await = before
+    assert sluice.torch.load(name).numel() == 2, 'the older one came last'
+    assert not _writer._lines._lines
+
+
+@case
+def a_process_that_is_forked_waits_for_no_save_of_its_parents():
+    name, until = path('fork.pt'), threading.Event()
+    before = _writer.Output
+
+    def in_child():
+        _writer.Output = before
+        _writer._await = lambda line: not line or raises(AssertionError, lambda: None)
+        file = _writer.Writer(name, memory=2 * MIB)
+        file.write(b'x')
+        file.commit()
+        return content(name) == b'x'
+
+    _writer.Output = lambda *args, **options: Late(before(*args, **options), until)
+    try:
+        future = sluice.torch.save_async(torch.ones(1), name, memory=64 * MIB)
+        in_fork(in_child)
+    finally:
+        until.set()
+        _writer.Output = before
+    future.result()
+    assert sluice.torch.load(name).numel() == 1
 
 
 @case
