@@ -155,7 +155,7 @@ clean:
 	rm -rf $(BUILDS) build-aarch64-root build-py*t build-py*t-root dist
 
 help:
-	@sed -n 's/^| `\(make[^`]*\)` | \(.*\) |$$/\1	\2/p' README.md | expand -t 20
+	@sed -n 's/^| `\(make[^`]*\)` | \(.*\) |$$/\1	\2/p' CONTRIBUTING.md | expand -t 20
 
 .PHONY: all $(BUILDS) setup setup-check python wheel freethreaded bench check peers asan tsan fuzz portable perf \
 	format install clean help

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Draw the picture of README.md: the top of the page that `sluice report` makes of a sample of a result.
+"""Draw the picture of README.md: the top of the page that `sluice report` makes of a run.
 
-    tools/picture.py [SLUICE]
+    tools/picture.py [SLUICE [FOLDER]]
+
+With a folder the run is made first, there, in half a minute, and kept in docs/bench.json.
 
 Needs chromium and python3-selenium, as the tests of the page do.  The schema of the result and its
-hash are written into the picture, where a test finds them: with another schema or another sample
+hash are written into the picture, where a test finds them: with another schema or another run
 run this again.
 """
 import hashlib
@@ -18,10 +20,22 @@ import tempfile
 import zlib
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-RESULT, PICTURE = f'{ROOT}/tests/report/sample-bench.json', f'{ROOT}/docs/picture.png'
+RESULT, PICTURE = f'{ROOT}/docs/bench.json', f'{ROOT}/docs/picture.png'
 WIDTH = 1000
 KEY = b'sluice'
 END = b'IEND'
+
+
+def measure(sluice, folder):
+    """A run, and nothing of where it was made but what a result says."""
+    with tempfile.TemporaryDirectory(dir=folder) as work:
+        subprocess.run(['sluice', 'bench', '--sizes', '256K', '2M', '16M', '--json', 'bench.json'], executable=sluice,
+                       cwd=work, check=True, stdout=subprocess.DEVNULL)
+        with open(f'{work}/bench.json') as f:
+            run = json.load(f)
+    with open(RESULT, 'w') as f:
+        json.dump(run, f, separators=(',', ':'))
+        f.write('\n')
 
 
 def made_from():
@@ -74,6 +88,8 @@ def draw(page):
 
 def main():
     sluice = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else f'{ROOT}/build/sluice'
+    if len(sys.argv) > 2:
+        measure(sluice, sys.argv[2])
     with tempfile.TemporaryDirectory() as folder:
         page = f'{folder}/page.html'
         subprocess.run([sluice, 'report', RESULT, '--output', page], check=True, stdout=subprocess.DEVNULL)

@@ -24,9 +24,9 @@ def text(name):
         return f.read()
 
 
-def block(language):
-    found = re.findall(rf'^```{language}\n(.*?)^```$', text('README.md'), re.M | re.S)
-    assert len(found) == 1, f'{len(found)} blocks of {language} in README.md'
+def block(page, language):
+    found = re.findall(rf'^```{language}\n(.*?)^```$', text(page), re.M | re.S)
+    assert len(found) == 1, f'{len(found)} blocks of {language} in {page}'
     return found[0]
 
 
@@ -37,13 +37,13 @@ def run_copy(*args):
 
 
 def the_example_is_the_one_in_examples():
-    assert block('c') == text('examples/copy.c')
+    assert block('docs/c.md', 'c') == text('examples/copy.c')
 
 
 def the_example_is_C99_without_a_warning():
     c = os.path.join(folder.name, 'copy.c')
     with open(c, 'w') as f:
-        f.write(block('c'))
+        f.write(block('docs/c.md', 'c'))
     subprocess.run([*cc, '-std=c99', '-Wall', '-Wextra', '-pedantic', '-Werror',
                     f'-I{source}/include', f'-I{build}/include', c, '-o', program,
                     f'-L{os.path.dirname(library)}', '-lsluice'], check=True)
@@ -69,11 +69,11 @@ def the_example_says_why_it_fails():
 
 
 def the_quick_start_is_two_commands():
-    assert block('sh') == 'make bench\nmake check\n'
+    assert block('README.md', 'sh') == 'make bench\nmake check\n'
 
 
 def the_targets_are_those_of_the_Makefile():
-    listed = re.findall(r'^\| `make ?([\w-]*)` \|', text('README.md'), re.M)
+    listed = re.findall(r'^\| `make ?([\w-]*)` \|', text('CONTRIBUTING.md'), re.M)
     phony = re.search(r'^\.PHONY: ((?:.*\\\n)*.*)$', text('Makefile'), re.M)[1]
     exist = set(re.findall(r'(?<![\w$(-])[a-z][\w-]*', phony))
     # Those in between are for the Makefile and the tests only.
@@ -81,7 +81,19 @@ def the_targets_are_those_of_the_Makefile():
     assert set(listed) - {''} == exist - internal, (listed, exist)
 
 
-def the_picture_is_of_the_sample_as_it_is_now():
+def it_opens_with_three_lines_a_picture_and_three_people():
+    """The rest is in docs: somebody who does not know what this is reads a page, not a manual."""
+    lines = text('README.md').splitlines()
+    assert lines[0] == '# sluice' and all(lines[2:5]) and not lines[5] and lines[6].startswith('!['), lines[:7]
+    parts = re.split(r'^## (.*)\n', text('README.md'), flags=re.M)
+    people = [(title, body) for title, body in zip(parts[1::2], parts[2::2]) if title.startswith('You ')]
+    assert [p[0] for p in people] == ['You have DeepSpeed code', 'You have a drive to measure', 'You have a KV cache to size']
+    for title, body in people:
+        assert len([line for line in body.splitlines() if line.strip() and not line.startswith('```')]) <= 10, title
+    assert len(lines) <= 100, len(lines)
+
+
+def the_picture_is_of_the_run_as_it_is_now():
     sys.path.insert(0, os.path.join(source, 'tools'))
     picture = importlib.import_module('picture')
     with open(picture.PICTURE, 'rb') as f:
@@ -92,7 +104,7 @@ def the_picture_is_of_the_sample_as_it_is_now():
 
 
 def links_lead_somewhere():
-    for name in ('README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'docs/architecture.md', 'docs/features.md',
+    for name in ('README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'docs/architecture.md', 'docs/features.md', 'docs/c.md',
                  'docs/from-other-tools.md', 'docs/from-deepspeed.md'):
         for link in re.findall(r'\]\(([^)#:]+)\)', text(name)):
             path = os.path.join(source, os.path.dirname(name), link)
@@ -106,5 +118,6 @@ def the_changelog_knows_the_version():
 
 tap.run(the_example_is_the_one_in_examples, the_example_is_C99_without_a_warning,
         the_example_copies_a_file, the_example_says_why_it_fails, the_quick_start_is_two_commands,
-        the_targets_are_those_of_the_Makefile, the_picture_is_of_the_sample_as_it_is_now, links_lead_somewhere,
+        the_targets_are_those_of_the_Makefile, it_opens_with_three_lines_a_picture_and_three_people,
+        the_picture_is_of_the_run_as_it_is_now, links_lead_somewhere,
         the_changelog_knows_the_version)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples and the Python code in README.md and docs/python.md run as they stand.
+"""The examples and the Python code in README.md, docs/features.md and docs/python.md run as they stand.
 
     examples.py [SOURCE BUILD]
 """
@@ -14,7 +14,7 @@ import tempfile
 from kit import Skip, folder, run
 
 SOURCE = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(__file__), '..', '..')
-PAGES = ('README.md', 'docs/python.md', 'docs/from-deepspeed.md')
+PAGES = ('README.md', 'docs/features.md', 'docs/python.md', 'docs/from-deepspeed.md')
 
 
 def runs(code, label):
