@@ -189,10 +189,16 @@ def why_a_result_could_not_be_written_is_said_once():
         for option in ('--json', '--csv', '--html'):
             one_line([*BENCH, option, '/dev/full'], f"{option}: '/dev/full' was not written: No space left on device",
                      stdout=subprocess.DEVNULL)
-    for args in (BENCH, job):
+    trace = ['trace', 'convert', 'ops.csv', '-', '--to', 'kv']
+    kv = ['kv', '--num-users', '2', '--duration', '20', '--model', 'tiny-1b', '--io-trace-log', 'ops.csv', '--output', 'o.json']
+    replay = ['replay', 'ops.csv', '--tier', '0=d', '--tier', '1=d1', '--target', 'd2', '--pace', 'flat-out']
+    sweep = ['sweep', '--nvme_dir', '.', '--sweep_config', 'one.json', '--io_size', '1M', '--loops', '1', '--no-limit', '--log_dir', 'logs']
+    tune = ['tune', '--nvme_dir', '.', '--sweep_config', 'one.json', '--dry-run']
+    save('one.json', '{"block_size": ["64K"], "queue_depth": [1]}')
+    for args in (BENCH, job, kv, replay, ['trace', 'stat', 'ops.csv'], trace, sweep, tune):
         read, write = os.pipe()
         os.close(read)
-        one_line(args, 'standard output: Broken pipe', stdout=write)
+        one_line(args, "'-' was not written: Broken pipe" if args is trace else 'standard output: Broken pipe', stdout=write)
         os.close(write)
 
 

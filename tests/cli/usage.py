@@ -91,19 +91,94 @@ def the_short_help_fits_one_screen():
         assert not cmd['options'] or len(shown) >= 3 or len(shown) == len(cmd['options']), out
 
 
+# Whose options the messages of a file name: of all these commands, or the message is wrong in one of them.
+MESSAGES_OF = (
+    ('cli/kv/', 'kv'), ('cli/replay_args', 'replay'), ('cli/trace.c', 'trace convert, trace stat, replay'), ('cli/ranks', 'bench, io, kv'),
+    ('cli/output', 'bench, io, sweep, tune, replay, ckpt bench'), ('cli/opt/axes', 'io, bench, sweep, tune, kv, replay'),
+    ('cli/opt/config', 'io, kv'), ('cli/opt/how', 'io, bench, sweep, tune'), ('cli/opt/places', 'io'), ('cli/opt/space', 'sweep, tune'),
+    ('load/jobs/weights_', 'stream'), ('load/jobs/bench', 'bench'), ('load/jobs/io', 'io'), ('load/jobs/sweep', 'sweep'),
+    ('load/jobs/tune', 'tune'), ('load/jobs/ckpt', 'ckpt bench'), ('load/kv/', 'kv'), ('load/replay/', 'replay'),
+)
+
+
+def commands_of(path, names):
+    own = re.match(r'cli/(?:\w+/)?cmd_(\w+)\.c$', path)
+    if own and own[1].replace('_', ' ') in names:
+        return [own[1].replace('_', ' ')]
+    return next((of.split(', ') for start, of in MESSAGES_OF if path.startswith(start)), [])
+
+
 def messages_name_options_that_exist():
-    """Of some command: what a job says is said of the command that does it."""
-    known = {name.replace('_', '-') for cmd in tables() for opt in cmd['options']
-             for name in [opt['name'], *opt['aliases']]} | {'help', 'version', 'ranks'}
+    """Of the command that prints them, or of the one that the message names: `sluice replay --keep'."""
+    known = {cmd['name']: {name.replace('_', '-') for opt in cmd['options'] for name in [opt['name'], *opt['aliases']]}
+             | {'help', 'version', 'ranks'} for cmd in tables()}
     found = 0
-    for path in glob.glob(f'{ROOT}/cli/**/*.c', recursive=True) + glob.glob(f'{ROOT}/load/**/*.c', recursive=True):
-        with open(path) as f:
+    for path in glob.glob('cli/**/*.c', root_dir=ROOT, recursive=True) + glob.glob('load/**/*.c', root_dir=ROOT, recursive=True):
+        with open(f'{ROOT}/{path}') as f:
             text = f.read()
         for m in re.finditer(r'\b(?:sluice_fail|cli_usage|cli_fail|cli_note)\(([^;]*);', text):
-            for name in re.findall(r'--([a-z][a-z_-]+)\b(?!%)', ' '.join(re.findall(r'"((?:[^"\\]|\\.)*)"', m[1]))):
-                assert name.replace('_', '-') in known, f'{path}: --{name}'
+            words = ' '.join(re.findall(r'"((?:[^"\\]|\\.)*)"', m[1]))
+            for option in re.finditer(r"(?:`sluice ([a-z ]+) )?--([a-z][a-z_-]+)\b(?!%)", words):
+                commands = [option[1]] if option[1] else commands_of(path, known)
+                assert commands, f'{path} names --{option[2]}: whose is it?'
+                for command in commands:
+                    assert option[2].replace('_', '-') in known[command], f'{path}: --{option[2]} is no option of {command}'
                 found += 1
     assert found > 100, found
+
+
+W = 'a-name-that-is-said-once'
+FAILING = '\n'.join(line.strip() for line in '''
+    io --folder W
+    io --folder W.txt
+    io --validate --read --io_size 900T
+    bench --nvme-path W
+    bench --nvme-path W.txt --sizes 4K
+    bench --sizes 900T
+    bench --sizes 4K --json W/x
+    sweep --sweep_config W.json
+    sweep --nvme_dir W
+    tune --nvme_dir W.txt
+    kv --config W
+    kv --burst-trace-path W --use-burst-trace --io-trace-log t --output o
+    trace stat W.txt
+    trace convert W.csv out --to kv
+    trace convert W out --to kv
+    replay W --target d
+    replay W.csv --target d
+    report W.json
+    compare W W
+    ckpt ls W.safetensors
+    ckpt verify W
+    ckpt cp W.safetensors W/y
+    gen W/x
+    gen W.txt
+    gen --verify W.txt
+    stream W
+    stream W.safetensors
+    store info W.txt
+    stripe check W.txt
+    cp W y
+    cp W.txt W/y
+    ls W
+    rm W'''.strip().splitlines()).replace('W', W)
+
+
+def a_message_says_neither_a_path_nor_a_length_twice():
+    """Each layer adds what it knows: so a path was in a message once for each of them."""
+    with tap.folder():
+        for name, content in ('.txt', b'x'), ('.json', b'{"a": ['), ('.csv', b'Timestamp,Operation\n1,2\n'), \
+                ('.safetensors', b'\xff\0\0\0\0\0\0\0{}'):
+            with open(W + name, 'wb') as f:
+                f.write(content)
+        before = sorted(os.listdir())
+        for line in FAILING.splitlines():
+            status, out, err = sluice(*line.split())
+            assert status in (1, 2) and not out and err.count('\n') == 1, (line, status, out, err)
+            assert err.count(W) <= 1, err
+            numbers = re.findall(r'\d{3,}', err.replace(W, ''))
+            assert len(numbers) == len(set(numbers)), err
+        assert sorted(os.listdir()) == before, os.listdir()
 
 
 def version_is_one_line():
@@ -238,7 +313,7 @@ def a_closed_pipe_is_no_crash():
 
 
 tap.run(help_lists_every_command, help_of_a_command_lists_every_option, the_short_help_fits_one_screen, messages_name_options_that_exist,
-        version_is_one_line,
+        a_message_says_neither_a_path_nor_a_length_twice, version_is_one_line,
         no_command_shows_the_help_and_is_status_2, an_unknown_command_gets_a_suggestion,
         every_table_is_sound, every_option_refuses_what_is_wrong, unknown_options_are_refused,
         both_spellings_of_every_option_are_known, a_command_of_a_command_gets_a_suggestion,
