@@ -10,9 +10,9 @@
 #include "cli/opt/how.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "load/jobs/weights_job.h"
 #include "load/report/jobs/weights_report.h"
 #include "load/report/result/result.h"
+#include "load/weights/weights_job.h"
 
 struct stream_command {
 	struct weights_job job;

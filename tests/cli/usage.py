@@ -96,7 +96,7 @@ MESSAGES_OF = (
     ('cli/kv/', 'kv'), ('cli/replay_args', 'replay'), ('cli/trace.c', 'trace convert, trace stat, replay'), ('cli/ranks', 'bench, io, kv'),
     ('cli/output', 'bench, io, sweep, tune, replay, ckpt bench'), ('cli/opt/axes', 'io, bench, sweep, tune, kv, replay'),
     ('cli/opt/config', 'io, kv'), ('cli/opt/how', 'io, bench, sweep, tune'), ('cli/opt/places', 'io'), ('cli/opt/space', 'sweep, tune'),
-    ('load/jobs/weights_', 'stream'), ('load/jobs/bench', 'bench'), ('load/jobs/io', 'io'), ('load/jobs/sweep', 'sweep'),
+    ('load/weights/weights_', 'stream'), ('load/jobs/bench', 'bench'), ('load/jobs/io', 'io'), ('load/jobs/sweep', 'sweep'),
     ('load/jobs/tune', 'tune'), ('load/jobs/ckpt', 'ckpt bench'), ('load/kv/', 'kv'), ('load/replay/', 'replay'),
 )
 

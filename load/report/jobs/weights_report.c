@@ -9,9 +9,9 @@
 
 #include "base/size.h"
 #include "base/util.h"
-#include "load/jobs/weights_job.h"
 #include "load/report/result/lines.h"
 #include "load/report/result/text.h"
+#include "load/weights/weights_job.h"
 
 #define GB 1e9
 

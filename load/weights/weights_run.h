@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_JOBS_WEIGHTS_RUN_H
-#define SLUICE_JOBS_WEIGHTS_RUN_H
+#ifndef SLUICE_LOAD_WEIGHTS_RUN_H
+#define SLUICE_LOAD_WEIGHTS_RUN_H
 
 /* A job of streamed weights while it runs: between weights_run.c and weights_turns.c. */
 #include "load/bed/bed_file.h"
 #include "load/bed/buffers.h"
-#include "load/jobs/weights_job.h"
 #include "load/measure/limit.h"
+#include "load/weights/weights_job.h"
 
 enum {
 	WEIGHTS_TURNS = 2 * LIMIT_SHAPES,

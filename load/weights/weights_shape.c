@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "base/size.h"
 #include "base/util.h"
-#include "load/jobs/weights_job.h"
+#include "load/weights/weights_job.h"
 
 const char *const weights_by_words[] = {"layer", "expert", "tensor", NULL};
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_JOBS_WEIGHTS_JOB_H
-#define SLUICE_JOBS_WEIGHTS_JOB_H
+#ifndef SLUICE_LOAD_WEIGHTS_JOB_H
+#define SLUICE_LOAD_WEIGHTS_JOB_H
 
 /*
  * Weights streamed as by a program that runs a model larger than memory: `sluice stream'.  No model

@@ -13,9 +13,9 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "load/bed/bed_check.h"
-#include "load/jobs/weights_run.h"
 #include "load/measure/cache.h"
 #include "load/measure/handle.h"
+#include "load/weights/weights_run.h"
 
 /* --------------------------------------------------------------------- model */
 

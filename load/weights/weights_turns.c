@@ -6,8 +6,8 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/jobs/weights_run.h"
 #include "load/measure/handle.h"
+#include "load/weights/weights_run.h"
 
 #define GROUP_SEC 20e-6 /* that the smallest group takes, until it is known better */
 

@@ -14,7 +14,7 @@
 #include "base/err.h"
 #include "base/random.h"
 #include "base/util.h"
-#include "load/jobs/weights_job.h"
+#include "load/weights/weights_job.h"
 
 struct line {
 	uint64_t first, nr; /* in the list of all */

@@ -12,7 +12,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/jobs/weights_job.h"
+#include "load/weights/weights_job.h"
 
 static int by_address(const void *a, const void *b)
 {
