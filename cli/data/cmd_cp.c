@@ -84,7 +84,7 @@ struct target {
 	struct sluice_upload *object;
 };
 
-static int source_open(struct source *s, struct cp_command *c, struct sluice_err *err)
+static int cp_source_open(struct source *s, struct cp_command *c, struct sluice_err *err)
 {
 	struct sluice_object_info object = {.size = sizeof(object)};
 	struct sluice_reader_info file = {.size = sizeof(file)};
@@ -201,7 +201,7 @@ static int copy_bytes(struct cp_command *c, struct cp_item *it)
 {
 	struct source s = {.name = it->from};
 	struct target t = {.name = it->to};
-	int r = source_open(&s, c, &it->err);
+	int r = cp_source_open(&s, c, &it->err);
 
 	it->bytes = s.bytes;
 	if (r == 0 && store_copies(c, &s, &t)) {

@@ -51,7 +51,7 @@ struct bench_job {
 	bool open_once;      /* open files before the time, not in each operation */
 	bool verify;         /* compare every byte */
 	uint64_t seed;
-	uint32_t memory; /* POOL_* */
+	uint32_t memory; /* BED_* */
 	bool lock;
 	struct sluice_opts opts;
 	uint64_t limit; /* of the device, bytes per second; 0: not known */

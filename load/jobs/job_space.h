@@ -20,7 +20,7 @@ enum space_kind {
 	SPACE_SINGLE,
 	SPACE_IO_PARALLEL,
 	SPACE_ENGINE,
-	SPACE_MEMORY, /* POOL_* */
+	SPACE_MEMORY, /* BED_* */
 	SPACE_KINDS,
 };
 

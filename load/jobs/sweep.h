@@ -31,7 +31,7 @@ struct sweep_job {
 	unsigned nr_folders;
 	const struct space *space;
 	struct sluice_opts opts; /* what is not an axis */
-	uint32_t memory;         /* POOL_*, unless an axis */
+	uint32_t memory;         /* BED_*, unless an axis */
 	bool read, write;
 	uint64_t io_size;
 	uint32_t loops;

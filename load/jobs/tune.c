@@ -33,7 +33,7 @@ struct tune {
 	struct limit limit[2]; /* write, read */
 };
 
-static double seconds(const struct tune *t)
+static double tune_seconds(const struct tune *t)
 {
 	return (double)(clock_ns() - t->start_ns) / 1e9;
 }
@@ -87,9 +87,9 @@ static int tune_measure(struct tune *t, const struct sluice_opts *opts, uint32_t
 static void tune_tell_progress(struct tune *t)
 {
 	if (t->job->progress)
-		t->job->progress(t->job->progress_arg, TUNE_RACE, (uint64_t)(1000 * seconds(t)),
-				 t->job->exhaustive ? 0 : (uint64_t)(1000 * t->job->budget_sec),
-				 t->left);
+		t->job->progress(
+			t->job->progress_arg, TUNE_RACE, (uint64_t)(1000 * tune_seconds(t)),
+			t->job->exhaustive ? 0 : (uint64_t)(1000 * t->job->budget_sec), t->left);
 }
 
 static int probe(void *arg, unsigned point, double *ret_score, struct sluice_err *err)
@@ -140,7 +140,7 @@ static double spent(void *arg)
 	t->res->worn = most && t->trials.written + next > most;
 	if (!t->res->worn && !t->res->race.probes)
 		return 0;
-	return t->res->worn ? t->job->budget_sec : seconds(t);
+	return t->res->worn ? t->job->budget_sec : tune_seconds(t);
 }
 
 /* Plain threads have a turn after each of the first rounds. */
@@ -219,7 +219,7 @@ static void choose_size(struct tune *t)
 
 	if (job->io_size || tune_small_ops(job))
 		return;
-	left = 0.8 * (job->budget_sec - seconds(t));
+	left = 0.8 * (job->budget_sec - tune_seconds(t));
 	for (; size > TUNE_SMALLEST; size = align_down(size / 4 * 3, 1u << 20)) {
 		sec = 0;
 		for (unsigned i = 0; i < 2; i++)
@@ -311,7 +311,7 @@ static void tune_finish(struct tune *t)
 			series_finish(&res->points[i].dir[k]);
 	res->bytes_written = t->trials.written;
 	res->info = TAKE_PTR(t->trials.info);
-	res->spent_sec = seconds(t);
+	res->spent_sec = tune_seconds(t);
 }
 
 int tune_run(const struct tune_job *job, struct tune_result *res, struct sluice_err *err)

@@ -285,7 +285,7 @@ static void stop_all(struct kv_real *k)
 }
 
 /* What only the store knows of its tier, with nothing under way any more. */
-static void store_end(struct kv_real *k)
+static void real_store_end(struct kv_real *k)
 {
 	struct kv_result *r = k->r;
 
@@ -318,7 +318,7 @@ static void real_run(struct kv_real *k)
 		k->hook->end(k->hook->arg, k);
 	if (k->failed)
 		real_partial(k, k->err.msg);
-	store_end(k);
+	real_store_end(k);
 	flow_get_stats(k->flow, &f);
 	k->r->bytes_written = f.bytes_written;
 	series_end(k, 0, &f);

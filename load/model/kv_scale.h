@@ -38,7 +38,7 @@ struct kv_scale {
 	/* inside */
 	unsigned window, nr;
 	unsigned over, cooldown, stale;
-	double *throughput, *read_p95; /* the last @window of each, in a ring */
+	double *throughput, *read_p95; /* the last @window of each, in turn */
 };
 
 int kv_scale_init(struct kv_scale *s, const struct kv_params *p); /* 0 or -ENOMEM */

@@ -369,7 +369,7 @@ void op_all_cut(struct op *op)
 	atomic_fetch_sub(&op->chunks, 1);
 }
 
-static void settle(struct op *op)
+static void op_settle(struct op *op)
 {
 	struct object *o = op->object;
 
@@ -403,7 +403,7 @@ void op_closed(struct flow *f, struct op *op)
 	if (op_leaves(op))
 		object_vanish(f, op->object);
 	if (op_has_dst(op) && op->code == 0 && !in_store(op_dst(op)))
-		settle(op);
+		op_settle(op);
 	else if (op->room >= ROOM_TAKEN)
 		give_space(op);
 	uncount_files(f, op);

@@ -89,16 +89,16 @@ static void errand_free(struct op *op)
 }
 
 /* It is over, with what is in op->code. */
-static void store_end(struct flow *f, struct op *op)
+static void flow_store_end(struct flow *f, struct op *op)
 {
 	errand_free(op);
 	op_moved(f, op);
 }
 
-static void store_fail(struct flow *f, struct op *op, int code, const char *msg)
+static void flow_store_fail(struct flow *f, struct op *op, int code, const char *msg)
 {
 	op_fail_label(op, op_label(op), code, msg);
-	store_end(f, op);
+	flow_store_end(f, op);
 }
 
 /* By a thread of the store's. */
@@ -145,7 +145,7 @@ static void store_submit(struct flow *f, struct op *op)
 	r = sluice_store_submit(store_of(op)->store, &b, &err);
 	if (r < 0) {
 		atomic_fetch_sub(&f->at_stores, 1);
-		store_fail(f, op, (int)r, err.msg);
+		flow_store_fail(f, op, (int)r, err.msg);
 	}
 }
 
@@ -197,7 +197,7 @@ static int store_board(struct flow *f, struct op *op)
 	if (r == 0)
 		r = iov_boards(f, op);
 	if (r < 0)
-		store_fail(f, op, r, "out of memory");
+		flow_store_fail(f, op, r, "out of memory");
 	else
 		store_submit(f, op);
 	return 0;
@@ -243,7 +243,7 @@ void store_start(struct flow *f, struct op *op)
 	if (op->type == FLOW_READ || op->type == FLOW_WRITE)
 		store_enter(f, op);
 	else if (op->type == FLOW_MOVE && iov_memory(op) < 0)
-		store_fail(f, op, -ENOMEM, "out of memory");
+		flow_store_fail(f, op, -ENOMEM, "out of memory");
 	else
 		store_submit(f, op);
 }
@@ -251,7 +251,7 @@ void store_start(struct flow *f, struct op *op)
 /* ------------------------------------------------------------------- afterwards */
 
 /* By a copier. */
-static void store_check(struct task *t)
+static void flow_store_check(struct task *t)
 {
 	struct op *op = container_of(t, struct op, task);
 	struct errand_store *e = op->store;
@@ -280,7 +280,7 @@ static void store_checked(struct task *t, void *owner)
 		op_fail(op, -EBADMSG, "%s", op->store->wrong);
 	else
 		f->stats.verified += op->size;
-	store_end(f, op);
+	flow_store_end(f, op);
 }
 
 /* What is not there is set: the same operation, once more. */
@@ -320,18 +320,18 @@ static void store_over(struct task *t, void *owner)
 	if (op->missed && op->set_missed && !e->setting) {
 		store_set_missed(f, op);
 	} else if (e->result < 0) {
-		store_fail(f, op, (int)e->result, sluice_strerror((int)e->result));
+		flow_store_fail(f, op, (int)e->result, sluice_strerror((int)e->result));
 	} else if (op->type == FLOW_READ && !e->setting && f->o.verify) {
-		op->task.run = store_check;
+		op->task.run = flow_store_check;
 		op->task.done = store_checked;
 		crew_push(&f->copiers, &op->task);
 	} else {
-		store_end(f, op);
+		flow_store_end(f, op);
 	}
 }
 
 void stores_cancel(struct flow *f)
 {
 	for (unsigned i = 0; i < ARRAY_SIZE(f->boards); i++)
-		stock_cancel(f, &f->boards[i], store_end);
+		stock_cancel(f, &f->boards[i], flow_store_end);
 }

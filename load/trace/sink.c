@@ -55,7 +55,7 @@ struct sink_private {
 
 /* ------------------------------------------------------------------ thread */
 
-static int write_all(int fd, const char *from, size_t len)
+static int sink_write_all(int fd, const char *from, size_t len)
 {
 	while (len) {
 		ssize_t n = write(fd, from, len);
@@ -86,7 +86,7 @@ static int write_plain(int fd, const char *from, size_t len)
 		else
 			used += (size_t)snprintf(out + used, 5, "\\x%02x", (unsigned char)c);
 		if (used + 5 > sizeof(out) || i + 1 == len) {
-			r = write_all(fd, out, used);
+			r = sink_write_all(fd, out, used);
 			used = 0;
 		}
 	}
@@ -106,7 +106,7 @@ static int compress(struct sink_private *p, const char *from, size_t len, ZSTD_E
 		left = ZSTD_compressStream2(p->cctx, &out, &in, end);
 		if (ZSTD_isError(left))
 			return -ENOMEM; /* the only thing that can go wrong */
-		r = write_all(p->fd, p->packed, out.pos);
+		r = sink_write_all(p->fd, p->packed, out.pos);
 	} while (r == 0 && left);
 	return r;
 }
@@ -117,7 +117,7 @@ static int emit(struct sink_private *p, const char *from, size_t len)
 		return 0;
 	if (p->cctx)
 		return compress(p, from, len, ZSTD_e_flush);
-	return p->terminal ? write_plain(p->fd, from, len) : write_all(p->fd, from, len);
+	return p->terminal ? write_plain(p->fd, from, len) : sink_write_all(p->fd, from, len);
 }
 
 /* Sleep until a buffer is full, or the next flush is due if there is one; called with the lock. */

@@ -208,7 +208,7 @@ static void finish_series(struct weights_run *run, int r, const struct sluice_er
 	run->res->ran = s->ops > 0;
 }
 
-static int window_make(struct weights_run *run, struct sluice_err *err)
+static int run_window_make(struct weights_run *run, struct sluice_err *err)
 {
 	struct bed_buffers_want want = {.memory = BED_OWN, .len = WEIGHTS_LIMIT_BUFFER, .nr = 1};
 	uint64_t len = run->job->window + (64 << 10);
@@ -233,7 +233,7 @@ static int weights_run_all(struct weights_run *run, struct sluice_err *err)
 	if (r == 0)
 		r = weights_files_check(&run->files, run->job->opts.objects, err);
 	if (r == 0)
-		r = window_make(run, err);
+		r = run_window_make(run, err);
 	if (r == 0)
 		r = series_init(s);
 	if (r == 0)

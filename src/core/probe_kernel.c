@@ -22,7 +22,7 @@
 #include "engine/kernel.h"
 #include "store/statx.h"
 
-static int ring_make(unsigned flags, unsigned *features)
+static int probe_uring(unsigned flags, unsigned *features)
 {
 	struct io_uring_params p = {.flags = flags};
 	int fd = (int)syscall(SYS_io_uring_setup, 2, &p);
@@ -34,7 +34,7 @@ static int ring_make(unsigned flags, unsigned *features)
 static bool ring_has(unsigned feature)
 {
 	unsigned features;
-	int fd = ring_make(0, &features);
+	int fd = probe_uring(0, &features);
 
 	if (fd < 0)
 		return false;
@@ -57,7 +57,7 @@ static bool has_no_iowait(const char *path)
 static bool has_hybrid_poll(const char *path)
 {
 	unsigned features;
-	int fd = ring_make(KERNEL_SETUP_IOPOLL | KERNEL_SETUP_HYBRID_IOPOLL, &features);
+	int fd = probe_uring(KERNEL_SETUP_IOPOLL | KERNEL_SETUP_HYBRID_IOPOLL, &features);
 
 	(void)path;
 	if (fd >= 0)
@@ -73,7 +73,7 @@ static bool has_clone_buffers(const char *path)
 	CLEANUP_FREE void *memory = aligned_alloc(page, page);
 	struct iovec iov = {memory, page};
 	unsigned features;
-	int a = ring_make(0, &features), b = ring_make(0, &features);
+	int a = probe_uring(0, &features), b = probe_uring(0, &features);
 	bool found = false;
 
 	(void)path;
@@ -99,7 +99,7 @@ static bool has_readv_fixed(const char *path)
 	CLEANUP_FREE struct io_uring_probe *p =
 		calloc(1, sizeof(*p) + OPS * sizeof(struct io_uring_probe_op));
 	unsigned features;
-	int fd = ring_make(0, &features);
+	int fd = probe_uring(0, &features);
 	bool found;
 
 	(void)path;

@@ -67,8 +67,8 @@ static void half_text(char *buf, size_t size, const struct run_series *s, uint32
 		snprintf(buf, size, "%.1f %%", half);
 }
 
-static void table(FILE *f, const struct sweep_result *res, const struct run_series **list,
-		  unsigned n, unsigned shown)
+static void sweep_table(FILE *f, const struct sweep_result *res, const struct run_series **list,
+			unsigned n, unsigned shown)
 {
 	fprintf(f, "%10s %8s %8s %8s  %s\n", "GiB/s", "of best", "of limit", "+- 95 %",
 		list[0]->read ? "read" : "write");
@@ -279,7 +279,7 @@ void sweep_report_text(FILE *f, const struct sweep_job *job, const struct sweep_
 			continue;
 		qsort(list, n, sizeof(*list), by_speed);
 		best[read] = list[0];
-		table(f, res, list, n, all ? n : BEST);
+		sweep_table(f, res, list, n, all ? n : BEST);
 		heat_map(f, job, res, read, series_speed(best[read]));
 	}
 	if (!best[0] && !best[1])

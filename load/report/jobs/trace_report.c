@@ -19,7 +19,7 @@ static const char *phase_name(int phase)
 	return phase == TRACE_NONE ? "none" : trace_phase_names[phase];
 }
 
-static double seconds(uint64_t ns)
+static double trace_seconds(uint64_t ns)
 {
 	return (double)ns / 1e9;
 }
@@ -123,7 +123,7 @@ static void text_windows(FILE *f, const struct trace_summary *s)
 		const struct trace_window *w = &s->window[i];
 
 		fprintf(f, "  %12.3f  %12" PRIu64 "  %12s  %12s  %12" PRIu64 "  %12s\n",
-			seconds(i * s->window_ns), w->rows,
+			trace_seconds(i * s->window_ns), w->rows,
 			sluice_size_format(size[0], w->read_bytes),
 			sluice_size_format(size[1], w->write_bytes), w->objects,
 			sluice_size_format(size[2], w->bytes));
@@ -138,14 +138,15 @@ static void text_span(FILE *f, const struct trace_summary *s)
 	struct tm tm;
 
 	fprintf(f, "%" PRIu64 " row%s over %.3f s", s->rows, s->rows == 1 ? "" : "s",
-		seconds(s->last_ns - s->first_ns));
+		trace_seconds(s->last_ns - s->first_ns));
 	if (s->first_ns >= 1000000000ull * 1000000000 && gmtime_r(&at, &tm) &&
 	    strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &tm))
 		fprintf(f, " from %s UTC", text);
 	fprintf(f, "\n");
 	if (s->backwards)
 		fprintf(f, "  %" PRIu64 " row%s earlier than the one before, by up to %.6f s\n",
-			s->backwards, s->backwards == 1 ? " is" : "s are", seconds(s->back_max_ns));
+			s->backwards, s->backwards == 1 ? " is" : "s are",
+			trace_seconds(s->back_max_ns));
 	if (s->failed)
 		fprintf(f, "  %" PRIu64 " operation%s had failed\n", s->failed,
 			s->failed == 1 ? "" : "s");
@@ -249,12 +250,12 @@ static json_t *windows_json(const struct trace_summary *s)
 
 		json_array_append_new(list,
 				      json_pack("{s:f, s:I, s:I, s:I, s:I, s:I}", "from_seconds",
-						seconds(i * s->window_ns), "rows", num(w->rows),
-						"read_bytes", num(w->read_bytes), "write_bytes",
-						num(w->write_bytes), "objects", num(w->objects),
-						"bytes", num(w->bytes)));
+						trace_seconds(i * s->window_ns), "rows",
+						num(w->rows), "read_bytes", num(w->read_bytes),
+						"write_bytes", num(w->write_bytes), "objects",
+						num(w->objects), "bytes", num(w->bytes)));
 	}
-	return json_pack("{s:f, s:o}", "seconds", seconds(s->window_ns), "windows", list);
+	return json_pack("{s:f, s:o}", "seconds", trace_seconds(s->window_ns), "windows", list);
 }
 
 json_t *report_trace_json(const struct trace_summary *s, const char *name)
@@ -264,9 +265,9 @@ json_t *report_trace_json(const struct trace_summary *s, const char *name)
 		"s:{s:I, s:I, s:I, s:b, s:I}, s:o, s:o}",
 		"schema", "sluice-trace/1", "file", report_str(name), "format",
 		trace_format_names[s->format], "rows", num(s->rows), "bytes", num(s->bytes),
-		"first_seconds", seconds(s->first_ns), "span_seconds",
-		seconds(s->last_ns - s->first_ns), "backwards", num(s->backwards),
-		"backwards_seconds", seconds(s->back_max_ns), "failed", num(s->failed), "bad",
+		"first_seconds", trace_seconds(s->first_ns), "span_seconds",
+		trace_seconds(s->last_ns - s->first_ns), "backwards", num(s->backwards),
+		"backwards_seconds", trace_seconds(s->back_max_ns), "failed", num(s->failed), "bad",
 		"rows", num(s->bad.nr), "first", report_str_or_null(s->bad.text[0]), "operations",
 		sums_json(s), "sizes", sizes_json(s), "objects", "keys", num(s->keys.keys), "bytes",
 		num(s->keys.bytes), "peak_bytes", num(s->keys.peak_bytes), "exact",

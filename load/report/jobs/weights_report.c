@@ -40,7 +40,7 @@ static double overlap(const struct weights_result *res)
 
 /* ---------------------------------------------------------------------- text */
 
-static void table(FILE *f, double limit, double bytes, uint32_t own)
+static void weights_table(FILE *f, double limit, double bytes, uint32_t own)
 {
 	bool seen = false;
 
@@ -105,7 +105,7 @@ void weights_report_plan(FILE *f, const struct weights_job *job, const struct we
 		fprintf(f, "bound:      %.3g tokens/s at batch %u: %.2f GB/s over %.2f GB\n",
 			weights_bound(job->batch, (double)job->limit, (double)plan->bytes),
 			job->batch, (double)job->limit / GB, (double)plan->bytes / GB);
-		table(f, (double)job->limit, (double)plan->bytes, job->batch);
+		weights_table(f, (double)job->limit, (double)plan->bytes, job->batch);
 	}
 	fprintf(f, "would take: %.0f s, and as long as it takes to find the limit\n", job->sec);
 	if (plan->shape)
@@ -178,7 +178,7 @@ void weights_report_text(FILE *f, const struct weights_job *job, const struct we
 	if (s->limit > 0) {
 		fprintf(f, "limit:      %.2f GB/s (%s)\n", s->limit / GB, s->limit_how);
 		report_limit_line(f, series_speed(s) / s->limit, false, s->limit_how);
-		table(f, s->limit, step_bytes(job, res), job->batch);
+		weights_table(f, s->limit, step_bytes(job, res), job->batch);
 	}
 	fprintf(f, "\nNo model was run: a group is waited for, held for %.3g ms, and released.\n",
 		job->compute_ms);

@@ -187,7 +187,7 @@ void report_plain_put(FILE *f, const char *s)
 
 /* ------------------------------------------------------------------- stream */
 
-static int write_all(struct plain_stream *p, const char *s, size_t n)
+static int text_write_all(struct plain_stream *p, const char *s, size_t n)
 {
 	while (n) {
 		ssize_t r = write(p->fd, s, n);
@@ -218,7 +218,7 @@ static int write_plain(struct plain_stream *p, const char *text, size_t len)
 			break;
 		}
 		if (used + PLAIN_MAX > sizeof(out)) {
-			if (write_all(p, out, used) < 0)
+			if (text_write_all(p, out, used) < 0)
 				return -1;
 			used = 0;
 		}
@@ -229,7 +229,7 @@ static int write_plain(struct plain_stream *p, const char *text, size_t len)
 		i += plain_char(out + used, text + i);
 		used += strlen(out + used);
 	}
-	return write_all(p, out, used);
+	return text_write_all(p, out, used);
 }
 
 static ssize_t plain_write(void *cookie, const char *data, size_t size)
