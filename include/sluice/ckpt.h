@@ -90,8 +90,8 @@ struct sluice_writer_opts {
  *   -E2BIG	@opts sets a field this library does not know
  *   -ENOSPC	there is no room for @expected bytes
  *   -EEXIST	@path.crc is there and is nothing that a writer has made
- *   -EOPNOTSUPP	@path is striped over block devices (sluice/stripe.h), where there is no
- * room beside it or what open(2) says of the folder.
+ *   -EOPNOTSUPP	@path is striped over block devices: there is no room beside it
+ * or what open(2) says of the folder.
  */
 SLUICE_API int sluice_writer_open(struct sluice_writer **out, struct sluice_io *io,
 				  const char *path, const struct sluice_writer_opts *opts,
