@@ -13,6 +13,8 @@
 #include "core/queue.h"
 #include "mem/copy.h"
 
+enum { COPY_SMALL = 16 << 10 }; /* bytes that are copied before another thread has begun */
+
 /* Between a block's place in the caller's segments and contiguous memory. */
 static void block_copy(const struct op *op, const struct block *b, void *mem, bool to_mem)
 {
@@ -89,6 +91,17 @@ static void set_list(struct block *b)
 	r->nr_iov = done ? 1 : n;
 }
 
+/*
+ * FUSE: see docs/architecture.md.  On tmpfs there is nothing to wait for, and the kernel hands to
+ * threads of its own what it does not finish at once: of small ones that costs more than the copy.
+ */
+static inline bool is_blocking(const struct block *b)
+{
+	const struct sluice_backing *s = b->part->store;
+
+	return s->fuse || (s->tmpfs && b->len <= COPY_SMALL);
+}
+
 static void set_request(struct block *b)
 {
 	const struct op *op = b->op;
@@ -101,7 +114,7 @@ static void set_request(struct block *b)
 	r->fd = s->fd;
 	r->file_slot = -1;
 	r->buf_slot = -1;
-	r->blocking = s->fuse;
+	r->blocking = is_blocking(b);
 	r->context = NULL;
 	r->nr_iov = 1;
 	if (b->mode == BLOCK_LIST) {
@@ -232,7 +245,7 @@ static void start_direct(struct queue *q, struct block *b)
 	r->off = b->at;
 	r->len = (uint32_t)b->len;
 	r->fd = s->fd;
-	r->blocking = s->fuse;
+	r->blocking = is_blocking(b);
 	r->context = NULL;
 	r->nr_iov = 1;
 	r->buf_slot = find_buf_slot(q, b);

@@ -60,7 +60,10 @@ static int check_kind(struct sluice_backing *s, const char *name, struct sluice_
 	s->device = S_ISBLK(st.st_mode);
 	s->dev = s->device ? st.st_rdev : st.st_dev;
 	s->ino = st.st_ino;
-	s->fuse = fstatfs(s->fd, &fs) == 0 && fs.f_type == FUSE_SUPER_MAGIC;
+	if (fstatfs(s->fd, &fs) < 0)
+		fs.f_type = 0;
+	s->fuse = fs.f_type == FUSE_SUPER_MAGIC;
+	s->tmpfs = fs.f_type == TMPFS_MAGIC;
 	if (!s->device && !st.st_size && st.st_nlink && s->access != O_RDONLY)
 		return 2;
 	return !s->device && sluice_manifest_may_be(st.st_size);

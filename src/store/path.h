@@ -47,6 +47,7 @@ struct sluice_backing {
 	int borrowed; /* the caller's descriptor, which is not closed; or -1 */
 	bool device;  /* a block device */
 	bool fuse;    /* on a FUSE file system */
+	bool tmpfs;   /* on one in memory */
 	bool insist;  /* O_DIRECT or nothing */
 	bool synced;  /* opened with O_SYNC or O_DSYNC */
 	int access;   /* O_RDONLY, O_WRONLY, O_RDWR */

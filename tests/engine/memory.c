@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Conformance, memory: allocated, registered, locked, and what happens when that is refused. */
+#include <dirent.h>
 #include <linux/capability.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -518,6 +519,60 @@ static void in_a_child(void (*fn)(void))
 		       WEXITSTATUS(status) - 1);
 }
 
+/* Threads of this process that the kernel has made for io_uring. */
+static unsigned kernel_workers(void)
+{
+	char path[300], name[32];
+	DIR *dir = opendir("/proc/self/task");
+	struct dirent *e;
+	unsigned n = 0;
+	FILE *f;
+
+	while (dir && (e = readdir(dir))) {
+		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", e->d_name);
+		f = fopen(path, "r");
+		n += f && fgets(name, sizeof(name), f) && !strncmp(name, "iou-wrk", 7);
+		if (f)
+			fclose(f);
+	}
+	if (dir)
+		closedir(dir);
+	return n;
+}
+
+static void child_on_tmpfs(void)
+{
+	enum { MANY = 64, LEN = 4096 };
+	static char mem[MANY * LEN];
+	struct sluice_opts o = cf_opts();
+	struct sluice_op ops[MANY];
+	struct sluice_done d[MANY];
+	int fd = memfd_create("small", MFD_CLOEXEC); /* always on tmpfs */
+	int want[] = {SLUICE_WRITE, SLUICE_READ};
+
+	IN_CHILD(fd >= 0 && sluice_open(&cf_io, &o, NULL) == 0);
+	IN_CHILD(sluice_file_from_fd(&cf_file, cf_io, fd, NULL) == 0);
+	for (unsigned turn = 0; turn < 2; turn++) {
+		for (unsigned i = 0; i < MANY; i++)
+			ops[i] = cf_op(want[turn], mem + i * LEN, LEN, (uint64_t)i * LEN);
+		IN_CHILD(sluice_submit(cf_io, ops, MANY, NULL, NULL) == MANY);
+		IN_CHILD(sluice_wait_any(cf_io, d, MANY, MANY, -1) == MANY);
+		for (unsigned i = 0; i < MANY; i++)
+			IN_CHILD(d[i].res == LEN);
+	}
+	IN_CHILD(kernel_workers() == 0);
+	IN_CHILD(sluice_file_close(cf_file, NULL) == 0);
+	IN_CHILD(sluice_close(cf_io, NULL) == 0);
+	_exit(0);
+}
+
+static void small_transfers_in_memory_need_no_threads_of_the_kernels(void)
+{
+	if (strcmp(cf_engine, "io_uring"))
+		T_SKIP("io_uring", "engine %s has threads of its own or none", cf_engine);
+	in_a_child(child_on_tmpfs);
+}
+
 static void memory_of_many_queues_is_pinned_once(void)
 {
 	if (strcmp(cf_engine, "io_uring") || !kernel_has("cloned buffers"))
@@ -580,6 +635,7 @@ static const struct t_case cases[] = {
 	T_CASE(memory_of_no_handle_names_the_argument_that_is_wrong),
 	T_CASE(memory_known_to_be_huge_moves_like_the_handles_own),
 	T_CASE(memory_of_many_queues_is_pinned_once),
+	T_CASE(small_transfers_in_memory_need_no_threads_of_the_kernels),
 	T_CASE(lists_in_registered_memory_are_used_as_such),
 	T_CASE(huge_pages_are_taken_at_the_callers_word),
 	T_CASE(memory_may_be_registered_while_transfers_run),
