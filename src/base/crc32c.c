@@ -19,20 +19,14 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/crcarm.h"
 #include "base/crcfold.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #define CRC_TARGET __attribute__((target("sse4.2,pclmul")))
 #elif defined(__aarch64__)
-#include <arm_acle.h>
-#include <asm/hwcap.h>
-#include <sys/auxv.h>
-#ifdef __clang__
-#define CRC_TARGET __attribute__((target("crc")))
-#else
-#define CRC_TARGET __attribute__((target("+crc")))
-#endif
+#define CRC_TARGET CRCARM_TARGET
 #endif
 
 #define POLY 0x82f63b78u
@@ -189,7 +183,7 @@ static inline uint64_t crc_join(uint64_t a, uint64_t b, uint64_t c, const uint32
 
 static inline bool crc_usable(void)
 {
-	return getauxval(AT_HWCAP) & HWCAP_CRC32;
+	return crcarm_usable();
 }
 
 #endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_BASE_CRCARM_H
+#define SLUICE_BASE_CRCARM_H
+
+/* aarch64 has instructions for both CRCs, in all processors but the first ones. */
+#ifdef __aarch64__
+#include <arm_acle.h>
+#include <asm/hwcap.h>
+#include <stdbool.h>
+#include <sys/auxv.h>
+
+#ifdef __clang__
+#define CRCARM_TARGET __attribute__((target("crc")))
+#else
+#define CRCARM_TARGET __attribute__((target("+crc")))
+#endif
+
+static inline bool crcarm_usable(void)
+{
+	return getauxval(AT_HWCAP) & HWCAP_CRC32;
+}
+
+#endif
+#endif
