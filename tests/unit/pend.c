@@ -321,7 +321,7 @@ static void hold(void *arg, const struct sluice_done *done)
 static void nothing_overtakes_a_large_one_of_the_same_call(void)
 {
 	enum { MANY = 3 * PULL_MAX };
-	static char mem[SMALL];
+	static char mem[64 * SMALL];
 	struct sluice_op some[MANY];
 	struct sluice_done done[MANY];
 	struct sluice_opts opts = SLUICE_OPTS_INIT;
@@ -330,6 +330,7 @@ static void nothing_overtakes_a_large_one_of_the_same_call(void)
 
 	opts.engine = "null";
 	opts.threads = 1;
+	opts.block = SMALL;
 	T_EQ(sluice_open(&handle, &opts, NULL), 0);
 	t_file_make(t_path("large"), 1, SMALL);
 	sem_init(&sems[0], 0, 0);
@@ -345,7 +346,7 @@ static void nothing_overtakes_a_large_one_of_the_same_call(void)
 	T_EQ(sluice_submit(handle, some, 1, NULL, NULL), 1);
 	sem_wait(&sems[0]);
 	some[0].on_done = NULL;
-	some[0].len = 1ull << 30; /* this engine touches nothing of it */
+	some[0].len = sizeof(mem);
 	T_EQ(sluice_submit(handle, some, MANY, NULL, NULL), MANY);
 	T_OK(!pile_any(&handle->queues[0].hand.pile));
 	T_EQ(handle->pend_ops, MANY);
