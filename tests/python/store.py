@@ -43,7 +43,8 @@ def batches_fill_the_memory_they_are_given():
         assert s.delete_many(['k7', 'none']) == [True, False]
         assert s.exists_many(['k6', 'k7']) == [True, False]
         assert s.prefix(keys) == 7 and s.prefix(keys[8:]) == 42 and s.prefix([]) == 0
-        assert s.set_many(['k6'], [b'new'], absent=True) == [True] and s['k6'] == wants[6]
+        assert s.set_many(['k6'], [bytes(len(wants[6]))], absent=True) == [True] and s['k6'] == wants[6]
+        assert s.set_many(['k6'], [b'new'], absent=True) == [True] and s['k6'] == b'new'  # another length
         assert s.stats()['deletes'] == 1 and 'sluice_store_hits_total' in s.metrics()
 
 

@@ -42,7 +42,11 @@ def fill(store):
     """One after another, none lost: the queue has room for a few only."""
     for i in range(KEYS):
         store[f'k{i}'] = value(i)
-        wait(store, lambda s: s['demoted'] + s['demotions_lost'] == s['evictions'])
+        all_down(store)
+
+
+def all_down(store):
+    wait(store, lambda s: s['demoted'] + s['demotions_lost'] == s['evictions'])
 
 
 @case
@@ -56,6 +60,7 @@ def what_is_evicted_comes_back():
         assert 'k0' in store and store.prefix([f'k{i}' for i in range(KEYS)]) == KEYS
         for i in range(KEYS):
             assert store[f'k{i}'] == value(i), i
+            all_down(store)  # what made room for it
         stats = store.stats()
         assert stats['promoted'] >= stats['demoted'] // 2 > 0 and stats['corrupt'] == 0
         assert stats['disk_bytes'] <= 4 * MIB
