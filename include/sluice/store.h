@@ -49,8 +49,8 @@ struct sluice_store_opts {
 	uint64_t memory;    /* most bytes of buffers: recent values, values on their way to a GPU or
 			       under a deadline (64 MiB, with GPU memory 256); one value may be larger
 			     */
-	uint64_t log_bytes; /* most bytes of log in a directory, of which it may have two while
-			       one is rewritten (1/64 of its capacity) */
+	uint64_t log_bytes; /* most bytes of log in a directory, which has as much again to
+			       rewrite it (1/64 of its capacity) */
 	const char *engine; /* as in struct sluice_opts */
 	void (*tell)(void *arg, const struct sluice_event *event); /* failures; any thread */
 	void *tell_arg;
@@ -201,7 +201,10 @@ SLUICE_API int sluice_store_drain(struct sluice_store *store, struct sluice_stor
 SLUICE_API int sluice_store_wait(struct sluice_store *store, uint64_t ticket, int64_t timeout_ns,
 				 struct sluice_store_done *done);
 
-/* Submit and wait; exists is answered by the calling thread.  Returns 0 or as submit. */
+/*
+ * Submit and wait; nobody else can collect the batch.  Exists is answered by the calling thread.
+ * Returns 0 or as submit.
+ */
 SLUICE_API int sluice_store_run(struct sluice_store *store, const struct sluice_store_batch *batch,
 				struct sluice_store_done *done, struct sluice_err *err);
 
