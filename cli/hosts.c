@@ -227,13 +227,12 @@ static bool write_rank(const struct cli_cmd *cmd, const char *file, unsigned ran
 	return ok;
 }
 
-/* Rank 0 went before it had written what came of all: so each writes what it has itself. */
+/* Rank 0 went before it had written what came of all, or without us: what we have is not lost. */
 static void write_mine(void)
 {
 	if (mine.text && !hosts_ended() && write_rank(mine.cmd, mine.file, hosts_rank(), mine.text))
 		cli_note(mine.cmd,
-			 "rank 0 has written no result; that of rank %u is in its own file beside "
-			 "'%s', for `sluice merge'",
+			 "the result of rank %u is in its own file beside '%s', for `sluice merge'",
 			 hosts_rank(), mine.file);
 	free(mine.text);
 	mine.text = NULL;
@@ -282,7 +281,8 @@ static int hosts_gather_all(json_t **out, const struct cli_cmd *cmd, const char 
 	int r = all && lost ? hosts_gather(text, all, lost) : -ENOMEM;
 
 	if (r < 0)
-		sluice_fail(err, r, r == -ENOMEM ? "out of memory" : "rank 0 is lost");
+		sluice_fail(err, r, "%s",
+			    r == -ENOMEM ? "out of memory" : "rank 0 takes no result any more");
 	else if (!hosts_rank())
 		r = merge_said(out, all, lost, err);
 	if (r == -EINVAL)

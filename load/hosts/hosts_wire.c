@@ -67,7 +67,7 @@ static void peer_lost(struct hosts *h, struct peer *p, const char *why)
 		hosts_send(p, &stop, NULL);
 	hosts_drop(p);
 	/* while rank 0 waits for the end of all, what they had to say is safe */
-	at_end = h->ended && h->waits_ns && !p->done && !h->stopping;
+	at_end = !h->rank && h->ended && h->waits_ns && !p->done && !h->stopping;
 	tell = !h->ended && !p->said && !(h->rank && h->stopping);
 	if (!*p->lost && tell)
 		snprintf(p->lost, sizeof(p->lost), "%s", why);
@@ -218,7 +218,7 @@ static bool is_behind(const struct hosts *h, const struct peer *p)
 {
 	if (!h->waits_ns || p->fd < 0)
 		return false;
-	return h->ended ? !p->done : !p->said && p->ready < h->waits_for;
+	return !h->rank && h->ended ? !p->done : !p->said && p->ready < h->waits_for;
 }
 
 /*

@@ -332,6 +332,22 @@ def somebody_else_at_an_address_of_rank_0_is_passed_by():
 
 
 @in_folder
+def an_end_is_not_a_loss():
+    """The connection ends right behind the last word; several times, since it is a matter of who is first."""
+    for _ in range(10):
+        with as_rank_0(*NULL) as (process, peer):
+            peer.until(READY)
+            peer.send(GO, 1, time.monotonic_ns())
+            peer.until(DONE)
+            peer.gone.set()
+            with peer.sending:
+                peer.sock.sendall(HEADER.pack(END, 0, 0, 0, 0))
+                peer.sock.shutdown(socket.SHUT_RDWR)
+            status, out, err = ended(process)
+        assert status == 0 and not err, (status, out, err)
+
+
+@in_folder
 def a_result_that_comes_slowly_holds_up_nobody():
     """For longer than a keeper waits for a sign of life of rank 0."""
     with as_rank_1(*NULL, '--json', 'all.json') as (process, peer):
