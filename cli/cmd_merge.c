@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sluice merge: results of several processes as one; load/report/merge makes it. */
 #include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/err.h"
 #include "cli/cli.h"
@@ -15,9 +18,13 @@
 
 struct merge_args {
 	const char *json, *html;
+	struct cli_list offsets;
 };
 
 static const struct cli_opt merge_opts[] = {
+	CLI_GROUP("Clocks"),
+	CLI_EACH(struct merge_args, offsets, 0, "offset", "FILE=SECONDS", MERGE_MAX,
+		 "the clock of the host that wrote it was so far ahead of the others' (-: behind)"),
 	CLI_GROUP("Output"),
 	CLI_OUT(struct merge_args, json, 'j', "json", "FILE", NULL,
 		"write the result as JSON; - is standard output"),
@@ -48,8 +55,30 @@ static int merge_tell(const struct merge_args *a, json_t *merged)
 	return r;
 }
 
+/* "node1.json=-0.25": of a file whose name may have a `=' in it. */
+static int shift_one(const char *offset, json_t **read, int argc, char **argv,
+		     struct sluice_err *err)
+{
+	const char *is = strrchr(offset, '=');
+	size_t len = is ? (size_t)(is - offset) : 0;
+	char *end = NULL;
+	double ahead = is ? strtod(is + 1, &end) : 0;
+
+	if (!is || end == is + 1 || *end || !isfinite(ahead))
+		return sluice_fail(err, -EINVAL, "--offset: '%s' is not FILE=SECONDS", offset);
+	for (int i = 0; i < argc; i++) {
+		if (strlen(argv[i]) == len && !memcmp(argv[i], offset, len)) {
+			merge_shift(read[i], ahead);
+			return 0;
+		}
+	}
+	return sluice_fail(err, -EINVAL, "--offset: '%.*s' is none of the results", (int)len,
+			   offset);
+}
+
 static int merge_main(void *args, int argc, char **argv)
 {
+	const struct cli_list *offsets = &((const struct merge_args *)args)->offsets;
 	struct merge_in *in;
 	struct sluice_err err = {0, ""};
 	json_t *merged = NULL, **read;
@@ -66,6 +95,8 @@ static int merge_main(void *args, int argc, char **argv)
 		e = report_read_result(&read[i], argv[i], &err);
 		in[i] = (struct merge_in){.result = read[i], .name = cli_html_name(argv, argc, i)};
 	}
+	for (size_t i = 0; i < offsets->nr && e == 0; i++)
+		e = shift_one(offsets->items[i], read, argc, argv, &err);
 	if (e == 0)
 		e = merge_results(&merged, in, (unsigned)argc, "merge", &err);
 	r = e == 0 ? merge_tell(args, merged)

@@ -88,6 +88,29 @@ def intervals_are_those_of_ranks():
 
 
 @in_folder
+def a_clock_that_was_ahead_is_put_right():
+    a, b = two('bench', '-s', '64K', '-n', '40', '--no-limit', '-w', place='-f')
+    assert set(a['wall_clock']) == {'synchronised', 'max_error_sec'}, a['wall_clock']
+    right = merge.result('0.json', '1.json')
+    for s in b['series']:
+        s['interval'] = {'turns': [[t + 1000.5 for t in turn] for turn in s['interval']['turns']],
+                         **{k: s['interval'][k] + 1000.5 for k in ('first_done', 'last_done')}}
+    b['wall_clock'] = {'synchronised': True, 'max_error_sec': 0.0125}
+    clikit.save('0.json', {**a, 'wall_clock': {'synchronised': False, 'max_error_sec': 16}})
+    clikit.save('1.json', b)
+    assert merge.result('0.json', '1.json')['ranks']['series'][0]['skew_sec'] > 900
+    out = merge('0.json', '1.json').out
+    assert "clock:      0.json: the host's own, which nothing keeps in step" in out and "clock:      1.json: the host's own, within 12.500 ms by its kernel" in out, out
+    put = merge.result('0.json', '1.json', '--offset', '1.json=1000.5')
+    for s, t in zip(put['series'], right['series']):
+        assert all(abs(x - y) < 1e-3 for k, l in zip(s['interval']['turns'], t['interval']['turns']) for x, y in zip(k, l)), (s['interval'], t['interval'])
+    assert put['ranks']['members'][1]['wall_clock']['ahead_sec'] == 1000.5
+    assert 'clock:      1.json: 1000.500 s ahead, as was said' in merge('0.json', '1.json', '--offset', '1.json=1000.5').out
+    for bad, says in (('1.json', 'not FILE=SECONDS'), ('1.json=x', 'not FILE=SECONDS'), ('1.json=nan', 'not FILE=SECONDS'), ('x=1', "'x' is none of the results")):
+        merge.refused('0.json', '1.json', '--offset', bad, says=says)
+
+
+@in_folder
 def io_of_two_processes():
     a, b = two('io', '-s', '1M', '--loops', '5', place='-f')
     m = merged()

@@ -385,13 +385,15 @@ static json_t *members_json(const struct merging *m)
 		json_t *machine = json_object_get(in->result, "machine"),
 		       *host = json_object_get(machine, "host"),
 		       *partial = json_object_get(in->result, "partial"),
-		       *clock = json_object_get(in->result, "clock");
+		       *clock = json_object_get(in->result, "clock"),
+		       *own = clock ? NULL : json_object_get(in->result, "wall_clock");
 
 		json_array_append_new(
-			all, json_pack("{s:s, s:O?, s:o, s:s*, s:O*}", "name", in->name, "host",
-				       host ? host : json_null(), "partial",
-				       json_boolean(!in->result || json_is_true(partial)), "lost",
-				       in->result ? NULL : in->lost, "clock", clock));
+			all,
+			json_pack("{s:s, s:O?, s:o, s:s*, s:O*, s:O*}", "name", in->name, "host",
+				  host ? host : json_null(), "partial",
+				  json_boolean(!in->result || json_is_true(partial)), "lost",
+				  in->result ? NULL : in->lost, "clock", clock, "wall_clock", own));
 	}
 	return all;
 }
@@ -407,6 +409,7 @@ static json_t *begin_json(const struct merging *m)
 	json_object_del(j, "fio");
 	json_object_del(j, "gdsio");
 	json_object_del(j, "clock");
+	json_object_del(j, "wall_clock");
 	for (unsigned i = 0; i < m->nr; i++) {
 		add_targets(targets, m->in[i].result);
 		written += json_integer_value(json_object_get(m->in[i].result, "bytes_written"));

@@ -26,6 +26,9 @@ struct merge_in {
 int merge_results(json_t **out, const struct merge_in *in, unsigned nr, const char *how,
 		  struct sluice_err *err);
 
+/* @result was made on a host whose clock is so many seconds ahead: all its times are put right. */
+void merge_shift(json_t *result, double ahead);
+
 /* The table for people. */
 void merge_text(FILE *f, const json_t *merged);
 

@@ -31,6 +31,9 @@ int merge_series(json_t **out, const struct merge_rank *ranks, unsigned nr, bool
 /* An element of `ranks.series': the rows of a series, and what the slowest cost. */
 json_t *merge_rows(const json_t *merged, const struct merge_rank *ranks, unsigned nr);
 
+/* What is known of the clocks of members. */
+void merge_clock_lines(FILE *f, const json_t *members);
+
 /* Of ranks of `kv': what MLPerf's summary says of them; NULL: of other commands. */
 json_t *merge_reference(const struct merge_in *in, unsigned nr);
 

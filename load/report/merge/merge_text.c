@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "load/report/merge/merge.h"
+#include "load/report/merge/merge_in.h"
 #include "load/report/result/lines.h"
 #include "load/report/result/text.h"
 
@@ -113,29 +113,6 @@ static void series_lines(FILE *f, const json_t *s, const json_t *all)
 	fputc('\n', f);
 }
 
-/* Clocks that were measured; those of files are taken as they are. */
-static void clock_lines(FILE *f, const json_t *members)
-{
-	char off[REPORT_TIME_TEXT], bound[REPORT_TIME_TEXT];
-	const json_t *one;
-	size_t i;
-
-	json_array_foreach(members, i, one)
-	{
-		const json_t *c = json_object_get(one, "clock");
-
-		if (json_is_object(c) && i)
-			fprintf(f, "clock:      %s: %s%s off that of rank 0, within %s\n",
-				report_text(one, "name"),
-				row_number(c, "offset_sec") < 0 ? "-" : "",
-				time_of(off, fabs(row_number(c, "offset_sec"))),
-				time_of(bound, row_number(c, "error_sec")));
-		if (json_is_string(json_object_get(one, "lost")))
-			fprintf(f, "lost:       %s: %s\n", report_text(one, "name"),
-				report_text(one, "lost"));
-	}
-}
-
 static void reference_lines(FILE *f, const json_t *r)
 {
 	char all[REPORT_TIME_TEXT], read[REPORT_TIME_TEXT], write[REPORT_TIME_TEXT];
@@ -193,7 +170,7 @@ void merge_text(FILE *f, const json_t *merged)
 	}
 	reference_lines(f, json_object_get(ranks, "reference"));
 	ckpt_lines(f, json_object_get(json_object_get(merged, "ckpt"), "methods"));
-	clock_lines(f, json_object_get(ranks, "members"));
+	merge_clock_lines(f, json_object_get(ranks, "members"));
 	if (json_is_true(json_object_get(merged, "partial")))
 		fprintf(f, "partial:    %s\n", report_text(merged, "partial_why"));
 }

@@ -41,12 +41,12 @@ function rankRows(r) {
 }
 
 function rankMembers(r) {
-	const clock = (key) => (m) => m.clock ? m.clock[key] : null;
+	const clock = (key, own) => (m) => m.clock ? m.clock[key] : m.wall_clock && own(m.wall_clock) !== undefined ? own(m.wall_clock) : null;
 	return dataTable(`ranks-members-${r.index}`, [
 		{head: 'rank', value: (m) => m.name, kind: 'text'}, {head: 'host', value: (m) => m.host || '', kind: 'text'},
-		{head: 'clock', value: clock('offset_sec'), show: (v) => v === null ? missing : (v < 0 ? '-' : '') + show('time', Math.abs(v)),
-			title: 'less that of rank 0'},
-		{head: 'within', value: clock('error_sec'), kind: 'time'},
+		{head: 'clock', value: clock('offset_sec', (w) => w.ahead_sec), show: (v) => v === null ? missing : (v < 0 ? '-' : '') + show('time', Math.abs(v)),
+			title: 'less that of rank 0, or ahead of others, as was said'},
+		{head: 'within', value: clock('error_sec', (w) => w.synchronised ? w.max_error_sec : null), kind: 'time'},
 		{head: 'ended', value: (m) => m.lost ? 'lost' : m.partial ? 'early' : 'well', kind: 'text'},
 	], r.ranks.members, {copy: true});
 }

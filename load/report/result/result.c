@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/timex.h>
 
 #include <sluice/version.h>
 
@@ -330,6 +331,17 @@ static json_t *machine_json(void)
 	return j;
 }
 
+/* What the kernel knows of its clock: whether something keeps it in step, and how well. */
+static json_t *wall_clock_json(void)
+{
+	struct timex now = {.modes = 0};
+	int state = adjtimex(&now);
+
+	return json_pack("{s:b, s:f}", "synchronised",
+			 state >= 0 && state != TIME_ERROR && !(now.status & STA_UNSYNC),
+			 "max_error_sec", (double)now.maxerror / 1e6);
+}
+
 static json_t *target_json(const struct result_target *t)
 {
 	const struct sluice_path_info *p = &t->info;
@@ -400,5 +412,6 @@ json_t *result_json(const struct result *r)
 	for (unsigned i = 0; i < ARRAY_SIZE(more); i++)
 		if (more[i].part)
 			json_object_set(j, more[i].name, more[i].part);
+	json_object_set_new(j, "wall_clock", wall_clock_json());
 	return j;
 }
