@@ -87,8 +87,9 @@ class SluiceTier(base.SecondaryTierManager):  # type: ignore[misc]
         if not primary_kv_view.strides or not primary_kv_view.c_contiguous:
             raise ValueError('the memory of the primary tier is not contiguous')
         self._identity = _identity(offloading_spec)
-        self._row = primary_kv_view.strides[0]
+        row = primary_kv_view.strides[0]
         self._view = primary_kv_view.cast('B') if primary_kv_view.ndim > 1 else primary_kv_view
+        self._rows = [self._view[at:at + row] for at in range(0, len(self._view), row)]
         self._store = _store.Store(_store.folders(dirs, _replica(offloading_spec)), int(capacity_gb * (1 << 30)),
                                    **{'recent': False, **options})  # what is recent vLLM has in its memory
         with contextlib.suppress(OSError):  # it works without
@@ -101,10 +102,10 @@ class SluiceTier(base.SecondaryTierManager):  # type: ignore[misc]
     def _memory(self, job: Any) -> list[memoryview]:
         ids = getattr(job, 'chunk_ids', None)
         ids = job.block_ids if ids is None else ids
-        return [self._view[i * self._row:(i + 1) * self._row] for i in map(int, ids)]
+        return [self._rows[i] for i in ids]
 
     def _start(self, opcode: int, job: Any, **how: Any) -> None:
-        keys = [bytes(k) for k in job.keys]
+        keys = list(map(bytes, job.keys))
         ticket = self._store.submit(opcode, [self._identity + k for k in keys], self._memory(job), **how)
         stores = opcode == _store.SET
         self._jobs[ticket] = job.job_id, keys, time.monotonic(), stores
@@ -171,4 +172,5 @@ class SluiceTier(base.SecondaryTierManager):  # type: ignore[misc]
 
     def shutdown(self) -> None:
         self._store.close()
+        self._rows.clear()
         self._view.release()  # vLLM unmaps that memory next

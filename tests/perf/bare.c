@@ -45,7 +45,7 @@ struct job {
 	bool fresh;
 	bool load;
 	bool random;
-	bool fixed; /* is the buffer registered? */
+	bool fixed;      /* is the buffer registered? */
 	uint64_t blocks; /* of the file, and a number that */
 	uint64_t state;  /* no two runs of a transfer begin with */
 };

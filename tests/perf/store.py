@@ -117,7 +117,7 @@ def alone(args, name):
 
 
 def python(args):
-    """The same call from Python, four such batches at once: keys and memory are objects, and nothing else runs in this process."""
+    """The same call from Python, four such batches at once: keys and memory are objects."""
     sys.path.insert(0, os.path.join(args.build, 'python'))
     import sluice.store
     size, nr = 65536, 128
