@@ -314,7 +314,22 @@ static void many_sets_at_once_fit_into_a_small_store(void)
 	free(value);
 }
 
-static void what_is_used_stays(uint32_t policy)
+/* As a batch that is waited for. */
+static void touch_later(const char *key)
+{
+	struct sluice_store_item item = {key, (uint32_t)strlen(key), 0, NULL};
+	struct sluice_store_batch b = {.opcode = SLUICE_STORE_EXISTS,
+				       .nr = 1,
+				       .items = &item,
+				       .flags = SLUICE_STORE_TOUCH | SLUICE_STORE_PREFIX};
+	struct sluice_store_done d;
+	int64_t ticket = sluice_store_submit(sk, &b, NULL);
+
+	T_EQ(sluice_store_wait(sk, (uint64_t)ticket, T_NO_LIMIT, &d), 0);
+	T_EQ(d.prefix, 1);
+}
+
+static void what_is_used_stays(uint32_t policy, bool touch)
 {
 	char key[16];
 
@@ -325,20 +340,31 @@ static void what_is_used_stays(uint32_t policy)
 	for (unsigned i = 0; i < 1000; i++) {
 		snprintf(key, sizeof(key), "k%u", i);
 		T_EQ(sk_set(key, i, 100000), 100000);
-		if (i % 10 == 0)
+		if (i % 10 == 0 && touch)
+			touch_later("hot");
+		else if (i % 10 == 0)
 			T_EQ(sk_get("hot", 99, 100000), 100000);
 	}
 	T_EQ(sk_get("k0", 0, 100000), -ENOENT);
+	T_EQ(sk_stats().gets, touch ? 1 : 101);
 }
 
 static void lru_keeps_what_is_used(void)
 {
-	what_is_used_stays(SLUICE_STORE_LRU);
+	what_is_used_stays(SLUICE_STORE_LRU, false);
 }
 
 static void s3fifo_keeps_what_is_used(void)
 {
-	what_is_used_stays(SLUICE_STORE_S3FIFO);
+	what_is_used_stays(SLUICE_STORE_S3FIFO, false);
+}
+
+static void what_is_touched_is_used(void)
+{
+	what_is_used_stays(SLUICE_STORE_LRU, true);
+	end();
+	begin();
+	what_is_used_stays(SLUICE_STORE_S3FIFO, true);
 }
 
 /* Also while a table is being moved into a wider one, which is no more than a few places at once.
@@ -972,6 +998,7 @@ int main(int argc, char **argv)
 		T_CASE(s3fifo_keeps_what_is_used),
 		T_CASE(the_index_finds_all_while_it_grows),
 		T_CASE(a_value_that_goes_is_found_soon),
+		T_CASE(what_is_touched_is_used),
 		T_CASE(dear_values_stay_longer),
 		T_CASE(the_second_touch_admits),
 		T_CASE(what_is_there_is_not_written_again_if_so_asked),
