@@ -6,11 +6,13 @@ copy. Who borrows while nobody lends has misses.
 """
 import contextlib
 import ctypes
+import errno
 import json
 import logging
 import mmap
 import os
 import socket
+import struct
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -111,6 +113,9 @@ class _Line:
         try:
             with _name(path) as name:
                 self._socket.connect(name)
+            _, uid, _ = struct.unpack('3i', self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            if uid != os.geteuid():
+                raise PermissionError(errno.EPERM, 'another user lends it')
             fd = os.memfd_create('sluice-lend', os.MFD_CLOEXEC)
             try:
                 os.ftruncate(fd, room)

@@ -11,6 +11,7 @@ import re
 import select
 import sys
 import types
+from unittest import mock
 
 standin = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'standin')
 sys.path.append(standin)
@@ -357,6 +358,19 @@ def sglang_ranks_with_the_same_pages_share_those_that_one_writes():
         assert other.batch_exists(keys) == 0 and other.batch_get_v1(keys, [0, 1, 2]) == [False] * 3
     other.close()
     assert os.listdir(name) == ['tp0-pp0-attn_cp0-dp0']
+
+
+@case
+def a_store_is_lent_to_its_user_and_borrowed_from_nobody_else():
+    name = path('sg')
+    one, other = mla(name, 0), mla(name, 1)
+    (place,) = [os.path.join(name, entry) for entry in os.listdir(name) if entry.endswith('.socket')]
+    assert os.stat(place).st_mode & 0o777 == 0o600
+    assert one.set('k', b'12345')
+    with mock.patch('os.geteuid', return_value=os.geteuid() + 1):
+        assert not other.exists('k') and other.get('k', bytearray(5)) is None
+    assert other.exists('k')
+    other.close(), one.close()
 
 
 @case
