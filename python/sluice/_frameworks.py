@@ -30,11 +30,13 @@ class Array(NamedTuple):
 
 
 class Framework(Protocol):
+    on_device: bool
+
     def empty(self, dtype: str, shape: tuple[int, ...]) -> tuple[Array, Any]:
         """Fresh memory, and the tensor that is on it."""
 
-    def share(self, nbytes: int) -> tuple[Any, int] | None:
-        """Fresh memory for many, and its address; None: each is to have its own."""
+    def share(self, nbytes: int) -> tuple[Any, int]:
+        """Fresh memory for many, and its address."""
 
     def cut(self, memory: Any, at: int, nbytes: int, dtype: str, shape: tuple[int, ...]) -> Any:
         """A tensor on a part of it, which is all that it knows of."""
@@ -52,6 +54,7 @@ class Torch:
         self._torch = torch
         self._templates: dict[str, Any] = {}  # empty tensors, for new ones of their dtype
         self._device = torch.device('cuda', device) if isinstance(device, int) else torch.device(device)
+        self.on_device = self._device.type == 'cuda'
         if self._device.type not in ('cpu', 'cuda'):
             raise ValueError(f"device: {device!r} is not 'cpu' and not of CUDA; load to 'cpu', and move it")
 
@@ -61,10 +64,8 @@ class Torch:
             raise SafetensorError(f'torch {self._torch.__version__} has no dtype for {dtype}')
         return kind
 
-    def share(self, nbytes: int) -> tuple[Any, int] | None:
-        if self._device.type != 'cpu':
-            return None
-        memory = self._torch.UntypedStorage(nbytes)
+    def share(self, nbytes: int) -> tuple[Any, int]:
+        memory = self._torch.UntypedStorage(nbytes, device=self._device)
         return memory, memory.data_ptr()
 
     def cut(self, memory: Any, at: int, nbytes: int, dtype: str, shape: tuple[int, ...]) -> Any:
@@ -78,18 +79,19 @@ class Torch:
         stored = (*shape[:-1], shape[-1] // 2) if dtype == 'F4' else shape
         tensor = self._torch.empty(stored, dtype=self._kind(dtype), device=self._device)
         nbytes = size_of(dtype, shape) or 0
-        return Array(dtype, shape, tensor.data_ptr(), nbytes, self._device.type == 'cuda',
-                     tensor), tensor
+        return Array(dtype, shape, tensor.data_ptr(), nbytes, self.on_device, tensor), tensor
 
     def reshape(self, tensor: Any, shape: tuple[int, ...]) -> Any:
         return tensor.reshape(shape)
 
     def synchronize(self) -> None:
-        if self._device.type == 'cuda':
+        if self.on_device:
             self._torch.cuda.current_stream(self._device).synchronize()
 
 
 class Numpy:
+    on_device = False
+
     def __init__(self, device: Any) -> None:
         import numpy
 
@@ -107,7 +109,7 @@ class Numpy:
         except (ImportError, AttributeError, KeyError):
             raise SafetensorError(f'numpy has no dtype for {dtype}') from None
 
-    def share(self, nbytes: int) -> tuple[Any, int] | None:
+    def share(self, nbytes: int) -> tuple[Any, int]:
         memory = self._numpy.empty(nbytes, 'u1')
         return memory, memory.ctypes.data
 

@@ -358,11 +358,12 @@ class safe_open:  # noqa: N801  the name is theirs
         shared = []
         for shard, these in parts.items():
             for block in blocks(these, shard.size):
-                if not isinstance(block, Block) or not (fresh := self._framework.share(block.nbytes)):
+                if not isinstance(block, Block):
                     continue
-                memory, address = fresh
+                memory, address = self._framework.share(block.nbytes)
                 place = block.place(address)
-                shard.add(address + place, block.end - block.start, block.start, True)
+                shard.add(address + place, block.end - block.start, block.start,
+                          not self._framework.on_device)
                 shared.append((memory, place, block))
         return shared
 

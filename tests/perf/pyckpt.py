@@ -113,6 +113,8 @@ def contenders(state, many, place, device):
          lambda p: sluice.safetensors.load_file(p, device, verify=False)),
         ('sluice load_file, 10,000 tensors', file['st_many'],
          lambda p: sluice.safetensors.load_file(p, device))]
+    if device != 'cpu':
+        loads.append(('sluice.torch.load, 10,000, as they were', file['many'], sluice.torch.load))
     if np and device == 'cpu':
         array = state['0'].numpy()
         saves.append(('numpy.save', file['npy'], lambda p: durable(lambda q: np.save(q, array), p)))
@@ -197,13 +199,13 @@ def main():
 def report(what, size, seen, shares):
     gib = size / 2 ** 30
     last = f' {"of fresh":>9}' if what == 'load' else ''
-    print(f'\n{what:36} {"GB/s":>6} {"of the limit":>13} {"CPU s/GiB":>10}{last}')
+    print(f'\n{what:40} {"GB/s":>6} {"of the limit":>13} {"CPU s/GiB":>10}{last}')
     for name, times in seen.items():
         seconds = statistics.median(t for t, _ in times)
         cpu = statistics.median(c for _, c in times) / gib
         two = [f'{statistics.median(share):.2f}' for share in zip(*shares.get(name, ()))] or ['', '']
-        print(f'{name:36} {size / seconds / 1e9:6.2f} {two[0]:>13} {cpu:10.2f}{two[1]:>10}' if last else
-              f'{name:36} {size / seconds / 1e9:6.2f} {two[0]:>13} {cpu:10.2f}')
+        print(f'{name:40} {size / seconds / 1e9:6.2f} {two[0]:>13} {cpu:10.2f}{two[1]:>10}' if last else
+              f'{name:40} {size / seconds / 1e9:6.2f} {two[0]:>13} {cpu:10.2f}')
 
 
 if __name__ == '__main__':

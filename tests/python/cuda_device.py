@@ -79,6 +79,46 @@ def weights_pass_through_a_window_of_the_device():
         assert torch.equal(got, want)
 
 
+# ------------------------------------------------------------------ files of torch and safetensors
+
+@each([None, 'cpu', 'cuda', GPU, {'cpu': 'cuda:0'}])
+def many_tensors_of_a_file_come_to_where_they_are_wanted(where):
+    import sluice.safetensors
+    import sluice.torch
+    name, other = path('many.pt'), path('many.safetensors')
+    obj = {f't{i}': torch.randn(2000 + i, device=GPU if i % 3 else 'cpu') for i in range(600)}
+    sluice.torch.save(obj, name)
+    want = torch.load(name, where)
+    for more in {}, {'weights_only': False}:
+        back = sluice.torch.load(name, where, **more)
+        assert all(back[k].device == t.device and torch.equal(back[k], t) for k, t in want.items())
+    sluice.safetensors.save_file(obj, other)
+    for device in 'cpu', GPU:
+        back = sluice.safetensors.load_file(other, device)
+        assert all(back[k].device == torch.device(device) and torch.equal(back[k].cpu(), t.cpu()) for k, t in obj.items())
+
+
+class Halved:
+    """Is made smaller when it is pickled."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    def __getstate__(self):
+        busy()
+        return {'tensor': self.tensor.half()}
+
+
+@case
+def what_is_queued_while_pickling_is_saved_when_it_is_there():
+    import sluice.torch
+    name = path('halved.pt')
+    late = [Halved(torch.full((1 << 20,), float(i), device=GPU)) for i in range(1, 4)]
+    sluice.torch.save([[torch.ones(10, device=GPU) for _ in range(300)], late], name)
+    _, back = torch.load(name, 'cpu', weights_only=False)
+    assert [h.tensor.unique().tolist() for h in back] == [[1.], [2.], [3.]]
+
+
 # ------------------------------------------------------------------ round trips
 
 @each(engines())

@@ -330,7 +330,7 @@ def what_a_thread_reads_into_stays_when_nobody_waits_for_it_any_more(which):
     if which == 'torch':
         torch = torch_or_skip()
         import sluice.torch
-        from sluice import _torch_load as owner
+        from sluice import _torch_archive as owner
         how = '_fresh'
         save, load = sluice.torch.save, lambda name: sluice.torch.load(name, 'cpu')
         tensors = {f't{i}': torch.full((5000,), i) for i in range(300)}

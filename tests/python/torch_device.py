@@ -3,8 +3,9 @@
 import contextlib
 import os
 import sys
+import types
 
-from kit import Skip, case, cases, content, path, run, torch_or_skip
+from kit import Skip, case, cases, content, each, path, run, torch_or_skip
 
 try:
     torch = torch_or_skip()
@@ -13,7 +14,10 @@ except Skip as skip:
     sys.exit()
 
 import sluice.torch
-from sluice import _torch_save
+from sluice import _torch_archive, _torch_save
+from sluice._frameworks import Torch
+from sluice._reader import Ranges
+from sluice.safetensors import safe_open, save_file
 
 GPU = torch.device('cuda', 0)
 untyped = getattr(torch.Tensor, 'untyped_storage', torch.Tensor.storage)
@@ -98,6 +102,113 @@ def tensors_without_data_have_no_room_made_for_them():
     back = torch.load(name)
     assert back['meta'].shape == (1 << 58,) and all(map(torch.equal, back['own'], obj['own']))
     assert len(content(name)) < 1 << 20
+
+
+class Device:
+    """A GPU for torch: what is made there is of the host, and counted."""
+
+    def __init__(self):
+        self.made, self.stream = [], Stream()
+
+    @contextlib.contextmanager
+    def there(self):
+        fresh = _torch_archive._fresh
+
+        def made(nbytes, device=torch.device('cpu')):
+            self.made.append((nbytes, device))
+            return fresh(nbytes)
+
+        with (patched(torch.cuda, is_available=lambda: True, device_count=lambda: 1, current_device=lambda: 0,
+                      current_stream=lambda device: self.stream),
+              patched(_torch_archive, _fresh=made)):
+            yield
+
+    def blocks(self, device):
+        return [nbytes for nbytes, where in self.made if where == device and nbytes > 4 << 20]
+
+    def others(self, device):
+        return [nbytes for nbytes, where in self.made if where == device and nbytes <= 4 << 20]
+
+
+def state():
+    """Of an optimizer, whose steps are on the host; 600 tensors of 5 to 15 KB, and a large one."""
+    made = {f't{i}': torch.full((1300 + 4 * (i % 600),), float(i)) for i in range(600)}
+    return {**made, 'steps': [torch.tensor(float(i)) for i in range(20)], 'large': torch.full((5 << 20,), 7.)}
+
+
+def same(a, b):
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same(a[k], b[k]) for k in a)
+    return all(map(same, a, b)) if isinstance(a, list) else torch.equal(a, b)
+
+
+def saved(obj, *more):
+    name = path('state.pt')
+    with on_device(lambda t: t.numel() > 1), patched(torch.cuda, current_stream=lambda device: Stream()):
+        sluice.torch.save([obj, *more], name)
+    return name
+
+
+CPU = torch.device('cpu')
+PLACES = {'nothing': (None, 20), 'a name': ('cuda:0', 0), 'a name without a number': ('cuda', 0), 'a device': (GPU, 0),
+          'a dict': ({'cuda:0': 'cuda:0'}, 20), 'a dict that moves': ({'cpu': 'cuda:0'}, 0), 'the host': ('cpu', 620)}
+
+
+@each(PLACES)
+def many_storages_share_blocks_of_the_memory_where_they_will_be(how):
+    if not _torch_archive.IS_TOLD:
+        raise Skip('torch2', 'torch 1 does not tell where it moves storages')
+    obj, gpu = state(), Device()
+    name, (where, on_host) = saved(obj), PLACES[how]
+    assert b'cuda:0' in content(name)
+    with gpu.there():
+        back, = sluice.torch.load(name, where)
+    assert same(obj, back)
+    device = CPU if how == 'the host' else GPU
+    assert len(gpu.blocks(device)) == 2 and not gpu.blocks(GPU if device == CPU else CPU), gpu.made
+    assert len(gpu.others(CPU)) == (20 if on_host == 20 else 0), gpu.made
+    assert not gpu.others(GPU), 'one that could share has memory of its own'
+    assert gpu.stream.waits == (device == GPU), 'who had the memory before was not waited for'
+
+
+@case
+def what_torch_unpickles_itself_is_taken_from_the_same_blocks():
+    if not _torch_archive.IS_TOLD:
+        raise Skip('torch2', 'torch 1 does not tell where it moves storages')
+    obj, gpu = state(), Device()
+    name = saved(obj, {1, 2, 3})  # a set is not plain
+    with gpu.there():
+        back, more = sluice.torch.load(name, 'cuda:0', weights_only=False)
+    assert same(obj, back) and more == {1, 2, 3}
+    assert len(gpu.blocks(GPU)) == 2 and not gpu.others(GPU) and not gpu.others(CPU), gpu.made
+
+
+class OfDevice(Torch):
+    """Of safetensors, on such a GPU."""
+
+    def __init__(self, gpu):
+        super().__init__('cpu')
+        self.on_device, self._device, self._gpu = True, GPU, gpu
+        self._torch = types.SimpleNamespace(
+            UntypedStorage=self._storage, empty=lambda shape, dtype, device: torch.empty(shape, dtype=dtype),
+            cuda=types.SimpleNamespace(current_stream=lambda device: gpu.stream), float32=torch.float32)
+
+    def _storage(self, nbytes, device):
+        self._gpu.made.append((nbytes, device))
+        return torch.UntypedStorage(nbytes)
+
+
+@case
+def tensors_of_safetensors_share_blocks_of_a_device():
+    name, gpu, fresh = path('many.safetensors'), Device(), []
+    tensors = {key: t for key, t in state().items() if key != 'steps'}
+    save_file(tensors, name)
+    with safe_open(name) as file, patched(Ranges, add_fresh=lambda *numbers: fresh.append(numbers)):
+        file._framework = OfDevice(gpu)
+        back = file.get_tensors()
+    assert same(dict(sorted(tensors.items())), dict(sorted(back.items())))
+    assert len(gpu.blocks(GPU)) == 1 and not gpu.others(GPU) and not fresh, (gpu.made, fresh)
+    assert gpu.stream.queued == [] and gpu.stream.waits == 1
 
 
 run(*cases)
