@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long sluice.torch.save_async() keeps its caller, beside a copy of the same tensors.
 
-    PYTHONPATH=build/python PYTHON tests/perf/pyasync.py [--size 96M] [--tensors 1] [--rounds 15] [--dir .]
+    PYTHONPATH=build/python PYTHON tests/perf/pyasync.py [--size 96M] [--tensors 1] [--rounds 15] [--dir .] [--device cuda] [--memory 128M]
 
 The copies go into memory that is as fresh as a save's own: torch's, as clone() has it, and a sluice.Memory, on huge pages, by one memcpy(3).
+With --device cuda they are clone(), which stays on the GPU, and a copy to pinned memory that is there before.
 All take turns, and a save is over before the next one begins; what is printed are medians, with the quartiles.
 """
 import argparse
@@ -23,6 +24,8 @@ from pyckpt import size_of
 
 def cloned(state, _):
     found = {name: tensor.clone() for name, tensor in state.items()}
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
     return lambda: found.clear()
 
 
@@ -36,11 +39,17 @@ def copied(state, _):
     return lambda: memory
 
 
-def saved(state, path):
-    return sluice.torch.save_async(state, path).result
+def pinned(state, _):
+    """What a copy of a GPU's tensors takes at least: pinned memory, which is made before."""
+    for name, tensor in state.items():
+        PINNED[name].copy_(tensor, non_blocking=True)
+    torch.cuda.synchronize()
+    return lambda: None
 
 
-CONTENDERS = {'clone()': cloned, 'memcpy into sluice.Memory': copied, 'save_async()': saved}
+CONTENDERS = {'clone()': cloned, 'memcpy into sluice.Memory': copied}
+ON_DEVICE = {'clone()': cloned, 'copy to pinned memory': pinned}
+PINNED = {}
 
 
 def main():
@@ -49,23 +58,30 @@ def main():
     p.add_argument('--tensors', type=int, default=1)
     p.add_argument('--rounds', type=int, default=15)
     p.add_argument('--dir', default='.')
+    p.add_argument('--device', default='cpu')
+    p.add_argument('--memory', type=size_of, default=128 << 20, help='of save_async()')
     a = p.parse_args()
-    state = {str(i): torch.rand(a.size // 4 // a.tensors) for i in range(a.tensors)}
-    seen = {name: [] for name in CONTENDERS}
+    state = {str(i): torch.rand(a.size // 4 // a.tensors, device=a.device) for i in range(a.tensors)}
+    contenders = CONTENDERS if a.device == 'cpu' else ON_DEVICE
+    if a.device != 'cpu':
+        PINNED.update((name, torch.empty(t.shape, pin_memory=True)) for name, t in state.items())
+        torch.cuda.synchronize()
+    contenders = {**contenders, 'save_async()': lambda s, path: sluice.torch.save_async(s, path, memory=a.memory).result}
+    seen = {name: [] for name in contenders}
     with tempfile.TemporaryDirectory(prefix='async-', dir=a.dir) as place:
         for turn in range(a.rounds + 1):  # of which the first is not counted
-            for name, call in CONTENDERS.items():
+            for name, call in contenders.items():
                 start = time.perf_counter()
                 end = call(state, os.path.join(place, 'model.pt'))
                 took = time.perf_counter() - start
                 end()
                 if turn:
                     seen[name].append(took)
-    print(f'torch {torch.__version__}, {a.size >> 20} MiB in {a.tensors}, medians of {a.rounds}, in {a.dir}')
+    print(f'torch {torch.__version__}, {a.size >> 20} MiB in {a.tensors} on {a.device}, medians of {a.rounds}, in {a.dir}')
     for name, times in seen.items():
         quarter, half, most = statistics.quantiles(times, n=4)
         print(f'{name:26} {half * 1e3:7.1f} ms ({quarter * 1e3:.1f} to {most * 1e3:.1f})')
-    for name in ('clone()', 'memcpy into sluice.Memory'):
+    for name in list(contenders)[:2]:
         share = statistics.median(ours / theirs for ours, theirs in zip(seen['save_async()'], seen[name]))
         print(f'save_async() / {name:26} {share:.2f}')
 
