@@ -23,23 +23,20 @@ from typing import Any, cast
 import torch
 from torch.distributed.checkpoint import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint import filesystem as _torchs
-from torch.distributed.checkpoint.planner import LoadItemType, WriteItemType
+from torch.distributed.checkpoint.planner import WriteItemType
 from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
 from . import _dcp_files, s3
-from ._reader import Ranges, Record, Unusual, content, is_damage, is_uri
+from ._dcp_read import Load
+from ._reader import content, is_uri
 from ._reader import Reader as _File
 from ._sluice import crc32
-from ._torch_load import Archive, unpickle
 from ._torch_save import Plan
 from ._writer import MEMORY
 from ._writer import Writer as _Output
 
 __all__ = ['Reader', 'Writer']
-
-_WHOLE = 8 << 20  # what is smaller is read with its header, and copied
-_ROOM = 128 << 20  # for what is copied, at once
 
 
 class _FileSystem(_torchs.FileSystem):  # type: ignore[misc]
@@ -194,18 +191,6 @@ def _alone(tensor: torch.Tensor) -> torch.Tensor:
 # ---- reading
 
 
-class _Window:
-    """A part of a file, with an archive in it."""
-
-    def __init__(self, file: _File, start: int, size: int) -> None:
-        self._start, self._size = start, size
-        self.pread, self.name = file.pread, file.name
-        self._records = file.records
-
-    def records(self) -> dict[str, Record]:
-        return self._records(self._start, self._size)
-
-
 class Reader(FileSystemReader):  # type: ignore[misc]
     """In place of torch.distributed.checkpoint.FileSystemReader; verify as in sluice.torch.load()."""
 
@@ -221,125 +206,8 @@ class Reader(FileSystemReader):  # type: ignore[misc]
         return _FileSystem.validate_checkpoint_id(checkpoint_id)
 
     def read_data(self, plan: Any, planner: Any) -> 'Future[None]':
-        per_file: dict[str, list[Any]] = {}
-        for item in plan.items:
-            name = self.storage_data[item.storage_index].relative_path
-            per_file.setdefault(name, []).append(item)
-        for name, items in per_file.items():
-            with _File(self.fs.concat_path(self.path, name), verify=self._verify) as file, \
-                 self._naming(file, items):
-                self._read_file(file, planner, items)
+        Load(lambda name: _File(self.fs.concat_path(self.path, name), verify=self._verify),
+             self.storage_data, planner, self.transforms).run(plan.items)
         future: Future[None] = Future()
         future.set_result(None)
         return future
-
-    def _read_file(self, file: _File, planner: Any, items: list[Any]) -> None:
-        """Large tensors straight into place, all else with its header, in batches."""
-        ranges, placed, copied = Ranges(), [], []
-        for item in sorted(items, key=lambda i: self.storage_data[i.storage_index].offset):
-            target = self._place(file, planner, item, ranges)
-            if target is None:
-                copied.append(item)
-            else:
-                placed.append((item, target))
-        for device in {t.device for _, t in placed if t.device.type == 'cuda'}:
-            torch.cuda.current_stream(device).synchronize()
-        file.read(ranges)
-        for item, target in placed:
-            planner.commit_tensor(item, target)
-        self._read_copied(file, planner, copied)
-
-    def _place(self, file: _File, planner: Any, item: Any, ranges: Ranges) -> Any:
-        """The tensor that part of the file goes to as it is; None: it has to be copied."""
-        info = self.storage_data[item.storage_index]
-        if item.type == LoadItemType.BYTE_IO or info.length < _WHOLE or _transforms(info):
-            return None
-        try:
-            archive = Archive(_Window(file, info.offset, info.length))
-            stored = unpickle(archive, 'cpu')
-        except (Unusual, RuntimeError, pickle.UnpicklingError):
-            return None
-        part = _run(stored, item.storage_offsets, item.lengths)
-        target = planner.resolve_tensor(item).detach()
-        if part is None or len(archive.claims) != 1 or not _alike(target, stored, item.lengths):
-            return None
-        offset = archive.claims[0].record.offset + part
-        ranges.add(target.data_ptr(), target.nbytes, offset)
-        return target
-
-    def _read_copied(self, file: _File, planner: Any, items: list[Any]) -> None:
-        while items:
-            some: list[Any] = []
-            room = 0
-            while items and (not some or room < _ROOM):
-                some.append(items.pop(0))
-                room += self.storage_data[some[-1].storage_index].length
-            memory, ranges, at = bytearray(room), Ranges(), 0
-            address = (torch.frombuffer(memory, dtype=torch.uint8).data_ptr() if room else 0)
-            for item in some:
-                info = self.storage_data[item.storage_index]
-                ranges.add(address + at, info.length, info.offset)
-                at += info.length
-            file.read(ranges)
-            at = 0
-            for item in some:
-                info = self.storage_data[item.storage_index]
-                self._take(planner, item, info, memoryview(memory)[at:at + info.length])
-                at += info.length
-
-    @contextlib.contextmanager
-    def _naming(self, file: _File, items: list[Any]) -> Iterator[None]:
-        """What is found to be wrong while these are read is named."""
-        try:
-            yield
-        except OSError as error:
-            if not is_damage(error):
-                raise
-            first, last = file.bad()[0], sum(file.bad())
-            infos = [(item.storage_index.fqn, self.storage_data[item.storage_index])
-                     for item in items]
-            names = sorted({name for name, i in infos
-                            if i.offset < last and first < i.offset + i.length})
-            raise OSError(error.errno, f'{error.strerror}: in {", ".join(names)}',
-                          error.filename) from None
-
-    def _take(self, planner: Any, item: Any, info: Any, data: memoryview) -> None:
-        stream: Any = io.BytesIO(data)
-        if _transforms(info):
-            stream = self.transforms.transform_load_stream(item, _transforms(info), stream)
-            stream = io.BytesIO(stream.read(-1))
-        if item.type == LoadItemType.BYTE_IO:
-            planner.load_bytes(item, stream)
-            return
-        tensor = torch.load(stream, map_location='cpu', weights_only=True)
-        tensor = _torchs.narrow_tensor_by_index(tensor, item.storage_offsets, item.lengths)
-        target = planner.resolve_tensor(item).detach()
-        if target.size() != tensor.size():
-            raise AssertionError(f'{item.storage_index}: the file has {tuple(tensor.size())}, '
-                                 f'{tuple(target.size())} is wanted')
-        target.copy_(tensor)
-        planner.commit_tensor(item, target)
-
-
-def _transforms(info: Any) -> Any:
-    return getattr(info, 'transform_descriptors', None) or ()
-
-
-def _alike(target: torch.Tensor, stored: torch.Tensor, lengths: Any) -> bool:
-    return (target.dtype == stored.dtype and tuple(target.shape) == tuple(lengths)
-            and target.device.type in ('cpu', 'cuda') and target.layout == torch.strided
-            and target.is_contiguous() and not target.is_conj() and not target.is_neg())
-
-
-def _run(stored: torch.Tensor, offsets: Any, lengths: Any) -> int | None:
-    """Where in its storage this part of a tensor begins, in bytes, if it lies there in one run."""
-    if not stored.is_contiguous():
-        return None
-    start, step, whole = stored.storage_offset(), 1, True
-    for size, offset, length in zip(reversed(stored.shape), reversed(offsets), reversed(lengths)):
-        if not whole and length != 1:
-            return None
-        start += offset * step
-        step *= size
-        whole = whole and length == size
-    return cast(int, start) * stored.element_size()

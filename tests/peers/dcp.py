@@ -9,7 +9,9 @@ import subprocess
 import sys
 import threading
 import warnings
+from unittest import mock
 
+import kit
 from kit import case, cases, child, content, data, path, raises, run
 from peer import need
 
@@ -18,8 +20,9 @@ need('torch', 'torch.distributed.checkpoint')
 import torch
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint import FileSystemReader, FileSystemWriter
-from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
 
+from sluice import _reader
 from sluice.dcp import Reader, Writer
 
 warnings.simplefilter('ignore')
@@ -215,6 +218,57 @@ dcp.save({'large': torch.ones(1000)}, storage_writer=Killed(sys.argv[1]))
     assert loads(place, 1, Reader) and loads(place, 1, FileSystemReader)
     dcp.save(state(2), storage_writer=Writer(place))
     assert loads(place, 2, Reader) and len(os.listdir(place)) == 3, os.listdir(place)
+
+
+class Watching(DefaultLoadPlanner):
+    """Must be called by one thread; fails at a tensor of this name."""
+
+    def __init__(self, fails=None):
+        super().__init__()
+        self.thread, self.fails = threading.get_ident(), fails
+
+    def resolve_tensor(self, item):
+        assert threading.get_ident() == self.thread
+        if item.storage_index.fqn == self.fails:
+            raise ZeroDivisionError
+        return super().resolve_tensor(item)
+
+    def commit_tensor(self, item, tensor):
+        assert threading.get_ident() == self.thread
+        super().commit_tensor(item, tensor)
+
+
+def many():
+    return {**{f'large{i}': tensor('int32', (1600, 1500), i) for i in range(6)},
+            **{f'small{i}': tensor('int32', (i, 3), i) for i in range(50)}}
+
+
+@case
+def what_is_wanted_of_a_file_is_read_at_once():
+    for writer, threads in (Writer, 1), (FileSystemWriter, 1), (Writer, 3):
+        place = path('ckpt')
+        dcp.save(many(), storage_writer=writer(place, thread_count=threads))
+        got = {k: torch.zeros_like(v) for k, v in many().items()}
+        reads, one_by_one = [], []
+        with mock.patch.object(_reader.Reader, 'read', autospec=True, side_effect=_reader.Reader.read) as read, \
+             mock.patch.object(_reader.Reader, 'pread', autospec=True, side_effect=_reader.Reader.pread) as pread:
+            dcp.load(got, storage_reader=Reader(place), planner=Watching())
+            reads, one_by_one = read.call_count, pread.call_count
+        assert same(got, many())
+        assert reads <= 3 * threads and not one_by_one, (reads, one_by_one)
+
+
+@case
+def a_planner_that_fails_ends_the_reading():
+    place = path('ckpt')
+    dcp.save(many(), storage_writer=Writer(place, single_file_per_rank=False))
+    threads, files = threading.active_count(), set(kit.descriptors())
+    for fails in 'large0', 'large5', 'small1', 'small49':
+        got = {k: torch.zeros_like(v) for k, v in many().items()}
+        raises(BaseException, dcp.load, got, storage_reader=Reader(place), planner=Watching(fails))
+        assert threading.active_count() == threads and set(kit.descriptors()) == files
+    dcp.load(got, storage_reader=Reader(place), planner=Watching())
+    assert same(got, many())
 
 
 @case
