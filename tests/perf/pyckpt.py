@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 
 import torch
 
@@ -40,6 +41,7 @@ def module(name):
 
 
 np, st_torch = module('numpy'), module('safetensors.torch')
+dcp = None if torch.__version__.startswith('1.') else module('torch.distributed.checkpoint')
 fast, runai = module('fastsafetensors'), module('runai_model_streamer')
 
 
@@ -55,11 +57,17 @@ def sync(path):
         os.close(fd)
 
 
+def files(path):
+    """Of a distributed checkpoint, or the one."""
+    return [entry.path for entry in os.scandir(path)] if os.path.isdir(path) else [path]
+
+
 def drop(path):
-    fd = os.open(path, os.O_RDONLY)
-    os.fsync(fd)
-    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-    os.close(fd)
+    for name in files(path):
+        fd = os.open(name, os.O_RDONLY)
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(fd)
 
 
 def touch(obj):
@@ -74,6 +82,18 @@ def touch(obj):
 def durable(call, path):
     call(path)
     sync(path)
+
+
+def dcp_save(state, writer):
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore')  # that there is one already
+        dcp.save(state, storage_writer=writer, no_dist=True)
+
+
+def dcp_load(state, reader):
+    found = {key: torch.empty_like(tensor) for key, tensor in state.items()}
+    dcp.load(found, storage_reader=reader, no_dist=True)
+    return found
 
 
 def fast_load(path, device):
@@ -123,6 +143,15 @@ def contenders(state, many, place, device):
         saves.append(('safetensors save_file', file['theirs'],
                       lambda p: durable(lambda q: st_torch.save_file(state, q), p)))
         loads.append(('safetensors load_file', file['theirs'], lambda p: st_torch.load_file(p, device)))
+    if dcp:
+        from sluice.dcp import Reader, Writer
+        for key, what in ('dcp', state), ('dcp, 10,000 tensors', many):
+            ours, theirs = os.path.join(place, f'sluice {key}'), os.path.join(place, f'torch {key}')
+            saves += [(f'sluice.{key}', ours, lambda p, what=what: dcp_save(what, Writer(p))),
+                      (f"torch's {key}", theirs, lambda p, what=what: durable(
+                          lambda q: dcp_save(what, dcp.FileSystemWriter(q)), p))]
+            loads += [(f'sluice.{key}', ours, lambda p, what=what: dcp_load(what, Reader(p))),
+                      (f"torch's {key}", theirs, lambda p, what=what: dcp_load(what, dcp.FileSystemReader(p)))]
     if fast:
         loads.append(('fastsafetensors', file['st'], lambda p: fast_load(p, device)))
     if runai:
@@ -147,7 +176,7 @@ def timed(call, path, load):
         drop(path)
     time.sleep(SETTLE)
     if load:
-        torch.ones(os.path.getsize(path), dtype=torch.uint8)
+        torch.ones(sum(map(os.path.getsize, files(path))), dtype=torch.uint8)
     cpu, start = time.process_time(), time.perf_counter()
     result = call(path)
     if load:
