@@ -7,9 +7,9 @@
 
 #include "base/err.h"
 #include "cli/cli.h"
-#include "cli/opt/file.h"
-#include "cli/opt/json.h"
-#include "cli/output.h"
+#include "cli/cli_output.h"
+#include "cli/opt/opt_file.h"
+#include "cli/opt/opt_json.h"
 #include "load/report/compare/compare.h"
 #include "load/report/page/html.h"
 #include "load/report/result/read.h"

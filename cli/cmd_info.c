@@ -11,10 +11,10 @@
 
 #include "base/util.h"
 #include "cli/cli.h"
+#include "cli/cli_object.h"
 #include "cli/info.h"
-#include "cli/object.h"
-#include "cli/opt/file.h"
-#include "cli/opt/json.h"
+#include "cli/opt/opt_file.h"
+#include "cli/opt/opt_json.h"
 
 struct info_args {
 	bool measure_gpu, try_put;

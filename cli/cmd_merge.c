@@ -7,8 +7,8 @@
 
 #include "base/err.h"
 #include "cli/cli.h"
-#include "cli/opt/json.h"
-#include "cli/output.h"
+#include "cli/cli_output.h"
+#include "cli/opt/opt_json.h"
 #include "load/report/merge/merge.h"
 #include "load/report/page/html.h"
 #include "load/report/result/read.h"

@@ -10,8 +10,8 @@
 
 #include "base/util.h"
 #include "cli/cli.h"
+#include "cli/cli_object.h"
 #include "cli/hosts.h"
-#include "cli/object.h"
 #include "cli/progress.h"
 #include "cli/replay_args.h"
 #include "load/report/jobs/replay_report.h"

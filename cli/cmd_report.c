@@ -3,7 +3,7 @@
 
 #include "base/err.h"
 #include "cli/cli.h"
-#include "cli/output.h"
+#include "cli/cli_output.h"
 #include "load/report/page/html.h"
 #include "load/report/result/read.h"
 

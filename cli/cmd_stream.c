@@ -6,9 +6,9 @@
 
 #include "base/util.h"
 #include "cli/cli.h"
-#include "cli/object.h"
+#include "cli/cli_object.h"
+#include "cli/cli_output.h"
 #include "cli/opt/how.h"
-#include "cli/output.h"
 #include "cli/progress.h"
 #include "load/report/jobs/weights_report.h"
 #include "load/report/result/result.h"

@@ -13,10 +13,10 @@
 
 #include "base/util.h"
 #include "cli/cli.h"
-#include "cli/object.h"
+#include "cli/cli_object.h"
+#include "cli/cli_output.h"
 #include "cli/opt/how.h"
-#include "cli/opt/space.h"
-#include "cli/output.h"
+#include "cli/opt/opt_space.h"
 #include "cli/progress.h"
 #include "load/bed/buffers.h"
 #include "load/jobs/io.h"

@@ -4,7 +4,7 @@
 
 #include "base/util.h"
 #include "cli/cli.h"
-#include "cli/trace.h"
+#include "cli/cli_trace.h"
 
 struct convert_args {
 	struct cli_trace_in in;

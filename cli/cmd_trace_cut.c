@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/trace.h"
+#include "cli/cli_trace.h"
 #include "load/trace/numbers.h"
 
 struct cut_args {

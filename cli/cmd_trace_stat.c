@@ -4,9 +4,9 @@
 #include <stdlib.h>
 
 #include "cli/cli.h"
-#include "cli/opt/file.h"
-#include "cli/opt/json.h"
-#include "cli/trace.h"
+#include "cli/cli_trace.h"
+#include "cli/opt/opt_file.h"
+#include "cli/opt/opt_json.h"
 #include "load/report/jobs/trace_report.h"
 
 struct stat_args {

@@ -119,7 +119,7 @@ int main(int argc, char **argv)
 	if (!people)
 		return cli_fail(NULL, CLI_FAILED, "out of memory");
 	/* Names from files and traces are among what is printed; data goes past it
-	 * (cli/opt/file.c). */
+	 * (cli/opt/opt_file.c). */
 	stdout = people;
 	raise_files();
 	if (status == CLI_OK)

@@ -7,8 +7,8 @@
 
 #include "base/size.h"
 #include "base/util.h"
+#include "cli/cli_object.h"
 #include "cli/hosts.h"
-#include "cli/object.h"
 #include "cli/opt/opt.h"
 #include "load/report/jobs/replay_report.h"
 #include "load/report/result/lines.h"

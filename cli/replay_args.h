@@ -4,9 +4,9 @@
 
 /* The options of `sluice replay', and how they become a job. */
 #include "cli/cli.h"
+#include "cli/cli_output.h"
+#include "cli/cli_trace.h"
 #include "cli/opt/how.h"
-#include "cli/output.h"
-#include "cli/trace.h"
 #include "load/replay/replay.h"
 
 struct replay_setup {

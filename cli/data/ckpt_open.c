@@ -2,7 +2,7 @@
 #include "cli/data/ckpt_open.h"
 
 #include "cli/opt/how.h"
-#include "cli/opt/json.h"
+#include "cli/opt/opt_json.h"
 #include "load/report/jobs/ckpt_files.h"
 
 int ckpt_open(struct ckpt_open *k, const struct cli_cmd *cmd, const struct sluice_opts *opts,

@@ -10,8 +10,8 @@
 #include <sluice/sluice.h>
 
 #include "cli/cli.h"
-#include "cli/object.h"
-#include "cli/opt/file.h"
+#include "cli/cli_object.h"
+#include "cli/opt/opt_file.h"
 
 struct ckpt_open {
 	const struct cli_cmd *cmd;

@@ -10,7 +10,7 @@
 #include "base/util.h"
 #include "cli/cli.h"
 #include "cli/data/ckpt_open.h"
-#include "cli/opt/file.h"
+#include "cli/opt/opt_file.h"
 #include "cli/progress.h"
 #include "load/ckpt/model_file.h"
 #include "load/report/jobs/ckpt_files.h"

@@ -17,9 +17,9 @@
 #include "base/err.h"
 #include "base/size.h"
 #include "base/util.h"
+#include "cli/cli_object.h"
 #include "cli/data/cp_list.h"
-#include "cli/object.h"
-#include "cli/opt/file.h"
+#include "cli/opt/opt_file.h"
 #include "cli/progress.h"
 #include "load/report/result/text.h"
 

@@ -12,8 +12,8 @@
 #include "base/err.h"
 #include "base/size.h"
 #include "base/util.h"
-#include "cli/object.h"
-#include "cli/opt/file.h"
+#include "cli/cli_object.h"
+#include "cli/opt/opt_file.h"
 #include "load/report/result/text.h"
 
 struct ls_command {

@@ -10,8 +10,8 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "cli/object.h"
-#include "cli/opt/file.h"
+#include "cli/cli_object.h"
+#include "cli/opt/opt_file.h"
 #include "load/report/result/text.h"
 
 enum { BATCH = 1000 };

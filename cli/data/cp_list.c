@@ -10,7 +10,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "cli/object.h"
+#include "cli/cli_object.h"
 
 static int add_item(struct cp_list *l, char *from, char *to)
 {

@@ -11,10 +11,10 @@
 
 #include "base/util.h"
 #include "cli/cli.h"
+#include "cli/cli_trace.h"
 #include "cli/hosts.h"
 #include "cli/kv/kv_args.h"
 #include "cli/progress.h"
-#include "cli/trace.h"
 #include "load/report/kv/kv_report.h"
 #include "load/report/result/result.h"
 

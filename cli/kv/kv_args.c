@@ -14,9 +14,9 @@
 #include "base/err.h"
 #include "base/size.h"
 #include "base/util.h"
+#include "cli/cli_object.h"
 #include "cli/hosts.h"
 #include "cli/kv/kv_config.h"
-#include "cli/object.h"
 #include "load/measure/ram.h"
 #include "load/trace/trace.h"
 

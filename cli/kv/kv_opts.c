@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The options of `sluice kv': upstream's with its names and defaults, then our own. */
+#include "cli/cli_object.h"
 #include "cli/kv/kv_args.h"
-#include "cli/object.h"
 #include "load/report/kv/kv_report.h"
 #include "load/report/result/lines.h"
 

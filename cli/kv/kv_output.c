@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "base/util.h"
-#include "cli/opt/json.h"
+#include "cli/opt/opt_json.h"
 #include "load/report/kv/kv_report.h"
 #include "load/report/result/result.h"
 

@@ -8,7 +8,7 @@
 #include "base/size.h"
 #include "cli/opt/how.h"
 #include "cli/opt/opt.h"
-#include "cli/opt/space.h"
+#include "cli/opt/opt_space.h"
 #include "load/bed/buffers.h"
 
 /* As options are called; "requests" and "submit" take words, not flags. */

@@ -10,8 +10,8 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "cli/opt/json.h"
 #include "cli/opt/opt.h"
+#include "cli/opt/opt_json.h"
 
 static const struct member {
 	const char *name;

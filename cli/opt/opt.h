@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SLUICE_CLI_OPT_OPT_H
-#define SLUICE_CLI_OPT_OPT_H
+#ifndef SLUICE_CLI_OPT_H
+#define SLUICE_CLI_OPT_H
 
 /*
  * How to write a subcommand: one file cmd_NAME.c with

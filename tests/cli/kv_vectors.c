@@ -12,8 +12,8 @@
 #include "base/err.h"
 #include "base/size.h"
 #include "base/util.h"
-#include "cli/opt/file.h"
 #include "cli/opt/opt.h"
+#include "cli/opt/opt_file.h"
 #include "load/model/kv_cache.h"
 #include "tests/common/kv_ops.h"
 

@@ -7,7 +7,7 @@
 
 #include "cli/cli.h"
 #include "cli/opt/config.h"
-#include "cli/opt/space.h"
+#include "cli/opt/opt_space.h"
 #include "load/report/kv/kv_report.h"
 #include "tests/fuzz/scratch.h"
 

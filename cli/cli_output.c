@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The options, and the result in each of their forms. */
-#include "cli/output.h"
+#include "cli/cli_output.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "base/util.h"
 #include "cli/cli.h"
 #include "cli/hosts.h"
-#include "cli/opt/json.h"
+#include "cli/opt/opt_json.h"
 #include "cli/progress.h"
 #include "load/report/merge/merge.h"
 #include "load/report/page/html.h"

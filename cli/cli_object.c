@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/object.h"
+#include "cli/cli_object.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "cli/hosts.h"
-#include "cli/opt/file.h"
+#include "cli/opt/opt_file.h"
 #include "load/measure/remote.h"
 #include "load/report/result/lines.h"
 

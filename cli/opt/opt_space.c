@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Upstream takes any key and passes it on; here a key or a value that is not understood ends it. */
-#include "cli/opt/space.h"
+#include "cli/opt/opt_space.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -13,8 +13,8 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "cli/opt/how.h"
-#include "cli/opt/json.h"
 #include "cli/opt/opt.h"
+#include "cli/opt/opt_json.h"
 #include "load/bed/buffers.h"
 
 /* Options of ds_io that have one value here, whatever the configuration. */

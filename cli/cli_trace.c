@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The options of reading a trace, and copying one into a file that appears when it is complete. */
-#include "cli/trace.h"
+#include "cli/cli_trace.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "cli/cli.h"
-#include "cli/opt/file.h"
+#include "cli/opt/opt_file.h"
 #include "load/model/kv_model.h"
 
 const struct cli_opt cli_trace_in_opts[] = {

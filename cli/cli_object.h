@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
-#include "cli/opt/json.h"
+#include "cli/opt/opt_json.h"
 
 /* For a struct sluice_object_opts. */
 extern const struct cli_opt cli_object_opts[];

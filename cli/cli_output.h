@@ -4,7 +4,7 @@
 
 /*
  * Where the result of a command that measures goes: --json, --csv, --xlsx, --html; files as
- * cli/opt/file.h describes them.
+ * cli/opt/opt_file.h describes them.
  */
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -12,13 +12,13 @@
 #include <jansson.h>
 
 #include "cli/cli.h"
-#include "cli/opt/file.h"
+#include "cli/opt/opt_file.h"
 
 struct cli_progress;
 struct report_html;
 struct result;
 
-/* The page behind --html, in a file as cli/opt/file.h describes it. */
+/* The page behind --html, in a file as cli/opt/opt_file.h describes it. */
 
 struct cli_html {
 	const struct cli_cmd *cmd;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A result that could not be written is a failure, so every write is checked. */
-#include "cli/opt/json.h"
+#include "cli/opt/opt_json.h"
 
 #include <errno.h>
 
 #include <sluice/sluice.h>
 
-#include "cli/opt/file.h"
 #include "cli/opt/opt.h"
+#include "cli/opt/opt_file.h"
 #include "load/report/result/read.h"
 
 json_t *cli_json_load(const struct cli_cmd *cmd, const char *option, const char *file)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names that are given for files, and files that appear when they are complete. */
-#include "cli/opt/file.h"
+#include "cli/opt/opt_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

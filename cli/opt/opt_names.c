@@ -8,7 +8,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "cli/opt/file.h"
+#include "cli/opt/opt_file.h"
 #include "cli/opt/parser.h"
 
 #define PATH_SCHEME "file://"
