@@ -286,7 +286,8 @@ static int write_index(struct place *p)
 
 /*
  * The space of a slab of our own is given back now: an io_uring that is being taken down holds
- * the file for a moment after it has been removed.  One in a folder goes with the other files there.
+ * the file for a moment after it has been removed.  One in a folder goes with the other files
+ * there.
  */
 static int slab_remove(const struct place *p)
 {
