@@ -3,6 +3,8 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 
 #include <sluice/stripe.h>
@@ -81,6 +83,7 @@ static void save_for_ever(const char *path, uint64_t nr, int tell)
 {
 	struct sluice_io *mine;
 
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* a stopped one would stay when the test fails */
 	if (sluice_open(&mine, NULL, NULL) < 0)
 		_exit(2);
 	for (;; nr++)
