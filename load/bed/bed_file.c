@@ -315,7 +315,7 @@ static int end_lane(struct mover *m, const struct sluice_done *done, struct slui
 	gate_moved(m->work->bytes);
 	if (m->work->progress)
 		m->work->progress(m->work->arg, m->work->bytes);
-	if (m->work->stop && atomic_load(m->work->stop))
+	if (asked_to_stop(m->work->stop))
 		return sluice_fail(err, -ECANCELED, "interrupted");
 	return 0;
 }

@@ -110,7 +110,7 @@ static int move_pieces(struct pass *s, struct sluice_reader *reader, struct slui
 			r = sluice_writer_write(s->writer, s->buf, (uint64_t)n, err);
 		if (p->progress)
 			p->progress(p->arg, at + (uint64_t)n, p->bytes);
-		if (r == 0 && p->stop && atomic_load(p->stop))
+		if (r == 0 && asked_to_stop(p->stop))
 			r = sluice_fail(err, -ECANCELED, "interrupted");
 	}
 	if (r == 0)

@@ -18,7 +18,7 @@
 
 int bench_stopped(const struct bench_job *job, struct sluice_err *err)
 {
-	if (job->stop && atomic_load(job->stop))
+	if (asked_to_stop(job->stop))
 		return sluice_fail(err, -ECANCELED, "interrupted");
 	return 0;
 }

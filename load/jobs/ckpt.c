@@ -39,7 +39,7 @@ struct run {
 
 static int run_stopped(const struct run *run, struct sluice_err *err)
 {
-	if (run->job->stop && atomic_load(run->job->stop))
+	if (asked_to_stop(run->job->stop))
 		return sluice_fail(err, -ECANCELED, "interrupted");
 	return 0;
 }

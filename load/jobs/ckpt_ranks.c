@@ -120,7 +120,7 @@ static int died(const struct ckpt_rank *k, unsigned rank, struct sluice_err *err
 
 static bool stopping(const struct ckpt_ranks *r)
 {
-	return r->job->stop && atomic_load(r->job->stop);
+	return asked_to_stop(r->job->stop);
 }
 
 /* An answer of each of them; the first that failed is told. */

@@ -91,7 +91,7 @@ static void run_once(struct fio_result *r, const char *dir, const struct fio_arg
 	root = begin ? json_loads(begin, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
 	job_numbers(r, json_array_get(json_object_get(root, "jobs"), 0), alone);
 	json_decref(root);
-	if (stop && atomic_load(stop)) {
+	if (asked_to_stop(stop)) {
 		r->bytes_per_sec = 0; /* not of the whole work; what it wrote it wrote */
 		snprintf(r->why_not, sizeof(r->why_not), "interrupted");
 	} else if (r->bytes_per_sec <= 0) {

@@ -90,7 +90,7 @@ void gdsio_turn(struct fio_result *ret, const struct bench_job *job, const char 
 	status = peer_run(argv, dir, job->stop, &text);
 	ret->bytes_written += s->read || status < 0 ? 0 : bytes;
 	ret->why_not[0] = 0;
-	if (job->stop && atomic_load(job->stop))
+	if (asked_to_stop(job->stop))
 		snprintf(ret->why_not, sizeof(ret->why_not), "interrupted");
 	else if (status < 0)
 		snprintf(ret->why_not, sizeof(ret->why_not), "gdsio cannot be started: %s",

@@ -38,7 +38,7 @@ struct io_run {
 
 static bool io_stopped(const struct io_job *job)
 {
-	return job->stop && atomic_load(job->stop);
+	return asked_to_stop(job->stop);
 }
 
 /* ------------------------------------------------------------------- source */

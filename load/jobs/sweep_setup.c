@@ -10,7 +10,7 @@
 
 int sweep_stopped(const struct sweep_job *job, struct sluice_err *err)
 {
-	if (job->stop && atomic_load(job->stop))
+	if (asked_to_stop(job->stop))
 		return sluice_fail(err, -ECANCELED, "interrupted");
 	return 0;
 }

@@ -271,7 +271,7 @@ static int tune_prepare(struct tune *t, struct sluice_err *err)
 	choose_size(t);
 	t->res->op_size = t->trials.job.op_size;
 	t->res->ops = tune_probe_ops(t->job);
-	if (t->job->stop && atomic_load(t->job->stop))
+	if (asked_to_stop(t->job->stop))
 		return sluice_fail(err, -ECANCELED, "interrupted");
 	return choose_floor(t, err);
 }
@@ -325,7 +325,7 @@ int tune_run(const struct tune_job *job, struct tune_result *res, struct sluice_
 	r = res->points ? tune_prepare(&t, err) : sluice_fail(err, -ENOMEM, "out of memory");
 	if (r == 0)
 		r = tune_race_run(&res->race_job, &res->race, err);
-	if (r == -ENODATA && job->stop && atomic_load(job->stop))
+	if (r == -ENODATA && asked_to_stop(job->stop))
 		r = sluice_fail(err, -ECANCELED, "interrupted");
 	tune_finish(&t);
 	trials_close(&t.trials);

@@ -32,7 +32,7 @@ static bool out_of_budget(struct tune_race *r)
 {
 	const struct tune_race_job *job = r->job;
 
-	if (job->stop && atomic_load(job->stop)) {
+	if (asked_to_stop(job->stop)) {
 		r->res->end = TUNE_RACE_STOPPED;
 		r->over = true;
 	} else if (!job->exhaustive && job->spent(job->arg) >= job->budget) {

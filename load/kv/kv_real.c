@@ -35,7 +35,7 @@ int real_fail(struct kv_real *k, int code, const char *fmt, ...)
 
 bool real_stopped(const struct kv_real *k)
 {
-	return k->job->stop && atomic_load_explicit(k->job->stop, memory_order_relaxed);
+	return asked_to_stop(k->job->stop);
 }
 
 /* ------------------------------------------------------------------ completions */

@@ -97,7 +97,7 @@ static int tracer_emit(void *arg, const struct kv_event *ev)
 
 static bool tracer_stopped(const struct tracer *t)
 {
-	return t->job->stop && atomic_load_explicit(t->job->stop, memory_order_relaxed);
+	return asked_to_stop(t->job->stop);
 }
 
 static void tracer_tell(struct tracer *t)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/err.h"
+#include "base/util.h"
 
 #define KEY_ROOM (TRACE_KEY_MAX + KV_KEY_MAX)
 
@@ -37,9 +38,7 @@ int kv_virtual_prepare(struct kv_virtual *v, const atomic_int *stop)
 	int r = 0;
 
 	for (uint64_t i = 0;
-	     r >= 0 && !(stop && atomic_load_explicit(stop, memory_order_relaxed)) &&
-	     kv_prepop(v->params, limit, i, &key, &tokens);
-	     i++)
+	     r >= 0 && !asked_to_stop(stop) && kv_prepop(v->params, limit, i, &key, &tokens); i++)
 		r = kv_cache_allocate(v->cache, key, tokens);
 	return r < 0 ? r : 0;
 }

@@ -75,7 +75,7 @@ static bool may_begin(struct limit_round *r, uint64_t block)
 {
 	uint64_t now = clock_ns(), end = atomic_load(&r->end_ns);
 
-	if (now >= end || (r->stop && atomic_load(r->stop)))
+	if (now >= end || asked_to_stop(r->stop))
 		return false;
 	if (atomic_fetch_add(&r->begun, block) + block <= r->most)
 		return true;
@@ -170,7 +170,7 @@ static void count_try(struct limit *l, struct limit_round *r, unsigned shape, in
 	if (error < 0)
 		snprintf(l->why_not, sizeof(l->why_not), "%s with O_DIRECT: %s",
 			 l->read ? "pread" : "pwrite", sluice_strerror(error));
-	if (error < 0 || !start || end <= start || (r->stop && atomic_load(r->stop)))
+	if (error < 0 || !start || end <= start || asked_to_stop(r->stop))
 		return;
 	l->counted[shape] += atomic_load(&r->counted);
 	l->ns[shape] += end - start;
@@ -189,7 +189,7 @@ static void try_objects(struct limit *l, const struct limit_target *targets, uns
 	l->moved += b.bytes;
 	if (b.why_not[0])
 		memcpy(l->why_not, b.why_not, sizeof(l->why_not));
-	if (stop && atomic_load(stop))
+	if (asked_to_stop(stop))
 		return;
 	l->counted[turn] += b.bytes;
 	l->ns[turn] += b.ns;
@@ -244,7 +244,7 @@ void limit_beside(struct limit *l, const struct limit_target *targets, unsigned 
 	uint64_t tries = max_u64(min_u64(turn->all, LIMIT_TRIES), LIMIT_SHAPES);
 	uint64_t due = turn->done < turn->all ? turn->done * tries / turn->all : tries;
 
-	while (l->tries < due && !(stop && atomic_load(stop)))
+	while (l->tries < due && !asked_to_stop(stop))
 		limit_try(l, targets, nr, turn->most / tries, turn->sec / (double)tries, stop);
 }
 

@@ -165,7 +165,7 @@ static void limit_failed(struct bare_loop *l, const char *why)
 static bool may_begin(const struct bare_loop *l)
 {
 	return l->failures < FAILURES && clock_ns() < l->end_ns && l->begun < l->most &&
-	       !(l->stop && atomic_load(l->stop));
+	       !asked_to_stop(l->stop);
 }
 
 /* The next one, unless it is time to end. */
@@ -235,7 +235,7 @@ static void bare_go(struct bare_loop *l)
 
 	for (unsigned i = 0; i < l->ret->in_flight; i++)
 		bare_start(l, &l->slots[i]);
-	while (l->active && !(l->stop && atomic_load(l->stop))) {
+	while (l->active && !asked_to_stop(l->stop)) {
 		l->curl->multi_perform(l->multi, &running);
 		bare_ends(l);
 		if (l->active)

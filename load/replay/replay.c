@@ -31,7 +31,7 @@ int replay_fail(struct replay *p, int code, const char *fmt, ...)
 
 bool replay_stopped(const struct replay *p)
 {
-	return p->job->stop && atomic_load_explicit(p->job->stop, memory_order_relaxed);
+	return asked_to_stop(p->job->stop);
 }
 
 /* ------------------------------------------------------------------ completions */

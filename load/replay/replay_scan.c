@@ -188,7 +188,7 @@ static int do_row(struct scan *s, const struct trace_row *row)
 
 static bool scan_stopped(const struct replay_job *job)
 {
-	return job->stop && atomic_load_explicit(job->stop, memory_order_relaxed);
+	return asked_to_stop(job->stop);
 }
 
 static int scan_read_all(struct scan *s, struct trace_reader *src, struct sluice_err *err)

@@ -39,7 +39,7 @@ void stream_fail(struct stream *s, const struct sluice_err *err)
 
 bool stream_stopped(struct stream *s)
 {
-	return atomic_load(&s->failed) || (s->job->stop && atomic_load(s->job->stop));
+	return atomic_load(&s->failed) || asked_to_stop(s->job->stop);
 }
 
 /* ------------------------------------------------------------- counted time */

@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "base/keyhash.h"
+#include "base/util.h"
 #include "load/trace/reader.h"
 #include "load/trace/writer.h"
 
@@ -92,7 +93,7 @@ static int copy_all(struct copier *p, struct sluice_err *err)
 			if (n < 0)
 				return n;
 		}
-		if (c->stop && atomic_load_explicit(c->stop, memory_order_relaxed))
+		if (asked_to_stop(c->stop))
 			return sluice_fail(err, -EINTR, "stopped");
 	}
 	c->lost[TRACE_LOSS_EPOCH] = p->w->first_ns > 0;

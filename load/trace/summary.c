@@ -199,7 +199,7 @@ static int summary_read_all(struct maker *m, struct trace_reader *r, struct slui
 	while ((n = trace_read(r, &row, err)) == 1) {
 		if (add_row(m, &row) < 0)
 			return sluice_fail(err, -ENOMEM, "out of memory");
-		if (m->o->stop && atomic_load_explicit(m->o->stop, memory_order_relaxed))
+		if (asked_to_stop(m->o->stop))
 			return sluice_fail(err, -EINTR, "stopped");
 	}
 	if (n == 0)

@@ -73,7 +73,7 @@ static int program_wait(const struct sluice_program *p, pid_t pid, int fd, uint6
 		uint64_t now = clock_ns(), left = end_ns > now ? end_ns - now : 0;
 		int r;
 
-		if (p->stop && atomic_load(p->stop) && !*told)
+		if (asked_to_stop(p->stop) && !*told)
 			*told = !kill(pid, SIGTERM);
 		if (!left)
 			return -ETIMEDOUT;

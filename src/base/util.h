@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -84,6 +85,12 @@ static inline void *sluice_array_more(void *v, size_t size, uint64_t nr)
 		(p) = NULL;                 \
 		taken_;                     \
 	})
+
+/* Whoever may set @stop has; NULL is nobody.  It orders nothing: it only asks. */
+static inline bool asked_to_stop(const atomic_int *stop)
+{
+	return stop && atomic_load_explicit(stop, memory_order_relaxed);
+}
 
 static inline uint64_t min_u64(uint64_t a, uint64_t b)
 {
