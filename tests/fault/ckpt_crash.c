@@ -72,7 +72,7 @@ static uint64_t check(uint64_t done)
 
 static uint64_t crash(uint64_t nr)
 {
-	int told, status;
+	int told, status = 0;
 	pid_t pid = ckpt_start(at.file, nr + 1, &told);
 
 	if (sluice_random_below(&rnd, 2)) /* not only in the first save, however slow it is */
