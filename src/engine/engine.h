@@ -98,7 +98,7 @@ struct sluice_engine {
 	 */
 	int (*reap)(void *state, struct sluice_req **done, int64_t timeout_ns);
 
-	/* Optional: is there something that reap() would bring at once?  It need not know. */
+	/* Optional: would reap() not wait, for a request or a wake()?  It need not know. */
 	bool (*ready)(const void *state);
 
 	/* End the current or the next waiting reap() soon.  From any thread. */

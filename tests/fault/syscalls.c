@@ -165,7 +165,7 @@ static const char *const elsewhere[] = {
 	"open_memstream",
 	"pipe2",
 	"poll",
-	"posix_spawn",
+	"posix_spawn_file_actions_addchdir_np",
 	"posix_spawn_file_actions_adddup2",
 	"posix_spawn_file_actions_addopen",
 	"posix_spawn_file_actions_destroy",
@@ -176,6 +176,7 @@ static const char *const elsewhere[] = {
 	"posix_spawnattr_setpgroup",
 	"posix_spawnattr_setsigdefault",
 	"posix_spawnattr_setsigmask",
+	"posix_spawnp",
 	"vasprintf",
 	"waitpid",
 };
