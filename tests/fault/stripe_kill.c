@@ -179,10 +179,11 @@ static atomic_int settler_tid;
 
 static void *settle(void *arg)
 {
-	(void)arg;
-	atomic_store(&extended->grown, true);
+	struct sluice_stripe *stripe = arg;
+
+	atomic_store(&stripe->grown, true);
 	settler_tid = gettid();
-	sluice_stripe_settle(extended, true);
+	sluice_stripe_settle(stripe, true);
 	settler_tid = -1;
 	return NULL;
 }
@@ -212,7 +213,7 @@ int __wrap_fallocate64(int fd, int mode, off_t from, off_t len)
 {
 	if (!extended || ++nr_reserved < MEMBERS)
 		return __real_fallocate64(fd, mode, from, len);
-	T_OK(pthread_create(&settler, NULL, settle, NULL) == 0);
+	T_OK(pthread_create(&settler, NULL, settle, extended) == 0);
 	wait_for_settler();
 	errno = ENOSPC;
 	return -1;
