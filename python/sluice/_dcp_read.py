@@ -24,7 +24,8 @@ from torch.distributed.checkpoint.planner import LoadItemType
 
 from ._reader import Ranges, Reader, Record, Unusual, is_damage
 from ._sluice import copy, huge
-from ._torch_load import Archive, _unpickle_plain, unpickle
+from ._torch_archive import Archive
+from ._torch_load import _unpickle_plain, _Where, unpickle
 
 _FILES = 8  # that are open at once
 _WHOLE = 8 << 20  # what is smaller is read with its header, and copied
@@ -102,7 +103,7 @@ def _tensor(blob: _Blob, fill: bool) -> tuple[torch.Tensor, list[Any]]:
     """What is in it, without its data if not @fill, and the records that belong to it; or Unusual."""
     archive = Archive(blob)
     try:
-        found = _unpickle_plain(archive, 'cpu', {})
+        found = _unpickle_plain(archive, 'cpu', _Where('cpu'))
         if found is None:
             found = unpickle(archive, 'cpu')
         if type(found) is not torch.Tensor:
