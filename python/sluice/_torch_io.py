@@ -140,8 +140,9 @@ def _work(a: argparse.Namespace, number: int, folder: str, device: int, barrier:
         results.put((0.0, 0.0, f'{type(error).__name__}: {error}'))
     finally:
         for path in () if a.keep else made:
-            with contextlib.suppress(OSError):
-                os.unlink(path)
+            for name in path, f'{path}.crc':
+                with contextlib.suppress(OSError):
+                    os.unlink(name)
 
 
 def main(words: list[str]) -> int:

@@ -36,8 +36,10 @@ def both_engines_write_and_tell_what_ds_io_tells():
         assert done.returncode == 0, done.stderr
         assert [re.split(' = ', line)[0] for line in done.stdout.splitlines()] == [
             'Task Write Latency', 'Task Write Speed', 'E2E Write Latency', 'E2E Write Speed'], done.stdout
-        files = sorted(n for n in os.listdir(folder))
+        found = set(os.listdir(folder))
+        files = sorted(n for n in found if not n.endswith('.crc'))
         assert len(files) == (2 if '--keep' in words else 0), files
+        assert found - set(files) <= {f'{n}.crc' for n in files}, found
         assert all(os.path.getsize(os.path.join(folder, n)) > 3 << 20 for n in files)
 
 
