@@ -168,7 +168,10 @@ class Borrower:
         sizes = [sum(size for _, size in value) for value in values]
         places = _places(sizes)
         try:
-            line = self._idle.pop() if self._idle else _Line(self._path, max(places[-1], ROOM))
+            try:
+                line = self._idle.pop()
+            except IndexError:  # another thread may just have taken the last one
+                line = _Line(self._path, max(places[-1], ROOM))
             if line.room < places[-1]:
                 line.close()
                 line = _Line(self._path, places[-1])
@@ -237,5 +240,6 @@ class Borrower:
         return False
 
     def close(self) -> None:
-        while self._idle:
-            self._idle.pop().close()
+        with contextlib.suppress(IndexError):
+            while True:
+                self._idle.pop().close()
