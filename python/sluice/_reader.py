@@ -120,10 +120,10 @@ class Reader:
         """All of them at once; the memory must stay where it is."""
         self._input.fetch(ranges.numbers)
 
-    def records(self, offset: int = 0, length: int | None = None) -> dict[str, Record]:
-        """Of the zip archive in this part of the file; Unusual where it is something else."""
+    def records(self) -> dict[str, Record]:
+        """Of the zip archive that the file is; Unusual where it is something else."""
         try:
-            found = self._input.records(offset, self.size if length is None else length)
+            found = self._input.records(0, self.size)
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise
