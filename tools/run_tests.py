@@ -13,6 +13,9 @@ dies, that stops before its plan is fulfilled, that has no plan, or that exits w
 although no case failed counts as one failure.  There is no time limit: a slow machine is not a
 failure; who runs for long is named now and then.  One that hangs, see tools/hang.py, is ended.
 
+One in which cases failed runs again at the end, alone; what failed at first and passed then is told and
+does not count.  That is for cases: who died, hung or was caught by a sanitizer has failed.
+
 The reason of a skip is what follows "# SKIP", or the comment line before it (cmocka 1.1.5 has
 no place for a reason).  SLUICE_TEST_REQUIRE, which the programs themselves read, turns skips into
 failures on machines that must have what a test needs.
@@ -37,6 +40,7 @@ import hang
 PLAN = re.compile(r'1\.\.(\d+)\s*(?:#\s*skip\w*\s*(.*))?$', re.I)
 RESULT = re.compile(r'(not )?ok\b\s*\d*\s*(?:- )?(.*?)\s*(?:#\s*(skip|todo)\w*:?\s*(.*))?$', re.I)
 GROUP = re.compile(r'#\s*(not )?ok - ')  # cmocka's verdict on a group
+SANITIZER = re.compile(r'\b\w+Sanitizer\b|runtime error:')
 TAIL_LINES = 40
 STILL_RUNNING_SECONDS = 60
 SHORT_NAME = 70
@@ -132,6 +136,8 @@ class Program:
         self.cwd = test.get('workdir')
         self.priority = test['priority']
         self.out = None
+        self.first = []  # what failed before it ran again
+        self.seconds = self.cpu = 0
         self.stuck = []  # where it was when it was ended
 
     def run(self, running):
@@ -155,9 +161,12 @@ class Program:
         self.seconds, self.cpu = time.monotonic() - begin, used.ru_utime + used.ru_stime
         remove(tmp)
         with open(base + '.out', errors='replace') as o, open(base + '.err', errors='replace') as e:
-            stdout, stderr = o.read(), e.read()
+            self.judge(o.read(), e.read(), status)
+
+    def judge(self, stdout, stderr, status):
         self.out = judge(stdout, stderr, status)
         self.text = (stdout + stderr).splitlines()
+        self.final = status < 0 or bool(self.stuck) or any(SANITIZER.search(line) for line in self.text)
         if self.stuck:
             self.out.failed.append(f'hangs: next to no processor time used for {hang.SECONDS} s')
 
@@ -250,6 +259,11 @@ def run_all(programs):
                 for task in concurrent.futures.as_completed(tasks):
                     task.result()
                     tasks[task].report()
+                for p in programs:
+                    if p.out.failed and not p.final:
+                        p.first = p.out.failed
+                        pool.submit(p.run, running).result()
+                        p.report()
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 for process, _ in list(running.values()):
@@ -271,6 +285,15 @@ def print_skipped(programs, not_begun):
     for (why, program), cases in sorted(groups.items()):
         names = ', '.join(cases[:3]) + (f' and {len(cases) - 3} more' if len(cases) > 3 else '')
         print(f'  {program}: {names}: {why}')
+
+
+def print_first(programs):
+    passed = [p for p in programs if p.first and not p.out.failed]
+    if passed:
+        print('\nFailed at first, passed when run again with nothing beside:')
+    for p in passed:
+        for what in p.first:
+            print(f'  {p.name}: {what}')
 
 
 def print_failed(programs, broken):
@@ -309,6 +332,7 @@ def main():
     run_all(programs)
 
     print_skipped(programs, args.skipped)
+    print_first(programs)
     print_failed(programs, broken)
     # That a directory builds, without a warning, is a case too.
     passed = len(builds) - len(broken) + sum(p.out.passed for p in programs)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The counting of tools/run_tests.py itself: run_tests.py SOURCE"""
+import contextlib
 import importlib.util
+import io
 import os
 import signal
 import subprocess
@@ -101,9 +103,51 @@ def the_longest_begin_and_every_build_has_its_share():
     assert [p.name for p in runner.in_order(programs)] == ['b1', 'a0', 'a1', 'b0', 'a2', 'a3']
 
 
+class Scripted(runner.Program):
+    """One whose runs end as it is told, the one after the other."""
+
+    def __init__(self, name, *ends):
+        self.build, self.name, self.priority, self.first, self.ends = 'a', name, 0, [], list(ends)
+        self.seconds = self.cpu = 0
+        self.stuck = []
+
+    def run(self, running):
+        self.judge(*self.ends.pop(0))
+
+
+def ran(*programs):
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        runner.run_all(programs)
+        runner.print_first(programs)
+    return said.getvalue()
+
+
+PASSED, FAILED = ('1..1\nok 1 - a\n', '', 0), ('1..1\nnot ok 1 - a\n', '', 1)
+
+
+def what_failed_runs_again_at_the_end():
+    again, twice, well = Scripted('again', FAILED, PASSED), Scripted('twice', FAILED, FAILED), Scripted('well', PASSED)
+    said = ran(again, twice, well)
+    assert not again.out.failed and again.out.passed == 1 and not again.ends
+    assert twice.out.failed == ['a'] and not twice.ends
+    assert 'Failed at first' in said and said.endswith('  again: a\n'), said
+    assert 'Failed at first' not in ran(Scripted('well', PASSED))
+
+
+def who_died_or_was_caught_has_no_second_run():
+    ends = [('1..1\n', '', -11), ('1..1\nnot ok 1 - a\n', 'ERROR: AddressSanitizer: heap-use-after-free', 1),
+            ('1..1\nok 1 - a\n', 'WARNING: ThreadSanitizer: data race', 66),
+            ('1..1\nnot ok 1 - a\n', 'a.c:7:3: runtime error: signed integer overflow', 1)]
+    programs = [Scripted(f'p{i}', end, PASSED) for i, end in enumerate(ends)]
+    ran(*programs)
+    assert all(p.out.failed and len(p.ends) == 1 for p in programs)
+
+
 tap.run(plain_TAP_is_counted, the_reason_of_a_skip_is_found, several_groups_are_one_program,
         status_77_is_a_skip, a_crash_is_one_failure, too_few_cases_are_one_failure,
         a_bad_status_is_a_failure_though_all_cases_passed,
         a_program_gets_the_signals_that_the_runner_was_told_to_ignore,
         one_that_uses_no_processor_time_hangs, one_that_hangs_is_ended_with_all_it_started,
-        the_longest_begin_and_every_build_has_its_share)
+        the_longest_begin_and_every_build_has_its_share,
+        what_failed_runs_again_at_the_end, who_died_or_was_caught_has_no_second_run)
