@@ -46,7 +46,9 @@ PORTABLE = $(if $(filter-out $(shell uname -m),$(ARCH)),build-$(ARCH),build-port
 # Does $(1)/ have the Meson option $(2) at the value $(3), as JSON?
 has = grep -q '"name": "$(2)", "value": $(3)[,}]' $(1)/meson-info/intro-buildoptions.json
 
-RUN_TESTS = +@MAKE='$(MAKE)' $(PYTHON) tools/run_tests.py
+# With UNTIL=, in seconds since 1970, what has not begun by then is skipped and named.
+IN_TIME   = $(if $(UNTIL),--until=$(UNTIL))
+RUN_TESTS = +@MAKE='$(MAKE)' $(PYTHON) tools/run_tests.py $(IN_TIME)
 
 all: build
 
@@ -105,11 +107,11 @@ bench: setup
 check: setup-check
 	+@why=$$(tools/sysroot.sh build-aarch64-root) && cross='$(CROSS)' || \
 		cross="--skipped=build-aarch64: $$why"; \
-	MAKE='$(MAKE)' $(PYTHON) tools/run_tests.py $(CHECK) "$$cross"
+	MAKE='$(MAKE)' $(PYTHON) tools/run_tests.py $(IN_TIME) $(CHECK) "$$cross"
 
 peers: setup-check
 	@tools/setup.sh peers
-	+@MAKE='$(MAKE)' $(PYTHON) tools/peers.py
+	+@MAKE='$(MAKE)' $(PYTHON) tools/peers.py $(IN_TIME)
 
 asan tsan: %:
 	$(RUN_TESTS) build-$*:$(SANITIZED)

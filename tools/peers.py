@@ -2,16 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run the tests of the Python package with the programs it works beside, in current versions.
 
-    tools/peers.py
+    tools/peers.py [--until TIME]
 
 They are installed by pip in a virtual environment under build/, once, in the versions that
 tests/peers/*.txt name, and DeepSpeed's own operators are compiled there.  Where there is no pip, no network,
-no such version or no compiler, that is said and skipped: it is not a failure of ours.
+no such version or no compiler, that is said and skipped: it is not a failure of ours.  So is what has not begun at TIME,
+in seconds since 1970.
 """
+import argparse
 import os
 import signal
 import subprocess
 import sys
+import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PLACE = os.path.join(ROOT, 'build', 'peers')
@@ -28,16 +31,19 @@ PEERS = {
 }
 
 
-def run(*words):
+def run(until, *words):
     """Why it did not work; None: it did."""
+    limit = min(LIMIT, until - time.time())
+    if limit <= 0:
+        return 'the time for all tests was over'
     try:
         child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                  text=True, start_new_session=True)
-        said, _ = child.communicate(timeout=LIMIT)
+        said, _ = child.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
         os.killpg(child.pid, signal.SIGKILL)  # compilers, too
         child.communicate()
-        return f'it took more than {LIMIT} seconds'
+        return f'it took more than {limit:.0f} seconds'
     except OSError as e:
         return str(e)
     if child.returncode == 0:
@@ -46,7 +52,7 @@ def run(*words):
     return next((line for line in reversed(lines) if line.lower().startswith('error')), lines[-1])
 
 
-def install(name, options):
+def install(until, name, options):
     """Why the peer is not there; None: it is."""
     stamp = os.path.join(PLACE, f'{name}.txt')
     listed = os.path.join(ROOT, 'tests', 'peers', f'{name}.txt')
@@ -58,7 +64,7 @@ def install(name, options):
             if f.read() == want:
                 return None
     print(f'peers: installing {name}', flush=True)
-    why = run(os.path.join(PLACE, 'bin', 'python'), '-m', 'pip', 'install', '--disable-pip-version-check', *words)
+    why = run(until, os.path.join(PLACE, 'bin', 'python'), '-m', 'pip', 'install', '--disable-pip-version-check', *words)
     if why is None:
         with open(stamp, 'w', encoding='utf-8') as f:
             f.write(want)
@@ -66,21 +72,26 @@ def install(name, options):
 
 
 def main():
+    parser = argparse.ArgumentParser(description='Run the tests of the Python package with its peers.')
+    parser.add_argument('--until', type=float, metavar='TIME', default=float('inf'),
+                        help='begin nothing later, in seconds since 1970')
+    until = parser.parse_args().until
     os.chdir(ROOT)
     python = os.path.join(PLACE, 'bin', 'python')
     os.makedirs(os.path.dirname(PLACE), exist_ok=True)
-    why = None if os.path.exists(python) else run(sys.executable, '-m', 'venv', PLACE)
+    why = None if os.path.exists(python) else run(until, sys.executable, '-m', 'venv', PLACE)
     skipped = [f'everything: {why}'] if why else []
     for name, options in () if why else PEERS.items():
-        why = install(name, options)
+        why = install(until, name, options)
         if why:
             skipped.append(f'{name}: pip: {why}')
     if not any(what.startswith(('torch', 'everything', 'deepspeed')) for what in skipped):
-        why = run(python, os.path.join('tests', 'peers', 'ds_ops.py'))
+        why = run(until, python, os.path.join('tests', 'peers', 'ds_ops.py'))
         skipped += [f"DeepSpeed's own operators: {why}"] if why else []
     words = [word for what in skipped for word in ('--skipped', what)]
     if not any(what.startswith(('torch', 'everything')) for what in skipped):
         words += ['--python', python, 'build:python,peers']
+    words += ['--until', str(until)]
     os.execv(sys.executable, [sys.executable, os.path.join(ROOT, 'tools', 'run_tests.py'), *words])
 
 

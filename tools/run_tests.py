@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build, run tests, count them case by case.
 
-    tools/run_tests.py [-k WORD] [--python PYTHON] [--skipped WHAT] DIR[:SUITE,...] ...
+    tools/run_tests.py [-k WORD] [--python PYTHON] [--until TIME] [--skipped WHAT] DIR[:SUITE,...] ...
 
 Each DIR is a build directory the Makefile knows; "DIR" runs all of its tests, "DIR:" none
 (it must build), "DIR:unit,engine" those suites.  -k runs only programs whose name contains WORD,
 --python runs those that are Python scripts with another Python, --skipped counts what the caller could not even begin.
+What has not begun at --until, in seconds since 1970, is skipped.
 
 A test program speaks TAP on standard output.  Exit status 77 means skipped.  A program that
 dies, that stops before its plan is fulfilled, that has no plan, or that exits with an error
@@ -170,6 +171,9 @@ class Program:
         if self.stuck:
             self.out.failed.append(f'hangs: next to no processor time used for {hang.SECONDS} s')
 
+    def skip(self, why):
+        self.out = Outcome(skipped=[('everything', why)])
+
     def report(self):
         out = self.out
         counts = [f'{out.passed} passed']
@@ -248,19 +252,25 @@ def in_order(programs):
     return sorted(programs, key=lambda p: (-p.priority, share[p]))
 
 
-def run_all(programs):
+def run_all(programs, until):
     running, stop = {}, threading.Event()
     threading.Thread(target=watch, args=(running, stop), daemon=True).start()
     jobs = len(os.sched_getaffinity(0)) + 2  # there are always some that wait, for the disk or for a clock
+
+    def run(program):
+        if time.time() < until:
+            program.run(running)
+        else:
+            program.skip('the time for all tests was over')
+        return program
+
     try:
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
             try:
-                tasks = {pool.submit(p.run, running): p for p in in_order(programs)}
-                for task in concurrent.futures.as_completed(tasks):
-                    task.result()
-                    tasks[task].report()
+                for task in concurrent.futures.as_completed([pool.submit(run, p) for p in in_order(programs)]):
+                    task.result().report()
                 for p in programs:
-                    if p.out.failed and not p.final:
+                    if p.out.failed and not p.final and time.time() < until:
                         p.first = p.out.failed
                         pool.submit(p.run, running).result()
                         p.report()
@@ -319,6 +329,8 @@ def main():
     parser = argparse.ArgumentParser(description='Build, run tests, count them case by case.')
     parser.add_argument('-k', metavar='WORD', default='', help='only programs whose name has WORD')
     parser.add_argument('--python', help='run Python scripts with this one')
+    parser.add_argument('--until', type=float, metavar='TIME', default=float('inf'),
+                        help='begin no program later, in seconds since 1970')
     parser.add_argument('--skipped', metavar='WHAT', action='append', default=[], help='count this as skipped')
     parser.add_argument('build', nargs='*', metavar='DIR[:SUITE,...]')
     args = parser.parse_args()
@@ -329,7 +341,7 @@ def main():
     builds = [Build(b, python) for b in args.build]
     broken = [b for b in builds if not b.make()]
     programs = [p for b in builds if b not in broken for p in b.programs() if args.k in p.name]
-    run_all(programs)
+    run_all(programs, args.until)
 
     print_skipped(programs, args.skipped)
     print_first(programs)

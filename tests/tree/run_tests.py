@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..'))
 import tap
@@ -115,10 +116,10 @@ class Scripted(runner.Program):
         self.judge(*self.ends.pop(0))
 
 
-def ran(*programs):
+def ran(*programs, until=float('inf')):
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
-        runner.run_all(programs)
+        runner.run_all(programs, until)
         runner.print_first(programs)
     return said.getvalue()
 
@@ -144,10 +145,20 @@ def who_died_or_was_caught_has_no_second_run():
     assert all(p.out.failed and len(p.ends) == 1 for p in programs)
 
 
+def what_has_not_begun_in_time_is_skipped():
+    late, failed = Scripted('late', PASSED), Scripted('failed', FAILED, PASSED)
+    ran(late, until=time.time() - 1)
+    assert late.out.skipped == [('everything', 'the time for all tests was over')] and late.ends
+    failed.run = lambda running: (setattr(failed, 'slow', time.sleep(0.2)), runner.Program.judge(failed, *FAILED))
+    ran(failed, until=time.time() + 0.1)
+    assert failed.out.failed == ['a'], 'no time for a second run'
+
+
 tap.run(plain_TAP_is_counted, the_reason_of_a_skip_is_found, several_groups_are_one_program,
         status_77_is_a_skip, a_crash_is_one_failure, too_few_cases_are_one_failure,
         a_bad_status_is_a_failure_though_all_cases_passed,
         a_program_gets_the_signals_that_the_runner_was_told_to_ignore,
         one_that_uses_no_processor_time_hangs, one_that_hangs_is_ended_with_all_it_started,
         the_longest_begin_and_every_build_has_its_share,
-        what_failed_runs_again_at_the_end, who_died_or_was_caught_has_no_second_run)
+        what_failed_runs_again_at_the_end, who_died_or_was_caught_has_no_second_run,
+        what_has_not_begun_in_time_is_skipped)
