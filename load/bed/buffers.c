@@ -27,10 +27,8 @@ const char *const bed_host_words[] = {"own", "plain", "odd", NULL};
 int bed_gpu_check(uint32_t device, struct sluice_err *err)
 {
 	struct sluice_gpu_device d = {.size = sizeof(d)};
-	struct sluice_err why;
-	int r = sluice_probe_gpu_device(device, &d, &why);
 
-	return r < 0 ? sluice_fail(err, r, "no GPU memory: %s", why.msg) : 0;
+	return sluice_probe_gpu_device(device, &d, err);
 }
 
 /* Ordinary memory of small pages, to see what callers without our buffers get. */

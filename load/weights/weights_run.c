@@ -76,12 +76,11 @@ static int weights_check_options(const struct weights_job *job, const struct wei
 /* Before a file is made for it. */
 static int check_gpu(const struct weights_job *job, struct sluice_err *err)
 {
-	struct sluice_err why;
 	void *p = NULL;
-	int r = job->gpu ? sluice_gpu_alloc(&p, job->device, 1 << 20, &why) : 0;
+	int r = job->gpu ? sluice_gpu_alloc(&p, job->device, 1 << 20, err) : 0;
 
 	sluice_gpu_free(p);
-	return r < 0 ? sluice_fail(err, r, "no GPU memory: %s", why.msg) : 0;
+	return r;
 }
 
 static int weights_look_at(const struct weights_job *job, struct weights_plan *plan,

@@ -8,18 +8,25 @@
 #include "base/util.h"
 #include "core/gpu.h"
 
-int gpu_enter(struct gpu *g, unsigned device, struct sluice_err *err)
+int gpu_find(struct gpu *g, unsigned device, struct sluice_err *err)
 {
 	const char *why;
-	int n = 0, r;
+	int n = 0;
 
 	g->cuda = sluice_cuda(&why);
 	if (!g->cuda)
-		return sluice_fail(err, -ENOTSUP, "%s", why);
+		return sluice_fail(err, -ENOTSUP, "no GPU memory: %s", why);
 	if (g->cuda->device_count(&n) != CUDA_OK || device >= (unsigned)n)
-		return sluice_fail(err, -ENODEV, "device %u: there %s %d CUDA device%s", device,
+		return sluice_fail(err, -ENODEV,
+				   "no GPU memory: device %u: there %s %d CUDA device%s", device,
 				   n == 1 ? "is" : "are", n, n == 1 ? "" : "s");
-	r = sluice_cuda_check(g->cuda->device_get(&g->device, (int)device), "cuDeviceGet", err);
+	return sluice_cuda_check(g->cuda->device_get(&g->device, (int)device), "cuDeviceGet", err);
+}
+
+int gpu_enter(struct gpu *g, unsigned device, struct sluice_err *err)
+{
+	int r = gpu_find(g, device, err);
+
 	if (r == 0)
 		r = sluice_cuda_check(g->cuda->primary_retain(&g->context, g->device),
 				      "cuDevicePrimaryCtxRetain", err);

@@ -11,6 +11,8 @@ struct gpu {
 	void *context;
 };
 
+/* The driver and a device of it; the one place that says why there is no GPU memory. */
+int gpu_find(struct gpu *g, unsigned device, struct sluice_err *err);
 /* Retain the context and make it current; what was current before is so again after leaving. */
 int gpu_enter(struct gpu *g, unsigned device, struct sluice_err *err);
 void gpu_leave(struct gpu *g);

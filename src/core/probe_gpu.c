@@ -109,28 +109,24 @@ static void load_link(struct sluice_gpu_device *d, const char *id)
 int sluice_probe_gpu_device(unsigned device, struct sluice_gpu_device *info, struct sluice_err *err)
 {
 	struct sluice_gpu_device d = {.size = info->size, .numa_node = -1};
-	const struct sluice_cuda *cuda;
-	int n = 0, major = 0, minor = 0, id;
+	struct gpu g;
+	int major = 0, minor = 0, r;
 	size_t memory = 0;
 	char pci[32] = "";
-	const char *why;
 
 	if (info->size < sizeof(d.size))
 		return sluice_fail(err, -EINVAL, "size: %u is not the size of the struct",
 				   info->size);
-	cuda = sluice_cuda(&why);
-	if (!cuda)
-		return sluice_fail(err, -ENOTSUP, "%s", why);
-	if (cuda->device_count(&n) != CUDA_OK || device >= (unsigned)n ||
-	    cuda->device_get(&id, (int)device) != CUDA_OK)
-		return sluice_fail(err, -ENODEV, "device %u: no such CUDA device", device);
-	cuda->device_name(d.name, sizeof(d.name), id);
-	cuda->device_attribute(&major, CAPABILITY_MAJOR, id);
-	cuda->device_attribute(&minor, CAPABILITY_MINOR, id);
+	r = gpu_find(&g, device, err);
+	if (r < 0)
+		return r;
+	g.cuda->device_name(d.name, sizeof(d.name), g.device);
+	g.cuda->device_attribute(&major, CAPABILITY_MAJOR, g.device);
+	g.cuda->device_attribute(&minor, CAPABILITY_MINOR, g.device);
 	d.capability = (uint32_t)(10 * major + minor);
-	cuda->device_memory(&memory, id);
+	g.cuda->device_memory(&memory, g.device);
 	d.memory = memory;
-	if (cuda->device_pci(pci, sizeof(pci), id) == CUDA_OK)
+	if (g.cuda->device_pci(pci, sizeof(pci), g.device) == CUDA_OK)
 		load_link(&d, pci);
 	hand_out(info, &d, info->size, sizeof(d));
 	return 0;

@@ -66,8 +66,10 @@ static void what_is_not_there_is_told(void)
 	void *mem;
 
 	T_EQ(sluice_gpu_alloc(&mem, STANDIN_DEVICES, 1, &err), -ENODEV);
-	T_STR_HAS(err.msg, "there are 2 CUDA devices");
+	T_STR_HAS(err.msg, "no GPU memory: device 2: there are 2 CUDA devices");
+	err.msg[0] = 0;
 	T_EQ(sluice_probe_gpu_device(STANDIN_DEVICES, &d, &err), -ENODEV);
+	T_STR_HAS(err.msg, "no GPU memory: device 2: there are 2 CUDA devices");
 	T_EQ(sluice_probe_gpu_speed(STANDIN_DEVICES, &s, &err), -ENODEV);
 	d.size = s.size = 0;
 	T_EQ(sluice_probe_gpu_device(0, &d, &err), -EINVAL);
