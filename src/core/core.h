@@ -156,7 +156,7 @@ struct sluice_io {
 
 	/* by the first queue's thread: how many it takes, see pace.h */
 	struct pace pace;
-	struct pace_seen pace_seen; /* when the window began: time, CPU time, bytes */
+	struct pace_seen pace_seen; /* when the window began: time, busy time, bytes */
 
 	atomic_uint fallbacks;
 	char fallback_why[256];

@@ -118,6 +118,12 @@ static inline void op_begin(struct op *op)
 	       offsetof(struct op, fault) - offsetof(struct op, seg));
 }
 
+/* On FUSE: the thread that issues a block may have to wait until it is done, see block.c. */
+static inline bool op_waits(const struct op *op)
+{
+	return op->file && op->file->store.fuse;
+}
+
 /* About so many are still to be handed out; never none where there is one. */
 static inline uint64_t op_blocks_left(const struct op *op)
 {

@@ -9,6 +9,7 @@
  * where processors have little to do although more waits, fewer will do.  A disk is of the
  * second kind, memory of the first.  It is the processor time of the process that
  * counts: io_uring copies to and from tmpfs in threads of the kernel's, one for each queue.
+ * So does the time that submitting held up I/O threads, as on FUSE: they can do nothing else.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,7 +32,7 @@ struct pace {
 /* What was seen in a window. */
 struct pace_seen {
 	uint64_t ns;
-	uint64_t cpu_ns; /* of the process */
+	uint64_t busy_ns; /* processor time of the process, and I/O threads held up */
 	uint64_t bytes;
 	unsigned threads;
 	unsigned most;

@@ -335,8 +335,8 @@ static unsigned queue_gather(struct queue *q, struct sluice_req **reqs, unsigned
 		b->inflight = true;
 		q->inflight_bytes += block_weight(b, b->req.len);
 		reqs[n++] = &b->req;
-		if (b->mode == BLOCK_BOUNCE)
-			break; /* it may have been copied: let it go before the next copy */
+		if (b->mode == BLOCK_BOUNCE || op_waits(b->op))
+			break; /* it may have been copied: let it go before the next */
 	}
 	return n;
 }
@@ -352,6 +352,32 @@ static bool may_take_long(const struct queue *q, struct sluice_req *const *reqs,
 	return false;
 }
 
+/* This thread may have to wait for them: that is told from its work, for pace.h. */
+static int submit_blocking(struct queue *q, struct sluice_req *const *reqs, unsigned n)
+{
+	uint64_t start = clock_ns(), cpu = thread_cpu_ns(pthread_self());
+	int r = q->io->engine->submit(q->engine, reqs, n);
+
+	cpu = thread_cpu_ns(pthread_self()) - cpu;
+	count_own(&q->held_ns, max_u64(clock_ns() - start, cpu) - cpu);
+	return r;
+}
+
+static int submit_some(struct queue *q, struct sluice_req *const *reqs, unsigned n)
+{
+	bool aside = q->io->nr_queues > 1 && may_take_long(q, reqs, n);
+	int r;
+
+	COUNT(&q->count, submit_calls, 1);
+	if (aside)
+		queue_step_aside(q);
+	r = op_waits(((struct block *)reqs[n - 1])->op) ? submit_blocking(q, reqs, n)
+							: q->io->engine->submit(q->engine, reqs, n);
+	if (aside)
+		queue_step_back(q);
+	return r;
+}
+
 /* The engine did not take it. */
 static void not_taken(struct queue *q, struct block *b)
 {
@@ -365,7 +391,6 @@ void queue_submit(struct queue *q)
 	struct sluice_req *reqs[PULL_MAX];
 	unsigned most = q->io->opts.flags & SLUICE_SINGLE_SUBMIT ? 1 : PULL_MAX, n;
 	struct block *b;
-	bool aside;
 	int r;
 
 	while (q->ready) {
@@ -381,13 +406,7 @@ void queue_submit(struct queue *q)
 		b = (struct block *)reqs[0];
 		if (block_wants_pause(b))
 			block_pause(b);
-		COUNT(&q->count, submit_calls, 1);
-		aside = q->io->nr_queues > 1 && may_take_long(q, reqs, n);
-		if (aside)
-			queue_step_aside(q);
-		r = q->io->engine->submit(q->engine, reqs, n);
-		if (aside)
-			queue_step_back(q);
+		r = submit_some(q, reqs, n);
 		q->inflight += r > 0 ? (unsigned)r : 0;
 		if (r == (int)n)
 			continue;

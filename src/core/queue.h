@@ -46,7 +46,8 @@ struct queue {
 	bool fixed_lists;              /* its engine takes registered memory in lists, too */
 	struct op *spare;              /* free operations for callbacks */
 	unsigned spin_ns;              /* see spin.h */
-	atomic_uint_fast64_t moved;    /* bytes, by blocks, for pace.h */
+	atomic_uint_fast64_t moved;    /* bytes, by blocks, for pace.h, */
+	atomic_uint_fast64_t held_ns;  /* as the time that submitting held up the thread */
 	atomic_uint_fast64_t finished; /* operations, and of these */
 	atomic_uint_fast64_t results;  /* those somebody has to collect */
 	struct sluice_area bounce_area;

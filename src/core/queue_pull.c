@@ -137,7 +137,10 @@ static bool local_pass(struct queue *q, struct op *op)
 	return passed;
 }
 
-/* Operations that have their home here; cancelled ones end up on *over. */
+/*
+ * Operations that have their home here; cancelled ones end up on *over.  Of those that this thread
+ * has to wait for one at a time: what is behind it is for whoever has time first.
+ */
 static unsigned pull_local(struct queue *q, unsigned room, struct op **over)
 {
 	uint64_t bytes = q->inflight_bytes;
@@ -166,6 +169,8 @@ static unsigned pull_local(struct queue *q, unsigned room, struct op **over)
 			local_pop(q);
 		bytes += b->len;
 		n++;
+		if (op_waits(op))
+			break;
 	}
 	return n;
 }
@@ -243,6 +248,8 @@ static void pull_shared(struct queue *q, unsigned room, struct op **over)
 		}
 		if (op->remote)
 			can = queue_can(q);
+		if (op_waits(op))
+			limit = 0; /* as pull_local() */
 		if (op->cursor < op->len || (op->opcode == SLUICE_SYNC && !op_synced(op)))
 			continue;
 		pend_del(io, op);

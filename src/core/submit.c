@@ -41,11 +41,14 @@ struct batch {
 	struct sluice_order *order; /* of the last one that asked for one */
 };
 
-/* One block or not much more that one queue does best: nobody else need know of it. */
+/*
+ * One block or not much more that one queue does best: nobody else need know of it.  Where the
+ * queue's thread waits for each, the next one is for a thread that does not.
+ */
 static bool stays_home(const struct sluice_io *io, const struct op *op)
 {
 	return op->file && !op->remote && op->len && op->len <= op->block &&
-	       (op->len < ALONE_BYTES || io->nr_active == 1);
+	       (io->nr_active == 1 || (op->len < ALONE_BYTES && !op_waits(op)));
 }
 
 /*

@@ -302,10 +302,12 @@ static struct pace_seen pace_look(struct queue *q)
 				.most = io->max_queues,
 				.behind = pend_seen(io) || q->local || pile_any(&q->hand.pile)};
 
-	for (unsigned i = 0; i < io->nr_queues; i++)
+	for (unsigned i = 0; i < io->nr_queues; i++) {
 		now.bytes += atomic_load_explicit(&io->queues[i].moved, memory_order_relaxed);
+		now.busy_ns += atomic_load_explicit(&io->queues[i].held_ns, memory_order_relaxed);
+	}
 	if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts) == 0)
-		now.cpu_ns = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+		now.busy_ns += (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 	return now;
 }
 
@@ -323,7 +325,7 @@ static void queues_pace(struct queue *q)
 		return;
 	}
 	now.ns -= since->ns;
-	now.cpu_ns -= since->cpu_ns;
+	now.busy_ns -= since->busy_ns;
 	now.bytes -= since->bytes;
 	n = pace_judge(&io->pace, &now);
 	if (n != now.threads)

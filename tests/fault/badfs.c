@@ -17,6 +17,9 @@
  *	full=N          bytes from N on do not fit: ENOSPC
  *	falloc=E        fallocate fails with errno E; without, it is not supported
  *	fsync=1 flush=1 fsync, close fail with EIO
+ *	sleep=N         a read takes N milliseconds
+ *	meet=N          a read waits until as many are under way; one that is left alone fails with
+ *EIO
  *
  * With the variable BADFS_LOG set, what is done is written to the file it names: see badlog.h.
  *
@@ -37,11 +40,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tests/fault/badlog.h"
 
-enum { NR_NODES = 256 };
+enum { NR_NODES = 256, MEET_S = 20 };
 
 struct node {
 	char *path; /* NULL: free */
@@ -51,6 +55,8 @@ struct node {
 	size_t size;
 	size_t room;
 	unsigned transfers;
+	unsigned here; /* reads that wait for others, */
+	uint64_t met;  /* and how often there were enough */
 	unsigned opens;
 	bool gone; /* has no name any more, and is freed when it is closed */
 	uint64_t id;
@@ -61,6 +67,7 @@ static bool async_dio;
 static uint64_t last_id;
 static int log_fd = -1;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t meeting = PTHREAD_COND_INITIALIZER;
 
 static void record(enum badlog_op op, const struct node *n, uint64_t off, uint64_t len,
 		   const char *name, const char *to, const void *data)
@@ -347,18 +354,53 @@ static int64_t spoil(struct node *n, bool direct, bool writes, size_t len, uint6
 	return (int64_t)len;
 }
 
+/* With the lock.  False: it is the only one. */
+static bool meet_others(struct node *n)
+{
+	uint64_t need = setting(n, "meet", 0), met = n->met;
+	struct timespec end;
+	int r = 0;
+
+	if (++n->here >= need) {
+		n->here = 0;
+		n->met++;
+		pthread_cond_broadcast(&meeting);
+		return true;
+	}
+	clock_gettime(CLOCK_REALTIME, &end);
+	end.tv_sec += MEET_S;
+	while (n->met == met && !r)
+		r = pthread_cond_timedwait(&meeting, &lock, &end);
+	if (n->met != met)
+		return true;
+	n->here--;
+	return false;
+}
+
+static void take_time(struct node *n)
+{
+	long ms = (long)setting(n, "sleep", 0);
+	struct timespec ts = {ms / 1000, ms % 1000 * 1000000};
+
+	if (ms)
+		nanosleep(&ts, NULL);
+}
+
 static int bad_read(const char *path, char *buf, size_t len, off_t off, struct fuse_file_info *fi)
 {
 	struct node *n = (struct node *)(uintptr_t)(fi->fh & ~(uint64_t)1);
 	int64_t r;
 
 	(void)path;
+	take_time(n);
 	pthread_mutex_lock(&lock);
 	if ((size_t)off >= n->size)
 		len = 0;
 	else if ((size_t)off + len > n->size)
 		len = n->size - (size_t)off;
 	r = len ? spoil(n, fi->fh & 1, false, len, (uint64_t)off) : 0;
+	if (len && !meet_others(n))
+		r = -EIO;
 	if (r > 0)
 		memcpy(buf, n->data + off, (size_t)r);
 	pthread_mutex_unlock(&lock);

@@ -8,6 +8,7 @@
  * does, the data are right or the error is clear.
  */
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/stat.h>
 
 #include "base/random.h"
@@ -24,7 +25,7 @@ static struct sluice_io *io;
 static char path[PATH_MAX];
 static unsigned char *data, *got;
 
-static void open_handle(uint32_t direct)
+static void open_with_threads(uint32_t direct, unsigned threads)
 {
 	struct sluice_opts o = SLUICE_OPTS_INIT;
 	struct sluice_err err = {0, ""};
@@ -32,9 +33,14 @@ static void open_handle(uint32_t direct)
 	o.engine = engine;
 	o.block = KIB(64);
 	o.depth = 8;
-	o.threads = 2;
+	o.threads = threads;
 	o.direct = direct;
 	T_ERR(sluice_open(&io, &o, &err), 0, &err);
+}
+
+static void open_handle(uint32_t direct)
+{
+	open_with_threads(direct, 2);
 }
 
 static void setup(void)
@@ -302,6 +308,70 @@ static void one_bad_block_fails_one_operation_of_many(void)
 	}
 }
 
+/* Small reads, together or one by one; all have to move what they were asked for. */
+static void read_small(const uint64_t *off, unsigned nr, bool together)
+{
+	enum { MOST = 8, EACH = 777 };
+	struct sluice_op ops[MOST] = {0};
+	struct sluice_done d[MOST];
+
+	for (unsigned i = 0; i < nr; i++)
+		ops[i] = (struct sluice_op){.opcode = SLUICE_READ,
+					    .path = path,
+					    .buf = got + i * EACH,
+					    .len = EACH,
+					    .offset = off[i],
+					    .tag = off[i] < LEN ? EACH : 0};
+	for (unsigned i = 0; i < nr; i += together ? nr : 1)
+		T_EQ(sluice_submit(io, ops + i, together ? nr : 1, NULL, NULL), together ? nr : 1);
+	for (unsigned n = 0; n < nr;) { /* who sleeps for a result would see that all is begun */
+		int r = sluice_wait_any(io, d, 0, MOST, 0);
+
+		T_OK(r >= 0);
+		for (int i = 0; i < r; i++)
+			MOVED(d[i], d[i].tag);
+		n += (unsigned)r;
+		sched_yield();
+	}
+	for (unsigned i = 0; i < nr; i++)
+		T_MEM(got + i * EACH, data + off[i] % LEN, ops[i].tag);
+}
+
+/* One thread submits; a read ends only when there is another under way. */
+static void a_slow_small_one_holds_up_no_other(void)
+{
+	enum { END = 2 * LEN }; /* which does not wait */
+	static const uint64_t behind[] = {0, 777}, amid[] = {END, 0, 777, END, END, END, END, END};
+
+	fill_then_name("f,meet=2");
+	for (unsigned i = 0; i < 20; i++) {
+		read_small(behind, T_COUNT(behind), false);
+		read_small(amid, T_COUNT(amid), true);
+	}
+}
+
+/* They hold up the I/O thread, which is a reason for another one. */
+static void slow_small_ones_get_more_threads(void)
+{
+	static const uint64_t off[8] = {0};
+	struct sluice_stats st = {.size = sizeof(st)};
+	cpu_set_t cpus;
+
+	if (strcmp(engine, "io_uring")) /* others need not wait where they submit */
+		return;
+	if (sched_getaffinity(0, sizeof(cpus), &cpus) < 0 || CPU_COUNT(&cpus) < 2)
+		T_SKIP("processors", "one processor, one thread");
+	fill_then_name("f,sleep=1");
+	T_EQ(sluice_close(io, NULL), 0);
+	io = NULL;
+	open_with_threads(SLUICE_DIRECT_AUTO, 0);
+	for (unsigned i = 0; i < 500 && st.threads < 2; i++) {
+		read_small(off, T_COUNT(off), true);
+		T_EQ(sluice_get_stats(io, &st), 0);
+	}
+	T_OK(st.threads >= 2);
+}
+
 static void a_full_device_fails_with_what_fitted(void)
 {
 	static const uint64_t fits[] = {0, 1, 5000, 65536, 262144, 300001};
@@ -529,6 +599,8 @@ static const struct t_case cases[] = {
 	T_CASE(a_read_error_is_in_the_completion),
 	T_CASE(a_write_error_is_in_the_completion),
 	T_CASE(one_bad_block_fails_one_operation_of_many),
+	T_CASE(a_slow_small_one_holds_up_no_other),
+	T_CASE(slow_small_ones_get_more_threads),
 	T_CASE(a_full_device_fails_with_what_fitted),
 	T_CASE(direct_refused_at_open_falls_back_and_is_told),
 	T_CASE(direct_refused_by_transfers_falls_back_and_is_told),

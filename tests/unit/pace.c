@@ -10,7 +10,7 @@
 #include "core/queue.h"
 #include "tests/common/t.h"
 
-/* Storage that moves so much a millisecond, of which one thread can copy a part. */
+/* Storage that moves so much a millisecond, of which one thread can copy, or wait for, a part. */
 struct storage {
 	uint64_t limit;
 	uint64_t copy;
@@ -31,7 +31,7 @@ static void work(const struct storage *s, unsigned most, unsigned windows, bool 
 		uint64_t rate = speed(s, threads);
 		struct pace_seen seen = {
 			.ns = PACE_NS,
-			.cpu_ns = PACE_NS * rate / s->copy,
+			.busy_ns = PACE_NS * rate / s->copy,
 			.bytes = rate * PACE_NS / 1000000,
 			.threads = threads,
 			.most = most,
