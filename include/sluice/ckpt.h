@@ -285,6 +285,8 @@ struct sluice_safetensors; /* a file that is read */
  * file.  @opts as for sluice_reader_open(), and NULL is allowed.  Returns 0, what
  * sluice_reader_open() and sluice_reader_read() say, or
  *   -EINVAL	it is no such file; the message says which rule, where, and of which tensor
+ *   -EBADMSG	the chunk of the header is not what was saved; the message says what else is in it,
+ *		as far as a header that is not to be trusted tells
  */
 SLUICE_API int sluice_safetensors_open(struct sluice_safetensors **out, struct sluice_io *io,
 				       const char *path, const struct sluice_reader_opts *opts,

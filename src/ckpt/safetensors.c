@@ -56,19 +56,88 @@ static int read_header(struct sluice_safetensors *s, struct sluice_err *err)
 	return 0;
 }
 
+/*
+ * Which tensors of @h lie in what was found to be wrong, or whether it is what comes before them;
+ * an @h that could not be read has none.
+ */
+static int name_damage(const struct sluice_safetensors *s, const struct header *h,
+		       struct sluice_err *err)
+{
+	struct sluice_reader_info info = {.size = sizeof(info)};
+	const struct sluice_tensor *first = NULL;
+	struct sluice_short room;
+	struct sluice_err was;
+	const char *head;
+	uint64_t nr = 0;
+
+	if (!err)
+		return -EBADMSG;
+	was = *err;
+	sluice_reader_stat(s->reader, &info);
+	for (uint64_t i = 0; i < h->nr; i++) {
+		const struct sluice_tensor *t = &h->tensors[i];
+
+		if (t->offset >= info.bad_offset + info.bad_len)
+			break;
+		if (t->offset + t->len <= info.bad_offset)
+			continue;
+		first = first ? first : t;
+		nr++;
+	}
+	if (!first)
+		return sluice_fail(err, -EBADMSG, "the header: %s", was.msg);
+	head = info.bad_offset >= h->tensors[0].offset ? ""
+	       : nr == 1                               ? "the header or "
+						       : "the header, ";
+	if (nr == 1)
+		return sluice_fail(err, -EBADMSG, "%stensor '%s': %s", head,
+				   sluice_shorten(&room, first->name), was.msg);
+	return sluice_fail(err, -EBADMSG, "%stensor '%s' or one of the %" PRIu64 " behind it: %s",
+			   head, sluice_shorten(&room, first->name), nr - 1, was.msg);
+}
+
+static int open_with(struct sluice_safetensors *s, struct sluice_io *io,
+		     const struct sluice_reader_opts *opts, struct sluice_err *err)
+{
+	int r = sluice_reader_open(&s->reader, io, s->path, opts, err);
+
+	return r < 0 ? r : read_header(s, err);
+}
+
+/*
+ * What is wrong lies in the same chunk as the header, which tells what else is there as far as it
+ * can be read without being believed.
+ */
+static int name_unverified(const struct sluice_safetensors *s, struct sluice_io *io,
+			   struct sluice_err *err)
+{
+	struct sluice_reader_opts opts = SLUICE_READER_OPTS_INIT;
+	struct sluice_safetensors plain = {.path = s->path};
+	int r;
+
+	opts.verify = SLUICE_VERIFY_NEVER;
+	open_with(&plain, io, &opts, NULL);
+	r = name_damage(s, &plain.h, err);
+	sluice_reader_close(plain.reader);
+	header_free(&plain.h);
+	free(plain.text);
+	return r;
+}
+
 int sluice_safetensors_open(struct sluice_safetensors **out, struct sluice_io *io, const char *path,
 			    const struct sluice_reader_opts *opts, struct sluice_err *err)
 {
 	struct sluice_safetensors *s = calloc(1, sizeof(*s));
 	int r;
 
-	if (!s)
-		return sluice_fail(err, -ENOMEM, "%s: out of memory", path);
-	r = sluice_reader_open(&s->reader, io, path, opts, err);
-	if (r == 0) {
+	if (s)
 		s->path = strdup(path);
-		r = s->path ? read_header(s, err) : sluice_fail(err, -ENOMEM, "out of memory");
-	}
+	if (!s || !s->path)
+		r = sluice_fail(err, -ENOMEM, "%s: out of memory", path);
+	else
+		r = open_with(s, io, opts, err);
+	if (r == -EBADMSG && s->reader)
+		r = name_unverified(s, io, err);
 	if (r < 0)
 		sluice_safetensors_close(s);
 	else
@@ -130,44 +199,12 @@ struct batch {
 	uint64_t nr, room;
 };
 
-/* Which tensors lie in what was found to be wrong. */
-static int name_tensors(struct sluice_safetensors *s, struct sluice_err *err)
-{
-	struct sluice_reader_info info = {.size = sizeof(info)};
-	const struct sluice_tensor *first = NULL;
-	struct sluice_short room;
-	struct sluice_err was;
-	uint64_t nr = 0;
-
-	if (!err)
-		return -EBADMSG;
-	was = *err;
-	sluice_reader_stat(s->reader, &info);
-	for (uint64_t i = 0; i < s->h.nr; i++) {
-		const struct sluice_tensor *t = &s->h.tensors[i];
-
-		if (t->offset >= info.bad_offset + info.bad_len)
-			break;
-		if (t->offset + t->len <= info.bad_offset)
-			continue;
-		first = first ? first : t;
-		nr++;
-	}
-	if (!first)
-		return -EBADMSG;
-	if (nr == 1)
-		return sluice_fail(err, -EBADMSG, "tensor '%s': %s",
-				   sluice_shorten(&room, first->name), was.msg);
-	return sluice_fail(err, -EBADMSG, "tensor '%s' or one of the %" PRIu64 " behind it: %s",
-			   sluice_shorten(&room, first->name), nr - 1, was.msg);
-}
-
 static int batch_flush(struct batch *b, struct sluice_err *err)
 {
 	int r = sluice_reader_fetch(b->s->reader, b->v, b->nr, err);
 
 	b->nr = 0;
-	return r == -EBADMSG ? name_tensors(b->s, err) : r;
+	return r == -EBADMSG ? name_damage(b->s, &b->s->h, err) : r;
 }
 
 static int safetensors_batch_add(struct batch *b, uint64_t offset, uint64_t len, char *buf,

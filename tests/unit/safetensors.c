@@ -542,11 +542,45 @@ static void a_flipped_bit_is_named_with_its_tensor(void)
 	rd.tensor = 0;
 	T_ERR(sluice_safetensors_read(s, &rd, 1, &err), 0, &err);
 	sluice_safetensors_close(s);
-	/* in the header it is found before anybody believes what it says */
-	fd = open(t_path("f"), O_WRONLY);
-	T_OK(fd >= 0 && pwrite(fd, "X", 1, 10) == 1 && close(fd) == 0);
-	T_ERR(sluice_safetensors_open(&s, io, t_path("f"), NULL, &err), -EBADMSG, &err);
 	free(data);
+}
+
+/* A byte of the file there, and what opening it then says. */
+static const char *open_damaged(const char *byte, off_t offset)
+{
+	struct sluice_safetensors *s;
+	char was;
+	int fd = open(t_path("f"), O_RDWR);
+
+	T_OK(fd >= 0 && pread(fd, &was, 1, offset) == 1 && was != *byte);
+	T_EQ(pwrite(fd, byte, 1, offset), 1);
+	T_ERR(sluice_safetensors_open(&s, io, t_path("f"), NULL, &err), -EBADMSG, &err);
+	T_OK(pwrite(fd, &was, 1, offset) == 1 && close(fd) == 0);
+	return err.msg;
+}
+
+/* What lies beside a header cannot be told from it: they have a checksum in common. */
+static void damage_beside_the_header_is_named_by_what_the_header_says(void)
+{
+	static const uint64_t shape[] = {100};
+	static const char data[100];
+	struct sluice_tensor t[] = {
+		{"layer.0", shape, 1, SLUICE_U8, 100, 0, data},
+		{"layer.1", shape, 1, SLUICE_U8, 100, 0, data},
+		{"layer.2", shape, 1, SLUICE_U8, 100, 0, data},
+	};
+
+	T_ERR(sluice_safetensors_save(io, t_path("f"), t, 3, NULL, 0, NULL, &err), 0, &err);
+	T_STR_HAS(open_damaged("X", 400),
+		  "the header, tensor 'layer.0' or one of the 2 behind it: ");
+	T_STR_HAS(err.msg, "/f: ");
+	T_STR_HAS(err.msg, "bytes 0 to ");
+	/* none is believed in for what it cannot be */
+	T_STR_HAS(open_damaged("X", 8), "the header: ");
+	T_STR_HAS(open_damaged("\xff", 7), "the header: ");
+	T_STR_HAS(open_damaged("9", 64), "the header: ");
+	T_ERR(sluice_safetensors_save(io, t_path("f"), t, 1, NULL, 0, NULL, &err), 0, &err);
+	T_STR_HAS(open_damaged("X", 120), "the header or tensor 'layer.0': ");
 }
 
 static void dtypes_have_names_and_sizes(void)
@@ -576,6 +610,7 @@ int main(void)
 		T_CASE(any_slice_is_what_indexing_gives),
 		T_CASE(slices_outside_or_within_a_byte_are_refused),
 		T_CASE(a_flipped_bit_is_named_with_its_tensor),
+		T_CASE(damage_beside_the_header_is_named_by_what_the_header_says),
 		T_CASE(dtypes_have_names_and_sizes),
 	};
 	static const struct t_group groups[] = {
