@@ -49,6 +49,8 @@ static int open_zip(struct model_file *m, const char *path, struct sluice_err *e
 	struct sluice_err why = {0, ""};
 	int r = sluice_archive_open(&m->zip, m->reader, 0, m->bytes, &why);
 
+	if (r == -EBADMSG) /* which the reader tells with the name */
+		return sluice_fail(err, r, "%s", why.msg);
 	return r < 0 ? sluice_fail(err, r, "%s: %s", path, why.msg) : 0;
 }
 

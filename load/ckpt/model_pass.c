@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/err.h"
 #include "base/util.h"
@@ -24,32 +25,78 @@ struct pass {
 
 /* ---------------------------------------------------------------- damage, told */
 
-/* What lies in [offset, offset + len). */
-static void name_place(const struct pass *s, uint64_t offset, uint64_t len, char *out, size_t size)
+/*
+ * What of @file lies in [offset, offset + len): entries, and what lists them, which is before the
+ * first of a safetensors file and behind the last of a zip.
+ */
+static void name_place(const struct model_file *file, uint64_t offset, uint64_t len, char *out,
+		       size_t size)
 {
-	struct model_entry e;
+	bool zip = file->format == MODEL_TORCH;
+	const char *list = "";
+	uint64_t begin = file->bytes, end = 0;
 	unsigned hits = 0;
+	struct model_entry e;
+	char first[80] = "", more[32] = "";
 
-	*out = 0;
-	for (uint64_t i = 0; model_file_entry(&s->file, i, &e); i++) {
-		if (e.offset >= offset + len || e.offset + e.bytes <= offset)
+	for (uint64_t i = 0; model_file_entry(file, i, &e); i++) {
+		begin = min_u64(begin, e.offset);
+		end = max_u64(end, e.offset + e.bytes);
+		if (!e.bytes || e.offset >= offset + len || e.offset + e.bytes <= offset)
 			continue;
 		if (!hits++)
-			sluice_line(out, size, "; there is '%s'", e.name);
+			sluice_line(first, sizeof(first), "'%s'", e.name);
 	}
+	if (file->format == MODEL_SAFETENSORS && offset < begin)
+		list = "the header";
+	else if (zip && !end && offset + len < file->bytes)
+		list = "the directory or the header of a record";
+	else if (zip && offset + len > end)
+		list = "the directory";
+	if (!*list && !hits)
+		return;
 	if (hits > 1)
-		sluice_line(out, size, "%s and %u other%s", out, hits - 1, hits == 2 ? "" : "s");
+		sluice_line(more, sizeof(more), " and %u other%s", hits - 1, hits == 2 ? "" : "s");
+	sluice_line(out, size, "; there is %s%s%s%s", list, *list && hits ? ", " : "", first, more);
+}
+
+/*
+ * The same of a file that could not be opened, because what lists its entries has its checksum
+ * together with what is wrong: as the list says, which is not believed in anything else.
+ */
+static void name_unverified(const struct model_pass *p, uint64_t offset, uint64_t len, char *out,
+			    size_t size)
+{
+	struct sluice_reader_opts opts = SLUICE_READER_OPTS_INIT;
+	const char *dot = strrchr(p->path, '.');
+	struct model_file file;
+
+	opts.verify = SLUICE_VERIFY_NEVER;
+	if (model_file_open(&file, p->io, p->path, &opts, NULL) == 0 && !offset &&
+	    file.format == MODEL_OTHER) { /* what tells the format is wrong */
+		if (sluice_archive_open(&file.zip, file.reader, 0, file.bytes, NULL) == 0)
+			file.format = MODEL_TORCH;
+		else if (dot && !strcmp(dot, ".safetensors"))
+			file.format = MODEL_SAFETENSORS;
+	}
+	name_place(&file, offset, len, out, size);
+	model_file_close(&file);
 }
 
 static int tell_damage(const struct pass *s, const struct sluice_err *why, struct sluice_err *err)
 {
+	const struct model_file *file = &s->file;
 	struct sluice_reader *reader =
-		s->file.tensors ? sluice_safetensors_reader(s->file.tensors) : s->file.reader;
+		file->tensors ? sluice_safetensors_reader(file->tensors) : file->reader;
 	struct sluice_reader_info info = {.size = sizeof(info)};
-	char place[120] = "";
+	char place[180] = "";
 
-	if (reader && sluice_reader_stat(reader, &info) == 0 && info.bad_len)
-		name_place(s, info.bad_offset, info.bad_len, place, sizeof(place));
+	if (reader)
+		sluice_reader_stat(reader, &info);
+	if (info.bad_len && (file->tensors || file->zip))
+		name_place(file, info.bad_offset, info.bad_len, place, sizeof(place));
+	else if (info.bad_len)
+		name_unverified(s->p, info.bad_offset, info.bad_len, place, sizeof(place));
 	return sluice_fail(err, why->code, "%s%s", why->msg, place);
 }
 

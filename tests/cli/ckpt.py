@@ -114,6 +114,35 @@ def a_flipped_bit_is_found_and_named():
 
 
 @in_folder
+def damage_in_the_same_chunk_as_the_header_or_directory_is_named():
+    """Nothing can be opened then: what lists the tensors is read without being believed."""
+    def told(name, offset):
+        cp('-q', f'plain.{name}', f'm.{name}')
+        flip(f'm.{name}', offset)
+        save('to', b'old')
+        says = {done.err.split('; ')[1:][0].strip() for done in (verify(f'm.{name}', status=1), cp(f'm.{name}', 'to', status=1))}
+        assert content('to') == b'old' and len(says) == 1, says
+        return says.pop()
+
+    at = safetensors('plain.safetensors')
+    for offset in 0, 7, 8, 20:
+        assert told('safetensors', offset) == 'there is the header', offset
+    assert told('safetensors', at) == "there is the header, 'b'"
+    assert told('safetensors', at + (3 << 20)) == "there is 'b' and 1 other"
+    torch_zip('plain.pt')
+    with zipfile.ZipFile('plain.pt') as z:
+        last, directory = z.getinfo('archive/data/2').header_offset + 100 + (1 << 19), z.start_dir
+    assert told('pt', 50) == 'there is the directory or the header of a record'
+    assert told('pt', 47) == "there is 'archive/data.pkl' and 1 other"
+    assert told('pt', last) == "there is 'archive/data/1' and 1 other"
+    assert told('pt', directory - 1) == "there is the directory, 'archive/data/2'"
+    assert told('pt', directory) == 'there is the directory'
+    cp('-q', 'plain.pt', 'm.pt')
+    flip('m.pt', directory)
+    assert verify('m.pt', status=1).err.count('m.pt: ') == 1, 'the name is there twice'
+
+
+@in_folder
 def a_damaged_file_is_not_copied():
     safetensors('plain')
     cp('-q', 'plain', 'from')
@@ -160,5 +189,5 @@ def bad_command_lines_are_refused():
     cp.refused('a', '.', says='same file')
 
 
-tap.run(tensors_and_records_are_listed, a_copy_is_the_same_and_has_checksums, a_flipped_bit_is_found_and_named, a_damaged_file_is_not_copied,
-        nothing_to_verify_by_is_no_success, hostile_files_are_harmless, bad_command_lines_are_refused)
+tap.run(tensors_and_records_are_listed, a_copy_is_the_same_and_has_checksums, a_flipped_bit_is_found_and_named,
+        damage_in_the_same_chunk_as_the_header_or_directory_is_named, a_damaged_file_is_not_copied, nothing_to_verify_by_is_no_success, hostile_files_are_harmless, bad_command_lines_are_refused)
