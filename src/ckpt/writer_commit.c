@@ -163,17 +163,26 @@ static int show(struct sluice_writer *w, struct crc_next *next)
 
 unsigned sluice_writer_lock_ms = 120 * 1000;
 
+/* Nobody can lock this folder, or we may not open it. */
+static bool has_no_lock(int code)
+{
+	return code == EACCES || code == EPERM || code == EROFS || code == ENOTSUP ||
+	       code == ENOSYS || code == ENOLCK || code == EINVAL;
+}
+
 /*
  * Wait for those who are at this step in the same folder, which takes each of them some
- * milliseconds, but not for ever: anybody may hold this lock.  Where there are no locks nobody can.
+ * milliseconds, but not for ever: anybody may hold this lock.
  */
 static int lock_folder(int fd)
 {
 	const struct timespec moment = {.tv_nsec = 2000000};
 
 	for (uint64_t end = clock_ns() + sluice_writer_lock_ms * 1000000ull;;) {
-		if (flock(fd, LOCK_EX | LOCK_NB) == 0 || (errno != EWOULDBLOCK && errno != EINTR))
+		if (flock(fd, LOCK_EX | LOCK_NB) == 0)
 			return 0;
+		if (errno != EWOULDBLOCK && errno != EINTR)
+			return -errno;
 		if (clock_ns() > end)
 			return -ETIMEDOUT;
 		nanosleep(&moment, NULL);
@@ -184,10 +193,12 @@ static void show_locked(struct sluice_writer *w, struct crc_next *next)
 {
 	/* A description of its own: that of rep.dir would be shared with a child of fork(). */
 	int lock = openat(w->rep.dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int r = lock < 0 ? -errno : lock_folder(lock);
 
-	if (lock >= 0 && lock_folder(lock) < 0)
-		writer_note_errno(w, "another program holds the lock (flock) of the folder of",
-				  -ETIMEDOUT);
+	if (r == -ETIMEDOUT)
+		writer_note_errno(w, "another program holds the lock (flock) of the folder of", r);
+	else if (r < 0 && !has_no_lock(-r))
+		writer_note_errno(w, "lock the folder of", r);
 	else
 		show(w, next);
 	if (lock >= 0)

@@ -3,8 +3,10 @@
  * Those who meet at a checkpoint's name: what the one does in the very moment between two steps of
  * the other.  The linker leads some of the library's calls here (--wrap), where it is done.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "base/util.h"
@@ -31,6 +33,8 @@ static void (*at_sums)(void);   /* before the next reader or writer opens FILE.c
 static void (*at_step)(void);   /* before the next file takes its name */
 static void (*at_sync)(void);   /* before the next fsync(2) of a thread of this program */
 static void (*at_remove)(void); /* before the next member is removed */
+static int no_folder;           /* errno of opening the folder to lock it, */
+static int no_lock;             /* and of locking it */
 static unsigned nr_syncs;
 static pid_t saver; /* thread that the hooks are for, as the I/O threads have files of their own */
 
@@ -51,7 +55,23 @@ int __wrap_openat64(int dir, const char *path, int flags, unsigned mode)
 {
 	if (!strcmp(path, "f.crc"))
 		meet(&at_sums);
+	if (no_folder && saver == gettid() && !strcmp(path, ".") && !(flags & O_RDWR)) {
+		errno = no_folder;
+		return -1;
+	}
 	return __real_openat64(dir, path, flags, mode);
+}
+
+int __real_flock(int fd, int how);
+int __wrap_flock(int fd, int how);
+int __wrap_flock(int fd, int how)
+{
+	struct stat st;
+
+	if (!no_lock || saver != gettid() || fstat(fd, &st) < 0 || !S_ISDIR(st.st_mode))
+		return __real_flock(fd, how);
+	errno = no_lock;
+	return -1;
 }
 
 int __real_renameat(int dir, const char *from, int to, const char *name);
@@ -209,6 +229,32 @@ static void the_step_of_the_dead_is_durable_before_the_old_members_go(void)
 	ckpt_nothing_else(&at, "f,f.crc");
 }
 
+/* Two saves at once could leave the checksums of the one beside the file of the other. */
+static void a_folder_that_could_be_locked_is_not_done_without(void)
+{
+	static const int fails[] = {EMFILE, ENFILE, ENOMEM, EIO},
+			 none[] = {EACCES, EPERM, EOPNOTSUPP, ENOSYS, ENOLCK};
+	int *of[] = {&no_folder, &no_lock};
+
+	saver = gettid();
+	ckpt_use(&at, "lock", false);
+	save(0);
+	for (size_t i = 0; i < T_COUNT(of) * T_COUNT(fails); i++) {
+		*of[i % 2] = fails[i / 2];
+		T_ERR(ckpt_save(io, at.file, 1, 0, &err), -fails[i / 2], &err);
+		T_STR_HAS(err.msg, "lock the folder of");
+		*of[i % 2] = 0;
+		T_EQ(ckpt_load(io, at.file), 0);
+		ckpt_nothing_else(&at, "f,f.crc");
+	}
+	for (size_t i = 0; i < T_COUNT(of) * T_COUNT(none); i++) {
+		*of[i % 2] = none[i / 2];
+		save(2 + i);
+		*of[i % 2] = 0;
+		T_EQ(ckpt_load(io, at.file), (int64_t)(2 + i));
+	}
+}
+
 int main(void)
 {
 	static const struct t_case cases[] = {
@@ -216,6 +262,7 @@ int main(void)
 		T_CASE(who_begins_within_the_step_of_another_leaves_it_what_it_needs),
 		T_CASE(a_new_file_is_free_for_the_next_writer_at_once),
 		T_CASE(the_step_of_the_dead_is_durable_before_the_old_members_go),
+		T_CASE(a_folder_that_could_be_locked_is_not_done_without),
 	};
 	static const struct t_group groups[] = {
 		{"ckpt_meet", setup, teardown, cases, T_COUNT(cases)}};
