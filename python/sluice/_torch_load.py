@@ -278,18 +278,30 @@ def _unpickle_plain(archive: Archive, map_location: Any, where: _Where) -> Any:
 
 
 def _names_at(path: Any, offset: int, length: int) -> list[str]:
-    """Which tensors lie in a part of the file that is damaged, as far as the rest tells."""
-    try:
-        with Reader(path, verify=False) as reader:
-            archive = Archive(reader)
-            result = unpickle(archive, 'cpu')
-            bad = {claim.target.data_ptr() for claim in archive.claims
-                   if claim.record.offset < offset + length
-                   and offset < claim.record.offset + claim.nbytes}
-            archive.end()
-            return _names_of(result, bad)
-    except Exception:
-        return []  # it is the directory or the pickle that is damaged
+    """What lies in a part of the file that is damaged, as far as the rest tells."""
+    with contextlib.suppress(OSError), Reader(path, verify=False) as reader:
+        is_zip = reader.pread(0, 4) == b'PK\3\4'
+        with contextlib.suppress(Exception):
+            return _names_in(reader, offset, length)
+        return ['the directory'] if is_zip else []
+    return []
+
+
+def _names_in(reader: Reader, offset: int, length: int) -> list[str]:
+    """Tensors, or where the pickle does not tell them, records."""
+    def is_bad(record: Any) -> bool:
+        return bool(record.offset < offset + length and offset < record.offset + record.size)
+
+    records = reader.records()
+    names: list[str] = []
+    with contextlib.suppress(Exception):
+        archive = Archive(reader)
+        result = unpickle(archive, 'cpu')
+        bad = {claim.target.data_ptr() for claim in archive.claims if is_bad(claim.record)}
+        archive.end()
+        names = _names_of(result, bad)
+    return (names or [f'record {name}' for name, record in records.items() if is_bad(record)]
+            or ['the directory'])
 
 
 def _names_of(obj: object, addresses: set[int], at: str = '', depth: int = 8) -> list[str]:

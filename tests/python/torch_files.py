@@ -435,6 +435,24 @@ def a_writer_belongs_to_the_process_that_made_it():
 
 # ---- checksums
 
+def flip(name, offset):
+    with open(name, 'r+b') as f:
+        f.seek(offset)
+        byte = f.read(1)[0]
+        f.seek(offset)
+        f.write(bytes([byte ^ 4]))
+
+
+def damaged(name, offset, **how):
+    """What is said of a file with a flipped bit, which is mended again."""
+    flip(name, offset)
+    error = raises(OSError, sluice.torch.load, name, **how)
+    assert error.errno == errno.EBADMSG and name in str(error), error
+    sluice.torch.load(name, verify=False, **how)
+    flip(name, offset)
+    return str(error)
+
+
 @case
 def flipped_bits_are_found_and_named():
     name = path('flip.pt')
@@ -442,19 +460,22 @@ def flipped_bits_are_found_and_named():
     sluice.torch.save(obj, name)
     with zipfile.ZipFile(name) as z:
         infos = {i.filename.rpartition('/')[2]: i for i in z.infolist() if '/data/' in i.filename}
-    good = content(name)
     for key, tensor in (('0', 'first'), ('1', 'deep.second.0')):
-        at = infos[key].header_offset + (1 << 20)
-        with open(name, 'r+b') as f:
-            f.seek(at)
-            f.write(bytes([good[at] ^ 4]))
-        error = raises(OSError, sluice.torch.load, name)
-        assert tensor in str(error) and name in str(error), error
-        sluice.torch.load(name, verify=False)
-        with open(name, 'r+b') as f:
-            f.seek(at)
-            f.write(good[at:at + 1])
+        assert tensor in damaged(name, infos[key].header_offset + (1 << 20))
     assert same(obj, fast_load(name, verify='require'))
+
+
+@case
+def flipped_bits_where_no_tensor_can_be_told_name_their_record():
+    name = path('flip.pt')
+    sluice.torch.save({'a': torch.zeros(1 << 19), 'b': torch.zeros(1 << 19), 'no': Custom()}, name)
+    with zipfile.ZipFile(name) as z:
+        records, directory = {i.filename.partition('/')[2]: i for i in z.infolist()}, z.start_dir
+    second = records['data/1']
+    assert f": in record {second.filename}: '" in damaged(name, second.header_offset + (1 << 20), weights_only=False)
+    for offset, says in (records['data.pkl'].header_offset + 64, f'record {records["data.pkl"].filename}, '), (directory, 'the directory'):
+        flip(name, offset)
+        assert f': in {says}' in str(raises(OSError, sluice.torch.load, name, weights_only=False)), says
 
 
 @case
