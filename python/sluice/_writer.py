@@ -113,7 +113,7 @@ class Writer(io.RawIOBase):
 
     def write(self, data: Any, /) -> int:
         n = self._open().write(data)
-        if not self._in_with:  # where flush() does not commit
+        if n and not self._in_with:  # where flush() does not commit
             self._end = (self._end + bytes(memoryview(data).cast('B')[-_END.size:]))[-_END.size:]
         return n
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """sluice.torch: files that torch reads and writes, with every torch that is here."""
+import contextlib
 import copy
+import ctypes
 import errno
 import gc
 import io
@@ -15,7 +17,7 @@ import weakref
 import zipfile
 from collections import OrderedDict
 
-from kit import MIB, Skip, case, cases, child, content, data, each, folder, in_fork, make, path, raises, run, torch_or_skip
+from kit import MIB, Skip, case, cases, child, content, data, each, folder, in_fork, make, module, path, raises, run, torch_or_skip
 
 try:
     torch = torch_or_skip()
@@ -389,6 +391,22 @@ def a_writer_takes_any_buffer_and_tells_its_position():
         file.write(b'X')
         file.seek(5 * MIB + 3)
     assert content(name) == b'aXc' + bytes(5 * MIB)
+
+
+@case
+def what_is_empty_in_any_shape_writes_nothing():
+    empties = [b'', bytearray(), memoryview(b''), (ctypes.c_double * 3 * 0)(), (ctypes.c_char * 0 * 3)()]
+    if np := module('numpy'):
+        empties += [np.empty(shape, dtype, order) for shape in ((0,), (0, 3), (3, 0), (2, 0, 5)) for dtype in ('u1', 'f8', 'c16') for order in 'CF']
+        empties += [np.ones((4, 6))[:0, ::2], memoryview(np.ones((4, 6))[::2, :0]), torch.empty((0, 3)).numpy()]
+    for inside in True, False:
+        name = path('empty')
+        file = sluice.torch.writer(name)
+        with file if inside else contextlib.nullcontext():
+            for empty in [b'some', *empties]:
+                assert file.write(empty) == memoryview(empty).nbytes and file.tell() == 4, empty
+        file.close()
+        assert content(name) == b'some'
 
 
 @case
