@@ -8,6 +8,7 @@ PYTHON is the folder of the Python package, which writes to the files.
 """
 import json
 import os
+import re
 import sys
 
 # Instead of this folder, whose names hide modules of Python's own: io, types.
@@ -27,6 +28,7 @@ except ImportError:
 
 create, info, check, rm = (clikit.Command('stripe', word) for word in ('create', 'info', 'check', 'rm'))
 UNIT = 64 << 10
+SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../..')
 
 
 def make(name='t', members=3):
@@ -126,14 +128,33 @@ def what_replaces_a_file_leaves_a_striped_one_alone():
     check('t')
 
 
-def save_load(name):
-    """A checkpoint of safetensors under the name, by command and by Python."""
+def write_safetensors(name):
     import struct
     head = json.dumps({'a': {'dtype': 'U8', 'shape': [500000], 'data_offsets': [0, 500000]}}).encode()
     head += b' ' * (-len(head) % 8)
     data = struct.pack('<Q', len(head)) + head + os.urandom(500000)
-    with open('plain.safetensors', 'wb') as f:
+    with open(name, 'wb') as f:
         f.write(data)
+    return data
+
+
+@in_folder
+def the_examples_of_the_manual_run():
+    with open(os.path.join(SOURCE, 'docs/man/sluice-stripe.md'), encoding='utf-8') as f:
+        lines = re.findall('^sluice (.*)$', f.read(), re.M)
+    assert len(lines) == 7, lines
+    for i in range(4):
+        os.makedirs(f'nvme{i}/t')
+    write_safetensors('model.safetensors')
+    for line in lines:
+        done = clikit.call(*line.replace('/nvme', 'nvme').replace('8G', '8M').split())
+        assert done.returncode == 0, (line, done)
+    assert files() == ['./model.safetensors', './nvme0/w.safetensors.crc'], files()
+
+
+def save_load(name):
+    """A checkpoint of safetensors under the name, by command and by Python."""
+    data = write_safetensors('plain.safetensors')
     ckpt = {word: clikit.Command('ckpt', word) for word in ('cp', 'verify', 'ls')}
     ckpt['cp']('plain.safetensors', name)
     assert look(name)['bytes'] == len(data) and check(name), look(name)
@@ -355,4 +376,4 @@ tap.run(a_tensor_goes_through_by_its_name, info_tells_size_unit_and_members, che
         tune_and_sweep_measure_a_striped_folder, ckpt_bench_saves_to_striped_names_and_removes_their_members,
         fio_is_not_let_at_striped_files, checkpoints_take_the_place_of_a_striped_file_and_keep_its_folders,
         checkpoints_in_a_striped_folder_are_striped, torch_and_safetensors_save_and_load_striped_names, what_replaces_a_file_leaves_a_striped_one_alone,
-        kv_and_replay_keep_objects_in_striped_folders)
+        kv_and_replay_keep_objects_in_striped_folders, the_examples_of_the_manual_run)
