@@ -36,8 +36,12 @@ static void counters_collect(struct sluice_store *s, struct sluice_store_stats *
 int sluice_store_get_stats(struct sluice_store *store, struct sluice_store_stats *stats)
 {
 	struct sluice_store_stats now;
-	uint32_t size = stats->size;
+	uint32_t size;
+	int r = store_check(store, NULL);
 
+	if (r < 0)
+		return r;
+	size = stats ? stats->size : 0;
 	if (size < 8)
 		return -EINVAL;
 	counters_collect(store, &now);
@@ -115,14 +119,19 @@ static uint64_t metric_value(const struct sluice_store_stats *s, const struct me
 
 int sluice_store_get_io_stats(struct sluice_store *store, struct sluice_stats *stats)
 {
-	return sluice_get_stats(store->io, stats);
+	int r = store_check(store, NULL);
+
+	return r < 0 ? r : sluice_get_stats(store->io, stats);
 }
 
 int sluice_store_metrics(struct sluice_store *store, char *text, size_t size)
 {
 	struct sluice_store_stats now;
 	size_t at = 0;
+	int r = store_check(store, NULL);
 
+	if (r < 0)
+		return r;
 	counters_collect(store, &now);
 	for (unsigned i = 0; i < ARRAY_SIZE(metrics); i++) {
 		const struct metric *m = &metrics[i];

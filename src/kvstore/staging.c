@@ -308,10 +308,14 @@ struct store_buf *store_staging_recent(struct sluice_store *s, const struct stor
 int sluice_store_register(struct sluice_store *store, void *addr, uint64_t len, uint32_t want,
 			  struct sluice_buf_info *info, struct sluice_err *err)
 {
-	return sluice_buf_register(store->io, addr, len, want, info, err);
+	int r = store_check(store, err);
+
+	return r < 0 ? r : sluice_buf_register(store->io, addr, len, want, info, err);
 }
 
 int sluice_store_unregister(struct sluice_store *store, void *addr)
 {
-	return sluice_buf_unregister(store->io, addr);
+	int r = store_check(store, NULL);
+
+	return r < 0 ? r : sluice_buf_unregister(store->io, addr);
 }

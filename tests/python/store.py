@@ -10,7 +10,8 @@ import select
 import threading
 
 import sluice.store
-from kit import MIB, case, cases, data, numpy_or_skip, path, raises, run, torch_or_skip
+from kit import (MIB, case, cases, data, in_fork, numpy_or_skip, path, raises, run,
+                 torch_or_skip)
 
 
 def store(**options):
@@ -265,6 +266,22 @@ def threads_share_a_store():
         for t in threads:
             t.join()
         assert s.stats()['entries'] == 200
+
+
+@case
+def after_fork_the_child_gets_ECHILD_and_the_parent_goes_on():
+    with store() as s:
+        s['a'] = b'value'
+
+        def work():
+            for call in (lambda: s['a'], lambda: s.submit(sluice.store.GET, ['a'], [bytearray(5)]), s.drain,
+                         s.stats, s.metrics, lambda: s.register(bytearray(4096))):
+                assert raises(OSError, call).errno == errno.ECHILD, call
+            s.close()
+            return s.closed
+
+        in_fork(work)
+        assert s['a'] == b'value' and s.stats()['entries'] == 1
 
 
 run(*cases)

@@ -895,18 +895,32 @@ static void the_child_of_a_fork_has_no_store(void)
 {
 	struct sluice_store_item item = {"a", 1, 0, NULL};
 	struct sluice_store_batch b = {.opcode = SLUICE_STORE_EXISTS, .nr = 1, .items = &item};
+	struct sluice_store_stats st = {.size = sizeof(st)};
+	struct sluice_stats io = {.size = sizeof(io)};
+	struct sluice_store_done done;
+	static char memory[4096];
 	int status;
 	pid_t pid;
 
 	T_EQ(sk_set("a", 1, 10), 10);
+	T_EQ(sluice_store_register(sk, memory, sizeof(memory), 0, NULL, NULL), 0);
+	pthread_mutex_lock(&sk->lock); /* as another thread may have it just then */
 	pid = fork();
 	if (pid == 0) {
 		bool ok = sluice_store_run(sk, &b, NULL, NULL) == -ECHILD &&
 			  sluice_store_submit(sk, &b, NULL) == -ECHILD &&
+			  sluice_store_drain(sk, &done, 1) == -ECHILD &&
+			  sluice_store_wait(sk, 1, 0, &done) == -ECHILD &&
+			  sluice_store_get_stats(sk, &st) == -ECHILD &&
+			  sluice_store_get_io_stats(sk, &io) == -ECHILD &&
+			  sluice_store_metrics(sk, memory, sizeof(memory)) == -ECHILD &&
+			  sluice_store_register(sk, memory, 1, 0, NULL, NULL) == -ECHILD &&
+			  sluice_store_unregister(sk, memory) == -ECHILD &&
 			  sluice_store_close(sk, NULL) == 0;
 
 		_exit(ok ? 0 : 1);
 	}
+	pthread_mutex_unlock(&sk->lock);
 	T_EQ(waitpid(pid, &status, 0), pid);
 	T_EQ(status, 0);
 	T_EQ(sk_get("a", 1, 10), 10);

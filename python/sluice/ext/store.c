@@ -365,7 +365,7 @@ static int take_finished(struct core *c, struct task *tasks[64])
 		if ((tasks[known] = task_take(c, done[i].ticket)))
 			known++;
 	pthread_mutex_unlock(&c->lock);
-	return known;
+	return n < 0 ? n : known;
 }
 
 static PyObject *core_drain(PyObject *self, PyObject *unused)
@@ -381,6 +381,10 @@ static PyObject *core_drain(PyObject *self, PyObject *unused)
 	list = PyList_New(0);
 	n = list ? take_finished(c, tasks) : 0;
 	gate_leave(&c->inside);
+	if (n < 0) {
+		Py_DECREF(list);
+		return raise_os(n, sluice_strerror(n), NULL);
+	}
 	for (int i = 0; i < n; i++) {
 		struct task *t = tasks[i];
 		PyObject *results = list ? task_results(t) : NULL;
@@ -517,13 +521,14 @@ static PyObject *core_metrics(PyObject *self, PyObject *unused)
 {
 	struct core *c = core_of(self);
 	char text[16384];
+	int r;
 
 	(void)unused;
 	if (core_enter(c) < 0)
 		return NULL;
-	sluice_store_metrics(c->store, text, sizeof(text));
+	r = sluice_store_metrics(c->store, text, sizeof(text));
 	gate_leave(&c->inside);
-	return PyUnicode_FromString(text);
+	return r < 0 ? raise_os(r, sluice_strerror(r), NULL) : PyUnicode_FromString(text);
 }
 
 /* Once the gate is closed. */
