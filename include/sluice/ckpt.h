@@ -359,15 +359,14 @@ struct sluice_record {
 struct sluice_archive; /* the directory of one */
 
 /*
- * Read the directory of a zip archive, as torch.save() writes them, that is @len bytes of a file
- * from
- * @offset on.  Nothing in it is believed before it was seen to lie within the archive, and apart
- * from all else.  Headers are read only where records do not lie as torch lays them out.  The
- * reader is not needed any more when it returns.  Returns 0, what sluice_reader_pread() says, or
+ * Read the directory of the zip archive, as torch.save() writes them, that a file is.  Nothing in
+ * it is believed before it was seen to lie within the file, and apart from all else.  Headers are
+ * read only where records do not lie as torch lays them out.  The reader is not needed any more
+ * when it returns.  Returns 0, what sluice_reader_pread() says, or
  *   -EINVAL	it is none, or one with records that are compressed; the message says what is wrong
  */
 SLUICE_API int sluice_archive_open(struct sluice_archive **out, struct sluice_reader *r,
-				   uint64_t offset, uint64_t len, struct sluice_err *err);
+				   struct sluice_err *err);
 /* NULL is allowed. */
 SLUICE_API void sluice_archive_close(struct sluice_archive *a);
 /* The @i-th record in the order of the file; NULL past the last.  It lives as long as @a. */

@@ -47,7 +47,7 @@ static int open_tensors(struct model_file *m, struct sluice_io *io, const char *
 static int open_zip(struct model_file *m, const char *path, struct sluice_err *err)
 {
 	struct sluice_err why = {0, ""};
-	int r = sluice_archive_open(&m->zip, m->reader, 0, m->bytes, &why);
+	int r = sluice_archive_open(&m->zip, m->reader, &why);
 
 	if (r == -EBADMSG) /* which the reader tells with the name */
 		return sluice_fail(err, r, "%s", why.msg);

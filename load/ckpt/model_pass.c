@@ -74,7 +74,7 @@ static void name_unverified(const struct model_pass *p, uint64_t offset, uint64_
 	opts.verify = SLUICE_VERIFY_NEVER;
 	if (model_file_open(&file, p->io, p->path, &opts, NULL) == 0 && !offset &&
 	    file.format == MODEL_OTHER) { /* what tells the format is wrong */
-		if (sluice_archive_open(&file.zip, file.reader, 0, file.bytes, NULL) == 0)
+		if (sluice_archive_open(&file.zip, file.reader, NULL) == 0)
 			file.format = MODEL_TORCH;
 		else if (dot && !strcmp(dot, ".safetensors"))
 			file.format = MODEL_SAFETENSORS;

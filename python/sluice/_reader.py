@@ -123,7 +123,7 @@ class Reader:
     def records(self) -> dict[str, Record]:
         """Of the zip archive that the file is; Unusual where it is something else."""
         try:
-            found = self._input.records(0, self.size)
+            found = self._input.records()
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise

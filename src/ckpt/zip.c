@@ -344,45 +344,28 @@ struct sluice_archive {
 	struct zip zip;
 };
 
-/* A part of a file. */
-struct window {
-	struct sluice_reader *reader;
-	uint64_t start;
-};
-
-static int read_window(void *arg, void *buf, uint64_t len, uint64_t offset, struct sluice_err *err)
+static int read_file(void *arg, void *buf, uint64_t len, uint64_t offset, struct sluice_err *err)
 {
-	const struct window *w = arg;
-	int64_t n = sluice_reader_pread(w->reader, buf, len, w->start + offset, err);
+	int64_t n = sluice_reader_pread(arg, buf, len, offset, err);
 
 	if (n < 0)
 		return (int)n;
 	return (uint64_t)n == len ? 0 : sluice_fail(err, -ENODATA, "the file has become shorter");
 }
 
-int sluice_archive_open(struct sluice_archive **out, struct sluice_reader *r, uint64_t offset,
-			uint64_t len, struct sluice_err *err)
+int sluice_archive_open(struct sluice_archive **out, struct sluice_reader *r,
+			struct sluice_err *err)
 {
 	struct sluice_reader_info info = {.size = sizeof(info)};
-	struct window w = {r, offset};
-	struct zip_source src = {read_window, &w, len};
-	struct sluice_archive *a;
+	struct sluice_archive *a = calloc(1, sizeof(*a));
+	struct zip_source src;
 	int e;
 
-	sluice_reader_stat(r, &info);
-	if (!within(offset, len, info.bytes))
-		return sluice_fail(err, -EINVAL,
-				   "offset %" PRIu64 " length %" PRIu64
-				   " is not within the file of %" PRIu64 " bytes",
-				   offset, len, info.bytes);
-	a = calloc(1, sizeof(*a));
 	if (!a)
 		return sluice_fail(err, -ENOMEM, "out of memory");
+	sluice_reader_stat(r, &info);
+	src = (struct zip_source){read_file, r, info.bytes};
 	e = zip_open(&a->zip, &src, err);
-	for (uint64_t i = 0; e == 0 && i < a->zip.nr; i++) {
-		a->zip.records[i].header += offset;
-		a->zip.records[i].offset += offset;
-	}
 	if (e < 0)
 		sluice_archive_close(a);
 	else

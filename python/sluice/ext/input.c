@@ -358,19 +358,19 @@ static PyObject *list_records(const struct sluice_archive *a)
 	return list;
 }
 
-static PyObject *input_records(PyObject *self, PyObject *args)
+static PyObject *input_records(PyObject *self, PyObject *unused)
 {
 	struct input *in = (struct input *)self;
-	unsigned long long offset, length;
 	struct sluice_archive *a = NULL;
 	struct sluice_err err = {0, ""};
 	PyObject *list = NULL;
 	int r;
 
-	if (!PyArg_ParseTuple(args, "KK:records", &offset, &length) || input_enter(in) < 0)
+	(void)unused;
+	if (input_enter(in) < 0)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
-	r = sluice_archive_open(&a, in->reader, offset, length, &err);
+	r = sluice_archive_open(&a, in->reader, &err);
 	Py_END_ALLOW_THREADS
 	busy_leave(&in->busy);
 	if (r < 0)
@@ -386,9 +386,9 @@ static PyMethodDef methods[] = {
 	 "fetch($self, ranges, /)\n--\n\n"
 	 "Read many ranges: for each three numbers of 64 bits, address (0: only check), bytes, "
 	 "offset."},
-	{"records", input_records, METH_VARARGS,
-	 "records($self, offset, length, /)\n--\n\n"
-	 "Of a zip archive in this part of the file: name, offset in the file, bytes of each."},
+	{"records", input_records, METH_NOARGS,
+	 "records($self, /)\n--\n\n"
+	 "Of the zip archive that the file is: name, offset, bytes of each."},
 	{"close", input_close, METH_NOARGS, "close($self)\n--\n\n"},
 	{"__reduce__", refuse_pickle, METH_NOARGS, NULL},
 	{NULL, NULL, 0, NULL},
