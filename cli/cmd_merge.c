@@ -95,6 +95,8 @@ static int merge_main(void *args, int argc, char **argv)
 		e = report_read_result(&read[i], argv[i], &err);
 		in[i] = (struct merge_in){.result = read[i], .name = cli_html_name(argv, argc, i)};
 	}
+	if (e == 0)
+		e = merge_check_twice(in, (unsigned)argc, &err);
 	for (size_t i = 0; i < offsets->nr && e == 0; i++)
 		e = shift_one(offsets->items[i], read, argc, argv, &err);
 	if (e == 0)

@@ -203,4 +203,17 @@ def what_cannot_be_added_is_refused_in_one_line():
     merge.refused('0.json', 'old.json', says=('old.json', 'interval', 'older version'))
 
 
+@in_folder
+def one_result_counts_once():
+    two('bench', '-s', '64K', '-n', '5', '--no-limit', place='-f')
+    merge.refused('0.json', '1.json', './0.json', says=("'./0.json': is the same result as '0.json'",))
+    clikit.save('copy.json', load('0.json'))
+    merge.refused('0.json', 'copy.json', '--offset', 'copy.json=5', says='the same result')
+    # of one rank of one run there may be two files, whose clocks were measured twice
+    for name, rank, offset in (('0.json', 0, 0), ('1.json', 1, 0), ('copy.json', 0, .5)):
+        clikit.save(name, {**load(name), 'clock': {'rank': rank, 'offset_sec': offset, 'error_sec': 0, 'run': '0123456789abcdef'}})
+    merge('0.json', '1.json')
+    merge.refused('0.json', '1.json', 'copy.json', says="'copy.json': is the same result as '0.json'")
+
+
 run_all(globals())

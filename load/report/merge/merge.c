@@ -126,6 +126,29 @@ static int merge_check_all(const struct merging *m)
 	return r;
 }
 
+static bool is_same_result(const json_t *a, const json_t *b)
+{
+	const json_t *of = json_object_get(a, "clock"), *other = json_object_get(b, "clock");
+
+	return of && other
+		       ? json_equal(json_object_get(of, "run"), json_object_get(other, "run")) &&
+				 json_equal(json_object_get(of, "rank"),
+					    json_object_get(other, "rank"))
+		       : json_equal(a, b);
+}
+
+int merge_check_twice(const struct merge_in *in, unsigned nr, struct sluice_err *err)
+{
+	for (unsigned i = 1; i < nr; i++)
+		for (unsigned k = 0; k < i; k++)
+			if (is_same_result(in[i].result, in[k].result))
+				return sluice_fail(err, -EINVAL,
+						   "'%s': is the same result as '%s': give each of "
+						   "them once",
+						   in[i].name, in[k].name);
+	return 0;
+}
+
 /* --------------------------------------------------------------------- series */
 
 /* One that has nothing was interrupted before, or had no such rows. */

@@ -26,6 +26,12 @@ struct merge_in {
 int merge_results(json_t **out, const struct merge_in *in, unsigned nr, const char *how,
 		  struct sluice_err *err);
 
+/*
+ * -EINVAL, with the two named, where one result is given twice: to be asked before merge_shift().
+ * Of one rank of one run rank 0 and the rank itself may have written files that differ.
+ */
+int merge_check_twice(const struct merge_in *in, unsigned nr, struct sluice_err *err);
+
 /* @result was made on a host whose clock is so many seconds ahead: all its times are put right. */
 void merge_shift(json_t *result, double ahead);
 
