@@ -130,6 +130,7 @@ SLUICE_API void sluice_object_close(struct sluice_object *c);
 /*
  * Is @name a URI of an object store and not a path?  1: s3://, well formed or not.  0: a path.
  * -ENOTSUP: a store that this library cannot talk to (az://, gs://), with one line in @err.
+ * Schemes may be in capitals.
  */
 SLUICE_API int sluice_object_is_uri(const char *name, struct sluice_err *err);
 

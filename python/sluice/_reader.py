@@ -165,7 +165,7 @@ def closing(error: BaseException | None) -> contextlib.AbstractContextManager[No
 
 def is_uri(path: Any) -> bool:
     """Is it the name of an object, and not of a file?"""
-    return isinstance(path, str) and path.startswith('s3://')
+    return isinstance(path, str) and path[:5].lower() == 's3://'
 
 
 def content(path: Any) -> Any:

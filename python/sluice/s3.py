@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from ._reader import is_uri
 from ._sluice import BytesView, ObjectClient
 
 __all__ = ['BytesView', 'Client', 'MultipartUploadWriter', 'configure', 'copy', 'delete', 'exists', 'get', 'get_many', 'get_range',
@@ -47,7 +48,7 @@ def _choice(name: str, value: str, among: dict[str, int]) -> int:
 
 def split(uri: str) -> tuple[str, str]:
     """Bucket and key of s3://BUCKET/KEY."""
-    if not uri.startswith('s3://') or len(uri) == 5:
+    if not is_uri(uri) or len(uri) == 5:
         raise ValueError(f'{uri!r} is not of the form s3://BUCKET/KEY')
     bucket, _, key = uri[5:].partition('/')
     return bucket, key

@@ -14,9 +14,10 @@ enum { KEY_MAX = 1024, BUCKET_MIN = 3, BUCKET_MAX = 255 };
 
 static const char scheme[] = "s3://";
 
+/* Schemes and hosts mean the same in capitals (RFC 3986, 3.1 and 3.2.2). */
 static bool starts_with(const char *text, const char *start)
 {
-	return strncmp(text, start, strlen(start)) == 0;
+	return strncasecmp(text, start, strlen(start)) == 0;
 }
 
 int sluice_object_is_uri(const char *name, struct sluice_err *err)

@@ -114,7 +114,7 @@ def unknown_schemes_are_refused_wherever_a_name_is_given():
             if 'object' in role:
                 for uri in stores[1:]:
                     refused(*words, *option, uri, says=[uri, 'only s3:// is built'])
-            for uri in (*(stores if 'object' not in role else ()), 'direct://x', 'http://x', 'S3+x://y'):
+            for uri in (*((*stores, 'S3://bucket/x') if 'object' not in role else ()), 'direct://x', 'http://x', 'S3+x://y'):
                 refused(*words, *option, uri, says=[f"'{uri}'", uri.split(':')[0] + ':// is not supported'])
             refused(*words, *option, 'file://host/x', says=['another machine'])
     refused('replay', 'x', '--tier', '2=gs://x', says=['--tier', 'only s3:// is built'])

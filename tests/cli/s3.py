@@ -51,9 +51,12 @@ def files_and_objects_are_copied_from_either_to_either():
     cp('s3://bucket/copy', 's3://bucket/a b/f', '.', '--no-crc')
     assert content('copy') == data and not os.path.exists('copy.crc')
     fill('empty', 0)
-    cp('empty', 's3://bucket')
+    cp('empty', 'S3://bucket')
     cp('s3://bucket/empty', 'none')
     assert content('none') == b''
+    assert ls('S3://bucket').out == ls('s3://bucket').out != ''
+    rm('S3://bucket/empty')
+    assert 'empty' not in ls('s3://bucket').out
     assert S.stats()['uploads'] == 0
 
 

@@ -23,7 +23,7 @@ def a_checkpoint_is_saved_and_loaded_with_the_results_of_the_original():
         assert set(saved) == SAVED and saved['chunks'] == 10 and saved['total_bytes'] == total
         assert os.path.getsize(name) == total and saved['bottleneck'] in ('I/O', 'Generation')
         assert 0 < saved['io_time'] <= saved['total_time'] and 0 <= saved['pipeline_overhead_pct'] <= 100
-        loaded = ckpt.load(f'file://{name}', total, verify=True)
+        loaded = ckpt.load(f'File://{name}', total, verify=True)
         assert set(loaded) == LOADED and loaded['chunks'] == 10 and loaded['total_bytes'] == total
 
 

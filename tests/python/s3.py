@@ -47,6 +47,17 @@ def what_is_put_is_got():
 
 
 @case
+def schemes_may_be_in_capitals():
+    with s3.MultipartUploadWriter.from_uri('S3://bucket/capital/b') as w:
+        w.write(b'text')
+    piece = bytearray(4)
+    sluice.Handle().read(piece, 'S3://bucket/capital/b')
+    assert piece == b'text' == bytes(s3.get('S3://bucket/capital/b'))
+    assert s3.list('S3://bucket/capital/') == ['s3://bucket/capital/b']
+    s3.delete('S3://bucket/capital/b')
+
+
+@case
 def results_are_buffers_without_a_copy():
     s3.put_bytes('s3://bucket/view', data(3 * MIB))
     view = s3.get('s3://bucket/view')

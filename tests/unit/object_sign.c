@@ -156,6 +156,8 @@ static void names_are_told_from_paths(void)
 	T_ERR(sluice_object_is_uri("az://b/k", &err), -ENOTSUP, &err);
 	T_STR_HAS(err.msg, "az://b/k: only s3:// is built");
 	T_ERR(sluice_object_is_uri("gs://b", &err), -ENOTSUP, &err);
+	T_EQ(sluice_object_is_uri("S3://b/k", &err), 1);
+	T_ERR(sluice_object_is_uri("Gs://b", &err), -ENOTSUP, &err);
 }
 
 static void names_are_taken_apart(void)
@@ -168,6 +170,9 @@ static void names_are_taken_apart(void)
 
 	T_EQ(object_name_parse(&n, "s3://my.bucket-1//a/b c", true, &err), 0);
 	T_OK(!strcmp(n.bucket, "my.bucket-1") && !strcmp(n.key, "/a/b c"));
+	object_name_free(&n);
+	T_EQ(object_name_parse(&n, "S3://bucket/Key", true, &err), 0);
+	T_OK(!strcmp(n.bucket, "bucket") && !strcmp(n.key, "Key"));
 	object_name_free(&n);
 	T_EQ(object_name_parse(&n, "s3://bucket", false, &err), 0);
 	T_OK(!*n.key);

@@ -258,6 +258,7 @@ class StreamingCheckpointing:
             raise ValueError(f'total_bytes: {total} is not more than 0')
         path = os.fspath(uri)
         scheme, colon, rest = path.partition('://')
+        scheme = scheme.lower()
         if colon and scheme not in ('file', 'direct', 's3'):
             raise ValueError(f'path_or_uri: {path!r}: only paths, file://, direct:// and s3:// are known here')
         if self._backend and (self._backend in _OF_STORES) != is_uri(path):
