@@ -99,6 +99,46 @@ static void only_keys_that_need_quotes_get_them(void)
 	}
 }
 
+/* docs/security.md: a trace is for programs; no apostrophe makes another name of one. */
+static void a_name_that_looks_like_a_formula_stays_that_name(void)
+{
+	static const struct {
+		const char *key, *cell;
+	} names[] = {
+		{"=1+2", "=1+2"},
+		{"+1", "+1"},
+		{"-1", "-1"},
+		{"@SUM(A1)", "@SUM(A1)"},
+		{"\tx", "\tx"},
+		{"'=1", "'=1"},
+		{"=HYPERLINK(\"http://x\",1)", "\"=HYPERLINK(\"\"http://x\"\",1)\""},
+		{"\r=1", "\"\r=1\""},
+	};
+	static const enum trace_format formats[] = {TRACE_KV, TRACE_OPLOG};
+
+	for (size_t i = 0; i < T_COUNT(names) * T_COUNT(formats); i++) {
+		const char *key = names[i / T_COUNT(formats)].key;
+		struct trace_writer_opts o = {.format = formats[i % T_COUNT(formats)], .lf = true};
+		struct trace_row row = row_of(TRACE_READ, 0, 1, key), got;
+		struct trace_reader *r;
+		struct sluice_err err;
+		char want[200];
+
+		write_one(t_path("a.csv"), &o, &row);
+		snprintf(want, sizeof(want), SIX "\n0.000000,Read,1,Tier-2,%s,Decode\n",
+			 names[i / T_COUNT(formats)].cell);
+		if (o.format == TRACE_KV)
+			EXPECT(t_path("a.csv"), want);
+		T_ERR(trace_reader_open(&r, t_path("a.csv"),
+					&(struct trace_reader_opts){.format = o.format}, &err),
+		      0, &err);
+		T_ERR(trace_read(r, &got, &err), 1, &err);
+		T_EQ(got.key_len, strlen(key));
+		T_MEM(got.key, key, strlen(key));
+		trace_reader_close(r);
+	}
+}
+
 static void extended_traces_have_more_columns_and_rows(void)
 {
 	struct trace_writer_opts o = {.lf = true};
@@ -320,6 +360,7 @@ static const struct t_case cases[] = {
 	T_CASE(a_row_is_what_the_benchmark_writes),
 	T_CASE(numbers_of_every_length_are_written),
 	T_CASE(only_keys_that_need_quotes_get_them),
+	T_CASE(a_name_that_looks_like_a_formula_stays_that_name),
 	T_CASE(extended_traces_have_more_columns_and_rows),
 	T_CASE(a_key_may_be_long_but_not_endless),
 	T_CASE(folders_are_made),
