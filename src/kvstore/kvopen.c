@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -209,30 +210,67 @@ static bool is_fatal(int code)
 	return code == -EBUSY || code == -EEXIST || code == -EPROTO || code == -ENOMEM;
 }
 
+/* It is left out, unless that ends the opening. */
+static int shelf_fails(struct store_shelf *sh, unsigned nr, int code, struct sluice_err *err)
+{
+	struct sluice_store *s = sh->store;
+
+	if (is_fatal(code) || s->stats.dirs_out + 1 == nr)
+		return code;
+	store_tell(s, code, sh->path, 0, err->msg);
+	sh->out = true;
+	s->stats.dirs_out++;
+	return 0;
+}
+
+/* The secret that all heads have, whichever drives are new. */
+static int find_secret(struct sluice_store *s, struct sluice_err *err)
+{
+	const struct store_shelf *first = NULL;
+
+	for (unsigned i = 0; i < s->nr_shelves; i++) {
+		const struct store_shelf *sh = &s->shelves[i];
+
+		if (sh->out || sh->fresh)
+			continue;
+		first = first ? first : sh;
+		if (sh->secret.a != first->secret.a || sh->secret.b != first->secret.b)
+			return sluice_fail(err, -EEXIST, "%s: belongs to another store than %s",
+					   sh->path, first->path);
+	}
+	if (first)
+		s->secret = first->secret;
+	else if (getrandom(&s->secret, sizeof(s->secret), 0) != sizeof(s->secret))
+		s->secret = (struct store_secret){clock_ns(), (uint64_t)getpid() | 1};
+	return 0;
+}
+
 static int open_shelves(struct sluice_store *s, const char *const *dirs, unsigned nr,
 			struct sluice_err *err)
 {
-	unsigned usable = 0;
 	int r = 0;
 
 	s->shelves = calloc(nr, sizeof(*s->shelves));
 	if (!s->shelves)
 		return sluice_fail(err, -ENOMEM, "out of memory");
-	for (s->nr_shelves = 0; s->nr_shelves < nr;) {
+	while (s->nr_shelves < nr && r == 0) {
 		struct store_shelf *sh = &s->shelves[s->nr_shelves];
 
 		sh->nr = s->nr_shelves++;
 		r = store_shelf_open(sh, s, dirs[sh->nr], s->capacity / nr, err);
-		usable += r == 0;
-		if (r == 0)
-			continue;
-		if (is_fatal(r) || (!usable && s->nr_shelves == nr))
-			return r;
-		store_tell(s, r, dirs[sh->nr], 0, err->msg);
-		sh->out = true;
-		s->stats.dirs_out++;
+		if (r < 0)
+			r = shelf_fails(sh, nr, r, err);
 	}
-	return 0;
+	if (r == 0)
+		r = find_secret(s, err);
+	for (unsigned i = 0; i < nr && r == 0; i++) {
+		if (s->shelves[i].out)
+			continue;
+		r = store_shelf_fill(&s->shelves[i], err);
+		if (r < 0)
+			r = shelf_fails(&s->shelves[i], nr, r, err);
+	}
+	return r;
 }
 
 /* Forget what a log says. */

@@ -211,6 +211,7 @@ struct store_shelf {
 	char *path;
 	unsigned nr;
 	int dir, head; /* descriptors; the head is locked */
+	bool fresh;    /* which says nothing yet */
 	struct store_secret secret;
 	struct sluice_file *data;
 	int data_fd;
@@ -238,9 +239,11 @@ struct store_shelf {
 	atomic_uint_fast64_t in_flight; /* bytes */
 };
 
-/* Open or make a shelf, but for what its log says. */
+/* Make the directory, if it is not there, lock it, and read its head. */
 int store_shelf_open(struct store_shelf *sh, struct sluice_store *s, const char *path,
 		     uint64_t share, struct sluice_err *err);
+/* Then, once the secret of the store is known: open or make its files. */
+int store_shelf_fill(struct store_shelf *sh, struct sluice_err *err);
 /* The same for one that is there, to look at. */
 int store_shelf_look(struct store_shelf *sh, struct sluice_store *s, const char *path,
 		     struct sluice_err *err);

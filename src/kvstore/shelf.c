@@ -153,12 +153,10 @@ int store_head_open(int *ret_dir, int *ret_head, struct store_head *ret, const c
 
 /* ----------------------------------------------------------------- opening */
 
-/* The head that is there, or a new one; the secret of a store is that of its first shelf. */
+/* The head that is there, or room for a new one. */
 static int shelf_head(struct store_shelf *sh, struct sluice_err *err)
 {
-	struct sluice_store *s = sh->store;
-	bool first = !s->secret.a && !s->secret.b;
-	struct store_head h = {.secret = s->secret};
+	struct store_head h;
 	int r;
 
 	sh->head = sluice_beneath_open(sh->dir, STORE_HEAD_NAME, O_RDWR, 0);
@@ -174,23 +172,18 @@ static int shelf_head(struct store_shelf *sh, struct sluice_err *err)
 	r = head_lock(sh->head, sh->path, err);
 	if (r == 0)
 		r = head_read(sh->head, &h, sh->path, err);
-	if (r == -ENODATA) { /* new, or its maker was killed just then */
-		r = check_empty(sh->dir, sh->path, err);
-		if (r < 0)
-			return r;
-		if (first && getrandom(&h.secret, sizeof(h.secret), 0) != sizeof(h.secret))
-			h.secret = (struct store_secret){clock_ns(), (uint64_t)getpid() | 1};
-		r = head_write(sh->head, &h.secret);
-		if (r < 0)
-			return sluice_fail(err, r, "%s/%s: %s", sh->path, STORE_HEAD_NAME,
-					   strerror(-r));
-	}
-	if (r == 0 && !first && (h.secret.a != s->secret.a || h.secret.b != s->secret.b))
-		return sluice_fail(err, -EEXIST, "%s: belongs to another store than the one before",
-				   sh->path);
 	if (r == 0)
-		s->secret = h.secret;
-	return r;
+		sh->secret = h.secret;
+	sh->fresh = r == -ENODATA; /* or its maker was killed just then */
+	return sh->fresh ? check_empty(sh->dir, sh->path, err) : r;
+}
+
+static int shelf_begin(struct store_shelf *sh, struct sluice_err *err)
+{
+	int r = head_write(sh->head, &sh->store->secret);
+
+	return r < 0 ? sluice_fail(err, r, "%s/%s: %s", sh->path, STORE_HEAD_NAME, strerror(-r))
+		     : 0;
 }
 
 static int shelf_open_file(struct sluice_file **out, int *ret_fd, struct store_shelf *sh,
@@ -268,8 +261,6 @@ static void shelf_sizes(struct store_shelf *sh, uint64_t share)
 int store_shelf_open(struct store_shelf *sh, struct sluice_store *s, const char *path,
 		     uint64_t share, struct sluice_err *err)
 {
-	int r;
-
 	sh->store = s;
 	sh->dir = sh->head = sh->data_fd = -1;
 	store_line_init(&sh->waiting);
@@ -280,7 +271,13 @@ int store_shelf_open(struct store_shelf *sh, struct sluice_store *s, const char 
 	sh->dir = open_dir(path, true, err);
 	if (sh->dir < 0)
 		return sh->dir;
-	r = shelf_head(sh, err);
+	return shelf_head(sh, err);
+}
+
+int store_shelf_fill(struct store_shelf *sh, struct sluice_err *err)
+{
+	int r = sh->fresh ? shelf_begin(sh, err) : 0;
+
 	if (r == 0)
 		r = shelf_data(sh, err);
 	if (r == 0)

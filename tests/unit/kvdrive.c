@@ -111,16 +111,21 @@ static void begin(void)
 	sk_opts.flags = SLUICE_STORE_NO_RECENT;
 }
 
-static void end(void)
+static void empty(const char *name)
 {
 	char cmd[600];
 
+	snprintf(cmd, sizeof(cmd), "rm -rf %s/*", t_path(name));
+	T_EQ(system(cmd), 0);
+}
+
+static void end(void)
+{
 	bad[0] = bad[1] = slow = held = full = 0;
 	bad_from = passed = 0;
 	if (sk)
 		sk_close();
-	snprintf(cmd, sizeof(cmd), "rm -rf %s/*", t_dir());
-	T_EQ(system(cmd), 0);
+	empty(".");
 }
 
 static const char *key_of(unsigned i)
@@ -135,6 +140,11 @@ static void set_some(unsigned from, unsigned to, uint64_t seed)
 {
 	for (unsigned i = from; i < to; i++)
 		T_EQ(sk_set(key_of(i), seed + i, LEN), LEN);
+}
+
+static struct store_entry *entry_of(const char *key)
+{
+	return store_index_find(&sk->index, store_hash_key(&sk->secret, key, strlen(key)));
 }
 
 static void a_drive_that_fails_loses_only_its_entries(void)
@@ -165,6 +175,53 @@ static void a_drive_that_fails_loses_only_its_entries(void)
 	for (unsigned i = 0; i < KEYS + 20; i++)
 		T_EQ(sk_get(key_of(i), i, LEN), i >= KEYS || there[i] ? LEN : -ENOENT);
 	T_EQ(sk_stats().corrupt, 0);
+}
+
+/* Any of them comes back empty: the others know what they have, and whose they are. */
+static void a_drive_that_is_replaced_loses_only_its_entries(void)
+{
+	static const char *const drives[] = {"a", "b", "c"};
+
+	for (unsigned i = 0; i < 3; i++) {
+		struct store_secret was;
+		unsigned gone = 0;
+
+		sk_open("a b c", MIB(72));
+		was = sk->secret;
+		set_some(0, KEYS, i);
+		for (unsigned k = 0; k < KEYS; k++)
+			gone += entry_of(key_of(k))->shelf == i;
+		T_OK(gone > 5 && gone < KEYS - 5);
+		sk_close();
+		empty(drives[i]);
+		for (unsigned again = 0; again < 2; again++) {
+			sk_open("a b c", MIB(72));
+			T_EQ(sk->secret.a, was.a);
+			T_EQ(sk_stats().recovered, KEYS - gone);
+			T_EQ(sk_stats().dirs_out, 0);
+			sk_close();
+		}
+		sk_open("a b c", MIB(72));
+		for (unsigned k = 0; k < KEYS; k++)
+			gone -= sk_get(key_of(k), i + k, LEN) == -ENOENT;
+		T_EQ(gone, 0);
+		T_EQ(sk_stats().corrupt, 0);
+		sk_close();
+	}
+}
+
+static void drives_of_two_stores_are_refused(void)
+{
+	struct sluice_err err = {0, ""};
+
+	sk_open("a b", MIB(48));
+	sk_close();
+	sk_open("c", MIB(24));
+	sk_close();
+	T_ERR(sk_try_open("new c a b", MIB(96), &err), -EEXIST, &err);
+	sk = NULL;
+	T_STR_HAS(err.msg, "/a: belongs to another store than ");
+	sk_open("b a", MIB(48)); /* and nothing has become of them */
 }
 
 /* Whoever asks for it, and how often: it is one failure, and can be set again. */
@@ -563,11 +620,6 @@ static void long_keys_at_once_fit_into_a_short_log(void)
 	T_EQ(sk_set("short", 1, 100), 100);
 }
 
-static struct store_entry *entry_of(const char *key)
-{
-	return store_index_find(&sk->index, store_hash_key(&sk->secret, key, strlen(key)));
-}
-
 static unsigned in_line_for_the_log(void)
 {
 	unsigned n = 0;
@@ -673,6 +725,8 @@ int main(void)
 {
 	static const struct t_case cases[] = {
 		T_CASE(a_drive_that_fails_loses_only_its_entries),
+		T_CASE(a_drive_that_is_replaced_loses_only_its_entries),
+		T_CASE(drives_of_two_stores_are_refused),
 		T_CASE(a_bad_place_of_a_drive_loses_one_value),
 		T_CASE(a_value_keeps_its_place_while_it_is_read),
 		T_CASE(deadlines_are_seen_while_a_large_value_is_summed_up),
