@@ -52,38 +52,37 @@ static const char *slurm_mpi(void)
 	return getenv("PMIX_RANK") ? "openmpi" : getenv("PMI_RANK") ? "mpich" : NULL;
 }
 
-/*
- * Do a launcher's variables speak of several ranks?  Which of them this is, and by which MPI they
- * find each other; NULL: by none that we know.
- */
-static bool launched(struct hosts *h, const char **ret_mpi)
+/* The variables of one, and by which MPI its ranks find each other; NULL: see slurm_mpi(). */
+struct launcher {
+	const char *size, *rank, *mpi;
+};
+
+/* The one whose variables speak of several ranks, NULL: none; and which of them this is. */
+static const struct launcher *launched(struct hosts *h)
 {
-	static const struct {
-		const char *size, *rank, *mpi;
-	} words[] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "openmpi"},
-		     {"PMI_SIZE", "PMI_RANK", "mpich"},
-		     {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", NULL}};
+	static const struct launcher all[] = {
+		{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "openmpi"},
+		{"PMI_SIZE", "PMI_RANK", "mpich"},
+		{"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", NULL}};
 	const char *off = getenv("SLUICE_MPI");
 
-	for (unsigned i = 0; i < ARRAY_SIZE(words) && !(off && !strcmp(off, "off")); i++) {
-		const char *size = getenv(words[i].size), *rank = getenv(words[i].rank);
+	for (unsigned i = 0; i < ARRAY_SIZE(all) && !(off && !strcmp(off, "off")); i++) {
+		const char *size = getenv(all[i].size), *rank = getenv(all[i].rank);
 
 		if (!size || atoi(size) < 2)
 			continue;
 		h->size = (unsigned)atoi(size);
 		h->rank = rank ? (unsigned)atoi(rank) : 0;
-		*ret_mpi = words[i].mpi ? words[i].mpi : slurm_mpi();
-		return true;
+		return &all[i];
 	}
-	return false;
+	return NULL;
 }
 
 bool hosts_is_first(void)
 {
 	struct hosts h = {.size = 1};
-	const char *mpi;
 
-	return launched(&h, &mpi) && h.rank == 0;
+	return launched(&h) && h.rank == 0;
 }
 
 /* -------------------------------------------------------------------- plug-in */
@@ -421,15 +420,29 @@ static int meet_by_mpi(struct hosts *h, const char *mpi, struct address *a, int 
 	return 0;
 }
 
+/* Without MPI the launcher's word is all there is. */
+static int check_rank(const struct hosts *h, const struct launcher *by, struct sluice_err *err)
+{
+	const char *rank = getenv(by->rank);
+
+	if (rank && h->rank < h->size)
+		return 0;
+	return sluice_fail(err, -EINVAL, "%s is %s, which is none of the %u ranks of %s", by->rank,
+			   rank ? rank : "not set", h->size, by->size);
+}
+
 /* The same by HOST:PORT:SECRET. */
-static int meet_by_name(struct hosts *h, const char *text, struct address *a, int *fd,
-			struct sluice_err *err)
+static int meet_by_name(struct hosts *h, const struct launcher *by, const char *text,
+			struct address *a, int *fd, struct sluice_err *err)
 {
 	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
 	struct addrinfo *all = NULL;
 	char host[256], port[8], secret[COOKIE + 1];
+	int r = check_rank(h, by, err);
 
-	if (sscanf(text, "%255[^:]:%7[0-9]:%32s", host, port, secret) != 3 || h->rank >= h->size ||
+	if (r < 0)
+		return r;
+	if (sscanf(text, "%255[^:]:%7[0-9]:%32s", host, port, secret) != 3 ||
 	    getaddrinfo(host, port, &hints, &all) != 0)
 		return sluice_fail(err, -EINVAL,
 				   "SLUICE_MEET is not HOST:PORT:SECRET of rank 0, or there is no "
@@ -461,12 +474,14 @@ static int connect_all(struct hosts *h, const struct address *a, int fd, struct 
 
 int hosts_meet(struct hosts *h, struct sluice_err *err)
 {
-	const char *mpi = NULL, *given = getenv("SLUICE_MEET");
+	const char *given = getenv("SLUICE_MEET"), *mpi;
+	const struct launcher *by = launched(h);
 	struct address a = {.nr = 0};
 	int fd = -1, r;
 
 	given = given && *given ? given : NULL;
-	if (!launched(h, &mpi) || (!given && !mpi)) {
+	mpi = by && by->mpi ? by->mpi : slurm_mpi();
+	if (!by || (!given && !mpi)) {
 		if (h->size > 1 && h->rank == 0)
 			h->say("srun has started several tasks without PMI, and each runs by "
 			       "itself; with --mpi=pmix or --mpi=pmi2, or SLUICE_MEET, they are "
@@ -475,7 +490,7 @@ int hosts_meet(struct hosts *h, struct sluice_err *err)
 		h->size = 1;
 		return 0;
 	}
-	r = given ? meet_by_name(h, given, &a, &fd, err) : meet_by_mpi(h, mpi, &a, &fd, err);
+	r = given ? meet_by_name(h, by, given, &a, &fd, err) : meet_by_mpi(h, mpi, &a, &fd, err);
 	if (r == 0 && h->size > 1)
 		r = connect_all(h, &a, fd, err);
 	if (fd >= 0)

@@ -276,6 +276,10 @@ def by_themselves(mpi):
     if is_meet(mpi):
         _, err = done(launch(mpi, 2, 'bench', env={'SLUICE_MEET': 'here'}), status=1)
         assert 'SLUICE_MEET is not HOST:PORT:SECRET' in err, err
+        for rank, says in (('2', 'SLURM_PROCID is 2, which is none of the 2 ranks of SLURM_STEP_NUM_TASKS'), (None, 'SLURM_PROCID is not set, ')):
+            env = {k: v for k, v in {**os.environ, **meet(), 'SLURM_PROCID': rank}.items() if v is not None}
+            one = subprocess.run([SLUICE, *NULL], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+            assert one.returncode == 1 and says in one.stderr, one
         return
     _, err = done(launch(mpi, 2, 'bench', '-s', '4K', env={'SLUICE_MPI_PLUGIN': '/nothing.so'}), status=3)
     assert 'plug-in' in err and 'SLUICE_MPI=off' in err, err

@@ -190,7 +190,8 @@ def of_checkpoints_the_slowest_process_of_each_counts():
 def what_cannot_be_added_is_refused_in_one_line():
     two('bench', '-s', '64K', '-n', '5', '--no-limit', place='-f')
     Command('bench')('-s', '64K', '-n', '6', '--no-limit', '--json', 'other.json')
-    merge('0.json', '1.json', '--json', 'm.json')
+    assert merge('0.json', '1.json', '--json', 'm.json').out.startswith('bench by 2 ranks\n')
+    assert merge('0.json').out.startswith('bench by 1 rank\n')
     merge.refused('0.json', 'other.json', says=('other.json', 'settings.iterations is 6, not 5'))
     merge.refused('0.json', 'm.json', says=('m.json', 'ranks', 'merged already'))
     merge.refused('0.json', 'nothing.json', says='nothing.json')

@@ -160,10 +160,9 @@ void merge_text(FILE *f, const json_t *merged)
 {
 	const json_t *ranks = json_object_get(merged, "ranks"),
 		     *rows = json_object_get(ranks, "series"), *s;
-	size_t i;
+	size_t i, nr = json_array_size(json_object_get(ranks, "members"));
 
-	fprintf(f, "%s by %zu ranks\n\n", report_text(merged, "command"),
-		json_array_size(json_object_get(ranks, "members")));
+	fprintf(f, "%s by %zu rank%s\n\n", report_text(merged, "command"), nr, nr == 1 ? "" : "s");
 	json_array_foreach(json_object_get(merged, "series"), i, s)
 	{
 		series_lines(f, s, json_array_get(rows, i));
