@@ -372,7 +372,8 @@ SLUICE_API int sluice_wait(struct sluice_io *io, uint64_t ticket, int64_t timeou
 /*
  * Collect finished operations, whichever they are: at least @min, at most
  * @max, in the order they finished; where several threads submit, a thread's own
- * may come before those of others.  Returns how many were stored in @done:
+ * may come before those of others, which may be left for them to collect for some
+ * milliseconds while enough of its own are under way.  Returns how many were stored in @done:
  * fewer than @min only after @timeout_ns, or when nothing is left to wait for.
  */
 SLUICE_API int sluice_wait_any(struct sluice_io *io, struct sluice_done *done, unsigned min,

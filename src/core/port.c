@@ -278,13 +278,32 @@ unsigned ports_lock(struct sluice_io *io, bool *quiet)
 	return n;
 }
 
-unsigned ports_offered(struct sluice_io *io, unsigned n)
+/* The next one behind @op, or NULL. */
+static struct op *port_offers(struct port *port, const struct op *op, const struct offer *of)
+{
+	struct op *next = op->next;
+
+	while (next != &port->done && next->waiters)
+		next = next->next;
+	return next != &port->done && (port == of->own || next->finished <= of->until) ? next
+										       : NULL;
+}
+
+bool ports_offer(struct sluice_io *io, unsigned n, const struct offer *of, unsigned min)
 {
 	unsigned offered = 0;
 
-	while (n)
-		offered += io->ports[--n]->offered;
-	return offered;
+	while (n-- && offered < min) {
+		struct port *port = io->ports[n];
+		const struct op *op = &port->done;
+
+		if (port == of->own || of->until == UINT64_MAX)
+			offered += port->offered;
+		else
+			while (offered < min && (op = port_offers(port, op, of)))
+				offered++;
+	}
+	return offered >= min;
 }
 
 void ports_unlock(struct sluice_io *io, unsigned n)
@@ -293,16 +312,13 @@ void ports_unlock(struct sluice_io *io, unsigned n)
 		pthread_mutex_unlock(&io->ports[--n]->lock);
 }
 
-struct op *ports_oldest(struct sluice_io *io, unsigned n)
+struct op *ports_oldest(struct sluice_io *io, unsigned n, const struct offer *of)
 {
 	struct op *oldest = NULL, *op;
 
 	for (unsigned i = 0; i < n; i++) {
-		struct op *head = &io->ports[i]->done;
-
-		for (op = head->next; op != head && op->waiters; op = op->next)
-			;
-		if (op != head && (!oldest || op->finished < oldest->finished))
+		op = port_offers(io->ports[i], &io->ports[i]->done, of);
+		if (op && (!oldest || op->finished < oldest->finished))
 			oldest = op;
 	}
 	return oldest;

@@ -91,9 +91,15 @@ void port_put(struct op *list); /* operations that came to nothing */
  */
 unsigned ports_lock(struct sluice_io *io, bool *quiet);
 void ports_unlock(struct sluice_io *io, unsigned n);
-unsigned ports_offered(struct sluice_io *io, unsigned n);
-/* The result that came about first, of those nobody waits for by ticket; NULL: none. */
-struct op *ports_oldest(struct sluice_io *io, unsigned n);
+/* Results nobody waits for by ticket: all of @own, of the others those that came about by @until.
+ */
+struct offer {
+	const struct port *own;
+	uint64_t until; /* UINT64_MAX: whenever */
+};
+bool ports_offer(struct sluice_io *io, unsigned n, const struct offer *of, unsigned min);
+/* That came about first; NULL: none. */
+struct op *ports_oldest(struct sluice_io *io, unsigned n, const struct offer *of);
 bool ports_quiet(struct sluice_io *io); /* no operation is under way */
 /* Results for sluice_wait_any(); without a lock, so who changes it has to tell waiters after that.
  */

@@ -248,17 +248,22 @@ static void waiter_leave(struct sluice_io *io, struct waiter *w)
 	pthread_mutex_unlock(&io->lock);
 }
 
-/* At least @min of this port, or none.  *@soon: as many are under way. */
+static const struct offer whatever = {NULL, UINT64_MAX};
+
+/*
+ * At least @min of this port, or none.  *@soon: as many, and one at least, are there or under
+ * way; then it may be fewer where @late.
+ */
 static unsigned collect_here(struct port *port, struct sluice_done *done, unsigned min,
-			     unsigned max, bool *soon)
+			     unsigned max, bool late, bool *soon)
 {
 	struct op *op, *next;
 	unsigned n = 0;
 
 	pthread_mutex_lock(&port->lock);
 	port_drain(port);
-	*soon = atomic_load(&port->submitted) - port->drained + port->offered >= min;
-	if (port->offered < min)
+	*soon = atomic_load(&port->submitted) - port->drained + port->offered >= max_u64(min, 1);
+	if (port->offered < min && !(late && *soon))
 		max = 0;
 	for (op = port->done.next; op != &port->done && n < max; op = next) {
 		next = op->next;
@@ -273,24 +278,40 @@ static unsigned collect_here(struct port *port, struct sluice_done *done, unsign
 }
 
 /*
- * Of all ports, in the order in which they came about: at least @min, or none.  Fewer where
- * @late, or where there is nothing to wait for: then *@over.
+ * Of all ports, in the order in which they came about: at least @min, or none.  Fewer where *@over
+ * is set, which it is where there is enough, or nothing to wait for.
  */
-static unsigned collect_any(struct sluice_io *io, struct sluice_done *done, unsigned min,
-			    unsigned max, bool late, bool *over)
+static unsigned collect_any(struct sluice_io *io, const struct offer *of, struct sluice_done *done,
+			    unsigned min, unsigned max, bool *over)
 {
 	bool quiet;
 	unsigned ports = ports_lock(io, &quiet), n = 0;
 	struct op *op;
 
-	*over = late || quiet || ports_offered(io, ports) >= min;
-	while (*over && n < max && (op = ports_oldest(io, ports))) {
+	*over |= (quiet && !of->own) || ports_offer(io, ports, of, min);
+	while (*over && n < max && (op = ports_oldest(io, ports, of))) {
 		op_result(op, &done[n++]);
 		port_claim(op->port);
 		port_collect(op->port, op);
 	}
 	ports_unlock(io, ports);
 	return n;
+}
+
+/*
+ * Is it time to look at the others' results, too?  They might never be collected else.  But who
+ * takes what another is about to collect makes that one look around as well: only what has lain
+ * there for a while.
+ */
+static bool looks_around(struct here *here, struct offer *of)
+{
+	uint64_t now = clock_ns();
+
+	if (now - here->looked_at < LOOK_NS)
+		return false;
+	here->looked_at = now;
+	*of = (struct offer){here->port, now - LOOK_NS};
+	return true;
 }
 
 /* Look for a while whether enough comes back here. */
@@ -303,7 +324,7 @@ static unsigned collect_soon(struct port *port, struct sluice_done *done, unsign
 
 	while (!n && soon && (now = clock_ns()) < end)
 		if (spin_until((unsigned)(end - now), port_has_any, port))
-			n = collect_here(port, done, min, max, &soon);
+			n = collect_here(port, done, min, max, false, &soon);
 	return n;
 }
 
@@ -317,43 +338,35 @@ static unsigned wait_for_any(struct sluice_io *io, struct sluice_done *done, uns
 	unsigned n;
 
 	waiter_enter(io, &w);
-	while (n = collect_any(io, done, min, max, !in_time, &over), !over)
+	while (over = !in_time, n = collect_any(io, &whatever, done, min, max, &over), !over)
 		in_time = wait_to_be_told(io, &w, &t);
 	waiter_leave(io, &w);
 	return n;
-}
-
-/*
- * Is it time to look at the others' results, too?  They might never be collected else; but who
- * takes what is another's makes that one look around as well.
- */
-static bool looks_around(struct here *here)
-{
-	uint64_t now = ++here->looks % LOOK_EVERY ? 0 : clock_ns();
-
-	if (!now || now - here->looked_at < LOOK_NS)
-		return false;
-	here->looked_at = now;
-	return true;
 }
 
 /* A thread's own results first: it need not meet anybody for them. */
 static unsigned wait_collect(struct sluice_io *io, struct here *here, struct sluice_done *done,
 			     unsigned min, unsigned max, int64_t timeout_ns)
 {
-	bool alone = atomic_load(&io->nr_ports) == 1, soon = false, over;
+	bool alone = atomic_load(&io->nr_ports) == 1, late = !timeout_ns || !min;
+	bool soon, over = false;
+	struct offer left;
 	uint64_t start;
 	unsigned n = 0;
 
-	if (alone || !looks_around(here))
-		n = collect_here(here->port, done, min, max, &soon);
+	if (!alone && ++here->looks % LOOK_EVERY == 0 && looks_around(here, &left))
+		n = collect_any(io, &left, done, min, max, &over);
+	if (!n)
+		n = collect_here(here->port, done, min, max, late, &soon);
 	if (n || (alone && !min))
 		return n;
-	if (!soon || !timeout_ns || !min) {
-		n = collect_any(io, done, min, max, !timeout_ns, &over);
-		if (over)
-			return n;
-	}
+	over = late;
+	if (!soon)
+		n = collect_any(io, &whatever, done, min, max, &over);
+	else if (late && !alone && looks_around(here, &left))
+		n = collect_any(io, &left, done, min, max, &over);
+	if (over)
+		return n;
 	start = clock_ns();
 	n = soon ? collect_soon(here->port, done, min, max, timeout_ns) : 0;
 	if (!n)
@@ -424,7 +437,7 @@ int sluice_wait_all(struct sluice_io *io, int64_t timeout_ns, struct sluice_summ
 		return -ETIMEDOUT;
 	memset(to, 0, sizeof(*to));
 	ports = ports_lock(io, &quiet);
-	while ((op = ports_oldest(io, ports))) {
+	while ((op = ports_oldest(io, ports, &whatever))) {
 		add_up(to, op);
 		port_claim(op->port);
 		port_collect(op->port, op);

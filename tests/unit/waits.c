@@ -166,6 +166,60 @@ static void a_result_that_is_waited_for_by_ticket_is_not_for_others(void)
 	in_all_orders(3, FEW, setup, all_three_once);
 }
 
+static void finish_of_others(void)
+{
+	finish(1);
+	finish(2);
+}
+
+static bool others_are_not_finished(void *arg)
+{
+	(void)arg;
+	return atomic_load_explicit(&queue->results, memory_order_relaxed) < 2;
+}
+
+/* Each way that a thread with an operation of its own under way comes by those of others. */
+static void ask_while_others_finish(void)
+{
+	struct sluice_done own[OPS];
+
+	for (unsigned i = 0; i < 2; i++) {
+		here_of(io)->looked_at = 0;
+		T_EQ(sluice_wait_any(io, own, i, OPS, 0), 0);
+	}
+	block_while(others_are_not_finished, NULL);
+	time_ns += LOOK_NS - 1;
+	T_EQ(sluice_wait_any(io, own, 1, OPS, 0), 0);
+	finish(0);
+	here_of(io)->looked_at = 0;
+	here_of(io)->looks = LOOK_EVERY - 1;
+	T_EQ(sluice_wait_any(io, own, 1, OPS, -1), 1);
+	T_EQ(own[0].tag, 0);
+	time_ns += LOOK_NS;
+	ask(0, OPS);
+}
+
+static void setup_time(void)
+{
+	setup();
+	time_ns = 10 * LOOK_NS;
+}
+
+static void two_of_others(void)
+{
+	check_once(2);
+}
+
+static void what_others_may_be_about_to_collect_is_left_to_them_for_a_while(void)
+{
+	owner[0] = 0;
+	owner[1] = owner[2] = 1;
+	bodies[0] = ask_while_others_finish;
+	bodies[1] = finish_of_others;
+	in_all_orders(2, FEW, setup_time, two_of_others);
+	time_ns = 0;
+}
+
 static void cancel_the_last(void)
 {
 	cancelled = sluice_cancel(io, tickets[OPS - 1]);
@@ -210,6 +264,7 @@ static const struct t_case cases[] = {
 	T_CASE(who_is_told_too_late_leaves_the_rest_to_others),
 	T_CASE(who_asks_for_more_than_there_will_be_is_not_left_waiting),
 	T_CASE(a_result_that_is_waited_for_by_ticket_is_not_for_others),
+	T_CASE(what_others_may_be_about_to_collect_is_left_to_them_for_a_while),
 	T_CASE(all_is_over_when_the_last_is_cancelled),
 };
 
