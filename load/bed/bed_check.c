@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <sluice/object.h>
+#include <sluice/stripe.h>
 
 #include "base/err.h"
 #include "base/size.h"
@@ -25,6 +26,11 @@ int bed_check_folder(const char *folder, bool write, struct sluice_err *err)
 		return 0; /* the first request tells */
 	if (stat(folder, &st) < 0)
 		return sluice_fail(err, -EINVAL, "folder: %s: %s", folder, sluice_strerror(errno));
+	if (sluice_stripe_is(folder) == 1)
+		return sluice_fail(err, -EINVAL,
+				   "folder: %s is a striped file, not a folder; in a striped "
+				   "folder (`sluice stripe create --folder') files are striped",
+				   folder);
 	if (!S_ISDIR(st.st_mode))
 		return sluice_fail(err, -EINVAL, "folder: %s is not a directory", folder);
 	if (write && access(folder, W_OK | X_OK) < 0)

@@ -146,10 +146,22 @@ static int look_marker(struct look *l, struct sluice_err *err)
 	return r < 0 || !l->o->reuse || !st.st_size ? r : look_layout(l, err);
 }
 
+int look_no_stripe(const char *path, struct sluice_err *err)
+{
+	if (sluice_stripe_is(path) != 1)
+		return 0;
+	return sluice_fail(err, -EEXIST,
+			   "%s: is a striped file, which holds no objects; in a striped folder "
+			   "(`sluice stripe create --folder') each is a striped file",
+			   path);
+}
+
 int look_begin(struct look *l, struct sluice_err *err)
 {
-	int r;
+	int r = look_no_stripe(l->path, err);
 
+	if (r < 0)
+		return r;
 	l->marker = -1;
 	l->fd = open(l->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (l->fd < 0)

@@ -17,6 +17,9 @@ struct look {
 	uint64_t freed; /* bytes that would be free if it were emptied */
 };
 
+/* A striped file holds no objects: -EEXIST; its name is not to be removed by others than us. */
+int look_no_stripe(const char *path, struct sluice_err *err);
+
 /* The folder is there: -EEXIST where something in it was not made here. */
 int look_begin(struct look *l, struct sluice_err *err);
 void look_end(struct look *l);

@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "load/object/place_book.h"
+#include "load/object/place_look.h"
 #include "load/object/place_slab.h"
 
 static int look_device(struct slab_look *l, const char *path, struct sluice_err *err)
@@ -26,7 +27,11 @@ static int look_device(struct slab_look *l, const char *path, struct sluice_err 
 static int look_file(struct slab_look *l, const struct stat *st, const char *path, bool known,
 		     struct sluice_err *err)
 {
+	int r = l->ours ? 0 : look_no_stripe(path, err);
+
 	l->bytes = (uint64_t)st->st_size;
+	if (r < 0)
+		return r;
 	if (!l->ours && !known)
 		return sluice_fail(err, -EEXIST,
 				   "%s: is not a slab of sluice's; remove it, or use another name",

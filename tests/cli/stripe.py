@@ -115,6 +115,22 @@ def mistakes_are_named_and_nothing_is_made():
 
 
 @in_folder
+def a_striped_file_in_the_place_of_a_folder_is_named():
+    make()
+    before = look()
+    with open('w.csv', 'w', encoding='utf-8') as f:
+        f.write('Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n0.01,Write,65536,Tier-2,k,Prefill\n')
+    kv = ['--model', 'tiny-1b', '--num-users', '1', '--duration', '1', '--output', os.devnull]
+    for words in (['replay', 'w.csv', '-T', 't'], ['replay', 'w.csv', '--tier', '2=t'], ['replay', 'w.csv', '-T', 't', '--layout', 'slab'],
+                  ['kv', *kv, '--cache-dir', 't'], ['kv', *kv, '--cache-dir', 't', '--layout', 'slab'], ['bench', '-f', 't', '-s', '4K'],
+                  ['io', '-f', 't', '-s', '1M'], ['tune', '-f', 't'], ['sweep', '-f', 't'], ['ckpt', 'bench', '-f', 't', '-s', '1M']):
+        done = clikit.call(*words)
+        assert done.returncode and 'is a striped file, ' in done.err and 'stripe create --folder' in done.err, done
+    assert look() == before
+    check('t')
+
+
+@in_folder
 def what_replaces_a_file_leaves_a_striped_one_alone():
     make()
     with sluice.Handle() as h:
@@ -376,4 +392,5 @@ tap.run(a_tensor_goes_through_by_its_name, info_tells_size_unit_and_members, che
         tune_and_sweep_measure_a_striped_folder, ckpt_bench_saves_to_striped_names_and_removes_their_members,
         fio_is_not_let_at_striped_files, checkpoints_take_the_place_of_a_striped_file_and_keep_its_folders,
         checkpoints_in_a_striped_folder_are_striped, torch_and_safetensors_save_and_load_striped_names, what_replaces_a_file_leaves_a_striped_one_alone,
-        kv_and_replay_keep_objects_in_striped_folders, the_examples_of_the_manual_run)
+        kv_and_replay_keep_objects_in_striped_folders, the_examples_of_the_manual_run,
+        a_striped_file_in_the_place_of_a_folder_is_named)
