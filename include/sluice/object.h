@@ -210,7 +210,8 @@ struct sluice_upload_opts {
 	uint32_t size;      /* set by SLUICE_UPLOAD_OPTS_INIT */
 	uint32_t flags;     /* SLUICE_OBJECT_NEW: the commit fails with -EEXIST where it is there;
 			       of stores that know no such commits, seen right before it only */
-	uint32_t in_flight; /* parts, 1..64 (4); memory: one more, of @part each */
+	uint32_t in_flight; /* parts, 1..64 (4), and memory of as many: one is filled while the
+			       others are sent, and sent too where the caller waits */
 	uint32_t reserved;
 	uint64_t part;     /* 5 MiB..1 GiB (opts.part of the client) */
 	uint64_t expected; /* bytes, if known: parts become larger where 10,000 would not do */

@@ -21,7 +21,7 @@
 enum {
 	CARRIERS = 64,
 	STRETCH = 4,             /* parts */
-	UPLOAD_PARTS = 3,        /* in flight, of one object */
+	UPLOAD_PARTS = 4,        /* in flight, of one object */
 	HOLDS_BYTES = 128 << 20, /* of a kind, unless that would be fewer than two */
 	RANGES = 64,             /* pieces of memory that are filled with one call */
 };

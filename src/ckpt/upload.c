@@ -251,7 +251,7 @@ static int ckpt_upload_begin(struct ckpt_upload *u, const struct sluice_writer_o
 	int r = check_crcname(u, err);
 
 	up.part = min_u64(max_u64(o->buffer_bytes, PART_MIN), PART_MAX);
-	up.in_flight = o->buffers - 1;
+	up.in_flight = o->buffers;
 	up.expected = o->expected;
 	return r < 0 ? r : sluice_upload_open(&u->up, u->c, u->uri, &up, err);
 }

@@ -95,7 +95,7 @@ static int upload_init(struct sluice_upload *u, const char *uri, const struct sl
 	u->uri = copy_or_null(uri, &failed);
 	u->etag = copy_or_null(o->etag, &failed);
 	u->content_type = copy_or_null(o->content_type, &failed);
-	u->nr_slots = (o->in_flight ? o->in_flight : 4) + 1;
+	u->nr_slots = o->in_flight ? o->in_flight : 4;
 	u->slots = calloc(u->nr_slots, sizeof(*u->slots));
 	if (failed || !u->slots)
 		return sluice_fail(err, -ENOMEM, "out of memory");

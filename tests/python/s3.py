@@ -147,6 +147,12 @@ def uploads_are_there_when_they_are_closed():
         w.write(memoryview(content)[4 * MIB:])
         assert not s3.exists(uri)
     assert s3.get(uri) == content
+    for most in 1, 2, 3:
+        server.rules('query=partNumber stall:0.1')
+        with s3.MultipartUploadWriter('bucket', 'up3', part_size=5 * MIB, max_in_flight=most) as w:
+            w.write(bytes(23 * MIB))
+        assert 1 <= server.stats()['most_parts'] <= most
+    server.rules('')
     w = s3.MultipartUploadWriter('bucket', 'up2', part_size=5 * MIB)
     w.write(content)
     told = w.close()

@@ -6,8 +6,9 @@
 
 Prints `http://127.0.0.1:PORT`, one line for each port, when it listens; ends when its standard input is closed (so that
 it never outlives who started it) or by a signal.  Rules are those of faults.py.  They can be set anew with
-`PUT /_rules` (a rule a line; `?seed=N`); `GET /_stats` tells as JSON what was asked for, `PUT /_stop?port=N` closes one
-port with all its connections and `PUT /_start?port=N` opens it again.
+`PUT /_rules` (a rule a line; `?seed=N`), from which on `most_parts`, of uploads at once, counts anew; `GET /_stats` tells
+as JSON what was asked for, `PUT /_stop?port=N` closes one port with all its connections and `PUT /_start?port=N` opens
+it again.
 
 Every connection has a thread: a stall is a sleep, and large bodies are sent and received with the interpreter
 unlocked.
@@ -145,7 +146,7 @@ class Server:
         self.keys = {options.access: options.secret}
         self.signed = not options.no_sign
         self.lock = threading.Lock()
-        self.stats = {'requests': 0, 'connections': 0, 'refused': 0, 'in_flight': 0, 'most_in_flight': 0, 'by': {}}
+        self.stats = {'requests': 0, 'connections': 0, 'refused': 0, 'in_flight': 0, 'parts': 0, 'most_parts': 0, 'by': {}}
         self.listening, self.open = {}, {}
 
     # ----------------------------------------------------------------- one request
@@ -153,12 +154,14 @@ class Server:
     def answer(self, connection, request):
         if request.path.startswith('/_'):
             return self.control(connection, request)
+        part = 'partNumber' in request.query
         with self.lock:
             s = self.stats
             s['requests'] += 1
             s['by'][f'{request.method} {request.port}'] = s['by'].get(f'{request.method} {request.port}', 0) + 1
             s['in_flight'] += 1
-            s['most_in_flight'] = max(s['most_in_flight'], s['in_flight'])
+            s['parts'] += part
+            s['most_parts'] = max(s['most_parts'], s['parts'])
         try:
             rule = self.rules.pick(request)
             reply = self.reply(request, rule)
@@ -166,6 +169,7 @@ class Server:
         finally:
             with self.lock:
                 self.stats['in_flight'] -= 1
+                self.stats['parts'] -= part
 
     def reply(self, request, rule):
         now = time.time() + (rule.first(0) if rule and rule.name == 'skew' else 0)
@@ -195,6 +199,8 @@ class Server:
         if what == '/_rules' and request.method == 'PUT':
             try:
                 self.rules.set(bytes(request.body).decode().splitlines(), int(request.query.get('seed', 1)))
+                with self.lock:
+                    self.stats['most_parts'] = self.stats['parts']
             except ValueError as e:
                 reply = replies.Reply(400, body=f'{e}\n'.encode())
         elif what == '/_stats':
