@@ -19,7 +19,7 @@ def a_checkpoint_is_saved_and_loaded_with_the_results_of_the_original():
     for direct in None, False:
         ckpt = StreamingCheckpointing(chunk_size=MIB, num_buffers=4, use_direct_io=direct)
         name, total = path('ckpt'), 9 * MIB + 12345
-        saved = ckpt.save(name, total)
+        saved = ckpt.save(filepath=name, total_size_bytes=total)
         assert set(saved) == SAVED and saved['chunks'] == 10 and saved['total_bytes'] == total
         assert os.path.getsize(name) == total and saved['bottleneck'] in ('I/O', 'Generation')
         assert 0 < saved['io_time'] <= saved['total_time'] and 0 <= saved['pipeline_overhead_pct'] <= 100
@@ -36,7 +36,7 @@ def a_buffer_is_not_filled_again_before_its_bytes_are_written():
     def fill(buffer, size):
         buffer[:] = bytes([next(number)]) * size
 
-    StreamingCheckpointing(chunk_size=chunk, num_buffers=2).save(name, total, fill)
+    StreamingCheckpointing(chunk_size=chunk, num_buffers=2).save(name, total, data_generator=fill)
     assert content(name) == b''.join(bytes([i]) * chunk for i in range(total // chunk))
 
 
@@ -94,7 +94,10 @@ def what_makes_no_sense_is_refused():
     raises(ValueError, StreamingCheckpointing, fadvise_mode='perhaps')
     raises(ValueError, StreamingCheckpointing, chunk_size=0)
     raises(ValueError, StreamingCheckpointing, backend='floppy')
-    raises(TypeError, StreamingCheckpointing, part_size=5)
+    raises(ValueError, StreamingCheckpointing, part_size=5)
+    raises(ValueError, StreamingCheckpointing, max_in_flight=1)
+    raises(ValueError, StreamingCheckpointing, max_in_flight=4, num_parallel_uploads=4)
+    raises(TypeError, StreamingCheckpointing, use_multi_endpoint=True)
     raises(ValueError, StreamingCheckpointing(use_dgen=False).save, path(), 100)
     assert raises(OSError, ckpt.load, make(b'short'), 100).errno == errno.ENODATA
     raises(FileNotFoundError, ckpt.load, path('no'), 100)

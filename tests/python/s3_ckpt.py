@@ -130,6 +130,20 @@ def streamed_checkpoints_go_there_too():
 
 
 @case
+def streamed_checkpoints_are_sent_in_the_parts_that_were_asked_for():
+    uri, total = 's3://bucket/parts/ckpt', 33 * MIB
+    for options, parts, most in (({'part_size': 5 * MIB}, 7, 4), ({'part_size': 6 * MIB + 5, 'max_in_flight': 2}, 6, 2),
+                                 ({'num_parallel_uploads': 3}, 5, 3), ({'part_size': 5 * MIB, 'max_in_flight': 64}, 7, 7)):
+        server.rules('query=partNumber stall:0.1')
+        StreamingCheckpointing(chunk_size=8 * MIB, num_buffers=6, seed=parts, **options).save(uri, total)
+        seen = server.stats()['most_parts']
+        server.rules('')
+        assert s3.stat(uri)['etag'].endswith(f'-{parts}"'), (options, s3.stat(uri))
+        assert 1 <= seen <= most, (options, seen)
+        assert StreamingCheckpointing(seed=parts).load(uri, total, verify=True)['total_bytes'] == total
+
+
+@case
 def distributed_checkpoints_are_replaced_whole():
     if torch.__version__.startswith('1.'):
         raise kit.Skip('torch', 'DCP of this torch is another one')

@@ -128,17 +128,23 @@ class StreamingCheckpointing:
     save() makes content in one buffer while others are being written; each goes back to be filled
     when its bytes are in the file, and not before.  The file appears when it is complete and durable.
     Beside it lie checksums, as beside all that sluice saves.  An object is sent in parts by the pool of its
-    writer, which has half the buffers, or two.  load() reads in pieces, all buffers in flight, and compares the content where it knows it.
+    writer, which has half the buffers, or two; with part_size or max_in_flight so many of that size.
+    load() reads in pieces, all buffers in flight, and compares the content where it knows it.
     """
 
     def __init__(self, chunk_size: int = 32 * _MIB, num_buffers: int = 4, use_dgen: bool = True,
                  backend: str | None = None, use_direct_io: bool | None = None,
                  fadvise_mode: str = 'none', num_parallel_readers: int = 8,
-                 read_chunk_size: int | None = None, seed: int = 1, **kwargs: Any) -> None:
-        for name, value in (('chunk_size', chunk_size), ('num_buffers', num_buffers),
-                            ('num_parallel_readers', num_parallel_readers)):
-            if value < 1:
-                raise ValueError(f'{name}: {value} is less than 1')
+                 read_chunk_size: int | None = None, seed: int = 1, *, part_size: int | None = None,
+                 max_in_flight: int | None = None, num_parallel_uploads: int | None = None,
+                 **kwargs: Any) -> None:
+        for name, value, least in (('chunk_size', chunk_size, 1), ('num_buffers', num_buffers, 1),
+                                   ('num_parallel_readers', num_parallel_readers, 1), ('part_size', part_size, 5 * _MIB),
+                                   ('max_in_flight', max_in_flight, 2), ('num_parallel_uploads', num_parallel_uploads, 2)):
+            if value is not None and value < least:
+                raise ValueError(f'{name}: {value} is less than {least}')
+        if max_in_flight is not None and num_parallel_uploads is not None:
+            raise ValueError('max_in_flight, num_parallel_uploads: two names of one thing')
         if fadvise_mode not in ('none', 'sequential', 'dontneed'):
             raise ValueError(f"fadvise_mode: {fadvise_mode!r} is not 'none', 'sequential' or 'dontneed'")
         if backend not in (None, *_OF_FILES, *_OF_STORES):
@@ -152,16 +158,17 @@ class StreamingCheckpointing:
         self.use_dgen, self.fadvise_mode, self.seed = use_dgen, fadvise_mode, seed
         self.num_parallel_readers = num_parallel_readers
         self.read_chunk_size = read_chunk_size or chunk_size
+        self._part, self._in_flight = part_size, max_in_flight or num_parallel_uploads
 
     # -- save
 
-    def save(self, path_or_uri: str | os.PathLike[str], total_bytes: int,
-             generator: Callable[[Any, int], object] | None = None) -> dict[str, Any]:
-        """Write so many bytes; generator(buffer, size) fills a buffer instead of dgen."""
-        path = self._path(path_or_uri, total_bytes)
-        if generator is None and not self.use_dgen:
-            raise ValueError('generator: one is needed where use_dgen is false')
-        fill = self._filler(total_bytes, generator)
+    def save(self, filepath: str | os.PathLike[str], total_size_bytes: int,
+             data_generator: Callable[[Any, int], object] | None = None) -> dict[str, Any]:
+        """Write so many bytes; data_generator(buffer, size) fills a buffer instead of dgen."""
+        total_bytes, path = total_size_bytes, self._path(filepath, total_size_bytes)
+        if data_generator is None and not self.use_dgen:
+            raise ValueError('data_generator: one is needed where use_dgen is false')
+        fill = self._filler(total_bytes, data_generator)
         if not is_uri(path):
             os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
         start, clock, gen = time.perf_counter(), _Clock(), 0.0
@@ -188,8 +195,17 @@ class StreamingCheckpointing:
 
     def _target(self, path: str, clock: _Clock, total: int) -> '_File | _Object':
         if is_uri(path):
-            return _Object(path, clock, total, self.chunk_size * max(self.num_buffers // 2, 2))
+            return _Object(path, clock, total, *self._pool())
         return _File(path, clock, self._direct, self.fadvise_mode == 'dontneed')
+
+    def _pool(self) -> tuple[int, int]:
+        """Memory of an object's writer and the number of its parts."""
+        memory = self.chunk_size * max(self.num_buffers // 2, 2)
+        if self._part is None and self._in_flight is None:
+            return memory, 0
+        part = self._part or max(self.chunk_size, 5 * _MIB)
+        number = min(max(self._in_flight or memory // part, 2), 64)
+        return part // _MIB * _MIB * number, number
 
     def _buffers(self, target: '_File | _Object', total: int) -> Iterator[tuple[memoryview, int]]:
         """A buffer to fill for each chunk; when the next is asked for, it is written."""
@@ -210,10 +226,10 @@ class StreamingCheckpointing:
 
     # -- load
 
-    def load(self, path_or_uri: str | os.PathLike[str], total_bytes: int,
+    def load(self, filepath: str | os.PathLike[str], total_size_bytes: int,
              verify: bool = False) -> dict[str, Any]:
         """Read so many bytes; verify: they must be what save() of the same seed has made."""
-        path = self._path(path_or_uri, total_bytes)
+        total_bytes, path = total_size_bytes, self._path(filepath, total_size_bytes)
         content = Generator(total_bytes, seed=self.seed) if verify else None
         start, clock, size = time.perf_counter(), _Clock(), min(self.read_chunk_size, total_bytes)
         offsets = collections.deque(range(0, total_bytes, size))
@@ -255,14 +271,14 @@ class StreamingCheckpointing:
 
     def _path(self, uri: str | os.PathLike[str], total: int) -> str:
         if total <= 0:
-            raise ValueError(f'total_bytes: {total} is not more than 0')
+            raise ValueError(f'total_size_bytes: {total} is not more than 0')
         path = os.fspath(uri)
         scheme, colon, rest = path.partition('://')
         scheme = scheme.lower()
         if colon and scheme not in ('file', 'direct', 's3'):
-            raise ValueError(f'path_or_uri: {path!r}: only paths, file://, direct:// and s3:// are known here')
+            raise ValueError(f'filepath: {path!r}: only paths, file://, direct:// and s3:// are known here')
         if self._backend and (self._backend in _OF_STORES) != is_uri(path):
-            raise ValueError(f'path_or_uri: {path!r} is not for backend {self._backend!r}')
+            raise ValueError(f'filepath: {path!r} is not for backend {self._backend!r}')
         return rest if colon and scheme != 's3' else path
 
 
@@ -301,8 +317,8 @@ class _File:
 class _Object:
     """Sent by its writer, which waits where its pool is full: not the thread that fills."""
 
-    def __init__(self, uri: str, clock: _Clock, total: int, memory: int) -> None:
-        self.output = Output(uri, size=total, memory=max(memory, 2 * _MIB))
+    def __init__(self, uri: str, clock: _Clock, total: int, memory: int, buffers: int) -> None:
+        self.output = Output(uri, size=total, memory=max(memory, 2 * _MIB), buffers=buffers)
         self._clock, self._bytes = clock, 0
         self._thread = ThreadPoolExecutor(1)
 

@@ -386,15 +386,17 @@ static void output_dealloc(PyObject *self)
 
 /* ------------------------------------------------------------------ making */
 
-/* The pool, in buffers of whole MiB: four, or as many of 32 MiB as there is room for. */
-static void share(struct sluice_writer_opts *w, uint64_t memory)
+/* The pool, in @n buffers of whole MiB; 0: four, or as many of 32 MiB as there is room for. */
+static void share(struct sluice_writer_opts *w, uint64_t memory, uint64_t n)
 {
 	const uint64_t mib = 1 << 20;
-	uint64_t n = memory / (32 * mib);
 
-	n = n < 4 ? 4 : n > 64 ? 64 : n;
-	if (memory < 4 * mib)
-		n = 2;
+	if (!n) {
+		n = memory / (32 * mib);
+		n = n < 4 ? 4 : n > 64 ? 64 : n;
+	}
+	if (memory < n * mib)
+		n = memory / mib;
 	w->buffers = (uint32_t)n;
 	w->buffer_bytes = memory / n / mib * mib;
 	if (w->buffer_bytes > 1024 * mib)
@@ -420,14 +422,14 @@ static int output_begin(struct output *o, const struct path *path,
 
 static PyObject *output_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-	static const char *const names[] = {"path",     "size",    "memory", "durable",
-					    "checksum", "outside", NULL};
+	static const char *const names[] = {"path",     "size",    "memory",  "durable",
+					    "checksum", "outside", "buffers", NULL};
 	struct sluice_writer_opts w = SLUICE_WRITER_OPTS_INIT;
 	struct params p = {"Output", names, 1, 1};
-	int64_t size, memory = -1;
+	int64_t size, memory = -1, buffers = -1;
 	struct path path;
 	struct output *o;
-	PyObject *v[6];
+	PyObject *v[7];
 	int sync, sum, outside;
 
 	if (args_parse_tuple(&p, args, kwargs, v) < 0)
@@ -438,12 +440,14 @@ static PyObject *output_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 	sync = args_flag(v[3], true);
 	sum = args_flag(v[4], true);
 	outside = args_flag(v[5], false);
-	if (memory < 0 || sync < 0 || sum < 0 || outside < 0 || path_take(&path, v[0]) < 0)
+	if (memory >= 0)
+		buffers = args_int("buffers", v[6], 0, 64, 0);
+	if (buffers < 0 || sync < 0 || sum < 0 || outside < 0 || path_take(&path, v[0]) < 0)
 		return NULL;
 	w.expected = (uint64_t)size;
 	w.flags = (sync ? 0 : SLUICE_WRITER_NO_SYNC) | (sum ? 0 : SLUICE_WRITER_NO_CRC) |
 		  (outside ? SLUICE_WRITER_OUTSIDE : 0);
-	share(&w, (uint64_t)memory);
+	share(&w, (uint64_t)memory, (uint64_t)buffers);
 	o = (struct output *)PyType_GenericAlloc(type, 0);
 	if (o)
 		o->name = Py_NewRef(path.filename);
@@ -502,7 +506,7 @@ static PyGetSetDef getset[] = {
 
 static char doc[] =
 	"Output(path, *, size=0, memory=134217728, durable=True, checksum=True, "
-	"outside=False)\n--\n\n"
+	"outside=False, buffers=0)\n--\n\n"
 	"A file that is written from start to end; seen after commit(), and not before.";
 
 static PyType_Slot slots[] = {
