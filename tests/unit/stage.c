@@ -7,6 +7,8 @@
 #include "core/core.h"
 #include "tests/common/t.h"
 
+static uint64_t moved[2]; /* bytes, straight and staged */
+
 /* @n transfers of a device that moves so much a microsecond, straight and staged; the last way. */
 static bool transfers(struct stage *s, unsigned n, const uint64_t *rate, bool good)
 {
@@ -15,6 +17,7 @@ static bool transfers(struct stage *s, unsigned n, const uint64_t *rate, bool go
 	for (unsigned i = 0; i < n; i++) {
 		staged = stage_choose(s, STAGE_FROM, good);
 		stage_note(s, staged, STAGE_FROM, STAGE_FROM * 1000ull / rate[staged]);
+		moved[staged] += STAGE_FROM;
 	}
 	return staged;
 }
@@ -41,6 +44,28 @@ static void a_few_transfers_take_the_way_that_is_known(void)
 	for (unsigned i = 0; i + 1 < STAGE_BEFORE / STAGE_FROM; i++)
 		T_EQ(transfers(&s, 1, rate, false), false);
 	T_EQ(s.turns[0] + s.turns[1], 0);
+}
+
+static void it_is_tried_again_at_little_cost(void)
+{
+	enum { AGAIN = STAGE_AGAIN / STAGE_FROM + 2 * STAGE_TURNS };
+	static const uint64_t before[] = {2400, 2900}, after[] = {5000, 2900};
+	struct stage s = {0};
+
+	T_EQ(transfers(&s, 20, before, true), true);
+	moved[false] = moved[true] = 0;
+	T_EQ(transfers(&s, 10 * AGAIN, before, true), true);
+	T_OK(moved[false] && moved[false] <= moved[true] / STAGE_SHARE);
+	T_EQ(transfers(&s, AGAIN, after, true), false);
+	T_EQ(transfers(&s, AGAIN, before, true), true);
+	/* of transfers that are huge, three of the slower way are much more */
+	s = (struct stage){.seen = STAGE_BEFORE};
+	for (unsigned i = 0; i < 2 * STAGE_TURNS; i++) {
+		bool staged = stage_choose(&s, STAGE_AGAIN, true);
+
+		stage_note(&s, staged, STAGE_AGAIN, staged ? 1 : 2);
+	}
+	T_EQ(s.wait, STAGE_SHARE * STAGE_TURNS * STAGE_AGAIN);
 }
 
 /* Memory on small pages goes through others on a virtual disk, unless it is not to be copied. */
@@ -77,6 +102,7 @@ static void who_spares_the_processor_copies_nothing(void)
 
 static const struct t_case cases[] = {
 	T_CASE(the_faster_way_is_found_whichever_was_first),
+	T_CASE(it_is_tried_again_at_little_cost),
 	T_CASE(a_few_transfers_take_the_way_that_is_known),
 	T_CASE(who_spares_the_processor_copies_nothing),
 };
