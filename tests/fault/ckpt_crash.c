@@ -118,6 +118,11 @@ static void power_that_fails_leaves_the_old_file_or_the_new_one_on_ext4(void)
 	crash_often("ext4", MIB(48), false);
 }
 
+static void so_it_does_on_xfs(void)
+{
+	crash_often("xfs", MIB(320), false);
+}
+
 static void so_it_does_of_a_file_striped_over_ext4(void)
 {
 	crash_often("ext4", MIB(48), true);
@@ -132,6 +137,7 @@ int main(void)
 {
 	static const struct t_case cases[] = {
 		T_CASE(power_that_fails_leaves_the_old_file_or_the_new_one_on_ext4),
+		T_CASE(so_it_does_on_xfs),
 		T_CASE(so_it_does_of_a_file_striped_over_ext4),
 		T_CASE(so_it_does_of_a_file_striped_over_xfs),
 	};
