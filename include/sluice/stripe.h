@@ -55,9 +55,9 @@ SLUICE_API int sluice_stripe_create(const char *name, uint64_t unit, const char 
 SLUICE_API int sluice_stripe_unlink(int dir, const char *name);
 
 /*
- * Remove members in the striped folder @folder that a process which was killed has left, of a file
- * with inode number @ino that was in it and is not any more; whatever has this number now keeps
- * its own.
+ * Remove members that a process which was killed has left, of a file with inode number @ino that
+ * was in @folder, a striped one or below one, and is not any more; whatever has this number now
+ * keeps its own.
  */
 SLUICE_API void sluice_stripe_sweep(const char *folder, uint64_t ino);
 
@@ -69,6 +69,15 @@ SLUICE_API int sluice_stripe_remove(const char *name, struct sluice_err *err);
 
 /* 1: @name is a striped file, 2: a striped folder; 0: neither, or it cannot be read. */
 SLUICE_API int sluice_stripe_is(const char *name);
+
+struct sluice_stripe_info;
+
+/*
+ * Do files that are made in @folder become striped, by its mark or that of a folder above it?  1
+ * with the mark's info, which is to be freed, in *@out unless that is NULL; 0 or -errno.
+ */
+SLUICE_API int sluice_stripe_find(struct sluice_stripe_info **out, const char *folder,
+				  struct sluice_err *err);
 
 /* Bytes of the file @name, of which stat(2) says @size: of a striped one the whole's; or -errno. */
 SLUICE_API int64_t sluice_stripe_bytes(const char *name, int64_t size);

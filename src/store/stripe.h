@@ -91,8 +91,12 @@ int sluice_member_whole(const struct sluice_manifest *m, unsigned i, const struc
  */
 int sluice_stripe_adopt(const struct sluice_backing *s, struct sluice_manifest **out,
 			struct sluice_err *err);
-/* The mark of the folder of @path, which is spoilt, or of one above it; 0: there is none. */
-int sluice_stripe_find_mark(char *path, dev_t dev, struct sluice_manifest **out);
+/*
+ * The mark of the open folder @dir, or of one above it, that goes for a file of that name; @full:
+ * its path, as far as there is one.  1, 0: there is none, also where @out is NULL; or -errno.
+ */
+int sluice_stripe_mark_of(int dir, const char *name, char *full, size_t room,
+			  struct sluice_manifest **out);
 /* Make the mark and the folders of members, which @m names. */
 int sluice_stripe_make_folder(const struct sluice_manifest *m, const char *name,
 			      struct sluice_err *err);

@@ -20,7 +20,7 @@
 #include "base/whole.h"
 #include "store/stripe.h"
 
-enum { LEVELS = 8 }; /* folders above a file, in which a mark is looked for */
+enum { LEVELS = 8 }; /* folders below that of a mark, for which it goes, too */
 
 /* ------------------------------------------------------------------ the mark */
 
@@ -33,14 +33,15 @@ static bool is_trusted(int fd, dev_t dev)
 	       (st.st_uid == geteuid() || st.st_uid == 0);
 }
 
-int sluice_stripe_find_mark(char *path, dev_t dev, struct sluice_manifest **out)
+/* The mark of the folder of @path, which is spoilt, or of one above it; 0: there is none. */
+static int find_mark(char *path, dev_t dev, struct sluice_manifest **out)
 {
 	char *slash = strrchr(path, '/');
 	int fd, r = 0;
 
 	if (!slash || slash[1] == '.')
 		return 0;
-	for (unsigned n = 0; n < LEVELS && slash && !r; n++, slash = strrchr(path, '/')) {
+	for (unsigned n = 0; n <= LEVELS && slash && !r; n++, slash = strrchr(path, '/')) {
 		if ((size_t)(slash - path) + sizeof("/" FOLDER_MARK) > PATH_MAX)
 			return 0;
 		memcpy(slash + 1, FOLDER_MARK, sizeof(FOLDER_MARK));
@@ -56,6 +57,24 @@ int sluice_stripe_find_mark(char *path, dev_t dev, struct sluice_manifest **out)
 		}
 	}
 	return r;
+}
+
+int sluice_stripe_mark_of(int dir, const char *name, char *full, size_t room,
+			  struct sluice_manifest **out)
+{
+	char link[32], path[PATH_MAX + NAME_MAX + 2 + sizeof(FOLDER_MARK)];
+	struct stat st;
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", dir);
+	n = readlink(link, path, PATH_MAX - 1);
+	if (n <= 0 || path[0] != '/' || fstat(dir, &st) < 0) {
+		snprintf(full, room, "%s", name);
+		return 0;
+	}
+	snprintf(path + n, sizeof(path) - (size_t)n, "%s%s", n > 1 ? "/" : "", name);
+	snprintf(full, room, "%s", path);
+	return out ? find_mark(path, st.st_dev, out) : 0;
 }
 
 /* ------------------------------------------------------------- one new file */
@@ -144,7 +163,7 @@ int sluice_stripe_adopt(const struct sluice_backing *s, struct sluice_manifest *
 		return 0;
 	name[n] = '\0';
 	memcpy(path, name, (size_t)n + 1);
-	r = sluice_stripe_find_mark(path, s->dev, out);
+	r = find_mark(path, s->dev, out);
 	if (r == 0)
 		return 0;
 	if (r == 1) {
@@ -263,11 +282,10 @@ int sluice_stripe_remove_folder(const struct sluice_manifest *m, const char *nam
 	return 0;
 }
 
-/* Is it of a file in @folder that has this number no more? */
+/* Is it of a file in @folder, "/a/b/", that has this number no more? */
 static bool is_orphan(const char *path, const char *folder, uint64_t ino)
 {
 	struct sluice_member_head head = {.id = ""};
-	size_t len = strlen(folder);
 	struct sluice_backing b;
 	struct stat st;
 
@@ -276,19 +294,19 @@ static bool is_orphan(const char *path, const char *folder, uint64_t ino)
 		return false;
 	sluice_member_read(&b, &head);
 	sluice_backing_close(&b);
-	return !strncmp(head.name, folder, len) && head.name[len] == '/' &&
+	return !strncmp(head.name, folder, strlen(folder)) &&
 	       (lstat(head.name, &st) < 0 ? errno == ENOENT : st.st_ino != ino);
 }
 
 void sluice_stripe_sweep(const char *folder, uint64_t ino)
 {
-	CLEANUP_FREE char *real = realpath(folder, NULL);
+	CLEANUP_CLOSE int dir = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	struct sluice_manifest *m;
-	char path[PATH_MAX];
+	char path[PATH_MAX], real[PATH_MAX];
 
-	if (!real || sluice_manifest_load(&m, folder, NULL) < 0)
+	if (dir < 0 || sluice_stripe_mark_of(dir, "", real, sizeof(real), &m) != 1)
 		return;
-	for (unsigned i = 0; m->folder && i < m->nr; i++)
+	for (unsigned i = 0; i < m->nr; i++)
 		if (snprintf(path, sizeof(path), "%s/%" PRIu64 ".%u", m->members[i], ino, i) <
 			    (int)sizeof(path) &&
 		    is_orphan(path, real, ino))

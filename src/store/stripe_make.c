@@ -359,17 +359,13 @@ static uint64_t whole_bytes(const struct sluice_stripe_info *info)
 	return bytes == INT64_MAX ? 0 : bytes;
 }
 
-static int stripe_load(struct sluice_stripe_info **out, int dir, const char *name,
-		       struct sluice_err *err)
+/* @m is the info's now, or freed. */
+static int info_make(struct sluice_stripe_info **out, struct sluice_manifest *m, const char *name,
+		     struct sluice_err *err)
 {
-	struct sluice_manifest *m;
-	struct loaded *l;
+	struct loaded *l = calloc(1, sizeof(*l) + m->nr * sizeof(l->members[0]));
 	uint64_t settled = 0;
-	int r = manifest_load(&m, dir, name, err);
 
-	if (r < 0)
-		return r;
-	l = calloc(1, sizeof(*l) + m->nr * sizeof(l->members[0]));
 	if (!l) {
 		sluice_manifest_free(m);
 		return said(err, name, -ENOMEM);
@@ -384,6 +380,37 @@ static int stripe_load(struct sluice_stripe_info **out, int dir, const char *nam
 	l->info.bytes = m->folder ? 0 : whole_bytes(&l->info);
 	*out = &l->info;
 	return 0;
+}
+
+static int stripe_load(struct sluice_stripe_info **out, int dir, const char *name,
+		       struct sluice_err *err)
+{
+	struct sluice_manifest *m;
+	int r = manifest_load(&m, dir, name, err);
+
+	return r < 0 ? r : info_make(out, m, name, err);
+}
+
+int sluice_stripe_find(struct sluice_stripe_info **out, const char *folder, struct sluice_err *err)
+{
+	CLEANUP_CLOSE int dir = folder ? open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+	char path[PATH_MAX];
+	struct sluice_manifest *m;
+	int r;
+
+	if (dir < 0)
+		return said(err, folder ? folder : "(null)", folder ? -errno : -EINVAL);
+	r = sluice_stripe_mark_of(dir, "", path, sizeof(path), &m);
+	if (r < 0)
+		return sluice_fail(err, r, "%s: the mark that makes its files striped: %s", folder,
+				   r == -EBADMSG ? "is damaged" : strerror(-r));
+	if (r == 0)
+		return 0;
+	if (out)
+		r = info_make(out, m, folder, err);
+	else
+		sluice_manifest_free(m);
+	return r < 0 ? r : 1;
 }
 
 void sluice_stripe_free(struct sluice_stripe_info *info)

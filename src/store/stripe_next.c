@@ -200,24 +200,14 @@ static int find_layout(const struct sluice_replace *r, char *full, size_t room,
 {
 	CLEANUP_CLOSE int fd =
 		openat(r->dir, r->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
-	char link[32], path[PATH_MAX + NAME_MAX + 2 + sizeof(FOLDER_MARK)];
-	struct stat st;
-	ssize_t n;
-	int e = fd < 0 ? 0 : sluice_manifest_read(out, fd);
+	int e = fd < 0 ? 0 : sluice_manifest_read(out, fd), found;
 
 	if (e == 1 && (*out)->folder) { /* a mark is a file like others */
 		sluice_manifest_free(*out);
 		return 0;
 	}
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", r->dir);
-	n = readlink(link, path, PATH_MAX - 1);
-	if (n <= 0 || path[0] != '/' || fstat(r->dir, &st) < 0) {
-		snprintf(full, room, "%s", r->name);
-		return e;
-	}
-	snprintf(path + n, sizeof(path) - (size_t)n, "%s%s", n > 1 ? "/" : "", r->name);
-	snprintf(full, room, "%s", path);
-	return e ? e : sluice_stripe_find_mark(path, st.st_dev, out);
+	found = sluice_stripe_mark_of(r->dir, r->name, full, room, e ? NULL : out);
+	return e ? e : found;
 }
 
 /* Members of another file become those of the next one, in the same folders. */

@@ -509,6 +509,61 @@ static void sweeping_takes_members_of_what_is_gone(void)
 	T_EQ(stat(member, &now), 0);
 	sluice_stripe_sweep(swap, st.st_ino);
 	T_EQ(stat(member, &now), -1);
+	/* of one that was in a folder below */
+	snprintf(path, sizeof(path), "%s/below", swap);
+	T_EQ(mkdir(path, 0755), 0);
+	snprintf(name, sizeof(name), "%s/below/p.swp", swap);
+	write_to(name, BYTES, BYTES);
+	look();
+	snprintf(member, sizeof(member), "%s", info->members[1].path);
+	T_EQ(stat(name, &st), 0);
+	T_EQ(unlink(name), 0);
+	T_EQ(mkdir(t_path("elsewhere"), 0755), 0);
+	sluice_stripe_sweep(t_path("elsewhere"), st.st_ino);
+	T_EQ(stat(member, &now), 0);
+	sluice_stripe_sweep(path, st.st_ino);
+	T_EQ(stat(member, &now), -1);
+	T_EQ(rmdir(path), 0);
+}
+
+/* The question has the answer that the file then gets. */
+static void a_folder_tells_whether_its_files_will_be_striped(void)
+{
+	struct sluice_stripe_info *of = NULL;
+	char path[PATH_MAX], file[PATH_MAX + 20];
+	struct sluice_err err;
+	int fd;
+
+	make_folder();
+	snprintf(path, sizeof(path), "%s", swap);
+	for (unsigned below = 0; below <= 9; below++) {
+		T_EQ(sluice_stripe_find(NULL, path, &err), below <= 8);
+		T_ERR(sluice_stripe_find(&of, path, &err), below <= 8, &err);
+		if (below <= 8) {
+			T_EQ(of->nr, MEMBERS);
+			T_EQ(of->unit, UNIT);
+			T_EQ(of->members[0].state, SLUICE_MEMBER_GOOD);
+			sluice_stripe_free(of);
+		}
+		snprintf(file, sizeof(file), "%s/f", path);
+		write_to(file, BYTES, BYTES);
+		T_EQ(sluice_stripe_is(file), below <= 8);
+		T_EQ(sluice_stripe_unlink(AT_FDCWD, file), 0);
+		strcat(path, "/d");
+		T_EQ(sluice_stripe_find(NULL, path, &err), -ENOENT);
+		T_EQ(mkdir(path, 0755), 0);
+	}
+	T_EQ(sluice_stripe_find(NULL, t_dir(), &err), 0);
+	snprintf(path, sizeof(path), "%s/d", swap);
+	snprintf(file, sizeof(file), "%s/.sluice-stripe", swap);
+	T_EQ(chmod(file, 0666), 0);
+	T_EQ(sluice_stripe_find(NULL, path, &err), 0);
+	T_EQ(chmod(file, 0644), 0);
+	fd = open(file, O_WRONLY);
+	T_EQ(pwrite(fd, "x", 1, 30), 1);
+	close(fd);
+	T_EQ(sluice_stripe_find(NULL, path, &err), -EBADMSG);
+	T_OK(strstr(err.msg, path) && strstr(err.msg, "damaged"));
 }
 
 /* A stream writer's file at @path, of which there is nothing after an abort. */
@@ -690,6 +745,7 @@ static const struct t_case cases[] = {
 	T_CASE(a_mark_that_others_may_write_is_not_believed),
 	T_CASE(a_folder_without_its_members_fails_and_loses_nothing),
 	T_CASE(sweeping_takes_members_of_what_is_gone),
+	T_CASE(a_folder_tells_whether_its_files_will_be_striped),
 	T_CASE(a_writer_makes_the_next_one_of_the_same_folders),
 	T_CASE(a_writer_in_a_striped_folder_makes_a_striped_file),
 	T_CASE(a_moved_file_keeps_its_members),
