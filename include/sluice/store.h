@@ -141,6 +141,7 @@ struct sluice_store_item {
  *   -ETIME	late, see @deadline_ns
  *   -EAGAIN	set: not admitted, see SLUICE_STORE_SECOND_TOUCH
  *   -ENOSPC	set: no space could be made for it
+ *   -ECANCELED	set: the store was cleared before it was complete
  *   -EIO, ...	the device failed
  * After a get that missed the memory may hold anything.
  */
@@ -207,6 +208,19 @@ SLUICE_API int sluice_store_wait(struct sluice_store *store, uint64_t ticket, in
  */
 SLUICE_API int sluice_store_run(struct sluice_store *store, const struct sluice_store_batch *batch,
 				struct sluice_store_done *done, struct sluice_err *err);
+
+/*
+ * Forget everything: for what the keys say no longer, as after new weights.  When this returns no
+ * value that was set, or is being set, before the call is found any more, in memory or on a drive,
+ * nor after kill -9, a loss of power and a restart.  Sets that were submitted before and are
+ * not complete are not going to be (-ECANCELED); gets that were may still deliver.  Waits for the
+ * logs, not for values.  Not from an on_done.
+ * Returns 0, or
+ *   -ECHILD	the store belongs to the parent process
+ *   -EIO, ...	of a directory that fails, and is left out: nothing is found now, and what it has
+ *may be if it is opened again without the others
+ */
+SLUICE_API int sluice_store_clear(struct sluice_store *store, struct sluice_err *err);
 
 /* -------------------------------------------------------------- statistics */
 

@@ -106,7 +106,7 @@ static int copy_piece(struct store_shelf *sh)
 	return r;
 }
 
-static void compact_give_up(struct store_shelf *sh)
+void store_journal_give_up(struct store_shelf *sh)
 {
 	sluice_file_close(sh->rewrite.to.file, NULL);
 	unlinkat(sh->dir, STORE_NEW_NAME, 0);
@@ -170,7 +170,7 @@ static int rewrite_some(struct store_shelf *sh, bool whole)
 	}
 	if (r < 0) {
 		sh->rewrite_ns = clock_ns() + STORE_RETRY_NS;
-		compact_give_up(sh);
+		store_journal_give_up(sh);
 	}
 	return r;
 }
@@ -185,6 +185,6 @@ int store_journal_rewrite_whole(struct store_shelf *sh)
 	if (clock_ns() < sh->full_ns) /* it has just been tried */
 		return -ENOSPC;
 	if (sh->rewrite.active)
-		compact_give_up(sh);
+		store_journal_give_up(sh);
 	return rewrite_some(sh, true);
 }

@@ -134,6 +134,7 @@ static uint64_t enqueue(struct sluice_store *s, struct store_batch *b)
 
 	pthread_mutex_lock(&s->line.lock);
 	ticket = b->ticket = ++s->line.tickets;
+	b->clears = s->line.clears;
 	s->line.objects++;
 	store_batch_open(&s->line, b);
 	for (uint32_t i = 0; i < (whole ? b->nr != 0 : b->nr); i++)

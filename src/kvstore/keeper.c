@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The keeper does what may take time: it writes the logs, a group of sets and deletes at a time,
- * and lets the sets be found then; it makes data files larger before space is short, and rewrites
- * logs that are mostly history.
+ * and lets the sets be found then; it clears the store (clear.c), makes data files larger before
+ * space is short, and rewrites logs that are mostly history.
  */
 #include <errno.h>
 #include <string.h>
@@ -24,6 +24,8 @@ static int log_set(struct sluice_store *s, struct store_op *op)
 		code = -ETIME;
 	if (code == 0 && sh->out)
 		code = -EIO;
+	if (code == 0 && op->batch->clears != s->line.clears) /* which are the keeper's */
+		code = -ECANCELED;
 	/* What is below is out of date from here on, so that it is not logged behind this one. */
 	if (code == 0 && !op->promotes)
 		store_tier_forget(s, e->hash);
@@ -73,7 +75,8 @@ static void settle_set(struct sluice_store *s, struct store_op *op)
 	if (op->code == 0)
 		op->code = store_set_publish(s, op);
 	if (op->code < 0) {
-		s->stats.errors += op->code != -ETIME && op->code != -ENOSPC && op->code != -ESTALE;
+		s->stats.errors += op->code != -ETIME && op->code != -ENOSPC &&
+				   op->code != -ESTALE && op->code != -ECANCELED;
 		s->stats.sets_no_space += op->code == -ENOSPC;
 		/* Its record is in the log, if that could be written. */
 		if (e->gen && s->shelves[e->shelf].code == 0)
@@ -226,6 +229,7 @@ static void *keeper_run(void *arg)
 		list = store_line_take(&q->logging);
 		pthread_mutex_unlock(&q->lock);
 		commit(s, list);
+		store_clear_wanted(s);
 		more = maintain(s);
 		pthread_mutex_lock(&q->lock);
 	}

@@ -91,6 +91,7 @@ struct store_batch {
 	struct sluice_store *store;
 	struct sluice_store_batch user;
 	uint64_t ticket;
+	uint64_t clears;  /* how many had begun when it was submitted */
 	uint64_t due;     /* of clock_ns(), or UINT64_MAX */
 	bool watched;     /* its deadline is still to come */
 	bool awaited;     /* by who made it, who alone collects it: no drain sees it */
@@ -128,6 +129,9 @@ struct store_queues {
 	atomic_bool unannounced; /* the first of these, to who polls */
 	uint64_t objects;        /* batches not freed */
 	uint64_t tickets;
+	/* Of all that was there: how many were asked for, and of these begun and over. */
+	uint64_t clears_wanted, clears, clears_over;
+	struct sluice_err clear_err; /* of the last one */
 };
 
 /* ----------------------------------------------------------------- staging */
@@ -329,8 +333,8 @@ void store_room_first(struct store_shelf *sh);
 int store_room_grow(struct store_shelf *sh);
 /* The keeper: what there is once more, after a file has been cut or replaced. */
 void store_room_again(struct store_shelf *sh);
-/* Cut off what is behind the end of the log. */
-void store_room_cut(const struct store_shelf *sh);
+/* Cut off what is behind the end of the log; 0 or -errno, which is told. */
+int store_room_cut(const struct store_shelf *sh);
 /* With @lock: can a record of @size be written, whatever else is under way? */
 bool store_room_fits(const struct store_shelf *sh, uint64_t size);
 /* With @lock: there should be more soon, and there may be. */
@@ -346,6 +350,8 @@ bool store_journal_is_long(const struct store_shelf *sh);
 int store_journal_rewrite(struct store_shelf *sh);
 /* From the beginning to the end. */
 int store_journal_rewrite_whole(struct store_shelf *sh);
+/* What there is of the new one is not needed. */
+void store_journal_give_up(struct store_shelf *sh);
 
 /* ------------------------------------------------------------------- store */
 
@@ -441,6 +447,9 @@ bool store_hold(struct store_op *op);
 /* It is no longer touched; false: it is too late now. */
 bool store_release(struct store_op *op);
 void store_deadlines(struct sluice_store *s);
+
+/* The keeper: whatever clears of the store are wanted, between two groups. */
+void store_clear_wanted(struct sluice_store *s);
 
 /* Work. */
 int store_workers_start(struct sluice_store *s, struct sluice_err *err);

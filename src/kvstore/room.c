@@ -101,15 +101,18 @@ void store_room_again(struct store_shelf *sh)
 }
 
 /* One that is not longer keeps what it has behind its end. */
-void store_room_cut(const struct store_shelf *sh)
+int store_room_cut(const struct store_shelf *sh)
 {
-	int fd = openat(sh->dir, STORE_LOG_NAME, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+	int fd = openat(sh->dir, STORE_LOG_NAME, O_WRONLY | O_NOFOLLOW | O_CLOEXEC), r = 0;
 	struct stat st;
 
 	if (fd < 0)
-		return;
+		return -errno;
 	if (fstat(fd, &st) < 0 ||
-	    ((uint64_t)st.st_size > sh->log.end && ftruncate(fd, (off_t)sh->log.end) < 0))
-		store_tell(sh->store, -errno, sh->path, 0, "the end of its log cannot be cut off");
+	    ((uint64_t)st.st_size > sh->log.end && ftruncate(fd, (off_t)sh->log.end) < 0)) {
+		r = -errno;
+		store_tell(sh->store, r, sh->path, 0, "the end of its log cannot be cut off");
+	}
 	close(fd);
+	return r;
 }

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Everything is forgotten.  The keeper does it, between two groups: it alone lets sets be found and
+ * writes logs, so that all there is to forget stands still.  Logs are cut off behind their heads,
+ * which takes no space and is one step for each.  A set is told by its batch: one that came before
+ * the last clear began is not logged.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "kvstore/kvstore.h"
+
+/* With @lock: nobody finds anything; records of what is gone are not needed. */
+static void clear_index(struct sluice_store *s)
+{
+	struct store_entry *e;
+	uint32_t pos = 0;
+
+	while ((e = store_index_next(&s->index, &pos)))
+		if (e->state == STORE_LIVE)
+			store_entry_drop(s, e);
+	for (unsigned i = 0; i < s->nr_shelves; i++)
+		s->shelves[i].pending.len = s->shelves[i].group.len = 0;
+}
+
+static int cut_log(struct store_shelf *sh)
+{
+	struct sluice_store *s = sh->store;
+	int r;
+
+	if (sh->rewrite.active)
+		store_journal_give_up(sh);
+	/* What records have said of the time, the head says from here on. */
+	r = store_journal_stamp(s, &sh->log, NULL);
+	pthread_mutex_lock(&s->lock);
+	sh->log.end = STORE_LOG_HEAD;
+	sh->full_ns = 0;
+	store_unlock(s);
+	if (r == 0)
+		r = store_room_cut(sh);
+	if (r == 0)
+		r = store_sync(s, sh->log.file);
+	store_room_again(sh);
+	return r;
+}
+
+/*
+ * Of one that could not be told, or is left out already, nothing is found; nor later, when it comes
+ * back beside others, which know that it was away, or empty.
+ */
+static void clear_shelf(struct store_shelf *sh, struct sluice_err *err)
+{
+	struct sluice_store *s = sh->store;
+	int r = sh->out ? 0 : cut_log(sh);
+
+	if (r < 0) {
+		store_tell(s, r, sh->path, 0, "its log cannot be cleared, and it is left out");
+		sluice_fail(err, r, "%s: log: %s", sh->path, sluice_strerror(r));
+		pthread_mutex_lock(&s->lock);
+		store_shelf_leave(sh);
+		store_unlock(s);
+	}
+	if (sh->out)
+		store_shelf_empty(sh);
+}
+
+void store_clear_wanted(struct sluice_store *s)
+{
+	struct store_queues *q = &s->line;
+	struct sluice_err err = {0, ""};
+
+	pthread_mutex_lock(&s->lock);
+	pthread_mutex_lock(&q->lock);
+	if (q->clears == q->clears_wanted) {
+		pthread_mutex_unlock(&q->lock);
+		store_unlock(s);
+		return;
+	}
+	q->clears = q->clears_wanted;
+	pthread_mutex_unlock(&q->lock);
+	clear_index(s);
+	store_unlock(s);
+	for (unsigned i = 0; i < s->nr_shelves; i++)
+		clear_shelf(&s->shelves[i], &err);
+	pthread_mutex_lock(&q->lock);
+	q->clears_over = q->clears;
+	q->clear_err = err;
+	pthread_cond_broadcast(&q->finished);
+	pthread_mutex_unlock(&q->lock);
+}
+
+int sluice_store_clear(struct sluice_store *store, struct sluice_err *err)
+{
+	struct store_queues *q;
+	struct sluice_err found;
+	uint64_t mine;
+	int r = store_check(store, err);
+
+	if (r < 0)
+		return r;
+	q = &store->line;
+	pthread_mutex_lock(&q->lock);
+	mine = ++q->clears_wanted;
+	q->kick = true;
+	pthread_cond_signal(&q->commit);
+	while (q->clears_over < mine)
+		pthread_cond_wait(&q->finished, &q->lock);
+	found = q->clear_err;
+	pthread_mutex_unlock(&q->lock);
+	return found.code < 0 ? sluice_fail(err, found.code, "%s", found.msg) : 0;
+}
