@@ -347,6 +347,33 @@ static int load_logs(struct sluice_store *s, struct sluice_err *err)
 	return c < 0 ? sluice_fail(err, c, "a log cannot be written: %s", sluice_strerror(c)) : r;
 }
 
+/*
+ * Logs that were written with a larger capacity.  What goes from one of them must not be there with
+ * an older value in one that could not be told.
+ */
+static int fit_logs(struct sluice_store *s, struct sluice_err *err)
+{
+	bool over = false;
+	int r = 0, c;
+
+	for (unsigned i = 0; i < s->nr_shelves; i++)
+		over = over || (!s->shelves[i].out && store_room_is_over(&s->shelves[i]));
+	for (unsigned i = 0; i < s->nr_shelves && over; i++) {
+		struct store_shelf *sh = &s->shelves[i];
+
+		if (sh->out)
+			continue;
+		c = sh->group.len ? -EIO : store_room_shrink(sh);
+		if (c == 0)
+			continue;
+		r = sluice_fail(err, c, "%s: its log cannot be made shorter: %s", sh->path,
+				sluice_strerror(c));
+		store_tell(s, c, sh->path, 0, err->msg);
+		store_shelf_leave(sh);
+	}
+	return s->stats.dirs_out == s->nr_shelves ? r : 0;
+}
+
 static int load_shelves(struct sluice_store *s, struct sluice_err *err)
 {
 	int r = load_logs(s, err);
@@ -362,6 +389,9 @@ static int load_shelves(struct sluice_store *s, struct sluice_err *err)
 			store_room_first(&s->shelves[i]);
 			store_journal_flush(&s->shelves[i]);
 		}
+	r = fit_logs(s, err);
+	if (r < 0)
+		return r;
 	s->stats.recovered = s->stats.entries;
 	for (unsigned i = 0; i < s->nr_shelves; i++)
 		if (s->shelves[i].out)

@@ -329,6 +329,9 @@ int store_journal_flush(struct store_shelf *sh);
 
 /* After it was read: as much as suits what it says, or what there is. */
 void store_room_first(struct store_shelf *sh);
+/* Is it longer than it may be?  Then, once all logs are true: make it fit; 0 or -errno. */
+bool store_room_is_over(const struct store_shelf *sh);
+int store_room_shrink(struct store_shelf *sh);
 /* The keeper: more of it; 0 or -errno. */
 int store_room_grow(struct store_shelf *sh);
 /* The keeper: what there is once more, after a file has been cut or replaced. */

@@ -6,6 +6,9 @@
  *
  * Records of what is there and of what is under way take at most half of it.  So a group of sets
  * always fits behind a log that has just been rewritten.
+ *
+ * A store that is opened with a smaller capacity than before gives back what is too much: blocks
+ * behind the end of a log, and of a log that is too long itself the oldest entries.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -74,15 +77,65 @@ static uint64_t room_step(const struct store_shelf *sh)
 	return max_u64(sh->log_limit / ROOM_STEPS, ROOM_LEAST);
 }
 
+bool store_room_is_over(const struct store_shelf *sh)
+{
+	return sh->log.end > sh->log_limit;
+}
+
+/* What it has behind its end, if all together is more than it may have. */
+static void give_back(const struct store_shelf *sh)
+{
+	int fd = openat(sh->dir, STORE_LOG_NAME, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0)
+		return;
+	if (fstat(fd, &st) < 0 ||
+	    ((uint64_t)st.st_blocks * 512 > sh->log_limit && ftruncate(fd, st.st_size) < 0))
+		store_tell(sh->store, -errno, sh->path, 0, "its log keeps space that it had");
+	close(fd);
+}
+
 void store_room_first(struct store_shelf *sh)
 {
 	uint64_t least = min_u64(align_up(sh->log.end, STORE_UNIT), sh->log_limit);
 	uint64_t want = align_up(max_u64(5 * sh->log_live, sh->log.end), room_step(sh));
 
+	if (store_room_is_over(sh)) { /* until it is shorter, which is soon */
+		sh->log_room = sh->log.end + sh->pending.len;
+		return;
+	}
+	give_back(sh);
 	want = min_u64(want, sh->log_limit);
 	while (room_set(sh, want) < 0 && want > least)
 		want = max_u64(least, align_up(want / 2, STORE_UNIT));
 	sh->log_room = want;
+}
+
+/* The oldest go, until the others have half of it as always. */
+int store_room_shrink(struct store_shelf *sh)
+{
+	struct sluice_store *s = sh->store;
+	uint64_t most = sh->log_limit / 2 - STORE_LOG_HEAD;
+	struct store_entry *e;
+	uint32_t pos = 0;
+	int r;
+
+	if (!store_room_is_over(sh))
+		return 0;
+	if (sh->log_below > sh->log_limit / 8)
+		store_tier_lose(sh, true);
+	while (sh->log_live > most && (e = store_index_next(&s->index, &pos))) {
+		if (e->shelf != sh->nr)
+			continue;
+		s->stats.evictions++;
+		s->stats.evicted_bytes += e->len;
+		store_entry_drop(s, e);
+	}
+	r = store_journal_rewrite_whole(sh);
+	if (r == 0)
+		store_room_first(sh);
+	return r;
 }
 
 int store_room_grow(struct store_shelf *sh)

@@ -246,6 +246,73 @@ static void capacity_holds_through_a_tenfold_overfill(void)
 	T_OK(sk_stats().disk_bytes <= cap);
 }
 
+static const char *long_key(unsigned i)
+{
+	static char key[4000];
+
+	memset(key, 'x', sizeof(key));
+	memcpy(key, &i, sizeof(i));
+	return key;
+}
+
+/* Every value that is there is right; how many? */
+static unsigned long_keys_there(unsigned nr)
+{
+	unsigned char buf[100];
+	unsigned there = 0;
+	int64_t r;
+
+	for (unsigned i = 0; i < nr; i++) {
+		r = sk_op(SLUICE_STORE_GET, long_key(i), 4000, buf, sizeof(buf), 0);
+		T_OK(r == -ENOENT || r == sizeof(buf));
+		if (r == -ENOENT)
+			continue;
+		T_EQ(sluice_pattern_check(buf, sizeof(buf), i, 0), sizeof(buf));
+		there++;
+	}
+	return there;
+}
+
+/* Of logs, too: what they say and what they have behind it. */
+static void a_smaller_capacity_gives_space_back(void)
+{
+	enum { N = 1800 };
+	static const uint64_t caps[] = {MIB(63), MIB(20), MIB(8), MIB(1)};
+	unsigned char buf[100];
+	unsigned there;
+
+	sk_close();
+	sk_opts.log_bytes = MIB(16);
+	sk_open("d", MIB(256));
+	for (unsigned i = 0; i < N; i++) {
+		sluice_pattern_fill(buf, sizeof(buf), i, 0);
+		T_EQ(sk_op(SLUICE_STORE_SET, long_key(i), 4000, buf, sizeof(buf), 0), sizeof(buf));
+	}
+	sk_close();
+	sk_open("d", MIB(256));
+	sk_close();
+	T_OK(disk("d") > MIB(32)); /* two logs of 16 MiB */
+	for (unsigned c = 0; c < T_COUNT(caps); c++) {
+		sk_opts.log_bytes = c ? 0 : MIB(15);
+		sk_open("d", caps[c]);
+		T_OK(disk("d") <= caps[c]);
+		T_OK(sk_stats().disk_bytes <= caps[c]);
+		there = long_keys_there(N);
+		T_EQ(sk_stats().recovered, there);
+		T_OK(c ? there < N : there == N);
+		T_OK(there > 0 || caps[c] == MIB(1)); /* those that the log keeps lie behind that */
+		T_EQ(sk_set("new", c, 1000), 1000);
+		T_OK(disk("d") <= caps[c]);
+		sk_close();
+		sk_open("d", caps[c]);
+		T_EQ(long_keys_there(N), there);
+		T_EQ(sk_get("new", c, 1000), 1000);
+		T_EQ(sk_delete("new"), 0);
+		sk_close();
+	}
+	sk_open("d", MIB(64));
+}
+
 static void many_small_values_rewrite_the_log_and_stay(void)
 {
 	char key[16];
@@ -1005,6 +1072,7 @@ int main(int argc, char **argv)
 		T_CASE(a_directory_with_other_files_is_refused),
 		T_CASE(another_version_is_refused_in_one_line),
 		T_CASE(capacity_holds_through_a_tenfold_overfill),
+		T_CASE(a_smaller_capacity_gives_space_back),
 		T_CASE(many_small_values_rewrite_the_log_and_stay),
 		T_CASE(a_value_larger_than_the_store_is_not_stored),
 		T_CASE(many_sets_at_once_fit_into_a_small_store),
