@@ -176,8 +176,7 @@ int cli_measure(const struct cli_measure *m, void *command)
 	if (rc == -ECANCELED && *m->stop)
 		status = cli_fail(m->cmd, 128 + *m->stop, "interrupted; %s", end.interrupted);
 	else if (rc < 0)
-		status = end.refused ? cli_refuse(m->cmd, -EINVAL, err.msg)
-				     : cli_fail(m->cmd, CLI_FAILED, "%s", err.msg);
+		status = cli_blame(m->cmd, end.refused ? CLI_USAGE : CLI_FAILED, err.msg);
 	result_fini(&r);
 	cli_outputs_abandon(m->out);
 	return status;

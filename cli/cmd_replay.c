@@ -48,7 +48,7 @@ static void replay_progress(void *arg, const char *step, uint64_t rows, uint64_t
 }
 
 /* What an error before anything was done means. */
-static int replay_refuse(int r, const char *why)
+static int replay_status(const struct replay_command *c, int r)
 {
 	switch (r) {
 	case -ECANCELED:
@@ -56,25 +56,19 @@ static int replay_refuse(int r, const char *why)
 	case -ENOMEM:
 	case -EBUSY:
 	case -EIO:
-		return cli_fail(&cmd_replay, CLI_FAILED, "%s", why);
+		return CLI_FAILED;
 	case -ENOTSUP:
 	case -ENODEV:
-		return cli_fail(&cmd_replay, CLI_UNSUPPORTED, "%s", why);
-	default:
-		return cli_usage(&cmd_replay, "%s", why);
-	}
-}
+		return CLI_UNSUPPORTED;
+	case -EACCES: /* what a store or its keys refuse is no fault of the command line */
+		for (unsigned i = 0; i < REPLAY_TIERS; i++) {
+			const struct replay_target *t = &c->setup->job.tiers[i];
 
-/* The same of places: what a store or its keys refuse is no fault of the command line. */
-static int replay_refuse_place(const struct replay_command *c, int r, const char *why)
-{
-	for (unsigned i = 0; i < REPLAY_TIERS; i++) {
-		const struct replay_target *t = &c->setup->job.tiers[i];
-
-		if (t->used && t->kind == PLACE_BUCKET && r == -EACCES)
-			return cli_object_fail(&cmd_replay, r, why);
+			if (t->used && t->kind == PLACE_BUCKET)
+				return CLI_FAILED;
+		}
 	}
-	return replay_refuse(r, why);
+	return CLI_USAGE;
 }
 
 /* ------------------------------------------------------------------------ results */
@@ -130,7 +124,7 @@ static int run_and_report(struct replay_command *c, struct replay_result *res)
 	cli_progress_end(&c->progress);
 	if (rc < 0 && !res->started && !res->absent && !*c->stop) {
 		result_fini(&r);
-		return replay_refuse_place(c, rc, err.msg);
+		return cli_blame(&cmd_replay, replay_status(c, rc), err.msg);
 	}
 	cli_trace_tell_bad(&res->bad, &cmd_replay);
 	status = replay_tell(c, &r);
@@ -141,7 +135,7 @@ static int run_and_report(struct replay_command *c, struct replay_result *res)
 				  "interrupted; the result is partial%s",
 				  c->setup->job.keep ? "" : ", objects were removed");
 	else if (rc < 0)
-		status = cli_fail(&cmd_replay, CLI_FAILED, "%s", err.msg);
+		status = cli_blame(&cmd_replay, CLI_FAILED, err.msg);
 	if (status == CLI_OK)
 		status = replay_judge(res);
 	result_fini(&r);
@@ -173,7 +167,7 @@ static int replay_look(struct replay_command *c)
 		replay_report_plan(stdout, &c->report);
 		fflush(stdout);
 	}
-	return r < 0 ? replay_refuse_place(c, r, err.msg) : CLI_OK;
+	return r < 0 ? cli_blame(&cmd_replay, replay_status(c, r), err.msg) : CLI_OK;
 }
 
 static int do_job(struct replay_command *c)

@@ -120,6 +120,13 @@ static int kv_start(struct kv_command *c, struct kv_result *res, struct sluice_e
 	return job->trace_path ? kv_run_trace(job, res, err) : kv_run_real(job, res, err);
 }
 
+/* Nothing of it is a usage error: those are found before. */
+static int kv_refuse(int r, const char *why)
+{
+	return cli_blame(&cmd_kv, r == -ENOTSUP || r == -ENODEV ? CLI_UNSUPPORTED : CLI_FAILED,
+			 why);
+}
+
 /* Recorded requests that were not used. */
 static void tell_input(const struct kv_command *c, const struct kv_result *res)
 {
@@ -147,13 +154,11 @@ static int run_and_report(struct kv_command *c, struct kv_result *res)
 	cli_progress_end(&c->progress);
 	/* What failed before anything was done has no result. */
 	if (rc < 0 && !res->partial && !res->requests)
-		status = cli_fail(&cmd_kv,
-				  rc == -ENOTSUP || rc == -ENODEV ? CLI_UNSUPPORTED : CLI_FAILED,
-				  "%s", err.msg);
+		status = kv_refuse(rc, err.msg);
 	else
 		status = kv_tell(c, &r);
 	if (rc < 0 && status == CLI_OK)
-		status = cli_fail(&cmd_kv, CLI_FAILED, "%s", err.msg);
+		status = cli_blame(&cmd_kv, CLI_FAILED, err.msg);
 	tell_input(c, res);
 	if (status == CLI_OK && *c->stop)
 		status = cli_fail(&cmd_kv, 128 + *c->stop, "interrupted; the result is partial");
@@ -176,9 +181,7 @@ static int check_job(const struct kv_command *c)
 			cli_fail(&cmd_kv, CLI_OK, "warning: a run would be refused: %s", err.msg);
 		return CLI_OK;
 	}
-	if (r == -ENOTSUP || r == -ENODEV)
-		return cli_fail(&cmd_kv, CLI_UNSUPPORTED, "%s", err.msg);
-	return r < 0 ? cli_fail(&cmd_kv, CLI_FAILED, "%s", err.msg) : CLI_OK;
+	return r < 0 ? kv_refuse(r, err.msg) : CLI_OK;
 }
 
 /* What upstream takes for the limit where none is given; 0 where nothing can be found out. */

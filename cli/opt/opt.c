@@ -59,10 +59,10 @@ static size_t flatten(const struct cli_cmd *cmd, const struct cli_opt *o, size_t
 		if (o->kind != CLI_KIND_ALIAS)
 			main = nr;
 		if (slots && o->kind == CLI_KIND_ALIAS)
-			slots[nr] = (struct slot){o->name, slots[main].opt, slots[main].at,
-						  main,    false,           first};
+			slots[nr] = (struct slot){
+				o->name, slots[main].opt, slots[main].at, main, NULL, first};
 		else if (slots)
-			slots[nr] = (struct slot){o->name, o, base + o->at, main, false, first};
+			slots[nr] = (struct slot){o->name, o, base + o->at, main, NULL, first};
 		nr++;
 	}
 	return nr;
@@ -201,7 +201,7 @@ static int take_value(struct parser *p, struct slot *s, const char *value)
 		((struct cli_list *)(void *)(p->args + s->at))->given = true;
 
 	/* A list is what is given; the default counts only when nothing is. */
-	p->slots[s->main].seen = true;
+	p->slots[s->main].as = s;
 	if (!attached) {
 		bool alone = p->next >= p->argc || is_option(p->argv[p->next]);
 
@@ -300,41 +300,47 @@ static int finish_slots(struct parser *p)
 
 		if (s->main != i)
 			continue;
-		if (s->seen && o->told)
+		if (s->as && o->told)
 			*(bool *)(p->args + s->at - o->at + o->told) = true;
-		if (!s->seen && o->def == cli_required)
+		if (!s->as && o->def == cli_required)
 			r = cli_bad(p, "--%s: is needed (%s: %s)", s->name,
 				    o->meta ? o->meta : "VALUE", o->help);
 		else if (o->kind != CLI_KIND_LIST)
 			continue;
-		else if (!s->seen && o->def)
+		else if (!s->as && o->def)
 			r = cli_set_value(p, s, o->def);
-		else if (s->seen && ((struct cli_list *)(void *)(p->args + s->at))->nr < o->min)
+		else if (s->as && ((struct cli_list *)(void *)(p->args + s->at))->nr < o->min)
 			r = cli_bad(p, "--%s: needs at least %" PRIu64 " values", s->name, o->min);
 	}
 	return r;
+}
+
+static int parse_line(struct parser *p)
+{
+	const struct cli_cmd *cmd = p->cmd;
+	int r;
+
+	memset(p->args, 0, cmd->args_size);
+	p->msg->text[0] = 0;
+	r = cli_slots(p);
+	if (r == CLI_OK)
+		r = defaults(p);
+	if (r == CLI_OK)
+		r = parse_words(p);
+	if (r == CLI_OK)
+		r = finish_slots(p);
+	if (r == CLI_OK && p->operands && !cmd->usage)
+		r = cli_bad(p, "'%s' is not expected: '%s' takes options only", p->argv[0],
+			    cmd->name);
+	return r == CLI_OK ? cli_names_check(p) : r;
 }
 
 int cli_parse(const struct cli_cmd *cmd, void *args, int argc, char **argv, int *ret_argc,
 	      struct cli_msg *msg)
 {
 	struct parser p = {.cmd = cmd, .args = args, .msg = msg, .argv = argv, .argc = argc};
-	int r;
+	int r = parse_line(&p);
 
-	memset(args, 0, cmd->args_size);
-	msg->text[0] = 0;
-	r = cli_slots(&p);
-	if (r == CLI_OK)
-		r = defaults(&p);
-	if (r == CLI_OK)
-		r = parse_words(&p);
-	if (r == CLI_OK)
-		r = finish_slots(&p);
-	if (r == CLI_OK && p.operands && !cmd->usage)
-		r = cli_bad(&p, "'%s' is not expected: '%s' takes options only", argv[0],
-			    cmd->name);
-	if (r == CLI_OK)
-		r = cli_names_check(&p);
 	if (r == CLI_OK)
 		*ret_argc = p.operands;
 	free(p.slots);
@@ -420,35 +426,52 @@ int cli_usage(const struct cli_cmd *cmd, const char *fmt, ...)
 	return CLI_USAGE;
 }
 
-/* What a job says of a setting, "rate: ...", is said of the option: *@ret, "" where it is none. */
-static size_t named_option(const struct cli_cmd *cmd, const char *why, const char **ret)
+/* The command line of the command that runs: its messages name options as they were given. */
+static const struct parser *running;
+
+static const char *given_name(const struct slot *s)
 {
-	struct cli_msg msg;
-	struct parser p = {.cmd = cmd, .msg = &msg};
+	return s->as ? s->as->name : s->name;
+}
+
+/* What a job says of a setting, "rate: ...", is said of the option: *@ret, "" where it is none. */
+static size_t named_option(const char *why, const char **ret)
+{
 	size_t len = strcspn(why, ": ");
 
 	*ret = "";
-	if (why[len] != ':' || cli_slots(&p) != CLI_OK)
-		return 0;
-	for (size_t i = 0; i < p.nr && !**ret; i++)
-		if (cli_same_name(p.slots[i].name, why, len))
-			*ret = p.slots[p.slots[i].main].name;
-	free(p.slots);
+	for (size_t i = 0; why[len] == ':' && i < running->nr && !**ret; i++)
+		if (cli_same_name(running->slots[i].name, why, len))
+			*ret = given_name(&running->slots[running->slots[i].main]);
 	return **ret ? len : 0;
+}
+
+int cli_blame(const struct cli_cmd *cmd, int status, const char *why)
+{
+	const char *option = "", *colon = "";
+	const struct slot *place = NULL;
+	size_t len = 0;
+	char line[1024];
+
+	if (running)
+		len = named_option(why, &option);
+	if (running && !len)
+		place = cli_names_about(running, why);
+	if (place) {
+		option = given_name(place);
+		colon = ": ";
+	}
+	snprintf(line, sizeof(line), "%s%s%s%s", *option ? "--" : "", option, colon, why + len);
+	return status == CLI_USAGE ? cli_usage(cmd, "%s", line) : cli_fail(cmd, status, "%s", line);
 }
 
 int cli_refuse(const struct cli_cmd *cmd, int r, const char *why)
 {
-	const char *option;
-	size_t len = named_option(cmd, why, &option);
-	const char *dashes = len ? "--" : "";
-
-	if (!len && !strncmp(why, "folder: ", 8)) /* of an operand, which it names */
-		why += 8;
-	if (r == -EINVAL)
-		return cli_usage(cmd, "%s%s%s", dashes, option, why + len);
-	return cli_fail(cmd, r == -ENOTSUP || r == -ENODEV ? CLI_UNSUPPORTED : CLI_FAILED, "%s%s%s",
-			dashes, option, why + len);
+	return cli_blame(cmd,
+			 r == -EINVAL                    ? CLI_USAGE
+			 : r == -ENOTSUP || r == -ENODEV ? CLI_UNSUPPORTED
+							 : CLI_FAILED,
+			 why);
 }
 
 int cli_exclude(const struct cli_cmd *cmd, const struct cli_pair *pairs, size_t nr)
@@ -464,7 +487,8 @@ int cli_cmd_run(const struct cli_cmd *cmd, int argc, char **argv)
 	CLEANUP_FREE void *args = calloc(1, max_u64(cmd->args_size, 1));
 	const struct cli_cmd *sub = argc ? cli_find(cmd->subs, argv[0]) : NULL;
 	struct cli_msg msg;
-	int r, operands = 0;
+	struct parser p = {.cmd = cmd, .args = args, .msg = &msg, .argv = argv, .argc = argc};
+	int r;
 
 	if (sub)
 		return cli_cmd_run(sub, argc - 1, argv + 1);
@@ -484,11 +508,14 @@ int cli_cmd_run(const struct cli_cmd *cmd, int argc, char **argv)
 		return cli_fail(cmd, CLI_FAILED, "out of memory");
 	if (cmd->subs && !cmd->usage && argc && argv[0][0] != '-')
 		return cli_unknown(cmd, cmd->subs, NULL, argv[0]);
-	r = cli_parse(cmd, args, argc, argv, &operands, &msg);
+	r = parse_line(&p);
+	running = &p;
 	if (r == CLI_OK)
-		r = cmd->run ? cmd->run(args, operands, argv) : cli_needs_command(cmd);
+		r = cmd->run ? cmd->run(args, p.operands, argv) : cli_needs_command(cmd);
 	else
 		cli_usage(cmd, "%s", msg.text);
+	running = NULL;
+	free(p.slots);
 	cli_args_fini(cmd, args);
 	return r;
 }

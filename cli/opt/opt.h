@@ -268,9 +268,12 @@ struct sluice_bounds;
 void cli_bounds(const struct cli_opt *o, struct sluice_bounds *out);
 
 /*
- * What a job's check returned, -errno, with @why: the exit status, after a message.  @why may begin
- * with the name of a setting, "rate: ...", which is told as the option's.
+ * @why is told of the option that it is about, as that was given: "rate: ..." of --rate, and
+ * "/mnt/x: ..." of the option that names this place.  Returns @status, of which CLI_USAGE points to
+ * --help.
  */
+int cli_blame(const struct cli_cmd *cmd, int status, const char *why);
+/* The same of what a job's check returned, -errno: the exit status. */
 int cli_refuse(const struct cli_cmd *cmd, int r, const char *why);
 
 /* Options that exclude each other: the first @nr of which both are given.  An exit status. */

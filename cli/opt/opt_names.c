@@ -181,6 +181,49 @@ static int list_names(struct parser *p, struct named_list *l)
 	return add_operands(p, l);
 }
 
+/* Could a place, "PATH", "N=PATH", "PATH:DEVICE" or "store:PATH,PATH", end here? */
+static bool ends_place(const char *at)
+{
+	at += strspn(at, "/");
+	return !*at || *at == ',' || (*at == ':' && at[1] != '/');
+}
+
+/* How much of @why the place is with which it begins, or which is above that; 0: none. */
+static size_t begins_with_place(const char *why, const char *places)
+{
+	size_t most = 0;
+
+	for (const char *at = places; at; at = (at = strpbrk(at, "=:,")) ? at + 1 : NULL)
+		for (size_t n = 1; at[n - 1] && at[n - 1] == why[n - 1]; n++)
+			if (ends_place(at + n) && (strchr(":/", why[n]) || why[n - 1] == '/'))
+				most = max_u64(n, most);
+	return most;
+}
+
+const struct slot *cli_names_about(const struct parser *p, const char *why)
+{
+	const struct slot *found = NULL;
+	size_t most = 0, n;
+
+	for (size_t i = 0; i < p->nr; i++) {
+		const struct slot *s = &p->slots[i];
+		const void *at = p->args + s->at;
+		const struct cli_list *l = at;
+		bool list = s->opt->kind == CLI_KIND_LIST;
+		const char *const *v = list ? l->items : at;
+
+		if (s->main != i ||
+		    (s->opt->role != CLI_ROLE_PLACE && s->opt->role != CLI_ROLE_OBJECT))
+			continue;
+		for (size_t k = 0; k < (list ? l->nr : 1); k++) {
+			n = v[k] ? begins_with_place(why, v[k]) : 0;
+			found = n > most ? s : found;
+			most = max_u64(n, most);
+		}
+	}
+	return found;
+}
+
 int cli_names_check(struct parser *p)
 {
 	struct named_list l = {.nr = 0};

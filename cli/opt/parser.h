@@ -10,9 +10,9 @@ struct slot {
 	const char *name;
 	const struct cli_opt *opt;
 	size_t at;
-	size_t main; /* index of the slot that is not an alias */
-	bool seen;
-	bool first; /* abbreviations mean this one before others */
+	size_t main;           /* index of the slot that is not an alias */
+	const struct slot *as; /* of a main one: the name by which it was given; NULL: it was not */
+	bool first;            /* abbreviations mean this one before others */
 };
 
 struct parser {
@@ -37,6 +37,8 @@ unsigned cli_distance(const char *word, const char *candidate);
 
 /* What the last step of parsing looks at: no file is written that another option names. */
 int cli_names_check(struct parser *p);
+/* The place among @p's options that @why begins with, and thus is about; NULL: none. */
+const struct slot *cli_names_about(const struct parser *p, const char *why);
 /* The slots of @p's command; p->slots is the caller's to free.  CLI_OK, or CLI_USAGE. */
 int cli_slots(struct parser *p);
 

@@ -25,16 +25,16 @@ int bed_check_folder(const char *folder, bool write, struct sluice_err *err)
 	if (sluice_object_is_uri(folder, NULL) > 0)
 		return 0; /* the first request tells */
 	if (stat(folder, &st) < 0)
-		return sluice_fail(err, -EINVAL, "folder: %s: %s", folder, sluice_strerror(errno));
+		return sluice_fail(err, -EINVAL, "%s: %s", folder, sluice_strerror(errno));
 	if (sluice_stripe_is(folder) == 1)
 		return sluice_fail(err, -EINVAL,
-				   "folder: %s is a striped file, not a folder; in a striped "
+				   "%s: is a striped file, not a folder; in a striped "
 				   "folder (`sluice stripe create --folder') files are striped",
 				   folder);
 	if (!S_ISDIR(st.st_mode))
-		return sluice_fail(err, -EINVAL, "folder: %s is not a directory", folder);
+		return sluice_fail(err, -EINVAL, "%s: is not a directory", folder);
 	if (write && access(folder, W_OK | X_OK) < 0)
-		return sluice_fail(err, -EINVAL, "folder: %s cannot be written to: %s", folder,
+		return sluice_fail(err, -EINVAL, "%s: cannot be written to: %s", folder,
 				   sluice_strerror(errno));
 	return 0;
 }
@@ -103,8 +103,8 @@ static int check_new(const char *const *folders, unsigned i, struct sluice_err *
 		if (stat(folders[k], &other) == 0 && other.st_dev == st.st_dev &&
 		    other.st_ino == st.st_ino)
 			return sluice_fail(err, -EINVAL,
-					   "folder: %s and %s are the same; name each folder once",
-					   folders[k], folders[i]);
+					   "%s: is the same as %s; name each folder once",
+					   folders[i], folders[k]);
 	return 0;
 }
 

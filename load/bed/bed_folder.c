@@ -235,7 +235,7 @@ int bed_folder_open(struct bed_folder *f, const char *path, struct sluice_object
 	f->fd = open(path, DIR_FLAGS);
 	if (f->fd >= 0 && find_way(f) == 0)
 		return 0;
-	sluice_fail(err, -errno, "folder: %s: %s", path, sluice_strerror(errno));
+	sluice_fail(err, -errno, "%s: %s", path, sluice_strerror(errno));
 	bed_folder_close(f, true);
 	return err->code;
 }

@@ -644,7 +644,7 @@ BAD = {
     'zero iterations': (['--iterations', '0'], "--iterations: '0' is outside"),
     'iterations that are no number': (['--iterations', 'x'], 'not a whole number'),
     'a folder that is missing': (['--nvme-path', 'no/such'], 'no/such'),
-    'a file as a folder': (['--nvme-path', '/etc/passwd'], ' --nvme-path: /etc/passwd is not a directory'),
+    'a file as a folder': (['--nvme-path', '/etc/passwd'], ' --nvme-path: /etc/passwd: is not a directory'),
     'more than fits': (['--sizes', '512G', '--files', '64'], 'not enough free space'),
     'reads only and writes only': (['--read-only', '--write-only'], 'exclude each other'),
     'a mix of reads only': (['--rwmix', '50', '--read-only'], 'exclude each other'),

@@ -491,7 +491,7 @@ def too_little_space_is_noticed_first():
 def a_folder_that_cannot_be_written_to_is_bad_input():
     with small_tmpfs('4m,ro') as mnt:
         out, err = io('--folder', mnt, '--io_size', '64K', status=2)
-        assert out == '' and err.count('\n') == 1 and f'{mnt} cannot be written to' in err, (out, err)
+        assert out == '' and err.count('\n') == 1 and f'{mnt}: cannot be written to' in err, (out, err)
 
 
 @contextlib.contextmanager

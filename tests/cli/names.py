@@ -133,6 +133,30 @@ def file_in_front_of_a_path_is_taken_off():
 
 
 @in_folder
+def what_is_wrong_with_a_place_is_said_of_the_option_that_names_it():
+    """By the name under which it was given."""
+    save('file', 'x')
+    save('t.csv', 'Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n0.0,Write,4096,Tier-2,k,Prefill\n')
+    os.mkdir('d')
+    no, nowhere = 'no: No such file', '/proc: cannot make a folder in it: '  # nor can root
+    for words, option, place, says in (
+            (['bench'], '--nvme-path', 'no', no), (['bench'], '--folder', 'no', no), (['bench'], '--folder', '/proc', nowhere),
+            (['bench', '--sizes', '512G', '--files', '64'], '--folder', 'd', 'd: not enough free space'),
+            (['io'], '--folder', '/proc', nowhere), (['io'], '--folder_to_device_mapping', 'no:0', no),
+            (['sweep'], '--folder', 'no', no), (['sweep'], '--nvme_dir', '/proc', nowhere), (['sweep', '--nvme_dir', 'd'], '--log_dir', 'file', 'file'),
+            (['tune'], '--folder', 'file', 'file: is not a directory'), (['tune', '--nvme_dir', 'd'], '--folder', './d/', './d/: is the same as d'),
+            (['ckpt', 'bench'], '--folder', 'no', no), (['ckpt', 'bench'], '--folder', '/proc', nowhere),
+            (['kv', '--num-users', '1', '--duration', '1', '--cpu-mem-gb', '0'], '--cache-dir', 'file', 'file: '),
+            (['replay', 't.csv'], '--target', 'file', 'file: is not a slab'), (['replay', 't.csv'], '--tier', '2=file', 'file: is not a slab'),
+            (['replay', 't.csv', '--target', 'd'], '--tier', '0=store:file', 'file: ')):
+        done = subprocess.run([SLUICE, *words, option, place], capture_output=True, text=True)
+        assert done.returncode in (1, 2) and f' {option}: {says}' in done.stderr.splitlines()[-1], (words, option, place, done)
+    done = subprocess.run([SLUICE, 'bench'], cwd='/proc', capture_output=True, text=True)
+    assert ' --nvme-path: .: cannot make' in done.stderr, done
+    refused('gen', 'no/x', '1M', says=['sluice gen: no: No such file'])  # an operand's
+
+
+@in_folder
 def a_file_that_is_rewritten_keeps_its_rights():
     for mode in (0o600, 0o640, 0o444 if os.geteuid() == 0 else 0o644):
         save('r.json', 'old')

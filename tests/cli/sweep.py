@@ -579,8 +579,8 @@ def a_failure_ends_it_with_one_line():
 BAD = {
     'neither reads nor writes': (['--no_read', '--no_write'], 'exclude each other'),
     'a folder that is missing': (['--nvme_dir', 'no/such'], 'no/such'),
-    'a file as a folder': (['--nvme_dir', '/etc/passwd'], ' --nvme_dir: /etc/passwd is not a directory'),
-    'a folder named twice': (['--nvme_dir', '.', '/proc/self/cwd'], '. and /proc/self/cwd are the same'),
+    'a file as a folder': (['--nvme_dir', '/etc/passwd'], ' --nvme_dir: /etc/passwd: is not a directory'),
+    'a folder named twice': (['--nvme_dir', '.', '/proc/self/cwd'], '/proc/self/cwd: is the same as .;'),
     'more than fits': (['--io_size', '1T'], 'not enough free space'),
     'no loops': (['--loops', '0'], 'outside 1..'),
     'a size that does not parse': (['--io_size', 'much'], 'not a size'),
