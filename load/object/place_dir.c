@@ -25,19 +25,16 @@
 #include "load/object/place_look.h"
 
 /* All members take the same: what the one with the least has, which may share its room. */
-static int stripe_free_bytes(const char *path, uint64_t *ret, dev_t *ret_dev,
+static int stripe_free_bytes(const struct sluice_stripe_info *info, uint64_t *ret, dev_t *ret_dev,
 			     struct sluice_err *err)
 {
-	struct sluice_stripe_info *info;
 	dev_t devs[SLUICE_STRIPE_MEMBERS];
 	uint64_t least = UINT64_MAX;
 	struct statvfs fs;
 	struct stat st;
 	unsigned nr;
-	int r = sluice_stripe_load(&info, path, err);
+	int r = 0;
 
-	if (r < 0)
-		return r;
 	for (unsigned i = 0; i < info->nr && r == 0; i++) {
 		const char *member = info->members[i].path;
 
@@ -57,32 +54,29 @@ static int stripe_free_bytes(const char *path, uint64_t *ret, dev_t *ret_dev,
 	}
 	*ret = least / 2 > UINT64_MAX / 2 / info->nr ? UINT64_MAX : least * info->nr;
 	*ret_dev = devs[0];
-	sluice_stripe_free(info);
 	return r;
 }
 
 /* The folder, or the nearest one above it that exists. */
 int dir_free_bytes(const char *path, uint64_t *ret, dev_t *ret_dev, struct sluice_err *err)
 {
-	CLEANUP_FREE char *dir = strdup(path);
+	CLEANUP_FREE char *dir = look_nearest(path);
+	struct sluice_stripe_info *striped = NULL;
 	struct statvfs fs;
 	struct stat st;
-	char *slash;
+	int r;
 
 	if (!dir)
 		return sluice_fail(err, -ENOMEM, "out of memory");
-	while (stat(dir, &st) < 0 || statvfs(dir, &fs) < 0) {
-		slash = strrchr(dir, '/');
-		if (errno != ENOENT || !strcmp(dir, ".") || !strcmp(dir, "/"))
-			return sluice_fail(err, -errno, "%s: %s", path, strerror(errno));
-		if (!slash)
-			strcpy(dir, ".");
-		else
-			slash[slash == dir] = '\0';
-	}
+	if (stat(dir, &st) < 0 || statvfs(dir, &fs) < 0)
+		return sluice_fail(err, -errno, "%s: %s", path, strerror(errno));
 	*ret = (uint64_t)fs.f_bavail * fs.f_frsize;
 	*ret_dev = st.st_dev;
-	return sluice_stripe_is(path) == 2 ? stripe_free_bytes(path, ret, ret_dev, err) : 0;
+	r = S_ISDIR(st.st_mode) ? sluice_stripe_find(&striped, dir, err) : 0;
+	if (r == 1)
+		r = stripe_free_bytes(striped, ret, ret_dev, err);
+	sluice_stripe_free(striped);
+	return r;
 }
 
 /* ------------------------------------------------------------- taking it over */

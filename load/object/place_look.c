@@ -156,35 +156,6 @@ int look_no_stripe(const char *path, struct sluice_err *err)
 			   path);
 }
 
-int look_begin(struct look *l, struct sluice_err *err)
-{
-	int r = look_no_stripe(l->path, err);
-
-	if (r < 0)
-		return r;
-	l->marker = -1;
-	l->fd = open(l->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (l->fd < 0)
-		return sluice_fail(err, -errno, "%s: %s", l->path, strerror(errno));
-	if (l->o->kind == PLACE_FILES && sluice_stripe_is(l->path) == 2) {
-		r = sluice_stripe_load(&l->striped, l->path, err);
-		if (r < 0)
-			return r;
-	}
-	r = look_marker(l, err);
-	return r < 0 ? r : look_folder(l, "", err);
-}
-
-void look_end(struct look *l)
-{
-	if (l->fd >= 0)
-		close(l->fd);
-	if (l->marker >= 0)
-		close(l->marker);
-	sluice_stripe_free(l->striped);
-	book_free(&l->book);
-}
-
 /* Cut the last name off; false: there is nothing above. */
 static bool to_parent(char *path)
 {
@@ -200,18 +171,68 @@ static bool to_parent(char *path)
 	return n > 0 && strcmp(path, "/") != 0;
 }
 
+char *look_nearest(const char *path)
+{
+	char *dir = strdup(path);
+
+	while (dir && access(*dir ? dir : ".", F_OK) < 0 && errno == ENOENT && to_parent(dir))
+		;
+	if (dir && !*dir)
+		strcpy(dir, "."); /* instead of a name */
+	return dir;
+}
+
+int look_no_slab(const char *path, struct sluice_err *err)
+{
+	CLEANUP_FREE char *dir = look_nearest(path);
+
+	if (!dir)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	if (sluice_stripe_find(NULL, dir, NULL) != 1)
+		return 0;
+	return sluice_fail(err, -EINVAL,
+			   "%s: files are striped there, and a slab is one file; use another "
+			   "layout, or another folder",
+			   path);
+}
+
+int look_begin(struct look *l, struct sluice_err *err)
+{
+	int r = look_no_stripe(l->path, err);
+
+	if (r == 0 && l->o->kind == PLACE_SLAB)
+		r = look_no_slab(l->path, err);
+	if (r < 0)
+		return r;
+	l->marker = -1;
+	l->fd = open(l->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (l->fd < 0)
+		return sluice_fail(err, -errno, "%s: %s", l->path, strerror(errno));
+	r = l->o->kind == PLACE_FILES ? sluice_stripe_find(&l->striped, l->path, err) : 0;
+	if (r < 0)
+		return r;
+	r = look_marker(l, err);
+	return r < 0 ? r : look_folder(l, "", err);
+}
+
+void look_end(struct look *l)
+{
+	if (l->fd >= 0)
+		close(l->fd);
+	if (l->marker >= 0)
+		close(l->marker);
+	sluice_stripe_free(l->striped);
+	book_free(&l->book);
+}
+
 /* A folder that can be made is as good as one; those above it are made, too. */
 static int look_parent(const char *path, struct sluice_err *err)
 {
-	CLEANUP_FREE char *copy = strdup(path);
-	bool more = true;
+	CLEANUP_FREE char *above = look_nearest(path);
 
-	if (!copy)
+	if (!above)
 		return sluice_fail(err, -ENOMEM, "out of memory");
-	do {
-		more = to_parent(copy);
-	} while (more && access(copy, F_OK) < 0 && errno == ENOENT);
-	if (access(*copy ? copy : ".", W_OK | X_OK) < 0)
+	if (access(above, W_OK | X_OK) < 0)
 		return sluice_fail(err, -errno, "%s: cannot be made: %s", path, strerror(errno));
 	return 0;
 }

@@ -83,7 +83,7 @@ int slab_look(struct slab_look *l, int dir, const char *name, const char *path, 
 
 	*l = (struct slab_look){.fd = -1, .folder = n && name[n - 1] == '/'};
 	if (fstatat(dir, name, &st, 0) < 0)
-		return errno == ENOENT ? 0
+		return errno == ENOENT ? look_no_slab(path, err)
 				       : sluice_fail(err, -errno, "%s: %s", path, strerror(errno));
 	l->exists = true;
 	l->folder = S_ISDIR(st.st_mode);

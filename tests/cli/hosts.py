@@ -234,6 +234,27 @@ def kv_on_storage(mpi):
     assert [t['folder'].split('/')[-1] for t in j['targets']] == ['rank-0', 'rank-1'] and not os.path.exists('many'), j['targets']
 
 
+def objects_below_a_mark(mpi):
+    """The folders of ranks are below a striped one: objects are striped there, and go with their members."""
+    for name in 'a', 'b':
+        os.mkdir(name)
+    subprocess.run([SLUICE, 'stripe', 'create', '--folder', '--unit', '64K', 'f', 'a', 'b'], check=True)
+    before = [f for f in glob.glob('**', recursive=True, include_hidden=True) if os.path.isfile(f)]
+    with open('t.csv', 'w', encoding='utf-8') as f:
+        f.write('Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n')
+        f.writelines(f'{i * 1e-4:.6f},Write,300000,Tier-2,conv_{i}_turn_0,Prefill\n' for i in range(8))
+    for words in (['--keep'], ['--fresh']):
+        j, _ = result(mpi, 2, 'replay', 't.csv', '--target', 'f', '--verify', *words)
+        assert j['series'][0]['ops'] == 8, j['series']
+        kept = [f for f in glob.glob('f/rank-*/*') if os.path.isfile(f)]
+        assert len(kept) == (8 if words == ['--keep'] else 0), kept
+        for file in kept:
+            told = json.loads(subprocess.run([SLUICE, 'stripe', 'info', '--json', file], check=True, capture_output=True).stdout)[0]
+            assert told['bytes'] == 300000 and told['good'] and len(told['members']) == 2, told
+    now = [f for f in glob.glob('**', recursive=True, include_hidden=True) if os.path.isfile(f)]
+    assert sorted(now) == sorted([*before, 'all.json', 't.csv']), now
+
+
 def replay(mpi):
     with open('t.csv', 'w', encoding='utf-8') as f:
         f.write('Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n')
@@ -656,7 +677,7 @@ def case(mpi, function):
 
 def main(launchers):
     run(*[case(mpi, f) for mpi in launchers for f in (
-        bench, tables, io, ranges_of_one_file, hosts_that_fell_back_differently, checkpoints, kv, kv_on_storage, replay, bad_command_line, by_themselves, a_slow_rank,
+        bench, tables, io, ranges_of_one_file, hosts_that_fell_back_differently, checkpoints, kv, kv_on_storage, objects_below_a_mark, replay, bad_command_line, by_themselves, a_slow_rank,
         a_rank_that_begins_late, a_lost_rank, rank_0_is_lost, a_rank_that_hangs, a_rank_whose_storage_hangs, a_rank_with_a_pause, a_rank_that_does_not_come, a_rank_that_failed,
         a_slow_link_and_another_clock, a_link_that_is_cut, no_ipv4_between_them)])
 

@@ -241,11 +241,8 @@ def torch_and_safetensors_save_and_load_striped_names():
         assert look('swap/s.pt')['good'] and look('swap/s.safetensors')['good']
 
 
-@in_folder
-def kv_and_replay_keep_objects_in_striped_folders():
-    for folder in ('a', 'b'):
-        os.mkdir(folder)
-    create('f', '--folder', '--unit', '64K', 'a', 'b')
+def objects_in(where, *layout):
+    """Objects of kv and replay in a striped folder, or below one."""
     before = files()
     size = 300000
     head = 'Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n'
@@ -255,29 +252,46 @@ def kv_and_replay_keep_objects_in_striped_folders():
         with open(name, 'w', encoding='utf-8') as f:
             f.write(rows)
     inputs = ['./r.csv', './w.csv']
+    replay, there = clikit.Command('replay'), ['-T', where, *layout]
     # objects stay, and a second run finds them at their size; --verify reads each byte
-    clikit.Command('replay')('w.csv', '-T', 'f', '--keep', '--verify')
-    kept = [f for f in files() if f.startswith('./f/') and os.path.basename(f)[0] != '.']
+    replay('w.csv', *there, '--keep', '--verify')
+    kept = [f for f in files() if f.startswith(f'./{where}/') and os.path.basename(f)[0] != '.']
     assert sorted(look(f)['bytes'] for f in kept) == [size + n for n in range(5)], kept
     assert all(m['bytes'] > size / 3 for f in kept for m in look(f)['members']), [look(f) for f in kept]
-    done = clikit.Command('replay')('r.csv', '-T', 'f', '--reuse', '--verify')
+    done = replay('r.csv', *there, '--reuse', '--verify')
     assert files() == sorted(before + inputs), (files(), done.out)
     # with objects that go and come, so that spare files are used
-    clikit.Command('kv')('--model', 'tiny-1b', '--num-users', '2', '--duration', '2', '--cache-dir', 'f', '--verify', '--cpu-mem-gb', '0', '--gpu-mem-gb', '0',
+    clikit.Command('kv')('--model', 'tiny-1b', '--num-users', '2', '--duration', '2', '--cache-dir', where, '--verify', '--cpu-mem-gb', '0', '--gpu-mem-gb', '0',
                          '--output', os.devnull)
     assert files() == sorted(before + inputs), files()
     # what a killed run left goes with its members, also of a file that was about to be removed
-    clikit.Command('replay')('w.csv', '-T', 'f', '--keep')
+    replay('w.csv', *there, '--keep')
     assert len(files()) > len(before) + 2
     os.remove(kept[0])
-    clikit.Command('replay')('r.csv', '-T', 'f', '--fresh')
+    replay('r.csv', *there, '--fresh')
     assert files() == sorted(before + inputs), files()
     # a slab is one file of its own
-    done = clikit.call('replay', 'w.csv', '-T', 'f', '--layout', 'slab')
-    assert done.returncode and '.sluice-stripe' in done.err, done
+    for slab in (where, where + '/slab'):
+        done = clikit.call('replay', 'w.csv', '-T', slab, '--layout', 'slab')
+        assert done.returncode and f'{slab}: files are striped there, and a slab is one file' in done.err, done
     for name in inputs:
         os.remove(name)
-    rm('f')
+    assert files() == before, files()
+
+
+@in_folder
+def kv_and_replay_keep_objects_in_striped_folders():
+    swap_folder()
+    objects_in('swap')
+    rm('swap')
+
+
+@in_folder
+def kv_and_replay_keep_objects_below_a_striped_folder():
+    swap_folder()
+    objects_in('swap/sub/there')
+    objects_in('swap/sub', '--layout', 'hashed')
+    rm('swap')
 
 
 def files():
@@ -355,7 +369,9 @@ def ckpt_bench_saves_to_striped_names_and_removes_their_members():
 def fio_is_not_let_at_striped_files():
     os.mkdir('a')
     create('swap', '--folder', 'a')
-    clikit.Command('bench').refused('-f', 'swap', '-s', '1M', '--compare-fio', says='striped folder')
+    os.mkdir('swap/below')
+    for folder in 'swap', 'swap/below':
+        clikit.Command('bench').refused('-f', folder, '-s', '1M', '--compare-fio', says=f'{folder} is a striped folder')
 
 
 @in_folder
@@ -392,5 +408,5 @@ tap.run(a_tensor_goes_through_by_its_name, info_tells_size_unit_and_members, che
         tune_and_sweep_measure_a_striped_folder, ckpt_bench_saves_to_striped_names_and_removes_their_members,
         fio_is_not_let_at_striped_files, checkpoints_take_the_place_of_a_striped_file_and_keep_its_folders,
         checkpoints_in_a_striped_folder_are_striped, torch_and_safetensors_save_and_load_striped_names, what_replaces_a_file_leaves_a_striped_one_alone,
-        kv_and_replay_keep_objects_in_striped_folders, the_examples_of_the_manual_run,
+        kv_and_replay_keep_objects_in_striped_folders, kv_and_replay_keep_objects_below_a_striped_folder, the_examples_of_the_manual_run,
         a_striped_file_in_the_place_of_a_folder_is_named)
