@@ -7,6 +7,7 @@
         store.set_many(keys, tensors)              # list of bool
         store.get_many(keys, tensors)              # list of bool; what is False holds anything
         store.prefix(keys)                         # how many from the first on are there
+        store.clear()                              # forget everything
 
 docs/store.md says what it promises.
 """

@@ -233,6 +233,22 @@ def a_restart_finds_the_values():
 
 
 @case
+def what_is_cleared_is_gone_and_stays_so():
+    keys, name = [f'k{i}' for i in range(50)], path('store')
+    with sluice.Store(name, 64 * MIB) as s:
+        s.set_many(keys, [data(1000, seed=i) for i in range(50)])
+        s.clear()
+        assert s.prefix(keys) == 0 and s.get('k7') is None and s.stats()['entries'] == 0
+        s['new'] = b'value'
+    with sluice.Store(name, 64 * MIB) as s:
+        assert s.exists_many(keys) == [False] * 50 and s['new'] == b'value'
+        s.clear()
+    with sluice.Store(name, 64 * MIB) as s:
+        assert s.stats()['recovered'] == 0
+    raises(ValueError, s.clear)
+
+
+@case
 def bad_arguments_are_refused():
     assert raises(OSError, lambda: sluice.Store([path('x')], 1000)).errno == errno.EINVAL
     raises(TypeError, lambda: sluice.Store())
@@ -275,7 +291,7 @@ def after_fork_the_child_gets_ECHILD_and_the_parent_goes_on():
 
         def work():
             for call in (lambda: s['a'], lambda: s.submit(sluice.store.GET, ['a'], [bytearray(5)]), s.drain,
-                         s.stats, s.metrics, lambda: s.register(bytearray(4096))):
+                         s.stats, s.metrics, s.clear, lambda: s.register(bytearray(4096))):
                 assert raises(OSError, call).errno == errno.ECHILD, call
             s.close()
             return s.closed

@@ -531,6 +531,22 @@ static PyObject *core_metrics(PyObject *self, PyObject *unused)
 	return r < 0 ? raise_os(r, sluice_strerror(r), NULL) : PyUnicode_FromString(text);
 }
 
+static PyObject *core_clear(PyObject *self, PyObject *unused)
+{
+	struct core *c = core_of(self);
+	struct sluice_err err = {0, ""};
+	int r;
+
+	(void)unused;
+	if (core_enter(c) < 0)
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS
+	r = sluice_store_clear(c->store, &err);
+	Py_END_ALLOW_THREADS
+	gate_leave(&c->inside);
+	return r < 0 ? raise_os(r, err.msg, NULL) : Py_NewRef(Py_None);
+}
+
 /* Once the gate is closed. */
 static void close_store(struct core *c)
 {
@@ -712,6 +728,9 @@ static PyMethodDef methods[] = {
 	 "the kernel can do that."},
 	{"unregister", core_unregister, METH_O,
 	 "unregister($self, obj, /)\n--\n\nThe end of register(obj); nothing may be using it."},
+	{"clear", core_clear, METH_NOARGS,
+	 "clear($self)\n--\n\nForget everything, at once and for good. What is being set is not "
+	 "stored."},
 	{"fileno", core_fileno, METH_NOARGS,
 	 "fileno($self)\n--\n\nAn eventfd, readable while finished batches wait for drain()."},
 	{"metrics", core_metrics, METH_NOARGS,
