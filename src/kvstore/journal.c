@@ -128,11 +128,8 @@ static int load_set(struct store_shelf *sh, const struct store_record *r)
 	e = store_index_new(&s->index);
 	if (!e)
 		return -ENOMEM;
-	if (claim_space(sh, e, r) < 0) {
-		s->stats.lost++;
-		store_index_free(&s->index, e);
-		return 0;
-	}
+	/* It stays until all logs have been read: they may have older values of the key. */
+	s->spaceless = claim_space(sh, e, r) < 0 || s->spaceless;
 	e->hash = h;
 	e->gen = r->gen;
 	e->len = r->len;
@@ -143,9 +140,9 @@ static int load_set(struct store_shelf *sh, const struct store_record *r)
 	e->shelf = (uint8_t)sh->nr;
 	e->freq = r->cost & 3;
 	e->state = STORE_LIVE;
-	sh->log_live += store_record_size(r->key_len, r->nr);
+	sh->log_live += store_record_size(r->key_len, e->space.nr);
 	if (store_index_add(&s->index, e) < 0) {
-		sh->log_live -= store_record_size(r->key_len, r->nr);
+		sh->log_live -= store_record_size(r->key_len, e->space.nr);
 		extents_give(&e->space, sh->map);
 		store_index_free(&s->index, e);
 		return -ENOMEM;
@@ -170,6 +167,18 @@ static void load_forget(struct store_shelf *sh)
 			s->stats.lost++;
 		}
 	store_tier_lose(sh, false);
+}
+
+void store_journal_settle(struct sluice_store *s)
+{
+	struct store_entry *e;
+	uint32_t pos = 0;
+
+	while (s->spaceless && (e = store_index_next(&s->index, &pos)))
+		if (e->len && !e->space.nr && e->state == STORE_LIVE) {
+			s->stats.lost++;
+			store_entry_erase(s, e);
+		}
 }
 
 static int load_record(void *arg, const struct store_record *r, const void *raw, size_t size)

@@ -380,6 +380,7 @@ static int load_shelves(struct sluice_store *s, struct sluice_err *err)
 
 	if (is_fatal(r) || s->stats.dirs_out == s->nr_shelves)
 		return r;
+	store_journal_settle(s);
 	/*
 	 * What was found to be older than what another log says is so for good before anything else
 	 * is written: when the newer one goes, the older one must not be there for the next start.

@@ -313,6 +313,8 @@ int store_journal_epoch(struct sluice_store *s, uint64_t since, uint64_t epoch,
 			void (*failed)(struct store_shelf *sh, int code));
 /* Read the log into the index; what is broken is left out and counted. */
 int store_journal_load(struct store_shelf *sh, struct sluice_err *err);
+/* All have been read: what has no space is gone. */
+void store_journal_settle(struct sluice_store *s);
 /* With @lock: append to what is pending.  0 or -ENOMEM. */
 int store_journal_set(struct store_shelf *sh, const struct store_op *op);
 int store_journal_drop(struct store_shelf *sh, struct store_hash hash, uint64_t gen);
@@ -393,6 +395,7 @@ struct sluice_store {
 	 */
 	_Atomic uint64_t clock_tick_ns;
 	bool expiring;
+	bool spaceless; /* while logs are read: there are entries whose space could not be had */
 	struct sluice_store_stats stats;
 	struct store_tier *tier; /* below, or NULL */
 	struct store_queues line;

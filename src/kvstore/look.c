@@ -95,6 +95,7 @@ static int look_run(struct look *l, const char *dir, struct sluice_err *err)
 		r = store_journal_load(l->sh, err);
 	if (r < 0)
 		return r;
+	store_journal_settle(l->s);
 	summarize(l);
 	if (!l->each && !(l->flags & SLUICE_STORE_VERIFY))
 		return 0;

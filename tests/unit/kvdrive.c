@@ -492,6 +492,29 @@ static void two_kills_between_two_logs_bring_nothing_old_back(void)
 	}
 }
 
+/* Nor does a newest value whose space is none of the store's any more. */
+static void a_newest_value_that_is_lost_brings_nothing_old_back(void)
+{
+	size_t len;
+	unsigned char *was;
+
+	sk_open("a b", MIB(48));
+	set_on("k", 1, "b/log");
+	set_some(0, KEYS, 0);
+	was = slurp("b/log", &len);
+	set_on("k", 2, "a/log");
+	sk_close();
+	put_back("b/log", was, len);
+	for (unsigned i = 0; i < 2; i++) {
+		sk_open("a b", MIB(4));
+		T_EQ(sk_get("k", 2, LEN), -ENOENT);
+		T_OK(sk_stats().recovered > 0);
+		T_EQ(sk_stats().recovered, sk_stats().entries);
+		T_OK(i ? sk_stats().lost == 0 : sk_stats().lost > 0);
+		sk_close();
+	}
+}
+
 /* A log is read in pieces of 4 MiB: of this one the second, which says what has become of "k". */
 static void a_log_that_cannot_be_read_stays_as_it_is(void)
 {
@@ -732,6 +755,7 @@ int main(void)
 		T_CASE(deadlines_are_seen_while_a_large_value_is_summed_up),
 		T_CASE(writes_that_were_lost_are_misses),
 		T_CASE(two_kills_between_two_logs_bring_nothing_old_back),
+		T_CASE(a_newest_value_that_is_lost_brings_nothing_old_back),
 		T_CASE(a_log_that_cannot_be_read_stays_as_it_is),
 		T_CASE(a_kill_while_it_is_opened_loses_nothing),
 		T_CASE(a_log_without_space_does_not_stay_so),
