@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/random.h"
 #include "load/stat/stat.h"
 
 #define FIRST_ROOM 16
@@ -15,15 +16,9 @@
 
 /* --------------------------------------------------------------------- draws */
 
-/* splitmix64: any state will do, zero included. */
 static uint64_t draw_below(struct draw *d, uint64_t below)
 {
-	uint64_t z = d->random += 0x9e3779b97f4a7c15;
-
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-	z ^= z >> 31;
-	return (uint64_t)((unsigned __int128)z * below >> 64);
+	return (uint64_t)((unsigned __int128)sluice_random_split(&d->random) * below >> 64);
 }
 
 /* Room for one more: it doubles whenever it is a power of two and full. */

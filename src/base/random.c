@@ -4,15 +4,6 @@
 
 #include "base/gen.h"
 
-#define GOLDEN 0x9e3779b97f4a7c15ull
-
-static inline uint64_t random_mix(uint64_t z)
-{
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-	return z ^ (z >> 31);
-}
-
 static inline uint64_t rotl(uint64_t v, unsigned n)
 {
 	return (v << n) | (v >> (64 - n));
@@ -21,7 +12,7 @@ static inline uint64_t rotl(uint64_t v, unsigned n)
 void sluice_random_seed(struct sluice_random *r, uint64_t seed)
 {
 	for (unsigned i = 0; i < 4; i++)
-		r->s[i] = random_mix(seed += GOLDEN);
+		r->s[i] = sluice_random_split(&seed);
 }
 
 uint64_t sluice_random_next(struct sluice_random *r)

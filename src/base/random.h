@@ -10,6 +10,16 @@ struct sluice_random {
 	uint64_t s[4];
 };
 
+/* splitmix64: one stream, of which any state is as good as another. */
+static inline uint64_t sluice_random_split(uint64_t *state)
+{
+	uint64_t z = *state += 0x9e3779b97f4a7c15ull;
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+	return z ^ (z >> 31);
+}
+
 void sluice_random_seed(struct sluice_random *r, uint64_t seed);
 uint64_t sluice_random_next(struct sluice_random *r);
 /* Uniform in [0, n), n > 0. */

@@ -24,6 +24,22 @@ static void the_generator_is_xoshiro256_starstar(void **state)
 	assert_true(sluice_random_next(&r) == 1215971899390074240ull);
 }
 
+static void the_seeds_are_made_by_splitmix64(void **state)
+{
+	/* The published first outputs for 1234567, which are a stream's state for that seed. */
+	static const uint64_t first[] = {6457827717110365317ull, 3203168211198807973ull,
+					 9817491932198370423ull, 4593380528125082431ull};
+	struct sluice_random r;
+	uint64_t s = 1234567;
+
+	(void)state;
+	sluice_random_seed(&r, s);
+	for (unsigned i = 0; i < ARRAY_SIZE(first); i++) {
+		assert_true(sluice_random_split(&s) == first[i]);
+		assert_true(r.s[i] == first[i]);
+	}
+}
+
 static void one_seed_is_one_stream(void **state)
 {
 	struct sluice_random a, b, c;
@@ -146,6 +162,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_generator_is_xoshiro256_starstar),
+		cmocka_unit_test(the_seeds_are_made_by_splitmix64),
 		cmocka_unit_test(one_seed_is_one_stream),
 		cmocka_unit_test(below_stays_below_and_meets_everything),
 		cmocka_unit_test(any_range_is_a_piece_of_the_whole),
