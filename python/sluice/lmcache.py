@@ -7,6 +7,7 @@
 The class has the six methods that LMCache asks for, and submit_batch_delete; nothing of LMCache is
 imported. docs/store.md says more.
 """
+import threading
 from typing import Any
 
 from . import store as _store
@@ -21,6 +22,7 @@ class Store:
                                    **{'recent': False, **options})  # what is recent LMCache has in its memory
         self._deadline = None if deadline_ms is None else deadline_ms / 1000
         self._sets: set[int] = set()
+        self._known = threading.Lock()  # one thread submits, another drains: not before it is known what it was
 
     def event_fd(self) -> int:
         return self._store.fileno()
@@ -30,8 +32,9 @@ class Store:
 
     def submit_batch_set(self, keys: list[str], memoryviews: list[Any]) -> int:
         # A key names its content: what is there need not be written again.
-        ticket = self._store.submit(_store.SET, keys, memoryviews, absent=True)
-        self._sets.add(ticket)
+        with self._known:
+            ticket = self._store.submit(_store.SET, keys, memoryviews, absent=True)
+            self._sets.add(ticket)
         return ticket
 
     def submit_batch_exists(self, keys: list[str]) -> int:
@@ -46,7 +49,9 @@ class Store:
         A miss is a result and no error. Of a set LMCache looks at ok alone, so that means all.
         """
         out: list[tuple[int, bool, str, list[bool] | None]] = []
-        for ticket, results in self._store.drain():
+        with self._known:
+            drained = self._store.drain()
+        for ticket, results in drained:
             good = [r >= 0 for r in results]
             ok = ticket not in self._sets or all(good)
             self._sets.discard(ticket)

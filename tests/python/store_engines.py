@@ -10,6 +10,7 @@ import os
 import re
 import select
 import sys
+import threading
 import types
 from unittest import mock
 
@@ -66,6 +67,26 @@ def lmcache_is_told_what_was_not_stored():
     s.submit_batch_set(['big', 'small'], [memoryview(bytearray(1 << 27)), memoryview(b'1')])
     _, ok, error, per_key = lm_wait(s)
     assert not ok and '1 values not stored' in error and per_key == [False, True]
+    s.close()
+
+
+@case
+def lmcache_knows_what_ended_before_its_submission_returned():
+    s = lm()
+    real, done = s._store.submit, []
+    drains = threading.Thread(target=lambda: done.append(lm_wait(s)))
+
+    def submit(*args, **how):
+        ticket = real(*args, **how)
+        select.select([s.event_fd()], [], [])
+        drains.start()
+        drains.join(0.2)  # if it can
+        return ticket
+
+    with mock.patch.object(s._store, 'submit', submit):
+        s.submit_batch_set(['big'], [memoryview(bytearray(1 << 27))])
+    drains.join()
+    assert not done[0][1] and not s._sets
     s.close()
 
 
