@@ -162,8 +162,10 @@ class SluiceTier(base.SecondaryTierManager):  # type: ignore[misc]
 
     def drain_jobs(self) -> None:
         """Wait until nothing touches the memory of the primary tier."""
+        finished = select.poll()  # select() knows no descriptor above 1023, and servers have many
+        finished.register(self._store.fileno(), select.POLLIN)
         while self._jobs:
-            select.select([self._store.fileno()], [], [])
+            finished.poll()
             self._collect()
 
     def metrics(self) -> str:

@@ -4,10 +4,12 @@
 The base classes are those of vLLM and SGLang where `make peers` has installed them, else stand-ins; what is
 printed first says which.  tests/peers/{lmcache,vllm,sglang}_peer.py go through the packages' own factories.
 """
+import contextlib
 import errno
 import importlib.util
 import os
 import re
+import resource
 import select
 import sys
 import threading
@@ -25,7 +27,7 @@ import mmap
 import sluice.lmcache
 import sluice.sglang
 import sluice.vllm
-from kit import case, cases, data, path, raises, run, torch_or_skip
+from kit import case, cases, data, path, raises, run, skip, torch_or_skip
 
 CAPACITY_GB = 1 / 16
 
@@ -168,6 +170,24 @@ def vllm_moves_blocks_between_its_memory_and_the_store():
     (done,) = t.tier.get_finished_jobs()
     assert done.success and t.tier.get_finished_jobs() == []
     t.tier.shutdown()
+
+
+@case
+def vllm_is_drained_where_descriptors_are_many():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 1200:
+        skip('descriptors')
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1200, hard))
+    with contextlib.ExitStack() as many:
+        many.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        while many.enter_context(open(os.devnull)).fileno() < 1050:
+            pass
+        t = Tier()
+        assert t.tier._store.fileno() > 1023
+        t.tier.submit_store(t.job([b'hash'], [1]))
+        t.tier.drain_jobs()
+        assert t.tier.get_finished_jobs()[0].success
+        t.tier.shutdown()
 
 
 @case
