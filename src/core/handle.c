@@ -327,12 +327,9 @@ int sluice_get_stats(struct sluice_io *io, struct sluice_stats *stats)
 	pthread_mutex_unlock(&io->lock);
 	for (unsigned i = 0; i < atomic_load(&io->nr_ports); i++)
 		add_counters(&s, &io->ports[i]->count);
-	for (unsigned i = 0; i < io->nr_queues; i++) {
+	for (unsigned i = 0; i < io->nr_queues; i++)
 		add_counters(&s, &io->queues[i].count);
-		s.cpu_ns += thread_cpu_ns(io->queues[i].thread);
-		if (io->engine->cpu_ns)
-			s.cpu_ns += io->engine->cpu_ns(io->queues[i].engine);
-	}
+	s.cpu_ns = queues_cpu_ns(io);
 	s.ring_bytes = atomic_load(&io->ring.bytes);
 	s.inline_bytes = io_inline_bytes(io);
 	s.flight_bytes = io->auto_depth ? io_flight_bytes(io) : 0;

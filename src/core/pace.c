@@ -5,7 +5,7 @@
 
 static bool is_busy(const struct pace_seen *seen, unsigned percent)
 {
-	return seen->busy_ns >= seen->ns / 100 * percent * seen->threads;
+	return max_u64(seen->busy_ns, seen->kernel_ns) >= seen->ns / 100 * percent * seen->threads;
 }
 
 /* What was tried is over: was it worth it? */

@@ -7,9 +7,15 @@
  * now and then: where as many processors are busy as there are threads while more waits,
  * which is so when something is copied, twice as many are tried, and kept if that moves more;
  * where processors have little to do although more waits, fewer will do.  A disk is of the
- * second kind, memory of the first.  It is the processor time of the process that
- * counts: io_uring copies to and from tmpfs in threads of the kernel's, one for each queue.
- * So does the time that submitting held up I/O threads, as on FUSE: they can do nothing else.
+ * second kind, memory of the first.
+ *
+ * It is the processor time of I/O threads and of those their engines have that counts, or, where
+ * that is more, the time the process spends in the kernel: io_uring copies to and from tmpfs, and
+ * writes through the page cache, in threads of the kernel's, which are the process's as far as
+ * can be seen.  So what the program computes does not count.  What it does in the kernel itself,
+ * as first use of memory or file I/O of its own, does: where nothing is copied more threads are
+ * then tried now and then, and taken back.  So does the time that submitting held up I/O
+ * threads, as on FUSE: they can do nothing else.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,7 +38,8 @@ struct pace {
 /* What was seen in a window. */
 struct pace_seen {
 	uint64_t ns;
-	uint64_t busy_ns; /* processor time of the process, and I/O threads held up */
+	uint64_t busy_ns;   /* processor time of I/O threads, and they were held up */
+	uint64_t kernel_ns; /* of the process, in the kernel */
 	uint64_t bytes;
 	unsigned threads;
 	unsigned most;

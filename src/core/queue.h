@@ -230,6 +230,9 @@ int queue_start(struct queue *q, struct sluice_err *err);
 void queue_free(struct queue *q);
 /* By the first queue's thread: so many take part from now on, as far as that is possible. */
 void queues_resize(struct sluice_io *io, unsigned n);
+/* By the first queue's thread: how far all of them have come. */
+struct pace_seen queues_look(struct queue *q);
+uint64_t queues_cpu_ns(struct sluice_io *io); /* processor time of I/O threads and engines */
 void queue_stop(struct sluice_io *io);  /* tell all threads to end when they have nothing to do */
 void queue_wake(struct sluice_io *io);  /* under io->lock: somebody sees to what is pending */
 void queue_kick(struct queue *q);       /* make its thread look around, wherever it is */

@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "base/err.h"
@@ -292,12 +293,24 @@ static void reap_failed(struct queue *q, int code)
 	queue_harvest(q, list);
 }
 
-/* At the beginning of a window, or what has been seen since then. */
-static struct pace_seen pace_look(struct queue *q)
+uint64_t queues_cpu_ns(struct sluice_io *io)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < io->nr_queues; i++) {
+		sum += thread_cpu_ns(io->queues[i].thread);
+		if (io->engine->cpu_ns)
+			sum += io->engine->cpu_ns(io->queues[i].engine);
+	}
+	return sum;
+}
+
+struct pace_seen queues_look(struct queue *q)
 {
 	struct sluice_io *io = q->io;
-	struct timespec ts;
+	struct rusage use;
 	struct pace_seen now = {.ns = clock_ns(),
+				.busy_ns = queues_cpu_ns(io),
 				.threads = atomic_load(&io->nr_active),
 				.most = io->max_queues,
 				.behind = pend_seen(io) || q->local || pile_any(&q->hand.pile)};
@@ -306,8 +319,9 @@ static struct pace_seen pace_look(struct queue *q)
 		now.bytes += atomic_load_explicit(&io->queues[i].moved, memory_order_relaxed);
 		now.busy_ns += atomic_load_explicit(&io->queues[i].held_ns, memory_order_relaxed);
 	}
-	if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts) == 0)
-		now.busy_ns += (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	if (getrusage(RUSAGE_SELF, &use) == 0)
+		now.kernel_ns = (uint64_t)use.ru_stime.tv_sec * 1000000000u +
+				(uint64_t)use.ru_stime.tv_usec * 1000u;
 	return now;
 }
 
@@ -319,18 +333,19 @@ static void queues_pace(struct queue *q)
 
 	if (clock_ns() - since->ns < PACE_NS)
 		return;
-	now = pace_look(q);
+	now = queues_look(q);
 	if (!since->ns) { /* it had nothing to do before that */
 		*since = now;
 		return;
 	}
 	now.ns -= since->ns;
 	now.busy_ns -= since->busy_ns;
+	now.kernel_ns -= since->kernel_ns;
 	now.bytes -= since->bytes;
 	n = pace_judge(&io->pace, &now);
 	if (n != now.threads)
 		queues_resize(io, n);
-	*since = pace_look(q);
+	*since = queues_look(q);
 }
 
 /* Sleep, if so, until the engine, a store or somebody who wakes it has something. */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How many I/O threads a handle takes, by what it sees: made-up storage against pace_judge().  And
- * that nothing is lost while their number changes.
+ * How many I/O threads a handle takes, by what it sees: made-up storage against pace_judge(), and
+ * what it sees.  And that nothing is lost while their number changes.
  */
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/mman.h>
 
 #include "core/core.h"
 #include "core/queue.h"
@@ -14,6 +15,7 @@
 struct storage {
 	uint64_t limit;
 	uint64_t copy;
+	bool kernel; /* threads of the kernel's do */
 };
 
 static struct pace pace;
@@ -31,7 +33,8 @@ static void work(const struct storage *s, unsigned most, unsigned windows, bool 
 		uint64_t rate = speed(s, threads);
 		struct pace_seen seen = {
 			.ns = PACE_NS,
-			.busy_ns = PACE_NS * rate / s->copy,
+			.busy_ns = s->kernel ? 0 : PACE_NS * rate / s->copy,
+			.kernel_ns = s->kernel ? PACE_NS * rate / s->copy : 0,
 			.bytes = rate * PACE_NS / 1000000,
 			.threads = threads,
 			.most = most,
@@ -52,13 +55,17 @@ static void begin(void)
 	changes = 0;
 }
 
-static const struct storage memory = {37000000, 4000000}, disk = {3000000, 30000000};
+static const struct storage memory = {37000000, 4000000, false}, tmpfs = {37000000, 4000000, true},
+			    disk = {3000000, 30000000, false};
 
 static void memory_gets_as_many_as_pay(void)
 {
 	begin();
 	work(&memory, 16, 20, true);
 	T_OK(speed(&memory, threads) >= memory.limit * 9 / 10);
+	begin();
+	work(&tmpfs, 16, 20, true);
+	T_OK(speed(&tmpfs, threads) >= tmpfs.limit * 9 / 10);
 	begin();
 	work(&memory, 2, 20, true);
 	T_EQ(threads, 2);
@@ -75,8 +82,8 @@ static void a_disk_that_one_thread_fills_stays_at_one(void)
 
 static void what_does_not_pay_is_taken_back_and_seldom_tried_again(void)
 {
-	static const struct storage narrow = {4000000,
-					      4000000}; /* busy with one, no faster with two */
+	static const struct storage narrow = {4000000, 4000000,
+					      false}; /* busy with one, no faster with two */
 
 	begin();
 	work(&narrow, 16, 10000, true);
@@ -100,12 +107,90 @@ static void from_memory_to_a_disk_it_goes_back_to_one(void)
 	T_EQ(threads, 1);
 }
 
+/* ------------------------------------------------------- what is seen */
+
+enum { WORK_NS = 200000000, COPIED = 64 << 20 };
+
+static struct sluice_io *io;
+static struct sluice_file *file;
+
+static uint64_t cpu_ns(clockid_t clock)
+{
+	struct timespec ts;
+
+	T_EQ(clock_gettime(clock, &ts), 0);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static int look(struct queue *q, void *arg)
+{
+	*(struct pace_seen *)arg = queues_look(q);
+	return 0;
+}
+
+/* What of the processor time that @run takes is seen as the handle's, in percent. */
+static unsigned seen_of(void (*run)(void *arg), void *arg)
+{
+	uint64_t end, start = cpu_ns(CLOCK_PROCESS_CPUTIME_ID);
+	struct pace_seen before, after;
+
+	T_EQ(queue_call(io->queues, look, &before), 0);
+	do {
+		run(arg);
+		end = cpu_ns(CLOCK_PROCESS_CPUTIME_ID);
+	} while (end - start < WORK_NS);
+	T_EQ(queue_call(io->queues, look, &after), 0);
+	after.busy_ns -= before.busy_ns;
+	after.kernel_ns -= before.kernel_ns;
+	return (unsigned)(100 * max_u64(after.busy_ns, after.kernel_ns) / (end - start));
+}
+
+static void compute(void *arg)
+{
+	volatile double *x = arg;
+
+	for (unsigned i = 0; i < 10000000; i++)
+		*x = *x * 1.0000001 + 0.1;
+}
+
+static void copy(void *arg)
+{
+	T_EQ(sluice_pread(file, arg, COPIED, 0, NULL), COPIED);
+}
+
+/* From memory, where the kernel's threads copy for io_uring, and those of engine threads. */
+static void copying_counts_and_what_the_program_computes_does_not(void)
+{
+	static const char *const engines[] = {"io_uring", "threads"};
+	void *buf = mmap(NULL, COPIED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	double number = 1;
+
+	T_OK(buf != MAP_FAILED);
+	memset(buf, 1, COPIED);
+	for (unsigned i = 0; i < T_COUNT(engines); i++) {
+		struct sluice_opts o = SLUICE_OPTS_INIT;
+		int fd = memfd_create("pace", 0);
+
+		T_EQ(ftruncate(fd, COPIED), 0);
+		o.engine = engines[i];
+		if (sluice_open(&io, &o, NULL) < 0) {
+			close(fd);
+			continue;
+		}
+		T_EQ(sluice_file_from_fd(&file, io, fd, NULL), 0);
+		T_EQ(sluice_pwrite(file, buf, COPIED, 0, NULL), COPIED);
+		T_OK(seen_of(compute, &number) < 50);
+		T_OK(seen_of(copy, buf) > 50);
+		T_EQ(sluice_close(io, NULL), 0);
+		close(fd);
+	}
+	munmap(buf, COPIED);
+}
+
 /* ------------------------------------------------------- while it changes */
 
 enum { SUBMITTERS = 4, BATCH = 8, ROUNDS = T_TSAN || T_ASAN ? 100 : 1000, FILE_BYTES = 1 << 20 };
 
-static struct sluice_io *io;
-static struct sluice_file *file;
 static atomic_bool enough;
 static char byte;
 
@@ -187,6 +272,7 @@ static const struct t_case cases[] = {
 	T_CASE(what_does_not_pay_is_taken_back_and_seldom_tried_again),
 	T_CASE(little_to_do_needs_no_threads),
 	T_CASE(from_memory_to_a_disk_it_goes_back_to_one),
+	T_CASE(copying_counts_and_what_the_program_computes_does_not),
 	T_CASE(nothing_is_lost_while_the_number_changes),
 };
 
