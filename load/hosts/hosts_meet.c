@@ -32,6 +32,7 @@
 #define CONNECT_MS 3000
 #define ANSWER_MS  1000 /* and then another address is tried beside the one that is silent */
 #define AGAIN_MS   50
+#define STRANGERS  64 /* that are silent may be there beside as many as there are ranks */
 
 /* Where rank 0 is; the same bytes for all, so of fixed width. */
 struct address {
@@ -210,7 +211,8 @@ static int listen_anywhere(struct address *a, struct hosts *h, bool given)
 		fd = bind_anywhere(&a->port, false);
 	if (fd < 0)
 		return -1;
-	if (listen(fd, (int)h->size) < 0 || (!given && getrandom(a->cookie, COOKIE, 0) != COOKIE) ||
+	if (listen(fd, (int)h->size + STRANGERS) < 0 ||
+	    (!given && getrandom(a->cookie, COOKIE, 0) != COOKIE) ||
 	    getrandom(&h->random, sizeof(h->random), 0) != sizeof(h->random)) {
 		close(fd);
 		return -1;
@@ -341,13 +343,15 @@ static int call_rank0(struct hosts *h, const struct address *a, struct sluice_er
 	return 0;
 }
 
-/* One that knocks: the rank it is, or nobody. */
+/* One that has said who it is, or has gone: the rank it is, or nobody. */
 static void let_in(struct hosts *h, int fd, const struct address *a, unsigned *nr)
 {
 	struct greeting g, mine = {.random = h->random};
 	const struct timeval limit = {.tv_sec = 5};
+	const int any = 1;
 
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &any, sizeof(any));
 	memcpy(mine.cookie, a->cookie, COOKIE);
 	if (!hosts_recv(fd, &g, sizeof(g)) || memcmp(g.cookie, a->cookie, COOKIE) != 0 ||
 	    g.rank == 0 || g.rank >= h->size || h->peers[g.rank].fd >= 0 ||
@@ -362,24 +366,59 @@ static void let_in(struct hosts *h, int fd, const struct address *a, unsigned *n
 	++*nr;
 }
 
+/* Who listens, and those who have knocked, the oldest first. */
+struct door {
+	struct pollfd *p;
+	unsigned nr, room;
+};
+
+static int door_leave(struct door *d, unsigned i)
+{
+	int fd = d->p[i].fd;
+
+	memmove(&d->p[i], &d->p[i + 1], (--d->nr - i) * sizeof(d->p[0]));
+	return fd;
+}
+
+/* It is looked at when all of its greeting is there, so that one that is slow holds up nobody. */
+static void door_knock(struct door *d)
+{
+	const int all = sizeof(struct greeting);
+	int fd = accept4(d->p[0].fd, NULL, NULL, SOCK_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &all, sizeof(all));
+	if (d->nr == d->room)
+		close(door_leave(d, 1));
+	d->p[d->nr++] = (struct pollfd){.fd = fd, .events = POLLIN};
+}
+
 static int wait_for_ranks(struct hosts *h, int fd, const struct address *a, struct sluice_err *err)
 {
-	uint64_t until = clock_ns() + MEET_NS;
+	struct door d = {.nr = 1, .room = 1 + h->size + STRANGERS};
+	uint64_t until = clock_ns() + MEET_NS, now = 0;
 	unsigned nr = 1;
 
-	while (nr < h->size) {
-		struct pollfd p = {.fd = fd, .events = POLLIN};
-		uint64_t now = clock_ns();
-		int one;
-
-		if (now >= until || poll(&p, 1, (int)((until - now) / 1000000) + 1) == 0)
-			return sluice_fail(err, -ETIMEDOUT, "only %u of %u ranks came within %u s",
-					   nr, h->size, (unsigned)(MEET_NS / 1000000000u));
-		one = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
-		if (one >= 0)
-			let_in(h, one, a, &nr);
+	d.p = calloc(d.room, sizeof(*d.p));
+	if (!d.p)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	d.p[0] = (struct pollfd){.fd = fd, .events = POLLIN};
+	while (nr < h->size && (now = clock_ns()) < until) {
+		if (poll(d.p, d.nr, (int)((until - now) / 1000000) + 1) <= 0)
+			continue;
+		for (unsigned i = d.nr; --i;)
+			if (d.p[i].revents)
+				let_in(h, door_leave(&d, i), a, &nr);
+		if (d.p[0].revents)
+			door_knock(&d);
 	}
-	return 0;
+	while (d.nr > 1)
+		close(door_leave(&d, 1));
+	free(d.p);
+	return nr == h->size ? 0
+			     : sluice_fail(err, -ETIMEDOUT, "only %u of %u ranks came within %u s",
+					   nr, h->size, (unsigned)(MEET_NS / 1000000000u));
 }
 
 /* ------------------------------------------------------------------ the whole */

@@ -114,15 +114,18 @@ def free_port():
         return s.getsockname()[1]
 
 
-def knock(process, port, secret, rank):
-    """This rank, which has been let in."""
+def connect(process, port):
     while True:
         try:
-            sock = socket.create_connection(('127.0.0.1', port))
-            break
+            return socket.create_connection(('127.0.0.1', port))
         except OSError:
             assert process.poll() is None, process.communicate()
             time.sleep(0.05)
+
+
+def knock(process, port, secret, rank):
+    """This rank, which has been let in."""
+    sock = connect(process, port)
     sock.sendall(GREETING.pack(secret.encode(), 0, rank, b'test'))
     peer = Peer(sock, rank)
     assert GREETING.unpack(peer.read(GREETING.size))[0] == secret.encode()
@@ -131,18 +134,21 @@ def knock(process, port, secret, rank):
 
 
 @contextlib.contextmanager
-def as_others(others, *args, **env):
-    """Rank 0 is a command, and these are the other ranks."""
+def as_others(others, *args, strangers=0, **env):
+    """Rank 0 is a command, and these are the other ranks. Strangers come first, say little or nothing, and stay."""
     secret, port = secrets.token_hex(16), free_port()
     process = start(*args, env=environment(0, port, secret, {'SLURM_STEP_NUM_TASKS': str(others + 1), **env}))
-    peers = []
+    peers, silent = [], []
     try:
+        for i in range(strangers):
+            silent.append(connect(process, port))
+            silent[-1].sendall(b'x' * (i % 2))
         for rank in range(1, others + 1):
             peers.append(knock(process, port, secret, rank))
         yield process, *peers
     finally:
-        for peer in peers:
-            peer.close()
+        for one in peers + silent:
+            one.close()
         process.kill()  # only where it has failed
         process.communicate()
 
@@ -238,6 +244,19 @@ def a_clock_that_is_told_late_is_known():
     assert status == 0, (status, out, err)
     clock = load_json('all.json')['ranks']['members'][1]['clock']
     assert abs(clock['offset_sec'] - 1000) <= clock['error_sec'] and clock['error_sec'] > 0, clock
+
+
+@in_folder
+def who_knocks_and_says_nothing_holds_up_nobody():
+    """Five seconds for each, as it was, were more than the minute in which ranks have to come; and of strangers there may be too many."""
+    one = done_by_one()
+    for strangers in 14, 200:
+        with as_rank_1(*NULL, '--json', 'all.json', strangers=strangers) as (process, peer):
+            work(peer, one)
+            peer.send(DONE)
+            peer.until(END)
+            status, out, err = ended(process)
+        assert status == 0 and load_json('all.json')['series'][0]['ops'] == 4, (status, out, err)
 
 
 @in_folder
