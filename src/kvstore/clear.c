@@ -21,6 +21,7 @@ static void clear_index(struct sluice_store *s)
 	while ((e = store_index_next(&s->index, &pos)))
 		if (e->state == STORE_LIVE)
 			store_entry_drop(s, e);
+	store_tier_clear(s);
 	for (unsigned i = 0; i < s->nr_shelves; i++)
 		s->shelves[i].pending.len = s->shelves[i].group.len = 0;
 }

@@ -124,6 +124,18 @@ bool store_tier_forget(struct sluice_store *s, struct store_hash h)
 	return e;
 }
 
+void store_tier_clear(struct sluice_store *s)
+{
+	struct store_entry *e;
+	uint32_t pos = 0;
+
+	/* No record is taken back by itself: the logs are cut. */
+	for (unsigned i = 0; i < s->nr_shelves; i++)
+		store_tier_lose(&s->shelves[i], true);
+	while (s->tier && (e = store_index_next(&s->tier->index, &pos)))
+		tier_drop(s->tier, e);
+}
+
 const struct store_entry *store_tier_find(const struct sluice_store *s, struct store_hash h)
 {
 	return s->tier ? store_index_find(&s->tier->index, h) : NULL;

@@ -34,6 +34,8 @@ bool store_tier_want(struct sluice_store *s, struct store_op *op);
 int64_t store_tier_len(struct sluice_store *s, struct store_hash h);
 /* What is below is out of date.  Was there anything? */
 bool store_tier_forget(struct sluice_store *s, struct store_hash h);
+/* All is, with every record of it. */
+void store_tier_clear(struct sluice_store *s);
 /* What the index of it says, of any state, or NULL. */
 const struct store_entry *store_tier_find(const struct sluice_store *s, struct store_hash h);
 

@@ -148,6 +148,57 @@ def ours(name):
 
 
 @case
+def what_is_cleared_is_gone_below_too():
+    keys, name = [f'k{i}' for i in range(KEYS)], path('kv')
+    with below(name) as store:
+        fill(store)
+        assert ours(name)
+        store.clear()
+        assert store.prefix(keys) == 0 and store.stats()['below_entries'] == 0
+        assert all(store.get(key) is None for key in keys)
+        while ours(name):  # deleted in the background
+            time.sleep(0.001)
+        fill(store)  # another time
+        assert all(store[f'k{i}'] == value(i) for i in range(KEYS))
+        server.rules('method=DELETE status:503', 'method=POST status:503')
+        store.clear()
+    for _ in range(2):  # objects are there, and of no key; then they go
+        with below(name) as store:
+            assert store.stats()['below_entries'] == 0 and store.prefix(keys) == 0
+            while ours(name):
+                time.sleep(0.001)
+
+
+@case
+def what_is_on_its_way_is_cleared_too():
+    for method in 'PUT', 'GET':
+        name = path(method)
+        with below(name) as store:
+            if method == 'GET':
+                fill(store)
+            server.rules(f'method={method} stall:1')
+            if method == 'GET':
+                ticket = store.submit(sluice.store.GET, ['k0'], [bytearray(SIZE)])
+            else:
+                for i in range(KEYS):
+                    store[f'k{i}'] = value(i)
+            while not server.stats()['in_flight']:
+                time.sleep(0.001)
+            store.clear()
+            server.rules()
+            if method == 'GET':
+                done = []
+                while not done:
+                    done = store.drain()
+                assert done == [(ticket, [-errno.ENOENT])]
+            left = True
+            while left:  # what is still put is deleted
+                left = server.stats()['in_flight'] or ours(name)
+                assert not any(store.get(f'k{i}') for i in range(KEYS))
+            assert store.stats()['below_entries'] == store.stats()['promoted'] == 0
+
+
+@case
 def the_next_run_finds_what_is_below():
     name = path('kv')
     with below(name) as store:
