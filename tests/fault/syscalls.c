@@ -70,6 +70,7 @@ static const char *const harmless[] = {
 	"gethostname",
 	"getpid",
 	"getpagesize",
+	"getrusage",
 	"gmtime_r",
 	"io_uring_free_probe",
 	"io_uring_queue_exit",
