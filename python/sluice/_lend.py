@@ -14,6 +14,7 @@ import os
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -45,6 +46,7 @@ class Lender:
 
     def __init__(self, store: Store, path: str) -> None:
         self._store, self._path = store, path
+        self._turn, self._cleared = threading.Lock(), 0  # when, of a clock that all processes have
         self._peers: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
         self._door = socket.socket(socket.AF_UNIX)
@@ -86,10 +88,20 @@ class Lender:
         if ask['op'] == 'get':
             return self._store.get_many(keys, values, deadline=ask['deadline'])
         if ask['op'] == 'set':
-            return self._store.set_many(keys, values, absent=True)
+            with self._turn:  # what was asked for before a clear is not stored after it
+                return self._store.set_many(keys, values, absent=True) if ask['began'] > self._cleared else [False] * len(keys)
+        if ask['op'] == 'clear':
+            self.clear()
+            return True
         if ask['op'] == 'delete':
             return self._store.delete_many(keys)
         return self._store.prefix(keys) if ask['op'] == 'prefix' else self._store.metrics()
+
+    def clear(self) -> None:
+        """The store, and what others have asked to be set in it."""
+        with self._turn:
+            self._cleared = time.monotonic_ns()
+            self._store.clear()
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -164,7 +176,7 @@ class Borrower:
         self._told = False
 
     def _ask(self, otherwise: Any, op: str, keys: Sequence[bytes] = (), values: Sequence[Any] = (),
-             deadline: float | None = None) -> Any:
+             deadline: float | None = None, began: int = 0) -> Any:
         sizes = [sum(size for _, size in value) for value in values]
         places = _places(sizes)
         try:
@@ -178,7 +190,8 @@ class Borrower:
             try:
                 if op == 'set':
                     self._copy(line, places, values, False)
-                reply = line.ask(op=op, keys=[key.hex() for key in keys], sizes=sizes, deadline=deadline)
+                reply = line.ask(op=op, keys=[key.hex() for key in keys], sizes=sizes, deadline=deadline,
+                                 began=began)
             except BaseException:
                 line.close()
                 raise
@@ -217,7 +230,7 @@ class Borrower:
         return self._move('get', keys, values, deadline=deadline)
 
     def set_many(self, keys: Sequence[bytes], values: Sequence[Any], *, absent: bool = True) -> list[bool]:
-        return self._move('set', keys, values)
+        return self._move('set', keys, values, began=time.monotonic_ns())
 
     def prefix(self, keys: Sequence[bytes]) -> int:
         found: int = self._ask(0, 'prefix', keys)
@@ -229,6 +242,11 @@ class Borrower:
     def delete_many(self, keys: Sequence[bytes]) -> list[bool]:
         gone: list[bool] = self._ask([False] * len(keys), 'delete', keys)
         return gone
+
+    def clear(self) -> None:
+        self.close()  # connections to who lent it before
+        if not self._ask(False, 'clear'):
+            raise OSError(errno.ENOTCONN, f'{self._path}: nobody lends this store, or it cannot be cleared')
 
     def metrics(self) -> str:
         """Those of the store; empty while nobody lends it."""

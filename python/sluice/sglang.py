@@ -145,6 +145,10 @@ class SluiceStorage(HiCacheStorage):  # type: ignore[misc]
     def delete(self, key: str) -> bool:
         return self._store.delete_many(self._keys([key]))[0]
 
+    def clear(self) -> None:
+        """Forget all pages, for all ranks that have these; an error if that is not so when it returns."""
+        (self._lender or self._store).clear()
+
     def get_stats(self) -> Any:
         return None  # SGLang has a type of its own for these; see metrics()
 

@@ -63,6 +63,7 @@ def its_factory_makes_the_back_end_that_the_documentation_shows():
     assert s.set('t', tensor) and torch.equal(s.get('t', torch.empty_like(tensor)), tensor)
     assert s.get('none', torch.empty_like(tensor)) is None
     s.clear()
+    assert s.batch_exists(['a', 'b', 'c']) == 0 and not s.exists('t')
     s.close()
 
 

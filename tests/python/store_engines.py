@@ -13,6 +13,7 @@ import resource
 import select
 import sys
 import threading
+import time
 import types
 from unittest import mock
 
@@ -342,6 +343,20 @@ def sglang_has_the_simple_calls():
 
 
 @case
+def sglang_clears_what_old_weights_have_computed():
+    name, keys = path('sg'), ['a', 'b', 'c']
+    for again in (False, True):  # nor after a restart
+        s, pool = sg(name), Pool(3)
+        s.register_mem_pool_host(pool)
+        if not again:
+            assert s.batch_set_v1(keys, [0, 1, 2]) == [True] * 3 and s.batch_exists(keys) == 3
+            s.clear()
+        assert s.batch_exists(keys) == 0 and s.batch_get_v1(keys, [0, 1, 2]) == [False] * 3
+        s.close()
+    raises(ValueError, s.clear)
+
+
+@case
 def sglang_ranks_do_not_meet():
     name = path('sg')
     a, b = sg(name, tp_size=2), sg(name, tp_rank=1, tp_size=2)
@@ -399,6 +414,28 @@ def sglang_ranks_with_the_same_pages_share_those_that_one_writes():
         assert other.batch_exists(keys) == 0 and other.batch_get_v1(keys, [0, 1, 2]) == [False] * 3
     other.close()
     assert os.listdir(name) == ['tp0-pp0-attn_cp0-dp0']
+
+
+@case
+def sglang_clears_the_pages_of_all_ranks_that_have_the_same():
+    name = path('sg')
+    one, other = ranks = mla(name, 0), mla(name, 1)
+    for s in ranks:
+        assert one.set('a', b'12345') and other.exists('a') and other.set('b', bytearray(b'1'))
+        s.clear()
+        assert not any(rank.exists(key) for rank in ranks for key in 'ab')
+        assert other.get('a', bytearray(5)) is None and other.set('a', bytearray(b'new')) and one.exists('a')
+    with mock.patch('time.monotonic_ns', return_value=time.monotonic_ns()):  # asked for, and not yet heard of
+        one.clear()
+        assert not other.set('b', bytearray(b'old')) and not one.exists('b')
+    assert one.set('a', b'12345')
+    one.close()
+    raises(OSError, other.clear)  # who has it open next finds what this one had
+    one = mla(name, 0)
+    assert one.exists('a')
+    other.clear()
+    assert not one.exists('a')
+    one.close(), other.close()
 
 
 @case

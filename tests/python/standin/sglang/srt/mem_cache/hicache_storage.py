@@ -7,6 +7,9 @@ class HiCacheStorage(abc.ABC):
     def register_mem_pool_host(self, mem_pool_host):
         self.mem_pool_host = mem_pool_host
 
+    def clear(self):
+        pass
+
     @abc.abstractmethod
     def get(self, key, target_location=None, target_sizes=None): ...
 
