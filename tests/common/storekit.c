@@ -7,7 +7,6 @@
 
 struct sluice_store *sk;
 struct sluice_store_opts sk_opts;
-unsigned sk_told;
 
 static atomic_uint told;
 
@@ -16,6 +15,11 @@ static void tell(void *arg, const struct sluice_event *event)
 	(void)arg;
 	if (event->code < 0)
 		atomic_fetch_add(&told, 1);
+}
+
+unsigned sk_told(void)
+{
+	return atomic_load(&told);
 }
 
 void sk_reset(void)
@@ -68,7 +72,6 @@ int64_t sk_op(uint32_t opcode, const void *key, uint32_t key_len, void *buf, uin
 
 	b.results = &result;
 	T_ERR(sluice_store_run(sk, &b, NULL, &err), 0, &err);
-	sk_told = atomic_load(&told);
 	return result;
 }
 

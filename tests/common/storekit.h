@@ -9,7 +9,7 @@
 
 extern struct sluice_store *sk;          /* the one that is open */
 extern struct sluice_store_opts sk_opts; /* for the next one; sk_reset() */
-extern unsigned sk_told;                 /* failures told since sk_reset() */
+unsigned sk_told(void);                  /* failures told since sk_reset() */
 
 void sk_reset(void);
 /* @dirs: names separated by spaces, in t_dir(). */
