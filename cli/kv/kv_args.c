@@ -105,16 +105,23 @@ static char *resolve(const char *path)
 	return out;
 }
 
-/* Upstream's list; it looks at the first letters only, so /root keeps out /rootfs, too. */
+/*
+ * Upstream's list, which there keeps out whatever begins with the same letters: /rootfs, and all
+ * that is in the home of root, where root may well keep a folder to measure in.  Here /root keeps
+ * out itself alone.
+ */
 static const char *system_folder(const char *path)
 {
 	static const char *const folders[] = {"/etc",  "/bin", "/sbin", "/usr/bin", "/usr/sbin",
-					      "/boot", "/sys", "/proc", "/dev",     "/root"};
+					      "/boot", "/sys", "/proc", "/dev"};
 
-	for (unsigned i = 0; i < ARRAY_SIZE(folders); i++)
-		if (!strncmp(path, folders[i], strlen(folders[i])))
+	for (unsigned i = 0; i < ARRAY_SIZE(folders); i++) {
+		size_t n = strlen(folders[i]);
+
+		if (!strncmp(path, folders[i], n) && (!path[n] || path[n] == '/'))
 			return folders[i];
-	return NULL;
+	}
+	return strcmp(path, "/root") ? NULL : "/root";
 }
 
 /*

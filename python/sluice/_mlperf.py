@@ -159,9 +159,8 @@ def check_extra(extra: list[str]) -> None:
 def _check_cache_dir(path: str) -> None:
     """As `sluice kv' does, before the first run."""
     full = os.path.realpath(path)
-    for folder in ('/etc', '/bin', '/sbin', '/usr/bin', '/usr/sbin', '/boot', '/sys', '/proc', '/dev',
-                   '/root'):
-        if full.startswith(folder):
+    for folder in ('/etc', '/bin', '/sbin', '/usr/bin', '/usr/sbin', '/boot', '/sys', '/proc', '/dev', '/root'):
+        if full == folder or (full.startswith(folder + '/') and folder != '/root'):
             raise Failed(f"--cache-dir: '{path}' cannot be a system directory ({folder})")
     above = os.path.dirname(full)
     if os.path.exists(above) and not os.access(above, os.W_OK):
