@@ -141,8 +141,13 @@ class Program:
         self.seconds = self.cpu = 0
         self.stuck = []  # where it was when it was ended
 
+    def logs(self):
+        """Where its output is kept; a second run leaves that of the first, which failed, alone."""
+        name = re.sub(r'[^-.\w]+', '-', self.name) + ('-again' if self.first else '')
+        return os.path.abspath(f'{self.build}/test-logs/{name}')
+
     def run(self, running):
-        base = os.path.abspath(f'{self.build}/test-logs/' + re.sub(r'[^-.\w]+', '-', self.name))
+        base = self.logs()
         os.makedirs(os.path.dirname(base), exist_ok=True)
         # On the disk under the build directory, not in /tmp: O_DIRECT is what we test.
         tmp = base + '.tmp'

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import unittest.mock
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..'))
 import tap
@@ -113,6 +114,7 @@ class Scripted(runner.Program):
         self.stuck = []
 
     def run(self, running):
+        self.kept = self.logs()
         self.judge(*self.ends.pop(0))
 
 
@@ -131,6 +133,7 @@ def what_failed_runs_again_at_the_end():
     again, twice, well = Scripted('again', FAILED, PASSED), Scripted('twice', FAILED, FAILED), Scripted('well', PASSED)
     said = ran(again, twice, well)
     assert not again.out.failed and again.out.passed == 1 and not again.ends
+    assert again.kept.endswith('/again-again') and well.kept.endswith('/well'), 'what failed is still there to be read'
     assert twice.out.failed == ['a'] and not twice.ends
     assert 'Failed at first' in said and said.endswith('  again: a\n'), said
     assert 'Failed at first' not in ran(Scripted('well', PASSED))
@@ -147,11 +150,12 @@ def who_died_or_was_caught_has_no_second_run():
 
 def what_has_not_begun_in_time_is_skipped():
     late, failed = Scripted('late', PASSED), Scripted('failed', FAILED, PASSED)
-    ran(late, until=time.time() - 1)
+    with unittest.mock.patch.object(runner.time, 'time', side_effect=[9, 9]):
+        ran(late, until=9)
     assert late.out.skipped == [('everything', 'the time for all tests was over')] and late.ends
-    failed.run = lambda running: (setattr(failed, 'slow', time.sleep(0.2)), runner.Program.judge(failed, *FAILED))
-    ran(failed, until=time.time() + 0.1)
-    assert failed.out.failed == ['a'], 'no time for a second run'
+    with unittest.mock.patch.object(runner.time, 'time', side_effect=[8, 9]):
+        ran(failed, until=9)
+    assert failed.out.failed == ['a'] and failed.ends, 'no time for a second run'
 
 
 tap.run(plain_TAP_is_counted, the_reason_of_a_skip_is_found, several_groups_are_one_program,
