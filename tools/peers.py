@@ -79,7 +79,9 @@ def main():
     os.chdir(ROOT)
     python = os.path.join(PLACE, 'bin', 'python')
     os.makedirs(os.path.dirname(PLACE), exist_ok=True)
-    why = None if os.path.exists(python) else run(until, sys.executable, '-m', 'venv', PLACE)
+    # pip comes last: an environment without it is one that was cut off, and is made again.
+    whole = os.path.exists(os.path.join(PLACE, 'bin', 'pip'))
+    why = None if whole else run(until, sys.executable, '-m', 'venv', '--clear', PLACE)
     skipped = [f'everything: {why}'] if why else []
     for name, options in () if why else PEERS.items():
         why = install(until, name, options)
