@@ -288,7 +288,11 @@ def a_file_of_a_handle_is_an_object_when_it_is_closed_well():
         del f
         f = h.open('s3://bucket/h/raised', 'w')
         h.write(content, f)
+        done = h.open('s3://bucket/h/file')
     assert not s3.exists('s3://bucket/h/raised')
+    raises(ValueError, f.close, says='given up')
+    f.abort()
+    done.close()
     assert not server.stats().get('uploads')
 
 

@@ -9,6 +9,7 @@
 #include <sluice/stripe.h>
 
 #include "handle.h"
+#include "s3.h"
 
 /* -1: not a mode */
 static int flags_of(const char *mode)
@@ -64,6 +65,7 @@ PyObject *file_open(struct hub *h, PyObject *path, const char *mode)
 	if (f) {
 		f->hub = hub_get(h);
 		f->name = Py_NewRef(p.filename);
+		f->made = flags != O_RDONLY && objects_wanted(&p);
 	}
 	if (f && p.file) {
 		PyErr_SetString(PyExc_TypeError, "path: a sluice.File is open already");
@@ -149,6 +151,11 @@ static PyObject *end_file(PyObject *self, bool abort)
 
 	while (r > 0 && !is_closed(f) && !hub_foreign(f->hub))
 		r = wait_unused(f) < 0 ? -1 : close_file(f, abort);
+	if (r >= 0 && f->made && !abort && f->users >= 0 && !hub_foreign(f->hub)) {
+		PyErr_SetString(PyExc_ValueError,
+				"the handle was closed before, and the object is given up");
+		r = -1;
+	}
 	if (r < 0)
 		return NULL;
 	Py_RETURN_NONE;

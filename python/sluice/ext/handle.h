@@ -146,6 +146,7 @@ struct file {
 	PyObject_HEAD struct hub *hub;
 	struct sluice_file *file; /* while @users is open */
 	PyObject *name;
+	bool made;      /* an object that is there when this is closed, and not before */
 	char apart[64]; /* from what all threads write to */
 	gate users;     /* futures and calls under way */
 };
