@@ -598,6 +598,24 @@ def futures_in_flight_end_with_ECHILD_in_the_child():
 
 
 @case
+def what_a_thread_left_is_settled_also_by_who_uses_two_handles_in_turn():
+    name = make(data(PAGE))
+    with handle() as one, handle() as other:
+        buffer = Buffer(PAGE)
+        gone = weakref.ref(buffer)
+        child = threading.Thread(target=one.read_async, args=(buffer, name))
+        child.start()
+        child.join()
+        del buffer, child
+        for _ in range(50 * 64):
+            if gone() is None:
+                break
+            for h in one, other:
+                h.read_async(bytearray(1), name).result()
+        assert gone() is None
+
+
+@case
 def close_in_the_child_does_no_io_and_does_not_wait():
     name = path()
     with handle() as h, Gate(data(PAGE)) as gate, h.open(name, 'w') as f:

@@ -26,6 +26,7 @@ enum { LANES = 16 };
 struct lane {
 	alignas(64) struct room room; /* waiting for one future */
 	atomic_uint busy;             /* calls into the library under way */
+	atomic_uint turns;            /* how often its threads have reaped */
 	_Atomic uint64_t pending;     /* operations submitted and not settled */
 	_Atomic uint64_t finished;    /* operations since the last wait() */
 	struct future *_Atomic done;  /* to be settled, newest first */

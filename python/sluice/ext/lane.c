@@ -200,12 +200,15 @@ static void reap(struct lane *l)
 /* Threads that have ended leave futures behind. */
 void hub_reap(struct hub *h)
 {
-	static __thread unsigned turns;
+	struct lane *l;
+	unsigned turns;
 
 	if (hub_foreign(h))
 		return;
-	reap(lane_here(h));
-	if (++turns % 64 == 0)
+	l = lane_here(h);
+	reap(l);
+	turns = atomic_fetch_add_explicit(&l->turns, 1, memory_order_relaxed) + 1;
+	if (turns % 64 == 0)
 		reap(&h->lanes[turns / 64 % LANES]);
 }
 
