@@ -598,6 +598,26 @@ def futures_in_flight_end_with_ECHILD_in_the_child():
 
 
 @case
+def a_future_that_another_thread_was_settling_ends_with_ECHILD_in_the_child():
+    size = 2 * MIB
+    name = make(data(size // 2))
+    with handle() as h, Gate(bytes(size)) as gate:
+        future = h.read_async(memoryview(gate.memory)[::2], name)  # goes through memory of its own
+        settling = threading.Thread(target=future.result)
+        settling.start()
+        gate.reached()
+
+        def work():
+            assert echild(future.result)
+            return future.done()
+
+        in_fork(work)
+        gate.open()
+        settling.join()
+        assert future.result() == size // 2 and gate.memory[::2] == data(size // 2)
+
+
+@case
 def what_a_thread_left_is_settled_also_by_who_uses_two_handles_in_turn():
     name = make(data(PAGE))
     with handle() as one, handle() as other:

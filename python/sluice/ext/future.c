@@ -272,8 +272,14 @@ void future_settle(struct future *f)
 	if (f->stage == SETTLED)
 		return;
 	if (!atomic_compare_exchange_strong(&f->stage, &over, SETTLING)) {
-		if (!settled_by_us(f))
+		if (settled_by_us(f))
+			return;
+		if (!hub_foreign(h)) {
 			hub_wait(h, &f->lane->room, is_settled, f, -1, false);
+		} else if (f->stage != SETTLED) { /* who was at it is a thread of the parent's */
+			f->res = -ECHILD;
+			f->stage = SETTLED;
+		}
 		return;
 	}
 	f->settler = innermost = &here;
