@@ -86,15 +86,14 @@ static int program_wait(const struct sluice_program *p, pid_t pid, int fd, uint6
 }
 
 /* All it prints, with a zero behind it. */
-static int program_read(const struct sluice_program *p, pid_t pid, int fd, char **text)
+static int program_read(const struct sluice_program *p, pid_t pid, int fd, uint64_t end_ns,
+			bool *told, char **text)
 {
-	uint64_t end_ns = p->limit_ns ? clock_ns() + p->limit_ns : UINT64_MAX;
 	size_t len = 0, room = 0;
-	bool told = false;
 
 	for (;;) {
 		ssize_t n;
-		int r = program_wait(p, pid, fd, end_ns, &told);
+		int r = program_wait(p, pid, fd, end_ns, told);
 
 		if (r < 0)
 			return r;
@@ -112,8 +111,28 @@ static int program_read(const struct sluice_program *p, pid_t pid, int fd, char 
 	}
 }
 
+/* It prints no more, but may run on. */
+static int program_reap(const struct sluice_program *p, pid_t pid, uint64_t end_ns, bool *told,
+			int *status)
+{
+	struct timespec nap = {0, 250000};
+	pid_t got;
+
+	while ((got = waitpid(pid, status, WNOHANG)) == 0 || (got < 0 && errno == EINTR)) {
+		if (asked_to_stop(p->stop) && !*told)
+			*told = !kill(pid, SIGTERM);
+		if (clock_ns() >= end_ns)
+			return -ETIMEDOUT;
+		nanosleep(&nap, NULL);
+		nap.tv_nsec = (long)min_u64(2 * (uint64_t)nap.tv_nsec, LOOK_NS);
+	}
+	return 0;
+}
+
 int sluice_program_run(const struct sluice_program *p, char **text, int *status)
 {
+	uint64_t end_ns = p->limit_ns ? clock_ns() + p->limit_ns : UINT64_MAX;
+	bool told = false;
 	int fds[2], r;
 	pid_t pid;
 
@@ -127,10 +146,13 @@ int sluice_program_run(const struct sluice_program *p, char **text, int *status)
 		close(fds[0]);
 		return r;
 	}
-	r = program_read(p, pid, fds[0], text);
+	r = program_read(p, pid, fds[0], end_ns, &told, text);
 	close(fds[0]);
-	if (r < 0)
-		kill(-pid, SIGKILL);
+	if (r == 0)
+		r = program_reap(p, pid, end_ns, &told, status);
+	if (r == 0)
+		return 0;
+	kill(-pid, SIGKILL);
 	while (waitpid(pid, status, 0) < 0)
 		if (errno != EINTR)
 			break;

@@ -62,6 +62,9 @@ static void what_passes_a_bound_is_killed(void)
 	T_OK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 	T_EQ(run("exec sleep 20", (struct sluice_program){.limit_ns = 1}), -ETIMEDOUT);
 	T_OK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	T_EQ(run("exec >&-; exec sleep 20", (struct sluice_program){.limit_ns = 50000000}),
+	     -ETIMEDOUT);
+	T_OK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
 static void a_stop_asks_it_to_end(void)
