@@ -232,6 +232,7 @@ void queue_step_back(struct queue *q)
 static bool has_work_for(struct queue *q)
 {
 	struct sluice_io *io = q->io;
+	unsigned can;
 	bool any;
 
 	if (atomic_load(&q->called) || atomic_load(&q->purge))
@@ -240,8 +241,9 @@ static bool has_work_for(struct queue *q)
 		return false;
 	pthread_mutex_lock(&io->lock);
 	/* Not where all of it waits for members of which this queue has enough under way. */
-	any = pend_any(io, queue_can(q)) &&
-	      (atomic_load(&io->pend_remote) || pend_next(q, queue_can(q)));
+	can = queue_can(q);
+	any = pend_any(io, can) &&
+	      ((can & KIND_REMOTE && atomic_load(&io->pend_remote)) || pend_next(q, can));
 	pthread_mutex_unlock(&io->lock);
 	return any;
 }
