@@ -69,7 +69,8 @@ void *bank_put(struct sluice_io *io, unsigned slot, void *addr, uint64_t len)
 	const struct sluice_engine_params p = {.nr_bufs = BUF_SLOTS};
 	void *bank = NULL;
 
-	if (!io->engine->bank_open || io->max_queues < 2)
+	/* What is in it goes also where the second queue could not be made since. */
+	if (!io->engine->bank_open || (addr && io->max_queues < 2))
 		return NULL;
 	pthread_mutex_lock(&io->bank_lock);
 	if (addr && !io->bank_tried && io->engine->bank_open(&io->bank, &p) < 0)

@@ -258,6 +258,19 @@ const char *t_dir(void)
 	return dir;
 }
 
+uint64_t t_pinned_bytes(void)
+{
+	char line[200];
+	unsigned long long kib = 0;
+	FILE *f = fopen("/proc/self/status", "r");
+
+	while (f && fgets(line, sizeof(line), f) && sscanf(line, "VmPin: %llu", &kib) != 1)
+		;
+	if (f)
+		fclose(f);
+	return kib << 10;
+}
+
 const char *t_path(const char *name)
 {
 	static char paths[4][PATH_MAX + 256];

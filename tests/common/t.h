@@ -153,6 +153,8 @@ void t_file_is(const char *path, const void *want, uint64_t len, const char *fil
 void t_file_pattern(const char *path, uint64_t seed, uint64_t len, const char *file, int line);
 /* Size of the file, or -errno. */
 int64_t t_file_size(const char *path);
+/* Memory that this process has pinned for devices. */
+uint64_t t_pinned_bytes(void);
 /* Open file descriptors of this process. */
 int t_nr_fds(void);
 

@@ -445,19 +445,6 @@ static void child_with_no_memlock(void)
 	_exit(0);
 }
 
-static uint64_t pinned_bytes(void)
-{
-	char line[200];
-	unsigned long long kib = 0;
-	FILE *f = fopen("/proc/self/status", "r");
-
-	while (f && fgets(line, sizeof(line), f) && sscanf(line, "VmPin: %llu", &kib) != 1)
-		;
-	if (f)
-		fclose(f);
-	return kib << 10;
-}
-
 static bool kernel_has(const char *name)
 {
 	struct sluice_kernel_offer k = {.size = sizeof(k)};
@@ -484,7 +471,7 @@ static void child_with_many_queues(void)
 	IN_CHILD(sluice_buf_alloc(&p, cf_io, MIB(8), 0, &info, NULL) == 0);
 	if (!(info.got & SLUICE_BUF_REGISTERED))
 		_exit(249);
-	IN_CHILD(pinned_bytes() == MIB(8));
+	IN_CHILD(t_pinned_bytes() == MIB(8));
 	for (unsigned i = 0; i < 20; i++) {
 		sluice_pattern_fill(p, MIB(8), i, 0);
 		op = cf_op(SLUICE_WRITE, p, MIB(8), 0);
@@ -496,7 +483,7 @@ static void child_with_many_queues(void)
 	}
 	IN_CHILD(sluice_get_stats(cf_io, &st) == 0 && st.blocks_fixed);
 	IN_CHILD(sluice_buf_free(cf_io, p) == 0);
-	IN_CHILD(pinned_bytes() == 0);
+	IN_CHILD(t_pinned_bytes() == 0);
 	IN_CHILD(sluice_close(cf_io, NULL) == 0);
 	_exit(0);
 }

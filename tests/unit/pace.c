@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 
 #include "core/core.h"
 #include "core/queue.h"
@@ -266,6 +267,37 @@ static void nothing_is_lost_while_the_number_changes(void)
 	T_EQ(sluice_close(io, NULL), 0);
 }
 
+/* In a process that has pinned nothing before: its exit status. */
+static int memory_pinned_then_freed_with_one_thread(void)
+{
+	struct sluice_buf_info info;
+	void *p;
+	int r;
+
+	if (sluice_open(&io, NULL, NULL) || sluice_buf_alloc(&p, io, 8 << 20, 0, &info, NULL))
+		return 1;
+	if (io->max_queues == 1 || !(info.got & SLUICE_BUF_REGISTERED) || !t_pinned_bytes())
+		return 2;
+	io->max_queues = 1; /* as where a second thread could not be made */
+	r = sluice_buf_free(io, p);
+	return r || t_pinned_bytes() ? 3 : 0;
+}
+
+static void what_was_pinned_for_all_threads_goes_where_one_is_left(void)
+{
+	int status;
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0)
+		_exit(memory_pinned_then_freed_with_one_thread());
+	T_OK(pid > 0 && waitpid(pid, &status, 0) == pid);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 2)
+		T_SKIP("memory", "none is pinned for several threads here");
+	T_EQ(status, 0);
+}
+
 static const struct t_case cases[] = {
 	T_CASE(memory_gets_as_many_as_pay),
 	T_CASE(a_disk_that_one_thread_fills_stays_at_one),
@@ -274,6 +306,7 @@ static const struct t_case cases[] = {
 	T_CASE(from_memory_to_a_disk_it_goes_back_to_one),
 	T_CASE(copying_counts_and_what_the_program_computes_does_not),
 	T_CASE(nothing_is_lost_while_the_number_changes),
+	T_CASE(what_was_pinned_for_all_threads_goes_where_one_is_left),
 };
 
 int main(void)
