@@ -69,7 +69,8 @@ static void set_signed(struct signing *g, struct object_req *r)
 	g->s.payload = r->payload[0]       ? r->payload
 		       : !r->http.body_len ? object_empty_payload
 					   : object_unsigned_payload;
-	object_sign_date(g->date, time(NULL) + r->c->skew_s);
+	r->skew_s = r->c->skew_s;
+	object_sign_date(g->date, time(NULL) + r->skew_s);
 	add_signed(g, "x-amz-content-sha256", g->s.payload);
 	add_signed(g, "x-amz-date", g->date);
 	if (cred->token)
@@ -116,6 +117,7 @@ int object_attempt_dress(struct object_req *r)
 				  .cred = &c->cred}};
 	int code = 0;
 
+	snprintf(r->region, sizeof(r->region), "%s", region);
 	set_place(&g, r, region);
 	if (c->source)
 		set_signed(&g, r);

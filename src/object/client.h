@@ -100,6 +100,9 @@ struct object_req {
 	int endpoint; /* of the last attempt, -1: elsewhere */
 	bool avoid;   /* it failed */
 	bool counted; /* as in flight there */
+	/* What it was signed with: that of the client may have been put right since. */
+	int64_t skew_s;
+	char region[64];
 	struct object_url elsewhere;
 
 	/* How it ended. */

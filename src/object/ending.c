@@ -34,11 +34,10 @@ static struct object_outcome outcome_of(struct object_req *r)
 	if (h->text.len && (h->head.status >= 300 || r->slow))
 		object_error_parse(&r->error, h->text.s, h->text.len);
 	o.code = r->error.code;
-	o.skew_s = date && r->c->source ? date - (time(NULL) + r->c->skew_s) : 0;
+	o.skew_s = date && r->c->source ? date - (time(NULL) + r->skew_s) : 0;
 	if (!h->head.region[0])
 		snprintf(h->head.region, sizeof(h->head.region), "%.63s", r->error.region);
-	o.region_told = h->head.region[0] &&
-			strcmp(h->head.region, object_client_region(r->c, r->name.bucket)) != 0;
+	o.region_told = h->head.region[0] && strcmp(h->head.region, r->region) != 0;
 	if (o.curl == CURLE_OK && is_short(r))
 		o.curl = CURLE_PARTIAL_FILE;
 	return o;
@@ -267,7 +266,7 @@ static void clock_off(struct object_req *r, const struct object_outcome *o)
 	}
 	r->clocked = true;
 	pthread_mutex_lock(&r->c->lock);
-	r->c->skew_s += o->skew_s;
+	r->c->skew_s = r->skew_s + o->skew_s;
 	r->c->stats.skew_ms = r->c->skew_s * 1000;
 	pthread_mutex_unlock(&r->c->lock);
 	http_again(r->c->http, &r->http, 0);

@@ -129,7 +129,7 @@ static void the_clock_and_the_place_are_put_right(void)
 	s3_rules(rule);
 	T_ERR(sluice_object_stat(c, "s3://bucket/clock", &info, &err), 0, &err);
 	T_EQ(info.bytes, 100);
-	s3_rules("times=1 region:eu-west-9");
+	s3_rules("region:eu-west-9");
 	T_ERR(sluice_object_stat(c, "s3://bucket/clock", &info, &err), 0, &err);
 	sluice_object_get_stats(c, &s);
 	T_EQ(s.redirects, 3);
@@ -138,6 +138,31 @@ static void the_clock_and_the_place_are_put_right(void)
 	T_ERR(sluice_object_stat(c, "s3://bucket/clock", &info, &err), -EINVAL, &err);
 	s3_rules("");
 	sluice_object_close(c);
+}
+
+/* Answers that come when another has put the client right already do not say it once more. */
+static void requests_in_flight_are_put_right_together(void)
+{
+	static const char *const rules[] = {"skew:-7200", "region:eu-west-9"};
+	size_t len = 4 * PART;
+	char *buf = malloc(len);
+
+	for (unsigned i = 0; i < T_COUNT(rules); i++) {
+		struct sluice_object *c = s3_client(s3_urls[0], 3, 60000);
+		struct sluice_err err = {0, ""};
+
+		s3_rules("");
+		s3_put_pattern(c, "s3://bucket/together", 6, len);
+		sluice_object_close(c);
+		c = s3_client(s3_urls[0], 3, 60000);
+		s3_rules(rules[i]);
+		T_ERR(sluice_object_read(c, "s3://bucket/together", buf, len, 0, NULL, &err),
+		      (int64_t)len, &err);
+		T_EQ(sluice_pattern_check(buf, len, 6, 0), len);
+		s3_rules("");
+		sluice_object_close(c);
+	}
+	free(buf);
 }
 
 static void a_stall_ends_at_the_deadline(void)
@@ -339,6 +364,7 @@ int main(int argc, char **argv)
 		T_CASE(answers_that_lie_are_not_believed),
 		T_CASE(a_wrong_checksum_is_noticed),
 		T_CASE(the_clock_and_the_place_are_put_right),
+		T_CASE(requests_in_flight_are_put_right_together),
 		T_CASE(a_stall_ends_at_the_deadline),
 		T_CASE(the_first_byte_is_that_of_the_answer),
 		T_CASE(lists_of_bombs_are_refused),

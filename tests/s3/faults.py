@@ -24,7 +24,7 @@ what happens, one of
     etag                  another ETag
     error200[:CODE]       200 with an Error document
     redirect:CODE:URL     301, 307 ... to URL with the same path; URL may be empty: no Location
-    region:NAME           301 with x-amz-bucket-region
+    region:NAME           301 with x-amz-bucket-region, for what is signed for another
     skew:S                the server's clock is S seconds ahead
     headers:N             N bytes of headers
     bomb                  XML whose entities grow without end
@@ -78,6 +78,7 @@ class Rule:
         return ((self.method is None or self.method == request.method) and
                 (self.query is None or self.query in request.query) and
                 (self.host is None or self.host == request.port) and
+                (self.name != 'region' or f'/{self.args[0]}/s3/' not in request.headers.get('authorization', '')) and
                 (self.key == '*' or fnmatch.fnmatchcase(urllib.parse.unquote(request.key), self.key)))
 
     def first(self, default=None):
