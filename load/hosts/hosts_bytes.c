@@ -95,6 +95,7 @@ int hosts_take(struct peer *p)
 		if (n <= 0)
 			return n < 0 && errno == EAGAIN ? 0 : -1;
 		p->silent = 0;
+		p->heard = true;
 		in->got += (size_t)n;
 		if (in->got == first &&
 		    (in->head.len > LONGEST || !(in->text = calloc(1, in->head.len + 1))))

@@ -21,6 +21,9 @@
 #define HOSTS_SILENT      10
 #define HOSTS_SILENT_KEEP 7
 
+/* That rank 0 waits for all to come; until then it has no word for those that are there. */
+#define HOSTS_MEET_NS 60000000000u
+
 /*
  * A rank that lives and does not come to where others wait for it is slow, or its storage does not
  * answer.  It says with its signs of life for how long nothing of its own has moved: so long, and
@@ -84,6 +87,7 @@ struct peer {
 	bool done;
 	int status;
 	unsigned silent;   /* of our beats, since the last word of it */
+	bool heard;        /* there was a word of it */
 	uint64_t still_ns; /* as it says; GATE_QUIET: it does not */
 	unsigned pongs;
 	uint64_t pong_a;

@@ -28,7 +28,6 @@
 
 #define ADDRESSES  16
 #define COOKIE     32
-#define MEET_NS    60000000000u
 #define CONNECT_MS 3000
 #define ANSWER_MS  1000 /* and then another address is tried beside the one that is silent */
 #define AGAIN_MS   50
@@ -317,7 +316,7 @@ static int await_answer(struct hosts *h, const struct address *a, struct pollfd 
  */
 static int call_rank0(struct hosts *h, const struct address *a, struct sluice_err *err)
 {
-	uint64_t until = clock_ns() + MEET_NS;
+	uint64_t until = clock_ns() + HOSTS_MEET_NS;
 	struct pollfd p[ADDRESSES];
 	int fd = -1;
 
@@ -397,7 +396,7 @@ static void door_knock(struct door *d)
 static int wait_for_ranks(struct hosts *h, int fd, const struct address *a, struct sluice_err *err)
 {
 	struct door d = {.nr = 1, .room = 1 + h->size + STRANGERS};
-	uint64_t until = clock_ns() + MEET_NS, now = 0;
+	uint64_t until = clock_ns() + HOSTS_MEET_NS, now = 0;
 	unsigned nr = 1;
 
 	d.p = calloc(d.room, sizeof(*d.p));
@@ -418,7 +417,7 @@ static int wait_for_ranks(struct hosts *h, int fd, const struct address *a, stru
 	free(d.p);
 	return nr == h->size ? 0
 			     : sluice_fail(err, -ETIMEDOUT, "only %u of %u ranks came within %u s",
-					   nr, h->size, (unsigned)(MEET_NS / 1000000000u));
+					   nr, h->size, (unsigned)(HOSTS_MEET_NS / 1000000000u));
 }
 
 /* ------------------------------------------------------------------ the whole */

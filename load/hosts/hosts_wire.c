@@ -191,6 +191,12 @@ static void keeper_lost(struct hosts *h)
 	h->say(NULL, true);
 }
 
+/* For how many of our beats it may say nothing: rank 0 for more while others are on their way. */
+static unsigned silence_of(const struct hosts *h, const struct peer *p)
+{
+	return HOSTS_SILENT + (h->rank && !p->heard ? HOSTS_MEET_NS / HOSTS_BEAT_NS : 0);
+}
+
 /* Tell that we live, and look who does not. */
 static void beat(struct hosts *h, unsigned nr)
 {
@@ -207,10 +213,15 @@ static void beat(struct hosts *h, unsigned nr)
 		if (!h->peers[i].out.len) /* bytes on their way are a sign themselves */
 			hosts_send(&h->peers[i], &sign, NULL);
 	pthread_mutex_unlock(&h->lock);
-	snprintf(why, sizeof(why), "it gives no sign of life for %u s", HOSTS_SILENT);
-	for (unsigned i = h->rank ? 0 : 1; i < nr; i++)
-		if (h->peers[i].fd >= 0 && ++h->peers[i].silent > HOSTS_SILENT)
-			peer_lost(h, &h->peers[i], why);
+	for (unsigned i = h->rank ? 0 : 1; i < nr; i++) {
+		struct peer *p = &h->peers[i];
+		unsigned limit = silence_of(h, p);
+
+		if (p->fd < 0 || ++p->silent <= limit)
+			continue;
+		snprintf(why, sizeof(why), "it gives no sign of life for %u s", limit);
+		peer_lost(h, p, why);
+	}
 }
 
 /* With the lock held: does it hold up those who wait? */

@@ -158,8 +158,8 @@ def as_rank_1(*args, **env):
 
 
 @contextlib.contextmanager
-def as_rank_0(*args, at=('127.0.0.1', 0), host='127.0.0.1', there=(), let_in=lambda: None, **env):
-    """Rank 1 is a command; this is rank 0, with the command line of all."""
+def as_rank_0(*args, at=('127.0.0.1', 0), host='127.0.0.1', there=(), let_in=lambda: None, others_come=0, **env):
+    """Rank 1 is a command; this is rank 0, with the command line of all; for so many seconds it waits for others."""
     secret = secrets.token_hex(16)
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 18)
@@ -173,6 +173,7 @@ def as_rank_0(*args, at=('127.0.0.1', 0), host='127.0.0.1', there=(), let_in=lam
         assert GREETING.unpack(peer.read(GREETING.size))[0] == secret.encode()
         let_in()
         sock.sendall(GREETING.pack(secret.encode(), 7, 0, b''))
+        time.sleep(others_come)
         peer.beat()
         peer.send(SHARE, text=b''.join(str(w).encode() + b'\0' for w in ('sluice', *args)))
         yield process, peer
@@ -347,6 +348,18 @@ def somebody_else_at_an_address_of_rank_0_is_passed_by():
             peer.until(DONE)
             peer.send(END)
             status, out, err = ended(process)
+    assert status == 0, (status, out, err)
+
+
+@in_folder
+def rank_0_may_wait_for_others_without_a_word():
+    """For longer than it may be silent once all are there."""
+    with as_rank_0(*NULL, others_come=14) as (process, peer):
+        peer.until(READY)
+        peer.send(GO, 1, time.monotonic_ns())
+        peer.until(DONE)
+        peer.send(END)
+        status, out, err = ended(process)
     assert status == 0, (status, out, err)
 
 
