@@ -112,6 +112,7 @@ int main(int argc, char **argv)
 	int status;
 	FILE *people;
 
+	raise_files(); /* rank 0 needs one for each of the others */
 	/* Before standard output is another: libraries of MPI keep the one they find, to the end.
 	 */
 	status = cli_hosts_open(&hosts, &argc, &argv);
@@ -121,7 +122,6 @@ int main(int argc, char **argv)
 	/* Names from files and traces are among what is printed; data goes past it
 	 * (cli/opt/opt_file.c). */
 	stdout = people;
-	raise_files();
 	if (status == CLI_OK)
 		status = run_command(argc, argv);
 	/* A result that did not reach its file is not a result. */

@@ -379,18 +379,29 @@ static int door_leave(struct door *d, unsigned i)
 	return fd;
 }
 
-/* It is looked at when all of its greeting is there, so that one that is slow holds up nobody. */
-static void door_knock(struct door *d)
+/*
+ * It is looked at when all of its greeting is there, so that one that is slow holds up nobody.
+ * Where there are no files for it the oldest that has not said who it is has to go; -errno: there
+ * is none.
+ */
+static int door_knock(struct door *d)
 {
 	const int all = sizeof(struct greeting);
 	int fd = accept4(d->p[0].fd, NULL, NULL, SOCK_CLOEXEC);
 
+	while (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+		if (d->nr == 1)
+			return -errno;
+		close(door_leave(d, 1));
+		fd = accept4(d->p[0].fd, NULL, NULL, SOCK_CLOEXEC);
+	}
 	if (fd < 0)
-		return;
+		return 0; /* it has gone */
 	setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &all, sizeof(all));
 	if (d->nr == d->room)
 		close(door_leave(d, 1));
 	d->p[d->nr++] = (struct pollfd){.fd = fd, .events = POLLIN};
+	return 0;
 }
 
 static int wait_for_ranks(struct hosts *h, int fd, const struct address *a, struct sluice_err *err)
@@ -398,23 +409,28 @@ static int wait_for_ranks(struct hosts *h, int fd, const struct address *a, stru
 	struct door d = {.nr = 1, .room = 1 + h->size + STRANGERS};
 	uint64_t until = clock_ns() + HOSTS_MEET_NS, now = 0;
 	unsigned nr = 1;
+	int r = 0;
 
 	d.p = calloc(d.room, sizeof(*d.p));
 	if (!d.p)
 		return sluice_fail(err, -ENOMEM, "out of memory");
 	d.p[0] = (struct pollfd){.fd = fd, .events = POLLIN};
-	while (nr < h->size && (now = clock_ns()) < until) {
+	while (r == 0 && nr < h->size && (now = clock_ns()) < until) {
 		if (poll(d.p, d.nr, (int)((until - now) / 1000000) + 1) <= 0)
 			continue;
 		for (unsigned i = d.nr; --i;)
 			if (d.p[i].revents)
 				let_in(h, door_leave(&d, i), a, &nr);
 		if (d.p[0].revents)
-			door_knock(&d);
+			r = door_knock(&d);
 	}
 	while (d.nr > 1)
 		close(door_leave(&d, 1));
 	free(d.p);
+	if (r < 0)
+		return sluice_fail(err, r,
+				   "%u of %u ranks have come, and there are no files for more: %s",
+				   nr, h->size, strerror(-r));
 	return nr == h->size ? 0
 			     : sluice_fail(err, -ETIMEDOUT, "only %u of %u ranks came within %u s",
 					   nr, h->size, (unsigned)(HOSTS_MEET_NS / 1000000000u));

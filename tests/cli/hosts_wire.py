@@ -9,6 +9,7 @@ sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
 
 import contextlib
 import json
+import resource
 import secrets
 import socket
 import struct
@@ -133,11 +134,17 @@ def knock(process, port, secret, rank):
     return peer
 
 
+def start_rank_0(others, port, secret, *args, files=None, **env):
+    """@files: so many may be open."""
+    return start(*args, env=environment(0, port, secret, {'SLURM_STEP_NUM_TASKS': str(others + 1), **env}),
+                 preexec_fn=files and (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))))
+
+
 @contextlib.contextmanager
 def as_others(others, *args, strangers=0, **env):
     """Rank 0 is a command, and these are the other ranks. Strangers come first, say little or nothing, and stay."""
     secret, port = secrets.token_hex(16), free_port()
-    process = start(*args, env=environment(0, port, secret, {'SLURM_STEP_NUM_TASKS': str(others + 1), **env}))
+    process = start_rank_0(others, port, secret, *args, **env)
     peers, silent = [], []
     try:
         for i in range(strangers):
@@ -258,6 +265,30 @@ def who_knocks_and_says_nothing_holds_up_nobody():
             peer.until(END)
             status, out, err = ended(process)
         assert status == 0 and load_json('all.json')['series'][0]['ops'] == 4, (status, out, err)
+
+
+@in_folder
+def strangers_take_no_files_of_ranks():
+    one = done_by_one()
+    with as_rank_1(*NULL, '--json', 'all.json', strangers=60, files=32) as (process, peer):
+        work(peer, one)
+        peer.send(DONE)
+        peer.until(END)
+        status, out, err = ended(process)
+    assert status == 0 and load_json('all.json')['series'][0]['ops'] == 4, (status, out, err)
+
+
+@in_folder
+def ranks_for_which_there_are_no_files_are_told():
+    secret, port, come = secrets.token_hex(16), free_port(), []
+    process = start_rank_0(40, port, secret, *NULL, files=32)
+    with contextlib.suppress(EOFError, OSError):
+        for rank in range(1, 41):
+            come.append(knock(process, port, secret, rank))
+    status, out, err = ended(process)
+    for one in come:
+        one.close()
+    assert status and f'{len(come) + 1} of 41 ranks have come, and there are no files for more: Too many open files' in err, (status, out, err)
 
 
 @in_folder
