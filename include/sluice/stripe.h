@@ -63,7 +63,8 @@ SLUICE_API void sluice_stripe_sweep(const char *folder, uint64_t ino);
 
 /*
  * The name first, then the members; of block devices the header.  Of a folder, which must be empty,
- * the mark and what its files have left.  0 or -errno.
+ * the mark and what its files have left.  Of a symbolic link what it leads to, and then the link.
+ * 0 or -errno.
  */
 SLUICE_API int sluice_stripe_remove(const char *name, struct sluice_err *err);
 

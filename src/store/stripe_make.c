@@ -479,7 +479,7 @@ int sluice_member_remove(const struct sluice_manifest *m, unsigned i, struct slu
 	return r;
 }
 
-int sluice_stripe_remove(const char *name, struct sluice_err *err)
+static int stripe_remove(const char *name, struct sluice_err *err)
 {
 	/* its number is not another's before the members are gone: they may be called by it */
 	CLEANUP_CLOSE int held = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -506,5 +506,21 @@ int sluice_stripe_remove(const char *name, struct sluice_err *err)
 			r = sluice_fail(err, r2, "%s: removed, but not %s", name, why.msg);
 	}
 	sluice_manifest_free(m);
+	return r;
+}
+
+int sluice_stripe_remove(const char *name, struct sluice_err *err)
+{
+	struct stat st;
+	bool link = lstat(name, &st) == 0 && S_ISLNK(st.st_mode);
+	CLEANUP_FREE char *real = link ? realpath(name, NULL) : NULL;
+	int r;
+
+	if (link && !real)
+		return said(err, name, -errno);
+	r = stripe_remove(real ? real : name, err);
+	/* it would lead nowhere */
+	if (link && lstat(real, &st) < 0 && unlink(name) < 0 && !r)
+		r = said(err, name, -errno);
 	return r;
 }

@@ -96,6 +96,14 @@ def rm_leaves_nothing():
     rm('t')
     assert not os.path.exists('t') and not any(os.listdir(f'd{i}') for i in range(3))
     rm.refused('t', says='t: No such file')
+    make()
+    os.symlink('t', 'link')
+    rm('link')
+    assert not os.path.lexists('link') and not os.path.lexists('t') and not any(os.listdir(f'd{i}') for i in range(3))
+    create('--folder', 'swap', 'd0', 'd1')
+    os.symlink('swap', 'link')
+    rm('link')
+    assert not os.path.lexists('link') and not os.path.lexists('swap') and not os.listdir('d0')
 
 
 @in_folder
