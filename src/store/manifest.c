@@ -138,22 +138,26 @@ int sluice_manifest_read(struct sluice_manifest **out, int fd)
 	return 1;
 }
 
-void sluice_member_head_text(const struct sluice_member_head *h, char *room)
+int sluice_member_head_text(const struct sluice_member_head *h, char *room)
 {
 	char *text = NULL;
 	size_t n = 0;
 	FILE *f = open_memstream(&text, &n);
+	bool bad;
 
-	memset(room, 0, MEMBER_HEAD);
 	if (!f)
-		return; /* an empty one is one that is refused */
+		return -ENOMEM;
 	fprintf(f,
 		MEMBER_MAGIC "id %s\nmember %u of %u\nunit %" PRIu64 "\nsettled %" PRIu64 "\n%s\n",
 		h->id, h->index + 1, h->nr, h->unit, h->settled, h->name);
 	end_text(f, &text, &n);
-	if (!fclose(f) && n < MEMBER_HEAD)
+	bad = ferror(f);
+	bad = fclose(f) || bad || n >= MEMBER_HEAD;
+	memset(room, 0, MEMBER_HEAD);
+	if (!bad)
 		memcpy(room, text, n);
 	free(text);
+	return bad ? -ENOMEM : 0;
 }
 
 int sluice_member_head_parse(struct sluice_member_head *h, const char *text)

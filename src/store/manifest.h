@@ -48,8 +48,8 @@ int sluice_manifest_read(struct sluice_manifest **out, int fd);
 char *sluice_manifest_text(const struct sluice_manifest *m, size_t *len);
 void sluice_manifest_free(struct sluice_manifest *m);
 
-/* Into MEMBER_HEAD bytes, and back: 0, or -EBADMSG. */
-void sluice_member_head_text(const struct sluice_member_head *h, char *room);
+/* Into MEMBER_HEAD bytes: 0 or -ENOMEM; and back: 0, or -EBADMSG. */
+int sluice_member_head_text(const struct sluice_member_head *h, char *room);
 int sluice_member_head_parse(struct sluice_member_head *h, const char *text);
 
 #endif

@@ -42,13 +42,13 @@ int sluice_member_write(const struct sluice_backing *b, const struct sluice_memb
 {
 	size_t len;
 	CLEANUP_FREE char *room = head_room(b, &len);
+	int r;
 
 	if (!room)
 		return -ENOMEM;
 	memset(room, 0, len);
-	if (head)
-		sluice_member_head_text(head, room);
-	return sluice_whole_write(b->fd, room, len, 0);
+	r = head ? sluice_member_head_text(head, room) : 0;
+	return r < 0 ? r : sluice_whole_write(b->fd, room, len, 0);
 }
 
 int64_t sluice_member_bytes(const struct sluice_backing *b)

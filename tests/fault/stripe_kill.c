@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Striped files that are killed while they are made, and members without room. */
+/* Striped files that are killed while they are made, and members without room or memory. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
@@ -240,11 +240,41 @@ static void a_thread_that_syncs_sees_no_size_of_a_write_that_finds_no_room(void)
 	T_ERR(sluice_stripe_remove(name, &err), 0, &err);
 }
 
+static bool no_memory;
+
+FILE *__real_open_memstream(char **text, size_t *len);
+FILE *__wrap_open_memstream(char **text, size_t *len);
+FILE *__wrap_open_memstream(char **text, size_t *len)
+{
+	errno = ENOMEM;
+	return no_memory ? NULL : __real_open_memstream(text, len);
+}
+
+static void a_header_for_which_there_is_no_memory_stays_as_it_is(void)
+{
+	struct sluice_backing store;
+	struct sluice_err err;
+
+	use("m");
+	sluice_pattern_fill(buf, sizeof(buf), 1, 0);
+	T_ERR(sluice_stripe_create(name, 65536, folders, MEMBERS, 0, &err), 0, &err);
+	move(true, 5000);
+	T_ERR(sluice_backing_open(&store, name, O_RDWR, 0, SLUICE_DIRECT_NEVER, &err), 0, &err);
+	no_memory = true;
+	T_EQ(sluice_stripe_truncate(store.stripe, 4000), -ENOMEM);
+	no_memory = false;
+	T_EQ(sluice_backing_close(&store), 0);
+	move(false, 5000);
+	T_EQ(sluice_pattern_check(buf, 5000, 1, 0), 5000);
+	T_ERR(sluice_stripe_remove(name, &err), 0, &err);
+}
+
 static const struct t_case cases[] = {
 	T_CASE(a_killed_creation_leaves_nothing_half),
 	T_CASE(a_killed_writer_leaves_the_file_usable),
 	T_CASE(one_member_without_room_fails_the_write_and_leaves_the_size),
 	T_CASE(a_thread_that_syncs_sees_no_size_of_a_write_that_finds_no_room),
+	T_CASE(a_header_for_which_there_is_no_memory_stays_as_it_is),
 };
 
 int main(void)
