@@ -177,7 +177,7 @@ int sluice_member_head_parse(struct sluice_member_head *h, const char *text)
 	}
 	h->index--;
 	at += used + 1;
-	if ((size_t)(end - at) <= sizeof(h->name))
+	if (end > at && (size_t)(end - at) <= sizeof(h->name))
 		memcpy(h->name, at, (size_t)(end - at) - 1);
 	return 0;
 }

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "base/crc32c.h"
 #include "base/random.h"
 #include "base/util.h"
 #include "store/manifest.h"
@@ -228,6 +229,19 @@ static void a_damaged_manifest_is_refused(void)
 	T_ERR(sluice_file_open(&f, io, t_path("plain"), O_RDWR, 0, &err), 0, &err);
 	T_ERR(sluice_file_close(f, &err), 0, &err);
 	T_EQ(sluice_stripe_is(t_path("plain")), 0);
+}
+
+/* With a sum that is right: whoever may write a member may write this. */
+static void a_header_that_ends_before_its_name_is_read(void)
+{
+	struct sluice_member_head head;
+	char text[MEMBER_HEAD] = "sluice member of a striped file 1\nid 0123456789abcdef\n"
+				 "member 2 of 3\nunit 8192\nsettled 5\n";
+	size_t len = strlen(text);
+
+	snprintf(text + len, sizeof(text) - len, "crc %08x\n", sluice_crc32c(0, text, len));
+	T_EQ(sluice_member_head_parse(&head, text), 0);
+	T_OK(head.index == 1 && head.settled == 5 && !head.name[0]);
 }
 
 static void opening_with_o_trunc_empties_the_members_not_the_manifest(void)
@@ -734,6 +748,7 @@ static const struct t_case cases[] = {
 	T_CASE(exchanged_members_are_named),
 	T_CASE(a_short_member_is_named),
 	T_CASE(a_damaged_manifest_is_refused),
+	T_CASE(a_header_that_ends_before_its_name_is_read),
 	T_CASE(opening_with_o_trunc_empties_the_members_not_the_manifest),
 	T_CASE(a_write_with_truncation_sets_the_size_of_all),
 	T_CASE(what_a_killed_writer_left_is_cut),
