@@ -175,6 +175,11 @@ enum { OBJECT_MD5 = 25 };
 bool object_md5(char out[OBJECT_MD5], const void *buf, size_t len);
 uint64_t object_crc64nvme(uint64_t crc, const void *buf, uint64_t len);
 
+/* sluice_object_put() with a Content-Type, NULL: none. */
+int object_put(struct sluice_object *c, const char *uri, const void *buf, uint64_t len,
+	       uint32_t flags, const char *etag, const char *content_type,
+	       struct sluice_object_info *info, struct sluice_err *err);
+
 /* What a write came to. */
 void object_info_give(struct sluice_object_info *user, const struct object_req *r, uint64_t bytes,
 		      const struct object_sum *sum);

@@ -73,9 +73,9 @@ static int sum_acknowledged(struct object_req *r, const struct object_sum *sum,
 	return 0;
 }
 
-int sluice_object_put(struct sluice_object *c, const char *uri, const void *buf, uint64_t len,
-		      uint32_t flags, const char *etag, struct sluice_object_info *info,
-		      struct sluice_err *err)
+int object_put(struct sluice_object *c, const char *uri, const void *buf, uint64_t len,
+	       uint32_t flags, const char *etag, const char *content_type,
+	       struct sluice_object_info *info, struct sluice_err *err)
 {
 	struct object_sum sum = {0};
 	struct object_req r;
@@ -97,6 +97,8 @@ int sluice_object_put(struct sluice_object *c, const char *uri, const void *buf,
 		r.conditional = r.is_new || etag;
 		if (object_sum(&sum, c, buf, len))
 			object_req_header(&r, sum.header, sum.value);
+		if (content_type)
+			object_req_header(&r, "content-type", content_type);
 		code = object_req_run(&r, err);
 	}
 	if (code == 0)
@@ -105,6 +107,13 @@ int sluice_object_put(struct sluice_object *c, const char *uri, const void *buf,
 		object_info_give(info, &r, len, &sum);
 	object_req_fini(&r);
 	return code;
+}
+
+int sluice_object_put(struct sluice_object *c, const char *uri, const void *buf, uint64_t len,
+		      uint32_t flags, const char *etag, struct sluice_object_info *info,
+		      struct sluice_err *err)
+{
+	return object_put(c, uri, buf, len, flags, etag, NULL, info, err);
 }
 
 int sluice_object_abort(struct sluice_object *c, const char *uri, const char *id,

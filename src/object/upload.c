@@ -482,8 +482,8 @@ int sluice_upload_commit(struct sluice_upload *u, struct sluice_object_info *inf
 	if (r == 0 && u->id)
 		r = complete(u, info, err);
 	else if (r == 0)
-		r = sluice_object_put(u->c, u->uri, u->now ? u->now->buf : NULL, u->fill, u->flags,
-				      u->etag, info, err);
+		r = object_put(u->c, u->uri, u->now ? u->now->buf : NULL, u->fill, u->flags,
+			       u->etag, u->content_type, info, err);
 	sluice_upload_abort(u);
 	return r;
 }

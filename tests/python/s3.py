@@ -161,6 +161,17 @@ def uploads_are_there_when_they_are_closed():
 
 
 @case
+def a_content_type_is_that_of_the_object_however_small():
+    with type(server)('--no-sign', '--bucket', 'bucket') as open_to_all:
+        for size in 10, 6 * MIB:
+            with s3.MultipartUploadWriter('bucket', 'typed', part_size=5 * MIB, content_type='text/x-sluice',
+                                          client=s3.Client(endpoint=open_to_all.urls[0])) as w:
+                w.write(bytes(size))
+            headers = open_to_all.ask('HEAD', '/bucket/typed')[1]
+            assert (headers['Content-Length'], headers['Content-Type']) == (str(size), 'text/x-sluice'), headers
+
+
+@case
 def uploads_that_fail_leave_nothing():
     class Stop(Exception):
         pass
