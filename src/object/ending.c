@@ -139,7 +139,10 @@ static void finish_failed(struct object_req *r, const struct object_outcome *o)
 	object_str_printf(&s, "s3://%s%s%s: %s: ", r->name.bucket, key_slash(r), r->name.key,
 			  r->what);
 	if (o->refused == -ESTALE || (o->status == 412 && !r->is_new))
-		object_str_put(&s, "it was replaced: its ETag is another");
+		object_str_put(&s, r->conditional && r->unsure
+					   ? "its ETag is another, perhaps by an attempt whose "
+					     "answer was lost"
+					   : "it was replaced: its ETag is another");
 	else if (code == -EEXIST)
 		object_str_put(&s, r->unsure ? "it is there already, or by an attempt whose answer "
 					       "was lost"

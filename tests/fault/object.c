@@ -239,6 +239,28 @@ static void a_lost_answer_to_a_commit_is_looked_up(void)
 	sluice_object_close(c);
 }
 
+/* Nobody else has replaced it: who reads the message must not look for another writer only. */
+static void a_lost_answer_to_a_put_in_place_of_one_is_told(void)
+{
+	struct sluice_object *c = s3_client(s3_urls[0], 5, 60000);
+	struct sluice_object_info info = {.size = sizeof(info)};
+	struct sluice_err err = {0, ""};
+
+	s3_rules("");
+	s3_put_pattern(c, "s3://bucket/mine", 8, 1000);
+	T_ERR(sluice_object_stat(c, "s3://bucket/mine", &info, &err), 0, &err);
+	s3_rules("method=PUT times=1 status:500 late");
+	T_ERR(sluice_object_put(c, "s3://bucket/mine", "new", 3, 0, info.etag, NULL, &err), -ESTALE,
+	      &err);
+	T_STR_HAS(err.msg, "its ETag is another, perhaps by an attempt whose answer was lost");
+	s3_rules("");
+	T_ERR(sluice_object_put(c, "s3://bucket/mine", "new", 3, 0, info.etag, NULL, &err), -ESTALE,
+	      &err);
+	T_STR_HAS(err.msg, "it was replaced: its ETag is another");
+	T_OK(!strstr(err.msg, "lost"));
+	sluice_object_close(c);
+}
+
 /* ------------------------------------------------------------------------ many */
 
 struct worker {
@@ -369,6 +391,7 @@ int main(int argc, char **argv)
 		T_CASE(the_first_byte_is_that_of_the_answer),
 		T_CASE(lists_of_bombs_are_refused),
 		T_CASE(a_lost_answer_to_a_commit_is_looked_up),
+		T_CASE(a_lost_answer_to_a_put_in_place_of_one_is_told),
 		T_CASE(all_faults_together_end_right_or_in_a_named_error),
 		T_CASE(one_of_four_endpoints_gone_fails_nothing),
 	};
