@@ -318,8 +318,6 @@ def broken(connection, request, reply, rule):
         raise ConnectionError
     if name == 'headers':
         endless(sock, rule.first())
-    if name == 'stall':
-        time.sleep(float(rule.args[0]))
     head, body = head_of(reply, request), [] if request.method == 'HEAD' else reply.body
     sock.sendall(head)
     if name in ('reset', 'short'):

@@ -165,11 +165,14 @@ class Server:
         try:
             rule = self.rules.pick(request)
             reply = self.reply(request, rule)
-            replies.send(connection, request, reply, rule)
+            if rule and rule.name == 'stall':
+                time.sleep(float(rule.args[0]))
         finally:
+            # before the client hears of it, who then asks for these figures or sends the next one
             with self.lock:
                 self.stats['in_flight'] -= 1
                 self.stats['parts'] -= part
+        replies.send(connection, request, reply, rule)
 
     def reply(self, request, rule):
         now = time.time() + (rule.first(0) if rule and rule.name == 'skew' else 0)
