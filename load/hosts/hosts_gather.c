@@ -142,9 +142,13 @@ static void open_gates(struct hosts *h)
 	}
 }
 
-static void gather_collect(struct hosts *h, char **all, const char **lost)
+/* False: it ended by a stop. */
+static bool gather_collect(struct hosts *h, char **all, const char **lost)
 {
+	bool whole;
+
 	pthread_mutex_lock(&h->lock);
+	h->said = true;
 	hosts_wait_for(h, HOSTS_ALL_GATES);
 	while (!all_said(h)) {
 		uint64_t now = clock_ns();
@@ -164,7 +168,9 @@ static void gather_collect(struct hosts *h, char **all, const char **lost)
 	}
 	h->waits_ns = 0;
 	h->ended = true; /* who goes now is not lost */
+	whole = !h->stopping;
 	pthread_mutex_unlock(&h->lock);
+	return whole;
 }
 
 int hosts_gather(const char *text, char **all, const char **lost)
@@ -181,9 +187,7 @@ int hosts_gather(const char *text, char **all, const char **lost)
 		pthread_mutex_unlock(&h->lock);
 		return there ? 0 : -ECONNRESET;
 	}
-	h->said = true;
-	gather_collect(h, all, lost);
-	if (!h->stopping)
+	if (gather_collect(h, all, lost))
 		hosts_check_clocks(h);
 	all[0] = strdup(text);
 	return all[0] ? 0 : -ENOMEM;
