@@ -21,11 +21,12 @@
 #define END_SEC   10 /* that a child may take to end that was told to */
 #define GRACE_SEC 8  /* longer than others wait for each other after a stop */
 
-static volatile pid_t kept;
+static volatile pid_t kept; /* 0: it has ended, and its number may be another's */
 
 static void pass_on(int sig)
 {
-	kill(kept, sig);
+	if (kept > 0)
+		kill(kept, sig);
 }
 
 /* Until the child is gone, or has closed the pipe, which it does at its end; false: it hangs. */
@@ -82,6 +83,7 @@ static void keep(pid_t child, int sign, unsigned rank)
 	sigaction(SIGTERM, &sa, NULL);
 	sigaction(SIGHUP, &sa, NULL);
 	status = await_end(child, !keep_watch(child, sign, rank));
+	kept = 0;
 	if (!WIFSIGNALED(status))
 		_exit(WEXITSTATUS(status));
 	for (unsigned left = GRACE_SEC; left;)
