@@ -493,11 +493,14 @@ static int meet_by_name(struct hosts *h, const struct launcher *by, const char *
 	struct addrinfo *all = NULL;
 	char host[256], port[8], secret[COOKIE + 1];
 	int r = check_rank(h, by, err);
+	bool parsed;
 
 	if (r < 0)
 		return r;
-	if (sscanf(text, "%255[^:]:%7[0-9]:%32s", host, port, secret) != 3 ||
-	    getaddrinfo(host, port, &hints, &all) != 0)
+	parsed = sscanf(text, "%255[^:]:%7[0-9]:%32s", host, port, secret) == 3;
+	if (parsed && (atoi(port) < 1 || atoi(port) > UINT16_MAX))
+		return sluice_fail(err, -EINVAL, "SLUICE_MEET: port %s is outside 1..65535", port);
+	if (!parsed || getaddrinfo(host, port, &hints, &all) != 0)
 		return sluice_fail(err, -EINVAL,
 				   "SLUICE_MEET is not HOST:PORT:SECRET of rank 0, or there is no "
 				   "such host");

@@ -292,6 +292,14 @@ def ranks_for_which_there_are_no_files_are_told():
 
 
 @in_folder
+def ports_that_are_none_are_refused():
+    for rank in 0, 1:
+        for port in '0', '65536', '65537', '9999999':
+            done = subprocess.run([SLUICE, *NULL], env=environment(rank, port, 'secret', {}), capture_output=True, text=True, check=False)
+            assert done.returncode and done.stderr == f'sluice: SLUICE_MEET: port {port} is outside 1..65535\n', done
+
+
+@in_folder
 def a_rank_that_does_not_tell_its_clock_is_lost():
     with as_rank_1(*NULL) as (process, peer):
         peer.asked = []
