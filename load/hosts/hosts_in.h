@@ -41,8 +41,7 @@
 #define HOSTS_ALONE_NS   60000000000u /* after a stop, when all others are gone */
 
 enum message {
-	MESSAGE_HELLO, /* a: rank; text: cookie and host */
-	MESSAGE_SHARE,
+	MESSAGE_SHARE = 1,
 	MESSAGE_PING,  /* a: rank 0's clock */
 	MESSAGE_PONG,  /* a: the same; b: the rank's clock */
 	MESSAGE_CLOCK, /* a: wall_ns, b: offset_ns; text: error_ns */

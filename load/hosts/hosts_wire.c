@@ -145,8 +145,6 @@ static bool note(struct hosts *h, struct peer *p, const struct header *m, char *
 			.type = MESSAGE_PONG, .rank = h->rank, .a = m->a, .b = (int64_t)clock_ns()};
 		hosts_send(p, &pong, NULL);
 		break;
-	case MESSAGE_HELLO:
-		break;
 	}
 	return false;
 }

@@ -24,7 +24,7 @@ from tap import Skip, in_folder, run_all
 resultcheck.need('jsonschema')
 
 # load/hosts/hosts_in.h
-HELLO, SHARE, PING, PONG, CLOCK, READY, GO, STOP, SAID, DONE, END, BEAT = range(12)
+SHARE, PING, PONG, CLOCK, READY, GO, STOP, SAID, DONE, END, BEAT = range(1, 12)
 HEADER = struct.Struct('=IIQqQ')  # type, rank, a, b, bytes of text
 GREETING = struct.Struct('=32sQI60s')  # secret, random number, rank, host
 
