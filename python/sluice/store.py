@@ -193,6 +193,13 @@ class Store(StoreCore):
                 if not future.done():
                     future.set_exception(ValueError('the store is closed'))
 
+    @staticmethod
+    def _log(lines: list[str]) -> None:
+        """What was lost, and which directories are left out."""
+        import logging  # few programs need it
+        for line in lines:
+            logging.getLogger('sluice').warning('sluice.Store: %s', line)
+
     def stats(self) -> dict[str, int]:
         """The counters of metrics(), by name."""
         rows = (line.split() for line in self.metrics().splitlines() if not line.startswith('#'))

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import logging
 import mmap
 import os
 import pathlib
@@ -10,8 +11,8 @@ import select
 import threading
 
 import sluice.store
-from kit import (MIB, case, cases, data, in_fork, numpy_or_skip, path, raises, run,
-                 torch_or_skip)
+from kit import (MIB, case, cases, data, in_fork, make, numpy_or_skip, path, raises,
+                 run, torch_or_skip)
 
 
 def store(**options):
@@ -230,6 +231,41 @@ def a_restart_finds_the_values():
         assert e.errno == errno.EBUSY
     with sluice.Store([name], 16 * MIB) as s:
         assert s['a'] == b'1'
+
+
+class Log(logging.Handler):
+    """What is logged meanwhile."""
+
+    def __enter__(self):
+        self.lines = []
+        logging.getLogger('sluice').addHandler(self)
+        return self
+
+    def __exit__(self, *_):
+        logging.getLogger('sluice').removeHandler(self)
+
+    def emit(self, record):
+        assert record.levelno == logging.WARNING
+        self.lines.append(record.getMessage())
+
+
+@case
+def what_is_lost_or_left_out_is_logged_and_not_line_by_line():
+    name, none = path('store'), make(b'')
+    with Log() as log, sluice.Store([name, none], 64 * MIB) as s:
+        assert log.lines == [f'sluice.Store: {none}: Not a directory']
+        s.set_many([f'k{i}' for i in range(100)], [data(5000, seed=i) for i in range(100)])
+    with open(os.path.join(name, 'data'), 'r+b') as f:
+        f.write(bytes(os.path.getsize(f.name)))
+    with Log() as log:
+        with sluice.Store(name, 64 * MIB) as s:
+            assert not any(s.get(f'k{i}') for i in range(100))
+        told = [int(line.split()[1]) if 'more like these' in line else 1 for line in log.lines]
+        assert sum(told) == 100 and len(told) < 100, log.lines
+        assert f'sluice.Store: {name}: a value is not what was written' in log.lines
+    with Log() as log, store() as s:
+        s['a'] = b'value'
+        assert s['a'] == b'value' and not log.lines
 
 
 @case

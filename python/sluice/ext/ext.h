@@ -21,6 +21,7 @@
  *	cuda.c		the same for __cuda_array_interface__
  *	layout.c	strided memory: runs, packing, unpacking; knows no Python
  *	store.c		the core of sluice.Store
+ *	told.c		what it has to tell, for Python's log
  *	s3client.c	the core of sluice.s3: requests
  *	s3fetch.c	its reads
  *	s3stream.c	its lists and uploads

@@ -12,6 +12,7 @@
 #include <sluice/store.h>
 
 #include "handle.h"
+#include "told.h"
 
 #define FLAG_WHOLE 0x80000000u /* ours: a value that is shorter than the memory is a miss, too */
 
@@ -41,6 +42,7 @@ struct core {
 	pthread_mutex_t lock; /* what is submitted is on the list before it is taken from there */
 	struct task *tasks;
 	struct known *known;
+	struct told told;
 };
 
 static struct core *core_of(PyObject *self)
@@ -335,6 +337,7 @@ static PyObject *core_run(PyObject *self, PyObject *args)
 		list = r < 0 ? raise_os(r, err.msg, NULL) : task_results(t);
 	}
 	task_free(t);
+	told_log(&c->told, self, false);
 	return list;
 }
 
@@ -397,6 +400,7 @@ static PyObject *core_drain(PyObject *self, PyObject *unused)
 			Py_CLEAR(list); /* the others are freed, too */
 		Py_XDECREF(pair);
 	}
+	told_log(&c->told, self, false);
 	return list;
 }
 
@@ -579,6 +583,7 @@ static PyObject *core_close(PyObject *self, PyObject *unused)
 		PyErr_SetString(PyExc_RuntimeError, "another thread is using the store");
 		return NULL;
 	}
+	told_log(&c->told, self, true);
 	Py_RETURN_NONE;
 }
 
@@ -588,6 +593,7 @@ static void core_dealloc(PyObject *self)
 
 	close_store(core_of(self));
 	pthread_mutex_destroy(&core_of(self)->lock);
+	pthread_mutex_destroy(&core_of(self)->told.lock);
 	((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
 	Py_DECREF(type);
 }
@@ -631,6 +637,7 @@ static PyObject *core_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	if (c) {
 		c->inside = -1;
 		pthread_mutex_init(&c->lock, NULL);
+		pthread_mutex_init(&c->told.lock, NULL);
 	}
 	return (PyObject *)c;
 }
@@ -693,6 +700,8 @@ static int core_init(PyObject *self, PyObject *args, PyObject *kwargs)
 	o.below = (uint64_t)below;
 	o.object = &object;
 	object.env = getenv;
+	o.tell = told_hear;
+	o.tell_arg = &core_of(self)->told;
 	o.flags = (args_flag(v[9], false) == 1 ? SLUICE_STORE_SECOND_TOUCH : 0) |
 		  (args_flag(v[10], false) == 1 ? SLUICE_STORE_DURABLE : 0) |
 		  (args_flag(v[11], true) == 0 ? SLUICE_STORE_NO_RECENT : 0);
@@ -707,7 +716,9 @@ static int core_init(PyObject *self, PyObject *args, PyObject *kwargs)
 		PyMem_Free(dirs);
 	}
 	Py_XDECREF(keep);
-	return s ? core_set_store(core_of(self), s) : -1;
+	r = s ? core_set_store(core_of(self), s) : -1;
+	told_log(&core_of(self)->told, self, true);
+	return r;
 }
 
 static PyObject *core_closed(PyObject *self, void *unused)
