@@ -83,6 +83,7 @@ struct sluice_store_opts {
  *   -EBUSY	a directory is in use by another store
  *   -EEXIST	a directory holds files that are not a store's
  *   -EPROTO	a directory holds a store of another version
+ *   -EMFILE, -ENFILE, -ENOMEM	of the process, for which no directory is left out
  *   -ENOTSUP	libcurl or libcrypto cannot be loaded; a URI of another kind
  */
 SLUICE_API int sluice_store_open(struct sluice_store **out, const char *const *dirs, unsigned nr,

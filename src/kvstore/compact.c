@@ -108,7 +108,7 @@ static int copy_piece(struct store_shelf *sh)
 
 void store_journal_give_up(struct store_shelf *sh)
 {
-	sluice_file_close(sh->rewrite.to.file, NULL);
+	store_log_close(&sh->rewrite.to);
 	unlinkat(sh->dir, STORE_NEW_NAME, 0);
 	sh->rewrite = (struct store_rewrite){0};
 	store_room_again(sh);
@@ -129,7 +129,7 @@ static int compact_begin(struct store_shelf *sh)
 /* All is copied: the new log is the log. */
 static int compact_finish(struct store_shelf *sh)
 {
-	struct sluice_file *old = sh->log.file;
+	struct store_log old = sh->log;
 	int r;
 
 	sh->rewrite.to.head = sh->log.head;
@@ -145,7 +145,7 @@ static int compact_finish(struct store_shelf *sh)
 	sh->log = sh->rewrite.to;
 	store_unlock(sh->store);
 	sh->rewrite = (struct store_rewrite){0};
-	sluice_file_close(old, NULL);
+	store_log_close(&old);
 	store_room_again(sh);
 	return 0;
 }

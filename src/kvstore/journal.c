@@ -296,7 +296,7 @@ int store_journal_create(struct store_log *log, struct store_shelf *sh, const ch
 		return sluice_fail(err, -errno, "%s/%s: %s", sluice_shorten(&s, sh->path), name,
 				   strerror(errno));
 	store_log_head_put(head, &log->head);
-	r = sluice_file_take_fd(&log->file, sh->store->io, fd, name, err);
+	r = store_shelf_take_fd(&log->file, &log->fd, sh, fd, name, err);
 	if (r == 0)
 		r = sluice_pwrite(log->file, head, sizeof(head), 0, err);
 	if (r < 0)

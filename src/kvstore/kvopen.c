@@ -207,7 +207,7 @@ static int open_io(struct sluice_store *s, struct sluice_err *err)
 /* What no drive can be blamed for ends it; a drive that fails is left out. */
 static bool is_fatal(int code)
 {
-	return code == -EBUSY || code == -EEXIST || code == -EPROTO || code == -ENOMEM;
+	return code == -EBUSY || code == -EEXIST || code == -EPROTO || store_is_ours(code);
 }
 
 /* It is left out, unless that ends the opening. */
@@ -276,8 +276,7 @@ static int open_shelves(struct sluice_store *s, const char *const *dirs, unsigne
 /* Forget what a log says. */
 static int log_anew(struct store_shelf *sh, struct sluice_err *err)
 {
-	sluice_file_close(sh->log.file, NULL);
-	sh->log.file = NULL;
+	store_log_close(&sh->log);
 	unlinkat(sh->dir, STORE_LOG_NAME, 0);
 	return store_journal_create(&sh->log, sh, STORE_LOG_NAME, err);
 }
@@ -368,6 +367,8 @@ static int fit_logs(struct sluice_store *s, struct sluice_err *err)
 			continue;
 		r = sluice_fail(err, c, "%s: its log cannot be made shorter: %s", sh->path,
 				sluice_strerror(c));
+		if (is_fatal(c))
+			return r;
 		store_tell(s, c, sh->path, 0, err->msg);
 		store_shelf_leave(sh);
 	}
@@ -385,11 +386,17 @@ static int load_shelves(struct sluice_store *s, struct sluice_err *err)
 	 * What was found to be older than what another log says is so for good before anything else
 	 * is written: when the newer one goes, the older one must not be there for the next start.
 	 */
-	for (unsigned i = 0; i < s->nr_shelves; i++)
-		if (!s->shelves[i].out) {
-			store_room_first(&s->shelves[i]);
-			store_journal_flush(&s->shelves[i]);
-		}
+	for (unsigned i = 0; i < s->nr_shelves; i++) {
+		struct store_shelf *sh = &s->shelves[i];
+
+		if (sh->out)
+			continue;
+		store_room_first(sh);
+		r = store_journal_flush(sh);
+		if (store_is_ours(r))
+			return sluice_fail(err, r, "%s: its log cannot be written: %s", sh->path,
+					   sluice_strerror(r));
+	}
 	r = fit_logs(s, err);
 	if (r < 0)
 		return r;
@@ -480,6 +487,10 @@ static void close_child(struct sluice_store *s)
 
 		if (sh->data_fd >= 0)
 			close(sh->data_fd);
+		if (sh->log.file)
+			close(sh->log.fd);
+		if (sh->rewrite.to.file)
+			close(sh->rewrite.to.fd);
 		if (sh->head >= 0)
 			close(sh->head);
 		if (sh->dir >= 0)

@@ -198,6 +198,7 @@ struct store_bytes {
 
 struct store_log {
 	struct sluice_file *file;
+	int fd; /* of the same: to cut it off takes no more then */
 	struct store_log_head head;
 	uint64_t end; /* bytes */
 };
@@ -214,8 +215,9 @@ struct store_shelf {
 	struct sluice_store *store;
 	char *path;
 	unsigned nr;
-	int dir, head; /* descriptors; the head is locked */
-	bool fresh;    /* which says nothing yet */
+	int dir, head; /* descriptors; the head is @locked */
+	bool locked;   /* the directory is ours */
+	bool fresh;    /* its head says nothing yet */
 	struct store_secret secret;
 	struct sluice_file *data;
 	int data_fd;
@@ -258,8 +260,14 @@ int store_shelf_grow(struct store_shelf *sh);
 bool store_shelf_can_grow(const struct store_shelf *sh);
 /* With @lock: leave it out from here on. */
 void store_shelf_leave(struct store_shelf *sh);
-/* Nothing of what it has is to be found again. */
+/* Nothing of what it has is to be found again, if it is ours. */
 void store_shelf_empty(struct store_shelf *sh);
+/* Hand over @fd, and keep another one of the file if that works. */
+int store_shelf_take_fd(struct sluice_file **out, int *ret_fd, struct store_shelf *sh, int fd,
+			const char *name, struct sluice_err *err);
+void store_log_close(struct store_log *log);
+/* Trouble of the process or the machine, for which no directory is to blame. */
+bool store_is_ours(int code);
 /* A transfer or a write of the log has ended with @code: too many failures and it is left out. */
 void store_shelf_tell(struct store_shelf *sh, int code, const char *what);
 

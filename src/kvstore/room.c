@@ -85,15 +85,11 @@ bool store_room_is_over(const struct store_shelf *sh)
 /* What it has behind its end, if all together is more than it may have. */
 static void give_back(const struct store_shelf *sh)
 {
-	int fd = openat(sh->dir, STORE_LOG_NAME, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
 	struct stat st;
 
-	if (fd < 0)
-		return;
-	if (fstat(fd, &st) < 0 ||
-	    ((uint64_t)st.st_blocks * 512 > sh->log_limit && ftruncate(fd, st.st_size) < 0))
+	if (fstat(sh->log.fd, &st) < 0 ||
+	    ((uint64_t)st.st_blocks * 512 > sh->log_limit && ftruncate(sh->log.fd, st.st_size) < 0))
 		store_tell(sh->store, -errno, sh->path, 0, "its log keeps space that it had");
-	close(fd);
 }
 
 void store_room_first(struct store_shelf *sh)
@@ -156,16 +152,13 @@ void store_room_again(struct store_shelf *sh)
 /* One that is not longer keeps what it has behind its end. */
 int store_room_cut(const struct store_shelf *sh)
 {
-	int fd = openat(sh->dir, STORE_LOG_NAME, O_WRONLY | O_NOFOLLOW | O_CLOEXEC), r = 0;
+	int r = 0;
 	struct stat st;
 
-	if (fd < 0)
-		return -errno;
-	if (fstat(fd, &st) < 0 ||
-	    ((uint64_t)st.st_size > sh->log.end && ftruncate(fd, (off_t)sh->log.end) < 0)) {
+	if (fstat(sh->log.fd, &st) < 0 ||
+	    ((uint64_t)st.st_size > sh->log.end && ftruncate(sh->log.fd, (off_t)sh->log.end) < 0)) {
 		r = -errno;
 		store_tell(sh->store, r, sh->path, 0, "the end of its log cannot be cut off");
 	}
-	close(fd);
 	return r;
 }

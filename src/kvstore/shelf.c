@@ -170,6 +170,7 @@ static int shelf_head(struct store_shelf *sh, struct sluice_err *err)
 		return sluice_fail(err, sh->head, "%s/%s: %s", sh->path, STORE_HEAD_NAME,
 				   strerror(-sh->head));
 	r = head_lock(sh->head, sh->path, err);
+	sh->locked = r == 0;
 	if (r == 0)
 		r = head_read(sh->head, &h, sh->path, err);
 	if (r == 0)
@@ -186,6 +187,32 @@ static int shelf_begin(struct store_shelf *sh, struct sluice_err *err)
 		     : 0;
 }
 
+int store_shelf_take_fd(struct sluice_file **out, int *ret_fd, struct store_shelf *sh, int fd,
+			const char *name, struct sluice_err *err)
+{
+	int kept = fcntl(fd, F_DUPFD_CLOEXEC, 0), r;
+
+	if (kept < 0) {
+		r = sluice_fail(err, -errno, "%s: %s", name, strerror(errno));
+		close(fd);
+		return r;
+	}
+	r = sluice_file_take_fd(out, sh->store->io, fd, name, err);
+	if (r < 0)
+		close(kept);
+	else
+		*ret_fd = kept;
+	return r;
+}
+
+void store_log_close(struct store_log *log)
+{
+	if (log->file)
+		close(log->fd);
+	sluice_file_close(log->file, NULL);
+	log->file = NULL;
+}
+
 static int shelf_open_file(struct sluice_file **out, int *ret_fd, struct store_shelf *sh,
 			   const char *name, int flags, struct sluice_err *err)
 {
@@ -195,14 +222,7 @@ static int shelf_open_file(struct sluice_file **out, int *ret_fd, struct store_s
 	sluice_line(full, sizeof(full), "%s/%s", sh->path, name);
 	if (fd < 0)
 		return fd == -ENOENT ? fd : sluice_fail(err, fd, "%s: %s", full, strerror(-fd));
-	if (ret_fd) {
-		*ret_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-		if (*ret_fd < 0) {
-			close(fd);
-			return sluice_fail(err, -EMFILE, "%s: %s", full, strerror(errno));
-		}
-	}
-	return sluice_file_take_fd(out, sh->store->io, fd, full, err);
+	return store_shelf_take_fd(out, ret_fd, sh, fd, full, err);
 }
 
 /* What is behind the limit, after the capacity was made smaller, goes. */
@@ -229,14 +249,13 @@ static int shelf_log(struct store_shelf *sh, struct sluice_err *err)
 	int r;
 
 	unlinkat(sh->dir, STORE_NEW_NAME, 0);
-	r = shelf_open_file(&sh->log.file, NULL, sh, STORE_LOG_NAME, 0, err);
+	r = shelf_open_file(&sh->log.file, &sh->log.fd, sh, STORE_LOG_NAME, 0, err);
 	if (r == 0)
 		r = store_journal_head(sh, err);
 	if (r == -EBADMSG) {
 		store_tell(sh->store, r, sh->path, 0, "its log has no head: all it had is lost");
 		sh->store->stats.lost++;
-		sluice_file_close(sh->log.file, NULL);
-		sh->log.file = NULL;
+		store_log_close(&sh->log);
 		unlinkat(sh->dir, STORE_LOG_NAME, 0);
 		r = -ENOENT;
 	}
@@ -302,7 +321,7 @@ int store_shelf_look(struct store_shelf *sh, struct sluice_store *s, const char 
 	s->secret = h.secret;
 	r = shelf_open_file(&sh->data, &sh->data_fd, sh, STORE_DATA_NAME, 0, err);
 	if (r == 0)
-		r = shelf_open_file(&sh->log.file, NULL, sh, STORE_LOG_NAME, 0, err);
+		r = shelf_open_file(&sh->log.file, &sh->log.fd, sh, STORE_LOG_NAME, 0, err);
 	if (r == -ENOENT)
 		return sluice_fail(err, r, "%s: the store has no data or no log", path);
 	if (r == 0 && fstat(sh->data_fd, &st) < 0)
@@ -320,8 +339,8 @@ void store_shelf_close(struct store_shelf *sh)
 {
 	if (sh->store && sh->store->io) {
 		sluice_file_close(sh->data, NULL);
-		sluice_file_close(sh->log.file, NULL);
-		sluice_file_close(sh->rewrite.to.file, NULL);
+		store_log_close(&sh->log);
+		store_log_close(&sh->rewrite.to);
 	}
 	if (sh->data_fd >= 0)
 		close(sh->data_fd);
@@ -414,8 +433,13 @@ void store_shelf_leave(struct store_shelf *sh)
 /* If it can still be told, then here and now: the others may be away when it comes back. */
 void store_shelf_empty(struct store_shelf *sh)
 {
-	if (sh->dir >= 0 && unlinkat(sh->dir, STORE_LOG_NAME, 0) == 0)
+	if (sh->locked && unlinkat(sh->dir, STORE_LOG_NAME, 0) == 0)
 		fsync(sh->dir);
+}
+
+bool store_is_ours(int code)
+{
+	return code == -ENOMEM || code == -EMFILE || code == -ENFILE;
 }
 
 void store_shelf_tell(struct store_shelf *sh, int code, const char *what)
@@ -424,7 +448,7 @@ void store_shelf_tell(struct store_shelf *sh, int code, const char *what)
 	bool out = false;
 
 	pthread_mutex_lock(&s->lock);
-	if (code == 0 || code == -ENOSPC || code == -ENOMEM) {
+	if (code == 0 || code == -ENOSPC || store_is_ours(code)) {
 		sh->failures = code ? sh->failures : 0;
 	} else if (++sh->failures >= STORE_OUT_AFTER && !sh->out) {
 		store_shelf_leave(sh);

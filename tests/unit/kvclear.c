@@ -5,6 +5,7 @@
 #include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -282,6 +283,25 @@ static void a_directory_that_comes_back_has_nothing(void)
 	nothing_is_there();
 }
 
+static void it_takes_no_more_descriptors(void)
+{
+	struct rlimit was, few;
+	int r;
+
+	fill(0);
+	T_EQ(getrlimit(RLIMIT_NOFILE, &was), 0);
+	few = was;
+	few.rlim_cur = 3;
+	T_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+	r = clear();
+	T_EQ(setrlimit(RLIMIT_NOFILE, &was), 0);
+	T_EQ(r, 0);
+	T_EQ(sk_stats().dirs_out, 0);
+	sk_close();
+	sk_open("d e", MIB(64));
+	nothing_is_there();
+}
+
 static void the_child_of_a_fork_clears_nothing(void)
 {
 	int status;
@@ -304,6 +324,7 @@ int main(int argc, char **argv)
 		T_CASE(a_set_that_came_before_is_not_found_after),
 		T_CASE(others_may_work_meanwhile),
 		T_CASE(a_directory_that_comes_back_has_nothing),
+		T_CASE(it_takes_no_more_descriptors),
 		T_CASE(the_child_of_a_fork_clears_nothing),
 	};
 	static const struct t_group groups[] = {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -1059,6 +1060,48 @@ static void descriptors_and_memory_go_with_the_store(void)
 	T_EQ(t_nr_fds(), before);
 }
 
+/* An open finds all there is or fails, and no directory is to blame that a process has no more. */
+static void a_lack_of_descriptors_loses_nothing(void)
+{
+	enum { KEYS = 40, MORE = 60 };
+	struct sluice_err err = {0, ""};
+	struct rlimit was, few;
+	unsigned failed = 0;
+	rlim_t least;
+	char key[16];
+
+	sk_close();
+	sk_opts.engine = "threads"; /* liburing raises the limit */
+	sk_open("d e", MIB(64));
+	for (unsigned i = 0; i < KEYS; i++) {
+		snprintf(key, sizeof(key), "k%u", i);
+		T_EQ(sk_set(key, i, 5000), 5000);
+	}
+	sk_close();
+	T_EQ(getrlimit(RLIMIT_NOFILE, &was), 0);
+	few = was;
+	least = (rlim_t)t_nr_fds();
+	for (few.rlim_cur = least; few.rlim_cur < least + MORE; few.rlim_cur++) {
+		int r;
+
+		T_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+		r = sk_try_open("d e", MIB(64), &err);
+		T_EQ(setrlimit(RLIMIT_NOFILE, &was), 0);
+		failed += r < 0;
+		if (r < 0)
+			continue;
+		T_EQ(sk_stats().dirs_out, 0);
+		T_EQ(sk_stats().recovered, KEYS);
+		sk_close();
+	}
+	T_OK(failed > 5 && failed < MORE);
+	sk_open("d e", MIB(64));
+	for (unsigned i = 0; i < KEYS; i++) {
+		snprintf(key, sizeof(key), "k%u", i);
+		T_EQ(sk_get(key, i, 5000), 5000);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct t_case cases[] = {
@@ -1102,6 +1145,7 @@ int main(int argc, char **argv)
 		T_CASE(metrics_are_text_for_prometheus),
 		T_CASE(a_look_from_outside_sees_keys_and_damage),
 		T_CASE(descriptors_and_memory_go_with_the_store),
+		T_CASE(a_lack_of_descriptors_loses_nothing),
 	};
 	static const struct t_group groups[] = {
 		{"kvstore", begin, end, cases, T_COUNT(cases)},
