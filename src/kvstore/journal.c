@@ -2,22 +2,26 @@
 /*
  * The log of a shelf: appended to in groups by the keeper, read once when the store is opened.
  *
- * A log ends with a record that is torn where the process was killed while it wrote; nobody was
- * told that what it says is done.  A bad record with good ones behind it is another matter: it may
- * have said that something before it is gone or has another value.  So nothing before it is
- * believed.
+ * A log ends with a record that is torn where the process was killed while it wrote, which it does
+ * in order; nobody was told that what it says is done.  A bad record with good ones behind it is
+ * another matter: it may have said that something before it is gone or has another value.  So
+ * nothing before it is believed.
  */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/err.h"
 #include "base/util.h"
 #include "kvstore/kvstore.h"
 
-enum { WALK_BYTES = 4 << 20 };
+enum {
+	WALK_BYTES = 4 << 20,
+	WRITE_BYTES = 64 << 10, /* no handle splits so few */
+};
 
 /* ----------------------------------------------------------------- reading */
 
@@ -430,6 +434,28 @@ int store_sync(struct sluice_store *s, struct sluice_file *file)
 	return r;
 }
 
+/*
+ * One block of the handle's after the other: of several that are under way a kill may leave a later
+ * one alone, and behind such a hole nothing of the log is believed.  Pages are whole or in parts.
+ */
+static int64_t write_in_order(struct store_shelf *sh, struct sluice_err *err)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), at = 0, n;
+	int64_t r = 0;
+
+	while (at < sh->group.len && r >= 0) {
+		uint64_t from = sh->log.end + at, to = sh->log.end + sh->group.len;
+
+		if (from % page || to - from < page)
+			n = min_u64(to, align_up(from + 1, page)) - from;
+		else
+			n = min_u64(align_down(to - from, page), WRITE_BYTES);
+		r = sluice_pwrite(sh->log.file, sh->group.at + at, n, from, err);
+		at += n;
+	}
+	return r;
+}
+
 static int group_write(struct store_shelf *sh, struct sluice_err *err)
 {
 	struct sluice_store *s = sh->store;
@@ -437,7 +463,7 @@ static int group_write(struct store_shelf *sh, struct sluice_err *err)
 	int64_t r = durable ? store_sync(s, sh->data) : 0;
 
 	if (r == 0)
-		r = sluice_pwrite(sh->log.file, sh->group.at, sh->group.len, sh->log.end, err);
+		r = write_in_order(sh, err);
 	if (r >= 0 && durable)
 		r = store_sync(s, sh->log.file);
 	return r < 0 ? (int)r : 0;
