@@ -344,8 +344,11 @@ void store_shelf_close(struct store_shelf *sh)
 	}
 	if (sh->data_fd >= 0)
 		close(sh->data_fd);
-	if (sh->head >= 0)
+	/* Children of a fork have the same open file, and with it a lock that nobody lets go. */
+	if (sh->head >= 0) {
+		flock(sh->head, LOCK_UN);
 		close(sh->head);
+	}
 	if (sh->dir >= 0)
 		close(sh->dir);
 	extent_map_free(sh->map);

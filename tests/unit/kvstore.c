@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -994,6 +995,26 @@ static void the_child_of_a_fork_has_no_store(void)
 	T_EQ(sk_get("a", 1, 10), 10);
 }
 
+/* It has descriptors of the same open files, and lives on. */
+static void the_child_of_a_fork_keeps_no_lock(void)
+{
+	struct sluice_err err = {0, ""};
+	int status, r;
+	pid_t pid;
+
+	T_EQ(sk_set("a", 1, 10), 10);
+	pid = fork();
+	T_OK(pid >= 0);
+	while (pid == 0)
+		pause();
+	sk_close();
+	r = sk_try_open("d", MIB(64), &err);
+	kill(pid, SIGKILL);
+	T_EQ(waitpid(pid, &status, 0), pid);
+	T_ERR(r, 0, &err);
+	T_EQ(sk_get("a", 1, 10), 10);
+}
+
 static void metrics_are_text_for_prometheus(void)
 {
 	char text[16384];
@@ -1142,6 +1163,7 @@ int main(int argc, char **argv)
 		T_CASE(several_threads_use_one_store),
 		T_CASE(a_drain_sees_nothing_of_those_who_wait_for_theirs),
 		T_CASE(the_child_of_a_fork_has_no_store),
+		T_CASE(the_child_of_a_fork_keeps_no_lock),
 		T_CASE(metrics_are_text_for_prometheus),
 		T_CASE(a_look_from_outside_sees_keys_and_damage),
 		T_CASE(descriptors_and_memory_go_with_the_store),
