@@ -85,6 +85,7 @@ void store_clear_wanted(struct sluice_store *s)
 	store_unlock(s);
 	for (unsigned i = 0; i < s->nr_shelves; i++)
 		clear_shelf(&s->shelves[i], &err);
+	store_tell_epoch(s);
 	pthread_mutex_lock(&q->lock);
 	q->clears_over = q->clears;
 	q->clear_err = err;

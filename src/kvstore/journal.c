@@ -263,7 +263,7 @@ int store_journal_epoch(struct sluice_store *s, uint64_t since, uint64_t epoch,
 	int r = s->nr_shelves > 1 ? stamp_all(s, since, epoch, true, failed) : 0;
 
 	/* Where all heads have the epoch none needs to be forgiven what is before it. */
-	return r < 0 && !failed ? r : stamp_all(s, epoch, epoch, false, failed);
+	return r < 0 && !failed ? r : stamp_all(s, epoch, epoch, !failed, failed);
 }
 
 int store_journal_load(struct store_shelf *sh, struct sluice_err *err)

@@ -109,7 +109,7 @@ static void group_end(struct sluice_store *s, struct store_op *list, int code)
 }
 
 /* A shelf that comes back one day is behind the others then. */
-static void tell_epoch(struct sluice_store *s)
+void store_tell_epoch(struct sluice_store *s)
 {
 	uint64_t epoch = 0;
 	bool lost;
@@ -146,7 +146,7 @@ static void commit(struct sluice_store *s, struct store_op *list)
 		if (!sh->out && sh->code < 0 && sh->group.len && !code)
 			code = sh->code;
 	}
-	tell_epoch(s);
+	store_tell_epoch(s);
 	group_end(s, list, code);
 }
 

@@ -315,7 +315,8 @@ int store_journal_stamp(const struct sluice_store *s, struct store_log *log,
 			struct sluice_err *err);
 /*
  * The next epoch for all shelves that are not left out; @since: see struct store_log_head.  A kill
- * at any time loses nothing.  The first error, of @failed if it is not NULL.
+ * at any time loses nothing.  The first error, of @failed if it is not NULL; without, all is
+ * synced.
  */
 int store_journal_epoch(struct sluice_store *s, uint64_t since, uint64_t epoch,
 			void (*failed)(struct store_shelf *sh, int code));
@@ -462,6 +463,8 @@ bool store_hold(struct store_op *op);
 bool store_release(struct store_op *op);
 void store_deadlines(struct sluice_store *s);
 
+/* The keeper: of shelves that have been left out since, for good. */
+void store_tell_epoch(struct sluice_store *s);
 /* The keeper: whatever clears of the store are wanted, between two groups. */
 void store_clear_wanted(struct sluice_store *s);
 

@@ -24,6 +24,7 @@ static _Atomic ino_t held; /* a file whose writes wait for a permit each, until 
 static _Atomic unsigned holding, permits;
 static _Atomic ino_t full; /* there is no space for this one, nor for others to grow */
 
+static _Atomic bool stays;      /* every file, whoever removes it */
 static _Atomic off_t torn;      /* where no write of bad[0] succeeds, others do */
 static _Atomic unsigned behind; /* of these: further on */
 
@@ -103,6 +104,12 @@ ssize_t pwrite(int fd, const void *buf, size_t len, off_t off)
 	return fails(fd, off) ? -1 : syscall(SYS_pwrite64, fd, buf, len, off);
 }
 
+int unlinkat(int dir, const char *name, int flags)
+{
+	errno = EIO;
+	return stays ? -1 : (int)syscall(SYS_unlinkat, dir, name, flags);
+}
+
 static ino_t inode_of(const char *name)
 {
 	struct stat st;
@@ -130,6 +137,7 @@ static void end(void)
 {
 	bad[0] = bad[1] = slow = held = full = 0;
 	bad_from = torn = passed = 0;
+	stays = false;
 	if (sk)
 		sk_close();
 	empty(".");
@@ -215,6 +223,30 @@ static void a_drive_that_is_replaced_loses_only_its_entries(void)
 		T_EQ(sk_stats().corrupt, 0);
 		sk_close();
 	}
+}
+
+/* It fails just then, and whoever cleared the store is killed behind it. */
+static void a_drive_that_could_not_be_cleared_comes_back_empty(void)
+{
+	int status;
+	pid_t child;
+
+	sk_open("a b", MIB(48));
+	set_some(0, KEYS, 0);
+	sk_close();
+	child = fork();
+	T_OK(child >= 0);
+	if (child == 0) {
+		sk_open("a b", MIB(48));
+		stays = true;
+		bad[0] = inode_of("b/log");
+		_exit(sluice_store_clear(sk, NULL) == -EIO && sk_stats().dirs_out == 1 ? 0 : 1);
+	}
+	T_EQ(waitpid(child, &status, 0), child);
+	T_EQ(status, 0);
+	sk_open("a b", MIB(48));
+	T_EQ(sk_stats().dirs_out, 0);
+	T_EQ(sk_stats().recovered, 0);
 }
 
 static void drives_of_two_stores_are_refused(void)
@@ -814,6 +846,7 @@ int main(void)
 	static const struct t_case cases[] = {
 		T_CASE(a_drive_that_fails_loses_only_its_entries),
 		T_CASE(a_drive_that_is_replaced_loses_only_its_entries),
+		T_CASE(a_drive_that_could_not_be_cleared_comes_back_empty),
 		T_CASE(drives_of_two_stores_are_refused),
 		T_CASE(a_bad_place_of_a_drive_loses_one_value),
 		T_CASE(a_value_keeps_its_place_while_it_is_read),
