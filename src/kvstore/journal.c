@@ -466,7 +466,7 @@ static int group_write(struct store_shelf *sh, struct sluice_err *err)
 		r = write_in_order(sh, err);
 	if (r >= 0 && durable)
 		r = store_sync(s, sh->log.file);
-	return r < 0 ? (int)r : 0;
+	return r < 0 ? store_full((int)r) : 0;
 }
 
 /* Make it fit: a log that has just been rewritten has room for any. */
@@ -479,7 +479,7 @@ static int group_fit(struct store_shelf *sh)
 		if (r == 0)
 			sift(sh, &sh->group, is_news);
 	}
-	return r == 0 && sh->log.end + sh->group.len > sh->log_room ? -ENOSPC : r;
+	return r == 0 && sh->log.end + sh->group.len > sh->log_room ? -ENOSPC : store_full(r);
 }
 
 /*

@@ -268,6 +268,8 @@ int store_shelf_take_fd(struct sluice_file **out, int *ret_fd, struct store_shel
 void store_log_close(struct store_log *log);
 /* Trouble of the process or the machine, for which no directory is to blame. */
 bool store_is_ours(int code);
+/* A quota that is used up is a full file system. */
+int store_full(int code);
 /* A transfer or a write of the log has ended with @code: too many failures and it is left out. */
 void store_shelf_tell(struct store_shelf *sh, int code, const char *what);
 

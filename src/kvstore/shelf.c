@@ -445,6 +445,11 @@ bool store_is_ours(int code)
 	return code == -ENOMEM || code == -EMFILE || code == -ENFILE;
 }
 
+int store_full(int code)
+{
+	return code == -EDQUOT ? -ENOSPC : code;
+}
+
 void store_shelf_tell(struct store_shelf *sh, int code, const char *what)
 {
 	struct sluice_store *s = sh->store;

@@ -48,7 +48,7 @@ static void worker_part_done(void *arg, const struct sluice_done *done)
 	struct store_op *op = arg;
 
 	if (done->res < 0) {
-		part_failed(op, (int)done->res);
+		part_failed(op, store_full((int)done->res));
 		store_tell(op->batch->store, (int)done->res, NULL, done->bytes, done->msg);
 	}
 	if (op->stage == STAGE_READ || op->stage == STAGE_WRITE)

@@ -24,6 +24,7 @@ static _Atomic ino_t held; /* a file whose writes wait for a permit each, until 
 static _Atomic unsigned holding, permits;
 static _Atomic ino_t full; /* there is no space for this one, nor for others to grow */
 
+static _Atomic bool quota;      /* which is why */
 static _Atomic bool stays;      /* every file, whoever removes it */
 static _Atomic off_t torn;      /* where no write of bad[0] succeeds, others do */
 static _Atomic unsigned behind; /* of these: further on */
@@ -84,7 +85,7 @@ static void wait_for_a_permit(int fd)
 
 int fallocate(int fd, int mode, off_t off, off_t len)
 {
-	errno = ENOSPC;
+	errno = quota ? EDQUOT : ENOSPC;
 	return full ? -1 : (int)syscall(SYS_fallocate, fd, mode, off, len);
 }
 
@@ -93,7 +94,7 @@ ssize_t pwrite(int fd, const void *buf, size_t len, off_t off)
 	live_or_die();
 	if (held && inode(fd) == held)
 		wait_for_a_permit(fd);
-	errno = ENOSPC;
+	errno = quota ? EDQUOT : ENOSPC;
 	if (full && inode(fd) == full)
 		return -1;
 	errno = EIO;
@@ -137,7 +138,7 @@ static void end(void)
 {
 	bad[0] = bad[1] = slow = held = full = 0;
 	bad_from = torn = passed = 0;
-	stays = false;
+	stays = quota = false;
 	if (sk)
 		sk_close();
 	empty(".");
@@ -657,6 +658,24 @@ static void a_log_without_space_does_not_stay_so(void)
 	T_EQ(sk_stats().lost, 0);
 }
 
+static void a_quota_is_a_full_file_system(void)
+{
+	static const char *const files[] = {"a/data", "a/log"};
+
+	sk_open("a", MIB(2));
+	T_EQ(sk_set("old", 1, 1000), 1000);
+	quota = true;
+	for (unsigned f = 0; f < 2; f++) {
+		full = inode_of(files[f]);
+		for (unsigned i = 0; i < 20; i++)
+			T_EQ(sk_set(key_of(i), i, 100), -ENOSPC);
+	}
+	T_EQ(sk_stats().dirs_out, 0);
+	T_EQ(sk_stats().errors, 0);
+	T_EQ(sk_stats().sets_no_space, 40);
+	T_EQ(sk_get("old", 1, 1000), 1000);
+}
+
 /* More keys at once than the log of a small store can have records for. */
 static void long_keys_at_once_fit_into_a_short_log(void)
 {
@@ -857,6 +876,7 @@ int main(void)
 		T_CASE(a_log_that_cannot_be_read_stays_as_it_is),
 		T_CASE(a_kill_while_it_is_opened_loses_nothing),
 		T_CASE(a_log_without_space_does_not_stay_so),
+		T_CASE(a_quota_is_a_full_file_system),
 		T_CASE(long_keys_at_once_fit_into_a_short_log),
 		T_CASE(sets_do_not_outlive_their_drive),
 		T_CASE(a_large_group_is_written_in_order),
