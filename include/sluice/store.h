@@ -80,7 +80,7 @@ struct sluice_store_opts {
  * name finds what is there; without it, it is forgotten.
  * Returns 0, or
  *   -EINVAL	an option is out of range; @capacity is below 1 MiB per directory
- *   -EBUSY	a directory is in use by another store
+ *   -EBUSY	a directory is in use by another store, or being removed
  *   -EEXIST	a directory holds files that are not a store's
  *   -EPROTO	a directory holds a store of another version
  *   -EMFILE, -ENFILE, -ENOMEM	of the process, for which no directory is left out

@@ -83,11 +83,16 @@ static int head_read(int fd, struct store_head *ret, const char *path, struct sl
 
 static int head_lock(int fd, const char *path, struct sluice_err *err)
 {
-	if (flock(fd, LOCK_EX | LOCK_NB) == 0)
-		return 0;
-	if (errno == EWOULDBLOCK)
-		return sluice_fail(err, -EBUSY, "%s: another store has it open", path);
-	return sluice_fail(err, -errno, "%s: flock: %s", path, strerror(errno));
+	struct stat st;
+
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return errno == EWOULDBLOCK
+			       ? sluice_fail(err, -EBUSY, "%s: another store has it open", path)
+			       : sluice_fail(err, -errno, "%s: flock: %s", path, strerror(errno));
+	/* Who had the lock before us may have removed the store, and another one make a new one. */
+	if (fstat(fd, &st) < 0)
+		return sluice_fail(err, -errno, "%s: %s", path, strerror(errno));
+	return st.st_nlink ? 0 : sluice_fail(err, -EBUSY, "%s: is being removed", path);
 }
 
 /* May a store be made here?  Only where nothing is. */

@@ -2,6 +2,7 @@
 /* Drives under a KV store: one that fails, one that is slow, and one that has lost writes. */
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -109,6 +110,17 @@ int unlinkat(int dir, const char *name, int flags)
 {
 	errno = EIO;
 	return stays ? -1 : (int)syscall(SYS_unlinkat, dir, name, flags);
+}
+
+static _Atomic bool removes; /* somebody, the store in "a", before it is locked */
+
+int flock(int fd, int op)
+{
+	if (removes) {
+		removes = false;
+		T_EQ(sluice_store_drop(t_path("a"), NULL), 0);
+	}
+	return (int)syscall(SYS_flock, fd, op);
 }
 
 static ino_t inode_of(const char *name)
@@ -262,6 +274,20 @@ static void drives_of_two_stores_are_refused(void)
 	sk = NULL;
 	T_STR_HAS(err.msg, "/a: belongs to another store than ");
 	sk_open("b a", MIB(48)); /* and nothing has become of them */
+}
+
+static void a_store_that_is_being_removed_is_refused(void)
+{
+	struct sluice_err err = {0, ""};
+	struct stat st;
+
+	sk_open("a", MIB(24));
+	sk_close();
+	removes = true;
+	T_ERR(sk_try_open("a", MIB(24), &err), -EBUSY, &err);
+	sk = NULL;
+	T_STR_HAS(err.msg, "is being removed");
+	T_OK(stat(t_path("a"), &st) < 0);
 }
 
 /* Whoever asks for it, and how often: it is one failure, and can be set again. */
@@ -867,6 +893,7 @@ int main(void)
 		T_CASE(a_drive_that_is_replaced_loses_only_its_entries),
 		T_CASE(a_drive_that_could_not_be_cleared_comes_back_empty),
 		T_CASE(drives_of_two_stores_are_refused),
+		T_CASE(a_store_that_is_being_removed_is_refused),
 		T_CASE(a_bad_place_of_a_drive_loses_one_value),
 		T_CASE(a_value_keeps_its_place_while_it_is_read),
 		T_CASE(deadlines_are_seen_while_a_large_value_is_summed_up),
