@@ -33,9 +33,13 @@ enum sluice_store_policy {
 	SLUICE_STORE_LRU = 1,
 };
 
-/* Bits of struct sluice_store_opts.flags. */
+/*
+ * Bits of struct sluice_store_opts.flags.  With DURABLE no key has an older value after a loss of
+ * power.  Records that were being written just then may have reached the device in part; that is
+ * damage of the log, which open finds and counts (stats.lost), and what it said before is missed.
+ */
 #define SLUICE_STORE_SECOND_TOUCH 0x1u /* store a value when it is set for the second time */
-#define SLUICE_STORE_DURABLE      0x2u /* a completed set or delete survives loss of power */
+#define SLUICE_STORE_DURABLE      0x2u /* a set or delete is on the device when it completes */
 #define SLUICE_STORE_NO_RECENT    0x4u /* keep no copies of what has just been written */
 
 /* Options of sluice_store_open().  Start from SLUICE_STORE_OPTS_INIT; zero means "default". */
