@@ -238,7 +238,7 @@ struct sluice_store_stats {
 	uint64_t used_bytes; /* of the data files: space of values */
 	uint64_t entries;
 	uint64_t value_bytes;
-	uint64_t index_bytes;  /* memory of the index */
+	uint64_t index_bytes;  /* memory of the index, of what is below, too */
 	uint64_t buffer_bytes; /* memory of buffers, within opts->memory */
 	uint64_t gets, hits, misses;
 	uint64_t hits_recent;   /* of hits: from memory */

@@ -16,7 +16,8 @@ static void counters_collect(struct sluice_store *s, struct sluice_store_stats *
 	to->size = sizeof(*to);
 	to->dirs = s->nr_shelves;
 	to->capacity = s->capacity;
-	to->index_bytes = store_index_bytes(&s->index) + store_policy_bytes(&s->policy);
+	to->index_bytes = store_index_bytes(&s->index) + store_policy_bytes(&s->policy) +
+			  store_tier_index_bytes(s);
 	to->buffer_bytes = s->staging.bytes;
 	for (unsigned i = 0; i < s->nr_shelves; i++) {
 		const struct store_shelf *sh = &s->shelves[i];
@@ -71,7 +72,7 @@ static const struct metric metrics[] = {
 	METRIC(used_bytes, "gauge", "Bytes of the data files that values take."),
 	METRIC(entries, "gauge", "Values."),
 	METRIC(value_bytes, "gauge", "Bytes of values."),
-	METRIC(index_bytes, "gauge", "Memory of the index."),
+	METRIC(index_bytes, "gauge", "Memory of the index, of what is below, too."),
 	METRIC(buffer_bytes, "gauge", "Memory of buffers."),
 	METRIC(gets, "counter", "Keys asked for."),
 	METRIC(hits, "counter", "Values delivered."),

@@ -136,6 +136,13 @@ void store_tier_clear(struct sluice_store *s)
 		tier_drop(s->tier, e);
 }
 
+uint64_t store_tier_index_bytes(const struct sluice_store *s)
+{
+	const struct store_tier *t = s->tier;
+
+	return t ? store_index_bytes(&t->index) + store_policy_bytes(&t->policy) : 0;
+}
+
 const struct store_entry *store_tier_find(const struct sluice_store *s, struct store_hash h)
 {
 	return s->tier ? store_index_find(&s->tier->index, h) : NULL;

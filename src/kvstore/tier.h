@@ -36,6 +36,8 @@ int64_t store_tier_len(struct sluice_store *s, struct store_hash h);
 bool store_tier_forget(struct sluice_store *s, struct store_hash h);
 /* All is, with every record of it. */
 void store_tier_clear(struct sluice_store *s);
+/* Memory of the index of it. */
+uint64_t store_tier_index_bytes(const struct sluice_store *s);
 /* What the index of it says, of any state, or NULL. */
 const struct store_entry *store_tier_find(const struct sluice_store *s, struct store_hash h);
 

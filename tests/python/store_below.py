@@ -67,6 +67,18 @@ def what_is_evicted_comes_back():
 
 
 @case
+def the_memory_of_its_index_is_counted():
+    with sluice.Store([path('alone')], 4 * MIB, policy='lru') as alone:
+        for i in range(KEYS):
+            alone[f'k{i}'] = value(i)
+        before = alone.stats()['index_bytes']
+    with below() as store:
+        fill(store)
+        stats = store.stats()
+        assert stats['index_bytes'] > before + 64 * stats['below_entries'], (before, stats)
+
+
+@case
 def what_is_set_or_deleted_again_never_comes_back():
     with below() as store:
         fill(store)
