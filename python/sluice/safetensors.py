@@ -9,14 +9,16 @@
 Names and arguments are those of the package safetensors, and so are the files, byte for byte.
 A folder with an index of shards (model.safetensors.index.json) is one model.  docs/python.md is the manual.
 """
+import contextlib
 import errno
 import itertools
 import json
 import math
 import os
 import sys
+import threading
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -95,11 +97,12 @@ class _Shard:
         add = self._ranges.add_fresh if fresh else self._ranges.add
         add(address, nbytes, offset)
 
-    def forget(self) -> None:
-        self._ranges = Ranges()
-
-    def read(self) -> None:
+    def take(self) -> Ranges:
+        """What was to be read, and is not any more."""
         ranges, self._ranges = self._ranges, Ranges()
+        return ranges
+
+    def read(self, ranges: Ranges) -> None:
         try:
             if len(ranges):
                 self._reader.read(ranges)
@@ -193,13 +196,14 @@ class _Model:
                                   f'{name!r}') from None
 
     def read(self) -> None:
-        for shard in self.shards:
-            shard.read()
+        # All are taken first: where Ctrl-C came twice a thread reads on, and others may want more by then.
+        for shard, ranges in [(shard, shard.take()) for shard in self.shards]:
+            shard.read(ranges)
 
     def forget(self) -> None:
         """What was to be read: its memory goes."""
         for shard in self.shards:
-            shard.forget()
+            shard.take()
 
     def close(self) -> None:
         for shard in self.shards:
@@ -230,10 +234,11 @@ class _Slice:
         shape = tuple(len(r) for r in steps[0])
         array, result = self._opened._framework.empty(entry.dtype, shape)
         at = array.address
-        for offset, nbytes in runs:
-            self._shard.add(at, nbytes, entry.offset + offset, False)
-            at += nbytes
-        self._opened._fill(self._shard)
+        with self._opened._reading():
+            for offset, nbytes in runs:
+                self._shard.add(at, nbytes, entry.offset + offset, False)
+                at += nbytes
+            self._opened._fill(self._shard)
         return self._opened._framework.reshape(result, tuple(
             len(r) for r, keep in zip(*steps) if keep))
 
@@ -302,6 +307,7 @@ class safe_open:  # noqa: N801  the name is theirs
         _little_endian()
         self._framework: Framework = find(framework, device)
         self._model = _Model(filename, verify, engine)
+        self._turn = threading.Lock()
 
     def keys(self) -> list[str]:
         return sorted(self._model.found)
@@ -315,8 +321,9 @@ class safe_open:  # noqa: N801  the name is theirs
 
     def get_tensor(self, name: str) -> Any:
         shard, entry = self._model.find(name)
-        result = self._want(shard, entry)
-        self._fill(shard)
+        with self._reading():
+            result = self._want(shard, entry)
+            self._fill(shard)
         return result
 
     def get_tensors(self, names: Iterable[str] | None = None) -> dict[str, Any]:
@@ -324,7 +331,7 @@ class safe_open:  # noqa: N801  the name is theirs
         wanted = self.offset_keys() if names is None else list(names)
         found = {name: self._model.find(name) for name in wanted}
         result: dict[str, Any] = dict.fromkeys(found)
-        try:
+        with self._reading():
             shared = self._share(found) if len(found) >= MANY else []
             for _, _, block in shared:
                 for _, _, entry in block.parts:
@@ -332,22 +339,29 @@ class safe_open:  # noqa: N801  the name is theirs
             for name, where in found.items():
                 result[name] = self._want(*where)
             self._framework.synchronize()
-        except BaseException:
-            self._model.forget()
-            raise
-        if not shared:
-            self._model.read()
-            return result
-        reading = run_behind(self._model.read, 'sluice-load', (list(result.values()), shared))
-        try:
-            for memory, place, block in shared:
-                result.update(self._cut(memory, place, block))
-        finally:
-            join(reading)
+            if not shared:
+                self._model.read()
+                return result
+            reading = run_behind(self._model.read, 'sluice-load', (list(result.values()), shared))
+            try:
+                for memory, place, block in shared:
+                    result.update(self._cut(memory, place, block))
+            finally:
+                join(reading)
         return result
 
     def get_slice(self, name: str) -> _Slice:
         return _Slice(self, *self._model.find(name))
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        """One thread wants and reads at a time; where that fails, nothing is left to be read."""
+        with self._turn:
+            try:
+                yield
+            except BaseException:
+                self._model.forget()
+                raise
 
     def _share(self, found: dict[str, tuple[_Shard, Entry]]) -> list[tuple[Any, int, Block]]:
         """Memory for small tensors that are neighbours, to be filled by the next read; for others there is none."""
@@ -381,7 +395,7 @@ class safe_open:  # noqa: N801  the name is theirs
 
     def _fill(self, shard: _Shard) -> None:
         self._framework.synchronize()
-        shard.read()
+        shard.read(shard.take())
 
     def close(self) -> None:
         self._model.close()

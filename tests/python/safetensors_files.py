@@ -5,6 +5,7 @@ import os
 import random
 import struct
 import sys
+import threading
 
 from kit import Skip, case, cases, content, data, each, folder, make, module, path, raises, run
 
@@ -317,6 +318,58 @@ def what_was_to_be_read_when_a_dtype_failed_is_forgotten():
         raises(SafetensorError, f.get_tensors)
         assert not sum(len(shard._ranges) for shard in f._model.shards)
         assert f.get_tensor('t1').shape == (5000,)
+
+
+@each([2, 300])
+def what_was_to_be_read_behind_a_damaged_shard_is_forgotten(number):
+    place = path('damaged')
+    os.mkdir(place)
+    files = {f'model-{i}-of-2.safetensors': {f'{i}.{k}': array('float32', (1500000 // number,), k) for k in range(number)}
+             for i in (1, 2)}
+    for name, arrays in files.items():
+        save_file(arrays, os.path.join(place, name))
+    with open(os.path.join(place, 'model.safetensors.index.json'), 'w', encoding='utf-8') as f:
+        json.dump({'weight_map': {key: name for name, arrays in files.items() for key in arrays}}, f)
+    with open(os.path.join(place, 'model-1-of-2.safetensors'), 'r+b') as f:
+        f.seek(-1, os.SEEK_END)
+        last = f.read(1)[0]
+        f.seek(-1, os.SEEK_END)
+        f.write(bytes([last ^ 1]))
+    with safe_open(place, 'np') as f:
+        raises(OSError, f.get_tensors)
+        assert not sum(len(shard._ranges) for shard in f._model.shards)
+        assert same(f.get_tensor('2.1'), files['model-2-of-2.safetensors']['2.1'])
+
+
+@case
+def threads_may_read_from_one_opened_file():
+    arrays = {f't{i}': np.full(5000 + i, i) for i in range(40)}
+    name = path('threads.safetensors')
+    save_file(arrays, name)
+    wrong = []
+
+    def read(first):
+        try:
+            for i in range(first, first + 200):
+                got, key = i % 3, f't{i % 40}'
+                if got == 0:
+                    tensor = f.get_tensor(key)
+                elif got == 1:
+                    tensor = f.get_slice(key)[:]
+                else:
+                    tensor = f.get_tensors([key])[key]
+                if not same(tensor, arrays[key]):
+                    wrong.append(key)
+        except Exception as error:
+            wrong.append(error)
+
+    with safe_open(name, 'np') as f:
+        threads = [threading.Thread(target=read, args=(5 * i,)) for i in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not wrong, wrong[:5]
 
 
 @case
