@@ -31,6 +31,8 @@ enum {
 	LOCATOR_BYTES = 20,
 	COMMENT_MAX = 65535,
 	EXTRA_ZIP64 = 1,
+	ALIGNMENT = 64,         /* of contents, torch's default */
+	ALIGNMENT_MAX = 0x8000, /* what pads up to it fits into an extra field */
 };
 
 static uint16_t le16(const unsigned char *p)
@@ -253,12 +255,13 @@ static uint64_t guess_place(struct sluice_record *rec, uint64_t alignment)
 	return rec->offset + rec->len + (rec->len ? (large || far ? 24 : 16) : 0);
 }
 
-/* What the archive says of the alignment of contents, or torch's default. */
+/* What the archive says of the alignment of contents; the default where that is no such number. */
 static int read_alignment(const struct zip *z, const struct zip_source *src, uint64_t *ret,
 			  struct sluice_err *err)
 {
 	static const char end[] = "/.storage_alignment";
 	char text[10] = "";
+	unsigned long said;
 	int r = 0;
 
 	for (uint64_t i = 0; i < z->nr && r == 0; i++) {
@@ -273,8 +276,8 @@ static int read_alignment(const struct zip *z, const struct zip_source *src, uin
 			r = src->read(src->arg, text, rec.len, rec.offset, err);
 		break;
 	}
-	*ret = strtoul(text, NULL, 10);
-	*ret = *ret ? *ret : 64;
+	said = text[strspn(text, "0123456789")] ? 0 : strtoul(text, NULL, 10);
+	*ret = said && said <= ALIGNMENT_MAX ? said : ALIGNMENT;
 	return r;
 }
 
