@@ -344,7 +344,7 @@ static int writer_make(struct sluice_writer **out, const char *path,
 	return 0;
 }
 
-/* Is there something under the name of the checksums that is none? */
+/* Can there be checksums, and is there nothing else under their name? */
 static int check_crcname(struct sluice_writer *w, struct sluice_err *err)
 {
 	struct sluice_err why = {0, ""};
@@ -358,6 +358,9 @@ static int check_crcname(struct sluice_writer *w, struct sluice_err *err)
 	r = crcfile_load(&f, w->rep.dir, w->crcname, &why);
 	if (r == 0)
 		crcfile_free(&f);
+	if (r == -ENAMETOOLONG && !(w->o.flags & SLUICE_WRITER_NO_CRC))
+		return sluice_fail(err, r, "%s is too long a name to have a .crc beside it",
+				   w->rep.name);
 	if (r == -EBADMSG && strstr(why.msg, "no file of checksums"))
 		return sluice_fail(err, -EEXIST,
 				   "%s.crc is there and is no file of checksums of ours: it would "

@@ -95,6 +95,13 @@ static int finish_data(struct sluice_writer *w, struct crc_set *set)
 	return r < 0 ? writer_note_errno(w, "set permissions of", r) : make_set(w, set);
 }
 
+/* Is there a FILE.crc, or may there be one? */
+static bool has_crc(const struct sluice_writer *w)
+{
+	return faccessat(w->rep.dir, w->crcname, F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
+	       (errno != ENOENT && errno != ENAMETOOLONG);
+}
+
 /*
  * The data durable, and meanwhile FILE.crc, if there is to be one: what two fsync(2) wait for is
  * mostly the same.
@@ -112,8 +119,7 @@ static int settle(struct sluice_writer *w, const struct crc_set *set, struct crc
 
 	if (r != 1)
 		return writer_note(w, r, err.msg);
-	if (!(set->flags & CRC_SET_NONE) ||
-	    faccessat(w->rep.dir, w->crcname, F_OK, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT) {
+	if (!(set->flags & CRC_SET_NONE) || has_crc(w)) {
 		r = crc_next_make(next, &w->rep, w->crcname, set, sync);
 		if (r < 0)
 			writer_note_errno(w, "write the checksums of", r);

@@ -100,7 +100,7 @@ static void save(const char *name, uint64_t seed, uint64_t len, uint32_t flags)
 static void check_sums(const char *name)
 {
 	CLEANUP_FREE unsigned char *buf = malloc(SLUICE_CHUNK);
-	char crcname[64];
+	char crcname[NAME_MAX + 1];
 	struct crc_set is;
 	struct crcfile f;
 	struct stat st;
@@ -459,6 +459,34 @@ static void what_cannot_be_replaced_is_refused(void)
 	empty_folder();
 }
 
+/* Which is told at once, and not when all is written. */
+static void a_name_with_no_room_for_crc_is_refused_unless_there_is_none(void)
+{
+	struct sluice_writer *w;
+	char name[257];
+
+	empty_folder();
+	memset(name, 'n', sizeof(name));
+	name[251] = '\0';
+	save(name, 1, 1000, 0);
+	check_sums(name);
+	for (size_t n = 252; n <= 255; n++) {
+		name[n - 1] = 'n';
+		name[n] = '\0';
+		T_ERR(sluice_writer_open(&w, io, t_path(name), NULL, &err), -ENAMETOOLONG, &err);
+		T_STR_HAS(err.msg, "is too long a name to have a .crc beside it");
+		for (uint64_t len = 1000; len < 1002; len++) { /* the second time over the first */
+			save(name, n, len, SLUICE_WRITER_NO_CRC);
+			T_FILE_PATTERN(t_path(name), n, len);
+		}
+	}
+	name[255] = 'n';
+	name[256] = '\0';
+	T_ERR(sluice_writer_open(&w, io, t_path(name), NULL, &err), -ENAMETOOLONG, &err);
+	T_EQ(nr_files(), 6);
+	empty_folder();
+}
+
 static void bad_options_are_named(void)
 {
 	static const struct {
@@ -597,6 +625,7 @@ int main(void)
 		T_CASE(a_link_stays_and_what_it_leads_to_is_replaced),
 		T_CASE(a_foreign_link_in_a_folder_for_all_is_not_followed),
 		T_CASE(what_cannot_be_replaced_is_refused),
+		T_CASE(a_name_with_no_room_for_crc_is_refused_unless_there_is_none),
 		T_CASE(bad_options_are_named),
 		T_CASE(what_the_dead_leave_is_removed),
 		T_CASE(a_lock_that_is_never_given_back_ends_a_commit),
