@@ -166,7 +166,8 @@ class Archive:
         memory, at, where = self._ready.get(name, (None, 0, None))
         if memory is None or where != device or nbytes != self._find(name).size:
             return None
-        return memory[at:at + nbytes]
+        # Of its own memory all of it: torch resizes no storage that is a part of another.
+        return memory if 0 < nbytes == memory.nbytes() else memory[at:at + nbytes]
 
     def take(self, claim: _Claim, device: torch.device) -> Any:
         """The same for who has a claim, which is then met."""
@@ -194,7 +195,7 @@ class Archive:
         if not (wait or self.is_many):
             return
         ranges, memories = Ranges(), []
-        self._ahead = _Claim(self, '', Record(0, 0), 0, PENDING(0), True)
+        self._ahead = self._ahead or _Claim(self, '', Record(0, 0), 0, PENDING(0), True)
         for device, part in self._parts(where, wait):
             block = part if isinstance(part, Block) else None
             offset, nbytes = (block.start, block.end - block.start) if block else part[:2]
@@ -210,6 +211,11 @@ class Archive:
             self._reader.read(ranges)
         else:
             self._reading = run_behind(lambda: self._reader.read(ranges), 'sluice-load', memories)
+
+    def settle(self, device: torch.device) -> None:
+        """From here on storages are filled when they are asked for: what nobody has begun to read goes to this device."""
+        self.wait()
+        self.begin(lambda key: None if f'data/{key}' in self._ready else device, True)
 
     def forget(self) -> None:
         """What was asked for, to be asked for again."""

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What torch.load() would load, with all tensors read in one batch.
 
-torch unpickles, with its own checks of what may be in a file.  Where it asks for a storage it gets one
-that is not filled yet; when it is done all of them are, from their places in the file, in the
-memory where they belong.  Of many storages unpickling takes as long as reading: those of which it is known
-before where they will be, on the host or a GPU, are read meanwhile, as the directory of the file has them,
-small ones into memory that they share.
+What is plain tensors is unpickled here.  Where a storage is asked for there is one that is not filled
+yet; when that is done all of them are, from their places in the file, in the memory where they belong.
+Of many storages unpickling takes as long as reading: those of which it is known before where they will
+be, on the host or a GPU, are read meanwhile, as the directory of the file has them, small ones into memory
+that they share.  All else torch unpickles, with its own checks of what may be in a file, when all
+storages are read: it may run code that looks into them.
 """
 import collections
 import contextlib
@@ -252,6 +253,7 @@ def _unpickle_all(archive: Archive, map_location: Any, where: _Where, module: An
             plain = not args and module in (pickle, _weights_only_unpickler)
             result = _unpickle_plain(archive, map_location, where) if plain else None
             if result is None:
+                archive.settle(where(None) or HOST)  # any code may look into them now
                 result = unpickle(archive, map_location, module, **args)
     except (RuntimeError, pickle.UnpicklingError) as error:
         if module is not _weights_only_unpickler:

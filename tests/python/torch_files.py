@@ -256,6 +256,32 @@ class Custom:
     pass
 
 
+def first_and_last(tensor):
+    return tensor.tolist()[::len(tensor) - 1]
+
+
+class Looked:
+    """A tensor that somebody looks into while it is unpickled."""
+
+    def __init__(self, tensor):
+        self._tensor = tensor
+
+    def __reduce__(self):
+        return first_and_last, (self._tensor,)
+
+
+@each([1, 300])
+def code_in_a_pickle_sees_storages_that_are_filled(number):
+    name = path('looked.pt')
+    sluice.torch.save([Looked(torch.full((5000,), i + 1)) for i in range(number)], name)
+    for where in None, 'cpu', {'cpu': 'cpu'}:
+        assert fast_load(name, where, weights_only=False) == [[i + 1] * 2 for i in range(number)], where
+    sluice.torch.save({'plain': torch.ones(7), 'code': Looked(torch.arange(5000))}, name)
+    back = fast_load(name, weights_only=False, verify='require')
+    assert back['code'] == [0, 4999] and same(back['plain'], torch.ones(7))
+    assert back['plain'].resize_(10000).numel() == 10000
+
+
 @case
 def what_is_not_allowed_is_refused_as_by_torch():
     name = path('code.pt')
