@@ -100,7 +100,7 @@ static void count_made(struct ckpt_way *way, const struct ckpt_ranks *ranks)
 
 /* One operation of all processes, as a sample of @way. */
 static int ckpt_count(struct run *run, struct ckpt_way *way, const struct ckpt_ranks *ranks,
-		      uint64_t wall_ns)
+		      uint64_t wall_ns, struct sluice_err *err)
 {
 	struct run_series *s = &way->series;
 	uint64_t bytes = ckpt_whole(run->job), slowest = 1;
@@ -116,14 +116,16 @@ static int ckpt_count(struct run *run, struct ckpt_way *way, const struct ckpt_r
 		s->system_sec += (double)t->system / 1e9;
 	}
 	if (ARRAY_ROOM(way->slowest, way->slowest_room, way->nr_slowest + 1) < 0)
-		return -ENOMEM;
+		return sluice_fail(err, -ENOMEM, "out of memory");
 	way->slowest[way->nr_slowest++] = (double)slowest / 1e9;
 	way->slowest_sec += (double)slowest / 1e9;
 	way->slowest_rate += (double)run->job->size / ((double)slowest / 1e9);
 	s->sec += (double)wall_ns / 1e9;
 	series_turn(s, clock_ns() - wall_ns, wall_ns);
 	s->run_bytes += bytes;
-	return series_add(s, bytes, wall_ns, (uint64_t)(s->sec * 1e9));
+	if (series_add(s, bytes, wall_ns, (uint64_t)(s->sec * 1e9)) < 0)
+		return sluice_fail(err, -ENOMEM, "out of memory");
+	return 0;
 }
 
 static void tell_progress(const struct run *run, unsigned method, bool read, unsigned done,
@@ -178,7 +180,7 @@ static int do_saves(struct run *run, struct ckpt_ranks *ranks, struct ckpt_way *
 			r = ckpt_ranks_do(ranks, "save", i, run->files, &ns, err);
 		}
 		if (r == 0)
-			r = ckpt_count(run, way, ranks, ns);
+			r = ckpt_count(run, way, ranks, ns, err);
 		tell_progress(run, ranks->method, false, i + 1, job->saves);
 		ckpt_limit_turn(run, false);
 		r = r < 0 ? r : run_stopped(run, err);
@@ -220,7 +222,7 @@ static int do_loads(struct run *run, struct ckpt_ranks *ranks, struct ckpt_way *
 			r = ckpt_ranks_do(ranks, "load", saved(job, i), run->files, &ns, err);
 		}
 		if (r == 0)
-			r = ckpt_count(run, way, ranks, ns);
+			r = ckpt_count(run, way, ranks, ns, err);
 		tell_progress(run, ranks->method, true, i + 1, job->loads);
 		ckpt_limit_turn(run, true);
 		r = r < 0 ? r : run_stopped(run, err);
