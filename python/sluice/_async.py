@@ -71,7 +71,11 @@ def start(file: Writer, send: Callable[[], None], behind: bool) -> 'Future[None]
         failed: Future[None] = Future()
         failed.set_exception(error)
         return failed
-    return run_behind(end, 'sluice-save')
+    try:
+        return run_behind(end, 'sluice-save')
+    except RuntimeError:  # there is no thread for it
+        file.abort()
+        raise
 
 
 def _send(file: Writer, send: Callable[[], None]) -> None:

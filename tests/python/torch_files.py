@@ -692,6 +692,26 @@ def of_saves_under_one_name_the_last_call_stays(second):
 
 
 @case
+def a_save_for_which_no_thread_can_be_started_is_given_up():
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    name, before = make(b'old'), threading.Thread.start
+    names = set(os.listdir(folder))
+    for memory in 2 * MIB, 64 * MIB:
+        threading.Thread.start = refuse
+        try:
+            error = raises(RuntimeError, sluice.torch.save_async, torch.ones(10), name, memory=memory)
+        finally:
+            threading.Thread.start = before
+        # Who keeps the error keeps all that it came through.
+        assert 'thread' in str(error) and not _writer._lines._lines, 'the next save waits for ever'
+        assert content(name) == b'old' and set(os.listdir(folder)) == names
+    sluice.torch.save(torch.ones(10), name)
+    assert same(torch.ones(10), plain_load(name))
+
+
+@case
 def a_process_that_is_forked_waits_for_no_save_of_its_parents():
     name, until = path('fork.pt'), threading.Event()
     before = _writer.Output
