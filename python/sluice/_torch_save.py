@@ -155,12 +155,12 @@ def _sizes(obj: Any, seen: dict[int, int], depth: int = 8) -> dict[int, int]:
 
 
 class _Copy:
-    """In place of a storage, its bytes somewhere else in memory."""
+    """In place of a storage, its bytes somewhere else in memory, which the plan keeps."""
 
     device = torch.device('cpu')
 
-    def __init__(self, memory: Memory, offset: int, nbytes: int) -> None:
-        self._memory, self._address, self._nbytes = memory, memory.address + offset, nbytes
+    def __init__(self, address: int, nbytes: int) -> None:
+        self._address, self._nbytes = address, nbytes
 
     def data_ptr(self) -> int:
         return self._address
@@ -188,12 +188,13 @@ class Plan:
         self._alignment = _alignment()
         self._begin, self._obj = begin, obj
         self._out: Output | None = None  # that is being written while we pickle
-        self._kept: list[Any] = []  # copies in host memory
+        self._kept: list[Any] = []  # memory of copies
         self.file: Writer | None = None  # that was begun
         self.storages: dict[str, Any] = {}
         out = io.BytesIO()
         with no_garbage():
             _Pickler(out, protocol, _Names(location, self._found)).dump(obj)
+        self._begin = self._obj = None
         self._pickle = out.getvalue()
 
     @property
@@ -213,13 +214,21 @@ class Plan:
         for key, storage in self.storages.items():
             nbytes = storage.nbytes()
             moves.extend((memory.address + at, storage.data_ptr(), nbytes))
-            self.storages[key] = _Copy(memory, at, nbytes)
+            self.storages[key] = _Copy(memory.address + at, nbytes)
             at += _lines(storage)
         copy(moves)
+        self._kept.append(memory)
         return total
 
     def send(self, file: Writer) -> None:
-        """All that is not sent yet."""
+        """All that is not sent yet.  The memory of tensors goes then, also where an error keeps us."""
+        try:
+            self._send(file)
+        finally:
+            self.storages.clear()
+            self._kept.clear()
+
+    def _send(self, file: Writer) -> None:
         begun = self._out is not None
         out = self._out or file.archive(self._alignment)
         for name, data in (('data.pkl', self._pickle), ('.format_version', b'1'),

@@ -621,6 +621,49 @@ print(peak() - before)
         assert int(done.stdout) < (pool + 8) * MIB, f'{done.stdout} bytes more for 256 MiB in a pool of {pool} MiB'
 
 
+class Copies:
+    """Memory that a weak reference may be made to."""
+
+    def __init__(self, nbytes, **options):
+        self._memory = sluice.Memory(nbytes, **options)
+        self.address = self._memory.address
+
+
+@each(['commit', 'end_archive'])
+def the_memory_of_a_save_in_the_background_goes_when_it_was_sent_or_has_failed(step):
+    made, alive, begin = [], [], threading.Event()
+    before = _torch_save.Memory, getattr(Writer, step)
+
+    def memory(nbytes, **options):
+        copies = Copies(nbytes, **options)
+        made.append(weakref.ref(copies))
+        return copies
+
+    def fails(*_):
+        begin.wait()
+        alive.append([ref() is not None for ref in made])
+        raise OSError(errno.EIO, 'broken')
+
+    _torch_save.Memory = memory
+    setattr(Writer, step, fails)
+    try:
+        tensor = torch.ones(MIB)
+        made.append(weakref.ref(tensor))
+        future = sluice.torch.save_async([tensor], path(), memory=64 * MIB)
+        del tensor
+        begin.set()
+        error = future.exception()
+    finally:
+        begin.set()
+        _torch_save.Memory = before[0]
+        setattr(Writer, step, before[1])
+    assert error.errno == errno.EIO and len(made) == 2
+    assert alive == [[False, step == 'end_archive']], alive  # the tensor, and the copy of it
+    assert not any(ref() for ref in made), 'the error keeps it'
+    del future, error  # and with them the file
+    gc.collect()
+
+
 @each([2, 5, 16, 17, 50, 80, 81, 200])
 def a_copy_and_the_buffers_it_is_sent_through_are_one_pool(pool):
     taken, before = [], (_torch_save.Memory, _writer.Output)
