@@ -220,6 +220,7 @@ class _Read:
             stored, records = _tensor(blob, False)
         except Unusual:
             return None
+        _check_part(item, stored)
         part = _run(stored, item.storage_offsets, item.lengths)
         target = self._load.planner.resolve_tensor(item).detach()
         if part is None or len(records) != 1 or not _alike(target, stored, item.lengths):
@@ -250,6 +251,7 @@ class _Read:
             tensor = _tensor(_Blob(self._name, len(data), [(0, data)]), True)[0]
         except Unusual:
             tensor = torch.load(io.BytesIO(data), map_location='cpu', weights_only=True)
+        _check_part(item, tensor)
         tensor = _torchs.narrow_tensor_by_index(tensor, item.storage_offsets, item.lengths)
         target = planner.resolve_tensor(item).detach()
         if target.size() != tensor.size():
@@ -319,6 +321,15 @@ class Load:
 
 def _transforms(info: Any) -> Any:
     return getattr(info, 'transform_descriptors', None) or ()
+
+
+def _check_part(item: Any, stored: torch.Tensor) -> None:
+    """What the metadata want of a tensor must lie in what the file has: behind that are others' bytes."""
+    offsets, lengths = tuple(item.storage_offsets), tuple(item.lengths)
+    if len(lengths) != stored.dim() or any(
+            offset < 0 or offset + length > size for offset, length, size in zip(offsets, lengths, stored.shape)):
+        raise AssertionError(f'{item.storage_index}: the file has {tuple(stored.shape)}, {lengths} from {offsets} on '
+                             'are wanted')
 
 
 def _alike(target: torch.Tensor, stored: torch.Tensor, lengths: Any) -> bool:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """sluice.dcp as torch tests its own storage: both ways, over an older checkpoint, resharded, asynchronously."""
+import dataclasses
 import functools
 import os
 import pickle
@@ -12,7 +13,7 @@ import warnings
 from unittest import mock
 
 import kit
-from kit import case, cases, child, content, data, path, raises, run
+from kit import case, cases, child, content, data, each, path, raises, run
 from peer import need
 
 need('torch', 'torch.distributed.checkpoint')
@@ -285,6 +286,21 @@ def damage_is_found_and_named():
         flip(name, infos[fqn].offset + infos[fqn].length // 2)
     flip(os.path.join(place, '.metadata'), 100)
     assert 'checksum' in str(raises(BaseException, loads, place, 1, Reader))
+
+
+@each([1 << 20, 3 << 20])  # of which one is copied, and the other read into place
+def metadata_that_want_more_than_a_file_has_are_refused(count):
+    place = path('ckpt')
+    dcp.save({'a': torch.ones(count), 'b': torch.ones(count)}, storage_writer=FileSystemWriter(place))
+    name = os.path.join(place, '.metadata')
+    metadata = pickle.loads(content(name))
+    longer = torch.Size([count + 1000])
+    entry = metadata.state_dict_metadata['a']
+    entry.size, entry.chunks = longer, [dataclasses.replace(entry.chunks[0], sizes=longer)]
+    with open(name, 'wb') as f:
+        pickle.dump(metadata, f)
+    error = raises(BaseException, dcp.load, {'a': torch.zeros(longer)}, storage_reader=Reader(place))
+    assert f'the file has ({count},), ({count + 1000},) from (0,) on' in str(error), error
 
 
 def flip(name, at):
