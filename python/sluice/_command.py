@@ -4,6 +4,7 @@
 It is a program of its own, which the wheel carries beside this file, and takes the place of the
 Python that was started to find it.  What it leaves to Python is called here.
 """
+import errno
 import io
 import os
 import re
@@ -34,25 +35,47 @@ def _written_out(found: re.Match[str]) -> str:
 
 
 class _Plain(io.TextIOBase):
-    """Standard output or error for people: names out of files and results do nothing to a terminal."""
+    """Standard output or error for people: names out of files and results do nothing to a terminal.
 
-    def __init__(self, to: TextIO) -> None:
+    As in C the first error stays until somebody asks for it, and all that follows is lost.
+    """
+
+    def __init__(self, to: TextIO | None) -> None:
         self._to = to
+        self.error = '' if to else os.strerror(errno.EBADF)
 
     def write(self, text: str) -> int:
-        self._to.write(_UNSEEN.sub(_written_out, text))
+        self._unless_failed(lambda to: to.write(_UNSEEN.sub(_written_out, text)))
         return len(text)
 
     def flush(self) -> None:
-        self._to.flush()
+        self._unless_failed(lambda to: to.flush())
+
+    def _unless_failed(self, do: Callable[[TextIO], object]) -> None:
+        try:
+            if self._to and not self.error:
+                do(self._to)
+        except OSError as error:
+            self.error = error.strerror or str(error)
 
     def isatty(self) -> bool:
-        return self._to.isatty()
+        return bool(self._to and self._to.isatty())
 
 
 def _exit(main: Callable[[list[str]], int], words: list[str]) -> NoReturn:
-    sys.stdout, sys.stderr = cast(TextIO, _Plain(sys.stdout)), cast(TextIO, _Plain(sys.stderr))
-    sys.exit(main(words))
+    out = _Plain(sys.stdout)
+    sys.stdout, sys.stderr = cast(TextIO, out), cast(TextIO, _Plain(sys.stderr))
+    status: int | str | None
+    try:
+        status = main(words)
+    except SystemExit as end:  # of argparse
+        status = end.code
+    out.flush()
+    if out.error:
+        print(f'sluice: standard output: {out.error}', file=sys.stderr, flush=True)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what the interpreter still tries to write
+        status = status or 1
+    sys.exit(status)
 
 
 def show_help(command: dict[str, Any], more: str = '') -> None:

@@ -387,6 +387,22 @@ def words_of_the_user_are_told_harmlessly():
             assert '--dry-run' in words or status and '\\x1b]0;gotcha\\x07\\x1b[1A\\u009b2J\\u202egpj\\u200b\\x0d' in err, (words, status, out, err)
 
 
+def output_that_cannot_be_written_is_told_once():
+    """As names.py has it for the other commands."""
+    dry = ['kv', 'mlperf', '--cache-dir', 'c', '--results-dir', 'r', '--dry-run']
+    read, closed = os.pipe()
+    os.close(read)
+    with folder(), open('/dev/full', 'wb') as full:
+        for words in dry, ['kv', 'mlperf', '--help'], ['s3', 'compare', '--help'], ['io', '--engine', 'torch_io', '--help']:
+            for unbuffered in '', '1':
+                for out, says in (full, 'No space left on device'), (closed, 'Broken pipe'), (None, 'Bad file descriptor'):
+                    done = subprocess.run([sys.executable, '-m', 'sluice', *words], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE,
+                                          text=True, env={**os.environ, 'PYTHONPATH': PACKAGE, 'PYTHONUNBUFFERED': unbuffered},
+                                          preexec_fn=None if out else lambda: os.close(1), check=False)
+                    assert (done.returncode, done.stderr) == (1, f'sluice: standard output: {says}\n'), (words, done)
+    os.close(closed)
+
+
 def help_fits_a_terminal_of_24_lines():
     for words in ['kv', 'mlperf'], ['s3', 'compare']:
         status, out, err = python(*words, '--help')
@@ -401,4 +417,4 @@ tap.run(ranks_may_come_one_after_the_other, a_program_has_its_status_where_child
         a_run_that_fails_is_missing_and_told, a_rank_of_the_front_end_runs_once,
         a_rank_that_completed_nothing_is_no_missing_file, when_a_rank_is_lost_the_others_stop,
         a_command_that_died_is_not_waited_for, a_summary_follows_no_link, failures_of_all_ranks_are_in_the_summary,
-        words_of_the_user_are_told_harmlessly, help_fits_a_terminal_of_24_lines, the_command_in_c_says_where_it_is, an_interruption_ends_with_what_there_is, bad_command_lines_create_nothing)
+        words_of_the_user_are_told_harmlessly, output_that_cannot_be_written_is_told_once, help_fits_a_terminal_of_24_lines, the_command_in_c_says_where_it_is, an_interruption_ends_with_what_there_is, bad_command_lines_create_nothing)

@@ -38,15 +38,15 @@ class Broken(Sluice):
 """
 
 
-def compare(*words, status=0):
+def compare(*words, status=0, stdout=subprocess.PIPE):
     if not os.path.exists(f'{PACKAGE}/sluice/_sluice.abi3.so'):
         raise tap.Skip('package', 'the Python package is not built')
     with open('fake.py', 'w') as f:
         f.write(FAKE)
-    done = subprocess.run([sys.executable, '-m', 'sluice', 's3', 'compare', *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    done = subprocess.run([sys.executable, '-m', 'sluice', 's3', 'compare', *words], stdin=subprocess.DEVNULL, stdout=stdout,
                           stderr=subprocess.PIPE, text=True, env={**os.environ, 'PYTHONPATH': f'{PACKAGE}:{os.getcwd()}'})
     assert done.returncode == status, (words, done)
-    assert s3kit.SECRET not in done.stdout + done.stderr
+    assert s3kit.SECRET not in (done.stdout or '') + done.stderr
     return done
 
 
@@ -127,6 +127,14 @@ def bad_input_is_one_line():
     assert '--skip-write-test' in compare('--help').stdout
 
 
+@in_folder
+def a_result_that_cannot_be_written_is_told_once():
+    with open('/dev/full', 'wb') as full:
+        for json_to in ((), ('--json', '-')):
+            done = compare(*SMALL, '--library', 'fake:Slow', *json_to, status=1, stdout=full)
+            assert done.stderr == 'sluice: standard output: No space left on device\n' and left() == [], done
+
+
 tap.run(
     the_same_objects_go_through_both,
     reads_alone_and_the_table,
@@ -134,4 +142,5 @@ tap.run(
     statistics_say_when_nothing_is_decided,
     the_result_is_of_the_schema,
     bad_input_is_one_line,
+    a_result_that_cannot_be_written_is_told_once,
 )
