@@ -434,13 +434,27 @@ static const char *given_name(const struct slot *s)
 	return s->as ? s->as->name : s->name;
 }
 
+/* Is it an operand, or a folder that one is in? */
+static bool is_operand(const char *word, size_t len)
+{
+	for (int i = 0; i < running->operands; i++) {
+		const char *operand = running->argv[i];
+
+		if (!strncmp(operand, word, len) && (!operand[len] || operand[len] == '/'))
+			return true;
+	}
+	return false;
+}
+
 /* What a job says of a setting, "rate: ...", is said of the option: *@ret, "" where it is none. */
 static size_t named_option(const char *why, const char **ret)
 {
 	size_t len = strcspn(why, ": ");
 
 	*ret = "";
-	for (size_t i = 0; why[len] == ':' && i < running->nr && !**ret; i++)
+	if (why[len] != ':' || is_operand(why, len))
+		return 0;
+	for (size_t i = 0; i < running->nr && !**ret; i++)
 		if (cli_same_name(running->slots[i].name, why, len))
 			*ret = given_name(&running->slots[running->slots[i].main]);
 	return **ret ? len : 0;
@@ -454,9 +468,9 @@ int cli_blame(const struct cli_cmd *cmd, int status, const char *why)
 	char line[1024];
 
 	if (running)
-		len = named_option(why, &option);
-	if (running && !len)
 		place = cli_names_about(running, why);
+	if (running && !place)
+		len = named_option(why, &option);
 	if (place) {
 		option = given_name(place);
 		colon = ": ";

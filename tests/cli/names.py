@@ -157,6 +157,16 @@ def what_is_wrong_with_a_place_is_said_of_the_option_that_names_it():
 
 
 @in_folder
+def a_place_that_is_called_like_an_option_is_no_option():
+    save('files', 'x')
+    os.mkdir('seed')
+    refused('bench', '--folder', 'files', says=['sluice bench: --folder: files: is not a directory'])
+    refused('gen', 'seed', '1M', says=['sluice gen: seed: is no regular file'])
+    refused('gen', 'count/x', '1M', says=['sluice gen: count: No such file'])
+    refused('bench', '--sizes', '64K', '64K', says=['sluice bench: --sizes: 64K is there twice'])
+
+
+@in_folder
 def a_file_that_is_rewritten_keeps_its_rights():
     for mode in (0o600, 0o640, 0o444 if os.geteuid() == 0 else 0o644):
         save('r.json', 'old')
