@@ -15,6 +15,7 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "load/measure/ram.h"
+#include "load/measure/room.h"
 
 #define RESERVE (16ull << 20) /* directories, metadata */
 
@@ -42,19 +43,23 @@ int bed_check_folder(const char *folder, bool write, struct sluice_err *err)
 int64_t bed_free_bytes(const char *folder)
 {
 	struct statvfs v;
+	uint64_t bytes;
+	dev_t dev;
+	int r;
 
-	if (statvfs(folder, &v) < 0)
-		return -errno;
-	if (!v.f_blocks)
+	if (statvfs(folder, &v) == 0 && !v.f_blocks)
 		return -ENODATA;
-	return (int64_t)min_u64((uint64_t)v.f_bavail * v.f_frsize, INT64_MAX);
+	r = room_free(folder, &bytes, &dev, NULL);
+	return r < 0 ? r : (int64_t)min_u64(bytes, INT64_MAX);
 }
 
 static bool same_fs(const char *a, const char *b)
 {
-	struct stat sa, sb;
+	uint64_t bytes;
+	dev_t da, db;
 
-	return stat(a, &sa) == 0 && stat(b, &sb) == 0 && sa.st_dev == sb.st_dev;
+	return room_free(a, &bytes, &da, NULL) == 0 && room_free(b, &bytes, &db, NULL) == 0 &&
+	       da == db;
 }
 
 int bed_check_room(const struct bed_need *needs, unsigned nr, struct sluice_err *err)

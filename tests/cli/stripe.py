@@ -9,6 +9,7 @@ PYTHON is the folder of the Python package, which writes to the files.
 import json
 import os
 import re
+import subprocess
 import sys
 
 # Instead of this folder, whose names hide modules of Python's own: io, types.
@@ -339,6 +340,24 @@ def swap_folder():
 
 
 @in_folder
+def the_room_is_that_of_the_members_drives():
+    for folder in ('a', 'b', 'small'):
+        os.mkdir(folder)
+    sh = f"""
+        mount -t tmpfs -o size=8M none small && mkdir small/c || exit 77
+        exec 2>&1
+        {clikit.SLUICE} stripe create --folder from_small a small/c || exit 1
+        {clikit.SLUICE} io -f from_small -s 20M
+        [ $? = 2 ] || exit 2
+        {clikit.SLUICE} stripe create --folder small/to_large a b || exit 3
+        {clikit.SLUICE} io -f small/to_large -s 20M || exit 4"""
+    done = subprocess.run(['unshare', '-m', 'sh', '-c', sh], capture_output=True, text=True)
+    if os.geteuid() or done.returncode == 77 or done.stderr:
+        raise tap.Skip('root', f'no mount: {done.stderr}')
+    assert done.returncode == 0 and 'from_small: not enough free space: 20 MiB ' in done.stdout, done
+
+
+@in_folder
 def tune_and_sweep_measure_a_striped_folder():
     with open('space.json', 'w', encoding='utf-8') as f:
         json.dump({'block_size': ['64K', '128K'], 'queue_depth': [4]}, f)
@@ -413,7 +432,7 @@ def a_swap_folder_of_deepspeed_may_be_striped():
 tap.run(a_tensor_goes_through_by_its_name, info_tells_size_unit_and_members, check_names_what_is_wrong,
         rm_leaves_nothing, mistakes_are_named_and_nothing_is_made,
         a_folder_is_measured_like_any_and_nothing_is_left, a_swap_folder_of_deepspeed_may_be_striped,
-        tune_and_sweep_measure_a_striped_folder, ckpt_bench_saves_to_striped_names_and_removes_their_members,
+        the_room_is_that_of_the_members_drives, tune_and_sweep_measure_a_striped_folder, ckpt_bench_saves_to_striped_names_and_removes_their_members,
         fio_is_not_let_at_striped_files, checkpoints_take_the_place_of_a_striped_file_and_keep_its_folders,
         checkpoints_in_a_striped_folder_are_striped, torch_and_safetensors_save_and_load_striped_names, what_replaces_a_file_leaves_a_striped_one_alone,
         kv_and_replay_keep_objects_in_striped_folders, kv_and_replay_keep_objects_below_a_striped_folder, the_examples_of_the_manual_run,
