@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice compare: two results side by side, with an exit status for CI; see load/report/compare.h.
- */
+/* sluice compare: two results side by side, with an exit status for CI; load/report/compare. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

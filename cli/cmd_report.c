@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice report: results as one HTML page; load/report/html.h makes it. */
+/* sluice report: results as one HTML page; load/report/page/html.h makes it. */
 
 #include "base/err.h"
 #include "cli/cli.h"

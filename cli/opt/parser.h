@@ -2,7 +2,7 @@
 #ifndef SLUICE_CLI_OPT_PARSER_H
 #define SLUICE_CLI_OPT_PARSER_H
 
-/* What opt.c, which finds the option of a word, and value.c, which stores its value, share. */
+/* What opt.c, which finds the option of a word, and opt_value.c, which stores its value, share. */
 #include "cli/opt/opt.h"
 
 /* One name of one option. */

@@ -24,7 +24,7 @@ def program() -> str:
     sys.exit(f'sluice: {here}: the command is missing; install the wheel, or build with make')
 
 
-# As the other commands have it (load/report/result/plain.c): what moves the cursor, is not seen or turns text.
+# As the other commands have it (load/report/result/text.c): what moves the cursor, is not seen or turns text.
 _UNSEEN = re.compile('[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff'
                      '\ufff9-\ufffb\ud800-\udfff]')
 

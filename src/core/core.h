@@ -25,7 +25,7 @@
  * pile of a queue, or, when it is large, on the list that all share; queues take blocks from
  * it (plan_block()); each finished block goes through block_finish(), which resubmits
  * what is short; when the last one is back op_conclude() does what remains (truncate,
- * give space back, directory) and port_return() hands the result to who waits.
+ * give space back, directory) and returns_send() hands the result to who waits.
  */
 #include <pthread.h>
 #include <stdatomic.h>

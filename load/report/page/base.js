@@ -2,7 +2,7 @@
 /* Elements, numbers and the results: what all other parts of the page stand on. */
 'use strict';
 
-/* As the terminal gets them (load/report/result/plain.c): what is not seen or turns text is written out. */
+/* As the terminal gets them (load/report/result/text.c): what is not seen or turns text is written out. */
 function harmless(text) {
 	return text.replace(/[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g,
 		(c) => '\\u' + c.charCodeAt(0).toString(16).padStart(4, '0'));
