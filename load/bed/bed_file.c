@@ -315,9 +315,7 @@ static int end_lane(struct mover *m, const struct sluice_done *done, struct slui
 	gate_moved(m->work->bytes);
 	if (m->work->progress)
 		m->work->progress(m->work->arg, m->work->bytes);
-	if (asked_to_stop(m->work->stop))
-		return sluice_fail(err, -ECANCELED, "interrupted");
-	return 0;
+	return sluice_stopped(m->work->stop, err);
 }
 
 /* All pieces of the files that are open. */

@@ -148,7 +148,7 @@ static int fio_beside(struct bench *b, struct bench_size *z, bool read,
 		 (double)(bytes - before->bytes) / (s->sec - before->sec));
 	b->res->nr_fio = at / nr + 1 > b->res->nr_fio ? at / nr + 1 : b->res->nr_fio;
 	b->res->bytes_written += fio->bytes_written - written;
-	if (b->res->gdsio && bench_stopped(job, err) == 0) {
+	if (b->res->gdsio && sluice_stopped(job->stop, err) == 0) {
 		struct fio_result *g = &b->res->gdsio[at];
 
 		written = g->bytes_written;
@@ -156,7 +156,7 @@ static int fio_beside(struct bench *b, struct bench_size *z, bool read,
 			   (double)(bytes - before->bytes) / (s->sec - before->sec));
 		b->res->bytes_written += g->bytes_written - written;
 	}
-	return bench_stopped(job, err);
+	return sluice_stopped(job->stop, err);
 }
 
 /* A repeat of a series, or of both of a mix. */
@@ -214,7 +214,7 @@ static int run_turn(struct bench *b, struct bench_size *z, enum bench_step step,
 	z->used_ns[read] += clock_ns() - b->start_ns;
 	if (r == 0 && b->res->fio)
 		r = fio_beside(b, z, read, &before, err);
-	return r < 0 ? r : bench_stopped(job, err);
+	return r < 0 ? r : sluice_stopped(job->stop, err);
 }
 
 /* Make what series @at of a size needs to be there, outside of its time. */
@@ -250,7 +250,7 @@ static int reads(struct bench *b, struct bench_size *z, struct sluice_err *err)
 		z->source[1].nr_files = full;
 	for (unsigned i = 0; i < z->source[1].nr_files && r == 0; i++) {
 		cache_drop(f->files[i].at, f->files[i].from, f->bytes);
-		r = bench_stopped(b->job, err);
+		r = sluice_stopped(b->job->stop, err);
 	}
 	return r < 0 ? r : run_turn(b, z, BENCH_READ, err);
 }
@@ -362,7 +362,7 @@ static int tell_series(struct bench *b, struct sluice_err *err)
 
 	for (unsigned i = 0; job->series_done && i < b->res->nr_series; i++)
 		job->series_done(job->series_arg, &b->res->series[i]);
-	return bench_stopped(job, err);
+	return sluice_stopped(job->stop, err);
 }
 
 /* ---------------------------------------------------------------------- run */

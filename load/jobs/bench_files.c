@@ -13,15 +13,7 @@
 
 #include "base/err.h"
 #include "base/random.h"
-#include "base/util.h"
 #include "load/measure/cache.h"
-
-int bench_stopped(const struct bench_job *job, struct sluice_err *err)
-{
-	if (asked_to_stop(job->stop))
-		return sluice_fail(err, -ECANCELED, "interrupted");
-	return 0;
-}
 
 /* Only one operation at a time on whole files: then each write can have its own content. */
 static bool versions_are_clear(const struct bench_job *job)

@@ -53,7 +53,4 @@ struct bench_source {
 /* The hooks and the state as an op_source. */
 struct op_source bench_source(struct bench_source *s);
 
-/* Give up as the job's stop says: -ECANCELED. */
-int bench_stopped(const struct bench_job *job, struct sluice_err *err);
-
 #endif

@@ -37,13 +37,6 @@ struct run {
 	struct limit limit[2];
 };
 
-static int run_stopped(const struct run *run, struct sluice_err *err)
-{
-	if (asked_to_stop(run->job->stop))
-		return sluice_fail(err, -ECANCELED, "interrupted");
-	return 0;
-}
-
 /* The files of save @nr; one name for all saves, unless they are distinct. */
 static int name_files(struct run *run, unsigned nr, struct sluice_err *err)
 {
@@ -183,7 +176,7 @@ static int do_saves(struct run *run, struct ckpt_ranks *ranks, struct ckpt_way *
 			r = ckpt_count(run, way, ranks, ns, err);
 		tell_progress(run, ranks->method, false, i + 1, job->saves);
 		ckpt_limit_turn(run, false);
-		r = r < 0 ? r : run_stopped(run, err);
+		r = r < 0 ? r : sluice_stopped(run->job->stop, err);
 	}
 	return r;
 }
@@ -225,7 +218,7 @@ static int do_loads(struct run *run, struct ckpt_ranks *ranks, struct ckpt_way *
 			r = ckpt_count(run, way, ranks, ns, err);
 		tell_progress(run, ranks->method, true, i + 1, job->loads);
 		ckpt_limit_turn(run, true);
-		r = r < 0 ? r : run_stopped(run, err);
+		r = r < 0 ? r : sluice_stopped(run->job->stop, err);
 	}
 	return r;
 }
@@ -244,7 +237,7 @@ static int compare_all(struct run *run, struct ckpt_ranks *ranks, struct ckpt_wa
 			r = ckpt_ranks_do(ranks, "compare", i, run->files, &ns, err);
 		if (r == 0)
 			way->series.verified_bytes += ckpt_whole(job);
-		r = r < 0 ? r : run_stopped(run, err);
+		r = r < 0 ? r : sluice_stopped(run->job->stop, err);
 	}
 	return r;
 }

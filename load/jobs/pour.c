@@ -12,9 +12,7 @@ static int pour_moved(const struct pour *p, uint64_t bytes, struct sluice_err *e
 {
 	if (p->progress)
 		p->progress(p->arg, bytes);
-	if (asked_to_stop(p->stop))
-		return sluice_fail(err, -ECANCELED, "interrupted");
-	return 0;
+	return sluice_stopped(p->stop, err);
 }
 
 /* Bytes of the file from @at on that the memory has room for. */

@@ -147,7 +147,7 @@ static int sweep_limit_turn(struct sweep *w, bool read, struct sluice_err *err)
 	r = trials_limit(&w->trials, l, turn, err);
 	if (r == 0 && !read && l->moved > before)
 		r = sweep_add_wear(w, l->moved - before, err);
-	return r < 0 ? r : sweep_stopped(w->job, err);
+	return r < 0 ? r : sluice_stopped(w->job->stop, err);
 }
 
 /* ------------------------------------------------------------------ the walk */
@@ -180,7 +180,7 @@ static int sweep_one_loop(struct sweep *w, unsigned first, uint32_t loop, unsign
 
 		if (w->known[(size_t)index * job->loops + loop])
 			continue;
-		r = sweep_stopped(job, err);
+		r = sluice_stopped(job->stop, err);
 		if (r == 0)
 			r = sweep_measure(w, index, loop, err);
 		if (r == 0 && w->res->points[index].loops == job->loops && job->point_done)

@@ -8,13 +8,6 @@
 #include "load/jobs/sweep_work.h"
 #include "load/measure/handle.h"
 
-int sweep_stopped(const struct sweep_job *job, struct sluice_err *err)
-{
-	if (asked_to_stop(job->stop))
-		return sluice_fail(err, -ECANCELED, "interrupted");
-	return 0;
-}
-
 static void name_point(struct sweep *w, unsigned index)
 {
 	const struct sweep_job *job = w->job;

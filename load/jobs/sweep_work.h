@@ -26,8 +26,6 @@ struct sweep {
 	struct limit limit[2];
 };
 
-int sweep_stopped(const struct sweep_job *job, struct sluice_err *err);
-
 int sweep_alloc_points(struct sweep *w, struct sluice_err *err);
 /* Count bytes that are of no measurement, for a process that goes on with this, too. */
 int sweep_add_wear(struct sweep *w, uint64_t bytes, struct sluice_err *err);

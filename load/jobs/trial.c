@@ -204,9 +204,7 @@ int trial_once(struct trials *t, struct trial *how, struct run_series *one, stru
 	if (!how->read && job->rounds) /* leave nothing to the next */
 		for (unsigned i = 0; i < job->nr_folders; i++)
 			cache_drop(t->files[i].at, 0, job->file_size);
-	if (r == 0 && asked_to_stop(job->stop))
-		r = sluice_fail(err, -ECANCELED, "interrupted");
-	return r;
+	return r < 0 ? r : sluice_stopped(job->stop, err);
 }
 
 /* ------------------------------------------------------------- their sum */

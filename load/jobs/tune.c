@@ -271,9 +271,8 @@ static int tune_prepare(struct tune *t, struct sluice_err *err)
 	choose_size(t);
 	t->res->op_size = t->trials.job.op_size;
 	t->res->ops = tune_probe_ops(t->job);
-	if (asked_to_stop(t->job->stop))
-		return sluice_fail(err, -ECANCELED, "interrupted");
-	return choose_floor(t, err);
+	r = sluice_stopped(t->job->stop, err);
+	return r < 0 ? r : choose_floor(t, err);
 }
 
 /* ---------------------------------------------------------------------- run */

@@ -16,11 +16,6 @@ enum {
 	TOUCHED = 2 /* times that all of the window is used before anything counts */
 };
 
-static int stopped(const struct weights_run *run, struct sluice_err *err)
-{
-	return run->job->stop && *run->job->stop ? sluice_fail(err, -ECANCELED, "interrupted") : 0;
-}
-
 /* --------------------------------------------------------------------- limit */
 
 /*
@@ -220,14 +215,14 @@ static int turn_groups(struct weights_run *run, struct sluice_err *err)
 		begun = run->last_ns = begun_at(w);
 		do
 			r = one_group(run, w, m, begun, err);
-		while (r == 1 && stopped(run, NULL) == 0);
+		while (r == 1 && sluice_stopped(run->job->stop, NULL) == 0);
 		run->res->series.sec += (double)(clock_ns() - begun) / 1e9;
 		add_stats(&run->res->stats, w);
 		sluice_weights_close(w);
 		run->nr_turns++;
 	}
 	sluice_model_close(m);
-	return r < 0 ? r : stopped(run, err);
+	return r < 0 ? r : sluice_stopped(run->job->stop, err);
 }
 
 /* Sets of experts, layer by layer, for the time of a turn. */
@@ -248,7 +243,7 @@ static int turn_experts(struct weights_run *run, struct sluice_weights *w, struc
 		while (r >= 0 && (r = one_group(run, w, run->m, begun, err)) == 1)
 			;
 		run->res->steps += weights_router_share(run->router);
-		r = r < 0 ? r : stopped(run, err);
+		r = r < 0 ? r : sluice_stopped(run->job->stop, err);
 		set = next;
 		nr = nr_next;
 	}
@@ -278,9 +273,9 @@ int weights_warm_up(struct weights_run *run, struct sluice_err *err)
 			left -= min_u64(left, sluice_model_get_group(run->m, v.group)->bytes);
 			r = sluice_weights_release(w, v.group, err);
 		}
-	} while (r == 0 && left && clock_ns() < end && stopped(run, NULL) == 0);
+	} while (r == 0 && left && clock_ns() < end && sluice_stopped(run->job->stop, NULL) == 0);
 	sluice_weights_close(w);
-	return r < 0 ? r : stopped(run, err);
+	return r < 0 ? r : sluice_stopped(run->job->stop, err);
 }
 
 static void turns_tell(const struct weights_run *run, unsigned turn)

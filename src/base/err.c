@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/err.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/util.h"
 
 /* A byte at which a text may be parted: not within a character. */
 static bool starts_character(char c)
@@ -62,6 +65,11 @@ int sluice_fail(struct sluice_err *err, int code, const char *fmt, ...)
 	sluice_vline(err->msg, sizeof(err->msg), fmt, ap);
 	va_end(ap);
 	return code;
+}
+
+int sluice_stopped(const atomic_int *stop, struct sluice_err *err)
+{
+	return asked_to_stop(stop) ? sluice_fail(err, -ECANCELED, "interrupted") : 0;
 }
 
 const char *sluice_shorten(struct sluice_short *room, const char *name)

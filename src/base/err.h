@@ -4,6 +4,7 @@
 
 #include <sluice/sluice.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 
 /*
@@ -21,6 +22,9 @@ void sluice_vline(char *room, size_t size, const char *fmt, va_list ap)
  */
 int sluice_fail(struct sluice_err *err, int code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+
+/* -ECANCELED where somebody has set @stop, which may be NULL; else 0. */
+int sluice_stopped(const atomic_int *stop, struct sluice_err *err);
 
 /*
  * A file's name as it fits into a message: of a long one the end, which tells more
