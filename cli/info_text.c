@@ -1,51 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `sluice info' for people. */
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 #include <sluice/sluice.h>
 
 #include "base/size.h"
 #include "cli/info.h"
+#include "cli/opt/opt.h"
+#include "load/report/result/text.h"
 
-/* "  key           text", wrapped at 96 columns; control characters are shown as '?'. */
+enum { KEY_COLUMNS = 18, WIDTH = 96 };
+
+/* "  key           text" */
 static void row(const char *key, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void row(const char *key, const char *fmt, ...)
 {
-	const size_t indent = 18, width = 96;
-	char text[1024];
-	size_t col = indent;
+	char text[1024], plain[4096];
 	va_list ap;
 
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	printf("  %-15s ", key);
-	for (char *s = text; *s;) {
-		size_t gap = strspn(s, " "), len = strcspn(s + gap, " ");
-
-		if (col > indent && col + gap + len > width) {
-			printf("\n%*s", (int)indent, "");
-			col = indent;
-			s += gap;
-			gap = 0;
-		}
-		for (size_t i = 0; i < gap + len; i++)
-			putchar(iscntrl((unsigned char)s[i]) ? '?' : s[i]);
-		s += gap + len;
-		col += gap + len;
-	}
-	putchar('\n');
+	cli_wrap(stdout, report_plain(plain, sizeof(plain), text), KEY_COLUMNS, KEY_COLUMNS, WIDTH);
 }
 
 static void heading(const char *text)
 {
 	putchar('\n');
-	for (; *text; text++)
-		putchar(iscntrl((unsigned char)*text) ? '?' : *text);
+	report_plain_put(stdout, text);
 	putchar('\n');
 }
 

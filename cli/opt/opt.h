@@ -320,8 +320,9 @@ int cli_needs_command(const struct cli_cmd *cmd);
 void cli_list_commands(FILE *f, const struct cli_cmd *const *commands);
 /* On one screen what is used most, or @all options. */
 void cli_help(FILE *f, const struct cli_cmd *cmd, bool all);
-/* Print @text from column @col on, in lines of 80 that begin at @indent; ends the line. */
-void cli_wrap(FILE *f, const char *text, size_t col, size_t indent);
+#define CLI_WIDTH 80 /* columns of help */
+/* Print @text from column @col on, in lines of @width that begin at @indent; ends the line. */
+void cli_wrap(FILE *f, const char *text, size_t col, size_t indent, size_t width);
 /* All tables as one JSON object, commands of commands behind theirs; @commands ends with NULL.
  * Returns an exit status. */
 int cli_dump_options(FILE *f, const struct cli_cmd *const *commands);

@@ -42,7 +42,7 @@ void cli_list_commands(FILE *f, const struct cli_cmd *const *commands)
 	fprintf(f, "Commands:\n");
 	for (; *commands; commands++) {
 		fprintf(f, "  %-8s  ", word_of(*commands));
-		cli_wrap(f, (*commands)->summary, 12, 12);
+		cli_wrap(f, (*commands)->summary, 12, 12, CLI_WIDTH);
 	}
 }
 

@@ -5,16 +5,16 @@
 #include "base/util.h"
 #include "cli/opt/opt.h"
 
-enum { TEXT_COLUMN = 30, WIDTH = 80, FEW = 12 };
+enum { TEXT_COLUMN = 30, FEW = 12 };
 
-void cli_wrap(FILE *f, const char *text, size_t col, size_t indent)
+void cli_wrap(FILE *f, const char *text, size_t col, size_t indent, size_t width)
 {
 	bool first = true; /* of its line */
 
 	while (*text) {
 		size_t len = strcspn(text, " ");
 
-		if (col + !first + len > WIDTH && !first) {
+		if (col + !first + len > width && !first) {
 			fprintf(f, "\n%*s", (int)indent, "");
 			col = indent;
 			first = true;
@@ -81,7 +81,7 @@ static void help_option(FILE *f, const struct cli_opt *o, bool all)
 		fprintf(f, "%s\n%*s", left, TEXT_COLUMN, "");
 	else
 		fprintf(f, "%-*s", TEXT_COLUMN, left);
-	cli_wrap(f, text, TEXT_COLUMN, TEXT_COLUMN);
+	cli_wrap(f, text, TEXT_COLUMN, TEXT_COLUMN, CLI_WIDTH);
 }
 
 static void help_table(FILE *f, const struct cli_opt *o, bool all)
@@ -123,7 +123,7 @@ void cli_help(FILE *f, const struct cli_cmd *cmd, bool all)
 	if (cmd->subs)
 		fprintf(f, "%s sluice %s COMMAND [OPTION...]\n",
 			alone ? "      " : "usage:", cmd->name);
-	cli_wrap(f, cmd->summary, 0, 0);
+	cli_wrap(f, cmd->summary, 0, 0, CLI_WIDTH);
 	if (cmd->subs) {
 		fprintf(f, "\n");
 		cli_list_commands(f, cmd->subs);
