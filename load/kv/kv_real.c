@@ -155,12 +155,6 @@ static void real_tell(struct kv_real *k, uint64_t now_ns)
 			 n->total_read_bytes + n->total_write_bytes);
 }
 
-static void real_partial(struct kv_real *k, const char *why)
-{
-	k->r->partial = true;
-	snprintf(k->r->partial_why, sizeof(k->r->partial_why), "%s", why);
-}
-
 /* Has the interval ended, and when? */
 static bool interval_over(struct kv_real *k, uint64_t now_ns, uint64_t *end_ns)
 {
@@ -172,7 +166,7 @@ static bool interval_over(struct kv_real *k, uint64_t now_ns, uint64_t *end_ns)
 	if (now_ns >= limit || k->scale_stop)
 		return true;
 	if (real_stopped(k)) {
-		real_partial(k, "interrupted");
+		kv_result_partial(k->r, "interrupted");
 		return true;
 	}
 	if (!k->load_over || k->works || !kv_load_exhausted(k->load))
@@ -317,7 +311,7 @@ static void real_run(struct kv_real *k)
 	if (k->hook && k->hook->end)
 		k->hook->end(k->hook->arg, k);
 	if (k->failed)
-		real_partial(k, k->err.msg);
+		kv_result_partial(k->r, k->err.msg);
 	real_store_end(k);
 	flow_get_stats(k->flow, &f);
 	k->r->bytes_written = f.bytes_written;

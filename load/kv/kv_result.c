@@ -136,6 +136,12 @@ void kv_result_tiers(struct kv_result *r, const struct kv_cache *c)
 	}
 }
 
+void kv_result_partial(struct kv_result *r, const char *why)
+{
+	r->partial = true;
+	snprintf(r->partial_why, sizeof(r->partial_why), "%s", why);
+}
+
 void kv_result_input(struct kv_result *r, const struct kv_load *l)
 {
 	r->input_empty = kv_load_is_empty(l);

@@ -27,6 +27,9 @@ void kv_result_planned(struct kv_result *r, const struct kv_params *p, const str
 int kv_result_scaled(struct kv_result *r, const struct kv_scale *s, enum kv_scale_action action,
 		     double at_sec, const struct kv_scale_sample *sample);
 
+/* The run did not come to its end: @why. */
+void kv_result_partial(struct kv_result *r, const char *why);
+
 /* What is wrong with a recorded input. */
 void kv_result_input(struct kv_result *r, const struct kv_load *l);
 

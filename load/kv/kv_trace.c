@@ -237,12 +237,6 @@ static int scale(struct tracer *t)
 
 /* ------------------------------------------------------------------------- the run */
 
-static void tracer_partial(struct kv_result *r, const char *why)
-{
-	r->partial = true;
-	snprintf(r->partial_why, sizeof(r->partial_why), "%s", why);
-}
-
 /* Everything was asked for: the interval ends with the time, or with the last request. */
 static uint64_t natural_end(const struct tracer *t)
 {
@@ -281,7 +275,7 @@ static int tracer_run(struct tracer *t, uint64_t *end_ns)
 	}
 	*end_ns = kv_load_clock(t->model.load);
 	if (tracer_stopped(t))
-		tracer_partial(t->r, "stopped");
+		kv_result_partial(t->r, "stopped");
 	return r < 0 ? r : 0;
 }
 
@@ -411,9 +405,9 @@ static int trace(struct tracer *t)
 	if (r == 0)
 		r = tracer_run(t, &end_ns);
 	if (r < 0)
-		tracer_partial(t->r, kv_load_error(t->model.load, NULL) < 0
-					     ? "reading the input failed"
-					     : "writing the trace failed");
+		kv_result_partial(t->r, kv_load_error(t->model.load, NULL) < 0
+						? "reading the input failed"
+						: "writing the trace failed");
 	e = tracer_finish(t, end_ns);
 	r = r < 0 ? r : e;
 	e = trace_writer_close(t->writer, r < 0 ? NULL : t->err);
