@@ -10,6 +10,7 @@
 #include "base/util.h"
 #include "cli/cli.h"
 #include "cli/data/ckpt_open.h"
+#include "cli/opt/how.h"
 #include "cli/opt/opt_file.h"
 #include "cli/progress.h"
 #include "load/ckpt/model_file.h"
@@ -28,8 +29,7 @@ static const struct cli_opt cp_opts[] = {
 	CLI_GROUP("What"),
 	CLI_FLAG(struct cp_command, no_crc, 0, "no-crc", "the copy gets no TO.crc"),
 	CLI_GROUP("How"),
-	CLI_STR(struct cp_command, opts.engine, 'e', "engine", "NAME", NULL,
-		"as `sluice info' lists them; default: the first usable"),
+	CLI_ENGINE(struct cp_command, opts.engine),
 	CLI_GROUP("Object stores"),
 	CLI_TABLE(struct cp_command, object, struct sluice_object_opts, cli_object_opts),
 	CLI_GROUP("Output"),

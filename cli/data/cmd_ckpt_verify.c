@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "cli/cli.h"
 #include "cli/data/ckpt_open.h"
+#include "cli/opt/how.h"
 #include "cli/progress.h"
 #include "load/ckpt/model_file.h"
 #include "load/report/jobs/ckpt_files.h"
@@ -20,8 +21,7 @@ struct verify_command {
 
 static const struct cli_opt verify_opts[] = {
 	CLI_GROUP("How"),
-	CLI_STR(struct verify_command, opts.engine, 'e', "engine", "NAME", NULL,
-		"as `sluice info' lists them; default: the first usable"),
+	CLI_ENGINE(struct verify_command, opts.engine),
 	CLI_GROUP("Object stores"),
 	CLI_TABLE(struct verify_command, object, struct sluice_object_opts, cli_object_opts),
 	CLI_GROUP("Output"),

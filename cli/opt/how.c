@@ -6,8 +6,7 @@
 #include <string.h>
 
 const struct cli_opt cli_engine_opts[] = {
-	CLI_STR(struct sluice_opts, engine, 'e', "engine", "NAME", NULL,
-		"as `sluice info' lists them; default: the first usable"),
+	CLI_ENGINE(struct sluice_opts, engine),
 	CLI_SIZE_OF(struct sluice_opts, block, 'b', "block-size", "BYTES", "block",
 		    "bytes per block; default: what suits the device, near 1M"),
 	CLI_U32_OF(struct sluice_opts, depth, 'd', "queue-depth", "N", "depth",

@@ -23,6 +23,9 @@ struct cli_gpu {
 	bool gpu, gds;
 };
 /* clang-format off */
+#define CLI_ENGINE(T, field) \
+	CLI_STR(T, field, 'e', "engine", "NAME", NULL, \
+		"as `sluice info' lists them; default: the first usable")
 #define CLI_GDS(T, field) \
 	CLI_FLAG(T, field, 0, "gds", "GPUDirect Storage, by cuFile; needs --gpu"), \
 	CLI_ALIAS("use_gds")
