@@ -9,7 +9,6 @@
 
 #include <jansson.h>
 
-#include "base/err.h"
 #include "base/util.h"
 #include "cli/cli.h"
 #include "cli/hosts.h"

@@ -21,7 +21,6 @@
 #include "load/jobs/io.h"
 #include "load/measure/handle.h"
 #include "load/report/jobs/io_report.h"
-#include "load/report/result/lines.h"
 #include "load/report/result/result.h"
 
 struct io_command {

@@ -10,7 +10,6 @@
 
 #include "base/util.h"
 #include "cli/cli.h"
-#include "cli/cli_object.h"
 #include "cli/hosts.h"
 #include "cli/progress.h"
 #include "cli/replay_args.h"

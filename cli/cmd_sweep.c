@@ -19,7 +19,6 @@
 #include "cli/opt/opt_space.h"
 #include "cli/progress.h"
 #include "load/bed/buffers.h"
-#include "load/jobs/io.h"
 #include "load/jobs/sweep.h"
 #include "load/report/jobs/sweep_report.h"
 #include "load/report/result/lines.h"

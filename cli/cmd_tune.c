@@ -19,7 +19,6 @@
 #include "cli/opt/opt_json.h"
 #include "cli/opt/opt_space.h"
 #include "cli/progress.h"
-#include "load/jobs/io.h"
 #include "load/jobs/tune.h"
 #include "load/report/jobs/sweep_report.h"
 #include "load/report/jobs/tune_report.h"

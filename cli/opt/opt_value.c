@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sluice/object.h>
 #include <sluice/sluice.h>
 
 #include "base/size.h"

@@ -17,7 +17,6 @@
 #include "load/jobs/gdsio.h"
 #include "load/measure/cache.h"
 #include "load/measure/gate.h"
-#include "load/measure/handle.h"
 #include "load/measure/limit.h"
 
 /* ------------------------------------------------------------------- series */

@@ -12,7 +12,6 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/bed/bed_check.h"
 #include "load/bed/bed_file.h"
 #include "load/bed/buffers.h"
 #include "load/jobs/ckpt_ranks.h"

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/err.h"
 #include "base/gen.h"
 #include "base/util.h"
 #include "load/jobs/ckpt_ranks.h"

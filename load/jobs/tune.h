@@ -8,8 +8,13 @@
  *
  *	struct tune_job -> tune_check() -> tune_run() -> struct tune_result
  */
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <sluice/probe.h>
+
 #include "load/jobs/job_space.h"
-#include "load/jobs/trial.h"
 #include "load/jobs/tune_race.h"
 #include "load/measure/series.h"
 

@@ -3,6 +3,7 @@
 #define SLUICE_JOBS_TUNE_PLAN_H
 
 /* The sizes and shares of a search that follow from its job alone: see tune.h. */
+#include "load/jobs/trial.h"
 #include "load/jobs/tune.h"
 
 #define TUNE_SMALLEST (16ull << 20) /* operation that the search chooses itself */

@@ -2,7 +2,6 @@
 #include "load/measure/gate.h"
 
 #include <stdatomic.h>
-#include <stddef.h>
 
 #include "base/util.h"
 

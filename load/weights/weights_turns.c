@@ -6,7 +6,6 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "load/measure/handle.h"
 #include "load/weights/weights_run.h"
 
 #define GROUP_SEC 20e-6 /* that the smallest group takes, until it is known better */

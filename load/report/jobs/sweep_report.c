@@ -10,7 +10,6 @@
 #include "base/size.h"
 #include "base/util.h"
 #include "load/bed/buffers.h"
-#include "load/jobs/io.h"
 #include "load/jobs/sweep.h"
 #include "load/measure/limit.h"
 #include "load/report/result/lines.h"

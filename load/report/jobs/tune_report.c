@@ -12,6 +12,7 @@
 
 #include "base/size.h"
 #include "base/util.h"
+#include "load/bed/buffers.h"
 #include "load/jobs/tune.h"
 #include "load/report/jobs/sweep_report.h"
 #include "load/report/result/lines.h"
