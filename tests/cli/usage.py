@@ -216,6 +216,7 @@ def every_table_is_sound():
             if opt['letter']:
                 assert opt['letter'] not in letters, f'{cmd["name"]}: -{opt["letter"]} twice'
                 letters.add(opt['letter'])
+                assert opt['letter'] != 't' or opt['name'] in ('threads', 'io_parallel'), f'{cmd["name"]}: -t is threads'
             assert opt['help'] and opt['group'], opt
             assert opt['kind'] in ('flag', 'choice') or opt['meta'], opt
 
