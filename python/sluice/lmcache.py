@@ -5,7 +5,7 @@
      "adapter_params": {"dirs": ["/nvme0/kv"], "capacity_gb": 500}}
 
 The class has the six methods that LMCache asks for, and submit_batch_delete; nothing of LMCache is
-imported. docs/store.md says more.
+imported. docs/lmcache.md says more.
 """
 import threading
 from typing import Any

@@ -8,6 +8,7 @@
 Each rank has a folder of its own in each directory and an equal share of the capacity. Where all ranks have
 the same pages (MLA), SGLang has them written by one: that one has the store, and lends it to the others on its
 machine. Pages are read into and written from the host pool in place (v1); the simple calls work on tensors.
+docs/sglang.md says more.
 """
 import contextlib
 import errno

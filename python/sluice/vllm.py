@@ -8,7 +8,7 @@
 
 Blocks are read from and written into the shared memory of the primary tier in place. No call waits
 for a device. vLLM calls this interface experimental, and it has changed names: those of 0.33 and of
-before are known here.
+before are known here. docs/vllm.md says more.
 """
 import contextlib
 import hashlib

@@ -18,7 +18,7 @@ from kit import case, cases, path, run
 
 
 def adapter():
-    return json.dumps({**documented('native_plugin'), 'adapter_params': {'dirs': [path('lm')], 'capacity_gb': 1 / 4}})
+    return json.dumps({**documented('lmcache'), 'adapter_params': {'dirs': [path('lm')], 'capacity_gb': 1 / 4}})
 
 
 def lmcache(*words):
@@ -47,7 +47,7 @@ def manager(where):
     """That of LMCache's server; its memory holds 16 of the chunks."""
     from lmcache.v1.distributed.config import parse_args
     from lmcache.v1.distributed.storage_manager import StorageManager
-    config = {**documented('native_plugin'), 'adapter_params': {'dirs': [where], 'capacity_gb': 1 / 8}}
+    config = {**documented('lmcache'), 'adapter_params': {'dirs': [where], 'capacity_gb': 1 / 8}}
     return StorageManager(parse_args(['--l1-size-gb', str(16 * CHUNK / 2**30), '--l1-init-size-gb', '0', '--eviction-policy', 'LRU',
                                       '--l2-adapter', json.dumps(config)]))
 

@@ -19,8 +19,8 @@ def need(*names):
     return found[0] if len(found) == 1 else found
 
 
-def documented(word):
-    """The configuration in docs/store.md that has this word in it."""
-    with open(os.path.join(sys.argv[1], 'docs', 'store.md'), encoding='utf-8') as f:
-        found = re.findall(r"(?:```json\n|config ')(\{.*?\})(?:\n```|')", f.read(), re.S)
-    return next(json.loads(text) for text in found if word in text)
+def documented(engine):
+    """The configuration on the page of this engine."""
+    with open(os.path.join(sys.argv[1], 'docs', f'{engine}.md'), encoding='utf-8') as f:
+        found = re.search(r"(?:```json\n|config ')(\{.*?\})(?:\n```|')", f.read(), re.S)
+    return json.loads(found[1])

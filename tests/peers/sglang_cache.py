@@ -38,7 +38,7 @@ class HiCache:
         self.controller = controllers.HiCacheController(
             allocator, self.host, PAGE, None, threading.Event(), io_backend='direct', storage_backend='dynamic',
             prefetch_threshold=PAGE, model_name=model,
-            storage_backend_extra_config={**documented('SluiceStorage'), 'dirs': [store], 'capacity_gb': 1 / 16})
+            storage_backend_extra_config={**documented('sglang'), 'dirs': [store], 'capacity_gb': 1 / 16})
 
     @staticmethod
     def memory(size):

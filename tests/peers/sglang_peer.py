@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """sluice.sglang.SluiceStorage made by SGLang's own factory of HiCache back ends, from the configuration that
-docs/store.md shows.  The pool of pages is a stand-in: SGLang's own wants its kernels."""
+docs/sglang.md shows.  The pool of pages is a stand-in: SGLang's own wants its kernels."""
 import os
 
 from peer import documented, need
@@ -28,7 +28,7 @@ class Pool:
 
 
 def backend(**more):
-    extra = {**documented('SluiceStorage'), 'dirs': [path('kv')], 'capacity_gb': 1 / 16}
+    extra = {**documented('sglang'), 'dirs': [path('kv')], 'capacity_gb': 1 / 16}
     config = storage.HiCacheStorageConfig(tp_rank=0, tp_size=1, pp_rank=0, pp_size=1, attn_cp_rank=0, attn_cp_size=1,
                                           is_mla_model=False, enable_storage_metrics=False, is_page_first_layout=True,
                                           model_name='m', extra_config=extra)

@@ -34,7 +34,7 @@ class Model:
             return [self.net.generate(torch.tensor([p]), max_new_tokens=8, do_sample=False)[0, 300:].tolist() for p in PROMPTS]
 
     def serve(self, store, prompts):
-        transfer = documented('SluiceTier')
+        transfer = documented('vllm')
         more = transfer['kv_connector_extra_config']
         more['cpu_bytes_to_use'] = 2 << 20  # three and a half prompts, and vLLM needs some of it to load others
         more['secondary_tiers'][0].update(dirs=[store], capacity_gb=1 / 16)

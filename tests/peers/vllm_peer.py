@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """sluice.vllm.SluiceTier beside vLLM's own tiers: made by its factory from the configuration that
-docs/store.md shows, and called as its tiering manager does.  vllm_engine.py runs all of vLLM."""
+docs/vllm.md shows, and called as its tiering manager does.  vllm_engine.py runs all of vLLM."""
 import mmap
 import time
 from types import SimpleNamespace as Said
@@ -17,7 +17,7 @@ SPEC = Said(config=Said(model=Said(name='m', dtype='float16')))
 
 
 def documented_tier():
-    (tier,) = documented('SluiceTier')['kv_connector_extra_config']['secondary_tiers']
+    (tier,) = documented('vllm')['kv_connector_extra_config']['secondary_tiers']
     return tier
 
 
