@@ -324,12 +324,12 @@ def _transforms(info: Any) -> Any:
 
 
 def _check_part(item: Any, stored: torch.Tensor) -> None:
-    """What the metadata want of a tensor must lie in what the file has: behind that are others' bytes."""
-    offsets, lengths = tuple(item.storage_offsets), tuple(item.lengths)
-    if len(lengths) != stored.dim() or any(
-            offset < 0 or offset + length > size for offset, length, size in zip(offsets, lengths, stored.shape)):
-        raise AssertionError(f'{item.storage_index}: the file has {tuple(stored.shape)}, {lengths} from {offsets} on '
-                             'are wanted')
+    """What the metadata want of a tensor must lie in the file's, which others' bytes follow."""
+    offsets, lengths, shape = tuple(item.storage_offsets), tuple(item.lengths), tuple(stored.shape)
+    if len(lengths) != len(shape) or any(
+            at < 0 or at + length > size for at, length, size in zip(offsets, lengths, shape)):
+        raise AssertionError(f'{item.storage_index}: the file has {shape}, {lengths} from '
+                             f'{offsets} on are wanted')
 
 
 def _alike(target: torch.Tensor, stored: torch.Tensor, lengths: Any) -> bool:

@@ -213,7 +213,10 @@ class Archive:
             self._reading = run_behind(lambda: self._reader.read(ranges), 'sluice-load', memories)
 
     def settle(self, device: torch.device) -> None:
-        """From here on storages are filled when they are asked for: what nobody has begun to read goes to this device."""
+        """From here on storages are filled when they are asked for.
+
+        device: where those are read to that nobody has begun to read.
+        """
         self.wait()
         self.begin(lambda key: None if f'data/{key}' in self._ready else device, True)
 

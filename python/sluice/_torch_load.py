@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What torch.load() would load, with all tensors read in one batch.
 
-What is plain tensors is unpickled here.  Where a storage is asked for there is one that is not filled
-yet; when that is done all of them are, from their places in the file, in the memory where they belong.
-Of many storages unpickling takes as long as reading: those of which it is known before where they will
-be, on the host or a GPU, are read meanwhile, as the directory of the file has them, small ones into memory
-that they share.  All else torch unpickles, with its own checks of what may be in a file, when all
-storages are read: it may run code that looks into them.
+What is plain tensors is unpickled here.  Where a storage is asked for there is one that is not
+filled yet; when that is done all of them are, from their places in the file, in the memory where
+they belong.  Of many storages unpickling takes as long as reading: those of which it is known
+before where they will be, on the host or a GPU, are read meanwhile, as the directory of the file
+has them, small ones into memory that they share.  All else torch unpickles, with its own checks of
+what may be in a file, when all storages are read: it may run code that looks into them.
 """
 import collections
 import contextlib

@@ -221,7 +221,7 @@ class Plan:
         return total
 
     def send(self, file: Writer) -> None:
-        """All that is not sent yet.  The memory of tensors goes then, also where an error keeps us."""
+        """All that is not sent yet.  The memory of tensors goes, also where an error keeps us."""
         try:
             self._send(file)
         finally:

@@ -196,7 +196,8 @@ class _Model:
                                   f'{name!r}') from None
 
     def read(self) -> None:
-        # All are taken first: where Ctrl-C came twice a thread reads on, and others may want more by then.
+        # All are taken first: where Ctrl-C came twice a thread reads on, and others may want more
+        # by then.
         for shard, ranges in [(shard, shard.take()) for shard in self.shards]:
             shard.read(ranges)
 

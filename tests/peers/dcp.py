@@ -291,7 +291,8 @@ def damage_is_found_and_named():
 @each([1 << 20, 3 << 20])  # of which one is copied, and the other read into place
 def metadata_that_want_more_than_a_file_has_are_refused(count):
     place = path('ckpt')
-    dcp.save({'a': torch.ones(count), 'b': torch.ones(count)}, storage_writer=FileSystemWriter(place))
+    two = {'a': torch.ones(count), 'b': torch.ones(count)}
+    dcp.save(two, storage_writer=FileSystemWriter(place))
     name = os.path.join(place, '.metadata')
     metadata = pickle.loads(content(name))
     longer = torch.Size([count + 1000])
@@ -299,7 +300,8 @@ def metadata_that_want_more_than_a_file_has_are_refused(count):
     entry.size, entry.chunks = longer, [dataclasses.replace(entry.chunks[0], sizes=longer)]
     with open(name, 'wb') as f:
         pickle.dump(metadata, f)
-    error = raises(BaseException, dcp.load, {'a': torch.zeros(longer)}, storage_reader=Reader(place))
+    got = {'a': torch.zeros(longer)}
+    error = raises(BaseException, dcp.load, got, storage_reader=Reader(place))
     assert f'the file has ({count},), ({count + 1000},) from (0,) on' in str(error), error
 
 

@@ -324,12 +324,14 @@ def what_was_to_be_read_when_a_dtype_failed_is_forgotten():
 def what_was_to_be_read_behind_a_damaged_shard_is_forgotten(number):
     place = path('damaged')
     os.mkdir(place)
-    files = {f'model-{i}-of-2.safetensors': {f'{i}.{k}': array('float32', (1500000 // number,), k) for k in range(number)}
-             for i in (1, 2)}
+    shape = (1500000 // number,)
+    files = {f'model-{i}-of-2.safetensors':
+             {f'{i}.{k}': array('float32', shape, k) for k in range(number)} for i in (1, 2)}
     for name, arrays in files.items():
         save_file(arrays, os.path.join(place, name))
     with open(os.path.join(place, 'model.safetensors.index.json'), 'w', encoding='utf-8') as f:
-        json.dump({'weight_map': {key: name for name, arrays in files.items() for key in arrays}}, f)
+        weight_map = {key: name for name, arrays in files.items() for key in arrays}
+        json.dump({'weight_map': weight_map}, f)
     with open(os.path.join(place, 'model-1-of-2.safetensors'), 'r+b') as f:
         f.seek(-1, os.SEEK_END)
         last = f.read(1)[0]
