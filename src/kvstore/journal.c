@@ -10,6 +10,8 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -163,14 +165,18 @@ static void load_forget(struct store_shelf *sh)
 	struct sluice_store *s = sh->store;
 	struct store_entry *e;
 	uint32_t pos = 0;
+	uint64_t n = 0;
+	char text[80];
 
-	s->stats.lost++;
 	while ((e = store_index_next(&s->index, &pos)))
 		if (e->shelf == sh->nr && e->state == STORE_LIVE) {
 			store_entry_drop(s, e);
-			s->stats.lost++;
+			n++;
 		}
+	s->stats.lost += 1 + n;
 	store_tier_lose(sh, false);
+	snprintf(text, sizeof(text), "its log is damaged: %" PRIu64 " values before that are lost", n);
+	store_tell(s, -EBADMSG, sh->path, 0, text);
 }
 
 void store_journal_settle(struct sluice_store *s)
