@@ -198,7 +198,7 @@ static int io_build(struct io_command *c)
 	if (r != CLI_OK)
 		return r;
 	c->job.places = c->places.items;
-	c->job.in_own = c->places.own.path;
+	c->job.in_own = c->places.own.path ? &c->places.own : NULL;
 	c->job.nr_places = c->places.nr;
 	c->job.first_place =
 		cli_hosts_rank() * (unsigned)c->places.nr; /* ranks may share a folder */

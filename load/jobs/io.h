@@ -46,7 +46,6 @@ struct io_job {
 	bool validate;           /* compare what was moved */
 	bool keep;               /* leave the files that were created */
 	bool overwrite;          /* replace files that are not ours */
-	bool in_own;             /* the folder of the places is of this run alone */
 	uint64_t seed;           /* of the data */
 	uint32_t memory;         /* enum bed_memory */
 	unsigned first_place;    /* files are called as if so many places were before */
@@ -56,7 +55,8 @@ struct io_job {
 	struct sluice_opts opts; /* of each worker's handle */
 	uint64_t limit;          /* of the device, bytes per second; 0: not known */
 	bool measure_limit;
-	const atomic_int *stop; /* optional: give up when it is not 0 */
+	const struct bed_folder *in_own; /* optional: all places are this one, of this run alone */
+	const atomic_int *stop;          /* optional: give up when it is not 0 */
 	/* Optional: called a few times a second from the thread that called io_job_run(). */
 	void (*progress)(void *arg, enum io_step step, uint64_t done, uint64_t total);
 	/* Optional, from the same thread: files may be used and there is room; nothing is made yet.

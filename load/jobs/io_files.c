@@ -118,6 +118,9 @@ static int io_own_folder(struct io_files *f, unsigned w, const struct bed_folder
 	const struct io_place *places = f->job->places;
 	unsigned i = 0;
 
+	*ret = f->job->in_own;
+	if (*ret)
+		return 0;
 	while (strcmp(places[i].folder, places[w].folder) != 0)
 		i++;
 	*ret = &f->own[i];
@@ -131,7 +134,7 @@ static int io_file_make(struct io_files *f, unsigned i, struct sluice_err *err)
 	const struct bed_folder *own;
 	int r = 0;
 
-	if (!f->all[i].found && !f->job->keep && !f->job->in_own) {
+	if (!f->all[i].found && (!f->job->keep || f->job->in_own)) {
 		bed_file_fini(&f->all[i], true);
 		r = io_own_folder(f, i / f->per, &own, err);
 		if (r == 0)

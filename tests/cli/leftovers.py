@@ -40,9 +40,9 @@ def wait_for(process, pattern):
         time.sleep(0.005)
 
 
-def killed(command):
+def killed(command, *args):
     """Start it, kill it without a word, return the folder it leaves."""
-    process = clikit.start(command, *LONG[command])
+    process = clikit.start(command, *(args or LONG[command]))
     (name, *_) = wait_for(process, f'sluice-{command}-*/*')
     process.send_signal(signal.SIGKILL)
     process.communicate()
@@ -59,6 +59,13 @@ def killed_case(command):
             assert not os.path.exists(left), os.listdir(left)
             assert not glob.glob('sluice-*'), os.listdir('.')
     return f'what a killed {command} left is removed by the next run', case
+
+
+def what_a_killed_io_without_a_folder_left_is_removed():
+    with folder():
+        left = killed('io', '--io_size', '64K', '--loops', '1000000')
+        clikit.Command('io')('--io_size', '4K', '--loops', '1')
+        assert os.listdir('.') == [], os.listdir(left)
 
 
 def a_folder_in_use_is_not_removed():
@@ -201,7 +208,8 @@ def a_folder_put_in_the_place_of_ours_is_not_written_to():
         assert sorted(os.listdir(ours)) == sorted(names)
 
 
-tap.run(*map(killed_case, LONG), a_folder_in_use_is_not_removed, what_the_user_put_there_stays, what_was_not_written_down_stays,
+tap.run(*map(killed_case, LONG), what_a_killed_io_without_a_folder_left_is_removed, a_folder_in_use_is_not_removed,
+        what_the_user_put_there_stays, what_was_not_written_down_stays,
         a_book_that_others_could_have_written_is_not_believed, a_link_in_place_of_a_folder_is_not_followed,
         a_file_that_becomes_a_link_is_not_written_through, what_was_swapped_is_not_removed,
         a_folder_put_in_the_place_of_ours_is_not_written_to)
