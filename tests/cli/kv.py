@@ -750,6 +750,7 @@ def a_run_on_storage_is_measured_and_leaves_nothing():
         assert c['storage_read_device_p50_ms'] <= c['storage_read_p50_ms']
         assert common['bytes_written'] >= written['bytes']
         assert 'compared with what was written' in out
+        assert all(f'page cache, {s["kind"]}s: {s["cache"]}\n' in out for s in (read, written)), out
         with open('job.fio', encoding='utf-8') as f:
             job = f.read()
         assert 'rw=randrw' in job and 'bssplit=' in job and 'ioengine=libaio' in job, job

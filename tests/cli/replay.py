@@ -327,7 +327,9 @@ def what_is_said_of_the_page_cache_is_proven():
     write_trace('t.csv', rows)
     for options, read, write in ([], 'cold (O_DIRECT)', 'used, flushed within the time'), \
             (['--direct', 'never'], 'warm (written through the page cache before)', 'used, flushed within the time'):
-        series = {s['kind']: s['cache'] for s in replay('t.csv', *FLAT, '--target', 'd', '--durability', 'data', *options)['series']}
+        result = replay('t.csv', *FLAT, '--target', 'd', '--durability', 'data', *options)
+        series = {s['kind']: s['cache'] for s in result['series']}
+        assert all(f'cache:      {kind}s: {state}\n' in result['text'] for kind, state in series.items()), result['text']
         assert series == {'read': read, 'write': write} or 'warm' in series['read'], (options, series)
     series = replay('t.csv', *FLAT, '--target', 'memory')['series']
     assert {s['cache'] for s in series} == {'not used (no files)'}, series

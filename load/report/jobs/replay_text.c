@@ -2,6 +2,7 @@
 /* A replay in words. */
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #include "base/size.h"
 #include "base/util.h"
@@ -284,6 +285,19 @@ static void ran_lines(FILE *f, const struct replay_result *res)
 		}
 }
 
+/* Each state of the page cache once. */
+static void page_cache_lines(FILE *f, const struct replay_result *res)
+{
+	for (unsigned i = 0; i < res->nr_series; i++) {
+		const struct run_series *s = &res->series[i], *was = res->series;
+
+		while (was != s && (was->read != s->read || strcmp(was->cache, s->cache) != 0))
+			was++;
+		if (was == s && !s->no_storage)
+			fprintf(f, "cache:      %ss: %s\n", s->read ? "read" : "write", s->cache);
+	}
+}
+
 static void error_lines(FILE *f, const struct replay_result *res)
 {
 	const uint64_t *n = res->errors;
@@ -314,6 +328,7 @@ void replay_report_text(FILE *f, const struct replay_report *r)
 		report_remote_lines(f, &res->remote);
 	passed_line(f, res);
 	ran_lines(f, res);
+	page_cache_lines(f, res);
 	fprintf(f, "cpu:        %.3f s user, %.3f s system\n", res->cpu_user_sec,
 		res->cpu_system_sec);
 	fprintf(f, "written:    %s in all\n", sluice_size_format(text, res->bytes_written));

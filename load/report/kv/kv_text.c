@@ -308,6 +308,10 @@ static void storage_notes(FILE *f, const struct kv_result *res)
 			sluice_size_format(read, res->storage_bytes[0]),
 			sluice_size_format(written, res->storage_bytes[1]));
 	fprintf(f, "  %s written to storage in all\n", sluice_size_format(all, res->bytes_written));
+	for (unsigned i = 0; i < ARRAY_SIZE(res->series); i++)
+		if (res->series[i].ops)
+			fprintf(f, "  page cache, %ss: %s\n",
+				res->series[i].read ? "read" : "write", res->series[i].cache);
 }
 
 static void notes(FILE *f, const struct kv_report *r)
