@@ -750,6 +750,8 @@ def a_run_on_storage_is_measured_and_leaves_nothing():
         assert c['storage_read_device_p50_ms'] <= c['storage_read_p50_ms']
         assert common['bytes_written'] >= written['bytes']
         assert 'compared with what was written' in out
+        (line,) = (line for line in out.split('\n') if 'end to end' in line)
+        assert line.split().count('-') == 4, line  # of 6 requests mean and median
         assert all(f'page cache, {s["kind"]}s: {s["cache"]}\n' in out for s in (read, written)), out
         with open('job.fio', encoding='utf-8') as f:
             job = f.read()

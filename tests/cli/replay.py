@@ -31,6 +31,14 @@ def every_target(*more):
 
 
 @in_folder
+def a_percentile_of_too_few_is_not_told():
+    for nr in 99, 100:
+        write_trace('t.csv', [(0, 'Write', 4096, 2, f'k{i}', 'Evict') for i in range(nr)])
+        (line,) = (line for line in replay('t.csv', *FLAT, '--target', 'null')['text'].split('\n') if 'up to' in line)
+        assert (line.split()[-3] == '-') == (nr < 100), line
+
+
+@in_folder
 def every_target_does_the_same_operations_and_verifies():
     rows = some_rows()
     write_trace('t.csv', rows)

@@ -8,6 +8,7 @@
 #include "base/util.h"
 #include "load/report/jobs/replay_report.h"
 #include "load/report/result/lines.h"
+#include "load/stat/stat.h"
 
 #define PACE_TEXT 48
 
@@ -173,7 +174,8 @@ static void class_line(FILE *f, const struct replay_report *r, const struct repl
 		trace_op_names[c->op], replay_tier_names[c->tier], *phase ? phase : "-",
 		replay_size_names[c->size], c->ops, sec > 0 ? (double)c->ops / sec : 0, speed,
 		report_time(mean, samples_mean(&c->latency)), report_time(p50, v[0]),
-		report_time(p99, v[1]), report_time(max, c->latency.max));
+		report_time(p99, stat_percentile_known(c->latency.n, levels[1]) ? v[1] : NAN),
+		report_time(max, c->latency.max));
 }
 
 static void class_lines(FILE *f, const struct replay_report *r)

@@ -8,6 +8,7 @@
 #include "base/util.h"
 #include "load/report/kv/kv_report.h"
 #include "load/report/result/lines.h"
+#include "load/stat/stat.h"
 
 static void heading(FILE *f, const char *text)
 {
@@ -40,14 +41,24 @@ static char *ms(char buf[REPORT_TIME_TEXT], double v)
 	return buf;
 }
 
-static void latency_line(FILE *f, const char *name, const json_t *j)
+static const double level_at[] = {50, 95, 99, 99.9, 99.99};
+static const char *const level_names[] = {"p50", "p95", "p99", "p999", "p9999"};
+
+/* The result has what kv-cache.py would; here stands what @n samples tell. */
+static void level_cell(FILE *f, unsigned level, double v, uint64_t n)
 {
-	static const char *const levels[] = {"mean", "p50", "p95", "p99", "p999", "p9999"};
 	char text[REPORT_TIME_TEXT];
 
-	fprintf(f, "  %-22s", name);
-	for (unsigned i = 0; i < ARRAY_SIZE(levels); i++)
-		fprintf(f, " %11s", ms(text, kv_report_number(j, levels[i])));
+	fprintf(f, " %11s", ms(text, stat_percentile_known(n, level_at[level]) ? v : NAN));
+}
+
+static void latency_line(FILE *f, const char *name, const json_t *j, uint64_t n)
+{
+	char text[REPORT_TIME_TEXT];
+
+	fprintf(f, "  %-22s %11s", name, ms(text, kv_report_number(j, "mean")));
+	for (unsigned i = 0; i < ARRAY_SIZE(level_at); i++)
+		level_cell(f, i, kv_report_number(j, level_names[i]), n);
 	fputc('\n', f);
 }
 
@@ -68,9 +79,12 @@ static void overall(FILE *f, const struct kv_report *r, const json_t *json)
 	heading(f, "Latency of requests");
 	fprintf(f, "  %-22s %11s %11s %11s %11s %11s %11s\n", "", "mean", "p50", "p95", "p99",
 		"p99.9", "p99.99");
-	latency_line(f, "end to end", json_object_get(s, "end_to_end_latency_ms"));
-	latency_line(f, "storage, per request", json_object_get(s, "storage_io_latency_ms"));
-	latency_line(f, "generation", json_object_get(s, "generation_latency_ms"));
+	latency_line(f, "end to end", json_object_get(s, "end_to_end_latency_ms"),
+		     res->end_to_end.n);
+	latency_line(f, "storage, per request", json_object_get(s, "storage_io_latency_ms"),
+		     res->storage.n);
+	latency_line(f, "generation", json_object_get(s, "generation_latency_ms"),
+		     res->generation.n);
 }
 
 /* ------------------------------------------------------------------- storage */
@@ -126,23 +140,22 @@ static void tiers(FILE *f, const struct kv_report *r, const json_t *json)
 	}
 }
 
-static void level_line(FILE *f, const json_t *json, const char *name, const char *key)
+static void level_line(FILE *f, const json_t *json, const char *name, const char *key, uint64_t n)
 {
-	static const char *const levels[] = {"p50", "p95", "p99", "p999", "p9999"};
-	char path[64], text[REPORT_TIME_TEXT];
+	char path[64];
 
 	snprintf(path, sizeof(path), "%s_p50_ms", key);
 	if (!isfinite(cache(json, path)))
 		return;
 	fprintf(f, "  %-30s", name);
-	for (unsigned i = 0; i < ARRAY_SIZE(levels); i++) {
-		snprintf(path, sizeof(path), "%s_%s_ms", key, levels[i]);
-		fprintf(f, " %11s", ms(text, cache(json, path)));
+	for (unsigned i = 0; i < ARRAY_SIZE(level_at); i++) {
+		snprintf(path, sizeof(path), "%s_%s_ms", key, level_names[i]);
+		level_cell(f, i, cache(json, path), n);
 	}
 	fputc('\n', f);
 }
 
-static void tier_latencies(FILE *f, const json_t *json)
+static void tier_latencies(FILE *f, const struct kv_result *res, const json_t *json)
 {
 	static const char *const ways[] = {"read", "write"};
 	char name[64], key[64];
@@ -152,16 +165,18 @@ static void tier_latencies(FILE *f, const json_t *json)
 		"p99.99");
 	for (unsigned t = 0; t < KV_TIERS; t++) {
 		for (unsigned w = 0; w < 2; w++) {
+			uint64_t n = res->tier[t][w].n;
+
 			snprintf(name, sizeof(name), "%s %s", tier_words[t], ways[w]);
 			snprintf(key, sizeof(key), "%s_%s", tier_keys[t], ways[w]);
-			level_line(f, json, name, key);
+			level_line(f, json, name, key, n);
 			for (unsigned part = 0; t == KV_NVME && part < 2; part++) {
 				const char *what = part ? "host" : "device";
 
 				snprintf(name, sizeof(name), "  of that %s",
 					 part ? "outside the device" : "at the device");
 				snprintf(key, sizeof(key), "storage_%s_%s", ways[w], what);
-				level_line(f, json, name, key);
+				level_line(f, json, name, key, n);
 			}
 		}
 	}
@@ -358,7 +373,7 @@ void kv_report_text(FILE *f, const struct kv_report *r, const json_t *json)
 	overall(f, r, json);
 	tiers(f, r, json);
 	if (!r->job->trace_path)
-		tier_latencies(f, json);
+		tier_latencies(f, r->res, json);
 	hits(f, r, json);
 	qos(f, r, json);
 	autoscaling(f, r);
