@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <sluice/sluice.h>
 
@@ -183,6 +184,19 @@ static void sweep_set_job(struct sweep_command *c)
 	job->state = c->state;
 }
 
+/* Is it free?  From now on it is nobody else's: another sweep may begin at the same moment. */
+static bool take_log_dir(struct sweep_command *c, const char *dir)
+{
+	if (sweep_logs_check(dir, false, NULL) < 0)
+		return false;
+	if (c->dry_run || c->job.resume)
+		return true;
+	if (mkdir(dir, 0777) < 0)
+		return errno != EEXIST; /* why it cannot be made is told later */
+	c->logs_made = 1;
+	return true;
+}
+
 /*
  * Where none was named, one that no sweep has used, so that sweeps can be repeated in one
  * place; to resume, the last one used.
@@ -198,7 +212,7 @@ static int pick_log_dir(struct sweep_command *c)
 			c->picked = NULL;
 			return cli_fail(&cmd_sweep, CLI_FAILED, "out of memory");
 		}
-		if (n == LOG_DIRS || sweep_logs_check(c->picked, false, NULL) == 0)
+		if (n == LOG_DIRS || take_log_dir(c, c->picked))
 			c->log_dir = c->picked;
 	}
 	if (last && c->job.resume) {
@@ -324,8 +338,6 @@ static int sweep_do(void *args, struct cli_end *end, struct sluice_err *err)
 	c->job.point_done = point_done;
 	c->job.arg = c;
 	r = sweep_run(&c->job, &c->res, err);
-	if (!c->res.began)
-		sweep_logs_undo(c->log_dir, c->logs_made);
 	end->tell = c->res.began;
 	end->refused = !c->res.began;
 	snprintf(end->interrupted, sizeof(end->interrupted), "--resume goes on with what is in %s",
@@ -360,6 +372,8 @@ static int sweep_main(void *args, int argc, char **argv)
 						      c->job.stop, sweep_do, sweep_tell},
 				c);
 	}
+	if (!c->res.began)
+		sweep_logs_undo(c->log_dir, c->logs_made);
 	sweep_result_fini(&c->res);
 	space_fini(&c->space);
 	free(c->state);

@@ -482,6 +482,15 @@ def a_sweep_can_be_repeated_in_one_place():
         assert 'not empty' in err, err
 
 
+def sweeps_that_begin_together_have_logs_of_their_own():
+    with folder():
+        all_of_them = [start(*SMALL, '--no_write') for _ in range(5)]
+        for process in all_of_them:
+            out, err = process.communicate()
+            assert process.returncode == 0, (out, err)
+        assert len(glob.glob('_aio_bench_logs*/' + STATE)) == 5, os.listdir('.')
+
+
 def a_sweep_that_still_runs_cannot_be_resumed():
     with folder():
         process = started()
@@ -690,6 +699,7 @@ tap.run(
     the_time_of_the_interrupted_sweep_counts,
     another_sweep_cannot_be_resumed,
     a_sweep_can_be_repeated_in_one_place,
+    sweeps_that_begin_together_have_logs_of_their_own,
     a_sweep_that_still_runs_cannot_be_resumed,
     what_a_killed_sweep_left_is_removed_by_resume,
     a_dry_run_of_a_resumption_counts_what_is_left,
