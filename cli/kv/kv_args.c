@@ -137,10 +137,6 @@ static int kv_cache_dir_check(const char *path, struct sluice_err *err)
 
 	if (cli_is_object(path))
 		return 0;
-	if (!*path)
-		return sluice_fail(err, -EINVAL,
-				   "--cache-dir: is empty; name a folder, or leave the option away "
-				   "for a temporary one");
 	if (!full)
 		return sluice_fail(err, -EINVAL, "--cache-dir: '%s': %s", path,
 				   strerror(errno ? errno : ENOMEM));

@@ -183,6 +183,8 @@ static int set_name(struct parser *p, const struct slot *s, const char **value)
 {
 	struct sluice_err err = {0, ""};
 
+	if (!**value && (s->opt->role == CLI_ROLE_PLACE || s->opt->role == CLI_ROLE_OBJECT))
+		return cli_bad(p, "--%s: is empty", s->name);
 	if (s->opt->role && cli_name(value, s->opt->role, *value, &err) < 0)
 		return cli_bad(p, "--%s: %s", s->name, err.msg);
 	return CLI_OK;

@@ -122,6 +122,17 @@ def unknown_schemes_are_refused_wherever_a_name_is_given():
 
 
 @in_folder
+def an_empty_place_is_said_of_the_option_that_names_it():
+    tried = 0
+    for command, named in commands():
+        for role, option, who in named:
+            if option and role in ('place', 'object'):
+                refused(*command, *option, '', says=[f'{who}: is empty'])
+                tried += 1
+    assert tried > 10, tried
+
+
+@in_folder
 def file_in_front_of_a_path_is_taken_off():
     here = os.getcwd()
     done = sluice(*BENCH, '--nvme-path', f'file://{here}', '--json', f'file://{here}/r.json')
