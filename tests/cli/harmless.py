@@ -76,6 +76,22 @@ def names_of_a_result_are_told_harmlessly():
 
 
 @in_folder
+def a_name_makes_no_lines_of_its_own():
+    with open('t.csv', 'w') as f:
+        f.write(HEADER + '0.0,Read,4096,Tier-2,"k\nlag:        none",Decode\n')
+    out, _ = call('replay', 't.csv', '--target', 'd', '--missing', 'fail', status=1)
+    assert 'partial: ' in out and '\nlag:' not in out, out
+    for name in 'a\nb.json', 'b.json':
+        out, _ = call('bench', '--sizes', '4K', '-n', '2', '--no-limit', '-w', '--json', '-')
+        r = json.loads(out)
+        r['series'][0]['name'] += '\nall faster'
+        r['series'][0]['partial'], r['series'][0]['partial_why'] = True, 'why\nall faster'
+        save(name, r)
+    out, _ = call('merge', 'a\nb.json', 'b.json')
+    assert 'all faster' in out and '\nall faster' not in out and '\nb.json' not in out, out
+
+
+@in_folder
 def bad_values_are_quoted_harmlessly():
     r = sample()
     r['schema'] = 'sluice' + EVIL
@@ -139,6 +155,7 @@ def a_name_in_a_job_for_fio_is_no_option():
 
 tap.run(
     names_of_a_result_are_told_harmlessly,
+    a_name_makes_no_lines_of_its_own,
     bad_values_are_quoted_harmlessly,
     names_of_files_are_told_harmlessly,
     data_on_standard_output_is_as_it_is,

@@ -8,6 +8,7 @@
 #include "base/util.h"
 #include "load/report/jobs/replay_report.h"
 #include "load/report/result/lines.h"
+#include "load/report/result/text.h"
 #include "load/stat/stat.h"
 
 #define PACE_TEXT 48
@@ -148,6 +149,14 @@ void replay_report_plan(FILE *f, const struct replay_report *r)
 }
 
 /* ----------------------------------------------------------------- what was done */
+
+/* @why names a key of the trace, which may have ends of lines in it. */
+static void said_line(FILE *f, const char *what, const char *why)
+{
+	fputs(what, f);
+	report_plain_put(f, why);
+	fputc('\n', f);
+}
 
 /* Bytes for which nothing takes any time have no bandwidth. */
 static bool has_speed(const struct replay_job *job, unsigned tier)
@@ -304,11 +313,11 @@ static void error_lines(FILE *f, const struct replay_result *res)
 {
 	const uint64_t *n = res->errors;
 
-	if (n[TRACE_READ] + n[TRACE_WRITE] + n[TRACE_DELETE])
-		fprintf(f,
-			"failed:     %" PRIu64 " reads, %" PRIu64 " writes, %" PRIu64
-			" deletions; the first: %s\n",
-			n[TRACE_READ], n[TRACE_WRITE], n[TRACE_DELETE], res->first_error);
+	if (!(n[TRACE_READ] + n[TRACE_WRITE] + n[TRACE_DELETE]))
+		return;
+	fprintf(f, "failed:     %" PRIu64 " reads, %" PRIu64 " writes, %" PRIu64 " deletions",
+		n[TRACE_READ], n[TRACE_WRITE], n[TRACE_DELETE]);
+	said_line(f, "; the first: ", res->first_error);
 }
 
 void replay_report_text(FILE *f, const struct replay_report *r)
@@ -320,7 +329,7 @@ void replay_report_text(FILE *f, const struct replay_report *r)
 	target_lines(f, r);
 	class_lines(f, r);
 	if (res->partial)
-		fprintf(f, "partial:    %s\n", res->partial_why);
+		said_line(f, "partial:    ", res->partial_why);
 	total_line(f, r);
 	lag_lines(f, r);
 	cache_lines(f, r);

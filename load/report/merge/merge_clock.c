@@ -10,6 +10,8 @@
 #include "load/report/result/lines.h"
 #include "load/report/result/text.h"
 
+#define NAME_TEXT 256
+
 /* ---------------------------------------------------------------------- shift */
 
 static void shift(json_t *of, const char *key, double ahead)
@@ -79,26 +81,26 @@ static void own_clock(FILE *f, const json_t *member)
 {
 	const json_t *c = json_object_get(member, "wall_clock"),
 		     *ahead = json_object_get(c, "ahead_sec");
-	char off[REPORT_TIME_TEXT], bound[REPORT_TIME_TEXT];
+	char off[REPORT_TIME_TEXT], bound[REPORT_TIME_TEXT], name[NAME_TEXT];
 
+	report_plain(name, sizeof(name), report_text(member, "name"));
 	if (json_is_number(ahead))
-		fprintf(f, "clock:      %s: %s %s, as was said\n", report_text(member, "name"),
+		fprintf(f, "clock:      %s: %s %s, as was said\n", name,
 			clock_amount(off, json_number_value(ahead)),
 			json_number_value(ahead) < 0 ? "behind" : "ahead");
 	else if (json_is_true(json_object_get(c, "synchronised")))
-		fprintf(f, "clock:      %s: the host's own, within %s by its kernel\n",
-			report_text(member, "name"),
+		fprintf(f, "clock:      %s: the host's own, within %s by its kernel\n", name,
 			clock_amount(bound, report_number(c, "max_error_sec")));
 	else if (json_is_object(c))
 		fprintf(f,
 			"clock:      %s: the host's own, which nothing keeps in step; see "
 			"--offset\n",
-			report_text(member, "name"));
+			name);
 }
 
 void merge_clock_lines(FILE *f, const json_t *members)
 {
-	char off[REPORT_TIME_TEXT], bound[REPORT_TIME_TEXT];
+	char off[REPORT_TIME_TEXT], bound[REPORT_TIME_TEXT], name[NAME_TEXT], why[256];
 	const json_t *one;
 	size_t i;
 
@@ -106,16 +108,16 @@ void merge_clock_lines(FILE *f, const json_t *members)
 	{
 		const json_t *c = json_object_get(one, "clock");
 
+		report_plain(name, sizeof(name), report_text(one, "name"));
 		if (!json_is_object(c))
 			own_clock(f, one);
 		else if (i)
-			fprintf(f, "clock:      %s: %s%s off that of rank 0, within %s\n",
-				report_text(one, "name"),
+			fprintf(f, "clock:      %s: %s%s off that of rank 0, within %s\n", name,
 				report_number(c, "offset_sec") < 0 ? "-" : "",
 				clock_amount(off, report_number(c, "offset_sec")),
 				clock_amount(bound, report_number(c, "error_sec")));
 		if (json_is_string(json_object_get(one, "lost")))
-			fprintf(f, "lost:       %s: %s\n", report_text(one, "name"),
-				report_text(one, "lost"));
+			fprintf(f, "lost:       %s: %s\n", name,
+				report_plain(why, sizeof(why), report_text(one, "lost")));
 	}
 }

@@ -10,7 +10,8 @@
 #include "load/report/result/lines.h"
 #include "load/report/result/text.h"
 
-#define MB 1e6
+#define MB        1e6
+#define LINE_TEXT 512
 
 static double row_number(const json_t *j, const char *key)
 {
@@ -39,17 +40,23 @@ static int slowest_first(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* What a file has under @key, as part of a line. */
+static const char *one_line(char buf[LINE_TEXT], const json_t *j, const char *key)
+{
+	return report_plain(buf, LINE_TEXT, report_text(j, key));
+}
+
 static void row_line(FILE *f, const json_t *row)
 {
 	char p50[REPORT_TIME_TEXT], p99[REPORT_TIME_TEXT], first[REPORT_TIME_TEXT],
-		last[REPORT_TIME_TEXT], idle[REPORT_TIME_TEXT];
+		last[REPORT_TIME_TEXT], idle[REPORT_TIME_TEXT], name[LINE_TEXT];
 
 	if (!isfinite(row_number(row, "bytes_per_sec"))) {
-		fprintf(f, "  %-24.24s %10s\n", report_text(row, "name"), "nothing");
+		fprintf(f, "  %-24.24s %10s\n", one_line(name, row, "name"), "nothing");
 		return;
 	}
 	fprintf(f, "  %-24.24s %10.1f %6.1f %% %11s %11s %11s %11s %11s\n",
-		report_text(row, "name"), row_number(row, "bytes_per_sec") / MB,
+		one_line(name, row, "name"), row_number(row, "bytes_per_sec") / MB,
 		row_number(row, "share") * 100, time_of(p50, row_number(row, "p50")),
 		time_of(p99, row_number(row, "p99")), time_of(first, row_number(row, "first_done")),
 		time_of(last, row_number(row, "last_done")),
@@ -73,10 +80,11 @@ static void rows_lines(FILE *f, const json_t *rows)
 static void differs_lines(FILE *f, const json_t *ran)
 {
 	static const char *const told[] = {"engine", "path", "memory"};
+	char text[LINE_TEXT];
 
 	for (unsigned i = 0; i < ARRAY_SIZE(told); i++)
 		if (!strncmp(report_text(ran, told[i]), "differs: ", 9))
-			fprintf(f, "  note: %s %s\n", told[i], report_text(ran, told[i]));
+			fprintf(f, "  note: %s %s\n", told[i], one_line(text, ran, told[i]));
 }
 
 static void series_lines(FILE *f, const json_t *s, const json_t *all)
@@ -84,10 +92,10 @@ static void series_lines(FILE *f, const json_t *s, const json_t *all)
 	const json_t *p = json_object_get(json_object_get(s, "latency"), "percentiles"),
 		     *ci = json_object_get(all, "rate_ci95"),
 		     *late = json_object_get(all, "latency_ci95");
-	char p50[REPORT_TIME_TEXT], p99[REPORT_TIME_TEXT], skew[REPORT_TIME_TEXT];
+	char p50[REPORT_TIME_TEXT], p99[REPORT_TIME_TEXT], skew[REPORT_TIME_TEXT], text[LINE_TEXT];
 
 	fprintf(f, "%s: %" PRIu64 " operations, %.1f MB/s, p50 %s, p99 %s\n",
-		report_text(s, "name"), (uint64_t)row_number(s, "ops"),
+		one_line(text, s, "name"), (uint64_t)row_number(s, "ops"),
 		row_number(s, "bytes_per_sec") / MB, time_of(p50, row_number(p, "p50")),
 		time_of(p99, row_number(p, "p99")));
 	fprintf(f, "  %-24s %10s %8s %11s %11s %11s %11s %11s\n", "rank", "MB/s", "share", "p50",
@@ -109,7 +117,7 @@ static void series_lines(FILE *f, const json_t *s, const json_t *all)
 			time_of(skew, row_number(all, "skew_sec")));
 	differs_lines(f, json_object_get(s, "ran"));
 	if (json_is_true(json_object_get(s, "partial")))
-		fprintf(f, "  partial: %s\n", report_text(s, "partial_why"));
+		fprintf(f, "  partial: %s\n", one_line(text, s, "partial_why"));
 	fputc('\n', f);
 }
 
@@ -134,7 +142,7 @@ static void reference_lines(FILE *f, const json_t *r)
 /* Of checkpoints: the mean of each operation's slowest rank. */
 static void ckpt_lines(FILE *f, const json_t *methods)
 {
-	char sec[REPORT_TIME_TEXT];
+	char sec[REPORT_TIME_TEXT], name[LINE_TEXT];
 	const json_t *m;
 	size_t i;
 
@@ -148,7 +156,7 @@ static void ckpt_lines(FILE *f, const json_t *methods)
 				fprintf(f,
 					"by MLPerf:  %s: %s, %.1f MB/s of the slowest process, "
 					"means over %zu operations\n",
-					report_text(way, "series"),
+					one_line(name, way, "series"),
 					time_of(sec, row_number(r, "duration_sec")),
 					row_number(r, "throughput") / MB,
 					json_array_size(json_object_get(r, "operations_sec")));
@@ -160,6 +168,7 @@ void merge_text(FILE *f, const json_t *merged)
 {
 	const json_t *ranks = json_object_get(merged, "ranks"),
 		     *rows = json_object_get(ranks, "series"), *s;
+	char text[LINE_TEXT];
 	size_t i, nr = json_array_size(json_object_get(ranks, "members"));
 
 	fprintf(f, "%s by %zu rank%s\n\n", report_text(merged, "command"), nr, nr == 1 ? "" : "s");
@@ -171,5 +180,5 @@ void merge_text(FILE *f, const json_t *merged)
 	ckpt_lines(f, json_object_get(json_object_get(merged, "ckpt"), "methods"));
 	merge_clock_lines(f, json_object_get(ranks, "members"));
 	if (json_is_true(json_object_get(merged, "partial")))
-		fprintf(f, "partial:    %s\n", report_text(merged, "partial_why"));
+		fprintf(f, "partial:    %s\n", one_line(text, merged, "partial_why"));
 }
