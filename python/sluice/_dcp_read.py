@@ -280,15 +280,15 @@ class Load:
             per_file.setdefault(self.info(item).relative_path, []).append(item)
         reads = [_Read(self, name, some) for name, some in per_file.items()]
         with concurrent.futures.ThreadPoolExecutor(min(_FILES, max(len(reads), 1))) as pool:
-            futures = [pool.submit(read.run) for read in reads]
-            for future in futures:
-                future.add_done_callback(lambda _: self._told.put(None))
             try:
+                futures = [pool.submit(read.run) for read in reads]
+                for future in futures:
+                    future.add_done_callback(lambda _: self._told.put(None))
                 self._do(futures)
-            finally:
+            finally:  # where Ctrl-C came while threads were being started, too
                 self._over = True
-                for read, future in zip(reads, futures):
-                    future.cancel()
+                pool.shutdown(False, cancel_futures=True)
+                for read in reads:
                     read.give_up()
                     self._room.release()  # for who waits there
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """sluice.dcp as torch tests its own storage: both ways, over an older checkpoint, resharded, asynchronously."""
+import concurrent.futures
 import dataclasses
 import functools
 import os
@@ -270,6 +271,25 @@ def a_planner_that_fails_ends_the_reading():
         assert threading.active_count() == threads and set(kit.descriptors()) == files
     dcp.load(got, storage_reader=Reader(place), planner=Watching())
     assert same(got, many())
+
+
+@case
+def ctrl_c_while_threads_are_started_ends_the_reading():
+    place = path('ckpt')
+    dcp.save(many(), storage_writer=Writer(place, thread_count=3))
+    threads, pool, begun = threading.active_count(), concurrent.futures.ThreadPoolExecutor, []
+    submit = pool.submit
+
+    def stopped(*args):
+        begun.append(submit(*args))
+        if len(begun) == 2:
+            raise KeyboardInterrupt
+        return begun[-1]
+
+    got = {k: torch.zeros_like(v) for k, v in many().items()}
+    with mock.patch.object(pool, 'submit', stopped):
+        raises(BaseException, dcp.load, got, storage_reader=Reader(place))
+    assert len(begun) == 2 and threading.active_count() == threads
 
 
 @case
