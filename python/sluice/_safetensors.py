@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The header of a safetensors file that is written; those that are read are parsed by the library."""
+import itertools
 import json
 import math
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 HEADER_MAX = 100_000_000
+DIMS_MAX = 64  # that the library reads
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 # Bits of an element, in the order of the reference library, which is also that of the data: the last
@@ -51,6 +53,10 @@ def build(arrays: Mapping[str, Sized], metadata: dict[str, str] | None) -> tuple
     """The head of a file, and the names in the order of their data."""
     if '__metadata__' in arrays:
         raise SafetensorError("a tensor cannot be called '__metadata__'")
+    if any('\0' in text for text in itertools.chain(arrays, *(metadata or {}).items())):
+        raise SafetensorError('a NUL in a name or in metadata')
+    if any(len(a.shape) > DIMS_MAX for a in arrays.values()):
+        raise SafetensorError(f'a tensor of more than {DIMS_MAX} dimensions')
     names: dict[str, list[str]] = {}
     for name, a in arrays.items():
         names.setdefault(a.dtype, []).append(name)

@@ -98,16 +98,20 @@ def what_the_format_cannot_say_is_refused_before_anything_is_written():
     name = make(b'old', 'old.safetensors')
     grid = np.ones((4, 4))
     bad = [{'t': grid.T[:, 1:]}, {'t': grid[:, ::2]}, {'t': [1, 2]}, {1: grid}, [grid], {'t': np.array(['a'])},
-           {'t': np.array([None])}, {'__metadata__': grid}, {'t': np.ones(2, np.complex128)}]
+           {'t': np.array([None])}, {'__metadata__': grid}, {'t': np.ones(2, np.complex128)},
+           {'a\0b': grid}]
     for tensors in bad:
         raises((ValueError, TypeError), save_file, tensors, name)
     raises(TypeError, save_file, {'t': grid}, name, {'a': 1})
+    for metadata in {'a\0': 'b'}, {'a': '\0'}:
+        raises(SafetensorError, save_file, {'t': grid}, name, metadata)
     if torch is not None:
         t = torch.ones(10)
         assert 'share' in str(raises(RuntimeError, save_file, {'a': t, 'b': t[3:]}, name))
         save_file({'a': t[:5], 'b': t[5:]}, path('halves.safetensors'))
         raises(ValueError, save_file, {'a': torch.ones(3, 3).t()[1:]}, name)
         raises(ValueError, save_file, {'a': torch.ones(3).to_sparse()}, name)
+        raises(SafetensorError, save_file, {'a': torch.empty([1] * 65)}, name)
     assert content(name) == b'old'
 
 
