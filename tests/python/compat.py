@@ -99,7 +99,9 @@ def what_makes_no_sense_is_refused():
     raises(ValueError, StreamingCheckpointing, max_in_flight=4, num_parallel_uploads=4)
     raises(TypeError, StreamingCheckpointing, use_multi_endpoint=True)
     raises(ValueError, StreamingCheckpointing(use_dgen=False).save, path(), 100)
-    assert raises(OSError, ckpt.load, make(b'short'), 100).errno == errno.ENODATA
+    short = make(b'short')
+    error = raises(OSError, ckpt.load, short, 100)
+    assert (error.errno, error.filename) == (errno.ENODATA, short) and short in str(error)
     raises(FileNotFoundError, ckpt.load, path('no'), 100)
 
 

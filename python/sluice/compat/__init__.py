@@ -99,6 +99,17 @@ def generate_buffer(size: int, dedup_ratio: float = 1.0, compress_ratio: float =
 # ---- StreamingCheckpointing
 
 
+@contextlib.contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Failures of descriptors are those of this file."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error.filename, int):
+            error.filename = path
+        raise
+
+
 class _Clock:
     """How long there was at least one transfer under way."""
 
@@ -172,7 +183,7 @@ class StreamingCheckpointing:
         if not is_uri(path):
             os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
         start, clock, gen = time.perf_counter(), _Clock(), 0.0
-        with self._target(path, clock, total_bytes) as target:
+        with _naming(path), self._target(path, clock, total_bytes) as target:
             for buffer, offset in self._buffers(target, total_bytes):
                 began = time.perf_counter()
                 fill(buffer, offset)
@@ -235,7 +246,7 @@ class StreamingCheckpointing:
         offsets = collections.deque(range(0, total_bytes, size))
         chunks = len(offsets)
         busy: collections.deque[tuple[Future, memoryview, int]] = collections.deque()
-        with (Handle(direct=self._direct) as handle,  # type: ignore[arg-type]
+        with (_naming(path), Handle(direct=self._direct) as handle,  # type: ignore[arg-type]
               self._advised(path) as named, handle.open(named) as file):
             room: list[Any] = [Memory(size) for _ in range(min(self.num_parallel_readers, chunks))]
             free = [memoryview(memory) for memory in room]
