@@ -216,5 +216,5 @@ class Writer(io.RawIOBase):
         if output is not None:
             if os.getpid() == self._pid and _exception() is None:
                 warnings.warn(f'{self.name!r}: dropped without close(): nothing is saved',
-                              ResourceWarning, source=self, stacklevel=2)
+                              RuntimeWarning, stacklevel=2)
             self.abort()
