@@ -349,6 +349,7 @@ static int check_crcname(struct sluice_writer *w, struct sluice_err *err)
 {
 	struct sluice_err why = {0, ""};
 	struct crcfile f;
+	struct stat st;
 	int r;
 
 	if (asprintf(&w->crcname, "%s.crc", w->rep.name) < 0) {
@@ -361,7 +362,9 @@ static int check_crcname(struct sluice_writer *w, struct sluice_err *err)
 	if (r == -ENAMETOOLONG && !(w->o.flags & SLUICE_WRITER_NO_CRC))
 		return sluice_fail(err, r, "%s is too long a name to have a .crc beside it",
 				   w->rep.name);
-	if (r == -EBADMSG && strstr(why.msg, "no file of checksums"))
+	if ((r == -EBADMSG && strstr(why.msg, "no file of checksums")) ||
+	    (fstatat(w->rep.dir, w->crcname, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	     !S_ISREG(st.st_mode))) /* a link, which may lead to one of ours */
 		return sluice_fail(err, -EEXIST,
 				   "%s.crc is there and is no file of checksums of ours: it would "
 				   "be replaced",

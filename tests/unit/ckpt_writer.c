@@ -456,6 +456,10 @@ static void what_cannot_be_replaced_is_refused(void)
 	T_ERR(sluice_writer_open(&w, io, t_path("f"), NULL, &err), -EEXIST, &err);
 	T_STR_HAS(err.msg, "f.crc is there and is no file of checksums");
 	T_FILE_PATTERN(t_path("f.crc"), 1, 100);
+	unlink(t_path("f.crc"));
+	T_EQ(symlink("nowhere", t_path("f.crc")), 0);
+	T_ERR(sluice_writer_open(&w, io, t_path("f"), NULL, &err), -EEXIST, &err);
+	T_STR_HAS(err.msg, "f.crc is there and is no file of checksums");
 	empty_folder();
 }
 
