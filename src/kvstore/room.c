@@ -82,13 +82,13 @@ bool store_room_is_over(const struct store_shelf *sh)
 	return sh->log.end > sh->log_limit;
 }
 
-/* What it has behind its end, if all together is more than it may have. */
-static void give_back(const struct store_shelf *sh)
+/* What it has behind its end, if all together is more than @most. */
+static void give_back(const struct store_shelf *sh, uint64_t most)
 {
 	struct stat st;
 
 	if (fstat(sh->log.fd, &st) < 0 ||
-	    ((uint64_t)st.st_blocks * 512 > sh->log_limit && ftruncate(sh->log.fd, st.st_size) < 0))
+	    ((uint64_t)st.st_blocks * 512 > most && ftruncate(sh->log.fd, st.st_size) < 0))
 		store_tell(sh->store, -errno, sh->path, 0, "its log keeps space that it had");
 }
 
@@ -101,10 +101,14 @@ void store_room_first(struct store_shelf *sh)
 		sh->log_room = sh->log.end + sh->pending.len;
 		return;
 	}
-	give_back(sh);
+	give_back(sh, sh->log_limit);
 	want = min_u64(want, sh->log_limit);
-	while (room_set(sh, want) < 0 && want > least)
+	while (room_set(sh, want) < 0 && want > least) {
 		want = max_u64(least, align_up(want / 2, STORE_UNIT));
+		/* What one file has got of too much, the other one would miss. */
+		give_back(sh, want);
+		unlinkat(sh->dir, STORE_NEW_NAME, 0);
+	}
 	sh->log_room = want;
 }
 

@@ -105,10 +105,28 @@ static void a_full_file_system_is_an_eviction(void)
 	T_EQ(sk_stats().errors + sk_stats().sets_no_space + sk_stats().dirs_out, 0);
 }
 
+/* Logs that would like to be larger than they can be when it is opened. */
+static void many_small_values_outlive_a_restart(void)
+{
+	sk_open("mnt/kv", MIB(30));
+	for (unsigned i = 0; i < 20; i++)
+		T_EQ(sk_set(key_of(i), i, LARGE), LARGE);
+	fill_up();
+	for (unsigned i = 20; i < ROUNDS; i++)
+		T_EQ(sk_set(key_of(i), i, SMALL), SMALL);
+	T_OK(5 * sk->shelves[0].log_live > sk->shelves[0].log_room);
+	sk_close();
+	sk_open("mnt/kv", MIB(30));
+	for (unsigned i = 0; i < ROUNDS; i++)
+		T_EQ(sk_set(key_of(i), i, SMALL), SMALL);
+	T_EQ(sk_stats().errors + sk_stats().sets_no_space + sk_stats().lost, 0);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct t_case cases[] = {
 		T_CASE(a_full_file_system_is_an_eviction),
+		T_CASE(many_small_values_outlive_a_restart),
 	};
 	static const struct t_group groups[] = {
 		{"ext4", setup_ext4, teardown, cases, T_COUNT(cases)},
