@@ -175,7 +175,8 @@ static void load_forget(struct store_shelf *sh)
 		}
 	s->stats.lost += 1 + n;
 	store_tier_lose(sh, false);
-	snprintf(text, sizeof(text), "its log is damaged: %" PRIu64 " values before that are lost", n);
+	snprintf(text, sizeof(text), "its log is damaged: %" PRIu64 " values before that are lost",
+		 n);
 	store_tell(s, -EBADMSG, sh->path, 0, text);
 }
 
