@@ -218,11 +218,11 @@ SLUICE_API int sluice_store_run(struct sluice_store *store, const struct sluice_
  * Forget everything: for what the keys say no longer, as after new weights.  When this returns no
  * value that was set, or is being set, before the call is found any more, in memory, on a drive or
  * below, nor after kill -9, a loss of power and a restart; objects below are deleted behind it.
- *Sets that were submitted before and are not complete are not going to be (-ECANCELED); gets that
- *were may still deliver.  Waits for the logs, not for values.  Not from an on_done. Returns 0, or
+ * Sets that were submitted before and are not complete are not going to be (-ECANCELED); gets that
+ * were may still deliver.  Waits for the logs, not for values.  Not from an on_done.  Returns 0, or
  *   -ECHILD	the store belongs to the parent process
  *   -EIO, ...	of a directory that fails, and is left out: nothing is found now, and what it has
- *may be if it is opened again without the others
+ *		may be if it is opened again without the others
  */
 SLUICE_API int sluice_store_clear(struct sluice_store *store, struct sluice_err *err);
 
