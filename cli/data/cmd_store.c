@@ -69,7 +69,7 @@ static int info_dir(const struct cli_cmd *cmd, const char *dir)
 	print_size("of it alive", sum.log_live);
 	if (sum.lost)
 		printf("  %-14s %" PRIu64 " records\n", "broken", sum.lost);
-	return CLI_OK;
+	return sum.lost ? CLI_FAILED : CLI_OK;
 }
 
 static int store_info_run(void *args, int argc, char **argv)
@@ -134,7 +134,8 @@ static int verify_entry(void *arg, const struct sluice_store_entry *e)
 	(void)arg;
 	if (!e->code)
 		return 0;
-	printf("bad\t%s\t", sluice_strerror(e->code));
+	printf("bad\t%s\t",
+	       e->code == -EBADMSG ? "not what was written" : sluice_strerror(e->code));
 	print_key(e);
 	putchar('\n');
 	return 0;

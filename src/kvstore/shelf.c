@@ -139,10 +139,9 @@ int store_head_open(int *ret_dir, int *ret_head, struct store_head *ret, const c
 	if (dir < 0)
 		return dir;
 	if (head < 0)
-		return sluice_fail(err, head,
-				   head == -ENOENT ? "%s: there is no store"
-						   : "%s: its head cannot be opened",
-				   path);
+		return head == -ENOENT ? sluice_fail(err, head, "%s: there is no store", path)
+				       : sluice_fail(err, head, "%s/%s: %s", path, STORE_HEAD_NAME,
+						     strerror(-head));
 	r = head_lock(head, path, err);
 	if (r == 0)
 		r = head_read(head, ret, path, err);

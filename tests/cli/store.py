@@ -43,6 +43,10 @@ def info_counts_values():
     assert out.startswith('s\n  version        1\n  values         3\n') and not err, out
     assert '\n  of values      9.77 KiB\n' in out, out
     assert info('s', 's').out == 2 * out
+    with open('s/log', 'r+b') as f:
+        f.seek(100)
+        f.write(bytes(16))
+    assert '\n  broken ' in info('s', status=1).out
 
 
 @in_folder
@@ -62,7 +66,7 @@ def verify_finds_what_is_broken():
             f.seek(block * 4096 + 7)
             f.write(b'!')
     out, err = verify('s', status=1)
-    assert out.splitlines()[0].startswith('bad\t') and out.splitlines()[0].endswith('\tfirst'), out
+    assert out.splitlines()[0] == 'bad\tnot what was written\tfirst', out
     assert out.endswith('s: 3 values read, 1 bad, 0 records broken\n') and not err, out
 
 
@@ -91,6 +95,9 @@ def what_is_no_store_or_in_use_is_refused_in_one_line():
         f.write('sluice-store 9 what it has\n')
     assert 'version 9, and this program knows 1' in drop('s', status=1).err
     assert os.path.exists('s/data')
+    os.unlink('s/sluice-store')
+    os.mkdir('s/sluice-store')
+    assert info('s', status=1).err == 'sluice store info: s/sluice-store: Is a directory\n'
 
 
 tap.run(info_counts_values, ls_shows_keys_in_order, verify_finds_what_is_broken,
