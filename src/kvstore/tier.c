@@ -309,6 +309,16 @@ static int names(struct store_tier *t, const char *uri)
 	return 0;
 }
 
+/* A name that cannot be is refused here; whether the bucket is there nobody waits for. */
+static int check_uri(struct store_tier *t, const char *uri, struct sluice_err *err)
+{
+	struct sluice_object_list *list = NULL;
+	int r = sluice_object_list_open(&list, t->client, uri, 0, err);
+
+	sluice_object_list_close(list);
+	return r;
+}
+
 /* A cache does not wait long: a value that does not come soon is computed again. */
 static int open_client(struct store_tier *t, struct sluice_err *err)
 {
@@ -346,7 +356,8 @@ int store_tier_init(struct sluice_store *s, const char *uri, struct sluice_err *
 		r = names(t, uri);
 	if (r < 0)
 		return sluice_fail(err, r, "out of memory");
-	return open_client(t, err);
+	r = open_client(t, err);
+	return r < 0 ? r : check_uri(t, uri, err);
 }
 
 int store_tier_start(struct sluice_store *s, struct sluice_err *err)

@@ -388,7 +388,8 @@ def several_come_up_at_once():
 def names_that_cannot_be_are_refused():
     raises(OSError, lambda: sluice.Store(['s3://bucket/x'], 4 * MIB))
     raises(OSError, lambda: sluice.Store(['s3://bucket/x', path('d')], 4 * MIB))
-    raises(OSError, lambda: sluice.Store([path('d'), 'gs://bucket/x'], 4 * MIB))
+    for name in 'gs://bucket/x', 's3://', 's3:///x', 's3://No/x':
+        raises(OSError, lambda name=name: sluice.Store([path('d'), name], 4 * MIB))
 
 
 run(*cases)
