@@ -210,6 +210,15 @@ static bool is_fatal(int code)
 	return code == -EBUSY || code == -EEXIST || code == -EPROTO || store_is_ours(code);
 }
 
+/* Why it is left out. */
+static void tell_out(const struct store_shelf *sh, int code, const struct sluice_err *err)
+{
+	char text[sizeof(err->msg) + 32];
+
+	sluice_line(text, sizeof(text), "%s; it is left out", err->msg);
+	store_tell(sh->store, code, sh->path, 0, text);
+}
+
 /* It is left out, unless that ends the opening. */
 static int shelf_fails(struct store_shelf *sh, unsigned nr, int code, struct sluice_err *err)
 {
@@ -217,7 +226,7 @@ static int shelf_fails(struct store_shelf *sh, unsigned nr, int code, struct slu
 
 	if (is_fatal(code) || s->stats.dirs_out + 1 == nr)
 		return code;
-	store_tell(s, code, sh->path, 0, err->msg);
+	tell_out(sh, code, err);
 	sh->out = true;
 	s->stats.dirs_out++;
 	return 0;
@@ -316,7 +325,8 @@ static uint64_t newest_epoch(struct sluice_store *s, uint64_t *ret_since)
 
 static void head_failed(struct store_shelf *sh, int code)
 {
-	store_tell(sh->store, code, sh->path, 0, "the head of its log cannot be written");
+	store_tell(sh->store, code, sh->path, 0,
+		   "the head of its log cannot be written; it is left out");
 	store_shelf_leave(sh);
 }
 
@@ -339,7 +349,7 @@ static int load_logs(struct sluice_store *s, struct sluice_err *err)
 		if (c == 0)
 			continue;
 		r = c;
-		store_tell(s, c, sh->path, 0, err->msg);
+		tell_out(sh, c, err);
 		store_shelf_leave(sh);
 	}
 	c = store_journal_epoch(s, since, store_next_epoch(epoch), head_failed);
@@ -369,7 +379,7 @@ static int fit_logs(struct sluice_store *s, struct sluice_err *err)
 				sluice_strerror(c));
 		if (is_fatal(c))
 			return r;
-		store_tell(s, c, sh->path, 0, err->msg);
+		tell_out(sh, c, err);
 		store_shelf_leave(sh);
 	}
 	return s->stats.dirs_out == s->nr_shelves ? r : 0;

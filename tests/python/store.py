@@ -253,7 +253,7 @@ class Log(logging.Handler):
 def what_is_lost_or_left_out_is_logged_and_not_line_by_line():
     name, none = path('store'), make(b'')
     with Log() as log, sluice.Store([name, none], 64 * MIB) as s:
-        assert log.lines == [f'sluice.Store: {none}: Not a directory']
+        assert log.lines == [f'sluice.Store: {none}: Not a directory; it is left out']
         s.set_many([f'k{i}' for i in range(100)], [data(5000, seed=i) for i in range(100)])
     with open(os.path.join(name, 'data'), 'r+b') as f:
         f.write(bytes(os.path.getsize(f.name)))
