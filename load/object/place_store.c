@@ -69,8 +69,9 @@ int store_place_check(const char *path, const struct place_opts *o, uint64_t *re
 	if (r == -ENOENT)
 		return check_empty(path, err);
 	if (r == 0 && !o->reuse && !o->replace)
-		return sluice_fail(err, -EEXIST, "%s: holds a store already, with %llu values",
-				   path, (unsigned long long)sum.entries);
+		return sluice_fail(err, -EEXIST,
+				   "%s: holds a store already, which 'sluice store drop' removes",
+				   path);
 	return r;
 }
 

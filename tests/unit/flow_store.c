@@ -282,7 +282,7 @@ static void what_was_made_goes_and_what_was_there_stays(void)
 	fk_close();
 	o.keep = false;
 	T_EQ(try_open(o, "store", &err), -EEXIST);
-	T_STR_HAS(err.msg, "holds a store already, with 1 values");
+	T_STR_HAS(err.msg, "holds a store already, which 'sluice store drop' removes");
 	o.reuse = true;
 	fk_setup();
 	fk_add(o, "store");
