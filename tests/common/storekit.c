@@ -60,6 +60,22 @@ void sk_close(void)
 	T_ERR(r, 0, &err);
 }
 
+void sk_begin(void)
+{
+	sk_reset();
+	sk_open("d", MIB(64));
+}
+
+void sk_end(void)
+{
+	char cmd[600];
+
+	if (sk)
+		sk_close();
+	snprintf(cmd, sizeof(cmd), "rm -rf %s/*", t_dir());
+	T_EQ(system(cmd), 0);
+}
+
 int64_t sk_op(uint32_t opcode, const void *key, uint32_t key_len, void *buf, uint64_t len,
 	      uint64_t deadline_ns)
 {

@@ -17,6 +17,10 @@ int sk_try_open(const char *dirs, uint64_t capacity, struct sluice_err *err);
 void sk_open(const char *dirs, uint64_t capacity);
 void sk_close(void);
 
+/* Around a case: a store in "d"; nothing is left. */
+void sk_begin(void);
+void sk_end(void);
+
 /* A batch of @n keys that are numbers; values begin with the number and are made of @seed. */
 int64_t sk_set(const char *key, uint64_t seed, uint64_t len);
 /* The value must be of @seed if there is one; returns its length, or why not. */

@@ -21,16 +21,6 @@ static void begin(void)
 	sk_open("d e", MIB(64));
 }
 
-static void end(void)
-{
-	char cmd[600];
-
-	if (sk)
-		sk_close();
-	snprintf(cmd, sizeof(cmd), "rm -rf %s/*", t_dir());
-	T_EQ(system(cmd), 0);
-}
-
 static int clear(void)
 {
 	struct sluice_err err = {0, ""};
@@ -328,7 +318,7 @@ int main(int argc, char **argv)
 		T_CASE(the_child_of_a_fork_clears_nothing),
 	};
 	static const struct t_group groups[] = {
-		{"kvclear", begin, end, cases, T_COUNT(cases)},
+		{"kvclear", begin, sk_end, cases, T_COUNT(cases)},
 	};
 
 	(void)argc;
