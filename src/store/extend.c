@@ -134,6 +134,14 @@ static void extend_note_failure(struct sluice_extend *x, uint64_t off)
 	x->failed = true;
 }
 
+/* Has the file blocks for all of it, and those behind its end have been reserved before? */
+static bool has_blocks(const struct sluice_backing *s, uint64_t end)
+{
+	struct stat st;
+
+	return fstat(s->fd, &st) == 0 && (uint64_t)st.st_blocks * 512 >= end;
+}
+
 static int extend_reserve(struct sluice_backing *s, uint64_t from, uint64_t end, bool *ret_reserved)
 {
 	int r;
@@ -153,6 +161,9 @@ static int extend_reserve(struct sluice_backing *s, uint64_t from, uint64_t end,
 	} while (r < 0 && errno == EINTR);
 	*ret_reserved = r == 0;
 	if (r == 0)
+		return 0;
+	/* A full XFS refuses what there is already, and writes it. */
+	if (errno == ENOSPC && has_blocks(s, end))
 		return 0;
 	if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL || errno == EPERM) {
 		s->extend->unable = true;
