@@ -13,7 +13,7 @@ enum { SMALL = 3000, LARGE = 150000, ROUNDS = 3000 };
 static void setup_on(const char *fs)
 {
 	int r = !strcmp(fs, "tmpfs") ? mounts_tmpfs("mnt", "size=48M")
-				     : mounts_image("mnt", fs, MIB(64));
+				     : mounts_image("mnt", fs, MIB(strcmp(fs, "xfs") ? 64 : 320));
 
 	if (r < 0)
 		T_SKIP(fs, "no %s here: %s", fs, strerror(-r));
@@ -23,6 +23,11 @@ static void setup_on(const char *fs)
 static void setup_ext4(void)
 {
 	setup_on("ext4");
+}
+
+static void setup_xfs(void)
+{
+	setup_on("xfs");
 }
 
 static void setup_tmpfs(void)
@@ -130,6 +135,7 @@ int main(int argc, char **argv)
 	};
 	static const struct t_group groups[] = {
 		{"ext4", setup_ext4, teardown, cases, T_COUNT(cases)},
+		{"xfs", setup_xfs, teardown, cases, T_COUNT(cases)},
 		{"tmpfs", setup_tmpfs, teardown, cases, T_COUNT(cases)},
 	};
 
