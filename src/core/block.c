@@ -199,18 +199,14 @@ bool block_may_start(struct block *b)
 	return b->ranged;
 }
 
-static int start_sync(struct block *b)
+static void start_sync(struct block *b)
 {
-	const struct sluice_file *f = b->op->file;
-
 	b->req.fd = b->part->store->fd;
 	b->req.len = 0;
 	b->req.off = 0;
 	b->req.file_slot = b->req.buf_slot = -1;
 	b->req.blocking = false;
 	b->req.nr_iov = 1;
-	return f->store.stripe && b->part == f->parts ? sluice_stripe_settle(f->store.stripe, true)
-						      : 0;
 }
 
 /* What does not go straight between file and memory of the host's. */
@@ -265,8 +261,10 @@ int block_start(struct sluice_io *io, struct queue *q, struct block *b)
 		start_direct(q, b);
 		return 0;
 	}
-	if (b->mode == BLOCK_SYNC)
-		return start_sync(b);
+	if (b->mode == BLOCK_SYNC) {
+		start_sync(b);
+		return 0;
+	}
 	set_request(b);
 	if (b->mode > BLOCK_LIST)
 		r = start_other(io, q, b, c);

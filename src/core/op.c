@@ -350,7 +350,19 @@ static int truncate_here(const struct op *op)
 	return sluice_backing_truncate(&op->file->store, end);
 }
 
-/* All parts of the file that have not been yet. */
+struct part *op_sync_next(struct op *op)
+{
+	const struct sluice_stripe *t = op->file->store.stripe;
+	int64_t size;
+
+	if (!op->syncs) {
+		size = t && atomic_load(&t->grown) ? sluice_stripe_size(t) : 0;
+		op->settles = size > 0 ? (uint64_t)size : 0;
+	}
+	return &op->file->parts[op->syncs++];
+}
+
+/* All parts of the file that have not been yet, and then what tells how long a striped one is. */
 static int sync_file(struct op *op)
 {
 	struct sluice_req req = {
@@ -359,15 +371,13 @@ static int sync_file(struct op *op)
 	struct sluice_file *f = op->file;
 	int r = 0;
 
-	if (f->store.stripe && !op->syncs)
-		r = sluice_stripe_settle(f->store.stripe, true);
 	while (!r && !op_synced(op)) {
-		req.fd = f->parts[op->syncs++].store->fd;
+		req.fd = op_sync_next(op)->store->fd;
 		do {
 			r = sluice_req_run(&req);
 		} while (r == -EINTR);
 	}
-	return r;
+	return r || !f->store.stripe ? r : sluice_stripe_settle(f->store.stripe, op->settles, true);
 }
 
 /* The directory that has the file's name now, wherever the caller's name for it leads. */
@@ -455,7 +465,7 @@ static void conclude_write(struct op *op)
 	if (!failed && (op->flags & SLUICE_OP_TRUNCATE))
 		op_note_failure(op, truncate_here(op));
 	/* The new end must be durable as well; and what has no blocks has had no turn yet. */
-	if (!op->code && !op_synced(op) && (op->flags & SYNC_FLAGS))
+	if (!op->code && (op->flags & SYNC_FLAGS))
 		op_note_failure(op, sync_file(op));
 	if (!op->code && (op->flags & SLUICE_OP_FULLSYNC) && !op->file->store.device)
 		op_note_failure(op, sync_names(op->file));
@@ -519,7 +529,7 @@ void op_conclude(struct sluice_io *io, struct op *op, struct counters *count)
 		conclude_read(op);
 	else if (op->cancelled)
 		op_note_failure(op, -ECANCELED);
-	else if (!op->code && !op_synced(op))
+	else if (!op->code)
 		op_note_failure(op, sync_file(op));
 	asked = op->stop < op->len || (io->opts.flags & SLUICE_DESCRIBE);
 	op->direct = op->file && op->file->store.direct;

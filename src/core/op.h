@@ -93,7 +93,10 @@ struct op {
 	unsigned seg;    /* segment of the cursor */
 	unsigned syncs;  /* parts that were synced, or are being */
 	uint64_t cursor; /* bytes handed out */
-	uint64_t seg_off;
+	union {
+		uint64_t seg_off;
+		uint64_t settles; /* with @syncs: a striped file was so long before the first */
+	};
 	unsigned inflight;
 	bool cancelled;
 	bool direct;       /* the file, when the operation was over */
@@ -185,6 +188,8 @@ static inline bool op_synced(const struct op *op)
 {
 	return op->syncs == op->file->nr_parts;
 }
+/* The next part to be synced. */
+struct part *op_sync_next(struct op *op);
 void op_cancel(struct op *op); /* nothing more of it is to be issued */
 
 /* ---- message.c */

@@ -25,7 +25,7 @@ static void plan_sync(struct op *op, struct block *b)
 {
 	memset(b, 0, sizeof(*b));
 	b->op = op;
-	b->part = &op->file->parts[op->syncs++];
+	b->part = op_sync_next(op);
 	b->mode = BLOCK_SYNC;
 	b->req.code = op->opcode == SLUICE_WRITE && !(op->flags & SLUICE_OP_FULLSYNC)
 			      ? SLUICE_REQ_FDATASYNC

@@ -171,13 +171,13 @@ static int set_sizes(const struct sluice_stripe *t, uint64_t size, bool only_sho
 	return r;
 }
 
-/* Under the lock. */
-static int write_settled(const struct sluice_stripe *t, uint64_t size, bool only_shorter)
+/* Under the lock, if that is shorter than what the header tells, or longer. */
+static int write_settled(const struct sluice_stripe *t, uint64_t size, bool shorter)
 {
 	struct sluice_member_head head;
 	int r = sluice_member_read(&t->members[0], &head);
 
-	if (r < 0 || !head.id[0] || head.settled == size || (only_shorter && head.settled < size))
+	if (r < 0 || !head.id[0] || (shorter ? head.settled <= size : head.settled >= size))
 		return r;
 	head.settled = size;
 	return sluice_member_write(&t->members[0], &head);
@@ -199,7 +199,7 @@ int sluice_stripe_truncate(struct sluice_stripe *t, uint64_t size)
 	return r;
 }
 
-int sluice_stripe_settle(struct sluice_stripe *t, bool sync)
+int sluice_stripe_settle(struct sluice_stripe *t, uint64_t synced, bool sync)
 {
 	int64_t size;
 	int r;
@@ -210,9 +210,11 @@ int sluice_stripe_settle(struct sluice_stripe *t, bool sync)
 		return 0;
 	stripe_lock(t, F_WRLCK);
 	size = sluice_stripe_size(t);
-	r = size < 0 ? (int)size : write_settled(t, (uint64_t)size, false);
+	r = size < 0 ? (int)size : write_settled(t, min_u64((uint64_t)size, synced), false);
 	stripe_lock(t, F_UNLCK);
-	if (r < 0)
+	if (!r && sync && fdatasync(t->members[0].fd) < 0)
+		r = -errno;
+	if (r < 0 || synced < (uint64_t)size)
 		atomic_store(&t->grown, true);
 	return r;
 }
@@ -413,7 +415,7 @@ int sluice_stripe_open(struct sluice_backing *s, struct sluice_manifest *m, cons
 int sluice_stripe_close(struct sluice_backing *s)
 {
 	struct sluice_stripe *t = s->stripe;
-	int r = sluice_stripe_settle(t, false), r2;
+	int r = sluice_stripe_settle(t, UINT64_MAX, false), r2;
 
 	for (unsigned i = 0; i < t->nr; i++) {
 		r2 = sluice_backing_close(&t->members[i]);

@@ -70,8 +70,11 @@ int64_t sluice_stripe_size(const struct sluice_stripe *t);
 int sluice_stripe_truncate(struct sluice_stripe *t, uint64_t size);
 /* Make it @end bytes long, with space for what lies behind @from; *@unable: but without space. */
 int sluice_stripe_reserve(struct sluice_stripe *t, uint64_t from, uint64_t end, bool *unable);
-/* Write down how long it is, if it has grown.  @sync: because it is about to be synced. */
-int sluice_stripe_settle(struct sluice_stripe *t, bool sync);
+/*
+ * Write down how long it is, if it has grown; no more than @synced.  @sync: for good, as the end of
+ * a sync, after all members: a loss of power before leaves a header that tells what they have.
+ */
+int sluice_stripe_settle(struct sluice_stripe *t, uint64_t synced, bool sync);
 
 /*
  * Judge an open member: 0 with *@out, or -errno and its state in *@state with a line in @err.

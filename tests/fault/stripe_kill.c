@@ -183,7 +183,7 @@ static void *settle(void *arg)
 
 	atomic_store(&stripe->grown, true);
 	settler_tid = gettid();
-	sluice_stripe_settle(stripe, true);
+	sluice_stripe_settle(stripe, UINT64_MAX, true);
 	settler_tid = -1;
 	return NULL;
 }
@@ -240,6 +240,90 @@ static void a_thread_that_syncs_sees_no_size_of_a_write_that_finds_no_room(void)
 	T_ERR(sluice_stripe_remove(name, &err), 0, &err);
 }
 
+static struct sluice_backing *watched;
+static atomic_uint nr_flushed;
+static atomic_ullong told[MEMBERS + 2]; /* by the first header when the n-th flush was over */
+
+static uint64_t told_now(const struct sluice_backing *store)
+{
+	struct sluice_member_head head;
+
+	T_EQ(sluice_member_read(&store->stripe->members[0], &head), 0);
+	return head.settled;
+}
+
+static void watch_flush(void)
+{
+	unsigned n = watched ? nr_flushed++ : MEMBERS + 1;
+
+	if (n <= MEMBERS)
+		told[n] = told_now(watched);
+}
+
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+int __wrap_fsync(int fd)
+{
+	int r = __real_fsync(fd);
+
+	watch_flush();
+	return r;
+}
+
+int __real_fdatasync(int fd);
+int __wrap_fdatasync(int fd);
+int __wrap_fdatasync(int fd)
+{
+	int r = __real_fdatasync(fd);
+
+	watch_flush();
+	return r;
+}
+
+/* What the first header tells all members have for good, whenever the power fails. */
+static void a_sync_tells_the_new_size_when_all_members_have_it(void)
+{
+	struct sluice_opts opts = SLUICE_OPTS_INIT;
+	struct sluice_backing store;
+	struct sluice_file *f;
+	struct sluice_err err;
+	struct sluice_io *io;
+
+	use("p");
+	opts.engine = "threads"; /* flushes by fsync(2), where they are seen */
+	T_ERR(sluice_stripe_create(name, 65536, folders, MEMBERS, 0, &err), 0, &err);
+	move(true, 5000);
+	T_ERR(sluice_backing_open(&store, name, O_RDONLY, 0, SLUICE_DIRECT_NEVER, &err), 0, &err);
+	T_ERR(sluice_open(&io, &opts, &err), 0, &err);
+	for (unsigned way = 0; way < 3; way++) {
+		uint64_t before = told_now(&store), size = before + 300000;
+		struct sluice_op op = {.opcode = SLUICE_WRITE, .buf = buf, .len = size};
+		struct sluice_op sync = {.opcode = SLUICE_SYNC};
+		struct sluice_done done;
+
+		T_ERR(sluice_file_open(&f, io, name, O_RDWR, 0, &err), 0, &err);
+		op.file = sync.file = f;
+		op.flags = way == 1   ? SLUICE_OP_DATASYNC
+			   : way == 2 ? SLUICE_OP_DATASYNC | SLUICE_OP_TRUNCATE
+				      : 0;
+		atomic_store(&nr_flushed, 0);
+		watched = &store;
+		T_ERR(sluice_run(io, &op, &done, &err), 0, &err);
+		if (!way)
+			T_ERR(sluice_run(io, &sync, &done, &err), 0, &err);
+		T_EQ(done.res, way ? (int64_t)size : 0);
+		watched = NULL;
+		for (unsigned n = 0; n < MEMBERS; n++)
+			T_EQ(told[n], before);
+		T_EQ(told[MEMBERS], size);
+		T_EQ(nr_flushed, MEMBERS + 1);
+		T_ERR(sluice_file_close(f, &err), 0, &err);
+	}
+	T_ERR(sluice_close(io, &err), 0, &err);
+	T_EQ(sluice_backing_close(&store), 0);
+	T_ERR(sluice_stripe_remove(name, &err), 0, &err);
+}
+
 static bool no_memory;
 
 FILE *__real_open_memstream(char **text, size_t *len);
@@ -274,6 +358,7 @@ static const struct t_case cases[] = {
 	T_CASE(a_killed_writer_leaves_the_file_usable),
 	T_CASE(one_member_without_room_fails_the_write_and_leaves_the_size),
 	T_CASE(a_thread_that_syncs_sees_no_size_of_a_write_that_finds_no_room),
+	T_CASE(a_sync_tells_the_new_size_when_all_members_have_it),
 	T_CASE(a_header_for_which_there_is_no_memory_stays_as_it_is),
 };
 
