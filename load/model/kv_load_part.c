@@ -73,11 +73,11 @@ void kv_part_follow(struct kv_load *l, const struct kv_request *r)
 
 uint64_t kv_part_queued(const struct kv_load *l)
 {
-	uint64_t parts = max_u64(l->p->parts, 1), arrived = l->arrived;
+	uint64_t parts = max_u64(l->p->parts, 1), nr = l->arrived;
 
-	if (!l->own_only) /* so that all parts together have what the whole has */
-		return (arrived - l->started + l->p->part) / parts;
-	if (kv_load_is_recorded(l))
-		arrived /= parts;
-	return arrived - min_u64(arrived, l->started);
+	if (l->own_only && kv_load_is_recorded(l))
+		nr /= parts;
+	nr -= min_u64(nr, l->started); /* of which some may be ahead of the clock */
+	/* All parts together have what the whole has. */
+	return l->own_only ? nr : (nr + l->p->part) / parts;
 }

@@ -218,6 +218,21 @@ static void live_parts_have_their_own_users(void)
 		T_OK(seen[i] > 0);
 }
 
+/* Those that were made ahead of the clock are not more than none that wait. */
+static void starts_ahead_of_the_clock_are_no_queue(void)
+{
+	struct kv_request r;
+
+	for (uint32_t parts = 1; parts < 4; parts += 2) {
+		t_kv.params.parts = parts;
+		t_kv_begin();
+		for (unsigned i = 0; i < 10; i++)
+			T_OK(t_kv_next(&r));
+		T_OK(r.start_ns > 0);
+		T_EQ(kv_load_queued_at(t_kv.load, 0), 0);
+	}
+}
+
 /* ------------------------------------------------------------------------ traces */
 
 static uint32_t owner_of(const char *key, uint64_t number)
@@ -278,6 +293,7 @@ static const struct t_case cases[] = {
 	T_CASE(so_they_are_on_machines_with_less_memory),
 	T_CASE(parts_of_recorded_requests_are_what_one_does),
 	T_CASE(a_recorded_conversation_belongs_to_one_part),
+	T_CASE(starts_ahead_of_the_clock_are_no_queue),
 	T_CASE(live_parts_have_their_own_users),
 	T_CASE(rows_of_a_trace_have_one_owner_each),
 	T_CASE(what_belongs_together_has_one_owner),
