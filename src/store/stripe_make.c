@@ -484,8 +484,9 @@ static int stripe_remove(const char *name, struct sluice_err *err)
 	/* its number is not another's before the members are gone: they may be called by it */
 	CLEANUP_CLOSE int held = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	struct sluice_manifest *m;
-	struct sluice_err why;
-	int r = sluice_manifest_load(&m, name, err), r2;
+	struct sluice_err why, first = {0};
+	int r = sluice_manifest_load(&m, name, err);
+	unsigned left = 0;
 
 	(void)held;
 	if (r < 0)
@@ -501,10 +502,13 @@ static int stripe_remove(const char *name, struct sluice_err *err)
 		return r;
 	}
 	for (unsigned i = 0; i < m->nr; i++) {
-		r2 = sluice_member_remove(m, i, &why);
-		if (r2 < 0 && !r)
-			r = sluice_fail(err, r2, "%s: removed, but not %s", name, why.msg);
+		r = sluice_member_remove(m, i, &why);
+		if (r < 0 && !left++)
+			first = why;
 	}
+	r = !left ? 0
+		  : sluice_fail(err, first.code, "%s: removed, but not %u of its %u members: %s",
+				name, left, m->nr, first.msg);
 	sluice_manifest_free(m);
 	return r;
 }
