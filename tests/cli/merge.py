@@ -152,6 +152,20 @@ def replay_of_two_processes():
 
 
 @in_folder
+def what_failed_and_fell_behind_is_told():
+    with open('trace.csv', 'w', encoding='utf-8') as f:
+        f.write('Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n')
+        f.writelines(f'{i / 1000},Write,4096,Tier-2,key_{i},Prefill\n' for i in range(5))
+    _, b = two('replay', 'trace.csv', place='-T')
+    b['replay']['lag'].update(overloaded=True, slope=0.25)
+    b['series'][0].update(errors=3, first_error='key_1: Input/output error')
+    clikit.save('1.json', b)
+    out = merge('0.json', '1.json').out
+    assert '  failed: 3 operations; the first: key_1: Input/output error\n' in out, out
+    assert '\nlag:        mean ' in out and '\nOVERLOADED: a rank falls behind by 0.250 s per second' in out, out
+
+
+@in_folder
 def checkpoints_of_two_processes_are_one():
     a, b = two('ckpt', 'bench', '-s', '1M', '-p', '1', '--saves', '3', '--loads', '2', '--methods', 'memory', '--no-limit',
                place='-f')

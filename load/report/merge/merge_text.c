@@ -116,6 +116,9 @@ static void series_lines(FILE *f, const json_t *s, const json_t *all)
 		fprintf(f, "  warning: ranks began %s apart, more than 1 %% of the run\n",
 			time_of(skew, row_number(all, "skew_sec")));
 	differs_lines(f, json_object_get(s, "ran"));
+	if (row_number(s, "errors") > 0)
+		fprintf(f, "  failed: %" PRIu64 " operations; the first: %s\n",
+			(uint64_t)row_number(s, "errors"), report_text(s, "first_error"));
 	if (json_is_true(json_object_get(s, "partial")))
 		fprintf(f, "  partial: %s\n", one_line(text, s, "partial_why"));
 	fputc('\n', f);
@@ -164,6 +167,23 @@ static void ckpt_lines(FILE *f, const json_t *methods)
 	}
 }
 
+/* Of a trace whose times were kept to. */
+static void lag_lines(FILE *f, const json_t *lag)
+{
+	char mean[REPORT_TIME_TEXT], max[REPORT_TIME_TEXT], last[REPORT_TIME_TEXT];
+
+	if (!json_is_object(lag))
+		return;
+	fprintf(f, "lag:        mean %s, max %s, at the end %s\n",
+		time_of(mean, row_number(lag, "mean")), time_of(max, row_number(lag, "max")),
+		time_of(last, row_number(lag, "last")));
+	if (json_is_true(json_object_get(lag, "overloaded")))
+		fprintf(f,
+			"OVERLOADED: a rank falls behind by %.3f s per second of the schedule; "
+			"latencies are those of a later time than recorded\n",
+			row_number(lag, "slope"));
+}
+
 void merge_text(FILE *f, const json_t *merged)
 {
 	const json_t *ranks = json_object_get(merged, "ranks"),
@@ -178,6 +198,7 @@ void merge_text(FILE *f, const json_t *merged)
 	}
 	reference_lines(f, json_object_get(ranks, "reference"));
 	ckpt_lines(f, json_object_get(json_object_get(merged, "ckpt"), "methods"));
+	lag_lines(f, json_object_get(json_object_get(merged, "replay"), "lag"));
 	merge_clock_lines(f, json_object_get(ranks, "members"));
 	if (json_is_true(json_object_get(merged, "partial")))
 		fprintf(f, "partial:    %s\n", one_line(text, merged, "partial_why"));
