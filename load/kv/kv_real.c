@@ -236,8 +236,6 @@ static void series_end(struct kv_real *k, unsigned i, const struct flow_stats *f
 	s->verified_bytes = i == 0 ? f->verified : 0;
 	s->partial = r->partial;
 	memcpy(s->partial_why, r->partial_why, sizeof(s->partial_why));
-	if (!s->first_error[0])
-		memcpy(s->first_error, r->first_error, sizeof(s->first_error));
 	series_finish(s);
 }
 

@@ -206,8 +206,9 @@ static void note_error(struct kv_real *k, const struct real_op *op, const struct
 	r->verify_errors += d->result == -EBADMSG;
 	if (!r->first_error[0])
 		snprintf(r->first_error, sizeof(r->first_error), "%s", d->error);
-	if (op->ev.tier == KV_NVME || op->flow.to == KV_NVME)
-		r->series[write].errors++;
+	if ((op->ev.tier == KV_NVME || op->flow.to == KV_NVME) && !r->series[write].errors++)
+		snprintf(r->series[write].first_error, sizeof(r->series[write].first_error), "%s",
+			 d->error);
 }
 
 /* What was planned as a hit and is not there, because an operation before it failed. */

@@ -75,6 +75,9 @@ static void failed_reads_are_counted_and_missed_afterwards(void)
 		T_OK(kvrun.r.counts.misses > 0);
 		T_STR_HAS(kvrun.r.first_error, "Input/output error");
 		T_OK(!strchr(kvrun.r.first_error, '\n'));
+		/* of the series that it is of */
+		T_STR_HAS(kvrun.r.series[0].first_error, "Input/output error");
+		T_EQ(strlen(kvrun.r.series[1].first_error), 0);
 	}
 }
 
