@@ -130,8 +130,8 @@ extern struct hosts hosts_all;
 int hosts_meet(struct hosts *h, struct sluice_err *err);
 
 /* ---- hosts_keep.c ---- */
-/* Go on in a child: 0 in there; the parent never returns. */
-int hosts_keep(struct hosts *h, struct sluice_err *err);
+/* Go on in a child: 0 in there; the parent never returns.  It stops with @launcher, if not 0. */
+int hosts_keep(struct hosts *h, pid_t launcher, struct sluice_err *err);
 
 /* ---- hosts_bytes.c, with the lock held ---- */
 /*

@@ -4,7 +4,7 @@
  * in a session of its own.  When a process of a launcher dies, the launcher ends all the others,
  * MPICH without a moment to write anything down; so a child that dies is known to rank 0 first, and
  * to the launcher when the others have had time to stop.  A child that hangs is ended in the end,
- * or the launcher would wait for it for ever.
+ * or the launcher would wait for it for ever.  When the launcher dies, a child is told to stop.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@ static void pass_on(int sig)
 }
 
 /* Until the child is gone, or has closed the pipe, which it does at its end; false: it hangs. */
-static bool keep_watch(pid_t child, int sign, unsigned rank)
+static bool keep_watch(pid_t child, int sign, unsigned rank, pid_t launcher)
 {
 	unsigned silent = 0;
 	bool begun =
@@ -41,6 +41,10 @@ static bool keep_watch(pid_t child, int sign, unsigned rank)
 		struct pollfd p = {.fd = sign, .events = POLLIN};
 		int n = poll(&p, 1, (int)(HOSTS_BEAT_NS / 1000000));
 
+		if (launcher && getppid() != launcher) {
+			launcher = 0;
+			kill(child, SIGTERM);
+		}
 		if (n == 0)
 			silent += begun;
 		else if (n > 0 && read(sign, signs, sizeof(signs)) <= 0)
@@ -73,7 +77,7 @@ static int await_end(pid_t child, bool hangs)
 	return status;
 }
 
-static void keep(pid_t child, int sign, unsigned rank)
+static void keep(pid_t child, int sign, unsigned rank, pid_t launcher)
 {
 	const struct sigaction sa = {.sa_handler = pass_on};
 	int status;
@@ -82,7 +86,7 @@ static void keep(pid_t child, int sign, unsigned rank)
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
 	sigaction(SIGHUP, &sa, NULL);
-	status = await_end(child, !keep_watch(child, sign, rank));
+	status = await_end(child, !keep_watch(child, sign, rank, launcher));
 	kept = 0;
 	if (!WIFSIGNALED(status))
 		_exit(WEXITSTATUS(status));
@@ -91,7 +95,7 @@ static void keep(pid_t child, int sign, unsigned rank)
 	_exit(128 + WTERMSIG(status));
 }
 
-int hosts_keep(struct hosts *h, struct sluice_err *err)
+int hosts_keep(struct hosts *h, pid_t launcher, struct sluice_err *err)
 {
 	int line[2]; /* ends when the keeper does */
 	int sign[2]; /* and this one with the child */
@@ -106,7 +110,7 @@ int hosts_keep(struct hosts *h, struct sluice_err *err)
 	if (child > 0) {
 		close(line[0]);
 		close(sign[1]);
-		keep(child, sign[0], h->rank);
+		keep(child, sign[0], h->rank, launcher);
 	}
 	signal(SIGPIPE, SIG_IGN);
 	close(line[1]);

@@ -517,9 +517,10 @@ static int meet_by_name(struct hosts *h, const struct launcher *by, const char *
 }
 
 /* Where rank 0 is known. */
-static int connect_all(struct hosts *h, const struct address *a, int fd, struct sluice_err *err)
+static int connect_all(struct hosts *h, const struct address *a, int fd, pid_t launcher,
+		       struct sluice_err *err)
 {
-	int r = a->nr ? hosts_keep(h, err)
+	int r = a->nr ? hosts_keep(h, launcher, err)
 		      : sluice_fail(err, -EIO, "rank 0 cannot listen for the others");
 
 	if (r == 0)
@@ -534,6 +535,7 @@ int hosts_meet(struct hosts *h, struct sluice_err *err)
 	const char *given = getenv("SLUICE_MEET"), *mpi;
 	const struct launcher *by = launched(h);
 	struct address a = {.nr = 0};
+	pid_t launcher = getppid(); /* which may die while ranks meet */
 	int fd = -1, r;
 
 	given = given && *given ? given : NULL;
@@ -549,7 +551,7 @@ int hosts_meet(struct hosts *h, struct sluice_err *err)
 	}
 	r = given ? meet_by_name(h, by, given, &a, &fd, err) : meet_by_mpi(h, mpi, &a, &fd, err);
 	if (r == 0 && h->size > 1)
-		r = connect_all(h, &a, fd, err);
+		r = connect_all(h, &a, fd, given ? 0 : launcher, err);
 	if (fd >= 0)
 		close(fd);
 	return r;

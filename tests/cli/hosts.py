@@ -426,6 +426,19 @@ def rank_0_is_lost(mpi):
     assert [m['clock'] for m in j['ranks']['members']] == [p['clock'] for p in parts]
 
 
+def a_launcher_that_dies(mpi):
+    """Nobody is left who wants the run: it stops, and what was measured is there.  With SLUICE_MEET who started a rank may leave."""
+    if is_meet(mpi) or mpi.startswith('srun'):
+        raise Skip(mpi, 'who started a rank is not the process that was started here')
+    process, pid = while_it_runs(mpi)
+    process.kill()
+    process.communicate()
+    while os.path.exists(f'/proc/{pid}') or not os.path.exists('all.json'):
+        time.sleep(0.1)
+    with open('all.json', encoding='utf-8') as f:
+        assert json.load(f)['partial']
+
+
 def a_rank_that_hangs(mpi):
     process, pid = while_it_runs(mpi)
     os.kill(pid, signal.SIGSTOP)
@@ -678,7 +691,7 @@ def case(mpi, function):
 def main(launchers):
     run(*[case(mpi, f) for mpi in launchers for f in (
         bench, tables, io, ranges_of_one_file, hosts_that_fell_back_differently, checkpoints, kv, kv_on_storage, objects_below_a_mark, replay, bad_command_line, by_themselves, a_slow_rank,
-        a_rank_that_begins_late, a_lost_rank, rank_0_is_lost, a_rank_that_hangs, a_rank_whose_storage_hangs, a_rank_with_a_pause, a_rank_that_does_not_come, a_rank_that_failed,
+        a_rank_that_begins_late, a_lost_rank, rank_0_is_lost, a_launcher_that_dies, a_rank_that_hangs, a_rank_whose_storage_hangs, a_rank_with_a_pause, a_rank_that_does_not_come, a_rank_that_failed,
         a_slow_link_and_another_clock, a_link_that_is_cut, no_ipv4_between_them)])
 
 
