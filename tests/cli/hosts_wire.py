@@ -205,6 +205,25 @@ def work(peer, text, gates=1, slow=0):
     peer.send(SAID, text=json.dumps(text).encode(), slow=slow)
 
 
+def works_to_the_end(process, peer, text):
+    """As one of two ranks, of two operations each."""
+    work(peer, text)
+    peer.send(DONE)
+    peer.until(END)
+    status, out, err = ended(process)
+    assert status == 0 and load_json('all.json')['series'][0]['ops'] == 4, (status, out, err)
+
+
+def leads_to_the_end(process, peer):
+    """As rank 0."""
+    peer.until(READY)
+    peer.send(GO, 1, time.monotonic_ns())
+    peer.until(DONE)
+    peer.send(END)
+    status, out, err = ended(process)
+    assert status == 0, (status, out, err)
+
+
 @in_folder
 def results_that_cannot_be_added_are_in_a_file_for_each_rank():
     with as_rank_1(*NULL, '--json', 'all.json') as (process, peer):
@@ -260,22 +279,14 @@ def who_knocks_and_says_nothing_holds_up_nobody():
     one = done_by_one()
     for strangers in 14, 200:
         with as_rank_1(*NULL, '--json', 'all.json', strangers=strangers) as (process, peer):
-            work(peer, one)
-            peer.send(DONE)
-            peer.until(END)
-            status, out, err = ended(process)
-        assert status == 0 and load_json('all.json')['series'][0]['ops'] == 4, (status, out, err)
+            works_to_the_end(process, peer, one)
 
 
 @in_folder
 def strangers_take_no_files_of_ranks():
     one = done_by_one()
     with as_rank_1(*NULL, '--json', 'all.json', strangers=60, files=32) as (process, peer):
-        work(peer, one)
-        peer.send(DONE)
-        peer.until(END)
-        status, out, err = ended(process)
-    assert status == 0 and load_json('all.json')['series'][0]['ops'] == 4, (status, out, err)
+        works_to_the_end(process, peer, one)
 
 
 @in_folder
@@ -382,24 +393,14 @@ def somebody_else_at_an_address_of_rank_0_is_passed_by():
                 with contextlib.suppress(BlockingIOError):
                     raise AssertionError(sock.recv(1, socket.MSG_DONTWAIT))
         with as_rank_0(*NULL, at=(second, other.getsockname()[1]), host='rank-0', there=there, let_in=has_not_given_up) as (process, peer):
-            peer.until(READY)
-            peer.send(GO, 1, time.monotonic_ns())
-            peer.until(DONE)
-            peer.send(END)
-            status, out, err = ended(process)
-    assert status == 0, (status, out, err)
+            leads_to_the_end(process, peer)
 
 
 @in_folder
 def rank_0_may_wait_for_others_without_a_word():
     """For longer than it may be silent once all are there."""
     with as_rank_0(*NULL, others_come=14) as (process, peer):
-        peer.until(READY)
-        peer.send(GO, 1, time.monotonic_ns())
-        peer.until(DONE)
-        peer.send(END)
-        status, out, err = ended(process)
-    assert status == 0, (status, out, err)
+        leads_to_the_end(process, peer)
 
 
 @in_folder
