@@ -862,7 +862,8 @@ static void a_large_group_is_written_in_order(void)
 	T_EQ(sluice_store_wait(sk, (uint64_t)ticket, -1, &done), 0);
 	T_EQ(done.good, 0);
 	T_EQ(behind, 0);
-	bad[0] = torn = 0;
+	bad[0] = 0;
+	torn = 0;
 	T_EQ(sluice_store_run(sk, &b, &done, NULL), 0);
 	T_EQ(done.good, N);
 	sk_close();

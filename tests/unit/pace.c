@@ -285,7 +285,7 @@ static int memory_pinned_then_freed_with_one_thread(void)
 
 static void what_was_pinned_for_all_threads_goes_where_one_is_left(void)
 {
-	int status;
+	int status = 0;
 	pid_t pid;
 
 	fflush(stdout);
