@@ -322,11 +322,13 @@ WRAP(void *, dlsym, (void *p, const char *name), (p, name), return null_by_errno
 #if __has_include(<libaio.h>)
 /*
  * The kernel takes tens of milliseconds to destroy a context, so what the
- * library gives up is kept for the next time it asks.
+ * library gives up is kept for the next time it asks.  Not for ever: a wake-up
+ * that nobody sent stays in it, and takes a place.
  */
+enum { USES_MAX = 50 };
 static struct {
 	io_context_t ctx;
-	int n;
+	int n, uses;
 	bool used;
 } contexts[16];
 static pthread_mutex_t contexts_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -364,6 +366,7 @@ int __wrap_io_setup(int n, io_context_t *ctx)
 	return r;
 }
 
+int __real_io_destroy(io_context_t ctx);
 int __wrap_io_destroy(io_context_t ctx);
 int __wrap_io_destroy(io_context_t ctx)
 {
@@ -374,6 +377,10 @@ int __wrap_io_destroy(io_context_t ctx)
 		if (contexts[i].used && contexts[i].ctx == ctx) {
 			contexts[i].used = false;
 			r = 0;
+			if (++contexts[i].uses == USES_MAX) {
+				r = __real_io_destroy(ctx);
+				memset(&contexts[i], 0, sizeof(contexts[i]));
+			}
 		}
 	pthread_mutex_unlock(&contexts_lock);
 	return r;

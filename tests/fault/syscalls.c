@@ -639,7 +639,10 @@ static void run_all(void (*what_to_run)(void), bool for_good)
 
 	scenario = what_to_run;
 	new_path();
+	errors = 0;
+	memset(written, 0, sizeof(written));
 	scenario(); /* what is made once per process is made now, so that it is no leak */
+	T_EQ(errors, 0);
 	for (n = 0; what != INJECT_NOT_REACHED;) {
 		n += n ? T_STEP : 1;
 		what = INJECT_FAILED;
