@@ -85,7 +85,7 @@ def a_name_makes_no_lines_of_its_own():
         out, _ = call('bench', '--sizes', '4K', '-n', '2', '--no-limit', '-w', '--json', '-')
         r = json.loads(out)
         r['series'][0]['name'] += '\nall faster'
-        r['series'][0]['partial'], r['series'][0]['partial_why'] = True, 'why\nall faster'
+        r['series'][0].update(partial=True, partial_why='why\nall faster', errors=1, first_error='key\nall faster')
         save(name, r)
     out, _ = call('merge', 'a\nb.json', 'b.json')
     assert 'all faster' in out and '\nall faster' not in out and '\nb.json' not in out, out

@@ -118,7 +118,7 @@ static void series_lines(FILE *f, const json_t *s, const json_t *all)
 	differs_lines(f, json_object_get(s, "ran"));
 	if (row_number(s, "errors") > 0)
 		fprintf(f, "  failed: %" PRIu64 " operations; the first: %s\n",
-			(uint64_t)row_number(s, "errors"), report_text(s, "first_error"));
+			(uint64_t)row_number(s, "errors"), one_line(text, s, "first_error"));
 	if (json_is_true(json_object_get(s, "partial")))
 		fprintf(f, "  partial: %s\n", one_line(text, s, "partial_why"));
 	fputc('\n', f);
