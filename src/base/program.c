@@ -63,6 +63,16 @@ static int program_start(const struct sluice_program *p, pid_t *pid, int out)
 	return -r;
 }
 
+/* Ask it to end, once, if that is wanted; the time it still has. */
+static uint64_t program_left(const struct sluice_program *p, pid_t pid, uint64_t end_ns, bool *told)
+{
+	uint64_t now = clock_ns();
+
+	if (asked_to_stop(p->stop) && !*told)
+		*told = !kill(pid, SIGTERM);
+	return end_ns > now ? end_ns - now : 0;
+}
+
 /* Until there is something to read: 0, or -errno. */
 static int program_wait(const struct sluice_program *p, pid_t pid, int fd, uint64_t end_ns,
 			bool *told)
@@ -70,11 +80,9 @@ static int program_wait(const struct sluice_program *p, pid_t pid, int fd, uint6
 	struct pollfd one = {fd, POLLIN, 0};
 
 	for (;;) {
-		uint64_t now = clock_ns(), left = end_ns > now ? end_ns - now : 0;
+		uint64_t left = program_left(p, pid, end_ns, told);
 		int r;
 
-		if (asked_to_stop(p->stop) && !*told)
-			*told = !kill(pid, SIGTERM);
 		if (!left)
 			return -ETIMEDOUT;
 		r = poll(&one, 1, (int)(min_u64(left, LOOK_NS) / 1000000) + 1);
@@ -119,9 +127,7 @@ static int program_reap(const struct sluice_program *p, pid_t pid, uint64_t end_
 	pid_t got;
 
 	while ((got = waitpid(pid, status, WNOHANG)) == 0 || (got < 0 && errno == EINTR)) {
-		if (asked_to_stop(p->stop) && !*told)
-			*told = !kill(pid, SIGTERM);
-		if (clock_ns() >= end_ns)
+		if (!program_left(p, pid, end_ns, told))
 			return -ETIMEDOUT;
 		nanosleep(&nap, NULL);
 		nap.tv_nsec = (long)min_u64(2 * (uint64_t)nap.tv_nsec, LOOK_NS);
